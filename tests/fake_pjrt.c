@@ -33,6 +33,7 @@ static struct {
 
 static int live, fail_function = -1, fail_n, failed, calls[ALL];
 static char devices[DEVICES];
+static int64_t node; /* which of several processes this is */
 static PjrtDevice *device_list[DEVICES];
 
 void fake_fail(int function, int n);
@@ -116,10 +117,64 @@ static PjrtError *code(void *of)
     return injected(PJRT_ERROR_CODE);
 }
 
+static PjrtError *callback_error(int error, const char *says, size_t n)
+{
+    (void)error, (void)says, (void)n;
+    return new_object(0);
+}
+
+/* Tells the others of itself, and hears of all of them. */
+static PjrtError *meet(PjrtCreateArgs *args, int rank, int ranks)
+{
+    PjrtCallbackError make = callback_error;
+    char key[20], value[20];
+    snprintf(key, sizeof key, "fake/%d", rank);
+    snprintf(value, sizeof value, "it is %d", rank);
+    PjrtKeyPutArgs put =
+        PJRT_NEW(PjrtKeyPutArgs, context, .key = key, .n_key = strlen(key), .value = value,
+                 .n_value = strlen(value), .error = &make, .context = args->put_context);
+    PjrtError *error = args->put(&put);
+    for (int i = 0; i < ranks && !error; i++) {
+        snprintf(key, sizeof key, "fake/%d", i);
+        snprintf(value, sizeof value, "it is %d", i);
+        PjrtKeyGetArgs get =
+            PJRT_NEW(PjrtKeyGetArgs, free_value, .key = key, .n_key = strlen(key),
+                     .milliseconds = 60000, .error = &make, .context = args->get_context);
+        error = args->get(&get);
+        if (!error && (get.n_value != strlen(value) || memcmp(get.value, value, get.n_value) != 0))
+            error = new_object(0);
+        if (!error)
+            get.free_value(get.value);
+    }
+    PjrtKeyTryGetArgs none = PJRT_NEW(PjrtKeyTryGetArgs, free_value, .key = "fake", .n_key = 4,
+                                      .error = &make, .context = args->try_get_context);
+    PjrtError *absent = error ? NULL : args->try_get(&none);
+    if (absent)
+        destroy(&(PjrtObjectArgs){.object = absent});
+    return error || absent ? error : new_object(0);
+}
+
 static PjrtError *client_create(void *of)
 {
-    ((PjrtCreateArgs *)of)->client = new_object(0);
-    return NULL;
+    PjrtCreateArgs *args = of;
+    int64_t ranks = 1, fail = -1;
+    for (size_t i = 0; i < args->n_options; i++) {
+        const PjrtNamed *o = &args->option[i];
+        const struct {
+            const char *name;
+            int64_t *to;
+        } known[] = {{"node_id", &node}, {"num_nodes", &ranks}, {"fail_node", &fail}};
+        for (size_t k = 0; k < sizeof known / sizeof *known; k++)
+            if (strlen(known[k].name) == o->name.n &&
+                memcmp(known[k].name, o->name.text, o->name.n) == 0)
+                *known[k].to = o->integer;
+    }
+    PjrtError *error = args->put ? meet(args, (int)node, (int)ranks) : NULL;
+    if (!error && fail == node)
+        error = new_object(0);
+    if (!error)
+        args->client = new_object(0);
+    return error;
 }
 
 static PjrtError *client_name(void *of)
@@ -146,7 +201,7 @@ static PjrtError *describe(void *of)
 static PjrtError *description_id(void *of)
 {
     PjrtDescriptionIdArgs *args = of;
-    args->id = (int)((char *)args->description - devices);
+    args->id = (int)((char *)args->description - devices + node * DEVICES);
     return NULL;
 }
 
@@ -324,11 +379,10 @@ static PjrtError *deserialize(void *of)
 #define CALL(function, does)                                                                       \
     static PjrtError *call_##function(void *of)                                                    \
     {                                                                                              \
-        bool destroys = (does) == destroy;                                                         \
-        PjrtError *error = injected(function);                                                     \
-        if (!error || destroys)                                                                    \
-            (does)(of);                                                                            \
-        return error;                                                                              \
+        PjrtError *error = injected(function), *own = NULL;                                        \
+        if (!error || (does) == destroy)                                                           \
+            own = (does)(of);                                                                      \
+        return error ? error : own;                                                                \
     }
 FUNCTIONS(CALL)
 #undef CALL

@@ -7,6 +7,7 @@
 #include "must.h"
 #include "pjrt/api.h"
 #include "pjrt/optimized.h"
+#include "ranks.h"
 #include "shell.h"
 #include "sim/plan.h"
 
@@ -238,6 +239,28 @@ static void a_plan_for_tpus_leaves_out_what_is_on_the_chip(void **state)
            "1 0");
 }
 
+/* Two processes with 4 devices each, whose plugins find each other; and one of which cannot open its devices. */
+static void processes_find_each_other(void **state)
+{
+    (void)state;
+    need_mpirun();
+    expect(0, "caravan init -p tiny -o several", "");
+    expect(0,
+           MPIRUN "-n 2 " CVN_BINARY " score -m several --tokens 1,2,3 --mesh model=8 --layout tp "
+                  "--device " DEVICE ",executables=none 2>&1",
+           "3 tokens");
+    expect(0,
+           MPIRUN "-n 2 " CVN_BINARY " score -m several --tokens 1,2,3 --mesh model=8 --layout tp "
+                  "--device " DEVICE
+                  ",executables=none,fail_node=1 2>&1 | grep -c 'rank 1 on .*: the "
+                  "plugin .* could not open its devices: injected'",
+           "1");
+    expect(0,
+           MPIRUN "-n 2 " CVN_BINARY " score -m several --tokens 1,2,3 --mesh model=16 --layout tp "
+                  "--device " DEVICE " 2>&1 | grep -c 'the mesh has 8 devices in each process and'",
+           "1");
+}
+
 static void other_versions_are_refused(void **state)
 {
     const size_t size = sizeof(PjrtApi);
@@ -275,6 +298,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(errors_of_kept_programs_are_borne),
         cmocka_unit_test(errors_of_compiling_for_others_are_one_sentence),
         cmocka_unit_test(what_does_not_fit_is_said),
+        cmocka_unit_test(processes_find_each_other),
         cmocka_unit_test(a_plan_for_tpus_leaves_out_what_is_on_the_chip),
         cmocka_unit_test(other_versions_are_refused),
         cmocka_unit_test(a_damaged_program_is_refused),

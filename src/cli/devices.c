@@ -78,7 +78,7 @@ static int list_plugin(Listing *l, cvn_err *err)
     else
         printf("%-6s %s, PJRT %s\n", l->name, plugin.path, pjrt);
     l->found = true;
-    TRY(plugin_client(&plugin, &client, err));
+    TRY(plugin_client(&plugin, NULL, 0, 1, &client, err));
     int code = plugin_client_info(&plugin, client, &l->arena, &info, err);
     if (code == CVN_OK && l->json)
         json_object_update_new(

@@ -90,8 +90,11 @@ typedef struct PjrtText {
 typedef enum PjrtErrorCode {
     PJRT_CANCELLED = 1,
     PJRT_INVALID_ARGUMENT = 3,
+    PJRT_DEADLINE_EXCEEDED = 4,
+    PJRT_NOT_FOUND = 5,
     PJRT_RESOURCE_EXHAUSTED = 8,
     PJRT_UNIMPLEMENTED = 12,
+    PJRT_UNAVAILABLE = 14,
 } PjrtErrorCode;
 
 /* Types of elements, of those that there are. */
@@ -142,10 +145,19 @@ PJRT_ARGS(Void, );
 PJRT_ARGS(Object, void *object;); /* destroys it, awaits it */
 PJRT_ARGS(Message, const PjrtError *error; PjrtText text;);
 PJRT_ARGS(Code, const PjrtError *error; int code;);
-/* Processes find each other by the callbacks; NULL: there is one. */
-PJRT_ARGS(Create, const PjrtNamed *option; size_t n_options;
-          void *get, *get_context, *put, *put_context; PjrtClient * client;
-          void *try_get, *try_get_context;);
+/* Makes an error of the plugin's own of a code and a text. */
+typedef PjrtError *(*PjrtCallbackError)(int code, const char *text, size_t n);
+/* Of callbacks, through which processes find each other (keys.h). */
+PJRT_ARGS(KeyGet, const char *key; size_t n_key; int milliseconds; PjrtCallbackError * error;
+          void *context; char *value; size_t n_value; void (*free_value)(char *value););
+PJRT_ARGS(KeyTryGet, const char *key; size_t n_key; PjrtCallbackError * error; void *context;
+          char *value; size_t n_value; void (*free_value)(char *value););
+PJRT_ARGS(KeyPut, const char *key; size_t n_key; const char *value; size_t n_value;
+          PjrtCallbackError * error; void *context;);
+/* NULL callbacks: there is one process. */
+PJRT_ARGS(Create, const PjrtNamed *option; size_t n_options; PjrtError * (*get)(PjrtKeyGetArgs *);
+          void *get_context; PjrtError * (*put)(PjrtKeyPutArgs *); void *put_context;
+          PjrtClient * client; PjrtError * (*try_get)(PjrtKeyTryGetArgs *); void *try_get_context;);
 PJRT_ARGS(ClientText, PjrtClient *client; PjrtText text;);
 PJRT_ARGS(Devices, PjrtClient *client; PjrtDevice *const *device; size_t n;);
 PJRT_ARGS(Describe, PjrtDevice *device; PjrtDescription * description;);

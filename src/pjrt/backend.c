@@ -53,8 +53,10 @@ struct Devices {
     Arena arena; /* of executables */
     Plugin plugin;
     PjrtClient *client;  /* owned */
-    PjrtDevice **device; /* [n] of the mesh */
-    int64_t *id;         /* [n] the plugin's numbers of them */
+    Cluster *cluster;    /* the other processes, borrowed, or NULL; and */
+    Keys *keys;          /* owned: what their plugins tell each other */
+    PjrtDevice **device; /* [n] of the mesh, those of this process */
+    int64_t *id;         /* [all of the mesh] the plugin's numbers of them */
     int n;               /* 0: graphs are only compiled */
     Topology topology;   /* that they are compiled for, where there is no client */
     const char *save;
@@ -85,25 +87,29 @@ static void pjrt_close(Devices *c)
         destroy_executable(c, x);
     plugin_destroy(&c->plugin, PJRT_TOPOLOGY_DESTROY, c->topology.topology);
     plugin_destroy(&c->plugin, PJRT_CLIENT_DESTROY, c->client);
+    keys_close(c->keys);
     arena_free(&c->arena);
     free(c);
 }
 
-static int take_devices(Devices *c, int n, cvn_err *err)
+/* Those of this process are n of the mesh's `all`, as many as every process has, which are numbered by ranks. */
+static int take_devices(Devices *c, int all, cvn_err *err)
 {
+    int ranks = cluster_size(c->cluster), n = all / ranks;
     ClientInfo info;
     const char *kind = "";
     TRY(plugin_client_info(&c->plugin, c->client, &c->arena, &info, err));
     if ((size_t)n > info.n)
         return err_set(err, CVN_EINVAL,
-                       "the mesh has %d devices and '%s' has %zu; take a smaller mesh", n,
-                       c->plugin.path, info.n);
+                       "the mesh has %d devices%s and '%s' has %zu; take a smaller mesh", n,
+                       ranks > 1 ? " in each process" : "", c->plugin.path, info.n);
     c->n = n;
     c->device = arena_array(&c->arena, (size_t)n, sizeof *c->device);
-    c->id = arena_array(&c->arena, (size_t)n, sizeof *c->id);
+    c->id = arena_array(&c->arena, (size_t)all, sizeof *c->id);
+    int64_t *own = c->id + cluster_rank(c->cluster) * n;
     for (int i = 0; i < n; i++) {
         c->device[i] = info.device[i];
-        TRY(plugin_device_id(&c->plugin, c->device[i], &c->id[i], err));
+        TRY(plugin_device_id(&c->plugin, c->device[i], &own[i], err));
     }
     if (n)
         TRY(plugin_device_kind(&c->plugin, c->device[0], &c->arena, &kind, err));
@@ -124,9 +130,6 @@ static int open_devices(void *of, cvn_err *err)
     TRY(arena_init(&c->arena, err));
     map_init(&c->modules, &c->arena);
     c->dump_dir = o->dump_dir;
-    if (o->cluster)
-        return err_set(err, CVN_EUNSUPPORTED,
-                       "the devices of a plugin are those of one process; start no others");
     if (o->topology) /* TPUs: nobody takes chips away from others */
         setenv("ALLOW_MULTIPLE_LIBTPU_LOAD", "1", 0);
     TRY(plugin_open(&c->plugin, o->device, &c->arena, err));
@@ -134,8 +137,25 @@ static int open_devices(void *of, cvn_err *err)
     c->kind = o->topology;
     if (o->topology)
         return topology_open(&c->topology, &c->plugin, o->topology, &c->arena, err);
-    TRY(plugin_client(&c->plugin, &c->client, err));
+    if (c->cluster)
+        TRY(keys_open(cluster_transport(c->cluster), &c->keys, err));
+    TRY(plugin_client(&c->plugin, c->keys, cluster_rank(c->cluster), cluster_size(c->cluster),
+                      &c->client, err));
     return take_devices(c, o->n_devices, err);
+}
+
+/* What all processes have opened, or none: then the error says which could not. */
+static int open_together(Devices *c, int code, cvn_err *err)
+{
+    TRY(cluster_together(c->cluster, CLUSTER_STEPS, code, err));
+    if (!c->cluster)
+        return CVN_OK;
+    size_t n = (size_t)c->n, first = (size_t)cluster_rank(c->cluster) * n;
+    int64_t *own = arena_try(&c->arena, n * sizeof *own);
+    if (!own)
+        return err_set(err, CVN_EMEM, "no memory for devices");
+    memcpy(own, c->id + first, n * sizeof *own);
+    return cluster_gather(c->cluster, CLUSTER_STEPS, own, c->id, n * sizeof *own, err);
 }
 
 static int pjrt_open(const DeviceOptions *o, Devices **out, cvn_err *err)
@@ -144,7 +164,9 @@ static int pjrt_open(const DeviceOptions *o, Devices **out, cvn_err *err)
     *out = NULL;
     if (!c)
         return err_set(err, CVN_EMEM, "no memory for devices");
+    c->cluster = o->n_devices ? o->cluster : NULL;
     int code = protect(open_devices, &(Opening){c, o}, "opening the devices", err);
+    code = open_together(c, code, err);
     if (code)
         pjrt_close(c);
     else
@@ -154,7 +176,8 @@ static int pjrt_open(const DeviceOptions *o, Devices **out, cvn_err *err)
 
 static void pjrt_describe(const Devices *c, DeviceInfo *out)
 {
-    *out = (DeviceInfo){.kind = c->kind, .n_local = c->n, .threads = 1};
+    *out = (DeviceInfo){
+        .kind = c->kind, .n_local = c->n, .first = cluster_rank(c->cluster) * c->n, .threads = 1};
 }
 
 /* ---- executables ---- */

@@ -272,14 +272,37 @@ int plugin_await(const Plugin *p, PjrtEvent *event, cvn_err *err, const char *do
 
 /* ---- clients and devices ---- */
 
-int plugin_client(const Plugin *p, PjrtClient **out, cvn_err *err)
+int plugin_client(const Plugin *p, Keys *keys, int rank, int n_ranks, PjrtClient **out,
+                  cvn_err *err)
 {
     PjrtCreateArgs args =
         PJRT_NEW(PjrtCreateArgs, try_get_context, .option = p->option, .n_options = p->n_options);
+    PjrtNamed *all = NULL;
     *out = NULL;
-    TRY(plugin_call(p, PJRT_CLIENT_CREATE, &args, err, "open its devices"));
-    *out = args.client;
-    return CVN_OK;
+    if (keys) {
+        /* libtpu finds the other processes by itself, from the environment; others are told. */
+        const PjrtNamed more[] = {PJRT_NEW(PjrtNamed, n, .name = {"node_id", 7}, .kind = PJRT_INT,
+                                           .integer = rank, .n = 1),
+                                  PJRT_NEW(PjrtNamed, n, .name = {"num_nodes", 9}, .kind = PJRT_INT,
+                                           .integer = n_ranks, .n = 1)};
+        bool told = !strstr(p->path, "libtpu");
+        all = calloc(p->n_options + 2, sizeof *all);
+        if (!all)
+            return err_set(err, CVN_EMEM, "no memory for the options of '%s'", p->path);
+        memcpy(all, more, sizeof more);
+        if (p->n_options)
+            memcpy(all + 2, p->option, p->n_options * sizeof *all);
+        args.option = told ? all : all + 2;
+        args.n_options += told ? 2 : 0;
+        args.get = keys_get;
+        args.try_get = keys_try_get;
+        args.put = keys_put;
+        args.get_context = args.try_get_context = args.put_context = keys;
+    }
+    int code = plugin_call(p, PJRT_CLIENT_CREATE, &args, err, "open its devices");
+    free(all);
+    *out = code ? NULL : args.client;
+    return code;
 }
 
 static int client_text(const Plugin *p, PjrtClient *client, PjrtFunction f, Arena *arena,

@@ -13,7 +13,7 @@
 #define CVN_PJRT_PLUGIN_H
 
 #include "base/arena.h"
-#include "pjrt/api.h"
+#include "pjrt/keys.h"
 
 typedef struct Plugin {
     const char *path; /* where it was found; the arena's, as all of it */
@@ -41,7 +41,9 @@ void plugin_destroy(const Plugin *p, PjrtFunction f, void *object);
 /* Waits, and destroys the event, which may be NULL. */
 int plugin_await(const Plugin *p, PjrtEvent *event, cvn_err *err, const char *doing);
 
-int plugin_client(const Plugin *p, PjrtClient **out, cvn_err *err);
+/* keys: of the other processes; NULL: there are none. */
+int plugin_client(const Plugin *p, Keys *keys, int rank, int n_ranks, PjrtClient **out,
+                  cvn_err *err);
 
 /* "cpu", "v5e"; its version; and the devices of this process. Text is the arena's. */
 typedef struct ClientInfo {
