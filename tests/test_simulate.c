@@ -3,6 +3,7 @@
 #include "model/presets.h"
 #include "sim/plan.h"
 #include "sim/published.h"
+#include "sim/training.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -370,6 +371,106 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* ---- rows in words ---- */
+
+typedef struct Wrong {
+    double of[256]; /* |simulated / published - 1| of rows of one kind */
+    int n, refused;
+} Wrong;
+
+static bool worded(const char *path, const char *kind, Wrong *w)
+{
+    cvn_err err = {0};
+    Arena arena;
+    Csv csv;
+    *w = (Wrong){.n = 0};
+    assert_int_equal(arena_init(&arena, &err), CVN_OK);
+    bool here = access(path, R_OK) == 0 && csv_read(&csv, path, &arena, &err) == CVN_OK;
+    for (int64_t i = 0; here && i < csv.rows && w->n < 256; i++) {
+        PublishedFigure f;
+        if (strcmp(csv_at(&csv, i, "kind"), kind) != 0)
+            continue;
+        if (published_figure(&csv, i, &f, &err))
+            w->refused++;
+        else
+            w->of[w->n++] = fabs(f.simulated / f.published - 1);
+    }
+    qsort(w->of, (size_t)w->n, sizeof *w->of, compare);
+    arena_free(&arena);
+    return here;
+}
+
+static void articles_are_foretold(void **state)
+{
+    (void)state;
+    Wrong w;
+    assert_true(worded(CVN_TEST_DATA "/../../bench/published/articles.csv", "decode", &w));
+    /* Four are of hosts that launched every step. */
+    assert_true(w.n == 29 && w.refused == 0 && w.of[w.n - 5] < 0.15);
+    assert_true(worded(CVN_TEST_DATA "/../../bench/published/articles.csv", "train", &w));
+    assert_true(w.n == 2 && w.of[1] < 0.10);
+}
+
+static void training_that_was_measured_is_foretold(void **state)
+{
+    (void)state;
+    Wrong w;
+    if (!worded(CVN_SHARED_DATA "/published/rows.csv", "train", &w)) {
+        print_message("skipped: rows.csv is not here\n");
+        skip();
+    }
+    assert_true(w.n >= 60 && w.of[w.n / 2] < 0.17);
+    assert_true(worded(CVN_SHARED_DATA "/published/rows.csv", "decode", &w) &&
+                w.of[w.n / 2] < 0.10);
+    assert_true(worded(CVN_SHARED_DATA "/published/rows.csv", "serve", &w) && w.of[w.n / 2] < 0.10);
+}
+
+static SimTrained trained(const SimTraining *ask)
+{
+    cvn_err err = {0};
+    SimTrained step;
+    if (sim_train(ask, &step, &err))
+        fail_msg("%s", err.message);
+    return step;
+}
+
+/* Faster parts never make a step longer, and no step takes less than its operations do at the peak. */
+static void training_keeps_to_its_bounds(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < chips_count(); i++)
+        for (double tp = 1; tp <= 8; tp *= 2)
+            for (double pp = 1; pp <= 4; pp *= 4) {
+                Chip faster = *chip_at(i);
+                CostModel chip, better;
+                SimTraining ask = {.chip = &chip,
+                                   .shape = *sim_shape_find("llama-3.1-8b"),
+                                   .chips = 64,
+                                   .tp = tp,
+                                   .pp = pp,
+                                   .cp = 1,
+                                   .sharded = true,
+                                   .rows = 128,
+                                   .seq = 4096,
+                                   .micro = 1,
+                                   .again = 1};
+                cost_model(&chip, chip_at(i));
+                SimTrained step = trained(&ask);
+                double flops = sim_shape_flops(&ask.shape, 2048) * 128 * 4096;
+                assert_true(step.seconds * 64 * chip.chip.bf16 >= flops);
+                assert_true(step.exposed >= 0 && step.exposed < step.seconds);
+                for (int part = 0; part < 3; part++) {
+                    *(part == 0 ? &faster.bandwidth : part == 1 ? &faster.link : &faster.net) *= 2;
+                    cost_model(&better, &faster);
+                    ask.chip = &better;
+                    assert_true(trained(&ask).seconds <= step.seconds * (1 + 1e-9));
+                }
+                ask.chip = &chip;
+                ask.again = 0;
+                assert_true(trained(&ask).seconds < step.seconds);
+            }
+}
+
 /* Every row of the public measurements that is here. */
 static void serving_that_was_measured_is_foretold(void **state)
 {
@@ -417,6 +518,9 @@ int main(void)
         cmocka_unit_test(a_full_cache_makes_requests_wait),
         cmocka_unit_test(tables_are_read_as_the_rules_say),
         cmocka_unit_test(what_cannot_be_answered_is_refused),
+        cmocka_unit_test(articles_are_foretold),
+        cmocka_unit_test(training_that_was_measured_is_foretold),
+        cmocka_unit_test(training_keeps_to_its_bounds),
         cmocka_unit_test(serving_that_was_measured_is_foretold),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

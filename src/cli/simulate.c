@@ -47,7 +47,8 @@ static const char *const engine_choices[] = {"caravan", "vllm", "trtllm", "sglan
 
 static const Option *const options[] = {
     [ROWS] = &(const Option){"rows", .kind = ARG_INPUT, .required = true, .group = 1,
-                             .value = "FILE.csv", .help = "serving as each row of a table says"},
+                             .value = "FILE.csv",
+                             .help = "what each row of a table of measurements says"},
     [PRESET] = ASK(PRESET),
     [MODEL] = ASK(MODEL),
     [CHIP] =
@@ -94,13 +95,20 @@ static const Option *const options[] = {
 
 /* ---- tables of serving ---- */
 
+/* What is simulated of a row, in the columns that have it, or why it is not. */
 static json_t *row_json(const Csv *csv, int64_t row)
 {
     cvn_err err = {0};
     CostModel chip;
     SimServing ask;
     SimServed served;
+    PublishedFigure figure;
     const char *id = csv_at(csv, row, "id");
+    if (published_worded(csv))
+        return published_figure(csv, row, &figure, &err)
+                   ? json_pack("{s:s,s:s}", "id", id, "refused", err.message)
+                   : json_pack("{s:s,s:s,s:f,s:f}", "id", id, "metric", csv_at(csv, row, "metric"),
+                               "published", figure.published, "simulated", figure.simulated);
     if (published_ask(csv, row, &ask, &chip, &err) || sim_serve(&ask, &served, &err))
         return json_pack("{s:s,s:s}", "id", id, "refused", err.message);
     return json_pack("{s:s,s:f,s:f}", "id", id, "ttft_ms", 1e3 * served.ttft, "tpot_ms",
@@ -109,47 +117,57 @@ static json_t *row_json(const Csv *csv, int64_t row)
 
 static int print_row(const Csv *csv, int64_t row, bool json)
 {
+    static const char *const figures[2][2] = {{"ttft_ms", "tpot_ms"}, {"published", "simulated"}};
     json_t *o = row_json(csv, row);
     if (json || !o)
         return print_json(o);
     const char *refused = json_string_value(json_object_get(o, "refused"));
+    const char *const *of = figures[published_worded(csv)];
     if (refused)
         printf("%-10s refused: %s\n", csv_at(csv, row, "id"), refused);
     else
         printf("%-10s %12.2f %12.3f\n", csv_at(csv, row, "id"),
-               json_real_value(json_object_get(o, "ttft_ms")),
-               json_real_value(json_object_get(o, "tpot_ms")));
+               json_real_value(json_object_get(o, of[0])),
+               json_real_value(json_object_get(o, of[1])));
     json_decref(o);
     return EXIT_OK;
 }
 
-static int answer_rows(const char *path, bool json)
-{
-    cvn_err err = {0};
-    Arena arena;
-    Csv csv;
-    if (arena_begin(&arena, &err))
-        return fail(&err);
-    int exit_code = csv_read(&csv, path, &arena, &err) ? fail(&err) : EXIT_OK;
-    if (exit_code == EXIT_OK && !json)
-        printf("%-10s %12s %12s\n", "row", "TTFT, ms", "TPOT, ms");
-    for (int64_t i = 0; exit_code == EXIT_OK && i < csv.rows; i++)
-        exit_code = print_row(&csv, i, json);
-    arena_free(&arena);
-    return exit_code;
-}
-
 /* ---- rows beside what was measured ---- */
 
+enum { MOST_KINDS = 16 };
+
+/* How far what is simulated is from what was measured, by kinds of rows. */
 typedef struct Errors {
+    char name[32];
     double *of; /* [n] |simulated / measured - 1| */
     int64_t n;
 } Errors;
 
-static void add_error(Errors *errors, double simulated, double measured)
+typedef struct Beside {
+    const Csv *csv;
+    Arena *arena;
+    Errors kind[MOST_KINDS];
+    int kinds;
+} Beside;
+
+static void add_error(Beside *b, const char *figure, const char *kind, double simulated,
+                      double measured)
 {
-    if (measured > 0)
-        errors->of[errors->n++] = fabs(simulated / measured - 1);
+    char name[sizeof b->kind->name];
+    int i = 0;
+    snprintf(name, sizeof name, "%s, %s", figure, kind);
+    while (i < b->kinds && strcmp(b->kind[i].name, name) != 0)
+        i++;
+    if (i == MOST_KINDS || !(measured > 0))
+        return;
+    Errors *e = &b->kind[i];
+    if (i == b->kinds) {
+        b->kinds++;
+        memcpy(e->name, name, sizeof name);
+        e->of = arena_array(b->arena, (size_t)b->csv->rows, sizeof *e->of);
+    }
+    e->of[e->n++] = fabs(simulated / measured - 1);
 }
 
 static int ascending(const void *a, const void *b)
@@ -158,77 +176,93 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void print_errors(const char *what, Errors *e)
+static void print_errors(Beside *b)
 {
-    if (e->n == 0)
-        return;
-    qsort(e->of, (size_t)e->n, sizeof *e->of, ascending);
-    printf("| %s | %" PRId64 " | %.1f %% | %.1f %% | %.0f %% |\n", what, e->n,
-           100 * e->of[e->n / 2], 100 * e->of[e->n * 9 / 10], 100 * e->of[e->n - 1]);
-}
-
-/* Of one backend, or of all of them: its rows, and then its errors. */
-static void markdown_of(const Csv *csv, const char *backend, Errors *ttft, Errors *tpot)
-{
-    cvn_err err = {0};
-    ttft->n = tpot->n = 0;
-    for (int64_t i = 0; i < csv->rows; i++) {
-        CostModel chip;
-        SimServing ask;
-        SimServed served;
-        if (strcmp(csv_at(csv, i, "backend"), backend) != 0)
-            continue;
-        printf("| %s | %s | %s | %s | %s | %s | %s | %s |", csv_at(csv, i, "id"),
-               csv_at(csv, i, "model"), csv_at(csv, i, "system"), csv_at(csv, i, "precision"),
-               csv_at(csv, i, "tp"), csv_at(csv, i, "batch"), csv_at(csv, i, "isl"),
-               csv_at(csv, i, "osl"));
-        if (published_ask(csv, i, &ask, &chip, &err) || sim_serve(&ask, &served, &err)) {
-            printf(" refused: %s | | | |\n", err.message);
-            continue;
-        }
-        double first = csv_number(csv, i, "ttft_ms", NAN),
-               each = csv_number(csv, i, "tpot_ms", NAN);
-        add_error(ttft, 1e3 * served.ttft, first);
-        add_error(tpot, 1e3 * served.tpot, each);
-        printf(" %.0f | %.0f | %.2f | %.2f |\n", first, 1e3 * served.ttft, each, 1e3 * served.tpot);
+    printf("\n| error | rows | median | p90 | worst |\n|---|---|---|---|---|\n");
+    for (Errors *e = b->kind; e < b->kind + b->kinds; e++) {
+        qsort(e->of, (size_t)e->n, sizeof *e->of, ascending);
+        printf("| %s | %" PRId64 " | %.1f %% | %.1f %% | %.0f %% |\n", e->name, e->n,
+               100 * e->of[e->n / 2], 100 * e->of[e->n * 9 / 10], 100 * e->of[e->n - 1]);
     }
 }
 
-static int print_markdown(const char *path)
+static void serving_beside(Beside *b, int64_t i)
 {
-    static const char *const backends_known[] = {"trtllm", "vllm", "sglang"};
-    enum { BACKENDS = 3 };
+    const Csv *csv = b->csv;
+    const char *backend = csv_at(csv, i, "backend");
+    cvn_err err = {0};
+    CostModel chip;
+    SimServing ask;
+    SimServed served;
+    printf("| %s | %s | %s | %s | %s | %s | %s | %s | %s |", csv_at(csv, i, "id"), backend,
+           csv_at(csv, i, "model"), csv_at(csv, i, "system"), csv_at(csv, i, "precision"),
+           csv_at(csv, i, "tp"), csv_at(csv, i, "batch"), csv_at(csv, i, "isl"),
+           csv_at(csv, i, "osl"));
+    if (published_ask(csv, i, &ask, &chip, &err) || sim_serve(&ask, &served, &err)) {
+        printf(" refused: %s | | | |\n", err.message);
+        return;
+    }
+    double first = csv_number(csv, i, "ttft_ms", NAN), each = csv_number(csv, i, "tpot_ms", NAN);
+    add_error(b, "TPOT", "all", 1e3 * served.tpot, each);
+    add_error(b, "TTFT", "all", 1e3 * served.ttft, first);
+    add_error(b, "TPOT", backend, 1e3 * served.tpot, each);
+    add_error(b, "TTFT", backend, 1e3 * served.ttft, first);
+    printf(" %.0f | %.0f | %.2f | %.2f |\n", first, 1e3 * served.ttft, each, 1e3 * served.tpot);
+}
+
+static void figure_beside(Beside *b, int64_t i)
+{
+    const Csv *csv = b->csv;
+    const char *kind = csv_at(csv, i, "kind");
+    cvn_err err = {0};
+    PublishedFigure f;
+    if (strncmp(kind, "micro", 5) == 0)
+        return;
+    printf("| %s | %s | %s | %s | %s | %s | %s | %s | %s, %s | %g |", csv_at(csv, i, "id"), kind,
+           csv_at(csv, i, "model"), csv_at(csv, i, "hardware"), csv_at(csv, i, "chips"),
+           csv_at(csv, i, "parallelism"), csv_at(csv, i, "batch"), csv_at(csv, i, "seq"),
+           csv_at(csv, i, "metric"), csv_at(csv, i, "unit"), csv_number(csv, i, "value", NAN));
+    if (published_figure(csv, i, &f, &err)) {
+        printf(" %s | |\n", err.message);
+        return;
+    }
+    add_error(b, "all", kind, f.simulated, f.published);
+    if (strcmp(kind, "train") == 0)
+        add_error(b, kind, csv_at(csv, i, "metric"), f.simulated, f.published);
+    printf(" %.4g | %+.0f %% |\n", f.simulated, 100 * (f.simulated / f.published - 1));
+}
+
+static void print_markdown(const Csv *csv, Arena *arena)
+{
+    Beside b = {.csv = csv, .arena = arena};
+    bool worded = published_worded(csv);
+    printf(worded
+               ? "| row | kind | model | chip | chips | split | batch | tokens | figure | "
+                 "published | simulated | error |\n"
+                 "|---|---|---|---|---|---|---|---|---|---|---|---|\n"
+               : "| row | engine | model | chip | numbers | tp | at a time | in | out | TTFT, ms "
+                 "| simulated | TPOT, ms | simulated |\n"
+                 "|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
+    for (int64_t i = 0; i < csv->rows; i++)
+        (worded ? figure_beside : serving_beside)(&b, i);
+    print_errors(&b);
+}
+
+static int answer_rows(const char *path, bool markdown, bool json)
+{
     cvn_err err = {0};
     Arena arena;
     Csv csv;
     if (arena_begin(&arena, &err))
         return fail(&err);
     int exit_code = csv_read(&csv, path, &arena, &err) ? fail(&err) : EXIT_OK;
-    Errors ttft[BACKENDS] = {{0}}, tpot[BACKENDS] = {{0}};
-    if (exit_code == EXIT_OK)
-        printf(
-            "| row | model | chip | numbers | tp | at a time | in | out | TTFT, ms | simulated | "
-            "TPOT, ms | simulated |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n");
-    for (int b = 0; exit_code == EXIT_OK && b < BACKENDS; b++) {
-        ttft[b].of = arena_array(&arena, (size_t)csv.rows + 1, sizeof(double));
-        tpot[b].of = arena_array(&arena, (size_t)csv.rows + 1, sizeof(double));
-        markdown_of(&csv, backends_known[b], &ttft[b], &tpot[b]);
-    }
-    if (exit_code == EXIT_OK)
-        printf("\n| error | rows | median | p90 | worst |\n|---|---|---|---|---|\n");
-    Errors all[2] = {{0}};
-    for (int k = 0; exit_code == EXIT_OK && k < 2; k++) {
-        all[k].of = arena_array(&arena, (size_t)csv.rows + 1, sizeof(double));
-        for (int b = 0; b < BACKENDS; b++) {
-            Errors *e = k ? &ttft[b] : &tpot[b];
-            char what[32];
-            snprintf(what, sizeof what, "%s, %s", k ? "TTFT" : "TPOT", backends_known[b]);
-            for (int64_t i = 0; i < e->n; i++)
-                all[k].of[all[k].n++] = e->of[i];
-            print_errors(what, e);
-        }
-        print_errors(k ? "TTFT, all" : "TPOT, all", &all[k]);
-    }
+    if (exit_code == EXIT_OK && markdown)
+        print_markdown(&csv, &arena);
+    else if (exit_code == EXIT_OK && !json)
+        printf("%-10s %12s %12s\n", "row", published_worded(&csv) ? "published" : "TTFT, ms",
+               published_worded(&csv) ? "simulated" : "TPOT, ms");
+    for (int64_t i = 0; exit_code == EXIT_OK && !markdown && i < csv.rows; i++)
+        exit_code = print_row(&csv, i, json);
     arena_free(&arena);
     return exit_code;
 }
@@ -471,10 +505,8 @@ static int run(const Args *args)
     cvn_err err = {0};
     json_t *held;
     Chip chip;
-    if (v[ROWS].given && v[MARKDOWN].flag)
-        return print_markdown(v[ROWS].text);
     if (v[ROWS].given)
-        return answer_rows(v[ROWS].text, v[JSON].flag);
+        return answer_rows(v[ROWS].text, v[MARKDOWN].flag, v[JSON].flag);
     int exit_code = chip_open(v[CHIP].text, &chip, &held, &err) ? fail(&err)
                     : v[SERVE].flag                             ? simulate_serving(args, &chip)
                                                                 : simulate_step(args, &chip);

@@ -14,20 +14,25 @@ const double chip_type_bytes[CHIP_TYPES] = {
 
 /* The launch of an NVIDIA GPU: the shortest kernels of a recorded graph, 1.9 us (aiconfigurator-core 0.12.0,
    quantize/vllm/0.24.0: static_scaled_fp8_quant). TPUs run a step as one program: nothing is started on the way. */
+#define AHEAD                                                                                      \
+    (128 *                                                                                         \
+     1048576.0) /* CMEM of a v4: arXiv 2304.01433; VMEM of v5e, v6e: jax-ml.github.io/scaling-book, TPUs */
+
 static const Chip chips[] = {
     {"v4", .about = "TPU v4 (2 TensorCores)",
      .source = "cloud.google.com/tpu/docs/v4: 275 TFLOP/s bf16 or int8, 32 GiB, 1228 GB/s, 3D "
                "torus, 6 links of 50 GB/s",
-     .bf16 = 275e12, .int8 = 275e12, .memory = 32 * 1073741824.0, .bandwidth = 1.228e12,
-     .clock = 1.05e9, .torus = 3, .domain = 4096, .link = 300e9, .latency = 1e-6, .net = 6.25e9,
-     .net_latency = 50e-6, .price = 3.22, .priced = "on demand, us-central2, 2024-04",
-     .like = "tpu"},
+     .bf16 = 275e12, .int8 = 275e12, .memory = 32 * 1073741824.0, .ahead = AHEAD,
+     .bandwidth = 1.228e12, .clock = 1.05e9, .torus = 3, .domain = 4096, .link = 300e9,
+     .latency = 1e-6, .net = 6.25e9, .net_latency = 50e-6, .price = 3.22,
+     .priced = "on demand, us-central2, 2024-04", .like = "tpu"},
     {"v5e", .about = "TPU v5e",
      .source = "cloud.google.com/tpu/docs/v5e: 197 TFLOP/s bf16, 394 int8, 16 GiB, 819 GB/s, 2D "
                "torus, 4 links, 1600 Gbit/s",
-     .bf16 = 197e12, .int8 = 394e12, .memory = 16 * 1073741824.0, .bandwidth = 0.819e12,
-     .clock = 1.5e9, .torus = 2, .domain = 256, .link = 200e9, .latency = 1e-6, .net = 3.125e9,
-     .net_latency = 50e-6, .price = 1.2, .priced = "on demand, us-west4, 2024-04", .like = "tpu"},
+     .bf16 = 197e12, .int8 = 394e12, .memory = 16 * 1073741824.0, .ahead = AHEAD,
+     .bandwidth = 0.819e12, .clock = 1.5e9, .torus = 2, .domain = 256, .link = 200e9,
+     .latency = 1e-6, .net = 3.125e9, .net_latency = 50e-6, .price = 1.2,
+     .priced = "on demand, us-west4, 2024-04", .like = "tpu"},
     {"v5p", .about = "TPU v5p (2 TensorCores)",
      .source = "cloud.google.com/tpu/docs/v5p: 459 TFLOP/s bf16, 918 int8, 95 GiB, 2765 GB/s, 3D "
                "torus, 4800 Gbit/s",
@@ -37,9 +42,9 @@ static const Chip chips[] = {
     {"v6e", .about = "TPU v6e (Trillium)",
      .source = "cloud.google.com/tpu/docs/v6e: 918 TFLOP/s bf16, 1836 int8, 32 GB, 1640 GB/s, 2D "
                "torus, 3584 Gbit/s",
-     .bf16 = 918e12, .int8 = 1836e12, .memory = 32e9, .bandwidth = 1.64e12, .clock = 1.75e9,
-     .torus = 2, .domain = 256, .link = 448e9, .latency = 1e-6, .net = 12.5e9, .net_latency = 50e-6,
-     .price = 2.7, .priced = "on demand, us-east5, 2024-12", .like = "tpu"},
+     .bf16 = 918e12, .int8 = 1836e12, .memory = 32e9, .ahead = AHEAD, .bandwidth = 1.64e12,
+     .clock = 1.75e9, .torus = 2, .domain = 256, .link = 448e9, .latency = 1e-6, .net = 12.5e9,
+     .net_latency = 50e-6, .price = 2.7, .priced = "on demand, us-east5, 2024-12", .like = "tpu"},
     {"tpu7x", .about = "TPU7x (Ironwood; 2 devices)",
      .source = "cloud.google.com/tpu/docs/tpu7x: 2307 TFLOP/s bf16, 4614 fp8, 192 GiB, 7380 GB/s, "
                "3D torus, 9600 Gbit/s",
@@ -157,17 +162,31 @@ static const struct {
 
 #define COUNT(table) (sizeof(table) / sizeof(table)[0])
 
-/* Of chips of which single operations were not timed: products as a sweep of square ones on half a TPU7x (tpu-recipes@c8cfe2f6,
-   microbenchmarks: 956 of 1153 TFLOP/s at 32768, 1.6 us for 128); of the bandwidth what products reach on an H100. Attention is
-   a guess. */
+/* Of chips of which single operations were not timed: TPUs. Products as a sweep of square ones on half a TPU7x (tpu-recipes@c8cfe2f6,
+   microbenchmarks: 956 of 1153 TFLOP/s at 32768). Nothing is started within a program, whose memory is read ahead of what is
+   computed: of the bandwidth they have the best that attention or products reach on any chip in fits.def, on average. Attention's
+   compute is a guess. */
 static const ChipFit unmeasured = {
-    .product[CHIP_BF16] = {.start = 1.6 * US, .compute = 0.83, .memory = 0.84, .sharp = 3},
-    .decode_start = {2 * US, 2 * US},
-    .decode_memory = {0.84, 0.84},
-    .prefill_start = 2 * US,
+    .product[CHIP_BF16] = {.compute = 0.83, .memory = 0.92, .sharp = 3},
+    .decode_memory = {0.92, 0.92},
     .prefill_compute = 0.5,
     .prefill_extra = 512,
+    .sustained = 1,
 };
+
+/* Large products of TPUs that were timed: v5e by XLA, 8192 x 8192 x 8192, 5.94 ms (docs.jax.dev, pallas/tpu/matmul, less the
+   0.11 ms that a call takes there); v6e likewise, 1.51 ms in its trace (yangwhale/gpu-tpu-pedia, results_trace_test.csv). */
+static const struct {
+    const char *chip;
+    double compute;
+} tpu_products[] = {{"v5e", 0.94}, {"v6e", 0.79}};
+
+/* What is left of fits.def's shares where PyTorch's products take milliseconds: those of 4096 tokens in Vidur's profiles, 0.70 of an
+   H100's peak and 0.745 of an A100's. Other GPUs are taken to be like an H100. */
+static const struct {
+    const char *chip;
+    double share;
+} sustained[] = {{"a100_sxm", 0.745 / 0.896}, {"h100_sxm", 0.70 / 0.807}};
 
 void chip_fit(const Chip *chip, ChipFit *fit)
 {
@@ -177,12 +196,21 @@ void chip_fit(const Chip *chip, ChipFit *fit)
         if (strcmp(products[i].chip, name) == 0) {
             fit->product[products[i].type] = products[i].product;
             fit->measured = true;
+            fit->sustained = sustained[1].share;
         }
+    for (size_t i = 0; i < COUNT(sustained); i++)
+        if (strcmp(sustained[i].chip, name) == 0)
+            fit->sustained = sustained[i].share;
+    for (size_t i = 0; i < COUNT(tpu_products); i++)
+        if (strcmp(tpu_products[i].chip, chip->name) == 0)
+            fit->product[CHIP_BF16].compute = tpu_products[i].compute;
     for (size_t i = 0; i < COUNT(decodes); i++)
         if (strcmp(decodes[i].chip, name) == 0) {
-            int narrow = decodes[i].type != CHIP_BF16;
-            fit->decode_start[narrow] = decodes[i].start;
-            fit->decode_memory[narrow] = decodes[i].memory;
+            /* Keys in bf16 come first, and stand for those in 8 bits, too, that were not timed. */
+            for (int narrow = decodes[i].type != CHIP_BF16; narrow < 2; narrow++) {
+                fit->decode_start[narrow] = decodes[i].start;
+                fit->decode_memory[narrow] = decodes[i].memory;
+            }
         }
     for (size_t i = 0; i < COUNT(prefills); i++)
         if (strcmp(prefills[i].chip, name) == 0) {
@@ -244,9 +272,9 @@ static const struct {
     {                                                                                              \
 #name, offsetof(Chip, name)                                                                \
     }
-    FIELD(bf16),      FIELD(int8),  FIELD(fp8),         FIELD(fp4),    FIELD(memory),
-    FIELD(bandwidth), FIELD(clock), FIELD(launch),      FIELD(domain), FIELD(link),
-    FIELD(latency),   FIELD(net),   FIELD(net_latency), FIELD(price),
+    FIELD(bf16),  FIELD(int8),      FIELD(fp8),   FIELD(fp4),         FIELD(memory),
+    FIELD(ahead), FIELD(bandwidth), FIELD(clock), FIELD(launch),      FIELD(domain),
+    FIELD(link),  FIELD(latency),   FIELD(net),   FIELD(net_latency), FIELD(price),
 };
 
 /* Its texts. */

@@ -53,6 +53,8 @@ typedef struct ChipFit {
     double prefill_start, prefill_compute, prefill_extra; /* of many; `extra` keys more per row */
     /* Seconds that a sum among 2, 4, 8 devices takes, of 8 KiB, 32 KiB … 128 MiB; 0: it was not measured. */
     double reduce[CHIP_REDUCE_GROUPS][CHIP_REDUCE_SIZES];
+    double
+        sustained; /* share of those of products that is left where they go on for long: power, heat */
     bool measured; /* on this chip */
 } ChipFit;
 
@@ -61,6 +63,7 @@ typedef struct Chip {
     const char *source;          /* of what is printed */
     double bf16, int8, fp8, fp4; /* operations a second, dense; 0: it has none */
     double memory;               /* bytes */
+    double ahead;                /* bytes that programs read of it before they need them; 0: none */
     double bandwidth;            /* bytes a second */
     double clock;                /* hertz */
     /* Seconds that starting a program costs at least, as an operation in a recorded one. */

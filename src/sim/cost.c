@@ -13,12 +13,20 @@ void cost_model(CostModel *model, const Chip *chip)
     chip_fit(chip, &model->fit);
 }
 
+void cost_sustained(CostModel *model)
+{
+    for (int t = 0; t < CHIP_TYPES; t++)
+        model->fit.product[t].compute *= model->fit.sustained;
+    model->fit.prefill_compute *= model->fit.sustained;
+}
+
 /* The time that was found goes to its largest part. */
 static Cost finish(Cost c, double compute, double memory, double start)
 {
     CostBound most = memory > compute ? COST_MEMORY : COST_COMPUTE;
     c.spent[most] = c.seconds - start;
     c.spent[COST_HOST] = start;
+    c.reading = fmax(0, c.seconds - start - fmax(compute, c.bound[COST_COMPUTE]));
     return c;
 }
 
@@ -149,12 +157,19 @@ Cost cost_collective(const CostModel *model, CostCollective kind, double n, doub
     return c;
 }
 
+double cost_ahead(const CostModel *model, double waited)
+{
+    const Chip *chip = &model->chip;
+    return fmin(waited, chip->ahead / (chip->bandwidth * model->fit.product[CHIP_BF16].memory));
+}
+
 void cost_add(Cost *sum, const Cost *more, double times)
 {
     sum->seconds += times * more->seconds;
     sum->flops += times * more->flops;
     sum->bytes += times * more->bytes;
     sum->sent += times * more->sent;
+    sum->reading += times * more->reading;
     for (int b = 0; b < COST_BOUNDS; b++) {
         sum->bound[b] += times * more->bound[b];
         sum->spent[b] += times * more->spent[b];

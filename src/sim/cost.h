@@ -25,6 +25,7 @@ typedef struct Cost {
     double bound[COST_BOUNDS]; /* seconds of each alone, at the full peak */
     /* Seconds of each operation, by its largest bound: together `seconds`. */
     double spent[COST_BOUNDS];
+    double reading; /* seconds that it would be sooner, had memory been read before */
 } Cost;
 
 typedef struct CostModel {
@@ -33,6 +34,8 @@ typedef struct CostModel {
 } CostModel;
 
 void cost_model(CostModel *model, const Chip *chip);
+/* The same where products follow products for minutes, as in training: what they reach then. */
+void cost_sustained(CostModel *model);
 
 Cost cost_product(const CostModel *model, ChipType type, double m, double n, double k);
 /* One new token of each row, that look at as many keys and values as `bytes` are; narrow: in 8 bits. */
@@ -56,6 +59,9 @@ typedef enum CostCollective {
    are so many chips apart, so that with n it says how many domains the group reaches over. */
 Cost cost_collective(const CostModel *model, CostCollective kind, double n, double stride,
                      double bytes);
+
+/* Seconds of reading that go on while so many are waited for links, where programs read ahead. */
+double cost_ahead(const CostModel *model, double waited);
 
 void cost_add(Cost *sum, const Cost *more, double times);
 

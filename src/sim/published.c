@@ -39,6 +39,20 @@ static Protocol protocol_of(const SimServing *a, bool versioned)
         .spread = 0.2, .narrow = blackwell, .fused = blackwell ? 2 : -1, .ahead = true};
 }
 
+void published_protocol(SimServing *ask, bool versioned)
+{
+    Protocol p = protocol_of(ask, versioned);
+    ask->narrow = p.narrow;
+    ask->spread = p.spread;
+    ask->wait = p.wait;
+    ask->prompts = p.prompts;
+    ask->engine.ahead |= p.ahead;
+    if (p.budget > 0)
+        ask->engine.budget = p.budget;
+    if (p.fused >= 0)
+        ask->engine.fused = p.fused;
+}
+
 static int whole(const Csv *csv, int64_t row, const char *column, int64_t none, int64_t *out,
                  cvn_err *err)
 {
@@ -101,15 +115,6 @@ int published_ask(const Csv *csv, int64_t row, SimServing *ask, CostModel *chip,
                        (long long)tp, (long long)pp);
     ask->tp = (int)tp;
     ask->pp = (int)pp;
-    Protocol p = protocol_of(ask, *csv_at(csv, row, "backend_version") != '\0');
-    ask->narrow = p.narrow;
-    ask->spread = p.spread;
-    ask->wait = p.wait;
-    ask->prompts = p.prompts;
-    ask->engine.ahead |= p.ahead;
-    if (p.budget > 0)
-        ask->engine.budget = p.budget;
-    if (p.fused >= 0)
-        ask->engine.fused = p.fused;
+    published_protocol(ask, *csv_at(csv, row, "backend_version") != '\0');
     return CVN_OK;
 }

@@ -7,29 +7,34 @@
 
 /* ---- shapes ---- */
 
-/* config.json of the models named, on the Hugging Face hub; GPT-3: arXiv 2005.14165, table 2.1; MPT: llm-foundry. */
+/* config.json of the models named, on the Hugging Face hub; GPT-3: arXiv 2005.14165, table 2.1; MPT: llm-foundry;
+   GPT-like: MaxText's base.yml, grown by global_parameter_scale. */
 static const SimShape shapes[] = {
     {"qwen3-32b", 5120, 64, 64, 8, 128, 25600, 151936, 3, false, 2},
     {"qwen3-8b", 4096, 36, 32, 8, 128, 12288, 151936, 3, false, 2},
     {"qwen3-14b", 5120, 40, 40, 8, 128, 17408, 151936, 3, false, 2},
     {"llama-3.1-8b", 4096, 32, 32, 8, 128, 14336, 128256, 3, false, 0},
     {"llama-3-8b", 4096, 32, 32, 8, 128, 14336, 128256, 3, false, 0},
-    {"llama3_8b", 4096, 32, 32, 8, 128, 14336, 128256, 3, false, 0},
     {"llama-3.1-70b", 8192, 80, 64, 8, 128, 28672, 128256, 3, false, 0},
     {"llama-3.3-70b", 8192, 80, 64, 8, 128, 28672, 128256, 3, false, 0},
     {"llama-3-70b", 8192, 80, 64, 8, 128, 28672, 128256, 3, false, 0},
-    {"llama3_70b", 8192, 80, 64, 8, 128, 28672, 128256, 3, false, 0},
     {"llama-3.1-405b", 16384, 126, 128, 8, 128, 53248, 128256, 3, false, 0},
-    {"llama3.1_405b", 16384, 126, 128, 8, 128, 53248, 128256, 3, false, 0},
     {"llama-2-7b", 4096, 32, 32, 32, 128, 11008, 32000, 3, false, 0},
     {"llama-2-13b", 5120, 40, 40, 40, 128, 13824, 32000, 3, false, 0},
     {"llama-2-70b", 8192, 80, 64, 8, 128, 28672, 32000, 3, false, 0},
     {"llama-7b", 4096, 32, 32, 32, 128, 11008, 32000, 3, false, 0},
     {"llama-70b", 8192, 80, 64, 8, 128, 28672, 32000, 3, false, 0},
     {"llama-65b", 8192, 80, 64, 64, 128, 22016, 32000, 3, false, 0},
+    {"llama-33b", 6656, 60, 52, 52, 128, 17920, 32000, 3, false, 0},
     {"gpt3-175b", 12288, 96, 96, 96, 128, 49152, 51200, 2, true, 0},
     {"megatron-22b", 6144, 48, 64, 64, 96, 24576, 51200, 2, true, 0},
     {"turing-530b", 20480, 105, 128, 128, 160, 81920, 51200, 2, true, 0},
+    {"gpt-like 16b", 4096, 32, 64, 64, 128, 28672, 32000, 3, false, 0},
+    {"gpt-like 32b", 8192, 32, 64, 64, 128, 28672, 32000, 3, false, 0},
+    {"gpt-like 64b", 8192, 64, 64, 64, 128, 28672, 32000, 3, false, 0},
+    {"gpt-like 128b", 8192, 64, 128, 128, 128, 57344, 32000, 3, false, 0},
+    {"gpt-like 256b", 16384, 64, 128, 128, 128, 57344, 32000, 3, false, 0},
+    {"gpt-like 1024b", 16384, 128, 256, 256, 128, 114688, 32000, 3, false, 0},
     {"mpt-760m", 1536, 24, 12, 12, 128, 6144, 50368, 2, true, 0},
     {"mpt-1b", 2048, 24, 16, 16, 128, 8192, 50368, 2, true, 0},
     {"mpt-3b", 2560, 32, 20, 20, 128, 10240, 50368, 2, true, 0},
@@ -54,29 +59,25 @@ SimShape sim_shape_of(const LlamaConfig *c)
                       0};
 }
 
-/* Case and blanks apart: "LLaMA v3.3 70B" is "llama-3.3-70b". */
-static bool name_has(const char *name, const char *part)
+/* Letters and digits alone, lower case, and no v before a number: "LLaMA v3.3 70B" is "llama3370b". */
+static void plain(const char *name, char *out, size_t size)
 {
-    for (; *name; name++) {
-        const char *a = name, *b = part;
-        for (; *b && *a; a++, b++) {
-            if (*a == 'v' && a > name && a[-1] == ' ' && isdigit((unsigned char)a[1]))
-                a++;
-            char c = *a == ' ' ? '-' : (char)tolower((unsigned char)*a);
-            if (c != *b)
-                break;
-        }
-        if (!*b)
-            return true;
-    }
-    return false;
+    size_t n = 0;
+    for (const char *p = name; *p && n + 1 < size; p++)
+        if (isalnum((unsigned char)*p) && !(*p == 'v' && isdigit((unsigned char)p[1])))
+            out[n++] = (char)tolower((unsigned char)*p);
+    out[n] = '\0';
 }
 
 const SimShape *sim_shape_find(const char *name)
 {
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-        if (name_has(name, shapes[i].name))
+    char words[128], known[64];
+    plain(name, words, sizeof words);
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        plain(shapes[i].name, known, sizeof known);
+        if (strstr(words, known))
             return &shapes[i];
+    }
     return NULL;
 }
 
@@ -160,7 +161,10 @@ static Cost of_tokens(const SimServing *a, double m, double sampled)
                       (quantized ? a->engine.quantizes : 0));
     cost_add(&layer, &c, 1);
     c = cost_collective(chip, COST_ALL_REDUCE, tp, 1, 2 * m * s->dim);
+    double ahead = fmin(layer.reading, cost_ahead(chip, 2 * c.seconds));
     cost_add(&layer, &c, 2);
+    layer.seconds -= ahead;
+    layer.spent[COST_LINK] -= ahead;
     Cost all = {0};
     cost_add(&all, &layer, s->layers);
     c = cost_collective(chip, COST_PERMUTE, a->pp > 1 ? 2 : 1, tp, 2 * m * s->dim / tp);

@@ -18,6 +18,7 @@ typedef struct Timer {
     double now, link; /* when the device, and when its links, have done all that they were given */
     Flight flight[MOST_FLIGHTS];
     int flights;
+    double ahead; /* seconds of reading that were done while it waited */
 } Timer;
 
 static double elements(const cvn_value *v)
@@ -146,6 +147,7 @@ static void wait_until(Timer *t, double end)
     t->out->cost.spent[COST_LINK] += waited;
     t->out->cost.seconds += waited;
     t->now += waited;
+    t->ahead = cost_ahead(&t->chip->model, t->ahead + waited);
 }
 
 static void take(Timer *t, const Step *step)
@@ -162,6 +164,10 @@ static void take(Timer *t, const Step *step)
     }
     Cost c = of_step(t->chip, step);
     if (!collective) {
+        double read = fmin(t->ahead, c.reading);
+        t->ahead -= read;
+        c.seconds -= read;
+        c.spent[c.spent[COST_MEMORY] > 0 ? COST_MEMORY : COST_COMPUTE] -= read;
         span(t, step->op, t->now, c.seconds, false);
         cost_add(&t->out->cost, &c, 1);
         t->now += c.seconds;
