@@ -23,6 +23,34 @@ struct cvn_constrained {
     bool ended; /* an end token came */
 };
 
+/* Goes through the nodes before which there are blanks only: twice, to count and to note them. */
+static void look_behind_blanks(cvn_vocabulary *v)
+{
+    const Trie *trie = &v->trie;
+    uint32_t count[257] = {0};
+    v->blank = arena_array(&v->arena, CVN_MASK_WORDS(v->n) + 1, sizeof *v->blank);
+    for (int pass = 0; pass < 2; pass++) {
+        for (uint32_t i = 0; i < trie->n_nodes;) {
+            const TrieNode *node = &trie->node[i];
+            if (is_blank(node->byte)) {
+                for (uint32_t k = node->first; k < node->first + node->n; k++)
+                    v->blank[trie->token[k] / 32] |= 1u << (trie->token[k] % 32);
+                i++;
+                continue;
+            }
+            if (pass)
+                v->node[v->begin[node->byte] + count[node->byte]] = i;
+            count[node->byte]++;
+            i = node->after;
+        }
+        for (int b = 0; b < 256 && !pass; b++) {
+            v->begin[b + 1] = v->begin[b] + count[b];
+            count[b] = 0;
+        }
+        v->node = pass ? v->node : arena_array(&v->arena, v->begin[256] + 1, sizeof *v->node);
+    }
+}
+
 int cvn_vocabulary_new(const char *const *piece, const size_t *length, cvn_token n,
                        const cvn_token *end, size_t n_end, cvn_vocabulary **out, cvn_err *err)
 {
@@ -54,6 +82,7 @@ int cvn_vocabulary_new(const char *const *piece, const size_t *length, cvn_token
         cvn_vocabulary_free(v);
         return err_set(err, CVN_EMEM, "there is no memory for the vocabulary");
     }
+    look_behind_blanks(v);
     *out = v;
     return CVN_OK;
 }

@@ -109,7 +109,8 @@ uint32_t machine_state(Machine *m, FrameList *list, const Read *read)
 {
     if (m->e.failed[0] || !list->n)
         return STATE_DEAD;
-    qsort(list->at, list->n, sizeof *list->at, by_id);
+    if (list->n > 1)
+        qsort(list->at, list->n, sizeof *list->at, by_id);
     uint32_t n = 0;
     for (uint32_t i = 0; i < list->n; i++)
         if (!n || list->at[n - 1] != list->at[i])
@@ -753,9 +754,25 @@ uint32_t machine_state_of(Machine *m, uint32_t frame)
     return state;
 }
 
+uint32_t machine_state_in(Machine *m, uint32_t frame, uint32_t state)
+{
+    FrameList list = {0};
+    add_id(m, &list, frame);
+    uint32_t alone = machine_state(m, &list, machine_at(m, state)->read);
+    free(list.at);
+    return alone;
+}
+
+bool machine_takes_blanks(const Machine *m, uint32_t frame)
+{
+    static const uint32_t kinds = 1u << FRAME_END | 1u << FRAME_VALUE | 1u << FRAME_OBJECT |
+                                  1u << FRAME_ARRAY | 1u << FRAME_COLON;
+    return !m->compact && (kinds >> m->frame[frame].kind & 1);
+}
+
 bool machine_look_ahead(Machine *m)
 {
-    if (arena_init(&m->scratch_arena, NULL)) {
+    if (m->reads && arena_init(&m->scratch_arena, NULL)) {
         engine_fail(&m->e, "there is no memory");
         return false;
     }
@@ -765,21 +782,112 @@ bool machine_look_ahead(Machine *m)
 
 void machine_look_back(Machine *m)
 {
-    arena_free(&m->scratch_arena);
+    if (m->reads)
+        arena_free(&m->scratch_arena);
     m->n_scratch = 0;
     m->scratching = false;
+}
+
+static void add_bytes(ByteSet *set, const char *bytes)
+{
+    for (; *bytes; bytes++)
+        set->bit[(unsigned char)*bytes >> 6] |= 1ull << ((unsigned char)*bytes & 63);
+}
+
+/* Adds the bytes that may follow in a frame, and perhaps others: those that are missing lead nowhere. */
+static void add_first(const Machine *m, uint32_t id, ByteSet *set)
+{
+    static const char values[] = "{[\"-0123456789nft";
+    const Frame *f = &m->frame[id];
+    const Alphabet *a;
+    switch ((FrameKind)f->kind) {
+    case FRAME_OBJECT:
+        add_bytes(set, f->d == AT_FIRST ? "\"}" : f->d == AT_NEXT ? "\"" : ",}");
+        break;
+    case FRAME_ARRAY:
+        add_bytes(set, f->d >= AT_AFTER ? ",]" : values);
+        add_bytes(set, f->d == AT_FIRST ? "]" : "");
+        break;
+    case FRAME_VALUE:
+        add_bytes(set, values);
+        break;
+    case FRAME_COLON:
+        add_bytes(set, ":");
+        break;
+    case FRAME_WORD:
+        add_bytes(set, (const char[]){words[f->a][f->b], 0});
+        break;
+    case FRAME_NUMBER:
+        add_bytes(set, "0123456789.eE+-");
+        if (number_can_end(f->c))
+            add_first(m, f->below, set);
+        break;
+    case FRAME_ITEM:
+        add_first(m, f->below, set);
+        break;
+    case FRAME_NAME:
+        a = m->e.alphabet[m->frame[f->below].b];
+        if (f->d == 0) {
+            add_bytes(set, "\"\\");
+            for (uint32_t k = f->a; k < f->b; k++)
+                add_bytes(set, (const char[]){(char)byte_at(m, a, k, f->c), 0});
+            break;
+        } /* fall through */
+    case FRAME_TERM:
+    case FRAME_STRING:
+    case FRAME_OTHER:
+        memset(set, 0xff, sizeof *set);
+        break;
+    case FRAME_END:
+    case FRAME_DONE:
+    case FRAME_LINE:
+        break;
+    }
+    if (machine_takes_blanks(m, id))
+        add_bytes(set, " \t\n\r");
+}
+
+static bool in_set(const ByteSet *set, unsigned char byte)
+{
+    return set->bit[byte >> 6] >> (byte & 63) & 1;
+}
+
+/* Where a byte of the set leads. */
+static uint32_t *step_of(Steps *steps, unsigned char byte)
+{
+    uint64_t below = steps->set.bit[byte >> 6] & ((1ull << (byte & 63)) - 1);
+    return &steps->next[steps->before[byte >> 6] + __builtin_popcountll(below)];
+}
+
+static Steps *new_steps(Machine *m, const ByteSet *set)
+{
+    uint8_t before[4];
+    size_t n = 0;
+    for (int w = 0; w < 4; w++) {
+        before[w] = (uint8_t)n;
+        n += (size_t)__builtin_popcountll(set->bit[w]);
+    }
+    Steps *steps = arena_alloc(&m->e.arena, sizeof *steps + n * sizeof *steps->next);
+    steps->set = *set;
+    memcpy(steps->before, before, sizeof before);
+    memset(steps->next, 0xff, n * sizeof *steps->next);
+    return steps;
 }
 
 uint32_t machine_next(Machine *m, uint32_t id, unsigned char byte)
 {
     State state = *machine_at(m, id); /* a copy: states move when one is added */
-    if (id == STATE_DEAD || (state.next && state.next[byte] != NOT_KNOWN))
-        return id == STATE_DEAD ? STATE_DEAD : state.next[byte];
-    if (!state.next && !state.read) {
-        state.next = arena_array(&m->e.arena, 256, sizeof *state.next);
-        memset(state.next, 0xff, 256 * sizeof *state.next);
-        m->state[id].next = state.next;
-    }
+    ByteSet set = {{0}};
+    if (id == STATE_DEAD || (state.steps && !in_set(&state.steps->set, byte)))
+        return STATE_DEAD;
+    if (state.steps && *step_of(state.steps, byte) != NOT_KNOWN)
+        return *step_of(state.steps, byte);
+    for (uint32_t i = 0; i < state.n && !state.steps; i++)
+        add_first(m, state.frame[i], &set);
+    if (!state.steps && !state.read)
+        m->state[id].steps = state.steps = new_steps(m, &set);
+    if (!in_set(state.steps ? &state.steps->set : &set, byte))
+        return STATE_DEAD;
     FrameList list = {0};
     Walk w = {.m = m, .byte = byte, .before = state.read, .after = state.read, .out = &list};
     if (m->reads) {
@@ -793,6 +901,6 @@ uint32_t machine_next(Machine *m, uint32_t id, unsigned char byte)
     uint32_t next = machine_state(m, &list, m->reads ? w.after : NULL);
     free(list.at);
     if (!state.read && !(next & SCRATCH) && !m->e.failed[0])
-        state.next[byte] = next;
+        *step_of(state.steps, byte) = next;
     return next;
 }

@@ -55,11 +55,18 @@ typedef struct Read {
     unsigned char byte;
 } Read;
 
+/* Where a state leads. Bytes that are not in the set lead nowhere. */
+typedef struct Steps {
+    ByteSet set;
+    uint8_t before[4]; /* bytes of the set in the words before each */
+    uint32_t next[];   /* [bytes of the set] states, UINT32_MAX where not known */
+} Steps;
+
 typedef struct State {
     const uint32_t *frame; /* [n] sorted */
     uint32_t n;
     const Read *read; /* NULL where nothing needs it */
-    uint32_t *next;   /* [256] states, UINT32_MAX where not known; or NULL */
+    Steps *steps;     /* or NULL */
     bool can_end;
 } State;
 
@@ -102,8 +109,12 @@ bool machine_begin_json(Machine *m, Formula f);
 bool machine_begin_text(Machine *m, Term term);
 bool machine_begin_grammar(Machine *m);
 
-/* The state in which a frame alone goes on. */
+/* The state in which a frame alone goes on; one of the frames of a state, with what that has read. */
 uint32_t machine_state_of(Machine *m, uint32_t frame);
+uint32_t machine_state_in(Machine *m, uint32_t frame, uint32_t state);
+
+/* Whether a frame goes on as it is where a blank follows. */
+bool machine_takes_blanks(const Machine *m, uint32_t frame);
 
 /* The state after a byte; STATE_DEAD with m->e.failed set where that could not be found out. */
 uint32_t machine_next(Machine *m, uint32_t state, unsigned char byte);

@@ -1,5 +1,6 @@
 #include "constrain/mask.h"
 
+#include "base/heap.h"
 #include "constrain/escape.h"
 
 #include <stdlib.h>
@@ -10,13 +11,18 @@ static void set_bit(uint32_t *bits, cvn_token token)
     bits[token / 32] |= 1u << (token % 32);
 }
 
+static bool has_bit(const uint32_t *bits, cvn_token token)
+{
+    return bits[token / 32] >> (token % 32) & 1;
+}
+
 void string_mask_free(StringMask *mask)
 {
     if (!mask)
         return;
     free(mask->bits);
     free(mask->exit);
-    free(mask->piece);
+    free(mask->seen);
     free(mask->quote);
     free(mask->before);
     free(mask->characters);
@@ -30,6 +36,7 @@ int masks_init(Masks *masks, const cvn_vocabulary *vocabulary, cvn_err *err)
     if (arena_init(&masks->arena, err))
         return CVN_EMEM;
     map_init(&masks->strings, &masks->arena);
+    map_init(&masks->numbers, &masks->arena);
     return CVN_OK;
 }
 
@@ -37,9 +44,15 @@ void masks_free(Masks *masks)
 {
     for (uint32_t i = 0; i < masks->n_strings; i++)
         string_mask_free(masks->string[i]);
+    for (uint32_t i = 0; i < masks->n_numbers; i++) {
+        free(masks->number[i]->list);
+        free(masks->number[i]->exit);
+        free(masks->number[i]);
+    }
     for (uint32_t i = 0; i < masks->n_frames; i++)
         free(masks->frame[i].list);
     free(masks->string);
+    free(masks->number);
     free(masks->frame);
     arena_free(&masks->arena);
     *masks = (Masks){0};
@@ -59,7 +72,7 @@ typedef struct Stay {
     int8_t other;      /* whether all others do; -1: not known */
 } Stay;
 
-enum { STAYS = 256, STAY_TOKENS = 24 }; /* fewer tokens are walked one by one */
+enum { STAYS = 256, STAY_TOKENS = 4 }; /* fewer tokens are walked one by one */
 
 /* What is being collected of one string mask. */
 typedef struct Strings {
@@ -177,17 +190,10 @@ static bool is_wide(const Strings *s, Inside begin)
     return free_bytes > 64;
 }
 
-/* Tails of strings of which nothing is asked, without those of tokens that were looked at. */
-static bool add_free_tails(Strings *s, const uint32_t *seen)
+/* Takes over the exits of strings of which nothing is asked, without those of tokens that were looked at. */
+static bool add_free_exits(Strings *s, const uint32_t *seen)
 {
     const StringMask *base = s->v->free_text;
-    TriePiece *more = realloc(s->tail, (s->n_tail + base->tail.n_tokens + 1) * sizeof *more);
-    if (!more)
-        return false;
-    s->tail = more;
-    for (uint32_t i = 0; i < base->tail.n_tokens; i++)
-        if (!(seen[base->piece[i].id / 32] >> (base->piece[i].id % 32) & 1))
-            s->tail[s->n_tail++] = base->piece[i];
     uint32_t *exits =
         realloc(s->mask->exit, (s->mask->n_exits + base->n_exits + 1) * sizeof *exits);
     if (!exits)
@@ -195,7 +201,7 @@ static bool add_free_tails(Strings *s, const uint32_t *seen)
     s->mask->exit = exits;
     for (uint32_t i = 0; i < base->n_exits; i++) {
         cvn_token below = s->v->trie.token[s->v->trie.node[base->exit[i] + 1].first];
-        if (!(seen[below / 32] >> (below % 32) & 1))
+        if (!has_bit(seen, below))
             s->mask->exit[s->mask->n_exits++] = base->exit[i];
     }
     return true;
@@ -246,10 +252,11 @@ static StringMask *make_length_mask(Strings *s, uint32_t min, uint32_t max)
             set_bit(seen, i);
     for (size_t i = 0; i < words && good; i++)
         s->mask->bits[i] &= ~seen[i];
-    good = good && add_free_tails(s, seen) && trie_make(&s->mask->tail, s->tail, s->n_tail);
-    free(seen);
+    good = good && add_free_exits(s, seen);
     if (s->mask)
-        s->mask->piece = s->tail;
+        s->mask->seen = seen;
+    else
+        free(seen);
     if (good)
         return s->mask;
     string_mask_free(s->mask);
@@ -305,10 +312,12 @@ static StringMask *make_string_mask(Strings *s, Inside begin)
         i = step == 1 ? i + 1 : node->after;
     }
     good =
-        good && (!wide || add_free_tails(s, seen)) && trie_make(&s->mask->tail, s->tail, s->n_tail);
-    free(seen);
-    if (s->mask)
-        s->mask->piece = s->tail;
+        good && (!wide || add_free_exits(s, seen)) && trie_make(&s->mask->tail, s->tail, s->n_tail);
+    free(s->tail);
+    if (s->mask && wide)
+        s->mask->seen = seen;
+    else
+        free(seen);
     if (good)
         return s->mask;
     string_mask_free(s->mask);
@@ -383,13 +392,13 @@ typedef struct Found {
     uint32_t n, room;
 } Found;
 
-static void add_tokens(Machine *m, Found *found, const Trie *trie, const TrieNode *node)
+static void add_tokens(Engine *e, Found *found, const Trie *trie, const TrieNode *node)
 {
     if (found->n + node->n > found->room) {
         uint32_t room = (found->n + node->n) * 2 + 64;
         cvn_token *more = realloc(found->list, room * sizeof *more);
         if (!more) {
-            engine_fail(&m->e, "there is no memory for masks");
+            engine_fail(e, "there is no memory for masks");
             return;
         }
         found->list = more;
@@ -399,6 +408,7 @@ static void add_tokens(Machine *m, Found *found, const Trie *trie, const TrieNod
     found->n += node->n;
 }
 
+/* Tokens that go through a node, from the state before it. */
 static void walk(Machine *m, const Trie *trie, uint32_t from, uint32_t to, uint32_t *at,
                  Found *found)
 {
@@ -411,29 +421,77 @@ static void walk(Machine *m, const Trie *trie, uint32_t from, uint32_t to, uint3
         }
         at[node->depth + 1] = next;
         if (node->n)
-            add_tokens(m, found, trie, node);
+            add_tokens(&m->e, found, trie, node);
         i++;
     }
 }
 
-/* A frame within an array of unique items, where what follows depends on all that was read: the tokens that go on behind
-   the end of a string are tried one by one. */
-static void walk_exits(Machine *m, const cvn_vocabulary *v, const StringMask *mask, uint32_t state,
+/* All tokens but those of blanks alone, where these leave the state as it is, and those that begin with one of `but`. */
+static void walk_all(Machine *m, const cvn_vocabulary *v, uint32_t state, bool blanks,
+                     const char *but, Found *found)
+{
+    uint32_t at[TOKEN_BYTES + 1];
+    const Trie *trie = &v->trie;
+    for (int b = 0; b < 256 && !m->e.failed[0]; b++) {
+        if (v->begin[b] == v->begin[b + 1] || (b && strchr(but, b)) ||
+            machine_next(m, state, (unsigned char)b) == STATE_DEAD)
+            continue;
+        for (uint32_t i = v->begin[b]; i < v->begin[b + 1]; i++) {
+            const TrieNode *node = &trie->node[v->node[i]];
+            if (node->depth && !blanks)
+                continue;
+            at[node->depth] = state;
+            walk(m, trie, v->node[i], node->after, at, found);
+        }
+    }
+    for (uint32_t i = 0; i < trie->n_nodes && !blanks; i = trie->node[i].after)
+        if (is_blank(trie->node[i].byte)) {
+            at[0] = state;
+            walk(m, trie, i, trie->node[i].after, at, found);
+        }
+}
+
+/* What follows the quote of a string. */
+static void walk_tails(Machine *m, const cvn_vocabulary *v, const StringMask *mask, uint32_t state,
                        Found *found)
 {
     uint32_t at[TOKEN_BYTES + 1] = {state};
-    for (uint32_t i = 0; i < mask->n_exits; i++) {
-        const TrieNode *node = &v->trie.node[mask->exit[i]];
-        const char *text = v->piece[v->trie.token[v->trie.node[mask->exit[i] + 1].first]];
-        for (uint32_t k = mask->exit[i] + 1; !v->trie.node[k].n; k++)
-            text = v->piece[v->trie.token[v->trie.node[k + 1].first]];
-        uint32_t reached = state;
-        for (uint16_t k = 0; k <= node->depth && reached != STATE_DEAD; k++)
-            reached = machine_next(m, reached, (unsigned char)text[k]);
-        at[node->depth + 1] = reached;
-        if (reached != STATE_DEAD)
-            walk(m, &v->trie, mask->exit[i] + 1, node->after, at, found);
-    }
+    walk(m, &mask->tail, 0, mask->tail.n_nodes, at, found);
+    if (!mask->seen)
+        return;
+    uint32_t kept = found->n;
+    walk(m, &v->free_text->tail, 0, v->free_text->tail.n_nodes, at, found);
+    for (uint32_t i = kept; i < found->n; i++)
+        if (!has_bit(mask->seen, found->list[i]))
+            found->list[kept++] = found->list[i];
+    found->n = kept;
+}
+
+/* Within an array of unique items, where what follows depends on all that was read: tokens through nodes side by side, from
+   the state before their first byte. */
+static void walk_from(Machine *m, const cvn_vocabulary *v, uint32_t from, uint32_t to,
+                      uint32_t state, Found *found)
+{
+    uint32_t at[TOKEN_BYTES + 1] = {state}, k = from;
+    uint16_t depth = v->trie.node[from].depth;
+    while (!v->trie.node[k].n)
+        k++;
+    const char *text = v->piece[v->trie.token[v->trie.node[k].first]];
+    for (uint16_t d = 0; d < depth; d++)
+        at[d + 1] = machine_next(m, at[d], (unsigned char)text[d]);
+    if (at[depth] != STATE_DEAD)
+        walk(m, &v->trie, from, to, at, found);
+}
+
+/* A number, or, in an item, a value that may be one: then *f is that number, of which nothing is there. */
+static bool begins_number(Machine *m, Frame *f, bool in_item)
+{
+    Engine *e = &m->e;
+    if (f->kind != FRAME_VALUE || !in_item)
+        return f->kind == FRAME_NUMBER;
+    Formula of = f_restrict(e, f->a, KIND_NUMBER);
+    *f = (Frame){.kind = FRAME_NUMBER, .a = of, .b = name_id(e, "", 0), .c = NUMBER_BEGIN};
+    return of != F_FALSE;
 }
 
 /* The tails of names were tried without the name itself, which may not come again: that matters to tokens with another
@@ -456,72 +514,118 @@ static void keep_distinct(Machine *m, const cvn_vocabulary *v, uint32_t frame, F
 }
 
 /* A number that is being written, without a frame for each of its texts. */
-static void walk_number(Machine *m, const Trie *trie, const Frame *f, Found *found)
+static bool walk_number(Engine *e, const Trie *trie, const Frame *f, NumberMask *mask, Found *found)
 {
-    uint32_t at[TOKEN_BYTES + 1] = {0}; /* states behind the number, or 0 */
     NumberPhase phase[TOKEN_BYTES + 1] = {(NumberPhase)f->c};
     char text[NUMBER_TEXT + TOKEN_BYTES + 1];
-    Engine *e = &m->e;
     size_t n = f->a == F_TRUE ? 0 : e->name[f->b].length;
-    uint32_t below = machine_state_of(m, f->below);
     memcpy(text, n ? e->name[f->b].text : "", n);
+    mask->ends = number_can_end(f->c) && number_is(e, f->a, text, n);
     for (uint32_t i = 0; i < trie->n_nodes && !e->failed[0];) {
         const TrieNode *node = &trie->node[i];
         size_t length = n + node->depth, d = node->depth;
-        int next = at[d] ? -1 : number_step(phase[d], node->byte);
+        int next = number_step(phase[d], node->byte);
         bool goes_on = next >= 0;
-        at[d + 1] = 0;
         if (goes_on) {
             phase[d + 1] = (NumberPhase)next;
             text[length] = (char)node->byte;
             goes_on = f->a == F_TRUE || (length < NUMBER_TEXT &&
                                          number_exists(e, f->a, phase[d + 1], text, length + 1));
-        } else if (at[d] || (number_can_end(phase[d]) &&
-                             (f->a == F_TRUE || number_is(e, f->a, text, length)))) {
-            at[d + 1] = machine_next(m, at[d] ? at[d] : below, node->byte);
-            goes_on = at[d + 1] != STATE_DEAD;
+        } else if (d && number_can_end(phase[d]) && number_is(e, f->a, text, length)) {
+            uint32_t *more = heap_more(mask->exit, mask->n_exits, sizeof *more);
+            if (!more)
+                return false;
+            mask->exit = more;
+            mask->exit[mask->n_exits++] = i;
         }
         if (goes_on && node->n)
-            add_tokens(m, found, trie, node);
+            add_tokens(e, found, trie, node);
         i = goes_on ? i + 1 : node->after;
     }
+    return true;
+}
+
+static const NumberMask *number_mask(Masks *masks, Machine *m, const Frame *f)
+{
+    const uint32_t key[3] = {f->a, f->a == F_TRUE ? 0 : f->b, f->c};
+    uint64_t *known = map_get(&masks->numbers, key, sizeof key);
+    if (known)
+        return masks->number[*known];
+    NumberMask *mask = calloc(1, sizeof *mask),
+               **more = heap_more(masks->number, masks->n_numbers, sizeof *more);
+    Found found = {0};
+    masks->number = more ? more : masks->number;
+    if (!mask || !more || !walk_number(&m->e, &masks->vocabulary->trie, f, mask, &found)) {
+        free(mask);
+        engine_fail(&m->e, "there is no memory for masks");
+        return NULL;
+    }
+    mask->list = found.list;
+    mask->n = found.n;
+    masks->bytes += (mask->n + mask->n_exits) * sizeof *mask->list;
+    masks->number[masks->n_numbers] = mask;
+    *map_put(&masks->numbers, key, sizeof key, NULL) = masks->n_numbers++;
+    return mask;
+}
+
+/* Of a string, a name or a term: returns what stays in it. `alone`: the state within an array of unique items, else dead. */
+static const uint32_t *fill_string(Masks *masks, Machine *m, uint32_t id, uint32_t alone,
+                                   Found *found)
+{
+    const cvn_vocabulary *v = masks->vocabulary;
+    Frame f = m->frame[id];
+    bool name = f.kind == FRAME_OTHER, raw = f.kind == FRAME_TERM,
+         last = raw && m->frame[f.below].kind == FRAME_DONE;
+    const StringMask *string =
+        string_mask(masks, m, name ? f.b : f.a, name ? f.d : f.b, raw, raw && !last);
+    if (!string || last)
+        return string ? string->bits : NULL;
+    if (raw && string->no_tails) {
+        walk_all(m, v, machine_state_of(m, id), false, "", found);
+        return string->bits;
+    }
+    for (uint32_t i = 0; i < string->n_exits && alone; i++)
+        walk_from(m, v, string->exit[i] + 1, v->trie.node[string->exit[i]].after, alone, found);
+    if (alone)
+        return string->bits;
+    const Frame colon = {.kind = FRAME_COLON, .a = f.a, .below = f.below};
+    uint32_t behind = machine_state_of(m, name ? machine_frame(m, &colon) : f.below);
+    walk_tails(m, v, string, behind, found);
+    if (name && f.used)
+        keep_distinct(m, v, id, found);
+    return string->bits;
 }
 
 static FrameMask make_frame_mask(Masks *masks, Machine *m, uint32_t id, uint32_t state)
 {
     const cvn_vocabulary *v = masks->vocabulary;
     Frame f = m->frame[id];
-    FrameMask mask = {.known = true};
+    FrameMask mask = {.known = true, .also = NO_FRAME};
     Found found = {0};
-    uint32_t at[TOKEN_BYTES + 1] = {0};
-    if (f.kind == FRAME_TERM) {
-        bool goes_on = m->frame[f.below].kind != FRAME_DONE;
-        mask.string = string_mask(masks, m, f.a, f.b, true, goes_on);
-        bool whole = mask.string && mask.string->no_tails;
-        at[0] = goes_on ? machine_state_of(m, whole ? id : f.below) : STATE_DEAD;
-        if (whole)
-            walk(m, &v->trie, 0, v->trie.n_nodes, at, &found);
-        else if (mask.string)
-            walk(m, &mask.string->tail, 0, mask.string->tail.n_nodes, at, &found);
-    } else if (f.kind == FRAME_STRING || f.kind == FRAME_OTHER) {
-        bool name = f.kind == FRAME_OTHER;
-        mask.string = string_mask(masks, m, name ? f.b : f.a, name ? f.d : f.b, false, false);
-        if (mask.string && !name && m->in_item[id]) {
-            walk_exits(m, v, mask.string, state, &found);
-        } else if (mask.string) {
-            at[0] = machine_state_of(
-                m, name
-                       ? machine_frame(m, &(Frame){.kind = FRAME_COLON, .a = f.a, .below = f.below})
-                       : f.below);
-            walk(m, &mask.string->tail, 0, mask.string->tail.n_nodes, at, &found);
-            if (f.used)
-                keep_distinct(m, v, id, &found);
+    bool in_item = m->in_item[id], blanks = !in_item && machine_takes_blanks(m, id);
+    uint32_t begin = in_item                  ? machine_state_in(m, id, state)
+                     : f.kind == FRAME_NUMBER ? machine_state_of(m, f.below)
+                                              : machine_state_of(m, id);
+    if (f.kind == FRAME_TERM || f.kind == FRAME_STRING || f.kind == FRAME_OTHER) {
+        mask.bits = fill_string(masks, m, id, in_item ? begin : STATE_DEAD, &found);
+    } else if (begins_number(m, &f, in_item)) {
+        mask.number = number_mask(masks, m, &f);
+        for (uint32_t i = 0; mask.number && i < mask.number->n_exits; i++) {
+            uint32_t from = mask.number->exit[i], to = v->trie.node[from].after,
+                     at[TOKEN_BYTES + 1];
+            at[v->trie.node[from].depth] = begin;
+            if (in_item)
+                walk_from(m, v, from, to, begin, &found);
+            else
+                walk(m, &v->trie, from, to, at, &found);
         }
-    } else if (f.kind == FRAME_NUMBER && !m->in_item[id]) {
-        walk_number(m, &v->trie, &f, &found);
+        if (in_item)
+            walk_all(m, v, begin, false, "+-.0123456789Ee", &found);
+        else if (mask.number && mask.number->ends)
+            mask.also = f.below;
     } else {
-        at[0] = m->in_item[id] ? state : machine_state_of(m, id);
-        walk(m, &v->trie, 0, v->trie.n_nodes, at, &found);
+        mask.bits = blanks ? v->blank : NULL;
+        walk_all(m, v, begin, blanks, "", &found);
     }
     mask.list = found.list;
     mask.n = found.n;
@@ -531,10 +635,12 @@ static FrameMask make_frame_mask(Masks *masks, Machine *m, uint32_t id, uint32_t
 static void add_mask(const Masks *masks, const FrameMask *mask, uint32_t *bits)
 {
     size_t words = CVN_MASK_WORDS(masks->vocabulary->n);
-    for (size_t i = 0; i < words && mask->string; i++)
-        bits[i] |= mask->string->bits[i];
+    for (size_t i = 0; i < words && mask->bits; i++)
+        bits[i] |= mask->bits[i];
     for (uint32_t i = 0; i < mask->n; i++)
         set_bit(bits, mask->list[i]);
+    for (uint32_t i = 0; mask->number && i < mask->number->n; i++)
+        set_bit(bits, mask->number->list[i]);
 }
 
 static bool room_for_frame(Masks *masks, uint32_t id)
@@ -551,6 +657,32 @@ static bool room_for_frame(Masks *masks, uint32_t id)
     return true;
 }
 
+/* Adds the tokens of a frame; returns another whose tokens come with them, or NO_FRAME. */
+static uint32_t fill_frame(Masks *masks, Machine *m, uint32_t id, uint32_t state, uint32_t *bits)
+{
+    bool keeps = !m->in_item[id];
+    if (keeps && !room_for_frame(masks, id)) {
+        engine_fail(&m->e, "there is no memory for masks");
+        return NO_FRAME;
+    }
+    if (keeps && masks->frame[id].known) {
+        add_mask(masks, &masks->frame[id], bits);
+        return masks->frame[id].also;
+    }
+    if (!machine_look_ahead(m))
+        return NO_FRAME;
+    FrameMask mask = make_frame_mask(masks, m, id, state);
+    machine_look_back(m);
+    add_mask(masks, &mask, bits);
+    if (keeps && !m->e.failed[0]) {
+        masks->frame[id] = mask;
+        masks->bytes += mask.n * sizeof *mask.list;
+    } else {
+        free(mask.list);
+    }
+    return mask.also;
+}
+
 void masks_fill(Masks *masks, Machine *m, uint32_t state, uint32_t *bits)
 {
     const uint32_t *frame = m->state[state].frame;
@@ -562,28 +694,7 @@ void masks_fill(Masks *masks, Machine *m, uint32_t state, uint32_t *bits)
         if (masks_init(masks, v, NULL))
             engine_fail(&m->e, "there is no memory for masks");
     }
-    for (uint32_t i = 0; i < n && !m->e.failed[0]; i++) {
-        bool keeps = !m->in_item[frame[i]];
-        if (keeps && !room_for_frame(masks, frame[i])) {
-            engine_fail(&m->e, "there is no memory for masks");
-            return;
-        }
-        if (keeps && masks->frame[frame[i]].known) {
-            add_mask(masks, &masks->frame[frame[i]], bits);
-            continue;
-        }
-        if (!machine_look_ahead(m))
-            return;
-        FrameMask mask = make_frame_mask(masks, m, frame[i], state);
-        machine_look_back(m);
-        add_mask(masks, &mask, bits);
-        if (keeps && !m->e.failed[0]) {
-            masks->frame[frame[i]] = mask;
-            masks->bytes += mask.n * sizeof *mask.list;
-        } else {
-            free(mask.list);
-        }
-        if (!keeps && mask.string == NULL)
-            break; /* the walk was that of the whole state */
-    }
+    for (uint32_t i = 0; i < n && !m->e.failed[0]; i++)
+        for (uint32_t id = frame[i], also; id != NO_FRAME && !m->e.failed[0]; id = also)
+            also = fill_frame(masks, m, id, state, bits);
 }

@@ -5,7 +5,9 @@
  *     inside a string     the tokens that stay in it or end with its quote depend on the term of the rest only: they are
  *                         bits, shared by all strings of this term (StringMask). What follows the quote in a token is
  *                         in a small tree of its own, walked from the frame below: ", ": "} …
- *     elsewhere           a list, found by a walk through the vocabulary, of which structure lets few bytes through
+ *     inside a number     the tokens that stay in it depend on what is asked and its text so far only: shared by all such
+    before structure    blanks are tokens that are known; a list of what may follow them, found by a walk through those
+                        tokens whose first byte may come
  *
  * A repetition that a token cannot reach the end of is taken as one without end, so that the length of a string that is
  * far from its maximum makes no new masks.
@@ -19,9 +21,10 @@
 enum { MASK_BYTES = 64 << 20 }; /* of masks that are kept: more, and all are made anew */
 
 typedef struct StringMask {
-    uint32_t *bits;   /* [CVN_MASK_WORDS(n)] */
-    TriePiece *piece; /* [tail.n_tokens] that it is made of, sorted */
-    Trie tail;        /* what follows the quote, of tokens that go on behind it */
+    uint32_t *bits; /* [CVN_MASK_WORDS(n)] */
+    Trie tail;      /* what follows the quote, of tokens that go on behind it, … */
+    uint32_t *
+        seen; /* … and of those of strings of which nothing is asked, unless their bit is set here; or NULL */
     uint32_t
         *exit; /* [n_exits] nodes of the vocabulary where the string ends and a token goes on */
     uint32_t n_exits;
@@ -33,9 +36,23 @@ typedef struct StringMask {
     uint16_t *characters; /* [tokens] that a token begins in the string, as far as it is in it */
 } StringMask;
 
+/* Of numbers of which this is asked, and that have begun so. */
+typedef struct NumberMask {
+    cvn_token *list; /* [n] tokens that stay in the number; owned */
+    uint32_t n;
+    uint32_t
+        *exit; /* [n_exits] nodes of the vocabulary with the first byte behind the number; owned */
+    uint32_t n_exits;
+    bool ends; /* as it is */
+} NumberMask;
+
+#define NO_FRAME UINT32_MAX
+
 typedef struct FrameMask {
-    const StringMask *string; /* or NULL */
-    cvn_token *list;          /* [n] and these */
+    const uint32_t *bits;     /* [CVN_MASK_WORDS(n)], or NULL */
+    const NumberMask *number; /* or NULL */
+    uint32_t also;            /* a frame whose mask belongs to it, too, or NO_FRAME */
+    cvn_token *list;          /* [n] and these; owned */
     uint32_t n;
     bool known;
 } FrameMask;
@@ -45,6 +62,9 @@ typedef struct Masks {
     Map strings;                      /* (term, escape, raw) -> StringMask */
     StringMask **string;              /* [n_strings] owned */
     uint32_t n_strings;
+    Map numbers;         /* (formula, text, phase) -> NumberMask */
+    NumberMask **number; /* [n_numbers] owned */
+    uint32_t n_numbers;
     FrameMask *frame; /* [n_frames] */
     uint32_t n_frames;
     size_t bytes;

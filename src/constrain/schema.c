@@ -388,11 +388,17 @@ static Formula add_pattern(Schemas *s, uint32_t of, const JsonValue *value)
 static Formula add_format(Schemas *s, uint32_t of, const JsonValue *value)
 {
     Term term = TERM_ALL;
+    bool named = value->kind == JSON_K_STRING, added = true;
     if (!s->assert_format)
         return F_TRUE;
+    uint64_t *known = named ? map_put(&s->formats, value->text, value->length, &added) : NULL;
+    if (!added)
+        return f_string(s->e, (Term)*known);
     if (format_term(&s->e->terms, value, &term) < 0)
         return engine_fail(s->e, "%s/format: the format '%.60s' is not supported as an assertion",
                            s->at[of].path, value->text);
+    if (named)
+        *known = term;
     return f_string(s->e, term);
 }
 
@@ -815,6 +821,7 @@ Formula schema_read(Engine *e, const JsonValue *document, Draft draft, bool asse
     e->schemas = s;
     map_init(&s->by_value, &e->arena);
     map_init(&s->resources, &e->arena);
+    map_init(&s->formats, &e->arena);
     map_init(&s->anchors, &e->arena);
     if (!is_schema(document))
         return engine_fail(e, "#: a schema is an object, true or false");

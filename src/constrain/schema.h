@@ -35,6 +35,7 @@ typedef struct Schemas {
     Map by_value;  /* address of a JsonValue -> index */
     Map resources; /* URI -> index of the schema that it names */
     Map anchors;   /* URI#anchor -> index */
+    Map formats;   /* name -> term */
     bool assert_format;
 } Schemas;
 

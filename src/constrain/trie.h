@@ -39,6 +39,12 @@ typedef struct TriePiece {
     cvn_token id;
 } TriePiece;
 
+/* JSON's. */
+static inline bool is_blank(unsigned char byte)
+{
+    return byte == ' ' || byte == '\t' || byte == '\n' || byte == '\r';
+}
+
 /* Of n pieces, which are sorted. False where memory ran out. */
 bool trie_make(Trie *trie, TriePiece *piece, size_t n);
 bool trie_look_below(Trie *trie);

@@ -1,4 +1,4 @@
-/* A vocabulary: its tokens' bytes, as a tree too, and what is the same in every string. */
+/* A vocabulary: its tokens' bytes, as a tree too, and what is the same in every string and behind all blanks. */
 #ifndef CVN_CONSTRAIN_VOCABULARY_H
 #define CVN_CONSTRAIN_VOCABULARY_H
 
@@ -14,6 +14,10 @@ struct cvn_vocabulary {
     cvn_token *end;     /* [n_end] */
     size_t n_end;
     struct StringMask *free_text; /* mask.h; owned */
+    /* Nodes from which on tokens go on behind blanks, or behind nothing: those of byte b are those from begin[b] on. */
+    uint32_t *node; /* [begin[256]] */
+    uint32_t begin[257];
+    uint32_t *blank; /* [CVN_MASK_WORDS(n)] tokens of blanks alone */
 };
 
 #endif
