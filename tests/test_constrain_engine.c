@@ -162,6 +162,58 @@ static void texts_fulfil_what_is_asked_of_their_row(void **state)
     cvn_engine_free(one, NULL);
 }
 
+static int guess_nothing(void *context, int row, int32_t *guess)
+{
+    (void)context;
+    (void)row;
+    (void)guess;
+    return 0;
+}
+
+/* Tokens without a choice are read together, and those between them drawn as if they had not been. */
+static void what_is_forced_is_not_drawn_one_by_one(void **state)
+{
+    enum { N = 6 };
+    static const char *const texts[] = {
+        "(?:[ab](?:, and so it goes on for a while; )){2}!",
+        "{\"type\":\"object\",\"properties\":{\"a long name of a member\":{\"type\":\"boolean\"},"
+        "\"another one\":{\"const\":\"is always this\"}},\"required\":[\"a long name of a member\","
+        "\"another one\"],\"additionalProperties\":false}"};
+    static Text jumps[N], steps[N];
+    cvn_request request[N];
+    cvn_constraint *c[2];
+    (void)state;
+    for (int rows = 1; rows <= 2; rows++) {
+        cvn_engine *with = new_engine(model, rows, true), *without = new_engine(model, rows, true);
+        without->guesser->from = guess_nothing;
+        for (int i = 0; i < 2; i++)
+            c[i] = constraint_of(texts[i]);
+        for (int i = 0; i < N; i++) {
+            request[i] = ask(i < N - 1 ? c[i % 2] : NULL, i < 2 ? 0 : 1.5f, (uint64_t)i);
+            request[i].max_tokens = i < N - 1 ? MOST : 40;
+            request[i].sampling.repeat_penalty = i == 2 ? 1.3f : 1;
+            request[i].sampling.top_k = i == 3 ? 5 : 0;
+        }
+        run(with, request, N, jumps);
+        run(without, request, N, steps);
+        const cvn_engine_stats fast = cvn_engine_get_stats(with),
+                               slow = cvn_engine_get_stats(without);
+        assert_true(slow.accepted_tokens == 0 && (rows > 1 || fast.accepted_tokens > 50));
+        assert_int_equal(fast.decoded_tokens, slow.decoded_tokens);
+        for (int i = 0; i < N; i++) {
+            assert_int_equal(jumps[i].n, steps[i].n);
+            assert_memory_equal(jumps[i].token, steps[i].token,
+                                (size_t)steps[i].n * sizeof(int32_t));
+            if (i < N - 1)
+                assert_fulfils(&jumps[i], texts[i % 2]);
+        }
+        for (int i = 0; i < 2; i++)
+            cvn_constraint_free(c[i]);
+        cvn_engine_free(with, NULL);
+        cvn_engine_free(without, NULL);
+    }
+}
+
 static void rows_beside_are_as_they_were(void **state)
 {
     static Text alone, beside[2];
@@ -332,6 +384,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts_fulfil_what_is_asked_of_their_row),
+        cmocka_unit_test(what_is_forced_is_not_drawn_one_by_one),
         cmocka_unit_test(rows_beside_are_as_they_were),
         cmocka_unit_test(no_bias_outweighs_a_constraint),
         cmocka_unit_test(an_end_comes_only_where_the_text_is_complete),

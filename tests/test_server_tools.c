@@ -243,7 +243,8 @@ static void calls_and_results_reach_the_template_from_every_dialect(void **state
         const char *path, *body, *piece;
     } cases[] = {
         {"/v1/chat/completions",
-         "{\"max_tokens\": 200, \"tool_choice\": \"required\", \"tools\": [{\"type\": "
+         "{\"max_tokens\": 200, \"parallel_tool_calls\": false, \"tool_choice\": \"required\", "
+         "\"tools\": [{\"type\": "
          "\"function\", \"function\": {\"name\": \"clock\", \"parameters\": " CLOCK
          "}}], \"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}, {\"role\": \"assistant\", "
          "\"content\": null, \"tool_calls\": [{\"id\": \"abc\", \"type\": \"function\", "
@@ -251,7 +252,8 @@ static void calls_and_results_reach_the_template_from_every_dialect(void **state
          "{\"role\": \"tool\", \"tool_call_id\": \"abc\", \"content\": \"noon\"}]}",
          "\"finish_reason\":\"tool_calls\""},
         {"/v1/responses",
-         "{\"max_output_tokens\": 200, \"tool_choice\": \"required\", \"tools\": [{\"type\": "
+         "{\"max_output_tokens\": 200, \"parallel_tool_calls\": false, \"tool_choice\": "
+         "\"required\", \"tools\": [{\"type\": "
          "\"function\", \"name\": \"clock\", \"parameters\": " CLOCK
          "}], \"input\": [{\"role\": \"user\", \"content\": \"Hi\"}, {\"type\": \"function_call\", "
          "\"call_id\": \"abc\", \"name\": \"clock\", \"arguments\": \"{\\\"zone\\\": "
@@ -259,7 +261,8 @@ static void calls_and_results_reach_the_template_from_every_dialect(void **state
          "\"noon\"}]}",
          "\"type\":\"function_call\""},
         {"/v1/messages",
-         "{\"max_tokens\": 200, \"tool_choice\": {\"type\": \"any\"}, \"tools\": [{\"name\": "
+         "{\"max_tokens\": 200, \"tool_choice\": {\"type\": \"any\", "
+         "\"disable_parallel_tool_use\": true}, \"tools\": [{\"name\": "
          "\"clock\", \"input_schema\": " CLOCK
          "}], \"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}, {\"role\": \"assistant\", "
          "\"content\": [{\"type\": \"tool_use\", \"id\": \"abc\", \"name\": \"clock\", \"input\": "

@@ -31,6 +31,7 @@ void adjust_free(cvn_engine *e)
         cvn_constrained_free(e->adjust[i].text);
         free(e->adjust[i].base);
         free(e->adjust[i].mask);
+        free(e->adjust[i].made);
     }
     cvn_vocabulary_free(e->words);
 }
@@ -99,6 +100,18 @@ static float *bias_of(const RowAdjust *a)
     return a->text ? a->base : a->added;
 }
 
+static bool allows(const RowAdjust *a, int32_t token)
+{
+    return a->mask[token / 32] >> (token % 32) & 1;
+}
+
+/* Where the token is allowed its logit gets what was added to its bias. */
+static void show(RowAdjust *a, int32_t token)
+{
+    if (a->text && allows(a, token))
+        a->added[token] = a->base[token];
+}
+
 /* Ends of text have this bias, or, for 0, what the request itself gives them. */
 static void set_end(const cvn_engine *e, RowAdjust *a, float bias)
 {
@@ -109,14 +122,11 @@ static void set_end(const cvn_engine *e, RowAdjust *a, float bias)
         float sum = bias;
         for (int64_t k = 0; k < r->n_bias; k++)
             sum += r->bias[k].token == id ? r->bias[k].bias : 0;
-        if (id >= 0 && (size_t)id < vocab_of(e))
-            bias_of(a)[id] = sum;
+        if (id < 0 || (size_t)id >= vocab_of(e))
+            continue;
+        bias_of(a)[id] = sum;
+        show(a, id);
     }
-}
-
-static bool allows(const RowAdjust *a, int32_t token)
-{
-    return a->mask[token / 32] >> (token % 32) & 1;
 }
 
 /* Whether there is memory for a text. */
@@ -125,9 +135,11 @@ static bool has_room(const cvn_engine *e, RowAdjust *a)
     size_t vocab = vocab_of(e);
     a->base = a->base ? a->base : malloc(vocab * sizeof *a->base);
     a->mask = a->mask ? a->mask : malloc(CVN_MASK_WORDS(vocab) * sizeof *a->mask);
-    if (!a->base || !a->mask)
-        err_set(&a->err, CVN_EMEM, "no memory for the constraint of a request");
-    return a->base && a->mask;
+    a->made = a->made ? a->made : malloc(CVN_MASK_WORDS(vocab) * sizeof *a->made);
+    if (a->base && a->mask && a->made)
+        return true;
+    err_set(&a->err, CVN_EMEM, "no memory for the constraint of a request");
+    return false;
 }
 
 static void begin_text(const cvn_engine *e, RowAdjust *a)
@@ -135,29 +147,47 @@ static void begin_text(const cvn_engine *e, RowAdjust *a)
     if (!has_room(e, a))
         return;
     memset(a->base, 0, vocab_of(e) * sizeof *a->base);
+    memset(a->mask, 0, CVN_MASK_WORDS(vocab_of(e)) * sizeof *a->mask);
+    for (size_t i = 0; i < vocab_of(e); i++)
+        a->added[i] = -INFINITY;
     cvn_constrained_new(a->request->constraint, e->words, &a->text, &a->err);
 }
 
-/* Lets only those tokens through with which the text goes on. */
-static void put_mask(const cvn_engine *e, RowAdjust *a)
+/* The mask after what the text is; false with a->err set where there is none. *n: tokens in it, *only: the last of them. */
+static bool make_mask(RowAdjust *a, size_t vocab, cvn_constrained *text, int *n, int32_t *only)
 {
     const cvn_request *r = a->request;
-    size_t vocab = vocab_of(e);
-    float *added = a->added;
-    uint32_t any = 0;
-    if (cvn_constrained_mask(a->text, a->mask, &a->err))
-        return;
-    for (int64_t i = 0; i < r->n_end && cvn_constrained_complete(a->text); i++)
-        a->mask[r->end[i] / 32] |= 1u << (r->end[i] % 32);
-    for (size_t w = 0; w * 32 < vocab; w++) {
-        size_t from = w * 32, n = vocab - from < 32 ? vocab - from : 32;
-        uint32_t word = a->mask[w];
-        any |= word;
-        for (size_t i = 0; i < n; i++)
-            added[from + i] = word >> i & 1 ? a->base[from + i] : -INFINITY;
+    *n = 0;
+    if (cvn_constrained_mask(text, a->made, &a->err))
+        return false;
+    for (int64_t i = 0; i < r->n_end && cvn_constrained_complete(text); i++)
+        a->made[r->end[i] / 32] |= 1u << (r->end[i] % 32);
+    for (size_t w = 0; w < CVN_MASK_WORDS(vocab); w++) {
+        *only = a->made[w] ? (int32_t)(w * 32) + __builtin_ctz(a->made[w]) : *only;
+        *n += __builtin_popcount(a->made[w]);
     }
-    if (!any)
+    if (!*n)
         err_set(&a->err, CVN_EUNSUPPORTED, "no token of the vocabulary goes on with this text");
+    return *n > 0;
+}
+
+/* Lets only those tokens through with which the text goes on. What was let through before and is again stays as it lies: most
+   of a vocabulary, within a string. */
+static void put_mask(const cvn_engine *e, RowAdjust *a)
+{
+    size_t vocab = vocab_of(e);
+    int n;
+    if (!make_mask(a, vocab, a->text, &n, &a->only))
+        return;
+    a->only = n == 1 ? a->only : -1;
+    for (size_t w = 0; w < CVN_MASK_WORDS(vocab); w++)
+        for (uint32_t change = a->made[w] ^ a->mask[w]; change; change &= change - 1) {
+            size_t i = w * 32 + (size_t)__builtin_ctz(change);
+            a->added[i] = a->made[w] >> (i % 32) & 1 ? a->base[i] : -INFINITY;
+        }
+    uint32_t *before = a->mask;
+    a->mask = a->made;
+    a->made = before;
 }
 
 void adjust_begin(cvn_engine *e, int row, const cvn_request *r)
@@ -178,7 +208,7 @@ void adjust_begin(cvn_engine *e, int row, const cvn_request *r)
         return;
     if (r->constraint)
         begin_text(e, a);
-    for (int64_t i = 0; i < r->n_bias; i++)
+    for (int64_t i = 0; i < r->n_bias; i++) /* of a text nothing is allowed yet */
         bias_of(a)[r->bias[i].token] += r->bias[i].bias;
     if (r->min_tokens > 0)
         set_end(e, a, NEVER);
@@ -196,6 +226,7 @@ static void note(const cvn_engine *e, RowAdjust *a, int32_t token)
     bias[token] -= r->sampling.frequency_penalty;
     bias[token] -= a->seen[token] ? 0 : r->sampling.presence_penalty;
     a->seen[token] = 1;
+    show(a, token);
     if (a->text && !a->err.code && !engine_ends(e, r, token) &&
         cvn_constrained_advance(a->text, token, &a->err) == CVN_OK)
         put_mask(e, a);
@@ -227,6 +258,25 @@ static bool copy_state(const cvn_engine *e, const RowAdjust *from, RowAdjust *to
     memcpy(to->base, from->base, vocab * sizeof *to->base);
     memcpy(to->mask, from->mask, CVN_MASK_WORDS(vocab) * sizeof *to->mask);
     return true;
+}
+
+int adjust_forced(cvn_engine *e, int row, int32_t *token, int most)
+{
+    RowAdjust *a = &e->adjust[row];
+    int32_t next = a->only;
+    int n = 0, allowed = 1;
+    if (!a->request || !a->text || a->err.code || next < 0)
+        return 0;
+    cvn_constrained *text = cvn_constrained_clone(a->text);
+    while (text && n < most && allowed == 1 && !engine_ends(e, a->request, next)) {
+        token[n++] = next;
+        if (cvn_constrained_advance(text, next, NULL) ||
+            !make_mask(a, vocab_of(e), text, &allowed, &next))
+            break;
+    }
+    a->err = (cvn_err){0}; /* whoever comes there will meet it again */
+    cvn_constrained_free(text);
+    return n;
 }
 
 int adjust_ahead(cvn_engine *e, int row, const int32_t *token, int n, float *bias)

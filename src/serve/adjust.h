@@ -17,7 +17,9 @@ typedef struct RowAdjust {
         *text;      /* what was drawn, under the request's constraint; owned, or NULL */
     float *added;   /* [vocab] to the row's logits; borrowed */
     float *base;    /* [vocab] with a text: biases of what is allowed; owned */
-    uint32_t *mask; /* [CVN_MASK_WORDS(vocab)] what is allowed next; owned */
+    uint32_t *mask; /* [CVN_MASK_WORDS(vocab)] what is allowed next, as `added` has it; owned */
+    uint32_t *made; /* of the same size, for the mask after it; owned */
+    int32_t only;   /* the one token that is allowed, or -1 */
     cvn_err err;    /* why that is not known */
 } RowAdjust;
 
@@ -37,6 +39,9 @@ void adjust_begin(cvn_engine *e, int row, const cvn_request *request);
 /* It has drawn a token, of these logits. Returns it, or another, where logits without a likeliest (NaN, infinities) led to
    one that is not allowed. */
 int32_t adjust_drawn(cvn_engine *e, int row, int32_t token, const float *logits);
+
+/* Tokens that the row's constraint lets come next and no others: up to `most`, and no end; returns how many. */
+int adjust_forced(cvn_engine *e, int row, int32_t *token, int most);
 
 /* What is added to the logits after each of n tokens, if these are drawn: bias [n + 1, vocab], from the next token on. Returns
    how many of them may be drawn; what is behind those is not written. */

@@ -85,6 +85,12 @@ static bool speculates(const cvn_engine_options *o)
     return ((o->speculate && strcmp(o->speculate, "off") != 0) || o->draft) && !o->no_generation;
 }
 
+/* Whether runs of several tokens add up as runs of one do. */
+static bool rounds_alike(const cvn_engine_options *o)
+{
+    return !o->mesh || strcmp(o->layout, "dp") == 0 || strcmp(o->layout, "tp") == 0;
+}
+
 /* Of an engine that adjusts, only the programs that do look at tokens one by one. */
 static bool has_penalty(const cvn_engine_options *o, SampleMode mode)
 {
@@ -150,8 +156,8 @@ static int compile_programs(cvn_engine *e, cvn_err *err)
             TRY(engine_make_step(e, &e->batch[m][i], &wide, &e->section, err));
         }
     }
-    if (speculates(o))
-        TRY(engine_make_guesses(e, err));
+    if (speculates(o) || (o->adjust && !o->no_generation && rounds_alike(o)))
+        TRY(engine_make_guesses(e, speculates(o), err));
     for (int i = 0; i < e->n_score_buckets; i++) {
         step = steps_section(&e->steps, e->parts, e->score_bucket[i]);
         step.output = LLAMA_SCORE;
@@ -191,7 +197,7 @@ static int check_options(cvn_engine_options *o, const LlamaConfig *config, cvn_e
     if (o->speculate && strcmp(o->speculate, "lookup") != 0 && strcmp(o->speculate, "off") != 0)
         return err_set(err, CVN_EINVAL, "speculation by '%s' was asked for; give lookup or off",
                        o->speculate);
-    if (speculates(o) && o->mesh && strcmp(o->layout, "dp") != 0 && strcmp(o->layout, "tp") != 0)
+    if (speculates(o) && !rounds_alike(o))
         return err_set(err, CVN_EUNSUPPORTED,
                        "with layout %s runs of several tokens add up in other orders than runs of "
                        "one, so speculation could change texts; take layout dp or tp",

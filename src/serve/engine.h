@@ -75,7 +75,7 @@ struct cvn_engine {
         *adjust; /* [rows + 1] with options.adjust (serve/adjust.h), one to look ahead; else NULL */
     struct cvn_vocabulary *words; /* owned: of the tokenizer, once a request has a constraint */
     struct Prefix *prefix;    /* with options.reuse: what rows hold (serve/prefix.h); else NULL */
-    struct Guesser *guesser;  /* with options.speculate (serve/guess.h); else NULL */
+    struct Guesser *guesser;  /* with options.speculate or adjust (serve/guess.h); or NULL */
     Queue queue;              /* requests that have not ended (serve/scheduler.h) */
     Job **job;                /* [rows] the request that works on the row, or NULL */
     struct RowPrompt *prompt; /* [rows] of those that are being read */
@@ -115,8 +115,8 @@ int engine_run(cvn_engine *e, Program *program, cvn_err *err);
 void engine_init_rows(cvn_engine *e);
 void engine_free_rows(cvn_engine *e);
 
-/* The programs of options.speculate. */
-int engine_make_guesses(cvn_engine *e, cvn_err *err);
+/* The programs that draw several tokens: of texts that are looked up, or of what constraints force only. */
+int engine_make_guesses(cvn_engine *e, bool looks_up, cvn_err *err);
 
 /* Begins a text on a row, whose cache holds the first `keep` tokens of the prompt already; the rest is to be prefilled. */
 void engine_begin_row(cvn_engine *e, int row, const cvn_request *request, int64_t keep);

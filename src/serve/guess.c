@@ -37,22 +37,23 @@ static int choose_steps(const cvn_engine *e, EngineStep step[GUESS_STEPS])
     return n;
 }
 
-int guess_make(cvn_engine *e, cvn_err *err)
+int guess_make(cvn_engine *e, bool looks_up, cvn_err *err)
 {
     const cvn_engine_options *o = &e->options;
     size_t rows = (size_t)o->rows;
     EngineStep shape[GUESS_STEPS];
     Guesser *g = e->guesser = arena_array(&e->arena, 1, sizeof *g);
+    g->looks_up = looks_up;
     g->n_steps = choose_steps(e, shape);
     g->place = arena_array(&e->arena, rows, sizeof *g->place);
     g->row = arena_array(&e->arena, rows, sizeof *g->row);
     for (size_t i = 0; i < rows; i++) {
         g->row[i].text = arena_array(&e->arena, (size_t)o->context + 2, sizeof(int32_t));
         for (int k = 0; k < GUESS_KINDS; k++)
-            g->row[i].rate[k] = 0.5f;
+            g->row[i].rate[k] = k == GUESS_FORCED ? 1 : 0.5f;
     }
     engine_make_inputs(e, &g->in, GUESS_TOKENS, 1);
-    for (int m = 0; m <= (int)e->most; m++)
+    for (int m = looks_up ? 0 : (int)e->most; m <= (int)e->most; m++)
         for (int i = 0; i < g->n_steps; i++) {
             LlamaStep step = steps_section(&e->steps, shape[i].rows, shape[i].seq);
             step.sample = (SampleMode)m;
@@ -140,9 +141,13 @@ static int choose(const cvn_engine *e, int active, bool drafts)
 {
     const Guesser *g = e->guesser;
     int best = -1;
-    double most = g->from ? 0 : active / g->decode;
+    bool forced = active > 0; /* in all rows: then one by one is slower, whatever was measured */
+    for (int row = 0; row < e->options.rows; row++)
+        if (e->rows.length[row])
+            forced = forced && g->row[row].n_guess && g->row[row].kind == GUESS_FORCED;
+    double most = g->from || forced ? 0 : active / g->decode;
     for (int i = 0; i < g->n_steps; i++) {
-        const EngineStep *step = &g->step[0][i];
+        const EngineStep *step = &g->step[e->most][i];
         double sum = 0, seconds = g->seconds[i] > 0 ? g->seconds[i] : g->decode;
         seconds += drafts ? g->drafted * (double)(step->seq - 1) : 0;
         if (step->rows < e->options.rows && active > 1)
@@ -227,7 +232,7 @@ static int run(cvn_engine *e, int which, cvn_err *err)
 static int draft(cvn_engine *e, int which, cvn_err *err)
 {
     Guesser *g = e->guesser;
-    int most = (int)g->step[0][which].seq - 1;
+    int most = (int)g->step[e->most][which].seq - 1;
     for (int row = 0; row < e->options.rows; row++) {
         RowGuess *r = &g->row[row];
         bool wanted = e->rows.length[row] && r->kind == GUESS_DRAFT && r->n_guess;
@@ -254,7 +259,9 @@ static bool guess(cvn_engine *e, int row)
     r->stood = 0;
     if (g->from)
         r->n_guess = g->from(g->context, row, r->guess);
-    else
+    else if (e->adjust && (r->n_guess = adjust_forced(e, row, r->guess, GUESS_MOST)))
+        r->kind = GUESS_FORCED;
+    else if (g->looks_up)
         guess_look_up(r);
     if (r->n_guess || !g->draft.e || g->from)
         return false;

@@ -23,8 +23,9 @@ enum {
     GUESS_TOKENS = 32, /* of a run */
     GUESS_STEPS = 4,   /* programs of a mode, at most */
     GUESS_DRAFT =
-        4, /* kind of a draft model's guesses; those below have the same tokens before them, … */
-    GUESS_KINDS /* … the more the higher */
+        4, /* kind of a draft model's guesses; those below have the same tokens before them, the more the higher */
+    GUESS_FORCED, /* what a constraint lets come alone: it stands */
+    GUESS_KINDS
 };
 
 typedef struct RowGuess {
@@ -40,6 +41,7 @@ typedef struct RowGuess {
 typedef int GuessFn(void *context, int row, int32_t *guess);
 
 typedef struct Guesser {
+    bool looks_up;  /* options.speculate: else only what is forced is guessed */
     RowGuess *row;  /* [rows] */
     Inputs in;      /* of a run: tokens, and everything that drawing needs, for each token */
     int64_t *place; /* [rows] of a row among those of the run, or -1 */
@@ -59,8 +61,8 @@ typedef struct Guesser {
     void *context; /* of `from` */
 } Guesser;
 
-/* With options.speculate; programs are made with the engine's others. */
-int guess_make(cvn_engine *e, cvn_err *err);
+/* With options.speculate, and for what constraints force; programs are made with the engine's others. */
+int guess_make(cvn_engine *e, bool looks_up, cvn_err *err);
 void guess_free(cvn_engine *e);
 
 /* The row has another request; it has drawn a token. */

@@ -28,9 +28,9 @@ void engine_init_rows(cvn_engine *e)
         adjust_init(e);
 }
 
-int engine_make_guesses(cvn_engine *e, cvn_err *err)
+int engine_make_guesses(cvn_engine *e, bool looks_up, cvn_err *err)
 {
-    return guess_make(e, err);
+    return guess_make(e, looks_up, err);
 }
 
 void engine_free_rows(cvn_engine *e)
