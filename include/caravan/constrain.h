@@ -54,6 +54,8 @@ typedef struct cvn_constrain_options {
     bool annotate_format; /* `format` asks nothing */
     bool compact;         /* no blanks between the parts of JSON */
     bool in_order;        /* members in the order in which the schema names them */
+    bool
+        lazy; /* what is refused may be found on the way, unless cvn_constraint_check finds it before */
 } cvn_constrain_options;
 
 /* Options may be NULL. CVN_EFORMAT for what is malformed, CVN_EUNSUPPORTED for what is refused; the message names the path
@@ -67,6 +69,10 @@ int cvn_constraint_grammar(const char *grammar, size_t n, cvn_constraint **out, 
 int cvn_constraint_choices(const char *const *choice, const size_t *length, size_t n,
                            cvn_constraint **out, cvn_err *err);
 void cvn_constraint_free(cvn_constraint *constraint);
+
+/* Looks at all that a constraint made with options.lazy leads to: milliseconds, for schemas of thousands of keywords.
+   CVN_EUNSUPPORTED where something is refused. */
+int cvn_constraint_check(cvn_constraint *constraint, cvn_err *err);
 
 /* Nothing fulfils it: no text comes of it, not the empty one either. */
 bool cvn_constraint_is_empty(const cvn_constraint *constraint);

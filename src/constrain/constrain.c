@@ -13,6 +13,7 @@
 
 struct cvn_constraint {
     Machine m;
+    Formula f;   /* of a schema */
     Masks masks; /* of the vocabulary that was asked about last */
 };
 
@@ -162,10 +163,19 @@ int cvn_constraint_schema(const char *schema, size_t n, const cvn_constrain_opti
     }
     Draft draft = options && options->draft == 7 ? DRAFT_7 : DRAFT_2020;
     c->m.reads = mentions(document, "uniqueItems");
-    Formula f = schema_read(&c->m.e, document, draft, !options || !options->annotate_format);
-    machine_begin_json(&c->m, f);
-    explore(&c->m.e, f);
+    c->f = schema_read(&c->m.e, document, draft, !options || !options->annotate_format);
+    machine_begin_json(&c->m, c->f);
+    if (!options || !options->lazy)
+        explore(&c->m.e, c->f);
     return finish(c, out, err);
+}
+
+int cvn_constraint_check(cvn_constraint *constraint, cvn_err *err)
+{
+    Engine *e = &constraint->m.e;
+    e->work = 0;
+    explore(e, constraint->f);
+    return e->failed[0] ? err_set(err, CVN_EUNSUPPORTED, "%s", e->failed) : CVN_OK;
 }
 
 int cvn_constraint_json(const cvn_constrain_options *options, cvn_constraint **out, cvn_err *err)

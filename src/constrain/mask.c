@@ -69,7 +69,8 @@ typedef struct Inside {
 typedef struct Stay {
     Term term;
     uint64_t ascii[2]; /* a bit for each */
-    int8_t other;      /* whether all others do; -1: not known */
+    uint64_t lead,
+        known; /* as TrieBelow has them: whether all that begin so do, and whether that is known */
 } Stay;
 
 enum { STAYS = 256, STAY_TOKENS = 4 }; /* fewer tokens are walked one by one */
@@ -150,7 +151,7 @@ static uint32_t tokens_end(const Trie *trie, uint32_t node)
 static bool leads_to(Terms *t, Term from, int u, Term to)
 {
     Term last[8] = {0};
-    for (unsigned b = u ? 0x80 : 0xc2; b < (u ? 0xc0 : 0xf5); b++) {
+    for (unsigned b = 0x80; b < 0xc0; b++) {
         int then = utf8_step(u, (unsigned char)b);
         Term next = then < 0 ? to : term_next(t, from, (unsigned char)b);
         if (then < 0 || (then && next == last[then]))
@@ -168,7 +169,7 @@ static bool stays(Strings *s, uint32_t node, Term term)
     const TrieBelow *below = &s->v->trie.below[node];
     Stay *stay = &s->stay[term % STAYS];
     if (stay->term != term) {
-        *stay = (Stay){.term = term, .other = -1};
+        *stay = (Stay){.term = term};
         for (unsigned b = s->raw ? 0 : 0x20; b < 128; b++)
             if ((s->raw || (b != '"' && b != '\\')) &&
                 term_next(s->terms, term, (unsigned char)b) == term)
@@ -176,9 +177,13 @@ static bool stays(Strings *s, uint32_t node, Term term)
     }
     if (below->broken || (below->ascii[0] & ~stay->ascii[0]) || (below->ascii[1] & ~stay->ascii[1]))
         return false;
-    if (below->other && stay->other < 0)
-        stay->other = leads_to(s->terms, term, 0, term);
-    return !below->other || stay->other;
+    for (uint64_t left = below->lead & ~stay->known; left; left &= left - 1) {
+        unsigned char b = (unsigned char)(TRIE_LEAD + __builtin_ctzll(left));
+        stay->known |= left & -left;
+        if (leads_to(s->terms, term_next(s->terms, term, b), utf8_step(0, b), term))
+            stay->lead |= left & -left;
+    }
+    return !(below->lead & ~stay->lead);
 }
 
 /* Whether more bytes than not lead to where nothing is asked any more. */

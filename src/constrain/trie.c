@@ -74,9 +74,11 @@ bool trie_look_below(Trie *trie)
             unsigned char byte = trie->node[k].byte;
             if (byte < 128)
                 below->ascii[byte >> 6] |= 1ull << (byte & 63);
+            else if (byte >= TRIE_LEAD)
+                below->lead |= 1ull << (byte - TRIE_LEAD);
             below->ascii[0] |= trie->below[k].ascii[0];
             below->ascii[1] |= trie->below[k].ascii[1];
-            below->other = below->other || byte >= 128 || trie->below[k].other;
+            below->lead |= trie->below[k].lead;
             below->broken = below->broken || trie->below[k].broken;
         }
     }

@@ -10,7 +10,7 @@
 #include "base/arena.h"
 #include "caravan/constrain.h"
 
-enum { TOKEN_BYTES = 512 }; /* longer tokens are never allowed */
+enum { TRIE_LEAD = 0xc2, TOKEN_BYTES = 512 }; /* longer tokens are never allowed */
 
 typedef struct TrieNode {
     uint32_t after;    /* the node behind all that begin with this one */
@@ -22,7 +22,8 @@ typedef struct TrieNode {
 /* The bytes that stand anywhere below a node. */
 typedef struct TrieBelow {
     uint64_t ascii[2]; /* a bit for each */
-    bool other;  /* characters beyond ASCII, too, of which tokens may have the beginning only */
+    uint64_t
+        lead; /* a bit for each first byte, from TRIE_LEAD on, of longer characters, of which tokens may have no more */
     bool broken; /* or what is no UTF-8, where the node ends a character */
 } TrieBelow;
 
