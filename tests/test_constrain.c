@@ -1,4 +1,5 @@
 /* What may follow in a text under a constraint: exactly what some complete text goes on with, and nothing else. */
+#include "base/strbuf.h"
 #include "caravan/constrain.h"
 
 #include "must.h"
@@ -143,6 +144,99 @@ static void what_is_not_supported_is_refused_with_its_path(void **unused)
             fail_msg("%s was not refused", cases[i].schema);
         if (!strstr(err.message, cases[i].says))
             fail_msg("%s: '%s' does not say %s", cases[i].schema, err.message, cases[i].says);
+    }
+    static const char deep[] =
+        "{\"type\":\"object\",\"properties\":{\"a\":{\"items\":{\"format\":\"regex\"}}}}";
+    cvn_err err = {0};
+    cvn_constraint *lazy = schema(deep, &(cvn_constrain_options){.lazy = true});
+    assert_int_equal(cvn_constraint_check(lazy, &err), CVN_EUNSUPPORTED);
+    assert_non_null(strstr(err.message, "#/properties/a/items/format"));
+    cvn_constraint_free(lazy);
+}
+
+/* A text of n parts around another: "%d" stands for the part's number, "%n" for the next. */
+typedef struct Hostile {
+    const char *begin, *each, *core, *close, *end;
+    int n;
+    const char *says; /* of what is refused; NULL: it is not */
+} Hostile;
+
+static void write_hostile(const Hostile *h, StrBuf *out)
+{
+    strbuf_puts(out, h->begin);
+    for (int i = 0; i < h->n; i++)
+        for (const char *at = h->each; *at; at++) {
+            bool number = at[0] == '%' && (at[1] == 'd' || at[1] == 'n');
+            if (number)
+                strbuf_printf(out, "%d", i + (at[1] == 'n'));
+            else
+                strbuf_putc(out, *at);
+            at += number;
+        }
+    strbuf_puts(out, h->core);
+    for (int i = 0; i < h->n; i++)
+        strbuf_puts(out, h->close);
+    strbuf_puts(out, h->end);
+}
+
+/* Schemas that explode are refused by name, when they are made or on the way, or cost no more than others. */
+static void what_multiplies_is_bounded(void **unused)
+{
+    static const Hostile hostile[] = {
+        {"", "{\"items\":", "{}", "}", "", 2000, "nested"},
+        {"", "{\"type\":\"array\",\"minItems\":1,\"items\":", "{}", "}", "", 300, NULL},
+        {"", "{\"not\":{\"anyOf\":[{\"type\":\"null\"},", "{\"type\":\"integer\"}", "]}}", "", 40,
+         NULL},
+        {"{\"type\":\"string\",\"pattern\":\"^", "(", "a", "{0,99})", "$\"}", 16, "takes too long"},
+        {"{\"type\":\"string\",\"pattern\":\"^", "(", "a", "{1,1000})", "$\"}", 3, NULL},
+        {"{\"type\":\"string\",\"pattern\":\"^.*a.{60}$\",\"not\":{\"pattern\":\"^.*b.{50}$\"}}",
+         "", "", "", "", 0, NULL},
+        {"{\"type\":\"object\",\"allOf\":[",
+         "{\"anyOf\":[{\"required\":[\"a%d\"]},{\"required\":[\"b%d\"]}]},", "true", "", "]}", 40,
+         NULL},
+        {"{\"$ref\":\"#/$defs/d0\",\"$defs\":{", "\"d%d\":{\"$ref\":\"#/$defs/d%n\"},",
+         "\"d3000\":true", "", "}}", 3000, "nested too deeply"},
+        {"{\"$ref\":\"#/$defs/d0\",\"$defs\":{",
+         "\"d%d\":{\"required\":[\"x\",\"y\"],\"additionalProperties\":{\"$ref\":\"#/$defs/"
+         "d%n\"}},",
+         "\"d60\":true", "", "}}", 60, NULL},
+        {"{\"enum\":[", "\"value %d of many\",", "null", "", "]}", 3000, NULL},
+        {"{\"enum\":[", "{\"k\":%d},", "null", "", "]}", 500, "keywords concern the same value"},
+        {"{\"type\":\"array\",\"minItems\":1e9,\"maxItems\":1e12}", "", "", "", "", 0, NULL},
+        {"{\"type\":\"array\",\"minItems\":100,\"uniqueItems\":true,\"items\":{\"type\":"
+         "\"boolean\"}}",
+         "", "", "", "", 0, "uniqueItems"},
+        {"{\"type\":\"string\",\"minLength\":1e9}", "", "", "", "", 0, NULL},
+        {"{\"type\":\"object\",\"patternProperties\":{", "\"^.*%d.*%n\":{\"minimum\":%d},",
+         "\"x\":true", "", "}}", 9, "cut names"},
+        {"{\"unevaluatedProperties\":false,\"anyOf\":[", "{\"properties\":{\"a%d\":true}},", "true",
+         "", "]}", 20, "combinations"},
+        {"{\"type\":\"number\",\"minimum\":1,\"multipleOf\":999983,\"allOf\":[{\"multipleOf\":"
+         "999979},{"
+         "\"multipleOf\":1e-9},{\"multipleOf\":7.777}]}",
+         "", "", "", "", 0, "multipleOf"},
+    };
+    (void)unused;
+    for (size_t i = 0; i < sizeof hostile / sizeof *hostile; i++) {
+        StrBuf schema_text = {0};
+        cvn_constraint *c = NULL;
+        cvn_constrained *text = NULL;
+        cvn_err err = {0};
+        write_hostile(&hostile[i], &schema_text);
+        cvn_constraint_schema(schema_text.text, schema_text.length, NULL, &c, &err);
+        if (c)
+            must(cvn_constrained_new(c, NULL, &text, &err), &err);
+        for (int step = 0; step < 60 && c && !err.code; step++) {
+            const char *tried = step ? "abx[{:1,]}" : "[{\"";
+            for (const char *at = tried; *at && !err.code; at++)
+                if (cvn_constrained_advance_bytes(text, at, 1, &err) == CVN_EINVAL)
+                    err = (cvn_err){0};
+        }
+        if (hostile[i].says ? !strstr(err.message, hostile[i].says) : err.code != CVN_OK)
+            fail_msg("%zu, %.200s: '%s'", i, schema_text.text, err.message);
+        cvn_constrained_free(text);
+        cvn_constraint_free(c);
+        strbuf_free(&schema_text);
     }
 }
 
@@ -395,6 +489,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(prefixes_without_an_end_are_not_let_in),
         cmocka_unit_test(what_is_not_supported_is_refused_with_its_path),
+        cmocka_unit_test(what_multiplies_is_bounded),
         cmocka_unit_test(regular_expressions_are_those_of_ecma_262),
         cmocka_unit_test(no_walk_under_masks_ends_before_the_text_does),
         cmocka_unit_test(masks_allow_what_bytes_allow),

@@ -129,7 +129,7 @@ bool cvn_constraint_is_empty(const cvn_constraint *constraint)
 /* Hands the constraint over, or frees it where it was refused. */
 static int finish(cvn_constraint *c, cvn_constraint **out, cvn_err *err)
 {
-    if (!c->m.e.failed[0]) {
+    if (engine_work(&c->m.e, 0)) {
         *out = c;
         return CVN_OK;
     }
@@ -173,9 +173,9 @@ int cvn_constraint_schema(const char *schema, size_t n, const cvn_constrain_opti
 int cvn_constraint_check(cvn_constraint *constraint, cvn_err *err)
 {
     Engine *e = &constraint->m.e;
-    e->work = 0;
+    engine_begin(e);
     explore(e, constraint->f);
-    return e->failed[0] ? err_set(err, CVN_EUNSUPPORTED, "%s", e->failed) : CVN_OK;
+    return engine_work(e, 0) ? CVN_OK : err_set(err, CVN_EUNSUPPORTED, "%s", e->failed);
 }
 
 int cvn_constraint_json(const cvn_constrain_options *options, cvn_constraint **out, cvn_err *err)
@@ -252,8 +252,8 @@ void cvn_constrained_free(cvn_constrained *text)
 
 static int check(const cvn_constrained *text, cvn_err *err)
 {
-    const char *failed = text->of->m.e.failed;
-    return failed[0] ? err_set(err, CVN_EUNSUPPORTED, "%s", failed) : CVN_OK;
+    Engine *e = &text->of->m.e;
+    return engine_work(e, 0) ? CVN_OK : err_set(err, CVN_EUNSUPPORTED, "%s", e->failed);
 }
 
 int cvn_constrained_mask(cvn_constrained *text, uint32_t *mask, cvn_err *err)
@@ -261,7 +261,7 @@ int cvn_constrained_mask(cvn_constrained *text, uint32_t *mask, cvn_err *err)
     Machine *m = &text->of->m;
     const cvn_vocabulary *v = text->vocabulary;
     Masks *masks = &text->of->masks;
-    m->e.work = 0;
+    engine_begin(&m->e);
     if (text->ended) {
         memset(mask, 0, CVN_MASK_WORDS(v->n) * sizeof *mask);
         return CVN_OK;
@@ -282,7 +282,7 @@ int cvn_constrained_mask(cvn_constrained *text, uint32_t *mask, cvn_err *err)
 int cvn_constrained_advance_bytes(cvn_constrained *text, const char *bytes, size_t n, cvn_err *err)
 {
     uint32_t state = text->state;
-    text->of->m.e.work = 0;
+    engine_begin(&text->of->m.e);
     for (size_t i = 0; i < n && state != STATE_DEAD; i++)
         state = machine_next(&text->of->m, state, (unsigned char)bytes[i]);
     if (check(text, err))
@@ -318,7 +318,7 @@ size_t cvn_constrained_forced(cvn_constrained *text, char *bytes, size_t size, c
 {
     Machine *m = &text->of->m;
     size_t n = 0;
-    m->e.work = 0;
+    engine_begin(&m->e);
     for (uint32_t state = text->state; n < size && !m->state[state].can_end;) {
         uint32_t only = STATE_DEAD;
         int byte = -1;

@@ -42,6 +42,11 @@ Formula engine_fail(Engine *e, const char *format, ...)
     return F_FALSE;
 }
 
+void engine_begin(Engine *e)
+{
+    e->work = e->terms.work = 0;
+}
+
 bool engine_work(Engine *e, uint64_t n)
 {
     e->work += n;

@@ -138,8 +138,9 @@ void engine_free(Engine *e);
 /* Remembers the first reason why results mean nothing. Returns F_FALSE. */
 Formula engine_fail(Engine *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Counts work. False once something has failed. */
+/* Counts work, from 0 on where a call from outside begins. False once something has failed. */
 bool engine_work(Engine *e, uint64_t n);
+void engine_begin(Engine *e);
 
 Formula f_type(Engine *e, uint32_t kinds);
 Formula f_string(Engine *e, Term term);

@@ -91,6 +91,13 @@ Term term_text(Terms *t, const char *text, size_t n)
     return term;
 }
 
+static void count_work(Terms *t, size_t n)
+{
+    t->work += n;
+    if (t->work > TERM_WORK)
+        fail(t, "its counts and alternatives multiply: finding out what may follow takes too long");
+}
+
 /* Concatenations nest to the right; one that is itself the left side is taken apart, from its end. */
 Term term_cat(Terms *t, Term a, Term b)
 {
@@ -105,6 +112,7 @@ Term term_cat(Terms *t, Term a, Term b)
     size_t n = 1;
     for (Term at = a; t->node[at].kind == TERM_K_CAT; at = t->node[at].list[1])
         n++;
+    count_work(t, n);
     if (n > FEW)
         part = arena_array(t->arena, n, sizeof *part);
     for (size_t i = 0; i + 1 < n; i++, a = t->node[a].list[1])
@@ -137,6 +145,7 @@ static size_t collect(Terms *t, TermKind kind, const Term *list, size_t n, Term 
     size_t room = 0, count = 0;
     for (size_t i = 0; i < n; i++)
         room += t->node[list[i]].kind == kind ? t->node[list[i]].n : 1;
+    count_work(t, room);
     Term *all = malloc((room + !room) * sizeof *all);
     *whole = false;
     *out = all;

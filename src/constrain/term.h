@@ -32,6 +32,7 @@ enum {
 enum {
     TERM_LIMIT = 1000000, /* terms of one constraint */
     TERM_DEPTH = 3000,    /* how deep terms nest */
+    TERM_WORK = 4000000,  /* steps of derivatives that one mask, or compiling, may take */
     TERM_SEARCH = 200000, /* states that are looked at to find whether a text exists */
 };
 
@@ -69,6 +70,7 @@ typedef struct Terms {
     TermNode *node;
     uint32_t n;
     int depth;          /* of what is being computed */
+    uint64_t work;      /* since whoever owns them set it to 0 */
     const char *failed; /* the limit that was met, or NULL; then results mean nothing */
 } Terms;
 
