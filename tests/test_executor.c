@@ -346,7 +346,7 @@ static void an_interrupted_device_runs_nothing(void **state)
 static void *set_flag(void *flag)
 {
     nanosleep(&(struct timespec){.tv_nsec = 20 * 1000 * 1000}, NULL);
-    *(volatile int *)flag = 1;
+    flag_set(flag, 1);
     return NULL;
 }
 

@@ -96,7 +96,7 @@ static void *ring(void *context)
 {
     Alarm *alarm = context;
     usleep((useconds_t)alarm->delay);
-    alarm->flag = 1;
+    flag_set(&alarm->flag, 1);
     return NULL;
 }
 

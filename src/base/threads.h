@@ -22,6 +22,17 @@
 
 enum { THREADS_MAX = 1024 };
 
+/* A flag that a handler of signals, or another thread, sets, and that says nothing of other memory. NULL is never set. */
+static inline bool flag_is_set(const volatile int *flag)
+{
+    return flag && __atomic_load_n(flag, __ATOMIC_RELAXED);
+}
+
+static inline void flag_set(volatile int *flag, int value)
+{
+    __atomic_store_n(flag, value, __ATOMIC_RELAXED);
+}
+
 /* Counts arrivals; the last one opens the next generation. Invariant: arrived < n between two
  * calls. */
 typedef struct Barrier {

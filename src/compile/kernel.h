@@ -121,7 +121,7 @@ bool kernel_fuses(const KernelSet *backend, const Op *op, KernelFuses what);
    would have. */
 static inline bool kernel_cancelled(const KernelArgs *args)
 {
-    return args->cancelled && *args->cancelled;
+    return flag_is_set(args->cancelled);
 }
 
 /* Waits until all threads of the device are here. */

@@ -1,6 +1,7 @@
 /* Places become addresses once per run; then threads walk the steps. */
 #include "cpu/executor.h"
 
+#include "base/threads.h"
 #include "comm/account.h"
 #include "cpu/profile.h"
 
@@ -192,7 +193,7 @@ static void walk(void *context, int thread, int n_threads)
         int64_t ready = profile ? clock_ns() : 0;
         if (run->agrees && !stops && since >= run->device->agree_seconds) {
             args.n_threads = n_threads;
-            stops = comm_any(&args, thread == 0 && *cancelled);
+            stops = comm_any(&args, thread == 0 && flag_is_set(cancelled));
             args.n_threads = step->single ? 1 : n_threads;
             since = 0;
             if (stops && thread == 0)
@@ -200,7 +201,7 @@ static void walk(void *context, int thread, int n_threads)
         }
         since += step_seconds(step);
         if (step->sync) {
-            if (thread == 0 && !run->agrees && cancelled && *cancelled)
+            if (thread == 0 && !run->agrees && flag_is_set(cancelled))
                 atomic_store_explicit(&run->stops, true, memory_order_relaxed);
             barrier_wait(barrier);
         }
@@ -223,7 +224,7 @@ static void walk(void *context, int thread, int n_threads)
 
 static bool is_interrupted(const Device *device)
 {
-    return device->interrupt && *device->interrupt;
+    return flag_is_set(device->interrupt);
 }
 
 /* The whole plan, on as many threads as make it faster. */

@@ -231,7 +231,7 @@ static int write_rows(Writing *w, const OutPiece *p, Rows *r, int64_t together, 
     uint32_t crc = 0;
     for (r->first = 0; r->first < p->rows; r->first += together) {
         r->n = num_min(p->rows - r->first, together);
-        if (w->out->interrupt && *w->out->interrupt)
+        if (flag_is_set(w->out->interrupt))
             return err_set(err, CVN_EINTERRUPTED,
                            "interrupted while writing '%s'; the same command goes on there",
                            w->path);

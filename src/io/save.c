@@ -85,8 +85,7 @@ static void fill_range(void *context, int thread, int n_threads)
 
 static int check_interrupt(const Save *save, cvn_err *err)
 {
-    const volatile int *interrupt = save->options->interrupt;
-    return interrupt && *interrupt
+    return flag_is_set(save->options->interrupt)
                ? err_set(err, CVN_EINTERRUPTED, "interrupted while writing '%s'", save->folder)
                : CVN_OK;
 }

@@ -13,6 +13,7 @@
 #include "base/cpu.h"
 #include "base/map.h"
 #include "base/strbuf.h"
+#include "base/threads.h"
 #include "compile/plan.h"
 #include "graph/stablehlo/stablehlo.h"
 #include "pjrt/executables.h"
@@ -698,7 +699,7 @@ static void keep_outputs(Devices *c, const Executable *x, const Argument *argume
 static int pjrt_run(Devices *c, const Executable *x, const Argument *argument, const void **output,
                     cvn_err *err)
 {
-    if (c->interrupt && *c->interrupt)
+    if (flag_is_set(c->interrupt))
         return err_set(err, CVN_EINTERRUPTED, "interrupted");
     int code = give_inputs(c, x, argument, err);
     if (code == CVN_OK)

@@ -752,7 +752,7 @@ bool server_drain(Server *s)
 
 void server_abort(Server *s)
 {
-    s->aborting = 1;
+    flag_set(&s->aborting, 1);
     server_drain(s);
 }
 

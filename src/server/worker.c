@@ -480,7 +480,7 @@ static void work_on(Server *s, Served *m)
 int server_run(Server *s, cvn_engine *const *engine, cvn_err *err)
 {
     int code = begin(s, engine, err);
-    while (code == CVN_OK && !s->aborting && wait_for_work(s)) {
+    while (code == CVN_OK && !flag_is_set(&s->aborting) && wait_for_work(s)) {
         for (int i = 0; i < s->options.n_models; i++)
             work_on(s, &s->served[i]);
         look_at_connections(s);

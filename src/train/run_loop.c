@@ -325,7 +325,7 @@ static bool divides(int64_t every, int64_t step)
 
 static bool has_stop(const Run *r)
 {
-    return r->events->stop && *r->events->stop;
+    return flag_is_set(r->events->stop);
 }
 
 static bool is_stopped(const Run *r)

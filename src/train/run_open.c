@@ -4,6 +4,7 @@
 #include "base/bytes.h"
 #include "base/json_file.h"
 #include "base/room.h"
+#include "base/threads.h"
 #include "model/layouts.h"
 #include "model/presets.h"
 #include "train/bench.h"
@@ -220,7 +221,7 @@ bool run_goes_on(void *run, int64_t done, int64_t total)
     const Run *r = run;
     (void)done;
     (void)total;
-    return !(r->events->stop && *r->events->stop);
+    return !flag_is_set(r->events->stop);
 }
 
 /* Of several processes not all have been told at the same time: they stop after a step. */

@@ -81,7 +81,7 @@ int run_check_step(Run *r, const TrainReport *report, cvn_err *err)
                 saved->position,
                 report->loss,
                 report->grad_norm,
-                r->events->stop && *r->events->stop,
+                flag_is_set(r->events->stop),
                 r->config.save_minutes > 0 &&
                     clock_seconds() - r->saved_at >= 60 * r->config.save_minutes};
     r->stopped = own.stop;

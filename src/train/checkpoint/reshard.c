@@ -1,6 +1,7 @@
 #include "train/checkpoint/export.h"
 
 #include "base/json_file.h"
+#include "base/threads.h"
 #include "io/model.h"
 #include "model/layouts.h"
 #include "train/checkpoint/folder.h"
@@ -27,7 +28,7 @@ typedef struct Reshape {
 static int read_slice(void *context, int tensor, const RegionArray *to, void *target, cvn_err *err)
 {
     const Reshape *r = context;
-    if (r->interrupt && *r->interrupt)
+    if (flag_is_set(r->interrupt))
         return err_set(err, CVN_EINTERRUPTED, "interrupted");
     checkpoint_restore_part(r->from, &r->state.saved.tensor[tensor], to, target);
     return CVN_OK;
