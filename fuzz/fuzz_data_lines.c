@@ -51,7 +51,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t n = size - 1;
     SourceFile file = {.path = name, .kind = data[0] % 2 ? SOURCE_JSONL : SOURCE_TEXT};
     ChatFormat format = (ChatFormat)(data[0] / 2 % CHAT_N);
-    DataEncoder encoder = {tokenizer, &format};
+    DataEncoder encoder = {.tokenizer = tokenizer,
+                           .chat = &format,
+                           .pairs = data[0] / 2 / CHAT_N % 2 && file.kind == SOURCE_JSONL};
     EncodedUnit out = {0};
     for (size_t at = 0; at < n;) {
         const char *newline = memchr(text + at, '\n', n - at);

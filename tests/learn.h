@@ -49,7 +49,7 @@ static inline void learn(Trainer *t, int64_t until, FillBatch *fill, double *los
     cvn_err err = {0};
     size_t n = (size_t)(t->options.batch * t->options.seq);
     int32_t *tokens = calloc(n, 4), *targets = calloc(n, 4), *starts = calloc(n, 4);
-    TrainBatch batch = {tokens, targets, starts};
+    TrainBatch batch = {.tokens = tokens, .targets = targets, .starts = starts};
     assert_true(tokens && targets && starts);
     while (t->state.saved.step < until) {
         TrainReport report;

@@ -144,7 +144,9 @@ static double loss_with(Trainer *t, char *const *adapter)
         const CheckpointTensor *to = &t->state.saved.tensor[i];
         memcpy(to->data, adapter[i], cvn_type_bytes(&to->type));
     }
-    must(trainer_evaluate(t, &(TrainBatch){tokens, targets, starts}, &sum, &count, &err), &err);
+    must(trainer_evaluate(t, &(TrainBatch){.tokens = tokens, .targets = targets, .starts = starts},
+                          &sum, &count, &err),
+         &err);
     return sum / count;
 }
 

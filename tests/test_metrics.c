@@ -39,7 +39,8 @@ static void a_line_says_what_was_measured(void **state)
     const char *run = in_scratch("line");
     Metrics metrics;
     assert_int_equal(metrics_open(&metrics, run, 0, NULL), CVN_OK);
-    MetricsRow row = {7, 5.3125, 3e-4, (double)INFINITY, 9120.5, 0.41, 0.898, (double)NAN, 0, 0, 0};
+    MetricsRow row = {7, 5.3125, 3e-4, (double)INFINITY, 9120.5, 0.41, 0.898, (double)NAN, 0,
+                      0, 0,      0};
     assert_int_equal(metrics_add(&metrics, &row, NULL), CVN_OK);
     metrics_close(&metrics);
     Bytes bytes = bytes_of_file(in_scratch("line/metrics.jsonl"));

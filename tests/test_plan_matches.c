@@ -240,7 +240,7 @@ static void check_training(const Case *c)
     SimAnswer want;
     DeviceMemory memory;
     plan(c, SIM_TRAIN, &want);
-    assert_int_equal(train_batch_new(&batch, c->rows * CONTEXT, &err), CVN_OK);
+    assert_int_equal(train_batch_new(&batch, c->rows, CONTEXT, &err), CVN_OK);
     if (trainer_open(&t, c->config, &options, &err) || trainer_random(&t, 1, &err) ||
         trainer_step(&t, &batch, &report, &err))
         fail_msg("%s, %s: %s", c->mesh, c->layout, err.message);

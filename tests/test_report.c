@@ -84,6 +84,7 @@ static void make_run(Metrics *metrics, const char *run, int64_t n)
                           step % (n / 8 + 1) == 0 ? 1.7 + 8.2 * exp(-9 * at) : (double)NAN,
                           0,
                           0,
+                          0,
                           0};
         assert_int_equal(metrics_add(metrics, &row, NULL), CVN_OK);
     }
@@ -158,7 +159,7 @@ static void what_is_not_finite_leaves_a_gap(void **state)
     for (int64_t step = 1; step <= 100; step++) {
         double loss = step > 40 && step < 60 ? (double)NAN : 1e6 / (double)step;
         MetricsRow row = {
-            step, loss, (double)INFINITY, (double)NAN, 0, (double)NAN, 1, (double)NAN, 0, 0, 0};
+            step, loss, (double)INFINITY, (double)NAN, 0, (double)NAN, 1, (double)NAN, 0, 0, 0, 0};
         metrics_add(&metrics, &row, NULL);
     }
     Bytes page = page_of(in_scratch("gap"), &metrics, NULL);

@@ -31,7 +31,7 @@ typedef struct Curve {
     int steps;
     double lr;           /* of AdamW */
     double *loss, *norm; /* [steps] */
-    double *exact;       /* [steps]: the loss in float64, or NULL */
+    double *exact;       /* [steps]: the loss in float64, of Muon in float32 throughout, or NULL */
 } Curve;
 
 static void curve_free(Curve *c)
@@ -81,7 +81,7 @@ static TrainerOptions options_of(OptimizerKind kind, const Curve *c)
                         .threads = 1,
                         .optimizer = optimizer_defaults(kind, 1)};
     o.schedule = (Schedule){.kind = SCHEDULE_CONSTANT, .steps = 100};
-    if (kind == OPTIMIZER_ADAMW) {
+    if (kind != OPTIMIZER_ADAFACTOR) {
         o.optimizer.lr = c->lr > 0 ? c->lr : 3e-3;
         o.schedule = (Schedule){.kind = SCHEDULE_COSINE, .steps = 100, .warmup = 10, .final = 0.1};
     }
@@ -127,12 +127,15 @@ static double largest_difference(const Curve *a, const Curve *b)
     return most;
 }
 
-static void compare(const char *folder, OptimizerKind kind, const char *path, cvn_dtype compute,
-                    double tolerance)
+static void compare_with(const char *folder, OptimizerKind kind, const char *path,
+                         cvn_dtype compute, cvn_dtype state, double tolerance)
 {
     Curve expected = curve_load(path);
     TrainerOptions options = options_of(kind, &expected);
     options.compute = compute;
+    options.optimizer.state = state;
+    if (kind == OPTIMIZER_MUON && compute == CVN_F32 && expected.exact)
+        memcpy(expected.loss, expected.exact, (size_t)expected.steps * sizeof *expected.loss);
     Curve got = curve_of(folder, &options, expected.steps);
     double most = largest_difference(&expected, &got);
     print_message("%s: largest difference of the loss %.2g, first norm %.6f for %.6f\n", path, most,
@@ -148,6 +151,12 @@ static void compare(const char *folder, OptimizerKind kind, const char *path, cv
     curve_free(&got);
 }
 
+static void compare(const char *folder, OptimizerKind kind, const char *path, cvn_dtype compute,
+                    double tolerance)
+{
+    compare_with(folder, kind, path, compute, CVN_F32, tolerance);
+}
+
 static void adamw_follows_torch(void **state)
 {
     (void)state;
@@ -160,11 +169,73 @@ static void adafactor_follows_transformers(void **state)
     compare(gqa, OPTIMIZER_ADAFACTOR, CVN_TEST_DATA "/train/adafactor.json", CVN_F32, 1e-3);
 }
 
+static void muon_follows_torch(void **state)
+{
+    (void)state;
+    compare(gqa, OPTIMIZER_MUON, CVN_TEST_DATA "/train/muon.json", CVN_F32, 1e-3);
+}
+
+static void states_in_bf16_follow_torch(void **state)
+{
+    (void)state;
+    compare_with(gqa, OPTIMIZER_ADAMW, CVN_TEST_DATA "/train/adamw-bf16.json", CVN_F32, CVN_BF16,
+                 1e-3);
+}
+
 static void bf16_is_near(void **state)
 {
     (void)state;
     compare(gqa, OPTIMIZER_ADAMW, CVN_TEST_DATA "/train/adamw.json", CVN_BF16, 2e-2);
     compare(gqa, OPTIMIZER_ADAFACTOR, CVN_TEST_DATA "/train/adafactor.json", CVN_BF16, 2e-2);
+    compare(gqa, OPTIMIZER_MUON, CVN_TEST_DATA "/train/muon.json", CVN_BF16, 2e-2);
+}
+
+/* Preferences, with the model as its own reference. */
+static void preferences_follow_torch(void **state)
+{
+    enum { ROWS = 4, SEQ = 32, STEPS = 50 };
+    (void)state;
+    Curve expected = curve_load(CVN_TEST_DATA "/train/dpo.json");
+    TrainerOptions options = options_of(OPTIMIZER_ADAMW, &expected);
+    options.beta = 0.1;
+    for (int micro = 0; micro < 2; micro++) {
+        Trainer t, start;
+        TrainBatch batch;
+        TrainReport report;
+        cvn_err err = {0};
+        double most = 0;
+        options.micro_batch = micro ? ROWS / 2 : ROWS;
+        open_trainer(&t, gqa, &options);
+        options.micro_batch = ROWS;
+        open_trainer(&start, gqa, &options);
+        must(train_batch_new(&batch, ROWS, SEQ, &err), &err);
+        for (int i = 0; i < STEPS; i++) {
+            fill_chains(&t, i, batch.tokens, batch.targets);
+            must(trainer_score(&start, &batch, batch.reference, &err), &err);
+            must(trainer_step(&t, &batch, &report, &err), &err);
+            assert_true(report.z >= 0 && report.z <= 1);
+            assert_true(report.tokens > 1.5 && report.tokens < 2.5);
+            most = fmax(most, fabs(report.loss - expected.loss[i]));
+        }
+        print_message("dpo: largest difference of the loss %.2g\n", most);
+        assert_true(most < 1e-3);
+        /* A pair of which one answer is cut off does not count. */
+        for (int i = 0; i < SEQ; i++)
+            batch.targets[SEQ + i] = -1;
+        must(trainer_step(&t, &batch, &report, &err), &err);
+        assert_true(report.tokens > 0.5 && report.tokens < 1.5);
+        train_batch_free(&batch);
+        trainer_close(&t);
+        trainer_close(&start);
+    }
+    curve_free(&expected);
+    options.batch = options.micro_batch = 3;
+    Trainer t;
+    cvn_err err = {0};
+    LlamaConfig config;
+    must(preset_config("stories260k", &config, &err), &err);
+    assert_int_equal(trainer_open(&t, &config, &options, &err), CVN_EINVAL);
+    assert_non_null(strstr(err.message, "even --batch"));
 }
 
 /* Within tolerance of `expected`, over the steps of `got`. */
@@ -188,7 +259,7 @@ static void the_15m_shape_follows_torch(void **state)
     const char *all = getenv("CARAVAN_CURVE_STEPS");
     int steps = all ? (int)strtol(all, NULL, 10) : FEW_STEPS;
     (void)state;
-    for (int i = 0; i < 2 * OPTIMIZER_COUNT; i++) {
+    for (int i = 0; i < 2 * OPTIMIZER_MUON; i++) { /* of the two before it */
         char path[256], what[64];
         OptimizerKind kind = (OptimizerKind)(i / 2);
         snprintf(path, sizeof path, CVN_TEST_DATA "/train/stories15m-%s.json",
@@ -306,7 +377,7 @@ static void what_is_not_finite_changes_nothing(void **state)
         weight[5 * 48] = INFINITY; /* embedding of token 5 */
         char *before = copy_state(&t);
         int32_t tokens[32], targets[32], starts[32] = {0};
-        TrainBatch batch = {tokens, targets, starts};
+        TrainBatch batch = {.tokens = tokens, .targets = targets, .starts = starts};
         for (int i = 0; i < 32; i++)
             tokens[i] = targets[i] = 5;
         TrainReport report;
@@ -337,7 +408,7 @@ static void a_text_is_overfitted(void **state)
     (void)state;
     enum { ROWS = 4, SEQ = 64 };
     static int32_t tokens[ROWS * SEQ], targets[ROWS * SEQ], starts[ROWS * SEQ];
-    TrainBatch batch = {tokens, targets, starts};
+    TrainBatch batch = {.tokens = tokens, .targets = targets, .starts = starts};
     FILE *page = fopen(CVN_TEST_DATA "/train/page.txt", "re");
     assert_non_null(page);
     for (int i = 0; i < ROWS * SEQ; i++) {
@@ -421,7 +492,10 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(adamw_follows_torch),
         cmocka_unit_test(adafactor_follows_transformers),
+        cmocka_unit_test(muon_follows_torch),
+        cmocka_unit_test(states_in_bf16_follow_torch),
         cmocka_unit_test(bf16_is_near),
+        cmocka_unit_test(preferences_follow_torch),
         cmocka_unit_test(the_15m_shape_follows_torch),
         cmocka_unit_test(a_curve_given_by_hand),
         cmocka_unit_test(micro_batches_are_one_batch),

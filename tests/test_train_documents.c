@@ -75,8 +75,9 @@ static void losses_and_gradients_do_not_depend_on_packing(void **state)
                 put_document(&one, 0, at, d, step);
                 put_document(&each, d, 0, d, step);
             }
-            TrainBatch row = {one.tokens, one.targets, one.starts};
-            TrainBatch rows = {each.tokens, each.targets, each.starts};
+            TrainBatch row = {.tokens = one.tokens, .targets = one.targets, .starts = one.starts};
+            TrainBatch rows = {
+                .tokens = each.tokens, .targets = each.targets, .starts = each.starts};
             TrainReport a, b;
             must(trainer_step(&packed, &row, &a, &err), &err);
             must(trainer_step(&alone, &rows, &b, &err), &err);
@@ -102,7 +103,8 @@ static void without_their_begins_documents_see_one_another(void **state)
     Trainer t;
     open_trainer(&t, 1, REMAT_NONE);
     for (int i = 0; i < 2; i++) {
-        TrainBatch row = {one.tokens, one.targets, i ? zeros : one.starts};
+        TrainBatch row = {
+            .tokens = one.tokens, .targets = one.targets, .starts = i ? zeros : one.starts};
         must(trainer_evaluate(&t, &row, &sum[i], &count[i], &err), &err);
     }
     assert_true(count[0] == count[1]);

@@ -41,7 +41,7 @@ static void train(const LlamaConfig *config, TrainerOptions o, const char *mesh,
     Trainer t;
     cvn_err err = {0};
     int32_t tokens[BATCH * SEQ], targets[BATCH * SEQ], starts[BATCH * SEQ];
-    TrainBatch batch = {tokens, targets, starts};
+    TrainBatch batch = {.tokens = tokens, .targets = targets, .starts = starts};
     for (int i = 0; i < BATCH * SEQ; i++) /* two documents in a row */
         starts[i] = i % SEQ < SEQ / 3 ? 0 : SEQ / 3;
     o.mesh = mesh;

@@ -105,7 +105,9 @@ static double step_on(Trainer *t, uint64_t seed, bool updates)
     TrainReport report;
     cvn_err err = {0};
     fill_batch(seed, (int)t->config.vocab, tokens, targets);
-    must(trainer_step(t, &(TrainBatch){tokens, targets, starts}, &report, &err), &err);
+    must(trainer_step(t, &(TrainBatch){.tokens = tokens, .targets = targets, .starts = starts},
+                      &report, &err),
+         &err);
     assert_true(report.updated == updates);
     return report.loss;
 }
@@ -187,7 +189,7 @@ static void weights_that_are_filled_anew_are_rounded_anew(void **state)
         must(trainer_random(&t, 8, &err), &err);
         int32_t tokens[BATCH * SEQ], targets[BATCH * SEQ], starts[BATCH * SEQ] = {0};
         fill_batch(1, (int)config.vocab, tokens, targets);
-        TrainBatch batch = {tokens, targets, starts};
+        TrainBatch batch = {.tokens = tokens, .targets = targets, .starts = starts};
         double sum = 0, count = 0; /* evaluating reads the copies, too */
         must(trainer_evaluate(&t, &batch, &sum, &count, &err), &err);
         assert_true(fabs(sum / count - step_on(&t, 1, true)) < 1e-3); /* a step rounds its logits */

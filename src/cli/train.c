@@ -39,7 +39,7 @@ static const Option option_validation = {
     .help = "part of the data, or FILE, to look at, not to learn"};
 
 /* Those that are no keys of a run; the others are found by their names. */
-enum { DATA, RESUME, CONFIG, OUT, PROFILE, FIRST_KEY };
+enum { DATA, DPO, RESUME, CONFIG, OUT, PROFILE, FIRST_KEY };
 
 /* A new model or one there is: one of the two. */
 enum { BEGINNING = 1 };
@@ -48,6 +48,8 @@ static const Option *const options[] = {
     [DATA] = &(const Option){"data", .kind = ARG_INPUT, .repeats = true, .weighed = true,
                              .value = "FILE",
                              .help = "text, JSON or ids, or a folder; again, also FILE=WEIGHT"},
+    [DPO] = &(const Option){"dpo", .kind = ARG_INPUT, .value = "FILE",
+                            .help = "pairs: prompt, chosen and rejected answer; with --init"},
     [RESUME] = &(const Option){"resume", .kind = ARG_INPUT, .value = "DIR",
                                .help = "go on with the run in this folder"},
     [CONFIG] = &(const Option){"config", .kind = ARG_INPUT, .value = "FILE",
@@ -64,6 +66,8 @@ static const Option *const options[] = {
                     .help = "model to fine-tune"},
     &(const Option){"lora", .kind = ARG_TEXT, .value = "SPEC",
                     .help = "train adapters only: r=16 or r=16,alpha=32,targets=q,v"},
+    &(const Option){"beta", .kind = ARG_REAL, .range = range_of_key, .value = "X", .needs = "dpo",
+                    .fallback = "0.1", .help = "how near --dpo stays to the model it began from"},
     &(const Option){"tokenizer", .kind = ARG_INPUT, .value = "FILE",
                     .help = "file or folder; else init's, or made from the data"},
     &(const Option){"steps", .kind = ARG_INT, .range = range_of_key, .value = "N",
@@ -76,6 +80,8 @@ static const Option *const options[] = {
                     .help = "tokens per sequence, 0: context, at most 1024"},
     &(const Option){"optimizer", .kind = ARG_CHOICE, .value = "NAME",
                     .choice = train_optimizer_name, .fallback = "adamw", .help = "one of"},
+    &(const Option){"state-dtype", .kind = ARG_CHOICE, .value = "TYPE", .choice = train_dtype_name,
+                    .fallback = "f32", .help = "of what the optimizer keeps, one of"},
     &(const Option){"lr", .kind = ARG_REAL, .range = range_of_key, .value = "X", .fallback = "0",
                     .help = "greatest rate, 0: by size, or adafactor's own"},
     &(const Option){"warmup", .kind = ARG_INT, .range = range_of_key, .value = "N",
@@ -277,6 +283,8 @@ static Figures list_figures(const TrainProgress *p)
         add_figure(&f, 0, "loss not finite");
     if (!isnan(row->validation_loss))
         add_figure(&f, 1, "validation %.4f", row->validation_loss);
+    if (row->accuracy > 0)
+        add_figure(&f, 1, "in order %.0f%%", 100 * row->accuracy);
     add_figure(&f, 5, "lr %.2e", row->lr);
     add_figure(&f, 6, "norm %.3f", row->grad_norm);
     add_figure(&f, 2, "%.0f tok/s", row->tokens_per_second);
@@ -510,6 +518,7 @@ const Command command_train = {
         "train --data chat.jsonl --init my-llama --lora r=16 --out tuned\tfine-tune adapters only, "
         "in "
         "little memory\n"
+        "train --dpo pairs.jsonl --init tuned --out better\tlearn which of two answers is better\n"
         "train --data story.txt --preset tiny --mesh data=2,model=2 --out RUN\ton 4 devices; with "
         "mpirun on several machines\n",
     .notes =

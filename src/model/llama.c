@@ -514,9 +514,11 @@ static void add_loss(Builder *b, cvn_value *x, cvn_value *targets, LlamaLoss *lo
     cvn_value *known = cvn_and(G, low, cvn_compare_values(G, CVN_LT, targets, vocab));
     cvn_value *lse = entropy[1], *square = cvn_multiply(G, lse, lse);
     square = cvn_select(G, known, square, cvn_splat(G, *cvn_value_type(lse), 0));
+    loss->entropy = entropy[0];
+    loss->known = cvn_convert(G, known, CVN_F32);
     loss->sum = sum_all(b, entropy[0]);
     loss->z = sum_all(b, square);
-    loss->count = sum_all(b, cvn_convert(G, known, CVN_F32));
+    loss->count = sum_all(b, loss->known);
     cvn_value *one = cvn_splat(G, cvn_scalar(CVN_F32), 1);
     loss->mean = cvn_divide(G, loss->sum, cvn_maximum(G, loss->count, one));
 }

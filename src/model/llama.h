@@ -68,14 +68,16 @@ typedef struct LlamaStep {
 
 /* What training needs of the model: the loss of whole sequences, without a cache. */
 typedef struct LlamaLoss {
-    cvn_value *sum;    /* f32: cross-entropies of the tokens with a target, added up */
-    cvn_value *count;  /* f32: tokens with a target */
-    cvn_value *mean;   /* f32: sum / count, 0 where there is none */
-    cvn_value *z;      /* f32: logsumexp(logits)^2 of the same tokens, added up: the z-loss of PaLM
+    cvn_value *sum;     /* f32: cross-entropies of the tokens with a target, added up */
+    cvn_value *count;   /* f32: tokens with a target */
+    cvn_value *mean;    /* f32: sum / count, 0 where there is none */
+    cvn_value *z;       /* f32: logsumexp(logits)^2 of the same tokens, added up: the z-loss of PaLM
                          (Chowdhery et al. 2022, arXiv:2204.02311), before its coefficient */
-    cvn_value **block; /* [n_blocks + 1], the graph's: f32 [batch, seq, dim], what enters each
+    cvn_value *entropy; /* f32 [batch, seq]: of each token; 0 of one without a target */
+    cvn_value *known;   /* f32 [batch, seq]: 1 of a token with a target, else 0 */
+    cvn_value **block;  /* [n_blocks + 1], the graph's: f32 [batch, seq, dim], what enters each
                           layer, and what the last one gives */
-    int n_blocks;      /* layers */
+    int n_blocks;       /* layers */
 } LlamaLoss;
 
 /* What it learns from, all i32 [batch, seq]. */

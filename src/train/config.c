@@ -58,6 +58,8 @@ const char *train_overlap_name(size_t i)
 
 const TrainKey train_keys[] = {
     {"data", KEY_DATA, KEY_FREE, AT(data), NULL, 0, 0},
+    {"dpo", KEY_TEXT, KEY_FREE, AT(dpo), NULL, 0, 0},
+    {"beta", KEY_REAL, KEY_FIXED, AT(beta), NULL, 0x1p-20, 1000},
     {"preset", KEY_TEXT, KEY_FIXED, AT(preset), NULL, 0, 0},
     {"init", KEY_TEXT, KEY_FIXED, AT(init), NULL, 0, 0},
     {"lora", KEY_TEXT, KEY_FIXED, AT(lora), NULL, 0, 0},
@@ -79,9 +81,11 @@ const TrainKey train_keys[] = {
     {"beta1", KEY_REAL, KEY_FREE, AT(beta1), NULL, 0, 0.999999},
     {"beta2", KEY_REAL, KEY_FREE, AT(beta2), NULL, 0, 0.9999999},
     {"eps", KEY_REAL, KEY_FREE, AT(eps), NULL, 0, 1},
+    {"momentum", KEY_REAL, KEY_FREE, AT(momentum), NULL, 0, 0.999999},
     {"z-loss", KEY_REAL, KEY_FREE, AT(z_loss), NULL, 0, 1},
     {"seed", KEY_INT, KEY_FIXED, AT(seed), NULL, 0, 0x1p63},
     {"dtype", KEY_TEXT, KEY_FREE, AT(dtype), train_dtype_name, 0, 0},
+    {"state-dtype", KEY_TEXT, KEY_FIXED, AT(state_dtype), train_dtype_name, 0, 0},
     {"remat", KEY_TEXT, KEY_FREE, AT(remat), train_remat_name, 0, 0},
     {"memory", KEY_SIZE, KEY_FREE, AT(memory), NULL, 0, 0x1p62},
     {"threads", KEY_INT, KEY_FREE, AT(threads), NULL, 0, 1024},
@@ -120,7 +124,8 @@ const TrainKey *train_key_find(const char *name)
 TrainConfig train_config_defaults(void)
 {
     OptimizerOptions adamw = optimizer_defaults(OPTIMIZER_ADAMW, 1);
-    return (TrainConfig){.steps = 1000,
+    return (TrainConfig){.beta = 0.1,
+                         .steps = 1000,
                          .optimizer = "adamw",
                          .warmup = -1,
                          .schedule = "cosine",
@@ -131,7 +136,9 @@ TrainConfig train_config_defaults(void)
                          .beta1 = adamw.beta1,
                          .beta2 = adamw.beta2,
                          .eps = adamw.eps,
+                         .momentum = adamw.momentum,
                          .dtype = "bf16",
+                         .state_dtype = "f32",
                          .remat = "auto",
                          .layout = "2d",
                          .overlap = "on",
@@ -357,9 +364,22 @@ static int choice_named(const TrainConfig *c, const char *name)
     return i;
 }
 
-OptimizerKind train_config_optimizer(const TrainConfig *c)
+OptimizerOptions train_config_optimizer(const TrainConfig *c, const LlamaConfig *model)
 {
-    return (OptimizerKind)choice_named(c, "optimizer");
+    OptimizerKind kind = (OptimizerKind)choice_named(c, "optimizer");
+    OptimizerOptions o = optimizer_defaults(kind, model_size(model).params);
+    if (c->lr > 0)
+        o.lr = c->lr;
+    else if (c->init)
+        o.lr *= c->dpo ? 0.01 : 0.1; /* what is there already should not be shaken up */
+    if (c->weight_decay >= 0)
+        o.weight_decay = c->weight_decay;
+    o.beta1 = c->beta1;
+    o.beta2 = c->beta2;
+    o.eps = c->eps;
+    o.momentum = c->momentum;
+    o.state = compute_dtypes[choice_named(c, "state-dtype")];
+    return o;
 }
 
 Schedule train_config_schedule(const TrainConfig *c)
@@ -391,8 +411,15 @@ int train_config_check(const TrainConfig *c, cvn_err *err)
 {
     for (int i = 0; i < train_n_keys; i++)
         TRY(check_value(c, &train_keys[i], err));
-    if (c->n_data == 0)
+    if (c->n_data == 0 && !c->dpo)
         return err_set(err, CVN_EINVAL, "say what to train on: --data FILE");
+    if (c->n_data > 0 && c->dpo)
+        return err_set(err, CVN_EINVAL,
+                       "either --data, texts to learn, or --dpo, pairs of answers of which one is "
+                       "better");
+    if (c->dpo && !c->init)
+        return err_set(err, CVN_EINVAL,
+                       "pairs of answers (--dpo) need a model that can answer: --init DIR");
     if (!c->preset == !c->init)
         return err_set(
             err, CVN_EINVAL,

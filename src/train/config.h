@@ -26,6 +26,8 @@ enum { TRAIN_MAX_DATA = 64 };
 typedef struct TrainConfig {
     const char *data[TRAIN_MAX_DATA]; /* [n_data] files and folders */
     int64_t n_data;
+    const char *dpo;          /* a file of pairs of answers to learn from, in place of data */
+    double beta;              /* of dpo */
     const char *preset;       /* shape of a new model, or … */
     const char *init;         /* … the model to fine-tune */
     const char *lora;         /* "r=16,alpha=32,targets=q,v": adapters to train beside init */
@@ -45,9 +47,11 @@ typedef struct TrainConfig {
     double clip;              /* greatest norm of the gradient; 0: no clipping */
     double weight_decay;      /* -1: the optimizer's default */
     double beta1, beta2, eps; /* AdamW's */
+    double momentum;          /* Muon's */
     double z_loss;            /* coefficient; 0: none */
     int64_t seed;
     const char *dtype;           /* of what enters products: "f32", "bf16" */
+    const char *state_dtype;     /* of what the optimizer keeps: the same */
     const char *remat;           /* "auto", or one of remat_policy_names */
     int64_t memory;              /* most bytes; 0: what is free */
     int64_t threads;             /* per device; 0: one per core, divided among the devices */
@@ -127,7 +131,7 @@ int train_config_check(const TrainConfig *config, cvn_err *err);
 
 /* Choices of a config that was checked, as those who
    take them call them. REMAT_POLICY_COUNT is "auto". */
-OptimizerKind train_config_optimizer(const TrainConfig *config);
+OptimizerOptions train_config_optimizer(const TrainConfig *config, const LlamaConfig *model);
 Schedule train_config_schedule(const TrainConfig *config);
 cvn_dtype train_config_compute(const TrainConfig *config);
 RematPolicy train_config_remat(const TrainConfig *config);

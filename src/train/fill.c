@@ -38,7 +38,7 @@ static int read_rounded(void *context, const Region *region, void *out, cvn_err 
 static int fill(Trainer *t, Role role, int index, const Source *exact, cvn_err *err)
 {
     Buffer *b = runtime_buffer(&t->rt, role, index);
-    if (!b || b->type.dtype != CVN_BF16)
+    if (!b || b->type.dtype != CVN_BF16 || role == ROLE_SLOT) /* saved as they are */
         return b ? buffer_fill(&t->rt, b, exact, err) : CVN_OK;
     Rounding rounding = {exact, b->type.dtype};
     return buffer_fill(&t->rt, b, &(Source){.read = read_rounded, .context = &rounding}, err);

@@ -23,11 +23,30 @@ const Optimizer optimizers[OPTIMIZER_COUNT] = {
             .scalars = optimizer_adafactor_scalars,
             .update = optimizer_adafactor_update,
         },
+    [OPTIMIZER_MUON] =
+        {
+            .name = "muon",
+            .n_scalars = 3,
+            .scalar = {"lr", "correction1", "correction2"},
+            .slots = optimizer_muon_slots,
+            .scalars = optimizer_adamw_scalars,
+            .update = optimizer_muon_update,
+        },
 };
+
+int optimizer_slots(const OptimizerOptions *options, const Param *param,
+                    OptimizerSlot slot[OPTIMIZER_MAX_SLOTS])
+{
+    int n = optimizers[options->kind].slots(param, slot);
+    for (int k = 0; k < n; k++)
+        slot[k].type.dtype = options->state;
+    return n;
+}
 
 OptimizerOptions optimizer_defaults(OptimizerKind kind, int64_t n_params)
 {
-    OptimizerOptions o = {.kind = kind, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8};
+    OptimizerOptions o = {
+        .kind = kind, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .momentum = 0.95, .state = CVN_F32};
     if (kind == OPTIMIZER_ADAFACTOR)
         return o;
     o.lr = fmin(0.01, 0.5 / cbrt((double)(n_params > 1 ? n_params : 1)));
@@ -45,6 +64,13 @@ int optimizer_check(const OptimizerOptions *o, cvn_err *err)
     if (!(o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1))
         return err_set(err, CVN_EINVAL, "the betas are %g and %g; give two from 0 to below 1",
                        o->beta1, o->beta2);
+    if (!(o->momentum >= 0 && o->momentum < 1))
+        return err_set(err, CVN_EINVAL, "the momentum is %g; give one from 0 to below 1",
+                       o->momentum);
+    if (o->state != CVN_F32 && o->state != CVN_BF16)
+        return err_set(err, CVN_EUNSUPPORTED,
+                       "the optimizer's state cannot be kept in %s; use f32 or bf16",
+                       cvn_dtype_name(o->state));
     if (!(o->eps >= 0 && o->eps <= 1))
         return err_set(err, CVN_EINVAL, "eps is %g; give one from 0 to 1", o->eps);
     return CVN_OK;

@@ -28,14 +28,25 @@ void optimizer_adamw_scalars(const OptimizerOptions *options, int64_t t, double 
     out[2] = (float)(1 / sqrt(1 - pow(options->beta2, (double)t)));
 }
 
+cvn_value *optimizer_decayed(const OptimizerUpdate *u)
+{
+    cvn_graph *g = u->g;
+    if (u->options->weight_decay <= 0 || u->param->file_rank < 2)
+        return u->weight;
+    cvn_value *one = cvn_splat(g, cvn_scalar(CVN_F32), 1);
+    cvn_value *decay = cvn_splat(g, cvn_scalar(CVN_F32), u->options->weight_decay);
+    cvn_value *keep = cvn_subtract(g, one, cvn_multiply(g, u->scalar[0], decay));
+    return cvn_multiply(g, u->weight, cvn_broadcast_to(g, keep, cvn_value_type(u->weight)));
+}
+
 void optimizer_adamw_update(OptimizerUpdate *u)
 {
     cvn_graph *g = u->g;
     const OptimizerOptions *o = u->options;
     const cvn_type *type = cvn_value_type(u->weight);
-    cvn_value *lr = u->scalar[0], *step = cvn_broadcast_to(g, u->scalar[1], type);
+    cvn_value *step = cvn_broadcast_to(g, u->scalar[1], type);
     cvn_value *correction = cvn_broadcast_to(g, u->scalar[2], type);
-    cvn_value *gradient = u->gradient, *m = u->state[0], *v = u->state[1], *w = u->weight;
+    cvn_value *gradient = u->gradient, *m = u->state[0], *v = u->state[1];
 
     cvn_value *difference = cvn_subtract(g, gradient, m);
     m = cvn_add(g, m, cvn_multiply(g, difference, cvn_splat(g, *type, 1 - o->beta1)));
@@ -44,12 +55,7 @@ void optimizer_adamw_update(OptimizerUpdate *u)
     v = cvn_add(g, v, cvn_multiply(g, square, cvn_splat(g, *type, 1 - o->beta2)));
     cvn_value *root = cvn_multiply(g, cvn_sqrt(g, v), correction);
     root = cvn_add(g, root, cvn_splat(g, *type, o->eps));
-    if (o->weight_decay > 0 && u->param->file_rank > 1) {
-        cvn_value *one = cvn_splat(g, cvn_scalar(CVN_F32), 1);
-        cvn_value *decay = cvn_splat(g, cvn_scalar(CVN_F32), o->weight_decay);
-        cvn_value *keep = cvn_subtract(g, one, cvn_multiply(g, lr, decay));
-        w = cvn_multiply(g, w, cvn_broadcast_to(g, keep, type));
-    }
+    cvn_value *w = optimizer_decayed(u);
     u->new_weight = cvn_subtract(g, w, cvn_multiply(g, step, cvn_divide(g, m, root)));
     u->new_state[0] = m;
     u->new_state[1] = v;

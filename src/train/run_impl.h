@@ -34,27 +34,28 @@ typedef struct Run {
     bool sizes_batch; /* no batch was asked for */
     Checkpoint from;  /* owned: what the run goes on from, while has_from */
     bool has_from;
-    bool resumed;             /* it went on from a checkpoint */
-    TrainData *data;          /* owned */
-    Trainer trainer;          /* owned */
-    CheckpointWriter *writer; /* owned */
-    Metrics metrics;          /* owned */
-    EventFile board;          /* owned */
-    Samples samples;          /* owned */
-    TrainBatch batch;         /* owned, heap: [batch, seq] */
-    double peak;              /* operations per second of the machine */
-    int64_t next_peak;        /* step from which on it may be measured again */
-    int64_t saved;            /* step of the last save; -1: none */
-    cvn_err unsaved;          /* why the last save failed, code 0 where it did not */
-    bool ending;              /* a save that fails is the run's error, no warning */
-    int64_t first;            /* steps done when this process began */
-    int n_skipped;            /* steps skipped in a row */
-    double mean_seconds;      /* of a step, a running mean */
-    CommTable communication;  /* of all steps of this process */
-    double saved_at;          /* when the last save began, or the run; seconds of the clock */
-    bool save_due;            /* that was long enough ago; known after a step */
-    bool stopped;             /* a process was told to stop; known after a step */
-    bool no_room;             /* the metrics wait for room, and that was said */
+    bool resumed;                  /* it went on from a checkpoint */
+    TrainData *data;               /* owned */
+    Trainer trainer;               /* owned */
+    CheckpointWriter *writer;      /* owned */
+    Metrics metrics;               /* owned */
+    EventFile board;               /* owned */
+    Samples samples;               /* owned */
+    TrainBatch batch;              /* owned, heap: [batch, seq] */
+    float *reference[DATA_SPLITS]; /* [rows of the split], the arena's: of DPO, else NULL */
+    double peak;                   /* operations per second of the machine */
+    int64_t next_peak;             /* step from which on it may be measured again */
+    int64_t saved;                 /* step of the last save; -1: none */
+    cvn_err unsaved;               /* why the last save failed, code 0 where it did not */
+    bool ending;                   /* a save that fails is the run's error, no warning */
+    int64_t first;                 /* steps done when this process began */
+    int n_skipped;                 /* steps skipped in a row */
+    double mean_seconds;           /* of a step, a running mean */
+    CommTable communication;       /* of all steps of this process */
+    double saved_at;               /* when the last save began, or the run; seconds of the clock */
+    bool save_due;                 /* that was long enough ago; known after a step */
+    bool stopped;                  /* a process was told to stop; known after a step */
+    bool no_room;                  /* the metrics wait for room, and that was said */
     Outlier loss, norm;
     TrainResult result;
 } Run;
@@ -62,6 +63,12 @@ typedef struct Run {
 /* Everything up to the first step. */
 int run_open(Run *run, const TrainConfig *config, const bool *given, bool resume, cvn_err *err);
 void run_close(Run *run);
+
+/* Rows of a batch that begin at row `first` of a split, without those that no device of this process takes. */
+int run_fill(Run *run, DataSplit split, int64_t first, int64_t n, cvn_err *err);
+
+/* Sequences that validate are looked at up to this many. */
+enum { RUN_MOST_VALIDATION = 256 };
 
 /* Paths of a run that goes on (run_paths.c): those in the options are found where they were, from the folder it was
    started in, and what is not there is told unless its place is given now. Whether a path that is given now for an

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 enum { WAIT = 1, LONGEST_WAIT = 1800 }; /* seconds */
-enum { MOST_SKIPPED = 20, MOST_VALIDATION = 256, STEPS_BETWEEN_PEAKS = 20 };
+enum { MOST_SKIPPED = 20, STEPS_BETWEEN_PEAKS = 20 };
 
 void run_note(const Run *run, const char *format, ...)
 {
@@ -47,8 +47,7 @@ static CheckpointState *state_of(Run *r)
 
 /* ---- data ---- */
 
-/* `n` rows of a split from number `first` on, without those that no device of this process takes. */
-static int fill(Run *r, DataSplit split, int64_t first, int64_t n, cvn_err *err)
+int run_fill(Run *r, DataSplit split, int64_t first, int64_t n, cvn_err *err)
 {
     const TrainBatch *b = &r->batch;
     int64_t seq = r->config.seq;
@@ -60,21 +59,23 @@ static int fill(Run *r, DataSplit split, int64_t first, int64_t n, cvn_err *err)
             TRY(data_fill(r->data, split, first + i, end - i, b->tokens + i * seq,
                           b->targets + i * seq, b->starts + i * seq, err));
     }
+    for (int64_t i = 0; i < n && r->reference[split]; i++)
+        b->reference[i] = r->reference[split][data_row(r->data, split, first + i)];
     return CVN_OK;
 }
 
 /* ---- validation ---- */
 
-/* Mean loss over at most MOST_VALIDATION sequences that are held back. */
+/* Mean loss over at most RUN_MOST_VALIDATION sequences that are held back. */
 static int evaluate(Run *r, double *loss, cvn_err *err)
 {
     int64_t all = data_sequences(r->data, DATA_VALIDATION);
-    int64_t n = all < MOST_VALIDATION ? all : MOST_VALIDATION;
+    int64_t n = all < RUN_MOST_VALIDATION ? all : RUN_MOST_VALIDATION;
     int64_t micro = r->trainer.options.micro_batch, seq = r->config.seq;
     const TrainBatch *b = &r->batch;
     double sum = 0, count = 0;
     for (int64_t i = 0; i < n; i += micro) {
-        TRY(fill(r, DATA_VALIDATION, i, micro, err));
+        TRY(run_fill(r, DATA_VALIDATION, i, micro, err));
         /* Rows past the last would count twice. */
         for (int64_t k = n - i < micro ? (n - i) * seq : micro * seq; k < micro * seq; k++)
             b->targets[k] = -1;
@@ -294,7 +295,7 @@ static int step(Run *r, cvn_err *err)
     TrainReport report;
     MetricsRow row = {.validation_loss = NAN};
     cluster_set_step(r->events->cluster, state->step + 1);
-    TRY(fill(r, DATA_TRAIN, state->position, c->batch, err));
+    TRY(run_fill(r, DATA_TRAIN, state->position, c->batch, err));
     TRY(compute(r, &report, &row, err));
     TRY(run_check_step(r, &report, err));
     double seconds = clock_seconds() - begin;
@@ -302,6 +303,7 @@ static int step(Run *r, cvn_err *err)
     row.loss = report.loss;
     row.lr = report.lr;
     row.grad_norm = report.grad_norm;
+    row.accuracy = c->dpo ? report.z : 0;
     row.tokens_per_second = (double)(c->batch * c->seq) / seconds;
     row.mfu = mfu_of(r, seconds);
     row.seconds = seconds;

@@ -130,7 +130,7 @@ static int open_init(Run *r, cvn_err *err)
 {
     const TrainConfig *c = &r->config;
     int code = CVN_OK;
-    if (!c->init || (r->has_from && !c->lora))
+    if (!c->init || (r->has_from && !c->lora && !c->dpo))
         return CVN_OK;
     code = io_open_model(&r->init, c->init, err);
     r->has_init = code == CVN_OK;
@@ -193,6 +193,8 @@ static int open_model(Run *r, cvn_err *err)
     r->sizes_batch = c->batch == 0;
     if (r->sizes_batch)
         c->batch = train_default_batch(model_size(&r->model).params, c->seq, c->micro_batch);
+    if (r->sizes_batch && c->dpo && c->batch % 2)
+        c->batch *= 2;
     r->export_dtype = r->model.dtype == CVN_F16 && !c->init ? CVN_BF16 : r->model.dtype;
     if (r->export_dtype != CVN_F32 && r->export_dtype != CVN_BF16 && r->export_dtype != CVN_F16)
         r->export_dtype = CVN_F32;
@@ -253,8 +255,9 @@ static int open_data(Run *r, cvn_err *err)
     ChatFormat chat;
     cvn_err none = {0};
     bool has_chat = chat_format_find(r->tokenizer_folder, r->tokenizer, &chat, &none) == CVN_OK;
-    DataOptions options = {.paths = c->data,
-                           .n_paths = (size_t)c->n_data,
+    DataOptions options = {.paths = c->dpo ? &c->dpo : c->data,
+                           .n_paths = c->dpo ? 1 : (size_t)c->n_data,
+                           .pairs = c->dpo != NULL,
                            .tokenizer = r->tokenizer,
                            .chat = has_chat ? &chat : NULL,
                            .vocab = (int32_t)r->model.vocab,
@@ -274,7 +277,7 @@ static int open_data(Run *r, cvn_err *err)
     if (has_chat && data_is_partial(r->data))
         end_turns(r, chat);
     /* A batch that was not asked for has no sequence twice. */
-    while (r->sizes_batch && !c->micro_batch && c->batch > 1 &&
+    while (r->sizes_batch && !c->micro_batch && c->batch > (c->dpo ? 2 : 1) &&
            c->batch > data_sequences(r->data, DATA_TRAIN))
         c->batch /= 2;
     DataReport report = data_report(r->data);
@@ -283,6 +286,11 @@ static int open_data(Run *r, cvn_err *err)
              data_sequences(r->data, DATA_TRAIN),
              data_sequences(r->data, DATA_TRAIN) == 1 ? "" : "s",
              report.made ? "" : " (tokenised before)");
+    if (data_cut_off(r->data))
+        run_warn(r,
+                 "%" PRId64 " of %" PRId64 " answers are longer, with their prompts, than --seq "
+                 "%" PRId64 " and are cut off there",
+                 data_cut_off(r->data), data_documents(r->data), c->seq);
     char key[32];
     TrainConfig kept;
     snprintf(key, sizeof key, "%016" PRIx64, data_key(r->data));
@@ -302,21 +310,6 @@ static int open_data(Run *r, cvn_err *err)
 
 /* ---- the trainer ---- */
 
-static OptimizerOptions optimizer_of(const TrainConfig *c, const LlamaConfig *model)
-{
-    OptimizerOptions o = optimizer_defaults(train_config_optimizer(c), model_size(model).params);
-    if (c->lr > 0)
-        o.lr = c->lr;
-    else if (c->init)
-        o.lr *= 0.1; /* what is there already should not be shaken up */
-    if (c->weight_decay >= 0)
-        o.weight_decay = c->weight_decay;
-    o.beta1 = c->beta1;
-    o.beta2 = c->beta2;
-    o.eps = c->eps;
-    return o;
-}
-
 static TrainerOptions trainer_options(const Run *r)
 {
     const TrainConfig *c = &r->config;
@@ -327,9 +320,10 @@ static TrainerOptions trainer_options(const Run *r)
                             .clip = c->clip,
                             .z_loss = c->z_loss,
                             .remat = train_config_remat(c),
-                            .optimizer = optimizer_of(c, &r->model),
+                            .optimizer = train_config_optimizer(c, &r->model),
                             .schedule = train_config_schedule(c),
                             .lora = r->lora,
+                            .beta = c->dpo ? c->beta : 0,
                             .threads = (int)c->threads,
                             .device = c->device,
                             .mesh = c->mesh,
@@ -374,6 +368,37 @@ static int check_idle(const Run *r, cvn_err *err)
                    t->options.micro_batch, t->options.micro_batch == 1 ? "" : "s");
 }
 
+/* What the model that the run begins from makes of the rows of a split that there will be. */
+static int refer_to(Run *r, DataSplit split, int64_t most, cvn_err *err)
+{
+    int64_t n = data_sequences(r->data, split), micro = r->trainer.options.micro_batch;
+    float *cost = arena_array(&r->arena, (size_t)micro, sizeof *cost);
+    float *reference = arena_array(&r->arena, (size_t)n + 1, sizeof *reference);
+    n = n < most ? n : most;
+    for (int64_t i = 0; i < n; i += micro) {
+        if (!r->events->cluster && !run_goes_on(r, 0, 0))
+            return err_set(err, CVN_EINTERRUPTED, "interrupted before the first step");
+        TRY(run_fill(r, split, i, micro, err));
+        TRY(trainer_score(&r->trainer, &r->batch, cost, err));
+        for (int64_t k = 0; k < micro && i + k < n; k++)
+            reference[data_row(r->data, split, i + k)] = cost[k];
+    }
+    r->reference[split] = reference;
+    return CVN_OK;
+}
+
+static int refer(Run *r, cvn_err *err)
+{
+    const TrainConfig *c = &r->config;
+    int64_t all = c->steps > INT64_MAX / c->batch ? INT64_MAX : c->steps * c->batch;
+    double begin = clock_seconds();
+    TRY(refer_to(r, DATA_TRAIN, all, err));
+    TRY(refer_to(r, DATA_VALIDATION, RUN_MOST_VALIDATION, err));
+    run_note(r, "reference: what '%s' makes of the answers, in %.1f s", c->init,
+             clock_seconds() - begin);
+    return CVN_OK;
+}
+
 static int open_trainer(Run *r, cvn_err *err)
 {
     const TrainConfig *c = &r->config;
@@ -389,8 +414,10 @@ static int open_trainer(Run *r, cvn_err *err)
     state->saved.seed = (uint64_t)c->seed;
     if (r->has_init)
         TRY(trainer_from_model(&r->trainer, &r->init, err));
-    if (!r->has_from && (!r->has_init || c->lora))
+    if ((!r->has_from || c->dpo) && (!r->has_init || c->lora))
         TRY(trainer_random(&r->trainer, (uint64_t)c->seed, err));
+    if (c->dpo)
+        TRY(refer(r, err));
     if (r->has_from) {
         TRY(trainer_restore(&r->trainer, &r->from, err));
         checkpoint_close(&r->from); /* or its space on the disk is held while the run lasts */
@@ -471,8 +498,8 @@ static int open_all(void *of, cvn_err *err)
     warn_without_mesh(r, given);
     if (check_mesh(r, err) || run_make_folder(r, err) || open_init(r, err) ||
         run_open_tokenizer(r, err) || open_model(r, err) || check_trainer(r, err) ||
-        open_data(r, err) || run_agree(r, err) || open_trainer(r, err) ||
-        train_batch_new(&r->batch, r->config.batch * r->config.seq, err) ||
+        open_data(r, err) || run_agree(r, err) ||
+        train_batch_new(&r->batch, r->config.batch, r->config.seq, err) || open_trainer(r, err) ||
         run_measure_peak(r, err) || check_stopped(r, err) || open_files(r, err))
         return err->code;
     return run_keep_folder(r, err);

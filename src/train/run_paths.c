@@ -67,11 +67,12 @@ int run_find_paths(Run *r, const bool *given, cvn_err *err)
     c->tokenizer = find_path(r, c->tokenizer);
     c->cache = find_path(r, c->cache);
     c->validation_file = find_path(r, c->validation_file);
+    c->dpo = find_path(r, c->dpo);
     if (is_rule_file(c->layout))
         c->layout = find_path(r, c->layout);
-    if (c->lora && c->init && !is_given(given, "init") && !file_exists(c->init))
+    if ((c->lora || c->dpo) && c->init && !is_given(given, "init") && !file_exists(c->init))
         return err_set(err, CVN_EIO,
-                       "'%s', the model that '%s' adapts, is not there any more; give its new "
+                       "'%s', the model that '%s' begins from, is not there any more; give its new "
                        "place with --init",
                        c->init, r->from.folder);
     return CVN_OK;
@@ -84,7 +85,7 @@ bool run_same_path(const Run *r, const TrainConfig *now, const TrainKey *key)
     const char *b = init ? now->init : tokenizer ? now->tokenizer : NULL;
     if (!a || !b)
         return false;
-    if (init && r->config.lora && !file_exists(a))
+    if (init && (r->config.lora || r->config.dpo) && !file_exists(a))
         return true; /* the model that adapters belong to has moved */
     char *real_a = realpath(a, NULL), *real_b = realpath(b, NULL);
     bool same = real_a && real_b && strcmp(real_a, real_b) == 0;
@@ -122,6 +123,7 @@ int run_keep_paths(Run *r, TrainConfig *kept, cvn_err *err)
     kept->tokenizer = keep_path(r, here, kept->tokenizer);
     kept->cache = keep_path(r, here, kept->cache);
     kept->validation_file = keep_path(r, here, kept->validation_file);
+    kept->dpo = keep_path(r, here, kept->dpo);
     if (is_rule_file(kept->layout))
         kept->layout = keep_path(r, here, kept->layout);
     return code;

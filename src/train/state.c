@@ -17,11 +17,11 @@ static void add_tensor(TrainState *s, Role role, int index, const char *name, cv
     s->bytes += padded_bytes(&type);
 }
 
-static void add_slots(TrainState *s, const Optimizer *optimizer, int i)
+static void add_slots(TrainState *s, const OptimizerOptions *optimizer, int i)
 {
     const Param *p = &s->params.param[i];
     OptimizerSlot slot[OPTIMIZER_MAX_SLOTS];
-    int n = optimizer->slots(p, slot);
+    int n = optimizer_slots(optimizer, p, slot);
     for (int k = 0; k < n; k++)
         add_tensor(s, ROLE_SLOT, i * OPTIMIZER_MAX_SLOTS + k,
                    arena_printf(&s->arena, CHECKPOINT_OPTIMIZER "%s.%s", slot[k].name,
@@ -42,7 +42,7 @@ static void list_tensors(TrainState *s, const TrainStateOptions *o)
         add_tensor(s, role, i, p->file_name[NAMING_HF], cvn_type_make(CVN_F32, p->rank, p->dims));
     }
     for (int i = 0; i < n; i++)
-        add_slots(s, &optimizers[o->optimizer], i);
+        add_slots(s, &o->optimizer, i);
     add_tensor(s, ROLE_NONE, 0, CHECKPOINT_OPTIMIZER "updates", CVN_TYPE(CVN_I32, 1));
     s->updates = arena_alloc(&s->arena, sizeof *s->updates);
     s->saved.tensor[s->saved.n - 1].data = s->updates;

@@ -41,7 +41,7 @@ typedef struct TrainState {
 } TrainState;
 
 typedef struct TrainStateOptions {
-    OptimizerKind optimizer;
+    OptimizerOptions optimizer;
     LoraOptions lora;  /* rank 0: every weight is trained */
     cvn_dtype compute; /* of what enters products, f32 or bf16: of frozen and rounded weights */
 } TrainStateOptions;

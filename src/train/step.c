@@ -19,10 +19,11 @@ typedef struct StepBuilder {
     LoraParams lora;    /* list.n = 0 without LoRA */
     cvn_value **frozen; /* [model.n]: with LoRA */
     cvn_value **weight, **gradient, **accumulator;
-    cvn_value **rounded; /* NULL where a weight has no rounded copy */
-    cvn_value **slot;    /* [n][OPTIMIZER_MAX_SLOTS] */
-    cvn_value *total;    /* f32 [TRAIN_TOTALS], of all micro-batches so far; NULL without them */
-    LlamaBatch batch;    /* the inputs */
+    cvn_value **rounded;  /* NULL where a weight has no rounded copy */
+    cvn_value **slot;     /* [n][OPTIMIZER_MAX_SLOTS] */
+    cvn_value *total;     /* f32 [TRAIN_TOTALS], of all micro-batches so far; NULL without them */
+    LlamaBatch batch;     /* the inputs */
+    cvn_value *reference; /* f32 [batch]: of pairs, or NULL */
     cvn_value *scalar[OPTIMIZER_MAX_SCALARS];
     cvn_value *sum, *count, *z; /* f32 scalars of this graph's tokens, or of the accumulated */
 } StepBuilder;
@@ -58,7 +59,7 @@ static void add_slots(StepBuilder *b, int i)
 {
     OptimizerSlot slot[OPTIMIZER_MAX_SLOTS];
     const Param *p = &b->params.param[i];
-    int n = b->optimizer->slots(p, slot);
+    int n = optimizer_slots(&b->options->optimizer, p, slot);
     for (int k = 0; k < n; k++) {
         const char *name = arena_printf(&b->g->arena, "%s.%s", slot[k].name, p->name);
         int at = i * OPTIMIZER_MAX_SLOTS + k;
@@ -110,6 +111,9 @@ static void add_parameters(StepBuilder *b)
         b->batch.targets = graph_role(cvn_parameter(G, "targets", grid), ROLE_TARGETS, 0);
         b->batch.starts = graph_role(cvn_parameter(G, "starts", grid), ROLE_STARTS, 0);
     }
+    if (has_batch(b) && o->beta > 0 && b->kind != TRAIN_SCORE)
+        b->reference = graph_role(cvn_parameter(G, "reference", CVN_TYPE(CVN_F32, o->batch)),
+                                  ROLE_REFERENCE, 0);
     for (int i = 0; i < b->optimizer->n_scalars && has_update(b); i++)
         b->scalar[i] = graph_role(cvn_parameter(G, b->optimizer->scalar[i], cvn_scalar(CVN_F32)),
                                   ROLE_SCALAR, i);
@@ -163,6 +167,48 @@ static void use_rounded(StepBuilder *b)
     graph_resolve(b->g);
 }
 
+/* x f32 [batch, seq], summed over each row. */
+static cvn_value *of_rows(StepBuilder *b, cvn_value *x)
+{
+    return cvn_reduce_dims(G, CVN_SUM, x, 1, (int[]){1});
+}
+
+/* x f32 [batch] -> the rows 2 i, or 2 i + 1, [batch / 2] */
+static cvn_value *of_pairs(StepBuilder *b, cvn_value *x, int64_t which)
+{
+    int64_t n = b->options->batch / 2;
+    x = cvn_slice_axis(G, cvn_reshape(G, x, 2, (int64_t[]){n, 2}), 1, which, which + 1);
+    return cvn_reshape(G, x, 1, &n);
+}
+
+static cvn_value *sum_pairs(StepBuilder *b, cvn_value *x)
+{
+    return cvn_reduce_dims(G, CVN_SUM, x, 1, (int[]){0});
+}
+
+/* Preferences in place of cross-entropy. Pairs of which an answer was cut off altogether do not count. */
+static void add_preferences(StepBuilder *b, const LlamaLoss *loss)
+{
+    const cvn_type pairs = CVN_TYPE(CVN_F32, b->options->batch / 2);
+    cvn_value *none = cvn_splat(G, pairs, 0), *one = cvn_splat(G, pairs, 1);
+    cvn_value *gain = cvn_subtract(G, b->reference, of_rows(b, loss->entropy));
+    cvn_value *better = of_pairs(b, gain, 0);
+    cvn_value *margin = cvn_subtract(G, better, of_pairs(b, gain, 1));
+    cvn_value *learned = of_rows(b, loss->known);
+    cvn_value *first = of_pairs(b, learned, 0);
+    learned = cvn_minimum(G, first, of_pairs(b, learned, 1));
+    cvn_value *counts = cvn_compare_values(G, CVN_GT, learned, none);
+    /* -log sigmoid(x) = max(-x, 0) + log(1 + exp(-|x|)) */
+    cvn_value *x = cvn_multiply(G, margin, cvn_splat(G, pairs, b->options->beta));
+    cvn_value *small = cvn_exponential(G, cvn_negate(G, cvn_abs(G, x)));
+    cvn_value *cost = cvn_maximum(G, cvn_negate(G, x), none);
+    cost = cvn_add(G, cost, cvn_log(G, cvn_add(G, one, small)));
+    cvn_value *right = cvn_and(G, counts, cvn_compare_values(G, CVN_GT, margin, none));
+    b->sum = sum_pairs(b, cvn_select(G, counts, cost, none));
+    b->count = sum_pairs(b, cvn_convert(G, counts, CVN_F32));
+    b->z = sum_pairs(b, cvn_convert(G, right, CVN_F32));
+}
+
 /* The forward pass and, unless only evaluating, the gradient of the sum over tokens. */
 static int add_passes(StepBuilder *b, cvn_err *err)
 {
@@ -172,11 +218,17 @@ static int add_passes(StepBuilder *b, cvn_err *err)
     b->sum = loss.sum;
     b->count = loss.count;
     b->z = loss.z;
-    if (b->kind == TRAIN_EVALUATE) {
+    if (b->reference)
+        add_preferences(b, &loss);
+    if (b->kind == TRAIN_SCORE) {
+        cvn_output(G, of_rows(b, loss.entropy));
+        graph_output_role(G, ROLE_REPORT, 0);
+    }
+    if (b->kind == TRAIN_EVALUATE || b->kind == TRAIN_SCORE) {
         use_rounded(b);
         return CVN_OK;
     }
-    cvn_value *whole = loss.sum;
+    cvn_value *whole = b->sum;
     if (o->z_loss > 0)
         whole = cvn_add(G, whole, cvn_multiply(G, loss.z, number(b, o->z_loss)));
     Op *last = b->g->last;
@@ -234,6 +286,11 @@ static cvn_value *waiting(StepBuilder *b, int i)
     return cvn_convert(G, cvn_convert(G, gradient, b->options->compute), CVN_F32);
 }
 
+static cvn_value *in_type(StepBuilder *b, cvn_value *x, cvn_dtype dtype)
+{
+    return cvn_value_type(x)->dtype == dtype ? x : cvn_convert(G, x, dtype);
+}
+
 static void update_one(StepBuilder *b, int i, cvn_value *scale, cvn_value *updated)
 {
     cvn_value **slot = &b->slot[i * OPTIMIZER_MAX_SLOTS];
@@ -242,17 +299,18 @@ static void update_one(StepBuilder *b, int i, cvn_value *scale, cvn_value *updat
     OptimizerUpdate u = {.g = b->g,
                          .options = &b->options->optimizer,
                          .param = &b->params.param[i],
+                         .compute = b->options->compute,
                          .scalar = b->scalar,
                          .weight = b->weight[i],
                          .gradient = cvn_multiply(G, gradient, factor)};
-    for (int k = 0; k < OPTIMIZER_MAX_SLOTS; k++)
-        u.state[k] = slot[k];
+    for (int k = 0; k < OPTIMIZER_MAX_SLOTS && slot[k]; k++)
+        u.state[k] = in_type(b, slot[k], CVN_F32);
     b->optimizer->update(&u);
     cvn_value *weight = put(b, updated, u.new_weight, b->weight[i]);
     if (b->rounded[i])
         cvn_output_into(G, cvn_convert(G, weight, b->options->compute), b->rounded[i]);
     for (int k = 0; k < OPTIMIZER_MAX_SLOTS && slot[k]; k++)
-        put(b, updated, u.new_state[k], slot[k]);
+        put(b, updated, in_type(b, u.new_state[k], b->options->optimizer.state), slot[k]);
 }
 
 /* Clips and updates; gradients are those of sums, so that the mean's scale is part of the clipping's. */
@@ -300,7 +358,7 @@ cvn_graph *train_graph(TrainGraph kind, const LlamaConfig *config, const TrainSt
                        cvn_err *err)
 {
     static const char *const names[] = {"train_step", "train_gradient", "train_update",
-                                        "train_evaluate"};
+                                        "train_evaluate", "train_score"};
     char name[96];
     snprintf(name, sizeof name, "%s_b%" PRId64 "_s%" PRId64, names[kind], options->batch,
              options->seq);

@@ -9,16 +9,26 @@
  *   TRAIN_UPDATE   clipping and update from the accumulators, which are set to 0
  *
  *   TRAIN_EVALUATE forward only
+ *   TRAIN_SCORE    forward only; what the targets of each row cost, f32 [batch]
+ *
+ * With `beta` what is learned is which of two answers is better (DPO: Rafailov et al. 2023, arXiv:2305.18290). Rows 2 i and
+ * 2 i + 1 are a pair, the better first; a row's targets are those of its answer. In place of cross-entropy is
+ *
+ *   -log sigmoid(beta (log p(better) - log r(better) - log p(worse) + log r(worse)))
+ *
+ * with p the model and r the one that it began from, whose -log r(row), "reference", TRAIN_SCORE gave before the first step.
+ * Pairs are counted in place of tokens, and in place of z those that are in order: where the difference is above 0.
  *
  * Parameters, in this order, of those that the graph has:
  *   weights        f32, [n_weights], in the order of the parameter table; named as there
- *   slots          f32, the optimizer's, weight by weight; "exp_avg.layers.0.q"
+ *   slots          f32 or bf16, the optimizer's, weight by weight; "exp_avg.layers.0.q"
  *   rounded        of the weights that enter products, where `compute` is bf16: what they are in bf16,
  *                  "rounded.layers.0.q". The update writes both, and no step converts a weight
  *   accumulators   f32, of each weight's gradient, "sum.layers.0.q"; then the sums "total", f32 [3]:
  *                  cross-entropy, tokens with a target, z
  *   tokens, targets, starts  i32 [batch, seq], as data_fill gives them; a target outside of the vocabulary
  *                  (-1) is not learned
+ *   reference      f32 [batch], with `beta`
  *   scalars        f32, the optimizer's, such as "lr"
  *   frozen         with LoRA: the model's weights, in `compute`, in the order of the parameter table; those
  *                  above are then the adapters (lora.h), which are small and have no rounded copies
@@ -46,6 +56,7 @@ typedef enum TrainGraph {
     TRAIN_GRADIENT,
     TRAIN_UPDATE,
     TRAIN_EVALUATE,
+    TRAIN_SCORE,
     TRAIN_GRAPHS
 } TrainGraph;
 
@@ -68,6 +79,7 @@ typedef struct TrainStepOptions {
     RematPolicy remat;          /* what the backward pass computes again */
     OptimizerOptions optimizer; /* its method, and what is constant of it */
     LoraOptions lora;           /* rank 0: all weights are trained */
+    double beta;                /* of DPO; 0: rows are learned as they are */
 } TrainStepOptions;
 
 /* Whether a weight, one of a model's table, has a copy that is rounded to the type of products. */

@@ -42,8 +42,14 @@ static int check_options(TrainerOptions *o, const LlamaConfig *config, cvn_err *
     if (o->compute != CVN_F32 && o->compute != CVN_BF16)
         return err_set(err, CVN_EUNSUPPORTED, "cannot compute in %s; use f32 or bf16",
                        cvn_dtype_name(o->compute));
-    if (!(o->clip >= 0 && o->z_loss >= 0))
-        return err_set(err, CVN_EINVAL, "clip and z-loss are numbers from 0 up");
+    if (!(o->clip >= 0 && o->z_loss >= 0 && o->beta >= 0))
+        return err_set(err, CVN_EINVAL, "clip, z-loss and beta are numbers from 0 up");
+    if (o->beta > 0 && (o->batch % 2 || o->micro_batch % 2))
+        return err_set(err, CVN_EINVAL,
+                       "pairs of answers are two sequences each; give an even --batch and "
+                       "--micro-batch");
+    if (o->beta > 0 && o->z_loss > 0)
+        return err_set(err, CVN_EINVAL, "pairs of answers are learned without --z-loss");
     return CVN_OK;
 }
 
@@ -70,7 +76,8 @@ static int compile_one(Trainer *t, TrainGraph kind, RematPolicy remat, cvn_err *
                                    .z_loss = o->z_loss,
                                    .remat = remat,
                                    .optimizer = o->optimizer,
-                                   .lora = o->lora};
+                                   .lora = o->lora,
+                                   .beta = o->beta};
     Program *p = &t->program[kind];
     program_free(p); /* of another policy */
     TRY(train_program(p, &t->rt, kind, &t->config, &step, o->layout, err));
@@ -198,7 +205,7 @@ static int begin(Trainer *t, const LlamaConfig *config, const TrainerOptions *op
     TRY(check_options(o, config, err));
     o->layout = o->layout ? o->layout : "2d";
     o->memory_limit = o->memory_limit ? o->memory_limit : room_memory();
-    const TrainStateOptions state = {o->optimizer.kind, o->lora, o->compute};
+    const TrainStateOptions state = {o->optimizer, o->lora, o->compute};
     return train_state_init(&t->state, config, &state, err) ? err->code : check_state(t, err);
 }
 
@@ -251,6 +258,8 @@ static int open_parts(Trainer *t, cvn_err *err)
         return err->code;
     if (o->evaluates && !accumulates(o) && compile_one(t, TRAIN_EVALUATE, REMAT_NONE, err))
         return err->code;
+    if (o->beta > 0 && compile_one(t, TRAIN_SCORE, REMAT_NONE, err))
+        return err->code;
     find_rows(t);
     return allocate(t, err);
 }
@@ -277,11 +286,12 @@ void trainer_close(Trainer *t)
     *t = (Trainer){0};
 }
 
-int train_batch_new(TrainBatch *batch, int64_t n, cvn_err *err)
+int train_batch_new(TrainBatch *batch, int64_t rows, int64_t seq, cvn_err *err)
 {
+    int64_t n = rows * seq;
     *batch = (TrainBatch){calloc((size_t)n, sizeof(int32_t)), calloc((size_t)n, sizeof(int32_t)),
-                          calloc((size_t)n, sizeof(int32_t))};
-    if (batch->tokens && batch->targets && batch->starts)
+                          calloc((size_t)n, sizeof(int32_t)), calloc((size_t)rows, sizeof(float))};
+    if (batch->tokens && batch->targets && batch->starts && batch->reference)
         return CVN_OK;
     return err_set(err, CVN_EMEM, "no memory for a batch of %" PRId64 " tokens", n);
 }
@@ -291,6 +301,7 @@ void train_batch_free(TrainBatch *batch)
     free(batch->tokens);
     free(batch->targets);
     free(batch->starts);
+    free(batch->reference);
     *batch = (TrainBatch){0};
 }
 
@@ -320,6 +331,7 @@ static int run(Trainer *t, TrainGraph kind, const TrainBatch *batch, int64_t fir
         program_bind(p, ROLE_TOKENS, 0, batch->tokens + at);
         program_bind(p, ROLE_TARGETS, 0, batch->targets + at);
         program_bind(p, ROLE_STARTS, 0, batch->starts + at);
+        program_bind(p, ROLE_REFERENCE, 0, batch->reference ? batch->reference + first : NULL);
     }
     return program_run(p, err);
 }
@@ -367,6 +379,16 @@ int trainer_step(Trainer *t, const TrainBatch *batch, TrainReport *report, cvn_e
     saved->step++;
     saved->tokens += o->batch * o->seq;
     saved->position += o->batch;
+    return CVN_OK;
+}
+
+int trainer_score(Trainer *t, const TrainBatch *batch, float *out, cvn_err *err)
+{
+    if (!t->program[TRAIN_SCORE].rt)
+        return err_set(err, CVN_EINVAL, "the trainer was opened without pairs");
+    TRY(run(t, TRAIN_SCORE, batch, 0, err));
+    memcpy(out, program_output(&t->program[TRAIN_SCORE], ROLE_REPORT, 0),
+           (size_t)t->options.micro_batch * sizeof *out);
     return CVN_OK;
 }
 

@@ -32,6 +32,7 @@ typedef struct TrainerOptions {
     OptimizerOptions optimizer;
     Schedule schedule;
     LoraOptions lora;     /* rank 0: every weight is trained */
+    double beta;          /* of DPO, see step.h; 0: rows are learned as they are */
     int threads;          /* per device; 0: what the machine allows */
     const char *device;   /* as backend_find reads it; NULL: the CPU */
     const char *mesh;     /* "data=2,model=2"; NULL or "": one device */
@@ -57,9 +58,9 @@ typedef struct Trainer {
 
 /* What a step was. */
 typedef struct TrainReport {
-    double loss;      /* mean cross-entropy, nats per token with a target */
-    double z;         /* mean of logsumexp^2 */
-    double lr;        /* learning rate of the update */
+    double loss; /* mean cross-entropy, nats per token with a target; of DPO, mean over pairs */
+    double z;    /* mean of logsumexp^2; of DPO, part of the pairs that are in order */
+    double lr;   /* learning rate of the update */
     double grad_norm; /* before clipping */
     double tokens;    /* with a target */
     bool updated;     /* false: something was not finite and nothing changed */
@@ -96,10 +97,11 @@ int train_program(Program *program, Runtime *rt, TrainGraph kind, const LlamaCon
    says no to may hold anything. */
 typedef struct TrainBatch {
     int32_t *tokens, *targets, *starts;
+    float *reference; /* [rows], of DPO: all of them, needed or not */
 } TrainBatch;
 
-/* Memory for n tokens, all 0; free it after a failure, too. */
-int train_batch_new(TrainBatch *batch, int64_t n, cvn_err *err);
+/* Memory for rows of seq tokens, all 0; free it after a failure, too. */
+int train_batch_new(TrainBatch *batch, int64_t rows, int64_t seq, cvn_err *err);
 void train_batch_free(TrainBatch *batch);
 
 /* Whether devices of this process take a row of a batch, of a step or of an evaluation: of a mesh over several processes
@@ -109,6 +111,9 @@ bool trainer_needs(const Trainer *trainer, int64_t row);
 /* One step on `batch` rows; advances the counters of the state: step, tokens, position. On error the state is
    as it was, but for accumulators that the next step clears. */
 int trainer_step(Trainer *trainer, const TrainBatch *batch, TrainReport *report, cvn_err *err);
+
+/* What the targets of each of micro_batch rows cost the model as it is, [micro_batch]: of DPO, the reference. */
+int trainer_score(Trainer *trainer, const TrainBatch *batch, float *out, cvn_err *err);
 
 /* Adds up the loss of micro_batch rows, and how many tokens had a target. The state is not touched. */
 int trainer_evaluate(Trainer *trainer, const TrainBatch *batch, double *sum, double *count,

@@ -80,12 +80,11 @@ static int read_options(Reshape *r, const char *mesh, const char *layout, cvn_er
 /* How the state lies on the mesh: as a step of the run would have it. */
 static int lay_out(Reshape *r, const char *mesh, const char *layout, cvn_err *err)
 {
-    OptimizerKind kind = train_config_optimizer(&r->options);
     TrainStepOptions step = {.batch = r->options.batch ? r->options.batch : 1,
                              .seq = r->options.seq ? r->options.seq : r->model.max_context,
                              .compute = CVN_F32,
                              .clip = 1,
-                             .optimizer = optimizer_defaults(kind, 1),
+                             .optimizer = train_config_optimizer(&r->options, &r->model),
                              .lora = r->lora};
     const RuntimeOptions runtime = {.mesh = mesh, .describes = true};
     Program program = {0};
@@ -128,7 +127,8 @@ static int reshape(void *of, cvn_err *err)
     const char *folder = r->folder, *mesh = r->to_mesh, *layout = r->layout;
     if (arena_init(&r->arena, err) || read_model(r, err) || read_options(r, mesh, layout, err))
         return err->code;
-    const TrainStateOptions options = {train_config_optimizer(&r->options), r->lora, CVN_F32};
+    const TrainStateOptions options = {train_config_optimizer(&r->options, &r->model), r->lora,
+                                       CVN_F32};
     CheckpointState *saved = &r->state.saved;
     if (train_state_init(&r->state, &r->model, &options, err) ||
         checkpoint_restore_counters(r->from, saved, err))

@@ -38,6 +38,9 @@ static int open_files(TrainData *data, const SourceList *list, const DataOptions
     for (size_t i = 0; i < n; i++) {
         if (list->file[i].kind != SOURCE_TOKENS)
             continue;
+        if (options->pairs)
+            return err_set(err, CVN_EFORMAT, "'%s' holds token ids, and pairs of answers are JSON",
+                           list->file[i].path);
         DataFile *file = &data->file[data->n_files];
         file->path = arena_string(&data->arena, list->file[i].path);
         TRY(token_file_open(&file->tokens, file->path, err));
@@ -86,8 +89,8 @@ bool data_is_partial(const TrainData *data)
 
 static DataPacking packing_of(const TrainData *data, DataPacking wanted)
 {
-    if (wanted != DATA_PACK_AUTO)
-        return wanted;
+    if (data->pairs || wanted != DATA_PACK_AUTO)
+        return data->pairs ? DATA_PACK_ONE : wanted;
     return data_is_partial(data) ? DATA_PACK_WHOLE : DATA_PACK_STREAM;
 }
 
@@ -121,6 +124,7 @@ static int open_sources(void *of, cvn_err *err)
     TRY(arena_init(&data->arena, err));
     int32_t eos = options->tokenizer ? tokenizer_eos(options->tokenizer) : -1;
     data->seq = options->seq;
+    data->pairs = options->pairs;
     data->pad = eos >= 0 ? eos : 0;
     data->vocab = options->vocab       ? options->vocab
                   : options->tokenizer ? tokenizer_vocab_size(options->tokenizer)
@@ -179,6 +183,11 @@ int64_t data_sequences(const TrainData *data, DataSplit split)
 int64_t data_tokens(const TrainData *data)
 {
     return data->n_tokens;
+}
+
+int64_t data_cut_off(const TrainData *data)
+{
+    return data->cut_off;
 }
 
 int64_t data_documents(const TrainData *data)

@@ -28,6 +28,9 @@
  *     DATA_PACK_STREAM     AAAAAA  AABBBC  CCCCC     the last, partial one is dropped
  *     DATA_PACK_WHOLE      AAAAAA  AABBB.  CCCCCC    a document is only cut where it must be
  *     DATA_PACK_ONE        AAAAAA  AA....  BBB...  CCCCCC
+ *
+ * A record that is a pair of answers (record.h) is two documents and two rows, of which the first is the chosen one; what
+ * is longer than a row is cut off, and the order within an epoch is one of pairs.
  */
 #ifndef CVN_TRAIN_DATA_DATA_H
 #define CVN_TRAIN_DATA_DATA_H
@@ -50,6 +53,7 @@ extern const char *const data_packing_names[DATA_PACK_COUNT]; /* "auto", … */
 typedef struct DataOptions {
     const char *const *paths; /* [n_paths] files and folders; PATH=0.7: a mixture by weights */
     size_t n_paths;
+    bool pairs;                 /* records are pairs of answers: see below */
     const char *held;           /* what validates, in place of a part of the data; NULL: none */
     const Tokenizer *tokenizer; /* borrowed until data_open returns; NULL: all paths hold ids */
     const ChatFormat *chat;     /* how messages are written; NULL: messages are an error */
@@ -85,6 +89,12 @@ int64_t data_sequences(const TrainData *data, DataSplit split);
 /* Tokens and documents of the data, both splits together. */
 int64_t data_tokens(const TrainData *data);
 int64_t data_documents(const TrainData *data);
+
+/* Which row of the split row i is, counted within one epoch. */
+int64_t data_row(const TrainData *data, DataSplit split, int64_t i);
+
+/* Documents of pairs that were cut off. */
+int64_t data_cut_off(const TrainData *data);
 
 /* Whether some of it is not to be learnt: conversations, or completions of prompts. */
 bool data_is_partial(const TrainData *data);

@@ -38,6 +38,8 @@ struct TrainData {
     int32_t pad;         /* id in padding */
     int64_t seq;         /* tokens of a row */
     DataPacking packing; /* not AUTO */
+    bool pairs;          /* documents, and rows, 2 i and 2 i + 1 belong together */
+    int64_t cut_off;     /* documents of pairs that are longer than a row */
     uint32_t held_back;  /* a document validates when its 32 random bits are below; 0: none does */
     RngKey split;        /* of these bits */
     RngKey order;        /* of the order of rows */

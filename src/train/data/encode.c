@@ -162,13 +162,13 @@ static int encode_completion(const DataEncoder *e, const json_t *prompt, const j
 /* ---- units ---- */
 
 /* The record of a unit, a new reference; NULL with an error that names its line. */
-static json_t *read_unit(const SourceUnit *unit, cvn_err *err)
+static json_t *read_unit(const SourceUnit *unit, bool pairs, cvn_err *err)
 {
     json_error_t where;
     json_t *record = NULL, *value = json_loadb(unit->text, unit->n,
                                                JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &where);
     if (value)
-        record = record_read(value, err);
+        record = record_read(value, pairs, err);
     else
         err_set(err, CVN_EFORMAT, "no JSON object: %s", where.text);
     json_decref(value);
@@ -177,22 +177,41 @@ static json_t *read_unit(const SourceUnit *unit, cvn_err *err)
     return record;
 }
 
+static int encode_one(const DataEncoder *e, const json_t *record, EncodedUnit *out, cvn_err *err)
+{
+    const json_t *text = json_object_get(record, "text");
+    const json_t *completion = json_object_get(record, "completion");
+    if (!text)
+        return encode_conversation(e, record, out, err);
+    if (completion)
+        return encode_completion(e, text, completion, out, err);
+    return encode_text(e, json_string_value(text), json_string_length(text), true, true, out, err);
+}
+
+/* The chosen answer with its prompt, then the rejected one with it. */
+static int encode_pair(const DataEncoder *e, const json_t *pair, EncodedUnit *out, cvn_err *err)
+{
+    EncodedUnit other = {0};
+    int code = encode_one(e, json_object_get(pair, "chosen"), out, err);
+    if (!code)
+        code = encode_one(e, json_object_get(pair, "rejected"), &other, err);
+    out->second = out->ids.n;
+    for (size_t i = 0; i < other.ids.n && !code; i++)
+        token_ids_add(&out->ids, other.ids.id[i]);
+    strbuf_add(&out->learn, other.learn.text, other.learn.length);
+    if (!code && (out->learn.failed || out->ids.failed))
+        code = err_set(err, CVN_EMEM, "no memory for a pair");
+    encoded_unit_free(&other);
+    return code;
+}
+
 static int encode_record(const DataEncoder *e, const SourceUnit *unit, EncodedUnit *out,
                          cvn_err *err)
 {
-    json_t *record = read_unit(unit, err);
+    json_t *record = read_unit(unit, e->pairs, err);
     if (!record)
         return err->code;
-    const json_t *text = json_object_get(record, "text");
-    const json_t *completion = json_object_get(record, "completion");
-    int code;
-    if (!text)
-        code = encode_conversation(e, record, out, err);
-    else if (completion)
-        code = encode_completion(e, text, completion, out, err);
-    else
-        code =
-            encode_text(e, json_string_value(text), json_string_length(text), true, true, out, err);
+    int code = e->pairs ? encode_pair(e, record, out, err) : encode_one(e, record, out, err);
     json_decref(record);
     if (code)
         err_prefix(err, "%s:%" PRId64, unit->file->path, unit->line);
@@ -202,7 +221,13 @@ static int encode_record(const DataEncoder *e, const SourceUnit *unit, EncodedUn
 int data_encode(const DataEncoder *e, const SourceUnit *unit, EncodedUnit *out, cvn_err *err)
 {
     out->ids.n = 0;
+    out->second = 0;
     strbuf_clear(&out->learn);
+    if (e->pairs && unit->file->kind == SOURCE_TEXT)
+        return err_set(err, CVN_EFORMAT,
+                       "'%s' is text, and pairs of answers are JSON: {\"prompt\": …, \"chosen\": "
+                       "…, \"rejected\": …}",
+                       unit->file->path);
     if (unit->file->kind != SOURCE_TEXT)
         return encode_record(e, unit, out, err);
     int code = check_utf8(unit, err);
@@ -220,7 +245,7 @@ int data_unit_text(const SourceUnit *unit,
         TRY(check_utf8(unit, err));
         return take(context, unit->text, unit->n, err);
     }
-    json_t *record = read_unit(unit, err);
+    json_t *record = read_unit(unit, false, err);
     if (!record)
         return err->code;
     static const char *const keys[] = {"text", "completion"};

@@ -12,12 +12,14 @@
 typedef struct DataEncoder {
     const Tokenizer *tokenizer; /* borrowed */
     const ChatFormat *chat;     /* borrowed; NULL: messages are an error */
+    bool pairs;                 /* records are pairs of answers, two documents each */
 } DataEncoder;
 
 /* Starts as {0} and is used again and again. */
 typedef struct EncodedUnit {
-    TokenIds ids; /* owned */
-    StrBuf learn; /* owned: [ids.n] 0 or 1; empty where all is to be learnt */
+    TokenIds ids;  /* owned */
+    StrBuf learn;  /* owned: [ids.n] 0 or 1; empty where all is to be learnt */
+    size_t second; /* where the second document of a pair begins; 0: there is one */
 } EncodedUnit;
 
 void encoded_unit_free(EncodedUnit *out);

@@ -61,9 +61,12 @@ static int write_units(Maker *m, cvn_err *err)
         }
     for (size_t i = 0; i < m->n; i++) {
         const EncodedUnit *e = &m->encoded[i];
-        TRY(token_writer_add(&m->writer, e->ids.id, e->ids.n,
-                             e->learn.length ? (const uint8_t *)e->learn.text : NULL,
-                             m->unit[i].begins, err));
+        const uint8_t *learn = e->learn.length ? (const uint8_t *)e->learn.text : NULL;
+        size_t first = e->second ? e->second : e->ids.n;
+        TRY(token_writer_add(&m->writer, e->ids.id, first, learn, m->unit[i].begins, err));
+        if (e->second)
+            TRY(token_writer_add(&m->writer, e->ids.id + first, e->ids.n - first,
+                                 learn ? learn + first : NULL, true, err));
     }
     return CVN_OK;
 }
@@ -101,7 +104,7 @@ static int write_cache(const SourceList *list, const DataOptions *options, const
     m->writer.file.fd = -1;
     m->reader.list = list;
     m->reader.separator = options->separator ? options->separator : SOURCE_SEPARATOR;
-    m->encoder = (DataEncoder){options->tokenizer, options->chat};
+    m->encoder = (DataEncoder){options->tokenizer, options->chat, options->pairs};
     m->unit = calloc(BATCH_UNITS, sizeof *m->unit);
     m->encoded = calloc(BATCH_UNITS, sizeof *m->encoded);
     m->pool = pool_new(options->threads, &inner);
@@ -134,7 +137,8 @@ static int write_cache(const SourceList *list, const DataOptions *options, const
 static uint64_t key_of(const SourceList *list, const DataOptions *options, cvn_err *err)
 {
     StrBuf text = {0};
-    strbuf_printf(&text, "%d %016" PRIx64 " %s %s\n", FORMAT, tokenizer_hash(options->tokenizer),
+    strbuf_printf(&text, "%d %016" PRIx64 "%s %s %s\n", FORMAT, tokenizer_hash(options->tokenizer),
+                  options->pairs ? " pairs" : "",
                   options->chat ? chat_format_name(*options->chat) : "-",
                   options->separator ? options->separator : SOURCE_SEPARATOR);
     for (size_t i = 0; i < list->n; i++) {

@@ -12,6 +12,7 @@ typedef enum Shape {
     SHAPE_SHAREGPT,
     SHAPE_ALPACA,
     SHAPE_COMPLETION,
+    SHAPE_PAIR,
     SHAPE_TEXT,
     SHAPE_LIST,
     SHAPE_NONE
@@ -30,6 +31,8 @@ static Shape shape_of(const json_t *value)
         return SHAPE_ALPACA;
     if (json_is_string(completion) || json_is_array(completion))
         return SHAPE_COMPLETION;
+    if (json_object_get(value, "chosen") && json_object_get(value, "rejected"))
+        return SHAPE_PAIR;
     if (json_is_string(json_object_get(value, "text")))
         return SHAPE_TEXT;
     if (json_object_get(first, "role") || json_object_get(first, "from"))
@@ -261,9 +264,8 @@ static json_t *read_conversation(json_t *value, Shape shape, cvn_err *err)
     return record;
 }
 
-json_t *record_read(json_t *value, cvn_err *err)
+static json_t *read_one(json_t *value, Shape shape, cvn_err *err)
 {
-    Shape shape = shape_of(value);
     json_t *prompt = json_object_get(value, "prompt");
     json_t *completion = json_object_get(value, "completion"), *record;
     if (shape == SHAPE_TEXT)
@@ -289,6 +291,103 @@ json_t *record_read(json_t *value, cvn_err *err)
     if (!record)
         err_set(err, CVN_EMEM, "no memory for a record");
     return record;
+}
+
+/* ---- pairs ---- */
+
+/* Bytes that two texts begin with alike, in whole characters; a space before an answer is the answer's. */
+static size_t text_prefix(const json_t *a, const json_t *b)
+{
+    const char *x = json_string_value(a), *y = json_string_value(b);
+    size_t n = 0;
+    while (x[n] && x[n] == y[n])
+        n++;
+    while (n > 0 && ((x[n] & 0xc0) == 0x80 || (y[n] & 0xc0) == 0x80))
+        n--;
+    return n > 0 && x[n - 1] == ' ' ? n - 1 : n;
+}
+
+/* The same of two lists of messages. */
+static size_t list_prefix(const json_t *a, const json_t *b)
+{
+    size_t n = 0;
+    while (n < json_array_size(a) && n < json_array_size(b) &&
+           json_equal(json_array_get(a, n), json_array_get(b, n)))
+        n++;
+    return n;
+}
+
+/* The first n bytes or messages of an answer, or what follows them. */
+static json_t *part_of(const json_t *answer, size_t n, bool first)
+{
+    if (json_is_string(answer)) {
+        const char *text = json_string_value(answer);
+        return first ? json_stringn(text, n)
+                     : json_stringn(text + n, json_string_length(answer) - n);
+    }
+    json_t *part = json_array();
+    for (size_t i = first ? 0 : n, end = first ? n : json_array_size(answer); part && i < end; i++)
+        if (json_array_append(part, json_array_get(answer, i))) {
+            json_decref(part);
+            return NULL;
+        }
+    return part;
+}
+
+/* A prompt and one of its answers. */
+static json_t *read_side(const json_t *pair, const char *side, size_t prefix, cvn_err *err)
+{
+    const json_t *answer = json_object_get(pair, side);
+    json_t *prompt = json_object_get(pair, "prompt"), *tools = json_object_get(pair, "tools");
+    json_t *one = json_with(json_object(), "prompt",
+                            prompt ? json_incref(prompt) : part_of(answer, prefix, true));
+    one = json_with(one, "completion", part_of(answer, prefix, false));
+    one = tools ? json_with(one, "tools", json_incref(tools)) : one;
+    if (!one) {
+        err_set(err, CVN_EMEM, "no memory for a pair");
+        return NULL;
+    }
+    json_t *record = read_one(one, SHAPE_COMPLETION, err);
+    json_decref(one);
+    if (!record)
+        err_prefix(err, "\"%s\"", side);
+    return record;
+}
+
+static json_t *read_pair(const json_t *pair, cvn_err *err)
+{
+    static const char *const sides[] = {"chosen", "rejected"};
+    const json_t *chosen = json_object_get(pair, sides[0]),
+                 *rejected = json_object_get(pair, sides[1]);
+    bool texts = json_is_string(chosen) && json_is_string(rejected);
+    if (!texts && !(json_is_array(chosen) && json_is_array(rejected))) {
+        err_set(err, CVN_EFORMAT,
+                "\"chosen\" and \"rejected\" must be two strings or two lists of messages");
+        return NULL;
+    }
+    size_t prefix = json_object_get(pair, "prompt") ? 0
+                    : texts                         ? text_prefix(chosen, rejected)
+                                                    : list_prefix(chosen, rejected);
+    json_t *record = json_object();
+    for (int i = 0; i < 2 && record && err->code == CVN_OK; i++)
+        record = json_with(record, sides[i], read_side(pair, sides[i], prefix, err));
+    if (!record && err->code == CVN_OK)
+        err_set(err, CVN_EMEM, "no memory for a pair");
+    return record;
+}
+
+json_t *record_read(json_t *value, bool pairs, cvn_err *err)
+{
+    Shape shape = shape_of(value);
+    if (pairs && shape == SHAPE_PAIR)
+        return read_pair(value, err);
+    if (!pairs && shape != SHAPE_PAIR)
+        return read_one(value, shape, err);
+    err_set(err, CVN_EFORMAT, "%s",
+            pairs ? "this is no pair of answers; give {\"prompt\": …, \"chosen\": …, "
+                    "\"rejected\": …}"
+                  : "this is a pair of answers, from which caravan train --dpo learns");
+    return NULL;
 }
 
 size_t record_extent(const char *text, size_t n)

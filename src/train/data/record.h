@@ -9,6 +9,10 @@
  *     {"prompt": […], "completion": […]}           messages, of which the latter's answers are learnt
  *     [{"role", "content"}, …]                     a conversation
  *
+ * and, where pairs are wanted, one alone:
+ *
+ *     {"prompt", "chosen", "rejected"}             texts or messages; without a prompt, what both begin with is it
+ *
  * A content may be a list of parts of text; it may be null where the assistant calls a function ("tool_calls"); "weight": 0
  * keeps an answer from being learnt. What cannot be carried out is refused by name: nothing is left out in silence.
  */
@@ -23,9 +27,10 @@
 /* Whether it has one of these shapes. */
 bool record_is(const json_t *value);
 
-/* The record as one of the three, a new reference; NULL with an error. Messages there have the strings "role" and
+/* The record as one of the three, or, where pairs are wanted, {"chosen", "rejected"}, each the prompt and an answer as one
+ * of the three; a new reference, or NULL with an error. Messages there have the strings "role" and
  * "content" and, where they matter, "call", "arguments" (strings) and "mute" (true: it is not learnt). */
-json_t *record_read(json_t *value, cvn_err *err);
+json_t *record_read(json_t *value, bool pairs, cvn_err *err);
 
 /* The bytes of the JSON value that begins at text, which is not white space; n where it does not end. */
 size_t record_extent(const char *text, size_t n);

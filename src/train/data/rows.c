@@ -33,7 +33,8 @@ static bool in_split(const TrainData *data, DataSplit split, const Cursor *c)
     uint32_t bits;
     if (data->held_back == 0)
         return true;
-    rng_bits(data->split, (uint64_t)(c->file->first_document + c->d), 1, &bits);
+    int64_t document = c->file->first_document + c->d;
+    rng_bits(data->split, (uint64_t)(data->pairs ? document / 2 : document), 1, &bits);
     return (bits < data->held_back) == (split == DATA_VALIDATION);
 }
 
@@ -103,6 +104,11 @@ static int cut_split(TrainData *data, DataSplit split, cvn_err *err)
             TRY(add_row(rows, begin, err));
             used = 0;
         }
+        if (data->pairs) {
+            data->cut_off += c.end - c.begin > data->seq;
+            TRY(add_row(rows, c.begin, err));
+            continue;
+        }
         for (int64_t p = c.begin; p < c.end;) {
             /* The last token of a document that was cut has been a target: alone it teaches nothing. */
             if (used == 0 && !stream && p > c.begin && p + 1 == c.end)
@@ -126,6 +132,7 @@ static int hold_back_rows(TrainData *data, double part, cvn_err *err)
     DataRows *train = &data->rows[DATA_TRAIN];
     int64_t n = (int64_t)((double)train->n * part + 0.5);
     n = n > 0 ? n : 1;
+    n += data->pairs && n % 2;
     if (n >= train->n)
         return CVN_OK;
     for (int64_t i = train->n - n; i < train->n; i++)
@@ -189,6 +196,26 @@ int64_t data_permute(RngKey key, uint64_t epoch, int64_t i, int64_t n)
         x = left << bits | right;
     } while (x >= (uint64_t)n);
     return (int64_t)x;
+}
+
+/* Place i of an epoch; pairs stay together. */
+static int64_t permuted(const TrainData *data, int64_t epoch, int64_t i, int64_t n)
+{
+    if (!data->pairs)
+        return data_permute(data->order, (uint64_t)epoch, i, n);
+    return 2 * data_permute(data->order, (uint64_t)epoch, i / 2, n / 2) + i % 2;
+}
+
+static int64_t row_at(const DataPlace *at)
+{
+    int64_t n = at->data->rows[at->split].n, epoch = at->i / n, place = at->i % n;
+    return at->in_order ? place : permuted(at->data, epoch, place, n);
+}
+
+int64_t data_row(const TrainData *data, DataSplit split, int64_t i)
+{
+    const DataPlace at = data_place(data, split, i);
+    return row_at(&at);
 }
 
 /* ---- filling ---- */
@@ -258,13 +285,9 @@ int data_fill(const TrainData *data, DataSplit split, int64_t first, int64_t n, 
         return err_set(err, CVN_EINVAL, "no data was held back for validation");
     for (int64_t i = 0; i < n; i++) {
         const DataPlace at = data_place(data, split, first + i);
-        const DataRows *there = &at.data->rows[at.split];
-        int64_t epoch = at.i / there->n, place = at.i % there->n;
-        if (!at.in_order)
-            place = data_permute(at.data->order, (uint64_t)epoch, place, there->n);
         Row row = {tokens + i * data->seq, targets + i * data->seq,
                    starts ? starts + i * data->seq : NULL, 0};
-        TRY(fill_row(at.data, at.split, there->begin[place], &row, err));
+        TRY(fill_row(at.data, at.split, at.data->rows[at.split].begin[row_at(&at)], &row, err));
     }
     return CVN_OK;
 }

@@ -24,6 +24,7 @@ static const struct Key {
     {"comm_seconds", offsetof(MetricsRow, comm_seconds), true, true},
     {"comm_exposed_seconds", offsetof(MetricsRow, comm_exposed_seconds), true, true},
     {"comm_bytes", offsetof(MetricsRow, comm_bytes), true, true},
+    {"accuracy", offsetof(MetricsRow, accuracy), true, true},
 };
 
 enum { KEYS = sizeof keys / sizeof *keys };

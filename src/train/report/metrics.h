@@ -16,6 +16,7 @@
  *                        several devices (comm/account.h)
  *   comm_exposed_seconds of these, how long a device did nothing else
  *   comm_bytes           that a device sent
+ *   accuracy             of pairs of answers, the part that is in order; left out where it is 0
  *
  * Floats have the 9 digits that give the same f32 back. What is not finite is written null, since JSON
  * has no other way.
@@ -40,6 +41,7 @@ typedef struct MetricsRow {
     double validation_loss;   /* nats per token; NAN: not measured */
     /* Of collectives, per device; all 0: there was none. */
     double comm_seconds, comm_exposed_seconds, comm_bytes;
+    double accuracy; /* of pairs of answers, 0 to 1 */
 } MetricsRow;
 
 /* The number at an offset of the row. */
@@ -48,7 +50,7 @@ static inline double metrics_number(const MetricsRow *row, size_t offset)
     return *(const double *)(const void *)((const char *)row + offset);
 }
 
-/* The lines of a run, on the disk and in memory (88 bytes each), for the report. */
+/* The lines of a run, on the disk and in memory (96 bytes each), for the report. */
 typedef struct Metrics {
     StepLines lines; /* RUN/metrics.jsonl */
     MetricsRow *row; /* owned: [n], in order of steps */

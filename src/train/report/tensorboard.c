@@ -180,6 +180,8 @@ int event_file_add(EventFile *events, const MetricsRow *row, cvn_err *err)
     put_scalar(&summary, "speed/tokens_per_second", row->tokens_per_second);
     put_scalar(&summary, "speed/mfu", row->mfu);
     put_scalar(&summary, "speed/seconds", row->seconds);
+    if (row->accuracy > 0)
+        put_scalar(&summary, "train/accuracy", row->accuracy);
     if (!isnan(row->validation_loss))
         put_scalar(&summary, "validation/loss", row->validation_loss);
     if (row->comm_seconds > 0) {
