@@ -2,13 +2,14 @@
 #include "base/json_file.h"
 #include "cli/common.h"
 #include "cli/run_model.h"
+#include "cli/task.h"
 #include "cli/terminal.h"
 #include "serve/model.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-enum { MODEL, TEXT, FILE_, TOKENS, STRIDE, SHOW, SUMMARY, CONTEXT, JSON };
+enum { MODEL, TEXT, FILE_, TOKENS, TASK, STRIDE, SHOW, SUMMARY, CONTEXT, JSON };
 
 static const Option *const options[] = {
     [MODEL] = SHARED(MODEL),
@@ -19,6 +20,9 @@ static const Option *const options[] = {
                         .value = "FILE", .help = "file with the text, - for standard input"},
     [TOKENS] = &(const Option){"tokens", .kind = ARG_TOKENS, .required = true, .group = 1,
                                .value = "IDS", .help = "token ids to score, 1,2,3"},
+    [TASK] = &(const Option){"task", .kind = ARG_INPUT, .required = true, .group = 1,
+                             .refuses = "stride show", .value = "FILE",
+                             .help = "questions: context, choices and answer in each line of JSON"},
     [STRIDE] =
         &(const Option){"stride", .kind = ARG_INT, .high = 1 << 30, .value = "N", .fallback = "0",
                         .help = "new tokens per window of a long text, 0: half the context"},
@@ -228,8 +232,93 @@ static int score_input(const Args *args, RunModel *model, TokenIds *ids, Scores 
     return score(model, ids, window, v[STRIDE].integer, scores, err);
 }
 
+/* ---- questions with several answers ---- */
+
+static json_t *question_json(const Question *q)
+{
+    json_t *logprobs = json_array();
+    for (size_t i = 0; i < q->n_choices; i++)
+        logprobs = json_append(logprobs, json_real(q->logprob[i]));
+    json_t *one = json_pack("{s:I,s:I}", "answer", (json_int_t)q->answer, "choice",
+                            (json_int_t)task_choice(q, TASK_SUM));
+    return json_with(one, "logprobs", logprobs);
+}
+
+static int print_task_json(const Task *task, bool summary)
+{
+    static const char *const names[TASK_RULES][2] = {
+        {"acc", "acc_stderr"}, {"acc_norm", "acc_norm_stderr"}, {"acc_bytes", "acc_bytes_stderr"}};
+    json_t *all = json_pack("{s:I}", "n", (json_int_t)task->n), *list = json_array();
+    for (int rule = 0; rule < TASK_RULES; rule++) {
+        double error = task->error[rule];
+        all = json_with(all, names[rule][0], json_real(task->accuracy[rule]));
+        all = json_with(all, names[rule][1], isfinite(error) ? json_real(error) : json_null());
+    }
+    for (size_t i = 0; i < task->n && !summary; i++)
+        list = json_append(list, question_json(&task->question[i]));
+    if (summary)
+        json_decref(list);
+    else
+        all = json_with(all, "questions", list);
+    return print_json(all);
+}
+
+static int print_task(const Task *task, bool summary, cvn_err *err)
+{
+    for (size_t i = 0; i < task->n && !summary; i++) {
+        const Question *q = &task->question[i];
+        bool right = task_choice(q, TASK_SUM) == q->answer;
+        printf("%6zu  %s ", i, right ? "right" : "wrong");
+        for (size_t k = 0; k < q->n_choices; k++)
+            printf(" %c%.4f", k == q->answer ? '*' : ' ', q->logprob[k]);
+        putchar('\n');
+    }
+    char *text = task_text(task);
+    if (!text)
+        return err_set(err, CVN_EMEM, "no memory for a line");
+    puts(text);
+    free(text);
+    return CVN_OK;
+}
+
+static int score_task(const Args *args, RunModel *model, Task *task, cvn_err *err)
+{
+    const Value *v = args->value;
+    RunOptions how = run_model_options(args);
+    how.needs_tokenizer = true;
+    how.engine.rows = 1;
+    how.engine.scoring = true;
+    how.engine.no_generation = true;
+    TRY(run_model_open(model, &how, err));
+    TRY(task_read(task, v[TASK].text, model->model, model->encoding, err));
+    int64_t window = v[CONTEXT].integer ? v[CONTEXT].integer : cvn_model_context(model->model);
+    window = (int64_t)task->longest < window ? (int64_t)task->longest : window;
+    TRY(run_model_start(model, &how, window, 0, err));
+    return task_score(task, model->engine, window, run_interrupt(), err);
+}
+
+static int run_task(const Args *args)
+{
+    cvn_err err = {0}, closing = {0};
+    RunModel model = {0};
+    Task task = {0};
+    bool summary = args->value[SUMMARY].flag;
+    int exit_code = EXIT_OK, code = score_task(args, &model, &task, &err);
+    if (!code && args->value[JSON].flag)
+        exit_code = print_task_json(&task, summary);
+    else if (!code)
+        code = print_task(&task, summary, &err);
+    task_free(&task);
+    int closed = run_model_close(&model, &closing);
+    if (code || closed)
+        return fail(code ? &err : &closing);
+    return exit_code;
+}
+
 static int run(const Args *args)
 {
+    if (args->value[TASK].given)
+        return run_task(args);
     cvn_err err = {0}, closing = {0};
     RunModel model = {0};
     TokenIds ids = {0};
@@ -251,11 +340,12 @@ static int run(const Args *args)
 const Command command_score = {
     "score",
     .about = "print how likely a model finds a text",
-    .usage = "--model DIR (--text TEXT | --file FILE | --tokens IDS) [options]",
+    .usage = "--model DIR (--text TEXT | --file FILE | --tokens IDS | --task FILE) [options]",
     .examples =
         "score -m my-llama --text 'The sky is blue'\ta line per token, then the perplexity\n"
         "score -m my-llama -f book.txt --stride 256 --summary\tperplexity of a long text\n"
         "score -m my-llama -f story.txt --show\tthe text, coloured by how likely it is\n"
+        "score -m my-llama --task arc.jsonl --summary\tmultiple choice: accuracy and its error\n"
         "score -m my-llama -f story.txt --json\tone JSON object for scripts\n",
     .notes =
         "Log-probabilities are natural logarithms of p(token | the tokens before it); the first "

@@ -6,6 +6,7 @@
 #include "cli/figures.h"
 #include "cli/ranks.h"
 #include "cli/run_model.h"
+#include "cli/task.h"
 #include "cli/terminal.h"
 #include "train/config.h"
 #include "train/run.h"
@@ -114,6 +115,8 @@ static const Option *const options[] = {
     &(const Option){"sample-every", .kind = ARG_INT, .range = range_of_key, .value = "N",
                     .fallback = "0", .help = "steps between texts for the report"},
     &(const Option){"prompt", .kind = ARG_TEXT, .value = "TEXT", .help = "how those texts begin"},
+    &(const Option){"evaluate", .kind = ARG_INPUT, .value = "FILE",
+                    .help = "questions (score --task) to ask with them, and at the end"},
     &(const Option){"stop-after", .kind = ARG_INT, .range = range_of_key, .value = "N",
                     .fallback = "0", .help = "save and end after N steps, as after Ctrl-C"},
     SHARED(DEVICE),
@@ -411,6 +414,42 @@ static int on_sample(void *context, const char *folder, const char *prompt, char
     return code;
 }
 
+/* ---- questions ---- */
+
+static int ask_model(const cvn_model *model, int threads, const char *file, char **text,
+                     cvn_err *err)
+{
+    Task task = {0};
+    cvn_engine *engine = NULL;
+    cvn_engine_options how = cvn_engine_defaults();
+    how.threads = threads;
+    how.scoring = how.no_generation = true;
+    how.context = cvn_model_context(model);
+    int code = task_read(&task, file, model, TOKENIZER_BOS, err);
+    if (code == CVN_OK && (int64_t)task.longest < how.context)
+        how.context = (int64_t)task.longest;
+    if (code == CVN_OK)
+        code = cvn_engine_new(model, &how, &engine, err);
+    if (code == CVN_OK)
+        code = task_score(&task, engine, how.context, run_interrupt(), err);
+    if (code == CVN_OK && !(*text = task_text(&task)))
+        code = err_set(err, CVN_EMEM, "no memory for a sentence");
+    cvn_engine_free(engine, NULL);
+    task_free(&task);
+    return code;
+}
+
+static int on_evaluate(void *context, const char *folder, const char *file, char **text,
+                       cvn_err *err)
+{
+    const View *view = context;
+    cvn_model *model;
+    TRY(cvn_model_open(folder, &(cvn_model_options){.dtype = CVN_DTYPE_COUNT}, &model, err));
+    int code = ask_model(model, view->threads, file, text, err);
+    cvn_model_free(model);
+    return code;
+}
+
 /* ---- the command ---- */
 
 static void print_end(const TrainResult *result, const char *out)
@@ -450,6 +489,7 @@ static int train(const Args *args, const TrainConfig *config, const bool *given,
                           .warning = on_warning,
                           .step = on_step,
                           .sample = on_sample,
+                          .evaluate = on_evaluate,
                           .profile = args->value[PROFILE].text};
     TRY(ranks_join(&events.cluster, err));
     warn_threads(config->threads);

@@ -104,6 +104,7 @@ const TrainKey train_keys[] = {
     {"keep-every", KEY_INT, KEY_FREE, AT(keep_every), NULL, 0, 1e12},
     {"sample-every", KEY_INT, KEY_FREE, AT(sample_every), NULL, 0, 1e12},
     {"prompt", KEY_TEXT, KEY_FREE, AT(prompt), NULL, 0, 0},
+    {"evaluate", KEY_TEXT, KEY_FREE, AT(evaluate), NULL, 0, 0},
 };
 const int train_n_keys = sizeof train_keys / sizeof *train_keys;
 

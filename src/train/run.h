@@ -37,6 +37,9 @@ typedef struct TrainEvents {
     /* Makes a text that goes on from `prompt` with the model in a folder; malloc'ed. An error is told
        as a warning. */
     int (*sample)(void *context, const char *folder, const char *prompt, char **text, cvn_err *err);
+    /* One sentence of what the model in a folder makes of the questions of config->evaluate; malloc'ed. An error is told as a
+       warning. */
+    int (*evaluate)(void *context, const char *folder, const char *file, char **text, cvn_err *err);
     /* Nonzero: end after the current step, or at once (CVN_EINTERRUPTED, nothing is left behind) while the run is opened;
        or NULL. */
     const volatile int *stop;

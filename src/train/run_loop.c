@@ -138,7 +138,24 @@ static void save(Run *r)
         r->saved = step;
 }
 
-/* A text by the model in a folder, for the report and the event file. */
+/* What the model in a folder makes of questions. */
+static void ask(Run *r, const char *folder)
+{
+    cvn_err err = {0};
+    char *text = NULL;
+    int64_t step = state_of(r)->step;
+    const char *file = r->config.evaluate;
+    if (!r->events->evaluate || !file)
+        return;
+    int code = r->events->evaluate(r->events->context, folder, file, &text, &err);
+    if (code == CVN_OK)
+        run_note(r, "step %" PRId64 ", '%s': %s", step, file, text);
+    else if (code != CVN_EINTERRUPTED)
+        run_warn(r, "'%s' was not asked at step %" PRId64 ": %s", file, step, err.message);
+    free(text);
+}
+
+/* A text by the model in a folder, for the report and the event file, and what it makes of questions. */
 static void sample(Run *r, const char *folder)
 {
     cvn_err err = {0};
@@ -155,6 +172,7 @@ static void sample(Run *r, const char *folder)
     if (code && code != CVN_EINTERRUPTED)
         run_warn(r, "no text at step %" PRId64 ": %s", step, err.message);
     free(text);
+    ask(r, folder);
 }
 
 /* The model, or the adapters, into the run's folder, by way of the checkpoint that was saved last. */

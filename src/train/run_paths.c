@@ -68,6 +68,7 @@ int run_find_paths(Run *r, const bool *given, cvn_err *err)
     c->cache = find_path(r, c->cache);
     c->validation_file = find_path(r, c->validation_file);
     c->dpo = find_path(r, c->dpo);
+    c->evaluate = find_path(r, c->evaluate);
     if (is_rule_file(c->layout))
         c->layout = find_path(r, c->layout);
     if ((c->lora || c->dpo) && c->init && !is_given(given, "init") && !file_exists(c->init))
@@ -124,6 +125,7 @@ int run_keep_paths(Run *r, TrainConfig *kept, cvn_err *err)
     kept->cache = keep_path(r, here, kept->cache);
     kept->validation_file = keep_path(r, here, kept->validation_file);
     kept->dpo = keep_path(r, here, kept->dpo);
+    kept->evaluate = keep_path(r, here, kept->evaluate);
     if (is_rule_file(kept->layout))
         kept->layout = keep_path(r, here, kept->layout);
     return code;

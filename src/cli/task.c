@@ -1,0 +1,232 @@
+#include "cli/task.h"
+
+#include "base/json_file.h"
+#include "base/strbuf.h"
+#include "cli/common.h"
+#include "cli/terminal.h"
+#include "serve/model.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const rules[TASK_RULES] = {"", "by characters ", "by bytes "};
+
+static void question_free(Question *q)
+{
+    for (size_t i = 0; q->text && i < q->n_choices; i++)
+        token_ids_free(&q->text[i]);
+    free(q->text);
+    free(q->begin);
+    free(q->length[0]);
+    free(q->length[1]);
+    free(q->logprob);
+}
+
+void task_free(Task *task)
+{
+    for (size_t i = 0; i < task->n; i++)
+        question_free(&task->question[i]);
+    free(task->question);
+    *task = (Task){0};
+}
+
+/* ---- reading ---- */
+
+static double characters(const char *text, size_t n)
+{
+    double count = 0;
+    for (size_t i = 0; i < n; i++)
+        count += (text[i] & 0xc0) != 0x80;
+    return count;
+}
+
+static bool is_space(char c)
+{
+    return c == ' ' || c == '\n' || c == '\t';
+}
+
+/* Context and choice as ids, and where the choice begins: white space at the end of the context is the choice's. */
+static int encode_choice(Question *q, size_t i, const json_t *context, const json_t *choice,
+                         const Tokenizer *tokenizer, unsigned encoding, cvn_err *err)
+{
+    const char *text = json_string_value(choice);
+    size_t n = json_string_length(context), length = json_string_length(choice);
+    StrBuf whole = {0};
+    TokenIds before = {0};
+    strbuf_add(&whole, json_string_value(context), n);
+    bool apart = n > 0 && !is_space(whole.text[n - 1]) && length > 0 && !is_space(text[0]);
+    while (n > 0 && whole.text && is_space(whole.text[n - 1]))
+        n--;
+    if (apart)
+        strbuf_putc(&whole, ' ');
+    strbuf_add(&whole, text, length);
+    int code = whole.failed ? err_set(err, CVN_EMEM, "no memory for a question") : CVN_OK;
+    if (code == CVN_OK)
+        code = tokenizer_encode(tokenizer, whole.text, n, encoding, &before, err);
+    if (code == CVN_OK)
+        code = tokenizer_encode(tokenizer, whole.text, whole.length, encoding, &q->text[i], err);
+    size_t most = q->text[i].n ? q->text[i].n - 1 : 0;
+    q->begin[i] = before.n < 1 ? 1 : before.n < most ? before.n : most;
+    q->length[0][i] = characters(text, length);
+    q->length[1][i] = (double)length;
+    token_ids_free(&before);
+    strbuf_free(&whole);
+    if (code == CVN_OK && q->text[i].n < 2)
+        code = err_set(err, CVN_EINVAL, "choice %zu has no token with a probability", i);
+    return code;
+}
+
+/* The place of the answer among the choices; what is none is an error. */
+static int find_answer(const json_t *answer, const json_t *choices, size_t *out, cvn_err *err)
+{
+    size_t n = json_array_size(choices);
+    for (*out = 0; *out < n; ++*out)
+        if (json_is_integer(answer) ? json_integer_value(answer) == (json_int_t)*out
+                                    : json_equal(answer, json_array_get(choices, *out)))
+            return CVN_OK;
+    return err_set(err, CVN_EFORMAT,
+                   "\"answer\" is none of the %zu choices; give its place, from 0, or its text", n);
+}
+
+static int read_question(Question *q, const json_t *line, const Tokenizer *tokenizer,
+                         unsigned encoding, cvn_err *err)
+{
+    const json_t *context = json_object_get(line, "context");
+    const json_t *choices = json_object_get(line, "choices");
+    size_t n = json_array_size(choices);
+    bool texts = json_is_string(context) && n > 0;
+    for (size_t i = 0; i < n; i++)
+        texts = texts && json_is_string(json_array_get(choices, i));
+    if (!texts)
+        return err_set(
+            err, CVN_EFORMAT,
+            "a question is {\"context\": text, \"choices\": [texts], \"answer\": place}");
+    TRY(find_answer(json_object_get(line, "answer"), choices, &q->answer, err));
+    q->n_choices = n;
+    q->text = calloc(n, sizeof *q->text);
+    q->begin = calloc(n, sizeof *q->begin);
+    q->length[0] = calloc(n, sizeof *q->length[0]);
+    q->length[1] = calloc(n, sizeof *q->length[1]);
+    q->logprob = calloc(n, sizeof *q->logprob);
+    if (!q->text || !q->begin || !q->length[0] || !q->length[1] || !q->logprob)
+        return err_set(err, CVN_EMEM, "no memory for %zu choices", n);
+    for (size_t i = 0; i < n; i++)
+        TRY(encode_choice(q, i, context, json_array_get(choices, i), tokenizer, encoding, err));
+    return CVN_OK;
+}
+
+static int read_line(Task *task, const char *text, size_t n, const cvn_model *model,
+                     unsigned encoding, cvn_err *err)
+{
+    json_error_t where;
+    json_t *line = json_loadb(text, n, JSON_REJECT_DUPLICATES, &where);
+    if (!line)
+        return err_set(err, CVN_EFORMAT, "no JSON object: %s", where.text);
+    Question *q = &task->question[task->n++];
+    int code = read_question(q, line, model->tokenizer, encoding, err);
+    for (size_t i = 0; i < q->n_choices && code == CVN_OK; i++)
+        task->longest = q->text[i].n > task->longest ? q->text[i].n : task->longest;
+    json_decref(line);
+    return code;
+}
+
+int task_read(Task *task, const char *path, const cvn_model *model, unsigned encoding, cvn_err *err)
+{
+    char *text = NULL;
+    size_t length = 0, most = 1, number = 0;
+    if (!model->tokenizer)
+        return err_set(err, CVN_EINVAL, "questions are text, and the model has no tokenizer");
+    TRY(read_input(path, &text, &length, err));
+    for (size_t i = 0; i < length; i++)
+        most += text[i] == '\n';
+    task->question = calloc(most, sizeof *task->question);
+    int code = task->question ? CVN_OK : err_set(err, CVN_EMEM, "no memory for %zu lines", most);
+    for (size_t at = 0; at < length && code == CVN_OK;) {
+        const char *line = text + at, *end = memchr(line, '\n', length - at);
+        size_t n = end ? (size_t)(end - line) : length - at, blank = 0;
+        at += n + 1;
+        number++;
+        while (blank < n && (is_space(line[blank]) || line[blank] == '\r'))
+            blank++;
+        if (blank < n && (code = read_line(task, line, n, model, encoding, err)) != CVN_OK)
+            err_prefix(err, "%s:%zu", path, number);
+    }
+    free(text);
+    if (code == CVN_OK && task->n == 0)
+        code = err_set(err, CVN_EINVAL, "'%s' has no questions", path);
+    return code;
+}
+
+/* ---- scoring ---- */
+
+static int score_choice(Question *q, size_t i, cvn_engine *engine, int64_t context, cvn_err *err)
+{
+    const TokenIds *text = &q->text[i];
+    size_t n = text->n < (size_t)context ? text->n : (size_t)context, skipped = text->n - n;
+    float *logprob = calloc(n, sizeof *logprob);
+    int32_t *argmax = calloc(n, sizeof *argmax);
+    int code = logprob && argmax ? CVN_OK : err_set(err, CVN_EMEM, "no memory for a question");
+    if (code == CVN_OK)
+        code = cvn_engine_score(engine, text->id + skipped, (int64_t)n, logprob, argmax, err);
+    size_t begin = q->begin[i] > skipped ? q->begin[i] - skipped : 1;
+    for (size_t k = begin; k < n && code == CVN_OK; k++)
+        q->logprob[i] += (double)logprob[k];
+    free(logprob);
+    free(argmax);
+    return code;
+}
+
+size_t task_choice(const Question *q, int rule)
+{
+    size_t best = 0;
+    double most = -INFINITY;
+    for (size_t i = 0; i < q->n_choices; i++) {
+        double length = rule == TASK_SUM ? 1 : q->length[rule - 1][i];
+        double worth = q->logprob[i] / (length > 0 ? length : 1);
+        if (worth > most) {
+            most = worth;
+            best = i;
+        }
+    }
+    return best;
+}
+
+int task_score(Task *task, cvn_engine *engine, int64_t context, const volatile int *interrupt,
+               cvn_err *err)
+{
+    int code = CVN_OK;
+    double n = (double)task->n;
+    Progress progress = progress_start("scoring", n);
+    for (size_t i = 0; i < task->n && code == CVN_OK; i++) {
+        Question *q = &task->question[i];
+        for (size_t k = 0; k < q->n_choices && code == CVN_OK; k++)
+            code = score_choice(q, k, engine, context, err);
+        if (code == CVN_OK && interrupt && *interrupt)
+            code = err_set(err, CVN_EINTERRUPTED, "interrupted after %zu questions", i + 1);
+        for (int rule = 0; rule < TASK_RULES && code == CVN_OK; rule++)
+            task->accuracy[rule] += (double)(task_choice(q, rule) == q->answer) / n;
+        progress_set(&progress, (double)(i + 1));
+    }
+    progress_end(&progress);
+    for (int rule = 0; rule < TASK_RULES; rule++) {
+        double p = task->accuracy[rule];
+        task->error[rule] = task->n > 1 ? sqrt(p * (1 - p) / (n - 1)) : NAN;
+    }
+    return code;
+}
+
+char *task_text(const Task *task)
+{
+    StrBuf text = {0};
+    strbuf_printf(&text, "%zu question%s, accuracy ", task->n, task->n == 1 ? "" : "s");
+    for (int rule = 0; rule < TASK_RULES; rule++) {
+        strbuf_printf(&text, "%s%s%.4f", rule ? "; " : "", rules[rule], task->accuracy[rule]);
+        if (isfinite(task->error[rule]))
+            strbuf_printf(&text, " ± %.4f", task->error[rule]);
+    }
+    if (!text.failed)
+        return text.text;
+    strbuf_free(&text);
+    return NULL;
+}
