@@ -21,7 +21,7 @@
 static StrBuf shell(const char *line, int *status)
 {
     StrBuf full = {0}, output = {0};
-    strbuf_printf(&full, "export HOME=%s; cd %s; caravan() { %s \"$@\"; }; %s", scratch, scratch,
+    strbuf_printf(&full, "export HOME=%s CARAVAN_SEED=0; cd %s; caravan() { %s \"$@\"; }; %s", scratch, scratch,
                   CVN_BINARY, line);
     assert_false(full.failed);
     FILE *pipe = popen(full.text, "r");

@@ -191,7 +191,7 @@ static void axes_that_divide_nothing_are_refused(void **state)
     (void)state;
     static const char *const commands[] = {
         "score -m model --text abc",
-        "generate -m model -p abc",
+        "generate -m model -p abc -s 0",
         "chat -m model",
         "bench -p tiny --prefill 8 --decode 2",
         "bench -p stories260k --train --seq 32",

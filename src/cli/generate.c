@@ -74,6 +74,9 @@ typedef struct Batch {
     bool decodes; /* the model has a tokenizer */
     bool json;    /* an object per text */
     bool streams; /* the only text goes to standard output as it comes */
+    int printed;  /* texts that are printed: they come in order, each as soon as it is whole */
+    bool drawn;   /* no seed was given, and one was drawn */
+    cvn_err err;  /* of printing one on the way */
     Progress progress;
     double most, done; /* tokens of all texts together: at most, so far */
 } Batch;
@@ -85,6 +88,8 @@ static void show(Text *t)
     if (t->shown > from)
         put_text(stdout, t->text.text + from, t->shown - from, &t->err);
 }
+
+static int print_ended(Batch *b, bool all, cvn_err *err);
 
 static bool on_token(void *context, int request, int32_t token)
 {
@@ -100,8 +105,10 @@ static bool on_token(void *context, int request, int32_t token)
     strbuf_free(&piece);
     if (b->streams)
         show(t);
+    else if (b->err.code == CVN_OK)
+        print_ended(b, false, &b->err);
     progress_set(&b->progress, b->done++);
-    return go_on && t->err.code == CVN_OK;
+    return go_on && t->err.code == CVN_OK && b->err.code == CVN_OK;
 }
 
 /* What the decoder and the stop texts still hold. */
@@ -188,22 +195,38 @@ static int print_object(const Batch *b, int i)
 }
 
 /* For people: each of several texts under a line that says whose it is, and a line end behind each. */
-static int print_texts(Batch *b, cvn_err *err)
+static void print_one(const Batch *b, int i)
 {
     int samples = (int)b->args->value[SAMPLES].integer;
-    for (int i = 0; i < b->n_texts; i++) {
+    Text *t = &b->text[i];
+    if (b->n_texts > 1 && samples == 1)
+        printf("%s--- %d\n", i ? "\n" : "", i);
+    else if (b->n_texts > 1)
+        printf("%s--- %d, sample %d\n", i ? "\n" : "", i / samples, i % samples);
+    show(t);
+    if (t->text.length && t->text.text[t->text.length - 1] != '\n')
+        putchar('\n');
+    fflush(stdout); /* before speeds, which go elsewhere */
+}
+
+/* Those that have ended, as far as none before them goes on still; or all there are. */
+static int print_ended(Batch *b, bool all, cvn_err *err)
+{
+    while (b->printed < b->n_texts &&
+           (all || b->result[b->printed].finish != CVN_FINISH_CANCELLED)) {
+        int i = b->printed++;
         Text *t = &b->text[i];
-        if (b->n_texts > 1 && samples == 1)
-            printf("%s--- %d\n", i ? "\n" : "", i);
-        else if (b->n_texts > 1)
-            printf("%s--- %d, sample %d\n", i ? "\n" : "", i / samples, i % samples);
-        show(t);
-        if (t->text.length && t->text.text[t->text.length - 1] != '\n')
-            putchar('\n');
+        finish_text(b, t);
+        if (t->err.code == CVN_OK)
+            cut_tokens(b, t, &t->err);
+        live_line_end();
+        if (t->err.code == CVN_OK && !b->json)
+            print_one(b, i);
         if (t->err.code)
             return err_set(err, t->err.code, "%s", t->err.message);
+        if (b->json && print_object(b, i))
+            return err_set(err, CVN_EIO, "the result could not be printed");
     }
-    fflush(stdout); /* before speeds, which go elsewhere */
     return CVN_OK;
 }
 
@@ -218,15 +241,19 @@ static void print_speed(const cvn_result *result, size_t n_prompt)
         fprintf(stderr, "; generated: %lld tokens in %.2f s (%.1f tokens/s, %.2f ms each)",
                 (long long)result->n_tokens, decode, per_second(result->n_tokens - 1, decode),
                 1e3 * decode / (double)(result->n_tokens - 1));
-    fputc('\n', stderr);
 }
 
 static void print_speeds(const Batch *b, double seconds)
 {
+    char seed[48] = "\n";
+    if (b->drawn)
+        snprintf(seed, sizeof seed, "; seed %llu\n",
+                 (unsigned long long)b->request[0].sampling.seed);
     if (b->n_texts == 1) {
-        if (b->result[0].n_tokens > 0)
+        if (b->result[0].n_tokens > 0) {
             print_speed(&b->result[0], b->prompt[0].n);
-        else if (b->result[0].finish == CVN_FINISH_CANCELLED)
+            fputs(seed, stderr);
+        } else if (b->result[0].finish == CVN_FINISH_CANCELLED)
             fprintf(stderr, "interrupted before the first token\n");
         return;
     }
@@ -236,9 +263,9 @@ static void print_speeds(const Batch *b, double seconds)
         generated += b->result[i].n_tokens;
     fprintf(stderr,
             "%d texts in %.2f s: prompts of %lld tokens in %.2f s, %lld tokens generated (%.1f "
-            "tokens/s in all)\n",
+            "tokens/s in all)%s",
             b->n_texts, seconds, (long long)stats.prefill_tokens, stats.prefill_seconds,
-            (long long)generated, per_second(generated, seconds));
+            (long long)generated, per_second(generated, seconds), seed);
 }
 
 /* Texts under a constraint that were ended before they were complete. */
@@ -275,19 +302,11 @@ static int generate(Batch *b, cvn_err *err)
     bool stopped = code == CVN_EINTERRUPTED;
     if (code && !stopped)
         return err_set(err, code, "%s", run_err.message);
-    for (int i = 0; i < b->n_texts; i++) {
-        Text *t = &b->text[i];
-        finish_text(b, t);
-        if (t->err.code)
-            return err_set(err, t->err.code, "%s", t->err.message);
-        TRY(cut_tokens(b, t, err));
-        if (b->json && print_object(b, i))
-            return err_set(err, CVN_EIO, "the result could not be printed");
-    }
-    if (!b->json) {
-        TRY(print_texts(b, err));
+    if (b->err.code)
+        return err_set(err, b->err.code, "%s", b->err.message);
+    TRY(print_ended(b, true, err));
+    if (!b->json)
         print_speeds(b, seconds);
-    }
     if (!stopped)
         return b->constraint ? check_whole(b, err) : CVN_OK;
     return err_set(err, CVN_EINTERRUPTED, "interrupted");
@@ -377,8 +396,14 @@ static int make_requests(Batch *b, cvn_err *err)
     b->decodes = b->model.model->tokenizer != NULL;
     b->json = args_value(b->args, SHARED(JSON))->flag;
     b->streams = n == 1 && !b->json;
+    cvn_sampling sampling = run_model_sampling(b->args);
+    const Value *seed = args_value(b->args, SHARED(SEED));
+    b->drawn = sampling.temperature > 0 && !seed->given && !b->model.cluster;
+    if (b->drawn)
+        sampling.seed = (uint64_t)clock_ns() * UINT64_C(0x9e3779b97f4a7c15) >> 32;
     for (size_t i = 0; i < n; i++) {
         Text *t = &b->text[i];
+        b->result[i].finish = CVN_FINISH_CANCELLED;
         t->prompt = &b->prompt[i / samples];
         if (b->decodes)
             decoder_init(&t->decoder, b->model.model->tokenizer, TOKENIZER_CONTINUE);
@@ -389,7 +414,7 @@ static int make_requests(Batch *b, cvn_err *err)
                            .max_tokens = v[MAX_TOKENS].integer,
                            .ignore_eos = args_value(b->args, SHARED(IGNORE_EOS))->flag,
                            .constraint = b->constraint,
-                           .sampling = run_model_sampling(b->args)};
+                           .sampling = sampling};
         r->sampling.seed = sample_seed(r->sampling.seed, i % samples);
     }
     return CVN_OK;
@@ -463,7 +488,9 @@ const Command command_generate = {
         "generate -m my-llama -p 'Paris in JSON: ' --json-schema city.json\tnothing but such "
         "JSON\n",
     .notes = "The text goes to standard output, speeds go to standard error. Ctrl-C ends the text. "
-             "With the same seed a prompt gives the same text. Of several texts, --json prints an "
+             "With the same seed a prompt gives the same text; without one it is drawn, and told "
+             "behind the "
+             "speeds. Of several texts, --json prints an "
              "object per line, prompts in the order of the file.",
     .options = options,
     .run = run,
