@@ -657,7 +657,7 @@ static void completions_are_scripts_that_offer_the_commands(void **state)
     if (system("command -v zsh >/dev/null") == 0)
         expect(0, "", "_completion zsh | zsh -n 2>&1 && echo parsed", "parsed");
     expect(0, "", "_completion fish", "-n __fish_use_subcommand -f -a generate -d ");
-    expect(0, "", "_completion fish", "-l optimizer -x -a 'adamw adafactor' -d ");
+    expect(0, "", "_completion fish", "-l optimizer -x -a 'adamw adafactor muon' -d ");
     expect(0, "", "_completion fish", "-d 'measure speed against the machine\\'s ceilings'");
     if (system("command -v fish >/dev/null") == 0)
         expect(0, "", "_completion fish | fish --no-config -n 2>&1 && echo parsed", "parsed");

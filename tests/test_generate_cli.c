@@ -337,10 +337,24 @@ static void adapters_are_given_beside_the_model(void **state)
     expect(2, "caravan bench --train -p tiny --adapter lora 2>&1", "--adapter says nothing");
 }
 
+/* However a prompt is read, and however rarely somebody looks whether a text has ended. */
+static void steps_change_no_text(void **state)
+{
+    (void)state;
+    expect(0,
+           "g() { caravan generate -m model -p 'a much longer story of the land' -n 9 -s 1 \"$@\" "
+           "2>/dev/null; }; for o in '--buckets 1' '--buckets 4,8' '--eos-interval 4'; do "
+           "[ \"$(g $o)\" = \"$(g)\" ] && echo same; done | wc -l",
+           "3\n");
+    expect(1, "caravan generate -m model -p a --buckets 8,4 2>&1", "positive and ascending");
+    expect(1, "caravan generate -m model -p a --buckets $(seq -s, 17) 2>&1", "at most 16");
+}
+
 int main(void)
 {
     setenv("CARAVAN_THREADS", "1", 1);
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(steps_change_no_text),
         cmocka_unit_test(a_batch_gives_each_prompt_what_it_gets_alone),
         cmocka_unit_test(samples_differ_and_the_first_is_the_seeds_own),
         cmocka_unit_test(a_stop_text_ends_a_text_and_is_not_printed),

@@ -26,7 +26,7 @@ enum {
     TABLE,
     BATCHES,
     CONTEXTS,
-    BUCKETS,
+    EACH_BUCKET,
     LADDER,
     TRAIN,
     SEQ,
@@ -41,6 +41,8 @@ enum {
     MESH,
     LAYOUT,
     OVERLAP,
+    LENGTHS,
+    EOS_INTERVAL,
     JSON,
     CSV,
     PROFILE
@@ -73,8 +75,8 @@ static const Option *const options[] = {
     [CONTEXTS] = &(const Option){"contexts", .kind = ARG_TOKENS, .low = 1, .high = 1 << 24,
                                  .needs = "table", .value = "N,N,…",
                                  .fallback = "512,1024,2048,4096,8192", .help = "of the table"},
-    [BUCKETS] = &(const Option){"buckets", .kind = ARG_FLAG,
-                                .help = "prefill a prompt of each bucket's length too"},
+    [EACH_BUCKET] = &(const Option){"each-bucket", .kind = ARG_FLAG,
+                                    .help = "prefill a prompt of each bucket's length too"},
     [LADDER] = &(const Option){"ladder", .kind = ARG_FLAG,
                                .help = "run op by op, with fused attention, compiled, and both"},
     [TRAIN] = &(const Option){"train", .kind = ARG_FLAG, .help = "measure a training step instead"},
@@ -96,6 +98,8 @@ static const Option *const options[] = {
     [MESH] = SHARED(MESH),
     [LAYOUT] = SHARED(LAYOUT),
     [OVERLAP] = SHARED(OVERLAP),
+    [LENGTHS] = SHARED(BUCKETS),
+    [EOS_INTERVAL] = SHARED(EOS_INTERVAL),
     [JSON] = SHARED(JSON),
     [CSV] = &(const Option){"csv", .kind = ARG_FLAG, .help = "a row per measurement, for scripts"},
     [PROFILE] = SHARED(PROFILE),
@@ -220,6 +224,7 @@ static int new_engine(Bench *b, const BenchMode *mode, int64_t rows, int64_t con
     wanted.adapter = &b->value[ADAPTER].text;
     wanted.n_adapters = b->value[ADAPTER].given;
     wanted.activations = b->value[ACTIVATIONS].text;
+    run_model_steps(&b->value[LENGTHS], &b->value[EOS_INTERVAL], &wanted);
     wanted.op_by_op = mode->op_by_op;
     wanted.split_attention = mode->split_attention;
     wanted.profile_path = b->value[PROFILE].text;
@@ -371,7 +376,7 @@ static int measure(Bench *b, cvn_err *err)
 {
     const Value *v = b->value;
     TRY(measure_both(b, "prefill", "decode", &bench_modes[BENCH_MODES - 1], err));
-    if (v[BUCKETS].flag)
+    if (v[EACH_BUCKET].flag)
         TRY(measure_buckets(b, err));
     if (v[TABLE].flag)
         TRY(measure_table(b, err));
@@ -566,8 +571,9 @@ static int print_bench(const Bench *b)
 
 static int run_train(const Value *v)
 {
-    static const int of_engines[] = {PREFILL, DECODE,   CONTEXT,  TABLE,       BUCKETS,
-                                     LADDER,  QUANTIZE, KV_CACHE, ACTIVATIONS, ADAPTER};
+    static const int of_engines[] = {PREFILL,     DECODE,  CONTEXT,      TABLE,
+                                     EACH_BUCKET, LADDER,  QUANTIZE,     KV_CACHE,
+                                     ACTIVATIONS, LENGTHS, EOS_INTERVAL, ADAPTER};
     cvn_err err = {0};
     Cluster *cluster;
     for (size_t i = 0; i < sizeof of_engines / sizeof *of_engines; i++)
@@ -612,7 +618,7 @@ static int check_work(const Value *v, cvn_err *err)
         return err_set(err, CVN_EINVAL, "--json and --csv are two formats; give one of them");
     if (v[TABLE].flag && !decodes)
         return err_set(err, CVN_EINVAL, "--table measures decoding, and --decode is 0");
-    if (!decodes && v[PREFILL].integer == 0 && !v[BUCKETS].flag)
+    if (!decodes && v[PREFILL].integer == 0 && !v[EACH_BUCKET].flag)
         return err_set(err, CVN_EINVAL,
                        "--prefill and --decode are both 0: there is nothing to measure");
     return CVN_OK;

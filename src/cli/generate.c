@@ -39,6 +39,8 @@ static const Option *const options[] = {
     SAMPLING_OPTIONS,
     SHARED(SPECULATE),
     SHARED(DRAFT),
+    SHARED(BUCKETS),
+    SHARED(EOS_INTERVAL),
     CONSTRAINT_OPTIONS,
     SHARED(CONTEXT),
     RUN_MODEL_OPTIONS,

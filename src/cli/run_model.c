@@ -224,6 +224,14 @@ int run_model_constraint(const Args *args, cvn_constraint **out, cvn_err *err)
     return code;
 }
 
+void run_model_steps(const Value *buckets, const Value *interval, cvn_engine_options *engine)
+{
+    engine->n_buckets = (int)buckets->n_ids; /* if they are too many, the engine says so */
+    for (size_t i = 0; i < buckets->n_ids && i < CVN_MAX_BUCKETS; i++)
+        engine->bucket[i] = buckets->ids[i];
+    engine->eos_interval = (int)interval->integer;
+}
+
 RunOptions run_model_options(const Args *args)
 {
     cvn_sampling s = run_model_sampling(args);
@@ -232,7 +240,7 @@ RunOptions run_model_options(const Args *args)
     bool constrained =
         args_value(args, SHARED(JSON_SCHEMA))->given || args_value(args, SHARED(REGEX))->given ||
         args_value(args, SHARED(GRAMMAR))->given || args_value(args, SHARED(ONE_OF))->given;
-    return (RunOptions){
+    RunOptions options = {
         .path = args_value(args, SHARED(MODEL))->text,
         .dtype = dtype_of(args_value(args, SHARED(DTYPE))),
         .quantize = args_value(args, SHARED(QUANTIZE))->text,
@@ -257,6 +265,9 @@ RunOptions run_model_options(const Args *args)
                    .filters = samples && (s.top_k > 0 || s.top_p < 1 || s.min_p > 0),
                    .penalties =
                        s.repeat_penalty > 0 && (s.repeat_penalty < 1 || s.repeat_penalty > 1)}};
+    run_model_steps(args_value(args, SHARED(BUCKETS)), args_value(args, SHARED(EOS_INTERVAL)),
+                    &options.engine);
+    return options;
 }
 
 int run_model_input(const RunModel *run, const Value *ids, const char *text, const char *file,

@@ -60,6 +60,9 @@ int run_model_constraint(const Args *args, cvn_constraint **out, cvn_err *err);
    is the command's to set. The engine can sample as the options say, and no more. */
 RunOptions run_model_options(const Args *args);
 
+/* What --buckets and --eos-interval say to an engine. */
+void run_model_steps(const Value *buckets, const Value *interval, cvn_engine_options *engine);
+
 /* Opens the model and prints its warnings; Ctrl-C is noted from now on. */
 int run_model_open(RunModel *run, const RunOptions *options, cvn_err *err);
 

@@ -98,6 +98,8 @@ static const Option *const options[] = {
     SHARED(SPECULATE),
     SHARED(DRAFT),
     SHARED(MAX_STALL),
+    SHARED(BUCKETS),
+    SHARED(EOS_INTERVAL),
     SHARED(PROFILE),
     NULL,
 };
