@@ -47,24 +47,17 @@ static void find_readers(const Op *op, int64_t m, int nt, Readers *readers)
     static char data[64];
     const void *in[LINEAR_OPERANDS];
     void *out[LINEAR_WEIGHTS] = {data, data, data};
-    LinearWeight weight[LINEAR_WEIGHTS];
-    LinearLoops loops = {.weight = weight,
-                         .weights = linear_weights(op),
-                         .swiglu = op->attr.flag,
-                         .m = m,
-                         .span = 512,
-                         .spans = 1,
-                         .chunk = m,
-                         .block = LINEAR_BLOCK,
-                         .multiply = note_reader,
-                         .work = readers,
-                         .write = write_nothing};
+    LinearLoops loops = linear_loops_of(op);
+    loops.m = m;
+    loops.span = 512;
+    loops.spans = 1;
+    loops.chunk = m;
+    loops.block = LINEAR_BLOCK;
+    loops.multiply = note_reader;
+    loops.work = readers;
+    loops.write = write_nothing;
     for (int i = 0; i < LINEAR_OPERANDS; i++)
         in[i] = data;
-    for (int i = 0; i < loops.weights; i++) {
-        weight[i] = linear_weight(op, i);
-        loops.jobs += i && loops.swiglu ? 0 : weight[i].panels;
-    }
     float *c = calloc((size_t)(2 * m * LINEAR_BLOCK * PANEL_ROWS), sizeof *c);
     memset(readers->of, -1, sizeof readers->of);
     for (int t = 0; t < nt; t++) {
@@ -72,7 +65,7 @@ static void find_readers(const Op *op, int64_t m, int nt, Readers *readers)
         readers->thread = t;
         loops.args = &args;
         loops.c = c;
-        linear_loops_run(&loops);
+        linear_loops_run(&loops, NULL, NULL);
     }
     free(c);
 }

@@ -6,6 +6,7 @@
 #include "graph/graph.h"
 #include "graph/interp/interp.h"
 #include "io_support.h"
+#include "model/llama.h"
 #include "model/presets.h"
 #include "splitmix.h"
 

@@ -390,12 +390,11 @@ const Command command_serve = {
     .examples =
         "serve -m my-llama\tat http://127.0.0.1:8080, for clients of OpenAI's and Anthropic's "
         "APIs\n"
-        "serve -m my-llama --rows 32 --quantize int8\tfor many clients at once\n"
         "serve -m my-llama --host 0.0.0.0 --api-key-file keys.txt\tfor other machines, with keys\n"
         "serve -m my-llama --socket /run/caravan.sock\tbehind another server\n"
         "serve -m my-llama --adapter law=law-lora --adapter code=code-lora\twith adapters, by "
         "name\n"
-        "serve -m small=my-llama -m large=my-llama-8b\tseveral models\n",
+        "serve -m small=my-llama -m large=my-llama-8b --rows 32\tseveral models, many clients\n",
     .notes =
         "SIGTERM and Ctrl-C end the server when it has answered what it has accepted; a second "
         "signal ends it at once. SIGHUP reads the files of keys and certificates again. /health "
