@@ -55,15 +55,11 @@ static bool in_place(const cvn_type *box, const Source *place)
     return box_is_dense(box, place->stride) && box->dtype != CVN_I4;
 }
 
-static bool reduces(const Op *op)
-{
-    return op->kind == OP_ALL_REDUCE || op->kind == OP_REDUCE_SCATTER;
-}
-
 /* A piece received where it belongs; NULL: it goes through the stage. */
 static void *direct(const Exchange *e, const cvn_type *box, const Source *out)
 {
-    return reduces(e->op) || !in_place(box, out) ? NULL : at_element(box->dtype, e->out, out->at);
+    bool reduces = e->op->kind == OP_ALL_REDUCE || e->op->kind == OP_REDUCE_SCATTER;
+    return reduces || !in_place(box, out) ? NULL : at_element(box->dtype, e->out, out->at);
 }
 
 /* Begins a transfer of the exchange with a device elsewhere; the Comm fails when the others do. */

@@ -64,8 +64,7 @@ GradRule grad_dynamic_slice, grad_dynamic_update_slice, grad_gather, grad_scatte
 /* rule_reduce.c */
 GradRule grad_reduce, grad_cumsum, grad_dot_general;
 /* rule_collective.c */
-GradRule grad_all_reduce, grad_all_gather, grad_reduce_scatter, grad_all_to_all,
-    grad_collective_permute;
+GradRule grad_reducing_collective, grad_all_gather, grad_all_to_all, grad_collective_permute;
 /* rule_composite.c */
 GradRule grad_rms_norm, grad_rope, grad_attention, grad_cache_update, grad_softmax_cross_entropy,
     grad_keep_likeliest;

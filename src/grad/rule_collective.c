@@ -30,20 +30,6 @@ static void add_share(Grad *d, const Op *op, cvn_value *y, cvn_value *dy)
     grad_add(d, op, 0, where(g, wins, cvn_divide(g, dy, count)));
 }
 
-void grad_all_reduce(Grad *d, const Op *op)
-{
-    cvn_reduce kind = op->attr.reduce;
-    if (kind == CVN_PRODUCT) {
-        grad_refuse(d, op, "when it multiplies");
-        return;
-    }
-    cvn_value *dy = sum_over_group(d->g, op, grad_of(d, op, 0));
-    if (kind == CVN_SUM)
-        grad_add(d, op, 0, dy);
-    else
-        add_share(d, op, op->result[0], dy);
-}
-
 void grad_all_gather(Grad *d, const Op *op)
 {
     grad_add(d, op, 0,
@@ -57,18 +43,21 @@ static cvn_value *gather_group(cvn_graph *g, const Op *op, cvn_value *x)
                           op->attr.groups.v);
 }
 
-void grad_reduce_scatter(Grad *d, const Op *op)
+/* all_reduce and reduce_scatter */
+void grad_reducing_collective(Grad *d, const Op *op)
 {
+    const bool all = op->kind == OP_ALL_REDUCE;
     cvn_reduce kind = op->attr.reduce;
     if (kind == CVN_PRODUCT) {
         grad_refuse(d, op, "when it multiplies");
         return;
     }
-    cvn_value *dy = gather_group(d->g, op, grad_of(d, op, 0));
+    cvn_value *dy = grad_of(d, op, 0), *y = op->result[0];
+    dy = all ? sum_over_group(d->g, op, dy) : gather_group(d->g, op, dy);
     if (kind == CVN_SUM)
         grad_add(d, op, 0, dy);
     else
-        add_share(d, op, gather_group(d->g, op, op->result[0]), dy);
+        add_share(d, op, all ? y : gather_group(d->g, op, y), dy);
 }
 
 void grad_all_to_all(Grad *d, const Op *op)

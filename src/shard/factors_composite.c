@@ -204,5 +204,6 @@ void factor_linear(const Op *op, Rule *rule)
             if (t == 0 || t >= op->n_operands || t == residual)
                 put(rule, t, d, f);
     }
-    put_whole(rule, 0, op_in(op, 0), lead);
+    for (int d = lead; d < op_in(op, 0)->rank; d++)
+        put(rule, 0, d, add(rule, op_in(op, 0)->dim[d], FACTOR_WHOLE));
 }

@@ -49,11 +49,4 @@ static inline void put_all(Rule *rule, int64_t d, int f)
         put(rule, t, d, f);
 }
 
-/* Every dimension of a tensor from `first` on is needed whole. */
-static inline void put_whole(Rule *rule, int tensor, const cvn_type *type, int first)
-{
-    for (int d = first; d < type->rank; d++)
-        put(rule, tensor, d, add(rule, type->dim[d], FACTOR_WHOLE));
-}
-
 #endif

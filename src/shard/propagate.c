@@ -480,15 +480,6 @@ static bool exchange(State *s, const Node *node)
     return false;
 }
 
-/* One product at a time, in order: what the first sets spreads before the next
- * is looked at. */
-static void run_exchanges(State *s)
-{
-    for (int64_t i = 0; i < s->n_nodes; i++)
-        if (exchange(s, &s->node[i]))
-            settle(s);
-}
-
 static bool node_conflicts(const State *s, const Node *node, int f)
 {
     const FactorAxes *first = NULL;
@@ -537,7 +528,10 @@ static int propagate(State *s, cvn_err *err)
         run_steps(s);
         last = priority;
     }
-    run_exchanges(s);
+    for (int64_t i = 0; i < s->n_nodes;
+         i++) /* what the first sets spreads before the next is looked at */
+        if (exchange(s, &s->node[i]))
+            settle(s);
     find_conflicts(s);
     return CVN_OK;
 }

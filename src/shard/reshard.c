@@ -173,14 +173,10 @@ static int64_t shards_on(const Search *s, const Digits *on, int n)
 
 /* Chunks of the finer of two splittings make up those of the coarser; also where the coarser is the
    whole dimension, which can be padded and trimmed. */
-static bool borders_agree(int64_t n, int64_t coarse, int64_t fine)
-{
-    return coarse == 1 || num_pieces(n, coarse) == num_pieces(n, fine) * (fine / coarse);
-}
-
 static bool agree(const Search *s, const Digits *on, int d, int coarse, int fine)
 {
-    return borders_agree(s->type->dim[d], shards_on(s, on, coarse), shards_on(s, on, fine));
+    int64_t n = s->type->dim[d], few = shards_on(s, on, coarse), many = shards_on(s, on, fine);
+    return few == 1 || num_pieces(n, few) == num_pieces(n, many) * (many / few);
 }
 
 static double local_bytes(const Search *s, const State *state)

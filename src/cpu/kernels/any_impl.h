@@ -30,7 +30,7 @@ static void reduce_run(const KernelArgs *args, const Walk *reduced, int64_t x, i
     Wide sum, line;
     wide_fill(dtype, reduce_neutral(kind, dtype), n, &sum);
     do {
-        int64_t from = x + walk_from(reduced, inner, at);
+        int64_t from = x + walk_offset(reduced->from_stride, inner, at);
         for (int64_t i = 0; along && i < n; i++)
             for (int64_t j = 0; j < length; j += WIDE) {
                 int64_t part = num_min(length - j, WIDE);
@@ -67,8 +67,9 @@ static void run_reduce(const KernelArgs *args)
             y_step = inner < 0 ? 0 : kept.to_stride[inner];
     do
         for (int64_t i = 0; i < n; i += WIDE)
-            reduce_run(args, &reduced, kept.from + walk_from(&kept, inner, at) + i * x_step, x_step,
-                       kept.to + walk_to(&kept, inner, at) + i * y_step, y_step,
+            reduce_run(args, &reduced,
+                       kept.from + walk_offset(kept.from_stride, inner, at) + i * x_step, x_step,
+                       kept.to + walk_offset(kept.to_stride, inner, at) + i * y_step, y_step,
                        num_min(n - i, WIDE));
     while (walk_next(&kept, inner, at));
 }

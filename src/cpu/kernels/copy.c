@@ -12,11 +12,6 @@
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/walk.h"
 
-static size_t element_size(const Op *op)
-{
-    return (size_t)cvn_dtype_bits(op_out(op, 0)->dtype) / 8;
-}
-
 static bool match_bytes(const Op *op)
 {
     return cvn_dtype_bits(op_out(op, 0)->dtype) >= 8;
@@ -24,8 +19,9 @@ static bool match_bytes(const Op *op)
 
 static void share_and_run(Walk *w, const KernelArgs *args, int from)
 {
+    const size_t size = (size_t)cvn_dtype_bits(op_out(args->op, 0)->dtype) / 8;
     if (walk_share(w, 64, args->thread, args->n_threads))
-        walk_run(w, element_size(args->op), args->out[0], args->in[from]);
+        walk_run(w, size, args->out[0], args->in[from]);
 }
 
 /* Operand 0, read from element `first` on with these strides in the dimensions of the result. */
@@ -153,24 +149,14 @@ static int64_t read_start(const cvn_type *type, const void *data)
     }
 }
 
-static bool match_starts(const Op *op, int first)
+static bool match_starts(const Op *op)
 {
-    for (int i = first; i < op->n_operands; i++) {
+    for (int i = op->kind == OP_DYNAMIC_SLICE ? 1 : 2; i < op->n_operands; i++) {
         cvn_dtype dtype = op_in(op, i)->dtype;
         if (dtype != CVN_I32 && dtype != CVN_U32 && dtype != CVN_I8)
             return false;
     }
     return match_bytes(op);
-}
-
-static bool match_dynamic_slice(const Op *op)
-{
-    return match_starts(op, 1);
-}
-
-static bool match_dynamic_update(const Op *op)
-{
-    return match_starts(op, 2);
 }
 
 /* Clamped so that `size` elements fit in n. */
@@ -223,11 +209,11 @@ const Kernel copy_kernels[] = {
     {.name = "pad", .kind = OP_PAD, .match = match_bytes, .run = run_pad},
     {.name = "dynamic_slice",
      .kind = OP_DYNAMIC_SLICE,
-     .match = match_dynamic_slice,
+     .match = match_starts,
      .run = run_dynamic_slice},
     {.name = "dynamic_update_slice",
      .kind = OP_DYNAMIC_UPDATE_SLICE,
-     .match = match_dynamic_update,
+     .match = match_starts,
      .run = run_dynamic_update,
      .in_place = 1},
     {0},

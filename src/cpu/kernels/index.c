@@ -111,7 +111,7 @@ static void box_start(const KernelArgs *args, const Boxes *b, const int64_t *at,
 {
     const OpAttr *a = &args->op->attr;
     const cvn_type *indices = op_in(args->op, 1);
-    int64_t vector = walk_to(&b->vectors, b->outer, at), component = 1;
+    int64_t vector = walk_offset(b->vectors.to_stride, b->outer, at), component = 1;
     for (int d = indices->rank - 1; d > a->index_vector_dim; d--)
         component *= indices->dim[d];
     for (int d = 0; d < b->rank; d++)
@@ -143,7 +143,7 @@ static void run_gather_boxes(const KernelArgs *args)
             rest /= y->dim[d];
         }
         box_start(args, &b, at, start);
-        walk_begin(&w, 0, walk_from(&b.vectors, b.outer, at));
+        walk_begin(&w, 0, walk_offset(b.vectors.from_stride, b.outer, at));
         for (int d = 0; d < x->rank; d++) {
             w.from += num_max(0, num_min(start[d], x->dim[d] - b.size[d])) * b.stride[d];
             walk_add(&w, b.size[d], b.stride[d], b.slot[d]);
@@ -291,8 +291,8 @@ static void add_box(const KernelArgs *args, const Walk *w)
     do
         for (int64_t i = 0; i < n; i += WIDE) {
             int64_t part = num_min(n - i, WIDE);
-            int64_t from = w->from + walk_from(w, inner, at) + i * from_step;
-            int64_t to = w->to + walk_to(w, inner, at) + i * to_step;
+            int64_t from = w->from + walk_offset(w->from_stride, inner, at) + i * from_step;
+            int64_t to = w->to + walk_offset(w->to_stride, inner, at) + i * to_step;
             wide_read(dtype, args->out[0], to, to_step, part, &sum);
             wide_read(dtype, args->in[2], from, from_step, part, &update);
             wide_reduce(CVN_SUM, dtype, &sum, 0, 1, &update, part);
@@ -346,7 +346,7 @@ static void run_scatter_boxes(const KernelArgs *args)
     if (cvn_type_elements(u) == 0)
         return;
     do {
-        walk_begin(&w, walk_from(&b.vectors, b.outer, at), 0);
+        walk_begin(&w, walk_offset(b.vectors.from_stride, b.outer, at), 0);
         box_start(args, &b, at, start);
         if (!clip_box(&b, at, start, low, high, &w))
             continue;

@@ -63,7 +63,7 @@ static void run_rms_norm(const KernelArgs *args)
 
 /* ---- softmax_cross_entropy ---- */
 
-static bool match_cross_entropy(const Op *op)
+static bool match_floats(const Op *op)
 {
     return tile_dtype(op_in(op, 0)->dtype);
 }
@@ -88,11 +88,6 @@ static void run_cross_entropy(const KernelArgs *args)
 }
 
 /* ---- argmax ---- */
-
-static bool match_argmax(const Op *op)
-{
-    return tile_dtype(op_in(op, 0)->dtype);
-}
 
 /* Along the last dimension. */
 static int32_t argmax_row(cvn_dtype dtype, const void *data, int64_t first, int64_t n)
@@ -340,9 +335,9 @@ const Kernel ISA_NAME(row_kernels)[] = {
      .in_place = 1},
     {.name = "softmax_cross_entropy." ISA,
      .kind = OP_SOFTMAX_CROSS_ENTROPY,
-     .match = match_cross_entropy,
+     .match = match_floats,
      .run = run_cross_entropy},
-    {.name = "argmax." ISA, .kind = OP_ARGMAX, .match = match_argmax, .run = run_argmax},
+    {.name = "argmax." ISA, .kind = OP_ARGMAX, .match = match_floats, .run = run_argmax},
     {.name = "reduce." ISA,
      .kind = OP_REDUCE,
      .match = match_reduce_float,

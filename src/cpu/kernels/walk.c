@@ -117,11 +117,8 @@ void walk_run(const Walk *w, size_t size, void *to_data, const void *from_data)
             outer = i;
     int64_t at[CVN_MAX_RANK] = {0};
     for (;;) {
-        int64_t t = 0, f = 0;
-        for (int i = 0; i < inner; i++) {
-            t += at[i] * w->to_stride[i];
-            f += at[i] * w->from_stride[i];
-        }
+        int64_t t = walk_offset(w->to_stride, inner, at);
+        int64_t f = walk_offset(w->from_stride, inner, at);
         if (outer != inner)
             move_blocks(size, to + t * (int64_t)size, from + f * (int64_t)size, w, outer);
         else

@@ -45,20 +45,12 @@ static inline bool walk_next(const Walk *w, int n, int64_t *at)
     return false;
 }
 
-/* How far the index is from the first element, in what is read and in what is written. */
-static inline int64_t walk_from(const Walk *w, int n, const int64_t *at)
+/* How far the index is from the first element, by the strides of what is read or of what is written. */
+static inline int64_t walk_offset(const int64_t *stride, int n, const int64_t *at)
 {
     int64_t offset = 0;
     for (int d = 0; d < n; d++)
-        offset += at[d] * w->from_stride[d];
-    return offset;
-}
-
-static inline int64_t walk_to(const Walk *w, int n, const int64_t *at)
-{
-    int64_t offset = 0;
-    for (int d = 0; d < n; d++)
-        offset += at[d] * w->to_stride[d];
+        offset += at[d] * stride[d];
     return offset;
 }
 

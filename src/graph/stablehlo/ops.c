@@ -169,23 +169,17 @@ void hlo_scatter(Hlo *h, const Op *op)
 
 /* ---- collectives: groups are of devices, which are replicas ---- */
 
-static void collective(Hlo *h, const Op *op, const char *region)
+void hlo_collective(Hlo *h, const Op *op)
 {
+    const bool reduces = op->kind == OP_ALL_REDUCE || op->kind == OP_REDUCE_SCATTER;
     const char *plain = hlo_attrs(h, op);
     const char *groups = hlo_rows(h, &op->attr.groups, op->attr.group_size);
+    const char *region = NULL;
+    if (reduces)
+        region = hlo_reducer(h, op->attr.reduce, op->operand[0]->type.dtype);
     hlo_op(h, op, op_info[op->kind].name, region,
            arena_printf(&h->arena, "%s%sreplica_groups = %s", plain ? plain : "", plain ? ", " : "",
                         groups));
-}
-
-void hlo_collective(Hlo *h, const Op *op)
-{
-    collective(h, op, NULL);
-}
-
-void hlo_reducing_collective(Hlo *h, const Op *op)
-{
-    collective(h, op, hlo_reducer(h, op->attr.reduce, op->operand[0]->type.dtype));
 }
 
 void hlo_collective_permute(Hlo *h, const Op *op)

@@ -58,8 +58,9 @@ static void compare(Hlo *h, const Op *op)
 
 /* The starts of a dynamic slice or update, operands first, first + 1, …, have one type in StableHLO: i64 where ours
    differ. */
-static void dynamic(Hlo *h, const Op *op, int first)
+static void dynamic(Hlo *h, const Op *op)
 {
+    const int first = op->kind == OP_DYNAMIC_SLICE ? 1 : 2;
     const char *operands = NULL, *types = NULL;
     bool same = true;
     for (int i = first; i < op->n_operands; i++)
@@ -88,16 +89,6 @@ static void dynamic(Hlo *h, const Op *op, int first)
                            .result_types = hlo_tensor(h, &op->result[0]->type)});
 }
 
-static void dynamic_slice(Hlo *h, const Op *op)
-{
-    dynamic(h, op, 1);
-}
-
-static void dynamic_update_slice(Hlo *h, const Op *op)
-{
-    dynamic(h, op, 2);
-}
-
 static void device_id(Hlo *h, const Op *op)
 {
     hlo_op(h, op, "replica_id", NULL, NULL);
@@ -111,17 +102,17 @@ static HloFn *const table[OP_COUNT] = {
     [OP_ABS] = absolute,
     [OP_SIGN] = sign,
     [OP_COMPARE] = compare,
-    [OP_DYNAMIC_SLICE] = dynamic_slice,
-    [OP_DYNAMIC_UPDATE_SLICE] = dynamic_update_slice,
+    [OP_DYNAMIC_SLICE] = dynamic,
+    [OP_DYNAMIC_UPDATE_SLICE] = dynamic,
     [OP_GATHER] = hlo_gather,
     [OP_SCATTER] = hlo_scatter,
     [OP_SORT] = hlo_sort,
     [OP_REDUCE] = hlo_reduce,
     [OP_CUMSUM] = hlo_cumsum,
     [OP_DOT_GENERAL] = hlo_dot_general,
-    [OP_ALL_REDUCE] = hlo_reducing_collective,
+    [OP_ALL_REDUCE] = hlo_collective,
     [OP_ALL_GATHER] = hlo_collective,
-    [OP_REDUCE_SCATTER] = hlo_reducing_collective,
+    [OP_REDUCE_SCATTER] = hlo_collective,
     [OP_ALL_TO_ALL] = hlo_collective,
     [OP_COLLECTIVE_PERMUTE] = hlo_collective_permute,
     [OP_PARTITION_ID] = device_id,

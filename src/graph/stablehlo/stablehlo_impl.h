@@ -57,7 +57,7 @@ const char *hlo_splat(Hlo *h, const cvn_type *type, double value);
 const char *hlo_reducer(Hlo *h, cvn_reduce kind, cvn_dtype dtype);
 
 HloFn hlo_sort, hlo_reduce, hlo_cumsum, hlo_dot_general, hlo_gather, hlo_scatter;
-HloFn hlo_collective, hlo_reducing_collective, hlo_collective_permute;
+HloFn hlo_collective, hlo_collective_permute;
 
 /* An operation of h->name's graph, whatever it is. */
 HloFn hlo_put_op;

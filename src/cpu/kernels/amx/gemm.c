@@ -18,6 +18,7 @@
 
 #include "cpu/kernels/amx/tiles.h"
 #include "cpu/kernels/tile.h"
+#include "cpu/kernels/transpose.h"
 
 /* Asks for rows of what comes next, beside step i. */
 static inline __attribute__((always_inline)) void ask(const GemmTiles *p, int64_t i, int64_t rows)
@@ -89,11 +90,6 @@ static void tile_products(const GemmTiles *p)
     }
 }
 
-static void interleave_pairs(const void *const row[GEMM_PANEL], int64_t units, void *out)
-{
-    gemm_avx512_bf16dot.interleave(row, units, out);
-}
-
 static void pair_rows(const uint16_t *x, int64_t stride, int64_t units, uint32_t *out)
 {
     gemm_avx512_bf16dot.pair(x, stride, units, out);
@@ -112,7 +108,7 @@ const GemmIsa gemm_amx_bf16 = {
     .leave = tile_leave,
     .tiles = tile_products,
     .pack = {{gemm_tiles_copy, gemm_tiles_pair_turn}, {gemm_tiles_turn, gemm_tiles_pair}},
-    .interleave = interleave_pairs,
+    .interleave = interleave_units,
     .pair = pair_rows,
     .round = tile_rows_to_bf16,
     .add = tile_add,
