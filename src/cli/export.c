@@ -137,7 +137,7 @@ static int run(const Args *args)
 
 const Command command_export = {
     "export",
-    .about = "write what a run has learned, or a model with modules that run it",
+    .about = "write what a run has learned, or a model with its modules",
     .usage = "RUN OUT [options], caravan export MODEL OUT --to stablehlo [options]",
     .examples = "export RUN my-model\tthe newest checkpoint of a run, in bf16\n"
                 "export RUN my-model --step 2000 --dtype f32\tan older one, exactly as trained\n"
