@@ -137,7 +137,7 @@ static void read_part(const cvn_model *model, const char *mesh, const char *layo
         fail_msg("%s", err.message);
     rt.info.first = d;
     rt.info.n_local = 1;
-    if (program_make(&program, &rt, g, &how, &err) || load_weights(&rt, model, &report, &err))
+    if (program_make(&program, &rt, g, &how, &err) || load_weights(&rt, model, NULL, &report, &err))
         fail_msg("%s", err.message);
     *read = report.read_bytes;
     *held = (double)runtime_role_bytes(&rt, ROLE_WEIGHT);

@@ -52,6 +52,11 @@ static void it_answers_while_it_loads(void **state)
     assert_int_equal(reply.status, 503);
     assert_non_null(strstr(reply.body.text, "loading"));
     reply_free(&reply);
+    server_progress(r.server, 0, 700, 1000);
+    reply = http_ask(r.port, "GET", "/health", "", NULL);
+    assert_non_null(
+        strstr(reply.body.text, "\"model\":\"tiny\",\"bytes_loaded\":700,\"bytes\":1000"));
+    reply_free(&reply);
     static const char *const paths[] = {
         "/v1/chat/completions", "/v1/completions", "/v1/responses",
         "/v1/messages",         "/tokenize",       "/v1/messages/count_tokens"};
@@ -696,6 +701,77 @@ static int ask_long(int port, bool stream)
     return ask_many(port, 30, stream);
 }
 
+static void the_dashboard_asks_for_metrics_that_are_served(void **state)
+{
+    const Running *r = *state;
+    FileMap file;
+    cvn_err err = {0};
+    int asked = 0;
+    if (file_map(&file, CVN_TEST_DATA "/../../examples/grafana.json", &err))
+        fail_msg("%s", err.message);
+    json_t *dashboard = json_loadb((const char *)file.data, file.size, 0, NULL), *panel, *target;
+    Reply reply = http_ask(r->port, "GET", "/metrics", "", NULL);
+    size_t i, k;
+    json_array_foreach(json_object_get(dashboard, "panels"), i, panel)
+    {
+        json_array_foreach(json_object_get(panel, "targets"), k, target)
+        {
+            const char *at = json_string_value(json_object_get(target, "expr"));
+            while ((at = strpbrk(at, "vc"))) {
+                size_t prefix = strncmp(at, "vllm:", 5) == 0      ? 5
+                                : strncmp(at, "caravan:", 8) == 0 ? 8
+                                                                  : 0;
+                size_t n = prefix + strspn(at + prefix, "abcdefghijklmnopqrstuvwxyz0123456789_");
+                char line[120];
+                snprintf(line, sizeof line, "\n%.*s", (int)n, at);
+                const char *found = prefix ? strstr(reply.body.text, line) : reply.body.text;
+                if (!found || (prefix && !strchr("{ ", found[n + 1])))
+                    fail_msg("examples/grafana.json asks for%s, which is not served", line);
+                asked += prefix > 0;
+                at += prefix ? n : 1;
+            }
+        }
+    }
+    assert_true(asked > 20);
+    json_decref(dashboard);
+    reply_free(&reply);
+    file_unmap(&file);
+}
+
+/* Lines of a log, one behind the other. */
+static void keep_line(void *log, const char *line)
+{
+    strbuf_puts(log, line);
+}
+
+static void texts_are_in_the_log_only_where_that_is_said(void **state)
+{
+    (void)state;
+    for (int logs = 0; logs < 2; logs++) {
+        Running r;
+        StrBuf log = {0};
+        ServerOptions options = usual_options();
+        options.access = keep_line;
+        options.access_context = &log;
+        options.log_text = logs;
+        start_server(&r, &options);
+        Reply reply =
+            post(r.port, "/v1/completions", "{\"prompt\": \"A secret\", \"max_tokens\": 5}");
+        char *text = string_at(&reply, "choices.0.text");
+        stop_server(&r);
+        json_t *json = json_loads(strrchr(log.text, '{'), 0, NULL); /* the last line */
+        const char *prompt = json_string_value(json_at(json, "prompts.0"));
+        const char *said = json_string_value(json_at(json, "texts.0"));
+        assert_true(logs == (prompt && strstr(prompt, "A secret")));
+        assert_true(logs == (said && strcmp(said, text) == 0));
+        assert_true(logs == (strstr(log.text, "secret") != NULL));
+        json_decref(json);
+        free(text);
+        reply_free(&reply);
+        strbuf_free(&log);
+    }
+}
+
 static void a_client_that_leaves_frees_its_rows(void **state)
 {
     const Running *r = *state;
@@ -962,6 +1038,8 @@ int main(void)
         cmocka_unit_test(the_openapi_file_has_every_field_that_is_read),
         cmocka_unit_test(only_the_origin_that_is_named_may_ask_from_elsewhere),
         cmocka_unit_test(fields_are_in_the_page),
+        cmocka_unit_test(the_dashboard_asks_for_metrics_that_are_served),
+        cmocka_unit_test(texts_are_in_the_log_only_where_that_is_said),
         cmocka_unit_test(a_client_that_leaves_frees_its_rows),
         cmocka_unit_test(too_many_are_told_to_come_back),
         cmocka_unit_test(keys_are_wanted_on_all_but_health_and_the_page),

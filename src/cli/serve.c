@@ -3,6 +3,7 @@
 #include "base/bytes.h"
 #include "base/threads.h"
 #include "cli/common.h"
+#include "cli/ranks.h"
 #include "cli/run_model.h"
 #include "cli/terminal.h"
 #include "serve/model.h"
@@ -13,6 +14,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -35,6 +37,7 @@ enum {
     FORMAT,
     LENIENT,
     LOG,
+    LOG_TEXT,
     BODY,
     CONNECTIONS,
     IDLE,
@@ -84,6 +87,8 @@ static const Option *const options[] = {
                                 .help = "name fields that are not known in a header, not an error"},
     [LOG] = &(const Option){"access-log", .kind = ARG_OUTPUT, .tried = true, .value = "FILE",
                             .help = "add a JSON line for each request"},
+    [LOG_TEXT] =
+        &(const Option){"log-text", .kind = ARG_FLAG, .help = "prompts and answers in it, too"},
     [BODY] = &(const Option){"max-body", .kind = ARG_SIZE, .low = 1024, .high = 1 << 30,
                              .value = "SIZE", .fallback = "16M", .help = "longest request"},
     [CONNECTIONS] =
@@ -112,11 +117,13 @@ typedef struct Serve {
     Arena arena; /* of what follows */
     int n;
     ServerModel *model;   /* [n] */
+    double *seconds;      /* [n] that loading took */
     const char ***folder; /* [n][n_adapters] of their adapters */
     RunModel *run;        /* [n] owned */
     cvn_engine **engine;  /* [n] */
     Server *server;
     sigset_t signals;
+    atomic_bool ended; /* and nobody waits for signals any more */
     pthread_t waits;
     int log; /* the file's descriptor, or -1 */
 } Serve;
@@ -132,12 +139,12 @@ static void write_line(void *context, const char *line)
     strbuf_free(&text);
 }
 
-/* Signals come here and nowhere else. */
+/* Signals come here and nowhere else. mpirun hands SIGUSR1 on to its processes. */
 static void *wait_for_signals(void *context)
 {
     Serve *serve = context;
     int asked = 0, number;
-    while (sigwait(&serve->signals, &number) == 0 && number != SIGUSR1) {
+    while (sigwait(&serve->signals, &number) == 0 && !serve->ended) {
         cvn_err err = {0};
         if (number == SIGHUP) {
             if (server_reload(serve->server, &err))
@@ -190,6 +197,7 @@ static int take_models(Serve *serve, cvn_err *err)
     size_t n = v[MODEL].n_texts, length;
     serve->model = arena_array(&serve->arena, n, sizeof *serve->model);
     serve->folder = arena_array(&serve->arena, n, sizeof *serve->folder);
+    serve->seconds = arena_array(&serve->arena, n, sizeof *serve->seconds);
     serve->run = arena_array(&serve->arena, n, sizeof *serve->run);
     serve->engine = arena_array(&serve->arena, n, sizeof(cvn_engine *));
     if (n > 1 && (v[NAME].given || args_value(serve->args, SHARED(DRAFT))->given ||
@@ -245,6 +253,18 @@ static int take_adapter(Serve *serve, const char *text, cvn_err *err)
     return CVN_OK;
 }
 
+/* Called when it is so, not when the models are there. */
+static void say_ready(void *context)
+{
+    const Serve *serve = context;
+    for (int i = 0; i < serve->n; i++) {
+        cvn_engine_stats stats = cvn_engine_get_stats(serve->engine[i]);
+        fprintf(stderr, "caravan: %s is ready after %.1f s: %d rows, %s of weights\n",
+                serve->model[i].name, serve->seconds[i], (int)serve->args->value[ROWS].integer,
+                bytes_text((double)stats.weight_bytes).text);
+    }
+}
+
 static int listen_for_requests(Serve *serve, cvn_err *err)
 {
     const Value *v = serve->args->value;
@@ -266,6 +286,9 @@ static int listen_for_requests(Serve *serve, cvn_err *err)
                              .tls_cert = v[TLS_CERT].text,
                              .tls_key = v[TLS_KEY].text,
                              .deadline_seconds = (int)v[DEADLINE].integer,
+                             .follows = !ranks_first(),
+                             .ready = say_ready,
+                             .ready_context = serve,
                              .open = v[OPEN].flag,
                              .cors = v[CORS].text,
                              .lenient = v[LENIENT].flag,
@@ -273,15 +296,28 @@ static int listen_for_requests(Serve *serve, cvn_err *err)
                              .max_body = v[BODY].integer,
                              .max_connections = (int)v[CONNECTIONS].integer,
                              .idle_seconds = (int)v[IDLE].integer,
+                             .log_text = v[LOG_TEXT].flag,
                              .access = serve->log >= 0 ? write_line : NULL,
                              .access_context = serve};
     if (server_new(&o, &serve->server, err))
         return err->code;
-    if (pthread_create(&serve->waits, NULL, wait_for_signals, serve) == 0)
+    if (o.follows || pthread_create(&serve->waits, NULL, wait_for_signals, serve) == 0)
         return CVN_OK;
     server_free(serve->server);
     serve->server = NULL;
     return err_set(err, CVN_EMEM, "no thread for signals could be made");
+}
+
+/* The model that is being loaded. */
+typedef struct Loading {
+    const Serve *serve;
+    int model;
+} Loading;
+
+static void say_progress(void *context, uint64_t done, uint64_t all)
+{
+    const Loading *loading = context;
+    server_progress(loading->serve->server, loading->model, done, all);
 }
 
 static int load(Serve *serve, int i, RunOptions *run, cvn_err *err)
@@ -289,7 +325,11 @@ static int load(Serve *serve, int i, RunOptions *run, cvn_err *err)
     const ServerModel *m = &serve->model[i];
     RunModel *of = &serve->run[i];
     double begin = clock_seconds();
+    Loading loading = {serve, i};
+    server_progress(serve->server, i, 0, 0);
     run->path = m->path;
+    run->engine.on_load = say_progress;
+    run->engine.on_load_context = &loading;
     run->engine.adapter = serve->folder[i];
     run->engine.n_adapters = m->n_adapters;
     TRY(run_model_open(of, run, err));
@@ -300,8 +340,7 @@ static int load(Serve *serve, int i, RunOptions *run, cvn_err *err)
     if (run->engine.memory_limit) /* the next one has what is left */
         run->engine.memory_limit =
             run->engine.memory_limit > bytes ? run->engine.memory_limit - bytes : 1;
-    fprintf(stderr, "caravan: %s is ready after %.1f s: %d rows, %s of weights\n", m->name,
-            clock_seconds() - begin, run->engine.rows, bytes_text((double)stats.weight_bytes).text);
+    serve->seconds[i] = clock_seconds() - begin;
     return CVN_OK;
 }
 
@@ -334,18 +373,21 @@ static int run(const Args *args)
 {
     cvn_err err = {0}, closing = {0};
     Serve serve = {.args = args, .log = -1};
-    if (transport_launched()) {
-        err_set(&err, CVN_EUNSUPPORTED,
-                "caravan serve does not run in several processes yet; --mesh divides a model among "
-                "devices of one");
-        return fail(&err);
-    }
+    Cluster *cluster;
     sigemptyset(&serve.signals);
-    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+    static const int numbers[] = {SIGINT, SIGHUP, SIGUSR1, SIGTERM};
+    size_t n_numbers =
+        ranks_speaks() ? 4 : 3; /* others are ended by it when one of them has died */
+    for (size_t i = 0; i < n_numbers; i++)
         sigaddset(&serve.signals, numbers[i]);
     pthread_sigmask(SIG_BLOCK, &serve.signals, NULL);
     signal(SIGPIPE, SIG_IGN); /* of clients that went away */
+    if (run_join(args_value(args, SHARED(MESH))->given, &cluster, &err))
+        return fail(&err);
+    if (cluster && args->value[MODEL].n_texts > 1) {
+        err_set(&err, CVN_EUNSUPPORTED, "several processes serve one model; give one --model");
+        return fail(&err);
+    }
     if (arena_begin(&serve.arena, &err))
         return fail(&err);
     int code = listen_for_requests(&serve, &err);
@@ -355,8 +397,11 @@ static int run(const Args *args)
         if (code == CVN_OK)
             code = server_run(serve.server, serve.engine, &err);
         server_free(serve.server);
-        pthread_kill(serve.waits, SIGUSR1);
-        pthread_join(serve.waits, NULL);
+        serve.ended = true;
+        if (ranks_first()) {
+            pthread_kill(serve.waits, SIGUSR1);
+            pthread_join(serve.waits, NULL);
+        }
     }
     int closed = CVN_OK;
     for (int i = 0; serve.run && i < serve.n; i++)

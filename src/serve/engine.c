@@ -325,7 +325,7 @@ static int start_engine(void *engine, cvn_err *err)
     TRY(runtime_reserve(&e->rt, err));
     TRY(runtime_allocate(&e->rt, ROLE_CACHE, err));
     double begin = clock_seconds();
-    int code = load_weights(&e->rt, e->model, &report, err);
+    int code = load_weights(&e->rt, e->model, o, &report, err);
     if (code == CVN_OK)
         code = adapters_load(&e->adapters, &e->rt, err);
     e->stats.load_seconds = clock_seconds() - begin;

@@ -277,14 +277,16 @@ static int load_one(Runtime *rt, const cvn_model *model, int index, LoadReport *
     return CVN_OK;
 }
 
-int load_weights(Runtime *rt, const cvn_model *model, LoadReport *report, cvn_err *err)
+int load_weights(Runtime *rt, const cvn_model *model, const cvn_engine_options *options,
+                 LoadReport *report, cvn_err *err)
 {
-    size_t bytes = 0;
+    size_t bytes = 0, all = 0, done = 0;
     *report = (LoadReport){0};
     for (int i = 0; i < model->io.params.n; i++) {
         const Load l = {.model = model, .param = &model->io.params.param[i], .index = i};
         const Buffer *b = runtime_buffer(rt, ROLE_WEIGHT, i);
         bool copied = !model->io.source || !mapped_at(&l) || (b && b->layout != LAYOUT_PLAIN);
+        all += b ? b->bytes : 0;
         bytes += b && copied ? b->bytes * (size_t)rt->info.n_local : 0;
     }
     char what[256];
@@ -293,7 +295,12 @@ int load_weights(Runtime *rt, const cvn_model *model, LoadReport *report, cvn_er
     else
         snprintf(what, sizeof what, "the weights of this shape");
     TRY(room_check_memory(bytes, what, err));
-    for (int i = 0; i < model->io.params.n; i++)
+    for (int i = 0; i < model->io.params.n; i++) {
+        const Buffer *b = runtime_buffer(rt, ROLE_WEIGHT, i);
+        if (options && options->on_load)
+            options->on_load(options->on_load_context, done, all);
         TRY(load_one(rt, model, i, report, err));
+        done += b ? b->bytes : 0;
+    }
     return CVN_OK;
 }

@@ -14,8 +14,9 @@ typedef struct LoadReport {
     StrBuf warnings;   /* tensors with NaN or infinite elements, one a line; the caller's to free */
 } LoadReport;
 
-/* Fills every weight that the runtime knows. */
-int load_weights(Runtime *rt, const cvn_model *model, LoadReport *report, cvn_err *err);
+/* Fills every weight that the runtime knows, and says how far it is (options.on_load; options: NULL for nobody). */
+int load_weights(Runtime *rt, const cvn_model *model, const cvn_engine_options *options,
+                 LoadReport *report, cvn_err *err);
 
 /* Bytes of the embedding's buffer where it lies in the file and there is a head besides: of it only rows are looked up. */
 size_t load_looked_up_bytes(const Runtime *rt, const cvn_model *model);

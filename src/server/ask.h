@@ -66,6 +66,7 @@ typedef struct Ask {
     int n_bias;
     cvn_constraint *constraint;   /* owned: what the answer is, or NULL; … */
     const char *constraint_field; /* … and who said so */
+    int64_t now;                  /* when it came, for templates: seconds since 1970; 0: not said */
     int key;                      /* number of the API key that asks: they take turns */
     int64_t priority;             /* lower goes first */
     const char *cache_salt; /* caches are shared with those only that have the same; or NULL */

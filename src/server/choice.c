@@ -161,6 +161,7 @@ void exchange_free(Exchange *x)
         free(x->seen[i]);
     free(x->seen);
     strbuf_free(&x->out);
+    json_decref(x->order);
     ask_free(&x->ask);
     free(x);
 }

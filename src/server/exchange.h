@@ -33,6 +33,9 @@ typedef struct Likely {
  */
 typedef enum Phase { PHASE_TEXT, PHASE_NAME, PHASE_ARGUMENTS, PHASE_AGAIN } Phase;
 
+/* Why it ends before its texts do. */
+typedef enum Ending { ENDING_NOT, ENDING_GONE, ENDING_LATE } Ending;
+
 enum { EXCHANGE_MAX_CALLS = 64 };
 
 /* A call of a tool. */
@@ -89,6 +92,9 @@ typedef struct Exchange {
     int n_seen; /* prompts for which one of these is known */
     int n_choices, n_ended;
     int refs;                  /* who holds it */
+    int64_t number;            /* among those that all processes know of; 0: they do not yet */
+    json_t *order;             /* owned: what other processes are told of it; or NULL */
+    Ending ending;             /* that they know of, and act upon */
     atomic_bool cancelled;     /* nobody waits for it any more */
     bool submitted;            /* the engine has it */
     bool late;                 /* its deadline has passed */

@@ -61,12 +61,16 @@ struct Server {
     ServerState state;
     volatile int aborting;  /* what the engines watch */
     Exchange *first, *last; /* those that engines have, or are to get */
+    int64_t last_number;    /* of an exchange (orders.c) */
+    bool several;           /* processes serve the model together; known once it is ready */
     Keys keys;
     uint64_t refused; /* requests that were answered with an error */
     double started;
-    json_int_t created; /* seconds since 1970 */
-    double looked;      /* when connections were last looked at */
-    Served *served;     /* [options.n_models] owned */
+    int loading;              /* the number of the model that is … */
+    uint64_t loaded, to_load; /* … and bytes of its weights */
+    json_int_t created;       /* seconds since 1970 */
+    double looked;            /* when connections were last looked at */
+    Served *served;           /* [options.n_models] owned */
 
     struct Http *http; /* what listens */
     int port;
@@ -117,10 +121,24 @@ const char *finish_reason(const Choice *c);
 /* What it ends with is that it calls tools. */
 bool ends_in_calls(const Choice *c);
 
+/* ---- orders.c ---- */
+
+/* A request for texts, of its body; takes the Ask over. NULL: it is refused. */
+Exchange *exchange_read(Server *s, const Dialect *dialect, Ask *ask, Refusal *why);
+/* Before a step: what has come and what is to end is known to the engines' threads of all processes, and whether they go on. */
+int orders_share(Server *s, bool *more, cvn_err *err);
+/* Another process listens. */
+static inline bool server_follows(const Server *s)
+{
+    return s->options.follows;
+}
+
 /* ---- worker.c ---- */
 
 /* Puts it where the engine's thread finds it; a status where it may not wait there. */
 int worker_add(Server *s, Exchange *x, Refusal *why);
+/* The engine's thread holds it, too. The lock is held. */
+void worker_link(Server *s, Exchange *x);
 /* One who holds it lets go. The lock is held. */
 void exchange_drop(Exchange *x);
 /* Whether there is something to send. The lock is held. */

@@ -151,7 +151,7 @@ static int check_scoring(const Ask *a, Refusal *why)
 /* By the model's own template, and the time in this place. */
 static int encode_by_template(const Served *m, const Ask *a, TokenIds *prompt, cvn_err *err)
 {
-    time_t clock = time(NULL);
+    time_t clock = a->now ? (time_t)a->now : time(NULL);
     struct tm now;
     const ChatInput input = {.messages = a->messages,
                              .tools = a->n_tools && a->tool_choice != TOOLS_NONE ? a->tools : NULL,

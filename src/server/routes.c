@@ -20,8 +20,14 @@ static int health(Server *s, Ask *ask, json_t **out, Refusal *why)
     (void)why;
     pthread_mutex_lock(&s->lock);
     ServerState state = s->state;
-    pthread_mutex_unlock(&s->lock);
     *out = json_pack("{s:s,s:f}", "status", states[state], "seconds", clock_seconds() - s->started);
+    if (state == SERVER_LOADING) {
+        const char *model = s->options.model[s->loading].name;
+        json_object_set_new(*out, "model", json_text_of(model, strlen(model)));
+        json_object_set_new(*out, "bytes_loaded", json_integer((json_int_t)s->loaded));
+        json_object_set_new(*out, "bytes", json_integer((json_int_t)s->to_load));
+    }
+    pthread_mutex_unlock(&s->lock);
     return state == SERVER_READY ? 200 : 503;
 }
 

@@ -39,20 +39,27 @@ typedef struct ServerOptions {
     const char *chat_format;        /* name of the format, or NULL: the model's */
     const char *key_file;           /* a key per line, or NULL: none is wanted */
     const char *tls_cert, *tls_key; /* PEM files, the chain and its key; or NULL: no TLS */
-    bool open;                      /* strangers may come without a key */
+    bool follows;     /* another process listens: this one does what that one says (orders.c) */
+    bool open;        /* strangers may come without a key */
     const char *cors; /* the origin whose pages may use it, or NULL: none but its own */
     bool lenient;     /* unknown fields are named in a header, not refused */
     int max_waiting;  /* texts that wait for a row; more are told to come back */
     int64_t max_body; /* bytes of a request */
     int max_connections;
-    int deadline_seconds; /* that a request may take, from its coming to its end; 0: any */
-    int idle_seconds;     /* until a connection is closed on which nothing moves */
-    ServerLog *access;    /* a JSON line for each request; or NULL */
+    int deadline_seconds;         /* that a request may take, from its coming to its end; 0: any */
+    void (*ready)(void *context); /* called once requests are answered; or NULL */
+    void *ready_context;
+    int idle_seconds;  /* until a connection is closed on which nothing moves */
+    bool log_text;     /* with prompts and answers */
+    ServerLog *access; /* a JSON line for each request; or NULL */
     void *access_context;
 } ServerOptions;
 
 /* Listens, and answers that it is loading. Strings are borrowed until the server is freed. */
 int server_new(const ServerOptions *options, Server **out, cvn_err *err);
+
+/* What /health says of loading: which model of options.model, and bytes of its weights; all: 0: of none yet. */
+void server_progress(Server *server, int model, uint64_t done, uint64_t all);
 
 /* The port it listens at; 0 at a path. */
 int server_port(const Server *server);

@@ -3,12 +3,13 @@
 
 #include "base/map.h"
 #include "base/threads.h"
+#include "comm/cluster.h"
 #include "serve/engine.h"
 
 #include <poll.h>
 #include <stdlib.h>
 
-enum { LOOK_MS = 20, POLL_AT_ONCE = 256 };
+enum { LOOK_MS = 20, POLL_AT_ONCE = 256, IDLE_SECONDS = 3600 };
 
 bool choice_has_news(const Choice *c)
 {
@@ -40,6 +41,14 @@ static void unlink_exchange(Server *s, Exchange *x)
     x->before = x->next = NULL;
 }
 
+void worker_link(Server *s, Exchange *x)
+{
+    x->before = s->last;
+    *(s->last ? &s->last->next : &s->first) = x;
+    s->last = x;
+    x->ask.served->n_choices += x->n_choices;
+}
+
 int worker_add(Server *s, Exchange *x, Refusal *why)
 {
     pthread_mutex_lock(&s->lock);
@@ -66,10 +75,7 @@ int worker_add(Server *s, Exchange *x, Refusal *why)
         why->retry = 1;
     } else {
         x->refs++;
-        x->before = s->last;
-        *(s->last ? &s->last->next : &s->first) = x;
-        s->last = x;
-        m->n_choices += x->n_choices;
+        worker_link(s, x);
         pthread_cond_signal(&s->wake);
     }
     pthread_mutex_unlock(&s->lock);
@@ -77,6 +83,12 @@ int worker_add(Server *s, Exchange *x, Refusal *why)
 }
 
 /* ---- what the engine says, on its thread, without the lock ---- */
+
+/* Of several processes none acts upon what only connections know. */
+static bool is_over(const Exchange *x)
+{
+    return x->ending || (x->cancelled && !x->server->several);
+}
 
 static bool hear(void *context, int id, int32_t token)
 {
@@ -93,7 +105,7 @@ static bool hear(void *context, int id, int32_t token)
         metrics_observe(m, HIST_FIRST_TOKEN, now - x->begin);
     x->first = x->first > 0 ? x->first : now;
     x->last = now;
-    bool go_on = choice_push(c, token) && !x->cancelled;
+    bool go_on = choice_push(c, token) && !is_over(x);
     m->generation_tokens++;
     if (x->ask.stream && exchange_has_news(x))
         http_wake(x);
@@ -150,7 +162,7 @@ static void end(void *context, int id, const cvn_result *result)
     cvn_err err = {0};
     (void)id;
     pthread_mutex_lock(&s->lock);
-    bool more = choice_next(c, result) && !x->cancelled;
+    bool more = choice_next(c, result) && !is_over(x);
     pthread_mutex_unlock(&s->lock);
     if (more && submit_choice(c, &err) == CVN_OK)
         return;
@@ -211,7 +223,7 @@ static bool embed_prompts(Exchange *x, cvn_err *err)
     const Served *m = a->served;
     if (!x->embedding)
         x->embedding = calloc((size_t)a->n_prompts, sizeof *x->embedding);
-    for (int i = 0; x->n_seen < a->n_prompts && !x->cancelled; i++) {
+    for (int i = 0; x->n_seen < a->n_prompts && !is_over(x); i++) {
         const TokenIds *p = &a->prompt[x->n_seen];
         if (m->engine->queue.running == m->rows || (i && m->engine->queue.n))
             return false;
@@ -237,7 +249,7 @@ static bool see_prompts(Exchange *x, cvn_err *err)
         return embed_prompts(x, err);
     int n_top = ask_prompt_top(a);
     x->seen = n_top >= 0 && !x->seen ? calloc((size_t)a->n_prompts, sizeof *x->seen) : x->seen;
-    for (; n_top >= 0 && x->n_seen < a->n_prompts && !x->cancelled; x->n_seen++) {
+    for (; n_top >= 0 && x->n_seen < a->n_prompts && !is_over(x); x->n_seen++) {
         const TokenIds *p = &a->prompt[x->n_seen];
         if (m->engine->queue.running == m->rows)
             return false;
@@ -286,7 +298,7 @@ static void submit(Server *s, Exchange *x)
 static Exchange *find_work(const Server *s, const Served *m)
 {
     Exchange *x = s->first;
-    while (x && (x->ask.served != m || (x->submitted && !x->cancelled && !x->late)))
+    while (x && (x->ask.served != m || !x->number || (x->submitted && !x->ending)))
         x = x->next;
     return x;
 }
@@ -300,12 +312,12 @@ static void take_work(Server *s, const Served *m)
         if (!x)
             return;
         cvn_err err = {0};
-        if (x->late)
+        if (x->ending == ENDING_LATE)
             err_set(&err, CVN_EINTERRUPTED, "the request took longer than %d seconds",
                     s->options.deadline_seconds);
-        if (x->cancelled)
+        if (x->ending == ENDING_GONE)
             end_exchange(s, x, 0, NULL);
-        else if (x->late)
+        else if (x->ending == ENDING_LATE)
             end_exchange(s, x, 504, &err);
         else if (!see_prompts(x, &err))
             return; /* those behind it wait, too: a row will be free */
@@ -347,13 +359,18 @@ static void look_at_connections(Server *s)
 
 /* ---- the loop ---- */
 
-/* Waits until there is something to do; false: there never will be. */
+/* Waits until there is something to do, or for IDLE_SECONDS: other processes wait for what they are told; false: there never
+   will be. */
 static bool wait_for_work(Server *s)
 {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += IDLE_SECONDS;
     pthread_mutex_lock(&s->lock);
-    while (!s->first && s->state == SERVER_READY)
-        pthread_cond_wait(&s->wake, &s->lock);
-    bool more = s->first != NULL;
+    while (!s->first && s->state == SERVER_READY &&
+           pthread_cond_timedwait(&s->wake, &s->lock, &until) == 0)
+        ;
+    bool more = s->first || s->state == SERVER_READY;
     pthread_mutex_unlock(&s->lock);
     return more;
 }
@@ -458,9 +475,12 @@ static int begin(Server *s, cvn_engine *const *engine, cvn_err *err)
     for (int i = 0; i < s->options.n_models; i++)
         TRY(begin_model(s, &s->served[i], engine[i], err));
     pthread_mutex_lock(&s->lock);
+    s->several = cluster_size(engine[0]->options.cluster) > 1;
     if (s->state == SERVER_LOADING)
         s->state = SERVER_READY;
     pthread_mutex_unlock(&s->lock);
+    if (s->options.ready)
+        s->options.ready(s->options.ready_context);
     return CVN_OK;
 }
 
@@ -480,8 +500,11 @@ static void work_on(Server *s, Served *m)
 int server_run(Server *s, cvn_engine *const *engine, cvn_err *err)
 {
     int code = begin(s, engine, err);
-    while (code == CVN_OK && !flag_is_set(&s->aborting) && wait_for_work(s)) {
-        for (int i = 0; i < s->options.n_models; i++)
+    for (bool more = code == CVN_OK; more;) {
+        more = server_follows(s) || (!flag_is_set(&s->aborting) && wait_for_work(s));
+        code = orders_share(s, &more, err);
+        more = more && code == CVN_OK;
+        for (int i = 0; i < s->options.n_models && more; i++)
             work_on(s, &s->served[i]);
         look_at_connections(s);
     }
