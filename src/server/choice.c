@@ -465,3 +465,25 @@ Usage exchange_usage(const Exchange *x)
     }
     return u;
 }
+
+void exchange_put_texts(const Exchange *x, StrBuf *out)
+{
+    const Tokenizer *tokenizer = x->ask.served->tokenizer;
+    json_t *prompts = json_array(), *texts = json_array();
+    for (int i = 0; i < x->ask.n_prompts && tokenizer; i++) {
+        StrBuf text = {0};
+        tokenizer_decode(tokenizer, x->ask.prompt[i].id, x->ask.prompt[i].n, TOKENIZER_SPECIAL,
+                         &text, NULL);
+        json_array_append_new(prompts, json_text_of(text.text, text.length));
+        strbuf_free(&text);
+    }
+    for (int i = 0; i < x->n_choices; i++)
+        json_array_append_new(texts,
+                              json_text_of(x->choice[i].text.text, x->choice[i].text.length));
+    json_t *both = json_pack("{s:o,s:o}", "prompts", prompts, "texts", texts);
+    char *json = json_dumps(both, JSON_COMPACT);
+    if (json)
+        strbuf_printf(out, ",%.*s", (int)strlen(json) - 2, json + 1); /* its members */
+    free(json);
+    json_decref(both);
+}

@@ -134,5 +134,7 @@ typedef struct Usage {
     int64_t prompt, completion, cached;
 } Usage;
 Usage exchange_usage(const Exchange *x);
+/* Prompts, as the model reads them, and texts: members of a JSON object, a comma in front. */
+void exchange_put_texts(const Exchange *x, StrBuf *out);
 
 #endif

@@ -492,29 +492,6 @@ static void put_text_field(StrBuf *out, const char *name, const char *text)
     json_decref(json);
 }
 
-/* What was asked, as the model reads it, and what it says. */
-static void put_texts(StrBuf *out, const Exchange *x)
-{
-    const Tokenizer *tokenizer = x->ask.served->tokenizer;
-    json_t *prompts = json_array(), *texts = json_array();
-    for (int i = 0; i < x->ask.n_prompts && tokenizer; i++) {
-        StrBuf text = {0};
-        tokenizer_decode(tokenizer, x->ask.prompt[i].id, x->ask.prompt[i].n, TOKENIZER_SPECIAL,
-                         &text, NULL);
-        json_array_append_new(prompts, json_text_of(text.text, text.length));
-        strbuf_free(&text);
-    }
-    for (int i = 0; i < x->n_choices; i++)
-        json_array_append_new(texts,
-                              json_text_of(x->choice[i].text.text, x->choice[i].text.length));
-    json_t *both = json_pack("{s:o,s:o}", "prompts", prompts, "texts", texts);
-    char *json = json_dumps(both, JSON_COMPACT);
-    if (json)
-        strbuf_printf(out, ",%.*s", (int)strlen(json) - 2, json + 1); /* its members */
-    free(json);
-    json_decref(both);
-}
-
 static void write_log(const Visit *v, bool gone)
 {
     const Server *s = v->server;
@@ -545,7 +522,7 @@ static void write_log(const Visit *v, bool gone)
                       gone ? "disconnected" : finish_reason(&v->x->choice[0]));
     }
     if (v->x && s->options.log_text)
-        put_texts(&line, v->x);
+        exchange_put_texts(v->x, &line);
     strbuf_puts(&line, "}");
     if (!line.failed)
         s->options.access(s->options.access_context, line.text);
@@ -734,15 +711,6 @@ int server_new(const ServerOptions *options, Server **out, cvn_err *err)
     }
     *out = s;
     return CVN_OK;
-}
-
-void server_progress(Server *s, int model, uint64_t done, uint64_t all)
-{
-    pthread_mutex_lock(&s->lock);
-    s->loading = model;
-    s->loaded = done;
-    s->to_load = all;
-    pthread_mutex_unlock(&s->lock);
 }
 
 int server_port(const Server *s)

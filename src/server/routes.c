@@ -13,6 +13,15 @@ uint64_t routes_random(void)
     return random;
 }
 
+void server_progress(Server *s, int model, uint64_t done, uint64_t all)
+{
+    pthread_mutex_lock(&s->lock);
+    s->loading = model;
+    s->loaded = done;
+    s->to_load = all;
+    pthread_mutex_unlock(&s->lock);
+}
+
 static int health(Server *s, Ask *ask, json_t **out, Refusal *why)
 {
     static const char *const states[] = {"loading", "ok", "draining", "stopped"};
