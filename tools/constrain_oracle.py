@@ -5,12 +5,15 @@
         a model says what it likes at temperature 1.5: all that comes to an end parses and is valid
     tools/constrain_oracle.py CARAVAN cases [--schemas 2000] [--samples 50]
         values at random, and mutated: the acceptor and the validator agree on each
+    tools/constrain_oracle.py CARAVAN instances [--schemas 400] [--samples 25] [--tokenizer FILE]
+        values by hypothesis-jsonschema (PyPI), with their mutations beside them
 """
 
 import argparse
 import copy
 import json
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -233,14 +236,51 @@ def texts(args, r):
           f"Python's, {refused} of {args.schemas} schemas refused, {empty} that nothing fulfils")
 
 
+def examples(s, n, seed):
+    """Up to n values that hypothesis finds for a schema."""
+    import warnings
+    from hypothesis import HealthCheck, Phase, given, settings, seed as seeded
+    from hypothesis_jsonschema import from_schema
+    found = []
+
+    @seeded(seed)
+    @settings(max_examples=n, database=None, deadline=None, phases=[Phase.generate],
+              suppress_health_check=list(HealthCheck))
+    @given(from_schema(s))
+    def note(v):
+        found.append(copy.deepcopy(v))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            note()
+        except Exception:  # what hypothesis does not know, or finds nothing for
+            pass
+    return found
+
+
+def values_of(args, r, s, i):
+    if args.what == "cases":
+        values = [instance(r, s, 4) for _ in range(args.samples)]
+        return [mutate(r, v) if r.random() < 0.6 else v for v in values]
+    found = examples(s, args.samples, i)
+    return found + [mutate(r, v) for v in found]
+
+
 def cases(args, r):
     with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
         want = []
         for i in range(args.schemas):
             s = schema(r, 3)
-            values = [instance(r, s, 4) for _ in range(args.samples)]
-            values = [mutate(r, v) if r.random() < 0.6 else v for v in values]
-            lines = [json.dumps(v, ensure_ascii=r.random() < 0.5) for v in values]
+            lines = []
+            for v in values_of(args, r, s, i):
+                text = json.dumps(v, ensure_ascii=r.random() < 0.5)
+                try:  # no lone surrogates, which are no text, and no numbers beyond Python's
+                    text.encode() and json.loads(text, parse_float=exact, parse_int=exact)
+                    if not re.search("\\\\ud[89a-f]", text):
+                        lines.append(text)
+                except (UnicodeEncodeError, TooBig):
+                    pass
             want.append((s, lines, [is_valid(s, t) for t in lines]))
             case = {"id": i, "schema": s, "tests": [{"text": t} for t in lines]}
             file.write(json.dumps(case) + "\n")
@@ -267,11 +307,11 @@ def cases(args, r):
 
 parser = argparse.ArgumentParser()
 parser.add_argument("caravan")
-parser.add_argument("what", choices=["texts", "cases"])
+parser.add_argument("what", choices=["texts", "cases", "instances"])
 parser.add_argument("--model")
 parser.add_argument("--tokenizer")
 parser.add_argument("--schemas", type=int, default=400)
 parser.add_argument("--samples", type=int, default=25)
 parser.add_argument("--seed", type=int, default=0)
 arguments = parser.parse_args()
-{"texts": texts, "cases": cases}[arguments.what](arguments, random.Random(arguments.seed))
+{"texts": texts, "cases": cases, "instances": cases}[arguments.what](arguments, random.Random(arguments.seed))
