@@ -29,7 +29,6 @@ static int fuzz_constraint(ReadConstraint *read, const uint8_t *data, size_t siz
     if (cvn_constrained_new(constraint, NULL, &text, NULL))
         abort();
     for (size_t i = n + 1; i < size && i < n + 65; i++) {
-        char forced[8];
         if (cvn_constrained_advance_bytes(text, (const char *)data + i, 1, NULL))
             break;
         bool may = cvn_constrained_complete(text);
@@ -42,7 +41,6 @@ static int fuzz_constraint(ReadConstraint *read, const uint8_t *data, size_t siz
         }
         if (!may)
             abort();
-        cvn_constrained_forced(text, forced, sizeof forced, NULL);
     }
     cvn_constrained_free(text);
     cvn_constraint_free(constraint);

@@ -437,24 +437,6 @@ static void masks_of_all_kinds_allow_what_bytes_allow(void **unused)
     cvn_vocabulary_free(vocabulary);
 }
 
-static void forced_bytes_are_those_without_a_choice(void **unused)
-{
-    cvn_constraint *constraint =
-        schema("{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"}},\"required\":["
-               "\"name\"],\"additionalProperties\":false}",
-               &(cvn_constrain_options){.compact = true});
-    cvn_constrained *text;
-    cvn_err err = {0};
-    char bytes[64];
-    (void)unused;
-    must(cvn_constrained_new(constraint, NULL, &text, &err), &err);
-    size_t n = cvn_constrained_forced(text, bytes, sizeof bytes, &err);
-    assert_int_equal(n, 2); /* then an escape may stand for the n */
-    assert_memory_equal(bytes, "{\"", n);
-    cvn_constrained_free(text);
-    cvn_constraint_free(constraint);
-}
-
 static void members_come_in_order_where_that_is_asked(void **unused)
 {
     static const char of[] = "{\"type\":\"object\",\"properties\":{\"b\":{},\"a\":{},\"c\":{}},"
@@ -494,7 +476,6 @@ int main(void)
         cmocka_unit_test(no_walk_under_masks_ends_before_the_text_does),
         cmocka_unit_test(masks_allow_what_bytes_allow),
         cmocka_unit_test(masks_of_all_kinds_allow_what_bytes_allow),
-        cmocka_unit_test(forced_bytes_are_those_without_a_choice),
         cmocka_unit_test(members_come_in_order_where_that_is_asked),
         cmocka_unit_test(choices_are_whole_texts),
     };

@@ -93,10 +93,6 @@ int cvn_constrained_advance_bytes(cvn_constrained *text, const char *bytes, size
 /* The text may end here. */
 bool cvn_constrained_complete(const cvn_constrained *text);
 
-/* Writes up to `size` bytes that must come next, whatever is sampled; returns their number. The text is not advanced:
-   make tokens of them, and advance by these. */
-size_t cvn_constrained_forced(cvn_constrained *text, char *bytes, size_t size, cvn_err *err);
-
 #ifdef __cplusplus
 }
 #endif

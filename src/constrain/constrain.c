@@ -313,26 +313,3 @@ bool cvn_constrained_complete(const cvn_constrained *text)
 {
     return text->of->m.state[text->state].can_end;
 }
-
-size_t cvn_constrained_forced(cvn_constrained *text, char *bytes, size_t size, cvn_err *err)
-{
-    Machine *m = &text->of->m;
-    size_t n = 0;
-    engine_begin(&m->e);
-    for (uint32_t state = text->state; n < size && !m->state[state].can_end;) {
-        uint32_t only = STATE_DEAD;
-        int byte = -1;
-        for (int b = 0; b < 256 && byte > -2; b++) {
-            uint32_t next = machine_next(m, state, (unsigned char)b);
-            if (next == STATE_DEAD)
-                continue;
-            byte = byte == -1 ? b : -2;
-            only = next;
-        }
-        if (byte < 0)
-            break;
-        bytes[n++] = (char)byte;
-        state = only;
-    }
-    return check(text, err) ? 0 : n;
-}

@@ -791,7 +791,7 @@ void machine_look_back(Machine *m)
 static void add_bytes(ByteSet *set, const char *bytes)
 {
     for (; *bytes; bytes++)
-        set->bit[(unsigned char)*bytes >> 6] |= 1ull << ((unsigned char)*bytes & 63);
+        set_add(set, (unsigned char)*bytes);
 }
 
 /* Adds the bytes that may follow in a frame, and perhaps others: those that are missing lead nowhere. */
@@ -815,7 +815,7 @@ static void add_first(const Machine *m, uint32_t id, ByteSet *set)
         add_bytes(set, ":");
         break;
     case FRAME_WORD:
-        add_bytes(set, (const char[]){words[f->a][f->b], 0});
+        set_add(set, (unsigned char)words[f->a][f->b]);
         break;
     case FRAME_NUMBER:
         add_bytes(set, "0123456789.eE+-");
@@ -830,7 +830,7 @@ static void add_first(const Machine *m, uint32_t id, ByteSet *set)
         if (f->d == 0) {
             add_bytes(set, "\"\\");
             for (uint32_t k = f->a; k < f->b; k++)
-                add_bytes(set, (const char[]){(char)byte_at(m, a, k, f->c), 0});
+                set_add(set, (unsigned char)byte_at(m, a, k, f->c));
             break;
         } /* fall through */
     case FRAME_TERM:
@@ -845,11 +845,6 @@ static void add_first(const Machine *m, uint32_t id, ByteSet *set)
     }
     if (machine_takes_blanks(m, id))
         add_bytes(set, " \t\n\r");
-}
-
-static bool in_set(const ByteSet *set, unsigned char byte)
-{
-    return set->bit[byte >> 6] >> (byte & 63) & 1;
 }
 
 /* Where a byte of the set leads. */
@@ -878,7 +873,7 @@ uint32_t machine_next(Machine *m, uint32_t id, unsigned char byte)
 {
     State state = *machine_at(m, id); /* a copy: states move when one is added */
     ByteSet set = {{0}};
-    if (id == STATE_DEAD || (state.steps && !in_set(&state.steps->set, byte)))
+    if (id == STATE_DEAD || (state.steps && !set_has(&state.steps->set, byte)))
         return STATE_DEAD;
     if (state.steps && *step_of(state.steps, byte) != NOT_KNOWN)
         return *step_of(state.steps, byte);
@@ -886,7 +881,7 @@ uint32_t machine_next(Machine *m, uint32_t id, unsigned char byte)
         add_first(m, state.frame[i], &set);
     if (!state.steps && !state.read)
         m->state[id].steps = state.steps = new_steps(m, &set);
-    if (!in_set(state.steps ? &state.steps->set : &set, byte))
+    if (!set_has(state.steps ? &state.steps->set : &set, byte))
         return STATE_DEAD;
     FrameList list = {0};
     Walk w = {.m = m, .byte = byte, .before = state.read, .after = state.read, .out = &list};

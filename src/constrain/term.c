@@ -70,16 +70,11 @@ Term term_bytes(Terms *t, const ByteSet *set)
     return intern(t, TERM_K_BYTES, set, 0, 0, NULL, 0, false, true);
 }
 
-static bool set_has(const ByteSet *set, unsigned char byte)
-{
-    return set->bit[byte >> 6] >> (byte & 63) & 1;
-}
-
 Term term_range(Terms *t, unsigned char low, unsigned char high)
 {
     ByteSet set = {{0}};
     for (unsigned b = low; b <= high; b++)
-        set.bit[b >> 6] |= 1ull << (b & 63);
+        set_add(&set, (unsigned char)b);
     return term_bytes(t, &set);
 }
 

@@ -40,6 +40,16 @@ typedef struct ByteSet {
     uint64_t bit[4];
 } ByteSet;
 
+static inline bool set_has(const ByteSet *set, unsigned char byte)
+{
+    return set->bit[byte >> 6] >> (byte & 63) & 1;
+}
+
+static inline void set_add(ByteSet *set, unsigned char byte)
+{
+    set->bit[byte >> 6] |= 1ull << (byte & 63);
+}
+
 typedef enum TermKind {
     TERM_K_NONE,
     TERM_K_EMPTY,
