@@ -54,8 +54,8 @@ typedef struct cvn_constrain_options {
     bool annotate_format; /* `format` asks nothing */
     bool compact;         /* no blanks between the parts of JSON */
     bool in_order;        /* members in the order in which the schema names them */
-    bool
-        lazy; /* what is refused may be found on the way, unless cvn_constraint_check finds it before */
+    /* What is refused may be found on the way, unless cvn_constraint_check finds it before. */
+    bool lazy;
 } cvn_constrain_options;
 
 /* Options may be NULL. CVN_EFORMAT for what is malformed, CVN_EUNSUPPORTED for what is refused; the message names the path
