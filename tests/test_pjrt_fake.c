@@ -151,7 +151,7 @@ static int count(const char *command)
     int status;
     StrBuf output = shell(command, &status);
     assert_int_equal(status, 0);
-    int n = atoi(output.text);
+    int n = (int)strtol(output.text, NULL, 10);
     strbuf_free(&output);
     return n;
 }

@@ -38,6 +38,7 @@ enum {
     ADAPTER,
     ACTIVATIONS,
     THREADS,
+    DEVICE,
     MESH,
     LAYOUT,
     OVERLAP,
@@ -95,6 +96,7 @@ static const Option *const options[] = {
     [ADAPTER] = SHARED(ADAPTER),
     [ACTIVATIONS] = SHARED(ACTIVATIONS),
     [THREADS] = SHARED(THREADS),
+    [DEVICE] = SHARED(DEVICE),
     [MESH] = SHARED(MESH),
     [LAYOUT] = SHARED(LAYOUT),
     [OVERLAP] = SHARED(OVERLAP),
@@ -123,6 +125,7 @@ typedef struct Bench {
     const Value *value; /* the options */
     const char *name;   /* of the model */
     cvn_model *model;
+    char device[80];     /* whose kernels run */
     Ceilings ceilings;   /* of all processes together */
     Cluster *cluster;    /* other processes, or NULL; the program's */
     int threads;         /* of this process, on which the ceilings were measured */
@@ -189,11 +192,14 @@ static int open_bench(Bench *b, cvn_err *err)
         check_layout(v[MESH].text, v[LAYOUT].text, err) || count_threads(b, &threads, err))
         return err->code;
     Runtime rt;
-    const RuntimeOptions alone = {.devices.threads = threads};
+    const RuntimeOptions alone = {.devices = {.threads = threads, .device = v[DEVICE].text}};
     b->name = v[PRESET].given ? v[PRESET].text : v[MODEL].text;
     live_line("measuring the machine");
     int code = runtime_open(&rt, &alone, err);
     b->threads = rt.info.threads;
+    bool here = code == CVN_OK && rt.backend == backends[0];
+    snprintf(b->device, sizeof b->device, "%s",
+             here || !rt.info.kind ? cpu_kernels()->name : rt.info.kind);
     if (!code)
         code = runtime_ceilings(&rt, &b->ceilings, err);
     runtime_close(&rt);
@@ -215,6 +221,7 @@ static int new_engine(Bench *b, const BenchMode *mode, int64_t rows, int64_t con
     cvn_engine_options wanted = cvn_engine_defaults();
     wanted.rows = (int)rows;
     wanted.threads = b->value[MESH].given ? (int)b->value[THREADS].integer : b->threads;
+    wanted.device = b->value[DEVICE].text;
     wanted.mesh = b->value[MESH].text;
     wanted.layout = b->value[LAYOUT].text;
     wanted.blocking = b->value[OVERLAP].integer == 1;
@@ -454,12 +461,12 @@ static int print_bench_json(const Bench *b)
         json_pack("{s:f,s:f,s:f,s:f}", "read_bandwidth", c->bandwidth, "matmul_f32", c->flops_f32,
                   "matmul_bf16", c->flops_bf16, "matmul_int8", c->flops_int8);
     StrBuf quant = {0};
-    json_t *all = json_pack(
-        "{s:s,s:s,s:s,s:s,s:s,s:s,s:i,s:I,s:o,s:o}", "model", b->name, "quantize",
-        weights_text(b, &quant), "kv_cache", kv_name(b), "activations", activations_name(b),
-        "dtype", cvn_dtype_name(cvn_model_dtype(b->model)), "kernels", cpu_kernels()->name,
-        "threads", b->threads, "peak_bytes", (json_int_t)b->peak_bytes, "device_memory",
-        device_memory_json(&b->memory), "ceilings", ceilings);
+    json_t *all = json_pack("{s:s,s:s,s:s,s:s,s:s,s:s,s:i,s:I,s:o,s:o}", "model", b->name,
+                            "quantize", weights_text(b, &quant), "kv_cache", kv_name(b),
+                            "activations", activations_name(b), "dtype",
+                            cvn_dtype_name(cvn_model_dtype(b->model)), "kernels", b->device,
+                            "threads", b->threads, "peak_bytes", (json_int_t)b->peak_bytes,
+                            "device_memory", device_memory_json(&b->memory), "ceilings", ceilings);
     strbuf_free(&quant);
     for (size_t i = 0; i < b->n_rows; i++) {
         const Row *row = &b->row[i];
@@ -494,7 +501,7 @@ static int print_bench_csv(const Bench *b)
         const BenchFigure *f = &row->figure;
         printf("\"%s\",%s,\"%s\",%s,%s,%s,%d,%.6g,%.6g,%s,%s,%s,%lld,%lld,%lld,", b->name,
                cvn_dtype_name(cvn_model_dtype(b->model)), weights, kv_name(b), activations_name(b),
-               cpu_kernels()->name, b->threads, row->prefill ? b->ceilings.bandwidth : f->bandwidth,
+               b->device, b->threads, row->prefill ? b->ceilings.bandwidth : f->bandwidth,
                row->prefill ? f->peak : b->ceilings.flops_bf16, row->part, row->mode->name,
                row->prefill ? "prefill" : "decode", (long long)row->batch, (long long)row->context,
                (long long)row->tokens);
@@ -541,10 +548,10 @@ static int print_bench(const Bench *b)
 {
     const Ceilings *c = &b->ceilings;
     StrBuf quant = {0};
-    printf("%s, %s, %s %s, KV cache %s, %d threads, %s kernels\n", b->name,
+    printf("%s, %s, %s %s, KV cache %s, %d threads, kernels of %s\n", b->name,
            cvn_dtype_name(cvn_model_dtype(b->model)),
            b->model->io.config.blocks ? "weights" : "quantized", weights_text(b, &quant),
-           kv_name(b), b->threads, cpu_kernels()->name);
+           kv_name(b), b->threads, b->device);
     strbuf_free(&quant);
     if (b->value[MESH].given)
         printf("  mesh %s, layout %s, %d %s\n", b->value[MESH].text, b->value[LAYOUT].text,
@@ -599,6 +606,7 @@ static int run_train(const Value *v)
                                     .compute = dtype == CVN_DTYPE_COUNT ? CVN_BF16 : dtype,
                                     .remat = (RematPolicy)v[REMAT].integer,
                                     .threads = (int)v[THREADS].integer,
+                                    .device = v[DEVICE].text,
                                     .mesh = v[MESH].text,
                                     .layout = v[LAYOUT].text,
                                     .cluster = cluster},

@@ -45,6 +45,15 @@ struct Executable {
     struct Executable *next; /* in the order in which they were made */
 };
 
+/* What devices can do: bytes that are read and written, operations of products. */
+typedef enum CeilingKind {
+    COPIES,
+    PRODUCTS_F32,
+    PRODUCTS_BF16,
+    PRODUCTS_INT8,
+    CEILINGS
+} CeilingKind;
+
 struct Memory {
     PjrtBuffer *buffer; /* owned; NULL: all 0, and not there yet */
     cvn_type type;
@@ -65,6 +74,9 @@ struct Devices {
     Map modules; /* text -> Executable * */
     Executable *first;
     int64_t compilations;
+    const Executable
+        *ceiling[CEILINGS]; /* programs that find out what the devices can do; NULL: not yet */
+    double begun, ran; /* when the last run began on the devices, and the seconds until it ended */
     const Executable *running; /* since the last wait; or NULL */
     const Argument *argument;  /* of that run */
     const char *dump_dir;
@@ -677,6 +689,7 @@ static int execute(Devices *c, const Executable *x, cvn_err *err)
                  .argument = (PjrtBuffer *const *const *)x->arguments, .n_devices = (size_t)c->n,
                  .n_arguments = (size_t)(x->signature.n_parameters + (x->n_sliced > 0)),
                  .output = x->mades, .event = x->done);
+    c->begun = clock_seconds();
     return plugin_call(&c->plugin, PJRT_LOADED_EXECUTE, &args, err, "run '%s'", x->name);
 }
 
@@ -739,6 +752,7 @@ static int pjrt_wait(Devices *c, cvn_err *err)
         int failed = plugin_await(&c->plugin, x->done[d], err, "run to the end");
         code = code ? code : failed;
     }
+    c->ran = clock_seconds() - c->begun;
     for (int d = 0; x && d < c->n; d++) {
         for (int i = 0; i < x->signature.n_outputs; i++) {
             PjrtEvent *event = NULL;
@@ -785,16 +799,99 @@ static int pjrt_trace_write(Devices *c, const char *path, cvn_err *err)
     return no_trace(err);
 }
 
+/* x + 1 where x lies, or a product of n x n matrices: what there is to do of it in *work. */
+static cvn_graph *ceiling_graph(const Devices *c, CeilingKind kind, double *work, cvn_err *err)
+{
+    static const cvn_dtype dtype[CEILINGS] = {CVN_F32, CVN_F32, CVN_BF16, CVN_I8};
+    bool slow = strncmp(c->kind, "cpu", 3) == 0;
+    int64_t n = slow ? 1024 : 8192;
+    const cvn_dot_dims dims = {.n_contract = 1, .lhs_contract = {1}, .rhs_contract = {0}};
+    cvn_graph *g = cvn_graph_new("ceiling", err);
+    if (!g)
+        return NULL;
+    if (kind == COPIES) {
+        int64_t elements = slow ? 1 << 24 : 1 << 28;
+        cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, elements));
+        cvn_output_into(g, cvn_add(g, x, cvn_splat(g, x->type, 1)), x);
+        *work = 8 * (double)elements;
+    } else {
+        cvn_value *a = cvn_parameter(g, "a", CVN_TYPE(dtype[kind], n, n));
+        cvn_value *b = cvn_parameter(g, "b", CVN_TYPE(dtype[kind], n, n));
+        cvn_output(g,
+                   cvn_dot_general(g, a, b, &dims, kind == PRODUCTS_INT8 ? CVN_I32 : dtype[kind]));
+        *work = 2 * (double)n * (double)n * (double)n;
+    }
+    return g;
+}
+
+static int ceiling_program(Devices *c, CeilingKind kind, double *work, cvn_err *err)
+{
+    static const int64_t whole[2] = {0, 0};
+    const Mesh mesh = {.n_devices = c->n};
+    cvn_graph *g = ceiling_graph(c, kind, work, err);
+    if (!g || cvn_graph_check(g, err) || c->ceiling[kind]) {
+        cvn_graph_free(g);
+        return c->ceiling[kind] ? CVN_OK : err->code;
+    }
+    bool partitions = c->plugin.partitions;
+    c->plugin.partitions = false; /* every device does the same */
+    int code = pjrt_compile(c, g, NULL, &mesh, NULL, whole, &c->ceiling[kind], err);
+    c->plugin.partitions = partitions;
+    cvn_graph_free(g);
+    if (code)
+        c->ceiling[kind] = NULL;
+    return code;
+}
+
+/* What all devices here do in a second, over about so many seconds; 0: it could not be found out. */
+static double measure(Devices *c, CeilingKind kind, double seconds)
+{
+    double work = 0, all = 0, spent = 0;
+    cvn_err err = {0};
+    if (c->n == 0 || ceiling_program(c, kind, &work, &err))
+        return 0;
+    const Executable *x = c->ceiling[kind];
+    int n = x->signature.n_parameters;
+    Memory *memory = calloc((size_t)(c->n * n), sizeof *memory);
+    Argument *argument = calloc((size_t)(c->n * n), sizeof *argument);
+    int code = memory && argument ? CVN_OK : CVN_EMEM;
+    for (int i = 0; i < c->n * n && !code; i++) {
+        memory[i].type = x->parameter[i % n];
+        argument[i].memory = &memory[i];
+        code = make_zeros(c, i / n, &memory[i], &err);
+    }
+    for (int run = 0; !code && (run < 2 || spent < seconds); run++) { /* the first does not count */
+        code = pjrt_run(c, x, argument, NULL, &err);
+        code = code ? code : pjrt_wait(c, &err);
+        all += run ? work * c->n : 0;
+        spent += run ? c->ran : 0;
+    }
+    for (int i = 0; i < c->n * n && memory; i++)
+        plugin_destroy(&c->plugin, PJRT_BUFFER_DESTROY, memory[i].buffer);
+    free(memory);
+    free(argument);
+    return code || spent <= 0 ? 0 : all / spent;
+}
+
 static double pjrt_peak(Devices *c, cvn_dtype dtype, double seconds)
 {
-    (void)c, (void)dtype, (void)seconds;
-    return 0;
+    return measure(c,
+                   dtype == CVN_BF16 ? PRODUCTS_BF16
+                   : dtype == CVN_I8 ? PRODUCTS_INT8
+                                     : PRODUCTS_F32,
+                   seconds);
 }
 
 static double pjrt_reads(Devices *c, double seconds)
 {
-    (void)c, (void)seconds;
-    return 0;
+    return measure(c, COPIES, seconds);
+}
+
+/* The whole of the executable is traffic: what is left of a step is the host's part. */
+static double pjrt_traffic(Devices *c, bool record)
+{
+    (void)record;
+    return c->ran;
 }
 
 const Backend pjrt_backend = {
@@ -820,4 +917,5 @@ const Backend pjrt_backend = {
     .trace_write = pjrt_trace_write,
     .peak = pjrt_peak,
     .reads = pjrt_reads,
+    .traffic = pjrt_traffic,
 };
