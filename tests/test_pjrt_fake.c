@@ -239,6 +239,21 @@ static void a_plan_for_tpus_leaves_out_what_is_on_the_chip(void **state)
            "1 0");
 }
 
+static void bench_measures_devices_of_a_plugin(void **state)
+{
+    (void)state;
+    expect(0,
+           "caravan bench -p tiny --device " DEVICE
+           ",executables=none --prefill 16 --decode 4 --context 16 "
+           "--json 2>&1",
+           "\"kernels\": \"pjrt:");
+    expect(0,
+           "caravan bench --train -p tiny --device " DEVICE
+           ",executables=none --seq 16 --repeats 1 --json "
+           "2>&1",
+           "\"kernels\": \"pjrt:");
+}
+
 /* Two processes with 4 devices each, whose plugins find each other; and one of which cannot open its devices. */
 static void processes_find_each_other(void **state)
 {
@@ -298,6 +313,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(errors_of_kept_programs_are_borne),
         cmocka_unit_test(errors_of_compiling_for_others_are_one_sentence),
         cmocka_unit_test(what_does_not_fit_is_said),
+        cmocka_unit_test(bench_measures_devices_of_a_plugin),
         cmocka_unit_test(processes_find_each_other),
         cmocka_unit_test(a_plan_for_tpus_leaves_out_what_is_on_the_chip),
         cmocka_unit_test(other_versions_are_refused),

@@ -6,7 +6,6 @@
 #include "cli/figures.h"
 #include "cli/run_model.h"
 #include "cli/terminal.h"
-#include "cpu/registry.h"
 #include "io/stats.h"
 #include "model/presets.h"
 #include "serve/synthetic.h"
@@ -125,7 +124,6 @@ typedef struct Bench {
     const Value *value; /* the options */
     const char *name;   /* of the model */
     cvn_model *model;
-    char device[80];     /* whose kernels run */
     Ceilings ceilings;   /* of all processes together */
     Cluster *cluster;    /* other processes, or NULL; the program's */
     int threads;         /* of this process, on which the ceilings were measured */
@@ -197,9 +195,6 @@ static int open_bench(Bench *b, cvn_err *err)
     live_line("measuring the machine");
     int code = runtime_open(&rt, &alone, err);
     b->threads = rt.info.threads;
-    bool here = code == CVN_OK && rt.backend == backends[0];
-    snprintf(b->device, sizeof b->device, "%s",
-             here || !rt.info.kind ? cpu_kernels()->name : rt.info.kind);
     if (!code)
         code = runtime_ceilings(&rt, &b->ceilings, err);
     runtime_close(&rt);
@@ -461,12 +456,13 @@ static int print_bench_json(const Bench *b)
         json_pack("{s:f,s:f,s:f,s:f}", "read_bandwidth", c->bandwidth, "matmul_f32", c->flops_f32,
                   "matmul_bf16", c->flops_bf16, "matmul_int8", c->flops_int8);
     StrBuf quant = {0};
-    json_t *all = json_pack("{s:s,s:s,s:s,s:s,s:s,s:s,s:i,s:I,s:o,s:o}", "model", b->name,
-                            "quantize", weights_text(b, &quant), "kv_cache", kv_name(b),
-                            "activations", activations_name(b), "dtype",
-                            cvn_dtype_name(cvn_model_dtype(b->model)), "kernels", b->device,
-                            "threads", b->threads, "peak_bytes", (json_int_t)b->peak_bytes,
-                            "device_memory", device_memory_json(&b->memory), "ceilings", ceilings);
+    json_t *all =
+        json_pack("{s:s,s:s,s:s,s:s,s:s,s:s,s:i,s:I,s:o,s:o}", "model", b->name, "quantize",
+                  weights_text(b, &quant), "kv_cache", kv_name(b), "activations",
+                  activations_name(b), "dtype", cvn_dtype_name(cvn_model_dtype(b->model)),
+                  "kernels", kernels_name(b->value[DEVICE].text), "threads", b->threads,
+                  "peak_bytes", (json_int_t)b->peak_bytes, "device_memory",
+                  device_memory_json(&b->memory), "ceilings", ceilings);
     strbuf_free(&quant);
     for (size_t i = 0; i < b->n_rows; i++) {
         const Row *row = &b->row[i];
@@ -501,7 +497,8 @@ static int print_bench_csv(const Bench *b)
         const BenchFigure *f = &row->figure;
         printf("\"%s\",%s,\"%s\",%s,%s,%s,%d,%.6g,%.6g,%s,%s,%s,%lld,%lld,%lld,", b->name,
                cvn_dtype_name(cvn_model_dtype(b->model)), weights, kv_name(b), activations_name(b),
-               b->device, b->threads, row->prefill ? b->ceilings.bandwidth : f->bandwidth,
+               kernels_name(b->value[DEVICE].text), b->threads,
+               row->prefill ? b->ceilings.bandwidth : f->bandwidth,
                row->prefill ? f->peak : b->ceilings.flops_bf16, row->part, row->mode->name,
                row->prefill ? "prefill" : "decode", (long long)row->batch, (long long)row->context,
                (long long)row->tokens);
@@ -548,10 +545,10 @@ static int print_bench(const Bench *b)
 {
     const Ceilings *c = &b->ceilings;
     StrBuf quant = {0};
-    printf("%s, %s, %s %s, KV cache %s, %d threads, kernels of %s\n", b->name,
+    printf("%s, %s, %s %s, KV cache %s, %d threads, %s kernels\n", b->name,
            cvn_dtype_name(cvn_model_dtype(b->model)),
            b->model->io.config.blocks ? "weights" : "quantized", weights_text(b, &quant),
-           kv_name(b), b->threads, b->device);
+           kv_name(b), b->threads, kernels_name(b->value[DEVICE].text));
     strbuf_free(&quant);
     if (b->value[MESH].given)
         printf("  mesh %s, layout %s, %d %s\n", b->value[MESH].text, b->value[LAYOUT].text,

@@ -4,7 +4,6 @@
 #include "cli/common.h"
 #include "cli/figures.h"
 #include "cli/terminal.h"
-#include "cpu/registry.h"
 #include "model/params.h"
 #include "model/presets.h"
 
@@ -24,8 +23,8 @@ static int print_train_json(const char *preset, const TrainerOptions *o, const T
                   f->flops, "peak_memory", (json_int_t)f->peak_memory);
     json_t *all =
         json_pack("{s:s,s:s,s:s,s:o,s:o,s:o}", "model", preset, "dtype", cvn_dtype_name(o->compute),
-                  "kernels", cpu_kernels()->name, "device_memory", device_memory_json(&f->memory),
-                  "ceilings", ceilings, "train", train);
+                  "kernels", kernels_name(o->device), "device_memory",
+                  device_memory_json(&f->memory), "ceilings", ceilings, "train", train);
     if (o->mesh) {
         json_t *communication = json_array();
         add_communication(communication, NULL, &f->communication);
@@ -42,7 +41,7 @@ static int print_train_csv(const char *preset, const TrainerOptions *o, const Tr
     printf("model,dtype,kernels,mesh,layout,devices,optimizer,remat,batch,seq,seconds_per_step,"
            "tokens_per_second,mfu,matmul_peak,flops,peak_memory\n");
     printf("\"%s\",%s,%s,\"%s\",%s,%d,%s,%s,%lld,%lld,%.9g,%.6g,%.4g,%.6g,%.6g,%lld\n", preset,
-           cvn_dtype_name(o->compute), cpu_kernels()->name, o->mesh ? o->mesh : "",
+           cvn_dtype_name(o->compute), kernels_name(o->device), o->mesh ? o->mesh : "",
            o->mesh ? o->layout : "", f->devices, optimizers[o->optimizer.kind].name,
            remat_policy_names[o->remat], (long long)o->batch, (long long)o->seq, f->seconds,
            f->tokens_per_second, f->mfu, f->peak, f->flops, (long long)f->peak_memory);
@@ -52,7 +51,7 @@ static int print_train_csv(const char *preset, const TrainerOptions *o, const Tr
 static int print_train(const char *preset, const TrainerOptions *o, const TrainFigure *f)
 {
     printf("%s, products in %s, %s kernels, %s, recomputation %s\n", preset,
-           cvn_dtype_name(o->compute), cpu_kernels()->name, optimizers[o->optimizer.kind].name,
+           cvn_dtype_name(o->compute), kernels_name(o->device), optimizers[o->optimizer.kind].name,
            remat_policy_names[o->remat]);
     if (o->mesh)
         printf("  mesh %s, layout %s, %d %s\n", o->mesh, o->layout, cluster_size(o->cluster),

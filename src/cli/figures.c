@@ -2,8 +2,10 @@
 
 #include "base/bytes.h"
 #include "cli/common.h"
+#include "cpu/registry.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 static void print_row(FILE *file, const char *kind, const char *axes, const CommRow *row)
 {
@@ -43,4 +45,9 @@ json_t *device_memory_json(const DeviceMemory *m)
                      "rounded_weights", m->rounded_weights, "optimizer", m->optimizer,
                      "gradient_sums", m->sums, "kv_cache", m->kv_cache, "inputs", m->inputs,
                      "temporaries", m->temporaries, "constants", m->constants, "total", m->total);
+}
+
+const char *kernels_name(const char *device)
+{
+    return device && strcmp(device, "cpu") != 0 ? device : cpu_kernels()->name;
 }

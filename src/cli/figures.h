@@ -18,4 +18,7 @@ void add_communication(json_t *list, const char *part, const CommTable *table);
 /* The same keys whether it was planned or measured. */
 json_t *device_memory_json(const DeviceMemory *memory);
 
+/* What runs on a device, as --device named it: the level of the CPU's kernels, or the device itself. */
+const char *kernels_name(const char *device);
+
 #endif
