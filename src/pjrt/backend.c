@@ -74,8 +74,8 @@ struct Devices {
     Map modules; /* text -> Executable * */
     Executable *first;
     int64_t compilations;
-    const Executable
-        *ceiling[CEILINGS]; /* programs that find out what the devices can do; NULL: not yet */
+    /* Programs that find out what the devices can do; NULL: not yet. */
+    const Executable *ceiling[CEILINGS];
     double begun, ran; /* when the last run began on the devices, and the seconds until it ended */
     const Executable *running; /* since the last wait; or NULL */
     const Argument *argument;  /* of that run */
