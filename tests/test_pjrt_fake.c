@@ -305,6 +305,20 @@ static void a_damaged_program_is_refused(void **state)
         assert_false(optimized_read(program, n, &c));
 }
 
+/* A loop of 16 turns: computation 7 is its body, of 10 cycles, 8 its condition. */
+static void a_loop_counts_as_often_as_it_turns(void **state)
+{
+    static const char program[] =
+        "\x0a\x3d"
+        "\x1a\x20\x28\x07\x12\x1c\xda\x02\x19{\"estimated_cycles\":\"10\"}"
+        "\x1a\x09\x28\x08\x12\x05\x42\x03\x22\x01\x10"
+        "\x1a\x0e\x12\x0c\x12\x05while\xb2\x02\x02\x07\x08";
+    Compiled c = {0};
+    (void)state;
+    assert_true(optimized_read(program, sizeof program - 1, &c));
+    assert_int_equal((int)c.cycles, 160);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -318,6 +332,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_plan_for_tpus_leaves_out_what_is_on_the_chip),
         cmocka_unit_test(other_versions_are_refused),
         cmocka_unit_test(a_damaged_program_is_refused),
+        cmocka_unit_test(a_loop_counts_as_often_as_it_turns),
     };
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);

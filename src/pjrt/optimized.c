@@ -1,6 +1,9 @@
 #include "pjrt/optimized.h"
 
+#include "base/heap.h"
+
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct Bytes {
@@ -21,9 +24,9 @@ static bool read_varint(Bytes *b, uint64_t *out)
 
 enum { WIRE_VARINT = 0, WIRE_FIXED64 = 1, WIRE_BYTES = 2, WIRE_FIXED32 = 5 };
 
-/* The next field, and its bytes where it has some. False at the end, and where the message is damaged, which leaves
-   bytes unread. */
-static bool next_field(Bytes *b, uint64_t *field, Bytes *value)
+/* The next field: its bytes where it has some, else its number, if that is a varint. False at the end, and where the message is
+   damaged, which leaves bytes unread. */
+static bool next_field(Bytes *b, uint64_t *field, Bytes *value, uint64_t *number)
 {
     uint64_t key, n = 0;
     Bytes at = *b;
@@ -33,9 +36,8 @@ static bool next_field(Bytes *b, uint64_t *field, Bytes *value)
     *value = (Bytes){0};
     switch (key & 7) {
     case WIRE_VARINT:
-        if (!read_varint(&at, &n))
+        if (!read_varint(&at, number))
             return false;
-        n = 0;
         break;
     case WIRE_FIXED64:
         n = 8;
@@ -74,47 +76,141 @@ static void count_collective(Bytes opcode, Compiled *out)
     }
 }
 
-static void add_cycles(Bytes config, Compiled *out)
+static double cycles_of(Bytes config)
 {
     static const char key[] = "\"estimated_cycles\":\"";
     const uint8_t *at = memmem(config.at, (size_t)(config.end - config.at), key, sizeof key - 1);
     double cycles = 0;
     for (at = at ? at + sizeof key - 1 : config.end; at < config.end && *at >= '0' && *at <= '9';)
         cycles = cycles * 10 + (*at++ - '0');
-    out->cycles += cycles;
+    return cycles;
 }
 
-static void read_instruction(Bytes b, Compiled *out)
+typedef struct Computation {
+    uint64_t id;
+    double cycles; /* of its instructions, once */
+    uint64_t
+        constant; /* the last whole number in it: of the condition of a loop, how many turns there are */
+} Computation;
+
+typedef struct Loop {
+    uint64_t body, condition; /* ids */
+} Loop;
+
+typedef struct Reading {
+    Compiled *out;
+    Computation *computation; /* [n], owned */
+    Loop *loop;               /* [n_loops], owned */
+    size_t n, n_loops;
+} Reading;
+
+/* LiteralProto: field 4, numbers of 32 bits, packed. */
+static void read_literal(Bytes b, Computation *c)
 {
-    enum { OPCODE = 2, BACKEND_CONFIG = 43 };
-    uint64_t field;
+    enum { S32S = 4 };
+    uint64_t field, number;
     Bytes value;
-    while (next_field(&b, &field, &value)) {
-        if (field == OPCODE)
-            count_collective(value, out);
-        else if (field == BACKEND_CONFIG)
-            add_cycles(value, out);
+    while (next_field(&b, &field, &value, &number))
+        if (field == S32S && value.at)
+            read_varint(&value, &c->constant);
+}
+
+static bool read_instruction(Bytes b, Reading *r)
+{
+    enum { OPCODE = 2, LITERAL = 8, CALLED = 38, BACKEND_CONFIG = 43 };
+    Computation *own = &r->computation[r->n - 1];
+    uint64_t field, number;
+    bool loops = false;
+    Bytes value;
+    Loop loop = {0};
+    while (next_field(&b, &field, &value, &number)) {
+        if (field == OPCODE) {
+            count_collective(value, r->out);
+            loops = value.end - value.at == 5 && memcmp(value.at, "while", 5) == 0;
+        } else if (field == LITERAL) {
+            read_literal(value, own);
+        } else if (field == CALLED) {
+            read_varint(&value, &loop.body);
+            read_varint(&value, &loop.condition);
+        } else if (field == BACKEND_CONFIG) {
+            own->cycles += cycles_of(value);
+        }
     }
+    if (!loops)
+        return true;
+    Loop *more = heap_more(r->loop, r->n_loops, sizeof *more);
+    if (!more)
+        return false;
+    r->loop = more;
+    r->loop[r->n_loops++] = loop;
+    return true;
+}
+
+static const Computation *find(const Reading *r, uint64_t id)
+{
+    for (size_t i = 0; i < r->n; i++)
+        if (r->computation[i].id == id)
+            return &r->computation[i];
+    return NULL;
+}
+
+/* What is in a loop counts as often as it turns. (None of ours is in another.) */
+static void add_up(Reading *r)
+{
+    enum { MOST_TURNS = 1 << 20 };
+    for (size_t i = 0; i < r->n; i++)
+        r->out->cycles += r->computation[i].cycles;
+    for (size_t i = 0; i < r->n_loops; i++) {
+        const Computation *body = find(r, r->loop[i].body);
+        const Computation *condition = find(r, r->loop[i].condition);
+        if (body && condition && condition->constant > 1 && condition->constant <= MOST_TURNS)
+            r->out->cycles += body->cycles * (double)(condition->constant - 1);
+    }
+}
+
+/* From the outside to the inside: the module, its computations, their instructions. */
+static bool read_levels(const void *bytes, size_t n, Reading *r)
+{
+    static const uint64_t path[] = {1, 3, 2};
+    enum { DEPTH = 3, ID = 5 };
+    Bytes level[DEPTH] = {{bytes, (const uint8_t *)bytes + n}};
+    int depth = 0;
+    while (depth >= 0) {
+        uint64_t field, number = 0;
+        Bytes value;
+        if (level[depth].at == level[depth].end) {
+            depth--;
+            continue;
+        }
+        if (!next_field(&level[depth], &field, &value, &number))
+            return false;
+        if (field == ID && depth == DEPTH - 1)
+            r->computation[r->n - 1].id = number;
+        if (field != path[depth])
+            continue;
+        if (depth == DEPTH - 1) {
+            if (!read_instruction(value, r))
+                return false;
+            continue;
+        }
+        level[++depth] = value;
+        if (depth < DEPTH - 1)
+            continue;
+        Computation *more = heap_more(r->computation, r->n, sizeof *more);
+        if (!more)
+            return false;
+        r->computation = more;
+        r->computation[r->n++] = (Computation){0};
+    }
+    return true;
 }
 
 bool optimized_read(const void *bytes, size_t n, Compiled *out)
 {
-    /* From the outside to the inside: the module, its computations, their instructions. */
-    static const uint64_t path[] = {1, 3, 2};
-    enum { DEPTH = 3 };
-    Bytes level[DEPTH] = {{bytes, (const uint8_t *)bytes + n}};
-    int depth = 0;
-    while (depth >= 0) {
-        uint64_t field;
-        Bytes value;
-        if (level[depth].at == level[depth].end)
-            depth--;
-        else if (!next_field(&level[depth], &field, &value))
-            return false;
-        else if (field == path[depth] && depth == DEPTH - 1)
-            read_instruction(value, out);
-        else if (field == path[depth])
-            level[++depth] = value;
-    }
-    return true;
+    Reading r = {.out = out};
+    bool whole = read_levels(bytes, n, &r);
+    add_up(&r);
+    free(r.computation);
+    free(r.loop);
+    return whole;
 }
