@@ -181,6 +181,27 @@ static void a_shape_needs_no_preset_and_no_weights(void **state)
     expect(2, "caravan inspect -p tinny 2>&1", "did you mean tiny?");
 }
 
+static void a_model_is_called_by_its_name(void **state)
+{
+    (void)state;
+    expect(0,
+           "mkdir -p srv/org hub/models--meta--x/snapshots/abc hub/models--meta--x/refs && "
+           "cp -r model srv/org/tiny && cp model/* hub/models--meta--x/snapshots/abc && "
+           "printf abc >hub/models--meta--x/refs/main && mkdir -p hub/models--torn--y/snapshots && "
+           "cd hub && CARAVAN_MODELS=$HOME/none:$HOME/srv HF_HUB_CACHE=$HOME/hub caravan models | "
+           "sed \"s|  *$HOME| |\"",
+           "org/tiny /srv/org/tiny\nmeta/x /hub/models--meta--x/snapshots/abc\n");
+    expect(0,
+           "export HF_HUB_CACHE=$HOME/hub CARAVAN_MODELS=srv; for m in model org/tiny meta/x; do "
+           "caravan generate -m $m -p a -n 3 --temperature 0 2>/dev/null; done | uniq | wc -l; "
+           "caravan quantize org/tiny named-int8 --to int8 && ls named-int8 | head -n 1",
+           "1\n");
+    expect(1, "caravan generate -m meta-llama/Llama-3.2-1B -p a 2>&1",
+           "there is no model meta-llama/Llama-3.2-1B here; to fetch it: hf download "
+           "meta-llama/Llama-3.2-1B (pip install huggingface_hub)\n");
+    expect(0, "mkdir empty && cd empty && caravan models 2>&1", "no models in $CARAVAN_MODELS");
+}
+
 static void what_is_said_is_well_said(void **state)
 {
     (void)state;
@@ -251,6 +272,7 @@ int main(void)
         cmocka_unit_test(what_may_not_be_looked_at_is_said_to_be_that),
         cmocka_unit_test(no_option_is_without_effect),
         cmocka_unit_test(a_shape_needs_no_preset_and_no_weights),
+        cmocka_unit_test(a_model_is_called_by_its_name),
         cmocka_unit_test(what_is_said_is_well_said),
         cmocka_unit_test(rows_for_tables_say_what_they_are_of),
         cmocka_unit_test(what_learned_to_talk_says_how),

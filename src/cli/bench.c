@@ -53,8 +53,9 @@ static const Option *const options[] = {
         &(const Option){"preset", .letter = 'p', .kind = ARG_CHOICE, .required = true, .group = 1,
                         .value = "NAME", .choice = choice_of_preset, .or_shape = true,
                         .help = "shape with random weights made in memory, one of"},
-    [MODEL] = &(const Option){"model", .letter = 'm', .kind = ARG_INPUT, .required = true,
-                              .group = 1, .value = "DIR", .help = "a model on disk instead"},
+    [MODEL] =
+        &(const Option){"model", .letter = 'm', .kind = ARG_INPUT, .model = true, .required = true,
+                        .group = 1, .value = "DIR", .help = "a model on disk instead"},
     [PREFILL] =
         &(const Option){"prefill", .kind = ARG_INT, .high = 1 << 24, .value = "N",
                         .fallback = "512", .help = "tokens of the prompt, or the context; 0: none"},

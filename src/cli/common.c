@@ -16,7 +16,8 @@
 #include <string.h>
 
 const Option shared_options[SHARED_OPTIONS] = {
-    [SHARED_MODEL] = {"model", .letter = 'm', .kind = ARG_INPUT, .required = true, .value = "DIR",
+    [SHARED_MODEL] = {"model", .letter = 'm', .kind = ARG_INPUT, .model = true, .required = true,
+                      .value = "DIR",
                       .help = "a Hugging Face or Meta folder, a GGUF file, or llama2.c's .bin"},
     [SHARED_DTYPE] = {"dtype", .kind = ARG_CHOICE, .value = "TYPE",
                       .choices = CHOICES("f32", "bf16"),
@@ -88,7 +89,7 @@ const Option shared_options[SHARED_OPTIONS] = {
                           .help = "members in any order, not in the schema's"},
     [SHARED_PRETTY] = {"pretty", .kind = ARG_FLAG, .needs = "json-schema",
                        .help = "allow blanks between the parts of the JSON"},
-    [SHARED_DRAFT] = {"draft", .kind = ARG_INPUT, .value = "DIR",
+    [SHARED_DRAFT] = {"draft", .kind = ARG_INPUT, .model = true, .value = "DIR",
                       .help = "a small model of the same vocabulary that guesses tokens"},
     [SHARED_ADAPTER] = {"adapter", .kind = ARG_INPUT, .value = "DIR",
                         .help = "run the model with these adapters (LoRA), as PEFT writes them"},

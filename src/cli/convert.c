@@ -332,6 +332,7 @@ const Command command_convert = {
         "in OUT.part, and the same command goes on there after it was interrupted. Blocks of "
         "the type asked for are copied; of others, the numbers are rounded.",
     .operands = "IN and OUT",
+    .model_first = true,
     .min_operands = 2,
     .max_operands = 2,
     .options = options,

@@ -20,8 +20,8 @@ enum { MODEL, PRESET, BATCH, LENGTH, TENSORS, STATS, JSON };
 
 static const Option *const options[] = {
     [MODEL] =
-        &(const Option){"model", .letter = 'm', .kind = ARG_INPUT, .required = true, .group = 1,
-                        .value = "DIR",
+        &(const Option){"model", .letter = 'm', .kind = ARG_INPUT, .model = true, .required = true,
+                        .group = 1, .value = "DIR",
                         .help = "a Hugging Face or Meta folder, a GGUF file, or llama2.c's .bin"},
     [PRESET] = &(const Option){"preset", .letter = 'p', .kind = ARG_CHOICE, .group = 1,
                                .value = "NAME", .choice = choice_of_preset, .or_shape = true,

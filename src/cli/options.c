@@ -3,6 +3,7 @@
 #include "base/bytes.h"
 #include "base/file.h"
 #include "base/heap.h"
+#include "cli/model_names.h"
 #include "cli/ranks.h"
 #include "cli/suggest.h"
 #include "model/presets.h"
@@ -431,6 +432,33 @@ const char *option_named(const char *text, size_t *name)
     return named ? text + n + 1 : text;
 }
 
+/* A path, or, where it is the name of a model, that model's, which the Args own. */
+static const char *path_of_model(Args *args, const char *path)
+{
+    FilePath found;
+    if (args->n_models == CLI_MAX_MODELS || file_exists(path) || !model_names_find(path, &found))
+        return path;
+    char *copy = strdup(found.text);
+    if (copy)
+        args->model[args->n_models++] = copy;
+    return copy ? copy : path;
+}
+
+static void find_models(Args *args, const Command *command)
+{
+    if (command->model_first && args->n_operands)
+        args->operand[0] = path_of_model(args, args->operand[0]);
+    for (int i = 0; command->options[i]; i++) {
+        Value *value = &args->value[i];
+        if (!command->options[i]->model || !value->given)
+            continue;
+        if (!value->n_texts)
+            value->text = path_of_model(args, value->text);
+        for (size_t k = 0; k < value->n_texts; k++)
+            value->texts[k] = path_of_model(args, value->texts[k]);
+    }
+}
+
 static int check_input(const Option *option, const Value *value, const char *path, cvn_err *err)
 {
     char name[64];
@@ -449,6 +477,11 @@ static int check_input(const Option *option, const Value *value, const char *pat
         return err_set(err, CVN_EIO, "%s: %s is a link that leads nowhere", name, path);
     if (errno != ENOENT)
         return err_set(err, CVN_EIO, "%s: cannot look at %s: %s", name, path, strerror(errno));
+    if (option->model && model_names_of_hub(path))
+        return err_set(err, CVN_EIO,
+                       "%s: there is no model %s here; to fetch it: hf download %s (pip install "
+                       "huggingface_hub)",
+                       name, path, path);
     if (suggest_path(path, &near) && !near.failed)
         err_set(err, CVN_EIO, "%s: there is no %s; did you mean %s?", name, path, near.text);
     else
@@ -510,6 +543,7 @@ int args_parse(Args *args, const Command *command, int argc, char **argv, cvn_er
         check_groups(args, command, err) || apply_fallbacks(args, command, err) ||
         check_needs(args, command, err) || check_refused(args, command, err))
         return err->code;
+    find_models(args, command);
     return check_paths(args, command, err);
 }
 
@@ -519,6 +553,8 @@ void args_free(Args *args)
         free(args->value[i].ids);
         free(args->value[i].texts);
     }
+    for (int i = 0; i < args->n_models; i++)
+        free(args->model[i]);
     *args = (Args){0};
 }
 

@@ -46,6 +46,7 @@ typedef struct Option {
     bool tried;    /* ARG_OUTPUT: a file; that it can be written is seen before anything is done */
     bool weighed;  /* ARG_INPUT: may have a weight behind it, as FILE=0.7 */
     bool named;    /* ARG_INPUT: may have a name in front, as NAME=DIR (option_named) */
+    bool model;    /* ARG_INPUT: the name of a model will do, too (model_names.h) */
     bool brief;    /* ARG_CHOICE: help names some choices itself, and all are not listed */
     int group;     /* options of one group exclude each other; 0: none */
     double low, high; /* range of numbers; both 0: any that is not negative */
@@ -85,7 +86,7 @@ typedef struct Value {
     size_t n_texts;
 } Value;
 
-enum { CLI_MAX_OPTIONS = 48, CLI_MAX_OPERANDS = 64 };
+enum { CLI_MAX_OPTIONS = 64, CLI_MAX_OPERANDS = 64, CLI_MAX_MODELS = 16 };
 
 /* What was typed. Strings are argv's and the environment's. */
 typedef struct Args {
@@ -93,6 +94,8 @@ typedef struct Args {
     Value value[CLI_MAX_OPTIONS];          /* in the order of the command's options */
     const char *operand[CLI_MAX_OPERANDS]; /* what is not an option */
     int n_operands;
+    char *model[CLI_MAX_MODELS]; /* owned: paths of models that were named */
+    int n_models;
     bool help; /* --help was seen: nothing else counts */
 } Args;
 
@@ -104,6 +107,7 @@ typedef struct Command {
     const char *notes;    /* paragraphs after the options, or NULL; lines of one are joined */
     const char *operands; /* name of operands in messages, or NULL where none are taken */
     int min_operands, max_operands;
+    bool model_first;             /* the first operand may be a model's name */
     const Option *const *options; /* ended by NULL */
     int (*run)(const Args *args); /* returns the exit code */
 } Command;

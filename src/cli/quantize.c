@@ -79,6 +79,7 @@ const Command command_quantize = {
         "head in the bytes that the products stream, norms and the embedding as they were. "
         "int4 is int4:64. docs/QUANTIZATION.md says what it costs in quality.",
     .operands = "MODEL and OUT",
+    .model_first = true,
     .min_operands = 2,
     .max_operands = 2,
     .options = options,

@@ -50,9 +50,10 @@ static const char *format_name(size_t i)
 }
 
 static const Option *const options[] = {
-    [MODEL] = &(const Option){"model", .letter = 'm', .kind = ARG_INPUT, .required = true,
-                              .repeats = true, .named = true, .value = "[NAME=]DIR",
-                              .help = "a model; more of them, each with a name"},
+    [MODEL] =
+        &(const Option){"model", .letter = 'm', .kind = ARG_INPUT, .model = true, .required = true,
+                        .repeats = true, .named = true, .value = "[NAME=]DIR",
+                        .help = "a model; more of them, each with a name"},
     [NAME] = &(const Option){"name", .kind = ARG_TEXT, .value = "NAME",
                              .help = "what clients call the model, else its folder's name"},
     [ADAPTER] = &(const Option){"adapter", .kind = ARG_INPUT, .repeats = true, .named = true,

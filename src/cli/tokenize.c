@@ -30,9 +30,9 @@ enum {
 };
 
 static const Option *const options[] = {
-    [MODEL] =
-        &(const Option){"model", .letter = 'm', .kind = ARG_INPUT, .required = true, .group = 1,
-                        .value = "DIR", .help = "a model folder, whose tokenizer is used"},
+    [MODEL] = &(const Option){"model", .letter = 'm', .kind = ARG_INPUT, .model = true,
+                              .required = true, .group = 1, .value = "DIR",
+                              .help = "a model folder, whose tokenizer is used"},
     [TOKENIZER] = &(const Option){"tokenizer", .kind = ARG_INPUT, .group = 1, .value = "FILE",
                                   .help = "tokenizer.model, tokenizer.json or GGUF"},
     [TRAIN_BPE] =

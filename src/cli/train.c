@@ -63,7 +63,7 @@ static const Option *const options[] = {
                         .choice = choice_of_preset, .or_shape = true, .brief = true,
                         .group = BEGINNING,
                         .help = "shape of a new model, as tiny (init --help) or dim=512,…"},
-    &(const Option){"init", .kind = ARG_INPUT, .group = BEGINNING, .value = "DIR",
+    &(const Option){"init", .kind = ARG_INPUT, .model = true, .group = BEGINNING, .value = "DIR",
                     .help = "model to fine-tune"},
     &(const Option){"lora", .kind = ARG_TEXT, .value = "SPEC",
                     .help = "train adapters only: r=16 or r=16,alpha=32,targets=q,v"},
