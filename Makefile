@@ -16,7 +16,7 @@ ifneq ($(origin CC),default)
 endif
 configure = cmake -S . -B $(1) -G Ninja $(COMPILER) -DCMAKE_BUILD_TYPE=$(BUILD_TYPE) $(2) $(CMAKE_FLAGS)
 
-.PHONY: all help setup demo test bench oracles format check sanitize tsan arm fuzz install uninstall clean
+.PHONY: all help setup demo test bench oracles format check sanitize tsan arm fuzz install uninstall package clean
 
 all: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) -j$(JOBS)
@@ -37,6 +37,7 @@ help:
 ## make oracles    make the stored reference numbers anew, by libraries from PyPI
 ## make install    to PREFIX (/usr/local), below DESTDIR
 ## make uninstall  remove what the last `make install` of this folder wrote
+## make package    Debian packages, caravan and caravan-mpi, in build/
 ## make setup      install what is missing, by apt-get
 ## make clean      remove all build folders
 
@@ -81,10 +82,15 @@ check:
 format:
 	@git ls-files --cached --others --exclude-standard '*.c' '*.h' | xargs clang-format -i
 
-install: all
+install: $(BUILD)/build.ninja
 	@cmake -DCMAKE_INSTALL_PREFIX=$(PREFIX) $(BUILD) >/dev/null
-	@ninja -C $(BUILD) -j$(JOBS) >/dev/null
+	@ninja -C $(BUILD) -j$(JOBS) installed
 	@DESTDIR=$(DESTDIR) cmake --install $(BUILD)
+
+package: $(BUILD)/build.ninja
+	@cmake -DCMAKE_INSTALL_PREFIX=/usr $(BUILD) >/dev/null
+	@ninja -C $(BUILD) -j$(JOBS) installed
+	@cd $(BUILD) && cpack >/dev/null && ls caravan*.deb
 
 uninstall:
 	@test -f $(BUILD)/install_manifest.txt || { echo "nothing was installed from $(BUILD)"; exit 1; }

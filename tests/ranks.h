@@ -14,10 +14,10 @@
 #define MPIRUN "mpirun --allow-run-as-root --oversubscribe "
 #define RANKS MPIRUN "-n %d " CVN_BINARY " "
 
-/* Not in a build with sanitizers: MPI has none, and leaks. */
+/* Not in a build without MPI, nor in one with sanitizers: MPI has none, and leaks. */
 static inline bool have_mpirun(void)
 {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if !defined(CVN_HAVE_MPI) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     return false;
 #else
     return system("command -v mpirun >/dev/null 2>&1") == 0;
@@ -28,7 +28,8 @@ static inline bool have_mpirun(void)
 static inline void need_mpirun(void)
 {
     if (!have_mpirun()) {
-        print_message("skipped: there is no mpirun here, or this is a build with sanitizers\n");
+        print_message("skipped: there is no mpirun here, or this is a build without MPI or with "
+                      "sanitizers\n");
         skip();
     }
 }

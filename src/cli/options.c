@@ -171,9 +171,9 @@ static int read_tokens(const Option *option, const Source *source, Value *value,
         if (end == at || errno || id > INT32_MAX || !in_range(option, (double)id) ||
             (*end && *end != ','))
             return err_set(err, CVN_EINVAL,
-                           "%s is \"%.60s\", of which number %zu cannot be used; give whole "
-                           "numbers from %.0f on with commas between them, such as 1,64",
-                           source->name, value->text, value->n_ids + 1, option->low);
+                           "%s is \"%.60s\", of which \"%.*s\" cannot be used; give whole numbers "
+                           "from %.0f on with commas between them, such as 1,64",
+                           source->name, value->text, (int)strcspn(at, ",") % 60, at, option->low);
         value->ids[value->n_ids++] = (int32_t)id;
         if (!*end)
             return CVN_OK;
