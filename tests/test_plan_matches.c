@@ -41,7 +41,7 @@ static cvn_engine *open_engine(const Case *c, cvn_model **model)
 {
     cvn_err err = {0};
     cvn_engine_options options = cvn_engine_defaults();
-    cvn_engine *engine;
+    cvn_engine *engine = NULL;
     options.rows = c->rows;
     options.context = CONTEXT;
     options.threads = 1;
