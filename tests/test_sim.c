@@ -109,12 +109,46 @@ static void pictures_name_every_kind_of_weight(void **state)
     SimAnswer a;
     plan(&ask, &a);
     StrBuf svg = {0};
-    sim_svg(&svg, &ask, &a);
+    sim_svg(&svg, &ask, &a, "a <small> model");
     assert_int_equal(strncmp(svg.text, "<svg ", 5), 0);
     assert_string_equal(svg.text + svg.length - 7, "</svg>\n");
-    static const char *const kinds[] = {">embed<", ">q<", ">k<", ">v<", ">o<", ">gate<", ">down<"};
+    static const char *const kinds[] = {">embed: ",
+                                        ">q: ",
+                                        ">k: ",
+                                        ">v: ",
+                                        ">o: ",
+                                        ">gate: ",
+                                        ">down: ",
+                                        "a &lt;small&gt; model",
+                                        ">model: 3 across<"};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         assert_non_null(strstr(svg.text, kinds[i]));
+    strbuf_free(&svg);
+    sim_answer_free(&a);
+}
+
+/* As many squares as devices, until a square stands for several, and says so. */
+static void pictures_draw_every_device(void **state)
+{
+    (void)state;
+    static const char *const square = "width=\"16.0\" height=\"16.0\"";
+    SimAsk ask = ask_of("stories15m", "data=32,model=3", "2d", SIM_DECODE);
+    SimAnswer a;
+    StrBuf svg = {0};
+    int squares = 0;
+    ask.batch = 4096;
+    plan(&ask, &a);
+    sim_svg(&svg, &ask, &a, "");
+    for (const char *p = svg.text; (p = strstr(p, square)); p++)
+        squares++;
+    assert_int_equal(squares, 96);
+    assert_non_null(strstr(svg.text, "KV cache"));
+    sim_answer_free(&a);
+    strbuf_clear(&svg);
+    ask.mesh = "data=2048,model=2";
+    plan(&ask, &a);
+    sim_svg(&svg, &ask, &a, "");
+    assert_non_null(strstr(svg.text, "a square: 32 devices"));
     strbuf_free(&svg);
     sim_answer_free(&a);
 }
@@ -257,6 +291,7 @@ int main(void)
         cmocka_unit_test(fsdp_holds_a_share_and_a_layer),
         cmocka_unit_test(inputs_have_their_names),
         cmocka_unit_test(pictures_name_every_kind_of_weight),
+        cmocka_unit_test(pictures_draw_every_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 #include "model/presets.h"
 #include "sim/plan.h"
 #include "sim/published.h"
+#include "sim/search.h"
 #include "sim/training.h"
 
 #include <math.h>
@@ -371,6 +372,55 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* ---- meshes ---- */
+
+/* The best ways fit, are in order, take what planning them takes, and are as good as any that was tried by hand. */
+static void the_best_meshes_are_found(void **state)
+{
+    (void)state;
+    cvn_err err = {0};
+    Chip chip = *chip_find("v5e");
+    SearchAsk ask = {.goal = SEARCH_LATENCY,
+                     .chips = 4,
+                     .remat = true,
+                     .ask = {.task = SIM_TRAIN,
+                             .batch = 8,
+                             .seq = 128,
+                             .context = 128,
+                             .compute = CVN_BF16,
+                             .chip = &chip,
+                             .device = backends[0],
+                             .threads = 1}};
+    SearchFound found;
+    assert_int_equal(preset_config("stories15m", &ask.ask.config, &err), CVN_OK);
+    assert_int_equal(sim_search(&ask, &found, &err), CVN_OK);
+    assert_true(found.n == SEARCH_BEST && found.fit == found.tried && found.tried == 15);
+    for (int i = 0; i < found.n; i++) {
+        SimAsk one = ask.ask;
+        SimAnswer a;
+        const SearchWay *w = &found.way[i];
+        one.mesh = w->mesh;
+        one.layout = w->layout;
+        one.train.remat = w->remat;
+        assert_int_equal(sim_plan(&one, &a, &err), CVN_OK);
+        assert_true(w->seconds == a.timed.seconds && w->memory == a.memory.total);
+        assert_true(w->memory <= chip.memory && w->seconds >= found.way[0].seconds);
+        sim_answer_free(&a);
+    }
+    SimAsk hand = ask.ask;
+    SimAnswer a;
+    hand.mesh = "data=4";
+    hand.layout = "fsdp";
+    hand.train.remat = REMAT_NONE;
+    assert_int_equal(sim_plan(&hand, &a, &err), CVN_OK);
+    assert_true(found.way[0].seconds <= a.timed.seconds);
+    sim_answer_free(&a);
+    /* Too little memory for anything. */
+    chip.memory = 1e6;
+    assert_int_equal(sim_search(&ask, &found, &err), CVN_EINVAL);
+    assert_non_null(strstr(err.message, "none of 15 ways fits"));
+}
+
 /* ---- rows in words ---- */
 
 typedef struct Wrong {
@@ -518,6 +568,7 @@ int main(void)
         cmocka_unit_test(a_full_cache_makes_requests_wait),
         cmocka_unit_test(tables_are_read_as_the_rules_say),
         cmocka_unit_test(what_cannot_be_answered_is_refused),
+        cmocka_unit_test(the_best_meshes_are_found),
         cmocka_unit_test(articles_are_foretold),
         cmocka_unit_test(training_that_was_measured_is_foretold),
         cmocka_unit_test(training_keeps_to_its_bounds),

@@ -10,17 +10,22 @@
 #include <inttypes.h>
 #include <string.h>
 
+static int check_mesh_or_auto(const char *text, cvn_err *err)
+{
+    return strcmp(text, "auto") == 0 ? CVN_OK : check_mesh(text, err);
+}
+
 const Option ask_options[ASK_OPTIONS] = {
     [ASK_PRESET] = {"preset", .letter = 'p', .kind = ARG_CHOICE, .required = true, .group = 1,
                     .value = "NAME", .choice = choice_of_preset, .or_shape = true,
                     .help = "the shape to plan, one of"},
     [ASK_MODEL] = {"model", .letter = 'm', .kind = ARG_INPUT, .model = true, .required = true,
                    .group = 1, .value = "DIR", .help = "the shape of a model on disk"},
-    [ASK_MESH] = {"mesh", .kind = ARG_TEXT, .check = check_mesh, .value = "MESH", .fallback = "",
-                  .help = "devices, such as data=32,model=4; none: one device"},
-    [ASK_LAYOUT] = {"layout", .letter = 'l', .kind = ARG_TEXT, .value = "NAME", .fallback = "2d",
+    [ASK_MESH] = {"mesh", .kind = ARG_TEXT, .check = check_mesh_or_auto, .value = "MESH",
+                  .fallback = "", .help = "devices, such as data=32,model=4; none: one device"},
+    [ASK_LAYOUT] = {"layout", .letter = 'l', .kind = ARG_TEXT, .value = "NAME", .fallback = "auto",
                     .help = "how tensors lie on it: dp, tp, tp-scatter, fsdp, 2d, a product "
-                            "such as fsdp+tp, or FILE.json"},
+                            "such as fsdp+tp, or FILE.json; auto: what suits the mesh"},
     [ASK_THREADS] = {"threads", .letter = 't', .kind = ARG_INT, .low = 1, .high = 4096,
                      .value = "N", .fallback = "1",
                      .help = "of each device: each has scratch of its own"},
@@ -95,7 +100,9 @@ int ask_of(const Args *args, int64_t context, IoModel *model, SimAsk *ask, cvn_e
 {
     const Value *dtype = args_value(args, SHARED(DTYPE));
     *ask = (SimAsk){.mesh = args_value(args, ASK(MESH))->text,
-                    .layout = args_value(args, ASK(LAYOUT))->text,
+                    .layout = layout_said(args_value(args, ASK(MESH))->text,
+                                          args_value(args, ASK(LAYOUT)),
+                                          args_value(args, ASK(TRAIN))->flag),
                     .task = args_value(args, ASK(TRAIN))->flag     ? SIM_TRAIN
                             : args_value(args, ASK(PREFILL))->flag ? SIM_PREFILL
                                                                    : SIM_DECODE,
@@ -109,7 +116,8 @@ int ask_of(const Args *args, int64_t context, IoModel *model, SimAsk *ask, cvn_e
                                    ? (int)args_value(args, ASK(THREADS))->integer
                                    : 1,
                     .blocking = args_value(args, SHARED(OVERLAP))->integer == 1};
-    if (shape(args, model, &ask->config, err) || check_layout(ask->mesh, ask->layout, err))
+    if (shape(args, model, &ask->config, err) ||
+        (strcmp(ask->mesh, "auto") != 0 && check_layout(ask->mesh, ask->layout, err)))
         return err->code;
     /* By its name, since no plugin is loaded for a plan: libtpu. */
     const char *device = args_value(args, SHARED(DEVICE))->text;

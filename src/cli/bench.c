@@ -188,7 +188,8 @@ static int open_bench(Bench *b, cvn_err *err)
     int threads;
     warn_threads(v[THREADS].integer);
     if (run_join(v[MESH].given, &b->cluster, err) ||
-        check_layout(v[MESH].text, v[LAYOUT].text, err) || count_threads(b, &threads, err))
+        check_layout(v[MESH].text, layout_said(v[MESH].text, &v[LAYOUT], false), err) ||
+        count_threads(b, &threads, err))
         return err->code;
     Runtime rt;
     const RuntimeOptions alone = {.devices = {.threads = threads, .device = v[DEVICE].text}};
@@ -219,7 +220,7 @@ static int new_engine(Bench *b, const BenchMode *mode, int64_t rows, int64_t con
     wanted.threads = b->value[MESH].given ? (int)b->value[THREADS].integer : b->threads;
     wanted.device = b->value[DEVICE].text;
     wanted.mesh = b->value[MESH].text;
-    wanted.layout = b->value[LAYOUT].text;
+    wanted.layout = layout_said(wanted.mesh, &b->value[LAYOUT], false);
     wanted.blocking = b->value[OVERLAP].integer == 1;
     wanted.cluster = b->cluster;
     wanted.context = context;
@@ -552,8 +553,9 @@ static int print_bench(const Bench *b)
            kv_name(b), b->threads, kernels_name(b->value[DEVICE].text));
     strbuf_free(&quant);
     if (b->value[MESH].given)
-        printf("  mesh %s, layout %s, %d %s\n", b->value[MESH].text, b->value[LAYOUT].text,
-               cluster_size(b->cluster), b->cluster ? "processes" : "process");
+        printf("  mesh %s, layout %s, %d %s\n", b->value[MESH].text,
+               layout_said(b->value[MESH].text, &b->value[LAYOUT], false), cluster_size(b->cluster),
+               b->cluster ? "processes" : "process");
     printf("  ceilings: reads %.1f GB/s, f32 %.0f GFLOP/s, bf16 %.0f GFLOP/s, int8 %.0f GOP/s\n",
            c->bandwidth / 1e9, c->flops_f32 / 1e9, c->flops_bf16 / 1e9, c->flops_int8 / 1e9);
     for (size_t i = 0; i < b->n_rows; i++) {
@@ -596,7 +598,8 @@ static int run_train(const Value *v)
         fail(&err);
         return EXIT_USAGE;
     }
-    if (run_join(v[MESH].given, &cluster, &err) || check_layout(v[MESH].text, v[LAYOUT].text, &err))
+    const char *layout = layout_said(v[MESH].text, &v[LAYOUT], true);
+    if (run_join(v[MESH].given, &cluster, &err) || check_layout(v[MESH].text, layout, &err))
         return fail(&err);
     cvn_dtype dtype = dtype_of(&v[DTYPE]);
     TrainBench bench = {.trainer = {.batch = v[BATCH].integer,
@@ -606,7 +609,7 @@ static int run_train(const Value *v)
                                     .threads = (int)v[THREADS].integer,
                                     .device = v[DEVICE].text,
                                     .mesh = v[MESH].text,
-                                    .layout = v[LAYOUT].text,
+                                    .layout = layout,
                                     .cluster = cluster},
                         .repeats = (int)v[REPEATS].integer,
                         .profile = v[PROFILE].text};

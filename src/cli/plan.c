@@ -191,10 +191,14 @@ static int print_plan_json(const SimAsk *ask, const SimAnswer *a, const char *na
     return print_json(all);
 }
 
-static int draw(const char *path, const SimAsk *ask, const SimAnswer *a, cvn_err *err)
+static int draw(const char *path, const char *name, const SimAsk *ask, const SimAnswer *a,
+                cvn_err *err)
 {
     StrBuf svg = {0};
-    sim_svg(&svg, ask, a);
+    char title[256];
+    snprintf(title, sizeof title, "%s, %s of %" PRId64 " row%s", name, ask_tasks[ask->task],
+             ask->batch, ask->batch == 1 ? "" : "s");
+    sim_svg(&svg, ask, a, title);
     int code = svg.failed ? err_set(err, CVN_EMEM, "no memory for the picture")
                           : file_write(path, svg.text, svg.length, err);
     strbuf_free(&svg);
@@ -211,7 +215,7 @@ static int run(const Args *args)
     SimAnswer answer = {0};
     int64_t context = args_value(args, ASK(CONTEXT))->integer;
     bool failed = ask_of(args, context, &model, &ask, &err) || sim_plan(&ask, &answer, &err) ||
-                  (v[SVG].given && draw(v[SVG].text, &ask, &answer, &err));
+                  (v[SVG].given && draw(v[SVG].text, name, &ask, &answer, &err));
     int exit_code = failed         ? fail(&err)
                     : v[JSON].flag ? print_plan_json(&ask, &answer, name, (double)v[MEMORY].integer)
                                    : print_plan(&ask, &answer, name, &model, v);

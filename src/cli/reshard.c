@@ -25,16 +25,16 @@ static int run(const Args *args)
     if (find_checkpoint(&checkpoint, from, &args->value[STEP], &err))
         return fail(&err);
     int64_t at = checkpoint.manifest.step;
-    int code = checkpoint_reshard(&checkpoint, to, mesh, args->value[LAYOUT].text,
-                                  run_interrupt_once(false), &err);
+    const char *layout = layout_said(mesh, &args->value[LAYOUT], true);
+    int code = checkpoint_reshard(&checkpoint, to, mesh, layout, run_interrupt_once(false), &err);
     checkpoint_close(&checkpoint);
     if (code)
         return fail(&err);
     StrBuf word = {0};
     strbuf_word(&word, to);
     printf("%s: step %" PRId64 " of %s, for %s%s%s; go on with: caravan train --resume %s\n", to,
-           at, from, *mesh ? mesh : "one device", *mesh ? " as " : "",
-           *mesh ? args->value[LAYOUT].text : "", word.text ? word.text : to);
+           at, from, *mesh ? mesh : "one device", *mesh ? " as " : "", *mesh ? layout : "",
+           word.text ? word.text : to);
     strbuf_free(&word);
     return EXIT_OK;
 }

@@ -106,6 +106,27 @@ static int agree_on_model(const RunModel *run, cvn_err *err)
     return ranks_agree("the model", hash_bytes(sizes, sizeof sizes), err);
 }
 
+const char *layout_said(const char *mesh, const Value *layout, bool training)
+{
+    bool chosen = strcmp(layout->text, "auto") == 0;
+    return chosen ? layout_for(mesh ? mesh : "", training) : layout->text;
+}
+
+/* The layout of a mesh, where it was not said; and that another would do with less, where it was. */
+static void tell_layout(const RunOptions *options)
+{
+    const char *best = options->mesh ? layout_for(options->mesh, false) : options->layout;
+    if (!ranks_speaks() || !options->mesh)
+        return;
+    if (options->chosen)
+        fprintf(stderr, "layout %s, which suits mesh %s\n", options->layout, options->mesh);
+    else if (strcmp(options->layout, "2d") == 0 && strcmp(best, "tp") == 0)
+        fprintf(stderr,
+                "caravan: warning: on mesh %s, layout 2d adds up four times in a layer where tp "
+                "does twice: take --layout tp\n",
+                options->mesh);
+}
+
 int check_layout(const char *mesh, const char *layout, cvn_err *err)
 {
     Mesh parsed;
@@ -246,7 +267,9 @@ RunOptions run_model_options(const Args *args)
         .quantize = args_value(args, SHARED(QUANTIZE))->text,
         .draft = args_value(args, SHARED(DRAFT))->text,
         .mesh = args_value(args, SHARED(MESH))->text,
-        .layout = args_value(args, SHARED(LAYOUT))->text,
+        .layout = layout_said(args_value(args, SHARED(MESH))->text,
+                              args_value(args, SHARED(LAYOUT)), false),
+        .chosen = strcmp(args_value(args, SHARED(LAYOUT))->text, "auto") == 0,
         .engine = {.threads = (int)args_value(args, SHARED(THREADS))->integer,
                    .context = args_value(args, SHARED(CONTEXT))->integer,
                    .kv_cache = args_value(args, SHARED(KV_CACHE))->text,
@@ -310,6 +333,7 @@ int run_model_start(RunModel *run, const RunOptions *options, int64_t n_prompt, 
                     cvn_err *err)
 {
     cvn_engine_options engine = options->engine;
+    tell_layout(options);
     engine.mesh = options->mesh;
     engine.layout = options->layout;
     engine.cluster = run->cluster;

@@ -29,6 +29,7 @@ typedef struct RunOptions {
     const char *draft;         /* a model that guesses, or NULL */
     bool needs_tokenizer;      /* without one there is nothing to do */
     const char *mesh, *layout; /* of several devices; NULL: one */
+    bool chosen;               /* the layout, by the mesh */
     bool takes_ids;            /* the command could be given --tokens instead */
     bool special;              /* special tokens in text that is typed are their ids */
     const char *tokenizer;     /* in place of the model's, or NULL */
@@ -43,6 +44,9 @@ typedef struct RunModel {
     unsigned encoding; /* how text that is typed is encoded: TOKENIZER_BOS, … */
     double load_seconds, compile_seconds;
 } RunModel;
+
+/* The layout that --layout says: "auto" is the one that suits the mesh (model/layouts.h). */
+const char *layout_said(const char *mesh, const Value *layout, bool training);
 
 /* That there is such a layout, and that it knows the axes of the mesh; NULL: no mesh. */
 int check_layout(const char *mesh, const char *layout, cvn_err *err);

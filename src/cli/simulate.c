@@ -7,6 +7,7 @@
 #include "cli/figures.h"
 #include "cli/terminal.h"
 #include "sim/published.h"
+#include "sim/search.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -20,6 +21,8 @@ enum {
     CHIP,
     MESH,
     LAYOUT,
+    GOAL,
+    CHIPS,
     OVERLAP,
     TRAIN,
     PREFILL,
@@ -56,6 +59,11 @@ static const Option *const options[] = {
                         .help = "on which chips: a name that `caravan chips` prints, or FILE.json"},
     [MESH] = ASK(MESH),
     [LAYOUT] = ASK(LAYOUT),
+    [GOAL] = &(const Option){"goal", .kind = ARG_CHOICE, .value = "GOAL", .fallback = "throughput",
+                             .choices = search_goal_names, .needs = "mesh",
+                             .help = "of --mesh auto, one of"},
+    [CHIPS] = &(const Option){"chips", .kind = ARG_TEXT, .value = "N", .fallback = "min",
+                              .needs = "mesh", .help = "of --mesh auto: how many, or min"},
     [OVERLAP] = SHARED(OVERLAP),
     [TRAIN] = ASK(TRAIN),
     [PREFILL] = ASK(PREFILL),
@@ -420,6 +428,75 @@ static int simulate_step(const Args *args, const Chip *chip)
     return exit_code;
 }
 
+/* ---- meshes ---- */
+
+static json_t *way_json(const SearchWay *w)
+{
+    json_t *bounds = json_object();
+    for (int b = 0; b < COST_BOUNDS; b++)
+        bounds = json_with(bounds, cost_bound_names[b], json_real(w->cost.spent[b] / w->seconds));
+    return json_pack("{s:s,s:s,s:s,s:I,s:I,s:f,s:f,s:f,s:f,s:o}", "mesh", w->mesh, "layout",
+                     w->layout, "remat", remat_policy_names[w->remat], "batch",
+                     (json_int_t)w->batch, "chips", (json_int_t)w->chips, "seconds", w->seconds,
+                     "tokens_per_second", w->tokens / w->seconds, "memory", w->memory,
+                     "exposed_seconds", w->exposed, "shares", bounds);
+}
+
+/* Each way, and what it loses most to. */
+static void print_ways(const SearchFound *found, const SearchAsk *ask)
+{
+    const Chip *chip = ask->ask.chip;
+    bool trains = ask->ask.task == SIM_TRAIN;
+    printf("%-22s %-10s %-9s %7s %12s %13s %10s  %s\n", "mesh", "layout", trains ? "remat" : "",
+           "batch", "ms", "tokens/s/chip", "memory", "time went to");
+    for (int i = 0; i < found->n; i++) {
+        const SearchWay *w = &found->way[i];
+        printf("%-22s %-10s %-9s %7" PRId64 " %12.2f %13.1f %10s ", w->mesh[0] ? w->mesh : "one",
+               w->layout, trains ? remat_policy_names[w->remat] : "", w->batch, 1e3 * w->seconds,
+               w->tokens / w->seconds / (double)w->chips, bytes_text(w->memory).text);
+        for (int b = 0; b < COST_BOUNDS; b++)
+            printf(" %s %.0f %%", cost_bound_names[b], 100 * w->cost.spent[b] / w->seconds);
+        printf("\n");
+    }
+    printf("\n%d ways, of which %d fit in %s; found in %.1f s\n", found->tried, found->fit,
+           bytes_text(chip->memory).text, found->seconds);
+}
+
+static int search_meshes(const Args *args, const Chip *chip)
+{
+    const Value *v = args->value;
+    cvn_err err = {0};
+    IoModel model = {0};
+    SearchFound found;
+    char *end = NULL;
+    SearchAsk ask = {.goal = (SearchGoal)v[GOAL].integer,
+                     .layout = strcmp(v[LAYOUT].text, "auto") == 0 ? NULL : v[LAYOUT].text,
+                     .remat = !v[REMAT].given,
+                     .batch = !v[BATCH].given && !v[TRAIN].flag};
+    ask.chips = strcmp(v[CHIPS].text, "min") == 0 ? 0 : strtoll(v[CHIPS].text, &end, 10);
+    bool wrong = end && (*end || ask.chips < 1 || ask.chips > 1 << 20);
+    int code = wrong ? err_set(&err, CVN_EINVAL,
+                               "--chips is \"%s\", where a number from 1 to %d, or min, is wanted",
+                               v[CHIPS].text, 1 << 20)
+                     : ask_of(args, v[CONTEXT].integer, &model, &ask.ask, &err);
+    ask.ask.chip = chip;
+    code = code ? code : sim_search(&ask, &found, &err);
+    io_close_model(&model);
+    if (code)
+        return fail(&err);
+    if (!v[JSON].flag) {
+        printf("%s, %s, on %s, for %s\n\n", ask_name(args), ask_tasks[ask.ask.task], chip->name,
+               search_goal_names[ask.goal]);
+        print_ways(&found, &ask);
+        return EXIT_OK;
+    }
+    json_t *list = json_array();
+    for (int i = 0; i < found.n; i++)
+        list = json_append(list, way_json(&found.way[i]));
+    return print_json(json_pack("{s:i,s:i,s:f,s:o}", "tried", found.tried, "fit", found.fit,
+                                "search_seconds", found.seconds, "best", list));
+}
+
 /* ---- serving ---- */
 
 static int serve_ask(const Args *args, SimServing *serving, double *replicas, cvn_err *err)
@@ -509,6 +586,7 @@ static int run(const Args *args)
         return answer_rows(v[ROWS].text, v[MARKDOWN].flag, v[JSON].flag);
     int exit_code = chip_open(v[CHIP].text, &chip, &held, &err) ? fail(&err)
                     : v[SERVE].flag                             ? simulate_serving(args, &chip)
+                    : strcmp(v[MESH].text, "auto") == 0         ? search_meshes(args, &chip)
                                                                 : simulate_step(args, &chip);
     json_decref(held);
     return exit_code;
@@ -521,6 +599,8 @@ const Command command_simulate = {
     .examples = "simulate --preset llama3.1-8b --chip v5e --mesh model=4 --layout tp\tdecoding\n"
                 "simulate --preset llama2-70b --chip v5p --mesh data=64 --train\ta training step\n"
                 "simulate --preset llama3.1-8b --serve --engine vllm --batch 64\tlatencies\n"
+                "simulate --preset llama2-70b --chip v4 --chips 128 --mesh auto --train "
+                "--batch 512\tthe best meshes\n"
                 "simulate --rows published.csv --json\tserving as a table says, a line per row\n",
     .notes =
         "Steps are those of the programs that plan makes, timed. Serving is a scheduler over steps "

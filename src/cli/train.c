@@ -27,8 +27,8 @@ static void range_of_key(const char *name, double *low, double *high)
 
 /* Of a mesh; a run that goes on has one of its own, so that --mesh need not be there (check_mesh_options). */
 static const Option option_run_layout = {
-    "layout", .kind = ARG_TEXT, .value = "LAYOUT", .fallback = "2d",
-    .help = "as dp, tp, tp-scatter, fsdp, 2d, fsdp+tp or FILE.json"};
+    "layout", .kind = ARG_TEXT, .value = "LAYOUT", .fallback = "auto",
+    .help = "dp, tp, tp-scatter, fsdp, 2d, fsdp+tp, FILE.json; auto: by the mesh"};
 static const Option option_run_overlap = {
     "overlap",        .kind = ARG_CHOICE,
     .value = "WHEN",  .choice = train_overlap_name,

@@ -466,6 +466,28 @@ static int check_axes(const char *layout, const Rules *rules, const Mesh *mesh, 
     return code;
 }
 
+const char *layout_for(const char *text, bool training)
+{
+    Mesh mesh;
+    Arena arena;
+    bool model = false, data = false, other = false;
+    if (arena_begin(&arena, NULL))
+        return "2d";
+    int code = mesh_parse(&mesh, text, &arena, NULL);
+    for (int i = 0; code == CVN_OK && i < mesh.n_axes; i++) {
+        const char *name = mesh.axis[i].name;
+        bool several = mesh.axis[i].size > 1;
+        if (strcmp(name, "model") == 0)
+            model |= several;
+        else if (strcmp(name, "data") == 0 || strcmp(name, "dcn") == 0)
+            data |= several;
+        else
+            other = true;
+    }
+    arena_free(&arena);
+    return model == data || other ? "2d" : model ? "tp" : training ? "fsdp" : "dp";
+}
+
 int layout_check(const char *layout, const Mesh *mesh, cvn_err *err)
 {
     Rules rules = {0};

@@ -47,6 +47,10 @@
 /* Name of the i-th layout, or NULL behind the last. */
 const char *layout_name(size_t i);
 
+/* The layout that suits a mesh when none is said: tp where `model` alone has several devices; where others alone have, fsdp for
+   training and dp for serving; 2d for both, and for meshes that cannot be read. */
+const char *layout_for(const char *mesh, bool training);
+
 /* Refuses what llama_mark would refuse: no such layout, or a file of rules that do not fit the mesh. And a mesh with an axis
    of more than one device that the layout does not know. */
 int layout_check(const char *layout, const Mesh *mesh, cvn_err *err);

@@ -94,7 +94,7 @@ typedef struct SimAnswer {
 int sim_plan(const SimAsk *ask, SimAnswer *answer, cvn_err *err);
 void sim_answer_free(SimAnswer *answer);
 
-/* The mesh, and how each kind of weight lies on it, as an SVG page. */
-void sim_svg(StrBuf *out, const SimAsk *ask, const SimAnswer *answer);
+/* What a device's memory goes to, the mesh, and how each kind of weight lies on it, as an SVG page under the name. */
+void sim_svg(StrBuf *out, const SimAsk *ask, const SimAnswer *answer, const char *name);
 
 #endif

@@ -1,8 +1,10 @@
 /*
- * The picture of a plan: the mesh as a grid of devices, and below it one card for each kind of weight, a
- * rectangle cut the way the mesh cuts it, the part that device 0 holds filled in.
+ * The picture of a plan: what a device's memory goes to as one bar, the mesh as a grid of devices, and below it one card for each kind of
+ * weight or cache, a rectangle cut the way the mesh cuts it, the part that device 0 holds filled in.
  */
+#include "base/bytes.h"
 #include "sim/plan.h"
+#include "sim/svg.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -11,65 +13,109 @@ enum {
     WIDTH = 960,
     MARGIN = 24,
     CARD_WIDTH = 216,
-    CARD_HEIGHT = 208,
+    CARD_HEIGHT = 190,
     CARDS = 4, /* in a row */
-    BOX = 120  /* the rectangle's longer side */
+    BOX = 96,  /* the rectangle's longer side */
+    APART = 4, /* pixels between lines at least, and of a part that is seen */
+    BAR = 96,  /* where the bar of memory begins */
+    MESH = 172 /* where the mesh begins */
 };
 
-static void text(StrBuf *out, double x, double y, const char *class, const char *words)
+/* ---- memory ---- */
+
+/* One bar of all that a device holds, a legend below it. */
+static void memory_bar(StrBuf *out, const SimAnswer *a)
 {
-    strbuf_printf(out, "<text x=\"%.1f\" y=\"%.1f\" class=\"%s\">", x, y, class);
-    for (const char *p = words; *p; p++) {
-        if (*p == '<')
-            strbuf_puts(out, "&lt;");
-        else if (*p == '>')
-            strbuf_puts(out, "&gt;");
-        else if (*p == '&')
-            strbuf_puts(out, "&amp;");
-        else
-            strbuf_putc(out, *p);
+    const DeviceMemory *m = &a->memory;
+    const struct {
+        const char *name;
+        double bytes;
+    } part[] = {{"weights", m->weights + m->rounded_weights},
+                {"optimizer", m->optimizer},
+                {"KV cache", m->kv_cache},
+                {"inputs", m->inputs},
+                {"activations and buffers", m->temporaries}};
+    double x = MARGIN, width = WIDTH - 2 * MARGIN, legend = MARGIN;
+    svg_printf(out, MARGIN, BAR - 10, "name", SVG_START, "%s on each device",
+               bytes_text(m->total).text);
+    for (int i = 0; i < 5; i++) {
+        char class[4], words[96];
+        double w = m->total > 0 ? width * part[i].bytes / m->total : 0;
+        snprintf(class, sizeof class, "c%d", i);
+        if (part[i].bytes <= 0)
+            continue;
+        svg_box(out, x, BAR, w, 20, class);
+        svg_box(out, legend, BAR + 29, 10, 10, class);
+        int n =
+            snprintf(words, sizeof words, "%s %s", part[i].name, bytes_text(part[i].bytes).text);
+        svg_text(out, legend + 15, BAR + 38, "note", SVG_START, words);
+        legend += 30 + 6.2 * n;
+        x += w;
     }
-    strbuf_puts(out, "</text>\n");
+    svg_box(out, MARGIN, BAR, width, 20, "frame");
 }
 
-static void box(StrBuf *out, double x, double y, double w, double h, const char *class)
+/* ---- the mesh ---- */
+
+/* So many squares in a row, each for `each` devices. */
+typedef struct Row {
+    int squares, each;
+} Row;
+
+static Row row_of(int devices, double room)
 {
-    strbuf_printf(out,
-                  "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" class=\"%s\"/>\n", x,
-                  y, w, h, class);
+    Row r = {devices, 1};
+    while (r.squares * (APART + 2) > room) {
+        r.each *= 2;
+        r.squares = (r.squares + 1) / 2;
+    }
+    return r;
 }
 
-/* How many parts one line stands for, so that lines stay apart. */
-static int line_step(double length, int parts)
+/* The longest axis across, all others down; the height that it took. */
+static double mesh_grid(StrBuf *out, const SimAnswer *a)
 {
-    enum { APART = 4 };
-    int step = 1;
-    while (parts > 1 && length * step / parts < APART)
-        step *= 2;
-    return step;
+    const Mesh *mesh = &a->rt.mesh;
+    const double label = 150, room = WIDTH - 2 * MARGIN - label, tall = 132;
+    int along = 0;
+    for (int i = 1; i < mesh->n_axes; i++)
+        along = mesh->axis[i].size > mesh->axis[along].size ? i : along;
+    int columns = mesh->n_axes ? (int)mesh->axis[along].size : 1;
+    Row across = row_of(columns, room), down = row_of(mesh->n_devices / columns, tall);
+    double side = fmin(18, fmin(room / across.squares, tall / down.squares)),
+           gap = side > 8 ? 2 : 1;
+    svg_printf(out, MARGIN, MESH + 12, "name", SVG_START, "%d device%s", (int)mesh->n_devices,
+               mesh->n_devices == 1 ? "" : "s");
+    for (int i = 0; i < mesh->n_axes; i++)
+        svg_printf(out, MARGIN, MESH + 30 + 15 * i, "note", SVG_START, "%s: %d %s",
+                   mesh->axis[i].name, (int)mesh->axis[i].size, i == along ? "across" : "down");
+    double y = MESH + 30 + 15 * mesh->n_axes;
+    if (across.each * down.each > 1)
+        svg_printf(out, MARGIN, y, "note", SVG_START, "a square: %d devices",
+                   across.each * down.each);
+    for (int r = 0; r < down.squares; r++)
+        for (int c = 0; c < across.squares; c++)
+            svg_box(out, MARGIN + label + c * side, MESH + r * side, side - gap, side - gap,
+                    r + c == 0 ? "c0" : "whole");
+    return fmax(y + 15 - MESH, down.squares * side);
 }
 
-/* A rectangle in rows and columns, and the part at the top left. */
-static void grid(StrBuf *out, double x, double y, double w, double h, int rows, int columns)
-{
-    enum { VISIBLE = 3 };
-    double part_w = w / columns, part_h = h / rows;
-    box(out, x, y, w, h, "whole");
-    for (int i = line_step(h, rows), step = i; i < rows; i += step)
-        strbuf_printf(out, "<path d=\"M%.1f %.1fh%.1f\"/>\n", x, y + h * i / rows, w);
-    for (int i = line_step(w, columns), step = i; i < columns; i += step)
-        strbuf_printf(out, "<path d=\"M%.1f %.1fv%.1f\"/>\n", x + w * i / columns, y, h);
-    box(out, x, y, part_w < VISIBLE ? VISIBLE : part_w, part_h < VISIBLE ? VISIBLE : part_h,
-        "part");
-    box(out, x, y, w, h, "frame");
-}
+/* ---- weights ---- */
 
-static void shape_text(char *out, size_t size, const cvn_type *type)
+/* A rectangle in rows and columns, and the part at the top left. Where lines would be too close, their number is said. */
+static void cut_box(StrBuf *out, double x, double y, double w, double h, int rows, int columns)
 {
-    int n = 0;
-    out[0] = 0;
-    for (int d = 0; d < type->rank && n >= 0 && (size_t)n < size; d++)
-        n += snprintf(out + n, size - (size_t)n, "%s%lld", d ? " × " : "", (long long)type->dim[d]);
+    svg_box(out, x, y, w, h, "whole");
+    for (int i = 1; i < rows && h / rows >= APART; i++)
+        svg_line(out, x, y + h * i / rows, x + w, y + h * i / rows, "grid");
+    for (int i = 1; i < columns && w / columns >= APART; i++)
+        svg_line(out, x + w * i / columns, y, x + w * i / columns, y + h, "grid");
+    svg_box(out, x, y, fmax(APART - 1, w / columns), fmax(APART - 1, h / rows), "c0");
+    svg_box(out, x, y, w, h, "frame");
+    if (rows > 1)
+        svg_printf(out, x + w + 6, y + h / 2 + 4, "note", SVG_START, "÷ %d", rows);
+    if (columns > 1)
+        svg_printf(out, x + w / 2, y + h + 13, "note", SVG_MIDDLE, "÷ %d", columns);
 }
 
 /* A tensor as a matrix: dimensions before `cut` down, the others across. */
@@ -91,86 +137,53 @@ static Flat flatten(const SimTensor *t, int cut)
 static void card(StrBuf *out, const SimTensor *t, double x, double y)
 {
     Flat f = flatten(t, 0);
+    char shape[128] = "";
     for (int cut = 1; cut < t->type.rank; cut++) { /* the most nearly square one */
         Flat other = flatten(t, cut);
         if (cut == 1 || fabs(log(other.tall / other.wide)) < fabs(log(f.tall / f.wide)))
             f = other;
     }
     /* True proportions, as far as both sides stay visible. */
-    double ratio = f.tall / f.wide;
-    ratio = ratio > 4 ? 4 : ratio < 0.15 ? 0.15 : ratio;
+    double ratio = fmax(0.2, fmin(3, f.tall / f.wide));
     double w = ratio > 1 ? BOX / ratio : BOX, h = ratio > 1 ? BOX : BOX * ratio;
-    char shape[128], size[96];
-    shape_text(shape, sizeof shape, &t->type);
-    snprintf(size, sizeof size, "%.2f MiB of %lld per device", t->device_bytes / 0x1p20,
-             (long long)t->count);
-    text(out, x, y + 14, "name", t->kind);
-    text(out, x, y + 30, "note", shape);
-    text(out, x, y + 45, "spec", t->spec);
-    grid(out, x, y + 56, w, h, f.rows, f.columns);
-    text(out, x, y + 56 + BOX + 16, "note", size);
-}
-
-static void header(StrBuf *out, const SimAsk *ask, const SimAnswer *a, double height)
-{
-    char line[256];
-    strbuf_printf(out,
-                  "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.0f\" width=\"%d\" "
-                  "font-family=\"system-ui,sans-serif\">\n",
-                  WIDTH, height, WIDTH);
-    strbuf_puts(out,
-                "<style>.whole{fill:#e8eef5}.part{fill:#d9822b}.frame{fill:none;stroke:#30404f;"
-                "stroke-width:1.2}path{stroke:#9fb0c0;stroke-width:.6;fill:none}"
-                ".title{font-size:20px;font-weight:600;fill:#1c2733}.name{font-size:14px;"
-                "font-weight:600;fill:#1c2733}.note{font-size:11px;fill:#4a5a6a}"
-                ".spec{font-size:12px;fill:#1f5fa8;font-family:ui-monospace,monospace}"
-                "</style>\n");
-    strbuf_printf(out, "<rect width=\"%d\" height=\"%.0f\" fill=\"#fff\"/>\n", WIDTH, height);
-    snprintf(line, sizeof line, "mesh %s, layout %s", ask->mesh[0] ? ask->mesh : "of one device",
-             ask->layout);
-    text(out, MARGIN, 38, "title", line);
-    snprintf(line, sizeof line,
-             "%.2f GiB per device: weights %.2f, optimizer %.2f, temporaries %.2f",
-             a->memory.total / 0x1p30, (a->memory.weights + a->memory.rounded_weights) / 0x1p30,
-             a->memory.optimizer / 0x1p30, a->memory.temporaries / 0x1p30);
-    text(out, MARGIN, 58, "note", line);
-}
-
-/* The last axis across, all others down. */
-static void mesh_grid(StrBuf *out, const SimAnswer *a, double y, double h)
-{
-    const Mesh *mesh = &a->rt.mesh;
-    int columns = mesh->n_axes ? mesh->axis[mesh->n_axes - 1].size : 1;
-    int rows = mesh->n_devices / columns;
-    char line[128];
-    double w = WIDTH - 2 * MARGIN - 160;
-    grid(out, MARGIN + 160, y, w, h, rows, columns);
-    snprintf(line, sizeof line, "%d devices", (int)mesh->n_devices);
-    text(out, MARGIN, y + 14, "name", line);
-    for (int i = 0; i < mesh->n_axes; i++) {
-        snprintf(line, sizeof line, "%s %s: %d", mesh->axis[i].name,
-                 i == mesh->n_axes - 1 ? "across" : "down", (int)mesh->axis[i].size);
-        text(out, MARGIN, y + 32 + 15 * i, "note", line);
-    }
-    text(out, MARGIN, y + h - 4, "note", "filled: device 0");
-}
-
-void sim_svg(StrBuf *out, const SimAsk *ask, const SimAnswer *a)
-{
     int n = 0;
-    for (int i = 0; i < a->n_tensors; i++)
-        n += a->tensor[i].role == SIM_WEIGHT || a->tensor[i].role == SIM_CACHE;
-    double mesh_height = 110, top = 76 + mesh_height + 24;
-    double height = top + (double)((n + CARDS - 1) / CARDS) * CARD_HEIGHT + MARGIN;
-    header(out, ask, a, height);
-    mesh_grid(out, a, 76, mesh_height);
+    for (int d = 0; d < t->type.rank && n >= 0 && (size_t)n < sizeof shape; d++)
+        n += snprintf(shape + n, sizeof shape - (size_t)n, "%s%lld", d ? " × " : "",
+                      (long long)t->type.dim[d]);
+    svg_printf(out, x, y + 14, "name", SVG_START, t->count > 1 ? "%s: %s in all %lld" : "%s: %s",
+               t->kind, bytes_text(t->device_bytes).text, (long long)t->count);
+    svg_text(out, x, y + 30, "note", SVG_START, shape);
+    svg_text(out, x, y + 45, "spec", SVG_START, t->spec);
+    cut_box(out, x, y + 56, w, h, f.rows, f.columns);
+}
+
+/* Vectors are whole or nearly so, and small: they are no picture. */
+static bool drawn(const SimTensor *t)
+{
+    return (t->role == SIM_WEIGHT || t->role == SIM_CACHE) && t->type.rank > 1;
+}
+
+void sim_svg(StrBuf *out, const SimAsk *ask, const SimAnswer *a, const char *name)
+{
+    StrBuf body = {0};
+    double top = MESH + mesh_grid(&body, a) + 34;
     int at = 0;
-    for (int i = 0; i < a->n_tensors; i++) {
-        const SimTensor *t = &a->tensor[i];
-        if (t->role != SIM_WEIGHT && t->role != SIM_CACHE)
-            continue;
-        card(out, t, MARGIN + (at % CARDS) * (CARD_WIDTH + 16), top + (at / CARDS) * CARD_HEIGHT);
-        at++;
-    }
-    strbuf_puts(out, "</svg>\n");
+    for (int i = 0; i < a->n_tensors; i++)
+        if (drawn(&a->tensor[i])) {
+            card(&body, &a->tensor[i], MARGIN + (at % CARDS) * (CARD_WIDTH + 16),
+                 top + (at / CARDS) * CARD_HEIGHT);
+            at++;
+        }
+    svg_begin(out, WIDTH, top + (double)((at + CARDS - 1) / CARDS) * CARD_HEIGHT);
+    svg_text(out, MARGIN, 38, "title", SVG_START, name);
+    svg_printf(out, MARGIN, 58, "note", SVG_START, "mesh %s, layout %s",
+               ask->mesh[0] ? ask->mesh : "of one device", ask->layout);
+    svg_box(out, WIDTH - MARGIN - 250, 48, 10, 10, "c0");
+    svg_text(out, WIDTH - MARGIN - 235, 57, "note", SVG_START,
+             "device 0, and of each weight what it holds");
+    memory_bar(out, a);
+    strbuf_puts(out, body.text ? body.text : "");
+    out->failed |= body.failed;
+    strbuf_free(&body);
+    svg_end(out);
 }

@@ -141,7 +141,7 @@ TrainConfig train_config_defaults(void)
                          .dtype = "bf16",
                          .state_dtype = "f32",
                          .remat = "auto",
-                         .layout = "2d",
+                         .layout = "auto",
                          .overlap = "on",
                          .packing = "auto",
                          .evaluate_every = 100,

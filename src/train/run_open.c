@@ -339,6 +339,10 @@ static int check_mesh(Run *r, cvn_err *err)
     Mesh mesh;
     if (!on_mesh(&r->config))
         return CVN_OK;
+    if (strcmp(r->config.layout, "auto") == 0) {
+        r->config.layout = layout_for(r->config.mesh, true);
+        run_note(r, "layout %s, which suits mesh %s", r->config.layout, r->config.mesh);
+    }
     return mesh_parse(&mesh, r->config.mesh, &r->arena, err)
                ? err->code
                : layout_check(r->config.layout, &mesh, err);

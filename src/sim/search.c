@@ -1,0 +1,169 @@
+#include "sim/search.h"
+
+#include "base/threads.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const search_goal_names[SEARCH_GOALS + 1] = {"latency", "throughput", "cost"};
+
+enum { MOST_WAYS = 4096, FEW = 2, SOME = 4 };
+
+typedef struct Search {
+    const SearchAsk *ask;
+    SearchWay *way; /* [n] that fit */
+    int n;
+    int tried;
+    double nearest; /* bytes that the way took that came nearest */
+} Search;
+
+/* Smaller is better. */
+static double worth(const SearchAsk *a, const SearchWay *w)
+{
+    switch (a->goal) {
+    case SEARCH_LATENCY:
+        return w->seconds;
+    case SEARCH_THROUGHPUT:
+        return w->seconds / w->tokens;
+    default:
+        return w->seconds / w->tokens * (double)w->chips;
+    }
+}
+
+/* Plans a way with so many layers. */
+static int plan(const Search *s, SearchWay *w, int64_t layers, cvn_err *err)
+{
+    SimAsk ask = s->ask->ask;
+    SimAnswer a;
+    ask.mesh = w->mesh;
+    ask.layout = w->layout;
+    ask.batch = w->batch;
+    ask.train.remat = w->remat;
+    ask.config.n_layers = layers;
+    int code = sim_plan(&ask, &a, err);
+    if (code == CVN_OK) {
+        w->seconds = a.timed.seconds;
+        w->exposed = a.timed.exposed;
+        w->memory = a.memory.total;
+        w->model_flops = a.model_flops;
+        w->cost = a.timed.cost;
+    }
+    sim_answer_free(&a);
+    return code;
+}
+
+static double further(double few, double some, double layers)
+{
+    return fmax(0, few + (some - few) * (layers - FEW) / (SOME - FEW));
+}
+
+/* From a few layers to all. A way that cannot be planned is none. */
+static void try_way(Search *s, SearchWay w)
+{
+    cvn_err err = {0};
+    SearchWay some = w;
+    const SimAsk *ask = &s->ask->ask;
+    double layers = (double)ask->config.n_layers;
+    s->tried++;
+    w.tokens = (double)(w.batch * (ask->task == SIM_DECODE ? 1 : ask->seq));
+    if (layers <= SOME ? plan(s, &w, ask->config.n_layers, &err)
+                       : plan(s, &w, FEW, &err) || plan(s, &some, SOME, &err))
+        return;
+    if (layers > SOME) {
+        Cost each = some.cost;
+        cost_add(&each, &w.cost, -1);
+        w.seconds = further(w.seconds, some.seconds, layers);
+        w.exposed = further(w.exposed, some.exposed, layers);
+        w.memory = further(w.memory, some.memory, layers);
+        w.model_flops = further(w.model_flops, some.model_flops, layers);
+        cost_add(&w.cost, &each, (layers - FEW) / (SOME - FEW));
+    }
+    s->nearest = s->nearest > 0 ? fmin(s->nearest, w.memory) : w.memory;
+    if (w.memory <= ask->chip->memory && s->n < MOST_WAYS)
+        s->way[s->n++] = w;
+}
+
+static void try_mesh(Search *s, int64_t data, int64_t model, int64_t batch)
+{
+    static const char *const alone[] = {"dp", "fsdp", NULL},
+                             *const within[] = {"tp", "tp-scatter", NULL},
+                             *const both[] = {"dp+tp", "fsdp+tp", "2d", NULL};
+    const char *said[] = {s->ask->layout, NULL};
+    const char *const *layouts = s->ask->layout ? said
+                                 : data == 1    ? within
+                                 : model == 1   ? alone
+                                                : both;
+    bool trains = s->ask->ask.task == SIM_TRAIN;
+    for (; *layouts; layouts++)
+        for (int r = 0; r < (trains && s->ask->remat ? REMAT_POLICY_COUNT : 1); r++) {
+            SearchWay w = {.layout = *layouts,
+                           .batch = batch,
+                           .chips = data * model,
+                           .remat = s->ask->remat ? (RematPolicy)r : s->ask->ask.train.remat};
+            snprintf(w.mesh, sizeof w.mesh, "data=%lld,model=%lld", (long long)data,
+                     (long long)model);
+            if (model == 1)
+                snprintf(w.mesh, sizeof w.mesh, data > 1 ? "data=%lld" : "", (long long)data);
+            else if (data == 1)
+                snprintf(w.mesh, sizeof w.mesh, "model=%lld", (long long)model);
+            try_way(s, w);
+        }
+}
+
+static void try_chips(Search *s, int64_t chips)
+{
+    const SimAsk *a = &s->ask->ask;
+    for (int64_t model = 1; model <= chips && model <= a->config.n_heads; model++)
+        for (int64_t batch = a->batch, data = chips / model; batch <= a->batch * 256; batch *= 4) {
+            if (chips % model == 0 && batch % data == 0 && a->config.n_heads % model == 0)
+                try_mesh(s, data, model, batch);
+            if (!s->ask->batch)
+                break;
+        }
+}
+
+static int better(const void *x, const void *y, void *ask)
+{
+    double a = worth(ask, x), b = worth(ask, y);
+    return (a > b) - (a < b);
+}
+
+static int search(Search *s, SearchFound *out, cvn_err *err)
+{
+    SearchAsk ask = *s->ask;
+    if (ask.chips > 0)
+        try_chips(s, ask.chips);
+    for (int64_t chips = 1; ask.chips == 0 && s->n == 0 && chips <= 1 << 16; chips *= 2)
+        try_chips(s, chips);
+    out->tried = s->tried;
+    out->fit = s->n;
+    qsort_r(s->way, (size_t)s->n, sizeof *s->way, better, &ask);
+    for (int i = 0; i < s->n && out->n < SEARCH_BEST; i++) {
+        TRY(plan(s, &s->way[i], ask.ask.config.n_layers, err));
+        if (s->way[i].memory <= ask.ask.chip->memory)
+            out->way[out->n++] = s->way[i];
+    }
+    qsort_r(out->way, (size_t)out->n, sizeof *out->way, better, &ask);
+    if (s->tried == 0)
+        return err_set(err, CVN_EINVAL,
+                       "%lld rows do not divide among parts of %lld chips: take another --batch",
+                       (long long)ask.ask.batch, (long long)ask.chips);
+    if (out->n == 0)
+        return err_set(err, CVN_EINVAL,
+                       "none of %d ways fits in a chip's %.1f GB: the nearest takes %.1f GB; take "
+                       "more chips",
+                       s->tried, ask.ask.chip->memory / 1e9, s->nearest / 1e9);
+    return CVN_OK;
+}
+
+int sim_search(const SearchAsk *ask, SearchFound *found, cvn_err *err)
+{
+    double begin = clock_seconds();
+    Search s = {.ask = ask, .way = calloc(MOST_WAYS, sizeof *s.way)};
+    *found = (SearchFound){.n = 0};
+    int code = s.way ? search(&s, found, err) : err_set(err, CVN_EMEM, "no memory for a search");
+    free(s.way);
+    found->seconds = clock_seconds() - begin;
+    return code;
+}
