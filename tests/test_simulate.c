@@ -293,6 +293,26 @@ static void company_and_length_take_time(void **state)
     assert_true(serve(&ask).ttft < more.ttft);
 }
 
+/* Requests that come by themselves: rarely, each is alone; more often, they wait for one another; all are answered. */
+static void requests_come_by_themselves(void **state)
+{
+    (void)state;
+    CostModel chip;
+    SimServing ask = serving(&chip, "h100_sxm", 1);
+    double before = 0;
+    for (double rate = 0.01; rate < 2000; rate *= 10) {
+        ask.rate = rate;
+        ask.requests = 200;
+        SimServed served = serve(&ask);
+        assert_true(fabs(served.tokens * served.seconds - 200 * 64) < 1e-6);
+        assert_true(served.ttft >= before * 0.999 && served.seconds > 100 / rate);
+        if (rate < 1)
+            assert_true(served.ttft < 0.1);
+        before = served.ttft;
+    }
+    assert_true(before > 0.1);
+}
+
 /* A cache with room for a few requests: they wait, are put off and begin again, and all end. */
 static void a_full_cache_makes_requests_wait(void **state)
 {
@@ -565,6 +585,7 @@ int main(void)
         cmocka_unit_test(more_chips_hold_less_each_and_int8_weights_are_read_sooner),
         cmocka_unit_test(every_request_is_answered),
         cmocka_unit_test(company_and_length_take_time),
+        cmocka_unit_test(requests_come_by_themselves),
         cmocka_unit_test(a_full_cache_makes_requests_wait),
         cmocka_unit_test(tables_are_read_as_the_rules_say),
         cmocka_unit_test(what_cannot_be_answered_is_refused),

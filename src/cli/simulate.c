@@ -41,6 +41,7 @@ enum {
     PRECISION,
     INPUT,
     OUTPUT,
+    RATE,
     TRACE,
     MARKDOWN,
     JSON
@@ -93,6 +94,9 @@ static const Option *const options[] = {
                               .help = "tokens of a request's prompt"},
     [OUTPUT] = &(const Option){"output", .kind = ARG_INT, .low = 2, .high = 1 << 24, .value = "N",
                                .fallback = "128", .needs = "serve", .help = "tokens of its answer"},
+    [RATE] = &(const Option){"rate", .kind = ARG_REAL, .low = 0, .high = 1e6, .value = "R",
+                             .fallback = "0", .needs = "serve",
+                             .help = "requests a second, Poisson; 0: --batch at a time"},
     [TRACE] = &(const Option){"trace", .kind = ARG_OUTPUT, .tried = true, .value = "FILE",
                               .help = "write what of the step is when, for Perfetto"},
     [MARKDOWN] = &(const Option){"markdown", .kind = ARG_FLAG, .needs = "rows",
@@ -531,6 +535,7 @@ static int serve_ask(const Args *args, SimServing *serving, double *replicas, cv
     serving->in_flight = (int64_t)((double)ask.batch / *replicas);
     serving->input = v[INPUT].integer;
     serving->output = v[OUTPUT].integer;
+    serving->rate = v[RATE].real / *replicas;
     if (serving->in_flight < 1)
         return err_set(err, CVN_EINVAL,
                        "--batch %" PRId64 " is less than a request for each of %g replicas",
@@ -566,10 +571,10 @@ static int simulate_serving(const Args *args, const Chip *chip)
         return print_json(json_with(o, "requests_per_second",
                                     json_real(served.tokens * replicas / (double)ask.output)));
     }
-    printf("%s, %" PRId64 " requests at a time of %" PRId64 " + %" PRId64
-           " tokens, on %.0f x %s, as %s serves\n\n",
-           f.model, (int64_t)((double)ask.in_flight * replicas), ask.input, ask.output, f.chips,
-           chip->name, ask.engine.name);
+    printf("%s, %g requests %s of %" PRId64 " + %" PRId64 " tokens, on %.0f x %s, as %s serves\n\n",
+           f.model, ask.rate > 0 ? v[RATE].real : (double)ask.in_flight * replicas,
+           ask.rate > 0 ? "a second" : "at a time", ask.input, ask.output, f.chips, chip->name,
+           ask.engine.name);
     printf("  %-36s %12.2f ms\n  %-36s %12.3f ms\n", "time to the first token", 1e3 * served.ttft,
            "time of each one after it", 1e3 * served.tpot);
     print_figures(&f);

@@ -229,8 +229,10 @@ typedef struct Serving {
     Request **row;    /* [rows] that are worked on, in the order in which they were let in */
     Request **queue;  /* [waiting] */
     int64_t rows, waiting;
+    int64_t places; /* of requests */
     int64_t begun, ended, all;
     double now;        /* seconds */
+    double coming;     /* when the last request comes, of a rate */
     double seen;       /* until when requests have come that the scheduler knows of */
     double began;      /* of the last step */
     double used, room; /* tokens of the cache */
@@ -239,16 +241,24 @@ typedef struct Serving {
     Cost *memo; /* [memo_size] of steps of tokens alone, by their rows */
 } Serving;
 
+/* From 0 to 1, evenly: Knuth's MMIX. */
+static double chance(Serving *s)
+{
+    s->random = s->random * 6364136223846793005u + 1442695040888963407u;
+    return (double)(s->random >> 11) * 0x1p-53;
+}
+
 static int64_t drawn(Serving *s, int64_t length)
 {
-    s->random = s->random * 6364136223846793005u + 1442695040888963407u; /* Knuth's MMIX */
-    double share = (double)(s->random >> 11) * 0x1p-53;
-    return (int64_t)fmax(2, (double)length * (1 - s->ask->spread * share));
+    return (int64_t)fmax(2, (double)length * (1 - s->ask->spread * chance(s)));
 }
 
 static void arrive(Serving *s, Request *r)
 {
-    *r = (Request){.arrived = s->now, .ready = s->now + REACHES, .first = -1};
+    if (s->ask->rate > 0)
+        s->coming -= log(1 - chance(s)) / s->ask->rate;
+    double sent = s->ask->rate > 0 ? s->coming : s->now;
+    *r = (Request){.arrived = sent, .ready = sent + REACHES, .first = -1};
     r->input = r->goal = drawn(s, s->ask->input);
     r->output = drawn(s, s->ask->output);
     /* A prompt that came before is still in the cache, but for its last block. */
@@ -283,7 +293,7 @@ static void choose(Serving *s)
 {
     const SimEngine *e = &s->ask->engine;
     double budget = e->budget;
-    int64_t most = s->ask->most_rows ? s->ask->most_rows : s->ask->in_flight;
+    int64_t most = s->ask->most_rows ? s->ask->most_rows : s->places;
     bool hold = holds(s), reads = false;
     for (int64_t i = 0; i < s->rows; i++)
         if (s->row[i]->keys >= s->row[i]->goal && e->mixes)
@@ -356,7 +366,7 @@ static void step(Serving *s)
             keys += (double)s->row[i]->keys;
         }
     Cost c = {0};
-    if (tokens <= 0 && rows > 0 && rows <= (double)a->in_flight) {
+    if (tokens <= 0 && rows > 0 && rows <= (double)s->places) {
         Cost *known = &s->memo[(int64_t)rows];
         if (known->seconds <= 0)
             *known = sim_step(a, rows, 0, 0, 0, 0);
@@ -430,8 +440,9 @@ int sim_serve(const SimServing *ask, SimServed *out, cvn_err *err)
             "%.1f GB of weights leave no room for a request of %lld and %lld tokens on %g x %s",
             out->weights / 1e9, (long long)ask->input, (long long)ask->output, chips,
             ask->chip->chip.name);
-    size_t n = (size_t)ask->in_flight;
-    s.all = ask->requests ? ask->requests : 10 * ask->in_flight;
+    s.all = ask->requests ? ask->requests : ask->rate > 0 ? 512 : 10 * ask->in_flight;
+    size_t n = ask->rate > 0 ? (size_t)s.all : (size_t)ask->in_flight;
+    s.places = (int64_t)n;
     s.request = calloc(n, sizeof *s.request);
     s.row = calloc(n, sizeof *s.row);
     s.queue = calloc(n + 1, sizeof *s.queue);

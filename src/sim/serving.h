@@ -57,11 +57,13 @@ typedef struct SimServing {
     bool narrow;   /* keys and values in 8 bits */
     int tp, pp;    /* one replica: tp x pp chips */
     int64_t in_flight;
+    double
+        rate; /* requests a second that come by themselves (Poisson), however many are in flight; 0: each that ends is replaced */
     int64_t input, output; /* tokens of a request */
     double spread;         /* lengths are drawn from [1 - spread, 1] of these, evenly */
     int64_t
         prompts; /* different ones, all of which the cache keeps; 0: every request's is its own */
-    int64_t requests;  /* 0: ten for each in flight */
+    int64_t requests;  /* 0: ten for each in flight, or of a rate 512 */
     int64_t most_rows; /* that are worked on at a time; 0: all in flight */
     int wait; /* steps that a prompt may wait for others, as long as there are fewer tokens than the budget has */
 } SimServing;
