@@ -3,6 +3,7 @@
 #include "model/presets.h"
 #include "sim/plan.h"
 #include "sim/published.h"
+#include "sim/report.h"
 #include "sim/search.h"
 #include "sim/training.h"
 
@@ -441,6 +442,53 @@ static void the_best_meshes_are_found(void **state)
     assert_non_null(strstr(err.message, "none of 15 ways fits"));
 }
 
+/* A page with all pictures, published points where there are some, and nothing from elsewhere. */
+static void a_page_shows_the_model_on_the_chip(void **state)
+{
+    (void)state;
+    cvn_err err = {0};
+    CostModel chip;
+    StrBuf page = {0};
+    SimAnswer a;
+    SimAsk ask = {.task = SIM_DECODE,
+                  .batch = 4,
+                  .seq = 1,
+                  .context = 64,
+                  .compute = CVN_BF16,
+                  .chip = chip_find("v5e"),
+                  .device = backends[0],
+                  .threads = 1,
+                  .mesh = "model=2",
+                  .layout = "tp",
+                  .spans = true};
+    assert_int_equal(preset_config("stories15m", &ask.config, &err), CVN_OK);
+    assert_int_equal(sim_plan(&ask, &a, &err), CVN_OK);
+    Report r = {.model = "llama3.1-70b <b>",
+                .task = "a step",
+                .rows = 4,
+                .context = 2048,
+                .timed = &a.timed,
+                .layers = 6};
+    r.serving = serving(&chip, "v5e", 16);
+    r.serving.shape = *sim_shape_find("llama-3.1-70b");
+    r.serving.type = CHIP_INT8;
+    report_html(&page, &r);
+    int pictures = 0, points = 0;
+    for (const char *p = page.text; (p = strstr(p, "<svg ")); p++)
+        pictures++;
+    for (const char *p = page.text; (p = strstr(p, "published, TP 16")); p++)
+        points++;
+    assert_true(pictures == 6 && points == 2);
+    assert_null(strstr(page.text, "<b>"));
+    assert_null(strstr(page.text, "nan"));
+    assert_null(strstr(page.text, "inf\""));
+    for (const char *p = page.text; (p = strstr(p, "http")); p++)
+        assert_int_equal(strncmp(p, "http://www.w3.org/2000/svg", 26), 0);
+    assert_non_null(strstr(page.text, "all_reduce"));
+    strbuf_free(&page);
+    sim_answer_free(&a);
+}
+
 /* ---- rows in words ---- */
 
 typedef struct Wrong {
@@ -590,6 +638,7 @@ int main(void)
         cmocka_unit_test(tables_are_read_as_the_rules_say),
         cmocka_unit_test(what_cannot_be_answered_is_refused),
         cmocka_unit_test(the_best_meshes_are_found),
+        cmocka_unit_test(a_page_shows_the_model_on_the_chip),
         cmocka_unit_test(articles_are_foretold),
         cmocka_unit_test(training_that_was_measured_is_foretold),
         cmocka_unit_test(training_keeps_to_its_bounds),

@@ -7,6 +7,7 @@
 #include "cli/figures.h"
 #include "cli/terminal.h"
 #include "sim/published.h"
+#include "sim/report.h"
 #include "sim/search.h"
 
 #include <inttypes.h>
@@ -43,6 +44,7 @@ enum {
     OUTPUT,
     RATE,
     TRACE,
+    HTML,
     MARKDOWN,
     JSON
 };
@@ -99,6 +101,8 @@ static const Option *const options[] = {
                              .help = "requests a second, Poisson; 0: --batch at a time"},
     [TRACE] = &(const Option){"trace", .kind = ARG_OUTPUT, .tried = true, .value = "FILE",
                               .help = "write what of the step is when, for Perfetto"},
+    [HTML] = &(const Option){"html", .kind = ARG_OUTPUT, .tried = true, .value = "FILE",
+                             .help = "write a page of pictures of the model on the chip"},
     [MARKDOWN] = &(const Option){"markdown", .kind = ARG_FLAG, .needs = "rows",
                                  .help = "rows beside what was measured of them, as a page"},
     [JSON] = SHARED(JSON),
@@ -414,6 +418,43 @@ static int print_step(const Args *args, const SimAsk *ask, const SimAnswer *a, c
     return EXIT_OK;
 }
 
+/* What of the question serving is simulated by: the model, its numbers, the chips of a replica. */
+static void replica_of(const SimAsk *ask, const Mesh *mesh, SimServing *serving)
+{
+    serving->shape = sim_shape_of(&ask->config);
+    serving->type = ask->int8_inputs                       ? CHIP_INT8
+                    : ask->config.quant.kind == QUANT_INT8 ? CHIP_WEIGHT8
+                    : ask->config.quant.kind == QUANT_INT4 ? CHIP_WEIGHT4
+                                                           : CHIP_BF16;
+    serving->narrow = ask->kv_int8;
+    serving->tp = 1;
+    serving->pp = 1;
+    for (int i = 0; i < mesh->n_axes; i++)
+        if (strcmp(mesh->axis[i].name, "model") == 0)
+            serving->tp = (int)mesh->axis[i].size;
+}
+
+static int write_report(const char *path, const char *name, const SimAsk *ask, const SimAnswer *a,
+                        cvn_err *err)
+{
+    CostModel chip;
+    StrBuf page = {0};
+    Report r = {.model = name,
+                .task = ask_tasks[ask->task],
+                .rows = (double)ask->batch,
+                .context = (double)ask->context,
+                .timed = &a->timed,
+                .layers = (double)ask->config.n_layers};
+    cost_model(&chip, ask->chip);
+    r.serving = (SimServing){.chip = &chip, .engine = *sim_engine_find("caravan")};
+    replica_of(ask, &a->rt.mesh, &r.serving);
+    report_html(&page, &r);
+    int code = page.failed ? err_set(err, CVN_EMEM, "no memory for the page")
+                           : file_write(path, page.text, page.length, err);
+    strbuf_free(&page);
+    return code;
+}
+
 static int simulate_step(const Args *args, const Chip *chip)
 {
     const Value *v = args->value;
@@ -423,9 +464,10 @@ static int simulate_step(const Args *args, const Chip *chip)
     IoModel model = {0};
     bool failed = ask_of(args, v[CONTEXT].integer, &model, &ask, &err);
     ask.chip = chip;
-    ask.spans = v[TRACE].given;
+    ask.spans = v[TRACE].given || v[HTML].given;
     failed = failed || sim_plan(&ask, &answer, &err) ||
-             (v[TRACE].given && write_trace(v[TRACE].text, &answer.timed, &err));
+             (v[TRACE].given && write_trace(v[TRACE].text, &answer.timed, &err)) ||
+             (v[HTML].given && write_report(v[HTML].text, ask_name(args), &ask, &answer, &err));
     int exit_code = failed ? fail(&err) : print_step(args, &ask, &answer, chip);
     sim_answer_free(&answer);
     io_close_model(&model);
@@ -518,18 +560,10 @@ static int serve_ask(const Args *args, SimServing *serving, double *replicas, cv
         arena_free(&arena);
         return err->code;
     }
-    serving->shape = sim_shape_of(&ask.config);
+    replica_of(&ask, &mesh, serving);
+    if (serving->type == CHIP_BF16)
+        serving->type = (ChipType)v[PRECISION].integer;
     serving->engine = *sim_engine_find(v[ENGINE].text);
-    serving->type = ask.int8_inputs                       ? CHIP_INT8
-                    : ask.config.quant.kind == QUANT_INT8 ? CHIP_WEIGHT8
-                    : ask.config.quant.kind == QUANT_INT4 ? CHIP_WEIGHT4
-                                                          : (ChipType)v[PRECISION].integer;
-    serving->narrow = ask.kv_int8;
-    serving->tp = 1;
-    serving->pp = 1;
-    for (int i = 0; i < mesh.n_axes; i++)
-        if (strcmp(mesh.axis[i].name, "model") == 0)
-            serving->tp = (int)mesh.axis[i].size;
     *replicas = (double)mesh.n_devices / serving->tp;
     arena_free(&arena);
     serving->in_flight = (int64_t)((double)ask.batch / *replicas);

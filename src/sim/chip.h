@@ -53,8 +53,8 @@ typedef struct ChipFit {
     double prefill_start, prefill_compute, prefill_extra; /* of many; `extra` keys more per row */
     /* Seconds that a sum among 2, 4, 8 devices takes, of 8 KiB, 32 KiB … 128 MiB; 0: it was not measured. */
     double reduce[CHIP_REDUCE_GROUPS][CHIP_REDUCE_SIZES];
-    double
-        sustained; /* share of those of products that is left where they go on for long: power, heat */
+    /* Share of those of products that is left where they go on for long: power, heat. */
+    double sustained;
     bool measured; /* on this chip */
 } ChipFit;
 

@@ -57,8 +57,8 @@ typedef struct SimServing {
     bool narrow;   /* keys and values in 8 bits */
     int tp, pp;    /* one replica: tp x pp chips */
     int64_t in_flight;
-    double
-        rate; /* requests a second that come by themselves (Poisson), however many are in flight; 0: each that ends is replaced */
+    /* Requests a second that come by themselves (Poisson), however many are in flight; 0: each that ends is replaced. */
+    double rate;
     int64_t input, output; /* tokens of a request */
     double spread;         /* lengths are drawn from [1 - spread, 1] of these, evenly */
     int64_t
