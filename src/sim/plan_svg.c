@@ -150,8 +150,11 @@ static void card(StrBuf *out, const SimTensor *t, double x, double y)
     for (int d = 0; d < t->type.rank && n >= 0 && (size_t)n < sizeof shape; d++)
         n += snprintf(shape + n, sizeof shape - (size_t)n, "%s%lld", d ? " × " : "",
                       (long long)t->type.dim[d]);
-    svg_printf(out, x, y + 14, "name", SVG_START, t->count > 1 ? "%s: %s in all %lld" : "%s: %s",
-               t->kind, bytes_text(t->device_bytes).text, (long long)t->count);
+    char all[32] = "";
+    if (t->count > 1)
+        snprintf(all, sizeof all, " in all %lld", (long long)t->count);
+    svg_printf(out, x, y + 14, "name", SVG_START, "%s: %s%s", t->kind,
+               bytes_text(t->device_bytes).text, all);
     svg_text(out, x, y + 30, "note", SVG_START, shape);
     svg_text(out, x, y + 45, "spec", SVG_START, t->spec);
     cut_box(out, x, y + 56, w, h, f.rows, f.columns);

@@ -101,12 +101,12 @@ static void try_mesh(Search *s, int64_t data, int64_t model, int64_t batch)
                            .batch = batch,
                            .chips = data * model,
                            .remat = s->ask->remat ? (RematPolicy)r : s->ask->ask.train.remat};
-            snprintf(w.mesh, sizeof w.mesh, "data=%lld,model=%lld", (long long)data,
-                     (long long)model);
-            if (model == 1)
-                snprintf(w.mesh, sizeof w.mesh, data > 1 ? "data=%lld" : "", (long long)data);
-            else if (data == 1)
-                snprintf(w.mesh, sizeof w.mesh, "model=%lld", (long long)model);
+            if (data > 1 && model > 1)
+                snprintf(w.mesh, sizeof w.mesh, "data=%lld,model=%lld", (long long)data,
+                         (long long)model);
+            else if (data * model > 1)
+                snprintf(w.mesh, sizeof w.mesh, "%s=%lld", data > 1 ? "data" : "model",
+                         (long long)(data * model));
             try_way(s, w);
         }
 }
