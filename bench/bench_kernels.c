@@ -11,6 +11,7 @@
 #include "cpu/ceilings.h"
 #include "cpu/kernels/choice.h"
 #include "cpu/registry.h"
+#include "graph/blocks.h"
 #include "graph/graph.h"
 #include "graph/panels.h"
 #include "peers/peers.h"
@@ -153,9 +154,9 @@ static void bench_product(Pool *pool, const Ceilings *c, cvn_dtype dtype, int64_
     cvn_graph_free(g);
 }
 
-/* x [m, k] times weights in panels of n rows; int8: x is brought to 8 bits. */
-static void bench_linear(Pool *pool, const Ceilings *c, cvn_dtype dtype, bool int8, int64_t m,
-                         int64_t k, int64_t n)
+/* x [m, k] times weights of n rows in panels, or in panels of blocks; int8: x is brought to 8 bits. */
+static void bench_linear(Pool *pool, const Ceilings *c, cvn_dtype dtype, BlockKind blocks,
+                         bool int8, int64_t m, int64_t k, int64_t n)
 {
     enum { GROUP = 64 };
     cvn_err err = {0};
@@ -167,13 +168,15 @@ static void bench_linear(Pool *pool, const Ceilings *c, cvn_dtype dtype, bool in
     bool is_i4 = dtype == CVN_I4;
     cvn_dtype x_dtype = dtype == CVN_F32 ? CVN_F32 : CVN_BF16;
     cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(x_dtype, m, k));
-    cvn_value *q = cvn_parameter(g, "q", panel_type(dtype, n, k)), *scale = NULL;
+    cvn_type panels = blocks ? block_panel_type(blocks, n, k) : panel_type(dtype, n, k);
+    cvn_value *q = cvn_parameter(g, "q", panels), *scale = NULL;
     cvn_type scales = panel_scale_type(is_i4 ? CVN_BF16 : CVN_F32, n, is_i4 ? k / GROUP : 1);
-    if (panel_scaled(dtype))
+    if (panel_scaled(dtype) && !blocks)
         scale = cvn_parameter(g, "scale", scales);
     cvn_linear_spec spec = {.contract = 1,
                             .n_weights = 1,
                             .int8 = int8,
+                            .blocks = blocks ? block_names[blocks] : NULL,
                             .q = {q},
                             .scale = {scale},
                             .type = {CVN_TYPE(CVN_F32, m, n)}};
@@ -183,7 +186,7 @@ static void bench_linear(Pool *pool, const Ceilings *c, cvn_dtype dtype, bool in
     double seconds = time_op(pool, y, NULL, &name);
     char what[64];
     snprintf(what, sizeof what, "%lld x %lld x %lld %s%s", (long long)m, (long long)k, (long long)n,
-             cvn_dtype_name(dtype), int8 ? ", x too" : "");
+             blocks ? block_names[blocks] : cvn_dtype_name(dtype), int8 ? ", x in 8 bits" : "");
     double bytes = (double)cvn_type_bytes(cvn_value_type(q));
     bytes += scale ? (double)cvn_type_bytes(&scales) : 0;
     print_row(what, name, seconds, 2.0 * (double)m * (double)n * (double)k, bytes,
@@ -268,7 +271,11 @@ static void bench_linears(Pool *pool, const Ceilings *c, const char *only)
     for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++)
         for (size_t m = 0;
              m < sizeof rows / sizeof *rows && strstr(cvn_dtype_name(dtypes[d]), only); m++)
-            bench_linear(pool, c, dtypes[d], d == 4, rows[m], 2048, columns[d]);
+            bench_linear(pool, c, dtypes[d], BLOCK_NONE, d == 4, rows[m], 2048, columns[d]);
+    for (int kind = 1; kind < BLOCK_KINDS; kind++)
+        for (size_t m = 0;
+             m < 2 * (sizeof rows / sizeof *rows) && strcmp(block_names[kind], only) == 0; m++)
+            bench_linear(pool, c, CVN_I8, (BlockKind)kind, m % 2, rows[m / 2], 2048, 65536);
 }
 
 static void bench_attentions(Pool *pool, const Ceilings *c, const char *only)

@@ -94,7 +94,7 @@ typedef struct Shape {
     int64_t m, k;
     int n_weights;
     int64_t n;
-    bool swiglu, residual, norm;
+    bool swiglu, residual, norm, int8;
     cvn_dtype x, out;
 } Shape;
 
@@ -104,6 +104,7 @@ static void check_linear(const Shape *s)
     cvn_linear_spec spec = {.contract = 1,
                             .n_weights = s->n_weights,
                             .swiglu = s->swiglu,
+                            .int8 = s->int8,
                             .blocks = block_names[s->kind]};
     cvn_value *x = check_parameter(&c, CVN_TYPE(s->x, s->m, s->k)), *out[3];
     for (int i = 0; i < s->n_weights; i++) {
@@ -120,8 +121,10 @@ static void check_linear(const Shape *s)
     check_inputs(&c, out[0]);
     for (int i = 1; i <= s->n_weights; i++)
         fill_panels(s->kind, s->k, &c.op->operand[i]->type, c.in[i].data);
-    /* Sums of f32, and of x in bf16 its rounding to 16 bits. */
-    double each = s->x == CVN_F32 && !s->norm ? 4e-7 : 8e-5;
+    /* Sums of f32, and of x in bf16 its rounding to 16 bits; of 8 bits what a norm puts into another step. */
+    double each = s->int8 && s->norm ? 3e-4 : s->x == CVN_F32 || s->int8 ? 4e-7 : 8e-5;
+    if (s->norm && !s->int8)
+        each = 8e-5;
     c.absolute =
         each * (s->norm ? 4 : 1) * sqrt((double)s->k) * (s->swiglu ? sqrt((double)s->k) : 1);
     c.relative = s->out == CVN_BF16 ? 0x1p-7 : 2e-5;
@@ -129,9 +132,8 @@ static void check_linear(const Shape *s)
     check_end(&c);
 }
 
-static void every_kind_is_multiplied_everywhere(void **state)
+static void multiply_every_kind(bool int8)
 {
-    (void)state;
     static const int64_t ms[] = {1, 2, 3, 4, 5, 7, 8, 9, 15, 17, 33};
     for (int kind = 1; kind < KINDS; kind++)
         for (int i = 0; i < 11; i++) {
@@ -143,6 +145,7 @@ static void every_kind_is_multiplied_everywhere(void **state)
                                                   : 2),
                        .n_weights = 1 + i % 3,
                        .n = i % 2 ? 37 : 130,
+                       .int8 = int8,
                        .x = i % 2 ? CVN_F32 : CVN_BF16,
                        .out = i % 4 == 1 ? CVN_BF16 : CVN_F32};
             s.residual = s.n_weights == 1;
@@ -152,19 +155,84 @@ static void every_kind_is_multiplied_everywhere(void **state)
         }
 }
 
+static void every_kind_is_multiplied_everywhere(void **state)
+{
+    (void)state;
+    multiply_every_kind(false);
+}
+
+static void rows_of_8_bits_are_multiplied_everywhere(void **state)
+{
+    (void)state;
+    multiply_every_kind(true);
+}
+
 static void spans_and_many_rows(void **state)
 {
     (void)state;
     static const BlockKind kinds[] = {BLOCK_Q4_0, BLOCK_Q8_0, BLOCK_Q4_K, BLOCK_Q6_K, BLOCK_Q5_1};
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < 10; i++)
         for (int64_t m = 1; m < 300; m *= 6)
-            check_linear(&(Shape){.kind = kinds[i],
+            check_linear(&(Shape){.kind = kinds[i / 2],
+                                  .int8 = i % 2,
                                   .m = m,
                                   .k = m == 36 ? 1536 : 768,
                                   .n_weights = 1,
                                   .n = 70,
-                                  .x = i % 2 ? CVN_F32 : CVN_BF16,
+                                  .x = i / 2 % 2 ? CVN_F32 : CVN_BF16,
                                   .out = CVN_F32});
+}
+
+/* Row 0 of y for m rows, by the fastest kernel of this machine. */
+static void first_row(BlockKind kind, bool int8, int64_t m, float *y, int64_t n)
+{
+    enum { K = 768 };
+    Check c = check_begin();
+    cvn_linear_spec spec = {.contract = 1,
+                            .n_weights = 1,
+                            .int8 = int8,
+                            .blocks = block_names[kind],
+                            .type = {CVN_TYPE(CVN_F32, m, n)}};
+    const cvn_type row = CVN_TYPE(CVN_BF16, K), panels = block_panel_type(kind, n, K);
+    cvn_value *x = check_parameter(&c, CVN_TYPE(CVN_BF16, m, K)), *out[3];
+    spec.q[0] = check_parameter(&c, panels);
+    cvn_linear(c.g, x, &spec, out);
+    check_inputs(&c, out[0]);
+    check_state =
+        8; /* the same weights and the same first row each time; the others differ with m */
+    fill_panels(kind, K, &panels, c.in[1].data);
+    check_fill(&row, c.in[0].data, -1, 1);
+    const void *in[] = {c.in[0].data, c.in[1].data};
+    float *all = malloc((size_t)(m * n) * sizeof *all);
+    void *outs[] = {all};
+    const Kernel *kernel = NULL;
+    for (int isa = CPU_ISA_COUNT - 1; isa >= 0 && !kernel; isa--) {
+        const KernelSet *set = cpu_kernels_of((CpuIsa)isa);
+        for (int i = 0; set && i < set->n_kernels && !kernel; i++)
+            if (set->kernel[i]->kind == OP_LINEAR && set->kernel[i]->match(c.op))
+                kernel = set->kernel[i];
+    }
+    check_run(&c, kernel, check_pool(2), in, outs);
+    memcpy(y, all, (size_t)n * sizeof *y);
+    free(all);
+    check_end(&c);
+}
+
+static void a_row_has_the_same_bits_in_any_batch(void **state)
+{
+    (void)state;
+    enum { N = 37 };
+    static const int64_t ms[] = {2, 5, 8, 13, 64, 243};
+    for (int kind = 1; kind < KINDS; kind++)
+        for (int int8 = 0; int8 < 2; int8++) {
+            float alone[N], among[N];
+            first_row((BlockKind)kind, int8, 1, alone, N);
+            for (int m = 0; m < 6; m++) {
+                first_row((BlockKind)kind, int8, ms[m], among, N);
+                if (memcmp(alone, among, sizeof alone) != 0)
+                    fail_msg("%s: %d rows", block_names[kind], (int)ms[m]);
+            }
+        }
 }
 
 static void blocks_become_numbers(void **state)
@@ -194,15 +262,19 @@ static void blocks_become_numbers(void **state)
 
 enum { TOKENS = 40 };
 
-static void score(const char *quantize, const char *mesh, const char *layout, cvn_dtype dtype,
-                  float *logprob)
+static void score(const char *quantize, const char *activations, const char *mesh,
+                  const char *layout, cvn_dtype dtype, float *logprob)
 {
     cvn_err err = {0};
     cvn_model *model;
     cvn_engine *engine;
     cvn_model_options open = {.dtype = dtype, .quantize = quantize, .no_tokenizer = true};
-    cvn_engine_options options = {
-        .threads = 1, .rows = 1, .scoring = true, .mesh = mesh, .layout = layout};
+    cvn_engine_options options = {.threads = 1,
+                                  .rows = 1,
+                                  .scoring = true,
+                                  .activations = activations,
+                                  .mesh = mesh,
+                                  .layout = layout};
     int32_t token[TOKENS], argmax[TOKENS];
     if (cvn_model_open(CVN_TEST_DATA "/gguf/mixed.gguf", &open, &model, &err) ||
         cvn_engine_new(model, &options, &engine, &err))
@@ -230,13 +302,29 @@ static void a_model_in_blocks_says_what_it_says_widened(void **state)
         {NULL, NULL}, {"model=2", "tp"}, {"data=2", "fsdp"}, {"data=2,model=2", "2d"}};
     float want[TOKENS], got[TOKENS];
     for (int d = 0; d < 2; d++) {
-        score("none", NULL, NULL, d ? CVN_BF16 : CVN_F32, want);
+        score("none", NULL, NULL, NULL, d ? CVN_BF16 : CVN_F32, want);
         for (int i = 0; i < 4; i++) {
-            score(NULL, meshes[i][0], meshes[i][1], d ? CVN_BF16 : CVN_F32, got);
+            score(NULL, NULL, meshes[i][0], meshes[i][1], d ? CVN_BF16 : CVN_F32, got);
             double most = difference(want, got);
             if (!(most <= (d ? 0.1 : 2e-5)))
                 fail_msg("%s: log-probabilities differ by %g", meshes[i][0], most);
         }
+    }
+}
+
+/* A step is 1/127 of the largest of a chunk; on a mesh chunks may be cut, and what is rounded is not. */
+static void activations_in_8_bits_change_little(void **state)
+{
+    (void)state;
+    float whole[TOKENS], eight[TOKENS], mesh[TOKENS];
+    for (int d = 0; d < 2; d++) {
+        const cvn_dtype dtype = d ? CVN_BF16 : CVN_F32;
+        score(NULL, NULL, NULL, NULL, dtype, whole);
+        score(NULL, "int8", NULL, NULL, dtype, eight);
+        score(NULL, "int8", "model=2", "tp", dtype, mesh);
+        double most = difference(whole, eight), meshes = difference(eight, mesh);
+        if (!(most > 0 && most < 0.2 && meshes < (d ? 0.15 : 0.05)))
+            fail_msg("log-probabilities differ by %g, and %g on a mesh", most, meshes);
     }
 }
 
@@ -296,11 +384,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(panels_hold_the_numbers_of_the_file),
         cmocka_unit_test(every_kind_is_multiplied_everywhere),
+        cmocka_unit_test(rows_of_8_bits_are_multiplied_everywhere),
         cmocka_unit_test(spans_and_many_rows),
+        cmocka_unit_test(a_row_has_the_same_bits_in_any_batch),
         cmocka_unit_test(blocks_become_numbers),
         cmocka_unit_test(scales_that_are_no_numbers_are_counted),
         cmocka_unit_test(a_scale_that_is_no_number_is_warned_of),
         cmocka_unit_test(a_model_in_blocks_says_what_it_says_widened),
+        cmocka_unit_test(activations_in_8_bits_change_little),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }

@@ -394,11 +394,12 @@ cvn_value *cvn_linear_int8(cvn_graph *g, cvn_value *x, cvn_value *x_scale, cvn_v
    floats of the shape of the weight's rows, is added to each product, before SwiGLU. A residual,
    f32 of the result's shape, is added last, before rounding; NULL: none. With `int8` what is
    multiplied, x or what its norm is rounded to, is brought to 8 bits as cvn_quantize_rows does it,
-   and each product is that of cvn_linear_int8 in f32. */
+   and each product is that of cvn_linear_int8 in f32; with blocks each C neighbours have a scale of
+   their own, C being the largest of 256, 128, 64 and 32 that divides k. */
 typedef struct cvn_linear_spec {
     int contract, n_weights; /* 1 to 3 weights */
     bool swiglu;             /* of two weights */
-    bool int8;               /* of weights of 8 bits with a scale in f32 for each row */
+    bool int8; /* of weights in blocks, or of 8 bits with a scale in f32 for each row */
     /* Weights are panels of blocks of this kind (src/graph/blocks.h); or NULL. */
     const char *blocks;
     cvn_value *q[3], *scale[3]; /* no scales (NULL) of bf16, f32 and blocks */

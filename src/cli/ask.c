@@ -85,9 +85,11 @@ static int check(const SimAsk *ask, cvn_err *err)
     if (ask->task == SIM_TRAIN && (ask->config.quant.kind != QUANT_NONE || ask->kv_int8))
         return err_set(err, CVN_EINVAL,
                        "training is in f32 and bf16: leave out --quantize and --kv-cache");
-    if (ask->int8_inputs && ask->config.quant.kind != QUANT_INT8)
-        return err_set(err, CVN_EINVAL,
-                       "activations in int8 need weights in int8: --quantize int8");
+    if (ask->int8_inputs && ask->config.quant.kind != QUANT_INT8 && !ask->config.blocks)
+        return err_set(
+            err, CVN_EINVAL,
+            "activations in int8 need weights in int8 (--quantize int8) or in the blocks "
+            "of a file");
     if (ask->task == SIM_PREFILL && ask->seq > ask->context)
         return err_set(err, CVN_EINVAL,
                        "--seq %" PRId64 " does not fit in a context of %" PRId64

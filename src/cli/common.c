@@ -31,7 +31,7 @@ const Option shared_options[SHARED_OPTIONS] = {
                          .help = "keep keys and values quantized, as"},
     [SHARED_ACTIVATIONS] = {"activations", .kind = ARG_CHOICE, .value = "HOW",
                             .choices = CHOICES("none", "int8"),
-                            .help = "round what enters int8 weights, to"},
+                            .help = "round what enters weights in int8 or blocks, to"},
     [SHARED_THREADS] = {"threads", .letter = 't', .kind = ARG_INT, .high = 1024, .value = "N",
                         .fallback = "0", .help = "most threads to use, 0: one per core"},
     [SHARED_SHARD_SIZE] = {"shard-size", .kind = ARG_SIZE, .low = 1, .high = 0x1p60,

@@ -93,6 +93,40 @@ static void fuse_rounded(Fuse *f, Op *op)
     graph_replace(op->result[0], add_linear(f, op, &attr, 3, operand, &op->result[0]->type));
 }
 
+static cvn_value *behind_reshape(cvn_value *v)
+{
+    return v->def->kind == OP_RESHAPE ? v->def->operand[0] : v;
+}
+
+/* linear of blocks and of x = dequantize(quantize_rows(…)), a step for as many columns as the product has one for. */
+static void fuse_steps(Fuse *f, Op *op)
+{
+    if (op->kind != OP_LINEAR || !op->attr.blocks || op->attr.int8 || op->attr.norm)
+        return;
+    const Op *numbers = behind_reshape(op->operand[0])->def;
+    const Op *rounded = numbers->operand[0]->def;
+    const LinearWeight w = linear_weight(op, 0);
+    if (numbers->kind != OP_DEQUANTIZE || numbers->attr.blocks || numbers->attr.axis ||
+        op->operand[0]->type.dtype != CVN_F32 || rounded->kind != OP_QUANTIZE_ROWS ||
+        numbers->operand[0] != rounded->result[0] || numbers->operand[1] != rounded->result[1])
+        return;
+    const cvn_type *steps = &rounded->result[0]->type;
+    cvn_value *x = rounded->operand[0], *before = behind_reshape(x);
+    if (steps->dim[steps->rank - 1] != linear_step_columns(&w) || x->type.dtype == CVN_F64)
+        return;
+    cvn_type like = op->operand[0]->type;
+    like.dtype = x->type.dtype;
+    graph_insert_before(f->g, op);
+    OpAttr attr = op->attr;
+    attr.int8 = true;
+    cvn_value *operand[LINEAR_OPERANDS];
+    memcpy(operand, op->operand, (size_t)op->n_operands * sizeof *operand);
+    operand[0] =
+        cvn_type_equal(&before->type, &like) ? before : cvn_reshape(f->g, x, like.rank, like.dim);
+    graph_replace(op->result[0],
+                  add_linear(f, op, &attr, op->n_operands, operand, &op->result[0]->type));
+}
+
 /* What v [kept …, rows …] spreads over its first `lead` dimensions, widened or not, or NULL. Over one row it is a
    reshape that spreads. */
 static cvn_value *spread_over_rows(const cvn_value *v, int lead)
@@ -292,8 +326,9 @@ typedef void FuseRule(Fuse *f, Op *op);
 
 /* In this order: what is a product, then what it is part of, then what is left side by side, and last what they all
    take. */
-static FuseRule *const rules[] = {fuse_product,  fuse_rounded, fuse_bias,     fuse_swiglu,
-                                  fuse_residual, fuse_convert, fuse_siblings, fuse_norm};
+static FuseRule *const rules[] = {fuse_product, fuse_rounded,  fuse_steps,
+                                  fuse_bias,    fuse_swiglu,   fuse_residual,
+                                  fuse_convert, fuse_siblings, fuse_norm};
 
 static void walk(Fuse *f, FuseRule *rule)
 {

@@ -3,6 +3,7 @@
  *
  *     dot_general(x, dequantize(q, s))              linear x, q, s          (without s: not quantized)
  *     linear_int8(quantize_rows(x), q, s)           linear x, q, s {int8}
+ *     linear dequantize(quantize_rows(x)), blocks   linear x, blocks {int8}
  *     silu(x A) * (x B), converted                  linear x, A, B {swiglu}
  *     x A + b, b spread over the rows               linear x, A, b {bias}
  *     r + x A                                       linear x, A, r          (a residual)

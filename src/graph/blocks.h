@@ -40,6 +40,7 @@
 enum {
     BLOCK_MOST = 256,       /* elements of a block, and columns of a chunk */
     BLOCK_LEAST_GROUP = 16, /* columns that share a scale */
+    BLOCK_LEAST_CHUNK = 32,
     BLOCK_GROUPS = BLOCK_MOST / BLOCK_LEAST_GROUP
 };
 

@@ -127,7 +127,14 @@ void decompose_linear(cvn_graph *g, const Op *op, cvn_value **out)
         from = as(g, from, linear_rows_dtype(op));
     }
     from = cvn_reshape(g, from, 2, shape);
-    if (op->attr.int8) {
+    if (op->attr.int8 && op->attr.blocks) {
+        const LinearWeight w = linear_weight(op, 0);
+        const int64_t columns = linear_step_columns(&w);
+        from = cvn_reshape(g, from, 3, (const int64_t[]){shape[0], w.k / columns, columns});
+        to_8_bits(g, from, eight);
+        from = cvn_reshape(g, cvn_dequantize(g, eight[0], eight[1], CVN_F32), 2, shape);
+        eight[1] = NULL;
+    } else if (op->attr.int8) {
         to_8_bits(g, from, eight);
         from = eight[0];
     }

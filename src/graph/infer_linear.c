@@ -272,11 +272,11 @@ int infer_linear(const Op *op, cvn_type *type, cvn_err *err)
                               lead);
         if (!op->attr.blocks && each != 1 + panel_scaled(op_in(op, 1 + each * i)->dtype))
             return infer_fail(op, err, "takes weights that are all quantized, or none");
-        if (op->attr.int8 &&
-            (op->attr.blocks || !takes_rows_of_8_bits(op, 1 + each * i) || k > LINEAR_INT8_MOST_K))
+        if (op->attr.int8 && !op->attr.blocks &&
+            (!takes_rows_of_8_bits(op, 1 + each * i) || k > LINEAR_INT8_MOST_K))
             return infer_fail(op, err,
-                              "with int8 takes weights of i8 of at most %d columns with a scale in "
-                              "f32 for each row",
+                              "with int8 takes weights in blocks, or of i8 of at most %d columns "
+                              "with a scale in f32 for each row",
                               LINEAR_INT8_MOST_K);
         if (check_panels(op, 1 + each * i, type_span(y, lead, y->rank), k, err) ||
             (op->attr.bias && check_bias(op, i, y, lead, err)))

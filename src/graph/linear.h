@@ -6,7 +6,8 @@
  *                attributes say so the norm's weight [summed] and each weight's bias [its rows …], then
  *                perhaps a residual
  *     attributes contract: how many of x's dimensions are summed (the last ones); weights; swiglu; norm,
- *                with eps; bias; int8: rows are brought to 8 bits before they are multiplied
+ *                with eps; bias; int8: rows are brought to 8 bits before they are multiplied, each by its largest
+ *                element; with blocks each linear_step_columns of them
  *     results    one per weight, [kept …, the weight's rows …]; with swiglu only one
  *
  * With `blocks` each weight is one operand, panels of blocks of that kind (graph/blocks.h).
@@ -65,6 +66,12 @@ LinearWeight linear_weight(const Op *op, int i);
 
 /* The weight of a dequantize. */
 LinearWeight dequantize_weight(const Op *op);
+
+/* Columns that share a step where rows are brought to 8 bits: of weights in blocks those of a chunk. */
+static inline int64_t linear_step_columns(const LinearWeight *w)
+{
+    return w->blocks ? block_chunk(w->blocks, w->k).columns : w->k;
+}
 
 /* Rows of x: the product of the dimensions that are kept. */
 int64_t linear_rows(const Op *op);

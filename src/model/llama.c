@@ -93,8 +93,8 @@ static cvn_value *adapt(Builder *b, const char *equation, cvn_value *x, cvn_valu
     return cvn_add(G, y, cvn_einsum_as(G, up, low, compute(b, b->adapters->b[i]), CVN_F32));
 }
 
-/* A matrix in the dtype that enters products; of quantized ones their numbers. */
-static cvn_value *matrix(Builder *b, ParamKind kind, int64_t layer)
+/* A matrix in the dtype that enters products; of quantized ones their numbers, which blocks have in any. */
+static cvn_value *matrix(Builder *b, ParamKind kind, int64_t layer, cvn_dtype dtype)
 {
     const Param *p = params_find(b->params, kind, (int)layer);
     cvn_value *w = weight(b, kind, layer);
@@ -102,29 +102,52 @@ static cvn_value *matrix(Builder *b, ParamKind kind, int64_t layer)
         return compute(b, w);
     if (p->form == PARAM_QUANTIZED)
         return cvn_dequantize(G, w, b->weight[p->scale], b->compute);
-    const cvn_type type = cvn_type_make(b->compute, p->rank, p->dims);
+    const cvn_type type = cvn_type_make(dtype, p->rank, p->dims);
     return cvn_dequantize_blocks(G, w, block_info[p->blocks].name, type);
 }
 
-/* Whether products with a weight take rows of 8 bits. */
-static bool takes_int8(const Builder *b, ParamKind kind, int64_t layer)
+/* Whether products with a weight of this form take rows of 8 bits. */
+static bool takes_int8(const Builder *b, const Param *p)
 {
-    const Param *p = params_find(b->params, kind, (int)layer);
-    return b->step && b->step->int8_inputs && p->form == PARAM_QUANTIZED &&
-           p->quant.dtype == CVN_I8;
+    return b->step && b->step->int8_inputs &&
+           (p->form == PARAM_BLOCKS || (p->form == PARAM_QUANTIZED && p->quant.dtype == CVN_I8));
 }
 
-/* x [batch, seq, what is summed …] in 8 bits times a weight of 8 bits, f32 [batch, seq, rows …]. */
-static cvn_value *linear_int8(Builder *b, cvn_value *x, ParamKind kind, int64_t layer)
+/* x [batch, seq, what is summed …] in 8 bits, a scale for each `columns` of a row, 0 for all: out[0] i8
+   [batch, seq, (k / columns,) columns]. */
+static void to_8_bits(Builder *b, cvn_value *x, const Param *p, cvn_value *out[2])
 {
-    const Param *p = params_find(b->params, kind, (int)layer);
     const cvn_type *from = cvn_value_type(x);
     int64_t k = 1;
     for (int d = 2; d < from->rank; d++)
         k *= from->dim[d];
-    x = cvn_reshape(G, x, 3, (int64_t[]){from->dim[0], from->dim[1], k});
+    int64_t shape[] = {from->dim[0], from->dim[1], k, 1};
+    if (p->form == PARAM_BLOCKS) {
+        shape[3] = block_chunk(p->blocks, k).columns;
+        shape[2] = k / shape[3];
+    }
+    cvn_quantize_rows(G, cvn_reshape(G, x, p->form == PARAM_BLOCKS ? 4 : 3, shape), out);
+}
+
+/* x in 8 bits times a weight in blocks, whose chunks have a step each. */
+static cvn_value *blocks_int8(Builder *b, const char *equation, cvn_value *x, ParamKind kind,
+                              int64_t layer)
+{
+    const cvn_type *type = cvn_value_type(x);
     cvn_value *rows[2];
-    cvn_quantize_rows(G, x, rows);
+    to_8_bits(b, x, params_find(b->params, kind, (int)layer), rows);
+    x = cvn_dequantize(G, rows[0], rows[1], CVN_F32);
+    return cvn_einsum_as(G, equation, cvn_reshape(G, x, type->rank, type->dim),
+                         matrix(b, kind, layer, CVN_F32), CVN_F32);
+}
+
+/* x in 8 bits times a weight of 8 bits, f32 [batch, seq, rows …]. */
+static cvn_value *linear_int8(Builder *b, cvn_value *x, ParamKind kind, int64_t layer)
+{
+    const Param *p = params_find(b->params, kind, (int)layer);
+    const cvn_type *from = cvn_value_type(x);
+    cvn_value *rows[2];
+    to_8_bits(b, x, p, rows);
     cvn_type type = {.dtype = CVN_F32, .rank = 2 + p->n_rows};
     for (int d = 0; d < type.rank; d++)
         type.dim[d] = d < 2 ? from->dim[d] : p->dims[d - 2];
@@ -135,9 +158,14 @@ static cvn_value *linear_int8(Builder *b, cvn_value *x, ParamKind kind, int64_t 
 static cvn_value *linear(Builder *b, const char *equation, cvn_value *x, ParamKind kind,
                          ParamKind bias, int64_t layer)
 {
-    cvn_value *y = takes_int8(b, kind, layer)
-                       ? linear_int8(b, x, kind, layer)
-                       : cvn_einsum_as(G, equation, x, matrix(b, kind, layer), CVN_F32);
+    const Param *p = params_find(b->params, kind, (int)layer);
+    cvn_value *y;
+    if (!takes_int8(b, p))
+        y = cvn_einsum_as(G, equation, x, matrix(b, kind, layer, b->compute), CVN_F32);
+    else if (p->form == PARAM_BLOCKS)
+        y = blocks_int8(b, equation, x, kind, layer);
+    else
+        y = linear_int8(b, x, kind, layer);
     y = adapt(b, equation, x, y, kind, layer);
     return add_bias(b, y, bias, layer);
 }
@@ -256,7 +284,8 @@ static cvn_value *logits_of(Builder *b, cvn_value *x)
 {
     cvn_value *h = norm(b, x, PARAM_FINAL_NORM, -1);
     ParamKind head = params_find(b->params, PARAM_LM_HEAD, -1) ? PARAM_LM_HEAD : PARAM_EMBED;
-    return cvn_einsum_as(G, "bse,ve->bsv", h, matrix(b, head, -1), b->step ? CVN_F32 : b->compute);
+    return cvn_einsum_as(G, "bse,ve->bsv", h, matrix(b, head, -1, b->compute),
+                         b->step ? CVN_F32 : b->compute);
 }
 
 /* Tokens as rows of the embedding, f32 [batch, seq, dim]. */

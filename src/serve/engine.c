@@ -202,9 +202,10 @@ static int check_options(cvn_engine_options *o, const LlamaConfig *config, cvn_e
                        "with layout %s runs of several tokens add up in other orders than runs of "
                        "one, so speculation could change texts; take layout dp or tp",
                        o->layout);
-    if (int8_activations(o) && config->quant.kind != QUANT_INT8)
+    if (int8_activations(o) && config->quant.kind != QUANT_INT8 && !config->blocks)
         return err_set(err, CVN_EUNSUPPORTED,
-                       "activations in int8 need weights in int8; quantize them too");
+                       "activations in int8 need weights in int8 or in the blocks of a file; "
+                       "quantize them to int8, too");
     if (!(o->max_stall >= 0))
         return err_set(err, CVN_EINVAL, "rows may wait for %g s; give 0 or more", o->max_stall);
     if (o->eos_interval < 1)

@@ -18,6 +18,8 @@ typedef struct Product {
     LinearLoops loops;
     BlockChunk chunk_of; /* of blocks */
     int64_t group;       /* columns of a group; LINEAR_SPAN for i8 */
+    bool eight;          /* rows of 8 bits */
+    int64_t row_bytes;   /* of a row's span */
     int64_t rest;     /* rows of x's spans from one to what it rounded off; 0: that is left away */
     size_t x_bytes;   /* of the arranged activations, all rows */
     size_t all_bytes; /* and their spans */
@@ -41,9 +43,12 @@ static Product read_product(const Op *op, int n_threads, bool wide)
     l->chunk = num_min(l->m, many ? LINEAR_WIDE_CHUNK : LINEAR_CHUNK);
     l->block = many ? LINEAR_WIDE_BLOCK / (l->swiglu ? 2 : 1) : LINEAR_BLOCK;
     l->alone = n_threads > 1 && l->m * l->k <= ALONE;
-    p.rest = first->blocks && linear_rows_dtype(op) == CVN_F32 ? l->spans * l->m : 0;
+    p.eight = op->attr.int8;
+    p.row_bytes = p.eight ? LINEAR_SPAN : LINEAR_ROW_BYTES;
+    bool exact = first->blocks && linear_rows_dtype(op) == CVN_F32 && !p.eight;
+    p.rest = exact ? l->spans * l->m : 0;
     int64_t rows = l->spans * l->m + p.rest;
-    p.x_bytes = (size_t)(rows * LINEAR_ROW_BYTES);
+    p.x_bytes = (size_t)(rows * p.row_bytes);
     p.all_bytes = p.x_bytes + (size_t)rows * sizeof(LinearSpan);
     p.all_bytes = (size_t)num_round_up((int64_t)p.all_bytes, 64);
     p.c_bytes = linear_sums_bytes(l);
@@ -55,7 +60,7 @@ bool linear_match(const Op *op)
 {
     LinearWeight first = linear_weight(op, 0);
     if (first.blocks)
-        return !op->attr.int8;
+        return true;
     if (!panel_scaled(first.dtype) || op->attr.int8)
         return false;
     for (int i = 0; i < (int)op->attr.group_size; i++) {
@@ -92,7 +97,7 @@ typedef struct Work {
     const LinearIsa *isa, *rows; /* rows: whose functions of rows are taken */
     const Product *p;
     const KernelArgs *args;
-    int8_t *x;        /* [spans][m][LINEAR_ROW_BYTES], and what those rounded off */
+    int8_t *x;        /* [spans][m][row_bytes], and what those rounded off */
     LinearSpan *span; /* [spans][m], and of that */
 } Work;
 
@@ -109,6 +114,18 @@ LinearNorm linear_norm_of(const KernelArgs *args)
                         .eps = (float)op->attr.eps};
 }
 
+/* Elements [at, at + n) of x as span i. */
+static void quantize_span(const Work *w, cvn_dtype dtype, const void *x, int64_t at, int64_t n,
+                          int64_t i, int64_t rest)
+{
+    const Product *p = w->p;
+    int8_t *out = w->x + i * p->row_bytes;
+    if (p->eight)
+        w->rows->quantize8(dtype, x, at, n, p->group, p->chunk_of.columns, out, &w->span[i]);
+    else
+        w->rows->quantize(dtype, x, at, n, p->group, out, &w->span[i], rest);
+}
+
 /* Whole rows, because each needs the sum of all its squares first. */
 static void quantize_normalised(const Work *w)
 {
@@ -121,10 +138,9 @@ static void quantize_normalised(const Work *w)
     for (int64_t row = begin; row < end; row++) {
         float scale = w->rows->norm_scale(&norm, row);
         for (int64_t s = 0; s < l->spans; s++) {
-            int64_t k0 = s * LINEAR_SPAN, n = num_min(LINEAR_SPAN, l->k - k0), i = s * l->m + row;
+            int64_t k0 = s * LINEAR_SPAN, n = num_min(LINEAR_SPAN, l->k - k0);
             w->rows->norm_span(&norm, row, k0, n, scale, span);
-            w->rows->quantize(CVN_BF16, span, 0, n, p->group, w->x + i * LINEAR_ROW_BYTES,
-                              &w->span[i], 0);
+            quantize_span(w, CVN_BF16, span, 0, n, s * l->m + row, 0);
         }
     }
     linear_meet(l);
@@ -138,9 +154,8 @@ static void quantize_rows(const Work *w)
     linear_share_rows(l, l->spans * l->m, &begin, &end);
     for (int64_t i = begin; i < end; i++) {
         int64_t k0 = i / l->m * LINEAR_SPAN, row = i % l->m;
-        w->rows->quantize(w->args->op->operand[0]->type.dtype, w->args->in[0], row * l->k + k0,
-                          num_min(LINEAR_SPAN, l->k - k0), p->group, w->x + i * LINEAR_ROW_BYTES,
-                          &w->span[i], p->rest);
+        quantize_span(w, w->args->op->operand[0]->type.dtype, w->args->in[0], row * l->k + k0,
+                      num_min(LINEAR_SPAN, l->k - k0), i, p->rest);
     }
     linear_meet(l);
 }
@@ -170,7 +185,7 @@ static Cut cut_piece(const LinearIsa *isa, const LinearWeight *w, int64_t rows)
     /* As measured for one tile of rows; of more rows, several tiles of which each asks for a part, what the next span
        reads. */
     c.ahead = is_i4 || blocks ? 4096 : 2048;
-    if ((alone || c.tiles > 1) && blocks)
+    if (rows > LINEAR_STREAMED && blocks)
         c.ahead = LINEAR_SPAN * w->units / w->k * ((int64_t)w->panel_bytes / w->units);
     else if (alone || c.tiles > 1)
         c.ahead = LINEAR_SPAN / panel_unit(w->dtype) * PANEL_BYTES;
@@ -192,7 +207,7 @@ static void multiply_panels(const Work *w, const LinearPiece *piece, const Cut *
     t->beside = w->isa->wide ? &beside : NULL;
     for (int64_t r = 0, tile = 0; r < piece->rows; r += cut->rows, tile++) {
         t->rows = (int)num_min(cut->rows, piece->rows - r);
-        t->x = w->x + (first + r) * LINEAR_ROW_BYTES;
+        t->x = w->x + (first + r) * w->p->row_bytes;
         t->span = w->span + first + r;
         t->c = c + r * PANEL_ROWS;
         for (int j = 0; j < t->panels; j++)
@@ -206,7 +221,7 @@ static void multiply_panels(const Work *w, const LinearPiece *piece, const Cut *
         tile_of(t);
         if (w->p->rest) {
             LinearTile rest = *t;
-            rest.x += w->p->rest * LINEAR_ROW_BYTES;
+            rest.x += w->p->rest * w->p->row_bytes;
             rest.span += w->p->rest;
             rest.add = true;
             tile_of(&rest);
@@ -229,6 +244,7 @@ static void multiply(const void *work, const LinearPiece *piece, float *c)
     const char *scale = lw->blocks ? NULL : w->args->in[2 + 2 * piece->weight];
     Cut cut = cut_piece(w->isa, lw, piece->rows);
     LinearTile t = {.q_stride = panels->stride * (int64_t)lw->panel_bytes,
+                    .eight = p->eight,
                     .blocks = lw->blocks,
                     .chunk = &p->chunk_of,
                     .units = num_min(LINEAR_SPAN / unit, lw->units - span * LINEAR_SPAN / unit),
@@ -240,8 +256,8 @@ static void multiply(const void *work, const LinearPiece *piece, float *c)
     LinearAhead ahead = {.stride = t.q_stride,
                          .units = t.units,
                          .x = (const char *)w->x +
-                              ((span + 1) % l->spans * l->m + piece->m0) * LINEAR_ROW_BYTES,
-                         .x_lines = piece->rows * LINEAR_ROW_BYTES / 64,
+                              ((span + 1) % l->spans * l->m + piece->m0) * p->row_bytes,
+                         .x_lines = piece->rows * p->row_bytes / 64,
                          .tiles = cut.tiles,
                          .calls = cut.tiles * num_pieces(panels->n, cut.panels)};
     for (int64_t g = 0; g < panels->n; g += cut.panels) {

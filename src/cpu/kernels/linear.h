@@ -27,6 +27,10 @@
  * Of weights in blocks, whose numbers are to be a file's in f32 too, a row of x in f32 is two rows of fixed point, the second
  * of what the first rounded off, and both products are added.
  *
+ * With int8 (graph/linear.h), which blocks have, too, the columns of a chunk have one step instead, and x one byte, as it is:
+ *
+ *     y = sum over chunks of step * (sum over groups of scale * (sum of (c - offset) x) - minimum * (sum of x))
+ *
  * What holds for results: integer sums have no order, and the spans of a row are added in one order
  * whatever else is computed, so that a row has the same bits in any batch, in prefill and decode, at
  * any place, on any number of threads.
@@ -57,18 +61,26 @@ enum {
 };
 
 /* One row's span: what of it is not in the arranged bytes. */
-typedef struct LinearSpan {
-    float scale;
-    int32_t minus8
-        [LINEAR_SUMS]; /* -8 times the sum of X over each group of an i4 weight or of blocks, over the span for
-                                    i8: for instructions that take weights as unsigned */
+typedef union LinearSpan {
+    struct {
+        float scale;
+        int32_t minus8
+            [LINEAR_SUMS]; /* -8 times the sum of X over each group of an i4 weight or of blocks, over the span for
+                                        i8: for instructions that take weights as unsigned */
+    };
+    struct { /* of rows in 8 bits */
+        float step[LINEAR_SPAN / BLOCK_LEAST_CHUNK];
+        int32_t minus[LINEAR_SPAN / BLOCK_LEAST_GROUP]; /* minus the sum of x over each group */
+    };
 } LinearSpan;
 
 /* One tile: some rows of x and some neighbouring panels, over one span. */
 typedef struct LinearTile {
-    int rows;                           /* at most the rows of the instruction set's tile */
-    int panels;                         /* 1, or as many as the instruction set takes */
-    const int8_t *x;                    /* [rows][LINEAR_ROW_BYTES], as arrange() made them */
+    int rows;   /* at most the rows of the instruction set's tile */
+    int panels; /* 1, or as many as the instruction set takes */
+    bool eight; /* rows in 8 bits */
+    const int8_t
+        *x; /* [rows][LINEAR_ROW_BYTES], as arrange() made them; eight: [rows][LINEAR_SPAN] */
     const LinearSpan *span;             /* [rows] */
     const uint8_t *q;                   /* [units][64] of the first panel, from the span on */
     int64_t q_stride;                   /* bytes from panel to panel */
@@ -123,6 +135,9 @@ typedef struct LinearIsa {
        rounds off is brought to fixed point, too, as the row so many rows on. */
     void (*quantize)(cvn_dtype dtype, const void *x, int64_t at, int64_t n, int64_t group,
                      int8_t *out, LinearSpan *span, int64_t rest);
+    /* The same to 8 bits, with a step for every `columns`. */
+    void (*quantize8)(cvn_dtype dtype, const void *x, int64_t at, int64_t n, int64_t group,
+                      int64_t columns, int8_t *out, LinearSpan *span);
     void (*tile_i8)(const LinearTile *tile);
     void (*tile_i4)(const LinearTile *tile);
     void (*tile_blocks)(const LinearTile *tile);

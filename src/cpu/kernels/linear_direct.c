@@ -56,7 +56,8 @@ bool linear_direct_match(const DirectIsa *isa, const Op *op)
 {
     bool match = op->kind == OP_LINEAR_INT8 || op->attr.int8 ? isa->x == CVN_I8
                                                              : linear_rows_dtype(op) == isa->weight;
-    match = match && linear_weight(op, 0).panels > 0; /* a linear_int8 may be of plain weights */
+    /* a linear_int8 may be of plain weights */
+    match = match && linear_weight(op, 0).panels > 0 && !linear_weight(op, 0).blocks;
     for (int i = 0; i < linear_weights(op) && match; i++)
         match = linear_weight(op, i).dtype == isa->weight;
     return match;

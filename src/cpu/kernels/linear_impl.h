@@ -8,9 +8,10 @@
  */
 #include "cpu/kernels/linear.h"
 #include "cpu/kernels/linear_write_impl.h"
+#include "cpu/kernels/rows8_impl.h"
 
 /* The largest magnitude, by the bits: a NaN counts as larger than all. */
-static float largest(const float *x)
+static float largest_of_span(const float *x)
 {
     uint32_t most = 0;
     for (int64_t i = 0; i < LINEAR_SPAN; i++) {
@@ -28,7 +29,7 @@ static float largest(const float *x)
 static void to_fixed(float value[LINEAR_SPAN], int64_t group, int8_t *out, LinearSpan *span)
 {
     int16_t fixed[LINEAR_SPAN];
-    float most = largest(value);
+    float most = largest_of_span(value);
     float inverse = 32512.0f / most;
     span->scale = most * (1.0f / 32512.0f);
     if (!(most < INFINITY) || !(inverse < INFINITY)) { /* or all 0, or nearly */
@@ -63,7 +64,27 @@ static void quantize(cvn_dtype dtype, const void *x, int64_t at, int64_t n, int6
         to_fixed(value, group, out + rest * LINEAR_ROW_BYTES, span + rest);
 }
 
+static void quantize8(cvn_dtype dtype, const void *x, int64_t at, int64_t n, int64_t group,
+                      int64_t columns, int8_t *out, LinearSpan *span)
+{
+    float buffer[TILE];
+    const float *value = tile_read(dtype, x, at, n, buffer);
+    memset(out, 0, LINEAR_SPAN);
+    for (int64_t i = 0; i < n; i += columns) {
+        float step = bf16_to_f32(step_of(largest(value + i, columns, 0)));
+        span->step[i / columns] = step;
+        if (step_usable(step))
+            steps_of(out + i, value + i, step, columns);
+    }
+    for (int64_t g = 0; g < LINEAR_SPAN / group; g++) {
+        int32_t sum = 0;
+        for (int64_t i = g * group; i < (g + 1) * group; i++)
+            sum -= out[i];
+        span->minus[g] = sum;
+    }
+}
+
 /* What the file that includes this has with these: tile_i8 and tile_i4. */
 #define LINEAR_MEMBERS                                                                             \
-    .quantize = quantize, .tile_i8 = tile_i8, .tile_i4 = tile_i4, .norm_scale = norm_row_scale,    \
-    .norm_span = norm_row_span, .write = write
+    .quantize = quantize, .quantize8 = quantize8, .tile_i8 = tile_i8, .tile_i4 = tile_i4,          \
+    .norm_scale = norm_row_scale, .norm_span = norm_row_span, .write = write

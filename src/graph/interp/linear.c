@@ -114,12 +114,6 @@ void interp_linear_int8(const Op *op, const void *const *in, void *const *out)
     }
 }
 
-/* What is done with a row of x before it is multiplied. */
-typedef struct RowScale {
-    double norm; /* what the norm multiplies it by */
-    float step;  /* in 8 bits */
-} RowScale;
-
 /* Element (m, k) of x, or with a norm x * scale * its weight, rounded. */
 static double element_of(const Op *op, const void *const *in, int64_t at, int64_t k, double scale)
 {
@@ -133,33 +127,32 @@ static double element_of(const Op *op, const void *const *in, int64_t at, int64_
     return element_get(dtype, rounded, 0);
 }
 
-/* Of row m of k elements. */
-static RowScale row_scale(const Op *op, const void *const *in, int64_t m, int64_t k)
+/* The step in 8 bits of elements [k, k + columns) of row m. */
+static float step_at(const Op *op, const void *const *in, int64_t m, int64_t k, int64_t columns,
+                     double norm)
 {
-    RowScale scale = {.norm = 1};
-    if (op->attr.norm)
-        scale.norm = interp_norm_scale(op_in(op, 0)->dtype, in[0], m * k, k, op->attr.eps);
+    const int64_t row = m * linear_weight(op, 0).k;
     double most = 0;
-    for (int64_t i = 0; i < k && op->attr.int8; i++)
-        most = reduce_max(most, fabs((double)(float)element_of(op, in, m * k + i, i, scale.norm)));
-    scale.step = step_of(most);
-    return scale;
+    for (int64_t i = k; i < k + columns; i++)
+        most = reduce_max(most, fabs((double)(float)element_of(op, in, row + i, i, norm)));
+    return step_of(most);
 }
 
-/* Row m of x times row n of weight i, and its bias. */
-static double product(const Op *op, const void *const *in, int i, int64_t m, const RowScale *scale,
-                      int64_t n)
+/* Row m of x, which its norm multiplies by so much, times row n of weight i, and its bias. */
+static double product(const Op *op, const void *const *in, int i, int64_t m, double norm, int64_t n)
 {
     LinearWeight w = linear_weight(op, i);
     int q = linear_operand(op, i), bias = linear_bias(op, i);
+    const int64_t columns = linear_step_columns(&w);
     double sum = 0, weight[BLOCK_MOST];
+    float step = 0;
     for (int64_t k = 0, from = 0, until = 0; k < w.k; k++) {
         if (k == until)
             until += weight_columns(&w, in[q], w.groups ? in[q + 1] : NULL, n, from = k, weight);
-        double x = element_of(op, in, m * w.k + k, k, scale->norm);
-        if (op->attr.int8)
-            x = steps_of(x, scale->step) * (double)scale->step;
-        sum += x * weight[k - from];
+        if (op->attr.int8 && k % columns == 0)
+            step = step_at(op, in, m, k, columns, norm);
+        double x = element_of(op, in, m * w.k + k, k, norm);
+        sum += (op->attr.int8 ? steps_of(x, step) * (double)step : x) * weight[k - from];
     }
     return bias < 0 ? sum : sum + element_get(op_in(op, bias)->dtype, in[bias], n);
 }
@@ -170,13 +163,14 @@ void interp_linear(const Op *op, const void *const *in, void *const *out)
     int residual = linear_residual(op);
     for (int i = 0; i < op->n_results; i++) {
         LinearWeight w = linear_weight(op, i);
-        RowScale scale = {1, 0};
+        double norm = 1;
         for (int64_t at = 0; at < rows * w.n; at++) {
-            if (at % w.n == 0)
-                scale = row_scale(op, in, at / w.n, w.k);
-            double y = product(op, in, i, at / w.n, &scale, at % w.n);
+            const int64_t m = at / w.n, n = at % w.n;
+            if (n == 0 && op->attr.norm)
+                norm = interp_norm_scale(op_in(op, 0)->dtype, in[0], m * w.k, w.k, op->attr.eps);
+            double y = product(op, in, i, m, norm, n);
             if (op->attr.flag)
-                y = y / (1 + exp(-y)) * product(op, in, 1, at / w.n, &scale, at % w.n);
+                y = y / (1 + exp(-y)) * product(op, in, 1, m, norm, n);
             if (residual >= 0)
                 y += element_get(CVN_F32, in[residual], at);
             element_set(op_out(op, i)->dtype, out[i], at, y);

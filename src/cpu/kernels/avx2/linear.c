@@ -139,18 +139,21 @@ static void tile_i4(const LinearTile *t)
     CONSTANT_ROWS_4(t->rows, rows_i4, t);
 }
 
-static void group_sums(const int8_t *number, int64_t units, const int8_t *x,
+static void group_sums(const int8_t *number, int64_t units, const int8_t *x, bool eight,
                        int32_t sum[PANEL_ROWS])
 {
     __m256i all[HALVES] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
-    for (int64_t u = 0; u < units; u++, x += 2 * PANEL_QUAD)
+    for (int64_t u = 0; u < units; u++, x += eight ? PANEL_QUAD : 2 * PANEL_QUAD) {
+        const __m256i bytes = pair_at(x); /* of eight */
+        const __m256i first = eight ? _mm256_srai_epi16(_mm256_slli_epi16(bytes, 8), 8) : bytes;
+        const __m256i second = eight ? _mm256_srai_epi16(bytes, 8) : pair_at(x + 4);
 #pragma GCC unroll 2
         for (int h = 0; h < HALVES; h++) {
             __m256i q = load((const uint8_t *)number + u * PANEL_BYTES + 32 * h);
-            all[h] =
-                multiply_add(all[h], _mm256_srai_epi16(_mm256_slli_epi16(q, 8), 8), pair_at(x));
-            all[h] = multiply_add(all[h], _mm256_srai_epi16(q, 8), pair_at(x + 4));
+            all[h] = multiply_add(all[h], _mm256_srai_epi16(_mm256_slli_epi16(q, 8), 8), first);
+            all[h] = multiply_add(all[h], _mm256_srai_epi16(q, 8), second);
         }
+    }
     memcpy(sum, all, sizeof all);
 }
 

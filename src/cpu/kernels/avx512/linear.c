@@ -15,7 +15,7 @@ static void arrange(const int16_t *x, int8_t *out);
 #include "cpu/kernels/constant_rows.h"
 #include "cpu/kernels/linear_impl.h"
 
-enum { ROWS_I8 = 8, MANY_I8 = 6 /* of more rows than 8 */, ROWS_I4 = 8, ROWS_BLOCKS = 8 };
+enum { ROWS_I8 = 8, MANY_I8 = 6 /* of more rows than 8 */, ROWS_I4 = 8 };
 
 /* [hi of 512][lo of 512] */
 static void arrange(const int16_t *x, int8_t *out)
@@ -272,6 +272,6 @@ const LinearIsa linear_avx512_vnni = {
     .panels = 2,
     .few = 2,
     .alone_i8 = ROWS_I8,
-    .rows_blocks = ROWS_BLOCKS,
+    .rows_blocks = LINEAR_CHUNK,
     .tile_blocks = linear_avx512_tile_blocks,
 };

@@ -74,11 +74,14 @@ static void tile_i4(const LinearTile *t)
     }
 }
 
-static void group_sums(const int8_t *number, int64_t units, const int8_t *x,
+static void group_sums(const int8_t *number, int64_t units, const int8_t *x, bool eight,
                        int32_t sum[PANEL_ROWS])
 {
     int16_t from[LINEAR_SPAN];
-    memcpy(from, x, (size_t)(units * PANEL_QUAD) * sizeof *from);
+    if (!eight)
+        memcpy(from, x, (size_t)(units * PANEL_QUAD) * sizeof *from);
+    for (int64_t i = 0; eight && i < units * PANEL_QUAD; i++)
+        from[i] = x[i];
     memset(sum, 0, PANEL_ROWS * sizeof *sum);
     for (int64_t u = 0; u < units; u++)
         add_quads(number + u * PANEL_BYTES, from + u * PANEL_QUAD, sum);
