@@ -21,8 +21,8 @@
 static StrBuf shell(const char *line, int *status)
 {
     StrBuf full = {0}, output = {0};
-    strbuf_printf(&full, "export HOME=%s CARAVAN_SEED=0; cd %s; caravan() { %s \"$@\"; }; %s", scratch, scratch,
-                  CVN_BINARY, line);
+    strbuf_printf(&full, "export HOME=%s CARAVAN_SEED=0; cd %s; caravan() { %s \"$@\"; }; %s",
+                  scratch, scratch, CVN_BINARY, line);
     assert_false(full.failed);
     FILE *pipe = popen(full.text, "r");
     assert_non_null(pipe);

@@ -137,8 +137,8 @@ static cvn_value *blocks_int8(Builder *b, const char *equation, cvn_value *x, Pa
     cvn_value *rows[2];
     to_8_bits(b, x, params_find(b->params, kind, (int)layer), rows);
     x = cvn_dequantize(G, rows[0], rows[1], CVN_F32);
-    return cvn_einsum_as(G, equation, cvn_reshape(G, x, type->rank, type->dim),
-                         matrix(b, kind, layer, CVN_F32), CVN_F32);
+    x = cvn_reshape(G, x, type->rank, type->dim);
+    return cvn_einsum_as(G, equation, x, matrix(b, kind, layer, CVN_F32), CVN_F32);
 }
 
 /* x in 8 bits times a weight of 8 bits, f32 [batch, seq, rows …]. */

@@ -70,7 +70,7 @@ typedef struct TrainConfig {
     int64_t keep_every;          /* also those of multiples of this; 0: none */
     int64_t sample_every;        /* steps between texts; 0: at the end only */
     const char *prompt;          /* of the texts */
-    const char *evaluate;        /* a file of questions (score --task), asked when there are texts */
+    const char *evaluate; /* a file of questions (score --task), asked when there are texts */
 } TrainConfig;
 
 typedef enum TrainKeyType { KEY_INT, KEY_REAL, KEY_TEXT, KEY_SIZE, KEY_DATA } TrainKeyType;

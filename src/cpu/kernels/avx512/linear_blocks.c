@@ -290,8 +290,6 @@ VEC_INLINE void rows(const bool eight, const BlockForm f, const int M, const Lin
 VEC_INLINE void all_rows(const bool eight, const BlockForm f, const LinearTile *t)
 {
     int r = 0;
-    for (; eight && t->rows - r >= 8; r += 8)
-        rows(eight, f, 8, t, r);
     for (; t->rows - r >= 4; r += 4)
         rows(eight, f, 4, t, r);
     if (t->rows - r >= 2) {
