@@ -635,12 +635,11 @@ const Command command_simulate = {
     "simulate",
     .about = "how long a model takes on chips that are not here",
     .usage = "(--preset NAME | --model DIR | --rows FILE.csv) [options]",
-    .examples =
-        "simulate --preset llama3.1-8b --chip v5e --mesh model=4 --layout tp\tdecoding\n"
-        "simulate --preset llama2-70b --chip v5p --mesh data=64 --train\ta training step\n"
-        "simulate --preset llama3.1-8b --serve --engine vllm --batch 64\tlatencies\n"
-        "simulate -p llama2-70b --chip v5e --chips 16 --mesh auto\tthe best meshes for it\n"
-        "simulate --rows published.csv --json\tserving as a table says, a line per row\n",
+    .examples = "simulate --preset llama3.1-8b --chip v5e --mesh model=4 --layout tp\tdecoding\n"
+                "simulate --preset llama2-70b --chip v5p --mesh data=64 --train\ta training step\n"
+                "simulate --preset llama3.1-8b --serve --engine vllm --batch 64\tlatencies\n"
+                "simulate -p llama2-70b --chip v5e --chips 16 --mesh auto\tthe best meshes for it\n"
+                "simulate --rows published.csv --json\tserving as a table says, a line per row\n",
     .notes =
         "Steps are those of the programs that plan makes, timed. Serving is a scheduler over steps "
         "of the model's shapes; a replica is the mesh's axis model.",
