@@ -331,7 +331,8 @@ static void adapters_are_given_beside_the_model(void **state)
     for (int i = 0; i < 4; i++)
         strbuf_free(&said[i]);
     expect(1, "caravan generate -m lost -p x 2>&1", "this folder by --adapter");
-    expect(1, "caravan generate -m model --adapter bare -p x 2>&1", "adapter_config.json");
+    expect(1, "caravan generate -m model --adapter bare -p x 2>&1",
+           "'bare' holds no adapters; give a folder with adapter_config.json");
     expect(0, "printf 'Hi\n' | caravan chat -m model --adapter lora -n 3 2>&1", "");
     expect(0, "caravan bench -m model --adapter lora --prefill 4 --decode 2 --repeats 1", "decode");
     expect(2, "caravan bench --train -p tiny --adapter lora 2>&1", "--adapter says nothing");

@@ -4,6 +4,7 @@
 #include "io/safetensors.h"
 
 #include <string.h>
+#include <unistd.h>
 
 /* That a tensor of this shape is there. */
 static int check_tensor(const IoAdapter *adapter, const IoModel *model, const Param *param,
@@ -39,6 +40,12 @@ int io_adapter_open(IoAdapter *adapter, const IoModel *model, const char *folder
 {
     const char *base, *path = arena_printf(arena, "%s/adapter_model.safetensors", folder);
     *adapter = (IoAdapter){.folder = arena_string(arena, folder)};
+    /* A folder that may not be looked into is told by what opens its files. */
+    if (!file_has(folder, LORA_CONFIG_NAME) && (!file_is_folder(folder) || !access(folder, X_OK)))
+        return err_set(err, CVN_EIO,
+                       "'%s' holds no adapters; give a folder with " LORA_CONFIG_NAME
+                       " and adapter_model.safetensors, as train and PEFT write them",
+                       folder);
     TRY(lora_config_read(&adapter->options, &base, folder, arena, err));
     TRY(file_map(&adapter->map, path, err));
     adapter->mapped = true;
