@@ -5,8 +5,8 @@
 #include "base/file.h"
 #include "io/safetensors.h"
 #include "model/lora.h"
-#include "must.h"
 #include "splitmix.h"
+#include "unit.h"
 
 #include <stdlib.h>
 

@@ -14,13 +14,7 @@
 #include "cpu/registry.h"
 #include "graph/graph.h"
 #include "plan_verify.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 enum { KERNELS = 512 };
 
@@ -72,13 +66,11 @@ static inline Ran run_on(const cvn_graph *g, const KernelSet *backend, int threa
     cvn_err err = {0};
     Plan *plan;
     CompileOptions options = {.backend = backend, .n_threads = threads};
-    if (compile_verified(g, &options, &plan, &err))
-        fail_msg("%s", err.message);
+    must(compile_verified(g, &options, &plan, &err), &err);
     Device *device = device_new(threads, backend, &err);
     assert_non_null(device);
     void **out = calloc((size_t)plan->n_outputs + 1, sizeof *out);
-    if (executor_run(device, plan, at, out, &err))
-        fail_msg("%s", err.message);
+    must(executor_run(device, plan, at, out, &err), &err);
     Ran ran = {.n_steps = plan->n_steps, .arena_bytes = plan->arena_bytes, .whole = WHOLE_COUNT};
     for (int i = 0; i < plan->n_steps; i++) {
         ran.n_fusions += plan->step[i].op->kind == OP_FUSION;

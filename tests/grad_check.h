@@ -14,12 +14,7 @@
 #include "grad/grad.h"
 #include "graph/interp/interp.h"
 #include "random_graph.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 enum { TRIAL_PARAMETERS = 12, TRIAL_DEVICES = 4 };
 

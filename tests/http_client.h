@@ -3,19 +3,13 @@
 #define CVN_TESTS_HTTP_CLIENT_H
 
 #include "base/strbuf.h"
+#include "unit.h"
 
 #include <arpa/inet.h>
 #include <jansson.h>
 #include <netinet/in.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 /* An answer. */
 typedef struct Reply {

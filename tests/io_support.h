@@ -7,17 +7,11 @@
 #include "base/map.h"
 #include "io/tensor.h"
 #include "scratch.h"
+#include "unit.h"
 
 #include <dirent.h>
 #include <jansson.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 /* Removes a folder of plain files and folders of plain files. */
 static inline int remove_folder(const char *path)

@@ -10,22 +10,13 @@
 #ifndef CVN_TESTS_KERNEL_CHECK_H
 #define CVN_TESTS_KERNEL_CHECK_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "base/threads.h"
 #include "cpu/registry.h"
 #include "graph/interp/interp.h"
 #include "splitmix.h"
+#include "unit.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -116,8 +107,7 @@ static inline cvn_value *check_parameter(Check *c, cvn_type type)
 static inline void check_inputs(Check *c, const cvn_value *v)
 {
     cvn_err err = {0};
-    if (cvn_graph_check(c->g, &err))
-        fail_msg("%s", err.message);
+    must(cvn_graph_check(c->g, &err), &err);
     c->op = v->def;
     for (int i = 0; i < c->op->n_operands; i++) {
         const cvn_type *type = &c->op->operand[i]->type;

@@ -2,9 +2,9 @@
 #ifndef CVN_TESTS_LEARN_H
 #define CVN_TESTS_LEARN_H
 
-#include "must.h"
 #include "splitmix.h"
 #include "train/trainer.h"
+#include "unit.h"
 
 #include <stdlib.h>
 

@@ -6,15 +6,9 @@
 #define CVN_TESTS_MESH_ANSWERS_H
 
 #include "serve/engine.h"
+#include "unit.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { ANSWER_TOKENS = 40, ANSWER_NEW = 12, ANSWER_TEXTS = 3 };
 
@@ -52,8 +46,7 @@ static inline cvn_model *answers_model(const char *variant, const char *quantize
         snprintf(path, sizeof path, "%s", variant);
     else
         snprintf(path, sizeof path, "%s/llama/%s", CVN_TEST_DATA, variant);
-    if (cvn_model_open(path, &options, &model, &err))
-        fail_msg("%s", err.message);
+    must(cvn_model_open(path, &options, &model, &err), &err);
     return model;
 }
 

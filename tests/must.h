@@ -3,13 +3,7 @@
 #define CVN_TESTS_MUST_H
 
 #include "base/err.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 static inline void must(int code, const cvn_err *err)
 {

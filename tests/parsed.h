@@ -4,12 +4,7 @@
 
 #include "graph/text/text.h"
 #include "shard/mesh.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 /* Lives as long as the test. */
 static inline Mesh mesh_of(const char *text)
@@ -19,8 +14,7 @@ static inline Mesh mesh_of(const char *text)
     cvn_err err = {0};
     if (!arena.reserved && arena_init(&arena, &err))
         fail_msg("%s", err.message);
-    if (mesh_parse(&mesh, text, &arena, &err))
-        fail_msg("%s", err.message);
+    must(mesh_parse(&mesh, text, &arena, &err), &err);
     return mesh;
 }
 

@@ -2,14 +2,9 @@
 #ifndef CVN_TESTS_RANKS_H
 #define CVN_TESTS_RANKS_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
+#include "unit.h"
 
-#include <cmocka.h>
+#include <stdbool.h>
 
 #define MPIRUN "mpirun --allow-run-as-root --oversubscribe "
 #define RANKS MPIRUN "-n %d " CVN_BINARY " "

@@ -5,16 +5,10 @@
 
 #include "base/strbuf.h"
 #include "scratch.h"
+#include "unit.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 /* What a line for the shell prints, in which `caravan` is the program; its exit code goes to *status. The
  * caller frees the output. */

@@ -1,13 +1,6 @@
 /* What requests say of single tokens: it does what it says, and nothing to the rows beside it. */
 #include "serve/engine.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 enum { MOST = 40, VOCAB = 259, N_PROMPT = 30 };
 
@@ -63,8 +56,7 @@ static cvn_engine *new_engine(int rows, bool adjust, const char *mesh, int inter
                                         .bucket = {16},
                                         .mesh = mesh,
                                         .layout = "tp"};
-    if (cvn_engine_new(model, &options, &e, &err))
-        fail_msg("%s", err.message);
+    must(cvn_engine_new(model, &options, &e, &err), &err);
     return e;
 }
 
@@ -74,12 +66,10 @@ static void run(cvn_engine *e, const cvn_request *request, int n, Text *text)
     for (int i = 0; i < n; i++) {
         const cvn_listener listener = {hear, end, &text[i]};
         text[i] = (Text){.greedy = true};
-        if (cvn_engine_submit(e, &request[i], &listener, NULL, &err))
-            fail_msg("%s", err.message);
+        must(cvn_engine_submit(e, &request[i], &listener, NULL, &err), &err);
     }
     for (int left = 1; left;)
-        if (cvn_engine_step(e, &left, &err))
-            fail_msg("%s", err.message);
+        must(cvn_engine_step(e, &left, &err), &err);
 }
 
 static cvn_request ask(float temperature)

@@ -1,15 +1,6 @@
 /* Graphs from C: compiled, run, differentiated, cut and printed by the public interface. */
 #include "caravan/caravan.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 enum { ROWS = 5, COLUMNS = 7 };
 

@@ -3,15 +3,9 @@
 #include "base/map.h"
 #include "base/num.h"
 #include "base/strbuf.h"
+#include "unit.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/resource.h>
-
-#include <cmocka.h>
 
 static void arena_gives_zeroed_aligned_memory(void **state)
 {

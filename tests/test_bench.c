@@ -2,19 +2,15 @@
 #include "model/presets.h"
 #include "serve/bench.h"
 #include "serve/synthetic.h"
+#include "unit.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
 
 static LlamaConfig config_of(const char *preset)
 {
     cvn_err err = {0};
     LlamaConfig config;
-    if (preset_config(preset, &config, &err))
-        fail_msg("%s", err.message);
+    must(preset_config(preset, &config, &err), &err);
     return config;
 }
 
@@ -45,15 +41,12 @@ static void a_synthetic_model_runs_and_is_measured(void **state)
     for (int b = 0; b < 2; b++) {
         cvn_model *model;
         cvn_engine *engine;
-        if (model_synthetic(&config, b ? CVN_BF16 : CVN_F32, &model, &err))
-            fail_msg("%s", err.message);
+        must(model_synthetic(&config, b ? CVN_BF16 : CVN_F32, &model, &err), &err);
         cvn_engine_options options = {.rows = 2, .threads = 2};
-        if (cvn_engine_new(model, &options, &engine, &err))
-            fail_msg("%s", err.message);
+        must(cvn_engine_new(model, &options, &engine, &err), &err);
         BenchFigure prefill = {0}, decode = {0};
-        if (bench_prefill(engine, 130, 3, &prefill, &err) ||
-            bench_decode(engine, 20, 5, 1e9, &decode, &err))
-            fail_msg("%s", err.message);
+        must(bench_prefill(engine, 130, 3, &prefill, &err), &err);
+        must(bench_decode(engine, 20, 5, 1e9, &decode, &err), &err);
         assert_true(prefill.seconds > 0 && prefill.utilization > 0 && prefill.spread >= 0);
         assert_true(decode.seconds > 0 && decode.utilization > 0 && decode.spread >= 0);
         assert_true(decode.bandwidth > 0 && prefill.peak > 0);

@@ -276,13 +276,11 @@ static void score(const char *quantize, const char *activations, const char *mes
                                   .mesh = mesh,
                                   .layout = layout};
     int32_t token[TOKENS], argmax[TOKENS];
-    if (cvn_model_open(CVN_TEST_DATA "/gguf/mixed.gguf", &open, &model, &err) ||
-        cvn_engine_new(model, &options, &engine, &err))
-        fail_msg("%s", err.message);
+    must(cvn_model_open(CVN_TEST_DATA "/gguf/mixed.gguf", &open, &model, &err), &err);
+    must(cvn_engine_new(model, &options, &engine, &err), &err);
     for (int i = 0; i < TOKENS; i++)
         token[i] = (int32_t)((i * i * 7 + i * 3) % cvn_model_vocab(model));
-    if (cvn_engine_score(engine, token, TOKENS, logprob, argmax, &err))
-        fail_msg("%s", err.message);
+    must(cvn_engine_score(engine, token, TOKENS, logprob, argmax, &err), &err);
     cvn_engine_free(engine, NULL);
     cvn_model_free(model);
 }
@@ -367,10 +365,10 @@ static void a_scale_that_is_no_number_is_warned_of(void **state)
     io_close_model(&io);
     assert_int_equal(file_write(path, file.data, file.n, NULL), CVN_OK);
     cvn_engine_options options = {.threads = 1, .rows = 1};
-    if (cvn_model_open(path, &(cvn_model_options){.dtype = CVN_BF16, .no_tokenizer = true}, &model,
-                       &err) ||
-        cvn_engine_new(model, &options, &engine, &err))
-        fail_msg("%s", err.message);
+    must(cvn_model_open(path, &(cvn_model_options){.dtype = CVN_BF16, .no_tokenizer = true}, &model,
+                        &err),
+         &err);
+    must(cvn_engine_new(model, &options, &engine, &err), &err);
     assert_non_null(strstr(cvn_engine_warnings(engine), "'blk.1.attn_k.weight' are NaN"));
     /* All that is in blocks, but the table that is looked up in the file. */
     assert_true(cvn_engine_get_stats(engine).weight_bytes < file.n);

@@ -13,8 +13,7 @@ static StrBuf train(const char *text, size_t n, int32_t vocab, int32_t *reached)
     BpeTrainer *trainer = bpe_trainer_new(&err);
     assert_non_null(trainer);
     assert_int_equal(bpe_trainer_add(trainer, text, n, &err), 0);
-    if (bpe_trainer_run(trainer, vocab, &json, reached, &err))
-        fail_msg("%s", err.message);
+    must(bpe_trainer_run(trainer, vocab, &json, reached, &err), &err);
     bpe_trainer_free(trainer);
     return json;
 }
@@ -68,8 +67,7 @@ static void ids_are_those_that_hugging_face_makes_with_the_file(void **state)
     int32_t vocab;
     StrBuf json = train_on_file(&vocab);
     Tokenizer *tokenizer;
-    if (tokenizer_read(json.text, json.length, &tokenizer, &err))
-        fail_msg("%s", err.message);
+    must(tokenizer_read(json.text, json.length, &tokenizer, &err), &err);
     assert_int_equal(tokenizer_vocab_size(tokenizer), vocab);
     assert_int_equal(tokenizer_bos(tokenizer), vocab - BPE_TRAIN_SPECIAL);
     assert_int_equal(tokenizer_eos(tokenizer), vocab - BPE_TRAIN_SPECIAL + 1);

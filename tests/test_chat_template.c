@@ -103,8 +103,7 @@ static ChatTemplate *open_template(const Tokenizer *t)
 {
     ChatTemplate *chat;
     cvn_err err = {0};
-    if (chat_template_open(t, &chat, &err))
-        fail_msg("%s", err.message);
+    must(chat_template_open(t, &chat, &err), &err);
     assert_non_null(chat);
     return chat;
 }

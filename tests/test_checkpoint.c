@@ -1,9 +1,9 @@
 /* Checkpoints: what was saved is what comes back; damage is seen; old ones go when they should. */
 #include "train/checkpoint/checkpoint.h"
 
-#include "must.h"
 #include "train/checkpoint/folder.h"
 #include "train_support.h"
+#include "unit.h"
 
 #include <errno.h>
 #include <fcntl.h>

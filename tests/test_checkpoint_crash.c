@@ -7,9 +7,9 @@
 #include "train/checkpoint/checkpoint.h"
 
 #include "base/crc32c.h"
-#include "must.h"
 #include "splitmix.h"
 #include "train_support.h"
+#include "unit.h"
 
 #include <errno.h>
 #include <fcntl.h>

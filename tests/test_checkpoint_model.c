@@ -4,9 +4,9 @@
 #include "base/float16.h"
 #include "io/convert.h"
 #include "model/presets.h"
-#include "must.h"
 #include "shell.h"
 #include "train/trainer.h"
+#include "unit.h"
 
 /* RUN with checkpoints of steps 7 (seed 1) and 9 (seed 2), in files of at most file_bytes. */
 static void make_run(Trainer *t, LlamaConfig *config, const char *run, uint64_t file_bytes)

@@ -2,19 +2,14 @@
 #include "base/file.h"
 #include "base/strbuf.h"
 #include "scratch.h"
+#include "unit.h"
 
 #include <fcntl.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <jansson.h>
 
 /* A run of `caravan …` by the shell. */

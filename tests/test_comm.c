@@ -1,12 +1,7 @@
 /* Collectives between devices of one process: against the interpreter, and what happens when a device fails. */
 #include "comm/account.h"
 #include "mesh_support.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 static void check_mesh(int n_devices, int n_threads, int repeats)
 {

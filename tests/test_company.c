@@ -7,14 +7,7 @@
 #include "scratch.h"
 #include "serve/guess.h"
 #include "splitmix.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 enum { CONTEXT = 240, MOST = 20, VOCAB = 259, ADAPTERS = 3 };
 
@@ -107,8 +100,7 @@ static cvn_engine *new_engine(const cvn_model *model, const Kind *k)
                                         .speculate = k->guesses ? "lookup" : NULL,
                                         .n_buckets = 3,
                                         .bucket = {16, 32, 64}};
-    if (cvn_engine_new(model, &options, &e, &err))
-        fail_msg("%s", err.message);
+    must(cvn_engine_new(model, &options, &e, &err), &err);
     return e;
 }
 
@@ -148,8 +140,7 @@ static int submit(cvn_engine *e, const cvn_request *request, Text *text)
     cvn_err err = {0};
     const cvn_listener listener = {hear, end, text};
     int id;
-    if (cvn_engine_submit(e, request, &listener, &id, &err))
-        fail_msg("%s", err.message);
+    must(cvn_engine_submit(e, request, &listener, &id, &err), &err);
     return id;
 }
 
@@ -157,8 +148,7 @@ static int step(cvn_engine *e)
 {
     cvn_err err = {0};
     int left;
-    if (cvn_engine_step(e, &left, &err))
-        fail_msg("%s", err.message);
+    must(cvn_engine_step(e, &left, &err), &err);
     return left;
 }
 
@@ -185,8 +175,7 @@ static void company_changes_no_bit(const Kind *k)
     const cvn_model_options options = {
         .dtype = k->dtype, .quantize = k->quantize, .no_tokenizer = true};
     snprintf(path, sizeof path, "%s/llama/%s", CVN_TEST_DATA, k->variant);
-    if (cvn_model_open(path, &options, &model, &err))
-        fail_msg("%s", err.message);
+    must(cvn_model_open(path, &options, &model, &err), &err);
     answers_alone(model, k);
     company = new_engine(model, k);
     uint64_t random = 23;

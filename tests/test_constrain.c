@@ -2,7 +2,7 @@
 #include "base/strbuf.h"
 #include "caravan/constrain.h"
 
-#include "must.h"
+#include "unit.h"
 
 #include <stdbool.h>
 #include <stdlib.h>

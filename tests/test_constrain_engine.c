@@ -44,8 +44,7 @@ static cvn_engine *new_engine(const cvn_model *of, int rows, bool adjust)
                                         .eos_interval = 3,
                                         .n_buckets = 1,
                                         .bucket = {16}};
-    if (cvn_engine_new(of, &options, &e, &err))
-        fail_msg("%s", err.message);
+    must(cvn_engine_new(of, &options, &e, &err), &err);
     return e;
 }
 
@@ -55,12 +54,10 @@ static void run(cvn_engine *e, const cvn_request *request, int n, Text *text)
     for (int i = 0; i < n; i++) {
         const cvn_listener listener = {hear, end, &text[i]};
         text[i].n = 0;
-        if (cvn_engine_submit(e, &request[i], &listener, NULL, &err))
-            fail_msg("%s", err.message);
+        must(cvn_engine_submit(e, &request[i], &listener, NULL, &err), &err);
     }
     for (int left = 1; left;)
-        if (cvn_engine_step(e, &left, &err))
-            fail_msg("%s", err.message);
+        must(cvn_engine_step(e, &left, &err), &err);
 }
 
 static cvn_constraint *constraint_of(const char *text)

@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "caravan/constrain.h"
 #include "constrain/json.h"
-#include "must.h"
+#include "unit.h"
 
 #include <stdio.h>
 #include <string.h>

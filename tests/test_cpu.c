@@ -1,13 +1,6 @@
 /* What base/cpu.h says of the processor, held against the kernel's own list in /proc/cpuinfo. */
 #include "base/cpu.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 /* The "flags" line of /proc/cpuinfo with spaces around every flag; NULL where there is none. */
 static char *kernel_flags(void)

@@ -2,13 +2,7 @@
 #include "base/crc32c.h"
 
 #include "splitmix.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 static void published_vectors_hold(void **state)
 {

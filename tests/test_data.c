@@ -4,20 +4,14 @@
 #include "base/file.h"
 #include "scratch.h"
 #include "train/data/data_impl.h"
+#include "unit.h"
 
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static Tokenizer *tokenizer;
 
@@ -44,8 +38,7 @@ static const char *put(const char *name, const void *bytes, size_t n)
     char *at = path[next++ % 4];
     cvn_err err = {0};
     snprintf(at, sizeof path[0], "%s/%s", scratch, name);
-    if (file_write(at, bytes, n, &err))
-        fail_msg("%s", err.message);
+    must(file_write(at, bytes, n, &err), &err);
     return at;
 }
 
@@ -72,8 +65,7 @@ static TrainData *open_data(const DataOptions *options)
 {
     cvn_err err = {0};
     TrainData *data;
-    if (data_open(&data, options, &err))
-        fail_msg("%s", err.message);
+    must(data_open(&data, options, &err), &err);
     return data;
 }
 

@@ -4,12 +4,7 @@
 #include "graph/simplify.h"
 #include "model/llama.h"
 #include "random_graph.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 static cvn_graph *new_graph(void)
 {

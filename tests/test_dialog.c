@@ -2,15 +2,9 @@
 #include "base/file.h"
 #include "serve/dialog.h"
 #include "serve/stops.h"
+#include "unit.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static Tokenizer *tokenizer;
 static char path[64] = "/tmp/caravan-dialog-XXXXXX";
@@ -24,8 +18,7 @@ static TokenIds prompt_of(const Dialog *d)
 {
     TokenIds ids = {0};
     cvn_err err = {0};
-    if (dialog_prompt(d, &ids, &err))
-        fail_msg("%s", err.message);
+    must(dialog_prompt(d, &ids, &err), &err);
     return ids;
 }
 

@@ -1,13 +1,7 @@
 /* einsum: which operations it makes, what it refuses, and that it computes what its letters say. */
 #include "graph/interp/interp.h"
 #include "splitmix.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 static cvn_graph *new_graph(void)
 {

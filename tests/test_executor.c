@@ -3,18 +3,12 @@
 #include "cpu/registry.h"
 #include "plan_support.h"
 #include "plan_verify.h"
+#include "unit.h"
 
 #include <pthread.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 /* Inputs copied into one block each, so that donated ones can be compared by address. */
 static void **copies_of(const cvn_graph *g, void *const *inputs)
@@ -147,8 +141,7 @@ static void run_case(Case *c, const KernelSet *backend)
     assert_non_null(c->device);
     CompileOptions options = {.backend = c->device->backend, .n_threads = 2};
     cvn_err err = {0};
-    if (compile_verified(c->g, &options, &c->plan, &err))
-        fail_msg("%s", err.message);
+    must(compile_verified(c->g, &options, &c->plan, &err), &err);
     for (int i = 0; i < N; i++) {
         c->p_data[i] = (float)i;
         c->q_data[i] = 1000 + (float)i;
@@ -365,8 +358,7 @@ static void a_run_is_ended_inside_and_the_device_goes_on(void **state)
         cvn_output(g, x);
         Plan *plan;
         CompileOptions options = {.backend = cpu_kernels(), .n_threads = threads};
-        if (compile_graph(g, &options, &plan, &err))
-            fail_msg("%s", err.message);
+        must(compile_graph(g, &options, &plan, &err), &err);
         Device *device = device_new(threads, cpu_kernels(), &err);
         float *data = calloc(2 * SIDE * SIDE, sizeof *data);
         void *const parameters[] = {data, data + SIDE * SIDE};

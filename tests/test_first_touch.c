@@ -8,13 +8,7 @@
 #include "cpu/kernels/linear_loops.h"
 #include "cpu/registry.h"
 #include "model/llama.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 enum { PANELS = 64, MOST_THREADS = 5 };
 
@@ -122,8 +116,7 @@ static int check_step(const LlamaConfig *config, cvn_dtype dtype, bool int8_inpu
     memset(layout, PACK_FREE, (size_t)g->n_parameters);
     CompileOptions options = {.backend = cpu_kernels(), .n_threads = 1, .layout = layout};
     Plan *plan;
-    if (compile_graph(g, &options, &plan, &err))
-        fail_msg("%s", err.message);
+    must(compile_graph(g, &options, &plan, &err), &err);
     params_list(&params, config, &arena);
     int products = 0, other = 0, joined = 0;
     for (int i = 0; i < plan->n_steps; i++) {

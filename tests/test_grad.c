@@ -423,13 +423,11 @@ static void gradients_at(cvn_value *(*make)(cvn_graph *g, cvn_value **x), int n_
     cvn_value *y = make(g, x);
     int dims[] = {0};
     cvn_value *loss = y->type.rank ? cvn_reduce_dims(g, CVN_SUM, y, 1, dims) : y;
-    if (graph_gradient(g, loss, n_x, x, dx, &err))
-        fail_msg("%s", err.message);
+    must(graph_gradient(g, loss, n_x, x, dx, &err), &err);
     for (int i = 0; i < n_x; i++)
         cvn_output(g, dx[i]);
     void *outputs[4];
-    if (interp_run_one(g, (const void *const *)data, outputs, &err))
-        fail_msg("%s", err.message);
+    must(interp_run_one(g, (const void *const *)data, outputs, &err), &err);
     for (int i = 0; i < n_x; i++)
         gradient[i] = outputs[i];
     cvn_graph_free(g);
@@ -536,8 +534,7 @@ static void gradients_have_their_values_types(void **state)
     cvn_value *rows = cvn_take_rows(g, table, cvn_splat(g, I32(300), 1));
     cvn_value *y = cvn_convert(g, rows, CVN_F32);
     cvn_value *loss = cvn_reduce_dims(g, CVN_SUM, y, 2, (const int[]){0, 1}), *d[2];
-    if (graph_gradient(g, loss, 2, (cvn_value *[]){master, table}, d, &err))
-        fail_msg("%s", err.message);
+    must(graph_gradient(g, loss, 2, (cvn_value *[]){master, table}, d, &err), &err);
     assert_int_equal(d[0]->type.dtype, CVN_F32);
     assert_int_equal(d[1]->type.dtype, CVN_BF16);
     cvn_output(g, d[0]);
@@ -641,8 +638,7 @@ static void gradients_of_what_is_made_of_weights_are_not_rounded(void **state)
             y = cvn_add(g, y, cvn_einsum_as(g, "se,ef->sf", x, w, CVN_F32));
         cvn_value *loss = cvn_reduce_dims(g, CVN_SUM, y, 2, (const int[]){0, 1});
         cvn_err err = {0};
-        if (graph_gradient(g, loss, 2, v, d, &err))
-            fail_msg("%s", err.message);
+        must(graph_gradient(g, loss, 2, v, d, &err), &err);
         cvn_output(g, d[0]);
         void *out;
         const void *in[] = {(float[]){1}, (float[]){1}, (float[]){1}, (float[]){1}};
@@ -666,8 +662,7 @@ static void gradients_of_activations_are_rounded_as_they_are(void **state)
     cvn_value *h = half(g, cvn_tanh(g, cvn_einsum(g, "se,ef->sf", x, w[0])));
     cvn_value *y = cvn_einsum_as(g, "se,ef->sf", h, half(g, w[1]), CVN_F32);
     cvn_value *loss = cvn_reduce_dims(g, CVN_SUM, y, 2, (const int[]){0, 1});
-    if (graph_gradient(g, loss, 2, w, d, &err))
-        fail_msg("%s", err.message);
+    must(graph_gradient(g, loss, 2, w, d, &err), &err);
     int rounded = 0, exact = 0; /* products in bf16, behind the loss */
     for (const Op *op = loss->def->next; op; op = op->next)
         if (op->kind == OP_DOT_GENERAL && op->operand[0]->type.dtype == CVN_BF16)

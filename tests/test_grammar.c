@@ -1,7 +1,7 @@
 /* Grammars, in both notations: what they let come, byte by byte and token by token. */
 #include "caravan/constrain.h"
 
-#include "must.h"
+#include "unit.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,12 +1,7 @@
 /* The builder and the list of operations: sticky errors, inferred types, replacing, removing,
  * cloning. */
 #include "graph/graph.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 static cvn_graph *new_graph(void)
 {

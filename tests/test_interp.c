@@ -2,15 +2,10 @@
    differently. What single operations give is compared with XLA in test_interp_oracle.c, composites
    with their decompositions in test_decompose.c. */
 #include "graph/interp/interp.h"
+#include "unit.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
-
-#include <cmocka.h>
 
 #if defined(__SANITIZE_ADDRESS__)
 static const bool address_sanitizer = true;
@@ -70,8 +65,7 @@ static void run_devices(cvn_graph *g, void **out)
         in[d] = data[d];
     }
     cvn_err err = {0};
-    if (interp_run(g, DEVICES, in, out, &err))
-        fail_msg("%s", err.message);
+    must(interp_run(g, DEVICES, in, out, &err), &err);
 }
 
 static void collectives_exchange_within_their_groups(void **state)
@@ -229,8 +223,7 @@ static void scatter_keeps_the_part_of_a_window_that_is_inside(void **state)
     int32_t x_data[4] = {0}, at_data[2] = {-1, 2}, u_data[6] = {1, 2, 3, 4, 5, 6};
     void *out[1];
     cvn_err err = {0};
-    if (interp_run_one(g, (const void *[]){x_data, at_data, u_data}, out, &err))
-        fail_msg("%s", err.message);
+    must(interp_run_one(g, (const void *[]){x_data, at_data, u_data}, out, &err), &err);
     const int32_t expected[4] = {2, 3, 4, 5};
     assert_memory_equal(out[0], expected, sizeof expected);
     free(out[0]);

@@ -6,16 +6,10 @@
 #include "graph/graph.h"
 #include "graph/interp/interp.h"
 #include "graph/text/text.h"
+#include "unit.h"
 
 #include <jansson.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { MOST = 8 };
 

@@ -1,11 +1,6 @@
 /* The dtype table: names round-trip, sizes are those of the C types, i4 packs two per byte. */
 #include "caravan/dtype.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 static void every_dtype_has_a_name_that_parses_back(void **state)
 {

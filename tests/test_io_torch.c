@@ -213,8 +213,7 @@ static void broken_pickles_are_refused(void **state)
 static void load(IoModel *model, WholeWeights *weights, const char *path, cvn_dtype dtype)
 {
     cvn_err err = {0};
-    if (io_open_model(model, path, &err) != CVN_OK)
-        fail_msg("%s", err.message);
+    must(io_open_model(model, path, &err), &err);
     whole_load(weights, model, dtype);
 }
 
@@ -251,8 +250,7 @@ static void a_meta_model_is_saved_in_hugging_face_order(void **state)
     WholeWeights a, b;
     cvn_err err = {0};
     load(&meta, &a, DATA "parts2", CVN_F32);
-    if (save_model(in_scratch("hf"), &meta, &(SaveOptions){.dtype = CVN_F32}, &err) != CVN_OK)
-        fail_msg("%s", err.message);
+    must(save_model(in_scratch("hf"), &meta, &(SaveOptions){.dtype = CVN_F32}, &err), &err);
     load(&hf, &b, in_scratch("hf"), CVN_F32);
     assert_false(hf.config.rope_interleaved);
     for (int i = 0; i < b.n; i++) {
@@ -373,8 +371,7 @@ static void published_models_are_inferred(void **state)
         LlamaConfig c;
         cvn_err err = {0};
         json_t *json = json_loads(cases[i].text, 0, NULL);
-        if (meta_config(&c, "params.json", json, &none, &err) != CVN_OK)
-            fail_msg("%s", err.message);
+        must(meta_config(&c, "params.json", json, &none, &err), &err);
         json_decref(json);
         assert_int_equal(c.ffn, cases[i].ffn);
         assert_int_equal(c.rope_scaling, cases[i].factor > 0 ? ROPE_LLAMA3 : ROPE_PLAIN);

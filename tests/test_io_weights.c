@@ -46,15 +46,13 @@ static int save_seeded(const char *folder, const LlamaConfig *config, uint64_t s
 static void make_model(const char *folder, const LlamaConfig *config, const SaveOptions *options)
 {
     cvn_err err = {0};
-    if (save_seeded(folder, config, 42, options, &err) != CVN_OK)
-        fail_msg("%s", err.message);
+    must(save_seeded(folder, config, 42, options, &err), &err);
 }
 
 static void open_good(IoModel *model, const char *folder)
 {
     cvn_err err = {0};
-    if (io_open_model(model, folder, &err) != CVN_OK)
-        fail_msg("%s", err.message);
+    must(io_open_model(model, folder, &err), &err);
 }
 
 /* The model in `folder` must hold what the initialisers give, rounded to the file's type, whatever
@@ -280,8 +278,8 @@ static cvn_engine *open_engine(const char *folder, const cvn_model_options *opti
                                  .no_generation = true,
                                  .mesh = mesh,
                                  .layout = "tp"};
-    if (cvn_model_open(folder, &no_text, model, &err) || cvn_engine_new(*model, &engine, &e, &err))
-        fail_msg("%s", err.message);
+    must(cvn_model_open(folder, &no_text, model, &err), &err);
+    must(cvn_engine_new(*model, &engine, &e, &err), &err);
     return e;
 }
 

@@ -1,17 +1,11 @@
 /* Every operation of every graph that runs a Llama has a kernel, at every level of instruction set. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 #include "compile/pack.h"
 #include "cpu/registry.h"
 #include "graph/graph.h"
 #include "model/llama.h"
 #include "model/presets.h"
-
-#include <string.h>
+#include "unit.h"
 
 static const Kernel *find(const KernelSet *backend, const Op *op)
 {

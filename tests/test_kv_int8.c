@@ -2,15 +2,9 @@
    the cache weighs. */
 #include "caravan/session.h"
 #include "serve/engine.h"
+#include "unit.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { N_TOKENS = 60, N_NEW = 24, N_TEXTS = 5 };
 
@@ -21,8 +15,7 @@ static cvn_model *open_tiny(const char *variant, cvn_dtype dtype)
     cvn_model *model = NULL;
     cvn_model_options options = {.dtype = dtype, .no_tokenizer = true};
     snprintf(path, sizeof path, "%s/llama/%s", CVN_TEST_DATA, variant);
-    if (cvn_model_open(path, &options, &model, &err))
-        fail_msg("%s", err.message);
+    must(cvn_model_open(path, &options, &model, &err), &err);
     return model;
 }
 
@@ -33,8 +26,7 @@ static cvn_model *open_quantized(const char *variant, const char *quantize)
     cvn_model *model = NULL;
     cvn_model_options options = {.dtype = CVN_BF16, .no_tokenizer = true, .quantize = quantize};
     snprintf(path, sizeof path, "%s/llama/%s", CVN_TEST_DATA, variant);
-    if (cvn_model_open(path, &options, &model, &err))
-        fail_msg("%s", err.message);
+    must(cvn_model_open(path, &options, &model, &err), &err);
     return model;
 }
 
@@ -46,8 +38,7 @@ static cvn_engine *new_engine(const cvn_model *model, cvn_engine_options options
     options.context = options.context ? options.context : 64;
     options.n_buckets = 1;
     options.bucket[0] = 16;
-    if (cvn_engine_new(model, &options, &engine, &err))
-        fail_msg("%s", err.message);
+    must(cvn_engine_new(model, &options, &engine, &err), &err);
     return engine;
 }
 
@@ -65,8 +56,7 @@ static void score(const cvn_model *model, cvn_engine_options options, float *log
     options.scoring = true;
     cvn_engine *e = new_engine(model, options);
     make_tokens(token, N_TOKENS, cvn_model_vocab(model), 1);
-    if (cvn_engine_score(e, token, N_TOKENS, logprob, argmax, &err))
-        fail_msg("%s", err.message);
+    must(cvn_engine_score(e, token, N_TOKENS, logprob, argmax, &err), &err);
     cvn_engine_free(e, NULL);
 }
 
@@ -87,8 +77,7 @@ static void generate(cvn_engine *e, const cvn_request *request, int n, Texts *t)
     cvn_err err = {0};
     cvn_result result[N_TEXTS];
     memset(t, 0, sizeof *t);
-    if (cvn_engine_generate(e, request, n, collect, t, NULL, result, &err))
-        fail_msg("%s", err.message);
+    must(cvn_engine_generate(e, request, n, collect, t, NULL, result, &err), &err);
 }
 
 static void make_requests(cvn_request *request, int32_t prompt[][N_TOKENS], int64_t vocab)
@@ -168,8 +157,7 @@ static void a_dialog_that_is_rolled_back_is_as_if_new(void **state)
                                .ignore_eos = true,
                                .sampling = {.top_p = 1}};
         memset(&mine, 0, sizeof mine);
-        if (cvn_session_generate(s, &request, collect, &mine, NULL, &result, &err))
-            fail_msg("%s", err.message);
+        must(cvn_session_generate(s, &request, collect, &mine, NULL, &result, &err), &err);
         generate(fresh, &request, 1, &other);
         assert_int_equal(mine.n[0], N_NEW);
         assert_memory_equal(mine.token[0], other.token[0], sizeof mine.token[0]);

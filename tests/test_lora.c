@@ -224,8 +224,7 @@ static double loss_of(Run *run, double *const *weight, bool adapted, int wrt, do
     void *output[2] = {NULL};
     if (code == CVN_OK)
         code = interp_run(g, 1, data, output, &err);
-    if (code != CVN_OK)
-        fail_msg("%s", err.message);
+    must(code, &err);
     double sum = (double)*(float *)output[0];
     free(output[0]);
     if (gradient)

@@ -2,15 +2,9 @@
  * bound. */
 #include "compile/memory.h"
 #include "splitmix.h"
+#include "unit.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { MOST = 120 };
 

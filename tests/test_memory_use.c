@@ -2,16 +2,10 @@
 #include "io/save.h"
 #include "model/presets.h"
 #include "serve/engine.h"
+#include "unit.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 /* A line of /proc/self/status in bytes, "VmHWM" or "VmRSS"; 0 where there is none. */
 static double status_bytes(const char *key)
@@ -48,17 +42,16 @@ static void peak_memory_is_as_predicted(void **state)
     snprintf(folder, sizeof folder, "%s/caravan-test-memory-%d", P_tmpdir, (int)getpid());
     LlamaConfig config;
     SaveOptions save = {.dtype = CVN_BF16, .force = true};
-    if (preset_config("stories110m", &config, &err) ||
-        save_folder(folder, &config, &save, init_fill, &(uint64_t){3}, &err))
-        fail_msg("%s", err.message);
+    must(preset_config("stories110m", &config, &err), &err);
+    must(save_folder(folder, &config, &save, init_fill, &(uint64_t){3}, &err), &err);
 
     double before = status_bytes("VmRSS");
     cvn_model *model;
     cvn_engine *e;
     cvn_model_options open = {.dtype = CVN_BF16, .no_tokenizer = true};
     cvn_engine_options options = {.rows = 2, .threads = 2, .context = 1024};
-    if (cvn_model_open(folder, &open, &model, &err) || cvn_engine_new(model, &options, &e, &err))
-        fail_msg("%s", err.message);
+    must(cvn_model_open(folder, &open, &model, &err), &err);
+    must(cvn_engine_new(model, &options, &e, &err), &err);
     static int32_t prompt[700];
     for (int i = 0; i < 700; i++)
         prompt[i] = i * 31 % 32000;
@@ -68,8 +61,7 @@ static void peak_memory_is_as_predicted(void **state)
     request[0].n_prompt = 700;
     request[1].n_prompt = 600;
     cvn_result result[2];
-    if (cvn_engine_generate(e, request, 2, NULL, NULL, NULL, result, &err))
-        fail_msg("%s", err.message);
+    must(cvn_engine_generate(e, request, 2, NULL, NULL, NULL, result, &err), &err);
     cvn_engine_stats stats = cvn_engine_get_stats(e);
 
     /* The arena is exactly the largest program's. */

@@ -113,8 +113,7 @@ static void every_cell_scores_and_continues_alike(void **state)
                       .n_new = 8, .first = 1, .more = 9};
         Answers alone;
         cvn_err err = {0};
-        if (answers_ask(&q, NULL, NULL, &alone, &err))
-            fail_msg("%s", err.message);
+        must(answers_ask(&q, NULL, NULL, &alone, &err), &err);
         for (int cell = 0; cell < LAYOUTS * SIZES; cell++) {
             const char *layout = layouts[cell / SIZES], *mesh = mesh_of(layout, cell % SIZES);
             if ((cell + m) % TAKEN == 0)

@@ -30,8 +30,7 @@ static void put_story(void)
         strbuf_printf(&text, "%s %s.%s", who[draw(&random, 4)], what[draw(&random, 3)],
                       i % 9 == 8 ? "\n<|endoftext|>\n" : " ");
     snprintf(path, sizeof path, "%s/story.txt", scratch);
-    if (file_write(path, text.text, text.length, &err))
-        fail_msg("%s", err.message);
+    must(file_write(path, text.text, text.length, &err), &err);
     strbuf_free(&text);
 }
 

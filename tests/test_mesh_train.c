@@ -7,12 +7,7 @@
 #include "model/layouts.h"
 #include "shard/partition.h"
 #include "tiny_llama.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 /* Two steps of the local graph on n devices; the outputs [n_outputs], whole, each to be freed. */
 static void run_steps(const cvn_graph *local, const Mesh *mesh, const PartitionReport *r,
@@ -27,8 +22,7 @@ static void run_steps(const cvn_graph *local, const Mesh *mesh, const PartitionR
                               .n_threads = device_threads(group->device[0])};
     void **in = calloc((size_t)(n * np), sizeof *in), **out = calloc((size_t)(n * no), sizeof *out);
     const void **part = calloc((size_t)n, sizeof *part);
-    if (compile_graph(local, &options, &plan, &err))
-        fail_msg("%s", err.message);
+    must(compile_graph(local, &options, &plan, &err), &err);
     for (int d = 0; d < n; d++)
         for (int i = 0; i < np; i++) {
             const PartitionTensor *t = &r->parameter[i];
@@ -36,8 +30,7 @@ static void run_steps(const cvn_graph *local, const Mesh *mesh, const PartitionR
             shard_scatter(mesh, &t->sharding, &t->global, inputs[i], d, in[d * np + i]);
         }
     for (int step = 0; step < 2; step++)
-        if (group_run(group, plan, in, out, &err))
-            fail_msg("%s", err.message);
+        must(group_run(group, plan, in, out, &err), &err);
     for (int i = 0; i < no; i++) {
         const PartitionTensor *t = &r->output[i];
         whole[i] = calloc(cvn_type_bytes(&t->global) + 1, 1);
@@ -73,8 +66,8 @@ static void compare(bool grouped, const char *layout, const char *mesh_text, boo
     PartitionReport alone, report;
     Mesh one, mesh;
     cvn_err err = {0};
-    if (mesh_parse(&one, "", NULL, &err) || mesh_parse(&mesh, mesh_text, NULL, &err))
-        fail_msg("%s", err.message);
+    must(mesh_parse(&one, "", NULL, &err), &err);
+    must(mesh_parse(&mesh, mesh_text, NULL, &err), &err);
     cvn_graph *g = cut(&config, &one, "dp", &alone), *local = cut(&config, &mesh, layout, &report);
     void **inputs = tiny_llama_inputs(g, &config);
     int n = alone.n_outputs;

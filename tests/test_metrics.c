@@ -22,8 +22,7 @@ static void add(const char *run, int64_t from, int64_t to)
 {
     Metrics metrics;
     cvn_err err = {0};
-    if (metrics_open(&metrics, run, from, &err) != CVN_OK)
-        fail_msg("%s", err.message);
+    must(metrics_open(&metrics, run, from, &err), &err);
     for (int64_t step = from + 1; step <= to; step++) {
         MetricsRow row = row_at(step);
         assert_int_equal(metrics_add(&metrics, &row, &err), CVN_OK);

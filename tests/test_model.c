@@ -1,13 +1,6 @@
 /* Opening models by the public interface: text in and out, dtypes, and what is refused. */
 #include "caravan/caravan.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 static const char *shared_model(char *path, size_t size)
 {
@@ -28,8 +21,7 @@ static void text_goes_in_and_comes_back(void **state)
     cvn_err err = {0};
     cvn_model *model;
     cvn_model_options options = {.dtype = CVN_DTYPE_COUNT};
-    if (cvn_model_open(shared_model(path, sizeof path), &options, &model, &err))
-        fail_msg("%s", err.message);
+    must(cvn_model_open(shared_model(path, sizeof path), &options, &model, &err), &err);
     assert_true(cvn_model_has_tokenizer(model));
     assert_int_equal(cvn_model_dtype(model), CVN_F32);
     assert_int_equal(cvn_model_context(model), 512);
@@ -60,8 +52,7 @@ static void a_model_without_a_tokenizer_takes_ids_only(void **state)
     cvn_err err = {0};
     cvn_model *model;
     cvn_model_options options = {.dtype = CVN_DTYPE_COUNT};
-    if (cvn_model_open(CVN_TEST_DATA "/llama/mha", &options, &model, &err))
-        fail_msg("%s", err.message);
+    must(cvn_model_open(CVN_TEST_DATA "/llama/mha", &options, &model, &err), &err);
     assert_false(cvn_model_has_tokenizer(model));
     assert_int_equal(cvn_model_dtype(model), CVN_BF16);
     int32_t *ids;

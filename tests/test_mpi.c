@@ -7,16 +7,12 @@
 #include "mesh_support.h"
 #include "random_schedule.h"
 #include "ranks.h"
+#include "unit.h"
 
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 /* ---- one rank ---- */
 

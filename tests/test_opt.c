@@ -3,16 +3,10 @@
 #include "base/strbuf.h"
 #include "compile/pipeline.h"
 #include "graph/passes.h"
+#include "unit.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 /* Runs "caravan opt ARGS" by the shell: its output is appended, its exit status returned. */
 static int opt(StrBuf *out, const char *args)

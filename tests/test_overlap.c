@@ -9,12 +9,7 @@
 #include "schedule_bound.h"
 #include "shard/partition.h"
 #include "tiny_llama.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 enum { DEVICES = 4 };
 
@@ -61,8 +56,7 @@ static Plan *compile(const cvn_graph *g, bool blocking, Link link)
     Plan *plan = NULL;
     CompileOptions options = {
         .backend = cpu_kernels(), .n_threads = 1, .blocking = blocking, .link = link};
-    if (compile_verified(g, &options, &plan, &err))
-        fail_msg("%s", err.message);
+    must(compile_verified(g, &options, &plan, &err), &err);
     return plan;
 }
 
@@ -96,8 +90,7 @@ static Ran run(const cvn_graph *g, const Plan *plan, Link link)
     void **inputs = make_inputs(g), **out = calloc((size_t)(DEVICES * g->n_outputs), sizeof *out);
     comm_set_link(comm, link);
     comm_set_clock(comm, seconds);
-    if (group_run(group, plan, inputs, out, &err))
-        fail_msg("%s", err.message);
+    must(group_run(group, plan, inputs, out, &err), &err);
     CommTable table;
     comm_table(comm, &table);
     Ran ran = {.waited = comm_table_sum(&table).exposed};

@@ -1,13 +1,9 @@
 /* The number of threads a plan runs on, against machines that are formulas: it ends at the fastest, stays there when
    nothing changes, and finds its way back when the machine does. */
 #include "cpu/pace.h"
+#include "unit.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 /* Nanoseconds of a run on k threads, and the share of them that is waited. */
 typedef struct Machine {

@@ -16,11 +16,7 @@
 #include "random_graph.h"
 #include "shard_run.h"
 #include "tiny_llama.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 typedef enum Task { PREFILL, LAST, DECODE, SCORE, TASKS } Task;
 static const char *const task_names[] = {"prefill", "last", "decode", "score"};
@@ -98,8 +94,7 @@ static Plan *plan_of(const cvn_graph *local, const signed char *layout, bool op_
         .backend = cpu_kernels(), .n_threads = 2, .layout = layout, .op_by_op = op_by_op};
     cvn_err err = {0};
     Plan *plan = NULL;
-    if (compile_verified(local, &options, &plan, &err))
-        fail_msg("%s", err.message);
+    must(compile_verified(local, &options, &plan, &err), &err);
     return plan;
 }
 
@@ -129,8 +124,7 @@ static void run_plan(const Plan *plan, const Mesh *mesh, const PartitionReport *
             shard_scatter(mesh, &t->sharding, &t->global, in[i], d, shard);
             parameter[d * np + i] = as_planned(&plan->parameter[i], shard);
         }
-    if (group_run(group_of(n), plan, parameter, got, &err))
-        fail_msg("%s", err.message);
+    must(group_run(group_of(n), plan, parameter, got, &err), &err);
     for (int i = 0; i < no; i++) {
         const PartitionTensor *t = &r->output[i];
         const void *part[9];
@@ -152,8 +146,7 @@ static void **whole_outputs(int t, bool biases, Task task, cvn_dtype dtype, cons
     cvn_err err = {0};
     if (!*whole) {
         *whole = calloc((size_t)g->n_outputs, sizeof **whole);
-        if (interp_run_one(g, (const void *const *)in, *whole, &err))
-            fail_msg("%s", err.message);
+        must(interp_run_one(g, (const void *const *)in, *whole, &err), &err);
     }
     return *whole;
 }
@@ -209,9 +202,8 @@ static int check_case(const Case *c, const signed char *given)
     void **in = tiny_llama_inputs(g, &config);
     void **whole = whole_outputs(c->model, c->biases, c->task, c->dtype, g, in);
     void **parts = calloc((size_t)g->n_outputs, sizeof *parts);
-    if (llama_mark(g, &config, &mesh, c->layout, &err) ||
-        shard_make(g, &mesh, &local, &report, &err))
-        fail_msg("%s", err.message);
+    must(llama_mark(g, &config, &mesh, c->layout, &err), &err);
+    must(shard_make(g, &mesh, &local, &report, &err), &err);
     signed char *layout = layout_of(local, PACK_FREE);
     Plan *plan = plan_of(local, given ? given : layout, c->op_by_op);
     run_plan(plan, &mesh, &report, (const void *const *)in, parts);
@@ -453,9 +445,9 @@ static signed char *choice_of(const LlamaConfig *config, const LlamaStep *step, 
         ++*n_weights;
     if (given)
         memcpy(layout, given, *n_weights);
-    if (graph_simplify(local, NULL, &err) || graph_pack(local, layout, &changed, &err) ||
-        graph_verify(local, &err))
-        fail_msg("%s", err.message);
+    must(graph_simplify(local, NULL, &err), &err);
+    must(graph_pack(local, layout, &changed, &err), &err);
+    must(graph_verify(local, &err), &err);
     partition_report_free(&report);
     cvn_graph_free(local);
     cvn_graph_free(g);
@@ -504,8 +496,7 @@ static void programs_of_a_model_pack_the_same_weights(void **state)
             for (size_t m = 0; m < MESHES; m++) {
                 LlamaConfig config;
                 cvn_err err = {0};
-                if (preset_config(presets[p], &config, &err))
-                    fail_msg("%s", err.message);
+                must(preset_config(presets[p], &config, &err), &err);
                 config.n_layers = 2;
                 check_programs(&config, meshes[m], layout_name(l));
             }

@@ -4,12 +4,12 @@
  */
 #include "mesh_answers.h"
 #include "model/presets.h"
-#include "must.h"
 #include "pjrt/api.h"
 #include "pjrt/optimized.h"
 #include "ranks.h"
 #include "shell.h"
 #include "sim/plan.h"
+#include "unit.h"
 
 #include <dlfcn.h>
 

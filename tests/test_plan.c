@@ -4,23 +4,16 @@
 #include "model/presets.h"
 #include "plan_support.h"
 #include "plan_verify.h"
+#include "unit.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static Plan *compile(const cvn_graph *g, const KernelSet *backend)
 {
     CompileOptions options = {.backend = backend, .n_threads = 2};
     Plan *plan;
     cvn_err err = {0};
-    if (compile_verified(g, &options, &plan, &err))
-        fail_msg("%s", err.message);
+    must(compile_verified(g, &options, &plan, &err), &err);
     return plan;
 }
 

@@ -7,13 +7,9 @@
 #include "serve/synthetic.h"
 #include "sim/plan.h"
 #include "train/trainer.h"
+#include "unit.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static const char *const layouts[] = {"dp", "tp", "tp-scatter", "fsdp", "2d", "fsdp+tp"};
 static const char *const meshes[] = {"",       "data=2",  "model=2",        "data=2,model=2",
@@ -143,8 +139,7 @@ static void check_decode(const Case *c, cvn_engine *e)
     plan(c, SIM_DECODE, &want);
     engine_communication(e, &before);
     engine_set_active(e, 0, true);
-    if (engine_decode(e, &err))
-        fail_msg("%s", err.message);
+    must(engine_decode(e, &err), &err);
     CommTable got = taken(e, &before);
     same_communication(c, &got, &want);
     const Program *decode = &e->decode[SAMPLE_GREEDY].program;
@@ -167,8 +162,7 @@ static void check_prefill(const Case *c, cvn_engine *e)
     plan(c, SIM_PREFILL, &want);
     engine_communication(e, &before);
     engine_begin_row(e, 0, &request, 0);
-    if (engine_prefill(e, &prompt, 1, &err))
-        fail_msg("%s", err.message);
+    must(engine_prefill(e, &prompt, 1, &err), &err);
     CommTable got = taken(e, &before);
     engine_reset_row(e, 0);
     same_communication(c, &got, &want);
@@ -283,8 +277,7 @@ static double work(SimTask task, int64_t seq, int64_t context, SimAnswer *a)
                   .context = context,
                   .compute = CVN_BF16};
     assert_int_equal(preset_config("stories15m", &ask.config, &err), CVN_OK);
-    if (sim_plan(&ask, a, &err))
-        fail_msg("%s", err.message);
+    must(sim_plan(&ask, a, &err), &err);
     const SimAnswer kept = *a;
     sim_answer_free(a);
     a->model_flops = kept.model_flops;
@@ -337,8 +330,7 @@ static void four_thousand_devices_are_counted_like_one(void **state)
     graph_output_role(g, ROLE_LOGITS, 0);
     Program p;
     float input[1] = {0}; /* whole and not looked at */
-    if (program_make(&p, &rt, g, &(ProgramOptions){.whole_inputs = true}, &err))
-        fail_msg("%s", err.message);
+    must(program_make(&p, &rt, g, &(ProgramOptions){.whole_inputs = true}, &err), &err);
     assert_true(program_bind(&p, ROLE_TOKENS, 0, input));
     Buffer *b = runtime_buffer(&rt, ROLE_WEIGHT, 0);
     assert_int_equal(b->bytes, 2 * 16 * sizeof(float));

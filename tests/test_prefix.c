@@ -1,14 +1,7 @@
 /* What rows hold is used again, and changes no text: with the same requests, engines that keep it and that do not agree. */
 #include "serve/engine.h"
 #include "splitmix.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 enum { CONTEXT = 200, REQUESTS = 40, MOST = 24, VOCAB = 259 };
 
@@ -53,16 +46,14 @@ static cvn_engine *new_engine(const cvn_model *model, int rows, const char *mesh
                                         .kv_cache = kv,
                                         .mesh = mesh,
                                         .layout = "tp"};
-    if (cvn_engine_new(model, &options, &e, &err))
-        fail_msg("%s", err.message);
+    must(cvn_engine_new(model, &options, &e, &err), &err);
     return e;
 }
 
 static void step(cvn_engine *e, int *left)
 {
     cvn_err err = {0};
-    if (cvn_engine_step(e, left, &err))
-        fail_msg("%s", err.message);
+    must(cvn_engine_step(e, left, &err), &err);
 }
 
 /* Prompts that go on from earlier ones and their answers, that begin as they do, or that are new. */
@@ -102,8 +93,7 @@ static void reuse_changes_no_text(const char *variant, cvn_dtype dtype, const ch
     char path[512];
     const cvn_model_options options = {.dtype = dtype, .no_tokenizer = true};
     snprintf(path, sizeof path, "%s/llama/%s", CVN_TEST_DATA, variant);
-    if (cvn_model_open(path, &options, &model, &err))
-        fail_msg("%s", err.message);
+    must(cvn_model_open(path, &options, &model, &err), &err);
     assert_true(cvn_model_vocab(model) >= VOCAB);
     cvn_engine *with = new_engine(model, rows, mesh, kv, true);
     cvn_engine *without = new_engine(model, 1, mesh, kv, false);
@@ -187,8 +177,7 @@ static void a_row_that_works_is_copied_from(void **state)
     cvn_model *model;
     const cvn_model_options options = {.dtype = CVN_F32, .no_tokenizer = true};
     (void)state;
-    if (cvn_model_open(CVN_TEST_DATA "/llama/gqa", &options, &model, &err))
-        fail_msg("%s", err.message);
+    must(cvn_model_open(CVN_TEST_DATA "/llama/gqa", &options, &model, &err), &err);
     cvn_engine *e = new_engine(model, 2, NULL, NULL, true);
     for (int i = 0; i < 3; i++) {
         Turn *t = &turn[i];

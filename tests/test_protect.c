@@ -2,15 +2,7 @@
 #include "base/arena.h"
 #include "base/strbuf.h"
 #include "caravan/graph.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 enum { MOST = 8 };
 

@@ -1,11 +1,7 @@
 /* The tree of what rows hold answers as a list of it does. */
 #include "radix_check.h"
 #include "splitmix.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 static void it_answers_as_a_list(void **state)
 {

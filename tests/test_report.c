@@ -104,8 +104,7 @@ static Bytes page_of(const char *run, const Metrics *metrics, const Samples *sam
         .samples = samples,
         .steps = 2000,
         .tokens = 8192000};
-    if (report_write(run, &report, &err) != CVN_OK)
-        fail_msg("%s", err.message);
+    must(report_write(run, &report, &err), &err);
     char path[256];
     snprintf(path, sizeof path, "%s/" REPORT_NAME, run);
     Bytes page = bytes_of_file(path);

@@ -1,15 +1,9 @@
 /* Random numbers against JAX's, against their distribution, and slices against the whole. */
 #include "base/rng.h"
+#include "unit.h"
 
 #include <jansson.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static void words_of(const json_t *row, const char *key, uint32_t out[2])
 {

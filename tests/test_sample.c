@@ -2,15 +2,9 @@
 #include "base/rng.h"
 #include "graph/interp/interp.h"
 #include "model/sample.h"
+#include "unit.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { VOCAB = 37, ROWS = 4000 };
 
@@ -59,14 +53,12 @@ static int32_t *draw(const Draw *d, SampleMode mode)
     cvn_value *logits = cvn_parameter(g, "logits", CVN_TYPE(CVN_F32, d->rows, VOCAB));
     cvn_value *position = cvn_parameter(g, "position", CVN_TYPE(CVN_I32, d->rows));
     cvn_output(g, sample_tokens(g, mode, logits, position));
-    if (cvn_graph_check(g, &err))
-        fail_msg("%s", err.message);
+    must(cvn_graph_check(g, &err), &err);
     const void *input[] = {d->logits, d->position, d->temperature, d->key,
                            d->top_k,  d->top_p,    d->min_p};
     assert_int_equal(g->n_parameters, mode == SAMPLE_GREEDY ? 2 : mode == SAMPLE_RANDOM ? 4 : 7);
     void *output[1];
-    if (interp_run_one(g, input, output, &err))
-        fail_msg("%s", err.message);
+    must(interp_run_one(g, input, output, &err), &err);
     cvn_graph_free(g);
     return output[0];
 }

@@ -7,12 +7,7 @@
 #include "mesh_support.h"
 #include "random_schedule.h"
 #include "schedule_bound.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 enum { DEVICES = 2, LAYERS = 12, ROWS = 64, WIDTH = 256 };
 
@@ -50,8 +45,8 @@ static Plan *compile(const cvn_graph *g, int n_threads, bool blocking, Link link
     Plan *plan = NULL;
     CompileOptions options = {
         .backend = cpu_kernels(), .n_threads = n_threads, .blocking = blocking, .link = link};
-    if (cvn_graph_check(g, &err) || compile_verified(g, &options, &plan, &err))
-        fail_msg("%s", err.message);
+    must(cvn_graph_check(g, &err), &err);
+    must(compile_verified(g, &options, &plan, &err), &err);
     return plan;
 }
 
@@ -86,8 +81,7 @@ static CommRow run(const Plan *plan, void **inputs, Link link, char *bits)
     void *out[DEVICES * (LAYERS + 1)];
     comm_set_link(comm, link);
     for (int step = 0; step < 3; step++)
-        if (group_run(group, plan, inputs, out, &err))
-            fail_msg("%s", err.message);
+        must(group_run(group, plan, inputs, out, &err), &err);
     for (int i = 0; i < DEVICES * plan->n_outputs; i++) {
         size_t bytes = cvn_type_bytes(&plan->output[i % plan->n_outputs].type);
         memcpy(bits, out[i], bytes);

@@ -669,8 +669,7 @@ static void fields_are_in_the_page(void **state)
     FileMap page;
     cvn_err err = {0};
     (void)state;
-    if (file_map(&page, CVN_TEST_DATA "/../../docs/SERVING.md", &err))
-        fail_msg("%s", err.message);
+    must(file_map(&page, CVN_TEST_DATA "/../../docs/SERVING.md", &err), &err);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         for (const Field *const *table = all[i]->tables; *table; table++)
             for (const Field *f = *table; f->name; f++) {
@@ -707,8 +706,7 @@ static void the_dashboard_asks_for_metrics_that_are_served(void **state)
     FileMap file;
     cvn_err err = {0};
     int asked = 0;
-    if (file_map(&file, CVN_TEST_DATA "/../../examples/grafana.json", &err))
-        fail_msg("%s", err.message);
+    must(file_map(&file, CVN_TEST_DATA "/../../examples/grafana.json", &err), &err);
     json_t *dashboard = json_loadb((const char *)file.data, file.size, 0, NULL), *panel, *target;
     Reply reply = http_ask(r->port, "GET", "/metrics", "", NULL);
     size_t i, k;

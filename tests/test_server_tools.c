@@ -31,8 +31,7 @@ static void serve_template(Running *r, const char *call)
     fclose(file);
     *strrchr(path, '/') = '\0';
     served.path = path;
-    if (cvn_model_open(path, NULL, &model, &err))
-        fail_msg("%s", err.message);
+    must(cvn_model_open(path, NULL, &model, &err), &err);
     start_server(r, &options);
 }
 

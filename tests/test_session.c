@@ -1,14 +1,7 @@
 /* A dialog whose cache is kept gives the text of one that is computed from nothing, for less work. */
 #include "caravan/session.h"
 #include "serve/engine.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 enum { CONTEXT = 200, MOST = 256 };
 
@@ -47,8 +40,7 @@ static cvn_engine *new_engine(int rows)
                                   .penalties = true,
                                   .n_buckets = 2,
                                   .bucket = {16, 64}};
-    if (cvn_engine_new(model, &options, &engine, &err))
-        fail_msg("%s", err.message);
+    must(cvn_engine_new(model, &options, &engine, &err), &err);
     return engine;
 }
 
@@ -56,8 +48,7 @@ static cvn_session *new_session(cvn_engine *engine, int row)
 {
     cvn_err err = {0};
     cvn_session *session = NULL;
-    if (cvn_session_new(engine, row, &session, &err))
-        fail_msg("%s", err.message);
+    must(cvn_session_new(engine, row, &session, &err), &err);
     return session;
 }
 
@@ -105,8 +96,7 @@ static void assert_as_from_nothing(cvn_engine *fresh, const Talk *t)
     request.prompt = prompt;
     cvn_result result;
     cvn_err err = {0};
-    if (cvn_engine_generate(fresh, &request, 1, hear, &again, NULL, &result, &err))
-        fail_msg("%s", err.message);
+    must(cvn_engine_generate(fresh, &request, 1, hear, &again, NULL, &result, &err), &err);
     assert_int_equal(again.n, t->n);
     assert_memory_equal(again.id, t->id, (size_t)t->n * sizeof *t->id);
 }
@@ -289,8 +279,7 @@ static void a_repeat_penalty_spans_turns(void **state)
         request.sampling = (cvn_sampling){.top_p = 1, .repeat_penalty = 1e6f};
         cvn_session_result result;
         cvn_err err = {0};
-        if (cvn_session_generate(s, &request, hear, &t, NULL, &result, &err))
-            fail_msg("%s", err.message);
+        must(cvn_session_generate(s, &request, hear, &t, NULL, &result, &err), &err);
         for (int64_t i = 0; i < t.n; i++) {
             for (int64_t k = 0; k < n; k++)
                 assert_int_not_equal(t.id[i], ids[k]);

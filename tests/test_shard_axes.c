@@ -1,14 +1,7 @@
 /* Meshes, and the algebra of their axes against its meaning: partitions of the devices, enumerated. */
 #include "parsed.h"
 #include "shard/axes.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 static const char *const meshes[] = {"a=2",         "a=4",     "a=6",     "a=8",     "a=12",
                                      "a=16",        "a=36",    "a=2,b=2", "a=4,b=2", "a=2,b=3",

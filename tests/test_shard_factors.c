@@ -6,12 +6,7 @@
 #include "graph/interp/interp.h"
 #include "random_graph.h"
 #include "shard/factors.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 static void every_operation_has_a_rule(void **state)
 {

@@ -8,13 +8,10 @@
 #include "random_graph.h"
 #include "shard_run.h"
 #include "tiny_llama.h"
+#include "unit.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <sys/resource.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 /* ---- tiny models ---- */
 
@@ -130,8 +127,7 @@ static LlamaConfig preset(const char *name)
 {
     LlamaConfig config;
     cvn_err err = {0};
-    if (preset_config(name, &config, &err))
-        fail_msg("%s", err.message);
+    must(preset_config(name, &config, &err), &err);
     return config;
 }
 
@@ -170,8 +166,7 @@ static void tensor_parallel_has_the_published_collectives(void **state)
             respec(g, op->result[0], 0, NULL);
         }
     respec(g, g->output[g->n_outputs - 1].value, 0, NULL);
-    if (shard_make(g, &mesh, &local, &report, &err))
-        fail_msg("%s", err.message);
+    must(shard_make(g, &mesh, &local, &report, &err), &err);
     assert_int_equal(report.count[OP_ALL_REDUCE], 2 * 80);
     assert_int_equal(report.count[OP_ALL_GATHER], 2);
     assert_int_equal(report.n_collectives, 2 * 80 + 2);
@@ -211,8 +206,8 @@ static double train_bytes(const LlamaConfig *config, int64_t batch, const char *
     Mesh mesh = mesh_of(mesh_text);
     PartitionReport report;
     cvn_graph *g = llama_train_graph(config, batch, 1024, CVN_BF16), *local = NULL;
-    if (llama_mark(g, config, &mesh, layout, &err) || shard_make(g, &mesh, &local, &report, &err))
-        fail_msg("%s", err.message);
+    must(llama_mark(g, config, &mesh, layout, &err), &err);
+    must(shard_make(g, &mesh, &local, &report, &err), &err);
     double bytes = total_bytes(&report);
     assert_int_equal(report.n_involuntary, 0);
     partition_report_free(&report);
@@ -253,9 +248,8 @@ static void fsdp_and_tp_cross_near_batch_equal_to_hidden_size(void **state)
             /* fsdp has 8 times the rows in all, so that each device has as many */
             cvn_graph *g = llama_train_graph(&config, i ? batch : batch * 8, 64, CVN_BF16),
                       *local = NULL;
-            if (llama_mark(g, &config, &mesh, i ? "tp" : "fsdp", &err) ||
-                shard_make(g, &mesh, &local, &report, &err))
-                fail_msg("%s", err.message);
+            must(llama_mark(g, &config, &mesh, i ? "tp" : "fsdp", &err), &err);
+            must(shard_make(g, &mesh, &local, &report, &err), &err);
             bytes[i] = total_bytes(&report);
             partition_report_free(&report);
             cvn_graph_free(local);
@@ -288,9 +282,9 @@ static void the_largest_model_is_cut_in_seconds(void **state)
     double start = seconds();
     cvn_graph *g = llama_train_graph(&config, 512, 4096, CVN_BF16), *local = NULL;
     ShardResult r;
-    if (llama_mark(g, &config, &mesh, "2d", &err) || shard_propagate(g, &mesh, &r, &err) ||
-        shard_partition(g, &mesh, &r, &local, &report, &err))
-        fail_msg("%s", err.message);
+    must(llama_mark(g, &config, &mesh, "2d", &err), &err);
+    must(shard_propagate(g, &mesh, &r, &err), &err);
+    must(shard_partition(g, &mesh, &r, &local, &report, &err), &err);
     double took = seconds() - start;
     getrusage(RUSAGE_SELF, &after);
     print_message("llama3.1-405b, training, (64, 8): %.1f s, %ld MiB at most\n", took,
@@ -316,9 +310,8 @@ static void logits_are_never_gathered(void **state)
         Mesh mesh = mesh_of("model=4");
         PartitionReport report;
         cvn_graph *g = task_graph(&config, (Task)task, 8), *local;
-        if (llama_mark(g, &config, &mesh, "tp", &err) ||
-            shard_make(g, &mesh, &local, &report, &err))
-            fail_msg("%s", err.message);
+        must(llama_mark(g, &config, &mesh, "tp", &err), &err);
+        must(shard_make(g, &mesh, &local, &report, &err), &err);
         for (int64_t i = 0; i < report.n_collectives; i++) {
             const cvn_type *type = &report.collective[i].op->result[0]->type;
             for (int d = 0; d < type->rank; d++)

@@ -6,12 +6,9 @@
 #include "base/json_file.h"
 #include "random_graph.h"
 #include "shard_run.h"
+#include "unit.h"
 
 #include <dirent.h>
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
 
 /* The same function as `inputs` of sharded.py: element k of parameter p. */
 static double input(uint64_t p, uint64_t k, cvn_dtype dtype)
@@ -43,8 +40,7 @@ static cvn_graph *read_graph(const char *path)
 {
     cvn_err err = {0};
     FileMap map;
-    if (file_map(&map, path, &err))
-        fail_msg("%s", err.message);
+    must(file_map(&map, path, &err), &err);
     cvn_graph *g = graph_parse((const char *)map.data, map.size, path, &err);
     file_unmap(&map);
     if (!g || graph_verify(g, &err))

@@ -4,12 +4,9 @@
 #include "random_graph.h"
 #include "shard/passes.h"
 #include "shard_run.h"
+#include "unit.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 /* "all_reduce all_gather": the collectives of a graph in order. */
 static void collectives_of(const cvn_graph *g, StrBuf *out)
@@ -50,10 +47,9 @@ static void products_take_the_cheapest_collectives(void **state)
         cvn_err err = {0};
         StrBuf got = {0};
         void **inputs = random_inputs(g, i, false), *whole[1], *parts[1];
-        if (shard_make(g, &mesh, &local, &report, &err) ||
-            interp_run_one(g, (const void *const *)inputs, whole, &err) ||
-            shard_run(local, &mesh, &report, (const void *const *)inputs, parts, &err))
-            fail_msg("%s", err.message);
+        must(shard_make(g, &mesh, &local, &report, &err), &err);
+        must(interp_run_one(g, (const void *const *)inputs, whole, &err), &err);
+        must(shard_run(local, &mesh, &report, (const void *const *)inputs, parts, &err), &err);
         collectives_of(local, &got);
         if (strcmp(got.text, row[i].want) != 0) {
             shard_print("local", local);
@@ -116,8 +112,7 @@ static void find_noise(const cvn_graph *g, void **inputs, void **whole, double *
             element_set(type->dtype, changed[i], j, x * by);
         }
     }
-    if (interp_run_one(other, (const void *const *)changed, out, &err))
-        fail_msg("%s", err.message);
+    must(interp_run_one(other, (const void *const *)changed, out, &err), &err);
     for (int i = 0; i < g->n_outputs; i++) {
         const cvn_type *type = &g->output[i].value->type;
         bool coarse = type->dtype == CVN_BF16 || type->dtype == CVN_F16;
@@ -144,13 +139,11 @@ static void time_does_not_explode_with_the_number_of_axes(void **state)
     PartitionReport report;
     cvn_err err = {0};
     clock_t start = clock();
-    if (shard_make(g, &mesh, &local, &report, &err))
-        fail_msg("%s", err.message);
+    must(shard_make(g, &mesh, &local, &report, &err), &err);
     assert_true(clock() - start < CLOCKS_PER_SEC); /* 0.02 s of the processor */
     void **inputs = random_inputs(g, 1, false), *whole[1], *parts[1];
-    if (interp_run_one(g, (const void *const *)inputs, whole, &err) ||
-        shard_run(local, &mesh, &report, (const void *const *)inputs, parts, &err))
-        fail_msg("%s", err.message);
+    must(interp_run_one(g, (const void *const *)inputs, whole, &err), &err);
+    must(shard_run(local, &mesh, &report, (const void *const *)inputs, parts, &err), &err);
     assert_true(shard_difference(&g->output[0].value->type, whole[0], parts[0]) == 0);
     assert_true(report.bytes[OP_COLLECTIVE_PERMUTE] ==
                 2 * 4 * 256); /* of a shard: once for x or y, once for w */
@@ -277,8 +270,7 @@ static void gathered_weights_are_not_kept_for_long(void **state)
     cvn_graph *g = graph_of(text.text), *local;
     Mesh mesh = mesh_of("data=4");
     PartitionReport report;
-    if (shard_make(g, &mesh, &local, &report, &err))
-        fail_msg("%s", err.message);
+    must(shard_make(g, &mesh, &local, &report, &err), &err);
     assert_int_equal(report.count[OP_ALL_GATHER], 2);
     assert_int_equal(report.n_collectives, 2);
     assert_string_equal(report.collective[0].of, "w");
@@ -305,10 +297,9 @@ static void partial_sums_are_added_before_they_are_reduced(void **state)
     PartitionReport report;
     cvn_err err = {0};
     void **inputs = random_inputs(g, 5, false), *whole[1], *parts[1];
-    if (shard_make(g, &mesh, &local, &report, &err) ||
-        interp_run_one(g, (const void *const *)inputs, whole, &err) ||
-        shard_run(local, &mesh, &report, (const void *const *)inputs, parts, &err))
-        fail_msg("%s", err.message);
+    must(shard_make(g, &mesh, &local, &report, &err), &err);
+    must(interp_run_one(g, (const void *const *)inputs, whole, &err), &err);
+    must(shard_run(local, &mesh, &report, (const void *const *)inputs, parts, &err), &err);
     assert_int_equal(report.count[OP_ALL_REDUCE], 1);
     assert_int_equal(report.n_collectives, 1);
     assert_true(shard_difference(&g->output[0].value->type, whole[0], parts[0]) < 1e-5);
@@ -337,14 +328,12 @@ static void a_wrong_group_is_caught(void **state)
         PartitionReport report;
         cvn_graph *local;
         void **inputs = random_inputs(g, 5, false), *whole[1], *parts[1];
-        if (shard_make(g, &mesh, &local, &report, &err))
-            fail_msg("%s", err.message);
+        must(shard_make(g, &mesh, &local, &report, &err), &err);
         for (Op *op = local->first; op; op = op->next)
             if (op->kind == OP_ALL_REDUCE && planted)
                 op->attr.groups.v = wrong;
-        if (interp_run_one(g, (const void *const *)inputs, whole, &err) ||
-            shard_run(local, &mesh, &report, (const void *const *)inputs, parts, &err))
-            fail_msg("%s", err.message);
+        must(interp_run_one(g, (const void *const *)inputs, whole, &err), &err);
+        must(shard_run(local, &mesh, &report, (const void *const *)inputs, parts, &err), &err);
         double difference = shard_difference(&g->output[0].value->type, whole[0], parts[0]);
         assert_true(planted ? difference > 0.01 : difference < 1e-5);
         free(whole[0]);

@@ -7,12 +7,7 @@
 #include "shard/factors.h"
 #include "shard/passes.h"
 #include "shard/propagate.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 static cvn_value *value_named(const cvn_graph *g, const char *name)
 {
@@ -115,8 +110,7 @@ static void small_graphs_by_example(void **state)
         Mesh mesh = mesh_of(row[i].mesh);
         ShardResult r;
         cvn_err err = {0};
-        if (shard_propagate(g, &mesh, &r, &err))
-            fail_msg("%s", err.message);
+        must(shard_propagate(g, &mesh, &r, &err), &err);
         for (const char *p = row[i].want; *p;) {
             char name[16], spec[64];
             int used = 0;
@@ -428,8 +422,7 @@ static void rules_are_read_from_a_file(void **state)
         cvn_graph *g = llama_step(&config, &step, &err);
         int code = i ? mark_by_file(fsdp_and_tp, &mesh, g, &config, &err)
                      : llama_mark(g, &config, &mesh, "fsdp+tp", &err);
-        if (code)
-            fail_msg("%s", err.message);
+        must(code, &err);
         graph_print(&text[i], g);
         cvn_graph_free(g);
     }

@@ -7,14 +7,7 @@
 #include "shard/emit.h"
 #include "shard/partition.h"
 #include "splitmix.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 static const char *const meshes[] = {
     "a=2", "a=3",       "a=4", "a=2,b=2", "a=2,b=3",         "a=2,b=2,c=2", "a=4,b=2",
@@ -284,12 +277,10 @@ static Sharding parse_sharding(const Mesh *mesh, const char *text)
         for (char *axis; (axis = strsep(&dim, "*"));)
             if (strcmp(axis, "_") != 0)
                 spec.dim[spec.rank].axis[spec.dim[spec.rank].n++] = axis;
-    if (sharding_from_spec(mesh, &spec, spec.rank, text, &s, &err))
-        fail_msg("%s", err.message);
+    must(sharding_from_spec(mesh, &spec, spec.rank, text, &s, &err), &err);
     if (partial) {
         cvn_spec sum = {.rank = 1, .dim = {{1, {partial}}}};
-        if (sharding_from_spec(mesh, &sum, 1, text, &unreduced, &err))
-            fail_msg("%s", err.message);
+        must(sharding_from_spec(mesh, &sum, 1, text, &unreduced, &err), &err);
         s.unreduced = unreduced.dim[0].axes;
     }
     return s;

@@ -1,13 +1,7 @@
 /* Shardings of tensors: reading marks, refusing wrong ones, and which elements a device holds. */
 #include "parsed.h"
 #include "shard/spec.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 /* A spec from one list of names per dimension. */
 static cvn_spec spec_of(int rank, const char *const name[][3])

@@ -1,14 +1,9 @@
 /* Planning without devices: what is said of memory is what the shapes say. */
 #include "model/presets.h"
 #include "sim/plan.h"
+#include "unit.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static SimAsk ask_of(const char *preset, const char *mesh, const char *layout, SimTask task)
 {
@@ -21,8 +16,7 @@ static SimAsk ask_of(const char *preset, const char *mesh, const char *layout, S
                   .context = 64,
                   .compute = CVN_BF16,
                   .device = backends[0]};
-    if (preset_config(preset, &ask.config, &err))
-        fail_msg("%s", err.message);
+    must(preset_config(preset, &ask.config, &err), &err);
     ask.train.clip = 1;
     ask.train.optimizer = optimizer_defaults(OPTIMIZER_ADAMW, model_size(&ask.config).params);
     return ask;
@@ -31,8 +25,7 @@ static SimAsk ask_of(const char *preset, const char *mesh, const char *layout, S
 static void plan(const SimAsk *ask, SimAnswer *answer)
 {
     cvn_err err = {0};
-    if (sim_plan(ask, answer, &err))
-        fail_msg("%s", err.message);
+    must(sim_plan(ask, answer, &err), &err);
 }
 
 static void one_device_holds_everything(void **state)

@@ -4,12 +4,7 @@
 #include "graph/simplify.h"
 #include "graph/text/text.h"
 #include "random_graph.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 static void run(const cvn_graph *g, void **inputs, void **outputs, uint64_t seed)
 {

@@ -6,16 +6,10 @@
 #include "sim/report.h"
 #include "sim/search.h"
 #include "sim/training.h"
+#include "unit.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static SimServing serving(CostModel *chip, const char *name, int tp)
 {
@@ -34,8 +28,7 @@ static SimServed serve(const SimServing *ask)
 {
     cvn_err err = {0};
     SimServed served;
-    if (sim_serve(ask, &served, &err))
-        fail_msg("%s", err.message);
+    must(sim_serve(ask, &served, &err), &err);
     return served;
 }
 
@@ -198,13 +191,11 @@ static Timed timed(const Chip *chip, const Case *c, bool blocking, double *memor
                   .device = backends[0],
                   .threads = 1,
                   .blocking = blocking};
-    if (preset_config(c->preset ? c->preset : "stories15m", &ask.config, &err) ||
-        quant_parse(c->quantize, &ask.config.quant, &err))
-        fail_msg("%s", err.message);
+    must(preset_config(c->preset ? c->preset : "stories15m", &ask.config, &err), &err);
+    must(quant_parse(c->quantize, &ask.config.quant, &err), &err);
     ask.train.clip = 1;
     ask.train.optimizer = optimizer_defaults(OPTIMIZER_ADAMW, model_size(&ask.config).params);
-    if (sim_plan(&ask, &answer, &err))
-        fail_msg("%s", err.message);
+    must(sim_plan(&ask, &answer, &err), &err);
     Timed t = answer.timed;
     *memory = answer.memory.total;
     double spent = 0;
@@ -547,8 +538,7 @@ static SimTrained trained(const SimTraining *ask)
 {
     cvn_err err = {0};
     SimTrained step;
-    if (sim_train(ask, &step, &err))
-        fail_msg("%s", err.message);
+    must(sim_train(ask, &step, &err), &err);
     return step;
 }
 

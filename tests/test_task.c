@@ -2,7 +2,7 @@
 #include "shell.h"
 
 #include "base/json_file.h"
-#include "must.h"
+#include "unit.h"
 
 #include <math.h>
 

@@ -48,8 +48,7 @@ static void events_are_those_of_tensorboard(void **state)
     cvn_err err = {0};
     MetricsRow first = {301, 2.5, 0.0003, 1.25, 9120.5, 0.41, 0.898, (double)NAN, 0, 0, 0, 0};
     MetricsRow second = {100000, (double)NAN, 0, (double)INFINITY, 1e6, 1, 0.001, 1.5, 0, 0, 0, 0};
-    if (event_file_open(&events, in_scratch("run"), 300, &err) != CVN_OK)
-        fail_msg("%s", err.message);
+    must(event_file_open(&events, in_scratch("run"), 300, &err), &err);
     assert_non_null(strstr(events.path.text, "/run/tensorboard/events.out.tfevents."));
     assert_int_equal(event_file_add(&events, &first, &err), CVN_OK);
     assert_int_equal(event_file_add(&events, &second, &err), CVN_OK);

@@ -3,17 +3,10 @@
 #define TEST_TEXT_H
 
 #include "text/tokenizer.h"
+#include "unit.h"
 
 #include <jansson.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 /* Skips the running test when a file of the shared test data is not there. */
 static inline void need_file(const char *path)
@@ -28,8 +21,7 @@ static inline Tokenizer *open_tokenizer(const char *path)
 {
     cvn_err err = {0};
     Tokenizer *tokenizer = NULL;
-    if (tokenizer_open(path, &tokenizer, &err))
-        fail_msg("%s", err.message);
+    must(tokenizer_open(path, &tokenizer, &err), &err);
     return tokenizer;
 }
 
@@ -47,8 +39,7 @@ static inline void check_ids(const Tokenizer *t, const char *text, size_t n, uns
 {
     cvn_err err = {0};
     TokenIds ids = {0};
-    if (tokenizer_encode(t, text, n, flags, &ids, &err))
-        fail_msg("%s", err.message);
+    must(tokenizer_encode(t, text, n, flags, &ids, &err), &err);
     bool same = ids.n == json_array_size(expected);
     for (size_t i = 0; same && i < ids.n; i++)
         same = ids.id[i] == json_integer_value(json_array_get(expected, i));

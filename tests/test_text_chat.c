@@ -34,8 +34,7 @@ static void check_chat(ChatFormat format, const Tokenizer *t, const json_t *list
     cvn_err err = {0};
     TokenIds ids = {0};
     StrBuf text = {0};
-    if (chat_encode(format, t, messages, n, options, &ids, &text, &err))
-        fail_msg("%s", err.message);
+    must(chat_encode(format, t, messages, n, options, &ids, &text, &err), &err);
     assert_string_equal(text.text, expected);
     bool same = !expected_ids || ids.n == json_array_size(expected_ids);
     for (size_t i = 0; same && expected_ids && i < ids.n; i++)

@@ -283,8 +283,7 @@ static Tokenizer *open_file(File *file)
 {
     Tokenizer *t = NULL;
     cvn_err err = {0};
-    if (read_file(file, &t, &err))
-        fail_msg("%s", err.message);
+    must(read_file(file, &t, &err), &err);
     return t;
 }
 
@@ -294,8 +293,7 @@ static void check(const Tokenizer *t, const char *text, unsigned flags, const ch
     TokenIds got = {0};
     StrBuf line = {0};
     cvn_err err = {0};
-    if (tokenizer_encode(t, text, strlen(text), flags, &got, &err))
-        fail_msg("%s", err.message);
+    must(tokenizer_encode(t, text, strlen(text), flags, &got, &err), &err);
     for (size_t i = 0; i < got.n; i++)
         strbuf_printf(&line, i ? " %d" : "%d", got.id[i]);
     if (strcmp(line.length ? line.text : "", ids) != 0)

@@ -276,8 +276,7 @@ static void a_hundred_thousand_tokens_that_begin_alike_do_not_slow_encoding(void
     Tokenizer *t;
     TokenIds ids = {0};
     cvn_err err = {0};
-    if (tokenizer_read(json.text, json.length, &t, &err))
-        fail_msg("%s", err.message);
+    must(tokenizer_read(json.text, json.length, &t, &err), &err);
     for (int i = 0; i < PAIRS; i++)
         strbuf_puts(&text, "ab");
     strbuf_puts(&text, "a0000002a000001a00000"); /* the longest wins, of 12, 11 and 10 */

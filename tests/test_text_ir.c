@@ -3,12 +3,7 @@
 #include "base/file.h"
 #include "graph/text/text.h"
 #include "random_graph.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 static cvn_graph *parse(const char *text)
 {

@@ -98,8 +98,7 @@ static void a_tokenizer_of_a_gguf_file_is_copied_as_a_file_of_its_own(void **sta
         TokenIds a = {0}, b = {0};
         assert_non_null(mkdtemp(folder));
         snprintf(path, sizeof path, "%s%s", DATA, files[f][0]);
-        if (tokenizer_copy(path, folder, &err))
-            fail_msg("%s", err.message);
+        must(tokenizer_copy(path, folder, &err), &err);
         Tokenizer *gguf = open_tokenizer(path), *copy = open_tokenizer(folder);
         assert_int_equal(tokenizer_encode(gguf, text, sizeof text - 1, TOKENIZER_SPECIAL, &a, &err),
                          CVN_OK);

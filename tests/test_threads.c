@@ -2,18 +2,11 @@
    neither more threads than processors nor an idle hour of microseconds in between breaks it. */
 #include "base/cores.h"
 #include "base/threads.h"
+#include "unit.h"
 
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 enum { ROUNDS = 300, MOST = 8 };
 

@@ -4,18 +4,13 @@
 #include "model/params.h"
 #include "model/presets.h"
 #include "train/bench.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 static LlamaConfig config_of(const char *preset)
 {
     cvn_err err = {0};
     LlamaConfig config;
-    if (preset_config(preset, &config, &err))
-        fail_msg("%s", err.message);
+    must(preset_config(preset, &config, &err), &err);
     return config;
 }
 
@@ -105,8 +100,7 @@ static void a_step_runs_and_is_measured(void **state)
                                         .threads = 2},
                             .repeats = 2};
         TrainFigure figure;
-        if (train_bench(&bench, &figure, &err))
-            fail_msg("%s", err.message);
+        must(train_bench(&bench, &figure, &err), &err);
         assert_true(figure.seconds > 0 && figure.mfu > 0 && figure.peak_memory > 1000000);
         assert_true(figure.loss[0] > 5 && figure.loss[1] < figure.loss[0]); /* ln 512 = 6.2 */
     }

@@ -8,16 +8,10 @@
 #include "learn.h"
 #include "model/presets.h"
 #include "train/trainer.h"
+#include "unit.h"
 
 #include <jansson.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 /* Of the 15M shape, unless more are asked for. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -1,15 +1,10 @@
 /* Documents that share a row learn nothing of one another: packed, they give the losses and gradients that they give in
    rows of their own. */
 #include "io/model.h"
-#include "must.h"
 #include "train/trainer.h"
+#include "unit.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 enum { SEQ = 40, DOCUMENTS = 3, STEPS = 4 };
 

@@ -135,12 +135,12 @@ static void weights_in_shards_are_those_of_one_device(void **state)
         cvn_err err = {0};
         if (i % 5)
             continue;
-        if (trainer_open(&one, &config, &o, &err) || trainer_random(&one, 7, &err))
-            fail_msg("%s", err.message);
+        must(trainer_open(&one, &config, &o, &err), &err);
+        must(trainer_random(&one, 7, &err), &err);
         o.mesh = mesh;
         o.layout = layout;
-        if (trainer_open(&t, &config, &o, &err) || trainer_random(&t, 7, &err))
-            fail_msg("%s", err.message);
+        must(trainer_open(&t, &config, &o, &err), &err);
+        must(trainer_random(&t, 7, &err), &err);
         const Runtime *rt = &t.rt;
         const void **part = calloc((size_t)rt->info.n_local, sizeof *part);
         for (int w = 0; w < t.state.n_weights; w++) {
@@ -185,8 +185,7 @@ static void a_process_reads_the_rows_of_its_devices(void **state)
         TrainerOptions o = options_of(OPTIMIZER_ADAMW, BATCH);
         o.mesh = cases[i].mesh;
         o.layout = cases[i].layout;
-        if (trainer_open(&t, &config, &o, &err))
-            fail_msg("%s", err.message);
+        must(trainer_open(&t, &config, &o, &err), &err);
         Runtime part = t.rt;
         Program program = t.program[TRAIN_STEP];
         bool read[BATCH] = {false};
@@ -228,8 +227,7 @@ static void measure(int64_t layers, const char *mesh, size_t *state, size_t *ste
     o.evaluates = false;
     o.mesh = mesh;
     o.layout = "fsdp";
-    if (trainer_open(&t, &config, &o, &err))
-        fail_msg("%s", err.message);
+    must(trainer_open(&t, &config, &o, &err), &err);
     *state = 0;
     for (int role = 0; role < ROLE_RESIDENT; role++)
         *state += runtime_role_bytes(&t.rt, (Role)role) / (size_t)t.rt.info.n_local;

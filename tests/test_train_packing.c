@@ -5,11 +5,11 @@
  */
 #include "compile/pipeline.h"
 #include "cpu/executor.h"
-#include "must.h"
 #include "tiny_llama.h"
 #include "train/data/cache.h"
 #include "train/data/data.h"
 #include "train/step.h"
+#include "unit.h"
 
 #include <math.h>
 #include <stddef.h>

@@ -2,15 +2,9 @@
 #include "train/config.h"
 #include "train/outlier.h"
 #include "train/schedule.h"
+#include "unit.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static void near(double got, double expected)
 {

@@ -6,9 +6,9 @@
 #include "graph/graph.h"
 #include "io/convert.h"
 #include "learn.h"
-#include "must.h"
 #include "tiny_llama.h"
 #include "train/trainer.h"
+#include "unit.h"
 
 #include <math.h>
 #include <stdarg.h>

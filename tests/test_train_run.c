@@ -5,23 +5,16 @@
 #include "scratch.h"
 #include "splitmix.h"
 #include "train/run.h"
+#include "unit.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static void put_file(const char *name, const char *text, size_t n)
 {
     cvn_err err = {0};
-    if (file_write(in_scratch(name), text, n, &err))
-        fail_msg("%s", err.message);
+    must(file_write(in_scratch(name), text, n, &err), &err);
 }
 
 /* Sentences that repeat enough to be learned. */
@@ -125,8 +118,7 @@ static TrainResult run(const TrainConfig *c, bool resume, Heard *heard)
     bool *given = calloc((size_t)train_n_keys, sizeof *given);
     for (int i = 0; i < train_n_keys; i++)
         given[i] = strcmp(train_keys[i].name, "stop-after") == 0;
-    if (train_run(c, given, resume, &events, &result, &err))
-        fail_msg("%s", err.message);
+    must(train_run(c, given, resume, &events, &result, &err), &err);
     free(given);
     return result;
 }
@@ -138,8 +130,7 @@ static void same_file(const TrainConfig *a, const TrainConfig *b, const char *na
     FileMap map[2];
     for (int i = 0; i < 2; i++) {
         snprintf(path[i], sizeof path[i], "%s/%s", i ? b->out : a->out, name);
-        if (file_map(&map[i], path[i], &err))
-            fail_msg("%s", err.message);
+        must(file_map(&map[i], path[i], &err), &err);
     }
     if (map[0].size != map[1].size || memcmp(map[0].data, map[1].data, map[0].size) != 0)
         fail_msg("%s and %s differ", path[0], path[1]);
@@ -193,8 +184,7 @@ static void what_a_run_leaves_is_a_model(void **state)
     assert_true(result.loss < 4 && fabs(heard.validation - result.loss) < 0.5);
     cvn_model *model;
     cvn_model_options options = {.dtype = CVN_DTYPE_COUNT};
-    if (cvn_model_open(c.out, &options, &model, &err))
-        fail_msg("%s", err.message);
+    must(cvn_model_open(c.out, &options, &model, &err), &err);
     assert_true(cvn_model_has_tokenizer(model));
     assert_string_equal(cvn_model_warnings(model), "");
     cvn_model_free(model);
@@ -230,11 +220,9 @@ static void the_public_functions_train_and_go_on(void **state)
              "{\"data\":\"%s\",\"preset\":\"stories260k\",\"out\":\"%s\",\"seq\":16,\"batch\":2,"
              "\"steps\":3,\"stop_after\":1,\"threads\":1,\"cache\":\"%s\"}",
              in_scratch("story.txt"), in_scratch("public"), in_scratch("cache"));
-    if (cvn_train(options, &events, &result, &err))
-        fail_msg("%s", err.message);
+    must(cvn_train(options, &events, &result, &err), &err);
     assert_true(result.step == 1 && !result.finished);
-    if (cvn_train_resume(in_scratch("public"), NULL, &events, &result, &err))
-        fail_msg("%s", err.message);
+    must(cvn_train_resume(in_scratch("public"), NULL, &events, &result, &err), &err);
     assert_true(result.step == 3 && result.finished && steps == 3);
     assert_int_equal(cvn_train("{\"step\":1}", NULL, &result, &err), CVN_EFORMAT);
     err = (cvn_err){0};
@@ -442,8 +430,7 @@ static void another_run_is_not_gone_on_with(void **state)
     assert_non_null(strstr(err.message, "data"));
     put_story("story.txt");
     err = (cvn_err){0};
-    if (train_run(&c, given, true, NULL, &result, &err))
-        fail_msg("%s", err.message);
+    must(train_run(&c, given, true, NULL, &result, &err), &err);
     assert_int_equal(result.step, 4);
     free_run(&c);
 }

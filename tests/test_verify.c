@@ -1,13 +1,8 @@
 /* The verifier finds every broken promise of graph.h: each test breaks one and reads the message. */
 #include "graph/graph.h"
+#include "unit.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 /* x, y -> sum = x + y, sorted, order = sort(sum, y), scaled = sum * 2; outputs scaled into x, sorted. */
 typedef struct Fixture {

@@ -10,14 +10,7 @@
 #include "graph/simplify.h"
 #include "model/llama.h"
 #include "splitmix.h"
-
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <setjmp.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 typedef struct TinyLlama {
     const char *name;
@@ -69,16 +62,15 @@ static inline cvn_graph *llama_train_graph(const LlamaConfig *config, int64_t ba
     LlamaBatch rows = {.tokens = graph_role(cvn_parameter(g, "tokens", grid), ROLE_TOKENS, 0),
                        .targets = graph_role(cvn_parameter(g, "targets", grid), ROLE_TARGETS, 0)};
     LlamaLoss loss;
-    if (llama_loss(g, config, compute, weight, &rows, &loss, &err) ||
-        graph_gradient(g, loss.mean, params.n, weight, gradient, &err))
-        fail_msg("%s", err.message);
+    must(llama_loss(g, config, compute, weight, &rows, &loss, &err), &err);
+    must(graph_gradient(g, loss.mean, params.n, weight, gradient, &err), &err);
     cvn_output(g, loss.mean);
     for (int i = 0; i < params.n; i++) {
         cvn_value *step = cvn_multiply(g, gradient[i], cvn_splat(g, weight[i]->type, 0.1));
         cvn_output_into(g, cvn_subtract(g, weight[i], step), weight[i]);
     }
-    if (graph_simplify(g, NULL, &err) || graph_verify(g, &err))
-        fail_msg("%s", err.message);
+    must(graph_simplify(g, NULL, &err), &err);
+    must(graph_verify(g, &err), &err);
     return g;
 }
 
