@@ -96,7 +96,6 @@ static double furthest(const float *a, const float *b)
 
 static void they_compute_what_the_merged_model_does(void **state)
 {
-    (void)state;
     const char *folder[] = {in_scratch("merged"), in_scratch("other")};
     cvn_model *plain = open_model("gqa", NULL, CVN_F32);
     make_adapter(folder[0], &plain->io.config, "r=5,alpha=4", CVN_TEST_DATA "/llama/gqa", 3, false);
@@ -125,7 +124,6 @@ static void they_compute_what_the_merged_model_does(void **state)
 
 static void those_of_peft_are_read(void **state)
 {
-    (void)state;
     const char *folder[] = {CVN_TEST_DATA "/lora/end"};
     float with[TOKENS], without[TOKENS];
     int32_t text[NEW];
@@ -138,7 +136,6 @@ static void those_of_peft_are_read(void **state)
 
 static void on_meshes_they_are_those_of_one_device(void **state)
 {
-    (void)state;
     static const char *const layouts[] = {"dp", "tp", "tp-scatter", "fsdp", "2d", "fsdp+tp"};
     static const char *const meshes[] = {"data=2,model=2", "model=3", "data=2"};
     const char *folder[] = {in_scratch("m"), in_scratch("n")};
@@ -160,7 +157,6 @@ static void on_meshes_they_are_those_of_one_device(void **state)
 
 static void what_does_not_fit_is_refused(void **state)
 {
-    (void)state;
     cvn_model *model = open_model("gqa", NULL, CVN_F32), *mha = open_model("mha", NULL, CVN_F32);
     const char *fine = in_scratch("fine"), *broken = in_scratch("broken");
     make_adapter(fine, &model->io.config, "r=5,alpha=4", NULL, 3, false);
@@ -195,7 +191,6 @@ static void what_does_not_fit_is_refused(void **state)
 /* A dialog that goes on with another adapter computes all of it again. */
 static void a_session_keeps_nothing_of_another_adapter(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     cvn_model *model = open_model("gqa", NULL, CVN_F32);
     const char *folder = in_scratch("session");
@@ -231,7 +226,6 @@ static void a_session_keeps_nothing_of_another_adapter(void **state)
 /* What is embedded or scored takes the row that was used longest ago. */
 static void embeddings_leave_what_was_read_last(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     cvn_model *model = open_model("gqa", NULL, CVN_F32);
     cvn_engine *e = new_engine(model, &(Run){.pooling = "mean", .reuse = true});
@@ -254,7 +248,6 @@ static void embeddings_leave_what_was_read_last(void **state)
 /* By transformers: tests/oracles/embeddings.py. */
 static void embeddings_are_the_states_of_the_last_layer(void **state)
 {
-    (void)state;
     json_t *rows = json_load_file(CVN_TEST_DATA "/llama/embeddings.json", 0, NULL);
     static const char *const meshes[] = {NULL, "data=2,model=2"};
     assert_true(json_array_size(rows) > 0);

@@ -92,7 +92,6 @@ static void rows_beside_are_as_they_were(void **state)
     enum { N = 6 };
     static const char *const meshes[] = {NULL, "model=2"};
     static Text plain[N], beside[N];
-    (void)state;
     for (int m = 0; m < 2; m++) {
         cvn_request request[N];
         cvn_engine *without = new_engine(1, false, meshes[m], 1);
@@ -122,7 +121,6 @@ static void rows_beside_are_as_they_were(void **state)
 static void biases_move_tokens(void **state)
 {
     static Text text[3];
-    (void)state;
     cvn_engine *e = new_engine(2, true, NULL, 1);
     const cvn_bias force[] = {{.token = 7, .bias = 50}, {.token = 7, .bias = 50}};
     cvn_request request[3] = {ask(0), ask(1), ask(0)};
@@ -147,7 +145,6 @@ static void biases_move_tokens(void **state)
 static void penalties_count_what_was_generated(void **state)
 {
     static Text text[2];
-    (void)state;
     cvn_engine *e = new_engine(2, true, NULL, 1);
     const cvn_bias force = {.token = 7, .bias = 100};
     cvn_request request[2] = {ask(0), ask(0)};
@@ -169,7 +166,6 @@ static void penalties_count_what_was_generated(void **state)
 static void a_text_has_its_least_length(void **state)
 {
     static Text text[2];
-    (void)state;
     cvn_engine *e = new_engine(1, true, NULL, 1);
     const SpecialIds *eos = &e->model->io.config.eos;
     assert_true(eos->n > 0);
@@ -191,7 +187,6 @@ static void a_text_has_its_least_length(void **state)
 
 static void what_makes_no_sense_is_refused(void **state)
 {
-    (void)state;
     cvn_engine *without = new_engine(1, false, NULL, 1), *with = new_engine(1, true, NULL, 1);
     const cvn_bias bias[] = {{.token = VOCAB * 1000}, {.token = -1}, {.bias = 1e30f}};
     for (int i = 0; i < 5; i++) {

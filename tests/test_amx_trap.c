@@ -64,7 +64,6 @@ WITH_TILES static void operands_are_found_wherever_they_lie(void **state)
 {
     static unsigned char memory[4 * FAR + ROWS * ROW_BYTES];
     Bytes got;
-    (void)state;
     needs_amx();
     for (size_t i = 0; i < sizeof memory; i++)
         memory[i] = (unsigned char)(check_uniform() * 256);
@@ -123,7 +122,6 @@ WITH_TILES static void products_of_bf16_have_the_bits_of_the_manual(void **state
 {
     uint16_t a[ROWS][32], b[ROWS][32];
     float before[ROWS][16], got[ROWS][16];
-    (void)state;
     needs_amx();
     configure_whole();
     /* ordinary numbers; products that are denormals; operands that are */
@@ -151,7 +149,6 @@ WITH_TILES static void products_of_8_bits_are_exact(void **state)
 {
     int8_t a[ROWS][ROW_BYTES], b[ROWS][ROW_BYTES];
     int32_t got[ROWS][16];
-    (void)state;
     needs_amx();
     configure_whole();
     for (int i = 0; i < ROWS * ROW_BYTES; i++) {
@@ -178,7 +175,6 @@ WITH_TILES static void tiles_are_as_large_as_configured(void **state)
     const Config config = {.palette = 1, .row_bytes = {12, 8, 12}, .rows = {5, 5, 2}};
     uint16_t a[ROWS][32], b[ROWS][32];
     float got[ROWS][16];
-    (void)state;
     needs_amx();
     fill_bf16(a, 0);
     fill_bf16(b, 0);
@@ -231,7 +227,6 @@ static void what_an_amx_refuses_ends_the_program(void **state)
 {
     static void (*const wrong[])(void) = {without_configuration, after_release, of_one_tile,
                                           of_shapes_that_differ, of_no_kind_that_is_known};
-    (void)state;
     needs_amx();
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         pid_t child = fork();

@@ -62,7 +62,6 @@ static void train(const char *spec, float *w, float *losses, int steps)
 
 static void a_loop_runs_again_on_what_was_written_back(void **state)
 {
-    (void)state;
     static const char *const meshes[] = {"data=2,model=2", "data=3,model=2", "data=1,model=4"};
     float w[2][ROWS * COLUMNS], losses[2][4];
     train("", w[0], losses[0], 4);
@@ -89,7 +88,6 @@ static int fill(void *context, const int64_t *first, const int64_t *count, void 
 /* Two programs have the same weights, of which the second asks for another place; a scalar stays, too. */
 static void arrays_stay_on_the_devices(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     float w[2][ROWS * COLUMNS], x[COLUMNS], losses[2][4], rate = 0.1F, sum, expected = 0;
     train("", w[0], losses[0], 4);
@@ -134,7 +132,6 @@ static void arrays_stay_on_the_devices(void **state)
 /* An array that lies in parts, given as a result as it is; and what is computed into it, given as a result of its own. */
 static void results_are_whole_where_arrays_are_not(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     float w[3][ROWS * COLUMNS], twice[2][ROWS * COLUMNS], x[COLUMNS] = {0}, rate = 0, loss;
     cvn_mesh *mesh = cvn_mesh_new("data=2,model=2", NULL, &err);
@@ -184,7 +181,6 @@ static long resident_mib(void)
 
 static void freed_arrays_give_their_memory_back(void **state)
 {
-    (void)state;
     enum { MIB = 24, TIMES = 5 };
     cvn_err err = {0};
     float *data = calloc(MIB << 18, sizeof *data);
@@ -209,7 +205,6 @@ static void freed_arrays_give_their_memory_back(void **state)
 
 static void graphs_are_printed_and_cut(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     cvn_graph *g = build(true);
     cvn_graph *local = cvn_partition(g, "data=2,model=2", &err);
@@ -246,7 +241,6 @@ static int fail_silently(void *context, const int64_t *first, const int64_t *cou
 
 static void mistakes_are_named(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     cvn_graph *g = build(false), *marked = build(true), *wrong = cvn_graph_new("wrong", &err);
     cvn_mesh *mesh = cvn_mesh_new("model=2", NULL, &err), *other = cvn_mesh_new(NULL, NULL, &err);

@@ -9,7 +9,6 @@
 
 static void arena_gives_zeroed_aligned_memory(void **state)
 {
-    (void)state;
     Arena arena;
     assert_int_equal(arena_init(&arena, NULL), CVN_OK);
     for (size_t n = 1; n < 5000; n += 77) {
@@ -25,7 +24,6 @@ static void arena_gives_zeroed_aligned_memory(void **state)
 
 static void an_arena_grows_and_what_it_gave_stays(void **state)
 {
-    (void)state;
     enum { N = 300 };
     Arena arena;
     assert_int_equal(arena_init(&arena, NULL), CVN_OK);
@@ -52,7 +50,6 @@ static void an_arena_grows_and_what_it_gave_stays(void **state)
 
 static void an_arena_without_address_space_is_an_error(void **state)
 {
-    (void)state;
     struct rlimit old;
     assert_int_equal(getrlimit(RLIMIT_AS, &old), 0);
     assert_int_equal(
@@ -74,7 +71,6 @@ static void an_arena_without_address_space_is_an_error(void **state)
 
 static void the_first_error_wins(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     assert_int_equal(err_set(&err, CVN_EIO, "first %d", 1), CVN_EIO);
     assert_int_equal(err_set(&err, CVN_EMEM, "second"), CVN_EMEM);
@@ -85,7 +81,6 @@ static void the_first_error_wins(void **state)
 
 static void a_message_is_one_line_without_commands_to_the_terminal(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     err_set(&err, CVN_EFORMAT, "tensor '%s' has no type", "a\nb\033[2Jc\177\xc3\xa9");
     err_prefix(&err, "file '%s'", "x\ty");
@@ -94,7 +89,6 @@ static void a_message_is_one_line_without_commands_to_the_terminal(void **state)
 
 static void strbuf_grows(void **state)
 {
-    (void)state;
     StrBuf buf = {0};
     for (int i = 0; i < 1000; i++)
         strbuf_printf(&buf, "%d,", i % 10);
@@ -106,7 +100,6 @@ static void strbuf_grows(void **state)
 
 static void map_finds_what_was_put(void **state)
 {
-    (void)state;
     Arena arena;
     assert_int_equal(arena_init(&arena, NULL), CVN_OK);
     Map map;
@@ -130,7 +123,6 @@ static void map_finds_what_was_put(void **state)
 
 static void bytes_have_the_unit_that_suits_them(void **state)
 {
-    (void)state;
     static const struct {
         double bytes;
         const char *text;
@@ -143,7 +135,6 @@ static void bytes_have_the_unit_that_suits_them(void **state)
 
 static void numbers_are_those_of_their_definitions(void **state)
 {
-    (void)state;
     for (int64_t a = 0; a < 60; a++)
         for (int64_t b = 1; b < 60; b++) {
             int64_t common = b, pieces = 0;

@@ -22,7 +22,6 @@ static void assert_near(double got, double expected)
 
 static void counts_are_those_of_the_shape(void **state)
 {
-    (void)state;
     LlamaConfig c = config_of("stories260k"); /* 64 wide, 5 layers, 8 heads of 8, 4 KV, ffn 172 */
     double layer = 64 * 64 * 2 + 2 * 32 * 64 + 3 * 172 * 64, head = 512 * 64;
     double pairs = 10 * 11 / 2;
@@ -35,7 +34,6 @@ static void counts_are_those_of_the_shape(void **state)
 
 static void a_synthetic_model_runs_and_is_measured(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     LlamaConfig config = config_of("stories260k");
     for (int b = 0; b < 2; b++) {

@@ -26,7 +26,6 @@ static Bytes data_of(BlockKind kind, const char *what)
 
 static void panels_hold_the_numbers_of_the_file(void **state)
 {
-    (void)state;
     for (int kind = 1; kind < KINDS; kind++) {
         const BlockInfo *info = &block_info[kind];
         Bytes blocks = data_of((BlockKind)kind, "blocks"), want = data_of((BlockKind)kind, "f32");
@@ -157,19 +156,16 @@ static void multiply_every_kind(bool int8)
 
 static void every_kind_is_multiplied_everywhere(void **state)
 {
-    (void)state;
     multiply_every_kind(false);
 }
 
 static void rows_of_8_bits_are_multiplied_everywhere(void **state)
 {
-    (void)state;
     multiply_every_kind(true);
 }
 
 static void spans_and_many_rows(void **state)
 {
-    (void)state;
     static const BlockKind kinds[] = {BLOCK_Q4_0, BLOCK_Q8_0, BLOCK_Q4_K, BLOCK_Q6_K, BLOCK_Q5_1};
     for (int i = 0; i < 10; i++)
         for (int64_t m = 1; m < 300; m *= 6)
@@ -220,7 +216,6 @@ static void first_row(BlockKind kind, bool int8, int64_t m, float *y, int64_t n)
 
 static void a_row_has_the_same_bits_in_any_batch(void **state)
 {
-    (void)state;
     enum { N = 37 };
     static const int64_t ms[] = {2, 5, 8, 13, 64, 243};
     for (int kind = 1; kind < KINDS; kind++)
@@ -237,7 +232,6 @@ static void a_row_has_the_same_bits_in_any_batch(void **state)
 
 static void blocks_become_numbers(void **state)
 {
-    (void)state;
     for (int kind = 1; kind < KINDS; kind++)
         for (int panels = 0; panels < 2; panels++) {
             Check c = check_begin();
@@ -295,7 +289,6 @@ static double difference(const float *a, const float *b)
 
 static void a_model_in_blocks_says_what_it_says_widened(void **state)
 {
-    (void)state;
     static const char *const meshes[][2] = {
         {NULL, NULL}, {"model=2", "tp"}, {"data=2", "fsdp"}, {"data=2,model=2", "2d"}};
     float want[TOKENS], got[TOKENS];
@@ -313,7 +306,6 @@ static void a_model_in_blocks_says_what_it_says_widened(void **state)
 /* A step is 1/127 of the largest of a chunk; on a mesh chunks may be cut, and what is rounded is not. */
 static void activations_in_8_bits_change_little(void **state)
 {
-    (void)state;
     float whole[TOKENS], eight[TOKENS], mesh[TOKENS];
     for (int d = 0; d < 2; d++) {
         const cvn_dtype dtype = d ? CVN_BF16 : CVN_F32;
@@ -329,7 +321,6 @@ static void activations_in_8_bits_change_little(void **state)
 /* Every place of a block in turn is made the f16 that is no number: it counts where numbers come of it that are none. */
 static void scales_that_are_no_numbers_are_counted(void **state)
 {
-    (void)state;
     for (int kind = 1; kind < KINDS; kind++) {
         const BlockInfo *info = &block_info[kind];
         Bytes blocks = data_of((BlockKind)kind, "blocks");
@@ -352,7 +343,6 @@ static void scales_that_are_no_numbers_are_counted(void **state)
 
 static void a_scale_that_is_no_number_is_warned_of(void **state)
 {
-    (void)state;
     const char *path = in_scratch("nan.gguf");
     Bytes file = bytes_of_file(CVN_TEST_DATA "/gguf/mixed.gguf");
     IoModel io;

@@ -36,7 +36,6 @@ static StrBuf train_on_file(int32_t *vocab)
 
 static void merges_are_those_of_hugging_face(void **state)
 {
-    (void)state;
     int32_t vocab;
     StrBuf json = train_on_file(&vocab);
     json_t *ours = json_loadb(json.text, json.length, 0, NULL);
@@ -62,7 +61,6 @@ static void check_row(const json_t *row, void *tokenizer)
 
 static void ids_are_those_that_hugging_face_makes_with_the_file(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     int32_t vocab;
     StrBuf json = train_on_file(&vocab);
@@ -79,7 +77,6 @@ static void ids_are_those_that_hugging_face_makes_with_the_file(void **state)
 
 static void the_commonest_pair_is_merged_first_and_ties_by_symbols(void **state)
 {
-    (void)state;
     static const char text[] = "ab ab ab cd cd cd xyz";
     int32_t reached;
     StrBuf json = train(text, sizeof text - 1, 300, &reached);
@@ -114,7 +111,6 @@ static size_t ids_there_and_back(const char *text, size_t n, int32_t vocab)
 
 static void runs_of_one_letter_end_and_decode(void **state)
 {
-    (void)state;
     char text[3000];
     memset(text, 'a', sizeof text);
     text[1000] = text[2000] = ' ';
@@ -123,7 +119,6 @@ static void runs_of_one_letter_end_and_decode(void **state)
 
 static void bytes_that_are_no_text_survive(void **state)
 {
-    (void)state;
     char text[512];
     for (int i = 0; i < 512; i++)
         text[i] = (char)(i % 256);
@@ -132,7 +127,6 @@ static void bytes_that_are_no_text_survive(void **state)
 
 static void no_text_and_impossible_sizes_are_refused(void **state)
 {
-    (void)state;
     StrBuf json = {0};
     int32_t reached;
     static const int32_t sizes[] = {-1, 0, BPE_TRAIN_LEAST - 1, (1 << 22) + 1, 4096};

@@ -29,7 +29,6 @@ static cvn_graph *counter_graph(double number, bool donate)
 
 static void a_graph_is_compiled_once(void **state)
 {
-    (void)state;
     Device *device = device_new(2, NULL, NULL);
     assert_non_null(device);
     CompileOptions options = {.backend = device->backend, .n_threads = 2};
@@ -56,7 +55,6 @@ static void a_graph_is_compiled_once(void **state)
 
 static void what_differs_is_compiled_again(void **state)
 {
-    (void)state;
     CompileOptions options = {.backend = cpu_kernels(), .n_threads = 1};
     Cache cache;
     assert_int_equal(cache_init(&cache, &options, NULL), CVN_OK);
@@ -78,7 +76,6 @@ static void what_differs_is_compiled_again(void **state)
 
 static void a_graph_that_does_not_compile_is_not_kept(void **state)
 {
-    (void)state;
     const KernelSet none = {.name = "none"};
     CompileOptions options = {.backend = &none, .n_threads = 1};
     Cache cache;
@@ -103,7 +100,6 @@ static void a_graph_that_does_not_compile_is_not_kept(void **state)
 
 static void dumps_are_numbered_and_end_with_the_plan(void **state)
 {
-    (void)state;
     CompileOptions options = {.backend = cpu_kernels(), .n_threads = 1, .dump_dir = scratch};
     cvn_graph *g = counter_graph(1, true);
     Plan *plan;
@@ -168,7 +164,6 @@ static json_t *profiled(int n_threads, int runs, size_t events, size_t *dropped)
 
 static void a_profile_has_a_slice_per_step_and_thread(void **state)
 {
-    (void)state;
     size_t dropped;
     /* Two runs: after three a busy machine may be given a run on fewer threads, to see whether that is faster. */
     json_t *trace = profiled(2, 2, 0, &dropped);
@@ -207,7 +202,6 @@ static void a_profile_has_a_slice_per_step_and_thread(void **state)
 
 static void a_full_profile_says_what_it_dropped(void **state)
 {
-    (void)state;
     size_t dropped;
     json_t *trace = profiled(1, 5, 4, &dropped);
     assert_int_equal(dropped, 11);

@@ -4,7 +4,6 @@
 
 static void a_line_is_a_turn(void **state)
 {
-    (void)state;
     int status;
     StrBuf one = shell("echo 'what is this' | caravan chat -m model -n 12 --ignore-eos", &status);
     assert_int_equal(status, 0);
@@ -23,7 +22,6 @@ static void a_line_is_a_turn(void **state)
 
 static void only_new_tokens_are_computed(void **state)
 {
-    (void)state;
     /* Turn 2 computes the last token of answer 1, the end of it, and itself. */
     expect(0,
            "printf 'what is this\\n/stats\\nand then\\n/stats\\n' | "
@@ -38,7 +36,6 @@ static void only_new_tokens_are_computed(void **state)
 /* A folder's own template is used, and of what it renders only what is new is computed. */
 static void the_models_template_writes_the_conversation(void **state)
 {
-    (void)state;
     static const char make[] =
         "rm -rf tmpl && cp -r model tmpl && printf '%s' \"{%- for m in messages -%}"
         "<|start_header_id|>{{ m.role }}<|end_header_id|>\n{{ m.content.split('</think>')[-1] | "
@@ -84,7 +81,6 @@ static void the_models_template_writes_the_conversation(void **state)
 /* Thoughts leave the conversation with the next turn, as the template wants: what follows them is computed anew. */
 static void thoughts_that_a_template_drops_are_no_longer_in_the_cache(void **state)
 {
-    (void)state;
     Tokenizer *t;
     ChatTemplate *chat;
     Dialog d;
@@ -132,7 +128,6 @@ static void thoughts_that_a_template_drops_are_no_longer_in_the_cache(void **sta
 
 static void turns_of_several_lines(void **state)
 {
-    (void)state;
     int status;
     StrBuf a =
         shell("printf 'one\\\\\\ntwo\\n' | caravan chat -m model -n 8 --ignore-eos", &status);
@@ -150,7 +145,6 @@ static void turns_of_several_lines(void **state)
 
 static void a_full_context_says_what_can_be_done(void **state)
 {
-    (void)state;
     expect(1,
            "printf 'one\\ntwo\\n/stats\\n' | caravan chat -m model --ignore-eos -c 64 -n 100 "
            "--no-shift 2>&1",
@@ -170,7 +164,6 @@ static void a_full_context_says_what_can_be_done(void **state)
 /* Of many turns the oldest make room, the system message stays, and an answer that fills the context goes on. */
 static void a_full_context_is_shifted(void **state)
 {
-    (void)state;
     expect(
         0,
         "for i in 1 2 3 4 5 6 7 8; do echo number $i; done >many; echo /save kept.json >>many; "
@@ -193,7 +186,6 @@ static void a_full_context_is_shifted(void **state)
 
 static void conversations_are_saved_and_loaded(void **state)
 {
-    (void)state;
     expect(0,
            "printf '/system Be brief.\\none\\n/save talk.json\\n' | "
            "caravan chat -m model -n 8 >&2 2>/dev/null; cat talk.json",
@@ -212,7 +204,6 @@ static void conversations_are_saved_and_loaded(void **state)
 
 static void commands_are_found_or_suggested(void **state)
 {
-    (void)state;
     expect(0, "echo /help | caravan chat -m model", "/load FILE");
     expect(1, "echo /sats | caravan chat -m model 2>&1", "did you mean /stats?");
     expect(1, "echo /quit now | caravan chat -m model 2>&1", "/quit takes nothing after it");
@@ -227,7 +218,6 @@ static void commands_are_found_or_suggested(void **state)
 
 static void mistakes_end_in_a_sentence(void **state)
 {
-    (void)state;
     expect(2, "caravan chat 2>&1", "--model DIR is missing");
     expect(1, "mkdir typed; caravan chat -m model --history typed </dev/null 2>&1", "typed");
     expect(2, "caravan chat -m model --format lama3 2>&1", "did you mean llama3");
@@ -248,7 +238,6 @@ static void mistakes_end_in_a_sentence(void **state)
 
 static void a_person_at_a_terminal(void **state)
 {
-    (void)state;
     int status;
     StrBuf output = shell(
         "sh " CVN_TEST_DATA "/../chat_terminal.sh " CVN_BINARY " $HOME/long $HOME 2>&1", &status);

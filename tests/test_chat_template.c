@@ -198,14 +198,12 @@ static bool check_forging(const char *name, const char *template)
 
 static void a_message_cannot_forge_a_marker(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof OURS / sizeof *OURS; i++)
         assert_true(check_forging("one of ours", OURS[i]));
 }
 
 static void nor_one_of_a_published_template(void **state)
 {
-    (void)state;
     const char *const folders[] = {CVN_SHARED_DATA "/chat/templates", getenv("CARAVAN_TEMPLATES")};
     size_t n = 0, checked = 0;
     for (size_t f = 0; f < 2; f++) {
@@ -268,7 +266,6 @@ static void expect_text(const char *template, const char *messages, ChatInput in
 
 static void the_last_message_is_continued(void **state)
 {
-    (void)state;
     const char *turns = "[{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", "
                         "\"content\": \"b c \"}]";
     expect_text(CHATML, turns, (ChatInput){.continues = "content"},
@@ -293,7 +290,6 @@ static void the_last_message_is_continued(void **state)
 
 static void what_a_template_is_given(void **state)
 {
-    (void)state;
     json_t *tools = json_loads("[{\"name\": \"f\"}]", 0, NULL),
            *extra = json_loads("{\"x\": 7, \"eos_token\": \"</s>\"}", 0, NULL);
     expect_text(
@@ -328,7 +324,6 @@ static void what_a_template_is_given(void **state)
 
 static void markers_are_made_of_roles_but_not_of_contents(void **state)
 {
-    (void)state;
     static const char template[] = "{% for m in messages %}{{ '<|' + m.role + '|>' }}{{ '<|' + "
                                    "m.content + '|>' }}{% endfor %}";
     json_t *markers = json_object();
@@ -359,7 +354,6 @@ static void markers_are_made_of_roles_but_not_of_contents(void **state)
 
 static void the_end_of_a_turn_ends_an_answer(void **state)
 {
-    (void)state;
     json_t *markers = json_object();
     Tokenizer *t = tokenizer_for(CHATML, markers);
     ChatTemplate *chat = open_template(t);
@@ -376,7 +370,6 @@ static void the_end_of_a_turn_ends_an_answer(void **state)
 /* The ids are those of the text, where no message has markers: merges go across the borders of messages. */
 static void ids_are_those_of_the_text(void **state)
 {
-    (void)state;
     static const char turns[] = "[{\"role\": \"user\", \"content\": \"the story 1\"}, {\"role\": "
                                 "\"assistant\", \"content\": \"and\"}]";
     json_t *markers = json_object(), *list = json_loads(turns, 0, NULL);

@@ -86,7 +86,6 @@ static const char *file_of(const char *run, int64_t step, const char *name)
 
 static void what_was_saved_comes_back_bit_for_bit(void **state)
 {
-    (void)state;
     train(in_scratch("background"), 20, 5, &in_background);
     expect_newest(in_scratch("background"), 20);
     EXPECT_STEPS(in_scratch("background"), 5, 10, 15, 20);
@@ -96,7 +95,6 @@ static void what_was_saved_comes_back_bit_for_bit(void **state)
 
 static void files_are_split_and_indexed(void **state)
 {
-    (void)state;
     CheckpointOptions options = in_background;
     options.file_bytes = 100;
     train(in_scratch("split"), 4, 4, &options);
@@ -109,7 +107,6 @@ static void files_are_split_and_indexed(void **state)
 
 static void a_state_may_change_as_soon_as_save_returns(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     Toy *toy = toy_at(2000, 3);
     CheckpointWriter *writer = checkpoint_writer_new(in_scratch("moving"), 0, &in_background, &err);
@@ -140,7 +137,6 @@ static void flip_bit(const char *path, size_t byte)
 
 static void every_flipped_byte_is_seen_and_named(void **state)
 {
-    (void)state;
     const char *const name[] = {"model.safetensors", "optimizer.safetensors", "manifest.json"};
     const char *run = in_scratch("flipped");
     train(run, 10, 5, &in_background);
@@ -165,7 +161,6 @@ static void every_flipped_byte_is_seen_and_named(void **state)
 
 static void a_file_cut_short_or_missing_is_passed_over(void **state)
 {
-    (void)state;
     const char *run = in_scratch("short");
     train(run, 15, 5, &in_background);
     assert_int_equal(truncate(file_of(run, 15, "model.safetensors"), 100), 0);
@@ -182,7 +177,6 @@ static void a_file_cut_short_or_missing_is_passed_over(void **state)
 
 static void old_ones_go_and_every_mth_stays(void **state)
 {
-    (void)state;
     CheckpointOptions options = in_background;
     options.keep_last = 2;
     train(in_scratch("last"), 40, 5, &options);
@@ -196,7 +190,6 @@ static void old_ones_go_and_every_mth_stays(void **state)
 /* Killed between a save and the deletion of what it makes superfluous, and gone on with: as if it were not. */
 static void what_was_to_be_deleted_is_deleted_on_going_on(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     const char *run = in_scratch("undeleted");
     CheckpointOptions options = in_background;
@@ -212,7 +205,6 @@ static void what_was_to_be_deleted_is_deleted_on_going_on(void **state)
 /* Going on from an older step: what lies ahead is set aside, and must not count as the newest. */
 static void later_checkpoints_are_set_aside(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     const char *run = in_scratch("rewound");
     CheckpointOptions options = {.keep_last = 1, .copy_limit = UINT64_MAX};
@@ -235,7 +227,6 @@ static void later_checkpoints_are_set_aside(void **state)
 
 static void the_same_step_may_be_saved_again(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     const char *run = in_scratch("again");
     train(run, 5, 5, &in_background);
@@ -255,7 +246,6 @@ static void the_same_step_may_be_saved_again(void **state)
 
 static void one_process_at_a_time_and_its_leftovers_go(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     const char *run = in_scratch("locked");
     train(run, 5, 5, &in_background);
@@ -276,7 +266,6 @@ static void one_process_at_a_time_and_its_leftovers_go(void **state)
 
 static void a_state_that_does_not_fit_is_refused_and_left_alone(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     Checkpoint checkpoint;
     train(in_scratch("fit"), 5, 5, &in_background);
@@ -312,7 +301,6 @@ static void a_state_that_does_not_fit_is_refused_and_left_alone(void **state)
 
 static void only_exact_names_are_checkpoints(void **state)
 {
-    (void)state;
     static const struct {
         const char *name;
         int64_t step;

@@ -142,7 +142,6 @@ static bool killed_at_call(const char *run, int n)
 
 static void death_at_any_call_of_a_save_leaves_a_whole_checkpoint(void **state)
 {
-    (void)state;
     char run[256];
     snprintf(run, sizeof run, "%s", in_scratch("calls"));
     int n = 1;
@@ -167,7 +166,6 @@ static void death_at_any_call_of_a_save_leaves_a_whole_checkpoint(void **state)
 
 static void failure_of_any_call_of_a_save_is_one_clear_sentence(void **state)
 {
-    (void)state;
     static const int errors[] = {ENOSPC, EIO, EACCES, EDQUOT};
     char run[256];
     snprintf(run, sizeof run, "%s", in_scratch("fails"));
@@ -207,7 +205,6 @@ static void failure_of_any_call_of_a_save_is_one_clear_sentence(void **state)
 
 static void a_failure_in_the_background_is_told_once_at_the_next_step(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     char run[256];
     snprintf(run, sizeof run, "%s", in_scratch("told"));
@@ -308,7 +305,6 @@ failed:
 
 static void a_run_killed_at_random_moments_is_the_run_never_killed(void **state)
 {
-    (void)state;
     char run[256];
     snprintf(run, sizeof run, "%s", in_scratch("killed"));
     uint64_t random = 20;

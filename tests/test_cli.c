@@ -112,7 +112,6 @@ static void check_help(const char *name)
 
 static void help_of_every_command_is_one_page_with_examples_first(void **state)
 {
-    (void)state;
     each_command(check_help);
     expect(0, "", "--help", "caravan COMMAND --help");
     expect(0, "", "help init", "caravan init");
@@ -122,7 +121,6 @@ static void help_of_every_command_is_one_page_with_examples_first(void **state)
 /* Lines that end with status 2 and this piece. */
 static void options_that_say_nothing_here_are_mistakes(void **state)
 {
-    (void)state;
     static const char *const cases[][2] = {
         {"bench -p tiny --batches 1 2>&1", "--batches has no effect without --table"},
         {"bench -p tiny --seq 64 2>&1", "--seq has no effect without --train"},
@@ -148,7 +146,6 @@ static void options_that_say_nothing_here_are_mistakes(void **state)
 
 static void outputs_are_tried_before_the_work(void **state)
 {
-    (void)state;
     char args[512];
     snprintf(args, sizeof args, "bench -p tiny --prefill 8 --decode 2 --profile %s/no/x.json 2>&1",
              in_scratch(""));
@@ -162,7 +159,6 @@ static void outputs_are_tried_before_the_work(void **state)
 
 static void what_cannot_fit_is_refused_before_it_is_begun(void **state)
 {
-    (void)state;
     char args[512];
     expect(1, "", "bench -p llama-175b --prefill 0 --decode 2 2>&1", "GiB are free");
     snprintf(args, sizeof args, "init -p llama3.1-405b --dtype f32 -o %s 2>&1", in_scratch("big"));
@@ -176,7 +172,6 @@ static void what_cannot_fit_is_refused_before_it_is_begun(void **state)
 
 static void wrong_folders_are_told_what_they_are(void **state)
 {
-    (void)state;
     char args[512], *model = strdup(in_scratch("parts"));
     snprintf(args, sizeof args, "init -p stories260k -o %s", model);
     expect(0, "", args, "");
@@ -193,7 +188,6 @@ static void wrong_folders_are_told_what_they_are(void **state)
 
 static void version_names_processor_and_parts(void **state)
 {
-    (void)state;
     expect(0, "", "--version", "caravan " CVN_VERSION "\n");
     expect(0, "", "--version", "\nkernels: ");
     expect(0, "", "--version", "\nprocessor: ");
@@ -205,7 +199,6 @@ static void version_names_processor_and_parts(void **state)
 
 static void mistakes_end_in_one_sentence_with_the_nearest_word(void **state)
 {
-    (void)state;
     expect(2, "", "2>&1", "Commands:");
     expect(2, "", "inti 2>&1", "did you mean init?");
     expect(2, "", "frobnicate 2>&1", "caravan --help lists them");
@@ -247,7 +240,6 @@ static void mistakes_end_in_one_sentence_with_the_nearest_word(void **state)
 
 static void numbers_out_of_range_are_refused_by_name(void **state)
 {
-    (void)state;
     expect(2, "", "inspect --preset tiny --batch 0 2>&1",
            "--batch is \"0\"; give a whole number from 1 to");
     expect(2, "", "inspect --preset tiny -b 1.5 2>&1", "-b is \"1.5\"; give a whole number");
@@ -260,7 +252,6 @@ static void numbers_out_of_range_are_refused_by_name(void **state)
 
 static void flags_win_over_the_environment(void **state)
 {
-    (void)state;
     const char *json = "inspect --preset tiny --json";
     expect(0, "CARAVAN_BATCH=3", json, "\"batch\": 3");
     expect(0, "CARAVAN_BATCH=3", "inspect --preset tiny --json --batch 5", "\"batch\": 5");
@@ -275,7 +266,6 @@ static void flags_win_over_the_environment(void **state)
 
 static void init_and_inspect_agree(void **state)
 {
-    (void)state;
     char args[256];
     snprintf(args, sizeof args, "init --preset stories260k --seed 4 -o %s/model", scratch);
     expect(0, "", args, "260,032 random parameters in f32");
@@ -299,7 +289,6 @@ static void init_and_inspect_agree(void **state)
 
 static void inspect_names_the_types_of_blocks(void **state)
 {
-    (void)state;
     const char *file = CVN_TEST_DATA "/gguf/mixed.gguf";
     char args[512];
     snprintf(args, sizeof args, "inspect --tensors --model %s", file);
@@ -330,7 +319,6 @@ static const char *random_model(void)
 
 static void score_prints_what_scripts_rely_on(void **state)
 {
-    (void)state;
     char args[256];
     snprintf(args, sizeof args, "score --model %s -t 1 --tokens 1,7,500,7 --json", random_model());
     json_t *json = run_json(args), *logprobs = json_object_get(json, "logprobs");
@@ -353,7 +341,6 @@ static void score_prints_what_scripts_rely_on(void **state)
 
 static void generate_prints_what_scripts_rely_on(void **state)
 {
-    (void)state;
     char args[512];
     snprintf(
         args, sizeof args,
@@ -382,7 +369,6 @@ static void generate_prints_what_scripts_rely_on(void **state)
 
 static void the_seed_decides_the_text(void **state)
 {
-    (void)state;
     json_t *tokens[3];
     const int seeds[3] = {5, 5, 6};
     for (int i = 0; i < 3; i++) {
@@ -402,7 +388,6 @@ static void the_seed_decides_the_text(void **state)
 
 static void ctrl_c_ends_a_generation_with_130(void **state)
 {
-    (void)state;
     char args[512];
     /* In the middle of it: a shell's background process ignores the signal until the program catches it. */
     snprintf(args, sizeof args,
@@ -417,7 +402,6 @@ static void ctrl_c_ends_a_generation_with_130(void **state)
 /* What was begun is not left behind: neither the folder nor the one in which it was being made. */
 static void ctrl_c_leaves_no_folder(void **state)
 {
-    (void)state;
     char args[512];
     snprintf(args, sizeof args,
              "--help >/dev/null; mkdir %s/made; cd %s/made; (exec %s init -p stories110m -o new) & "
@@ -432,7 +416,6 @@ static void ctrl_c_leaves_no_folder(void **state)
 
 static void what_cannot_be_run_is_refused_in_a_sentence(void **state)
 {
-    (void)state;
     char args[512];
     const char *model = random_model();
     snprintf(args, sizeof args, "score --model %s --tokens 1,512 2>&1", model);
@@ -460,7 +443,6 @@ static void what_cannot_be_run_is_refused_in_a_sentence(void **state)
 
 static void tokenize_goes_there_and_back(void **state)
 {
-    (void)state;
     const char *model = CVN_SHARED_DATA "/checkpoints/stories260K-hf";
     if (access(model, R_OK) != 0) {
         print_message("no %s\n", model);
@@ -493,7 +475,6 @@ static void tokenize_goes_there_and_back(void **state)
 /* As with llama-bench, 0 leaves one of the two out. */
 static void bench_measures_what_it_is_asked_for(void **state)
 {
-    (void)state;
     Run r = run("", "bench --preset stories260k --prefill 0 --decode 2 --context 4 -t 1 --json");
     assert_int_equal(r.status, 0);
     assert_non_null(strstr(r.output.text, "\"decode\": {"));
@@ -526,7 +507,6 @@ static void bench_measures_what_it_is_asked_for(void **state)
 /* What takes long says on a terminal what it is at, and leaves nothing of it behind. */
 static void bench_shows_its_steps_on_a_terminal(void **state)
 {
-    (void)state;
     if (system("command -v script >/dev/null"))
         skip();
     Run r = {0};
@@ -550,7 +530,6 @@ static void bench_shows_its_steps_on_a_terminal(void **state)
 /* Text typed at a terminal ends with one Ctrl-D at the beginning of a line. */
 static void one_ctrl_d_ends_what_is_typed(void **state)
 {
-    (void)state;
     static const char typed[] = "abc\n\004";
     int status, master = posix_openpt(O_RDWR | O_NOCTTY);
     if (master < 0 || grantpt(master) != 0 || unlockpt(master) != 0)
@@ -578,7 +557,6 @@ static void one_ctrl_d_ends_what_is_typed(void **state)
 
 static void a_reader_of_profiles_ends_with_its_pipe(void **state)
 {
-    (void)state;
     char args[512];
     if (system("command -v python3 >/dev/null"))
         skip();
@@ -597,7 +575,6 @@ static void a_reader_of_profiles_ends_with_its_pipe(void **state)
 
 static void output_that_does_not_arrive_is_an_error(void **state)
 {
-    (void)state;
     if (access("/dev/full", W_OK) != 0) {
         print_message("no /dev/full here\n");
         skip();
@@ -609,7 +586,6 @@ static void output_that_does_not_arrive_is_an_error(void **state)
 /* Standard files that are closed are not mixed up with those that a command opens. */
 static void closed_files_stay_closed(void **state)
 {
-    (void)state;
     char args[256];
     expect(1, "", "inspect --preset tiny 2>&1 >&-", "cannot write to standard output");
     expect(1, "", "opt - 2>&1 <&-", "cannot read standard input");
@@ -634,7 +610,6 @@ static void check_plain(const char *name)
 
 static void pipes_get_no_colours(void **state)
 {
-    (void)state;
     each_command(check_plain);
     Run r = run("", "inspect --modle x 2>&1");
     assert_null(strchr(r.output.text, '\033'));
@@ -643,7 +618,6 @@ static void pipes_get_no_colours(void **state)
 
 static void completions_are_scripts_that_offer_the_commands(void **state)
 {
-    (void)state;
     expect(0, "", "_completion bash | bash -n 2>&1 && echo parsed", "parsed");
     expect(0,
            "COMP='COMP_WORDS=(caravan in); COMP_CWORD=1; _caravan; echo ${COMPREPLY[*]}'; export "
@@ -681,7 +655,6 @@ static void check_man(const char *name)
 
 static void man_pages_render_without_warnings(void **state)
 {
-    (void)state;
     each_command(check_man);
     check_man("init");
     expect(0, "", "_man", ".SH COMMANDS\n");

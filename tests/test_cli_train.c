@@ -6,7 +6,6 @@
 
 static void what_is_typed_wins_over_the_file(void **state)
 {
-    (void)state;
     expect(0,
            "echo '{\"data\": \"text\", \"preset\": \"stories260k\", \"steps\": 1}' >new.json; "
            "echo '{\"data\": \"text\", \"init\": \"model\", \"steps\": 1}' >tune.json; "
@@ -32,7 +31,6 @@ static void what_is_typed_wins_over_the_file(void **state)
 
 static void a_run_finds_its_data_from_elsewhere(void **state)
 {
-    (void)state;
     expect(0,
            "cp text story && caravan train --data story -p stories260k --steps 1 " SMALL
            "--out run 2>&1",
@@ -55,7 +53,6 @@ static void a_run_finds_its_data_from_elsewhere(void **state)
 
 static void adapters_find_their_model(void **state)
 {
-    (void)state;
     expect(0,
            "cp -r model base && mkdir -p there && cd there && caravan train --data ../text --init "
            "../base --lora r=2 --steps 1 " SMALL "--out ../lora 2>&1",
@@ -72,7 +69,6 @@ static void adapters_find_their_model(void **state)
 /* What is given for a model, a tokenizer, data or a run, and is something else, is told as what it is. */
 static void wrong_inputs_are_told_what_they_are(void **state)
 {
-    (void)state;
     static const char *const cases[][2] = {
         {"--init text", "'text' is no model"},
         {"--init empty", "'empty' is no model"},
@@ -117,7 +113,6 @@ static void wrong_inputs_are_told_what_they_are(void **state)
 
 static void adapters_are_shown_with_their_model(void **state)
 {
-    (void)state;
     expect(0,
            "caravan train --data text --init model --lora r=2 --steps 1 " SMALL "--out shown 2>&1",
            "finished");

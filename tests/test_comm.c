@@ -20,7 +20,6 @@ static void check_mesh(int n_devices, int n_threads, int repeats)
 
 static void every_collective_gives_the_bits_of_the_interpreter(void **state)
 {
-    (void)state;
     static const int devices[] = {1, 2, 3, 4, 6, 8};
     for (int i = 0; i < 6; i++)
         check_mesh(devices[i], 1, devices[i] < 4 ? 4 : 2);
@@ -28,7 +27,6 @@ static void every_collective_gives_the_bits_of_the_interpreter(void **state)
 
 static void threads_of_a_device_change_no_bit(void **state)
 {
-    (void)state;
     check_mesh(1, 3, 1);
     check_mesh(2, 2, 1);
     check_mesh(3, 3, 1);
@@ -55,7 +53,6 @@ static Plan *compile(const cvn_graph *g)
 
 static void a_device_that_cannot_begin_ends_all_and_the_next_run_is_whole(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     Comm *comm = comm_new(3, NULL, &err);
     DeviceGroup *group = group_new(comm, 1, NULL, &err);
@@ -83,7 +80,6 @@ static void a_device_that_cannot_begin_ends_all_and_the_next_run_is_whole(void *
 
 static void a_plan_for_another_mesh_is_refused(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     Comm *comm = comm_new(2, NULL, &err);
     DeviceGroup *group = group_new(comm, 1, NULL, &err);
@@ -101,7 +97,6 @@ static void a_plan_for_another_mesh_is_refused(void **state)
 
 static void bytes_are_counted_as_theory_says(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     Comm *comm = comm_new(4, NULL, &err);
     DeviceGroup *group = group_new(comm, 1, NULL, &err);

@@ -14,7 +14,6 @@
 
 static void tables_are_added_and_taken_away_by_kind_and_axes(void **state)
 {
-    (void)state;
     CommTable a = {.n = 2}, b = {.n = 2}, sum = {0};
     a.row[0] = (CommRow){OP_ALL_REDUCE, "data", 4, 100, 2, 1};
     a.row[1] = (CommRow){OP_ALL_REDUCE, "model", 2, 50, 1, 1};
@@ -36,7 +35,6 @@ static void tables_are_added_and_taken_away_by_kind_and_axes(void **state)
 
 static void kinds_that_do_not_fit_are_counted_in_the_last_row(void **state)
 {
-    (void)state;
     CommTable all = {0};
     for (int i = 0; i < COMM_ROWS + 5; i++) {
         CommTable one = {.n = 1};
@@ -68,7 +66,6 @@ static void count_event(void *context, const CommEvent *event)
 /* Sums over pairs of 4 devices, three of them in a row, and one over all, run twice. */
 static void every_exchange_is_counted_named_and_told(void **state)
 {
-    (void)state;
     static const int64_t pairs[] = {0, 1, 2, 3}, all[] = {0, 1, 2, 3};
     static float data[1000];
     cvn_err err = {0};
@@ -181,7 +178,6 @@ static void check_speeds(const json_t *figures, int devices)
 
 static void bench_tells_it_in_json(void **state)
 {
-    (void)state;
     json_t *train = json_of("caravan " TRAIN_BENCH);
     check_keys(json_object_get(train, "communication"));
     check_speeds(json_object_get(train, "train"), 4);
@@ -211,7 +207,6 @@ static void bench_tells_it_in_json(void **state)
 /* The engine of this has room for 7 + 4 + 1 tokens. */
 static void bench_tells_the_memory_that_was_planned(void **state)
 {
-    (void)state;
     static const char *const kept[] = {"weights", "kv_cache"};
     json_t *bench = json_of("caravan bench --preset stories260k --prefill 0 --decode 4 --context 7 "
                             "--batch 4 --threads 1 --mesh data=2,model=2 --json");
@@ -237,7 +232,6 @@ static void bench_tells_the_memory_that_was_planned(void **state)
 
 static void processes_count_what_threads_count(void **state)
 {
-    (void)state;
     need_mpirun();
     char line[512];
     snprintf(line, sizeof line, RANKS TRAIN_BENCH " --profile ranks.json", 2);
@@ -255,7 +249,6 @@ static void processes_count_what_threads_count(void **state)
 
 static void training_tells_it_where_there_are_several_devices(void **state)
 {
-    (void)state;
 #define OPTIONS                                                                                    \
     "caravan train --data story.txt --preset stories260k --seq 16 --batch 4 --steps 3 --threads "  \
     "1 --dtype f32 "
@@ -346,7 +339,6 @@ static int check_trace(const char *name, int n_devices, const char *axes)
 
 static void a_trace_has_every_collective_of_every_device(void **state)
 {
-    (void)state;
     check_trace("train.json", 2, "data _");
     json_t *json = json_of("caravan " TRAIN_BENCH " --profile bench.json");
     const json_t *list = json_object_get(json, "communication");
@@ -363,7 +355,6 @@ static void a_trace_has_every_collective_of_every_device(void **state)
 
 static void generate_and_score_write_traces_on_a_mesh(void **state)
 {
-    (void)state;
     expect(0,
            "caravan generate -m model -p 'Hi' -n 3 --threads 1 --mesh model=2 --layout tp "
            "--profile text.json 2>&1",

@@ -220,7 +220,6 @@ static void in_all_types(void **state)
     alone = calloc((size_t)n_requests, sizeof *alone);
     beside = calloc((size_t)n_requests, sizeof *beside);
     assert_true(n_requests > 0 && alone && beside);
-    (void)state;
     static const Kind kinds[] = {
         {.variant = "gqa", .dtype = CVN_F32, .rows = 4, .interval = 1, .reuse = true},
         {.variant = "gqa",

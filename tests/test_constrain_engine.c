@@ -129,7 +129,6 @@ static void texts_fulfil_what_is_asked_of_their_row(void **state)
     cvn_request request[TEXTS];
     cvn_constraint *c[ASKED];
     int ended = 0;
-    (void)state;
     cvn_engine *one = new_engine(model, 1, true);
     three = new_engine(model, 3, true);
     three->guesser->from = foretell;
@@ -179,7 +178,6 @@ static void what_is_forced_is_not_drawn_one_by_one(void **state)
     static Text jumps[N], steps[N];
     cvn_request request[N];
     cvn_constraint *c[2];
-    (void)state;
     for (int rows = 1; rows <= 2; rows++) {
         cvn_engine *with = new_engine(model, rows, true), *without = new_engine(model, rows, true);
         without->guesser->from = guess_nothing;
@@ -214,7 +212,6 @@ static void what_is_forced_is_not_drawn_one_by_one(void **state)
 static void rows_beside_are_as_they_were(void **state)
 {
     static Text alone, beside[2];
-    (void)state;
     cvn_engine *e = new_engine(model, 2, true), *without = new_engine(model, 1, false);
     cvn_constraint *c = constraint_of(asked[0]);
     cvn_request request[2] = {ask(c, 1, 1), ask(NULL, 1, 7)};
@@ -235,7 +232,6 @@ static void no_bias_outweighs_a_constraint(void **state)
 {
     static Text text[2];
     static cvn_bias bias[VOCAB];
-    (void)state;
     cvn_engine *e = new_engine(model, 2, true);
     cvn_constraint *c = constraint_of("a{2}b*");
     int32_t *ids = NULL;
@@ -263,7 +259,6 @@ static void no_bias_outweighs_a_constraint(void **state)
 static void an_end_comes_only_where_the_text_is_complete(void **state)
 {
     static Text text[3];
-    (void)state;
     cvn_engine *e = new_engine(model, 3, true);
     cvn_constraint *c = constraint_of("[ab]{4}"), *d = constraint_of("x*");
     const int32_t marks[] = {5, 6}; /* special tokens that are no ends of the model's own */
@@ -292,7 +287,6 @@ static void an_end_comes_only_where_the_text_is_complete(void **state)
 
 static void what_cannot_be_done_is_refused(void **state)
 {
-    (void)state;
     cvn_constraint *c = constraint_of("a");
     cvn_request request = ask(c, 0, 0);
     cvn_engine *without = new_engine(model, 1, false), *wordless = new_engine(bare, 1, true);
@@ -321,7 +315,6 @@ static void what_cannot_be_done_is_refused(void **state)
 
 static void commands_take_schemas_expressions_and_choices(void **state)
 {
-    (void)state;
     expect(0, "caravan generate -m model -p Once --json-schema '{\"const\":[null,[true]]}' 2>&1",
            "[null,[true]]");
     expect(2, "caravan generate -m model -p Once --pretty 2>&1", "--json-schema");

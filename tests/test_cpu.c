@@ -24,7 +24,6 @@ static char *kernel_flags(void)
 
 static void features_are_those_the_kernel_lists(void **state)
 {
-    (void)state;
     char *flags = kernel_flags();
     if (!flags) {
         print_message("no flags in /proc/cpuinfo\n");
@@ -42,7 +41,6 @@ static void features_are_those_the_kernel_lists(void **state)
 
 static void every_feature_has_a_name(void **state)
 {
-    (void)state;
     for (int i = 0; i < CPU_FEATURE_COUNT; i++)
         assert_string_not_equal(cpu_feature_name((CpuFeature)i), "?");
     assert_string_equal(cpu_feature_name(CPU_FEATURE_COUNT), "?");
@@ -50,14 +48,12 @@ static void every_feature_has_a_name(void **state)
 
 static void amx_is_granted_only_where_it_exists(void **state)
 {
-    (void)state;
     if (cpu_request_amx())
         assert_true(cpu_has(cpu_features(), CPU_AMX_TILE));
 }
 
 static void the_brand_fits_and_is_trimmed(void **state)
 {
-    (void)state;
     char text[CPU_BRAND_SIZE];
     memset(text, 'x', sizeof text);
     size_t n = strlen(cpu_brand(text));

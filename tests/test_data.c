@@ -145,7 +145,6 @@ static void expect_rows(DataPacking packing, const int32_t *tokens, int64_t n)
 
 static void rows_are_cut_as_the_header_draws_them(void **state)
 {
-    (void)state;
     const int32_t stream[] = {0, 1, 2, 3, 4, 5, 6, 7, 100, 101, 102, 200};
     const int32_t whole[] = {0,   1,   2,   3,   4,   5,   6,   7,   100,
                              101, 102, PAD, 200, 201, 202, 203, 204, 205};
@@ -158,7 +157,6 @@ static void rows_are_cut_as_the_header_draws_them(void **state)
 
 static void every_epoch_has_every_row_once_in_another_order(void **state)
 {
-    (void)state;
     int length[60];
     for (int d = 0; d < 60; d++)
         length[d] = 10;
@@ -188,7 +186,6 @@ static void every_epoch_has_every_row_once_in_another_order(void **state)
 
 static void a_batch_holds_what_its_rows_hold_one_by_one(void **state)
 {
-    (void)state;
     int length[40];
     for (int d = 0; d < 40; d++)
         length[d] = 3 + d * 7 % 50;
@@ -214,7 +211,6 @@ static void a_batch_holds_what_its_rows_hold_one_by_one(void **state)
 
 static void permutations_are_permutations_for_all_sizes(void **state)
 {
-    (void)state;
     static const int64_t sizes[] = {1, 2, 3, 4, 5, 7, 16, 17, 100, 1000, 4097};
     RngKey key = rng_key(3, "test");
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
@@ -232,7 +228,6 @@ static void permutations_are_permutations_for_all_sizes(void **state)
 
 static void an_order_is_no_other_seeds_or_epochs(void **state)
 {
-    (void)state;
     RngKey a = rng_key(1, "order"), b = rng_key(2, "order");
     int same_seed = 0, same_epoch = 0, fixed = 0;
     for (int64_t i = 0; i < 1000; i++) {
@@ -245,7 +240,6 @@ static void an_order_is_no_other_seeds_or_epochs(void **state)
 
 static void validation_takes_its_part_and_shares_no_document(void **state)
 {
-    (void)state;
     int length[200];
     for (int d = 0; d < 200; d++)
         length[d] = 20;
@@ -310,7 +304,6 @@ static void expect_text(const DataOptions *options, int64_t documents, const cha
 
 static void documents_of_text_end_at_separators_and_files(void **state)
 {
-    (void)state;
     char path[160];
     snprintf(path, sizeof path, "%s/texts", scratch);
     assert_int_equal(mkdir(path, 0777), 0);
@@ -330,7 +323,6 @@ static void documents_of_text_end_at_separators_and_files(void **state)
 
 static void special_tokens_in_text_are_plain_text(void **state)
 {
-    (void)state;
     const char *path = put_text("forged.txt", "say <|end_of_text|> now");
     DataOptions options = options_for(&path, 4);
     TrainData *data = open_data(&options);
@@ -345,7 +337,6 @@ static void special_tokens_in_text_are_plain_text(void **state)
 
 static void lines_of_json_are_documents(void **state)
 {
-    (void)state;
     const char *path = put_text("lines", "\n{\"text\": \"first \\u00e9\", \"id\": 1}\n\n \t\r\n"
                                          "{\"text\":\"second\\nline\"}");
     DataOptions options = options_for(&path, 4);
@@ -377,7 +368,6 @@ static const char TALK[] = "{\"messages\": [{\"role\": \"system\", \"content\": 
 
 static void of_conversations_the_answers_are_learnt(void **state)
 {
-    (void)state;
     static const ChatFormat formats[] = {CHAT_LLAMA3, CHAT_LLAMA3_META, CHAT_LLAMA31};
     const char *path = put_text("talk.jsonl", TALK);
     DataOptions options = options_for(&path, 256);
@@ -406,7 +396,6 @@ static void of_conversations_the_answers_are_learnt(void **state)
 /* Conversations as other programs write them, in files of which no name says what they are. */
 static void conversations_of_every_shape_are_learnt(void **state)
 {
-    (void)state;
     static const ChatFormat format = CHAT_LLAMA31;
     static const struct {
         const char *text, *learnt;
@@ -475,7 +464,6 @@ static void conversations_of_every_shape_are_learnt(void **state)
 
 static void broken_lines_are_named(void **state)
 {
-    (void)state;
     static const ChatFormat format = CHAT_LLAMA3;
     static const struct {
         const char *line, *piece;
@@ -520,7 +508,6 @@ static void broken_lines_are_named(void **state)
 /* Rows of a mixture are those of its parts, each in its own order, as often as the weights say. */
 static void a_mixture_has_its_parts_by_weight(void **state)
 {
-    (void)state;
     const int length[] = {100, 100};
     char a[160], b[160], c[160];
     const char *alone = put_documents("mix_a", length, 1);
@@ -563,7 +550,6 @@ static void a_mixture_has_its_parts_by_weight(void **state)
 
 static void bad_files_are_refused_with_what_to_do(void **state)
 {
-    (void)state;
     const char *path = put_text("nothing.txt", "");
     DataOptions options = options_for(&path, 4);
     refuse(&options, CVN_EFORMAT, "nothing.txt", "is empty");
@@ -601,7 +587,6 @@ static void bad_files_are_refused_with_what_to_do(void **state)
 
 static void a_cache_is_made_once_and_again_when_anything_changes(void **state)
 {
-    (void)state;
     const char *path = put_text("cached.txt", "one two three four five six");
     DataOptions options = options_for(&path, 4);
     TrainData *data = open_data(&options);
@@ -630,7 +615,6 @@ static void a_cache_is_made_once_and_again_when_anything_changes(void **state)
 
 static void a_damaged_cache_is_made_again(void **state)
 {
-    (void)state;
     const char *path = put_text("damage.txt", "The camels carry water, dates and letters.");
     DataOptions options = options_for(&path, 4);
     TrainData *data = open_data(&options);
@@ -679,7 +663,6 @@ static int count_cache(void)
 
 static void a_full_disk_is_one_sentence_and_leaves_nothing(void **state)
 {
-    (void)state;
     size_t n = 600000;
     char *text = malloc(n);
     for (size_t i = 0; i < n; i++)
@@ -711,7 +694,6 @@ static bool stop_at_once(void *context, int64_t done, int64_t total)
 
 static void tokenising_can_be_stopped(void **state)
 {
-    (void)state;
     const char *path = put_text("stopped.txt", "some text");
     DataOptions options = options_for(&path, 2);
     int calls = 0, before = count_cache();
@@ -724,7 +706,6 @@ static void tokenising_can_be_stopped(void **state)
 
 static void makers_at_the_same_time_all_succeed(void **state)
 {
-    (void)state;
     char text[20000];
     for (size_t i = 0; i < sizeof text; i++)
         text[i] = i % 6 ? (char)('a' + i * 7 % 26) : ' ';
@@ -748,7 +729,6 @@ static void makers_at_the_same_time_all_succeed(void **state)
 
 static void ids_do_not_depend_on_threads_or_pieces(void **state)
 {
-    (void)state;
     /* More than two pieces, and documents in between. */
     size_t n = 0, capacity = (size_t)SOURCE_PIECE * 2 + 500000;
     char *text = malloc(capacity + 100);
@@ -781,7 +761,6 @@ static void ids_do_not_depend_on_threads_or_pieces(void **state)
 
 static void shards_and_text_are_read_together(void **state)
 {
-    (void)state;
     static const int length[] = {10, 10};
     const char *path[] = {put_documents("shard.bin", length, 2), put_text("beside.txt", "hello")};
     DataOptions options = options_for(path, 5);
@@ -805,7 +784,6 @@ static void shards_and_text_are_read_together(void **state)
 
 static void headers_that_lie_are_refused(void **state)
 {
-    (void)state;
     static const int length[] = {10, 10};
     FileMap map;
     cvn_err err = {0};

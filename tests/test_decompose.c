@@ -114,7 +114,6 @@ enum { N_FLOATS = 4 };
 
 static void every_composite_and_nothing_else_has_one(void **state)
 {
-    (void)state;
     for (int kind = 0; kind < OP_COUNT; kind++)
         assert_int_equal(graph_can_decompose((OpKind)kind),
                          op_info[kind].class_ == CLASS_COMPOSITE);
@@ -122,7 +121,6 @@ static void every_composite_and_nothing_else_has_one(void **state)
 
 static void rms_norm_agrees(void **state)
 {
-    (void)state;
     for (int seed = 0; seed < 20; seed++) {
         cvn_graph *g = new_graph();
         cvn_dtype dtype = floats[seed % N_FLOATS];
@@ -137,7 +135,6 @@ static void rms_norm_agrees(void **state)
 
 static void rope_agrees_in_both_layouts(void **state)
 {
-    (void)state;
     for (int seed = 0; seed < 20; seed++) {
         cvn_graph *g = new_graph();
         cvn_dtype dtype = floats[seed % N_FLOATS];
@@ -168,7 +165,6 @@ static cvn_graph *attention_graph(cvn_dtype q_type, cvn_dtype kv_type, int64_t s
 
 static void attention_agrees(void **state)
 {
-    (void)state;
     for (int seed = 0; seed < 40; seed++) {
         int64_t seq = 1 + seed % 5, kv = 1 + seed % 3, group = 1 + seed / 2 % 4;
         int64_t context = seq + seed % 7, dim = 1 + seed * 3 % 11;
@@ -180,7 +176,6 @@ static void attention_agrees(void **state)
 
 static void attention_over_8_bits_agrees(void **state)
 {
-    (void)state;
     for (int seed = 0; seed < 40; seed++) {
         int64_t seq = 1 + seed % 5, kv = 1 + seed % 3, group = 1 + seed / 2 % 4;
         int64_t context = seq + seed % 7, dim = 1 + seed * 3 % 11;
@@ -202,7 +197,6 @@ static void attention_over_8_bits_agrees(void **state)
 /* Keys past what any query sees may hold anything at all: they were never written. */
 static void attention_does_not_look_at_unwritten_memory(void **state)
 {
-    (void)state;
     enum { CONTEXT = 9, DIM = 4, SEQ = 2 };
     cvn_graph *g = attention_graph(CVN_F32, CVN_F32, SEQ, 1, 2, CONTEXT, DIM, false);
     void **inputs = inputs_in(g, 1, 3, 3); /* start and length 3: keys 0 … 4 are seen */
@@ -219,7 +213,6 @@ static void attention_does_not_look_at_unwritten_memory(void **state)
 
 static void cache_update_agrees_and_skips_what_is_outside(void **state)
 {
-    (void)state;
     for (int seed = 0; seed < 20; seed++) {
         cvn_graph *g = new_graph();
         cvn_dtype dtype = seed % 5 == 4 ? CVN_I8 : floats[seed % N_FLOATS];
@@ -235,7 +228,6 @@ static void cache_update_agrees_and_skips_what_is_outside(void **state)
 
 static void cross_entropy_agrees_and_ignores_unknown_targets(void **state)
 {
-    (void)state;
     for (int seed = 0; seed < 20; seed++) {
         cvn_graph *g = new_graph();
         int64_t vocab = 1 + seed * 5 % 23;
@@ -252,7 +244,6 @@ static void cross_entropy_agrees_and_ignores_unknown_targets(void **state)
 
 static void cross_entropy_agrees_on_infinities(void **state)
 {
-    (void)state;
     static const double rows[][3] = {{-INFINITY, -INFINITY, -INFINITY},
                                      {-INFINITY, 2, 1},
                                      {INFINITY, 0, 0},
@@ -276,7 +267,6 @@ static void cross_entropy_agrees_on_infinities(void **state)
 
 static void gradient_of_rms_norm_agrees(void **state)
 {
-    (void)state;
     for (int seed = 0; seed < 20; seed++) {
         cvn_graph *g = new_graph();
         cvn_dtype dtype = floats[seed % N_FLOATS];
@@ -315,7 +305,6 @@ static cvn_graph *attention_backward_graph(cvn_dtype q_type, cvn_dtype kv_type, 
 
 static void gradient_of_attention_agrees(void **state)
 {
-    (void)state;
     for (int seed = 0; seed < 24; seed++) {
         int64_t seq = 1 + seed % 5, kv = 1 + seed % 3, group = 1 + seed / 2 % 4;
         int64_t context = seq + (seed == 5 ? 20 : seed % 7),
@@ -328,7 +317,6 @@ static void gradient_of_attention_agrees(void **state)
 
 static void gradient_of_attention_does_not_look_at_unwritten_memory(void **state)
 {
-    (void)state;
     enum { CONTEXT = 9, DIM = 4, SEQ = 2 };
     cvn_graph *g = attention_backward_graph(CVN_F32, CVN_F32, SEQ, 1, 2, CONTEXT, DIM, false);
     void **inputs = inputs_in(g, 1, 3, 3); /* start and length 3: keys 0 … 4 are seen */
@@ -349,7 +337,6 @@ static void gradient_of_attention_does_not_look_at_unwritten_memory(void **state
 
 static void gradient_of_cross_entropy_agrees(void **state)
 {
-    (void)state;
     for (int seed = 0; seed < 20; seed++) {
         cvn_graph *g = new_graph();
         int64_t vocab = 1 + seed * 5 % 23;
@@ -366,7 +353,6 @@ static void gradient_of_cross_entropy_agrees(void **state)
 
 static void argmax_agrees_with_ties_nan_and_infinities(void **state)
 {
-    (void)state;
     static const cvn_dtype dtypes[] = {CVN_F32, CVN_BF16, CVN_I32, CVN_U32, CVN_I8, CVN_F16};
     for (int seed = 0; seed < 60; seed++) {
         cvn_graph *g = new_graph();
@@ -386,7 +372,6 @@ static void argmax_agrees_with_ties_nan_and_infinities(void **state)
 
 static void random_bits_agree_bit_for_bit(void **state)
 {
-    (void)state;
     cvn_graph *g = new_graph();
     cvn_type type = CVN_TYPE(CVN_U32, 5, 7);
     cvn_value *k0 = cvn_parameter(g, "k0", type), *k1 = cvn_parameter(g, "k1", type);
@@ -404,7 +389,6 @@ static void random_bits_agree_bit_for_bit(void **state)
 
 static void likeliest_logits_agree(void **state)
 {
-    (void)state;
     for (int seed = 0; seed < 24; seed++) {
         cvn_graph *g = new_graph();
         int64_t n = 1 + seed * 5 % 37;
@@ -419,7 +403,6 @@ static void likeliest_logits_agree(void **state)
 
 static void drawn_tokens_agree(void **state)
 {
-    (void)state;
     for (int seed = 0; seed < 24; seed++) {
         cvn_graph *g = new_graph();
         int64_t n = 1 + seed * 5 % 37;
@@ -434,7 +417,6 @@ static void drawn_tokens_agree(void **state)
 
 static void quantized_weights_agree(void **state)
 {
-    (void)state;
     for (int seed = 0; seed < 24; seed++) {
         cvn_graph *g = new_graph();
         bool four = seed % 2;
@@ -476,7 +458,6 @@ static void quantized_weights_agree(void **state)
 /* With weights in f32 the normalised rows are not rounded: in bf16 now and then one goes to the other neighbour. */
 static void products_of_normalised_rows_agree(void **state)
 {
-    (void)state;
     for (int seed = 0; seed < 12; seed++) {
         cvn_graph *g = new_graph();
         int64_t n = 1 + seed * 5 % 37, k = 1 + seed * 7 % 40;
@@ -495,7 +476,6 @@ static void products_of_normalised_rows_agree(void **state)
 /* All bits: what is written into a cache may not depend on who wrote it. */
 static void quantized_rows_agree(void **state)
 {
-    (void)state;
     for (int seed = 0; seed < 60; seed++) {
         cvn_graph *g = new_graph();
         cvn_value *x =
@@ -525,7 +505,6 @@ static void quantized_rows_agree(void **state)
 /* Sections of two rows at different places, grouped heads, and a score at the end. */
 static void a_whole_llama_agrees(void **state)
 {
-    (void)state;
     for (int interleaved = 0; interleaved < 2; interleaved++) {
         LlamaConfig config = llama_config_default();
         config.dim = 12;
@@ -561,7 +540,6 @@ static bool keep_rms_norm(const Op *op, void *context)
 
 static void what_is_kept_stays_whole(void **state)
 {
-    (void)state;
     cvn_graph *g = new_graph();
     cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, 2, 6));
     cvn_value *w = cvn_parameter(g, "w", CVN_TYPE(CVN_F32, 6));
@@ -578,7 +556,6 @@ static void what_is_kept_stays_whole(void **state)
 
 static void names_and_marked_specs_are_taken_over(void **state)
 {
-    (void)state;
     cvn_graph *g = new_graph();
     cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, 2, 6));
     cvn_value *y = cvn_rms_norm(g, x, cvn_parameter(g, "w", CVN_TYPE(CVN_F32, 6)), 0, CVN_F32);

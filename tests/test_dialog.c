@@ -39,7 +39,6 @@ static TokenIds whole(const Dialog *d)
 
 static void an_answer_kept_as_ids_gives_the_prompt_of_its_text(void **state)
 {
-    (void)state;
     static const ChatFormat formats[] = {CHAT_LLAMA3_META, CHAT_LLAMA31};
     for (size_t f = 0; f < 2; f++) {
         Dialog d;
@@ -65,7 +64,6 @@ static void an_answer_kept_as_ids_gives_the_prompt_of_its_text(void **state)
 
 static void the_next_prompt_begins_with_prompt_and_answer(void **state)
 {
-    (void)state;
     Dialog d;
     dialog_init(&d, CHAT_LLAMA3_META, tokenizer);
     add(&d, DIALOG_USER, "hello");
@@ -88,7 +86,6 @@ static void the_next_prompt_begins_with_prompt_and_answer(void **state)
 
 static void turns_are_dropped_whole_and_the_system_message_stays(void **state)
 {
-    (void)state;
     Dialog d;
     dialog_init(&d, CHAT_LLAMA3_META, tokenizer);
     assert_false(dialog_drop_oldest(&d));
@@ -117,7 +114,6 @@ static void turns_are_dropped_whole_and_the_system_message_stays(void **state)
 
 static void a_saved_conversation_comes_back(void **state)
 {
-    (void)state;
     Dialog d, e;
     dialog_init(&d, CHAT_LLAMA3_META, tokenizer);
     dialog_init(&e, CHAT_LLAMA3_META, tokenizer);
@@ -139,7 +135,6 @@ static void a_saved_conversation_comes_back(void **state)
 
 static void files_that_are_no_conversation_change_nothing(void **state)
 {
-    (void)state;
     static const struct {
         const char *json, *says;
     } bad[] = {
@@ -190,7 +185,6 @@ static StrBuf stream(const char *const *stop, size_t n_stops, const char *text, 
 
 static void stops_cut_alike_however_the_text_comes(void **state)
 {
-    (void)state;
     static const char *const stop[] = {"\nUser", "END", "aab", "ENDING"};
     static const struct {
         const char *text, *out;
@@ -221,7 +215,6 @@ static void stops_cut_alike_however_the_text_comes(void **state)
 
 static void only_what_may_begin_a_stop_is_held_back(void **state)
 {
-    (void)state;
     static const char *const stop[] = {"###", "\nUser:"};
     Stops stops;
     StrBuf out = {0};

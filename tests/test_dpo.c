@@ -9,7 +9,6 @@
 /* The better answers become likelier, and a run that was interrupted goes on as if it had not been. */
 static void the_better_answers_win(void **state)
 {
-    (void)state;
     expect(0, PAIRS TRAIN "--steps 24 --validation pairs.jsonl --evaluate-every 8 --out whole 2>&1",
            "reference: what 'model' makes of the answers");
     expect(0, "head -n 1 whole/metrics.jsonl", "\"loss\":0.693147");
@@ -31,7 +30,6 @@ static void the_better_answers_win(void **state)
 /* A prompt that is not named is what both answers begin with; messages are answers, too. */
 static void pairs_come_in_the_forms_that_people_have(void **state)
 {
-    (void)state;
     expect(0,
            "echo '{\"chosen\": \"The fox ran\", \"rejected\": \"The fox sat\"}' >implied; "
            "echo '{\"prompt\": \"The fox\", \"chosen\": \" ran\", \"rejected\": \" sat\"}' >named; "
@@ -51,7 +49,6 @@ static void pairs_come_in_the_forms_that_people_have(void **state)
 
 static void what_is_no_pair_is_refused_by_name(void **state)
 {
-    (void)state;
     expect(1, "echo '{\"text\": \"a\"}' >bad; caravan train --dpo bad --init model --out no 2>&1",
            "bad:1: this is no pair of answers; give {\"prompt\": ");
     expect(1, "caravan train --data pairs.jsonl --init model --out no 2>&1",

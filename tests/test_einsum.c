@@ -45,7 +45,6 @@ static int count(const cvn_graph *g, OpKind kind)
 
 static void products_of_llama_need_no_transpose(void **state)
 {
-    (void)state;
     static const char *const equations[] = {
         "bsd,dnh->bsnh", "bsd,nhd->bsnh", "bsnh,dnh->bsd",   "bsd,vd->bsv",     "bsd,fd->bsf",
         "bd,fd->bf",     "vd,bsd->bsv",   "bngd,bncd->bngc", "bngc,bncd->bngd", "bsv,bsd->vd",
@@ -65,7 +64,6 @@ static void products_of_llama_need_no_transpose(void **state)
 
 static void a_transpose_is_made_where_groups_interleave(void **state)
 {
-    (void)state;
     cvn_graph *g = new_graph();
     cvn_value *v = build(g, "bsd,dnh->bnsh", CVN_F32);
     cvn_type expected = term_type("bnsh", 4, CVN_F32);
@@ -76,7 +74,6 @@ static void a_transpose_is_made_where_groups_interleave(void **state)
 
 static void lonely_letters_are_summed_before_the_product(void **state)
 {
-    (void)state;
     cvn_graph *g = new_graph();
     cvn_value *v = build(g, "abc,cd->a", CVN_F32);
     cvn_type expected = term_type("a", 1, CVN_F32);
@@ -87,7 +84,6 @@ static void lonely_letters_are_summed_before_the_product(void **state)
 
 static void the_result_takes_the_dtype_asked_for(void **state)
 {
-    (void)state;
     cvn_graph *g = new_graph();
     cvn_value *a = cvn_parameter(g, "a", CVN_TYPE(CVN_BF16, 2, 3));
     cvn_value *b = cvn_parameter(g, "b", CVN_TYPE(CVN_BF16, 4, 3));
@@ -134,7 +130,6 @@ static void sum_over_letters(const char *equation, const int32_t *lhs, const int
 
 static void it_computes_what_the_letters_say(void **state)
 {
-    (void)state;
     static const char *const equations[] = {
         "bsd,dnh->bsnh", "bsnh,dnh->bsd", "bsd,dnh->bnsh", "vd,bsd->bsv", "ab,bc->ac",
         "ab,cb->ca",     "ab,ab->",       "ab,ab->ba",     "a,b->ba",     ",ab->ba",
@@ -175,7 +170,6 @@ static void it_computes_what_the_letters_say(void **state)
 
 static void mistakes_are_named(void **state)
 {
-    (void)state;
     static const struct {
         const char *equation, *message;
     } wrong[] = {

@@ -5,7 +5,6 @@
 
 static void the_example_says_what_the_program_says(void **state)
 {
-    (void)state;
     int status;
     StrBuf example = shell("$(dirname " CVN_BINARY ")/example_generate model 'the sea' 9", &status);
     assert_int_equal(status, 0);
@@ -23,7 +22,6 @@ static void the_example_says_what_the_program_says(void **state)
 
 static void the_example_says_what_is_wrong(void **state)
 {
-    (void)state;
     const char *example = "$(dirname " CVN_BINARY ")/example_generate";
     char line[1024];
     snprintf(line, sizeof line, "%s none 'the sea' 2>&1", example);
@@ -52,7 +50,6 @@ static int losses(const char *mesh, double *loss, int most, int devices)
 
 static void a_network_learns_the_same_on_any_mesh(void **state)
 {
-    (void)state;
     static const struct {
         const char *mesh;
         int devices;

@@ -88,20 +88,17 @@ static void compare_random_graphs(const KernelSet *backend, int n_seeds)
 
 static void random_graphs_run_as_their_operations_do_one_by_one(void **state)
 {
-    (void)state;
     compare_random_graphs(&interpreter_backend, 200);
 }
 
 static void so_they_do_where_every_result_may_go_over_every_operand(void **state)
 {
-    (void)state;
     EagerBackend eager;
     compare_random_graphs(eager_backend(&eager), 250);
 }
 
 static void so_they_do_with_the_kernels_of_this_machine(void **state)
 {
-    (void)state;
     KernelSet sharing = *cpu_kernels_of(CPU_ISA_PORTABLE);
     sharing.tiny = 0; /* these graphs are small: else no step would be shared */
     compare_random_graphs(&sharing, 120);
@@ -172,7 +169,6 @@ static void expect(const Case *c, int i, const void *where, float scale, float s
 
 static void a_donated_parameter_is_updated_in_place_without_a_copy(void **state)
 {
-    (void)state;
     Case c;
     begin(&c);
     cvn_value *sum = cvn_add(c.g, c.p, c.q);
@@ -186,7 +182,6 @@ static void a_donated_parameter_is_updated_in_place_without_a_copy(void **state)
 
 static void a_donated_parameter_read_afterwards_is_still_the_old_one(void **state)
 {
-    (void)state;
     Case c;
     begin(&c);
     cvn_value *sum = cvn_add(c.g, c.p, c.q);
@@ -203,7 +198,6 @@ static void a_donated_parameter_read_afterwards_is_still_the_old_one(void **stat
 
 static void two_parameters_swap(void **state)
 {
-    (void)state;
     Case c;
     begin(&c);
     cvn_output_into(c.g, c.q, c.p);
@@ -216,7 +210,6 @@ static void two_parameters_swap(void **state)
 
 static void a_parameter_that_is_also_an_output_is_copied_before_it_is_overwritten(void **state)
 {
-    (void)state;
     Case c;
     begin(&c);
     cvn_output(c.g, c.p);
@@ -233,7 +226,6 @@ static void a_parameter_that_is_also_an_output_is_copied_before_it_is_overwritte
 
 static void one_value_goes_into_two_parameters_and_out_twice(void **state)
 {
-    (void)state;
     Case c;
     begin(&c);
     cvn_value *sum = cvn_add(c.g, c.p, c.q);
@@ -252,7 +244,6 @@ static void one_value_goes_into_two_parameters_and_out_twice(void **state)
 
 static void a_view_is_computed_into_a_parameter(void **state)
 {
-    (void)state;
     Case c;
     begin(&c);
     cvn_value *square = cvn_reshape(c.g, c.p, 2, (int64_t[]){10, 10});
@@ -268,7 +259,6 @@ static void a_view_is_computed_into_a_parameter(void **state)
 
 static void constants_and_large_splats_are_outputs(void **state)
 {
-    (void)state;
     Case c;
     begin(&c);
     enum { LARGE = 1 << 20 };
@@ -289,7 +279,6 @@ static void constants_and_large_splats_are_outputs(void **state)
 
 static void parameters_that_cannot_be_are_refused(void **state)
 {
-    (void)state;
     Case c;
     begin(&c);
     cvn_output_into(c.g, cvn_add(c.g, c.p, c.q), c.p);
@@ -319,7 +308,6 @@ static void parameters_that_cannot_be_are_refused(void **state)
 
 static void an_interrupted_device_runs_nothing(void **state)
 {
-    (void)state;
     Case c;
     begin(&c);
     cvn_output_into(c.g, cvn_add(c.g, c.p, c.q), c.p);
@@ -346,7 +334,6 @@ static void *set_flag(void *flag)
 /* The flag is not set before the run, and the run would take more than a second: it ends inside. */
 static void a_run_is_ended_inside_and_the_device_goes_on(void **state)
 {
-    (void)state;
     enum { SIDE = 768, PRODUCTS = 200 };
     for (int threads = 1; threads <= 2; threads++) {
         cvn_err err = {0};
@@ -386,7 +373,6 @@ static void a_run_is_ended_inside_and_the_device_goes_on(void **state)
 
 static void a_plan_for_other_threads_is_refused(void **state)
 {
-    (void)state;
     Case c;
     begin(&c);
     cvn_output(c.g, cvn_add(c.g, c.p, c.q));

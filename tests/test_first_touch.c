@@ -138,7 +138,6 @@ static int check_step(const LlamaConfig *config, cvn_dtype dtype, bool int8_inpu
 
 static void who_packs_a_panel_is_who_reads_it(void **state)
 {
-    (void)state;
     static const struct {
         int64_t heads, kv_heads, head_dim, ffn;
     } shapes[] = {{6, 3, 20, 70}, {4, 1, 16, 33}, {7, 7, 34, 127}, {8, 2, 64, 257}, {5, 1, 6, 16}};
@@ -257,7 +256,6 @@ static void find_cache_readers(int rows, int kv_heads, int nt, const int32_t *st
    leave some that lie with two. */
 static void who_adds_to_a_head_of_a_cache_is_who_reads_it(void **state)
 {
-    (void)state;
     static const int32_t start[] = {700, 3, 0, 1000, 256};
     int others = 0;
     for (int rows = 1; rows <= 5; rows++)

@@ -13,7 +13,6 @@ static Plain plain, memberwise;
 
 static int make_plain(void **state)
 {
-    (void)state;
     make_plain_of(cpu_kernels(), false, &plain);
     make_plain_of(cpu_kernels(), true, &memberwise);
     return 0;
@@ -118,7 +117,6 @@ static cvn_graph *random_chain(uint32_t seed)
 
 static void fusion_changes_no_bit(void **state)
 {
-    (void)state;
     int fusions = 0, fewer = 0, programs = 0;
     for (uint32_t seed = 0; seed < 120; seed++) {
         cvn_graph *g = random_chain(seed);
@@ -146,7 +144,6 @@ static void fusion_changes_no_bit(void **state)
 /* Every instruction set's programs give the bits of its own kernels. */
 static void every_instruction_set_changes_no_bit(void **state)
 {
-    (void)state;
     for (int isa = 0; isa < CPU_ISA_COUNT; isa++) {
         const KernelSet *backend = cpu_kernels_of((CpuIsa)isa);
         if (!backend)
@@ -169,7 +166,6 @@ static void every_instruction_set_changes_no_bit(void **state)
 /* What a choice by a scalar keeps or replaces in place, as the optimizer's step does it: both ways, the same bits. */
 static void a_choice_in_place_changes_no_bit(void **state)
 {
-    (void)state;
     for (int taken = 0; taken < 2; taken++) {
         cvn_graph *g = cvn_graph_new("choice", NULL);
         cvn_type type = CVN_TYPE(CVN_F32, ROWS * COLUMNS);
@@ -194,7 +190,6 @@ static void a_choice_in_place_changes_no_bit(void **state)
 /* AdamW of one tensor: one step, in place, without memory but a tile for each thread. */
 static void an_update_in_place_needs_no_memory(void **state)
 {
-    (void)state;
     cvn_graph *g = cvn_graph_new("update", NULL);
     cvn_type type = CVN_TYPE(CVN_F32, 1 << 18);
     cvn_value *w = cvn_parameter(g, "w", type), *m = cvn_parameter(g, "m", type);
@@ -217,7 +212,6 @@ static void an_update_in_place_needs_no_memory(void **state)
 
 static void a_plan_and_a_profile_name_the_members(void **state)
 {
-    (void)state;
     cvn_graph *g = cvn_graph_new("chain", NULL);
     cvn_type type = CVN_TYPE(CVN_F32, 1 << 16);
     cvn_value *x = cvn_parameter(g, "x", type);
@@ -257,7 +251,6 @@ static void a_plan_and_a_profile_name_the_members(void **state)
 /* Heads that are widened, turned and rounded, and the gradient of logits that only its rounding reads: one step each. */
 static void conversions_join_what_they_stand_beside(void **state)
 {
-    (void)state;
     for (int threads = 1; threads <= 3; threads++) {
         cvn_graph *g = cvn_graph_new("rounded", NULL);
         cvn_value *heads = cvn_parameter(g, "heads", CVN_TYPE(CVN_BF16, 3, 7, 3, 34));
@@ -283,7 +276,6 @@ static void conversions_join_what_they_stand_beside(void **state)
 /* What simplification may not fold, because a barrier or a mark stands before it. */
 static void a_fusion_may_read_nothing_but_splats(void **state)
 {
-    (void)state;
     for (int marked = 0; marked < 2; marked++) {
         cvn_graph *g = cvn_graph_new("splat", NULL);
         cvn_value *splat = cvn_splat(g, wide(CVN_F32), 2);
@@ -302,7 +294,6 @@ static void a_fusion_may_read_nothing_but_splats(void **state)
 
 static void chains_go_through_reshapes_and_barriers(void **state)
 {
-    (void)state;
     const int64_t flat[] = {ROWS * COLUMNS}, turned[] = {COLUMNS, ROWS};
     cvn_graph *g = cvn_graph_new("views", NULL);
     cvn_value *x = cvn_parameter(g, "x", wide(CVN_F32)), *v = cvn_tanh(g, x);
@@ -330,7 +321,6 @@ static void chains_go_through_reshapes_and_barriers(void **state)
 /* More results than one fusion has. */
 static void large_groups_are_split(void **state)
 {
-    (void)state;
     cvn_graph *g = cvn_graph_new("many", NULL);
     cvn_value *x = cvn_parameter(g, "x", wide(CVN_F32)), *y = x;
     for (int i = 0; i < 60; i++) {

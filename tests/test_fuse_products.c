@@ -13,7 +13,6 @@ static Plain plain, memberwise;
 
 static int make_plain(void **state)
 {
-    (void)state;
     make_plain_of(cpu_kernels(), false, &plain);
     make_plain_of(cpu_kernels(), true, &memberwise);
     return 0;
@@ -22,7 +21,6 @@ static int make_plain(void **state)
 /* Along rows, down columns, and of all: without a step for the squares. */
 static void a_sum_of_squares_has_no_step_of_products(void **state)
 {
-    (void)state;
     static const int dims[] = {1, 0, 1}; /* {1}, {0}, {0, 1} */
     for (int i = 0; i < 3; i++) {
         cvn_graph *g = cvn_graph_new("squares", NULL);
@@ -68,7 +66,6 @@ static cvn_graph *swiglu_graph(int64_t tokens, int64_t dim, int64_t ffn)
 /* SwiGLU and its gradient: neither pass writes floats of all tokens and channels, nor keeps any for the other. */
 static void what_is_kept_for_the_backward_pass_is_the_products(void **state)
 {
-    (void)state;
     enum { TOKENS = 40, DIM = 24, FFN = 264 };
     for (int threads = 1; threads <= 3; threads++) {
         cvn_graph *g = swiglu_graph(TOKENS, DIM, FFN);
@@ -99,7 +96,6 @@ static void two_epilogues(const void *context, const char *isa, const Ran *apart
    threads are left over; few rows are products of another kind. */
 static void elementwise_operations_are_the_epilogue_of_a_product(void **state)
 {
-    (void)state;
     static const struct {
         int64_t tokens, dim, ffn;
     } shapes[] = {{40, 24, 272}, {131, 40, 528}, {50, 800, 112}, {7, 24, 1008}};
@@ -113,7 +109,6 @@ static void elementwise_operations_are_the_epilogue_of_a_product(void **state)
 /* What something else than fusions reads late, or the caller, is not computed again. */
 static void what_lies_in_memory_anyway_is_computed_once(void **state)
 {
-    (void)state;
     for (int i = 0; i < 3; i++) {
         cvn_graph *g = cvn_graph_new("once", NULL);
         cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, 72, 72));
@@ -148,7 +143,6 @@ static void the_same_in_fewer_steps(const cvn_graph *g, int fewer)
 /* A residual in f32; and gradients in bf16, of which each sum is rounded: whichever comes first. */
 static void sums_of_products_are_made_as_they_are_written(void **state)
 {
-    (void)state;
     enum { TOKENS = 45, DIM = 50 };
     cvn_graph *g = cvn_graph_new("sums", NULL);
     cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, TOKENS, DIM)), *dot[4];
@@ -178,7 +172,6 @@ static void sums_of_products_are_made_as_they_are_written(void **state)
 /* Keys and values, and the gradient of keys: heads before positions, without a step that moves them. */
 static void heads_are_written_where_they_belong(void **state)
 {
-    (void)state;
     enum { BATCH = 2, SEQ = 37, HEADS = 3, WIDTH = 34 };
     for (int interleaved = 0; interleaved < 2; interleaved++) {
         static const int swap[] = {0, 2, 1, 3};
@@ -207,7 +200,6 @@ static void heads_are_written_where_they_belong(void **state)
 /* The gradient of a norm, the one that went by it, and both together for the product below. */
 static void the_gradient_of_a_norm_takes_the_one_beside_it(void **state)
 {
-    (void)state;
     for (int half = 0; half < 2; half++) {
         cvn_graph *g = cvn_graph_new("norm", NULL);
         cvn_type type = CVN_TYPE(CVN_F32, 70, 65);
@@ -240,7 +232,6 @@ static cvn_value *gradient_of_table(cvn_graph *g, cvn_value *update, int64_t row
 /* The gradient of a tied embedding. */
 static void rows_are_added_to_where_they_occur(void **state)
 {
-    (void)state;
     enum { ROWS_OF = 300, DIM = 70, N = 90 };
     cvn_graph *g = cvn_graph_new("rows", NULL);
     cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, ROWS_OF, DIM));
@@ -255,7 +246,6 @@ static void rows_are_added_to_where_they_occur(void **state)
 /* The gradient of a tied table, and its squares, which nothing reads it for. */
 static void squares_of_a_product_with_rows_are_summed_where_both_are_made(void **state)
 {
-    (void)state;
     enum { ROWS_OF = 300, DIM = 70, N = 90, TOKENS = 40 };
     cvn_graph *g = cvn_graph_new("table", NULL);
     cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, TOKENS, ROWS_OF));
@@ -313,7 +303,6 @@ static cvn_graph *product_graph(int64_t heads, int64_t width, int64_t columns, b
 /* Whatever the blocks of rows and columns are, and however many threads. */
 static void squares_of_a_product_are_summed_where_it_is_made(void **state)
 {
-    (void)state;
     static const struct {
         int64_t heads, width, columns;
     } shapes[] = {{3, 11, 40}, {2, 64, 33}, {5, 51, 300}, {1, 1031, 17}, {13, 60, 96}};
@@ -356,7 +345,6 @@ static void less_is_written(const void *context, const char *isa, const Ran *apa
 /* No tensor as large as x is written for its sums, and they have the same bits, along rows and down columns. */
 static void terms_of_a_sum_are_made_where_they_are_summed(void **state)
 {
-    (void)state;
     static const int64_t shapes[][3] = {{1, 37, 256}, {3, 50, 301}, {2, 150, 1030}, {1, 5, 2048}};
     for (int i = 0; i < 8; i++) {
         const int64_t *shape = shapes[i / 2];
@@ -378,7 +366,6 @@ static float half_at(const char *data, size_t i)
    target outside, and with logits that are not finite. */
 static void a_loss_and_its_gradient_are_one_step(void **state)
 {
-    (void)state;
     enum { N = 9, VOCAB = 1037 };
     cvn_graph *g = cvn_graph_new("loss", NULL);
     cvn_type rows = CVN_TYPE(CVN_F32, N);

@@ -41,7 +41,6 @@ static int seeds(int usual)
 
 static void random_graphs_give_the_bits_of_their_operations(void **state)
 {
-    (void)state;
     const int n = seeds(120);
     int fusions = 0, fewer = 0;
     Plain *plain = calloc(CPU_ISA_COUNT, sizeof *plain);

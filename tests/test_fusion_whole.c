@@ -53,7 +53,6 @@ static cvn_graph *update_graph(WholeKind kind, int64_t rows)
 
 static void an_update_is_compiled_whole_and_changes_no_bit(void **state)
 {
-    (void)state;
     for (int isa = 0; isa < CPU_ISA_COUNT; isa++) {
         const KernelSet *backend = cpu_kernels_of((CpuIsa)isa);
         if (!backend)
@@ -85,7 +84,6 @@ static void an_update_is_compiled_whole_and_changes_no_bit(void **state)
 /* As the steps of training have them: with clipping and without, from gradients or their sums. */
 static void steps_of_training_have_updates_that_are_compiled_whole(void **state)
 {
-    (void)state;
     LlamaConfig config;
     cvn_err err = {0};
     assert_int_equal(preset_config("stories260k", &config, &err), CVN_OK);

@@ -34,7 +34,6 @@ static int count_lines(const StrBuf *text)
 
 static void a_batch_gives_each_prompt_what_it_gets_alone(void **state)
 {
-    (void)state;
     int status;
     StrBuf all =
         shell("printf '\"the sea\"\\n\\n\"a much longer story of the land\"\\n\"what\"\\n' | "
@@ -58,7 +57,6 @@ static void a_batch_gives_each_prompt_what_it_gets_alone(void **state)
 
 static void samples_differ_and_the_first_is_the_seeds_own(void **state)
 {
-    (void)state;
     int status;
     StrBuf three = shell(
         "caravan generate -m model -p 'the sea' -n 9 --ignore-eos --n 3 -s 5 --json", &status);
@@ -83,7 +81,6 @@ static void samples_differ_and_the_first_is_the_seeds_own(void **state)
 
 static void a_stop_text_ends_a_text_and_is_not_printed(void **state)
 {
-    (void)state;
     int status;
     const char *args =
         "caravan generate -m model -p 'the sea' -n 40 --ignore-eos --temperature 0 2>/dev/null";
@@ -123,7 +120,6 @@ static void a_stop_text_ends_a_text_and_is_not_printed(void **state)
 /* Who has a model whose chat format is unknown writes it out. */
 static void special_tokens_can_be_typed(void **state)
 {
-    (void)state;
     expect(0,
            "caravan generate -m model -p '<|start_header_id|>x<|eot_id|>' --special -n 1 --json | "
            "tr -d '\\n '",
@@ -138,7 +134,6 @@ static void special_tokens_can_be_typed(void **state)
 
 static void ctrl_c_is_told_from_a_stop_text(void **state)
 {
-    (void)state;
     expect(0,
            "(exec " CVN_BINARY
            " generate -m long -p x -n 60000 --ignore-eos -t 1 --json >out 2>/dev/null) & pid=$!; "
@@ -149,7 +144,6 @@ static void ctrl_c_is_told_from_a_stop_text(void **state)
 
 static void mistakes_in_prompts_name_the_line(void **state)
 {
-    (void)state;
     expect(1, "printf '\"a\"\\nno\\n' | caravan generate -m model --prompts - 2>&1",
            "-:2: this is no JSON string");
     expect(1, "printf '\"a\"\\n{}\\n' | caravan generate -m model --prompts - 2>&1",
@@ -208,7 +202,6 @@ static void write_odd_gguf(const char *name)
 
 static void ids_need_no_tokenizer_that_can_be_read(void **state)
 {
-    (void)state;
     write_odd_gguf("odd.gguf");
     expect(0, "cp -r bare broken && echo '{}' >broken/tokenizer.json", "");
     expect(0, "caravan generate -m odd.gguf --tokens 1,2 -n 3 --json 2>&1",
@@ -233,7 +226,6 @@ static void ids_need_no_tokenizer_that_can_be_read(void **state)
 /* Of a piece that is half a character, as the first byte of é, a terminal would show nothing. */
 static void pieces_that_are_no_characters_are_scored_visibly(void **state)
 {
-    (void)state;
     expect(0, "caravan score -m model --text 'aé'", "  \"\\xc3\"  likeliest ");
 }
 
@@ -262,7 +254,6 @@ static double logprob(const json_t *json, size_t i)
 
 static void a_long_text_is_scored_in_windows(void **state)
 {
-    (void)state;
     json_t *whole = score(""), *windows = score("-c 32 --stride 8");
     assert_same(whole, windows, "tokens");
     size_t n = json_array_size(json_object_get(whole, "tokens"));
@@ -286,7 +277,6 @@ static void a_long_text_is_scored_in_windows(void **state)
 /* The same as merged with the model, which the folder's own config names; where the model was moved, --model says so. */
 static void adapters_are_given_beside_the_model(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     IoModel model;
     must(io_open_model(&model, in_scratch("model"), &err), &err);
@@ -341,7 +331,6 @@ static void adapters_are_given_beside_the_model(void **state)
 /* However a prompt is read, and however rarely somebody looks whether a text has ended. */
 static void steps_change_no_text(void **state)
 {
-    (void)state;
     expect(0,
            "g() { caravan generate -m model -p 'a much longer story of the land' -n 9 -s 1 \"$@\" "
            "2>/dev/null; }; for o in '--buckets 1' '--buckets 4,8' '--eos-interval 4'; do "

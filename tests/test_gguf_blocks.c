@@ -25,7 +25,6 @@ static IoTensor tensor_of(const GgufElement *element, const Bytes *coded, size_t
 
 static void the_table_says_the_same_of_a_type_in_every_column(void **state)
 {
-    (void)state;
     int n_blocks = 0;
     for (uint32_t i = 0; i < NUMBERS; i++) {
         const GgufElement *e = gguf_element(i);
@@ -83,7 +82,6 @@ static void check_numbers(const GgufElement *element, const char *blocks, const 
 
 static void blocks_have_the_numbers_of_the_gguf_package(void **state)
 {
-    (void)state;
     char blocks[512], numbers[512];
     for (uint32_t i = 0; i < NUMBERS; i++) {
         const GgufElement *e = gguf_element(i);
@@ -97,7 +95,6 @@ static void blocks_have_the_numbers_of_the_gguf_package(void **state)
 
 static void blocks_that_ggml_made_have_its_numbers(void **state)
 {
-    (void)state;
     need_shared_data();
     char blocks[512], numbers[512];
     int checked = 0;
@@ -122,7 +119,6 @@ static void blocks_that_ggml_made_have_its_numbers(void **state)
 /* IQ3_S has blocks of the size of Q3_K's: a file of the one becomes a file of the other by its number. */
 static void a_lattice_is_refused_by_name_with_what_to_do(void **state)
 {
-    (void)state;
     static const char name[] = "blk.1.ffn_gate.weight";
     Bytes file = bytes_of_file(CVN_TEST_DATA "/gguf/mixed.gguf");
     assert_true(file.n > 0);

@@ -8,7 +8,6 @@
 
 static void every_kind_has_a_rule_or_a_reason(void **state)
 {
-    (void)state;
     for (int kind = 0; kind < OP_COUNT; kind++)
         if (grad_has_rule((OpKind)kind) + (grad_is_flat((OpKind)kind) != NULL) +
                 (grad_is_refused((OpKind)kind) != NULL) !=
@@ -18,7 +17,6 @@ static void every_kind_has_a_rule_or_a_reason(void **state)
 
 static void unary_rules(void **state)
 {
-    (void)state;
     static const struct {
         OpKind kind;
         double low, high;
@@ -40,7 +38,6 @@ static void unary_rules(void **state)
 
 static void binary_rules(void **state)
 {
-    (void)state;
     static const OpKind kinds[] = {OP_ADD,     OP_SUBTRACT, OP_MULTIPLY, OP_DIVIDE,
                                    OP_MAXIMUM, OP_MINIMUM,  OP_POWER,    OP_REMAINDER};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
@@ -54,7 +51,6 @@ static void binary_rules(void **state)
 
 static void an_operand_used_twice_gets_both_gradients(void **state)
 {
-    (void)state;
     Trial t = trial_new("x * x + x", 1);
     cvn_value *x = trial_real(&t, F64(5), -2, 2);
     grad_check_one(&t, cvn_add(t.g, cvn_multiply(t.g, x, x), x));
@@ -62,7 +58,6 @@ static void an_operand_used_twice_gets_both_gradients(void **state)
 
 static void power_of_whole_exponents(void **state)
 {
-    (void)state;
     for (int e = -2; e <= 3; e++) {
         Trial t = trial_new("power of negative numbers", e + 9);
         cvn_value *x = trial_real(&t, F64(6), -2, -0.3);
@@ -72,7 +67,6 @@ static void power_of_whole_exponents(void **state)
 
 static void select_and_clamp_rules(void **state)
 {
-    (void)state;
     for (int scalar = 0; scalar < 2; scalar++) {
         Trial t = trial_new("select", scalar);
         cvn_type mask = scalar ? cvn_scalar(CVN_BOOL) : CVN_TYPE(CVN_BOOL, 3, 5);
@@ -91,7 +85,6 @@ static void select_and_clamp_rules(void **state)
 
 static void shape_rules(void **state)
 {
-    (void)state;
     Trial t = trial_new("broadcast_in_dim", 1);
     cvn_value *x = trial_real(&t, F64(3, 1, 2), -1, 1);
     grad_check_one(&t, cvn_broadcast_in_dim(t.g, x, F64(2, 5, 3, 4), (const int[]){2, 3, 0}));
@@ -117,7 +110,6 @@ static void shape_rules(void **state)
 
 static void slice_and_pad_rules(void **state)
 {
-    (void)state;
     for (int seed = 0; seed < 40; seed++) {
         Trial t = trial_new("slice", seed);
         cvn_value *x = trial_real(&t, F64(7, 5), -1, 1);
@@ -144,7 +136,6 @@ static void slice_and_pad_rules(void **state)
 
 static void dynamic_slice_rules(void **state)
 {
-    (void)state;
     for (int seed = 0; seed < 10; seed++) {
         Trial t = trial_new("dynamic_slice", seed);
         cvn_value *x = trial_real(&t, F64(5, 4), -1, 1);
@@ -165,7 +156,6 @@ static void dynamic_slice_rules(void **state)
 /* All forms of dimension numbers, indices in and out of bounds, several of them equal. */
 static void gather_and_scatter_rules(void **state)
 {
-    (void)state;
     int n = 0;
     for (int seed = 0; n < 60; seed++) {
         RandomGraph r = {.options.most_elements = 200, .state = (uint64_t)seed * 77 + 1};
@@ -198,7 +188,6 @@ static void gather_and_scatter_rules(void **state)
 
 static void sort_rules(void **state)
 {
-    (void)state;
     for (int seed = 0; seed < 12; seed++) {
         Trial t = trial_new("sort", seed);
         cvn_value *x = trial_real(&t, F64(3, 5, 2), -1, 1), *out[2];
@@ -213,7 +202,6 @@ static void sort_rules(void **state)
 
 static void reduction_rules(void **state)
 {
-    (void)state;
     static const int dims[][3] = {{0, 1, 2}, {1, 2, 0}, {2, 0, 1}, {0, 2, 1}};
     for (int seed = 0; seed < 32; seed++) {
         Trial t = trial_new("reduce", seed);
@@ -229,7 +217,6 @@ static void reduction_rules(void **state)
 /* A product is smooth at zeros, whatever their number. */
 static void product_of_zeros(void **state)
 {
-    (void)state;
     Trial t = trial_new("product with zeros", 1);
     cvn_value *x = trial_real(&t, F64(4, 5), -2, 2);
     for (int row = 0; row < 4; row++)
@@ -240,7 +227,6 @@ static void product_of_zeros(void **state)
 
 static void dot_general_rules(void **state)
 {
-    (void)state;
     static const char *const equations[] = {"ab,bc->ac",         "bsd,dnh->bsnh",  "bsnh,enh->bse",
                                             "bqkgd,bkcd->bkqgc", "a,b->ab",        "a,a->",
                                             "abc,cab->",         "abc,cda->db",    "abc,bca->abc",
@@ -265,7 +251,6 @@ static void dot_general_rules(void **state)
 /* Four devices, in groups of all, of two, and of one. */
 static void collective_rules(void **state)
 {
-    (void)state;
     static const int64_t groups[][4] = {{0, 1, 2, 3}, {2, 0, 3, 1}, {3, 1, 0, 2}};
     static const int sizes[] = {4, 2, 1};
     for (int i = 0; i < 9; i++) {
@@ -310,7 +295,6 @@ static void collective_rules(void **state)
 
 static void convert_rules(void **state)
 {
-    (void)state;
     Trial t = trial_new("convert to f32 and back", 1);
     t.step = 1e-2; /* linear: only rounding matters */
     cvn_value *x = trial_real(&t, F64(3, 5), -1, 1);
@@ -319,7 +303,6 @@ static void convert_rules(void **state)
 
 static void rms_norm_rule(void **state)
 {
-    (void)state;
     for (int seed = 0; seed < 6; seed++) {
         Trial t = trial_new("rms_norm", seed);
         int64_t d = 1 + 3 * seed;
@@ -330,7 +313,6 @@ static void rms_norm_rule(void **state)
 
 static void rope_rule(void **state)
 {
-    (void)state;
     for (int interleaved = 0; interleaved < 2; interleaved++) {
         Trial t = trial_new("rope", interleaved);
         cvn_value *x = trial_real(&t, F64(2, 3, 3, 10), -1, 1);
@@ -344,7 +326,6 @@ static void rope_rule(void **state)
 /* Grouped heads, padding, rows at different places. */
 static void attention_rule(void **state)
 {
-    (void)state;
     for (int seed = 0; seed < 8; seed++) {
         Trial t = trial_new("attention", seed);
         int64_t seq = 1 + seed % 5, kv = 1 + seed % 3, group = 1 + seed % 2, dim = 1 + seed;
@@ -361,7 +342,6 @@ static void attention_rule(void **state)
 
 static void cache_update_rule(void **state)
 {
-    (void)state;
     for (int seed = 0; seed < 8; seed++) {
         Trial t = trial_new("cache_update", seed);
         cvn_value *cache = trial_real(&t, F64(2, 3, 5, 2), -1, 1);
@@ -374,7 +354,6 @@ static void cache_update_rule(void **state)
 /* Its results are f32, even of f64: the differences are coarse, so the steps are large. */
 static void softmax_cross_entropy_rule(void **state)
 {
-    (void)state;
     for (int seed = 0; seed < 6; seed++) {
         Trial t = trial_new("softmax_cross_entropy", seed);
         t.step = 1e-2;
@@ -389,7 +368,6 @@ static void softmax_cross_entropy_rule(void **state)
 /* What is kept passes its gradient on; what is not is -inf, which exp makes 0 with a slope of 0. */
 static void keep_likeliest_rule(void **state)
 {
-    (void)state;
     for (int seed = 0; seed < 6; seed++) {
         Trial t = trial_new("keep_likeliest", seed);
         t.step = 1e-3;
@@ -405,7 +383,6 @@ static void keep_likeliest_rule(void **state)
 /* Runs after the rules. */
 static void every_rule_was_checked(void **state)
 {
-    (void)state;
     for (int kind = 0; kind < OP_COUNT; kind++)
         if (grad_has_rule((OpKind)kind) && !grad_seen[kind])
             fail_msg("the rule of %s was not checked", op_info[kind].name);
@@ -475,7 +452,6 @@ static cvn_value *make_abs(cvn_graph *g, cvn_value **x)
 
 static void equal_elements_share(void **state)
 {
-    (void)state;
     double *d[4];
     const double *ab[] = {(double[]){1, 2, 3, -0.0}, (double[]){1, 5, 2, 0}};
     gradients_at(make_maximum, 2, 4, ab, d);
@@ -491,7 +467,6 @@ static void equal_elements_share(void **state)
 
 static void clamp_gives_each_element_to_one_operand(void **state)
 {
-    (void)state;
     double *d[4];
     const double *v[] = {(double[]){0, 0, 0, 0, 0, 2, 2}, (double[]){0, 1, -1, 3, 0.5, 3, 1},
                          (double[]){1, 1, 1, 1, 1, 1, 1}};
@@ -505,7 +480,6 @@ static void clamp_gives_each_element_to_one_operand(void **state)
 
 static void flat_operations_give_zero(void **state)
 {
-    (void)state;
     double *d[4];
     const double *x[] = {(double[]){-1.5, 0.3, 2.5}};
     gradients_at(make_flat, 1, 3, x, d);
@@ -526,7 +500,6 @@ static void flat_operations_give_zero(void **state)
 /* Sums of gather's gradient are kept in f32: of 300 times 1 in bf16, 256 + 1 would stay 256. */
 static void gradients_have_their_values_types(void **state)
 {
-    (void)state;
     cvn_graph *g = cvn_graph_new("types", NULL);
     cvn_err err = {0};
     cvn_value *master = cvn_parameter(g, "table", CVN_TYPE(CVN_F32, 2, 1));
@@ -614,7 +587,6 @@ static cvn_value *weight_by_a_rounded_scale(cvn_graph *g, cvn_value *const *v)
 /* [tokens,1] times a weight that is 1: the gradient of the sum is the number of tokens, which bf16 does not have. */
 static void gradients_of_what_is_made_of_weights_are_not_rounded(void **state)
 {
-    (void)state;
     enum { TOKENS = 301 };
     static WeightMaker *const make[] = {weight_converted,
                                         weight_scaled,
@@ -653,7 +625,6 @@ static void gradients_of_what_is_made_of_weights_are_not_rounded(void **state)
 /* %h = tanh of a product with %x, which nobody asked a gradient for: the sums of its gradient are rounded to bf16. */
 static void gradients_of_activations_are_rounded_as_they_are(void **state)
 {
-    (void)state;
     cvn_graph *g = cvn_graph_new("activation", NULL);
     cvn_err err = {0};
     cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, 3, 4)), *d[2];
@@ -674,7 +645,6 @@ static void gradients_of_activations_are_rounded_as_they_are(void **state)
 
 static void what_cannot_be_differentiated_is_said(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     cvn_graph *g = cvn_graph_new("product", NULL);
     cvn_value *x = cvn_parameter(g, "x", cvn_scalar(CVN_F32)), *dx;
@@ -694,7 +664,6 @@ static void what_cannot_be_differentiated_is_said(void **state)
 /* The loss of a product of 8 bits, by which of its operands it is differentiated, and what says so. */
 static void what_is_quantized_is_refused(void **state)
 {
-    (void)state;
     enum { X, X_SCALE, Q_SCALE, WAYS };
     static const char *const refuses[WAYS] = {"quantize_rows", "linear_int8", "dequantize"};
     for (int way = 0; way < WAYS; way++)

@@ -148,7 +148,6 @@ static bool check_seed(int seed)
 
 static void random_graphs_have_the_slopes_of_their_gradients(void **state)
 {
-    (void)state;
     enum { SEEDS = 1500 };
     int told = 0;
     for (int seed = 0; seed < SEEDS; seed++)
@@ -161,7 +160,6 @@ static void random_graphs_have_the_slopes_of_their_gradients(void **state)
 /* The same graph and the same order of addition, every time. */
 static void gradients_are_built_the_same_way_every_time(void **state)
 {
-    (void)state;
     StrBuf text[2] = {{0}, {0}};
     for (int i = 0; i < 2; i++) {
         cvn_graph *g = cvn_graph_new("same", NULL);

@@ -19,7 +19,6 @@ static void assert_type(const cvn_value *v, const char *expected)
 
 static void every_operation_has_a_row(void **state)
 {
-    (void)state;
     for (int i = 0; i < OP_COUNT; i++) {
         assert_non_null(op_info[i].name);
         for (int j = 0; j < i; j++)
@@ -32,7 +31,6 @@ static void every_operation_has_a_row(void **state)
 
 static void types_are_inferred(void **state)
 {
-    (void)state;
     cvn_graph *g = new_graph();
     cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_BF16, 2, 5, 6));
     cvn_value *w = cvn_parameter(g, "w", CVN_TYPE(CVN_BF16, 7, 6));
@@ -53,7 +51,6 @@ static void types_are_inferred(void **state)
 
 static void the_first_mistake_is_kept(void **state)
 {
-    (void)state;
     cvn_graph *g = new_graph();
     cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, 2, 3));
     cvn_value *y = cvn_parameter(g, "y", CVN_TYPE(CVN_F32, 3, 2));
@@ -69,7 +66,6 @@ static void the_first_mistake_is_kept(void **state)
 
 static void replaced_and_dead_operations_go(void **state)
 {
-    (void)state;
     cvn_graph *g = new_graph();
     cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, 2));
     cvn_value *n1 = cvn_negate(g, x), *n2 = cvn_negate(g, n1);
@@ -87,7 +83,6 @@ static void replaced_and_dead_operations_go(void **state)
 
 static void operations_can_be_inserted(void **state)
 {
-    (void)state;
     cvn_graph *g = new_graph();
     cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, 2));
     cvn_value *y = cvn_tanh(g, x);
@@ -100,7 +95,6 @@ static void operations_can_be_inserted(void **state)
 
 static void a_clone_is_equal_and_independent(void **state)
 {
-    (void)state;
     cvn_graph *g = new_graph();
     cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, 2, 3));
     cvn_spec spec = {.rank = 2};
@@ -122,7 +116,6 @@ static void a_clone_is_equal_and_independent(void **state)
 
 static void illegal_operations_are_refused(void **state)
 {
-    (void)state;
     struct {
         const char *says;
     } cases[7] = {{"outside 0 to 1"}, {"differ"},          {"named twice"},  {"not divide"},
@@ -158,7 +151,6 @@ static void illegal_operations_are_refused(void **state)
 /* Of the caller's arrays no more is read than they have, whatever the counts and types say. */
 static void what_lists_and_types_claim_is_not_believed(void **state)
 {
-    (void)state;
     cvn_gather_dims nine = {.n_window = CVN_MAX_RANK + 1};
     cvn_dot_dims many = {.n_batch = 100};
     cvn_type long_type = {.dtype = CVN_F32, .rank = 99};

@@ -30,7 +30,6 @@ static void free_all(void **buffers, int n)
 
 static void an_output_may_be_a_parameter_or_come_twice(void **state)
 {
-    (void)state;
     cvn_graph *g = new_graph();
     cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, 2));
     cvn_value *y = cvn_negate(g, cvn_add(g, x, x));
@@ -70,7 +69,6 @@ static void run_devices(cvn_graph *g, void **out)
 
 static void collectives_exchange_within_their_groups(void **state)
 {
-    (void)state;
     cvn_graph *g = new_graph();
     cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_I32, SIZE));
     cvn_output(g, cvn_all_reduce(g, x, CVN_SUM, 2, 2, groups));
@@ -105,7 +103,6 @@ static void collectives_exchange_within_their_groups(void **state)
 /* x [2, 4] with rows split over the columns' devices: all_to_all along (0 -> 1), then back. */
 static void all_to_all_there_and_back_is_the_identity(void **state)
 {
-    (void)state;
     cvn_graph *g = new_graph();
     cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_I32, 2, 2));
     cvn_value *y = cvn_all_to_all(g, x, 0, 1, 2, 2, groups); /* [1, 4] */
@@ -128,7 +125,6 @@ static void all_to_all_there_and_back_is_the_identity(void **state)
 
 static void a_device_without_a_group_is_an_error(void **state)
 {
-    (void)state;
     cvn_graph *g = new_graph();
     cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_I32, SIZE));
     cvn_output(g, cvn_all_reduce(g, x, CVN_SUM, 2, 2, groups));
@@ -153,7 +149,6 @@ const char *__asan_default_options(void)
 
 static void memory_that_cannot_be_had_is_an_error(void **state)
 {
-    (void)state;
     cvn_graph *g = new_graph();
     cvn_value *x = cvn_splat(g, CVN_TYPE(CVN_F32, INT64_C(1) << 55), 1);
     cvn_output(g, x);
@@ -168,7 +163,6 @@ static void memory_that_cannot_be_had_is_an_error(void **state)
 
 static void errors_of_building_come_back_from_a_run(void **state)
 {
-    (void)state;
     cvn_graph *g = new_graph();
     cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, 2));
     cvn_output(g, cvn_add(g, x, cvn_parameter(g, "y", CVN_TYPE(CVN_F32, 3))));
@@ -182,7 +176,6 @@ static void errors_of_building_come_back_from_a_run(void **state)
 /* XLA flushes subnormal numbers, so what they give is not in the stored cases. */
 static void subnormal_numbers_are_numbers(void **state)
 {
-    (void)state;
     cvn_graph *g = new_graph();
     cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, 2));
     cvn_value *b = cvn_parameter(g, "b", CVN_TYPE(CVN_BF16, 1));
@@ -212,7 +205,6 @@ static void subnormal_numbers_are_numbers(void **state)
 /* StableHLO's text: an update outside is skipped element by element. XLA drops the whole window. */
 static void scatter_keeps_the_part_of_a_window_that_is_inside(void **state)
 {
-    (void)state;
     cvn_graph *g = new_graph();
     cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_I32, 4));
     cvn_value *at = cvn_parameter(g, "at", CVN_TYPE(CVN_I32, 2, 1));
@@ -233,7 +225,6 @@ static void scatter_keeps_the_part_of_a_window_that_is_inside(void **state)
 /* The padding nibble after an odd number of i4 is zero, whatever the memory held. */
 static void the_last_nibble_of_odd_i4_is_zero(void **state)
 {
-    (void)state;
     cvn_graph *g = new_graph();
     cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_I4, 3));
     cvn_value *y = cvn_reverse(g, x, 1, (const int[]){0});
@@ -248,7 +239,6 @@ static void the_last_nibble_of_odd_i4_is_zero(void **state)
    larger by ln 3 for key 1 than for key 0: weights 1/4 and 3/4. */
 static void attention_of_wide_heads_is_made_in_pieces(void **state)
 {
-    (void)state;
     enum { DIM = 600 };
     cvn_graph *g = new_graph();
     cvn_type cache = CVN_TYPE(CVN_F32, 1, 1, 2, DIM);
@@ -280,7 +270,6 @@ static void attention_of_wide_heads_is_made_in_pieces(void **state)
 /* The part of the cache behind a row's end may never have been written. */
 static void attention_never_looks_at_keys_behind_the_query(void **state)
 {
-    (void)state;
     cvn_graph *g = new_graph();
     cvn_type cache = CVN_TYPE(CVN_F32, 1, 1, 4, 2);
     cvn_value *q = cvn_parameter(g, "q", CVN_TYPE(CVN_F32, 1, 2, 1, 2));
@@ -304,7 +293,6 @@ static void attention_never_looks_at_keys_behind_the_query(void **state)
 /* Two hundred tensors of a mebibyte one after the other never take more than a few at once. */
 static void temporaries_are_freed_after_their_last_use(void **state)
 {
-    (void)state;
     if (address_sanitizer)
         skip(); /* it keeps freed memory for a while */
     enum { BYTES = 1 << 20, STEPS = 200 };

@@ -325,86 +325,72 @@ static void run_file(const char *name)
 
 static void leaves_are_as_in_xla(void **state)
 {
-    (void)state;
     run_file("leaf");
 }
 
 static void unary_operations_are_as_in_xla(void **state)
 {
-    (void)state;
     run_file("unary");
 }
 
 static void conversions_are_as_in_xla(void **state)
 {
-    (void)state;
     run_file("convert");
 }
 
 static void binary_operations_are_as_in_xla(void **state)
 {
-    (void)state;
     run_file("binary");
 }
 
 static void select_and_clamp_are_as_in_xla(void **state)
 {
-    (void)state;
     run_file("ternary");
 }
 
 static void shape_operations_are_as_in_xla(void **state)
 {
-    (void)state;
     run_file("shape");
 }
 
 static void index_operations_are_as_in_xla(void **state)
 {
-    (void)state;
     run_file("index");
 }
 
 static void reductions_are_as_in_xla(void **state)
 {
-    (void)state;
     run_file("reduce");
 }
 
 static void contractions_are_as_in_xla(void **state)
 {
-    (void)state;
     run_file("dot");
 }
 
 static void composites_are_as_their_formulas_in_xla(void **state)
 {
-    (void)state;
     run_file("composite");
 }
 
 static void quantized_weights_are_as_by_their_formulas(void **state)
 {
-    (void)state;
     run_file("quantized");
 }
 
 static void gradients_are_as_by_jax(void **state)
 {
-    (void)state;
     run_file("gradient");
 }
 
 static void collectives_are_as_in_xla(void **state)
 {
-    (void)state;
     run_file("collective");
 }
 
 /* Runs last. A parameter has no function of its own. */
 static void every_operation_had_a_case(void **state)
 {
-    (void)state;
     for (int k = 0; k < OP_COUNT; k++)
         if (!seen[k] && k != OP_PARAMETER)
             fail_msg("no case in tests/data/ops is about %s", op_info[k].name);
@@ -413,7 +399,6 @@ static void every_operation_had_a_case(void **state)
 /* The comparison must be able to fail: one unit too far, a wrong sign of zero, NaN for a number. */
 static void the_comparison_sees_small_differences(void **state)
 {
-    (void)state;
     float base[] = {1, -0.0f, NAN, 0, INFINITY},
           off[] = {1.0000001f, 0, 1, 0x1p-140f, 0x1.fffffep127f};
     assert_false(close_enough(CVN_F32, off, base, 0, 0));

@@ -4,7 +4,6 @@
 
 static void every_dtype_has_a_name_that_parses_back(void **state)
 {
-    (void)state;
     for (int i = 0; i < CVN_DTYPE_COUNT; i++) {
         cvn_dtype back = CVN_DTYPE_COUNT;
         assert_true(cvn_dtype_parse(cvn_dtype_name((cvn_dtype)i), &back));
@@ -20,7 +19,6 @@ static void every_dtype_has_a_name_that_parses_back(void **state)
 
 static void bytes_count_packed_and_refuse_overflow(void **state)
 {
-    (void)state;
     assert_int_equal(cvn_dtype_bytes(CVN_F64, 3), 24);
     assert_int_equal(cvn_dtype_bytes(CVN_BF16, 3), 6);
     assert_int_equal(cvn_dtype_bytes(CVN_BOOL, 3), 3);

@@ -12,7 +12,6 @@
 
 static void every_bf16_and_f16_survives_a_round_trip(void **state)
 {
-    (void)state;
     for (uint32_t h = 0; h < 0x10000; h++) {
         float b = bf16_to_f32((uint16_t)h), f = f16_to_f32((uint16_t)h);
         if (isnan(b))
@@ -28,7 +27,6 @@ static void every_bf16_and_f16_survives_a_round_trip(void **state)
 
 static void f16_values_are_those_of_the_standard(void **state)
 {
-    (void)state;
     for (uint32_t h = 0; h < 0x8000; h++) {
         int exponent = (int)(h >> 10), fraction = (int)(h & 0x3ff);
         if (exponent == 31) {
@@ -59,7 +57,6 @@ static void rounding_is_to_nearest_even(uint16_t (*from)(float), float (*to)(uin
 
 static void bf16_rounds_to_nearest_even(void **state)
 {
-    (void)state;
     rounding_is_to_nearest_even(bf16_from_f32, bf16_to_f32, 0x7f80);
     assert_int_equal(bf16_from_f32(3.4e38f), 0x7f80);
     assert_int_equal(bf16_from_f32(3.3895e38f), 0x7f7f);
@@ -67,7 +64,6 @@ static void bf16_rounds_to_nearest_even(void **state)
 
 static void f16_rounds_to_nearest_even(void **state)
 {
-    (void)state;
     rounding_is_to_nearest_even(f16_from_f32, f16_to_f32, 0x7c00);
     assert_int_equal(f16_from_f32(65519.996f), 0x7bff);
     assert_int_equal(f16_from_f32(65520.0f), 0x7c00);
@@ -77,7 +73,6 @@ static void f16_rounds_to_nearest_even(void **state)
 
 static void nan_stays_nan_with_its_sign(void **state)
 {
-    (void)state;
     const uint32_t nans[] = {0x7f800001u, 0x7fc00000u, 0x7fffffffu, 0xff800001u, 0xffffffffu};
     for (size_t i = 0; i < sizeof nans / sizeof *nans; i++) {
         uint16_t b = bf16_from_f32(f32_from_bits(nans[i]));
@@ -89,13 +84,11 @@ static void nan_stays_nan_with_its_sign(void **state)
 
 static int remove_empty(void **state)
 {
-    (void)state;
     return rmdir(scratch); /* fails, and so the test, when a temporary file was left behind */
 }
 
 static void what_is_written_is_mapped_back(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     FilePath path = file_path(scratch, "data");
     const size_t sizes[] = {0, 1, 4095, 4096, 300000, 1000003};
@@ -126,7 +119,6 @@ static void what_is_written_is_mapped_back(void **state)
 
 static void an_uncommitted_file_leaves_the_old_one(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     FilePath path = file_path(scratch, "data");
     assert_int_equal(file_write(path.text, "old", 3, &err), CVN_OK);
@@ -143,7 +135,6 @@ static void an_uncommitted_file_leaves_the_old_one(void **state)
 
 static void a_full_disk_is_an_error_and_leaves_nothing(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     FilePath path = file_path(scratch, "data");
     struct rlimit old, tiny;
@@ -163,7 +154,6 @@ static void a_full_disk_is_an_error_and_leaves_nothing(void **state)
 
 static void errors_name_the_path_and_the_reason(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     FileMap map;
     assert_int_equal(file_map(&map, "/no/such/file", &err), CVN_EIO);
@@ -186,7 +176,6 @@ static void errors_name_the_path_and_the_reason(void **state)
 /* Renaming over a device or a pipe would take it away from everybody. */
 static void what_is_no_file_is_not_replaced(void **state)
 {
-    (void)state;
     char path[256];
     struct stat there;
     cvn_err err = {0};
@@ -202,7 +191,6 @@ static void what_is_no_file_is_not_replaced(void **state)
 
 static void pointers_of_git_lfs_are_told_from_what_they_point_to(void **state)
 {
-    (void)state;
     static const char pointer[] = "version https://git-lfs.github.com/spec/v1\n"
                                   "oid sha256:0123456789abcdef\nsize 1044992\n";
     cvn_err err = {0};
@@ -221,7 +209,6 @@ static void pointers_of_git_lfs_are_told_from_what_they_point_to(void **state)
 
 static void a_place_for_output_is_tried_without_a_trace(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     assert_int_equal(file_check_output(in_scratch("later"), &err), CVN_OK);
     assert_false(file_exists(in_scratch("later")));

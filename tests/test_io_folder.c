@@ -20,7 +20,6 @@ static void put_text(const char *name, const char *text)
 
 static int clean(void **state)
 {
-    (void)state;
     remove_folder(scratch);
     return file_make_folder(scratch, NULL);
 }
@@ -42,7 +41,6 @@ static void expect(const char *message)
 
 static void one_file_of_any_name_is_the_model(void **state)
 {
-    (void)state;
     put_safetensors("tiny.safetensors", two, 3);
     put_text("README.md", "x");
     expect(NULL);
@@ -54,7 +52,6 @@ static void one_file_of_any_name_is_the_model(void **state)
 
 static void no_weights_is_an_error_that_says_so(void **state)
 {
-    (void)state;
     expect("holds no *.safetensors file");
     put_text("pytorch_model.bin", "x");
     expect("must be saved as safetensors");
@@ -62,7 +59,6 @@ static void no_weights_is_an_error_that_says_so(void **state)
 
 static void shards_are_one_list(void **state)
 {
-    (void)state;
     put_safetensors("model-00001-of-00002.safetensors", two, 3);
     put_safetensors("model-00002-of-00002.safetensors", only_c, 1);
     put_text(
@@ -85,7 +81,6 @@ static void shards_are_one_list(void **state)
 
 static void an_index_that_lies_is_refused(void **state)
 {
-    (void)state;
     static const struct {
         const char *index;
         const char *message;
@@ -125,7 +120,6 @@ static void an_index_that_lies_is_refused(void **state)
 
 static void a_tensor_in_two_shards_is_refused(void **state)
 {
-    (void)state;
     put_safetensors("s1.safetensors", two, 3);
     put_safetensors("s2.safetensors", two, 3);
     put_text("model.safetensors.index.json",

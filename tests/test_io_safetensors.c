@@ -37,14 +37,12 @@ static int code_of_image(const uint8_t *data, size_t n)
 
 static void the_shared_samples_are_judged_as_expected(void **state)
 {
-    (void)state;
     need_shared_data();
     judge_samples("malformed-safetensors", "safetensors", code_of_image);
 }
 
 static void a_trained_checkpoint_is_read(void **state)
 {
-    (void)state;
     need_shared_data();
     Bytes bytes = bytes_of_file(CVN_SHARED_DATA "/checkpoints/stories260K-hf/model.safetensors");
     Read read = read_image(bytes.data, bytes.n);
@@ -132,7 +130,6 @@ static const struct {
 
 static void every_broken_rule_is_refused_by_name(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof headers / sizeof *headers; i++) {
         Bytes bytes = safetensors_of(headers[i].header, headers[i].n);
         Read read = read_image(bytes.data, bytes.n);
@@ -149,7 +146,6 @@ static void every_broken_rule_is_refused_by_name(void **state)
 
 static void header_sizes_that_lie_are_refused(void **state)
 {
-    (void)state;
     const uint64_t sizes[] = {0,         1, 3, 9, 99999999, 100000000, 100000001, UINT64_MAX - 7,
                               UINT64_MAX};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -162,7 +158,6 @@ static void header_sizes_that_lie_are_refused(void **state)
 
 static void deep_nesting_is_refused_without_deep_recursion(void **state)
 {
-    (void)state;
     size_t n = 2000000;
     char *header = malloc(n + 1);
     memset(header, '[', n);
@@ -202,7 +197,6 @@ static Bytes good_image(void)
 
 static void what_is_written_reads_back(void **state)
 {
-    (void)state;
     Bytes bytes = good_image();
     Read read = read_image(bytes.data, bytes.n);
     assert_int_equal(read.code, CVN_OK);
@@ -220,7 +214,6 @@ static void what_is_written_reads_back(void **state)
 
 static void a_file_cut_short_anywhere_is_refused(void **state)
 {
-    (void)state;
     Bytes good = good_image();
     for (size_t n = 0; n < good.n; n++) {
         Bytes cut = bytes_copy(good.data, n);
@@ -232,7 +225,6 @@ static void a_file_cut_short_anywhere_is_refused(void **state)
 
 static void a_flipped_bit_never_reads_outside(void **state)
 {
-    (void)state;
     Bytes good = good_image();
     size_t refused = 0;
     for (size_t bit = 0; bit < good.n * 8; bit++) {
@@ -246,7 +238,6 @@ static void a_flipped_bit_never_reads_outside(void **state)
 
 static void the_writer_holds_the_stream_to_the_header(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     StWriter w;
     const char *path = in_scratch("w.safetensors");
@@ -272,7 +263,6 @@ static void the_writer_holds_the_stream_to_the_header(void **state)
 
 static void a_full_disk_ends_the_writer_and_leaves_nothing(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     StWriter w;
     struct rlimit old, tiny;

@@ -41,7 +41,6 @@ static Bytes must_load(const char *path)
 
 static void every_element_type_and_slice_is_read(void **state)
 {
-    (void)state;
     static const struct {
         const char *name, *type;
         size_t bytes;
@@ -77,7 +76,6 @@ static void every_element_type_and_slice_is_read(void **state)
 
 static void state_dicts_and_newer_pickles_are_read(void **state)
 {
-    (void)state;
     Bytes bytes = must_load(DATA "state_dict.pth");
     Read read = read_image(bytes.data, bytes.n);
     assert_int_equal(read.code, CVN_OK);
@@ -95,7 +93,6 @@ static void state_dicts_and_newer_pickles_are_read(void **state)
 
 static void what_is_no_dictionary_of_tensors_is_refused(void **state)
 {
-    (void)state;
     static const struct {
         const char *file, *message;
     } cases[] = {
@@ -123,7 +120,6 @@ static void what_is_no_dictionary_of_tensors_is_refused(void **state)
 
 static void a_cut_or_flipped_file_never_reads_outside(void **state)
 {
-    (void)state;
     Bytes good = must_load(DATA "state_dict.pth");
     for (size_t n = 0; n < good.n; n++) {
         Bytes cut = bytes_copy(good.data, n);
@@ -147,7 +143,6 @@ static void a_cut_or_flipped_file_never_reads_outside(void **state)
 /* Programs for the pickle machine, and part of the refusal. */
 static void broken_pickles_are_refused(void **state)
 {
-    (void)state;
     static const struct {
         const char *program;
         size_t n;
@@ -219,7 +214,6 @@ static void load(IoModel *model, WholeWeights *weights, const char *path, cvn_dt
 
 static void a_model_in_parts_is_the_model_in_one(void **state)
 {
-    (void)state;
     IoModel whole, parts;
     WholeWeights a, b;
     load(&whole, &a, DATA "whole", CVN_BF16);
@@ -245,7 +239,6 @@ static void a_model_in_parts_is_the_model_in_one(void **state)
 /* Any form saved as a Hugging Face folder: rotary pairs in the other order, all else equal. */
 static void a_meta_model_is_saved_in_hugging_face_order(void **state)
 {
-    (void)state;
     IoModel meta, hf;
     WholeWeights a, b;
     cvn_err err = {0};
@@ -273,7 +266,6 @@ static void a_meta_model_is_saved_in_hugging_face_order(void **state)
 
 static void a_missing_or_foreign_part_is_refused(void **state)
 {
-    (void)state;
     IoModel model;
     cvn_err err = {0};
     Bytes params = must_load(DATA "parts2/params.json");
@@ -304,7 +296,6 @@ static void a_missing_or_foreign_part_is_refused(void **state)
 
 static void params_json_is_read_strictly(void **state)
 {
-    (void)state;
     static const struct {
         const char *text, *message;
     } cases[] = {
@@ -342,7 +333,6 @@ static void params_json_is_read_strictly(void **state)
 /* params.json of published models, and what they must come to. */
 static void published_models_are_inferred(void **state)
 {
-    (void)state;
     static const struct {
         const char *text;
         int64_t ffn;
@@ -384,7 +374,6 @@ static void published_models_are_inferred(void **state)
 
 static void shared_samples_are_judged_rightly(void **state)
 {
-    (void)state;
     need_shared_data();
     static const struct {
         const char *file;
@@ -405,7 +394,6 @@ static void shared_samples_are_judged_rightly(void **state)
 /* The trained checkpoint in all forms: the same numbers, up to the order of rotary pairs. */
 static void every_form_holds_the_same_model(void **state)
 {
-    (void)state;
     need_shared_data();
     IoModel hf, other;
     WholeWeights a, b;

@@ -32,7 +32,6 @@ static LlamaConfig odd_config(bool tied, bool biases)
 
 static int clean(void **state)
 {
-    (void)state;
     remove_folder(scratch);
     return file_make_folder(scratch, NULL);
 }
@@ -90,7 +89,6 @@ static void assert_holds_init(const char *folder, cvn_dtype saved)
 
 static void every_variant_and_type_loads_what_init_wrote(void **state)
 {
-    (void)state;
     static const cvn_dtype types[] = {CVN_F32, CVN_BF16, CVN_F16};
     for (int variant = 0; variant < 4; variant++) {
         for (size_t t = 0; t < 3; t++) {
@@ -106,7 +104,6 @@ static void every_variant_and_type_loads_what_init_wrote(void **state)
 
 static void a_sharded_folder_holds_the_same(void **state)
 {
-    (void)state;
     LlamaConfig config = odd_config(false, true);
     make_model(in_scratch("s"), &config, &(SaveOptions){.dtype = CVN_F32, .shard_bytes = 60000});
     assert_int_equal(count_entries(in_scratch("s")), 3 + 6);
@@ -119,7 +116,6 @@ static void a_sharded_folder_holds_the_same(void **state)
 
 static void the_same_seed_gives_the_same_bytes(void **state)
 {
-    (void)state;
     LlamaConfig config = odd_config(false, false);
     SaveOptions options = {.dtype = CVN_BF16};
     make_model(in_scratch("a"), &config, &options);
@@ -207,7 +203,6 @@ static void rewrite(const char *from, const char *to, const Change *change)
 
 static void the_audit_accounts_for_every_tensor(void **state)
 {
-    (void)state;
     static const Change changes[] = {
         {.message = NULL},
         {.drop = "model.layers.1.mlp.up_proj.weight",
@@ -252,7 +247,6 @@ static void the_audit_accounts_for_every_tensor(void **state)
 
 static void many_missing_tensors_are_counted_not_listed(void **state)
 {
-    (void)state;
     LlamaConfig config = odd_config(true, false);
     make_model(in_scratch("m"), &config, &(SaveOptions){.dtype = CVN_F32});
     config.n_layers = 40;
@@ -285,7 +279,6 @@ static cvn_engine *open_engine(const char *folder, const cvn_model_options *opti
 
 static void nan_weights_are_warned_of_and_counted_once(void **state)
 {
-    (void)state;
     LlamaConfig config = odd_config(true, false);
     make_model(in_scratch("good"), &config, &(SaveOptions){.dtype = CVN_F32});
     rewrite(in_scratch("good"), in_scratch("bad"),
@@ -307,7 +300,6 @@ static void nan_weights_are_warned_of_and_counted_once(void **state)
 
 static void unaligned_tensors_are_the_same_model(void **state)
 {
-    (void)state;
     enum { N = 40 };
     LlamaConfig config = odd_config(false, false);
     make_model(in_scratch("good"), &config, &(SaveOptions){.dtype = CVN_F32});
@@ -331,7 +323,6 @@ static void unaligned_tensors_are_the_same_model(void **state)
 
 static void a_folder_that_is_not_empty_is_kept_unless_forced(void **state)
 {
-    (void)state;
     LlamaConfig config = odd_config(false, false);
     SaveOptions options = {.dtype = CVN_F32, .shard_bytes = 60000};
     cvn_err err = {0};
@@ -355,7 +346,6 @@ static void a_folder_that_is_not_empty_is_kept_unless_forced(void **state)
 
 static void the_tokenizer_comes_along(void **state)
 {
-    (void)state;
     LlamaConfig config = odd_config(false, false);
     assert_int_equal(file_write(in_scratch("tokenizer.model"), "abc", 3, NULL), CVN_OK);
     make_model(in_scratch("m"), &config,
@@ -371,7 +361,6 @@ static void the_tokenizer_comes_along(void **state)
 
 static void a_full_disk_leaves_no_folder(void **state)
 {
-    (void)state;
     LlamaConfig config;
     cvn_err err = {0};
     struct rlimit old, tiny;
@@ -390,7 +379,6 @@ static void a_full_disk_leaves_no_folder(void **state)
 
 static void what_is_no_model_is_said_so(void **state)
 {
-    (void)state;
     IoModel model;
     cvn_err err = {0};
     assert_int_equal(io_open_model(&model, "/no/such/model", &err), CVN_EIO);
@@ -402,7 +390,6 @@ static void what_is_no_model_is_said_so(void **state)
 
 static void shared_checkpoints_open(void **state)
 {
-    (void)state;
     need_shared_data();
     IoModel model;
     WholeWeights weights;
@@ -420,7 +407,6 @@ static void shared_checkpoints_open(void **state)
 /* Q8_0 and a tensor in parts, decoded at every range of a small tensor. */
 static void ranges_of_coded_and_split_tensors_decode(void **state)
 {
-    (void)state;
     uint8_t blocks[3 * 34];
     for (size_t i = 0; i < sizeof blocks; i++)
         blocks[i] = (uint8_t)(i * 37);

@@ -64,7 +64,6 @@ static void check_case(const json_t *line, void *arg)
 
 static void templates_render_as_jinja2_renders_them(void **state)
 {
-    (void)state;
     Tally tally = {0};
     assert_true(each_line(CVN_TEST_DATA "/text/jinja.jsonl", check_case, &tally) > 80);
     assert_int_equal(tally.wrong, 0);
@@ -73,7 +72,6 @@ static void templates_render_as_jinja2_renders_them(void **state)
 /* Those of published models, with many conversations: tests/oracles/text_jinja.py writes the file. */
 static void published_templates_render_as_jinja2_renders_them(void **state)
 {
-    (void)state;
     const char *path = getenv("CARAVAN_JINJA_CASES");
     Tally tally = {0};
     if (!path) {
@@ -88,7 +86,6 @@ static void published_templates_render_as_jinja2_renders_them(void **state)
 
 static void what_is_not_known_is_refused_by_name(void **state)
 {
-    (void)state;
     static const struct {
         const char *template, *says;
         int code;
@@ -134,7 +131,6 @@ static void what_is_not_known_is_refused_by_name(void **state)
 
 static void no_template_takes_without_end(void **state)
 {
-    (void)state;
     static const struct {
         const char *template, *says;
     } cases[] = {
@@ -198,7 +194,6 @@ static void no_template_takes_without_end(void **state)
 /* Each operation gives every byte the mark of the byte that it is of. Data is "Xy Z", own text has no such letters. */
 static void marks_go_along_with_bytes(void **state)
 {
-    (void)state;
     static const struct {
         const char *template, *text, *mark; /* mark: d where a byte is data's */
     } cases[] = {

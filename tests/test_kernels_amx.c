@@ -71,7 +71,6 @@ static void check_einsum(const char *equation, cvn_type lhs, cvn_type rhs, cvn_d
 
 static void odd_shapes(void **state)
 {
-    (void)state;
     needs_amx();
     static const int64_t sizes[] = {1, 3, 17, 31, 33, 64, 127};
     for (size_t m = 0; m < 7; m++)
@@ -83,7 +82,6 @@ static void odd_shapes(void **state)
 
 static void blocks_larger_than_the_blocking(void **state)
 {
-    (void)state;
     needs_amx();
     check_einsum("mk,nk->mn", CVN_TYPE(CVN_BF16, 35, 1061), CVN_TYPE(CVN_BF16, 301, 1061), CVN_F32,
                  1061);
@@ -93,7 +91,6 @@ static void blocks_larger_than_the_blocking(void **state)
 /* Either side the longer one, k along and across, edges everywhere; and k so long that it is cut. */
 static void many_blocks(void **state)
 {
-    (void)state;
     needs_amx();
     small_blocks = true;
     static const int64_t sizes[][3] = {
@@ -115,7 +112,6 @@ static void many_blocks(void **state)
 /* Each sum once, when it is whole, in all columns of a panel. */
 static void sums_are_handed_to_the_epilogue(void **state)
 {
-    (void)state;
     needs_amx();
     static const int64_t sizes[][3] = {{523, 304, 203}, {33, 16, 64}, {35, 144, 8323}};
     hands_on = true;
@@ -130,7 +126,6 @@ static void sums_are_handed_to_the_epilogue(void **state)
 
 static void operands_stored_transposed_and_in_batches(void **state)
 {
-    (void)state;
     needs_amx();
     check_einsum("km,kn->mn", CVN_TYPE(CVN_BF16, 70, 1061), CVN_TYPE(CVN_BF16, 70, 33), CVN_F32,
                  70);
@@ -173,7 +168,6 @@ static void check_squares(int64_t m, int64_t n, int64_t k)
 
 static void squares_of_columns(void **state)
 {
-    (void)state;
     needs_amx();
     check_squares(33, 40, 64);
     check_squares(128, 33, 16);
@@ -184,7 +178,6 @@ static void squares_of_columns(void **state)
 static void rounding_has_the_bits_of_the_slow_way(void **state)
 {
     static const uint32_t lower[] = {0, 1, 0x7fff, 0x8000, 0x8001, 0xffff};
-    (void)state;
     needs_amx();
     for (uint32_t upper = 0; upper < 0x10000; upper += 5)
         for (uint32_t first = 0; first < 2; first++) {
@@ -203,7 +196,6 @@ static void rounding_has_the_bits_of_the_slow_way(void **state)
 /* On no thread, after all that the tests before have run: else the system would save 8 KiB at every switch. */
 static void tiles_are_given_back(void **state)
 {
-    (void)state;
     needs_amx();
     AmxTrapCounts before = amx_trap_counts();
     check_einsum("mk,nk->mn", CVN_TYPE(CVN_BF16, 64, 64), CVN_TYPE(CVN_BF16, 64, 64), CVN_F32, 64);

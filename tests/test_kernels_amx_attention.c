@@ -23,14 +23,12 @@ static bool takes_long(int s, int g, int d)
 
 static void odd_shapes(void **state)
 {
-    (void)state;
     needs_amx();
     amx_attention_odd_shapes(check, takes_long);
 }
 
 static void blocks_larger_than_the_blocking(void **state)
 {
-    (void)state;
     needs_amx();
     check((int64_t[]){1, 523, 1, 1, 601, 16}, (int32_t[]){77}, (int32_t[]){523}, FIRST_NONE);
     check((int64_t[]){1, 131, 3, 1, 131, 64}, (int32_t[]){0}, (int32_t[]){131}, FIRST_NONE);
@@ -39,7 +37,6 @@ static void blocks_larger_than_the_blocking(void **state)
 
 static void queries_with_a_first_key(void **state)
 {
-    (void)state;
     needs_amx();
     static const int64_t dims[][6] = {{2, 17, 1, 3, 33, 20},
                                       {2, 31, 2, 2, 450, 32},
@@ -51,7 +48,6 @@ static void queries_with_a_first_key(void **state)
 
 static void padding_and_rows_before_the_first_key(void **state)
 {
-    (void)state;
     needs_amx();
     check((int64_t[]){2, 17, 2, 1, 20, 8}, (int32_t[]){0, 4}, (int32_t[]){0, 0}, FIRST_NONE);
     check((int64_t[]){2, 17, 2, 3, 20, 8}, (int32_t[]){-4, -19}, (int32_t[]){17, 7}, FIRST_NONE);
@@ -103,7 +99,6 @@ static bool leaves_out_for_8_bits(int s, int g, int d)
 
 static void keys_and_values_of_8_bits(void **state)
 {
-    (void)state;
     needs_amx();
     amx_attention_odd_shapes(check_8_bits, leaves_out_for_8_bits);
     check_8_bits((int64_t[]){1, 523, 1, 1, 601, 16}, (int32_t[]){77}, (int32_t[]){523}, FIRST_NONE);
@@ -114,7 +109,6 @@ static void keys_and_values_of_8_bits(void **state)
 /* Scores that rise from key to key by much more than what is let pass: o and the sums are corrected often. */
 static void peaks_that_rise(void **state)
 {
-    (void)state;
     needs_amx();
     int64_t dim[] = {1, 40, 1, 1, 400, 32};
     Check c = check_attention_begin(CVN_BF16, CVN_BF16, dim, (int32_t[]){360}, (int32_t[]){40},
@@ -129,7 +123,6 @@ static void peaks_that_rise(void **state)
 /* A position has the same bits whatever is in the tiles with it: in longer prompts, and beside other rows. */
 static void a_query_does_not_depend_on_others(void **state)
 {
-    (void)state;
     needs_amx();
     enum { LONG = 150, SHORT = 37, HEADS = 3, DIM = 48, CONTEXT = 700 };
     static uint16_t out[2][LONG * HEADS * DIM];
@@ -164,7 +157,6 @@ static void a_query_does_not_depend_on_others(void **state)
 /* One position and other dtypes are left to the next level. */
 static void few_positions_are_left_to_others(void **state)
 {
-    (void)state;
     static const int64_t dims[][6] = {{1, 1, 32, 1, 64, 64}, {1, 4, 32, 1, 64, 64}};
     for (int i = 0; i < 2; i++) {
         Check c = check_attention_begin(CVN_BF16, CVN_BF16, dims[i], (int32_t[]){3}, (int32_t[]){1},

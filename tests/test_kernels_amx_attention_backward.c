@@ -25,14 +25,12 @@ static bool takes_long(int s, int g, int d)
 
 static void odd_shapes(void **state)
 {
-    (void)state;
     needs_amx();
     amx_attention_odd_shapes(check, takes_long);
 }
 
 static void blocks_larger_than_the_blocking(void **state)
 {
-    (void)state;
     needs_amx();
     check((int64_t[]){1, 323, 1, 1, 323, 16}, (int32_t[]){0}, (int32_t[]){323}, FIRST_NONE);
     check((int64_t[]){1, 131, 3, 1, 256, 64}, (int32_t[]){125}, (int32_t[]){131}, FIRST_NONE);
@@ -42,7 +40,6 @@ static void blocks_larger_than_the_blocking(void **state)
 
 static void queries_with_a_first_key(void **state)
 {
-    (void)state;
     needs_amx();
     static const int64_t dims[][6] = {{2, 17, 1, 3, 33, 20},
                                       {2, 40, 2, 1, 200, 33},
@@ -53,7 +50,6 @@ static void queries_with_a_first_key(void **state)
 
 static void padding_and_rows_before_the_first_key(void **state)
 {
-    (void)state;
     needs_amx();
     check((int64_t[]){2, 17, 2, 1, 20, 8}, (int32_t[]){0, 4}, (int32_t[]){0, -3}, FIRST_NONE);
     check((int64_t[]){2, 17, 2, 3, 20, 8}, (int32_t[]){-4, -19}, (int32_t[]){17, 7}, FIRST_NONE);
@@ -64,7 +60,6 @@ static void padding_and_rows_before_the_first_key(void **state)
 /* Scores that rise from key to key by much more than what is let pass, so that blocks differ in their peaks. */
 static void peaks_that_rise(void **state)
 {
-    (void)state;
     needs_amx();
     int64_t dim[] = {1, 80, 1, 1, 200, 32};
     Check c = check_attention_backward_begin(CVN_BF16, CVN_BF16, dim, (int32_t[]){120},

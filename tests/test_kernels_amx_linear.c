@@ -54,7 +54,6 @@ static void check_shape(int64_t m, int64_t k, int64_t n, int64_t group)
 
 static void tiles_give_the_bits_of_vnni(void **state)
 {
-    (void)state;
     needs_amx();
     static const int64_t ms[] = {16, 17, 31, 32, 33, 50, 64}, ks[] = {64, 128, 576, 640, 100};
     for (int m = 0; m < 7; m++)
@@ -64,7 +63,6 @@ static void tiles_give_the_bits_of_vnni(void **state)
 
 static void tiles_of_4_bits_give_the_bits_of_vnni(void **state)
 {
-    (void)state;
     needs_amx();
     static const int64_t ms[] = {1, 3, 15, 16, 17, 31, 33, 47, 127, 251};
     static const int64_t groups[] = {32, 64, 128, 256, 512}, spans[] = {1, 3, 17, 31};

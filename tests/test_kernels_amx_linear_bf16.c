@@ -44,7 +44,6 @@ static void run_rows(int64_t m, int64_t k, int64_t n, float *y)
 
 static void rows_have_the_same_bits_in_tiles_and_out_of_them(void **state)
 {
-    (void)state;
     needs_amx();
     enum { M = 530, N = 327 };
     static const int64_t ms[] = {1, 3, 4, 15, 16, 17, 31, 32, 33, 65, 150, 530};

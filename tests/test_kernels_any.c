@@ -54,7 +54,6 @@ static void check_op(const Op *op, uint64_t *specials)
 
 static void random_operations_have_kernels_that_agree_with_the_interpreter(void **state)
 {
-    (void)state;
     RandomOptions options = {.n_ops = 40, .n_parameters = 5, .most_elements = 2000};
     int drawn[OP_COUNT] = {0};
     uint64_t specials = 1;
@@ -86,7 +85,6 @@ static void random_operations_have_kernels_that_agree_with_the_interpreter(void 
 
 static void products_of_doubles_and_whole_numbers(void **state)
 {
-    (void)state;
     static const cvn_dtype rows[][2] = {{CVN_F64, CVN_F64}, {CVN_F64, CVN_F32}, {CVN_F64, CVN_BF16},
                                         {CVN_F32, CVN_F64}, {CVN_F16, CVN_F64}, {CVN_I32, CVN_I32},
                                         {CVN_U32, CVN_U32}, {CVN_I8, CVN_I8},   {CVN_I8, CVN_I32}};
@@ -122,7 +120,6 @@ static void products_of_doubles_and_whole_numbers(void **state)
 
 static void reductions_of_dimensions_that_lie_apart(void **state)
 {
-    (void)state;
     static const cvn_dtype dtypes[] = {CVN_F32, CVN_BF16, CVN_F64, CVN_I8, CVN_I32, CVN_BOOL};
     static const struct {
         int n, dims[2];
@@ -151,7 +148,6 @@ static void reductions_of_dimensions_that_lie_apart(void **state)
 /* Several components, boxes that overlap and hang out of bounds, windows before and between the dimensions of the indices. */
 static void scatters_of_every_form(void **state)
 {
-    (void)state;
     static const struct {
         cvn_type x, indices, updates;
         cvn_gather_dims dims;

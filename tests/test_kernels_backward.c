@@ -20,7 +20,6 @@ enum { ATTENTION_DIMS = sizeof attention_dims / sizeof *attention_dims };
 
 static void attention_of_all_shapes(void **state)
 {
-    (void)state;
     for (int i = 0; i < ATTENTION_DIMS; i++) {
         const int64_t *dim = attention_dims[i];
         int32_t last = (int32_t)(dim[4] - dim[1]);
@@ -33,7 +32,6 @@ static void attention_of_all_shapes(void **state)
 
 static void attention_of_queries_with_a_first_key(void **state)
 {
-    (void)state;
     static const int64_t dims[][6] = {{2, 17, 1, 3, 33, 20},
                                       {2, 40, 2, 2, 250, 33},
                                       {1, 133, 1, 1, 140, 48},
@@ -51,7 +49,6 @@ static void attention_of_queries_with_a_first_key(void **state)
 /* Rows of padding only, rows that begin before the first key, more length than there are positions. */
 static void attention_with_nothing_to_see(void **state)
 {
-    (void)state;
     for (int t = 0; t < 2; t++) {
         cvn_dtype dtype = t ? CVN_BF16 : CVN_F32;
         double near = t ? 2e-2 : 2e-5;
@@ -67,7 +64,6 @@ static void attention_with_nothing_to_see(void **state)
 
 static void rms_norm_of_all_dtypes(void **state)
 {
-    (void)state;
     static const int64_t sizes[] = {1, 3, 17, 64, 513, 1031};
     for (int t = 0; t < 27; t++)
         for (int i = 0; i < 6; i++) {
@@ -89,7 +85,6 @@ static void rms_norm_of_all_dtypes(void **state)
 
 static void cross_entropy_of_all_dtypes(void **state)
 {
-    (void)state;
     static const int64_t sizes[] = {1, 2, 17, 513, 1031};
     for (int t = 0; t < 3; t++)
         for (int i = 0; i < 5; i++) {

@@ -54,7 +54,6 @@ static Check begin(int64_t n, Shape shape)
 
 static void agrees_with_the_interpreter(void **state)
 {
-    (void)state;
     static const int64_t sizes[] = {1, 3, 17, 31, 33, 127, 601};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
         for (int shape = 0; shape < SHAPES; shape++) {
@@ -66,7 +65,6 @@ static void agrees_with_the_interpreter(void **state)
 
 static void draws_what_the_decomposition_draws(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     for (int shape = 0; shape < SHAPES; shape++) {
         Check c = begin(VOCAB, (Shape)shape);
@@ -98,7 +96,6 @@ static void draws_what_the_decomposition_draws(void **state)
 /* The noise as the decomposition computes it, of all 2^23 bits that count, against what kernels take for its bounds. */
 static void no_noise_is_above_its_bound(void **state)
 {
-    (void)state;
     enum { ALL = 1 << 23 };
     cvn_err err = {0};
     cvn_graph *g = cvn_graph_new("noise", &err);

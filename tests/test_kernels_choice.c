@@ -89,7 +89,6 @@ static bool takes(const Kernel *kernel, const struct Form *form, int64_t m)
 
 static void every_kernel_that_looks_at_rows_is_in_the_table(void **state)
 {
-    (void)state;
     bool found[64] = {false};
     for (int t = 0; t < TABLES; t++)
         for (const Kernel *kernel = tables[t]; kernel->name; kernel++) {
@@ -126,7 +125,6 @@ static void every_kernel_that_looks_at_rows_is_in_the_table(void **state)
 /* At every level something takes every number of rows, and one kernel follows another once at most. */
 static void every_number_of_rows_has_a_kernel(void **state)
 {
-    (void)state;
     for (int isa = 0; isa < CPU_ISA_COUNT; isa++) {
         const KernelSet *backend = cpu_kernels_of((CpuIsa)isa);
         for (int f = 0; backend && f < FORMS; f++) {

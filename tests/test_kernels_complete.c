@@ -51,7 +51,6 @@ static void check_step(const LlamaConfig *config, const LlamaStep *step)
 
 static void every_operation_of_llama_has_a_kernel(void **state)
 {
-    (void)state;
     LlamaConfig config;
     cvn_err err = {0};
     assert_int_equal(preset_config("llama3.2-1b", &config, &err), 0);
@@ -71,7 +70,6 @@ static void every_operation_of_llama_has_a_kernel(void **state)
 
 static void so_has_one_of_8_bits(void **state)
 {
-    (void)state;
     LlamaConfig config;
     cvn_err err = {0};
     assert_int_equal(preset_config("llama3.2-1b", &config, &err), 0);
@@ -90,7 +88,6 @@ static void so_has_one_of_8_bits(void **state)
 
 static void names_are_unique_and_say_the_operation(void **state)
 {
-    (void)state;
     const KernelSet *backend = NULL;
     for (int isa = 0; isa < CPU_ISA_COUNT; isa++)
         if (cpu_kernels_of((CpuIsa)isa))
@@ -108,7 +105,6 @@ static void names_are_unique_and_say_the_operation(void **state)
 /* Each level starts with its own kernels and ends with all of the level below. */
 static void levels_build_on_each_other(void **state)
 {
-    (void)state;
     for (int isa = 1; isa < CPU_ISA_COUNT; isa++) {
         const KernelSet *low = cpu_kernels_of((CpuIsa)(isa - 1)),
                         *high = cpu_kernels_of((CpuIsa)isa);

@@ -27,7 +27,6 @@ enum { DTYPES = sizeof dtypes / sizeof *dtypes };
 
 static void weights_of_all_odd_shapes(void **state)
 {
-    (void)state;
     static const int64_t ms[] = {1, 2, 3, 4, 5, 7, 8, 9, 17, 31, 33, 50};
     static const int64_t sizes[] = {1, 3, 17, 31, 33, 64, 127};
     for (int d = 0; d < DTYPES; d++)
@@ -41,7 +40,6 @@ static void weights_of_all_odd_shapes(void **state)
 
 static void results_rounded_to_16_bits(void **state)
 {
-    (void)state;
     for (int d = 0; d < DTYPES; d++)
         for (int64_t m = 1; m < 50; m += 16)
             check_einsum("mk,nk->mn", CVN_TYPE(dtypes[d], m, 129), CVN_TYPE(dtypes[d], 37, 129),
@@ -50,7 +48,6 @@ static void results_rounded_to_16_bits(void **state)
 
 static void blocks_larger_than_the_blocking(void **state)
 {
-    (void)state;
     for (int d = 0; d < 2; d++) {
         check_einsum("mk,nk->mn", CVN_TYPE(dtypes[d], 35, 811), CVN_TYPE(dtypes[d], 601, 811),
                      CVN_F32, 811);
@@ -63,7 +60,6 @@ static void blocks_larger_than_the_blocking(void **state)
 
 static void weights_with_head_dimensions(void **state)
 {
-    (void)state;
     for (int d = 0; d < DTYPES; d++)
         for (int64_t s = 1; s < 50; s += 45) {
             check_einsum("bsd,nhd->bsnh", CVN_TYPE(dtypes[d], 2, s, 60),
@@ -75,7 +71,6 @@ static void weights_with_head_dimensions(void **state)
 
 static void operands_stored_transposed(void **state)
 {
-    (void)state;
     for (int d = 0; d < DTYPES; d++)
         for (int64_t m = 1; m < 60; m += 29) {
             check_einsum("mk,kn->mn", CVN_TYPE(dtypes[d], m, 41), CVN_TYPE(dtypes[d], 41, 53),
@@ -93,7 +88,6 @@ static void operands_stored_transposed(void **state)
    dimensions that lie in runs; over more columns and k than are packed at a time. */
 static void operands_of_the_backward_pass(void **state)
 {
-    (void)state;
     for (int d = 0; d < DTYPES; d++) {
         cvn_dtype dtype = dtypes[d];
         check_einsum("tf,te->fe", CVN_TYPE(dtype, 301, 601), CVN_TYPE(dtype, 301, 67), CVN_F32,
@@ -111,7 +105,6 @@ static void operands_of_the_backward_pass(void **state)
 
 static void batches(void **state)
 {
-    (void)state;
     for (int d = 0; d < DTYPES; d++) {
         check_einsum("bqnh,bknh->bnqk", CVN_TYPE(dtypes[d], 2, 5, 3, 20),
                      CVN_TYPE(dtypes[d], 2, 7, 3, 20), CVN_F32, 20);
@@ -124,7 +117,6 @@ static void batches(void **state)
 
 static void empty_operands(void **state)
 {
-    (void)state;
     for (int d = 0; d < DTYPES; d++) {
         check_einsum("mk,nk->mn", CVN_TYPE(dtypes[d], 0, 5), CVN_TYPE(dtypes[d], 3, 5), CVN_F32, 5);
         check_einsum("mk,nk->mn", CVN_TYPE(dtypes[d], 40, 5), CVN_TYPE(dtypes[d], 0, 5), CVN_F32,
@@ -139,7 +131,6 @@ static void empty_operands(void **state)
    to 32 of them; and the same among all larger numbers of rows. */
 static void rows_do_not_depend_on_the_batch(void **state)
 {
-    (void)state;
     enum { N = 37, K = 200, MOST = 70 };
     Pool *pool = check_pool(2);
     for (int d = 0; d < 2; d++) {

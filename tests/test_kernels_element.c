@@ -64,7 +64,6 @@ static void check_unary(Unary *build, cvn_dtype dtype, int64_t n, double low, do
 
 static void functions_of_one_float(void **state)
 {
-    (void)state;
     static const struct {
         Unary *build;
         double low, high;
@@ -85,7 +84,6 @@ static void functions_of_one_float(void **state)
 
 static void functions_of_one_integer(void **state)
 {
-    (void)state;
     static Unary *const rows[] = {cvn_negate, cvn_abs, cvn_sign, cvn_not};
     for (size_t r = 0; r < 4; r++)
         for (int d = 0; d < 3; d++)
@@ -96,7 +94,6 @@ static void functions_of_one_integer(void **state)
 
 static void conversions_between_all_dtypes(void **state)
 {
-    (void)state;
     static const cvn_dtype all[] = {CVN_F32, CVN_BF16, CVN_F16,  CVN_I32,
                                     CVN_U32, CVN_I8,   CVN_BOOL, CVN_F64};
     for (int from = 0; from < 8; from++)
@@ -134,7 +131,6 @@ static void check_binary(Binary *build, cvn_dtype dtype, int64_t n, double low, 
 
 static void functions_of_two(void **state)
 {
-    (void)state;
     static Binary *const arithmetic[] = {cvn_add,     cvn_subtract, cvn_multiply, cvn_divide,
                                          cvn_maximum, cvn_minimum,  cvn_remainder};
     static Binary *const bits[] = {cvn_and, cvn_or, cvn_xor, cvn_shift_left,
@@ -161,7 +157,6 @@ static void functions_of_two(void **state)
 
 static void comparisons(void **state)
 {
-    (void)state;
     static const cvn_dtype all[] = {CVN_F32, CVN_BF16, CVN_F16,  CVN_I32,
                                     CVN_U32, CVN_I8,   CVN_BOOL, CVN_F64};
     for (int direction = 0; direction < COMPARE_COUNT; direction++)
@@ -182,7 +177,6 @@ static void comparisons(void **state)
 
 static void select_by_mask_and_by_scalar(void **state)
 {
-    (void)state;
     static const cvn_dtype all[] = {CVN_F32, CVN_BF16, CVN_I32, CVN_U32, CVN_I8, CVN_BOOL, CVN_F64};
     for (int d = 0; d < 7; d++)
         for (int s = 0; s < SIZES; s++)
@@ -200,7 +194,6 @@ static void select_by_mask_and_by_scalar(void **state)
 
 static void clamp_between_tensors_and_scalars(void **state)
 {
-    (void)state;
     static const cvn_dtype all[] = {CVN_F32, CVN_BF16, CVN_F16, CVN_I32, CVN_U32, CVN_F64, CVN_I8};
     for (int d = 0; d < 7; d++)
         for (int s = 0; s < SIZES; s++)

@@ -48,7 +48,6 @@ static Check begin(int first, int rows, int64_t n, Shape shape)
 
 static void agrees_with_the_interpreter(void **state)
 {
-    (void)state;
     static const int64_t sizes[] = {1, 3, 17, 31, 33, 127, 601};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
         for (int shape = 0; shape < SHAPES; shape++) {
@@ -61,7 +60,6 @@ static void agrees_with_the_interpreter(void **state)
 /* One row, or two for three threads: all threads share each. Longer than a block of what each of them sums. */
 static void threads_that_share_a_row_agree_with_the_interpreter(void **state)
 {
-    (void)state;
     static const int64_t sizes[] = {33, 601, 1700};
     for (int s = 0; s < 3; s++)
         for (int shape = 0; shape < SHAPES; shape++)
@@ -75,7 +73,6 @@ static void threads_that_share_a_row_agree_with_the_interpreter(void **state)
 /* A row alone, on 1 to 3 threads, keeps bit for bit what it keeps among others. */
 static void long_rows_keep_the_same_alone(void **state)
 {
-    (void)state;
     enum { VOCAB = 32003 };
     for (int isa = 0; isa < CPU_ISA_COUNT; isa++)
         for (int shape = 0; shape < SHAPES && cpu_kernels_of((CpuIsa)isa); shape++) {
@@ -132,7 +129,6 @@ static float least_sorted(const float *sorted, int64_t n, int64_t k, double p, d
 /* Boundaries are those of sums in f64, unless two logits differ by less than exponentials of f32 are exact. */
 static void long_rows_keep_what_a_sort_keeps(void **state)
 {
-    (void)state;
     enum { VOCAB = 32003 };
     for (int shape = 0; shape < SHAPES; shape++) {
         Check c = begin(0, ROWS, VOCAB, (Shape)shape);

@@ -71,7 +71,6 @@ static void check_linear(const Shape *s)
 /* A normalised element near a tie may be rounded to the other bf16: by 2^-8 of up to 2, times a weight. */
 static void norms_and_biases(void **state)
 {
-    (void)state;
     for (int group = 0; group <= 32; group += 32)
         for (int64_t m = 1; m < 20; m += 3) {
             Shape s = {.m = m,
@@ -101,7 +100,6 @@ static const int64_t sizes[] = {1, 3, 17, 31, 33, 64, 127};
 
 static void weights_of_8_bits_of_all_odd_shapes(void **state)
 {
-    (void)state;
     static const int64_t ms[] = {1, 2, 3, 4, 5, 7, 8, 12, 13, 17, 31, 33};
     for (size_t m = 0; m < sizeof ms / sizeof *ms; m++)
         for (size_t n = 0; n < 7; n++)
@@ -116,7 +114,6 @@ static void weights_of_8_bits_of_all_odd_shapes(void **state)
 
 static void weights_of_4_bits_of_all_groups(void **state)
 {
-    (void)state;
     static const int64_t groups[] = {8, 16, 32, 64, 128, 512}, ms[] = {1, 2, 5, 8, 9, 17};
     for (int g = 0; g < 6; g++)
         for (int m = 0; m < 6; m++)
@@ -132,7 +129,6 @@ static void weights_of_4_bits_of_all_groups(void **state)
 
 static void sums_longer_than_a_span(void **state)
 {
-    (void)state;
     for (int group = 0; group <= 32; group += 32)
         for (int64_t m = 1; m < 20; m += 9)
             check_linear(&(Shape){.m = m,
@@ -147,7 +143,6 @@ static void sums_longer_than_a_span(void **state)
 
 static void weights_that_share_their_input(void **state)
 {
-    (void)state;
     for (int group = 0; group <= 32; group += 32)
         for (int64_t m = 1; m < 20; m += 6)
             check_linear(&(Shape){.m = m,
@@ -162,7 +157,6 @@ static void weights_that_share_their_input(void **state)
 
 static void gated_products_and_residuals(void **state)
 {
-    (void)state;
     for (int group = 0; group <= 32; group += 32)
         for (int64_t m = 1; m < 20; m += 6) {
             Shape s = {.m = m,
@@ -185,7 +179,6 @@ static void gated_products_and_residuals(void **state)
 
 static void more_rows_than_a_chunk(void **state)
 {
-    (void)state;
     for (int group = 0; group <= 8; group += 8)
         check_linear(&(Shape){.m = 251,
                               .k = 24,
@@ -241,7 +234,6 @@ static bool takes_8_bits(const Kernel *kernel)
 
 static void a_row_has_the_same_bits_in_any_batch(void **state)
 {
-    (void)state;
     enum { N = 37 };
     static const int64_t ms[] = {2, 7, 12, 13, 33, 300};
     for (int isa = 0; isa < CPU_ISA_COUNT; isa++) {
@@ -289,7 +281,6 @@ static const cvn_dtype floats[] = {CVN_BF16, CVN_F32};
 
 static void weights_of_floats_of_all_odd_shapes(void **state)
 {
-    (void)state;
     static const int64_t ms[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 17, 31, 33, 127};
     for (int d = 0; d < 2; d++)
         for (size_t m = 0; m < sizeof ms / sizeof *ms; m++)
@@ -304,7 +295,6 @@ static void weights_of_floats_of_all_odd_shapes(void **state)
 
 static void weights_of_floats_with_all_that_is_fused(void **state)
 {
-    (void)state;
     for (int d = 0; d < 2; d++)
         for (int64_t m = 1; m < 40; m += 12) {
             Shape s = {.m = m,
@@ -331,7 +321,6 @@ static void weights_of_floats_with_all_that_is_fused(void **state)
 
 static void norms_and_biases_of_floats(void **state)
 {
-    (void)state;
     for (int d = 0; d < 2; d++)
         for (int64_t m = 1; m < 40; m += 6) {
             Shape s = {.m = m,
@@ -391,7 +380,6 @@ static void first_float_row(const Kernel *kernel, cvn_dtype dtype, int64_t m, fl
 
 static void a_row_of_floats_has_the_same_bits_in_any_batch(void **state)
 {
-    (void)state;
     enum { N = 85 };
     static const int64_t ms[] = {2, 5, 7, 12, 13, 16, 32, 33, 300};
     for (int isa = 0; isa < CPU_ISA_COUNT; isa++) {
@@ -413,7 +401,6 @@ static void a_row_of_floats_has_the_same_bits_in_any_batch(void **state)
 /* Threads come for more in every order that a number's bits say, turn after turn, and one of them never comes. */
 static void every_panel_is_taken_once_in_any_order(void **state)
 {
-    (void)state;
     enum { THREADS = 3, MOST = 300 };
     static const int64_t jobs[] = {0, 1, 3, 31, 32, 97, 256, MOST};
     KernelTail tail[THREADS] = {{0}};
@@ -448,7 +435,6 @@ static void every_panel_is_taken_once_in_any_order(void **state)
 /* Who comes late to a step that others have left finds nothing, even when they have begun the next. */
 static void a_late_thread_takes_nothing_of_a_later_step(void **state)
 {
-    (void)state;
     KernelTail tail = {0};
     KernelArgs slow = {.tail = &tail, .turn = 5}, fast = {.tail = &tail, .turn = 5};
     assert_int_equal(kernel_take(&fast, 0, 2), 0);

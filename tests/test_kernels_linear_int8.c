@@ -53,7 +53,6 @@ static void check_shape(int64_t m, int64_t k, int64_t n, cvn_dtype out, bool til
 
 static void all_odd_shapes(void **state)
 {
-    (void)state;
     static const int64_t ms[] = {1, 2, 3, 4, 7, 8, 17, 24, 25, 31, 49},
                          sizes[] = {1, 3, 17, 31, 64, 127};
     for (int m = 0; m < 11; m++)
@@ -69,7 +68,6 @@ static void all_odd_shapes(void **state)
 /* The largest sums there are. */
 static void sums_fit(void **state)
 {
-    (void)state;
     enum { K = 131072 };
     Check c = check_begin();
     cvn_value *x = check_parameter(&c, CVN_TYPE(CVN_I8, 2, K));
@@ -127,7 +125,6 @@ static void check_fused(const Fused *s)
 
 static void all_that_is_fused(void **state)
 {
-    (void)state;
     static const int64_t ms[] = {1, 4, 7, 17, 31, 33, 70}, ks[] = {17, 64, 608, 1100};
     for (int m = 0; m < 7; m++)
         for (int k = 0; k < 4; k++) {
@@ -180,7 +177,6 @@ static void first_row(const Kernel *kernel, int64_t m, float *y, int64_t n)
 /* On any instruction set, too: sums are exact. */
 static void a_row_has_the_same_bits_in_any_batch(void **state)
 {
-    (void)state;
     enum { N = 37 };
     static const int64_t ms[] = {1, 2, 7, 12, 13, 33, 300};
     float alone[N], among[N];
@@ -205,7 +201,6 @@ static void a_row_has_the_same_bits_in_any_batch(void **state)
 
 static void tiles_in_emulation(void **state)
 {
-    (void)state;
     static const int64_t ms[] = {16, 17, 33, 48, 100, 530}, ks[] = {64, 128, 576, 100};
     for (int m = 0; m < 6; m++)
         for (int k = 0; k < 4; k++)

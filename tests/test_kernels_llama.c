@@ -4,7 +4,6 @@
 
 static void rms_norm_of_all_dtypes(void **state)
 {
-    (void)state;
     static const int64_t sizes[] = {1, 3, 17, 31, 64, 127, 513, 1031};
     for (int x = 0; x < 3; x++)
         for (int w = 0; w < 3; w++)
@@ -22,7 +21,6 @@ static void rms_norm_of_all_dtypes(void **state)
 
 static void rope_of_both_kinds(void **state)
 {
-    (void)state;
     static const int64_t head_dims[] = {2, 6, 20, 64, 128, 1100};
     static const int farthest[] = {5000, 131072, 1 << 23}; /* positions */
     for (int d = 0; d < 3; d++)
@@ -58,7 +56,6 @@ static void check_attention(cvn_dtype q, cvn_dtype kv, const int64_t dim[6], con
 
 static void attention_of_one_position(void **state)
 {
-    (void)state;
     static const int64_t dims[][6] = {
         {1, 1, 1, 1, 1, 1},    {2, 1, 1, 3, 17, 20},  {2, 1, 2, 3, 300, 33}, {2, 1, 4, 2, 140, 64},
         {2, 1, 7, 1, 31, 127}, {2, 3, 3, 2, 260, 16}, {2, 1, 2, 1, 1100, 8}, {1, 1, 1, 1, 2048, 5},
@@ -75,7 +72,6 @@ static void attention_of_one_position(void **state)
 
 static void attention_of_many_positions(void **state)
 {
-    (void)state;
     static const int64_t dims[][6] = {
         {1, 5, 1, 1, 5, 1},     {2, 17, 1, 3, 33, 20},  {2, 31, 2, 2, 150, 33},
         {2, 40, 4, 1, 300, 64}, {2, 6, 150, 1, 20, 16}, {2, 133, 1, 1, 140, 48},
@@ -93,7 +89,6 @@ static void attention_of_many_positions(void **state)
 /* Tiles and chunks of keys that lie before what is seen, and such that it begins in. */
 static void attention_of_queries_with_a_first_key(void **state)
 {
-    (void)state;
     static const int64_t dims[][6] = {
         {2, 1, 2, 3, 300, 33},  {2, 3, 3, 2, 800, 16},   {2, 17, 1, 3, 33, 20},
         {2, 31, 2, 2, 450, 33}, {1, 300, 1, 1, 300, 64}, {2, 133, 3, 1, 140, 48},
@@ -110,7 +105,6 @@ static void attention_of_queries_with_a_first_key(void **state)
 
 static void attention_of_padding_only(void **state)
 {
-    (void)state;
     check_attention(CVN_F32, CVN_F32, (int64_t[]){2, 9, 2, 1, 20, 8}, (int32_t[]){0, 4},
                     (int32_t[]){0, 0}, FIRST_NONE);
     check_attention(CVN_F32, CVN_F32, (int64_t[]){2, 1, 2, 1, 20, 8}, (int32_t[]){0, 4},
@@ -168,7 +162,6 @@ static void check_rows_alone(int64_t seq, cvn_dtype kv)
 
 static void attention_of_a_row_does_not_depend_on_the_other_rows(void **state)
 {
-    (void)state;
     for (int d = 0; d < 2; d++) {
         check_rows_alone(1, d ? CVN_I8 : CVN_BF16);
         check_rows_alone(3, d ? CVN_I8 : CVN_BF16);
@@ -178,7 +171,6 @@ static void attention_of_a_row_does_not_depend_on_the_other_rows(void **state)
 
 static void cache_updates_in_and_out_of_the_context(void **state)
 {
-    (void)state;
     static const cvn_dtype all[] = {CVN_F32, CVN_BF16, CVN_I8};
     static const int32_t starts[][2] = {{0, 5}, {-3, 14}, {15, -20}};
     for (int d = 0; d < 3; d++)
@@ -198,7 +190,6 @@ static void cache_updates_in_and_out_of_the_context(void **state)
 /* Kernels round as the interpreter does, to the bit; also rows of zeros, of the least numbers, and with inf or NaN. */
 static void rows_in_8_bits(void **state)
 {
-    (void)state;
     static const int64_t sizes[] = {1, 3, 16, 17, 31, 64, 127, 513, 1031};
     static const double ends[] = {0, 0x1p-140, 0x1p-120, 1e-3, 3, 60000, INFINITY, NAN};
     for (int d = 0; d < 3; d++)
@@ -221,7 +212,6 @@ static void rows_in_8_bits(void **state)
 
 static void cross_entropy_of_rows(void **state)
 {
-    (void)state;
     static const int64_t sizes[] = {1, 3, 17, 259, 1031};
     for (int d = 0; d < 3; d++)
         for (int s = 0; s < 5; s++)
@@ -246,7 +236,6 @@ static void cross_entropy_of_rows(void **state)
 
 static void argmax_finds_the_first(void **state)
 {
-    (void)state;
     for (int d = 0; d < 3; d++)
         for (int axis = 0; axis < 3; axis++)
             for (int kind = 0; kind < 3; kind++) {
@@ -267,7 +256,6 @@ static void argmax_finds_the_first(void **state)
 
 static void reductions_over_any_neighbours(void **state)
 {
-    (void)state;
     static const struct {
         int n, dims[3];
     } rows[] = {{1, {0}}, {1, {1}}, {1, {2}}, {2, {0, 1}}, {2, {1, 2}}, {3, {0, 1, 2}}, {0, {0}}};
@@ -293,7 +281,6 @@ static void reductions_over_any_neighbours(void **state)
 
 static void reductions_of_integers_and_bools(void **state)
 {
-    (void)state;
     static const cvn_dtype all[] = {CVN_I32, CVN_U32, CVN_BOOL};
     static const int dims[] = {1};
     for (int d = 0; d < 3; d++)

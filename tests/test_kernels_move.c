@@ -13,7 +13,6 @@ static void finish(Check *c, cvn_value *v)
 
 static void broadcasts(void **state)
 {
-    (void)state;
     for (int d = 0; d < ALL; d++) {
         Check c = check_begin();
         cvn_value *x = check_parameter(&c, cvn_scalar(all[d]));
@@ -32,7 +31,6 @@ static void broadcasts(void **state)
 
 static void transposes_of_every_order(void **state)
 {
-    (void)state;
     static const int orders[][3] = {{0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
     static const int64_t shapes[][3] = {{3, 17, 31}, {1, 33, 2}, {40, 5, 16}, {2, 0, 3}};
     for (int d = 0; d < ALL; d++)
@@ -50,7 +48,6 @@ static void transposes_of_every_order(void **state)
 
 static void slices_and_reverses(void **state)
 {
-    (void)state;
     for (int d = 0; d < ALL; d++) {
         Check c = check_begin();
         cvn_value *x = check_parameter(&c, CVN_TYPE(all[d], 5, 17, 9));
@@ -70,7 +67,6 @@ static void slices_and_reverses(void **state)
 
 static void concatenations(void **state)
 {
-    (void)state;
     for (int d = 0; d < ALL; d++)
         for (int axis = 0; axis < 3; axis++) {
             Check c = check_begin();
@@ -86,7 +82,6 @@ static void concatenations(void **state)
 
 static void pads_outside_between_and_negative(void **state)
 {
-    (void)state;
     static const int64_t rows[][9] = {
         /* low, high, interior of three dimensions */
         {1, 0, 2, 0, 3, 1, 0, 0, 0},    {0, 0, 0, 0, 0, 0, 2, 1, 0},
@@ -104,7 +99,6 @@ static void pads_outside_between_and_negative(void **state)
 
 static void dynamic_slices_clamped_into_bounds(void **state)
 {
-    (void)state;
     static const double starts[][2] = {{0, 0}, {2, 3}, {-7, 100}, {100, -1}};
     for (int d = 0; d < ALL; d++)
         for (int s = 0; s < 4; s++)
@@ -125,7 +119,6 @@ static void dynamic_slices_clamped_into_bounds(void **state)
 
 static void rows_of_a_table(void **state)
 {
-    (void)state;
     for (int d = 0; d < ALL; d++)
         for (int rank = 0; rank < 3; rank++) {
             Check c = check_begin();
@@ -143,7 +136,6 @@ static void rows_of_a_table(void **state)
 /* Windows in the middle, batch dimensions, index vectors of several components, clamped starts. */
 static void gathers_of_every_form(void **state)
 {
-    (void)state;
     static const struct {
         cvn_type x, indices;
         cvn_gather_dims dims;
@@ -202,7 +194,6 @@ static void gathers_of_every_form(void **state)
 
 static void sums_into_rows(void **state)
 {
-    (void)state;
     cvn_gather_dims dims = {
         .n_window = 1, .n_collapsed = 1, .n_index_map = 1, .window = {1}, .index_vector_dim = 1};
     for (int d = 0; d < 2; d++) {
@@ -219,7 +210,6 @@ static void sums_into_rows(void **state)
 
 static void sorts_stably_in_both_directions(void **state)
 {
-    (void)state;
     static const cvn_dtype keys[] = {CVN_F32, CVN_BF16, CVN_F16, CVN_I32, CVN_U32, CVN_I8};
     static const int64_t sizes[] = {0, 1, 3, 64, 65, 259, 4001};
     for (int d = 0; d < 6; d++)
@@ -249,7 +239,6 @@ static void sorts_stably_in_both_directions(void **state)
 /* Fewer rows than threads; small ranges, so that some digits are all equal, and wide ones. */
 static void long_rows_are_sorted_by_all_threads(void **state)
 {
-    (void)state;
     static const cvn_dtype keys[] = {CVN_F32, CVN_I32, CVN_U32};
     for (int d = 0; d < 3; d++)
         for (int kind = 0; kind < 8; kind++) { /* direction, rows, range */
@@ -265,7 +254,6 @@ static void long_rows_are_sorted_by_all_threads(void **state)
 
 static void counts_and_running_sums(void **state)
 {
-    (void)state;
     static const cvn_dtype numbers[] = {CVN_F32, CVN_BF16, CVN_F16, CVN_I32,
                                         CVN_U32, CVN_F64,  CVN_I8};
     for (int d = 0; d < 7; d++)

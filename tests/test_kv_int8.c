@@ -95,7 +95,6 @@ static void make_requests(cvn_request *request, int32_t prompt[][N_TOKENS], int6
 /* 8 bits change a little, and no more. */
 static void scores_are_near_those_of_floats(void **state)
 {
-    (void)state;
     static const char *const variants[] = {"mha", "gqa", "mqa", "llama3_rope"};
     static const cvn_dtype dtypes[] = {CVN_F32, CVN_BF16};
     for (int v = 0; v < 4; v++)
@@ -115,7 +114,6 @@ static void scores_are_near_those_of_floats(void **state)
 
 static void a_batch_gives_what_each_gives_alone(void **state)
 {
-    (void)state;
     cvn_model *model = open_tiny("gqa", CVN_BF16);
     static int32_t prompt[N_TEXTS][N_TOKENS];
     cvn_request request[N_TEXTS];
@@ -138,7 +136,6 @@ static void a_batch_gives_what_each_gives_alone(void **state)
 /* A turn that shares the beginning of what is cached, and rolls the rest back. */
 static void a_dialog_that_is_rolled_back_is_as_if_new(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     cvn_model *model = open_tiny("gqa", CVN_F32);
     cvn_engine_options options = {.rows = 2, .kv_cache = "int8"};
@@ -170,7 +167,6 @@ static void a_dialog_that_is_rolled_back_is_as_if_new(void **state)
 
 static void meshes_divide_it(void **state)
 {
-    (void)state;
     static const char *const meshes[] = {"model=2", "data=2,model=2"};
     cvn_model *whole = open_tiny("gqa", CVN_F32), *parts = open_tiny("gqa", CVN_F32);
     float want[N_TOKENS], got[N_TOKENS];
@@ -193,7 +189,6 @@ static void meshes_divide_it(void **state)
 /* Half of bf16, and the scales. */
 static void it_weighs_what_is_said(void **state)
 {
-    (void)state;
     cvn_model *model = open_tiny("gqa", CVN_BF16);
     const LlamaConfig *c = &model->io.config;
     cvn_engine *e = new_engine(model, (cvn_engine_options){.rows = 3, .kv_cache = "int8"});
@@ -208,7 +203,6 @@ static void it_weighs_what_is_said(void **state)
 /* Prompts in 8 bits change a little too. */
 static void prompts_in_8_bits_score_nearly_alike(void **state)
 {
-    (void)state;
     static const char *const variants[] = {"mha", "gqa", "tied", "biases"};
     for (int v = 0; v < 4; v++) {
         float whole[N_TOKENS], eight[N_TOKENS];
@@ -226,7 +220,6 @@ static void prompts_in_8_bits_score_nearly_alike(void **state)
 
 static void prompts_in_8_bits_are_the_same_in_a_batch(void **state)
 {
-    (void)state;
     cvn_model *model = open_quantized("gqa", "int8");
     static int32_t prompt[N_TEXTS][N_TOKENS];
     cvn_request request[N_TEXTS];
@@ -248,7 +241,6 @@ static void prompts_in_8_bits_are_the_same_in_a_batch(void **state)
 
 static void other_names_are_refused(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     cvn_engine *engine = NULL;
     cvn_model *model = open_tiny("mha", CVN_F32);

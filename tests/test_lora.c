@@ -14,7 +14,6 @@
 
 static void the_option_is_read_strictly(void **state)
 {
-    (void)state;
     enum {
         Q = 1 << PARAM_Q,
         V = 1 << PARAM_V,
@@ -77,7 +76,6 @@ static LlamaConfig odd_config(void)
 
 static void adapters_have_the_names_and_shapes_of_peft(void **state)
 {
-    (void)state;
     Arena arena;
     ParamList base;
     LoraParams lora;
@@ -237,7 +235,6 @@ static double loss_of(Run *run, double *const *weight, bool adapted, int wrt, do
 
 static void a_model_with_adapters_is_the_merged_model(void **state)
 {
-    (void)state;
     Run run;
     make_run(&run);
     double plain = loss_of(&run, run.weight, false, -1, NULL);
@@ -252,7 +249,6 @@ static void a_model_with_adapters_is_the_merged_model(void **state)
 /* d loss / dA and dB against the difference of losses along a random direction. */
 static void gradients_of_adapters_are_the_slopes(void **state)
 {
-    (void)state;
     Run run;
     make_run(&run);
     uint64_t random = 5;

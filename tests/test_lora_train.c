@@ -79,7 +79,6 @@ static void train(Trainer *t, int64_t until, double *loss, double *norm)
 
 static void losses_and_adapters_are_those_of_peft(void **state)
 {
-    (void)state;
     json_t *json = json_load_file(LORA "/curve.json", 0, NULL);
     static const struct {
         cvn_dtype compute;
@@ -152,7 +151,6 @@ static double loss_with(Trainer *t, char *const *adapter)
 
 static void the_model_itself_is_not_changed(void **state)
 {
-    (void)state;
     Trainer t;
     double loss[STEPS], norm[STEPS];
     open_trainer(&t, CVN_BF16, 0);
@@ -180,7 +178,6 @@ static void the_model_itself_is_not_changed(void **state)
 
 static void checkpoints_are_peft_folders_and_resume_exactly(void **state)
 {
-    (void)state;
     Trainer t;
     cvn_err err = {0};
     Checkpoint checkpoint;

@@ -55,7 +55,6 @@ static size_t brute_force_peak(const Lifetime *buffer, int n)
 
 static void buffers_alive_together_never_overlap(void **state)
 {
-    (void)state;
     double worst = 1, sum = 0;
     enum { CASES = 500 };
     for (int trial = 0; trial < CASES; trial++) {
@@ -85,7 +84,6 @@ static void buffers_alive_together_never_overlap(void **state)
 
 static void the_example_of_the_header_is_placed_as_drawn(void **state)
 {
-    (void)state;
     Lifetime buffer[] = {{.bytes = 4 * 64, .first = 0, .last = 1},
                          {.bytes = 2 * 64, .first = 1, .last = 2},
                          {.bytes = 2 * 64, .first = 3, .last = 3}};
@@ -100,7 +98,6 @@ static void the_example_of_the_header_is_placed_as_drawn(void **state)
 
 static void nothing_takes_nothing(void **state)
 {
-    (void)state;
     MemoryPlan plan;
     assert_int_equal(memory_plan(NULL, 0, &plan, NULL), CVN_OK);
     assert_int_equal(plan.total, 0);
@@ -112,7 +109,6 @@ static void nothing_takes_nothing(void **state)
 
 static void sizes_that_overflow_are_refused(void **state)
 {
-    (void)state;
     Lifetime buffer[] = {{.bytes = SIZE_MAX / 3, .first = 0, .last = 1},
                          {.bytes = SIZE_MAX / 3, .first = 0, .last = 1}};
     MemoryPlan plan;

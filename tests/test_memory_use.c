@@ -32,7 +32,6 @@ static bool sanitized(void)
 
 static void peak_memory_is_as_predicted(void **state)
 {
-    (void)state;
     if (sanitized() || status_bytes("VmHWM") == 0) {
         print_message("skipped: memory cannot be measured in this build\n");
         skip();

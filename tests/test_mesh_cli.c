@@ -13,7 +13,6 @@ static StrBuf launch(const char *n, const char *command, int *status)
 
 static void a_mesh_scores_as_one_device_does(void **state)
 {
-    (void)state;
     static const char *const layouts[][2] = {{"dp", "data=4"},
                                              {"tp", "model=4"},
                                              {"fsdp", "data=4"},
@@ -36,7 +35,6 @@ static void a_mesh_scores_as_one_device_does(void **state)
 
 static void overlap_is_not_seen_in_what_is_printed(void **state)
 {
-    (void)state;
     static const char *const commands[][2] = {
         {"score -m model --text 'The quick brown fox' --mesh data=2,model=2 --json", ""},
         {"generate -m model -p 'The fox' -n 20 --mesh data=2,model=2 --threads 1 --seed 5 --json",
@@ -64,7 +62,6 @@ static void overlap_is_not_seen_in_what_is_printed(void **state)
 
 static void ranks_print_what_threads_print(void **state)
 {
-    (void)state;
     static const char *const commands[] = {
         "score -m model --text 'The quick brown fox' --mesh data=2,model=2 --json",
         "generate -m model -p 'The fox' -n 20 --mesh data=2,model=2 --layout fsdp+tp --threads 1 "
@@ -96,7 +93,6 @@ static void ranks_print_what_threads_print(void **state)
 /* What is said is saved: every turn is the same, whoever answers. */
 static void a_mesh_talks_as_one_device_does(void **state)
 {
-    (void)state;
     int status;
     char line[1024];
     snprintf(line, sizeof line,
@@ -116,7 +112,6 @@ static void a_mesh_talks_as_one_device_does(void **state)
 
 static void a_mesh_is_measured(void **state)
 {
-    (void)state;
 #define BENCH                                                                                      \
     "bench --mesh data=1,model=2 --prefill 20 --decode 4 --context 8 --repeats 1 --threads 1 "     \
     "--json "
@@ -135,7 +130,6 @@ static void a_mesh_is_measured(void **state)
 /* Of every value its spec, the mark that set it, and the operations on the way; of a long way the ends. */
 static void specs_say_who_set_them(void **state)
 {
-    (void)state;
     StrBuf line = {0};
     strbuf_puts(&line, "printf 'graph @f {\n  %%x: f32[8,64]<data,_> = parameter {name=\"x\"}\n"
                        "  %%w: f32[32,64]<1:model,_> = parameter {name=\"w\"}\n"
@@ -157,7 +151,6 @@ static void specs_say_who_set_them(void **state)
 
 static void one_rank_says_what_is_wrong(void **state)
 {
-    (void)state;
     static const struct {
         const char *n, *command, *sentence;
     } cases[] = {
@@ -180,7 +173,6 @@ static void one_rank_says_what_is_wrong(void **state)
 
 static void meshes_that_cannot_be_are_refused(void **state)
 {
-    (void)state;
     expect(2, "caravan score -m model --text abc --mesh nonsense 2>&1", "nonsense");
     expect(1, "caravan score -m model --text abc --mesh data=2 --layout 4d 2>&1", "is no layout");
 }
@@ -188,7 +180,6 @@ static void meshes_that_cannot_be_are_refused(void **state)
 /* Devices that only repeat what others do: no layout asks for them, so whoever did has mistyped something. */
 static void axes_that_divide_nothing_are_refused(void **state)
 {
-    (void)state;
     static const char *const commands[] = {
         "score -m model --text abc",
         "generate -m model -p abc -s 0",
@@ -219,7 +210,6 @@ static void axes_that_divide_nothing_are_refused(void **state)
 /* A batch of one row is no mistake where texts come one by one, but is told. */
 static void rows_that_do_not_divide_are_told(void **state)
 {
-    (void)state;
     int status;
     expect(0, "caravan score -m model --text abc --mesh data=2 --layout dp 2>&1",
            "warning: the 2 devices along data all do the same: with layout dp nothing of 1 row ");

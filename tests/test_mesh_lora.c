@@ -145,7 +145,6 @@ static void near_adapters(const char *a, const char *b, double tolerance)
 
 static void adapters_on_a_mesh_learn_as_on_one_device(void **state)
 {
-    (void)state;
     static const char *const models[] = {"mha", "gqa", "tied"};
     int n = 0;
     for (int model = 0; model < 3; model++)
@@ -178,7 +177,6 @@ static void adapters_on_a_mesh_learn_as_on_one_device(void **state)
 /* The weights beside the adapters are in parts, and in 16 bits where products are. */
 static void what_is_frozen_lies_in_parts(void **state)
 {
-    (void)state;
     Setting s = {"gqa", "data=2,model=2", "2d", OPTIMIZER_ADAMW, 0, CVN_F32};
     size_t bytes[2];
     for (int i = 0; i < 2; i++) {
@@ -218,7 +216,6 @@ static void export(const char *run, const char *to)
 
 static void checkpoints_go_on_elsewhere_and_export_what_one_device_does(void **state)
 {
-    (void)state;
     static const struct {
         const char *mesh[2], *layout[2];
     } ways[] = {{{"data=2,model=2", "data=2,model=2"}, {"2d", "2d"}},

@@ -83,7 +83,6 @@ static Curve train(const char *model, OptimizerKind optimizer, const char *mesh,
 
 static void every_cell_trains_alike(void **state)
 {
-    (void)state;
     for (int m = 0; m < MODELS; m++)
         for (int k = 0; k < OPTIMIZER_COUNT; k++) {
             Curve alone = train(models[m], (OptimizerKind)k, NULL, NULL);
@@ -107,7 +106,6 @@ static void every_cell_trains_alike(void **state)
 
 static void every_cell_scores_and_continues_alike(void **state)
 {
-    (void)state;
     for (int m = 0; m < MODELS; m++) {
         Question q = {models[m],  NULL,       .rows = 3, .n_tokens = 21,
                       .n_new = 8, .first = 1, .more = 9};
@@ -125,7 +123,6 @@ static void every_cell_scores_and_continues_alike(void **state)
 /* A layout that is added must be added here. */
 static void every_layout_is_in_the_table(void **state)
 {
-    (void)state;
     for (size_t i = 0; layout_name(i); i++) {
         bool there = false;
         for (int l = 0; l < LAYOUTS; l++)

@@ -82,14 +82,12 @@ static void same_losses(const char *a, const char *b, double tolerance)
 
 static void the_curve_is_that_of_one_device(void **state)
 {
-    (void)state;
     same_losses("one", "mesh", 1e-5);
     expect(0, "caravan generate -m mesh -p 'The fox' -n 4 --temperature 0 2>&1", "prompt");
 }
 
 static void a_checkpoint_goes_on_on_any_mesh(void **state)
 {
-    (void)state;
     static const char *const after[] = {"--mesh ''", "--mesh data=3,model=2 --layout fsdp+tp"};
     for (int i = 0; i < 2; i++) {
         run("rm -rf part; caravan train " OPTIONS
@@ -104,7 +102,6 @@ static void a_checkpoint_goes_on_on_any_mesh(void **state)
 
 static void the_same_mesh_goes_on_to_the_same_bits(void **state)
 {
-    (void)state;
     run("rm -rf part; caravan train " OPTIONS
         "--out part --mesh data=2,model=2 --stop-after 4 2>&1");
     run("caravan train --resume part 2>&1");
@@ -117,7 +114,6 @@ static void the_same_mesh_goes_on_to_the_same_bits(void **state)
 /* The option is kept by a run, and may change when it goes on. */
 static void without_overlap_the_bits_are_the_same(void **state)
 {
-    (void)state;
     run("rm -rf part; caravan train " OPTIONS
         "--out part --mesh data=2,model=2 --overlap off --stop-after 4 2>&1");
     expect(0, "caravan train --resume part --stop-after 6 2>&1", "");
@@ -131,7 +127,6 @@ static void without_overlap_the_bits_are_the_same(void **state)
 
 static void reshard_there_and_back_is_the_checkpoint(void **state)
 {
-    (void)state;
     run("rm -rf r1 r2 r3; caravan reshard one r1 --mesh data=2,model=3 --layout fsdp+tp");
     run("caravan reshard r1 r2 --mesh data=8");
     run("caravan reshard r2 r3");
@@ -148,7 +143,6 @@ static void reshard_there_and_back_is_the_checkpoint(void **state)
 /* Ctrl-C, and a disk that is full. */
 static void what_ends_a_reshard_leaves_nothing(void **state)
 {
-    (void)state;
     char from[128], to[128];
     Checkpoint checkpoint;
     cvn_err err = {0};
@@ -167,7 +161,6 @@ static void what_ends_a_reshard_leaves_nothing(void **state)
 
 static void damage_is_found(void **state)
 {
-    (void)state;
     run("rm -rf hurt; cp -r mesh hurt; printf x | dd of=hurt/checkpoints/step-00000008/"
         "shard-00002-of-00004.safetensors bs=1 seek=9000 conv=notrunc 2>/dev/null");
     expect(0, "caravan train --resume hurt --steps 9 2>&1", "goes on after step 6 of 9");
@@ -178,7 +171,6 @@ static void damage_is_found(void **state)
 
 static void processes_write_what_threads_write(void **state)
 {
-    (void)state;
     need_mpirun();
     for (int ranks = 2; ranks <= 4; ranks += 2) {
         run("rm -rf mpi");
@@ -195,7 +187,6 @@ static void processes_write_what_threads_write(void **state)
 /* Adapters: in threads and in processes the same bytes, as PEFT has them; they go on on any mesh, reshard, and talk. */
 static void adapters_are_trained_on_meshes(void **state)
 {
-    (void)state;
 #define LORA                                                                                       \
     "train --data story.txt --init one --lora r=4 --seq 16 --batch 6 --steps 8 --save-every 4 "    \
     "--threads 1 --dtype f32 --lr 0.01 --sample-every 4 "
@@ -234,7 +225,6 @@ static double seconds_since(const char *name)
 /* A rank is killed somewhere between its start and the end; CARAVAN_TEST_LONG: several times. */
 static void a_killed_rank_ends_all_and_fewer_go_on(void **state)
 {
-    (void)state;
     need_mpirun();
     uint64_t random = (uint64_t)time(NULL);
     int times = getenv("CARAVAN_TEST_LONG") ? 10 : 1, killed = 0;
@@ -271,7 +261,6 @@ static void a_killed_rank_ends_all_and_fewer_go_on(void **state)
 
 static void ranks_that_disagree_end_with_one_sentence(void **state)
 {
-    (void)state;
     need_mpirun();
     char line[1024];
     snprintf(line, sizeof line,
@@ -318,7 +307,6 @@ static void ranks_that_disagree_end_with_one_sentence(void **state)
 
 static void what_cannot_be_is_refused(void **state)
 {
-    (void)state;
     expect(2, "caravan train " OPTIONS "--out no --mesh nonsense 2>&1", "nonsense");
     expect(1, "caravan train " OPTIONS "--out no --mesh data=2 --layout 4d 2>&1", "is no layout");
     run("test ! -e no/checkpoints");

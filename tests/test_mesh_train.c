@@ -104,7 +104,6 @@ static void compare(bool grouped, const char *layout, const char *mesh_text, boo
 
 static void a_step_on_a_mesh_is_the_step_on_one_device(void **state)
 {
-    (void)state;
     static const char *const layouts[] = {"dp", "tp", "tp-scatter", "fsdp", "2d", "fsdp+tp"};
     static const char *const meshes[] = {"data=1",         "data=2",         "model=3",
                                          "data=2,model=2", "data=3,model=2", "data=2,model=4"};

@@ -34,7 +34,6 @@ static void add(const char *run, int64_t from, int64_t to)
 
 static void a_line_says_what_was_measured(void **state)
 {
-    (void)state;
     const char *run = in_scratch("line");
     Metrics metrics;
     assert_int_equal(metrics_open(&metrics, run, 0, NULL), CVN_OK);
@@ -52,7 +51,6 @@ static void a_line_says_what_was_measured(void **state)
 
 static void every_step_is_there_once_after_going_back(void **state)
 {
-    (void)state;
     const char *run = in_scratch("back");
     add(in_scratch("straight"), 0, 40);
     add(run, 0, 17);
@@ -81,7 +79,6 @@ static void every_step_is_there_once_after_going_back(void **state)
 /* Wherever a file is cut, what is left is whole lines, and going on makes it what it was. */
 static void a_line_cut_short_goes(void **state)
 {
-    (void)state;
     const char *run = in_scratch("cut");
     add(run, 0, 6);
     char path[256];
@@ -105,7 +102,6 @@ static void a_line_cut_short_goes(void **state)
 
 static void what_cannot_be_written_is_said(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     Metrics metrics;
     assert_int_equal(file_write(in_scratch("file"), "x", 1, NULL), CVN_OK);

@@ -16,7 +16,6 @@ static const char *shared_model(char *path, size_t size)
 
 static void text_goes_in_and_comes_back(void **state)
 {
-    (void)state;
     char path[512];
     cvn_err err = {0};
     cvn_model *model;
@@ -48,7 +47,6 @@ static void text_goes_in_and_comes_back(void **state)
 
 static void a_model_without_a_tokenizer_takes_ids_only(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     cvn_model *model;
     cvn_model_options options = {.dtype = CVN_DTYPE_COUNT};
@@ -64,7 +62,6 @@ static void a_model_without_a_tokenizer_takes_ids_only(void **state)
 
 static void what_cannot_be_opened_is_refused(void **state)
 {
-    (void)state;
     cvn_model *model;
     cvn_err err = {0};
     cvn_model_options options = {.dtype = CVN_F16};

@@ -268,7 +268,6 @@ static void expect(int n, const char *arguments, bool succeeds, const char *sent
 
 static void ranks_give_the_bits_of_the_interpreter(void **state)
 {
-    (void)state;
     need_mpirun();
     expect(2, "bits 1", true, "2 devices agree");
     expect(4, "bits 1", true, "4 devices agree");
@@ -278,7 +277,6 @@ static void ranks_give_the_bits_of_the_interpreter(void **state)
 
 static void overlap_gives_the_bits_of_threads(void **state)
 {
-    (void)state;
     need_mpirun();
     expect(2, "overlap 1", true, "2 devices overlap");
     expect(2, "overlap 2", true, "4 devices overlap");
@@ -287,7 +285,6 @@ static void overlap_gives_the_bits_of_threads(void **state)
 
 static void a_flag_on_one_rank_ends_runs_on_all(void **state)
 {
-    (void)state;
     need_mpirun();
     expect(2, "interrupt 1", true, "2 devices agree on many");
     expect(2, "interrupt 2", true, "4 devices agree on many");
@@ -295,7 +292,6 @@ static void a_flag_on_one_rank_ends_runs_on_all(void **state)
 
 static void ranks_that_disagree_end_with_a_sentence(void **state)
 {
-    (void)state;
     need_mpirun();
     int status;
     char *text = launch(4, "settings", &status);
@@ -309,7 +305,6 @@ static void ranks_that_disagree_end_with_a_sentence(void **state)
 /* Launchers as their environment shows them, which give MPI nothing to find the other processes by. */
 static void processes_that_cannot_join_say_so_and_end(void **state)
 {
-    (void)state;
     static const char *const command =
         "%s " CVN_BINARY " generate -m " CVN_TEST_DATA "/llama/mha --tokens 1,2 -n 2 %s 2>&1";
     static const struct {
@@ -340,7 +335,6 @@ static void processes_that_cannot_join_say_so_and_end(void **state)
 /* Inside a step of Slurm mpirun has the say: its one process is alone, whatever the step has. */
 static void a_launcher_is_known_by_its_environment(void **state)
 {
-    (void)state;
     static const struct {
         const char *name, *value;
         bool launched;
@@ -376,7 +370,6 @@ static void remove_directory(const char *directory)
 
 static void a_rank_that_fails_ends_all(void **state)
 {
-    (void)state;
     need_mpirun();
     char directory[] = "/tmp/caravan-mpi-XXXXXX", arguments[128];
     assert_non_null(mkdtemp(directory));
@@ -493,7 +486,6 @@ static void strike(int rank, int signal_number, int patience, const char *senten
 
 static void a_rank_that_is_killed_ends_all(void **state)
 {
-    (void)state;
     need_mpirun();
     strike(2, SIGKILL, 20, "rank 0 says: rank 2 on ");
     strike(0, SIGKILL, 20, "rank 1 says: rank 0 on ");
@@ -501,7 +493,6 @@ static void a_rank_that_is_killed_ends_all(void **state)
 
 static void a_rank_that_stops_ends_all(void **state)
 {
-    (void)state;
     need_mpirun();
     strike(3, SIGSTOP, 4, "rank 0 says: rank 3 on ");
     strike(0, SIGSTOP, 4, "rank 1 says: rank 0 on ");

@@ -54,7 +54,6 @@ static const char graph[] = "graph @g {\n"
 
 static void passes_run_in_order_and_are_reported(void **state)
 {
-    (void)state;
     expect_from_stdin(0, graph, "-p dead,simplify 2>&1",
                       "dead: unchanged, 4 operations\n"
                       "simplify: changed, 2 operations\n"
@@ -78,7 +77,6 @@ static int count_runs(cvn_graph *g, const void *context, bool *changed, cvn_err 
 
 static void a_pass_runs_again_only_after_a_change(void **state)
 {
-    (void)state;
     static const GraphPass a = {"a", "", count_runs}, b = {"b", "", count_runs};
     cvn_graph *g = cvn_graph_new("g", NULL);
     /* {passes that change the graph, runs there are} of a, b, a, b, a */
@@ -95,7 +93,6 @@ static void a_pass_runs_again_only_after_a_change(void **state)
 
 static void standard_input_is_a_dash(void **state)
 {
-    (void)state;
     expect(0, "- -q -p simplify <<'END'\ngraph @e {return}\nEND\n", "graph @e {\n  return\n}\n");
     expect(1, "- 2>&1 <<'END'\ngraph @e return}\nEND\n",
            "caravan: standard input:1:10: found 'return', expected '{' and the operations\n");
@@ -106,7 +103,6 @@ static void standard_input_is_a_dash(void **state)
 
 static void mistakes_are_named(void **state)
 {
-    (void)state;
     expect_from_stdin(2, graph, "-p simplfy 2>&1",
                       "caravan: there is no pass simplfy; did you mean simplify?\n" HINT);
     expect_from_stdin(2, graph, "-p simplify,,dead 2>&1",
@@ -115,7 +111,6 @@ static void mistakes_are_named(void **state)
 
 static void every_pass_is_in_the_help(void **state)
 {
-    (void)state;
     StrBuf help = {0};
     assert_int_equal(opt(&help, "--help"), 0);
     for (char *c = help.text; *c; c++) /* the help is wrapped */
@@ -134,7 +129,6 @@ static void every_pass_is_in_the_help(void **state)
 
 static void each_step_is_dumped(void **state)
 {
-    (void)state;
     char folder[] = "/tmp/caravan-opt-XXXXXX", path[100], args[200];
     assert_non_null(mkdtemp(folder));
     snprintf(args, sizeof args, "-q -p dead,simplify --dump %s/steps --emit nothing", folder);
@@ -176,7 +170,6 @@ static int refuse(cvn_graph *g, const void *context, bool *changed, cvn_err *err
 
 static void a_pass_that_breaks_the_graph_is_named(void **state)
 {
-    (void)state;
     static const GraphPass breaks = {"break", "", break_graph}, refuses = {"refuse", "", refuse};
     cvn_err err = {0};
     cvn_graph *g = cvn_graph_new("g", &err);

@@ -34,7 +34,6 @@ static void run_checked(const char *before, const char *graph, const char *passe
 
 static void graphs_have_the_interpreters_results_on_any_mesh(void **state)
 {
-    (void)state;
     static const char *const graphs[] = {"composites", "elementwise_bf16", "gradients",
                                          "indexing",   "integers_i8",      "llama_score",
                                          "quantized",  "reductions",       "shapes"};
@@ -48,13 +47,11 @@ static void graphs_have_the_interpreters_results_on_any_mesh(void **state)
 
 static void sizes_need_not_divide(void **state)
 {
-    (void)state;
     run_checked(uneven, "uneven.txt", NULL);
 }
 
 static void what_is_empty_or_tiny_is_a_result_too(void **state)
 {
-    (void)state;
     static const char graph[] = "cat >empty.txt <<'END'\n"
                                 "graph @empty {\n"
                                 "  %x: f32[0,3] = parameter {name=\"x\"}\n"
@@ -75,7 +72,6 @@ static void what_is_empty_or_tiny_is_a_result_too(void **state)
 
 static void marks_count_for_nothing_on_one_device(void **state)
 {
-    (void)state;
     expect(0, "caravan opt --run --check " GRAPHS "donation.txt 2>&1", "4 results");
     expect(0, "caravan opt --run --check -m data=2,model=2 " GRAPHS "donation.txt 2>&1",
            "4 results");
@@ -85,7 +81,6 @@ static void marks_count_for_nothing_on_one_device(void **state)
 /* The same whole results, whatever computed them; and what was written is read again. */
 static void results_come_back_as_inputs(void **state)
 {
-    (void)state;
     char line[4096];
     snprintf(line, sizeof line,
              "%scat >step.txt <<'END'\n"
@@ -125,7 +120,6 @@ static void results_come_back_as_inputs(void **state)
 
 static void seeds_make_the_inputs(void **state)
 {
-    (void)state;
     static const char graph[] = "cat >seeds.txt <<'END'\n"
                                 "graph @seeds {\n"
                                 "  %f: f32[4] = parameter {name=\"f\"}\n"
@@ -154,7 +148,6 @@ static void seeds_make_the_inputs(void **state)
 /* Sums that cancel: in f32 something else is left than in the interpreter's f64, in any order. */
 static void results_that_differ_are_named(void **state)
 {
-    (void)state;
     static const char graph[] =
         "cat >cancel.txt <<'END'\n"
         "graph @cancel {\n"
@@ -180,7 +173,6 @@ static void results_that_differ_are_named(void **state)
 
 static void mistakes_are_one_sentence(void **state)
 {
-    (void)state;
     static const char other[] = "cat >other.txt <<'END'\n"
                                 "graph @other {\n"
                                 "  %c: f32[7,10] = constant {value=splat 2}\n"

@@ -161,7 +161,6 @@ static void check(const char *layout, const char *mesh, double share)
 
 static void four_fifths_of_what_can_be_hidden_is_hidden(void **state)
 {
-    (void)state;
     static const struct {
         const char *layout, *mesh;
     } cases[] = {{"dp", "data=4"},         {"fsdp", "data=4"},

@@ -35,7 +35,6 @@ static const Machine middle = {.work = 160e3, .meeting = 9e3}; /* 4 threads are 
 
 static void an_idle_machine_uses_all_threads_and_tries_no_other(void **state)
 {
-    (void)state;
     Pace pace;
     pace_init(&pace, 8);
     for (int i = 0; i < 5000; i++) {
@@ -46,7 +45,6 @@ static void an_idle_machine_uses_all_threads_and_tries_no_other(void **state)
 
 static void short_runs_end_on_the_number_that_is_fastest_and_rarely_try_others(void **state)
 {
-    (void)state;
     const struct {
         const Machine *machine;
         int best;
@@ -70,7 +68,6 @@ static void short_runs_end_on_the_number_that_is_fastest_and_rarely_try_others(v
 
 static void threads_are_given_up_on_a_crowded_machine_and_taken_again_after(void **state)
 {
-    (void)state;
     Pace pace;
     pace_init(&pace, 4);
     runs(&pace, &idle, 100);
@@ -84,7 +81,6 @@ static void threads_are_given_up_on_a_crowded_machine_and_taken_again_after(void
 
 static void one_thread_is_one_thread(void **state)
 {
-    (void)state;
     Pace pace;
     pace_init(&pace, 1);
     runs(&pace, &crowded, 100);

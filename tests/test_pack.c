@@ -237,7 +237,6 @@ enum { MESHES = sizeof meshes / sizeof *meshes };
 
 static void packed_llamas_compute_what_plain_ones_do(void **state)
 {
-    (void)state;
     static const char *const layouts[] = {"tp", "tp-scatter", "2d", "fsdp", "fsdp+tp"};
     int packed = 0;
     for (size_t l = 0; l < sizeof layouts / sizeof *layouts; l++)
@@ -266,7 +265,6 @@ static void packed_llamas_compute_what_plain_ones_do(void **state)
    residual, and nothing is brought back into rows. */
 static void all_products_of_a_step_are_fused(void **state)
 {
-    (void)state;
     for (int i = 0; i < MODELS * 2; i++) {
         LlamaConfig config = config_of(i % MODELS, i >= MODELS);
         for (int task = 0; task < TASKS; task++) {
@@ -298,7 +296,6 @@ static void all_products_of_a_step_are_fused(void **state)
    alone. */
 static void the_plan_says_which_panels_threads_share(void **state)
 {
-    (void)state;
     LlamaConfig config = config_of(TINY_GQA, false); /* q 32 rows, k and v 8, gate and up 48 */
     cvn_graph *g = task_graph(&config, DECODE, 1, CVN_BF16);
     signed char *layout = layout_of(g, PACK_FREE);
@@ -330,7 +327,6 @@ static void the_plan_says_which_panels_threads_share(void **state)
 /* What one program chose holds for others: packed where nothing would have been, or nowhere. */
 static void a_given_layout_is_kept(void **state)
 {
-    (void)state;
     static const char *const where[][2] = {
         {"tp", ""}, {"fsdp", "data=2"}, {"2d", "data=2,model=2"}, {"tp", "model=4"}};
     for (size_t i = 0; i < 4; i++)
@@ -361,7 +357,6 @@ static void a_given_layout_is_kept(void **state)
 
 static void what_cannot_be_packed_is_said(void **state)
 {
-    (void)state;
     static const struct {
         const char *graph;
         signed char layout;
@@ -386,7 +381,6 @@ static void what_cannot_be_packed_is_said(void **state)
 /* Which parameters are packed depends on what reads them. */
 static void only_weights_of_products_are_packed(void **state)
 {
-    (void)state;
 #define X "%x: f32[3,4] = parameter {name=\"x\"} "
 #define I "%i: i32[2] = parameter {name=\"i\"} "
 #define W "%w: f32[32,4] = parameter {name=\"w\"} "
@@ -489,7 +483,6 @@ static void check_programs(const LlamaConfig *config, const char *mesh, const ch
 
 static void programs_of_a_model_pack_the_same_weights(void **state)
 {
-    (void)state;
     static const char *const presets[] = {"stories110m", "llama2-7b", "llama3.2-1b", "llama2-70b"};
     for (size_t p = 0; p < sizeof presets / sizeof *presets; p++)
         for (size_t l = 0; layout_name(l); l++)
@@ -506,7 +499,6 @@ static void programs_of_a_model_pack_the_same_weights(void **state)
 
 static void plans_are_kept_by_their_layout(void **state)
 {
-    (void)state;
     cvn_graph *g = graph_of("graph @g { " W X PRODUCT "return %0 }");
     CompileOptions options = {.backend = cpu_kernels(), .n_threads = 1};
     static const signed char layout[3][2] = {{PACK_FREE, 0}, {PACK_PLAIN, 0}, {1, 0}};
@@ -528,7 +520,6 @@ static void plans_are_kept_by_their_layout(void **state)
 /* Panels, brought back into rows by the function that says what they mean, are the rows that were packed. */
 static void panels_hold_what_was_packed(void **state)
 {
-    (void)state;
     static const int64_t sizes[][2] = {{1, 1}, {16, 2}, {15, 33}, {17, 16}, {40, 7}, {64, 64}};
     for (int i = 0; i < 12; i++) {
         cvn_dtype dtype = i % 2 ? CVN_BF16 : CVN_F32;

@@ -27,7 +27,6 @@ static const char *case_path(const char *name, const char *file)
 
 static void matrices_are_the_numbers_that_they_stand_for(void **state)
 {
-    (void)state;
     for (int c = 0; c < CASES; c++) {
         IoModel model;
         IoTensors meant;
@@ -79,7 +78,6 @@ static void score(const char *name, const char *quantize, const char *mesh, floa
 
 static void they_run_and_can_be_quantized(void **state)
 {
-    (void)state;
     for (int c = 0; c < CASES; c++) {
         float whole[4], rounded[4];
         score(cases[c], NULL, NULL, whole);
@@ -91,7 +89,6 @@ static void they_run_and_can_be_quantized(void **state)
 /* Where blocks have room for the same numbers, products read these. */
 static void what_fits_into_blocks_runs_in_blocks(void **state)
 {
-    (void)state;
     static const char *const wide[] = {"wide-gptq4", "wide-w4a16", "wide-int8"};
     for (int w = 0; w < 3; w++) {
         IoModel model;
@@ -151,7 +148,6 @@ static void expect_refusal(const char *name, const char *settings, const char *m
 
 static void what_does_not_fit_is_refused_by_name(void **state)
 {
-    (void)state;
 #define GPTQ "{\"quant_method\": \"gptq\", "
     static const struct {
         const char *name, *settings, *message;

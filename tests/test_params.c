@@ -26,7 +26,6 @@ static const struct {
 
 static void sums_are_the_published_ones(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof published / sizeof *published; i++) {
         LlamaConfig c;
         assert_int_equal(preset_config(published[i].preset, &c, NULL), CVN_OK);
@@ -46,7 +45,6 @@ static void sums_are_the_published_ones(void **state)
 /* The list of a config is consistent in itself and with the sums, for every presence of biases. */
 static void lists_are_complete_for_every_variant(void **state)
 {
-    (void)state;
     for (int variant = 0; variant < 8; variant++) {
         LlamaConfig c;
         preset_config("tiny", &c, NULL);
@@ -94,7 +92,6 @@ static void lists_are_complete_for_every_variant(void **state)
 
 static void shapes_keep_axes_apart_and_files_flatten_them(void **state)
 {
-    (void)state;
     LlamaConfig c;
     preset_config("llama3.1-8b", &c, NULL);
     c.attention_bias = true;
@@ -126,7 +123,6 @@ static void shapes_keep_axes_apart_and_files_flatten_them(void **state)
 
 static void kinds_and_axes_have_names(void **state)
 {
-    (void)state;
     for (int kind = 0; kind < PARAM_KIND_COUNT; kind++)
         assert_true(param_kind_name((ParamKind)kind) && *param_kind_name((ParamKind)kind));
     for (int axis = 0; axis < AXIS_COUNT; axis++)

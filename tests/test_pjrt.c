@@ -54,7 +54,6 @@ static void compare(const char *variant, const char *quantize, const char *mesh,
 
 static void texts_and_scores_are_those_of_the_cpu(void **state)
 {
-    (void)state;
     compare("gqa", NULL, "", "2d", 1e-5);
 }
 
@@ -62,7 +61,6 @@ static void meshes_give_what_one_device_gives(void **state)
 {
     static const char *const ways[][2] = {
         {"model=4", "tp"}, {"data=2,model=2", "2d"}, {"data=4", "fsdp"}};
-    (void)state;
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
         compare("gqa", NULL, ways[i][0], ways[i][1], 1e-5);
 }
@@ -74,7 +72,6 @@ static void what_xla_cuts_gives_the_same(void **state)
     cvn_err err = {0};
     const Question rows = {.variant = even, .rows = 2, .device = by_xla};
     Answers a;
-    (void)state;
     if (!*device)
         skip();
     snprintf(even, sizeof even, "%s/even", scratch);
@@ -90,7 +87,6 @@ static void what_xla_cuts_gives_the_same(void **state)
 
 static void quantized_weights_are_those_of_the_cpu(void **state)
 {
-    (void)state;
     compare("gqa", "int8", "", "2d", 1e-3);
     compare("gqa", "int4:32", "", "2d", 1e-3);
 }
@@ -123,7 +119,6 @@ static void training_is_that_of_the_cpu(void **state)
                 {device, "data=2,model=2", 97, 5},
                 {by_xla, "data=2,model=2", 100, 5}};
     double loss[2][STEPS], norm[2][STEPS];
-    (void)state;
     if (!*device)
         skip();
     for (size_t r = 0; r < sizeof runs / sizeof *runs; r++) {
@@ -141,7 +136,6 @@ static void training_is_that_of_the_cpu(void **state)
 static void a_run_goes_on_on_other_devices(void **state)
 {
     char command[2400];
-    (void)state;
     if (!*device)
         skip();
     expect(0, "yes 'a little cat sat on a mat' | head -n 200 > data.txt", "");
@@ -229,7 +223,6 @@ static float *attend(const char *on, int64_t batch, int64_t seq, int64_t heads)
 static void attention_in_a_loop_is_that_of_the_cpu(void **state)
 {
     static const int64_t shapes[][3] = {{4, 512, 8}, {1, 1024, 8}};
-    (void)state;
     if (!*device)
         skip();
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
@@ -256,7 +249,6 @@ static void what_cannot_be_opened_is_said(void **state)
         {"pjrt:libm.so.6", "is no PJRT plugin: it has no GetPjrtApi"},
         {"pjrt:libm.so.6,fast", "'fast' is no option of a device"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         const Question q = {.variant = "gqa", .rows = 1, .device = wrong[i].device};
         Answers a;

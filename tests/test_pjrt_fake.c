@@ -141,7 +141,6 @@ static void fail_each(int (*scenario)(const char *, cvn_err *), const char *of)
 
 static void errors_of_a_run_are_one_sentence(void **state)
 {
-    (void)state;
     fail_each(generate, "model=2");
 }
 
@@ -160,7 +159,6 @@ static int count(const char *command)
 static void programs_are_kept(void **state)
 {
     cvn_err err = {0};
-    (void)state;
     fake.calls(PJRT_CLIENT_COMPILE);
     must(generate_kept("a/b", &err), &err);
     int programs = count("ls a/b/*.program | wc -l");
@@ -196,7 +194,6 @@ static void programs_are_kept(void **state)
 
 static void errors_of_kept_programs_are_borne(void **state)
 {
-    (void)state;
     fail_each(generate_kept, "kept");
     cvn_err err = {0};
     fake.inject(PJRT_EXECUTABLE_SERIALIZE, 1);
@@ -208,7 +205,6 @@ static void errors_of_kept_programs_are_borne(void **state)
 
 static void errors_of_compiling_for_others_are_one_sentence(void **state)
 {
-    (void)state;
     fail_each(compile, "fake:2");
 }
 
@@ -221,7 +217,6 @@ static void is_said(int code, const cvn_err *err, const char *says)
 
 static void what_does_not_fit_is_said(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     is_said(generate("model=8", &err), &err, "the mesh has 8 devices and");
     err = (cvn_err){0};
@@ -231,7 +226,6 @@ static void what_does_not_fit_is_said(void **state)
 /* What a TPU holds in the memory of its cores is not the device's. */
 static void a_plan_for_tpus_leaves_out_what_is_on_the_chip(void **state)
 {
-    (void)state;
     expect(0,
            "for d in cpu tpu; do caravan plan -p tiny --decode --json --device $d | grep -o "
            "'\"temporaries\": [0-9.e+]*, \"constants\": [0-9.e+]*' | tr -dc '0-9. '; echo; done "
@@ -241,7 +235,6 @@ static void a_plan_for_tpus_leaves_out_what_is_on_the_chip(void **state)
 
 static void bench_measures_devices_of_a_plugin(void **state)
 {
-    (void)state;
     expect(0,
            "caravan bench -p tiny --device " DEVICE
            ",executables=none --prefill 16 --decode 4 --context 16 "
@@ -257,7 +250,6 @@ static void bench_measures_devices_of_a_plugin(void **state)
 /* Two processes with 4 devices each, whose plugins find each other; and one of which cannot open its devices. */
 static void processes_find_each_other(void **state)
 {
-    (void)state;
     need_mpirun();
     expect(0, "caravan init -p tiny -o several", "");
     expect(0,
@@ -280,7 +272,6 @@ static void other_versions_are_refused(void **state)
 {
     const size_t size = sizeof(PjrtApi);
     cvn_err err = {0};
-    (void)state;
     fake.table(1, 5, size);
     is_said(generate(NULL, &err), &err, "another PJRT than version 0");
     err = (cvn_err){0};
@@ -298,7 +289,6 @@ static void a_damaged_program_is_refused(void **state)
 {
     static const char program[] = "\x0a\x08\x1a\x06\x12\x04\x12\x02no";
     Compiled c = {0};
-    (void)state;
     assert_true(optimized_read(program, sizeof program - 1, &c));
     assert_true(optimized_read(program, 0, &c));
     for (size_t n = 1; n < 6; n++)
@@ -314,7 +304,6 @@ static void a_loop_counts_as_often_as_it_turns(void **state)
         "\x1a\x09\x28\x08\x12\x05\x42\x03\x22\x01\x10"
         "\x1a\x0e\x12\x0c\x12\x05while\xb2\x02\x02\x07\x08";
     Compiled c = {0};
-    (void)state;
     assert_true(optimized_read(program, sizeof program - 1, &c));
     assert_int_equal((int)c.cycles, 160);
 }

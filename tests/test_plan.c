@@ -115,7 +115,6 @@ static void plant_overlaps(Plan *plan, Faults *faults, uint64_t seed)
 
 static void the_verifier_finds_every_planted_fault(void **state)
 {
-    (void)state;
     EagerBackend eager;
     const KernelSet *backends[] = {eager_backend(&eager), &interpreter_backend};
     Faults faults = {0};
@@ -146,7 +145,6 @@ static void the_verifier_finds_every_planted_fault(void **state)
 
 static void views_are_no_steps(void **state)
 {
-    (void)state;
     cvn_graph *g = cvn_graph_new("views", NULL);
     cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, 4, 64));
     cvn_value *y = cvn_tanh(g, x);
@@ -162,7 +160,6 @@ static void views_are_no_steps(void **state)
 
 static void slices_that_are_not_dense_are_steps(void **state)
 {
-    (void)state;
     cvn_graph *g = cvn_graph_new("slices", NULL);
     cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, 4, 64));
     cvn_value *y = cvn_tanh(g, x);
@@ -187,7 +184,6 @@ static void slices_that_are_not_dense_are_steps(void **state)
 /* Each operation once, in order; nothing is said of plans that kernels run. */
 static void steps_without_a_kernel_are_counted_and_named(void **state)
 {
-    (void)state;
     for (int kernels = 0; kernels < 2; kernels++) {
         cvn_graph *g = cvn_graph_new("fallbacks", NULL);
         cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, 4, 64));
@@ -211,7 +207,6 @@ static void steps_without_a_kernel_are_counted_and_named(void **state)
 /* Two updates of a cache, one after the other, are both made in the donated memory. */
 static void a_chain_of_cache_updates_never_copies_the_cache(void **state)
 {
-    (void)state;
     cvn_graph *g = cvn_graph_new("chain", NULL);
     cvn_type cache_type = CVN_TYPE(CVN_F32, 2, 3, 512, 8);
     cvn_value *cache = cvn_parameter(g, "cache", cache_type);
@@ -241,7 +236,6 @@ static void a_chain_of_cache_updates_never_copies_the_cache(void **state)
 
 static void steps_that_share_nothing_do_not_wait(void **state)
 {
-    (void)state;
     cvn_graph *g = cvn_graph_new("apart", NULL);
     for (int i = 0; i < 8; i++) {
         char name[2] = {(char)('a' + i), 0};
@@ -257,7 +251,6 @@ static void steps_that_share_nothing_do_not_wait(void **state)
 
 static void steps_too_small_to_share_follow_each_other_on_one_thread(void **state)
 {
-    (void)state;
     cvn_graph *g = cvn_graph_new("small and large", NULL);
     cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, 64));
     cvn_value *w = cvn_parameter(g, "w", CVN_TYPE(CVN_F32, 1024, 64));
@@ -284,7 +277,6 @@ static void steps_too_small_to_share_follow_each_other_on_one_thread(void **stat
 
 static void work_is_counted_from_shapes(void **state)
 {
-    (void)state;
     cvn_graph *g = cvn_graph_new("work", NULL);
     cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, 2, 3, 5));
     cvn_value *w = cvn_parameter(g, "w", CVN_TYPE(CVN_BF16, 7, 5));
@@ -301,7 +293,6 @@ static void work_is_counted_from_shapes(void **state)
 
 static void memory_is_known_before_anything_is_allocated(void **state)
 {
-    (void)state;
     /* 405 billion parameters, planned on any machine */
     cvn_graph *g = cvn_graph_new("large", NULL);
     cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, 1, 636396));
@@ -318,7 +309,6 @@ static void memory_is_known_before_anything_is_allocated(void **state)
 
 static void collectives_without_a_kernel_are_refused(void **state)
 {
-    (void)state;
     cvn_graph *g = cvn_graph_new("apart", NULL);
     cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, 8));
     cvn_output(g, cvn_all_reduce(g, x, CVN_SUM, 1, 2, (int64_t[]){0, 1}));
@@ -332,7 +322,6 @@ static void collectives_without_a_kernel_are_refused(void **state)
 
 static void the_arena_of_a_model_is_close_to_what_it_must_be(void **state)
 {
-    (void)state;
     LlamaConfig config;
     assert_int_equal(preset_config("stories15m", &config, NULL), CVN_OK);
     for (int seq = 1; seq <= 256; seq *= 16) {

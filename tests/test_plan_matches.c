@@ -192,7 +192,6 @@ static void check_engine(Case c)
 
 static void an_engine_takes_what_was_planned(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     LlamaConfig config;
     assert_int_equal(preset_config("tiny", &config, &err), CVN_OK);
@@ -203,7 +202,6 @@ static void an_engine_takes_what_was_planned(void **state)
 
 static void a_quantized_engine_takes_what_was_planned(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     LlamaConfig config;
     assert_int_equal(preset_config("tiny", &config, &err), CVN_OK);
@@ -255,7 +253,6 @@ static void check_training(const Case *c)
 
 static void a_trainer_takes_what_was_planned(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     LlamaConfig config;
     assert_int_equal(preset_config("tiny", &config, &err), CVN_OK);
@@ -292,7 +289,6 @@ static void near(double got, double want)
 
 static void attention_counts_what_its_queries_see(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     SimAnswer a;
     LlamaConfig c;
@@ -315,7 +311,6 @@ static int nobody_reads(void *context, const Region *region, void *out, cvn_err 
 /* y = x w over 4096 devices: nothing is of the size of the mesh. */
 static void four_thousand_devices_are_counted_like_one(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     Runtime rt;
     const RuntimeOptions options = {

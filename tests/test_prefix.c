@@ -144,7 +144,6 @@ static void reuse_changes_no_text(const char *variant, cvn_dtype dtype, const ch
 
 static void in_f32(void **state)
 {
-    (void)state;
     reuse_changes_no_text("gqa", CVN_F32, NULL, NULL, 1);
     reuse_changes_no_text("gqa", CVN_F32, NULL, NULL, 4);
     reuse_changes_no_text("mha", CVN_F32, NULL, NULL, 3);
@@ -152,20 +151,17 @@ static void in_f32(void **state)
 
 static void in_bf16(void **state)
 {
-    (void)state;
     reuse_changes_no_text("gqa", CVN_BF16, NULL, NULL, 4);
     reuse_changes_no_text("llama3_rope", CVN_BF16, NULL, NULL, 2);
 }
 
 static void with_a_cache_of_8_bits(void **state)
 {
-    (void)state;
     reuse_changes_no_text("gqa", CVN_BF16, NULL, "int8", 4);
 }
 
 static void on_a_mesh(void **state)
 {
-    (void)state;
     reuse_changes_no_text("gqa", CVN_F32, "model=2", NULL, 4);
 }
 
@@ -176,7 +172,6 @@ static void a_row_that_works_is_copied_from(void **state)
     cvn_err err = {0};
     cvn_model *model;
     const cvn_model_options options = {.dtype = CVN_F32, .no_tokenizer = true};
-    (void)state;
     must(cvn_model_open(CVN_TEST_DATA "/llama/gqa", &options, &model, &err), &err);
     cvn_engine *e = new_engine(model, 2, NULL, NULL, true);
     for (int i = 0; i < 3; i++) {

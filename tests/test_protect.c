@@ -55,7 +55,6 @@ static int overfill(void *of, cvn_err *err)
 
 static void what_cannot_be_had_is_an_error_that_says_so(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     Arena arena;
     assert_int_equal(arena_init(&arena, &err), CVN_OK);
@@ -88,7 +87,6 @@ static int hold_some(void *of, cvn_err *err)
 
 static void held_things_are_released_last_first(void **state)
 {
-    (void)state;
     Arena arena;
     assert_int_equal(arena_init(&arena, NULL), CVN_OK);
     Try t = {.arena = &arena};
@@ -120,7 +118,6 @@ static int nest(void *of, cvn_err *err)
 
 static void the_innermost_call_ends_and_no_other(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     Arena arena;
     assert_int_equal(arena_init(&arena, NULL), CVN_OK);
@@ -158,7 +155,6 @@ static int make_and_return(void *of, cvn_err *err)
 
 static void graphs_that_came_to_nothing_are_freed_and_those_returned_stay(void **state)
 {
-    (void)state;
     Arena arena;
     assert_int_equal(arena_init(&arena, NULL), CVN_OK);
     Try t = {.arena = &arena};
@@ -174,7 +170,6 @@ static void graphs_that_came_to_nothing_are_freed_and_those_returned_stay(void *
 /* Nobody protects who builds a graph by the public functions: the graph has the error. */
 static void a_graph_without_memory_has_an_error_as_after_any_mistake(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     cvn_graph *g = cvn_graph_new("g", &err);
     cvn_type huge = CVN_TYPE(CVN_I8, (int64_t)1 << 57);

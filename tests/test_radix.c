@@ -7,7 +7,6 @@ static void it_answers_as_a_list(void **state)
 {
     enum { BYTES = 2000 };
     uint64_t random = 11;
-    (void)state;
     for (int i = 0; i < 200; i++) {
         uint8_t data[BYTES];
         for (int k = 0; k < BYTES; k++)

@@ -9,7 +9,6 @@
 
 static void ticks_are_round_few_and_cover_the_range(void **state)
 {
-    (void)state;
     uint64_t random = 4;
     for (int trial = 0; trial < 20000; trial++) {
         double size = pow(10, (double)(splitmix(&random) % 40) - 20);
@@ -30,7 +29,6 @@ static void ticks_are_round_few_and_cover_the_range(void **state)
 
 static void numbers_read_well(void **state)
 {
-    (void)state;
     static const struct {
         double number;
         const char *text;
@@ -57,7 +55,6 @@ static void numbers_read_well(void **state)
 
 static void nothing_of_the_user_becomes_html(void **state)
 {
-    (void)state;
     StrBuf out = {0};
     report_escape(&out, "<b>&\"'\x01\x1b[31m\xff\xc3\xa1\n");
     assert_string_equal(out.text,
@@ -122,7 +119,6 @@ static void must_have(const Bytes *page, const char *piece, bool present)
 
 static void the_page_is_complete_in_itself_and_small(void **state)
 {
-    (void)state;
     static const int64_t lengths[] = {0, 1, 2, 3, 50, 481, 20000};
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         Metrics metrics;
@@ -152,7 +148,6 @@ static void the_page_is_complete_in_itself_and_small(void **state)
 
 static void what_is_not_finite_leaves_a_gap(void **state)
 {
-    (void)state;
     Metrics metrics;
     assert_int_equal(metrics_open(&metrics, in_scratch("gap"), 0, NULL), CVN_OK);
     for (int64_t step = 1; step <= 100; step++) {
@@ -171,7 +166,6 @@ static void what_is_not_finite_leaves_a_gap(void **state)
 
 static void samples_are_cut_back_with_the_run(void **state)
 {
-    (void)state;
     Samples samples;
     char run[256];
     snprintf(run, sizeof run, "%s", in_scratch("samples"));

@@ -14,7 +14,6 @@ static void words_of(const json_t *row, const char *key, uint32_t out[2])
 
 static void threefry_equals_jax(void **state)
 {
-    (void)state;
     json_t *rows = json_load_file(CVN_TEST_DATA "/rng/threefry2x32.json", 0, NULL);
     assert_non_null(rows);
     assert_int_equal(json_array_size(rows), 32);
@@ -35,7 +34,6 @@ static void threefry_equals_jax(void **state)
 
 static void a_slice_holds_what_the_whole_holds(void **state)
 {
-    (void)state;
     enum { N = 1500 };
     float whole[N], slice[N];
     RngKey key = rng_key(7, "model.embed_tokens.weight");
@@ -51,7 +49,6 @@ static void a_slice_holds_what_the_whole_holds(void **state)
 
 static void names_and_seeds_give_different_streams(void **state)
 {
-    (void)state;
     RngKey a = rng_key(7, "a"), b = rng_key(7, "b"), c = rng_key(8, "a");
     assert_memory_not_equal(&a, &b, sizeof a);
     assert_memory_not_equal(&a, &c, sizeof a);
@@ -60,7 +57,6 @@ static void names_and_seeds_give_different_streams(void **state)
 /* Pinned: changing the hash, the key schedule or the counter layout would change every init. */
 static void the_numbers_stay_what_they_are(void **state)
 {
-    (void)state;
     uint32_t bits[3];
     float normal[3];
     RngKey key = rng_key(1, "lm_head.weight");
@@ -76,7 +72,6 @@ static void the_numbers_stay_what_they_are(void **state)
 
 static void normals_are_normal(void **state)
 {
-    (void)state;
     enum { N = 200000 };
     float *x = malloc(N * sizeof *x);
     assert_non_null(x);
@@ -100,7 +95,6 @@ static void normals_are_normal(void **state)
 
 static void uniforms_are_uniform(void **state)
 {
-    (void)state;
     enum { N = 100000, BINS = 20 };
     float *x = malloc(N * sizeof *x);
     assert_non_null(x);

@@ -95,7 +95,6 @@ static void naive(const float *logits, double temperature, int top_k, double top
 
 static void frequencies_follow_the_filtered_probabilities(void **state)
 {
-    (void)state;
     static const struct {
         double temperature;
         int top_k;
@@ -135,7 +134,6 @@ static void frequencies_follow_the_filtered_probabilities(void **state)
 
 static void rows_without_filters_draw_the_same_in_both_modes(void **state)
 {
-    (void)state;
     Draw d = new_draw(300, 5);
     int32_t *a = draw(&d, SAMPLE_RANDOM), *b = draw(&d, SAMPLE_FILTER);
     assert_memory_equal(a, b, 300 * sizeof *a);
@@ -146,7 +144,6 @@ static void rows_without_filters_draw_the_same_in_both_modes(void **state)
 
 static void zero_temperature_is_greedy_in_every_mode(void **state)
 {
-    (void)state;
     Draw d = new_draw(20, 5);
     memset(d.temperature, 0, 20 * sizeof *d.temperature);
     int32_t *a = draw(&d, SAMPLE_GREEDY);
@@ -161,7 +158,6 @@ static void zero_temperature_is_greedy_in_every_mode(void **state)
 
 static void a_row_draws_the_same_whatever_is_beside_it(void **state)
 {
-    (void)state;
     Draw many = new_draw(50, 1), one = new_draw(1, 1);
     for (int r = 0; r < 50; r++)
         many.key[2 * r + 1] = (uint32_t)r;
@@ -181,7 +177,6 @@ static void a_row_draws_the_same_whatever_is_beside_it(void **state)
 /* The largest of random bits: their noise is the largest there is, and must still be finite. */
 static void no_noise_makes_an_unlikely_token_certain(void **state)
 {
-    (void)state;
     Draw d = new_draw(1, 3);
     int token = -1;
     for (uint32_t position = 0; token < 0; position++)

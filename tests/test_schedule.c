@@ -52,7 +52,6 @@ static Plan *compile(const cvn_graph *g, int n_threads, bool blocking, Link link
 
 static void most_of_what_can_be_hidden_is_hidden_within_memory(void **state)
 {
-    (void)state;
     cvn_graph *g = fsdp_graph();
     Plan *off = compile(g, 1, true, slow), *on = compile(g, 1, false, slow);
     ScheduleCost before = schedule_cost(off->graph, slow), after = schedule_cost(on->graph, slow);
@@ -96,7 +95,6 @@ static CommRow run(const Plan *plan, void **inputs, Link link, char *bits)
 
 static void overlap_over_a_slow_link_gives_the_same_bits(void **state)
 {
-    (void)state;
     Link link = {1e-3, 1e9};
     cvn_graph *g = fsdp_graph();
     Plan *off = compile(g, 2, true, link), *on = compile(g, 2, false, link);
@@ -121,7 +119,6 @@ static void overlap_over_a_slow_link_gives_the_same_bits(void **state)
 
 static void any_order_of_collectives_gives_the_same_bits(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     Comm *comm = comm_new(DEVICES, NULL, &err);
     DeviceGroup *group = group_new(comm, 1, NULL, &err);
@@ -145,7 +142,6 @@ static int find_done(const Plan *plan, int from)
 
 static void a_collective_under_way_that_is_touched_is_caught(void **state)
 {
-    (void)state;
     cvn_graph *g = fsdp_graph();
     Plan *plan = compile(g, 1, false, slow);
     cvn_err err = {0};

@@ -46,7 +46,6 @@ static void it_answers_while_it_loads(void **state)
 {
     Running r;
     const ServerOptions options = usual_options();
-    (void)state;
     make_server(&r, &options);
     Reply reply = http_ask(r.port, "GET", "/health", "", NULL);
     assert_int_equal(reply.status, 503);
@@ -398,7 +397,6 @@ static void a_template_has_variables_and_messages_are_gone_on_in(void **state)
     cvn_model *plain = model;
     cvn_err err = {0};
     ServerOptions options = usual_options();
-    (void)state;
     expect(0,
            "cp -r model templated && printf '%s' '{% for m in messages %}<|start_header_id|>{{ "
            "m.role }}<|end_header_id|>{{ m.content }}<|eot_id|>{% endfor %}{% if "
@@ -642,7 +640,6 @@ static void only_the_origin_that_is_named_may_ask_from_elsewhere(void **state)
 {
     Running r;
     ServerOptions options = usual_options();
-    (void)state;
     options.cors = "https://example.org";
     start_server(&r, &options);
     static const char asks[] = "Host: localhost\r\nOrigin: %s\r\n"
@@ -668,7 +665,6 @@ static void fields_are_in_the_page(void **state)
         &fields_detokenize, &fields_apply_template, &fields_embeddings};
     FileMap page;
     cvn_err err = {0};
-    (void)state;
     must(file_map(&page, CVN_TEST_DATA "/../../docs/SERVING.md", &err), &err);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         for (const Field *const *table = all[i]->tables; *table; table++)
@@ -744,7 +740,6 @@ static void keep_line(void *log, const char *line)
 
 static void texts_are_in_the_log_only_where_that_is_said(void **state)
 {
-    (void)state;
     for (int logs = 0; logs < 2; logs++) {
         Running r;
         StrBuf log = {0};
@@ -810,7 +805,6 @@ static void keys_are_wanted_on_all_but_health_and_the_page(void **state)
 {
     Running r;
     ServerOptions options = usual_options();
-    (void)state;
     const char *path = in_scratch("keys");
     FILE *file = fopen(path, "w");
     assert_non_null(file);
@@ -863,7 +857,6 @@ static void keys_are_wanted_on_all_but_health_and_the_page(void **state)
 
 static void strangers_want_a_key(void **state)
 {
-    (void)state;
     ServerOptions options = usual_options();
     Server *server;
     cvn_err err = {0};
@@ -881,7 +874,6 @@ static void what_runs_is_finished(void **state)
 {
     Running r;
     const ServerOptions options = usual_options();
-    (void)state;
     start_server(&r, &options);
     int fd[2];
     for (int i = 0; i < 2; i++) {
@@ -916,7 +908,6 @@ static void a_second_signal_ends_what_runs(void **state)
 {
     Running r;
     const ServerOptions options = usual_options();
-    (void)state;
     start_server(&r, &options);
     int fd = ask_long(r.port, false);
     for (int i = 0; i < 100000 && metric(r.port, RUNNING) == 0; i++)
@@ -932,7 +923,6 @@ static void a_second_signal_ends_what_runs(void **state)
 
 static void the_command_serves_and_ends_with_a_signal(void **state)
 {
-    (void)state;
     expect(0,
            "rm -f out; " CVN_BINARY " serve -m model --port 0 --rows 2 --access-log log > out & "
            "for i in $(seq 900); do grep -q listening out && break; sleep 0.05; done; "
@@ -946,7 +936,6 @@ static void the_command_serves_and_ends_with_a_signal(void **state)
 static void tls_has_the_certificate_that_was_read_last(void **state)
 {
     int status;
-    (void)state;
     StrBuf tools = shell("command -v curl openssl", &status);
     strbuf_free(&tools);
     if (status)
@@ -974,7 +963,6 @@ static void a_request_that_takes_too_long_is_ended(void **state)
 {
     Running r;
     ServerOptions options = usual_options();
-    (void)state;
     options.deadline_seconds = 1;
     options.max_waiting = 300;
     start_server(&r, &options);
@@ -1056,7 +1044,6 @@ int main(void)
 
 static void the_command_says_what_is_missing(void **state)
 {
-    (void)state;
     expect(1, "caravan serve -m model 2>&1", "libmicrohttpd");
 }
 

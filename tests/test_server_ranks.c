@@ -72,7 +72,6 @@ static void several_processes_answer_as_one(void **state)
 {
     static const Question long_one = {"/v1/completions", LONG, "choices.0.text", NULL};
     char *alone[QUESTIONS];
-    (void)state;
     need_mpirun();
     int port = start("one", "");
     for (int i = 0; i < QUESTIONS; i++)

@@ -159,7 +159,6 @@ static void calls_that_are_wanted_come_in_every_syntax(void **state)
         const char *template;
         bool several;
     } cases[] = {{HERMES, true}, {MISTRAL, true}, {ONE_ONLY, false}, {BARE, true}};
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Running r;
         int most = 0;
@@ -199,7 +198,6 @@ static void a_call_that_the_model_begins_is_one(void **state)
 {
     Running r;
     char more[300];
-    (void)state;
     /* by a token of its own */
     serve_template(&r, MISTRAL);
     call(
@@ -236,7 +234,6 @@ static void a_call_that_the_model_begins_is_one(void **state)
 static void calls_and_results_reach_the_template_from_every_dialect(void **state)
 {
     Running r;
-    (void)state;
     serve_template(&r, HERMES);
     static const struct {
         const char *path, *body, *piece;
@@ -301,7 +298,6 @@ static void calls_and_results_reach_the_template_from_every_dialect(void **state
 static void what_is_not_to_be_had_is_refused(void **state)
 {
     Running r;
-    (void)state;
     serve_template(&r, HERMES);
     static const struct {
         const char *more, *piece;
@@ -412,14 +408,12 @@ static cvn_model *shared;
 
 static int keep_model(void **state)
 {
-    (void)state;
     shared = model;
     return 0;
 }
 
 static int restore_model(void **state)
 {
-    (void)state;
     model = shared;
     return 0;
 }
@@ -451,7 +445,6 @@ int main(void)
 
 static void there_is_nothing_without_a_server(void **state)
 {
-    (void)state;
     skip();
 }
 

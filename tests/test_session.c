@@ -103,7 +103,6 @@ static void assert_as_from_nothing(cvn_engine *fresh, const Talk *t)
 
 static void turns_equal_a_fresh_run_of_the_whole_dialog(void **state)
 {
-    (void)state;
     cvn_engine *e = new_engine(1), *fresh = new_engine(1);
     cvn_session *s = new_session(e, 0);
     Talk t = {0};
@@ -132,7 +131,6 @@ static void turns_equal_a_fresh_run_of_the_whole_dialog(void **state)
 
 static void going_back_reuses_what_is_common(void **state)
 {
-    (void)state;
     cvn_engine *e = new_engine(1), *fresh = new_engine(1);
     cvn_session *s = new_session(e, 0);
     Talk t = {0};
@@ -165,7 +163,6 @@ static void going_back_reuses_what_is_common(void **state)
 
 static void an_interrupted_answer_can_be_gone_on_from(void **state)
 {
-    (void)state;
     cvn_engine *e = new_engine(1), *fresh = new_engine(1);
     cvn_session *s = new_session(e, 0);
     Talk t = {.interrupt_at = 5};
@@ -202,7 +199,6 @@ static void an_interrupted_answer_can_be_gone_on_from(void **state)
 
 static void a_full_context_is_said_and_survived(void **state)
 {
-    (void)state;
     cvn_engine *e = new_engine(1), *fresh = new_engine(1);
     cvn_session *s = new_session(e, 0);
     Talk t = {0};
@@ -232,7 +228,6 @@ static void a_full_context_is_said_and_survived(void **state)
 
 static void sessions_side_by_side_and_strangers_do_no_harm(void **state)
 {
-    (void)state;
     cvn_engine *e = new_engine(3), *fresh = new_engine(1);
     cvn_session *s[2] = {new_session(e, 2), new_session(e, 0)};
     Talk t[2] = {{.n = 0}, {.n = 0}};
@@ -268,7 +263,6 @@ static void sessions_side_by_side_and_strangers_do_no_harm(void **state)
 /* With a penalty that nothing withstands no token comes twice, in whatever turn it was first. */
 static void a_repeat_penalty_spans_turns(void **state)
 {
-    (void)state;
     cvn_engine *e = new_engine(1);
     cvn_session *s = new_session(e, 0);
     int32_t ids[64] = {1, 2, 3};
@@ -300,7 +294,6 @@ static void a_repeat_penalty_spans_turns(void **state)
 
 static void mistakes_are_refused_and_leave_the_session_usable(void **state)
 {
-    (void)state;
     cvn_engine *e = new_engine(1);
     cvn_session *s = NULL;
     cvn_err err = {0};

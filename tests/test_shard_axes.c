@@ -54,7 +54,6 @@ static bool determines(const Mesh *mesh, AxisRef a, AxisRef b)
 
 static void coordinates_and_places_are_inverse(void **state)
 {
-    (void)state;
     Mesh mesh = mesh_of("dcn=2,data=4,model=3");
     int32_t c[MESH_MAX_AXES];
     assert_int_equal(mesh.n_devices, 24);
@@ -74,7 +73,6 @@ static void coordinates_and_places_are_inverse(void **state)
 
 static void meshes_print_as_they_are_read_and_nonsense_is_refused(void **state)
 {
-    (void)state;
     static const char *const wrong[] = {"data",
                                         "data=",
                                         "data=0",
@@ -118,7 +116,6 @@ static void meshes_print_as_they_are_read_and_nonsense_is_refused(void **state)
 
 static void relations_of_two_parts_are_those_of_their_partitions(void **state)
 {
-    (void)state;
     AxisRef ref[256];
     for (int m = 0; m < N_MESHES; m++) {
         Mesh mesh = mesh_of(meshes[m]);
@@ -168,7 +165,6 @@ static AxisList random_list(const AxisRef *ref, int n)
 
 static void lists_keep_their_meaning(void **state)
 {
-    (void)state;
     AxisRef ref[256];
     srand(1);
     for (int round = 0; round < 4000; round++) {
@@ -200,7 +196,6 @@ static void lists_keep_their_meaning(void **state)
 
 static void names_of_parts_are_read_back(void **state)
 {
-    (void)state;
     static const char *const wrong[] = {"d",     "",      "a.2",   "a.0.2",
                                         "a.3.2", "a.2.1", "a.2.x", "a.2.2.2"};
     AxisRef ref[256], back;

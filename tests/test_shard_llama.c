@@ -118,7 +118,6 @@ static void tiny_llamas_compute_the_same_in_shards(void **state)
             check_llama(&tiny_llamas[t], (Task)task, "fsdp+tp-scatter", "data=6", 4);
             check_llama(&tiny_llamas[t], (Task)task, "dp+tp", "data=2,model=4", 8);
         }
-    (void)state;
 }
 
 /* ---- published models, without weights ---- */
@@ -173,7 +172,6 @@ static void tensor_parallel_has_the_published_collectives(void **state)
     partition_report_free(&report);
     cvn_graph_free(local);
     cvn_graph_free(g);
-    (void)state;
 }
 
 /* Splitting activations between blocks turns each all-reduce into a scatter and a gather, which two
@@ -196,7 +194,6 @@ static void scattered_activations_need_no_all_reduce(void **state)
     partition_report_free(&report);
     cvn_graph_free(local);
     cvn_graph_free(g);
-    (void)state;
 }
 
 static double train_bytes(const LlamaConfig *config, int64_t batch, const char *mesh_text,
@@ -227,7 +224,6 @@ static void two_d_moves_fewer_bytes_than_fsdp(void **state)
     print_message("4 layers of 70B, 128 devices: fsdp %.1f GB, 2d on (32, 4) %.1f GB each\n",
                   fsdp / 1e9, two_d / 1e9);
     assert_true(two_d < fsdp);
-    (void)state;
 }
 
 /* Of one layer, FSDP moves weights and tensor parallelism activations: per device, and pass, about
@@ -261,7 +257,6 @@ static void fsdp_and_tp_cross_near_batch_equal_to_hidden_size(void **state)
     print_message("fsdp moves fewer bytes than tp from %lld tokens a device on; hidden size %lld\n",
                   (long long)cross, (long long)config.dim);
     assert_true(cross >= config.dim / 2 && cross <= config.dim * 4);
-    (void)state;
 }
 
 static double seconds(void)
@@ -296,7 +291,6 @@ static void the_largest_model_is_cut_in_seconds(void **state)
     partition_report_free(&report);
     cvn_graph_free(local);
     cvn_graph_free(g);
-    (void)state;
 }
 
 /* No collective moves anything as wide as the vocabulary: not in the loss and its gradient, not in
@@ -321,7 +315,6 @@ static void logits_are_never_gathered(void **state)
         cvn_graph_free(local);
         cvn_graph_free(g);
     }
-    (void)state;
 }
 
 int main(void)

@@ -123,7 +123,6 @@ static void xla_computes_the_same_and_sends_no_less(void **state)
     }
     closedir(folder);
     assert_true(n > 0);
-    (void)state;
 }
 
 int main(void)

@@ -64,7 +64,6 @@ static void products_take_the_cheapest_collectives(void **state)
         cvn_graph_free(local);
         cvn_graph_free(g);
     }
-    (void)state;
 }
 
 static const char *const meshes[] = {
@@ -127,7 +126,6 @@ static void find_noise(const cvn_graph *g, void **inputs, void **whole, double *
    pair dimensions with axes, and as many states of a reshard. */
 static void time_does_not_explode_with_the_number_of_axes(void **state)
 {
-    (void)state;
     cvn_graph *g = graph_of("graph @g {\n"
                             "  %x: f32[4,4,4,4,4,4,4,4]<a,b,c,d,e,f,g,h> = parameter {name=\"x\"}\n"
                             "  %y: f32[4,4,4,4,4,4,4,4]<b,c,d,e,f,g,h,a> = parameter {name=\"y\"}\n"
@@ -215,7 +213,6 @@ static void random_graphs_compute_the_same_in_shards(void **state)
     for (int k = 0; k < OP_COUNT && n >= 1000; k++)
         if (op_info[k].class_ == CLASS_COLLECTIVE && k != OP_PARTITION_ID && made[k] < 4)
             fail_msg("%s was made %lld times", op_info[k].name, (long long)made[k]);
-    (void)state;
 }
 
 /* The pass puts the per-device graph in the place of the whole one. */
@@ -249,7 +246,6 @@ static void the_pass_makes_the_graph_of_a_device(void **state)
     assert_non_null(strstr(err.message, "all_reduce"));
     strbuf_free(&out);
     cvn_graph_free(g);
-    (void)state;
 }
 
 /* A weight is gathered once for uses side by side, and again far later. */
@@ -278,7 +274,6 @@ static void gathered_weights_are_not_kept_for_long(void **state)
     cvn_graph_free(local);
     cvn_graph_free(g);
     strbuf_free(&text);
-    (void)state;
 }
 
 /* Two products over a split dimension, added: one reduction. */
@@ -309,7 +304,6 @@ static void partial_sums_are_added_before_they_are_reduced(void **state)
     partition_report_free(&report);
     cvn_graph_free(local);
     cvn_graph_free(g);
-    (void)state;
 }
 
 /* What the comparison is worth: with one collective's groups wrong, shards no longer compute what
@@ -343,7 +337,6 @@ static void a_wrong_group_is_caught(void **state)
         cvn_graph_free(local);
     }
     cvn_graph_free(g);
-    (void)state;
 }
 
 int main(void)

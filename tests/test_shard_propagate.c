@@ -124,7 +124,6 @@ static void small_graphs_by_example(void **state)
         shard_result_free(&r);
         cvn_graph_free(g);
     }
-    (void)state;
 }
 
 /* Every axis of every value says where it came from, and conflicts name both sides. */
@@ -155,7 +154,6 @@ static void the_report_tells_who_set_what(void **state)
     strbuf_free(&out);
     shard_result_free(&r);
     cvn_graph_free(g);
-    (void)state;
 }
 
 /* The pass writes specs that the text form keeps, priorities too, and has then nothing to do. */
@@ -190,7 +188,6 @@ static void the_pass_writes_specs_and_is_idempotent(void **state)
     }
     strbuf_free(&out);
     cvn_graph_free(g);
-    (void)state;
 }
 
 static void marks_that_the_mesh_cannot_have_are_refused(void **state)
@@ -204,7 +201,6 @@ static void marks_that_the_mesh_cannot_have_are_refused(void **state)
     assert_non_null(strstr(err.message, "%x"));
     assert_non_null(strstr(err.message, "rows"));
     cvn_graph_free(g);
-    (void)state;
 }
 
 /* On any graph: marks stay, every sharding is legal, values without a mark in reach stay whole, and
@@ -258,7 +254,6 @@ static void random_graphs_keep_the_invariants(void **state)
         cvn_graph_free(g);
     }
     assert_true(split > 1000);
-    (void)state;
 }
 
 /* ---- Llama ---- */
@@ -359,7 +354,6 @@ static void layouts_give_the_published_activations(void **state)
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         check_layout(&rows[i]);
-    (void)state;
 }
 
 static void layouts_are_told_apart(void **state)
@@ -377,7 +371,6 @@ static void layouts_are_told_apart(void **state)
     for (size_t i = 0; layout_name(i); i++)
         assert_int_equal(llama_mark(g, &config, &mesh, layout_name(i), &err), CVN_OK);
     cvn_graph_free(g);
-    (void)state;
 }
 
 static int mark_by_file(const char *json, const Mesh *mesh, cvn_graph *g, const LlamaConfig *config,
@@ -438,7 +431,6 @@ static void rules_are_read_from_a_file(void **state)
     cvn_graph_free(g);
     strbuf_free(&text[0]);
     strbuf_free(&text[1]);
-    (void)state;
 }
 
 int main(void)

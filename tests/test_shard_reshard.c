@@ -206,7 +206,6 @@ static void any_reshard_moves_every_shard_to_its_place(void **state)
     }
     for (int k = 0; k < RESHARD_KINDS; k++)
         assert_true(steps[k] > 20);
-    (void)state;
 }
 
 /* Also with sizes that shards do not divide, and by parts of axes that have no common digits. */
@@ -230,7 +229,6 @@ static void no_device_holds_more_on_the_way_than_before_or_after(void **state)
         }
         arena_free(&arena);
     }
-    (void)state;
 }
 
 /* The example of pieces.h: one round, of which nobody sends or gets twice. */
@@ -259,7 +257,6 @@ static void pieces_come_straight_from_who_holds_them(void **state)
     }
     assert_int_equal(gets, 1u << 1 | 1u << 2 | 1u << 3 | 1u << 4);
     arena_free(&arena);
-    (void)state;
 }
 
 static Sharding parse_sharding(const Mesh *mesh, const char *text)
@@ -325,7 +322,6 @@ static void the_cheapest_way_is_taken(void **state)
         strbuf_free(&out);
         arena_free(&arena);
     }
-    (void)state;
 }
 
 /* What each device sends over a ring of n: S (n-1)/n to gather or scatter S bytes, twice that to
@@ -351,7 +347,6 @@ static void bytes_are_those_of_a_ring(void **state)
         assert_true(reshard_plan(&mesh, &type, &from, &to, &arena).bytes == row[i].bytes);
         arena_free(&arena);
     }
-    (void)state;
 }
 
 /* The comparison itself: a plan with its last step dropped, or with another's groups, is caught. */
@@ -387,7 +382,6 @@ static void a_planted_fault_is_caught(void **state)
     }
     assert_true(tried > 5);
     assert_int_equal(caught, tried);
-    (void)state;
 }
 
 int main(void)

@@ -59,7 +59,6 @@ static void marks_become_shardings_and_print_back(void **state)
     assert_int_equal(sharding_from_spec(&mesh, &spec, 1, "x", &s, NULL), CVN_ESHAPE);
     strbuf_free(&out);
     arena_free(&arena);
-    (void)state;
 }
 
 static void check_refuses_what_is_no_sharding(void **state)
@@ -78,7 +77,6 @@ static void check_refuses_what_is_no_sharding(void **state)
     Sharding s = sharding_open(1);
     s.dim[0].axes = (AxisList){1, {{0, 65536, 65536}}};
     assert_int_equal(sharding_check(&mesh, &s, "x", NULL), CVN_EINVAL);
-    (void)state;
 }
 
 /* Every element of a dimension is held once by each set of devices that differ in its axes only. */
@@ -103,7 +101,6 @@ static void shards_cover_a_dimension_once(void **state)
             for (int64_t i = 0; i < n; i++)
                 assert_int_equal(held[i], mesh.n_devices / axes_size(&list[l]));
         }
-    (void)state;
 }
 
 int main(void)

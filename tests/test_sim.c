@@ -30,7 +30,6 @@ static void plan(const SimAsk *ask, SimAnswer *answer)
 
 static void one_device_holds_everything(void **state)
 {
-    (void)state;
     SimAsk ask = ask_of("stories15m", "", "2d", SIM_TRAIN);
     SimAnswer a;
     plan(&ask, &a);
@@ -46,7 +45,6 @@ static void one_device_holds_everything(void **state)
 /* Every tensor is as large as its shards together, where they divide it. */
 static void shards_add_up_to_the_whole(void **state)
 {
-    (void)state;
     static const char *const layouts[] = {"dp", "tp", "fsdp", "2d", "fsdp+tp"};
     for (int i = 0; i < 5; i++) {
         SimAsk ask = ask_of("stories15m", "data=2,model=2", layouts[i], SIM_TRAIN);
@@ -70,7 +68,6 @@ static void shards_add_up_to_the_whole(void **state)
 
 static void a_larger_mesh_takes_less_memory_per_device(void **state)
 {
-    (void)state;
     static const char *const meshes[] = {"", "data=2", "data=4", "data=8"};
     double last = INFINITY;
     for (int i = 0; i < 4; i++) {
@@ -85,7 +82,6 @@ static void a_larger_mesh_takes_less_memory_per_device(void **state)
 
 static void decoding_counts_the_cache(void **state)
 {
-    (void)state;
     SimAsk ask = ask_of("stories15m", "", "tp", SIM_DECODE);
     SimAnswer a;
     plan(&ask, &a);
@@ -97,7 +93,6 @@ static void decoding_counts_the_cache(void **state)
 
 static void pictures_name_every_kind_of_weight(void **state)
 {
-    (void)state;
     SimAsk ask = ask_of("stories15m", "data=2,model=3", "2d", SIM_TRAIN);
     SimAnswer a;
     plan(&ask, &a);
@@ -123,7 +118,6 @@ static void pictures_name_every_kind_of_weight(void **state)
 /* As many squares as devices, until a square stands for several, and says so. */
 static void pictures_draw_every_device(void **state)
 {
-    (void)state;
     static const char *const square = "width=\"16.0\" height=\"16.0\"";
     SimAsk ask = ask_of("stories15m", "data=32,model=3", "2d", SIM_DECODE);
     SimAnswer a;
@@ -171,7 +165,6 @@ static double bound(const SimAsk *ask, double data, double model)
 /* The published runs: 7B on (16, 1), 13B on (32, 1), 70B on (32, 4). */
 static void published_runs_keep_what_a_formula_says(void **state)
 {
-    (void)state;
     static const struct {
         const char *preset, *mesh;
         double data, model;
@@ -200,7 +193,6 @@ static void published_runs_keep_what_a_formula_says(void **state)
 /* FSDP: a device has 1/N of weights and optimizer state, but for norms, and at most a layer of weights beside it. */
 static void fsdp_holds_a_share_and_a_layer(void **state)
 {
-    (void)state;
     for (int n = 2; n <= 16; n *= 2) {
         char mesh[32];
         snprintf(mesh, sizeof mesh, "data=%d", n);
@@ -238,7 +230,6 @@ static int64_t collectives_of(const SimAnswer *a, OpKind kind)
    largest logit and its place. */
 static void tensor_parallel_is_planned_as_published(void **state)
 {
-    (void)state;
     for (int task = SIM_PREFILL; task <= SIM_DECODE; task++) {
         SimAsk ask = ask_of("llama2-70b", "model=8", "tp", (SimTask)task);
         SimAnswer a;
@@ -256,7 +247,6 @@ static void tensor_parallel_is_planned_as_published(void **state)
 /* What names the inputs is the answer's own, and there when the graph is not. */
 static void inputs_have_their_names(void **state)
 {
-    (void)state;
     static const char *const names[] = {"tokens", "targets"};
     SimAsk ask = ask_of("tiny", "data=2", "dp", SIM_TRAIN);
     SimAnswer a;

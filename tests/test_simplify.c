@@ -84,7 +84,6 @@ static int seeds(int usual)
 
 static void random_graphs_compute_the_same(void **state)
 {
-    (void)state;
     int64_t shrank = 0;
     for (int seed = 0; seed < seeds(1500); seed++) {
         bool large = seed % 50 == 49;
@@ -210,7 +209,6 @@ static char *read_file(const char *path)
 
 static void each_rule_makes_what_it_says(void **state)
 {
-    (void)state;
     int cases = 0;
     char *text = read_file(CVN_TEST_DATA "/passes/simplify.txt");
     for (char *name = cut(text, "# "), *next; name; name = next) {

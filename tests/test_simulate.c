@@ -36,7 +36,6 @@ static SimServed serve(const SimServing *ask)
 
 static void every_chip_says_where_its_numbers_are_from(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < chips_count(); i++) {
         const Chip *c = chip_at(i);
         assert_true(c->source && c->about && c->bf16 > 0 && c->memory > 0 && c->bandwidth > 0 &&
@@ -48,7 +47,6 @@ static void every_chip_says_where_its_numbers_are_from(void **state)
 
 static void shares_of_peaks_are_shares(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < chips_count(); i++) {
         ChipFit fit;
         chip_fit(chip_at(i), &fit);
@@ -75,7 +73,6 @@ static int open_text(const char *text, Chip *chip, json_t **held, cvn_err *err)
 
 static void a_chip_of_a_file_is_that_chip(void **state)
 {
-    (void)state;
     static const char *const refused[] = {"{}",
                                           "{\"bf16\": 1e12}",
                                           "{\"like\": \"abacus\"}",
@@ -115,7 +112,6 @@ static void a_chip_of_a_file_is_that_chip(void **state)
 
 static void no_operation_beats_its_bounds(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < chips_count(); i++) {
         CostModel chip;
         cost_model(&chip, chip_at(i));
@@ -138,7 +134,6 @@ static void no_operation_beats_its_bounds(void **state)
 
 static void faster_parts_are_never_slower(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < chips_count(); i++) {
         CostModel chip, faster;
         cost_model(&chip, chip_at(i));
@@ -159,7 +154,6 @@ static void faster_parts_are_never_slower(void **state)
 
 static void groups_beyond_a_domain_take_longer(void **state)
 {
-    (void)state;
     CostModel chip;
     cost_model(&chip, chip_find("h100_sxm"));
     double inside = cost_collective(&chip, COST_ALL_REDUCE, 8, 1, 1e8).seconds;
@@ -214,7 +208,6 @@ static Timed timed(const Chip *chip, const Case *c, bool blocking, double *memor
 
 static void steps_keep_to_their_bounds_and_faster_parts_pay(void **state)
 {
-    (void)state;
     static const Case cases[] = {{SIM_DECODE, "", "2d", "none", NULL},
                                  {SIM_DECODE, "model=2", "tp", "none", NULL},
                                  {SIM_DECODE, "model=2", "tp", "int8", NULL},
@@ -236,7 +229,6 @@ static void steps_keep_to_their_bounds_and_faster_parts_pay(void **state)
 
 static void more_chips_hold_less_each_and_int8_weights_are_read_sooner(void **state)
 {
-    (void)state;
     const Chip *chip = chip_find("v5e");
     double one, two, narrow;
     Timed wide = timed(chip, &(Case){SIM_DECODE, "", "tp", "none", "llama2-7b"}, false, &one);
@@ -251,7 +243,6 @@ static void more_chips_hold_less_each_and_int8_weights_are_read_sooner(void **st
 
 static void every_request_is_answered(void **state)
 {
-    (void)state;
     static const char *const names[] = {"trtllm", "vllm", "sglang", "caravan"};
     CostModel chip;
     for (int i = 0; i < 4; i++) {
@@ -269,7 +260,6 @@ static void every_request_is_answered(void **state)
 
 static void company_and_length_take_time(void **state)
 {
-    (void)state;
     CostModel chip;
     SimServing ask = serving(&chip, "h200_sxm", 1);
     SimServed few = serve(&ask), more;
@@ -288,7 +278,6 @@ static void company_and_length_take_time(void **state)
 /* Requests that come by themselves: rarely, each is alone; more often, they wait for one another; all are answered. */
 static void requests_come_by_themselves(void **state)
 {
-    (void)state;
     CostModel chip;
     SimServing ask = serving(&chip, "h100_sxm", 1);
     double before = 0;
@@ -308,7 +297,6 @@ static void requests_come_by_themselves(void **state)
 /* A cache with room for a few requests: they wait, are put off and begin again, and all end. */
 static void a_full_cache_makes_requests_wait(void **state)
 {
-    (void)state;
     CostModel chip;
     for (int whole = 0; whole < 2; whole++) {
         SimServing ask = serving(&chip, "h100_sxm", 1);
@@ -333,7 +321,6 @@ static void a_full_cache_makes_requests_wait(void **state)
 
 static void tables_are_read_as_the_rules_say(void **state)
 {
-    (void)state;
     static const char text[] = "id,model,n\r\na,\"x, \"\"y\"\"\nz\",1.5\n\nb\nc,,q\n";
     static const char *const refused[] = {"a,b\n1,2,3\n", "a\n\"x", "a\n\"x\"y\n"};
     cvn_err err = {0};
@@ -356,7 +343,6 @@ static void tables_are_read_as_the_rules_say(void **state)
 
 static void what_cannot_be_answered_is_refused(void **state)
 {
-    (void)state;
     static const char text[] = "id,backend,model,system,precision,isl,osl,batch,tp\n"
                                "1,vllm,Qwen/Qwen3-32B,h100_sxm,,1024,128,8,2\n"
                                "2,vllm,Nobody/Knows,h100_sxm,,1024,128,8,2\n"
@@ -389,7 +375,6 @@ static int compare(const void *a, const void *b)
 /* The best ways fit, are in order, take what planning them takes, and are as good as any that was tried by hand. */
 static void the_best_meshes_are_found(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     Chip chip = *chip_find("v5e");
     SearchAsk ask = {.goal = SEARCH_LATENCY,
@@ -436,7 +421,6 @@ static void the_best_meshes_are_found(void **state)
 /* A page with all pictures, published points where there are some, and nothing from elsewhere. */
 static void a_page_shows_the_model_on_the_chip(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     CostModel chip;
     StrBuf page = {0};
@@ -511,7 +495,6 @@ static bool worded(const char *path, const char *kind, Wrong *w)
 
 static void articles_are_foretold(void **state)
 {
-    (void)state;
     Wrong w;
     assert_true(worded(CVN_TEST_DATA "/../../bench/published/articles.csv", "decode", &w));
     /* Four are of hosts that launched every step. */
@@ -522,7 +505,6 @@ static void articles_are_foretold(void **state)
 
 static void training_that_was_measured_is_foretold(void **state)
 {
-    (void)state;
     Wrong w;
     if (!worded(CVN_SHARED_DATA "/published/rows.csv", "train", &w)) {
         print_message("skipped: rows.csv is not here\n");
@@ -545,7 +527,6 @@ static SimTrained trained(const SimTraining *ask)
 /* Faster parts never make a step longer, and no step takes less than its operations do at the peak. */
 static void training_keeps_to_its_bounds(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < chips_count(); i++)
         for (double tp = 1; tp <= 8; tp *= 2)
             for (double pp = 1; pp <= 4; pp *= 4) {
@@ -582,7 +563,6 @@ static void training_keeps_to_its_bounds(void **state)
 /* Every row of the public measurements that is here. */
 static void serving_that_was_measured_is_foretold(void **state)
 {
-    (void)state;
     enum { MOST = 4096 };
     static double tpot[MOST];
     const char *path = CVN_SHARED_DATA "/published/silicon.csv";

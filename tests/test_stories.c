@@ -21,7 +21,6 @@ static StrBuf stories(const char *options)
 
 static void a_seed_gives_the_same_stories_and_another_gives_others(void **state)
 {
-    (void)state;
     StrBuf a = stories("--stories 50 --seed 4"), b = stories("--stories 50 --seed 4");
     StrBuf other = stories("--stories 50 --seed 5"), more = stories("--stories 60 --seed 4");
     assert_string_equal(a.text, b.text);
@@ -70,7 +69,6 @@ static void count_words(Map *words, const char *text, size_t n)
 
 static void stories_are_whole_sentences_and_nearly_all_distinct(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     Arena arena;
     Map seen, words;
@@ -98,7 +96,6 @@ static void stories_are_whole_sentences_and_nearly_all_distinct(void **state)
 
 static void a_broken_grammar_is_named(void **state)
 {
-    (void)state;
     static const struct {
         const char *grammar, *piece;
     } cases[] = {

@@ -10,7 +10,6 @@
 
 static void it_is_the_harness(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     json_t *expected = json_object_read(CVN_TEST_DATA "/task/expected.json", &err);
     int status;
@@ -50,7 +49,6 @@ static void it_is_the_harness(void **state)
 
 static void what_is_no_question_is_refused(void **state)
 {
-    (void)state;
     expect(1, "echo '{\"context\": \"a\"}' >q; caravan score -m model --task q 2>&1",
            "q:1: a question is {\"context\": text, \"choices\": [texts], \"answer\": place}");
     expect(1,
@@ -63,7 +61,6 @@ static void what_is_no_question_is_refused(void **state)
 
 static void training_asks_at_its_end(void **state)
 {
-    (void)state;
     expect(0,
            "yes 'the fox ran over a hill' | head -c 9000 >a; caravan train --data a --preset "
            "stories260k --tokenizer model --seq 32 --batch 2 -t 1 --steps 2 --out run "

@@ -43,7 +43,6 @@ static void zero_wall_times(Bytes *file)
 
 static void events_are_those_of_tensorboard(void **state)
 {
-    (void)state;
     EventFile events;
     cvn_err err = {0};
     MetricsRow first = {301, 2.5, 0.0003, 1.25, 9120.5, 0.41, 0.898, (double)NAN, 0, 0, 0, 0};
@@ -67,7 +66,6 @@ static void events_are_those_of_tensorboard(void **state)
 
 static void a_full_disk_is_said(void **state)
 {
-    (void)state;
     EventFile events = {open("/dev/full", O_WRONLY), {"full/events"}};
     cvn_err err = {0};
     assert_int_equal(event_file_add(&events, &(MetricsRow){.step = 1}, &err), CVN_EIO);

@@ -31,7 +31,6 @@ static void write_file(const char *folder, const char *name, const char *text, s
 
 static void the_chat_template_is_the_folders(void **state)
 {
-    (void)state;
     static const struct {
         const char *config, *jinja, *template;
     } cases[] = {
@@ -67,7 +66,6 @@ static void the_chat_template_is_the_folders(void **state)
 
 static void a_template_that_is_no_text_is_refused(void **state)
 {
-    (void)state;
     static char large[(1 << 20) + 1];
     memset(large, 'a', sizeof large);
     for (int i = 0; i < 2; i++) {

@@ -81,7 +81,6 @@ static void name_pre(const char *name, StrBuf *out)
 
 static void text_is_cut_as_the_name_says(void **state)
 {
-    (void)state;
     json_error_t error;
     json_t *rows = json_load_file(DATA "pre.json", 0, &error), *row;
     const char *name;
@@ -105,7 +104,6 @@ static void text_is_cut_as_the_name_says(void **state)
 /* Names that are listed with one that the test above goes through. */
 static void names_stand_for_one_rule(void **state)
 {
-    (void)state;
     static const char *const same[][2] = {
         {"llama-bpe", "llama3"},  {"llama-bpe", "lfm2"},
         {"gpt-2", "phi-2"},       {"gpt-2", "olmo"},
@@ -137,7 +135,6 @@ static const char *vocabularies(void)
 
 static void random_strings_agree_for_each_vocabulary(void **state)
 {
-    (void)state;
     const char *folder = vocabularies(), *name;
     json_error_t error;
     json_t *rows = json_load_file(DATA "vocabularies.json", 0, &error), *row;
@@ -179,7 +176,6 @@ static void compare_expected(const Tokenizer *t, const char *path)
 
 static void expected_ids_agree_for_each_vocabulary(void **state)
 {
-    (void)state;
     const char *folder = vocabularies(), *name;
     json_error_t error;
     json_t *rows = json_load_file(DATA "vocabularies.json", 0, &error), *row;
@@ -333,7 +329,6 @@ static void add_spm_types(File *file, bool bytes)
 
 static void sentencepiece_is_read_without_scores_and_types(void **state)
 {
-    (void)state;
     File file = {0};
     start_spm(&file, true);
     Tokenizer *t = open_file(&file);
@@ -346,7 +341,6 @@ static void sentencepiece_is_read_without_scores_and_types(void **state)
 
 static void scores_may_be_integers(void **state)
 {
-    (void)state;
     static const int32_t score[N_SPM + 256] = {[6] = -2, [7] = -1};
     File file = {0};
     start_spm(&file, true);
@@ -359,7 +353,6 @@ static void scores_may_be_integers(void **state)
 
 static void keys_say_what_stands_in_front(void **state)
 {
-    (void)state;
     for (int i = 0; i < 4; i++) {
         File file = {0};
         start_spm(&file, true);
@@ -377,7 +370,6 @@ static void keys_say_what_stands_in_front(void **state)
 
 static void without_bytes_there_is_the_unknown_piece(void **state)
 {
-    (void)state;
     File file = {0};
     start_spm(&file, false);
     add_spm_types(&file, false);
@@ -390,7 +382,6 @@ static void without_bytes_there_is_the_unknown_piece(void **state)
 /* Phi-3's files fill their vocabulary up with unknown tokens. */
 static void one_unknown_token_counts(void **state)
 {
-    (void)state;
     static const char *const token[] = {"<unk>", "<s>", "a", "[PAD3]", "[PAD4]"};
     static const int32_t type[] = {3, 3, 1, 2, 2};
     File file = {0};
@@ -409,7 +400,6 @@ static void one_unknown_token_counts(void **state)
 /* A user-defined piece that the template writes is no text of those who write messages; white space is. */
 static void a_message_forges_no_marker_of_the_template(void **state)
 {
-    (void)state;
     File file = {0};
     start_spm(&file, true);
     add_spm_types(&file, true);
@@ -445,7 +435,6 @@ static void start_bpe(File *file, const char *pre)
 
 static void bos_is_put_in_front_as_the_name_or_the_key_says(void **state)
 {
-    (void)state;
     static const struct {
         const char *pre;
         int key; /* -1: absent */
@@ -467,7 +456,6 @@ static void bos_is_put_in_front_as_the_name_or_the_key_says(void **state)
 
 static void types_of_tokens_say_what_text_becomes_them(void **state)
 {
-    (void)state;
     File file = {0};
     start_bpe(&file, "gpt-2");
     Tokenizer *t = open_file(&file);
@@ -486,7 +474,6 @@ static void types_of_tokens_say_what_text_becomes_them(void **state)
 /* Gemma's: spaces are U+2581, no words, bytes for what is missing. */
 static void a_byte_pair_encoding_may_be_spelled_as_sentencepiece(void **state)
 {
-    (void)state;
     static const char *const merge[] = {"\xe2\x96\x81 a", "\n \n",
                                         "\xe2\x96\x81"
                                         "a \xe2\x96\x81"
@@ -524,7 +511,6 @@ static void a_byte_pair_encoding_may_be_spelled_as_sentencepiece(void **state)
 
 static void other_tokenizers_are_refused_by_name(void **state)
 {
-    (void)state;
     static const char *const models[] = {"bert", "t5", "rwkv", "plamo2", "no_vocab", "whitespace"};
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         File file = {0};
@@ -538,7 +524,6 @@ static void other_tokenizers_are_refused_by_name(void **state)
 
 static void lists_of_another_form_are_refused(void **state)
 {
-    (void)state;
     static const int32_t type[N_BPE] = {1, 1, 1, 3, 7};
     for (int i = 0; i < 3; i++) {
         File file = {0};

@@ -68,7 +68,6 @@ static char *read_data(const char *name, size_t *n)
 
 static void truncated_files_are_refused(void **state)
 {
-    (void)state;
     for (size_t f = 0; f < N_FILES; f++) {
         size_t n;
         char *bytes = read_data(files[f], &n);
@@ -94,7 +93,6 @@ static uint64_t next_random(uint64_t *state)
 
 static void changed_bytes_do_no_harm(void **state)
 {
-    (void)state;
     uint64_t seed = 1;
     for (size_t f = 0; f < N_FILES; f++) {
         size_t n;
@@ -113,7 +111,6 @@ static void changed_bytes_do_no_harm(void **state)
 
 static void deep_nesting_is_refused(void **state)
 {
-    (void)state;
     static const char *const openings[] = {"{\"model\":", "{\"model\":{\"vocab\":{},\"merges\":[",
                                            "{\"a\":[[{\"b\":"};
     enum { DEEP = 1000000 };
@@ -134,7 +131,6 @@ static void deep_nesting_is_refused(void **state)
 /* None of them is a tokenizer. */
 static void json_test_suite_is_refused(void **state)
 {
-    (void)state;
     const char *folder = CVN_SHARED_DATA "/formats/JSONTestSuite/test_parsing";
     need_file(folder);
     DIR *dir = opendir(folder);
@@ -172,7 +168,6 @@ static void json_test_suite_is_refused(void **state)
 
 static void what_json_asks_for_is_refused_by_name(void **state)
 {
-    (void)state;
     static const struct {
         const char *json, *says;
     } cases[] = {
@@ -265,7 +260,6 @@ static void what_json_asks_for_is_refused_by_name(void **state)
 
 static void a_hundred_thousand_tokens_that_begin_alike_do_not_slow_encoding(void **state)
 {
-    (void)state;
     enum { TOKENS = 100000, PAIRS = 100000 };
     StrBuf json = {0}, text = {0};
     strbuf_puts(&json, "{" MODEL ",\"added_tokens\":[");
@@ -294,7 +288,6 @@ static void a_hundred_thousand_tokens_that_begin_alike_do_not_slow_encoding(void
 /* A merge that would make a special token is no way to forge one. */
 static void merges_cannot_make_a_special_token(void **state)
 {
-    (void)state;
     static const char json[] =
         "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"<\":0,\"s>\":1,\"<s>\":2,\"s\":4,\">\":5},"
         "\"merges\":[\"s >\",\"< s>\"],\"ignore_merges\":true},"
@@ -319,7 +312,6 @@ static void merges_cannot_make_a_special_token(void **state)
 
 static void malformed_rank_files_are_refused(void **state)
 {
-    (void)state;
     static const struct {
         const char *find, *replace, *says;
     } cases[] = {
@@ -362,7 +354,6 @@ static void put_piece(StrBuf *out, const char *text, float score, int type)
 
 static void malformed_sentencepiece_is_refused(void **state)
 {
-    (void)state;
     static const struct {
         const char *text; /* of a third piece */
         float score;
@@ -411,7 +402,6 @@ static void malformed_sentencepiece_is_refused(void **state)
 /* A quadratic algorithm would take hours for these. */
 static void gguf_without_a_tokenizer_that_is_known_is_refused_by_name(void **state)
 {
-    (void)state;
     static const char none[24] = "GGUF\3"; /* no tensors, no keys */
     cvn_err err = {0};
     Tokenizer *t;
@@ -430,7 +420,6 @@ static void gguf_without_a_tokenizer_that_is_known_is_refused_by_name(void **sta
 
 static void very_long_runs_are_encoded_in_linear_time(void **state)
 {
-    (void)state;
     static const char *const units[] = {"a",        " ",  "=",    "\n",  "ab",
                                         "\xc3\xa9", "a ", "\xff", " \n", "'"};
     enum { BYTES = 400000 };
@@ -462,7 +451,6 @@ static void very_long_runs_are_encoded_in_linear_time(void **state)
 /* Random bytes come back whole; a stream of a valid text is cut between characters only. */
 static void every_byte_comes_back(void **state)
 {
-    (void)state;
     static const char valid[] = "a\xc3\xa9\xe4\xb8\x96\xf0\x9f\x98\x80 "
                                 "\xe2\x80\x8d\xf4\x8f\xbf\xbf\xed\x9f\xbf\xf0\x90\x80\x80z";
     static const char *const whole[] = {"spm.model", "spm_bare.model", "rank.model",
@@ -502,7 +490,6 @@ static void every_byte_comes_back(void **state)
 
 static void ids_outside_the_vocabulary_are_refused(void **state)
 {
-    (void)state;
     Tokenizer *t = open_tokenizer(DATA "rank.model");
     const int32_t n = tokenizer_vocab_size(t), ids[] = {-1, n, INT32_MAX, INT32_MIN};
     for (size_t i = 0; i < 4; i++) {
@@ -518,7 +505,6 @@ static void ids_outside_the_vocabulary_are_refused(void **state)
 
 static void what_is_no_tokenizer_file_is_refused(void **state)
 {
-    (void)state;
     static const char *const paths[] = {"/nowhere/tokenizer.json", "/dev/null", CVN_TEST_DATA};
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
         Tokenizer *t = NULL;

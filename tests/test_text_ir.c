@@ -88,7 +88,6 @@ static void assert_round_trips(const cvn_graph *g)
 
 static void random_graphs_round_trip(void **state)
 {
-    (void)state;
     bool seen[OP_COUNT] = {false};
     const RandomOptions options = {.n_ops = 30,
                                    .n_parameters = 5,
@@ -114,7 +113,6 @@ static void random_graphs_round_trip(void **state)
 /* Every bit pattern of a 16-bit float, and many of wider ones, but for the payloads of NaNs. */
 static void constants_keep_their_bits(void **state)
 {
-    (void)state;
     static const cvn_dtype dtypes[] = {CVN_BF16, CVN_F16, CVN_F32, CVN_F64};
     uint64_t random = 1;
     for (int t = 0; t < 4; t++) {
@@ -137,7 +135,6 @@ static void constants_keep_their_bits(void **state)
 
 static void integers_and_bools_keep_their_bits(void **state)
 {
-    (void)state;
     static const char text[] = "graph @g {\n"
                                "  %0: i4[3] = constant {value=[-8, 7, -1]}\n"
                                "  %1: i8[2] = constant {value=[-128, 127]}\n"
@@ -160,7 +157,6 @@ static void integers_and_bools_keep_their_bits(void **state)
 
 static void white_space_and_comments_are_free(void **state)
 {
-    (void)state;
     cvn_graph *g =
         parse("// a graph\r\n graph@\"two words\"{%a:f32[2]<data*model>=parameter{name=\"q\\\"\\\\"
               "\\x41\\xc3\\xa9\"}//x\n\t%b:f32[2]=add %a,%a{} return%b into %a,%b}//end");
@@ -176,7 +172,6 @@ static void white_space_and_comments_are_free(void **state)
 
 static void values_that_share_a_name_are_told_apart(void **state)
 {
-    (void)state;
     cvn_graph *g = cvn_graph_new("names", NULL);
     cvn_value *v = cvn_parameter(g, "x", cvn_scalar(CVN_F32));
     static const char *const name[] = {"x", "x.1", "x", NULL, "0", "not plain", "x"};
@@ -201,7 +196,6 @@ static void values_that_share_a_name_are_told_apart(void **state)
 /* The examples of docs/GRAPH.md are legal graphs, and every operation is in one. */
 static void the_documentation_has_every_operation(void **state)
 {
-    (void)state;
     bool seen[OP_COUNT] = {false};
     FileMap map;
     assert_int_equal(file_map(&map, CVN_TEST_DATA "/../../docs/GRAPH.md", NULL), 0);
@@ -233,7 +227,6 @@ static void the_documentation_has_every_operation(void **state)
 
 static void mistakes_are_named_with_their_place(void **state)
 {
-    (void)state;
     static const struct {
         const char *text, *message;
     } cases[] = {
@@ -326,7 +319,6 @@ static void mistakes_are_named_with_their_place(void **state)
 
 static void sizes_that_overflow_are_refused(void **state)
 {
-    (void)state;
     static const char *const type[] = {"f32[9223372036854775807]", "f32[4294967296,4294967296]",
                                        "f32[3037000500,3037000500,2]", "i4[9223372036854775807,3]"};
     for (int i = 0; i < 4; i++) {
@@ -344,7 +336,6 @@ static void sizes_that_overflow_are_refused(void **state)
 
 static void memory_is_in_proportion_to_the_text(void **state)
 {
-    (void)state;
     cvn_graph *g = parse("graph @g { %a: f64[1048576,1048576] = constant {value=splat 1}\n"
                          "%b: f32[1048576,1048576] = iota\n return %a, %b }");
     assert_true(g->arena.used < 4096);
@@ -363,7 +354,6 @@ static void memory_is_in_proportion_to_the_text(void **state)
 /* Every beginning of a text, and every text with one character changed, is refused or a graph. */
 static void broken_texts_are_refused_or_legal(void **state)
 {
-    (void)state;
     const RandomOptions options = {
         .n_ops = 8, .n_parameters = 3, .most_elements = 30, .composites = true, .marks = true};
     for (uint64_t seed = 0; seed < 10; seed++) {

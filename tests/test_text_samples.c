@@ -77,7 +77,6 @@ static void check_line(const json_t *line, void *arg)
 
 static void all_kinds_agree_with_the_references(void **state)
 {
-    (void)state;
     Run run = {.file = ""};
     each_line(DATA "vectors.jsonl", check_line, &run);
     assert_true(run.n >= 900);
@@ -88,7 +87,6 @@ static void all_kinds_agree_with_the_references(void **state)
 
 static void a_tokenizer_of_a_gguf_file_is_copied_as_a_file_of_its_own(void **state)
 {
-    (void)state;
     static const char *const files[][2] = {{"spm.gguf", "tokenizer.model"},
                                            {"byte_level.gguf", "tokenizer.json"}};
     static const char text[] = "The 12 foxes' caf\xc3\xa9  is <|eot_id|> open.";

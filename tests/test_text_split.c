@@ -32,7 +32,6 @@ static void compare(const Split *hand, const Split *pcre, const char *text, size
 
 static void by_hand_is_what_pcre2_matches(void **state)
 {
-    (void)state;
     static const char *const parts[] = {"a",
                                         "Z",
                                         "the",
@@ -101,7 +100,6 @@ static void by_hand_is_what_pcre2_matches(void **state)
 /* What is not UTF-8 is text, neither letter, number nor space. */
 static void bytes_that_are_not_utf8_are_kept(void **state)
 {
-    (void)state;
     static const char text[] = "ab\xff\xfe"
                                "c \xe4\xb8 12\x80\n";
     /* "\xff\xfe" as punctuation, " \xe4\xb8" too, "\x80\n" with its line end. */
@@ -126,7 +124,6 @@ static void bytes_that_are_not_utf8_are_kept(void **state)
 
 static void the_table_of_classes_is_sorted_and_known(void **state)
 {
-    (void)state;
     static const struct {
         uint32_t point;
         UnicodeClass class;
@@ -149,7 +146,6 @@ static void the_table_of_classes_is_sorted_and_known(void **state)
 /* \\s and \\S mean Unicode's white space wherever they stand in a pattern. */
 static void white_space_is_unicode_white_space(void **state)
 {
-    (void)state;
     static const struct {
         const char *pattern, *text;
         size_t ends[4];
@@ -184,7 +180,6 @@ static void white_space_is_unicode_white_space(void **state)
 /* A pattern that backtracks without end is stopped, not waited for. */
 static void a_pattern_without_end_is_stopped(void **state)
 {
-    (void)state;
     Split *split;
     SplitWork *work;
     cvn_err err = {0};

@@ -40,26 +40,22 @@ static void check_file(const char *tokenizer, const char *vectors, size_t n_expe
 
 static void sentencepiece_llama2_agrees(void **state)
 {
-    (void)state;
     check_file(TOKENIZERS "llama2/tokenizer.model", VECTORS "llama2-sentencepiece.jsonl", 320);
 }
 
 static void sentencepiece_llama2_in_gguf_agrees(void **state)
 {
-    (void)state;
     check_file(TOKENIZERS "llama2/ggml-vocab-llama-spm.gguf", VECTORS "llama2-sentencepiece.jsonl",
                320);
 }
 
 static void sentencepiece_llama2_agrees_with_llamacpp(void **state)
 {
-    (void)state;
     check_file(TOKENIZERS "llama2/tokenizer.model", VECTORS "llamacpp-llama-spm.jsonl", 47);
 }
 
 static void sentencepiece_tok512_agrees(void **state)
 {
-    (void)state;
     check_file(TOKENIZERS "tok512/tok512.model", VECTORS "tok512-sentencepiece.jsonl", 230);
 }
 
@@ -106,51 +102,43 @@ static void check_books(const char *tokenizer, const char *group)
 
 static void sentencepiece_llama2_agrees_on_books(void **state)
 {
-    (void)state;
     check_books(TOKENIZERS "llama2/tokenizer.model", "llama2");
 }
 
 static void tiktoken_llama3_agrees(void **state)
 {
-    (void)state;
     check_file(TOKENIZERS "llama3/tokenizer.model", VECTORS "llama3-tiktoken.jsonl", 321);
 }
 
 static void tiktoken_llama3_agrees_on_books(void **state)
 {
-    (void)state;
     check_books(TOKENIZERS "llama3/tokenizer.model", "llama3");
 }
 
 static void json_llama3_agrees(void **state)
 {
-    (void)state;
     check_file(TOKENIZERS "llama3/tokenizer.json", VECTORS "llama3-tiktoken.jsonl", 321);
 }
 
 static void json_llama3_agrees_on_books(void **state)
 {
-    (void)state;
     check_books(TOKENIZERS "llama3/tokenizer.json", "llama3");
 }
 
 /* The tokenizer.json of Llama 2 agrees with SentencePiece on ids; its decoder differs for U+2581 only. */
 static void json_llama2_agrees(void **state)
 {
-    (void)state;
     check_file(TOKENIZERS "llama2/tokenizer.json", VECTORS "llama2-sentencepiece.jsonl", 320);
 }
 
 static void json_llama2_agrees_on_books(void **state)
 {
-    (void)state;
     check_books(TOKENIZERS "llama2/tokenizer.json", "llama2");
 }
 
 /* {name: {text, ids with bos, decoded with special tokens}} */
 static void json_llama2_agrees_with_transformersjs(void **state)
 {
-    (void)state;
     const char *path = VECTORS "transformersjs-llama2.json";
     need_file(path);
     Tokenizer *t = open_tokenizer(TOKENIZERS "llama2/tokenizer.json");
@@ -175,7 +163,6 @@ static void json_llama2_agrees_with_transformersjs(void **state)
 
 static void unigram_models_are_refused(void **state)
 {
-    (void)state;
     const char *path = TOKENIZERS "sentencepiece/test_model.model";
     need_file(path);
     cvn_err err = {0};

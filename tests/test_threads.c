@@ -31,7 +31,6 @@ static void write_meet_read(void *context, int thread, int n)
 
 static void a_barrier_orders_what_was_written_before_it(void **state)
 {
-    (void)state;
     for (int n = 1; n <= MOST; n++) {
         Pool *pool = pool_new(n, NULL);
         assert_non_null(pool);
@@ -53,7 +52,6 @@ static void count(void *context, int thread, int n)
 
 static void every_thread_runs_once_per_call_also_after_a_rest(void **state)
 {
-    (void)state;
     Pool *pool = pool_new(4, NULL);
     assert_non_null(pool);
     int ran[4] = {0};
@@ -69,7 +67,6 @@ static void every_thread_runs_once_per_call_also_after_a_rest(void **state)
 
 static void a_pool_that_never_ran_ends(void **state)
 {
-    (void)state;
     for (int i = 0; i < 20; i++)
         pool_free(pool_new(1 + i % 5, NULL));
     pool_free(NULL);
@@ -77,7 +74,6 @@ static void a_pool_that_never_ran_ends(void **state)
 
 static void bad_thread_counts_are_refused(void **state)
 {
-    (void)state;
     const int bad[] = {-1, THREADS_MAX + 1};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         cvn_err err = {0};
@@ -89,7 +85,6 @@ static void bad_thread_counts_are_refused(void **state)
 
 static void the_default_is_what_the_machine_allows(void **state)
 {
-    (void)state;
     int n = threads_available();
     assert_in_range(n, 1, THREADS_MAX);
     assert_true(n <= sysconf(_SC_NPROCESSORS_CONF));
@@ -101,7 +96,6 @@ static void the_default_is_what_the_machine_allows(void **state)
 
 static void a_run_on_some_threads_leaves_the_others_alone(void **state)
 {
-    (void)state;
     Pool *pool = pool_new(4, NULL);
     assert_non_null(pool);
     int ran[4] = {0}, wanted[4] = {0};
@@ -136,7 +130,6 @@ static void dawdle(void *context, int thread, int n)
 
 static void who_waits_long_sleeps(void **state)
 {
-    (void)state;
     Pool *pool = pool_new(3, NULL);
     assert_non_null(pool);
     assert_int_equal(pool_slept(pool), 0);
@@ -159,7 +152,6 @@ static bool only_one_processor(cpu_set_t *before)
 
 static void the_affinity_mask_counts_and_threads_that_do_not_fit_it_are_not_bound(void **state)
 {
-    (void)state;
     cpu_set_t before;
     if (!only_one_processor(&before))
         skip();
@@ -191,7 +183,6 @@ static void where_am_i(void *context, int thread, int n)
 
 static void a_thread_per_core_is_bound_and_the_caller_keeps_its_mask(void **state)
 {
-    (void)state;
     Cores cores;
     cores_find(&cores);
     cpu_set_t before, after;

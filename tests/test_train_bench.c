@@ -16,7 +16,6 @@ static LlamaConfig config_of(const char *preset)
 
 static void operations_are_those_of_the_shape(void **state)
 {
-    (void)state;
     LlamaConfig c = config_of("stories260k"); /* 64 wide, 5 layers, 8 heads of 8, 4 KV, ffn 172 */
     double layer = 64 * 64 * 2 + 2 * 32 * 64 + 3 * 172 * 64, head = 512 * 64;
     double pairs = 3 * 10 * 11 / 2.0;
@@ -55,7 +54,6 @@ static Planned planned(const char *preset, int64_t batch, OptimizerKind kind, Re
 /* stories110m, two rows: every policy takes less than the one before, noticeably. */
 static void recomputation_takes_less_memory(void **state)
 {
-    (void)state;
     size_t bytes[REMAT_POLICY_COUNT];
     for (int i = 0; i < REMAT_POLICY_COUNT; i++)
         bytes[i] = planned("stories110m", 2, OPTIMIZER_ADAMW, (RematPolicy)i).temporaries;
@@ -68,7 +66,6 @@ static void recomputation_takes_less_memory(void **state)
 /* Logits are there once in f32 (the gradient lies over them) and once rounded: no second f32 buffer. */
 static void logits_are_not_there_twice(void **state)
 {
-    (void)state;
     size_t bytes = planned("stories110m", 4, OPTIMIZER_ADAMW, REMAT_BLOCK).temporaries;
     size_t less = planned("stories110m", 2, OPTIMIZER_ADAMW, REMAT_BLOCK).temporaries;
     size_t logits = (size_t)2 * 1024 * 32000 * 4; /* of the two rows more */
@@ -79,7 +76,6 @@ static void logits_are_not_there_twice(void **state)
 
 static void a_model_of_a_billion_fits_in_20_gib(void **state)
 {
-    (void)state;
     size_t bytes = planned("llama3.2-1b", 1, OPTIMIZER_ADAFACTOR, REMAT_BLOCK).all;
     if (bytes > (size_t)20 << 30)
         fail_msg("%.1f GiB", (double)bytes / 0x1p30);
@@ -87,7 +83,6 @@ static void a_model_of_a_billion_fits_in_20_gib(void **state)
 
 static void a_step_runs_and_is_measured(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     LlamaConfig config = config_of("stories260k");
     for (int i = 0; i < OPTIMIZER_COUNT; i++) {

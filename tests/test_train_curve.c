@@ -153,32 +153,27 @@ static void compare(const char *folder, OptimizerKind kind, const char *path, cv
 
 static void adamw_follows_torch(void **state)
 {
-    (void)state;
     compare(gqa, OPTIMIZER_ADAMW, CVN_TEST_DATA "/train/adamw.json", CVN_F32, 1e-3);
 }
 
 static void adafactor_follows_transformers(void **state)
 {
-    (void)state;
     compare(gqa, OPTIMIZER_ADAFACTOR, CVN_TEST_DATA "/train/adafactor.json", CVN_F32, 1e-3);
 }
 
 static void muon_follows_torch(void **state)
 {
-    (void)state;
     compare(gqa, OPTIMIZER_MUON, CVN_TEST_DATA "/train/muon.json", CVN_F32, 1e-3);
 }
 
 static void states_in_bf16_follow_torch(void **state)
 {
-    (void)state;
     compare_with(gqa, OPTIMIZER_ADAMW, CVN_TEST_DATA "/train/adamw-bf16.json", CVN_F32, CVN_BF16,
                  1e-3);
 }
 
 static void bf16_is_near(void **state)
 {
-    (void)state;
     compare(gqa, OPTIMIZER_ADAMW, CVN_TEST_DATA "/train/adamw.json", CVN_BF16, 2e-2);
     compare(gqa, OPTIMIZER_ADAFACTOR, CVN_TEST_DATA "/train/adafactor.json", CVN_BF16, 2e-2);
     compare(gqa, OPTIMIZER_MUON, CVN_TEST_DATA "/train/muon.json", CVN_BF16, 2e-2);
@@ -188,7 +183,6 @@ static void bf16_is_near(void **state)
 static void preferences_follow_torch(void **state)
 {
     enum { ROWS = 4, SEQ = 32, STEPS = 50 };
-    (void)state;
     Curve expected = curve_load(CVN_TEST_DATA "/train/dpo.json");
     TrainerOptions options = options_of(OPTIMIZER_ADAMW, &expected);
     options.beta = 0.1;
@@ -252,7 +246,6 @@ static void the_15m_shape_follows_torch(void **state)
     static const cvn_dtype dtypes[] = {CVN_F32, CVN_BF16};
     const char *all = getenv("CARAVAN_CURVE_STEPS");
     int steps = all ? (int)strtol(all, NULL, 10) : FEW_STEPS;
-    (void)state;
     for (int i = 0; i < 2 * OPTIMIZER_MUON; i++) { /* of the two before it */
         char path[256], what[64];
         OptimizerKind kind = (OptimizerKind)(i / 2);
@@ -283,7 +276,6 @@ static void the_15m_shape_follows_torch(void **state)
 
 static void a_curve_given_by_hand(void **state)
 {
-    (void)state;
     const char *folder = getenv("CARAVAN_CURVE_MODEL"), *path = getenv("CARAVAN_CURVE");
     const char *name = getenv("CARAVAN_CURVE_OPTIMIZER");
     if (!folder || !path || !name) {
@@ -298,7 +290,6 @@ static void a_curve_given_by_hand(void **state)
 /* Micro-batches change the order of sums only, though every one has another number of targets. */
 static void micro_batches_are_one_batch(void **state)
 {
-    (void)state;
     for (int kind = 0; kind < OPTIMIZER_COUNT; kind++) {
         Curve shape = {.batch = 4, .seq = 32, .steps = 100};
         TrainerOptions options = options_of((OptimizerKind)kind, &shape);
@@ -338,7 +329,6 @@ static char *copy_state(const Trainer *t)
 
 static void two_runs_give_the_same_bits(void **state)
 {
-    (void)state;
     Curve shape = {.batch = 4, .seq = 32, .steps = 100};
     Trainer t[3];
     for (int i = 0; i < 3; i++) {
@@ -359,7 +349,6 @@ static void two_runs_give_the_same_bits(void **state)
 
 static void what_is_not_finite_changes_nothing(void **state)
 {
-    (void)state;
     for (int kind = 0; kind < OPTIMIZER_COUNT; kind++) {
         Curve c = curve_new(2, 16, 2);
         TrainerOptions options = options_of((OptimizerKind)kind, &c);
@@ -399,7 +388,6 @@ static void what_is_not_finite_changes_nothing(void **state)
 /* The beginning of a page of text by heart, a token per character. The whole page: test_train_files.c. */
 static void a_text_is_overfitted(void **state)
 {
-    (void)state;
     enum { ROWS = 4, SEQ = 64 };
     static int32_t tokens[ROWS * SEQ], targets[ROWS * SEQ], starts[ROWS * SEQ];
     TrainBatch batch = {.tokens = tokens, .targets = targets, .starts = starts};
@@ -431,7 +419,6 @@ static void a_text_is_overfitted(void **state)
 
 static void what_does_not_fit_is_refused_with_the_sum(void **state)
 {
-    (void)state;
     LlamaConfig config;
     cvn_err err = {0};
     must(preset_config("llama2-7b", &config, &err), &err);
@@ -454,7 +441,6 @@ static void what_does_not_fit_is_refused_with_the_sum(void **state)
 
 static void less_memory_means_more_computed_again(void **state)
 {
-    (void)state;
     LlamaConfig config;
     cvn_err err = {0};
     must(preset_config("stories260k", &config, &err), &err);

@@ -58,7 +58,6 @@ static void near(double a, double b, double relative)
 
 static void losses_and_gradients_do_not_depend_on_packing(void **state)
 {
-    (void)state;
     for (int policy = 0; policy < REMAT_POLICY_COUNT; policy++) {
         cvn_err err = {0};
         Trainer packed, alone;
@@ -88,7 +87,6 @@ static void losses_and_gradients_do_not_depend_on_packing(void **state)
 /* What the test above would be blind to: with one document in the row the numbers are others. */
 static void without_their_begins_documents_see_one_another(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     static Rows one;
     for (int d = 0, at = 0; d < DOCUMENTS; at += lengths[d++])

@@ -9,7 +9,6 @@
 
 static void a_run_has_its_files(void **state)
 {
-    (void)state;
     expect(0, RUN "--steps 8 --sample-every 4 --prompt fox --z-loss 0.0001 --out run 2>&1",
            "finished after step 8 of 8");
     expect(0, "cat run/report.html", "caravan train --data text --preset stories260k --tokenizer ");
@@ -35,7 +34,6 @@ static void a_run_has_its_files(void **state)
 
 static void adapters_are_trained_exported_and_merged(void **state)
 {
-    (void)state;
     const char *const tune =
         "caravan train --data text --init run --lora r=4,targets=q,v --steps 6 "
         "--seq 32 --batch 2 --save-every 3 --sample-every 3 --prompt fox -t 2 ";
@@ -86,7 +84,6 @@ static void adapters_are_trained_exported_and_merged(void **state)
 /* A page of text is learned by heart, and said again from its first words. */
 static void a_page_is_overfitted(void **state)
 {
-    (void)state;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     print_message("skipped: two hundred steps show a sanitizer nothing that eight do not\n");
     skip();
@@ -105,7 +102,6 @@ static void a_page_is_overfitted(void **state)
 /* Files may have 300 KiB: metrics have room, checkpoints have not. */
 static void a_full_disk_leaves_the_old_checkpoints(void **state)
 {
-    (void)state;
     expect(0, RUN "--steps 9 --save-every 3 --stop-after 3 --out full 2>&1",
            "stopped after step 3");
     /* Twelve steps: what became of the save of step 6 is seen when that of step 9 begins, before the end. */
@@ -136,7 +132,6 @@ static void a_full_disk_leaves_the_old_checkpoints(void **state)
 /* Of what a terminal of 60 columns has no room for, the time that is left is not; validation losses stay. */
 static void a_narrow_terminal_shows_what_matters_most(void **state)
 {
-    (void)state;
     if (system("command -v script >/dev/null") != 0)
         skip(); /* of util-linux: a terminal for a command */
     expect(0,
@@ -152,7 +147,6 @@ static void a_narrow_terminal_shows_what_matters_most(void **state)
 /* A process that is killed tidies nothing up; the next one does, and leaves what a living one has. */
 static void what_a_killed_process_left_is_removed(void **state)
 {
-    (void)state;
     const char *const litter =
         "mkdir -p left/.new-dead00 left/.new-alive0 && echo x | tee "
         "left/.new-dead00/tokenizer.json "
@@ -173,7 +167,6 @@ static void what_a_killed_process_left_is_removed(void **state)
 /* Before a tokenizer is made and data are read, which may take hours; and nothing is left behind. */
 static void mistakes_are_told_before_the_data_are_read(void **state)
 {
-    (void)state;
     static const char *const cases[][2] = {
         {"--mesh data=2,data=2", "names an axis twice"},
         {"--mesh data=2 --layout nope", "is no layout"},

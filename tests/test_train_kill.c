@@ -75,7 +75,6 @@ static double now(void)
 
 static void killed_at_random_moments_is_never_killed(void **state)
 {
-    (void)state;
     const char *text = getenv("CARAVAN_KILLS");
     int kills = text ? (int)strtol(text, NULL, 10) : 4, killed = 0, restarted = 0;
     uint64_t random = (uint64_t)getpid();

@@ -85,7 +85,6 @@ static const char *const meshes[] = {"data=1",         "data=2",         "model=
 
 static void training_on_a_mesh_is_training_on_one_device(void **state)
 {
-    (void)state;
     enum { STEPS = 3 };
     bool all = getenv("CARAVAN_TEST_LONG") != NULL;
     for (int model = 0; model < TINY_LLAMAS; model++)
@@ -110,7 +109,6 @@ static void training_on_a_mesh_is_training_on_one_device(void **state)
 
 static void fifty_steps_are_the_same_curve_and_the_same_bits_again(void **state)
 {
-    (void)state;
     LlamaConfig config = tiny_llama_config(&tiny_llamas[TINY_GQA]);
     TrainerOptions o = options_of(OPTIMIZER_ADAMW, BATCH);
     Curve alone, mesh, again;
@@ -126,7 +124,6 @@ static void fifty_steps_are_the_same_curve_and_the_same_bits_again(void **state)
 /* Drawn shard by shard, put together they are the bits that one device draws. */
 static void weights_in_shards_are_those_of_one_device(void **state)
 {
-    (void)state;
     for (int i = 0; i < TINY_LLAMAS * 6 * 6; i++) {
         const char *mesh = meshes[i / 6 % 6], *layout = layouts[i % 6];
         LlamaConfig config = tiny_llama_config(&tiny_llamas[i / 36]);
@@ -164,7 +161,6 @@ static void weights_in_shards_are_those_of_one_device(void **state)
 /* As a process with only some of the devices would have it. */
 static void a_process_reads_the_rows_of_its_devices(void **state)
 {
-    (void)state;
     static const struct {
         const char *mesh, *layout;
         int n_local, rows[4]; /* of 6, by each process */
@@ -237,7 +233,6 @@ static void measure(int64_t layers, const char *mesh, size_t *state, size_t *ste
 
 static void fsdp_holds_its_part_and_gathers_a_layer(void **state)
 {
-    (void)state;
     size_t whole, part, step, less, more;
     const size_t layer = (4 * 192 * 192 + 3 * 192 * 512) * sizeof(float);
     measure(8, NULL, &whole, &step);

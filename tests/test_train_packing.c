@@ -170,25 +170,21 @@ static void check_packing(DataPacking packing, int documents, RematPolicy remat)
 
 static void rows_of_a_stream_are_their_documents(void **state)
 {
-    (void)state;
     check_packing(DATA_PACK_STREAM, 4, REMAT_NONE);
 }
 
 static void rows_of_whole_documents_are_their_documents(void **state)
 {
-    (void)state;
     check_packing(DATA_PACK_WHOLE, 4, REMAT_NONE);
 }
 
 static void rows_of_one_document_are_it(void **state)
 {
-    (void)state;
     check_packing(DATA_PACK_ONE, 2, REMAT_NONE); /* padding is the second */
 }
 
 static void recomputing_does_not_change_that(void **state)
 {
-    (void)state;
     check_packing(DATA_PACK_STREAM, 4, REMAT_BLOCK);
     check_packing(DATA_PACK_STREAM, 4, REMAT_SELECTIVE);
 }

@@ -14,7 +14,6 @@ static void near(double got, double expected)
 
 static void warm_up_is_a_line_from_zero(void **state)
 {
-    (void)state;
     for (int kind = 0; kind < SCHEDULE_COUNT; kind++) {
         Schedule s = {.kind = (ScheduleKind)kind, .steps = 100, .warmup = 10, .decay = 20};
         for (int64_t t = 1; t <= 10; t++)
@@ -24,7 +23,6 @@ static void warm_up_is_a_line_from_zero(void **state)
 
 static void schedules_are_their_formulas(void **state)
 {
-    (void)state;
     double pi = acos(-1.0);
     for (int64_t t = 11; t <= 120; t++) {
         double done = t > 110 ? 1 : (double)(t - 10) / 100;
@@ -43,7 +41,6 @@ static void schedules_are_their_formulas(void **state)
 
 static void schedules_without_room_are_refused(void **state)
 {
-    (void)state;
     const Schedule wrong[] = {
         {.steps = 0},
         {.steps = 10, .warmup = 11},
@@ -65,7 +62,6 @@ static void schedules_without_room_are_refused(void **state)
 
 static void outliers_are_above_not_below(void **state)
 {
-    (void)state;
     Outlier o = {0};
     double mean;
     for (int i = 0; i < 200; i++)
@@ -97,7 +93,6 @@ static TrainConfig read(const char *text, Arena *arena, int expected, const char
 
 static void options_round_trip_through_json(void **state)
 {
-    (void)state;
     Arena arena;
     assert_int_equal(arena_init(&arena, NULL), 0);
     TrainConfig c = read("{\"data\":[\"a\",\"b\"],\"preset\":\"tiny\",\"out\":\"R\",\"lr\":1e-3,"
@@ -120,7 +115,6 @@ static void options_round_trip_through_json(void **state)
 /* A copy of a key changes that key and no other: offsets and types are right. */
 static void keys_are_apart(void **state)
 {
-    (void)state;
     TrainConfig a, b;
     memset(&a, 0, sizeof a);
     memset(&b, 0, sizeof b);
@@ -148,7 +142,6 @@ static void keys_are_apart(void **state)
 
 static void mistakes_in_options_are_named(void **state)
 {
-    (void)state;
     Arena arena;
     assert_int_equal(arena_init(&arena, NULL), 0);
     read("{\"stepps\":3}", &arena, CVN_EFORMAT, "stepps");
@@ -178,7 +171,6 @@ static void mistakes_in_options_are_named(void **state)
 /* Tokens per step of shapes that people begin with; never more than asked for by hand before, never none. */
 static void the_default_batch_grows_with_the_model(void **state)
 {
-    (void)state;
     assert_int_equal(train_default_batch(260032, 512, 0), 4);
     assert_int_equal(train_default_batch(1049728, 512, 0), 4);
     assert_int_equal(train_default_batch(15191712, 256, 0), 32);

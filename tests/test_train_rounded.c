@@ -46,7 +46,6 @@ static int copies_of(TrainGraph kind, const LlamaConfig *config, const TrainStep
 
 static void no_step_converts_a_weight(void **state)
 {
-    (void)state;
     static const TrainGraph graphs[] = {TRAIN_STEP, TRAIN_GRADIENT, TRAIN_UPDATE, TRAIN_EVALUATE};
     for (int model = 0; model < TINY_LLAMAS; model++)
         for (int i = 0; i < 4 * REMAT_POLICY_COUNT; i++) {
@@ -145,7 +144,6 @@ static void train(const LlamaConfig *config, TrainerOptions o, const char *mesh,
 
 static void copies_are_the_weights_rounded_after_every_step(void **state)
 {
-    (void)state;
     static const char *const meshes[] = {NULL, "data=2", "model=3", "data=2,model=2"};
     static const char *const layouts[] = {"dp", "tp", "tp-scatter", "fsdp", "2d", "fsdp+tp"};
     for (int model = 0; model < TINY_LLAMAS; model++)
@@ -172,7 +170,6 @@ static void copies_are_the_weights_rounded_after_every_step(void **state)
 /* A trainer that has trained and is filled anew begins as if it were new. */
 static void weights_that_are_filled_anew_are_rounded_anew(void **state)
 {
-    (void)state;
     LlamaConfig config = tiny_llama_config(&tiny_llamas[TINY_GQA]);
     for (int i = 0; i < 2; i++) {
         TrainerOptions o = learn_options(OPTIMIZER_ADAFACTOR, CVN_BF16, BATCH, BATCH, SEQ);

@@ -140,7 +140,6 @@ static void same_file(const TrainConfig *a, const TrainConfig *b, const char *na
 
 static void a_run_that_is_interrupted_gives_the_same_bits(void **state)
 {
-    (void)state;
     static const char *const optimizer[] = {"adamw", "adafactor"};
     for (int i = 0; i < 2; i++) {
         char name[2][32];
@@ -166,7 +165,6 @@ static void a_run_that_is_interrupted_gives_the_same_bits(void **state)
 
 static void what_a_run_leaves_is_a_model(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     Heard heard = {0};
     TrainConfig c = small_run("model");
@@ -210,7 +208,6 @@ static void count_step(void *context, const cvn_train_step *step)
 
 static void the_public_functions_train_and_go_on(void **state)
 {
-    (void)state;
     cvn_err err = {0};
     cvn_train_result result;
     int steps = 0;
@@ -276,7 +273,6 @@ static void expect_data(const char *name, const char *text, size_t n, const char
 
 static void data_that_cannot_be_is_refused_by_name(void **state)
 {
-    (void)state;
     expect_data("empty.txt", "", 0, "empty.txt");
     expect_data("line.txt", "Hello.\n", 7, "less than one sequence");
     expect_data("latin1.txt", "caf\xe9 au lait and so on", 22, "latin1.txt");
@@ -286,7 +282,6 @@ static void data_that_cannot_be_is_refused_by_name(void **state)
 
 static void options_that_cannot_be_are_refused(void **state)
 {
-    (void)state;
     TrainConfig c = small_run("refused");
     c.memory = 1 << 20;
     expect(&c, false, CVN_EMEM, "training needs");
@@ -324,7 +319,6 @@ static void options_that_cannot_be_are_refused(void **state)
 /* Ctrl-C while the run is opened: it does not wait for a first step. */
 static void what_is_interrupted_before_it_begins_leaves_nothing(void **state)
 {
-    (void)state;
     int stop = 1;
     cvn_err err = {0};
     TrainResult result;
@@ -345,7 +339,6 @@ static void what_is_interrupted_before_it_begins_leaves_nothing(void **state)
 /* With and without micro-batches, validation and texts. */
 static void a_run_compiles_two_graphs_at_most(void **state)
 {
-    (void)state;
     for (int i = 0; i < 4; i++) {
         char name[32];
         Heard heard = {0};
@@ -364,7 +357,6 @@ static void a_run_compiles_two_graphs_at_most(void **state)
 /* Looking at what is held back changes nothing, though it goes through the gradients' plan. */
 static void validation_is_the_same_in_micro_batches(void **state)
 {
-    (void)state;
     double validation[2];
     for (int i = 0; i < 3; i++) {
         char name[32];
@@ -388,7 +380,6 @@ static void validation_is_the_same_in_micro_batches(void **state)
 
 static void folders_that_cannot_be_are_refused(void **state)
 {
-    (void)state;
     TrainConfig c = small_run("story.txt/run");
     expect(&c, false, CVN_EIO, "story.txt/run");
     free_run(&c);
@@ -407,7 +398,6 @@ static void folders_that_cannot_be_are_refused(void **state)
 
 static void another_run_is_not_gone_on_with(void **state)
 {
-    (void)state;
     TrainConfig c = small_run("fixed");
     cvn_err err = {0};
     TrainResult result;

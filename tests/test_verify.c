@@ -41,7 +41,6 @@ static void refused(Fixture *f, const char *message)
 
 static void errors_of_building_come_first(void **state)
 {
-    (void)state;
     Fixture f = make();
     cvn_transpose(f.g, f.x, (const int[]){0, 0});
     cvn_err err = {0};
@@ -52,7 +51,6 @@ static void errors_of_building_come_first(void **state)
 
 static void the_list_must_be_linked_both_ways(void **state)
 {
-    (void)state;
     Fixture f = make();
     f.sum->def->prev = f.x->def;
     refused(&f,
@@ -80,7 +78,6 @@ static void the_list_must_be_linked_both_ways(void **state)
 
 static void operands_must_be_defined_before_their_use(void **state)
 {
-    (void)state;
     Fixture f = make();
     f.sum->def->operand[1] = f.scaled;
     refused(&f, "operation 2 (add, made at model.c:7): operand 1 is not defined before it");
@@ -107,7 +104,6 @@ static void operands_must_be_defined_before_their_use(void **state)
 
 static void replacements_must_be_resolved(void **state)
 {
-    (void)state;
     Fixture f = make();
     graph_replace(f.sum, f.y);
     refused(&f, "operation 3 (sort, made at model.c:7): operand 0 was replaced and not resolved");
@@ -124,7 +120,6 @@ static void replacements_must_be_resolved(void **state)
 
 static void results_must_be_their_operations_own(void **state)
 {
-    (void)state;
     Fixture f = make();
     f.pair[1]->result = 0;
     refused(&f, "operation 3 (sort, made at model.c:7): result 1 is not its own");
@@ -144,7 +139,6 @@ static void results_must_be_their_operations_own(void **state)
 
 static void types_must_be_those_inferred(void **state)
 {
-    (void)state;
     Fixture f = make();
     f.scaled->type.dim[1] = 4;
     refused(&f, "result 0 has type f32[2,4], but inference gives f32[2,3]");
@@ -164,7 +158,6 @@ static void types_must_be_those_inferred(void **state)
 
 static void attributes_must_be_whole_and_of_the_kind(void **state)
 {
-    (void)state;
     Fixture f = make();
     f.two->def->attr.literal.bytes = 3;
     refused(&f, "operation 4 (constant, made at model.c:7): constant(): has 3 bytes of data");
@@ -199,7 +192,6 @@ static void attributes_must_be_whole_and_of_the_kind(void **state)
 
 static void specs_must_fit_their_values(void **state)
 {
-    (void)state;
     static const cvn_spec fits = {.rank = 2, .dim = {{1, {"data"}}, {2, {"model", "expert"}}}};
     Fixture f = make();
     cvn_mark_sharding(f.g, f.sum, &fits);
@@ -234,7 +226,6 @@ static void specs_must_fit_their_values(void **state)
 
 static void parameters_must_be_listed_in_order_with_names_of_their_own(void **state)
 {
-    (void)state;
     Fixture f = make();
     f.g->parameter[0] = f.y;
     f.g->parameter[1] = f.x;
@@ -255,7 +246,6 @@ static void parameters_must_be_listed_in_order_with_names_of_their_own(void **st
 
 static void outputs_must_be_values_and_their_places_parameters(void **state)
 {
-    (void)state;
     Fixture other = make(), f = make();
     f.g->output[1].value = other.sum;
     refused(&f, "output 1 is not a value of the graph");
