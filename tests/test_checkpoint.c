@@ -5,7 +5,6 @@
 #include "train_support.h"
 #include "unit.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>

@@ -5,7 +5,6 @@
 #include "unit.h"
 
 #include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
 
 static cvn_constraint *schema(const char *text, const cvn_constrain_options *options)

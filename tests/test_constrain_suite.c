@@ -7,7 +7,6 @@
 #include "constrain/json.h"
 #include "unit.h"
 
-#include <stdio.h>
 #include <string.h>
 
 enum { REFUSED_PERCENT = 15 };

@@ -3,8 +3,6 @@
 #include "cpu/pace.h"
 #include "unit.h"
 
-#include <math.h>
-
 /* Nanoseconds of a run on k threads, and the share of them that is waited. */
 typedef struct Machine {
     double work;    /* that threads share */

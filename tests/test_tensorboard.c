@@ -4,7 +4,6 @@
 #include "base/crc32c.h"
 #include "io_support.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <math.h>
 

@@ -8,7 +8,6 @@
 #include "train/trainer.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stddef.h>
 
 enum { BATCH = 6, SEQ = 8 };

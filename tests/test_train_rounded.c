@@ -11,7 +11,6 @@
 #include "unit.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stddef.h>
 
 enum { BATCH = 6, SEQ = 8 };

@@ -2,8 +2,6 @@
 #include "graph/graph.h"
 #include "unit.h"
 
-#include <math.h>
-
 /* x, y -> sum = x + y, sorted, order = sort(sum, y), scaled = sum * 2; outputs scaled into x, sorted. */
 typedef struct Fixture {
     cvn_graph *g;

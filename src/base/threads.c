@@ -10,11 +10,9 @@
 #include "base/cores.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>

@@ -2,7 +2,6 @@
 
 #include "base/cores.h"
 #include "base/file.h"
-#include "base/strbuf.h"
 #include "cli/terminal.h"
 #include "grad/remat.h"
 #include "model/presets.h"

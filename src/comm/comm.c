@@ -6,7 +6,6 @@
 
 #include <limits.h>
 #include <linux/futex.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>

@@ -1,8 +1,6 @@
 /* Which kernel an operation gets, and the one thing that kernels call back for. */
 #include "compile/kernel.h"
 
-#include "base/threads.h"
-
 const Kernel *kernel_find(const KernelSet *backend, const Op *op)
 {
     for (int i = 0; i < backend->n_kernels; i++) {

@@ -12,7 +12,6 @@
 #include "compile/lower_impl.h"
 #include "compile/moves.h"
 
-#include <stdint.h>
 #include <string.h>
 
 /* Contents of the constants that the plan keeps; returns bytes so far. */

@@ -7,7 +7,6 @@
 #include "grad/rule.h"
 
 #include <assert.h>
-#include <stdlib.h>
 
 /* A row per kind: the rule, or why there is none. */
 typedef struct GradRow {

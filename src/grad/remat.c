@@ -1,7 +1,5 @@
 #include "grad/remat.h"
 
-#include <stdlib.h>
-
 const char *const remat_policy_names[REMAT_POLICY_COUNT] = {
     [REMAT_NONE] = "none", [REMAT_SELECTIVE] = "selective", [REMAT_BLOCK] = "block"};
 

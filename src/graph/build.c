@@ -5,7 +5,6 @@
  * does nothing).
  */
 #include "graph/blocks.h"
-#include "graph/graph.h"
 
 #include <string.h>
 

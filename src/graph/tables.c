@@ -3,7 +3,6 @@
  * them: equality and deep copy. (The text form is another such loop, in text/print.c and text/parse_attr.c.)
  */
 #include "graph/blocks.h"
-#include "graph/graph.h"
 #include "graph/linear.h"
 
 #include <limits.h>

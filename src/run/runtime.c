@@ -1,6 +1,5 @@
 #include "run/runtime.h"
 
-#include "base/map.h"
 #include "base/num.h"
 
 #include <string.h>

@@ -1,6 +1,5 @@
 #include "shard/emit.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 void emit_init(Emit *e, cvn_graph *g, const Mesh *mesh)

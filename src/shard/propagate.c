@@ -5,7 +5,6 @@
 #include "shard/projection.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { FORWARD = 1, BACKWARD = 2, BOTH = 3 };

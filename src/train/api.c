@@ -4,7 +4,6 @@
 #include "base/json_file.h"
 #include "train/run.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static void on_note(void *context, const char *sentence)

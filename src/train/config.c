@@ -1,11 +1,7 @@
 #include "train/config.h"
 
 #include "base/json_file.h"
-#include "grad/remat.h"
 #include "model/lora.h"
-#include "train/data/data.h"
-#include "train/optimizer.h"
-#include "train/schedule.h"
 
 #include <assert.h>
 #include <inttypes.h>

@@ -5,7 +5,6 @@
 #include "base/cpu.h"
 #include "base/json_file.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 

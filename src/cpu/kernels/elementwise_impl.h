@@ -8,10 +8,16 @@
 #include "cpu/kernels/tile.h"
 #include "cpu/kernels/vec_ops.h"
 #include "cpu/kernels/words_impl.h"
+#include "graph/wide.h"
 
 static bool match_float(const Op *op)
 {
     return dtype_is_float(op_in(op, 0)->dtype);
+}
+
+static bool match_tiles(const Op *op)
+{
+    return tile_dtype(op_in(op, 0)->dtype);
 }
 
 static bool match_word(const Op *op)
@@ -321,26 +327,11 @@ static const float *read_bound(const KernelArgs *args, int i, int64_t at, int64_
     return buffer;
 }
 
-static void clamp_doubles(const KernelArgs *args)
-{
-    const double *low = args->in[0], *x = args->in[1], *high = args->in[2];
-    int64_t low_step = op_in(args->op, 0)->rank > 0, high_step = op_in(args->op, 2)->rank > 0;
-    double *y = args->out[0];
-    int64_t begin, end;
-    share(args, op_out(args->op, 0), &begin, &end);
-    for (int64_t i = begin; i < end; i++)
-        y[i] = reduce_min(reduce_max(x[i], low[i * low_step]), high[i * high_step]);
-}
-
 static void run_clamp(const KernelArgs *args)
 {
     cvn_dtype dtype = op_out(args->op, 0)->dtype;
     int64_t begin, end;
     float low[TILE], x[TILE], high[TILE], to[TILE];
-    if (dtype == CVN_F64) {
-        clamp_doubles(args);
-        return;
-    }
     share(args, op_out(args->op, 0), &begin, &end);
     for (int64_t at = begin; at < end; at += TILE) {
         int64_t n = tile_length(at, end);
@@ -351,25 +342,22 @@ static void run_clamp(const KernelArgs *args)
     }
 }
 
-static void run_clamp_int(const KernelArgs *args)
+/* Of f64, whole numbers and bools. */
+static void run_clamp_wide(const KernelArgs *args)
 {
     const Op *op = args->op;
     cvn_dtype dtype = op_out(op, 0)->dtype;
     int64_t low_step = op_in(op, 0)->rank > 0, high_step = op_in(op, 2)->rank > 0, begin, end;
-    int32_t flip = dtype == CVN_U32 ? INT32_MIN : 0, low[TILE], from[TILE], high[TILE], to[TILE];
+    Wide low, x, high;
     share(args, op_out(op, 0), &begin, &end);
-    for (int64_t at = begin; at < end; at += TILE) {
-        int64_t n = tile_length(at, end);
-        const int32_t *x = words_read(dtype, args->in[1], at, n, from);
-        const int32_t *l = words_read(dtype, args->in[0], at * low_step, low_step ? n : 1, low);
-        const int32_t *h = words_read(dtype, args->in[2], at * high_step, high_step ? n : 1, high);
-        for (int64_t i = 0; i < n; i++) {
-            int32_t least = l[i * low_step] ^ flip, most = h[i * high_step] ^ flip;
-            int32_t value = x[i] ^ flip;
-            value = value > least ? value : least;
-            to[i] = (value < most ? value : most) ^ flip;
-        }
-        words_write(dtype, args->out[0], at, n, to);
+    for (int64_t at = begin; at < end; at += WIDE) {
+        int64_t n = num_min(end - at, WIDE);
+        wide_read(dtype, args->in[0], at * low_step, low_step, n, &low);
+        wide_read(dtype, args->in[1], at, 1, n, &x);
+        wide_read(dtype, args->in[2], at * high_step, high_step, n, &high);
+        wide_reduce(CVN_MAX, dtype, &x, 0, 1, &low, n);
+        wide_reduce(CVN_MIN, dtype, &x, 0, 1, &high, n);
+        wide_write(dtype, args->out[0], at, 1, n, &x);
     }
 }
 
@@ -424,15 +412,15 @@ const Kernel ISA_NAME(elementwise_kernels)[] = {
      .in_place = IN_PLACE_1 | IN_PLACE_2},
     {.name = "clamp." ISA,
      .kind = OP_CLAMP,
-     .match = match_float,
+     .match = match_tiles,
      .elementwise = true,
      .run = run_clamp,
      .in_place = IN_PLACE_1},
-    {.name = "clamp." ISA ".int",
+    {.name = "clamp." ISA ".wide",
      .kind = OP_CLAMP,
-     .match = match_word,
+     .match = match_bytes,
      .elementwise = true,
-     .run = run_clamp_int,
+     .run = run_clamp_wide,
      .in_place = IN_PLACE_1},
     {0},
 };

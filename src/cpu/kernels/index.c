@@ -9,7 +9,6 @@
 #include "graph/wide.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* Dimension numbers that say: each index, a scalar, names a row of x [rows, row...]; the result (or updates) is
    [indices..., row...]. */

@@ -3,7 +3,6 @@
 
 #include "cpu/kernels/choice.h"
 #include "cpu/kernels/kernels.h"
-#include "cpu/kernels/linear_loops.h"
 
 #include <string.h>
 

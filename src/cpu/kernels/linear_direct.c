@@ -4,7 +4,6 @@
 #include "base/float16.h"
 #include "cpu/kernels/choice.h"
 #include "cpu/kernels/kernels.h"
-#include "cpu/kernels/linear_loops.h"
 
 #include <string.h>
 

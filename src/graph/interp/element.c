@@ -2,8 +2,6 @@
 #include "graph/interp/interp_impl.h"
 #include "graph/scalar.h"
 
-#include <math.h>
-
 void interp_unary(const Op *op, const void *const *in, void *const *out)
 {
     cvn_dtype dtype = op_in(op, 0)->dtype, to = op_out(op, 0)->dtype;

@@ -1,7 +1,6 @@
 /* What quantized weights, weights in panels, and products with them mean, element by element. */
 #include "graph/linear.h"
 #include "graph/interp/interp_impl.h"
-#include "graph/panels.h"
 #include "graph/reduce.h"
 
 #include <math.h>

@@ -2,7 +2,6 @@
 
 #include "io/adapter.h"
 #include "io/safetensors.h"
-#include "io/save.h"
 #include "train/checkpoint/folder.h"
 #include "train/checkpoint/shards.h"
 

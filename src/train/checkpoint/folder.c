@@ -1,6 +1,5 @@
 #include "train/checkpoint/folder.h"
 
-#include "base/file.h"
 #include "base/heap.h"
 #include "train/checkpoint/checkpoint.h"
 

@@ -8,7 +8,6 @@
 #include "train/config.h"
 #include "train/trainer.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct Reshape {

@@ -8,7 +8,6 @@
 #include "train/data/data_impl.h"
 #include "train/data/encode.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

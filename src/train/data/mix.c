@@ -8,9 +8,7 @@
  */
 #include "train/data/data_impl.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 
 enum { BLOCK = 1000 };
 

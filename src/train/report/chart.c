@@ -1,6 +1,5 @@
 #include "train/report/chart.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

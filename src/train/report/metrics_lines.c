@@ -1,7 +1,5 @@
 #include "train/report/metrics_lines.h"
 
-#include "base/file.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>

@@ -12,7 +12,6 @@
 #include "base/strbuf.h"
 
 #include <jansson.h>
-#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct StepLines {

@@ -1,7 +1,6 @@
 #include "train/report/tensorboard.h"
 
 #include "base/crc32c.h"
-#include "base/file.h"
 #include "base/strbuf.h"
 
 #include <errno.h>

@@ -12,7 +12,6 @@
  * a row has the same bits here and there: what does not fill tiles is left to that.
  */
 #include "cpu/kernels/linear.h"
-#include "cpu/kernels/linear_loops.h"
 
 #include "cpu/kernels/amx/tiles.h"
 

@@ -20,7 +20,6 @@
  * tiles are three times as fast as vpdpbusd, and give away half of what tiles of bf16 would reach.
  */
 #include "cpu/kernels/linear.h"
-#include "cpu/kernels/linear_loops.h"
 
 #include "cpu/kernels/amx/tiles.h"
 
