@@ -1,15 +1,18 @@
 #!/usr/bin/env bash
-# llama_cpp.sh PROGRAMS [TYPE…]: decode and prompts of one GGUF file of each type, by Caravan and by llama.cpp's llama-bench in
-# the folder PROGRAMS, in turns on the same threads, and the ratios of the medians. The types are those of `caravan convert`; all
-# files are of MODEL (a model of any form; else random weights of the llama3.2-1b shape), and kept in FOLDER (build/llama_cpp).
-#   CARAVAN=build/caravan  THREADS=2  TURNS=3  PROMPT=512  DECODE=32
+# llama_cpp.sh PROGRAMS [TYPE…]: one GGUF file of each type by Caravan and by llama.cpp, whose llama-bench, llama-batched-bench
+# and llama-quantize are in the folder PROGRAMS: decoding alone and in batches of 8 and 32, a prompt, and a prompt with rows of 8
+# bits (which llama.cpp has always), in turns on the same threads, and the ratios of the medians. The types are those of
+# `caravan convert`, and q5_k_m by llama-quantize; all files are of MODEL (a model of any form; else random weights of the
+# llama3.2-1b shape), and kept in FOLDER (build/llama_cpp). Five types take a quarter of an hour.
+#   CARAVAN=build/caravan  THREADS=2  TURNS=2  PROMPT=512  DECODE=24
 set -euo pipefail
 programs=$1
 shift
 types=("$@")
-[ $# -gt 0 ] || types=(q4_0 q4_k_m q6_k q8_0)
+[ $# -gt 0 ] || types=(q4_0 q4_k_m q5_k_m q6_k q8_0)
 caravan=${CARAVAN:-build/caravan} folder=${FOLDER:-build/llama_cpp} model=${MODEL-}
-threads=${THREADS:-2} turns=${TURNS:-3} prompt=${PROMPT:-512} decode=${DECODE:-32}
+threads=${THREADS:-2} turns=${TURNS:-2} prompt=${PROMPT:-512} decode=${DECODE:-24} context=128
+export LD_LIBRARY_PATH=$programs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 mkdir -p "$folder"
 if [ -z "$model" ]; then
     model=$folder/model
@@ -18,37 +21,63 @@ fi
 
 median() { sort -g | awk '{ x[NR] = $1 } END { print x[int((NR + 1) / 2)] }'; }
 
-# The number behind a key, of the part of a line that begins with a text.
-number() { sed -E "s/.*$1.*\"$2\": ([0-9.e+]+).*/\1/"; }
+# The GGUF file of a type, made where there is none.
+file() {
+    local file=$folder/$(basename "$model")-$1.gguf
+    if [ -e "$file" ]; then
+        :
+    elif [ "$1" = q5_k_m ]; then
+        "$programs/llama-quantize" "$(file f16)" "$file.part" Q5_K_M "$threads" >/dev/null 2>&1
+        mv "$file.part" "$file"
+    else
+        "$caravan" convert "$model" "$file" --type "$1" >/dev/null 2>&1
+    fi
+    echo "$file"
+}
+
+# Tokens per second of the row of a table for scripts that is of this part and batch, and its share of the bandwidth.
+row() { awk -F, -v part="$1" -v batch="$2" '$(NF - 10) == part && $(NF - 7) == batch { print $(NF - 2), $(NF - 1) }'; }
 
 ours() {
-    local json
-    json=$("$caravan" bench -m "$1" -t "$threads" --prefill "$prompt" --decode "$decode" --repeats 1 --json 2>/dev/null)
-    sed -E 's/.*"prefill": \{([^}]*)\}.*/\1/' <<<"$json" | number '' tokens_per_second >>"$folder/ours.prompt"
-    sed -E 's/.*"decode": \{([^}]*)\}.*/\1/' <<<"$json" | number '' tokens_per_second >>"$folder/ours.decode"
+    local bench=("$caravan" bench -m "$1" -t "$threads" --prefill "$prompt" --repeats 1 --csv)
+    "${bench[@]}" --decode "$decode" --context "$context" --table --batches 8,32 --contexts "$context" 2>/dev/null >"$folder/csv"
+    row decode 1 <"$folder/csv" >>"$folder/ours.decode"
+    row table 8 <"$folder/csv" >>"$folder/ours.batch8"
+    row table 32 <"$folder/csv" >>"$folder/ours.batch32"
+    row prefill 1 <"$folder/csv" >>"$folder/ours.prompt"
+    "${bench[@]}" --decode 0 --activations int8 2>/dev/null | row prefill 1 >>"$folder/ours.prompt8"
 }
+
+# The number behind a key of lines of JSON that have a text in them.
+number() { sed -nE "/$1/s/.*\"$2\": ([0-9.e+]+).*/\1/p" "$folder/json"; }
 
 theirs() {
-    LD_LIBRARY_PATH=$programs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "$programs/llama-bench" -m "$1" -t "$threads" \
-        -p "$prompt" -n "$decode" -r 1 -o jsonl 2>/dev/null >"$folder/theirs.json"
-    grep '"n_gen": 0' "$folder/theirs.json" | number '' avg_ts >>"$folder/theirs.prompt"
-    grep '"n_prompt": 0' "$folder/theirs.json" | number '' avg_ts >>"$folder/theirs.decode"
+    "$programs/llama-bench" -m "$1" -t "$threads" -p "$prompt" -n "$decode" -r 1 -o jsonl 2>/dev/null >"$folder/json"
+    number '"n_gen": 0,' avg_ts | tee -a "$folder/theirs.prompt" >>"$folder/theirs.prompt8"
+    number '"n_prompt": 0,' avg_ts >>"$folder/theirs.decode"
+    "$programs/llama-batched-bench" -m "$1" -t "$threads" -tb "$threads" -c $((32 * (context + decode) + context)) \
+        -npp "$context" -ntg "$decode" -npl 8,32 -pps --output-format jsonl 2>/dev/null >"$folder/json"
+    number '"pl": 8,' speed_tg >>"$folder/theirs.batch8"
+    number '"pl": 32,' speed_tg >>"$folder/theirs.batch32"
 }
 
-echo "| type | decode | llama.cpp | ratio | prompt of $prompt | llama.cpp | ratio |"
-echo "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"
+measured=(decode batch8 batch32 prompt prompt8)
+echo "Tokens per second of Caravan, of llama.cpp, and their ratio."
+echo
+echo "| type | decode | | | of the bandwidth | batch 8 | | | batch 32 | | | prompt of $prompt | | | rows of 8 bits | | |"
+echo "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
 for type in "${types[@]}"; do
-    file=$folder/$(basename "$model")-$type.gguf
-    [ -e "$file" ] || "$caravan" convert "$model" "$file" --type "$type" >/dev/null 2>&1
-    rm -f "$folder"/{ours,theirs}.{prompt,decode}
+    file=$(file "$type")
+    rm -f "$folder"/{ours,theirs}.*
     for ((turn = 0; turn < turns; turn++)); do
         ours "$file"
         theirs "$file"
     done
-    for what in decode prompt; do
+    printf '| %s ' "$type"
+    for what in "${measured[@]}"; do
         a=$(median <"$folder/ours.$what") b=$(median <"$folder/theirs.$what")
-        [ $what = prompt ] || printf '| %s ' "$type"
         awk -v a="$a" -v b="$b" 'BEGIN { printf "| %.1f | %.1f | %.2f ", a, b, a / b }'
+        [ "$what" != decode ] || awk '{ print $2 }' "$folder/ours.decode" | median | awk '{ printf "| %.0f%% ", 100 * $1 }'
     done
     echo '|'
 done
