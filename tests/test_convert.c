@@ -90,6 +90,7 @@ static void what_a_form_cannot_say_is_refused(void **state)
     expect(1, "caravan convert said x.bin 2>&1", "cannot say that 'said' has biases");
     expect(1, "caravan convert said x --to meta 2>&1", "cannot say that 'said' has biases");
     expect(1, "caravan convert said x --type q4_0 2>&1", "q4_0 is no type of Hugging Face folders");
+    expect(1, "caravan convert said x.gguf --type int8 --to gguf 2>&1", "int8 is no type of GGUF");
     expect(1, "caravan convert said said 2>&1", "is not empty");
     expect(0, "caravan convert said said.gguf 2>&1", "has no tokenizer");
     expect(1, "caravan convert said said.gguf 2>&1", "exists; give another name or --force");
@@ -97,10 +98,18 @@ static void what_a_form_cannot_say_is_refused(void **state)
     expect(0, "ls", "said\nsaid.gguf\n");
 }
 
-/* A folder that an attempt left, cut short anywhere or not as it should be, is gone on with to the same bytes. */
-static void an_attempt_that_ended_early_is_gone_on_with(void **state)
+static const FormType *type_of(const char *name)
 {
-    (void)state;
+    const FormType *type = form_types;
+    while (strcmp(type->name, name) != 0)
+        type++;
+    return type;
+}
+
+/* A folder that an attempt left, cut short anywhere or not as it should be, is gone on with to the same bytes. */
+static void go_on_with(int (*make)(Out *, const FormOptions *, cvn_err *), const char *type,
+                       const char *file)
+{
     IoModel model;
     Arena arena;
     LlamaConfig c = small_config();
@@ -108,14 +117,14 @@ static void an_attempt_that_ended_early_is_gone_on_with(void **state)
     assert_int_equal(io_open_model(&model, random_folder("whole", &c, CVN_BF16), NULL), CVN_OK);
     assert_int_equal(arena_init(&arena, NULL), CVN_OK);
     assert_int_equal(file_make_folder(folder, NULL), CVN_OK);
-    const FormOptions options = {.type = &form_types[2], .parts = 2};
-    const char *path = in_scratch("parts/consolidated.01.pth");
+    const FormOptions options = {.type = type_of(type), .parts = 2};
+    const char *path = in_scratch(file);
     Bytes want = {0};
     for (size_t cut = 1, turn = 0; turn == 0 || cut < want.n;
          cut = turn ? cut * 3 / 2 + 1 : 1, turn++) {
         cvn_err err = {0};
         Out out = {.arena = &arena, .model = &model, .threads = 2};
-        if (form_meta(&out, &options, &err) || out_write(&out, folder, &err))
+        if (make(&out, &options, &err) || out_write(&out, folder, &err))
             fail_msg("%s", err.message);
         Bytes got = bytes_of_file(path);
         if (turn == 0) {
@@ -137,6 +146,15 @@ static void an_attempt_that_ended_early_is_gone_on_with(void **state)
     free(want.data);
     arena_free(&arena);
     io_close_model(&model);
+    remove_folder(folder);
+}
+
+static void an_attempt_that_ended_early_is_gone_on_with(void **state)
+{
+    (void)state;
+    go_on_with(form_meta, "bf16", "parts/consolidated.01.pth");
+    go_on_with(form_hf, "int8", "parts/model.safetensors");
+    go_on_with(form_hf, "int4:32", "parts/model.safetensors");
 }
 
 static void checksums_are_those_of_zip(void **state)

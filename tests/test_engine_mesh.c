@@ -8,6 +8,7 @@
 #include "model/presets.h"
 #include "scratch.h"
 #include "serve/load.h"
+#include "shell.h"
 
 /* The answers of one device are asked for once for each model and kept. */
 static const Answers *alone(const Question *q)
@@ -63,26 +64,21 @@ static void meshes_give_what_one_device_gives(void **state)
 static int write_models(void **state)
 {
     static const char *const schemes[] = {"int8", "int4:32"};
-    char floats[64], quantized[64];
+    char floats[64], line[80];
     cvn_err err = {0};
     LlamaConfig config;
     SaveOptions options = {.dtype = CVN_F32, .threads = 1};
-    IoModel model;
     if (make_scratch(state))
         return -1;
     snprintf(floats, sizeof floats, "%s/floats", scratch);
     int code = preset_config("tiny", &config, &err);
-    if (code || save_folder(floats, &config, &options, init_fill, &(uint64_t){7}, &err) ||
-        io_open_model(&model, floats, &err))
+    if (code || save_folder(floats, &config, &options, init_fill, &(uint64_t){7}, &err))
         return -1;
     for (int i = 0; i < 2 && !code; i++) {
-        QuantScheme scheme;
-        snprintf(quantized, sizeof quantized, "%s/%s", scratch, schemes[i]);
-        code = quant_parse(schemes[i], &scheme, &err);
-        if (!code)
-            code = save_model_quantized(quantized, &model, scheme, &options, &err);
+        snprintf(line, sizeof line, "caravan convert floats %s --type %s", schemes[i], schemes[i]);
+        StrBuf output = shell(line, &code);
+        strbuf_free(&output);
     }
-    io_close_model(&model);
     return code;
 }
 

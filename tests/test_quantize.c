@@ -17,6 +17,7 @@
 #include "plan_verify.h"
 #include "random_graph.h"
 #include "serve/engine.h"
+#include "shell.h"
 
 #include <math.h>
 
@@ -462,16 +463,15 @@ static void score(const char *path, const char *quantize, float *logprob, int n)
     score_on(path, quantize, NULL, logprob, n);
 }
 
-static void quantize_to(const char *from, const char *to, const char *how, uint64_t shard_bytes)
+/* What is not quantized is in f32. */
+static void quantize_to(const char *from, const char *to, const char *how, int shard_bytes)
 {
-    cvn_err err = {0};
-    IoModel model;
-    QuantScheme scheme;
-    SaveOptions save = {.dtype = CVN_F32, .threads = 2, .shard_bytes = shard_bytes};
-    if (io_open_model(&model, from, &err) || quant_parse(how, &scheme, &err) ||
-        save_model_quantized(to, &model, scheme, &save, &err))
-        fail_msg("%s", err.message);
-    io_close_model(&model);
+    char line[1200];
+    snprintf(line, sizeof line,
+             "caravan convert %s floats --type f32 2>/dev/null && "
+             "caravan convert floats %s --type %s --shard-size %d 2>/dev/null && rm -r floats",
+             from, to, how, shard_bytes);
+    expect(0, line, how);
 }
 
 static void a_folder_holds_what_is_made_while_loading(void **state)
@@ -585,6 +585,42 @@ static void folders_in_panels_are_still_read(void **state)
         }
 }
 
+/* The same whether rows or panels hold them, of which the panels are the first's; in every form of files. */
+static void numbers_come_back_from_quantized_folders(void **state)
+{
+    (void)state;
+    static const char *const hows[] = {"int8", "int4:32"};
+    enum { N = 12 };
+    for (int h = 0; h < 2; h++) {
+        float stored[N], widened[N];
+        quantize_to(variant_path("gqa"), in_scratch("rows"), hows[h], 1 << 30);
+        quantize_to(variant_path("gqa"), in_scratch("panels"), hows[h], 1 << 30);
+        to_panels(in_scratch("panels"));
+        expect(
+            0,
+            "caravan convert rows wide --type f32 && caravan convert panels wide2 --type f32 && "
+            "cmp wide/model.safetensors wide2/model.safetensors && "
+            "caravan convert rows rows.gguf --type f32 2>/dev/null && "
+            "caravan convert rows.gguf wide3 --type f32 2>/dev/null && "
+            "cmp wide/model.safetensors wide3/model.safetensors && rm -r wide2 wide3 && echo same",
+            "same\n");
+        score(in_scratch("rows"), NULL, stored, N);
+        score(in_scratch("wide"), NULL, widened, N);
+        for (int i = 1; i < N; i++)
+            if (!(fabsf(stored[i] - widened[i]) < 1e-3f))
+                fail_msg("%s: %g where the quantized folder has %g", hows[h], (double)widened[i],
+                         (double)stored[i]);
+        expect(1,
+               h ? "caravan convert rows x --type int4:32 2>&1"
+                 : "caravan quantize rows x --to int8 2>&1",
+               h ? "'rows' is in int4:32 already" : "'rows' is in int8 already");
+        expect(
+            0,
+            "caravan convert rows other --type int4:64 && rm -r rows panels rows.gguf wide other",
+            "in int4:64");
+    }
+}
+
 /* In a folder, what was in GGUF's order is in that of Hugging Face: sums of its scores are made in another order. */
 static void blocks_of_a_gguf_file_are_quantized_again(void **state)
 {
@@ -680,6 +716,7 @@ int main(void)
         cmocka_unit_test(what_is_used_elsewhere_is_not_fused_away),
         cmocka_unit_test(a_folder_holds_what_is_made_while_loading),
         cmocka_unit_test(folders_in_panels_are_still_read),
+        cmocka_unit_test(numbers_come_back_from_quantized_folders),
         cmocka_unit_test(blocks_of_a_gguf_file_are_quantized_again),
         cmocka_unit_test(what_lies_plainly_is_the_files_own),
         cmocka_unit_test(what_cannot_be_is_refused),

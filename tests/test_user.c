@@ -92,11 +92,12 @@ static void what_was_left_half_written_is_taken_away(void **state)
            "mkdir left && cd left && mkdir out.tmp-1 out.tmp-77 out.tmp-x && touch "
            "out.tmp-1/config.json "
            "out.tmp-77/config.json && flock out.tmp-77 " CVN_BINARY
-           " quantize ../model out --to int8 && ls -A | tr '\\n' ' '",
+           " init -p tiny -o out && ls -A | tr '\\n' ' '",
            "out out.tmp-77 out.tmp-x ");
     expect(0,
            "cd left && touch out/model.safetensors.tmp-5-0 out/mine.tmp-5-x && " CVN_BINARY
-           " quantize ../model out --to int4 --force && ls -A out | tr '\\n' ' '",
+           " init -p tiny -o out --tokenizer ../model/tokenizer.json --force && ls -A out | tr "
+           "'\\n' ' '",
            "mine.tmp-5-x model.safetensors tokenizer.json ");
     expect(0,
            "cd left && touch ids.tmp-9-3 && yes 'the fox' | head -c 900 >text && " CVN_BINARY

@@ -1,5 +1,6 @@
-/* caravan convert: a model from one form of files into another. */
-#include "base/bytes.h"
+/* caravan convert: a model from one form of files into another; and by another name, caravan quantize, into a folder in 8 or
+   4 bits. */
+#include "cli/convert.h"
 #include "base/json_file.h"
 #include "cli/common.h"
 #include "cli/run_model.h"
@@ -9,13 +10,14 @@
 #include "text/gguf_write.h"
 #include "text/tokenizer.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
-enum { TO, TYPE, PARTS, SHARD, FORCE, THREADS };
+enum { TYPE, SHARD, FORCE, THREADS, TO, PARTS };
 
 static const struct {
     const char *name;
@@ -32,17 +34,31 @@ static const char *form_name(size_t i)
     return i < FORMS ? forms[i].name : NULL;
 }
 
+static const char *type_name(size_t i)
+{
+    return form_types[i].name;
+}
+
 static const Option *const options[] = {
+    [TYPE] = &(const Option){"type", .kind = ARG_CHOICE, .value = "TYPE", .choice = type_name,
+                             .help = "type of the weights, else that of IN: of gguf also q8_0 to "
+                                     "q6_k, of hf int8 and int4 (docs/QUANTIZATION.md)"},
+    [SHARD] = SHARED(SHARD_SIZE),
+    [FORCE] = SHARED(FORCE),
+    [THREADS] = SHARED(THREADS),
     [TO] = &(const Option){"to", .kind = ARG_CHOICE, .value = "FORM", .choice = form_name,
                            .help = "form of OUT, else gguf for *.gguf, llama2c for *.bin, else hf"},
-    [TYPE] =
-        &(const Option){"type", .kind = ARG_CHOICE, .value = "TYPE",
-                        .choices = CHOICES("f32", "f16", "bf16", "q8_0", "q4_0", "q4_k_m", "q6_k",
-                                           "int8", "int4", "int4:32", "int4:64", "int4:128"),
-                        .help = "type of the weights, else that of IN: of gguf also q8_0 to q6_k, "
-                                "of hf int8 and int4 (docs/QUANTIZATION.md)"},
     [PARTS] = &(const Option){"parts", .kind = ARG_INT, .low = 1, .high = 63, .value = "N",
                               .fallback = "1", .help = "files of a Meta folder"},
+    NULL,
+};
+
+/* Of the other name: the first of those above. */
+static const Option *const options_of_quantize[] = {
+    [TYPE] =
+        &(const Option){"to", .kind = ARG_CHOICE, .value = "HOW",
+                        .choices = CHOICES("int8", "int4", "int4:32", "int4:64", "int4:128"),
+                        .required = true, .help = "bits of a weight and, of 4, the group, one of"},
     [SHARD] = SHARED(SHARD_SIZE),
     [FORCE] = SHARED(FORCE),
     [THREADS] = SHARED(THREADS),
@@ -51,8 +67,8 @@ static const Option *const options[] = {
 
 /* A conversion, and where it is filled: a folder beside OUT, which an attempt that ended early leaves to the next. */
 typedef struct Convert {
-    const Args *args;
-    const Value *value;
+    const Value *value;              /* of the options above */
+    const char *tokenizer;           /* a file of one, or NULL: IN's */
     const char *from, *to, *staging; /* arena */
     IoModel model;
     Arena arena;
@@ -110,6 +126,33 @@ static int open_staging(Convert *c, cvn_err *err)
     return code;
 }
 
+/* Into a folder that holds something: file by file, and last what makes a model of them. */
+static int move_into(Convert *c, cvn_err *err)
+{
+    static const char *const last[] = {"config.json", "params.json"};
+    const char **name = NULL;
+    size_t n = 0;
+    DIR *stream = opendir(c->staging);
+    if (!stream)
+        return err_set(err, CVN_EIO, "cannot read '%s': %s", c->staging, strerror(errno));
+    for (struct dirent *entry; (entry = readdir(stream));)
+        if (entry->d_name[0] != '.') {
+            name = arena_more(&c->arena, name, n, sizeof *name);
+            name[n++] = arena_string(&c->arena, entry->d_name);
+        }
+    closedir(stream);
+    for (int turn = 0; turn < 2; turn++)
+        for (size_t i = 0; i < n; i++) {
+            bool waits = strcmp(name[i], last[0]) == 0 || strcmp(name[i], last[1]) == 0;
+            const FilePath from = file_path(c->staging, name[i]), to = file_path(c->to, name[i]);
+            if (waits == (turn == 1) && rename(from.text, to.text) != 0)
+                return err_set(err, CVN_EIO, "cannot rename '%s' to '%s': %s", from.text, to.text,
+                               strerror(errno));
+        }
+    save_remove_others(c->to, name, n);
+    return file_remove_folder(c->staging, err);
+}
+
 /* Whole now: under its name. */
 static int commit(Convert *c, cvn_err *err)
 {
@@ -119,6 +162,8 @@ static int commit(Convert *c, cvn_err *err)
     if (!forms[c->form].file && remove(record.text) != 0)
         return err_set(err, CVN_EIO, "cannot remove '%s': %s", record.text, strerror(errno));
     TRY(file_sync_folder(c->staging, err));
+    if (!forms[c->form].file && file_exists(c->to) && !file_folder_is_empty(c->to))
+        return move_into(c, err);
     if (rename(from, c->to) != 0)
         return err_set(err, CVN_EIO, "cannot rename '%s' to '%s': %s", from, c->to,
                        strerror(errno));
@@ -165,6 +210,10 @@ static int write_tokenizer_config(Convert *c, cvn_err *err)
 static int copy_tokenizer(Convert *c, cvn_err *err)
 {
     const char *folder = folder_of_source(c);
+    if (c->tokenizer) {
+        const char *slash = strrchr(c->tokenizer, '/'), *name = slash ? slash + 1 : c->tokenizer;
+        return file_copy(c->tokenizer, file_path(c->staging, name).text, err);
+    }
     if (c->model.kind == IO_KIND_GGUF) {
         if (tokenizer_copy(c->from, c->staging, &c->no_tokenizer))
             return CVN_OK;
@@ -199,39 +248,45 @@ static int tokenizer_keys(Convert *c, cvn_err *err)
 
 static int write_companions(Convert *c, cvn_err *err)
 {
-    LlamaConfig config = c->model.config;
     if (forms[c->form].file)
         return CVN_OK;
     TRY(copy_tokenizer(c, err));
-    if (c->form != HF)
-        return CVN_OK;
-    config.rope_interleaved = false;
-    config.dtype = c->form_options.type->type.dtype;
-    return llama_config_write(&config, c->staging, err);
+    const LlamaConfig config = form_hf_config(&c->model, c->form_options.type);
+    return c->form == HF ? llama_config_write(&config, c->staging, err) : CVN_OK;
 }
 
 /* ---- the command ---- */
 
-static int choose_form(const Value *v, const char *to)
+static int choose_form(const Value *v, const FormType *type, const char *to)
 {
     size_t n = strlen(to);
     if (v[TO].given)
         return (int)v[TO].integer;
+    if (type && type->quant.kind)
+        return HF;
     return n > 5 && strcmp(to + n - 5, ".gguf") == 0  ? GGUF
            : n > 4 && strcmp(to + n - 4, ".bin") == 0 ? LLAMA2C
                                                       : HF;
 }
 
-static const FormType *choose_type(const Convert *c)
+static const FormType *find_type(const char *name)
 {
-    const Value *v = &c->value[TYPE];
-    const char *name = v->given             ? v->text
-                       : c->form == LLAMA2C ? "f32"
-                                            : cvn_dtype_name(c->model.config.dtype);
     for (const FormType *t = form_types; t->name; t++)
-        if (strcmp(t->name, name) == 0)
+        if (name && strcmp(t->name, name) == 0)
             return t;
     return NULL;
+}
+
+/* Quantized the same way, there is nothing to convert; else what is quantized is widened as it is read. */
+static int widen(Convert *c, cvn_err *err)
+{
+    const QuantScheme has = c->model.config.quant, wanted = c->form_options.type->quant;
+    char text[16];
+    if (has.kind && has.kind == wanted.kind && has.group == wanted.group)
+        return err_set(err, CVN_EINVAL, "'%s' is in %s already", c->from,
+                       quant_text(has, text, sizeof text));
+    io_widen(&c->model);
+    return CVN_OK;
 }
 
 static int check_out(const Convert *c, cvn_err *err)
@@ -241,8 +296,8 @@ static int check_out(const Convert *c, cvn_err *err)
         return err_set(err, CVN_EIO, "'%s' exists and is %s folder", c->to, file ? "a" : "no");
     if (there && file && !c->value[FORCE].flag)
         return err_set(err, CVN_EIO, "'%s' exists; give another name or --force", c->to);
-    if (there && !file && !file_folder_is_empty(c->to))
-        return err_set(err, CVN_EIO, "'%s' is not empty; give another folder", c->to);
+    if (there && !file && !c->value[FORCE].flag && !file_folder_is_empty(c->to))
+        return err_set(err, CVN_EIO, "'%s' is not empty; give another folder or --force", c->to);
     return CVN_OK;
 }
 
@@ -255,18 +310,22 @@ static int convert_all(void *of, cvn_err *err)
         n--;
     c->to = arena_stringn(&c->arena, c->to, n);
     c->staging = arena_printf(&c->arena, "%s.part", c->to);
-    c->form = choose_form(v, c->to);
+    const FormType *type = find_type(v[TYPE].text);
+    c->form = choose_form(v, type, c->to);
+    if (!type)
+        type = find_type(c->form == LLAMA2C ? "f32" : cvn_dtype_name(c->model.config.dtype));
     const char *slash = strrchr(c->to, '/'), *source = strrchr(c->from, '/');
-    c->form_options = (FormOptions){.type = choose_type(c),
+    c->form_options = (FormOptions){.type = type,
                                     .file = forms[c->form].file ? slash ? slash + 1 : c->to : NULL,
                                     .name = source && source[1] ? source + 1 : c->from,
-                                    .parts = (int)v[PARTS].integer,
+                                    .parts = v[PARTS].integer ? (int)v[PARTS].integer : 1,
                                     .shard_bytes = (uint64_t)v[SHARD].integer};
     c->out = (Out){.arena = &c->arena,
                    .model = &c->model,
                    .threads = (int)v[THREADS].integer,
                    .interrupt = run_interrupt_once(false)};
     TRY(check_out(c, err));
+    TRY(widen(c, err));
     if (c->form == GGUF)
         TRY(tokenizer_keys(c, err));
     TRY(forms[c->form].make(&c->out, &c->form_options, err));
@@ -276,46 +335,46 @@ static int convert_all(void *of, cvn_err *err)
     return commit(c, err);
 }
 
-/* Our own quantized folders are written by who knows their panels. */
-static int quantize(Convert *c, cvn_err *err)
+/* All of it; dtype: of the weights as if IN's were so, or CVN_DTYPE_COUNT. */
+static int convert(Convert *c, cvn_dtype dtype, bool tell, cvn_err *err)
 {
-    QuantScheme scheme;
-    SaveOptions save = save_options(c->args, c->model.config.dtype);
-    TRY(quant_parse(c->value[TYPE].text, &scheme, err));
-    save.tokenizer_folder = c->model.kind == IO_KIND_GGUF ? NULL : folder_of_source(c);
-    TRY(save_model_quantized(c->to, &c->model, scheme, &save, err));
-    c->staging = c->to;
-    return c->model.kind == IO_KIND_GGUF ? copy_tokenizer(c, err) : CVN_OK;
+    TRY(io_open_model(&c->model, c->from, err));
+    if (dtype != CVN_DTYPE_COUNT)
+        c->model.config.dtype = dtype;
+    int code = arena_init(&c->arena, err);
+    if (!code)
+        code = protect(convert_all, c, "converting a model", err);
+    if (!code && c->no_tokenizer.code)
+        fprintf(stderr, "caravan: %s has no tokenizer: %s\n", c->to, c->no_tokenizer.message);
+    if (!code && c->out.too_large)
+        fprintf(stderr, "caravan: warning: %" PRId64 " numbers are too large for f16\n",
+                c->out.too_large);
+    if (!code && tell)
+        printf("%s: %s in %s%s\n", c->to, c->from, c->form_options.type->name,
+               c->resumed ? ", gone on with" : "");
+    strbuf_free(&c->keys.bytes);
+    arena_free(&c->arena);
+    io_close_model(&c->model);
+    return code;
 }
 
 static int run(const Args *args)
 {
     cvn_err err = {0};
+    Convert c = {.value = args->value, .from = args->operand[0], .to = args->operand[1]};
+    return convert(&c, CVN_DTYPE_COUNT, true, &err) ? fail(&err) : EXIT_OK;
+}
+
+int convert_to_int8(const Args *args, cvn_dtype dtype, const char *tokenizer, cvn_err *err)
+{
+    const Value value[] = {[TYPE] = {.text = "int8"},
+                           [SHARD] = *args_value(args, SHARED(SHARD_SIZE)),
+                           [FORCE] = *args_value(args, SHARED(FORCE)),
+                           [THREADS] = *args_value(args, SHARED(THREADS)),
+                           [PARTS] = {.integer = 1}};
     Convert c = {
-        .args = args, .value = args->value, .from = args->operand[0], .to = args->operand[1]};
-    if (io_open_model(&c.model, c.from, &err))
-        return fail(&err);
-    int code = arena_init(&c.arena, &err);
-    bool ours = c.value[TYPE].given && strncmp(c.value[TYPE].text, "int", 3) == 0;
-    if (!code && c.model.config.quant.kind != QUANT_NONE)
-        code = err_set(&err, CVN_EUNSUPPORTED,
-                       "'%s' is quantized; convert the model it was made from", c.from);
-    if (!code)
-        code = ours ? quantize(&c, &err) : protect(convert_all, &c, "converting a model", &err);
-    if (!code) {
-        if (c.no_tokenizer.code)
-            fprintf(stderr, "caravan: %s has no tokenizer: %s\n", c.to, c.no_tokenizer.message);
-        if (c.out.too_large)
-            fprintf(stderr, "caravan: warning: %" PRId64 " numbers are too large for f16\n",
-                    c.out.too_large);
-        printf("%s: %s in %s%s\n", c.to, c.from,
-               ours ? c.value[TYPE].text : c.form_options.type->name,
-               c.resumed ? ", gone on with" : "");
-    }
-    strbuf_free(&c.keys.bytes);
-    arena_free(&c.arena);
-    io_close_model(&c.model);
-    return code ? fail(&err) : EXIT_OK;
+        .value = value, .tokenizer = tokenizer, .from = args->operand[0], .to = args->operand[1]};
+    return convert(&c, dtype, false, err);
 }
 
 const Command command_convert = {
@@ -336,5 +395,25 @@ const Command command_convert = {
     .min_operands = 2,
     .max_operands = 2,
     .options = options,
+    .run = run,
+};
+
+const Command command_quantize = {
+    "quantize",
+    .about = "the same as convert --type int8 or int4",
+    .usage = "IN OUT --to HOW [options]",
+    .examples =
+        "quantize my-llama my-llama-int8 --to int8\thalf the bytes of bf16, nearly the same "
+        "text\n"
+        "quantize my-llama small --to int4:32\ta quarter, a scale for every 32 weights\n",
+    .notes =
+        "OUT is a folder that is read in place: q, k, v, o, gate, up, down and the output head "
+        "in 8 or 4 bits, norms and the embedding as they were. int4 is int4:64. "
+        "docs/QUANTIZATION.md says what it costs in quality.",
+    .operands = "IN and OUT",
+    .model_first = true,
+    .min_operands = 2,
+    .max_operands = 2,
+    .options = options_of_quantize,
     .run = run,
 };

@@ -1,5 +1,6 @@
 /* caravan export: what a training run has learned, as a Hugging Face folder; or a model with the modules that run it. */
 #include "cli/common.h"
+#include "cli/convert.h"
 #include "cli/export_modules.h"
 #include "cli/run_model.h"
 #include "cli/terminal.h"
@@ -79,7 +80,7 @@ static int write_modules(const Args *args, IoModel *model, cvn_err *err)
     save.tokenizer = v[TOKENIZER].text;
     save.tokenizer_folder = save.tokenizer || model->kind == IO_KIND_GGUF ? NULL : from;
     if (v[INT8].flag)
-        TRY(save_model_quantized(to, model, (QuantScheme){.kind = QUANT_INT8}, &save, err));
+        TRY(convert_to_int8(args, save.dtype, save.tokenizer, err));
     else
         TRY(save_model(to, model, &save, err));
     return export_modules(to, &ask, err);

@@ -308,7 +308,7 @@ static int check(const Out *out, const FormOptions *o, cvn_err *err)
     if (refused)
         return err_set(err, CVN_EUNSUPPORTED, "Meta's folders cannot say that '%s' has %s",
                        out->model->path, refused);
-    if (o->type->type.block)
+    if (o->type->type.block || o->type->quant.kind)
         return err_set(err, CVN_EINVAL, "%s is no type of Meta's folders; f32, f16 and bf16 are",
                        o->type->name);
     if (c->n_kv_heads % o->parts || c->n_heads % o->parts || c->ffn % o->parts ||

@@ -11,44 +11,57 @@
 #include <string.h>
 
 const FormType form_types[] = {
-    {"f32", {.dtype = CVN_F32}, 0},
-    {"f16", {.dtype = CVN_F16}, 1},
-    {"bf16", {.dtype = CVN_BF16}, 32},
-    {"q8_0", {.dtype = CVN_F32, .block = BLOCK_Q8_0}, 7},
-    {"q4_0", {.dtype = CVN_F32, .block = BLOCK_Q4_0}, 2},
-    {"q4_k_m", {.dtype = CVN_F32, .block = BLOCK_Q4_K}, 15},
-    {"q6_k", {.dtype = CVN_F32, .block = BLOCK_Q6_K}, 18},
+    {"f32", .type = {.dtype = CVN_F32}, .gguf = 0},
+    {"f16", .type = {.dtype = CVN_F16}, .gguf = 1},
+    {"bf16", .type = {.dtype = CVN_BF16}, .gguf = 32},
+    {"q8_0", .type = {.dtype = CVN_F32, .block = BLOCK_Q8_0}, .gguf = 7},
+    {"q4_0", .type = {.dtype = CVN_F32, .block = BLOCK_Q4_0}, .gguf = 2},
+    {"q4_k_m", .type = {.dtype = CVN_F32, .block = BLOCK_Q4_K}, .gguf = 15},
+    {"q6_k", .type = {.dtype = CVN_F32, .block = BLOCK_Q6_K}, .gguf = 18},
+    {"int8", .quant = {.kind = QUANT_INT8}},
+    {"int4", .quant = {.kind = QUANT_INT4, .group = QUANT_DEFAULT_GROUP}},
+    {"int4:32", .quant = {.kind = QUANT_INT4, .group = 32}},
+    {"int4:64", .quant = {.kind = QUANT_INT4, .group = 64}},
+    {"int4:128", .quant = {.kind = QUANT_INT4, .group = 128}},
     {0},
 };
 
-static int need_plain(const FormOptions *o, const char *form, cvn_err *err)
+static int refuse_type(const FormOptions *o, const char *form, const char *types, cvn_err *err)
 {
-    if (!o->type->type.block)
-        return CVN_OK;
-    return err_set(err, CVN_EINVAL, "%s is no type of %s; f32, f16 and bf16 are", o->type->name,
-                   form);
+    return err_set(err, CVN_EINVAL, "%s is no type of %s; %s", o->type->name, form, types);
 }
 
 /* ---- Hugging Face ---- */
 
-/* The header of safetensors for the tensors of one file, and these. */
-static int put_safetensors(Out *out, const SaveFiles *files, int file, OutType type, cvn_err *err)
+/* A tensor in the header of safetensors. */
+static void put_entry(StrBuf *text, const Param *p, cvn_dtype dtype, uint64_t *at)
 {
-    const ParamList *params = &out->model->params;
+    uint64_t end = *at + param_bytes(p, dtype);
+    cvn_dtype stored = p->form == PARAM_QUANTIZED ? CVN_I8
+                       : p->form == PARAM_SCALES  ? p->quant.scale_dtype
+                                                  : dtype;
+    strbuf_printf(text, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[", p->file_name[NAMING_HF],
+                  st_dtype_name(stored));
+    for (int d = 0; d < p->file_rank; d++)
+        strbuf_printf(text, "%s%" PRId64, d ? "," : "", p->file_dims[d]);
+    strbuf_printf(text, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", *at, end);
+    *at = end;
+}
+
+/* The header for the tensors of one file, and these. */
+static int put_safetensors(Out *out, const ParamList *params, const SaveFiles *files, int file,
+                           cvn_dtype dtype, cvn_err *err)
+{
     uint64_t at = 0;
     StrBuf text = {0};
     strbuf_puts(&text, "{\"__metadata__\":{\"format\":\"pt\"}");
     for (int i = 0; i < params->n; i++) {
         const Param *p = &params->param[i];
-        if (files->file[i] != file)
+        if (files->file[i] != file || p->form == PARAM_SCALES)
             continue;
-        uint64_t end = at + out_type_bytes(type, p->n);
-        strbuf_printf(&text, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[", p->file_name[NAMING_HF],
-                      st_dtype_name(type.dtype));
-        for (int d = 0; d < p->file_rank; d++)
-            strbuf_printf(&text, "%s%" PRId64, d ? "," : "", p->file_dims[d]);
-        strbuf_printf(&text, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", at, end);
-        at = end;
+        put_entry(&text, p, dtype, &at);
+        if (p->form == PARAM_QUANTIZED)
+            put_entry(&text, &params->param[p->scale], dtype, &at);
     }
     strbuf_putc(&text, '}');
     while ((text.length + 8) % 64 != 0 && !text.failed)
@@ -60,21 +73,41 @@ static int put_safetensors(Out *out, const SaveFiles *files, int file, OutType t
     out_bytes(out, &n, sizeof n);
     out_text(out, &text);
     for (int i = 0; i < params->n; i++)
-        if (files->file[i] == file)
-            out_param(out, &params->param[i], type, -1, 0, 1);
+        if (files->file[i] == file && params->param[i].form != PARAM_SCALES)
+            out_param(out, &params->param[i], (OutType){.dtype = dtype}, -1, 0, 1);
     return CVN_OK;
+}
+
+LlamaConfig form_hf_config(const IoModel *model, const FormType *type)
+{
+    LlamaConfig config = model->config;
+    config.rope_interleaved = false;
+    config.quant = type->quant;
+    if (type->quant.kind == QUANT_NONE)
+        config.dtype = type->type.dtype;
+    return config;
 }
 
 int form_hf(Out *out, const FormOptions *o, cvn_err *err)
 {
-    const ParamList *params = &out->model->params;
-    TRY(need_plain(o, "Hugging Face folders", err));
-    SaveFiles files = save_files("model", o->shard_bytes, params->n, out->arena);
-    for (int i = 0; i < params->n; i++)
-        save_files_add(&files, i, params->param[i].file_name[NAMING_HF],
-                       out_type_bytes(o->type->type, params->param[i].n));
+    const LlamaConfig config = form_hf_config(out->model, o->type);
+    ParamList params;
+    if (o->type->type.block)
+        return refuse_type(o, "Hugging Face folders",
+                           "f32, f16 and bf16 are, and our own int8 and int4", err);
+    params_list(&params, &config, out->arena);
+    SaveFiles files = save_files("model", o->shard_bytes, params.n, out->arena);
+    for (int i = 0; i < params.n; i++) {
+        const Param *p = &params.param[i];
+        if (p->form == PARAM_SCALES)
+            continue;
+        save_files_add(&files, i, p->file_name[NAMING_HF],
+                       out_param_bytes(p, (OutType){.dtype = config.dtype}));
+        if (p->form == PARAM_QUANTIZED) /* in the same file */
+            save_files_add(&files, p->scale, params.param[p->scale].file_name[NAMING_HF], 0);
+    }
     for (int file = 0; file < files.n; file++)
-        TRY(put_safetensors(out, &files, file, o->type->type, err));
+        TRY(put_safetensors(out, &params, &files, file, config.dtype, err));
     json_t *index = files.n > 1 ? save_files_json(&files) : NULL;
     if (files.n > 1) {
         const char *text = json_arena_text(index, JSON_INDENT(2), out->arena);
@@ -206,6 +239,8 @@ int form_gguf(Out *out, const FormOptions *o, cvn_err *err)
     uint64_t at = 0, n = (uint64_t)params->n + factors;
     GgufKeys keys = {0};
     StrBuf head = {0};
+    if (o->type->quant.kind)
+        return refuse_type(o, "GGUF files", "q4_0, q4_k_m, q6_k and q8_0 are", err);
     put_config(&keys, c, o);
     if (!o->tokenizer)
         gguf_key_text(&keys, "tokenizer.ggml.model", "no_vocab");
@@ -257,8 +292,8 @@ int form_llama2c(Out *out, const FormOptions *o, cvn_err *err)
     if (refused)
         return err_set(err, CVN_EUNSUPPORTED, "a file of llama2.c cannot say that '%s' has %s",
                        out->model->path, refused);
-    if (o->type->type.block || o->type->type.dtype != CVN_F32)
-        return err_set(err, CVN_EINVAL, "%s is no type of llama2.c's files; f32 is", o->type->name);
+    if (o->type->type.block || o->type->quant.kind || o->type->type.dtype != CVN_F32)
+        return refuse_type(o, "llama2.c's files", "f32 is", err);
     uint8_t head[LLAMA2C_HEADER] = {0};
     const int32_t numbers[9] = {LLAMA2C_MAGIC,          1,
                                 (int32_t)c->dim,        (int32_t)c->ffn,

@@ -7,7 +7,8 @@
  *     form_llama2c   one file of version 1 (llama2c.h)
  *
  * A config that a form cannot say is refused. Norms and biases are f32 in GGUF files, where all else is of the type asked for;
- * in Q4_K_M some matrices, and in Q4_0 the head, are of Q6_K, as llama.cpp has them.
+ * in Q4_K_M some matrices, and in Q4_0 the head, are of Q6_K, as llama.cpp has them. Hugging Face folders may be quantized in our
+ * own way (model/quantize.h): scales follow their numbers, and what is not quantized is of the model's type.
  */
 #ifndef CVN_IO_FORMS_H
 #define CVN_IO_FORMS_H
@@ -19,10 +20,11 @@
 typedef struct FormType {
     const char *name;
     OutType type;
-    int gguf; /* general.file_type of llama.cpp */
+    int gguf;          /* general.file_type of llama.cpp */
+    QuantScheme quant; /* of our own quantized folders */
 } FormType;
 
-extern const FormType form_types[]; /* ended by a NULL name; plain types first */
+extern const FormType form_types[]; /* ended by a NULL name; plain types first, our own last */
 
 typedef struct FormOptions {
     const FormType *type;
@@ -33,6 +35,8 @@ typedef struct FormOptions {
     const GgufKeys *tokenizer; /* or NULL */
 } FormOptions;
 
+/* The config of the folder that form_hf writes. */
+LlamaConfig form_hf_config(const IoModel *model, const FormType *type);
 int form_hf(Out *out, const FormOptions *options, cvn_err *err);
 int form_meta(Out *out, const FormOptions *options, cvn_err *err);
 int form_gguf(Out *out, const FormOptions *options, cvn_err *err);

@@ -236,6 +236,26 @@ int io_quantize(IoModel *model, QuantScheme scheme, cvn_err *err)
     return CVN_OK;
 }
 
+void io_widen(IoModel *model)
+{
+    ParamList quantized = model->params;
+    const IoTensor *const *from = model->source;
+    if (model->config.quant.kind == QUANT_NONE)
+        return;
+    model->config.quant = (QuantScheme){.kind = QUANT_NONE};
+    params_list(&model->params, &model->config, &model->arena);
+    const IoTensor **source = arena_array(&model->arena, (size_t)model->params.n, sizeof *source);
+    for (int i = 0; i < model->params.n; i++) {
+        const Param *param = &model->params.param[i];
+        const Param *same = params_find(&quantized, param->kind, param->layer);
+        source[i] = from[same - quantized.param];
+        if (same->form == PARAM_QUANTIZED)
+            source[i] = packed_own(same, source[i], from[same->scale],
+                                   weights_in_panels(same, source[i]), &model->arena);
+    }
+    model->source = source;
+}
+
 static BlockKind kept_blocks(const Param *param, const IoTensor *t)
 {
     if (t->adapter || param->rank < 2 || param->init != INIT_NORMAL)

@@ -54,6 +54,10 @@ int io_audit(IoModel *model, cvn_err *err);
    become those of the quantized model. Refuses a model whose files are quantized. */
 int io_quantize(IoModel *model, QuantScheme scheme, cvn_err *err);
 
+/* The opposite, of a model whose files are quantized: config, params and source become those of its numbers times their scales.
+   A head that was tied to the embedding is so again. */
+void io_widen(IoModel *model);
+
 /* Has the matrices that are stored in blocks of GGUF types, or in what such blocks hold as well (packed.h), stay so: config, params and source become those of a model in
    blocks. What is cut into parts, or has adapters, is widened as before. */
 void io_keep_blocks(IoModel *model);

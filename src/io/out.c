@@ -58,6 +58,19 @@ uint64_t out_type_bytes(OutType type, int64_t n)
                       : (uint64_t)cvn_dtype_bytes(type.dtype, n);
 }
 
+static size_t scale_bytes(const QuantForm *f)
+{
+    return cvn_dtype_bytes(f->scale_dtype, f->groups);
+}
+
+uint64_t out_param_bytes(const Param *param, OutType type)
+{
+    const QuantForm *f = &param->quant;
+    if (param->form != PARAM_QUANTIZED)
+        return out_type_bytes(type, param->n);
+    return cvn_dtype_bytes(f->dtype, param->n) + (uint64_t)f->n * scale_bytes(f);
+}
+
 static bool is_turned(const Param *p)
 {
     return p->kind == PARAM_Q || p->kind == PARAM_K || p->kind == PARAM_Q_BIAS ||
@@ -77,7 +90,8 @@ OutPiece *out_param(Out *out, const Param *param, OutType type, int dim, int par
         piece.columns /= parts;
         piece.column = part * piece.columns;
     }
-    piece.n = out_type_bytes(type, piece.rows * piece.columns);
+    piece.n =
+        dim < 0 ? out_param_bytes(param, type) : out_type_bytes(type, piece.rows * piece.columns);
     return add(out, piece);
 }
 
@@ -92,6 +106,7 @@ typedef struct Rows {
     size_t row_bytes;   /* of one, encoded */
     float *values;      /* [n * columns] */
     uint8_t *encoded;   /* [n * row_bytes] */
+    uint8_t *scales;    /* of all rows of what is quantized; else NULL */
     int64_t *too_large; /* [threads] */
 } Rows;
 
@@ -126,7 +141,10 @@ static void encode_rows(void *context, int thread, int n_threads)
         io_decode(t, from * width + p->column, p->columns, values);
         for (int64_t c = 0; p->type.dtype == CVN_F16 && !p->type.block && c < p->columns; c++)
             r->too_large[thread] += isfinite(values[c]) && fabsf(values[c]) > F16_MOST;
-        if (p->type.block)
+        if (r->scales)
+            quant_row(&p->param->quant, values, p->columns, to,
+                      r->scales + (size_t)(r->first + i) * scale_bytes(&p->param->quant));
+        else if (p->type.block)
             block_encode(p->type.block, values, p->columns, to);
         else
             io_encode(p->type.dtype, values, p->columns, to);
@@ -241,6 +259,8 @@ static int write_rows(Writing *w, const OutPiece *p, Rows *r, int64_t together, 
             crc = crc32(w->crc, crc, r->encoded, bytes);
         TRY(put(w, r->encoded, bytes, err));
     }
+    if (r->scales)
+        TRY(put(w, r->scales, (uint64_t)p->rows * scale_bytes(&p->param->quant), err));
     keep_crc(p, crc);
     return CVN_OK;
 }
@@ -249,25 +269,31 @@ static int write_param(Writing *w, const OutPiece *p, cvn_err *err)
 {
     const ParamList *params = &w->out->model->params;
     const Param *same = params_find(params, p->param->kind, p->param->layer);
+    const QuantForm *f = p->param->form == PARAM_QUANTIZED ? &p->param->quant : NULL;
     int64_t too_large[THREADS_MAX] = {0};
     if (w->there >= w->at + p->n)
         return pass_over(w, p, err);
     w->there = 0;
+    if (!same)
+        same = params_find(params, PARAM_EMBED, -1); /* the head of a tied model */
     int threads = pool_threads(w->pool);
     int64_t together = (int64_t)ELEMENTS * threads / p->columns;
     together = num_min(together ? together : 1, p->rows);
     Rows r = {.out = w->out,
               .piece = p,
               .tensor = w->out->model->source[same - params->param],
-              .row_bytes = (size_t)out_type_bytes(p->type, p->columns),
+              .row_bytes =
+                  f ? cvn_dtype_bytes(f->dtype, f->k) : (size_t)out_type_bytes(p->type, p->columns),
               .too_large = too_large};
     r.values = malloc((size_t)(together * p->columns) * sizeof *r.values);
     r.encoded = malloc((size_t)together * r.row_bytes);
-    int code = r.values && r.encoded
+    r.scales = f ? malloc((size_t)f->n * scale_bytes(f)) : NULL;
+    int code = r.values && r.encoded && (!f || r.scales)
                    ? write_rows(w, p, &r, together, err)
                    : err_set(err, CVN_EMEM, "no memory to write '%s'", p->param->name);
     free(r.values);
     free(r.encoded);
+    free(r.scales);
     for (int t = 0; t < threads; t++)
         w->out->too_large += too_large[t];
     return code;

@@ -7,6 +7,9 @@
  *
  * What is written is the same each time, so a folder of files that an earlier attempt left is gone on with: bytes are compared,
  * and weights that are whole are passed over.
+ *
+ * A parameter may be one that the model lacks in this form: a quantized one is made of its floats, the head of a tied model of the
+ * embedding.
  */
 #ifndef CVN_IO_OUT_H
 #define CVN_IO_OUT_H
@@ -22,7 +25,8 @@ typedef struct OutType {
 
 typedef struct OutPiece {
     uint8_t *bytes; /* [n], arena; or NULL, and then a weight: */
-    uint64_t n;     /* bytes in the file */
+    uint64_t
+        n; /* bytes in the file; of what is quantized (Param.quant), its scales follow its numbers */
     const Param *param;
     OutType type;
     int64_t row, rows, column, columns; /* of it as a matrix; one row of what is none */
@@ -55,8 +59,9 @@ void out_padding(Out *out, uint64_t multiple);
 /* A whole parameter, or part `part` of `parts` along `dim` of its matrix. */
 OutPiece *out_param(Out *out, const Param *param, OutType type, int dim, int part, int parts);
 
-/* Bytes of elements stored so; the row of a block type must divide into blocks. */
+/* Bytes of elements stored so; the row of a block type must divide into blocks. Of a parameter: with its scales. */
 uint64_t out_type_bytes(OutType type, int64_t n);
+uint64_t out_param_bytes(const Param *param, OutType type);
 
 /* Writes all files into a folder that exists, or goes on where another attempt ended. */
 int out_write(Out *out, const char *folder, cvn_err *err);

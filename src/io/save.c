@@ -19,7 +19,6 @@
 #include <unistd.h>
 
 #define PIECE ((int64_t)1 << 16)
-enum { TOGETHER = 128 }; /* quantized rows of a thread between two writes */
 
 const char *const tokenizer_files[] = {"tokenizer.json",
                                        "tokenizer.model",
@@ -43,30 +42,21 @@ typedef struct Save {
     ParamList params;
     SaveFiles files; /* by index in params */
     Pool *pool;      /* owned */
-    /* What is being written: elements, or of a quantized matrix rows, first .. first+n-1 of a parameter. */
+    /* What is being written: elements first .. first+n-1 of a parameter. */
     const Param *param;
     int64_t first, n;
-    float *values;      /* [n] elements */
-    uint8_t *encoded;   /* [n] elements of the file's type */
-    uint8_t *q, *scale; /* owned: [n] rows; the scales of the whole parameter */
-    cvn_err *err;       /* [threads], the first error of each */
+    float *values;    /* [n] elements */
+    uint8_t *encoded; /* [n] elements of the file's type */
+    cvn_err *err;     /* [threads], the first error of each */
 } Save;
 
-/* The scales of a quantized matrix are in the same file. */
 static void plan_shards(Save *save)
 {
     save->files = save_files("model", save->options->shard_bytes, save->params.n, &save->arena);
     for (int i = 0; i < save->params.n; i++) {
         const Param *param = &save->params.param[i];
-        const Param *scale =
-            param->form == PARAM_QUANTIZED ? &save->params.param[param->scale] : NULL;
-        if (param->form == PARAM_SCALES)
-            continue;
-        uint64_t bytes = param_bytes(param, save->options->dtype);
-        bytes += scale ? param_bytes(scale, save->options->dtype) : 0;
-        save_files_add(&save->files, i, param->file_name[NAMING_HF], bytes);
-        if (scale)
-            save_files_add(&save->files, param->scale, scale->file_name[NAMING_HF], 0);
+        save_files_add(&save->files, i, param->file_name[NAMING_HF],
+                       param_bytes(param, save->options->dtype));
     }
 }
 
@@ -112,94 +102,23 @@ static int write_param(Save *save, StWriter *writer, size_t index, cvn_err *err)
     return CVN_OK;
 }
 
-static size_t row_bytes(const QuantForm *f)
-{
-    return cvn_dtype_bytes(f->dtype, f->k);
-}
-
-static size_t scale_bytes(const QuantForm *f)
-{
-    return cvn_dtype_bytes(f->scale_dtype, f->groups);
-}
-
-/* What the threads do together: rows first .. first+n-1, each thread a range of them. */
-static void quantize_range(void *context, int thread, int n_threads)
-{
-    const Save *save = context;
-    const QuantForm *f = &save->param->quant;
-    cvn_err *err = &save->err[thread];
-    int64_t begin = save->n * thread / n_threads, end = save->n * (thread + 1) / n_threads;
-    if (begin == end || err->code)
-        return;
-    float *x = malloc((size_t)f->k * sizeof *x);
-    if (!x)
-        err_set(err, CVN_EMEM, "no memory to quantize '%s'", save->param->name);
-    for (int64_t i = begin; i < end && !err->code; i++) {
-        int64_t row = save->first + i;
-        if (save->fill(save->context, save->param, row * f->k, f->k, x, err) == CVN_OK)
-            quant_row(f, x, f->k, save->q + (size_t)i * row_bytes(f),
-                      save->scale + (size_t)row * scale_bytes(f));
-    }
-    free(x);
-}
-
-static int write_rows(Save *save, StWriter *writer, size_t index, cvn_err *err)
-{
-    const QuantForm *f = &save->param->quant;
-    int64_t together = (int64_t)TOGETHER * pool_threads(save->pool);
-    if (!save->q || !save->scale)
-        return err_set(err, CVN_EMEM, "no memory to quantize '%s'", save->param->name);
-    for (save->first = 0; save->first < f->n; save->first += together) {
-        save->n = num_min(f->n - save->first, together);
-        TRY(run_threads(save, quantize_range, err));
-        TRY(st_writer_data(writer, index, save->q, (size_t)save->n * row_bytes(f), err));
-    }
-    return st_writer_data(writer, index + 1, save->scale, (size_t)f->n * scale_bytes(f), err);
-}
-
-/* A quantized matrix is written as it is made: some rows per thread as they are filled, then its scales as the tensor
-   after it. */
-static int write_quantized(Save *save, StWriter *writer, size_t index, cvn_err *err)
-{
-    const QuantForm *f = &save->param->quant;
-    save->q = malloc(TOGETHER * (size_t)pool_threads(save->pool) * row_bytes(f));
-    save->scale = malloc((size_t)f->n * scale_bytes(f));
-    int code = write_rows(save, writer, index, err);
-    free(save->q);
-    free(save->scale);
-    return code;
-}
-
-/* A quantized matrix is followed by its scales. */
-static int declare_param(Save *save, StWriter *writer, const Param *param, cvn_err *err)
-{
-    bool plain = param->form == PARAM_PLAIN;
-    int code = st_writer_declare(writer, param->file_name[NAMING_HF],
-                                 plain ? save->options->dtype : CVN_I8, param->file_rank,
-                                 param->file_dims, err);
-    if (plain || code)
-        return code;
-    const Param *scale = &save->params.param[param->scale];
-    return st_writer_declare(writer, scale->file_name[NAMING_HF], param->quant.scale_dtype,
-                             scale->file_rank, scale->file_dims, err);
-}
-
 static int write_params(Save *save, StWriter *writer, int shard, cvn_err *err)
 {
     size_t index = 0;
     TRY(st_writer_metadata(writer, "format", "pt", err));
-    for (int i = 0; i < save->params.n; i++)
-        if (save->files.file[i] == shard && save->params.param[i].form != PARAM_SCALES)
-            TRY(declare_param(save, writer, &save->params.param[i], err));
+    for (int i = 0; i < save->params.n; i++) {
+        const Param *param = &save->params.param[i];
+        if (save->files.file[i] == shard)
+            TRY(st_writer_declare(writer, param->file_name[NAMING_HF], save->options->dtype,
+                                  param->file_rank, param->file_dims, err));
+    }
     TRY(st_writer_begin(writer, err));
     for (int i = 0; i < save->params.n; i++) {
         save->param = &save->params.param[i];
-        if (save->files.file[i] != shard || save->param->form == PARAM_SCALES)
+        if (save->files.file[i] != shard)
             continue;
-        bool plain = save->param->form == PARAM_PLAIN;
         TRY(check_interrupt(save, err));
-        TRY((plain ? write_param : write_quantized)(save, writer, index, err));
-        index += plain ? 1 : 2;
+        TRY(write_param(save, writer, index++, err));
     }
     return st_writer_commit(writer, err);
 }

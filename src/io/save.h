@@ -43,10 +43,6 @@ void save_remove_others(const char *folder, const char *const *written, size_t n
  * into Hugging Face's order. */
 int save_model(const char *folder, const IoModel *model, const SaveOptions *options, cvn_err *err);
 
-/* The same with its matrices quantized; refuses a model that is already. */
-int save_model_quantized(const char *folder, const IoModel *model, QuantScheme scheme,
-                         const SaveOptions *options, cvn_err *err);
-
 /* The fill that save_model uses; context is the IoModel. The rows of q and k are in Hugging Face's order. */
 int save_fill_model(void *model, const Param *param, int64_t first, int64_t n, float *out,
                     cvn_err *err);

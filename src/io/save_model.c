@@ -37,8 +37,6 @@ int save_fill_model(void *context, const Param *param, int64_t first, int64_t n,
 {
     const IoModel *model = context;
     const Param *same = params_find(&model->params, param->kind, param->layer);
-    if (!same) /* the head of a tied model, which a quantized one has */
-        same = params_find(&model->params, PARAM_EMBED, -1);
     const IoTensor *tensor = model->source[same - model->params.param];
     bool rotated = param->kind == PARAM_Q || param->kind == PARAM_K ||
                    param->kind == PARAM_Q_BIAS || param->kind == PARAM_K_BIAS;
@@ -57,18 +55,5 @@ int save_model(const char *folder, const IoModel *model, const SaveOptions *opti
         return err_set(err, CVN_EUNSUPPORTED,
                        "'%s' is quantized; convert the model it was made from", model->path);
     config.rope_interleaved = false;
-    return save_folder(folder, &config, options, save_fill_model, (void *)(uintptr_t)model, err);
-}
-
-int save_model_quantized(const char *folder, const IoModel *model, QuantScheme scheme,
-                         const SaveOptions *options, cvn_err *err)
-{
-    LlamaConfig config = model->config;
-    char text[16];
-    if (config.quant.kind != QUANT_NONE)
-        return err_set(err, CVN_EINVAL, "'%s' is quantized already, as %s", model->path,
-                       quant_text(config.quant, text, sizeof text));
-    config.rope_interleaved = false;
-    config.quant = scheme;
     return save_folder(folder, &config, options, save_fill_model, (void *)(uintptr_t)model, err);
 }

@@ -1,0 +1,12 @@
+/* What caravan convert does, for another command. */
+#ifndef CVN_CLI_CONVERT_H
+#define CVN_CLI_CONVERT_H
+
+#include "cli/options.h"
+#include "io/model.h"
+
+/* A model as a folder in 8 bits, what is not quantized being in `dtype`, with its own tokenizer or, if not NULL, a file of one;
+   the options of writing folders are taken from the command's. */
+int convert_to_int8(const Args *args, cvn_dtype dtype, const char *tokenizer, cvn_err *err);
+
+#endif
