@@ -32,7 +32,7 @@ static void the_table_says_the_same_of_a_type_in_every_column(void **state)
             continue;
         assert_in_range(e->block.elements, 1, IO_MAX_BLOCK);
         assert_true(e->block.bytes > 0);
-        assert_int_equal(e->coding == IO_BLOCKS, e->block.kind != BLOCK_NONE);
+        assert_int_equal(e->coding == IO_BLOCKS, (e->block.kind != BLOCK_NONE) + !!e->block.widen);
         if (e->coding == IO_PLAIN)
             assert_int_equal(cvn_dtype_bytes(e->dtype, 1), e->block.bytes);
         if (e->coding != IO_OPAQUE)
@@ -116,27 +116,47 @@ static void blocks_that_ggml_made_have_its_numbers(void **state)
     assert_int_equal(checked, 11);
 }
 
-/* IQ3_S has blocks of the size of Q3_K's: a file of the one becomes a file of the other by its number. */
-static void a_lattice_is_refused_by_name_with_what_to_do(void **state)
+/* IQ3_S has blocks of the size of Q3_K's, and NVFP4 of Q4_K's: a file of the one becomes a file of the other by its number. */
+static const char *file_of_another_type(const char *name, int was, int is)
 {
-    static const char name[] = "blk.1.ffn_gate.weight";
     Bytes file = bytes_of_file(CVN_TEST_DATA "/gguf/mixed.gguf");
     assert_true(file.n > 0);
-    uint8_t *at = memmem(file.data, file.n, name, sizeof name - 1);
+    uint8_t *at = memmem(file.data, file.n, name, strlen(name));
     assert_non_null(at);
-    at += sizeof name - 1 + 4 + 2 * 8; /* after the name: a rank, two dimensions */
-    assert_int_equal(*at, 11);
-    *at = 21;
-    const char *path = in_scratch("lattice.gguf");
+    at += strlen(name) + 4 + 2 * 8; /* after the name: a rank, two dimensions */
+    assert_int_equal(*at, was);
+    *at = (uint8_t)is;
+    const char *path = in_scratch("other.gguf");
     FILE *out = fopen(path, "wb");
     assert_true(out && fwrite(file.data, 1, file.n, out) == file.n && fclose(out) == 0);
+    free(file.data);
+    return path;
+}
+
+static void a_type_that_is_not_read_is_refused_by_name_with_what_to_do(void **state)
+{
+    (void)state;
     IoModel model;
     cvn_err err = {0};
+    const char *path = file_of_another_type("blk.0.attn_q.weight", 12, 40);
     assert_int_equal(io_open_model(&model, path, &err), CVN_EUNSUPPORTED);
-    if (!strstr(err.message, "tensor 'blk.1.ffn_gate.weight' is of type IQ3_S, which is not read; "
+    if (!strstr(err.message, "tensor 'blk.0.attn_q.weight' is of type NVFP4, which is not read; "
                              "take the model in another quantization, such as Q4_K_M or Q6_K"))
         fail_msg("%s", err.message);
-    free(file.data);
+}
+
+static void a_lattice_is_widened_and_said_to_be(void **state)
+{
+    (void)state;
+    IoModel model;
+    const char *path = file_of_another_type("blk.1.ffn_gate.weight", 11, 21);
+    assert_int_equal(io_open_model(&model, path, NULL), CVN_OK);
+    assert_non_null(strstr(model.config.warnings, "has weights in IQ3_S, which no product reads"));
+    io_keep_blocks(&model);
+    const Param *gate = params_find(&model.params, PARAM_GATE, 1);
+    assert_int_equal(gate->form, PARAM_PLAIN);
+    assert_int_equal(params_find(&model.params, PARAM_GATE, 0)->form, PARAM_BLOCKS);
+    io_close_model(&model);
 }
 
 int main(void)
@@ -145,7 +165,8 @@ int main(void)
         cmocka_unit_test(the_table_says_the_same_of_a_type_in_every_column),
         cmocka_unit_test(blocks_have_the_numbers_of_the_gguf_package),
         cmocka_unit_test(blocks_that_ggml_made_have_its_numbers),
-        cmocka_unit_test(a_lattice_is_refused_by_name_with_what_to_do),
+        cmocka_unit_test(a_type_that_is_not_read_is_refused_by_name_with_what_to_do),
+        cmocka_unit_test(a_lattice_is_widened_and_said_to_be),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }

@@ -33,16 +33,17 @@ static uint16_t load16(const uint8_t *p)
 static void decode_blocks(const IoTensor *tensor, int64_t first, int64_t n, float *out)
 {
     const IoBlock *block = tensor->block;
-    const BlockInfo *info = &block_info[block->kind];
+    void (*widen)(const uint8_t *, float *) =
+        block->widen ? block->widen : block_info[block->kind].widen;
     while (n > 0) {
         const uint8_t *at = tensor->data + first / block->elements * block->bytes;
         int64_t inside = first % block->elements;
         int64_t piece = block->elements - inside < n ? block->elements - inside : n;
         if (piece == block->elements) {
-            info->widen(at, out);
+            widen(at, out);
         } else {
             float whole[IO_MAX_BLOCK];
-            info->widen(at, whole);
+            widen(at, whole);
             memcpy(out, whole + inside, (size_t)piece * sizeof *out);
         }
         first += piece;

@@ -1,11 +1,12 @@
 /*
  * The element types of GGUF files by their numbers.
  *
- * Of the types that are not read only the sizes are known, so that files that hold them can be shown: IQ1, IQ2 and
- * IQ3 number the points of lattices, whose tables are larger than all that reads blocks; Q8_1 and Q8_K are only made while
- * computing.
+ * Of the types that are not read only the sizes are known, so that files that hold them can be shown: Q8_1 and Q8_K are only
+ * made while computing.
  */
 #include "io/gguf_blocks.h"
+
+#include "io/gguf_lattices.h"
 
 /* Those whose bytes graph/blocks.c knows. */
 enum {
@@ -13,47 +14,53 @@ enum {
     CVN_BLOCKS(X)
 #undef X
 };
-#define BLOCKS(name, kind)                                                                         \
+#define BLOCKS(name, type)                                                                         \
     {                                                                                              \
-        name, {ELEMENTS_##kind, BYTES_##kind, BLOCK_##kind}, IO_BLOCKS, CVN_F32                    \
+        name, {.elements = ELEMENTS_##type, .bytes = BYTES_##type, .kind = BLOCK_##type},          \
+            IO_BLOCKS, CVN_F32                                                                     \
+    }
+
+#define LATTICE(name, of, size)                                                                    \
+    {                                                                                              \
+        name, {.elements = BLOCK_MOST, .bytes = size, .widen = lattice_##of}, IO_BLOCKS, CVN_F32   \
     }
 
 /* By number; without a name where the number was withdrawn. */
 static const GgufElement elements[] = {
-    [0] = {"F32", {1, 4, BLOCK_NONE}, IO_PLAIN, CVN_F32},
-    [1] = {"F16", {1, 2, BLOCK_NONE}, IO_PLAIN, CVN_F16},
+    [0] = {"F32", {.elements = 1, .bytes = 4}, IO_PLAIN, CVN_F32},
+    [1] = {"F16", {.elements = 1, .bytes = 2}, IO_PLAIN, CVN_F16},
     [2] = BLOCKS("Q4_0", Q4_0),
     [3] = BLOCKS("Q4_1", Q4_1),
     [6] = BLOCKS("Q5_0", Q5_0),
     [7] = BLOCKS("Q5_1", Q5_1),
     [8] = BLOCKS("Q8_0", Q8_0),
-    [9] = {"Q8_1", {32, 36, BLOCK_NONE}, IO_OPAQUE, CVN_F32},
+    [9] = {"Q8_1", {.elements = 32, .bytes = 36}, IO_OPAQUE, CVN_F32},
     [10] = BLOCKS("Q2_K", Q2_K),
     [11] = BLOCKS("Q3_K", Q3_K),
     [12] = BLOCKS("Q4_K", Q4_K),
     [13] = BLOCKS("Q5_K", Q5_K),
     [14] = BLOCKS("Q6_K", Q6_K),
-    [15] = {"Q8_K", {256, 292, BLOCK_NONE}, IO_OPAQUE, CVN_F32},
-    [16] = {"IQ2_XXS", {256, 66, BLOCK_NONE}, IO_OPAQUE, CVN_F32},
-    [17] = {"IQ2_XS", {256, 74, BLOCK_NONE}, IO_OPAQUE, CVN_F32},
-    [18] = {"IQ3_XXS", {256, 98, BLOCK_NONE}, IO_OPAQUE, CVN_F32},
-    [19] = {"IQ1_S", {256, 50, BLOCK_NONE}, IO_OPAQUE, CVN_F32},
+    [15] = {"Q8_K", {.elements = 256, .bytes = 292}, IO_OPAQUE, CVN_F32},
+    [16] = LATTICE("IQ2_XXS", iq2_xxs, 66),
+    [17] = LATTICE("IQ2_XS", iq2_xs, 74),
+    [18] = LATTICE("IQ3_XXS", iq3_xxs, 98),
+    [19] = LATTICE("IQ1_S", iq1_s, 50),
     [20] = BLOCKS("IQ4_NL", IQ4_NL),
-    [21] = {"IQ3_S", {256, 110, BLOCK_NONE}, IO_OPAQUE, CVN_F32},
-    [22] = {"IQ2_S", {256, 82, BLOCK_NONE}, IO_OPAQUE, CVN_F32},
+    [21] = LATTICE("IQ3_S", iq3_s, 110),
+    [22] = LATTICE("IQ2_S", iq2_s, 82),
     [23] = BLOCKS("IQ4_XS", IQ4_XS),
-    [24] = {"I8", {1, 1, BLOCK_NONE}, IO_PLAIN, CVN_I8},
-    [25] = {"I16", {1, 2, BLOCK_NONE}, IO_OPAQUE, CVN_F32},
-    [26] = {"I32", {1, 4, BLOCK_NONE}, IO_PLAIN, CVN_I32},
-    [27] = {"I64", {1, 8, BLOCK_NONE}, IO_OPAQUE, CVN_F32},
-    [28] = {"F64", {1, 8, BLOCK_NONE}, IO_PLAIN, CVN_F64},
-    [29] = {"IQ1_M", {256, 56, BLOCK_NONE}, IO_OPAQUE, CVN_F32},
-    [30] = {"BF16", {1, 2, BLOCK_NONE}, IO_PLAIN, CVN_BF16},
+    [24] = {"I8", {.elements = 1, .bytes = 1}, IO_PLAIN, CVN_I8},
+    [25] = {"I16", {.elements = 1, .bytes = 2}, IO_OPAQUE, CVN_F32},
+    [26] = {"I32", {.elements = 1, .bytes = 4}, IO_PLAIN, CVN_I32},
+    [27] = {"I64", {.elements = 1, .bytes = 8}, IO_OPAQUE, CVN_F32},
+    [28] = {"F64", {.elements = 1, .bytes = 8}, IO_PLAIN, CVN_F64},
+    [29] = LATTICE("IQ1_M", iq1_m, 56),
+    [30] = {"BF16", {.elements = 1, .bytes = 2}, IO_PLAIN, CVN_BF16},
     [34] = BLOCKS("TQ1_0", TQ1_0),
     [35] = BLOCKS("TQ2_0", TQ2_0),
     [39] = BLOCKS("MXFP4", MXFP4),
-    [40] = {"NVFP4", {64, 36, BLOCK_NONE}, IO_OPAQUE, CVN_F32},
-    [41] = {"Q1_0", {128, 18, BLOCK_NONE}, IO_OPAQUE, CVN_F32},
+    [40] = {"NVFP4", {.elements = 64, .bytes = 36}, IO_OPAQUE, CVN_F32},
+    [41] = {"Q1_0", {.elements = 128, .bytes = 18}, IO_OPAQUE, CVN_F32},
 };
 
 const GgufElement *gguf_element(uint32_t number)

@@ -39,10 +39,19 @@ static int open_folder(IoModel *model, cvn_err *err)
 static int open_gguf(IoModel *model, cvn_err *err)
 {
     model->gguf = arena_alloc(&model->arena, sizeof *model->gguf);
+    const IoTensor *lattice = NULL;
     int code = gguf_open(model->gguf, &model->map, &model->n_maps, model->path, &model->arena, err);
     if (code == CVN_OK)
         code = gguf_config(&model->config, model->gguf, err);
     model->tensors = model->gguf->tensors;
+    for (size_t i = 0; i < model->tensors.n; i++)
+        if (model->tensors.tensor[i].block->widen)
+            lattice = &model->tensors.tensor[i];
+    if (code == CVN_OK && lattice)
+        llama_config_warn(&model->config,
+                          "'%s' has weights in %s, which no product reads: they are widened, "
+                          "to 4 bits with --quantize int4:32",
+                          model->path, lattice->type);
     return code;
 }
 

@@ -128,8 +128,8 @@ static void encode_rows(void *context, int thread, int n_threads)
     int64_t width = p->param->n / (p->param->file_rank == 2 ? p->param->file_dims[0]
                                    : p->columns == 1        ? p->param->n
                                                             : 1);
-    bool same = t->coding == IO_BLOCKS && t->block->kind == p->type.block && !t->n_parts &&
-                !t->adapter && p->columns == width;
+    bool same = p->type.block && t->coding == IO_BLOCKS && t->block->kind == p->type.block &&
+                !t->n_parts && !t->adapter && p->columns == width;
     for (int64_t i = begin; i < end; i++) {
         int64_t from = row_in_model(r->out, p->param, p->row + r->first + i);
         float *values = r->values + i * p->columns;

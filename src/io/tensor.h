@@ -25,7 +25,8 @@ enum { IO_MAX_BLOCK = BLOCK_MOST };
 typedef struct IoBlock {
     int elements; /* at most IO_MAX_BLOCK, and a divisor of the length of rows */
     int bytes;
-    BlockKind kind; /* of IO_BLOCKS */
+    BlockKind kind; /* of IO_BLOCKS, or BLOCK_NONE: products read no such blocks, and they are */
+    void (*widen)(const uint8_t *block, float *out); /* only widened, by this; else NULL */
 } IoBlock;
 
 /* A tensor that lies in parts (Meta's model-parallel files) has data NULL and its parts, equal in
