@@ -182,7 +182,7 @@ static void guesses_change_no_text(const Kind *k)
     int cancelled = 0;
     for (int i = 0; i < N; i++) {
         int id = submit(with, i, &guessed[i]);
-        for (int s = 0; s < i % 4; s++)
+        for (int s = 0; s < (i + 3) % 4; s++)
             step(with);
         if (i % 6 == 5 && guessed[i].n < plain[i].n)
             cancelled += cvn_engine_cancel(with, id, NULL) == CVN_OK;

@@ -306,6 +306,38 @@ static void a_long_prompt_does_not_stop_others(void **state)
     cvn_engine_free(e, NULL);
 }
 
+/* They then decode side by side, every step for all of them; who has begun to decode waits for none. */
+static void short_prompts_that_come_together_decode_together(void **state)
+{
+    (void)state;
+    static const int r[4] = {3, 0, 2, 6}; /* a section of 64 tokens, and three of 16 */
+    cvn_engine *e = new_engine(5, 1, NULL);
+    Heard h[5];
+    memset(h, 0, sizeof h);
+    for (int i = 0; i < 4; i++)
+        submit(e, r[i], &h[i]);
+    for (int unread = 4; unread;) {
+        step(e);
+        unread = 0;
+        for (int i = 0; i < 4; i++)
+            unread += h[i].n == 0;
+        for (int i = 0; i < 4 && unread; i++)
+            assert_true(h[i].n <= 1);
+    }
+    assert_int_equal(cvn_engine_get_stats(e).decodes, 1);
+    submit(e, 5, &h[4]); /* 70 tokens, of two sections */
+    step(e);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(h[i].n, 3);
+    assert_int_equal(h[4].n, 0);
+    while (step(e))
+        ;
+    for (int i = 0; i < 4; i++)
+        assert_whole(&h[i], r[i]);
+    assert_whole(&h[4], 5);
+    cvn_engine_free(e, NULL);
+}
+
 static void sections_are_as_short_as_rows_may_wait(void **state)
 {
     (void)state;
@@ -528,6 +560,7 @@ int main(void)
         cmocka_unit_test(prompts_of_different_parts_are_read_side_by_side),
         cmocka_unit_test(short_prompts_are_read_as_a_batch),
         cmocka_unit_test(a_long_prompt_does_not_stop_others),
+        cmocka_unit_test(short_prompts_that_come_together_decode_together),
         cmocka_unit_test(sections_are_as_short_as_rows_may_wait),
         cmocka_unit_test(those_who_ask_take_turns_by_priority),
         cmocka_unit_test(listeners_may_submit_and_cancel),

@@ -87,6 +87,7 @@ struct cvn_engine {
     EngineStep batch[SAMPLE_MODE_COUNT]
                     [CVN_MAX_BUCKETS]; /* prefill of SECTION_ROWS; rows 0: none */
     int longest;                       /* bucket of sections that may be read now */
+    int held;                          /* prompts that were read since rows decoded */
     /* What a section took lately, with options.max_stall; 0: not known. */
     double section_seconds[CVN_MAX_BUCKETS];
     EngineStep score[CVN_MAX_BUCKETS], embed[CVN_MAX_BUCKETS];
@@ -101,6 +102,9 @@ cvn_dtype engine_kv_dtype(const cvn_engine *e);
 
 /* Of what enters products: the model's, or i8 where rows are brought to 8 bits. */
 cvn_dtype engine_product_dtype(const cvn_engine *e);
+
+/* What cvn_engine_new would refuse of options and adapters before it makes anything. */
+int engine_check(const cvn_model *model, const cvn_engine_options *options, cvn_err *err);
 
 /* For n rows of up to `seq` tokens, with all that the engine's programs read. */
 void engine_make_inputs(cvn_engine *e, Inputs *in, int64_t n, size_t seq);

@@ -290,9 +290,25 @@ static int read_prompts(cvn_engine *e, cvn_err *err)
             if (e->filled[p->row] < job->request.n_prompt)
                 continue;
             engine_set_active(e, p->row, true);
+            e->held++;
             take_token(e, job, e->rows.tokens[p->row]);
         }
     }
+}
+
+/* Whether rows wait with decoding until the prompts that came with theirs are read, too: a step of few rows takes almost as
+   long as one of all. Only those wait that have drawn their first token just now; for prompts that one section ends; and no
+   longer than all rows might take for that. */
+static bool holds(const cvn_engine *e)
+{
+    if (e->options.max_stall > 0 || e->held >= e->options.rows || !list_prompts(e))
+        return false;
+    const RowPrompt *next = &e->prompt[0];
+    int64_t rest = next->request->n_prompt - e->filled[next->row];
+    bool young = rest <= e->options.bucket[e->options.n_buckets - 1];
+    for (int row = 0; row < e->options.rows; row++)
+        young = young && (!e->rows.length[row] || e->job[row]->result.n_tokens <= 1);
+    return young;
 }
 
 /* Tokens that a row may still draw: it may outrun neither its context nor its limit. */
@@ -343,6 +359,7 @@ static int decode(cvn_engine *e, cvn_err *err)
     int rows = e->options.rows, code = CVN_OK;
     int64_t most = steps_ahead(e), steps = 0;
     bool ran = false;
+    e->held = 0;
     if (e->guesser && most)
         TRY(decode_guessed(e, &ran, err));
     if (ran)
@@ -380,7 +397,7 @@ int cvn_engine_step(cvn_engine *e, int *left, cvn_err *err)
         return code;
     e->queue.busy = true;
     code = read_prompts(e, err);
-    if (code == CVN_OK)
+    if (code == CVN_OK && !holds(e))
         code = decode(e, err);
     sweep(e);
     queue_drop(&e->queue);
