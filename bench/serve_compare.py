@@ -3,37 +3,48 @@
 
     bench/serve_compare.py build/caravan LLAMA-SERVER q8_0.gguf q4_k_m.gguf
 
-Each number of clients asks at once, over HTTP, streamed, for --out tokens after a prompt of --in random token ids of its own, greedy
-and past the end of the text. Printed are output tokens a second of all clients together, from the first request to the last token; the
-median and the 99th percentile of the time to the first token (TTFT) of all requests; and the 99th percentile of the time between two
-tokens of a stream (ITL). Then the TTFT of two requests that begin with the same 1,000 tokens and have 20 of their own, and, of Caravan,
-what its server decodes beside what `caravan bench` does with as many rows. Ratios above 1 of throughput, and below 1 of times, are in
-Caravan's favour. The generator is the one below: a thread a client, the time taken as each event arrives.
+Each number of clients asks over HTTP, streamed, for --out tokens after a prompt of --in random token ids of its own, greedy and past
+the end of the text, --rounds times one after another. Caravan is measured as it is, and with --activations int8. Printed are output
+tokens a second of all clients together, from the first request to the last token; the median and the 99th percentile of the time to
+the first token (TTFT) of all requests; and the 99th percentile of the time between two tokens of a stream (ITL). Then the TTFT of two
+requests that begin with the same 1,000 tokens and have 20 of their own; of Caravan, what its server decodes beside what `caravan
+bench` does with as many rows, before and after it; how long streams wait for a token while prompts of 1,000 tokens come one after
+another, with --max-stall and without; and the time from the start of the program to the first token. Ratios above 1 of throughput,
+and below 1 of times, are in Caravan's favour.
 
-A measurement ends within minutes; --parts names some of them ("8", "8:caravan", "prefix", "overhead"), and what was measured is kept
-in --keep FILE, so that a table comes together piece by piece.
+The generator is the one below: a thread a client, the time taken as each event arrives. It gives both servers the same ids, so that
+no tokenizer says how long a prompt is. The files need one all the same, for what the servers answer.
+
+A measurement ends within minutes; --parts names some of them ("8", "8:int8", "prefix", "overhead:8", "stall", "start"), and what was
+measured is kept in --keep FILE, so that a table comes together piece by piece.
 """
 import argparse, http.client, json, os, random, signal, socket, subprocess, sys, threading, time
 
 
+KINDS = {"llama.cpp": "", "caravan": "", "int8": "--activations int8"}  # with what options
+NAMES = {"llama.cpp": "llama.cpp", "caravan": "Caravan", "int8": "Caravan, activations in int8"}
+
+
 class Server:
     """Of a kind, with so many rows of so many positions."""
-    def __init__(self, o, kind, file, rows, context):
+    def __init__(self, o, kind, file, rows, context, more=""):
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             self.port = s.getsockname()[1]
         threads, port = str(o.threads), str(self.port)
-        command = {"caravan": [o.caravan, "serve", "-m", file, "--rows", str(rows), "--context", str(context), "-t", threads, "--port", port,
-                               *o.caravan_options.split()],
-                   "llama.cpp": [o.llama_server, "-m", file, "-np", str(rows), "-c", str(context * rows), "-t", threads, "-tb", threads,
-                                 "--port", port, *o.llama_options.split()]}[kind]
+        command = [o.caravan, "serve", "-m", file, "--rows", str(rows), "--context", str(context), "-t", threads, "--port", port,
+                   *o.caravan_options.split(), *KINDS[kind].split(), *more.split()]
+        if kind == "llama.cpp":
+            command = [o.llama_server, "-m", file, "-np", str(rows), "-c", str(context * rows), "-t", threads, "-tb", threads,
+                       "--port", port, *o.llama_options.split()]
+        self.begin = time.monotonic()
         environment = dict(os.environ, LD_LIBRARY_PATH=os.path.dirname(os.path.abspath(o.llama_server)))
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                         env=environment if kind == "llama.cpp" else None)
         while not self.ready():
             if self.process.poll() is not None:
                 sys.exit(f"{' '.join(command)} ended with status {self.process.returncode}")
-            time.sleep(0.1)
+            time.sleep(0.02)
 
     def ready(self):
         try:
@@ -53,15 +64,20 @@ class Server:
     def ask(self, prompt, n):
         """Times: of the request, and of each token."""
         c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=1200)
-        body = json.dumps({"prompt": prompt, "max_tokens": n, "temperature": 0, "ignore_eos": True, "stream": True})
-        times = [time.monotonic()]
+        body = json.dumps({"prompt": prompt, "max_tokens": n, "temperature": 0, "ignore_eos": True, "stream": True,
+                           "stream_options": {"include_usage": True}})
+        times, said = [time.monotonic()], 0
         c.request("POST", "/v1/completions", body, {"Content-Type": "application/json"})
         response = c.getresponse()
         if response.status != 200:
             raise RuntimeError(f"status {response.status}: {response.read()[:300]}")
         for line in response:
-            if line.startswith(b"data: {") and json.loads(line[6:]).get("choices"):
+            event = json.loads(line[6:]) if line.startswith(b"data: {") else {}
+            if event.get("choices"):
                 times.append(time.monotonic())
+            said = (event.get("usage") or {}).get("completion_tokens", said)
+        if said != n or len(times) < 2:
+            raise RuntimeError(f"{said} tokens in {len(times) - 1} events, and {n} were asked for")
         return times[:n + 1]  # what ends a stream is no token
 
 
@@ -74,23 +90,39 @@ def ids(o, r, n):
     return [r.randrange(3, o.vocab) for _ in range(n)]
 
 
-def load(o, kind, file, clients):
-    r, times = random.Random(clients), [None] * clients
+def together(*work):
+    """Each in a thread, and what they return."""
+    results = [None] * len(work)
+
+    def one(i):
+        try:
+            results[i] = work[i]()
+        except Exception as e:
+            results[i] = e
+    threads = [threading.Thread(target=one, args=(i,)) for i in range(len(work))]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    for r in results:
+        if isinstance(r, Exception):
+            raise r
+    return results
+
+
+def load(o, kind, file, clients, rounds):
+    r = random.Random(clients)
     with Server(o, kind, file, clients, o.given + o.out + 64) as server:
         server.ask(ids(o, r, 20), 4)  # pages of weights, and what is made once
-
-        def client(i, prompt):
-            times[i] = server.ask(prompt, o.out)
-        threads = [threading.Thread(target=client, args=(i, ids(o, r, o.given))) for i in range(clients)]
-        for t in threads:
-            t.start()
-        for t in threads:
-            t.join()
+        prompts = [[ids(o, r, o.given) for _ in range(rounds)] for _ in range(clients)]
+        asked = together(*(lambda own=own: [server.ask(p, o.out) for p in own] for own in prompts))
+    times = [t for own in asked for t in own]
     first = [t[1] - t[0] for t in times]
     between = [b - a for t in times for a, b in zip(t[1:], t[2:])]
-    all_decode, one_ends = max(t[1] for t in times), min(t[-1] for t in times)  # steps of all rows
-    inside = sum(all_decode < x <= one_ends for t in times for x in t[1:])
-    return {"tokens/s": sum(len(t) - 1 for t in times) / (max(t[-1] for t in times) - min(t[0] for t in times)),
+    once = [own[0] for own in asked]
+    all_decode, one_ends = max(t[1] for t in once), min(t[-1] for t in once)  # steps of all rows
+    inside = sum(all_decode < x <= one_ends for t in once for x in t[1:])
+    return {"tokens/s": o.out * len(times) / (max(t[-1] for t in times) - min(t[0] for t in times)),
             "TTFT p50": percentile(first, 50), "TTFT p99": percentile(first, 99), "ITL p50": percentile(between, 50),
             "ITL p99": percentile(between, 99), "decode": inside / max(one_ends - all_decode, 1e-9)}
 
@@ -106,10 +138,42 @@ def prefix(o, kind, file):
     return {"first": took[0], "second": took[1]}
 
 
-def overhead(o, file, clients):
+def bench(o, file, clients):
     out = subprocess.run([o.caravan, "bench", "-m", file, "-t", str(o.threads), "--prefill", "0", "--decode", str(o.out), "-b", str(clients),
                           "-c", str(o.given), "--repeats", "1", "--json", *o.caravan_options.split()], check=True, capture_output=True, text=True)
-    return {"decode": json.loads(out.stdout)["decode"]["tokens_per_second"]}
+    return json.loads(out.stdout)["decode"]["tokens_per_second"]
+
+
+def overhead(o, file, clients):
+    before = bench(o, file, clients)
+    served = load(o, "caravan", file, clients, 1)["decode"]
+    return {"served": served, "before": before, "after": bench(o, file, clients)}
+
+
+def stall(o, file, limit):
+    """Four streams, and four prompts of 1,000 tokens that come meanwhile. A wait is what lies between two tokens beyond a step."""
+    r, n = random.Random(9), 200
+    with Server(o, "caravan", file, 5, 1100, f"--max-stall {limit}" if limit else "") as server:
+        for length in (16, 32, 64, 128, 256, 384, 512):  # what each section takes is learnt
+            server.ask(ids(o, r, length), 2)
+        began = time.monotonic()
+        times = together(*[lambda p=ids(o, r, 16): server.ask(p, n) for _ in range(4)],
+                         *[lambda: [time.sleep(2)] + [server.ask(ids(o, r, 1000), 1) for _ in range(4)]])
+    begin, end = max(t[1] for t in times[:4]), min(max(t[-1] for t in times[4][1:]), min(t[-1] for t in times[:4]))
+    gaps = sorted(b - a for t in times[:4] for a, b in zip(t[1:], t[2:]))
+    inside = [b - a for t in times[:4] for a, b in zip(t[1:], t[2:]) if begin <= a and b <= end]
+    return {"step": gaps[len(gaps) // 10], "ITL p50": percentile(inside, 50), "ITL p99": percentile(inside, 99), "longest": max(inside),
+            "prompt": percentile([t[1] - t[0] for t in times[4][1:]], 50), "all": time.monotonic() - began}
+
+
+def start(o, file):
+    """Of the program, with the file in the page cache."""
+    with open(file, "rb") as f:
+        while f.read(1 << 24):
+            pass
+    with Server(o, "caravan", file, 8, 1024) as server:
+        ready = time.monotonic() - server.begin
+        return {"ready": ready, "first": server.ask([1, 306, 763], 1)[1] - server.begin}
 
 
 def main():
@@ -118,20 +182,25 @@ def main():
     p.add_argument("llama_server")
     p.add_argument("files", nargs="+")
     p.add_argument("--clients", default="1,8,32")
+    p.add_argument("--rounds", default="4,2,1", help="requests of each client, by the number of clients")
     p.add_argument("--in", dest="given", type=int, default=256)
     p.add_argument("--out", type=int, default=128)
     p.add_argument("--vocab", type=int, default=30000, help="ids of prompts are below")
     p.add_argument("--threads", type=int, default=os.cpu_count())
     p.add_argument("--parts", default="", help="some of the measurements, comma separated; else all")
+    p.add_argument("--max-stall", type=int, default=300, help="milliseconds, of the part \"stall\"")
     p.add_argument("--keep", default="build/serve_compare.json")
     p.add_argument("--caravan-options", default="")
     p.add_argument("--llama-options", default="")
     o = p.parse_args()
     kept = json.load(open(o.keep)) if os.path.exists(o.keep) else {}
     clients = [int(n) for n in o.clients.split(",")]
-    work = [(f"{n}:{kind}", load, (kind, file, n), file) for file in o.files for n in clients for kind in ("llama.cpp", "caravan")]
+    rounds = dict(zip(clients, map(int, o.rounds.split(","))))
+    work = [(f"{n}:{kind}", load, (kind, file, n, rounds[n]), file) for file in o.files for n in clients for kind in KINDS]
     work += [(f"prefix:{kind}", prefix, (kind, file), file) for file in o.files for kind in ("llama.cpp", "caravan")]
     work += [(f"overhead:{n}", overhead, (file, n), file) for file in o.files for n in clients]
+    work += [(f"stall:{ms}", stall, (file, ms), file) for file in o.files for ms in (o.max_stall, 0)]
+    work += [("start", start, (file,), file) for file in o.files]
     for name, measure, arguments, file in work:
         key = f"{os.path.basename(file)} {name} {o.given}/{o.out}"
         if (not o.parts and key not in kept) or any(name == part or name.split(":")[0] == part for part in o.parts.split(",")):
@@ -142,25 +211,41 @@ def main():
 
 
 def table(o, kept, clients):
+    def of(file, name):
+        return kept.get(f"{file} {name} {o.given}/{o.out}")
     rows = ["tokens/s", "TTFT p50", "TTFT p99", "ITL p50", "ITL p99"]
-    print(f"| file | clients | {' | '.join(f'{r}, llama.cpp | Caravan | ratio' for r in rows)} |")
-    print("| --- | ---: |" + " ---: |" * 3 * len(rows))
-    for file in map(os.path.basename, o.files):
+    print(f"| file | clients | server | {' | '.join(f'{r} | ratio' for r in rows)} |")
+    print("| --- | ---: | --- |" + " ---: |" * 2 * len(rows))
+    files = [os.path.basename(file) for file in o.files]
+    for file in files:
         for n in clients:
-            pair = [kept.get(f"{file} {n}:{kind} {o.given}/{o.out}") for kind in ("llama.cpp", "caravan")]
-            if all(pair):
-                print(f"| {file} | {n} | " + " | ".join(f"{pair[0][r]:.3g} | {pair[1][r]:.3g} | {pair[1][r] / pair[0][r]:.2f}" for r in rows) + " |")
-    for file in map(os.path.basename, o.files):
-        for kind in ("llama.cpp", "caravan"):
-            times = kept.get(f"{file} prefix:{kind} {o.given}/{o.out}")
+            base = of(file, f"{n}:llama.cpp")
+            for kind in KINDS:
+                got = of(file, f"{n}:{kind}")
+                if got:
+                    print(f"| {file} | {n} | {NAMES[kind]} | " + " | ".join(
+                        f"{got[r]:.3g} | " + (f"{got[r] / base[r]:.2f}" if base and kind != "llama.cpp" else "") for r in rows) + " |")
+    for file in files:
+        for kind in KINDS:
+            times = of(file, f"prefix:{kind}")
             if times:
-                print(f"{file}, {kind}: TTFT with 1,000 tokens that others had {times['second']:.3f} s, {times['second'] / times['first']:.1%} of "
-                      f"the first's {times['first']:.3f} s")
+                print(f"{file}, {NAMES[kind]}: TTFT with 1,000 tokens that others had {times['second']:.3f} s, "
+                      f"{times['second'] / times['first']:.1%} of the first's {times['first']:.3f} s")
         for n in clients:
-            alone, served = (kept.get(f"{file} {name} {o.given}/{o.out}") for name in (f"overhead:{n}", f"{n}:caravan"))
-            if alone and served:
-                print(f"{file}, {n} rows: served {served['decode']:.1f} tokens/s decoding, caravan bench {alone['decode']:.1f}: "
-                      f"{served['decode'] / alone['decode'] - 1:+.1%}")
+            x = of(file, f"overhead:{n}")
+            if x:
+                alone = (x["before"] + x["after"]) / 2
+                print(f"{file}, {n} rows: served {x['served']:.1f} tokens/s decoding, caravan bench {x['before']:.1f} before and "
+                      f"{x['after']:.1f} after: {x['served'] / alone - 1:+.1%}")
+        for ms in (o.max_stall, 0):
+            x = of(file, f"stall:{ms}")
+            if x:
+                print(f"{file}, {f'--max-stall {ms}' if ms else 'without --max-stall'}: between tokens p50 {x['ITL p50']:.3f} s, p99 "
+                      f"{x['ITL p99']:.3f} s, longest {x['longest']:.3f} s, of which a step takes {x['step']:.3f} s; a prompt of 1,000 "
+                      f"tokens {x['prompt']:.1f} s")
+        x = of(file, "start")
+        if x:
+            print(f"{file}: ready {x['ready']:.2f} s after the start, first token after {x['first']:.2f} s")
 
 
 main()

@@ -413,13 +413,19 @@ static void the_command_takes_them_by_name(void **state)
         {"-m a=model --adapter a=law", "two are called a"},
         {"-m a=model -m b=long --adapter x=law", "MODEL/NAME=DIR"},
         {"-m a=nothing", "no file or folder nothing"},
+        {"-m a=model --adapter x=long", "holds no adapters"},
+        {"-m a=model --adapter x=nothing", "nothing"},
+        {"-m a=model --context 1000000", "a context of 1000000"},
+        {"-m a=model --activations int8", "int8"},
+        {"-m a=model --api-key-file nothing", "nothing"},
     };
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         char line[160];
         int status;
         snprintf(line, sizeof line, "caravan serve --port 0 %s 2>&1", refused[i].options);
         StrBuf output = shell(line, &status);
-        if (status == 0 || !strstr(output.text, refused[i].words))
+        if (status == 0 || !strstr(output.text, refused[i].words) ||
+            strstr(output.text, "listening"))
             fail_msg("%s: %d, %s", line, status, output.text);
         strbuf_free(&output);
     }

@@ -10,7 +10,9 @@
        than 1% above that during the second.
     4. While all rows work and texts wait, SIGTERM: everything that was accepted is answered, what is new is not, and the status is 0.
 
-The model is small and of random weights, or --model's. --seed repeats what clients choose (not how they come together).
+The model is small and of random weights, or --model's, and has two adapters of random weights that some questions name. --seed
+repeats what clients choose (not how they come together). The whole of it may be stopped and go on (SIGSTOP, a machine that sleeps):
+requests that broke off then are counted, and nothing else is excused.
 """
 import argparse, http.client, json, os, random, re, signal, socket, struct, subprocess, sys, tempfile, threading, time
 from pathlib import Path
@@ -29,6 +31,8 @@ BAD = [  # (path, body, statuses that are right)
     ("/v1/messages", b'{"max_tokens": 5, "messages": [{"role": "user", "content": "x"}], "stop_sequences": [""]}', (400,)),
     ("/v1/nothing", b"{}", (404,)), ("/health", b"{}", (405,)), ("/v1/completions", b'{"model": "who", "prompt": "x"}', (404,)),
 ]
+ADAPTERS = ("law", "code")
+PATIENCE = 3600  # seconds that clients wait: a machine may stand still meanwhile
 NOT_COMPARED = {"id", "created", "created_at", "completed_at", "call_id", "item_id", "system_fingerprint", "usage"}
 
 
@@ -49,6 +53,8 @@ def draw_question(r, i):
     ask = {"seed": r.randrange(1 << 40), "temperature": r.choice([0, 0.7, 1, 1])}
     if r.random() < 0.3:
         ask["top_p"] = r.choice([0.1, 0.5, 0.9])
+    if r.random() < 0.3:
+        ask["adapter"] = r.choice(ADAPTERS)
     if dialect < 2:
         for name, value in (("top_k", 5), ("min_p", 0.05), ("repetition_penalty", 1.3), ("presence_penalty", 0.5), ("ignore_eos", True),
                             ("frequency_penalty", -0.5), ("min_tokens", 3), ("logit_bias", {"40": 5, "41": -100}), ("n", 2),
@@ -149,7 +155,7 @@ class Server:
         threading.Thread(target=lambda: self.said.extend(self.process.stderr), daemon=True).start()
 
     def connect(self):
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
 
     def get(self, path):
         c = self.connect()
@@ -171,7 +177,7 @@ class Server:
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
     def end(self):
-        status = self.process.wait(timeout=300)
+        status = self.process.wait(timeout=PATIENCE)
         if status:
             raise Wrong(f"the server ended with status {status}: {''.join(self.said)}")
 
@@ -214,12 +220,16 @@ class Client(threading.Thread):
         try:
             while self.soak.take():
                 way = self.r.choices(WAYS, WEIGHTS)[0]
-                self.question = self.r.choice(self.soak.questions)
+                self.question, begin = self.r.choice(self.soak.questions), time.monotonic()
                 if self.connection is None:
                     self.connection = self.soak.server.connect()
                 try:
                     keep = way(self)
                 except (http.client.HTTPException, OSError) as e:
+                    if self.soak.stood_still(begin):
+                        self.soak.count("broken off while all stood still")
+                        self.leave()
+                        continue
                     raise Wrong(f"{way.__name__} {self.question.path} {self.question.ask}: {e!r}") from e
                 self.soak.count(way.__name__)
                 if not keep:
@@ -338,6 +348,20 @@ class Soak:
     def __init__(self, server, questions, o):
         self.server, self.questions, self.seed, self.requests = server, questions, o.seed, o.requests
         self.lock, self.left, self.counts, self.failure, self.rss = threading.Lock(), o.requests, {}, None, []
+        self.over, self.still = False, 0.0
+
+    def watch(self):
+        """Notices when nothing moves for seconds, here or in the server."""
+        while not self.over:
+            begin = time.monotonic()
+            time.sleep(0.5)
+            self.server.get("/health")
+            if time.monotonic() - begin > 5:
+                self.still = time.monotonic()
+
+    def stood_still(self, since):
+        time.sleep(2)  # until the watch has noticed, too
+        return self.still > since - 10
 
     def take(self):
         with self.lock:
@@ -361,19 +385,21 @@ class Soak:
     def run(self, clients):
         self.rss.append(self.server.rss())
         files = self.server.files()
-        threads = [Client(self, i) for i in range(clients)]
-        for t in threads:
+        watch, threads = threading.Thread(target=self.watch, daemon=True), [Client(self, i) for i in range(clients)]
+        for t in [watch] + threads:
             t.start()
         for t in threads:
             t.join()
             t.leave()
+        self.over = True
+        watch.join()
         if self.failure:
             raise self.failure
         self.settle(files)
         print(", ".join(f"{n} {what.replace('_', ' ')}" for what, n in sorted(self.counts.items())))
 
     def settle(self, files):
-        until = time.monotonic() + 60
+        until = time.monotonic() + 600
         while self.server.busy() != (0, 0) or self.server.files() > files + 1:  # the one that asks
             if time.monotonic() > until:
                 raise Wrong(f"texts that run and wait: {self.server.busy()}; {self.server.files()} open files, {files} at first")
@@ -426,14 +452,35 @@ def drain(server, questions, clients, r):
     print(f"SIGTERM while {busy[0]:.0f} texts ran and {busy[1]:.0f} waited: all {clients} answered, {refused} later ones refused")
 
 
-def check_offline(caravan, model, questions):
+def make_adapter(folder, model, seed, rank=4):
+    """Of random numbers, for q and v of each layer, as PEFT writes it."""
+    c, r, header, data = json.loads(Path(model, "config.json").read_text()), random.Random(seed), {}, b""
+    head = c.get("head_dim") or c["hidden_size"] // c["num_attention_heads"]
+    for layer in range(c["num_hidden_layers"]):
+        for name, heads in (("q_proj", c["num_attention_heads"]), ("v_proj", c["num_key_value_heads"])):
+            for half, shape in (("A", [rank, c["hidden_size"]]), ("B", [heads * head, rank])):
+                n = shape[0] * shape[1]
+                header[f"base_model.model.model.layers.{layer}.self_attn.{name}.lora_{half}.weight"] = {
+                    "dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + 4 * n]}
+                data += struct.pack(f"<{n}f", *(r.uniform(-0.2, 0.2) for _ in range(n)))
+    text = json.dumps(header).encode()
+    Path(folder).mkdir()
+    Path(folder, "adapter_model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
+    Path(folder, "adapter_config.json").write_text(json.dumps({
+        "peft_type": "LORA", "base_model_name_or_path": str(model), "r": rank, "lora_alpha": 2 * rank,
+        "target_modules": ["q_proj", "v_proj"], "bias": "none", "task_type": "CAUSAL_LM"}))
+
+
+def check_offline(caravan, model, adapters, questions):
     """Texts of plain questions, by `caravan generate`."""
-    plain = {"prompt", "max_tokens", "seed", "temperature", "top_p", "priority", "cache_salt", "min_p", "top_k"}
+    plain = {"prompt", "max_tokens", "adapter", "seed", "temperature", "top_p", "priority", "cache_salt", "min_p", "top_k"}
     n = 0
     for q in questions:
         if q.path != "/v1/completions" or set(q.ask) - plain or not isinstance(q.ask["prompt"], str) or n == 20:
             continue
         options = ["--prompt", q.ask["prompt"], "-n", str(q.ask["max_tokens"]), "--seed", str(q.ask["seed"])]
+        if "adapter" in q.ask:
+            options += ["--adapter", adapters[q.ask["adapter"]]]
         for name, neutral in (("temperature", 1), ("top_p", 1), ("min_p", 0), ("top_k", 0)):
             options += ["--" + name.replace("_", "-"), str(q.ask.get(name, neutral))]
         out = subprocess.run([caravan, "generate", "-m", model, "--json", *options], check=True, capture_output=True, text=True).stdout
@@ -462,8 +509,12 @@ def main():
             tokenizer = Path(__file__).resolve().parent.parent / "tests/data/chat/tokenizer.json"
             subprocess.run([caravan, "init", "-p", "tiny", "-s", "3", "--context", "512", "--tokenizer", tokenizer, "-o", model],
                            check=True, stdout=subprocess.DEVNULL)
+        adapters = {name: f"{folder}/{name}" for name in ADAPTERS}
+        for i, (name, path) in enumerate(adapters.items()):
+            make_adapter(path, model, i)
+        own = [x for name, path in adapters.items() for x in ("--adapter", f"{name}={path}")]
         questions = [Question(*draw_question(r, i)) for i in range(o.questions)]
-        server = Server(caravan, model, "--rows", "1")
+        server = Server(caravan, model, "--rows", "1", *own)
         connection = server.connect()
         for q in questions:
             response = ask(connection, q, False)
@@ -473,8 +524,8 @@ def main():
         connection.close()
         server.process.send_signal(signal.SIGTERM)
         server.end()
-        check_offline(caravan, model, questions)
-        server = Server(caravan, model, *o.serve.split(), "--max-connections", "500")
+        check_offline(caravan, model, adapters, questions)
+        server = Server(caravan, model, *own, *o.serve.split(), "--max-connections", "500")
         try:
             soak, begin = Soak(server, questions, o), time.monotonic()
             soak.run(o.clients)

@@ -329,15 +329,27 @@ static void warn_idle(const RunModel *run, const RunOptions *options)
             rows == 1 ? "" : "s");
 }
 
-int run_model_start(RunModel *run, const RunOptions *options, int64_t n_prompt, int64_t n_new,
-                    cvn_err *err)
+static cvn_engine_options engine_options(const RunModel *run, const RunOptions *options)
 {
     cvn_engine_options engine = options->engine;
-    tell_layout(options);
     engine.mesh = options->mesh;
     engine.layout = options->layout;
     engine.cluster = run->cluster;
     engine.draft = run->draft;
+    return engine;
+}
+
+int run_model_check(const RunModel *run, const RunOptions *options, cvn_err *err)
+{
+    const cvn_engine_options engine = engine_options(run, options);
+    return engine_check(run->model, &engine, err);
+}
+
+int run_model_start(RunModel *run, const RunOptions *options, int64_t n_prompt, int64_t n_new,
+                    cvn_err *err)
+{
+    cvn_engine_options engine = engine_options(run, options);
+    tell_layout(options);
     int64_t most = cvn_model_context(run->model), needed = n_prompt + n_new;
     if (engine.context == 0)
         engine.context = needed < most ? needed : most;

@@ -74,6 +74,9 @@ int run_model_open(RunModel *run, const RunOptions *options, cvn_err *err);
 int run_model_input(const RunModel *run, const Value *ids, const char *text, const char *file,
                     TokenIds *out, cvn_err *err);
 
+/* What run_model_start would refuse of options and adapters, without making anything. */
+int run_model_check(const RunModel *run, const RunOptions *options, cvn_err *err);
+
 /* Makes the engine. The context is at most what prompt and new tokens need. */
 int run_model_start(RunModel *run, const RunOptions *options, int64_t n_prompt, int64_t n_new,
                     cvn_err *err);

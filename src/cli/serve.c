@@ -254,6 +254,24 @@ static int take_adapter(Serve *serve, const char *text, cvn_err *err)
     return CVN_OK;
 }
 
+static RunOptions run_options(const Serve *serve)
+{
+    RunOptions run = run_model_options(serve->args);
+    run.engine.rows = (int)serve->args->value[ROWS].integer;
+    run.engine.pooling = serve->args->value[POOLING].text;
+    run.engine.sampling = run.engine.filters = run.engine.penalties = run.engine.reuse =
+        run.engine.adjust = run.engine.scoring = true;
+    return run;
+}
+
+/* Of which model it is. */
+static void set_model(const Serve *serve, int i, RunOptions *run)
+{
+    run->path = serve->model[i].path;
+    run->engine.adapter = serve->folder[i];
+    run->engine.n_adapters = serve->model[i].n_adapters;
+}
+
 /* Called when it is so, not when the models are there. */
 static void say_ready(void *context)
 {
@@ -266,12 +284,27 @@ static void say_ready(void *context)
     }
 }
 
-static int listen_for_requests(Serve *serve, cvn_err *err)
+/* What is wrong with files and options is said before anybody could ask; of weights nothing is read yet. */
+static int open_models(Serve *serve, cvn_err *err)
 {
     const Value *v = serve->args->value;
+    RunOptions run = run_options(serve);
     TRY(take_models(serve, err));
     for (size_t i = 0; i < v[ADAPTER].n_texts; i++)
         TRY(take_adapter(serve, v[ADAPTER].texts[i], err));
+    for (int i = 0; i < serve->n; i++) {
+        double begin = clock_seconds();
+        set_model(serve, i, &run);
+        TRY(run_model_open(&serve->run[i], &run, err));
+        TRY(run_model_check(&serve->run[i], &run, err));
+        serve->seconds[i] = clock_seconds() - begin;
+    }
+    return CVN_OK;
+}
+
+static int listen_for_requests(Serve *serve, cvn_err *err)
+{
+    const Value *v = serve->args->value;
     if (v[LOG].given) {
         serve->log = open(v[LOG].text, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
         if (serve->log < 0)
@@ -323,17 +356,13 @@ static void say_progress(void *context, uint64_t done, uint64_t all)
 
 static int load(Serve *serve, int i, RunOptions *run, cvn_err *err)
 {
-    const ServerModel *m = &serve->model[i];
     RunModel *of = &serve->run[i];
     double begin = clock_seconds();
     Loading loading = {serve, i};
     server_progress(serve->server, i, 0, 0);
-    run->path = m->path;
     run->engine.on_load = say_progress;
     run->engine.on_load_context = &loading;
-    run->engine.adapter = serve->folder[i];
-    run->engine.n_adapters = m->n_adapters;
-    TRY(run_model_open(of, run, err));
+    set_model(serve, i, run);
     TRY(run_model_start(of, run, 0, cvn_model_context(of->model), err));
     serve->engine[i] = of->engine;
     cvn_engine_stats stats = cvn_engine_get_stats(of->engine);
@@ -341,18 +370,13 @@ static int load(Serve *serve, int i, RunOptions *run, cvn_err *err)
     if (run->engine.memory_limit) /* the next one has what is left */
         run->engine.memory_limit =
             run->engine.memory_limit > bytes ? run->engine.memory_limit - bytes : 1;
-    serve->seconds[i] = clock_seconds() - begin;
+    serve->seconds[i] += clock_seconds() - begin;
     return CVN_OK;
 }
 
 static int load_all(Serve *serve, cvn_err *err)
 {
-    const Value *v = serve->args->value;
-    RunOptions run = run_model_options(serve->args);
-    run.engine.rows = (int)v[ROWS].integer;
-    run.engine.pooling = v[POOLING].text;
-    run.engine.sampling = run.engine.filters = run.engine.penalties = run.engine.reuse =
-        run.engine.adjust = run.engine.scoring = true;
+    RunOptions run = run_options(serve);
     for (int i = 0; i < serve->n; i++)
         TRY(load(serve, i, &run, err));
     return CVN_OK;
@@ -391,7 +415,9 @@ static int run(const Args *args)
     }
     if (arena_begin(&serve.arena, &err))
         return fail(&err);
-    int code = listen_for_requests(&serve, &err);
+    int code = open_models(&serve, &err);
+    if (code == CVN_OK)
+        code = listen_for_requests(&serve, &err);
     if (code == CVN_OK) {
         say_where(&serve);
         code = load_all(&serve, &err);

@@ -223,6 +223,20 @@ static int check_options(cvn_engine_options *o, const LlamaConfig *config, cvn_e
     return CVN_OK;
 }
 
+int engine_check(const cvn_model *model, const cvn_engine_options *options, cvn_err *err)
+{
+    cvn_engine_options o = *options;
+    Adapters adapters;
+    Arena arena;
+    o.layout = o.layout ? o.layout : "2d";
+    TRY(check_options(&o, &model->io.config, err));
+    TRY(arena_begin(&arena, err));
+    int code = adapters_open(&adapters, model, o.adapter, o.n_adapters, &arena, err);
+    adapters_close(&adapters);
+    arena_free(&arena);
+    return code;
+}
+
 /* Scoring needs logits of every token of a section, so its sections are shorter. */
 static void choose_score_buckets(cvn_engine *e)
 {
