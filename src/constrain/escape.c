@@ -1,6 +1,5 @@
 #include "constrain/escape.h"
 
-#include "constrain/term.h"
 #include "text/utf8.h"
 
 #include <string.h>
@@ -132,4 +131,17 @@ bool name_has_point(const char *text, size_t n, uint32_t low, uint32_t high)
     int length = n ? utf8_length(text, n) : 0;
     uint32_t point = length ? utf8_point(text, length) : 0;
     return length && point >= low && point <= high;
+}
+
+bool alive_in_string(Terms *t, Term term, uint32_t escape)
+{
+    uint32_t low, high;
+    if (term == TERM_ALL)
+        return true;
+    if (escape_is_plain(escape))
+        return term_alive(t, term, escape_u(escape));
+    for (int part = 0; escape_points(escape, part, &low, &high); part++)
+        if (term_alive_between(t, term, low, high))
+            return true;
+    return false;
 }

@@ -8,6 +8,8 @@
 #ifndef CVN_CONSTRAIN_ESCAPE_H
 #define CVN_CONSTRAIN_ESCAPE_H
 
+#include "constrain/term.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -27,6 +29,9 @@ int escape_u(uint32_t state); /* of a plain state, for utf8_step */
 
 /* The code points that an escape that has begun may stand for, in one or two parts; false past the last. */
 bool escape_points(uint32_t state, int part, uint32_t *low, uint32_t *high);
+
+/* Whether a string of which the term is asked can go on in this state of an escape. */
+bool alive_in_string(Terms *t, Term term, uint32_t escape);
 
 /* Whether UTF-8 text begins with a code point in the range. */
 bool name_has_point(const char *text, size_t n, uint32_t low, uint32_t high);

@@ -338,19 +338,6 @@ static void step_name(Walk *w, const Frame *of)
     }
 }
 
-bool alive_in_string(Terms *t, Term term, uint32_t escape)
-{
-    uint32_t low, high;
-    if (term == TERM_ALL)
-        return true;
-    if (escape_is_plain(escape))
-        return term_alive(t, term, escape_u(escape));
-    for (int part = 0; escape_points(escape, part, &low, &high); part++)
-        if (term_alive_between(t, term, low, high))
-            return true;
-    return false;
-}
-
 /* The characters of a string; read->end where its quote was read and it may end. False where it cannot go on. */
 static bool step_characters(Walk *w, Term *term, uint32_t *escape, Escaped *read)
 {

@@ -130,9 +130,6 @@ static inline const State *machine_at(const Machine *m, uint32_t state)
 bool machine_look_ahead(Machine *m);
 void machine_look_back(Machine *m);
 
-/* Whether a string can go on in this state of an escape. */
-bool alive_in_string(Terms *t, Term term, uint32_t escape);
-
 /* Inside: frames of a state that is being made. */
 typedef struct FrameList {
     uint32_t *at;

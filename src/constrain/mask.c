@@ -1,34 +1,9 @@
 #include "constrain/mask.h"
 
 #include "base/heap.h"
-#include "constrain/escape.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-static void set_bit(uint32_t *bits, cvn_token token)
-{
-    bits[token / 32] |= 1u << (token % 32);
-}
-
-static bool has_bit(const uint32_t *bits, cvn_token token)
-{
-    return bits[token / 32] >> (token % 32) & 1;
-}
-
-void string_mask_free(StringMask *mask)
-{
-    if (!mask)
-        return;
-    free(mask->bits);
-    free(mask->exit);
-    free(mask->seen);
-    free(mask->quote);
-    free(mask->before);
-    free(mask->characters);
-    trie_free(&mask->tail);
-    free(mask);
-}
 
 int masks_init(Masks *masks, const cvn_vocabulary *vocabulary, cvn_err *err)
 {
@@ -37,7 +12,7 @@ int masks_init(Masks *masks, const cvn_vocabulary *vocabulary, cvn_err *err)
         return CVN_EMEM;
     map_init(&masks->strings, &masks->arena);
     map_init(&masks->numbers, &masks->arena);
-    return CVN_OK;
+    return text_places_init(&masks->places, &masks->arena);
 }
 
 void masks_free(Masks *masks)
@@ -56,290 +31,6 @@ void masks_free(Masks *masks)
     free(masks->frame);
     arena_free(&masks->arena);
     *masks = (Masks){0};
-}
-
-/* Where in a string a walk is. */
-typedef struct Inside {
-    Term term;
-    uint32_t escape;     /* of raw text: u */
-    uint16_t characters; /* that began */
-} Inside;
-
-/* The characters that leave a term as it is. */
-typedef struct Stay {
-    Term term;
-    uint64_t ascii[2]; /* a bit for each */
-    uint64_t lead,
-        known; /* as TrieBelow has them: whether all that begin so do, and whether that is known */
-} Stay;
-
-enum { STAYS = 256, STAY_TOKENS = 4 }; /* fewer tokens are walked one by one */
-
-/* What is being collected of one string mask. */
-typedef struct Strings {
-    const cvn_vocabulary *v;
-    Terms *terms; /* NULL where nothing is asked */
-    bool raw;     /* no JSON string, but a text of the term … */
-    bool tails;   /* … behind which another may follow */
-    StringMask *mask;
-    TriePiece *tail; /* [n_tail] */
-    size_t n_tail, room;
-    Stay stay[STAYS]; /* by the term's low bits */
-} Strings;
-
-static bool add_tail(Strings *s, uint32_t node)
-{
-    const Trie *trie = &s->v->trie;
-    uint32_t *more = realloc(s->mask->exit, (s->mask->n_exits + 1) * sizeof *more);
-    if (!more)
-        return false;
-    s->mask->exit = more;
-    s->mask->exit[s->mask->n_exits++] = node;
-    size_t depth = trie->node[node].depth + 1u;
-    for (uint32_t i = node + 1; i < trie->node[node].after; i++)
-        for (uint32_t k = 0; k < trie->node[i].n; k++) {
-            cvn_token token = trie->token[trie->node[i].first + k];
-            if (s->n_tail == s->room) {
-                s->room = s->room * 2 + 64;
-                TriePiece *tail = realloc(s->tail, s->room * sizeof *tail);
-                if (!tail)
-                    return false;
-                s->tail = tail;
-            }
-            s->tail[s->n_tail++] =
-                (TriePiece){s->v->piece[token] + depth, s->v->length[token] - depth, token};
-        }
-    return true;
-}
-
-/* 1: goes on, 0: does not, 2: has ended. */
-static int step_inside(const Strings *s, Inside *at, unsigned char byte)
-{
-    Escaped escaped = {.state = 0, .n = 1, .byte = {byte}};
-    if (at->escape == 0 && byte >= 0x20 && byte < 0x80 &&
-        (s->raw || (byte != '"' && byte != '\\'))) {
-        at->characters++;
-        at->term = term_next(s->terms, at->term, byte);
-        return term_alive(s->terms, at->term, 0);
-    }
-    if (s->raw) {
-        int u = utf8_step((int)at->escape, byte);
-        if (u < 0)
-            return 0;
-        escaped.state = (uint32_t)u;
-    } else if (!escape_step(at->escape, byte, &escaped)) {
-        return 0;
-    }
-    if (at->escape == 0 && !escaped.end)
-        at->characters++;
-    if (escaped.end)
-        return term_ends(s->terms, at->term) ? 2 : 0;
-    for (int i = 0; i < escaped.n; i++)
-        at->term = term_next(s->terms, at->term, escaped.byte[i]);
-    at->escape = escaped.state;
-    return s->raw ? term_alive(s->terms, at->term, (int)at->escape)
-                  : alive_in_string(s->terms, at->term, at->escape);
-}
-
-static uint32_t tokens_end(const Trie *trie, uint32_t node)
-{
-    uint32_t after = trie->node[node].after;
-    return after < trie->n_nodes ? trie->node[after].first : trie->n_tokens;
-}
-
-/* Whether what follows within a character leads to a term, whatever it is. */
-static bool leads_to(Terms *t, Term from, int u, Term to)
-{
-    Term last[8] = {0};
-    for (unsigned b = 0x80; b < 0xc0; b++) {
-        int then = utf8_step(u, (unsigned char)b);
-        Term next = then < 0 ? to : term_next(t, from, (unsigned char)b);
-        if (then < 0 || (then && next == last[then]))
-            continue;
-        if (then ? !leads_to(t, next, then, to) : next != to)
-            return false;
-        last[then] = next;
-    }
-    return true;
-}
-
-/* Whether all that stands below a node leaves the term as it is. */
-static bool stays(Strings *s, uint32_t node, Term term)
-{
-    const TrieBelow *below = &s->v->trie.below[node];
-    Stay *stay = &s->stay[term % STAYS];
-    if (stay->term != term) {
-        *stay = (Stay){.term = term};
-        for (unsigned b = s->raw ? 0 : 0x20; b < 128; b++)
-            if ((s->raw || (b != '"' && b != '\\')) &&
-                term_next(s->terms, term, (unsigned char)b) == term)
-                stay->ascii[b >> 6] |= 1ull << (b & 63);
-    }
-    if (below->broken || (below->ascii[0] & ~stay->ascii[0]) || (below->ascii[1] & ~stay->ascii[1]))
-        return false;
-    for (uint64_t left = below->lead & ~stay->known; left; left &= left - 1) {
-        unsigned char b = (unsigned char)(TRIE_LEAD + __builtin_ctzll(left));
-        stay->known |= left & -left;
-        if (leads_to(s->terms, term_next(s->terms, term, b), utf8_step(0, b), term))
-            stay->lead |= left & -left;
-    }
-    return !(below->lead & ~stay->lead);
-}
-
-/* Whether more bytes than not lead to where nothing is asked any more. */
-static bool is_wide(const Strings *s, Inside begin)
-{
-    int free_bytes = 0;
-    for (int b = 0; b < 128 && !s->raw && begin.escape == 0; b++)
-        free_bytes += term_next(s->terms, begin.term, (unsigned char)b) == TERM_ALL;
-    return free_bytes > 64;
-}
-
-/* Takes over the exits of strings of which nothing is asked, without those of tokens that were looked at. */
-static bool add_free_exits(Strings *s, const uint32_t *seen)
-{
-    const StringMask *base = s->v->free_text;
-    uint32_t *exits =
-        realloc(s->mask->exit, (s->mask->n_exits + base->n_exits + 1) * sizeof *exits);
-    if (!exits)
-        return false;
-    s->mask->exit = exits;
-    for (uint32_t i = 0; i < base->n_exits; i++) {
-        cvn_token below = s->v->trie.token[s->v->trie.node[base->exit[i] + 1].first];
-        if (!has_bit(seen, below))
-            s->mask->exit[s->mask->n_exits++] = base->exit[i];
-    }
-    return true;
-}
-
-/* Of strings of which nothing is asked: how long a token is in them. */
-static bool note_characters(Strings *s, uint32_t node, const Inside *at, int step)
-{
-    const Trie *trie = &s->v->trie;
-    StringMask *mask = s->mask;
-    uint32_t end = step == 2 ? tokens_end(trie, node) : trie->node[node].first + trie->node[node].n;
-    for (uint32_t k = trie->node[node].first; k < end; k++)
-        mask->characters[trie->token[k]] = at->characters;
-    if (step != 2)
-        return true;
-    uint32_t *quote = realloc(mask->quote, (mask->n_quotes + 1) * sizeof *quote);
-    uint16_t *before = realloc(mask->before, (mask->n_quotes + 1) * sizeof *before);
-    mask->quote = quote ? quote : mask->quote;
-    mask->before = before ? before : mask->before;
-    if (!quote || !before)
-        return false;
-    quote[mask->n_quotes] = node;
-    before[mask->n_quotes++] = at->characters;
-    return true;
-}
-
-/* Of strings of which only the length is asked: what is too long, or ends too early, is taken away. */
-static StringMask *make_length_mask(Strings *s, uint32_t min, uint32_t max)
-{
-    const StringMask *base = s->v->free_text;
-    const Trie *trie = &s->v->trie;
-    size_t words = CVN_MASK_WORDS(s->v->n) + 1;
-    uint32_t *seen = calloc(words, sizeof *seen);
-    s->mask = calloc(1, sizeof *s->mask);
-    if (s->mask)
-        s->mask->bits = calloc(words, sizeof *s->mask->bits);
-    bool good = s->mask && s->mask->bits && seen;
-    if (good)
-        memcpy(s->mask->bits, base->bits, (words - 1) * sizeof *seen);
-    for (uint32_t i = 0; i < base->n_quotes && good; i++)
-        for (uint32_t k = trie->node[base->quote[i]].first;
-             k < tokens_end(trie, base->quote[i]) &&
-             (base->before[i] < min || base->before[i] > max);
-             k++)
-            set_bit(seen, trie->token[k]);
-    for (cvn_token i = 0; i < s->v->n && good && max != TERM_MANY; i++)
-        if (base->characters[i] > max)
-            set_bit(seen, i);
-    for (size_t i = 0; i < words && good; i++)
-        s->mask->bits[i] &= ~seen[i];
-    good = good && add_free_exits(s, seen);
-    if (s->mask)
-        s->mask->seen = seen;
-    else
-        free(seen);
-    if (good)
-        return s->mask;
-    string_mask_free(s->mask);
-    return NULL;
-}
-
-/* A walk through the vocabulary; where most is as in strings of which nothing is asked, only through what is not. */
-static StringMask *make_string_mask(Strings *s, Inside begin)
-{
-    const Trie *trie = &s->v->trie;
-    size_t words = CVN_MASK_WORDS(s->v->n) + 1;
-    Inside at[TOKEN_BYTES + 1] = {begin};
-    bool wide = s->v->free_text && is_wide(s, begin);
-    uint32_t *seen = calloc(words, sizeof *seen);
-    s->mask = calloc(1, sizeof *s->mask);
-    if (s->mask)
-        s->mask->bits = calloc(words, sizeof *s->mask->bits);
-    bool good = s->mask && s->mask->bits && seen, base = !s->v->free_text;
-    if (good && base)
-        good = (s->mask->characters = calloc((size_t)s->v->n + 1, sizeof(uint16_t))) != NULL;
-    if (good && wide)
-        memcpy(s->mask->bits, s->v->free_text->bits, (words - 1) * sizeof *seen);
-    for (uint32_t i = 0; i < trie->n_nodes && good;) {
-        const TrieNode *node = &trie->node[i];
-        Inside *next = &at[node->depth + 1];
-        *next = at[node->depth];
-        int step = step_inside(s, next, node->byte);
-        if (base && step)
-            good = note_characters(s, i, next, step);
-        if (wide && step == 1 && next->term == TERM_ALL && next->escape == 0) {
-            i = node->after;
-            continue;
-        }
-        uint32_t last = tokens_end(trie, i), end = step == 1 ? node->first + node->n : last;
-        if (!base && step == 1 && next->escape == 0 && last - node->first >= STAY_TOKENS &&
-            !(s->tails && term_ends(s->terms, next->term)) && stays(s, i, next->term)) {
-            for (uint32_t k = node->first; k < last; k++)
-                set_bit(s->mask->bits, trie->token[k]);
-            i = node->after;
-            continue;
-        }
-        for (uint32_t k = node->first; wide && k < end; k++) {
-            set_bit(seen, trie->token[k]);
-            s->mask->bits[trie->token[k] / 32] &= ~(1u << (trie->token[k] % 32));
-        }
-        for (uint32_t k = 0; k < node->n && step; k++)
-            set_bit(s->mask->bits, trie->token[node->first + k]);
-        bool ends =
-            step == 2 || (s->tails && step && next->escape == 0 && term_ends(s->terms, next->term));
-        s->mask->no_tails = s->n_tail > 4 * (size_t)s->v->n;
-        if (good && ends && node->after > i + 1 && !s->mask->no_tails)
-            good = add_tail(s, i);
-        i = step == 1 ? i + 1 : node->after;
-    }
-    good =
-        good && (!wide || add_free_exits(s, seen)) && trie_make(&s->mask->tail, s->tail, s->n_tail);
-    free(s->tail);
-    if (s->mask && wide)
-        s->mask->seen = seen;
-    else
-        free(seen);
-    if (good)
-        return s->mask;
-    string_mask_free(s->mask);
-    return NULL;
-}
-
-StringMask *string_mask_free_text(const cvn_vocabulary *vocabulary)
-{
-    Arena arena;
-    Terms terms;
-    if (arena_init(&arena, NULL))
-        return NULL;
-    terms_init(&terms, &arena);
-    Strings s = {.v = vocabulary, .terms = &terms};
-    StringMask *mask = make_string_mask(&s, (Inside){TERM_ALL, 0, 0});
-    arena_free(&arena);
-    return mask;
 }
 
 /* The term with the ends of repetitions that a token cannot reach taken away. */
@@ -370,24 +61,21 @@ static const StringMask *string_mask(Masks *masks, Machine *m, Term term, uint32
     uint64_t *known = map_get(&masks->strings, key, sizeof key);
     if (known)
         return masks->string[*known];
-    Strings s = {.v = v, .terms = &m->e.terms, .raw = raw, .tails = tails};
-    StringMask **more = realloc(masks->string, (masks->n_strings + 1) * sizeof(StringMask *));
-    TermNode node = m->e.terms.node[term];
-    bool length = !raw && escape == 0 && node.kind == TERM_K_REP &&
-                  node.list[0] == term_any_character(&m->e.terms);
+    StringMask **more = heap_more(masks->string, masks->n_strings, sizeof(StringMask *));
     StringMask *mask = NULL;
-    if (more)
-        mask = length ? make_length_mask(&s, node.min, node.max)
-                      : make_string_mask(&s, (Inside){term, escape, 0});
-    if (more)
+    size_t before = text_places_bytes(&masks->places);
+    if (more) {
         masks->string = more;
+        mask = string_mask_make(v, &masks->places, &m->e.terms, term, escape, raw, tails);
+    }
     if (!mask) {
         engine_fail(&m->e, "there is no memory for masks");
         return NULL;
     }
     masks->string[masks->n_strings] = mask;
     *map_put(&masks->strings, key, sizeof key, NULL) = masks->n_strings++;
-    masks->bytes += CVN_MASK_WORDS(v->n) * sizeof(uint32_t);
+    masks->bytes +=
+        CVN_MASK_WORDS(v->n) * sizeof(uint32_t) + text_places_bytes(&masks->places) - before;
     return mask;
 }
 
@@ -526,6 +214,7 @@ static bool walk_number(Engine *e, const Trie *trie, const Frame *f, NumberMask 
     size_t n = f->a == F_TRUE ? 0 : e->name[f->b].length;
     memcpy(text, n ? e->name[f->b].text : "", n);
     mask->ends = number_can_end(f->c) && number_is(e, f->a, text, n);
+    const bool open[] = {number_is_open(e, f->a, false), number_is_open(e, f->a, true)};
     for (uint32_t i = 0; i < trie->n_nodes && !e->failed[0];) {
         const TrieNode *node = &trie->node[i];
         size_t length = n + node->depth, d = node->depth;
@@ -535,7 +224,8 @@ static bool walk_number(Engine *e, const Trie *trie, const Frame *f, NumberMask 
             phase[d + 1] = (NumberPhase)next;
             text[length] = (char)node->byte;
             goes_on = f->a == F_TRUE || (length < NUMBER_TEXT &&
-                                         number_exists(e, f->a, phase[d + 1], text, length + 1));
+                                         ((next < NUMBER_E && open[text[0] == '-']) ||
+                                          number_exists(e, f->a, phase[d + 1], text, length + 1)));
         } else if (d && number_can_end(phase[d]) && number_is(e, f->a, text, length)) {
             uint32_t *more = heap_more(mask->exit, mask->n_exits, sizeof *more);
             if (!more)

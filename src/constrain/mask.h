@@ -16,25 +16,9 @@
 #define CVN_CONSTRAIN_MASK_H
 
 #include "constrain/machine.h"
-#include "constrain/vocabulary.h"
+#include "constrain/string_mask.h"
 
 enum { MASK_BYTES = 64 << 20 }; /* of masks that are kept: more, and all are made anew */
-
-typedef struct StringMask {
-    uint32_t *bits; /* [CVN_MASK_WORDS(n)] */
-    Trie tail;      /* what follows the quote, of tokens that go on behind it, … */
-    uint32_t *
-        seen; /* … and of those of strings of which nothing is asked, unless their bit is set here; or NULL */
-    uint32_t
-        *exit; /* [n_exits] nodes of the vocabulary where the string ends and a token goes on */
-    uint32_t n_exits;
-    bool no_tails; /* they would be most of the vocabulary: tokens have to be walked whole */
-    uint32_t *
-        quote; /* [n_quotes] nodes where the string ends; of strings of which nothing is asked, as are */
-    uint16_t *before; /* [n_quotes] characters before the quote */
-    uint32_t n_quotes;
-    uint16_t *characters; /* [tokens] that a token begins in the string, as far as it is in it */
-} StringMask;
 
 /* Of numbers of which this is asked, and that have begun so. */
 typedef struct NumberMask {
@@ -62,6 +46,7 @@ typedef struct Masks {
     Map strings;                      /* (term, escape, raw) -> StringMask */
     StringMask **string;              /* [n_strings] owned */
     uint32_t n_strings;
+    TextPlaces places;   /* of the walks that made them */
     Map numbers;         /* (formula, text, phase) -> NumberMask */
     NumberMask **number; /* [n_numbers] owned */
     uint32_t n_numbers;
@@ -76,9 +61,5 @@ void masks_free(Masks *masks);
 
 /* Writes the mask of a state, without tokens that end a text. Failures are the machine's. */
 void masks_fill(Masks *masks, Machine *m, uint32_t state, uint32_t *bits);
-
-/* Of strings of which nothing is asked; made with the vocabulary. NULL: no memory. */
-StringMask *string_mask_free_text(const cvn_vocabulary *vocabulary);
-void string_mask_free(StringMask *mask);
 
 #endif

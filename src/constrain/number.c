@@ -295,6 +295,25 @@ bool number_exists(Engine *e, Formula f, NumberPhase phase, const char *text, si
     return phase == NUMBER_BEGIN && each_conjunction(e, f, conjunction_exists, &b);
 }
 
+bool number_is_open(const Engine *e, Formula of, bool negative)
+{
+    const FormulaNode *f = &e->node[of];
+    uint32_t n = f->kind == F_K_AND ? f->n : 1, multiples = 0;
+    const Formula *list = f->kind == F_K_AND ? f->list : &of;
+    for (uint32_t i = 0; f->kind == F_K_OR && i < f->n; i++)
+        if (number_is_open(e, f->list[i], negative))
+            return true;
+    for (uint32_t i = 0; i < n; i++) {
+        const FormulaNode *atom = &e->node[list[i]];
+        bool low = atom->a == NUMBER_GE || atom->a == NUMBER_GT;
+        multiples += atom->kind == F_K_NUMBER && atom->a == NUMBER_MULTIPLE;
+        if (atom->kind != F_K_NUMBER || atom->a > NUMBER_MULTIPLE || atom->a == NUMBER_NE ||
+            (atom->a < NUMBER_NE && low == negative))
+            return false;
+    }
+    return multiples <= 1;
+}
+
 /* Of integers, and of bounds at 0, a text says three things: its sign, whether it is zero, and how many zeros it ends
    with. So digits are replaced by others, and texts that say the same are the same. */
 static bool asks_little(const Engine *e, Formula of)

@@ -126,15 +126,11 @@ static const uint32_t decimal_digits[] = {
 
 static void add_class(Parser *p, Ranges *out, UnicodeClass class)
 {
-    for (uint32_t low = 0; low <= LAST_POINT; low++) {
-        if (unicode_class(low) != class)
-            continue;
-        uint32_t high = low;
-        while (high < LAST_POINT && unicode_class(high + 1) == class)
-            high++;
-        add_range(p, out, low, high);
-        low = high;
-    }
+    uint32_t low, high;
+    UnicodeClass of;
+    for (size_t i = 0; unicode_range(i, &low, &high, &of); i++)
+        if (of == class)
+            add_range(p, out, low, high);
 }
 
 /* \p{…}, of which "\p" is read. */

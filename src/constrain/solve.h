@@ -96,6 +96,9 @@ static inline bool number_can_end(NumberPhase phase)
 bool number_is(Engine *e, Formula f, const char *text, size_t n);
 bool number_exists(Engine *e, Formula f, NumberPhase phase, const char *text, size_t n);
 
+/* Whether numbers of this sign may be as far from 0 as one likes, so that all that has no exponent yet goes on. */
+bool number_is_open(const Engine *e, Formula f, bool negative);
+
 /* Replaces a text by one that f makes no difference between, whatever follows; returns its length. */
 size_t number_simplify(const Engine *e, Formula f, NumberPhase phase, char *text, size_t n);
 

@@ -1,5 +1,7 @@
 #include "constrain/term.h"
 
+#include "base/heap.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -472,42 +474,41 @@ static int known(const Terms *t, Term a, int u)
     return UNKNOWN;
 }
 
+/* Whether it is met for the first time in this search. */
+static bool visit(Terms *t, Term a, uint8_t u)
+{
+    TermNode *node = &t->node[a];
+    if (node->search != t->searches)
+        node->met = 0;
+    node->search = t->searches;
+    bool first = !(node->met >> u & 1);
+    node->met |= (uint8_t)(1u << u);
+    return first;
+}
+
 /* Depth first, until a text is found: then all on the way are alive. Where none is, all that was seen is dead. */
 static bool search(Terms *t, Term a, int u)
 {
     Search *way = NULL, *seen = NULL;
-    size_t depth = 0, n_seen = 0, room = 0;
+    size_t depth = 0, n_seen = 0;
     bool found = false;
-    Map visited;
-    Arena arena;
-    if (arena_init(&arena, NULL))
-        return fail(t, "there is no memory for the pattern"), false;
-    map_init(&visited, &arena);
     Search next = {a, (uint8_t)u, 0};
+    t->searches++;
     for (bool push = true; !found;) {
-        if (push) {
-            uint64_t key = (uint64_t)next.term << 3 | next.u;
-            bool added;
-            map_put(&visited, &key, sizeof key, &added);
-            if (added) {
-                if (depth == room) {
-                    room = room ? room * 2 : 256;
-                    Search *more = realloc(way, room * sizeof *way);
-                    if (!more) {
-                        fail(t, "there is no memory for the pattern");
-                        break;
-                    }
-                    way = more;
-                }
-                way[depth++] = next;
-                seen = arena_more(&arena, seen, n_seen, sizeof *seen);
-                seen[n_seen++] = next;
-                if (n_seen > TERM_SEARCH) {
-                    fail(t, "whether patterns that are combined leave any text takes too long to "
-                            "find out");
-                    break;
-                }
+        if (push && visit(t, next.term, next.u)) {
+            Search *longer = heap_more(way, depth, sizeof *way),
+                   *more = heap_more(seen, n_seen, sizeof *seen);
+            way = longer ? longer : way;
+            seen = more ? more : seen;
+            if (!longer || !more || n_seen == TERM_SEARCH) {
+                fail(t, longer && more
+                            ? "whether patterns that are combined leave any text takes too long to "
+                              "find out"
+                            : "there is no memory for the pattern");
+                break;
             }
+            way[depth++] = next;
+            seen[n_seen++] = next;
         }
         push = false;
         if (!depth || t->failed)
@@ -533,7 +534,7 @@ static bool search(Terms *t, Term a, int u)
     for (size_t i = 0; i < n_seen && !found && !t->failed; i++)
         t->node[seen[i].term].alive[1] |= (uint8_t)(1u << seen[i].u);
     free(way);
-    arena_free(&arena);
+    free(seen);
     return found;
 }
 

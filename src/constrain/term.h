@@ -64,9 +64,11 @@ typedef enum TermKind {
 
 typedef struct TermNode {
     uint8_t kind;
-    bool nullable;     /* contains the empty text */
-    bool plain;        /* made without and, not: contains a text */
-    uint8_t alive[2];  /* for each u, a bit: known to be alive; known to be dead */
+    bool nullable;    /* contains the empty text */
+    bool plain;       /* made without and, not: contains a text */
+    uint8_t alive[2]; /* for each u, a bit: known to be alive; known to be dead */
+    uint8_t met;      /* and met by the search of this number */
+    uint32_t search;
     uint32_t min, max; /* REP */
     uint32_t n;        /* of list */
     const Term *list;  /* [n] CAT: two; OR, AND: sorted; NOT, REP: one */
@@ -80,6 +82,7 @@ typedef struct Terms {
     TermNode *node;
     uint32_t n;
     int depth;          /* of what is being computed */
+    uint32_t searches;  /* that there were */
     uint64_t work;      /* since whoever owns them set it to 0 */
     const char *failed; /* the limit that was met, or NULL; then results mean nothing */
 } Terms;

@@ -29,3 +29,13 @@ UnicodeClass unicode_class(uint32_t point)
     }
     return UNICODE_OTHER;
 }
+
+bool unicode_range(size_t i, uint32_t *first, uint32_t *last, UnicodeClass *class)
+{
+    if (i >= sizeof RANGE / sizeof *RANGE)
+        return false;
+    *first = RANGE[i].first;
+    *last = RANGE[i].last;
+    *class = (UnicodeClass)RANGE[i].class;
+    return true;
+}

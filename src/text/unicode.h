@@ -3,6 +3,8 @@
 #ifndef CVN_TEXT_UNICODE_H
 #define CVN_TEXT_UNICODE_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 typedef enum UnicodeClass {
@@ -14,5 +16,8 @@ typedef enum UnicodeClass {
 
 /* The class of a code point as the reference tokenizers see it (Unicode 16). */
 UnicodeClass unicode_class(uint32_t point);
+
+/* The i-th range of code points of one class, in their order; false past the last. None is of UNICODE_OTHER. */
+bool unicode_range(size_t i, uint32_t *first, uint32_t *last, UnicodeClass *class);
 
 #endif

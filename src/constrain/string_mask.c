@@ -1,0 +1,480 @@
+#include "constrain/string_mask.h"
+
+#include "base/heap.h"
+#include "constrain/escape.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { PLACE_UNKNOWN, PLACE_DEAD, PLACE_END, PLACE_FIRST };
+
+enum { STAY_TOKENS = 4 }; /* fewer tokens are walked one by one */
+
+void string_mask_free(StringMask *mask)
+{
+    if (!mask)
+        return;
+    free(mask->bits);
+    free(mask->exit);
+    free(mask->seen);
+    free(mask->quote);
+    free(mask->before);
+    free(mask->characters);
+    trie_free(&mask->tail);
+    free(mask);
+}
+
+int text_places_init(TextPlaces *places, Arena *arena)
+{
+    *places = (TextPlaces){.arena = arena, .n = PLACE_FIRST};
+    map_init(&places->ids, arena);
+    map_init(&places->free, arena);
+    places->at = arena_try(arena, (PLACES + TOKEN_BYTES + 2) * sizeof *places->at);
+    return places->at ? CVN_OK : CVN_EMEM;
+}
+
+size_t text_places_bytes(const TextPlaces *places)
+{
+    return (places->n - PLACE_FIRST) * sizeof(TextPlace);
+}
+
+/* What is being collected of one string mask. */
+typedef struct Strings {
+    const cvn_vocabulary *v;
+    Terms *terms;
+    TextPlaces *places;
+    bool raw;   /* no JSON string, but a text of the term … */
+    bool tails; /* … behind which another may follow */
+    bool wide;  /* most is as in strings of which nothing is asked: bits begin as theirs */
+    StringMask *mask;
+    uint32_t *seen;  /* of wide ones */
+    TriePiece *tail; /* [n_tail] */
+    size_t n_tail, room;
+} Strings;
+
+static uint32_t place_of(Strings *s, Term term, uint32_t escape, uint32_t depth)
+{
+    TextPlaces *p = s->places;
+    const uint32_t key[3] = {term, escape, s->raw};
+    uint64_t *known = map_get(&p->ids, key, sizeof key);
+    if (known)
+        return (uint32_t)*known;
+    uint32_t id = p->n < PLACES ? p->n++ : PLACES + depth;
+    if (!p->at[id])
+        p->at[id] = arena_alloc(p->arena, sizeof(TextPlace));
+    *p->at[id] = (TextPlace){.term = term,
+                             .escape = escape,
+                             .raw = s->raw,
+                             .ends = escape == 0 && term_ends(s->terms, term),
+                             .free = -1};
+    if (id < PLACES)
+        *map_put(&p->ids, key, sizeof key, NULL) = id;
+    return id;
+}
+
+static uint32_t find_next(Strings *s, const TextPlace *at, unsigned char byte, uint32_t depth)
+{
+    Escaped escaped = {.state = 0, .n = 1, .byte = {byte}};
+    if (at->raw) {
+        int u = utf8_step((int)at->escape, byte);
+        if (u < 0)
+            return PLACE_DEAD;
+        escaped.state = (uint32_t)u;
+    } else if (!escape_step(at->escape, byte, &escaped)) {
+        return PLACE_DEAD;
+    }
+    if (escaped.end)
+        return term_ends(s->terms, at->term) ? PLACE_END : PLACE_DEAD;
+    Term term = at->term;
+    for (int i = 0; i < escaped.n; i++)
+        term = term_next(s->terms, term, escaped.byte[i]);
+    bool alive = at->raw ? term_alive(s->terms, term, (int)escaped.state)
+                         : alive_in_string(s->terms, term, escaped.state);
+    return alive ? place_of(s, term, escaped.state, depth + 1) : PLACE_DEAD;
+}
+
+/* From a place at this depth of a walk. */
+static inline uint32_t next_place(Strings *s, uint32_t from, unsigned char byte, uint32_t depth)
+{
+    TextPlace *at = s->places->at[from];
+    uint32_t next = at->next[byte];
+    if (next == PLACE_UNKNOWN) {
+        next = find_next(s, at, byte, depth);
+        if (next < PLACES)
+            at->next[byte] = (uint16_t)next;
+    }
+    return next;
+}
+
+/* Terms that a term leads to, with where in a character. */
+typedef struct Reached {
+    Term term[FREE_PLACES];
+    uint8_t u[FREE_PLACES];
+    uint16_t slot[4 * FREE_PLACES]; /* 1 + index, by hash */
+    size_t n;
+} Reached;
+
+/* False where there is no room. */
+static bool reach(Reached *r, Term term, int u)
+{
+    size_t i = (term * 8u + (unsigned)u) * 2654435761u % (4 * FREE_PLACES);
+    for (; r->slot[i]; i = (i + 1) % (4 * FREE_PLACES))
+        if (r->term[r->slot[i] - 1] == term && r->u[r->slot[i] - 1] == u)
+            return true;
+    if (r->n == FREE_PLACES)
+        return false;
+    r->term[r->n] = term;
+    r->u[r->n++] = (uint8_t)u;
+    r->slot[i] = (uint16_t)r->n;
+    return true;
+}
+
+static bool find_free(Terms *t, Reached *r)
+{
+    for (size_t i = 0; i < r->n; i++)
+        for (unsigned b = 0; b < 256; b++) {
+            int u = utf8_step(r->u[i], (unsigned char)b);
+            Term next = u < 0 ? TERM_ALL : term_next(t, r->term[i], (unsigned char)b);
+            if (next == TERM_ALL || (next == r->term[i] && u == r->u[i]))
+                continue;
+            if (!term_alive(t, next, u) || !reach(r, next, u))
+                return false;
+        }
+    return !t->failed;
+}
+
+/* Whether every text goes on from a term to some end: false where that would take long to find out. */
+static bool is_free(Strings *s, Term term)
+{
+    TextPlaces *p = s->places;
+    if (term <= TERM_ALL)
+        return term == TERM_ALL;
+    uint64_t *known = map_get(&p->free, &term, sizeof term);
+    if (known)
+        return *known;
+    Reached r = {.n = 0};
+    reach(&r, term, 0);
+    bool is = find_free(s->terms, &r);
+    *map_put(&p->free, &term, sizeof term, NULL) = is;
+    for (size_t i = 1; i < r.n && is; i++)
+        if (r.u[i] == 0)
+            *map_put(&p->free, &r.term[i], sizeof term, NULL) = true;
+    return is;
+}
+
+static bool place_is_free(Strings *s, TextPlace *at)
+{
+    if (at->free < 0)
+        at->free = !at->raw && at->escape == 0 && s->v->free_text && is_free(s, at->term);
+    return at->free;
+}
+
+static bool add_tail(Strings *s, uint32_t node)
+{
+    const Trie *trie = &s->v->trie;
+    uint32_t *more = heap_more(s->mask->exit, s->mask->n_exits, sizeof *more);
+    if (!more)
+        return false;
+    s->mask->exit = more;
+    s->mask->exit[s->mask->n_exits++] = node;
+    size_t depth = trie->node[node].depth + 1u;
+    for (uint32_t i = node + 1; i < trie->node[node].after; i++)
+        for (uint32_t k = 0; k < trie->node[i].n; k++) {
+            cvn_token token = trie->token[trie->node[i].first + k];
+            if (s->n_tail == s->room) {
+                s->room = s->room * 2 + 64;
+                TriePiece *tail = realloc(s->tail, s->room * sizeof *tail);
+                if (!tail)
+                    return false;
+                s->tail = tail;
+            }
+            s->tail[s->n_tail++] =
+                (TriePiece){s->v->piece[token] + depth, s->v->length[token] - depth, token};
+        }
+    return true;
+}
+
+/* Whether what follows within a character leads to a term, whatever it is. */
+static bool leads_to(Terms *t, Term from, int u, Term to)
+{
+    Term last[8] = {0};
+    for (unsigned b = 0x80; b < 0xc0; b++) {
+        int then = utf8_step(u, (unsigned char)b);
+        Term next = then < 0 ? to : term_next(t, from, (unsigned char)b);
+        if (then < 0 || (then && next == last[then]))
+            continue;
+        if (then ? !leads_to(t, next, then, to) : next != to)
+            return false;
+        last[then] = next;
+    }
+    return true;
+}
+
+/* Whether all that stands below a node leaves the term as it is. */
+static bool stays(Strings *s, uint32_t node, TextPlace *at)
+{
+    const TrieBelow *below = &s->v->trie.below[node];
+    Term term = at->term;
+    for (unsigned b = s->raw ? 0 : 0x20; b < 128 && !at->stays_known; b++)
+        if ((s->raw || (b != '"' && b != '\\')) &&
+            term_next(s->terms, term, (unsigned char)b) == term)
+            at->ascii[b >> 6] |= 1ull << (b & 63);
+    at->stays_known = true;
+    if (below->broken || (below->ascii[0] & ~at->ascii[0]) || (below->ascii[1] & ~at->ascii[1]))
+        return false;
+    for (uint64_t left = below->lead & ~at->known; left; left &= left - 1) {
+        unsigned char b = (unsigned char)(TRIE_LEAD + __builtin_ctzll(left));
+        at->known |= left & -left;
+        if (leads_to(s->terms, term_next(s->terms, term, b), utf8_step(0, b), term))
+            at->lead |= left & -left;
+    }
+    return !(below->lead & ~at->lead);
+}
+
+/* Whether more bytes than not lead to where tokens are as in strings of which nothing is asked. */
+static bool is_wide(Strings *s, uint32_t begin)
+{
+    TextPlace *at = s->places->at[begin];
+    int free_bytes = 0;
+    for (unsigned b = 0x20; b < 128 && !s->raw && s->v->free_text && at->escape == 0; b++) {
+        uint32_t next = next_place(s, begin, (unsigned char)b, 0);
+        free_bytes += next >= PLACE_FIRST && place_is_free(s, s->places->at[next]);
+    }
+    return free_bytes > 64;
+}
+
+/* Takes over the exits of strings of which nothing is asked, without those of tokens that were looked at. */
+static bool add_free_exits(Strings *s, const uint32_t *seen)
+{
+    const StringMask *base = s->v->free_text;
+    uint32_t *exits =
+        realloc(s->mask->exit, (s->mask->n_exits + base->n_exits + 1) * sizeof *exits);
+    if (!exits)
+        return false;
+    s->mask->exit = exits;
+    for (uint32_t i = 0; i < base->n_exits; i++) {
+        cvn_token below = s->v->trie.token[s->v->trie.node[base->exit[i] + 1].first];
+        if (!has_bit(seen, below))
+            s->mask->exit[s->mask->n_exits++] = base->exit[i];
+    }
+    return true;
+}
+
+/* Of strings of which nothing is asked: how long a token is in them. */
+static bool note_characters(Strings *s, uint32_t node, uint16_t characters, bool end)
+{
+    const Trie *trie = &s->v->trie;
+    StringMask *mask = s->mask;
+    uint32_t last = end ? tokens_end(trie, node) : trie->node[node].first + trie->node[node].n;
+    for (uint32_t k = trie->node[node].first; k < last; k++)
+        mask->characters[trie->token[k]] = characters;
+    if (!end)
+        return true;
+    uint32_t *quote = heap_more(mask->quote, mask->n_quotes, sizeof *quote);
+    mask->quote = quote ? quote : mask->quote;
+    uint16_t *before = heap_more(mask->before, mask->n_quotes, sizeof *before);
+    mask->before = before ? before : mask->before;
+    if (!quote || !before)
+        return false;
+    quote[mask->n_quotes] = node;
+    before[mask->n_quotes++] = characters;
+    return true;
+}
+
+/* Of strings of which only the length is asked: what is too long, or ends too early, is taken away. */
+static StringMask *make_length_mask(Strings *s, uint32_t min, uint32_t max)
+{
+    const StringMask *base = s->v->free_text;
+    const Trie *trie = &s->v->trie;
+    size_t words = CVN_MASK_WORDS(s->v->n) + 1;
+    uint32_t *seen = calloc(words, sizeof *seen);
+    s->mask = calloc(1, sizeof *s->mask);
+    if (s->mask)
+        s->mask->bits = calloc(words, sizeof *s->mask->bits);
+    bool good = s->mask && s->mask->bits && seen;
+    if (good)
+        memcpy(s->mask->bits, base->bits, (words - 1) * sizeof *seen);
+    for (uint32_t i = 0; i < base->n_quotes && good; i++)
+        for (uint32_t k = trie->node[base->quote[i]].first;
+             k < tokens_end(trie, base->quote[i]) &&
+             (base->before[i] < min || base->before[i] > max);
+             k++)
+            set_bit(seen, trie->token[k]);
+    for (cvn_token i = 0; i < s->v->n && good && max != TERM_MANY; i++)
+        if (base->characters[i] > max)
+            set_bit(seen, i);
+    for (size_t i = 0; i < words && good; i++)
+        s->mask->bits[i] &= ~seen[i];
+    good = good && add_free_exits(s, seen);
+    if (s->mask)
+        s->mask->seen = seen;
+    else
+        free(seen);
+    if (good)
+        return s->mask;
+    string_mask_free(s->mask);
+    return NULL;
+}
+
+/* Tokens that go through a node and are not as in strings of which nothing is asked, as far as is known yet. */
+static void take_away(Strings *s, uint32_t from, uint32_t to)
+{
+    for (uint32_t k = from; k < to; k++) {
+        cvn_token token = s->v->trie.token[k];
+        if (s->wide)
+            set_bit(s->seen, token);
+        s->mask->bits[token / 32] &= ~(1u << (token % 32));
+    }
+}
+
+/* Where a quote stands in a token, the string may end or not: of those from a place on, before which `depth` bytes are there. */
+static bool take_quotes(Strings *s, uint32_t from, uint32_t to, uint32_t place, uint32_t depth)
+{
+    const Trie *trie = &s->v->trie;
+    const StringMask *base = s->v->free_text;
+    uint32_t low = 0;
+    for (uint32_t high = base->n_quotes; low < high;) {
+        uint32_t middle = (low + high) / 2;
+        if (base->quote[middle] < from)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (; low < base->n_quotes && base->quote[low] < to; low++) {
+        uint32_t quote = base->quote[low], at = place, last = tokens_end(trie, quote);
+        const char *text = s->v->piece[trie->token[trie->node[quote].first]];
+        for (uint32_t d = depth; d < trie->node[quote].depth; d++)
+            at = next_place(s, at, (unsigned char)text[d], d);
+        if (!s->places->at[at]->ends)
+            take_away(s, trie->node[quote].first, last);
+        else if (!s->wide && trie->node[quote].after > quote + 1 && !add_tail(s, quote))
+            return false;
+    }
+    return true;
+}
+
+/* All that goes through a node from a free place on. */
+static bool take_free(Strings *s, uint32_t node, uint32_t place)
+{
+    const Trie *trie = &s->v->trie;
+    for (uint32_t k = trie->node[node].first; k < tokens_end(trie, node) && !s->wide; k++)
+        if (has_bit(s->v->free_text->bits, trie->token[k]))
+            set_bit(s->mask->bits, trie->token[k]);
+    return take_quotes(s, node + 1, trie->node[node].after, place, trie->node[node].depth + 1u);
+}
+
+static bool walk_tokens(Strings *s, uint32_t begin)
+{
+    const Trie *trie = &s->v->trie;
+    uint32_t at[TOKEN_BYTES + 1] = {begin};
+    uint16_t characters[TOKEN_BYTES + 1] = {0};
+    bool base = !s->v->free_text, plain = s->places->at[begin]->escape == 0;
+    for (uint32_t i = 0; i < trie->n_nodes;) {
+        const TrieNode *node = &trie->node[i];
+        uint32_t next = next_place(s, at[node->depth], node->byte, node->depth);
+        if (next == PLACE_DEAD && !s->wide) {
+            i = node->after;
+            continue;
+        }
+        uint32_t last = tokens_end(trie, i);
+        if (base && next != PLACE_DEAD) {
+            bool begins = next != PLACE_END && s->places->at[at[node->depth]]->escape == 0;
+            characters[node->depth + 1] = (uint16_t)(characters[node->depth] + begins);
+            if (!note_characters(s, i, characters[node->depth + 1], next == PLACE_END))
+                return false;
+        }
+        if (next < PLACE_FIRST) {
+            if (s->wide)
+                take_away(s, node->first, last);
+            for (uint32_t k = 0; k < node->n && next == PLACE_END; k++)
+                set_bit(s->mask->bits, trie->token[node->first + k]);
+            if (next == PLACE_END && node->after > i + 1 && !add_tail(s, i))
+                return false;
+            i = node->after;
+            continue;
+        }
+        TextPlace *place = s->places->at[next];
+        at[node->depth + 1] = next;
+        if (last - node->first >= STAY_TOKENS && place->escape == 0 && !base) {
+            bool free_place = plain && place_is_free(s, place);
+            if (free_place && !take_free(s, i, next))
+                return false;
+            bool all = !free_place && !(s->tails && place->ends) && stays(s, i, place);
+            for (uint32_t k = node->first; k < last && all; k++)
+                set_bit(s->mask->bits, trie->token[k]);
+            if (all && s->wide)
+                for (uint32_t k = node->first; k < last; k++)
+                    set_bit(s->seen, trie->token[k]);
+            if (free_place || all) {
+                i = node->after;
+                continue;
+            }
+        }
+        if (s->wide)
+            take_away(s, node->first, node->first + node->n);
+        for (uint32_t k = 0; k < node->n; k++)
+            set_bit(s->mask->bits, trie->token[node->first + k]);
+        s->mask->no_tails = s->n_tail > 4 * (size_t)s->v->n;
+        if (s->tails && place->ends && node->after > i + 1 && !s->mask->no_tails && !add_tail(s, i))
+            return false;
+        i++;
+    }
+    return true;
+}
+
+/* A walk through the vocabulary; where most is as in strings of which nothing is asked, only through what is not. */
+static StringMask *make_string_mask(Strings *s, Term term, uint32_t escape)
+{
+    const Trie *trie = &s->v->trie;
+    size_t words = CVN_MASK_WORDS(s->v->n) + 1;
+    uint32_t begin = place_of(s, term, escape, 0);
+    bool all = place_is_free(s, s->places->at[begin]);
+    s->wide = all || is_wide(s, begin);
+    s->seen = calloc(words, sizeof *s->seen);
+    s->mask = calloc(1, sizeof *s->mask);
+    if (s->mask)
+        s->mask->bits = calloc(words, sizeof *s->mask->bits);
+    bool good = s->mask && s->mask->bits && s->seen;
+    if (good && !s->v->free_text)
+        good = (s->mask->characters = calloc((size_t)s->v->n + 1, sizeof(uint16_t))) != NULL;
+    if (good && s->wide)
+        memcpy(s->mask->bits, s->v->free_text->bits, (words - 1) * sizeof *s->seen);
+    if (good)
+        good = all ? take_quotes(s, 0, trie->n_nodes, begin, 0) : walk_tokens(s, begin);
+    good = good && (!s->wide || add_free_exits(s, s->seen)) &&
+           trie_make(&s->mask->tail, s->tail, s->n_tail);
+    free(s->tail);
+    if (s->mask && s->wide)
+        s->mask->seen = s->seen;
+    else
+        free(s->seen);
+    if (good)
+        return s->mask;
+    string_mask_free(s->mask);
+    return NULL;
+}
+
+StringMask *string_mask_make(const cvn_vocabulary *v, TextPlaces *places, Terms *terms, Term term,
+                             uint32_t escape, bool raw, bool tails)
+{
+    Strings s = {.v = v, .terms = terms, .places = places, .raw = raw, .tails = tails};
+    TermNode node = terms->node[term];
+    bool length =
+        !raw && escape == 0 && node.kind == TERM_K_REP && node.list[0] == term_any_character(terms);
+    return length ? make_length_mask(&s, node.min, node.max) : make_string_mask(&s, term, escape);
+}
+
+StringMask *string_mask_free_text(const cvn_vocabulary *vocabulary)
+{
+    Arena arena;
+    Terms terms;
+    TextPlaces places;
+    StringMask *mask = NULL;
+    if (arena_init(&arena, NULL))
+        return NULL;
+    terms_init(&terms, &arena);
+    if (!text_places_init(&places, &arena))
+        mask = string_mask_make(vocabulary, &places, &terms, TERM_ALL, 0, false, false);
+    arena_free(&arena);
+    return mask;
+}

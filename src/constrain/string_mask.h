@@ -1,0 +1,87 @@
+/*
+ * The tokens that go on in a string, in a name or in a text that is no JSON: of those of a term (term.h) one mask each. A token is
+ * walked through a table of what was found out about each byte, which all masks of a constraint share:
+ *
+ *     [a-z]+     state 3: a → 4, b → 4, …, " → dead        state 4: a → 4, …, " → the end
+ *
+ * Where a term is free, which is to say that every text goes on to some end (that of a pattern that may stand anywhere, say), tokens are
+ * as in strings of which nothing is asked, and only those with a quote in them are looked at.
+ */
+#ifndef CVN_CONSTRAIN_STRING_MASK_H
+#define CVN_CONSTRAIN_STRING_MASK_H
+
+#include "constrain/term.h"
+#include "constrain/vocabulary.h"
+
+typedef struct StringMask {
+    uint32_t *bits; /* [CVN_MASK_WORDS(n)] */
+    Trie tail;      /* what follows the quote, of tokens that go on behind it, … */
+    uint32_t *
+        seen; /* … and of those of strings of which nothing is asked, unless their bit is set here; or NULL */
+    uint32_t
+        *exit; /* [n_exits] nodes of the vocabulary where the string ends and a token goes on */
+    uint32_t n_exits;
+    bool no_tails; /* they would be most of the vocabulary: tokens have to be walked whole */
+    uint32_t *
+        quote; /* [n_quotes] nodes where the string ends; of strings of which nothing is asked, as are */
+    uint16_t *before; /* [n_quotes] characters before the quote */
+    uint32_t n_quotes;
+    uint16_t *characters; /* [tokens] that a token begins in the string, as far as it is in it */
+} StringMask;
+
+enum {
+    PLACES = 30000,    /* that are kept: more are found out again */
+    FREE_PLACES = 128, /* of terms that are tried for whether they are free */
+};
+
+/* Where in a string a text is, and what follows. */
+typedef struct TextPlace {
+    Term term;
+    uint32_t escape; /* of raw text: u */
+    bool raw, ends;
+    bool stays_known;
+    int8_t free;       /* 1, 0; -1: not known */
+    uint64_t ascii[2]; /* the characters that leave the term as it is: a bit for each … */
+    uint64_t lead,
+        known; /* … and as TrieBelow has them: whether all that begin so do, and whether that is known */
+    uint16_t next[256]; /* places, PLACE_DEAD, PLACE_END, or PLACE_UNKNOWN */
+} TextPlace;
+
+typedef struct TextPlaces {
+    Arena *arena;   /* borrowed */
+    Map ids;        /* (term, escape, raw) -> place */
+    Map free;       /* term -> whether it is */
+    TextPlace **at; /* [n], and behind PLACES those of one walk */
+    uint32_t n;
+} TextPlaces;
+
+/* NULL: no memory. */
+int text_places_init(TextPlaces *places, Arena *arena);
+size_t text_places_bytes(const TextPlaces *places);
+
+/* What goes on from a term. `tails`: a text that is no JSON, behind which another may follow. NULL: no memory. */
+StringMask *string_mask_make(const cvn_vocabulary *v, TextPlaces *places, Terms *terms, Term term,
+                             uint32_t escape, bool raw, bool tails);
+
+/* Of strings of which nothing is asked; made with the vocabulary. NULL: no memory. */
+StringMask *string_mask_free_text(const cvn_vocabulary *vocabulary);
+void string_mask_free(StringMask *mask);
+
+/* The end of the tokens that go through a node. */
+static inline uint32_t tokens_end(const Trie *trie, uint32_t node)
+{
+    uint32_t after = trie->node[node].after;
+    return after < trie->n_nodes ? trie->node[after].first : trie->n_tokens;
+}
+
+static inline void set_bit(uint32_t *bits, cvn_token token)
+{
+    bits[token / 32] |= 1u << (token % 32);
+}
+
+static inline bool has_bit(const uint32_t *bits, cvn_token token)
+{
+    return bits[token / 32] >> (token % 32) & 1;
+}
+
+#endif
