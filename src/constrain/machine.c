@@ -523,6 +523,14 @@ static void step_array(Walk *w, const Frame *f)
     }
 }
 
+bool machine_value_at(Machine *m, const Frame *frame, Formula *value)
+{
+    bool item = frame->kind == FRAME_ARRAY && (frame->d == AT_FIRST || frame->d == AT_NEXT);
+    const Branches *branches = item ? branches_of_array(m, frame->a) : NULL;
+    *value = frame->kind == FRAME_VALUE ? frame->a : branches ? branches->at[0].value : F_FALSE;
+    return frame->kind == FRAME_VALUE || (branches && branches->n == 1);
+}
+
 static void step_object(Walk *w, uint32_t id, const Frame *f)
 {
     Machine *m = w->m;

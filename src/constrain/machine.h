@@ -113,6 +113,9 @@ bool machine_begin_grammar(Machine *m);
 uint32_t machine_state_of(Machine *m, uint32_t frame);
 uint32_t machine_state_in(Machine *m, uint32_t frame, uint32_t state);
 
+/* Whether a value may begin in a frame, always under the same formula. */
+bool machine_value_at(Machine *m, const Frame *frame, Formula *value);
+
 /* Whether a frame goes on as it is where a blank follows. */
 bool machine_takes_blanks(const Machine *m, uint32_t frame);
 

@@ -119,19 +119,20 @@ static void walk(Machine *m, const Trie *trie, uint32_t from, uint32_t to, uint3
     }
 }
 
-/* All tokens but those of blanks alone, where these leave the state as it is, and those that begin with one of `but`. */
+/* All tokens but those of blanks alone, where these leave the state as it is, and those that begin with one of `but` at once. */
 static void walk_all(Machine *m, const cvn_vocabulary *v, uint32_t state, bool blanks,
                      const char *but, Found *found)
 {
     uint32_t at[TOKEN_BYTES + 1];
     const Trie *trie = &v->trie;
     for (int b = 0; b < 256 && !m->e.failed[0]; b++) {
-        if (v->begin[b] == v->begin[b + 1] || (b && strchr(but, b)) ||
+        bool left_out = b && strchr(but, b);
+        if (v->begin[b] == v->begin[b + 1] || (left_out && !blanks) ||
             machine_next(m, state, (unsigned char)b) == STATE_DEAD)
             continue;
         for (uint32_t i = v->begin[b]; i < v->begin[b + 1]; i++) {
             const TrieNode *node = &trie->node[v->node[i]];
-            if (node->depth && !blanks)
+            if (node->depth ? !blanks : left_out)
                 continue;
             at[node->depth] = state;
             walk(m, trie, v->node[i], node->after, at, found);
@@ -176,14 +177,16 @@ static void walk_from(Machine *m, const cvn_vocabulary *v, uint32_t from, uint32
         walk(m, &v->trie, from, to, at, found);
 }
 
-/* A number, or, in an item, a value that may be one: then *f is that number, of which nothing is there. */
-static bool begins_number(Machine *m, Frame *f, bool in_item)
+/* A number, or where a value begins that may be one: then *f is that number, of which nothing is there. */
+static bool begins_number(Machine *m, Frame *f)
 {
     Engine *e = &m->e;
-    if (f->kind != FRAME_VALUE || !in_item)
+    Formula value;
+    if (f->kind == FRAME_NUMBER || !machine_value_at(m, f, &value))
         return f->kind == FRAME_NUMBER;
-    Formula of = f_restrict(e, f->a, KIND_NUMBER);
-    *f = (Frame){.kind = FRAME_NUMBER, .a = of, .b = name_id(e, "", 0), .c = NUMBER_BEGIN};
+    Formula of = f_restrict(e, value, KIND_NUMBER);
+    if (of != F_FALSE)
+        *f = (Frame){.kind = FRAME_NUMBER, .a = of, .b = name_id(e, "", 0), .c = NUMBER_BEGIN};
     return of != F_FALSE;
 }
 
@@ -298,28 +301,29 @@ static FrameMask make_frame_mask(Masks *masks, Machine *m, uint32_t id, uint32_t
     FrameMask mask = {.known = true, .also = NO_FRAME};
     Found found = {0};
     bool in_item = m->in_item[id], blanks = !in_item && machine_takes_blanks(m, id);
-    uint32_t begin = in_item                  ? machine_state_in(m, id, state)
-                     : f.kind == FRAME_NUMBER ? machine_state_of(m, f.below)
-                                              : machine_state_of(m, id);
+    bool number = f.kind == FRAME_NUMBER;
+    uint32_t begin = in_item  ? machine_state_in(m, id, state)
+                     : number ? machine_state_of(m, f.below)
+                              : machine_state_of(m, id);
+    mask.bits = blanks ? v->blank : NULL;
     if (f.kind == FRAME_TERM || f.kind == FRAME_STRING || f.kind == FRAME_OTHER) {
         mask.bits = fill_string(masks, m, id, in_item ? begin : STATE_DEAD, &found);
-    } else if (begins_number(m, &f, in_item)) {
+    } else if (begins_number(m, &f)) {
         mask.number = number_mask(masks, m, &f);
         for (uint32_t i = 0; mask.number && i < mask.number->n_exits; i++) {
             uint32_t from = mask.number->exit[i], to = v->trie.node[from].after,
                      at[TOKEN_BYTES + 1];
             at[v->trie.node[from].depth] = begin;
-            if (in_item)
+            if (in_item || !number)
                 walk_from(m, v, from, to, begin, &found);
             else
                 walk(m, &v->trie, from, to, at, &found);
         }
-        if (in_item)
-            walk_all(m, v, begin, false, "+-.0123456789Ee", &found);
+        if (in_item || !number)
+            walk_all(m, v, begin, blanks, "+-.0123456789Ee", &found);
         else if (mask.number && mask.number->ends)
             mask.also = f.below;
     } else {
-        mask.bits = blanks ? v->blank : NULL;
         walk_all(m, v, begin, blanks, "", &found);
     }
     mask.list = found.list;

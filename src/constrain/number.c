@@ -295,6 +295,7 @@ bool number_exists(Engine *e, Formula f, NumberPhase phase, const char *text, si
     return phase == NUMBER_BEGIN && each_conjunction(e, f, conjunction_exists, &b);
 }
 
+/* Numbers that may not be are too few to matter. */
 bool number_is_open(const Engine *e, Formula of, bool negative)
 {
     const FormulaNode *f = &e->node[of];
@@ -307,7 +308,7 @@ bool number_is_open(const Engine *e, Formula of, bool negative)
         const FormulaNode *atom = &e->node[list[i]];
         bool low = atom->a == NUMBER_GE || atom->a == NUMBER_GT;
         multiples += atom->kind == F_K_NUMBER && atom->a == NUMBER_MULTIPLE;
-        if (atom->kind != F_K_NUMBER || atom->a > NUMBER_MULTIPLE || atom->a == NUMBER_NE ||
+        if (atom->kind != F_K_NUMBER || atom->a > NUMBER_MULTIPLE ||
             (atom->a < NUMBER_NE && low == negative))
             return false;
     }

@@ -8,7 +8,7 @@
 
 enum { PLACE_UNKNOWN, PLACE_DEAD, PLACE_END, PLACE_FIRST };
 
-enum { STAY_TOKENS = 4 }; /* fewer tokens are walked one by one */
+enum { STAY_NODES = 3 }; /* fewer nodes are walked one by one */
 
 void string_mask_free(StringMask *mask)
 {
@@ -143,6 +143,16 @@ static bool find_free(Terms *t, Reached *r)
     return !t->failed;
 }
 
+/* Whether a text of the term may begin with any other: it is one that may stand anywhere. */
+static bool begins_anyhow(Terms *t, Term term)
+{
+    TermNode node = t->node[term];
+    for (uint32_t i = 0; node.kind == TERM_K_OR && i < node.n; i++)
+        if (begins_anyhow(t, node.list[i]))
+            return true;
+    return node.kind == TERM_K_CAT && node.list[0] == TERM_ALL && term_alive(t, node.list[1], 0);
+}
+
 /* Whether every text goes on from a term to some end: false where that would take long to find out. */
 static bool is_free(Strings *s, Term term)
 {
@@ -154,7 +164,7 @@ static bool is_free(Strings *s, Term term)
         return *known;
     Reached r = {.n = 0};
     reach(&r, term, 0);
-    bool is = find_free(s->terms, &r);
+    bool is = begins_anyhow(s->terms, term) || find_free(s->terms, &r);
     *map_put(&p->free, &term, sizeof term, NULL) = is;
     for (size_t i = 1; i < r.n && is; i++)
         if (r.u[i] == 0)
@@ -395,7 +405,7 @@ static bool walk_tokens(Strings *s, uint32_t begin)
         }
         TextPlace *place = s->places->at[next];
         at[node->depth + 1] = next;
-        if (last - node->first >= STAY_TOKENS && place->escape == 0 && !base) {
+        if (node->after - i >= STAY_NODES && place->escape == 0 && !base) {
             bool free_place = plain && place_is_free(s, place);
             if (free_place && !take_free(s, i, next))
                 return false;
