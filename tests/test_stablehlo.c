@@ -308,6 +308,39 @@ static void attention_never_holds_all_scores(void **state)
     cvn_graph_free(g);
 }
 
+/* What comes a second time waits for what was computed last before it: XLA would merge it with the first, or begin early. */
+static void what_is_computed_again_waits(void **state)
+{
+    (void)state;
+    cvn_err err = {0};
+    char *text = print_module("graph @again {\n"
+                              "  %w: f32[2] = parameter {name=\"w\"}\n"
+                              "  %x: f32[4] = parameter {name=\"x\"}\n"
+                              "  %g: f32[4] = all_gather %w {axis=0, group_size=2, groups=[0,1]}\n"
+                              "  %y: f32[4] = multiply %x, %g\n"
+                              "  %z: f32[4] = tanh %y\n"
+                              "  %k: f32[4] = optimization_barrier %x\n"
+                              "  %h: f32[4] = all_gather %w {axis=0, group_size=2, groups=[0,1]}\n"
+                              "  %u: f32[4] = multiply %k, %h\n"
+                              "  %v: f32[4] = multiply %u, %z\n"
+                              "  %d: f32[2] = reduce_scatter %v {axis=0, kind=sum, group_size=2, "
+                              "groups=[0,1]}\n"
+                              "  %n: f32[4] = negate %v\n"
+                              "  %l: f32[4] = optimization_barrier %x\n"
+                              "  %m: f32[4] = add %l, %n\n"
+                              "  return %m, %d\n"
+                              "}\n",
+                              0, &err);
+    assert_int_equal(err.code, CVN_OK);
+    assert_non_null(strstr(text, "%g = \"stablehlo.all_gather\"(%w)"));
+    assert_non_null(strstr(text, "%$0:2 = \"stablehlo.optimization_barrier\"(%x, %z)"));
+    assert_non_null(strstr(text, "%$1:2 = \"stablehlo.optimization_barrier\"(%w, %z)"));
+    assert_non_null(strstr(text, "%h = \"stablehlo.all_gather\"(%$1#0)"));
+    assert_non_null(strstr(text, "%u = \"stablehlo.multiply\"(%$0#0, %h)"));
+    assert_non_null(strstr(text, "%$2:3 = \"stablehlo.optimization_barrier\"(%x, %d, %n)"));
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -316,6 +349,7 @@ int main(void)
         cmocka_unit_test(a_module_is_printed_so),
         cmocka_unit_test(devices_that_are_not_there_are_refused),
         cmocka_unit_test(attention_never_holds_all_scores),
+        cmocka_unit_test(what_is_computed_again_waits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -149,19 +149,23 @@ static cvn_graph *turn_of(const Op *op, Blocks b, cvn_err *err)
 /* Prints a graph's operations where its parameters are called argument[]; returns what its outputs are called. */
 static const char *put_inside(Hlo *h, const cvn_graph *g, const char *const *argument)
 {
-    char **outside = h->name, **name = names_choose(g, &h->arena);
+    char **name = names_choose(g, &h->arena);
+    char **outside = h->name;
+    const Fences fences = h->fences;
     const char *prefix = hlo_temp(h) + 1, *outputs = "";
     for (uint32_t i = 0; i < g->n_values; i++)
         name[i] = arena_printf(&h->arena, "%s.%s", prefix, name[i] ? name[i] : "");
     for (int i = 0; i < g->n_parameters; i++)
         name[g->parameter[i]->id] = arena_string(&h->arena, argument[i] + 1);
     h->name = name;
+    h->fences = (Fences){NULL};
     for (const Op *op = g->first; op; op = op->next)
         hlo_put_op(h, op);
     for (int i = 0; i < g->n_outputs; i++)
         outputs = arena_printf(&h->arena, "%s%s%s", outputs, i ? ", " : "",
                                hlo_ref(h, g->output[i].value));
     h->name = outside;
+    h->fences = fences;
     return outputs;
 }
 

@@ -111,7 +111,8 @@ static HloFn *const table[OP_COUNT] = {
     [OP_CUMSUM] = hlo_cumsum,
     [OP_DOT_GENERAL] = hlo_dot_general,
     [OP_ALL_REDUCE] = hlo_collective,
-    [OP_ALL_GATHER] = hlo_collective,
+    [OP_ALL_GATHER] = hlo_all_gather,
+    [OP_OPTIMIZATION_BARRIER] = hlo_barrier,
     [OP_REDUCE_SCATTER] = hlo_collective,
     [OP_ALL_TO_ALL] = hlo_collective,
     [OP_COLLECTIVE_PERMUTE] = hlo_collective_permute,
@@ -126,6 +127,7 @@ void hlo_put_op(Hlo *h, const Op *op)
         table[op->kind](h, op);
     else
         hlo_op(h, op, op_info[op->kind].name, NULL, hlo_attrs(h, op));
+    hlo_fences_pass(h, op);
 }
 
 /* One more than the largest device id that a collective names. */
@@ -213,6 +215,7 @@ int graph_print_stablehlo(StrBuf *out, const cvn_graph *g, const StableHloOption
     if (!local.code && graph_decompose(copy, hlo_loops, NULL, NULL, &local) == CVN_OK &&
         arena_begin(&h.arena, &local) == CVN_OK) {
         h.name = names_choose(copy, &h.arena);
+        hlo_fences_begin(&h, copy);
         put_module(&h, copy, n_devices, options ? options : &(StableHloOptions){.n_devices = 0});
         arena_free(&h.arena);
         if (out->failed)

@@ -5,12 +5,22 @@
 
 #include "graph/stablehlo/stablehlo.h"
 
+/* What waits for what (fences.c). Inside of loops there is nothing of it. */
+typedef struct Fences {
+    bool *gathered;    /* [n_values] of the graph: once already */
+    cvn_value *latest; /* that was computed, or NULL */
+    cvn_value *begun;  /* the latest at the last fence, or NULL */
+    cvn_value **sum;   /* [n_sums] over devices, since the last fence */
+    int n_sums;
+} Fences;
+
 typedef struct Hlo {
     StrBuf *out;
     Arena arena;     /* of all pieces of text; freed at the end */
     char **name;     /* [n_values] */
     int64_t n_temps; /* intermediate values that the graph has no name for: %$0, %$1, ... */
-    cvn_err *err;    /* of graphs that are made on the way */
+    Fences fences;
+    cvn_err *err; /* of graphs that are made on the way */
 } Hlo;
 
 /* One operation in the generic form. Pieces may be ""; types are lists without parentheses. */
@@ -58,6 +68,11 @@ const char *hlo_reducer(Hlo *h, cvn_reduce kind, cvn_dtype dtype);
 
 HloFn hlo_sort, hlo_reduce, hlo_cumsum, hlo_dot_general, hlo_gather, hlo_scatter;
 HloFn hlo_collective, hlo_collective_permute;
+
+void hlo_fences_begin(Hlo *h, const cvn_graph *g);
+/* op has been printed. */
+void hlo_fences_pass(Hlo *h, const Op *op);
+HloFn hlo_barrier, hlo_all_gather;
 
 /* An operation of h->name's graph, whatever it is. */
 HloFn hlo_put_op;
