@@ -6,6 +6,8 @@
  *     int fake_failed(void);                     whether it did
  *     int fake_calls(int function);              calls of a function since this was asked last
  *     int fake_live(void);                       objects that are out
+ *     int64_t fake_moved(void);                  numbers that went to and from devices since this was asked last,
+ *                                                and results of runs that were not to take an argument's place
  *     void fake_table(int major, int minor, size_t bytes);     what the next GetPjrtApi says of itself
  */
 #include "pjrt/api.h"
@@ -17,7 +19,8 @@
 enum { DEVICES = 4, ALL = 118 };
 
 typedef struct Object {
-    int64_t n; /* of an executable: its outputs; of a topology: its devices */
+    int64_t n;      /* of an executable: its outputs; of a topology: its devices */
+    int64_t placed; /* outputs that take an argument's place */
 } Object;
 
 static struct {
@@ -32,6 +35,7 @@ static struct {
 } table;
 
 static int live, fail_function = -1, fail_n, failed, calls[ALL];
+static int64_t moved;
 static char devices[DEVICES];
 static int64_t node; /* which of several processes this is */
 static PjrtDevice *device_list[DEVICES];
@@ -40,6 +44,7 @@ void fake_fail(int function, int n);
 int fake_failed(void);
 int fake_live(void);
 int fake_calls(int function);
+int64_t fake_moved(void);
 void fake_table(int major, int minor, size_t bytes);
 const void *GetPjrtApi(void);
 
@@ -67,9 +72,16 @@ int fake_calls(int function)
     return n;
 }
 
+int64_t fake_moved(void)
+{
+    int64_t n = moved;
+    moved = 0;
+    return n;
+}
+
 static void *new_object(int64_t n)
 {
-    Object *o = malloc(sizeof *o);
+    Object *o = calloc(1, sizeof *o);
     if (!o)
         abort();
     o->n = n;
@@ -211,9 +223,11 @@ static PjrtError *description_kind(void *of)
     return NULL;
 }
 
-/* Results of the module's function: "… -> (tensor<2xf32>, tensor<i32>) {" */
-static int64_t count_outputs(const PjrtProgram *program)
+/* Results of the module's function: "… -> (tensor<2xf32>, tensor<i32>) {"; and those that go into an argument:
+   "%c: tensor<2xf32> {tf.aliasing_output = 1 : i32}" */
+static int64_t count_outputs(const PjrtProgram *program, int64_t *placed)
 {
+    static const char into[] = "tf.aliasing_output";
     char *all = malloc(program->n_code + 1);
     int64_t n = 0;
     memcpy(all, program->code, program->n_code);
@@ -221,6 +235,8 @@ static int64_t count_outputs(const PjrtProgram *program)
     const char *at = strstr(all, ") -> ("), *end = strstr(at ? at : all, ") {\n");
     for (; at && at < end; at++)
         n += strncmp(at, "tensor<", 7) == 0;
+    for (at = strstr(all, into); at; at = strstr(at + 1, into))
+        ++*placed;
     free(all);
     return n;
 }
@@ -228,7 +244,10 @@ static int64_t count_outputs(const PjrtProgram *program)
 static PjrtError *client_compile(void *of)
 {
     PjrtClientCompileArgs *args = of;
-    args->loaded = new_object(count_outputs(args->program));
+    int64_t placed = 0;
+    Object *loaded = new_object(count_outputs(args->program, &placed));
+    loaded->placed = placed;
+    args->loaded = (PjrtLoaded *)(void *)loaded;
     return NULL;
 }
 
@@ -242,6 +261,10 @@ static PjrtError *loaded_executable(void *of)
 static PjrtError *from_host(void *of)
 {
     PjrtFromHostArgs *args = of;
+    int64_t n = 1;
+    for (size_t d = 0; d < args->rank; d++)
+        n *= args->dim[d];
+    moved += n;
     args->buffer = new_object(0);
     args->done = new_object(0);
     return NULL;
@@ -251,6 +274,7 @@ static PjrtError *to_host(void *of)
 {
     PjrtToHostArgs *args = of;
     memset(args->target, 0, args->bytes);
+    moved += (int64_t)args->bytes / 4;
     args->event = new_object(0);
     return NULL;
 }
@@ -263,6 +287,7 @@ static PjrtError *execute(void *of)
         for (int64_t i = 0; i < loaded->n; i++)
             args->output[d][i] = new_object(0);
         args->event[d] = new_object(0);
+        moved += loaded->n - loaded->placed;
     }
     return NULL;
 }

@@ -20,6 +20,7 @@ static struct {
     int (*failed)(void);
     int (*live)(void);
     int (*calls)(int function);
+    int64_t (*moved)(void);
     void (*table)(int major, int minor, size_t bytes);
 } fake;
 
@@ -38,16 +39,17 @@ static int load_fake(void **state)
     find(object, "fake_failed", &fake.failed);
     find(object, "fake_live", &fake.live);
     find(object, "fake_calls", &fake.calls);
+    find(object, "fake_moved", &fake.moved);
     find(object, "fake_table", &fake.table);
     return make_scratch(state);
 }
 
-static int ask(const char *device, const char *mesh, cvn_err *err)
+static int ask(const char *device, const char *mesh, int n_new, cvn_err *err)
 {
     const Question q = {.variant = "gqa",
                         .rows = 2,
                         .n_tokens = 20,
-                        .n_new = 3,
+                        .n_new = n_new,
                         .first = 5,
                         .more = 2,
                         .device = device};
@@ -57,7 +59,7 @@ static int ask(const char *device, const char *mesh, cvn_err *err)
 
 static int generate(const char *mesh, cvn_err *err)
 {
-    return ask(DEVICE ",executables=none", mesh, err);
+    return ask(DEVICE ",executables=none", mesh, 3, err);
 }
 
 /* With programs that are kept in a folder of the scratch folder. */
@@ -65,7 +67,7 @@ static int generate_kept(const char *folder, cvn_err *err)
 {
     char device[1024];
     snprintf(device, sizeof device, DEVICE ",executables=%s/%s", scratch, folder);
-    return ask(device, "model=2", err);
+    return ask(device, "model=2", 3, err);
 }
 
 static int compile(const char *topology, cvn_err *err)
@@ -142,6 +144,36 @@ static void fail_each(int (*scenario)(const char *, cvn_err *), const char *of)
 static void errors_of_a_run_are_one_sentence(void **state)
 {
     fail_each(generate, "model=2");
+}
+
+/* What a run moves that goes on for so many tokens, and how often devices ran. */
+static int64_t moves(const char *mesh, int n_new, int *runs)
+{
+    cvn_err err = {0};
+    fake.calls(PJRT_LOADED_EXECUTE);
+    fake.moved();
+    must(ask(DEVICE ",executables=none", mesh, n_new, &err), &err);
+    *runs = fake.calls(PJRT_LOADED_EXECUTE);
+    return fake.moved();
+}
+
+/* A step gives each of the devices a few numbers of each row, and takes as many back; weights and caches stay where they are. */
+static void a_step_moves_a_few_numbers(void **state)
+{
+    enum { MOST = 13 }; /* one more per result that is not written in a cache's place */
+    static const struct {
+        const char *mesh;
+        int devices;
+    } on[] = {{NULL, 1}, {"model=2", 2}};
+    (void)state;
+    for (size_t i = 0; i < sizeof on / sizeof *on; i++) {
+        int few, many;
+        int64_t first = moves(on[i].mesh, 3, &few), more = moves(on[i].mesh, ANSWER_NEW, &many);
+        assert_true(many > few + 6);
+        if (more - first > (int64_t)MOST * on[i].devices * (many - few))
+            fail_msg("%d steps on %d devices move %lld numbers", many - few, on[i].devices,
+                     (long long)(more - first));
+    }
 }
 
 /* The lines of a command, as a number. */
@@ -312,6 +344,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(errors_of_a_run_are_one_sentence),
+        cmocka_unit_test(a_step_moves_a_few_numbers),
         cmocka_unit_test(programs_are_kept),
         cmocka_unit_test(errors_of_kept_programs_are_borne),
         cmocka_unit_test(errors_of_compiling_for_others_are_one_sentence),
