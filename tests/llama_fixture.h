@@ -14,8 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const llama_variants[] = {"mha",         "gqa",    "tied", "llama3_rope",
-                                             "linear_rope", "biases", "mqa"};
+static const char *const llama_variants[] = {
+    "mha", "gqa",          "tied",       "llama3_rope", "linear_rope",  "biases",
+    "mqa", "dynamic_rope", "alpha_rope", "yarn_rope",   "yarn_rope_all"};
 enum { LLAMA_VARIANTS = sizeof llama_variants / sizeof *llama_variants };
 
 typedef struct LlamaFixture {

@@ -46,10 +46,12 @@ static void assert_same(const LlamaConfig *a, const LlamaConfig *b)
     assert_int_equal(a->rope_scaling, b->rope_scaling);
     if (a->rope_scaling != ROPE_PLAIN)
         assert_true(a->rope_factor == b->rope_factor);
-    if (a->rope_scaling == ROPE_LLAMA3)
-        assert_true(a->rope_low_freq_factor == b->rope_low_freq_factor &&
-                    a->rope_high_freq_factor == b->rope_high_freq_factor &&
+    if (a->rope_scaling == ROPE_LLAMA3 || a->rope_scaling == ROPE_YARN)
+        assert_true(a->rope_ramp[0] == b->rope_ramp[0] && a->rope_ramp[1] == b->rope_ramp[1] &&
                     a->rope_original_context == b->rope_original_context);
+    assert_true(a->rope_alpha == b->rope_alpha &&
+                fabs(a->rope_attention - b->rope_attention) < 1e-14 &&
+                a->rope_truncate == b->rope_truncate);
     assert_true(a->rope_interleaved == b->rope_interleaved && a->tied == b->tied &&
                 a->attention_bias == b->attention_bias && a->mlp_bias == b->mlp_bias);
     assert_int_equal(a->dtype, b->dtype);
@@ -152,8 +154,24 @@ static const struct {
      NULL},
     {"\"hidden_act\":\"gelu\"", "hidden_act is 'gelu'"},
     {"\"hidden_act\":7", "hidden_act is 7; a string"},
-    {"\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2.0}", "rope type 'dynamic'"},
-    {"\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":2.0}", "rope type 'yarn'"},
+    {"\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2.0}", NULL},
+    {"\"rope_scaling\":{\"type\":\"dynamic\",\"alpha\":1000.0}", NULL},
+    {"\"rope_scaling\":{\"type\":\"dynamic\",\"alpha\":-1}", "rope scaling alpha is -1"},
+    {"\"rope_scaling\":{\"type\":\"dynamic\"}", "rope scaling factor is 0"},
+    {"\"head_dim\":2,\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2}",
+     "heads of 2 are too narrow"},
+    {"\"rope_scaling\":{\"type\":\"yarn\",\"factor\":16.0,\"finetuned\":true,"
+     "\"original_max_position_embeddings\":4096}",
+     NULL},
+    {"\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2.0,\"extrapolation_factor\":0.5}",
+     "'extrapolation_factor'"},
+    {"\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2.0,\"attn_factor\":1.0}", NULL},
+    {"\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":2.0,\"beta_fast\":1,\"beta_slow\":2}",
+     "0 < beta_slow < beta_fast, not 2 and 1"},
+    {"\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":2.0,\"attention_factor\":0}",
+     "attention factor of yarn is 0"},
+    {"\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":2.0,\"truncate\":1}", "truncate is 1"},
+    {"\"rope_scaling\":{\"rope_type\":\"xpos\"}", "rope type 'xpos'"},
     {"\"rope_scaling\":{\"rope_type\":\"longrope\",\"long_factor\":[1]}", "'long_factor'"},
     {"\"rope_scaling\":{\"rope_type\":\"linear\"}", "factor is 0"},
     {"\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":\"2\"}", "factor is \"2\"; a number"},
@@ -275,6 +293,49 @@ static void every_preset_survives_writing_and_reading(void **state)
     assert_non_null(strstr(err.message, "llama3.1-8b"));
 }
 
+static void every_rope_scaling_survives_writing_and_reading(void **state)
+{
+    (void)state;
+    static const char *const scalings[] = {
+        "\"dynamic\",\"factor\":2.5", "\"dynamic\",\"factor\":1,\"alpha\":1000",
+        "\"yarn\",\"factor\":16,\"original_max_position_embeddings\":128",
+        "\"yarn\",\"factor\":4,\"beta_fast\":20,\"beta_slow\":0.5,\"mscale\":0.7,"
+        "\"mscale_all_dim\":1.2,\"truncate\":false",
+        "\"yarn\",\"attention_factor\":1.5,\"original_max_position_embeddings\":512"};
+    for (size_t i = 0; i < sizeof scalings / sizeof *scalings; i++) {
+        char text[400];
+        snprintf(text, sizeof text, "{\"model_type\":\"llama\",\"rope_scaling\":{\"type\":%s}}",
+                 scalings[i]);
+        LlamaConfig c = parsed(text, NULL), back;
+        cvn_err err = {0};
+        assert_int_equal(llama_config_write(&c, scratch, &err), CVN_OK);
+        assert_int_equal(llama_config_read(&back, scratch, &err), CVN_OK);
+        assert_same(&c, &back);
+    }
+}
+
+/* By factor, so far as the factor goes. */
+static void dynamic_scaling_lengthens_the_context(void **state)
+{
+    (void)state;
+    LlamaConfig c = parsed("{\"model_type\":\"llama\",\"max_position_embeddings\":4096,"
+                           "\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":4}}",
+                           NULL);
+    assert_int_equal(c.max_context, 4096);
+    assert_int_equal(llama_longest_context(&c), 16384);
+    double within[64], beyond[64], plain[64];
+    llama_rope_frequencies(&c, 4096, within);
+    llama_rope_frequencies(&c, 16384, beyond);
+    c.rope_scaling = ROPE_PLAIN;
+    llama_rope_frequencies(&c, 16384, plain);
+    assert_memory_equal(within, plain, sizeof plain);
+    assert_true(beyond[0] == 1 && fabs(beyond[63] * 13 / plain[63] - 1) < 1e-12); /* 4 * 4 - 3 */
+    assert_int_equal(llama_longest_context(&c), 4096);
+    c.rope_scaling = ROPE_DYNAMIC;
+    c.rope_alpha = 1000;
+    assert_int_equal(llama_longest_context(&c), 4096);
+}
+
 static void biases_linear_rope_and_odd_shapes_survive_too(void **state)
 {
     (void)state;
@@ -391,9 +452,9 @@ static void llama3_frequencies_follow_the_rule(void **state)
     LlamaConfig c;
     assert_int_equal(preset_config("llama3.1-8b", &c, NULL), CVN_OK);
     double scaled[64], plain[64];
-    llama_rope_frequencies(&c, scaled);
+    llama_rope_frequencies(&c, 8192, scaled);
     c.rope_scaling = ROPE_PLAIN;
-    llama_rope_frequencies(&c, plain);
+    llama_rope_frequencies(&c, 8192, plain);
     assert_true(plain[0] == 1 && scaled[0] == 1);
     assert_true(fabs(plain[32] - 1 / sqrt(500000)) < 1e-15);
     int kept = 0, divided = 0;
@@ -414,7 +475,7 @@ static void llama3_frequencies_follow_the_rule(void **state)
     assert_true(kept > 25 && divided > 20 && kept + divided < 64);
     c.rope_scaling = ROPE_LINEAR;
     c.rope_factor = 4;
-    llama_rope_frequencies(&c, scaled);
+    llama_rope_frequencies(&c, 8192, scaled);
     assert_true(scaled[7] * 4 == plain[7]);
 }
 
@@ -428,6 +489,8 @@ int main(void)
         cmocka_unit_test(other_architectures_are_refused),
         cmocka_unit_test(unknown_harmless_keys_are_warned_of),
         cmocka_unit_test(every_preset_survives_writing_and_reading),
+        cmocka_unit_test(every_rope_scaling_survives_writing_and_reading),
+        cmocka_unit_test(dynamic_scaling_lengthens_the_context),
         cmocka_unit_test(biases_linear_rope_and_odd_shapes_survive_too),
         cmocka_unit_test(a_broken_generation_config_is_an_error),
         cmocka_unit_test(configs_of_shared_checkpoints_are_read),

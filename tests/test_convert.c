@@ -62,8 +62,8 @@ static void there_and_back_are_the_same_bytes(void **state)
     round_trip("f32", CVN_F32, "meta", "--to meta");
     c.rope_scaling = ROPE_LLAMA3;
     c.rope_factor = 32;
-    c.rope_low_freq_factor = 1;
-    c.rope_high_freq_factor = 4;
+    c.rope_ramp[0] = 1;
+    c.rope_ramp[1] = 4;
     c.rope_original_context = 8192;
     c.rope_theta = 500000;
     c.tied = true;
@@ -79,6 +79,14 @@ static void there_and_back_are_the_same_bytes(void **state)
     c.attention_bias = c.mlp_bias = true;
     random_folder("biases", &c, CVN_BF16);
     round_trip("biases", CVN_BF16, "m.gguf", "");
+    c.rope_scaling = ROPE_YARN;
+    c.rope_factor = 4;
+    c.rope_ramp[0] = 0.5;
+    c.rope_ramp[1] = 24;
+    c.rope_attention = llama_yarn_attention(4, 1);
+    c.rope_truncate = true;
+    random_folder("yarn", &c, CVN_BF16);
+    round_trip("yarn", CVN_BF16, "m.gguf", "");
 }
 
 static void what_a_form_cannot_say_is_refused(void **state)
@@ -96,6 +104,19 @@ static void what_a_form_cannot_say_is_refused(void **state)
     expect(1, "caravan convert said said.gguf 2>&1", "exists; give another name or --force");
     expect(0, "caravan convert said said.gguf --force --type q8_0", "in q8_0");
     expect(0, "ls", "said\nsaid.gguf\n");
+    c.attention_bias = false;
+    c.rope_scaling = ROPE_DYNAMIC;
+    c.rope_factor = 4;
+    random_folder("longer", &c, CVN_F32);
+    expect(1, "caravan convert longer x.bin 2>&1", "cannot say that 'longer' has scaled rotary");
+    expect(0, "caravan convert longer l.gguf 2>&1",
+           "has dynamic rope scaling; within it it is the same");
+    c.rope_scaling = ROPE_YARN;
+    c.rope_original_context = 16;
+    c.rope_ramp[0] = c.rope_attention = 1;
+    c.rope_ramp[1] = 32;
+    random_folder("ramp", &c, CVN_F32);
+    expect(1, "caravan convert ramp x.gguf 2>&1", "yarn scaling that is not truncated");
 }
 
 static const FormType *type_of(const char *name)

@@ -443,8 +443,10 @@ static void scores_equal_transformers(void **state)
             char path[512];
             snprintf(path, sizeof path, "%s/llama/%s", CVN_TEST_DATA, llama_variants[i]);
             cvn_model *model = open_model(path, b ? CVN_BF16 : CVN_F32);
-            cvn_engine *e = new_engine(
-                model, (cvn_engine_options){.rows = 1, .scoring = true, .no_generation = true});
+            cvn_engine *e = new_engine(model, (cvn_engine_options){.rows = 1,
+                                                                   .context = f.n_tokens,
+                                                                   .scoring = true,
+                                                                   .no_generation = true});
             float logprob[64];
             int32_t argmax[64];
             double worst = 0;

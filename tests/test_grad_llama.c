@@ -222,8 +222,9 @@ static void check_variant(const char *variant, cvn_dtype compute, bool interleav
 static void gradients_equal_torch(void **state)
 {
     (void)state;
-    static const char *const variants[] = {"gqa", "tied", "biases", "llama3_rope"};
-    for (int i = 0; i < 4; i++)
+    static const char *const variants[] = {"gqa",         "tied",         "biases",
+                                           "llama3_rope", "dynamic_rope", "yarn_rope_all"};
+    for (int i = 0; i < 6; i++)
         check_variant(variants[i], CVN_F32, false, 0, 1e-5);
 }
 
@@ -236,8 +237,9 @@ static void interleaved_rope_gives_the_same_loss(void **state)
 static void gradients_by_kernels_equal_torch(void **state)
 {
     (void)state;
-    static const char *const variants[] = {"gqa", "tied", "biases", "llama3_rope"};
-    for (int i = 0; i < 4; i++)
+    static const char *const variants[] = {"gqa",         "tied",         "biases",
+                                           "llama3_rope", "dynamic_rope", "yarn_rope_all"};
+    for (int i = 0; i < 6; i++)
         check_variant(variants[i], CVN_F32, false, 1 + i % 3, 1e-5);
     check_variant("gqa", CVN_BF16, false, 2, 3e-2);
 }

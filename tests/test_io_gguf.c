@@ -302,9 +302,23 @@ static void put_partial_rope(Builder *b)
     put_u32_pair(b, "llama.rope.dimension_count", 4);
 }
 
+static void put_longrope(Builder *b)
+{
+    put_string_pair(b, "llama.rope.scaling.type", "longrope");
+}
+
 static void put_yarn(Builder *b)
 {
     put_string_pair(b, "llama.rope.scaling.type", "yarn");
+    put_f32_pair(b, "llama.rope.scaling.factor", 4);
+    put_u32_pair(b, "llama.rope.scaling.original_context_length", 16);
+    put_f32_pair(b, "llama.rope.scaling.yarn_beta_fast", 24);
+}
+
+static void put_half_yarn(Builder *b)
+{
+    put_yarn(b);
+    put_f32_pair(b, "llama.rope.scaling.yarn_ext_factor", 0.5f);
 }
 
 static void put_odd_kv(Builder *b)
@@ -333,7 +347,8 @@ static void settings_are_refused_by_name(void **state)
     } cases[] = {
         {put_experts, 1, "'llama.expert_count' is not known"},
         {put_partial_rope, 1, "4 rotary dimensions"},
-        {put_yarn, 1, "rope scaling 'yarn'"},
+        {put_longrope, 1, "rope scaling 'longrope'"},
+        {put_half_yarn, 5, "yarn_ext_factor is 0.5"},
         {put_odd_kv, 1, "2 heads cannot share 3"},
         {put_kv_string, 1, "head_count_kv' is missing or no integer"},
         {put_linear, 2, NULL},
@@ -351,6 +366,22 @@ static void settings_are_refused_by_name(void **state)
     }
 }
 
+static void yarn_is_read(void **state)
+{
+    (void)state;
+    static Builder b;
+    build(&b, put_yarn, 4, NULL);
+    Read read = read_image(b.data, b.n, true);
+    if (read.code != CVN_OK)
+        fail_msg("%s", read.err.message);
+    const LlamaConfig *c = &read.config;
+    assert_int_equal(c->rope_scaling, ROPE_YARN);
+    assert_int_equal(c->rope_original_context, 16);
+    assert_true(c->rope_factor == 4 && c->rope_ramp[0] == 1 && c->rope_ramp[1] == 24);
+    assert_true(c->rope_truncate && c->rope_attention == 1 + 0.1 * log(4));
+    arena_free(&read.arena);
+}
+
 static void put_theta(Builder *b)
 {
     put_f32_pair(b, "llama.rope.freq_base", 500000);
@@ -365,13 +396,13 @@ static void factors_stand_for_a_llama3_scaling(void **state)
     float factors[4];
     c.head_dim = 8;
     c.rope_theta = 500000;
-    llama_rope_frequencies(&c, plain);
+    llama_rope_frequencies(&c, 8192, plain);
     c.rope_scaling = ROPE_LLAMA3;
     c.rope_factor = 32;
-    c.rope_low_freq_factor = 1;
-    c.rope_high_freq_factor = 4;
+    c.rope_ramp[0] = 1;
+    c.rope_ramp[1] = 4;
     c.rope_original_context = 8192;
-    llama_rope_frequencies(&c, scaled);
+    llama_rope_frequencies(&c, 8192, scaled);
     for (int i = 0; i < 4; i++)
         factors[i] = (float)(plain[i] / scaled[i]);
     build(&b, put_theta, 1, factors);
@@ -498,6 +529,7 @@ int main(void)
         cmocka_unit_test(what_ends_a_turn_is_known_by_its_text),
         cmocka_unit_test(files_that_are_parts_are_one_model),
         cmocka_unit_test(settings_are_refused_by_name),
+        cmocka_unit_test(yarn_is_read),
         cmocka_unit_test(factors_stand_for_a_llama3_scaling),
         cmocka_unit_test(a_cut_or_flipped_file_never_reads_outside),
         cmocka_unit_test(shapes_that_overflow_are_refused),

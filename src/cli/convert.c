@@ -349,6 +349,12 @@ static int convert(Convert *c, cvn_dtype dtype, bool tell, cvn_err *err)
     if (!code && c->out.too_large)
         fprintf(stderr, "caravan: warning: %" PRId64 " numbers are too large for f16\n",
                 c->out.too_large);
+    if (!code && c->form == GGUF &&
+        llama_longest_context(&c->model.config) > c->model.config.max_context)
+        fprintf(stderr,
+                "caravan: warning: a GGUF file cannot say that a context over %" PRId64
+                " has dynamic rope scaling; within it it is the same model\n",
+                c->model.config.max_context);
     if (!code && tell)
         printf("%s: %s in %s%s\n", c->to, c->from, c->form_options.type->name,
                c->resumed ? ", gone on with" : "");

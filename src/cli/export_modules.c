@@ -113,8 +113,10 @@ static int add_steps(Modules *m, cvn_err *err)
     const LlamaConfig *config = &m->model.config;
     int64_t bucket[CVN_MAX_BUCKETS];
     int n = steps_buckets(ask->context, bucket);
-    const Steps steps = {
-        .rows = ask->batch, .positions = ask->context + bucket[n - 1], .compute = ask->compute};
+    const Steps steps = {.rows = ask->batch,
+                         .context = ask->context,
+                         .positions = ask->context + bucket[n - 1],
+                         .compute = ask->compute};
     LlamaStep step = steps_decode(&steps);
     TRY(add_module(m, "decode", llama_step(config, &step, err), err));
     for (int i = 0; i < n; i++) {

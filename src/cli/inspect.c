@@ -121,9 +121,7 @@ static int open_subject(Subject *s, const Args *args, cvn_err *err)
 
 static const char *rope_name(const LlamaConfig *config)
 {
-    static const char *const names[] = {
-        [ROPE_PLAIN] = "plain", [ROPE_LINEAR] = "linear", [ROPE_LLAMA3] = "llama3"};
-    return names[config->rope_scaling];
+    return config->rope_scaling == ROPE_PLAIN ? "plain" : llama_rope_name(config->rope_scaling);
 }
 
 static void add_ids(StrBuf *out, const char *name, const SpecialIds *ids)
@@ -143,8 +141,13 @@ static void add_config(StrBuf *out, const LlamaConfig *c)
                   c->dim, c->n_layers, c->n_heads, c->head_dim, c->n_kv_heads, c->ffn, c->vocab);
     strbuf_printf(out, "context     %" PRIi64 " positions; rope theta %g, %s", c->max_context,
                   c->rope_theta, rope_name(c));
+    bool alpha = c->rope_scaling == ROPE_DYNAMIC && c->rope_alpha != 0;
     if (c->rope_scaling != ROPE_PLAIN)
-        strbuf_printf(out, " scaling by %g", c->rope_factor);
+        strbuf_printf(out, " scaling by %s%g", alpha ? "alpha " : "",
+                      alpha ? c->rope_alpha : c->rope_factor);
+    if (c->rope_scaling == ROPE_YARN)
+        strbuf_printf(out, " from %" PRIi64 " positions, attention by %g", c->rope_original_context,
+                      c->rope_attention);
     strbuf_puts(out, c->rope_interleaved ? ", interleaved pairs\n" : ", half-split pairs\n");
     strbuf_printf(out, "details     rms eps %g, %s head", c->rms_eps,
                   c->tied ? "tied" : "separate");

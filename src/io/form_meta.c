@@ -274,8 +274,8 @@ static int write_part(Out *out, const FormOptions *o, int part, const Crc32 *crc
 /* What of the config Meta's code cannot say; NULL: nothing. */
 static const char *unsayable(const LlamaConfig *c)
 {
-    bool llama3 = c->rope_scaling == ROPE_LLAMA3 && c->rope_low_freq_factor == 1 &&
-                  c->rope_high_freq_factor == 4 && c->rope_original_context == 8192;
+    bool llama3 = c->rope_scaling == ROPE_LLAMA3 && c->rope_ramp[0] == 1 && c->rope_ramp[1] == 4 &&
+                  c->rope_original_context == 8192;
     return c->attention_bias || c->mlp_bias           ? "biases"
            : c->head_dim * c->n_heads != c->dim       ? "heads of another width"
            : c->rope_scaling != ROPE_PLAIN && !llama3 ? "such scaled rotary frequencies"

@@ -172,6 +172,18 @@ static void put_ids(GgufKeys *keys, const LlamaConfig *c)
         gguf_key_u32(keys, "tokenizer.ggml.padding_token_id", c->pad);
 }
 
+/* What llama.cpp reads, and what only other readers do: without these it has 1 and 32 turns. */
+static void put_yarn(GgufKeys *keys, const LlamaConfig *c)
+{
+    gguf_key_text(keys, "llama.rope.scaling.type", "yarn");
+    gguf_key_f32(keys, "llama.rope.scaling.factor", c->rope_factor);
+    gguf_key_u32(keys, "llama.rope.scaling.original_context_length", c->rope_original_context);
+    gguf_key_f32(keys, "llama.rope.scaling.attn_factor",
+                 c->rope_attention / llama_yarn_attention(c->rope_factor, 1));
+    gguf_key_f32(keys, "llama.rope.scaling.yarn_beta_slow", c->rope_ramp[0]);
+    gguf_key_f32(keys, "llama.rope.scaling.yarn_beta_fast", c->rope_ramp[1]);
+}
+
 static void put_config(GgufKeys *keys, const LlamaConfig *c, const FormOptions *o)
 {
     gguf_key_text(keys, "general.architecture", "llama");
@@ -191,12 +203,14 @@ static void put_config(GgufKeys *keys, const LlamaConfig *c, const FormOptions *
     }
     gguf_key_f32(keys, "llama.attention.layer_norm_rms_epsilon", c->rms_eps);
     gguf_key_u32(keys, "llama.rope.dimension_count", c->head_dim);
-    gguf_key_f32(keys, "llama.rope.freq_base", c->rope_theta);
+    gguf_key_f32(keys, "llama.rope.freq_base", llama_rope_theta(c, c->max_context));
     gguf_key_u32(keys, "llama.vocab_size", c->vocab);
     if (c->rope_scaling == ROPE_LINEAR) {
         gguf_key_text(keys, "llama.rope.scaling.type", "linear");
         gguf_key_f32(keys, "llama.rope.scaling.factor", c->rope_factor);
     }
+    if (c->rope_scaling == ROPE_YARN)
+        put_yarn(keys, c);
     put_ids(keys, c);
 }
 
@@ -222,8 +236,8 @@ static void put_factors(Out *out, const LlamaConfig *c)
     double *scaled = arena_array(out->arena, (size_t)n, sizeof *scaled);
     float *factor = arena_array(out->arena, (size_t)n, sizeof *factor);
     unscaled.rope_scaling = ROPE_PLAIN;
-    llama_rope_frequencies(&unscaled, plain);
-    llama_rope_frequencies(c, scaled);
+    llama_rope_frequencies(&unscaled, c->max_context, plain);
+    llama_rope_frequencies(c, c->max_context, scaled);
     for (int64_t i = 0; i < n; i++)
         factor[i] = (float)(plain[i] / scaled[i]);
     out_bytes(out, factor, (size_t)n * sizeof *factor);
@@ -235,6 +249,10 @@ int form_gguf(Out *out, const FormOptions *o, cvn_err *err)
     const LlamaConfig *c = &out->model->config;
     const ParamList *params = &out->model->params;
     bool factors = c->rope_scaling == ROPE_LLAMA3;
+    if (c->rope_scaling == ROPE_YARN && !c->rope_truncate)
+        return err_set(err, CVN_EUNSUPPORTED,
+                       "a GGUF file cannot say that '%s' has yarn scaling that is not truncated",
+                       out->model->path);
     uint32_t version = 3;
     uint64_t at = 0, n = (uint64_t)params->n + factors;
     GgufKeys keys = {0};

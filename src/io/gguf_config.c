@@ -24,6 +24,11 @@ static const char *const known_keys[] = {
     "llama.rope.scaling.factor",
     "llama.rope.scaling.original_context_length",
     "llama.rope.scaling.finetuned",
+    "llama.rope.scaling.attn_factor",
+    "llama.rope.scaling.yarn_ext_factor",
+    "llama.rope.scaling.yarn_attn_factor",
+    "llama.rope.scaling.yarn_beta_fast",
+    "llama.rope.scaling.yarn_beta_slow",
     "llama.rope.scale_linear",
     "llama.tensor_data_layout",
 };
@@ -109,14 +114,14 @@ static int read_factors(const Gguf *gguf, const IoTensor *factors, LlamaConfig *
         return err_set(err, CVN_EFORMAT, "'%s': rope_freqs.weight has not %" PRId64 " factors",
                        gguf->file, n);
     io_decode(factors, 0, n, given);
-    llama_rope_frequencies(c, plain);
+    llama_rope_frequencies(c, c->max_context, plain);
     c->rope_scaling = ROPE_LLAMA3;
-    c->rope_low_freq_factor = 1;
-    c->rope_high_freq_factor = 4;
+    c->rope_ramp[0] = 1;
+    c->rope_ramp[1] = 4;
     c->rope_original_context = 8192;
     for (size_t f = 0; f < sizeof published / sizeof *published; f++) {
         c->rope_factor = published[f];
-        llama_rope_frequencies(c, scaled);
+        llama_rope_frequencies(c, c->max_context, scaled);
         int64_t same = 0;
         for (int64_t i = 0; i < n; i++)
             same += fabs((double)given[i] * scaled[i] / plain[i] - 1) < 1e-4;
@@ -125,6 +130,30 @@ static int read_factors(const Gguf *gguf, const IoTensor *factors, LlamaConfig *
     }
     return err_set(err, CVN_EUNSUPPORTED,
                    "'%s': rope_freqs.weight holds no known llama3 frequency scaling", gguf->file);
+}
+
+/* llama.cpp multiplies yarn's own sharpening by attn_factor; the converter of Hugging Face's files writes all of it as
+   yarn_attn_factor, which llama.cpp does not read for this architecture. */
+static int read_yarn(const Gguf *gguf, LlamaConfig *c, cvn_err *err)
+{
+    double more = 1, extrapolated = 1;
+    c->rope_scaling = ROPE_YARN;
+    c->rope_original_context = c->max_context;
+    c->rope_ramp[0] = 1;
+    c->rope_ramp[1] = 32;
+    c->rope_truncate = true;
+    gguf_int(gguf, "llama.rope.scaling.original_context_length", &c->rope_original_context);
+    gguf_real(gguf, "llama.rope.scaling.yarn_beta_slow", &c->rope_ramp[0]);
+    gguf_real(gguf, "llama.rope.scaling.yarn_beta_fast", &c->rope_ramp[1]);
+    gguf_real(gguf, "llama.rope.scaling.attn_factor", &more);
+    c->rope_attention = llama_yarn_attention(c->rope_factor, 1) * more;
+    gguf_real(gguf, "llama.rope.scaling.yarn_attn_factor", &c->rope_attention);
+    gguf_real(gguf, "llama.rope.scaling.yarn_ext_factor", &extrapolated);
+    if (extrapolated >= 0 && extrapolated != 1)
+        return err_set(err, CVN_EUNSUPPORTED,
+                       "'%s': llama.rope.scaling.yarn_ext_factor is %g; only 1 is supported",
+                       gguf->file, extrapolated);
+    return CVN_OK;
 }
 
 static int read_rope(const Gguf *gguf, LlamaConfig *c, Arena *arena, cvn_err *err)
@@ -136,13 +165,14 @@ static int read_rope(const Gguf *gguf, LlamaConfig *c, Arena *arena, cvn_err *er
     gguf_real(gguf, "llama.rope.freq_base", &c->rope_theta);
     if (!gguf_real(gguf, "llama.rope.scaling.factor", &factor))
         gguf_real(gguf, "llama.rope.scale_linear", &factor);
-    if (type && strcmp(type, "none") != 0 && strcmp(type, "linear") != 0)
+    c->rope_factor = factor = factor != 0 ? factor : 1; /* llama.cpp writes 0 where there is none */
+    if (type && strcmp(type, "yarn") == 0)
+        TRY(read_yarn(gguf, c, err));
+    else if (type && strcmp(type, "none") != 0 && strcmp(type, "linear") != 0)
         return err_set(err, CVN_EUNSUPPORTED, "'%s': rope scaling '%.40s' is not supported",
                        gguf->file, type);
-    if (factor != 1 && !(type && strcmp(type, "none") == 0)) {
+    else if (factor != 1 && !(type && strcmp(type, "none") == 0))
         c->rope_scaling = ROPE_LINEAR;
-        c->rope_factor = factor;
-    }
     if (!factors)
         return CVN_OK;
     if (c->rope_scaling != ROPE_PLAIN)

@@ -63,8 +63,8 @@ static void read_rope(JsonReader *r, LlamaConfig *c)
     c->rope_scaling = ROPE_LLAMA3;
     c->rope_factor = c->dim < 4096 ? 32 : 8;
     json_get_real(r, "rope_scaling_factor", &c->rope_factor);
-    c->rope_low_freq_factor = 1;
-    c->rope_high_freq_factor = 4;
+    c->rope_ramp[0] = 1;
+    c->rope_ramp[1] = 4;
     c->rope_original_context = 8192;
 }
 

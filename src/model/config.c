@@ -1,7 +1,6 @@
 #include "model/config.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -59,35 +58,6 @@ static const struct {
     {"the context (max_position_embeddings)", offsetof(LlamaConfig, max_context), 1 << 30},
 };
 
-static int check_rope(const LlamaConfig *c, const char *file, cvn_err *err)
-{
-    if (!(c->rope_theta > 1 && c->rope_theta <= 1e18))
-        return err_set(err, CVN_EFORMAT,
-                       "'%s': rope_theta is %g; it must be over 1 and at most 1e18", file,
-                       c->rope_theta);
-    if (c->rope_scaling == ROPE_PLAIN)
-        return CVN_OK;
-    if (!(c->rope_factor > 0 && c->rope_factor <= 1e9))
-        return err_set(err, CVN_EFORMAT,
-                       "'%s': the rope scaling factor is %g; it must be over 0 and at most 1e9",
-                       file, c->rope_factor);
-    if (c->rope_scaling == ROPE_LINEAR)
-        return CVN_OK;
-    if (!(c->rope_low_freq_factor > 0 && c->rope_high_freq_factor > c->rope_low_freq_factor &&
-          c->rope_high_freq_factor <= 1e9))
-        return err_set(
-            err, CVN_EFORMAT,
-            "'%s': llama3 rope scaling needs 0 < low_freq_factor < high_freq_factor, not "
-            "%g and %g",
-            file, c->rope_low_freq_factor, c->rope_high_freq_factor);
-    if (c->rope_original_context < 1 || c->rope_original_context > 1 << 30)
-        return err_set(err, CVN_EFORMAT,
-                       "'%s': original_max_position_embeddings is %" PRId64
-                       "; it must be from 1 to 2^30",
-                       file, c->rope_original_context);
-    return CVN_OK;
-}
-
 static int check_ids(const SpecialIds *ids, const char *what, int64_t vocab, const char *file,
                      cvn_err *err)
 {
@@ -134,33 +104,8 @@ int llama_config_check(const LlamaConfig *c, const char *file, cvn_err *err)
         return err_set(err, CVN_EUNSUPPORTED,
                        "'%s': weights of type %s; f32, bf16 or f16 is expected", file,
                        cvn_dtype_name(c->dtype));
-    if ((code = check_rope(c, file, err)) != CVN_OK ||
+    if ((code = llama_rope_check(c, file, err)) != CVN_OK ||
         (code = check_ids(&c->bos, "begin-of-text", c->vocab, file, err)) != CVN_OK)
         return code;
     return check_ids(&c->eos, "end-of-text", c->vocab, file, err);
-}
-
-/* One frequency under the llama3 rule: by how many of its wavelengths fit the original context. */
-static double llama3_scaled(const LlamaConfig *c, double frequency)
-{
-    double waves = (double)c->rope_original_context * frequency / 6.283185307179586;
-    if (waves < c->rope_low_freq_factor)
-        return frequency / c->rope_factor;
-    if (waves > c->rope_high_freq_factor)
-        return frequency;
-    double smooth =
-        (waves - c->rope_low_freq_factor) / (c->rope_high_freq_factor - c->rope_low_freq_factor);
-    return (1 - smooth) * frequency / c->rope_factor + smooth * frequency;
-}
-
-void llama_rope_frequencies(const LlamaConfig *c, double *out)
-{
-    for (int64_t i = 0; i < c->head_dim / 2; i++) {
-        double frequency = pow(c->rope_theta, -2.0 * (double)i / (double)c->head_dim);
-        if (c->rope_scaling == ROPE_LINEAR)
-            frequency /= c->rope_factor;
-        else if (c->rope_scaling == ROPE_LLAMA3)
-            frequency = llama3_scaled(c, frequency);
-        out[i] = frequency;
-    }
 }

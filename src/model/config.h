@@ -18,10 +18,13 @@
 
 #include <jansson.h>
 
+/* What each does is said in model/rope.c. */
 typedef enum RopeScaling {
-    ROPE_PLAIN,  /* frequencies theta^(-2i/head_dim) */
-    ROPE_LINEAR, /* all divided by the factor */
-    ROPE_LLAMA3, /* low ones divided by the factor, high ones kept, between them interpolated */
+    ROPE_PLAIN,
+    ROPE_LINEAR,
+    ROPE_DYNAMIC,
+    ROPE_YARN,
+    ROPE_LLAMA3
 } RopeScaling;
 
 #define CONFIG_MAX_IDS 16
@@ -43,11 +46,15 @@ typedef struct LlamaConfig {
     int64_t max_context;           /* positions the model was made for */
     double rms_eps;                /* added to the mean square in every norm */
     double rope_theta;             /* base of the rotary frequencies */
-    RopeScaling rope_scaling;      /* which of the next four count */
-    double rope_factor;            /* linear, llama3 */
-    double rope_low_freq_factor;   /* llama3 */
-    double rope_high_freq_factor;  /* llama3; greater than the low one */
-    int64_t rope_original_context; /* llama3: positions of pretraining */
+    RopeScaling rope_scaling;      /* which of the next six count */
+    double rope_factor;            /* linear, dynamic without alpha, yarn, llama3 */
+    double rope_alpha;             /* dynamic: fixes how theta is raised; 0: by factor and length */
+    double rope_ramp[2];           /* turns within the original context: at most so many: divided by
+                                      the factor; at least so many: kept; yarn (beta_slow,
+                                      beta_fast), llama3 (low_freq_factor, high_freq_factor) */
+    double rope_attention;         /* yarn: what rotated queries and keys are multiplied by */
+    bool rope_truncate;            /* yarn: the ramp begins and ends at whole pairs */
+    int64_t rope_original_context; /* yarn, llama3: positions of pretraining */
     bool rope_interleaved;         /* rotary pairs: false (i, i + head_dim/2), Hugging Face;
                                       true (2i, 2i + 1), Meta and GGUF */
     bool tied;                     /* lm_head is the embedding */
@@ -86,8 +93,30 @@ int llama_config_write(const LlamaConfig *config, const char *folder, cvn_err *e
 void llama_config_warn(LlamaConfig *config, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* The rotary frequencies in radians per position, out: [head_dim / 2]. The llama3 rule is that of
- * Meta's llama-models (apply_scaling) and of transformers (rope_type "llama3"). */
-void llama_rope_frequencies(const LlamaConfig *config, double *out);
+/* ---- model/rope.c ---- */
+
+/* As config.json spells it: "default", "linear", … */
+const char *llama_rope_name(RopeScaling scaling);
+
+/* Whether it is one. */
+bool llama_rope_parse(const char *name, RopeScaling *out);
+
+/* Ranges of what the scaling takes. */
+int llama_rope_check(const LlamaConfig *config, const char *file, cvn_err *err);
+
+/* Positions that may be asked for: max_context, or what dynamic scaling makes of it. */
+int64_t llama_longest_context(const LlamaConfig *config);
+
+/* The base of the frequencies in a context of `length` positions. */
+double llama_rope_theta(const LlamaConfig *config, int64_t length);
+
+/* What yarn sharpens attention by where a file does not say it: 1 + 0.1 mscale ln(factor). */
+double llama_yarn_attention(double factor, double mscale);
+
+/* The rotary frequencies in radians per position in a context of `length` positions, out: [head_dim / 2]. */
+void llama_rope_frequencies(const LlamaConfig *config, int64_t length, double *out);
+
+/* What products of queries and keys are multiplied by. */
+double llama_attention_scale(const LlamaConfig *config);
 
 #endif

@@ -268,53 +268,100 @@ static void get_dtype(JsonReader *r, const char *key, cvn_dtype *out)
     json_wrong_type(r, key, json_get(r, key), "\"float32\", \"bfloat16\" or \"float16\"");
 }
 
-/* rope_scaling (transformers 4) or rope_parameters (5): {"rope_type" or "type", "factor", ...}. */
-static void read_rope_object(JsonReader *r, LlamaConfig *c)
+/* What rope settings may hold. A key that its type does not use is without effect, as in transformers. */
+static const struct {
+    const char *key;
+    double neutral; /* the only number that is taken; NAN: all are */
+} rope_keys[] = {
+    {"type", NAN},
+    {"rope_type", NAN},
+    {"rope_theta", NAN},
+    {"factor", NAN},
+    {"alpha", NAN},
+    {"beta_fast", NAN},
+    {"beta_slow", NAN},
+    {"low_freq_factor", NAN},
+    {"high_freq_factor", NAN},
+    {"attention_factor", NAN},
+    {"mscale", NAN},
+    {"mscale_all_dim", NAN},
+    {"truncate", NAN},
+    {"original_max_position_embeddings", NAN},
+    {"finetuned", NAN}, /* how the numbers were found */
+    {"partial_rotary_factor", 1},
+    {"attn_factor", 1},
+    {"extrapolation_factor", 1},
+};
+
+static void check_rope_keys(JsonReader *r)
 {
-    static const char *const allowed[] = {"type",
-                                          "rope_type",
-                                          "rope_theta",
-                                          "factor",
-                                          "low_freq_factor",
-                                          "high_freq_factor",
-                                          "original_max_position_embeddings",
-                                          "partial_rotary_factor"};
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)r->json, key, value)
     {
-        size_t i = 0, n = sizeof allowed / sizeof *allowed;
-        while (i < n && strcmp(key, allowed[i]) != 0)
+        size_t i = 0, n = sizeof rope_keys / sizeof *rope_keys;
+        while (i < n && strcmp(key, rope_keys[i].key) != 0)
             i++;
-        bool neutral = i == n - 1 && json_is_number(value) && json_number_value(value) == 1;
-        if ((i >= n - 1) && !neutral && !json_is_null(value) && r->code == CVN_OK) {
+        bool neutral =
+            i < n && (isnan(rope_keys[i].neutral) ||
+                      (json_is_number(value) && json_number_value(value) == rope_keys[i].neutral));
+        if (!neutral && !json_is_null(value) && r->code == CVN_OK) {
             char name[160];
             snprintf(name, sizeof name, "'%.80s' in the rope settings", key);
             r->code = refuse(r->file, name, value, r->err);
         }
     }
+}
+
+/* Hugging Face counts 0 for turns and for mscale as not given, and 0 for the attention factor as given. */
+static void read_yarn(JsonReader *r, LlamaConfig *c)
+{
+    double mscale = 0, all = 0, given[2] = {0};
+    if (!json_get(r, "factor"))
+        c->rope_factor = (double)c->max_context / (double)c->rope_original_context;
+    json_get_real(r, "beta_slow", &given[0]);
+    json_get_real(r, "beta_fast", &given[1]);
+    c->rope_ramp[0] = given[0] != 0 ? given[0] : 1;
+    c->rope_ramp[1] = given[1] != 0 ? given[1] : 32;
+    json_get_real(r, "mscale", &mscale);
+    json_get_real(r, "mscale_all_dim", &all);
+    c->rope_attention = mscale != 0 && all != 0 ? llama_yarn_attention(c->rope_factor, mscale) /
+                                                      llama_yarn_attention(c->rope_factor, all)
+                                                : llama_yarn_attention(c->rope_factor, 1);
+    json_get_real(r, "attention_factor", &c->rope_attention);
+    c->rope_truncate = true;
+    json_get_bool(r, "truncate", &c->rope_truncate);
+}
+
+/* rope_scaling (transformers 4) or rope_parameters (5): {"rope_type" or "type", "factor", ...}. `whole` is what has it,
+   whose original_max_position_embeddings wins. */
+static void read_rope_object(JsonReader *r, JsonReader *whole, LlamaConfig *c)
+{
+    check_rope_keys(r);
     const char *type = json_get_string(r, "rope_type");
     type = type ? type : json_get_string(r, "type");
     json_get_real(r, "rope_theta", &c->rope_theta);
-    if (!type || strcmp(type, "default") == 0)
-        return;
-    if (strcmp(type, "linear") == 0)
-        c->rope_scaling = ROPE_LINEAR;
-    else if (strcmp(type, "llama3") == 0)
-        c->rope_scaling = ROPE_LLAMA3;
-    else if (r->code == CVN_OK)
+    if (type && !llama_rope_parse(type, &c->rope_scaling) && r->code == CVN_OK)
         r->code =
             err_set(r->err, CVN_EUNSUPPORTED,
-                    "'%s': rope type '%.40s' is not supported; default, linear and llama3 are",
+                    "'%s': rope type '%.40s' is not supported; default, linear, dynamic, yarn "
+                    "and llama3 are",
                     r->file, type);
+    if (c->rope_scaling == ROPE_PLAIN)
+        return;
     c->rope_factor = 0; /* absent is an error that llama_config_check reports */
     json_get_real(r, "factor", &c->rope_factor);
-    if (c->rope_scaling != ROPE_LLAMA3)
-        return;
-    json_get_real(r, "low_freq_factor", &c->rope_low_freq_factor);
-    json_get_real(r, "high_freq_factor", &c->rope_high_freq_factor);
     c->rope_original_context = c->max_context;
     json_get_int(r, "original_max_position_embeddings", &c->rope_original_context);
+    json_get_int(whole, "original_max_position_embeddings", &c->rope_original_context);
+    if (c->rope_scaling == ROPE_DYNAMIC)
+        json_get_real(r, "alpha", &c->rope_alpha);
+    if (c->rope_scaling == ROPE_YARN)
+        read_yarn(r, c);
+    if (c->rope_scaling == ROPE_LLAMA3) {
+        json_get_real(r, "low_freq_factor", &c->rope_ramp[0]);
+        json_get_real(r, "high_freq_factor", &c->rope_ramp[1]);
+    }
 }
 
 static void read_rope(JsonReader *r, LlamaConfig *c)
@@ -333,10 +380,8 @@ static void read_rope(JsonReader *r, LlamaConfig *c)
         return;
     }
     JsonReader inner = {r->file, object, r->err, r->code};
-    read_rope_object(&inner, c);
-    r->code = inner.code;
-    if (c->rope_scaling == ROPE_LLAMA3)
-        json_get_int(r, "original_max_position_embeddings", &c->rope_original_context);
+    read_rope_object(&inner, r, c);
+    r->code = r->code ? r->code : inner.code;
 }
 
 static void read_shape(JsonReader *r, LlamaConfig *c)

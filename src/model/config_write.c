@@ -11,14 +11,30 @@ static const char *dtype_name(cvn_dtype dtype)
 
 static json_t *rope_scaling(const LlamaConfig *c)
 {
-    if (c->rope_scaling == ROPE_PLAIN)
-        return json_null();
-    if (c->rope_scaling == ROPE_LINEAR)
-        return json_pack("{s:s, s:f}", "rope_type", "linear", "factor", c->rope_factor);
-    return json_pack("{s:s, s:f, s:f, s:f, s:I}", "rope_type", "llama3", "factor", c->rope_factor,
-                     "low_freq_factor", c->rope_low_freq_factor, "high_freq_factor",
-                     c->rope_high_freq_factor, "original_max_position_embeddings",
-                     (json_int_t)c->rope_original_context);
+    const char *type = llama_rope_name(c->rope_scaling);
+    const double *ramp = c->rope_ramp;
+    json_int_t original = c->rope_original_context;
+    switch (c->rope_scaling) {
+    case ROPE_LINEAR:
+        return json_pack("{s:s, s:f}", "rope_type", type, "factor", c->rope_factor);
+    case ROPE_DYNAMIC:
+        return c->rope_alpha != 0
+                   ? json_pack("{s:s, s:f, s:f}", "rope_type", type, "factor", c->rope_factor,
+                               "alpha", c->rope_alpha)
+                   : json_pack("{s:s, s:f}", "rope_type", type, "factor", c->rope_factor);
+    case ROPE_YARN:
+        return json_pack("{s:s, s:f, s:f, s:f, s:f, s:b, s:I}", "rope_type", type, "factor",
+                         c->rope_factor, "attention_factor", c->rope_attention, "beta_slow",
+                         ramp[0], "beta_fast", ramp[1], "truncate", c->rope_truncate,
+                         "original_max_position_embeddings", original);
+    case ROPE_LLAMA3:
+        return json_pack("{s:s, s:f, s:f, s:f, s:I}", "rope_type", type, "factor", c->rope_factor,
+                         "low_freq_factor", ramp[0], "high_freq_factor", ramp[1],
+                         "original_max_position_embeddings", original);
+    case ROPE_PLAIN:
+        break;
+    }
+    return json_null();
 }
 
 /* null, an id, or a list of ids. */

@@ -214,7 +214,7 @@ static Past with_past(Builder *b, cvn_value *x, int64_t layer, int which)
 /* Attention of q, rotated, to all that the rows hold. */
 static cvn_value *attend(Builder *b, cvn_value *q, const Past *k, const Past *v)
 {
-    double scale = 1 / sqrt((double)b->config->head_dim);
+    double scale = llama_attention_scale(b->config);
     if (k->scale)
         return cvn_attention_quantized(G, q, k->x, k->scale, v->x, v->scale, b->start, b->length,
                                        scale);
@@ -361,13 +361,13 @@ static void add_parameters(Builder *b)
     b->positions = cvn_add(G, cvn_iota(G, grid, 1), start);
 }
 
-/* inv_freq as a constant, f32 [head_dim / 2]. */
-static void add_frequencies(Builder *b)
+/* inv_freq as a constant, f32 [head_dim / 2], in a context of so many positions. */
+static void add_frequencies(Builder *b, int64_t context)
 {
     int64_t n = b->config->head_dim / 2;
     double *exact = arena_array(&b->g->arena, (size_t)n, sizeof *exact);
     float *rounded = arena_array(&b->g->arena, (size_t)n, sizeof *rounded);
-    llama_rope_frequencies(b->config, exact);
+    llama_rope_frequencies(b->config, context, exact);
     for (int64_t i = 0; i < n; i++)
         rounded[i] = (float)exact[i];
     b->inv_freq = cvn_constant(G, CVN_TYPE(CVN_F32, n), rounded);
@@ -481,7 +481,7 @@ static int build(Builder *b, cvn_err *err)
     add_parameters(b);
     size_t n_caches = (size_t)(b->caches * c->n_layers);
     cvn_value **cache_in = arena_copy(&b->g->arena, b->cache, n_caches * sizeof(cvn_value *));
-    add_frequencies(b);
+    add_frequencies(b, b->step->longest ? b->step->longest : b->step->context);
     cvn_value *x = embed(b);
     for (int64_t i = 0; i < c->n_layers; i++)
         x = layer(b, x, i);
@@ -588,7 +588,7 @@ int llama_loss_adapted(cvn_graph *g, const LlamaConfig *config, cvn_dtype comput
     b->positions = cvn_iota(G, *grid, 1);
     if (b->first)
         b->positions = cvn_subtract(G, b->positions, b->first);
-    add_frequencies(b);
+    add_frequencies(b, grid->dim[1]);
     loss->n_blocks = (int)config->n_layers;
     loss->block = arena_array(&g->arena, (size_t)loss->n_blocks + 1, sizeof(cvn_value *));
     cvn_value *x = loss->block[0] = embed(b);

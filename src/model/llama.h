@@ -47,6 +47,7 @@ typedef struct LlamaStep {
     int64_t batch;     /* rows */
     int64_t seq;       /* new tokens per row */
     int64_t context;   /* positions in the KV cache, at least start + seq of every call */
+    int64_t longest;   /* tokens of a text, by which dynamic rope scaling goes; 0: `context` */
     cvn_dtype compute; /* of weights, activations entering products, and the cache: f32 or bf16 */
     LlamaOutput output;
     SampleMode sample; /* for LLAMA_SAMPLE */

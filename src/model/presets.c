@@ -67,8 +67,8 @@ static void apply_family(LlamaConfig *c, Family family)
     c->rope_theta = 500000;
     c->rope_scaling = ROPE_LLAMA3;
     c->rope_factor = family == LLAMA31 ? 8 : 32;
-    c->rope_low_freq_factor = 1;
-    c->rope_high_freq_factor = 4;
+    c->rope_ramp[0] = 1;
+    c->rope_ramp[1] = 4;
     c->rope_original_context = 8192;
     c->bos = (SpecialIds){1, {128000}};
     c->eos = (SpecialIds){3, {128001, 128008, 128009}};

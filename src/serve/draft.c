@@ -12,12 +12,12 @@ int draft_open(Draft *d, const cvn_engine *of, cvn_err *err)
     if (of->rt.mesh.n_devices > 1)
         return err_set(err, CVN_EUNSUPPORTED,
                        "a draft model guesses on one device, and there is a mesh; leave one out");
-    if (own->vocab != config->vocab || own->max_context < o->context)
+    if (own->vocab != config->vocab || llama_longest_context(own) < o->context)
         return err_set(err, CVN_EINVAL,
                        "the draft model has a vocabulary of %" PRId64 " and a context of %" PRId64
                        ", the model %" PRId64 " and %" PRId64
                        "; take a draft of the same vocabulary, or a shorter context",
-                       own->vocab, own->max_context, config->vocab, o->context);
+                       own->vocab, llama_longest_context(own), config->vocab, o->context);
     const cvn_engine_options options = {.rows = o->rows,
                                         .context = o->context,
                                         .threads = o->threads,

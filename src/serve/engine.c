@@ -121,6 +121,7 @@ static int compile_programs(cvn_engine *e, cvn_err *err)
     int64_t largest = o->bucket[o->n_buckets - 1];
     e->steps = (Steps){.model = {&e->model->io.config, o->layout},
                        .rows = o->rows,
+                       .context = o->context,
                        .positions = o->context + largest,
                        .compute = e->model->dtype,
                        .kv_int8 = engine_kv_dtype(e) == CVN_I8,
@@ -176,11 +177,11 @@ static int check_options(cvn_engine_options *o, const LlamaConfig *config, cvn_e
 {
     if (o->context == 0)
         o->context = config->max_context;
-    if (o->context < 1 || o->context > config->max_context)
+    if (o->context < 1 || o->context > llama_longest_context(config))
         return err_set(err, CVN_EINVAL,
                        "a context of %" PRId64 " was asked for; the model has %" PRId64
                        ", so give at most that",
-                       o->context, config->max_context);
+                       o->context, llama_longest_context(config));
     if (o->rows < 1 || o->rows > 4096)
         return err_set(err, CVN_EINVAL, "%d rows were asked for; give 1 to 4096", o->rows);
     if (o->kv_cache && strcmp(o->kv_cache, "int8") != 0 && strcmp(o->kv_cache, "none") != 0)

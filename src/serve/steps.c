@@ -22,6 +22,7 @@ LlamaStep steps_section(const Steps *s, int64_t rows, int64_t seq)
     return (LlamaStep){.batch = rows,
                        .seq = seq,
                        .context = s->positions,
+                       .longest = s->context,
                        .compute = s->compute,
                        .output = LLAMA_SAMPLE,
                        .kv_int8 = s->kv_int8,

@@ -18,6 +18,7 @@
 typedef struct Steps {
     ModelLayout model; /* what it refers to is borrowed */
     int64_t rows;      /* of the caches */
+    int64_t context;   /* tokens of a text */
     int64_t
         positions; /* of a row's cache: a padded section may write past the context, by less than its length */
     cvn_dtype compute;

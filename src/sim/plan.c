@@ -214,6 +214,7 @@ static int make_engine(Sim *s, cvn_err *err)
     const SimAsk *ask = s->ask;
     int64_t bucket[CVN_MAX_BUCKETS], largest = bucket[steps_buckets(ask->context, bucket) - 1];
     bool decodes = ask->task == SIM_DECODE;
+    s->steps.context = ask->context;
     s->steps.positions = ask->context + (decodes || ask->seq < largest ? largest : ask->seq);
     LlamaStep step = steps_decode(&s->steps);
     int code =

@@ -30,11 +30,11 @@ static int check_options(TrainerOptions *o, const LlamaConfig *config, cvn_err *
                        "%" PRId64 " sequences of %" PRId64 " tokens are too many for a step; give "
                        "a smaller --batch or --seq",
                        o->batch, o->seq);
-    if (o->seq > config->max_context)
+    if (o->seq > llama_longest_context(config))
         return err_set(err, CVN_EINVAL,
                        "sequences of %" PRId64 " tokens exceed the model's context of %" PRId64
                        "; lower --seq",
-                       o->seq, config->max_context);
+                       o->seq, llama_longest_context(config));
     if (config->rope_interleaved)
         return err_set(err, CVN_EINVAL, "the model's rotary pairs are not in Hugging Face's order");
     TRY(optimizer_check(&o->optimizer, err));

@@ -9,10 +9,11 @@ Writes tests/data/grad/VARIANT.json:
                   next tokens, but -100 at every seventh and at the last place of a row,
      "gradients": {tensor: {"norm": its Euclidean norm, "sample": [[index, value], ...]}}}    of loss + 1e-2 z
 
-Indices count row-major. Needs torch (CPU), transformers >= 4.43 and safetensors.
+Arguments name the variants; without any all are run. Indices count row-major. Needs torch (CPU), transformers >= 4.43 and safetensors.
 """
 import json
 import pathlib
+import sys
 
 import torch
 from safetensors.torch import load_file
@@ -47,5 +48,5 @@ def run(variant):
     print(f"{variant}: loss {loss.item():.4f}, {len(gradients)} gradients")
 
 
-for variant in ("gqa", "tied", "biases", "llama3_rope"):
+for variant in sys.argv[1:] or ("gqa", "tied", "biases", "llama3_rope", "dynamic_rope", "yarn_rope_all"):
     run(variant)

@@ -5,15 +5,17 @@ Writes tests/data/llama/VARIANT/{config.json, model.safetensors, expected.safete
 bf16 (and are exactly that in both implementations); transformers computes in float32 on the CPU.
 `expected` holds tokens i32 [n] and logits f32 [n, vocab].
 
-Needs torch (CPU), transformers >= 4.43 and safetensors.
+Arguments name the variants to make; without any all are. Needs torch (CPU), transformers 5 and safetensors.
 """
 import copy
 import json
 import pathlib
+import sys
 
 import torch
 from safetensors.torch import save_file
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import HunYuanDenseV1Config, LlamaConfig, LlamaForCausalLM
+from transformers.models.hunyuan_v1_dense.modeling_hunyuan_v1_dense import HunYuanDenseV1RotaryEmbedding
 
 OUT = pathlib.Path(__file__).resolve().parent.parent / "data" / "llama"
 
@@ -35,7 +37,22 @@ VARIANTS = {
     "biases": dict(num_key_value_heads=2, attention_bias=True, mlp_bias=True),
     "mqa": dict(num_attention_heads=5, num_key_value_heads=1, head_dim=14, intermediate_size=31,
                 num_hidden_layers=3, rms_norm_eps=1e-3),
+    # The 40 tokens are longer than what it was trained for.
+    "dynamic_rope": dict(max_position_embeddings=16, rope_scaling=dict(rope_type="dynamic", factor=4.0)),
+    "alpha_rope": dict(rope_scaling=dict(rope_type="dynamic", factor=1.0, alpha=1000.0)),
+    "yarn_rope": dict(rope_scaling=dict(rope_type="yarn", factor=8.0, original_max_position_embeddings=128)),
+    "yarn_rope_all": dict(
+        head_dim=40, rope_theta=1000.0,
+        rope_scaling=dict(rope_type="yarn", factor=16.0, original_max_position_embeddings=64, beta_fast=16.0,
+                          beta_slow=0.5, mscale=1.4, mscale_all_dim=0.3, truncate=False)),
 }
+
+
+def alpha_frequencies(settings):
+    """Those of Hunyuan, the family of models that has alpha."""
+    keys = ("hidden_size", "num_attention_heads", "head_dim", "max_position_embeddings", "rope_theta", "rope_scaling")
+    return HunYuanDenseV1RotaryEmbedding(
+        HunYuanDenseV1Config(**copy.deepcopy({k: settings[k] for k in keys}))).inv_freq
 
 
 def make(name, changes):
@@ -54,6 +71,9 @@ def make(name, changes):
             spread = 0.2 if p.dim() > 1 else 0.3
             offset = 1.0 if "norm" in key else 0.0
             p.copy_((torch.randn_like(p) * spread + offset).bfloat16().float())
+    if "alpha" in settings.get("rope_scaling", {}):
+        rotary = model.model.rotary_emb
+        rotary.inv_freq = rotary.original_inv_freq = alpha_frequencies(settings)
     tokens = torch.randint(0, config.vocab_size, (40,))
     with torch.no_grad():
         logits = model(tokens[None]).logits[0]
@@ -71,4 +91,5 @@ def make(name, changes):
 
 
 for variant, changes in VARIANTS.items():
-    make(variant, changes)
+    if len(sys.argv) < 2 or variant in sys.argv[1:]:
+        make(variant, changes)
