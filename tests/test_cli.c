@@ -472,6 +472,36 @@ static void tokenize_goes_there_and_back(void **state)
     expect(1, variable, args, "texts.jsonl:1: there is no string \"text\"");
 }
 
+/* A row for each length, way and phase, and both ways in the picture. */
+static void bench_sweeps_over_the_lengths_of_prompts(void **state)
+{
+    (void)state;
+    char args[512];
+    snprintf(
+        args, sizeof args,
+        "bench -p stories260k --prefill 0 --decode 2 --sweep --prompts 3,9,600 --repeats 1 -t 1 "
+        "--csv --svg %s",
+        in_scratch("sweep.svg"));
+    Run r = run("", args);
+    assert_int_equal(r.status, 0);
+    static const char *const rows[] = {
+        ",sweep,buckets,prefill,1,0,3,",        ",sweep,buckets,decode,1,3,2,",
+        ",sweep,buckets,prefill,1,0,9,",        ",sweep,buckets,decode,1,9,2,",
+        ",sweep,token by token,prefill,1,0,3,", ",sweep,token by token,decode,1,9,2,"};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (!strstr(r.output.text, rows[i]))
+            fail_msg("no '%s' in:\n%s", rows[i], r.output.text);
+    assert_null(strstr(r.output.text, ",600,")); /* longer than the context */
+    strbuf_free(&r.output);
+    snprintf(args, sizeof args, "grep -c 'token by token\\|buckets' %s", in_scratch("sweep.svg"));
+    FILE *lines = popen(args, "r");
+    int n = 0;
+    assert_non_null(lines);
+    assert_int_equal(fscanf(lines, "%d", &n), 1);
+    pclose(lines);
+    assert_int_equal(n, 4);
+}
+
 /* As with llama-bench, 0 leaves one of the two out. */
 static void bench_measures_what_it_is_asked_for(void **state)
 {
@@ -496,6 +526,10 @@ static void bench_measures_what_it_is_asked_for(void **state)
     strbuf_free(&r.output);
     expect(2, "", "bench --preset tiny --prefill 0 --decode 0 2>&1", "nothing to measure");
     expect(2, "", "bench --preset tiny --decode 0 --table 2>&1", "--decode is 0");
+    expect(2, "", "bench --preset tiny --decode 0 --sweep 2>&1", "--sweep measures decoding");
+    expect(2, "", "bench --preset tiny --svg x.svg 2>&1", "--svg has no effect without --sweep");
+    expect(1, "", "bench --preset tiny --sweep --prompts 600 2>&1",
+           "too short for any of the sweep's");
     expect(2, "", "bench --train --model /tmp 2>&1", "give it with --preset");
     expect(0, "",
            "bench --train --preset stories260k --seq 600 --batch 2 --repeats 1 --mesh data=2 -t 1",
@@ -694,6 +728,7 @@ int main(void)
         cmocka_unit_test(what_cannot_be_run_is_refused_in_a_sentence),
         cmocka_unit_test(tokenize_goes_there_and_back),
         cmocka_unit_test(closed_files_stay_closed),
+        cmocka_unit_test(bench_sweeps_over_the_lengths_of_prompts),
         cmocka_unit_test(bench_measures_what_it_is_asked_for),
         cmocka_unit_test(bench_shows_its_steps_on_a_terminal),
         cmocka_unit_test(one_ctrl_d_ends_what_is_typed),

@@ -1,6 +1,7 @@
 /* caravan bench: how fast a model runs here, and how near to what the machine can do. */
 #include "serve/bench.h"
 #include "base/heap.h"
+#include "cli/bench_sweep.h"
 #include "cli/bench_train.h"
 #include "cli/common.h"
 #include "cli/figures.h"
@@ -27,6 +28,9 @@ enum {
     CONTEXTS,
     EACH_BUCKET,
     LADDER,
+    SWEEP,
+    PROMPTS,
+    SVG,
     TRAIN,
     SEQ,
     OPTIMIZER,
@@ -80,6 +84,15 @@ static const Option *const options[] = {
                                     .help = "prefill a prompt of each bucket's length too"},
     [LADDER] = &(const Option){"ladder", .kind = ARG_FLAG,
                                .help = "run op by op, with fused attention, compiled, and both"},
+    [SWEEP] =
+        &(const Option){"sweep", .kind = ARG_FLAG,
+                        .help = "take prompts of many lengths, in buckets and token by token"},
+    [PROMPTS] =
+        &(const Option){"prompts", .kind = ARG_TOKENS, .low = 1, .high = 1 << 24, .needs = "sweep",
+                        .value = "N,N,…", .fallback = "10,100,250,500,750,1000,1250,1500",
+                        .help = "lengths of the sweep, ascending"},
+    [SVG] = &(const Option){"svg", .kind = ARG_OUTPUT, .tried = true, .needs = "sweep",
+                            .value = "FILE", .help = "draw the sweep"},
     [TRAIN] = &(const Option){"train", .kind = ARG_FLAG, .help = "measure a training step instead"},
     [SEQ] =
         &(const Option){"seq", .kind = ARG_INT, .needs = "train", .low = 1, .high = 1 << 24,
@@ -110,7 +123,8 @@ static const Option *const options[] = {
 
 /* One measurement. */
 typedef struct Row {
-    const char *part; /* what it belongs to: "prefill", "decode", "table", "buckets", "ladder" */
+    const char
+        *part; /* what it belongs to: "prefill", "decode", "table", "buckets", "ladder", "sweep" */
     const BenchMode *mode;  /* how it was run */
     bool prefill;           /* else decode */
     int64_t batch, context; /* rows, positions filled before */
@@ -229,6 +243,8 @@ static int new_engine(Bench *b, const BenchMode *mode, int64_t rows, int64_t con
     wanted.n_adapters = b->value[ADAPTER].given;
     wanted.activations = b->value[ACTIVATIONS].text;
     run_model_steps(&b->value[LENGTHS], &b->value[EOS_INTERVAL], &wanted);
+    if (mode == &sweep_ways[1])
+        wanted.bucket[0] = wanted.n_buckets = 1;
     wanted.op_by_op = mode->op_by_op;
     wanted.split_attention = mode->split_attention;
     wanted.profile_path = b->value[PROFILE].text;
@@ -277,7 +293,8 @@ static int add_row(Bench *b, cvn_engine *engine, Row row, cvn_err *err)
         code = bench_prefill(engine, row.tokens, repeats, &row.figure, err);
     else if (row.fits)
         code = bench_decode(engine, row.context, row.tokens,
-                            row.part[0] == 't' ? briefly : as_asked, &row.figure, err);
+                            row.part[0] == 't' || row.part[0] == 's' ? briefly : as_asked,
+                            &row.figure, err);
     TRY(code);
     /* A prefill was run once more than was measured; decoding runs once a step. */
     double n = row.prefill ? repeats + 1 : (double)(engine->rt.runs - runs);
@@ -376,6 +393,65 @@ static int measure_table(Bench *b, cvn_err *err)
     return code;
 }
 
+/* Each length that there is room for, prompt and all that comes after it, by each of the two ways. */
+static int measure_sweep(Bench *b, cvn_err *err)
+{
+    const Value *lengths = &b->value[PROMPTS];
+    int64_t steps = b->value[DECODE].integer, most = cvn_model_context(b->model), longest = 0;
+    for (size_t i = 0; i < lengths->n_ids; i++)
+        if (lengths->ids[i] + steps + 1 <= most && lengths->ids[i] > longest)
+            longest = lengths->ids[i];
+    if (!longest)
+        return err_set(err, CVN_EINVAL,
+                       "%s has a context of %lld, too short for any of the sweep's prompts and "
+                       "--decode %lld; give shorter ones with --prompts",
+                       b->name, (long long)most, (long long)steps);
+    int code = CVN_OK;
+    for (int w = 0; w < SWEEP_WAYS && !code; w++) {
+        cvn_engine *engine = NULL;
+        code = new_engine(b, &sweep_ways[w], 1, longest + steps + 1, &engine, err);
+        for (size_t i = 0; i < lengths->n_ids && !code; i++) {
+            Row row = {.part = "sweep",
+                       .mode = &sweep_ways[w],
+                       .prefill = true,
+                       .batch = 1,
+                       .tokens = lengths->ids[i],
+                       .fits = true};
+            if (row.tokens > longest)
+                continue;
+            code = add_row(b, engine, row, err);
+            row.prefill = false;
+            row.context = row.tokens;
+            row.tokens = steps;
+            if (!code)
+                code = add_row(b, engine, row, err);
+        }
+        int closed = cvn_engine_free(engine, code ? NULL : err);
+        code = code ? code : closed;
+    }
+    return code;
+}
+
+static int draw_sweep(const Bench *b, cvn_err *err)
+{
+    SweepPoint *point = calloc(b->n_rows, sizeof *point);
+    size_t n = 0;
+    if (!point)
+        return err_set(err, CVN_EMEM, "no memory for the picture");
+    for (size_t i = 0; i + 1 < b->n_rows; i++) {
+        const Row *read = &b->row[i], *step = &b->row[i + 1];
+        if (read->part[0] == 's' && read->prefill)
+            point[n++] = (SweepPoint){.way = read->mode,
+                                      .prompt = read->tokens,
+                                      .tokens = step->tokens,
+                                      .read = read->figure.seconds,
+                                      .generate = step->figure.seconds * (double)step->tokens};
+    }
+    int code = ranks_speaks() ? sweep_draw(b->value[SVG].text, b->name, point, n, err) : CVN_OK;
+    free(point);
+    return code;
+}
+
 static int measure(Bench *b, cvn_err *err)
 {
     const Value *v = b->value;
@@ -384,6 +460,10 @@ static int measure(Bench *b, cvn_err *err)
         TRY(measure_buckets(b, err));
     if (v[TABLE].flag)
         TRY(measure_table(b, err));
+    if (v[SWEEP].flag)
+        TRY(measure_sweep(b, err));
+    if (v[SVG].given)
+        TRY(draw_sweep(b, err));
     for (int i = 0; v[LADDER].flag && i < BENCH_MODES; i++)
         TRY(measure_both(b, "ladder", "ladder", &bench_modes[i], err));
     return CVN_OK;
@@ -560,10 +640,10 @@ static int print_bench(const Bench *b)
            c->bandwidth / 1e9, c->flops_f32 / 1e9, c->flops_bf16 / 1e9, c->flops_int8 / 1e9);
     for (size_t i = 0; i < b->n_rows; i++) {
         const Row *row = &b->row[i];
-        bool ladder = row->part[0] == 'l';
+        bool modes = row->part[0] == 'l' || row->part[0] == 's';
         bool first = i == 0 || strcmp(row->part, row[-1].part) != 0 || row->mode != row[-1].mode;
         if (!is_single(row) && first)
-            printf("%s%s%s\n", row->part, ladder ? ": " : "", ladder ? row->mode->name : "");
+            printf("%s%s%s\n", row->part, modes ? ": " : "", modes ? row->mode->name : "");
         print_row(row, b->devices);
     }
     for (size_t i = 0; i < b->n_rows; i++)
@@ -578,9 +658,9 @@ static int print_bench(const Bench *b)
 
 static int run_train(const Value *v)
 {
-    static const int of_engines[] = {PREFILL,     DECODE,  CONTEXT,      TABLE,
-                                     EACH_BUCKET, LADDER,  QUANTIZE,     KV_CACHE,
-                                     ACTIVATIONS, LENGTHS, EOS_INTERVAL, ADAPTER};
+    static const int of_engines[] = {PREFILL, DECODE,       CONTEXT,  TABLE,    EACH_BUCKET,
+                                     LADDER,  SWEEP,        QUANTIZE, KV_CACHE, ACTIVATIONS,
+                                     LENGTHS, EOS_INTERVAL, ADAPTER};
     cvn_err err = {0};
     Cluster *cluster;
     for (size_t i = 0; i < sizeof of_engines / sizeof *of_engines; i++)
@@ -625,8 +705,9 @@ static int check_work(const Value *v, cvn_err *err)
     bool decodes = v[DECODE].integer > 0;
     if (v[JSON].flag && v[CSV].flag)
         return err_set(err, CVN_EINVAL, "--json and --csv are two formats; give one of them");
-    if (v[TABLE].flag && !decodes)
-        return err_set(err, CVN_EINVAL, "--table measures decoding, and --decode is 0");
+    if ((v[TABLE].flag || v[SWEEP].flag) && !decodes)
+        return err_set(err, CVN_EINVAL, "--%s measures decoding, and --decode is 0",
+                       v[TABLE].flag ? "table" : "sweep");
     if (!decodes && v[PREFILL].integer == 0 && !v[EACH_BUCKET].flag)
         return err_set(err, CVN_EINVAL,
                        "--prefill and --decode are both 0: there is nothing to measure");
@@ -667,6 +748,8 @@ const Command command_bench = {
         "bench --preset stories110m --batch 8 --json\teight texts at once, for scripts\n"
         "bench --preset llama3.2-1b --table --batches 1,8,32\tthree batches, all contexts\n"
         "bench --preset stories110m --ladder --csv\twhat compiling and fused attention bring\n"
+        "bench -m my-llama --sweep --decode 256 --svg sweep.svg\ta request, by the length of its "
+        "prompt\n"
         "bench --train --preset stories110m --seq 1024 --batch 2\ta training step\n"
         "bench --train --preset stories15m --mesh data=4 --layout fsdp\tthe same on 4 "
         "devices, and what they communicate\n",

@@ -2,117 +2,12 @@
 
 #include "model/presets.h"
 #include "sim/svg.h"
+#include "sim/svg_chart.h"
 #include "sim/training.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-/* ---- charts ---- */
-
-enum { MOST_SERIES = 8, MOST_POINTS = 24 };
-
-typedef struct Series {
-    char name[48];
-    double x[MOST_POINTS], y[MOST_POINTS];
-    int n;
-    bool dots; /* measured; else a line */
-} Series;
-
-typedef struct Chart {
-    const char *title, *across, *up;
-    Series series[MOST_SERIES];
-    int n;
-} Chart;
-
-static void add_point(Series *s, double x, double y)
-{
-    if (s->n < MOST_POINTS && x > 0 && y > 0 && isfinite(x) && isfinite(y)) {
-        s->x[s->n] = x;
-        s->y[s->n++] = y;
-    }
-}
-
-/* From low to high by powers of ten; a chart's inner part. */
-typedef struct Scale {
-    double low, high, from, to; /* logarithms; pixels */
-} Scale;
-
-static double at(const Scale *s, double value)
-{
-    return s->from + (log10(value) - s->low) / (s->high - s->low) * (s->to - s->from);
-}
-
-static Scale scale_of(const Chart *c, bool across, double from, double to)
-{
-    Scale s = {INFINITY, -INFINITY, from, to};
-    for (int i = 0; i < c->n; i++)
-        for (int k = 0; k < c->series[i].n; k++) {
-            double v = log10(across ? c->series[i].x[k] : c->series[i].y[k]);
-            s.low = fmin(s.low, v);
-            s.high = fmax(s.high, v);
-        }
-    if (!(s.high > s.low)) {
-        s.low = isfinite(s.low) ? s.low - 0.5 : 0;
-        s.high = s.low + 1;
-    }
-    double room = 0.04 * (s.high - s.low);
-    s.low -= room;
-    s.high += room;
-    return s;
-}
-
-/* Lines at the powers of ten, and between them where there are few. */
-static void ticks(StrBuf *out, const Scale *s, bool across, double other_from, double other_to)
-{
-    static const double steps[] = {1, 2, 5, 3, 4, 6, 7, 8};
-    double decades = s->high - s->low;
-    int each = decades > 2.5 ? 1 : decades > 0.7 ? 3 : 8;
-    for (int power = (int)floor(s->low); power <= (int)ceil(s->high); power++)
-        for (int i = 0; i < each; i++) {
-            double v = steps[i] * pow(10, power), p = at(s, v);
-            if (log10(v) < s->low || log10(v) > s->high)
-                continue;
-            if (across) {
-                svg_line(out, p, other_from, p, other_to, "faint");
-                svg_printf(out, p, other_from + 15, "note", SVG_MIDDLE, "%g", v);
-            } else {
-                svg_line(out, other_from, p, other_to, p, "faint");
-                svg_printf(out, other_from - 6, p + 4, "note", SVG_END, "%g", v);
-            }
-        }
-}
-
-static void draw_chart(StrBuf *out, const Chart *c)
-{
-    enum { WIDE = 620, TALL = 380, LEFT = 64, RIGHT = 200, TOP = 44, BELOW = 46 };
-    svg_begin(out, WIDE, TALL);
-    Scale x = scale_of(c, true, LEFT, WIDE - RIGHT), y = scale_of(c, false, TALL - BELOW, TOP);
-    svg_text(out, 14, 24, "name", SVG_START, c->title);
-    ticks(out, &x, true, TALL - BELOW, TOP);
-    ticks(out, &y, false, LEFT, WIDE - RIGHT);
-    svg_box(out, LEFT, TOP, WIDE - RIGHT - LEFT, TALL - BELOW - TOP, "frame");
-    svg_text(out, (LEFT + WIDE - RIGHT) / 2.0, TALL - 12, "note", SVG_MIDDLE, c->across);
-    svg_text(out, LEFT, TOP - 6, "note", SVG_START, c->up);
-    for (int i = 0; i < c->n; i++) {
-        const Series *s = &c->series[i];
-        char line[4], area[4];
-        double legend = TOP + 12 + 18.0 * i;
-        snprintf(line, sizeof line, "l%d", i % SVG_COLORS);
-        snprintf(area, sizeof area, "c%d", i % SVG_COLORS);
-        for (int k = 0; k < s->n; k++) {
-            if (!s->dots && k > 0)
-                svg_line(out, at(&x, s->x[k - 1]), at(&y, s->y[k - 1]), at(&x, s->x[k]),
-                         at(&y, s->y[k]), line);
-            svg_dot(out, at(&x, s->x[k]), at(&y, s->y[k]), s->dots ? 4.5 : 2, area);
-        }
-        svg_dot(out, WIDE - RIGHT + 16, legend - 4, s->dots ? 4.5 : 3, area);
-        svg_text(out, WIDE - RIGHT + 26, legend, "note", SVG_START, s->name);
-    }
-    svg_end(out);
-}
-
-/* ---- what is drawn ---- */
 
 /* S3 ("Minimal Llama 3 inference", 2025): steps a second of Llama 3.1 70B in int8 on 16 v5e, prompts of 2,048 tokens or fewer. */
 static const struct {
@@ -132,19 +27,19 @@ static const struct {
     {"llama-3.1-70b", "v5e", "published, TP 8", 8, 64, 50.2},
 };
 
-static void add_measured(const Report *r, Chart *c, bool throughput)
+static void add_measured(const Report *r, SvgChart *c, bool throughput)
 {
     const SimShape *shape = sim_shape_find(r->model);
-    Series *s = &c->series[c->n];
+    SvgSeries *s = &c->series[c->n];
     for (size_t i = 0; i < sizeof measured / sizeof *measured; i++)
         if (shape && shape == sim_shape_find(measured[i].model) &&
             measured[i].tp == r->serving.tp &&
             strcmp(measured[i].chip, r->serving.chip->chip.name) == 0) {
             snprintf(s->name, sizeof s->name, "%s", measured[i].name);
             s->dots = true;
-            add_point(s, measured[i].rows,
-                      throughput ? measured[i].rows * measured[i].steps / r->serving.tp
-                                 : 1e3 / measured[i].steps);
+            svg_add_point(s, measured[i].rows,
+                          throughput ? measured[i].rows * measured[i].steps / r->serving.tp
+                                     : 1e3 / measured[i].steps);
         }
     c->n += s->n > 0;
 }
@@ -152,32 +47,32 @@ static void add_measured(const Report *r, Chart *c, bool throughput)
 static void over_rows(StrBuf *out, const Report *r, bool throughput)
 {
     static const double contexts[] = {512, 2048, 8192};
-    Chart c = {.title = throughput ? "Throughput of decoding" : "Time of a token",
-               .across = "rows of a replica",
-               .up = throughput ? "tokens a second and chip" : "ms"};
+    SvgChart c = {.title = throughput ? "Throughput of decoding" : "Time of a token",
+                  .across = "rows of a replica",
+                  .up = throughput ? "tokens a second and chip" : "ms"};
     double chips = r->serving.tp * r->serving.pp;
     for (int i = 0; i < 3; i++) {
-        Series *s = &c.series[c.n++];
+        SvgSeries *s = &c.series[c.n++];
         snprintf(s->name, sizeof s->name, "%g tokens before", contexts[i]);
         for (double rows = 1; rows <= 256; rows *= 2) {
             double seconds = sim_step(&r->serving, rows, rows * contexts[i], 0, 0, 0).seconds;
-            add_point(s, rows, throughput ? rows / seconds / chips : 1e3 * seconds);
+            svg_add_point(s, rows, throughput ? rows / seconds / chips : 1e3 * seconds);
         }
     }
     add_measured(r, &c, throughput);
-    draw_chart(out, &c);
+    svg_chart(out, &c);
 }
 
 static void cost_by_size(StrBuf *out, const Report *r)
 {
     static const double batches[] = {1, 8, 64};
     double price = r->serving.chip->chip.price;
-    Chart c = {.title = "Cost of decoding by size, one replica as this one",
-               .across = "weights, 1e9",
-               .up =
-                   price > 0 ? "dollars for a million tokens" : "chip hours for a million tokens"};
+    SvgChart c = {.title = "Cost of decoding by size, one replica as this one",
+                  .across = "weights, 1e9",
+                  .up = price > 0 ? "dollars for a million tokens"
+                                  : "chip hours for a million tokens"};
     for (int i = 0; i < 3; i++) {
-        Series *s = &c.series[c.n++];
+        SvgSeries *s = &c.series[c.n++];
         snprintf(s->name, sizeof s->name, "%g row%s", batches[i], i ? "s" : "");
         for (size_t k = 0; k < presets_count(); k++) {
             LlamaConfig config;
@@ -193,21 +88,21 @@ static void cost_by_size(StrBuf *out, const Report *r)
             double seconds =
                 sim_step(&a, batches[i], batches[i] * r->context, 0, 0, 0).seconds / batches[i];
             s->dots = true;
-            add_point(s, weights / 1e9, (price > 0 ? price : 1) * chips * seconds / 3600 * 1e6);
+            svg_add_point(s, weights / 1e9, (price > 0 ? price : 1) * chips * seconds / 3600 * 1e6);
         }
     }
-    draw_chart(out, &c);
+    svg_chart(out, &c);
 }
 
 static void mfu_by_mesh(StrBuf *out, const Report *r)
 {
     CostModel chip = *r->serving.chip;
-    Chart c = {.title = "Training: share of the peak by mesh, 4096 tokens a row, 4 rows a chip",
-               .across = "model (the rest is data)",
-               .up = "MFU, %"};
+    SvgChart c = {.title = "Training: share of the peak by mesh, 4096 tokens a row, 4 rows a chip",
+                  .across = "model (the rest is data)",
+                  .up = "MFU, %"};
     cost_sustained(&chip);
     for (double chips = 8; chips <= 512; chips *= 8) {
-        Series *s = &c.series[c.n++];
+        SvgSeries *s = &c.series[c.n++];
         snprintf(s->name, sizeof s->name, "%g chips", chips);
         for (double tp = 1; tp <= 32 && tp <= chips; tp *= 2) {
             SimTraining a = {.chip = &chip,
@@ -226,10 +121,10 @@ static void mfu_by_mesh(StrBuf *out, const Report *r)
             if (sim_train(&a, &step, NULL))
                 continue;
             double flops = sim_shape_flops(&a.shape, 2048) * a.rows * a.seq;
-            add_point(s, tp, 100 * flops / (step.seconds * chips * chip.chip.bf16));
+            svg_add_point(s, tp, 100 * flops / (step.seconds * chips * chip.chip.bf16));
         }
     }
-    draw_chart(out, &c);
+    svg_chart(out, &c);
 }
 
 static void roofline(StrBuf *out, const Report *r)
@@ -243,16 +138,16 @@ static void roofline(StrBuf *out, const Report *r)
         const char *name;
         double m;
     } sizes[] = {{"decoding", r->rows}, {"prefill of 2048", 2048}};
-    Chart c = {.title = "Roofline, and a layer's operations on it",
-               .across = "operations a byte",
-               .up = "TFLOP/s"};
-    Series *roof = &c.series[c.n++];
+    SvgChart c = {.title = "Roofline, and a layer's operations on it",
+                  .across = "operations a byte",
+                  .up = "TFLOP/s"};
+    SvgSeries *roof = &c.series[c.n++];
     snprintf(roof->name, sizeof roof->name, "%.0f TFLOP/s, %.2f TB/s", peak / 1e12, rate / 1e12);
-    add_point(roof, 0.5, 0.5 * rate / 1e12);
-    add_point(roof, peak / rate, peak / 1e12);
-    add_point(roof, 8192, peak / 1e12);
+    svg_add_point(roof, 0.5, 0.5 * rate / 1e12);
+    svg_add_point(roof, peak / rate, peak / 1e12);
+    svg_add_point(roof, 8192, peak / 1e12);
     for (int i = 0; i < 2; i++) {
-        Series *dots = &c.series[c.n++];
+        SvgSeries *dots = &c.series[c.n++];
         double m = sizes[i].m;
         const Cost ops[] = {
             cost_product(chip, a->type, m, q + 2 * s->kv_heads * s->head_dim / a->tp, s->dim),
@@ -265,10 +160,10 @@ static void roofline(StrBuf *out, const Report *r)
         snprintf(dots->name, sizeof dots->name, "%s, %g tokens", sizes[i].name, m);
         dots->dots = true;
         for (int k = 0; k < 5; k++)
-            add_point(dots, ops[k].bytes > 0 ? ops[k].flops / ops[k].bytes : m / 2,
-                      ops[k].flops / ops[k].seconds / 1e12);
+            svg_add_point(dots, ops[k].bytes > 0 ? ops[k].flops / ops[k].bytes : m / 2,
+                          ops[k].flops / ops[k].seconds / 1e12);
     }
-    draw_chart(out, &c);
+    svg_chart(out, &c);
 }
 
 /* Two layers or so from the middle of the step. */
