@@ -61,8 +61,8 @@ class Server:
         self.process.send_signal(signal.SIGTERM)
         self.process.wait()
 
-    def ask(self, prompt, n):
-        """Times: of the request, and of each token."""
+    def ask(self, prompt, n, begun=None):
+        """Times: of the request, and of each token. `begun` is called at the first one."""
         c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=1200)
         body = json.dumps({"prompt": prompt, "max_tokens": n, "temperature": 0, "ignore_eos": True, "stream": True,
                            "stream_options": {"include_usage": True}})
@@ -75,6 +75,8 @@ class Server:
             event = json.loads(line[6:]) if line.startswith(b"data: {") else {}
             if event.get("choices"):
                 times.append(time.monotonic())
+                if begun and len(times) == 2:
+                    begun()
             said = (event.get("usage") or {}).get("completion_tokens", said)
         if said != n or len(times) < 2:
             raise RuntimeError(f"{said} tokens in {len(times) - 1} events, and {n} were asked for")
@@ -156,21 +158,22 @@ def stall(o, file, limit):
     with Server(o, "caravan", file, 5, 1100, f"--max-stall {limit}" if limit else "") as server:
         for length in (16, 32, 64, 128, 256, 384, 512):  # what each section takes is learnt
             server.ask(ids(o, r, length), 2)
-        began = time.monotonic()
-        times = together(*[lambda p=ids(o, r, 16): server.ask(p, n) for _ in range(4)],
-                         *[lambda: [time.sleep(2)] + [server.ask(ids(o, r, 1000), 1) for _ in range(4)]])
-    begin, end = max(t[1] for t in times[:4]), min(max(t[-1] for t in times[4][1:]), min(t[-1] for t in times[:4]))
-    gaps = sorted(b - a for t in times[:4] for a, b in zip(t[1:], t[2:]))
-    inside = [b - a for t in times[:4] for a, b in zip(t[1:], t[2:]) if begin <= a and b <= end]
+        all_stream = threading.Barrier(5)
+
+        def prompts_of_1000():
+            all_stream.wait()
+            return [server.ask(ids(o, r, 1000), 1) for _ in range(4)]
+        *streams, prompts = together(*[lambda p=ids(o, r, 16): server.ask(p, n, all_stream.wait) for _ in range(4)], prompts_of_1000)
+    begin, end = prompts[0][0], min(prompts[-1][-1], *(t[-1] for t in streams))
+    gaps = sorted(b - a for t in streams for a, b in zip(t[1:], t[2:]))
+    inside = [b - a for t in streams for a, b in zip(t[1:], t[2:]) if begin <= b and a <= end]
     return {"step": gaps[len(gaps) // 10], "ITL p50": percentile(inside, 50), "ITL p99": percentile(inside, 99), "longest": max(inside),
-            "prompt": percentile([t[1] - t[0] for t in times[4][1:]], 50), "all": time.monotonic() - began}
+            "prompt": percentile([t[1] - t[0] for t in prompts], 50)}
 
 
 def start(o, file):
     """Of the program, with the file in the page cache."""
-    with open(file, "rb") as f:
-        while f.read(1 << 24):
-            pass
+    subprocess.run(["cat", file], check=True, stdout=subprocess.DEVNULL)
     with Server(o, "caravan", file, 8, 1024) as server:
         ready = time.monotonic() - server.begin
         return {"ready": ready, "first": server.ask([1, 306, 763], 1)[1] - server.begin}
