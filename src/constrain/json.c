@@ -78,11 +78,19 @@ static size_t read_escape(Reader *r, char *out)
     return put_point(out, 0x10000 + ((unit - 0xd800) << 10) + (low - 0xdc00));
 }
 
+/* A character of ASCII that stands for itself in a string. */
+static bool is_plain(unsigned char c)
+{
+    return c >= ' ' && c < 127 && c != '"' && c != '\\';
+}
+
 static bool read_string(Reader *r, JsonName *out)
 {
     r->at++;
-    size_t begin = r->at;
-    for (; peek(r) != '"'; r->at++) {
+    size_t begin = r->at, plain = begin;
+    while (plain < r->n && is_plain((unsigned char)r->text[plain]))
+        plain++;
+    for (r->at = plain; peek(r) != '"'; r->at++) {
         if (peek(r) < 0x20)
             return fail(r,
                         peek(r) < 0 ? "a string does not end" : "a control character in a string"),
@@ -92,8 +100,9 @@ static bool read_string(Reader *r, JsonName *out)
     }
     size_t end = r->at;
     char *text = arena_alloc(r->arena, end - begin + 1);
-    size_t n = 0;
-    for (r->at = begin; r->at < end;) {
+    size_t n = plain - begin;
+    memcpy(text, r->text + begin, n);
+    for (r->at = plain; r->at < end;) {
         if (peek(r) == '\\') {
             r->at++;
             size_t made = read_escape(r, text + n);

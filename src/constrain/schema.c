@@ -62,7 +62,14 @@ static uint32_t find_or_add(Schemas *s, const JsonValue *value, const char *base
 
 static const char *path_below(Schemas *s, const char *path, const char *keyword, const char *key)
 {
-    return arena_printf(&s->e->arena, "%s/%s%s%s", path, keyword, key ? "/" : "", key ? key : "");
+    const char *part[] = {path, "/", keyword, key ? "/" : "", key ? key : ""};
+    size_t length[sizeof part / sizeof *part], n = 0;
+    for (size_t i = 0; i < sizeof part / sizeof *part; i++)
+        n += length[i] = strlen(part[i]);
+    char *text = arena_alloc(&s->e->arena, n + 1), *at = text; /* there are too many for printf */
+    for (size_t i = 0; i < sizeof part / sizeof *part; at += length[i++])
+        memcpy(at, part[i], length[i]);
+    return text;
 }
 
 static bool is_schema(const JsonValue *value)
