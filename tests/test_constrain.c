@@ -396,6 +396,16 @@ static void masks_of_all_kinds_allow_what_bytes_allow(void **unused)
         {"{\"patternProperties\":{\"b$\":{\"type\":\"null\"}},\"type\":\"object\"}",
          "{\"ab\":null,\"a\":1}"},
         {"{\"minProperties\":2}", "{\"a\":1,\"b\":\"ab\",\"\\u0063\":2}"},
+        {"{\"pattern\":\"bc\"}", "\"abcd\""},
+        {"{\"not\":{\"pattern\":\"cd\"}}", "\"ab\\u0063e\""},
+        {"{\"pattern\":\"b$\"}", "\"x\xc3\xa9"
+                                 "ab\""},
+        {"{\"pattern\":\"b\",\"minLength\":3}", "\"aab\""},
+        {"{\"patternProperties\":{\"bc\":{\"type\":\"null\"},\"d\":{\"minimum\":3}}}",
+         "{\"abc\":null,\"d\":12e1}"},
+        {"{\"items\":{\"minimum\":2.5,\"not\":{\"const\":12}},\"uniqueItems\":true}",
+         "[\"a\",99,120,[1]]"},
+        {"{\"items\":{\"maximum\":-12,\"multipleOf\":3}}", "[-12,-15e1,-99]"},
         {"true", "{\"a\":[\"\\u0061\xc3\xa9\",-0.5e1,true]}"},
     };
     enum { MORE = sizeof more / sizeof *more, ALL = 256 + MORE };

@@ -139,7 +139,11 @@ static void texts_fulfil_what_is_asked_of_their_row(void **state)
         request[i].ignore_eos = i % 3 == 0;
         request[i].sampling.repeat_penalty = i % 5 == 1 ? 1.5f : 1;
         request[i].sampling.frequency_penalty = i % 5 == 2 ? 2 : 0;
+        request[i].sampling.presence_penalty = i % 5 == 2 ? -1.5f : 0;
         request[i].sampling.top_k = i % 5 == 3 ? 3 : 0;
+        request[i].sampling.top_p = i % 5 == 4 ? 0.6f : 1;
+        request[i].sampling.min_p = i % 4 == 1 ? 0.2f : 0;
+        request[i].min_tokens = i % 6 == 5 ? 6 : 0;
         request[i].max_tokens = i % 7 == 6 ? 2 : MOST;
     }
     run(one, request, TEXTS, plain);
@@ -256,6 +260,70 @@ static void no_bias_outweighs_a_constraint(void **state)
     cvn_engine_free(e, NULL);
 }
 
+/* The same model with these bytes for all its weights: zeros make all logits 0, ones make them no numbers. */
+static cvn_model *model_of(const char *name, int byte)
+{
+    cvn_err err = {0};
+    char path[512];
+    cvn_model *made = NULL;
+    uint64_t header = 0;
+    snprintf(path, sizeof path, "cp -r model %s", name);
+    expect(0, path, "");
+    snprintf(path, sizeof path, "%s/%s/model.safetensors", scratch, name);
+    FILE *f = fopen(path, "r+b");
+    if (!f || fread(&header, 1, sizeof header, f) != sizeof header || fseek(f, 0, SEEK_END))
+        fail_msg("%s", path);
+    long end = ftell(f);
+    fseek(f, (long)(sizeof header + header), SEEK_SET);
+    while (ftell(f) < end)
+        fputc(byte, f);
+    fclose(f);
+    snprintf(path, sizeof path, "%s/%s", scratch, name);
+    if (cvn_model_open(path, NULL, &made, &err))
+        fail_msg("%s", err.message);
+    return made;
+}
+
+static void hostile_models_say_what_is_asked(void **state)
+{
+    static const char *const texts[] = {
+        "[ab]{3,9}c|(?:yes|no)!",
+        "{\"type\":\"array\",\"items\":{\"type\":\"boolean\"},\"minItems\":3,\"maxItems\":5}",
+        "{\"type\":\"string\",\"pattern\":\"^[0-9]{4}-[0-9]{2}$\"}",
+        "{\"properties\":{\"a\":{\"enum\":[1,null]},\"b\":{\"type\":\"string\",\"maxLength\":9}},"
+        "\"required\":[\"b\"],\"additionalProperties\":false,\"type\":\"object\"}",
+    };
+    enum { KINDS = sizeof texts / sizeof *texts, N = 4 * KINDS };
+    static const int bytes[] = {0x00, 0xff};
+    static Text text[N];
+    (void)state;
+    for (int m = 0; m < 2; m++) {
+        cvn_model *hostile = model_of(m ? "nan" : "flat", bytes[m]);
+        cvn_engine *e = new_engine(hostile, 2, true);
+        cvn_constraint *c[KINDS];
+        cvn_request request[N];
+        const cvn_bias forbidden = {.token = 7, .bias = 1e6f};
+        int ended = 0;
+        for (int i = 0; i < KINDS; i++)
+            c[i] = constraint_of(texts[i]);
+        for (int i = 0; i < N; i++) {
+            request[i] = ask(c[i % KINDS], i < KINDS ? 0 : 1.5f, (uint64_t)i);
+            request[i].bias = &forbidden;
+            request[i].n_bias = i / KINDS == 2;
+        }
+        run(e, request, N, text);
+        for (int i = 0; i < N; i++) {
+            assert_fulfils(&text[i], texts[i % KINDS]);
+            ended += text[i].result.finish == CVN_FINISH_EOS;
+        }
+        assert_true(m || ended > N / 2);
+        for (int i = 0; i < KINDS; i++)
+            cvn_constraint_free(c[i]);
+        cvn_engine_free(e, NULL);
+        cvn_model_free(hostile);
+    }
+}
+
 static void an_end_comes_only_where_the_text_is_complete(void **state)
 {
     static Text text[3];
@@ -330,6 +398,16 @@ static void commands_take_schemas_expressions_and_choices(void **state)
            "for i in 1 2 3; do caravan generate -m model -p Once --choice yes --choice no -s $i "
            "2> log; echo; done | grep -cx 'yes\\|no'",
            "3");
+    expect(
+        0,
+        "caravan generate -m model -p Once --regex '[ab]{2,5}c' --n 5 --rows 2 --temperature 1.5 "
+        "--repeat-penalty 1.4 --min-p 0.1 --top-p 0.8 --json | "
+        "grep -c '\"text\": \"[ab]*c\", \"finish\": \"eos\"'",
+        "5");
+    expect(0,
+           "caravan generate -m model -p Once --regex 'aaab{2,5}c' --stop b --json | "
+           "grep -c '\"text\": \"aaa\", \"finish\": \"stop\"'",
+           "1");
     expect(0,
            "printf 'hi\nyou\n' | caravan chat -m model --regex '[ab]{2,5}c' | grep -cx "
            "'[ab]*c'",
@@ -377,6 +455,7 @@ int main(void)
         cmocka_unit_test(what_is_forced_is_not_drawn_one_by_one),
         cmocka_unit_test(rows_beside_are_as_they_were),
         cmocka_unit_test(no_bias_outweighs_a_constraint),
+        cmocka_unit_test(hostile_models_say_what_is_asked),
         cmocka_unit_test(an_end_comes_only_where_the_text_is_complete),
         cmocka_unit_test(what_cannot_be_done_is_refused),
         cmocka_unit_test(commands_take_schemas_expressions_and_choices),
