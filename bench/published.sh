@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # published.sh [FILTER]: the configurations that the founding articles report, compiled by the TPUs' own compiler for chips
-# that are not here, as rows of a table in Markdown: memory of a device beside what `caravan plan` says, and the time of a
-# step by the compiler's estimates. FILTER, an extended regular expression, picks rows by their first column, such as '7B.*v5e'
-# or '^82 8 '. CARAVAN is the program (build/caravan), DEVICE the plugin (tpu). A row takes seconds to many minutes.
+# that are not here, as rows of bench/published/compiled.csv: memory of a device, in bytes, beside what `caravan plan` says, the
+# time of a step by the compiler's estimates, whether it fits, or else why there is none. FILTER, an extended regular
+# expression, picks rows by their first column, such as '7B.*v5e' or '^82 8 '. CARAVAN is the program (build/caravan), DEVICE
+# the plugin (tpu). A row takes seconds to many minutes.
 set -uo pipefail
 caravan=${CARAVAN:-build/caravan}
 device=${DEVICE:-tpu}
@@ -16,20 +17,19 @@ row() {
     shift 2
     grep -qE "$filter" <<<"$name" || return 0
     said=$("$caravan" compile --device "$device" "$@" --json 2>&1) || {
-        printf '| %s | | | %s | |\n' "$name" "$(grep -o 'caravan: .*' <<<"$said" | cut -c10-160 | tail -n 1)"
+        printf '%s,,,,,,,"%s"\n' "${name//,/;}" "$(grep -o 'caravan: .*' <<<"$said" | tr '"' "'" | cut -c10-300 | tail -n 1)"
         return 0
     }
     said=$(grep '^{' <<<"$said")
     peak=$(number peak "$said")
     planned=$(number total "$said")
-    awk -v name="$name" -v peak="$peak" -v plan="$planned" -v ms="$(number seconds "$said")" \
+    awk -v name="${name//,/;}" -v peak="$peak" -v plan="$planned" -v s="$(number seconds "$said")" \
         -v took="$(number compile_seconds "$said")" -v memory="$memory" 'BEGIN {
-        printf "| %s | %.0f s | %.2f | %.2f (%+.1f%%) | %.1f ms | %s |\n", name, took, peak / 2^30, plan / 2^30,
-            100 * (plan - peak) / peak, 1000 * ms, peak <= memory * 2^30 ? "yes" : "no" }'
+        printf "%s,%.0f,%.0f,%.0f,%+.1f,%.2f,%s,\n", name, took, peak, plan, 100 * (plan - peak) / peak, 1000 * s,
+            peak <= memory * 2^30 ? "yes" : "no" }'
 }
 
-echo '| | compiled in | peak, GiB | planned | a step | fits |'
-echo '|---|---|---|---|---|---|'
+echo 'row,compiled in s,peak,planned,planned % more,a step ms,fits,why not'
 
 # Training: v4-N are N / 2 chips. (66)
 train() { row "66 $1 $2 $4 rows of $5" 32 -p "$3" --topology "$6" --mesh "$7" --layout 2d --train --optimizer adafactor --batch "$4" --seq "$5"; }

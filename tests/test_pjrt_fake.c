@@ -6,6 +6,7 @@
 #include "model/presets.h"
 #include "pjrt/api.h"
 #include "pjrt/optimized.h"
+#include "pjrt/toolkit.h"
 #include "ranks.h"
 #include "shell.h"
 #include "sim/plan.h"
@@ -255,6 +256,28 @@ static void what_does_not_fit_is_said(void **state)
     is_said(compile("fake:4", &err), &err, "'fake:4' has 4 devices and the mesh 2");
 }
 
+/* XLA's plugin ends the program where it is missing. */
+static void where_the_cuda_toolkit_was_looked_for_is_said(void **state)
+{
+    static const char *const system[] = {"/nowhere/cuda", NULL};
+    char flags[700];
+    const char *found;
+    cvn_err err = {0};
+    Arena arena;
+    (void)state;
+    must(arena_begin(&arena, &err), &err);
+    unsetenv("XLA_FLAGS");
+    is_said(toolkit_find("/no/plugin.so", system, &arena, &found, &err), &err,
+            "looked for in /nowhere/cuda, /no/cuda, /no/../nvidia/cu13, /no/../../nvidia/cu13; ");
+    count("mkdir -p kit/nvvm/libdevice && touch kit/nvvm/libdevice/libdevice.10.bc && echo 1");
+    snprintf(flags, sizeof flags, "--xla_a=1 --xla_gpu_cuda_data_dir=%s/kit --xla_b", scratch);
+    setenv("XLA_FLAGS", flags, 1);
+    must(toolkit_find("plugin.so", system, &arena, &found, &err), &err);
+    assert_non_null(strstr(found, "/kit"));
+    unsetenv("XLA_FLAGS");
+    arena_free(&arena);
+}
+
 /* What a TPU holds in the memory of its cores is not the device's. */
 static void a_plan_for_tpus_leaves_out_what_is_on_the_chip(void **state)
 {
@@ -349,6 +372,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(errors_of_kept_programs_are_borne),
         cmocka_unit_test(errors_of_compiling_for_others_are_one_sentence),
         cmocka_unit_test(what_does_not_fit_is_said),
+        cmocka_unit_test(where_the_cuda_toolkit_was_looked_for_is_said),
         cmocka_unit_test(bench_measures_devices_of_a_plugin),
         cmocka_unit_test(processes_find_each_other),
         cmocka_unit_test(a_plan_for_tpus_leaves_out_what_is_on_the_chip),

@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "pjrt/optimized.h"
+#include "pjrt/toolkit.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -72,6 +73,14 @@ static PjrtNamed text_option(const char *name, const char *value)
                                .string = value, .n = strlen(value));
 }
 
+static const Gpu *gpu_of(const char *name)
+{
+    for (size_t i = 0; i < sizeof gpus / sizeof *gpus; i++)
+        if (begins(name, gpus[i].name))
+            return &gpus[i];
+    return NULL;
+}
+
 /* The options of a topology, 2 at most. A chip of v4 is one device of two cores ("megacore"), as its users see it. */
 static size_t options_of(const char *name, PjrtNamed *option, Arena *arena)
 {
@@ -79,16 +88,13 @@ static size_t options_of(const char *name, PjrtNamed *option, Arena *arena)
         option[0] = text_option("chip_config_name", "megacore");
         return 1;
     }
-    for (size_t i = 0; i < sizeof gpus / sizeof *gpus; i++) {
-        if (!begins(name, gpus[i].name))
-            continue;
-        const char *count = name + strlen(gpus[i].name);
-        option[0] = text_option("target_config", describe_gpu(&gpus[i], arena));
-        option[1] =
-            text_option("topology", arena_printf(arena, "1x1x%s", *count ? count + 1 : "1"));
-        return 2;
-    }
-    return 0;
+    const Gpu *gpu = gpu_of(name);
+    if (!gpu)
+        return 0;
+    const char *count = name + strlen(gpu->name);
+    option[0] = text_option("target_config", describe_gpu(gpu, arena));
+    option[1] = text_option("topology", arena_printf(arena, "1x1x%s", *count ? count + 1 : "1"));
+    return 2;
 }
 
 int topology_open(Topology *t, const Plugin *p, const char *name, Arena *arena, cvn_err *err)
@@ -97,6 +103,9 @@ int topology_open(Topology *t, const Plugin *p, const char *name, Arena *arena, 
     PjrtTopologyArgs args =
         PJRT_NEW(PjrtTopologyArgs, topology, .name = {name, strlen(name)}, .option = option,
                  .n_options = options_of(name, option, arena));
+    const char *toolkit;
+    if (gpu_of(name))
+        TRY(toolkit_find(p->path, toolkit_system, arena, &toolkit, err));
     *t = (Topology){.name = arena_string(arena, name), .clock = clock_of(name)};
     TRY(plugin_call(p, PJRT_TOPOLOGY_CREATE, &args, err, "compile for '%s'", name));
     t->topology = args.topology;
