@@ -3,10 +3,11 @@
 #include <math.h>
 #include <string.h>
 
-/* How some tables were measured, where their scripts say it: what differs from an engine's own defaults. */
+/* How some tables were measured, where their scripts say it: what differs from an engine's own defaults, which are left where 0. */
 typedef struct Protocol {
-    double spread; /* of lengths */
-    double budget; /* tokens of a step; 0: the engine's */
+    double spread;   /* of lengths */
+    double budget;   /* tokens of a step */
+    double fraction; /* of memory */
     int wait; /* batch_wait_timeout_iters, of prompts as long as their answers on fewer than 8 chips */
     bool narrow;     /* keys and values in fp8 */
     int64_t prompts; /* different ones */
@@ -14,21 +15,13 @@ typedef struct Protocol {
     bool ahead;      /* besides the engine's own */
 } Protocol;
 
-/* Rows without a backend's version are InferenceMAX's (github.com/InferenceMAX/InferenceMAX, benchmarks/, October 2025): ten
-   requests for each in flight, lengths drawn from [0.8, 1] of those named (random-range-ratio), with TensorRT-LLM max_num_tokens
-   16384, an fp8 cache and, for 1024 and 1024 tokens on fewer than 8 GPUs, a wait of 20 steps; with vLLM --async-scheduling, and on
-   Blackwell an fp8 cache and norms fused with sums. Others are taken to have lengths as named. A checkpoint that NVIDIA quantized to fp8 or fp4
-   has an fp8 cache in TensorRT-LLM (hf_quant_config.json: kv_cache_quant_algo FP8). */
-static Protocol protocol_of(const SimServing *a, bool versioned)
+/* Rows without a backend's version: InferenceMAX (github.com/InferenceMAX/InferenceMAX, benchmarks/, October 2025). Ten requests for
+   each in flight, lengths drawn from [0.8, 1] of those named (random-range-ratio), with TensorRT-LLM max_num_tokens 16384, an fp8
+   cache and, for 1024 and 1024 tokens on fewer than 8 GPUs, a wait of 20 steps; with vLLM --async-scheduling, and on Blackwell an
+   fp8 cache and norms fused with sums. */
+static Protocol of_inferencemax(const SimServing *a, bool trtllm)
 {
-    bool blackwell = a->chip->chip.fp4 > 0, quantized = a->type != CHIP_BF16;
-    bool trtllm = strcmp(a->engine.name, "trtllm") == 0,
-         sglang = strcmp(a->engine.name, "sglang") == 0;
-    if (versioned)
-        return (Protocol){.spread = sglang && a->input % 1000 ? 0 : 0.05,
-                          .narrow = trtllm && quantized,
-                          .prompts = !sglang && a->input % 1000 == 0 ? 100 : 0,
-                          .fused = -1};
+    bool blackwell = a->chip->chip.fp4 > 0;
     if (trtllm)
         return (Protocol){.spread = 0.2,
                           .budget = 16384,
@@ -39,9 +32,30 @@ static Protocol protocol_of(const SimServing *a, bool versioned)
         .spread = 0.2, .narrow = blackwell, .fused = blackwell ? 2 : -1, .ahead = true};
 }
 
+/* The others: AIConfigurator's evaluation (github.com/ai-dynamo/aiconfigurator, v0.2.0 to v0.7.0). Its client (eval/benchmarks/
+   genai_perf_runner.py) sends ten requests for each in flight, of exactly the lengths named (standard deviations of 0); the engines
+   that it sets up take as many tokens in a step as are in flight, and a prompt, and 1500 (cli/backends/trtllm.py; rule_plugin/
+   vllm.rule), TensorRT-LLM 0.8 of what is left of memory (extra_engine_args.*.yaml.j2). A checkpoint that NVIDIA quantized has an
+   fp8 cache in TensorRT-LLM (hf_quant_config.json: kv_cache_quant_algo FP8). From 2026 on the client is aiperf with as many different
+   prompts as it has when nobody says, 100 (its template bench_run), which caches find again: taken to be so where lengths are whole thousands.
+   SGLang's rows of 1024 tokens are of its own benchmark; of those of whole thousands no client is known that would
+   give them: their lengths are taken to differ by 5 %. */
+static Protocol of_aiconfigurator(const SimServing *a, bool trtllm)
+{
+    bool thousands = a->input % 1000 == 0;
+    if (strcmp(a->engine.name, "sglang") == 0)
+        return (Protocol){.spread = thousands ? 0.05 : 0, .fused = -1};
+    return (Protocol){.budget = (double)(a->in_flight + a->input + 1500),
+                      .fraction = trtllm ? 0.8 : 0,
+                      .narrow = trtllm && a->type != CHIP_BF16,
+                      .prompts = thousands ? 100 : 0,
+                      .fused = -1};
+}
+
 void published_protocol(SimServing *ask, bool versioned)
 {
-    Protocol p = protocol_of(ask, versioned);
+    bool trtllm = strcmp(ask->engine.name, "trtllm") == 0;
+    Protocol p = versioned ? of_aiconfigurator(ask, trtllm) : of_inferencemax(ask, trtllm);
     ask->narrow = p.narrow;
     ask->spread = p.spread;
     ask->wait = p.wait;
@@ -49,6 +63,8 @@ void published_protocol(SimServing *ask, bool versioned)
     ask->engine.ahead |= p.ahead;
     if (p.budget > 0)
         ask->engine.budget = p.budget;
+    if (p.fraction > 0)
+        ask->engine.fraction = p.fraction;
     if (p.fused >= 0)
         ask->engine.fused = p.fused;
 }

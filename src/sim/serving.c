@@ -92,6 +92,7 @@ static const SimEngine engines[] = {
                "attention",
      .budget = 8192,
      .fraction = 0.9,
+     .left = true,
      .launches = 4,
      .fused = 2,
      .ahead = true,
@@ -429,7 +430,9 @@ int sim_serve(const SimServing *ask, SimServed *out, cvn_err *err)
     /* Beside them: activations of the largest step, twice as wide as the feed-forward part, and what a process takes. */
     double other =
         2 * ask->engine.budget * (4 * ask->shape.dim + 2 * ask->shape.ffn / ask->tp) + 1.5e9;
-    out->room = chips * (ask->chip->chip.memory * ask->engine.fraction - other) - out->weights;
+    double memory = ask->chip->chip.memory, fraction = ask->engine.fraction;
+    out->room = ask->engine.left ? fraction * (chips * (memory - other) - out->weights)
+                                 : chips * (memory * fraction - other) - out->weights;
     Serving s = {.ask = ask, .out = out, .room = floor(out->room / token), .random = 1};
     if (ask->in_flight < 1 || ask->input < 1 || ask->output < 2 || ask->in_flight > 1 << 20)
         return err_set(err, CVN_EINVAL,

@@ -34,7 +34,8 @@ typedef struct SimEngine {
     const char *name;
     const char *source;
     double budget;   /* tokens of a step, at most */
-    double fraction; /* of a chip's memory that it uses */
+    double fraction; /* of a chip's memory that it uses; */
+    bool left;       /* or, for its cache, of what weights and activations leave of it */
     /* Small operations of a layer: norms, rotation, writing the cache, activation; */
     double launches;
     double fused;     /* of those, what goes into the sums of tensor parallelism */

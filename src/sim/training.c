@@ -67,6 +67,7 @@ int sim_train(const SimTraining *a, SimTrained *out, cvn_err *err)
                        a->rows, a->seq, a->tp, a->pp, a->cp, a->chips);
     double m = micro * a->seq / a->cp, layers = s->layers / a->pp;
     double weights = sim_shape_weights(s), layer_bytes = 2 * weights / s->layers / a->tp;
+    double wide = a->gradient > 0 ? a->gradient / 2 : 1; /* as gradients are to weights */
     /* On a torus weights are split within it, and only gradients leave it. */
     double spread = a->sharded ? (chip->torus ? fmin(dp, chip->domain / a->tp) : dp) * a->cp : 1;
     Cost work = layer_work(a, m), c;
@@ -78,7 +79,7 @@ int sim_train(const SimTraining *a, SimTrained *out, cvn_err *err)
                       .seconds *
                   3;
     double gathers = 2 * collective(a, COST_ALL_GATHER, spread, a->tp, layer_bytes).seconds +
-                     collective(a, COST_REDUCE_SCATTER, spread, a->tp, layer_bytes).seconds;
+                     collective(a, COST_REDUCE_SCATTER, spread, a->tp, wide * layer_bytes).seconds;
     double beside = gathers + ring + (a->sums_overlap ? between : 0);
     double exposed = fmax(0, beside - work.seconds) + (a->sums_overlap ? 0 : between);
     Cost micro_cost = {0}, head = {0};
@@ -95,7 +96,7 @@ int sim_train(const SimTraining *a, SimTrained *out, cvn_err *err)
     out->seconds = (micro_cost.seconds + exposed) * (times + bubble);
     /* Gradients' sum over copies of the weights, beside the last backward pass. */
     double sum = collective(a, COST_ALL_REDUCE, dp * a->cp / spread, spread * a->tp,
-                            2 * weights / (spread * a->tp * a->pp))
+                            2 * wide * weights / (spread * a->tp * a->pp))
                      .seconds;
     double waited = fmax(0, sum - 2.0 / 3 * micro_cost.seconds);
     /* AdamW: reads and writes weights and two averages in f32, reads gradients, writes weights in bf16. */

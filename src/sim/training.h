@@ -27,6 +27,7 @@ typedef struct SimTraining {
     double virtual_stages;  /* of a chip's part of the pipeline; 0: one */
     double again;           /* share of the forward products that is computed again */
     double attention_again; /* of attention */
+    double gradient;        /* bytes of a gradient that is summed; 0: 2 */
 } SimTraining;
 
 typedef struct SimTrained {

@@ -88,15 +88,23 @@ static ChipType precision(const char *words, bool *narrow)
 
 /* ---- training ---- */
 
-/* MaxText's own models (MaxText/configs/v5e/<n>b.sh and v5p): rows on a chip, parts of a layer, and whether products are kept. */
+/* MaxText's own models (github.com/AI-Hypercomputer/maxtext, src/maxtext/configs/tpu/v5e and v5p, <n>b.sh): rows on a chip, parts
+   of a layer, and what is computed again of a forward pass. remat_policy minimal keeps products; qkv_proj_offloaded, queries, keys
+   and values: 0.79 of its products' weights are others'. */
 static const struct {
     const char *model, *chip;
-    double rows, tp;
-    bool kept;
-} maxtext[] = {{"16B (", "v5e", 6, 1, false}, {"32B (", "v5e", 4, 1, false},
-               {"64B (", "v5e", 2, 1, false}, {"128B (", "v5e", 1, 16, true},
-               {"64B (", "v5p", 3, 4, true},  {"128B (", "v5p", 1, 8, true},
-               {"256B (", "v5p", 1, 8, true}, {"1024B (", "v5p", 1, 8, true}};
+    double rows, tp, again;
+} maxtext[] = {{"16B (", "v5e", 6, 1, 1},  {"32B (", "v5e", 4, 1, 1},
+               {"64B (", "v5e", 2, 1, 1},  {"128B (", "v5e", 1, 16, 0.79},
+               {"32B (", "v5p", 6, 4, 0},  {"64B (", "v5p", 3, 4, 0},
+               {"128B (", "v5p", 1, 8, 0}, {"256B (", "v5p", 1, 8, 0},
+               {"512B (", "v5p", 2, 8, 1}, {"1024B (", "v5p", 2, 16, 1}};
+
+/* Attention of PyTorch's programs: that of 2023 and 2024 is FlashAttention-2, which reaches 35 % of an H100 (arXiv 2407.08608). MPT's
+   has slopes, which were in Triton alone then (llm-foundry, submit_benchmarks.py: attn_impl triton), where FlashAttention-2 is 1.3
+   to 2.5 times as fast (arXiv 2307.08691, section 4.1): 1.9. */
+#define FLASH_2 0.35
+#define FLASH_TRITON (FLASH_2 / 1.9)
 
 static int ask_training(const Csv *csv, int64_t row, SimTraining *a, CostModel *chip, cvn_err *err)
 {
@@ -128,19 +136,22 @@ static int ask_training(const Csv *csv, int64_t row, SimTraining *a, CostModel *
         strstr(notes, "ckpointing False") || strncmp(csv_at(csv, row, "hardware"), "DGX", 3) == 0;
     a->again = keeps ? 0 : strstr(notes, "selective AC") ? 0.5 : strstr(notes, "seqsel") ? 0 : 1;
     a->attention_again = strstr(notes, "seqsel") ? 1 : a->again >= 1;
-    a->sums_overlap = strstr(how, "AsyncTP") || chip->chip.torus > 0;
+    a->sums_overlap = strstr(how, "AsyncTP") != NULL;
     a->sums_overlap |= strncmp(csv_at(csv, row, "hardware"), "DGX", 3) == 0;
-    /* PyTorch's attention of 2023 and 2024 is FlashAttention-2, which reaches 35 % of an H100 (arXiv 2407.08608). */
-    if (strstr(csv_at(csv, row, "source"), "torchtitan") ||
-        strstr(csv_at(csv, row, "source"), "llm-foundry"))
-        chip->fit.prefill_compute = fmin(chip->fit.prefill_compute, 0.35);
+    const char *source = csv_at(csv, row, "source");
+    bool mpt = strstr(source, "llm-foundry"), torch = mpt || strstr(source, "torchtitan");
+    if (torch)
+        chip->fit.prefill_compute = fmin(chip->fit.prefill_compute, mpt ? FLASH_TRITON : FLASH_2);
+    /* Both sum gradients in f32: Composer's mixed_precision DEFAULT, torchtitan's mixed_precision_reduce. */
+    a->gradient = torch ? 4 : 2;
     for (size_t i = 0; i < sizeof maxtext / sizeof *maxtext; i++)
         if (strstr(model, "(MaxText)") && behind(model, maxtext[i].model) &&
             strcmp(maxtext[i].chip, chip->chip.name) == 0) {
             known = true;
             a->tp = maxtext[i].tp;
             a->rows = a->chips * maxtext[i].rows;
-            a->again = a->attention_again = maxtext[i].kept ? 0 : 1;
+            a->again = maxtext[i].again;
+            a->attention_again = maxtext[i].again > 0;
         }
     if (!known && strstr(model, "(MaxText)"))
         return err_set(err, CVN_EUNSUPPORTED, "how \"%s\" was run is not known", model);
