@@ -198,6 +198,21 @@ static void conversations_are_saved_and_loaded(void **state)
            "printf '/save same.json\\n' | caravan chat -m model --load talk.json; "
            "cmp talk.json same.json && echo alike",
            "alike");
+    /* What was computed of it need not be again; a cache that is damaged is said, and computed again. */
+    static const char talk[] =
+        "printf 'one\\n/save c.json\\n' | caravan chat -m model -n 8 >&2; %s"
+        "printf 'two\\n/stats\\n' | caravan chat -m model --load c.json -n 8 2>&1";
+    char line[600];
+    int status;
+    snprintf(line, sizeof line, talk, "");
+    StrBuf kept = shell(line, &status);
+    assert_non_null(strstr(kept.text, "last turn  "));
+    assert_null(strstr(kept.text, "last turn  0 tokens reused"));
+    assert_null(strstr(kept.text, "computed again"));
+    strbuf_free(&kept);
+    snprintf(line, sizeof line, talk, "echo x >> c.json.cache; ");
+    expect(0, line, "last turn  0 tokens reused");
+    expect(0, line, "; the conversation is computed again\n");
     expect(1, "printf '/load nothing.json\\n' | caravan chat -m model 2>&1", "nothing.json");
     expect(1, "printf '/save /nowhere/x.json\\n' | caravan chat -m model 2>&1", "/nowhere/x.json");
 }

@@ -1,5 +1,7 @@
 /* A dialog whose cache is kept gives the text of one that is computed from nothing, for less work. */
+#include "base/file.h"
 #include "caravan/session.h"
+#include "scratch.h"
 #include "serve/engine.h"
 #include "unit.h"
 
@@ -313,6 +315,149 @@ static void mistakes_are_refused_and_leave_the_session_usable(void **state)
     cvn_engine_free(e, NULL);
 }
 
+/* One row, and whatever else is wanted. */
+static cvn_engine *engine_with(const cvn_model *of, const char *kv_cache, const char *mesh,
+                               const char *layout)
+{
+    cvn_err err = {0};
+    cvn_engine *engine = NULL;
+    cvn_engine_options options = {.rows = 1,
+                                  .context = CONTEXT,
+                                  .threads = mesh ? 1 : 2,
+                                  .sampling = true,
+                                  .penalties = true,
+                                  .kv_cache = kv_cache,
+                                  .mesh = mesh,
+                                  .layout = layout,
+                                  .n_buckets = 2,
+                                  .bucket = {16, 64}};
+    if (cvn_engine_new(of, &options, &engine, &err))
+        fail_msg("%s", err.message);
+    return engine;
+}
+
+static FileMap bytes_of(const char *path)
+{
+    cvn_err err = {0};
+    FileMap map = {0};
+    if (file_map(&map, path, &err))
+        fail_msg("%s", err.message);
+    return map;
+}
+
+/* An engine that takes the file goes on as the one that wrote it, and as one that computes it all again; what it would
+   write is the same file, bit for bit. */
+static void goes_on_from(const char *path, const char *kv_cache, const char *mesh,
+                         const char *layout, const Talk *before, const Talk *after)
+{
+    cvn_err err = {0};
+    cvn_engine *e = engine_with(model, kv_cache, mesh, layout);
+    cvn_session *s = new_session(e, 0);
+    if (path && cvn_session_load(s, path, &err))
+        fail_msg("%s", err.message);
+    if (path) {
+        const char *again = in_scratch("again");
+        assert_int_equal(cvn_session_get_stats(s).cached, before->n - 1);
+        assert_int_equal(cvn_session_save(s, again, &err), CVN_OK);
+        FileMap was = bytes_of(path), is = bytes_of(again);
+        assert_int_equal(was.size, is.size);
+        assert_memory_equal(was.data, is.data, was.size);
+        file_unmap(&was);
+        file_unmap(&is);
+    }
+    Talk t = *before;
+    say(&t, 5, 8);
+    cvn_session_result r = answer(s, &t, 12, CVN_OK);
+    assert_int_equal(r.reused, path ? before->n - 1 : 0);
+    assert_int_equal(t.n, after->n);
+    assert_memory_equal(t.id, after->id, (size_t)t.n * sizeof *t.id);
+    cvn_session_free(s);
+    cvn_engine_free(e, NULL);
+}
+
+static void a_cache_from_a_file_is_gone_on_from(void **state)
+{
+    (void)state;
+    static const char *const kv[] = {NULL, "int8"};
+    for (int k = 0; k < 2; k++) {
+        cvn_err err = {0};
+        const char *path = in_scratch(k ? "int8" : "plain");
+        cvn_engine *e = engine_with(model, kv[k], NULL, NULL);
+        cvn_session *s = new_session(e, 0);
+        assert_int_equal(cvn_session_save(s, path, &err), CVN_EINVAL); /* there is nothing yet */
+        Talk t = {0};
+        say(&t, 70, 1);
+        answer(s, &t, 12, CVN_OK);
+        if (cvn_session_save(s, path, &err))
+            fail_msg("%s", err.message);
+        const Talk before = t;
+        say(&t, 5, 8);
+        answer(s, &t, 12, CVN_OK);
+        cvn_session_free(s);
+        cvn_engine_free(e, NULL);
+        goes_on_from(path, kv[k], NULL, NULL, &before, &t);
+        goes_on_from(path, kv[k], "model=3", "tp", &before, &t);
+        goes_on_from(path, kv[k], "data=2", "dp", &before, &t);
+        goes_on_from(NULL, kv[k], NULL, NULL, &before, &t);
+    }
+}
+
+/* Whatever a file is that was not written by the same model, and whole: one sentence, and the cache is as it was. */
+static void other_files_are_refused(void **state)
+{
+    (void)state;
+    cvn_err err = {0};
+    cvn_model *other;
+    const char *path = in_scratch("good"), *bad = in_scratch("bad");
+    cvn_model_options options = {.dtype = CVN_F32, .no_tokenizer = true};
+    assert_int_equal(cvn_model_open(CVN_TEST_DATA "/llama/llama3_rope", &options, &other, &err),
+                     CVN_OK);
+    cvn_engine *e = engine_with(model, NULL, NULL, NULL);
+    cvn_session *s = new_session(e, 0);
+    Talk t = {0};
+    say(&t, 20, 1);
+    answer(s, &t, 4, CVN_OK);
+    assert_int_equal(cvn_session_save(s, path, &err), CVN_OK);
+    cvn_engine *stranger[] = {engine_with(other, NULL, NULL, NULL),
+                              engine_with(model, "int8", NULL, NULL)};
+    for (int i = 0; i < 2; i++) {
+        cvn_session *its = new_session(stranger[i], 0);
+        err = (cvn_err){0};
+        assert_int_equal(cvn_session_load(its, path, &err), CVN_EFORMAT);
+        assert_non_null(strstr(err.message, "of another model"));
+        cvn_session_free(its);
+        cvn_engine_free(stranger[i], NULL);
+    }
+    FileMap good = bytes_of(path);
+    uint8_t *copy = malloc(good.size);
+    for (size_t at = 0; at < good.size; at += at < 1200 ? 7 : 997) {
+        memcpy(copy, good.data, good.size);
+        copy[at] ^= 0x10;
+        err = (cvn_err){0};
+        assert_int_equal(file_write(bad, copy, good.size, &err), CVN_OK);
+        if (!cvn_session_load(s, bad, &err))
+            fail_msg("byte %zu makes no difference", at);
+        err = (cvn_err){0};
+        assert_int_equal(file_write(bad, good.data, at, &err), CVN_OK);
+        if (!cvn_session_load(s, bad, &err))
+            fail_msg("the first %zu bytes are enough", at);
+    }
+    err = (cvn_err){0};
+    assert_int_equal(cvn_session_load(s, CVN_TEST_DATA "/llama/gqa/model.safetensors", &err),
+                     CVN_EFORMAT);
+    assert_non_null(strstr(err.message, "holds no cache"));
+    assert_int_equal(cvn_session_load(s, in_scratch("nothing"), &err), CVN_EIO);
+    int64_t held = t.n - 1;
+    assert_int_equal(cvn_session_get_stats(s).cached, held);
+    say(&t, 3, 2);
+    assert_int_equal(answer(s, &t, 4, CVN_OK).reused, held);
+    free(copy);
+    file_unmap(&good);
+    cvn_session_free(s);
+    cvn_engine_free(e, NULL);
+    cvn_model_free(other);
+}
+
 int main(void)
 {
     cvn_err err = {0};
@@ -328,6 +473,9 @@ int main(void)
         cmocka_unit_test(a_full_context_is_said_and_survived),
         cmocka_unit_test(sessions_side_by_side_and_strangers_do_no_harm),
         cmocka_unit_test(a_repeat_penalty_spans_turns),
+        cmocka_unit_test_setup_teardown(a_cache_from_a_file_is_gone_on_from, make_scratch,
+                                        remove_scratch),
+        cmocka_unit_test_setup_teardown(other_files_are_refused, make_scratch, remove_scratch),
         cmocka_unit_test(mistakes_are_refused_and_leave_the_session_usable),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -64,6 +64,13 @@ int cvn_session_generate(cvn_session *session, const cvn_request *request, cvn_t
 /* Forgets the dialog and gives its memory back. */
 void cvn_session_reset(cvn_session *session);
 
+/* Writes what the cache holds, with its tokens, to a file (safetensors); and takes it from one, instead of what it held,
+ * if that is of the same model computed in the same way, and whole: else it says so and the cache is as it was. The next call of
+ * cvn_session_generate computes what the file did not hold, so that a file of another dialog does no harm. On an engine of one
+ * row, and one process: CVN_EUNSUPPORTED. */
+int cvn_session_save(const cvn_session *session, const char *path, cvn_err *err);
+int cvn_session_load(cvn_session *session, const char *path, cvn_err *err);
+
 /* Over the life of the session. */
 typedef struct cvn_session_stats {
     int64_t cached;                         /* tokens in the cache now */

@@ -123,8 +123,8 @@ static const Option *const options[] = {
 
 /* One measurement. */
 typedef struct Row {
-    const char
-        *part; /* what it belongs to: "prefill", "decode", "table", "buckets", "ladder", "sweep" */
+    /* What it belongs to: "prefill", "decode", "table", "buckets", "ladder", "sweep". */
+    const char *part;
     const BenchMode *mode;  /* how it was run */
     bool prefill;           /* else decode */
     int64_t batch, context; /* rows, positions filled before */

@@ -34,6 +34,9 @@ void chat_refuse(Chat *chat, const char *format, ...) __attribute__((format(prin
 /* Whether a text is a command: "/word" alone or before a space. */
 bool chat_is_command(const char *text);
 
+/* Takes what FILE.cache of a conversation in `path` holds, if there is one; says why not, if not. */
+void chat_load_cache(Chat *chat, const char *path);
+
 /* Runs it. */
 void chat_command(Chat *chat, const char *text);
 

@@ -1,4 +1,5 @@
 /* What a line that begins with a slash does. */
+#include "base/file.h"
 #include "cli/chat.h"
 #include "cli/suggest.h"
 #include "cli/terminal.h"
@@ -42,15 +43,43 @@ static void run_drop(Chat *chat, const char *value)
         chat_refuse(chat, "there is no turn to drop");
 }
 
+/* What the cache holds is kept beside the text, where it can be. */
+static FilePath cache_path(const char *path)
+{
+    FilePath cache;
+    snprintf(cache.text, sizeof cache.text, "%s.cache", path);
+    return cache;
+}
+
 static void run_save(Chat *chat, const char *value)
 {
     cvn_err err = {0};
-    if (!*value)
+    const FilePath cache = cache_path(value);
+    int64_t cached = cvn_session_get_stats(chat->session).cached;
+    if (!*value) {
         chat_refuse(chat, "/save needs the name of a file");
-    else if (ranks_first() && dialog_save(&chat->dialog, value, &err))
+        return;
+    }
+    if (ranks_first() && dialog_save(&chat->dialog, value, &err)) {
         chat_refuse(chat, "%s", err.message);
-    else
-        printf("%s: %zu message%s\n", value, chat->dialog.n, chat->dialog.n == 1 ? "" : "s");
+        return;
+    }
+    printf("%s: %zu message%s\n", value, chat->dialog.n, chat->dialog.n == 1 ? "" : "s");
+    int code = cached ? cvn_session_save(chat->session, cache.text, &err) : CVN_OK;
+    if (cached && !code)
+        printf("%s: what is computed of them, %" PRId64 " tokens\n", cache.text, cached);
+    else if (code && code != CVN_EUNSUPPORTED)
+        chat_refuse(chat, "%s", err.message);
+}
+
+void chat_load_cache(Chat *chat, const char *path)
+{
+    cvn_err err = {0};
+    const FilePath cache = cache_path(path);
+    if (!file_exists(cache.text))
+        return;
+    if (cvn_session_load(chat->session, cache.text, &err) && ranks_speaks())
+        fprintf(stderr, "caravan: %s; the conversation is computed again\n", err.message);
 }
 
 static void run_load(Chat *chat, const char *value)
@@ -60,8 +89,10 @@ static void run_load(Chat *chat, const char *value)
         chat_refuse(chat, "/load needs the name of a file");
     else if (dialog_load(&chat->dialog, value, &err))
         chat_refuse(chat, "%s", err.message);
-    else
+    else {
         printf("%s: %zu message%s\n", value, chat->dialog.n, chat->dialog.n == 1 ? "" : "s");
+        chat_load_cache(chat, value);
+    }
 }
 
 static void run_stats(Chat *chat, const char *value)
@@ -90,7 +121,7 @@ static const ChatCommand table[] = {
     {"system", "TEXT", "set the system message; without TEXT take it away", run_system},
     {"reset", NULL, "begin a new conversation", run_reset},
     {"drop", NULL, "forget the oldest turn, to make room", run_drop},
-    {"save", "FILE", "write the conversation as JSON", run_save},
+    {"save", "FILE", "write the conversation as JSON, and FILE.cache", run_save},
     {"load", "FILE", "go on with a conversation that was saved", run_load},
     {"stats", NULL, "show what is cached and how fast it goes", run_stats},
     {"help", NULL, "show this", run_help},

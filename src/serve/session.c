@@ -1,18 +1,9 @@
 /* A dialog on one row; what is cached is known by its ids. */
-#include "caravan/session.h"
-
-#include "serve/scheduler.h"
+#include "serve/session.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct cvn_session {
-    cvn_engine *e;   /* borrowed */
-    Kept kept;       /* the row, and how many of `cached` its cache holds */
-    int32_t *cached; /* [context + 1] the ids of the dialog, owned */
-    cvn_session_stats stats;
-};
 
 int cvn_session_new(cvn_engine *e, int row, cvn_session **out, cvn_err *err)
 {
@@ -45,15 +36,14 @@ void cvn_session_free(cvn_session *s)
     free(s);
 }
 
-/* Whether nobody else has used the row since. */
-static bool is_ours(const cvn_session *s)
+bool session_is_ours(const cvn_session *s)
 {
     return s->kept.resets == s->e->resets[s->kept.row];
 }
 
 void cvn_session_reset(cvn_session *s)
 {
-    if (is_ours(s)) {
+    if (session_is_ours(s)) {
         engine_reset_row(s->e, s->kept.row);
         engine_release_row(s->e, s->kept.row);
     }
@@ -63,7 +53,7 @@ void cvn_session_reset(cvn_session *s)
 cvn_session_stats cvn_session_get_stats(const cvn_session *s)
 {
     cvn_session_stats stats = s->stats;
-    stats.cached = is_ours(s) ? s->kept.n : 0;
+    stats.cached = session_is_ours(s) ? s->kept.n : 0;
     stats.context = s->e->options.context;
     return stats;
 }
@@ -73,7 +63,7 @@ cvn_session_stats cvn_session_get_stats(const cvn_session *s)
 static int64_t common_prefix(const cvn_session *s, const cvn_request *request)
 {
     int64_t most = request->n_prompt - 1, n = 0;
-    most = is_ours(s) ? most < s->kept.n ? most : s->kept.n : 0;
+    most = session_is_ours(s) ? most < s->kept.n ? most : s->kept.n : 0;
     while (n < most && s->cached[n] == request->prompt[n])
         n++;
     return n;

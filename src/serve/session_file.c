@@ -1,0 +1,325 @@
+/*
+ * What a session's cache holds, as a safetensors file:
+ *
+ *     "__metadata__"  "cache_of"  16 hexadecimal digits: of the model, and of how it is computed
+ *                     "crc32c"    8: of the bytes of all tensors, as they follow each other
+ *                     "adapter"   decimal: number of the engine's adapter; 0 where it has none, too
+ *     "tokens"        I32 [n]
+ *     "cache.N.k" …   [kv_heads, n, width], of every layer, as the graph names them
+ *
+ * A file is taken when it is of the same model: the shape, the rotary frequencies in this context, types and rounding, and of each
+ * tensor, and each tensor of an adapter, its name, size, and 16 pieces of its bytes. Weights are far more than the cache,
+ * and those of another training differ everywhere. The checksum is against damage; a file that somebody has made to deceive can make an answer be nonsense, and nothing
+ * else: sizes are checked, ids are of the vocabulary.
+ */
+#include "base/crc32c.h"
+#include "base/protect.h"
+#include "io/safetensors.h"
+#include "serve/session.h"
+#include "shard/region.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- of whom it is ---- */
+
+static void add_tensors(StrBuf *all, const IoTensors *tensors)
+{
+    enum { PIECES = 16, PIECE = 64 };
+    for (size_t i = 0; i < tensors->n; i++) {
+        const IoTensor *t = &tensors->tensor[i];
+        strbuf_printf(all, "%s %s %zu;", t->name, t->type, t->bytes);
+        for (size_t k = 0; t->data && k < PIECES; k++) {
+            size_t at = k * (t->bytes / PIECES), rest = t->bytes - at;
+            strbuf_add(all, (const char *)t->data + at, rest < PIECE ? rest : PIECE);
+        }
+        for (int k = 0; k < t->n_parts; k++)
+            strbuf_add(all, (const char *)t->part[k].data,
+                       t->part[k].bytes < PIECE ? t->part[k].bytes : PIECE);
+    }
+}
+
+static int digest(const cvn_engine *e, char text[17], cvn_err *err)
+{
+    const LlamaConfig *c = &e->model->io.config;
+    double *frequency = calloc((size_t)c->head_dim / 2, sizeof *frequency);
+    StrBuf all = {0};
+    if (frequency) {
+        llama_rope_frequencies(c, e->options.context, frequency);
+        strbuf_add(&all, (const char *)frequency, (size_t)c->head_dim / 2 * sizeof *frequency);
+    }
+    strbuf_printf(&all, "%" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %a %a %d ",
+                  c->dim, c->n_layers, c->n_heads, c->ffn, c->vocab, c->rms_eps,
+                  llama_attention_scale(c), c->rope_interleaved);
+    strbuf_printf(&all, "%d %" PRId64 " %d %d ", (int)c->quant.kind, c->quant.group,
+                  (int)e->model->dtype, e->steps.int8_inputs);
+    strbuf_printf(&all, "%d ", (int)engine_kv_dtype(e));
+    add_tensors(&all, &e->model->io.tensors);
+    for (int i = 0; i < e->adapters.n; i++) {
+        const IoAdapter *a = &e->adapters.adapter[i];
+        strbuf_printf(&all, "%d %" PRId64 " %a;", i, a->options.rank, a->options.alpha);
+        add_tensors(&all, &a->tensors);
+    }
+    bool failed = all.failed || !frequency;
+    if (!failed)
+        snprintf(text, 17, "%016" PRIx64, hash_bytes(all.text, all.length));
+    strbuf_free(&all);
+    free(frequency);
+    return failed ? err_set(err, CVN_EMEM, "no memory for the digest of a model") : CVN_OK;
+}
+
+/* One process has it all, nobody else has a row, and it lies as it is counted. */
+static int check_engine(const cvn_engine *e, cvn_err *err)
+{
+    bool plain = e->options.rows == 1 && cluster_size(e->options.cluster) == 1;
+    for (int i = 0; i < e->n_caches && plain; i++)
+        plain = runtime_buffer(&e->rt, ROLE_CACHE, i)->layout == LAYOUT_PLAIN;
+    if (plain)
+        return CVN_OK;
+    return err_set(err, CVN_EUNSUPPORTED,
+                   "the cache of several rows or processes is not kept in files");
+}
+
+/* ---- writing ---- */
+
+/* The row's n positions of a cache [rows, heads, positions, width]. */
+static Region part_of(const Buffer *b, int row, int64_t n)
+{
+    const cvn_type *t = &b->type;
+    return (Region){.rank = 4, .first = {row}, .count = {1, t->dim[1], n, t->dim[3]}};
+}
+
+/* It in host memory, gathered from the shards. */
+static int gather(const cvn_engine *e, const Buffer *b, const Region *part, void *out, cvn_err *err)
+{
+    const Runtime *rt = &e->rt;
+    const RegionArray to = region_packed(part);
+    for (int d = 0; d < rt->info.n_local; d++) {
+        const RegionArray shard = buffer_shard(rt, b, d);
+        void *at = buffer_address(rt, b, d), *fetched = NULL;
+        size_t bytes = cvn_type_bytes(&b->local);
+        if (!at && !(at = fetched = malloc(bytes)))
+            return err_set(err, CVN_EMEM, "no memory for %zu bytes of a cache", bytes);
+        int code = fetched
+                       ? rt->backend->download(rt->devices, b->memory[d], 0, bytes, fetched, err)
+                       : CVN_OK;
+        if (code == CVN_OK)
+            region_copy(&shard, at, &to, out, b->type.dtype);
+        free(fetched);
+        TRY(code);
+    }
+    return CVN_OK;
+}
+
+typedef struct Saving {
+    const cvn_session *s;
+    StWriter writer;
+    void *part;     /* owned: of one cache */
+    size_t largest; /* bytes of it */
+    uint32_t crc;
+} Saving;
+
+static size_t part_bytes(const Saving *w, const Buffer *b)
+{
+    const Region part = part_of(b, 0, w->s->kept.n);
+    return cvn_dtype_bytes(b->type.dtype, region_elements(&part));
+}
+
+static int declare(Saving *w, cvn_err *err)
+{
+    const cvn_engine *e = w->s->e;
+    TRY(st_writer_declare(&w->writer, "tokens", CVN_I32, 1, &w->s->kept.n, err));
+    for (int i = 0; i < e->n_caches; i++) {
+        const Buffer *b = runtime_buffer(&e->rt, ROLE_CACHE, i);
+        const int64_t dims[] = {b->type.dim[1], w->s->kept.n, b->type.dim[3]};
+        size_t bytes = part_bytes(w, b);
+        w->largest = bytes > w->largest ? bytes : w->largest;
+        TRY(st_writer_declare(&w->writer, b->name, b->type.dtype, 3, dims, err));
+    }
+    w->part = malloc(w->largest);
+    return w->part ? CVN_OK : err_set(err, CVN_EMEM, "no memory for a part of a cache");
+}
+
+/* All bytes in their order, into the checksum, or, the second time, into the file. */
+static int go_through(Saving *w, bool write, cvn_err *err)
+{
+    const cvn_session *s = w->s;
+    const cvn_engine *e = s->e;
+    size_t bytes = (size_t)s->kept.n * sizeof *s->cached;
+    w->crc = write ? w->crc : crc32c(0, s->cached, bytes);
+    if (write)
+        TRY(st_writer_data(&w->writer, 0, s->cached, bytes, err));
+    for (int i = 0; i < e->n_caches; i++) {
+        const Buffer *b = runtime_buffer(&e->rt, ROLE_CACHE, i);
+        const Region part = part_of(b, s->kept.row, s->kept.n);
+        bytes = part_bytes(w, b);
+        TRY(gather(e, b, &part, w->part, err));
+        w->crc = write ? w->crc : crc32c(w->crc, w->part, bytes);
+        if (write)
+            TRY(st_writer_data(&w->writer, (size_t)i + 1, w->part, bytes, err));
+    }
+    return CVN_OK;
+}
+
+static int save(Saving *w, cvn_err *err)
+{
+    char model[17], number[16];
+    TRY(digest(w->s->e, model, err));
+    TRY(declare(w, err));
+    TRY(go_through(w, false, err));
+    TRY(st_writer_metadata(&w->writer, "cache_of", model, err));
+    snprintf(number, sizeof number, "%08" PRIx32, w->crc);
+    TRY(st_writer_metadata(&w->writer, "crc32c", number, err));
+    snprintf(number, sizeof number, "%d", w->s->kept.adapter);
+    TRY(st_writer_metadata(&w->writer, "adapter", number, err));
+    TRY(st_writer_begin(&w->writer, err));
+    TRY(go_through(w, true, err));
+    return st_writer_commit(&w->writer, err);
+}
+
+int cvn_session_save(const cvn_session *s, const char *path, cvn_err *err)
+{
+    Saving w = {.s = s};
+    cvn_err local = {0};
+    err = err ? err : &local;
+    TRY(check_engine(s->e, err));
+    if (!session_is_ours(s) || s->kept.n == 0)
+        return err_set(err, CVN_EINVAL, "the session's cache holds nothing to be written");
+    int code = st_writer_open(&w.writer, path, err);
+    if (code == CVN_OK)
+        code = save(&w, err);
+    st_writer_free(&w.writer);
+    free(w.part);
+    return code;
+}
+
+/* ---- reading ---- */
+
+typedef struct Loading {
+    cvn_session *s;
+    const char *path;
+    Arena arena;
+    FileMap map;
+    IoTensors tensors;
+    Map metadata;
+    const IoTensor *tokens;
+    int adapter;
+    int row; /* of the cache that is filled */
+    const IoTensor *from;
+} Loading;
+
+static const char *said(const Loading *r, const char *key)
+{
+    const uint64_t *value = map_get(&r->metadata, key, strlen(key));
+    return value ? (const char *)(uintptr_t)*value : "";
+}
+
+static const IoTensor *cache_tensor(const Loading *r, const Buffer *b)
+{
+    const IoTensor *t = io_tensors_find(&r->tensors, b->name);
+    bool fits = t && t->coding == IO_PLAIN && t->dtype == b->type.dtype && t->rank == 3 &&
+                t->dims[0] == b->type.dim[1] && t->dims[1] == r->tokens->n &&
+                t->dims[2] == b->type.dim[3];
+    return fits ? t : NULL;
+}
+
+/* That everything is there, and whole. */
+static int check(Loading *r, cvn_err *err)
+{
+    const cvn_engine *e = r->s->e;
+    char model[17], crc[16];
+    TRY(digest(e, model, err));
+    if (!*said(r, "cache_of"))
+        return err_set(err, CVN_EFORMAT, "'%s' holds no cache of a conversation", r->path);
+    if (strcmp(said(r, "cache_of"), model) != 0)
+        return err_set(err, CVN_EFORMAT,
+                       "the cache in '%s' is of another model, or was computed in another way",
+                       r->path);
+    r->adapter = (int)strtol(said(r, "adapter"), NULL, 10);
+    snprintf(crc, sizeof crc, "%d", r->adapter);
+    if (strcmp(crc, said(r, "adapter")) != 0 || r->adapter < -1 ||
+        (r->adapter > 0 && r->adapter >= e->adapters.n))
+        return err_set(err, CVN_EFORMAT, "'%s' is of an adapter that the engine has not", r->path);
+    const IoTensor *tokens = r->tokens = io_tensors_find(&r->tensors, "tokens");
+    if (!tokens || tokens->coding != IO_PLAIN || tokens->dtype != CVN_I32 || tokens->rank != 1 ||
+        tokens->n < 1 || tokens->n > e->options.context)
+        return err_set(err, CVN_EFORMAT,
+                       "'%s' has no 1 to %" PRId64 " tokens, which is what the context holds",
+                       r->path, e->options.context);
+    uint32_t sum = crc32c(0, tokens->data, tokens->bytes);
+    for (int i = 0; i < e->n_caches; i++) {
+        const Buffer *b = runtime_buffer(&e->rt, ROLE_CACHE, i);
+        const IoTensor *t = cache_tensor(r, b);
+        if (!t)
+            return err_set(err, CVN_EFORMAT, "'%s' has no '%s' of its type and shape", r->path,
+                           b->name);
+        sum = crc32c(sum, t->data, t->bytes);
+    }
+    snprintf(crc, sizeof crc, "%08" PRIx32, sum);
+    if (strcmp(crc, said(r, "crc32c")) != 0)
+        return err_set(err, CVN_EFORMAT, "'%s' is damaged: its checksum is %s, not '%.8s'", r->path,
+                       crc, said(r, "crc32c"));
+    for (int64_t i = 0; i < tokens->n; i++) {
+        int32_t id;
+        memcpy(&id, tokens->data + (size_t)i * sizeof id, sizeof id);
+        if (id < 0 || id >= e->model->io.config.vocab)
+            return err_set(err, CVN_EFORMAT, "'%s' has token %d, which is not in the vocabulary",
+                           r->path, (int)id);
+    }
+    return CVN_OK;
+}
+
+/* What the file has of a region, and zeros. */
+static int read_part(void *context, const Region *region, void *out, cvn_err *err)
+{
+    const Loading *r = context;
+    const IoTensor *t = r->from;
+    const Region part = {
+        .rank = 4, .first = {r->row}, .count = {1, t->dims[0], t->dims[1], t->dims[2]}};
+    const RegionArray from = region_packed(&part), to = region_packed(region);
+    memset(out, 0, cvn_dtype_bytes(t->dtype, region_elements(region)));
+    region_copy(&from, t->data, &to, out, t->dtype);
+    (void)err;
+    return CVN_OK;
+}
+
+static int load(void *of, cvn_err *err)
+{
+    Loading *r = of;
+    cvn_session *s = r->s;
+    cvn_engine *e = s->e;
+    io_tensors_init(&r->tensors, &r->arena);
+    map_init(&r->metadata, &r->arena);
+    TRY(file_map(&r->map, r->path, err));
+    TRY(st_read(&r->tensors, r->path, r->map.data, r->map.size, &r->metadata, err));
+    TRY(check(r, err));
+    cvn_session_reset(s);
+    engine_reset_row(e, r->row);
+    for (int i = 0; i < e->n_caches; i++) {
+        Buffer *b = runtime_buffer(&e->rt, ROLE_CACHE, i);
+        const Source source = {.read = read_part, .context = r};
+        r->from = cache_tensor(r, b);
+        TRY(buffer_fill(&e->rt, b, &source, err));
+    }
+    memcpy(s->cached, r->tokens->data, r->tokens->bytes);
+    s->kept.n = r->tokens->n;
+    s->kept.resets = e->resets[r->row];
+    s->kept.adapter = r->adapter;
+    return CVN_OK;
+}
+
+int cvn_session_load(cvn_session *s, const char *path, cvn_err *err)
+{
+    cvn_err local = {0};
+    err = err ? err : &local;
+    Loading r = {.s = s, .path = path, .row = s->kept.row};
+    TRY(check_engine(s->e, err));
+    if (s->e->job[r.row])
+        return err_set(err, CVN_EINVAL, "row %d is at work; load when it has ended", r.row);
+    TRY(arena_init(&r.arena, err));
+    int code = protect(load, &r, "reading the cache of a conversation", err);
+    file_unmap(&r.map);
+    arena_free(&r.arena);
+    return code;
+}
