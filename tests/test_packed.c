@@ -89,10 +89,16 @@ static void they_run_and_can_be_quantized(void **state)
 /* Where blocks have room for the same numbers, products read these. */
 static void what_fits_into_blocks_runs_in_blocks(void **state)
 {
-    static const char *const wide[] = {"wide-gptq4", "wide-w4a16", "wide-int8"};
-    for (int w = 0; w < 3; w++) {
+    (void)state;
+    static const struct {
+        const char *name;
+        BlockKind kind;
+    } wide[] = {{"wide-gptq4", BLOCK_Q4_0},       {"wide-w4a16", BLOCK_Q4_0},
+                {"wide-int8", BLOCK_Q8_0},        {"wide-awq", BLOCK_Q5_0},
+                {"wide-gptq4-zeros", BLOCK_Q5_0}, {"wide-w4a16-zeros", BLOCK_Q5_0}};
+    for (size_t w = 0; w < sizeof wide / sizeof *wide; w++) {
         IoModel model;
-        assert_int_equal(io_open_model(&model, case_path(wide[w], NULL), NULL), CVN_OK);
+        assert_int_equal(io_open_model(&model, case_path(wide[w].name, NULL), NULL), CVN_OK);
         for (size_t i = 0; i < model.tensors.n; i++) {
             const IoTensor *t = &model.tensors.tensor[i];
             float a[2048], b[2048];
@@ -100,7 +106,7 @@ static void what_fits_into_blocks_runs_in_blocks(void **state)
             if (t->coding != IO_PACKED)
                 continue;
             BlockKind kind = packed_kind(t);
-            assert_int_equal(kind, w == 2 ? BLOCK_Q8_0 : BLOCK_Q4_0);
+            assert_int_equal(kind, wide[w].kind);
             io_decode(t, 0, t->n, a);
             packed_blocks(t, kind, 0, t->n / 32, blocks);
             for (int64_t k = 0; k < t->n / 32; k++)
@@ -111,13 +117,13 @@ static void what_fits_into_blocks_runs_in_blocks(void **state)
         assert_non_null(model.config.blocks);
         io_close_model(&model);
         float want[4], got[4], split[4];
-        score(wide[w], "none", NULL, want);
-        score(wide[w], NULL, NULL, got);
-        score(wide[w], NULL, "model=2", split);
+        score(wide[w].name, "none", NULL, want);
+        score(wide[w].name, NULL, NULL, got);
+        score(wide[w].name, NULL, "model=2", split);
         for (int i = 1; i < 4; i++)
             assert_true(fabsf(got[i] - want[i]) < 2e-5f && fabsf(split[i] - want[i]) < 2e-5f);
     }
-    /* Others are widened: zeros, act-order. */
+    /* Others are widened: act-order. */
     IoModel model;
     assert_int_equal(io_open_model(&model, case_path("gptq4-act", NULL), NULL), CVN_OK);
     io_keep_blocks(&model);

@@ -191,14 +191,15 @@ BlockKind packed_kind(const IoTensor *tensor)
     const struct IoPacked *p = tensor->packed;
     bool bytes = p->code.kind == GRID_I8;
     int bits = bytes ? 8 : p->code.kind == GRID_BITS ? p->code.bits : 0;
-    BlockKind kind = bits == 4 ? BLOCK_Q4_0 : bits == 8 ? BLOCK_Q8_0 : BLOCK_NONE;
-    int64_t each = block_info[kind].elements, k = tensor->dims[1];
-    if (!kind || p->group_of || k % each != 0 || p->columns % each != 0)
+    int64_t each = block_info[BLOCK_Q4_0].elements, k = tensor->dims[1];
+    if (!bits || p->group_of || k % each != 0 || p->columns % each != 0)
         return BLOCK_NONE;
     int64_t rows = (tensor->dims[0] - 1) / p->rows + 1, groups = (k - 1) / p->columns + 1;
-    float middle = bytes ? 0 : (float)(1 << (bits - 1));
-    return is_centred(p, middle, rows, groups) && has_f16_scales(p, rows, groups) ? kind
-                                                                                  : BLOCK_NONE;
+    if (!has_f16_scales(p, rows, groups))
+        return BLOCK_NONE;
+    if (is_centred(p, bytes ? 0 : (float)(1 << (bits - 1)), rows, groups))
+        return bits == 4 ? BLOCK_Q4_0 : BLOCK_Q8_0;
+    return bits == 4 ? BLOCK_Q5_0 : BLOCK_NONE;
 }
 
 void packed_blocks(const IoTensor *tensor, BlockKind kind, int64_t first, int64_t n, uint8_t *out)
@@ -208,17 +209,25 @@ void packed_blocks(const IoTensor *tensor, BlockKind kind, int64_t first, int64_
     int64_t a_row = tensor->dims[1] / EACH;
     for (int64_t i = first; i < first + n; i++, out += block_info[kind].bytes) {
         int64_t row = i / a_row, column = i % a_row * EACH;
-        uint16_t scale = f16_from_f32(grid_at(&p->scale, row / p->rows, column / p->columns));
-        uint8_t code[EACH];
-        int middle = p->code.kind == GRID_I8 ? 0 : 1 << (p->code.bits - 1);
-        for (int c = 0; c < EACH; c++)
-            code[c] = (uint8_t)((int)grid_at(&p->code, row, column + c) - middle);
+        int64_t shared = row / p->rows, group = column / p->columns;
+        uint16_t scale = f16_from_f32(grid_at(&p->scale, shared, group));
+        float zero = p->offset + (p->zero.data ? grid_at(&p->zero, shared, group) : 0);
+        int up = kind == BLOCK_Q4_0 ? 8 : kind == BLOCK_Q5_0 ? 16 : 0;
+        uint32_t high = 0;
+        uint8_t code[EACH], *low = out + 2;
+        for (int c = 0; c < EACH; c++) {
+            code[c] = (uint8_t)((int)(grid_at(&p->code, row, column + c) - zero) + up);
+            high |= (uint32_t)(code[c] >> 4 & 1) << c;
+        }
         memcpy(out, &scale, sizeof scale);
         if (kind == BLOCK_Q8_0)
-            memcpy(out + 2, code, EACH);
-        else
-            for (int c = 0; c < EACH / 2; c++)
-                out[2 + c] = (uint8_t)(((code[c] + 8) & 15) | ((code[EACH / 2 + c] + 8) & 15) << 4);
+            memcpy(low, code, EACH);
+        if (kind == BLOCK_Q5_0) {
+            memcpy(low, &high, sizeof high);
+            low += sizeof high;
+        }
+        for (int c = 0; kind != BLOCK_Q8_0 && c < EACH / 2; c++)
+            low[c] = (uint8_t)((code[c] & 15) | (code[EACH / 2 + c] & 15) << 4);
     }
 }
 

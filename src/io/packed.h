@@ -42,8 +42,8 @@ const IoTensor *packed_own(const Param *param, const IoTensor *numbers, const Io
 void packed_decode(const IoTensor *tensor, int64_t first, int64_t n, float *out);
 
 /* The kind of blocks (graph/blocks.h) in which the same numbers are, so that products read them as they are: Q4_0 of codes of 4
-   bits and Q8_0 of 8, where zeros are in the middle, scales are f16 without rounding, and groups are neighbours, whole blocks
-   of them. Else BLOCK_NONE. Looks at all scales and zeros. */
+   bits and Q8_0 of 8, where zeros are in the middle, Q5_0 of 4 bits with other zeros, since codes less zeros are -16 … 15; if
+   scales are f16 without rounding, and groups are neighbours, whole blocks of them. Else BLOCK_NONE. Looks at all scales and zeros. */
 BlockKind packed_kind(const IoTensor *tensor);
 
 /* Blocks first .. first+n-1 of that kind, row-major. */

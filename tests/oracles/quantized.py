@@ -166,6 +166,13 @@ WIDE = {
     "wide-w4a16": (lambda *a: packed(*a, 4, 32, False, False),
                    compressed("pack-quantized", num_bits=4, type="int", symmetric=True, strategy="group",
                               group_size=32)),
+    "wide-awq": (lambda *a: awq(*a, 32),
+                 {"quant_method": "awq", "bits": 4, "group_size": 32, "zero_point": True, "version": "gemm"}),
+    "wide-gptq4-zeros": (lambda *a: gptq(*a, 4, 32, False, False),
+                         {"quant_method": "gptq", "bits": 4, "group_size": 32, "sym": False}),
+    "wide-w4a16-zeros": (lambda *a: packed(*a, 4, 32, True, False),
+                         compressed("pack-quantized", num_bits=4, type="int", symmetric=False, strategy="group",
+                                    group_size=32)),
     "wide-int8": (lambda *a: int8(*a),
                   compressed("int-quantized", num_bits=8, type="int", symmetric=True, strategy="channel")),
 }
