@@ -166,6 +166,8 @@ static void a_shape_needs_no_preset_and_no_weights(void **state)
     expect(0,
            "mkdir bare-config && cp own/config.json bare-config && caravan inspect -m bare-config",
            "no weights");
+    expect(0, "caravan plan -m " CVN_TEST_DATA "/gguf/mixed.gguf",
+           "of these looked up in the file         12.0 KiB");
     expect(0, "caravan plan -m bare-config --mesh model=2 | head -1",
            "bare-config, a step of decoding");
     expect(0, "caravan bench -m bare-config --prefill 8 --decode 2 -t 1 --context 8 2>&1",

@@ -35,15 +35,34 @@ static void size_line(const char *name, double bytes)
     printf("  %-36s %12s\n", name, bytes_text(bytes).text);
 }
 
-static void print_memory(const SimAsk *ask, const SimAnswer *a)
+/* Bytes of the embedding that is only looked up, and lies in its file as it is wanted: the system reads a page of it when a
+   token needs it, and takes it back when memory is short. */
+static double looked_up_bytes(const SimAsk *ask, const SimAnswer *a, const IoModel *model)
+{
+    const ParamList *params = &model->params;
+    if (!model->source || ask->task == SIM_TRAIN || a->rt.mesh.n_devices > 1 || ask->on_chip > 0 ||
+        !params_find(params, PARAM_LM_HEAD, -1))
+        return 0;
+    const Param *embed = params_find(params, PARAM_EMBED, -1);
+    const IoTensor *t = model->source[embed - params->param];
+    bool stays = embed->form == PARAM_BLOCKS ? t->coding == IO_BLOCKS
+                                             : t->coding == IO_PLAIN && t->dtype == ask->compute;
+    return stays && t->n_parts == 0 && !t->adapter ? (double)param_bytes(embed, ask->compute) : 0;
+}
+
+static void print_memory(const SimAsk *ask, const SimAnswer *a, const IoModel *model)
 {
     const DeviceMemory *m = &a->memory;
     const double bytes[SIM_ACTIVATION] = {m->weights, m->rounded_weights, m->optimizer, m->kv_cache,
                                           m->inputs};
+    const double looked_up = looked_up_bytes(ask, a, model);
     printf("memory of each device\n");
     for (int role = 0; role < SIM_ACTIVATION; role++)
-        if (bytes[role] > 0)
+        if (bytes[role] > 0) {
             size_line(sim_role_names[role], bytes[role]);
+            if (role == SIM_WEIGHT && looked_up > 0)
+                size_line("  of these looked up in the file", looked_up);
+        }
     size_line("activations and buffers", m->temporaries);
     if (m->constants > 0)
         size_line("  of these constants", m->constants);
@@ -122,7 +141,7 @@ static int print_plan(const SimAsk *ask, const SimAnswer *a, const char *name, c
     printf(", %s%s%s, mesh %s, layout %s\n\n", cvn_dtype_name(ask->compute),
            text.length ? ", weights " : "", text.length ? text.text : "",
            ask->mesh[0] ? ask->mesh : "of one device", ask->layout);
-    print_memory(ask, a);
+    print_memory(ask, a, model);
     if (memory > 0)
         printf("  %s %s\n", a->memory.total <= memory ? "fits in" : "does not fit in",
                bytes_text(memory).text);
