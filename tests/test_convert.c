@@ -59,6 +59,7 @@ static void there_and_back_are_the_same_bytes(void **state)
     random_folder("f32", &c, CVN_F32);
     round_trip("f32", CVN_F32, "m.gguf", "");
     round_trip("f32", CVN_F32, "m.bin", "");
+    round_trip("f32", CVN_F32, "m.bin", "--to llama2c-v0");
     round_trip("f32", CVN_F32, "meta", "--to meta");
     c.rope_scaling = ROPE_LLAMA3;
     c.rope_factor = 32;

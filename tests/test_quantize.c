@@ -604,6 +604,8 @@ static void numbers_come_back_from_quantized_folders(void **state)
             "caravan convert rows.gguf wide3 --type f32 2>/dev/null && "
             "cmp wide/model.safetensors wide3/model.safetensors && rm -r wide2 wide3 && echo same",
             "same\n");
+        expect(0, "caravan inspect -m rows --stats | grep 'no numbers' | wc -l", "0\n");
+        expect(0, "caravan inspect -m rows --stats", h ? "int4" : "int8");
         score(in_scratch("rows"), NULL, stored, N);
         score(in_scratch("wide"), NULL, widened, N);
         for (int i = 1; i < N; i++)

@@ -26,8 +26,9 @@ static const struct {
 } forms[] = {{"hf", form_hf, false},
              {"meta", form_meta, false},
              {"gguf", form_gguf, true},
-             {"llama2c", form_llama2c, true}};
-enum { HF, META, GGUF, LLAMA2C, FORMS };
+             {"llama2c", form_llama2c, true},
+             {"llama2c-v0", form_llama2c_v0, true}};
+enum { HF, META, GGUF, LLAMA2C, LLAMA2C_V0, FORMS };
 
 static const char *form_name(size_t i)
 {
@@ -313,7 +314,7 @@ static int convert_all(void *of, cvn_err *err)
     const FormType *type = find_type(v[TYPE].text);
     c->form = choose_form(v, type, c->to);
     if (!type)
-        type = find_type(c->form == LLAMA2C ? "f32" : cvn_dtype_name(c->model.config.dtype));
+        type = find_type(c->form >= LLAMA2C ? "f32" : cvn_dtype_name(c->model.config.dtype));
     const char *slash = strrchr(c->to, '/'), *source = strrchr(c->from, '/');
     c->form_options = (FormOptions){.type = type,
                                     .file = forms[c->form].file ? slash ? slash + 1 : c->to : NULL,

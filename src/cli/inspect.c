@@ -307,7 +307,7 @@ static json_t *tensors_json(const IoTensors *list, bool stats)
     return all;
 }
 
-static json_t *subject_json(const Subject *s, bool tensors, bool stats)
+static json_t *subject_json(const Subject *s, const IoTensors *tensors, bool stats)
 {
     Group group[PARAM_KIND_COUNT];
     int n = collect_groups(&s->params, group);
@@ -336,13 +336,13 @@ static json_t *subject_json(const Subject *s, bool tensors, bool stats)
         all = json_with(all, "type_bytes", types);
         if (s->model.config.blocks)
             all = json_with(all, "block_bytes", json_integer((json_int_t)block_bytes(s, CVN_BF16)));
-        if (tensors || stats)
-            all = json_with(all, "tensors", tensors_json(&s->model.tensors, stats));
+        if (tensors)
+            all = json_with(all, "tensors", tensors_json(tensors, stats));
     }
     return all;
 }
 
-static int show(const Subject *s, bool tensors, bool stats)
+static int show(const Subject *s, const IoTensors *tensors, bool stats)
 {
     StrBuf text = {0};
     const char *kind = s->from_files            ? io_kind_name(s->model.kind)
@@ -358,8 +358,8 @@ static int show(const Subject *s, bool tensors, bool stats)
         add_tokenizer(&text, s);
     add_sizes(&text, s);
     add_groups(&text, s);
-    if ((tensors || stats) && s->from_files)
-        add_tensors(&text, &s->model.tensors, stats);
+    if (tensors && s->from_files)
+        add_tensors(&text, tensors, stats);
     return print_text(&text);
 }
 
@@ -372,9 +372,12 @@ static int run(const Args *args)
         status = fail(&err);
     } else {
         warn_lines(s.config.warnings);
-        bool tensors = args->value[TENSORS].flag, stats = args->value[STATS].flag;
-        status = args->value[JSON].flag ? print_json(subject_json(&s, tensors, stats))
-                                        : show(&s, tensors, stats);
+        const bool stats = args->value[STATS].flag;
+        const IoTensors tensors =
+            stats && s.from_files && !s.audit.code ? io_joined(&s.model) : s.model.tensors;
+        const IoTensors *shown = stats || args->value[TENSORS].flag ? &tensors : NULL;
+        status = args->value[JSON].flag ? print_json(subject_json(&s, shown, stats))
+                                        : show(&s, shown, stats);
         /* What can be shown has been; a model that cannot be run is refused all the same. */
         if (status == EXIT_OK && s.audit.code)
             status = fail(&s.audit);

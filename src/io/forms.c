@@ -8,6 +8,7 @@
 #include "io/save_files.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 const FormType form_types[] = {
@@ -297,7 +298,23 @@ int form_gguf(Out *out, const FormOptions *o, cvn_err *err)
 
 /* ---- llama2.c ---- */
 
-int form_llama2c(Out *out, const FormOptions *o, cvn_err *err)
+/* Cosines, then sines, of the angles of each position, which only version 0 has. */
+static void put_angles(Out *out, const LlamaConfig *c)
+{
+    const int64_t half = c->head_dim / 2, n = c->max_context * half;
+    double *frequency = arena_array(out->arena, (size_t)half, sizeof *frequency);
+    float *angle = arena_array(out->arena, (size_t)n, sizeof *angle);
+    llama_rope_frequencies(c, frequency);
+    for (int sines = 0; sines < 2; sines++) {
+        for (int64_t i = 0; i < n; i++) {
+            double x = (double)(i / half) * frequency[i % half];
+            angle[i] = (float)(sines ? sin(x) : cos(x));
+        }
+        out_bytes(out, angle, (size_t)n * sizeof *angle);
+    }
+}
+
+static int write_llama2c(Out *out, const FormOptions *o, int version, cvn_err *err)
 {
     const LlamaConfig *c = &out->model->config;
     const ParamList *params = &out->model->params;
@@ -313,19 +330,36 @@ int form_llama2c(Out *out, const FormOptions *o, cvn_err *err)
     if (o->type->type.block || o->type->quant.kind || o->type->type.dtype != CVN_F32)
         return refuse_type(o, "llama2.c's files", "f32 is", err);
     uint8_t head[LLAMA2C_HEADER] = {0};
+    const int32_t vocab = (int32_t)c->vocab;
     const int32_t numbers[9] = {LLAMA2C_MAGIC,          1,
                                 (int32_t)c->dim,        (int32_t)c->ffn,
                                 (int32_t)c->n_layers,   (int32_t)c->n_heads,
-                                (int32_t)c->n_kv_heads, (int32_t)c->vocab,
+                                (int32_t)c->n_kv_heads, version == 0 && !c->tied ? -vocab : vocab,
                                 (int32_t)c->max_context};
     memcpy(head, numbers, sizeof numbers);
     head[sizeof numbers] = c->tied;
     out->interleaved = true;
     out_file(out, o->file);
-    out_bytes(out, head, sizeof head);
-    for (int k = 0; k < LLAMA2C_KINDS; k++)
+    if (version == 0)
+        out_bytes(out, numbers + 2, sizeof numbers - 2 * sizeof *numbers);
+    else
+        out_bytes(out, head, sizeof head);
+    for (int k = 0; k < LLAMA2C_KINDS + 1 - version; k++) {
+        if (llama2c_order[version][k] == PARAM_KIND_COUNT)
+            put_angles(out, c);
         for (int i = 0; i < params->n; i++)
-            if (params->param[i].kind == llama2c_order[1][k])
+            if (params->param[i].kind == llama2c_order[version][k])
                 out_param(out, &params->param[i], o->type->type, -1, 0, 1);
+    }
     return CVN_OK;
+}
+
+int form_llama2c(Out *out, const FormOptions *o, cvn_err *err)
+{
+    return write_llama2c(out, o, 1, err);
+}
+
+int form_llama2c_v0(Out *out, const FormOptions *o, cvn_err *err)
+{
+    return write_llama2c(out, o, 0, err);
 }

@@ -4,7 +4,7 @@
  *     form_hf        model.safetensors, or several with an index
  *     form_meta      consolidated.00.pth, … in as many parts as wanted, and params.json
  *     form_gguf      one file, with the tokenizer's keys in it
- *     form_llama2c   one file of version 1 (llama2c.h)
+ *     form_llama2c   one file of version 1 (llama2c.h), or of version 0
  *
  * A config that a form cannot say is refused. Norms and biases are f32 in GGUF files, where all else is of the type asked for;
  * in Q4_K_M some matrices, and in Q4_0 the head, are of Q6_K, as llama.cpp has them. Hugging Face folders may be quantized in our
@@ -41,5 +41,6 @@ int form_hf(Out *out, const FormOptions *options, cvn_err *err);
 int form_meta(Out *out, const FormOptions *options, cvn_err *err);
 int form_gguf(Out *out, const FormOptions *options, cvn_err *err);
 int form_llama2c(Out *out, const FormOptions *options, cvn_err *err);
+int form_llama2c_v0(Out *out, const FormOptions *options, cvn_err *err);
 
 #endif

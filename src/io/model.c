@@ -245,6 +245,30 @@ int io_quantize(IoModel *model, QuantScheme scheme, cvn_err *err)
     return CVN_OK;
 }
 
+/* Of a parameter that is no scales. */
+static const IoTensor *join(IoModel *model, const ParamList *params, const IoTensor *const *source,
+                            int i)
+{
+    const Param *p = &params->param[i];
+    if (p->form != PARAM_QUANTIZED)
+        return source[i];
+    return packed_own(p, source[i], source[p->scale], weights_in_panels(p, source[i]),
+                      &model->arena);
+}
+
+IoTensors io_joined(IoModel *model)
+{
+    IoTensors list = model->tensors;
+    if (model->config.quant.kind == QUANT_NONE)
+        return list;
+    list.tensor = arena_array(&model->arena, (size_t)model->params.n, sizeof *list.tensor);
+    list.n = 0;
+    for (int i = 0; i < model->params.n; i++)
+        if (model->params.param[i].form != PARAM_SCALES)
+            list.tensor[list.n++] = *join(model, &model->params, model->source, i);
+    return list;
+}
+
 void io_widen(IoModel *model)
 {
     ParamList quantized = model->params;
@@ -257,10 +281,7 @@ void io_widen(IoModel *model)
     for (int i = 0; i < model->params.n; i++) {
         const Param *param = &model->params.param[i];
         const Param *same = params_find(&quantized, param->kind, param->layer);
-        source[i] = from[same - quantized.param];
-        if (same->form == PARAM_QUANTIZED)
-            source[i] = packed_own(same, source[i], from[same->scale],
-                                   weights_in_panels(same, source[i]), &model->arena);
+        source[i] = join(model, &quantized, from, (int)(same - quantized.param));
     }
     model->source = source;
 }

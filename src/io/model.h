@@ -58,6 +58,9 @@ int io_quantize(IoModel *model, QuantScheme scheme, cvn_err *err);
    A head that was tied to the embedding is so again. */
 void io_widen(IoModel *model);
 
+/* The tensors of an audited model whose files are quantized, each matrix one with its scales; of another, those of its files. */
+IoTensors io_joined(IoModel *model);
+
 /* Has the matrices that are stored in blocks of GGUF types, or in what such blocks hold as well (packed.h), stay so: config, params and source become those of a model in
    blocks. What is cut into parts, or has adapters, is widened as before. */
 void io_keep_blocks(IoModel *model);
