@@ -456,29 +456,28 @@ const IoTensor *packed_own(const Param *param, const IoTensor *numbers, const Io
     p->code = (Grid){.data = numbers->data,
                      .kind = half ? GRID_I4 : GRID_I8,
                      .column_shift = half,
-                     .row_step = half ? f->k / 2 : f->k,
-                     .column_step = 1};
+                     .row_step = panels ? num_pieces(f->k, wide)
+                                 : half ? f->k / 2
+                                        : f->k,
+                     .column_step = 1,
+                     .wide = wide,
+                     .lanes = panels ? 4 : 0};
     p->scale = (Grid){.data = scales->data,
                       .kind = f->scale_dtype == CVN_F32 ? GRID_F32 : GRID_BF16,
                       .row_step = f->groups,
-                      .column_step = 1};
-    if (panels) {
-        p->code.row_step = num_pieces(f->k, wide);
-        p->code.wide = wide;
-        p->code.lanes = 4;
-        p->scale.wide = p->scale.lanes = 1;
-    }
-    *joined = *numbers;
-    joined->type = half ? "int4" : "int8";
-    joined->data = NULL;
-    joined->bytes = numbers->bytes + scales->bytes;
-    joined->rank = 2;
-    joined->dims[0] = f->n;
-    joined->dims[1] = f->k;
-    joined->n = f->n * f->k;
-    joined->coding = IO_PACKED;
-    joined->dtype = CVN_F32;
-    joined->packed = p;
+                      .column_step = 1,
+                      .wide = 1,
+                      .lanes = panels};
+    *joined = (IoTensor){.name = numbers->name,
+                         .type = half ? "int4" : "int8",
+                         .file = numbers->file,
+                         .bytes = numbers->bytes + scales->bytes,
+                         .dims = {f->n, f->k},
+                         .n = f->n * f->k,
+                         .rank = 2,
+                         .coding = IO_PACKED,
+                         .dtype = CVN_F32,
+                         .packed = p};
     return joined;
 }
 
