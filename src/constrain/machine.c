@@ -1,5 +1,6 @@
 #include "constrain/machine.h"
 
+#include "base/heap.h"
 #include "constrain/escape.h"
 
 #include <stddef.h>
@@ -40,6 +41,11 @@ void machine_free(Machine *m)
     engine_free(&m->e);
 }
 
+static bool is_pending(const Frame *f)
+{
+    return f->kind == FRAME_ARRAY && f->d == AT_PENDING;
+}
+
 uint32_t machine_frame(Machine *m, const Frame *frame)
 {
     bool added;
@@ -57,9 +63,8 @@ uint32_t machine_frame(Machine *m, const Frame *frame)
     m->met = arena_more(&m->e.arena, m->met, m->n_frames, sizeof *m->met);
     m->met[m->n_frames] = 0;
     m->in_item = arena_more(&m->e.arena, m->in_item, m->n_frames, sizeof *m->in_item);
-    m->in_item[m->n_frames] = frame->kind == FRAME_ITEM ||
-                              (frame->kind == FRAME_ARRAY && frame->d == AT_PENDING) ||
-                              (m->n_frames && m->in_item[frame->below]);
+    m->in_item[m->n_frames] =
+        frame->kind == FRAME_ITEM || is_pending(frame) || (m->n_frames && m->in_item[frame->below]);
     m->frame[m->n_frames] = *frame;
     return m->n_frames++;
 }
@@ -749,13 +754,40 @@ uint32_t machine_state_of(Machine *m, uint32_t frame)
     return state;
 }
 
-uint32_t machine_state_in(Machine *m, uint32_t frame, uint32_t state)
+uint32_t machine_alone(Machine *m, uint32_t frame)
 {
-    FrameList list = {0};
-    add_id(m, &list, frame);
-    uint32_t alone = machine_state(m, &list, machine_at(m, state)->read);
-    free(list.at);
+    uint32_t *above = NULL, n = 0, alone = machine_frame(m, &(Frame){.kind = FRAME_END});
+    const Frame *f = &m->frame[frame];
+    for (uint32_t id = frame; !(f->kind == FRAME_ITEM || is_pending(f)); n++) {
+        uint32_t *more = heap_more(above, n, sizeof *above);
+        if (!more) {
+            engine_fail(&m->e, "there is no memory");
+            break;
+        }
+        above = more;
+        above[n] = id;
+        id = f->below;
+        f = &m->frame[id];
+    }
+    while (n) {
+        Frame copy = m->frame[above[--n]];
+        copy.below = alone;
+        alone = machine_frame(m, &copy);
+    }
+    free(above);
     return alone;
+}
+
+uint32_t machine_item_at(Machine *m, uint32_t frame)
+{
+    const Frame f = m->frame[frame];
+    bool begins = f.kind == FRAME_ARRAY && (f.d == AT_FIRST || f.d == AT_NEXT);
+    const Branches *branches = begins && m->reads ? branches_of_array(m, f.a) : NULL;
+    if (!branches || branches->n != 1 || !array_is_unique(&m->e, branches->at[0].rest))
+        return NO_FRAME;
+    uint32_t end = machine_frame(m, &(Frame){.kind = FRAME_END});
+    return machine_frame(m,
+                         &(Frame){.kind = FRAME_VALUE, .a = branches->at[0].value, .below = end});
 }
 
 bool machine_takes_blanks(const Machine *m, uint32_t frame)

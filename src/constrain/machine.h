@@ -109,9 +109,14 @@ bool machine_begin_json(Machine *m, Formula f);
 bool machine_begin_text(Machine *m, Term term);
 bool machine_begin_grammar(Machine *m);
 
-/* The state in which a frame alone goes on; one of the frames of a state, with what that has read. */
+/* The state in which a frame alone goes on. */
 uint32_t machine_state_of(Machine *m, uint32_t frame);
-uint32_t machine_state_in(Machine *m, uint32_t frame, uint32_t state);
+
+/* A frame in an item of an array with unique items (m->in_item), as if that stood alone; where such an item begins, the frame of its
+   value as if it stood alone, or NO_FRAME. */
+#define NO_FRAME UINT32_MAX
+uint32_t machine_alone(Machine *m, uint32_t frame);
+uint32_t machine_item_at(Machine *m, uint32_t frame);
 
 /* Whether a value may begin in a frame, always under the same formula. */
 bool machine_value_at(Machine *m, const Frame *frame, Formula *value);

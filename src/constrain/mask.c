@@ -24,8 +24,10 @@ void masks_free(Masks *masks)
         free(masks->number[i]->exit);
         free(masks->number[i]);
     }
-    for (uint32_t i = 0; i < masks->n_frames; i++)
+    for (uint32_t i = 0; i < masks->n_frames; i++) {
         free(masks->frame[i].list);
+        trie_free(&masks->frame[i].left);
+    }
     free(masks->string);
     free(masks->number);
     free(masks->frame);
@@ -101,12 +103,29 @@ static void add_tokens(Engine *e, Found *found, const Trie *trie, const TrieNode
     found->n += node->n;
 }
 
+/* What a walk finds. */
+typedef struct Walked {
+    Found *in;   /* tokens that may come */
+    Found *left; /* those that go on behind the whole value: of JSON, else NULL */
+} Walked;
+
+/* Whether a comma or a bracket stands behind the whole value: what it leads to is not known here, but where the value is an item. */
+static bool leaves(const Machine *m, uint32_t state, unsigned char byte, const Walked *w)
+{
+    return w->left && (byte == ',' || byte == ']') && machine_at(m, state)->can_end;
+}
+
 /* Tokens that go through a node, from the state before it. */
 static void walk(Machine *m, const Trie *trie, uint32_t from, uint32_t to, uint32_t *at,
-                 Found *found)
+                 const Walked *w)
 {
     for (uint32_t i = from; i < to && !m->e.failed[0];) {
         const TrieNode *node = &trie->node[i];
+        if (leaves(m, at[node->depth], node->byte, w)) {
+            for (; i < node->after; i++)
+                add_tokens(&m->e, w->left, trie, &trie->node[i]);
+            continue;
+        }
         uint32_t next = machine_next(m, at[node->depth], node->byte);
         if (next == STATE_DEAD) {
             i = node->after;
@@ -114,57 +133,66 @@ static void walk(Machine *m, const Trie *trie, uint32_t from, uint32_t to, uint3
         }
         at[node->depth + 1] = next;
         if (node->n)
-            add_tokens(&m->e, found, trie, node);
+            add_tokens(&m->e, w->in, trie, node);
         i++;
     }
 }
 
 /* All tokens but those of blanks alone, where these leave the state as it is, and those that begin with one of `but` at once. */
 static void walk_all(Machine *m, const cvn_vocabulary *v, uint32_t state, bool blanks,
-                     const char *but, Found *found)
+                     const char *but, const Walked *w)
 {
     uint32_t at[TOKEN_BYTES + 1];
     const Trie *trie = &v->trie;
     for (int b = 0; b < 256 && !m->e.failed[0]; b++) {
         bool left_out = b && strchr(but, b);
         if (v->begin[b] == v->begin[b + 1] || (left_out && !blanks) ||
-            machine_next(m, state, (unsigned char)b) == STATE_DEAD)
+            (!leaves(m, state, (unsigned char)b, w) &&
+             machine_next(m, state, (unsigned char)b) == STATE_DEAD))
             continue;
         for (uint32_t i = v->begin[b]; i < v->begin[b + 1]; i++) {
             const TrieNode *node = &trie->node[v->node[i]];
             if (node->depth ? !blanks : left_out)
                 continue;
             at[node->depth] = state;
-            walk(m, trie, v->node[i], node->after, at, found);
+            walk(m, trie, v->node[i], node->after, at, w);
         }
     }
     for (uint32_t i = 0; i < trie->n_nodes && !blanks; i = trie->node[i].after)
         if (is_blank(trie->node[i].byte)) {
             at[0] = state;
-            walk(m, trie, i, trie->node[i].after, at, found);
+            walk(m, trie, i, trie->node[i].after, at, w);
         }
 }
 
-/* What follows the quote of a string. */
-static void walk_tails(Machine *m, const cvn_vocabulary *v, const StringMask *mask, uint32_t state,
-                       Found *found)
+/* Takes those from the n-th on out again of which another mask has tails of its own. */
+static void drop_seen(Found *found, uint32_t n, const uint32_t *seen)
 {
-    uint32_t at[TOKEN_BYTES + 1] = {state};
-    walk(m, &mask->tail, 0, mask->tail.n_nodes, at, found);
-    if (!mask->seen)
-        return;
-    uint32_t kept = found->n;
-    walk(m, &v->free_text->tail, 0, v->free_text->tail.n_nodes, at, found);
-    for (uint32_t i = kept; i < found->n; i++)
-        if (!has_bit(mask->seen, found->list[i]))
+    uint32_t kept = n;
+    for (uint32_t i = n; i < found->n; i++)
+        if (!has_bit(seen, found->list[i]))
             found->list[kept++] = found->list[i];
     found->n = kept;
 }
 
-/* Within an array of unique items, where what follows depends on all that was read: tokens through nodes side by side, from
-   the state before their first byte. */
+/* What follows the quote of a string. */
+static void walk_tails(Machine *m, const cvn_vocabulary *v, const StringMask *mask, uint32_t state,
+                       const Walked *w)
+{
+    uint32_t at[TOKEN_BYTES + 1] = {state};
+    walk(m, &mask->tail, 0, mask->tail.n_nodes, at, w);
+    if (!mask->seen)
+        return;
+    uint32_t in = w->in->n, left = w->left ? w->left->n : 0;
+    walk(m, &v->free_text->tail, 0, v->free_text->tail.n_nodes, at, w);
+    drop_seen(w->in, in, mask->seen);
+    if (w->left)
+        drop_seen(w->left, left, mask->seen);
+}
+
+/* Tokens through nodes side by side, from the state before their first byte. */
 static void walk_from(Machine *m, const cvn_vocabulary *v, uint32_t from, uint32_t to,
-                      uint32_t state, Found *found)
+                      uint32_t state, const Walked *w)
 {
     uint32_t at[TOKEN_BYTES + 1] = {state}, k = from;
     uint16_t depth = v->trie.node[from].depth;
@@ -174,7 +202,7 @@ static void walk_from(Machine *m, const cvn_vocabulary *v, uint32_t from, uint32
     for (uint16_t d = 0; d < depth; d++)
         at[d + 1] = machine_next(m, at[d], (unsigned char)text[d]);
     if (at[depth] != STATE_DEAD)
-        walk(m, &v->trie, from, to, at, found);
+        walk(m, &v->trie, from, to, at, w);
 }
 
 /* A number, or where a value begins that may be one: then *f is that number, of which nothing is there. */
@@ -266,9 +294,8 @@ static const NumberMask *number_mask(Masks *masks, Machine *m, const Frame *f)
     return mask;
 }
 
-/* Of a string, a name or a term: returns what stays in it. `alone`: the state within an array of unique items, else dead. */
-static const uint32_t *fill_string(Masks *masks, Machine *m, uint32_t id, uint32_t alone,
-                                   Found *found)
+/* Of a string, a name or a term: returns what stays in it. */
+static const uint32_t *fill_string(Masks *masks, Machine *m, uint32_t id, const Walked *w)
 {
     const cvn_vocabulary *v = masks->vocabulary;
     Frame f = m->frame[id];
@@ -279,55 +306,65 @@ static const uint32_t *fill_string(Masks *masks, Machine *m, uint32_t id, uint32
     if (!string || last)
         return string ? string->bits : NULL;
     if (raw && string->no_tails) {
-        walk_all(m, v, machine_state_of(m, id), false, "", found);
+        walk_all(m, v, machine_state_of(m, id), false, "", w);
         return string->bits;
     }
-    for (uint32_t i = 0; i < string->n_exits && alone; i++)
-        walk_from(m, v, string->exit[i] + 1, v->trie.node[string->exit[i]].after, alone, found);
-    if (alone)
-        return string->bits;
     const Frame colon = {.kind = FRAME_COLON, .a = f.a, .below = f.below};
     uint32_t behind = machine_state_of(m, name ? machine_frame(m, &colon) : f.below);
-    walk_tails(m, v, string, behind, found);
+    walk_tails(m, v, string, behind, w);
     if (name && f.used)
-        keep_distinct(m, v, id, found);
+        keep_distinct(m, v, id, w->in);
     return string->bits;
 }
 
-static FrameMask make_frame_mask(Masks *masks, Machine *m, uint32_t id, uint32_t state)
+static void keep_left(Machine *m, const cvn_vocabulary *v, const Found *left, Trie *out)
+{
+    TriePiece *piece = left->n ? malloc(left->n * sizeof *piece) : NULL;
+    for (uint32_t i = 0; piece && i < left->n; i++)
+        piece[i] = (TriePiece){v->piece[left->list[i]], v->length[left->list[i]], left->list[i]};
+    if (left->n && (!piece || !trie_make(out, piece, left->n)))
+        engine_fail(&m->e, "there is no memory for masks");
+    free(piece);
+    free(left->list);
+}
+
+static FrameMask make_frame_mask(Masks *masks, Machine *m, uint32_t id)
 {
     const cvn_vocabulary *v = masks->vocabulary;
     Frame f = m->frame[id];
-    FrameMask mask = {.known = true, .also = NO_FRAME};
-    Found found = {0};
-    bool in_item = m->in_item[id], blanks = !in_item && machine_takes_blanks(m, id);
-    bool number = f.kind == FRAME_NUMBER;
-    uint32_t begin = in_item  ? machine_state_in(m, id, state)
-                     : number ? machine_state_of(m, f.below)
-                              : machine_state_of(m, id);
+    FrameMask mask = {.known = true, .also = machine_item_at(m, id)};
+    Found found = {0}, left = {0};
+    const Walked w = {&found, m->grammar.rule ? NULL : &left};
+    bool number = f.kind == FRAME_NUMBER, blanks = machine_takes_blanks(m, id);
+    uint32_t begin = machine_state_of(m, number ? f.below : id);
     mask.bits = blanks ? v->blank : NULL;
-    if (f.kind == FRAME_TERM || f.kind == FRAME_STRING || f.kind == FRAME_OTHER) {
-        mask.bits = fill_string(masks, m, id, in_item ? begin : STATE_DEAD, &found);
+    if (mask.also != NO_FRAME) { /* an empty array is what is left */
+        for (uint32_t i = v->begin[']']; i < v->begin[']' + 1]; i++)
+            for (uint32_t k = v->node[i]; k < v->trie.node[v->node[i]].after; k++)
+                add_tokens(&m->e, &left, &v->trie, &v->trie.node[k]);
+    } else if (f.kind == FRAME_TERM || f.kind == FRAME_STRING || f.kind == FRAME_OTHER) {
+        mask.bits = fill_string(masks, m, id, &w);
     } else if (begins_number(m, &f)) {
         mask.number = number_mask(masks, m, &f);
         for (uint32_t i = 0; mask.number && i < mask.number->n_exits; i++) {
             uint32_t from = mask.number->exit[i], to = v->trie.node[from].after,
                      at[TOKEN_BYTES + 1];
             at[v->trie.node[from].depth] = begin;
-            if (in_item || !number)
-                walk_from(m, v, from, to, begin, &found);
+            if (number)
+                walk(m, &v->trie, from, to, at, &w);
             else
-                walk(m, &v->trie, from, to, at, &found);
+                walk_from(m, v, from, to, begin, &w);
         }
-        if (in_item || !number)
-            walk_all(m, v, begin, blanks, "+-.0123456789Ee", &found);
+        if (!number)
+            walk_all(m, v, begin, blanks, "+-.0123456789Ee", &w);
         else if (mask.number && mask.number->ends)
             mask.also = f.below;
     } else {
-        walk_all(m, v, begin, blanks, "", &found);
+        walk_all(m, v, begin, blanks, "", &w);
     }
     mask.list = found.list;
     mask.n = found.n;
+    keep_left(m, v, &left, &mask.left);
     return mask;
 }
 
@@ -357,34 +394,45 @@ static bool room_for_frame(Masks *masks, uint32_t id)
 }
 
 /* Adds the tokens of a frame; returns another whose tokens come with them, or NO_FRAME. */
-static uint32_t fill_frame(Masks *masks, Machine *m, uint32_t id, uint32_t state, uint32_t *bits)
+static uint32_t fill_frame(Masks *masks, Machine *m, uint32_t id, uint32_t *bits)
 {
-    bool keeps = !m->in_item[id];
-    if (keeps && !room_for_frame(masks, id)) {
+    if (!room_for_frame(masks, id)) {
         engine_fail(&m->e, "there is no memory for masks");
         return NO_FRAME;
     }
-    if (keeps && masks->frame[id].known) {
-        add_mask(masks, &masks->frame[id], bits);
-        return masks->frame[id].also;
-    }
-    if (!machine_look_ahead(m))
-        return NO_FRAME;
-    FrameMask mask = make_frame_mask(masks, m, id, state);
-    machine_look_back(m);
-    add_mask(masks, &mask, bits);
-    if (keeps && !m->e.failed[0]) {
+    if (!masks->frame[id].known) {
+        if (!machine_look_ahead(m))
+            return NO_FRAME;
+        FrameMask mask = make_frame_mask(masks, m, id);
+        machine_look_back(m);
+        if (m->e.failed[0]) {
+            free(mask.list);
+            trie_free(&mask.left);
+            return NO_FRAME;
+        }
         masks->frame[id] = mask;
-        masks->bytes += mask.n * sizeof *mask.list;
-    } else {
-        free(mask.list);
+        masks->bytes += mask.n * sizeof *mask.list + mask.left.n_nodes * sizeof *mask.left.node;
     }
-    return mask.also;
+    add_mask(masks, &masks->frame[id], bits);
+    return masks->frame[id].also;
+}
+
+/* Adds what is left and may come in a state, in which the value is an item. */
+static void fill_left(Machine *m, const Trie *left, uint32_t state, uint32_t *bits)
+{
+    uint32_t at[TOKEN_BYTES + 1] = {state};
+    Found found = {0};
+    if (!left->n_nodes || !machine_look_ahead(m))
+        return;
+    walk(m, left, 0, left->n_nodes, at, &(Walked){&found, NULL});
+    machine_look_back(m);
+    for (uint32_t i = 0; i < found.n; i++)
+        set_bit(bits, found.list[i]);
+    free(found.list);
 }
 
 void masks_fill(Masks *masks, Machine *m, uint32_t state, uint32_t *bits)
 {
-    const uint32_t *frame = m->state[state].frame;
     uint32_t n = m->state[state].n;
     const cvn_vocabulary *v = masks->vocabulary;
     memset(bits, 0, CVN_MASK_WORDS(v->n) * sizeof *bits);
@@ -393,7 +441,15 @@ void masks_fill(Masks *masks, Machine *m, uint32_t state, uint32_t *bits)
         if (masks_init(masks, v, NULL))
             engine_fail(&m->e, "there is no memory for masks");
     }
-    for (uint32_t i = 0; i < n && !m->e.failed[0]; i++)
-        for (uint32_t id = frame[i], also; id != NO_FRAME && !m->e.failed[0]; id = also)
-            also = fill_frame(masks, m, id, state, bits);
+    for (uint32_t i = 0; i < n && !m->e.failed[0]; i++) {
+        uint32_t frame = m->state[state].frame[i], id = frame, also;
+        bool in_item = m->in_item[frame], item = in_item || machine_item_at(m, frame) != NO_FRAME;
+        if (in_item)
+            id = machine_alone(m, frame);
+        for (; id != NO_FRAME && !m->e.failed[0]; id = also) {
+            also = fill_frame(masks, m, id, bits);
+            if (item && !m->e.failed[0])
+                fill_left(m, &masks->frame[id].left, state, bits);
+        }
+    }
 }

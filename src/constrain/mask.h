@@ -9,6 +9,9 @@
     before structure    blanks are tokens that are known; a list of what may follow them, found by a walk through those
                         tokens whose first byte may come
  *
+ * In arrays of unique items what follows an item depends on all that was read, but nothing within it: its masks are those of the
+ * item as if it stood alone, and tokens that go on behind it are tried one by one.
+ *
  * A repetition that a token cannot reach the end of is taken as one without end, so that the length of a string that is
  * far from its maximum makes no new masks.
  */
@@ -30,14 +33,13 @@ typedef struct NumberMask {
     bool ends; /* as it is */
 } NumberMask;
 
-#define NO_FRAME UINT32_MAX
-
 typedef struct FrameMask {
     const uint32_t *bits;     /* [CVN_MASK_WORDS(n)], or NULL */
     const NumberMask *number; /* or NULL */
     uint32_t also;            /* a frame whose mask belongs to it, too, or NO_FRAME */
     cvn_token *list;          /* [n] and these; owned */
     uint32_t n;
+    Trie left; /* tokens that go on behind the whole value */
     bool known;
 } FrameMask;
 
