@@ -9,7 +9,7 @@ foreach(function malloc calloc realloc reallocarray aligned_alloc strdup strndup
     munmap arena_try arena_alloc arena_array arena_more arena_copy arena_string arena_stringn arena_printf)
   target_link_options(caravan_starved PRIVATE "LINKER:--wrap=${function}")
 endforeach()
-foreach(command generate train)
+foreach(command generate train inspect)
   add_test(NAME memory_failure_${command} COMMAND bash "${CMAKE_SOURCE_DIR}/tools/starve.sh" "${CMAKE_BINARY_DIR}" ${command})
   set_tests_properties(memory_failure_${command} PROPERTIES TIMEOUT 600 ENVIRONMENT "SAMPLE=40")
 endforeach()

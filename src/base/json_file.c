@@ -24,6 +24,11 @@ json_t *json_with(json_t *object, const char *key, json_t *value)
     return whole(object, json_object_set_new(object, key, value));
 }
 
+json_t *json_merged(json_t *object, json_t *more)
+{
+    return whole(object, json_object_update_new(object, more));
+}
+
 json_t *json_append(json_t *list, json_t *value)
 {
     return whole(list, json_array_append_new(list, value));

@@ -17,9 +17,10 @@
 /* json_decref, to hold a value (base/protect.h); NULL is allowed. */
 void json_release(void *value);
 
-/* The object with one more member, and the list with one more element, both stolen: NULL, and all is released, where there
+/* The object with one more member, or those of another object, and the list with one more element, all stolen: NULL, and all is released, where there
    is no memory for it, or was none before. So what is written is whole, by one look at the end. */
 json_t *json_with(json_t *object, const char *key, json_t *value);
+json_t *json_merged(json_t *object, json_t *more);
 json_t *json_append(json_t *list, json_t *value);
 
 /* Parses n bytes that must be one JSON object. `file` is for messages. NULL after an error. */

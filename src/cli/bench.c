@@ -1,6 +1,7 @@
 /* caravan bench: how fast a model runs here, and how near to what the machine can do. */
 #include "serve/bench.h"
 #include "base/heap.h"
+#include "base/json_file.h"
 #include "cli/bench_sweep.h"
 #include "cli/bench_train.h"
 #include "cli/common.h"
@@ -489,18 +490,14 @@ static json_t *row_json(const Row *row, int devices)
     json_t *json =
         json_pack("{s:s,s:I,s:I,s:I}", "mode", row->mode->name, "batch", (json_int_t)row->batch,
                   "context", (json_int_t)row->context, "steps", (json_int_t)row->tokens);
-    if (!row->fits) {
-        json_object_set_new(json, "seconds_per_token", json_null());
-        return json;
-    }
+    if (!row->fits)
+        return json_with(json, "seconds_per_token", json_null());
     json_t *figures = json_pack(
         "{s:f,s:f,s:f,s:o,s:f,s:f,s:f}", "seconds_per_token", f->seconds, "tokens_per_second",
         f->tokens_per_second, "tokens_per_second_per_device", f->tokens_per_second / devices,
         "bandwidth_utilization", in_cache(row) ? json_null() : json_real(f->utilization),
         "read_bandwidth", f->bandwidth, "overhead_seconds", f->overhead, "spread", f->spread);
-    json_object_update(json, figures);
-    json_decref(figures);
-    return json;
+    return json_merged(json, figures);
 }
 
 /* Of keys and values. */
@@ -549,21 +546,22 @@ static int print_bench_json(const Bench *b)
     for (size_t i = 0; i < b->n_rows; i++) {
         const Row *row = &b->row[i];
         if (is_single(row)) {
-            json_object_set_new(all, row->part, row_json(row, b->devices));
+            all = json_with(all, row->part, row_json(row, b->devices));
             continue;
         }
         json_t *list = json_object_get(all, row->part);
-        if (!list)
-            json_object_set_new(all, row->part, list = json_array());
-        json_array_append_new(list, row_json(row, b->devices));
+        list = json_append(list ? json_incref(list) : json_array(), row_json(row, b->devices));
+        all = json_with(all, row->part, list);
     }
     json_t *communication = json_array();
     for (size_t i = 0; i < b->n_rows; i++)
         if (is_single(&b->row[i]))
-            add_communication(communication, b->row[i].part, &b->row[i].communication);
+            communication =
+                add_communication(communication, b->row[i].part, &b->row[i].communication);
     if (b->value[MESH].given)
-        json_object_set(all, "communication", communication);
-    json_decref(communication);
+        all = json_with(all, "communication", communication);
+    else
+        json_decref(communication);
     return print_json(all);
 }
 

@@ -27,7 +27,7 @@ static int print_train_json(const char *preset, const TrainerOptions *o, const T
                   device_memory_json(&f->memory), "ceilings", ceilings, "train", train);
     if (o->mesh) {
         json_t *communication = json_array();
-        add_communication(communication, NULL, &f->communication);
+        communication = add_communication(communication, NULL, &f->communication);
         all = json_with(all, "mesh", json_string(o->mesh));
         all = json_with(all, "layout", json_string(o->layout));
         all = json_with(all, "devices", json_integer(f->devices));

@@ -62,8 +62,8 @@ static int print_compiled_json(const Compiled *c, const SimAnswer *plan, double 
     json_t *list = json_array();
     for (size_t i = 0; i < sizeof c->collective / sizeof *c->collective; i++)
         if (c->collective[i].count)
-            json_array_append_new(list, json_pack("{s:s,s:I}", "kind", c->collective[i].kind,
-                                                  "count", (json_int_t)c->collective[i].count));
+            list = json_append(list, json_pack("{s:s,s:I}", "kind", c->collective[i].kind, "count",
+                                               (json_int_t)c->collective[i].count));
     return print_json(
         json_pack("{s:{s:I,s:I,s:I,s:I,s:I,s:I},s:{s:o},s:o,s:o,s:o,s:f}", "device_memory",
                   "arguments", (json_int_t)c->arguments, "outputs", (json_int_t)c->outputs,

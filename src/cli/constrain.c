@@ -1,5 +1,6 @@
 /* caravan constrain: what a schema, expression or grammar lets through, without a model. */
 #include "caravan/constrain.h"
+#include "base/json_file.h"
 
 #include "cli/common.h"
 #include "cli/terminal.h"
@@ -140,7 +141,7 @@ static json_t *times(Work *w)
     double sum = 0;
     json_t *each = json_array();
     for (size_t i = 0; i < w->n_masks; i++)
-        json_array_append_new(each, json_real(w->microseconds[i]));
+        each = json_append(each, json_real(w->microseconds[i]));
     if (!w->n_masks) {
         json_decref(each);
         return json_null();
@@ -159,12 +160,11 @@ static int print_line(Work *w, const char *id, size_t n_id, const char *refused,
     json_error_t error;
     json_t *line = json_object(),
            *name = json_loadb(id, n_id, JSON_DECODE_ANY | JSON_ALLOW_NUL, &error);
-    json_object_set_new(line, "id", name ? name : json_null());
-    json_object_set_new(line, "refused",
-                        refused ? bytes_json(refused, strlen(refused)) : json_null());
-    json_object_set_new(line, "results", results);
-    json_object_set_new(line, "first_mask_us", first >= 0 ? json_real(first) : json_null());
-    json_object_set_new(line, "mask_us", times(w));
+    line = json_with(line, "id", name ? name : json_null());
+    line = json_with(line, "refused", refused ? bytes_json(refused, strlen(refused)) : json_null());
+    line = json_with(line, "results", results);
+    line = json_with(line, "first_mask_us", first >= 0 ? json_real(first) : json_null());
+    line = json_with(line, "mask_us", times(w));
     return print_json(line);
 }
 
@@ -217,7 +217,7 @@ static int run_case(Work *w, const JsonValue *line, cvn_err *err)
             break;
         }
         int result = accepts(w, constraint, text->text, text->length, &refused);
-        json_array_append_new(results, result < 0 ? json_null() : json_boolean(result));
+        results = json_append(results, result < 0 ? json_null() : json_boolean(result));
         if (result < 0)
             code = refused.code;
     }

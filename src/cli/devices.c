@@ -1,5 +1,6 @@
 /* caravan devices: what there is to run on. */
 #include "base/bytes.h"
+#include "base/json_file.h"
 #include "base/room.h"
 #include "cli/common.h"
 #include "cli/terminal.h"
@@ -19,6 +20,7 @@ static const Option *const options[] = {
 typedef struct Listing {
     const char *name;
     Arena arena;
+    bool as_json; /* else it is printed for people */
     json_t *json; /* of this device; NULL: lines are printed */
     bool found;   /* its plugin; the line of it is printed */
 } Listing;
@@ -31,10 +33,10 @@ static int list_cpu(Listing *l, cvn_err *err)
     size_t memory = room_memory();
     TRY(backends[0]->open(&none, &devices, err));
     backends[0]->describe(devices, &info);
-    if (l->json)
-        json_object_update_new(l->json,
-                               json_pack("{s:s,s:[{s:s,s:I}]}", "platform", "cpu", "devices",
-                                         "kind", info.kind, "memory", (json_int_t)memory));
+    if (l->as_json)
+        l->json =
+            json_merged(l->json, json_pack("{s:s,s:[{s:s,s:I}]}", "platform", "cpu", "devices",
+                                           "kind", info.kind, "memory", (json_int_t)memory));
     else
         printf("%-6s %s, %s of memory free\n", l->name, info.kind, bytes_text((double)memory).text);
     backends[0]->close(devices);
@@ -51,15 +53,16 @@ static int list_devices(Listing *l, const Plugin *p, const ClientInfo *info, cvn
             json_decref(list);
             return err->code;
         }
-        json_array_append_new(list, json_pack("{s:s,s:o}", "kind", kind, "memory",
-                                              memory < 0 ? json_null() : json_integer(memory)));
-        if (!l->json)
+        list = json_append(list, json_pack("{s:s,s:o}", "kind", kind, "memory",
+                                           memory < 0 ? json_null() : json_integer(memory)));
+        if (!l->as_json)
             printf("       %zu: %s%s%s\n", i, kind, memory < 0 ? "" : ", ",
                    memory < 0 ? "" : bytes_text((double)memory).text);
     }
-    if (l->json)
-        json_object_set(l->json, "devices", list);
-    json_decref(list);
+    if (l->as_json)
+        l->json = json_with(l->json, "devices", list);
+    else
+        json_decref(list);
     return CVN_OK;
 }
 
@@ -72,16 +75,15 @@ static int list_plugin(Listing *l, cvn_err *err)
     TRY(plugin_open(&plugin, l->name, &l->arena, err));
     const char *pjrt =
         arena_printf(&l->arena, "%d.%d", plugin.api->version.major, plugin.api->version.minor);
-    if (l->json)
-        json_object_update_new(l->json,
-                               json_pack("{s:s,s:s}", "plugin", plugin.path, "pjrt", pjrt));
+    if (l->as_json)
+        l->json = json_merged(l->json, json_pack("{s:s,s:s}", "plugin", plugin.path, "pjrt", pjrt));
     else
         printf("%-6s %s, PJRT %s\n", l->name, plugin.path, pjrt);
     l->found = true;
     TRY(plugin_client(&plugin, NULL, 0, 1, &client, err));
     int code = plugin_client_info(&plugin, client, &l->arena, &info, err);
-    if (code == CVN_OK && l->json)
-        json_object_update_new(
+    if (code == CVN_OK && l->as_json)
+        l->json = json_merged(
             l->json, json_pack("{s:s,s:s}", "platform", info.platform, "version", info.version));
     else if (code == CVN_OK)
         printf("       %s: %.*s\n", info.platform, (int)strcspn(info.version, "\n"), info.version);
@@ -100,19 +102,19 @@ static int list_one(void *of, cvn_err *err)
 }
 
 /* One that was asked for must be there. */
-static int list(const char *name, bool asked, json_t *all, cvn_err *err)
+static int list(const char *name, bool asked, bool as_json, json_t **all, cvn_err *err)
 {
-    Listing l = {.name = name};
+    Listing l = {.name = name, .as_json = as_json};
     cvn_err why = {0};
     TRY(arena_init(&l.arena, err));
-    l.json = all ? json_pack("{s:s}", "name", name) : NULL;
+    l.json = as_json ? json_pack("{s:s}", "name", name) : NULL;
     int code = protect(list_one, &l, "listing devices", &why);
-    if (code && l.json)
-        json_object_set_new(l.json, "error", json_string(why.message));
+    if (code && as_json)
+        l.json = json_with(l.json, "error", json_string(why.message));
     else if (code && !asked)
         printf("%-6s none: %s\n", l.found ? "" : name, why.message);
-    if (l.json)
-        json_array_append_new(all, l.json);
+    if (as_json)
+        *all = json_append(*all, l.json);
     arena_free(&l.arena);
     return code && asked ? err_set(err, code, "%s", why.message) : CVN_OK;
 }
@@ -120,15 +122,16 @@ static int list(const char *name, bool asked, json_t *all, cvn_err *err)
 static int run(const Args *args)
 {
     cvn_err err = {0};
-    json_t *all = args->value[JSON].flag ? json_array() : NULL;
+    bool as_json = args->value[JSON].flag;
+    json_t *all = as_json ? json_array() : NULL;
     int code = CVN_OK;
     for (int i = 0; i < args->n_operands && code == CVN_OK; i++)
-        code = list(args->operand[i], true, all, &err);
+        code = list(args->operand[i], true, as_json, &all, &err);
     if (!args->n_operands)
-        code = list("cpu", false, all, &err);
+        code = list("cpu", false, as_json, &all, &err);
     for (size_t i = 0; !args->n_operands && plugin_kind(i) && code == CVN_OK; i++)
-        code = list(plugin_kind(i), false, all, &err);
-    if (all && code == CVN_OK)
+        code = list(plugin_kind(i), false, as_json, &all, &err);
+    if (as_json && code == CVN_OK)
         return print_json(all);
     json_decref(all);
     return code ? fail(&err) : EXIT_OK;

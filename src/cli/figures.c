@@ -1,4 +1,5 @@
 #include "cli/figures.h"
+#include "base/json_file.h"
 
 #include "base/bytes.h"
 #include "cli/common.h"
@@ -25,7 +26,7 @@ void print_communication(FILE *file, const char *title, const CommTable *table)
     print_row(file, "together", "", &sum);
 }
 
-void add_communication(json_t *list, const char *part, const CommTable *table)
+json_t *add_communication(json_t *list, const char *part, const CommTable *table)
 {
     for (int i = 0; i < table->n; i++) {
         const CommRow *row = &table->row[i];
@@ -34,9 +35,10 @@ void add_communication(json_t *list, const char *part, const CommTable *table)
                       row->axes, "count", (json_int_t)row->count, "bytes", row->bytes, "seconds",
                       row->seconds, "exposed_seconds", row->exposed);
         if (part)
-            json_object_set_new(object, "part", json_string(part));
-        json_array_append_new(list, object);
+            object = json_with(object, "part", json_string(part));
+        list = json_append(list, object);
     }
+    return list;
 }
 
 json_t *device_memory_json(const DeviceMemory *m)

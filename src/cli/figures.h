@@ -11,9 +11,9 @@
 /* A table under a title; nothing when nothing was communicated. */
 void print_communication(FILE *file, const char *title, const CommTable *table);
 
-/* Appends an object per row to a list: collective, axis, count, bytes, seconds, exposed_seconds; and `part`, which says
+/* The list with an object per row: collective, axis, count, bytes, seconds, exposed_seconds; and `part`, which says
    what of, unless it is NULL. */
-void add_communication(json_t *list, const char *part, const CommTable *table);
+json_t *add_communication(json_t *list, const char *part, const CommTable *table);
 
 /* The same keys whether it was planned or measured. */
 json_t *device_memory_json(const DeviceMemory *memory);

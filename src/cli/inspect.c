@@ -302,7 +302,7 @@ static json_t *tensors_json(const IoTensors *list, bool stats)
             one = json_with(one, "nan", json_integer(of.nan));
             one = json_with(one, "infinite", json_integer(of.infinite));
         }
-        json_array_append_new(all, one);
+        all = json_append(all, one);
     }
     return all;
 }

@@ -163,11 +163,11 @@ static json_t *tensors_json(const SimAnswer *a)
     for (int i = 0; i < a->n_tensors; i++) {
         const SimTensor *t = &a->tensor[i];
         json_t *dims = json_integers(t->type.dim, t->type.rank);
-        json_array_append_new(
-            list, json_pack("{s:s,s:s,s:s,s:o,s:s,s:s,s:I,s:f}", "role", sim_role_names[t->role],
-                            "kind", t->kind, "dtype", cvn_dtype_name(t->type.dtype), "shape", dims,
-                            "spec", t->spec, "origin", t->origin, "count", (json_int_t)t->count,
-                            "device_bytes", t->device_bytes));
+        list = json_append(list, json_pack("{s:s,s:s,s:s,s:o,s:s,s:s,s:I,s:f}", "role",
+                                           sim_role_names[t->role], "kind", t->kind, "dtype",
+                                           cvn_dtype_name(t->type.dtype), "shape", dims, "spec",
+                                           t->spec, "origin", t->origin, "count",
+                                           (json_int_t)t->count, "device_bytes", t->device_bytes));
     }
     return list;
 }
@@ -178,11 +178,11 @@ static json_t *peak_json(const SimAnswer *a)
     for (int i = 0; i < a->peak.n; i++) {
         const PeakRow *row = &a->peak.row[i];
         json_t *dims = json_integers(row->type.dim, row->type.rank);
-        json_array_append_new(
-            list, json_pack("{s:s,s:s,s:o,s:s,s:s,s:i,s:i,s:I,s:f}", "name", row->of, "dtype",
-                            cvn_dtype_name(row->type.dtype), "shape", dims, "made_by", row->made,
-                            "needed_by", row->end, "first_step", row->first, "last_step", row->last,
-                            "count", (json_int_t)row->count, "bytes", row->bytes));
+        list = json_append(list, json_pack("{s:s,s:s,s:o,s:s,s:s,s:i,s:i,s:I,s:f}", "name", row->of,
+                                           "dtype", cvn_dtype_name(row->type.dtype), "shape", dims,
+                                           "made_by", row->made, "needed_by", row->end,
+                                           "first_step", row->first, "last_step", row->last,
+                                           "count", (json_int_t)row->count, "bytes", row->bytes));
     }
     return json_pack("{s:i,s:I,s:s,s:f,s:o}", "step", a->peak.step, "steps", (json_int_t)a->steps,
                      "operation", a->peak.at, "bytes", a->peak.bytes, "values", list);

@@ -151,8 +151,8 @@ static int encode_by_template(const Dialog *dialog, TokenIds *ids, cvn_err *err)
         json_t *object = json_pack("{s:s,s:o}", "role", ROLE[message->role], "content",
                                    bytes_of(&message->text));
         if (message->thought.length)
-            json_object_set_new(object, "reasoning_content", bytes_of(&message->thought));
-        json_array_append_new(list, object);
+            object = json_with(object, "reasoning_content", bytes_of(&message->thought));
+        list = json_append(list, object);
     }
     const ChatInput input = {.messages = list, .generation_prompt = true, .now = &dialog->now};
     int code =
