@@ -304,7 +304,7 @@ static void put_angles(Out *out, const LlamaConfig *c)
     const int64_t half = c->head_dim / 2, n = c->max_context * half;
     double *frequency = arena_array(out->arena, (size_t)half, sizeof *frequency);
     float *angle = arena_array(out->arena, (size_t)n, sizeof *angle);
-    llama_rope_frequencies(c, frequency);
+    llama_rope_frequencies(c, c->max_context, frequency);
     for (int sines = 0; sines < 2; sines++) {
         for (int64_t i = 0; i < n; i++) {
             double x = (double)(i / half) * frequency[i % half];
