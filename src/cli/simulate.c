@@ -3,9 +3,11 @@
 #include "base/file.h"
 #include "base/json_file.h"
 #include "cli/ask.h"
+#include "cli/check_compiled.h"
 #include "cli/common.h"
 #include "cli/figures.h"
 #include "cli/terminal.h"
+#include "cli/this_chip.h"
 #include "sim/published.h"
 #include "sim/report.h"
 #include "sim/search.h"
@@ -45,9 +47,12 @@ enum {
     RATE,
     TRACE,
     HTML,
+    CHECK,
     MARKDOWN,
     JSON
 };
+
+#define THIS "this"
 
 static const char *const engine_choices[] = {"caravan", "vllm", "trtllm", "sglang", NULL};
 
@@ -59,7 +64,8 @@ static const Option *const options[] = {
     [MODEL] = ASK(MODEL),
     [CHIP] =
         &(const Option){"chip", .kind = ARG_TEXT, .value = "NAME", .fallback = "h100_sxm",
-                        .help = "on which chips: a name that `caravan chips` prints, or FILE.json"},
+                        .help = "on which chips: a name that `caravan chips` prints, FILE.json, or "
+                                "this: the machine that is here, whose steps are measured"},
     [MESH] = ASK(MESH),
     [LAYOUT] = ASK(LAYOUT),
     [GOAL] = &(const Option){"goal", .kind = ARG_CHOICE, .value = "GOAL", .fallback = "throughput",
@@ -103,6 +109,9 @@ static const Option *const options[] = {
                               .help = "write what of the step is when, for Perfetto"},
     [HTML] = &(const Option){"html", .kind = ARG_OUTPUT, .tried = true, .value = "FILE",
                              .help = "write a page of pictures of the model on the chip"},
+    [CHECK] = &(const Option){"check", .kind = ARG_TEXT, .value = "DEVICE",
+                              .help = "compile the step by the chip's own compiler too: tpu, cuda, "
+                                      "pjrt:PLUGIN"},
     [MARKDOWN] = &(const Option){"markdown", .kind = ARG_FLAG, .needs = "rows",
                                  .help = "rows beside what was measured of them, as a page"},
     [JSON] = SHARED(JSON),
@@ -377,7 +386,21 @@ static int write_trace(const char *path, const Timed *t, cvn_err *err)
     return code;
 }
 
-static int print_step(const Args *args, const SimAsk *ask, const SimAnswer *a, const Chip *chip)
+static void print_checked(const CheckedStep *c, const SimAnswer *a)
+{
+    printf("  %-36s %12s: %+.1f %%\n", "memory's peak, by its compiler", bytes_text(c->peak).text,
+           100 * (a->memory.total / c->peak - 1));
+    if (c->cycles > 0)
+        printf("  %-36s %12.0f\n", "cycles, by its compiler", c->cycles);
+    if (c->seconds > 0)
+        printf("  %-36s %12.3f ms: %+.1f %%\n", "  which take", 1e3 * c->seconds,
+               100 * (a->timed.seconds / c->seconds - 1));
+    printf("  %-36s %12.1f s\n", "  compiled in", c->took);
+}
+
+/* checked: what the chip's compiler says, or NULL. */
+static int print_step(const Args *args, const SimAsk *ask, const SimAnswer *a, const Chip *chip,
+                      const CheckedStep *checked)
 {
     const Value *v = args->value;
     double tokens = (double)(ask->batch * (ask->task == SIM_DECODE ? 1 : ask->seq));
@@ -405,6 +428,11 @@ static int print_step(const Args *args, const SimAsk *ask, const SimAnswer *a, c
         o = json_with(o, "batch", json_integer(ask->batch));
         o = json_with(o, "device_memory", device_memory_json(&a->memory));
         o = json_with(o, "fits", json_boolean(fits));
+        if (checked)
+            o = json_with(o, "check",
+                          json_pack("{s:f,s:f,s:f,s:f}", "peak", checked->peak, "cycles",
+                                    checked->cycles, "seconds", checked->seconds, "compile_seconds",
+                                    checked->took));
         return print_json(o);
     }
     printf("%s, %s of %" PRId64 " row%s", f.model, f.task, ask->batch, ask->batch == 1 ? "" : "s");
@@ -415,6 +443,8 @@ static int print_step(const Args *args, const SimAsk *ask, const SimAnswer *a, c
     print_figures(&f);
     printf("  %-36s %12s of %s%s\n", "memory of a chip", bytes_text(a->memory.total).text,
            bytes_text(chip->memory).text, fits ? "" : ": does not fit");
+    if (checked)
+        print_checked(checked, a);
     return EXIT_OK;
 }
 
@@ -455,20 +485,64 @@ static int write_report(const char *path, const char *name, const SimAsk *ask, c
     return code;
 }
 
+typedef struct Reading {
+    const char *text;
+    Mesh *mesh;
+    Arena *arena;
+} Reading;
+
+static int read_mesh(void *of, cvn_err *err)
+{
+    const Reading *r = of;
+    return mesh_parse(r->mesh, r->text, r->arena, err);
+}
+
+/* Steps are measured, on the threads that a device has here. */
+static int on_this(SimAsk *ask, const StepClock *clock, int *devices, cvn_err *err)
+{
+    Arena arena;
+    Mesh mesh = {.n_devices = 1};
+    int code = arena_init(&arena, err);
+    if (code == CVN_OK)
+        code = protect(read_mesh, &(Reading){ask->mesh, &mesh, &arena}, "reading a mesh", err);
+    *devices = mesh.n_devices;
+    arena_free(&arena);
+    if (code)
+        return code;
+    ask->threads = threads_available() / *devices;
+    if (ask->threads < 1)
+        return err_set(
+            err, CVN_EINVAL,
+            "--mesh: %d devices on this machine's %d threads cannot be measured: take at "
+            "most as many",
+            *devices, threads_available());
+    ask->clock = clock;
+    return CVN_OK;
+}
+
 static int simulate_step(const Args *args, const Chip *chip)
 {
     const Value *v = args->value;
     cvn_err err = {0};
     SimAsk ask;
     SimAnswer answer = {0};
+    CheckedStep checked;
     IoModel model = {0};
     bool failed = ask_of(args, v[CONTEXT].integer, &model, &ask, &err);
+    int devices = 1;
+    const StepClock clock = {this_clock, &devices};
     ask.chip = chip;
     ask.spans = v[TRACE].given || v[HTML].given;
+    if (!failed && strcmp(v[CHIP].text, THIS) == 0)
+        failed = on_this(&ask, &clock, &devices, &err);
     failed = failed || sim_plan(&ask, &answer, &err) ||
              (v[TRACE].given && write_trace(v[TRACE].text, &answer.timed, &err)) ||
-             (v[HTML].given && write_report(v[HTML].text, ask_name(args), &ask, &answer, &err));
-    int exit_code = failed ? fail(&err) : print_step(args, &ask, &answer, chip);
+             (v[HTML].given && write_report(v[HTML].text, ask_name(args), &ask, &answer, &err)) ||
+             (v[CHECK].given &&
+              check_compiled(&ask, v[CHECK].text, answer.rt.mesh.n_devices, &checked, &err));
+    int exit_code = failed
+                        ? fail(&err)
+                        : print_step(args, &ask, &answer, chip, v[CHECK].given ? &checked : NULL);
     sim_answer_free(&answer);
     io_close_model(&model);
     return exit_code;
@@ -615,6 +689,13 @@ static int simulate_serving(const Args *args, const Chip *chip)
     return EXIT_OK;
 }
 
+static int say_usage(void)
+{
+    fprintf(stderr, "caravan: --chip this has its steps measured: --serve and --mesh auto take the "
+                    "name of a chip, or FILE.json\n");
+    return EXIT_USAGE;
+}
+
 static int run(const Args *args)
 {
     const Value *v = args->value;
@@ -623,10 +704,15 @@ static int run(const Args *args)
     Chip chip;
     if (v[ROWS].given)
         return answer_rows(v[ROWS].text, v[MARKDOWN].flag, v[JSON].flag);
-    int exit_code = chip_open(v[CHIP].text, &chip, &held, &err) ? fail(&err)
-                    : v[SERVE].flag                             ? simulate_serving(args, &chip)
-                    : strcmp(v[MESH].text, "auto") == 0         ? search_meshes(args, &chip)
-                                                                : simulate_step(args, &chip);
+    bool here = strcmp(v[CHIP].text, THIS) == 0;
+    held = NULL;
+    if (here && (v[SERVE].flag || strcmp(v[MESH].text, "auto") == 0))
+        return say_usage();
+    int exit_code = (here ? this_chip(&chip, &err) : chip_open(v[CHIP].text, &chip, &held, &err))
+                        ? fail(&err)
+                    : v[SERVE].flag                     ? simulate_serving(args, &chip)
+                    : strcmp(v[MESH].text, "auto") == 0 ? search_meshes(args, &chip)
+                                                        : simulate_step(args, &chip);
     json_decref(held);
     return exit_code;
 }

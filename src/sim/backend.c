@@ -186,8 +186,9 @@ static int counting_compile(Devices *c, const cvn_graph *local, const PartitionR
     count_work(&x->run, local);
     name_axes(c, report, mesh);
     count_collectives(c, &x->run, x->info.plan ? x->info.plan->graph : local);
-    if (c->chip && x->info.plan)
-        timing_of_plan(c->chip, x->info.plan, &c->arena, &x->run.timed);
+    if (c->chip && x->info.plan &&
+        timing_of_plan(c->chip, x->info.plan, &c->arena, &x->run.timed, err))
+        return err->code;
     x->info.flops = x->run.flops;
     x->info.n_operations = x->run.operations;
     x->run.steps = x->info.n_steps;

@@ -200,6 +200,9 @@ static int make(Sim *s, cvn_graph *g, ProgramOptions options, bool counts, cvn_e
     hold(&held, free_program, &program);
     options.shardings = &s->shardings;
     s->chip.keys_seen = keys_seen(s);
+    s->chip.at = s->ask->task == SIM_DECODE ? (int32_t)s->ask->context - 1 : 0;
+    if (!counts) /* only how caches lie is wanted of it */
+        s->chip.clock = NULL;
     int code = g ? program_make(&program, &s->answer->rt, g, &options, err) : err->code;
     if (code == CVN_OK && counts)
         code = add_up(s, g, &program, err);
@@ -222,6 +225,7 @@ static int make_engine(Sim *s, cvn_err *err)
     if (code || decodes)
         return code;
     step = steps_section(&s->steps, ask->batch, ask->seq);
+    s->chip.clock = ask->clock;
     return make(s, llama_step(&ask->config, &step, err), steps_options(&s->steps), true, err);
 }
 
@@ -260,7 +264,7 @@ int sim_plan(const SimAsk *ask, SimAnswer *a, cvn_err *err)
         return err->code;
     Sim s = {.ask = ask,
              .answer = a,
-             .chip = {.spans = ask->spans},
+             .chip = {.spans = ask->spans, .clock = ask->clock},
              .steps = {.model = {&ask->config, ask->layout},
                        .rows = ask->batch,
                        .compute = ask->compute,

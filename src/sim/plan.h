@@ -33,6 +33,7 @@ typedef struct SimAsk {
     bool kv_int8;           /* keys and values in 8 bits */
     bool int8_inputs;       /* what enters weights in 8 bits is rounded to 8 bits, too */
     const Chip *chip;       /* for which steps are timed; NULL: they are not */
+    const StepClock *clock; /* by which they are timed; NULL: by the chip's fit */
     bool spans;             /* what of a step was when is wanted */
     TrainStepOptions train; /* optimizer, remat, …; batch, seq and compute are taken from above */
     /* Bytes of memory on a chip that temporaries are in rather than in the device's: not counted. */

@@ -3,6 +3,7 @@
 #include "base/threads.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,8 +13,9 @@ enum { MOST_WAYS = 4096, FEW = 2, SOME = 4 };
 
 typedef struct Search {
     const SearchAsk *ask;
-    SearchWay *way; /* [n] that fit */
-    int n;
+    SearchWay *way; /* [n]: those that fit [fit], and then those that are to be tried */
+    int n, fit;
+    atomic_int next; /* to be tried */
     int tried;
     double nearest; /* bytes that the way took that came nearest */
 } Search;
@@ -58,33 +60,62 @@ static double further(double few, double some, double layers)
     return fmax(0, few + (some - few) * (layers - FEW) / (SOME - FEW));
 }
 
-/* From a few layers to all. A way that cannot be planned is none. */
-static void try_way(Search *s, SearchWay w)
+/* From a few layers to all. A way that cannot be planned is none: on no chips. */
+static void try_way(const Search *s, SearchWay *w)
 {
     cvn_err err = {0};
-    SearchWay some = w;
+    SearchWay some = *w;
     const SimAsk *ask = &s->ask->ask;
     double layers = (double)ask->config.n_layers;
-    s->tried++;
-    w.tokens = (double)(w.batch * (ask->task == SIM_DECODE ? 1 : ask->seq));
-    if (layers <= SOME ? plan(s, &w, ask->config.n_layers, &err)
-                       : plan(s, &w, FEW, &err) || plan(s, &some, SOME, &err))
+    w->tokens = (double)(w->batch * (ask->task == SIM_DECODE ? 1 : ask->seq));
+    if (layers <= SOME ? plan(s, w, ask->config.n_layers, &err)
+                       : plan(s, w, FEW, &err) || plan(s, &some, SOME, &err)) {
+        w->chips = 0;
         return;
+    }
     if (layers > SOME) {
         Cost each = some.cost;
-        cost_add(&each, &w.cost, -1);
-        w.seconds = further(w.seconds, some.seconds, layers);
-        w.exposed = further(w.exposed, some.exposed, layers);
-        w.memory = further(w.memory, some.memory, layers);
-        w.model_flops = further(w.model_flops, some.model_flops, layers);
-        cost_add(&w.cost, &each, (layers - FEW) / (SOME - FEW));
+        cost_add(&each, &w->cost, -1);
+        w->seconds = further(w->seconds, some.seconds, layers);
+        w->exposed = further(w->exposed, some.exposed, layers);
+        w->memory = further(w->memory, some.memory, layers);
+        w->model_flops = further(w->model_flops, some.model_flops, layers);
+        cost_add(&w->cost, &each, (layers - FEW) / (SOME - FEW));
     }
-    s->nearest = s->nearest > 0 ? fmin(s->nearest, w.memory) : w.memory;
-    if (w.memory <= ask->chip->memory && s->n < MOST_WAYS)
-        s->way[s->n++] = w;
 }
 
-static void try_mesh(Search *s, int64_t data, int64_t model, int64_t batch)
+/* Every thread takes the next way that nobody has tried. */
+static void try_some(void *of, int thread, int n_threads)
+{
+    Search *s = of;
+    (void)thread, (void)n_threads;
+    for (int i; (i = atomic_fetch_add(&s->next, 1)) < s->n;)
+        try_way(s, &s->way[i]);
+}
+
+/* Those that were added; what fits stays. */
+static int try_added(Search *s, cvn_err *err)
+{
+    Pool *pool = pool_new(0, err);
+    if (!pool)
+        return err->code;
+    atomic_store(&s->next, s->fit);
+    pool_run(pool, try_some, s);
+    pool_free(pool);
+    s->tried += s->n - s->fit;
+    for (int i = s->fit; i < s->n; i++) {
+        const SearchWay *w = &s->way[i];
+        if (w->chips == 0)
+            continue;
+        s->nearest = s->nearest > 0 ? fmin(s->nearest, w->memory) : w->memory;
+        if (w->memory <= s->ask->ask.chip->memory)
+            s->way[s->fit++] = *w;
+    }
+    s->n = s->fit;
+    return CVN_OK;
+}
+
+static void add_mesh(Search *s, int64_t data, int64_t model, int64_t batch)
 {
     static const char *const alone[] = {"dp", "fsdp", NULL},
                              *const within[] = {"tp", "tp-scatter", NULL},
@@ -107,20 +138,22 @@ static void try_mesh(Search *s, int64_t data, int64_t model, int64_t batch)
             else if (data * model > 1)
                 snprintf(w.mesh, sizeof w.mesh, "%s=%lld", data > 1 ? "data" : "model",
                          (long long)(data * model));
-            try_way(s, w);
+            if (s->n < MOST_WAYS)
+                s->way[s->n++] = w;
         }
 }
 
-static void try_chips(Search *s, int64_t chips)
+static int try_chips(Search *s, int64_t chips, cvn_err *err)
 {
     const SimAsk *a = &s->ask->ask;
     for (int64_t model = 1; model <= chips && model <= a->config.n_heads; model++)
         for (int64_t batch = a->batch, data = chips / model; batch <= a->batch * 256; batch *= 4) {
             if (chips % model == 0 && batch % data == 0 && a->config.n_heads % model == 0)
-                try_mesh(s, data, model, batch);
+                add_mesh(s, data, model, batch);
             if (!s->ask->batch)
                 break;
         }
+    return try_added(s, err);
 }
 
 static int better(const void *x, const void *y, void *ask)
@@ -133,9 +166,9 @@ static int search(Search *s, SearchFound *out, cvn_err *err)
 {
     SearchAsk ask = *s->ask;
     if (ask.chips > 0)
-        try_chips(s, ask.chips);
+        TRY(try_chips(s, ask.chips, err));
     for (int64_t chips = 1; ask.chips == 0 && s->n == 0 && chips <= 1 << 16; chips *= 2)
-        try_chips(s, chips);
+        TRY(try_chips(s, chips, err));
     out->tried = s->tried;
     out->fit = s->n;
     qsort_r(s->way, (size_t)s->n, sizeof *s->way, better, &ask);

@@ -150,6 +150,24 @@ static void wait_until(Timer *t, double end)
     t->ahead = cost_ahead(&t->chip->model, t->ahead + waited);
 }
 
+/* What was measured goes to what the step is thought to lose most to. Where collectives are measured, devices do them. */
+static void take_measured(Timer *t, const Step *step, double seconds)
+{
+    Cost c = of_step(t->chip, step);
+    CostBound most = COST_COMPUTE;
+    for (int b = 0; b < COST_BOUNDS; b++)
+        if (c.spent[b] > c.spent[most])
+            most = (CostBound)b;
+    for (int b = 0; b < COST_BOUNDS; b++)
+        c.spent[b] = b == (int)most ? seconds : 0;
+    c.seconds = seconds;
+    if (most == COST_LINK)
+        t->out->exposed += seconds;
+    span(t, step->op, t->now, seconds, most == COST_LINK);
+    cost_add(&t->out->cost, &c, 1);
+    t->now += seconds;
+}
+
 static void take(Timer *t, const Step *step)
 {
     bool collective =
@@ -185,11 +203,19 @@ static void take(Timer *t, const Step *step)
         t->flight[t->flights++] = (Flight){step->op, t->link};
 }
 
-void timing_of_plan(const TimedFor *chip, const Plan *plan, Arena *arena, Timed *out)
+int timing_of_plan(const TimedFor *chip, const Plan *plan, Arena *arena, Timed *out, cvn_err *err)
 {
     Timer t = {.chip = chip, .arena = arena, .out = out};
     *out = (Timed){0};
+    double *seconds =
+        chip->clock ? arena_array(arena, (size_t)plan->n_steps + 1, sizeof *seconds) : NULL;
+    if (seconds && chip->clock->seconds(chip->clock->context, plan, chip->at, seconds, err))
+        return err->code;
     for (int i = 0; i < plan->n_steps; i++)
-        take(&t, &plan->step[i]);
+        if (seconds)
+            take_measured(&t, &plan->step[i], seconds[i]);
+        else
+            take(&t, &plan->step[i]);
     out->seconds = t.now;
+    return CVN_OK;
 }

@@ -12,9 +12,18 @@
 #include "compile/plan.h"
 #include "sim/cost.h"
 
+/* Where steps are not thought of but measured, on a machine that is here. */
+typedef struct StepClock {
+    /* Seconds of each step of a plan [n_steps] by itself; `at`: whole numbers among what it reads, 0: small ones. */
+    int (*seconds)(void *context, const Plan *plan, int32_t at, double *seconds, cvn_err *err);
+    void *context;
+} StepClock;
+
 /* For which chip a graph is timed. */
 typedef struct TimedFor {
     CostModel model;
+    const StepClock *clock; /* borrowed; NULL: by what the chip's fit says */
+    int32_t at;             /* for the clock */
     /* Share of the positions that keys have room for, that a query looks at on average. */
     double keys_seen;
     bool spans; /* what was when is wanted */
@@ -37,7 +46,7 @@ typedef struct Timed {
     int64_t n_spans;
 } Timed;
 
-/* Spans go into the arena. */
-void timing_of_plan(const TimedFor *chip, const Plan *plan, Arena *arena, Timed *out);
+/* Spans go into the arena. Fails only where a clock does. */
+int timing_of_plan(const TimedFor *chip, const Plan *plan, Arena *arena, Timed *out, cvn_err *err);
 
 #endif
