@@ -64,6 +64,8 @@ static void plan(const Case *c, SimTask task, SimAnswer *answer)
                         .device = backends[0]};
     if (sim_plan(&ask, answer, &err))
         fail_msg("%s, %s: %s", c->mesh, c->layout, err.message);
+    if (answer->n_interpreted)
+        fail_msg("%s, %s: there is no kernel for %s", c->mesh, c->layout, answer->interpreted);
 }
 
 static void same_communication(const Case *c, const CommTable *got, const SimAnswer *want)

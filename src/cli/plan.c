@@ -148,6 +148,9 @@ static int print_plan(const SimAsk *ask, const SimAnswer *a, const char *name, c
     printf("\nwork of a step\n  %-36s %12.4g\n  %-36s %12.4g\n  %-36s %12" PRId64 "\n",
            "operations, each device", a->flops, "operations of the model", a->model_flops,
            "nodes in a device's graph", a->operations);
+    if (a->n_interpreted)
+        printf("  %-36s %12d: %s\n", "steps without a kernel, on one thread", a->n_interpreted,
+               a->interpreted);
     print_tensors(a, v[SPECS].flag, &text);
     if (v[PEAK].flag)
         print_peak(a, &text);
@@ -198,13 +201,14 @@ static int print_plan_json(const SimAsk *ask, const SimAnswer *a, const char *na
                                             "axes", c->axes, "devices", (json_int_t)c->devices,
                                             "count", (json_int_t)c->count, "bytes_sent", c->bytes));
     }
-    json_t *all = json_pack(
-        "{s:s,s:s,s:s,s:s,s:i,s:I,s:I,s:o,s:f,s:f,s:I,s:f,s:o,s:o,s:o}", "model", name, "device",
-        a->rt.info.kind, "mesh", ask->mesh, "layout", ask->layout, "devices",
-        (int)a->rt.mesh.n_devices, "batch", (json_int_t)ask->batch, "seq", (json_int_t)ask->seq,
-        "device_memory", ask_memory_json(a), "device_flops", a->flops, "model_flops",
-        a->model_flops, "involuntary_gathers", (json_int_t)a->n_involuntary, "seconds", a->seconds,
-        "tensors", tensors_json(a), "collectives", collectives, "peak", peak_json(a));
+    json_t *all =
+        json_pack("{s:s,s:s,s:s,s:s,s:i,s:I,s:I,s:o,s:f,s:f,s:i,s:I,s:f,s:o,s:o,s:o}", "model",
+                  name, "device", a->rt.info.kind, "mesh", ask->mesh, "layout", ask->layout,
+                  "devices", (int)a->rt.mesh.n_devices, "batch", (json_int_t)ask->batch, "seq",
+                  (json_int_t)ask->seq, "device_memory", ask_memory_json(a), "device_flops",
+                  a->flops, "model_flops", a->model_flops, "interpreted_steps", a->n_interpreted,
+                  "involuntary_gathers", (json_int_t)a->n_involuntary, "seconds", a->seconds,
+                  "tensors", tensors_json(a), "collectives", collectives, "peak", peak_json(a));
     if (memory > 0)
         all = json_with(all, "fits", json_boolean(a->memory.total <= memory));
     return print_json(all);

@@ -14,7 +14,6 @@
 #include "cpu/trace.h"
 #include "graph/blocks.h"
 #include "graph/panels.h"
-#include "shard/axes.h"
 
 #include <errno.h>
 #include <math.h>
@@ -149,19 +148,14 @@ static void cpu_describe(const Devices *c, DeviceInfo *out)
 /* ---- executables ---- */
 
 /* So that communication is told by the axes that it runs along. */
-static int name_axes(Devices *c, const PartitionReport *report, const Mesh *mesh, cvn_err *err)
+static int name_axes(Devices *c, const PartitionReport *report, cvn_err *err)
 {
-    StrBuf axes = {0};
-    int code = CVN_OK;
-    for (int64_t i = 0; c->comm && i < report->n_collectives && code == CVN_OK; i++) {
-        const OpAttr *attr = &report->collective[i].op->attr;
-        strbuf_clear(&axes);
-        axes_print(&axes, mesh, &report->collective[i].axes);
-        code = comm_name_axes(c->comm, &attr->groups, attr->group_size, axes.text ? axes.text : "",
-                              err);
+    for (int64_t i = 0; c->comm && i < report->n_collectives; i++) {
+        const PartitionCollective *row = &report->collective[i];
+        TRY(comm_name_axes(c->comm, &row->op->attr.groups, row->op->attr.group_size, row->along,
+                           err));
     }
-    strbuf_free(&axes);
-    return code;
+    return CVN_OK;
 }
 
 static const Executable *describe_plan(Devices *c, const cvn_graph *local, const Plan *plan)
@@ -196,7 +190,7 @@ static int cpu_compile(Devices *c, const cvn_graph *local, const PartitionReport
                        const Executable **out, cvn_err *err)
 {
     const Plan *plan;
-    (void)rows; /* an address is enough */
+    (void)mesh, (void)rows; /* an address is enough */
     size_t n = (size_t)local->n_parameters;
     signed char *pack = malloc(n + 1);
     Held held;
@@ -205,7 +199,7 @@ static int cpu_compile(Devices *c, const cvn_graph *local, const PartitionReport
     hold(&held, free, pack);
     for (size_t i = 0; i < n; i++)
         pack[i] = (signed char)layout[i];
-    int code = name_axes(c, report, mesh, err);
+    int code = name_axes(c, report, err);
     if (code == CVN_OK)
         code = cache_get(&c->cache, local, pack, &plan, err);
     held_release(&held);

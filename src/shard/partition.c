@@ -95,7 +95,13 @@ static void add_version(Part *p, const cvn_value *v, const Sharding *sharding, c
 static void note_collective(Part *p, const cvn_value *of, const Op *op, const ReshardStep *step)
 {
     PartitionReport *r = p->report;
-    PartitionCollective row = {.op = op, .axes = step->axes, .bytes = step->bytes};
+    PartitionCollective row = {.op = op, .bytes = step->bytes};
+    StrBuf along = {0};
+    Held held;
+    hold(&held, strbuf_release, &along);
+    axes_print(&along, p->mesh, &step->axes);
+    row.along = arena_string(&r->arena, along.text ? along.text : "_");
+    held_release(&held);
     if (step->kind == RESHARD_PIECES) /* one of several */
         row.bytes = (double)cvn_type_bytes(&op->result[0]->type);
     row.of = of->name ? arena_string(&r->arena, of->name) : op_info[of->def->kind].name;

@@ -33,11 +33,11 @@ typedef struct PartitionTensor {
 } PartitionTensor;
 
 typedef struct PartitionCollective {
-    const Op *op;   /* in the local graph */
-    AxisList axes;  /* that it runs along; none for a permute */
-    double bytes;   /* that each device sends, around a ring */
-    const char *of; /* the value of the whole graph it moves: its name, or its operation's */
-    bool slow;      /* along the axis between groups of machines */
+    const Op *op;      /* in the local graph */
+    const char *along; /* the axes that it runs along, "data*model"; "_" for a permute */
+    double bytes;      /* that each device sends, around a ring */
+    const char *of;    /* the value of the whole graph it moves: its name, or its operation's */
+    bool slow;         /* along the axis between groups of machines */
 } PartitionCollective;
 
 typedef struct PartitionReport {

@@ -3,7 +3,6 @@
 #include "base/map.h"
 #include "base/strbuf.h"
 #include "compile/plan.h"
-#include "shard/axes.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -113,19 +112,13 @@ static uint64_t *name_of_groups(Devices *c, const Op *op, bool *added)
     return at;
 }
 
-static void name_axes(Devices *c, const PartitionReport *report, const Mesh *mesh)
+static void name_axes(Devices *c, const PartitionReport *report)
 {
     for (int64_t i = 0; i < report->n_collectives; i++) {
         bool added;
         uint64_t *at = name_of_groups(c, report->collective[i].op, &added);
-        StrBuf axes = {0};
-        Held held;
-        if (!added)
-            continue;
-        hold(&held, strbuf_release, &axes);
-        axes_print(&axes, mesh, &report->collective[i].axes);
-        *at = (uint64_t)(uintptr_t)arena_string(&c->arena, axes.text ? axes.text : "");
-        held_release(&held);
+        if (added)
+            *at = (uint64_t)(uintptr_t)arena_string(&c->arena, report->collective[i].along);
     }
 }
 
@@ -184,7 +177,7 @@ static int counting_compile(Devices *c, const cvn_graph *local, const PartitionR
         info_of_shapes(c, local, &x->info);
     }
     count_work(&x->run, local);
-    name_axes(c, report, mesh);
+    name_axes(c, report);
     count_collectives(c, &x->run, x->info.plan ? x->info.plan->graph : local);
     if (c->chip && x->info.plan &&
         timing_of_plan(c->chip, x->info.plan, &c->arena, &x->run.timed, err))

@@ -156,6 +156,16 @@ static double keys_seen(const Sim *s)
     return (double)(ask->seq + 1) / 2 / room;
 }
 
+static void note_interpreted(SimAnswer *a, const Plan *plan)
+{
+    StrBuf names = {0};
+    Held held;
+    hold(&held, strbuf_release, &names);
+    a->n_interpreted = plan_fallbacks(plan, &names);
+    a->interpreted = arena_string(&a->rt.arena, names.text ? names.text : "");
+    held_release(&held);
+}
+
 static int add_up(Sim *s, const cvn_graph *g, const Program *p, cvn_err *err)
 {
     SimAnswer *a = s->answer;
@@ -180,8 +190,10 @@ static int add_up(Sim *s, const cvn_graph *g, const Program *p, cvn_err *err)
     a->memory.temporaries -= spared;
     a->memory.total -= spared;
     a->gradients = s->ask->task == SIM_TRAIN ? a->memory.weights : 0;
-    if (p->info.plan)
+    if (p->info.plan) {
         peak_find(p->info.plan, &rt->arena, &a->peak);
+        note_interpreted(a, p->info.plan);
+    }
     return CVN_OK;
 }
 

@@ -86,6 +86,8 @@ typedef struct SimAnswer {
     double model_flops;        /* of a step, whole: 2 N or 6 N per token, and attention */
     int64_t operations, steps; /* of the device's graph; of what is compiled of it */
     int64_t n_involuntary;     /* gathers that no tensor asked for */
+    int n_interpreted;         /* steps without a kernel, on one thread … */
+    const char *interpreted;   /* … of these operations, "sort, gather" */
     int n_conflicts;           /* of propagation */
     Timed timed;               /* the step on the chip */
     double seconds;            /* that finding out took */
