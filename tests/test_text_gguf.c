@@ -2,6 +2,7 @@
 #include "test_text.h"
 
 #include "text/gguf_pre.h"
+#include "text/tokenizer_impl.h"
 
 #define DATA CVN_TEST_DATA "/text/"
 
@@ -260,7 +261,7 @@ static void add_numbers(File *file, const char *key, unsigned type, const int32_
     strbuf_add(&file->pairs, (const char *)value, 4 * n);
 }
 
-static int read_file(File *file, Tokenizer **t, cvn_err *err)
+static StrBuf bytes_of(File *file)
 {
     StrBuf bytes = {0};
     strbuf_puts(&bytes, "GGUF");
@@ -268,10 +269,16 @@ static int read_file(File *file, Tokenizer **t, cvn_err *err)
     put(&bytes, 0, 8);
     put(&bytes, file->n, 8);
     strbuf_add(&bytes, file->pairs.text, file->pairs.length);
-    int rc = tokenizer_read(bytes.text, bytes.length, t, err);
-    strbuf_free(&bytes);
     strbuf_free(&file->pairs);
     *file = (File){0};
+    return bytes;
+}
+
+static int read_file(File *file, Tokenizer **t, cvn_err *err)
+{
+    StrBuf bytes = bytes_of(file);
+    int rc = tokenizer_read(bytes.text, bytes.length, t, err);
+    strbuf_free(&bytes);
     return rc;
 }
 
@@ -471,6 +478,26 @@ static void types_of_tokens_say_what_text_becomes_them(void **state)
     tokenizer_free(t);
 }
 
+/* Hugging Face's library numbers added tokens anew that are not in the vocabulary: only the last ones may be missing there. */
+static void a_file_for_others_has_added_tokens_where_they_are(void **state)
+{
+    (void)state;
+    File file = {0};
+    StrBuf made = {0};
+    Tokenizer *t = NULL;
+    start_bpe(&file, "gpt-2");
+    StrBuf bytes = bytes_of(&file);
+    assert_int_equal(gguf_tokenizer_file(bytes.text, bytes.length, &made, NULL), 0);
+    assert_non_null(strstr(made.text, "\"<|begin|>\": 3"));
+    assert_int_equal(tokenizer_read(made.text, made.length, &t, NULL), 0);
+    check(t, "a<|begin|>", 0, "0 1");
+    check(t, "a<|begin|>", TOKENIZER_SPECIAL, "0 3");
+    check(t, "a[PAD5]b", TOKENIZER_SPECIAL, "0 5 1");
+    tokenizer_free(t);
+    strbuf_free(&made);
+    strbuf_free(&bytes);
+}
+
 /* Gemma's: spaces are U+2581, no words, bytes for what is missing. */
 static void a_byte_pair_encoding_may_be_spelled_as_sentencepiece(void **state)
 {
@@ -553,6 +580,7 @@ int main(void)
         cmocka_unit_test(a_message_forges_no_marker_of_the_template),
         cmocka_unit_test(bos_is_put_in_front_as_the_name_or_the_key_says),
         cmocka_unit_test(types_of_tokens_say_what_text_becomes_them),
+        cmocka_unit_test(a_file_for_others_has_added_tokens_where_they_are),
         cmocka_unit_test(a_byte_pair_encoding_may_be_spelled_as_sentencepiece),
         cmocka_unit_test(other_tokenizers_are_refused_by_name),
         cmocka_unit_test(lists_of_another_form_are_refused),

@@ -43,6 +43,7 @@ typedef struct Lists {
     int64_t unknown;       /* the one id of TYPE_UNKNOWN, or -1 */
     const GgufPre *pre;    /* of a BPE tokenizer, else NULL */
     bool begins;           /* a text begins with bos */
+    bool for_others;       /* the file that is made is kept, where other programs read it */
     uint64_t n;
 } Lists;
 
@@ -266,12 +267,18 @@ static void put_added(const Lists *lists, StrBuf *out)
     strbuf_puts(out, "], ");
 }
 
+/* Hugging Face's library gives an added token the id that its text has in the vocabulary, else the next one behind it, whatever
+   the file says: a file for it has those in the vocabulary, too, that are not behind it. */
 static void put_vocabulary(const Lists *lists, StrBuf *out)
 {
     const char *between = "";
+    uint64_t end = lists->n;
+    while (end > 0 && is_added(lists, end - 1))
+        end--;
     strbuf_puts(out, "\"vocab\": {");
     for (uint64_t i = 0; i < lists->n; i++) {
-        if (is_added(lists, i) || lists->token[i].n == 0)
+        bool apart = is_added(lists, i) && !(lists->for_others && i < end);
+        if (apart || lists->token[i].n == 0)
             continue;
         strbuf_puts(out, between);
         json_text_string(lists->token[i].p, lists->token[i].n, out);
@@ -454,7 +461,7 @@ static int read_gguf(void *of, cvn_err *err)
     Reading *r = of;
     Arena arena;
     Gguf gguf;
-    Lists lists = {0};
+    Lists lists = {.for_others = !r->wanted};
     int rc = arena_begin(&arena, err);
     if (rc)
         return rc;
