@@ -150,6 +150,8 @@ static int foretell(void *context, int row, int32_t *guess)
     return n;
 }
 
+static int64_t wrong_guesses;
+
 static void guesses_change_no_text(const Kind *k)
 {
     uint64_t random = 5;
@@ -204,7 +206,8 @@ static void guesses_change_no_text(const Kind *k)
     }
     cvn_engine_stats s = cvn_engine_get_stats(with);
     assert_true(s.verifies > 0 && s.accepted_tokens > 0);
-    assert_true(s.accepted_tokens < s.guessed_tokens);
+    assert_true(s.accepted_tokens <= s.guessed_tokens);
+    wrong_guesses += s.guessed_tokens - s.accepted_tokens;
     cvn_engine_free(with, NULL);
     cvn_engine_free(without, NULL);
     cvn_model_free(model);
@@ -226,6 +229,7 @@ static void in_all_types(void **state)
     };
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         guesses_change_no_text(&kinds[i]);
+    assert_true(wrong_guesses > 0);
 }
 
 static void with_biases_penalties_and_logits(void **state)

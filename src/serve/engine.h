@@ -87,7 +87,7 @@ struct cvn_engine {
     EngineStep batch[SAMPLE_MODE_COUNT]
                     [CVN_MAX_BUCKETS]; /* prefill of SECTION_ROWS; rows 0: none */
     int longest;                       /* bucket of sections that may be read now */
-    int held;                          /* prompts that were read since rows decoded */
+    int held;                          /* prompts that were read while young rows wait */
     /* What a section took lately, with options.max_stall; 0: not known. */
     double section_seconds[CVN_MAX_BUCKETS];
     EngineStep score[CVN_MAX_BUCKETS], embed[CVN_MAX_BUCKETS];

@@ -430,9 +430,9 @@ int engine_decode(cvn_engine *e, cvn_err *err)
     double begin = clock_seconds();
     memcpy(e->before, e->rows.tokens, (size_t)rows * sizeof *e->before);
     int code = engine_run(e, &e->decode[mode].program, err);
-    if (code) /* some of it may have run: the program advances tokens and start where they are */
-        memcpy(e->rows.tokens, e->before, (size_t)rows * sizeof *e->before);
     for (int i = 0; i < rows; i++) {
+        if (code || !e->rows.length[i]) /* the program advances tokens and start of all rows */
+            e->rows.tokens[i] = e->before[i];
         int64_t new = code ? 0 : e->rows.length[i];
         engine_set_filled(e, i, e->filled[i] + new);
         e->stats.decoded_tokens += new;

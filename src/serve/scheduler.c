@@ -296,19 +296,35 @@ static int read_prompts(cvn_engine *e, cvn_err *err)
     }
 }
 
-/* Whether rows wait with decoding until the prompts that came with theirs are read, too: a step of few rows takes almost as
-   long as one of all. Only those wait that have drawn their first token just now; for prompts that one section ends; and no
-   longer than all rows might take for that. */
+/* Rows that have begun lately, and whose prompts are read. */
+static bool is_young(const cvn_engine *e, int row)
+{
+    enum { YOUNG_TOKENS = 8 };
+    const Job *job = e->job[row];
+    return job && job->result.n_tokens && job->result.n_tokens < YOUNG_TOKENS;
+}
+
+/* Whether the next prompt is one that young rows wait for: a step of few rows takes almost as long as one of all, and who
+   came with others is to wait for them once, not before each token. It is read by one section; and no more are waited for than
+   there are rows. */
 static bool holds(const cvn_engine *e)
 {
     if (e->options.max_stall > 0 || e->held >= e->options.rows || !list_prompts(e))
         return false;
     const RowPrompt *next = &e->prompt[0];
     int64_t rest = next->request->n_prompt - e->filled[next->row];
-    bool young = rest <= e->options.bucket[e->options.n_buckets - 1];
+    return rest <= e->options.bucket[e->options.n_buckets - 1] &&
+           e->job[next->row]->result.computed == 0;
+}
+
+/* Young rows decode with the others, or not yet. */
+static void hold_young(cvn_engine *e)
+{
+    bool wait = holds(e);
     for (int row = 0; row < e->options.rows; row++)
-        young = young && (!e->rows.length[row] || e->job[row]->result.n_tokens <= 1);
-    return young;
+        if (is_young(e, row))
+            engine_set_active(e, row, !wait);
+    e->held = wait ? e->held : 0;
 }
 
 /* Tokens that a row may still draw: it may outrun neither its context nor its limit. */
@@ -359,7 +375,6 @@ static int decode(cvn_engine *e, cvn_err *err)
     int rows = e->options.rows, code = CVN_OK;
     int64_t most = steps_ahead(e), steps = 0;
     bool ran = false;
-    e->held = 0;
     if (e->guesser && most)
         TRY(decode_guessed(e, &ran, err));
     if (ran)
@@ -397,8 +412,10 @@ int cvn_engine_step(cvn_engine *e, int *left, cvn_err *err)
         return code;
     e->queue.busy = true;
     code = read_prompts(e, err);
-    if (code == CVN_OK && !holds(e))
+    if (code == CVN_OK) {
+        hold_young(e);
         code = decode(e, err);
+    }
     sweep(e);
     queue_drop(&e->queue);
     e->queue.busy = false;

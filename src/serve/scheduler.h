@@ -8,8 +8,8 @@
  *
  * Rows are given by priority, those who ask taking turns, first come first served; none is passed too often. A step reads
  * sections of prompts, the oldest first and no more tokens than the largest bucket has, and then decodes: a long prompt does
- * not stop the texts beside it. Short prompts that come together are all read before any of them decodes, unless somebody
- * says how long rows may wait. Where the mesh splits rows into parts, rows are taken from all parts alike, and prompts of
+ * not stop the texts beside it. Short prompts that come together are all read before any of them goes on, while others
+ * decode, unless somebody says how long rows may wait. Where the mesh splits rows into parts, rows are taken from all parts alike, and prompts of
  * different parts are read side by side. What a row says depends on its request alone: whichever programs read a prompt,
  * caches hold the same bits. So sections may be as long as rows that decode may wait (options.max_stall).
  *
