@@ -441,6 +441,9 @@ void choice_end(Choice *c, const cvn_result *result)
         c->result.total_seconds = c->seconds;
         c->result.reused = c->reused;
     }
+    int64_t n_prompt =
+        (int64_t)c->x->ask.prompt[c->prompt].n; /* a call's beginning is no part of it */
+    c->result.reused = c->result.reused < n_prompt ? c->result.reused : n_prompt;
     c->result.n_tokens = (int64_t)c->tokens.n;
     c->ended = true;
     if (c->phase == PHASE_TEXT && !c->stops.stopped) {

@@ -20,14 +20,16 @@ static int finish(Server *s, Ask *a, Refusal *why)
     return prompt_of_messages(s, a, why);
 }
 
-/* Tokens that were in a cache are counted apart. */
+/* Tokens that were in a cache are counted apart. What there is not here is null. */
 static json_t *usage_json(const Exchange *x, bool whole)
 {
     Usage u = exchange_usage(x);
-    return json_pack("{s:I,s:I,s:i,s:I}", "input_tokens", (json_int_t)(u.prompt - u.cached),
-                     "output_tokens", (json_int_t)(whole ? u.completion : 0),
-                     "cache_creation_input_tokens", 0, "cache_read_input_tokens",
-                     (json_int_t)u.cached);
+    return json_pack(
+        "{s:I,s:I,s:i,s:I,s:{s:i,s:i},s:n,s:n,s:n,s:s}", "input_tokens",
+        (json_int_t)(u.prompt - u.cached), "output_tokens", (json_int_t)(whole ? u.completion : 0),
+        "cache_creation_input_tokens", 0, "cache_read_input_tokens", (json_int_t)u.cached,
+        "cache_creation", "ephemeral_1h_input_tokens", 0, "ephemeral_5m_input_tokens", 0,
+        "inference_geo", "output_tokens_details", "server_tool_use", "service_tier", "standard");
 }
 
 static json_t *block(const Choice *c, int kind, bool whole)
@@ -38,15 +40,16 @@ static json_t *block(const Choice *c, int kind, bool whole)
             whole && call->arguments.length
                 ? json_loadb(call->arguments.text, call->arguments.length, JSON_ALLOW_NUL, NULL)
                 : NULL;
-        return json_pack("{s:s,s:s,s:s,s:o}", "type", "tool_use", "id", call->id, "name",
-                         call->tool->name, "input", input ? input : json_object());
+        return json_pack("{s:s,s:s,s:s,s:o,s:{s:s}}", "type", "tool_use", "id", call->id, "name",
+                         call->tool->name, "input", input ? input : json_object(), "caller", "type",
+                         "direct");
     }
     if (kind == PART_THOUGHT)
         return json_pack("{s:s,s:o,s:s}", "type", "thinking", "thinking",
                          json_text_of(c->thought.text, whole ? c->thought.length : 0), "signature",
                          "");
-    return json_pack("{s:s,s:o}", "type", "text", "text",
-                     json_text_of(c->text.text, whole ? c->text.length : 0));
+    return json_pack("{s:s,s:o,s:n}", "type", "text", "text",
+                     json_text_of(c->text.text, whole ? c->text.length : 0), "citations");
 }
 
 static const char *stop_reason(const Choice *c)
@@ -70,10 +73,10 @@ static json_t *message(const Exchange *x, bool whole)
         json_array_append_new(content, block(c, PART_ANSWER, true));
     for (int k = 0; k < c->n_calls && whole; k++)
         json_array_append_new(content, block(c, PART_CALL + k, true));
-    return json_pack("{s:s,s:s,s:s,s:s,s:o,s:s?,s:s?,s:o}", "id", id, "type", "message", "role",
-                     "assistant", "model", answers_as(x), "content", content, "stop_reason",
+    return json_pack("{s:s,s:s,s:s,s:s,s:o,s:s?,s:s?,s:o,s:n,s:n}", "id", id, "type", "message",
+                     "role", "assistant", "model", answers_as(x), "content", content, "stop_reason",
                      whole ? stop_reason(c) : NULL, "stop_sequence", whole ? c->met : NULL, "usage",
-                     usage_json(x, whole));
+                     usage_json(x, whole), "stop_details", "container");
 }
 
 static json_t *whole(const Exchange *x)

@@ -266,8 +266,9 @@ static json_t *whole_choice(const Choice *c)
     const Ask *a = &c->x->ask;
     json_t *choice = json_pack("{s:i}", "index", c->index);
     if (is_chat(c->x)) {
-        json_t *message = json_pack("{s:s,s:o}", "role", "assistant", "content",
-                                    json_text_of(c->text.text, c->text.length));
+        json_t *message =
+            json_pack("{s:s,s:o,s:n,s:[]}", "role", "assistant", "content",
+                      json_text_of(c->text.text, c->text.length), "refusal", "annotations");
         if (c->thought.length)
             json_object_set_new(message, "reasoning_content",
                                 json_text_of(c->thought.text, c->thought.length));

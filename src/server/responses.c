@@ -6,6 +6,8 @@
  */
 #include "server/internal.h"
 
+#include <time.h>
+
 enum { ITEM_NONE, ITEM_THOUGHT, ITEM_ANSWER, ITEM_CALL /* and the number of the call */ };
 
 static json_t *usage_json(const Exchange *x)
@@ -66,12 +68,23 @@ static json_t *item(const Choice *c, int kind, bool whole)
                      "assistant", "content", content);
 }
 
+/* As the request has them, with what it leaves out. */
+static json_t *tools_json(const json_t *given)
+{
+    static const char *const fields[] = {"description", "parameters", "strict"};
+    json_t *tools = json_deep_copy(given), *tool;
+    size_t i;
+    json_array_foreach(tools, i, tool) for (size_t k = 0; k < sizeof fields / sizeof *fields;
+                                            k++) if (!json_object_get(tool, fields[k]))
+        json_object_set_new(tool, fields[k], json_null());
+    return tools;
+}
+
 static json_t *response(const Exchange *x, bool whole)
 {
     char id[48];
     const Choice *c = &x->choice[0];
     const Ask *a = &x->ask;
-    const json_t *instructions = json_object_get(a->body, "instructions");
     const json_t *metadata = json_object_get(a->body, "metadata");
     bool cut = whole && strcmp(status_of(c), "incomplete") == 0;
     snprintf(id, sizeof id, "resp_%s", x->id);
@@ -96,13 +109,21 @@ static json_t *response(const Exchange *x, bool whole)
     for (size_t i = 0; i < sizeof as_given / sizeof *as_given; i++) {
         json_t *given = json_object_get(a->body, as_given[i]);
         if (given && !json_is_null(given) && json_object_size(given) + !json_is_object(given))
-            json_object_set_new(r, as_given[i], json_deep_copy(given));
+            json_object_set_new(r, as_given[i], i ? json_deep_copy(given) : tools_json(given));
     }
+    static const char *const or_null[] = {"instructions", "safety_identifier", "prompt_cache_key"};
+    for (size_t i = 0; i < sizeof or_null / sizeof *or_null; i++) {
+        json_t *given = json_object_get(a->body, or_null[i]);
+        json_object_set_new(r, or_null[i], given ? json_deep_copy(given) : json_null());
+    }
+    json_object_update_new(r, json_pack("{s:i,s:i,s:i,s:n,s:b,s:s}", "presence_penalty", 0,
+                                        "frequency_penalty", 0, "top_logprobs", 0, "max_tool_calls",
+                                        "background", 0, "service_tier", "default"));
+    json_object_set_new(r, "completed_at",
+                        whole && !cut ? json_integer((json_int_t)time(NULL)) : json_null());
     json_object_set_new(r, "usage", whole ? usage_json(x) : json_null());
     json_object_set_new(r, "max_output_tokens",
                         a->max_tokens < 0 ? json_null() : json_integer(a->max_tokens));
-    json_object_set_new(r, "instructions",
-                        instructions ? json_deep_copy(instructions) : json_null());
     json_object_set_new(r, "metadata", metadata ? json_deep_copy(metadata) : json_object());
     return r;
 }
