@@ -144,7 +144,33 @@ typedef struct FrameList {
     uint32_t n, room;
 } FrameList;
 
+/* Places in an object or array: d of their frames. */
+enum { AT_FIRST, AT_NEXT, AT_AFTER, AT_PENDING };
+
+extern const char *const machine_words[]; /* null, false, true */
+
+/* What a step works with. */
+typedef struct Walk {
+    Machine *m;
+    unsigned char byte;
+    const Read *before, *after; /* what was read without and with the byte */
+    FrameList *out;
+} Walk;
+
+/* Adds to w->out what a frame becomes. */
+void machine_step(Walk *w, uint32_t id);
+
+/* What may come where a frame of a grammar goes on: terms, and the end. */
+void machine_begin_lines(Machine *m, uint32_t frame, FrameList *out);
+
+/* Steps of an array, found out once for each formula; NULL: none. */
+const Branches *machine_array_branches(Machine *m, Formula f);
+
+/* The byte of a name of an alphabet; -1 at its end. */
+int machine_name_byte(const Machine *m, const Alphabet *a, uint32_t key, uint32_t depth);
+
 uint32_t machine_frame(Machine *m, const Frame *frame);
+void machine_add_id(Machine *m, FrameList *list, uint32_t id);
 void machine_add(Machine *m, FrameList *list, const Frame *frame);
 uint32_t machine_state(Machine *m, FrameList *list, const Read *read);
 

@@ -91,177 +91,6 @@ bool each_conjunction(Engine *e, Formula f, bool (*each)(Engine *, const Formula
     return found && !e->failed[0];
 }
 
-/* Names in the order of their bytes. */
-typedef struct Named {
-    const JsonName *name;
-    uint32_t id;
-} Named;
-
-static int by_name(const void *a, const void *b)
-{
-    const JsonName *x = ((const Named *)a)->name, *y = ((const Named *)b)->name;
-    int order = memcmp(x->text, y->text, x->length < y->length ? x->length : y->length);
-    return order ? order : (x->length > y->length) - (x->length < y->length);
-}
-
-typedef struct Collected {
-    Map seen; /* of names: id -> 1; of sets */
-    Map seen_sets;
-    uint32_t *name, n_names;
-    uint32_t *set, n_sets;
-} Collected;
-
-static void collect_name(Engine *e, Collected *c, uint32_t id)
-{
-    bool added;
-    map_put(&c->seen, &id, sizeof id, &added);
-    if (!added)
-        return;
-    c->name = arena_more(&e->arena, c->name, c->n_names, sizeof *c->name);
-    c->name[c->n_names++] = id;
-}
-
-static void collect(Engine *e, Collected *c, Formula of)
-{
-    const FormulaNode *f = &e->node[of];
-    for (uint32_t i = 0; i < f->n; i++)
-        collect(e, c, f->list[i]);
-    if (f->kind != F_K_ALL_KEYS && f->kind != F_K_SOME_KEY)
-        return;
-    const KeySet *set = &e->set[f->a];
-    bool added;
-    map_put(&c->seen_sets, &f->a, sizeof f->a, &added);
-    if (!added)
-        return;
-    if (set->name != UINT32_MAX) {
-        collect_name(e, c, set->name);
-        return;
-    }
-    for (uint32_t i = 0; i < set->n_known; i++)
-        collect_name(e, c, set->known[i]);
-    c->set = arena_more(&e->arena, c->set, c->n_sets, sizeof *c->set);
-    c->set[c->n_sets++] = f->a;
-}
-
-static Term other_names(Engine *e, const Collected *c)
-{
-    Term *list = arena_array(&e->arena, c->n_names + 1, sizeof *list);
-    for (uint32_t i = 0; i < c->n_names; i++)
-        list[i] = term_text(&e->terms, e->name[c->name[i]].text, e->name[c->name[i]].length);
-    return term_not(&e->terms, term_or(&e->terms, list, c->n_names));
-}
-
-/* Cuts the names that are not listed into classes; a class of few names is listed instead, and all begins again. */
-static void find_classes(Engine *e, Collected *c, Alphabet *a)
-{
-    for (bool again = true; again && engine_work(e, 1);) {
-        Term class[2 * SOLVE_CLASSES];
-        uint32_t n = 1;
-        again = false;
-        class[0] = other_names(e, c);
-        for (uint32_t s = 0; s < c->n_sets && n <= SOLVE_CLASSES; s++) {
-            uint32_t kept = 0;
-            Term cut[2 * SOLVE_CLASSES];
-            for (uint32_t i = 0; i < n; i++) {
-                Term term = e->set[c->set[s]].term;
-                Term in = term_and2(&e->terms, class[i], term),
-                     out = term_and2(&e->terms, class[i], term_not(&e->terms, term));
-                if (term_alive(&e->terms, in, 0))
-                    cut[kept++] = in;
-                if (term_alive(&e->terms, out, 0))
-                    cut[kept++] = out;
-            }
-            memcpy(class, cut, kept * sizeof *cut);
-            n = kept;
-        }
-        if (n > SOLVE_CLASSES) {
-            engine_fail(e, "its patternProperties and the like cut names into more than %d classes",
-                        SOLVE_CLASSES);
-            return;
-        }
-        for (uint32_t i = 0; i < n && !again; i++) {
-            const char *word[SOLVE_WORDS];
-            size_t length[SOLVE_WORDS],
-                words = term_words(&e->terms, class[i], SOLVE_WORDS, word, length);
-            again = words <= SOLVE_WORDS && words > 0;
-            for (size_t w = 0; again && w < words; w++)
-                collect_name(e, c, name_id(e, word[w], length[w]));
-        }
-        a->class = arena_copy(&e->arena, class, n * sizeof *class);
-        a->n_classes = n;
-    }
-}
-
-static bool set_has_class(Engine *e, uint32_t set, Term class)
-{
-    return term_alive(&e->terms, term_and2(&e->terms, class, e->set[set].term), 0);
-}
-
-uint32_t alphabet_of(Engine *e, Formula f)
-{
-    uint64_t *known = map_get(&e->types, &f, sizeof f);
-    if (known)
-        return (uint32_t)*known;
-    Collected c = {0};
-    Alphabet *a = arena_alloc(&e->arena, sizeof *a);
-    a->large = -1;
-    map_init(&c.seen, &e->arena);
-    map_init(&c.seen_sets, &e->arena);
-    collect(e, &c, f);
-    find_classes(e, &c, a);
-    a->n_names = c.n_names;
-    a->set = c.set;
-    a->n_sets = c.n_sets;
-    a->name = arena_array(&e->arena, c.n_names + 1, sizeof *a->name);
-    a->rank = arena_array(&e->arena, c.n_names + 1, sizeof *a->rank);
-    Named *sorted = arena_array(&e->arena, c.n_names + 1, sizeof *sorted);
-    for (uint32_t i = 0; i < c.n_names; i++)
-        sorted[i] = (Named){&e->name[c.name[i]], c.name[i]};
-    qsort(sorted, c.n_names, sizeof *sorted, by_name);
-    for (uint32_t i = 0; i < c.n_names; i++) {
-        a->name[i] = sorted[i].id;
-        a->rank[i] = sorted[i].id; /* names get their numbers as the schema is read */
-    }
-    uint32_t keys = a->n_names + a->n_classes;
-    a->has = arena_array(&e->arena, (size_t)keys * a->n_sets + 1, sizeof *a->has);
-    for (uint32_t k = 0; k < keys && engine_work(e, 1); k++)
-        for (uint32_t s = 0; s < a->n_sets; s++)
-            a->has[(size_t)k * a->n_sets + s] =
-                k < a->n_names ? set_has_name(e, a->set[s], a->name[k])
-                               : set_has_class(e, a->set[s], a->class[k - a->n_names]);
-    e->alphabet = arena_more(&e->arena, e->alphabet, e->n_alphabets, sizeof *e->alphabet);
-    e->alphabet[e->n_alphabets] = a;
-    *map_put(&e->types, &f, sizeof f, NULL) = e->n_alphabets;
-    return e->n_alphabets++;
-}
-
-static bool set_has_key(const Engine *e, const Alphabet *a, uint32_t set, uint32_t key)
-{
-    if (e->set[set].name != UINT32_MAX)
-        return key < a->n_names && a->name[key] == e->set[set].name;
-    for (uint32_t s = 0; s < a->n_sets; s++)
-        if (a->set[s] == set)
-            return a->has[(size_t)key * a->n_sets + s];
-    return false;
-}
-
-/* The index of a name, which is in the alphabet. */
-static uint32_t key_of_name(const Engine *e, const Alphabet *a, uint32_t name)
-{
-    const Named *found;
-    uint32_t low = 0, high = a->n_names;
-    while (low < high) {
-        uint32_t middle = (low + high) / 2;
-        Named x = {&e->name[a->name[middle]], 0}, y = {&e->name[name], 0};
-        found = &x;
-        if (by_name(found, &y) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 static bool is_seen(const uint64_t *seen, uint32_t key)
 {
     return seen[key >> 6] >> (key & 63) & 1;
@@ -302,7 +131,7 @@ static Formula value_of_key(Engine *e, const Rest *r, uint32_t key)
             f = f_and2(e, f, e->node[r->all[low]].b);
     }
     for (size_t i = 0; i < r->n_wide; i++)
-        if (set_has_key(e, r->a, e->node[r->wide[i]].a, key))
+        if (alphabet_has_key(e, r->a, e->node[r->wide[i]].a, key))
             f = f_and2(e, f, e->node[r->wide[i]].b);
     return f;
 }
@@ -340,7 +169,7 @@ static bool place_open(Engine *e, Rest *r, size_t i)
     FormulaNode some = e->node[r->open[i]];
     for (size_t k = 0; k < r->n_keys; k++) {
         Formula before = r->value[k], both;
-        if (!set_has_key(e, r->a, some.a, r->key[k]) ||
+        if (!alphabet_has_key(e, r->a, some.a, r->key[k]) ||
             !value_exists(e, both = f_and2(e, before, some.b)))
             continue;
         r->value[k] = both;
@@ -350,7 +179,7 @@ static bool place_open(Engine *e, Rest *r, size_t i)
     }
     for (uint32_t key = r->a->n_names + r->a->n_classes; key-- > 0;) {
         bool name = key < r->a->n_names;
-        if (!set_has_key(e, r->a, some.a, key) ||
+        if (!alphabet_has_key(e, r->a, some.a, key) ||
             (name && (is_seen(r->seen, key) || is_taken(r, key))))
             continue;
         Formula value = f_and2(e, value_of_key(e, r, key), some.b);
@@ -405,7 +234,7 @@ static bool rest_exists(Engine *e, Rest *r)
     for (size_t i = 0; i < r->n_all; i++)
         r->all[i] = named[i].atom;
     for (size_t i = 0, end; i < n_wanted && possible; i = end) {
-        uint32_t key = key_of_name(e, r->a, wanted[i].name);
+        uint32_t key = alphabet_key_of(e, r->a, wanted[i].name);
         Formula value = F_TRUE;
         for (end = i; end < n_wanted && wanted[end].name == wanted[i].name; end++)
             value = f_and2(e, value, e->node[wanted[end].atom].b);
@@ -573,7 +402,7 @@ static bool is_concerned(const Engine *e, const Step *s, Formula atom)
 {
     const FormulaNode *f = &e->node[atom];
     if (f->kind == F_K_ALL_KEYS || f->kind == F_K_SOME_KEY)
-        return set_has_key(e, s->a, f->a, s->key);
+        return alphabet_has_key(e, s->a, f->a, s->key);
     return (f->kind == F_K_ITEM || f->kind == F_K_ITEMS || f->kind == F_K_CONTAINS) && f->a == 0;
 }
 

@@ -54,6 +54,10 @@ bool value_exists(Engine *e, Formula f);
 /* Index of the alphabet of a formula that is restricted to objects. */
 uint32_t alphabet_of(Engine *e, Formula f);
 
+/* Whether a key set of the formula has a key; the key of a name, which is in the alphabet. */
+bool alphabet_has_key(const Engine *e, const Alphabet *a, uint32_t set, uint32_t key);
+uint32_t alphabet_key_of(const Engine *e, const Alphabet *a, uint32_t name);
+
 /* seen: [(n_names + 63) / 64] a bit per name that came already. */
 bool object_can_end(const Engine *e, Formula f);
 
