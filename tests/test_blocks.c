@@ -5,6 +5,8 @@
 #include "base/num.h"
 #include "caravan/engine.h"
 #include "graph/blocks.h"
+#include "graph/decompose.h"
+#include "graph/interp/interp.h"
 #include "graph/panels.h"
 #include "io/model.h"
 #include "io_support.h"
@@ -252,6 +254,42 @@ static void blocks_become_numbers(void **state)
         }
 }
 
+/* Of the kinds that have such a form: plain operations on bytes give the file's numbers, bit for bit. */
+static void plain_operations_read_blocks(void **state)
+{
+    int n = 0;
+    (void)state;
+    for (int kind = 1; kind < KINDS; kind++) {
+        const BlockInfo *info = &block_info[kind];
+        Bytes blocks = data_of((BlockKind)kind, "blocks"), want = data_of((BlockKind)kind, "f32");
+        int64_t elements = (int64_t)(want.n / sizeof(float)) / info->elements * info->elements;
+        const cvn_type type = CVN_TYPE(CVN_F32, 1, elements);
+        const OpAttr attr = {.blocks = (BlockKind)kind};
+        cvn_err err = {0};
+        cvn_graph *g = cvn_graph_new("blocks", &err);
+        cvn_value *w = cvn_parameter(g, "w", block_type((BlockKind)kind, &type, 1));
+        cvn_output(g, graph_add(g, OP_DEQUANTIZE, &attr, 1, &w, &type));
+        int code = graph_decompose(g, NULL, NULL, NULL, &err);
+        if (code) {
+            assert_non_null(strstr(err.message, "take the model with --quantize none"));
+        } else {
+            const void *in[] = {blocks.data};
+            void *out[1];
+            assert_int_equal(interp_run_one(g, in, out, &err), CVN_OK);
+            const float *got = out[0];
+            for (int64_t i = 0; i < elements; i++)
+                if (memcmp(got + i, want.data + 4 * i, 4) != 0)
+                    fail_msg("%s: element %d is %g", info->name, (int)i, (double)got[i]);
+            free(out[0]);
+            n++;
+        }
+        cvn_graph_free(g);
+        free(blocks.data);
+        free(want.data);
+    }
+    assert_int_equal(n, 8);
+}
+
 /* ---- a model ---- */
 
 enum { TOKENS = 40 };
@@ -376,6 +414,7 @@ int main(void)
         cmocka_unit_test(spans_and_many_rows),
         cmocka_unit_test(a_row_has_the_same_bits_in_any_batch),
         cmocka_unit_test(blocks_become_numbers),
+        cmocka_unit_test(plain_operations_read_blocks),
         cmocka_unit_test(scales_that_are_no_numbers_are_counted),
         cmocka_unit_test(a_scale_that_is_no_number_is_warned_of),
         cmocka_unit_test(a_model_in_blocks_says_what_it_says_widened),

@@ -40,6 +40,9 @@ static inline cvn_value *decompose_norm(cvn_graph *g, cvn_value *x, cvn_value *w
     return cvn_multiply(g, normed, spread(g, as(g, weight, math), &normed->type, &last));
 }
 
+/* The numbers of a weight in blocks, f32 [rows, blocks, groups, columns of a group]; refused of some kinds, and in panels. */
+cvn_value *decompose_blocks(cvn_graph *g, cvn_value *w, BlockKind kind, bool panels);
+
 /* The least index of the largest element along an axis. */
 cvn_value *decompose_index_of_max(cvn_graph *g, cvn_value *x, int axis);
 

@@ -44,10 +44,8 @@ void decompose_dequantize(cvn_graph *g, const Op *op, cvn_value **out)
 {
     const cvn_type *type = &op->result[0]->type;
     if (op->attr.blocks) {
-        graph_fail(g, CVN_EUNSUPPORTED,
-                   "weights in blocks of %s have no form in plain operations; take the model with "
-                   "--quantize none",
-                   block_info[op->attr.blocks].name);
+        cvn_value *all = decompose_blocks(g, op->operand[0], op->attr.blocks, op->attr.axis > 0);
+        out[0] = as(g, cvn_reshape(g, all, type->rank, type->dim), type->dtype);
         return;
     }
     LinearWeight w = dequantize_weight(op);

@@ -1,0 +1,199 @@
+/*
+ * Weights in blocks in plain operations: bytes are taken apart by division and remainder, 16-bit floats too, so that any
+ * compiler of graphs can read GGUF files. (blocks.c does the same in C and has the formats; all products are exact.)
+ *
+ *     q4_0   i8[n,blocks,18] -> u32 -> bytes 0, 1: scale f32[n,blocks,1]
+ *                                      bytes 2 …:  x mod 16 beside x / 16, codes [n,blocks,32]
+ *            (codes - 8) * scale -> f32[n, 32 blocks]
+ */
+#include "graph/blocks.h"
+#include "graph/decompose_impl.h"
+
+/* Where a block has what, in bytes. A run of n bytes has 2 n codes, the low halves first. */
+typedef struct Places {
+    bool is_there;
+    int d, m;             /* 16-bit floats; m of forms with a minimum */
+    int run, runs, codes; /* bytes of a run, runs, where they begin; run 0: a code in each byte */
+    int fifth;            /* 4 bytes: bit i is code i's */
+    int bits;             /* 32 bytes: bit k of byte j is code 32 k + j's */
+    int two; /* 32 bytes of each run: bits 2 k, 2 k + 1 of byte j are the run's code 32 k + j's */
+    int scales; /* 16 signed bytes, or 12 of 6 bits with minima */
+} Places;
+
+static const Places places[BLOCK_KINDS] = {
+    [BLOCK_Q4_0] = {.is_there = true, .run = 16, .runs = 1, .codes = 2},
+    [BLOCK_Q4_1] = {.is_there = true, .m = 2, .run = 16, .runs = 1, .codes = 4},
+    [BLOCK_Q5_0] = {.is_there = true, .run = 16, .runs = 1, .codes = 6, .fifth = 2},
+    [BLOCK_Q5_1] = {.is_there = true, .m = 2, .run = 16, .runs = 1, .codes = 8, .fifth = 4},
+    [BLOCK_Q8_0] = {.is_there = true, .codes = 2},
+    [BLOCK_Q4_K] = {.is_there = true, .m = 2, .run = 32, .runs = 4, .codes = 16, .scales = 4},
+    [BLOCK_Q5_K] =
+        {.is_there = true, .m = 2, .run = 32, .runs = 4, .codes = 48, .bits = 16, .scales = 4},
+    [BLOCK_Q6_K] = {.is_there = true, .d = 208, .run = 64, .runs = 2, .two = 128, .scales = 192},
+};
+
+enum { BYTES = 2 }; /* the axis of a block's bytes; before it are rows and blocks */
+
+static cvn_value *field(cvn_graph *g, cvn_value *x, int64_t from, int64_t n)
+{
+    return cvn_slice_axis(g, x, BYTES, from, from + n);
+}
+
+/* Whole numbers: the lowest bits, and the others. */
+static cvn_value *low(cvn_graph *g, cvn_value *x, int bits)
+{
+    return cvn_remainder(g, x, like(g, x, 1 << bits));
+}
+
+static cvn_value *high(cvn_graph *g, cvn_value *x, int bits)
+{
+    return bits ? cvn_divide(g, x, like(g, x, 1 << bits)) : x;
+}
+
+static cvn_value *times(cvn_graph *g, cvn_value *x, double factor)
+{
+    return cvn_multiply(g, x, like(g, x, factor));
+}
+
+static cvn_value *beside(cvn_graph *g, cvn_value *a, cvn_value *b)
+{
+    return cvn_concatenate(g, 2, (cvn_value *[]){a, b}, BYTES);
+}
+
+/* n fields of `each` bits in every number of x, the lowest of all first. */
+static cvn_value *fields(cvn_graph *g, cvn_value *x, int n, int each)
+{
+    cvn_value *part[8];
+    for (int k = 0; k < n; k++) {
+        cvn_value *rest = high(g, x, k * each);
+        part[k] = low(g, rest, each);
+    }
+    return cvn_concatenate(g, n, part, BYTES);
+}
+
+/* 2^x of whole numbers of 5 bits, f32: exact. */
+static cvn_value *power_of_2(cvn_graph *g, cvn_value *x)
+{
+    const cvn_type type = with_dtype(x->type, CVN_F32);
+    cvn_value *one = cvn_splat(g, type, 1), *all = one;
+    for (int bit = 0; bit < 5; bit++) {
+        cvn_value *rest = high(g, x, bit), *set = low(g, rest, 1);
+        set = cvn_compare_values(g, CVN_NE, set, like(g, set, 0));
+        cvn_value *factor = cvn_select(g, set, cvn_splat(g, type, (double)(1 << (1 << bit))), one);
+        all = cvn_multiply(g, all, factor);
+    }
+    return all;
+}
+
+/* The f16 at two bytes, f32 [n, blocks, 1]: sign, 5 bits of exponent, 10 of fraction. */
+static cvn_value *half_at(cvn_graph *g, cvn_value *bytes, int at)
+{
+    cvn_value *upper = field(g, bytes, at + 1, 1), *lower = field(g, bytes, at, 1);
+    cvn_value *x = cvn_add(g, lower, times(g, upper, 256));
+    cvn_value *fraction = low(g, x, 10), *rest = high(g, x, 10), *exponent = low(g, rest, 5);
+    cvn_value *negative = high(g, rest, 5), *zero = like(g, x, 0);
+    cvn_value *small = cvn_compare_values(g, CVN_EQ, exponent, zero);
+    cvn_value *none = cvn_compare_values(g, CVN_EQ, exponent, like(g, x, 31));
+    cvn_value *whole = cvn_add(g, fraction, cvn_select(g, small, zero, like(g, x, 1024)));
+    cvn_value *power = power_of_2(g, cvn_maximum(g, exponent, like(g, x, 1)));
+    cvn_value *value = cvn_multiply(g, as(g, whole, CVN_F32), power);
+    value = times(g, value, 1.0 / (1 << 25));
+    cvn_value *exact = cvn_compare_values(g, CVN_EQ, fraction, zero);
+    cvn_value *infinite = like(g, value, INFINITY);
+    cvn_value *lost = cvn_select(g, exact, infinite, like(g, value, NAN));
+    value = cvn_select(g, none, lost, value);
+    negative = cvn_compare_values(g, CVN_NE, negative, zero);
+    return cvn_select(g, negative, cvn_negate(g, value), value);
+}
+
+/* Bits 8 j + k of 4 bytes j, [n, blocks, 32]. */
+static cvn_value *fifth_bits(cvn_graph *g, cvn_value *x)
+{
+    const int64_t *dim = x->type.dim;
+    const int64_t byte[] = {dim[0] * dim[1], 4, 1}, all[] = {dim[0], dim[1], 32};
+    x = cvn_reshape(g, x, 3, byte);
+    return cvn_reshape(g, fields(g, x, 8, 1), 3, all);
+}
+
+static cvn_value *codes_of(cvn_graph *g, cvn_value *bytes, const Places *p)
+{
+    cvn_value *codes = NULL;
+    if (!p->run) { /* signed */
+        cvn_value *x = field(g, bytes, p->codes, 32);
+        return low(g, cvn_add(g, x, like(g, x, 128)), 8);
+    }
+    for (int i = 0; i < p->runs; i++) {
+        cvn_value *run = fields(g, field(g, bytes, p->codes + i * p->run, p->run), 2, 4);
+        if (p->two) {
+            cvn_value *two = fields(g, field(g, bytes, p->two + 32 * i, 32), 4, 2);
+            run = cvn_add(g, run, times(g, two, 16));
+        }
+        codes = codes ? beside(g, codes, run) : run;
+    }
+    cvn_value *more = p->fifth  ? fifth_bits(g, field(g, bytes, p->fifth, 4))
+                      : p->bits ? fields(g, field(g, bytes, p->bits, 32), 8, 1)
+                                : NULL;
+    return more ? cvn_add(g, codes, times(g, more, 16)) : codes;
+}
+
+/* Four numbers of 6 bits, and four of which the lower bits are elsewhere. */
+static cvn_value *six_bits(cvn_graph *g, cvn_value *x, cvn_value *lower)
+{
+    cvn_value *first = low(g, x, 6), *upper = high(g, x, 6);
+    return beside(g, first, cvn_add(g, lower, times(g, upper, 16)));
+}
+
+/* What codes of each group are multiplied by, or what is taken off, f32 [n, blocks, groups]. */
+static cvn_value *scales_of(cvn_graph *g, cvn_value *bytes, const Places *p, bool minimum)
+{
+    cvn_value *d = half_at(g, bytes, minimum ? p->m : p->d), *whole;
+    if (!p->scales)
+        return minimum ? cvn_negate(g, d) : d;
+    if (p->m) {
+        cvn_value *last = field(g, bytes, p->scales + 8, 4);
+        last = minimum ? high(g, last, 4) : low(g, last, 4);
+        whole =
+            as(g, six_bits(g, field(g, bytes, p->scales + (minimum ? 4 : 0), 4), last), CVN_F32);
+    } else {
+        cvn_value *x = field(g, bytes, p->scales, 16);
+        whole = as(g, low(g, cvn_add(g, x, like(g, x, 128)), 8), CVN_F32);
+        whole = cvn_subtract(g, whole, like(g, whole, 128));
+    }
+    return cvn_multiply(g, whole, spread(g, d, &whole->type, (const int[]){0, 1, 2}));
+}
+
+/* x [n, blocks, groups] over [n, blocks, groups, columns of a group] */
+static cvn_value *over_groups(cvn_graph *g, cvn_value *x, const cvn_type *grouped)
+{
+    return spread_over(g, x, grouped, 3);
+}
+
+cvn_value *decompose_blocks(cvn_graph *g, cvn_value *w, BlockKind kind, bool panels)
+{
+    const BlockInfo *info = &block_info[kind];
+    const Places *p = &places[kind];
+    if (panels || !p->is_there) {
+        graph_fail(g, CVN_EUNSUPPORTED,
+                   "weights in blocks of %s have no form in plain operations; take the model with "
+                   "--quantize none",
+                   info->name);
+        return g->poison;
+    }
+    int64_t blocks = w->type.dim[w->type.rank - 2];
+    int64_t n = cvn_type_elements(&w->type) / (blocks * info->bytes);
+    int64_t group = info->form.group, groups = info->elements / group;
+    const int64_t all[] = {n, blocks, info->bytes}, apart[] = {n, blocks, groups, group};
+    cvn_value *bytes = cvn_reshape(g, as(g, w, CVN_I32), 3, all);
+    bytes = cvn_add(g, bytes, like(g, bytes, 256)); /* without sign */
+    bytes = low(g, as(g, bytes, CVN_U32), 8);
+    cvn_value *codes = as(g, cvn_reshape(g, codes_of(g, bytes, p), 4, apart), CVN_F32);
+    if (info->form.offset)
+        codes = cvn_subtract(g, codes, like(g, codes, info->form.offset));
+    cvn_value *scales = scales_of(g, bytes, p, false);
+    cvn_value *value = cvn_multiply(g, codes, over_groups(g, scales, &codes->type));
+    if (info->form.minimum) {
+        cvn_value *least = scales_of(g, bytes, p, true);
+        value = cvn_subtract(g, value, over_groups(g, least, &codes->type));
+    }
+    return value;
+}
