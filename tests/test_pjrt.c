@@ -91,10 +91,32 @@ static void quantized_weights_are_those_of_the_cpu(void **state)
     compare("gqa", "int4:32", "", "2d", 1e-3);
 }
 
+/* They go to the device as they are in the file, and are taken apart there. */
+static void blocks_of_files_are_those_of_the_cpu(void **state)
+{
+    static const char *const kinds[] = {"q8_0", "q4_0"};
+    char path[600];
+    (void)state;
+    if (!*device)
+        skip();
+    expect(0,
+           "caravan init -p dim=64,layers=2,heads=4,kv_heads=2,ffn=128,vocab=97,context=128 "
+           "--dtype f32 -s 3 -o floats",
+           "");
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        snprintf(path, sizeof path, "caravan convert floats %s.gguf --type %s", kinds[i], kinds[i]);
+        expect(0, path, "");
+        snprintf(path, sizeof path, "%s/%s.gguf", scratch, kinds[i]);
+        compare(path, NULL, "", "2d", 1e-3);
+        compare(path, NULL, "model=2", "tp", 1e-3);
+    }
+}
+
 enum { STEPS = 50 };
 
-static void train(const char *on, const char *mesh, int64_t vocab, int steps, double *loss,
-                  double *norm)
+/* On meshes blocks are computed again, so that modules have their fences. */
+static void train(const char *on, const char *mesh, const char *layout, int64_t vocab, int steps,
+                  double *loss, double *norm)
 {
     cvn_err err = {0};
     Trainer t;
@@ -103,6 +125,8 @@ static void train(const char *on, const char *mesh, int64_t vocab, int steps, do
     config.vocab = vocab;
     o.device = on;
     o.mesh = mesh;
+    o.layout = layout;
+    o.remat = mesh ? REMAT_BLOCK : REMAT_NONE;
     must(trainer_open(&t, &config, &o, &err), &err);
     must(trainer_random(&t, 7, &err), &err);
     learn(&t, steps, fill_chains, loss, norm);
@@ -112,18 +136,19 @@ static void train(const char *on, const char *mesh, int64_t vocab, int steps, do
 static void training_is_that_of_the_cpu(void **state)
 {
     static const struct {
-        const char *on, *mesh;
-        int64_t vocab; /* the third is XLA's to divide, evenly */
+        const char *on, *mesh, *layout;
+        int64_t vocab; /* where XLA divides, evenly */
         int steps;
-    } runs[] = {{device, NULL, 97, STEPS},
-                {device, "data=2,model=2", 97, 5},
-                {by_xla, "data=2,model=2", 100, 5}};
+    } runs[] = {{device, NULL, NULL, 97, STEPS},    {device, "data=2,model=2", "2d", 97, 5},
+                {device, "data=4", "fsdp", 97, 5},  {by_xla, "data=2,model=2", "2d", 100, 5},
+                {by_xla, "data=4", "fsdp", 100, 5}, {by_xla, "model=2", "tp", 100, 5}};
     double loss[2][STEPS], norm[2][STEPS];
     if (!*device)
         skip();
     for (size_t r = 0; r < sizeof runs / sizeof *runs; r++) {
-        train(NULL, NULL, runs[r].vocab, runs[r].steps, loss[0], norm[0]);
-        train(runs[r].on, runs[r].mesh, runs[r].vocab, runs[r].steps, loss[1], norm[1]);
+        train(NULL, NULL, NULL, runs[r].vocab, runs[r].steps, loss[0], norm[0]);
+        train(runs[r].on, runs[r].mesh, runs[r].layout, runs[r].vocab, runs[r].steps, loss[1],
+              norm[1]);
         for (int i = 0; i < runs[r].steps; i++)
             if (!(fabs(loss[0][i] - loss[1][i]) <= 1e-3) ||
                 !(fabs(norm[0][i] - norm[1][i]) <= 1e-2 * norm[0][i]))
@@ -266,6 +291,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(meshes_give_what_one_device_gives),
         cmocka_unit_test(what_xla_cuts_gives_the_same),
         cmocka_unit_test(quantized_weights_are_those_of_the_cpu),
+        cmocka_unit_test(blocks_of_files_are_those_of_the_cpu),
         cmocka_unit_test(training_is_that_of_the_cpu),
         cmocka_unit_test(a_run_goes_on_on_other_devices),
         cmocka_unit_test(attention_in_a_loop_is_that_of_the_cpu),
