@@ -18,8 +18,15 @@ static void a_folder_is_a_model_with_modules(void **unused)
            "--temperature 0; done "
            "2>/dev/null | sort | uniq -c | wc -l",
            "1");
-    expect(0, "caravan export model out8 --to stablehlo --int8 && ls out8/decode.mlir",
-           "decode.mlir");
+    expect(
+        0,
+        "for q in int8 int4:32; do caravan export model $q --to stablehlo --quantize $q && grep -c "
+        "'tensor<[0-9x]*xi[48]>' $q/decode.mlir; done | grep -c '^[1-9]'",
+        "2");
+    expect(0,
+           "caravan export model parts --to stablehlo --shard-size 10k && ls parts/*.safetensors | "
+           "wc -l | awk '{ print ($1 > 2) }'",
+           "1");
 }
 
 /* Every module has the inputs and outputs of its signature, in their types. */
@@ -41,8 +48,8 @@ static void the_signature_is_that_of_the_modules(void **unused)
 static void what_cannot_be_is_said(void **unused)
 {
     (void)unused;
-    expect(1, "caravan export model no --to stablehlo --int8 --train 8 2>&1",
-           "leave out --int8 or --train");
+    expect(1, "caravan export model no --to stablehlo --quantize int8 --train 8 2>&1",
+           "leave out --quantize or --train");
     expect(1, "caravan export model out --to stablehlo 2>&1", "is not empty");
     expect(2, "caravan export model no --batch 3 2>&1", "--to");
     expect(1, "caravan export nowhere no --to stablehlo 2>&1", "nowhere");

@@ -372,9 +372,10 @@ static int run(const Args *args)
     return convert(&c, CVN_DTYPE_COUNT, true, &err) ? fail(&err) : EXIT_OK;
 }
 
-int convert_to_int8(const Args *args, cvn_dtype dtype, const char *tokenizer, cvn_err *err)
+int convert_quantized(const Args *args, const char *type, cvn_dtype dtype, const char *tokenizer,
+                      cvn_err *err)
 {
-    const Value value[] = {[TYPE] = {.text = "int8"},
+    const Value value[] = {[TYPE] = {.text = type},
                            [SHARD] = *args_value(args, SHARED(SHARD_SIZE)),
                            [FORCE] = *args_value(args, SHARED(FORCE)),
                            [THREADS] = *args_value(args, SHARED(THREADS)),

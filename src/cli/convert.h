@@ -5,8 +5,9 @@
 #include "cli/options.h"
 #include "io/model.h"
 
-/* A model as a folder in 8 bits, what is not quantized being in `dtype`, with its own tokenizer or, if not NULL, a file of one;
+/* A model as a folder in a type of fewer bits ("int8", "int4:32"), what is not quantized being in `dtype`, with its own tokenizer or, if not NULL, a file of one;
    the options of writing folders are taken from the command's. */
-int convert_to_int8(const Args *args, cvn_dtype dtype, const char *tokenizer, cvn_err *err);
+int convert_quantized(const Args *args, const char *type, cvn_dtype dtype, const char *tokenizer,
+                      cvn_err *err);
 
 #endif

@@ -22,7 +22,7 @@ enum {
     CONTEXT,
     SCORE,
     TRAIN,
-    INT8
+    QUANTIZE
 };
 
 static const Option *const options[] = {
@@ -53,8 +53,10 @@ static const Option *const options[] = {
     [TRAIN] =
         &(const Option){"train", .kind = ARG_INT, .high = 1 << 30, .needs = "to", .value = "SEQ",
                         .fallback = "0", .help = "and a step of training on rows of SEQ tokens"},
-    [INT8] =
-        &(const Option){"int8", .kind = ARG_FLAG, .needs = "to", .help = "the weights in 8 bits"},
+    [QUANTIZE] = &(
+        const Option){"quantize", .letter = 'q', .kind = ARG_CHOICE, .needs = "to", .value = "HOW",
+                      .choices = CHOICES("none", "int8", "int4", "int4:32", "int4:64", "int4:128"),
+                      .help = "the weights in fewer bits, as"},
     NULL,
 };
 
@@ -63,7 +65,7 @@ static void close_checkpoint(void *checkpoint)
     checkpoint_close(checkpoint);
 }
 
-/* A model's folder, or a copy of it in 8 bits, and its modules in there. */
+/* A model's folder, or a copy of it in 8 or 4 bits, and its modules in there. */
 static int write_modules(const Args *args, IoModel *model, cvn_err *err)
 {
     const char *from = args->operand[0], *to = args->operand[1];
@@ -75,12 +77,15 @@ static int write_modules(const Args *args, IoModel *model, cvn_err *err)
                                 v[CONTEXT].integer ? v[CONTEXT].integer : model->config.max_context,
                             .score = v[SCORE].flag,
                             .train_seq = v[TRAIN].integer};
-    if (ask.train_seq && v[INT8].flag)
-        return err_set(err, CVN_EINVAL, "training is in f32 and bf16: leave out --int8 or --train");
+    QuantScheme scheme;
+    TRY(quant_parse(v[QUANTIZE].text, &scheme, err));
+    if (ask.train_seq && scheme.kind != QUANT_NONE)
+        return err_set(err, CVN_EINVAL,
+                       "training is in f32 and bf16: leave out --quantize or --train");
     save.tokenizer = v[TOKENIZER].text;
     save.tokenizer_folder = save.tokenizer || model->kind == IO_KIND_GGUF ? NULL : from;
-    if (v[INT8].flag)
-        TRY(convert_to_int8(args, save.dtype, save.tokenizer, err));
+    if (scheme.kind != QUANT_NONE)
+        TRY(convert_quantized(args, v[QUANTIZE].text, save.dtype, save.tokenizer, err));
     else
         TRY(save_model(to, model, &save, err));
     return export_modules(to, &ask, err);
