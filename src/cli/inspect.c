@@ -110,10 +110,7 @@ static int open_subject(Subject *s, const Args *args, cvn_err *err)
         TRY(preset_config(s->name, &s->config, err));
     }
     TRY(arena_init(&s->arena, err));
-    Held held;
-    hold(&held, close_subject, s);
     params_list(&s->params, &s->config, &s->arena);
-    held_keep(&held);
     s->batch = args->value[BATCH].integer;
     s->length = args->value[LENGTH].given ? args->value[LENGTH].integer : s->config.max_context;
     return CVN_OK;
@@ -366,8 +363,10 @@ static int show(const Subject *s, const IoTensors *tensors, bool stats)
 static int run(const Args *args)
 {
     cvn_err err = {0};
-    Subject s;
+    Subject s = {0};
+    Held held;
     int status;
+    hold(&held, close_subject, &s);
     if (open_subject(&s, args, &err)) {
         status = fail(&err);
     } else {
@@ -382,7 +381,7 @@ static int run(const Args *args)
         if (status == EXIT_OK && s.audit.code)
             status = fail(&s.audit);
     }
-    close_subject(&s);
+    held_release(&held);
     return status;
 }
 
