@@ -214,6 +214,8 @@ static void what_is_said_is_well_said(void **state)
            "echo '{\"messages\": [{\"role\": \"system\", \"content\": \"x\"}]}' >s1.json; echo "
            "/load s1.json | caravan chat -m model",
            "s1.json: 1 message\n");
+    expect(1, "mkdir -p early/checkpoints/step-00000005.partial; caravan train --resume early 2>&1",
+           "holds no whole checkpoint: the run ended before its first; begin it anew");
     expect(1, "mkdir typeless; echo '{}' >typeless/config.json; caravan inspect -m typeless 2>&1",
            "has no model_type");
     expect(1, CVN_BINARY " _man | grep '^[^.].*[.]B'", "");

@@ -15,8 +15,8 @@ int sweep_draw(const char *path, const char *name, const SweepPoint *point, size
     char title[160];
     const char *slash = strrchr(name, '/');
     name = slash && slash[1] ? slash + 1 : name;
-    snprintf(title, sizeof title, "%s: a prompt and %" PRId64 " tokens after it", name,
-             n ? point[0].tokens : 0);
+    snprintf(title, sizeof title, "%.32s%s: a prompt and %" PRId64 " tokens after it", name,
+             strlen(name) > 32 ? "…" : "", n ? point[0].tokens : 0);
     SvgChart chart = {.title = title,
                       .across = "tokens of the prompt",
                       .up = "seconds",

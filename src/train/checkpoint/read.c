@@ -100,7 +100,8 @@ static int none_found(const char *run, const char *folder, size_t n, cvn_err *er
 {
     if (n || file_is_folder(folder))
         return err_set(err, CVN_EIO, "'%s' holds no whole checkpoint%s", folder,
-                       n ? "; each one is damaged" : "");
+                       n ? "; each one is damaged"
+                         : ": the run ended before its first; begin it anew");
     if (file_has(run, MANIFEST_NAME))
         return err_set(err, CVN_EIO, "'%s' is a checkpoint; give the folder of its run", run);
     if (file_exists(run) && !file_is_folder(run))
