@@ -136,7 +136,7 @@ static inline char *stream_text(const Reply *r, const char *path)
         at = strchr(at, '{');
         if (!at)
             break;
-        json_t *event = json_loadb(at, strcspn(at, "\n"), 0, NULL);
+        json_t *event = json_loadb(at, strcspn(at, "\n"), JSON_ALLOW_NUL, NULL);
         const char *piece = json_string_value(json_at(event, path));
         strbuf_puts(&text, piece ? piece : "");
         json_decref(event);
