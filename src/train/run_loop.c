@@ -175,6 +175,11 @@ static void sample(Run *r, const char *folder)
     ask(r, folder);
 }
 
+static void close_checkpoint(void *checkpoint)
+{
+    checkpoint_close(checkpoint);
+}
+
 /* The model, or the adapters, into the run's folder, by way of the checkpoint that was saved last. */
 static int export_result(Run *r, cvn_err *err)
 {
@@ -182,10 +187,12 @@ static int export_result(Run *r, cvn_err *err)
     if (!run_is_first(r))
         return CVN_OK;
     Checkpoint last;
+    Held held;
     TRY(checkpoint_find(&last, r->out, state_of(r)->step, NULL, NULL, err));
+    hold(&held, close_checkpoint, &last);
     int code = r->lora.rank > 0 ? checkpoint_export_adapter(&last, r->out, true, err)
                                 : checkpoint_export(&last, r->out, &save, err);
-    checkpoint_close(&last);
+    held_release(&held);
     return code;
 }
 
