@@ -23,7 +23,8 @@ median() { sort -g | awk '{ x[NR] = $1 } END { print x[int((NR + 1) / 2)] }'; }
 
 # The GGUF file of a type, made where there is none.
 file() {
-    local file=$folder/$(basename "$model")-$1.gguf
+    local file
+    file=$folder/$(basename "$model")-$1.gguf
     if [ -e "$file" ]; then
         :
     elif [ "$1" = q5_k_m ]; then
