@@ -89,6 +89,8 @@ typedef struct Found {
 
 static void add_tokens(Engine *e, Found *found, const Trie *trie, const TrieNode *node)
 {
+    if (!node->n)
+        return;
     if (found->n + node->n > found->room) {
         uint32_t room = (found->n + node->n) * 2 + 64;
         cvn_token *more = realloc(found->list, room * sizeof *more);
@@ -132,8 +134,7 @@ static void walk(Machine *m, const Trie *trie, uint32_t from, uint32_t to, uint3
             continue;
         }
         at[node->depth + 1] = next;
-        if (node->n)
-            add_tokens(&m->e, w->in, trie, node);
+        add_tokens(&m->e, w->in, trie, node);
         i++;
     }
 }
@@ -264,7 +265,7 @@ static bool walk_number(Engine *e, const Trie *trie, const Frame *f, NumberMask 
             mask->exit = more;
             mask->exit[mask->n_exits++] = i;
         }
-        if (goes_on && node->n)
+        if (goes_on)
             add_tokens(e, found, trie, node);
         i = goes_on ? i + 1 : node->after;
     }
