@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { ALIGN = 64, HUGE_PAGE = 2 << 20, MOST_COPIES = 64, SAMPLES = 3, MOST_TURNS = 20000 };
+enum { ALIGN = 64, HUGE_PAGE = 2 << 20, MOST_COPIES = 64, SAMPLES = 3, MOST_TURNS = 5000 };
 
 /* Between two uses of the same bytes so many go through the caches, if the plan has as many. */
 #define FOOTPRINT ((double)(128 << 20))
@@ -21,8 +21,9 @@ typedef struct Measuring {
     DeviceGroup *group;
     int devices;
     int32_t at;
-    Arena arena; /* of what is known, and of the plan of a step */
-    Map known;   /* what steps are alike in -> index in `seconds` */
+    Arena arena;   /* of what is known */
+    Arena scratch; /* of the step that is measured */
+    Map known;     /* what steps are alike in -> index in `seconds` */
     double *seconds;
     char *data; /* a mapping of `bytes`: parameters of the step that is measured */
     size_t bytes;
@@ -149,15 +150,15 @@ static BufferRef *moved(Arena *arena, Part *part, const BufferRef *ref, int n, i
 /* So many turns of it, each with the next copy of its parameters. */
 static Plan *plan_of_part(Measuring *m, Part *part, int turns)
 {
-    Plan *plan = arena_copy(&m->arena, m->plan, sizeof *plan);
+    Plan *plan = arena_copy(&m->scratch, m->plan, sizeof *plan);
     plan->n_parameters = part->copies * part->n_parameters;
     plan->parameter =
-        arena_array(&m->arena, (size_t)plan->n_parameters + 1, sizeof *plan->parameter);
+        arena_array(&m->scratch, (size_t)plan->n_parameters + 1, sizeof *plan->parameter);
     for (int i = 0; i < plan->n_parameters; i++)
         plan->parameter[i] = m->plan->parameter[part->parameter[i % part->n_parameters]];
     plan->n_outputs = 0;
     plan->n_steps = turns * part->n_steps;
-    plan->step = arena_array(&m->arena, (size_t)plan->n_steps, sizeof *plan->step);
+    plan->step = arena_array(&m->scratch, (size_t)plan->n_steps, sizeof *plan->step);
     plan->n_refs = 0;
     plan->made = clock_ns();
     for (int i = 0; i < plan->n_steps; i++) {
@@ -169,8 +170,8 @@ static Plan *plan_of_part(Measuring *m, Part *part, int turns)
         if (i >= back)
             continue;
         int copy = i / part->n_steps;
-        step->in = moved(&m->arena, part, step->in, step->op->n_operands, copy);
-        step->out = moved(&m->arena, part, step->out, step->op->n_results, copy);
+        step->in = moved(&m->scratch, part, step->in, step->op->n_operands, copy);
+        step->out = moved(&m->scratch, part, step->out, step->op->n_results, copy);
     }
     return plan;
 }
@@ -181,33 +182,34 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Seconds of a turn. */
+/* Seconds of a turn, of so many; the first run is to be woken by, and to touch what is there. */
+static int run_part(Measuring *m, Part *part, void **parameter, int turns, int samples,
+                    double *seconds, cvn_err *err)
+{
+    Plan *plan = plan_of_part(m, part, turns);
+    double sample[SAMPLES] = {0};
+    for (int i = -1; i < samples; i++) {
+        int64_t begin = clock_ns();
+        if (group_run(m->group, plan, parameter, NULL, err))
+            return err->code;
+        if (i >= 0)
+            sample[i] = (double)(clock_ns() - begin) * 1e-9 / turns;
+    }
+    qsort(sample, (size_t)samples, sizeof *sample, by_size);
+    *seconds = sample[samples / 2];
+    return CVN_OK;
+}
+
 static int time_part(Measuring *m, Part *part, double *seconds, cvn_err *err)
 {
     size_t pointers = (size_t)(m->devices * part->copies * part->n_parameters);
-    void **parameter = arena_array(&m->arena, pointers + 1, sizeof *parameter);
-    if (make_parameters(m, part, parameter, err) || fill_arenas(m, part, err))
+    void **parameter = arena_array(&m->scratch, pointers + 1, sizeof *parameter);
+    if (make_parameters(m, part, parameter, err) || fill_arenas(m, part, err) ||
+        run_part(m, part, parameter, part->copies, 1, seconds, err))
         return err->code;
-    double sample[SAMPLES], each = 0;
-    int turns = part->copies;
-    for (int i = -2; i < SAMPLES; i++) {
-        Plan *plan = plan_of_part(m, part, turns);
-        for (int again = 0; again < (i < 0 ? 1 : 2); again++) { /* the first to be woken by */
-            int64_t begin = clock_ns();
-            if (group_run(m->group, plan, parameter, NULL, err))
-                return err->code;
-            each = (double)(clock_ns() - begin) * 1e-9 / turns;
-        }
-        if (i >= 0)
-            sample[i] = each;
-        else {
-            double want = SAMPLE_SECONDS / each;
-            turns = want < part->copies ? part->copies : want > MOST_TURNS ? MOST_TURNS : (int)want;
-        }
-    }
-    qsort(sample, SAMPLES, sizeof *sample, by_size);
-    *seconds = sample[SAMPLES / 2];
-    return CVN_OK;
+    double turns = SAMPLE_SECONDS / *seconds;
+    turns = turns < part->copies ? part->copies : turns > MOST_TURNS ? MOST_TURNS : turns;
+    return run_part(m, part, parameter, (int)turns, SAMPLES, seconds, err);
 }
 
 /* ---- all steps ---- */
@@ -253,8 +255,13 @@ static int measure(void *of, cvn_err *err)
         }
         *at = (uint64_t)i;
         Part part = part_of(m->plan, i);
-        if (time_part(m, &part, &m->seconds[i], err))
-            return err->code;
+        int code = arena_begin(&m->scratch, err);
+        if (code)
+            return code;
+        code = time_part(m, &part, &m->seconds[i], err);
+        arena_free(&m->scratch);
+        if (code)
+            return code;
     }
     return CVN_OK;
 }
