@@ -18,7 +18,7 @@ row() {
     awk -v name="$1" -v said="$said" -v took="$took" 'BEGIN {
         error = 100 * (said / took - 1)
         printf "| %s | %.3f | %.3f | %+.1f %% | %s |\n", name, 1e3 * said, 1e3 * took, error,
-               error < 10 && error > -10 ? "yes" : "no" }'
+               (error * error < 100 ? "yes" : "no") }'
 }
 
 echo '| | simulated, ms | measured, ms | error | within 10 % |'
