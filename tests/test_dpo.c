@@ -73,7 +73,7 @@ static int make_small(void **state)
         return status;
     StrBuf output =
         shell("caravan init -p dim=32,layers=2,heads=4,kv_heads=2,ffn=64,vocab=512,context=512 "
-              "-s 3 --dtype f32 --tokenizer " CVN_TEST_DATA "/chat/tokenizer.json -o model",
+              "-s 3 --tokenizer " CVN_TEST_DATA "/chat/tokenizer.json -o model",
               &status);
     strbuf_free(&output);
     return status;

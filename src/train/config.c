@@ -350,6 +350,7 @@ void train_config_only(json_t *json)
 {
     json_object_del(json, TRAIN_DATA_KEY);
     json_object_del(json, TRAIN_FOLDER_KEY);
+    json_object_del(json, TRAIN_EXPORT_KEY);
 }
 
 /* ---- checks, and what a config that was checked says ---- */

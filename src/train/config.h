@@ -120,10 +120,11 @@ bool train_config_same(const TrainConfig *a, const TrainConfig *b, const TrainKe
 /* All keys that have a value; NULL when memory ran out. */
 json_t *train_config_json(const TrainConfig *config);
 
-/* What the config in a checkpoint's manifest says besides the options: which data it was (data_key), and the folder
-   that relative paths in it start from. Takes them away, so that options are left. */
+/* What the config in a checkpoint's manifest says besides the options: which data it was (data_key), the folder that
+   relative paths in it start from, and the type of the model at the end. Takes them away, so that options are left. */
 #define TRAIN_DATA_KEY "data-key"
 #define TRAIN_FOLDER_KEY "started-in"
+#define TRAIN_EXPORT_KEY "export-dtype"
 void train_config_only(json_t *json);
 
 /* What can be seen without looking at any file: ranges,

@@ -164,6 +164,23 @@ static int check_tokenizer(const Run *r, cvn_err *err)
     return CVN_OK;
 }
 
+/* The type of the model at the end: of a run that goes on the one that it began with, since a checkpoint's own config
+   has the state's; else that of the model it begins from. */
+static int choose_export(Run *r, cvn_err *err)
+{
+    const char *text = r->has_from ? r->from.manifest.config : NULL;
+    json_t *json = text ? json_object_parse(r->out, text, strlen(text), err) : NULL;
+    const char *name = json_string_value(json_object_get(json, TRAIN_EXPORT_KEY));
+    if (!name || !cvn_dtype_parse(name, &r->export_dtype))
+        r->export_dtype = r->model.dtype == CVN_F16 && !r->config.init ? CVN_BF16 : r->model.dtype;
+    json_decref(json);
+    if (text && !json)
+        return err->code;
+    if (r->export_dtype != CVN_F32 && r->export_dtype != CVN_BF16 && r->export_dtype != CVN_F16)
+        r->export_dtype = CVN_F32;
+    return CVN_OK;
+}
+
 static int open_model(Run *r, cvn_err *err)
 {
     TrainConfig *c = &r->config;
@@ -195,9 +212,7 @@ static int open_model(Run *r, cvn_err *err)
         c->batch = train_default_batch(model_size(&r->model).params, c->seq, c->micro_batch);
     if (r->sizes_batch && c->dpo && c->batch % 2)
         c->batch *= 2;
-    r->export_dtype = r->model.dtype == CVN_F16 && !c->init ? CVN_BF16 : r->model.dtype;
-    if (r->export_dtype != CVN_F32 && r->export_dtype != CVN_BF16 && r->export_dtype != CVN_F16)
-        r->export_dtype = CVN_F32;
+    TRY(choose_export(r, err));
     return llama_config_check(&r->model, r->out, err);
 }
 
@@ -298,6 +313,7 @@ static int open_data(Run *r, cvn_err *err)
     TRY(check_data_key(r, key, err));
     json_t *json = train_config_json(&kept);
     json = json_with(json, TRAIN_DATA_KEY, json_string(key));
+    json = json_with(json, TRAIN_EXPORT_KEY, json_string(cvn_dtype_name(r->export_dtype)));
     json_t *folder = r->started_in ? json_string(r->started_in) : NULL;
     if (folder) /* it is UTF-8 */
         json = json_with(json, TRAIN_FOLDER_KEY, folder);
