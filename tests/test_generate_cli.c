@@ -151,6 +151,9 @@ static void mistakes_in_prompts_name_the_line(void **state)
     expect(1, "printf '\\n' | caravan generate -m model --prompts - 2>&1", "has no prompts");
     expect(2, "caravan generate -m model --prompts - -p x 2>&1", "give only one of");
     expect(2, "caravan generate -m model -p x --n 0 2>&1", "--n is \"0\"");
+    expect(2, "caravan generate -m model -p A --prompt B 2>&1",
+           "--prompt is given twice, \"A\" and \"B\"; give it once");
+    expect(0, "caravan generate -m model -p x -n 1 -n 2 --temperature 0 --json 2>&1", "\"length\"");
     expect(1, "caravan generate -m model -p x --stop '' 2>&1", "--stop is empty");
     expect(1, "caravan generate -m bare --tokens 1,2 --stop x 2>&1", "no tokenizer");
 }

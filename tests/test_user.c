@@ -99,6 +99,13 @@ static void what_was_left_half_written_is_taken_away(void **state)
            " init -p tiny -o out --tokenizer ../model/tokenizer.json --force && ls -A out | tr "
            "'\\n' ' '",
            "mine.tmp-5-x model.safetensors tokenizer.json ");
+    /* a tokenizer is found again, whatever it was called */
+    expect(
+        0,
+        "cp model/tokenizer.json words.json && caravan init -p tiny -o named --tokenizer "
+        "words.json "
+        "&& caravan quantize named named-8 --to int8 && caravan generate -m named-8 -p x -n 1 2>&1",
+        "prompt: 2 tokens");
     expect(0,
            "cd left && touch ids.tmp-9-3 && yes 'the fox' | head -c 900 >text && " CVN_BINARY
            " tokenize --train-bpe text --vocab 265 --out ids && ls -A | grep ids",

@@ -211,10 +211,8 @@ static int write_tokenizer_config(Convert *c, cvn_err *err)
 static int copy_tokenizer(Convert *c, cvn_err *err)
 {
     const char *folder = folder_of_source(c);
-    if (c->tokenizer) {
-        const char *slash = strrchr(c->tokenizer, '/'), *name = slash ? slash + 1 : c->tokenizer;
-        return file_copy(c->tokenizer, file_path(c->staging, name).text, err);
-    }
+    if (c->tokenizer)
+        return tokenizer_copy(c->tokenizer, c->staging, err);
     if (c->model.kind == IO_KIND_GGUF) {
         if (tokenizer_copy(c->from, c->staging, &c->no_tokenizer))
             return CVN_OK;

@@ -205,6 +205,13 @@ static int add_text(Value *value, cvn_err *err)
 static int set_value(const Option *option, const Source *source, Value *value, const char *text,
                      cvn_err *err)
 {
+    /* Of settings the last one holds, which lets a script's be changed; a text or a file would be lost without a word. */
+    const bool setting = option->kind != ARG_TEXT && option->kind != ARG_TOKENS &&
+                         option->kind != ARG_INPUT && option->kind != ARG_OUTPUT;
+    if (source->on_command_line && value->on_command_line && !setting && !option->repeats &&
+        strcmp(value->text, text) != 0)
+        return err_set(err, CVN_EINVAL, "%s is given twice, \"%.60s\" and \"%.60s\"; give it once",
+                       source->name, value->text, text);
     value->given = true;
     value->on_command_line = source->on_command_line;
     value->text = text;

@@ -144,11 +144,27 @@ static int copy_into(Save *save, const char *from, cvn_err *err)
     return file_copy(from, arena_printf(&save->arena, "%s/%s", save->folder, name), err);
 }
 
+/* The name by which a tokenizer is looked for in a folder, whatever the file that is copied is called: JSON begins so. */
+static const char *tokenizer_name(const char *file)
+{
+    FileMap map;
+    if (file_map(&map, file, NULL))
+        return "tokenizer.model";
+    const char *text = (const char *)map.data;
+    size_t at = 0;
+    while (at < map.size && memchr(" \t\r\n", text[at], 4))
+        at++;
+    const bool json = at < map.size && text[at] == '{';
+    file_unmap(&map);
+    return json ? "tokenizer.json" : "tokenizer.model";
+}
+
 static int copy_tokenizer(Save *save, cvn_err *err)
 {
     const SaveOptions *o = save->options;
     if (o->tokenizer)
-        TRY(copy_into(save, o->tokenizer, err));
+        TRY(file_copy(o->tokenizer, file_path(save->folder, tokenizer_name(o->tokenizer)).text,
+                      err));
     for (size_t i = 0; o->tokenizer_folder && tokenizer_files[i]; i++) {
         const char *path =
             arena_printf(&save->arena, "%s/%s", o->tokenizer_folder, tokenizer_files[i]);
@@ -206,7 +222,6 @@ void save_remove_others(const char *folder, const char *const *written, size_t n
 static void remove_old_model(Save *save)
 {
     const SaveOptions *o = save->options;
-    const char *slash = o->tokenizer ? strrchr(o->tokenizer, '/') : NULL;
     const char **written =
         arena_array(&save->arena, (size_t)save->files.n + TOKENIZER_FILES + 4, sizeof *written);
     size_t n = 0;
@@ -217,7 +232,7 @@ static void remove_old_model(Save *save)
     if (save->files.n > 1)
         written[n++] = SAVE_INDEX;
     if (o->tokenizer)
-        written[n++] = slash ? slash + 1 : o->tokenizer;
+        written[n++] = tokenizer_name(o->tokenizer);
     for (int i = 0; o->tokenizer_folder && tokenizer_files[i]; i++)
         if (file_has(o->tokenizer_folder, tokenizer_files[i]))
             written[n++] = tokenizer_files[i];
