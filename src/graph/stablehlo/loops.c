@@ -158,7 +158,7 @@ static const char *put_inside(Hlo *h, const cvn_graph *g, const char *const *arg
     for (int i = 0; i < g->n_parameters; i++)
         name[g->parameter[i]->id] = arena_string(&h->arena, argument[i] + 1);
     h->name = name;
-    h->fences = (Fences){NULL};
+    h->fences = (Fences){0};
     for (const Op *op = g->first; op; op = op->next)
         hlo_put_op(h, op);
     for (int i = 0; i < g->n_outputs; i++)
