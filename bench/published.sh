@@ -43,7 +43,11 @@ train 70B v4-256 llama2-70b 512 1024 v4:4x4x8 data=32,model=4
 train 70B v4-256 llama2-70b 256 2048 v4:4x4x8 data=32,model=4
 
 # Serving on v5e: throughput by rows, latency of one. (71 to 74)
-serve() { row "$1" 16 -p "$2" --topology "$3" --mesh "$4" --layout tp --batch "$5" --context "$6" "${@:7}"; }
+serve() {
+    local layout=tp
+    [[ $4 != data=* ]] || layout=dp+tp
+    row "$1" 16 -p "$2" --topology "$3" --mesh "$4" --layout $layout --batch "$5" --context "$6" "${@:7}"
+}
 for rows in 1 8 16 32; do
     serve "71 70B int8 v5e-16 $rows rows" llama2-70b v5e:4x4 model=16 $rows 2048 --quantize int8
 done

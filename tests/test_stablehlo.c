@@ -308,7 +308,8 @@ static void attention_never_holds_all_scores(void **state)
     cvn_graph_free(g);
 }
 
-/* What comes a second time waits for what was computed last before it: XLA would merge it with the first, or begin early. */
+/* What comes a second time waits for what was computed last before it: XLA would merge it with the first, or begin early. So it
+   waits for gradients that are there since (%d, %e): XLA would keep what they are computed from. */
 static void what_is_computed_again_waits(void **state)
 {
     (void)state;
@@ -325,10 +326,11 @@ static void what_is_computed_again_waits(void **state)
                               "  %v: f32[4] = multiply %u, %z\n"
                               "  %d: f32[2] = reduce_scatter %v {axis=0, kind=sum, group_size=2, "
                               "groups=[0,1]}\n"
+                              "  %e: f32[4] = multiply %v, %z\n"
                               "  %n: f32[4] = negate %v\n"
                               "  %l: f32[4] = optimization_barrier %x\n"
                               "  %m: f32[4] = add %l, %n\n"
-                              "  return %m, %d\n"
+                              "  return %m, %d, %e\n"
                               "}\n",
                               0, &err);
     assert_int_equal(err.code, CVN_OK);
@@ -337,7 +339,7 @@ static void what_is_computed_again_waits(void **state)
     assert_non_null(strstr(text, "%$1:2 = \"stablehlo.optimization_barrier\"(%w, %z)"));
     assert_non_null(strstr(text, "%h = \"stablehlo.all_gather\"(%$1#0)"));
     assert_non_null(strstr(text, "%u = \"stablehlo.multiply\"(%$0#0, %h)"));
-    assert_non_null(strstr(text, "%$2:3 = \"stablehlo.optimization_barrier\"(%x, %d, %n)"));
+    assert_non_null(strstr(text, "%$2:4 = \"stablehlo.optimization_barrier\"(%x, %d, %e, %n)"));
     free(text);
 }
 

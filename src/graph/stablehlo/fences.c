@@ -1,32 +1,42 @@
 /*
  * XLA begins what it can when it likes, ends it when it must, and merges what is computed twice. A step of training that
  * computes blocks again, drops weights and gathers them again, and has a device keep its share of a gradient only, would hold
- * all of that at a time. It is fenced: what begins a block again, and the gathers of its weights, wait for what was computed
- * before them, with the sums over devices that belong to it.
+ * all of that at a time. It is fenced: what begins a block again, and the gathers of its weights, wait for all that was computed
+ * since the fence before it and is wanted later, such as gradients of weights and their sums over devices.
  *
  *     %dw = reduce_scatter …              a gradient of the block behind this one
  *     %dx = …                             what this block's gradients begin with
- *     %$1:3 = optimization_barrier %x0, %dx, %dw
+ *     %$1:3 = optimization_barrier %x0, %dw, %dx
  *     %a = … %$1#0 …                      the block again
  */
 #include "graph/stablehlo/stablehlo_impl.h"
 
 void hlo_fences_begin(Hlo *h, const cvn_graph *g)
 {
-    h->fences = (Fences){
-        .gathered = arena_array(&h->arena, g->n_values, sizeof *h->fences.gathered),
-        .sum = arena_array(&h->arena, (size_t)g->n_ops + 1, sizeof *h->fences.sum),
+    Fences *f = &h->fences;
+    *f = (Fences){
+        .gathered = arena_array(&h->arena, g->n_values, sizeof *f->gathered),
+        .uses = arena_array(&h->arena, g->n_values, sizeof *f->uses),
+        .since = arena_array(&h->arena, g->n_values, sizeof *f->since),
     };
+    if (!f->uses)
+        return;
+    for (const Op *op = g->first; op; op = op->next)
+        for (int i = 0; i < op->n_operands; i++)
+            f->uses[op->operand[i]->id]++;
+    for (int i = 0; i < g->n_outputs; i++)
+        f->uses[g->output[i].value->id]++;
 }
 
 void hlo_fences_pass(Hlo *h, const Op *op)
 {
     Fences *f = &h->fences;
-    if (op->kind == OP_PARAMETER || op->kind == OP_CONSTANT)
+    if (op->kind == OP_PARAMETER || op->kind == OP_CONSTANT || !f->uses || !f->since)
         return;
-    f->latest = op->result[0];
-    if (op->kind == OP_REDUCE_SCATTER && f->sum)
-        f->sum[f->n_sums++] = op->result[0];
+    for (int i = 0; i < op->n_operands; i++)
+        f->uses[op->operand[i]->id]--;
+    for (int i = 0; i < op->n_results; i++)
+        f->since[f->n_since++] = op->result[i];
 }
 
 /* v, as it is once n others are there. */
@@ -55,17 +65,21 @@ static void rename_value(Hlo *h, const cvn_value *v, const char *text)
 void hlo_barrier(Hlo *h, const Op *op)
 {
     Fences *f = &h->fences;
-    if (f->latest && f->sum)
-        f->sum[f->n_sums++] = f->latest;
-    rename_value(h, op->result[0], fenced(h, op->operand[0], f->n_sums, f->sum));
-    f->begun = f->latest ? f->latest : f->begun;
-    f->n_sums = 0;
+    int n = 0;
+    for (int i = 0; i < f->n_since;
+         i++) /* of the forward pass, the last that was computed tells of all */
+        if (i == f->n_since - 1 || (f->begun && f->uses[f->since[i]->id] > 0))
+            f->since[n++] = f->since[i];
+    rename_value(h, op->result[0], fenced(h, op->operand[0], n, f->since));
+    f->begun = n ? f->since[n - 1] : f->begun;
+    f->n_since = 0;
 }
 
 void hlo_all_gather(Hlo *h, const Op *op)
 {
     Fences *f = &h->fences;
-    cvn_value *v = op->operand[0], *after = f->begun ? f->begun : f->latest;
+    cvn_value *v = op->operand[0];
+    cvn_value *after = f->begun || !f->n_since ? f->begun : f->since[f->n_since - 1];
     char *name = h->name[v->id];
     bool again = f->gathered && f->gathered[v->id];
     if (again && after && v->def->n_results == 1)

@@ -8,10 +8,10 @@
 /* What waits for what (fences.c). Inside of loops there is nothing of it. */
 typedef struct Fences {
     bool *gathered;    /* [n_values] of the graph: once already */
-    cvn_value *latest; /* that was computed, or NULL */
-    cvn_value *begun;  /* the latest at the last fence, or NULL */
-    cvn_value **sum;   /* [n_sums] over devices, since the last fence */
-    int n_sums;
+    int *uses;         /* [n_values] that are still to come */
+    cvn_value **since; /* [n_since] computed since the last fence */
+    cvn_value *begun;  /* the last that was computed before it, or NULL */
+    int n_since;
 } Fences;
 
 typedef struct Hlo {
