@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "base/map.h"
 #include "graph/interp/interp.h"
-#include "graph/stablehlo/stablehlo.h"
+#include "graph/stablehlo/stablehlo_impl.h"
 #include "graph/text/text.h"
 
 #include <dirent.h>
@@ -343,6 +343,39 @@ static void what_is_computed_again_waits(void **state)
     free(text);
 }
 
+/* Zeros beside a single row change no bit of its product; products of more rows, and of batches, stay. */
+static void a_single_row_gets_company(void **state)
+{
+    static const char text[] =
+        "graph @one {\n"
+        "  %x: f32[1,1,4] = parameter {name=\"x\"}\n"
+        "  %w: f32[4,3] = parameter {name=\"w\"}\n"
+        "  %y: f32[1,1,3] = dot_general %x, %w {lhs_contract=[2], rhs_contract=[0]}\n"
+        "  %z: f32[3,1,1] = dot_general %w, %x {lhs_contract=[0], rhs_contract=[2]}\n"
+        "  return %y, %z\n"
+        "}\n";
+    const float x[4] = {1.25f, -3, 0.1f, 7}, w[12] = {0.3f, 1, 2, 3, -4, 5, 6, 7.7f, 8, 9, 10, -11};
+    const void *in[] = {x, w};
+    void *want[2], *got[2];
+    cvn_err err = {0};
+    (void)state;
+    cvn_graph *g = graph_parse(text, sizeof text - 1, "test", &err);
+    assert_non_null(g);
+    assert_int_equal(interp_run_one(g, in, want, &err), CVN_OK);
+    hlo_more_rows(g, 0);
+    assert_int_equal(g->n_ops, 4);
+    hlo_more_rows(g, 2);
+    assert_int_equal(graph_verify(g, &err), CVN_OK);
+    assert_int_equal(g->n_ops, 7); /* a zero, a pad and a slice more */
+    assert_int_equal(interp_run_one(g, in, got, &err), CVN_OK);
+    for (int i = 0; i < 2; i++) {
+        assert_memory_equal(got[i], want[i], 3 * sizeof(float));
+        free(got[i]);
+        free(want[i]);
+    }
+    cvn_graph_free(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -352,6 +385,7 @@ int main(void)
         cmocka_unit_test(devices_that_are_not_there_are_refused),
         cmocka_unit_test(attention_never_holds_all_scores),
         cmocka_unit_test(what_is_computed_again_waits),
+        cmocka_unit_test(a_single_row_gets_company),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -411,7 +411,8 @@ static int print_module(const Devices *c, StrBuf *text, const cvn_graph *module,
 {
     Arena arena;
     TRY(arena_begin(&arena, err));
-    StableHloOptions how = {.n_devices = mesh->n_devices};
+    StableHloOptions how = {.n_devices = mesh->n_devices,
+                            .rows = strstr(c->plugin.path, "libtpu") ? 2 : 0};
     int code = CVN_OK;
     if (c->plugin.partitions)
         code = shardings_of(&how, module, report, mesh, &arena, err);

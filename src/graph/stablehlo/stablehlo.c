@@ -214,6 +214,7 @@ int graph_print_stablehlo(StrBuf *out, const cvn_graph *g, const StableHloOption
                 g->name, named - 1, n_devices);
     if (!local.code && graph_decompose(copy, hlo_loops, NULL, NULL, &local) == CVN_OK &&
         arena_begin(&h.arena, &local) == CVN_OK) {
+        hlo_more_rows(copy, options ? options->rows : 0);
         h.name = names_choose(copy, &h.arena);
         hlo_fences_begin(&h, copy);
         put_module(&h, copy, n_devices, options ? options : &(StableHloOptions){.n_devices = 0});

@@ -69,6 +69,9 @@ const char *hlo_reducer(Hlo *h, cvn_reduce kind, cvn_dtype dtype);
 HloFn hlo_sort, hlo_reduce, hlo_cumsum, hlo_dot_general, hlo_gather, hlo_scatter;
 HloFn hlo_collective, hlo_collective_permute;
 
+/* Products of one row get rows of zeros, so that there are so many. */
+void hlo_more_rows(cvn_graph *g, int64_t rows);
+
 void hlo_fences_begin(Hlo *h, const cvn_graph *g);
 /* op has been printed. */
 void hlo_fences_pass(Hlo *h, const Op *op);
