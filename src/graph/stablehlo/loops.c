@@ -1,6 +1,6 @@
 /*
- * Attention whose scores would be large, as a loop: a turn takes a block of queries of some rows, and holds their scores
- * only.
+ * Attention whose scores would be large, as a loop: a turn takes a block of queries of some rows, over a very long context of
+ * some heads, and holds their scores only.
  *
  *     %$7:2 = "stablehlo.while"(%zeros, %0) ({…%i < turns…}, {
  *       ^bb0(%out, %i):  q block = dynamic_slice(q, …)    attention of it, decomposed    dynamic_update_slice(out, …)
@@ -18,13 +18,27 @@
 
 #include <inttypes.h>
 
-/* Bytes of scores that are worth a loop, and that a turn should hold; but so many queries it takes. */
-enum { SCORES_MOST = 16 << 20, QUERIES_LEAST = 128, ATTENTION_MOST_OPERANDS = 7 };
+/* Bytes of scores that are worth a loop, and that a turn should hold; but so many queries it takes. Heads are taken apart where
+   these would still hold more than that. */
+enum {
+    SCORES_MOST = 16 << 20,
+    QUERIES_LEAST = 128,
+    SCORES_OF_HEADS = 128 << 20,
+    ATTENTION_MOST_OPERANDS = 7
+};
 
-/* q [batch, seq, heads, dim] goes by blocks of so many rows and queries. */
+/* q [batch, seq, heads, dim] goes by blocks of so many rows and queries, and of the heads of so many KV heads. */
 typedef struct Blocks {
-    int64_t rows, queries;
+    int64_t rows, queries, heads;
 } Blocks;
+
+/* What a tensor's dimensions are. */
+typedef enum Role {
+    OF_ROWS,    /* [batch] */
+    OF_FIRST,   /* [batch, seq] */
+    OF_QUERIES, /* [batch, seq, heads, dim] */
+    OF_KEYS     /* [batch, kv_heads, context, …] */
+} Role;
 
 static int64_t largest_divisor(int64_t n, int64_t most)
 {
@@ -38,16 +52,19 @@ static int64_t largest_divisor(int64_t n, int64_t most)
 static Blocks blocks_of(const Op *op)
 {
     const int64_t *dim = op->operand[0]->type.dim;
-    int64_t context = op->operand[1]->type.dim[2];
+    int64_t context = op->operand[1]->type.dim[2], heads = op->operand[1]->type.dim[1];
     double query = (double)dim[2] * (double)context * 4, row = query * (double)dim[1];
     if (row * (double)dim[0] <= SCORES_MOST)
-        return (Blocks){dim[0], dim[1]};
+        return (Blocks){dim[0], dim[1], heads};
     if (row <= SCORES_MOST)
-        return (Blocks){largest_divisor(dim[0], (int64_t)(SCORES_MOST / row)), dim[1]};
+        return (Blocks){largest_divisor(dim[0], (int64_t)(SCORES_MOST / row)), dim[1], heads};
     int64_t most =
         query * QUERIES_LEAST < SCORES_MOST ? (int64_t)(SCORES_MOST / query) : QUERIES_LEAST;
     int64_t queries = largest_divisor(dim[1], most);
-    return (Blocks){1, queries * 8 < most ? dim[1] : queries}; /* a prime number is not worth it */
+    if (queries * 8 < most) /* a prime number is not worth it */
+        queries = dim[1];
+    double head = query * (double)queries / (double)heads;
+    return (Blocks){1, queries, largest_divisor(heads, (int64_t)(SCORES_OF_HEADS / head))};
 }
 
 bool hlo_loops(const Op *op, void *unused)
@@ -65,38 +82,59 @@ static cvn_value *whole_number(cvn_graph *g, int64_t n)
     return cvn_splat(g, cvn_scalar(CVN_I32), (double)n);
 }
 
-/* The block of x that begins at a row, and in its second dimension at a query: with `queries` 0 it has all of that. */
-static cvn_value *block_of(cvn_graph *g, cvn_value *x, cvn_value *const *at, Blocks b)
+/* Where the block at row at[0], query at[1] and KV head at[2] begins in a tensor, and its size. */
+static void place_of(cvn_graph *g, const cvn_type *type, Role role, int64_t group, Blocks b,
+                     cvn_value *const *at, cvn_value **start, int64_t *size)
+{
+    for (int d = 0; d < type->rank; d++) {
+        size[d] = d == 0 ? b.rows : type->dim[d];
+        start[d] = d == 0 ? at[0] : whole_number(g, 0);
+    }
+    if (role == OF_FIRST || role == OF_QUERIES) {
+        size[1] = b.queries;
+        start[1] = at[1];
+    }
+    if (role == OF_QUERIES) {
+        size[2] = b.heads * group;
+        start[2] = cvn_multiply(g, at[2], whole_number(g, group));
+    }
+    if (role == OF_KEYS) {
+        size[1] = b.heads;
+        start[1] = at[2];
+    }
+}
+
+static cvn_value *block_of(cvn_graph *g, cvn_value *x, Role role, int64_t group, Blocks b,
+                           cvn_value *const *at)
 {
     int64_t size[CVN_MAX_RANK];
     cvn_value *start[CVN_MAX_RANK];
-    for (int d = 0; d < x->type.rank; d++) {
-        size[d] = d == 0 ? b.rows : d == 1 && b.queries ? b.queries : x->type.dim[d];
-        start[d] = d == 0 ? at[0] : d == 1 && b.queries ? at[1] : whole_number(g, 0);
-    }
+    place_of(g, &x->type, role, group, b, at, start, size);
     return cvn_dynamic_slice(g, x, start, size);
 }
 
-static cvn_value *put_block(cvn_graph *g, cvn_value *x, cvn_value *block, cvn_value *const *at,
-                            bool queries)
+static Role role_of(const Op *op, int i)
 {
-    cvn_value *start[CVN_MAX_RANK];
-    for (int d = 0; d < x->type.rank; d++)
-        start[d] = d == 0 ? at[0] : d == 1 && queries ? at[1] : whole_number(g, 0);
-    return cvn_dynamic_update_slice(g, x, block, start);
+    if (op->operand[i] == attention_first(op))
+        return OF_FIRST;
+    if (op->operand[i]->type.rank == 1)
+        return OF_ROWS;
+    return i == 0 || (op->kind == OP_ATTENTION_BACKWARD && i == 5) ? OF_QUERIES : OF_KEYS;
 }
 
-/* What op is of the block at row at[0] and query at[1]: its first result. */
+/* Query heads of a KV head. */
+static int64_t group_of(const Op *op)
+{
+    return op->operand[0]->type.dim[2] / op->operand[1]->type.dim[1];
+}
+
+/* What op is of a block: its first result. */
 static cvn_value *op_of_block(cvn_graph *g, const Op *op, cvn_value *const *operand,
                               cvn_value *const *at, Blocks b)
 {
-    const Blocks rows = {.rows = b.rows};
-    const cvn_value *first = attention_first(op);
     cvn_value *part[ATTENTION_MOST_OPERANDS];
-    for (int i = 0; i < op->n_operands; i++) {
-        bool dy = op->kind == OP_ATTENTION_BACKWARD && i == 5;
-        part[i] = block_of(g, operand[i], at, i == 0 || dy || op->operand[i] == first ? b : rows);
-    }
+    for (int i = 0; i < op->n_operands; i++)
+        part[i] = block_of(g, operand[i], role_of(op, i), group_of(op), b, at);
     cvn_value *skipped = spread(g, at[1], &part[3]->type, NULL);
     part[3] = cvn_add(g, part[3], skipped);      /* where the first query of the block is */
     part[4] = cvn_subtract(g, part[4], skipped); /* how many of them are real */
@@ -118,7 +156,7 @@ static cvn_graph *turn_of(const Op *op, Blocks b, cvn_err *err)
     cvn_graph *g = cvn_graph_new("turn", err);
     if (!g)
         return NULL;
-    cvn_value *carried[OP_MOST_RESULTS], *operand[ATTENTION_MOST_OPERANDS], *at[2];
+    cvn_value *carried[OP_MOST_RESULTS], *operand[ATTENTION_MOST_OPERANDS], *at[3];
     for (int i = 0; i < op->n_results; i++)
         carried[i] = cvn_parameter(g, "carried", carried_type(op, i));
     cvn_value *turn = cvn_parameter(g, "turn", cvn_scalar(CVN_I32));
@@ -127,16 +165,21 @@ static cvn_graph *turn_of(const Op *op, Blocks b, cvn_err *err)
     if (op->kind == OP_ATTENTION_BACKWARD) /* in the type of their sums */
         for (int i = 1; i < 3; i++)
             operand[i] = as(g, operand[i], carried_type(op, i).dtype);
-    cvn_value *blocks = whole_number(g, op->operand[0]->type.dim[1] / b.queries);
-    cvn_value *rows = whole_number(g, b.rows), *queries = whole_number(g, b.queries);
-    at[0] = cvn_multiply(g, cvn_divide(g, turn, blocks), rows);
-    at[1] = cvn_multiply(g, cvn_remainder(g, turn, blocks), queries);
+    cvn_value *queries = whole_number(g, op->operand[0]->type.dim[1] / b.queries);
+    cvn_value *heads = whole_number(g, op->operand[1]->type.dim[1] / b.heads);
+    cvn_value *head = cvn_divide(g, turn, queries); /* of all rows */
+    at[0] = cvn_multiply(g, cvn_divide(g, head, heads), whole_number(g, b.rows));
+    at[1] = cvn_multiply(g, cvn_remainder(g, turn, queries), whole_number(g, b.queries));
+    at[2] = cvn_multiply(g, cvn_remainder(g, head, heads), whole_number(g, b.heads));
     Op *part = op_of_block(g, op, operand, at, b)->def;
     for (int i = 0; i < op->n_results && !g->err.code; i++) {
-        cvn_value *block = part->result[i];
+        int64_t size[CVN_MAX_RANK];
+        cvn_value *start[CVN_MAX_RANK], *block = part->result[i];
+        Role role = i == 0 ? OF_QUERIES : OF_KEYS;
         if (i > 0)
-            block = cvn_add(g, block_of(g, carried[i], at, (Blocks){.rows = b.rows}), block);
-        cvn_output(g, put_block(g, carried[i], block, at, i == 0));
+            block = cvn_add(g, block_of(g, carried[i], role, group_of(op), b, at), block);
+        place_of(g, &carried[i]->type, role, group_of(op), b, at, start, size);
+        cvn_output(g, cvn_dynamic_update_slice(g, carried[i], block, start));
     }
     cvn_output(g, cvn_add(g, turn, whole_number(g, 1)));
     if (graph_decompose(g, NULL, NULL, NULL, err)) {
@@ -235,6 +278,7 @@ void hlo_attention(Hlo *h, const Op *op)
     Blocks b = blocks_of(op);
     cvn_graph *turn = h->err->code ? NULL : turn_of(op, b, h->err);
     if (turn)
-        put_loop(h, op, turn, dim[0] / b.rows * (dim[1] / b.queries));
+        put_loop(h, op, turn,
+                 dim[0] / b.rows * (dim[1] / b.queries) * (op->operand[1]->type.dim[1] / b.heads));
     cvn_graph_free(turn);
 }
