@@ -68,7 +68,7 @@ foreach(source ${CVN_SOURCES})
       endif()
     endforeach()
     set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${flags}")
-  elseif(source MATCHES "/src/io/convert.c" AND NOT CVN_SANITIZE AND NOT CVN_TSAN AND NOT CVN_FUZZ)
+  elseif(source MATCHES "/src/io/convert.c|/src/graph/block" AND NOT CVN_SANITIZE AND NOT CVN_TSAN AND NOT CVN_FUZZ)
     set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS -O3) # every weight goes through its loops
   endif()
 endforeach()

@@ -158,8 +158,10 @@ int run_model_open(RunModel *run, const RunOptions *options, cvn_err *err)
     if (run->cluster) /* what mpirun hands on to its processes */
         catch_signal(SIGUSR1, true);
     double begin = clock_seconds();
-    cvn_model_options open = {
-        .dtype = options->dtype, .quantize = options->quantize, .tokenizer = options->tokenizer};
+    cvn_model_options open = {.dtype = options->dtype,
+                              .quantize = options->quantize,
+                              .tokenizer = options->tokenizer,
+                              .no_tokenizer = options->tokenizer_later};
     run->encoding = TOKENIZER_BOS | (options->special ? TOKENIZER_SPECIAL : 0U);
     TRY(cvn_model_open(options->path, &open, &run->model, err));
     open = (cvn_model_options){.dtype = options->dtype, .no_tokenizer = true};

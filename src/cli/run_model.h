@@ -28,6 +28,7 @@ typedef struct RunOptions {
     const char *quantize;      /* while loading, or NULL */
     const char *draft;         /* a model that guesses, or NULL */
     bool needs_tokenizer;      /* without one there is nothing to do */
+    bool tokenizer_later;      /* the command opens it */
     const char *mesh, *layout; /* of several devices; NULL: one */
     bool chosen;               /* the layout, by the mesh */
     bool takes_ids;            /* the command could be given --tokens instead */

@@ -34,8 +34,7 @@ static int choose_types(cvn_model *m, const cvn_model_options *options, cvn_err 
     return scheme.kind == QUANT_NONE ? CVN_OK : io_quantize(&m->io, scheme, err);
 }
 
-/* A model without a tokenizer that can be read still takes token ids: why there is none is kept for who wants text. */
-static int open_tokenizer(cvn_model *m, const char *path, cvn_err *err)
+int model_open_tokenizer(cvn_model *m, const char *path, cvn_err *err)
 {
     cvn_err *why = &m->tokenizer_err;
     if (tokenizer_open(path, &m->tokenizer, why) == CVN_EIO && m->io.adapter) {
@@ -75,7 +74,7 @@ static int open_model(void *of, cvn_err *err)
         return code;
     if (options->tokenizer) /* that one, or none */
         return tokenizer_open(options->tokenizer, &m->tokenizer, err);
-    return open_tokenizer(m, path, err);
+    return model_open_tokenizer(m, path, err);
 }
 
 int cvn_model_open(const char *path, const cvn_model_options *options, cvn_model **out,

@@ -17,4 +17,8 @@ struct cvn_model {
     StrBuf warnings;       /* lines for the user */
 };
 
+/* Looks for the tokenizer of a model that was opened without one, beside what else is done with the model. A model without a
+   tokenizer that can be read still takes token ids: why there is none is kept for who wants text. */
+int model_open_tokenizer(cvn_model *m, const char *path, cvn_err *err);
+
 #endif

@@ -518,7 +518,8 @@ static int propagate(State *s, cvn_err *err)
     if (read_marks(s, err))
         return CVN_EINVAL;
     shard_constants(s->g, s->constant);
-    make_nodes(s);
+    if (s->mesh->n_devices > 1) /* else nothing can be split, and nothing spreads */
+        make_nodes(s);
     find_neighbours(s);
     note_marks(s);
     int64_t last = (int64_t)INT32_MIN - 1;
