@@ -141,10 +141,8 @@ static int make(Making *m, cvn_graph *g, cvn_err *err)
 static int make_of_copy(void *of, cvn_err *err)
 {
     Making *m = of;
-    cvn_graph *copy = graph_clone(m->g, err);
-    int code = copy ? make(m, copy, err) : err->code;
-    cvn_graph_free(copy);
-    return code;
+    SCOPED(graph_release) cvn_graph *copy = graph_clone(m->g, err);
+    return copy ? make(m, copy, err) : err->code;
 }
 
 cvn_program *cvn_compile_arrays(cvn_mesh *mesh, const cvn_graph *g, cvn_array *const *arrays,
@@ -308,16 +306,14 @@ int cvn_array_read(cvn_array *array, void *data, cvn_err *err)
     size_t n = (size_t)rt->info.n_local, bytes = cvn_type_bytes(&b->local);
     if (!b->memory && buffer_clear(rt, b, err))
         return err->code;
-    const void **part = malloc(n * sizeof *part);
-    char *all = malloc(n * bytes + 1);
-    int code = part && all ? CVN_OK : err_set(err, CVN_EMEM, "no memory to read '%s'", b->name);
-    for (size_t d = 0; d < n && code == CVN_OK; d++) {
+    SCOPED(scoped_free) const void **part = malloc(n * sizeof *part);
+    SCOPED(scoped_free) char *all = malloc(n * bytes + 1);
+    if (!part || !all)
+        return err_set(err, CVN_EMEM, "no memory to read '%s'", b->name);
+    for (size_t d = 0; d < n; d++) {
         part[d] = all + d * bytes;
-        code = rt->backend->download(rt->devices, b->memory[d], 0, bytes, all + d * bytes, err);
+        TRY(rt->backend->download(rt->devices, b->memory[d], 0, bytes, all + d * bytes, err));
     }
-    if (code == CVN_OK)
-        shard_gather(&rt->mesh, &b->sharding, &b->type, part, data);
-    free(all);
-    free(part);
-    return code;
+    shard_gather(&rt->mesh, &b->sharding, &b->type, part, data);
+    return CVN_OK;
 }

@@ -2,6 +2,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 const char *cvn_code_text(int code)
@@ -58,4 +59,9 @@ void err_prefix(cvn_err *err, const char *format, ...)
     if ((size_t)n < sizeof err->message)
         snprintf(err->message + n, sizeof err->message - (size_t)n, ": %s", rest);
     keep_to_a_line(err->message);
+}
+
+void scoped_free(void *pointer)
+{
+    free(*(void **)pointer);
 }

@@ -19,7 +19,14 @@
 int err_set_at(cvn_err *err, int code, const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 
-/* Returns from the function with the code of a call that failed; for where there is nothing to clean up. */
+/* A variable that is released when its scope is left, wherever that is, by a function that takes its address:
+
+       SCOPED(strbuf_free) StrBuf text = {0};
+       SCOPED(scoped_free) char *copy = strdup(name); */
+#define SCOPED(release) __attribute__((cleanup(release)))
+void scoped_free(void *pointer); /* of what malloc gave */
+
+/* Returns from the function with the code of a call that failed; for where nothing but what is SCOPED is to be released. */
 #define TRY(call)                                                                                  \
     do {                                                                                           \
         int try_code = (call);                                                                     \

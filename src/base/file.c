@@ -275,14 +275,10 @@ void file_writer_free(FileWriter *writer)
 
 int file_check_output(const char *path, cvn_err *err)
 {
-    FileWriter writer;
-    int code = file_writer_open(&writer, path, err);
-    if (code == CVN_OK)
-        code = file_writer_write(&writer, "\n", 1, err);
-    if (code == CVN_OK)
-        code = flush_buffer(&writer, err);
-    file_writer_free(&writer);
-    return code;
+    SCOPED(file_writer_free) FileWriter writer;
+    TRY(file_writer_open(&writer, path, err));
+    TRY(file_writer_write(&writer, "\n", 1, err));
+    return flush_buffer(&writer, err);
 }
 
 size_t file_put(int fd, const char *path, const void *bytes, size_t n, cvn_err *err)
@@ -303,24 +299,17 @@ size_t file_put(int fd, const char *path, const void *bytes, size_t n, cvn_err *
 
 int file_write(const char *path, const void *bytes, size_t n, cvn_err *err)
 {
-    FileWriter writer;
-    int code = file_writer_open(&writer, path, err);
-    if (code == CVN_OK)
-        code = file_writer_write(&writer, bytes, n, err);
-    if (code == CVN_OK)
-        code = file_writer_commit(&writer, err);
-    file_writer_free(&writer);
-    return code;
+    SCOPED(file_writer_free) FileWriter writer;
+    TRY(file_writer_open(&writer, path, err));
+    TRY(file_writer_write(&writer, bytes, n, err));
+    return file_writer_commit(&writer, err);
 }
 
 int file_copy(const char *from, const char *to, cvn_err *err)
 {
-    FileMap map;
-    int code = file_map(&map, from, err);
-    if (code == CVN_OK)
-        code = file_write(to, map.data, map.size, err);
-    file_unmap(&map);
-    return code;
+    SCOPED(file_unmap) FileMap map;
+    TRY(file_map(&map, from, err));
+    return file_write(to, map.data, map.size, err);
 }
 
 int file_check_seen(const char *path, cvn_err *err)

@@ -68,26 +68,21 @@ json_t *json_object_read(const char *path, cvn_err *err)
 
 int json_file_write(const char *path, const json_t *value, cvn_err *err)
 {
-    StrBuf text = {0};
-    char *json = json_dumps(value, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
+    SCOPED(strbuf_free) StrBuf text = {0};
+    SCOPED(scoped_free) char *json = json_dumps(value, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
     strbuf_puts(&text, json ? json : "");
     strbuf_putc(&text, '\n');
-    int code = json && !text.failed
-                   ? file_write(path, text.text, text.length, err)
-                   : err_set(err, CVN_EMEM, "no memory for the JSON text of '%s'", path);
-    strbuf_free(&text);
-    free(json);
-    return code;
+    return json && !text.failed
+               ? file_write(path, text.text, text.length, err)
+               : err_set(err, CVN_EMEM, "no memory for the JSON text of '%s'", path);
 }
 
 const char *json_arena_text(const json_t *value, size_t flags, Arena *arena)
 {
     char *text = value ? json_dumps(value, flags) : NULL;
-    Held held;
+    SCOPED(held_release) Held held;
     hold(&held, free, text);
-    const char *copy = text ? arena_string(arena, text) : NULL;
-    held_release(&held);
-    return copy;
+    return text ? arena_string(arena, text) : NULL;
 }
 
 json_t *json_integers(const int64_t *number, int n)

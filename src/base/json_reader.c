@@ -6,10 +6,10 @@
 
 const char *json_value_text(const json_t *value, char *text, size_t size)
 {
+    SCOPED(scoped_free)
     char *all = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9));
     snprintf(text, size, "%.*s%s", (int)size - 4, all ? all : "?",
              all && strlen(all) > size - 4 ? "..." : "");
-    free(all);
     return text;
 }
 

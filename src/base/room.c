@@ -63,9 +63,8 @@ static int disk_of(const char *path, struct statvfs *disk)
         n--;
     while (n > 0 && path[n - 1] != '/')
         n--;
-    char *folder = n ? strndup(path, n) : strdup(".");
+    SCOPED(scoped_free) char *folder = n ? strndup(path, n) : strdup(".");
     int failed = folder ? statvfs(folder, disk) : -1;
-    free(folder);
     return failed;
 }
 

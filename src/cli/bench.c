@@ -164,17 +164,14 @@ static int count_threads(Bench *b, int *threads, cvn_err *err)
     b->devices = 1;
     if (!v[MESH].given)
         return CVN_OK;
-    Arena arena;
+    SCOPED(arena_free) Arena arena;
     Mesh mesh;
     TRY(arena_begin(&arena, err));
-    int code = mesh_parse(&mesh, v[MESH].text, &arena, err);
+    TRY(mesh_parse(&mesh, v[MESH].text, &arena, err));
     int ranks = cluster_size(b->cluster);
-    if (code == CVN_OK) {
-        b->devices = (int)mesh.n_devices;
-        *threads *= b->devices > ranks ? b->devices / ranks : 1;
-    }
-    arena_free(&arena);
-    return code;
+    b->devices = (int)mesh.n_devices;
+    *threads *= b->devices > ranks ? b->devices / ranks : 1;
+    return CVN_OK;
 }
 
 /* Each process has measured itself while the others did; all count as the first one does. */
@@ -435,7 +432,7 @@ static int measure_sweep(Bench *b, cvn_err *err)
 
 static int draw_sweep(const Bench *b, cvn_err *err)
 {
-    SweepPoint *point = calloc(b->n_rows, sizeof *point);
+    SCOPED(scoped_free) SweepPoint *point = calloc(b->n_rows, sizeof *point);
     size_t n = 0;
     if (!point)
         return err_set(err, CVN_EMEM, "no memory for the picture");
@@ -448,9 +445,7 @@ static int draw_sweep(const Bench *b, cvn_err *err)
                                       .read = read->figure.seconds,
                                       .generate = step->figure.seconds * (double)step->tokens};
     }
-    int code = ranks_speaks() ? sweep_draw(b->value[SVG].text, b->name, point, n, err) : CVN_OK;
-    free(point);
-    return code;
+    return ranks_speaks() ? sweep_draw(b->value[SVG].text, b->name, point, n, err) : CVN_OK;
 }
 
 static int measure(Bench *b, cvn_err *err)
@@ -534,7 +529,7 @@ static int print_bench_json(const Bench *b)
     json_t *ceilings =
         json_pack("{s:f,s:f,s:f,s:f}", "read_bandwidth", c->bandwidth, "matmul_f32", c->flops_f32,
                   "matmul_bf16", c->flops_bf16, "matmul_int8", c->flops_int8);
-    StrBuf quant = {0};
+    SCOPED(strbuf_free) StrBuf quant = {0};
     json_t *all =
         json_pack("{s:s,s:s,s:s,s:s,s:s,s:s,s:i,s:I,s:o,s:o}", "model", b->name, "quantize",
                   weights_text(b, &quant), "kv_cache", kv_name(b), "activations",
@@ -542,7 +537,6 @@ static int print_bench_json(const Bench *b)
                   "kernels", kernels_name(b->value[DEVICE].text), "threads", b->threads,
                   "peak_bytes", (json_int_t)b->peak_bytes, "device_memory",
                   device_memory_json(&b->memory), "ceilings", ceilings);
-    strbuf_free(&quant);
     for (size_t i = 0; i < b->n_rows; i++) {
         const Row *row = &b->row[i];
         if (is_single(row)) {
@@ -567,7 +561,7 @@ static int print_bench_json(const Bench *b)
 
 static int print_bench_csv(const Bench *b)
 {
-    StrBuf quant = {0};
+    SCOPED(strbuf_free) StrBuf quant = {0};
     const char *weights = weights_text(b, &quant);
     printf("model,dtype,quantize,kv_cache,activations,kernels,threads,read_bandwidth,matmul_peak,"
            "part,mode,phase,batch,context,"
@@ -591,7 +585,6 @@ static int print_bench_csv(const Bench *b)
         else
             printf(",,,,\n");
     }
-    strbuf_free(&quant);
     return EXIT_OK;
 }
 
@@ -624,12 +617,11 @@ static void print_row(const Row *row, int devices)
 static int print_bench(const Bench *b)
 {
     const Ceilings *c = &b->ceilings;
-    StrBuf quant = {0};
+    SCOPED(strbuf_free) StrBuf quant = {0};
     printf("%s, %s, %s %s, KV cache %s, %d threads, %s kernels\n", b->name,
            cvn_dtype_name(cvn_model_dtype(b->model)),
            b->model->io.config.blocks ? "weights" : "quantized", weights_text(b, &quant),
            kv_name(b), b->threads, kernels_name(b->value[DEVICE].text));
-    strbuf_free(&quant);
     if (b->value[MESH].given)
         printf("  mesh %s, layout %s, %d %s\n", b->value[MESH].text,
                layout_said(b->value[MESH].text, &b->value[LAYOUT], false), cluster_size(b->cluster),

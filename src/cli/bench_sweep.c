@@ -32,10 +32,8 @@ int sweep_draw(const char *path, const char *name, const SweepPoint *point, size
                 svg_add_point(prompt, (double)point[i].prompt, point[i].read);
             }
     }
-    StrBuf svg = {0};
+    SCOPED(strbuf_free) StrBuf svg = {0};
     svg_chart(&svg, &chart);
-    int code = svg.failed ? err_set(err, CVN_EMEM, "no memory for the picture")
-                          : file_write(path, svg.text, svg.length, err);
-    strbuf_free(&svg);
-    return code;
+    return svg.failed ? err_set(err, CVN_EMEM, "no memory for the picture")
+                      : file_write(path, svg.text, svg.length, err);
 }

@@ -119,7 +119,7 @@ static int read_turn(ChatInput *input, StrBuf *typed, ChatTyped *what, cvn_err *
 
 static int talk(Chat *chat, ChatInput *input, cvn_err *err)
 {
-    StrBuf typed = {0};
+    SCOPED(strbuf_free) StrBuf typed = {0};
     int code = CVN_OK;
     while (code == CVN_OK && !chat->leaves) {
         ChatTyped what = CHAT_END;
@@ -146,7 +146,6 @@ static int talk(Chat *chat, ChatInput *input, cvn_err *err)
     }
     if (code == CVN_OK && chat->terminal)
         putchar('\n');
-    strbuf_free(&typed);
     return code;
 }
 

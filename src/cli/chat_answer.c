@@ -239,12 +239,11 @@ int chat_answer(Chat *chat, cvn_err *err)
 {
     Dialog *dialog = &chat->dialog;
     Answer a = {.chat = chat, .request = chat->request};
-    TokenIds prompt = {0};
+    SCOPED(token_ids_free) TokenIds prompt = {0};
     cvn_err refused = {0};
     int code = fit_prompt(chat, &a.ids, &prompt, &refused);
     uint64_t hash = hash_bytes(prompt.id, prompt.n * sizeof *prompt.id) + (uint64_t)refused.code;
     if (ranks_agree("the conversation", hash, err)) {
-        token_ids_free(&prompt);
         return err->code;
     }
     if (code) {
@@ -259,7 +258,6 @@ int chat_answer(Chat *chat, cvn_err *err)
         thinking_init(&a.thinking, dialog_in_thought(dialog, &prompt));
         code = generate(&a, &prompt, err);
     }
-    token_ids_free(&prompt);
     token_ids_free(&a.ids);
     strbuf_free(&a.piece);
     strbuf_free(&a.thought);

@@ -1,5 +1,6 @@
 #include "cli/chat_input.h"
 
+#include "base/err.h"
 #include "text/utf8.h"
 
 #include <errno.h>
@@ -231,13 +232,12 @@ static ChatTyped read_edited(ChatInput *input, StrBuf *out)
     if (out->length && out->text[out->length - 1] == '\n')
         out->text[--out->length] = '\0';
     HistEventW event;
-    wchar_t *entry = calloc((size_t)n + 1, sizeof *entry);
+    SCOPED(scoped_free) wchar_t *entry = calloc((size_t)n + 1, sizeof *entry);
     if (entry && input->history && n > 1) {
         wmemcpy(entry, line, (size_t)n - (line[n - 1] == L'\n'));
         history_w(input->history, &event, H_ENTER, entry);
         save_history(input); /* a terminal that is closed leaves no time for it at the end */
     }
-    free(entry);
     return CHAT_TEXT;
 }
 

@@ -44,29 +44,24 @@ int check_compiled(const SimAsk *ask, const char *device, int n_devices, Checked
 {
     char topology[64];
     SimAsk other = *ask;
-    SimAnswer answer = {0};
+    SCOPED(sim_answer_free) SimAnswer answer = {0};
     other.name = device;
     other.spans = false;
     other.clock = NULL;
-    int code = topology_of(ask->chip, n_devices, topology, sizeof topology, err);
-    if (code == CVN_OK)
-        code = backend_find(device, &other.device, err);
-    if (code == CVN_OK && other.device == ask->device)
-        code = err_set(err, CVN_EINVAL,
+    TRY(topology_of(ask->chip, n_devices, topology, sizeof topology, err));
+    TRY(backend_find(device, &other.device, err));
+    if (other.device == ask->device)
+        return err_set(err, CVN_EINVAL,
                        "--check takes the compiler of chips: tpu, cuda or pjrt:PLUGIN");
     other.topology = topology;
-    if (code == CVN_OK)
-        code = sim_plan(&other, &answer, err);
-    if (code == CVN_OK && !answer.compiled)
-        code =
-            err_set(err, CVN_EUNSUPPORTED, "--check: %s says nothing of what it compiled", device);
-    if (code == CVN_OK) {
-        const Compiled *c = answer.compiled;
-        *out = (CheckedStep){.peak = (double)c->peak,
-                             .cycles = c->cycles,
-                             .seconds = c->clock > 0 ? c->cycles / c->clock : 0,
-                             .took = answer.seconds};
-    }
-    sim_answer_free(&answer);
-    return code;
+    TRY(sim_plan(&other, &answer, err));
+    const Compiled *c = answer.compiled;
+    if (!c)
+        return err_set(err, CVN_EUNSUPPORTED, "--check: %s says nothing of what it compiled",
+                       device);
+    *out = (CheckedStep){.peak = (double)c->peak,
+                         .cycles = c->cycles,
+                         .seconds = c->clock > 0 ? c->cycles / c->clock : 0,
+                         .took = answer.seconds};
+    return CVN_OK;
 }

@@ -23,13 +23,12 @@ static void row(const Chip *c)
 
 static int run(const Args *args)
 {
-    json_t *list = json_array();
     if (args->value[JSON].flag) {
+        json_t *list = json_array();
         for (size_t i = 0; i < chips_count(); i++)
             list = json_append(list, chip_json(chip_at(i)));
         return print_json(list);
     }
-    json_decref(list);
     printf("%-12s %6s %6s %6s %6s %6s %7s  %-8s %6s %6s %5s  %6s\n", "chip", "bf16", "int8", "fp8",
            "fp4", "GB", "GB/s", "links", "GB/s", "reach", "net", "$/h");
     for (size_t i = 0; i < chips_count(); i++)

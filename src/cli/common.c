@@ -112,12 +112,11 @@ const char *choice_of_preset(size_t i)
 int check_mesh(const char *text, cvn_err *err)
 {
     Mesh mesh;
-    Arena arena;
+    SCOPED(arena_free) Arena arena;
     TRY(arena_begin(&arena, err));
     int code = mesh_parse(&mesh, text, &arena, err);
     if (code)
         err_prefix(err, "--mesh");
-    arena_free(&arena);
     return code;
 }
 

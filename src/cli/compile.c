@@ -98,8 +98,8 @@ static int run(const Args *args)
 {
     const Value *v = args->value;
     cvn_err err = {0};
-    IoModel model = {0};
-    SimAnswer compiled = {0}, plan = {0};
+    SCOPED(io_close_model) IoModel model = {0};
+    SCOPED(sim_answer_free) SimAnswer compiled = {0}, plan = {0};
     int code = compile(args, &model, &compiled, &plan, &err);
     if (code)
         code = fail(&err);
@@ -107,9 +107,6 @@ static int run(const Args *args)
         code = print_compiled_json(compiled.compiled, &plan, compiled.seconds);
     else
         print_compiled(compiled.compiled, &plan, compiled.seconds);
-    sim_answer_free(&compiled);
-    sim_answer_free(&plan);
-    io_close_model(&model);
     return code;
 }
 

@@ -75,13 +75,12 @@ static int open_vocabulary(Work *w, const char *path, cvn_err *err)
 /* The ids of a text, if they stand for its very bytes. */
 static bool encode(Work *w, const char *text, size_t n)
 {
-    StrBuf back = {0};
+    SCOPED(strbuf_free) StrBuf back = {0};
     w->ids.n = 0;
     bool same =
         !tokenizer_encode(w->tokenizer, text, n, TOKENIZER_PLAIN, &w->ids, NULL) &&
         !tokenizer_decode(w->tokenizer, w->ids.id, w->ids.n, TOKENIZER_CONTINUE, &back, NULL) &&
         back.length == n && (n == 0 || memcmp(back.text, text, n) == 0);
-    strbuf_free(&back);
     return same;
 }
 
@@ -181,7 +180,7 @@ static int run_case(Work *w, const JsonValue *line, cvn_err *err)
     cvn_constrain_options o = w->options;
     cvn_constraint *constraint = NULL;
     cvn_err refused = {0};
-    StrBuf schema_text = {0}, id_text = {0};
+    SCOPED(strbuf_free) StrBuf schema_text = {0}, id_text = {0};
     double begin, first = -1;
     if (!schema || !tests || tests->kind != JSON_K_ARRAY)
         return err_set(err, CVN_EFORMAT, "a case has \"schema\" and \"tests\"");
@@ -230,8 +229,6 @@ static int run_case(Work *w, const JsonValue *line, cvn_err *err)
                    ? CVN_EIO
                    : CVN_OK;
     }
-    strbuf_free(&schema_text);
-    strbuf_free(&id_text);
     return err->code ? err->code : code;
 }
 
@@ -240,20 +237,19 @@ static int each_line(Work *w, const char *path,
                      int (*call)(Work *, const char *, size_t, size_t, void *, cvn_err *),
                      void *data, cvn_err *err)
 {
-    char *text = NULL;
+    SCOPED(scoped_free) char *text = NULL;
     size_t n = 0, number = 1;
-    int code = read_input(path, &text, &n, err);
-    for (const char *at = text, *end = text + n; !code && at < end; number++) {
+    TRY(read_input(path, &text, &n, err));
+    for (const char *at = text, *end = text + n; at < end; number++) {
         const char *newline = memchr(at, '\n', (size_t)(end - at));
         size_t length = newline ? (size_t)(newline - at) : (size_t)(end - at);
-        if (strspn(at, " \t\r") < length)
-            code = call(w, at, length, number, data, err);
-        if (code)
+        if (strspn(at, " \t\r") < length && call(w, at, length, number, data, err)) {
             err_prefix(err, "%s:%zu", path, number);
+            return err->code;
+        }
         at += length + (newline != NULL);
     }
-    free(text);
-    return code;
+    return CVN_OK;
 }
 
 static int case_line(Work *w, const char *text, size_t n, size_t number, void *data, cvn_err *err)
@@ -284,7 +280,7 @@ static int instance_line(Work *w, const char *text, size_t n, size_t number, voi
 
 static int check_instances(Work *w, const Args *args, cvn_err *err)
 {
-    char *schema = NULL;
+    SCOPED(scoped_free) char *schema = NULL;
     size_t n;
     cvn_constraint *constraint = NULL;
     int code = read_input(args->value[SCHEMA].text, &schema, &n, err);
@@ -293,7 +289,6 @@ static int check_instances(Work *w, const Args *args, cvn_err *err)
     if (!code && args->value[INSTANCES].given)
         code = each_line(w, args->value[INSTANCES].text, instance_line, constraint, err);
     cvn_constraint_free(constraint);
-    free(schema);
     return code;
 }
 

@@ -116,15 +116,15 @@ static bool is_same_file(const char *path, const StrBuf *text)
 
 static int open_staging(Convert *c, cvn_err *err)
 {
-    StrBuf record = {0};
+    SCOPED(strbuf_free) StrBuf record = {0};
     const FilePath path = file_path(c->staging, RECORD);
-    int code = put_record(c, &record, err);
-    c->resumed = code == CVN_OK && is_same_file(path.text, &record);
-    if (code == CVN_OK && !c->resumed && (code = file_remove_folder(c->staging, err)) == CVN_OK &&
-        (code = file_make_folder(c->staging, err)) == CVN_OK)
-        code = file_write(path.text, record.text, record.length, err);
-    strbuf_free(&record);
-    return code;
+    TRY(put_record(c, &record, err));
+    c->resumed = is_same_file(path.text, &record);
+    if (c->resumed)
+        return CVN_OK;
+    TRY(file_remove_folder(c->staging, err));
+    TRY(file_make_folder(c->staging, err));
+    return file_write(path.text, record.text, record.length, err);
 }
 
 /* Into a folder that holds something: file by file, and last what makes a model of them. */
@@ -195,16 +195,13 @@ static int write_tokenizer_config(Convert *c, cvn_err *err)
     Tokenizer *t;
     TRY(tokenizer_open(c->from, &t, err));
     const char *template = tokenizer_chat_template(t);
-    json_t *json = json_pack("{s:o, s:o}", "bos_token", piece_json(t, tokenizer_bos(t)),
-                             "eos_token", piece_json(t, tokenizer_eos(t)));
+    json_auto_t *json = json_pack("{s:o, s:o}", "bos_token", piece_json(t, tokenizer_bos(t)),
+                                  "eos_token", piece_json(t, tokenizer_eos(t)));
     if (template)
         json = json_with(json, "chat_template", json_string(template));
     tokenizer_free(t);
-    int code = json
-                   ? json_file_write(file_path(c->staging, "tokenizer_config.json").text, json, err)
-                   : err_set(err, CVN_EMEM, "no memory for tokenizer_config.json");
-    json_decref(json);
-    return code;
+    return json ? json_file_write(file_path(c->staging, "tokenizer_config.json").text, json, err)
+                : err_set(err, CVN_EMEM, "no memory for tokenizer_config.json");
 }
 
 /* A model without a tokenizer is one still. */

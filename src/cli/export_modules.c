@@ -92,19 +92,12 @@ static int write_module(Modules *m, const char *name, const cvn_graph *g, StrBuf
 /* The graph is freed; NULL: it could not be made, and err says why. */
 static int add_module(Modules *m, const char *name, cvn_graph *g, cvn_err *err)
 {
-    StrBuf text = {0};
-    Arena arena;
-    if (!g)
+    SCOPED(strbuf_free) StrBuf text = {0};
+    SCOPED(graph_release) cvn_graph *owned = g;
+    SCOPED(arena_free) Arena arena = {0};
+    if (!g || arena_begin(&arena, err) || graph_simplify(g, NULL, err))
         return err->code;
-    int code = arena_begin(&arena, err);
-    if (code == CVN_OK) {
-        code = graph_simplify(g, NULL, err);
-        code = code ? code : write_module(m, name, g, &text, &arena, err);
-        arena_free(&arena);
-    }
-    strbuf_free(&text);
-    cvn_graph_free(g);
-    return code;
+    return write_module(m, name, g, &text, &arena, err);
 }
 
 static int add_steps(Modules *m, cvn_err *err)
@@ -151,14 +144,11 @@ int export_modules(const char *folder, const ModulesAsk *ask, cvn_err *err)
     int code = add_steps(&m, err);
     if (code == CVN_OK && ask->train_seq)
         code = add_training(&m, err);
-    json_t *all = json_pack("{s:s,s:i,s:I,s:I,s:o}", "format", "caravan-stablehlo", "version", 1,
-                            "batch", (json_int_t)ask->batch, "context", (json_int_t)ask->context,
-                            "modules", m.modules);
-    if (code == CVN_OK && !all)
-        code = err_set(err, CVN_EMEM, "no memory for the signature of '%s'", folder);
-    if (code == CVN_OK)
-        code = json_file_write(file_path(folder, "signature.json").text, all, err);
-    json_decref(all);
     io_close_model(&m.model);
-    return code;
+    json_auto_t *all = json_pack("{s:s,s:i,s:I,s:I,s:o}", "format", "caravan-stablehlo", "version",
+                                 1, "batch", (json_int_t)ask->batch, "context",
+                                 (json_int_t)ask->context, "modules", m.modules);
+    TRY(code);
+    return all ? json_file_write(file_path(folder, "signature.json").text, all, err)
+               : err_set(err, CVN_EMEM, "no memory for the signature of '%s'", folder);
 }

@@ -97,14 +97,13 @@ static bool on_token(void *context, int request, int32_t token)
 {
     Batch *b = context;
     Text *t = &b->text[request];
-    StrBuf piece = {0};
+    SCOPED(strbuf_free) StrBuf piece = {0};
     token_ids_add(&t->tokens, token);
     if (b->decodes)
         decoder_push(&t->decoder, token, &piece, &t->err);
     else
         strbuf_printf(&piece, "%s%d", t->tokens.n > 1 ? "," : "", (int)token);
     bool go_on = stops_push(&t->stops, piece.length ? piece.text : "", piece.length, &t->text);
-    strbuf_free(&piece);
     if (b->streams)
         show(t);
     else if (b->err.code == CVN_OK)
@@ -116,12 +115,11 @@ static bool on_token(void *context, int request, int32_t token)
 /* What the decoder and the stop texts still hold. */
 static void finish_text(Batch *b, Text *t)
 {
-    StrBuf piece = {0};
+    SCOPED(strbuf_free) StrBuf piece = {0};
     if (b->decodes)
         decoder_flush(&t->decoder, &piece);
     stops_push(&t->stops, piece.length ? piece.text : "", piece.length, &t->text);
     stops_flush(&t->stops, &t->text);
-    strbuf_free(&piece);
     if (b->streams)
         show(t);
     if (t->text.failed || t->tokens.failed)
@@ -157,19 +155,15 @@ static const char *finish_of(const Text *t, const cvn_result *result)
 static int cut_tokens(const Batch *b, Text *t, cvn_err *err)
 {
     Decoder decoder;
-    StrBuf so_far = {0};
+    SCOPED(strbuf_free) StrBuf so_far = {0};
     size_t n = 0;
-    int code = CVN_OK;
     if (!b->decodes || !t->stops.stopped)
         return CVN_OK;
     decoder_init(&decoder, b->model.model->tokenizer, TOKENIZER_CONTINUE);
-    while (n < t->tokens.n && so_far.length < t->text.length && !code)
-        code = decoder_push(&decoder, t->tokens.id[n++], &so_far, err);
-    if (!code && so_far.failed)
-        code = err_set(err, CVN_EMEM, "no memory for the text");
-    strbuf_free(&so_far);
+    while (n < t->tokens.n && so_far.length < t->text.length)
+        TRY(decoder_push(&decoder, t->tokens.id[n++], &so_far, err));
     t->tokens.n = n;
-    return code;
+    return so_far.failed ? err_set(err, CVN_EMEM, "no memory for the text") : CVN_OK;
 }
 
 /* A JSON object on a line of its own. */
@@ -180,14 +174,13 @@ static int print_object(const Batch *b, int i)
     const cvn_result *result = &b->result[i];
     json_t *text =
         b->decodes ? bytes_json(t->text.text ? t->text.text : "", t->text.length) : json_null();
-    StrBuf asked = {0};
+    SCOPED(strbuf_free) StrBuf asked = {0};
     cvn_err ignored = {0};
     if (b->decodes)
         tokenizer_decode(b->model.model->tokenizer, t->prompt->id, t->prompt->n,
                          b->model.encoding & TOKENIZER_SPECIAL, &asked, &ignored);
     json_t *prompt =
         b->decodes ? bytes_json(asked.text ? asked.text : "", asked.length) : json_null();
-    strbuf_free(&asked);
     return print_json(json_pack(
         "{s:I,s:I,s:o,s:o,s:o,s:I,s:o,s:s,s:o}", "index", (json_int_t)((size_t)i / samples),
         "sample", (json_int_t)((size_t)i % samples), "prompt", prompt, "prompt_tokens",
@@ -319,7 +312,7 @@ static int read_prompt_line(const Batch *b, const char *path, size_t number, con
                             size_t n, TokenIds *out, cvn_err *err)
 {
     json_error_t where;
-    json_t *json = json_loadb(line, n, JSON_DECODE_ANY | JSON_ALLOW_NUL, &where);
+    json_auto_t *json = json_loadb(line, n, JSON_DECODE_ANY | JSON_ALLOW_NUL, &where);
     int code = CVN_OK;
     if (!json_is_string(json))
         code = err_set(err, CVN_EFORMAT,
@@ -331,30 +324,29 @@ static int read_prompt_line(const Batch *b, const char *path, size_t number, con
                                 json_string_length(json), b->model.encoding, out, err);
     if (code == CVN_OK && out->n == 0)
         code = err_set(err, CVN_EINVAL, "%s:%zu: the prompt is empty", path, number);
-    json_decref(json);
     return code;
 }
 
 static int read_prompts(Batch *b, const char *path, cvn_err *err)
 {
-    char *text = NULL;
+    SCOPED(scoped_free) char *text = NULL;
     size_t length = 0, number = 0, most = 1;
     TRY(read_input(path, &text, &length, err));
     for (size_t i = 0; i < length; i++)
         most += text[i] == '\n';
     b->prompt = calloc(most, sizeof *b->prompt);
-    int code = b->prompt ? CVN_OK : err_set(err, CVN_EMEM, "no memory for %zu prompts", most);
-    for (size_t at = 0; at < length && code == CVN_OK; number++) {
+    if (!b->prompt)
+        return err_set(err, CVN_EMEM, "no memory for %zu prompts", most);
+    for (size_t at = 0; at < length; number++) {
         const char *line = text + at, *end = memchr(line, '\n', length - at);
         size_t n = end ? (size_t)(end - line) : length - at;
         at += n + 1;
         if (strspn(line, " \t\r\n") < n)
-            code = read_prompt_line(b, path, number + 1, line, n, &b->prompt[b->n_prompts++], err);
+            TRY(read_prompt_line(b, path, number + 1, line, n, &b->prompt[b->n_prompts++], err));
     }
-    free(text);
-    if (code == CVN_OK && b->n_prompts == 0)
-        code = err_set(err, CVN_EINVAL, "%s has no prompts; give one JSON string per line", path);
-    return code;
+    if (b->n_prompts == 0)
+        return err_set(err, CVN_EINVAL, "%s has no prompts; give one JSON string per line", path);
+    return CVN_OK;
 }
 
 static int read_all(Batch *b, cvn_err *err)

@@ -88,15 +88,13 @@ static bool next_paragraph(const char **text, StrBuf *paragraph)
 
 static void add_examples(StrBuf *out, const char *lines)
 {
-    StrBuf typed = {0}, meaning = {0};
+    SCOPED(strbuf_free) StrBuf typed = {0}, meaning = {0};
     strbuf_puts(out, "Examples:\n");
     while (next_example(&lines, &typed, &meaning)) {
         strbuf_printf(out, "  caravan %s\n", typed.text ? typed.text : "");
         if (meaning.length)
             add_wrapped(out, meaning.text, 0, 6);
     }
-    strbuf_free(&typed);
-    strbuf_free(&meaning);
 }
 
 /* Columns of a text in UTF-8 that has one per character. */
@@ -110,7 +108,7 @@ static size_t columns(const StrBuf *text)
 
 static void add_options(StrBuf *out, const Command *command)
 {
-    StrBuf left = {0}, right = {0};
+    SCOPED(strbuf_free) StrBuf left = {0}, right = {0};
     size_t widest = 0;
     for (int i = 0; command->options[i]; i++) {
         strbuf_clear(&left);
@@ -133,29 +131,25 @@ static void add_options(StrBuf *out, const Command *command)
         if (right.text)
             add_wrapped(out, right.text, column, indent);
     }
-    strbuf_free(&left);
-    strbuf_free(&right);
 }
 
 void help_command(StrBuf *out, const Command *command)
 {
     strbuf_printf(out, "caravan %s: %s\n\n", command->name, command->about);
     add_examples(out, command->examples);
-    StrBuf usage = {0};
+    SCOPED(strbuf_free) StrBuf usage = {0};
     strbuf_printf(&usage, "Usage: caravan %s %s", command->name, command->usage);
     strbuf_putc(out, '\n');
     if (usage.text)
         add_wrapped(out, usage.text, 0, 0);
-    strbuf_free(&usage);
     if (command->options[0])
         add_options(out, command);
-    StrBuf paragraph = {0};
+    SCOPED(strbuf_free) StrBuf paragraph = {0};
     const char *notes = command->notes;
     while (next_paragraph(&notes, &paragraph)) {
         strbuf_putc(out, '\n');
         add_wrapped(out, paragraph.text, 0, 0);
     }
-    strbuf_free(&paragraph);
     for (int i = 0; command->options[i]; i++)
         if (command->options[i]->kind != ARG_FLAG) {
             char name[64];
@@ -207,7 +201,7 @@ static void add_man_head(StrBuf *out, const char *name, const char *about)
 
 void man_command(StrBuf *out, const Command *command)
 {
-    StrBuf text = {0}, meaning = {0};
+    SCOPED(strbuf_free) StrBuf text = {0}, meaning = {0};
     strbuf_printf(&text, "caravan-%s", command->name);
     add_man_head(out, text.text ? text.text : "", command->about);
     strbuf_printf(out, ".B caravan %s\n", command->name);
@@ -246,8 +240,6 @@ void man_command(StrBuf *out, const Command *command)
     strbuf_puts(out, "\n.SH \"EXIT STATUS\"\n");
     add_roff(out, about_exit);
     strbuf_puts(out, "\n.SH \"SEE ALSO\"\n.BR caravan (1)\n");
-    strbuf_free(&text);
-    strbuf_free(&meaning);
 }
 
 void man_program(StrBuf *out)

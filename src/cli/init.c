@@ -70,14 +70,13 @@ static int run(const Args *args)
     progress_end(&filling.progress);
     if (code)
         return fail(&err);
-    StrBuf text = {0};
+    SCOPED(strbuf_free) StrBuf text = {0};
     strbuf_printf(&text, "%s: %s, ", folder, args->value[PRESET].text);
     strbuf_count(&text, size.params);
     strbuf_printf(&text, " random parameters in %s, %s", cvn_dtype_name(save.dtype),
                   bytes_text((double)model_bytes(&config, save.dtype)).text);
     if (text.text)
         puts(text.text);
-    strbuf_free(&text);
     return EXIT_OK;
 }
 

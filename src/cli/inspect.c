@@ -235,11 +235,10 @@ static void add_groups(StrBuf *out, const Subject *s)
     int64_t all = model_size(&s->config).params;
     strbuf_puts(out, "\n  group          tensors       parameters   share\n");
     for (int i = 0; i < n; i++) {
-        StrBuf count = {0};
+        SCOPED(strbuf_free) StrBuf count = {0};
         strbuf_count(&count, group[i].n);
         strbuf_printf(out, "  %-12s %9" PRIi64 " %16s  %5.1f%%\n", group[i].name, group[i].tensors,
                       count.text ? count.text : "", 100 * (double)group[i].n / (double)all);
-        strbuf_free(&count);
     }
 }
 

@@ -184,10 +184,9 @@ static int dispatch(int argc, char **argv)
     if (!knows_cpu())
         return EXIT_USAGE;
     if (argc < 2) {
-        StrBuf text = {0};
+        SCOPED(strbuf_free) StrBuf text = {0};
         help_program(&text);
         fprintf(stderr, "%s", text.text ? text.text : "");
-        strbuf_free(&text);
         return EXIT_USAGE;
     }
     const char *word = argv[1];

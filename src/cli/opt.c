@@ -118,21 +118,15 @@ static int emit_specs(const cvn_graph *g, StrBuf *out, cvn_err *err)
 {
     Mesh mesh;
     ShardResult result;
-    Arena arena;
     if (!g->mesh)
         return err_set(err, CVN_EINVAL, "specs are of a mesh; give one with --mesh data=2,model=2");
+    SCOPED(arena_free) Arena arena;
     TRY(arena_begin(&arena, err));
-    int code = mesh_parse(&mesh, g->mesh, &arena, err);
-    if (code == CVN_OK)
-        code = shard_propagate(g, &mesh, &result, err);
-    if (code == CVN_OK) {
-        shard_report(out, g, &mesh, &result);
-        shard_result_free(&result);
-        if (out->failed)
-            code = err_set(err, CVN_EMEM, "no memory to print the specs");
-    }
-    arena_free(&arena);
-    return code;
+    TRY(mesh_parse(&mesh, g->mesh, &arena, err));
+    TRY(shard_propagate(g, &mesh, &result, err));
+    shard_report(out, g, &mesh, &result);
+    shard_result_free(&result);
+    return out->failed ? err_set(err, CVN_EMEM, "no memory to print the specs") : CVN_OK;
 }
 
 static int emit(const cvn_graph *g, const Args *args, StrBuf *out, cvn_err *err)
@@ -174,12 +168,9 @@ static int run_graph(const cvn_graph *g, const Args *args, cvn_err *err)
 
 static int print_graph(const cvn_graph *g, const Args *args, cvn_err *err)
 {
-    StrBuf out = {0};
-    int code = emit(g, args, &out, err);
-    if (code == CVN_OK)
-        code = write_out(&out, args->value[OUTPUT].text, err);
-    strbuf_free(&out);
-    return code;
+    SCOPED(strbuf_free) StrBuf out = {0};
+    TRY(emit(g, args, &out, err));
+    return write_out(&out, args->value[OUTPUT].text, err);
 }
 
 static int run(const Args *args)
@@ -197,6 +188,7 @@ static int run(const Args *args)
     if (read_input(path, &text, &length, &err))
         return fail(&err);
     bool from_stdin = strcmp(path, "-") == 0;
+    SCOPED(graph_release)
     cvn_graph *g = graph_parse(text, length, from_stdin ? "standard input" : path, &err);
     free(text);
     if (g && args->value[MESH].text)
@@ -206,7 +198,6 @@ static int run(const Args *args)
     bool failed = !g || dump_init(&dump, args->value[DUMP].text, NULL, &err) ||
                   passes_run(g, pass, n, &how, &err) ||
                   (args->value[RUN].flag ? run_graph : print_graph)(g, args, &err);
-    cvn_graph_free(g);
     return failed ? fail(&err) : EXIT_OK;
 }
 

@@ -61,23 +61,19 @@ static const char *result_name(const cvn_graph *g, int i, char *text)
 /* Writes the results, data[n_outputs], by their names. */
 static int results_write(const cvn_graph *g, const char *path, void *const *data, cvn_err *err)
 {
-    StWriter writer;
+    SCOPED(st_writer_free) StWriter writer;
     char name[RESULT_NAME];
-    int code = st_writer_open(&writer, path, err);
-    for (int i = 0; i < g->n_outputs && code == CVN_OK; i++) {
+    TRY(st_writer_open(&writer, path, err));
+    for (int i = 0; i < g->n_outputs; i++) {
         const cvn_type *type = &g->output[i].value->type;
-        code = st_writer_declare(&writer, result_name(g, i, name), type->dtype, type->rank,
-                                 type->dim, err);
+        TRY(st_writer_declare(&writer, result_name(g, i, name), type->dtype, type->rank, type->dim,
+                              err));
     }
-    if (code == CVN_OK)
-        code = st_writer_begin(&writer, err);
-    for (int i = 0; i < g->n_outputs && code == CVN_OK; i++)
-        code = st_writer_data(&writer, (size_t)i, data[i],
-                              cvn_type_bytes(&g->output[i].value->type), err);
-    if (code == CVN_OK)
-        code = st_writer_commit(&writer, err);
-    st_writer_free(&writer);
-    return code;
+    TRY(st_writer_begin(&writer, err));
+    for (int i = 0; i < g->n_outputs; i++)
+        TRY(st_writer_data(&writer, (size_t)i, data[i], cvn_type_bytes(&g->output[i].value->type),
+                           err));
+    return st_writer_commit(&writer, err);
 }
 
 /* ---- inputs, from a file ---- */
@@ -129,20 +125,17 @@ static int take_tensor(const cvn_graph *g, const IoTensor *t, const char *path, 
 static int inputs_read(const cvn_graph *g, const char *path, void **data, cvn_err *err)
 {
     FileMap map = {0};
-    Held held;
     IoTensors tensors;
-    Arena arena;
+    SCOPED(arena_free) Arena arena;
     TRY(arena_begin(&arena, err));
     io_tensors_init(&tensors, &arena);
-    int code = file_map(&map, path, err);
+    TRY(file_map(&map, path, err));
+    SCOPED(held_release) Held held;
     hold(&held, file_map_release, &map);
-    if (code == CVN_OK)
-        code = st_read(&tensors, path, map.data, map.size, NULL, err);
-    for (size_t i = 0; i < tensors.n && code == CVN_OK; i++)
-        code = take_tensor(g, &tensors.tensor[i], path, data, err);
-    held_release(&held);
-    arena_free(&arena);
-    return code;
+    TRY(st_read(&tensors, path, map.data, map.size, NULL, err));
+    for (size_t i = 0; i < tensors.n; i++)
+        TRY(take_tensor(g, &tensors.tensor[i], path, data, err));
+    return CVN_OK;
 }
 
 /* ---- inputs, random ---- */
@@ -228,18 +221,19 @@ static void fill(const cvn_type *type, RngKey key, int64_t below, void *out)
    bools, and integers in 0 … 15; or, where they index something, below its size. */
 static int inputs_random(const cvn_graph *g, uint64_t seed, void **data, cvn_err *err)
 {
-    bool *from = malloc(g->n_values + (size_t)1);
-    int code = from ? CVN_OK : err_set(err, CVN_EMEM, "no memory for random inputs");
-    for (int i = 0; i < g->n_parameters && code == CVN_OK; i++) {
+    SCOPED(scoped_free) bool *from = malloc(g->n_values + (size_t)1);
+    if (!from)
+        return err_set(err, CVN_EMEM, "no memory for random inputs");
+    for (int i = 0; i < g->n_parameters; i++) {
         const cvn_type *type = &g->parameter[i]->type;
         int64_t below = type->dtype == CVN_BOOL ? 2 : limit(g, g->parameter[i], from);
-        if (data[i] || (code = new_value(g, i, data, err)))
+        if (data[i])
             continue;
+        TRY(new_value(g, i, data, err));
         memset(data[i], 0, cvn_type_bytes(type)); /* of i4 a byte is set half by half */
         fill(type, rng_key(seed, name_of(g, i)), below, data[i]);
     }
-    free(from);
-    return code;
+    return CVN_OK;
 }
 
 /* ---- one run ---- */
@@ -300,7 +294,7 @@ static void put_elements(StrBuf *out, const cvn_type *type, const void *data, in
 
 static int print(const Run *r, cvn_err *err)
 {
-    StrBuf out = {0};
+    SCOPED(strbuf_free) StrBuf out = {0};
     char name[RESULT_NAME];
     for (int i = 0; i < r->g->n_outputs; i++) {
         const cvn_type *type = &r->g->output[i].value->type;
@@ -315,7 +309,6 @@ static int print(const Run *r, cvn_err *err)
         code = err_set(err, CVN_EMEM, "no memory to print the results");
     else if (out.length && fwrite(out.text, 1, out.length, stdout) != out.length)
         code = err_set(err, CVN_EIO, "the results could not be written to standard output");
-    strbuf_free(&out);
     return code;
 }
 
@@ -347,27 +340,23 @@ static int differs(const Run *r, int output, int64_t at, double got, double expe
 {
     const cvn_type *type = &r->g->output[output].value->type;
     char name[RESULT_NAME];
-    StrBuf place = {0};
+    SCOPED(strbuf_free) StrBuf place = {0};
     int64_t inner = cvn_type_elements(type);
     for (int d = 0; d < type->rank; d++) {
         inner /= type->dim[d];
         strbuf_printf(&place, "%s%" PRId64, d ? "," : "", at / inner % type->dim[d]);
     }
-    int code =
-        err_set(err, CVN_EINVAL, "result '%s' is %.9g at [%s], where the interpreter has %.9g",
-                result_name(r->g, output, name), got, place.text ? place.text : "", expected);
-    strbuf_free(&place);
-    return code;
+    return err_set(err, CVN_EINVAL, "result '%s' is %.9g at [%s], where the interpreter has %.9g",
+                   result_name(r->g, output, name), got, place.text ? place.text : "", expected);
 }
 
 static int check(const Run *r, cvn_err *err)
 {
     const cvn_graph *g = r->g;
-    double *tolerance = calloc(g->n_values + (size_t)1, sizeof *tolerance);
+    SCOPED(scoped_free) double *tolerance = calloc(g->n_values + (size_t)1, sizeof *tolerance);
     if (!tolerance)
         return err_set(err, CVN_EMEM, "no memory to check the results");
     find_tolerances(g, tolerance);
-    int code = CVN_OK;
     for (int i = 0; i < g->n_outputs; i++) {
         const cvn_value *v = g->output[i].value;
         cvn_dtype dtype = v->type.dtype;
@@ -378,16 +367,15 @@ static int check(const Run *r, cvn_err *err)
             largest = isfinite(x) ? fmax(largest, x) : largest;
         }
         double most = dtype_is_float(dtype) ? tolerance[v->id] * largest : 0;
-        for (int64_t k = 0; k < n && code == CVN_OK; k++) {
+        for (int64_t k = 0; k < n; k++) {
             double got = element_get(dtype, r->output[i], k);
             double expected = element_get(dtype, r->expected[i], k);
             bool same = got == expected || (isnan(got) && isnan(expected));
             if (!same && !(fabs(got - expected) <= most))
-                code = differs(r, i, k, got, expected, err);
+                return differs(r, i, k, got, expected, err);
         }
     }
-    free(tolerance);
-    return code;
+    return CVN_OK;
 }
 
 /* ---- running ---- */

@@ -469,7 +469,7 @@ static void find_models(Args *args, const Command *command)
 static int check_input(const Option *option, const Value *value, const char *path, cvn_err *err)
 {
     char name[64];
-    StrBuf near = {0};
+    SCOPED(strbuf_free) StrBuf near = {0};
     size_t named;
     path = option->named ? option_named(path, &named) : path;
     if (strcmp(path, "-") == 0 || file_exists(path) ||
@@ -493,7 +493,6 @@ static int check_input(const Option *option, const Value *value, const char *pat
         err_set(err, CVN_EIO, "%s: there is no %s; did you mean %s?", name, path, near.text);
     else
         err_set(err, CVN_EIO, "%s: there is no file or folder %s", name, path);
-    strbuf_free(&near);
     return CVN_EIO;
 }
 

@@ -131,7 +131,7 @@ static int print_plan(const SimAsk *ask, const SimAnswer *a, const char *name, c
                       const Value *v)
 {
     double memory = (double)v[MEMORY].integer;
-    StrBuf text = {0};
+    SCOPED(strbuf_free) StrBuf text = {0};
     printf("%s, %s of %" PRId64 " row%s", name, ask_tasks[ask->task], ask->batch,
            ask->batch == 1 ? "" : "s");
     if (ask->task != SIM_DECODE)
@@ -156,7 +156,6 @@ static int print_plan(const SimAsk *ask, const SimAnswer *a, const char *name, c
         print_peak(a, &text);
     print_collectives(a);
     printf("\nplanned in %.2f s; %" PRId64 " involuntary gathers\n", a->seconds, a->n_involuntary);
-    strbuf_free(&text);
     return EXIT_OK;
 }
 
@@ -217,15 +216,13 @@ static int print_plan_json(const SimAsk *ask, const SimAnswer *a, const char *na
 static int draw(const char *path, const char *name, const SimAsk *ask, const SimAnswer *a,
                 cvn_err *err)
 {
-    StrBuf svg = {0};
+    SCOPED(strbuf_free) StrBuf svg = {0};
     char title[256];
     snprintf(title, sizeof title, "%s, %s of %" PRId64 " row%s", name, ask_tasks[ask->task],
              ask->batch, ask->batch == 1 ? "" : "s");
     sim_svg(&svg, ask, a, title);
-    int code = svg.failed ? err_set(err, CVN_EMEM, "no memory for the picture")
-                          : file_write(path, svg.text, svg.length, err);
-    strbuf_free(&svg);
-    return code;
+    return svg.failed ? err_set(err, CVN_EMEM, "no memory for the picture")
+                      : file_write(path, svg.text, svg.length, err);
 }
 
 static int run(const Args *args)
@@ -234,16 +231,14 @@ static int run(const Args *args)
     const char *name = ask_name(args);
     cvn_err err = {0};
     SimAsk ask;
-    IoModel model = {0};
-    SimAnswer answer = {0};
+    SCOPED(io_close_model) IoModel model = {0};
+    SCOPED(sim_answer_free) SimAnswer answer = {0};
     int64_t context = args_value(args, ASK(CONTEXT))->integer;
     bool failed = ask_of(args, context, &model, &ask, &err) || sim_plan(&ask, &answer, &err) ||
                   (v[SVG].given && draw(v[SVG].text, name, &ask, &answer, &err));
     int exit_code = failed         ? fail(&err)
                     : v[JSON].flag ? print_plan_json(&ask, &answer, name, (double)v[MEMORY].integer)
                                    : print_plan(&ask, &answer, name, &model, v);
-    sim_answer_free(&answer);
-    io_close_model(&model);
     return exit_code;
 }
 

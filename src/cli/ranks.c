@@ -120,10 +120,9 @@ int ranks_share(int64_t *number, StrBuf *text, cvn_err *err)
     if (code || both[1] == 0)
         return code;
     if (!ranks_first()) {
-        char *room = calloc((size_t)both[1], 1);
+        SCOPED(scoped_free) char *room = calloc((size_t)both[1], 1);
         strbuf_clear(text);
         strbuf_add(text, room, room ? (size_t)both[1] : 0);
-        free(room);
         if (!room || text->failed)
             return err_set(err, CVN_EMEM, "no memory for %lld bytes of text", (long long)both[1]);
     }

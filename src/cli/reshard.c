@@ -30,12 +30,11 @@ static int run(const Args *args)
     checkpoint_close(&checkpoint);
     if (code)
         return fail(&err);
-    StrBuf word = {0};
+    SCOPED(strbuf_free) StrBuf word = {0};
     strbuf_word(&word, to);
     printf("%s: step %" PRId64 " of %s, for %s%s%s; go on with: caravan train --resume %s\n", to,
            at, from, *mesh ? mesh : "one device", *mesh ? " as " : "", *mesh ? layout : "",
            word.text ? word.text : to);
-    strbuf_free(&word);
     return EXIT_OK;
 }
 

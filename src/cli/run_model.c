@@ -130,15 +130,12 @@ static void tell_layout(const RunOptions *options)
 int check_layout(const char *mesh, const char *layout, cvn_err *err)
 {
     Mesh parsed;
-    Arena arena;
+    SCOPED(arena_free) Arena arena;
     if (!mesh)
         return CVN_OK;
     TRY(arena_begin(&arena, err));
-    int code = mesh_parse(&parsed, mesh, &arena, err);
-    if (code == CVN_OK)
-        code = layout_check(layout, &parsed, err);
-    arena_free(&arena);
-    return code;
+    TRY(mesh_parse(&parsed, mesh, &arena, err));
+    return layout_check(layout, &parsed, err);
 }
 
 int run_join(bool mesh, Cluster **cluster, cvn_err *err)
@@ -188,13 +185,12 @@ cvn_sampling run_model_sampling(const Args *args)
 
 static int constraint_of_grammar(const char *path, cvn_constraint **out, cvn_err *err)
 {
-    char *text = NULL;
+    SCOPED(scoped_free) char *text = NULL;
     size_t n;
     TRY(read_input(path, &text, &n, err));
     int code = cvn_constraint_grammar(text, n, out, err);
     if (code)
         err_prefix(err, "%s", path);
-    free(text);
     return code;
 }
 
@@ -206,7 +202,7 @@ static int constraint_of_schema(const Args *args, const char *schema, cvn_constr
         .compact = !args_value(args, SHARED(PRETTY))->flag,
         .in_order = !args_value(args, SHARED(ANY_ORDER))->flag,
     };
-    char *text = NULL;
+    SCOPED(scoped_free) char *text = NULL;
     size_t n = strlen(schema);
     bool file = schema[strspn(schema, " \t\r\n")] != '{';
     if (file)
@@ -214,7 +210,6 @@ static int constraint_of_schema(const Args *args, const char *schema, cvn_constr
     int code = cvn_constraint_schema(file ? text : schema, n, &options, out, err);
     if (code)
         err_prefix(err, "%s", file ? schema : "--json-schema");
-    free(text);
     return code;
 }
 

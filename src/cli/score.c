@@ -67,7 +67,7 @@ static int print_scores_json(const TokenIds *ids, const Scores *scores, bool sum
 /* A token as people read it: its piece, or its id where the model has no tokenizer. */
 static void print_piece(const cvn_model *model, int32_t id)
 {
-    StrBuf text = {0}, shown = {0};
+    SCOPED(strbuf_free) StrBuf text = {0}, shown = {0};
     if (!model->tokenizer) {
         printf("%d", (int)id);
         return;
@@ -75,8 +75,6 @@ static void print_piece(const cvn_model *model, int32_t id)
     tokenizer_decode(model->tokenizer, &id, 1, TOKENIZER_SPECIAL | TOKENIZER_CONTINUE, &text, NULL);
     add_visible(&shown, text.text ? text.text : "", text.length);
     printf("\"%s\"", shown.text ? shown.text : "");
-    strbuf_free(&text);
-    strbuf_free(&shown);
 }
 
 static void print_tokens(const cvn_model *model, const TokenIds *ids, const Scores *scores)
@@ -109,7 +107,7 @@ static int show_text(const cvn_model *model, const TokenIds *ids, const Scores *
                      cvn_err *err)
 {
     Decoder decoder;
-    StrBuf piece = {0};
+    SCOPED(strbuf_free) StrBuf piece = {0};
     bool colors = terminal_colors(stdout);
     int code = CVN_OK;
     decoder_init(&decoder, model->tokenizer, 0);
@@ -127,7 +125,6 @@ static int show_text(const cvn_model *model, const TokenIds *ids, const Scores *
         if (colors && i > 0 && i < ids->n)
             fputs("\033[0m", stdout);
     }
-    strbuf_free(&piece);
     putchar('\n');
     if (colors) {
         static const char *const names[] = {"< 1/1000", "< 1/100", "< 1/10", "< 1/2", ">= 1/2"};
@@ -151,8 +148,8 @@ static int score_windows(RunModel *run, const TokenIds *ids, int64_t window, int
 {
     int64_t n = (int64_t)ids->n, done = 0;
     window = n < window ? n : window;
-    float *logprob = calloc((size_t)window, sizeof *logprob);
-    int32_t *argmax = calloc((size_t)window, sizeof *argmax);
+    SCOPED(scoped_free) float *logprob = calloc((size_t)window, sizeof *logprob);
+    SCOPED(scoped_free) int32_t *argmax = calloc((size_t)window, sizeof *argmax);
     int code = logprob && argmax ? CVN_OK : err_set(err, CVN_EMEM, "no memory for a window");
     Progress progress = progress_start("scoring", (double)n);
     for (int64_t begin = 0; code == CVN_OK && done < n; begin += stride) {
@@ -166,8 +163,6 @@ static int score_windows(RunModel *run, const TokenIds *ids, int64_t window, int
         progress_set(&progress, (double)done);
     }
     progress_end(&progress);
-    free(logprob);
-    free(argmax);
     return code;
 }
 
@@ -273,11 +268,10 @@ static int print_task(const Task *task, bool summary, cvn_err *err)
             printf(" %c%.4f", k == q->answer ? '*' : ' ', q->logprob[k]);
         putchar('\n');
     }
-    char *text = task_text(task);
+    SCOPED(scoped_free) char *text = task_text(task);
     if (!text)
         return err_set(err, CVN_EMEM, "no memory for a line");
     puts(text);
-    free(text);
     return CVN_OK;
 }
 
@@ -301,14 +295,13 @@ static int run_task(const Args *args)
 {
     cvn_err err = {0}, closing = {0};
     RunModel model = {0};
-    Task task = {0};
+    SCOPED(task_free) Task task = {0};
     bool summary = args->value[SUMMARY].flag;
     int exit_code = EXIT_OK, code = score_task(args, &model, &task, &err);
     if (!code && args->value[JSON].flag)
         exit_code = print_task_json(&task, summary);
     else if (!code)
         code = print_task(&task, summary, &err);
-    task_free(&task);
     int closed = run_model_close(&model, &closing);
     if (code || closed)
         return fail(code ? &err : &closing);
@@ -321,7 +314,7 @@ static int run(const Args *args)
         return run_task(args);
     cvn_err err = {0}, closing = {0};
     RunModel model = {0};
-    TokenIds ids = {0};
+    SCOPED(token_ids_free) TokenIds ids = {0};
     Scores scores = {0};
     int exit_code = EXIT_OK, code = score_input(args, &model, &ids, &scores, &err);
     if (!code && args->value[JSON].flag)
@@ -330,7 +323,6 @@ static int run(const Args *args)
         code = print_scores(&model, args, &ids, &scores, &err);
     free(scores.logprob);
     free(scores.argmax);
-    token_ids_free(&ids);
     int closed = run_model_close(&model, &closing);
     if (code || closed)
         return fail(code ? &err : &closing);

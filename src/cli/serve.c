@@ -133,11 +133,10 @@ typedef struct Serve {
 static void write_line(void *context, const char *line)
 {
     const Serve *serve = context;
-    StrBuf text = {0};
+    SCOPED(strbuf_free) StrBuf text = {0};
     strbuf_printf(&text, "%s\n", line);
     if (!text.failed && write(serve->log, text.text, text.length) < 0 && errno == ENOSPC)
         fprintf(stderr, "caravan: the access log cannot be written: the disk is full\n");
-    strbuf_free(&text);
 }
 
 /* Signals come here and nowhere else. mpirun hands SIGUSR1 on to its processes. */

@@ -143,7 +143,7 @@ static json_t *row_json(const Csv *csv, int64_t row)
 static int print_row(const Csv *csv, int64_t row, bool json)
 {
     static const char *const figures[2][2] = {{"ttft_ms", "tpot_ms"}, {"published", "simulated"}};
-    json_t *o = row_json(csv, row);
+    json_auto_t *o = row_json(csv, row);
     if (json || !o)
         return print_json(o);
     const char *refused = json_string_value(json_object_get(o, "refused"));
@@ -154,7 +154,6 @@ static int print_row(const Csv *csv, int64_t row, bool json)
         printf("%-10s %12.2f %12.3f\n", csv_at(csv, row, "id"),
                json_real_value(json_object_get(o, of[0])),
                json_real_value(json_object_get(o, of[1])));
-    json_decref(o);
     return EXIT_OK;
 }
 
@@ -276,7 +275,7 @@ static void print_markdown(const Csv *csv, Arena *arena)
 static int answer_rows(const char *path, bool markdown, bool json)
 {
     cvn_err err = {0};
-    Arena arena;
+    SCOPED(arena_free) Arena arena;
     Csv csv;
     if (arena_begin(&arena, &err))
         return fail(&err);
@@ -288,7 +287,6 @@ static int answer_rows(const char *path, bool markdown, bool json)
                published_worded(&csv) ? "simulated" : "TPOT, ms");
     for (int64_t i = 0; exit_code == EXIT_OK && !markdown && i < csv.rows; i++)
         exit_code = print_row(&csv, i, json);
-    arena_free(&arena);
     return exit_code;
 }
 
@@ -369,7 +367,7 @@ static void print_figures(const Figures *f)
 
 static int write_trace(const char *path, const Timed *t, cvn_err *err)
 {
-    StrBuf out = {0};
+    SCOPED(strbuf_free) StrBuf out = {0};
     strbuf_puts(&out, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n"
                       "{\"ph\":\"M\",\"pid\":1,\"tid\":0,\"name\":\"thread_name\",\"args\":{"
                       "\"name\":\"chip\"}},\n"
@@ -380,10 +378,8 @@ static int write_trace(const char *path, const Timed *t, cvn_err *err)
             &out, ",\n{\"ph\":\"X\",\"pid\":1,\"tid\":%d,\"name\":\"%s\",\"ts\":%.3f,\"dur\":%.3f}",
             t->span[i].link, t->span[i].name, 1e6 * t->span[i].begin, 1e6 * t->span[i].seconds);
     strbuf_puts(&out, "\n]}\n");
-    int code = out.failed ? err_set(err, CVN_EMEM, "no memory for the trace")
-                          : file_write(path, out.text, out.length, err);
-    strbuf_free(&out);
-    return code;
+    return out.failed ? err_set(err, CVN_EMEM, "no memory for the trace")
+                      : file_write(path, out.text, out.length, err);
 }
 
 static void print_checked(const CheckedStep *c, const SimAnswer *a)
@@ -468,7 +464,7 @@ static int write_report(const char *path, const char *name, const SimAsk *ask, c
                         cvn_err *err)
 {
     CostModel chip;
-    StrBuf page = {0};
+    SCOPED(strbuf_free) StrBuf page = {0};
     Report r = {.model = name,
                 .task = ask_tasks[ask->task],
                 .rows = (double)ask->batch,
@@ -479,10 +475,8 @@ static int write_report(const char *path, const char *name, const SimAsk *ask, c
     r.serving = (SimServing){.chip = &chip, .engine = *sim_engine_find("caravan")};
     replica_of(ask, &a->rt.mesh, &r.serving);
     report_html(&page, &r);
-    int code = page.failed ? err_set(err, CVN_EMEM, "no memory for the page")
-                           : file_write(path, page.text, page.length, err);
-    strbuf_free(&page);
-    return code;
+    return page.failed ? err_set(err, CVN_EMEM, "no memory for the page")
+                       : file_write(path, page.text, page.length, err);
 }
 
 typedef struct Reading {
@@ -500,15 +494,11 @@ static int read_mesh(void *of, cvn_err *err)
 /* Steps are measured, on the threads that a device has here. */
 static int on_this(SimAsk *ask, const StepClock *clock, int *devices, cvn_err *err)
 {
-    Arena arena;
+    SCOPED(arena_free) Arena arena;
     Mesh mesh = {.n_devices = 1};
-    int code = arena_init(&arena, err);
-    if (code == CVN_OK)
-        code = protect(read_mesh, &(Reading){ask->mesh, &mesh, &arena}, "reading a mesh", err);
+    TRY(arena_init(&arena, err));
+    TRY(protect(read_mesh, &(Reading){ask->mesh, &mesh, &arena}, "reading a mesh", err));
     *devices = mesh.n_devices;
-    arena_free(&arena);
-    if (code)
-        return code;
     ask->threads = threads_available() / *devices;
     if (ask->threads < 1)
         return err_set(
@@ -525,9 +515,9 @@ static int simulate_step(const Args *args, const Chip *chip)
     const Value *v = args->value;
     cvn_err err = {0};
     SimAsk ask;
-    SimAnswer answer = {0};
+    SCOPED(sim_answer_free) SimAnswer answer = {0};
     CheckedStep checked;
-    IoModel model = {0};
+    SCOPED(io_close_model) IoModel model = {0};
     bool failed = ask_of(args, v[CONTEXT].integer, &model, &ask, &err);
     int devices = 1;
     const StepClock clock = {this_clock, &devices};
@@ -543,8 +533,6 @@ static int simulate_step(const Args *args, const Chip *chip)
     int exit_code = failed
                         ? fail(&err)
                         : print_step(args, &ask, &answer, chip, v[CHECK].given ? &checked : NULL);
-    sim_answer_free(&answer);
-    io_close_model(&model);
     return exit_code;
 }
 
@@ -586,7 +574,7 @@ static int search_meshes(const Args *args, const Chip *chip)
 {
     const Value *v = args->value;
     cvn_err err = {0};
-    IoModel model = {0};
+    SCOPED(io_close_model) IoModel model = {0};
     SearchFound found;
     char *end = NULL;
     SearchAsk ask = {.goal = (SearchGoal)v[GOAL].integer,
@@ -601,7 +589,6 @@ static int search_meshes(const Args *args, const Chip *chip)
                      : ask_of(args, v[CONTEXT].integer, &model, &ask.ask, &err);
     ask.ask.chip = chip;
     code = code ? code : sim_search(&ask, &found, &err);
-    io_close_model(&model);
     if (code)
         return fail(&err);
     if (!v[JSON].flag) {
@@ -624,22 +611,16 @@ static int serve_ask(const Args *args, SimServing *serving, double *replicas, cv
     const Value *v = args->value;
     SimAsk ask;
     Mesh mesh;
-    IoModel model = {0};
-    Arena arena;
-    if (arena_begin(&arena, err))
+    SCOPED(io_close_model) IoModel model = {0};
+    SCOPED(arena_free) Arena arena;
+    if (arena_begin(&arena, err) || ask_of(args, v[CONTEXT].integer, &model, &ask, err) ||
+        mesh_parse(&mesh, ask.mesh, &arena, err))
         return err->code;
-    int code = ask_of(args, v[CONTEXT].integer, &model, &ask, err);
-    io_close_model(&model);
-    if (code || mesh_parse(&mesh, ask.mesh, &arena, err)) {
-        arena_free(&arena);
-        return err->code;
-    }
     replica_of(&ask, &mesh, serving);
     if (serving->type == CHIP_BF16)
         serving->type = (ChipType)v[PRECISION].integer;
     serving->engine = *sim_engine_find(v[ENGINE].text);
     *replicas = (double)mesh.n_devices / serving->tp;
-    arena_free(&arena);
     serving->in_flight = (int64_t)((double)ask.batch / *replicas);
     serving->input = v[INPUT].integer;
     serving->output = v[OUTPUT].integer;
@@ -700,21 +681,18 @@ static int run(const Args *args)
 {
     const Value *v = args->value;
     cvn_err err = {0};
-    json_t *held;
+    json_auto_t *held = NULL;
     Chip chip;
     if (v[ROWS].given)
         return answer_rows(v[ROWS].text, v[MARKDOWN].flag, v[JSON].flag);
     bool here = strcmp(v[CHIP].text, THIS) == 0;
-    held = NULL;
     if (here && (v[SERVE].flag || strcmp(v[MESH].text, "auto") == 0))
         return say_usage();
-    int exit_code = (here ? this_chip(&chip, &err) : chip_open(v[CHIP].text, &chip, &held, &err))
-                        ? fail(&err)
-                    : v[SERVE].flag                     ? simulate_serving(args, &chip)
-                    : strcmp(v[MESH].text, "auto") == 0 ? search_meshes(args, &chip)
-                                                        : simulate_step(args, &chip);
-    json_decref(held);
-    return exit_code;
+    return (here ? this_chip(&chip, &err) : chip_open(v[CHIP].text, &chip, &held, &err))
+               ? fail(&err)
+           : v[SERVE].flag                     ? simulate_serving(args, &chip)
+           : strcmp(v[MESH].text, "auto") == 0 ? search_meshes(args, &chip)
+                                               : simulate_step(args, &chip);
 }
 
 const Command command_simulate = {

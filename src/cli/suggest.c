@@ -1,5 +1,7 @@
 #include "cli/suggest.h"
 
+#include "base/err.h"
+
 #include <dirent.h>
 #include <stdint.h>
 #include <string.h>
@@ -67,7 +69,7 @@ bool suggest_path(const char *path, StrBuf *out)
     size_t head = n;
     while (head > 0 && path[head - 1] != '/')
         head--;
-    StrBuf folder = {0}, name = {0}, best = {0};
+    SCOPED(strbuf_free) StrBuf folder = {0}, name = {0}, best = {0};
     strbuf_add(&folder, head ? path : ".", head ? head : 1);
     strbuf_add(&name, path + head, n - head);
     DIR *dir = folder.failed || name.failed ? NULL : opendir(folder.text);
@@ -90,8 +92,5 @@ bool suggest_path(const char *path, StrBuf *out)
         strbuf_add(out, path, head);
         strbuf_puts(out, best.text);
     }
-    strbuf_free(&folder);
-    strbuf_free(&name);
-    strbuf_free(&best);
     return found;
 }

@@ -52,8 +52,8 @@ static int encode_choice(Question *q, size_t i, const json_t *context, const jso
 {
     const char *text = json_string_value(choice);
     size_t n = json_string_length(context), length = json_string_length(choice);
-    StrBuf whole = {0};
-    TokenIds before = {0};
+    SCOPED(strbuf_free) StrBuf whole = {0};
+    SCOPED(token_ids_free) TokenIds before = {0};
     strbuf_add(&whole, json_string_value(context), n);
     bool apart = n > 0 && !is_space(whole.text[n - 1]) && length > 0 && !is_space(text[0]);
     while (n > 0 && whole.text && is_space(whole.text[n - 1]))
@@ -61,20 +61,17 @@ static int encode_choice(Question *q, size_t i, const json_t *context, const jso
     if (apart)
         strbuf_putc(&whole, ' ');
     strbuf_add(&whole, text, length);
-    int code = whole.failed ? err_set(err, CVN_EMEM, "no memory for a question") : CVN_OK;
-    if (code == CVN_OK)
-        code = tokenizer_encode(tokenizer, whole.text, n, encoding, &before, err);
-    if (code == CVN_OK)
-        code = tokenizer_encode(tokenizer, whole.text, whole.length, encoding, &q->text[i], err);
+    if (whole.failed)
+        return err_set(err, CVN_EMEM, "no memory for a question");
+    TRY(tokenizer_encode(tokenizer, whole.text, n, encoding, &before, err));
+    TRY(tokenizer_encode(tokenizer, whole.text, whole.length, encoding, &q->text[i], err));
     size_t most = q->text[i].n ? q->text[i].n - 1 : 0;
     q->begin[i] = before.n < 1 ? 1 : before.n < most ? before.n : most;
     q->length[0][i] = characters(text, length);
     q->length[1][i] = (double)length;
-    token_ids_free(&before);
-    strbuf_free(&whole);
-    if (code == CVN_OK && q->text[i].n < 2)
-        code = err_set(err, CVN_EINVAL, "choice %zu has no token with a probability", i);
-    return code;
+    if (q->text[i].n < 2)
+        return err_set(err, CVN_EINVAL, "choice %zu has no token with a probability", i);
+    return CVN_OK;
 }
 
 /* The place of the answer among the choices; what is none is an error. */
@@ -120,20 +117,19 @@ static int read_line(Task *task, const char *text, size_t n, const cvn_model *mo
                      unsigned encoding, cvn_err *err)
 {
     json_error_t where;
-    json_t *line = json_loadb(text, n, JSON_REJECT_DUPLICATES, &where);
+    json_auto_t *line = json_loadb(text, n, JSON_REJECT_DUPLICATES, &where);
     if (!line)
         return err_set(err, CVN_EFORMAT, "no JSON object: %s", where.text);
     Question *q = &task->question[task->n++];
     int code = read_question(q, line, model->tokenizer, encoding, err);
     for (size_t i = 0; i < q->n_choices && code == CVN_OK; i++)
         task->longest = q->text[i].n > task->longest ? q->text[i].n : task->longest;
-    json_decref(line);
     return code;
 }
 
 int task_read(Task *task, const char *path, const cvn_model *model, unsigned encoding, cvn_err *err)
 {
-    char *text = NULL;
+    SCOPED(scoped_free) char *text = NULL;
     size_t length = 0, most = 1, number = 0;
     if (!model->tokenizer)
         return err_set(err, CVN_EINVAL, "questions are text, and the model has no tokenizer");
@@ -141,21 +137,21 @@ int task_read(Task *task, const char *path, const cvn_model *model, unsigned enc
     for (size_t i = 0; i < length; i++)
         most += text[i] == '\n';
     task->question = calloc(most, sizeof *task->question);
-    int code = task->question ? CVN_OK : err_set(err, CVN_EMEM, "no memory for %zu lines", most);
-    for (size_t at = 0; at < length && code == CVN_OK;) {
+    if (!task->question)
+        return err_set(err, CVN_EMEM, "no memory for %zu lines", most);
+    for (size_t at = 0; at < length;) {
         const char *line = text + at, *end = memchr(line, '\n', length - at);
         size_t n = end ? (size_t)(end - line) : length - at, blank = 0;
         at += n + 1;
         number++;
         while (blank < n && (is_space(line[blank]) || line[blank] == '\r'))
             blank++;
-        if (blank < n && (code = read_line(task, line, n, model, encoding, err)) != CVN_OK)
+        if (blank < n && read_line(task, line, n, model, encoding, err)) {
             err_prefix(err, "%s:%zu", path, number);
+            return err->code;
+        }
     }
-    free(text);
-    if (code == CVN_OK && task->n == 0)
-        code = err_set(err, CVN_EINVAL, "'%s' has no questions", path);
-    return code;
+    return task->n ? CVN_OK : err_set(err, CVN_EINVAL, "'%s' has no questions", path);
 }
 
 /* ---- scoring ---- */
@@ -164,17 +160,14 @@ static int score_choice(Question *q, size_t i, cvn_engine *engine, int64_t conte
 {
     const TokenIds *text = &q->text[i];
     size_t n = text->n < (size_t)context ? text->n : (size_t)context, skipped = text->n - n;
-    float *logprob = calloc(n, sizeof *logprob);
-    int32_t *argmax = calloc(n, sizeof *argmax);
-    int code = logprob && argmax ? CVN_OK : err_set(err, CVN_EMEM, "no memory for a question");
-    if (code == CVN_OK)
-        code = cvn_engine_score(engine, text->id + skipped, (int64_t)n, logprob, argmax, err);
-    size_t begin = q->begin[i] > skipped ? q->begin[i] - skipped : 1;
-    for (size_t k = begin; k < n && code == CVN_OK; k++)
+    SCOPED(scoped_free) float *logprob = calloc(n, sizeof *logprob);
+    SCOPED(scoped_free) int32_t *argmax = calloc(n, sizeof *argmax);
+    if (!logprob || !argmax)
+        return err_set(err, CVN_EMEM, "no memory for a question");
+    TRY(cvn_engine_score(engine, text->id + skipped, (int64_t)n, logprob, argmax, err));
+    for (size_t k = q->begin[i] > skipped ? q->begin[i] - skipped : 1; k < n; k++)
         q->logprob[i] += (double)logprob[k];
-    free(logprob);
-    free(argmax);
-    return code;
+    return CVN_OK;
 }
 
 size_t task_choice(const Question *q, int rule)

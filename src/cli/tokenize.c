@@ -122,13 +122,12 @@ static int add_text_line(Work *work, const StrBuf *text, cvn_err *err)
 {
     json_t *object =
         json_pack("{s:o}", "text", bytes_json(text->text ? text->text : "", text->length));
-    char *line = json_dumps(object, JSON_COMPACT);
+    SCOPED(scoped_free) char *line = json_dumps(object, JSON_COMPACT);
     json_decref(object);
     if (!line)
         return err_set(err, CVN_EMEM, "no memory for the output");
     strbuf_puts(&work->out, line);
     strbuf_putc(&work->out, '\n');
-    free(line);
     return CVN_OK;
 }
 
@@ -161,15 +160,12 @@ static int read_ids(Work *work, const char *text, cvn_err *err)
 /* The text of work->ids: as it is, or in JSON on a line. */
 static int add_decoded(Work *work, bool json, cvn_err *err)
 {
-    StrBuf text = {0};
-    int code =
-        tokenizer_decode(work->tokenizer, work->ids.id, work->ids.n, work->flags, &text, err);
-    if (code == CVN_OK && json)
-        code = add_text_line(work, &text, err);
-    else
-        strbuf_add(&work->out, text.text ? text.text : "", text.length);
-    strbuf_free(&text);
-    return code;
+    SCOPED(strbuf_free) StrBuf text = {0};
+    TRY(tokenizer_decode(work->tokenizer, work->ids.id, work->ids.n, work->flags, &text, err));
+    if (json)
+        return add_text_line(work, &text, err);
+    strbuf_add(&work->out, text.text ? text.text : "", text.length);
+    return CVN_OK;
 }
 
 /* The whole input at once. */
@@ -244,15 +240,13 @@ static int convert_lines(Work *work, const char *text, size_t n, cvn_err *err)
 static int convert(Work *work, const Args *args, cvn_err *err)
 {
     const Value *text = &args->value[TEXT], *file = &args->value[FILE_];
-    char *read = NULL;
+    SCOPED(scoped_free) char *read = NULL;
     size_t n = text->given ? strlen(text->text) : 0;
     work->source = text->given ? "--text" : file->given ? file->text : "standard input";
     if (!text->given)
         TRY(read_input(file->given ? file->text : "-", &read, &n, err));
     const char *input = text->given ? text->text : read;
-    int code = (args->value[JSONL].flag ? convert_lines : convert_all)(work, input, n, err);
-    free(read);
-    return code;
+    return (args->value[JSONL].flag ? convert_lines : convert_all)(work, input, n, err);
 }
 
 /* --train-bpe: its file and the operands are read. */

@@ -170,17 +170,15 @@ static void choose_beginning(const Args *args, const char *path, TrainConfig *co
 static int read_config(const Args *args, TrainConfig *config, bool *given, Arena *arena,
                        cvn_err *err)
 {
-    int code = CVN_OK;
     const char *path = args->value[CONFIG].text;
     *config = train_config_defaults();
     if (path) {
         json_t *json = json_object_read(path, err);
-        Held held;
+        SCOPED(held_release) Held held;
         hold(&held, json_release, json);
-        code = json ? train_config_read(config, path, json, given, arena, err) : err->code;
-        held_release(&held);
+        TRY(json ? train_config_read(config, path, json, given, arena, err) : err->code);
     }
-    for (int i = 0; options[i] && code == CVN_OK; i++) {
+    for (int i = 0; options[i]; i++) {
         const TrainKey *key = train_key_find(options[i]->name);
         if (!key || !args->value[i].given)
             continue;
@@ -188,17 +186,16 @@ static int read_config(const Args *args, TrainConfig *config, bool *given, Arena
         if (options[i] == &option_validation &&
             (strtod(args->value[i].text, &end), *end || end == args->value[i].text))
             key = train_key_find("validation-file");
-        Held held;
         json_t *value = value_json(key, &args->value[i]);
+        SCOPED(held_release) Held held;
         hold(&held, json_release, value);
-        code = value ? train_config_set(config, key, "the command line", value, arena, err)
-                     : err_set(err, CVN_EFORMAT, "--%s is not UTF-8", key->name);
+        TRY(value ? train_config_set(config, key, "the command line", value, arena, err)
+                  : err_set(err, CVN_EFORMAT, "--%s is not UTF-8", key->name));
         given[key - train_keys] = true;
-        held_release(&held);
     }
-    if (code == CVN_OK && path)
+    if (path)
         choose_beginning(args, path, config, given);
-    return code;
+    return CVN_OK;
 }
 
 static int check_mesh_options(const Args *args, const TrainConfig *config, cvn_err *err)
@@ -277,7 +274,7 @@ static Figures list_figures(const TrainProgress *p)
 {
     const MetricsRow *row = &p->row;
     Figures f = {0};
-    StrBuf left = {0};
+    SCOPED(strbuf_free) StrBuf left = {0};
     add_time(&left, p->left);
     add_figure(&f, 0, "step %" PRId64 "/%" PRId64, row->step, p->steps);
     if (isfinite(row->loss))
@@ -297,7 +294,6 @@ static Figures list_figures(const TrainProgress *p)
         add_figure(&f, 3, "comm %.1f ms, exposed %.1f", 1e3 * row->comm_seconds,
                    1e3 * row->comm_exposed_seconds);
     add_figure(&f, 0, "left %s", left.text ? left.text : "");
-    strbuf_free(&left);
     return f;
 }
 
@@ -327,7 +323,7 @@ static void on_step(void *context, const TrainProgress *p)
     View *view = context;
     if (!view->live && !is_logged(p))
         return;
-    StrBuf line = {0};
+    SCOPED(strbuf_free) StrBuf line = {0};
     Figures figures = list_figures(p);
     add_figures(&line, &figures, view->live ? (size_t)terminal_width(stderr) - 1 : SIZE_MAX);
     /* A line with a validation loss stays; the next one is drawn below it. */
@@ -339,7 +335,6 @@ static void on_step(void *context, const TrainProgress *p)
     if (stays)
         fputc('\n', stderr);
     view->drawn = !stays;
-    strbuf_free(&line);
 }
 
 /* ---- texts, for the report ---- */
@@ -374,22 +369,18 @@ static int encode(const cvn_model *model, const char *prompt, int32_t **ids, int
 static int write_sample(const cvn_model *model, cvn_engine *engine, const char *prompt, char **text,
                         cvn_err *err)
 {
-    int32_t *ids = NULL;
+    SCOPED(scoped_free) int32_t *ids = NULL;
     size_t length;
     Generated generated = {0};
     cvn_result result;
     cvn_request request = {.sampling = {.temperature = 0.7F, .top_p = 0.95F, .seed = 1}};
-    int code = encode(model, prompt, &ids, &request.n_prompt, err);
+    TRY(encode(model, prompt, &ids, &request.n_prompt, err));
     int64_t room = cvn_model_context(model) - request.n_prompt;
     request.prompt = ids;
     request.max_tokens = room < MOST_TOKENS ? room : MOST_TOKENS;
-    if (code == CVN_OK)
-        code = cvn_engine_generate(engine, &request, 1, take_token, &generated, run_interrupt(),
-                                   &result, err);
-    if (code == CVN_OK)
-        code = cvn_model_decode(model, generated.id, generated.n, text, &length, err);
-    free(ids);
-    return code;
+    TRY(cvn_engine_generate(engine, &request, 1, take_token, &generated, run_interrupt(), &result,
+                            err));
+    return cvn_model_decode(model, generated.id, generated.n, text, &length, err);
 }
 
 /* A text by the model in a folder, which goes on from `prompt`, by at most MOST_TOKENS and always with the same seed. */
@@ -419,7 +410,7 @@ static int on_sample(void *context, const char *folder, const char *prompt, char
 static int ask_model(const cvn_model *model, int threads, const char *file, char **text,
                      cvn_err *err)
 {
-    Task task = {0};
+    SCOPED(task_free) Task task = {0};
     cvn_engine *engine = NULL;
     cvn_engine_options how = cvn_engine_defaults();
     how.threads = threads;
@@ -435,7 +426,6 @@ static int ask_model(const cvn_model *model, int threads, const char *file, char
     if (code == CVN_OK && !(*text = task_text(&task)))
         code = err_set(err, CVN_EMEM, "no memory for a sentence");
     cvn_engine_free(engine, NULL);
-    task_free(&task);
     return code;
 }
 
@@ -454,7 +444,7 @@ static int on_evaluate(void *context, const char *folder, const char *file, char
 
 static void print_end(const TrainResult *result, const char *out)
 {
-    StrBuf text = {0};
+    SCOPED(strbuf_free) StrBuf text = {0};
     strbuf_printf(&text, "%s after step %" PRId64 " of %" PRId64,
                   result->finished ? "finished" : "stopped", result->step, result->steps);
     if (isfinite(result->loss))
@@ -463,7 +453,7 @@ static void print_end(const TrainResult *result, const char *out)
         strbuf_printf(&text, ", %.0f tokens/s in ", (double)result->tokens / result->seconds);
         add_time(&text, result->seconds);
     }
-    StrBuf word = {0};
+    SCOPED(strbuf_free) StrBuf word = {0};
     strbuf_word(&word, out);
     out = word.text ? word.text : out;
     if (result->finished && result->lora)
@@ -473,10 +463,8 @@ static void print_end(const TrainResult *result, const char *out)
         strbuf_printf(&text, "; the model is in %s: caravan generate --model %s", out, out);
     else
         strbuf_printf(&text, "; go on with: caravan train --resume %s", out);
-    strbuf_free(&word);
     if (text.text)
         puts(text.text);
-    strbuf_free(&text);
     print_communication(stdout, "communication of a step, per device", &result->communication);
 }
 
@@ -534,13 +522,12 @@ static int run_with(const Args *args, bool *given, Arena *arena, bool *usage, bo
 static int run(const Args *args)
 {
     cvn_err err = {0};
-    Arena arena;
+    SCOPED(arena_free) Arena arena;
     bool usage = false, stopped = false;
     if (arena_begin(&arena, &err))
         return fail(&err);
     bool *given = arena_array(&arena, (size_t)train_n_keys, sizeof *given);
     int code = run_with(args, given, &arena, &usage, &stopped, &err);
-    arena_free(&arena);
     int status = code ? fail(&err) : stopped ? EXIT_INTERRUPTED : EXIT_OK;
     return usage && code == CVN_EINVAL ? EXIT_USAGE : status;
 }

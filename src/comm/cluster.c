@@ -373,17 +373,14 @@ static int star(Cluster *c, bool to_rank_0, int tag, void *block, size_t stride,
 {
     Transport *t = c->t;
     bool sends = to_rank_0 == (t->rank > 0);
-    int first = t->rank == 0 ? 1 : 0, end = t->rank == 0 ? t->n_ranks : 1, rc = CVN_OK;
-    Transfer *transfer = calloc((size_t)end, sizeof *transfer);
+    int first = t->rank == 0 ? 1 : 0, end = t->rank == 0 ? t->n_ranks : 1;
+    SCOPED(scoped_free) Transfer *transfer = calloc((size_t)end, sizeof *transfer);
     if (!transfer)
         return err_set(err, CVN_EMEM, "no memory to talk to other ranks");
-    for (int rank = first; rank < end && !rc; rank++)
-        rc = transport_begin(t, sends, rank, tag, (char *)block + (size_t)rank * stride, bytes,
-                             &transfer[rank], seconds, err);
-    if (!rc)
-        rc = transport_wait(t, transfer, end, seconds, err);
-    free(transfer);
-    return rc;
+    for (int rank = first; rank < end; rank++)
+        TRY(transport_begin(t, sends, rank, tag, (char *)block + (size_t)rank * stride, bytes,
+                            &transfer[rank], seconds, err));
+    return transport_wait(t, transfer, end, seconds, err);
 }
 
 /* One block from every rank to rank 0: got [n_ranks * bytes] there. */
@@ -430,11 +427,11 @@ int cluster_agree(Cluster *c, const char *what, uint64_t hash, cvn_err *err)
         return CVN_OK;
     Transport *t = c->t;
     Verdict verdict = {.ok = 1};
-    uint64_t *hashes = calloc((size_t)t->n_ranks, sizeof *hashes);
+    SCOPED(scoped_free) uint64_t *hashes = calloc((size_t)t->n_ranks, sizeof *hashes);
     if (!hashes)
         return err_set(err, CVN_EMEM, "no memory to talk to other ranks");
-    int rc = collect(c, TAG_HASH, &hash, hashes, sizeof hash, agree_seconds, err);
-    for (int rank = 1; !rc && t->rank == 0 && rank < t->n_ranks && verdict.ok; rank++) {
+    TRY(collect(c, TAG_HASH, &hash, hashes, sizeof hash, agree_seconds, err));
+    for (int rank = 1; t->rank == 0 && rank < t->n_ranks && verdict.ok; rank++) {
         if (hashes[rank] == hash)
             continue;
         verdict.ok = 0;
@@ -442,10 +439,8 @@ int cluster_agree(Cluster *c, const char *what, uint64_t hash, cvn_err *err)
                  "rank %d on %s disagrees with rank 0 on %s about %s, at step %lld", rank,
                  c->card[rank].host, c->card[0].host, what, (long long)atomic_load(&c->step));
     }
-    free(hashes);
-    if (!rc)
-        rc = spread(c, TAG_VERDICT, &verdict, sizeof verdict, agree_seconds, err);
-    return rc || verdict.ok ? rc : err_set(err, CVN_EINVAL, "%s", verdict.text);
+    TRY(spread(c, TAG_VERDICT, &verdict, sizeof verdict, agree_seconds, err));
+    return verdict.ok ? CVN_OK : err_set(err, CVN_EINVAL, "%s", verdict.text);
 }
 
 int cluster_gather(Cluster *c, ClusterChannel channel, const void *own, void *all, size_t bytes,
@@ -465,24 +460,21 @@ int cluster_together(Cluster *c, ClusterChannel channel, int code, cvn_err *err)
     if (!c)
         return code;
     size_t n = (size_t)c->t->n_ranks;
-    cvn_err own = {0}, *all = calloc(n, sizeof *all);
-    if (code)
-        own = *err;
+    cvn_err own = code ? *err : (cvn_err){0};
+    SCOPED(scoped_free) cvn_err *all = calloc(n, sizeof *all);
     own.code = code;
     if (!all)
         return err_set(err, CVN_EMEM, "no memory to talk to other ranks");
-    int rc = cluster_gather(c, channel, &own, all, sizeof own, err);
-    for (size_t rank = 0; rank < n && !rc; rank++) {
-        if (!all[rank].code)
-            continue;
-        rc = all[rank].code;
-        if (rank == 0)
-            err_set(err, rc, "%s", all[rank].message);
-        else
-            err_set(err, rc, "rank %zu on %s: %s", rank, c->card[rank].host, all[rank].message);
+    TRY(cluster_gather(c, channel, &own, all, sizeof own, err));
+    for (size_t rank = 0; rank < n; rank++) {
+        const cvn_err *its = &all[rank];
+        if (its->code && rank == 0)
+            return err_set(err, its->code, "%s", its->message);
+        if (its->code)
+            return err_set(err, its->code, "rank %zu on %s: %s", rank, c->card[rank].host,
+                           its->message);
     }
-    free(all);
-    return rc;
+    return CVN_OK;
 }
 
 int cluster_share(Cluster *c, void *data, size_t bytes, cvn_err *err)

@@ -28,35 +28,28 @@ int cache_get(Cache *cache, const cvn_graph *g, const signed char *layout, const
               cvn_err *err)
 {
     *out = NULL;
-    int rc = cvn_graph_check(g, err);
-    if (rc)
-        return rc;
+    TRY(cvn_graph_check(g, err));
     StrBuf text = {0};
-    Held held;
+    SCOPED(held_release) Held held;
     hold(&held, strbuf_release, &text);
     graph_print(&text, g);
     for (int i = 0; layout && i < g->n_parameters; i++)
         strbuf_putc(&text, (char)('1' + layout[i]));
-    if (text.failed || !text.text) {
-        held_release(&held);
+    if (text.failed || !text.text)
         return err_set(err, CVN_EMEM, "no memory for the text of graph '%s'", g->name);
-    }
     const uint64_t *found = map_get(&cache->plans, text.text, text.length);
     if (found) {
         cache->hits++;
         *out = (const Plan *)(uintptr_t)*found;
-    } else {
-        Plan *plan;
-        cache->compilations++;
-        CompileOptions options = cache->options;
-        options.layout = layout;
-        rc = compile_graph(g, &options, &plan, err);
-        if (!rc) {
-            *map_put(&cache->plans, text.text, text.length, NULL) = (uint64_t)(uintptr_t)plan;
-            graph_keep(plan->graph);
-        }
-        *out = plan;
+        return CVN_OK;
     }
-    held_release(&held);
-    return rc;
+    Plan *plan;
+    cache->compilations++;
+    CompileOptions options = cache->options;
+    options.layout = layout;
+    TRY(compile_graph(g, &options, &plan, err));
+    *map_put(&cache->plans, text.text, text.length, NULL) = (uint64_t)(uintptr_t)plan;
+    graph_keep(plan->graph);
+    *out = plan;
+    return CVN_OK;
 }

@@ -517,9 +517,7 @@ int schedule_graph(cvn_graph *g, const KernelSet *backend, Link link, cvn_err *e
     if (!any)
         return CVN_OK;
     Scheduling s;
-    int rc = open_graph(&s, g, backend, link_or_default(link), err);
-    if (rc)
-        return rc;
+    TRY(open_graph(&s, g, backend, link_or_default(link), err));
     double before = 0, peak = 0, largest = 0, window = 0, longest = 0;
     for (int i = 0; i < s.n; i++) {
         const Node *node = &s.node[i];
@@ -528,7 +526,7 @@ int schedule_graph(cvn_graph *g, const KernelSet *backend, Link link, cvn_err *e
         longest = node->cost > longest ? node->cost : longest;
     }
     window = 2 * (window + longest);
-    rc = graph_peak(g, &before, err);
+    int rc = graph_peak(g, &before, err);
     double allowed = before + before / 8 + 2 * largest; /* to be alive at most */
     double room = before / 4 > 2 * largest ? before / 4 : 2 * largest;
     bool fits = false;

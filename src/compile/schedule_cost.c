@@ -36,7 +36,7 @@ bool op_is_exchange(const Op *op)
 
 int graph_peak(const cvn_graph *g, double *peak, cvn_err *err)
 {
-    Arena arena;
+    SCOPED(arena_free) Arena arena;
     Liveness live;
     int rc = arena_begin(&arena, err);
     if (rc)
@@ -58,6 +58,5 @@ int graph_peak(const cvn_graph *g, double *peak, cvn_err *err)
         now += change[i];
         *peak = now > *peak ? now : *peak;
     }
-    arena_free(&arena);
     return CVN_OK;
 }

@@ -193,19 +193,16 @@ static int cpu_compile(Devices *c, const cvn_graph *local, const PartitionReport
     (void)mesh, (void)rows; /* an address is enough */
     size_t n = (size_t)local->n_parameters;
     signed char *pack = malloc(n + 1);
-    Held held;
     if (!pack)
         return err_set(err, CVN_EMEM, "no memory to compile '%s'", local->name);
+    SCOPED(held_release) Held held;
     hold(&held, free, pack);
     for (size_t i = 0; i < n; i++)
         pack[i] = (signed char)layout[i];
-    int code = name_axes(c, report, err);
-    if (code == CVN_OK)
-        code = cache_get(&c->cache, local, pack, &plan, err);
-    held_release(&held);
-    if (code == CVN_OK)
-        *out = describe_plan(c, local, plan);
-    return code;
+    TRY(name_axes(c, report, err));
+    TRY(cache_get(&c->cache, local, pack, &plan, err));
+    *out = describe_plan(c, local, plan);
+    return CVN_OK;
 }
 
 static void cpu_executable(const Executable *x, ExecutableInfo *out)
@@ -343,15 +340,14 @@ static int read_slices(const Upload *u, int64_t first, int64_t end, char *out, c
         return CVN_OK;
     if (dense)
         return u->source->read(u->source->context, part, out, err);
+    SCOPED(scoped_free)
     char *packed = malloc(cvn_dtype_bytes(u->memory->type.dtype, region_elements(part)));
     if (!packed)
         return err_set(err, CVN_EMEM, "no memory for a part of a tensor");
-    int code = u->source->read(u->source->context, part, packed, err);
+    TRY(u->source->read(u->source->context, part, packed, err));
     const RegionArray from = region_packed(part);
-    if (code == CVN_OK)
-        region_copy(&from, packed, &to, out, u->memory->type.dtype);
-    free(packed);
-    return code;
+    region_copy(&from, packed, &to, out, u->memory->type.dtype);
+    return CVN_OK;
 }
 
 /* Panels `begin` up to `end`: rows are read a few slices of the outermost dimension at a time. */
@@ -364,16 +360,15 @@ static int upload_panels(const Upload *u, int64_t begin, int64_t end, cvn_err *e
     const size_t row = p->blocks ? (size_t)(p->plain.dim[p->rows] * p->plain.dim[p->rows + 1])
                                  : cvn_dtype_bytes(dtype, p->k);
     const size_t panel = p->bytes / (size_t)p->type.dim[0];
-    int code = CVN_OK;
-    char *slices = malloc((size_t)(step * PANEL_ROWS + 2 * inner) * row);
+    SCOPED(scoped_free) char *slices = malloc((size_t)(step * PANEL_ROWS + 2 * inner) * row);
     if (!slices)
         return err_set(err, CVN_EMEM, "no memory for rows of '%s'", p->name);
-    for (int64_t at = begin; at < end && code == CVN_OK; at += step) {
+    for (int64_t at = begin; at < end; at += step) {
         int64_t last = num_min(at + step, end), first = at * PANEL_ROWS / inner;
         int64_t rows = num_min(last * PANEL_ROWS, p->n), until = num_pieces(rows, inner);
         memset(slices, 0, (size_t)((until - first) * inner) * row);
-        code = read_slices(u, first, until, slices, err);
-        for (int64_t i = at; i < last && code == CVN_OK; i++) {
+        TRY(read_slices(u, first, until, slices, err));
+        for (int64_t i = at; i < last; i++) {
             const char *from = slices + (size_t)(i * PANEL_ROWS - first * inner) * row;
             char *to = u->memory->data + (size_t)i * panel;
             int64_t n = num_min(rows - i * PANEL_ROWS, PANEL_ROWS);
@@ -385,8 +380,7 @@ static int upload_panels(const Upload *u, int64_t begin, int64_t end, cvn_err *e
                 panel_pack(dtype, p->k, from, row, n, to);
         }
     }
-    free(slices);
-    return code;
+    return CVN_OK;
 }
 
 static void upload_share(void *context, int thread, int n_threads)

@@ -25,10 +25,10 @@ static int by_begin(const void *left, const void *right)
 /* Donated parameters are written: nothing else may lie there. */
 static int check_overlap(const Plan *plan, void *const *parameters, cvn_err *err)
 {
-    Extent *extent = malloc(((size_t)plan->n_parameters + 1) * sizeof *extent);
+    SCOPED(scoped_free) Extent *extent = malloc(((size_t)plan->n_parameters + 1) * sizeof *extent);
     if (!extent)
         return err_set(err, CVN_EMEM, "no memory to run '%s'", plan->name);
-    int n = 0, rc = CVN_OK;
+    int n = 0;
     for (int i = 0; i < plan->n_parameters; i++) {
         uintptr_t begin = (uintptr_t)parameters[i];
         if (plan->parameter[i].bytes)
@@ -37,14 +37,14 @@ static int check_overlap(const Plan *plan, void *const *parameters, cvn_err *err
     qsort(extent, (size_t)n, sizeof *extent, by_begin);
     uintptr_t end = 0, donated_end = 0; /* of those before; of the donated ones among them */
     int last = 0, last_donated = 0;     /* the parameters that reach there */
-    for (int i = 0; i < n && !rc; i++) {
+    for (int i = 0; i < n; i++) {
         bool donated = plan->parameter[extent[i].parameter].donated;
         bool clash = donated ? extent[i].begin < end : extent[i].begin < donated_end;
         if (clash)
-            rc = err_set(err, CVN_EINVAL,
-                         "parameters '%s' and '%s' of '%s' overlap, and one of them is written",
-                         plan->parameter[donated ? last : last_donated].name,
-                         plan->parameter[extent[i].parameter].name, plan->name);
+            return err_set(err, CVN_EINVAL,
+                           "parameters '%s' and '%s' of '%s' overlap, and one of them is written",
+                           plan->parameter[donated ? last : last_donated].name,
+                           plan->parameter[extent[i].parameter].name, plan->name);
         if (extent[i].end > end) {
             end = extent[i].end;
             last = extent[i].parameter;
@@ -54,8 +54,7 @@ static int check_overlap(const Plan *plan, void *const *parameters, cvn_err *err
             last_donated = extent[i].parameter;
         }
     }
-    free(extent);
-    return rc;
+    return CVN_OK;
 }
 
 static int check_addresses(const Plan *plan, void *const *parameters, cvn_err *err)
@@ -252,13 +251,9 @@ int executor_run(Device *device, const Plan *plan, void *const *parameters, void
         return err_set(err, CVN_EINVAL,
                        "'%s' runs on a mesh of %d devices, but this device is alone", plan->name,
                        plan->n_devices);
-    int rc = check_parameters(device, plan, parameters, err);
-    if (!rc)
-        rc = device_reserve(device, plan->arena_bytes, err);
-    if (!rc)
-        rc = resolve(device, plan, parameters, err);
-    if (rc)
-        return rc;
+    TRY(check_parameters(device, plan, parameters, err));
+    TRY(device_reserve(device, plan->arena_bytes, err));
+    TRY(resolve(device, plan, parameters, err));
     if (device->comm)
         comm_watch(device->comm, device->comm_index,
                    device->profile ? profile_watch(device->profile) : NULL);

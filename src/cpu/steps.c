@@ -224,7 +224,7 @@ static void add_type(StrBuf *key, const cvn_value *v, const BufferRef *ref)
 static uint64_t *known_of(Measuring *m, const Step *step, bool *added)
 {
     StrBuf key = {0};
-    Held held;
+    SCOPED(held_release) Held held;
     hold(&held, strbuf_release, &key);
     strbuf_printf(&key, "%s|%d|%d|%g|%zu|%zu|", step->kernel ? step->kernel : "", step->op->kind,
                   step->phase, step->flops, step->bytes, step->scratch.bytes);
@@ -232,9 +232,7 @@ static uint64_t *known_of(Measuring *m, const Step *step, bool *added)
         add_type(&key, step->op->operand[i], &step->in[i]);
     for (int i = 0; i < step->op->n_results; i++)
         add_type(&key, step->op->result[i], &step->out[i]);
-    uint64_t *at = map_put(&m->known, key.failed ? "" : key.text, key.length, added);
-    held_release(&held);
-    return at;
+    return map_put(&m->known, key.failed ? "" : key.text, key.length, added);
 }
 
 static int measure(void *of, cvn_err *err)
@@ -255,13 +253,10 @@ static int measure(void *of, cvn_err *err)
         }
         *at = (uint64_t)i;
         Part part = part_of(m->plan, i);
-        int code = arena_begin(&m->scratch, err);
-        if (code)
-            return code;
-        code = time_part(m, &part, &m->seconds[i], err);
+        TRY(arena_begin(&m->scratch, err));
+        int code = time_part(m, &part, &m->seconds[i], err);
         arena_free(&m->scratch);
-        if (code)
-            return code;
+        TRY(code);
     }
     return CVN_OK;
 }

@@ -256,14 +256,12 @@ static Greeting greet(Profile *const *profile, int n)
 static int meet(Cluster *cluster, Greeting *g, cvn_err *err)
 {
     int n = cluster_size(cluster);
-    Greeting *all = calloc((size_t)n, sizeof *all);
+    SCOPED(scoped_free) Greeting *all = calloc((size_t)n, sizeof *all);
     if (!all)
         return err_set(err, CVN_EMEM, "no memory to write a profile");
     int code = cluster_gather(cluster, CLUSTER_STEPS, g, all, sizeof *g, err);
-    if (code) {
-        free(all);
+    if (code)
         return code;
-    }
     int64_t zero = g->origin + g->real, dropped = 0;
     for (int i = 0; i < n; i++) {
         int64_t begun = all[i].origin + all[i].real;
@@ -273,7 +271,6 @@ static int meet(Cluster *cluster, Greeting *g, cvn_err *err)
     }
     g->origin = zero - g->real;
     g->dropped = dropped;
-    free(all);
     return CVN_OK;
 }
 
@@ -283,30 +280,27 @@ static int gather_texts(Cluster *cluster, Printer *p, char **all, size_t *bytes,
 {
     int n = cluster_size(cluster);
     int64_t own = p->text.failed ? -1 : (int64_t)p->text.length, most = 0;
-    int64_t *length = calloc((size_t)n, sizeof *length);
-    int code = length ? cluster_gather(cluster, CLUSTER_STEPS, &own, length, sizeof own, err)
-                      : err_set(err, CVN_EMEM, "no memory to write a profile");
-    for (int i = 0; i < n && !code; i++) {
+    SCOPED(scoped_free) int64_t *length = calloc((size_t)n, sizeof *length);
+    TRY(length ? cluster_gather(cluster, CLUSTER_STEPS, &own, length, sizeof own, err)
+               : err_set(err, CVN_EMEM, "no memory to write a profile"));
+    for (int i = 0; i < n; i++) {
         most = length[i] > most ? length[i] : most;
         if (length[i] < 0)
-            code = err_set(err, CVN_EMEM, "rank %d has no memory to write its profile", i);
+            return err_set(err, CVN_EMEM, "rank %d has no memory to write its profile", i);
     }
-    free(length);
     *bytes = (size_t)most;
-    if (code || most == 0)
-        return code;
-    char *piece = calloc(1, *bytes), *pieces = realloc(*all, (size_t)n * *bytes);
+    if (most == 0)
+        return CVN_OK;
+    SCOPED(scoped_free) char *piece = calloc(1, *bytes);
+    char *pieces = realloc(*all, (size_t)n * *bytes);
     *all = pieces ? pieces : *all;
-    if (!piece || !pieces) {
-        free(piece);
+    if (!piece || !pieces)
         return err_set(err, CVN_EMEM, "no memory to write a profile");
-    }
     if (own > 0)
         memcpy(piece, p->text.text, (size_t)own);
-    code = cluster_gather(cluster, CLUSTER_STEPS, piece, pieces, *bytes, err);
-    free(piece);
+    TRY(cluster_gather(cluster, CLUSTER_STEPS, piece, pieces, *bytes, err));
     strbuf_clear(&p->text);
-    return code;
+    return CVN_OK;
 }
 
 static int write_pieces(FileWriter *writer, const char *all, int n, size_t bytes, cvn_err *err)
@@ -322,7 +316,7 @@ static int write_pieces(FileWriter *writer, const char *all, int n, size_t bytes
 /* Of all processes; only rank 0 has a writer. What it cannot write does not keep the others waiting. */
 static int write_all(Cluster *cluster, Printer *p, FileWriter *writer, cvn_err *err)
 {
-    char *all = NULL;
+    SCOPED(scoped_free) char *all = NULL;
     size_t bytes = 0;
     int code, wrote = CVN_OK;
     do {
@@ -331,7 +325,6 @@ static int write_all(Cluster *cluster, Printer *p, FileWriter *writer, cvn_err *
         if (!code && bytes && writer && !wrote)
             wrote = write_pieces(writer, all, cluster_size(cluster), bytes, err);
     } while (!code && bytes);
-    free(all);
     return code ? code : wrote;
 }
 
@@ -355,9 +348,7 @@ int trace_write(Trace *trace, Cluster *cluster, const char *path, cvn_err *err)
     bool writes = cluster_rank(cluster) == 0;
     Greeting greeting = greet(profile, n);
     FileWriter writer;
-    int code = meet(cluster, &greeting, err);
-    if (code)
-        return code;
+    TRY(meet(cluster, &greeting, err));
     if (cluster)
         snprintf(where, sizeof where, " (rank %d, %s)", cluster_rank(cluster),
                  cluster_host(cluster, cluster_rank(cluster)));
@@ -370,7 +361,7 @@ int trace_write(Trace *trace, Cluster *cluster, const char *path, cvn_err *err)
     int opened = writes ? file_writer_open(&writer, path, err) : CVN_OK;
     if (writes && !opened)
         opened = write_head(&writer, greeting.dropped, err);
-    code = write_all(cluster, &p, writes && !opened ? &writer : NULL, err);
+    int code = write_all(cluster, &p, writes && !opened ? &writer : NULL, err);
     code = opened ? opened : code;
     if (!code && writes)
         code = file_writer_write(&writer, "\n]}\n", 4, err);

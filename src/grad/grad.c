@@ -249,9 +249,8 @@ int graph_gradient(cvn_graph *g, cvn_value *loss, int n, cvn_value *const *wrt,
     if (check_arguments(loss, n, wrt, err))
         return CVN_EINVAL;
     size_t n_values = g->n_values + (size_t)1;
-    Arena arena;
-    if (arena_begin(&arena, err))
-        return CVN_EMEM;
+    SCOPED(arena_free) Arena arena;
+    TRY(arena_begin(&arena, err));
     bool *wanted = arena_array(&arena, n_values, sizeof *wanted);
     const Op **refused = arena_array(&arena, n_values, sizeof *refused);
     Grad d = {.g = g,
@@ -274,6 +273,5 @@ int graph_gradient(cvn_graph *g, cvn_value *loss, int n, cvn_value *const *wrt,
         cvn_value *v = d.gradient[wrt[i]->id];
         grad_out[i] = v ? v : like(g, wrt[i], 0);
     }
-    arena_free(&arena);
     return cvn_graph_check(g, err);
 }

@@ -159,9 +159,8 @@ int graph_remat(cvn_graph *g, RematPolicy policy, int n_blocks, cvn_value *const
                        "before its backward pass",
                        g->name);
     size_t n = g->n_values + (size_t)1;
-    Arena arena;
-    if (arena_begin(&arena, err))
-        return CVN_EMEM;
+    SCOPED(arena_free) Arena arena;
+    TRY(arena_begin(&arena, err));
     Remat r = {.g = g,
                .policy = policy,
                .backward = backward,
@@ -170,6 +169,5 @@ int graph_remat(cvn_graph *g, RematPolicy policy, int n_blocks, cvn_value *const
                .again = arena_array(&arena, n, sizeof(cvn_value *))};
     for (int i = 0; i < n_blocks && !g->err.code; i++)
         remat_block(&r, boundary[i], boundary[i + 1]);
-    arena_free(&arena);
     return cvn_graph_check(g, err);
 }

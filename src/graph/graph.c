@@ -59,6 +59,11 @@ void cvn_graph_free(cvn_graph *g)
     arena_free(&arena);
 }
 
+void graph_release(cvn_graph **g)
+{
+    cvn_graph_free(*g);
+}
+
 int cvn_graph_check(const cvn_graph *g, cvn_err *err)
 {
     if (g->err.code)
@@ -329,7 +334,7 @@ void graph_remove(cvn_graph *g, Op *op)
 
 bool graph_remove_dead(cvn_graph *g)
 {
-    bool *live = calloc(g->n_values + (size_t)1, sizeof *live);
+    SCOPED(scoped_free) bool *live = calloc(g->n_values + (size_t)1, sizeof *live);
     if (!live)
         return false; /* keeping dead operations is always right */
     for (int i = 0; i < g->n_outputs; i++)
@@ -347,7 +352,6 @@ bool graph_remove_dead(cvn_graph *g)
             any = true;
         }
     }
-    free(live);
     return any;
 }
 
@@ -364,9 +368,8 @@ uint32_t *graph_uses(const cvn_graph *g, Arena *arena)
 
 int graph_append(cvn_graph *g, const cvn_graph *from, cvn_err *err)
 {
-    Arena arena;
-    if (arena_begin(&arena, err))
-        return CVN_EMEM;
+    SCOPED(arena_free) Arena arena;
+    TRY(arena_begin(&arena, err));
     cvn_value **map = arena_array(&arena, from->n_values + (size_t)1, sizeof *map);
     for (const Op *op = from->first; op && !g->err.code; op = op->next) {
         cvn_value **operand = arena_array(&g->arena, (size_t)op->n_operands, sizeof *operand);
@@ -387,7 +390,6 @@ int graph_append(cvn_graph *g, const cvn_graph *from, cvn_err *err)
             g->output[g->n_outputs - 1].index = output->index;
         }
     }
-    arena_free(&arena);
     return cvn_graph_check(g, err);
 }
 

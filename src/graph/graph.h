@@ -314,6 +314,7 @@ uint32_t *graph_uses(const cvn_graph *g, Arena *arena);
 int graph_append(cvn_graph *g, const cvn_graph *from, cvn_err *err);
 /* A new graph with the same operations. NULL with *err set when memory cannot be had. */
 cvn_graph *graph_clone(const cvn_graph *g, cvn_err *err);
+void graph_release(cvn_graph **g); /* cvn_graph_free, of one that is SCOPED */
 
 /* True when two sets of attributes of this kind of operation are equal. */
 bool attr_equal(OpKind kind, const OpAttr *a, const OpAttr *b);

@@ -248,21 +248,19 @@ static int check_ids(const Op *op, int first, int step, cvn_err *err)
 {
     const Ints *list = &op->attr.groups;
     int n = 0;
-    int64_t *sorted = malloc(sizeof *sorted * ((size_t)list->n + 1));
+    SCOPED(scoped_free) int64_t *sorted = malloc(sizeof *sorted * ((size_t)list->n + 1));
     if (!sorted)
         return err_set(err, CVN_EMEM, "no memory to check %d device ids", list->n);
     for (int i = first; i < list->n; i += step)
         sorted[n++] = list->v[i];
     qsort(sorted, (size_t)n, sizeof *sorted, compare_ids);
-    int code = CVN_OK;
-    for (int i = 0; i < n && code == CVN_OK; i++) {
+    for (int i = 0; i < n; i++) {
         if (sorted[i] < 0)
-            code = infer_fail(op, err, "device id %lld is negative", (long long)sorted[i]);
-        else if (i > 0 && sorted[i] == sorted[i - 1])
-            code = infer_fail(op, err, "device %lld is named twice", (long long)sorted[i]);
+            return infer_fail(op, err, "device id %lld is negative", (long long)sorted[i]);
+        if (i > 0 && sorted[i] == sorted[i - 1])
+            return infer_fail(op, err, "device %lld is named twice", (long long)sorted[i]);
     }
-    free(sorted);
-    return code;
+    return CVN_OK;
 }
 
 /* Groups: rows of group_size device ids, no id twice. */

@@ -172,7 +172,7 @@ int graph_simplify(cvn_graph *g, bool *changed, cvn_err *err)
     const char *file = g->file;
     int line = g->line, code = CVN_OK;
     bool any = false;
-    Held held;
+    SCOPED(held_release) Held held;
     hold(&held, release, &s);
     for (int round = 0; round < MOST_ROUNDS && code == CVN_OK; round++) {
         code = simplify_round(&s, err);
@@ -180,7 +180,6 @@ int graph_simplify(cvn_graph *g, bool *changed, cvn_err *err)
         if (!s.changed)
             break;
     }
-    held_release(&held);
     cvn_at(g, file, line);
     if (changed)
         *changed = any;

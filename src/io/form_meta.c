@@ -286,7 +286,7 @@ static const char *params_json(const LlamaConfig *c, Arena *arena)
 {
     /* Two thirds of 4 dim times the multiplier, rounded down: a half more than wanted is on the safe side. */
     int64_t base = 2 * (4 * c->dim) / 3;
-    json_t *json = json_pack(
+    json_auto_t *json = json_pack(
         "{s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:I}", "dim", (json_int_t)c->dim, "n_layers",
         (json_int_t)c->n_layers, "n_heads", (json_int_t)c->n_heads, "n_kv_heads",
         (json_int_t)c->n_kv_heads, "vocab_size", (json_int_t)c->vocab, "multiple_of", (json_int_t)1,
@@ -297,7 +297,6 @@ static const char *params_json(const LlamaConfig *c, Arena *arena)
         json = json_with(json, "rope_scaling_factor", json_real(c->rope_factor));
     }
     const char *text = json_arena_text(json, JSON_INDENT(2) | JSON_REAL_PRECISION(15), arena);
-    json_decref(json);
     return text;
 }
 

@@ -30,7 +30,7 @@ static int read_base(const char *folder, const char **base, Arena *arena, cvn_er
 /* The model that a PEFT folder names, with its adapters, or as files only. */
 static int open_adapted(IoModel *model, const char *folder, bool files, cvn_err *err)
 {
-    Arena arena;
+    SCOPED(arena_free) Arena arena;
     const char *base;
     int code = arena_begin(&arena, err);
     if (code != CVN_OK)
@@ -42,7 +42,6 @@ static int open_adapted(IoModel *model, const char *folder, bool files, cvn_err 
         model->adapter = arena_string(&model->arena, folder);
     else if (code == CVN_OK && (code = io_adapt(model, folder, err)) != CVN_OK)
         io_close_model(model);
-    arena_free(&arena);
     return code;
 }
 

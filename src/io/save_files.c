@@ -48,9 +48,7 @@ json_t *save_files_json(const SaveFiles *files)
 int save_files_index(const SaveFiles *files, const char *folder, cvn_err *err)
 {
     const char *path = arena_printf(files->arena, "%s/" SAVE_INDEX, folder);
-    json_t *root = save_files_json(files);
-    int code = root ? json_file_write(path, root, err)
-                    : err_set(err, CVN_EMEM, "no memory to write '%s'", path);
-    json_decref(root);
-    return code;
+    json_auto_t *root = save_files_json(files);
+    return root ? json_file_write(path, root, err)
+                : err_set(err, CVN_EMEM, "no memory to write '%s'", path);
 }

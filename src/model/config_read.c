@@ -495,14 +495,12 @@ int llama_config_read(LlamaConfig *config, const char *folder, cvn_err *err)
     const FilePath path = file_path(folder, "config.json");
     const FilePath beside = file_path(folder, "generation_config.json");
     bool has_beside = file_exists(beside.text);
-    json_t *json = json_object_read(path.text, err);
-    json_t *generation = json && has_beside ? json_object_read(beside.text, err) : NULL;
+    json_auto_t *json = json_object_read(path.text, err);
+    json_auto_t *generation = json && has_beside ? json_object_read(beside.text, err) : NULL;
     int code;
     if (json && (generation || !has_beside))
         code = llama_config_parse(config, path.text, json, generation, err);
     else
         code = err && err->code != CVN_OK ? err->code : CVN_EFORMAT;
-    json_decref(json);
-    json_decref(generation);
     return code;
 }

@@ -214,19 +214,16 @@ static int rules_from_file(const char *path, const Mesh *mesh, Arena *arena, Rul
     json_t *root = json_object_read(path, f.err);
     const char *name;
     json_t *value;
-    int code = root ? CVN_OK : f.err->code;
-    Held held;
+    if (!root)
+        return f.err->code;
+    SCOPED(held_release) Held held;
     hold(&held, json_release, root);
     json_object_foreach(root, name, value)
     {
-        code = read_group(&f, name, value);
-        if (code)
-            break;
+        TRY(read_group(&f, name, value));
     }
-    held_release(&held);
-    if (code == CVN_OK)
-        add_cache_rules(rules);
-    return code;
+    add_cache_rules(rules);
+    return CVN_OK;
 }
 
 /* Caches of which a file says nothing lie as what is computed from them: rows as tokens, heads as attention's. */
@@ -452,24 +449,22 @@ static int check_axes(const char *layout, const Rules *rules, const Mesh *mesh, 
         lost++;
     if (lost == mesh->n_axes)
         return CVN_OK;
-    StrBuf known = {0};
+    SCOPED(strbuf_free) StrBuf known = {0};
     for (int i = 0; i < rules->n; i++)
         if (!rules_name(rules, i, rules->rule[i].mesh_axis))
             strbuf_printf(&known, "%s%s", known.length ? ", " : "", rules->rule[i].mesh_axis);
-    int code = err_set(err, CVN_EINVAL,
-                       "the %d devices along the mesh's axis %s would all do the same: layout %s "
-                       "divides nothing by it, only by %s; name such an axis, or take a layout "
-                       "that knows %s",
-                       (int)mesh->axis[lost].size, mesh->axis[lost].name, layout,
-                       known.text ? known.text : "nothing", mesh->axis[lost].name);
-    strbuf_free(&known);
-    return code;
+    return err_set(err, CVN_EINVAL,
+                   "the %d devices along the mesh's axis %s would all do the same: layout %s "
+                   "divides nothing by it, only by %s; name such an axis, or take a layout "
+                   "that knows %s",
+                   (int)mesh->axis[lost].size, mesh->axis[lost].name, layout,
+                   known.text ? known.text : "nothing", mesh->axis[lost].name);
 }
 
 const char *layout_for(const char *text, bool training)
 {
     Mesh mesh;
-    Arena arena;
+    SCOPED(arena_free) Arena arena;
     bool model = false, data = false, other = false;
     if (arena_begin(&arena, NULL))
         return "2d";
@@ -484,36 +479,27 @@ const char *layout_for(const char *text, bool training)
         else
             other = true;
     }
-    arena_free(&arena);
     return model == data || other ? "2d" : model ? "tp" : training ? "fsdp" : "dp";
 }
 
 int layout_check(const char *layout, const Mesh *mesh, cvn_err *err)
 {
     Rules rules = {0};
-    Arena arena;
-    if (arena_begin(&arena, err))
-        return CVN_EMEM;
-    int code = read_rules(layout, mesh, &arena, &rules, err);
-    code = code ? code : check_axes(layout, &rules, mesh, err);
-    arena_free(&arena);
-    return code;
+    SCOPED(arena_free) Arena arena;
+    TRY(arena_begin(&arena, err));
+    TRY(read_rules(layout, mesh, &arena, &rules, err));
+    return check_axes(layout, &rules, mesh, err);
 }
 
 int llama_mark(cvn_graph *g, const LlamaConfig *config, const Mesh *mesh, const char *layout,
                cvn_err *err)
 {
     Rules rules = {0};
-    Arena arena;
-    if (arena_begin(&arena, err))
-        return CVN_EMEM;
-    int code = read_rules(layout, mesh, &arena, &rules, err);
-    if (code == CVN_OK) {
-        mark_all(&(Marking){g, mesh, &rules}, config, &arena);
-        code = cvn_graph_check(g, err);
-    }
-    arena_free(&arena);
-    return code;
+    SCOPED(arena_free) Arena arena;
+    TRY(arena_begin(&arena, err));
+    TRY(read_rules(layout, mesh, &arena, &rules, err));
+    mark_all(&(Marking){g, mesh, &rules}, config, &arena);
+    return cvn_graph_check(g, err);
 }
 
 int layout_mark(void *context, cvn_graph *g, const Mesh *mesh, cvn_err *err)

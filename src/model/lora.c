@@ -201,16 +201,13 @@ int lora_config_write(const LoraOptions *options, const char *model, const char 
     for (int i = 0; i < TARGETS; i++)
         if (options->targets >> targets[i].kind & 1)
             modules = json_append(modules, json_string(targets[i].module));
-    json_t *json =
+    json_auto_t *json =
         json_pack("{s:s, s:s, s:s?, s:b, s:I, s:f, s:f, s:s, s:b, s:o}", "peft_type", "LORA",
                   "task_type", "CAUSAL_LM", "base_model_name_or_path", model, "inference_mode", 1,
                   "r", (json_int_t)options->rank, "lora_alpha", options->alpha, "lora_dropout", 0.0,
                   "bias", "none", "fan_in_fan_out", 0, "target_modules", modules);
-    int code = json
-                   ? json_file_write(file_path(folder, LORA_CONFIG_NAME).text, json, err)
-                   : err_set(err, CVN_EMEM, "no memory to write '%s/" LORA_CONFIG_NAME "'", folder);
-    json_decref(json);
-    return code;
+    return json ? json_file_write(file_path(folder, LORA_CONFIG_NAME).text, json, err)
+                : err_set(err, CVN_EMEM, "no memory to write '%s/" LORA_CONFIG_NAME "'", folder);
 }
 
 /* A key that must be absent, null, false or empty. */
@@ -286,12 +283,10 @@ int lora_config_read(LoraOptions *options, const char **model, const char *folde
     json_t *json = json_object_read(path, err);
     if (!json)
         return CVN_EFORMAT;
-    Held held;
+    SCOPED(held_release) Held held;
     hold(&held, json_release, json);
     const char *base = json_string_value(json_object_get(json, "base_model_name_or_path"));
-    int code = read_json(options, path, json, err);
-    if (code == CVN_OK && base)
-        *model = arena_string(arena, base);
-    held_release(&held);
-    return code;
+    TRY(read_json(options, path, json, err));
+    *model = base ? arena_string(arena, base) : NULL;
+    return CVN_OK;
 }

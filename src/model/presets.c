@@ -172,10 +172,8 @@ static int shape_of_file(const char *path, LlamaConfig *config, cvn_err *err)
 {
     if (file_is_folder(path))
         return llama_config_read(config, path, err);
-    json_t *json = json_object_read(path, err);
-    int code = json ? shape_of_json(path, json, config, err) : CVN_EFORMAT;
-    json_decref(json);
-    return code;
+    json_auto_t *json = json_object_read(path, err);
+    return json ? shape_of_json(path, json, config, err) : CVN_EFORMAT;
 }
 
 bool preset_is_own(const char *name)
@@ -204,11 +202,9 @@ int preset_config(const char *name, LlamaConfig *config, cvn_err *err)
     if (preset_is_own(name))
         return strchr(name, '=') && !file_exists(name) ? shape_of_pairs(name, config, err)
                                                        : shape_of_file(name, config, err);
-    StrBuf names = {0};
+    SCOPED(strbuf_free) StrBuf names = {0};
     for (size_t i = 0; i < N_PRESETS; i++)
         strbuf_printf(&names, "%s%s", i ? ", " : "", table[i].name);
-    int code = err_set(err, CVN_EINVAL, "there is no preset '%.60s'; there are %s", name,
-                       names.failed ? "some" : names.text);
-    strbuf_free(&names);
-    return code;
+    return err_set(err, CVN_EINVAL, "there is no preset '%.60s'; there are %s", name,
+                   names.failed ? "some" : names.text);
 }

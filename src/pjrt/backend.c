@@ -409,7 +409,7 @@ static void describe(Devices *c, Executable *x, const cvn_graph *local, const cv
 static int print_module(const Devices *c, StrBuf *text, const cvn_graph *module,
                         const PartitionReport *report, const Mesh *mesh, cvn_err *err)
 {
-    Arena arena;
+    SCOPED(arena_free) Arena arena;
     TRY(arena_begin(&arena, err));
     StableHloOptions how = {.n_devices = mesh->n_devices,
                             .rows = strstr(c->plugin.path, "libtpu") ? 2 : 0};
@@ -418,7 +418,6 @@ static int print_module(const Devices *c, StrBuf *text, const cvn_graph *module,
         code = shardings_of(&how, module, report, mesh, &arena, err);
     if (code == CVN_OK)
         code = graph_print_stablehlo(text, module, &how, err);
-    arena_free(&arena);
     return code;
 }
 
@@ -454,11 +453,10 @@ static int pjrt_compile(Devices *c, const cvn_graph *local, const PartitionRepor
     Executable *x = arena_alloc(&c->arena, sizeof *x);
     x->name = arena_string(&c->arena, local->name);
     const cvn_graph *whole = c->plugin.partitions ? report->whole : local;
-    cvn_graph *module = take_whole(whole, rows, x, &c->arena, err);
+    SCOPED(graph_release) cvn_graph *module = take_whole(whole, rows, x, &c->arena, err);
     if (!module)
         return err->code;
     int code = compile_text(c, x, local, module, report, mesh, out, err);
-    cvn_graph_free(module);
     return code;
 }
 
@@ -593,12 +591,10 @@ static int make_zeros(Devices *c, int d, Memory *m, cvn_err *err)
 {
     if (m->buffer)
         return CVN_OK;
-    void *zeros = calloc(1, cvn_type_bytes(&m->type) + 1);
+    SCOPED(scoped_free) void *zeros = calloc(1, cvn_type_bytes(&m->type) + 1);
     if (!zeros)
         return err_set(err, CVN_EMEM, "no memory for a tensor");
-    int code = send(c, d, &m->type, zeros, PJRT_UNTIL_TRANSFERRED, &m->buffer, err);
-    free(zeros);
-    return code;
+    return send(c, d, &m->type, zeros, PJRT_UNTIL_TRANSFERRED, &m->buffer, err);
 }
 
 static void *pjrt_address(Memory *m)
@@ -854,7 +850,7 @@ static double measure(Devices *c, CeilingKind kind, double seconds)
     const Executable *x = c->ceiling[kind];
     int n = x->signature.n_parameters;
     Memory *memory = calloc((size_t)(c->n * n), sizeof *memory);
-    Argument *argument = calloc((size_t)(c->n * n), sizeof *argument);
+    SCOPED(scoped_free) Argument *argument = calloc((size_t)(c->n * n), sizeof *argument);
     int code = memory && argument ? CVN_OK : CVN_EMEM;
     for (int i = 0; i < c->n * n && !code; i++) {
         memory[i].type = x->parameter[i % n];
@@ -870,7 +866,6 @@ static double measure(Devices *c, CeilingKind kind, double seconds)
     for (int i = 0; i < c->n * n && memory; i++)
         plugin_destroy(&c->plugin, PJRT_BUFFER_DESTROY, memory[i].buffer);
     free(memory);
-    free(argument);
     return code || spent <= 0 ? 0 : all / spent;
 }
 

@@ -70,9 +70,10 @@ static void put(const Stack *s, int which, const float *part)
 static int fill_stack(const Stack *s, int base, int half, cvn_err *err)
 {
     const Adapters *a = s->adapters;
-    float *part = malloc((size_t)s->param->n * sizeof *part);
-    int code = part ? CVN_OK : err_set(err, CVN_EMEM, "no memory for %s", s->param->name);
-    for (int i = 0; i < a->n && code == CVN_OK; i++) {
+    SCOPED(scoped_free) float *part = malloc((size_t)s->param->n * sizeof *part);
+    if (!part)
+        return err_set(err, CVN_EMEM, "no memory for %s", s->param->name);
+    for (int i = 0; i < a->n; i++) {
         const LoraParams *own = &a->adapter[i].params;
         if (own->a[base] < 0)
             continue;
@@ -80,14 +81,13 @@ static int fill_stack(const Stack *s, int base, int half, cvn_err *err)
         io_adapter_read(&a->adapter[i], &a->model->io, own->a[base] + half, part);
         int64_t bad = io_count_nonfinite(CVN_F32, part, p->n);
         if (bad)
-            code = err_set(err, CVN_EFORMAT,
+            return err_set(err, CVN_EFORMAT,
                            "the adapters of '%s' have %lld elements in '%s' that are NaN or "
                            "infinite; train them again, or take an earlier checkpoint",
                            a->adapter[i].folder, (long long)bad, p->file_name[NAMING_HF]);
         put(s, i, part);
     }
-    free(part);
-    return code;
+    return CVN_OK;
 }
 
 static int read_stack(void *context, const Region *region, void *out, cvn_err *err)
@@ -112,14 +112,10 @@ static int load_half(const Adapters *a, Runtime *rt, int base, int half, cvn_err
     Stack s = {.adapters = a, .param = &a->params.list.param[number]};
     if (!buffer)
         return CVN_OK;
-    s.data = calloc((size_t)s.param->n, sizeof *s.data);
-    int code = s.data ? fill_stack(&s, base, half, err)
-                      : err_set(err, CVN_EMEM, "no memory for %s", s.param->name);
-    const Source source = {.read = read_stack, .context = &s};
-    if (code == CVN_OK)
-        code = buffer_fill(rt, buffer, &source, err);
-    free(s.data);
-    return code;
+    SCOPED(scoped_free) float *data = s.data = calloc((size_t)s.param->n, sizeof *data);
+    TRY(data ? fill_stack(&s, base, half, err)
+             : err_set(err, CVN_EMEM, "no memory for %s", s.param->name));
+    return buffer_fill(rt, buffer, &(Source){.read = read_stack, .context = &s}, err);
 }
 
 int adapters_load(const Adapters *a, Runtime *rt, cvn_err *err)

@@ -17,7 +17,7 @@ double bench_prefill_flops(const LlamaConfig *c, int64_t n)
    of quantized ones with their scales, as stored. */
 static double matrix_bytes(const LlamaConfig *c, cvn_dtype dtype)
 {
-    Arena arena;
+    SCOPED(arena_free) Arena arena = {0};
     if ((c->quant.kind == QUANT_NONE && !c->blocks) || arena_begin(&arena, NULL))
         return (double)model_size(c).matmul_params * (double)cvn_dtype_bytes(dtype, 1);
     ParamList params;
@@ -30,7 +30,6 @@ static double matrix_bytes(const LlamaConfig *c, cvn_dtype dtype)
         if ((matrix || p->form == PARAM_SCALES) && (p->kind != PARAM_EMBED || tied))
             bytes += (double)param_bytes(p, dtype);
     }
-    arena_free(&arena);
     return bytes;
 }
 
@@ -67,10 +66,10 @@ static int prefill(cvn_engine *e, const cvn_request *request, cvn_err *err)
 int bench_prefill(cvn_engine *e, int64_t n, int repeats, BenchFigure *out, cvn_err *err)
 {
     static const double TURN = 0.02;
-    int32_t *tokens = calloc((size_t)n, sizeof *tokens);
+    SCOPED(scoped_free) int32_t *tokens = calloc((size_t)n, sizeof *tokens);
     const cvn_request request = {.prompt = tokens, .n_prompt = n};
-    double *seconds = calloc((size_t)repeats, sizeof *seconds);
-    double *peaks = calloc((size_t)repeats + 1, sizeof *peaks);
+    SCOPED(scoped_free) double *seconds = calloc((size_t)repeats, sizeof *seconds);
+    SCOPED(scoped_free) double *peaks = calloc((size_t)repeats + 1, sizeof *peaks);
     cvn_dtype dtype = engine_product_dtype(e);
     int code = CVN_OK;
     if (!tokens || !seconds || !peaks)
@@ -91,9 +90,6 @@ int bench_prefill(cvn_engine *e, int64_t n, int repeats, BenchFigure *out, cvn_e
         out->utilization = bench_prefill_flops(&e->model->io.config, n) / out->seconds / out->peak;
     }
     engine_reset_row(e, 0);
-    free(tokens);
-    free(seconds);
-    free(peaks);
     return code;
 }
 

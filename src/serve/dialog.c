@@ -116,7 +116,7 @@ bool dialog_drop_oldest(Dialog *dialog)
 /* The ids of messages [from, to) and the header of the assistant. */
 static int encode(const Dialog *dialog, size_t from, size_t to, TokenIds *ids, cvn_err *err)
 {
-    ChatMessage *list = calloc(to - from + 1, sizeof *list);
+    SCOPED(scoped_free) ChatMessage *list = calloc(to - from + 1, sizeof *list);
     if (!list)
         return err_set(err, CVN_EMEM, "no memory for %zu messages", to - from);
     for (size_t i = from; i < to; i++) {
@@ -126,10 +126,8 @@ static int encode(const Dialog *dialog, size_t from, size_t to, TokenIds *ids, c
                                        .length = message->text.length};
     }
     ChatOptions options = {.generation_prompt = true, .follows = from > 0};
-    int code =
-        chat_encode(dialog->format, dialog->tokenizer, list, to - from, &options, ids, NULL, err);
-    free(list);
-    return code;
+    return chat_encode(dialog->format, dialog->tokenizer, list, to - from, &options, ids, NULL,
+                       err);
 }
 
 /* What ends an answer in the conversation: of the ids
@@ -145,7 +143,7 @@ static void add_end(const Dialog *dialog, TokenIds *ids)
 /* By the model's template: messages as JSON, with thoughts beside answers. */
 static int encode_by_template(const Dialog *dialog, TokenIds *ids, cvn_err *err)
 {
-    json_t *list = json_array();
+    json_auto_t *list = json_array();
     for (size_t i = 0; i < dialog->n; i++) {
         const DialogMessage *message = &dialog->message[i];
         json_t *object = json_pack("{s:s,s:o}", "role", ROLE[message->role], "content",
@@ -155,12 +153,9 @@ static int encode_by_template(const Dialog *dialog, TokenIds *ids, cvn_err *err)
         list = json_append(list, object);
     }
     const ChatInput input = {.messages = list, .generation_prompt = true, .now = &dialog->now};
-    int code =
-        json_array_size(list) == dialog->n
-            ? chat_template_encode(dialog->template, dialog->tokenizer, &input, ids, NULL, err)
-            : err_set(err, CVN_EMEM, "no memory for the conversation");
-    json_decref(list);
-    return code;
+    return json_array_size(list) == dialog->n
+               ? chat_template_encode(dialog->template, dialog->tokenizer, &input, ids, NULL, err)
+               : err_set(err, CVN_EMEM, "no memory for the conversation");
 }
 
 int dialog_prompt(const Dialog *dialog, TokenIds *ids, cvn_err *err)
@@ -221,11 +216,10 @@ int dialog_save(const Dialog *dialog, const char *path, cvn_err *err)
         list = json_append(list, object);
     }
     bool whole = json_array_size(list) == dialog->n;
-    json_t *json = json_pack("{s:s,s:o}", "format", dialog_format_name(dialog), "messages", list);
-    int code = json && whole ? json_file_write(path, json, err)
-                             : err_set(err, CVN_EMEM, "%s: no memory for the conversation", path);
-    json_decref(json);
-    return code;
+    json_auto_t *json =
+        json_pack("{s:s,s:o}", "format", dialog_format_name(dialog), "messages", list);
+    return json && whole ? json_file_write(path, json, err)
+                         : err_set(err, CVN_EMEM, "%s: no memory for the conversation", path);
 }
 
 /* One message of a file, appended to *dialog. */
@@ -270,7 +264,7 @@ static int load_messages(Dialog *dialog, const char *path, const json_t *json, c
                        "%s ends with a user's message, which nobody has answered; take it out",
                        path);
     /* Whether the format can express it shows when it is tried, with a turn behind it. */
-    TokenIds ids = {0};
+    SCOPED(token_ids_free) TokenIds ids = {0};
     int code = dialog_add(dialog, DIALOG_USER, "?", 1, err);
     if (code == CVN_OK) {
         code = dialog_prompt(dialog, &ids, err);
@@ -278,26 +272,20 @@ static int load_messages(Dialog *dialog, const char *path, const json_t *json, c
             err_prefix(err, "%s", path);
         dialog_pop(dialog);
     }
-    token_ids_free(&ids);
     return code;
 }
 
 int dialog_load(Dialog *dialog, const char *path, cvn_err *err)
 {
-    json_t *json = json_object_read(path, err);
+    json_auto_t *json = json_object_read(path, err);
     if (!json)
         return CVN_EFORMAT;
-    Dialog loaded;
+    Dialog loaded, was = *dialog;
     dialog_init(&loaded, dialog->format, dialog->tokenizer);
     loaded.template = dialog->template;
     loaded.now = dialog->now;
     int code = load_messages(&loaded, path, json, err);
-    json_decref(json);
-    if (code) {
-        dialog_free(&loaded);
-        return code;
-    }
-    dialog_free(dialog);
-    *dialog = loaded;
-    return CVN_OK;
+    *dialog = code ? was : loaded;
+    dialog_free(code ? &loaded : &was);
+    return code;
 }

@@ -63,10 +63,8 @@ int cvn_engine_generate(cvn_engine *e, const cvn_request *request, int n, cvn_to
         if (engine_check_request(e, &request[i], i, err))
             return CVN_EINVAL;
     Batch batch = {.on_token = heard, .context = context, .result = result};
-    Item *item = calloc((size_t)n + 1, sizeof *item);
+    SCOPED(scoped_free) Item *item = calloc((size_t)n + 1, sizeof *item);
     if (!item)
         return err_set(err, CVN_EMEM, "no memory for %d requests", n);
-    int code = run_batch(e, &batch, item, request, n, interrupt, err);
-    free(item);
-    return code;
+    return run_batch(e, &batch, item, request, n, interrupt, err);
 }

@@ -43,8 +43,8 @@ static void add_tensors(StrBuf *all, const IoTensors *tensors)
 static int digest(const cvn_engine *e, char text[17], cvn_err *err)
 {
     const LlamaConfig *c = &e->model->io.config;
-    double *frequency = calloc((size_t)c->head_dim / 2, sizeof *frequency);
-    StrBuf all = {0};
+    SCOPED(scoped_free) double *frequency = calloc((size_t)c->head_dim / 2, sizeof *frequency);
+    SCOPED(strbuf_free) StrBuf all = {0};
     if (frequency) {
         llama_rope_frequencies(c, e->options.context, frequency);
         strbuf_add(&all, (const char *)frequency, (size_t)c->head_dim / 2 * sizeof *frequency);
@@ -64,8 +64,6 @@ static int digest(const cvn_engine *e, char text[17], cvn_err *err)
     bool failed = all.failed || !frequency;
     if (!failed)
         snprintf(text, 17, "%016" PRIx64, hash_bytes(all.text, all.length));
-    strbuf_free(&all);
-    free(frequency);
     return failed ? err_set(err, CVN_EMEM, "no memory for the digest of a model") : CVN_OK;
 }
 
@@ -97,17 +95,14 @@ static int gather(const cvn_engine *e, const Buffer *b, const Region *part, void
     const RegionArray to = region_packed(part);
     for (int d = 0; d < rt->info.n_local; d++) {
         const RegionArray shard = buffer_shard(rt, b, d);
-        void *at = buffer_address(rt, b, d), *fetched = NULL;
         size_t bytes = cvn_type_bytes(&b->local);
-        if (!at && !(at = fetched = malloc(bytes)))
+        void *at = buffer_address(rt, b, d);
+        SCOPED(scoped_free) void *fetched = at ? NULL : malloc(bytes);
+        if (!at && !(at = fetched))
             return err_set(err, CVN_EMEM, "no memory for %zu bytes of a cache", bytes);
-        int code = fetched
-                       ? rt->backend->download(rt->devices, b->memory[d], 0, bytes, fetched, err)
-                       : CVN_OK;
-        if (code == CVN_OK)
-            region_copy(&shard, at, &to, out, b->type.dtype);
-        free(fetched);
-        TRY(code);
+        if (fetched)
+            TRY(rt->backend->download(rt->devices, b->memory[d], 0, bytes, fetched, err));
+        region_copy(&shard, at, &to, out, b->type.dtype);
     }
     return CVN_OK;
 }

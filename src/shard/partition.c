@@ -46,7 +46,7 @@ static void add_key(StrBuf *key, const Sharding *s)
 const Reshard *part_plan(Part *p, const cvn_type *type, const Sharding *from, const Sharding *to)
 {
     StrBuf key = {0};
-    Held held;
+    SCOPED(held_release) Held held;
     bool added = true;
     hold(&held, strbuf_release, &key);
     strbuf_add(&key, type, sizeof *type);
@@ -56,7 +56,6 @@ const Reshard *part_plan(Part *p, const cvn_type *type, const Sharding *from, co
     uint64_t unkept, *at = &unkept; /* without memory for the key the plan is not remembered */
     if (!key.failed)
         at = map_put(&p->plans, key.text, key.length, &added);
-    held_release(&held);
     if (added) {
         Reshard plan = reshard_plan(p->mesh, type, from, to, &p->arena);
         *at = (uintptr_t)arena_copy(&p->arena, &plan, sizeof plan);
@@ -97,11 +96,10 @@ static void note_collective(Part *p, const cvn_value *of, const Op *op, const Re
     PartitionReport *r = p->report;
     PartitionCollective row = {.op = op, .bytes = step->bytes};
     StrBuf along = {0};
-    Held held;
+    SCOPED(held_release) Held held;
     hold(&held, strbuf_release, &along);
     axes_print(&along, p->mesh, &step->axes);
     row.along = arena_string(&r->arena, along.text ? along.text : "_");
-    held_release(&held);
     if (step->kind == RESHARD_PIECES) /* one of several */
         row.bytes = (double)cvn_type_bytes(&op->result[0]->type);
     row.of = of->name ? arena_string(&r->arena, of->name) : op_info[of->def->kind].name;
@@ -457,12 +455,9 @@ static int run(const cvn_graph *g, const Mesh *mesh, const ShardResult *result, 
     cvn_graph *out = cvn_graph_new(g->name, err);
     if (!out)
         return CVN_EMEM;
-    if (arena_begin(&p.arena, err)) {
-        cvn_graph_free(out);
-        return CVN_EMEM;
-    }
+    int code = arena_begin(&p.arena, err);
     emit_init(&p.emit, out, mesh);
-    int code = partition(&p, err);
+    code = code ? code : partition(&p, err);
     arena_free(&p.arena);
     if (code)
         cvn_graph_free(out);

@@ -203,11 +203,8 @@ static int prepare(const cvn_graph *g, const Mesh *mesh, const ShardResult *resu
 int part_prepare(const cvn_graph *g, const Mesh *mesh, const ShardResult *result, cvn_graph **copy,
                  ShardResult *again, cvn_err *err)
 {
-    Arena arena;
+    SCOPED(arena_free) Arena arena;
     *copy = NULL;
-    if (arena_begin(&arena, err))
-        return CVN_EMEM;
-    int code = prepare(g, mesh, result, &arena, copy, again, err);
-    arena_free(&arena);
-    return code;
+    TRY(arena_begin(&arena, err));
+    return prepare(g, mesh, result, &arena, copy, again, err);
 }

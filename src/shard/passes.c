@@ -19,9 +19,8 @@ static int propagate(cvn_graph *g, const void *context, bool *changed, cvn_err *
     (void)context;
     Mesh mesh;
     ShardResult result;
-    int code = find_shards(g, "propagate", &mesh, &result, err);
-    if (code)
-        return code;
+    TRY(find_shards(g, "propagate", &mesh, &result, err));
+    int code = CVN_OK;
     for (Op *op = g->first; op; op = op->next) {
         for (int i = 0; i < op->n_results; i++) {
             cvn_value *v = op->result[i];
@@ -48,22 +47,17 @@ static int partition(cvn_graph *g, const void *context, bool *changed, cvn_err *
     Mesh mesh;
     ShardResult result;
     PartitionReport report;
-    cvn_graph *local;
-    int code = find_shards(g, "partition", &mesh, &result, err);
-    if (code)
-        return code;
-    code = shard_partition(g, &mesh, &result, &local, &report, err);
+    SCOPED(graph_release) cvn_graph *local = NULL;
+    TRY(find_shards(g, "partition", &mesh, &result, err));
+    int code = shard_partition(g, &mesh, &result, &local, &report, err);
     shard_result_free(&result);
     partition_report_free(&report);
-    if (code)
-        return code;
+    TRY(code);
     g->first = g->last = NULL;
     g->n_ops = g->n_values = 0;
     g->n_parameters = g->n_outputs = 0;
-    code = graph_append(g, local, err);
-    cvn_graph_free(local);
-    *changed = code == CVN_OK;
-    return code;
+    *changed = true;
+    return graph_append(g, local, err);
 }
 
 const GraphPass pass_propagate = {

@@ -496,7 +496,7 @@ static void mark_joins(Bpe *bpe, const Piece *piece)
 int bpe_finish(Bpe *bpe, bool always_whole, cvn_err *err)
 {
     BpeWork work = {0};
-    TokenIds ids = {0};
+    SCOPED(token_ids_free) TokenIds ids = {0};
     cvn_err ignored = {0};
     int rc = CVN_OK;
     for (int32_t id = 0; id < bpe->n_ids; id++) {
@@ -520,7 +520,6 @@ int bpe_finish(Bpe *bpe, bool always_whole, cvn_err *err)
     }
     if (ids.failed)
         rc = err_set(err, CVN_EMEM, "no memory to check the pieces of the tokenizer");
-    token_ids_free(&ids);
     bpe_work_free(&work);
     return rc;
 }

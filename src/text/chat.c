@@ -223,14 +223,13 @@ static void write_tools(Writer *w, ChatFormat format, const ChatMessage *message
 static void add_call(Writer *w, const ChatMessage *message)
 {
     const char *arguments = message->tool_arguments ? message->tool_arguments : "{}";
-    json_t *root = json_object_parse("tool_arguments", arguments, strlen(arguments), w->err);
+    json_auto_t *root = json_object_parse("tool_arguments", arguments, strlen(arguments), w->err);
     if (!root && !w->rc)
         w->rc = CVN_EFORMAT;
     strbuf_printf(&w->part, "{\"name\": \"%s\", \"parameters\": ", message->tool_name);
     if (root)
         json_text(root, 0, &w->part);
     strbuf_putc(&w->part, '}');
-    json_decref(root);
 }
 
 static void write_llama3_message(Writer *w, ChatFormat format, const ChatMessage *message)
@@ -283,7 +282,7 @@ static bool has_tag(const ChatMessage *message)
 static void write_llama2(Writer *w, const ChatMessage *messages, size_t n,
                          const ChatOptions *options)
 {
-    StrBuf user = {0};
+    SCOPED(strbuf_free) StrBuf user = {0};
     for (size_t i = 0; i < n && !w->rc; i++) {
         bool system = i == 0 && !options->follows && is_role(&messages[0], "system");
         if (system) {
@@ -316,7 +315,6 @@ static void write_llama2(Writer *w, const ChatMessage *messages, size_t n,
     }
     if (user.failed && !w->rc)
         w->rc = err_set(w->err, CVN_EMEM, "no memory for a message");
-    strbuf_free(&user);
 }
 
 /* ---- R1 ---- */

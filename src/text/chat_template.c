@@ -146,11 +146,10 @@ static int tag_last(json_t *messages, const char *member, StrBuf *text, cvn_err 
     if (!json_is_string(value))
         return err_set(err, CVN_EINVAL, "the last message has no text '%.40s' to continue", member);
     strbuf_add(text, json_string_value(value), json_string_length(value));
-    StrBuf tagged = {0};
+    SCOPED(strbuf_free) StrBuf tagged = {0};
     strbuf_add(&tagged, json_string_value(value), json_string_length(value));
     strbuf_puts(&tagged, TAG);
     json_t *new = tagged.failed || text->failed ? NULL : json_stringn(tagged.text, tagged.length);
-    strbuf_free(&tagged);
     bool reasons = false;
     for (size_t i = 0; i < REASONINGS; i++)
         reasons |= holder == whole && strcmp(key, REASONING[i]) == 0;
@@ -220,7 +219,7 @@ static int render(const ChatTemplate *chat, const Tokenizer *tokenizer, const Ch
                   JinjaText *out, cvn_err *err)
 {
     json_t *data = NULL, *own = NULL;
-    StrBuf tagged = {0};
+    SCOPED(strbuf_free) StrBuf tagged = {0};
     int rc = check(input, err);
     if (rc)
         return rc;
@@ -238,7 +237,6 @@ static int render(const ChatTemplate *chat, const Tokenizer *tokenizer, const Ch
         rc = cut_at_tag(out, err);
     json_decref(data);
     json_decref(own);
-    strbuf_free(&tagged);
     return rc;
 }
 
@@ -266,7 +264,7 @@ static int32_t turn_end(const ChatTemplate *chat, const Tokenizer *tokenizer)
                                  "assistant", "content", "b");
     const ChatInput input = {.messages = messages, .now = &then};
     JinjaText out = {0};
-    TokenIds ids = {0};
+    SCOPED(token_ids_free) TokenIds ids = {0};
     int32_t end = -1;
     if (messages && render(chat, tokenizer, &input, &out, NULL) == CVN_OK && out.text.length) {
         const char *last = memrchr(out.mark.text, JINJA_DATA, out.mark.length);
@@ -285,7 +283,6 @@ static int32_t turn_end(const ChatTemplate *chat, const Tokenizer *tokenizer)
     }
     json_decref(messages);
     jinja_text_free(&out);
-    token_ids_free(&ids);
     return end;
 }
 

@@ -202,7 +202,7 @@ static int write_sentencepiece(const Gguf *gguf, const Lists *lists, StrBuf *out
 {
     enum { PIECES = 1, TRAINER = 2, NORMALIZER = 3 };
     const int64_t ids[] = {lists->bos, lists->eos, lists->pad};
-    StrBuf part = {0};
+    SCOPED(strbuf_free) StrBuf part = {0};
     size_t n_bytes = 0;
     for (uint64_t i = 0; i < lists->n && !out->failed; i++) {
         const Text *token = &lists->token[i];
@@ -235,7 +235,6 @@ static int write_sentencepiece(const Gguf *gguf, const Lists *lists, StrBuf *out
     put_number(&part, 4, read_flag(gguf, KEY("remove_extra_whitespaces"), false));
     put_bytes(out, NORMALIZER, part.text, part.length);
     out->failed |= part.failed;
-    strbuf_free(&part);
     return CVN_OK;
 }
 
@@ -315,7 +314,7 @@ static void put_stages(const GgufPre *pre, StrBuf *out)
 /* A post-processor that puts bos in front of a text. */
 static void put_begin(const Lists *lists, StrBuf *out)
 {
-    StrBuf name = {0};
+    SCOPED(strbuf_free) StrBuf name = {0};
     json_text_string(lists->token[lists->bos].p, lists->token[lists->bos].n, &name);
     const char *bos = name.length ? name.text : "";
     strbuf_printf(
@@ -327,7 +326,6 @@ static void put_begin(const Lists *lists, StrBuf *out)
         "{\"id\": %s, \"ids\": [%lld], \"tokens\": [%s]}}}, ",
         bos, bos, bos, (long long)lists->bos, bos);
     out->failed |= name.failed;
-    strbuf_free(&name);
 }
 
 static int write_bpe(const Gguf *gguf, const Lists *lists, Arena *arena, StrBuf *out, cvn_err *err)
@@ -459,7 +457,7 @@ typedef struct Reading {
 static int read_gguf(void *of, cvn_err *err)
 {
     Reading *r = of;
-    Arena arena;
+    SCOPED(arena_free) Arena arena;
     Gguf gguf;
     Lists lists = {.for_others = !r->wanted};
     int rc = arena_begin(&arena, err);
@@ -470,7 +468,6 @@ static int read_gguf(void *of, cvn_err *err)
         rc = tokenizer_read(r->file->text, r->file->length, &r->t, err);
     if (!rc && r->wanted)
         finish(r->t, &gguf, &lists, &arena);
-    arena_free(&arena);
     return rc;
 }
 
@@ -482,10 +479,9 @@ int gguf_tokenizer_file(const char *bytes, size_t n, StrBuf *file, cvn_err *err)
 
 int gguf_tokenizer_read(const char *bytes, size_t n, Tokenizer **out, cvn_err *err)
 {
-    StrBuf file = {0};
+    SCOPED(strbuf_free) StrBuf file = {0};
     Reading r = {.bytes = bytes, .n = n, .file = &file, .wanted = true};
     int rc = protect(read_gguf, &r, READING, err);
-    strbuf_free(&file);
     if (rc)
         tokenizer_free(r.t);
     *out = rc ? NULL : r.t;

@@ -42,7 +42,7 @@ static void put_token(const Tokenizer *t, const uint16_t point[256], int32_t id,
 static void put_lists(const Tokenizer *t, const uint16_t point[256], GgufKeys *keys)
 {
     uint64_t n = (uint64_t)t->bpe.n_ids;
-    StrBuf text = {0};
+    SCOPED(strbuf_free) StrBuf text = {0};
     gguf_key_array(keys, KEY("tokens"), GGUF_STRING, n);
     for (int32_t id = 0; id < t->bpe.n_ids; id++) {
         strbuf_clear(&text);
@@ -50,7 +50,6 @@ static void put_lists(const Tokenizer *t, const uint16_t point[256], GgufKeys *k
         gguf_put_text(&keys->bytes, text.length ? text.text : "", text.length);
     }
     keys->bytes.failed |= text.failed;
-    strbuf_free(&text);
     gguf_key_array(keys, KEY("token_type"), GGUF_I32, n);
     for (int32_t id = 0; id < t->bpe.n_ids; id++) {
         PieceKind kind = (PieceKind)t->bpe.piece[id].kind;
@@ -63,7 +62,7 @@ static void put_lists(const Tokenizer *t, const uint16_t point[256], GgufKeys *k
 static int put_scores(const Tokenizer *t, GgufKeys *keys, cvn_err *err)
 {
     const Bpe *bpe = &t->bpe;
-    float *score = calloc((size_t)bpe->n_ids + 1, sizeof *score);
+    SCOPED(scoped_free) float *score = calloc((size_t)bpe->n_ids + 1, sizeof *score);
     if (!score)
         return err_set(err, CVN_EMEM, "no memory for the scores of a tokenizer");
     for (size_t i = 0; i < bpe->pair_capacity; i++) {
@@ -75,7 +74,6 @@ static int put_scores(const Tokenizer *t, GgufKeys *keys, cvn_err *err)
     }
     gguf_key_array(keys, KEY("scores"), GGUF_F32, (uint64_t)bpe->n_ids);
     gguf_put_raw(&keys->bytes, score, (size_t)bpe->n_ids * sizeof *score);
-    free(score);
     return CVN_OK;
 }
 
@@ -120,8 +118,8 @@ static int put_merges(const Tokenizer *t, const uint16_t point[256], GgufKeys *k
     const Bpe *bpe = &t->bpe;
     bool splits = strcmp(t->kind, "tiktoken") == 0;
     size_t n = 0;
-    StrBuf text = {0};
-    BpePair *list = malloc((bpe->n_pairs + 1) * sizeof *list);
+    SCOPED(strbuf_free) StrBuf text = {0};
+    SCOPED(scoped_free) BpePair *list = malloc((bpe->n_pairs + 1) * sizeof *list);
     if (!list)
         return err_set(err, CVN_EMEM, "no memory for the merges of a tokenizer");
     for (size_t i = 0; i < bpe->pair_capacity; i++)
@@ -137,8 +135,6 @@ static int put_merges(const Tokenizer *t, const uint16_t point[256], GgufKeys *k
         gguf_put_text(&keys->bytes, text.text, text.length);
     }
     keys->bytes.failed |= text.failed;
-    strbuf_free(&text);
-    free(list);
     return CVN_OK;
 }
 

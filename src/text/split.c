@@ -283,19 +283,17 @@ static int compile(Split *split, const char *pattern, size_t n, cvn_err *err)
     int code;
     PCRE2_SIZE place;
     char reason[128] = "";
-    StrBuf spelled = {0};
+    SCOPED(strbuf_free) StrBuf spelled = {0};
     respell(pattern, n, &spelled);
     if (spelled.failed || spelled.length == 0) {
         int rc =
             err_set(err, spelled.failed ? CVN_EMEM : CVN_EFORMAT,
                     "the split pattern of the tokenizer is empty or there is no memory for it");
-        strbuf_free(&spelled);
         return rc;
     }
     split->code = pcre2_compile((PCRE2_SPTR)spelled.text, spelled.length,
                                 PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C | PCRE2_DUPNAMES,
                                 &code, &place, NULL);
-    strbuf_free(&spelled);
     if (!split->code) {
         pcre2_get_error_message(code, (PCRE2_UCHAR *)reason, sizeof reason);
         return err_set(err, CVN_EFORMAT,

@@ -65,7 +65,7 @@ bool thinking_begun(const Tokenizer *tokenizer, const TokenIds *prompt)
 {
     enum { TAIL = 16 }; /* ids: as many as the tag and white space behind it may have */
     size_t n = prompt->n < TAIL ? prompt->n : TAIL;
-    StrBuf text = {0};
+    SCOPED(strbuf_free) StrBuf text = {0};
     bool begun = false;
     if (n && tokenizer_decode(tokenizer, prompt->id + prompt->n - n, n,
                               TOKENIZER_SPECIAL | TOKENIZER_CONTINUE, &text, NULL) == CVN_OK) {
@@ -74,6 +74,5 @@ bool thinking_begun(const Tokenizer *tokenizer, const TokenIds *prompt)
         begun = text.length >= sizeof OPEN - 1 &&
                 memcmp(text.text + text.length - (sizeof OPEN - 1), OPEN, sizeof OPEN - 1) == 0;
     }
-    strbuf_free(&text);
     return begun;
 }

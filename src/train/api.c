@@ -59,20 +59,17 @@ static int train(void *of, cvn_err *err)
                           .stop = public->stop};
     TrainResult result = {0};
     TrainConfig config = train_config_defaults();
-    Arena arena;
-    Held held;
-    int code = arena_begin(&arena, err);
-    if (code)
-        return code;
+    SCOPED(arena_free) Arena arena;
+    TRY(arena_begin(&arena, err));
     bool *given = arena_array(&arena, (size_t)train_n_keys, sizeof *given);
     json_t *json = json_object_parse("the options", a->options, strlen(a->options), err);
+    SCOPED(held_release) Held held;
     hold(&held, json_release, json);
-    code = json ? train_config_read(&config, "the options", json, given, &arena, err) : err->code;
+    int code =
+        json ? train_config_read(&config, "the options", json, given, &arena, err) : err->code;
     config.out = a->run ? a->run : config.out;
     if (code == CVN_OK)
         code = train_run(&config, given, a->run != NULL, &events, &result, err);
-    held_release(&held);
-    arena_free(&arena);
     *a->out = (cvn_train_result){.step = result.step,
                                  .steps = result.steps,
                                  .finished = result.finished,

@@ -48,55 +48,49 @@ static int measure_steps(const TrainBench *b, Trainer *t, const TrainBatch *batc
                          cvn_err *err)
 {
     CommTable before;
-    int code = CVN_OK;
     static const double TURN = 0.02;
-    double *seconds = calloc(2 * (size_t)b->repeats + 1, sizeof *seconds);
+    SCOPED(scoped_free) double *seconds = calloc(2 * (size_t)b->repeats + 1, sizeof *seconds);
     if (!seconds)
         return err_set(err, CVN_EMEM, "no memory for %d times", b->repeats);
     double *peaks = seconds + b->repeats;
     double last =
         out->flops / ceilings_flops(&out->ceilings, b->trainer.compute); /* what a step took */
-    for (int i = 0; i <= b->repeats && !code; i++) {
+    for (int i = 0; i <= b->repeats; i++) {
         TrainReport report;
         if (i == 1)
             trainer_communication(t, &before);
         if (b->step)
             b->step(i + 1, b->repeats + 1, last);
         int64_t begin = clock_ns();
-        code = trainer_step(t, batch, &report, err);
+        TRY(trainer_step(t, batch, &report, err));
         last = (double)(clock_ns() - begin) * 1e-9;
         if (i > 0)
             seconds[i - 1] = last;
-        out->loss[i > 0] = code ? 0 : report.loss;
+        out->loss[i > 0] = report.loss;
         peaks[i] = t->rt.backend->peak(t->rt.devices, b->trainer.compute, TURN) * processes(t);
     }
-    if (!code) {
-        trainer_communication(t, &out->communication);
-        comm_table_since(&out->communication, &before);
-        comm_table_divide(&out->communication, b->repeats);
-        out->peak = median(peaks, b->repeats + 1);
-        out->seconds = median(seconds, b->repeats);
-        out->tokens_per_second = (double)(b->trainer.batch * b->trainer.seq) / out->seconds;
-        out->mfu = out->flops / out->seconds / out->peak;
-    }
-    free(seconds);
-    return code;
+    trainer_communication(t, &out->communication);
+    comm_table_since(&out->communication, &before);
+    comm_table_divide(&out->communication, b->repeats);
+    out->peak = median(peaks, b->repeats + 1);
+    out->seconds = median(seconds, b->repeats);
+    out->tokens_per_second = (double)(b->trainer.batch * b->trainer.seq) / out->seconds;
+    out->mfu = out->flops / out->seconds / out->peak;
+    return CVN_OK;
 }
 
 static int run_trainer(const TrainBench *b, Trainer *t, TrainFigure *out, cvn_err *err)
 {
     const Backend *backend = t->rt.backend;
     Devices *devices = t->rt.devices;
-    TrainBatch batch = {0};
+    SCOPED(train_batch_free) TrainBatch batch = {0};
     TRY(train_ceilings(t, &out->ceilings, err));
     TRY(trainer_random(t, 1, err));
     if (b->profile)
         TRY(backend->trace_begin(devices, err));
-    int code = random_batch(b, &batch, err);
-    if (!code)
-        code = measure_steps(b, t, &batch, out, err);
-    train_batch_free(&batch);
-    return code || !b->profile ? code : backend->trace_write(devices, b->profile, err);
+    TRY(random_batch(b, &batch, err));
+    TRY(measure_steps(b, t, &batch, out, err));
+    return b->profile ? backend->trace_write(devices, b->profile, err) : CVN_OK;
 }
 
 int train_bench(const TrainBench *b, TrainFigure *out, cvn_err *err)

@@ -22,16 +22,14 @@ static int read_rounded(void *context, const Region *region, void *out, cvn_err 
     if (region->rank > 0)
         row.count[0] = 1;
     int64_t n = region_elements(&row);
-    float *exact = malloc((size_t)n * sizeof *exact + 1);
-    int code = exact ? CVN_OK : err_set(err, CVN_EMEM, "no memory for a row of a tensor");
-    for (int64_t i = 0; i < rows && code == CVN_OK; i++) {
-        code = r->of->read(r->of->context, &row, exact, err);
-        if (code == CVN_OK)
-            io_encode(r->dtype, exact, n, (char *)out + cvn_dtype_bytes(r->dtype, i * n));
-        row.first[0]++;
+    SCOPED(scoped_free) float *exact = malloc((size_t)n * sizeof *exact + 1);
+    if (!exact)
+        return err_set(err, CVN_EMEM, "no memory for a row of a tensor");
+    for (int64_t i = 0; i < rows; i++, row.first[0]++) {
+        TRY(r->of->read(r->of->context, &row, exact, err));
+        io_encode(r->dtype, exact, n, (char *)out + cvn_dtype_bytes(r->dtype, i * n));
     }
-    free(exact);
-    return code;
+    return CVN_OK;
 }
 
 /* A buffer, if a program has it. */

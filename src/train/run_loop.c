@@ -187,13 +187,11 @@ static int export_result(Run *r, cvn_err *err)
     if (!run_is_first(r))
         return CVN_OK;
     Checkpoint last;
-    Held held;
     TRY(checkpoint_find(&last, r->out, state_of(r)->step, NULL, NULL, err));
+    SCOPED(held_release) Held held;
     hold(&held, close_checkpoint, &last);
-    int code = r->lora.rank > 0 ? checkpoint_export_adapter(&last, r->out, true, err)
-                                : checkpoint_export(&last, r->out, &save, err);
-    held_release(&held);
-    return code;
+    return r->lora.rank > 0 ? checkpoint_export_adapter(&last, r->out, true, err)
+                            : checkpoint_export(&last, r->out, &save, err);
 }
 
 static void sample_checkpoint(Run *r)
@@ -364,11 +362,10 @@ static bool is_stopped(const Run *r)
 
 static bool has_checkpoint(const Run *r)
 {
-    int64_t *steps = NULL;
+    SCOPED(scoped_free) int64_t *steps = NULL;
     size_t n = 0;
     bool has =
         checkpoint_steps(checkpoint_folder(r->out).text, &steps, &n, NULL) == CVN_OK && n > 0;
-    free(steps);
     return has;
 }
 

@@ -42,15 +42,13 @@ static int merge_options(Run *r, const TrainConfig *config, const bool *given, c
                                     : json_object();
     if (!json)
         return err_set(err, CVN_EMEM, "no memory to read options");
-    Held held;
+    SCOPED(held_release) Held held;
     hold(&held, json_release, json);
     const char *started_in = json_string_value(json_object_get(json, TRAIN_FOLDER_KEY));
     r->started_in = started_in ? arena_string(&r->arena, started_in) : NULL;
     train_config_only(json);
     r->config = train_config_defaults();
-    int code = train_config_read(&r->config, r->from.folder, json, NULL, &r->arena, err);
-    held_release(&held);
-    TRY(code);
+    TRY(train_config_read(&r->config, r->from.folder, json, NULL, &r->arena, err));
     TRY(run_find_paths(r, given, err));
     r->config.out = config->out;
     r->config.stop_after = 0;
@@ -129,17 +127,16 @@ static void name_ids(Run *r)
 static int open_init(Run *r, cvn_err *err)
 {
     const TrainConfig *c = &r->config;
-    int code = CVN_OK;
     if (!c->init || (r->has_from && !c->lora && !c->dpo))
         return CVN_OK;
-    code = io_open_model(&r->init, c->init, err);
-    r->has_init = code == CVN_OK;
-    if (code == CVN_OK && c->lora && r->init.adapter)
+    TRY(io_open_model(&r->init, c->init, err));
+    r->has_init = true;
+    if (c->lora && r->init.adapter)
         return err_set(err, CVN_EINVAL,
                        "'%s' holds adapters; merge them by caravan export --lora-merge before "
                        "others are trained on top",
                        c->init);
-    return code;
+    return CVN_OK;
 }
 
 /* A tokenizer that is not the model's own: one with more pieces gives ids that the model has not, and of one with fewer
@@ -169,11 +166,10 @@ static int check_tokenizer(const Run *r, cvn_err *err)
 static int choose_export(Run *r, cvn_err *err)
 {
     const char *text = r->has_from ? r->from.manifest.config : NULL;
-    json_t *json = text ? json_object_parse(r->out, text, strlen(text), err) : NULL;
+    json_auto_t *json = text ? json_object_parse(r->out, text, strlen(text), err) : NULL;
     const char *name = json_string_value(json_object_get(json, TRAIN_EXPORT_KEY));
     if (!name || !cvn_dtype_parse(name, &r->export_dtype))
         r->export_dtype = r->model.dtype == CVN_F16 && !r->config.init ? CVN_BF16 : r->model.dtype;
-    json_decref(json);
     if (text && !json)
         return err->code;
     if (r->export_dtype != CVN_F32 && r->export_dtype != CVN_BF16 && r->export_dtype != CVN_F16)
@@ -221,11 +217,10 @@ static int open_model(Run *r, cvn_err *err)
 static int check_data_key(Run *r, const char *key, cvn_err *err)
 {
     const char *text = r->from.manifest.config;
-    json_t *json = r->has_from && text ? json_object_parse(r->out, text, strlen(text), err) : NULL;
+    json_auto_t *json =
+        r->has_from && text ? json_object_parse(r->out, text, strlen(text), err) : NULL;
     const char *before = json_string_value(json_object_get(json, TRAIN_DATA_KEY));
-    bool other = before && strcmp(before, key) != 0;
-    json_decref(json);
-    if (other)
+    if (before && strcmp(before, key) != 0)
         return err_set(err, CVN_EINVAL,
                        "the data is not what '%s' was trained on; give the same files, or begin "
                        "another run with --init '%s'",
@@ -317,10 +312,9 @@ static int open_data(Run *r, cvn_err *err)
     json_t *folder = r->started_in ? json_string(r->started_in) : NULL;
     if (folder) /* it is UTF-8 */
         json = json_with(json, TRAIN_FOLDER_KEY, folder);
-    Held held;
+    SCOPED(held_release) Held held;
     hold(&held, json_release, json);
     r->config_text = json_arena_text(json, JSON_REAL_PRECISION(15), &r->arena);
-    held_release(&held);
     return r->config_text ? CVN_OK : err_set(err, CVN_EMEM, "no memory for the options");
 }
 

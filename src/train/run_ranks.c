@@ -43,14 +43,13 @@ int run_share_memory(const Run *r, size_t *limit, cvn_err *err)
     for (int i = 0; i < n; i++)
         beside += strcmp(cluster_host(c, i), cluster_host(c, cluster_rank(c))) == 0;
     uint64_t own = *limit ? *limit : room_memory() / (size_t)beside;
-    uint64_t *all = calloc((size_t)n, sizeof *all);
+    SCOPED(scoped_free) uint64_t *all = calloc((size_t)n, sizeof *all);
     if (!all)
         return err_set(err, CVN_EMEM, "no memory to talk to other ranks");
     int code = cluster_gather(c, CLUSTER_STEPS, &own, all, sizeof own, err);
     for (int i = 0; i < n && code == CVN_OK; i++)
         own = all[i] < own ? all[i] : own;
     *limit = own;
-    free(all);
     return code;
 }
 
@@ -89,7 +88,7 @@ int run_check_step(Run *r, const TrainReport *report, cvn_err *err)
     if (!c)
         return CVN_OK;
     int n = cluster_size(c);
-    Card *all = calloc((size_t)n, sizeof *all);
+    SCOPED(scoped_free) Card *all = calloc((size_t)n, sizeof *all);
     if (!all)
         return err_set(err, CVN_EMEM, "no memory to talk to other ranks");
     int code = cluster_gather(c, CLUSTER_STEPS, &own, all, sizeof own, err);
@@ -107,6 +106,5 @@ int run_check_step(Run *r, const TrainReport *report, cvn_err *err)
                        data ? (double)all[i].position : all[i].loss,
                        data ? (double)all[0].position : all[0].loss);
     }
-    free(all);
     return code;
 }

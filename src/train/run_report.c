@@ -10,18 +10,19 @@
 
 static void put_option(StrBuf *out, const char *name, const json_t *value)
 {
+    SCOPED(scoped_free)
     char *text =
         json_is_string(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
     strbuf_printf(out, " --%s ", name);
     strbuf_word(out, json_is_string(value) ? json_string_value(value) : text ? text : "");
-    free(text);
 }
 
 /* Every option that is not what it is by default. */
 static void put_command(StrBuf *out, const TrainConfig *config)
 {
     const TrainConfig plain = train_config_defaults();
-    json_t *json = train_config_json(config), *value;
+    json_auto_t *json = train_config_json(config);
+    const json_t *value;
     strbuf_puts(out, "caravan train");
     for (int i = 0; i < train_n_keys; i++) {
         const TrainKey *key = &train_keys[i];
@@ -36,7 +37,6 @@ static void put_command(StrBuf *out, const TrainConfig *config)
             put_option(out, key->name, entry);
         }
     }
-    json_decref(json);
 }
 
 static void put_machine(StrBuf *out, const Run *r)
@@ -70,7 +70,7 @@ void run_report(Run *r)
     cvn_err err = {0};
     if (!run_is_first(r))
         return;
-    StrBuf title = {0}, command = {0}, machine = {0};
+    SCOPED(strbuf_free) StrBuf title = {0}, command = {0}, machine = {0};
     const TrainConfig *c = &r->config;
     strbuf_printf(&title, "%s on %s%s", c->init ? c->init : c->preset, c->data[0],
                   c->n_data > 1 ? " and more" : "");
@@ -91,7 +91,4 @@ void run_report(Run *r)
                      .finished = saved->step >= c->steps};
     if (report_write(r->out, &report, &err) && !r->no_room) /* of a full disk was told already */
         run_warn(r, "the report was not written: %s", err.message);
-    strbuf_free(&title);
-    strbuf_free(&command);
-    strbuf_free(&machine);
 }

@@ -124,20 +124,17 @@ static int describe_tokenizer(Run *r, const Tokenizer *tokenizer, cvn_err *err)
     const char *path = path_in(r, r->fresh, "tokenizer_config.json");
     if (!file_exists(path_in(r, r->fresh, "tokenizer.json")) || file_exists(path))
         return CVN_OK;
-    json_t *config = json_pack("{s:s, s:b}", "tokenizer_class", "PreTrainedTokenizerFast",
-                               "clean_up_tokenization_spaces", 0);
+    json_auto_t *config = json_pack("{s:s, s:b}", "tokenizer_class", "PreTrainedTokenizerFast",
+                                    "clean_up_tokenization_spaces", 0);
     name_token(config, "bos_token", tokenizer, tokenizer_bos(tokenizer));
     name_token(config, "eos_token", tokenizer, tokenizer_eos(tokenizer));
     name_token(config, "pad_token", tokenizer, tokenizer_pad(tokenizer));
     const char *template = chat_own_template(tokenizer);
     if (template)
         config = json_with(config, "chat_template", json_string(template));
-    char *text = config ? json_dumps(config, JSON_INDENT(2)) : NULL;
-    int code = text ? file_write(path, text, strlen(text), err)
-                    : err_set(err, CVN_EMEM, "no memory to write '%s'", path);
-    json_decref(config);
-    free(text);
-    return code;
+    SCOPED(scoped_free) char *text = config ? json_dumps(config, JSON_INDENT(2)) : NULL;
+    return text ? file_write(path, text, strlen(text), err)
+                : err_set(err, CVN_EMEM, "no memory to write '%s'", path);
 }
 
 /* A new tokenizer of the data, with as many pieces as the preset has. */
@@ -182,8 +179,7 @@ static int prepare_tokenizer(Run *r, cvn_err *err)
     TRY(tokenizer_open(from, &look, err));
     int code = from == r->config.tokenizer || from == r->config.init ? copy_tokenizer(r, from, err)
                                                                      : CVN_OK;
-    if (code == CVN_OK)
-        code = describe_tokenizer(r, look, err);
+    code = code ? code : describe_tokenizer(r, look, err);
     tokenizer_free(look);
     return code;
 }

@@ -92,12 +92,10 @@ void train_state_free(TrainState *s)
 static const char *spec_of(TrainState *s, const Mesh *mesh, const Sharding *sharding)
 {
     StrBuf text = {0};
-    Held held;
+    SCOPED(held_release) Held held;
     hold(&held, strbuf_release, &text);
     sharding_print(&text, mesh, sharding);
-    const char *spec = arena_string(&s->arena, text.text ? text.text : "");
-    held_release(&held);
-    return spec;
+    return arena_string(&s->arena, text.text ? text.text : "");
 }
 
 typedef struct Fetched {

@@ -232,12 +232,11 @@ static int add_passes(StepBuilder *b, cvn_err *err)
     if (o->z_loss > 0)
         whole = cvn_add(G, whole, cvn_multiply(G, loss.z, number(b, o->z_loss)));
     Op *last = b->g->last;
-    int code = graph_gradient(b->g, whole, b->params.n, b->weight, b->gradient, err);
-    if (code == CVN_OK && o->remat != REMAT_NONE)
-        code = graph_remat(b->g, o->remat, loss.n_blocks, loss.block, last->next, err);
-    if (code == CVN_OK)
-        use_rounded(b);
-    return code;
+    TRY(graph_gradient(b->g, whole, b->params.n, b->weight, b->gradient, err));
+    if (o->remat != REMAT_NONE)
+        TRY(graph_remat(b->g, o->remat, loss.n_blocks, loss.block, last->next, err));
+    use_rounded(b);
+    return CVN_OK;
 }
 
 static void add_to_accumulators(StepBuilder *b)

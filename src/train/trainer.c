@@ -58,11 +58,10 @@ int train_program(Program *program, Runtime *rt, TrainGraph kind, const LlamaCon
 {
     ModelLayout lies = {config, layout};
     const ProgramOptions options = {.mark = layout_mark, .context = &lies, .layout = layout};
-    cvn_graph *g = train_graph(kind, config, step, err);
+    SCOPED(graph_release) cvn_graph *g = train_graph(kind, config, step, err);
     if (!g)
         return err->code;
     int code = program_make(program, rt, g, &options, err);
-    cvn_graph_free(g);
     return code;
 }
 

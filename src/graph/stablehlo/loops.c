@@ -276,9 +276,8 @@ void hlo_attention(Hlo *h, const Op *op)
 {
     const int64_t *dim = op->operand[0]->type.dim;
     Blocks b = blocks_of(op);
-    cvn_graph *turn = h->err->code ? NULL : turn_of(op, b, h->err);
+    SCOPED(graph_release) cvn_graph *turn = h->err->code ? NULL : turn_of(op, b, h->err);
     if (turn)
         put_loop(h, op, turn,
                  dim[0] / b.rows * (dim[1] / b.queries) * (op->operand[1]->type.dim[1] / b.heads));
-    cvn_graph_free(turn);
 }

@@ -205,7 +205,7 @@ int graph_print_stablehlo(StrBuf *out, const cvn_graph *g, const StableHloOption
 {
     cvn_err local = {0};
     Hlo h = {.out = out, .err = &local};
-    cvn_graph *copy = graph_clone(g, &local);
+    SCOPED(graph_release) cvn_graph *copy = graph_clone(g, &local);
     int64_t named = count_devices(g);
     int64_t n_devices = options && options->n_devices ? options->n_devices : named;
     if (n_devices < named || n_devices > INT32_MAX)
@@ -222,7 +222,6 @@ int graph_print_stablehlo(StrBuf *out, const cvn_graph *g, const StableHloOption
         if (out->failed)
             err_set(&local, CVN_EMEM, "no memory for the module of graph '%s'", g->name);
     }
-    cvn_graph_free(copy);
     return local.code ? err_set_at(err, local.code, local.file, local.line, "%s", local.message)
                       : CVN_OK;
 }

@@ -162,7 +162,7 @@ static void lex_string(Lexer *l)
         lex_fail(l, "a string has no end");
         return;
     }
-    StrBuf out = {0};
+    SCOPED(strbuf_free) StrBuf out = {0};
     for (size_t i = begin; i < end; i++) {
         const char *p = l->text + i;
         uint32_t point;
@@ -192,7 +192,6 @@ static void lex_string(Lexer *l)
     if (out.failed && !l->rc)
         l->rc = err_set(l->err, CVN_EMEM, "no memory for the chat template");
     add(l, T_STRING, arena_stringn(l->arena, out.length ? out.text : "", out.length), out.length);
-    strbuf_free(&out);
     l->at = end + 1;
 }
 

@@ -365,7 +365,7 @@ static Node *parse_list(Parser *p, NodeKind kind)
 static Node *parse_strings(Parser *p)
 {
     Node *node = node_new(p, N_CONST);
-    StrBuf whole = {0};
+    SCOPED(strbuf_free) StrBuf whole = {0};
     const Token *first = p->token;
     next(p);
     if (p->token->kind != T_STRING) {
@@ -378,7 +378,6 @@ static Node *parse_strings(Parser *p)
     node->value =
         constant(p, arena_stringn(&p->jinja->arena, whole.text ? whole.text : "", whole.length),
                  whole.length);
-    strbuf_free(&whole);
     return node;
 }
 

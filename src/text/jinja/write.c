@@ -11,13 +11,12 @@
 
 static void put_real(Run *r, Text *t, double x, const char *inf, const char *nan)
 {
-    StrBuf text = {0};
+    SCOPED(strbuf_free) StrBuf text = {0};
     if (isfinite(x))
         json_text_real(x, &text);
     else
         strbuf_printf(&text, "%s%s", x < 0 ? "-" : "", isnan(x) ? nan : inf);
     j_text_bytes(r, t, text.text ? text.text : "", text.length, JINJA_OWN);
-    strbuf_free(&text);
 }
 
 static void put_int(Run *r, Text *t, int64_t i)

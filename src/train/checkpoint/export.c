@@ -77,14 +77,11 @@ static int copy_companions(const Checkpoint *checkpoint, const char *folder,
 
 int checkpoint_copy_tokenizer(const Checkpoint *checkpoint, const char *folder, cvn_err *err)
 {
-    Arena arena;
+    SCOPED(arena_free) Arena arena;
     TRY(arena_begin(&arena, err));
     const char *path = checkpoint_tokenizer(checkpoint, &arena);
-    int code = path ? copy_into(checkpoint, strrchr(path, '/') + 1, folder, err) : CVN_OK;
-    if (code == CVN_OK)
-        code = copy_companions(checkpoint, folder, &(SaveOptions){0}, err);
-    arena_free(&arena);
-    return code;
+    TRY(path ? copy_into(checkpoint, strrchr(path, '/') + 1, folder, err) : CVN_OK);
+    return copy_companions(checkpoint, folder, &(SaveOptions){0}, err);
 }
 
 /* context is the Checkpoint. */
@@ -128,22 +125,17 @@ int checkpoint_export(const Checkpoint *checkpoint, const char *folder, const Sa
                       cvn_err *err)
 {
     IoModel model;
-    Held held;
     if (checkpoint->wholes) {
-        Arena arena;
+        SCOPED(arena_free) Arena arena;
         TRY(arena_begin(&arena, err));
-        int code = export_slices(checkpoint, folder, options, &arena, err);
-        arena_free(&arena);
-        return code;
+        return export_slices(checkpoint, folder, options, &arena, err);
     }
     TRY(io_open_model(&model, checkpoint->folder, err));
+    SCOPED(held_release) Held held;
     hold(&held, close_model, &model);
     SaveOptions save = with_tokenizer(checkpoint, options, &model.arena);
-    int code = save_model(folder, &model, &save, err);
-    if (code == CVN_OK)
-        code = copy_companions(checkpoint, folder, options, err);
-    held_release(&held);
-    return code;
+    TRY(save_model(folder, &model, &save, err));
+    return copy_companions(checkpoint, folder, options, err);
 }
 
 bool checkpoint_is_lora(const Checkpoint *checkpoint)
@@ -209,18 +201,13 @@ static int write_adapters(StWriter *writer, const IoTensors *list, cvn_err *err)
 
 static int export_adapter_slices(const Checkpoint *checkpoint, const char *folder, cvn_err *err)
 {
-    Arena arena;
+    SCOPED(arena_free) Arena arena;
     IoTensors list;
-    StWriter writer = {.file = {.fd = -1}};
+    SCOPED(st_writer_free) StWriter writer = {.file = {.fd = -1}};
     TRY(arena_begin(&arena, err));
-    int code = gather_adapters(checkpoint, &list, &arena, err);
-    if (code == CVN_OK)
-        code = st_writer_open(&writer, file_path(folder, ADAPTER_FILE).text, err);
-    if (code == CVN_OK)
-        code = write_adapters(&writer, &list, err);
-    st_writer_free(&writer);
-    arena_free(&arena);
-    return code;
+    TRY(gather_adapters(checkpoint, &list, &arena, err));
+    TRY(st_writer_open(&writer, file_path(folder, ADAPTER_FILE).text, err));
+    return write_adapters(&writer, &list, err);
 }
 
 int checkpoint_export_adapter(const Checkpoint *checkpoint, const char *folder, bool force,
@@ -254,7 +241,6 @@ static int export_merged(const Checkpoint *checkpoint, const char *base, const c
                          const SaveOptions *options, Arena *arena, cvn_err *err)
 {
     IoModel model;
-    Held held;
     LoraOptions lora;
     const char *named;
     TRY(lora_config_read(&lora, &named, checkpoint->folder, arena, err));
@@ -263,21 +249,18 @@ static int export_merged(const Checkpoint *checkpoint, const char *base, const c
                        "'%s' does not say which model it adapts; give it by --init",
                        checkpoint->folder);
     TRY(io_open_model(&model, base ? base : named, err));
+    SCOPED(held_release) Held held;
     hold(&held, close_model, &model);
     SaveOptions save = with_tokenizer(checkpoint, options, arena);
-    int code = adapt(checkpoint, &model, &lora, arena, err);
-    if (code == CVN_OK)
-        code = save_model(folder, &model, &save, err);
-    held_release(&held);
-    return code ? code : copy_companions(checkpoint, folder, options, err);
+    TRY(adapt(checkpoint, &model, &lora, arena, err));
+    TRY(save_model(folder, &model, &save, err));
+    return copy_companions(checkpoint, folder, options, err);
 }
 
 int checkpoint_export_merged(const Checkpoint *checkpoint, const char *base, const char *folder,
                              const SaveOptions *options, cvn_err *err)
 {
-    Arena arena;
+    SCOPED(arena_free) Arena arena;
     TRY(arena_begin(&arena, err));
-    int code = export_merged(checkpoint, base, folder, options, &arena, err);
-    arena_free(&arena);
-    return code;
+    return export_merged(checkpoint, base, folder, options, &arena, err);
 }

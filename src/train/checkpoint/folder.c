@@ -54,28 +54,26 @@ int checkpoint_steps(const char *folder, int64_t **steps, size_t *n, cvn_err *er
         return CVN_OK;
     if (!stream)
         return err_set(err, CVN_EIO, "cannot read the folder '%s': %s", folder, strerror(errno));
-    int code = CVN_OK;
-    for (struct dirent *entry; code == CVN_OK && (entry = readdir(stream));) {
+    int64_t *more = NULL;
+    bool listed = true;
+    for (struct dirent *entry; listed && (entry = readdir(stream));) {
         int64_t step = checkpoint_step_of(entry->d_name);
-        if (step < 0)
+        listed = step < 0 || (more = heap_more(*steps, *n, sizeof *more));
+        if (step < 0 || !listed)
             continue;
-        int64_t *more = heap_more(*steps, *n, sizeof *more);
-        if (!more) {
-            code = err_set(err, CVN_EMEM, "no memory to list '%s'", folder);
-            break;
-        }
         *steps = more;
         more[(*n)++] = step;
     }
     closedir(stream);
-    if (code != CVN_OK) {
+    if (!listed) {
         free(*steps);
         *steps = NULL;
         *n = 0;
-    } else if (*n) {
-        qsort(*steps, *n, sizeof **steps, compare_steps);
+        return err_set(err, CVN_EMEM, "no memory to list '%s'", folder);
     }
-    return code;
+    if (*n)
+        qsort(*steps, *n, sizeof **steps, compare_steps);
+    return CVN_OK;
 }
 
 /* Removes every *.partial in the folder. */
@@ -112,30 +110,27 @@ static int move_away(const char *folder, int64_t step, const char *suffix, bool 
 
 int checkpoint_set_aside(const char *folder, int64_t step, cvn_err *err)
 {
-    int64_t *steps;
+    SCOPED(scoped_free) int64_t *steps = NULL;
     size_t n;
-    int code = checkpoint_steps(folder, &steps, &n, err);
-    for (size_t i = 0; i < n && code == CVN_OK; i++)
+    TRY(checkpoint_steps(folder, &steps, &n, err));
+    for (size_t i = 0; i < n; i++)
         if (steps[i] > step)
-            code = move_away(folder, steps[i], CHECKPOINT_ASIDE, false, err);
-    free(steps);
-    return code;
+            TRY(move_away(folder, steps[i], CHECKPOINT_ASIDE, false, err));
+    return CVN_OK;
 }
 
 int checkpoint_prune(const char *folder, int64_t step, int keep_last, int64_t keep_every,
                      cvn_err *err)
 {
-    int64_t *steps;
+    SCOPED(scoped_free) int64_t *steps = NULL;
     size_t n, newest = 0;
-    int code = checkpoint_steps(folder, &steps, &n, err);
+    TRY(checkpoint_steps(folder, &steps, &n, err));
     while (newest < n && steps[newest] <= step)
         newest++;
     size_t keep = keep_last > 0 ? (size_t)keep_last : newest;
-    if (code == CVN_OK)
-        code = remove_partial(folder, err);
-    for (size_t i = 0; i + keep < newest && code == CVN_OK; i++)
+    TRY(remove_partial(folder, err));
+    for (size_t i = 0; i + keep < newest; i++)
         if (keep_every <= 0 || steps[i] % keep_every != 0)
-            code = move_away(folder, steps[i], CHECKPOINT_PARTIAL, true, err);
-    free(steps);
-    return code;
+            TRY(move_away(folder, steps[i], CHECKPOINT_PARTIAL, true, err));
+    return CVN_OK;
 }

@@ -46,42 +46,34 @@ static char *text_of(const Manifest *manifest, json_t *config, json_t *mesh)
 {
     char seed[24];
     snprintf(seed, sizeof seed, "%" PRIu64, manifest->seed);
-    json_t *root =
+    json_auto_t *root =
         json_pack("{s:s, s:i, s:I, s:I, s:I, s:s, s:O*, s:O*, s:o}", "format", FORMAT, "version",
                   mesh ? MANIFEST_VERSION : 1, "step", (json_int_t)manifest->step, "tokens",
                   (json_int_t)manifest->tokens, "position", (json_int_t)manifest->position, "seed",
                   seed, "config", config, "mesh", mesh, "files", files_json(manifest));
     char *text = root ? json_dumps(root, TEXT_FLAGS) : NULL;
-    json_decref(root);
     return text;
 }
 
 int manifest_write(const Manifest *manifest, const char *folder, cvn_err *err)
 {
-    StrBuf out = {0};
-    json_t *config = NULL, *mesh = NULL;
+    SCOPED(strbuf_free) StrBuf out = {0};
+    json_auto_t *config = NULL, *mesh = NULL;
     if (manifest->config && !(config = json_object_parse("config of the run", manifest->config,
                                                          strlen(manifest->config), err)))
         return CVN_EFORMAT;
-    if (manifest->mesh && !(mesh = json_object_parse("mesh of the run", manifest->mesh,
-                                                     strlen(manifest->mesh), err))) {
-        json_decref(config);
+    if (manifest->mesh &&
+        !(mesh = json_object_parse("mesh of the run", manifest->mesh, strlen(manifest->mesh), err)))
         return CVN_EFORMAT;
-    }
-    char *text = text_of(manifest, config, mesh);
+    SCOPED(scoped_free) char *text = text_of(manifest, config, mesh);
     if (text) {
         size_t n = strlen(text) - 2; /* without "\n}" */
         strbuf_add(&out, text, n);
         strbuf_printf(&out, TAIL_BEGIN "%08" PRIx32 TAIL_END, crc32c(0, text, n));
     }
-    int code = text && !out.failed
-                   ? file_write(file_path(folder, MANIFEST_NAME).text, out.text, out.length, err)
-                   : err_set(err, CVN_EMEM, "no memory to write '%s/" MANIFEST_NAME "'", folder);
-    strbuf_free(&out);
-    json_decref(config);
-    json_decref(mesh);
-    free(text);
-    return code;
+    return text && !out.failed
+               ? file_write(file_path(folder, MANIFEST_NAME).text, out.text, out.length, err)
+               : err_set(err, CVN_EMEM, "no memory to write '%s/" MANIFEST_NAME "'", folder);
 }
 
 /* Whether the last line is there and holds the checksum of what precedes it. */
@@ -178,25 +170,20 @@ int manifest_parse(Manifest *manifest, const char *path, const void *text, size_
     json_t *root = json_object_parse(path, text, n, err);
     if (!root)
         return CVN_EFORMAT;
-    Held held;
+    SCOPED(held_release) Held held;
     hold(&held, json_release, root);
-    int code = parse_root(manifest, path, root, arena, err);
-    held_release(&held);
-    return code;
+    return parse_root(manifest, path, root, arena, err);
 }
 
 int manifest_read(Manifest *manifest, const char *folder, Arena *arena, cvn_err *err)
 {
     FileMap map;
-    Held held;
     const char *path = arena_printf(arena, "%s/" MANIFEST_NAME, folder);
-    int code = file_map(&map, path, err);
+    TRY(file_map(&map, path, err));
+    SCOPED(held_release) Held held;
     hold(&held, file_map_release, &map);
-    if (code == CVN_OK && map.size > JSON_FILE_MAX)
-        code = err_set(err, CVN_EFORMAT, "'%s' has %zu bytes; a manifest has at most %zu", path,
+    if (map.size > JSON_FILE_MAX)
+        return err_set(err, CVN_EFORMAT, "'%s' has %zu bytes; a manifest has at most %zu", path,
                        map.size, JSON_FILE_MAX);
-    if (code == CVN_OK)
-        code = manifest_parse(manifest, path, map.data, map.size, arena, err);
-    held_release(&held);
-    return code;
+    return manifest_parse(manifest, path, map.data, map.size, arena, err);
 }

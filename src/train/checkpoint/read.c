@@ -122,7 +122,7 @@ static int none_found(const char *run, const char *folder, size_t n, cvn_err *er
 int checkpoint_open_latest(Checkpoint *checkpoint, const char *run, Cluster *cluster,
                            CheckpointWarn *warn, void *context, cvn_err *err)
 {
-    int64_t *steps = NULL;
+    SCOPED(scoped_free) int64_t *steps = NULL;
     size_t n = 0;
     *checkpoint = (Checkpoint){0};
     const FilePath folder = checkpoint_folder(run);
@@ -142,7 +142,6 @@ int checkpoint_open_latest(Checkpoint *checkpoint, const char *run, Cluster *clu
     }
     if (code == CVN_OK && !found)
         code = none_found(run, folder.text, n, err);
-    free(steps);
     return code;
 }
 
@@ -191,7 +190,7 @@ static int check_tensor(const Checkpoint *checkpoint, const CheckpointTensor *te
 /* Names a tensor of the file that the state lacks; NULL when there is none. */
 static const char *find_extra(const Checkpoint *checkpoint, const CheckpointState *state)
 {
-    Arena arena;
+    SCOPED(arena_free) Arena arena;
     Map known;
     const CheckpointWholes *wholes = checkpoint->wholes;
     size_t n = wholes ? (size_t)wholes->n : checkpoint->tensors.n;
@@ -205,7 +204,6 @@ static const char *find_extra(const Checkpoint *checkpoint, const CheckpointStat
         const char *name = wholes ? wholes->whole[i].name : checkpoint->tensors.tensor[i].name;
         extra = map_get(&known, name, strlen(name)) ? NULL : name;
     }
-    arena_free(&arena);
     return extra;
 }
 

@@ -56,7 +56,6 @@ static int read_options(Reshape *r, const char *mesh, const char *layout, cvn_er
     const char *path = r->from->folder, *text = r->from->manifest.config;
     if (!text)
         return err_set(err, CVN_EFORMAT, "'%s' has no options of the run that it is of", path);
-    Held held;
     json_t *json = json_object_parse(path, text, strlen(text), err);
     if (!json)
         return CVN_EFORMAT;
@@ -65,12 +64,12 @@ static int read_options(Reshape *r, const char *mesh, const char *layout, cvn_er
         json = json_with(json, "layout", json_string(layout));
     if (!json)
         return err_set(err, CVN_EMEM, "no memory for the options");
+    SCOPED(held_release) Held held;
     hold(&held, json_release, json);
     r->config = json_arena_text(json, JSON_REAL_PRECISION(15), &r->arena);
     train_config_only(json);
     r->options = train_config_defaults();
     int code = train_config_read(&r->options, path, json, NULL, &r->arena, err);
-    held_release(&held);
     if (code == CVN_OK && (code = train_config_check(&r->options, err)) != CVN_OK)
         err_prefix(err, "%s: the options of the run", path);
     return r->config ? code : err_set(err, CVN_EMEM, "no memory for the options");

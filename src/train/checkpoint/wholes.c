@@ -40,26 +40,22 @@ int checkpoint_wholes_read(CheckpointWholes *wholes, const char *folder, const c
     json_t *root = json_object_parse(folder, text, strlen(text), err);
     if (!root)
         return CVN_EFORMAT;
-    Held held;
+    SCOPED(held_release) Held held;
     hold(&held, json_release, root);
     const json_t *tensors = json_object_get(root, "tensors");
     size_t n = json_array_size(tensors);
-    int code = CVN_OK;
     wholes->whole = arena_array(arena, n, sizeof *wholes->whole);
-    for (size_t i = 0; i < n && code == CVN_OK; i++) {
+    for (size_t i = 0; i < n; i++) {
         CheckpointWhole *whole = &wholes->whole[i];
         bool added;
-        code = parse_tensor(whole, folder, json_array_get(tensors, i), arena, err);
-        if (code)
-            break;
+        TRY(parse_tensor(whole, folder, json_array_get(tensors, i), arena, err));
         *map_put(&wholes->by_name, whole->name, strlen(whole->name), &added) = i;
         if (!added)
-            code = err_set(err, CVN_EFORMAT, "'%s/" MANIFEST_NAME "' names '%s' twice", folder,
+            return err_set(err, CVN_EFORMAT, "'%s/" MANIFEST_NAME "' names '%s' twice", folder,
                            whole->name);
         wholes->n++;
     }
-    held_release(&held);
-    return code;
+    return CVN_OK;
 }
 
 const CheckpointWhole *checkpoint_wholes_find(const CheckpointWholes *wholes, const char *name)

@@ -90,13 +90,10 @@ static int write_piece(Writing *w, StWriter *writer, size_t index, const Checkpo
     size_t bytes = (size_t)region_elements(&packed.region) * size;
     if (piece->data || bytes == 0)
         return write_runs(writer, index, &piece->at, piece->data, size, err);
-    void *data = malloc(bytes);
-    int code = data ? w->state->read(w->state->context, piece->tensor, &packed, data, err)
-                    : err_set(err, CVN_EMEM, "no memory for '%s'", tensor->name);
-    if (code == CVN_OK)
-        code = st_writer_data(writer, index, data, bytes, err);
-    free(data);
-    return code;
+    SCOPED(scoped_free) void *data = malloc(bytes);
+    TRY(data ? w->state->read(w->state->context, piece->tensor, &packed, data, err)
+             : err_set(err, CVN_EMEM, "no memory for '%s'", tensor->name));
+    return st_writer_data(writer, index, data, bytes, err);
 }
 
 /* Which file, of those of a group or of those of this process (group NULL), a piece goes into. */
@@ -130,15 +127,13 @@ static int write_file(Writing *w, const char *name, const SaveFiles *group, int 
                       ManifestFile *listed, cvn_err *err)
 {
     StWriter writer;
-    Held held;
     int code = st_writer_open(&writer, arena_printf(&w->arena, "%s/%s", w->folder, name), err);
+    SCOPED(held_release) Held held;
     hold(&held, st_writer_release, &writer);
-    if (code == CVN_OK)
-        code = write_pieces(w, &writer, group, file, err);
-    if (code == CVN_OK)
-        *listed = (ManifestFile){name, writer.file.position, writer.file.crc};
-    held_release(&held);
-    return code;
+    TRY(code);
+    TRY(write_pieces(w, &writer, group, file, err));
+    *listed = (ManifestFile){name, writer.file.position, writer.file.crc};
+    return CVN_OK;
 }
 
 /* Lists a file that was written by other means, as it reads back. */

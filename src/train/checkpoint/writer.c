@@ -64,17 +64,13 @@ static int prepare_folder(CheckpointWriter *writer, const char *run, int64_t ste
 {
     const CheckpointOptions *o = &writer->options;
     const char *folder = writer->folder.text;
-    int code = file_make_folder(run, err);
-    if (code == CVN_OK)
-        code = file_make_folder(folder, err);
-    if (code == CVN_OK)
-        code = take_lock(writer, err);
-    if (code == CVN_OK)
-        code = checkpoint_set_aside(folder, step, err);
-    if (code ==
-        CVN_OK) /* what a run that was killed in saving, or between that and deleting, left */
-        code = checkpoint_prune(folder, step, o->keep_last, o->keep_every, err);
-    return code ? code : file_sync_folder(folder, err);
+    TRY(file_make_folder(run, err));
+    TRY(file_make_folder(folder, err));
+    TRY(take_lock(writer, err));
+    TRY(checkpoint_set_aside(folder, step, err));
+    /* What a run that was killed in saving, or between that and deleting, left. */
+    TRY(checkpoint_prune(folder, step, o->keep_last, o->keep_every, err));
+    return file_sync_folder(folder, err);
 }
 
 CheckpointWriter *checkpoint_writer_new(const char *run, int64_t step,

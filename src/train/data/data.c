@@ -96,7 +96,7 @@ static DataPacking packing_of(const TrainData *data, DataPacking wanted)
 
 static uint64_t key_of(const TrainData *data, const DataOptions *options)
 {
-    StrBuf text = {0};
+    SCOPED(strbuf_free) StrBuf text = {0};
     strbuf_printf(&text, "%" PRId64 " %" PRIu64 " %a %d %" PRId32 "\n", data->seq, options->seed,
                   options->validation, data->packing, data->pad);
     for (size_t i = 0; i < data->n_parts; i++)
@@ -106,7 +106,6 @@ static uint64_t key_of(const TrainData *data, const DataOptions *options)
                       data->file[i].tokens.n_tokens, data->file[i].tokens.n_documents,
                       data->file[i].tokens.sum);
     uint64_t key = hash_bytes(text.text, text.length);
-    strbuf_free(&text);
     return key;
 }
 

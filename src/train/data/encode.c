@@ -93,24 +93,22 @@ static int clear_learn(EncodedUnit *out, cvn_err *err)
 static int encode_messages(const DataEncoder *e, const json_t *list, const ChatMessage *messages,
                            const ChatOptions *how, EncodedUnit *out, cvn_err *err)
 {
-    TokenIds part = {0};
+    SCOPED(token_ids_free) TokenIds part = {0};
     size_t n = json_array_size(list), answers = 0;
-    int code = chat_encode(*e->chat, e->tokenizer, messages, n, how, &out->ids, NULL, err);
-    if (!code)
-        code = clear_learn(out, err);
-    for (size_t i = 1; i < n && !code; i++) {
+    TRY(chat_encode(*e->chat, e->tokenizer, messages, n, how, &out->ids, NULL, err));
+    TRY(clear_learn(out, err));
+    for (size_t i = 1; i < n; i++) {
         if (strcmp(messages[i].role, "assistant") != 0 ||
             json_object_get(json_array_get(list, i), "mute"))
             continue;
-        code = mark_answer(e, messages, i, n, how, out, &part, err);
+        TRY(mark_answer(e, messages, i, n, how, out, &part, err));
         answers++;
     }
-    if (!code && answers == 0)
-        code = err_set(err, CVN_EFORMAT,
+    if (answers == 0)
+        return err_set(err, CVN_EFORMAT,
                        "the conversation has no answer: no message of role \"assistant\" behind "
                        "another");
-    token_ids_free(&part);
-    return code;
+    return CVN_OK;
 }
 
 static int encode_conversation(const DataEncoder *e, const json_t *record, EncodedUnit *out,
@@ -123,40 +121,33 @@ static int encode_conversation(const DataEncoder *e, const json_t *record, Encod
         return err_set(err, CVN_EINVAL,
                        "there are messages here, and no chat format is known to write them in; "
                        "name one");
-    ChatMessage *messages = calloc(n, sizeof *messages);
+    SCOPED(scoped_free) ChatMessage *messages = calloc(n, sizeof *messages);
     if (!messages)
         return err_set(err, CVN_EMEM, "no memory for %zu messages", n);
     for (size_t i = 0; i < n; i++)
         messages[i] = message_of(json_array_get(list, i));
-    int code = encode_messages(e, list, messages, &how, out, err);
-    free(messages);
-    return code;
+    return encode_messages(e, list, messages, &how, out, err);
 }
 
 /* Of a prompt and its completion the ids that go beyond those of the prompt are learnt. */
 static int encode_completion(const DataEncoder *e, const json_t *prompt, const json_t *completion,
                              EncodedUnit *out, cvn_err *err)
 {
-    StrBuf both = {0};
-    TokenIds part = {0};
+    SCOPED(strbuf_free) StrBuf both = {0};
+    SCOPED(token_ids_free) TokenIds part = {0};
     size_t n = json_string_length(prompt), begin = 0;
     strbuf_add(&both, json_string_value(prompt), n);
     strbuf_add(&both, json_string_value(completion), json_string_length(completion));
-    int code = both.failed ? err_set(err, CVN_EMEM, "no memory for a record") : CVN_OK;
-    if (!code)
-        code = tokenizer_encode(e->tokenizer, both.text, n, TOKENIZER_PLAIN | TOKENIZER_BOS, &part,
-                                err);
-    if (!code)
-        code = encode_text(e, both.text, both.length, true, true, out, err);
-    if (!code)
-        code = clear_learn(out, err);
-    while (!code && begin < part.n && begin < out->ids.n && part.id[begin] == out->ids.id[begin])
+    if (both.failed)
+        return err_set(err, CVN_EMEM, "no memory for a record");
+    TRY(tokenizer_encode(e->tokenizer, both.text, n, TOKENIZER_PLAIN | TOKENIZER_BOS, &part, err));
+    TRY(encode_text(e, both.text, both.length, true, true, out, err));
+    TRY(clear_learn(out, err));
+    while (begin < part.n && begin < out->ids.n && part.id[begin] == out->ids.id[begin])
         begin++;
-    if (!code && out->ids.n > begin)
+    if (out->ids.n > begin)
         memset(out->learn.text + begin, 1, out->ids.n - begin);
-    token_ids_free(&part);
-    strbuf_free(&both);
-    return code;
+    return CVN_OK;
 }
 
 /* ---- units ---- */
@@ -165,13 +156,11 @@ static int encode_completion(const DataEncoder *e, const json_t *prompt, const j
 static json_t *read_unit(const SourceUnit *unit, bool pairs, cvn_err *err)
 {
     json_error_t where;
-    json_t *record = NULL, *value = json_loadb(unit->text, unit->n,
-                                               JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &where);
-    if (value)
-        record = record_read(value, pairs, err);
-    else
+    json_auto_t *value =
+        json_loadb(unit->text, unit->n, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &where);
+    json_t *record = value ? record_read(value, pairs, err) : NULL;
+    if (!value)
         err_set(err, CVN_EFORMAT, "no JSON object: %s", where.text);
-    json_decref(value);
     if (!record)
         err_prefix(err, "%s:%" PRId64, unit->file->path, unit->line);
     return record;
@@ -191,28 +180,25 @@ static int encode_one(const DataEncoder *e, const json_t *record, EncodedUnit *o
 /* The chosen answer with its prompt, then the rejected one with it. */
 static int encode_pair(const DataEncoder *e, const json_t *pair, EncodedUnit *out, cvn_err *err)
 {
-    EncodedUnit other = {0};
-    int code = encode_one(e, json_object_get(pair, "chosen"), out, err);
-    if (!code)
-        code = encode_one(e, json_object_get(pair, "rejected"), &other, err);
+    SCOPED(encoded_unit_free) EncodedUnit other = {0};
+    TRY(encode_one(e, json_object_get(pair, "chosen"), out, err));
+    TRY(encode_one(e, json_object_get(pair, "rejected"), &other, err));
     out->second = out->ids.n;
-    for (size_t i = 0; i < other.ids.n && !code; i++)
+    for (size_t i = 0; i < other.ids.n; i++)
         token_ids_add(&out->ids, other.ids.id[i]);
     strbuf_add(&out->learn, other.learn.text, other.learn.length);
-    if (!code && (out->learn.failed || out->ids.failed))
-        code = err_set(err, CVN_EMEM, "no memory for a pair");
-    encoded_unit_free(&other);
-    return code;
+    if (out->learn.failed || out->ids.failed)
+        return err_set(err, CVN_EMEM, "no memory for a pair");
+    return CVN_OK;
 }
 
 static int encode_record(const DataEncoder *e, const SourceUnit *unit, EncodedUnit *out,
                          cvn_err *err)
 {
-    json_t *record = read_unit(unit, e->pairs, err);
+    json_auto_t *record = read_unit(unit, e->pairs, err);
     if (!record)
         return err->code;
     int code = e->pairs ? encode_pair(e, record, out, err) : encode_one(e, record, out, err);
-    json_decref(record);
     if (code)
         err_prefix(err, "%s:%" PRId64, unit->file->path, unit->line);
     return code;
@@ -240,25 +226,23 @@ int data_unit_text(const SourceUnit *unit,
                    int (*take)(void *context, const char *text, size_t n, cvn_err *err),
                    void *context, cvn_err *err)
 {
-    int code = CVN_OK;
     if (unit->file->kind == SOURCE_TEXT) {
         TRY(check_utf8(unit, err));
         return take(context, unit->text, unit->n, err);
     }
-    json_t *record = read_unit(unit, false, err);
+    json_auto_t *record = read_unit(unit, false, err);
     if (!record)
         return err->code;
     static const char *const keys[] = {"text", "completion"};
-    for (size_t i = 0; i < 2 && !code; i++) {
+    for (size_t i = 0; i < 2; i++) {
         const json_t *text = json_object_get(record, keys[i]);
         if (text)
-            code = take(context, json_string_value(text), json_string_length(text), err);
+            TRY(take(context, json_string_value(text), json_string_length(text), err));
     }
     const json_t *messages = json_object_get(record, "messages");
-    for (size_t i = 0; i < json_array_size(messages) && !code; i++) {
+    for (size_t i = 0; i < json_array_size(messages); i++) {
         ChatMessage message = message_of(json_array_get(messages, i));
-        code = take(context, message.content, message.length, err);
+        TRY(take(context, message.content, message.length, err));
     }
-    json_decref(record);
-    return code;
+    return CVN_OK;
 }

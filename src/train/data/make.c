@@ -97,7 +97,7 @@ static int write_cache(const SourceList *list, const DataOptions *options, const
 {
     cvn_err inner = {0};
     int32_t vocab = tokenizer_vocab_size(options->tokenizer);
-    Maker *m = calloc(1, sizeof *m);
+    SCOPED(scoped_free) Maker *m = calloc(1, sizeof *m);
     if (!m)
         return err_set(err, CVN_EMEM, "no memory to tokenise");
     m->writer.file.fd = -1;
@@ -126,7 +126,6 @@ static int write_cache(const SourceList *list, const DataOptions *options, const
     free(m->encoded);
     free(m->errors);
     free(m->where);
-    free(m);
     return code ? err_set(err, code, "%s", inner.message) : CVN_OK;
 }
 
@@ -135,7 +134,7 @@ static int write_cache(const SourceList *list, const DataOptions *options, const
 /* What the ids depend on, as text, hashed. */
 static uint64_t key_of(const SourceList *list, const DataOptions *options, cvn_err *err)
 {
-    StrBuf text = {0};
+    SCOPED(strbuf_free) StrBuf text = {0};
     strbuf_printf(&text, "%d %016" PRIx64 "%s %s %s\n", FORMAT, tokenizer_hash(options->tokenizer),
                   options->pairs ? " pairs" : "",
                   options->chat ? chat_format_name(*options->chat) : "-",
@@ -151,7 +150,6 @@ static uint64_t key_of(const SourceList *list, const DataOptions *options, cvn_e
     uint64_t key = text.failed ? 0 : hash_bytes(text.text, text.length);
     if (text.failed)
         err_set(err, CVN_EMEM, "no memory for the names of %zu files", list->n);
-    strbuf_free(&text);
     return key ? key : 1;
 }
 

@@ -98,9 +98,8 @@ static int add_call(json_t *message, const json_t *calls, cvn_err *err)
     json_object_set(message, "call", json_object_get(function, "name"));
     if (json_is_string(arguments))
         return json_object_set(message, "arguments", (json_t *)(uintptr_t)arguments);
-    char *text = json_dumps(arguments, JSON_COMPACT | JSON_ENSURE_ASCII);
+    SCOPED(scoped_free) char *text = json_dumps(arguments, JSON_COMPACT | JSON_ENSURE_ASCII);
     int failed = json_object_set_new(message, "arguments", text ? json_string(text) : NULL);
-    free(text);
     return failed ? err_set(err, CVN_EMEM, "no memory for a message") : CVN_OK;
 }
 
@@ -231,7 +230,8 @@ static int add_alpaca(json_t *to, const json_t *value, cvn_err *err)
 
 static json_t *read_conversation(json_t *value, Shape shape, cvn_err *err)
 {
-    json_t *messages = json_array(), *record = NULL;
+    json_auto_t *messages = json_array();
+    json_t *record = NULL;
     const json_t *prompt = json_object_get(value, "prompt");
     const json_t *tools = json_object_get(value, "tools");
     int code = CVN_OK;
@@ -239,11 +239,12 @@ static json_t *read_conversation(json_t *value, Shape shape, cvn_err *err)
         code = err_set(err, CVN_EMEM, "no memory for a conversation");
     else if (shape == SHAPE_ALPACA)
         code = add_alpaca(messages, value, err);
-    else if (shape == SHAPE_COMPLETION) {
-        code = add_messages(messages, prompt, true, err);
-        if (code == CVN_OK)
-            code = add_messages(messages, json_object_get(value, "completion"), false, err);
-    } else {
+    else if (shape == SHAPE_COMPLETION)
+        code = add_messages(messages, prompt, true, err) ||
+                       add_messages(messages, json_object_get(value, "completion"), false, err)
+                   ? err->code
+                   : CVN_OK;
+    else {
         const char *key = shape == SHAPE_MESSAGES ? "messages" : "conversations";
         const json_t *list = shape == SHAPE_LIST ? value : json_object_get(value, key);
         if (json_array_size(list) == 0)
@@ -254,11 +255,9 @@ static json_t *read_conversation(json_t *value, Shape shape, cvn_err *err)
     if (code == CVN_OK)
         record = json_with(json_object(), "messages", json_incref(messages));
     if (record && json_array_size(tools) > 0) {
-        char *text = json_dumps(tools, 0);
+        SCOPED(scoped_free) char *text = json_dumps(tools, 0);
         record = json_with(record, "tools", text ? json_string(text) : NULL);
-        free(text);
     }
-    json_decref(messages);
     if (!record && code == CVN_OK)
         err_set(err, CVN_EMEM, "no memory for a conversation");
     return record;
@@ -339,8 +338,8 @@ static json_t *read_side(const json_t *pair, const char *side, size_t prefix, cv
 {
     const json_t *answer = json_object_get(pair, side);
     json_t *prompt = json_object_get(pair, "prompt"), *tools = json_object_get(pair, "tools");
-    json_t *one = json_with(json_object(), "prompt",
-                            prompt ? json_incref(prompt) : part_of(answer, prefix, true));
+    json_auto_t *one = json_with(json_object(), "prompt",
+                                 prompt ? json_incref(prompt) : part_of(answer, prefix, true));
     one = json_with(one, "completion", part_of(answer, prefix, false));
     one = tools ? json_with(one, "tools", json_incref(tools)) : one;
     if (!one) {
@@ -348,7 +347,6 @@ static json_t *read_side(const json_t *pair, const char *side, size_t prefix, cv
         return NULL;
     }
     json_t *record = read_one(one, SHAPE_COMPLETION, err);
-    json_decref(one);
     if (!record)
         err_prefix(err, "\"%s\"", side);
     return record;

@@ -44,11 +44,9 @@ static bool looks_like_json(const char *text, size_t n, size_t at)
 /* Whether these n bytes are JSON; of a shape that is known. */
 static bool is_json(const char *text, size_t n, bool *known)
 {
-    json_t *value = json_loadb(text, n, JSON_ALLOW_NUL, NULL);
-    bool is = value;
+    json_auto_t *value = json_loadb(text, n, JSON_ALLOW_NUL, NULL);
     *known = record_is(value);
-    json_decref(value);
-    return is;
+    return value;
 }
 
 /*

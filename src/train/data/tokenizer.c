@@ -55,11 +55,11 @@ int data_train_tokenizer(const DataOptions *options, const char *out, int32_t *r
                          cvn_err *err)
 {
     SourceList list = {0};
-    StrBuf json = {0};
+    SCOPED(strbuf_free) StrBuf json = {0};
     int32_t vocab = 0;
     TRY(source_list(&list, options->paths, options->n_paths, err));
     SourceReader *reader = calloc(1, sizeof *reader);
-    SourceUnit *unit = calloc(BATCH, sizeof *unit);
+    SCOPED(scoped_free) SourceUnit *unit = calloc(BATCH, sizeof *unit);
     BpeTrainer *trainer = bpe_trainer_new(err);
     int code = trainer ? CVN_OK : CVN_EMEM;
     if (!reader || !unit)
@@ -78,9 +78,7 @@ int data_train_tokenizer(const DataOptions *options, const char *out, int32_t *r
     if (reader)
         source_reader_free(reader);
     free(reader);
-    free(unit);
     bpe_trainer_free(trainer);
     source_list_free(&list);
-    strbuf_free(&json);
     return code;
 }

@@ -84,14 +84,11 @@ static void print_row(StrBuf *line, const MetricsRow *row)
 
 int metrics_add(Metrics *metrics, const MetricsRow *row, cvn_err *err)
 {
-    StrBuf line = {0};
+    SCOPED(strbuf_free) StrBuf line = {0};
     print_row(&line, row);
-    int code =
-        line.failed || !keep_row(metrics, row)
-            ? err_set(err, CVN_EMEM, "no memory for a line of '%s'", metrics->lines.path.text)
-            : step_lines_add(&metrics->lines, line.text, line.length, err);
-    strbuf_free(&line);
-    return code;
+    return line.failed || !keep_row(metrics, row)
+               ? err_set(err, CVN_EMEM, "no memory for a line of '%s'", metrics->lines.path.text)
+               : step_lines_add(&metrics->lines, line.text, line.length, err);
 }
 
 int metrics_sync(Metrics *metrics, cvn_err *err)

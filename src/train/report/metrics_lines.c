@@ -9,12 +9,11 @@
 static int take_line(const char *text, size_t n, int64_t *above, int64_t step, StepLine *each,
                      void *context)
 {
-    json_t *json = json_loadb(text, n, JSON_REJECT_DUPLICATES, NULL);
+    json_auto_t *json = json_loadb(text, n, JSON_REJECT_DUPLICATES, NULL);
     const json_t *value = json_object_get(json, "step");
     int64_t at = json_is_integer(value) ? json_integer_value(value) : -1;
     int code = at >= *above && at <= step ? each(context, at, json) : CVN_EFORMAT;
     *above = at;
-    json_decref(json);
     return code;
 }
 
@@ -22,12 +21,11 @@ static int take_line(const char *text, size_t n, int64_t *above, int64_t step, S
 static int read_lines(const char *path, int64_t step, StepLine *each, void *context, size_t *end,
                       cvn_err *err)
 {
-    FileMap map;
+    SCOPED(file_unmap) FileMap map;
     int64_t above = 0;
-    int code = file_map(&map, path, err);
     *end = 0;
-    if (code)
-        return code;
+    TRY(file_map(&map, path, err));
+    int code = CVN_OK;
     while (code == CVN_OK && *end < map.size) {
         const char *line = (const char *)map.data + *end;
         const char *newline = memchr(line, '\n', map.size - *end);
@@ -36,7 +34,6 @@ static int read_lines(const char *path, int64_t step, StepLine *each, void *cont
         if (code == CVN_OK)
             *end += n + 1;
     }
-    file_unmap(&map);
     if (code == CVN_EMEM)
         err_set(err, CVN_EMEM, "no memory for the lines of '%s'", path);
     return code == CVN_EFORMAT ? CVN_OK : code;

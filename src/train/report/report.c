@@ -207,20 +207,19 @@ static void put_value(StrBuf *out, const json_t *value)
         }
         return;
     }
+    SCOPED(scoped_free)
     char *shown =
         json_is_string(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
     report_escape(out, json_is_string(value) ? json_string_value(value) : shown ? shown : "");
-    free(shown);
 }
 
 static void put_config(StrBuf *out, const char *text)
 {
-    json_t *config = text ? json_loads(text, 0, NULL) : NULL, *value;
+    json_auto_t *config = text ? json_loads(text, 0, NULL) : NULL;
+    json_t *value;
     const char *key;
-    if (!json_is_object(config) || json_object_size(config) == 0) {
-        json_decref(config);
+    if (!json_is_object(config) || json_object_size(config) == 0)
         return;
-    }
     strbuf_puts(out, "<h2>Options</h2>\n<dl class=table>\n");
     json_object_foreach(config, key, value)
     {
@@ -231,7 +230,6 @@ static void put_config(StrBuf *out, const char *text)
         strbuf_puts(out, "</dd></div>\n");
     }
     strbuf_puts(out, "</dl>\n");
-    json_decref(config);
 }
 
 static void put_block(StrBuf *out, const char *title, const char *text)
@@ -290,7 +288,7 @@ static void put_header(StrBuf *out, const Report *report)
 
 int report_write(const char *run, const Report *report, cvn_err *err)
 {
-    StrBuf out = {0};
+    SCOPED(strbuf_free) StrBuf out = {0};
     put_header(&out, report);
     put_tiles(&out, report);
     strbuf_puts(&out, "<div class=charts>\n");
@@ -303,8 +301,6 @@ int report_write(const char *run, const Report *report, cvn_err *err)
     put_block(&out, "Machine", report->machine);
     put_block(&out, "Command", report->command);
     strbuf_puts(&out, "</main></body></html>\n");
-    int code = out.failed ? err_set(err, CVN_EMEM, "no memory to write '%s/" REPORT_NAME "'", run)
-                          : file_write(file_path(run, REPORT_NAME).text, out.text, out.length, err);
-    strbuf_free(&out);
-    return code;
+    return out.failed ? err_set(err, CVN_EMEM, "no memory to write '%s/" REPORT_NAME "'", run)
+                      : file_write(file_path(run, REPORT_NAME).text, out.text, out.length, err);
 }

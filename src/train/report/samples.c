@@ -37,20 +37,15 @@ int samples_open(Samples *samples, const char *run, int64_t step, cvn_err *err)
 
 int samples_add(Samples *samples, int64_t step, const char *prompt, const char *text, cvn_err *err)
 {
-    json_t *valid_prompt = bytes_json(prompt, strlen(prompt));
-    json_t *valid_text = bytes_json(text, strlen(text));
-    json_t *json = json_pack("{s:I, s:O, s:O}", "step", (json_int_t)step, "prompt", valid_prompt,
-                             "text", valid_text);
-    char *line = json ? json_dumps(json, JSON_COMPACT) : NULL;
-    int code =
-        line && keep(samples, step, json_string_value(valid_prompt), json_string_value(valid_text))
-            ? step_lines_add(&samples->lines, line, strlen(line), err)
-            : err_set(err, CVN_EMEM, "no memory for a line of '%s'", samples->lines.path.text);
-    free(line);
-    json_decref(json);
-    json_decref(valid_prompt);
-    json_decref(valid_text);
-    return code;
+    json_auto_t *valid_prompt = bytes_json(prompt, strlen(prompt));
+    json_auto_t *valid_text = bytes_json(text, strlen(text));
+    json_auto_t *json = json_pack("{s:I, s:O, s:O}", "step", (json_int_t)step, "prompt",
+                                  valid_prompt, "text", valid_text);
+    SCOPED(scoped_free) char *line = json ? json_dumps(json, JSON_COMPACT) : NULL;
+    return line && keep(samples, step, json_string_value(valid_prompt),
+                        json_string_value(valid_text))
+               ? step_lines_add(&samples->lines, line, strlen(line), err)
+               : err_set(err, CVN_EMEM, "no memory for a line of '%s'", samples->lines.path.text);
 }
 
 void samples_close(Samples *samples)

@@ -102,7 +102,7 @@ static void cut_back(EventFile *events, size_t n)
 /* Writes an event as one record, in one call, and frees it. */
 static int write_record(EventFile *events, StrBuf *event, cvn_err *err)
 {
-    StrBuf record = {0};
+    SCOPED(strbuf_free) StrBuf record = {0};
     uint64_t n = event->length;
     uint32_t length_crc = masked(&n, sizeof n), data_crc = masked(event->text, event->length);
     strbuf_add(&record, &n, sizeof n);
@@ -120,7 +120,6 @@ static int write_record(EventFile *events, StrBuf *event, cvn_err *err)
             cut_back(events, done);
         }
     }
-    strbuf_free(&record);
     return code;
 }
 
