@@ -38,14 +38,16 @@ static cvn_value *seen_keys(cvn_graph *g, const cvn_type *plane, cvn_value *star
     return cvn_and(g, seen, cvn_compare_values(g, CVN_GE, key, first));
 }
 
-/* v [batch, kv_heads, context, head_dim] with 0 for the keys that no query of the row sees. Their
+/* v [batch, kv_heads, context, head_dim] with 0 for the keys that no query of the row sees but padding. Their
    weight is 0, but memory that was never written may hold anything, and 0 * NaN is NaN. */
-static cvn_value *visible_values(cvn_graph *g, cvn_value *v, cvn_value *start, int64_t seq)
+static cvn_value *visible_values(cvn_graph *g, cvn_value *v, const Op *op)
 {
     cvn_type keys = CVN_TYPE(CVN_I32, v->type.dim[0], v->type.dim[2]); /* [batch, context] */
-    cvn_value *end = cvn_add(g, start, like(g, start, (double)(seq - 1)));
+    cvn_value *start = op->operand[3], *length = op->operand[4];
+    length = cvn_minimum(g, length, like(g, length, (double)op_in(op, 0)->dim[1]));
+    cvn_value *end = cvn_add(g, start, length);
     end = spread(g, end, &keys, (const int[]){0});
-    cvn_value *seen = cvn_compare_values(g, CVN_LE, count_along(g, &keys, 1), end);
+    cvn_value *seen = cvn_compare_values(g, CVN_LT, count_along(g, &keys, 1), end);
     seen = spread(g, seen, &v->type, (const int[]){0, 2});
     return cvn_select(g, seen, v, like(g, v, 0));
 }
@@ -144,7 +146,7 @@ void decompose_attention(cvn_graph *g, const Op *op, cvn_value **out)
     }
     q = by_group(g, q, k->type.dim[1]);
     cvn_value *weights = attention_weights(g, op, q, k, math);
-    v = visible_values(g, as(g, v, math), op->operand[3], shape.dim[1]);
+    v = visible_values(g, as(g, v, math), op);
     cvn_value *y = over_keys(g, weights, v, &shape);
     cvn_type rows = CVN_TYPE(CVN_I32, shape.dim[0], shape.dim[1]);
     out[0] = as(g, real_rows(g, y, no_padding(g, &rows, op->operand[4])), shape.dtype);
@@ -170,12 +172,12 @@ void decompose_attention_backward(cvn_graph *g, const Op *op, cvn_value **out)
     const cvn_type *type = &op->operand[0]->type, *k_type = &op->operand[1]->type;
     bool exact = type->dtype == CVN_F64 || k_type->dtype == CVN_F64;
     cvn_dtype math = exact ? CVN_F64 : CVN_F32;
-    int64_t kv = k_type->dim[1], seq = type->dim[1];
-    cvn_value *start = op->operand[3], *real = real_queries(g, op);
+    int64_t kv = k_type->dim[1];
+    cvn_value *real = real_queries(g, op);
     cvn_value *q = by_group(g, real_rows(g, as(g, op->operand[0], math), real), kv);
     cvn_value *dy = by_group(g, real_rows(g, as(g, op->operand[5], math), real), kv);
-    cvn_value *k = visible_values(g, as(g, op->operand[1], math), start, seq);
-    cvn_value *v = visible_values(g, as(g, op->operand[2], math), start, seq);
+    cvn_value *k = visible_values(g, as(g, op->operand[1], math), op);
+    cvn_value *v = visible_values(g, as(g, op->operand[2], math), op);
     cvn_value *weights = attention_weights(g, op, q, k, math);
     cvn_value *counts = spread(g, real, &weights->type, (const int[]){0, 2});
     weights = cvn_select(g, counts, weights, like(g, weights, 0));

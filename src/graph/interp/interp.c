@@ -2,8 +2,8 @@
  * The table of the interpreter, one function per operation, and the leaves.
  *
  * Elementwise functions are in element.c, those that move elements in shape.c and
- * index.c, sums in reduce.c, composites in composite.c, operations between
- * devices in collective.c, whole graphs in run.c.
+ * index.c, sums in reduce.c, composites in composite.c and linear.c, operations
+ * between devices in collective.c, whole graphs in run.c.
  */
 #include "graph/interp/interp_impl.h"
 
@@ -65,7 +65,7 @@ static void interp_alone(const Op *op, const void *const *in, void *const *out)
 #define CONTRACT(name, dtypes) interp_##name
 #define COLLECTIVE(name, dtypes) interp_alone
 #define CONTROL(name, dtypes) interp_copy
-#define COMPOSITE(name, dtypes) interp_##name
+#define COMPOSITE(name, dtypes) interp_composite
 
 static InterpFn *const functions[OP_COUNT] = {
 #define OP(kind, name, least, most, results, class, dtypes) [OP_##kind] = class(name, dtypes),

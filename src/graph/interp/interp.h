@@ -12,8 +12,10 @@
  *   sums       run in index order in f64 (integers: wrap), rounded at the end
  *   moves      copy bits: the payload of a NaN and the sign of a zero survive
  *
+ * Composites are their decompositions, with floats in f64 up to the last rounding (composite.c).
+ *
  * All tensors are dense, row-major and packed as in memory. No function here allocates except
- * interp_run.
+ * interp_run, and interp_op of composites.
  */
 #ifndef CVN_GRAPH_INTERP_INTERP_H
 #define CVN_GRAPH_INTERP_INTERP_H

@@ -3,6 +3,7 @@
 #define CVN_GRAPH_INTERP_INTERP_IMPL_H
 
 #include "graph/interp/interp.h"
+#include "graph/strides.h"
 
 #include <string.h>
 
@@ -61,10 +62,6 @@ static inline int64_t interp_within(int64_t x, int64_t low, int64_t high)
     return x < low ? low : x > high ? high : x;
 }
 
-/* What RMS norm multiplies a row of d elements by, besides its weight: 1 / sqrt(mean(x^2) + eps). The row begins at
-   element `first`. */
-double interp_norm_scale(cvn_dtype dtype, const void *x, int64_t first, int64_t d, double eps);
-
 /* A running reduction: floats in f64, integers and bools in wrapping 64-bit arithmetic. */
 typedef struct Fold {
     cvn_reduce kind;
@@ -81,10 +78,9 @@ void interp_fold_store(const Fold *fold, cvn_dtype dtype, void *data, int64_t i)
 /* interp_NAME of every row of ops.def; where a class shares one there is none. */
 #define OP(kind, name, least, most, results, class, dtypes) InterpFn interp_##name;
 #include "graph/ops.def"
-#include "graph/strides.h"
 #undef OP
 
 /* Of what only passes its first operand on, and of what graph/scalar.h says. */
-InterpFn interp_copy, interp_unary, interp_binary;
+InterpFn interp_copy, interp_unary, interp_binary, interp_composite;
 
 #endif

@@ -83,8 +83,7 @@ static int run_ops(const Run *run, cvn_err *err)
     for (const Op *op = run->g->first; op; op = op->next) {
         if (op->kind == OP_PARAMETER)
             continue;
-        if (allocate_results(run, op, err))
-            return CVN_EMEM;
+        TRY(allocate_results(run, op, err));
         run_op(run, op);
         for (int i = 0; i < op->n_operands; i++)
             if (--run->uses[op->operand[i]->id] == 0)
@@ -132,8 +131,7 @@ int interp_run(const cvn_graph *g, int n_devices, const void *const *inputs, voi
         outputs[i] = NULL;
 
     Run run = {.g = g, .n_devices = n_devices};
-    if (arena_begin(&run.arena, err))
-        return CVN_EMEM;
+    TRY(arena_begin(&run.arena, err));
     run.buffer = arena_array(&run.arena, g->n_values + (size_t)1, devices * sizeof(void *));
     run.in = arena_array(&run.arena, most_operands(g), sizeof *run.in);
     run.uses = graph_uses(g, &run.arena);
