@@ -211,8 +211,7 @@ int cvn_run(cvn_program *program, void *const *inputs, void *const *outputs, cvn
         if (!outputs[i])
             continue;
         if (into >= 0 && program->array[into]) {
-            if (cvn_array_read(program->array[into], outputs[i], err))
-                return err->code;
+            TRY(cvn_array_read(program->array[into], outputs[i], err));
         } else if (from != outputs[i]) {
             memcpy(outputs[i], from, cvn_type_bytes(&p->report.output[i].global));
         }
@@ -277,8 +276,7 @@ static int fill_array(cvn_array *array, Filling filling, cvn_err *err)
     cvn_err mine = {0};
     if (!err)
         err = &mine;
-    if (known(array, &b, err))
-        return err->code;
+    TRY(known(array, &b, err));
     filling.type = b->type;
     const Source source = {.read = read_filling, .context = &filling};
     return buffer_fill(&array->mesh->rt, b, &source, err);
@@ -300,8 +298,7 @@ int cvn_array_read(cvn_array *array, void *data, cvn_err *err)
     cvn_err mine = {0};
     if (!err)
         err = &mine;
-    if (known(array, &b, err))
-        return err->code;
+    TRY(known(array, &b, err));
     Runtime *rt = &array->mesh->rt;
     size_t n = (size_t)rt->info.n_local, bytes = cvn_type_bytes(&b->local);
     if (!b->memory && buffer_clear(rt, b, err))

@@ -62,10 +62,9 @@ static void free_local(void *arena)
 
 int arena_begin(Arena *arena, cvn_err *err)
 {
-    int code = arena_init(arena, err);
-    if (code == CVN_OK)
-        hold(&arena->held, free_local, arena);
-    return code;
+    TRY(arena_init(arena, err));
+    hold(&arena->held, free_local, arena);
+    return CVN_OK;
 }
 
 void arena_keep(Arena *arena)

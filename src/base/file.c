@@ -222,18 +222,18 @@ int file_writer_patch(FileWriter *writer, uint64_t offset, const void *bytes, si
                       cvn_err *err)
 {
     assert(offset <= writer->position && n <= writer->position - offset);
-    int code = flush_buffer(writer, err);
-    for (size_t done = 0; done < n && code == CVN_OK;) {
+    TRY(flush_buffer(writer, err));
+    for (size_t done = 0; done < n;) {
         ssize_t wrote =
             pwrite(writer->fd, (const uint8_t *)bytes + done, n - done, (off_t)(offset + done));
         if (wrote > 0)
             done += (size_t)wrote;
         else if (wrote == 0 || errno != EINTR)
-            code = err_set(err, CVN_EIO, "cannot write '%s' at byte %llu: %s", writer->path,
+            return err_set(err, CVN_EIO, "cannot write '%s' at byte %llu: %s", writer->path,
                            (unsigned long long)(offset + done),
                            wrote ? strerror(errno) : "nothing was accepted");
     }
-    return code;
+    return CVN_OK;
 }
 
 int file_writer_commit(FileWriter *writer, cvn_err *err)
@@ -241,9 +241,7 @@ int file_writer_commit(FileWriter *writer, cvn_err *err)
     if (writer->fd < 0)
         return err_set(err, CVN_EIO, "'%s' is not open for writing",
                        writer->path ? writer->path : "(no file)");
-    int code = flush_buffer(writer, err);
-    if (code != CVN_OK)
-        return code;
+    TRY(flush_buffer(writer, err));
     if (fsync(writer->fd) != 0)
         return err_set(err, CVN_EIO, "cannot flush '%s' to the disk: %s", writer->path,
                        strerror(errno));

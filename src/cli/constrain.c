@@ -62,8 +62,7 @@ static double now(void)
 
 static int open_vocabulary(Work *w, const char *path, cvn_err *err)
 {
-    if (tokenizer_open(path, &w->tokenizer, err))
-        return err->code;
+    TRY(tokenizer_open(path, &w->tokenizer, err));
     w->n_tokens = tokenizer_vocab_size(w->tokenizer);
     w->mask = calloc(CVN_MASK_WORDS(w->n_tokens) + 1, sizeof *w->mask);
     if (!w->mask)
@@ -256,8 +255,7 @@ static int case_line(Work *w, const char *text, size_t n, size_t number, void *d
 {
     (void)number;
     (void)data;
-    if (arena_init(&w->arena, err))
-        return CVN_EMEM;
+    TRY(arena_init(&w->arena, err));
     const JsonValue *line = json_tree(&w->arena, text, n, err);
     int code = line ? run_case(w, line, err) : CVN_EFORMAT;
     arena_free(&w->arena);

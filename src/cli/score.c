@@ -191,15 +191,13 @@ static int score(RunModel *run, const TokenIds *ids, int64_t window, int64_t str
 static int print_scores(const RunModel *run, const Args *args, const TokenIds *ids,
                         const Scores *scores, cvn_err *err)
 {
-    int code = CVN_OK;
     if (args->value[SHOW].flag)
-        code = show_text(run->model, ids, scores, err);
+        TRY(show_text(run->model, ids, scores, err));
     else if (!args->value[SUMMARY].flag)
         print_tokens(run->model, ids, scores);
-    if (code == CVN_OK)
-        printf("%zu tokens, mean log-probability %.4f, perplexity %.4f\n", ids->n, scores->mean,
-               exp(-scores->mean));
-    return code;
+    printf("%zu tokens, mean log-probability %.4f, perplexity %.4f\n", ids->n, scores->mean,
+           exp(-scores->mean));
+    return CVN_OK;
 }
 
 /* Everything but printing. */

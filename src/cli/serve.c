@@ -333,8 +333,7 @@ static int listen_for_requests(Serve *serve, cvn_err *err)
                              .log_text = v[LOG_TEXT].flag,
                              .access = serve->log >= 0 ? write_line : NULL,
                              .access_context = serve};
-    if (server_new(&o, &serve->server, err))
-        return err->code;
+    TRY(server_new(&o, &serve->server, err));
     if (o.follows || pthread_create(&serve->waits, NULL, wait_for_signals, serve) == 0)
         return CVN_OK;
     server_free(serve->server);

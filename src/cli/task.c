@@ -121,10 +121,10 @@ static int read_line(Task *task, const char *text, size_t n, const cvn_model *mo
     if (!line)
         return err_set(err, CVN_EFORMAT, "no JSON object: %s", where.text);
     Question *q = &task->question[task->n++];
-    int code = read_question(q, line, model->tokenizer, encoding, err);
-    for (size_t i = 0; i < q->n_choices && code == CVN_OK; i++)
+    TRY(read_question(q, line, model->tokenizer, encoding, err));
+    for (size_t i = 0; i < q->n_choices; i++)
         task->longest = q->text[i].n > task->longest ? q->text[i].n : task->longest;
-    return code;
+    return CVN_OK;
 }
 
 int task_read(Task *task, const char *path, const cvn_model *model, unsigned encoding, cvn_err *err)

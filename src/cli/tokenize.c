@@ -222,12 +222,11 @@ static int convert_lines(Work *work, const char *text, size_t n, cvn_err *err)
         size_t length = newline ? (size_t)(newline - at) : (size_t)(end - at);
         bool blank = strspn(at, " \t\r") >= length;
         json_error_t error;
-        json_t *object = blank ? NULL : json_loadb(at, length, JSON_ALLOW_NUL, &error);
+        json_auto_t *object = blank ? NULL : json_loadb(at, length, JSON_ALLOW_NUL, &error);
         if (object)
             code = convert_object(work, object, err);
         else if (!blank)
             code = err_set(err, CVN_EFORMAT, "no JSON object: %s", error.text);
-        json_decref(object);
         if (code)
             err_prefix(err, "%s:%zu", work->source, line + 1);
         else

@@ -6,9 +6,7 @@
 int cache_init(Cache *cache, const CompileOptions *options, cvn_err *err)
 {
     *cache = (Cache){.options = *options};
-    int rc = arena_init(&cache->arena, err);
-    if (rc)
-        return rc;
+    TRY(arena_init(&cache->arena, err));
     map_init(&cache->plans, &cache->arena);
     return CVN_OK;
 }

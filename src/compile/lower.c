@@ -126,9 +126,7 @@ static int make_plan(Lowering *lowering, Plan *plan, cvn_err *err)
     }
     Places places;
     places_init(lowering, plan, &places);
-    int rc = places_choose(lowering, &places, plan, err);
-    if (rc)
-        return rc;
+    TRY(places_choose(lowering, &places, plan, err));
     make_outputs(lowering, &places, plan);
     return CVN_OK;
 }
@@ -138,12 +136,8 @@ static int lower(Lowering *lowering, const Link *link, Plan **out, cvn_err *err)
 {
     cvn_graph *g = lowering->g;
     fuse_graph(g, lowering->backend, &lowering->arena);
-    int rc = link ? schedule_graph(g, lowering->backend, *link, err) : CVN_OK;
-    if (rc)
-        return rc;
-    rc = lower_outputs(lowering, err);
-    if (rc)
-        return rc;
+    TRY(link ? schedule_graph(g, lowering->backend, *link, err) : CVN_OK);
+    TRY(lower_outputs(lowering, err));
     join_in_place(lowering);
     *out = arena_alloc(&g->arena, sizeof **out);
     **out =

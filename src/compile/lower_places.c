@@ -170,9 +170,7 @@ static void stretch(const Plan *plan, int n, Lifetime *lifetime, Arena *arena)
 int places_choose(Lowering *lowering, Places *places, Plan *plan, cvn_err *err)
 {
     MemoryPlan tight, loose;
-    int rc = memory_plan(places->lifetime, places->n, &tight, err);
-    if (rc)
-        return rc;
+    TRY(memory_plan(places->lifetime, places->n, &tight, err));
     Arena *scratch = &lowering->arena;
     Lifetime *packed = places->lifetime;
     places->lifetime = arena_copy(scratch, packed, ((size_t)places->n + 1) * sizeof *packed);
@@ -180,9 +178,7 @@ int places_choose(Lowering *lowering, Places *places, Plan *plan, cvn_err *err)
     set_refs(lowering, places, plan);
     lower_syncs(plan, scratch);
     stretch(plan, places->n, places->lifetime, scratch);
-    rc = memory_plan(places->lifetime, places->n, &loose, err);
-    if (rc)
-        return rc;
+    TRY(memory_plan(places->lifetime, places->n, &loose, err));
     bool affordable = loose.total <= tight.total + tight.total / 16 + STRETCH_FREE_BYTES;
     if (!affordable)
         places->lifetime = packed;

@@ -87,9 +87,7 @@ int compile_graph(const cvn_graph *g, const CompileOptions *options, Plan **out,
     *out = NULL;
     assert(options->backend && options->n_threads >= 1);
     Dump dump;
-    int rc = dump_init(&dump, options->dump_dir, g->name, err);
-    if (rc)
-        return rc;
+    TRY(dump_init(&dump, options->dump_dir, g->name, err));
     cvn_graph *copy = graph_clone(g, err);
     if (!copy)
         return CVN_EINVAL;
@@ -97,7 +95,7 @@ int compile_graph(const cvn_graph *g, const CompileOptions *options, Plan **out,
     Compile compile = {.options = options};
     if (options->layout)
         compile.layout = arena_copy(&copy->arena, options->layout, n);
-    rc = run_passes(copy, &compile, &dump, err);
+    int rc = run_passes(copy, &compile, &dump, err);
     if (rc) {
         cvn_graph_free(copy);
         return rc;

@@ -179,9 +179,7 @@ static int open_graph(Scheduling *s, cvn_graph *g, const KernelSet *backend, Lin
                       cvn_err *err)
 {
     *s = (Scheduling){.g = g, .latency = link.latency};
-    int rc = arena_begin(&s->arena, err);
-    if (rc)
-        return rc;
+    TRY(arena_begin(&s->arena, err));
     size_t most = (size_t)g->n_ops + 1;
     s->node = arena_array(&s->arena, most, sizeof *s->node);
     s->at = arena_array(&s->arena, most, sizeof *s->at);

@@ -38,9 +38,7 @@ int graph_peak(const cvn_graph *g, double *peak, cvn_err *err)
 {
     SCOPED(arena_free) Arena arena;
     Liveness live;
-    int rc = arena_begin(&arena, err);
-    if (rc)
-        return rc;
+    TRY(arena_begin(&arena, err));
     liveness_find(g, &arena, &live);
     double *change = arena_array(&arena, (size_t)live.n_steps + 2, sizeof *change);
     memset(change, 0, ((size_t)live.n_steps + 2) * sizeof *change);

@@ -246,8 +246,7 @@ static int take_from_block(Devices *c, int d, size_t bytes, size_t all, char **o
         if (!block)
             return err_set(err, CVN_EMEM, "no memory for %.1f MiB of tensors",
                            (double)size / 0x1p20);
-        if (map_memory(size, size > 2 * HUGE_PAGE, &map, err))
-            return err->code;
+        TRY(map_memory(size, size > 2 * HUGE_PAGE, &map, err));
         *block = (Block){.map = map, .bytes = size, .next = c->block[d]};
         block->used = num_padded((uintptr_t)map, HUGE_PAGE) - (uintptr_t)map;
         if (block->bytes - block->used < bytes)
@@ -424,8 +423,7 @@ static int cpu_upload(Devices *c, int d, Memory *m, const RegionArray *shard, co
 static int cpu_reserve(Devices *c, size_t bytes, cvn_err *err)
 {
     for (int d = 0; d < c->group->n; d++)
-        if (device_reserve(c->group->device[d], bytes, err))
-            return err->code;
+        TRY(device_reserve(c->group->device[d], bytes, err));
     return CVN_OK;
 }
 

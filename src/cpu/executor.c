@@ -86,9 +86,7 @@ static int check_parameters(Device *device, const Plan *plan, void *const *param
         return CVN_OK;
     device->checked_plan = NULL;
     device->resolved_arena = NULL;
-    int rc = check_addresses(plan, parameters, err);
-    if (rc)
-        return rc;
+    TRY(check_addresses(plan, parameters, err));
     void **more = realloc(device->checked, n * sizeof *more);
     if (!more)
         return err_set(err, CVN_EMEM, "no memory to run '%s'", plan->name);

@@ -123,8 +123,7 @@ static int fill_arenas(const Measuring *m, const Part *part, cvn_err *err)
 {
     for (int d = 0; d < m->devices; d++) {
         Device *device = m->group->device[d];
-        if (device_reserve(device, m->plan->arena_bytes, err))
-            return err->code;
+        TRY(device_reserve(device, m->plan->arena_bytes, err));
         for (int s = 0; s < part->n_steps; s++)
             for (int k = 0; k < part->step[s]->op->n_operands; k++) {
                 const BufferRef *ref = &part->step[s]->in[k];
@@ -190,8 +189,7 @@ static int run_part(Measuring *m, Part *part, void **parameter, int turns, int s
     double sample[SAMPLES] = {0};
     for (int i = -1; i < samples; i++) {
         int64_t begin = clock_ns();
-        if (group_run(m->group, plan, parameter, NULL, err))
-            return err->code;
+        TRY(group_run(m->group, plan, parameter, NULL, err));
         if (i >= 0)
             sample[i] = (double)(clock_ns() - begin) * 1e-9 / turns;
     }

@@ -259,9 +259,7 @@ static int meet(Cluster *cluster, Greeting *g, cvn_err *err)
     SCOPED(scoped_free) Greeting *all = calloc((size_t)n, sizeof *all);
     if (!all)
         return err_set(err, CVN_EMEM, "no memory to write a profile");
-    int code = cluster_gather(cluster, CLUSTER_STEPS, g, all, sizeof *g, err);
-    if (code)
-        return code;
+    TRY(cluster_gather(cluster, CLUSTER_STEPS, g, all, sizeof *g, err));
     int64_t zero = g->origin + g->real, dropped = 0;
     for (int i = 0; i < n; i++) {
         int64_t begun = all[i].origin + all[i].real;

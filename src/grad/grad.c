@@ -246,8 +246,7 @@ int graph_gradient(cvn_graph *g, cvn_value *loss, int n, cvn_value *const *wrt,
 {
     if (cvn_graph_check(g, err))
         return g->err.code;
-    if (check_arguments(loss, n, wrt, err))
-        return CVN_EINVAL;
+    TRY(check_arguments(loss, n, wrt, err));
     size_t n_values = g->n_values + (size_t)1;
     SCOPED(arena_free) Arena arena;
     TRY(arena_begin(&arena, err));

@@ -82,8 +82,7 @@ int infer_parameter(const Op *op, cvn_type *type, cvn_err *err)
 
 int infer_constant(const Op *op, cvn_type *type, cvn_err *err)
 {
-    if (infer_wanted(op, type, err))
-        return CVN_ESHAPE;
+    TRY(infer_wanted(op, type, err));
     const Literal *literal = &op->attr.literal;
     if (!literal->data)
         return infer_fail(op, err, "has no value");
@@ -96,8 +95,7 @@ int infer_constant(const Op *op, cvn_type *type, cvn_err *err)
 
 int infer_iota(const Op *op, cvn_type *type, cvn_err *err)
 {
-    if (infer_wanted(op, type, err))
-        return CVN_ESHAPE;
+    TRY(infer_wanted(op, type, err));
     if (type[0].dtype == CVN_BOOL || type[0].dtype == CVN_I4)
         return infer_fail(op, err, "cannot count in %s", cvn_dtype_name(type[0].dtype));
     return infer_check_axis(op, op->attr.axis, type[0].rank, err);
@@ -108,8 +106,7 @@ static int infer_unary(const Op *op, cvn_type *type, cvn_err *err)
 {
     cvn_dtype dtype = op->kind == OP_IS_FINITE ? CVN_BOOL : op_in(op, 0)->dtype;
     if (op->kind == OP_CONVERT) {
-        if (infer_wanted(op, type, err))
-            return CVN_ESHAPE;
+        TRY(infer_wanted(op, type, err));
         dtype = type[0].dtype;
     }
     type[0] = *op_in(op, 0);
@@ -207,10 +204,9 @@ int infer_types(const Op *op, cvn_type *type, cvn_err *err)
     for (int i = 0; i < op->n_results; i++)
         if (type[i].dtype != CVN_DTYPE_COUNT && check_type(op, &type[i], err))
             return CVN_ESHAPE;
-    if (check_dtypes(op, err))
-        return CVN_ESHAPE;
-    int code = rules[op->kind](op, type, err);
-    for (int i = 0; i < op->n_results && code == CVN_OK; i++)
-        code = check_type(op, &type[i], err);
-    return code;
+    TRY(check_dtypes(op, err));
+    TRY(rules[op->kind](op, type, err));
+    for (int i = 0; i < op->n_results; i++)
+        TRY(check_type(op, &type[i], err));
+    return CVN_OK;
 }

@@ -88,12 +88,10 @@ int infer_attention(const Op *op, cvn_type *type, cvn_err *err)
                           (long long)q->dim[2], (long long)k->dim[1]);
     if (!isfinite(op->attr.scale))
         return infer_fail(op, err, "the scale must be finite");
-    if (check_scales(op, err))
-        return CVN_ESHAPE;
+    TRY(check_scales(op, err));
     if (check_rows(op, 3, q->dim[0], "start", err) || check_rows(op, 4, q->dim[0], "length", err))
         return CVN_ESHAPE;
-    if (check_first(op, err))
-        return CVN_ESHAPE;
+    TRY(check_first(op, err));
     type[0] = *q;
     return CVN_OK;
 }
@@ -111,8 +109,7 @@ int infer_cache_update(const Op *op, cvn_type *type, cvn_err *err)
                           "[batch, seq, kv_heads, head_dim]");
     if (update->dim[1] > cache->dim[2])
         return infer_fail(op, err, "the update is longer than the cache");
-    if (check_rows(op, 2, cache->dim[0], "start", err))
-        return CVN_ESHAPE;
+    TRY(check_rows(op, 2, cache->dim[0], "start", err));
     type[0] = *cache;
     return CVN_OK;
 }
@@ -136,8 +133,7 @@ int infer_softmax_cross_entropy(const Op *op, cvn_type *type, cvn_err *err)
 int infer_argmax(const Op *op, cvn_type *type, cvn_err *err)
 {
     const cvn_type *x = op_in(op, 0);
-    if (infer_check_axis(op, op->attr.axis, x->rank, err))
-        return CVN_ESHAPE;
+    TRY(infer_check_axis(op, op->attr.axis, x->rank, err));
     int axis = (int)op->attr.axis;
     if (x->dim[axis] < 1 || x->dim[axis] > INT32_MAX)
         return infer_fail(op, err, "axis %d has %lld elements", axis, (long long)x->dim[axis]);
@@ -218,8 +214,7 @@ int infer_softmax_cross_entropy_backward(const Op *op, cvn_type *type, cvn_err *
 {
     static const char *const names[] = {"lse", "dloss", "dlse"};
     cvn_type rows[2];
-    if (infer_softmax_cross_entropy(op, rows, err))
-        return CVN_ESHAPE;
+    TRY(infer_softmax_cross_entropy(op, rows, err));
     for (int i = 0; i < 3; i++)
         if (!cvn_type_equal(op_in(op, 2 + i), &rows[0]))
             return infer_fail(op, err, "%s must be f32, the shape of targets", names[i]);

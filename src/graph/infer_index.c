@@ -17,8 +17,7 @@ static int check_starts(const Op *op, int first, cvn_err *err)
     for (int i = first; i < op->n_operands; i++) {
         if (op_in(op, i)->rank != 0)
             return infer_fail(op, err, "start %d is not a scalar", i - first);
-        if (infer_check_index(op, i, err))
-            return CVN_ESHAPE;
+        TRY(infer_check_index(op, i, err));
     }
     return CVN_OK;
 }
@@ -66,8 +65,7 @@ static int check_index_dims(const Op *op, cvn_err *err)
 {
     const OpAttr *a = &op->attr;
     const cvn_type *x = op_in(op, 0), *indices = op_in(op, 1);
-    if (infer_check_index(op, 1, err))
-        return CVN_ESHAPE;
+    TRY(infer_check_index(op, 1, err));
     int64_t components = index_components(op);
     if (components < 0)
         return infer_fail(op, err, "index_vector_dim %lld is outside 0 to %d",
@@ -146,14 +144,12 @@ int infer_scatter(const Op *op, cvn_type *type, cvn_err *err)
 {
     const OpAttr *a = &op->attr;
     const cvn_type *x = op_in(op, 0), *updates = op_in(op, 2);
-    if (check_index_dims(op, err))
-        return CVN_ESHAPE;
+    TRY(check_index_dims(op, err));
     if ((unsigned)a->combine >= COMBINE_COUNT)
         return infer_fail(op, err, "unknown way to combine");
     if (a->combine == COMBINE_ADD && (x->dtype == CVN_BOOL || x->dtype == CVN_I4))
         return infer_fail(op, err, "cannot add %s", cvn_dtype_name(x->dtype));
-    if (infer_check_dims(op, &a->window, updates->rank, "window", err))
-        return CVN_ESHAPE;
+    TRY(infer_check_dims(op, &a->window, updates->rank, "window", err));
     int64_t window[CVN_MAX_RANK];
     int n = 0;
     for (int i = 0; i < x->rank; i++) {
@@ -166,8 +162,7 @@ int infer_scatter(const Op *op, cvn_type *type, cvn_err *err)
             return infer_fail(op, err, "the updates are larger than dimension %d", i);
     }
     cvn_type expected = {0};
-    if (gathered_type(op, window, n, &expected, err))
-        return CVN_ESHAPE;
+    TRY(gathered_type(op, window, n, &expected, err));
     if (!cvn_type_equal(&expected, updates)) {
         char text[TYPE_TEXT];
         return infer_fail(op, err, "updates must be %s", type_text(&expected, text, sizeof text));

@@ -7,8 +7,7 @@ int infer_broadcast_in_dim(const Op *op, cvn_type *type, cvn_err *err)
 {
     const cvn_type *x = op_in(op, 0);
     const Ints *dims = &op->attr.dims;
-    if (infer_wanted(op, type, err))
-        return CVN_ESHAPE;
+    TRY(infer_wanted(op, type, err));
     if (infer_check_count(op, dims, x->rank, "dims", err) ||
         infer_check_dims(op, dims, type[0].rank, "dims", err))
         return CVN_ESHAPE;
@@ -25,8 +24,7 @@ int infer_broadcast_in_dim(const Op *op, cvn_type *type, cvn_err *err)
 int infer_reshape(const Op *op, cvn_type *type, cvn_err *err)
 {
     const cvn_type *x = op_in(op, 0);
-    if (infer_wanted(op, type, err))
-        return CVN_ESHAPE;
+    TRY(infer_wanted(op, type, err));
     type[0].dtype = x->dtype;
     if (cvn_type_elements(x) != cvn_type_elements(&type[0])) {
         char text[TYPE_TEXT];
@@ -71,8 +69,7 @@ int infer_slice(const Op *op, cvn_type *type, cvn_err *err)
 int infer_concatenate(const Op *op, cvn_type *type, cvn_err *err)
 {
     type[0] = *op_in(op, 0);
-    if (infer_check_axis(op, op->attr.axis, type[0].rank, err))
-        return CVN_ESHAPE;
+    TRY(infer_check_axis(op, op->attr.axis, type[0].rank, err));
     int axis = (int)op->attr.axis;
     for (int i = 1; i < op->n_operands; i++) {
         cvn_type part = *op_in(op, i);

@@ -230,8 +230,7 @@ static int check_graph(Verifier *v, bool *taken)
     if (g->insert_point)
         return fail(v, "the last pass left its insertion point set");
     for (v->op = g->first; v->op; v->previous = v->op, v->op = v->op->next, v->position++)
-        if (check_op(v))
-            return CVN_EINVAL;
+        TRY(check_op(v));
     if (v->position != g->n_ops)
         return fail(v, "it counts %lld operations, but has %lld", (long long)g->n_ops,
                     (long long)v->position);

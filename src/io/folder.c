@@ -13,9 +13,7 @@
 static int add_file(Folder *folder, const char *path, cvn_err *err)
 {
     FileMap *map = &folder->map[folder->n_maps];
-    int code = file_map(map, path, err);
-    if (code != CVN_OK)
-        return code;
+    TRY(file_map(map, path, err));
     folder->n_maps++;
     return st_read(&folder->tensors, path, map->data, map->size, NULL, err);
 }

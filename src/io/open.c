@@ -32,10 +32,8 @@ static int open_adapted(IoModel *model, const char *folder, bool files, cvn_err 
 {
     SCOPED(arena_free) Arena arena;
     const char *base;
-    int code = arena_begin(&arena, err);
-    if (code != CVN_OK)
-        return code;
-    code = read_base(folder, &base, &arena, err);
+    TRY(arena_begin(&arena, err));
+    int code = read_base(folder, &base, &arena, err);
     if (code == CVN_OK)
         code = (files ? io_open_files : open_plain)(model, base, err);
     if (code == CVN_OK && files)

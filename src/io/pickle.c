@@ -227,9 +227,7 @@ static int op_extend(Machine *m, PickleType type, size_t n)
 static int op_extend_mark(Machine *m, PickleType type)
 {
     size_t n = 0;
-    int code = above_mark(m, &n);
-    if (code != CVN_OK)
-        return code;
+    TRY(above_mark(m, &n));
     PickleValue *mark = &m->stack.value[m->stack.n - 1 - n];
     memmove(mark, mark + 1, n * sizeof *mark);
     m->stack.n--;

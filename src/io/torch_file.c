@@ -120,10 +120,8 @@ static int read_tensor(TorchFile *f, const char *name, const PickleValue *value)
     IoTensor tensor = {.name = name, .file = f->file};
     int64_t strides[IO_MAX_RANK], elements = 0;
     int bits = 0;
-    int code = read_storage(f, name, item(arguments, PICKLE_TUPLE, 0, PICKLE_PERSISTENT), &tensor,
-                            &bits, &elements);
-    if (code != CVN_OK)
-        return code;
+    TRY(read_storage(f, name, item(arguments, PICKLE_TUPLE, 0, PICKLE_PERSISTENT), &tensor, &bits,
+                     &elements));
     tensor.rank = read_dims(item(arguments, PICKLE_TUPLE, 2, PICKLE_TUPLE), tensor.dims);
     int n_strides = read_dims(item(arguments, PICKLE_TUPLE, 3, PICKLE_TUPLE), strides);
     if (!offset || offset->as.integer < 0 || tensor.rank < 0 || n_strides != tensor.rank ||

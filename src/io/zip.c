@@ -96,9 +96,7 @@ static int read_entry(const Source *s, uint64_t *at, Arena *arena, ZipEntry *ent
     if (name + extra + comment > s->size - *at - DIRECTORY_BYTES)
         return bad(s, "a directory entry runs past the end");
     uint64_t stored = load(p + 20, 4), size = load(p + 24, 4), local = load(p + 42, 4);
-    int code = widen(s, p + DIRECTORY_BYTES + name, extra, (uint64_t *[]){&size, &stored, &local});
-    if (code != CVN_OK)
-        return code;
+    TRY(widen(s, p + DIRECTORY_BYTES + name, extra, (uint64_t *[]){&size, &stored, &local}));
     entry->name = arena_stringn(arena, (const char *)p + DIRECTORY_BYTES, name);
     if (strlen(entry->name) != name || !io_name_is_clean(entry->name))
         return bad(s, "an entry's name has control characters");

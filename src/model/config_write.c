@@ -101,8 +101,6 @@ int llama_config_write(const LlamaConfig *config, const char *folder, cvn_err *e
             "'%s': a config with interleaved rotary pairs cannot be written as config.json; "
             "the rows of q and k must be brought into Hugging Face's order first",
             folder);
-    int code = write_in(folder, "config.json", config_json(config), err);
-    if (code == CVN_OK)
-        code = write_in(folder, "generation_config.json", generation_json(config), err);
-    return code;
+    TRY(write_in(folder, "config.json", config_json(config), err));
+    return write_in(folder, "generation_config.json", generation_json(config), err);
 }

@@ -42,8 +42,7 @@ static int mark_known(const Program *p, cvn_graph *g, const ProgramOptions *o, c
         const Buffer *b = is_input(is) ? NULL : runtime_buffer(rt, is->role, is->index);
         cvn_spec spec;
         if (b) {
-            if (sharding_to_spec(&rt->mesh, &b->sharding, &g->arena, &spec, err))
-                return err->code;
+            TRY(sharding_to_spec(&rt->mesh, &b->sharding, &g->arena, &spec, err));
             cvn_mark_sharding(g, v, &spec);
         } else if (is->role == ROLE_TOTAL ||
                    (is_input(is) && (o->whole_inputs || p->signature.donated[i] || !v->spec))) {

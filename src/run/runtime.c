@@ -25,8 +25,7 @@ int runtime_open(Runtime *rt, const RuntimeOptions *options, cvn_err *err)
         (!rt->backend && backend_find(devices.device, &rt->backend, err)))
         return err->code;
     map_init(&rt->buffers, &rt->arena);
-    if (protect(read_mesh, &(Reading){rt, options->mesh}, "reading a mesh", err))
-        return err->code;
+    TRY(protect(read_mesh, &(Reading){rt, options->mesh}, "reading a mesh", err));
     if (rt->mesh.n_devices % n_ranks)
         return err_set(err, CVN_EINVAL,
                        "a mesh of %d devices cannot be divided among %d processes; start as many "

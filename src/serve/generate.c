@@ -60,8 +60,7 @@ int cvn_engine_generate(cvn_engine *e, const cvn_request *request, int n, cvn_to
         return err_set(err, CVN_EINVAL,
                        "a callback of a step may submit and cancel, but not generate");
     for (int i = 0; i < n; i++)
-        if (engine_check_request(e, &request[i], i, err))
-            return CVN_EINVAL;
+        TRY(engine_check_request(e, &request[i], i, err));
     Batch batch = {.on_token = heard, .context = context, .result = result};
     SCOPED(scoped_free) Item *item = calloc((size_t)n + 1, sizeof *item);
     if (!item)

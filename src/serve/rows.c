@@ -189,8 +189,7 @@ static int run_section(cvn_engine *e, EngineStep *step, cvn_err *err)
 {
     double begin = clock_seconds();
     program_set_rows(&step->program, e->section_row);
-    if (engine_run(e, &step->program, err))
-        return err->code;
+    TRY(engine_run(e, &step->program, err));
     e->stats.prefills++;
     e->stats.prefill_seconds += clock_seconds() - begin;
     for (int64_t i = 0; i < step->rows; i++) {
@@ -404,8 +403,7 @@ int engine_prefill(cvn_engine *e, RowPrompt *prompt, int n, cvn_err *err)
     }
     bool fills = !last && b == e->options.n_buckets - 1; /* what shorter ones draw is not used */
     EngineStep *step = batch ? &e->batch[mode][b] : fills ? &e->fill : &e->prefill[mode][b];
-    if (run_section(e, step, err))
-        return err->code;
+    TRY(run_section(e, step, err));
     const int32_t *next = last ? program_output(&step->program, ROLE_NEXT, 0) : NULL;
     for (int64_t i = 0; i < step->rows && last; i++)
         if (e->section.length[i]) {
@@ -501,8 +499,7 @@ static int score_row(cvn_engine *e, int row, const int32_t *token, int64_t n, co
             e->section.targets[i] = -1;
         for (int64_t i = 0; i < step->seq && done + i + 1 < n; i++)
             e->section.targets[at + i] = token[done + i + 1];
-        if (run_section(e, step, err))
-            return err->code;
+        TRY(run_section(e, step, err));
         if (want->hidden)
             take_hidden(e, step, part, want);
         else

@@ -273,8 +273,7 @@ static int read_prompts(cvn_engine *e, cvn_err *err)
             return CVN_OK;
         read += section;
         double start = clock_seconds();
-        if (engine_prefill(e, e->prompt, n, err))
-            return err->code;
+        TRY(engine_prefill(e, e->prompt, n, err));
         double seconds = clock_seconds() - start;
         TRY(note_section(e, bucket, seconds, err));
         left -= seconds_of(e, bucket);
@@ -407,11 +406,9 @@ int cvn_engine_step(cvn_engine *e, int *left, cvn_err *err)
 {
     cvn_err local = {0};
     err = err ? err : &local;
-    int code = check_idle(e, err);
-    if (code)
-        return code;
+    TRY(check_idle(e, err));
     e->queue.busy = true;
-    code = read_prompts(e, err);
+    int code = read_prompts(e, err);
     if (code == CVN_OK) {
         hold_young(e);
         code = decode(e, err);

@@ -128,8 +128,7 @@ int cvn_session_generate(cvn_session *s, const cvn_request *request, cvn_token_f
         result->finish = CVN_FINISH_CONTEXT;
         return CVN_OK;
     }
-    if (engine_check_request(e, request, 0, err))
-        return CVN_EINVAL;
+    TRY(engine_check_request(e, request, 0, err));
     Answer a = {.s = s, .on_token = on_token, .context = context, .at = request->n_prompt};
     s->kept.n = common_prefix(s, request);
     memcpy(s->cached, request->prompt, (size_t)request->n_prompt * sizeof *s->cached);

@@ -76,13 +76,11 @@ int mesh_parse(Mesh *mesh, const char *text, Arena *arena, cvn_err *err)
     while (*r.p && *r.p != ':') {
         if (mesh->n_axes > 0 && *r.p++ != ',')
             return bad(&r, "lacks a comma between axes");
-        if (read_axis(&r, mesh))
-            return CVN_EINVAL;
+        TRY(read_axis(&r, mesh));
     }
     if (*r.p == ':') {
         r.p++;
-        if (read_order(&r, mesh, arena))
-            return CVN_EINVAL;
+        TRY(read_order(&r, mesh, arena));
     }
     return *r.p ? bad(&r, "goes on behind its end") : CVN_OK;
 }

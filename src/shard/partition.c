@@ -473,10 +473,8 @@ int shard_partition(const cvn_graph *global, const Mesh *mesh, const ShardResult
     ShardResult again;
     *report = (PartitionReport){0};
     *local = NULL;
-    if (check_whole(global, err))
-        return CVN_EUNSUPPORTED;
-    if (arena_begin(&report->arena, err))
-        return CVN_EMEM;
+    TRY(check_whole(global, err));
+    TRY(arena_begin(&report->arena, err));
     int code = part_prepare(global, mesh, result, &copy, &again, err);
     if (code == CVN_OK)
         code = run(copy ? copy : global, mesh, copy ? &again : result, local, report, err);

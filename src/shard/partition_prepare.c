@@ -159,8 +159,7 @@ static int copy_marks(const cvn_graph *from, const Mesh *mesh, const ShardResult
             sharding[b->result[i]->id] = result->sharding[v->id];
             if (constant[v->id])
                 continue;
-            if (sharding_to_spec(mesh, &result->sharding[v->id], &to->arena, &spec, err))
-                return CVN_EUNSUPPORTED;
+            TRY(sharding_to_spec(mesh, &result->sharding[v->id], &to->arena, &spec, err));
             b->result[i]->spec = arena_copy(&to->arena, &spec, sizeof spec);
         }
     return CVN_OK;

@@ -515,8 +515,7 @@ static void find_conflicts(State *s)
 static int propagate(State *s, cvn_err *err)
 {
     int priority = 0;
-    if (read_marks(s, err))
-        return CVN_EINVAL;
+    TRY(read_marks(s, err));
     shard_constants(s->g, s->constant);
     if (s->mesh->n_devices > 1) /* else nothing can be split, and nothing spreads */
         make_nodes(s);
@@ -541,8 +540,7 @@ int shard_propagate(const cvn_graph *g, const Mesh *mesh, ShardResult *result, c
     State s = {.g = g, .mesh = mesh, .out = result};
     size_t n = g->n_values + (size_t)1;
     *result = (ShardResult){.n_values = g->n_values};
-    if (arena_begin(&result->arena, err))
-        return CVN_EMEM;
+    TRY(arena_begin(&result->arena, err));
     if (arena_begin(&s.arena, err)) {
         arena_free(&result->arena);
         return CVN_EMEM;

@@ -86,8 +86,7 @@ int sharding_check(const Mesh *mesh, const Sharding *s, const char *name, cvn_er
 {
     AxisList all = {0};
     for (int d = 0; d < s->rank; d++)
-        if (check_list(mesh, &s->dim[d].axes, &all, name, err))
-            return CVN_EINVAL;
+        TRY(check_list(mesh, &s->dim[d].axes, &all, name, err));
     if (check_list(mesh, &s->replicated, &all, name, err) ||
         check_list(mesh, &s->unreduced, &all, name, err))
         return CVN_EINVAL;

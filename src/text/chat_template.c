@@ -220,10 +220,8 @@ static int render(const ChatTemplate *chat, const Tokenizer *tokenizer, const Ch
 {
     json_t *data = NULL, *own = NULL;
     SCOPED(strbuf_free) StrBuf tagged = {0};
-    int rc = check(input, err);
-    if (rc)
-        return rc;
-    rc = make_variables(input, tokenizer, &data, &own, &tagged, err);
+    TRY(check(input, err));
+    int rc = make_variables(input, tokenizer, &data, &own, &tagged, err);
     if (!rc) {
         const JinjaInput variables = {.data = data,
                                       .own = own,

@@ -332,9 +332,7 @@ static int write_bpe(const Gguf *gguf, const Lists *lists, Arena *arena, StrBuf 
 {
     Text *merge;
     uint64_t n_merges;
-    int rc = read_texts(gguf, KEY("merges"), arena, &merge, &n_merges, err);
-    if (rc)
-        return rc;
+    TRY(read_texts(gguf, KEY("merges"), arena, &merge, &n_merges, err));
     put_added(lists, out);
     put_stages(lists->pre, out);
     if (lists->begins && lists->bos >= 0)
@@ -460,10 +458,8 @@ static int read_gguf(void *of, cvn_err *err)
     SCOPED(arena_free) Arena arena;
     Gguf gguf;
     Lists lists = {.for_others = !r->wanted};
-    int rc = arena_begin(&arena, err);
-    if (rc)
-        return rc;
-    rc = make(&gguf, &lists, &arena, r->bytes, r->n, r->file, err);
+    TRY(arena_begin(&arena, err));
+    int rc = make(&gguf, &lists, &arena, r->bytes, r->n, r->file, err);
     if (!rc && r->wanted)
         rc = tokenizer_read(r->file->text, r->file->length, &r->t, err);
     if (!rc && r->wanted)

@@ -168,9 +168,7 @@ int gguf_write_tokenizer(const Tokenizer *t, GgufKeys *keys, cvn_err *err)
         snprintf(name, sizeof name, "%.*s", (int)strcspn(pre->names, " "), pre->names);
     gguf_key_text(keys, KEY("pre"), name);
     put_lists(t, point, keys);
-    int rc = pre ? put_merges(t, point, keys, err) : put_scores(t, keys, err);
-    if (rc)
-        return rc;
+    TRY(pre ? put_merges(t, point, keys, err) : put_scores(t, keys, err));
     gguf_key_bool(keys, KEY("add_bos_token"), t->bos >= 0 && t->begins);
     if (!pre)
         put_spaces(t, keys);

@@ -120,8 +120,7 @@ static int read_bytes(Reader *r)
 {
     Tokenizer *t = r->t;
     bool fallback;
-    if (hf_flag(r->model, "byte_fallback", false, &fallback, r->err))
-        return CVN_EFORMAT;
+    TRY(hf_flag(r->model, "byte_fallback", false, &fallback, r->err));
     for (int byte = 0; byte < 256; byte++) {
         char text[8] = {(char)byte};
         size_t n = 1;

@@ -231,8 +231,7 @@ static int read_pre_tokenizer(Tokenizer *t, const json_t *section, bool *byte_le
     if (strcmp(type, "ByteLevel") == 0)
         return read_byte_level(t, section, byte_level, err);
     if (strcmp(type, "Digits") == 0) {
-        if (hf_flag(section, "individual_digits", false, &individual, err))
-            return CVN_EFORMAT;
+        TRY(hf_flag(section, "individual_digits", false, &individual, err));
         return add_split(t, split_pattern_new, individual ? "\\p{N}" : "\\p{N}+", err);
     }
     return unsupported("pre-tokenizer", type, "Sequence, Split, ByteLevel, Metaspace and Digits",

@@ -416,9 +416,7 @@ static int build(Tokenizer *t, const SpmModel *model, cvn_err *err)
             k += length;
         }
     }
-    rc = add_merges(t, model, err);
-    if (rc)
-        return rc;
+    TRY(add_merges(t, model, err));
     add_tokens(t, model);
     t->normalize.step[t->normalize.n++] =
         (Rewrite){.kind = REWRITE_SENTENCEPIECE, .spm = model->normalizer};

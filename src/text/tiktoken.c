@@ -177,9 +177,7 @@ int tiktoken_read(Tokenizer *t, const char *bytes, size_t n, cvn_err *err)
     t->kind = "tiktoken";
     bpe_init(&t->bpe, &t->arena, (int32_t)n_lines + N_SPECIAL, n_lines);
     t->bpe.byte_symbols = true;
-    int rc = read_lines(t, bytes, bytes + n, err);
-    if (rc)
-        return rc;
+    TRY(read_lines(t, bytes, bytes + n, err));
     for (int32_t rank = 0; rank < (int32_t)n_lines; rank++)
         bpe_add_splits(&t->bpe, rank, (uint32_t)rank);
     add_special(t);
@@ -188,9 +186,7 @@ int tiktoken_read(Tokenizer *t, const char *bytes, size_t n, cvn_err *err)
     t->pad = tokenizer_special(t, "<|finetune_right_pad_id|>");
     t->pattern[0] = SPLIT_LLAMA3;
     t->whole = true;
-    rc = split_pattern_new(SPLIT_LLAMA3, strlen(SPLIT_LLAMA3), &t->split[t->n_split], err);
-    if (rc)
-        return rc;
+    TRY(split_pattern_new(SPLIT_LLAMA3, strlen(SPLIT_LLAMA3), &t->split[t->n_split], err));
     t->n_split++;
     return bpe_finish(&t->bpe, true, err);
 }

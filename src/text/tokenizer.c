@@ -64,9 +64,7 @@ static int read_bytes(void *of, cvn_err *err)
     const Reading *r = of;
     map_init(&r->t->special, &r->t->arena);
     r->t->hash = hash_bytes(r->bytes, r->n);
-    int rc = read_kind(r->t, r->bytes, r->n, err);
-    if (rc)
-        return rc;
+    TRY(read_kind(r->t, r->bytes, r->n, err));
     guess_ids(r->t);
     /* what tokenizer_config.json may call bos besides is for templates */
     r->t->begins = r->t->bos >= 0;

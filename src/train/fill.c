@@ -57,11 +57,10 @@ static int read_param(void *context, const Region *region, void *out, cvn_err *e
     const Region all = region_whole(&type);
     const RegionArray whole = region_packed(&all), part = region_packed(region);
     RegionWalk w;
-    int code = CVN_OK;
     region_walk(&w, region, &whole, &part);
-    while (code == CVN_OK && region_next(&w))
-        code = g->fill(g->context, g->param, w.a, w.n, (float *)out + w.b, err);
-    return code;
+    while (region_next(&w))
+        TRY(g->fill(g->context, g->param, w.a, w.n, (float *)out + w.b, err));
+    return CVN_OK;
 }
 
 static int fill_params(Trainer *t, Role role, const ParamList *list, SaveFill from, void *context,

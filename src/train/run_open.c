@@ -180,27 +180,21 @@ static int choose_export(Run *r, cvn_err *err)
 static int open_model(Run *r, cvn_err *err)
 {
     TrainConfig *c = &r->config;
-    int code = CVN_OK;
     if (c->lora)
-        code = lora_parse(&r->lora, c->lora, err);
-    if (code)
-        return code;
+        TRY(lora_parse(&r->lora, c->lora, err));
     if (r->has_from && !c->lora) {
-        code = llama_config_read(&r->model, r->from.folder, err);
+        TRY(llama_config_read(&r->model, r->from.folder, err));
     } else if (c->init) {
         r->model = r->init.config;
         r->model.rope_interleaved = false; /* the state's order is Hugging Face's */
-        code = check_tokenizer(r, err);
+        TRY(check_tokenizer(r, err));
     } else {
-        code = preset_config(c->preset, &r->model, err);
+        TRY(preset_config(c->preset, &r->model, err));
         r->model.vocab = tokenizer_vocab_size(r->tokenizer);
-        if (code == CVN_OK)
-            name_ids(r);
+        name_ids(r);
         if (c->seq > r->model.max_context)
             r->model.max_context = c->seq;
     }
-    if (code)
-        return code;
     if (c->seq == 0)
         c->seq = r->model.max_context < 1024 ? r->model.max_context : 1024;
     r->sizes_batch = c->batch == 0;

@@ -55,13 +55,11 @@ static int long_type(size_t bytes, MPI_Datatype *type)
     enum { BLOCK = 1 << 20 };
     MPI_Datatype block;
     int blocks = (int)(bytes / BLOCK), rest = (int)(bytes % BLOCK);
-    int code = MPI_Type_contiguous(BLOCK, MPI_BYTE, &block);
-    if (code)
-        return code;
+    TRY(MPI_Type_contiguous(BLOCK, MPI_BYTE, &block));
     int length[2] = {blocks, rest};
     MPI_Aint place[2] = {0, (MPI_Aint)blocks * BLOCK};
     MPI_Datatype part[2] = {block, MPI_BYTE};
-    code = MPI_Type_create_struct(2, length, place, part, type);
+    int code = MPI_Type_create_struct(2, length, place, part, type);
     if (!code)
         code = MPI_Type_commit(type);
     MPI_Type_free(&block);

@@ -37,8 +37,7 @@ static int parse_type(Parser *p, cvn_type *type)
         lex->p = name.p;
         return lex_expected(lex, "an element type: f64, f32, bf16, f16, i32, u32, i8, i4 or i1");
     }
-    if (lex_need(lex, '[', "and the sizes of the type"))
-        return CVN_EFORMAT;
+    TRY(lex_need(lex, '[', "and the sizes of the type"));
     if (lex_take(lex, ']'))
         return CVN_OK;
     do {
@@ -47,8 +46,7 @@ static int parse_type(Parser *p, cvn_type *type)
         lex_space(lex);
         const char *at = lex->p;
         int64_t *dim = &type->dim[type->rank++];
-        if (lex_int(lex, dim, "a size"))
-            return CVN_EFORMAT;
+        TRY(lex_int(lex, dim, "a size"));
         if (*dim < 0)
             return lex_fail_at(lex, at, "found size %lld, expected 0 or more", (long long)*dim);
     } while (lex_take(lex, ','));
@@ -99,8 +97,7 @@ static int parse_priority(Parser *p, cvn_spec *spec)
     digit += digit < lex->end && *digit == '-';
     if (digit == lex->end || !isdigit((unsigned char)*digit))
         return CVN_OK;
-    if (lex_int(lex, &priority, "a priority"))
-        return CVN_EFORMAT;
+    TRY(lex_int(lex, &priority, "a priority"));
     if (!lex_take(lex, ':')) {
         lex->p = at;
         return CVN_OK;
@@ -119,17 +116,14 @@ static int parse_spec(Parser *p, Declared *declared)
     cvn_spec *spec = &declared->spec;
     declared->has_spec = true;
     *spec = (cvn_spec){0};
-    if (parse_priority(p, spec))
-        return CVN_EFORMAT;
+    TRY(parse_priority(p, spec));
     if (!lex_take(lex, '>')) {
         do {
             if (spec->rank == CVN_MAX_RANK)
                 return lex_fail_at(lex, lex->p, "a spec has more than %d dimensions", CVN_MAX_RANK);
-            if (parse_split(p, spec, spec->rank++))
-                return CVN_EFORMAT;
+            TRY(parse_split(p, spec, spec->rank++));
         } while (lex_take(lex, ','));
-        if (lex_need(lex, '>', "after the spec"))
-            return CVN_EFORMAT;
+        TRY(lex_need(lex, '>', "after the spec"));
     }
     if (spec->rank != declared->type.rank)
         return lex_fail_at(lex, at, "found a spec of %d dimensions, expected %d as in the type",
@@ -151,8 +145,7 @@ static int parse_value_name(Parser *p, Span *name)
 static int parse_use(Parser *p, cvn_value **value)
 {
     Span name;
-    if (parse_value_name(p, &name))
-        return CVN_EFORMAT;
+    TRY(parse_value_name(p, &name));
     const uint64_t *entry = map_get(&p->values, name.p, name.n);
     if (!entry)
         return lex_fail_at(&p->lex, name.p - 1,
@@ -166,8 +159,7 @@ static int parse_declared(Parser *p, Declared *declared)
 {
     lex_space(&p->lex);
     *declared = (Declared){.at = p->lex.p};
-    if (parse_value_name(p, &declared->name))
-        return CVN_EFORMAT;
+    TRY(parse_value_name(p, &declared->name));
     if (map_get(&p->values, declared->name.p, declared->name.n))
         return lex_fail_at(&p->lex, declared->at, "value '%%%.*s' is defined twice",
                            declared->name.n < 60 ? (int)declared->name.n : 60, declared->name.p);
@@ -205,8 +197,7 @@ static int parse_operands(Parser *p, OpKind kind)
             cvn_value **operand = parse_append(p, &p->operands, sizeof(cvn_value *));
             if (!operand)
                 return CVN_EMEM;
-            if (parse_use(p, operand))
-                return CVN_EFORMAT;
+            TRY(parse_use(p, operand));
         } while (lex_take(&p->lex, ','));
     }
     int n = p->operands.n > (size_t)info->most ? info->most + 1 : (int)p->operands.n;
@@ -264,8 +255,7 @@ static int parse_op(Parser *p)
     do {
         if (n == OP_MOST_RESULTS)
             return lex_expected(&p->lex, "'=': no operation has more than three results");
-        if (parse_declared(p, &declared[n++]))
-            return CVN_EFORMAT;
+        TRY(parse_declared(p, &declared[n++]));
     } while (lex_take(&p->lex, ','));
     if (lex_need(&p->lex, '=', "and the operation") || parse_kind(p, &kind) ||
         parse_operands(p, kind) || parse_attrs(p, kind, &declared[0], &attr, &name_at))
@@ -300,8 +290,7 @@ static int parse_outputs(Parser *p)
             cvn_value *value, *into;
             lex_space(lex);
             const char *at = lex->p;
-            if (parse_use(p, &value))
-                return CVN_EFORMAT;
+            TRY(parse_use(p, &value));
             if (!lex_take_word(lex, "into"))
                 cvn_output(p->g, value);
             else if (parse_use(p, &into))
@@ -311,8 +300,7 @@ static int parse_outputs(Parser *p)
             if (p->g->err.code)
                 return lex_fail_at(lex, at, "%s", p->g->err.message);
         } while (lex_take(lex, ','));
-        if (lex_need(lex, '}', "and the end of the graph"))
-            return CVN_EFORMAT;
+        TRY(lex_need(lex, '}', "and the end of the graph"));
     }
     lex_space(lex);
     return lex->p == lex->end ? CVN_OK : lex_expected(lex, "the end of the text");
@@ -323,8 +311,7 @@ static int parse_graph(Parser *p)
     Lexer *lex = &p->lex;
     if (!lex_take_word(lex, "graph"))
         return lex_expected(lex, "'graph @name {'");
-    if (lex_need(lex, '@', "and the name of the graph"))
-        return CVN_EFORMAT;
+    TRY(lex_need(lex, '@', "and the name of the graph"));
     Span name;
     if (lex->p < lex->end && *lex->p == '"') {
         if (lex_string(lex, &p->g->arena, &p->g->name))
@@ -334,14 +321,12 @@ static int parse_graph(Parser *p)
     } else {
         p->g->name = arena_stringn(&p->g->arena, name.p, name.n);
     }
-    if (lex_need(lex, '{', "and the operations"))
-        return CVN_EFORMAT;
+    TRY(lex_need(lex, '{', "and the operations"));
     while (!lex_take_word(lex, "return")) {
         lex_space(lex);
         if (lex->p == lex->end || *lex->p != '%')
             return lex_expected(lex, "an operation (%x: f32[4] = ...) or 'return'");
-        if (parse_op(p))
-            return CVN_EFORMAT;
+        TRY(parse_op(p));
     }
     return parse_outputs(p);
 }

@@ -26,16 +26,14 @@ static int parse_ints(Parser *p, Ints *ints)
 {
     Lexer *lex = &p->lex;
     p->ints.n = 0;
-    if (lex_need(lex, '[', "and a list of integers"))
-        return CVN_EFORMAT;
+    TRY(lex_need(lex, '[', "and a list of integers"));
     if (lex_take(lex, ']'))
         return CVN_OK;
     do {
         int64_t *value = parse_append(p, &p->ints, sizeof *value);
         if (!value)
             return CVN_EMEM;
-        if (lex_int(lex, value, "an integer"))
-            return CVN_EFORMAT;
+        TRY(lex_int(lex, value, "an integer"));
     } while (lex_take(lex, ','));
     *ints = graph_ints(p->g, (int)p->ints.n, p->ints.data);
     return lex_need(lex, ']', "after a list of integers");
@@ -71,17 +69,14 @@ static int parse_literal(Parser *p, const Declared *declared, Literal *literal)
     p->numbers.n = 0;
     literal->splat = lex_take_word(lex, "splat");
     if (literal->splat) {
-        if (parse_element(p, dtype))
-            return CVN_EFORMAT;
+        TRY(parse_element(p, dtype));
     } else if (!lex_take(lex, '[')) {
         return lex_expected(lex, "'splat' and a number, or '[' and all elements");
     } else if (!lex_take(lex, ']')) {
         do {
-            if (parse_element(p, dtype))
-                return CVN_EFORMAT;
+            TRY(parse_element(p, dtype));
         } while (lex_take(lex, ','));
-        if (lex_need(lex, ']', "after the elements"))
-            return CVN_EFORMAT;
+        TRY(lex_need(lex, ']', "after the elements"));
     }
     literal->bytes = cvn_dtype_bytes(dtype, (int64_t)p->numbers.n);
     void *data = arena_alloc(&p->g->arena, literal->bytes);
@@ -197,8 +192,7 @@ int parse_attrs(Parser *p, OpKind kind, const Declared *declared, OpAttr *attr, 
                 parse_attr_value(p, row, declared, (char *)attr + row->offset))
                 return CVN_EFORMAT;
         } while (lex_take(lex, ','));
-        if (lex_need(lex, '}', "after the attributes"))
-            return CVN_EFORMAT;
+        TRY(lex_need(lex, '}', "after the attributes"));
     }
     for (int i = 0; i < attr_info_count; i++)
         if (attr_info[i].kind == kind && !(seen & attr_bit(&attr_info[i])) &&

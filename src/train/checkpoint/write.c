@@ -139,12 +139,10 @@ static int write_file(Writing *w, const char *name, const SaveFiles *group, int 
 /* Lists a file that was written by other means, as it reads back. */
 static int list_small(Writing *w, const char *name, cvn_err *err)
 {
-    FileMap map;
-    int code = file_map(&map, arena_printf(&w->arena, "%s/%s", w->folder, name), err);
-    if (code == CVN_OK)
-        list_file(w, name, map.size, crc32c(0, map.data, map.size));
-    file_unmap(&map);
-    return code;
+    SCOPED(file_unmap) FileMap map;
+    TRY(file_map(&map, arena_printf(&w->arena, "%s/%s", w->folder, name), err));
+    list_file(w, name, map.size, crc32c(0, map.data, map.size));
+    return CVN_OK;
 }
 
 static int copy_small(Writing *w, const char *from, const char *name, cvn_err *err)
