@@ -361,11 +361,14 @@ static void run(const KernelArgs *args)
         last = rows;
     }
     for (int64_t r = first; r < last && n > 0; r++) {
-        float low, high, min_p = ((const float *)args->in[3])[r];
+        float low, high = 0, least = -INFINITY;
+        float p = ((const float *)args->in[2])[r], min_p = ((const float *)args->in[3])[r];
+        int64_t k = ((const int32_t *)args->in[1])[r];
         row.x = (const float *)args->in[0] + r * n;
-        range_row(&row, &low, &high);
-        float least = threshold(&row, ((const int32_t *)args->in[1])[r],
-                                ((const float *)args->in[2])[r], low, high, buffer);
+        if (!(p >= 1) || min_p > 0 || (k > 0 && k < n)) { /* else all are kept */
+            range_row(&row, &low, &high);
+            least = threshold(&row, k, p, low, high, buffer);
+        }
         write_kept(row.x + row.begin, row.end - row.begin, least, high, min_p,
                    (float *)args->out[0] + r * n + row.begin);
         if (r + 1 < last)
