@@ -1,4 +1,5 @@
 /* Plans, run: random graphs against operations run one by one, and each rule of donation by itself. */
+#include "base/spare.h"
 #include "cpu/executor.h"
 #include "cpu/registry.h"
 #include "plan_support.h"
@@ -323,6 +324,40 @@ static void an_interrupted_device_runs_nothing(void **state)
     end(&c);
 }
 
+/* Writes q when the run has long begun. */
+static void write_q(void *context)
+{
+    Case *c = context;
+    nanosleep(&(struct timespec){.tv_nsec = 5 * 1000 * 1000}, NULL);
+    for (int i = 0; i < N; i++)
+        c->q_data[i] = (float)i;
+}
+
+static void a_parameter_may_come_while_its_plan_runs(void **state)
+{
+    (void)state;
+    KernelSet sharing = *cpu_kernels();
+    sharing.tiny = 0; /* so that both threads read it */
+    Case c;
+    begin(&c);
+    cvn_value *sums = cvn_cumsum(c.g, c.p, 0), *back = cvn_reverse(c.g, c.q, 1, (int[]){0});
+    cvn_output(c.g, cvn_add(c.g, sums, back));
+    run_case(&c, &sharing);
+    c.device->late = spare_new(NULL);
+    c.device->late_parameter = 1;
+    for (int round = 0; round < 10; round++) {
+        memset(c.q_data, 0, sizeof c.q_data);
+        spare_start(c.device->late, write_q, &c);
+        void *const parameters[] = {c.p_data, c.q_data};
+        assert_int_equal(executor_run(c.device, c.plan, parameters, c.output, NULL), CVN_OK);
+        for (int k = 0; k < N; k++)
+            assert_true(((float *)c.output[0])[k] == (float)(k * (k + 1) / 2 + N - 1 - k));
+        spare_wait(c.device->late);
+    }
+    spare_free(c.device->late);
+    end(&c);
+}
+
 /* Sets the flag when the run has long begun. */
 static void *set_flag(void *flag)
 {
@@ -400,6 +435,7 @@ int main(void)
         cmocka_unit_test(parameters_that_cannot_be_are_refused),
         cmocka_unit_test(an_interrupted_device_runs_nothing),
         cmocka_unit_test(a_run_is_ended_inside_and_the_device_goes_on),
+        cmocka_unit_test(a_parameter_may_come_while_its_plan_runs),
         cmocka_unit_test(a_plan_for_other_threads_is_refused),
         cmocka_unit_test(random_graphs_run_as_their_operations_do_one_by_one),
         cmocka_unit_test(so_they_do_where_every_result_may_go_over_every_operand),

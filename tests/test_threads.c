@@ -1,6 +1,7 @@
 /* The barrier and the pool: nobody passes early, everything written before is seen after, and
    neither more threads than processors nor an idle hour of microseconds in between breaks it. */
 #include "base/cores.h"
+#include "base/spare.h"
 #include "base/threads.h"
 #include "unit.h"
 
@@ -209,6 +210,45 @@ static void a_thread_per_core_is_bound_and_the_caller_keeps_its_mask(void **stat
     unsetenv("CARAVAN_PIN");
 }
 
+typedef struct Late {
+    Spare *spare;
+    int written, wrong; /* plain memory: only waiting orders its use */
+} Late;
+
+static void write_late(void *context)
+{
+    usleep(1000);
+    ((Late *)context)->written++;
+}
+
+static void wait_and_read(void *context, int thread, int n)
+{
+    Late *late = context;
+    spare_wait(late->spare);
+    if (late->written != 1)
+        late->wrong += thread + n;
+    spare_wait(late->spare);
+}
+
+static void what_a_spare_thread_did_is_seen_by_all_who_waited(void **state)
+{
+    (void)state;
+    Late late = {.spare = spare_new(NULL)};
+    Pool *pool = pool_new(3, NULL);
+    spare_wait(late.spare); /* for nothing */
+    for (int i = 0; i < 20; i++) {
+        late.written = 0;
+        spare_start(late.spare, write_late, &late);
+        pool_run(pool, wait_and_read, &late);
+    }
+    assert_int_equal(late.wrong, 0);
+    late.written = 0;
+    spare_start(late.spare, write_late, &late);
+    spare_free(late.spare); /* in the midst of it */
+    assert_int_equal(late.written, 1);
+    pool_free(pool);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -219,6 +259,7 @@ int main(void)
         cmocka_unit_test(the_default_is_what_the_machine_allows),
         cmocka_unit_test(a_run_on_some_threads_leaves_the_others_alone),
         cmocka_unit_test(who_waits_long_sleeps),
+        cmocka_unit_test(what_a_spare_thread_did_is_seen_by_all_who_waited),
         cmocka_unit_test(the_affinity_mask_counts_and_threads_that_do_not_fit_it_are_not_bound),
         cmocka_unit_test(a_thread_per_core_is_bound_and_the_caller_keeps_its_mask),
     };

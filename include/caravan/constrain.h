@@ -90,6 +90,10 @@ int cvn_constrained_mask(cvn_constrained *text, uint32_t *mask, cvn_err *err);
 int cvn_constrained_advance(cvn_constrained *text, cvn_token token, cvn_err *err);
 int cvn_constrained_advance_bytes(cvn_constrained *text, const char *bytes, size_t n, cvn_err *err);
 
+/* Whether the mask takes some microseconds only: it is kept already, or one byte may come and no other. Others may take some
+   hundred, which another thread has while a model computes. */
+bool cvn_constrained_is_quick(cvn_constrained *text);
+
 /* The text may end here. */
 bool cvn_constrained_complete(const cvn_constrained *text);
 

@@ -279,6 +279,22 @@ int cvn_constrained_mask(cvn_constrained *text, uint32_t *mask, cvn_err *err)
     return check(text, err);
 }
 
+bool cvn_constrained_is_quick(cvn_constrained *text)
+{
+    Machine *m = &text->of->m;
+    const cvn_vocabulary *v = text->vocabulary;
+    const Masks *masks = &text->of->masks;
+    int ways = m->state[text->state].can_end;
+    if (text->ended || (masks->vocabulary == v && masks_know(masks, m, text->state)))
+        return true;
+    engine_begin(&m->e);
+    for (int i = 0; i < 256 && ways < 2; i++) {
+        unsigned char b = (unsigned char)('a' + i); /* of strings, the first two will do */
+        ways += v->begin[b] < v->begin[b + 1] && machine_next(m, text->state, b) != STATE_DEAD;
+    }
+    return ways < 2;
+}
+
 int cvn_constrained_advance_bytes(cvn_constrained *text, const char *bytes, size_t n, cvn_err *err)
 {
     uint32_t state = text->state;

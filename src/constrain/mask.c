@@ -432,6 +432,15 @@ static void fill_left(Machine *m, const Trie *left, uint32_t state, uint32_t *bi
     free(found.list);
 }
 
+bool masks_know(const Masks *masks, const Machine *m, uint32_t state)
+{
+    for (uint32_t i = 0; i < m->state[state].n; i++)
+        for (uint32_t id = m->state[state].frame[i]; id != NO_FRAME; id = masks->frame[id].also)
+            if (m->in_item[id] || id >= masks->n_frames || !masks->frame[id].known)
+                return false;
+    return true;
+}
+
 void masks_fill(Masks *masks, Machine *m, uint32_t state, uint32_t *bits)
 {
     uint32_t n = m->state[state].n;

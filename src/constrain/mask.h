@@ -61,6 +61,9 @@ typedef struct Masks {
 int masks_init(Masks *masks, const cvn_vocabulary *vocabulary, cvn_err *err);
 void masks_free(Masks *masks);
 
+/* Whether all that a state's mask is made of is kept. */
+bool masks_know(const Masks *masks, const Machine *m, uint32_t state);
+
 /* Writes the mask of a state, without tokens that end a text. Failures are the machine's. */
 void masks_fill(Masks *masks, Machine *m, uint32_t state, uint32_t *bits);
 

@@ -1,6 +1,7 @@
 /* Places become addresses once per run; then threads walk the steps. */
 #include "cpu/executor.h"
 
+#include "base/spare.h"
 #include "base/threads.h"
 #include "comm/account.h"
 #include "cpu/profile.h"
@@ -147,6 +148,7 @@ typedef struct Run {
     Device *device;
     const Plan *plan;
     int first, last; /* steps [first, last) */
+    int late;        /* the first step that reads what another thread may still write; or -1 */
     void **at;       /* pointers of step `first` */
     uint64_t turn;   /* of step 0 */
     /* Thread 0 has seen that the run is cancelled: set before the threads meet, so that all of them leave out the same
@@ -187,6 +189,8 @@ static void walk(void *context, int thread, int n_threads)
                            .turn = run->turn + (uint64_t)i,
                            .cancelled = run->agrees ? NULL : cancelled};
         at += n_in + n_out + 1;
+        if (i == run->late)
+            spare_wait(run->device->late);
         int64_t ready = profile ? clock_ns() : 0;
         if (run->agrees && !stops && since >= run->device->agree_seconds) {
             args.n_threads = n_threads;
@@ -217,6 +221,18 @@ static void walk(void *context, int thread, int n_threads)
         if (profile)
             profile_add(profile, thread, plan, i, ready, start, clock_ns());
     }
+}
+
+/* The first step that reads a parameter; -1: none does. */
+static int first_reader(const Plan *plan, int parameter)
+{
+    for (int i = 0; i < plan->n_steps; i++)
+        for (int k = 0; k < plan->step[i].op->n_operands; k++) {
+            const BufferRef *in = &plan->step[i].in[k];
+            if (in->space == SPACE_PARAMETER && in->parameter == parameter)
+                return i;
+        }
+    return -1;
 }
 
 static bool is_interrupted(const Device *device)
@@ -258,6 +274,7 @@ int executor_run(Device *device, const Plan *plan, void *const *parameters, void
     Run run = {.device = device,
                .plan = plan,
                .last = plan->op_by_op ? 0 : plan->n_steps,
+               .late = device->late ? first_reader(plan, device->late_parameter) : -1,
                .at = device->pointer,
                .turn = device->turn + 1,
                .agrees = agrees};

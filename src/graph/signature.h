@@ -45,6 +45,7 @@ typedef enum Role {
     ROLE_PENALTY,
     ROLE_SEEN,   /* bool [rows, vocab] */
     ROLE_BIAS,   /* of logits, [rows, vocab] */
+    ROLE_MASK,   /* bool [rows, vocab] of tokens that may come */
     ROLE_SCALAR, /* of the optimizer: index in its list */
     /* Results. */
     ROLE_NEXT, /* tokens drawn, [rows] */

@@ -3,6 +3,8 @@
 #include "graph/signature.h"
 #include "graph/steps.h"
 
+#include <math.h>
+
 static cvn_value *input(cvn_graph *g, Role role, const char *name, cvn_type type)
 {
     return graph_role(cvn_parameter(g, name, type), role, 0);
@@ -32,7 +34,9 @@ cvn_value *sample_tokens(cvn_graph *g, SampleMode mode, cvn_value *logits, cvn_v
 cvn_value *sample_bias(cvn_graph *g, cvn_value *logits)
 {
     cvn_value *bias = input(g, ROLE_BIAS, "bias", with_dtype(*cvn_value_type(logits), CVN_F32));
-    return cvn_add(g, logits, bias);
+    cvn_value *mask = input(g, ROLE_MASK, "mask", with_dtype(*cvn_value_type(logits), CVN_BOOL));
+    logits = cvn_add(g, logits, bias);
+    return cvn_select(g, mask, logits, like(g, logits, -INFINITY));
 }
 
 cvn_value *sample_penalty(cvn_graph *g, cvn_value *logits)

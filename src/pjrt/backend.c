@@ -12,6 +12,7 @@
 
 #include "base/cpu.h"
 #include "base/map.h"
+#include "base/spare.h"
 #include "base/strbuf.h"
 #include "base/threads.h"
 #include "compile/plan.h"
@@ -665,6 +666,8 @@ static int give_inputs(Devices *c, const Executable *x, const Argument *argument
             if (x->sliced[i])
                 x->first_row[which++] = (int32_t)a->row;
             if (!a->memory) {
+                if (a->late)
+                    spare_wait(a->late);
                 TRY(send(c, d, &x->parameter[i], a->host, PJRT_ONLY_DURING_CALL, &to[i], err));
                 continue;
             }

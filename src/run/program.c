@@ -1,6 +1,7 @@
 #include "run/program.h"
 
 #include "base/map.h"
+#include "base/spare.h"
 #include "graph/simplify.h"
 #include "shard/reshard.h"
 
@@ -239,6 +240,12 @@ bool program_bind(Program *p, Role role, int index, void *host)
     return i >= 0;
 }
 
+void program_set_late(Program *p, Role role, struct Spare *spare)
+{
+    p->late = spare;
+    p->late_role = role;
+}
+
 void program_set_rows(Program *p, const int64_t *rows)
 {
     const Runtime *rt = p->rt;
@@ -300,10 +307,14 @@ int program_run(Program *p, cvn_err *err)
 {
     Runtime *rt = p->rt;
     int n = p->signature.n_parameters;
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
+        bool late = p->late && p->signature.parameter[i].role == p->late_role;
+        if (late && is_staged(p, i))
+            spare_wait(p->late);
         for (int d = 0; d < rt->info.n_local; d++) {
             Argument *a = &p->argument[d * n + i];
             a->memory = NULL;
+            a->late = late ? p->late : NULL;
             if (p->buffer[i] && !p->host[i])
                 a->memory = p->buffer[i]->memory ? p->buffer[i]->memory[d] : NULL;
             else if (!is_staged(p, i))
@@ -311,6 +322,7 @@ int program_run(Program *p, cvn_err *err)
             else if (stage(p, i, d, err))
                 return err->code;
         }
+    }
     rt->runs++;
     if (rt->backend->run(rt->devices, p->executable, p->argument, p->output, err) ||
         rt->backend->wait(rt->devices, err))

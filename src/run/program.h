@@ -35,8 +35,11 @@ typedef struct Program {
     PartitionReport report; /* owned */
     Buffer **buffer;        /* [parameters] of those that stay on the devices; else NULL */
     void **host;            /* [parameters] where the whole is in this process; NULL: its buffer */
-    Argument *argument;     /* [local devices * parameters] */
-    const void **output;    /* [outputs] of the last run */
+    struct Spare *
+        late; /* borrowed: may write inputs of a role while a run that reads them goes on; or NULL */
+    Role late_role;
+    Argument *argument;  /* [local devices * parameters] */
+    const void **output; /* [outputs] of the last run */
 } Program;
 
 /* g is changed. Buffers that it is the first to have are then known, and not allocated. A program of {0} may be freed. */
@@ -47,6 +50,9 @@ void program_free(Program *p);
 /* Where a parameter lies, whole, until it is said anew; ignored where the program has no such parameter. Returns whether
    it has. One that stays on the devices lies there instead, as if it had no buffer: in a mesh of one process only. */
 bool program_bind(Program *p, Role role, int index, void *host);
+
+/* From now on what `spare` does when a run begins may still be writing inputs of a role: they are read when it is done. */
+void program_set_late(Program *p, Role role, struct Spare *spare);
 
 /* Rows of caches that the program works on, where it has fewer than there are: of part i of the caches' rows
    (buffer_row_part) rows[i], -1: none; of caches whose rows are not split rows[0] and those behind it. */

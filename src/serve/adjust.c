@@ -1,5 +1,6 @@
 #include "serve/adjust.h"
 
+#include "base/spare.h"
 #include "constrain/tokens.h"
 
 #include <inttypes.h>
@@ -21,17 +22,19 @@ void adjust_init(cvn_engine *e)
     e->adjust = arena_array(&e->arena, rows + 1, sizeof *e->adjust);
     uint8_t *seen = arena_array(&e->arena, (rows + 1) * vocab, 1);
     for (size_t i = 0; i <= rows; i++)
-        e->adjust[i] = (RowAdjust){.seen = seen + i * vocab, .added = e->rows.bias + i * vocab};
-    e->adjust[rows].added = NULL;
+        e->adjust[i] = (RowAdjust){.seen = seen + i * vocab, .shown = true};
+    for (size_t i = 0; i < rows; i++) {
+        e->adjust[i].bias = e->rows.bias + i * vocab;
+        e->adjust[i].mask = e->rows.mask + i * vocab;
+    }
 }
 
 void adjust_free(cvn_engine *e)
 {
+    spare_free(e->spare);
     for (int i = 0; e->adjust && i <= e->options.rows; i++) {
         cvn_constrained_free(e->adjust[i].text);
-        free(e->adjust[i].base);
-        free(e->adjust[i].mask);
-        free(e->adjust[i].made);
+        free(e->adjust[i].bits);
     }
     cvn_vocabulary_free(e->words);
 }
@@ -90,26 +93,11 @@ int adjust_prepare(cvn_engine *e, const cvn_request *r, cvn_err *err)
     const SpecialIds *eos = &e->model->io.config.eos;
     if (!r->constraint || e->words)
         return CVN_OK;
+    if (!e->spare && !(e->spare = spare_new(err)))
+        return err->code;
+    program_set_late(&e->decode[SAMPLE_ADJUSTED].program, ROLE_MASK, e->spare);
     return vocabulary_of(e->model->tokenizer, (cvn_token)vocab_of(e), eos->id, (size_t)eos->n,
                          &e->words, err);
-}
-
-/* What is added to the logits of a row, where they are allowed. */
-static float *bias_of(const RowAdjust *a)
-{
-    return a->text ? a->base : a->added;
-}
-
-static bool allows(const RowAdjust *a, int32_t token)
-{
-    return a->mask[token / 32] >> (token % 32) & 1;
-}
-
-/* Where the token is allowed its logit gets what was added to its bias. */
-static void show(RowAdjust *a, int32_t token)
-{
-    if (a->text && allows(a, token))
-        a->added[token] = a->base[token];
 }
 
 /* Ends of text have this bias, or, for 0, what the request itself gives them. */
@@ -124,96 +112,126 @@ static void set_end(const cvn_engine *e, RowAdjust *a, float bias)
             sum += r->bias[k].token == id ? r->bias[k].bias : 0;
         if (id < 0 || (size_t)id >= vocab_of(e))
             continue;
-        bias_of(a)[id] = sum;
-        show(a, id);
+        a->bias[id] = sum;
     }
 }
 
 /* Whether there is memory for a text. */
 static bool has_room(const cvn_engine *e, RowAdjust *a)
 {
-    size_t vocab = vocab_of(e);
-    a->base = a->base ? a->base : malloc(vocab * sizeof *a->base);
-    a->mask = a->mask ? a->mask : malloc(CVN_MASK_WORDS(vocab) * sizeof *a->mask);
-    a->made = a->made ? a->made : malloc(CVN_MASK_WORDS(vocab) * sizeof *a->made);
-    if (a->base && a->mask && a->made)
-        return true;
-    err_set(&a->err, CVN_EMEM, "no memory for the constraint of a request");
-    return false;
+    size_t words = CVN_MASK_WORDS(vocab_of(e));
+    a->bits = a->bits ? a->bits : malloc(2 * words * sizeof *a->bits);
+    if (!a->bits)
+        return err_set(&a->err, CVN_EMEM, "no memory for the constraint of a request") == CVN_OK;
+    a->had = a->bits + words;
+    return true;
 }
 
-static void begin_text(const cvn_engine *e, RowAdjust *a)
-{
-    if (!has_room(e, a))
-        return;
-    memset(a->base, 0, vocab_of(e) * sizeof *a->base);
-    memset(a->mask, 0, CVN_MASK_WORDS(vocab_of(e)) * sizeof *a->mask);
-    for (size_t i = 0; i < vocab_of(e); i++)
-        a->added[i] = -INFINITY;
-    cvn_constrained_new(a->request->constraint, e->words, &a->text, &a->err);
-}
-
-/* The mask after what the text is; false with a->err set where there is none. *n: tokens in it, *only: the last of them. */
-static bool make_mask(RowAdjust *a, size_t vocab, cvn_constrained *text, int *n, int32_t *only)
+/* The bits after a text; returns how many tokens they let come, 2 for more, and the one if it is one. */
+static int make_bits(const cvn_engine *e, RowAdjust *a, cvn_constrained *text, int32_t *last)
 {
     const cvn_request *r = a->request;
-    *n = 0;
-    if (cvn_constrained_mask(text, a->made, &a->err))
-        return false;
+    int n = 0;
+    if (cvn_constrained_mask(text, a->bits, &a->err))
+        return 0;
     for (int64_t i = 0; i < r->n_end && cvn_constrained_complete(text); i++)
-        a->made[r->end[i] / 32] |= 1u << (r->end[i] % 32);
-    for (size_t w = 0; w < CVN_MASK_WORDS(vocab); w++) {
-        *only = a->made[w] ? (int32_t)(w * 32) + __builtin_ctz(a->made[w]) : *only;
-        *n += __builtin_popcount(a->made[w]);
+        a->bits[r->end[i] / 32] |= 1u << (r->end[i] % 32);
+    for (size_t w = 0; w < CVN_MASK_WORDS(vocab_of(e)) && n < 2; w++) {
+        uint32_t bits = a->bits[w];
+        *last = bits ? (int32_t)(w * 32) + __builtin_ctz(bits) : *last;
+        n += !bits ? 0 : bits & (bits - 1) ? 2 : 1;
     }
-    if (!*n)
+    if (!n)
         err_set(&a->err, CVN_EUNSUPPORTED, "no token of the vocabulary goes on with this text");
-    return *n > 0;
+    return n;
 }
 
-/* Lets only those tokens through with which the text goes on. What was let through before and is again stays as it lies: most
-   of a vocabulary, within a string. */
-static void put_mask(const cvn_engine *e, RowAdjust *a)
+/* Makes the row's mask that of its text. */
+static void show(const cvn_engine *e, RowAdjust *a)
 {
     size_t vocab = vocab_of(e);
-    int n;
-    if (!make_mask(a, vocab, a->text, &n, &a->only))
+    int n = a->shown || a->err.code ? 0 : make_bits(e, a, a->text, &a->only);
+    if (!n)
         return;
     a->only = n == 1 ? a->only : -1;
-    for (size_t w = 0; w < CVN_MASK_WORDS(vocab); w++)
-        for (uint32_t change = a->made[w] ^ a->mask[w]; change; change &= change - 1) {
-            size_t i = w * 32 + (size_t)__builtin_ctz(change);
-            a->added[i] = a->made[w] >> (i % 32) & 1 ? a->base[i] : -INFINITY;
+    a->shown = true;
+    for (size_t w = 0; w < CVN_MASK_WORDS(vocab); w++) {
+        if (a->bits[w] == a->had[w]) /* as most of a vocabulary, within a string */
+            continue;
+        a->had[w] = a->bits[w];
+        for (size_t i = w * 32; i < vocab && i < w * 32 + 32;
+             i += 8) { /* eight bits become bytes */
+            uint64_t eight = a->bits[w] >> (i % 32) & 0xff;
+            eight = eight * 0x0101010101010101u & 0x8040201008040201u;
+            eight = (eight + 0x7f7f7f7f7f7f7f7fu) >> 7 & 0x0101010101010101u;
+            memcpy(a->mask + i, &eight, vocab - i < 8 ? vocab - i : 8);
         }
-    uint32_t *before = a->mask;
-    a->mask = a->made;
-    a->made = before;
+    }
+}
+
+static int show_all(void *of, cvn_err *err)
+{
+    cvn_engine *e = of;
+    (void)err;
+    for (int i = 0; i < e->options.rows; i++)
+        show(e, &e->adjust[i]);
+    return CVN_OK;
+}
+
+/* On the spare thread. Where memory runs out, what constraints know is of no use any more. */
+static void show_late(void *of)
+{
+    cvn_engine *e = of;
+    cvn_err err = {0};
+    if (protect(show_all, e, "finding out which tokens may come", &err))
+        for (int i = 0; i < e->options.rows; i++)
+            if (e->adjust[i].text)
+                e->adjust[i].err = err;
+}
+
+void adjust_start(cvn_engine *e)
+{
+    bool any = false;
+    for (int i = 0; e->spare && i < e->options.rows; i++)
+        any = any || !e->adjust[i].shown;
+    if (any)
+        spare_start(e->spare, show_late, e);
+}
+
+void adjust_wait(cvn_engine *e)
+{
+    if (e->spare)
+        spare_wait(e->spare);
 }
 
 void adjust_begin(cvn_engine *e, int row, const cvn_request *r)
 {
     RowAdjust *a = &e->adjust[row];
     if (a->request) { /* what it left */
-        memset(a->added, 0, vocab_of(e) * sizeof(float));
+        memset(a->bias, 0, vocab_of(e) * sizeof *a->bias);
+        memset(a->mask, 1, vocab_of(e));
         memset(a->seen, 0, vocab_of(e));
         cvn_constrained_free(a->text);
         a->text = NULL;
     }
     a->request = r && adjust_wanted(e, r) ? r : NULL;
     a->drawn = 0;
+    a->shown = true;
     a->logits = NULL;
     if (r)
         a->err = (cvn_err){0};
     if (!a->request)
         return;
-    if (r->constraint)
-        begin_text(e, a);
-    for (int64_t i = 0; i < r->n_bias; i++) /* of a text nothing is allowed yet */
-        bias_of(a)[r->bias[i].token] += r->bias[i].bias;
+    for (int64_t i = 0; i < r->n_bias; i++)
+        a->bias[r->bias[i].token] += r->bias[i].bias;
     if (r->min_tokens > 0)
         set_end(e, a, NEVER);
-    if (a->text)
-        put_mask(e, a);
+    if (!r->constraint || !has_room(e, a) ||
+        cvn_constrained_new(r->constraint, e->words, &a->text, &a->err))
+        return;
+    a->shown = false;
+    memset(a->had, 0xff, CVN_MASK_WORDS(vocab_of(e)) * sizeof *a->had); /* all may come */
+    show(e, a);
 }
 
 /* A token is in the text. */
@@ -222,21 +240,24 @@ static void note(const cvn_engine *e, RowAdjust *a, int32_t token)
     const cvn_request *r = a->request;
     if (++a->drawn == r->min_tokens)
         set_end(e, a, 0);
-    float *bias = bias_of(a);
-    bias[token] -= r->sampling.frequency_penalty;
-    bias[token] -= a->seen[token] ? 0 : r->sampling.presence_penalty;
+    a->bias[token] -= r->sampling.frequency_penalty;
+    a->bias[token] -= a->seen[token] ? 0 : r->sampling.presence_penalty;
     a->seen[token] = 1;
-    show(a, token);
-    if (a->text && !a->err.code && !engine_ends(e, r, token) &&
-        cvn_constrained_advance(a->text, token, &a->err) == CVN_OK)
-        put_mask(e, a);
+    if (!a->text || a->err.code || engine_ends(e, r, token) ||
+        cvn_constrained_advance(a->text, token, &a->err))
+        return;
+    a->shown = false;
+    a->only = -1;
+    if (cvn_constrained_is_quick(a->text))
+        show(e, a);
 }
 
 int32_t adjust_drawn(cvn_engine *e, int row, int32_t token, const float *logits)
 {
     RowAdjust *a = &e->adjust[row];
-    for (int32_t i = 0; a->text && !a->err.code && !allows(a, token); i++)
-        if (allows(a, i))
+    show(e, a);
+    for (int32_t i = 0; a->text && !a->err.code && !a->mask[token]; i++)
+        if (a->mask[i])
             token = i;
     a->logits = a->request->on_logits ? logits : NULL;
     note(e, a, token);
@@ -246,17 +267,15 @@ int32_t adjust_drawn(cvn_engine *e, int row, int32_t token, const float *logits)
 /* A row's state, to be moved on without it; false: there is no memory. */
 static bool copy_state(const cvn_engine *e, const RowAdjust *from, RowAdjust *to)
 {
-    size_t vocab = vocab_of(e);
     to->request = from->request;
     to->drawn = from->drawn;
     to->err = (cvn_err){0};
-    memcpy(to->seen, from->seen, vocab);
+    memcpy(to->seen, from->seen, vocab_of(e));
     if (!from->text)
         return true;
     if (!has_room(e, to) || !(to->text = cvn_constrained_clone(from->text)))
         return false;
-    memcpy(to->base, from->base, vocab * sizeof *to->base);
-    memcpy(to->mask, from->mask, CVN_MASK_WORDS(vocab) * sizeof *to->mask);
+    memcpy(to->had, from->had, CVN_MASK_WORDS(vocab_of(e)) * sizeof *to->had);
     return true;
 }
 
@@ -267,39 +286,45 @@ int adjust_forced(cvn_engine *e, int row, int32_t *token, int most)
     int n = 0, allowed = 1;
     if (!a->request || !a->text || a->err.code || next < 0)
         return 0;
+    show(e, a); /* whose bits are those of others from here on */
     cvn_constrained *text = cvn_constrained_clone(a->text);
     while (text && n < most && allowed == 1 && !engine_ends(e, a->request, next)) {
         token[n++] = next;
-        if (cvn_constrained_advance(text, next, NULL) ||
-            !make_mask(a, vocab_of(e), text, &allowed, &next))
+        if (cvn_constrained_advance(text, next, NULL))
             break;
+        allowed = make_bits(e, a, text, &next);
     }
     a->err = (cvn_err){0}; /* whoever comes there will meet it again */
     cvn_constrained_free(text);
     return n;
 }
 
-int adjust_ahead(cvn_engine *e, int row, const int32_t *token, int n, float *bias)
+int adjust_ahead(cvn_engine *e, int row, const int32_t *token, int n, float *bias, uint8_t *mask)
 {
-    const RowAdjust *own = &e->adjust[row];
-    RowAdjust *a = &e->adjust[e->options.rows];
+    RowAdjust *own = &e->adjust[row], *a = &e->adjust[e->options.rows];
     size_t vocab = vocab_of(e);
     int i = 0;
-    memcpy(bias, own->added, vocab * sizeof *bias);
-    if (!own->request)
+    show(e, own);
+    memcpy(bias, own->bias, vocab * sizeof *bias);
+    memcpy(mask, own->mask, vocab);
+    if (!own->request) {
         memset(bias + vocab, 0, (size_t)n * vocab * sizeof *bias);
+        memset(mask + vocab, 1, (size_t)n * vocab);
+    }
     if (!own->request || own->err.code || !copy_state(e, own, a))
         return own->request ? 0 : n;
-    for (a->added = bias; i < n && !engine_ends(e, a->request, token[i]); i++) {
-        if (a->text && !allows(a, token[i]))
-            break;
-        memcpy(a->added + vocab, a->added, vocab * sizeof *bias);
-        a->added += vocab;
+    a->bias = bias;
+    a->mask = mask;
+    for (; i < n && a->mask[token[i]] && !engine_ends(e, a->request, token[i]); i++) {
+        a->bias = memcpy(a->bias + vocab, a->bias, vocab * sizeof *bias);
+        a->mask = memcpy(a->mask + vocab, a->mask, vocab);
         note(e, a, token[i]);
+        show(e, a);
         if (a->err.code)
             break;
     }
     cvn_constrained_free(a->text);
     a->text = NULL;
+    a->shown = true;
     return i;
 }

@@ -1,7 +1,14 @@
 /*
  * What a request says of single tokens: biases, penalties on what was generated, a text's least length, and that it wants to
  * see logits. All but the last is a bias for each entry of the vocabulary, which moves as tokens are drawn: rows that ask for
- * nothing of the kind have a bias of 0, which changes no bit. What a constraint does not allow has a bias of -inf.
+ * nothing of the kind have a bias of 0, which changes no bit.
+ *
+ * What a constraint lets come is a mask. When a token has been drawn it is made at once, if that takes little: if it has one token,
+ * that is taken unasked (guess.h). Else it is made by a thread of its own while the next step runs, which reads it when
+ * logits are there:
+ *
+ *     drawn: {"n        step t + 1: layers, logits ......... | sample        drawn: ame
+ *                       spare:      mask after {"n           |
  */
 #ifndef CVN_SERVE_ADJUST_H
 #define CVN_SERVE_ADJUST_H
@@ -15,11 +22,12 @@ typedef struct RowAdjust {
     const float *logits;        /* [vocab] of the last run, until the next; or NULL */
     struct cvn_constrained
         *text;      /* what was drawn, under the request's constraint; owned, or NULL */
-    float *added;   /* [vocab] to the row's logits; borrowed */
-    float *base;    /* [vocab] with a text: biases of what is allowed; owned */
-    uint32_t *mask; /* [CVN_MASK_WORDS(vocab)] what is allowed next, as `added` has it; owned */
-    uint32_t *made; /* of the same size, for the mask after it; owned */
-    int32_t only;   /* the one token that is allowed, or -1 */
+    float *bias;    /* [vocab] of the row's logits; borrowed */
+    uint8_t *mask;  /* [vocab] 1: the token may come; borrowed */
+    uint32_t *bits; /* [CVN_MASK_WORDS(vocab)] of a mask that is made, … */
+    uint32_t *had;  /* … and of the same size, of the mask as it is; owned with them */
+    bool shown;     /* mask is that of the text; true without one */
+    int32_t only;   /* the one token that is known to be allowed alone, or -1 */
     cvn_err err;    /* why that is not known */
 } RowAdjust;
 
@@ -34,6 +42,11 @@ int adjust_check(const cvn_engine *e, const cvn_request *request, cvn_err *err);
 /* Makes what requests with a constraint share. */
 int adjust_prepare(cvn_engine *e, const cvn_request *request, cvn_err *err);
 
+/* Begins to make the masks that rows lack, on the spare thread; and they are there, or rows have an err. In between nobody asks
+   rows or constraints anything. */
+void adjust_start(cvn_engine *e);
+void adjust_wait(cvn_engine *e);
+
 /* The row's request is another; NULL: none. */
 void adjust_begin(cvn_engine *e, int row, const cvn_request *request);
 /* It has drawn a token, of these logits. Returns it, or another, where logits without a likeliest (NaN, infinities) led to
@@ -43,8 +56,8 @@ int32_t adjust_drawn(cvn_engine *e, int row, int32_t token, const float *logits)
 /* Tokens that the row's constraint lets come next and no others: up to `most`, and no end; returns how many. */
 int adjust_forced(cvn_engine *e, int row, int32_t *token, int most);
 
-/* What is added to the logits after each of n tokens, if these are drawn: bias [n + 1, vocab], from the next token on. Returns
-   how many of them may be drawn; what is behind those is not written. */
-int adjust_ahead(cvn_engine *e, int row, const int32_t *token, int n, float *bias);
+/* What is added to the logits after each of n tokens, if these are drawn, and what may come there: bias and mask [n + 1, vocab],
+   from the next token on. Returns how many of them may be drawn; what is behind those is not written. */
+int adjust_ahead(cvn_engine *e, int row, const int32_t *token, int n, float *bias, uint8_t *mask);
 
 #endif

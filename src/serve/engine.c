@@ -37,6 +37,7 @@ void engine_make_inputs(cvn_engine *e, Inputs *in, int64_t n, size_t seq)
     in->penalty = arena_array(arena, rows, sizeof *in->penalty);
     in->seen = o->penalties ? arena_array(arena, rows * vocab, 1) : NULL;
     in->bias = o->adjust ? arena_array(arena, rows * vocab, sizeof *in->bias) : NULL;
+    in->mask = o->adjust ? memset(arena_array(arena, rows * vocab, 1), 1, rows * vocab) : NULL;
     if (e->adapters.n)
         in->select = arena_array(arena, rows * (size_t)e->adapters.ranks, sizeof *in->select);
 }
@@ -53,7 +54,7 @@ static void bind_inputs(Program *p, const Inputs *in)
         {ROLE_MIN_P, in->min_p},     {ROLE_SEEN, in->seen},
         {ROLE_BIAS, in->bias},       {ROLE_TEMPERATURE, in->temperature},
         {ROLE_PENALTY, in->penalty}, {ROLE_TARGETS, in->targets},
-        {ROLE_SELECT, in->select},
+        {ROLE_SELECT, in->select},   {ROLE_MASK, in->mask},
     };
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
         program_bind(p, inputs[i].role, 0, inputs[i].host);

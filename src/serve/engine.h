@@ -32,6 +32,7 @@ typedef struct Inputs {
     float *temperature, *top_p, *min_p, *penalty;
     uint8_t *seen; /* [rows * vocab] 1: the token is in the row; NULL without penalties */
     float *bias;   /* [rows * vocab] of logits; NULL without options.adjust */
+    uint8_t *mask; /* [rows * vocab] 1: the token may come; NULL without options.adjust */
     uint32_t *key; /* [rows * 2] */
     float *select; /* [rows * ranks] of adapters; NULL without any */
 } Inputs;
@@ -73,7 +74,8 @@ struct cvn_engine {
     int32_t *before; /* [rows] tokens as they were when a decode step began */
     struct RowAdjust
         *adjust; /* [rows + 1] with options.adjust (serve/adjust.h), one to look ahead; else NULL */
-    struct cvn_vocabulary *words; /* owned: of the tokenizer, once a request has a constraint */
+    struct cvn_vocabulary *words; /* owned: of the tokenizer, once a request has a constraint … */
+    struct Spare *spare;          /* owned: makes masks while steps run, from then on */
     struct Prefix *prefix;    /* with options.reuse: what rows hold (serve/prefix.h); else NULL */
     struct Guesser *guesser;  /* with options.speculate or adjust (serve/guess.h); or NULL */
     Queue queue;              /* requests that have not ended (serve/scheduler.h) */

@@ -174,7 +174,8 @@ static void stage(cvn_engine *e, int row, int64_t place, int64_t seq)
     size_t vocab = vocab_of(e), first = (size_t)(place * seq), n = (size_t)seq;
     g->n_guess = (int)num_min(g->n_guess, seq - 1);
     if (in->bias)
-        g->n_guess = adjust_ahead(e, row, g->guess, g->n_guess, in->bias + first * vocab);
+        g->n_guess = adjust_ahead(e, row, g->guess, g->n_guess, in->bias + first * vocab,
+                                  in->mask + first * vocab);
     in->start[place] = own->start[row];
     in->length[place] = own->length[row] ? 1 + g->n_guess : 0;
     engine_copy_select(e, in, place, row);

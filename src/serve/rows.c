@@ -179,9 +179,11 @@ static void stage_section(cvn_engine *e, const EngineStep *step, int64_t at, int
     size_t vocab = (size_t)e->model->io.config.vocab;
     if (in->seen)
         memcpy(in->seen + (size_t)at * vocab, from->seen + (size_t)row * vocab, vocab);
-    if (in->bias)
+    if (in->bias) {
         memcpy(in->bias + (size_t)at * vocab, from->bias + (size_t)row * vocab,
                vocab * sizeof *in->bias);
+        memcpy(in->mask + (size_t)at * vocab, from->mask + (size_t)row * vocab, vocab);
+    }
 }
 
 /* Runs a program on the section that is staged. */
@@ -427,7 +429,9 @@ int engine_decode(cvn_engine *e, cvn_err *err)
     }
     double begin = clock_seconds();
     memcpy(e->before, e->rows.tokens, (size_t)rows * sizeof *e->before);
+    adjust_start(e);
     int code = engine_run(e, &e->decode[mode].program, err);
+    adjust_wait(e);
     for (int i = 0; i < rows; i++) {
         if (code || !e->rows.length[i]) /* the program advances tokens and start of all rows */
             e->rows.tokens[i] = e->before[i];
