@@ -29,7 +29,7 @@ static inline int http_connect(int port)
                              .sin_port = htons((uint16_t)port),
                              .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int fd = socket(AF_INET, SOCK_STREAM, 0);
-    struct timeval patience = {.tv_sec = 60};
+    struct timeval patience = {.tv_sec = 300};
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     if (connect(fd, (struct sockaddr *)&to, sizeof to)) {
         close(fd);

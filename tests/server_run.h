@@ -13,7 +13,8 @@ enum { ROWS = 3, WAITING = 40, CONTEXT = 256 };
 static int64_t server_context = CONTEXT;
 
 static cvn_model *model;
-static ServerModel served; /* what it is called, and where it lies */
+static ServerModel
+    *served; /* of the options asked for last: what it is called, and where it lies */
 
 /* A server on a thread of its own. */
 typedef struct Running {
@@ -34,10 +35,14 @@ static inline void *run_server(void *context)
 static inline ServerOptions usual_options(void)
 {
     static char path[256];
-    snprintf(path, sizeof path, "%s/model", scratch);
-    served = (ServerModel){.name = "tiny", .path = path};
+    static ServerModel each[16]; /* servers that run read theirs */
+    static int n;
+    if (!n)
+        snprintf(path, sizeof path, "%s/model", scratch);
+    served = &each[n++ % 16];
+    *served = (ServerModel){.name = "tiny", .path = path};
     return (ServerOptions){.host = "127.0.0.1",
-                           .model = &served,
+                           .model = served,
                            .n_models = 1,
                            .max_waiting = WAITING,
                            .max_body = 1 << 20,

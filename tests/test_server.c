@@ -406,7 +406,7 @@ static void a_template_has_variables_and_messages_are_gone_on_in(void **state)
            "");
     char path[300];
     snprintf(path, sizeof path, "%s/templated", scratch);
-    served.path = path;
+    served->path = path;
     assert_int_equal(cvn_model_open(path, NULL, &model, &err), CVN_OK);
     start_server(&r, &options);
 #define HI "\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}"

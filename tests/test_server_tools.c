@@ -30,7 +30,7 @@ static void serve_template(Running *r, const char *call)
     fprintf(file, "%s%s%s", begin, call, end);
     fclose(file);
     *strrchr(path, '/') = '\0';
-    served.path = path;
+    served->path = path;
     must(cvn_model_open(path, NULL, &model, &err), &err);
     start_server(r, &options);
 }

@@ -6,7 +6,7 @@
  *     one that has none                select  0 0 0 0  0 0 0 0  0 0
  *
  * Every row is multiplied with all of A, and what is of other adapters counts 0: rows of one batch may have different ones,
- * and each has the bits that it has alone.
+ * and each has the bits that it has alone. Runs in which no row has one leave all of it out, with the same bits.
  */
 #ifndef CVN_SERVE_ADAPTERS_H
 #define CVN_SERVE_ADAPTERS_H

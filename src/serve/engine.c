@@ -98,21 +98,36 @@ static bool has_penalty(const cvn_engine_options *o, SampleMode mode)
     return o->penalties && (!o->adjust || mode == SAMPLE_ADJUSTED);
 }
 
-int engine_make_step(cvn_engine *e, EngineStep *out, LlamaStep *step, const Inputs *in,
-                     cvn_err *err)
+static int make_program(cvn_engine *e, Program *out, const LlamaStep *step, const Inputs *in,
+                        cvn_err *err)
 {
     const ProgramOptions options = steps_options(&e->steps);
-    step->penalty = step->output == LLAMA_SAMPLE && has_penalty(&e->options, step->sample);
     cvn_graph *g = llama_step(e->steps.model.config, step, err);
     if (!g)
         return err->code;
-    int code = program_make(&out->program, &e->rt, g, &options, err);
-    out->rows = step->batch;
-    out->seq = step->seq;
+    int code = program_make(out, &e->rt, g, &options, err);
     cvn_graph_free(g);
     if (code == CVN_OK)
-        bind_inputs(&out->program, in);
+        bind_inputs(out, in);
     return code;
+}
+
+int engine_make_step(cvn_engine *e, EngineStep *out, LlamaStep *step, const Inputs *in,
+                     cvn_err *err)
+{
+    step->penalty = step->output == LLAMA_SAMPLE && has_penalty(&e->options, step->sample);
+    out->rows = step->batch;
+    out->seq = step->seq;
+    TRY(make_program(e, &out->program, step, in, err));
+    LlamaStep plain = *step;
+    plain.ranks = 0;
+    return e->adapters.n ? make_program(e, &out->plain, &plain, in, err) : CVN_OK;
+}
+
+void engine_free_step(EngineStep *step)
+{
+    program_free(&step->program);
+    program_free(&step->plain);
 }
 
 /* All programs that the options ask for. Decode comes first: it has all rows, and so says how caches lie. */
@@ -390,7 +405,7 @@ int cvn_engine_free(cvn_engine *e, cvn_err *err)
     const size_t n[] = {1, prefills, prefills, CVN_MAX_BUCKETS, CVN_MAX_BUCKETS, SAMPLE_MODE_COUNT};
     for (size_t k = 0; k < sizeof n / sizeof *n; k++)
         for (size_t i = 0; i < n[k]; i++)
-            program_free(&steps[k][i].program);
+            engine_free_step(&steps[k][i]);
     engine_free_rows(e);
     adapters_close(&e->adapters);
     if (e->opened)

@@ -40,6 +40,9 @@ typedef struct Inputs {
 /* A program, the rows that it works on and the tokens of each that it takes. */
 typedef struct EngineStep {
     Program program;
+    /* The same without adapters, for runs in which no row has one; where there are any. */
+    Program plain;
+    const Program *ran; /* the last time: one of them */
     int64_t rows, seq;
 } EngineStep;
 
@@ -112,10 +115,16 @@ int engine_check(const cvn_model *model, const cvn_engine_options *options, cvn_
 void engine_make_inputs(cvn_engine *e, Inputs *in, int64_t n, size_t seq);
 /* Row `at` of other inputs has the adapter that a row has. */
 void engine_copy_select(const cvn_engine *e, Inputs *in, int64_t at, int row);
-/* Makes a program that reads these inputs, with the parameters that its mode has in this engine. */
+/* Makes programs that read these inputs, with the parameters that their mode has in this engine. */
 int engine_make_step(cvn_engine *e, EngineStep *out, LlamaStep *step, const Inputs *in,
                      cvn_err *err);
-int engine_run(cvn_engine *e, Program *program, cvn_err *err);
+void engine_free_step(EngineStep *step);
+
+/* Runs a step on the inputs that it reads. `cache`: the caches' row that each of its rows is; NULL: as they lie. */
+int engine_run(cvn_engine *e, EngineStep *step, const Inputs *in, const int64_t *cache,
+               cvn_err *err);
+/* What the last run gave. */
+const void *engine_output(const EngineStep *step, Role role);
 
 /* What rows have only with options.reuse and options.adjust. */
 void engine_init_rows(cvn_engine *e);

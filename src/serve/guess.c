@@ -71,7 +71,7 @@ void guess_free(cvn_engine *e)
 {
     for (int m = 0; e->guesser && m < SAMPLE_MODE_COUNT; m++)
         for (int i = 0; i < GUESS_STEPS; i++)
-            program_free(&e->guesser->step[m][i].program);
+            engine_free_step(&e->guesser->step[m][i]);
     if (e->guesser)
         draft_close(&e->guesser->draft);
 }
@@ -214,15 +214,13 @@ static int run(cvn_engine *e, int which, cvn_err *err)
         if (g->place[row] >= 0)
             stage(e, row, g->place[row], step->seq);
     }
-    if (step->rows < e->options.rows)
-        program_set_rows(&step->program, &alone);
     double begin = clock_seconds();
-    TRY(engine_run(e, &step->program, err));
+    TRY(engine_run(e, step, &g->in, step->rows < e->options.rows ? &alone : NULL, err));
     double seconds = clock_seconds() - begin;
     TRY(cluster_share(e->options.cluster, &seconds, sizeof seconds, err));
     g->seconds[which] += g->seconds[which] > 0 ? (seconds - g->seconds[which]) * 0.2 : seconds;
-    g->next = program_output(&step->program, ROLE_NEXT, 0);
-    g->logits = mode == SAMPLE_ADJUSTED ? program_output(&step->program, ROLE_LOGITS, 0) : NULL;
+    g->next = engine_output(step, ROLE_NEXT);
+    g->logits = mode == SAMPLE_ADJUSTED ? engine_output(step, ROLE_LOGITS) : NULL;
     g->seq = step->seq;
     e->stats.verifies++;
     e->stats.decode_seconds += seconds;

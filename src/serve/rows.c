@@ -12,12 +12,33 @@
 #include <stdlib.h>
 #include <string.h>
 
-int engine_run(cvn_engine *e, Program *program, cvn_err *err)
+/* Whether a row that has something to do has an adapter. */
+static bool any_adapted(const cvn_engine *e, const Inputs *in, int64_t rows)
 {
+    int64_t ranks = e->adapters.ranks;
+    for (int64_t i = 0; i < rows * ranks; i++)
+        if (in->length[i / ranks] && in->select[i] != 0)
+            return true;
+    return false;
+}
+
+int engine_run(cvn_engine *e, EngineStep *step, const Inputs *in, const int64_t *cache,
+               cvn_err *err)
+{
+    bool plain = e->adapters.n && !any_adapted(e, in, step->rows);
+    Program *program = plain ? &step->plain : &step->program;
+    step->ran = program;
+    if (cache)
+        program_set_rows(program, cache);
     cluster_set_step(e->options.cluster, e->rt.runs + 1);
     int code = program_run(program, err);
     e->failed = e->failed || (code && code != CVN_EINTERRUPTED);
     return code;
+}
+
+const void *engine_output(const EngineStep *step, Role role)
+{
+    return program_output(step->ran, role, 0);
 }
 
 void engine_init_rows(cvn_engine *e)
@@ -190,8 +211,7 @@ static void stage_section(cvn_engine *e, const EngineStep *step, int64_t at, int
 static int run_section(cvn_engine *e, EngineStep *step, cvn_err *err)
 {
     double begin = clock_seconds();
-    program_set_rows(&step->program, e->section_row);
-    TRY(engine_run(e, &step->program, err));
+    TRY(engine_run(e, step, &e->section, e->section_row, err));
     e->stats.prefills++;
     e->stats.prefill_seconds += clock_seconds() - begin;
     for (int64_t i = 0; i < step->rows; i++) {
@@ -312,7 +332,7 @@ static void note_drawn(cvn_engine *e, const EngineStep *step, int row, int64_t a
 {
     if (!e->adjust || !e->adjust[row].request)
         return;
-    const float *logits = program_output(&step->program, ROLE_LOGITS, 0);
+    const float *logits = engine_output(step, ROLE_LOGITS);
     logits += at * e->model->io.config.vocab;
     e->rows.tokens[row] = adjust_drawn(e, row, e->rows.tokens[row], logits);
 }
@@ -406,7 +426,7 @@ int engine_prefill(cvn_engine *e, RowPrompt *prompt, int n, cvn_err *err)
     bool fills = !last && b == e->options.n_buckets - 1; /* what shorter ones draw is not used */
     EngineStep *step = batch ? &e->batch[mode][b] : fills ? &e->fill : &e->prefill[mode][b];
     TRY(run_section(e, step, err));
-    const int32_t *next = last ? program_output(&step->program, ROLE_NEXT, 0) : NULL;
+    const int32_t *next = last ? engine_output(step, ROLE_NEXT) : NULL;
     for (int64_t i = 0; i < step->rows && last; i++)
         if (e->section.length[i]) {
             e->rows.tokens[e->section_row[i]] = next[i];
@@ -430,7 +450,7 @@ int engine_decode(cvn_engine *e, cvn_err *err)
     double begin = clock_seconds();
     memcpy(e->before, e->rows.tokens, (size_t)rows * sizeof *e->before);
     adjust_start(e);
-    int code = engine_run(e, &e->decode[mode].program, err);
+    int code = engine_run(e, &e->decode[mode], &e->rows, NULL, err);
     adjust_wait(e);
     for (int i = 0; i < rows; i++) {
         if (code || !e->rows.length[i]) /* the program advances tokens and start of all rows */
@@ -465,9 +485,9 @@ static void take_scores(const cvn_engine *e, const EngineStep *step, int64_t at,
                         const Score *want)
 {
     size_t vocab = (size_t)e->model->io.config.vocab;
-    const float *got = program_output(&step->program, ROLE_LOGPROB, 0);
-    const int32_t *likeliest = program_output(&step->program, ROLE_ARGMAX, 0);
-    const float *logits = want->on_logits ? program_output(&step->program, ROLE_LOGITS, 0) : NULL;
+    const float *got = engine_output(step, ROLE_LOGPROB);
+    const int32_t *likeliest = engine_output(step, ROLE_ARGMAX);
+    const float *logits = want->on_logits ? engine_output(step, ROLE_LOGITS) : NULL;
     for (int64_t i = 0; i < here && done + i + 1 < n; i++) {
         if (want->logprob)
             want->logprob[done + i + 1] = got[at + i];
@@ -483,7 +503,7 @@ static void take_scores(const cvn_engine *e, const EngineStep *step, int64_t at,
 static void take_hidden(const cvn_engine *e, const EngineStep *step, int part, const Score *want)
 {
     int64_t dim = e->model->io.config.dim;
-    const float *got = program_output(&step->program, ROLE_HIDDEN, 0);
+    const float *got = engine_output(step, ROLE_HIDDEN);
     bool last = strcmp(e->options.pooling, "last") == 0;
     for (int64_t i = 0; i < dim; i++)
         want->hidden[i] = (last ? 0 : want->hidden[i]) + (double)got[part * dim + i];
