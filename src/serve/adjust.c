@@ -96,6 +96,7 @@ int adjust_prepare(cvn_engine *e, const cvn_request *r, cvn_err *err)
     if (!e->spare && !(e->spare = spare_new(err)))
         return err->code;
     program_set_late(&e->decode[SAMPLE_ADJUSTED].program, ROLE_MASK, e->spare);
+    program_set_late(&e->decode[SAMPLE_ADJUSTED].plain, ROLE_MASK, e->spare);
     return vocabulary_of(e->model->tokenizer, (cvn_token)vocab_of(e), eos->id, (size_t)eos->n,
                          &e->words, err);
 }
