@@ -253,7 +253,9 @@ static void figure_beside(Beside *b, int64_t i)
     add_error(b, "all", kind, f.simulated, f.published);
     if (strcmp(kind, "train") == 0)
         add_error(b, kind, csv_at(csv, i, "metric"), f.simulated, f.published);
-    printf(" %.4g | %+.0f %% |\n", f.simulated, 100 * (f.simulated / f.published - 1));
+    const char *why = csv_at(csv, i, "why");
+    printf(" %.4g | %+.0f %%%s%s |\n", f.simulated, 100 * (f.simulated / f.published - 1),
+           *why ? ": " : "", why);
 }
 
 static void print_markdown(const Csv *csv, Arena *arena)

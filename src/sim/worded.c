@@ -88,17 +88,20 @@ static ChipType precision(const char *words, bool *narrow)
 
 /* ---- training ---- */
 
-/* MaxText's own models (github.com/AI-Hypercomputer/maxtext, src/maxtext/configs/tpu/v5e and v5p, <n>b.sh): rows on a chip, parts
-   of a layer, and what is computed again of a forward pass. remat_policy minimal keeps products; qkv_proj_offloaded, queries, keys
-   and values: 0.79 of its products' weights are others'. */
+/* What MaxText's scripts say (github.com/AI-Hypercomputer/maxtext, src/maxtext/configs/tpu/v5e and v5p, <n>b.sh, and formerly
+   MaxText/configs/v5p/gpt3_175b/v5p_1024.sh): rows on a chip, parts of a layer, what is computed again of a forward pass, and
+   numbers of products. remat_policy minimal keeps products; qkv_proj_offloaded, queries, keys and values: 0.79 of its products'
+   weights are others'. */
 static const struct {
     const char *model, *chip;
     double rows, tp, again;
-} maxtext[] = {{"16B (", "v5e", 6, 1, 1},  {"32B (", "v5e", 4, 1, 1},
-               {"64B (", "v5e", 2, 1, 1},  {"128B (", "v5e", 1, 16, 0.79},
-               {"32B (", "v5p", 6, 4, 0},  {"64B (", "v5p", 3, 4, 0},
-               {"128B (", "v5p", 1, 8, 0}, {"256B (", "v5p", 1, 8, 0},
-               {"512B (", "v5p", 2, 8, 1}, {"1024B (", "v5p", 2, 16, 1}};
+    ChipType type;
+} maxtext[] = {{"16B (", "v5e", 6, 1, 1, CHIP_BF16},  {"32B (", "v5e", 4, 1, 1, CHIP_BF16},
+               {"64B (", "v5e", 2, 1, 1, CHIP_BF16},  {"128B (", "v5e", 1, 16, 0.79, CHIP_BF16},
+               {"32B (", "v5p", 6, 4, 0, CHIP_BF16},  {"64B (", "v5p", 3, 4, 0, CHIP_BF16},
+               {"128B (", "v5p", 1, 8, 0, CHIP_BF16}, {"256B (", "v5p", 1, 8, 0, CHIP_BF16},
+               {"512B (", "v5p", 2, 8, 1, CHIP_BF16}, {"1024B (", "v5p", 2, 16, 1, CHIP_BF16},
+               {"175B-M", "v5p", 4, 8, 1, CHIP_INT8}};
 
 /* Attention of PyTorch's programs: that of 2023 and 2024 is FlashAttention-2, which reaches 35 % of an H100 (arXiv 2407.08608). MPT's
    has slopes, which were in Triton alone then (llm-foundry, submit_benchmarks.py: attn_impl triton), where FlashAttention-2 is 1.3
@@ -145,10 +148,11 @@ static int ask_training(const Csv *csv, int64_t row, SimTraining *a, CostModel *
     /* Both sum gradients in f32: Composer's mixed_precision DEFAULT, torchtitan's mixed_precision_reduce. */
     a->gradient = torch ? 4 : 2;
     for (size_t i = 0; i < sizeof maxtext / sizeof *maxtext; i++)
-        if (strstr(model, "(MaxText)") && behind(model, maxtext[i].model) &&
+        if (strstr(model, "MaxText") && behind(model, maxtext[i].model) &&
             strcmp(maxtext[i].chip, chip->chip.name) == 0) {
             known = true;
             a->tp = maxtext[i].tp;
+            a->type = maxtext[i].type;
             a->rows = a->chips * maxtext[i].rows;
             a->again = maxtext[i].again;
             a->attention_again = maxtext[i].again > 0;
@@ -220,6 +224,8 @@ static int serving_figure(const Csv *csv, int64_t row, const SimShape *shape, Co
         return err_set(err, CVN_EUNSUPPORTED, "%s has no %s", chip->chip.name,
                        chip_type_names[a.type]);
     if (strcmp(kind, "prefill") == 0) {
+        if (!*seq)
+            return err_set(err, CVN_EUNSUPPORTED, "how long its prompts were is not printed");
         out->simulated = 1e3 * sim_step(&a, 0, 0, (double)a.input, 1, (double)a.input / 2).seconds;
     } else if (strcmp(kind, "decode") == 0) {
         /* Without a context: a short prompt, and some 200 tokens after it. */
