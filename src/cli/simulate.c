@@ -227,10 +227,13 @@ static void serving_beside(Beside *b, int64_t i)
         return;
     }
     double first = csv_number(csv, i, "ttft_ms", NAN), each = csv_number(csv, i, "tpot_ms", NAN);
-    add_error(b, "TPOT", "all", 1e3 * served.tpot, each);
-    add_error(b, "TTFT", "all", 1e3 * served.ttft, first);
-    add_error(b, "TPOT", backend, 1e3 * served.tpot, each);
-    add_error(b, "TTFT", backend, 1e3 * served.ttft, first);
+    const char *const kinds[] = {"all", published_clients_known(csv, i) ? "clients known" : NULL,
+                                 backend};
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+        if (kinds[k]) {
+            add_error(b, "TPOT", kinds[k], 1e3 * served.tpot, each);
+            add_error(b, "TTFT", kinds[k], 1e3 * served.ttft, first);
+        }
     printf(" %.0f | %.0f | %.2f | %.2f |\n", first, 1e3 * served.ttft, each, 1e3 * served.tpot);
 }
 

@@ -69,6 +69,11 @@ void published_protocol(SimServing *ask, bool versioned)
         ask->engine.fused = p.fused;
 }
 
+bool published_clients_known(const Csv *csv, int64_t row)
+{
+    return !*csv_at(csv, row, "backend_version") || !*csv_at(csv, row, "measured");
+}
+
 static int whole(const Csv *csv, int64_t row, const char *column, int64_t none, int64_t *out,
                  cvn_err *err)
 {

@@ -29,4 +29,9 @@ typedef struct PublishedFigure {
 bool published_worded(const Csv *csv);
 int published_figure(const Csv *csv, int64_t row, PublishedFigure *out, cvn_err *err);
 
+/* Whether `batch` is what the row's client had in flight. It is not known to be of rows with a version and a date: those are of
+   deployments (AIConfigurator's silicon_sample.csv, of which silicon.csv is a part, names their images), for which that table has
+   another concurrency than the batch (416 for 13, 288 for 144, 2 for 1), or none, and does not say how many replicas shared it. */
+bool published_clients_known(const Csv *csv, int64_t row);
+
 #endif
