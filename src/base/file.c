@@ -273,7 +273,7 @@ void file_writer_free(FileWriter *writer)
 
 int file_check_output(const char *path, cvn_err *err)
 {
-    SCOPED(file_writer_free) FileWriter writer;
+    SCOPED(file_writer_free) FileWriter writer = {.fd = -1};
     TRY(file_writer_open(&writer, path, err));
     TRY(file_writer_write(&writer, "\n", 1, err));
     return flush_buffer(&writer, err);
@@ -297,7 +297,7 @@ size_t file_put(int fd, const char *path, const void *bytes, size_t n, cvn_err *
 
 int file_write(const char *path, const void *bytes, size_t n, cvn_err *err)
 {
-    SCOPED(file_writer_free) FileWriter writer;
+    SCOPED(file_writer_free) FileWriter writer = {.fd = -1};
     TRY(file_writer_open(&writer, path, err));
     TRY(file_writer_write(&writer, bytes, n, err));
     return file_writer_commit(&writer, err);
@@ -305,7 +305,7 @@ int file_write(const char *path, const void *bytes, size_t n, cvn_err *err)
 
 int file_copy(const char *from, const char *to, cvn_err *err)
 {
-    SCOPED(file_unmap) FileMap map;
+    SCOPED(file_unmap) FileMap map = {0};
     TRY(file_map(&map, from, err));
     return file_write(to, map.data, map.size, err);
 }

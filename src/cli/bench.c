@@ -164,7 +164,7 @@ static int count_threads(Bench *b, int *threads, cvn_err *err)
     b->devices = 1;
     if (!v[MESH].given)
         return CVN_OK;
-    SCOPED(arena_free) Arena arena;
+    SCOPED(arena_free) Arena arena = {0};
     Mesh mesh;
     TRY(arena_begin(&arena, err));
     TRY(mesh_parse(&mesh, v[MESH].text, &arena, err));

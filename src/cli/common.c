@@ -112,7 +112,7 @@ const char *choice_of_preset(size_t i)
 int check_mesh(const char *text, cvn_err *err)
 {
     Mesh mesh;
-    SCOPED(arena_free) Arena arena;
+    SCOPED(arena_free) Arena arena = {0};
     TRY(arena_begin(&arena, err));
     int code = mesh_parse(&mesh, text, &arena, err);
     if (code)

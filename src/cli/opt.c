@@ -120,7 +120,7 @@ static int emit_specs(const cvn_graph *g, StrBuf *out, cvn_err *err)
     ShardResult result;
     if (!g->mesh)
         return err_set(err, CVN_EINVAL, "specs are of a mesh; give one with --mesh data=2,model=2");
-    SCOPED(arena_free) Arena arena;
+    SCOPED(arena_free) Arena arena = {0};
     TRY(arena_begin(&arena, err));
     TRY(mesh_parse(&mesh, g->mesh, &arena, err));
     TRY(shard_propagate(g, &mesh, &result, err));

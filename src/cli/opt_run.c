@@ -126,7 +126,7 @@ static int inputs_read(const cvn_graph *g, const char *path, void **data, cvn_er
 {
     FileMap map = {0};
     IoTensors tensors;
-    SCOPED(arena_free) Arena arena;
+    SCOPED(arena_free) Arena arena = {0};
     TRY(arena_begin(&arena, err));
     io_tensors_init(&tensors, &arena);
     TRY(file_map(&map, path, err));

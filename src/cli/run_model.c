@@ -130,7 +130,7 @@ static void tell_layout(const RunOptions *options)
 int check_layout(const char *mesh, const char *layout, cvn_err *err)
 {
     Mesh parsed;
-    SCOPED(arena_free) Arena arena;
+    SCOPED(arena_free) Arena arena = {0};
     if (!mesh)
         return CVN_OK;
     TRY(arena_begin(&arena, err));

@@ -280,7 +280,7 @@ static void print_markdown(const Csv *csv, Arena *arena)
 static int answer_rows(const char *path, bool markdown, bool json)
 {
     cvn_err err = {0};
-    SCOPED(arena_free) Arena arena;
+    SCOPED(arena_free) Arena arena = {0};
     Csv csv;
     if (arena_begin(&arena, &err))
         return fail(&err);
@@ -499,7 +499,7 @@ static int read_mesh(void *of, cvn_err *err)
 /* Steps are measured, on the threads that a device has here. */
 static int on_this(SimAsk *ask, const StepClock *clock, int *devices, cvn_err *err)
 {
-    SCOPED(arena_free) Arena arena;
+    SCOPED(arena_free) Arena arena = {0};
     Mesh mesh = {.n_devices = 1};
     TRY(arena_init(&arena, err));
     TRY(protect(read_mesh, &(Reading){ask->mesh, &mesh, &arena}, "reading a mesh", err));
@@ -617,7 +617,7 @@ static int serve_ask(const Args *args, SimServing *serving, double *replicas, cv
     SimAsk ask;
     Mesh mesh;
     SCOPED(io_close_model) IoModel model = {0};
-    SCOPED(arena_free) Arena arena;
+    SCOPED(arena_free) Arena arena = {0};
     if (arena_begin(&arena, err) || ask_of(args, v[CONTEXT].integer, &model, &ask, err) ||
         mesh_parse(&mesh, ask.mesh, &arena, err))
         return err->code;

@@ -522,7 +522,7 @@ static int run_with(const Args *args, bool *given, Arena *arena, bool *usage, bo
 static int run(const Args *args)
 {
     cvn_err err = {0};
-    SCOPED(arena_free) Arena arena;
+    SCOPED(arena_free) Arena arena = {0};
     bool usage = false, stopped = false;
     if (arena_begin(&arena, &err))
         return fail(&err);

@@ -36,7 +36,7 @@ bool op_is_exchange(const Op *op)
 
 int graph_peak(const cvn_graph *g, double *peak, cvn_err *err)
 {
-    SCOPED(arena_free) Arena arena;
+    SCOPED(arena_free) Arena arena = {0};
     Liveness live;
     TRY(arena_begin(&arena, err));
     liveness_find(g, &arena, &live);

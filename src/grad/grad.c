@@ -248,7 +248,7 @@ int graph_gradient(cvn_graph *g, cvn_value *loss, int n, cvn_value *const *wrt,
         return g->err.code;
     TRY(check_arguments(loss, n, wrt, err));
     size_t n_values = g->n_values + (size_t)1;
-    SCOPED(arena_free) Arena arena;
+    SCOPED(arena_free) Arena arena = {0};
     TRY(arena_begin(&arena, err));
     bool *wanted = arena_array(&arena, n_values, sizeof *wanted);
     const Op **refused = arena_array(&arena, n_values, sizeof *refused);

@@ -159,7 +159,7 @@ int graph_remat(cvn_graph *g, RematPolicy policy, int n_blocks, cvn_value *const
                        "before its backward pass",
                        g->name);
     size_t n = g->n_values + (size_t)1;
-    SCOPED(arena_free) Arena arena;
+    SCOPED(arena_free) Arena arena = {0};
     TRY(arena_begin(&arena, err));
     Remat r = {.g = g,
                .policy = policy,

@@ -368,7 +368,7 @@ uint32_t *graph_uses(const cvn_graph *g, Arena *arena)
 
 int graph_append(cvn_graph *g, const cvn_graph *from, cvn_err *err)
 {
-    SCOPED(arena_free) Arena arena;
+    SCOPED(arena_free) Arena arena = {0};
     TRY(arena_begin(&arena, err));
     cvn_value **map = arena_array(&arena, from->n_values + (size_t)1, sizeof *map);
     for (const Op *op = from->first; op && !g->err.code; op = op->next) {

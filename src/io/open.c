@@ -30,7 +30,7 @@ static int read_base(const char *folder, const char **base, Arena *arena, cvn_er
 /* The model that a PEFT folder names, with its adapters, or as files only. */
 static int open_adapted(IoModel *model, const char *folder, bool files, cvn_err *err)
 {
-    SCOPED(arena_free) Arena arena;
+    SCOPED(arena_free) Arena arena = {0};
     const char *base;
     TRY(arena_begin(&arena, err));
     int code = read_base(folder, &base, &arena, err);

@@ -464,7 +464,7 @@ static int check_axes(const char *layout, const Rules *rules, const Mesh *mesh, 
 const char *layout_for(const char *text, bool training)
 {
     Mesh mesh;
-    SCOPED(arena_free) Arena arena;
+    SCOPED(arena_free) Arena arena = {0};
     bool model = false, data = false, other = false;
     if (arena_begin(&arena, NULL))
         return "2d";
@@ -485,7 +485,7 @@ const char *layout_for(const char *text, bool training)
 int layout_check(const char *layout, const Mesh *mesh, cvn_err *err)
 {
     Rules rules = {0};
-    SCOPED(arena_free) Arena arena;
+    SCOPED(arena_free) Arena arena = {0};
     TRY(arena_begin(&arena, err));
     TRY(read_rules(layout, mesh, &arena, &rules, err));
     return check_axes(layout, &rules, mesh, err);
@@ -495,7 +495,7 @@ int llama_mark(cvn_graph *g, const LlamaConfig *config, const Mesh *mesh, const 
                cvn_err *err)
 {
     Rules rules = {0};
-    SCOPED(arena_free) Arena arena;
+    SCOPED(arena_free) Arena arena = {0};
     TRY(arena_begin(&arena, err));
     TRY(read_rules(layout, mesh, &arena, &rules, err));
     mark_all(&(Marking){g, mesh, &rules}, config, &arena);

@@ -410,7 +410,7 @@ static void describe(Devices *c, Executable *x, const cvn_graph *local, const cv
 static int print_module(const Devices *c, StrBuf *text, const cvn_graph *module,
                         const PartitionReport *report, const Mesh *mesh, cvn_err *err)
 {
-    SCOPED(arena_free) Arena arena;
+    SCOPED(arena_free) Arena arena = {0};
     TRY(arena_begin(&arena, err));
     StableHloOptions how = {.n_devices = mesh->n_devices,
                             .rows = strstr(c->plugin.path, "libtpu") ? 2 : 0};

@@ -202,7 +202,7 @@ static int prepare(const cvn_graph *g, const Mesh *mesh, const ShardResult *resu
 int part_prepare(const cvn_graph *g, const Mesh *mesh, const ShardResult *result, cvn_graph **copy,
                  ShardResult *again, cvn_err *err)
 {
-    SCOPED(arena_free) Arena arena;
+    SCOPED(arena_free) Arena arena = {0};
     *copy = NULL;
     TRY(arena_begin(&arena, err));
     return prepare(g, mesh, result, &arena, copy, again, err);

@@ -455,7 +455,7 @@ typedef struct Reading {
 static int read_gguf(void *of, cvn_err *err)
 {
     Reading *r = of;
-    SCOPED(arena_free) Arena arena;
+    SCOPED(arena_free) Arena arena = {0};
     Gguf gguf;
     Lists lists = {.for_others = !r->wanted};
     TRY(arena_begin(&arena, err));

@@ -59,7 +59,7 @@ static int train(void *of, cvn_err *err)
                           .stop = public->stop};
     TrainResult result = {0};
     TrainConfig config = train_config_defaults();
-    SCOPED(arena_free) Arena arena;
+    SCOPED(arena_free) Arena arena = {0};
     TRY(arena_begin(&arena, err));
     bool *given = arena_array(&arena, (size_t)train_n_keys, sizeof *given);
     json_t *json = json_object_parse("the options", a->options, strlen(a->options), err);

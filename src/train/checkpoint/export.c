@@ -77,7 +77,7 @@ static int copy_companions(const Checkpoint *checkpoint, const char *folder,
 
 int checkpoint_copy_tokenizer(const Checkpoint *checkpoint, const char *folder, cvn_err *err)
 {
-    SCOPED(arena_free) Arena arena;
+    SCOPED(arena_free) Arena arena = {0};
     TRY(arena_begin(&arena, err));
     const char *path = checkpoint_tokenizer(checkpoint, &arena);
     TRY(path ? copy_into(checkpoint, strrchr(path, '/') + 1, folder, err) : CVN_OK);
@@ -126,7 +126,7 @@ int checkpoint_export(const Checkpoint *checkpoint, const char *folder, const Sa
 {
     IoModel model;
     if (checkpoint->wholes) {
-        SCOPED(arena_free) Arena arena;
+        SCOPED(arena_free) Arena arena = {0};
         TRY(arena_begin(&arena, err));
         return export_slices(checkpoint, folder, options, &arena, err);
     }
@@ -201,7 +201,7 @@ static int write_adapters(StWriter *writer, const IoTensors *list, cvn_err *err)
 
 static int export_adapter_slices(const Checkpoint *checkpoint, const char *folder, cvn_err *err)
 {
-    SCOPED(arena_free) Arena arena;
+    SCOPED(arena_free) Arena arena = {0};
     IoTensors list;
     SCOPED(st_writer_free) StWriter writer = {.file = {.fd = -1}};
     TRY(arena_begin(&arena, err));
@@ -260,7 +260,7 @@ static int export_merged(const Checkpoint *checkpoint, const char *base, const c
 int checkpoint_export_merged(const Checkpoint *checkpoint, const char *base, const char *folder,
                              const SaveOptions *options, cvn_err *err)
 {
-    SCOPED(arena_free) Arena arena;
+    SCOPED(arena_free) Arena arena = {0};
     TRY(arena_begin(&arena, err));
     return export_merged(checkpoint, base, folder, options, &arena, err);
 }

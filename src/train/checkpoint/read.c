@@ -190,7 +190,7 @@ static int check_tensor(const Checkpoint *checkpoint, const CheckpointTensor *te
 /* Names a tensor of the file that the state lacks; NULL when there is none. */
 static const char *find_extra(const Checkpoint *checkpoint, const CheckpointState *state)
 {
-    SCOPED(arena_free) Arena arena;
+    SCOPED(arena_free) Arena arena = {0};
     Map known;
     const CheckpointWholes *wholes = checkpoint->wholes;
     size_t n = wholes ? (size_t)wholes->n : checkpoint->tensors.n;

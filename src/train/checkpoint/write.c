@@ -139,7 +139,7 @@ static int write_file(Writing *w, const char *name, const SaveFiles *group, int 
 /* Lists a file that was written by other means, as it reads back. */
 static int list_small(Writing *w, const char *name, cvn_err *err)
 {
-    SCOPED(file_unmap) FileMap map;
+    SCOPED(file_unmap) FileMap map = {0};
     TRY(file_map(&map, arena_printf(&w->arena, "%s/%s", w->folder, name), err));
     list_file(w, name, map.size, crc32c(0, map.data, map.size));
     return CVN_OK;

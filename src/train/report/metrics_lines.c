@@ -21,7 +21,7 @@ static int take_line(const char *text, size_t n, int64_t *above, int64_t step, S
 static int read_lines(const char *path, int64_t step, StepLine *each, void *context, size_t *end,
                       cvn_err *err)
 {
-    SCOPED(file_unmap) FileMap map;
+    SCOPED(file_unmap) FileMap map = {0};
     int64_t above = 0;
     *end = 0;
     TRY(file_map(&map, path, err));
