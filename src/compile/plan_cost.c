@@ -34,36 +34,29 @@ static double linear_flops(const Op *op)
     return n;
 }
 
-static double composite_flops(const Op *op)
+/* Of composites, per element of the first operand; of attention, for each key. */
+static const unsigned char composite_flops[OP_COUNT] = {
+    [OP_RMS_NORM] = 4, /* square, add, scale, weight */
+    [OP_ROPE] = 3,     /* two multiplies and an add each */
+    [OP_ATTENTION] = 4,
+    [OP_SOFTMAX_CROSS_ENTROPY] = 4, /* maximum, subtract, exp, add */
+    [OP_ARGMAX] = 1,
+    [OP_CATEGORICAL] = 1,   /* noise is made of few */
+    [OP_QUANTIZE_ROWS] = 4, /* maximum, divide, round, clamp */
+    [OP_RMS_NORM_BACKWARD] = 10,
+    [OP_ATTENTION_BACKWARD] = 10, /* five products where the forward pass has two */
+    [OP_SOFTMAX_CROSS_ENTROPY_BACKWARD] = 4,
+};
+
+static double flops_of_composite(const Op *op)
 {
-    switch (op->kind) {
-    case OP_RMS_NORM:
-        return 4 * elements(op->operand[0]); /* square, add, scale, weight */
-    case OP_ROPE:
-        return 3 * elements(op->operand[0]); /* two multiplies and an add each */
-    case OP_ATTENTION:
-        return 4 * elements(op->operand[0]) * (double)op->operand[1]->type.dim[2];
-    case OP_SOFTMAX_CROSS_ENTROPY:
-        return 4 * elements(op->operand[0]); /* maximum, subtract, exp, add */
-    case OP_ARGMAX:
-    case OP_CATEGORICAL: /* noise is made of few */
-        return elements(op->operand[0]);
-    case OP_DEQUANTIZE:
-        return elements(op->result[0]);
-    case OP_QUANTIZE_ROWS:
-        return 4 * elements(op->operand[0]); /* maximum, divide, round, clamp */
-    case OP_LINEAR_INT8:
-    case OP_LINEAR:
+    const bool keys = op->kind == OP_ATTENTION || op->kind == OP_ATTENTION_BACKWARD;
+    if (op->kind == OP_LINEAR || op->kind == OP_LINEAR_INT8)
         return linear_flops(op);
-    case OP_RMS_NORM_BACKWARD:
-        return 10 * elements(op->operand[0]);
-    case OP_ATTENTION_BACKWARD: /* five products where the forward pass has two */
-        return 10 * elements(op->operand[0]) * (double)op->operand[1]->type.dim[2];
-    case OP_SOFTMAX_CROSS_ENTROPY_BACKWARD:
-        return 4 * elements(op->operand[0]);
-    default:
-        return 0;
-    }
+    if (op->kind == OP_DEQUANTIZE)
+        return elements(op->result[0]);
+    return composite_flops[op->kind] * elements(op->operand[0]) *
+           (keys ? (double)op->operand[1]->type.dim[2] : 1);
 }
 
 double op_flops(const Op *op)
@@ -80,7 +73,7 @@ double op_flops(const Op *op)
     case CLASS_CONTRACT:
         return dot_flops(op);
     case CLASS_COMPOSITE:
-        return composite_flops(op);
+        return flops_of_composite(op);
     default:
         return 0;
     }

@@ -137,79 +137,30 @@ static void run_is_finite(const KernelArgs *args)
 
 /* ---- convert ---- */
 
-/* A tile on its way from one dtype to another: as what it was read, and as what it will be written. */
-typedef struct Converted {
-    float floats[TILE];
-    double doubles[TILE];
-    int32_t words[TILE];
-} Converted;
-
-/* Truncates and saturates; NaN gives 0. Limits are the dtype's; those of u32 need the 33rd bit. */
-static void doubles_to_words(cvn_dtype to, const double *x, int64_t n, int32_t *out)
-{
-    if (to == CVN_BOOL) {
-        for (int64_t i = 0; i < n; i++)
-            out[i] = x[i] != 0;
-        return;
-    }
-    const double low = dtype_least(to), high = dtype_greatest(to);
-    for (int64_t i = 0; i < n; i++) {
-        double value = x[i] > low ? x[i] : low;
-        value = value < high ? value : high;
-        out[i] = x[i] == x[i] ? (int32_t)(uint32_t)(int64_t)value : 0;
-    }
-}
-
-/* Any element is a number of f64. */
-static const double *read_doubles(cvn_dtype from, const void *data, int64_t at, int64_t n,
-                                  Converted *c)
-{
-    if (from == CVN_F64)
-        return (const double *)data + at;
-    const float *x = tile_dtype(from) ? tile_read(from, data, at, n, c->floats) : NULL;
-    const int32_t *word = x ? NULL : words_read(from, data, at, n, c->words);
-    for (int64_t i = 0; i < n; i++)
-        c->doubles[i] = x                 ? (double)x[i]
-                        : from == CVN_U32 ? (double)(uint32_t)word[i]
-                                          : (double)word[i];
-    return c->doubles;
-}
-
-static const float *read_floats(cvn_dtype from, const void *data, int64_t at, int64_t n,
-                                Converted *c)
-{
-    if (tile_dtype(from))
-        return tile_read(from, data, at, n, c->floats);
-    const double *x = from == CVN_F64 ? (const double *)data + at : NULL;
-    const int32_t *word = x ? NULL : words_read(from, data, at, n, c->words);
-    for (int64_t i = 0; i < n; i++)
-        c->floats[i] = x                 ? (float)x[i]
-                       : from == CVN_U32 ? (float)(uint32_t)word[i]
-                                         : (float)word[i];
-    return c->floats;
-}
-
-static void convert_tile(const KernelArgs *args, int64_t at, int64_t n, Converted *c)
+/* What no tile of floats can hold: by f64 or 64 bits. To whole numbers truncates and saturates; NaN gives 0. */
+static void convert_wide(const KernelArgs *args, int64_t at, int64_t n)
 {
     cvn_dtype from = op_in(args->op, 0)->dtype, to = op_out(args->op, 0)->dtype;
-    if (tile_dtype(to)) {
-        tile_write(to, args->out[0], at, n, read_floats(from, args->in[0], at, n, c));
-    } else if (to == CVN_F64) {
-        memcpy((double *)args->out[0] + at, read_doubles(from, args->in[0], at, n, c),
-               (size_t)n * sizeof(double));
-    } else if (word_dtype(from)) {
-        words_write(to, args->out[0], at, n, words_read(from, args->in[0], at, n, c->words));
-    } else {
-        doubles_to_words(to, read_doubles(from, args->in[0], at, n, c), n, c->words);
-        words_write(to, args->out[0], at, n, c->words);
+    const bool is_float = dtype_is_float(to);
+    const double low = dtype_least(to), high = dtype_greatest(to);
+    Wide x;
+    wide_read(from, args->in[0], at, 1, n, &x);
+    for (int64_t i = 0; i < n && dtype_is_float(from) && !is_float; i++) {
+        double real = x.real[i], value = real > low ? real : low;
+        value = value < high ? value : high;
+        x.whole[i] = to == CVN_BOOL ? real != 0 : real == real ? (int64_t)value : 0;
     }
+    for (int64_t i = 0; i < n && !dtype_is_float(from) && is_float; i++)
+        x.real[i] = (double)x.whole[i];
+    wide_write(to, args->out[0], at, 1, n, &x);
 }
 
 static void run_convert(const KernelArgs *args)
 {
     cvn_dtype from = op_in(args->op, 0)->dtype, to = op_out(args->op, 0)->dtype;
+    const bool tiles = tile_dtype(from) && tile_dtype(to);
     int64_t begin, end;
-    Converted converted;
+    float x[TILE];
     share(args, op_out(args->op, 0), &begin, &end);
     if (from == to) {
         size_t size = (size_t)cvn_dtype_bits(to) / 8;
@@ -217,8 +168,12 @@ static void run_convert(const KernelArgs *args)
                (const char *)args->in[0] + (size_t)begin * size, (size_t)(end - begin) * size);
         return;
     }
-    for (int64_t at = begin; at < end; at += TILE)
-        convert_tile(args, at, tile_length(at, end), &converted);
+    for (int64_t at = begin; tiles && at < end; at += TILE) {
+        int64_t n = tile_length(at, end);
+        tile_write(to, args->out[0], at, n, tile_read(from, args->in[0], at, n, x));
+    }
+    for (int64_t at = begin; !tiles && at < end; at += WIDE)
+        convert_wide(args, at, num_min(end - at, WIDE));
 }
 
 /* ---- compare, select, clamp ---- */
@@ -242,8 +197,7 @@ static void run_convert(const KernelArgs *args)
     }
 COMPARE_LOOPS(compare_floats, float)
 COMPARE_LOOPS(compare_doubles, double)
-COMPARE_LOOPS(compare_words, int32_t)
-COMPARE_LOOPS(compare_unsigned, uint32_t)
+COMPARE_LOOPS(compare_wholes, int64_t)
 
 static void run_compare(const KernelArgs *args)
 {
@@ -251,27 +205,22 @@ static void run_compare(const KernelArgs *args)
     cvn_compare direction = args->op->attr.compare;
     uint8_t *y = args->out[0];
     int64_t begin, end;
-    float float_a[TILE], float_b[TILE];
-    int32_t word_a[TILE], word_b[TILE];
+    float left[TILE], right[TILE];
+    Wide a, b;
     share(args, op_out(args->op, 0), &begin, &end);
-    if (dtype == CVN_F64) {
-        compare_doubles(direction, y + begin, (const double *)args->in[0] + begin,
-                        (const double *)args->in[1] + begin, end - begin);
-        return;
-    }
-    for (int64_t at = begin; at < end; at += TILE) {
+    for (int64_t at = begin; tile_dtype(dtype) && at < end; at += TILE) {
         int64_t n = tile_length(at, end);
-        if (tile_dtype(dtype)) {
-            compare_floats(direction, y + at, tile_read(dtype, args->in[0], at, n, float_a),
-                           tile_read(dtype, args->in[1], at, n, float_b), n);
-            continue;
-        }
-        const int32_t *a = words_read(dtype, args->in[0], at, n, word_a);
-        const int32_t *b = words_read(dtype, args->in[1], at, n, word_b);
-        if (dtype == CVN_U32)
-            compare_unsigned(direction, y + at, (const uint32_t *)a, (const uint32_t *)b, n);
+        compare_floats(direction, y + at, tile_read(dtype, args->in[0], at, n, left),
+                       tile_read(dtype, args->in[1], at, n, right), n);
+    }
+    for (int64_t at = begin; !tile_dtype(dtype) && at < end; at += WIDE) {
+        int64_t n = num_min(end - at, WIDE);
+        wide_read(dtype, args->in[0], at, 1, n, &a);
+        wide_read(dtype, args->in[1], at, 1, n, &b);
+        if (dtype == CVN_F64)
+            compare_doubles(direction, y + at, a.real, b.real, n);
         else
-            compare_words(direction, y + at, a, b, n);
+            compare_wholes(direction, y + at, a.whole, b.whole, n);
     }
 }
 
