@@ -196,7 +196,7 @@ static void a_batch_holds_what_its_rows_hold_one_by_one(void **state)
         options.packing = (DataPacking)packing;
         TrainData *data = open_data(&options), *again = open_data(&options);
         int32_t all[3][50 * 16], row[3][16];
-        assert_int_equal(data_key(data), data_key(again));
+        assert_int_equal(data_report(data)->key, data_report(again)->key);
         assert_int_equal(data_fill(data, DATA_TRAIN, 30, 50, all[0], all[1], all[2], &err), 0);
         for (int64_t i = 0; i < 50; i++) {
             assert_int_equal(data_fill(again, DATA_TRAIN, 30 + i, 1, row[0], row[1], row[2], &err),
@@ -294,7 +294,7 @@ static void expect_text(const DataOptions *options, int64_t documents, const cha
     TrainData *data = open_data(options);
     StrBuf text = text_of(data, TOKENIZER_SPECIAL);
     assert_string_equal(text.text, expected);
-    assert_int_equal(data_documents(data), documents);
+    assert_int_equal(data_report(data)->documents, documents);
     strbuf_free(&text);
     data_free(data);
 }
@@ -327,7 +327,7 @@ static void special_tokens_in_text_are_plain_text(void **state)
     DataOptions options = options_for(&path, 4);
     TrainData *data = open_data(&options);
     int ends = 0;
-    for (int64_t i = 0; i < data_tokens(data); i++)
+    for (int64_t i = 0; i < data_report(data)->tokens; i++)
         ends += token_file_id(&data->file[0].tokens, i) == tokenizer_eos(tokenizer);
     assert_int_equal(ends, 1);
     data_free(data);
@@ -382,7 +382,7 @@ static void of_conversations_the_answers_are_learnt(void **state)
         cvn_err err = {0};
         assert_int_equal(data_sequences(data, DATA_TRAIN), 1);
         assert_int_equal(data_fill(data, DATA_TRAIN, 0, 1, tokens, targets, NULL, &err), 0);
-        int64_t n = data_tokens(data), learns = 0;
+        int64_t n = data_report(data)->tokens, learns = 0;
         for (int64_t s = 0; s < 256; s++) {
             bool next = s + 1 < n && token_file_learns(&data->file[0].tokens, s + 1);
             assert_int_equal(targets[s], next ? tokens[s + 1] : -1);
@@ -590,26 +590,26 @@ static void a_cache_is_made_once_and_again_when_anything_changes(void **state)
     const char *path = put_text("cached.txt", "one two three four five six");
     DataOptions options = options_for(&path, 4);
     TrainData *data = open_data(&options);
-    assert_true(data_report(data).made);
-    uint64_t key = data_key(data);
+    assert_true(data_report(data)->made);
+    uint64_t key = data_report(data)->key;
     data_free(data);
     data = open_data(&options);
-    assert_false(data_report(data).made);
-    assert_int_equal(data_key(data), key);
+    assert_false(data_report(data)->made);
+    assert_int_equal(data_report(data)->key, key);
     data_free(data);
     options.seed++;
     data = open_data(&options);
-    assert_false(data_report(data).made);
-    assert_int_not_equal(data_key(data), key);
+    assert_false(data_report(data)->made);
+    assert_int_not_equal(data_report(data)->key, key);
     data_free(data);
     options.separator = " three ";
     data = open_data(&options);
-    assert_true(data_report(data).made);
+    assert_true(data_report(data)->made);
     data_free(data);
     put_text("cached.txt", "one two three four five sex");
     options.separator = NULL;
     data = open_data(&options);
-    assert_true(data_report(data).made);
+    assert_true(data_report(data)->made);
     data_free(data);
 }
 
@@ -620,7 +620,7 @@ static void a_damaged_cache_is_made_again(void **state)
     TrainData *data = open_data(&options);
     StrBuf right = text_of(data, TOKENIZER_SPECIAL);
     char cache[256];
-    snprintf(cache, sizeof cache, "%s", data_report(data).cache);
+    snprintf(cache, sizeof cache, "%s", data_report(data)->cache);
     data_free(data);
     struct stat info;
     assert_int_equal(stat(cache, &info), 0);
@@ -639,7 +639,7 @@ static void a_damaged_cache_is_made_again(void **state)
         TokenFile file;
         assert_int_not_equal(token_file_open(&file, cache, &err), 0);
         data = open_data(&options);
-        if (!data_report(data).made)
+        if (!data_report(data)->made)
             fail_msg("byte %d", (int)at);
         StrBuf text = text_of(data, TOKENIZER_SPECIAL);
         assert_string_equal(text.text, right.text);
@@ -744,9 +744,9 @@ static void ids_do_not_depend_on_threads_or_pieces(void **state)
         snprintf(cache[i], sizeof cache[i], "%s/by%d", scratch, i);
         options.cache = cache[i];
         TrainData *data = open_data(&options);
-        assert_true(data_report(data).made);
-        assert_int_equal(data_documents(data), 2);
-        key[i] = data_key(data);
+        assert_true(data_report(data)->made);
+        assert_int_equal(data_report(data)->documents, 2);
+        key[i] = data_report(data)->key;
         StrBuf whole = text_of(data, 0);
         const char *second = strstr(text, "<|endoftext|>");
         size_t first = (size_t)(second - text) - 1;
@@ -766,7 +766,7 @@ static void shards_and_text_are_read_together(void **state)
     DataOptions options = options_for(path, 5);
     options.n_paths = 2;
     TrainData *data = open_data(&options);
-    assert_int_equal(data_documents(data), 3);
+    assert_int_equal(data_report(data)->documents, 3);
     assert_int_equal(data->n_files, 2);
     cvn_err err = {0};
     bool found[2] = {false};

@@ -284,20 +284,20 @@ static int open_data(Run *r, cvn_err *err)
     while (r->sizes_batch && !c->micro_batch && c->batch > (c->dpo ? 2 : 1) &&
            c->batch > data_sequences(r->data, DATA_TRAIN))
         c->batch /= 2;
-    DataReport report = data_report(r->data);
+    const DataReport *report = data_report(r->data);
     run_note(r, "data: %" PRId64 " tokens in %" PRId64 " document%s, %" PRId64 " sequence%s%s",
-             data_tokens(r->data), data_documents(r->data), data_documents(r->data) == 1 ? "" : "s",
+             report->tokens, report->documents, report->documents == 1 ? "" : "s",
              data_sequences(r->data, DATA_TRAIN),
              data_sequences(r->data, DATA_TRAIN) == 1 ? "" : "s",
-             report.made ? "" : " (tokenised before)");
-    if (data_cut_off(r->data))
+             report->made ? "" : " (tokenised before)");
+    if (report->cut_off)
         run_warn(r,
                  "%" PRId64 " of %" PRId64 " answers are longer, with their prompts, than --seq "
                  "%" PRId64 " and are cut off there",
-                 data_cut_off(r->data), data_documents(r->data), c->seq);
+                 report->cut_off, report->documents, c->seq);
     char key[32];
     TrainConfig kept;
-    snprintf(key, sizeof key, "%016" PRIx64, data_key(r->data));
+    snprintf(key, sizeof key, "%016" PRIx64, report->key);
     TRY(run_keep_paths(r, &kept, err));
     TRY(check_data_key(r, key, err));
     json_t *json = train_config_json(&kept);

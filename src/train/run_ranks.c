@@ -60,7 +60,7 @@ int run_agree(const Run *r, cvn_err *err)
     const int64_t sizes[] = {m->vocab,      m->dim,      m->n_layers, m->n_heads,
                              m->n_kv_heads, m->head_dim, m->ffn,      m->max_context};
     TRY(cluster_agree(c, "the model", hash_bytes(sizes, sizeof sizes), err));
-    TRY(cluster_agree(c, "the training data", data_key(r->data), err));
+    TRY(cluster_agree(c, "the training data", data_report(r->data)->key, err));
     return cluster_agree(c, "the options", hash_bytes(r->config_text, strlen(r->config_text)), err);
 }
 

@@ -55,10 +55,10 @@ static int number_files(TrainData *data, cvn_err *err)
 {
     for (size_t i = 0; i < data->n_files; i++) {
         DataFile *file = &data->file[i];
-        file->first_token = data->n_tokens;
-        file->first_document = data->n_documents;
-        data->n_tokens += file->tokens.n_tokens;
-        data->n_documents += file->tokens.n_documents;
+        file->first_token = data->report.tokens;
+        file->first_document = data->report.documents;
+        data->report.tokens += file->tokens.n_tokens;
+        data->report.documents += file->tokens.n_documents;
         if (file->tokens.vocab > data->vocab)
             return err_set(err, CVN_EINVAL,
                            "'%s' has ids of a vocabulary of %" PRId64
@@ -100,7 +100,8 @@ static uint64_t key_of(const TrainData *data, const DataOptions *options)
     strbuf_printf(&text, "%" PRId64 " %" PRIu64 " %a %d %" PRId32 "\n", data->seq, options->seed,
                   options->validation, data->packing, data->pad);
     for (size_t i = 0; i < data->n_parts; i++)
-        strbuf_printf(&text, "%016" PRIx64 " %" PRId64 "\n", data->part[i]->key, data->share[i]);
+        strbuf_printf(&text, "%016" PRIx64 " %" PRId64 "\n", data->part[i]->report.key,
+                      data->share[i]);
     for (size_t i = 0; i < data->n_files; i++)
         strbuf_printf(&text, "%" PRId64 " %" PRId64 " %08" PRIx32 "\n",
                       data->file[i].tokens.n_tokens, data->file[i].tokens.n_documents,
@@ -131,7 +132,7 @@ static int open_sources(void *of, cvn_err *err)
     TRY(data_held_open(data, options, err));
     TRY(data_mix_open(data, options, err));
     if (data->n_parts) {
-        data->key = key_of(data, options);
+        data->report.key = key_of(data, options);
         return CVN_OK;
     }
     TRY(source_list(&o->list, options->paths, options->n_paths, err));
@@ -139,7 +140,7 @@ static int open_sources(void *of, cvn_err *err)
     TRY(number_files(data, err));
     data->packing = packing_of(data, options->packing);
     TRY(data_cut(data, options, err));
-    data->key = key_of(data, options);
+    data->report.key = key_of(data, options);
     return CVN_OK;
 }
 
@@ -179,27 +180,7 @@ int64_t data_sequences(const TrainData *data, DataSplit split)
     return data->rows[split].n;
 }
 
-int64_t data_tokens(const TrainData *data)
+const DataReport *data_report(const TrainData *data)
 {
-    return data->n_tokens;
-}
-
-int64_t data_cut_off(const TrainData *data)
-{
-    return data->cut_off;
-}
-
-int64_t data_documents(const TrainData *data)
-{
-    return data->n_documents;
-}
-
-uint64_t data_key(const TrainData *data)
-{
-    return data->key;
-}
-
-DataReport data_report(const TrainData *data)
-{
-    return data->report;
+    return &data->report;
 }

@@ -86,31 +86,25 @@ void data_free(TrainData *data);
 /* Rows of one epoch: at least 1 of the training split; of validation 0 where none was asked for. */
 int64_t data_sequences(const TrainData *data, DataSplit split);
 
-/* Tokens and documents of the data, both splits together. */
-int64_t data_tokens(const TrainData *data);
-int64_t data_documents(const TrainData *data);
-
 /* Which row of the split row i is, counted within one epoch. */
 int64_t data_row(const TrainData *data, DataSplit split, int64_t i);
-
-/* Documents of pairs that were cut off. */
-int64_t data_cut_off(const TrainData *data);
 
 /* Whether some of it is not to be learnt: conversations, or completions of prompts. */
 bool data_is_partial(const TrainData *data);
 
-/* A number that two openings share exactly when data_fill gives both the same: to be kept with a
- * checkpoint, so that going on with other data is noticed. */
-uint64_t data_key(const TrainData *data);
-
-/* What was done to open it: whether the cache was made anew, from how many bytes, in what time. */
+/* What it is, and what was done to open it. */
 typedef struct DataReport {
+    int64_t tokens, documents; /* of both splits together */
+    int64_t cut_off;           /* documents of pairs that are longer than a row */
+    /* A number that two openings share exactly when data_fill gives both the same: to be kept with a checkpoint, so that
+       going on with other data is noticed. */
+    uint64_t key;
     bool made;         /* tokenised now; false: the cache was there */
     int64_t bytes;     /* of the sources; 0 when not made */
     double seconds;    /* that making took */
     const char *cache; /* path of the cache, or of the only shard; owned by the TrainData */
 } DataReport;
-DataReport data_report(const TrainData *data);
+const DataReport *data_report(const TrainData *data);
 
 /*
  * Rows first … first + n - 1 of a split (first >= 0, counted on over epochs; the validation split has the

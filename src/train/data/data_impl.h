@@ -33,18 +33,15 @@ struct TrainData {
     TrainData *held; /* owned: what validates, where that is a file of its own; NULL */
     DataFile *file;  /* [n_files] the cache, then the shards */
     size_t n_files;
-    int64_t n_tokens, n_documents;
     int32_t vocab;       /* ids are below */
     int32_t pad;         /* id in padding */
     int64_t seq;         /* tokens of a row */
     DataPacking packing; /* not AUTO */
     bool pairs;          /* documents, and rows, 2 i and 2 i + 1 belong together */
-    int64_t cut_off;     /* documents of pairs that are longer than a row */
     uint32_t held_back;  /* a document validates when its 32 random bits are below; 0: none does */
     RngKey split;        /* of these bits */
     RngKey order;        /* of the order of rows */
     DataRows rows[DATA_SPLITS];
-    uint64_t key;
     DataReport report;
 };
 

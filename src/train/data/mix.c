@@ -70,8 +70,8 @@ int data_mix_open(TrainData *data, const DataOptions *options, cvn_err *err)
     }
     for (size_t i = 0; i < n; i++) {
         const TrainData *part = data->part[i];
-        data->n_tokens += part->n_tokens;
-        data->n_documents += part->n_documents;
+        data->report.tokens += part->report.tokens;
+        data->report.documents += part->report.documents;
         data->report.made |= part->report.made;
         data->report.bytes += part->report.bytes;
         data->report.seconds += part->report.seconds;

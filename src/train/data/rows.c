@@ -105,7 +105,7 @@ static int cut_split(TrainData *data, DataSplit split, cvn_err *err)
             used = 0;
         }
         if (data->pairs) {
-            data->cut_off += c.end - c.begin > data->seq;
+            data->report.cut_off += c.end - c.begin > data->seq;
             TRY(add_row(rows, c.begin, err));
             continue;
         }
@@ -146,7 +146,7 @@ int data_cut(TrainData *data, const DataOptions *options, cvn_err *err)
     double part = options->validation;
     data->split = rng_key(0, "documents that validate");
     data->order = rng_key(options->seed, "order of rows");
-    if ((double)data->n_documents * part >= LEAST_DRAWN)
+    if ((double)data->report.documents * part >= LEAST_DRAWN)
         data->held_back = (uint32_t)(part * 4294967296.0);
     TRY(cut_split(data, DATA_TRAIN, err));
     if (part > 0)
@@ -157,13 +157,13 @@ int data_cut(TrainData *data, const DataOptions *options, cvn_err *err)
                        "the data has %" PRId64
                        " tokens, which is less than one sequence of %" PRId64
                        "; give more data or --seq of at most %" PRId64,
-                       data->n_tokens, data->seq, data->n_tokens);
+                       data->report.tokens, data->seq, data->report.tokens);
     if (part > 0 && data->rows[DATA_VALIDATION].n == 0)
         return err_set(err, CVN_EINVAL,
                        "%g of the data's %" PRId64
                        " tokens for validation are less than one sequence of %" PRId64
                        "; give more data, a shorter sequence or no validation",
-                       part, data->n_tokens, data->seq);
+                       part, data->report.tokens, data->seq);
     return CVN_OK;
 }
 
