@@ -101,7 +101,7 @@ int train_bench(const TrainBench *b, TrainFigure *out, cvn_err *err)
     options.schedule = (Schedule){.steps = b->repeats + 1};
     *out = (TrainFigure){.flops = train_flops(b->config, options.batch, options.seq)};
     TRY(trainer_open(&trainer, b->config, &options, err));
-    out->devices = trainer_devices(&trainer);
+    out->devices = trainer.rt.mesh.n_devices;
     out->peak_memory = trainer.bytes;
     runtime_memory(&trainer.rt, &out->memory);
     int code = run_trainer(b, &trainer, out, err);

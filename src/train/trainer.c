@@ -309,11 +309,6 @@ bool trainer_needs(const Trainer *t, int64_t row)
     return t->need[row % t->options.micro_batch];
 }
 
-int trainer_devices(const Trainer *t)
-{
-    return t->rt.mesh.n_devices;
-}
-
 void trainer_communication(const Trainer *t, CommTable *out)
 {
     t->rt.backend->communication(t->rt.devices, out);

@@ -83,9 +83,6 @@ int trainer_random(Trainer *trainer, uint64_t seed, cvn_err *err);
 int trainer_from_model(Trainer *trainer, const IoModel *model, cvn_err *err);
 int trainer_restore(Trainer *trainer, const Checkpoint *checkpoint, cvn_err *err);
 
-/* Devices in all processes. */
-int trainer_devices(const Trainer *trainer);
-
 /* What its devices have communicated until now. */
 void trainer_communication(const Trainer *trainer, CommTable *out);
 
