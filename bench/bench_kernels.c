@@ -313,9 +313,13 @@ static cvn_value *choice_product(cvn_graph *g, const Kernel *kernel, int64_t m)
                              cvn_parameter(g, "w", CVN_TYPE(dtype, COLUMNS, SUM)), CVN_F32);
     }
     cvn_dtype dtype = strstr(kernel->name, "int4") ? CVN_I4 : CVN_I8;
+    BlockKind blocks = strstr(kernel->name, "blocks") ? BLOCK_Q4_K : BLOCK_NONE;
     int64_t groups = dtype == CVN_I4 ? SUM / CHOICE_GROUP : 1;
-    cvn_value *q = cvn_parameter(g, "q", panel_type(dtype, COLUMNS, SUM)), *out[3];
-    cvn_value *scale = cvn_parameter(g, "s", panel_scale_type(CVN_F32, COLUMNS, groups));
+    cvn_type panels =
+        blocks ? block_panel_type(blocks, COLUMNS, SUM) : panel_type(dtype, COLUMNS, SUM);
+    cvn_value *q = cvn_parameter(g, "q", panels), *out[3], *scale = NULL;
+    if (!blocks)
+        scale = cvn_parameter(g, "s", panel_scale_type(CVN_F32, COLUMNS, groups));
     if (kernel->kind == OP_LINEAR_INT8)
         return panel_linear_int8(g,
                                  (cvn_value *[]){cvn_parameter(g, "x", CVN_TYPE(CVN_I8, m, SUM)),
@@ -325,6 +329,7 @@ static cvn_value *choice_product(cvn_graph *g, const Kernel *kernel, int64_t m)
     cvn_linear_spec spec = {.contract = 1,
                             .n_weights = 1,
                             .int8 = strstr(kernel->name, "rows8"),
+                            .blocks = blocks ? block_names[blocks] : NULL,
                             .q = {q},
                             .scale = {scale},
                             .type = {y}};

@@ -1,5 +1,6 @@
-/* Products with 8-bit and 4-bit weights on AMX tiles have the bits that AVX-512 gives. */
+/* Products with weights of 8 and 4 bits and in blocks on AMX tiles have the bits that AVX-512 gives. */
 #include "amx_check.h"
+#include "block_panels.h"
 
 #if defined(CVN_HAVE_AMX)
 
@@ -74,10 +75,49 @@ static void tiles_of_4_bits_give_the_bits_of_vnni(void **state)
         }
 }
 
+static void check_blocks(BlockKind kind, bool int8, int64_t m, int64_t k, int64_t n)
+{
+    Check c = check_begin();
+    cvn_linear_spec spec = {.contract = 1,
+                            .n_weights = 1,
+                            .int8 = int8,
+                            .blocks = block_names[kind],
+                            .type = {CVN_TYPE(CVN_F32, m, n)}};
+    cvn_value *x = check_parameter(&c, CVN_TYPE(CVN_BF16, m, k)), *out[3];
+    spec.q[0] = check_parameter(&c, block_panel_type(kind, n, k));
+    cvn_linear(c.g, x, &spec, out);
+    check_inputs(&c, out[0]);
+    fill_panels(kind, k, &spec.q[0]->type, c.in[1].data);
+    const void *in[] = {c.in[0].data, c.in[1].data};
+    size_t bytes = cvn_type_bytes(&c.op->result[0]->type);
+    void *got[2] = {malloc(bytes), malloc(bytes)};
+    assert_true(got[0] && got[1]);
+    for (int i = 0; i < 2; i++)
+        check_run(&c, &kernels[i], check_pool(2), in, &got[i]);
+    if (memcmp(got[0], got[1], bytes) != 0)
+        fail_msg("%s: %d rows, %d columns", block_names[kind], (int)m, (int)k);
+    free(got[0]);
+    free(got[1]);
+    check_end(&c);
+}
+
+static void tiles_of_blocks_give_the_bits_of_vnni(void **state)
+{
+    needs_amx();
+    static const int64_t ms[] = {1, 5, 16, 17, 33, 64, 70}, ks[] = {768, 256, 1280, 96, 64};
+    for (int kind = 1; kind < BLOCK_KINDS; kind++)
+        for (int i = 0; i < 14; i++) {
+            const int64_t least = block_info[kind].elements, k = ks[i % 5];
+            check_blocks((BlockKind)kind, i % 2, ms[i % 7], num_round_up(k, least),
+                         i % 3 ? 37 : 70);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(tiles_give_the_bits_of_vnni),
-                                       cmocka_unit_test(tiles_of_4_bits_give_the_bits_of_vnni)};
+                                       cmocka_unit_test(tiles_of_4_bits_give_the_bits_of_vnni),
+                                       cmocka_unit_test(tiles_of_blocks_give_the_bits_of_vnni)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 

@@ -3,6 +3,7 @@
 
 #include "cpu/kernels/choice.h"
 #include "cpu/kernels/kernels.h"
+#include "graph/blocks.h"
 #include "graph/panels.h"
 
 enum { MOST = 300, N = 37, K = 64, GROUP = 32 };
@@ -42,11 +43,13 @@ static const struct Form {
     OpKind kind;
     cvn_dtype weight;
     bool int8; /* x is brought to 8 bits */
+    const char *blocks;
 } forms[] = {
-    {OP_DOT_GENERAL, CVN_F32, false}, {OP_DOT_GENERAL, CVN_BF16, false},
-    {OP_LINEAR, CVN_F32, false},      {OP_LINEAR, CVN_BF16, false},
-    {OP_LINEAR, CVN_I8, false},       {OP_LINEAR, CVN_I4, false},
-    {OP_LINEAR_INT8, CVN_I8, false},  {OP_LINEAR, CVN_I8, true},
+    {OP_DOT_GENERAL, CVN_F32, false, NULL}, {OP_DOT_GENERAL, CVN_BF16, false, NULL},
+    {OP_LINEAR, CVN_F32, false, NULL},      {OP_LINEAR, CVN_BF16, false, NULL},
+    {OP_LINEAR, CVN_I8, false, NULL},       {OP_LINEAR, CVN_I4, false, NULL},
+    {OP_LINEAR_INT8, CVN_I8, false, NULL},  {OP_LINEAR, CVN_I8, true, NULL},
+    {OP_LINEAR, CVN_I8, false, "q4_0"},     {OP_LINEAR, CVN_I8, true, "q4_0"},
 };
 
 enum { FORMS = sizeof forms / sizeof *forms };
@@ -60,16 +63,24 @@ static const Op *product(cvn_graph *g, const struct Form *form, int64_t m)
         cvn_value *w = cvn_parameter(g, "w", CVN_TYPE(form->weight, N, K));
         return cvn_einsum_as(g, "mk,nk->mn", x, w, CVN_F32)->def;
     }
-    cvn_value *q = cvn_parameter(g, "q", panel_type(form->weight, N, K)), *out[3];
+    cvn_type panels =
+        form->blocks ? block_panel_type(BLOCK_Q4_0, N, K) : panel_type(form->weight, N, K);
+    cvn_value *q = cvn_parameter(g, "q", panels), *out[3];
     cvn_type scales = panel_scale_type(CVN_F32, N, form->weight == CVN_I4 ? K / GROUP : 1);
-    cvn_value *scale = panel_scaled(form->weight) ? cvn_parameter(g, "s", scales) : NULL;
+    bool scaled = panel_scaled(form->weight) && !form->blocks;
+    cvn_value *scale = scaled ? cvn_parameter(g, "s", scales) : NULL;
     if (form->kind == OP_LINEAR_INT8) {
         cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_I8, m, K));
         cvn_value *step = cvn_parameter(g, "step", CVN_TYPE(CVN_BF16, m, 1));
         return panel_linear_int8(g, (cvn_value *[]){x, step, q, scale}, y)->def;
     }
-    cvn_linear_spec spec = {
-        .contract = 1, .n_weights = 1, .int8 = form->int8, .q = {q}, .scale = {scale}, .type = {y}};
+    cvn_linear_spec spec = {.contract = 1,
+                            .n_weights = 1,
+                            .int8 = form->int8,
+                            .blocks = form->blocks,
+                            .q = {q},
+                            .scale = {scale},
+                            .type = {y}};
     cvn_linear(g, cvn_parameter(g, "x", CVN_TYPE(x_dtype, m, K)), &spec, out);
     return out[0]->def;
 }

@@ -24,6 +24,8 @@ const RowChoice row_choices[] = {
     {"dot_general.amx.bf16", 33, ALL},
     {"linear.amx.int8", 16, ALL},
     {"linear.amx.int4", 16, ALL},
+    {"linear.amx.blocks", 16, ALL},
+    {"linear.amx.blocks.rows8", 48, ALL},
     {"linear.amx.rows8", 16, ALL},
     {"linear_int8.amx", 16, ALL},
 };

@@ -9,8 +9,8 @@
 /* Elements of x up to which every thread quantizes all of it for itself: less work than meeting. */
 enum { ALONE = 16384 };
 
-/* Rows above which an instruction set may be wide. */
-enum { MANY = 64 };
+/* Rows above which an instruction set may be wide; those of a piece of x. */
+enum { MANY = 64, TILED = 16, TILED_BYTES = 64 };
 
 /* One product: its loops, and where its parts are in scratch. */
 typedef struct Product {
@@ -18,7 +18,9 @@ typedef struct Product {
     BlockChunk chunk_of; /* of blocks */
     int64_t group;       /* columns of a group; LINEAR_SPAN for i8 */
     bool eight;          /* rows of 8 bits */
+    bool tiled;          /* 16 rows of x in one piece, as arrange_blocks lays them out */
     int64_t row_bytes;   /* of a row's span */
+    int64_t rows;        /* from span to span */
     int64_t rest;     /* rows of x's spans from one to what it rounded off; 0: that is left away */
     size_t x_bytes;   /* of the arranged activations, all rows */
     size_t all_bytes; /* and their spans */
@@ -43,10 +45,12 @@ static Product read_product(const Op *op, int n_threads, bool wide)
     l->block = many ? LINEAR_WIDE_BLOCK / (l->swiglu ? 2 : 1) : LINEAR_BLOCK;
     l->alone = n_threads > 1 && l->m * l->k <= ALONE;
     p.eight = op->attr.int8;
-    p.row_bytes = p.eight ? LINEAR_SPAN : LINEAR_ROW_BYTES;
+    p.tiled = wide && first->blocks;
+    p.row_bytes = p.eight && !p.tiled ? LINEAR_SPAN : LINEAR_ROW_BYTES;
+    p.rows = p.tiled ? num_round_up(l->m, TILED) : l->m;
     bool exact = first->blocks && linear_rows_dtype(op) == CVN_F32 && !p.eight;
-    p.rest = exact ? l->spans * l->m : 0;
-    int64_t rows = l->spans * l->m + p.rest;
+    p.rest = exact ? l->spans * p.rows : 0;
+    int64_t rows = l->spans * p.rows + p.rest;
     p.x_bytes = (size_t)(rows * p.row_bytes);
     p.all_bytes = p.x_bytes + (size_t)rows * sizeof(LinearSpan);
     p.all_bytes = (size_t)num_round_up((int64_t)p.all_bytes, 64);
@@ -113,16 +117,21 @@ LinearNorm linear_norm_of(const KernelArgs *args)
                         .eps = (float)op->attr.eps};
 }
 
-/* Elements [at, at + n) of x as span i. */
+/* Elements [at, at + n) of x as a row's span. */
 static void quantize_span(const Work *w, cvn_dtype dtype, const void *x, int64_t at, int64_t n,
-                          int64_t i, int64_t rest)
+                          int64_t span, int64_t row, int64_t rest)
 {
     const Product *p = w->p;
-    int8_t *out = w->x + i * p->row_bytes;
+    const int64_t i = span * p->rows + row;
+    int8_t *to = w->x + i * p->row_bytes, plain[LINEAR_ROW_BYTES];
+    int8_t *out = p->tiled ? plain : to;
     if (p->eight)
         w->rows->quantize8(dtype, x, at, n, p->group, p->chunk_of.columns, out, &w->span[i]);
     else
         w->rows->quantize(dtype, x, at, n, p->group, out, &w->span[i], rest);
+    if (p->tiled)
+        w->isa->arrange_blocks(p->eight, plain,
+                               to + row % TILED * (TILED_BYTES - LINEAR_ROW_BYTES));
 }
 
 /* Whole rows, because each needs the sum of all its squares first. */
@@ -139,7 +148,7 @@ static void quantize_normalised(const Work *w)
         for (int64_t s = 0; s < l->spans; s++) {
             int64_t k0 = s * LINEAR_SPAN, n = num_min(LINEAR_SPAN, l->k - k0);
             w->rows->norm_span(&norm, row, k0, n, scale, span);
-            quantize_span(w, CVN_BF16, span, 0, n, s * l->m + row, 0);
+            quantize_span(w, CVN_BF16, span, 0, n, s, row, 0);
         }
     }
     linear_meet(l);
@@ -152,9 +161,9 @@ static void quantize_rows(const Work *w)
     int64_t begin, end;
     linear_share_rows(l, l->spans * l->m, &begin, &end);
     for (int64_t i = begin; i < end; i++) {
-        int64_t k0 = i / l->m * LINEAR_SPAN, row = i % l->m;
+        int64_t span = i / l->m, k0 = span * LINEAR_SPAN, row = i % l->m;
         quantize_span(w, w->args->op->operand[0]->type.dtype, w->args->in[0], row * l->k + k0,
-                      num_min(LINEAR_SPAN, l->k - k0), i, p->rest);
+                      num_min(LINEAR_SPAN, l->k - k0), span, row, p->rest);
     }
     linear_meet(l);
 }
@@ -177,7 +186,7 @@ static Cut cut_piece(const LinearIsa *isa, const LinearWeight *w, int64_t rows)
     bool is_i4 = w->dtype == CVN_I4, blocks = w->blocks != BLOCK_NONE;
     int64_t most = blocks ? isa->rows_blocks : is_i4 ? isa->rows_i4 : isa->rows_i8;
     bool alone = !is_i4 && !blocks && rows > most && rows <= isa->alone_i8;
-    Cut c = {.panels = panels_of_tile(isa, rows), .rows = alone ? rows : most};
+    Cut c = {.panels = panels_of_tile(isa, rows), .rows = alone ? rows : num_min(most, rows)};
     c.tiles = num_pieces(rows, c.rows);
     if (isa->panels && !isa->wide)
         c.rows = num_pieces(rows, c.tiles);
@@ -200,7 +209,7 @@ static void multiply_panels(const Work *w, const LinearPiece *piece, const Cut *
     void (*tile_of)(const LinearTile *) = t->blocks ? w->isa->tile_blocks
                                           : is_i4   ? w->isa->tile_i4
                                                     : w->isa->tile_i8;
-    int64_t first = piece->span * l->m + piece->m0, call = g / cut->panels * cut->tiles;
+    int64_t first = piece->span * w->p->rows + piece->m0, call = g / cut->panels * cut->tiles;
     const int64_t steps = LINEAR_SPAN / 64;
     LinearBeside beside;
     t->beside = w->isa->wide ? &beside : NULL;
@@ -253,9 +262,9 @@ static void multiply(const void *work, const LinearPiece *piece, float *c)
                     .c_stride = l->chunk * PANEL_ROWS,
                     .add = span > 0};
     LinearAhead ahead = {.stride = t.q_stride,
-                         .units = t.units,
+                         .units = lw->blocks ? t.units * p->chunk_of.bytes / PANEL_BYTES : t.units,
                          .x = (const char *)w->x +
-                              ((span + 1) % l->spans * l->m + piece->m0) * p->row_bytes,
+                              ((span + 1) % l->spans * p->rows + piece->m0) * p->row_bytes,
                          .x_lines = piece->rows * p->row_bytes / 64,
                          .tiles = cut.tiles,
                          .calls = cut.tiles * num_pieces(panels->n, cut.panels)};
@@ -346,7 +355,30 @@ static bool match_amx_int4(const Op *op)
            choice_takes("linear.amx.int4", linear_rows(op));
 }
 
+/* x as fixed point must be numbers of bf16. */
+static bool match_amx_blocks(const Op *op)
+{
+    return op->attr.blocks && !op->attr.int8 && linear_rows_dtype(op) == CVN_BF16 &&
+           choice_takes("linear.amx.blocks", linear_rows(op));
+}
+
+static bool match_amx_blocks_rows8(const Op *op)
+{
+    return op->attr.blocks && op->attr.int8 &&
+           choice_takes("linear.amx.blocks.rows8", linear_rows(op));
+}
+
 const Kernel linear_kernels_amx[] = {
+    {.name = "linear.amx.blocks",
+     .kind = OP_LINEAR,
+     .match = match_amx_blocks,
+     .scratch = linear_wide_scratch,
+     .run = run_amx_int8},
+    {.name = "linear.amx.blocks.rows8",
+     .kind = OP_LINEAR,
+     .match = match_amx_blocks_rows8,
+     .scratch = linear_wide_scratch,
+     .run = run_amx_int8},
     {.name = "linear.amx.int8",
      .kind = OP_LINEAR,
      .match = match_amx_int8,

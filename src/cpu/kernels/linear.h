@@ -14,15 +14,17 @@
  *
  * and only their scaling is in f32:  y = sum over spans of s * (sum over groups of scale * sum).
  * Rounding to 16 bits of the largest element of a span disturbs a sum less than that element's own
- * rounding to bf16 does. A span with a NaN or an infinity makes the row's results NaN.
+ * rounding to bf16 does. Of x in bf16 s is rounded up to a power of two: what is not far smaller than the largest is X
+ * exactly then, and every X is a number of bf16. A span with a NaN or an infinity makes the row's results NaN.
  *
  * Weights in blocks (graph/blocks.h) are read as they lie in their chunks, which divide a span, by tile_blocks. With X the sum
  * of a row's fixed point over a group, and c its codes,
  *
  *     y = sum over spans of s * (sum over groups of scale * (sum of (c - offset) x) - minimum * X)
  *
- * An instruction set may take codes as they are, unsigned, and take offset * X off; or have whole chunks made numbers of 8
- * bits first (linear_blocks_impl.h), which is right for every kind there is.
+ * An instruction set may take codes as they are, unsigned, and take offset * X off; have whole chunks made numbers of 8
+ * bits first (linear_blocks_impl.h), which is right for every kind there is; or multiply floats whose sums are exact, and so
+ * the same integers (amx/linear_blocks.c).
  *
  * Of weights in blocks, whose numbers are to be a file's in f32 too, a row of x in f32 is two rows of fixed point, the second
  * of what the first rounded off, and both products are added.
@@ -100,6 +102,15 @@ typedef struct LinearTile {
         *beside; /* of many rows, where the instruction set is wide; else NULL */
 } LinearTile;
 
+/* A span of a panel of blocks, put together: what all kinds have in common. */
+typedef struct LinearCodes {
+    uint8_t *code;                                             /* [columns / 4][16][4] */
+    float scale[LINEAR_SPAN / BLOCK_LEAST_GROUP * PANEL_ROWS]; /* [groups][16] */
+    /* An eighth of them; for rows of x in 8 bits as they are. */
+    float minimum[LINEAR_SPAN / BLOCK_LEAST_GROUP * PANEL_ROWS];
+    int offset; /* what codes are more than numbers, where there are no minima */
+} LinearCodes;
+
 /* What a product that takes a norm in does with a row of x; the bits are those of the kernel of rms_norm. */
 typedef struct LinearNorm {
     cvn_dtype x_dtype, weight_dtype, out_dtype; /* out_dtype: linear_rows_dtype */
@@ -141,6 +152,9 @@ typedef struct LinearIsa {
     void (*tile_i8)(const LinearTile *tile);
     void (*tile_i4)(const LinearTile *tile);
     void (*tile_blocks)(const LinearTile *tile);
+    /* Of blocks, where it is wide: lays out a row's span of x, of which 16 rows are in one piece; 1 KiB from 64 bytes to
+       the next. */
+    void (*arrange_blocks)(bool eight, const int8_t *x, int8_t *to);
     LinearNormScale *norm_scale;
     LinearNormSpan *norm_span;
     LinearWrite *write;
@@ -153,6 +167,7 @@ void linear_run(const LinearIsa *isa, const KernelArgs *args);
 
 #if defined(CVN_HAVE_AVX512)
 void linear_avx512_tile_blocks(const LinearTile *tile);
+void linear_avx512_codes(const LinearTile *t, int panel, LinearCodes *out);
 #endif
 extern const LinearIsa linear_portable;
 #if defined(CVN_HAVE_AVX2)
@@ -164,6 +179,8 @@ extern const LinearIsa linear_avx512_vnni;
 #if defined(CVN_HAVE_AMX)
 extern const LinearIsa linear_amx_int8;
 void linear_amx_tile_i4(const LinearTile *tile); /* groups of 32 and more */
+void linear_amx_tile_blocks(const LinearTile *tile);
+void linear_amx_arrange_blocks(bool eight, const int8_t *x, int8_t *to);
 #endif
 
 #endif

@@ -25,13 +25,26 @@ static float largest_of_span(const float *x)
     return value;
 }
 
+/* The least power of two that is not smaller. */
+static float power_of_two(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    bits = (bits + 0x7fffff) & 0xff800000;
+    memcpy(&x, &bits, sizeof bits);
+    return x;
+}
+
 /* Leaves in `value` what it was rounded by. */
-static void to_fixed(float value[LINEAR_SPAN], int64_t group, int8_t *out, LinearSpan *span)
+static void to_fixed(bool power, float value[LINEAR_SPAN], int64_t group, int8_t *out,
+                     LinearSpan *span)
 {
     int16_t fixed[LINEAR_SPAN];
     float most = largest_of_span(value);
-    float inverse = 32512.0f / most;
     span->scale = most * (1.0f / 32512.0f);
+    if (power)
+        span->scale = power_of_two(span->scale);
+    float inverse = power ? 1 / span->scale : 32512.0f / most;
     if (!(most < INFINITY) || !(inverse < INFINITY)) { /* or all 0, or nearly */
         span->scale = most < INFINITY ? 0 : NAN;
         inverse = 0;
@@ -59,9 +72,9 @@ static void quantize(cvn_dtype dtype, const void *x, int64_t at, int64_t n, int6
     float buffer[TILE], value[LINEAR_SPAN];
     memcpy(value, tile_read(dtype, x, at, n, buffer), (size_t)n * sizeof *value);
     memset(value + n, 0, (size_t)(LINEAR_SPAN - n) * sizeof *value);
-    to_fixed(value, group, out, span);
+    to_fixed(dtype == CVN_BF16, value, group, out, span);
     if (rest)
-        to_fixed(value, group, out + rest * LINEAR_ROW_BYTES, span + rest);
+        to_fixed(false, value, group, out + rest * LINEAR_ROW_BYTES, span + rest);
 }
 
 static void quantize8(cvn_dtype dtype, const void *x, int64_t at, int64_t n, int64_t group,

@@ -111,4 +111,7 @@ const LinearIsa linear_amx_int8 = {
     .leave = tile_leave,
     .tile_i8 = tile_i8,
     .tile_i4 = linear_amx_tile_i4,
+    .rows_blocks = LINEAR_WIDE_CHUNK,
+    .tile_blocks = linear_amx_tile_blocks,
+    .arrange_blocks = linear_amx_arrange_blocks,
 };

@@ -302,25 +302,19 @@ VEC_INLINE void all_rows(const bool eight, const BlockForm f, const LinearTile *
 
 /* ---- many rows ---- */
 
-/* A span of some panels, put together. */
-typedef struct Codes {
-    uint8_t code[PAIR][LINEAR_SPAN * PANEL_ROWS];
-    float scale[PAIR][LINEAR_SPAN / BLOCK_LEAST_GROUP * PANEL_ROWS];
-    float minimum[PAIR][LINEAR_SPAN / BLOCK_LEAST_GROUP * PANEL_ROWS];
-    unsigned offset; /* what codes are more than numbers is 1 << this, where there are no minima */
-} Codes;
-
-VEC_INLINE void put_together(const BlockForm f, const LinearTile *t, int panel, int j, Codes *out)
+VEC_INLINE void put_together(const BlockForm f, const LinearTile *t, int panel, LinearCodes *out)
 {
     const BlockChunk *c = t->chunk;
     Streams s = {{t->q + panel * t->q_stride}, {t->ahead[panel]}};
-    uint8_t *code = out->code[j];
-    float *scale = out->scale[j], *minimum = out->minimum[j];
+    const int64_t pieces = c->columns / 16;
+    uint8_t *code = out->code;
+    float *scale = out->scale, *minimum = out->minimum;
+    out->offset = f.minimum ? 0 : offset_of(f);
     for (int64_t i = 0; i < t->units; i++) {
         const bool whole = f.scale >= BLOCK_WHOLE;
         const __m512 d = whole ? load_f16(s.q[0] + c->d) : _mm512_setzero_ps();
         const __m512 m = whole && f.minimum ? load_f16(s.q[0] + c->m) : d;
-        for (int64_t at = 0; at < c->columns / 16; at++, code += 4 * PANEL_BYTES) {
+        for (int64_t at = 0; at < pieces; at++, code += 4 * PANEL_BYTES) {
             __m512i w[4];
             codes_of(f, c, &s, 0, at, table_of(f), w);
             for (int u = 0; u < 4; u++)
@@ -340,12 +334,14 @@ VEC_INLINE void put_together(const BlockForm f, const LinearTile *t, int panel, 
 
 /* M rows from row r0 on and P panels from the given one on. */
 VEC_INLINE void product(const bool eight, const bool minima, const int group, const int M,
-                        const int P, const LinearTile *t, const Codes *k, int r0, int panel)
+                        const int P, const LinearTile *t, const LinearCodes k[PAIR], int r0,
+                        int panel)
 {
     const int row = eight ? LINEAR_SPAN : LINEAR_ROW_BYTES;
     const LinearSpan *span = t->span + r0;
     const int8_t *x = t->x + r0 * row;
-    const uint8_t *code = k->code[0];
+    const uint8_t *code = k->code;
+    const unsigned offset = minima ? 0 : (unsigned)__builtin_ctz((unsigned)k->offset);
     __m512 sum[ROWS][MOST_PANELS];
     int64_t g = 0;
     clear_sums(M, P, sum);
@@ -355,7 +351,7 @@ VEC_INLINE void product(const bool eight, const bool minima, const int group, co
 #pragma GCC unroll 8
             for (int r = 0; r < M; r++) {
                 __m512i first =
-                    minima ? _mm512_setzero_si512() : first_sum(eight, k->offset, &span[r], g);
+                    minima ? _mm512_setzero_si512() : first_sum(eight, offset, &span[r], g);
 #pragma GCC unroll 2
                 for (int j = 0; j < P; j++) {
                     low[r][j] = first;
@@ -366,7 +362,7 @@ VEC_INLINE void product(const bool eight, const bool minima, const int group, co
                 __m512i w[PAIR];
 #pragma GCC unroll 2
                 for (int j = 0; j < P; j++)
-                    w[j] = _mm512_loadu_si512(code + j * (int64_t)sizeof k->code[0]);
+                    w[j] = _mm512_loadu_si512(code + j * LINEAR_SPAN * PANEL_ROWS);
 #pragma GCC unroll 8
                 for (int r = 0; r < M; r++) {
                     __m512i one = load_x(x + r * row);
@@ -381,9 +377,9 @@ VEC_INLINE void product(const bool eight, const bool minima, const int group, co
             }
 #pragma GCC unroll 2
             for (int j = 0; j < P; j++) {
-                __m512 scale = _mm512_loadu_ps(k->scale[j] + g * PANEL_ROWS), minimum = scale;
+                __m512 scale = _mm512_loadu_ps(k[j].scale + g * PANEL_ROWS), minimum = scale;
                 if (minima)
-                    minimum = _mm512_loadu_ps(k->minimum[j] + g * PANEL_ROWS);
+                    minimum = _mm512_loadu_ps(k[j].minimum + g * PANEL_ROWS);
 #pragma GCC unroll 8
                 for (int r = 0; r < M; r++)
                     sum[r][j] = add_group(eight, minima, &span[r], g, high[r][j], low[r][j], scale,
@@ -398,7 +394,7 @@ VEC_INLINE void product(const bool eight, const bool minima, const int group, co
 }
 
 VEC_INLINE void products(const bool eight, const bool minima, const int group, const int P,
-                         const LinearTile *t, const Codes *k, int panel)
+                         const LinearTile *t, const LinearCodes *k, int panel)
 {
     int r = 0;
     for (; eight && t->rows - r >= 8; r += 8)
@@ -411,10 +407,10 @@ VEC_INLINE void products(const bool eight, const bool minima, const int group, c
         product(eight, minima, group, 1, P, t, k, r, panel);
 }
 
-typedef void Products(const LinearTile *t, const Codes *k, int panel, int panels);
+typedef void Products(const LinearTile *t, const LinearCodes *k, int panel, int panels);
 
 #define PRODUCTS(name, minima, group)                                                              \
-    static void name(const LinearTile *t, const Codes *k, int panel, int panels)                   \
+    static void name(const LinearTile *t, const LinearCodes *k, int panel, int panels)             \
     {                                                                                              \
         if (t->eight && panels == PAIR)                                                            \
             products(true, minima, group, PAIR, t, k, panel);                                      \
@@ -432,13 +428,13 @@ PRODUCTS(of_32_minima, true, 32)
 VEC_INLINE void many_rows(const BlockForm f, const LinearTile *t)
 {
     Products *const all = f.group == 16 ? of_16 : f.minimum ? of_32_minima : of_32;
-    Codes k;
-    k.offset = f.minimum ? 0 : (unsigned)__builtin_ctz((unsigned)offset_of(f));
+    uint8_t code[PAIR][LINEAR_SPAN * PANEL_ROWS];
+    LinearCodes k[PAIR] = {{.code = code[0]}, {.code = code[1]}};
     for (int panel = 0; panel < t->panels; panel += PAIR) {
         const int panels = t->panels - panel < PAIR ? 1 : PAIR;
         for (int j = 0; j < panels; j++)
-            put_together(f, t, panel + j, j, &k);
-        all(t, &k, panel, panels);
+            put_together(f, t, panel + j, &k[j]);
+        all(t, k, panel, panels);
     }
 }
 
@@ -452,6 +448,11 @@ VEC_INLINE void many_rows(const BlockForm f, const LinearTile *t)
             all_rows(true, f, t);                                                                  \
         else                                                                                       \
             all_rows(false, f, t);                                                                 \
+    }                                                                                              \
+    static void codes_##name(const LinearTile *t, int panel, LinearCodes *out)                     \
+    {                                                                                              \
+        const BlockForm f = BLOCK_FORM_##name;                                                     \
+        put_together(f, t, panel, out);                                                            \
     }
 CVN_BLOCKS(TILE)
 
@@ -461,4 +462,13 @@ void linear_avx512_tile_blocks(const LinearTile *t)
 #define X(kind, name, elements, bytes) [BLOCK_##kind] = tile_##name,
         CVN_BLOCKS(X)};
     tiles[t->blocks](t);
+}
+
+void linear_avx512_codes(const LinearTile *t, int panel, LinearCodes *out)
+{
+    static void (*const codes[BLOCK_KINDS])(const LinearTile *, int, LinearCodes *) = {
+#undef X
+#define X(kind, name, elements, bytes) [BLOCK_##kind] = codes_##name,
+        CVN_BLOCKS(X)};
+    codes[t->blocks](t, panel, out);
 }

@@ -1,0 +1,34 @@
+/* Random panels of weights in blocks, for tests of kernels. */
+#ifndef CVN_TESTS_BLOCK_PANELS_H
+#define CVN_TESTS_BLOCK_PANELS_H
+
+#include "graph/blocks.h"
+#include "kernel_check.h"
+
+static inline void put_floats(uint8_t *at, int64_t n, bool bf16, double most)
+{
+    for (int64_t i = 0; i < n; i++)
+        element_set(bf16 ? CVN_BF16 : CVN_F16, at, i, (2 * check_uniform() - 1) * most);
+}
+
+/* Any codes and whole numbers; floats that make elements of about 1. */
+static inline void fill_panels(BlockKind kind, int64_t k, const cvn_type *type, uint8_t *data)
+{
+    const BlockForm *f = &block_info[kind].form;
+    const BlockChunk c = block_chunk(kind, k);
+    const double codes = f->base == 8 || f->table ? 128 : f->base == 4 ? 32 : 4;
+    check_fill(type, data, -128, 128);
+    for (int64_t i = 0; i < type->dim[0] * type->dim[1]; i++, data += c.bytes) {
+        bool whole = f->scale >= BLOCK_WHOLE, nibbles = f->scale == BLOCK_NIBBLES;
+        double most = 1 / codes / (nibbles ? 16 : whole ? 128 : 1);
+        put_floats(data + (whole ? c.d : c.scale), (whole ? 1 : c.groups) * 16,
+                   f->scale == BLOCK_BF16, most);
+        if (f->minimum)
+            put_floats(data + (whole ? c.m : c.minimum), (whole ? 1 : c.groups) * 16, false,
+                       1.0 / (nibbles ? 16
+                              : whole ? 128
+                                      : 1));
+    }
+}
+
+#endif
