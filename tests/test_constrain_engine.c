@@ -385,6 +385,7 @@ static void commands_take_schemas_expressions_and_choices(void **state)
 {
     expect(0, "caravan generate -m model -p Once --json-schema '{\"const\":[null,[true]]}' 2>&1",
            "[null,[true]]");
+    expect(1, "caravan generate -m model -p Once --json-schema false 2>&1", "nothing fulfils");
     expect(2, "caravan generate -m model -p Once --pretty 2>&1", "--json-schema");
     expect(0,
            "echo '{\"const\":[true]}' > s.json; caravan generate -m model -p Once --json "

@@ -204,7 +204,8 @@ static int constraint_of_schema(const Args *args, const char *schema, cvn_constr
     };
     SCOPED(scoped_free) char *text = NULL;
     size_t n = strlen(schema);
-    bool file = schema[strspn(schema, " \t\r\n")] != '{';
+    bool file = schema[strspn(schema, " \t\r\n")] != '{' && strcmp(schema, "true") != 0 &&
+                strcmp(schema, "false") != 0;
     if (file)
         TRY(read_input(schema, &text, &n, err));
     int code = cvn_constraint_schema(file ? text : schema, n, &options, out, err);
