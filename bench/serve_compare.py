@@ -8,7 +8,7 @@ the end of the text, --rounds times one after another. Caravan is measured as it
 tokens a second of all clients together, from the first request to the last token; the median and the 99th percentile of the time to
 the first token (TTFT) of all requests; and the 99th percentile of the time between two tokens of a stream (ITL). Then the TTFT of two
 requests that begin with the same 1,000 tokens and have 20 of their own; of Caravan, what its server decodes beside what `caravan
-bench` does with as many rows, before and after it; how long streams wait for a token while prompts of 1,000 tokens come one after
+bench` does with as many rows, before, between and after, for clients that only count; how long streams wait for a token while prompts of 1,000 tokens come one after
 another, with --max-stall and without; and the time from the start of the program to the first token. Ratios above 1 of throughput,
 and below 1 of times, are in Caravan's favour.
 
@@ -18,7 +18,7 @@ no tokenizer says how long a prompt is. The files need one all the same, for wha
 A measurement ends within minutes; --parts names some of them ("8", "8:int8", "prefix", "overhead:8", "stall", "start"), and what was
 measured is kept in --keep FILE, so that a table comes together piece by piece.
 """
-import argparse, http.client, json, os, random, signal, socket, subprocess, sys, threading, time
+import argparse, http.client, json, os, random, selectors, signal, socket, subprocess, sys, threading, time
 
 
 KINDS = {"llama.cpp": "", "caravan": "", "int8": "--activations int8"}  # with what options
@@ -146,10 +146,47 @@ def bench(o, file, clients):
     return json.loads(out.stdout)["decode"]["tokens_per_second"]
 
 
+def http_seconds(pid):
+    """Of processor time that the threads of the server took which no model runs on."""
+    seconds = 0
+    for task in os.listdir(f"/proc/{pid}/task"):
+        if open(f"/proc/{pid}/task/{task}/comm").read().startswith("MHD"):
+            seconds += int(open(f"/proc/{pid}/task/{task}/schedstat").read().split()[0]) / 1e9
+    return seconds
+
+
+def decoding(o, file, clients):
+    """What is decoded while all decode, of clients that cost next to nothing: one thread counts events and reads nothing in them."""
+    r, tokens, began, ended = random.Random(clients), {}, None, None
+    with Server(o, "caravan", file, clients, o.given + o.out + 64) as server, selectors.DefaultSelector() as ready:
+        for _ in range(clients):
+            body = json.dumps({"prompt": ids(o, r, o.given), "max_tokens": o.out, "temperature": 0, "ignore_eos": True, "stream": True})
+            s = socket.create_connection(("127.0.0.1", server.port))
+            s.sendall(f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+            ready.register(s, selectors.EVENT_READ)
+            tokens[s] = []
+        while not ended:
+            for key, _ in ready.select():
+                data = key.fileobj.recv(1 << 16)
+                tokens[key.fileobj] += [time.monotonic()] * data.count(b"data: {")
+                if not data or len(tokens[key.fileobj]) >= o.out:
+                    ended = (time.monotonic(), http_seconds(server.process.pid))
+            if not began and all(tokens.values()):
+                began = (time.monotonic(), http_seconds(server.process.pid))
+        for s in tokens:
+            s.close()
+    seconds = ended[0] - began[0]
+    return {"served": sum(began[0] < t <= ended[0] for times in tokens.values() for t in times) / seconds,
+            "http": (ended[1] - began[1]) / seconds}
+
+
 def overhead(o, file, clients):
-    before = bench(o, file, clients)
-    served = load(o, "caravan", file, clients, 1)["decode"]
-    return {"served": served, "before": before, "after": bench(o, file, clients)}
+    """The mean of several, one after another: they differ by more than what is looked for."""
+    alone, served = [bench(o, file, clients)], []
+    for _ in range(3):
+        served.append(decoding(o, file, clients))
+        alone.append(bench(o, file, clients))
+    return {"alone": alone, "served": [x["served"] for x in served], "http": max(x["http"] for x in served)}
 
 
 def stall(o, file, limit):
@@ -209,7 +246,7 @@ def main():
         if (not o.parts and key not in kept) or any(name == part or name.split(":")[0] == part for part in o.parts.split(",")):
             kept[key] = measure(o, *arguments)
             json.dump(kept, open(o.keep, "w"), indent=1)
-            print(key, {k: round(v, 4) for k, v in kept[key].items()}, file=sys.stderr, flush=True)
+            print(key, kept[key], file=sys.stderr, flush=True)
     table(o, kept, clients)
 
 
@@ -237,9 +274,10 @@ def table(o, kept, clients):
         for n in clients:
             x = of(file, f"overhead:{n}")
             if x:
-                alone = (x["before"] + x["after"]) / 2
-                print(f"{file}, {n} rows: served {x['served']:.1f} tokens/s decoding, caravan bench {x['before']:.1f} before and "
-                      f"{x['after']:.1f} after: {x['served'] / alone - 1:+.1%}")
+                served, alone = (sum(x[k]) / len(x[k]) for k in ("served", "alone"))
+                print(f"{file}, {n} rows: served {' '.join(f'{s:.1f}' for s in x['served'])} tokens/s decoding, caravan bench before, "
+                      f"between and after {' '.join(f'{s:.1f}' for s in x['alone'])}: {served / alone - 1:+.1%}; threads of HTTP "
+                      f"take {x['http']:.2%} of a processor")
         for ms in (o.max_stall, 0):
             x = of(file, f"stall:{ms}")
             if x:
