@@ -278,9 +278,14 @@ static void say_ready(void *context)
     const Serve *serve = context;
     for (int i = 0; i < serve->n; i++) {
         cvn_engine_stats stats = cvn_engine_get_stats(serve->engine[i]);
-        fprintf(stderr, "caravan: %s is ready after %.1f s: %d rows, %s of weights\n",
+        const double bytes[] = {(double)stats.weight_bytes, (double)stats.cache_bytes,
+                                (double)stats.arena_bytes};
+        fprintf(stderr,
+                "caravan: %s is ready after %.1f s: %d rows, at most %s of memory (weights %s, KV "
+                "cache %s, activations %s)\n",
                 serve->model[i].name, serve->seconds[i], (int)serve->args->value[ROWS].integer,
-                bytes_text((double)stats.weight_bytes).text);
+                bytes_text(bytes[0] + bytes[1] + bytes[2]).text, bytes_text(bytes[0]).text,
+                bytes_text(bytes[1]).text, bytes_text(bytes[2]).text);
     }
 }
 
