@@ -46,7 +46,7 @@ static int begin(void **state)
                          k ? "r=3,alpha=90,targets=q,v,o,up,down" : "r=8,alpha=160", NULL,
                          (uint64_t)k, false);
         }
-        const cvn_engine_options options = {.rows = i ? 1 : 3,
+        const cvn_engine_options options = {.rows = i ? 1 : 4,
                                             .context = 200,
                                             .threads = 1,
                                             .penalties = true,
@@ -224,7 +224,15 @@ static const json_t *embedding_at(const json_t *json, size_t index)
 
 static void embeddings_are_those_of_the_engine(void **state)
 {
-    static const char *const texts[] = {"A text", "Another one"};
+    static const char *const texts[] = {"A text",
+                                        "Another one",
+                                        "c",
+                                        "The fourth of them",
+                                        "and five",
+                                        "A text of more tokens than others",
+                                        "one more of about that length",
+                                        "and a last one as long"};
+    enum { TEXTS = sizeof texts / sizeof *texts };
     enum { WIDTH = 1024 };
     float got[WIDTH];
     (void)state;
@@ -233,12 +241,15 @@ static void embeddings_are_those_of_the_engine(void **state)
         int of, adapter;
     } who[] = {{"tiny", 0, -1}, {"law", 0, 0}, {"second", 1, -1}, {"code", 0, 1}};
     for (size_t w = 0; w < sizeof who / sizeof *who; w++) {
-        char body[160];
-        snprintf(body, sizeof body, "{\"model\": \"%s\", \"input\": [\"%s\", \"%s\"]}", who[w].name,
-                 texts[0], texts[1]);
-        json_t *json = embeddings(body);
+        StrBuf input = {0};
+        strbuf_printf(&input, "{\"model\": \"%s\", \"input\": [", who[w].name);
+        for (size_t i = 0; i < TEXTS; i++)
+            strbuf_printf(&input, "%s\"%s\"", i ? ", " : "", texts[i]);
+        strbuf_puts(&input, "]}");
+        json_t *json = embeddings(input.text);
+        strbuf_free(&input);
         assert_string_equal(json_string_value(json_object_get(json, "model")), who[w].name);
-        for (size_t i = 0; i < 2; i++) {
+        for (size_t i = 0; i < TEXTS; i++) {
             const json_t *e = embedding_at(json, i);
             size_t width = json_array_size(e);
             assert_int_equal(width, cvn_model_width(models[who[w].of]));

@@ -184,6 +184,9 @@ static int compile_programs(cvn_engine *e, cvn_err *err)
         step.output = means(o) ? LLAMA_SUM : LLAMA_HIDDEN;
         if (o->pooling)
             TRY(engine_make_step(e, &e->embed[i], &step, &e->section, err));
+        step.batch = side_by_side;
+        if (o->pooling && step.batch != e->parts && step.seq <= SECTION_MOST)
+            TRY(engine_make_step(e, &e->embed_batch[i], &step, &e->section, err));
     }
     return CVN_OK;
 }
@@ -258,9 +261,9 @@ int engine_check(const cvn_model *model, const cvn_engine_options *options, cvn_
 static void choose_score_buckets(cvn_engine *e)
 {
     const cvn_engine_options *o = &e->options;
-    static const int64_t sizes[] = {16, 128};
+    static const int64_t sizes[] = {16, 32, 128};
     int64_t largest = o->bucket[o->n_buckets - 1];
-    for (int i = 0; (o->scoring || o->pooling) && i < 2; i++)
+    for (int i = 0; (o->scoring || o->pooling) && i < 3; i++)
         if (sizes[i] <= largest || i == 0)
             e->score_bucket[e->n_score_buckets++] = sizes[i] < largest ? sizes[i] : largest;
 }
@@ -399,10 +402,16 @@ int cvn_engine_free(cvn_engine *e, cvn_err *err)
     int code = CVN_OK;
     if (e->traces && e->options.profile_path && !(e->failed && e->options.cluster))
         code = e->rt.backend->trace_write(e->rt.devices, e->options.profile_path, err);
-    EngineStep *const steps[] = {&e->fill, &e->prefill[0][0], &e->batch[0][0],
-                                 e->score, e->embed,          e->decode};
+    EngineStep *const steps[] = {&e->fill, &e->prefill[0][0], &e->batch[0][0], e->score,
+                                 e->embed, e->embed_batch,    e->decode};
     const size_t prefills = sizeof e->prefill / sizeof **e->prefill;
-    const size_t n[] = {1, prefills, prefills, CVN_MAX_BUCKETS, CVN_MAX_BUCKETS, SAMPLE_MODE_COUNT};
+    const size_t n[] = {1,
+                        prefills,
+                        prefills,
+                        CVN_MAX_BUCKETS,
+                        CVN_MAX_BUCKETS,
+                        CVN_MAX_BUCKETS,
+                        SAMPLE_MODE_COUNT};
     for (size_t k = 0; k < sizeof n / sizeof *n; k++)
         for (size_t i = 0; i < n[k]; i++)
             engine_free_step(&steps[k][i]);

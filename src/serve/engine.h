@@ -95,7 +95,8 @@ struct cvn_engine {
     int held;                          /* prompts that were read while young rows wait */
     /* What a section took lately, with options.max_stall; 0: not known. */
     double section_seconds[CVN_MAX_BUCKETS];
-    EngineStep score[CVN_MAX_BUCKETS], embed[CVN_MAX_BUCKETS];
+    EngineStep score[CVN_MAX_BUCKETS], embed[CVN_MAX_BUCKETS],
+        embed_batch[CVN_MAX_BUCKETS]; /* of SECTION_ROWS texts; rows 0: none */
     EngineStep decode[SAMPLE_MODE_COUNT];
     int n_score_buckets; /* of both */
     int64_t score_bucket[CVN_MAX_BUCKETS];
@@ -184,6 +185,11 @@ void engine_communication(const cvn_engine *e, CommTable *out);
 /* Refuses a prompt or sampling settings that make no sense or that the engine was not made for; i is the request's number
    in messages. */
 int engine_check_request(const cvn_engine *e, const cvn_request *request, int i, cvn_err *err);
+
+/* Embeddings (cvn_engine_embed) of the first of n texts, or of the first few where one run reads them together; how many, or an
+   error. out[i]: of each. A text has the same bits either way. */
+int engine_embed(cvn_engine *e, int adapter, const TokenIds *text, int n, float *const *out,
+                 cvn_err *err);
 
 /* Whether the token ends the text of a request. */
 bool engine_ends(const cvn_engine *e, const cvn_request *request, int32_t token);

@@ -575,6 +575,15 @@ int cvn_engine_score_logits(cvn_engine *e, int adapter, const int32_t *token, in
     return score(e, token, n, &want, err);
 }
 
+static void put_embedding(const double *sum, int64_t dim, float *out)
+{
+    double square = 0;
+    for (int64_t i = 0; i < dim; i++)
+        square += sum[i] * sum[i];
+    for (int64_t i = 0; i < dim; i++)
+        out[i] = (float)(sum[i] / (square > 0 ? sqrt(square) : 1));
+}
+
 int cvn_engine_embed(cvn_engine *e, int adapter, const int32_t *token, int64_t n, float *out,
                      cvn_err *err)
 {
@@ -583,11 +592,62 @@ int cvn_engine_embed(cvn_engine *e, int adapter, const int32_t *token, int64_t n
     if (!want.hidden)
         return err_set(err, CVN_EMEM, "no memory for an embedding of %zu numbers", dim);
     int code = score(e, token, n, &want, err);
-    double square = 0;
-    for (size_t i = 0; i < dim; i++)
-        square += want.hidden[i] * want.hidden[i];
-    for (size_t i = 0; i < dim && code == CVN_OK; i++)
-        out[i] = (float)(want.hidden[i] / (square > 0 ? sqrt(square) : 1));
+    if (code == CVN_OK)
+        put_embedding(want.hidden, (int64_t)dim, out);
     free(want.hidden);
     return code;
+}
+
+/* Of n texts, those in front that are read by the same bucket, in one section, as a batch; *row: the first of rows side by side
+   that no request has. */
+static int embed_together(const cvn_engine *e, const TokenIds *text, int n, int *row)
+{
+    int b = choose_bucket(e->score_bucket, e->n_score_buckets, (int64_t)text[0].n), count = 0;
+    const EngineStep *step = &e->embed_batch[b];
+    while (count < n && count < step->rows && (int64_t)text[count].n <= step->seq &&
+           choose_bucket(e->score_bucket, e->n_score_buckets, (int64_t)text[count].n) == b)
+        count++;
+    int free = 0;
+    for (int i = 0; i < e->options.rows && free < SECTION_ROWS; i++) {
+        free = e->job[i] ? 0 : free + 1;
+        *row = i + 1 - free;
+    }
+    return count >= SECTION_FEWEST && free == SECTION_ROWS ? count : 1;
+}
+
+int engine_embed(cvn_engine *e, int adapter, const TokenIds *text, int n, float *const *out,
+                 cvn_err *err)
+{
+    int row, count = embed_together(e, text, n, &row);
+    if (count == 1) {
+        TRY(cvn_engine_embed(e, adapter, text[0].id, (int64_t)text[0].n, out[0], err));
+        return 1;
+    }
+    int b = choose_bucket(e->score_bucket, e->n_score_buckets, (int64_t)text[0].n);
+    EngineStep *step = &e->embed_batch[b];
+    clear_section(e, step);
+    for (int i = 0; i < SECTION_ROWS; i++) {
+        engine_reset_row(e, row + i);
+        set_adapter(e, row + i, adapter);
+        e->section_row[i] = row + i;
+        if (i < count)
+            TRY(check_tokens(e, text[i].id, (int64_t)text[i].n, err));
+        if (i < count)
+            stage_section(e, step, i, row + i, text[i].id, (int64_t)text[i].n);
+    }
+    int code = run_section(e, step, err);
+    int64_t dim = e->model->io.config.dim;
+    double *sum = calloc((size_t)dim, sizeof *sum);
+    if (!sum && code == CVN_OK)
+        code = err_set(err, CVN_EMEM, "no memory for an embedding of %" PRId64 " numbers", dim);
+    const Score want = {.hidden = sum};
+    for (int i = 0; i < count && code == CVN_OK; i++) {
+        memset(sum, 0, (size_t)dim * sizeof *sum);
+        take_hidden(e, step, i, &want);
+        put_embedding(sum, dim, out[i]);
+    }
+    free(sum);
+    for (int i = 0; i < SECTION_ROWS; i++)
+        engine_reset_row(e, row + i);
+    return code ? code : count;
 }

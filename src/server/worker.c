@@ -223,19 +223,21 @@ static bool embed_prompts(Exchange *x, cvn_err *err)
     const Served *m = a->served;
     if (!x->embedding)
         x->embedding = calloc((size_t)a->n_prompts, sizeof *x->embedding);
-    for (int i = 0; x->n_seen < a->n_prompts && !is_over(x); i++) {
-        const TokenIds *p = &a->prompt[x->n_seen];
-        if (m->engine->queue.running == m->rows || (i && m->engine->queue.n))
+    bool failed = !x->embedding;
+    for (int i = 0; i < a->n_prompts && !failed; i++) {
+        if (!x->embedding[i])
+            x->embedding[i] = calloc((size_t)cvn_model_width(m->model), sizeof(float));
+        failed = !x->embedding[i];
+    }
+    if (failed)
+        err_set(err, CVN_EMEM, "no memory for embeddings");
+    for (bool first = true; x->n_seen < a->n_prompts && !is_over(x) && !failed; first = false) {
+        if (m->engine->queue.running == m->rows || (!first && m->engine->queue.n))
             return false;
-        float *out = calloc((size_t)cvn_model_width(m->model), sizeof *out);
-        if (!x->embedding || !out) {
-            free(out);
-            err_set(err, CVN_EMEM, "no memory for embeddings");
-            return true;
-        }
-        x->embedding[x->n_seen++] = out;
-        if (cvn_engine_embed(m->engine, a->adapter, p->id, (int64_t)p->n, out, err))
-            return true;
+        int n = engine_embed(m->engine, a->adapter, a->prompt + x->n_seen, a->n_prompts - x->n_seen,
+                             x->embedding + x->n_seen, err);
+        failed = n < 0;
+        x->n_seen += failed ? 0 : n;
     }
     return true;
 }
