@@ -228,8 +228,8 @@ typedef struct Serving {
     SimServed *out;
     Request *request; /* [in_flight] */
     Request **row;    /* [rows] that are worked on, in the order in which they were let in */
-    Request **queue;  /* [waiting] */
-    int64_t rows, waiting;
+    Request **queue;  /* [waiting], from `head` on of twice as many as there can be */
+    int64_t rows, waiting, head;
     int64_t places; /* of requests */
     int64_t begun, ended, all;
     double now;        /* seconds */
@@ -265,7 +265,11 @@ static void arrive(Serving *s, Request *r)
     /* A prompt that came before is still in the cache, but for its last block. */
     if (s->ask->prompts > 0 && s->begun >= s->ask->prompts)
         r->found = (int64_t)fmax(0, (double)r->input - BLOCK);
-    s->queue[s->waiting++] = r;
+    if (s->head + s->waiting == 2 * s->places) {
+        memmove(s->queue, s->queue + s->head, (size_t)s->waiting * sizeof *s->queue);
+        s->head = 0;
+    }
+    s->queue[s->head + s->waiting++] = r;
     s->begun++;
 }
 
@@ -279,7 +283,7 @@ static bool holds(Serving *s)
 {
     double tokens = 0;
     bool busy = false;
-    for (int64_t i = 0; i < s->waiting && s->queue[i]->ready <= s->seen; i++)
+    for (int64_t i = s->head; i < s->head + s->waiting && s->queue[i]->ready <= s->seen; i++)
         tokens += (double)s->queue[i]->goal;
     for (int64_t i = 0; i < s->rows; i++)
         busy |= s->row[i]->keys >= s->row[i]->goal;
@@ -295,7 +299,7 @@ static void choose(Serving *s)
     const SimEngine *e = &s->ask->engine;
     double budget = e->budget;
     int64_t most = s->ask->most_rows ? s->ask->most_rows : s->places;
-    bool hold = holds(s), reads = false;
+    bool hold = s->ask->wait > 0 && holds(s), reads = false;
     for (int64_t i = 0; i < s->rows; i++)
         if (s->row[i]->keys >= s->row[i]->goal && e->mixes)
             budget--;
@@ -310,7 +314,7 @@ static void choose(Serving *s)
     }
     int64_t let = 0;
     while (!hold && let < s->waiting && budget > 0 && s->rows < most) {
-        Request *r = s->queue[let];
+        Request *r = s->queue[s->head + let];
         if (r->ready > s->seen || s->used + needs(s, r) > s->room ||
             (!e->chunks && (double)(r->goal - r->found) > budget && reads))
             break;
@@ -325,7 +329,7 @@ static void choose(Serving *s)
         let++;
     }
     s->waiting -= let;
-    memmove(s->queue, s->queue + let, (size_t)s->waiting * sizeof *s->queue);
+    s->head = s->waiting > 0 ? s->head + let : 0;
     /* No room for the next tokens: the row that came last begins again, later. */
     for (int64_t i = 0; !e->whole && i < s->rows; i++)
         s->used += s->row[i]->keys >= s->row[i]->goal;
@@ -334,8 +338,11 @@ static void choose(Serving *s)
         s->used -= r->keys >= r->goal ? (double)r->keys + 1 : (double)r->goal;
         r->goal = r->input + r->made;
         r->keys = r->next = r->found = 0;
-        memmove(s->queue + 1, s->queue, (size_t)s->waiting * sizeof *s->queue);
-        s->queue[0] = r;
+        if (s->head == 0) {
+            memmove(s->queue + 1, s->queue, (size_t)s->waiting * sizeof *s->queue);
+            s->head = 1;
+        }
+        s->queue[--s->head] = r;
         s->waiting++;
     }
 }
@@ -344,8 +351,8 @@ static void step(Serving *s)
 {
     const SimServing *a = s->ask;
     double rows = 0, keys = 0, tokens = 0, count = 0, looked = 0;
-    if (s->rows == 0 && s->queue[0]->ready > s->now) { /* nothing to do until then */
-        double idle = s->queue[0]->ready - s->now;
+    if (s->rows == 0 && s->queue[s->head]->ready > s->now) { /* nothing to do until then */
+        double idle = s->queue[s->head]->ready - s->now;
         Cost c = {.seconds = idle, .spent[COST_HOST] = idle};
         cost_add(&s->out->cost, &c, 1);
         s->now += idle;
@@ -448,7 +455,7 @@ int sim_serve(const SimServing *ask, SimServed *out, cvn_err *err)
     s.places = (int64_t)n;
     s.request = calloc(n, sizeof *s.request);
     s.row = calloc(n, sizeof *s.row);
-    s.queue = calloc(n + 1, sizeof *s.queue);
+    s.queue = calloc(2 * n + 1, sizeof *s.queue);
     s.memo = calloc(n + 1, sizeof *s.memo);
     int code = s.request && s.row && s.queue && s.memo
                    ? CVN_OK
