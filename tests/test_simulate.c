@@ -335,6 +335,7 @@ static void tables_are_read_as_the_rules_say(void **state)
                 isnan(csv_number(&csv, 2, "n", 7)));
     assert_string_equal(csv_at(&csv, 1, "id"), "b");
     assert_string_equal(csv_at(&csv, 1, "nothing"), "");
+    assert_true(csv_has(&csv, "n") && !csv_has(&csv, "nothing"));
     for (int i = 0; i < 3; i++)
         assert_int_equal(csv_parse(&csv, "t", refused[i], strlen(refused[i]), &arena, &err),
                          CVN_EFORMAT);
@@ -361,6 +362,21 @@ static void what_cannot_be_answered_is_refused(void **state)
     assert_int_equal(csv_parse(&csv, "t", text, sizeof text - 1, &arena, &err), CVN_OK);
     for (int64_t i = 0; i < csv.rows; i++)
         assert_int_equal(published_ask(&csv, i, &ask, &chip, &err), i ? CVN_EUNSUPPORTED : CVN_OK);
+    arena_free(&arena);
+}
+
+/* Those of deployments, which have a version and a date, are another's. */
+static void batches_of_deployments_are_not_their_clients(void **state)
+{
+    static const char text[] =
+        "id,backend_version,measured\na,,2025-10-29\nb,0.12.0,\nc,0.12.0,2026-01-23\n";
+    cvn_err err = {0};
+    Arena arena;
+    Csv csv;
+    assert_int_equal(arena_init(&arena, &err), CVN_OK);
+    assert_int_equal(csv_parse(&csv, "t", text, sizeof text - 1, &arena, &err), CVN_OK);
+    for (int64_t i = 0; i < csv.rows; i++)
+        assert_int_equal(published_clients_known(&csv, i), i < 2);
     arena_free(&arena);
 }
 
@@ -610,6 +626,7 @@ int main(void)
         cmocka_unit_test(a_full_cache_makes_requests_wait),
         cmocka_unit_test(tables_are_read_as_the_rules_say),
         cmocka_unit_test(what_cannot_be_answered_is_refused),
+        cmocka_unit_test(batches_of_deployments_are_not_their_clients),
         cmocka_unit_test(the_best_meshes_are_found),
         cmocka_unit_test(a_page_shows_the_model_on_the_chip),
         cmocka_unit_test(articles_are_foretold),

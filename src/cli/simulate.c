@@ -234,7 +234,10 @@ static void serving_beside(Beside *b, int64_t i)
             add_error(b, "TPOT", kinds[k], 1e3 * served.tpot, each);
             add_error(b, "TTFT", kinds[k], 1e3 * served.ttft, first);
         }
-    printf(" %.0f | %.0f | %.2f | %.2f |\n", first, 1e3 * served.ttft, each, 1e3 * served.tpot);
+    first > 0 ? printf(" %.0f |", first) : printf(" |");
+    printf(" %.0f |", 1e3 * served.ttft);
+    each > 0 ? printf(" %.2f |", each) : printf(" |");
+    printf(" %.2f |\n", 1e3 * served.tpot);
 }
 
 static void figure_beside(Beside *b, int64_t i)
@@ -284,7 +287,14 @@ static int answer_rows(const char *path, bool markdown, bool json)
     Csv csv;
     if (arena_begin(&arena, &err))
         return fail(&err);
-    int exit_code = csv_read(&csv, path, &arena, &err) ? fail(&err) : EXIT_OK;
+    int code = csv_read(&csv, path, &arena, &err);
+    if (code == CVN_OK && !csv_has(&csv, "model"))
+        code =
+            err_set(&err, CVN_EFORMAT,
+                    "%s has no column \"model\": its first line is to name columns, as id, model, "
+                    "system, precision, isl, osl, batch, tp, pp, backend",
+                    path);
+    int exit_code = code ? fail(&err) : EXIT_OK;
     if (exit_code == EXIT_OK && markdown)
         print_markdown(&csv, &arena);
     else if (exit_code == EXIT_OK && !json)

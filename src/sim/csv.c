@@ -126,12 +126,23 @@ int csv_read(Csv *csv, const char *path, Arena *arena, cvn_err *err)
     return code;
 }
 
-const char *csv_at(const Csv *csv, int64_t row, const char *column)
+static int column_of(const Csv *csv, const char *name)
 {
     for (int i = 0; i < csv->columns; i++)
-        if (strcmp(csv->name[i], column) == 0)
-            return csv->field[row * csv->columns + i];
-    return "";
+        if (strcmp(csv->name[i], name) == 0)
+            return i;
+    return -1;
+}
+
+bool csv_has(const Csv *csv, const char *column)
+{
+    return column_of(csv, column) >= 0;
+}
+
+const char *csv_at(const Csv *csv, int64_t row, const char *column)
+{
+    int i = column_of(csv, column);
+    return i < 0 ? "" : csv->field[row * csv->columns + i];
 }
 
 double csv_number(const Csv *csv, int64_t row, const char *column, double none)

@@ -22,6 +22,7 @@ enum { CSV_MAX_COLUMNS = 64, CSV_MAX_ROWS = 1 << 20 };
 int csv_parse(Csv *csv, const char *file, const char *text, size_t n, Arena *arena, cvn_err *err);
 int csv_read(Csv *csv, const char *path, Arena *arena, cvn_err *err);
 
+bool csv_has(const Csv *csv, const char *column);
 /* The field of a column by its name; "" where there is no such column. */
 const char *csv_at(const Csv *csv, int64_t row, const char *column);
 /* The same as a number; `none` where it is empty; NAN where it is none. */

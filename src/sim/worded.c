@@ -253,10 +253,7 @@ static int serving_figure(const Csv *csv, int64_t row, const SimShape *shape, Co
 
 bool published_worded(const Csv *csv)
 {
-    for (int i = 0; i < csv->columns; i++)
-        if (strcmp(csv->name[i], "metric") == 0)
-            return true;
-    return false;
+    return csv_has(csv, "metric");
 }
 
 int published_figure(const Csv *csv, int64_t row, PublishedFigure *out, cvn_err *err)
