@@ -476,6 +476,9 @@ static void a_page_shows_the_model_on_the_chip(void **state)
     for (const char *p = page.text; (p = strstr(p, "http")); p++)
         assert_int_equal(strncmp(p, "http://www.w3.org/2000/svg", 26), 0);
     assert_non_null(strstr(page.text, "all_reduce"));
+    page.length = 0;
+    report_svg(&page, &r);
+    assert_true(!page.failed && strncmp(page.text, "<svg ", 5) == 0);
     strbuf_free(&page);
     sim_answer_free(&a);
 }

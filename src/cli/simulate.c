@@ -47,6 +47,7 @@ enum {
     RATE,
     TRACE,
     HTML,
+    SVG,
     CHECK,
     MARKDOWN,
     JSON
@@ -109,6 +110,8 @@ static const Option *const options[] = {
                               .help = "write what of the step is when, for Perfetto"},
     [HTML] = &(const Option){"html", .kind = ARG_OUTPUT, .tried = true, .value = "FILE",
                              .help = "write a page of pictures of the model on the chip"},
+    [SVG] = &(const Option){"svg", .kind = ARG_OUTPUT, .tried = true, .value = "FILE",
+                            .help = "draw what of the step is when"},
     [CHECK] = &(const Option){"check", .kind = ARG_TEXT, .value = "DEVICE",
                               .help = "compile the step by the chip's own compiler too: tpu, cuda, "
                                       "pjrt:PLUGIN"},
@@ -475,8 +478,9 @@ static void replica_of(const SimAsk *ask, const Mesh *mesh, SimServing *serving)
             serving->tp = (int)mesh->axis[i].size;
 }
 
-static int write_report(const char *path, const char *name, const SimAsk *ask, const SimAnswer *a,
-                        cvn_err *err)
+/* As `draw` does: the page, or one picture. */
+static int write_report(const char *path, void (*draw)(StrBuf *, const Report *), const char *name,
+                        const SimAsk *ask, const SimAnswer *a, cvn_err *err)
 {
     CostModel chip;
     SCOPED(strbuf_free) StrBuf page = {0};
@@ -489,7 +493,7 @@ static int write_report(const char *path, const char *name, const SimAsk *ask, c
     cost_model(&chip, ask->chip);
     r.serving = (SimServing){.chip = &chip, .engine = *sim_engine_find("caravan")};
     replica_of(ask, &a->rt.mesh, &r.serving);
-    report_html(&page, &r);
+    draw(&page, &r);
     return page.failed ? err_set(err, CVN_EMEM, "no memory for the page")
                        : file_write(path, page.text, page.length, err);
 }
@@ -537,12 +541,15 @@ static int simulate_step(const Args *args, const Chip *chip)
     int devices = 1;
     const StepClock clock = {this_clock, &devices};
     ask.chip = chip;
-    ask.spans = v[TRACE].given || v[HTML].given;
+    ask.spans = v[TRACE].given || v[HTML].given || v[SVG].given;
     if (!failed && strcmp(v[CHIP].text, THIS) == 0)
         failed = on_this(&ask, &clock, &devices, &err);
     failed = failed || sim_plan(&ask, &answer, &err) ||
              (v[TRACE].given && write_trace(v[TRACE].text, &answer.timed, &err)) ||
-             (v[HTML].given && write_report(v[HTML].text, ask_name(args), &ask, &answer, &err)) ||
+             (v[HTML].given &&
+              write_report(v[HTML].text, report_html, ask_name(args), &ask, &answer, &err)) ||
+             (v[SVG].given &&
+              write_report(v[SVG].text, report_svg, ask_name(args), &ask, &answer, &err)) ||
              (v[CHECK].given &&
               check_compiled(&ask, v[CHECK].text, answer.rt.mesh.n_devices, &checked, &err));
     int exit_code = failed

@@ -167,7 +167,7 @@ static void roofline(StrBuf *out, const Report *r)
 }
 
 /* Two layers or so from the middle of the step. */
-static void timeline(StrBuf *out, const Report *r)
+void report_svg(StrBuf *out, const Report *r)
 {
     enum { WIDE = 1260, LANE = 34, LEFT = 64, TOP = 44 };
     const Timed *t = r->timed;
@@ -223,6 +223,6 @@ void report_html(StrBuf *out, const Report *r)
     cost_by_size(out, r);
     mfu_by_mesh(out, r);
     roofline(out, r);
-    timeline(out, r);
+    report_svg(out, r);
     strbuf_puts(out, "</main></html>\n");
 }

@@ -19,5 +19,7 @@ typedef struct Report {
 } Report;
 
 void report_html(StrBuf *out, const Report *report);
+/* The last of its pictures alone: when what of the step is. */
+void report_svg(StrBuf *out, const Report *report);
 
 #endif
