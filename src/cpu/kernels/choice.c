@@ -1,7 +1,7 @@
 /*
  * The table of choice.h. Rows of AVX-512 were measured on an AMD EPYC (Zen 4, 2 cores): f32 and bf16dot cross between
  * 32 and 48 rows, bf16 that is widened between 64 and 96. Those of AMX were measured on two cores that have it: from a full
- * tile on it takes half the time or less. dot_general crosses at 10 rows there, and at 32 takes a third.
+ * tile on it takes half the time or less; of blocks from two. dot_general crosses at 10 rows there, and at 32 takes a third.
  *
  * The rows of dot_general that are read as they lie all end at the same number, because there results change their
  * rounding (gemm.h): a machine on which another would be a little faster is not worth texts that depend on it. The
@@ -24,8 +24,8 @@ const RowChoice row_choices[] = {
     {"dot_general.amx.bf16", 33, ALL},
     {"linear.amx.int8", 16, ALL},
     {"linear.amx.int4", 16, ALL},
-    {"linear.amx.blocks", 16, ALL},
-    {"linear.amx.blocks.rows8", 48, ALL},
+    {"linear.amx.blocks", 24, ALL},
+    {"linear.amx.blocks.rows8", 96, ALL},
     {"linear.amx.rows8", 16, ALL},
     {"linear_int8.amx", 16, ALL},
 };

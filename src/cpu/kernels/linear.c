@@ -362,9 +362,11 @@ static bool match_amx_blocks(const Op *op)
            choice_takes("linear.amx.blocks", linear_rows(op));
 }
 
+/* Numbers of 8 bits are two of 4 there: those vectors multiply as fast. */
 static bool match_amx_blocks_rows8(const Op *op)
 {
-    return op->attr.blocks && op->attr.int8 &&
+    const BlockForm *f = &block_info[op->attr.blocks].form;
+    return op->attr.blocks && op->attr.int8 && f->base != 8 && f->table != block_iq4_step &&
            choice_takes("linear.amx.blocks.rows8", linear_rows(op));
 }
 
