@@ -5,16 +5,26 @@
 #include "cpu/group.h"
 #include "cpu/registry.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
-enum { ALIGN = 64, HUGE_PAGE = 2 << 20, MOST_COPIES = 64, SAMPLES = 3, MOST_TURNS = 5000 };
+enum {
+    ALIGN = 64,
+    HUGE_PAGE = 2 << 20,
+    MOST_COPIES = 512,
+    MOST_REGIONS = 64,
+    SAMPLES = 3,
+    MOST_TURNS = 4096
+};
 
-/* Between two uses of the same bytes so many go through the caches, if the plan has as many. */
+/* Between two uses of the same bytes at least so many go through the caches, if the plan has as many; and where the system
+   says how large the last of them is, twice that (480 MiB have been seen). */
 #define FOOTPRINT ((double)(128 << 20))
 /* Of a sample: long against waking threads. */
-#define SAMPLE_SECONDS 0.005
+#define SAMPLE_SECONDS 0.02
 
 typedef struct Measuring {
     const Plan *plan;
@@ -29,7 +39,13 @@ typedef struct Measuring {
     size_t bytes;
 } Measuring;
 
-/* A step, or the two of a collective, with each parameter that it takes. */
+/* Bytes of the arena that a step touches, where its copies lie, and how many there are. */
+typedef struct Region {
+    size_t begin, end, to;
+    int copies;
+} Region;
+
+/* A step, or the two of a collective, with each parameter and each part of the arena that it takes. */
 typedef struct Part {
     const Step *step[2];
     int n_steps;
@@ -37,6 +53,9 @@ typedef struct Part {
     int n_parameters;
     size_t bytes; /* of these, each rounded up */
     int copies;
+    Region region[MOST_REGIONS];
+    int n_regions;
+    size_t arena_bytes; /* of all their copies */
 } Part;
 
 static size_t rounded(size_t bytes)
@@ -45,7 +64,12 @@ static size_t rounded(size_t bytes)
     return (bytes + unit) / unit * unit;
 }
 
-static int slot_of(Part *part, int parameter)
+static int copies_of(double footprint, size_t bytes)
+{
+    return (int)fmax(1, fmin(footprint / (double)bytes, MOST_COPIES));
+}
+
+static int slot_of(const Part *part, int parameter)
 {
     for (int i = 0; i < part->n_parameters; i++)
         if (part->parameter[i] == parameter)
@@ -63,8 +87,74 @@ static void add_refs(Part *part, const Plan *plan, const BufferRef *ref, int n)
         }
 }
 
-static Part part_of(const Plan *plan, int i)
+/* Those that share bytes become one. */
+static void add_region(Part *part, const BufferRef *ref)
 {
+    Region r = {.begin = ref->offset, .end = ref->offset + ref->bytes};
+    if (ref->space != SPACE_ARENA || ref->bytes == 0)
+        return;
+    for (int i = 0; i < part->n_regions; i++) {
+        const Region *old = &part->region[i];
+        if ((old->begin < r.end && r.begin < old->end) || part->n_regions == MOST_REGIONS) {
+            r.begin = old->begin < r.begin ? old->begin : r.begin;
+            r.end = old->end > r.end ? old->end : r.end;
+            part->region[i] = part->region[--part->n_regions];
+            i = -1;
+        }
+    }
+    part->region[part->n_regions++] = r;
+}
+
+static bool touches(const Region *r, const BufferRef *ref, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (ref[i].space == SPACE_ARENA && ref[i].offset < r->end &&
+            r->begin < ref[i].offset + ref[i].bytes)
+            return true;
+    return false;
+}
+
+/* Bytes that the plan, which runs again and again, reads and writes between the last use of a region and step i. */
+static double since_used(const Plan *plan, int i, const Region *r)
+{
+    double bytes = 0;
+    for (int back = 1; back <= plan->n_steps && bytes < FOOTPRINT; back++) {
+        const Step *step = &plan->step[(i - back + plan->n_steps) % plan->n_steps];
+        if (touches(r, step->in, step->op->n_operands) ||
+            touches(r, step->out, step->op->n_results) || touches(r, &step->scratch, 1))
+            break;
+        bytes += (double)step->bytes;
+    }
+    return bytes;
+}
+
+static void find_regions(Part *part, const Plan *plan, int i)
+{
+    size_t turn = part->bytes;
+    for (int s = 0; s < part->n_steps; s++) {
+        const Step *step = part->step[s];
+        for (int k = 0; k < step->op->n_operands; k++)
+            add_region(part, &step->in[k]);
+        for (int k = 0; k < step->op->n_results; k++)
+            add_region(part, &step->out[k]);
+        add_region(part, &step->scratch);
+    }
+    for (int k = 0; k < part->n_regions; k++)
+        turn += part->region[k].end - part->region[k].begin;
+    /* What was just made is in part in other threads' caches: all of them are gone through at least. */
+    double least = 2.0 * plan->n_threads * (double)sysconf(_SC_LEVEL2_CACHE_SIZE);
+    for (int k = 0; k < part->n_regions; k++) {
+        Region *r = &part->region[k];
+        double far = fmin((double)plan->arena_bytes, fmax(least, since_used(plan, i, r)));
+        r->copies = copies_of(fmin(far, FOOTPRINT), turn);
+        r->to = part->arena_bytes + r->begin % ALIGN;
+        part->arena_bytes += (size_t)r->copies * rounded(r->end - r->begin);
+    }
+}
+
+static Part part_of(const Measuring *m, int i)
+{
+    const Plan *plan = m->plan;
     Part part = {.step = {&plan->step[i]}, .n_steps = 1};
     for (int j = i + 1; plan->step[i].phase == STEP_START && j < plan->n_steps; j++)
         if (plan->step[j].op == plan->step[i].op)
@@ -74,24 +164,52 @@ static Part part_of(const Plan *plan, int i)
         add_refs(&part, plan, part.step[s]->out, part.step[s]->op->n_results);
     }
     double all = (double)plan->parameter_bytes + (double)plan->arena_bytes;
-    double footprint = all < FOOTPRINT ? all : FOOTPRINT;
-    double copies = part.bytes ? footprint / (double)part.bytes : 1;
-    part.copies = copies < 1 ? 1 : copies > MOST_COPIES ? MOST_COPIES : (int)copies;
+    double caches = 2 * (double)sysconf(_SC_LEVEL3_CACHE_SIZE);
+    double footprint = fmin(all, fmax(FOOTPRINT, caches) / m->devices); /* which share them */
+    part.copies = part.bytes ? copies_of(footprint, part.bytes) : 1;
+    find_regions(&part, plan, i);
     return part;
 }
 
 /* ---- operands ---- */
 
-/* Near 1 / 16, or whole numbers: what they are matters little, but that they are normal. */
-static void fill(const Measuring *m, char *to, const cvn_type *type, size_t bytes)
+/* What whole numbers of an operand are: of attention the rows' first positions, how many queries they have, and the first keys
+   that these see; of others positions or tokens; < 0: 0, 1, 2, ... */
+static int32_t whole_numbers(const Measuring *m, const Op *op, int operand)
 {
-    static const uint32_t f32 = 0x3d800000, bf16 = 0x3d803d80, small = 0x11111111;
-    uint32_t word = type->dtype == CVN_F32 ? f32 : type->dtype == CVN_BF16 ? bf16 : small;
+    if (op->kind != OP_ATTENTION && op->kind != OP_ATTENTION_BACKWARD)
+        return m->at > 0 ? m->at : -1;
+    int before = 0;
+    for (int k = 0; k < operand; k++)
+        before += op->operand[k]->type.dtype == CVN_I32;
+    return before == 0 ? m->at : before == 1 ? (int32_t)op->operand[0]->type.dim[1] : 0;
+}
+
+/* Near 1 / 16, or whole numbers: what they are matters little, but that they and their sums are normal. */
+static void fill(char *to, const cvn_type *type, size_t bytes, int32_t whole)
+{
+    static const uint32_t f32 = 0x3d800000, bf16 = 0x3d803d80, ones = 0x01010101;
+    uint32_t word = type->dtype == CVN_F32    ? f32
+                    : type->dtype == CVN_BF16 ? bf16
+                    : type->dtype == CVN_I32  ? (uint32_t)whole
+                                              : ones;
+    bool counts = type->dtype == CVN_I32 && whole < 0;
     for (size_t i = 0; i + 4 <= bytes; i += 4) {
-        if (type->dtype == CVN_I32)
-            word = m->at > 0 ? (uint32_t)m->at : (uint32_t)(i / 4 % 251);
+        if (counts)
+            word = (uint32_t)(i / 4 % 251);
         memcpy(to + i, &word, 4);
     }
+}
+
+static int32_t whole_of_parameter(const Measuring *m, const Part *part, int parameter)
+{
+    for (int s = 0; s < part->n_steps; s++)
+        for (int k = 0; k < part->step[s]->op->n_operands; k++) {
+            const BufferRef *ref = &part->step[s]->in[k];
+            if (ref->space == SPACE_PARAMETER && ref->parameter == parameter)
+                return whole_numbers(m, part->step[s]->op, k);
+        }
+    return 0;
 }
 
 /* Each device's parameters, one copy after the other: [devices][copies][n_parameters]. */
@@ -113,23 +231,43 @@ static int make_parameters(Measuring *m, const Part *part, void **parameter, cvn
         for (int k = 0; k < part->n_parameters; k++) {
             const PlanParameter *p = &m->plan->parameter[part->parameter[k]];
             *parameter++ = at;
-            fill(m, at, &p->type, p->bytes);
+            fill(at, &p->type, p->bytes, whole_of_parameter(m, part, part->parameter[k]));
             at += rounded(p->bytes);
         }
     return CVN_OK;
+}
+
+/* The region that bytes of the arena are in; NULL: they are none. */
+static const Region *region_of(const Part *part, const BufferRef *ref)
+{
+    for (int i = 0; i < part->n_regions; i++)
+        if (ref->space == SPACE_ARENA && ref->bytes > 0 && ref->offset >= part->region[i].begin &&
+            ref->offset < part->region[i].end)
+            return &part->region[i];
+    return NULL;
+}
+
+/* Where they are in a turn's copy. */
+static size_t placed(const Region *r, size_t offset, int turn)
+{
+    return r->to + (size_t)(turn % r->copies) * rounded(r->end - r->begin) + offset - r->begin;
 }
 
 static int fill_arenas(const Measuring *m, const Part *part, cvn_err *err)
 {
     for (int d = 0; d < m->devices; d++) {
         Device *device = m->group->device[d];
-        TRY(device_reserve(device, m->plan->arena_bytes, err));
+        if (device_reserve(device, part->arena_bytes, err))
+            return err->code;
+        memset(device->arena, 0, part->arena_bytes); /* pages of results, too, are there */
         for (int s = 0; s < part->n_steps; s++)
             for (int k = 0; k < part->step[s]->op->n_operands; k++) {
+                const Op *op = part->step[s]->op;
                 const BufferRef *ref = &part->step[s]->in[k];
-                if (ref->space == SPACE_ARENA)
-                    fill(m, device->arena + ref->offset, &part->step[s]->op->operand[k]->type,
-                         ref->bytes);
+                const Region *r = region_of(part, ref);
+                for (int c = 0; r && c < r->copies; c++)
+                    fill(device->arena + placed(r, ref->offset, c), &op->operand[k]->type,
+                         ref->bytes, whole_numbers(m, op, k));
             }
     }
     return CVN_OK;
@@ -137,17 +275,25 @@ static int fill_arenas(const Measuring *m, const Part *part, cvn_err *err)
 
 /* ---- the plan of a step ---- */
 
-static BufferRef *moved(Arena *arena, Part *part, const BufferRef *ref, int n, int copy)
+static void move(const Part *part, BufferRef *ref, int turn)
+{
+    const Region *r = region_of(part, ref);
+    if (ref->space == SPACE_PARAMETER)
+        ref->parameter = turn % part->copies * part->n_parameters + slot_of(part, ref->parameter);
+    else if (ref->space == SPACE_ARENA)
+        ref->offset = r ? placed(r, ref->offset, turn) : 0;
+}
+
+static BufferRef *moved(Arena *arena, const Part *part, const BufferRef *ref, int n, int turn)
 {
     BufferRef *to = arena_copy(arena, ref, ((size_t)n + 1) * sizeof *to);
     for (int i = 0; i < n; i++)
-        if (to[i].space == SPACE_PARAMETER)
-            to[i].parameter = copy * part->n_parameters + slot_of(part, ref[i].parameter);
+        move(part, &to[i], turn);
     return to;
 }
 
-/* So many turns of it, each with the next copy of its parameters. */
-static Plan *plan_of_part(Measuring *m, Part *part, int turns)
+/* So many turns of it, each with the next copies of its parameters and of what it touches of the arena. */
+static Plan *plan_of_part(Measuring *m, const Part *part, int from, int turns)
 {
     Plan *plan = arena_copy(&m->scratch, m->plan, sizeof *plan);
     plan->n_parameters = part->copies * part->n_parameters;
@@ -155,6 +301,7 @@ static Plan *plan_of_part(Measuring *m, Part *part, int turns)
         arena_array(&m->scratch, (size_t)plan->n_parameters + 1, sizeof *plan->parameter);
     for (int i = 0; i < plan->n_parameters; i++)
         plan->parameter[i] = m->plan->parameter[part->parameter[i % part->n_parameters]];
+    plan->arena_bytes = part->arena_bytes;
     plan->n_outputs = 0;
     plan->n_steps = turns * part->n_steps;
     plan->step = arena_array(&m->scratch, (size_t)plan->n_steps, sizeof *plan->step);
@@ -162,15 +309,13 @@ static Plan *plan_of_part(Measuring *m, Part *part, int turns)
     plan->made = clock_ns();
     for (int i = 0; i < plan->n_steps; i++) {
         Step *step = &plan->step[i];
-        int back = part->copies * part->n_steps;
-        *step = i < back ? *part->step[i % part->n_steps] : plan->step[i - back];
+        int turn = from + i / part->n_steps;
+        *step = *part->step[i % part->n_steps];
         plan->n_refs += step->op->n_operands + step->op->n_results + 1;
         step->sync = true;
-        if (i >= back)
-            continue;
-        int copy = i / part->n_steps;
-        step->in = moved(&m->scratch, part, step->in, step->op->n_operands, copy);
-        step->out = moved(&m->scratch, part, step->out, step->op->n_results, copy);
+        step->in = moved(&m->scratch, part, step->in, step->op->n_operands, turn);
+        step->out = moved(&m->scratch, part, step->out, step->op->n_results, turn);
+        move(part, &step->scratch, turn);
     }
     return plan;
 }
@@ -181,33 +326,41 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Seconds of a turn, of so many; the first run is to be woken by, and to touch what is there. */
-static int run_part(Measuring *m, Part *part, void **parameter, int turns, int samples,
-                    double *seconds, cvn_err *err)
+static int run_plan(Measuring *m, const Plan *plan, void **parameter, double *seconds, cvn_err *err)
 {
-    Plan *plan = plan_of_part(m, part, turns);
-    double sample[SAMPLES] = {0};
-    for (int i = -1; i < samples; i++) {
-        int64_t begin = clock_ns();
-        TRY(group_run(m->group, plan, parameter, NULL, err));
-        if (i >= 0)
-            sample[i] = (double)(clock_ns() - begin) * 1e-9 / turns;
-    }
-    qsort(sample, (size_t)samples, sizeof *sample, by_size);
-    *seconds = sample[samples / 2];
-    return CVN_OK;
+    int64_t begin = clock_ns();
+    int code = group_run(m->group, plan, parameter, NULL, err);
+    *seconds = (double)(clock_ns() - begin) * 1e-9;
+    return code;
 }
 
-static int time_part(Measuring *m, Part *part, double *seconds, cvn_err *err)
+/* Seconds of a turn. Turns double until they are long enough for a sample, which wakes what is to run; where they are fewer than
+   the copies, each sample goes on with the next ones. */
+static int time_part(Measuring *m, const Part *part, double *seconds, cvn_err *err)
 {
     size_t pointers = (size_t)(m->devices * part->copies * part->n_parameters);
     void **parameter = arena_array(&m->scratch, pointers + 1, sizeof *parameter);
-    if (make_parameters(m, part, parameter, err) || fill_arenas(m, part, err) ||
-        run_part(m, part, parameter, part->copies, 1, seconds, err))
+    double sample[SAMPLES];
+    const Plan *plan = NULL;
+    int turns = 0, from = 0;
+    if (make_parameters(m, part, parameter, err) || fill_arenas(m, part, err))
         return err->code;
-    double turns = SAMPLE_SECONDS / *seconds;
-    turns = turns < part->copies ? part->copies : turns > MOST_TURNS ? MOST_TURNS : turns;
-    return run_part(m, part, parameter, (int)turns, SAMPLES, seconds, err);
+    do {
+        from += turns;
+        turns = turns ? 2 * turns : 1;
+        plan = plan_of_part(m, part, from, turns);
+        if (run_plan(m, plan, parameter, seconds, err))
+            return err->code;
+    } while (*seconds < SAMPLE_SECONDS && turns < MOST_TURNS);
+    for (int i = 0; i < SAMPLES; i++) {
+        if (turns < part->copies)
+            plan = plan_of_part(m, part, from += turns, turns);
+        if (run_plan(m, plan, parameter, &sample[i], err))
+            return err->code;
+    }
+    qsort(sample, SAMPLES, sizeof *sample, by_size);
+    *seconds = sample[SAMPLES / 2] / turns;
+    return CVN_OK;
 }
 
 /* ---- all steps ---- */
@@ -222,7 +375,7 @@ static void add_type(StrBuf *key, const cvn_value *v, const BufferRef *ref)
 static uint64_t *known_of(Measuring *m, const Step *step, bool *added)
 {
     StrBuf key = {0};
-    SCOPED(held_release) Held held;
+    Held held;
     hold(&held, strbuf_release, &key);
     strbuf_printf(&key, "%s|%d|%d|%g|%zu|%zu|", step->kernel ? step->kernel : "", step->op->kind,
                   step->phase, step->flops, step->bytes, step->scratch.bytes);
@@ -230,7 +383,9 @@ static uint64_t *known_of(Measuring *m, const Step *step, bool *added)
         add_type(&key, step->op->operand[i], &step->in[i]);
     for (int i = 0; i < step->op->n_results; i++)
         add_type(&key, step->op->result[i], &step->out[i]);
-    return map_put(&m->known, key.failed ? "" : key.text, key.length, added);
+    uint64_t *at = map_put(&m->known, key.failed ? "" : key.text, key.length, added);
+    held_release(&held);
+    return at;
 }
 
 static int measure(void *of, cvn_err *err)
@@ -250,11 +405,14 @@ static int measure(void *of, cvn_err *err)
             continue;
         }
         *at = (uint64_t)i;
-        Part part = part_of(m->plan, i);
-        TRY(arena_begin(&m->scratch, err));
-        int code = time_part(m, &part, &m->seconds[i], err);
+        Part part = part_of(m, i);
+        int code = arena_begin(&m->scratch, err);
+        if (code)
+            return code;
+        code = time_part(m, &part, &m->seconds[i], err);
         arena_free(&m->scratch);
-        TRY(code);
+        if (code)
+            return code;
     }
     return CVN_OK;
 }

@@ -5,7 +5,8 @@
  *     steps_measure(plan, 1, 511, seconds, &err)     seconds[i]: of step i; nothing of the plan as a whole was run
  *
  * Parameters of a step are there several times, and each turn takes the next: in a whole run everything else that the plan
- * reads goes through the caches between two uses of a weight. Steps that are alike are measured once.
+ * reads goes through the caches between two uses of a weight. What it reads and writes of the arena comes from as far: a buffer
+ * that was last used 40 MB of other steps ago has copies of as much. Steps that are alike are measured once.
  */
 #ifndef CVN_CPU_STEPS_H
 #define CVN_CPU_STEPS_H
