@@ -25,7 +25,7 @@ const RowChoice row_choices[] = {
     {"linear.amx.int8", 16, ALL},
     {"linear.amx.int4", 16, ALL},
     {"linear.amx.blocks", 24, ALL},
-    {"linear.amx.blocks.rows8", 96, ALL},
+    {"linear.amx.blocks8", 96, ALL},
     {"linear.amx.rows8", 16, ALL},
     {"linear_int8.amx", 16, ALL},
 };

@@ -367,7 +367,7 @@ static bool match_amx_blocks_rows8(const Op *op)
 {
     const BlockForm *f = &block_info[op->attr.blocks].form;
     return op->attr.blocks && op->attr.int8 && f->base != 8 && f->table != block_iq4_step &&
-           choice_takes("linear.amx.blocks.rows8", linear_rows(op));
+           choice_takes("linear.amx.blocks8", linear_rows(op));
 }
 
 const Kernel linear_kernels_amx[] = {
@@ -376,7 +376,7 @@ const Kernel linear_kernels_amx[] = {
      .match = match_amx_blocks,
      .scratch = linear_wide_scratch,
      .run = run_amx_int8},
-    {.name = "linear.amx.blocks.rows8",
+    {.name = "linear.amx.blocks8",
      .kind = OP_LINEAR,
      .match = match_amx_blocks_rows8,
      .scratch = linear_wide_scratch,
