@@ -168,17 +168,20 @@ static cvn_graph *turn_of(const Op *op, Blocks b, cvn_err *err)
     cvn_value *queries = whole_number(g, op->operand[0]->type.dim[1] / b.queries);
     cvn_value *heads = whole_number(g, op->operand[1]->type.dim[1] / b.heads);
     cvn_value *head = cvn_divide(g, turn, queries); /* of all rows */
-    at[0] = cvn_multiply(g, cvn_divide(g, head, heads), whole_number(g, b.rows));
-    at[1] = cvn_multiply(g, cvn_remainder(g, turn, queries), whole_number(g, b.queries));
-    at[2] = cvn_multiply(g, cvn_remainder(g, head, heads), whole_number(g, b.heads));
+    at[0] = cvn_divide(g, head, heads);
+    at[1] = cvn_remainder(g, turn, queries);
+    at[2] = cvn_remainder(g, head, heads);
+    const int64_t size[] = {b.rows, b.queries, b.heads};
+    for (int i = 0; i < 3; i++)
+        at[i] = cvn_multiply(g, at[i], whole_number(g, size[i]));
     Op *part = op_of_block(g, op, operand, at, b)->def;
     for (int i = 0; i < op->n_results && !g->err.code; i++) {
-        int64_t size[CVN_MAX_RANK];
+        int64_t shape[CVN_MAX_RANK];
         cvn_value *start[CVN_MAX_RANK], *block = part->result[i];
         Role role = i == 0 ? OF_QUERIES : OF_KEYS;
         if (i > 0)
             block = cvn_add(g, block_of(g, carried[i], role, group_of(op), b, at), block);
-        place_of(g, &carried[i]->type, role, group_of(op), b, at, start, size);
+        place_of(g, &carried[i]->type, role, group_of(op), b, at, start, shape);
         cvn_output(g, cvn_dynamic_update_slice(g, carried[i], block, start));
     }
     cvn_output(g, cvn_add(g, turn, whole_number(g, 1)));
