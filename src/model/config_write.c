@@ -89,8 +89,8 @@ static json_t *generation_json(const LlamaConfig *c)
 static int write_in(const char *folder, const char *name, json_t *json, cvn_err *err)
 {
     json_auto_t *owned = json;
-    return json ? json_file_write(file_path(folder, name).text, json, err)
-                : err_set(err, CVN_EMEM, "no memory to write '%s/%s'", folder, name);
+    return owned ? json_file_write(file_path(folder, name).text, owned, err)
+                 : err_set(err, CVN_EMEM, "no memory to write '%s/%s'", folder, name);
 }
 
 int llama_config_write(const LlamaConfig *config, const char *folder, cvn_err *err)
