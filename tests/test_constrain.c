@@ -301,6 +301,9 @@ static const char *const walked[] = {
     "\"items\":{\"type\":[\"string\",\"null\"],\"maxLength\":3},\"maxItems\":4}",
     "{\"anyOf\":[{\"format\":\"date-time\"},{\"format\":\"ipv4\"}],\"type\":\"string\"}",
     "{\"type\":\"number\",\"multipleOf\":0.25,\"exclusiveMinimum\":-3,\"maximum\":7}",
+    "{\"type\":\"integer\",\"multipleOf\":7,\"not\":{\"multipleOf\":3},\"minimum\":-40}",
+    "{\"items\":{\"type\":\"integer\",\"minimum\":17,\"maximum\":2e4,\"multipleOf\":12},"
+    "\"minItems\":3}",
 };
 
 /* Bytes are drawn at random from those that may come. */
@@ -308,8 +311,9 @@ static void no_walk_under_masks_ends_before_the_text_does(void **unused)
 {
     (void)unused;
     uint64_t seed = 7;
-    for (size_t s = 0; s < sizeof walked / sizeof *walked; s++) {
-        cvn_constraint *constraint = schema(walked[s], &(cvn_constrain_options){.compact = true});
+    for (size_t s = 0; s < 2 * (sizeof walked / sizeof *walked); s++) {
+        const cvn_constrain_options options = {.compact = true, .digits = s % 2};
+        cvn_constraint *constraint = schema(walked[s / 2], &options);
         for (int walk = 0; walk < 20; walk++) {
             cvn_constrained *text;
             cvn_err err = {0};
@@ -461,6 +465,44 @@ static void members_come_in_order_where_that_is_asked(void **unused)
     cvn_constraint_free(constraint);
 }
 
+static void integers_are_digits_where_that_is_asked(void **unused)
+{
+    static const struct {
+        const char *of, *text;
+        char want;
+    } cases[] = {
+        {"{\"type\":\"integer\"}", "-12", 'y'},
+        {"{\"type\":\"integer\"}", "12.", 'n'},
+        {"{\"type\":\"integer\"}", "1e", 'n'},
+        {"{\"type\":\"integer\"}", "0.", 'n'},
+        {"{\"type\":\"number\"}", "12.5e1", 'y'},
+        {"{\"type\":\"integer\",\"minimum\":5}", "0", 'n'},
+        {"{\"type\":\"integer\",\"minimum\":5}", "1", 'p'},
+        {"{\"type\":\"integer\",\"minimum\":5}", "-", 'n'},
+        {"{\"type\":\"integer\",\"minimum\":5,\"maximum\":13}", "2", 'n'},
+        {"{\"type\":\"integer\",\"minimum\":-3,\"maximum\":-1}", "-2", 'y'},
+        {"{\"type\":\"integer\",\"multipleOf\":7}", "13", 'p'},
+        {"{\"type\":\"integer\",\"multipleOf\":7}", "133", 'y'},
+        {"{\"type\":\"integer\",\"multipleOf\":7,\"maximum\":13}", "1", 'n'},
+        {"{\"type\":\"integer\",\"multipleOf\":2.5}", "5", 'y'},
+        {"{\"multipleOf\":300}", "6", 'p'},
+        {"{\"multipleOf\":300}", "6.", 'n'},
+        {"{\"enum\":[3,40]}", "4", 'p'},
+        {"{\"enum\":[3,40]}", "3.", 'n'},
+        {"{\"enum\":[3,0.5]}", "3.", 'p'},
+        {"{\"anyOf\":[{\"type\":\"integer\"},{\"maximum\":0.5}]}", "3.", 'p'},
+        {"{\"type\":\"integer\",\"minimum\":1e100}", "1e100", 'y'},
+    };
+    (void)unused;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cvn_constraint *constraint = schema(cases[i].of, &(cvn_constrain_options){.digits = true});
+        char got = verdict(constraint, cases[i].text);
+        if (got != cases[i].want)
+            fail_msg("%s: %s is '%c', not '%c'", cases[i].of, cases[i].text, got, cases[i].want);
+        cvn_constraint_free(constraint);
+    }
+}
+
 static void choices_are_whole_texts(void **unused)
 {
     static const char *const choice[] = {"yes", "yesterday", "no"};
@@ -486,6 +528,7 @@ int main(void)
         cmocka_unit_test(masks_allow_what_bytes_allow),
         cmocka_unit_test(masks_of_all_kinds_allow_what_bytes_allow),
         cmocka_unit_test(members_come_in_order_where_that_is_asked),
+        cmocka_unit_test(integers_are_digits_where_that_is_asked),
         cmocka_unit_test(choices_are_whole_texts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -107,6 +107,7 @@ static int new_constraint(const cvn_constrain_options *options, cvn_constraint *
     }
     c->m.compact = options && options->compact;
     c->m.e.in_order = options && options->in_order;
+    c->m.e.digits = options && options->digits;
     *out = c;
     return CVN_OK;
 }

@@ -250,7 +250,7 @@ static bool walk_number(Engine *e, const Trie *trie, const Frame *f, NumberMask 
     for (uint32_t i = 0; i < trie->n_nodes && !e->failed[0];) {
         const TrieNode *node = &trie->node[i];
         size_t length = n + node->depth, d = node->depth;
-        int next = number_step(phase[d], node->byte);
+        int next = number_step(e, f->a, phase[d], node->byte);
         bool goes_on = next >= 0;
         if (goes_on) {
             phase[d + 1] = (NumberPhase)next;

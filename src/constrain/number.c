@@ -5,6 +5,8 @@
  *     12      [12, 13), [120, 130), [1.2, 1.3), …       1.2e1     12, 1.2e10 to 1.2e19, 1.2e100 …
  *
  * Whether one of them fulfils what is asked is a question about intervals and the multiples in them.
+ *
+ * Where a text is being written (`Engine.digits`), integers are digits alone: 12 goes on with the powers of ten from 0 up.
  */
 #include "base/num.h"
 #include "constrain/solve.h"
@@ -13,11 +15,59 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TRIED_MULTIPLES = 1000 };
+enum {
+    TRIED_MULTIPLES = 1000,
+    NUMBER_REACH = 64, /* digits of bounds and units of integers that are written by digits alone */
+};
 
-int number_step(NumberPhase phase, unsigned char byte)
+/* The largest power of ten that makes a difference to an atom of f. */
+static int64_t reach(const Engine *e, Formula of)
+{
+    const FormulaNode *f = &e->node[of];
+    int64_t most = 0;
+    for (uint32_t i = 0; i < f->n; i++)
+        most = num_max(most, reach(e, f->list[i]));
+    if (f->kind == F_K_NUMBER)
+        most = llabs(e->number[f->b].exp) + e->number[f->b].n;
+    return most;
+}
+
+/* Whether f says of all its numbers that they are integers: multiples of one, or equal to one. */
+static bool is_integer(const Engine *e, Formula of)
+{
+    const FormulaNode *f = &e->node[of];
+    bool all = f->kind == F_K_OR;
+    if (f->kind == F_K_NUMBER)
+        return f->a == NUMBER_MULTIPLE && e->number[f->b].exp >= 0;
+    if (f->kind != F_K_AND && !all)
+        return false;
+    for (uint32_t i = 0; i < f->n; i++) {
+        const FormulaNode *low = &e->node[f->list[i]];
+        bool equal = false;
+        for (uint32_t k = 0; k < f->n && low->kind == F_K_NUMBER && low->a == NUMBER_GE; k++) {
+            const FormulaNode *high = &e->node[f->list[k]];
+            equal =
+                equal || (high->kind == F_K_NUMBER && high->a == NUMBER_LE && high->b == low->b);
+        }
+        if (!all && equal && e->number[low->b].exp >= 0)
+            return true;
+        if (is_integer(e, f->list[i]) != all)
+            return !all;
+    }
+    return all;
+}
+
+/* Whether numbers are written by their digits alone; not where they are so large that a text has no room for them. */
+static bool has_digits_only(const Engine *e, Formula f)
+{
+    return e->digits && is_integer(e, f) && reach(e, f) <= NUMBER_REACH;
+}
+
+int number_step(const Engine *e, Formula f, NumberPhase phase, unsigned char byte)
 {
     bool digit = byte >= '0' && byte <= '9';
+    if ((phase == NUMBER_ZERO || phase == NUMBER_INTEGER) && !digit && has_digits_only(e, f))
+        return -1;
     switch (phase) {
     case NUMBER_BEGIN:
         if (byte == '-')
@@ -114,6 +164,7 @@ typedef struct Begun {
     bool negative;
     const char *digits; /* [n] of its significand, without leading zeros */
     size_t n;
+    int64_t room; /* for so many digits; -1: for points and exponents, too */
     Formula f;
     Decimal *found; /* the number that was found, where it matters; NULL else */
     bool *dense;    /* with found: as many as one likes are there */
@@ -199,37 +250,30 @@ static bool conjunction_exists(Engine *e, const Formula *atom, size_t n, void *d
     if (whole.bounded && whole.high.negative)
         return false;
     if (!b->n)
-        return wanted_in(e, b, &whole, unit);
+        return (b->room < 0 || b->phase != NUMBER_ZERO) && wanted_in(e, b, &whole, unit);
     int64_t digits = (int64_t)b->n, unit_size = unit ? decimal_magnitude(unit) : 0;
     int64_t low = whole.low.n ? decimal_magnitude(&whole.low) : INT64_MIN;
     if (!unit && (!whole.bounded || (!whole.low.n && whole.high.n)))
         return true;
     if (whole.bounded && !whole.high.n)
         return false;
-    if (!whole.bounded) {
+    if (!whole.bounded && b->room < 0) {
         Interval i =
             cut(e, &whole, b, num_max(low == INT64_MIN ? 0 : low - digits + 1, unit_size) + 1);
         return wanted_in(e, b, &i, unit);
     }
-    int64_t first = unit ? num_max(low, unit_size) : low, last = decimal_magnitude(&whole.high);
-    for (int64_t power = first - digits - 1; power <= last - digits + 1; power++) {
+    int64_t first = (unit ? num_max(low, unit_size) : low) - digits - 1;
+    int64_t last = whole.bounded ? decimal_magnitude(&whole.high) - digits + 1 : b->room;
+    if (b->room >= 0) {
+        first = 0;
+        last = num_min(last, b->room);
+    }
+    for (int64_t power = first; power <= last; power++) {
         Interval i = cut(e, &whole, b, power);
         if (wanted_in(e, b, &i, unit))
             return true;
     }
     return false;
-}
-
-/* The largest power of ten that makes a difference to an atom of f. */
-static int64_t reach(const Engine *e, Formula of)
-{
-    const FormulaNode *f = &e->node[of];
-    int64_t most = 0;
-    for (uint32_t i = 0; i < f->n; i++)
-        most = num_max(most, reach(e, f->list[i]));
-    if (f->kind == F_K_NUMBER)
-        most = llabs(e->number[f->b].exp) + e->number[f->b].n;
-    return most;
 }
 
 /* Whether an exponent that begins with these digits ("" and 0: any) can be j. */
@@ -280,12 +324,17 @@ bool number_exists(Engine *e, Formula f, NumberPhase phase, const char *text, si
     if (holds(e, f, &value)) /* by zeros, if it may not end here */
         return true;
     const FormulaNode *node = &e->node[f];
-    if (phase < NUMBER_E && node->kind == F_K_NUMBER && node->a == NUMBER_MULTIPLE)
+    bool only = has_digits_only(e, f);
+    if (!only && phase < NUMBER_E && node->kind == F_K_NUMBER && node->a == NUMBER_MULTIPLE)
         return true; /* by an exponent, if need be */
     if (phase >= NUMBER_E)
         return exponent_exists(e, f, text, n);
     char digits[NUMBER_TEXT];
-    Begun b = {.phase = phase, .negative = n && text[0] == '-', .digits = digits, .f = f};
+    Begun b = {.phase = phase,
+               .negative = n && text[0] == '-',
+               .digits = digits,
+               .room = only ? NUMBER_TEXT - (int64_t)n : -1,
+               .f = f};
     for (size_t i = 0; i < n; i++)
         if (text[i] >= '0' && text[i] <= '9' && (b.n || text[i] != '0'))
             digits[b.n++] = text[i];
@@ -298,6 +347,8 @@ bool number_exists(Engine *e, Formula f, NumberPhase phase, const char *text, si
 /* Numbers that may not be are too few to matter. */
 bool number_is_open(const Engine *e, Formula of, bool negative)
 {
+    if (has_digits_only(e, of))
+        return false; /* a text that begins with 0 has ended, and there is less room */
     const FormulaNode *f = &e->node[of];
     uint32_t n = f->kind == F_K_AND ? f->n : 1, multiples = 0;
     const Formula *list = f->kind == F_K_AND ? f->list : &of;
@@ -367,7 +418,12 @@ bool number_has(Engine *e, Formula f, uint32_t count)
     for (uint32_t i = 0; i < count; i++) {
         Decimal found = {0};
         bool dense = f == F_TRUE;
-        Begun b = {.phase = NUMBER_BEGIN, .f = f, .digits = "", .found = &found, .dense = &dense};
+        Begun b = {.phase = NUMBER_BEGIN,
+                   .room = -1,
+                   .digits = "",
+                   .f = f,
+                   .found = &found,
+                   .dense = &dense};
         bool exists =
             f == F_TRUE || (f != F_FALSE && each_conjunction(e, f, conjunction_exists, &b));
         b.negative = true;

@@ -88,8 +88,8 @@ typedef enum NumberPhase {
     NUMBER_EXPONENT
 } NumberPhase;
 
-/* The next phase, or -1. */
-int number_step(NumberPhase phase, unsigned char byte);
+/* The next phase in a number of which f is asked, or -1. */
+int number_step(const Engine *e, Formula f, NumberPhase phase, unsigned char byte);
 
 static inline bool number_can_end(NumberPhase phase)
 {

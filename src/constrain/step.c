@@ -287,7 +287,7 @@ static void step_number(Walk *w, const Frame *f)
 {
     Machine *m = w->m;
     Engine *e = &m->e;
-    int phase = number_step(f->c, w->byte);
+    int phase = number_step(e, f->a, f->c, w->byte);
     if (phase < 0) {
         const JsonName *name = &e->name[f->b];
         if (number_can_end(f->c) &&

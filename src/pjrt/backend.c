@@ -457,8 +457,7 @@ static int pjrt_compile(Devices *c, const cvn_graph *local, const PartitionRepor
     SCOPED(graph_release) cvn_graph *module = take_whole(whole, rows, x, &c->arena, err);
     if (!module)
         return err->code;
-    int code = compile_text(c, x, local, module, report, mesh, out, err);
-    return code;
+    return compile_text(c, x, local, module, report, mesh, out, err);
 }
 
 static void pjrt_executable(const Executable *x, ExecutableInfo *out)
