@@ -99,13 +99,13 @@ static const Chip chips[] = {
                "f32 sums, 1008 GB/s, PCIe 4",
      .bf16 = 165.2e12, .int8 = 660.6e12, .fp8 = 330.3e12, .memory = 24e9, .bandwidth = 1.008e12,
      .clock = 2.52e9, .launch = 1.9e-6, .domain = 1, .link = 32e9, .latency = 10e-6, .net = 12.5e9,
-     .net_latency = 10e-6, .like = "l40s"},
+     .net_latency = 10e-6, .price = 0.34, .priced = "RunPod, on demand, 2026-03", .like = "l40s"},
     {"mi300x", .about = "AMD Instinct MI300X 192 GB",
      .source = "AMD MI300X datasheet: 1307 TFLOP/s bf16, 2615 int8 and fp8 dense, 5.3 TB/s, 7 "
                "links of 64 GB/s a direction",
      .bf16 = 1307.4e12, .int8 = 2614.9e12, .fp8 = 2614.9e12, .memory = 192e9, .bandwidth = 5.3e12,
      .clock = 2.1e9, .launch = 3e-6, .domain = 8, .link = 448e9, .latency = 3e-6, .net = 50e9,
-     .net_latency = 5e-6, .like = "h100_sxm"},
+     .net_latency = 5e-6, .price = 1.85, .priced = "Vultr, on demand, 2026-05", .like = "h100_sxm"},
 };
 
 /* ---- what was measured ---- */
