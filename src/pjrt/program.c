@@ -1,0 +1,274 @@
+/*
+ * Graphs become programs of the plugin: StableHLO, compiled once for each text, and kept on disk where there is a folder for it.
+ *
+ * A buffer is taken whole. Where a graph works on some rows of a tensor, as prefill does on a row of the caches, its module
+ * begins by slicing them out and ends by putting them back, at a row that is an input:
+ *
+ *     graph      (cache [1,8,256,64])                  -> cache
+ *     module     (cache [4,8,256,64], first_rows [1])  -> dynamic_update_slice(cache, …(dynamic_slice(cache)))
+ */
+#include "base/cpu.h"
+#include "base/strbuf.h"
+#include "compile/plan.h"
+#include "graph/stablehlo/stablehlo.h"
+#include "pjrt/devices.h"
+#include "pjrt/executables.h"
+#include "pjrt/options.h"
+#include "pjrt/shardings.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+/* Row `which` of the input that says where rows begin, and 0 for the other dimensions. */
+static void starts_at(cvn_graph *g, cvn_value *rows, int which, int rank, cvn_value **start)
+{
+    cvn_value *row = cvn_slice_axis(g, rows, 0, which, which + 1);
+    start[0] = cvn_reshape(g, row, 0, NULL);
+    for (int d = 1; d < rank; d++)
+        start[d] = cvn_constant(g, cvn_scalar(CVN_I32), &(int32_t){0});
+}
+
+/* Every use of a parameter becomes one of its slice; what goes into it is put back there. */
+static void slice_parameter(cvn_graph *g, int i, int64_t rows, cvn_value *first, int which,
+                            Op *begin)
+{
+    cvn_value *p = g->parameter[i], *start[CVN_MAX_RANK];
+    cvn_type part = p->type;
+    p->type.dim[0] = rows;
+    graph_insert_before(g, begin);
+    starts_at(g, first, which, part.rank, start);
+    cvn_value *slice = cvn_dynamic_slice(g, p, start, part.dim);
+    for (Op *op = begin; op; op = op->next)
+        for (int k = 0; k < op->n_operands; k++)
+            if (op->operand[k] == p)
+                op->operand[k] = slice;
+    graph_insert_before(g, NULL);
+    for (int k = 0; k < g->n_outputs; k++)
+        if (g->output[k].into == p)
+            g->output[k].value = cvn_dynamic_update_slice(
+                g, p, g->output[k].value == p ? slice : g->output[k].value, start);
+}
+
+/* All parameters before all else, in their order; the first operation behind them. */
+static Op *parameters_first(cvn_graph *g)
+{
+    Op *begin = g->first;
+    while (begin && begin->kind == OP_PARAMETER)
+        begin = begin->next;
+    for (Op *op = begin, *next; op; op = next) {
+        next = op->next;
+        if (op->kind != OP_PARAMETER)
+            continue;
+        graph_remove(g, op);
+        op->prev = begin->prev;
+        op->next = begin;
+        *(begin->prev ? &begin->prev->next : &g->first) = op;
+        begin->prev = op;
+        g->n_ops++;
+    }
+    return begin;
+}
+
+/* The graph of the module: one that takes tensors whole (rows [parameters]; 0: as the parameter is). */
+static cvn_graph *take_whole(const cvn_graph *local, const int64_t *rows, Executable *x,
+                             Arena *arena, cvn_err *err)
+{
+    cvn_graph *g = graph_clone(local, err);
+    if (!g)
+        return NULL;
+    x->sliced = arena_array(arena, (size_t)local->n_parameters, sizeof *x->sliced);
+    for (int i = 0; i < local->n_parameters; i++) {
+        x->sliced[i] = rows[i] && rows[i] != local->parameter[i]->type.dim[0];
+        x->n_sliced += x->sliced[i];
+    }
+    x->first_row = arena_array(arena, (size_t)x->n_sliced + 1, sizeof *x->first_row);
+    if (!x->n_sliced)
+        return g;
+    Op *begin = parameters_first(g);
+    graph_insert_before(g, begin);
+    cvn_value *first = cvn_parameter(g, "first_rows", CVN_TYPE(CVN_I32, x->n_sliced));
+    for (int i = 0, which = 0; i < local->n_parameters; i++)
+        if (x->sliced[i])
+            slice_parameter(g, i, rows[i], first, which++, begin);
+    if (cvn_graph_check(g, err)) {
+        cvn_graph_free(g);
+        return NULL;
+    }
+    return g;
+}
+
+/* All that what is compiled depends on. Of XLA's own CPU devices that is the processor, too. */
+static void key_of(const Devices *c, StrBuf *key, const StrBuf *text, PjrtText options)
+{
+    struct stat file = {0};
+    stat(c->plugin.path, &file);
+    strbuf_printf(key, "%s %s 0.%d %lld.%lld %x %zu ", c->kind, c->version,
+                  c->plugin.api->version.minor, (long long)file.st_size, (long long)file.st_mtime,
+                  (unsigned)cpu_features(), options.n);
+    strbuf_add(key, options.text, options.n);
+    strbuf_add(key, text->text, text->length);
+}
+
+/* False where none is kept, and where the plugin does not take it. */
+static bool load_kept(Devices *c, Executable *x, const StrBuf *key)
+{
+    FileMap map;
+    size_t n;
+    const uint8_t *bytes =
+        executables_find(c->plugin.executables, key->text, key->length, &map, &n);
+    if (!bytes)
+        return false;
+    PjrtDeserializeArgs args =
+        PJRT_NEW(PjrtDeserializeArgs, n_options, .client = c->client, .bytes = bytes, .n = n);
+    bool taken =
+        plugin_call(&c->plugin, PJRT_DESERIALIZE_AND_LOAD, &args, NULL, "take a program") == 0;
+    file_unmap(&map);
+    x->loaded = taken ? args.loaded : NULL;
+    return taken;
+}
+
+static void keep_compiled(Devices *c, PjrtExecutable *executable, const StrBuf *key)
+{
+    PjrtSerializeArgs args = PJRT_NEW(PjrtSerializeArgs, release, .executable = executable);
+    if (plugin_call(&c->plugin, PJRT_EXECUTABLE_SERIALIZE, &args, NULL, "write its program"))
+        return;
+    executables_keep(c->plugin.executables, key->text, key->length, args.bytes.text, args.bytes.n);
+    if (args.release)
+        args.release(args.owner);
+}
+
+/* For the devices that are here: compiled, or, where that was done before, from the disk. */
+static int load_module(Devices *c, Executable *x, const PjrtProgram *program, PjrtText options,
+                       const StrBuf *key, cvn_err *err)
+{
+    bool keeps = c->plugin.executables && !key->failed, kept = keeps && load_kept(c, x, key);
+    PjrtClientCompileArgs args = PJRT_NEW(PjrtClientCompileArgs, loaded, .client = c->client,
+                                          .program = program, .options = options);
+    if (!kept) {
+        TRY(plugin_call(&c->plugin, PJRT_CLIENT_COMPILE, &args, err, "compile '%s'", x->name));
+        x->loaded = args.loaded;
+        c->compilations++;
+    }
+    PjrtLoadedExecutableArgs of =
+        PJRT_NEW(PjrtLoadedExecutableArgs, executable, .loaded = x->loaded);
+    TRY(plugin_call(&c->plugin, PJRT_LOADED_EXECUTABLE, &of, err, "describe '%s'", x->name));
+    compiled_memory(&c->plugin, of.executable, &x->compiled);
+    if (keeps && !kept)
+        keep_compiled(c, of.executable, key);
+    plugin_destroy(&c->plugin, PJRT_EXECUTABLE_DESTROY, of.executable);
+    return CVN_OK;
+}
+
+static int compile_module(Devices *c, Executable *x, StrBuf *text, int n, cvn_err *err)
+{
+    StrBuf options = {0}, key = {0};
+    Held held[2];
+    hold(&held[0], strbuf_release, &options);
+    hold(&held[1], strbuf_release, &key);
+    compile_options_print(&options, n, c->id, c->plugin.partitions);
+    const PjrtProgram program = PJRT_NEW(PjrtProgram, format, .code = text->text,
+                                         .n_code = text->length, .format = {"mlir", 4});
+    const PjrtText how = {options.text, options.length};
+    if (c->client && c->plugin.executables)
+        key_of(c, &key, text, how);
+    int code = options.failed ? err_set(err, CVN_EMEM, "no memory to compile '%s'", x->name)
+               : c->topology.topology
+                   ? topology_compile(&c->topology, &c->plugin, x->name, &program, how, n, c->save,
+                                      &x->compiled, err)
+                   : load_module(c, x, &program, how, &key, err);
+    held_release(&held[1]);
+    held_release(&held[0]);
+    x->info.temporary_bytes = (size_t)x->compiled.temporaries;
+    x->info.compiled = c->topology.topology ? &x->compiled : NULL;
+    c->compilations += c->topology.topology && !code;
+    return code;
+}
+
+/* local: what a device has of the module's parameters and outputs, but for rows of caches. */
+static void describe(Devices *c, Executable *x, const cvn_graph *local, const cvn_graph *module)
+{
+    Arena *arena = &c->arena;
+    size_t n = (size_t)local->n_parameters, outputs = (size_t)local->n_outputs;
+    size_t devices = (size_t)c->n;
+    MemoryLayout *layout = arena_array(arena, n, sizeof *layout);
+    size_t *bytes = arena_array(arena, n, sizeof *bytes);
+    signature_of(&x->signature, local, arena);
+    x->parameter = arena_array(arena, n, sizeof *x->parameter);
+    x->output = arena_array(arena, outputs, sizeof *x->output);
+    x->result = arena_array(arena, outputs, sizeof *x->result);
+    for (size_t i = 0; i < n; i++) {
+        layout[i] = LAYOUT_PLAIN;
+        bytes[i] = cvn_type_bytes(&local->parameter[i]->type);
+        x->parameter[i] = module->parameter[i]->type;
+    }
+    for (size_t i = 0; i < outputs; i++)
+        x->output[i] = module->output[i].value->type;
+    x->info.layout = layout;
+    x->info.parameter_bytes = bytes;
+    for (const Op *op = local->first; op; op = op->next) {
+        x->info.n_operations++;
+        x->info.flops += op_flops(op);
+    }
+    x->argument = arena_array(arena, devices * (n + 1), sizeof(PjrtBuffer *));
+    x->made = arena_array(arena, devices * outputs, sizeof(PjrtBuffer *));
+    x->arguments = arena_array(arena, devices, sizeof(PjrtBuffer **));
+    x->mades = arena_array(arena, devices, sizeof(PjrtBuffer **));
+    x->done = arena_array(arena, devices, sizeof(PjrtEvent *));
+    for (size_t d = 0; d < devices; d++) {
+        x->arguments[d] = x->argument + d * (n + 1);
+        x->mades[d] = x->made + d * outputs;
+    }
+}
+
+static int print_module(const Devices *c, StrBuf *text, const cvn_graph *module,
+                        const PartitionReport *report, const Mesh *mesh, cvn_err *err)
+{
+    SCOPED(arena_free) Arena arena = {0};
+    TRY(arena_begin(&arena, err));
+    StableHloOptions how = {.n_devices = mesh->n_devices,
+                            .rows = strstr(c->plugin.path, "libtpu") ? 2 : 0};
+    int code = CVN_OK;
+    if (c->plugin.partitions)
+        code = shardings_of(&how, module, report, mesh, &arena, err);
+    if (code == CVN_OK)
+        code = graph_print_stablehlo(text, module, &how, err);
+    return code;
+}
+
+static int compile_text(Devices *c, Executable *x, const cvn_graph *local, const cvn_graph *module,
+                        const PartitionReport *report, const Mesh *mesh, const Executable **out,
+                        cvn_err *err)
+{
+    StrBuf text = {0};
+    Held held;
+    hold(&held, strbuf_release, &text);
+    int code = print_module(c, &text, module, report, mesh, err);
+    const uint64_t *known = code ? NULL : map_get(&c->modules, text.text, text.length);
+    if (known) {
+        x = (Executable *)(uintptr_t)*known;
+    } else if (code == CVN_OK) {
+        describe(c, x, local, c->plugin.partitions ? local : module);
+        x->next = c->first;
+        c->first = x;
+        code = compile_module(c, x, &text, mesh->n_devices, err);
+        if (code == CVN_OK)
+            *map_put(&c->modules, text.text, text.length, NULL) = (uint64_t)(uintptr_t)x;
+    }
+    held_release(&held);
+    *out = x;
+    return code;
+}
+
+int pjrt_compile(Devices *c, const cvn_graph *local, const PartitionReport *report,
+                 const Mesh *mesh, const MemoryLayout *layout, const int64_t *rows,
+                 const Executable **out, cvn_err *err)
+{
+    (void)layout;
+    Executable *x = arena_alloc(&c->arena, sizeof *x);
+    x->name = arena_string(&c->arena, local->name);
+    const cvn_graph *whole = c->plugin.partitions ? report->whole : local;
+    SCOPED(graph_release) cvn_graph *module = take_whole(whole, rows, x, &c->arena, err);
+    if (!module)
+        return err->code;
+    return compile_text(c, x, local, module, report, mesh, out, err);
+}
