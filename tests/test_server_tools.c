@@ -158,7 +158,7 @@ static void calls_that_are_wanted_come_in_every_syntax(void **state)
     static const struct {
         const char *template;
         bool several;
-    } cases[] = {{HERMES, true}, {MISTRAL, true}, {ONE_ONLY, false}, {BARE, true}};
+    } cases[] = {{HERMES, true}, {MISTRAL, true}, {ONE_ONLY, false}, {BARE, true}, {"", true}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Running r;
         int most = 0;
@@ -292,6 +292,38 @@ static void calls_and_results_reach_the_template_from_every_dialect(void **state
         strbuf_free(&streamed);
         reply_free(&reply);
     }
+    end_template(&r);
+}
+
+static void tools_are_told_of_in_text_where_the_template_knows_none(void **state)
+{
+    static const char body[] =
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}, {\"role\": \"assistant\", "
+        "\"content\": \"Well\", \"tool_calls\": [{\"id\": \"a\", \"type\": \"function\", "
+        "\"function\": {\"name\": \"clock\", \"arguments\": \"{\\\"zone\\\":\\\"UTC\\\"}\"}}]}, "
+        "{\"role\": \"tool\", \"tool_call_id\": \"a\", \"content\": \"noon\"}, "
+        "{\"role\": \"user\", \"content\": \"And?\"}], \"tools\": [{\"type\": \"function\", "
+        "\"function\": {\"name\": \"clock\", \"parameters\": {\"type\": \"object\"}}}]}";
+    static const char *const pieces[] = {
+        "<|start_header_id|>system<|end_header_id|>You may call these functions.",
+        "{\"name\": \"clock\", \"description\": \"\", \"parameters\": {\"type\": \"object\"}}",
+        "user<|end_header_id|>Hi<|eot_id|>",
+        "assistant<|end_header_id|>Well\n<tool_call>\n{\"name\": \"clock\", \"arguments\": "
+        "{\"zone\": "
+        "\"UTC\"}}\n</tool_call><|eot_id|>",
+        "user<|end_header_id|><tool_response>\nnoon\n</tool_response>\nAnd?<|eot_id|>",
+    };
+    Running r;
+    serve_template(&r, "");
+    Reply reply = post(r.port, "/apply-template", body);
+    char *prompt = string_at(&reply, "prompt"), *at = prompt;
+    for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
+        at = strstr(at, pieces[i]);
+        if (!at)
+            fail_msg("%s is not where it should be in\n%s", pieces[i], prompt);
+    }
+    free(prompt);
+    reply_free(&reply);
     end_template(&r);
 }
 
@@ -434,6 +466,7 @@ int main(void)
         OWN_MODEL(calls_that_are_wanted_come_in_every_syntax),
         OWN_MODEL(a_call_that_the_model_begins_is_one),
         OWN_MODEL(calls_and_results_reach_the_template_from_every_dialect),
+        OWN_MODEL(tools_are_told_of_in_text_where_the_template_knows_none),
         OWN_MODEL(what_is_not_to_be_had_is_refused),
     };
     signal(SIGPIPE, SIG_IGN);

@@ -1,5 +1,6 @@
 /* From messages, texts and ids to the tokens that the model goes on from. */
 #include "server/internal.h"
+#include "server/plain_calls.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -31,6 +32,7 @@ int find_chat_format(const Server *s, Served *m, cvn_err *err)
     } else if (chat->there) {
         chat->n_stops = chat_stops(chat->format, m->tokenizer, chat->stops);
         chat->thinks = chat_thinks(chat->format);
+        call_syntax_learn(&chat->calls, NULL, m->tokenizer, NULL, 0);
     }
     return CVN_OK;
 }
@@ -148,13 +150,18 @@ static int check_scoring(const Ask *a, Refusal *why)
                         tokens, most);
 }
 
+static const json_t *shown_tools(const Ask *a)
+{
+    return a->n_tools && a->tool_choice != TOOLS_NONE ? a->tools : NULL;
+}
+
 /* By the model's own template, and the time in this place. */
 static int encode_by_template(const Served *m, const Ask *a, TokenIds *prompt, cvn_err *err)
 {
     time_t clock = a->now ? (time_t)a->now : time(NULL);
     struct tm now;
     const ChatInput input = {.messages = a->messages,
-                             .tools = a->n_tools && a->tool_choice != TOOLS_NONE ? a->tools : NULL,
+                             .tools = m->chat.calls.plain ? NULL : shown_tools(a),
                              .variables = a->template_variables,
                              .generation_prompt =
                                  a->add_generation_prompt && !a->continue_final_message,
@@ -175,10 +182,6 @@ static int encode_by_format(const Served *m, const Ask *a, TokenIds *prompt, cvn
         message[i] = (ChatMessage){.role = json_string_value(json_object_get(is, "role")),
                                    .content = json_string_value(text),
                                    .length = json_string_length(text)};
-        if (json_object_get(is, "tool_calls") || json_object_get(is, "tool_call_id"))
-            code = err_set(err, CVN_EUNSUPPORTED,
-                           "the model has no chat template; the format %s knows no calls of tools",
-                           chat_format_name(m->chat.format));
     }
     if (code == CVN_OK)
         code = chat_encode(m->chat.format, m->tokenizer, message, n, &options, prompt, NULL, err);
@@ -211,6 +214,13 @@ int prompt_of_messages(Server *s, Ask *a, Refusal *why)
         json_is_true(json_object_get(a->body, "add_generation_prompt")))
         return refuse(why, 400, "continue_final_message",
                       "continue_final_message and add_generation_prompt contradict each other");
+    if (m->chat.calls.plain) {
+        json_t *plain = plain_messages(a->messages, shown_tools(a), m->chat.calls.system);
+        if (!plain)
+            return refuse(why, 500, NULL, "no memory for the conversation");
+        json_decref(a->messages);
+        a->messages = plain;
+    }
     cvn_err err = {0};
     int code = m->chat.template ? encode_by_template(m, a, a->prompt, &err)
                                 : encode_by_format(m, a, a->prompt, &err);

@@ -1,6 +1,7 @@
 #include "server/tools.h"
 
 #include "base/json_reader.h"
+#include "server/plain_calls.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,11 +20,11 @@ static bool is(const char *word, const char *other)
 /* ---- how calls are written ---- */
 
 static const char NAME[] = "cvn_tool_name", ARGUMENT[] = "cvn_argument";
+static const struct tm then = {.tm_year = 124, .tm_mday = 1};
 
 /* A conversation with n calls as the template writes it; 0 calls: up to where the answer begins. */
 static bool show(const ChatTemplate *chat, const Tokenizer *tokenizer, int n, StrBuf *text)
 {
-    static const struct tm then = {.tm_year = 124, .tm_mday = 1};
     json_t *messages = json_pack("[{s:s,s:s}]", "role", "user", "content", "question");
     json_t *tools = json_pack("[{s:s,s:{s:s,s:s,s:{s:s,s:{s:{s:s}}}}}]", "type", "function",
                               "function", "name", NAME, "description", "a tool", "parameters",
@@ -48,6 +49,22 @@ static bool show(const ChatTemplate *chat, const Tokenizer *tokenizer, int n, St
     json_decref(tools);
     json_decref(calls);
     return code == CVN_OK && text->length;
+}
+
+/* Whether the template writes what a system message says. */
+static bool takes_system(const ChatTemplate *chat, const Tokenizer *tokenizer)
+{
+    json_t *messages = json_pack("[{s:s,s:s},{s:s,s:s}]", "role", "system", "content", NAME, "role",
+                                 "user", "content", "question");
+    const ChatInput input = {.messages = messages, .generation_prompt = true, .now = &then};
+    TokenIds ids = {0};
+    StrBuf text = {0};
+    int code = chat_template_encode(chat, tokenizer, &input, &ids, &text, NULL);
+    bool takes = code == CVN_OK && text.length && strstr(text.text, NAME);
+    token_ids_free(&ids);
+    strbuf_free(&text);
+    json_decref(messages);
+    return takes;
 }
 
 static char *find_in(const char *text, const char *piece)
@@ -96,7 +113,7 @@ void call_syntax_learn(CallSyntax *y, const ChatTemplate *chat, const Tokenizer 
 {
     StrBuf prompt = {0}, one = {0}, two = {0};
     *y = (CallSyntax){.mark_token = -1};
-    bool shown = show(chat, tokenizer, 0, &prompt) && show(chat, tokenizer, 1, &one);
+    bool shown = chat && show(chat, tokenizer, 0, &prompt) && show(chat, tokenizer, 1, &one);
     size_t common = 0, n;
     while (shown && common < prompt.length && prompt.text[common] == one.text[common])
         common++;
@@ -118,6 +135,11 @@ void call_syntax_learn(CallSyntax *y, const ChatTemplate *chat, const Tokenizer 
         const char *next = first ? find_in(first, NAME) : NULL;
         if (next)
             y->again = strndup(first + n, (size_t)(next - first) - n);
+    }
+    if (!y->known) {
+        call_syntax_free(y);
+        y->known = plain_call_syntax(y);
+        y->system = !chat || takes_system(chat, tokenizer);
     }
     strbuf_free(&prompt);
     strbuf_free(&one);
@@ -313,6 +335,25 @@ static bool is_name(const char *name)
     return n && n <= MAX_NAME && !name[n];
 }
 
+/* A function takes the arguments that it names: where its schema leaves open whether there are others, none are written. */
+static json_t *arguments_schema(const json_t *parameters)
+{
+    static const char *const open[] = {"additionalProperties",
+                                       "unevaluatedProperties",
+                                       "patternProperties",
+                                       "allOf",
+                                       "anyOf",
+                                       "oneOf",
+                                       "$ref"};
+    bool closes = json_object_size(json_object_get(parameters, "properties")) > 0;
+    for (size_t i = 0; i < sizeof open / sizeof *open; i++)
+        closes = closes && !json_object_get(parameters, open[i]);
+    json_t *schema = json_copy((json_t *)(uintptr_t)parameters);
+    if (closes)
+        json_object_set_new(schema, open[0], json_false());
+    return schema;
+}
+
 /* A tool, in the shape that chat templates know; its schema is `parameters`. */
 static int add_tool(Ask *a, const char *field, const json_t *tool, const json_t *parameters,
                     Refusal *why)
@@ -339,8 +380,10 @@ static int add_tool(Ask *a, const char *field, const json_t *tool, const json_t 
     a->n_tools++;
     if (!json_is_object(schema))
         return refuse(why, 400, field, "the parameters of the tool %s are no schema", name);
-    if (make_schema(schema, field, &t->arguments, why) == 0 ||
-        json_is_true(json_object_get(tool, "strict")) || why->status != 400)
+    json_t *asked = arguments_schema(schema);
+    make_schema(asked, field, &t->arguments, why);
+    json_decref(asked);
+    if (why->status != 400 || json_is_true(json_object_get(tool, "strict")))
         return why->status;
     /* what cannot be decided is not asked for, but the arguments are an object all the same */
     *why = (Refusal){0};
@@ -461,8 +504,7 @@ int tools_finish(Ask *a, const CallSyntax *y, Refusal *why)
     if (!a->n_tools)
         return 0;
     if (!y->known)
-        return refuse(why, 400, "tools",
-                      "the model has no chat template that says how it calls tools");
+        return refuse(why, 500, NULL, "there was no memory for how tools are called");
     a->only_tool = a->n_tools == 1 ? 0 : -1;
     for (int i = 0; i < a->n_tools && a->named_tool; i++)
         a->only_tool = is(a->named_tool, a->tool[i].name) ? i : a->only_tool;

@@ -18,6 +18,8 @@
 /* How calls are written; texts are owned. */
 typedef struct CallSyntax {
     bool known;
+    bool plain;                     /* no template writes them: plain_calls.h does */
+    bool system;                    /* the template has a place for system messages */
     char *before, *between, *after; /* of a call */
     char *again; /* between two calls, from the arguments to the next name; NULL: one only */
     /* By what a call begins in an answer: `mark`, a token of its own, or text that may stand anywhere; where both are missing,

@@ -1,0 +1,27 @@
+/*
+ * Tools for models whose template says nothing of calls, or that have a format instead of one: the system message says which
+ * there are and how they are called, and calls and what came of them stand in the conversation as text.
+ *
+ *     {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": {"a": 1}}}]}
+ *     {"role": "tool", "content": "2"}
+ *
+ * become
+ *
+ *     {"role": "assistant", "content": "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n</tool_call>"}
+ *     {"role": "user", "content": "<tool_response>\n2\n</tool_response>"}
+ *
+ * These marks are text: a message that says them looks like a call, which it is for no template that has tokens for it.
+ */
+#ifndef CVN_SERVER_PLAIN_CALLS_H
+#define CVN_SERVER_PLAIN_CALLS_H
+
+#include "server/tools.h"
+
+/* How calls are written so. False: no memory. */
+bool plain_call_syntax(CallSyntax *out);
+
+/* Messages, as templates want them, with calls as text; owned, or NULL: no memory. tools may be NULL. `system`: the model is
+   told what tools there are by a system message, else by the first one. */
+json_t *plain_messages(const json_t *messages, const json_t *tools, bool system);
+
+#endif
