@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""What the official clients make of the server: tools/clients_test.py BUILD/caravan
+"""What the official clients make of the server: tools/clients_test.py BUILD/caravan [MODEL]
 
 Wants PyPI's openai and anthropic, and schemathesis, which is run over the OpenAPI file that the server serves; says SKIP for
-those that are missing. The model is small and of random weights: what counts is that all of it is parsed.
+those that are missing. The model is small and of random weights: what counts is that all of it is parsed. With a MODEL that
+answers, such as SmolLM2, PyPI's llm-comply asks that one, too, for all that it tests but pictures and the lack of `model`,
+which this server needs only where there are several.
 """
 import importlib.util, json, os, subprocess, sys, tempfile
 
@@ -96,6 +98,26 @@ def schemathesis(url):
                     os.environ.get("EXAMPLES", "30")], check=True)
 
 
+def llm_comply(caravan, model):
+    """Its own list of tests, without those named above."""
+    from llm_comply.tests import anthropic, open_responses, openai_chat
+    server = subprocess.Popen([caravan, "serve", "-m", "model=" + model, "--port", "0"], stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True)
+    try:
+        url = server.stdout.readline().split()[-1] + "/v1"
+        while "ready" not in server.stderr.readline():
+            pass
+        for form, tests in (("openai-chat", openai_chat), ("open-responses", open_responses), ("anthropic", anthropic)):
+            every = next(v for k, v in vars(tests).items() if k.endswith("_TESTS"))
+            ids = [t.id for t in every if not t.id.endswith(("image-input", "error-handling"))]
+            program = os.path.join(os.path.dirname(sys.executable), "llm-comply")
+            subprocess.run([program, "-u", url, "-k", "none", "-m", "model", "--format", form, "--timeout", "600", "--filter",
+                            ",".join(ids)], check=True)
+    finally:
+        server.terminate()
+        assert server.wait() == 0
+
+
 def main():
     caravan = os.path.abspath(sys.argv[1])
     tokenizer = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tests/data/chat/tokenizer.json")
@@ -121,6 +143,9 @@ def main():
         finally:
             server.terminate()
             assert server.wait() == 0
+    if len(sys.argv) > 2:
+        llm_comply(caravan, os.path.abspath(sys.argv[2]))
+        print("llm-comply is content")
 
 
 main()
