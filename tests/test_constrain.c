@@ -503,6 +503,21 @@ static void integers_are_digits_where_that_is_asked(void **unused)
     }
 }
 
+static void tokens_want_a_vocabulary(void **unused)
+{
+    cvn_constraint *constraint = schema("{}", NULL);
+    cvn_constrained *text;
+    cvn_err err = {0};
+    uint32_t mask[1];
+    (void)unused;
+    must(cvn_constrained_new(constraint, NULL, &text, &err), &err);
+    assert_int_equal(cvn_constrained_mask(text, mask, &err), CVN_EINVAL);
+    assert_int_equal(cvn_constrained_advance(text, '{', &err), CVN_EINVAL);
+    assert_non_null(strstr(err.message, "vocabulary"));
+    cvn_constrained_free(text);
+    cvn_constraint_free(constraint);
+}
+
 static void choices_are_whole_texts(void **unused)
 {
     static const char *const choice[] = {"yes", "yesterday", "no"};
@@ -529,6 +544,7 @@ int main(void)
         cmocka_unit_test(masks_of_all_kinds_allow_what_bytes_allow),
         cmocka_unit_test(members_come_in_order_where_that_is_asked),
         cmocka_unit_test(integers_are_digits_where_that_is_asked),
+        cmocka_unit_test(tokens_want_a_vocabulary),
         cmocka_unit_test(choices_are_whole_texts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -251,6 +251,11 @@ void cvn_constrained_free(cvn_constrained *text)
     free(text);
 }
 
+static int no_tokens(cvn_err *err)
+{
+    return err_set(err, CVN_EINVAL, "a text that was made without a vocabulary has no tokens");
+}
+
 static int check(const cvn_constrained *text, cvn_err *err)
 {
     Engine *e = &text->of->m.e;
@@ -262,6 +267,8 @@ int cvn_constrained_mask(cvn_constrained *text, uint32_t *mask, cvn_err *err)
     Machine *m = &text->of->m;
     const cvn_vocabulary *v = text->vocabulary;
     Masks *masks = &text->of->masks;
+    if (!v)
+        return no_tokens(err);
     engine_begin(&m->e);
     if (text->ended) {
         memset(mask, 0, CVN_MASK_WORDS(v->n) * sizeof *mask);
@@ -286,7 +293,7 @@ bool cvn_constrained_is_quick(cvn_constrained *text)
     const cvn_vocabulary *v = text->vocabulary;
     const Masks *masks = &text->of->masks;
     int ways = m->state[text->state].can_end;
-    if (text->ended || (masks->vocabulary == v && masks_know(masks, m, text->state)))
+    if (!v || text->ended || (masks->vocabulary == v && masks_know(masks, m, text->state)))
         return true;
     engine_begin(&m->e);
     for (int i = 0; i < 256 && ways < 2; i++) {
@@ -313,6 +320,8 @@ int cvn_constrained_advance_bytes(cvn_constrained *text, const char *bytes, size
 int cvn_constrained_advance(cvn_constrained *text, cvn_token token, cvn_err *err)
 {
     const cvn_vocabulary *v = text->vocabulary;
+    if (!v)
+        return no_tokens(err);
     for (size_t i = 0; i < v->n_end; i++) {
         if (v->end[i] != token)
             continue;
