@@ -31,18 +31,6 @@ int train_ceilings(const Trainer *t, Ceilings *out, cvn_err *err)
     return code;
 }
 
-static int random_batch(const TrainBench *b, TrainBatch *batch, cvn_err *err)
-{
-    int64_t n = b->trainer.batch * b->trainer.seq;
-    uint32_t seed = 1, vocab = (uint32_t)b->config->vocab;
-    TRY(train_batch_new(batch, b->trainer.batch, b->trainer.seq, err));
-    for (int64_t i = 0; i < n; i++) {
-        batch->tokens[i] = (int32_t)(next_random(&seed) % vocab);
-        batch->targets[i] = (int32_t)(next_random(&seed) % vocab);
-    }
-    return CVN_OK;
-}
-
 /* The steps, each between two measurements of the peak; what the first one communicates does not count either. */
 static int measure_steps(const TrainBench *b, Trainer *t, const TrainBatch *batch, TrainFigure *out,
                          cvn_err *err)
@@ -79,23 +67,10 @@ static int measure_steps(const TrainBench *b, Trainer *t, const TrainBatch *batc
     return CVN_OK;
 }
 
-static int run_trainer(const TrainBench *b, Trainer *t, TrainFigure *out, cvn_err *err)
-{
-    const Backend *backend = t->rt.backend;
-    Devices *devices = t->rt.devices;
-    SCOPED(train_batch_free) TrainBatch batch = {0};
-    TRY(train_ceilings(t, &out->ceilings, err));
-    TRY(trainer_random(t, 1, err));
-    if (b->profile)
-        TRY(backend->trace_begin(devices, err));
-    TRY(random_batch(b, &batch, err));
-    TRY(measure_steps(b, t, &batch, out, err));
-    return b->profile ? backend->trace_write(devices, b->profile, err) : CVN_OK;
-}
-
 int train_bench(const TrainBench *b, TrainFigure *out, cvn_err *err)
 {
-    Trainer trainer;
+    SCOPED(trainer_close) Trainer trainer = {0};
+    SCOPED(train_batch_free) TrainBatch batch = {0};
     TrainerOptions options = b->trainer;
     options.clip = 1;
     options.schedule = (Schedule){.steps = b->repeats + 1};
@@ -104,7 +79,18 @@ int train_bench(const TrainBench *b, TrainFigure *out, cvn_err *err)
     out->devices = trainer.rt.mesh.n_devices;
     out->peak_memory = trainer.bytes;
     runtime_memory(&trainer.rt, &out->memory);
-    int code = run_trainer(b, &trainer, out, err);
-    trainer_close(&trainer);
-    return code;
+    TRY(train_ceilings(&trainer, &out->ceilings, err));
+    TRY(trainer_random(&trainer, 1, err));
+    const Backend *backend = trainer.rt.backend;
+    Devices *devices = trainer.rt.devices;
+    if (b->profile)
+        TRY(backend->trace_begin(devices, err));
+    TRY(train_batch_new(&batch, options.batch, options.seq, err));
+    uint32_t seed = 1, vocab = (uint32_t)b->config->vocab;
+    for (int64_t i = 0; i < options.batch * options.seq; i++) {
+        batch.tokens[i] = (int32_t)(next_random(&seed) % vocab);
+        batch.targets[i] = (int32_t)(next_random(&seed) % vocab);
+    }
+    TRY(measure_steps(b, &trainer, &batch, out, err));
+    return b->profile ? backend->trace_write(devices, b->profile, err) : CVN_OK;
 }

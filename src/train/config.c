@@ -207,22 +207,6 @@ static int wrong(const char *file, const TrainKey *key, const char *wanted, cvn_
     return err_set(err, CVN_EFORMAT, "%s: \"%s\" must be %s", file, key->name, wanted);
 }
 
-static int set_data(TrainConfig *c, const TrainKey *key, const char *file, const json_t *value,
-                    Arena *arena, cvn_err *err)
-{
-    size_t n = json_is_string(value) ? 1 : json_array_size(value);
-    if (n == 0 || n > TRAIN_MAX_DATA)
-        return wrong(file, key, "a path or a list of 1 to 64 paths", err);
-    for (size_t i = 0; i < n; i++) {
-        const json_t *path = json_is_string(value) ? value : json_array_get(value, i);
-        if (!json_is_string(path))
-            return wrong(file, key, "a path or a list of 1 to 64 paths", err);
-        c->data[i] = arena_string(arena, json_string_value(path));
-    }
-    c->n_data = (int64_t)n;
-    return CVN_OK;
-}
-
 /* Which of a key's choices the config has; -1: none of them. */
 static int choice_of(const TrainConfig *c, const TrainKey *key)
 {
@@ -233,22 +217,18 @@ static int choice_of(const TrainConfig *c, const TrainKey *key)
     return -1;
 }
 
-static int refuse_choice(const TrainKey *key, const char *have, cvn_err *err)
-{
-    char list[256] = "";
-    const char *name;
-    for (size_t i = 0, n = 0; (name = key->choice(i)) && n < sizeof list; i++)
-        n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "", name);
-    return err_set(err, CVN_EINVAL, "\"%s\" cannot be \"%.60s\"; give one of %s", key->name,
-                   have ? have : "", list);
-}
-
 /* That a value is one of the key's choices, or in its range. */
 static int check_value(const TrainConfig *config, const TrainKey *key, cvn_err *err)
 {
     TrainConfig *c = (TrainConfig *)(uintptr_t)config; /* unchanged */
-    if (key->choice && choice_of(c, key) < 0)
-        return refuse_choice(key, *text_of(c, key), err);
+    if (key->choice && choice_of(c, key) < 0) {
+        char list[256] = "";
+        const char *name, *have = *text_of(c, key);
+        for (size_t i = 0, n = 0; (name = key->choice(i)) && n < sizeof list; i++)
+            n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "", name);
+        return err_set(err, CVN_EINVAL, "\"%s\" cannot be \"%.60s\"; give one of %s", key->name,
+                       have ? have : "", list);
+    }
     if (key->type == KEY_TEXT || key->type == KEY_DATA)
         return CVN_OK;
     double value = key->type == KEY_REAL ? *real_of(c, key) : (double)*int_of(c, key);
@@ -261,9 +241,19 @@ static int check_value(const TrainConfig *config, const TrainKey *key, cvn_err *
 static int set_value(TrainConfig *c, const TrainKey *key, const char *file, const json_t *value,
                      Arena *arena, cvn_err *err)
 {
+    size_t n = json_is_string(value) ? 1 : json_array_size(value);
     switch (key->type) {
     case KEY_DATA:
-        return set_data(c, key, file, value, arena, err);
+        for (size_t i = 0; i < n && n <= TRAIN_MAX_DATA; i++) {
+            const json_t *path = json_is_string(value) ? value : json_array_get(value, i);
+            if (!json_is_string(path))
+                return wrong(file, key, "a path or a list of 1 to 64 paths", err);
+            c->data[i] = arena_string(arena, json_string_value(path));
+        }
+        if (n == 0 || n > TRAIN_MAX_DATA)
+            return wrong(file, key, "a path or a list of 1 to 64 paths", err);
+        c->n_data = (int64_t)n;
+        return CVN_OK;
     case KEY_TEXT:
         if (!json_is_string(value))
             return wrong(file, key, "a text", err);

@@ -95,12 +95,6 @@ static cvn_value *factored(OptimizerUpdate *u, cvn_value *square)
     return cvn_multiply(g, scale, u->gradient);
 }
 
-static cvn_value *whole(OptimizerUpdate *u, cvn_value *square)
-{
-    u->new_state[0] = average(u, u->state[0], square);
-    return cvn_multiply(u->g, cvn_rsqrt(u->g, u->new_state[0]), u->gradient);
-}
-
 void optimizer_adafactor_update(OptimizerUpdate *u)
 {
     cvn_graph *g = u->g;
@@ -109,7 +103,10 @@ void optimizer_adafactor_update(OptimizerUpdate *u)
     cvn_value *square = cvn_multiply(g, u->gradient, u->gradient);
     square = cvn_add(g, square, cvn_splat(g, *type, square_floor));
     bool matrix = u->param->file_rank > 1;
-    cvn_value *step = matrix ? factored(u, square) : whole(u, square);
+    if (!matrix)
+        u->new_state[0] = average(u, u->state[0], square);
+    cvn_value *step =
+        matrix ? factored(u, square) : cvn_multiply(g, cvn_rsqrt(g, u->new_state[0]), u->gradient);
     cvn_value *scale = optimizer_rms(g, u->weight);
     scale = cvn_maximum(g, scale, cvn_splat(g, cvn_scalar(CVN_F32), scale_floor));
     cvn_value *rate = cvn_multiply(g, u->scalar[0], scale);

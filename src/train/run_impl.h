@@ -109,7 +109,10 @@ void run_report(Run *run);
 /* For work on the data: false when the run is told to stop before it has begun. The Run is the context. */
 bool run_goes_on(void *run, int64_t done, int64_t total);
 
-void run_note(const Run *run, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void run_warn(const Run *run, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* A sentence to one of the functions of the run's events. */
+void run_say(const Run *run, void (*to)(void *context, const char *sentence), const char *format,
+             ...) __attribute__((format(printf, 3, 4)));
+#define run_note(run, ...) run_say((run), (run)->events->note, __VA_ARGS__)
+#define run_warn(run, ...) run_say((run), (run)->events->warning, __VA_ARGS__)
 
 #endif

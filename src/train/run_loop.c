@@ -18,26 +18,16 @@
 enum { WAIT = 1, LONGEST_WAIT = 1800 }; /* seconds */
 enum { MOST_SKIPPED = 20, STEPS_BETWEEN_PEAKS = 20 };
 
-void run_note(const Run *run, const char *format, ...)
+void run_say(const Run *run, void (*to)(void *context, const char *sentence), const char *format,
+             ...)
 {
     char text[1200];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    if (run->events->note)
-        run->events->note(run->events->context, text);
-}
-
-void run_warn(const Run *run, const char *format, ...)
-{
-    char text[1200];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    if (run->events->warning)
-        run->events->warning(run->events->context, text);
+    if (to)
+        to(run->events->context, text);
 }
 
 static CheckpointState *state_of(Run *r)
@@ -138,29 +128,12 @@ static void save(Run *r)
         r->saved = step;
 }
 
-/* What the model in a folder makes of questions. */
-static void ask(Run *r, const char *folder)
-{
-    cvn_err err = {0};
-    char *text = NULL;
-    int64_t step = state_of(r)->step;
-    const char *file = r->config.evaluate;
-    if (!r->events->evaluate || !file)
-        return;
-    int code = r->events->evaluate(r->events->context, folder, file, &text, &err);
-    if (code == CVN_OK)
-        run_note(r, "step %" PRId64 ", '%s': %s", step, file, text);
-    else if (code != CVN_EINTERRUPTED)
-        run_warn(r, "'%s' was not asked at step %" PRId64 ": %s", file, step, err.message);
-    free(text);
-}
-
 /* A text by the model in a folder, for the report and the event file, and what it makes of questions. */
 static void sample(Run *r, const char *folder)
 {
     cvn_err err = {0};
     char *text = NULL;
-    const char *prompt = r->config.prompt ? r->config.prompt : "";
+    const char *prompt = r->config.prompt ? r->config.prompt : "", *file = r->config.evaluate;
     int64_t step = state_of(r)->step;
     if (!r->events->sample || !r->tokenizer || !run_is_first(r))
         return;
@@ -172,7 +145,16 @@ static void sample(Run *r, const char *folder)
     if (code && code != CVN_EINTERRUPTED)
         run_warn(r, "no text at step %" PRId64 ": %s", step, err.message);
     free(text);
-    ask(r, folder);
+    if (!r->events->evaluate || !file)
+        return;
+    err = (cvn_err){0};
+    text = NULL;
+    code = r->events->evaluate(r->events->context, folder, file, &text, &err);
+    if (code == CVN_OK)
+        run_note(r, "step %" PRId64 ", '%s': %s", step, file, text);
+    else if (code != CVN_EINTERRUPTED)
+        run_warn(r, "'%s' was not asked at step %" PRId64 ": %s", file, step, err.message);
+    free(text);
 }
 
 static void close_checkpoint(void *checkpoint)
@@ -213,7 +195,8 @@ static void sample_checkpoint(Run *r)
 
 /* ---- a step ---- */
 
-static void warn_of_outliers(Run *r, const TrainReport *report)
+/* Warns of what is far from the steps before, and of a step that was skipped: an error where many were, in a row. */
+static int judge(Run *r, const TrainReport *report, cvn_err *err)
 {
     double mean;
     int64_t step = state_of(r)->step;
@@ -225,15 +208,10 @@ static void warn_of_outliers(Run *r, const TrainReport *report)
                  "step %" PRId64
                  ": the gradient norm of %.4g is far above the %.4g of the steps before",
                  step, report->grad_norm, mean);
-}
-
-static int check_skipped(Run *r, const TrainReport *report, cvn_err *err)
-{
     r->n_skipped = report->updated ? 0 : r->n_skipped + 1;
     if (report->updated)
         return CVN_OK;
-    run_warn(r, "step %" PRId64 " was skipped: its loss or gradient is not finite",
-             state_of(r)->step);
+    run_warn(r, "step %" PRId64 " was skipped: its loss or gradient is not finite", step);
     if (r->n_skipped < MOST_SKIPPED)
         return CVN_OK;
     return err_set(
@@ -241,19 +219,6 @@ static int check_skipped(Run *r, const TrainReport *report, cvn_err *err)
         "%d steps in a row had a loss or gradient that is not finite; lower --lr, or use "
         "--dtype f32",
         r->n_skipped);
-}
-
-static void tell(Run *r, const MetricsRow *row)
-{
-    const int64_t done = state_of(r)->step - r->first;
-    /* The first step touches all memory for the first time and tells little of the rest. */
-    r->mean_seconds = done <= 2 ? row->seconds : 0.95 * r->mean_seconds + 0.05 * row->seconds;
-    TrainProgress progress = {.row = *row,
-                              .steps = r->config.steps,
-                              .left = r->mean_seconds * (double)(r->config.steps - row->step),
-                              .memory = r->trainer.bytes};
-    if (r->events->step)
-        r->events->step(r->events->context, &progress);
 }
 
 static void record(Run *r, const MetricsRow *row)
@@ -268,39 +233,18 @@ static void record(Run *r, const MetricsRow *row)
     r->no_room = failed;
 }
 
-/* A frozen weight has no gradient of its own: 4 operations per token in place of 6. */
-static double flops_of_step(const Run *r)
-{
-    const TrainConfig *c = &r->config;
-    double flops = train_flops(&r->model, c->batch, c->seq);
-    if (r->lora.rank > 0)
-        flops -= 2 * (double)model_size(&r->model).matmul_params * (double)(c->batch * c->seq);
-    return flops;
-}
-
-/* A step of the model, and what it communicated. */
-static int compute(Run *r, TrainReport *report, MetricsRow *row, cvn_err *err)
-{
-    CommTable before, after;
-    trainer_communication(&r->trainer, &before);
-    TRY(trainer_step(&r->trainer, &r->batch, report, err));
-    trainer_communication(&r->trainer, &after);
-    comm_table_since(&after, &before);
-    comm_table_add(&r->communication, &after);
-    CommRow sum = comm_table_sum(&after);
-    row->comm_seconds = sum.seconds;
-    row->comm_exposed_seconds = sum.exposed;
-    row->comm_bytes = sum.bytes;
-    return CVN_OK;
-}
-
 /* A step that is faster than the peak says that the machine had other work when that was measured: then it is measured
  * again, now and then, and the greatest counts. Several processes do not, for they would have to do it together. */
 static double mfu_of(Run *r, double seconds)
 {
-    double rate = flops_of_step(r) / seconds;
+    const TrainConfig *c = &r->config;
+    double flops = train_flops(&r->model, c->batch, c->seq);
     int64_t here = state_of(r)->step;
     cvn_err ignored = {0};
+    /* A frozen weight has no gradient of its own: 4 operations per token in place of 6. */
+    if (r->lora.rank > 0)
+        flops -= 2 * (double)model_size(&r->model).matmul_params * (double)(c->batch * c->seq);
+    double rate = flops / seconds;
     if (rate > r->peak && !r->events->cluster && here >= r->next_peak) {
         double before = r->peak;
         r->next_peak = here + STEPS_BETWEEN_PEAKS;
@@ -319,7 +263,13 @@ static int step(Run *r, cvn_err *err)
     MetricsRow row = {.validation_loss = NAN};
     cluster_set_step(r->events->cluster, state->step + 1);
     TRY(run_fill(r, DATA_TRAIN, state->position, c->batch, err));
-    TRY(compute(r, &report, &row, err));
+    CommTable before, after;
+    trainer_communication(&r->trainer, &before);
+    TRY(trainer_step(&r->trainer, &r->batch, &report, err));
+    trainer_communication(&r->trainer, &after);
+    comm_table_since(&after, &before);
+    comm_table_add(&r->communication, &after);
+    CommRow sum = comm_table_sum(&after);
     TRY(run_check_step(r, &report, err));
     double seconds = clock_seconds() - begin;
     row.step = state->step;
@@ -330,6 +280,9 @@ static int step(Run *r, cvn_err *err)
     row.tokens_per_second = (double)(c->batch * c->seq) / seconds;
     row.mfu = mfu_of(r, seconds);
     row.seconds = seconds;
+    row.comm_seconds = sum.seconds;
+    row.comm_exposed_seconds = sum.exposed;
+    row.comm_bytes = sum.bytes;
     bool last = state->step == c->steps;
     bool look = c->evaluate_every > 0 && (last || state->step % c->evaluate_every == 0);
     if (look && r->trainer.options.evaluates)
@@ -338,9 +291,16 @@ static int step(Run *r, cvn_err *err)
     r->result.loss = row.loss;
     r->result.seconds += seconds;
     r->result.tokens += c->batch * c->seq;
-    tell(r, &row);
-    warn_of_outliers(r, &report);
-    return check_skipped(r, &report, err);
+    /* The first step touches all memory for the first time and tells little of the rest. */
+    r->mean_seconds =
+        state->step - r->first <= 2 ? seconds : 0.95 * r->mean_seconds + 0.05 * seconds;
+    TrainProgress progress = {.row = row,
+                              .steps = c->steps,
+                              .left = r->mean_seconds * (double)(c->steps - row.step),
+                              .memory = r->trainer.bytes};
+    if (r->events->step)
+        r->events->step(r->events->context, &progress);
+    return judge(r, &report, err);
 }
 
 static bool divides(int64_t every, int64_t step)
@@ -358,15 +318,6 @@ static bool is_stopped(const Run *r)
     int64_t here = r->trainer.state.saved.step - r->first;
     return r->stopped || (!r->events->cluster && has_stop(r)) ||
            (r->config.stop_after > 0 && here >= r->config.stop_after);
-}
-
-static bool has_checkpoint(const Run *r)
-{
-    SCOPED(scoped_free) int64_t *steps = NULL;
-    size_t n = 0;
-    bool has =
-        checkpoint_steps(checkpoint_folder(r->out).text, &steps, &n, NULL) == CVN_OK && n > 0;
-    return has;
 }
 
 /* A disk that is full at the end must not lose the run: room may be made, and then it is saved. */
@@ -401,16 +352,16 @@ static int finish(Run *r, cvn_err *err)
         *err = r->unsaved;
         code = err->code;
     }
-    if (code && !has_checkpoint(r))
-        err_prefix(err,
-                   "step %" PRId64 " was not saved, and no step before it; put right what follows, "
-                   "then begin again",
-                   state_of(r)->step);
-    else if (code)
-        err_prefix(err,
-                   "step %" PRId64 " was not saved; put right what follows, then go on from the "
-                   "checkpoint before by --resume",
-                   state_of(r)->step);
+    if (code) {
+        SCOPED(scoped_free) int64_t *steps = NULL;
+        size_t n = 0;
+        bool before = checkpoint_steps(checkpoint_folder(r->out).text, &steps, &n, NULL) == CVN_OK;
+        err_prefix(
+            err, "step %" PRId64 " was not saved%s", state_of(r)->step,
+            before && n > 0
+                ? "; put right what follows, then go on from the checkpoint before by --resume"
+                : ", and no step before it; put right what follows, then begin again");
+    }
     if (code == CVN_OK)
         code = export_result(r, err);
     if (code == CVN_OK && state_of(r)->step >= r->config.steps)
@@ -419,11 +370,16 @@ static int finish(Run *r, cvn_err *err)
     return code;
 }
 
-/* The steps, until all are done or the run is stopped. */
+/* The steps, until all are done or the run is stopped; with what every thread did written to a file. */
 static int run_steps(Run *r, cvn_err *err)
 {
     const TrainConfig *c = &r->config;
     const CheckpointState *state = state_of(r);
+    const Backend *backend = r->trainer.rt.backend;
+    Devices *devices = r->trainer.rt.devices;
+    const char *profile = r->events->profile;
+    if (profile)
+        TRY(backend->trace_begin(devices, err));
     while (state->step < c->steps && !is_stopped(r)) {
         TRY(step(r, err));
         cvn_err told = {0};
@@ -437,19 +393,7 @@ static int run_steps(Run *r, cvn_err *err)
         if (divides(c->sample_every, state->step))
             sample_checkpoint(r);
     }
-    return CVN_OK;
-}
-
-/* The same, with what every thread did written to a file. */
-static int run_profiled(Run *r, cvn_err *err)
-{
-    const Backend *backend = r->trainer.rt.backend;
-    Devices *devices = r->trainer.rt.devices;
-    const char *path = r->events->profile;
-    if (path)
-        TRY(backend->trace_begin(devices, err));
-    TRY(run_steps(r, err));
-    return path ? backend->trace_write(devices, path, err) : CVN_OK;
+    return profile ? backend->trace_write(devices, profile, err) : CVN_OK;
 }
 
 static int run_loop(void *run, cvn_err *err)
@@ -462,7 +406,7 @@ static int run_loop(void *run, cvn_err *err)
     r->saved_at = clock_seconds();
     if (state->step > 0)
         run_note(r, "goes on after step %" PRId64 " of %" PRId64, state->step, c->steps);
-    int code = run_profiled(r, err);
+    int code = run_steps(r, err);
     if (code == CVN_OK)
         code = finish(r, err);
     run_communication(r, &r->result.communication);

@@ -23,16 +23,6 @@ static bool on_mesh(const TrainConfig *c)
     return c->mesh && *c->mesh;
 }
 
-/* What is given to a run on one device and says something of several. */
-static void warn_without_mesh(const Run *r, const bool *given)
-{
-    static const char *const of_mesh[] = {"layout", "overlap"};
-    for (int i = 0; i < 2 && given && !on_mesh(&r->config); i++)
-        if (given[train_key_find(of_mesh[i]) - train_keys])
-            run_warn(r, "--%s has no effect: this run is on one device, and --mesh is not given",
-                     of_mesh[i]);
-}
-
 /* The options of the checkpoint, then those that were given. */
 static int merge_options(Run *r, const TrainConfig *config, const bool *given, cvn_err *err)
 {
@@ -74,7 +64,7 @@ static int merge_options(Run *r, const TrainConfig *config, const bool *given, c
 
 static void warn_checkpoint(void *context, const char *sentence)
 {
-    run_warn(context, "%s", sentence);
+    run_warn((const Run *)context, "%s", sentence);
 }
 
 /* A new run writes its model into its folder: not over one that is there already, such as the one it begins from. */
@@ -99,29 +89,7 @@ static int check_folder(const char *out, cvn_err *err)
     return CVN_OK;
 }
 
-static int read_options(Run *r, const TrainConfig *config, const bool *given, bool resume,
-                        cvn_err *err)
-{
-    if (!resume || !config->out) {
-        r->config = *config;
-        TRY(train_config_check(config, err));
-        return check_folder(config->out, err);
-    }
-    r->resuming = true;
-    TRY(checkpoint_open_latest(&r->from, config->out, r->events->cluster, warn_checkpoint, r, err));
-    r->has_from = true;
-    TRY(merge_options(r, config, given, err));
-    return train_config_check(&r->config, err);
-}
-
 /* ---- model ---- */
-
-static void name_ids(Run *r)
-{
-    int32_t bos = tokenizer_bos(r->tokenizer), eos = tokenizer_eos(r->tokenizer);
-    r->model.bos = bos >= 0 ? (SpecialIds){1, {bos}} : (SpecialIds){0};
-    r->model.eos = eos >= 0 ? (SpecialIds){1, {eos}} : (SpecialIds){0};
-}
 
 /* The model to begin from, where there is one: before its tokenizer, so that what is no model is told as that. */
 static int open_init(Run *r, cvn_err *err)
@@ -161,22 +129,6 @@ static int check_tokenizer(const Run *r, cvn_err *err)
     return CVN_OK;
 }
 
-/* The type of the model at the end: of a run that goes on the one that it began with, since a checkpoint's own config
-   has the state's; else that of the model it begins from. */
-static int choose_export(Run *r, cvn_err *err)
-{
-    const char *text = r->has_from ? r->from.manifest.config : NULL;
-    json_auto_t *json = text ? json_object_parse(r->out, text, strlen(text), err) : NULL;
-    const char *name = json_string_value(json_object_get(json, TRAIN_EXPORT_KEY));
-    if (!name || !cvn_dtype_parse(name, &r->export_dtype))
-        r->export_dtype = r->model.dtype == CVN_F16 && !r->config.init ? CVN_BF16 : r->model.dtype;
-    if (text && !json)
-        return err->code;
-    if (r->export_dtype != CVN_F32 && r->export_dtype != CVN_BF16 && r->export_dtype != CVN_F16)
-        r->export_dtype = CVN_F32;
-    return CVN_OK;
-}
-
 static int open_model(Run *r, cvn_err *err)
 {
     TrainConfig *c = &r->config;
@@ -190,8 +142,10 @@ static int open_model(Run *r, cvn_err *err)
         TRY(check_tokenizer(r, err));
     } else {
         TRY(preset_config(c->preset, &r->model, err));
+        int32_t bos = tokenizer_bos(r->tokenizer), eos = tokenizer_eos(r->tokenizer);
         r->model.vocab = tokenizer_vocab_size(r->tokenizer);
-        name_ids(r);
+        r->model.bos = bos >= 0 ? (SpecialIds){1, {bos}} : (SpecialIds){0};
+        r->model.eos = eos >= 0 ? (SpecialIds){1, {eos}} : (SpecialIds){0};
         if (c->seq > r->model.max_context)
             r->model.max_context = c->seq;
     }
@@ -202,7 +156,17 @@ static int open_model(Run *r, cvn_err *err)
         c->batch = train_default_batch(model_size(&r->model).params, c->seq, c->micro_batch);
     if (r->sizes_batch && c->dpo && c->batch % 2)
         c->batch *= 2;
-    TRY(choose_export(r, err));
+    /* The type of the model at the end: of a run that goes on the one that it began with, since a checkpoint's own config
+       has the state's; else that of the model it begins from. */
+    const char *text = r->has_from ? r->from.manifest.config : NULL;
+    json_auto_t *json = text ? json_object_parse(r->out, text, strlen(text), err) : NULL;
+    const char *name = json_string_value(json_object_get(json, TRAIN_EXPORT_KEY));
+    if (!name || !cvn_dtype_parse(name, &r->export_dtype))
+        r->export_dtype = r->model.dtype == CVN_F16 && !c->init ? CVN_BF16 : r->model.dtype;
+    if (text && !json)
+        return err->code;
+    if (r->export_dtype != CVN_F32 && r->export_dtype != CVN_BF16 && r->export_dtype != CVN_F16)
+        r->export_dtype = CVN_F32;
     return llama_config_check(&r->model, r->out, err);
 }
 
@@ -337,7 +301,7 @@ static TrainerOptions trainer_options(const Run *r)
                             .memory_limit = (size_t)c->memory};
 }
 
-/* What can be known to be wrong before the data are read: of the mesh before a tokenizer is made, … */
+/* What can be known to be wrong of the mesh before a tokenizer is made. */
 static int check_mesh(Run *r, cvn_err *err)
 {
     Mesh mesh;
@@ -352,30 +316,6 @@ static int check_mesh(Run *r, cvn_err *err)
                : layout_check(r->config.layout, &mesh, err);
 }
 
-/* … and of the step when the model is known. */
-static int check_trainer(Run *r, cvn_err *err)
-{
-    TrainerOptions o = trainer_options(r);
-    return trainer_check(&r->model, &o, err);
-}
-
-/* Devices that would all do the same, as those along `data` with a batch of one sequence and a layout that divides nothing
-   else. */
-static int check_idle(const Run *r, cvn_err *err)
-{
-    const Trainer *t = &r->trainer;
-    const Mesh *mesh = &t->rt.mesh;
-    int axis = runtime_idle_axis(&t->rt);
-    if (axis < 0)
-        return CVN_OK;
-    return err_set(err, CVN_EINVAL,
-                   "the %d devices along the mesh's axis %s would all do the same: with layout %s "
-                   "nothing of %" PRId64 " sequence%s at once can be divided by it; give a larger "
-                   "--batch, or another --mesh or --layout",
-                   (int)mesh->axis[axis].size, mesh->axis[axis].name, t->options.layout,
-                   t->options.micro_batch, t->options.micro_batch == 1 ? "" : "s");
-}
-
 /* What the model that the run begins from makes of the rows of a split that there will be. */
 static int refer_to(Run *r, DataSplit split, int64_t most, cvn_err *err)
 {
@@ -384,26 +324,13 @@ static int refer_to(Run *r, DataSplit split, int64_t most, cvn_err *err)
     float *reference = arena_array(&r->arena, (size_t)n + 1, sizeof *reference);
     n = n < most ? n : most;
     for (int64_t i = 0; i < n; i += micro) {
-        if (!r->events->cluster && !run_goes_on(r, 0, 0))
-            return err_set(err, CVN_EINTERRUPTED, "interrupted before the first step");
+        TRY(check_stopped(r, err));
         TRY(run_fill(r, split, i, micro, err));
         TRY(trainer_score(&r->trainer, &r->batch, cost, err));
         for (int64_t k = 0; k < micro && i + k < n; k++)
             reference[data_row(r->data, split, i + k)] = cost[k];
     }
     r->reference[split] = reference;
-    return CVN_OK;
-}
-
-static int refer(Run *r, cvn_err *err)
-{
-    const TrainConfig *c = &r->config;
-    int64_t all = c->steps > INT64_MAX / c->batch ? INT64_MAX : c->steps * c->batch;
-    double begin = clock_seconds();
-    TRY(refer_to(r, DATA_TRAIN, all, err));
-    TRY(refer_to(r, DATA_VALIDATION, RUN_MOST_VALIDATION, err));
-    run_note(r, "reference: what '%s' makes of the answers, in %.1f s", c->init,
-             clock_seconds() - begin);
     return CVN_OK;
 }
 
@@ -414,7 +341,19 @@ static int open_trainer(Run *r, cvn_err *err)
     o.evaluates = data_sequences(r->data, DATA_VALIDATION) > 0;
     TRY(run_share_memory(r, &o.memory_limit, err));
     TRY(trainer_open(&r->trainer, &r->model, &o, err));
-    TRY(check_idle(r, err));
+    /* Devices that would all do the same, as those along `data` with a batch of one sequence and a layout that divides
+       nothing else. */
+    const Trainer *t = &r->trainer;
+    const Mesh *mesh = &t->rt.mesh;
+    int axis = runtime_idle_axis(&t->rt);
+    if (axis >= 0)
+        return err_set(
+            err, CVN_EINVAL,
+            "the %d devices along the mesh's axis %s would all do the same: with layout %s "
+            "nothing of %" PRId64 " sequence%s at once can be divided by it; give a larger "
+            "--batch, or another --mesh or --layout",
+            (int)mesh->axis[axis].size, mesh->axis[axis].name, t->options.layout,
+            t->options.micro_batch, t->options.micro_batch == 1 ? "" : "s");
     run_note(r, "model: %" PRId64 " parameters; %s in all, rematerialisation %s",
              model_size(&r->model).params, bytes_text((double)r->trainer.bytes).text,
              remat_policy_names[r->trainer.options.remat]);
@@ -424,8 +363,14 @@ static int open_trainer(Run *r, cvn_err *err)
         TRY(trainer_from_model(&r->trainer, &r->init, err));
     if ((!r->has_from || c->dpo) && (!r->has_init || c->lora))
         TRY(trainer_random(&r->trainer, (uint64_t)c->seed, err));
-    if (c->dpo)
-        TRY(refer(r, err));
+    if (c->dpo) {
+        int64_t all = c->steps > INT64_MAX / c->batch ? INT64_MAX : c->steps * c->batch;
+        double begin = clock_seconds();
+        TRY(refer_to(r, DATA_TRAIN, all, err));
+        TRY(refer_to(r, DATA_VALIDATION, RUN_MOST_VALIDATION, err));
+        run_note(r, "reference: what '%s' makes of the answers, in %.1f s", c->init,
+                 clock_seconds() - begin);
+    }
     if (r->has_from) {
         TRY(trainer_restore(&r->trainer, &r->from, err));
         checkpoint_close(&r->from); /* or its space on the disk is held while the run lasts */
@@ -438,23 +383,13 @@ static int open_trainer(Run *r, cvn_err *err)
 
 /* ---- files ---- */
 
-/* Where not even one checkpoint fits, nothing that the run learns could be kept. */
-static int check_room(Run *r, cvn_err *err)
-{
-    const FilePath folder = checkpoint_folder(r->out);
-    int code = room_check_disk(folder.text, checkpoint_bytes(&r->trainer.state.saved), err);
-    if (code)
-        err_prefix(err, "no step is done: a checkpoint would not fit");
-    return code;
-}
-
 /* The writer comes first: it holds the lock, and without it none of the other files may be touched. */
 static int open_files(Run *r, cvn_err *err)
 {
     const TrainConfig *c = &r->config;
     const CheckpointState *saved = &r->trainer.state.saved;
     size_t room = r->trainer.options.memory_limit - r->trainer.bytes;
-    char *base = r->lora.rank ? realpath(c->init, NULL) : NULL;
+    SCOPED(scoped_free) char *base = r->lora.rank ? realpath(c->init, NULL) : NULL;
     CheckpointOptions options = {.keep_last = (int)c->keep_last,
                                  .keep_every = c->keep_every,
                                  .copy_limit = room,
@@ -463,12 +398,16 @@ static int open_files(Run *r, cvn_err *err)
                                  .base = base,
                                  .tokenizer = r->tokenizer_file,
                                  .cluster = r->events->cluster};
-    TRY(run_together(r, run_is_first(r) ? check_room(r, err) : CVN_OK, err));
+    /* Where not even one checkpoint fits, nothing that the run learns could be kept. */
+    int code = run_is_first(r)
+                   ? room_check_disk(checkpoint_folder(r->out).text, checkpoint_bytes(saved), err)
+                   : CVN_OK;
+    if (code)
+        err_prefix(err, "no step is done: a checkpoint would not fit");
+    TRY(run_together(r, code, err));
     r->writer = checkpoint_writer_new(r->out, saved->step, &options, err);
-    free(base);
-    int code = r->writer ? CVN_OK : err->code;
-    if (code || !run_is_first(r))
-        return code;
+    if (!r->writer || !run_is_first(r))
+        return r->writer ? CVN_OK : err->code;
     TRY(metrics_open(&r->metrics, r->out, saved->step, err));
     TRY(event_file_open(&r->board, r->out, saved->step, err));
     return samples_open(&r->samples, r->out, saved->step, err);
@@ -491,22 +430,36 @@ typedef struct Opening {
 
 static int open_all(void *of, cvn_err *err)
 {
+    static const char *const of_mesh[] = {"layout", "overlap"};
     const Opening *o = of;
-    const TrainConfig *config = o->config;
-    const bool *given = o->given, resume = o->resume;
     Run *r = o->run;
     r->metrics.lines.fd = r->board.fd = r->samples.lines.fd = -1;
     r->saved = -1;
     r->result.loss = NAN;
     TRY(arena_init(&r->arena, err));
-    TRY(read_options(r, config, given, resume, err));
+    r->config = *o->config;
+    r->resuming = o->resume && o->config->out;
+    if (r->resuming) {
+        TRY(checkpoint_open_latest(&r->from, r->config.out, r->events->cluster, warn_checkpoint, r,
+                                   err));
+        r->has_from = true;
+        TRY(merge_options(r, o->config, o->given, err));
+    }
+    TRY(train_config_check(&r->config, err));
+    if (!r->resuming)
+        TRY(check_folder(r->config.out, err));
     r->out = r->config.out;
     if (r->events->cluster && !on_mesh(&r->config))
         return runtime_mesh_missing(err);
-    warn_without_mesh(r, given);
+    for (int i = 0; i < 2 && o->given && !on_mesh(&r->config); i++)
+        if (o->given[train_key_find(of_mesh[i]) - train_keys])
+            run_warn(r, "--%s has no effect: this run is on one device, and --mesh is not given",
+                     of_mesh[i]);
     if (check_mesh(r, err) || run_make_folder(r, err) || open_init(r, err) ||
-        run_open_tokenizer(r, err) || open_model(r, err) || check_trainer(r, err) ||
-        open_data(r, err) || run_agree(r, err) ||
+        run_open_tokenizer(r, err) || open_model(r, err))
+        return err->code;
+    const TrainerOptions options = trainer_options(r);
+    if (trainer_check(&r->model, &options, err) || open_data(r, err) || run_agree(r, err) ||
         train_batch_new(&r->batch, r->config.batch, r->config.seq, err) || open_trainer(r, err) ||
         run_measure_peak(r, err) || check_stopped(r, err) || open_files(r, err))
         return err->code;

@@ -35,15 +35,24 @@ static bool exists(const char *path)
     return file_exists(source_path(path, NULL).text);
 }
 
-/* An absolute path is as it is, and so is one that starts from the folder we are in. */
-static const char *find_path(Run *r, const char *path)
+/* Every path of the options but that of the run, used from the folder `here`. */
+static void change_paths(Run *r, TrainConfig *c, const char *here,
+                         const char *(*change)(Run *r, const char *here, const char *path))
 {
-    if (!path || *path == '/' || !r->started_in)
-        return path;
-    char *here = getcwd(NULL, 0);
-    bool same = here && strcmp(here, r->started_in) == 0;
-    free(here);
-    if (same)
+    const char **const path[] = {&c->init, &c->tokenizer, &c->cache, &c->validation_file,
+                                 &c->dpo,  &c->evaluate};
+    for (int64_t i = 0; i < c->n_data; i++)
+        c->data[i] = change(r, here, c->data[i]);
+    for (size_t i = 0; i < sizeof path / sizeof *path; i++)
+        *path[i] = change(r, here, *path[i]);
+    if (is_rule_file(c->layout))
+        c->layout = change(r, here, c->layout);
+}
+
+/* An absolute path is as it is, and so is one that starts from the folder we are in. */
+static const char *find_path(Run *r, const char *here, const char *path)
+{
+    if (!path || *path == '/' || !r->started_in || (here && strcmp(here, r->started_in) == 0))
         return path;
     const char *there = arena_printf(&r->arena, "%s/%s", r->started_in, path);
     r->starts_there = r->starts_there || exists(there);
@@ -53,24 +62,17 @@ static const char *find_path(Run *r, const char *path)
 int run_find_paths(Run *r, const bool *given, cvn_err *err)
 {
     TrainConfig *c = &r->config;
-    for (int64_t i = 0; i < c->n_data; i++) {
-        const char *path = find_path(r, c->data[i]);
-        if (!is_given(given, "data") && !exists(path))
+    char *here = getcwd(NULL, 0);
+    SCOPED(held_release) Held held;
+    hold(&held, free, here);
+    change_paths(r, c, here, find_path);
+    for (int64_t i = 0; i < c->n_data && !is_given(given, "data"); i++)
+        if (!exists(c->data[i]))
             return err_set(err, CVN_EIO,
-                           "'%s', which '%s' was trained on, is not there any more; %s", path,
+                           "'%s', which '%s' was trained on, is not there any more; %s", c->data[i],
                            r->from.folder,
                            c->n_data == 1 ? "give its new place with --data"
                                           : "give all files again with --data, in the same order");
-        c->data[i] = path;
-    }
-    c->init = find_path(r, c->init);
-    c->tokenizer = find_path(r, c->tokenizer);
-    c->cache = find_path(r, c->cache);
-    c->validation_file = find_path(r, c->validation_file);
-    c->dpo = find_path(r, c->dpo);
-    c->evaluate = find_path(r, c->evaluate);
-    if (is_rule_file(c->layout))
-        c->layout = find_path(r, c->layout);
     if ((c->lora || c->dpo) && c->init && !is_given(given, "init") && !file_exists(c->init))
         return err_set(err, CVN_EIO,
                        "'%s', the model that '%s' begins from, is not there any more; give its new "
@@ -95,7 +97,7 @@ bool run_same_path(const Run *r, const TrainConfig *now, const TrainKey *key)
     return same;
 }
 
-/* A path, used from the folder `here`, as it is kept: from r->started_in where that leads to it. */
+/* A path as it is kept: from r->started_in where that leads to it. */
 static const char *keep_path(Run *r, const char *here, const char *path)
 {
     if (!path || !r->started_in || !here || strcmp(here, r->started_in) == 0)
@@ -118,15 +120,6 @@ int run_keep_paths(Run *r, TrainConfig *kept, cvn_err *err)
     if (code == CVN_OK)
         code = run_share_path(r, &r->started_in, err);
     *kept = r->config;
-    for (int64_t i = 0; i < kept->n_data; i++)
-        kept->data[i] = keep_path(r, here, kept->data[i]);
-    kept->init = keep_path(r, here, kept->init);
-    kept->tokenizer = keep_path(r, here, kept->tokenizer);
-    kept->cache = keep_path(r, here, kept->cache);
-    kept->validation_file = keep_path(r, here, kept->validation_file);
-    kept->dpo = keep_path(r, here, kept->dpo);
-    kept->evaluate = keep_path(r, here, kept->evaluate);
-    if (is_rule_file(kept->layout))
-        kept->layout = keep_path(r, here, kept->layout);
+    change_paths(r, kept, here, keep_path);
     return code;
 }

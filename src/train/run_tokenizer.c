@@ -32,26 +32,20 @@ static const char *path_in(Run *r, const char *folder, const char *name)
     return arena_printf(&r->arena, "%s/%s", folder, name);
 }
 
-/* Removes RUN/.new-XXXXXX of a process that is no more; one that lives holds the lock on its own. */
-static void clear_stale(const char *folder)
-{
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return;
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0)
-        file_remove_folder(folder, NULL);
-    close(fd);
-}
-
 void run_clear_left(Run *r)
 {
     DIR *stream = opendir(r->out);
     if (!stream)
         return;
     for (struct dirent *entry; (entry = readdir(stream));) {
-        const char *name = entry->d_name;
-        if (strncmp(name, FRESH, sizeof FRESH - 1) == 0)
-            clear_stale(path_in(r, r->out, name));
+        const char *folder = path_in(r, r->out, entry->d_name);
+        bool fresh = strncmp(entry->d_name, FRESH, sizeof FRESH - 1) == 0;
+        int fd = fresh ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+        if (fd < 0)
+            continue;
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0) /* one that lives holds the lock on its own */
+            file_remove_folder(folder, NULL);
+        close(fd);
     }
     closedir(stream);
     file_clear_left(r->out, NULL);
@@ -137,22 +131,6 @@ static int describe_tokenizer(Run *r, const Tokenizer *tokenizer, cvn_err *err)
                 : err_set(err, CVN_EMEM, "no memory to write '%s'", path);
 }
 
-/* A new tokenizer of the data, with as many pieces as the preset has. */
-static int make_tokenizer(Run *r, cvn_err *err)
-{
-    LlamaConfig preset;
-    int32_t reached;
-    TRY(preset_config(r->config.preset, &preset, err));
-    DataOptions options = {.paths = r->config.data,
-                           .n_paths = (size_t)r->config.n_data,
-                           .vocab = (int32_t)preset.vocab,
-                           .progress = run_goes_on,
-                           .context = r};
-    TRY(data_train_tokenizer(&options, path_in(r, r->fresh, tokenizer_files[0]), &reached, err));
-    run_note(r, "tokenizer: %d pieces, made from the data", (int)reached);
-    return CVN_OK;
-}
-
 /* Of a model: a file has it inside. */
 static bool has_tokenizer(const char *model)
 {
@@ -169,9 +147,18 @@ static int prepare_tokenizer(Run *r, cvn_err *err)
     Tokenizer *look; /* what is wrong with it should name the file that was given */
     if (r->resuming)
         return CVN_OK;
-    if (!from) {
-        TRY(make_tokenizer(r, err));
+    if (!from) { /* a new one of the data, with as many pieces as the preset has */
+        LlamaConfig preset;
+        int32_t reached;
+        TRY(preset_config(r->config.preset, &preset, err));
+        DataOptions options = {.paths = r->config.data,
+                               .n_paths = (size_t)r->config.n_data,
+                               .vocab = (int32_t)preset.vocab,
+                               .progress = run_goes_on,
+                               .context = r};
         from = path_in(r, r->fresh, tokenizer_files[0]);
+        TRY(data_train_tokenizer(&options, from, &reached, err));
+        run_note(r, "tokenizer: %d pieces, made from the data", (int)reached);
     }
     if (from == r->config.init && !has_tokenizer(from))
         return err_set(err, CVN_EINVAL,

@@ -17,18 +17,6 @@ static void add_tensor(TrainState *s, Role role, int index, const char *name, cv
     s->bytes += padded_bytes(&type);
 }
 
-static void add_slots(TrainState *s, const OptimizerOptions *optimizer, int i)
-{
-    const Param *p = &s->params.param[i];
-    OptimizerSlot slot[OPTIMIZER_MAX_SLOTS];
-    int n = optimizer_slots(optimizer, p, slot);
-    for (int k = 0; k < n; k++)
-        add_tensor(s, ROLE_SLOT, i * OPTIMIZER_MAX_SLOTS + k,
-                   arena_printf(&s->arena, CHECKPOINT_OPTIMIZER "%s.%s", slot[k].name,
-                                p->file_name[NAMING_HF]),
-                   slot[k].type);
-}
-
 /* Names and types of everything, and the sum of bytes. */
 static void list_tensors(TrainState *s, const TrainStateOptions *o)
 {
@@ -41,23 +29,19 @@ static void list_tensors(TrainState *s, const TrainStateOptions *o)
         const Param *p = &s->params.param[i];
         add_tensor(s, role, i, p->file_name[NAMING_HF], cvn_type_make(CVN_F32, p->rank, p->dims));
     }
-    for (int i = 0; i < n; i++)
-        add_slots(s, &o->optimizer, i);
+    for (int i = 0; i < n; i++) {
+        const Param *p = &s->params.param[i];
+        OptimizerSlot slot[OPTIMIZER_MAX_SLOTS];
+        int n_slots = optimizer_slots(&o->optimizer, p, slot);
+        for (int k = 0; k < n_slots; k++)
+            add_tensor(s, ROLE_SLOT, i * OPTIMIZER_MAX_SLOTS + k,
+                       arena_printf(&s->arena, CHECKPOINT_OPTIMIZER "%s.%s", slot[k].name,
+                                    p->file_name[NAMING_HF]),
+                       slot[k].type);
+    }
     add_tensor(s, ROLE_NONE, 0, CHECKPOINT_OPTIMIZER "updates", CVN_TYPE(CVN_I32, 1));
     s->updates = arena_alloc(&s->arena, sizeof *s->updates);
     s->saved.tensor[s->saved.n - 1].data = s->updates;
-}
-
-/* What is not saved: what LoRA leaves as it is, and rounded copies. */
-static void add_unsaved_bytes(TrainState *s, const TrainStateOptions *o)
-{
-    const TrainStepOptions step = {.compute = o->compute, .lora = o->lora};
-    for (int i = 0; i < s->model.n; i++) {
-        const Param *p = &s->model.param[i];
-        const cvn_type type = cvn_type_make(o->compute, p->rank, p->dims);
-        if (o->lora.rank > 0 || train_rounds(p, &s->model, &step))
-            s->bytes += padded_bytes(&type);
-    }
 }
 
 int train_state_init(TrainState *s, const LlamaConfig *config, const TrainStateOptions *options,
@@ -77,7 +61,14 @@ int train_state_init(TrainState *s, const LlamaConfig *config, const TrainStateO
         s->params = s->adapters.list;
     }
     list_tensors(s, options);
-    add_unsaved_bytes(s, options);
+    /* What is not saved: what LoRA leaves as it is, and rounded copies. */
+    const TrainStepOptions step = {.compute = options->compute, .lora = options->lora};
+    for (int i = 0; i < s->model.n; i++) {
+        const Param *p = &s->model.param[i];
+        const cvn_type type = cvn_type_make(step.compute, p->rank, p->dims);
+        if (step.lora.rank > 0 || train_rounds(p, &s->model, &step))
+            s->bytes += padded_bytes(&type);
+    }
     return CVN_OK;
 }
 
@@ -88,15 +79,6 @@ void train_state_free(TrainState *s)
 }
 
 /* ---- where it lies ---- */
-
-static const char *spec_of(TrainState *s, const Mesh *mesh, const Sharding *sharding)
-{
-    StrBuf text = {0};
-    SCOPED(held_release) Held held;
-    hold(&held, strbuf_release, &text);
-    sharding_print(&text, mesh, sharding);
-    return arena_string(&s->arena, text.text ? text.text : "");
-}
 
 typedef struct Fetched {
     const Buffer *buffer;
@@ -144,7 +126,11 @@ static void place_shards(TrainState *s, const Runtime *rt, const char *layout,
     shards->slice = arena_array(&s->arena, n * (size_t)rt->info.n_local, sizeof *shards->slice);
     for (size_t i = 0; i < n; i++) {
         sharding[i] = buffer[i] ? buffer[i]->sharding : sharding_open(s->saved.tensor[i].type.rank);
-        spec[i] = spec_of(s, &rt->mesh, &sharding[i]);
+        StrBuf text = {0};
+        SCOPED(held_release) Held held;
+        hold(&held, strbuf_release, &text);
+        sharding_print(&text, &rt->mesh, &sharding[i]);
+        spec[i] = arena_string(&s->arena, text.text ? text.text : "");
     }
     for (int d = 0; d < rt->info.n_local; d++) {
         for (size_t i = 0; i < n; i++)

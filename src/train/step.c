@@ -55,33 +55,11 @@ static cvn_type type_of(const Param *p)
     return cvn_type_make(CVN_F32, p->rank, p->dims);
 }
 
-static void add_slots(StepBuilder *b, int i)
-{
-    OptimizerSlot slot[OPTIMIZER_MAX_SLOTS];
-    const Param *p = &b->params.param[i];
-    int n = optimizer_slots(&b->options->optimizer, p, slot);
-    for (int k = 0; k < n; k++) {
-        const char *name = arena_printf(&b->g->arena, "%s.%s", slot[k].name, p->name);
-        int at = i * OPTIMIZER_MAX_SLOTS + k;
-        b->slot[at] = graph_role(cvn_parameter(G, name, slot[k].type), ROLE_SLOT, at);
-    }
-}
-
 bool train_rounds(const Param *p, const ParamList *list, const TrainStepOptions *options)
 {
     bool looked_up = p->kind == PARAM_EMBED && params_find(list, PARAM_LM_HEAD, -1);
     return options->compute == CVN_BF16 && options->lora.rank == 0 && p->file_rank > 1 &&
            !looked_up;
-}
-
-static void add_rounded(StepBuilder *b, int i)
-{
-    const Param *p = &b->params.param[i];
-    if (!train_rounds(p, &b->params, b->options))
-        return;
-    const char *name = arena_printf(&b->g->arena, PARAM_ROUNDED "%s", p->name);
-    cvn_type type = cvn_type_make(b->options->compute, p->rank, p->dims);
-    b->rounded[i] = graph_role(cvn_parameter(G, name, type), ROLE_ROUNDED, i);
 }
 
 static void add_parameters(StepBuilder *b)
@@ -93,10 +71,24 @@ static void add_parameters(StepBuilder *b)
         Role role = o->lora.rank > 0 ? ROLE_ADAPTER : ROLE_TRAINED;
         b->weight[i] = graph_role(cvn_parameter(G, p->name, type_of(p)), role, i);
     }
-    for (int i = 0; i < n && has_update(b); i++)
-        add_slots(b, i);
-    for (int i = 0; i < n; i++)
-        add_rounded(b, i);
+    for (int i = 0; i < n && has_update(b); i++) {
+        OptimizerSlot slot[OPTIMIZER_MAX_SLOTS];
+        int n_slots = optimizer_slots(&o->optimizer, &b->params.param[i], slot);
+        for (int k = 0; k < n_slots; k++) {
+            const char *name =
+                arena_printf(&b->g->arena, "%s.%s", slot[k].name, b->params.param[i].name);
+            int at = i * OPTIMIZER_MAX_SLOTS + k;
+            b->slot[at] = graph_role(cvn_parameter(G, name, slot[k].type), ROLE_SLOT, at);
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        const Param *p = &b->params.param[i];
+        if (!train_rounds(p, &b->params, o))
+            continue;
+        const char *name = arena_printf(&b->g->arena, PARAM_ROUNDED "%s", p->name);
+        cvn_type type = cvn_type_make(o->compute, p->rank, p->dims);
+        b->rounded[i] = graph_role(cvn_parameter(G, name, type), ROLE_ROUNDED, i);
+    }
     for (int i = 0; i < n && has_accumulators(b); i++) {
         const Param *p = &b->params.param[i];
         const char *name = arena_printf(&b->g->arena, "sum.%s", p->name);
@@ -239,50 +231,12 @@ static int add_passes(StepBuilder *b, cvn_err *err)
     return CVN_OK;
 }
 
-static void add_to_accumulators(StepBuilder *b)
-{
-    for (int i = 0; i < b->params.n; i++) {
-        cvn_value *sum = cvn_add(G, b->accumulator[i], b->gradient[i]);
-        cvn_output_into(G, sum, b->accumulator[i]);
-    }
-    cvn_value *here = vector(b, TRAIN_TOTALS, (cvn_value *[]){b->sum, b->count, b->z});
-    cvn_value *total = cvn_add(G, b->total, here);
-    cvn_output_into(G, total, b->total);
-}
-
-/* Gradients and sums of all micro-batches; the accumulators begin again. */
-static void take_accumulators(StepBuilder *b)
-{
-    for (int i = 0; i < b->params.n; i++)
-        b->gradient[i] = b->accumulator[i];
-    b->sum = element(b, b->total, TRAIN_SUM);
-    b->count = element(b, b->total, TRAIN_COUNT);
-    b->z = element(b, b->total, TRAIN_Z);
-}
-
-static void clear_accumulators(StepBuilder *b)
-{
-    for (int i = 0; i < b->params.n; i++)
-        cvn_output_into(G, cvn_splat(G, type_of(&b->params.param[i]), 0), b->accumulator[i]);
-    cvn_output_into(G, cvn_splat(G, CVN_TYPE(CVN_F32, TRAIN_TOTALS), 0), b->total);
-}
-
 /* Keeps what was there where the step is not to be. Returns what is there afterwards. */
 static cvn_value *put(StepBuilder *b, cvn_value *updated, cvn_value *new, cvn_value *old)
 {
     cvn_value *kept = cvn_select(G, updated, new, old);
     cvn_output_into(G, kept, old);
     return kept;
-}
-
-/* The gradient as it waits for the update. */
-static cvn_value *waiting(StepBuilder *b, int i)
-{
-    cvn_value *gradient = b->gradient[i];
-    bool product = b->rounded[i] && b->params.param[i].kind != PARAM_EMBED;
-    if (b->kind != TRAIN_STEP || !product)
-        return gradient;
-    return cvn_convert(G, cvn_convert(G, gradient, b->options->compute), CVN_F32);
 }
 
 static cvn_value *in_type(StepBuilder *b, cvn_value *x, cvn_dtype dtype)
@@ -293,7 +247,10 @@ static cvn_value *in_type(StepBuilder *b, cvn_value *x, cvn_dtype dtype)
 static void update_one(StepBuilder *b, int i, cvn_value *scale, cvn_value *updated)
 {
     cvn_value **slot = &b->slot[i * OPTIMIZER_MAX_SLOTS];
-    cvn_value *gradient = waiting(b, i);
+    cvn_value *gradient = b->gradient[i];
+    bool product = b->rounded[i] && b->params.param[i].kind != PARAM_EMBED;
+    if (b->kind == TRAIN_STEP && product) /* it waited in the type of products */
+        gradient = cvn_convert(G, cvn_convert(G, gradient, b->options->compute), CVN_F32);
     cvn_value *factor = cvn_broadcast_to(G, scale, cvn_value_type(gradient));
     OptimizerUpdate u = {.g = b->g,
                          .options = &b->options->optimizer,
@@ -330,8 +287,10 @@ static void add_update(StepBuilder *b)
     for (int i = 0; i < b->params.n; i++)
         update_one(b, i, scale, updated);
     cvn_value *report[] = {b->sum, b->count, b->z, norm, cvn_convert(G, updated, CVN_F32)};
+    for (int i = 0; i < b->params.n && b->total; i++) /* the accumulators begin again */
+        cvn_output_into(G, cvn_splat(G, type_of(&b->params.param[i]), 0), b->accumulator[i]);
     if (b->total)
-        clear_accumulators(b);
+        cvn_output_into(G, cvn_splat(G, CVN_TYPE(CVN_F32, TRAIN_TOTALS), 0), b->total);
     cvn_output(G, vector(b, TRAIN_REPORT_COUNT, report));
     graph_output_role(G, ROLE_REPORT, 0);
 }
@@ -344,10 +303,20 @@ static int build(StepBuilder *b, cvn_err *err)
         cvn_output(G, vector(b, TRAIN_TOTALS, (cvn_value *[]){b->sum, b->count, b->z}));
         graph_output_role(G, ROLE_REPORT, 0);
     }
-    if (b->kind == TRAIN_GRADIENT)
-        add_to_accumulators(b);
-    if (b->kind == TRAIN_UPDATE)
-        take_accumulators(b);
+    for (int i = 0; i < b->params.n && b->kind == TRAIN_GRADIENT; i++) {
+        cvn_value *sum = cvn_add(G, b->accumulator[i], b->gradient[i]);
+        cvn_output_into(G, sum, b->accumulator[i]);
+    }
+    if (b->kind == TRAIN_GRADIENT) {
+        cvn_value *here = vector(b, TRAIN_TOTALS, (cvn_value *[]){b->sum, b->count, b->z});
+        cvn_output_into(G, cvn_add(G, b->total, here), b->total);
+    }
+    if (b->kind == TRAIN_UPDATE) { /* of all micro-batches */
+        b->gradient = b->accumulator;
+        b->sum = element(b, b->total, TRAIN_SUM);
+        b->count = element(b, b->total, TRAIN_COUNT);
+        b->z = element(b, b->total, TRAIN_Z);
+    }
     if (has_update(b))
         add_update(b);
     return cvn_graph_check(b->g, err);

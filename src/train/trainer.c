@@ -61,8 +61,7 @@ int train_program(Program *program, Runtime *rt, TrainGraph kind, const LlamaCon
     SCOPED(graph_release) cvn_graph *g = train_graph(kind, config, step, err);
     if (!g)
         return err->code;
-    int code = program_make(program, rt, g, &options, err);
-    return code;
+    return program_make(program, rt, g, &options, err);
 }
 
 static int compile_one(Trainer *t, TrainGraph kind, RematPolicy remat, cvn_err *err)
@@ -83,14 +82,6 @@ static int compile_one(Trainer *t, TrainGraph kind, RematPolicy remat, cvn_err *
     for (int i = 0; i < OPTIMIZER_MAX_SCALARS; i++)
         program_bind(p, ROLE_SCALAR, i, &t->scalar[i]);
     return CVN_OK;
-}
-
-static int compile_step(Trainer *t, RematPolicy remat, cvn_err *err)
-{
-    if (!accumulates(&t->options))
-        return compile_one(t, TRAIN_STEP, remat, err);
-    TRY(compile_one(t, TRAIN_GRADIENT, remat, err));
-    return compile_one(t, TRAIN_UPDATE, REMAT_NONE, err);
 }
 
 /* ---- memory ---- */
@@ -132,20 +123,6 @@ static const char *other_optimizer(const TrainerOptions *o)
     return o->optimizer.kind == OPTIMIZER_ADAFACTOR ? "" : ", or --optimizer adafactor";
 }
 
-/* Before anything is compiled, by the state alone. What a device of a mesh holds of it is known when the step was cut. */
-static int check_state(const Trainer *t, cvn_err *err)
-{
-    const TrainerOptions *o = &t->options;
-    if (t->state.bytes <= o->memory_limit || (o->mesh && *o->mesh))
-        return CVN_OK;
-    return err_set(
-        err, CVN_EMEM,
-        "training needs %s for weights and optimizer alone and the limit is %s; take a smaller "
-        "model%s",
-        bytes_text((double)t->state.bytes).text, bytes_text((double)o->memory_limit).text,
-        other_optimizer(o));
-}
-
 /* Refuses before anything is allocated. */
 static int check_memory(Trainer *t, cvn_err *err)
 {
@@ -173,10 +150,12 @@ static int check_memory(Trainer *t, cvn_err *err)
 static int compile_within(Trainer *t, cvn_err *err)
 {
     RematPolicy *policy = &t->options.remat;
-    bool choose = *policy == REMAT_POLICY_COUNT;
+    bool choose = *policy == REMAT_POLICY_COUNT, parts = accumulates(&t->options);
     for (*policy = choose ? REMAT_NONE : *policy;; (*policy)++) {
         cvn_err here = {0};
-        int code = compile_step(t, *policy, &here);
+        int code = compile_one(t, parts ? TRAIN_GRADIENT : TRAIN_STEP, *policy, &here);
+        if (code == CVN_OK && parts)
+            code = compile_one(t, TRAIN_UPDATE, REMAT_NONE, &here);
         if (code == CVN_OK)
             code = check_memory(t, &here);
         if (code == CVN_OK)
@@ -186,28 +165,6 @@ static int compile_within(Trainer *t, cvn_err *err)
     }
 }
 
-static int allocate(Trainer *t, cvn_err *err)
-{
-    Runtime *rt = &t->rt;
-    for (int role = ROLE_WEIGHT; role < ROLE_RESIDENT; role++)
-        TRY(runtime_allocate(rt, (Role)role, err));
-    if (rt->backend->reserve(rt->devices, temporary_bytes(t), err))
-        return err->code;
-    return train_state_place(&t->state, rt, t->options.layout, err);
-}
-
-/* The options with their defaults, and the list of the state: what needs no devices. */
-static int begin(Trainer *t, const LlamaConfig *config, const TrainerOptions *options, cvn_err *err)
-{
-    *t = (Trainer){.config = *config, .options = *options};
-    TrainerOptions *o = &t->options;
-    TRY(check_options(o, config, err));
-    o->layout = o->layout ? o->layout : "2d";
-    o->memory_limit = o->memory_limit ? o->memory_limit : room_memory();
-    const TrainStateOptions state = {o->optimizer, o->lora, o->compute};
-    return train_state_init(&t->state, config, &state, err) ? err->code : check_state(t, err);
-}
-
 typedef struct Opening {
     Trainer *t;
     const LlamaConfig *config;
@@ -215,13 +172,52 @@ typedef struct Opening {
     bool checks; /* and nothing more */
 } Opening;
 
-static int open_parts(Trainer *t, cvn_err *err);
-
+/* The options with their defaults, and the list of the state, which needs no devices; then everything else. */
 static int open_all(void *of, cvn_err *err)
 {
-    const Opening *o = of;
-    int code = begin(o->t, o->config, o->options, err);
-    return code || o->checks ? code : open_parts(o->t, err);
+    const Opening *opening = of;
+    const LlamaConfig *config = opening->config;
+    Trainer *t = opening->t;
+    *t = (Trainer){.config = *config, .options = *opening->options};
+    TrainerOptions *o = &t->options;
+    TRY(check_options(o, config, err));
+    o->layout = o->layout ? o->layout : "2d";
+    o->memory_limit = o->memory_limit ? o->memory_limit : room_memory();
+    const TrainStateOptions state = {o->optimizer, o->lora, o->compute};
+    TRY(train_state_init(&t->state, config, &state, err));
+    /* What a device of a mesh holds of it is known when the step was cut. */
+    if (t->state.bytes > o->memory_limit && !(o->mesh && *o->mesh))
+        return err_set(
+            err, CVN_EMEM,
+            "training needs %s for weights and optimizer alone and the limit is %s; take a smaller "
+            "model%s",
+            bytes_text((double)t->state.bytes).text, bytes_text((double)o->memory_limit).text,
+            other_optimizer(o));
+    if (opening->checks)
+        return CVN_OK;
+    const RuntimeOptions runtime = {.mesh = o->mesh,
+                                    .devices = {.device = o->device,
+                                                .cluster = o->cluster,
+                                                .threads = o->threads,
+                                                .dump_dir = o->dump_dir,
+                                                .blocking = o->blocking}};
+    Runtime *rt = &t->rt;
+    if (arena_init(&t->arena, err) || runtime_open(rt, &runtime, err) || compile_within(t, err))
+        return err->code;
+    if (o->evaluates && !accumulates(o) && compile_one(t, TRAIN_EVALUATE, REMAT_NONE, err))
+        return err->code;
+    if (o->beta > 0 && compile_one(t, TRAIN_SCORE, REMAT_NONE, err))
+        return err->code;
+    /* The programs with a batch are marked alike, but each is asked. */
+    t->need = arena_array(&t->arena, (size_t)o->micro_batch, sizeof *t->need);
+    for (int i = 0; i < TRAIN_GRAPHS; i++)
+        for (int role = ROLE_TOKENS; role <= ROLE_STARTS; role++)
+            for (int64_t r = 0; r < o->micro_batch; r++)
+                t->need[r] |= program_needs_row(&t->program[i], (Role)role, 0, r);
+    for (int role = ROLE_WEIGHT; role < ROLE_RESIDENT; role++)
+        TRY(runtime_allocate(rt, (Role)role, err));
+    TRY(rt->backend->reserve(rt->devices, temporary_bytes(t), err));
+    return train_state_place(&t->state, rt, o->layout, err);
 }
 
 int trainer_check(const LlamaConfig *config, const TrainerOptions *options, cvn_err *err)
@@ -231,36 +227,6 @@ int trainer_check(const LlamaConfig *config, const TrainerOptions *options, cvn_
         protect(open_all, &(Opening){&t, config, options, true}, "listing a trainer's state", err);
     trainer_close(&t);
     return code;
-}
-
-/* The programs with a batch are marked alike, but each is asked. */
-static void find_rows(Trainer *t)
-{
-    int64_t rows = t->options.micro_batch;
-    t->need = arena_array(&t->arena, (size_t)rows, sizeof *t->need);
-    for (int i = 0; i < TRAIN_GRAPHS; i++)
-        for (int role = ROLE_TOKENS; role <= ROLE_STARTS; role++)
-            for (int64_t r = 0; r < rows; r++)
-                t->need[r] |= program_needs_row(&t->program[i], (Role)role, 0, r);
-}
-
-static int open_parts(Trainer *t, cvn_err *err)
-{
-    const TrainerOptions *o = &t->options;
-    const RuntimeOptions runtime = {.mesh = o->mesh,
-                                    .devices = {.device = o->device,
-                                                .cluster = o->cluster,
-                                                .threads = o->threads,
-                                                .dump_dir = o->dump_dir,
-                                                .blocking = o->blocking}};
-    if (arena_init(&t->arena, err) || runtime_open(&t->rt, &runtime, err) || compile_within(t, err))
-        return err->code;
-    if (o->evaluates && !accumulates(o) && compile_one(t, TRAIN_EVALUATE, REMAT_NONE, err))
-        return err->code;
-    if (o->beta > 0 && compile_one(t, TRAIN_SCORE, REMAT_NONE, err))
-        return err->code;
-    find_rows(t);
-    return allocate(t, err);
 }
 
 int trainer_open(Trainer *t, const LlamaConfig *config, const TrainerOptions *options, cvn_err *err)

@@ -97,12 +97,14 @@ static int fill_from_slices(void *context, const Param *param, int64_t first, in
 
 /* Of a mesh: the model is put together piece by piece. */
 static int export_slices(const Checkpoint *checkpoint, const char *folder,
-                         const SaveOptions *options, Arena *arena, cvn_err *err)
+                         const SaveOptions *options, cvn_err *err)
 {
+    SCOPED(arena_free) Arena arena = {0};
     LlamaConfig config;
     ParamList params;
+    TRY(arena_begin(&arena, err));
     TRY(llama_config_read(&config, checkpoint->folder, err));
-    params_list(&params, &config, arena);
+    params_list(&params, &config, &arena);
     for (int i = 0; i < params.n; i++) {
         const char *name = params.param[i].file_name[NAMING_HF];
         const CheckpointWhole *whole = checkpoint_wholes_find(checkpoint->wholes, name);
@@ -111,7 +113,7 @@ static int export_slices(const Checkpoint *checkpoint, const char *folder,
             return err_set(err, CVN_EFORMAT, "'%s' has no '%s' of the shape in its config.json",
                            checkpoint->folder, name);
     }
-    SaveOptions save = with_tokenizer(checkpoint, options, arena);
+    SaveOptions save = with_tokenizer(checkpoint, options, &arena);
     TRY(save_folder(folder, &config, &save, fill_from_slices, (void *)(uintptr_t)checkpoint, err));
     return copy_companions(checkpoint, folder, options, err);
 }
@@ -125,11 +127,8 @@ int checkpoint_export(const Checkpoint *checkpoint, const char *folder, const Sa
                       cvn_err *err)
 {
     IoModel model;
-    if (checkpoint->wholes) {
-        SCOPED(arena_free) Arena arena = {0};
-        TRY(arena_begin(&arena, err));
-        return export_slices(checkpoint, folder, options, &arena, err);
-    }
+    if (checkpoint->wholes)
+        return export_slices(checkpoint, folder, options, err);
     TRY(io_open_model(&model, checkpoint->folder, err));
     SCOPED(held_release) Held held;
     hold(&held, close_model, &model);
@@ -144,19 +143,6 @@ bool checkpoint_is_lora(const Checkpoint *checkpoint)
         if (strcmp(checkpoint->manifest.file[i].name, LORA_CONFIG_NAME) == 0)
             return true;
     return false;
-}
-
-/* The shape that PEFT has: axes of the model that are apart here are one, A [rank, in], B [out, rank]. */
-static void flatten(const cvn_type *type, IoTensor *tensor)
-{
-    bool first = strstr(tensor->name, ".lora_A.") != NULL;
-    tensor->rank = 2;
-    tensor->n = tensor->dims[0] = tensor->dims[1] = 1;
-    for (int d = 0; d < type->rank; d++) {
-        bool row = first ? d == 0 : d < type->rank - 1;
-        tensor->dims[row ? 0 : 1] *= type->dim[d];
-        tensor->n *= type->dim[d];
-    }
 }
 
 /* Adapters that lie in the slices of a mesh, put together in the arena. */
@@ -176,7 +162,13 @@ static int gather_adapters(const Checkpoint *checkpoint, IoTensors *list, Arena 
         if (whole->type.dtype != CVN_F32 || whole->type.rank < 2)
             return err_set(err, CVN_EFORMAT, "'%s': '%s' is no adapter", checkpoint->folder,
                            whole->name);
-        flatten(&whole->type, &tensor);
+        /* The shape that PEFT has: axes of the model that are apart here are one, A [rank, in], B [out, rank]. */
+        bool first = strstr(whole->name, ".lora_A.") != NULL;
+        tensor.rank = 2;
+        tensor.dims[0] = tensor.dims[1] = 1;
+        for (int d = 0; d < whole->type.rank; d++)
+            tensor.dims[(first ? d == 0 : d < whole->type.rank - 1) ? 0 : 1] *= whole->type.dim[d];
+        tensor.n = tensor.dims[0] * tensor.dims[1];
         Region region = region_whole(&whole->type);
         RegionArray all = region_packed(&region);
         uint8_t *data = arena_array(arena, tensor.bytes, 1);
@@ -187,18 +179,6 @@ static int gather_adapters(const Checkpoint *checkpoint, IoTensors *list, Arena 
     return CVN_OK;
 }
 
-static int write_adapters(StWriter *writer, const IoTensors *list, cvn_err *err)
-{
-    TRY(st_writer_metadata(writer, "format", "pt", err));
-    for (size_t i = 0; i < list->n; i++)
-        TRY(st_writer_declare(writer, list->tensor[i].name, CVN_F32, list->tensor[i].rank,
-                              list->tensor[i].dims, err));
-    TRY(st_writer_begin(writer, err));
-    for (size_t i = 0; i < list->n; i++)
-        TRY(st_writer_data(writer, i, list->tensor[i].data, list->tensor[i].bytes, err));
-    return st_writer_commit(writer, err);
-}
-
 static int export_adapter_slices(const Checkpoint *checkpoint, const char *folder, cvn_err *err)
 {
     SCOPED(arena_free) Arena arena = {0};
@@ -207,7 +187,14 @@ static int export_adapter_slices(const Checkpoint *checkpoint, const char *folde
     TRY(arena_begin(&arena, err));
     TRY(gather_adapters(checkpoint, &list, &arena, err));
     TRY(st_writer_open(&writer, file_path(folder, ADAPTER_FILE).text, err));
-    return write_adapters(&writer, &list, err);
+    TRY(st_writer_metadata(&writer, "format", "pt", err));
+    for (size_t i = 0; i < list.n; i++)
+        TRY(st_writer_declare(&writer, list.tensor[i].name, CVN_F32, list.tensor[i].rank,
+                              list.tensor[i].dims, err));
+    TRY(st_writer_begin(&writer, err));
+    for (size_t i = 0; i < list.n; i++)
+        TRY(st_writer_data(&writer, i, list.tensor[i].data, list.tensor[i].bytes, err));
+    return st_writer_commit(&writer, err);
 }
 
 int checkpoint_export_adapter(const Checkpoint *checkpoint, const char *folder, bool force,
@@ -227,23 +214,16 @@ int checkpoint_export_adapter(const Checkpoint *checkpoint, const char *folder, 
     return CVN_OK;
 }
 
-static int adapt(const Checkpoint *checkpoint, IoModel *model, const LoraOptions *lora,
-                 Arena *arena, cvn_err *err)
+int checkpoint_export_merged(const Checkpoint *checkpoint, const char *base, const char *folder,
+                             const SaveOptions *options, cvn_err *err)
 {
+    SCOPED(arena_free) Arena arena = {0};
     IoTensors list;
-    if (!checkpoint->wholes)
-        return io_adapt(model, checkpoint->folder, err);
-    TRY(gather_adapters(checkpoint, &list, arena, err));
-    return io_adapt_by(model, &list, checkpoint->folder, lora, err);
-}
-
-static int export_merged(const Checkpoint *checkpoint, const char *base, const char *folder,
-                         const SaveOptions *options, Arena *arena, cvn_err *err)
-{
     IoModel model;
     LoraOptions lora;
     const char *named;
-    TRY(lora_config_read(&lora, &named, checkpoint->folder, arena, err));
+    TRY(arena_begin(&arena, err));
+    TRY(lora_config_read(&lora, &named, checkpoint->folder, &arena, err));
     if (!base && !named)
         return err_set(err, CVN_EINVAL,
                        "'%s' does not say which model it adapts; give it by --init",
@@ -251,16 +231,11 @@ static int export_merged(const Checkpoint *checkpoint, const char *base, const c
     TRY(io_open_model(&model, base ? base : named, err));
     SCOPED(held_release) Held held;
     hold(&held, close_model, &model);
-    SaveOptions save = with_tokenizer(checkpoint, options, arena);
-    TRY(adapt(checkpoint, &model, &lora, arena, err));
+    SaveOptions save = with_tokenizer(checkpoint, options, &arena);
+    if (checkpoint->wholes)
+        TRY(gather_adapters(checkpoint, &list, &arena, err));
+    TRY(checkpoint->wholes ? io_adapt_by(&model, &list, checkpoint->folder, &lora, err)
+                           : io_adapt(&model, checkpoint->folder, err));
     TRY(save_model(folder, &model, &save, err));
     return copy_companions(checkpoint, folder, options, err);
-}
-
-int checkpoint_export_merged(const Checkpoint *checkpoint, const char *base, const char *folder,
-                             const SaveOptions *options, cvn_err *err)
-{
-    SCOPED(arena_free) Arena arena = {0};
-    TRY(arena_begin(&arena, err));
-    return export_merged(checkpoint, base, folder, options, &arena, err);
 }

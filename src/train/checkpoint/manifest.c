@@ -28,33 +28,6 @@ static bool from_hex(const char *text, uint32_t *crc)
     return true;
 }
 
-static json_t *files_json(const Manifest *manifest)
-{
-    json_t *files = json_array();
-    for (size_t i = 0; i < manifest->n; i++) {
-        char hex[HEX_SIZE];
-        const ManifestFile *file = &manifest->file[i];
-        snprintf(hex, sizeof hex, "%08" PRIx32, file->crc32c);
-        files = json_append(files, json_pack("{s:s, s:I, s:s}", "name", file->name, "bytes",
-                                             (json_int_t)file->bytes, "crc32c", hex));
-    }
-    return files;
-}
-
-/* The text of a manifest without its last line; NULL when memory ran out. */
-static char *text_of(const Manifest *manifest, json_t *config, json_t *mesh)
-{
-    char seed[24];
-    snprintf(seed, sizeof seed, "%" PRIu64, manifest->seed);
-    json_auto_t *root =
-        json_pack("{s:s, s:i, s:I, s:I, s:I, s:s, s:O*, s:O*, s:o}", "format", FORMAT, "version",
-                  mesh ? MANIFEST_VERSION : 1, "step", (json_int_t)manifest->step, "tokens",
-                  (json_int_t)manifest->tokens, "position", (json_int_t)manifest->position, "seed",
-                  seed, "config", config, "mesh", mesh, "files", files_json(manifest));
-    char *text = root ? json_dumps(root, TEXT_FLAGS) : NULL;
-    return text;
-}
-
 int manifest_write(const Manifest *manifest, const char *folder, cvn_err *err)
 {
     SCOPED(strbuf_free) StrBuf out = {0};
@@ -65,8 +38,23 @@ int manifest_write(const Manifest *manifest, const char *folder, cvn_err *err)
     if (manifest->mesh &&
         !(mesh = json_object_parse("mesh of the run", manifest->mesh, strlen(manifest->mesh), err)))
         return CVN_EFORMAT;
-    SCOPED(scoped_free) char *text = text_of(manifest, config, mesh);
-    if (text) {
+    json_t *files = json_array();
+    for (size_t i = 0; i < manifest->n; i++) {
+        char hex[HEX_SIZE];
+        const ManifestFile *file = &manifest->file[i];
+        snprintf(hex, sizeof hex, "%08" PRIx32, file->crc32c);
+        files = json_append(files, json_pack("{s:s, s:I, s:s}", "name", file->name, "bytes",
+                                             (json_int_t)file->bytes, "crc32c", hex));
+    }
+    char seed[24];
+    snprintf(seed, sizeof seed, "%" PRIu64, manifest->seed);
+    json_auto_t *root =
+        json_pack("{s:s, s:i, s:I, s:I, s:I, s:s, s:O*, s:O*, s:o}", "format", FORMAT, "version",
+                  mesh ? MANIFEST_VERSION : 1, "step", (json_int_t)manifest->step, "tokens",
+                  (json_int_t)manifest->tokens, "position", (json_int_t)manifest->position, "seed",
+                  seed, "config", config, "mesh", mesh, "files", files);
+    SCOPED(scoped_free) char *text = root ? json_dumps(root, TEXT_FLAGS) : NULL;
+    if (text) {                      /* without its last line */
         size_t n = strlen(text) - 2; /* without "\n}" */
         strbuf_add(&out, text, n);
         strbuf_printf(&out, TAIL_BEGIN "%08" PRIx32 TAIL_END, crc32c(0, text, n));
@@ -133,9 +121,18 @@ static int parse_files(Manifest *manifest, const char *path, const json_t *files
     return CVN_OK;
 }
 
-static int parse_root(Manifest *manifest, const char *path, json_t *root, Arena *arena,
-                      cvn_err *err)
+int manifest_parse(Manifest *manifest, const char *path, const void *text, size_t n, Arena *arena,
+                   cvn_err *err)
 {
+    *manifest = (Manifest){0};
+    if (!is_whole(text, n))
+        return err_set(err, CVN_EFORMAT,
+                       "'%s' is damaged: it does not end with the checksum of its text", path);
+    json_t *root = json_object_parse(path, text, n, err);
+    if (!root)
+        return CVN_EFORMAT;
+    SCOPED(held_release) Held held;
+    hold(&held, json_release, root);
     const char *format = json_string_value(json_object_get(root, "format"));
     json_int_t version = json_integer_value(json_object_get(root, "version"));
     const json_t *config = json_object_get(root, "config"), *mesh = json_object_get(root, "mesh");
@@ -158,21 +155,6 @@ static int parse_root(Manifest *manifest, const char *path, json_t *root, Arena 
     if ((config && !manifest->config) || (mesh && !manifest->mesh))
         return err_set(err, CVN_EMEM, "no memory for the config in '%s'", path);
     return parse_files(manifest, path, json_object_get(root, "files"), arena, err);
-}
-
-int manifest_parse(Manifest *manifest, const char *path, const void *text, size_t n, Arena *arena,
-                   cvn_err *err)
-{
-    *manifest = (Manifest){0};
-    if (!is_whole(text, n))
-        return err_set(err, CVN_EFORMAT,
-                       "'%s' is damaged: it does not end with the checksum of its text", path);
-    json_t *root = json_object_parse(path, text, n, err);
-    if (!root)
-        return CVN_EFORMAT;
-    SCOPED(held_release) Held held;
-    hold(&held, json_release, root);
-    return parse_root(manifest, path, root, arena, err);
 }
 
 int manifest_read(Manifest *manifest, const char *folder, Arena *arena, cvn_err *err)

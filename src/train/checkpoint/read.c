@@ -84,17 +84,6 @@ void checkpoint_close(Checkpoint *checkpoint)
     *checkpoint = (Checkpoint){0};
 }
 
-/* Opens it on all processes, or on none, with the error of one. */
-static int open_together(Checkpoint *checkpoint, const char *path, Cluster *cluster, cvn_err *err)
-{
-    int code = open_part(checkpoint, path, cluster_rank(cluster), cluster_size(cluster), err);
-    bool open = code == CVN_OK;
-    code = cluster_together(cluster, CLUSTER_STEPS, code, err);
-    if (code && open)
-        checkpoint_close(checkpoint);
-    return code;
-}
-
 /* n: how many there are, none of them whole. */
 static int none_found(const char *run, const char *folder, size_t n, cvn_err *err)
 {
@@ -136,7 +125,12 @@ int checkpoint_open_latest(Checkpoint *checkpoint, const char *run, Cluster *clu
         if (code || step < 0)
             break;
         const FilePath path = checkpoint_path(folder.text, step, "");
-        found = open_together(checkpoint, path.text, cluster, &damage) == CVN_OK;
+        /* On all processes, or on none, with the error of one. */
+        int here =
+            open_part(checkpoint, path.text, cluster_rank(cluster), cluster_size(cluster), &damage);
+        found = cluster_together(cluster, CLUSTER_STEPS, here, &damage) == CVN_OK;
+        if (!found && here == CVN_OK)
+            checkpoint_close(checkpoint);
         if (!found && warn)
             warn(context, damage.message);
     }
@@ -222,9 +216,8 @@ void checkpoint_restore_part(const Checkpoint *checkpoint, const CheckpointTenso
 
 int checkpoint_restore_counters(const Checkpoint *checkpoint, CheckpointState *state, cvn_err *err)
 {
-    for (int i = 0; i < state->n; i++) {
+    for (int i = 0; i < state->n; i++)
         TRY(check_tensor(checkpoint, &state->tensor[i], err));
-    }
     const char *extra = find_extra(checkpoint, state);
     if (extra)
         return err_set(err, CVN_EFORMAT,

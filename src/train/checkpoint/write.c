@@ -28,20 +28,17 @@ typedef struct Writing {
 
 #define WRITING "writing a checkpoint"
 
-static bool is_optimizer(const CheckpointTensor *tensor)
-{
-    return strncmp(tensor->name, CHECKPOINT_OPTIMIZER, sizeof CHECKPOINT_OPTIMIZER - 1) == 0;
-}
-
 /* "model" or "optimizer": tensors of one kind, by their index in the state. */
 static SaveFiles make_group(Writing *w, const char *name, bool optimizer, uint64_t limit)
 {
     const CheckpointState *state = w->state;
     SaveFiles files = save_files(name, limit, state->n, &w->arena);
-    for (int i = 0; i < state->n; i++)
-        if (is_optimizer(&state->tensor[i]) == optimizer)
-            save_files_add(&files, i, state->tensor[i].name,
-                           cvn_type_bytes(&state->tensor[i].type));
+    for (int i = 0; i < state->n; i++) {
+        const char *own = state->tensor[i].name;
+        bool kept = strncmp(own, CHECKPOINT_OPTIMIZER, sizeof CHECKPOINT_OPTIMIZER - 1) == 0;
+        if (kept == optimizer)
+            save_files_add(&files, i, own, cvn_type_bytes(&state->tensor[i].type));
+    }
     return files;
 }
 
@@ -68,19 +65,6 @@ static int declare(Writing *w, StWriter *writer, const CheckpointSlice *piece, c
                              err);
 }
 
-/* Of the array that holds a piece, without its padding. */
-static int write_runs(StWriter *writer, size_t index, const RegionArray *at, const void *data,
-                      size_t size, cvn_err *err)
-{
-    const RegionArray packed = region_packed(&at->region);
-    RegionWalk w;
-    region_walk(&w, &packed.region, at, &packed);
-    while (region_next(&w))
-        TRY(st_writer_data(writer, index, (const char *)data + (size_t)w.a * size,
-                           (size_t)w.n * size, err));
-    return CVN_OK;
-}
-
 static int write_piece(Writing *w, StWriter *writer, size_t index, const CheckpointSlice *piece,
                        cvn_err *err)
 {
@@ -88,8 +72,14 @@ static int write_piece(Writing *w, StWriter *writer, size_t index, const Checkpo
     const RegionArray packed = region_packed(&piece->at.region);
     size_t size = cvn_dtype_bytes(tensor->type.dtype, 1);
     size_t bytes = (size_t)region_elements(&packed.region) * size;
-    if (piece->data || bytes == 0)
-        return write_runs(writer, index, &piece->at, piece->data, size, err);
+    if (piece->data || bytes == 0) { /* of the array that holds it, without its padding */
+        RegionWalk walk;
+        region_walk(&walk, &packed.region, &piece->at, &packed);
+        while (region_next(&walk))
+            TRY(st_writer_data(writer, index, (const char *)piece->data + (size_t)walk.a * size,
+                               (size_t)walk.n * size, err));
+        return CVN_OK;
+    }
     SCOPED(scoped_free) void *data = malloc(bytes);
     TRY(data ? w->state->read(w->state->context, piece->tensor, &packed, data, err)
              : err_set(err, CVN_EMEM, "no memory for '%s'", tensor->name));
@@ -151,22 +141,7 @@ static int copy_small(Writing *w, const char *from, const char *name, cvn_err *e
     return list_small(w, name, err);
 }
 
-/* The tokenizer, and what stands beside it. */
-static int copy_tokenizer(Writing *w, cvn_err *err)
-{
-    const char *from = w->options->tokenizer, *slash = strrchr(from, '/');
-    int beside = slash ? (int)(slash - from) + 1 : 0;
-    TRY(copy_small(w, from, arena_string(&w->arena, from + beside), err));
-    for (int i = TOKENIZER_KINDS; tokenizer_files[i]; i++) {
-        const char *name = tokenizer_files[i];
-        const char *path = arena_printf(&w->arena, "%.*s%s", beside, from, name);
-        if (file_exists(path))
-            TRY(copy_small(w, path, name, err));
-    }
-    return CVN_OK;
-}
-
-/* What makes the folder one that other programs load: configs and the tokenizer. */
+/* What makes the folder one that other programs load: configs, the tokenizer, and what stands beside it. */
 static int write_companions(Writing *w, cvn_err *err)
 {
     if (w->options->lora) {
@@ -179,7 +154,17 @@ static int write_companions(Writing *w, cvn_err *err)
         TRY(list_small(w, "config.json", err));
         TRY(list_small(w, "generation_config.json", err));
     }
-    return w->options->tokenizer ? copy_tokenizer(w, err) : CVN_OK;
+    if (!w->options->tokenizer)
+        return CVN_OK;
+    const char *from = w->options->tokenizer, *slash = strrchr(from, '/');
+    int beside = slash ? (int)(slash - from) + 1 : 0;
+    TRY(copy_small(w, from, arena_string(&w->arena, from + beside), err));
+    for (int i = TOKENIZER_KINDS; tokenizer_files[i]; i++) {
+        const char *path = arena_printf(&w->arena, "%.*s%s", beside, from, tokenizer_files[i]);
+        if (file_exists(path))
+            TRY(copy_small(w, path, tokenizer_files[i], err));
+    }
+    return CVN_OK;
 }
 
 static int write_own_shards(void *of, cvn_err *err)
@@ -248,14 +233,18 @@ static int rename_whole(const char *folder, const char *partial, const char *fin
     return file_remove_folder(partial, err);
 }
 
-static void list_params(Writing *w)
+/* All that is allocated before the processes write their files, so that none of them gives up where the others meet. */
+static int prepare(void *of, cvn_err *err)
 {
+    Writing *w = of;
+    const CheckpointShards *shards = w->state->shards;
     const CheckpointOptions *options = w->options;
-    if (!options->config)
-        return;
-    params_list(&w->params, options->config, &w->arena);
-    if (options->lora) {
-        LoraParams adapters;
+    const uint64_t limit = options->file_bytes;
+    LoraParams adapters;
+    (void)err;
+    if (options->config)
+        params_list(&w->params, options->config, &w->arena);
+    if (options->config && options->lora) {
         lora_params(&adapters, &w->params, options->lora, &w->arena);
         w->params = adapters.list;
     }
@@ -263,24 +252,14 @@ static void list_params(Writing *w)
         const char *name = w->params.param[i].file_name[NAMING_HF];
         *map_put(&w->param_of, name, strlen(name), NULL) = (uint64_t)i;
     }
-}
-
-/* All that is allocated before the processes write their files, so that none of them gives up where the others meet. */
-static int prepare(void *of, cvn_err *err)
-{
-    Writing *w = of;
-    const CheckpointShards *shards = w->state->shards;
-    const uint64_t limit = w->options->file_bytes;
-    (void)err;
-    list_params(w);
     size_t n_files = 16; /* and those beside the tensors */
     if (shards) {
         w->here = arena_array(&w->arena, (size_t)shards->n_local, sizeof *w->here);
         w->all = arena_array(&w->arena, (size_t)shards->n_files, sizeof *w->all);
         n_files += (size_t)shards->n_files;
     } else { /* PEFT knows no split adapters. */
-        w->group[0] = w->options->lora ? make_group(w, "adapter_model", false, UINT64_MAX)
-                                       : make_group(w, "model", false, limit);
+        w->group[0] = options->lora ? make_group(w, "adapter_model", false, UINT64_MAX)
+                                    : make_group(w, "model", false, limit);
         w->group[1] = make_group(w, "optimizer", true, limit);
         n_files += (size_t)(w->group[0].n + w->group[1].n);
     }

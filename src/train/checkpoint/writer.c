@@ -130,32 +130,6 @@ static size_t piece_bytes(const CheckpointState *state, const CheckpointSlice *p
                       CACHE_LINE);
 }
 
-static size_t copy_bytes(const CheckpointState *state)
-{
-    size_t bytes = 0;
-    for (int i = 0; i < checkpoint_pieces(state); i++) {
-        const CheckpointSlice piece = checkpoint_piece(state, i);
-        bytes += piece_bytes(state, &piece);
-    }
-    return bytes;
-}
-
-/* Pieces lie one behind another in the copy, without their padding. */
-static void copy_pieces(CheckpointWriter *writer, const CheckpointState *state)
-{
-    uint8_t *at = writer->copy;
-    for (int i = 0; i < checkpoint_pieces(state); i++) {
-        const CheckpointSlice from = checkpoint_piece(state, i);
-        const RegionArray packed = region_packed(&from.at.region);
-        region_copy(&from.at, from.data, &packed, at, state->tensor[from.tensor].type.dtype);
-        if (state->shards)
-            writer->shards.slice[i] = (CheckpointSlice){from.tensor, from.file, packed, at};
-        else
-            writer->state.tensor[i].data = at;
-        at += piece_bytes(state, &from);
-    }
-}
-
 /* Copies names, config and data. */
 static int copy_state(CheckpointWriter *writer, const CheckpointState *state, size_t bytes,
                       cvn_err *err)
@@ -185,7 +159,17 @@ static int copy_state(CheckpointWriter *writer, const CheckpointState *state, si
         if (!writer->shards.slice)
             return err_set(err, CVN_EMEM, "no memory for the slices of a checkpoint");
     }
-    copy_pieces(writer, state);
+    uint8_t *at = writer->copy; /* pieces lie one behind another, without their padding */
+    for (int i = 0; i < checkpoint_pieces(state); i++) {
+        const CheckpointSlice from = checkpoint_piece(state, i);
+        const RegionArray packed = region_packed(&from.at.region);
+        region_copy(&from.at, from.data, &packed, at, state->tensor[from.tensor].type.dtype);
+        if (state->shards)
+            writer->shards.slice[i] = (CheckpointSlice){from.tensor, from.file, packed, at};
+        else
+            writer->state.tensor[i].data = at;
+        at += piece_bytes(state, &from);
+    }
     return CVN_OK;
 }
 
@@ -262,7 +246,11 @@ int checkpoint_poll(CheckpointWriter *writer, int64_t *saved, cvn_err *err)
 int checkpoint_save(CheckpointWriter *writer, const CheckpointState *state, cvn_err *err)
 {
     TRY(checkpoint_wait(writer, err));
-    size_t bytes = copy_bytes(state);
+    size_t bytes = 0;
+    for (int i = 0; i < checkpoint_pieces(state); i++) {
+        const CheckpointSlice piece = checkpoint_piece(state, i);
+        bytes += piece_bytes(state, &piece);
+    }
     bool copies = bytes <= writer->options.copy_limit;
     int code = copies ? copy_state(writer, state, bytes, err) : CVN_OK;
     code = cluster_together(writer->options.cluster, CLUSTER_SAVES, code, err);

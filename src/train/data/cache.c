@@ -62,34 +62,6 @@ static bool sizes_fit(const Header *h, size_t n, size_t *ids)
     return h->documents <= room / 8 && room == *ids + h->documents * 8 + learn;
 }
 
-static int check_documents(const TokenFile *file, const char *name, cvn_err *err)
-{
-    for (int64_t i = 0; file->document && i < file->n_documents; i++) {
-        uint64_t least = i ? file->document[i - 1] + 1 : 0;
-        if (file->document[i] < least || (i == 0 && file->document[0] > 0) ||
-            file->document[i] >= (uint64_t)file->n_tokens)
-            return err_set(err, CVN_EFORMAT,
-                           "'%s': document %" PRId64 " begins at token %" PRIu64
-                           "; the first must begin at 0, each behind the one before, and all "
-                           "within %" PRId64 " tokens",
-                           name, i, file->document[i], file->n_tokens);
-    }
-    return CVN_OK;
-}
-
-static int check_ids(const TokenFile *file, const char *name, cvn_err *err)
-{
-    for (int64_t i = 0; i < file->n_tokens; i++) {
-        int32_t id = token_file_id(file, i);
-        if (id < 0 || id >= file->vocab)
-            return err_set(err, CVN_EFORMAT,
-                           "'%s': token %" PRId64 " is %" PRIu32
-                           ", and the header says that ids are below %" PRId64,
-                           name, i, (uint32_t)id, file->vocab);
-    }
-    return CVN_OK;
-}
-
 int token_file_parse(TokenFile *file, const char *name, const void *bytes, size_t n, cvn_err *err)
 {
     Header h = {0};
@@ -117,9 +89,24 @@ int token_file_parse(TokenFile *file, const char *name, const void *bytes, size_
     file->sum = crc32c(0, at, n - sizeof h);
     if (h.flags & FLAG_SUM && h.sum != file->sum)
         return err_set(err, CVN_EFORMAT, "'%s' does not have its checksum: it was damaged", name);
-    TRY(check_documents(file, name, err));
-    if (!(h.flags & FLAG_SUM))
-        TRY(check_ids(file, name, err));
+    for (int64_t i = 0; file->document && i < file->n_documents; i++) {
+        uint64_t least = i ? file->document[i - 1] + 1 : 0;
+        if (file->document[i] < least || (i == 0 && file->document[0] > 0) ||
+            file->document[i] >= h.tokens)
+            return err_set(err, CVN_EFORMAT,
+                           "'%s': document %" PRId64 " begins at token %" PRIu64
+                           "; the first must begin at 0, each behind the one before, and all "
+                           "within %" PRId64 " tokens",
+                           name, i, file->document[i], file->n_tokens);
+    }
+    for (int64_t i = 0; i < file->n_tokens && !(h.flags & FLAG_SUM); i++) {
+        int32_t id = token_file_id(file, i);
+        if (id < 0 || id >= file->vocab)
+            return err_set(err, CVN_EFORMAT,
+                           "'%s': token %" PRId64 " is %" PRIu32
+                           ", and the header says that ids are below %" PRId64,
+                           name, i, (uint32_t)id, file->vocab);
+    }
     return CVN_OK;
 }
 
@@ -158,21 +145,6 @@ static int put(TokenWriter *writer, const void *bytes, size_t n, cvn_err *err)
     return file_writer_write(&writer->file, bytes, n, err);
 }
 
-static int put_ids(TokenWriter *writer, const int32_t *ids, size_t n, cvn_err *err)
-{
-    uint16_t narrow[4096];
-    if (writer->width == 4)
-        return put(writer, ids, n * sizeof *ids, err);
-    for (size_t i = 0; i < n; i += sizeof narrow / sizeof *narrow) {
-        size_t part =
-            n - i < sizeof narrow / sizeof *narrow ? n - i : sizeof narrow / sizeof *narrow;
-        for (size_t j = 0; j < part; j++)
-            narrow[j] = (uint16_t)ids[i + j];
-        TRY(put(writer, narrow, part * sizeof *narrow, err));
-    }
-    return CVN_OK;
-}
-
 /* Room for one more document and for the learn bits of tokens up to n_tokens. */
 static int reserve(TokenWriter *writer, int64_t n_tokens, cvn_err *err)
 {
@@ -196,9 +168,11 @@ static int reserve(TokenWriter *writer, int64_t n_tokens, cvn_err *err)
 int token_writer_add(TokenWriter *writer, const int32_t *ids, size_t n, const uint8_t *learn,
                      bool begins, cvn_err *err)
 {
-    int code = n ? reserve(writer, writer->n_tokens + (int64_t)n, err) : CVN_OK;
-    if (code || n == 0)
-        return code;
+    uint16_t narrow[4096];
+    const size_t most = sizeof narrow / sizeof *narrow;
+    if (n == 0)
+        return CVN_OK;
+    TRY(reserve(writer, writer->n_tokens + (int64_t)n, err));
     if (begins || writer->n_tokens == 0)
         writer->document[writer->n_documents++] = (uint64_t)writer->n_tokens;
     for (size_t i = 0; i < n; i++) {
@@ -209,7 +183,15 @@ int token_writer_add(TokenWriter *writer, const int32_t *ids, size_t n, const ui
             writer->partial = true;
     }
     writer->n_tokens += (int64_t)n;
-    return put_ids(writer, ids, n, err);
+    if (writer->width == 4)
+        return put(writer, ids, n * sizeof *ids, err);
+    for (size_t i = 0; i < n; i += most) {
+        size_t part = n - i < most ? n - i : most;
+        for (size_t j = 0; j < part; j++)
+            narrow[j] = (uint16_t)ids[i + j];
+        TRY(put(writer, narrow, part * sizeof *narrow, err));
+    }
+    return CVN_OK;
 }
 
 int token_writer_commit(TokenWriter *writer, cvn_err *err)

@@ -7,21 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int check_options(const DataOptions *o, cvn_err *err)
-{
-    if (o->n_paths == 0)
-        return err_set(err, CVN_EINVAL, "no data was named; give a file or a folder");
-    if (o->seq < 1 || o->seq > INT32_MAX)
-        return err_set(err, CVN_EINVAL, "a sequence of %" PRId64 " tokens is none; give 1 or more",
-                       o->seq);
-    if (!(o->validation >= 0 && o->validation <= 0.5))
-        return err_set(err, CVN_EINVAL, "%g is no part of the data for validation; give 0 to 0.5",
-                       o->validation);
-    if (o->separator && !o->separator[0])
-        return err_set(err, CVN_EINVAL, "the separator of documents is empty; give some text");
-    return CVN_OK;
-}
-
 /* Opens what the list names: one cache for all the text in it, and each file of ids as it is. */
 static int open_files(TrainData *data, const SourceList *list, const DataOptions *options,
                       cvn_err *err)
@@ -51,24 +36,6 @@ static int open_files(TrainData *data, const SourceList *list, const DataOptions
     return CVN_OK;
 }
 
-static int number_files(TrainData *data, cvn_err *err)
-{
-    for (size_t i = 0; i < data->n_files; i++) {
-        DataFile *file = &data->file[i];
-        file->first_token = data->report.tokens;
-        file->first_document = data->report.documents;
-        data->report.tokens += file->tokens.n_tokens;
-        data->report.documents += file->tokens.n_documents;
-        if (file->tokens.vocab > data->vocab)
-            return err_set(err, CVN_EINVAL,
-                           "'%s' has ids of a vocabulary of %" PRId64
-                           ", and the model's has %" PRId32
-                           "; tokenise with the tokenizer of the model",
-                           file->path, file->tokens.vocab, data->vocab);
-    }
-    return CVN_OK;
-}
-
 const char *const data_packing_names[DATA_PACK_COUNT] = {
     [DATA_PACK_AUTO] = "auto",
     [DATA_PACK_STREAM] = "stream",
@@ -87,13 +54,6 @@ bool data_is_partial(const TrainData *data)
     return false;
 }
 
-static DataPacking packing_of(const TrainData *data, DataPacking wanted)
-{
-    if (data->pairs || wanted != DATA_PACK_AUTO)
-        return data->pairs ? DATA_PACK_ONE : wanted;
-    return data_is_partial(data) ? DATA_PACK_WHOLE : DATA_PACK_STREAM;
-}
-
 static uint64_t key_of(const TrainData *data, const DataOptions *options)
 {
     SCOPED(strbuf_free) StrBuf text = {0};
@@ -106,8 +66,7 @@ static uint64_t key_of(const TrainData *data, const DataOptions *options)
         strbuf_printf(&text, "%" PRId64 " %" PRId64 " %08" PRIx32 "\n",
                       data->file[i].tokens.n_tokens, data->file[i].tokens.n_documents,
                       data->file[i].tokens.sum);
-    uint64_t key = hash_bytes(text.text, text.length);
-    return key;
+    return hash_bytes(text.text, text.length);
 }
 
 typedef struct Opening {
@@ -137,8 +96,23 @@ static int open_sources(void *of, cvn_err *err)
     }
     TRY(source_list(&o->list, options->paths, options->n_paths, err));
     TRY(open_files(data, &o->list, options, err));
-    TRY(number_files(data, err));
-    data->packing = packing_of(data, options->packing);
+    for (size_t i = 0; i < data->n_files; i++) {
+        DataFile *file = &data->file[i];
+        file->first_token = data->report.tokens;
+        file->first_document = data->report.documents;
+        data->report.tokens += file->tokens.n_tokens;
+        data->report.documents += file->tokens.n_documents;
+        if (file->tokens.vocab > data->vocab)
+            return err_set(err, CVN_EINVAL,
+                           "'%s' has ids of a vocabulary of %" PRId64
+                           ", and the model's has %" PRId32
+                           "; tokenise with the tokenizer of the model",
+                           file->path, file->tokens.vocab, data->vocab);
+    }
+    data->packing = data->pairs                          ? DATA_PACK_ONE
+                    : options->packing != DATA_PACK_AUTO ? options->packing
+                    : data_is_partial(data)              ? DATA_PACK_WHOLE
+                                                         : DATA_PACK_STREAM;
     TRY(data_cut(data, options, err));
     data->report.key = key_of(data, options);
     return CVN_OK;
@@ -147,7 +121,16 @@ static int open_sources(void *of, cvn_err *err)
 int data_open(TrainData **out, const DataOptions *options, cvn_err *err)
 {
     *out = NULL;
-    TRY(check_options(options, err));
+    if (options->n_paths == 0)
+        return err_set(err, CVN_EINVAL, "no data was named; give a file or a folder");
+    if (options->seq < 1 || options->seq > INT32_MAX)
+        return err_set(err, CVN_EINVAL, "a sequence of %" PRId64 " tokens is none; give 1 or more",
+                       options->seq);
+    if (!(options->validation >= 0 && options->validation <= 0.5))
+        return err_set(err, CVN_EINVAL, "%g is no part of the data for validation; give 0 to 0.5",
+                       options->validation);
+    if (options->separator && !options->separator[0])
+        return err_set(err, CVN_EINVAL, "the separator of documents is empty; give some text");
     Opening o = {.data = calloc(1, sizeof(TrainData)), .options = options};
     if (!o.data)
         return err_set(err, CVN_EMEM, "no memory to open the data");

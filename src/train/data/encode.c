@@ -90,33 +90,13 @@ static int clear_learn(EncodedUnit *out, cvn_err *err)
     return out->learn.failed ? err_set(err, CVN_EMEM, "no memory for a record") : CVN_OK;
 }
 
-static int encode_messages(const DataEncoder *e, const json_t *list, const ChatMessage *messages,
-                           const ChatOptions *how, EncodedUnit *out, cvn_err *err)
-{
-    SCOPED(token_ids_free) TokenIds part = {0};
-    size_t n = json_array_size(list), answers = 0;
-    TRY(chat_encode(*e->chat, e->tokenizer, messages, n, how, &out->ids, NULL, err));
-    TRY(clear_learn(out, err));
-    for (size_t i = 1; i < n; i++) {
-        if (strcmp(messages[i].role, "assistant") != 0 ||
-            json_object_get(json_array_get(list, i), "mute"))
-            continue;
-        TRY(mark_answer(e, messages, i, n, how, out, &part, err));
-        answers++;
-    }
-    if (answers == 0)
-        return err_set(err, CVN_EFORMAT,
-                       "the conversation has no answer: no message of role \"assistant\" behind "
-                       "another");
-    return CVN_OK;
-}
-
 static int encode_conversation(const DataEncoder *e, const json_t *record, EncodedUnit *out,
                                cvn_err *err)
 {
     const json_t *list = json_object_get(record, "messages");
     ChatOptions how = {.tools = json_string_value(json_object_get(record, "tools"))};
-    size_t n = json_array_size(list);
+    SCOPED(token_ids_free) TokenIds part = {0};
+    size_t n = json_array_size(list), answers = 0;
     if (!e->chat)
         return err_set(err, CVN_EINVAL,
                        "there are messages here, and no chat format is known to write them in; "
@@ -126,7 +106,20 @@ static int encode_conversation(const DataEncoder *e, const json_t *record, Encod
         return err_set(err, CVN_EMEM, "no memory for %zu messages", n);
     for (size_t i = 0; i < n; i++)
         messages[i] = message_of(json_array_get(list, i));
-    return encode_messages(e, list, messages, &how, out, err);
+    TRY(chat_encode(*e->chat, e->tokenizer, messages, n, &how, &out->ids, NULL, err));
+    TRY(clear_learn(out, err));
+    for (size_t i = 1; i < n; i++) {
+        if (strcmp(messages[i].role, "assistant") != 0 ||
+            json_object_get(json_array_get(list, i), "mute"))
+            continue;
+        TRY(mark_answer(e, messages, i, n, &how, out, &part, err));
+        answers++;
+    }
+    if (answers == 0)
+        return err_set(err, CVN_EFORMAT,
+                       "the conversation has no answer: no message of role \"assistant\" behind "
+                       "another");
+    return CVN_OK;
 }
 
 /* Of a prompt and its completion the ids that go beyond those of the prompt are learnt. */
@@ -192,18 +185,6 @@ static int encode_pair(const DataEncoder *e, const json_t *pair, EncodedUnit *ou
     return CVN_OK;
 }
 
-static int encode_record(const DataEncoder *e, const SourceUnit *unit, EncodedUnit *out,
-                         cvn_err *err)
-{
-    json_auto_t *record = read_unit(unit, e->pairs, err);
-    if (!record)
-        return err->code;
-    int code = e->pairs ? encode_pair(e, record, out, err) : encode_one(e, record, out, err);
-    if (code)
-        err_prefix(err, "%s:%" PRId64, unit->file->path, unit->line);
-    return code;
-}
-
 int data_encode(const DataEncoder *e, const SourceUnit *unit, EncodedUnit *out, cvn_err *err)
 {
     out->ids.n = 0;
@@ -214,8 +195,15 @@ int data_encode(const DataEncoder *e, const SourceUnit *unit, EncodedUnit *out, 
                        "'%s' is text, and pairs of answers are JSON: {\"prompt\": …, \"chosen\": "
                        "…, \"rejected\": …}",
                        unit->file->path);
-    if (unit->file->kind != SOURCE_TEXT)
-        return encode_record(e, unit, out, err);
+    if (unit->file->kind != SOURCE_TEXT) {
+        json_auto_t *record = read_unit(unit, e->pairs, err);
+        if (!record)
+            return err->code;
+        int code = e->pairs ? encode_pair(e, record, out, err) : encode_one(e, record, out, err);
+        if (code)
+            err_prefix(err, "%s:%" PRId64, unit->file->path, unit->line);
+        return code;
+    }
     int code = check_utf8(unit, err);
     if (!code && (code = encode_text(e, unit->text, unit->n, unit->begins, unit->ends, out, err)))
         err_prefix(err, "'%s' at byte %" PRId64, unit->file->path, unit->offset);

@@ -177,17 +177,6 @@ static const char *cache_folder(TrainData *data, const DataOptions *options)
     return home && home[0] ? arena_printf(&data->arena, "%s/.cache/caravan", home) : NULL;
 }
 
-/* Opens the cache when it is there, whole and of this key. */
-static bool open_cache(TokenFile *file, const char *path, uint64_t key)
-{
-    if (!file_exists(path) || token_file_open(file, path, NULL))
-        return false;
-    if (file->key == key)
-        return true;
-    token_file_close(file);
-    return false;
-}
-
 int data_make(TrainData *data, const SourceList *list, const DataOptions *options, DataFile *file,
               cvn_err *err)
 {
@@ -207,8 +196,11 @@ int data_make(TrainData *data, const SourceList *list, const DataOptions *option
             "$XDG_CACHE_HOME");
     file->path = arena_printf(&data->arena, "%s/%016" PRIx64 ".tokens", folder, key);
     data->report.cache = file->path;
-    if (open_cache(&file->tokens, file->path, key))
-        return CVN_OK;
+    if (file_exists(file->path) && token_file_open(&file->tokens, file->path, NULL) == CVN_OK) {
+        if (file->tokens.key == key)
+            return CVN_OK;
+        token_file_close(&file->tokens);
+    }
     for (size_t i = 0; i < list->n; i++)
         total += list->file[i].kind == SOURCE_TOKENS ? 0 : list->file[i].size;
     if (make_folders(&data->arena, folder, &inner))

@@ -103,20 +103,6 @@ static int add_call(json_t *message, const json_t *calls, cvn_err *err)
     return failed ? err_set(err, CVN_EMEM, "no memory for a message") : CVN_OK;
 }
 
-static const char *role_of_sharegpt(const char *from)
-{
-    static const char *const names[][2] = {
-        {"human", "user"},          {"user", "user"},         {"gpt", "assistant"},
-        {"assistant", "assistant"}, {"chatgpt", "assistant"}, {"bing", "assistant"},
-        {"bard", "assistant"},      {"model", "assistant"},   {"system", "system"},
-        {"observation", "tool"},    {"tool", "tool"},
-    };
-    for (size_t i = 0; from && i < sizeof names / sizeof *names; i++)
-        if (strcmp(from, names[i][0]) == 0)
-            return names[i][1];
-    return NULL;
-}
-
 static json_t *make_message(json_t *role, json_t *content, cvn_err *err)
 {
     json_t *message = json_with(json_object(), "role", role);
@@ -128,7 +114,15 @@ static json_t *make_message(json_t *role, json_t *content, cvn_err *err)
 
 static json_t *read_sharegpt(const json_t *item, const char *from, cvn_err *err)
 {
-    const char *role = role_of_sharegpt(from);
+    static const char *const names[][2] = {
+        {"human", "user"},          {"user", "user"},         {"gpt", "assistant"},
+        {"assistant", "assistant"}, {"chatgpt", "assistant"}, {"bing", "assistant"},
+        {"bard", "assistant"},      {"model", "assistant"},   {"system", "system"},
+        {"observation", "tool"},    {"tool", "tool"},
+    };
+    const char *role = NULL;
+    for (size_t i = 0; !role && i < sizeof names / sizeof *names; i++)
+        role = strcmp(from, names[i][0]) == 0 ? names[i][1] : NULL;
     json_t *value = json_object_get(item, "value");
     if (role && json_is_string(value))
         return make_message(json_string(role), json_incref(value), err);

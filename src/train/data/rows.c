@@ -198,18 +198,15 @@ int64_t data_permute(RngKey key, uint64_t epoch, int64_t i, int64_t n)
     return (int64_t)x;
 }
 
-/* Place i of an epoch; pairs stay together. */
-static int64_t permuted(const TrainData *data, int64_t epoch, int64_t i, int64_t n)
-{
-    if (!data->pairs)
-        return data_permute(data->order, (uint64_t)epoch, i, n);
-    return 2 * data_permute(data->order, (uint64_t)epoch, i / 2, n / 2) + i % 2;
-}
-
 static int64_t row_at(const DataPlace *at)
 {
-    int64_t n = at->data->rows[at->split].n, epoch = at->i / n, place = at->i % n;
-    return at->in_order ? place : permuted(at->data, epoch, place, n);
+    int64_t n = at->data->rows[at->split].n, place = at->i % n;
+    uint64_t epoch = (uint64_t)(at->i / n);
+    if (at->in_order)
+        return place;
+    if (at->data->pairs) /* they stay together */
+        return 2 * data_permute(at->data->order, epoch, place / 2, n / 2) + place % 2;
+    return data_permute(at->data->order, epoch, place, n);
 }
 
 int64_t data_row(const TrainData *data, DataSplit split, int64_t i)
@@ -249,16 +246,6 @@ static int fill_piece(const TrainData *data, const Cursor *c, int64_t p, int64_t
     return CVN_OK;
 }
 
-static void pad_row(const TrainData *data, Row *row)
-{
-    for (int64_t s = row->used; s < data->seq; s++) {
-        row->tokens[s] = data->pad;
-        row->targets[s] = -1;
-        if (row->starts)
-            row->starts[s] = (int32_t)row->used;
-    }
-}
-
 static int fill_row(const TrainData *data, DataSplit split, int64_t begin, Row *row, cvn_err *err)
 {
     Cursor c = find(data, begin);
@@ -270,7 +257,12 @@ static int fill_row(const TrainData *data, DataSplit split, int64_t begin, Row *
             break;
         p = c.begin;
     } while (follows(data, row->used, c.end - c.begin));
-    pad_row(data, row);
+    for (int64_t s = row->used; s < data->seq; s++) {
+        row->tokens[s] = data->pad;
+        row->targets[s] = -1;
+        if (row->starts)
+            row->starts[s] = (int32_t)row->used;
+    }
     return CVN_OK;
 }
 

@@ -54,8 +54,14 @@ static bool is_json(const char *text, size_t n, bool *known)
  * not. Where it was named, records of a shape that nobody knows are for who reads them to refuse; in a folder, which may
  * be of source code, they are text.
  */
-static SourceKind kind_of_text(const char *text, size_t n, bool named)
+static SourceKind kind_of(const char *path, const FileMap *map, bool named)
 {
+    const char *text = (const char *)map->data;
+    size_t n = map->size;
+    if (token_file_is(text, n))
+        return SOURCE_TOKENS;
+    if (io_ends_with(path, ".jsonl") || io_ends_with(path, ".ndjson"))
+        return SOURCE_JSONL;
     size_t begin = skip_blank(text, n, skip_mark(text, n));
     bool known;
     if (!looks_like_json(text, n, begin))
@@ -68,15 +74,6 @@ static SourceKind kind_of_text(const char *text, size_t n, bool named)
     if (!is_json(text + first, record_extent(text + first, n - first), &known) || !known)
         return named ? SOURCE_RECORDS : SOURCE_TEXT;
     return SOURCE_RECORDS;
-}
-
-static SourceKind kind_of(const char *path, const FileMap *map, bool named)
-{
-    if (token_file_is(map->data, map->size))
-        return SOURCE_TOKENS;
-    if (io_ends_with(path, ".jsonl") || io_ends_with(path, ".ndjson"))
-        return SOURCE_JSONL;
-    return kind_of_text((const char *)map->data, map->size, named);
 }
 
 static int64_t modified(const struct stat *info)

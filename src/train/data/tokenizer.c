@@ -43,42 +43,32 @@ static const char CONFIG[] = "{\n"
                              "  \"model_input_names\": [\"input_ids\", \"attention_mask\"]\n"
                              "}\n";
 
-static int write_out(const char *out, const StrBuf *json, cvn_err *err)
-{
-    if (!file_is_folder(out))
-        return file_write(out, json->text, json->length, err);
-    TRY(file_write(file_path(out, "tokenizer.json").text, json->text, json->length, err));
-    return file_write(file_path(out, "tokenizer_config.json").text, CONFIG, sizeof CONFIG - 1, err);
-}
-
 int data_train_tokenizer(const DataOptions *options, const char *out, int32_t *reached,
                          cvn_err *err)
 {
-    SourceList list = {0};
+    SCOPED(source_list_free) SourceList list = {0};
+    SCOPED(source_reader_free)
+    SourceReader reader = {.list = &list,
+                           .separator = options->separator ? options->separator : SOURCE_SEPARATOR};
     SCOPED(strbuf_free) StrBuf json = {0};
     int32_t vocab = 0;
     TRY(source_list(&list, options->paths, options->n_paths, err));
-    SourceReader *reader = calloc(1, sizeof *reader);
     SCOPED(scoped_free) SourceUnit *unit = calloc(BATCH, sizeof *unit);
+    if (!unit)
+        return err_set(err, CVN_EMEM, "no memory to read the text");
     BpeTrainer *trainer = bpe_trainer_new(err);
-    int code = trainer ? CVN_OK : CVN_EMEM;
-    if (!reader || !unit)
-        code = err_set(err, CVN_EMEM, "no memory to read the text");
-    else
-        *reader = (SourceReader){
-            .list = &list, .separator = options->separator ? options->separator : SOURCE_SEPARATOR};
-    if (!code)
-        code = count_words(trainer, reader, unit, options, err);
+    int code = trainer ? count_words(trainer, &reader, unit, options, err) : CVN_EMEM;
     if (!code && (code = bpe_trainer_run(trainer, options->vocab, &json, &vocab, err)))
         err_prefix(err, "'%s'", list.file[0].path);
-    if (!code)
-        code = write_out(out, &json, err);
-    if (!code && reached)
-        *reached = vocab;
-    if (reader)
-        source_reader_free(reader);
-    free(reader);
     bpe_trainer_free(trainer);
-    source_list_free(&list);
-    return code;
+    TRY(code);
+    bool folder = file_is_folder(out);
+    TRY(file_write(folder ? file_path(out, "tokenizer.json").text : out, json.text, json.length,
+                   err));
+    if (folder)
+        TRY(file_write(file_path(out, "tokenizer_config.json").text, CONFIG, sizeof CONFIG - 1,
+                       err));
+    if (reached)
+        *reached = vocab;
+    return CVN_OK;
 }

@@ -270,14 +270,6 @@ static void draw_points(Drawing *d, const MetricsRow *row, size_t n)
     }
 }
 
-static bool has_points(const Chart *chart, const MetricsRow *row, size_t n)
-{
-    for (size_t i = 0; i < n && chart->points; i++)
-        if (isfinite(metrics_number(&row[i], chart->points)))
-            return true;
-    return false;
-}
-
 /* Invisible columns that tell their number. */
 static void draw_columns(Drawing *d)
 {
@@ -302,11 +294,14 @@ void chart_draw(StrBuf *out, const Chart *chart, const MetricsRow *row, size_t n
                  .width = chart->wide ? WIDE : NARROW,
                  .height = chart->wide ? HIGH : LOW};
     double low, high;
+    bool points = false;
+    for (size_t i = 0; i < n && chart->points; i++)
+        points = points || isfinite(metrics_number(&row[i], chart->points));
     fill_buckets(&d, row, n);
     smooth(&d);
     strbuf_printf(out, "<figure><figcaption><b>%s</b>%s%s", chart->title, *chart->unit ? " " : "",
                   chart->unit);
-    if (has_points(chart, row, n))
+    if (points)
         strbuf_printf(out, " <span class=mark>&#9679; %s</span>", chart->points_name);
     strbuf_puts(out, "</figcaption>\n");
     if (!find_range(&d, row, n, &low, &high)) {

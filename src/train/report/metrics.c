@@ -67,25 +67,20 @@ int metrics_open(Metrics *metrics, const char *run, int64_t step, cvn_err *err)
     return code;
 }
 
-static void print_row(StrBuf *line, const MetricsRow *row)
+int metrics_add(Metrics *metrics, const MetricsRow *row, cvn_err *err)
 {
-    strbuf_printf(line, "{\"step\":%" PRId64, row->step);
+    SCOPED(strbuf_free) StrBuf line = {0};
+    strbuf_printf(&line, "{\"step\":%" PRId64, row->step);
     for (int key = 0; key < KEYS; key++) {
         double value = metrics_number(row, keys[key].offset);
         if (keys[key].zero && !(value > 0))
             continue;
         if (isfinite(value))
-            strbuf_printf(line, ",\"%s\":%.9g", keys[key].name, value);
+            strbuf_printf(&line, ",\"%s\":%.9g", keys[key].name, value);
         else if (!keys[key].optional)
-            strbuf_printf(line, ",\"%s\":null", keys[key].name);
+            strbuf_printf(&line, ",\"%s\":null", keys[key].name);
     }
-    strbuf_puts(line, "}");
-}
-
-int metrics_add(Metrics *metrics, const MetricsRow *row, cvn_err *err)
-{
-    SCOPED(strbuf_free) StrBuf line = {0};
-    print_row(&line, row);
+    strbuf_puts(&line, "}");
     return line.failed || !keep_row(metrics, row)
                ? err_set(err, CVN_EMEM, "no memory for a line of '%s'", metrics->lines.path.text)
                : step_lines_add(&metrics->lines, line.text, line.length, err);

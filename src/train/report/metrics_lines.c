@@ -5,19 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Gives one line to `each`, or not: CVN_EFORMAT where the reading ends. */
-static int take_line(const char *text, size_t n, int64_t *above, int64_t step, StepLine *each,
-                     void *context)
-{
-    json_auto_t *json = json_loadb(text, n, JSON_REJECT_DUPLICATES, NULL);
-    const json_t *value = json_object_get(json, "step");
-    int64_t at = json_is_integer(value) ? json_integer_value(value) : -1;
-    int code = at >= *above && at <= step ? each(context, at, json) : CVN_EFORMAT;
-    *above = at;
-    return code;
-}
-
-/* *end is where the first line begins that is not taken. */
+/* Gives lines to `each` until one is not taken: *end is where that begins. */
 static int read_lines(const char *path, int64_t step, StepLine *each, void *context, size_t *end,
                       cvn_err *err)
 {
@@ -30,7 +18,11 @@ static int read_lines(const char *path, int64_t step, StepLine *each, void *cont
         const char *line = (const char *)map.data + *end;
         const char *newline = memchr(line, '\n', map.size - *end);
         size_t n = newline ? (size_t)(newline - line) : 0;
-        code = newline ? take_line(line, n, &above, step, each, context) : CVN_EFORMAT;
+        json_auto_t *json = json_loadb(line, n, JSON_REJECT_DUPLICATES, NULL);
+        const json_t *value = json_object_get(json, "step");
+        int64_t at = json_is_integer(value) ? json_integer_value(value) : -1;
+        code = newline && at >= above && at <= step ? each(context, at, json) : CVN_EFORMAT;
+        above = at;
         if (code == CVN_OK)
             *end += n + 1;
     }

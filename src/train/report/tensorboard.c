@@ -88,17 +88,6 @@ static uint32_t masked(const void *bytes, size_t n)
     return (crc >> 15 | crc << 17) + 0xa282ead8u;
 }
 
-/* Takes back the n bytes written last: readers stop at a record cut short. Where that cannot be, the
- * file is closed. */
-static void cut_back(EventFile *events, size_t n)
-{
-    off_t end = lseek(events->fd, 0, SEEK_END);
-    if (n > 0 && (end < (off_t)n || ftruncate(events->fd, end - (off_t)n) != 0)) {
-        close(events->fd);
-        events->fd = -1;
-    }
-}
-
 /* Writes an event as one record, in one call, and frees it. */
 static int write_record(EventFile *events, StrBuf *event, cvn_err *err)
 {
@@ -115,30 +104,29 @@ static int write_record(EventFile *events, StrBuf *event, cvn_err *err)
     strbuf_free(event);
     if (code == CVN_OK) {
         size_t done = file_put(events->fd, events->path.text, record.text, record.length, err);
-        if (done < record.length) {
-            code = CVN_EIO;
-            cut_back(events, done);
+        if (done == record.length)
+            return CVN_OK;
+        /* Readers stop at a record cut short: it is taken back or, where that cannot be, the file closed. */
+        code = CVN_EIO;
+        off_t end = lseek(events->fd, 0, SEEK_END);
+        if (done > 0 && (end < (off_t)done || ftruncate(events->fd, end - (off_t)done) != 0)) {
+            close(events->fd);
+            events->fd = -1;
         }
     }
     return code;
-}
-
-/* "events.out.tfevents.TIME.HOST.PID". */
-static FilePath path_in(const char *folder)
-{
-    char host[65] = "host", name[160];
-    gethostname(host, sizeof host - 1);
-    host[strcspn(host, "/")] = '\0';
-    snprintf(name, sizeof name, "events.out.tfevents.%lld.%s.%ld", (long long)time(NULL), host,
-             (long)getpid());
-    return file_path(folder, name);
 }
 
 int event_file_open(EventFile *events, const char *run, int64_t step, cvn_err *err)
 {
     static const char version[] = "brain.Event:2";
     const FilePath folder = file_path(run, "tensorboard");
-    *events = (EventFile){.fd = -1, .path = path_in(folder.text)};
+    char host[65] = "host", name[160];
+    gethostname(host, sizeof host - 1);
+    host[strcspn(host, "/")] = '\0';
+    snprintf(name, sizeof name, "events.out.tfevents.%lld.%s.%ld", (long long)time(NULL), host,
+             (long)getpid());
+    *events = (EventFile){.fd = -1, .path = file_path(folder.text, name)};
     TRY(file_make_folder(run, err));
     TRY(file_make_folder(folder.text, err));
     const char *path = events->path.text;
