@@ -29,17 +29,6 @@ int cvn_gradient(cvn_graph *g, cvn_value *loss, int n, cvn_value *const *wrt, cv
     return protect(differentiate, &d, "differentiating a graph", err ? err : &mine);
 }
 
-/* The text, or NULL where there is none. */
-static char *finish(StrBuf *text, int code, cvn_err *err)
-{
-    if (code == CVN_OK && !text->failed && text->text)
-        return text->text;
-    if (code == CVN_OK)
-        err_set(err, CVN_EMEM, "no memory to print a graph");
-    strbuf_free(text);
-    return NULL;
-}
-
 static int check(const cvn_graph *g, cvn_err *err)
 {
     return g ? cvn_graph_check(g, err) : err_set(err, CVN_EINVAL, "there is no graph");
@@ -67,7 +56,12 @@ static char *print_either(const cvn_graph *g, bool stablehlo, cvn_err *err)
     Printing p = {.g = g, .stablehlo = stablehlo};
     cvn_err mine = {0};
     int code = protect(print, &p, "printing a graph", err ? err : &mine);
-    return finish(&p.text, code, err);
+    if (code == CVN_OK && !p.text.failed && p.text.text)
+        return p.text.text;
+    if (code == CVN_OK)
+        err_set(err, CVN_EMEM, "no memory to print a graph");
+    strbuf_free(&p.text);
+    return NULL;
 }
 
 char *cvn_graph_print(const cvn_graph *g, cvn_err *err)

@@ -97,12 +97,34 @@ static int check_array(const cvn_graph *g, int i, cvn_array *const *arrays, cons
     return CVN_OK;
 }
 
-/* Says what parameters and outputs are for; on a mesh without axes marks are taken away. */
-static int assign(cvn_mesh *mesh, cvn_graph *g, cvn_array *const *arrays, cvn_err *err)
+typedef struct Making {
+    cvn_program *program;
+    cvn_mesh *mesh;
+    const cvn_graph *g;
+    cvn_array *const *arrays;
+} Making;
+
+static int make_of_copy(void *of, cvn_err *err)
 {
+    const Making *m = of;
+    const ProgramOptions options = {.layout = NULL};
+    cvn_program *program = m->program;
+    cvn_mesh *mesh = m->mesh;
+    cvn_array *const *arrays = m->arrays;
+    SCOPED(graph_release) cvn_graph *g = graph_clone(m->g, err);
+    if (!g)
+        return err->code;
+    size_t n = (size_t)g->n_parameters;
+    program->array = calloc(n + 1, sizeof(cvn_array *));
+    if (!program->array)
+        return err_set(err, CVN_EMEM, "no memory for a program");
+    if (arrays && n)
+        memcpy(program->array, arrays, n * sizeof(cvn_array *));
+    TRY(graph_verify(g, err));
+    /* What parameters and outputs are for; on a mesh without axes marks are taken away. */
     for (int i = 0; i < g->n_parameters; i++) {
-        if (arrays && arrays[i] && check_array(g, i, arrays, mesh, err))
-            return err->code;
+        if (arrays && arrays[i])
+            TRY(check_array(g, i, arrays, mesh, err));
         int index = arrays && arrays[i] ? arrays[i]->index : mesh->n_tensors++;
         graph_role(g->parameter[i], ROLE_ARRAY, index);
     }
@@ -111,38 +133,7 @@ static int assign(cvn_mesh *mesh, cvn_graph *g, cvn_array *const *arrays, cvn_er
     for (Op *op = mesh->rt.mesh.n_axes ? NULL : g->first; op; op = op->next)
         for (int i = 0; i < op->n_results; i++)
             op->result[i]->spec = NULL;
-    return CVN_OK;
-}
-
-typedef struct Making {
-    cvn_program *program;
-    cvn_mesh *mesh;
-    const cvn_graph *g;
-    cvn_array *const *arrays;
-} Making;
-
-static int make(Making *m, cvn_graph *g, cvn_err *err)
-{
-    const ProgramOptions options = {.layout = NULL};
-    cvn_program *program = m->program;
-    cvn_mesh *mesh = m->mesh;
-    cvn_array *const *arrays = m->arrays;
-    size_t n = (size_t)g->n_parameters;
-    program->array = calloc(n + 1, sizeof(cvn_array *));
-    if (!program->array)
-        return err_set(err, CVN_EMEM, "no memory for a program");
-    if (arrays && n)
-        memcpy(program->array, arrays, n * sizeof(cvn_array *));
-    if (graph_verify(g, err) || assign(mesh, g, arrays, err))
-        return err->code;
     return program_make(&program->program, &mesh->rt, g, &options, err);
-}
-
-static int make_of_copy(void *of, cvn_err *err)
-{
-    Making *m = of;
-    SCOPED(graph_release) cvn_graph *copy = graph_clone(m->g, err);
-    return copy ? make(m, copy, err) : err->code;
 }
 
 cvn_program *cvn_compile_arrays(cvn_mesh *mesh, const cvn_graph *g, cvn_array *const *arrays,
@@ -178,23 +169,6 @@ void cvn_program_free(cvn_program *program)
     free(program);
 }
 
-/* Where the parameters are in this run. */
-static int bind(cvn_program *program, void *const *inputs, cvn_err *err)
-{
-    Program *p = &program->program;
-    for (int i = 0; i < p->signature.n_parameters; i++) {
-        Buffer *b = p->buffer[i];
-        if (program->array[i] && !b->memory && buffer_clear(p->rt, b, err))
-            return err->code;
-        if (program->array[i])
-            continue;
-        if (!inputs || !inputs[i])
-            return err_set(err, CVN_EINVAL, "input %d, '%s', is not given", i, b->name);
-        p->host[i] = inputs[i];
-    }
-    return CVN_OK;
-}
-
 int cvn_run(cvn_program *program, void *const *inputs, void *const *outputs, cvn_err *err)
 {
     cvn_err mine = {0};
@@ -203,8 +177,17 @@ int cvn_run(cvn_program *program, void *const *inputs, void *const *outputs, cvn
     if (!program)
         return err_set(err, CVN_EINVAL, "there is no program to run");
     Program *p = &program->program;
-    if (bind(program, inputs, err) || program_run(p, err))
-        return err->code;
+    for (int i = 0; i < p->signature.n_parameters; i++) {
+        Buffer *b = p->buffer[i];
+        if (program->array[i] && !b->memory)
+            TRY(buffer_clear(p->rt, b, err));
+        if (program->array[i])
+            continue;
+        if (!inputs || !inputs[i])
+            return err_set(err, CVN_EINVAL, "input %d, '%s', is not given", i, b->name);
+        p->host[i] = inputs[i];
+    }
+    TRY(program_run(p, err));
     for (int i = 0; outputs && i < p->signature.n_outputs; i++) {
         int into = p->signature.into[i];
         const void *from = into < 0 ? p->output[i] : p->host[into];

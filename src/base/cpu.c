@@ -39,20 +39,12 @@ static const CpuidBit cpuid_bits[CPU_FEATURE_COUNT] = {
     [CPU_AMX_BF16] = {7, 0, EDX, 22, TILES}, [CPU_AMX_INT8] = {7, 0, EDX, 25, TILES},
 };
 
-/* XCR0: which registers the system saves at a switch; 0 where xgetbv itself is not enabled. */
-static unsigned enabled_registers(void)
-{
-    unsigned r[4];
-    if (!__get_cpuid(1, &r[EAX], &r[EBX], &r[ECX], &r[EDX]) || !(r[ECX] >> 27 & 1))
-        return 0;
-    unsigned low, high;
-    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-    return low;
-}
-
 uint32_t cpu_features(void)
 {
-    unsigned xcr0 = enabled_registers();
+    /* XCR0: which registers the system saves at a switch; 0 where xgetbv itself is not enabled. */
+    unsigned xcr0 = 0, high, one[4];
+    if (__get_cpuid(1, &one[EAX], &one[EBX], &one[ECX], &one[EDX]) && (one[ECX] >> 27 & 1))
+        __asm__ volatile("xgetbv" : "=a"(xcr0), "=d"(high) : "c"(0));
     uint32_t features = 0;
     for (int i = 0; i < CPU_FEATURE_COUNT; i++) {
         const CpuidBit *want = &cpuid_bits[i];

@@ -17,52 +17,41 @@
 
 #define FILE_BUFFER ((size_t)1 << 18)
 
-/* What a clone of a repository has where large files were not fetched. */
-static bool is_lfs_pointer(const FileMap *map)
+static void close_file(int *fd)
 {
-    static const char head[] = "version https://git-lfs.github.com/spec/";
-    return map->size > sizeof head && map->size < 1024 &&
-           memcmp(map->data, head, sizeof head - 1) == 0;
+    if (*fd >= 0)
+        close(*fd);
 }
 
 int file_map(FileMap *map, const char *path, cvn_err *err)
 {
-    int code = CVN_OK;
+    /* What a clone of a repository has where large files were not fetched. */
+    static const char lfs[] = "version https://git-lfs.github.com/spec/";
     struct stat info;
     *map = (FileMap){0};
     /* O_NONBLOCK: opening a FIFO must not hang; it has no effect on regular files. */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    SCOPED(close_file) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return err_set(err, CVN_EIO, "cannot open '%s': %s", path, strerror(errno));
-    if (fstat(fd, &info) != 0) {
-        code = err_set(err, CVN_EIO, "cannot stat '%s': %s", path, strerror(errno));
-        goto close_file;
-    }
-    if (!S_ISREG(info.st_mode)) {
-        code = err_set(err, CVN_EIO, "'%s' is %s, not a regular file", path,
+    if (fstat(fd, &info) != 0)
+        return err_set(err, CVN_EIO, "cannot stat '%s': %s", path, strerror(errno));
+    if (!S_ISREG(info.st_mode))
+        return err_set(err, CVN_EIO, "'%s' is %s, not a regular file", path,
                        S_ISDIR(info.st_mode) ? "a folder" : "a special file");
-        goto close_file;
-    }
     if (info.st_size == 0)
-        goto close_file;
+        return CVN_OK;
     void *data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_SHARED, fd, 0);
-    if (data == MAP_FAILED) {
-        code = err_set(err, CVN_EIO, "cannot map '%s' (%lld bytes): %s", path,
+    if (data == MAP_FAILED)
+        return err_set(err, CVN_EIO, "cannot map '%s' (%lld bytes): %s", path,
                        (long long)info.st_size, strerror(errno));
-        goto close_file;
-    }
-    map->data = data;
-    map->size = (size_t)info.st_size;
-    if (is_lfs_pointer(map)) {
-        file_unmap(map);
-        code = err_set(err, CVN_EFORMAT,
-                       "'%s' is a pointer of Git LFS in place of the file; fetch the file itself, "
-                       "for instance by git lfs pull",
-                       path);
-    }
-close_file:
-    close(fd);
-    return code;
+    *map = (FileMap){data, (size_t)info.st_size};
+    if (map->size <= sizeof lfs || map->size >= 1024 || memcmp(data, lfs, sizeof lfs - 1) != 0)
+        return CVN_OK;
+    file_unmap(map);
+    return err_set(err, CVN_EFORMAT,
+                   "'%s' is a pointer of Git LFS in place of the file; fetch the file itself, "
+                   "for instance by git lfs pull",
+                   path);
 }
 
 void file_map_release(void *map)
@@ -97,6 +86,7 @@ void file_clear_left(const char *folder, const char *name)
         if (!is_half_written(entry->d_name, name))
             continue;
         const FilePath path = file_path(folder, entry->d_name);
+        SCOPED(close_file)
         int fd = open(path.text, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
         if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) {
             if (file_is_folder(path.text))
@@ -104,8 +94,6 @@ void file_clear_left(const char *folder, const char *name)
             else
                 unlink(path.text);
         }
-        if (fd >= 0)
-            close(fd);
     }
     if (stream)
         closedir(stream);
@@ -203,12 +191,10 @@ int file_writer_write(FileWriter *writer, const void *bytes, size_t n, cvn_err *
     if (writer->fd < 0)
         return err_set(err, CVN_EIO, "'%s' is not open for writing",
                        writer->path ? writer->path : "(no file)");
-    int code;
-    if (n > FILE_BUFFER - writer->used && (code = flush_buffer(writer, err)) != CVN_OK)
-        return code;
+    if (n > FILE_BUFFER - writer->used)
+        TRY(flush_buffer(writer, err));
     if (n >= FILE_BUFFER) {
-        if ((code = write_all(writer, bytes, n, err)) != CVN_OK)
-            return code;
+        TRY(write_all(writer, bytes, n, err));
     } else if (n > 0) {
         memcpy(writer->buffer + writer->used, bytes, n);
         writer->used += n;
@@ -367,16 +353,14 @@ int file_remove_folder(const char *path, cvn_err *err)
 
 int file_sync_folder(const char *path, cvn_err *err)
 {
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    SCOPED(close_file) int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return err_set(err, CVN_EIO, "cannot open the folder '%s': %s", path, strerror(errno));
-    int code = CVN_OK;
     /* EINVAL: a file system that cannot sync folders. */
-    if (fsync(fd) != 0 && errno != EINVAL)
-        code = err_set(err, CVN_EIO, "cannot flush the folder '%s' to the disk: %s", path,
-                       strerror(errno));
-    close(fd);
-    return code;
+    if (fsync(fd) == 0 || errno == EINVAL)
+        return CVN_OK;
+    return err_set(err, CVN_EIO, "cannot flush the folder '%s' to the disk: %s", path,
+                   strerror(errno));
 }
 
 bool file_folder_is_empty(const char *path)

@@ -53,17 +53,14 @@ json_t *json_object_parse(const char *file, const void *text, size_t n, cvn_err 
 
 json_t *json_object_read(const char *path, cvn_err *err)
 {
-    FileMap map;
-    json_t *root = NULL;
+    SCOPED(file_unmap) FileMap map = {0};
     if (file_map(&map, path, err) != CVN_OK)
         return NULL;
-    if (map.size > JSON_FILE_MAX)
-        err_set(err, CVN_EFORMAT, "'%s' has %zu bytes; a JSON file here has at most %zu", path,
-                map.size, JSON_FILE_MAX);
-    else
-        root = json_object_parse(path, map.data, map.size, err);
-    file_unmap(&map);
-    return root;
+    if (map.size <= JSON_FILE_MAX)
+        return json_object_parse(path, map.data, map.size, err);
+    err_set(err, CVN_EFORMAT, "'%s' has %zu bytes; a JSON file here has at most %zu", path,
+            map.size, JSON_FILE_MAX);
+    return NULL;
 }
 
 int json_file_write(const char *path, const json_t *value, cvn_err *err)

@@ -4,11 +4,6 @@
 
 #include <string.h>
 
-static inline uint32_t rotate_left(uint32_t x, unsigned by)
-{
-    return x << by | x >> (32u - by);
-}
-
 void rng_threefry2x32(const uint32_t key[2], const uint32_t counter[2], uint32_t out[2])
 {
     static const uint8_t rotation[2][4] = {{13, 15, 26, 6}, {17, 29, 16, 24}};
@@ -19,7 +14,7 @@ void rng_threefry2x32(const uint32_t key[2], const uint32_t counter[2], uint32_t
         const uint8_t *by = rotation[(group - 1) & 1u];
         for (int round = 0; round < 4; round++) {
             x0 += x1;
-            x1 = rotate_left(x1, by[round]) ^ x0;
+            x1 = (x1 << by[round] | x1 >> (32u - by[round])) ^ x0;
         }
         x0 += schedule[group % 3];
         x1 += schedule[(group + 1) % 3] + group;

@@ -55,23 +55,16 @@ int room_check_memory(uint64_t bytes, const char *what, cvn_err *err)
         what, bytes_text((double)bytes).text, bytes_text((double)memory + (double)swap).text);
 }
 
-/* Of the folder that `path` stands in, or will stand in. */
-static int disk_of(const char *path, struct statvfs *disk)
+int room_check_disk(const char *path, uint64_t bytes, cvn_err *err)
 {
-    size_t n = strlen(path);
+    struct statvfs disk;
+    size_t n = strlen(path); /* up to the folder that it stands in, or will stand in */
     while (n > 1 && path[n - 1] == '/')
         n--;
     while (n > 0 && path[n - 1] != '/')
         n--;
     SCOPED(scoped_free) char *folder = n ? strndup(path, n) : strdup(".");
-    int failed = folder ? statvfs(folder, disk) : -1;
-    return failed;
-}
-
-int room_check_disk(const char *path, uint64_t bytes, cvn_err *err)
-{
-    struct statvfs disk;
-    if (disk_of(path, &disk) != 0 || disk.f_blocks == 0)
+    if (!folder || statvfs(folder, &disk) != 0 || disk.f_blocks == 0)
         return CVN_OK;
     double left = (double)disk.f_bavail * (double)disk.f_frsize;
     if ((double)bytes <= left)

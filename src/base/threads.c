@@ -34,11 +34,6 @@ static void relax(void)
 #endif
 }
 
-static void futex_wait(atomic_uint *word, unsigned seen)
-{
-    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
-}
-
 static void futex_wake(atomic_uint *word)
 {
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
@@ -65,7 +60,7 @@ static int64_t wait_for_change(atomic_uint *word, unsigned seen, atomic_uint *sl
     } while (clock_ns() - start < limit);
     atomic_fetch_add(sleepers, 1);
     while (atomic_load(word) == seen)
-        futex_wait(word, seen);
+        syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
     atomic_fetch_sub(sleepers, 1);
     int64_t waited = clock_ns() - start;
     limit = waited <= PATIENCE_MOST ? 2 * limit : limit / 2;
@@ -128,12 +123,6 @@ struct Pool {
     int *cpu;       /* [n] where each thread is bound; NULL when they are not */
 };
 
-static void finish(Pool *pool)
-{
-    if (atomic_fetch_sub(&pool->left, 1) == 1 && atomic_load(&pool->asleep))
-        futex_wake(&pool->left);
-}
-
 static void *work(void *argument)
 {
     Worker *worker = argument;
@@ -145,7 +134,8 @@ static void *work(void *argument)
         if (!pool->fn)
             return NULL;
         pool->fn(pool->context, worker->index, pool->active);
-        finish(pool);
+        if (atomic_fetch_sub(&pool->left, 1) == 1 && atomic_load(&pool->asleep))
+            futex_wake(&pool->left);
     }
 }
 

@@ -269,19 +269,6 @@ static void end_with_others(Cluster *c, bool woken)
     lose(c, &err, false);
 }
 
-/* When all are silent it may be one that holds up the
-   others, inside MPI: one that is stopped is the cause. */
-static void look_for_stopped(Cluster *c, double silence)
-{
-    char how[96];
-    snprintf(how, sizeof how, "is stopped, and has kept the others waiting for %.0f s", silence);
-    for (int rank = 0; rank < c->t->n_ranks; rank++) {
-        char state = state_of(c, rank);
-        if (state == 'T' || state == 'Z' || state == 'X')
-            lose_rank(c, rank, state == 'T' ? how : "died");
-    }
-}
-
 static void look_for_silence(Cluster *c, int64_t now)
 {
     /* The others give rank 0 the time to speak, and then rank 1, and to end them. */
@@ -291,8 +278,15 @@ static void look_for_silence(Cluster *c, int64_t now)
         double silence = (double)(now - peer->heard_ns) * 1e-9;
         if (!talks_to(c, rank) || peer->bye || silence < patience)
             continue;
-        look_for_stopped(c, silence);
+        /* When all are silent it may be one that holds up the others, inside MPI: one that is stopped is the cause. */
         char how[96];
+        snprintf(how, sizeof how, "is stopped, and has kept the others waiting for %.0f s",
+                 silence);
+        for (int other = 0; other < c->t->n_ranks; other++) {
+            char state = state_of(c, other);
+            if (state == 'T' || state == 'Z' || state == 'X')
+                lose_rank(c, other, state == 'T' ? how : "died");
+        }
         snprintf(how, sizeof how, "has not been heard of for %.0f s", silence);
         lose_rank(c, rank, how);
     }

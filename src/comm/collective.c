@@ -194,25 +194,6 @@ static void move_pieces(const KernelArgs *args, const Exchange *e)
     }
 }
 
-/* After an odd number of i4 the last nibble is zero. */
-static void clear_last_nibble(const cvn_type *type, void *data)
-{
-    int64_t n = cvn_type_elements(type);
-    if (type->dtype == CVN_I4 && n % 2)
-        element_set(CVN_I4, data, n, 0);
-}
-
-/* Where a device waits: until all members are here, and what they give has arrived. */
-static void wait_for_members(Comm *comm, CommDevice *own, Exchange *e)
-{
-    cvn_err err = {0};
-    int code = comm_failed(comm, &err) ? err.code : gather_sources(comm, e, &err);
-    if (code)
-        comm_fail(comm, &err);
-    e->ok = code == CVN_OK;
-    e->arrived = e->arrived >= 0 ? e->arrived : comm_now(comm, own);
-}
-
 void comm_done(const KernelArgs *args, unsigned number)
 {
     Comm *comm = args->comm;
@@ -222,7 +203,13 @@ void comm_done(const KernelArgs *args, unsigned number)
     if (args->thread == 0) {
         asked = comm_now(comm, own);
         own->current = &own->exchange[number % COMM_IN_FLIGHT];
-        wait_for_members(comm, own, own->current);
+        /* Until all members are here, and what they give has arrived. */
+        Exchange *e = own->current;
+        int code = comm_failed(comm, &err) ? err.code : gather_sources(comm, e, &err);
+        if (code)
+            comm_fail(comm, &err);
+        e->ok = code == CVN_OK;
+        e->arrived = e->arrived >= 0 ? e->arrived : comm_now(comm, own);
     }
     kernel_sync(args);
     Exchange *e = own->current;
@@ -243,7 +230,10 @@ void comm_done(const KernelArgs *args, unsigned number)
             code = wait_for_peers(comm, e, &err);
         if (code)
             comm_fail(comm, &err);
-        clear_last_nibble(&e->op->result[0]->type, e->out);
+        /* After an odd number of i4 the last nibble is zero. */
+        const cvn_type *type = &e->op->result[0]->type;
+        if (type->dtype == CVN_I4 && cvn_type_elements(type) % 2)
+            element_set(CVN_I4, e->out, cvn_type_elements(type), 0);
         if (e->op != &comm->any.op)
             account_add(comm, own, e, asked);
     }
@@ -268,13 +258,19 @@ bool comm_any(const KernelArgs *args, bool wish)
     return any;
 }
 
-bool comm_is_open(Comm *comm, int device, const Op *op)
+/* The exchange that an operation of the device began and has not ended, so that it is one of the last; or NULL. */
+static const Exchange *open_exchange(const Comm *comm, int device, const Op *op)
 {
     const CommDevice *own = comm_device(comm, device);
     for (int i = 0; i < COMM_IN_FLIGHT; i++)
         if (own->exchange[i].open && own->exchange[i].op == op)
-            return true;
-    return false;
+            return &own->exchange[i];
+    return NULL;
+}
+
+bool comm_is_open(Comm *comm, int device, const Op *op)
+{
+    return open_exchange(comm, device, op) != NULL;
 }
 
 void comm_after_step(Comm *comm, int device, const Op *op)
@@ -294,21 +290,13 @@ static void start_collective(const KernelArgs *args)
         comm_start(args->comm, args->device, args->op, args->in[0], args->out[0]);
 }
 
-/* Which exchange of the device an operation began: it has not ended, so it is one of the last. */
-static unsigned number_of(const CommDevice *own, const Op *op)
-{
-    for (int i = 0; i < COMM_IN_FLIGHT; i++)
-        if (own->exchange[i].open && own->exchange[i].op == op)
-            return own->exchange[i].number;
-    assert(!"a collective ends that has not started");
-    return 0;
-}
-
 static void done_collective(const KernelArgs *args)
 {
     if (args->comm) {
-        bool first = args->thread == 0;
-        comm_done(args, first ? number_of(comm_device(args->comm, args->device), args->op) : 0);
+        const Exchange *e =
+            args->thread == 0 ? open_exchange(args->comm, args->device, args->op) : NULL;
+        assert((e || args->thread > 0) && "a collective ends that has started");
+        comm_done(args, e ? e->number : 0);
     } else if (args->thread == 0) {
         interp_op(args->op, args->in, args->out);
     }

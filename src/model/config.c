@@ -71,7 +71,6 @@ static int check_ids(const SpecialIds *ids, const char *what, int64_t vocab, con
 
 int llama_config_check(const LlamaConfig *c, const char *file, cvn_err *err)
 {
-    int code;
     for (size_t i = 0; i < sizeof dimensions / sizeof *dimensions; i++) {
         int64_t value;
         memcpy(&value, (const char *)c + dimensions[i].offset, sizeof value);
@@ -104,8 +103,7 @@ int llama_config_check(const LlamaConfig *c, const char *file, cvn_err *err)
         return err_set(err, CVN_EUNSUPPORTED,
                        "'%s': weights of type %s; f32, bf16 or f16 is expected", file,
                        cvn_dtype_name(c->dtype));
-    if ((code = llama_rope_check(c, file, err)) != CVN_OK ||
-        (code = check_ids(&c->bos, "begin-of-text", c->vocab, file, err)) != CVN_OK)
-        return code;
+    TRY(llama_rope_check(c, file, err));
+    TRY(check_ids(&c->bos, "begin-of-text", c->vocab, file, err));
     return check_ids(&c->eos, "end-of-text", c->vocab, file, err);
 }

@@ -169,27 +169,12 @@ static int refuse(const char *file, const char *key, const json_t *value, cvn_er
 /* "layer_types" spells out what every layer of Llama is anyway. */
 static bool is_all_full_attention(const char *key, const json_t *value)
 {
-    size_t i;
-    json_t *type;
-    if (strcmp(key, "layer_types") != 0 || !json_is_array(value))
-        return false;
-    json_array_foreach((json_t *)(uintptr_t)value, i,
-                       type) if (!json_is_string(type) ||
-                                 strcmp(json_string_value(type), "full_attention") !=
-                                     0) return false;
-    return true;
-}
-
-static int check_unknown(LlamaConfig *c, const char *file, const char *key, const json_t *value,
-                         cvn_err *err)
-{
-    if (is_off(value))
-        return CVN_OK;
-    for (size_t i = 0; i < sizeof mathematical / sizeof *mathematical; i++)
-        if (strcasestr(key, mathematical[i]))
-            return refuse(file, key, value, err);
-    llama_config_warn(c, "'%s': the unknown key '%.80s' is ignored", file, key);
-    return CVN_OK;
+    bool all = strcmp(key, "layer_types") == 0 && json_is_array(value);
+    for (size_t i = 0; all && i < json_array_size(value); i++) {
+        const char *type = json_string_value(json_array_get(value, i));
+        all = type && strcmp(type, "full_attention") == 0;
+    }
+    return all;
 }
 
 static int check_keys(LlamaConfig *c, const char *file, const json_t *json, cvn_err *err)
@@ -201,15 +186,18 @@ static int check_keys(LlamaConfig *c, const char *file, const json_t *json, cvn_
         size_t i = 0, n = sizeof keys / sizeof *keys;
         while (i < n && strcmp(keys[i].key, key) != 0)
             i++;
-        int code = CVN_OK;
-        if (i == n)
-            code = check_unknown(c, file, key, value, err);
-        else if (keys[i].kind == KEY_REFUSED && !is_off(value) &&
-                 !(json_is_number(value) && json_number_value(value) == keys[i].neutral) &&
-                 !is_all_full_attention(key, value))
-            code = refuse(file, key, value, err);
-        if (code != CVN_OK)
-            return code;
+        if (is_off(value))
+            continue;
+        if (i < n && keys[i].kind == KEY_REFUSED &&
+            !(json_is_number(value) && json_number_value(value) == keys[i].neutral) &&
+            !is_all_full_attention(key, value))
+            return refuse(file, key, value, err);
+        if (i < n)
+            continue;
+        for (size_t k = 0; k < sizeof mathematical / sizeof *mathematical; k++)
+            if (strcasestr(key, mathematical[k]))
+                return refuse(file, key, value, err);
+        llama_config_warn(c, "'%s': the unknown key '%.80s' is ignored", file, key);
     }
     return CVN_OK;
 }
@@ -497,10 +485,7 @@ int llama_config_read(LlamaConfig *config, const char *folder, cvn_err *err)
     bool has_beside = file_exists(beside.text);
     json_auto_t *json = json_object_read(path.text, err);
     json_auto_t *generation = json && has_beside ? json_object_read(beside.text, err) : NULL;
-    int code;
-    if (json && (generation || !has_beside))
-        code = llama_config_parse(config, path.text, json, generation, err);
-    else
-        code = err && err->code != CVN_OK ? err->code : CVN_EFORMAT;
-    return code;
+    if (!json || (has_beside && !generation))
+        return err && err->code != CVN_OK ? err->code : CVN_EFORMAT;
+    return llama_config_parse(config, path.text, json, generation, err);
 }

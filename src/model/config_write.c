@@ -4,11 +4,6 @@
 #include "base/json_file.h"
 #include "model/config.h"
 
-static const char *dtype_name(cvn_dtype dtype)
-{
-    return dtype == CVN_BF16 ? "bfloat16" : dtype == CVN_F16 ? "float16" : "float32";
-}
-
 static json_t *rope_scaling(const LlamaConfig *c)
 {
     const char *type = llama_rope_name(c->rope_scaling);
@@ -48,15 +43,11 @@ static json_t *token_ids(const SpecialIds *ids)
     return list;
 }
 
-/* {"quant_method": "caravan", "bits": 4, "group_size": 64}; a group of 0 means whole rows. */
-static json_t *quantization(const LlamaConfig *c)
-{
-    return json_pack("{s:s, s:i, s:I}", "quant_method", "caravan", "bits",
-                     c->quant.kind == QUANT_INT8 ? 8 : 4, "group_size", (json_int_t)c->quant.group);
-}
-
 static json_t *config_json(const LlamaConfig *c)
 {
+    const char *dtype = c->dtype == CVN_BF16  ? "bfloat16"
+                        : c->dtype == CVN_F16 ? "float16"
+                                              : "float32";
     json_t *json = json_pack(
         "{s:[s], s:b, s:f, s:o, s:o, s:I, s:s, s:I, s:f, s:I, s:I, s:b, s:s, s:I, s:I, s:I, s:o, "
         "s:f, s:o, s:f, s:b, s:s, s:b, s:I}",
@@ -69,19 +60,13 @@ static json_t *config_json(const LlamaConfig *c)
         "num_hidden_layers", (json_int_t)c->n_layers, "num_key_value_heads",
         (json_int_t)c->n_kv_heads, "pad_token_id", c->pad < 0 ? json_null() : json_integer(c->pad),
         "rms_norm_eps", c->rms_eps, "rope_scaling", rope_scaling(c), "rope_theta", c->rope_theta,
-        "tie_word_embeddings", c->tied, "torch_dtype", dtype_name(c->dtype), "use_cache", 1,
-        "vocab_size", (json_int_t)c->vocab);
-    if (json && c->quant.kind != QUANT_NONE)
-        json = json_with(json, "quantization_config", quantization(c));
-    return json;
-}
-
-static json_t *generation_json(const LlamaConfig *c)
-{
-    json_t *json = json_pack("{s:b, s:o, s:o}", "_from_model_config", 1, "bos_token_id",
-                             token_ids(&c->bos), "eos_token_id", token_ids(&c->eos));
-    if (json && c->pad >= 0)
-        json = json_with(json, "pad_token_id", json_integer(c->pad));
+        "tie_word_embeddings", c->tied, "torch_dtype", dtype, "use_cache", 1, "vocab_size",
+        (json_int_t)c->vocab);
+    if (json && c->quant.kind != QUANT_NONE) /* a group of 0 means whole rows */
+        json = json_with(json, "quantization_config",
+                         json_pack("{s:s, s:i, s:I}", "quant_method", "caravan", "bits",
+                                   c->quant.kind == QUANT_INT8 ? 8 : 4, "group_size",
+                                   (json_int_t)c->quant.group));
     return json;
 }
 
@@ -102,5 +87,9 @@ int llama_config_write(const LlamaConfig *config, const char *folder, cvn_err *e
             "the rows of q and k must be brought into Hugging Face's order first",
             folder);
     TRY(write_in(folder, "config.json", config_json(config), err));
-    return write_in(folder, "generation_config.json", generation_json(config), err);
+    json_t *json = json_pack("{s:b, s:o, s:o}", "_from_model_config", 1, "bos_token_id",
+                             token_ids(&config->bos), "eos_token_id", token_ids(&config->eos));
+    if (json && config->pad >= 0)
+        json = json_with(json, "pad_token_id", json_integer(config->pad));
+    return write_in(folder, "generation_config.json", json, err);
 }

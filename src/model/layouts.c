@@ -84,27 +84,23 @@ typedef struct Rules {
 
 /* ---- layouts by name ---- */
 
-static int no_layout(const char *text, cvn_err *err)
-{
-    char names[16 * N_LAYOUTS] = "";
-    for (size_t i = 0, at = 0; i < N_LAYOUTS; i++)
-        at += (size_t)snprintf(names + at, sizeof names - at, "%s, ", layout_name(i));
-    return err_set(err, CVN_EINVAL,
-                   "\"%.64s\" is no layout; there are %sproducts of them such as fsdp+tp, and "
-                   "rules in a file, FILE.json",
-                   text, names);
-}
-
 static int named_rules(const char *text, Rules *rules, cvn_err *err)
 {
     bool named[N_LAYOUTS] = {false};
+    char names[16 * N_LAYOUTS] = "";
     for (const char *p = text;; p++) {
         size_t length = strcspn(p, "+"), i = 0;
         while (i < N_LAYOUTS &&
                (strlen(layouts[i]) != length || memcmp(layouts[i], p, length) != 0))
             i++;
-        if (i == N_LAYOUTS || named[i])
-            return no_layout(text, err);
+        if (i == N_LAYOUTS || named[i]) {
+            for (size_t k = 0, at = 0; k < N_LAYOUTS; k++)
+                at += (size_t)snprintf(names + at, sizeof names - at, "%s, ", layouts[k]);
+            return err_set(err, CVN_EINVAL,
+                           "\"%.64s\" is no layout; there are %sproducts of them such as fsdp+tp, "
+                           "and rules in a file, FILE.json",
+                           text, names);
+        }
         named[i] = true;
         for (int r = 0; r < N_ROWS; r++)
             if (rows[r].layouts >> i & 1)
@@ -204,8 +200,6 @@ static int read_group(const RuleFile *f, const char *name, json_t *value)
     return CVN_OK;
 }
 
-static void add_cache_rules(Rules *rules);
-
 static int rules_from_file(const char *path, const Mesh *mesh, Arena *arena, Rules *rules,
                            cvn_err *err)
 {
@@ -222,17 +216,11 @@ static int rules_from_file(const char *path, const Mesh *mesh, Arena *arena, Rul
     {
         TRY(read_group(&f, name, value));
     }
-    add_cache_rules(rules);
-    return CVN_OK;
-}
-
-/* Caches of which a file says nothing lie as what is computed from them: rows as tokens, heads as attention's. */
-static void add_cache_rules(Rules *rules)
-{
+    /* Caches of which a file says nothing lie as what is computed from them: rows as tokens, heads as attention's. */
     int n = rules->n;
     for (int i = 0; i < n; i++)
         if (rules->rule[i].group == GROUP_CACHE)
-            return;
+            return CVN_OK;
     for (int i = 0; i < n && rules->n < MOST_RULES; i++) {
         LayoutRule rule = rules->rule[i];
         if (rule.group != GROUP_TOKENS &&
@@ -241,12 +229,7 @@ static void add_cache_rules(Rules *rules)
         rule.group = GROUP_CACHE;
         rules->rule[rules->n++] = rule;
     }
-}
-
-static bool is_file(const char *layout)
-{
-    size_t n = strlen(layout);
-    return n > 5 && strcmp(layout + n - 5, ".json") == 0;
+    return CVN_OK;
 }
 
 /* ---- marks ---- */
@@ -338,13 +321,6 @@ static void split_batch(const Marking *m, cvn_spec *spec, int64_t n)
             split(m, spec, 0, n, m->rules->rule[r].mesh_axis, false);
 }
 
-static void mark_batch(const Marking *m, cvn_value *v)
-{
-    cvn_spec spec = {.rank = v->type.rank};
-    split_batch(m, &spec, v->type.dim[0]);
-    cvn_mark_sharding(m->g, v, &spec);
-}
-
 /* What the embedding gives, [batch, seq, embed]; what is added to it follows. A sequence that its
    axes do not divide, as the one token of decoding, leaves them to embed. */
 static void mark_activation(const Marking *m, cvn_value *v)
@@ -369,21 +345,6 @@ static void mark_activation(const Marking *m, cvn_value *v)
     cvn_mark_sharding(m->g, v, &spec);
 }
 
-static void mark_activations(const Marking *m, int embedding)
-{
-    for (Op *op = m->g->first; op; op = op->next) {
-        const Op *gather = op;
-        if (op->kind == OP_DEQUANTIZE && op->attr.blocks) /* rows that were looked up */
-            gather = op->operand[0]->def;
-        const Op *table = gather->n_operands ? gather->operand[0]->def : NULL;
-        while (table && table->kind == OP_CONVERT)
-            table = table->operand[0]->def;
-        const cvn_value *v = gather->kind == OP_GATHER ? table->result[0] : NULL;
-        if (v && (v->role == ROLE_WEIGHT || v->role == ROLE_TRAINED) && v->index == embedding)
-            mark_activation(m, op->result[0]);
-    }
-}
-
 /* [rows, kv_heads, positions, …]: rows by whole axes, so that each part has as many. */
 static void mark_cache(const Marking *m, cvn_value *v)
 {
@@ -403,6 +364,7 @@ static void mark_all(const Marking *m, const LlamaConfig *config, Arena *arena)
     params_list(&list, config, arena);
     for (int i = 0; i < m->g->n_parameters; i++) {
         cvn_value *v = m->g->parameter[i];
+        cvn_spec spec = {.rank = v->type.rank};
         switch ((Role)v->role) {
         case ROLE_WEIGHT:
         case ROLE_TRAINED:
@@ -416,20 +378,34 @@ static void mark_all(const Marking *m, const LlamaConfig *config, Arena *arena)
         case ROLE_TOKENS:
         case ROLE_TARGETS:
         case ROLE_STARTS:
-            mark_batch(m, v);
+            split_batch(m, &spec, v->type.dim[0]);
+            cvn_mark_sharding(m->g, v, &spec);
             break;
         default:
             break;
         }
     }
-    mark_activations(m, list.first[PARAM_EMBED]);
+    for (Op *op = m->g->first; op; op = op->next) {
+        const Op *gather = op;
+        if (op->kind == OP_DEQUANTIZE && op->attr.blocks) /* rows that were looked up */
+            gather = op->operand[0]->def;
+        const Op *source = gather->n_operands ? gather->operand[0]->def : NULL;
+        while (source && source->kind == OP_CONVERT)
+            source = source->operand[0]->def;
+        const cvn_value *v = gather->kind == OP_GATHER ? source->result[0] : NULL;
+        if (v && (v->role == ROLE_WEIGHT || v->role == ROLE_TRAINED) &&
+            v->index == list.first[PARAM_EMBED])
+            mark_activation(m, op->result[0]);
+    }
 }
 
 static int read_rules(const char *layout, const Mesh *mesh, Arena *arena, Rules *rules,
                       cvn_err *err)
 {
-    return is_file(layout) ? rules_from_file(layout, mesh, arena, rules, err)
-                           : named_rules(layout, rules, err);
+    size_t n = strlen(layout);
+    return n > 5 && strcmp(layout + n - 5, ".json") == 0
+               ? rules_from_file(layout, mesh, arena, rules, err)
+               : named_rules(layout, rules, err);
 }
 
 static bool rules_name(const Rules *rules, int n, const char *mesh_axis)

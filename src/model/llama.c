@@ -34,15 +34,6 @@ static cvn_value *weight(const Builder *b, ParamKind kind, int64_t layer)
     return p ? b->weight[p - b->params->param] : NULL;
 }
 
-static cvn_value *add_bias(Builder *b, cvn_value *x, ParamKind kind, int64_t layer)
-{
-    cvn_value *bias = weight(b, kind, layer);
-    if (!bias)
-        return x;
-    bias = cvn_convert(G, bias, CVN_F32);
-    return cvn_add(G, x, cvn_broadcast_to(G, bias, cvn_value_type(x)));
-}
-
 /* x in the dtype that enters products. */
 static cvn_value *compute(Builder *b, cvn_value *x)
 {
@@ -106,13 +97,6 @@ static cvn_value *matrix(Builder *b, ParamKind kind, int64_t layer, cvn_dtype dt
     return cvn_dequantize_blocks(G, w, block_info[p->blocks].name, type);
 }
 
-/* Whether products with a weight of this form take rows of 8 bits. */
-static bool takes_int8(const Builder *b, const Param *p)
-{
-    return b->step && b->step->int8_inputs &&
-           (p->form == PARAM_BLOCKS || (p->form == PARAM_QUANTIZED && p->quant.dtype == CVN_I8));
-}
-
 /* x [batch, seq, what is summed …] in 8 bits, a scale for each `columns` of a row, 0 for all: out[0] i8
    [batch, seq, (k / columns,) columns]. */
 static void to_8_bits(Builder *b, cvn_value *x, const Param *p, cvn_value *out[2])
@@ -159,15 +143,20 @@ static cvn_value *linear(Builder *b, const char *equation, cvn_value *x, ParamKi
                          ParamKind bias, int64_t layer)
 {
     const Param *p = params_find(b->params, kind, (int)layer);
-    cvn_value *y;
-    if (!takes_int8(b, p))
+    bool eight =
+        p->form == PARAM_BLOCKS || (p->form == PARAM_QUANTIZED && p->quant.dtype == CVN_I8);
+    cvn_value *y, *add = weight(b, bias, layer);
+    if (!eight || !b->step || !b->step->int8_inputs)
         y = cvn_einsum_as(G, equation, x, matrix(b, kind, layer, b->compute), CVN_F32);
     else if (p->form == PARAM_BLOCKS)
         y = blocks_int8(b, equation, x, kind, layer);
     else
         y = linear_int8(b, x, kind, layer);
     y = adapt(b, equation, x, y, kind, layer);
-    return add_bias(b, y, bias, layer);
+    if (!add)
+        return y;
+    add = cvn_convert(G, add, CVN_F32);
+    return cvn_add(G, y, cvn_broadcast_to(G, add, cvn_value_type(y)));
 }
 
 /* A product that something else than a product reads is rounded in training to what enters products, and read in f32:
@@ -211,16 +200,6 @@ static Past with_past(Builder *b, cvn_value *x, int64_t layer, int which)
     return past;
 }
 
-/* Attention of q, rotated, to all that the rows hold. */
-static cvn_value *attend(Builder *b, cvn_value *q, const Past *k, const Past *v)
-{
-    double scale = llama_attention_scale(b->config);
-    if (k->scale)
-        return cvn_attention_quantized(G, q, k->x, k->scale, v->x, v->scale, b->start, b->length,
-                                       scale);
-    return cvn_attention(G, q, k->x, v->x, b->start, b->length, b->first, scale);
-}
-
 /* x f32 [batch, seq, dim] -> f32 [batch, seq, dim], updating the layer's cache. */
 static cvn_value *attention(Builder *b, cvn_value *x, int64_t layer)
 {
@@ -236,7 +215,11 @@ static cvn_value *attention(Builder *b, cvn_value *x, int64_t layer)
     q = compute(b, cvn_rope(G, q, b->positions, b->inv_freq, c->rope_interleaved));
     k = cvn_rope(G, k, b->positions, b->inv_freq, c->rope_interleaved);
     Past keys = with_past(b, k, layer, 0), values = with_past(b, v, layer, 1);
-    cvn_value *a /* [batch, seq, heads, head_dim] */ = attend(b, q, &keys, &values);
+    double scale = llama_attention_scale(c);
+    cvn_value *a /* [batch, seq, heads, head_dim] */ =
+        keys.scale ? cvn_attention_quantized(G, q, keys.x, keys.scale, values.x, values.scale,
+                                             b->start, b->length, scale)
+                   : cvn_attention(G, q, keys.x, values.x, b->start, b->length, b->first, scale);
     return linear(b, "bsnh,enh->bse", a, PARAM_O, PARAM_O_BIAS, layer);
 }
 
@@ -475,22 +458,6 @@ static void add_outputs(Builder *b, cvn_value *x)
     }
 }
 
-static int build(Builder *b, cvn_err *err)
-{
-    const LlamaConfig *c = b->config;
-    add_parameters(b);
-    size_t n_caches = (size_t)(b->caches * c->n_layers);
-    cvn_value **cache_in = arena_copy(&b->g->arena, b->cache, n_caches * sizeof(cvn_value *));
-    add_frequencies(b, b->step->longest ? b->step->longest : b->step->context);
-    cvn_value *x = embed(b);
-    for (int64_t i = 0; i < c->n_layers; i++)
-        x = layer(b, x, i);
-    for (size_t i = 0; i < n_caches; i++)
-        cvn_output_into(G, b->cache[i], cache_in[i]);
-    add_outputs(b, x);
-    return cvn_graph_check(b->g, err);
-}
-
 /* "decode_b4_random", "fill_b1_s512": what a profile or a dump shows. */
 static void step_name(const LlamaStep *s, char *name, size_t size)
 {
@@ -509,20 +476,31 @@ cvn_graph *llama_step(const LlamaConfig *config, const LlamaStep *step, cvn_err 
 {
     char name[96];
     step_name(step, name, sizeof name);
-    Builder b = {
+    Builder builder = {
         .g = cvn_graph_new(name, err), .config = config, .step = step, .compute = step->compute};
-    if (!b.g)
+    Builder *b = &builder;
+    if (!b->g)
         return NULL;
-    Arena *arena = &b.g->arena;
+    Arena *arena = &b->g->arena;
     ParamList params;
     params_list(&params, config, arena);
-    b.params = &params;
-    b.weight = arena_array(arena, (size_t)params.n, sizeof *b.weight);
-    b.caches = step->kv_int8 ? LLAMA_CACHES_INT8 : LLAMA_CACHES;
-    b.cache = arena_array(arena, (size_t)(b.caches * config->n_layers), sizeof(cvn_value *));
-    if (build(&b, err) == CVN_OK)
-        return b.g;
-    cvn_graph_free(b.g);
+    b->params = &params;
+    b->weight = arena_array(arena, (size_t)params.n, sizeof *b->weight);
+    b->caches = step->kv_int8 ? LLAMA_CACHES_INT8 : LLAMA_CACHES;
+    size_t n_caches = (size_t)(b->caches * config->n_layers);
+    b->cache = arena_array(arena, n_caches, sizeof(cvn_value *));
+    add_parameters(b);
+    cvn_value **cache_in = arena_copy(arena, b->cache, n_caches * sizeof(cvn_value *));
+    add_frequencies(b, step->longest ? step->longest : step->context);
+    cvn_value *x = embed(b);
+    for (int64_t i = 0; i < config->n_layers; i++)
+        x = layer(b, x, i);
+    for (size_t i = 0; i < n_caches; i++)
+        cvn_output_into(G, b->cache[i], cache_in[i]);
+    add_outputs(b, x);
+    if (cvn_graph_check(b->g, err) == CVN_OK)
+        return b->g;
+    cvn_graph_free(b->g);
     return NULL;
 }
 

@@ -101,21 +101,15 @@ int lora_parse(LoraOptions *options, const char *text, cvn_err *err)
     return CVN_OK;
 }
 
-/* How many of a weight's axes, from the last, are contracted: those of its columns in the file. */
-static int contracted_axes(const Param *base)
-{
-    int n = 1;
-    while (n < base->rank && base->axis[base->rank - n] == AXIS_HEAD_DIM)
-        n++;
-    return n;
-}
-
 /* A [rank, in axes] or B [out axes, rank] of a weight. AXIS_COUNT stands for the axis of the rank, which
  * the model does not name. */
 static Param adapter(const Param *base, int64_t rank, int suffix, Arena *arena)
 {
     static const char *const names[] = {"lora_a", "lora_b"}, *const files[] = {"lora_A", "lora_B"};
-    int in = contracted_axes(base), out = base->rank - in;
+    int in = 1; /* axes, from the last, that are contracted: those of its columns in the file */
+    while (in < base->rank && base->axis[base->rank - in] == AXIS_HEAD_DIM)
+        in++;
+    const int out = base->rank - in;
     const char *hf = base->file_name[NAMING_HF];
     Param p = {.kind = base->kind, .layer = base->layer, .init = INIT_ZEROS};
     p.name = arena_printf(arena, "%s.%s", base->name, names[suffix]);

@@ -92,19 +92,6 @@ static bool is_present(const LlamaConfig *config, ParamKind kind)
     return true;
 }
 
-/* Weights as Hugging Face draws them, except that what writes into the residual stream (o, down) is
- * scaled by 1/sqrt(2 layers), as GPT-2 and llama2.c do, so that its variance does not grow with
- * depth. */
-static void set_init(Param *param, const LlamaConfig *config)
-{
-    Role role = table[param->kind].role;
-    param->init = role == ROLE_NORM ? INIT_ONES : role == ROLE_BIAS ? INIT_ZEROS : INIT_NORMAL;
-    if (role == ROLE_WEIGHT)
-        param->std = config->init_range;
-    else if (role == ROLE_RESIDUAL)
-        param->std = config->init_range / sqrt(2.0 * (double)config->n_layers);
-}
-
 static void set_shape(Param *param, const LlamaConfig *config)
 {
     param->rank = table[param->kind].rank;
@@ -124,22 +111,6 @@ static void set_shape(Param *param, const LlamaConfig *config)
     }
 }
 
-static void set_names(Param *param, Arena *arena)
-{
-    bool per_layer = table[param->kind].per_layer;
-    const char *ending = table[param->kind].role == ROLE_BIAS ? "bias" : "weight";
-    param->name = per_layer
-                      ? arena_printf(arena, "layers.%d.%s", param->layer, table[param->kind].name)
-                      : table[param->kind].name;
-    for (int naming = 0; naming < NAMING_COUNT; naming++) {
-        const char *name = table[param->kind].file_name[naming];
-        param->file_name[naming] = per_layer
-                                       ? arena_printf(arena, "%s%d.%s.%s", layer_prefix[naming],
-                                                      param->layer, name, ending)
-                                       : arena_printf(arena, "%s.%s", name, ending);
-    }
-}
-
 static void add(ParamList *list, const LlamaConfig *config, Arena *arena, ParamKind kind, int layer)
 {
     Param *param = &list->param[list->n];
@@ -147,17 +118,32 @@ static void add(ParamList *list, const LlamaConfig *config, Arena *arena, ParamK
         list->first[kind] = list->n;
     param->kind = kind;
     param->layer = table[kind].per_layer ? layer : -1;
-    set_names(param, arena);
+    Role role = table[kind].role;
+    bool per_layer = table[kind].per_layer;
+    const char *ending = role == ROLE_BIAS ? "bias" : "weight";
+    param->name = per_layer ? arena_printf(arena, "layers.%d.%s", param->layer, table[kind].name)
+                            : table[kind].name;
+    for (int naming = 0; naming < NAMING_COUNT; naming++) {
+        const char *name = table[kind].file_name[naming];
+        param->file_name[naming] = per_layer
+                                       ? arena_printf(arena, "%s%d.%s.%s", layer_prefix[naming],
+                                                      param->layer, name, ending)
+                                       : arena_printf(arena, "%s.%s", name, ending);
+    }
     set_shape(param, config);
-    set_init(param, config);
+    /* Weights as Hugging Face draws them, except that what writes into the residual stream (o, down) is scaled by
+       1/sqrt(2 layers), as GPT-2 and llama2.c do, so that its variance does not grow with depth. */
+    param->init = role == ROLE_NORM ? INIT_ONES : role == ROLE_BIAS ? INIT_ZEROS : INIT_NORMAL;
+    if (role == ROLE_WEIGHT)
+        param->std = config->init_range;
+    else if (role == ROLE_RESIDUAL)
+        param->std = config->init_range / sqrt(2.0 * (double)config->n_layers);
     list->n++;
 }
 
-static bool is_quantized(const LlamaConfig *config, ParamKind kind)
+static bool enters_products(ParamKind kind)
 {
-    Role role = table[kind].role;
-    return config->quant.kind != QUANT_NONE && kind != PARAM_EMBED &&
-           (role == ROLE_WEIGHT || role == ROLE_RESIDUAL);
+    return table[kind].role == ROLE_WEIGHT || table[kind].role == ROLE_RESIDUAL;
 }
 
 /* Makes a parameter's array the one that holds this: in files one of n rows. */
@@ -167,27 +153,6 @@ static void set_form(Param *param, ParamForm form, int64_t columns)
     param->file_rank = 2;
     param->file_dims[0] = param->quant.n;
     param->file_dims[1] = columns;
-}
-
-static void quantize(Param *param, const LlamaConfig *config)
-{
-    int64_t n = 1;
-    for (int d = 0; d < param->n_rows; d++)
-        n *= param->dims[d];
-    param->quant = quant_form(config->quant, n, param->n / n);
-    set_form(param, PARAM_QUANTIZED, (int64_t)cvn_dtype_bytes(param->quant.dtype, param->quant.k));
-}
-
-/* Appends the scales of a quantized matrix. */
-static void add_scales(ParamList *list, Arena *arena, int index)
-{
-    Param *param = &list->param[index], *scale = &list->param[list->n];
-    *scale = *param;
-    scale->name = arena_printf(arena, "%s.scale", param->name);
-    for (int naming = 0; naming < NAMING_COUNT; naming++)
-        scale->file_name[naming] = arena_printf(arena, "%s_scale", param->file_name[naming]);
-    set_form(scale, PARAM_SCALES, param->quant.groups);
-    param->scale = list->n++;
 }
 
 cvn_type param_type(const Param *param, cvn_dtype dtype)
@@ -236,17 +201,33 @@ void params_list(ParamList *list, const LlamaConfig *config, Arena *arena)
     if (is_present(config, PARAM_LM_HEAD))
         add(list, config, arena, PARAM_LM_HEAD, -1);
     int plain = list->n;
-    for (int i = 0; i < plain; i++)
-        if (is_quantized(config, list->param[i].kind))
-            quantize(&list->param[i], config);
+    for (int i = 0; i < plain && config->quant.kind != QUANT_NONE; i++) {
+        Param *param = &list->param[i];
+        int64_t rows = 1;
+        if (param->kind == PARAM_EMBED || !enters_products(param->kind))
+            continue;
+        for (int d = 0; d < param->n_rows; d++)
+            rows *= param->dims[d];
+        param->quant = quant_form(config->quant, rows, param->n / rows);
+        set_form(param, PARAM_QUANTIZED,
+                 (int64_t)cvn_dtype_bytes(param->quant.dtype, param->quant.k));
+    }
     for (int i = 0; i < plain && config->blocks; i++)
         if (config->blocks[i]) {
             list->param[i].form = PARAM_BLOCKS;
             list->param[i].blocks = (BlockKind)config->blocks[i];
         }
-    for (int i = 0; i < plain; i++)
-        if (list->param[i].form == PARAM_QUANTIZED)
-            add_scales(list, arena, i);
+    for (int i = 0; i < plain; i++) {
+        Param *param = &list->param[i], *scale = &list->param[list->n];
+        if (param->form != PARAM_QUANTIZED)
+            continue;
+        *scale = *param;
+        scale->name = arena_printf(arena, "%s.scale", param->name);
+        for (int naming = 0; naming < NAMING_COUNT; naming++)
+            scale->file_name[naming] = arena_printf(arena, "%s_scale", param->file_name[naming]);
+        set_form(scale, PARAM_SCALES, param->quant.groups);
+        param->scale = list->n++;
+    }
 }
 
 const Param *params_find(const ParamList *list, ParamKind kind, int layer)
@@ -259,23 +240,16 @@ const Param *params_find(const ParamList *list, ParamKind kind, int layer)
     return &list->param[index];
 }
 
-static int64_t elements_of(const LlamaConfig *config, ParamKind kind)
-{
-    int64_t n = table[kind].per_layer ? config->n_layers : 1;
-    for (int i = 0; i < table[kind].rank; i++)
-        n *= model_axis_size(config, table[kind].axis[i]);
-    return n;
-}
-
 ModelSize model_size(const LlamaConfig *config)
 {
     ModelSize size = {0};
     for (int kind = 0; kind < PARAM_KIND_COUNT; kind++) {
-        Role role = table[kind].role;
-        int64_t n = elements_of(config, (ParamKind)kind);
+        int64_t n = table[kind].per_layer ? config->n_layers : 1;
+        for (int i = 0; i < table[kind].rank; i++)
+            n *= model_axis_size(config, table[kind].axis[i]);
         if (is_present(config, (ParamKind)kind))
             size.params += n;
-        if ((role == ROLE_WEIGHT || role == ROLE_RESIDUAL) && kind != PARAM_EMBED)
+        if (enters_products((ParamKind)kind) && kind != PARAM_EMBED)
             size.matmul_params += n;
     }
     return size;

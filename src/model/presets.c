@@ -151,29 +151,26 @@ static int shape_of_pairs(const char *text, LlamaConfig *config, cvn_err *err)
     return CVN_OK;
 }
 
-/* The same as a JSON object, or a model's config.json. */
-static int shape_of_json(const char *path, const json_t *json, LlamaConfig *config, cvn_err *err)
+/* The same as a JSON object, or a model's folder or config.json. */
+static int shape_of_file(const char *path, LlamaConfig *config, cvn_err *err)
 {
+    if (file_is_folder(path))
+        return llama_config_read(config, path, err);
+    json_auto_t *json = json_object_read(path, err);
+    if (!json)
+        return CVN_EFORMAT;
+    if (json_object_get(json, "model_type"))
+        return llama_config_parse(config, path, json, NULL, err);
     LlamaConfig c = empty_shape();
     const char *key;
     json_t *value;
-    if (json_object_get(json, "model_type"))
-        return llama_config_parse(config, path, json, NULL, err);
-    json_object_foreach((json_t *)(uintptr_t)json, key, value)
+    json_object_foreach(json, key, value)
     {
         TRY(set_size(&c, path, key, json_integer_value(value), err));
     }
     TRY(finish_shape(&c, path, err));
     *config = c;
     return CVN_OK;
-}
-
-static int shape_of_file(const char *path, LlamaConfig *config, cvn_err *err)
-{
-    if (file_is_folder(path))
-        return llama_config_read(config, path, err);
-    json_auto_t *json = json_object_read(path, err);
-    return json ? shape_of_json(path, json, config, err) : CVN_EFORMAT;
 }
 
 bool preset_is_own(const char *name)

@@ -68,15 +68,6 @@ static int nearest(float x, int low, int high)
     return y >= (float)high ? high : y > (float)low ? (int)y : y <= (float)low ? low : 0;
 }
 
-static void quant_row_i8(const float *x, int64_t k, int8_t *q, float *scale)
-{
-    float most = fabsf(extreme(x, k));
-    *scale = most / 127.0f;
-    float inverse = *scale > 0 ? 1.0f / *scale : 0;
-    for (int64_t i = 0; i < k; i++)
-        q[i] = (int8_t)nearest(isfinite(inverse) ? x[i] * inverse : 0, -127, 127);
-}
-
 /* Squared error of a group with this scale. */
 static float group_error(const float *x, int64_t n, float scale)
 {
@@ -113,23 +104,25 @@ static uint16_t group_scale(const float *x, int64_t n)
     return best;
 }
 
-static void quant_row_i4(const float *x, int64_t k, int64_t group, uint8_t *q, uint16_t *scale)
-{
-    for (int64_t at = 0; at < k; at += group) {
-        uint16_t chosen = group_scale(x + at, group);
-        float inverse = chosen ? 1.0f / bf16_to_f32(chosen) : 0;
-        scale[at / group] = chosen;
-        for (int64_t i = at; i < at + group; i += 2) {
-            int low = nearest(x[i] * inverse, -8, 7), high = nearest(x[i + 1] * inverse, -8, 7);
-            q[i / 2] = (uint8_t)((low & 15) | (high & 15) << 4);
-        }
-    }
-}
-
 void quant_row(const QuantForm *form, const float *x, int64_t columns, void *q, void *scale)
 {
-    if (form->dtype == CVN_I8)
-        quant_row_i8(x, columns, q, scale);
-    else
-        quant_row_i4(x, columns, form->k / form->groups, q, scale);
+    int8_t *eight = q;
+    uint8_t *pairs = q;
+    if (form->dtype == CVN_I8) {
+        float one = fabsf(extreme(x, columns)) / 127.0f, inverse = one > 0 ? 1.0f / one : 0;
+        *(float *)scale = one;
+        for (int64_t i = 0; i < columns; i++)
+            eight[i] = (int8_t)nearest(isfinite(inverse) ? x[i] * inverse : 0, -127, 127);
+        return;
+    }
+    int64_t group = form->k / form->groups;
+    for (int64_t at = 0; at < columns; at += group) {
+        uint16_t chosen = group_scale(x + at, group);
+        float inverse = chosen ? 1.0f / bf16_to_f32(chosen) : 0;
+        ((uint16_t *)scale)[at / group] = chosen;
+        for (int64_t i = at; i < at + group; i += 2) {
+            int low = nearest(x[i] * inverse, -8, 7), high = nearest(x[i + 1] * inverse, -8, 7);
+            pairs[i / 2] = (uint8_t)((low & 15) | (high & 15) << 4);
+        }
+    }
 }

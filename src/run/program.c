@@ -141,17 +141,6 @@ static int cut(Program *p, const cvn_graph *g, ShardResult *shardings, cvn_graph
     return code;
 }
 
-static void note_used_axes(Program *p)
-{
-    _Static_assert(MESH_MAX_AXES <= 32, "a bit for each axis");
-    for (int i = 0; i < p->report.n_parameters; i++) {
-        const Sharding *s = &p->report.parameter[i].sharding;
-        for (int d = 0; d < s->rank; d++)
-            for (int k = 0; k < s->dim[d].axes.n; k++)
-                p->rt->used |= 1u << s->dim[d].axes.ref[k].axis;
-    }
-}
-
 static int compile(Program *p, const cvn_graph *local, cvn_err *err)
 {
     Runtime *rt = p->rt;
@@ -188,21 +177,15 @@ static int compile(Program *p, const cvn_graph *local, cvn_err *err)
     return CVN_OK;
 }
 
-static void make_tables(Program *p)
-{
-    Arena *arena = &p->rt->arena;
-    size_t n = (size_t)p->signature.n_parameters;
-    p->buffer = arena_array(arena, n, sizeof(Buffer *));
-    p->host = arena_array(arena, n, sizeof(void *));
-    p->argument = arena_array(arena, n * (size_t)p->rt->info.n_local, sizeof *p->argument);
-    p->output = arena_array(arena, (size_t)p->signature.n_outputs, sizeof(void *));
-}
-
 int program_make(Program *p, Runtime *rt, cvn_graph *g, const ProgramOptions *o, cvn_err *err)
 {
     *p = (Program){.rt = rt, .name = arena_string(&rt->arena, g->name)};
     signature_of(&p->signature, g, &rt->arena);
-    make_tables(p);
+    size_t n = (size_t)p->signature.n_parameters;
+    p->buffer = arena_array(&rt->arena, n, sizeof(Buffer *));
+    p->host = arena_array(&rt->arena, n, sizeof(void *));
+    p->argument = arena_array(&rt->arena, n * (size_t)rt->info.n_local, sizeof *p->argument);
+    p->output = arena_array(&rt->arena, (size_t)p->signature.n_outputs, sizeof(void *));
     if (graph_simplify(g, NULL, err) || (o->mark && o->mark(o->context, g, &rt->mesh, err)) ||
         mark_known(p, g, o, err))
         return err->code;
@@ -217,11 +200,17 @@ int program_make(Program *p, Runtime *rt, cvn_graph *g, const ProgramOptions *o,
     cvn_graph_free(local);
     if (code) {
         program_free(p);
-    } else {
-        arena_keep(&p->report.arena);
-        note_used_axes(p);
+        return code;
     }
-    return code;
+    arena_keep(&p->report.arena);
+    _Static_assert(MESH_MAX_AXES <= 32, "a bit for each axis");
+    for (int i = 0; i < p->report.n_parameters; i++) {
+        const Sharding *s = &p->report.parameter[i].sharding;
+        for (int d = 0; d < s->rank; d++)
+            for (int k = 0; k < s->dim[d].axes.n; k++)
+                rt->used |= 1u << s->dim[d].axes.ref[k].axis;
+    }
+    return CVN_OK;
 }
 
 void program_free(Program *p)
