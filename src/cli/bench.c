@@ -174,25 +174,6 @@ static int count_threads(Bench *b, int *threads, cvn_err *err)
     return CVN_OK;
 }
 
-/* Each process has measured itself while the others did; all count as the first one does. */
-static int share_ceilings(Bench *b, cvn_err *err)
-{
-    TRY(cluster_share(b->cluster, &b->ceilings, sizeof b->ceilings, err));
-    ceilings_scale(&b->ceilings, cluster_size(b->cluster));
-    return CVN_OK;
-}
-
-/* A shape whose weights are made up by whoever runs it. */
-static int make_model(Bench *b, cvn_err *err)
-{
-    const Value *v = b->value;
-    cvn_dtype dtype = dtype_of(&v[DTYPE]);
-    LlamaConfig config;
-    TRY(preset_config(b->name, &config, err));
-    TRY(quant_parse(v[QUANTIZE].text, &config.quant, err));
-    return model_synthetic(&config, dtype == CVN_DTYPE_COUNT ? CVN_BF16 : dtype, &b->model, err);
-}
-
 /* Ceilings first, on the threads that will run the model; then the model, if it is to be made. */
 static int open_bench(Bench *b, cvn_err *err)
 {
@@ -213,12 +194,19 @@ static int open_bench(Bench *b, cvn_err *err)
         code = runtime_ceilings(&rt, &b->ceilings, err);
     runtime_close(&rt);
     TRY(code);
-    TRY(share_ceilings(b, err));
+    /* Each process has measured itself while the others did; all count as the first one does. */
+    TRY(cluster_share(b->cluster, &b->ceilings, sizeof b->ceilings, err));
+    ceilings_scale(&b->ceilings, cluster_size(b->cluster));
     live_line("loading %s", b->name);
-    if (v[PRESET].given || is_shape(b->name))
-        return make_model(b, err);
-    cvn_model_options open = {
-        .dtype = dtype_of(&v[DTYPE]), .no_tokenizer = true, .quantize = v[QUANTIZE].text};
+    cvn_dtype dtype = dtype_of(&v[DTYPE]);
+    if (v[PRESET].given || is_shape(b->name)) { /* whose weights are made up by whoever runs it */
+        LlamaConfig config;
+        TRY(preset_config(b->name, &config, err));
+        TRY(quant_parse(v[QUANTIZE].text, &config.quant, err));
+        dtype = dtype == CVN_DTYPE_COUNT ? CVN_BF16 : dtype;
+        return model_synthetic(&config, dtype, &b->model, err);
+    }
+    cvn_model_options open = {.dtype = dtype, .no_tokenizer = true, .quantize = v[QUANTIZE].text};
     return cvn_model_open(v[MODEL].text, &open, &b->model, err);
 }
 

@@ -55,17 +55,6 @@ static const Option *const options[] = {
     NULL,
 };
 
-/* What templates are told the time is, all through the conversation: one that changed would change its beginning. */
-static int set_clock(struct tm *now, cvn_err *err)
-{
-    int64_t seconds = time(NULL);
-    int code = ranks_share(&seconds, NULL, err);
-    const time_t clock = (time_t)seconds;
-    if (!code && !localtime_r(&clock, now))
-        code = err_set(err, CVN_EIO, "the clock of this machine shows no time");
-    return code;
-}
-
 static int open_chat(Chat *chat, const Args *args, cvn_err *err)
 {
     const Value *v = args->value;
@@ -88,8 +77,13 @@ static int open_chat(Chat *chat, const Args *args, cvn_err *err)
     }
     dialog_init(&chat->dialog, format, tokenizer);
     chat->dialog.template = chat->template;
-    if (set_clock(&chat->dialog.now, err) ||
-        (v[LOAD].given && dialog_load(&chat->dialog, v[LOAD].text, err)) ||
+    /* What templates are told the time is, all through the conversation: one that changed would change its beginning. */
+    int64_t seconds = time(NULL);
+    TRY(ranks_share(&seconds, NULL, err));
+    const time_t clock = (time_t)seconds;
+    if (!localtime_r(&clock, &chat->dialog.now))
+        return err_set(err, CVN_EIO, "the clock of this machine shows no time");
+    if ((v[LOAD].given && dialog_load(&chat->dialog, v[LOAD].text, err)) ||
         (v[SYSTEM].given && dialog_set_system(&chat->dialog, v[SYSTEM].text, err)) ||
         run_model_start(&chat->run, &run, 0, cvn_model_context(chat->run.model), err))
         return err->code;
@@ -99,31 +93,17 @@ static int open_chat(Chat *chat, const Args *args, cvn_err *err)
     return CVN_OK;
 }
 
-static bool is_blank(const char *text)
-{
-    return text[strspn(text, " \t\n")] == '\0';
-}
-
-/* Rank 0 reads, and all get it. */
-static int read_turn(ChatInput *input, StrBuf *typed, ChatTyped *what, cvn_err *err)
-{
-    int64_t number = CHAT_TEXT;
-    if (ranks_first())
-        number = chat_input_read(input, typed);
-    else
-        strbuf_clear(typed);
-    int code = ranks_share(&number, typed, err);
-    *what = (ChatTyped)number;
-    return code;
-}
-
 static int talk(Chat *chat, ChatInput *input, cvn_err *err)
 {
     SCOPED(strbuf_free) StrBuf typed = {0};
     int code = CVN_OK;
     while (code == CVN_OK && !chat->leaves) {
-        ChatTyped what = CHAT_END;
-        code = read_turn(input, &typed, &what, err);
+        int64_t what = CHAT_TEXT; /* rank 0 reads, and all get it */
+        if (ranks_first())
+            what = chat_input_read(input, &typed);
+        else
+            strbuf_clear(&typed);
+        code = ranks_share(&what, &typed, err);
         if (code)
             break;
         if (what == CHAT_INTERRUPTED && chat->terminal) {
@@ -138,7 +118,7 @@ static int talk(Chat *chat, ChatInput *input, cvn_err *err)
             break;
         if (chat_is_command(typed.text)) {
             chat_command(chat, typed.text);
-        } else if (!is_blank(typed.text)) {
+        } else if (typed.text[strspn(typed.text, " \t\n")]) {
             code = dialog_add(&chat->dialog, DIALOG_USER, typed.text, typed.length, err);
             if (code == CVN_OK)
                 code = chat_answer(chat, err);
@@ -149,23 +129,17 @@ static int talk(Chat *chat, ChatInput *input, cvn_err *err)
     return code;
 }
 
-/* What is typed would be kept nowhere, and nobody would know. */
-static int check_history(const char *path, cvn_err *err)
-{
-    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return err_set(err, CVN_EIO, "--history: cannot write '%s': %s", path, strerror(errno));
-    close(fd);
-    return CVN_OK;
-}
-
 static int converse(Chat *chat, const Value *history, cvn_err *err)
 {
     const char *home = getenv("HOME"); /* without one what was typed is not kept */
     const FilePath usual = file_path(home ? home : "", ".caravan_history");
     const char *path = history->given ? history->text : home && *home ? usual.text : NULL;
-    if (history->given)
-        TRY(check_history(path, err));
+    if (history->given) { /* or what is typed would be kept nowhere, and nobody would know */
+        int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+        if (fd < 0)
+            return err_set(err, CVN_EIO, "--history: cannot write '%s': %s", path, strerror(errno));
+        close(fd);
+    }
     chat->interrupt = run_interrupt_keep(chat->run.cluster != NULL);
     if (*chat->interrupt)
         return err_set(err, CVN_EINTERRUPTED, "interrupted");

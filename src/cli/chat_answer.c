@@ -243,9 +243,7 @@ int chat_answer(Chat *chat, cvn_err *err)
     cvn_err refused = {0};
     int code = fit_prompt(chat, &a.ids, &prompt, &refused);
     uint64_t hash = hash_bytes(prompt.id, prompt.n * sizeof *prompt.id) + (uint64_t)refused.code;
-    if (ranks_agree("the conversation", hash, err)) {
-        return err->code;
-    }
+    TRY(ranks_agree("the conversation", hash, err));
     if (code) {
         dialog_pop(dialog);
         chat_refuse(chat, "%s", refused.message);

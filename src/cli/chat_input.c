@@ -204,15 +204,6 @@ static void add_character(StrBuf *out, wchar_t wide)
                       (int)(0x80 | (c >> 6 & 63)), (int)(0x80 | (c & 63)));
 }
 
-static void save_history(ChatInput *input)
-{
-    HistEventW event;
-    mode_t mask = umask(077);
-    if (input->history_path)
-        history_w(input->history, &event, H_SAVE, input->history_path);
-    umask(mask);
-}
-
 static ChatTyped read_edited(ChatInput *input, StrBuf *out)
 {
     int n = 0;
@@ -236,18 +227,13 @@ static ChatTyped read_edited(ChatInput *input, StrBuf *out)
     if (entry && input->history && n > 1) {
         wmemcpy(entry, line, (size_t)n - (line[n - 1] == L'\n'));
         history_w(input->history, &event, H_ENTER, entry);
-        save_history(input); /* a terminal that is closed leaves no time for it at the end */
+        /* Saved now: a terminal that is closed leaves no time for it at the end. */
+        mode_t mask = umask(077);
+        if (input->history_path)
+            history_w(input->history, &event, H_SAVE, input->history_path);
+        umask(mask);
     }
     return CHAT_TEXT;
-}
-
-static void stop_editing(ChatInput *input)
-{
-    if (!input->edit)
-        return;
-    if (input->history)
-        history_wend(input->history);
-    el_end(input->edit);
 }
 
 #endif
@@ -271,7 +257,10 @@ void chat_input_free(ChatInput *input)
     if (!input)
         return;
 #ifdef CVN_HAVE_EDIT
-    stop_editing(input);
+    if (input->history)
+        history_wend(input->history);
+    if (input->edit)
+        el_end(input->edit);
 #endif
     free(input->line);
     free(input->history_path);
@@ -320,17 +309,6 @@ static void cut(StrBuf *text, size_t n)
     text->text[text->length] = '\0';
 }
 
-/* Takes the marks of a block away, and the line ends beside them. */
-static void unquote(StrBuf *block)
-{
-    cut(block, 3);
-    if (ends_with(block, "\n") && block->length > 3)
-        cut(block, 1);
-    size_t front = block->text[3] == '\n' ? 4 : 3;
-    block->length -= front;
-    memmove(block->text, block->text + front, block->length + 1);
-}
-
 ChatTyped chat_input_read(ChatInput *input, StrBuf *out)
 {
     strbuf_clear(out);
@@ -353,7 +331,14 @@ ChatTyped chat_input_read(ChatInput *input, StrBuf *out)
         *input->interrupt = 0;
     if (out->failed)
         return CHAT_NO_MEMORY;
-    if (typed == CHAT_TEXT && block)
-        unquote(out);
-    return typed;
+    if (typed != CHAT_TEXT || !block)
+        return typed;
+    /* The marks of the block go, and the line ends beside them. */
+    cut(out, 3);
+    if (ends_with(out, "\n") && out->length > 3)
+        cut(out, 1);
+    size_t front = out->text[3] == '\n' ? 4 : 3;
+    out->length -= front;
+    memmove(out->text, out->text + front, out->length + 1);
+    return CHAT_TEXT;
 }

@@ -8,19 +8,6 @@ enum { JSON };
 
 static const Option *const options[] = {[JSON] = SHARED(JSON), NULL};
 
-static void row(const Chip *c)
-{
-    const double peaks[] = {c->bf16, c->int8, c->fp8, c->fp4};
-    printf("%-12s", c->name);
-    for (int i = 0; i < 4; i++)
-        peaks[i] > 0 ? printf(" %6.0f", peaks[i] / 1e12) : printf("      -");
-    printf(" %6.0f %7.0f  ", c->memory / 1e9, c->bandwidth / 1e9);
-    c->torus ? printf("torus %dD", c->torus) : printf("switch  ");
-    printf(" %6.0f %6.0f %5.1f  ", c->link / 1e9, c->domain, c->net / 1e9);
-    c->price > 0 ? printf("%6.2f  ", c->price) : printf("     -  ");
-    printf("%s\n", c->about);
-}
-
 static int run(const Args *args)
 {
     if (args->value[JSON].flag) {
@@ -31,8 +18,18 @@ static int run(const Args *args)
     }
     printf("%-12s %6s %6s %6s %6s %6s %7s  %-8s %6s %6s %5s  %6s\n", "chip", "bf16", "int8", "fp8",
            "fp4", "GB", "GB/s", "links", "GB/s", "reach", "net", "$/h");
-    for (size_t i = 0; i < chips_count(); i++)
-        row(chip_at(i));
+    for (size_t i = 0; i < chips_count(); i++) {
+        const Chip *c = chip_at(i);
+        const double peaks[] = {c->bf16, c->int8, c->fp8, c->fp4};
+        printf("%-12s", c->name);
+        for (int k = 0; k < 4; k++)
+            peaks[k] > 0 ? printf(" %6.0f", peaks[k] / 1e12) : printf("      -");
+        printf(" %6.0f %7.0f  ", c->memory / 1e9, c->bandwidth / 1e9);
+        c->torus ? printf("torus %dD", c->torus) : printf("switch  ");
+        printf(" %6.0f %6.0f %5.1f  ", c->link / 1e9, c->domain, c->net / 1e9);
+        c->price > 0 ? printf("%6.2f  ", c->price) : printf("     -  ");
+        printf("%s\n", c->about);
+    }
     printf("\nTFLOP/s of dense numbers; links and net: bytes sent by a chip, each way. --json has "
            "clocks, latencies and sources.\n");
     return EXIT_OK;

@@ -11,7 +11,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 const Option shared_options[SHARED_OPTIONS] = {

@@ -7,7 +7,6 @@
 #include "run/backend.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 enum { TOPOLOGY = ASKED, OUT, JSON };
 

@@ -1,11 +1,13 @@
 /* caravan constrain: what a schema, expression or grammar lets through, without a model. */
 #include "caravan/constrain.h"
-#include "base/json_file.h"
 
+#include "base/heap.h"
+#include "base/json_file.h"
 #include "cli/common.h"
 #include "cli/terminal.h"
 #include "constrain/json.h"
 #include "constrain/tokens.h"
+#include "run/ceilings.h"
 #include "text/tokenizer.h"
 
 #include <stdlib.h>
@@ -76,20 +78,9 @@ static bool encode(Work *w, const char *text, size_t n)
 {
     SCOPED(strbuf_free) StrBuf back = {0};
     w->ids.n = 0;
-    bool same =
-        !tokenizer_encode(w->tokenizer, text, n, TOKENIZER_PLAIN, &w->ids, NULL) &&
-        !tokenizer_decode(w->tokenizer, w->ids.id, w->ids.n, TOKENIZER_CONTINUE, &back, NULL) &&
-        back.length == n && (n == 0 || memcmp(back.text, text, n) == 0);
-    return same;
-}
-
-static void note_time(Work *w, double microseconds)
-{
-    double *more = realloc(w->microseconds, (w->n_masks + 1) * sizeof *more);
-    if (!more)
-        return;
-    w->microseconds = more;
-    w->microseconds[w->n_masks++] = microseconds;
+    return !tokenizer_encode(w->tokenizer, text, n, TOKENIZER_PLAIN, &w->ids, NULL) &&
+           !tokenizer_decode(w->tokenizer, w->ids.id, w->ids.n, TOKENIZER_CONTINUE, &back, NULL) &&
+           back.length == n && (n == 0 || memcmp(back.text, text, n) == 0);
 }
 
 /* 1: accepted to its end, 0: not, -1 with *err set: not decided. */
@@ -100,7 +91,11 @@ static int accepts_tokens(Work *w, cvn_constrained *text, cvn_err *err)
         double begin = now();
         if (cvn_constrained_mask(text, w->mask, err))
             return -1;
-        note_time(w, now() - begin);
+        const double took = now() - begin;
+        double *more = heap_more(w->microseconds, w->n_masks, sizeof *more);
+        w->microseconds = more ? more : w->microseconds;
+        if (more)
+            w->microseconds[w->n_masks++] = took;
         if (!(w->mask[id / 32] >> (id % 32) & 1))
             return 0;
         if (cvn_constrained_advance(text, id, err))
@@ -128,12 +123,6 @@ static int accepts(Work *w, cvn_constraint *constraint, const char *bytes, size_
     return result;
 }
 
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static json_t *times(Work *w)
 {
     double sum = 0;
@@ -144,7 +133,7 @@ static json_t *times(Work *w)
         json_decref(each);
         return json_null();
     }
-    qsort(w->microseconds, w->n_masks, sizeof *w->microseconds, by_size);
+    sort_numbers(w->microseconds, w->n_masks);
     for (size_t i = 0; i < w->n_masks; i++)
         sum += w->microseconds[i];
     return json_pack("{s:f,s:f,s:f,s:o}", "mean", sum / (double)w->n_masks, "p50",

@@ -104,22 +104,15 @@ static int put_record(const Convert *c, StrBuf *text, cvn_err *err)
     return text->failed ? err_set(err, CVN_EMEM, "no memory for a record") : CVN_OK;
 }
 
-static bool is_same_file(const char *path, const StrBuf *text)
-{
-    FileMap map;
-    if (!file_exists(path) || file_map(&map, path, NULL))
-        return false;
-    bool same = map.size == text->length && memcmp(map.data, text->text, map.size) == 0;
-    file_unmap(&map);
-    return same;
-}
-
 static int open_staging(Convert *c, cvn_err *err)
 {
     SCOPED(strbuf_free) StrBuf record = {0};
+    FileMap map = {0};
     const FilePath path = file_path(c->staging, RECORD);
     TRY(put_record(c, &record, err));
-    c->resumed = is_same_file(path.text, &record);
+    c->resumed = file_exists(path.text) && !file_map(&map, path.text, NULL) &&
+                 map.size == record.length && memcmp(map.data, record.text, map.size) == 0;
+    file_unmap(&map);
     if (c->resumed)
         return CVN_OK;
     TRY(file_remove_folder(c->staging, err));
@@ -173,15 +166,6 @@ static int commit(Convert *c, cvn_err *err)
 
 /* ---- what stands beside the weights ---- */
 
-/* The folder in which the tokenizer's files are. */
-static const char *folder_of_source(Convert *c)
-{
-    const char *slash = strrchr(c->from, '/');
-    if (file_is_folder(c->from))
-        return c->from;
-    return slash ? arena_stringn(&c->arena, c->from, (size_t)(slash - c->from)) : ".";
-}
-
 static json_t *piece_json(const Tokenizer *t, int32_t id)
 {
     size_t n = 0;
@@ -207,7 +191,9 @@ static int write_tokenizer_config(Convert *c, cvn_err *err)
 /* A model without a tokenizer is one still. */
 static int copy_tokenizer(Convert *c, cvn_err *err)
 {
-    const char *folder = folder_of_source(c);
+    const char *folder = c->from, *slash = strrchr(c->from, '/');
+    if (!file_is_folder(c->from))
+        folder = slash ? arena_stringn(&c->arena, c->from, (size_t)(slash - c->from)) : ".";
     if (c->tokenizer)
         return tokenizer_copy(c->tokenizer, c->staging, err);
     if (c->model.kind == IO_KIND_GGUF) {
@@ -242,15 +228,6 @@ static int tokenizer_keys(Convert *c, cvn_err *err)
     return code == CVN_EMEM ? err_set(err, code, "%s", c->no_tokenizer.message) : CVN_OK;
 }
 
-static int write_companions(Convert *c, cvn_err *err)
-{
-    if (forms[c->form].file)
-        return CVN_OK;
-    TRY(copy_tokenizer(c, err));
-    const LlamaConfig config = form_hf_config(&c->model, c->form_options.type);
-    return c->form == HF ? llama_config_write(&config, c->staging, err) : CVN_OK;
-}
-
 /* ---- the command ---- */
 
 static int choose_form(const Value *v, const FormType *type, const char *to)
@@ -271,18 +248,6 @@ static const FormType *find_type(const char *name)
         if (name && strcmp(t->name, name) == 0)
             return t;
     return NULL;
-}
-
-/* Quantized the same way, there is nothing to convert; else what is quantized is widened as it is read. */
-static int widen(Convert *c, cvn_err *err)
-{
-    const QuantScheme has = c->model.config.quant, wanted = c->form_options.type->quant;
-    char text[16];
-    if (has.kind && has.kind == wanted.kind && has.group == wanted.group)
-        return err_set(err, CVN_EINVAL, "'%s' is in %s already", c->from,
-                       quant_text(has, text, sizeof text));
-    io_widen(&c->model);
-    return CVN_OK;
 }
 
 static int check_out(const Convert *c, cvn_err *err)
@@ -321,13 +286,23 @@ static int convert_all(void *of, cvn_err *err)
                    .threads = (int)v[THREADS].integer,
                    .interrupt = run_interrupt_once(false)};
     TRY(check_out(c, err));
-    TRY(widen(c, err));
+    /* Quantized the same way, there is nothing to convert; else what is quantized is widened as it is read. */
+    const QuantScheme has = c->model.config.quant;
+    char text[16];
+    if (has.kind && has.kind == type->quant.kind && has.group == type->quant.group)
+        return err_set(err, CVN_EINVAL, "'%s' is in %s already", c->from,
+                       quant_text(has, text, sizeof text));
+    io_widen(&c->model);
     if (c->form == GGUF)
         TRY(tokenizer_keys(c, err));
     TRY(forms[c->form].make(&c->out, &c->form_options, err));
     TRY(open_staging(c, err));
     TRY(out_write(&c->out, c->staging, err));
-    TRY(write_companions(c, err));
+    if (!forms[c->form].file)
+        TRY(copy_tokenizer(c, err));
+    const LlamaConfig config = form_hf_config(&c->model, type);
+    if (c->form == HF)
+        TRY(llama_config_write(&config, c->staging, err));
     return commit(c, err);
 }
 

@@ -94,12 +94,8 @@ static int write_modules(const Args *args, IoModel *model, cvn_err *err)
 static int run_modules(const Args *args)
 {
     cvn_err err = {0};
-    IoModel model;
-    if (io_open_model(&model, args->operand[0], &err))
-        return fail(&err);
-    int code = write_modules(args, &model, &err);
-    io_close_model(&model);
-    if (code)
+    SCOPED(io_close_model) IoModel model = {0};
+    if (io_open_model(&model, args->operand[0], &err) || write_modules(args, &model, &err))
         return fail(&err);
     printf("%s: %s and its modules, in %s\n", args->operand[1], args->operand[0],
            args->value[DTYPE].text);

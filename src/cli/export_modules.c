@@ -19,31 +19,21 @@ typedef struct Modules {
     json_t *modules; /* of the signature; NULL: there was no memory */
 } Modules;
 
-/* As numpy calls them. */
-static const char *dtype_name(cvn_dtype dtype)
+static json_t *tensor_json(const cvn_value *v, const Binding *is)
 {
-    static const char *const names[CVN_DTYPE_COUNT] = {
-        [CVN_F64] = "float64", [CVN_F32] = "float32", [CVN_BF16] = "bfloat16",
-        [CVN_F16] = "float16", [CVN_I32] = "int32",   [CVN_U32] = "uint32",
-        [CVN_I8] = "int8",     [CVN_I4] = "int4",     [CVN_BOOL] = "bool"};
-    return names[dtype];
-}
-
-static const char *role_name(Role role)
-{
-    static const char *const names[ROLE_COUNT] = {
+    static const char *const roles[ROLE_COUNT] = {
         [ROLE_WEIGHT] = "weight",   [ROLE_TRAINED] = "weight", [ROLE_SLOT] = "optimizer",
         [ROLE_ROUNDED] = "rounded", [ROLE_CACHE] = "cache",    [ROLE_TOKENS] = "tokens",
         [ROLE_TARGETS] = "targets", [ROLE_STARTS] = "starts",  [ROLE_START] = "start",
         [ROLE_LENGTH] = "length",   [ROLE_SCALAR] = "scalar",  [ROLE_NEXT] = "next",
         [ROLE_LOGPROB] = "logprob", [ROLE_ARGMAX] = "argmax",  [ROLE_REPORT] = "report"};
-    return names[role] ? names[role] : "other";
-}
-
-static json_t *tensor_json(const cvn_value *v, const Binding *is)
-{
-    return json_pack("{s:s,s:s,s:o}", "role", role_name(is->role), "dtype",
-                     dtype_name(v->type.dtype), "shape", json_integers(v->type.dim, v->type.rank));
+    /* As numpy calls them. */
+    static const char *const dtypes[CVN_DTYPE_COUNT] = {
+        [CVN_F64] = "float64", [CVN_F32] = "float32", [CVN_BF16] = "bfloat16",
+        [CVN_F16] = "float16", [CVN_I32] = "int32",   [CVN_U32] = "uint32",
+        [CVN_I8] = "int8",     [CVN_I4] = "int4",     [CVN_BOOL] = "bool"};
+    return json_pack("{s:s,s:s,s:o}", "role", roles[is->role] ? roles[is->role] : "other", "dtype",
+                     dtypes[v->type.dtype], "shape", json_integers(v->type.dim, v->type.rank));
 }
 
 static json_t *inputs_json(const Modules *m, const cvn_graph *g, const Signature *s)
@@ -73,31 +63,25 @@ static json_t *outputs_json(const cvn_graph *g, const Signature *s)
     return list;
 }
 
-/* The module of a graph: its file, and its row of the signature. */
-static int write_module(Modules *m, const char *name, const cvn_graph *g, StrBuf *text,
-                        Arena *arena, cvn_err *err)
-{
-    char file[80];
-    Signature s;
-    snprintf(file, sizeof file, "%s.mlir", name);
-    signature_of(&s, g, arena);
-    TRY(graph_print_stablehlo(text, g, NULL, err));
-    TRY(file_write(file_path(m->folder, file).text, text->text, text->length, err));
-    m->modules = json_with(m->modules, name,
-                           json_pack("{s:s,s:o,s:o}", "file", file, "inputs", inputs_json(m, g, &s),
-                                     "outputs", outputs_json(g, &s)));
-    return CVN_OK;
-}
-
-/* The graph is freed; NULL: it could not be made, and err says why. */
+/* The module of a graph, its file and its row of the signature. The graph is freed; NULL: it could not be made, and err says
+   why. */
 static int add_module(Modules *m, const char *name, cvn_graph *g, cvn_err *err)
 {
     SCOPED(strbuf_free) StrBuf text = {0};
     SCOPED(graph_release) cvn_graph *owned = g;
     SCOPED(arena_free) Arena arena = {0};
+    char file[80];
+    Signature s;
     if (!g || arena_begin(&arena, err) || graph_simplify(g, NULL, err))
         return err->code;
-    return write_module(m, name, g, &text, &arena, err);
+    snprintf(file, sizeof file, "%s.mlir", name);
+    signature_of(&s, g, &arena);
+    TRY(graph_print_stablehlo(&text, g, NULL, err));
+    TRY(file_write(file_path(m->folder, file).text, text.text, text.length, err));
+    m->modules = json_with(m->modules, name,
+                           json_pack("{s:s,s:o,s:o}", "file", file, "inputs", inputs_json(m, g, &s),
+                                     "outputs", outputs_json(g, &s)));
+    return CVN_OK;
 }
 
 static int add_steps(Modules *m, cvn_err *err)
@@ -125,25 +109,20 @@ static int add_steps(Modules *m, cvn_err *err)
     return CVN_OK;
 }
 
-static int add_training(Modules *m, cvn_err *err)
-{
-    const LlamaConfig *config = &m->model.config;
-    const TrainStepOptions options = {
-        .batch = m->ask->batch,
-        .seq = m->ask->train_seq,
-        .compute = m->ask->compute,
-        .clip = 1,
-        .optimizer = optimizer_defaults(OPTIMIZER_ADAMW, model_size(config).params)};
-    return add_module(m, "train", train_graph(TRAIN_STEP, config, &options, err), err);
-}
-
 int export_modules(const char *folder, const ModulesAsk *ask, cvn_err *err)
 {
     Modules m = {.folder = folder, .ask = ask, .modules = json_object()};
     TRY(io_open_model(&m.model, folder, err));
+    const LlamaConfig *config = &m.model.config;
+    const TrainStepOptions train = {
+        .batch = ask->batch,
+        .seq = ask->train_seq,
+        .compute = ask->compute,
+        .clip = 1,
+        .optimizer = optimizer_defaults(OPTIMIZER_ADAMW, model_size(config).params)};
     int code = add_steps(&m, err);
     if (code == CVN_OK && ask->train_seq)
-        code = add_training(&m, err);
+        code = add_module(&m, "train", train_graph(TRAIN_STEP, config, &train, err), err);
     io_close_model(&m.model);
     json_auto_t *all = json_pack("{s:s,s:i,s:I,s:I,s:o}", "format", "caravan-stablehlo", "version",
                                  1, "batch", (json_int_t)ask->batch, "context",

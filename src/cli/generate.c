@@ -139,18 +139,6 @@ static json_t *timings_json(const RunModel *run, const cvn_result *result, size_
                      (json_int_t)(stats.weight_bytes + stats.arena_bytes));
 }
 
-/* Why a text ended. */
-static const char *finish_of(const Text *t, const cvn_result *result)
-{
-    static const char *const names[] = {[CVN_FINISH_EOS] = "eos",
-                                        [CVN_FINISH_LENGTH] = "length",
-                                        [CVN_FINISH_CONTEXT] = "length",
-                                        [CVN_FINISH_STOPPED] = "interrupted",
-                                        [CVN_FINISH_CANCELLED] = "interrupted",
-                                        [CVN_FINISH_CONSTRAINT] = "constraint"};
-    return t->stops.stopped ? "stop" : names[result->finish];
-}
-
 /* Tokens that begin behind the end of the text, which a stop text cut, are none of it. */
 static int cut_tokens(const Batch *b, Text *t, cvn_err *err)
 {
@@ -169,6 +157,12 @@ static int cut_tokens(const Batch *b, Text *t, cvn_err *err)
 /* A JSON object on a line of its own. */
 static int print_object(const Batch *b, int i)
 {
+    static const char *const why[] = {[CVN_FINISH_EOS] = "eos",
+                                      [CVN_FINISH_LENGTH] = "length",
+                                      [CVN_FINISH_CONTEXT] = "length",
+                                      [CVN_FINISH_STOPPED] = "interrupted",
+                                      [CVN_FINISH_CANCELLED] = "interrupted",
+                                      [CVN_FINISH_CONSTRAINT] = "constraint"};
     const Text *t = &b->text[i];
     size_t samples = (size_t)b->args->value[SAMPLES].integer;
     const cvn_result *result = &b->result[i];
@@ -186,7 +180,8 @@ static int print_object(const Batch *b, int i)
         "sample", (json_int_t)((size_t)i % samples), "prompt", prompt, "prompt_tokens",
         json_ids(t->prompt->id, t->prompt->n), "tokens", json_ids(t->tokens.id, t->tokens.n),
         "seed", (json_int_t)b->request[i].sampling.seed, "text", text, "finish",
-        finish_of(t, result), "timings", timings_json(&b->model, result, t->prompt->n)));
+        t->stops.stopped ? "stop" : why[result->finish], "timings",
+        timings_json(&b->model, result, t->prompt->n)));
 }
 
 /* For people: each of several texts under a line that says whose it is, and a line end behind each. */
@@ -414,15 +409,6 @@ static int make_requests(Batch *b, cvn_err *err)
     return CVN_OK;
 }
 
-static int check_stops(const Batch *b, cvn_err *err)
-{
-    const Value *stop = &b->args->value[STOP];
-    for (size_t i = 0; i < stop->n_texts; i++)
-        if (!*stop->texts[i])
-            return err_set(err, CVN_EINVAL, "--stop is empty; give the text to stop at");
-    return CVN_OK;
-}
-
 static int run_batch(Batch *b, cvn_err *err)
 {
     const Value *v = b->args->value;
@@ -431,7 +417,10 @@ static int run_batch(Batch *b, cvn_err *err)
     run.takes_ids = !v[TOKENS].given;
     run.special = v[SPECIAL].flag;
     run.tokenizer = v[TOKENIZER].text;
-    if (check_stops(b, err) || run_model_constraint(b->args, &b->constraint, err) ||
+    for (size_t i = 0; i < v[STOP].n_texts; i++)
+        if (!*v[STOP].texts[i])
+            return err_set(err, CVN_EINVAL, "--stop is empty; give the text to stop at");
+    if (run_model_constraint(b->args, &b->constraint, err) ||
         run_model_open(&b->model, &run, err) || read_all(b, err) || make_requests(b, err))
         return err->code;
     size_t longest = 0;

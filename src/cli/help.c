@@ -86,17 +86,6 @@ static bool next_paragraph(const char **text, StrBuf *paragraph)
     return true;
 }
 
-static void add_examples(StrBuf *out, const char *lines)
-{
-    SCOPED(strbuf_free) StrBuf typed = {0}, meaning = {0};
-    strbuf_puts(out, "Examples:\n");
-    while (next_example(&lines, &typed, &meaning)) {
-        strbuf_printf(out, "  caravan %s\n", typed.text ? typed.text : "");
-        if (meaning.length)
-            add_wrapped(out, meaning.text, 0, 6);
-    }
-}
-
 /* Columns of a text in UTF-8 that has one per character. */
 static size_t columns(const StrBuf *text)
 {
@@ -136,8 +125,14 @@ static void add_options(StrBuf *out, const Command *command)
 void help_command(StrBuf *out, const Command *command)
 {
     strbuf_printf(out, "caravan %s: %s\n\n", command->name, command->about);
-    add_examples(out, command->examples);
-    SCOPED(strbuf_free) StrBuf usage = {0};
+    SCOPED(strbuf_free) StrBuf typed = {0}, meaning = {0}, usage = {0};
+    const char *examples = command->examples;
+    strbuf_puts(out, "Examples:\n");
+    while (next_example(&examples, &typed, &meaning)) {
+        strbuf_printf(out, "  caravan %s\n", typed.text ? typed.text : "");
+        if (meaning.length)
+            add_wrapped(out, meaning.text, 0, 6);
+    }
     strbuf_printf(&usage, "Usage: caravan %s %s", command->name, command->usage);
     strbuf_putc(out, '\n');
     if (usage.text)

@@ -14,7 +14,6 @@
 
 #include <inttypes.h>
 #include <jansson.h>
-#include <string.h>
 
 enum { MODEL, PRESET, BATCH, LENGTH, TENSORS, STATS, JSON };
 
@@ -156,15 +155,6 @@ static void add_config(StrBuf *out, const LlamaConfig *c)
     strbuf_putc(out, '\n');
 }
 
-static void add_files(StrBuf *out, const Subject *s)
-{
-    strbuf_printf(out, "on disk     %s in %zu tensors, %zu %s\n", bytes_text(s->disk_bytes).text,
-                  s->model.tensors.n, s->model.n_maps, s->model.n_maps == 1 ? "file" : "files");
-    strbuf_puts(out, "weights     ");
-    io_types_text(&s->model.tensors, out);
-    strbuf_puts(out, s->model.tensors.n ? "\n" : "none\n");
-}
-
 /* Of a model that runs in the blocks that its files have: bytes of its weights with `dtype` for what is in none; else 0. A table
    in which rows are looked up stays in its file. */
 static double block_bytes(const Subject *s, cvn_dtype dtype)
@@ -185,8 +175,15 @@ static void add_sizes(StrBuf *out, const Subject *s)
     strbuf_puts(out, ", of which ");
     strbuf_count(out, size.matmul_params);
     strbuf_puts(out, " are multiplied with every token\n");
-    if (s->from_files)
-        add_files(out, s);
+    if (s->from_files) {
+        const IoTensors *list = &s->model.tensors;
+        strbuf_printf(out, "on disk     %s in %zu tensors, %zu %s\n",
+                      bytes_text(s->disk_bytes).text, list->n, s->model.n_maps,
+                      s->model.n_maps == 1 ? "file" : "files");
+        strbuf_puts(out, "weights     ");
+        io_types_text(list, out);
+        strbuf_puts(out, list->n ? "\n" : "none\n");
+    }
     static const cvn_dtype dtypes[] = {CVN_BF16, CVN_F32};
     double in_blocks = block_bytes(s, CVN_BF16);
     const char *label = "in memory   ";

@@ -203,33 +203,24 @@ static int dispatch(int argc, char **argv)
     return command ? run_command(command, argc - 2, argv + 2) : unknown_command(word);
 }
 
-/* Standard files that are closed get a place that can neither be read nor written: a model that is written would else
- * take the number of standard output, and have in it what is printed. */
-static void hold_closed_files(void)
+int main(int argc, char **argv)
 {
+    /* Standard files that are closed get a place that can neither be read nor written: a model that is written would else
+       take the number of standard output, and have in it what is printed. */
     for (int fd = 0; fd < 3; fd++)
         if (fcntl(fd, F_GETFD) < 0 && errno == EBADF &&
             open("/dev/null", fd ? O_RDONLY : O_WRONLY) < 0)
             exit(EXIT_REFUSED);
-}
-
-/* What was printed counts only when it arrived: a full disk is an error. */
-static int check_printed(int status)
-{
-    bool lost = ferror(stdout); /* long ago: errno is of something else by now */
-    if (fflush(stdout) == 0 && !lost)
-        return status;
-    fprintf(stderr, "caravan: cannot write to standard output: %s\n",
-            lost ? "a part of it was lost" : strerror(errno));
-    return status ? status : EXIT_REFUSED;
-}
-
-int main(int argc, char **argv)
-{
-    hold_closed_files();
     signal(SIGXFSZ,
            SIG_IGN); /* a limit on the size of files is an error of the write, like a full disk */
     ranks_command(argc, argv);
-    int status = check_printed(dispatch(argc, argv));
+    int status = dispatch(argc, argv);
+    /* What was printed counts only when it arrived: a full disk is an error. */
+    bool lost = ferror(stdout); /* long ago: errno is of something else by now */
+    if (fflush(stdout) != 0 || lost) {
+        fprintf(stderr, "caravan: cannot write to standard output: %s\n",
+                lost ? "a part of it was lost" : strerror(errno));
+        status = status ? status : EXIT_REFUSED;
+    }
     return ranks_leave(status, status == EXIT_INTERRUPTED); /* on which all have agreed */
 }

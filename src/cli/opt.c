@@ -72,15 +72,6 @@ static const char *pass_name(const void *unused, size_t i)
     return pass ? pass->name : NULL;
 }
 
-static const GraphPass *find_pass(const char *name)
-{
-    const GraphPass *pass;
-    for (size_t i = 0; (pass = pass_at(i)); i++)
-        if (strcmp(pass->name, name) == 0)
-            return pass;
-    return NULL;
-}
-
 /* "simplify,dead" into pass[MOST_PASSES]. */
 static int parse_passes(const char *text, const GraphPass **pass, int *n, cvn_err *err)
 {
@@ -89,7 +80,9 @@ static int parse_passes(const char *text, const GraphPass **pass, int *n, cvn_er
         char name[64];
         size_t length = strcspn(text, ",");
         snprintf(name, sizeof name, "%.*s", (int)(length < 60 ? length : 60), text);
-        const GraphPass *found = find_pass(name);
+        const GraphPass *found;
+        for (size_t i = 0; (found = pass_at(i)) && strcmp(found->name, name) != 0;)
+            i++;
         const char *near = found ? NULL : suggest(name, pass_name, NULL);
         if (!found && near)
             return err_set(err, CVN_EINVAL, "there is no pass %s; did you mean %s?", name, near);
@@ -145,15 +138,6 @@ static int emit(const cvn_graph *g, const Args *args, StrBuf *out, cvn_err *err)
     }
 }
 
-static int write_out(const StrBuf *out, const char *path, cvn_err *err)
-{
-    if (path)
-        return file_write(path, out->text, out->length, err);
-    if (out->length && fwrite(out->text, 1, out->length, stdout) != out->length)
-        return err_set(err, CVN_EIO, "the graph could not be written to standard output");
-    return CVN_OK;
-}
-
 static int run_graph(const cvn_graph *g, const Args *args, cvn_err *err)
 {
     const Value *value = args->value;
@@ -169,8 +153,13 @@ static int run_graph(const cvn_graph *g, const Args *args, cvn_err *err)
 static int print_graph(const cvn_graph *g, const Args *args, cvn_err *err)
 {
     SCOPED(strbuf_free) StrBuf out = {0};
+    const char *path = args->value[OUTPUT].text;
     TRY(emit(g, args, &out, err));
-    return write_out(&out, args->value[OUTPUT].text, err);
+    if (path)
+        return file_write(path, out.text, out.length, err);
+    if (out.length && fwrite(out.text, 1, out.length, stdout) != out.length)
+        return err_set(err, CVN_EIO, "the graph could not be written to standard output");
+    return CVN_OK;
 }
 
 static int run(const Args *args)

@@ -170,13 +170,6 @@ static int64_t addressed(const Op *op, int k)
     }
 }
 
-/* Whether the elements of an operation's result are those of its operands, in other places or of another type. */
-static bool passes_on(const Op *op)
-{
-    return op_info[op->kind].class_ == CLASS_SHAPE || op->kind == OP_CONVERT ||
-           op->kind == OP_OPTIMIZATION_BARRIER;
-}
-
 /* Integers of a parameter are below this; `from` [n_values] is scratch. */
 static int64_t limit(const cvn_graph *g, const cvn_value *parameter, bool *from)
 {
@@ -190,7 +183,9 @@ static int64_t limit(const cvn_graph *g, const cvn_value *parameter, bool *from)
                 continue;
             if (n)
                 least = num_min(least, num_max(n, 1));
-            if (passes_on(op))
+            /* Its elements are those of its operands, in other places or of another type. */
+            if (op_info[op->kind].class_ == CLASS_SHAPE || op->kind == OP_CONVERT ||
+                op->kind == OP_OPTIMIZATION_BARRIER)
                 from[op->result[0]->id] = true;
         }
     least = least == INT64_MAX ? 16 : least;
@@ -260,21 +255,16 @@ static int64_t shown_ends(const cvn_type *type)
     }
 }
 
-static void put_element(StrBuf *out, cvn_dtype dtype, const void *data, int64_t i)
-{
-    double value = element_get(dtype, data, i);
-    if (dtype == CVN_BOOL)
-        strbuf_puts(out, value != 0 ? "true" : "false");
-    else
-        strbuf_printf(out, dtype_is_float(dtype) ? "%.6g" : "%.0f", value);
-}
-
 /* Dimensions from d on, of which the first element is `at`. */
 static void put_elements(StrBuf *out, const cvn_type *type, const void *data, int d, int64_t at,
                          int64_t ends)
 {
     if (d == type->rank) {
-        put_element(out, type->dtype, data, at);
+        double value = element_get(type->dtype, data, at);
+        if (type->dtype == CVN_BOOL)
+            strbuf_puts(out, value != 0 ? "true" : "false");
+        else
+            strbuf_printf(out, dtype_is_float(type->dtype) ? "%.6g" : "%.0f", value);
         return;
     }
     int64_t inner = 1, n = type->dim[d];
@@ -380,9 +370,10 @@ static int check(const Run *r, cvn_err *err)
 
 /* ---- running ---- */
 
-/* Inputs and results alone; a graph in text may ask for anything. */
-static int check_room(const cvn_graph *g, cvn_err *err)
+/* Inputs and results alone, if there is room for them; a graph in text may ask for anything. */
+static int allocate(Run *r, cvn_err *err)
 {
+    const cvn_graph *g = r->g;
     char what[128];
     uint64_t bytes = 0, sum;
     snprintf(what, sizeof what, "the inputs and results of graph '%.60s'", g->name);
@@ -392,13 +383,7 @@ static int check_room(const cvn_graph *g, cvn_err *err)
         bytes = __builtin_add_overflow(bytes, (uint64_t)cvn_type_bytes(&v->type), &sum) ? UINT64_MAX
                                                                                         : sum;
     }
-    return room_check_memory(bytes, what, err);
-}
-
-static int allocate(Run *r, cvn_err *err)
-{
-    const cvn_graph *g = r->g;
-    TRY(check_room(g, err));
+    TRY(room_check_memory(bytes, what, err));
     r->input = calloc((size_t)g->n_parameters + 1, sizeof(void *));
     r->output = calloc((size_t)g->n_outputs + 1, sizeof(void *));
     r->expected = calloc((size_t)g->n_outputs + 1, sizeof(void *));

@@ -192,16 +192,6 @@ static int read_flag(const Source *source, Value *value, cvn_err *err)
     return err_set(err, CVN_EINVAL, "%s is \"%s\"; give 1 or 0", source->name, value->text);
 }
 
-static int add_text(Value *value, cvn_err *err)
-{
-    const char **more = heap_more(value->texts, value->n_texts, sizeof *more);
-    if (!more)
-        return err_set(err, CVN_EMEM, "no memory for the options");
-    value->texts = more;
-    value->texts[value->n_texts++] = value->text;
-    return CVN_OK;
-}
-
 static int set_value(const Option *option, const Source *source, Value *value, const char *text,
                      cvn_err *err)
 {
@@ -238,7 +228,14 @@ static int set_value(const Option *option, const Source *source, Value *value, c
             return err_set(err, CVN_EINVAL, "%s is empty; give a path", source->name);
         break;
     }
-    return option->repeats ? add_text(value, err) : CVN_OK;
+    if (!option->repeats)
+        return CVN_OK;
+    const char **more = heap_more(value->texts, value->n_texts, sizeof *more);
+    if (!more)
+        return err_set(err, CVN_EMEM, "no memory for the options");
+    value->texts = more;
+    value->texts[value->n_texts++] = value->text;
+    return CVN_OK;
 }
 
 int option_find(const Command *command, const char *name, size_t n)
@@ -248,24 +245,6 @@ int option_find(const Command *command, const char *name, size_t n)
             memcmp(command->options[i]->name, name, n) == 0)
             return i;
     return -1;
-}
-
-static int find_letter(const Command *command, char letter)
-{
-    for (int i = 0; letter && command->options[i]; i++)
-        if (command->options[i]->letter == letter)
-            return i;
-    return -1;
-}
-
-static int unknown_option(const Command *command, const char *typed, size_t n, cvn_err *err)
-{
-    char word[64];
-    snprintf(word, sizeof word, "%.*s", (int)n, typed);
-    const char *near = suggest(word, option_at, command->options);
-    if (near)
-        return err_set(err, CVN_EINVAL, "there is no option --%s; did you mean --%s?", word, near);
-    return err_set(err, CVN_EINVAL, "there is no option --%s", word);
 }
 
 /* Reads the option at argv[*i] and its value; *i moves past both. */
@@ -281,13 +260,22 @@ static int parse_option(Args *args, const Command *command, int argc, char **arg
         k = option_find(command, typed + 2, n);
         if (k < 0 && n == 4 && memcmp(typed + 2, "help", 4) == 0)
             return err_set(err, CVN_EINVAL, "--help takes no value");
-        if (k < 0)
-            return unknown_option(command, typed + 2, n, err);
+        if (k < 0) {
+            char word[64];
+            snprintf(word, sizeof word, "%.*s", (int)n, typed + 2);
+            const char *near = suggest(word, option_at, command->options);
+            if (near)
+                return err_set(err, CVN_EINVAL, "there is no option --%s; did you mean --%s?", word,
+                               near);
+            return err_set(err, CVN_EINVAL, "there is no option --%s", word);
+        }
         text = equals ? equals + 1 : NULL;
         snprintf(source.name, sizeof source.name, "--%s", command->options[k]->name);
     } else {
-        k = find_letter(command, typed[1]);
-        if (k < 0)
+        k = 0;
+        while (command->options[k] && command->options[k]->letter != typed[1])
+            k++;
+        if (!command->options[k])
             return err_set(err, CVN_EINVAL, "there is no option -%c", typed[1]);
         text = typed[2] ? typed + 2 : NULL;
         snprintf(source.name, sizeof source.name, "-%c", typed[1]);
@@ -306,14 +294,6 @@ static int parse_option(Args *args, const Command *command, int argc, char **arg
     return set_value(option, &source, &args->value[k], text, err);
 }
 
-static bool group_on_command_line(const Args *args, const Command *command, int group)
-{
-    for (int i = 0; group && command->options[i]; i++)
-        if (command->options[i]->group == group && args->value[i].on_command_line)
-            return true;
-    return false;
-}
-
 /* Fills in what the command line left open. */
 static int apply_environment(Args *args, const Command *command, cvn_err *err)
 {
@@ -322,8 +302,10 @@ static int apply_environment(Args *args, const Command *command, cvn_err *err)
         Source source = {0};
         option_variable(option, source.name, sizeof source.name);
         const char *text = getenv(source.name);
-        if (!text || !*text || args->value[i].given ||
-            group_on_command_line(args, command, option->group))
+        bool typed = args->value[i].given; /* it, or another of its group */
+        for (int k = 0; option->group && command->options[k]; k++)
+            typed |= command->options[k]->group == option->group && args->value[k].on_command_line;
+        if (!text || !*text || typed)
             continue;
         TRY(set_value(option, &source, &args->value[i], text, err));
     }
@@ -496,23 +478,17 @@ static int check_input(const Option *option, const Value *value, const char *pat
     return CVN_EIO;
 }
 
-/* What is written at the end of something long is tried before; of several processes the first one writes it. */
-static int check_output(const Option *option, const Value *value, cvn_err *err)
-{
-    cvn_err why = {0};
-    if (!option->tried || !ranks_speaks() || file_check_output(value->text, &why) == CVN_OK)
-        return CVN_OK;
-    return err_set(err, CVN_EIO, "--%s: %s", option->name, why.message);
-}
-
 /* Paths are looked at last: a mistake in the command line is told before a file that is not there. */
 static int check_paths(const Args *args, const Command *command, cvn_err *err)
 {
     for (int i = 0; command->options[i]; i++) {
         const Option *option = command->options[i];
         const Value *value = &args->value[i];
-        if (option->kind == ARG_OUTPUT && value->given && check_output(option, value, err))
-            return err->code;
+        cvn_err why = {0};
+        /* What is written at the end of something long is tried before; of several processes the first one writes it. */
+        if (option->kind == ARG_OUTPUT && option->tried && value->given && ranks_speaks() &&
+            file_check_output(value->text, &why) != CVN_OK)
+            return err_set(err, CVN_EIO, "--%s: %s", option->name, why.message);
         if (option->kind != ARG_INPUT || !value->given)
             continue;
         if (!option->repeats && check_input(option, value, value->text, err))

@@ -3,13 +3,10 @@
 #include "base/file.h"
 #include "base/json_file.h"
 #include "cli/ask.h"
-#include "cli/figures.h"
 #include "cli/terminal.h"
 #include "io/stats.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { MEMORY = ASKED, SPECS, PEAK, SVG, JSON };
 
@@ -236,10 +233,9 @@ static int run(const Args *args)
     int64_t context = args_value(args, ASK(CONTEXT))->integer;
     bool failed = ask_of(args, context, &model, &ask, &err) || sim_plan(&ask, &answer, &err) ||
                   (v[SVG].given && draw(v[SVG].text, name, &ask, &answer, &err));
-    int exit_code = failed         ? fail(&err)
-                    : v[JSON].flag ? print_plan_json(&ask, &answer, name, (double)v[MEMORY].integer)
-                                   : print_plan(&ask, &answer, name, &model, v);
-    return exit_code;
+    return failed         ? fail(&err)
+           : v[JSON].flag ? print_plan_json(&ask, &answer, name, (double)v[MEMORY].integer)
+                          : print_plan(&ask, &answer, name, &model, v);
 }
 
 const Command command_plan = {

@@ -35,17 +35,6 @@ static void lost(void *context, Cluster *cluster, const cvn_err *err, bool speak
     cluster_abort(cluster, 1);
 }
 
-/* Standard error is kept for the case that rank 0 is gone. */
-static void be_quiet(void)
-{
-    fflush(stderr);
-    ranks.speak = dup(STDERR_FILENO);
-    if (!freopen("/dev/null", "w", stdout))
-        fclose(stdout);
-    if (!freopen("/dev/null", "w", stderr))
-        fclose(stderr);
-}
-
 bool ranks_speaks(void)
 {
     static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
@@ -62,8 +51,14 @@ void ranks_command(int argc, char **argv)
 {
     if (!transport_launched())
         return;
-    if (!ranks_speaks())
-        be_quiet();
+    if (!ranks_speaks()) { /* standard error is kept for the case that rank 0 is gone */
+        fflush(stderr);
+        ranks.speak = dup(STDERR_FILENO);
+        if (!freopen("/dev/null", "w", stdout))
+            fclose(stdout);
+        if (!freopen("/dev/null", "w", stderr))
+            fclose(stderr);
+    }
     uint64_t hash = 0;
     /* Kernels fuse differently where processors differ, and with it the order of collectives would. */
     size_t n = (size_t)snprintf(ranks.settings, sizeof ranks.settings,

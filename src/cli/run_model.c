@@ -9,7 +9,6 @@
 #include "cli/terminal.h"
 #include "model/layouts.h"
 #include "serve/engine.h"
-#include "train/config.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -97,34 +96,10 @@ const volatile int *run_interrupt(void)
     return &interrupted;
 }
 
-/* The ranks have the same model as far as its config says. */
-static int agree_on_model(const RunModel *run, cvn_err *err)
-{
-    const LlamaConfig *c = &run->model->io.config;
-    const int64_t sizes[] = {c->vocab,    c->dim, c->n_layers,    c->n_heads,       c->n_kv_heads,
-                             c->head_dim, c->ffn, c->max_context, run->model->dtype};
-    return ranks_agree("the model", hash_bytes(sizes, sizeof sizes), err);
-}
-
 const char *layout_said(const char *mesh, const Value *layout, bool training)
 {
     bool chosen = strcmp(layout->text, "auto") == 0;
     return chosen ? layout_for(mesh ? mesh : "", training) : layout->text;
-}
-
-/* The layout of a mesh, where it was not said; and that another would do with less, where it was. */
-static void tell_layout(const RunOptions *options)
-{
-    const char *best = options->mesh ? layout_for(options->mesh, false) : options->layout;
-    if (!ranks_speaks() || !options->mesh)
-        return;
-    if (options->chosen)
-        fprintf(stderr, "layout %s, which suits mesh %s\n", options->layout, options->mesh);
-    else if (strcmp(options->layout, "2d") == 0 && strcmp(best, "tp") == 0)
-        fprintf(stderr,
-                "caravan: warning: on mesh %s, layout 2d adds up four times in a layer where tp "
-                "does twice: take --layout tp\n",
-                options->mesh);
 }
 
 int check_layout(const char *mesh, const char *layout, cvn_err *err)
@@ -170,7 +145,11 @@ int run_model_open(RunModel *run, const RunOptions *options, cvn_err *err)
                        run->model->tokenizer_err.message,
                        options->takes_ids ? "; give token ids with --tokens" : "");
     warn_lines(cvn_model_warnings(run->model));
-    return agree_on_model(run, err);
+    /* The ranks have the same model as far as its config says. */
+    const LlamaConfig *c = &run->model->io.config;
+    const int64_t sizes[] = {c->vocab,    c->dim, c->n_layers,    c->n_heads,       c->n_kv_heads,
+                             c->head_dim, c->ffn, c->max_context, run->model->dtype};
+    return ranks_agree("the model", hash_bytes(sizes, sizeof sizes), err);
 }
 
 cvn_sampling run_model_sampling(const Args *args)
@@ -181,17 +160,6 @@ cvn_sampling run_model_sampling(const Args *args)
                           .min_p = (float)args_value(args, SHARED(MIN_P))->real,
                           .repeat_penalty = (float)args_value(args, SHARED(REPEAT_PENALTY))->real,
                           .seed = (uint64_t)args_value(args, SHARED(SEED))->integer};
-}
-
-static int constraint_of_grammar(const char *path, cvn_constraint **out, cvn_err *err)
-{
-    SCOPED(scoped_free) char *text = NULL;
-    size_t n;
-    TRY(read_input(path, &text, &n, err));
-    int code = cvn_constraint_grammar(text, n, out, err);
-    if (code)
-        err_prefix(err, "%s", path);
-    return code;
 }
 
 /* A file, or the schema itself. */
@@ -225,21 +193,27 @@ int run_model_constraint(const Args *args, cvn_constraint **out, cvn_err *err)
     *out = NULL;
     if (schema->given)
         return constraint_of_schema(args, schema->text, out, err);
-    if (grammar->given)
-        return constraint_of_grammar(grammar->text, out, err);
+    if (grammar->given) {
+        SCOPED(scoped_free) char *text = NULL;
+        size_t n;
+        TRY(read_input(grammar->text, &text, &n, err));
+        code = cvn_constraint_grammar(text, n, out, err);
+        if (code)
+            err_prefix(err, "%s", grammar->text);
+        return code;
+    }
     if (regex->given) {
         code = cvn_constraint_regex(regex->text, strlen(regex->text), out, err);
         if (code)
             err_prefix(err, "--regex");
     }
     if (choice->given) {
-        size_t *length = calloc(choice->n_texts, sizeof *length);
+        SCOPED(scoped_free) size_t *length = calloc(choice->n_texts, sizeof *length);
         if (!length)
             return err_set(err, CVN_EMEM, "no memory for %zu choices", choice->n_texts);
         for (size_t i = 0; i < choice->n_texts; i++)
             length[i] = strlen(choice->texts[i]);
         code = cvn_constraint_choices(choice->texts, length, choice->n_texts, out, err);
-        free(length);
     }
     return code;
 }
@@ -313,21 +287,6 @@ int run_model_input(const RunModel *run, const Value *ids, const char *text, con
     return ranks_agree("the text", hash_bytes(out->id, out->n * sizeof *out->id), err);
 }
 
-/* Devices that only repeat what others do are no mistake here: the next text may divide. But nobody should wait for them. */
-static void warn_idle(const RunModel *run, const RunOptions *options)
-{
-    int axis = ranks_speaks() ? runtime_idle_axis(&run->engine->rt) : -1;
-    if (axis < 0)
-        return;
-    const Mesh *mesh = &run->engine->rt.mesh;
-    int rows = run->engine->options.rows;
-    fprintf(stderr,
-            "caravan: warning: the %d devices along %s all do the same: with layout %s nothing "
-            "of %d row%s can be divided by it\n",
-            (int)mesh->axis[axis].size, mesh->axis[axis].name, options->layout, rows,
-            rows == 1 ? "" : "s");
-}
-
 static cvn_engine_options engine_options(const RunModel *run, const RunOptions *options)
 {
     cvn_engine_options engine = options->engine;
@@ -348,7 +307,16 @@ int run_model_start(RunModel *run, const RunOptions *options, int64_t n_prompt, 
                     cvn_err *err)
 {
     cvn_engine_options engine = engine_options(run, options);
-    tell_layout(options);
+    const char *mesh = ranks_speaks() ? options->mesh : NULL;
+    /* The layout, where it was not said; and that another would do with less, where it was. */
+    if (mesh && options->chosen)
+        fprintf(stderr, "layout %s, which suits mesh %s\n", options->layout, mesh);
+    else if (mesh && strcmp(options->layout, "2d") == 0 &&
+             strcmp(layout_for(mesh, false), "tp") == 0)
+        fprintf(stderr,
+                "caravan: warning: on mesh %s, layout 2d adds up four times in a layer where tp "
+                "does twice: take --layout tp\n",
+                mesh);
     int64_t most = cvn_model_context(run->model), needed = n_prompt + n_new;
     if (engine.context == 0)
         engine.context = needed < most ? needed : most;
@@ -366,7 +334,16 @@ int run_model_start(RunModel *run, const RunOptions *options, int64_t n_prompt, 
     run->compile_seconds = clock_seconds() - begin - load;
     cvn_engine_watch(run->engine, run_interrupt());
     warn_lines(cvn_engine_warnings(run->engine));
-    warn_idle(run, options);
+    /* Devices that only repeat what others do are no mistake here: the next text may divide. But nobody should wait for
+       them. */
+    const Runtime *rt = &run->engine->rt;
+    int axis = ranks_speaks() ? runtime_idle_axis(rt) : -1, rows = run->engine->options.rows;
+    if (axis >= 0)
+        fprintf(stderr,
+                "caravan: warning: the %d devices along %s all do the same: with layout %s nothing "
+                "of %d row%s can be divided by it\n",
+                (int)rt->mesh.axis[axis].size, rt->mesh.axis[axis].name, options->layout, rows,
+                rows == 1 ? "" : "s");
     return CVN_OK;
 }
 

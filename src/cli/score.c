@@ -92,15 +92,7 @@ static void print_tokens(const cvn_model *model, const TokenIds *ids, const Scor
 
 /* Colours of 256 for p(token | before): below 1/1000, 1/100, 1/10, 1/2, and likelier. */
 static const int SHADE[] = {196, 208, 220, 148, 40};
-
-static int shade_of(float logprob)
-{
-    static const float limits[] = {-6.9078f, -4.6052f, -2.3026f, -0.6931f};
-    int i = 0;
-    while (i < 4 && logprob >= limits[i])
-        i++;
-    return SHADE[i];
-}
+static const float SHADE_ENDS[] = {-6.9078f, -4.6052f, -2.3026f, -0.6931f};
 
 /* The text itself, each token in the colour of its probability; plain where there are no colours. */
 static int show_text(const cvn_model *model, const TokenIds *ids, const Scores *scores,
@@ -119,8 +111,12 @@ static int show_text(const cvn_model *model, const TokenIds *ids, const Scores *
             decoder_flush(&decoder, &piece);
         if (code || !piece.length)
             continue;
+        int shade = 0;
+        while (colors && i > 0 && i < ids->n && shade < 4 &&
+               scores->logprob[i] >= SHADE_ENDS[shade])
+            shade++;
         if (colors && i > 0 && i < ids->n)
-            printf("\033[38;5;%dm", shade_of(scores->logprob[i]));
+            printf("\033[38;5;%dm", SHADE[shade]);
         code = put_text(stdout, piece.text, piece.length, err);
         if (colors && i > 0 && i < ids->n)
             fputs("\033[0m", stdout);
@@ -227,16 +223,6 @@ static int score_input(const Args *args, RunModel *model, TokenIds *ids, Scores 
 
 /* ---- questions with several answers ---- */
 
-static json_t *question_json(const Question *q)
-{
-    json_t *logprobs = json_array();
-    for (size_t i = 0; i < q->n_choices; i++)
-        logprobs = json_append(logprobs, json_real(q->logprob[i]));
-    json_t *one = json_pack("{s:I,s:I}", "answer", (json_int_t)q->answer, "choice",
-                            (json_int_t)task_choice(q, TASK_SUM));
-    return json_with(one, "logprobs", logprobs);
-}
-
 static int print_task_json(const Task *task, bool summary)
 {
     static const char *const names[TASK_RULES][2] = {
@@ -247,8 +233,15 @@ static int print_task_json(const Task *task, bool summary)
         all = json_with(all, names[rule][0], json_real(task->accuracy[rule]));
         all = json_with(all, names[rule][1], isfinite(error) ? json_real(error) : json_null());
     }
-    for (size_t i = 0; i < task->n && !summary; i++)
-        list = json_append(list, question_json(&task->question[i]));
+    for (size_t i = 0; i < task->n && !summary; i++) {
+        const Question *q = &task->question[i];
+        json_t *logprobs = json_array();
+        for (size_t k = 0; k < q->n_choices; k++)
+            logprobs = json_append(logprobs, json_real(q->logprob[k]));
+        json_t *one = json_pack("{s:I,s:I}", "answer", (json_int_t)q->answer, "choice",
+                                (json_int_t)task_choice(q, TASK_SUM));
+        list = json_append(list, json_with(one, "logprobs", logprobs));
+    }
     if (summary)
         json_decref(list);
     else

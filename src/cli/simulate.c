@@ -8,6 +8,7 @@
 #include "cli/figures.h"
 #include "cli/terminal.h"
 #include "cli/this_chip.h"
+#include "run/ceilings.h"
 #include "sim/published.h"
 #include "sim/report.h"
 #include "sim/search.h"
@@ -197,22 +198,6 @@ static void add_error(Beside *b, const char *figure, const char *kind, double si
     e->of[e->n++] = fabs(simulated / measured - 1);
 }
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static void print_errors(Beside *b)
-{
-    printf("\n| error | rows | median | p90 | worst |\n|---|---|---|---|---|\n");
-    for (Errors *e = b->kind; e < b->kind + b->kinds; e++) {
-        qsort(e->of, (size_t)e->n, sizeof *e->of, ascending);
-        printf("| %s | %" PRId64 " | %.1f %% | %.1f %% | %.0f %% |\n", e->name, e->n,
-               100 * e->of[e->n / 2], 100 * e->of[e->n * 9 / 10], 100 * e->of[e->n - 1]);
-    }
-}
-
 static void serving_beside(Beside *b, int64_t i)
 {
     const Csv *csv = b->csv;
@@ -280,7 +265,12 @@ static void print_markdown(const Csv *csv, Arena *arena)
                  "|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
     for (int64_t i = 0; i < csv->rows; i++)
         (worded ? figure_beside : serving_beside)(&b, i);
-    print_errors(&b);
+    printf("\n| error | rows | median | p90 | worst |\n|---|---|---|---|---|\n");
+    for (Errors *e = b.kind; e < b.kind + b.kinds; e++) {
+        sort_numbers(e->of, (size_t)e->n);
+        printf("| %s | %" PRId64 " | %.1f %% | %.1f %% | %.0f %% |\n", e->name, e->n,
+               100 * e->of[e->n / 2], 100 * e->of[e->n * 9 / 10], 100 * e->of[e->n - 1]);
+    }
 }
 
 static int answer_rows(const char *path, bool markdown, bool json)
@@ -552,25 +542,11 @@ static int simulate_step(const Args *args, const Chip *chip)
               write_report(v[SVG].text, report_svg, ask_name(args), &ask, &answer, &err)) ||
              (v[CHECK].given &&
               check_compiled(&ask, v[CHECK].text, answer.rt.mesh.n_devices, &checked, &err));
-    int exit_code = failed
-                        ? fail(&err)
-                        : print_step(args, &ask, &answer, chip, v[CHECK].given ? &checked : NULL);
-    return exit_code;
+    return failed ? fail(&err)
+                  : print_step(args, &ask, &answer, chip, v[CHECK].given ? &checked : NULL);
 }
 
 /* ---- meshes ---- */
-
-static json_t *way_json(const SearchWay *w)
-{
-    json_t *bounds = json_object();
-    for (int b = 0; b < COST_BOUNDS; b++)
-        bounds = json_with(bounds, cost_bound_names[b], json_real(w->cost.spent[b] / w->seconds));
-    return json_pack("{s:s,s:s,s:s,s:I,s:I,s:f,s:f,s:f,s:f,s:o}", "mesh", w->mesh, "layout",
-                     w->layout, "remat", remat_policy_names[w->remat], "batch",
-                     (json_int_t)w->batch, "chips", (json_int_t)w->chips, "seconds", w->seconds,
-                     "tokens_per_second", w->tokens / w->seconds, "memory", w->memory,
-                     "exposed_seconds", w->exposed, "shares", bounds);
-}
 
 /* Each way, and what it loses most to. */
 static void print_ways(const SearchFound *found, const SearchAsk *ask)
@@ -620,8 +596,19 @@ static int search_meshes(const Args *args, const Chip *chip)
         return EXIT_OK;
     }
     json_t *list = json_array();
-    for (int i = 0; i < found.n; i++)
-        list = json_append(list, way_json(&found.way[i]));
+    for (int i = 0; i < found.n; i++) {
+        const SearchWay *w = &found.way[i];
+        json_t *bounds = json_object();
+        for (int b = 0; b < COST_BOUNDS; b++)
+            bounds =
+                json_with(bounds, cost_bound_names[b], json_real(w->cost.spent[b] / w->seconds));
+        json_t *way = json_pack("{s:s,s:s,s:s,s:I,s:I,s:f,s:f,s:f,s:f,s:o}", "mesh", w->mesh,
+                                "layout", w->layout, "remat", remat_policy_names[w->remat], "batch",
+                                (json_int_t)w->batch, "chips", (json_int_t)w->chips, "seconds",
+                                w->seconds, "tokens_per_second", w->tokens / w->seconds, "memory",
+                                w->memory, "exposed_seconds", w->exposed, "shares", bounds);
+        list = json_append(list, way);
+    }
     return print_json(json_pack("{s:i,s:i,s:f,s:o}", "tried", found.tried, "fit", found.fit,
                                 "search_seconds", found.seconds, "best", list));
 }
@@ -692,13 +679,6 @@ static int simulate_serving(const Args *args, const Chip *chip)
     return EXIT_OK;
 }
 
-static int say_usage(void)
-{
-    fprintf(stderr, "caravan: --chip this has its steps measured: --serve and --mesh auto take the "
-                    "name of a chip, or FILE.json\n");
-    return EXIT_USAGE;
-}
-
 static int run(const Args *args)
 {
     const Value *v = args->value;
@@ -708,8 +688,11 @@ static int run(const Args *args)
     if (v[ROWS].given)
         return answer_rows(v[ROWS].text, v[MARKDOWN].flag, v[JSON].flag);
     bool here = strcmp(v[CHIP].text, THIS) == 0;
-    if (here && (v[SERVE].flag || strcmp(v[MESH].text, "auto") == 0))
-        return say_usage();
+    if (here && (v[SERVE].flag || strcmp(v[MESH].text, "auto") == 0)) {
+        fprintf(stderr, "caravan: --chip this has its steps measured: --serve and --mesh auto take "
+                        "the name of a chip, or FILE.json\n");
+        return EXIT_USAGE;
+    }
     return (here ? this_chip(&chip, &err) : chip_open(v[CHIP].text, &chip, &held, &err))
                ? fail(&err)
            : v[SERVE].flag                     ? simulate_serving(args, &chip)

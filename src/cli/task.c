@@ -1,6 +1,5 @@
 #include "cli/task.h"
 
-#include "base/json_file.h"
 #include "base/strbuf.h"
 #include "cli/common.h"
 #include "cli/terminal.h"
@@ -12,21 +11,18 @@
 
 static const char *const rules[TASK_RULES] = {"", "by characters ", "by bytes "};
 
-static void question_free(Question *q)
-{
-    for (size_t i = 0; q->text && i < q->n_choices; i++)
-        token_ids_free(&q->text[i]);
-    free(q->text);
-    free(q->begin);
-    free(q->length[0]);
-    free(q->length[1]);
-    free(q->logprob);
-}
-
 void task_free(Task *task)
 {
-    for (size_t i = 0; i < task->n; i++)
-        question_free(&task->question[i]);
+    for (size_t i = 0; i < task->n; i++) {
+        Question *q = &task->question[i];
+        for (size_t k = 0; q->text && k < q->n_choices; k++)
+            token_ids_free(&q->text[k]);
+        free(q->text);
+        free(q->begin);
+        free(q->length[0]);
+        free(q->length[1]);
+        free(q->logprob);
+    }
     free(task->question);
     *task = (Task){0};
 }

@@ -91,19 +91,6 @@ static int print_out(Work *work, cvn_err *err)
     return CVN_OK;
 }
 
-/* One id per line with the piece of the vocabulary it stands for. */
-static void add_pieces(Work *work)
-{
-    for (size_t i = 0; i < work->ids.n; i++) {
-        size_t n = 0;
-        const char *piece = tokenizer_piece(work->tokenizer, work->ids.id[i], &n);
-        strbuf_printf(&work->out, "%7" PRIi32 "  ", work->ids.id[i]);
-        if (piece)
-            add_visible(&work->out, piece, n);
-        strbuf_putc(&work->out, '\n');
-    }
-}
-
 /* {"ids":[…]} on one line, or the number of ids. */
 static void add_ids_line(Work *work)
 {
@@ -115,20 +102,6 @@ static void add_ids_line(Work *work)
     for (size_t i = 0; i < work->ids.n; i++)
         strbuf_printf(&work->out, "%s%" PRIi32, i ? "," : "", work->ids.id[i]);
     strbuf_puts(&work->out, "]}\n");
-}
-
-/* {"text":"…"} on one line. */
-static int add_text_line(Work *work, const StrBuf *text, cvn_err *err)
-{
-    json_t *object =
-        json_pack("{s:o}", "text", bytes_json(text->text ? text->text : "", text->length));
-    SCOPED(scoped_free) char *line = json_dumps(object, JSON_COMPACT);
-    json_decref(object);
-    if (!line)
-        return err_set(err, CVN_EMEM, "no memory for the output");
-    strbuf_puts(&work->out, line);
-    strbuf_putc(&work->out, '\n');
-    return CVN_OK;
 }
 
 static int encode(Work *work, const char *text, size_t n, cvn_err *err)
@@ -162,9 +135,17 @@ static int add_decoded(Work *work, bool json, cvn_err *err)
 {
     SCOPED(strbuf_free) StrBuf text = {0};
     TRY(tokenizer_decode(work->tokenizer, work->ids.id, work->ids.n, work->flags, &text, err));
-    if (json)
-        return add_text_line(work, &text, err);
-    strbuf_add(&work->out, text.text ? text.text : "", text.length);
+    if (!json) {
+        strbuf_add(&work->out, text.text ? text.text : "", text.length);
+        return CVN_OK;
+    }
+    json_auto_t *object =
+        json_pack("{s:o}", "text", bytes_json(text.text ? text.text : "", text.length));
+    SCOPED(scoped_free) char *line = json_dumps(object, JSON_COMPACT);
+    if (!line)
+        return err_set(err, CVN_EMEM, "no memory for the output");
+    strbuf_puts(&work->out, line);
+    strbuf_putc(&work->out, '\n');
     return CVN_OK;
 }
 
@@ -177,8 +158,14 @@ static int convert_all(Work *work, const char *text, size_t n, cvn_err *err)
         return err->code;
     if (!decodes && (work->json || work->count))
         add_ids_line(work);
-    else if (!decodes)
-        add_pieces(work);
+    for (size_t i = 0; !decodes && !work->json && !work->count && i < work->ids.n; i++) {
+        size_t length = 0; /* one id per line with the piece of the vocabulary it stands for */
+        const char *piece = tokenizer_piece(work->tokenizer, work->ids.id[i], &length);
+        strbuf_printf(&work->out, "%7" PRIi32 "  ", work->ids.id[i]);
+        if (piece)
+            add_visible(&work->out, piece, length);
+        strbuf_putc(&work->out, '\n');
+    }
     return print_out(work, err);
 }
 

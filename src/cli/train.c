@@ -16,7 +16,6 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static void range_of_key(const char *name, double *low, double *high)
 {
@@ -243,13 +242,6 @@ static void add_time(StrBuf *out, double seconds)
         strbuf_printf(out, "%lld:%02lld", s / 60, s % 60);
 }
 
-/* In a log a line for the first steps, then for about every hundredth part of the run. */
-static bool is_logged(const TrainProgress *p)
-{
-    int64_t step = p->row.step, every = p->steps / 100 > 1 ? p->steps / 100 : 1;
-    return step <= 5 || step % every == 0 || step == p->steps || !isnan(p->row.validation_loss);
-}
-
 /* What is told of a step. On a narrow terminal figures of the highest rank give way first; rank 0 stays. */
 enum { FIGURES = 10 };
 typedef struct Figures {
@@ -307,27 +299,25 @@ static size_t width_of(const Figures *f, int ranks)
     return width;
 }
 
-/* As many ranks as `width` columns hold; rank 0 in any case. */
-static void add_figures(StrBuf *out, const Figures *f, size_t width)
-{
-    int ranks = FIGURES;
-    while (ranks > 1 && width_of(f, ranks) > width)
-        ranks--;
-    for (int i = 0; i < f->n; i++)
-        if (f->figure[i].rank < ranks)
-            strbuf_printf(out, "%s%s", out->length ? "  " : "", f->figure[i].text);
-}
-
 static void on_step(void *context, const TrainProgress *p)
 {
     View *view = context;
-    if (!view->live && !is_logged(p))
+    int64_t step = p->row.step, every = p->steps / 100 > 1 ? p->steps / 100 : 1;
+    bool looked = !isnan(p->row.validation_loss);
+    /* In a log a line for the first steps, then for about every hundredth part of the run. */
+    if (!view->live && step > 5 && step % every != 0 && step != p->steps && !looked)
         return;
     SCOPED(strbuf_free) StrBuf line = {0};
-    Figures figures = list_figures(p);
-    add_figures(&line, &figures, view->live ? (size_t)terminal_width(stderr) - 1 : SIZE_MAX);
+    const Figures f = list_figures(p);
+    size_t width = view->live ? (size_t)terminal_width(stderr) - 1 : SIZE_MAX;
+    int ranks = FIGURES; /* as many as fit; rank 0 in any case */
+    while (ranks > 1 && width_of(&f, ranks) > width)
+        ranks--;
+    for (int i = 0; i < f.n; i++)
+        if (f.figure[i].rank < ranks)
+            strbuf_printf(&line, "%s%s", line.length ? "  " : "", f.figure[i].text);
     /* A line with a validation loss stays; the next one is drawn below it. */
-    bool stays = !view->live || !isnan(p->row.validation_loss);
+    bool stays = !view->live || looked;
     if (view->live && line.text)
         live_line("%s", line.text);
     else if (line.text)
@@ -355,17 +345,6 @@ static bool take_token(void *context, int request, int32_t token)
     return true;
 }
 
-/* The prompt's ids; a model whose tokenizer has no begin of text starts from a line end. */
-static int encode(const cvn_model *model, const char *prompt, int32_t **ids, int64_t *n,
-                  cvn_err *err)
-{
-    int code = cvn_model_encode(model, prompt, strlen(prompt), true, ids, n, err);
-    if (code || *n > 0)
-        return code;
-    free(*ids);
-    return cvn_model_encode(model, "\n", 1, true, ids, n, err);
-}
-
 static int write_sample(const cvn_model *model, cvn_engine *engine, const char *prompt, char **text,
                         cvn_err *err)
 {
@@ -374,7 +353,12 @@ static int write_sample(const cvn_model *model, cvn_engine *engine, const char *
     Generated generated = {0};
     cvn_result result;
     cvn_request request = {.sampling = {.temperature = 0.7F, .top_p = 0.95F, .seed = 1}};
-    TRY(encode(model, prompt, &ids, &request.n_prompt, err));
+    TRY(cvn_model_encode(model, prompt, strlen(prompt), true, &ids, &request.n_prompt, err));
+    if (request.n_prompt == 0) { /* a tokenizer without a begin of text starts from a line end */
+        free(ids);
+        ids = NULL;
+        TRY(cvn_model_encode(model, "\n", 1, true, &ids, &request.n_prompt, err));
+    }
     int64_t room = cvn_model_context(model) - request.n_prompt;
     request.prompt = ids;
     request.max_tokens = room < MOST_TOKENS ? room : MOST_TOKENS;

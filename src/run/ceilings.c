@@ -23,8 +23,13 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+void sort_numbers(double *number, size_t n)
+{
+    qsort(number, n, sizeof *number, compare);
+}
+
 double median(double *sample, int n)
 {
-    qsort(sample, (size_t)n, sizeof *sample, compare);
+    sort_numbers(sample, (size_t)n);
     return n % 2 ? sample[n / 2] : (sample[n / 2 - 1] + sample[n / 2]) / 2;
 }

@@ -4,6 +4,8 @@
 
 #include "caravan/dtype.h"
 
+#include <stddef.h>
+
 typedef struct Ceilings {
     double bandwidth;  /* bytes per second that all threads together read from memory */
     double flops_f32;  /* operations per second of the kernels' level; a multiply-add is two */
@@ -18,7 +20,8 @@ double ceilings_flops(const Ceilings *ceilings, cvn_dtype dtype);
 /* All of them times so much: of so many devices together. */
 void ceilings_scale(Ceilings *ceilings, double times);
 
-/* The median of n numbers, which are sorted on the way. */
+/* Sorts n numbers, least first; and their median, for which they are sorted. */
+void sort_numbers(double *number, size_t n);
 double median(double *sample, int n);
 
 #endif
