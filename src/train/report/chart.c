@@ -1,9 +1,8 @@
 #include "train/report/chart.h"
 
+#include "run/ceilings.h"
+
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* The picture's own units, about CSS pixels on a large screen; a page scales it. */
 enum {
@@ -140,12 +139,6 @@ static void smooth(Drawing *d)
     }
 }
 
-static int compare_numbers(const void *a, const void *b)
-{
-    const double *x = a, *y = b;
-    return (*x > *y) - (*x < *y);
-}
-
 /* The y axis covers the curve; a few wild values must not flatten all others, so beyond four times the
  * range of the middle 96% of buckets the picture ends. False when nothing is finite. */
 static bool find_range(const Drawing *d, const MetricsRow *row, size_t n, double *low, double *high)
@@ -161,7 +154,7 @@ static bool find_range(const Drawing *d, const MetricsRow *row, size_t n, double
     }
     if (finite == 0)
         return false;
-    qsort(mean, (size_t)finite, sizeof *mean, compare_numbers);
+    sort_numbers(mean, (size_t)finite);
     double from = mean[finite / 50], to = mean[finite - 1 - finite / 50], room = 4 * (to - from);
     if (finite >= 50 && room > 0) {
         least = fmax(least, from - room);
