@@ -4,7 +4,6 @@
 #include "base/strbuf.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 void json_release(void *value)
 {

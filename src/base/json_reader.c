@@ -1,7 +1,6 @@
 #include "base/json_reader.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 const char *json_value_text(const json_t *value, char *text, size_t size)

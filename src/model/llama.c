@@ -5,7 +5,6 @@
 #include "model/lora.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -1,11 +1,7 @@
 #include "model/params.h"
 
-#include "base/num.h"
-
 #include <assert.h>
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 /* When a config has the parameter. */
 typedef enum Presence { ALWAYS, IF_ATTENTION_BIAS, IF_MLP_BIAS, IF_UNTIED } Presence;

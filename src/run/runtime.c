@@ -1,7 +1,5 @@
 #include "run/runtime.h"
 
-#include "base/num.h"
-
 #include <string.h>
 
 typedef struct Reading {

@@ -1,7 +1,6 @@
 /* The steps of a run, and what is left behind when they end. */
 #include "train/run_impl.h"
 
-#include "base/file.h"
 #include "base/room.h"
 #include "base/threads.h"
 #include "train/bench.h"

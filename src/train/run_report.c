@@ -5,9 +5,6 @@
 #include "base/cpu.h"
 #include "base/json_file.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 static void put_option(StrBuf *out, const char *name, const json_t *value)
 {
     SCOPED(scoped_free)

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define PREFIX "step-"
 #define DIGITS 8       /* at least; larger steps have more */

@@ -4,7 +4,6 @@
 #include "base/json_file.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 const char *checkpoint_shard_name(const CheckpointShards *shards, int file, Arena *arena)
 {

@@ -5,7 +5,6 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* Opens what the list names: one cache for all the text in it, and each file of ids as it is. */
 static int open_files(TrainData *data, const SourceList *list, const DataOptions *options,

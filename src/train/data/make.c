@@ -11,7 +11,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { BATCH_UNITS = 4096, FORMAT = 1 };
 #define BATCH_BYTES ((size_t)16 << 20)
