@@ -65,10 +65,10 @@ static json_t *outputs_json(const cvn_graph *g, const Signature *s)
 
 /* The module of a graph, its file and its row of the signature. The graph is freed; NULL: it could not be made, and err says
    why. */
-static int add_module(Modules *m, const char *name, cvn_graph *g, cvn_err *err)
+static int add_module(Modules *m, const char *name, cvn_graph *made, cvn_err *err)
 {
     SCOPED(strbuf_free) StrBuf text = {0};
-    SCOPED(graph_release) cvn_graph *owned = g;
+    SCOPED(graph_release) cvn_graph *g = made;
     SCOPED(arena_free) Arena arena = {0};
     char file[80];
     Signature s;
