@@ -212,25 +212,11 @@ static void mark_weights(const cvn_graph *g, int n, cvn_value *const *wrt, Grad 
     }
 }
 
-/* Calls the rules from the loss back. The operations that they append come after `last`. */
-static void walk_back(Grad *d, Op *last)
-{
-    for (const Op *op = last; op && !d->g->err.code; op = op->prev) {
-        bool has_gradient = false, is_wanted = false;
-        for (int i = 0; i < op->n_results; i++)
-            has_gradient = has_gradient || d->gradient[op->result[i]->id];
-        for (int i = 0; i < op->n_operands; i++)
-            is_wanted = is_wanted || grad_wants(d, op, i);
-        if (!has_gradient || !is_wanted || !table[op->kind].rule)
-            continue;
-        cvn_at(d->g, op->file, op->line);
-        table[op->kind].rule(d, op);
-    }
-}
-
-static int check_arguments(const cvn_value *loss, int n, cvn_value *const *wrt, cvn_err *err)
+int graph_gradient(cvn_graph *g, cvn_value *loss, int n, cvn_value *const *wrt,
+                   cvn_value **grad_out, cvn_err *err)
 {
     char text[TYPE_TEXT];
+    TRY(cvn_graph_check(g, err));
     if (loss->type.rank != 0 || !is_float(loss))
         return err_set(err, CVN_EINVAL, "the loss must be a scalar of floats, not %s",
                        type_text(&loss->type, text, sizeof text));
@@ -238,15 +224,6 @@ static int check_arguments(const cvn_value *loss, int n, cvn_value *const *wrt, 
         if (!is_float(wrt[i]))
             return err_set(err, CVN_EINVAL, "a gradient was asked for a value of type %s",
                            type_text(&wrt[i]->type, text, sizeof text));
-    return CVN_OK;
-}
-
-int graph_gradient(cvn_graph *g, cvn_value *loss, int n, cvn_value *const *wrt,
-                   cvn_value **grad_out, cvn_err *err)
-{
-    if (cvn_graph_check(g, err))
-        return g->err.code;
-    TRY(check_arguments(loss, n, wrt, err));
     size_t n_values = g->n_values + (size_t)1;
     SCOPED(arena_free) Arena arena = {0};
     TRY(arena_begin(&arena, err));
@@ -266,7 +243,18 @@ int graph_gradient(cvn_graph *g, cvn_value *loss, int n, cvn_value *const *wrt,
         grad_refuse(&d, refused[loss->id], table[refused[loss->id]->kind].refused);
     mark_weights(g, n, wrt, &d);
     accumulate(&d, loss, like(g, loss, 1));
-    walk_back(&d, last);
+    /* Calls the rules from the loss back. The operations that they append come after `last`. */
+    for (const Op *op = last; op && !g->err.code; op = op->prev) {
+        bool has_gradient = false, is_wanted = false;
+        for (int i = 0; i < op->n_results; i++)
+            has_gradient = has_gradient || d.gradient[op->result[i]->id];
+        for (int i = 0; i < op->n_operands; i++)
+            is_wanted = is_wanted || grad_wants(&d, op, i);
+        if (!has_gradient || !is_wanted || !table[op->kind].rule)
+            continue;
+        cvn_at(g, op->file, op->line);
+        table[op->kind].rule(&d, op);
+    }
     cvn_at(g, file, line);
     for (int i = 0; i < n; i++) {
         cvn_value *v = d.gradient[wrt[i]->id];

@@ -97,25 +97,6 @@ static void copy_op(Remat *r, const Op *op)
         r->again[op->result[i]->id] = copy->def->result[i];
 }
 
-/* The backward pass uses the copies. It begins where they were put; they are not touched. */
-static void use_copies(Remat *r, Op *first)
-{
-    for (Op *op = first; op; op = op->next)
-        for (int i = 0; i < op->n_operands; i++)
-            if (fate_of(r, op->operand[i]) == FATE_NEEDED)
-                op->operand[i] = r->again[op->operand[i]->id];
-}
-
-static void clear(Remat *r, const cvn_value *input, const cvn_value *output)
-{
-    for (const Op *op = input->def; op && op != output->def->next; op = op->next) {
-        for (int i = 0; i < op->n_results; i++) {
-            r->fate[op->result[i]->id] = FATE_OUTSIDE;
-            r->again[op->result[i]->id] = NULL;
-        }
-    }
-}
-
 static void remat_block(Remat *r, const cvn_value *input, const cvn_value *output)
 {
     cvn_graph *g = r->g;
@@ -128,32 +109,31 @@ static void remat_block(Remat *r, const cvn_value *input, const cvn_value *outpu
         for (const Op *op = input->def->next; op != output->def && !g->err.code; op = op->next)
             copy_op(r, op);
         graph_insert_before(g, NULL);
-        if (!g->err.code)
-            use_copies(r, first);
+        /* The backward pass uses the copies. It begins where they were put; they are not touched. */
+        for (Op *op = g->err.code ? NULL : first; op; op = op->next)
+            for (int i = 0; i < op->n_operands; i++)
+                if (fate_of(r, op->operand[i]) == FATE_NEEDED)
+                    op->operand[i] = r->again[op->operand[i]->id];
         if (is_first && before)
             r->backward = before->next;
     }
-    clear(r, input, output);
-}
-
-/* Are the boundaries in execution order, and all before the backward pass? */
-static bool in_order(const cvn_graph *g, int n_blocks, cvn_value *const *boundary,
-                     const Op *backward)
-{
-    int next = 0;
-    for (const Op *op = g->first; op && op != backward && next <= n_blocks; op = op->next)
-        next += op == boundary[next]->def;
-    return next == n_blocks + 1;
+    for (const Op *op = input->def; op && op != output->def->next; op = op->next)
+        for (int i = 0; i < op->n_results; i++) {
+            r->fate[op->result[i]->id] = FATE_OUTSIDE;
+            r->again[op->result[i]->id] = NULL;
+        }
 }
 
 int graph_remat(cvn_graph *g, RematPolicy policy, int n_blocks, cvn_value *const *boundary,
                 Op *backward, cvn_err *err)
 {
-    if (cvn_graph_check(g, err))
-        return g->err.code;
+    TRY(cvn_graph_check(g, err));
     if (policy == REMAT_NONE || n_blocks < 1 || !backward)
         return CVN_OK;
-    if (!in_order(g, n_blocks, boundary, backward))
+    int next = 0; /* boundary; all should come in order, before the backward pass */
+    for (const Op *op = g->first; op && op != backward && next <= n_blocks; op = op->next)
+        next += op == boundary[next]->def;
+    if (next <= n_blocks)
         return err_set(err, CVN_EINVAL,
                        "the values that cut graph '%s' into blocks are not in execution order, "
                        "before its backward pass",

@@ -20,16 +20,6 @@ static cvn_value *sum_over_group(cvn_graph *g, const Op *op, cvn_value *x)
     return cvn_all_reduce(g, x, CVN_SUM, n_groups(op), group_size(op), op->attr.groups.v);
 }
 
-/* max or min: the elements equal to the result share the group's gradient. `y` and `dy`, summed over
-   the group, have the shape of the operand. */
-static void add_share(Grad *d, const Op *op, cvn_value *y, cvn_value *dy)
-{
-    cvn_graph *g = d->g;
-    cvn_value *wins = cvn_compare_values(g, CVN_EQ, op->operand[0], y);
-    cvn_value *count = sum_over_group(g, op, cvn_convert(g, wins, dy->type.dtype));
-    grad_add(d, op, 0, where(g, wins, cvn_divide(g, dy, count)));
-}
-
 void grad_all_gather(Grad *d, const Op *op)
 {
     grad_add(d, op, 0,
@@ -52,12 +42,16 @@ void grad_reducing_collective(Grad *d, const Op *op)
         grad_refuse(d, op, "when it multiplies");
         return;
     }
+    cvn_graph *g = d->g;
     cvn_value *dy = grad_of(d, op, 0), *y = op->result[0];
-    dy = all ? sum_over_group(d->g, op, dy) : gather_group(d->g, op, dy);
-    if (kind == CVN_SUM)
-        grad_add(d, op, 0, dy);
-    else
-        add_share(d, op, all ? y : gather_group(d->g, op, y), dy);
+    dy = all ? sum_over_group(g, op, dy) : gather_group(g, op, dy);
+    if (kind != CVN_SUM) { /* max or min: what is equal to the result shares the group's gradient */
+        y = all ? y : gather_group(g, op, y);
+        cvn_value *wins = cvn_compare_values(g, CVN_EQ, op->operand[0], y);
+        cvn_value *count = sum_over_group(g, op, cvn_convert(g, wins, dy->type.dtype));
+        dy = where(g, wins, cvn_divide(g, dy, count));
+    }
+    grad_add(d, op, 0, dy);
 }
 
 void grad_all_to_all(Grad *d, const Op *op)

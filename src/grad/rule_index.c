@@ -34,12 +34,6 @@ static cvn_value *scatter_like(cvn_graph *g, const Op *op, Combine combine, cvn_
     return graph_add(g, OP_SCATTER, &attr, 3, (cvn_value *[]){x, indices, updates}, NULL);
 }
 
-/* Sums of 16-bit floats are kept in f32 while they are being added up. */
-static cvn_dtype sum_dtype(cvn_dtype dtype)
-{
-    return dtype == CVN_F64 ? CVN_F64 : CVN_F32;
-}
-
 /* A scatter-add to where the slices came from. Its updates are applied in row-major order. */
 void grad_gather(Grad *d, const Op *op)
 {
@@ -52,7 +46,8 @@ void grad_gather(Grad *d, const Op *op)
     }
     cvn_value *least = cvn_splat(g, cvn_scalar(indices->type.dtype), 0);
     indices = cvn_clamp(g, least, indices, per_component(g, op, &indices->type, most));
-    const cvn_type sum = with_dtype(x->type, sum_dtype(x->type.dtype));
+    /* Sums of 16-bit floats are kept in f32 while they are being added up. */
+    const cvn_type sum = with_dtype(x->type, x->type.dtype == CVN_F64 ? CVN_F64 : CVN_F32);
     cvn_value *dy = as(g, grad_of(d, op, 0), sum.dtype);
     cvn_value *zeros = cvn_splat(g, sum, 0);
     cvn_value *dx = scatter_like(g, op, COMBINE_ADD, zeros, indices, dy);

@@ -77,16 +77,6 @@ static int free_dims(const cvn_type *type, const Ints *batch, const Ints *contra
     return n;
 }
 
-/* What a gradient is computed in: the operand's type; but that of the weight where the operand is made of a weight, and
-   rounded for the product. A sum over all tokens is not rounded to bf16 then (see grad_convert). */
-static cvn_dtype result_dtype(const Grad *d, const cvn_value *operand)
-{
-    const cvn_value *weight = d->weight[operand->id];
-    cvn_dtype dtype = operand->type.dtype;
-    return weight && cvn_dtype_bits(weight->type.dtype) > cvn_dtype_bits(dtype) ? weight->type.dtype
-                                                                                : dtype;
-}
-
 /*
  * The gradient of operand `side` is dy contracted with the other operand over the other's free
  * dimensions. The product has the batch dimensions, then this side's free ones, then the other's
@@ -123,7 +113,12 @@ static void grad_dot_side(Grad *d, const Op *op, int side)
             if (contract[1 - side]->v[k] == i)
                 place[n++] = (int)contract[side]->v[k];
     cvn_value *own = op->operand[side], *dy = as(g, grad_of(d, op, 0), other->type.dtype);
-    cvn_dtype dtype = result_dtype(d, own);
+    /* It is computed in the operand's type; but in that of the weight where the operand is made of one,
+       and rounded for the product. A sum over all tokens is not rounded to bf16 then (see grad_convert). */
+    const cvn_value *weight = d->weight[own->id];
+    cvn_dtype dtype = own->type.dtype;
+    if (weight && cvn_dtype_bits(weight->type.dtype) > cvn_dtype_bits(dtype))
+        dtype = weight->type.dtype;
     cvn_value *product = grad_place(g, cvn_dot_general(g, dy, other, &dims, dtype), place);
     grad_add(d, op, side, as(g, product, own->type.dtype));
 }

@@ -43,20 +43,17 @@ static cvn_value *entry(Emit *e, const int32_t *number, cvn_value *at)
     return cvn_reshape(e->g, found, 0, NULL);
 }
 
-static cvn_value *place_from_table(Emit *e, cvn_value *device)
-{
-    int64_t n = e->mesh->n_devices;
-    int32_t *place = arena_array(&e->g->arena, (size_t)n, sizeof *place);
-    for (int32_t p = 0; p < n; p++)
-        place[mesh_device(e->mesh, p)] = p;
-    return entry(e, place, device);
-}
-
 static cvn_value *place_of_device(Emit *e)
 {
-    if (!e->place) {
-        cvn_value *device = cvn_convert(e->g, cvn_partition_id(e->g), CVN_I32);
-        e->place = e->mesh->order ? place_from_table(e, device) : device;
+    if (e->place)
+        return e->place;
+    e->place = cvn_convert(e->g, cvn_partition_id(e->g), CVN_I32);
+    if (e->mesh->order) {
+        int64_t n = e->mesh->n_devices;
+        int32_t *place = arena_array(&e->g->arena, (size_t)n, sizeof *place);
+        for (int32_t p = 0; p < n; p++)
+            place[mesh_device(e->mesh, p)] = p;
+        e->place = entry(e, place, e->place);
     }
     return e->place;
 }
@@ -176,9 +173,9 @@ static int32_t place_with(const Mesh *mesh, const AxisList *axes, int32_t place,
     return place;
 }
 
-/* Rows of device ids for collectives along these axes: devices that differ in nothing else, in the
-   order of the digits. */
-static Ints device_groups(Emit *e, const AxisList *axes)
+/* A collective along these axes. Its groups are rows of device ids: devices that differ in nothing
+   else, in the order of the digits. */
+static cvn_value *collective(Emit *e, OpKind kind, OpAttr attr, const AxisList *axes, cvn_value *x)
 {
     uint64_t *known = cache_of(e, 'g', axes, 0, 0);
     const int32_t n = e->mesh->n_devices, size = axes_size(axes);
@@ -189,13 +186,8 @@ static Ints device_groups(Emit *e, const AxisList *axes)
                 *next++ = mesh_device(e->mesh, place_with(e->mesh, axes, p, i));
         *known = (uintptr_t)id;
     }
-    return (Ints){n, (const int64_t *)(uintptr_t)*known};
-}
-
-static cvn_value *collective(Emit *e, OpKind kind, OpAttr attr, const AxisList *axes, cvn_value *x)
-{
-    attr.groups = device_groups(e, axes);
-    attr.group_size = axes_size(axes);
+    attr.groups = (Ints){n, (const int64_t *)(uintptr_t)*known};
+    attr.group_size = size;
     return graph_add(e->g, kind, &attr, 1, &x, NULL);
 }
 

@@ -134,16 +134,6 @@ static void write_window(Exchange *x, const PieceRound *round, cvn_value *window
     x->into = cvn_dynamic_update_slice(g, x->into, window, start);
 }
 
-static cvn_value *send(Emit *e, cvn_value *window, const PieceRound *round)
-{
-    int64_t *pair = arena_array(&e->g->arena, 2 * (size_t)round->n, sizeof *pair);
-    for (int32_t i = 0; i < round->n; i++) {
-        pair[2 * i] = mesh_device(e->mesh, round->piece[i].source);
-        pair[2 * i + 1] = mesh_device(e->mesh, round->piece[i].target);
-    }
-    return cvn_collective_permute(e->g, window, round->n, pair);
-}
-
 cvn_value *emit_pieces(Emit *e, cvn_value *shard, const cvn_type *after, const Pieces *pieces)
 {
     const cvn_type before = shard->type;
@@ -162,7 +152,13 @@ cvn_value *emit_pieces(Emit *e, cvn_value *shard, const cvn_type *after, const P
         write_window(&x, &pieces->own, cut_window(&x, &pieces->own, shard));
     for (int r = 0; r < pieces->n_rounds; r++) {
         const PieceRound *round = &pieces->round[r];
-        write_window(&x, round, send(e, cut_window(&x, round, shard), round));
+        int64_t *pair = arena_array(&e->g->arena, 2 * (size_t)round->n, sizeof *pair);
+        for (int32_t i = 0; i < round->n; i++) {
+            pair[2 * i] = mesh_device(e->mesh, round->piece[i].source);
+            pair[2 * i + 1] = mesh_device(e->mesh, round->piece[i].target);
+        }
+        cvn_value *window = cut_window(&x, round, shard);
+        write_window(&x, round, cvn_collective_permute(e->g, window, round->n, pair));
     }
     return cvn_slice(e->g, x.into, x.margin, end, NULL);
 }

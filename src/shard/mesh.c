@@ -52,23 +52,6 @@ static int read_axis(Reader *r, Mesh *mesh)
     return CVN_OK;
 }
 
-/* The list of devices behind the colon. */
-static int read_order(Reader *r, Mesh *mesh, Arena *arena)
-{
-    int32_t *order = arena_array(arena, (size_t)mesh->n_devices, sizeof *order);
-    bool *seen = arena_array(arena, (size_t)mesh->n_devices, sizeof *seen);
-    for (int32_t i = 0; i < mesh->n_devices; i++) {
-        if (i > 0 && *r->p++ != ',')
-            return bad(r, "has an order that does not name every device");
-        order[i] = read_number(r, mesh->n_devices - 1);
-        if (order[i] < 0 || seen[order[i]])
-            return bad(r, "has an order that names a device twice, or one that is not there");
-        seen[order[i]] = true;
-    }
-    mesh->order = order;
-    return CVN_OK;
-}
-
 int mesh_parse(Mesh *mesh, const char *text, Arena *arena, cvn_err *err)
 {
     Reader r = {.whole = text, .p = text, .err = err};
@@ -78,9 +61,18 @@ int mesh_parse(Mesh *mesh, const char *text, Arena *arena, cvn_err *err)
             return bad(&r, "lacks a comma between axes");
         TRY(read_axis(&r, mesh));
     }
-    if (*r.p == ':') {
-        r.p++;
-        TRY(read_order(&r, mesh, arena));
+    if (*r.p == ':') { /* the list of devices */
+        int32_t *order = arena_array(arena, (size_t)mesh->n_devices, sizeof *order);
+        bool *seen = arena_array(arena, (size_t)mesh->n_devices, sizeof *seen);
+        for (int32_t i = 0; i < mesh->n_devices; i++) {
+            if (*r.p++ != (i ? ',' : ':'))
+                return bad(&r, "has an order that does not name every device");
+            order[i] = read_number(&r, mesh->n_devices - 1);
+            if (order[i] < 0 || seen[order[i]])
+                return bad(&r, "has an order that names a device twice, or one that is not there");
+            seen[order[i]] = true;
+        }
+        mesh->order = order;
     }
     return *r.p ? bad(&r, "goes on behind its end") : CVN_OK;
 }

@@ -125,15 +125,6 @@ static void count_collectives(const cvn_graph *g, PartitionReport *r)
     r->n_collectives = kept;
 }
 
-/* Those that a step appended behind `last`. */
-static void note_collectives(Part *p, const cvn_value *of, const Op *last, const ReshardStep *step)
-{
-    const cvn_graph *g = p->emit.g;
-    for (const Op *op = last ? last->next : g->first; op; op = op->next)
-        if (op_info[op->kind].class_ == CLASS_COLLECTIVE && op->kind != OP_PARTITION_ID)
-            note_collective(p, of, op, step);
-}
-
 static cvn_value *reshard(Part *p, const cvn_value *v, const Version *from, const Reshard *plan)
 {
     cvn_value *x = from->local;
@@ -145,7 +136,9 @@ static cvn_value *reshard(Part *p, const cvn_value *v, const Version *from, cons
     for (int i = 0; i < plan->n; i++) {
         const Op *last = p->emit.g->last;
         x = emit_step(&p->emit, x, &plan->padded, &now, &plan->step[i]);
-        note_collectives(p, v, last, &plan->step[i]);
+        for (const Op *op = last ? last->next : p->emit.g->first; op; op = op->next)
+            if (op_info[op->kind].class_ == CLASS_COLLECTIVE && op->kind != OP_PARTITION_ID)
+                note_collective(p, v, op, &plan->step[i]);
         now = plan->step[i].after;
     }
     const cvn_type end = sharding_local(&now, &v->type);
@@ -235,22 +228,15 @@ static bool part_is_made(const cvn_value *v)
     return v->def->kind == OP_DEQUANTIZE;
 }
 
-/* How a value is made so that it lies as wanted; whole, where it cannot be. */
-static Choice made_as(Part *p, const cvn_value *v, Rule *rule, const Sharding *want)
-{
-    Choice choice;
-    *rule = factor_rule(v->def, &p->arena);
-    Sharding whole = sharding_open(v->type.rank);
-    if (!choice_for(v->def, rule, want, &choice))
-        choice_for(v->def, rule, &whole, &choice);
-    return choice;
-}
-
+/* What it costs to make a value so that it lies as wanted; whole, where it cannot be. */
 static double made_cost(Part *p, const cvn_value *v, const Sharding *want)
 {
-    Rule rule;
-    Choice choice = made_as(p, v, &rule, want);
+    Rule rule = factor_rule(v->def, &p->arena);
+    Sharding whole = sharding_open(v->type.rank);
+    Choice choice;
     double cost = 0;
+    if (!choice_for(v->def, &rule, want, &choice))
+        choice_for(v->def, &rule, &whole, &choice);
     for (int t = 0; t < v->def->n_operands; t++) {
         Sharding s = choice_sharding(&rule, &choice, t, v->def->operand[t]->type.rank);
         cost += part_cost(p, v->def->operand[t], &s);
@@ -276,14 +262,6 @@ static bool is_weight(const cvn_value *v)
     return v->def->kind == OP_PARAMETER;
 }
 
-static bool gathers_more(const Reshard *plan)
-{
-    for (int i = 0; i < plan->n; i++)
-        if (plan->step[i].kind == RESHARD_ALL_GATHER)
-            return true;
-    return false;
-}
-
 cvn_value *part_value(Part *p, const cvn_value *v, const Sharding *want)
 {
     const Reshard *plan = NULL;
@@ -301,9 +279,12 @@ cvn_value *part_value(Part *p, const cvn_value *v, const Sharding *want)
             from = best_version(p, v, want, &plan);
         }
     }
-    bool gathers = !local && is_weight(v) && gathers_more(plan);
-    if (!local)
+    bool gathers = false;
+    if (!local) {
+        for (int i = 0; i < plan->n && is_weight(v); i++)
+            gathers = gathers || plan->step[i].kind == RESHARD_ALL_GATHER;
         local = reshard(p, v, from, plan);
+    }
     add_version(p, v, want, local, gathers);
     return local;
 }
@@ -367,19 +348,6 @@ static void partition_op(Part *p, const Op *op)
     }
 }
 
-static void add_parameter(Part *p, const cvn_value *v)
-{
-    const Sharding *sharding = &p->sharding[v->id];
-    cvn_type local = sharding_local(sharding, &v->type);
-    cvn_graph *g = p->emit.g;
-    cvn_value *x = cvn_parameter(g, arena_string(&g->arena, v->def->attr.name), local);
-    graph_role(x, (Role)v->role, v->index);
-    if (v->name)
-        x->name = arena_string(&g->arena, v->name);
-    add_version(p, v, sharding, x, false);
-    p->report->parameter[p->report->n_parameters++] = (PartitionTensor){v->type, local, *sharding};
-}
-
 static void add_outputs(Part *p)
 {
     for (int i = 0; i < p->g->n_outputs; i++) {
@@ -395,31 +363,6 @@ static void add_outputs(Part *p)
     }
 }
 
-static int check_whole(const cvn_graph *g, cvn_err *err)
-{
-    for (const Op *op = g->first; op; op = op->next)
-        if (op_info[op->kind].class_ == CLASS_COLLECTIVE)
-            return err_set(err, CVN_EUNSUPPORTED,
-                           "graph '%s' has %s already; only a graph on whole shapes, without "
-                           "operations between devices, can be partitioned",
-                           g->name, op_info[op->kind].name);
-    return CVN_OK;
-}
-
-static void find_first_uses(Part *p)
-{
-    const cvn_graph *g = p->g;
-    p->first_use = arena_array(&p->arena, g->n_values + (size_t)1, sizeof *p->first_use);
-    int64_t n = g->n_ops;
-    for (uint32_t i = 0; i < g->n_values; i++)
-        p->first_use[i] = n;
-    for (const Op *op = g->last; op; op = op->prev) {
-        n--;
-        for (int i = 0; i < op->n_operands; i++)
-            p->first_use[op->operand[i]->id] = n;
-    }
-}
-
 static int partition(Part *p, cvn_err *err)
 {
     const cvn_graph *g = p->g;
@@ -429,19 +372,36 @@ static int partition(Part *p, cvn_err *err)
     map_init(&p->plans, &p->arena);
     shard_constants(g, p->constant);
     p->uses = graph_uses(g, &p->arena);
-    find_first_uses(p);
+    p->first_use = arena_array(&p->arena, n, sizeof *p->first_use);
+    int64_t at = g->n_ops;
+    for (uint32_t i = 0; i < g->n_values; i++)
+        p->first_use[i] = at;
+    for (const Op *op = g->last; op; op = op->prev) {
+        at--;
+        for (int i = 0; i < op->n_operands; i++)
+            p->first_use[op->operand[i]->id] = at;
+    }
     PartitionReport *r = p->report;
     r->parameter = arena_array(&r->arena, (size_t)g->n_parameters, sizeof *r->parameter);
     r->output = arena_array(&r->arena, (size_t)g->n_outputs, sizeof *r->output);
-    for (int i = 0; i < g->n_parameters; i++)
-        add_parameter(p, g->parameter[i]);
+    for (int i = 0; i < g->n_parameters; i++) {
+        const cvn_value *v = g->parameter[i];
+        const Sharding *sharding = &p->sharding[v->id];
+        cvn_type local = sharding_local(sharding, &v->type);
+        cvn_graph *to = p->emit.g;
+        cvn_value *x = cvn_parameter(to, arena_string(&to->arena, v->def->attr.name), local);
+        graph_role(x, (Role)v->role, v->index);
+        if (v->name)
+            x->name = arena_string(&to->arena, v->name);
+        add_version(p, v, sharding, x, false);
+        r->parameter[r->n_parameters++] = (PartitionTensor){v->type, local, *sharding};
+    }
     for (const Op *op = g->first; op && !p->emit.g->err.code; op = op->next, p->op++)
         if (op->kind != OP_PARAMETER && !p->constant[op->result[0]->id] &&
             !part_is_made(op->result[0]))
             partition_op(p, op);
     add_outputs(p);
-    if (cvn_graph_check(p->emit.g, err))
-        return p->emit.g->err.code;
+    TRY(cvn_graph_check(p->emit.g, err));
     graph_remove_dead(p->emit.g);
     count_collectives(p->emit.g, r);
     return CVN_OK;
@@ -473,7 +433,12 @@ int shard_partition(const cvn_graph *global, const Mesh *mesh, const ShardResult
     ShardResult again;
     *report = (PartitionReport){0};
     *local = NULL;
-    TRY(check_whole(global, err));
+    for (const Op *op = global->first; op; op = op->next)
+        if (op_info[op->kind].class_ == CLASS_COLLECTIVE)
+            return err_set(err, CVN_EUNSUPPORTED,
+                           "graph '%s' has %s already; only a graph on whole shapes, without "
+                           "operations between devices, can be partitioned",
+                           global->name, op_info[op->kind].name);
     TRY(arena_begin(&report->arena, err));
     int code = part_prepare(global, mesh, result, &copy, &again, err);
     if (code == CVN_OK)

@@ -96,25 +96,19 @@ static bool is_legal(const Choosing *c)
     return true;
 }
 
-/* Steps of the operation's loops on one device. */
-static double steps(const Choosing *c)
-{
-    double n = 1;
-    for (int f = 0; f < c->rule->n_factors; f++) {
-        const Factor *factor = &c->rule->factor[f];
-        int32_t shards = axes_size(&c->now.axes[f]);
-        bool looked_up = factor->kind == FACTOR_REDUCE && factor->local == LOCAL_INDEX;
-        n *= looked_up ? 1 : (double)num_pieces(factor->size, shards);
-    }
-    return n;
-}
-
 /* What a choice costs; no more than `most` is worth finding out. */
 static double cost_of(Choosing *c, double most)
 {
     Part *p = c->p;
     const Op *op = c->op;
-    double cost = is_legal(c) ? steps(c) * BYTES_PER_STEP : NEVER;
+    double steps = 1; /* of the operation's loops on one device */
+    for (int f = 0; f < c->rule->n_factors; f++) {
+        const Factor *factor = &c->rule->factor[f];
+        int32_t shards = axes_size(&c->now.axes[f]);
+        bool looked_up = factor->kind == FACTOR_REDUCE && factor->local == LOCAL_INDEX;
+        steps *= looked_up ? 1 : (double)num_pieces(factor->size, shards);
+    }
+    double cost = is_legal(c) ? steps * BYTES_PER_STEP : NEVER;
     for (int t = 0; t < c->rule->n_tensors && cost <= most; t++) {
         const cvn_value *v = factor_tensor(op, t);
         Sharding s = choice_sharding(c->rule, &c->now, t, v->type.rank);

@@ -49,16 +49,6 @@ static bool is_indexed(const Local *l, int f)
 
 /* ---- padding ---- */
 
-/* What the padding of operand t may hold, where it is summed over; see the formulas in
-   caravan/graph.h. 1 makes rms_norm_backward's mean square finite. */
-static double fill_of(const Local *l, int t)
-{
-    const Op *op = l->op;
-    if (op->kind == OP_REDUCE)
-        return reduce_neutral(op->attr.reduce, whole(l, t)->dtype);
-    return op->kind == OP_RMS_NORM_BACKWARD && t == 0 ? 1 : 0;
-}
-
 static bool needs_mask(const Local *l, int t, int f)
 {
     switch (l->op->kind) {
@@ -76,15 +66,22 @@ static bool needs_mask(const Local *l, int t, int f)
     }
 }
 
+/* What the padding may hold, where it is summed over: see the formulas in caravan/graph.h. 1 makes
+   rms_norm_backward's mean square finite. */
 static void mask_padding(Local *l)
 {
-    for (int t = 0; t < l->op->n_operands; t++)
+    const Op *op = l->op;
+    for (int t = 0; t < op->n_operands; t++) {
+        double fill = op->kind == OP_RMS_NORM_BACKWARD && t == 0 ? 1 : 0;
+        if (op->kind == OP_REDUCE)
+            fill = reduce_neutral(op->attr.reduce, whole(l, t)->dtype);
         for (int d = 0; d < whole(l, t)->rank; d++) {
             int f = factor_of(l, t, d);
             if (is_split(l, f) && needs_mask(l, t, f))
-                l->in[t] = emit_mask(l->e, l->in[t], d, &l->choice->axes[f], whole(l, t)->dim[d],
-                                     fill_of(l, t));
+                l->in[t] =
+                    emit_mask(l->e, l->in[t], d, &l->choice->axes[f], whole(l, t)->dim[d], fill);
         }
+    }
 }
 
 /* ---- indices ---- */

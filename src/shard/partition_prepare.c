@@ -68,21 +68,7 @@ static bool needs_heads(const Prepare *p, const Op *op)
     return false;
 }
 
-static void look(Prepare *p)
-{
-    for (const Op *op = p->g->first; op && !p->any; op = op->next)
-        p->any = op_info[op->kind].class_ == CLASS_COMPOSITE &&
-                 (needs_parts(p, op) || needs_heads(p, op));
-}
-
 /* ---- repeating KV heads ---- */
-
-/* The KV head of every head, i32 [heads]: counted, so that a device counts its own. */
-static cvn_value *kv_of_heads(cvn_graph *g, int64_t heads, int64_t kv)
-{
-    cvn_value *head = cvn_iota(g, CVN_TYPE(CVN_I32, heads), 0);
-    return cvn_divide(g, head, like(g, head, (double)(heads / kv)));
-}
 
 static const cvn_gather_dims by_head = {.n_window = 3,
                                         .window = {0, 2, 3},
@@ -101,19 +87,14 @@ static cvn_value *repeat_heads(cvn_graph *g, cvn_value *x, cvn_value *index)
     return cvn_gather(g, x, index, &by_head, sizes);
 }
 
-/* The gradient of that: sums over the heads of each group. */
-static cvn_value *sum_heads(cvn_graph *g, cvn_value *x, cvn_value *index, const cvn_type *type)
-{
-    cvn_value *none = cvn_splat(g, with_dtype(*type, x->type.dtype), 0);
-    return cvn_scatter_add(g, none, index, x, &by_head);
-}
-
 static void give_every_head_its_own(cvn_graph *g, Op *op)
 {
     int64_t heads = op->operand[0]->type.dim[2], kv = op->operand[1]->type.dim[1];
     graph_insert_before(g, op);
     cvn_at(g, op->file, op->line);
-    cvn_value *index = kv_of_heads(g, heads, kv);
+    /* The KV head of every head, i32 [heads]: counted, so that a device counts its own. */
+    cvn_value *index = cvn_iota(g, CVN_TYPE(CVN_I32, heads), 0);
+    index = cvn_divide(g, index, like(g, index, (double)(heads / kv)));
     cvn_value *k = repeat_heads(g, op->operand[1], index);
     cvn_value *v = repeat_heads(g, op->operand[2], index);
     cvn_value **o = op->operand;
@@ -135,8 +116,10 @@ static void give_every_head_its_own(cvn_graph *g, Op *op)
     cvn_value *out[3];
     cvn_attention_backward(g, o[0], k, v, o[3], o[4], attention_first(op), o[5], op->attr.scale,
                            out);
-    for (int i = 1; i < 3; i++)
-        out[i] = sum_heads(g, out[i], index, &op->result[i]->type);
+    for (int i = 1; i < 3; i++) { /* sums over the heads of each group */
+        cvn_type type = with_dtype(op->result[i]->type, out[i]->type.dtype);
+        out[i] = cvn_scatter_add(g, cvn_splat(g, type, 0), index, out[i], &by_head);
+    }
     for (int i = 0; i < 3; i++) {
         out[i]->spec = op->result[i]->spec;
         graph_replace(op->result[i], out[i]);
@@ -180,7 +163,9 @@ static int prepare(const cvn_graph *g, const Mesh *mesh, const ShardResult *resu
                    cvn_graph **copy, ShardResult *again, cvn_err *err)
 {
     Prepare p = {(cvn_graph *)(uintptr_t)g, mesh, result->sharding, g->n_values, arena, false};
-    look(&p);
+    for (const Op *op = g->first; op && !p.any; op = op->next)
+        p.any = op_info[op->kind].class_ == CLASS_COMPOSITE &&
+                (needs_parts(&p, op) || needs_heads(&p, op));
     if (!p.any)
         return CVN_OK;
     *copy = graph_clone(g, err);

@@ -59,21 +59,6 @@ static void find_holders(Planning *p)
     }
 }
 
-/* The part of shard at[] that the target's shard want[] has too. */
-static Piece cut_piece(const Planning *p, const int64_t *at, const int64_t *want, int32_t target)
-{
-    Piece piece = {.target = target};
-    for (int d = 0; d < p->from->rank; d++) {
-        int64_t has = at[d] * p->before[d], wants = want[d] * p->after[d], n = p->type->dim[d];
-        int64_t low = num_min(n, num_max(has, wants));
-        int64_t high = num_min(n, num_min(has + p->before[d], wants + p->after[d]));
-        piece.from[d] = low - has;
-        piece.to[d] = low - wants;
-        piece.size[d] = high - low;
-    }
-    return piece;
-}
-
 /* Every shard that meets the one that the target wants. */
 static void cut_target(Planning *p, int32_t target, PieceRound *own)
 {
@@ -90,8 +75,16 @@ static void cut_target(Planning *p, int32_t target, PieceRound *own)
         high[d] = num_pieces(end, p->before[d]);
     }
     for (int d = 0; d >= 0;) {
-        Piece piece = cut_piece(p, at, want, target);
-        piece.source = shard_number(p->from, at); /* until it gets a round and a holder */
+        /* What it has too. Its number stands for the source until it gets a round and a holder. */
+        Piece piece = {.target = target, .source = shard_number(p->from, at)};
+        for (int i = 0; i < rank; i++) {
+            int64_t has = at[i] * p->before[i], wants = want[i] * p->after[i], n = p->type->dim[i];
+            int64_t from = num_min(n, num_max(has, wants));
+            int64_t to = num_min(n, num_min(has + p->before[i], wants + p->after[i]));
+            piece.from[i] = from - has;
+            piece.to[i] = from - wants;
+            piece.size[i] = to - from;
+        }
         if (memcmp(at, mine, (size_t)rank * sizeof *at) == 0) {
             piece.source = target;
             own->piece[own->n++] = piece;
@@ -146,16 +139,6 @@ static void measure(const Planning *p, PieceRound *round)
     }
 }
 
-static void add_round(Planning *p, Pieces *pieces)
-{
-    size_t n = (size_t)p->mesh->n_devices, r = (size_t)pieces->n_rounds++;
-    pieces->round = arena_more(p->arena, pieces->round, r, sizeof(PieceRound));
-    p->busy = arena_more(p->arena, p->busy, r, sizeof(Busy));
-    pieces->round[r] = (PieceRound){.piece = arena_array(p->arena, n, sizeof(Piece))};
-    p->busy[r] =
-        (Busy){arena_array(p->arena, n, sizeof(bool)), arena_array(p->arena, n, sizeof(bool))};
-}
-
 /* The first round in which its target gets nothing yet and one of its holders sends nothing. */
 static void assign(Planning *p, const Piece *piece, Pieces *pieces)
 {
@@ -167,7 +150,13 @@ static void assign(Planning *p, const Piece *piece, Pieces *pieces)
             break;
     }
     if (holder < 0) {
-        add_round(p, pieces);
+        size_t n = (size_t)p->mesh->n_devices;
+        pieces->round = arena_more(p->arena, pieces->round, (size_t)r, sizeof(PieceRound));
+        p->busy = arena_more(p->arena, p->busy, (size_t)r, sizeof(Busy));
+        pieces->round[r] = (PieceRound){.piece = arena_array(p->arena, n, sizeof(Piece))};
+        p->busy[r].sends = arena_array(p->arena, n, sizeof(bool));
+        p->busy[r].gets = arena_array(p->arena, n, sizeof(bool));
+        pieces->n_rounds++;
         holder = free_holder(p, piece, p->busy[r].sends);
     }
     PieceRound *round = &pieces->round[r];

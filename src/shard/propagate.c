@@ -40,13 +40,6 @@ typedef struct State {
 
 /* ---- setting up ---- */
 
-static const char *name_of(const cvn_value *v, char *buffer, size_t size)
-{
-    snprintf(buffer, size, "%s%.80s", v->name ? "%" : "a value of ",
-             v->name ? v->name : op_info[v->def->kind].name);
-    return buffer;
-}
-
 static int read_marks(State *s, cvn_err *err)
 {
     for (const Op *op = s->g->first; op; op = op->next) {
@@ -57,9 +50,9 @@ static int read_marks(State *s, cvn_err *err)
             s->out->sharding[v->id] = sharding_open(v->type.rank);
             if (!v->spec)
                 continue;
-            if (sharding_from_spec(s->mesh, v->spec, v->type.rank, name_of(v, name, sizeof name),
-                                   &s->mark[v->id], err))
-                return err ? err->code : CVN_EINVAL;
+            snprintf(name, sizeof name, "%s%.80s", v->name ? "%" : "a value of ",
+                     v->name ? v->name : op_info[v->def->kind].name);
+            TRY(sharding_from_spec(s->mesh, v->spec, v->type.rank, name, &s->mark[v->id], err));
             s->priority[v->id] = v->spec->priority;
         }
     }
@@ -380,19 +373,6 @@ static void settle(State *s)
     }
 }
 
-static void run_steps(State *s)
-{
-    for (s->step = 0; s->step < N_STEPS; s->step++) {
-        for (int mode = 0; mode < 2; mode++) {
-            s->aggressive = mode == 1;
-            for (int64_t i = 0; i < s->n_nodes; i++)
-                s->node[i].dirty = true;
-            settle(s);
-        }
-    }
-    s->step = N_STEPS - 1;
-}
-
 /* Marks of a priority appear; later ones are kept from using their axes for
  * anything else. */
 static void show_marks(State *s, int priority, bool hide_later)
@@ -442,18 +422,6 @@ static void note_marks(State *s)
         }
 }
 
-/* The axes that both operands of a product split their contraction by. */
-static AxisList partial_axes(const State *s, const Rule *rule)
-{
-    AxisList all = {0};
-    for (int f = 0; f < rule->n_factors; f++) {
-        const AxisList *a = &s->seen[0].factor[f].axes, *b = &s->seen[1].factor[f].axes;
-        if (rule->factor[f].kind == FACTOR_REDUCE && axes_equal(a, b))
-            axes_add_list(&all, a);
-    }
-    return all;
-}
-
 /* See the head of propagate.h. True when a result took axes. */
 static bool exchange(State *s, const Node *node)
 {
@@ -463,7 +431,12 @@ static bool exchange(State *s, const Node *node)
     if (!node->tensor[0] || !node->tensor[1] || !node->tensor[2])
         return false;
     look_at(s, node);
-    AxisList partial = partial_axes(s, rule);
+    AxisList partial = {0}; /* that both operands split their contraction by */
+    for (int f = 0; f < rule->n_factors; f++) {
+        const AxisList *a = &s->seen[0].factor[f].axes, *b = &s->seen[1].factor[f].axes;
+        if (rule->factor[f].kind == FACTOR_REDUCE && axes_equal(a, b))
+            axes_add_list(&partial, a);
+    }
     Projection *result = &s->seen[2];
     for (int f = 0; f < rule->n_factors && partial.n; f++) {
         FactorAxes *own = &result->factor[f];
@@ -524,7 +497,14 @@ static int propagate(State *s, cvn_err *err)
     int64_t last = (int64_t)INT32_MIN - 1;
     for (bool first = true; next_priority(s, last, &priority); first = false) {
         show_marks(s, priority, first);
-        run_steps(s);
+        for (s->step = 0; s->step < N_STEPS; s->step++)
+            for (int mode = 0; mode < 2; mode++) {
+                s->aggressive = mode == 1;
+                for (int64_t i = 0; i < s->n_nodes; i++)
+                    s->node[i].dirty = true;
+                settle(s);
+            }
+        s->step = N_STEPS - 1;
         last = priority;
     }
     for (int64_t i = 0; i < s->n_nodes;

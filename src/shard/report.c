@@ -12,21 +12,16 @@ typedef struct Report {
     char **name; /* [n_values] as in the text form, without the % */
 } Report;
 
-/* The step that gave this dimension its axes, the first one first: what the
- * chain goes on with. */
-static const ShardOrigin *first_origin(const ShardResult *r, const cvn_value *v, int dim)
-{
-    const ShardOrigin *found = NULL;
-    for (const ShardOrigin *o = r->origin[v->id]; o; o = o->next)
-        if (o->dim == dim)
-            found = o;
-    return found;
-}
-
 const ShardOrigin *shard_origin_before(const ShardResult *r, const ShardOrigin *origin)
 {
-    bool ends = !origin->from || origin->kind == ORIGIN_EXCHANGE || origin->from_dim < 0;
-    return ends ? NULL : first_origin(r, origin->from, origin->from_dim);
+    const ShardOrigin *found = NULL;
+    if (!origin->from || origin->kind == ORIGIN_EXCHANGE || origin->from_dim < 0)
+        return NULL;
+    /* The first step that gave that dimension its axes: what the chain goes on with. */
+    for (const ShardOrigin *o = r->origin[origin->from->id]; o; o = o->next)
+        if (o->dim == origin->from_dim)
+            found = o;
+    return found;
 }
 
 /* "multiply from %x; rms_norm from %h; mark on %tokens". Of

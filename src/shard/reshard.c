@@ -217,14 +217,6 @@ static double bytes_of(ReshardKind kind, double n, double small, double large)
 
 /* ---- the search ---- */
 
-static bool is_slow(const Search *s, const Node *node)
-{
-    for (int i = 0; i < node->n_moved; i++)
-        if (mesh_axis_is_slow(s->mesh, s->digit[node->moved[i]].axis))
-            return true;
-    return false;
-}
-
 static double bytes_between(const Search *s, const Node *parent, const Node *node, double *group)
 {
     double before = parent->bytes, after = node->bytes;
@@ -232,16 +224,6 @@ static double bytes_between(const Search *s, const Node *parent, const Node *nod
     for (int i = 0; i < node->n_moved; i++)
         *group *= s->digit[node->moved[i]].size;
     return bytes_of((ReshardKind)node->kind, *group, fmin(before, after), fmax(before, after));
-}
-
-/* No way from a state to the goal costs less. Where slices alone do not lead there, a last move that
-   is none leaves each device no less than its shard at the goal, half of which it got in it. */
-static double bound_of(const Search *s, const State *state)
-{
-    for (int i = 0; i < s->n_digits; i++)
-        if (state->at[i] != s->goal.at[i] && state->at[i] != UNUSED)
-            return START_BYTES + local_bytes(s, &s->goal) / 2;
-    return 0;
 }
 
 /* The node of a state, or a new one; NULL where there are too many, or devices would hold too much. */
@@ -256,11 +238,12 @@ static Node *node_at(Search *s, const State *state)
         return NULL;
     Node *node = &s->node[s->n++];
     s->slot[at] = (uint16_t)s->n;
-    *node = (Node){.state = *state,
-                   .bytes = bytes,
-                   .cost = INFINITY,
-                   .bound = bound_of(s, state),
-                   .parent = -1};
+    *node = (Node){.state = *state, .bytes = bytes, .cost = INFINITY, .parent = -1};
+    /* No way to the goal costs less than the bound. Where slices alone do not lead there, a last move
+       that is none leaves each device no less than its shard at the goal, half of which it got in it. */
+    for (int i = 0; i < s->n_digits; i++)
+        if (state->at[i] != s->goal.at[i] && state->at[i] != UNUSED)
+            node->bound = START_BYTES + local_bytes(s, &s->goal) / 2;
     return node;
 }
 
@@ -279,7 +262,10 @@ static void reach(Search *s, int parent, Node *move)
     double cost = bytes + START_BYTES + HOP_BYTES * hops[move->kind] * (group - 1);
     if (move->kind == RESHARD_SLICE)
         cost = 1;
-    move->cost = s->node[parent].cost + cost * (is_slow(s, move) ? SLOW : 1);
+    bool slow = false;
+    for (int i = 0; i < move->n_moved; i++)
+        slow = slow || mesh_axis_is_slow(s->mesh, s->digit[move->moved[i]].axis);
+    move->cost = s->node[parent].cost + cost * (slow ? SLOW : 1);
     if (move->cost >= node->cost)
         return;
     *node = *move;
@@ -471,16 +457,6 @@ static void write_step(const Search *s, int at, Reshard *plan, int slot)
 
 /* ---- without a search ---- */
 
-static double cost_of(const Pieces *pieces, const cvn_type *type)
-{
-    double cost = 1; /* as a slice */
-    for (int r = 0; r < pieces->n_rounds; r++) {
-        const PieceRound *round = &pieces->round[r];
-        cost += (piece_bytes(round, type) + START_BYTES) * (round->slow ? SLOW : 1);
-    }
-    return cost;
-}
-
 /* Reduces what is to be reduced, and exchanges the rest piece by piece. */
 static void plan_by_pieces(const Mesh *mesh, const cvn_type *type, const Sharding *from,
                            const Sharding *to, Arena *arena, Reshard *plan)
@@ -506,9 +482,14 @@ static void plan_by_pieces(const Mesh *mesh, const cvn_type *type, const Shardin
     ReshardStep *step = &plan->step[plan->n++];
     *step = (ReshardStep){.kind = RESHARD_PIECES, .dim = -1, .after = *to};
     step->pieces = pieces_plan(mesh, type, &now, to, arena);
-    for (int r = 0; r < step->pieces->n_rounds; r++)
-        step->bytes += piece_bytes(&step->pieces->round[r], type);
-    plan->cost += cost_of(step->pieces, type);
+    double cost = 1; /* as a slice */
+    for (int r = 0; r < step->pieces->n_rounds; r++) {
+        const PieceRound *round = &step->pieces->round[r];
+        double bytes = piece_bytes(round, type);
+        step->bytes += bytes;
+        cost += (bytes + START_BYTES) * (round->slow ? SLOW : 1);
+    }
+    plan->cost += cost;
     for (int i = 0; i < plan->n; i++)
         plan->bytes += plan->step[i].bytes;
 }
@@ -533,37 +514,17 @@ static bool plan_by_search(Search *s, const Sharding *from, const Sharding *to, 
     return true;
 }
 
-/* See Reshard. */
-static cvn_type padded_type(const cvn_type *type, const Sharding *from, const Sharding *to)
-{
-    cvn_type padded = *type;
-    for (int d = 0; d < type->rank; d++) {
-        const Sharding *split = from->dim[d].axes.n ? from : to;
-        if (from->dim[d].axes.n == 0 || to->dim[d].axes.n == 0)
-            padded.dim[d] = sharding_chunk(split, d, type->dim[d]) * axes_size(&split->dim[d].axes);
-    }
-    return padded;
-}
-
-/* A step makes devices hold more than they do before or after all steps. */
-static bool holds_too_much(const Sharding *from, const Sharding *to, const Reshard *plan)
-{
-    const cvn_type begin = sharding_local(from, &plan->padded);
-    const cvn_type end = sharding_local(to, &plan->padded);
-    int64_t most = num_max(cvn_type_elements(&begin), cvn_type_elements(&end));
-    for (int i = 0; i < plan->n; i++) {
-        const cvn_type now = sharding_local(&plan->step[i].after, &plan->padded);
-        if (cvn_type_elements(&now) > most)
-            return true;
-    }
-    return false;
-}
-
 Reshard reshard_plan(const Mesh *mesh, const cvn_type *type, const Sharding *from,
                      const Sharding *to, Arena *arena)
 {
-    Reshard plan = {.padded = padded_type(type, from, to)};
+    Reshard plan = {.padded = *type};
     Search s = {.mesh = mesh, .type = &plan.padded, .how = from->how};
+    for (int d = 0; d < type->rank; d++) {
+        const Sharding *split = from->dim[d].axes.n ? from : to;
+        int64_t chunk = sharding_chunk(split, d, type->dim[d]);
+        if (from->dim[d].axes.n == 0 || to->dim[d].axes.n == 0)
+            plan.padded.dim[d] = chunk * axes_size(&split->dim[d].axes);
+    }
     if (sharding_same(from, to))
         return plan;
     s.node = malloc(MOST_STATES * sizeof *s.node);
@@ -575,6 +536,12 @@ Reshard reshard_plan(const Mesh *mesh, const cvn_type *type, const Sharding *fro
     held_release(&held);
     if (!found)
         plan_by_pieces(mesh, type, from, to, arena, &plan);
-    plan.involuntary = holds_too_much(from, to, &plan);
+    const cvn_type begin = sharding_local(from, &plan.padded);
+    const cvn_type end = sharding_local(to, &plan.padded);
+    int64_t most = num_max(cvn_type_elements(&begin), cvn_type_elements(&end));
+    for (int i = 0; i < plan.n; i++) {
+        const cvn_type now = sharding_local(&plan.step[i].after, &plan.padded);
+        plan.involuntary = plan.involuntary || cvn_type_elements(&now) > most;
+    }
     return plan;
 }
