@@ -197,18 +197,6 @@ static Group *sibling_of(Fuser *f, const Op *op)
     return NULL;
 }
 
-/* A group that is not in use; the one that waits longest is closed for it. */
-static Group *new_group(Fuser *f, Op *next)
-{
-    Group *oldest = &f->open[0];
-    for (int i = 0; i < GROUPS && oldest->n > 0; i++)
-        if (f->open[i].n == 0 || f->open[i].joined < oldest->joined)
-            oldest = &f->open[i];
-    close_group(f, oldest, next);
-    oldest->joined = 0;
-    return oldest;
-}
-
 static void join(Fuser *f, Op *op, int64_t position)
 {
     Group *group = NULL;
@@ -223,20 +211,15 @@ static void join(Fuser *f, Op *op, int64_t position)
     }
     if (!group)
         group = sibling_of(f, op);
-    add_member(f, group ? group : new_group(f, op), op, position);
-}
-
-/* Closes what an operation that is not elementwise needs, and what has waited for long. */
-static void pass_by(Fuser *f, Op *op, int64_t position)
-{
-    for (int k = 0; k < op->n_operands; k++) {
-        Group *group = group_of(f, op->operand[k]);
-        if (group)
-            close_group(f, group, op);
+    if (!group) { /* one that is not in use; the one that waits longest is closed for it */
+        group = &f->open[0];
+        for (int i = 0; i < GROUPS && group->n > 0; i++)
+            if (f->open[i].n == 0 || f->open[i].joined < group->joined)
+                group = &f->open[i];
+        close_group(f, group, op);
+        group->joined = 0;
     }
-    for (int i = 0; i < GROUPS; i++)
-        if (f->open[i].n && position - f->open[i].joined > PATIENCE)
-            close_group(f, &f->open[i], op);
+    add_member(f, group, op, position);
 }
 
 static void walk(Fuser *f)
@@ -244,10 +227,20 @@ static void walk(Fuser *f)
     int64_t position = 0;
     for (Op *op = f->g->first, *next; op; op = next, position++) {
         next = op->next;
-        if (fuse_member_kernel(f->backend, op) || (fuse_is_whole(op) && group_of(f, op->result[0])))
+        if (fuse_member_kernel(f->backend, op) ||
+            (fuse_is_whole(op) && group_of(f, op->result[0]))) {
             join(f, op, position);
-        else
-            pass_by(f, op, position);
+            continue;
+        }
+        /* It closes what it needs, and what has waited for long. */
+        for (int k = 0; k < op->n_operands; k++) {
+            Group *group = group_of(f, op->operand[k]);
+            if (group)
+                close_group(f, group, op);
+        }
+        for (int i = 0; i < GROUPS; i++)
+            if (f->open[i].n && position - f->open[i].joined > PATIENCE)
+                close_group(f, &f->open[i], op);
     }
     for (int i = 0; i < GROUPS; i++)
         close_group(f, &f->open[i], NULL);

@@ -70,14 +70,6 @@ const Kernel *fuse_member_kernel(const KernelSet *backend, const Op *op)
     return kernel && kernel->elementwise ? kernel : NULL;
 }
 
-static bool is_inside(const Making *m, const cvn_value *v)
-{
-    for (int i = 0; i < m->n; i++)
-        if (m->op[i] == v->def)
-            return true;
-    return false;
-}
-
 /* Does anything but the members use it? */
 static bool is_result(const Making *m, const cvn_value *v)
 {
@@ -119,7 +111,10 @@ static int slot_of(Making *m, cvn_value *v, int64_t elements)
     cvn_value *root = fuse_root_of(v);
     Slot slot = {.bytes = element_bytes(root), .value_id = root->id};
     int64_t n = cvn_type_elements(&root->type);
-    if (is_inside(m, root)) {
+    bool inside = false;
+    for (int i = 0; i < m->n; i++)
+        inside = inside || m->op[i] == root->def;
+    if (inside) {
         for (int i = 0; i < m->n_slots; i++)
             if (m->slot[i].value_id == root->id)
                 return i;
@@ -171,15 +166,6 @@ bool fuse_make_members(Making *m)
     return true;
 }
 
-/* Does member i read the slot? */
-static bool reads_slot(const Making *m, int i, int slot)
-{
-    for (int k = 0; k < m->op[i]->n_operands; k++)
-        if (m->member[i].in[k] == slot)
-            return true;
-    return false;
-}
-
 /* Scratch for the slots: that of one inside, which is read for the last time, is the next one's. Tiles begin PAD bytes past
    multiples of a page, so that no two of them use the same places of the caches. */
 static void place_slots(Making *m)
@@ -200,7 +186,8 @@ static void place_slots(Making *m)
             continue;
         int last = i, place = slot->bytes > 4 ? n : 0;
         for (int k = i + 1; k < m->n; k++)
-            last = reads_slot(m, k, m->member[i].out) ? k : last;
+            for (int o = 0; o < m->op[k]->n_operands; o++)
+                last = m->member[k].in[o] == m->member[i].out ? k : last;
         while (place < n && until[place] >= i)
             place++;
         slot->scratch = (size_t)place * tile;

@@ -28,15 +28,6 @@ static int64_t columns_of(const Op *product)
     return n;
 }
 
-static bool takes_epilogue(const Products *p, const Op *op, const cvn_value *v)
-{
-    const Kernel *kernel = kernel_find(p->backend, op);
-    return op->kind == OP_DOT_GENERAL && op->n_operands == 2 && op->n_results == 1 &&
-           op->attr.dims.n == 0 && op->attr.lhs_batch.n == 0 && !op->attr.fusion && kernel &&
-           kernel->epilogue && v->type.dtype == CVN_BF16 &&
-           cvn_type_elements(&op->operand[0]->type) > 0 && columns_of(op) % FUSION_COLUMNS == 0;
-}
-
 /* The product among the operands of a fusion that is made after all others, or NULL. */
 static cvn_value *last_product(const Products *p, const Op *fusion)
 {
@@ -46,7 +37,14 @@ static cvn_value *last_product(const Products *p, const Op *fusion)
             last = fusion->operand[i];
     if (!last || cvn_type_elements(&last->type) != fusion->attr.fusion->elements)
         return NULL;
-    return takes_epilogue(p, last->def, last) ? last : NULL;
+    const Op *op = last->def;
+    const Kernel *kernel = kernel_find(p->backend, op);
+    bool takes = op->kind == OP_DOT_GENERAL && op->n_operands == 2 && op->n_results == 1 &&
+                 op->attr.dims.n == 0 && op->attr.lhs_batch.n == 0 && !op->attr.fusion && kernel &&
+                 kernel->epilogue && last->type.dtype == CVN_BF16 &&
+                 cvn_type_elements(&op->operand[0]->type) > 0 &&
+                 columns_of(op) % FUSION_COLUMNS == 0;
+    return takes ? last : NULL;
 }
 
 static void put_behind(const Products *p, Op *product, Op *fusion, const Making *m, Fusion *f)

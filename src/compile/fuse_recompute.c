@@ -26,38 +26,6 @@ typedef struct Recompute {
     int *until;        /* [n_values] the last epoch that reads what has this root */
 } Recompute;
 
-static bool is_free(const Op *op)
-{
-    size_t offset;
-    return op->kind == OP_PARAMETER || op->kind == OP_CONSTANT || op->kind == OP_BROADCAST_IN_DIM ||
-           op_is_view(op, &offset);
-}
-
-/* Small tensors do not count: their operations end no epoch and they are never copied. */
-static bool is_large(const Op *op)
-{
-    for (int i = 0; i < op->n_results; i++)
-        if (cvn_type_elements(&op->result[i]->type) >= FUSION_LEAST)
-            return true;
-    return false;
-}
-
-static void find_epochs(Recompute *a)
-{
-    int epoch = 0;
-    a->epoch = arena_array(a->arena, a->n_values, sizeof *a->epoch);
-    a->until = arena_array(a->arena, a->n_values, sizeof *a->until);
-    for (const Op *op = a->g->first; op; op = op->next) {
-        epoch += is_large(op) && !fuse_member_kernel(a->backend, op) && !is_free(op);
-        for (int i = 0; i < op->n_operands; i++)
-            a->until[op_root_of(op->operand[i])->id] = epoch;
-        for (int i = 0; i < op->n_results; i++)
-            a->epoch[op->result[i]->id] = a->until[op->result[i]->id] = epoch;
-    }
-    for (int i = 0; i < a->g->n_outputs; i++)
-        a->until[op_root_of(a->g->output[i].value)->id] = epoch + 1;
-}
-
 /* Does a copy in that epoch keep fewer bytes waiting for it than it saves? */
 static bool is_cheaper(const Recompute *a, const Op *op, int epoch)
 {
@@ -140,7 +108,24 @@ void fuse_recompute(cvn_graph *g, const KernelSet *backend, Arena *arena)
 {
     Recompute recompute = {.g = g, .backend = backend, .arena = arena, .n_values = g->n_values};
     Recompute *a = &recompute;
-    find_epochs(a);
+    int epoch = 0;
+    size_t offset;
+    a->epoch = arena_array(arena, a->n_values, sizeof *a->epoch);
+    a->until = arena_array(arena, a->n_values, sizeof *a->until);
+    for (const Op *op = g->first; op; op = op->next) {
+        bool large = false; /* small tensors do not count: they end no epoch and are never copied */
+        for (int i = 0; i < op->n_results; i++)
+            large = large || cvn_type_elements(&op->result[i]->type) >= FUSION_LEAST;
+        bool is_free = op->kind == OP_PARAMETER || op->kind == OP_CONSTANT ||
+                       op->kind == OP_BROADCAST_IN_DIM || op_is_view(op, &offset);
+        epoch += large && !is_free && !fuse_member_kernel(backend, op);
+        for (int i = 0; i < op->n_operands; i++)
+            a->until[op_root_of(op->operand[i])->id] = epoch;
+        for (int i = 0; i < op->n_results; i++)
+            a->epoch[op->result[i]->id] = a->until[op->result[i]->id] = epoch;
+    }
+    for (int i = 0; i < g->n_outputs; i++)
+        a->until[op_root_of(g->output[i].value)->id] = epoch + 1;
     for (Op *op = g->last, *prev; op; op = prev) { /* readers first: their copies are readers too */
         prev = op->prev;
         Readers r;

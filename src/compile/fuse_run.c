@@ -1,6 +1,8 @@
 /* A fusion as a kernel: tile by tile, member by member. */
 #include "compile/fusion.h"
 
+#include "base/num.h"
+
 #include <string.h>
 
 /* Writes one value n times; bytes is 1, 2, 4 or 8. */
@@ -52,34 +54,17 @@ static void *slot_at(const KernelArgs *args, const Slot *slot, char *scratch, in
     }
 }
 
-static void run_member(const KernelArgs *args, const Member *member, char *scratch, int64_t begin,
-                       int tile, int tiles)
-{
-    const Fusion *f = args->op->attr.fusion;
-    const void *in[3] = {NULL};
-    for (int i = 0; i < member->op->n_operands; i++)
-        in[i] = slot_at(args, &f->slot[member->in[i]], scratch, begin);
-    void *out = slot_at(args, &f->slot[member->out], scratch, begin);
-    member->kernel->run(
-        &(KernelArgs){.op = member->op, .in = in, .out = &out, .thread = tile, .n_threads = tiles});
-}
-
 /* One value for all elements, which is written out once. */
 static bool is_scalar(const Slot *slot)
 {
     return slot->kind == SLOT_SPREAD && slot->size == 1;
 }
 
-static int tiles_of(const Fusion *f)
-{
-    return (int)((f->elements + FUSION_ELEMENTS - 1) / FUSION_ELEMENTS);
-}
-
 static void run(const KernelArgs *args)
 {
     const Fusion *f = args->op->attr.fusion;
     char *scratch = (char *)args->scratch + f->scratch * (size_t)args->thread;
-    int tiles = tiles_of(f);
+    int tiles = (int)num_pieces(f->elements, FUSION_ELEMENTS);
     int64_t first, last, begin, end;
     kernel_share(tiles, 1, args->thread, args->n_threads, &first, &last);
     for (int i = 0; i < f->n_slots && first < last; i++) {
@@ -94,8 +79,15 @@ static void run(const KernelArgs *args)
             if (f->slot[i].kind == SLOT_SPREAD && !is_scalar(&f->slot[i]))
                 spread(&f->slot[i], args->in[f->slot[i].index], begin, end,
                        scratch + f->slot[i].scratch);
-        for (int i = 0; i < f->n_members; i++)
-            run_member(args, &f->member[i], scratch, begin, (int)tile, tiles);
+        for (int i = 0; i < f->n_members; i++) {
+            const Member *member = &f->member[i];
+            const void *in[3] = {NULL};
+            for (int k = 0; k < member->op->n_operands; k++)
+                in[k] = slot_at(args, &f->slot[member->in[k]], scratch, begin);
+            void *out = slot_at(args, &f->slot[member->out], scratch, begin);
+            member->kernel->run(&(KernelArgs){
+                .op = member->op, .in = in, .out = &out, .thread = (int)tile, .n_threads = tiles});
+        }
     }
 }
 

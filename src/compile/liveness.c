@@ -43,25 +43,6 @@ static void add_step(Liveness *live, Op *op, StepPhase phase)
     live->step[live->n_steps++] = op;
 }
 
-/* The collectives that start before this operation. */
-static void add_starts(Liveness *live, const Op *before)
-{
-    for (Op *op = before->starts; op; op = op->next_start) {
-        add_results(live, op, live->n_steps);
-        add_step(live, op, STEP_START);
-    }
-}
-
-/* The end of a collective that has started: its result is there from here on. */
-static void add_done(Liveness *live, Op *op)
-{
-    for (int i = 0; i < op->n_results; i++) {
-        uint32_t id = op->result[i]->id;
-        live->done[id] = live->last[id] = live->n_steps;
-    }
-    add_step(live, op, STEP_DONE);
-}
-
 void liveness_find(const cvn_graph *g, Arena *arena, Liveness *out)
 {
     size_t n = g->n_values;
@@ -73,9 +54,16 @@ void liveness_find(const cvn_graph *g, Arena *arena, Liveness *out)
                       .def = arena_array(arena, n, sizeof *out->def),
                       .last = arena_array(arena, n, sizeof *out->last)};
     for (Op *op = g->first; op; op = op->next) {
-        add_starts(out, op);
-        if (op->split) {
-            add_done(out, op);
+        for (Op *start = op->starts; start; start = start->next_start) { /* before this one */
+            add_results(out, start, out->n_steps);
+            add_step(out, start, STEP_START);
+        }
+        if (op->split) { /* it has started: its result is there from here on */
+            for (int i = 0; i < op->n_results; i++) {
+                uint32_t id = op->result[i]->id;
+                out->done[id] = out->last[id] = out->n_steps;
+            }
+            add_step(out, op, STEP_DONE);
             continue;
         }
         bool is_step = op_is_step(op);

@@ -35,14 +35,6 @@ static void join_in_place(Lowering *lowering)
     }
 }
 
-/* Whether one thread does a step in less time than threads need to meet: then the steps around it need not wait for
-   others at both of its ends, and steps like it follow each other without a sync. */
-static bool is_tiny(const KernelSet *backend, const Step *step)
-{
-    return op_info[step->op->kind].class_ != CLASS_COLLECTIVE && step->bytes <= backend->tiny &&
-           step->flops <= (double)backend->tiny;
-}
-
 /* Everything but the places. */
 static void make_step(const Lowering *lowering, int i, Step *step)
 {
@@ -64,22 +56,11 @@ static void make_step(const Lowering *lowering, int i, Step *step)
                    .single = !kernel || kernel->single || phase == STEP_START,
                    .flops = op_flops(op),
                    .bytes = phase == STEP_START ? 0 : op_bytes(op)};
-    step->single = step->single || is_tiny(lowering->backend, step);
-}
-
-static void make_parameters(const Lowering *lowering, Plan *plan)
-{
-    cvn_graph *g = lowering->g;
-    plan->n_parameters = g->n_parameters;
-    plan->parameter = arena_array(&g->arena, (size_t)g->n_parameters + 1, sizeof *plan->parameter);
-    for (int i = 0; i < g->n_parameters; i++) {
-        const cvn_value *v = g->parameter[i];
-        plan->parameter[i] = (PlanParameter){.name = v->def->attr.name,
-                                             .type = v->type,
-                                             .bytes = cvn_type_bytes(&v->type),
-                                             .donated = lowering->donated[i]};
-        plan->parameter_bytes += plan->parameter[i].bytes;
-    }
+    /* Where one thread does a step in less time than threads need to meet, the steps around it need not wait for
+       others at both of its ends, and steps like it follow each other without a sync. */
+    const size_t tiny = lowering->backend->tiny;
+    step->single = step->single || (op_info[op->kind].class_ != CLASS_COLLECTIVE &&
+                                    step->bytes <= tiny && step->flops <= (double)tiny);
 }
 
 static void make_outputs(const Lowering *lowering, const Places *places, Plan *plan)
@@ -108,9 +89,19 @@ static void make_outputs(const Lowering *lowering, const Places *places, Plan *p
 static int make_plan(Lowering *lowering, Plan *plan, cvn_err *err)
 {
     size_t n_steps = (size_t)lowering->live.n_steps;
-    make_parameters(lowering, plan);
+    cvn_graph *g = lowering->g;
+    plan->n_parameters = g->n_parameters;
+    plan->parameter = arena_array(&g->arena, (size_t)g->n_parameters + 1, sizeof *plan->parameter);
+    for (int i = 0; i < g->n_parameters; i++) {
+        const cvn_value *v = g->parameter[i];
+        plan->parameter[i] = (PlanParameter){.name = v->def->attr.name,
+                                             .type = v->type,
+                                             .bytes = cvn_type_bytes(&v->type),
+                                             .donated = lowering->donated[i]};
+        plan->parameter_bytes += plan->parameter[i].bytes;
+    }
     plan->n_steps = lowering->live.n_steps;
-    plan->step = arena_array(&lowering->g->arena, n_steps + 1, sizeof *plan->step);
+    plan->step = arena_array(&g->arena, n_steps + 1, sizeof *plan->step);
     for (int i = 0; i < plan->n_steps; i++) {
         Step *step = &plan->step[i];
         make_step(lowering, i, step);

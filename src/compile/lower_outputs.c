@@ -24,15 +24,6 @@ static int parameter_index(const cvn_graph *g, const cvn_value *v)
     return p;
 }
 
-static void find_donated(Lowering *lowering)
-{
-    const cvn_graph *g = lowering->g;
-    lowering->donated = arena_array(&lowering->arena, (size_t)g->n_parameters + 1, sizeof(bool));
-    for (int i = 0; i < g->n_outputs; i++)
-        if (g->output[i].into)
-            lowering->donated[parameter_index(g, g->output[i].into)] = true;
-}
-
 /* Inserts a copy of v before an operation (NULL: at the end). */
 static cvn_value *insert_copy(cvn_graph *g, cvn_value *v, Op *before)
 {
@@ -41,23 +32,6 @@ static cvn_value *insert_copy(cvn_graph *g, cvn_value *v, Op *before)
     cvn_value *copy = graph_add(g, OP_OPTIMIZATION_BARRIER, &attr, 1, &v, NULL);
     graph_insert_before(g, NULL);
     return copy;
-}
-
-/* Copies outputs that are (views of) parameters and constants: at the end, but what will be overwritten as
-   early as possible. */
-static void copy_what_is_not_computed(Lowering *lowering)
-{
-    cvn_graph *g = lowering->g;
-    for (int i = 0; i < g->n_outputs; i++) {
-        Output *output = &g->output[i];
-        cvn_value *root = op_root_of(output->value);
-        Op *before = NULL;
-        if (op_is_step(root->def) || root == output->into)
-            continue;
-        if (root->def->kind == OP_PARAMETER && lowering->donated[parameter_index(g, root)])
-            before = output->value->def->next;
-        output->value = insert_copy(g, output->value, before);
-    }
 }
 
 static int analyse(Lowering *lowering, cvn_err *err)
@@ -106,16 +80,29 @@ static void bind_outputs(Lowering *lowering, bool *copied)
 
 int lower_outputs(Lowering *lowering, cvn_err *err)
 {
-    find_donated(lowering);
-    copy_what_is_not_computed(lowering);
+    cvn_graph *g = lowering->g;
+    lowering->donated = arena_array(&lowering->arena, (size_t)g->n_parameters + 1, sizeof(bool));
+    for (int i = 0; i < g->n_outputs; i++)
+        if (g->output[i].into)
+            lowering->donated[parameter_index(g, g->output[i].into)] = true;
+    /* Outputs that are (views of) parameters and constants are copied: at the end, but what will be overwritten
+       as early as possible. */
+    for (int i = 0; i < g->n_outputs; i++) {
+        Output *output = &g->output[i];
+        cvn_value *root = op_root_of(output->value);
+        Op *before = NULL;
+        if (op_is_step(root->def) || root == output->into)
+            continue;
+        if (root->def->kind == OP_PARAMETER && lowering->donated[parameter_index(g, root)])
+            before = output->value->def->next;
+        output->value = insert_copy(g, output->value, before);
+    }
     bool copied = true;
     /* The copies of the first round can be made in place: nothing runs after them. So the second is the last. */
     for (int round = 0; copied; round++) {
         assert(round < 2);
-        int rc = analyse(lowering, err);
-        if (rc)
-            return rc;
+        TRY(analyse(lowering, err));
         bind_outputs(lowering, &copied);
     }
-    return cvn_graph_check(lowering->g, err);
+    return cvn_graph_check(g, err);
 }

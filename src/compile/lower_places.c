@@ -14,31 +14,25 @@
 
 #include <string.h>
 
-/* Contents of the constants that the plan keeps; returns bytes so far. */
-static size_t keep_constant(char *constants, size_t used, const Op *op)
-{
-    const cvn_type *type = &op->result[0]->type;
-    const Literal *literal = &op->attr.literal;
-    size_t bytes = cvn_type_bytes(type);
-    if (constants && literal->splat)
-        move_splat(constants + used, type->dtype, cvn_type_elements(type), literal->data, 0, bytes);
-    else if (constants && bytes)
-        memcpy(constants + used, literal->data, bytes);
-    return used + num_padded(bytes, MEMORY_ALIGN);
-}
-
-/* Lays out the constants; `places` is NULL when only their size is asked for. */
+/* Lays out the constants, with their contents; either is NULL when only the size is asked for. */
 static size_t place_constants(const cvn_graph *g, char *constants, Places *places)
 {
     size_t used = 0;
     for (const Op *op = g->first; op; op = op->next) {
         if (op->kind != OP_CONSTANT || op_is_step(op))
             continue;
-        size_t bytes = cvn_type_bytes(&op->result[0]->type);
+        const cvn_type *type = &op->result[0]->type;
+        const Literal *literal = &op->attr.literal;
+        size_t bytes = cvn_type_bytes(type);
         if (places)
             places->root[op->result[0]->id] =
                 (BufferRef){.space = SPACE_CONSTANT, .offset = used, .bytes = bytes};
-        used = keep_constant(constants, used, op);
+        char *to = constants + used;
+        if (constants && literal->splat)
+            move_splat(to, type->dtype, cvn_type_elements(type), literal->data, 0, bytes);
+        else if (constants && bytes)
+            memcpy(to, literal->data, bytes);
+        used += num_padded(bytes, MEMORY_ALIGN);
     }
     return used;
 }
@@ -141,16 +135,6 @@ static void set_refs(const Lowering *lowering, Places *places, Plan *plan)
     }
 }
 
-/* Every buffer in bytes of its own: what is left to wait for are results that are read. */
-static void place_apart(Places *places)
-{
-    size_t offset = 0;
-    for (int i = 0; i < places->n; i++) {
-        places->lifetime[i].offset = offset;
-        offset += num_padded(places->lifetime[i].bytes, MEMORY_ALIGN);
-    }
-}
-
 /* Rounds lifetimes up to whole stretches between syncs. */
 static void stretch(const Plan *plan, int n, Lifetime *lifetime, Arena *arena)
 {
@@ -174,7 +158,12 @@ int places_choose(Lowering *lowering, Places *places, Plan *plan, cvn_err *err)
     Arena *scratch = &lowering->arena;
     Lifetime *packed = places->lifetime;
     places->lifetime = arena_copy(scratch, packed, ((size_t)places->n + 1) * sizeof *packed);
-    place_apart(places);
+    size_t offset =
+        0; /* every buffer in bytes of its own: what is left to wait for are results that are read */
+    for (int i = 0; i < places->n; i++) {
+        places->lifetime[i].offset = offset;
+        offset += num_padded(places->lifetime[i].bytes, MEMORY_ALIGN);
+    }
     set_refs(lowering, places, plan);
     lower_syncs(plan, scratch);
     stretch(plan, places->n, places->lifetime, scratch);

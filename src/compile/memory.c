@@ -132,19 +132,6 @@ static size_t peak_alive(const Lifetime *buffer, int n, Change *change)
     return peak;
 }
 
-static int check_sum(const Lifetime *buffer, int n, cvn_err *err)
-{
-    size_t left = SIZE_MAX / 2;
-    for (int i = 0; i < n; i++) {
-        assert(buffer[i].first <= buffer[i].last && buffer[i].last < INT_MAX);
-        if (buffer[i].bytes > left - MEMORY_ALIGN)
-            return err_set(err, CVN_EMEM,
-                           "the %d buffers of the plan do not fit an address space together", n);
-        left -= rounded(buffer[i].bytes);
-    }
-    return CVN_OK;
-}
-
 /* Memory for one attempt at placing n buffers. */
 typedef struct Work {
     Item *item;        /* [n] in the order being tried */
@@ -197,22 +184,22 @@ int memory_plan(Lifetime *buffer, int n, MemoryPlan *out, cvn_err *err)
     *out = (MemoryPlan){0};
     if (n <= 0)
         return CVN_OK;
-    int rc = check_sum(buffer, n, err);
-    if (rc)
-        return rc;
-    Work work = {.item = malloc((size_t)n * sizeof *work.item),
-                 .placed = malloc((size_t)n * sizeof *work.placed),
-                 .change = malloc((size_t)n * 2 * sizeof *work.change),
-                 .best = malloc((size_t)n * sizeof *work.best)};
-    if (work.item && work.placed && work.change && work.best) {
-        out->lower_bound = peak_alive(buffer, n, work.change);
-        attempt_all(buffer, n, &work, out);
-    } else {
-        rc = err_set(err, CVN_EMEM, "no memory to plan %d buffers", n);
+    size_t left = SIZE_MAX / 2;
+    for (int i = 0; i < n; i++) {
+        assert(buffer[i].first <= buffer[i].last && buffer[i].last < INT_MAX);
+        if (buffer[i].bytes > left - MEMORY_ALIGN)
+            return err_set(err, CVN_EMEM,
+                           "the %d buffers of the plan do not fit an address space together", n);
+        left -= rounded(buffer[i].bytes);
     }
-    free(work.item);
-    free(work.placed);
-    free(work.change);
-    free(work.best);
-    return rc;
+    SCOPED(scoped_free) Item *item = malloc((size_t)n * sizeof *item);
+    SCOPED(scoped_free) Lifetime **placed = malloc((size_t)n * sizeof *placed);
+    SCOPED(scoped_free) Change *change = malloc((size_t)n * 2 * sizeof *change);
+    SCOPED(scoped_free) size_t *best = malloc((size_t)n * sizeof *best);
+    const Work work = {.item = item, .placed = placed, .change = change, .best = best};
+    if (!item || !placed || !change || !best)
+        return err_set(err, CVN_EMEM, "no memory to plan %d buffers", n);
+    out->lower_bound = peak_alive(buffer, n, work.change);
+    attempt_all(buffer, n, &work, out);
+    return CVN_OK;
 }

@@ -370,21 +370,17 @@ static cvn_value *look_up(cvn_graph *g, const Op *op, const Weight *w)
     return wide.dim[last] == y->dim[last] ? x : cvn_slice(g, x, none, y->dim, NULL);
 }
 
-/* The dtype that blocks which are moved are brought to. */
-static cvn_dtype dtype_behind(const Op *move)
-{
-    for (const Op *op = move->next; op; op = op->next)
-        if (op->kind == OP_DEQUANTIZE && op->operand[0] == move->result[0])
-            return op_out(op, 0)->dtype;
-    return CVN_F32;
-}
-
 /* Blocks whose panels cannot be moved as such: their numbers are, [rows …, columns]. */
 static void move_numbers(Pack *p, const Op *op, const Weight *w, Weight *moved)
 {
     int rows = p->layout[w->parameter];
     cvn_type type = w->type;
-    type.dtype = dtype_behind(op);
+    type.dtype = CVN_F32; /* or what the blocks that are moved are brought to */
+    for (const Op *reader = op->next; reader; reader = reader->next)
+        if (reader->kind == OP_DEQUANTIZE && reader->operand[0] == op->result[0]) {
+            type.dtype = op_out(reader, 0)->dtype;
+            break;
+        }
     type.rank = rows + 1;
     const BlockKind blocks = p->form[w->parameter].blocks;
     type.dim[rows] *= block_info[blocks].elements;

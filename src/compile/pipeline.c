@@ -66,22 +66,6 @@ static const GraphPass *const passes[] = {&pass_simplify, &pass_pack, &pass_fuse
 /* What a graph cannot be lowered without. */
 static const GraphPass *const needed[] = {&pass_pack, &pass_fuse_linear, &pass_decompose};
 
-static int run_passes(cvn_graph *g, const Compile *compile, Dump *dump, cvn_err *err)
-{
-    PassOptions how = {.context = compile, .dump = dump};
-    if (compile->options->op_by_op)
-        return passes_run(g, needed, sizeof needed / sizeof *needed, &how, err);
-    return passes_run(g, passes, sizeof passes / sizeof *passes, &how, err);
-}
-
-static int dump_plan(Dump *dump, const Plan *plan, cvn_err *err)
-{
-    StrBuf text = {0};
-    if (dump->folder[0])
-        plan_print(&text, plan);
-    return dump_text(dump, "plan", &text, err);
-}
-
 int compile_graph(const cvn_graph *g, const CompileOptions *options, Plan **out, cvn_err *err)
 {
     *out = NULL;
@@ -95,20 +79,26 @@ int compile_graph(const cvn_graph *g, const CompileOptions *options, Plan **out,
     Compile compile = {.options = options};
     if (options->layout)
         compile.layout = arena_copy(&copy->arena, options->layout, n);
-    int rc = run_passes(copy, &compile, &dump, err);
+    PassOptions how = {.context = &compile, .dump = &dump};
+    int rc = options->op_by_op
+                 ? passes_run(copy, needed, sizeof needed / sizeof *needed, &how, err)
+                 : passes_run(copy, passes, sizeof passes / sizeof *passes, &how, err);
     if (rc) {
         cvn_graph_free(copy);
         return rc;
     }
     Plan *plan;
     bool blocking = options->blocking || options->op_by_op;
-    rc = lower_graph(copy, options->backend, options->n_threads, blocking ? NULL : &options->link,
-                     &plan, err);
-    if (rc)
-        return rc;
+    TRY(lower_graph(copy, options->backend, options->n_threads, blocking ? NULL : &options->link,
+                    &plan, err));
     plan->op_by_op = options->op_by_op;
     rc = pack_describe(plan, g, compile.layout, err);
-    if (rc || (rc = dump_plan(&dump, plan, err)))
+    if (!rc && dump.folder[0]) {
+        StrBuf text = {0};
+        plan_print(&text, plan);
+        rc = dump_text(&dump, "plan", &text, err);
+    }
+    if (rc)
         plan_free(plan);
     else
         *out = plan;

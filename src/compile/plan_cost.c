@@ -16,24 +16,6 @@ static double elements(const cvn_value *v)
     return (double)cvn_type_elements(&v->type);
 }
 
-static double dot_flops(const Op *op)
-{
-    double n = 2 * elements(op->result[0]);
-    for (int i = 0; i < op->attr.lhs_contract.n; i++)
-        n *= (double)op->operand[0]->type.dim[op->attr.lhs_contract.v[i]];
-    return n;
-}
-
-static double linear_flops(const Op *op)
-{
-    double n = 0;
-    for (int i = 0; i < linear_weights(op); i++) {
-        LinearWeight w = linear_weight(op, i);
-        n += 2 * (double)linear_rows(op) * (double)w.n * (double)w.k;
-    }
-    return n;
-}
-
 /* Of composites, per element of the first operand; of attention, for each key. */
 static const unsigned char composite_flops[OP_COUNT] = {
     [OP_RMS_NORM] = 4, /* square, add, scale, weight */
@@ -51,8 +33,14 @@ static const unsigned char composite_flops[OP_COUNT] = {
 static double flops_of_composite(const Op *op)
 {
     const bool keys = op->kind == OP_ATTENTION || op->kind == OP_ATTENTION_BACKWARD;
-    if (op->kind == OP_LINEAR || op->kind == OP_LINEAR_INT8)
-        return linear_flops(op);
+    if (op->kind == OP_LINEAR || op->kind == OP_LINEAR_INT8) {
+        double n = 0;
+        for (int i = 0; i < linear_weights(op); i++) {
+            LinearWeight w = linear_weight(op, i);
+            n += 2 * (double)linear_rows(op) * (double)w.n * (double)w.k;
+        }
+        return n;
+    }
     if (op->kind == OP_DEQUANTIZE)
         return elements(op->result[0]);
     return composite_flops[op->kind] * elements(op->operand[0]) *
@@ -61,6 +49,7 @@ static double flops_of_composite(const Op *op)
 
 double op_flops(const Op *op)
 {
+    double n;
     if (op->kind == OP_FUSION)
         return (double)op->attr.fusion->n_members * (double)op->attr.fusion->elements;
     switch (op_info[op->kind].class_) {
@@ -71,7 +60,10 @@ double op_flops(const Op *op)
     case CLASS_REDUCE:
         return elements(op->operand[0]);
     case CLASS_CONTRACT:
-        return dot_flops(op);
+        n = 2 * elements(op->result[0]);
+        for (int i = 0; i < op->attr.lhs_contract.n; i++)
+            n *= (double)op->operand[0]->type.dim[op->attr.lhs_contract.v[i]];
+        return n;
     case CLASS_COMPOSITE:
         return flops_of_composite(op);
     default:

@@ -110,13 +110,6 @@ static void find_uses(Scheduling *s)
     }
 }
 
-static int root_of(const Scheduling *s, int i)
-{
-    while (!s->node[i].given && (s->node[i].view || s->node[i].feeds))
-        i = s->def[s->node[i].op->operand[0]->id];
-    return i;
-}
-
 static int by_due(const void *left, const void *right, void *context)
 {
     const Scheduling *s = context;
@@ -131,8 +124,10 @@ static void find_roots(Scheduling *s)
         Node *node = &s->node[i];
         if (node->link <= 0)
             continue;
-        node->root = root_of(s, s->def[node->op->operand[0]->id]);
+        node->root = s->def[node->op->operand[0]->id];
         Node *root = &s->node[node->root];
+        for (; !root->given && (root->view || root->feeds); root = &s->node[node->root])
+            node->root = s->def[root->op->operand[0]->id];
         node->ahead = root->given || root->ahead;
         if (root->given) {
             s->ahead[s->n_ahead++] = i;
@@ -495,14 +490,6 @@ static void link_operations(Scheduling *s)
     g->last = last;
 }
 
-static void restore(Scheduling *s)
-{
-    s->n_entries = 0;
-    for (int i = 0; i < s->n; i++)
-        place(s, i);
-    link_operations(s);
-}
-
 /* ---- memory ---- */
 
 int schedule_graph(cvn_graph *g, const KernelSet *backend, Link link, cvn_err *err)
@@ -534,8 +521,12 @@ int schedule_graph(cvn_graph *g, const KernelSet *backend, Link link, cvn_err *e
         rc = graph_peak(g, &peak, err);
         fits = peak <= allowed;
     }
-    if (rc || !fits)
-        restore(&s);
+    if (rc || !fits) { /* as it was */
+        s.n_entries = 0;
+        for (int i = 0; i < s.n; i++)
+            place(&s, i);
+        link_operations(&s);
+    }
     arena_free(&s.arena);
     return rc;
 }

@@ -48,18 +48,6 @@ static int add_step(Writer *w, TileStep step)
     return step.out;
 }
 
-static float splat_value(const Slot *slot, cvn_dtype dtype)
-{
-    uint16_t half;
-    float value;
-    if (dtype == CVN_BF16) {
-        memcpy(&half, slot->value, sizeof half);
-        return bf16_to_f32(half);
-    }
-    memcpy(&value, slot->value, sizeof value);
-    return value;
-}
-
 /* The place of a slot that no member computes, or -1. */
 static int place_input(Writer *w, int index, cvn_dtype dtype)
 {
@@ -74,7 +62,10 @@ static int place_input(Writer *w, int index, cvn_dtype dtype)
                     : at;
     case SLOT_SPLAT:
         place.kind = PLACE_CONSTANT;
-        place.value = splat_value(slot, dtype);
+        if (half)
+            place.value = bf16_to_f32(*(const uint16_t *)slot->value);
+        else
+            memcpy(&place.value, slot->value, sizeof place.value);
         return add_place(w, place);
     case SLOT_SPREAD:
         place.kind = PLACE_SCALAR;
@@ -225,12 +216,6 @@ static int only_for(const Writer *w, int at, int place)
     return from;
 }
 
-static void drop_step(Writer *w, int i)
-{
-    memmove(&w->step[i], &w->step[i + 1], (size_t)(w->n_steps - i - 1) * sizeof *w->step);
-    w->n_steps--;
-}
-
 static void join_pairs(Writer *w)
 {
     for (int i = 0; i < w->n_steps; i++)
@@ -246,7 +231,9 @@ static void join_pairs(Writer *w)
                                  .b = w->step[from].b,
                                  .c = left ? second->b : second->a,
                                  .out = second->out};
-            drop_step(w, from);
+            w->n_steps--;
+            memmove(&w->step[from], &w->step[from + 1],
+                    (size_t)(w->n_steps - from) * sizeof *w->step);
             i--;
         }
 }
