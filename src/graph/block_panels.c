@@ -5,21 +5,14 @@
 
 #include <assert.h>
 
-/* Columns of a chunk that a row of k is cut into. */
-static int64_t chunk_columns(BlockKind kind, int64_t k)
-{
-    int64_t columns = BLOCK_MOST;
-    while (columns > block_info[kind].elements && k % columns)
-        columns /= 2;
-    return columns;
-}
-
 BlockChunk block_chunk(BlockKind kind, int64_t k)
 {
     const BlockForm *f = &block_info[kind].form;
     const bool whole = f->scale >= BLOCK_WHOLE;
     const int64_t half = PANEL_ROWS * (int64_t)sizeof(uint16_t);
-    BlockChunk c = {.columns = chunk_columns(kind, k)};
+    BlockChunk c = {.columns = BLOCK_MOST};
+    while (c.columns > block_info[kind].elements && k % c.columns)
+        c.columns /= 2;
     c.groups = c.columns / f->group;
     c.two = c.columns * PANEL_ROWS * f->base / 8;
     c.one = c.two + (f->two == NO_PLANE ? 0 : c.columns * PANEL_ROWS / 4);

@@ -244,24 +244,15 @@ static inline void open_tq2_0(const uint8_t *block, BlockParts *p)
     unpack_2(block + 32, p->code + 128);
 }
 
-/* Of group g. */
-static inline float scale_of(const BlockForm *f, const BlockParts *p, int g)
-{
-    float d = f->scale == BLOCK_BF16 ? bf16_to_f32(p->d) : f16_to_f32(p->d);
-    return f->scale < BLOCK_WHOLE ? d : d * (float)p->scale[g];
-}
-
-static inline float minimum_of(const BlockForm *f, const BlockParts *p, int g)
-{
-    float m = f16_to_f32(p->m);
-    return f->scale < BLOCK_WHOLE ? m : m * (float)p->minimum[g];
-}
-
 static inline void widen_parts(const BlockForm *f, const BlockParts *p, int elements, float *out)
 {
+    const bool whole = f->scale >= BLOCK_WHOLE;
+    const float d = f->scale == BLOCK_BF16 ? bf16_to_f32(p->d) : f16_to_f32(p->d);
+    const float m = f->minimum ? f16_to_f32(p->m) : 0;
     for (int g = 0; g < elements / f->group; g++, out += f->group) {
         const uint8_t *code = p->code + g * f->group;
-        float scale = scale_of(f, p, g), minimum = f->minimum ? minimum_of(f, p, g) : 0;
+        float scale = whole ? d * (float)p->scale[g] : d;
+        float minimum = whole && f->minimum ? m * (float)p->minimum[g] : m;
         if (f->table)
             for (int i = 0; i < f->group; i++)
                 out[i] = scale * (float)f->table[code[i]];

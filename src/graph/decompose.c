@@ -149,12 +149,6 @@ static void argmax(cvn_graph *g, const Op *op, cvn_value **out)
     out[0] = decompose_index_of_max(g, op->operand[0], (int)op->attr.axis);
 }
 
-static cvn_value *rotate_left(cvn_graph *g, cvn_value *x, int bits)
-{
-    cvn_value *high = cvn_shift_left(g, x, like(g, x, bits));
-    return cvn_or(g, high, cvn_shift_right_logical(g, x, like(g, x, 32 - bits)));
-}
-
 /* Threefry-2x32-20: five groups of four rounds, each round an add, a rotation and an xor; a key
    schedule of three words is added before the first group and after every one. */
 static void random_bits(cvn_graph *g, const Op *op, cvn_value **out)
@@ -167,7 +161,10 @@ static void random_bits(cvn_graph *g, const Op *op, cvn_value **out)
     for (int group = 1; group <= 5; group++) {
         for (int i = 0; i < 4; i++) {
             a = cvn_add(g, a, b);
-            b = cvn_xor(g, rotate_left(g, b, rotation[(group - 1) % 2][i]), a);
+            int bits = rotation[(group - 1) % 2][i];
+            cvn_value *high = cvn_shift_left(g, b, like(g, b, bits));
+            cvn_value *low = cvn_shift_right_logical(g, b, like(g, b, 32 - bits));
+            b = cvn_xor(g, cvn_or(g, high, low), a);
         }
         cvn_value *scheduled = cvn_add(g, key[(group + 1) % 3], like(g, b, group));
         a = cvn_add(g, a, key[group % 3]);
@@ -239,8 +236,7 @@ int graph_decompose(cvn_graph *g, bool (*keep)(const Op *op, void *context), voi
     graph_insert_before(g, NULL);
     cvn_at(g, file, line);
     graph_resolve(g);
-    if (cvn_graph_check(g, err))
-        return g->err.code;
+    TRY(cvn_graph_check(g, err));
     if (any)
         graph_remove_dead(g);
     if (changed)

@@ -23,21 +23,6 @@ static cvn_value *unscaled(cvn_graph *g, cvn_value *x, cvn_value *scale, cvn_dty
     return cvn_multiply(g, x, spread_over(g, scale, &x->type, 3));
 }
 
-/* Which keys a query of attention sees, bool [batch, seq, context],
-   the shape of `plane`: those from `first` [batch, seq] (or NULL for
-   0) to the query's position, which counts on from start [batch]. */
-static cvn_value *seen_keys(cvn_graph *g, const cvn_type *plane, cvn_value *start, cvn_value *first)
-{
-    cvn_value *key = count_along(g, plane, 2);
-    start = spread(g, start, plane, (const int[]){0});
-    cvn_value *query = cvn_add(g, count_along(g, plane, 1), start);
-    cvn_value *seen = cvn_compare_values(g, CVN_LE, key, query);
-    if (!first)
-        return seen;
-    first = spread(g, first, plane, (const int[]){0, 1});
-    return cvn_and(g, seen, cvn_compare_values(g, CVN_GE, key, first));
-}
-
 /* v [batch, kv_heads, context, head_dim] with 0 for the keys that no query of the row sees but padding. Their
    weight is 0, but memory that was never written may hold anything, and 0 * NaN is NaN. */
 static cvn_value *visible_values(cvn_graph *g, cvn_value *v, const Op *op)
@@ -124,7 +109,16 @@ static cvn_value *attention_weights(cvn_graph *g, const Op *op, cvn_value *q, cv
     scores = cvn_multiply(g, scores, like(g, scores, op->attr.scale));
     const cvn_type *shape = &scores->type;
     cvn_type plane = CVN_TYPE(CVN_I32, shape->dim[0], shape->dim[2], shape->dim[4]);
-    cvn_value *seen = seen_keys(g, &plane, op->operand[3], attention_first(op));
+    /* Which keys a query sees, bool [batch, seq, context]: those from `first` [batch, seq] (or 0) to the query's
+       position, which counts on from start [batch]. */
+    cvn_value *key = count_along(g, &plane, 2), *first = attention_first(op);
+    cvn_value *start = spread(g, op->operand[3], &plane, (const int[]){0});
+    cvn_value *query = cvn_add(g, count_along(g, &plane, 1), start);
+    cvn_value *seen = cvn_compare_values(g, CVN_LE, key, query);
+    if (first) {
+        first = spread(g, first, &plane, (const int[]){0, 1});
+        seen = cvn_and(g, seen, cvn_compare_values(g, CVN_GE, key, first));
+    }
     seen = spread(g, seen, shape, (const int[]){0, 2, 4});
     Softmax s = softmax_parts(g, cvn_select(g, seen, scores, like(g, scores, -INFINITY)));
     return cvn_divide(g, s.power, spread_over(g, s.sum, shape, 4));

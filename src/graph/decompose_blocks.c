@@ -136,13 +136,6 @@ static cvn_value *codes_of(cvn_graph *g, cvn_value *bytes, const Places *p)
     return more ? cvn_add(g, codes, times(g, more, 16)) : codes;
 }
 
-/* Four numbers of 6 bits, and four of which the lower bits are elsewhere. */
-static cvn_value *six_bits(cvn_graph *g, cvn_value *x, cvn_value *lower)
-{
-    cvn_value *first = low(g, x, 6), *upper = high(g, x, 6);
-    return beside(g, first, cvn_add(g, lower, times(g, upper, 16)));
-}
-
 /* What codes of each group are multiplied by, or what is taken off, f32 [n, blocks, groups]. */
 static cvn_value *scales_of(cvn_graph *g, cvn_value *bytes, const Places *p, bool minimum)
 {
@@ -152,8 +145,11 @@ static cvn_value *scales_of(cvn_graph *g, cvn_value *bytes, const Places *p, boo
     if (p->m) {
         cvn_value *last = field(g, bytes, p->scales + 8, 4);
         last = minimum ? high(g, last, 4) : low(g, last, 4);
-        whole =
-            as(g, six_bits(g, field(g, bytes, p->scales + (minimum ? 4 : 0), 4), last), CVN_F32);
+        /* Four numbers of 6 bits, and four of which the lower bits are elsewhere. */
+        cvn_value *x = field(g, bytes, p->scales + (minimum ? 4 : 0), 4);
+        cvn_value *first = low(g, x, 6), *upper = high(g, x, 6);
+        last = cvn_add(g, last, times(g, upper, 16));
+        whole = as(g, beside(g, first, last), CVN_F32);
     } else {
         cvn_value *x = field(g, bytes, p->scales, 16);
         whole = as(g, low(g, cvn_add(g, x, like(g, x, 128)), 8), CVN_F32);

@@ -59,15 +59,6 @@ static cvn_value *make_constant(cvn_graph *g, const cvn_type *type, const void *
     return fold_constant(g, type, &literal);
 }
 
-static cvn_value *fold_uniform(cvn_graph *g, const Op *op)
-{
-    const Literal *literal = &op->attr.literal;
-    const cvn_type *type = &op->result[0]->type;
-    if (literal->splat || !uniform(type, literal->data))
-        return NULL;
-    return make_constant(g, type, literal->data);
-}
-
 /* Operations that make every element of the result out of elements of the first operands, without
    arithmetic: how many operands those are; 0 for other operations. */
 static int moves(const Op *op)
@@ -195,10 +186,14 @@ static cvn_value *fold_small(cvn_graph *g, const Op *op)
 cvn_value *fold_op(cvn_graph *g, const Op *op)
 {
     OpClass class_ = op_info[op->kind].class_;
+    const cvn_type *type = &op->result[0]->type;
+    const Literal *literal = &op->attr.literal;
     if (op->kind == OP_CONSTANT)
-        return fold_uniform(g, op);
+        return literal->splat || !uniform(type, literal->data)
+                   ? NULL
+                   : make_constant(g, type, literal->data);
     if (op->kind == OP_RESHAPE && literal_of(op->operand[0])) /* the same bytes, shared */
-        return fold_constant(g, &op->result[0]->type, literal_of(op->operand[0]));
+        return fold_constant(g, type, literal_of(op->operand[0]));
     if (op->n_results != 1 || op->n_operands == 0 || class_ == CLASS_COLLECTIVE ||
         class_ == CLASS_CONTROL)
         return NULL;

@@ -59,19 +59,6 @@ static int check_scales(const Op *op, cvn_err *err)
     return CVN_OK;
 }
 
-/* The operand that is there where documents share a row. */
-static int check_first(const Op *op, cvn_err *err)
-{
-    const cvn_value *first = attention_first(op);
-    cvn_type want = *op_in(op, 0);
-    want.dtype = CVN_I32;
-    want.rank = 2;
-    want.dim[2] = want.dim[3] = 0;
-    if (first && !cvn_type_equal(&first->type, &want))
-        return infer_fail(op, err, "first must be i32 [batch, seq]");
-    return CVN_OK;
-}
-
 int infer_attention(const Op *op, cvn_type *type, cvn_err *err)
 {
     bool eight = op->kind == OP_ATTENTION && op_in(op, 1)->dtype == CVN_I8;
@@ -91,7 +78,13 @@ int infer_attention(const Op *op, cvn_type *type, cvn_err *err)
     TRY(check_scales(op, err));
     if (check_rows(op, 3, q->dim[0], "start", err) || check_rows(op, 4, q->dim[0], "length", err))
         return CVN_ESHAPE;
-    TRY(check_first(op, err));
+    const cvn_value *first = attention_first(op); /* there where documents share a row */
+    cvn_type want = *q;
+    want.dtype = CVN_I32;
+    want.rank = 2;
+    want.dim[2] = want.dim[3] = 0;
+    if (first && !cvn_type_equal(&first->type, &want))
+        return infer_fail(op, err, "first must be i32 [batch, seq]");
     type[0] = *q;
     return CVN_OK;
 }

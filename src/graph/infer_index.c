@@ -50,26 +50,17 @@ int infer_dynamic_update_slice(const Op *op, cvn_type *type, cvn_err *err)
     return check_starts(op, 2, err);
 }
 
-/* Number of index vector components, or -1. */
-static int64_t index_components(const Op *op)
-{
-    const cvn_type *indices = op_in(op, 1);
-    int64_t d = op->attr.index_vector_dim;
-    if (d < 0 || d > indices->rank)
-        return -1;
-    return d == indices->rank ? 1 : indices->dim[d];
-}
-
 /* What gather and scatter have in common: the dimension numbers against operand and indices. */
 static int check_index_dims(const Op *op, cvn_err *err)
 {
     const OpAttr *a = &op->attr;
     const cvn_type *x = op_in(op, 0), *indices = op_in(op, 1);
     TRY(infer_check_index(op, 1, err));
-    int64_t components = index_components(op);
-    if (components < 0)
-        return infer_fail(op, err, "index_vector_dim %lld is outside 0 to %d",
-                          (long long)a->index_vector_dim, indices->rank);
+    int64_t along = a->index_vector_dim;
+    if (along < 0 || along > indices->rank)
+        return infer_fail(op, err, "index_vector_dim %lld is outside 0 to %d", (long long)along,
+                          indices->rank);
+    int64_t components = along == indices->rank ? 1 : indices->dim[along];
     if (components != a->index_map.n)
         return infer_fail(op, err, "index vectors have %lld components, index_map %d",
                           (long long)components, a->index_map.n);

@@ -99,31 +99,27 @@ static int infer_blocks(const Op *op, const cvn_type *type, cvn_err *err)
     return CVN_OK;
 }
 
-/* A weight, operand q, and its scale behind it lie plainly: q [rows …, columns …], scale [rows …, groups]. */
-static int check_scaled(const Op *op, int q, cvn_err *err)
-{
-    const cvn_type *type = op_in(op, q), *scale = op_in(op, q + 1);
-    int rows = scale->rank - 1;
-    bool fits = rows >= 1 && panel_scaled(type->dtype) &&
-                (scale->dtype == CVN_F32 || scale->dtype == CVN_BF16) &&
-                begins_like(type, scale, rows) && scale->dim[rows] >= 1 &&
-                type_span(type, rows, type->rank) % scale->dim[rows] == 0;
-    return fits
-               ? CVN_OK
-               : infer_fail(op, err,
-                            "takes i8 or i4 [rows …, columns …] with a scale, f32 or bf16 [rows …, "
-                            "groups], whose groups divide the columns");
-}
-
+/* A weight and its scale lie plainly: [rows …, columns …], scale [rows …, groups]. */
 static int infer_scaled(const Op *op, const cvn_type *type, cvn_err *err)
 {
-    cvn_type want = *op_in(op, 0);
+    const cvn_type *weight = op_in(op, 0);
+    cvn_type want = *weight;
     want.dtype = type->dtype;
     if (op->n_operands != 2)
         return infer_fail(op, err, "takes a scale");
     if (!cvn_type_equal(type, &want))
         return infer_fail(op, err, "the result has the shape of what is scaled");
-    return check_scaled(op, 0, err);
+    const cvn_type *scale = op_in(op, 1);
+    int rows = scale->rank - 1;
+    bool fits = rows >= 1 && panel_scaled(weight->dtype) &&
+                (scale->dtype == CVN_F32 || scale->dtype == CVN_BF16) &&
+                begins_like(weight, scale, rows) && scale->dim[rows] >= 1 &&
+                type_span(weight, rows, weight->rank) % scale->dim[rows] == 0;
+    return fits
+               ? CVN_OK
+               : infer_fail(op, err,
+                            "takes i8 or i4 [rows …, columns …] with a scale, f32 or bf16 [rows …, "
+                            "groups], whose groups divide the columns");
 }
 
 int infer_dequantize(const Op *op, cvn_type *type, cvn_err *err)

@@ -41,15 +41,6 @@ static int look(const cvn_graph *g, const PassOptions *options, const char *what
     return code || !options->dump ? code : dump_graph(options->dump, what, g, err);
 }
 
-/* True when pass i has run already, and what came after it changed nothing. */
-static bool is_done(const GraphPass *const *pass, int i, int last_change)
-{
-    for (int j = last_change > 0 ? last_change : 0; j < i; j++)
-        if (pass[j] == pass[i])
-            return true;
-    return false;
-}
-
 int passes_run(cvn_graph *g, const GraphPass *const *pass, int n, const PassOptions *options,
                cvn_err *err)
 {
@@ -61,7 +52,10 @@ int passes_run(cvn_graph *g, const GraphPass *const *pass, int n, const PassOpti
         err_prefix(err, "before the first pass");
     for (int i = 0; i < n && code == CVN_OK; i++) {
         bool changed = false;
-        if (!is_done(pass, i, last_change)) {
+        bool done = false; /* it has run already, and what came after it changed nothing */
+        for (int j = last_change > 0 ? last_change : 0; j < i; j++)
+            done = done || pass[j] == pass[i];
+        if (!done) {
             code = pass[i]->run(g, options->context, &changed, err);
             if (code)
                 err_prefix(err, "pass %s", pass[i]->name);

@@ -105,17 +105,6 @@ static cvn_value *apply_rules(cvn_graph *g, SimplifyRule *const *rule, const Op 
     return found;
 }
 
-/* The value that can take the place of op's only result, or NULL. */
-static cvn_value *find_simpler(cvn_graph *g, const Op *op)
-{
-    cvn_value *found = fold_op(g, op);
-    found = apply_rules(g, simplify_math_rules[op->kind], op, found);
-    found = apply_rules(g, simplify_shape_rules[op->kind], op, found);
-    if (!found && class_is_elementwise(op_info[op->kind].class_))
-        found = simplify_broadcast_operands(g, op);
-    return found;
-}
-
 static int visit(Simplify *s, Op *op, cvn_err *err)
 {
     cvn_graph *g = s->g;
@@ -125,19 +114,19 @@ static int visit(Simplify *s, Op *op, cvn_err *err)
     bool done = false;
     if (op->n_results == 1) {
         uint32_t first_new = g->n_values;
-        cvn_value *found = find_simpler(g, op);
-        if (cvn_graph_check(g, err))
-            return g->err.code;
+        cvn_value *found = fold_op(g, op); /* what can take the place of the only result, or NULL */
+        found = apply_rules(g, simplify_math_rules[op->kind], op, found);
+        found = apply_rules(g, simplify_shape_rules[op->kind], op, found);
+        if (!found && class_is_elementwise(op_info[op->kind].class_))
+            found = simplify_broadcast_operands(g, op);
+        TRY(cvn_graph_check(g, err));
         int code = found ? replace(s, op->result[0], found, first_new, &done, err) : CVN_OK;
         if (done || code)
             return code;
     }
     const Op *earlier = cse_find(&s->cse, op);
-    for (int i = 0; earlier && i < op->n_results; i++) {
-        int code = replace(s, op->result[i], earlier->result[i], g->n_values, &done, err);
-        if (code)
-            return code;
-    }
+    for (int i = 0; earlier && i < op->n_results; i++)
+        TRY(replace(s, op->result[i], earlier->result[i], g->n_values, &done, err));
     return CVN_OK;
 }
 
@@ -166,8 +155,7 @@ static void release(void *of)
 
 int graph_simplify(cvn_graph *g, bool *changed, cvn_err *err)
 {
-    if (cvn_graph_check(g, err))
-        return g->err.code;
+    TRY(cvn_graph_check(g, err));
     Simplify s = {.g = g};
     const char *file = g->file;
     int line = g->line, code = CVN_OK;

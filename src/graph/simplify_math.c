@@ -95,19 +95,6 @@ static cvn_value *multiply_identities(cvn_graph *g, const Op *op)
     return a && b ? cvn_multiply(g, a->operand[0], b->operand[0]) : NULL;
 }
 
-/* The greatest k such that 2^-k … 2^k are normal numbers of a float dtype. */
-static int normal_exponent(cvn_dtype dtype)
-{
-    switch (dtype) {
-    case CVN_F64:
-        return 1022;
-    case CVN_F16:
-        return 14;
-    default:
-        return 126;
-    }
-}
-
 /* x / 1 = x; x / 2^k = x * 2^-k: both are the same real number, rounded once. */
 static cvn_value *divide_identities(cvn_graph *g, const Op *op)
 {
@@ -120,7 +107,9 @@ static cvn_value *divide_identities(cvn_graph *g, const Op *op)
         return x;
     if (!is_float(x) || !isfinite(number) || fabs(frexp(number, &exponent)) != 0.5)
         return NULL;
-    if (abs(exponent - 1) > normal_exponent(x->type.dtype))
+    /* Up to this k, 2^-k … 2^k are normal numbers. */
+    const cvn_dtype dtype = x->type.dtype;
+    if (abs(exponent - 1) > (dtype == CVN_F64 ? 1022 : dtype == CVN_F16 ? 14 : 126))
         return NULL;
     return cvn_multiply(g, x, cvn_splat(g, x->type, 1 / number));
 }
@@ -200,30 +189,24 @@ static cvn_value *floor_identities(cvn_graph *g, const Op *op)
     return made_by(op->operand[0], OP_FLOOR) ? op->operand[0] : NULL;
 }
 
-/* The comparison that is true exactly where this one is false: of floats only = and != have one,
-   since all others are false for NaN. */
-static bool opposite(const Op *compare, cvn_compare *direction)
+/* not(not x) = x; not(a < b) = a >= b for integers, and so on: of floats only = and != have a comparison that is true
+   exactly where they are false, since all others are false for NaN. */
+static cvn_value *not_identities(cvn_graph *g, const Op *op)
 {
-    static const cvn_compare table[COMPARE_COUNT] = {
+    static const cvn_compare opposite[COMPARE_COUNT] = {
         [CVN_EQ] = CVN_NE, [CVN_NE] = CVN_EQ, [CVN_LT] = CVN_GE,
         [CVN_LE] = CVN_GT, [CVN_GT] = CVN_LE, [CVN_GE] = CVN_LT,
     };
-    cvn_compare d = compare->attr.compare;
-    *direction = table[d];
-    return d == CVN_EQ || d == CVN_NE || !is_float(compare->operand[0]);
-}
-
-/* not(not x) = x; not(a < b) = a >= b for integers, and so on. */
-static cvn_value *not_identities(cvn_graph *g, const Op *op)
-{
     const Op *inner = made_by(op->operand[0], OP_NOT);
     if (inner)
         return inner->operand[0];
     const Op *compare = made_by(op->operand[0], OP_COMPARE);
-    cvn_compare direction;
-    if (compare && opposite(compare, &direction))
-        return cvn_compare_values(g, direction, compare->operand[0], compare->operand[1]);
-    return NULL;
+    if (!compare)
+        return NULL;
+    cvn_value *a = compare->operand[0], *b = compare->operand[1];
+    cvn_compare d = compare->attr.compare;
+    bool exact = d == CVN_EQ || d == CVN_NE || !is_float(a);
+    return exact ? cvn_compare_values(g, opposite[d], a, b) : NULL;
 }
 
 /* x = x is true for integers; b = true is b. */

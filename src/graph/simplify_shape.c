@@ -14,22 +14,6 @@
 
 #include <string.h>
 
-static bool is_identity(const Ints *dims)
-{
-    for (int i = 0; i < dims->n; i++)
-        if (dims->v[i] != i)
-            return false;
-    return true;
-}
-
-static bool is_increasing(const Ints *dims)
-{
-    for (int i = 1; i < dims->n; i++)
-        if (dims->v[i] <= dims->v[i - 1])
-            return false;
-    return true;
-}
-
 static cvn_value *reshape_to(cvn_graph *g, cvn_value *x, const cvn_type *type)
 {
     return cvn_type_equal(&x->type, type) ? x : cvn_reshape(g, x, type->rank, type->dim);
@@ -93,14 +77,16 @@ static cvn_value *transpose_as_reshape(cvn_graph *g, const Op *op)
 {
     const cvn_type *type = &op->result[0]->type;
     int64_t last = -1;
+    bool moves = false;
     for (int i = 0; i < type->rank; i++) {
+        moves = moves || op->attr.dims.v[i] != i;
         if (type->dim[i] == 1)
             continue;
         if (op->attr.dims.v[i] < last)
             return NULL;
         last = op->attr.dims.v[i];
     }
-    return is_identity(&op->attr.dims) ? op->operand[0] : reshape_to(g, op->operand[0], type);
+    return moves ? reshape_to(g, op->operand[0], type) : op->operand[0];
 }
 
 static cvn_value *transpose_of_transpose(cvn_graph *g, const Op *op)
@@ -150,8 +136,11 @@ static cvn_value *broadcast_as_reshape(cvn_graph *g, const Op *op)
 {
     const cvn_type *type = &op->result[0]->type;
     cvn_value *x = op->operand[0];
-    if (cvn_type_elements(type) != cvn_type_elements(&x->type) || !is_increasing(&op->attr.dims))
+    if (cvn_type_elements(type) != cvn_type_elements(&x->type))
         return NULL;
+    for (int i = 1; i < op->attr.dims.n; i++)
+        if (op->attr.dims.v[i] <= op->attr.dims.v[i - 1])
+            return NULL;
     return reshape_to(g, x, type);
 }
 
@@ -460,16 +449,12 @@ static cvn_value *reverse_fewer(cvn_graph *g, const Op *op)
 
 /* Choosing the largest in two steps is choosing it in one; so for integer sums and products, but
    not for those of floats, which depend on the order. */
-static bool order_is_free(const Op *op)
-{
-    bool rounds = op->attr.reduce == CVN_SUM || op->attr.reduce == CVN_PRODUCT;
-    return !(rounds && dtype_is_float(op->operand[0]->type.dtype));
-}
-
 static cvn_value *reduce_of_reduce(cvn_graph *g, const Op *op)
 {
     const Op *inner = made_by(op->operand[0], OP_REDUCE);
-    if (!inner || inner->attr.reduce != op->attr.reduce || !order_is_free(op))
+    bool adds = op->attr.reduce == CVN_SUM || op->attr.reduce == CVN_PRODUCT;
+    if (!inner || inner->attr.reduce != op->attr.reduce ||
+        (adds && dtype_is_float(op->operand[0]->type.dtype)))
         return NULL;
     cvn_value *x = inner->operand[0];
     bool gone[CVN_MAX_RANK] = {false};

@@ -55,15 +55,12 @@ int op_results(OpKind kind, int n_operands, const OpAttr *attr)
     return legal ? linear_results(attr) : 1; /* which inference refuses */
 }
 
-static bool ints_equal(const Ints *a, const Ints *b)
-{
-    return a->n == b->n && (a->n == 0 || memcmp(a->v, b->v, (size_t)a->n * sizeof *a->v) == 0);
-}
-
 static bool field_equal(AttrType type, const void *a, const void *b)
 {
-    if (type == ATTR_INTS)
-        return ints_equal(a, b);
+    if (type == ATTR_INTS) {
+        const Ints *x = a, *y = b;
+        return x->n == y->n && (x->n == 0 || memcmp(x->v, y->v, (size_t)x->n * sizeof *x->v) == 0);
+    }
     if (type == ATTR_STRING)
         return strcmp(*(const char *const *)a, *(const char *const *)b) == 0;
     if (type != ATTR_LITERAL)

@@ -80,40 +80,28 @@ static int check_operands(Verifier *v)
     return CVN_OK;
 }
 
-static int check_field(Verifier *v, const AttrInfo *row)
-{
-    const void *field = attr_field(&v->op->attr, row);
-    if (row->type == ATTR_INTS) {
-        const Ints *ints = field;
-        if (ints->n < 0 || (ints->n > 0 && !ints->v))
-            return fail(v, "attribute %s is a list of %d integers at no address", row->name,
-                        ints->n);
-    } else if (row->type == ATTR_STRING && !*(const char *const *)field) {
-        return fail(v, "attribute %s is missing", row->name);
-    }
-    return CVN_OK;
-}
-
 /* Fields that attrs.def does not give to this kind of operation must be zero: what compares and
    copies attributes does not look at them. */
-static int check_other_fields(Verifier *v)
+static int check_attrs(Verifier *v)
 {
-    OpAttr rest = v->op->attr;
-    for (int i = 0; i < attr_info_count; i++)
-        if (attr_info[i].kind == v->op->kind)
-            memset((char *)&rest + attr_info[i].offset, 0, attr_types[attr_info[i].type].size);
+    OpAttr rest = v->op->attr; /* what attrs.def does not give to its kind */
+    for (int i = 0; i < attr_info_count; i++) {
+        const AttrInfo *row = &attr_info[i];
+        if (row->kind != v->op->kind)
+            continue;
+        const void *field = attr_field(&v->op->attr, row);
+        const Ints *ints = row->type == ATTR_INTS ? field : NULL;
+        if (ints && (ints->n < 0 || (ints->n > 0 && !ints->v)))
+            return fail(v, "attribute %s is a list of %d integers at no address", row->name,
+                        ints->n);
+        if (row->type == ATTR_STRING && !*(const char *const *)field)
+            return fail(v, "attribute %s is missing", row->name);
+        memset((char *)&rest + row->offset, 0, attr_types[row->type].size);
+    }
     for (int i = 0; i < attr_info_count; i++)
         if (!attr_is_zero(&rest, &attr_info[i]))
             return fail(v, "it has an attribute that is not one of its kind");
     return CVN_OK;
-}
-
-static int check_attrs(Verifier *v)
-{
-    for (int i = 0; i < attr_info_count; i++)
-        if (attr_info[i].kind == v->op->kind && check_field(v, &attr_info[i]))
-            return CVN_EINVAL;
-    return check_other_fields(v);
 }
 
 static int check_types(Verifier *v)
@@ -195,13 +183,6 @@ static int check_parameter(Verifier *v)
     return added ? CVN_OK : fail(v, "there are two parameters '%s'", name);
 }
 
-static int check_op(Verifier *v)
-{
-    if (check_links(v) || check_operands(v) || check_attrs(v) || check_types(v) || check_results(v))
-        return CVN_EINVAL;
-    return v->op->kind == OP_PARAMETER ? check_parameter(v) : CVN_OK;
-}
-
 static int check_outputs(Verifier *v, bool *taken)
 {
     for (int i = 0; i < v->g->n_outputs; i++) {
@@ -230,7 +211,9 @@ static int check_graph(Verifier *v, bool *taken)
     if (g->insert_point)
         return fail(v, "the last pass left its insertion point set");
     for (v->op = g->first; v->op; v->previous = v->op, v->op = v->op->next, v->position++)
-        TRY(check_op(v));
+        if (check_links(v) || check_operands(v) || check_attrs(v) || check_types(v) ||
+            check_results(v) || (v->op->kind == OP_PARAMETER && check_parameter(v)))
+            return CVN_EINVAL;
     if (v->position != g->n_ops)
         return fail(v, "it counts %lld operations, but has %lld", (long long)g->n_ops,
                     (long long)v->position);

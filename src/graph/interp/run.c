@@ -46,26 +46,6 @@ static void free_value(const Run *run, const cvn_value *v)
     }
 }
 
-static int allocate_results(const Run *run, const Op *op, cvn_err *err)
-{
-    for (int i = 0; i < op->n_results; i++)
-        for (int d = 0; d < run->n_devices; d++)
-            if (!(buffers_of(run, op->result[i])[d] = allocate(&op->result[i]->type)))
-                return no_memory(op->result[i], err);
-    return CVN_OK;
-}
-
-/* One device's pointers to operands and results, side by side. */
-static void run_on_device(const Run *run, const Op *op, int d)
-{
-    void *out[OP_MOST_RESULTS] = {NULL};
-    for (int i = 0; i < op->n_operands; i++)
-        run->in[i] = buffers_of(run, op->operand[i])[d];
-    for (int i = 0; i < op->n_results; i++)
-        out[i] = buffers_of(run, op->result[i])[d];
-    interp_op(op, run->in, out);
-}
-
 static void run_op(const Run *run, const Op *op)
 {
     if (op_info[op->kind].class_ == CLASS_COLLECTIVE) {
@@ -74,8 +54,15 @@ static void run_op(const Run *run, const Op *op)
                           buffers_of(run, op->result[0]));
         return;
     }
-    for (int d = 0; d < run->n_devices; d++)
-        run_on_device(run, op, d);
+    for (int d = 0; d < run->n_devices;
+         d++) { /* its pointers to operands and results, side by side */
+        void *out[OP_MOST_RESULTS] = {NULL};
+        for (int i = 0; i < op->n_operands; i++)
+            run->in[i] = buffers_of(run, op->operand[i])[d];
+        for (int i = 0; i < op->n_results; i++)
+            out[i] = buffers_of(run, op->result[i])[d];
+        interp_op(op, run->in, out);
+    }
 }
 
 static int run_ops(const Run *run, cvn_err *err)
@@ -83,7 +70,10 @@ static int run_ops(const Run *run, cvn_err *err)
     for (const Op *op = run->g->first; op; op = op->next) {
         if (op->kind == OP_PARAMETER)
             continue;
-        TRY(allocate_results(run, op, err));
+        for (int i = 0; i < op->n_results; i++)
+            for (int d = 0; d < run->n_devices; d++)
+                if (!(buffers_of(run, op->result[i])[d] = allocate(&op->result[i]->type)))
+                    return no_memory(op->result[i], err);
         run_op(run, op);
         for (int i = 0; i < op->n_operands; i++)
             if (--run->uses[op->operand[i]->id] == 0)
@@ -111,15 +101,6 @@ static int copy_outputs(const Run *run, void **outputs, cvn_err *err)
     return CVN_OK;
 }
 
-static size_t most_operands(const cvn_graph *g)
-{
-    size_t most = 1;
-    for (const Op *op = g->first; op; op = op->next)
-        if ((size_t)op->n_operands > most)
-            most = (size_t)op->n_operands;
-    return most;
-}
-
 int interp_run(const cvn_graph *g, int n_devices, const void *const *inputs, void **outputs,
                cvn_err *err)
 {
@@ -133,7 +114,10 @@ int interp_run(const cvn_graph *g, int n_devices, const void *const *inputs, voi
     Run run = {.g = g, .n_devices = n_devices};
     TRY(arena_begin(&run.arena, err));
     run.buffer = arena_array(&run.arena, g->n_values + (size_t)1, devices * sizeof(void *));
-    run.in = arena_array(&run.arena, most_operands(g), sizeof *run.in);
+    int most = 1; /* operands */
+    for (const Op *op = g->first; op; op = op->next)
+        most = op->n_operands > most ? op->n_operands : most;
+    run.in = arena_array(&run.arena, (size_t)most, sizeof *run.in);
     run.uses = graph_uses(g, &run.arena);
     for (size_t i = 0; i < n_in; i++)
         for (size_t d = 0; d < devices; d++)

@@ -139,17 +139,6 @@ void hlo_gather(Hlo *h, const Op *op)
     hlo_op(h, op, "gather", NULL, attrs);
 }
 
-/* The region that keeps the update. */
-static const char *assign(Hlo *h, cvn_dtype dtype)
-{
-    const cvn_type scalar = cvn_scalar(dtype);
-    const char *t = hlo_tensor(h, &scalar);
-    return arena_printf(&h->arena,
-                        "{\n    ^bb0(%%$a: %s, %%$b: %s):\n"
-                        "      \"stablehlo.return\"(%%$b) : (%s) -> ()\n    }",
-                        t, t, t);
-}
-
 void hlo_scatter(Hlo *h, const Op *op)
 {
     const OpAttr *a = &op->attr;
@@ -163,8 +152,15 @@ void hlo_scatter(Hlo *h, const Op *op)
         optional_list(h, "input_batching_dims", &a->operand_batch),
         optional_list(h, "scatter_indices_batching_dims", &a->index_batch),
         hlo_list(h, &a->index_map), a->index_vector_dim);
-    bool adds = a->combine == COMBINE_ADD;
-    hlo_op(h, op, "scatter", adds ? hlo_reducer(h, CVN_SUM, dtype) : assign(h, dtype), attrs);
+    const cvn_type scalar = cvn_scalar(dtype);
+    const char *t = hlo_tensor(h, &scalar);
+    const char *region = a->combine == COMBINE_ADD
+                             ? hlo_reducer(h, CVN_SUM, dtype)
+                             : arena_printf(&h->arena, /* keeps the update */
+                                            "{\n    ^bb0(%%$a: %s, %%$b: %s):\n"
+                                            "      \"stablehlo.return\"(%%$b) : (%s) -> ()\n    }",
+                                            t, t, t);
+    hlo_op(h, op, "scatter", region, attrs);
 }
 
 /* ---- collectives: groups are of devices, which are replicas ---- */

@@ -11,15 +11,6 @@
  */
 #include "graph/stablehlo/stablehlo_impl.h"
 
-/* Whether a dimension is in the list. */
-static bool has(const Ints *list, int64_t d)
-{
-    for (int i = 0; i < list->n; i++)
-        if (list->v[i] == d)
-            return true;
-    return false;
-}
-
 /* The first dimension of lhs that is neither summed nor in a batch, where all such have size 1 and there are no batches; else -1.
    It is the first dimension of the result. */
 static int single_row(const Op *op)
@@ -27,7 +18,7 @@ static int single_row(const Op *op)
     const cvn_type *x = &op->operand[0]->type;
     int row = -1;
     for (int d = x->rank - 1; d >= 0; d--) {
-        if (has(&op->attr.lhs_contract, d))
+        if (ints_contain(&op->attr.lhs_contract, d))
             continue;
         if (x->dim[d] != 1)
             return -1;
@@ -36,26 +27,22 @@ static int single_row(const Op *op)
     return op->attr.lhs_batch.n ? -1 : row;
 }
 
-static cvn_value *first_of_rows(cvn_graph *g, const Op *op, int row, int64_t rows)
-{
-    static const int64_t none[CVN_MAX_RANK];
-    cvn_value *x = op->operand[0], *both[2] = {NULL, op->operand[1]};
-    int64_t more[CVN_MAX_RANK] = {0};
-    more[row] = rows - 1;
-    both[0] = cvn_pad(g, x, cvn_splat(g, cvn_scalar(x->type.dtype), 0), none, more, none);
-    cvn_type type = op->result[0]->type;
-    type.dim[0] = rows;
-    return cvn_slice_axis(g, graph_add(g, op->kind, &op->attr, 2, both, &type), 0, 0, 1);
-}
-
 void hlo_more_rows(cvn_graph *g, int64_t rows)
 {
+    static const int64_t none[CVN_MAX_RANK];
     for (Op *op = g->first; op; op = op->next) {
         int row = op->kind == OP_DOT_GENERAL ? single_row(op) : -1;
         if (row < 0 || rows < 2)
             continue;
         graph_insert_before(g, op);
-        graph_replace(op->result[0], first_of_rows(g, op, row, rows));
+        cvn_value *x = op->operand[0], *both[2] = {NULL, op->operand[1]};
+        int64_t more[CVN_MAX_RANK] = {0};
+        more[row] = rows - 1;
+        both[0] = cvn_pad(g, x, cvn_splat(g, cvn_scalar(x->type.dtype), 0), none, more, none);
+        cvn_type type = op->result[0]->type;
+        type.dim[0] = rows;
+        x = graph_add(g, op->kind, &op->attr, 2, both, &type);
+        graph_replace(op->result[0], cvn_slice_axis(g, x, 0, 0, 1));
     }
     graph_insert_before(g, NULL);
     graph_resolve(g);

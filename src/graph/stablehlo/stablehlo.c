@@ -130,26 +130,6 @@ void hlo_put_op(Hlo *h, const Op *op)
     hlo_fences_pass(h, op);
 }
 
-/* One more than the largest device id that a collective names. */
-static int64_t count_devices(const cvn_graph *g)
-{
-    int64_t n = 1;
-    for (const Op *op = g->first; op; op = op->next)
-        for (int i = 0; i < op->attr.groups.n; i++)
-            if (op->attr.groups.v[i] >= n) /* an id of 2^63 - 1 is too many anyway */
-                n = op->attr.groups.v[i] + (op->attr.groups.v[i] < INT64_MAX);
-    return n;
-}
-
-/* The output computed into this parameter, or -1. */
-static int alias_of(const cvn_graph *g, const cvn_value *parameter)
-{
-    for (int i = 0; i < g->n_outputs; i++)
-        if (g->output[i].into == parameter)
-            return i;
-    return -1;
-}
-
 /* " {tf.aliasing_output = 0 : i32, sdy.sharding = …}", or nothing. */
 static void put_argument_attrs(Hlo *h, int alias, const char *sharding)
 {
@@ -163,22 +143,6 @@ static void put_argument_attrs(Hlo *h, int alias, const char *sharding)
     strbuf_putc(h->out, '}');
 }
 
-static void put_signature(Hlo *h, const cvn_graph *g, const StableHloOptions *o)
-{
-    strbuf_puts(h->out, "  func.func public @main(");
-    for (int i = 0; i < g->n_parameters; i++) {
-        const cvn_value *v = g->parameter[i];
-        strbuf_printf(h->out, "%s%s: %s", i ? ", " : "", hlo_ref(h, v), hlo_tensor(h, &v->type));
-        put_argument_attrs(h, alias_of(g, v), o->mesh ? o->parameter[i] : NULL);
-    }
-    strbuf_puts(h->out, ") -> (");
-    for (int i = 0; i < g->n_outputs; i++) {
-        strbuf_printf(h->out, "%s%s", i ? ", " : "", hlo_tensor(h, &g->output[i].value->type));
-        put_argument_attrs(h, -1, o->mesh ? o->output[i] : NULL);
-    }
-    strbuf_puts(h->out, ") {\n");
-}
-
 static void put_module(Hlo *h, const cvn_graph *g, int64_t n_devices, const StableHloOptions *o)
 {
     strbuf_printf(h->out,
@@ -188,7 +152,21 @@ static void put_module(Hlo *h, const cvn_graph *g, int64_t n_devices, const Stab
                   o->mesh ? 1 : n_devices);
     if (o->mesh)
         strbuf_printf(h->out, "  sdy.mesh @mesh = %s\n", o->mesh);
-    put_signature(h, g, o);
+    strbuf_puts(h->out, "  func.func public @main(");
+    for (int i = 0; i < g->n_parameters; i++) {
+        const cvn_value *v = g->parameter[i];
+        int alias = -1; /* the first output computed into it */
+        for (int k = g->n_outputs - 1; k >= 0; k--)
+            alias = g->output[k].into == v ? k : alias;
+        strbuf_printf(h->out, "%s%s: %s", i ? ", " : "", hlo_ref(h, v), hlo_tensor(h, &v->type));
+        put_argument_attrs(h, alias, o->mesh ? o->parameter[i] : NULL);
+    }
+    strbuf_puts(h->out, ") -> (");
+    for (int i = 0; i < g->n_outputs; i++) {
+        strbuf_printf(h->out, "%s%s", i ? ", " : "", hlo_tensor(h, &g->output[i].value->type));
+        put_argument_attrs(h, -1, o->mesh ? o->output[i] : NULL);
+    }
+    strbuf_puts(h->out, ") {\n");
     for (const Op *op = g->first; op; op = op->next)
         hlo_put_op(h, op);
     strbuf_puts(h->out, "    \"func.return\"(");
@@ -206,7 +184,11 @@ int graph_print_stablehlo(StrBuf *out, const cvn_graph *g, const StableHloOption
     cvn_err local = {0};
     Hlo h = {.out = out, .err = &local};
     SCOPED(graph_release) cvn_graph *copy = graph_clone(g, &local);
-    int64_t named = count_devices(g);
+    int64_t named = 1; /* one more than the largest id of a device that a collective names */
+    for (const Op *op = g->first; op; op = op->next)
+        for (int i = 0; i < op->attr.groups.n; i++)
+            if (op->attr.groups.v[i] >= named) /* an id of 2^63 - 1 is too many anyway */
+                named = op->attr.groups.v[i] + (op->attr.groups.v[i] < INT64_MAX);
     int64_t n_devices = options && options->n_devices ? options->n_devices : named;
     if (n_devices < named || n_devices > INT32_MAX)
         err_set(&local, CVN_EINVAL,

@@ -37,14 +37,6 @@ void lex_space(Lexer *lex)
     }
 }
 
-static int line_of(const Lexer *lex, const char *at)
-{
-    int line = 1;
-    for (const char *q = lex->text; q < at; q++)
-        line += *q == '\n';
-    return line;
-}
-
 int lex_fail_at(const Lexer *lex, const char *at, const char *format, ...)
 {
     char message[800];
@@ -52,11 +44,15 @@ int lex_fail_at(const Lexer *lex, const char *at, const char *format, ...)
     va_start(args, format);
     vsnprintf(message, sizeof message, format, args);
     va_end(args);
-    const char *start = at;
-    while (start > lex->text && start[-1] != '\n')
-        start--;
-    return err_set(lex->err, CVN_EFORMAT, "%s:%d:%td: %s", lex->filename, line_of(lex, at),
-                   at - start + 1, message);
+    const char *start = lex->text; /* of the line */
+    int line = 1;
+    for (const char *q = lex->text; q < at; q++)
+        if (*q == '\n') {
+            start = q + 1;
+            line++;
+        }
+    return err_set(lex->err, CVN_EFORMAT, "%s:%d:%td: %s", lex->filename, line, at - start + 1,
+                   message);
 }
 
 int lex_expected(Lexer *lex, const char *what)

@@ -207,13 +207,6 @@ static int parse_operands(Parser *p, OpKind kind)
     return CVN_OK;
 }
 
-static int source_line(Parser *p, const char *at)
-{
-    for (; p->counted_to < at; p->counted_to++)
-        p->line += *p->counted_to == '\n';
-    return p->line;
-}
-
 /* Names, marks and remembers a result; its inferred type must be the declared one. */
 static int define(Parser *p, const Declared *declared, cvn_value *v)
 {
@@ -232,17 +225,6 @@ static int define(Parser *p, const Declared *declared, cvn_value *v)
         return lex_fail_at(&p->lex, declared->at, "the value is defined twice");
     *entry = (uintptr_t)v;
     return CVN_OK;
-}
-
-/* Parameters have names of their own, and no two the same. */
-static int check_parameter(Parser *p, const OpAttr *attr, const char *at)
-{
-    bool added = true;
-    if (attr->name)
-        map_put(&p->parameters, attr->name, strlen(attr->name), &added);
-    return added ? CVN_OK
-                 : lex_fail_at(&p->lex, at, "a parameter above has the name \"%.200s\" already",
-                               attr->name);
 }
 
 static int parse_op(Parser *p)
@@ -265,16 +247,22 @@ static int parse_op(Parser *p)
     if (n != n_results)
         return lex_fail_at(&p->lex, declared[0].at, "found %d results of %s, expected %d", n,
                            op_info[kind].name, n_results);
-    if (kind == OP_PARAMETER && check_parameter(p, &attr, name_at))
-        return CVN_EFORMAT;
+    bool added = true;
+    if (kind == OP_PARAMETER && attr.name)
+        map_put(&p->parameters, attr.name, strlen(attr.name), &added);
+    if (!added)
+        return lex_fail_at(&p->lex, name_at, "a parameter above has the name \"%.200s\" already",
+                           attr.name);
     cvn_type want[OP_MOST_RESULTS];
     for (int i = 0; i < n; i++)
         want[i] = declared[i].type;
     cvn_value *first = graph_add(p->g, kind, &attr, n_operands, p->operands.data, want);
     if (p->g->err.code)
         return lex_fail_at(&p->lex, declared[0].at, "%s", p->g->err.message);
+    for (; p->counted_to < declared[0].at; p->counted_to++)
+        p->line += *p->counted_to == '\n';
     first->def->file = p->filename;
-    first->def->line = source_line(p, declared[0].at);
+    first->def->line = p->line;
     for (int i = 0; i < n; i++)
         if (define(p, &declared[i], first->def->result[i]))
             return CVN_EFORMAT;

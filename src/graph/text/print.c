@@ -135,20 +135,6 @@ static void put_attr(StrBuf *out, const AttrInfo *row, const void *field, const 
     }
 }
 
-static void put_attrs(StrBuf *out, const Op *op)
-{
-    int n = 0;
-    for (int i = 0; i < attr_info_count; i++) {
-        const AttrInfo *row = &attr_info[i];
-        if (row->kind != op->kind ||
-            (attr_types[row->type].optional && attr_is_zero(&op->attr, row)))
-            continue;
-        strbuf_puts(out, n++ ? ", " : " {");
-        put_attr(out, row, attr_field(&op->attr, row), &op->result[0]->type);
-    }
-    strbuf_puts(out, n ? "}" : "");
-}
-
 static void put_op(Printer *p, const Op *op)
 {
     strbuf_puts(p->out, "  ");
@@ -165,7 +151,16 @@ static void put_op(Printer *p, const Op *op)
         strbuf_puts(p->out, i ? ", " : " ");
         put_value(p, op->operand[i]);
     }
-    put_attrs(p->out, op);
+    int n = 0;
+    for (int i = 0; i < attr_info_count; i++) {
+        const AttrInfo *row = &attr_info[i];
+        if (row->kind != op->kind ||
+            (attr_types[row->type].optional && attr_is_zero(&op->attr, row)))
+            continue;
+        strbuf_puts(p->out, n++ ? ", " : " {");
+        put_attr(p->out, row, attr_field(&op->attr, row), &op->result[0]->type);
+    }
+    strbuf_puts(p->out, n ? "}" : "");
     strbuf_putc(p->out, '\n');
 }
 
