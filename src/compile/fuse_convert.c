@@ -33,25 +33,19 @@ static void take_rounding(cvn_graph *g, const KernelSet *backend, const uint32_t
     fuse_own_results(op);
 }
 
-/* What was widened for this operation alone is read as it is. */
-static void take_widening(const KernelSet *backend, const uint32_t *uses, Op *op)
-{
-    const Op *convert = op->n_operands > 0 ? op->operand[0]->def : NULL;
-    if (convert && convert->kind == OP_CONVERT && uses[op->operand[0]->id] == 1 &&
-        op->operand[0]->type.dtype == CVN_F32 && is_half(convert->operand[0]->type.dtype) &&
-        kernel_fuses(backend, op, PROLOGUE_CONVERT))
-        op->operand[0] = convert->operand[0];
-}
-
 void fuse_convert(cvn_graph *g, const KernelSet *backend, Arena *arena)
 {
     const uint32_t *uses = graph_uses(g, arena);
     for (Op *op = g->first, *next; op; op = next) {
         next = op->next;
+        const Op *convert = op->n_operands > 0 ? op->operand[0]->def : NULL;
         if (op->kind == OP_CONVERT)
             take_rounding(g, backend, uses, op);
-        else
-            take_widening(backend, uses, op);
+        else if (convert && convert->kind == OP_CONVERT && uses[op->operand[0]->id] == 1 &&
+                 op->operand[0]->type.dtype == CVN_F32 &&
+                 is_half(convert->operand[0]->type.dtype) &&
+                 kernel_fuses(backend, op, PROLOGUE_CONVERT))
+            op->operand[0] = convert->operand[0]; /* widened for it alone: it is read as it is */
     }
     graph_remove_dead(g);
 }

@@ -28,14 +28,19 @@ static Op *simple_linear(const cvn_value *v)
     return simple ? op : NULL;
 }
 
-/* One linear in the place of `at`. */
-static cvn_value *add_linear(Fuse *f, const Op *at, const OpAttr *attr, int n,
-                             cvn_value *const *operand, const cvn_type *type)
+/* One linear in the place of op, which makes what `old` [n_old] were. */
+static void put_linear(Fuse *f, Op *op, int n_old, cvn_value *const *old, const OpAttr *attr, int n,
+                       cvn_value *const *operand)
 {
-    graph_insert_before(f->g, (Op *)(uintptr_t)at);
-    cvn_at(f->g, at->file, at->line);
+    cvn_type type[LINEAR_WEIGHTS];
+    for (int i = 0; i < n_old; i++)
+        type[i] = old[i]->type;
+    graph_insert_before(f->g, op);
+    cvn_at(f->g, op->file, op->line);
     f->changed = true;
-    return graph_add(f->g, OP_LINEAR, attr, n, operand, type);
+    cvn_value *first = graph_add(f->g, OP_LINEAR, attr, n, operand, type);
+    for (int i = 0; i < n_old && first != f->g->poison; i++)
+        graph_replace(old[i], first->def->result[i]);
 }
 
 /* Whether the list is first, first + 1, … up to rank. */
@@ -74,8 +79,7 @@ static void fuse_product(Fuse *f, Op *op)
         .axis = op->attr.lhs_contract.n, .group_size = 1, .blocks = dequantize->attr.blocks};
     cvn_value *operand[3] = {op->operand[0]};
     memcpy(operand + 1, dequantize->operand, (size_t)dequantize->n_operands * sizeof *operand);
-    graph_replace(op->result[0], add_linear(f, op, &attr, 1 + dequantize->n_operands, operand,
-                                            &op->result[0]->type));
+    put_linear(f, op, 1, op->result, &attr, 1 + dequantize->n_operands, operand);
 }
 
 /* linear_int8 of quantize_rows(x): rows are brought to 8 bits where the product lays them out. */
@@ -90,7 +94,7 @@ static void fuse_rounded(Fuse *f, Op *op)
         return;
     OpAttr attr = {.axis = 1, .group_size = 1, .int8 = true};
     cvn_value *operand[] = {rounded->operand[0], op->operand[2], op->operand[3]};
-    graph_replace(op->result[0], add_linear(f, op, &attr, 3, operand, &op->result[0]->type));
+    put_linear(f, op, 1, op->result, &attr, 3, operand);
 }
 
 static cvn_value *behind_reshape(cvn_value *v)
@@ -123,8 +127,7 @@ static void fuse_steps(Fuse *f, Op *op)
     memcpy(operand, op->operand, (size_t)op->n_operands * sizeof *operand);
     operand[0] =
         cvn_type_equal(&before->type, &like) ? before : cvn_reshape(f->g, x, like.rank, like.dim);
-    graph_replace(op->result[0],
-                  add_linear(f, op, &attr, op->n_operands, operand, &op->result[0]->type));
+    put_linear(f, op, op->n_results, op->result, &attr, op->n_operands, operand);
 }
 
 /* What v [kept …, rows …] spreads over its first `lead` dimensions, widened or not, or NULL. Over one row it is a
@@ -168,8 +171,7 @@ static void fuse_bias(Fuse *f, Op *op)
         cvn_value *operand[LINEAR_OPERANDS];
         memcpy(operand, a->operand, (size_t)a->n_operands * sizeof *operand);
         operand[a->n_operands] = bias;
-        graph_replace(op->result[0],
-                      add_linear(f, op, &attr, a->n_operands + 1, operand, &op->result[0]->type));
+        put_linear(f, op, 1, op->result, &attr, a->n_operands + 1, operand);
         return;
     }
 }
@@ -223,7 +225,7 @@ static void fuse_swiglu(Fuse *f, Op *op)
                        .blocks = a->attr.blocks};
         cvn_value *operand[LINEAR_OPERANDS];
         int n = join_operands((const Op *[]){a, b}, 2, operand);
-        graph_replace(op->result[0], add_linear(f, op, &attr, n, operand, &op->result[0]->type));
+        put_linear(f, op, 1, op->result, &attr, n, operand);
         return;
     }
 }
@@ -241,8 +243,7 @@ static void fuse_residual(Fuse *f, Op *op)
         cvn_value *operand[LINEAR_OPERANDS];
         memcpy(operand, a->operand, (size_t)a->n_operands * sizeof *operand);
         operand[a->n_operands] = op->operand[1 - i];
-        graph_replace(op->result[0], add_linear(f, op, &a->attr, a->n_operands + 1, operand,
-                                                &op->result[0]->type));
+        put_linear(f, op, 1, op->result, &a->attr, a->n_operands + 1, operand);
         return;
     }
 }
@@ -258,8 +259,7 @@ static void fuse_convert(Fuse *f, Op *op)
     if (a->kind != OP_LINEAR || a->n_results != 1 || y->type.dtype != CVN_F32 ||
         !is_used_once(f, y) || (dtype != CVN_BF16 && dtype != CVN_F16))
         return;
-    graph_replace(op->result[0],
-                  add_linear(f, op, &a->attr, a->n_operands, a->operand, &op->result[0]->type));
+    put_linear(f, op, 1, op->result, &a->attr, a->n_operands, a->operand);
 }
 
 /* Linears of one x become one, where the first of them is. */
@@ -286,13 +286,10 @@ static void fuse_siblings(Fuse *f, Op *op)
                    .bias = op->attr.bias,
                    .int8 = op->attr.int8,
                    .blocks = op->attr.blocks};
-    cvn_value *operand[LINEAR_OPERANDS];
-    cvn_type type[LINEAR_WEIGHTS];
+    cvn_value *operand[LINEAR_OPERANDS], *old[LINEAR_WEIGHTS];
     for (int i = 0; i < n; i++)
-        type[i] = member[i]->result[0]->type;
-    cvn_value *first = add_linear(f, op, &attr, join_operands(member, n, operand), operand, type);
-    for (int i = 0; i < n && first != f->g->poison; i++)
-        graph_replace(member[i]->result[0], first->def->result[i]);
+        old[i] = member[i]->result[0];
+    put_linear(f, op, n, old, &attr, join_operands(member, n, operand), operand);
 }
 
 /* linear(rms_norm(x)), where nothing else takes the normalised rows: they are made where the product lays them out. */
@@ -314,12 +311,7 @@ static void fuse_norm(Fuse *f, Op *op)
     memcpy(operand + 1, op->operand + 1, (size_t)(behind - 1) * sizeof *operand);
     operand[behind] = norm->operand[1];
     memcpy(operand + behind + 1, op->operand + behind, (size_t)rest * sizeof *operand);
-    cvn_type type[LINEAR_WEIGHTS];
-    for (int i = 0; i < op->n_results; i++)
-        type[i] = op->result[i]->type;
-    cvn_value *first = add_linear(f, op, &attr, op->n_operands + 1, operand, type);
-    for (int i = 0; i < op->n_results && first != f->g->poison; i++)
-        graph_replace(op->result[i], first->def->result[i]);
+    put_linear(f, op, op->n_results, op->result, &attr, op->n_operands + 1, operand);
 }
 
 typedef void FuseRule(Fuse *f, Op *op);

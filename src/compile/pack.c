@@ -260,17 +260,6 @@ static void choose(Pack *p)
 
 /* ---- the graph that reads them ---- */
 
-/* Panels of a weight whose first dimensions are rows. */
-static cvn_type panels_of(Form form, const cvn_type *type, int rows)
-{
-    int64_t n = type_span(type, 0, rows);
-    if (form.kind == FORM_BLOCKS)
-        return block_panel_type(form.blocks, n, type->dim[rows] * block_info[form.blocks].elements);
-    if (form.kind == FORM_SCALES)
-        return panel_scale_type(type->dtype, n, type->dim[rows]);
-    return panel_type(type->dtype, n, type_span(type, rows, type->rank));
-}
-
 /* Makes the parameters what they are now. */
 static void retype(Pack *p)
 {
@@ -293,7 +282,14 @@ static void retype(Pack *p)
             return;
         }
         w->panels = v;
-        v->type = panels_of(form, &w->type, rows);
+        int64_t n = type_span(&w->type, 0, rows);
+        if (form.kind == FORM_BLOCKS)
+            v->type = block_panel_type(form.blocks, n,
+                                       w->type.dim[rows] * block_info[form.blocks].elements);
+        else if (form.kind == FORM_SCALES)
+            v->type = panel_scale_type(w->type.dtype, n, w->type.dim[rows]);
+        else
+            v->type = panel_type(w->type.dtype, n, type_span(&w->type, rows, w->type.rank));
         v->spec = NULL;
         p->changed = true;
     }
