@@ -20,6 +20,12 @@
         return graph_add(g, OP_##KIND, NULL, 2, (cvn_value *[]){a, b}, NULL);                      \
     }
 
+#define TERNARY(name, KIND)                                                                        \
+    cvn_value *cvn_##name(cvn_graph *g, cvn_value *a, cvn_value *b, cvn_value *c)                  \
+    {                                                                                              \
+        return graph_add(g, OP_##KIND, NULL, 3, (cvn_value *[]){a, b, c}, NULL);                   \
+    }
+
 UNARY(negate, NEGATE)
 UNARY(abs, ABS)
 UNARY(sign, SIGN)
@@ -52,6 +58,10 @@ BINARY(xor, XOR)
 BINARY(shift_left, SHIFT_LEFT)
 BINARY(shift_right_logical, SHIFT_RIGHT_LOGICAL)
 
+TERNARY(select, SELECT)
+TERNARY(clamp, CLAMP)
+TERNARY(cache_update, CACHE_UPDATE)
+
 /* A list that the caller has in an array of CVN_MAX_RANK. */
 static Ints rank_list(cvn_graph *g, int n, const int64_t *v)
 {
@@ -79,20 +89,9 @@ cvn_value *cvn_parameter(cvn_graph *g, const char *name, cvn_type type)
     return v;
 }
 
-static void add_output(cvn_graph *g, cvn_value *v, cvn_value *into)
-{
-    if (g->err.code)
-        return;
-    Output *list = graph_more(g, g->output, (size_t)g->n_outputs, sizeof *g->output);
-    if (!list)
-        return;
-    g->output = list;
-    g->output[g->n_outputs++] = (Output){.value = v, .into = into};
-}
-
 void cvn_output(cvn_graph *g, cvn_value *v)
 {
-    add_output(g, v, NULL);
+    cvn_output_into(g, v, NULL);
 }
 
 void cvn_output_into(cvn_graph *g, cvn_value *v, cvn_value *parameter)
@@ -100,18 +99,24 @@ void cvn_output_into(cvn_graph *g, cvn_value *v, cvn_value *parameter)
     if (g->err.code)
         return;
     char a[TYPE_TEXT], b[TYPE_TEXT];
-    if (parameter->def->kind != OP_PARAMETER)
+    if (parameter && parameter->def->kind != OP_PARAMETER)
         graph_fail(g, CVN_EINVAL, "an output can only be computed into a parameter, not into a %s",
                    op_info[parameter->def->kind].name);
-    else if (!cvn_type_equal(&v->type, &parameter->type))
+    else if (parameter && !cvn_type_equal(&v->type, &parameter->type))
         graph_fail(g, CVN_ESHAPE, "an output %s cannot be computed into parameter '%s' of type %s",
                    type_text(&v->type, a, sizeof a), parameter->def->attr.name,
                    type_text(&parameter->type, b, sizeof b));
-    for (int i = 0; i < g->n_outputs && !g->err.code; i++)
+    for (int i = 0; i < g->n_outputs && parameter && !g->err.code; i++)
         if (g->output[i].into == parameter)
             graph_fail(g, CVN_EINVAL, "two outputs are computed into parameter '%s'",
                        parameter->def->attr.name);
-    add_output(g, v, parameter);
+    if (g->err.code)
+        return;
+    Output *list = graph_more(g, g->output, (size_t)g->n_outputs, sizeof *g->output);
+    if (!list)
+        return;
+    g->output = list;
+    g->output[g->n_outputs++] = (Output){.value = v, .into = parameter};
 }
 
 cvn_value *cvn_splat(cvn_graph *g, cvn_type type, double value)
@@ -162,16 +167,6 @@ cvn_value *cvn_compare_values(cvn_graph *g, cvn_compare direction, cvn_value *a,
 {
     OpAttr attr = {.compare = direction};
     return graph_add(g, OP_COMPARE, &attr, 2, (cvn_value *[]){a, b}, NULL);
-}
-
-cvn_value *cvn_select(cvn_graph *g, cvn_value *pred, cvn_value *a, cvn_value *b)
-{
-    return graph_add(g, OP_SELECT, NULL, 3, (cvn_value *[]){pred, a, b}, NULL);
-}
-
-cvn_value *cvn_clamp(cvn_graph *g, cvn_value *low, cvn_value *x, cvn_value *high)
-{
-    return graph_add(g, OP_CLAMP, NULL, 3, (cvn_value *[]){low, x, high}, NULL);
 }
 
 cvn_value *cvn_broadcast_in_dim(cvn_graph *g, cvn_value *x, cvn_type type, const int *dims)
@@ -382,43 +377,41 @@ static Ints device_list(cvn_graph *g, int n, int each, const int64_t *id)
     return graph_ints(g, g->err.code ? 0 : all, id);
 }
 
-static OpAttr group_attr(cvn_graph *g, int n_groups, int group_size, const int64_t *groups)
-{
-    return (OpAttr){.group_size = group_size,
-                    .groups = device_list(g, n_groups, group_size, groups)};
-}
-
 cvn_value *cvn_all_reduce(cvn_graph *g, cvn_value *x, cvn_reduce kind, int n_groups, int group_size,
                           const int64_t *groups)
 {
-    OpAttr attr = group_attr(g, n_groups, group_size, groups);
-    attr.reduce = kind;
+    OpAttr attr = {.reduce = kind,
+                   .group_size = group_size,
+                   .groups = device_list(g, n_groups, group_size, groups)};
     return graph_add(g, OP_ALL_REDUCE, &attr, 1, &x, NULL);
 }
 
 cvn_value *cvn_all_gather(cvn_graph *g, cvn_value *x, int axis, int n_groups, int group_size,
                           const int64_t *groups)
 {
-    OpAttr attr = group_attr(g, n_groups, group_size, groups);
-    attr.axis = axis;
+    OpAttr attr = {.axis = axis,
+                   .group_size = group_size,
+                   .groups = device_list(g, n_groups, group_size, groups)};
     return graph_add(g, OP_ALL_GATHER, &attr, 1, &x, NULL);
 }
 
 cvn_value *cvn_reduce_scatter(cvn_graph *g, cvn_value *x, cvn_reduce kind, int axis, int n_groups,
                               int group_size, const int64_t *groups)
 {
-    OpAttr attr = group_attr(g, n_groups, group_size, groups);
-    attr.reduce = kind;
-    attr.axis = axis;
+    OpAttr attr = {.reduce = kind,
+                   .axis = axis,
+                   .group_size = group_size,
+                   .groups = device_list(g, n_groups, group_size, groups)};
     return graph_add(g, OP_REDUCE_SCATTER, &attr, 1, &x, NULL);
 }
 
 cvn_value *cvn_all_to_all(cvn_graph *g, cvn_value *x, int split_axis, int concat_axis, int n_groups,
                           int group_size, const int64_t *groups)
 {
-    OpAttr attr = group_attr(g, n_groups, group_size, groups);
-    attr.axis = split_axis;
-    attr.concat_axis = concat_axis;
+    OpAttr attr = {.axis = split_axis,
+                   .concat_axis = concat_axis,
+                   .group_size = group_size,
+                   .groups = device_list(g, n_groups, group_size, groups)};
     return graph_add(g, OP_ALL_TO_ALL, &attr, 1, &x, NULL);
 }
 
@@ -463,11 +456,6 @@ cvn_value *cvn_attention_quantized(cvn_graph *g, cvn_value *q, cvn_value *k, cvn
     OpAttr attr = {.scale = scale};
     cvn_value *operand[] = {q, k, v, start, length, k_scale, v_scale};
     return graph_add(g, OP_ATTENTION, &attr, 7, operand, NULL);
-}
-
-cvn_value *cvn_cache_update(cvn_graph *g, cvn_value *cache, cvn_value *update, cvn_value *start)
-{
-    return graph_add(g, OP_CACHE_UPDATE, NULL, 3, (cvn_value *[]){cache, update, start}, NULL);
 }
 
 void cvn_softmax_cross_entropy(cvn_graph *g, cvn_value *logits, cvn_value *targets,

@@ -27,13 +27,6 @@ bool spec_equal(const cvn_spec *a, const cvn_spec *b)
     return true;
 }
 
-static bool may_merge(const Op *op)
-{
-    if (op_info[op->kind].class_ == CLASS_COLLECTIVE)
-        return op->kind == OP_PARTITION_ID;
-    return op->kind != OP_PARAMETER && op->kind != OP_OPTIMIZATION_BARRIER;
-}
-
 /* Swapping the operands gives the same bits. Not so for maximum and minimum of -0 and +0, nor for
    which NaN of two an addition returns; nobody may rely on the latter. */
 static bool commutes(const Op *op)
@@ -97,21 +90,15 @@ static uint64_t hash_op(const Op *op)
     return hash;
 }
 
-static bool same_operands(const Op *a, const Op *b)
-{
-    if (a->n_operands != b->n_operands)
-        return false;
-    if (commutes(a) && a->operand[0] == b->operand[1] && a->operand[1] == b->operand[0])
-        return true;
-    for (int i = 0; i < a->n_operands; i++)
-        if (a->operand[i] != b->operand[i])
-            return false;
-    return true;
-}
-
 static bool same(const Op *a, const Op *b)
 {
-    if (a->kind != b->kind || !same_operands(a, b) || !attr_equal(a->kind, &a->attr, &b->attr))
+    if (a->kind != b->kind || a->n_operands != b->n_operands)
+        return false;
+    bool swapped = commutes(a) && a->operand[0] == b->operand[1] && a->operand[1] == b->operand[0];
+    for (int i = 0; i < a->n_operands && !swapped; i++)
+        if (a->operand[i] != b->operand[i])
+            return false;
+    if (!attr_equal(a->kind, &a->attr, &b->attr))
         return false;
     for (int i = 0; i < a->n_results; i++)
         if (!cvn_type_equal(&a->result[i]->type, &b->result[i]->type) ||
@@ -142,7 +129,10 @@ static void grow(Cse *cse)
 
 Op *cse_find(Cse *cse, Op *op)
 {
-    if (!may_merge(op))
+    bool single = op_info[op->kind].class_ == CLASS_COLLECTIVE
+                      ? op->kind != OP_PARTITION_ID
+                      : op->kind == OP_PARAMETER || op->kind == OP_OPTIMIZATION_BARRIER;
+    if (single)
         return NULL;
     if (cse->n * 2 >= cse->capacity)
         grow(cse);

@@ -106,15 +106,6 @@ static cvn_value *half_at(cvn_graph *g, cvn_value *bytes, int at)
     return cvn_select(g, negative, cvn_negate(g, value), value);
 }
 
-/* Bits 8 j + k of 4 bytes j, [n, blocks, 32]. */
-static cvn_value *fifth_bits(cvn_graph *g, cvn_value *x)
-{
-    const int64_t *dim = x->type.dim;
-    const int64_t byte[] = {dim[0] * dim[1], 4, 1}, all[] = {dim[0], dim[1], 32};
-    x = cvn_reshape(g, x, 3, byte);
-    return cvn_reshape(g, fields(g, x, 8, 1), 3, all);
-}
-
 static cvn_value *codes_of(cvn_graph *g, cvn_value *bytes, const Places *p)
 {
     cvn_value *codes = NULL;
@@ -130,9 +121,15 @@ static cvn_value *codes_of(cvn_graph *g, cvn_value *bytes, const Places *p)
         }
         codes = codes ? beside(g, codes, run) : run;
     }
-    cvn_value *more = p->fifth  ? fifth_bits(g, field(g, bytes, p->fifth, 4))
-                      : p->bits ? fields(g, field(g, bytes, p->bits, 32), 8, 1)
-                                : NULL;
+    cvn_value *more = NULL;
+    if (p->fifth) { /* bits 8 j + k of 4 bytes j, [n, blocks, 32] */
+        cvn_value *x = field(g, bytes, p->fifth, 4);
+        const int64_t *dim = x->type.dim;
+        const int64_t byte[] = {dim[0] * dim[1], 4, 1}, all[] = {dim[0], dim[1], 32};
+        more = cvn_reshape(g, fields(g, cvn_reshape(g, x, 3, byte), 8, 1), 3, all);
+    } else if (p->bits) {
+        more = fields(g, field(g, bytes, p->bits, 32), 8, 1);
+    }
     return more ? cvn_add(g, codes, times(g, more, 16)) : codes;
 }
 

@@ -381,10 +381,7 @@ int graph_append(cvn_graph *g, const cvn_graph *from, cvn_err *err)
     }
     for (int i = 0; i < from->n_outputs && !g->err.code; i++) {
         const Output *output = &from->output[i];
-        if (output->into)
-            cvn_output_into(g, map[output->value->id], map[output->into->id]);
-        else
-            cvn_output(g, map[output->value->id]);
+        cvn_output_into(g, map[output->value->id], output->into ? map[output->into->id] : NULL);
         if (g->n_outputs > 0) {
             g->output[g->n_outputs - 1].role = output->role;
             g->output[g->n_outputs - 1].index = output->index;

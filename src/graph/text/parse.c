@@ -275,16 +275,13 @@ static int parse_outputs(Parser *p)
     Lexer *lex = &p->lex;
     if (!lex_take(lex, '}')) {
         do {
-            cvn_value *value, *into;
+            cvn_value *value, *into = NULL;
             lex_space(lex);
             const char *at = lex->p;
             TRY(parse_use(p, &value));
-            if (!lex_take_word(lex, "into"))
-                cvn_output(p->g, value);
-            else if (parse_use(p, &into))
-                return CVN_EFORMAT;
-            else
-                cvn_output_into(p->g, value, into);
+            if (lex_take_word(lex, "into"))
+                TRY(parse_use(p, &into));
+            cvn_output_into(p->g, value, into);
             if (p->g->err.code)
                 return lex_fail_at(lex, at, "%s", p->g->err.message);
         } while (lex_take(lex, ','));
