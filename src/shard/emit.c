@@ -212,29 +212,23 @@ static AxisList only_in(const Sharding *a, const Sharding *b)
     return all;
 }
 
-/* Which place holds under `before` what this place is to hold under `after`. Every place is the
-   source of one: digits that become unused take over from those that were. */
-static int32_t source_place(const Mesh *mesh, const Sharding *before, const Sharding *after,
-                            const AxisList *left, const AxisList *came, int32_t target)
-{
-    int32_t place = target;
-    for (int d = 0; d < after->rank; d++)
-        place = place_without(mesh, &after->dim[d].axes, place);
-    place = place_without(mesh, left, place);
-    place = place_with(mesh, came, place, axes_digit(mesh, left, target));
-    for (int d = 0; d < after->rank; d++)
-        place = place_with(mesh, &before->dim[d].axes, place,
-                           axes_digit(mesh, &after->dim[d].axes, target));
-    return place;
-}
-
 static cvn_value *permute(Emit *e, cvn_value *x, const Sharding *before, const Sharding *after)
 {
     const int32_t n = e->mesh->n_devices;
     AxisList left = only_in(before, after), came = only_in(after, before);
     int64_t *pair = arena_array(&e->g->arena, 2 * (size_t)n, sizeof *pair);
     for (int32_t p = 0; p < n; p++) {
-        pair[2 * p] = mesh_device(e->mesh, source_place(e->mesh, before, after, &left, &came, p));
+        /* Which place holds under `before` what this one is to hold under `after`. Every place is the source of
+           one: digits that become unused take over from those that were. */
+        int32_t from = p;
+        for (int d = 0; d < after->rank; d++)
+            from = place_without(e->mesh, &after->dim[d].axes, from);
+        from = place_without(e->mesh, &left, from);
+        from = place_with(e->mesh, &came, from, axes_digit(e->mesh, &left, p));
+        for (int d = 0; d < after->rank; d++)
+            from = place_with(e->mesh, &before->dim[d].axes, from,
+                              axes_digit(e->mesh, &after->dim[d].axes, p));
+        pair[2 * p] = mesh_device(e->mesh, from);
         pair[2 * p + 1] = mesh_device(e->mesh, p);
     }
     return cvn_collective_permute(e->g, x, n, pair);

@@ -100,12 +100,18 @@ static void reshape(const Op *op, Rule *rule)
     }
 }
 
-/* Dimensions that are taken whole pass; the others need their neighbours. */
-static void slice(const Op *op, Rule *rule)
+/* Of slices, reversals and concatenations, dimensions that are not taken as they are need their neighbours; sort and
+   cumsum take one dimension whole. The others pass. */
+static void along_dims(const Op *op, Rule *rule)
 {
+    const bool whole = op->kind == OP_SORT || op->kind == OP_CUMSUM;
     for (int d = 0; d < op_out(op, 0)->rank; d++) {
-        bool whole = op_in(op, 0)->dim[d] == op_out(op, 0)->dim[d];
-        put_all(rule, d, add(rule, op_in(op, 0)->dim[d], whole ? FACTOR_PASS : FACTOR_SHIFT));
+        int64_t x = op_in(op, 0)->dim[d], y = op_out(op, 0)->dim[d];
+        bool moves = op->kind == OP_SLICE     ? x != y
+                     : op->kind == OP_REVERSE ? ints_contain(&op->attr.dims, d)
+                                              : d == op->attr.axis && (whole || op->n_operands > 1);
+        FactorKind kind = whole ? FACTOR_WHOLE : FACTOR_SHIFT;
+        put_all(rule, d, add(rule, num_max(x, y), moves ? kind : FACTOR_PASS));
     }
 }
 
@@ -118,22 +124,6 @@ static void pad(const Op *op, Rule *rule)
         int f = add(rule, num_max(x, y), whole ? FACTOR_PASS : FACTOR_SHIFT);
         put(rule, 0, d, f);
         put(rule, 2, d, f);
-    }
-}
-
-static void concatenate(const Op *op, Rule *rule)
-{
-    for (int d = 0; d < op_out(op, 0)->rank; d++) {
-        bool joined = d == op->attr.axis && op->n_operands > 1;
-        put_all(rule, d, add(rule, op_out(op, 0)->dim[d], joined ? FACTOR_SHIFT : FACTOR_PASS));
-    }
-}
-
-static void reverse(const Op *op, Rule *rule)
-{
-    for (int d = 0; d < op_out(op, 0)->rank; d++) {
-        bool turned = ints_contain(&op->attr.dims, d);
-        put_all(rule, d, add(rule, op_out(op, 0)->dim[d], turned ? FACTOR_SHIFT : FACTOR_PASS));
     }
 }
 
@@ -265,15 +255,6 @@ static void scatter(const Op *op, Rule *rule)
     }
 }
 
-/* Sort and cumsum: one dimension whole. */
-static void along_axis(const Op *op, Rule *rule)
-{
-    for (int d = 0; d < op_out(op, 0)->rank; d++) {
-        bool along = d == op->attr.axis;
-        put_all(rule, d, add(rule, op_out(op, 0)->dim[d], along ? FACTOR_WHOLE : FACTOR_PASS));
-    }
-}
-
 /* ---- reductions and contractions ---- */
 
 static void reduce(const Op *op, Rule *rule)
@@ -327,17 +308,17 @@ static RuleFn *const table[OP_COUNT] = {
     [OP_BROADCAST_IN_DIM] = broadcast_in_dim,
     [OP_RESHAPE] = reshape,
     [OP_TRANSPOSE] = transpose,
-    [OP_SLICE] = slice,
-    [OP_CONCATENATE] = concatenate,
+    [OP_SLICE] = along_dims,
+    [OP_CONCATENATE] = along_dims,
     [OP_PAD] = pad,
-    [OP_REVERSE] = reverse,
+    [OP_REVERSE] = along_dims,
     [OP_DYNAMIC_SLICE] = dynamic_slice,
     [OP_DYNAMIC_UPDATE_SLICE] = dynamic_update_slice,
     [OP_GATHER] = gather,
     [OP_SCATTER] = scatter,
-    [OP_SORT] = along_axis,
+    [OP_SORT] = along_dims,
     [OP_REDUCE] = reduce,
-    [OP_CUMSUM] = along_axis,
+    [OP_CUMSUM] = along_dims,
     [OP_DOT_GENERAL] = dot_general,
     [OP_ALL_REDUCE] = no_rule, /* the partitioner makes collectives; whole graphs have none */
     [OP_ALL_GATHER] = no_rule,

@@ -8,15 +8,6 @@
 
 /* ---- shardings of a choice ---- */
 
-static bool rule_has(const Rule *rule, int t, int f)
-{
-    for (int d = 0; d < CVN_MAX_RANK; d++)
-        for (int i = 0; i < rule->dim[t][d].n; i++)
-            if (rule->dim[t][d].factor[i] == f)
-                return true;
-    return false;
-}
-
 Sharding choice_sharding(const Rule *rule, const Choice *choice, int t, int rank)
 {
     Sharding s = {.rank = rank};
@@ -24,7 +15,11 @@ Sharding choice_sharding(const Rule *rule, const Choice *choice, int t, int rank
         for (int i = 0; i < rule->dim[t][d].n; i++)
             axes_add_list(&s.dim[d].axes, &choice->axes[rule->dim[t][d].factor[i]]);
     for (int f = 0; f < rule->n_factors && t >= rule->n_operands; f++) {
-        if (rule->factor[f].kind != FACTOR_REDUCE || rule_has(rule, t, f))
+        bool sums = rule->factor[f].kind == FACTOR_REDUCE; /* and t does not have it */
+        for (int d = 0; d < CVN_MAX_RANK; d++)
+            for (int i = 0; i < rule->dim[t][d].n; i++)
+                sums = sums && rule->dim[t][d].factor[i] != f;
+        if (!sums)
             continue;
         axes_add_list(&s.unreduced, &choice->axes[f]);
         s.how = rule->factor[f].how;
@@ -354,10 +349,7 @@ static void add_outputs(Part *p)
         const cvn_value *v = p->g->output[i].value, *into = p->g->output[i].into;
         const Sharding *want = &p->sharding[into ? into->id : v->id];
         cvn_value *x = part_value(p, v, want);
-        if (into)
-            cvn_output_into(p->emit.g, x, part_value(p, into, want));
-        else
-            cvn_output(p->emit.g, x);
+        cvn_output_into(p->emit.g, x, into ? part_value(p, into, want) : NULL);
         p->report->output[p->report->n_outputs++] =
             (PartitionTensor){v->type, sharding_local(want, &v->type), *want};
     }

@@ -128,14 +128,6 @@ static bool overlap(const AxisList *a, const AxisList *b)
     return false;
 }
 
-static bool is_free(const Choosing *c, int f, const AxisList *axes)
-{
-    for (int g = 0; g < c->rule->n_factors; g++)
-        if (g != f && overlap(&c->now.axes[g], axes))
-            return false;
-    return true;
-}
-
 /* Takes what is at hand where it is the best so far; of those that cost the same, the one whose
    first factors come first in the lists of candidates. */
 static void evaluate(Choosing *c)
@@ -170,11 +162,15 @@ static bool fill(Choosing *c)
 {
     bool any = false;
     for (int f = 0; f < c->rule->n_factors; f++)
-        for (int i = 0; c->now.axes[f].n == 0 && c->candidate[f][i].n; i++)
-            if (is_free(c, f, &c->candidate[f][i])) {
-                set(c, f, i);
-                any = true;
-            }
+        for (int i = 0; c->now.axes[f].n == 0 && c->candidate[f][i].n; i++) {
+            bool taken = false;
+            for (int o = 0; o < c->rule->n_factors; o++)
+                taken = taken || (o != f && overlap(&c->now.axes[o], &c->candidate[f][i]));
+            if (taken)
+                continue;
+            set(c, f, i);
+            any = true;
+        }
     return any;
 }
 
