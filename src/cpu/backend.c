@@ -147,17 +147,6 @@ static void cpu_describe(const Devices *c, DeviceInfo *out)
 
 /* ---- executables ---- */
 
-/* So that communication is told by the axes that it runs along. */
-static int name_axes(Devices *c, const PartitionReport *report, cvn_err *err)
-{
-    for (int64_t i = 0; c->comm && i < report->n_collectives; i++) {
-        const PartitionCollective *row = &report->collective[i];
-        TRY(comm_name_axes(c->comm, &row->op->attr.groups, row->op->attr.group_size, row->along,
-                           err));
-    }
-    return CVN_OK;
-}
-
 static const Executable *describe_plan(Devices *c, const cvn_graph *local, const Plan *plan)
 {
     size_t n = (size_t)plan->n_parameters, n_local = (size_t)c->n_local;
@@ -199,7 +188,12 @@ static int cpu_compile(Devices *c, const cvn_graph *local, const PartitionReport
     hold(&held, free, pack);
     for (size_t i = 0; i < n; i++)
         pack[i] = (signed char)layout[i];
-    TRY(name_axes(c, report, err));
+    for (int64_t i = 0; c->comm && i < report->n_collectives;
+         i++) { /* told by the axes they run along */
+        const PartitionCollective *row = &report->collective[i];
+        const OpAttr *a = &row->op->attr;
+        TRY(comm_name_axes(c->comm, &a->groups, a->group_size, row->along, err));
+    }
     TRY(cache_get(&c->cache, local, pack, &plan, err));
     *out = describe_plan(c, local, plan);
     return CVN_OK;
@@ -521,7 +515,7 @@ static double sample_all(Devices *c, PoolFn *fn, cvn_dtype dtype, double seconds
     double *sample = c->sample, sum = 0;
     Probe p = {.devices = c, .dtype = dtype, .seconds = seconds, .sample = sample};
     memset(sample, 0, (size_t)c->group->n * sizeof *sample);
-    group_each(c->group, fn, &p);
+    pool_run(c->group->pool, fn, &p);
     for (int d = 0; d < c->group->n; d++)
         sum += sample[d];
     return sum;

@@ -157,12 +157,6 @@ typedef struct Run {
     bool agrees; /* as the device's, while somebody watches */
 } Run;
 
-/* About how long a step takes, at rates that every machine reaches: the same on all devices, for Device.agree_seconds. */
-static double step_seconds(const Step *step)
-{
-    return step->flops / 5e10 + (double)step->bytes / 1e10;
-}
-
 static void walk(void *context, int thread, int n_threads)
 {
     Run *run = context;
@@ -200,7 +194,8 @@ static void walk(void *context, int thread, int n_threads)
             if (stops && thread == 0)
                 atomic_store_explicit(&run->stops, true, memory_order_relaxed);
         }
-        since += step_seconds(step);
+        /* About how long it takes, at rates that every machine reaches: the same on all devices. */
+        since += step->flops / 5e10 + (double)step->bytes / 1e10;
         if (step->sync) {
             if (thread == 0 && !run->agrees && flag_is_set(cancelled))
                 atomic_store_explicit(&run->stops, true, memory_order_relaxed);
@@ -235,28 +230,11 @@ static int first_reader(const Plan *plan, int parameter)
     return -1;
 }
 
-static bool is_interrupted(const Device *device)
-{
-    return flag_is_set(device->interrupt);
-}
-
-/* The whole plan, on as many threads as make it faster. */
-static void walk_paced(Run *run)
-{
-    Device *device = run->device;
-    Pace *pace = device_pace(device, run->plan);
-    int threads = pace_threads(pace);
-    int64_t begin = clock_ns(), slept = pool_slept(device->pool);
-    pool_run_on(device->pool, threads, walk, run);
-    if (!is_interrupted(device)) /* a part of a run says nothing */
-        pace_add(pace, clock_ns() - begin, (pool_slept(device->pool) - slept) / threads);
-}
-
 int executor_run(Device *device, const Plan *plan, void *const *parameters, void **outputs,
                  cvn_err *err)
 {
     bool agrees = device->agrees && device->interrupt;
-    if (!agrees && is_interrupted(device))
+    if (!agrees && flag_is_set(device->interrupt))
         return err_set(err, CVN_EINTERRUPTED, "interrupted before a run of '%s'", plan->name);
     if (plan->n_threads != device_threads(device))
         return err_set(err, CVN_EINVAL, "'%s' was compiled for %d threads, but the device has %d",
@@ -270,7 +248,7 @@ int executor_run(Device *device, const Plan *plan, void *const *parameters, void
     TRY(resolve(device, plan, parameters, err));
     if (device->comm)
         comm_watch(device->comm, device->comm_index,
-                   device->profile ? profile_watch(device->profile) : NULL);
+                   device->profile ? &device->profile->watch : NULL);
     Run run = {.device = device,
                .plan = plan,
                .last = plan->op_by_op ? 0 : plan->n_steps,
@@ -279,15 +257,21 @@ int executor_run(Device *device, const Plan *plan, void *const *parameters, void
                .turn = device->turn + 1,
                .agrees = agrees};
     device->turn += (uint64_t)plan->n_steps;
-    if (!plan->op_by_op)
-        walk_paced(&run);
+    if (!plan->op_by_op) { /* the whole plan, on as many threads as make it faster */
+        Pace *pace = device_pace(device, plan);
+        int threads = pace_threads(pace);
+        int64_t begin = clock_ns(), slept = pool_slept(device->pool);
+        pool_run_on(device->pool, threads, walk, &run);
+        if (!flag_is_set(device->interrupt)) /* a part of a run says nothing */
+            pace_add(pace, clock_ns() - begin, (pool_slept(device->pool) - slept) / threads);
+    }
     while (run.last < plan->n_steps) {
         run.first = run.last++;
         pool_run(device->pool, walk, &run);
         const Op *op = plan->step[run.first].op;
         run.at += op->n_operands + op->n_results + 1;
     }
-    if (agrees ? atomic_load(&run.stops) : is_interrupted(device))
+    if (agrees ? atomic_load(&run.stops) : flag_is_set(device->interrupt))
         return err_set(err, CVN_EINTERRUPTED, "interrupted in a run of '%s'", plan->name);
     for (int i = 0; outputs && i < plan->n_outputs; i++)
         outputs[i] = address(device, plan, parameters, &plan->output[i].ref);

@@ -50,11 +50,6 @@ void group_free(DeviceGroup *group)
     free(group);
 }
 
-void group_each(DeviceGroup *group, PoolFn *fn, void *context)
-{
-    pool_run(group->pool, fn, context);
-}
-
 typedef struct GroupRun {
     const DeviceGroup *group;
     const Plan *plan;
@@ -84,9 +79,7 @@ int group_run(DeviceGroup *group, const Plan *plan, void *const *parameters, voi
               cvn_err *err)
 {
     if (group->checked != plan) {
-        int rc = interp_check_devices(plan->graph, comm_size(group->comm), err);
-        if (rc)
-            return rc;
+        TRY(interp_check_devices(plan->graph, comm_size(group->comm), err));
         group->checked = plan;
     }
     comm_reset(group->comm);

@@ -26,9 +26,6 @@ typedef struct DeviceGroup {
 DeviceGroup *group_new(Comm *comm, int n_threads, const KernelSet *backend, cvn_err *err);
 void group_free(DeviceGroup *group);
 
-/* Calls fn(context, d, devices here) for each device, each on a thread of its own. */
-void group_each(DeviceGroup *group, PoolFn *fn, void *context);
-
 /* Runs the plan on all devices of this process. parameters [devices here * plan->n_parameters] and outputs [devices
    here * plan->n_outputs] (may be NULL) are device-major; otherwise as executor_run. Returns the first error of any
    device of the mesh, after all devices here have stopped. */

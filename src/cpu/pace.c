@@ -71,14 +71,6 @@ static void end_window(Pace *pace, double mean, double waited)
     }
 }
 
-static bool is_over(const Pace *pace)
-{
-    int64_t needed = pace->runs >= WINDOW_RUNS         ? window_ns
-                     : pace->runs >= WINDOW_RUNS_LEAST ? long_window_ns
-                                                       : INT64_MAX;
-    return pace->ns >= needed || pace->runs >= WINDOW_RUNS_MOST;
-}
-
 void pace_add(Pace *pace, int64_t ns, int64_t waited)
 {
     if (pace->most == 1)
@@ -90,7 +82,10 @@ void pace_add(Pace *pace, int64_t ns, int64_t waited)
     pace->runs++;
     pace->ns += ns;
     pace->waited += waited;
-    if (!is_over(pace))
+    int64_t needed = pace->runs >= WINDOW_RUNS         ? window_ns
+                     : pace->runs >= WINDOW_RUNS_LEAST ? long_window_ns
+                                                       : INT64_MAX;
+    if (pace->ns < needed && pace->runs < WINDOW_RUNS_MOST)
         return;
     double mean = (double)pace->ns / pace->runs, wait = (double)pace->waited / pace->runs;
     pace->runs = 0;

@@ -2,25 +2,7 @@
 
 #include "base/threads.h"
 
-#include <stdalign.h>
 #include <stdlib.h>
-
-/* A line of its own in the cache for each thread. */
-typedef struct Track {
-    alignas(64) ProfileEvent *event; /* owned: [capacity] */
-    size_t n;
-    size_t dropped;
-} Track;
-
-struct Profile {
-    int n_threads;
-    size_t capacity;       /* events per thread */
-    int64_t origin;        /* clock_ns at the beginning: time 0 of the trace */
-    Track *track;          /* [n_threads] */
-    CommWatch watch;       /* add_collective */
-    CommEvent *collective; /* owned: [capacity], thread 0's */
-    size_t n_collectives, dropped;
-};
 
 static void add_collective(void *context, const CommEvent *event)
 {
@@ -35,7 +17,7 @@ Profile *profile_new(int n_threads, size_t events, cvn_err *err)
 {
     size_t n = (size_t)n_threads;
     Profile *profile = calloc(1, sizeof *profile);
-    Track *track = aligned_alloc(64, n * sizeof *track);
+    ProfileTrack *track = aligned_alloc(64, n * sizeof *track);
     if (!profile || !track) {
         free(profile);
         free(track);
@@ -50,7 +32,7 @@ Profile *profile_new(int n_threads, size_t events, cvn_err *err)
     profile->collective = calloc(profile->capacity, sizeof *profile->collective);
     bool ok = profile->collective != NULL;
     for (size_t i = 0; i < n; i++) {
-        track[i] = (Track){.event = calloc(profile->capacity, sizeof(ProfileEvent))};
+        track[i] = (ProfileTrack){.event = calloc(profile->capacity, sizeof(ProfileEvent))};
         ok = ok && track[i].event;
     }
     if (!ok) {
@@ -75,7 +57,7 @@ void profile_free(Profile *profile)
 void profile_add(Profile *profile, int thread, const Plan *plan, int step, int64_t ready,
                  int64_t start, int64_t end)
 {
-    Track *track = &profile->track[thread];
+    ProfileTrack *track = &profile->track[thread];
     if (track->n == profile->capacity) {
         track->dropped++;
         return;
@@ -92,7 +74,7 @@ void profile_clear(Profile *profile)
 
 int64_t profile_sum(const Profile *profile, int thread, bool (*counts)(const Step *step))
 {
-    const Track *track = &profile->track[thread];
+    const ProfileTrack *track = &profile->track[thread];
     int64_t sum = 0;
     for (size_t i = 0; i < track->n; i++) {
         const ProfileEvent *event = &track->event[i];
@@ -110,22 +92,6 @@ size_t profile_dropped(const Profile *profile)
     return n;
 }
 
-const CommWatch *profile_watch(const Profile *profile)
-{
-    return &profile->watch;
-}
-
-int profile_threads(const Profile *profile)
-{
-    return profile->n_threads;
-}
-
-const ProfileEvent *profile_events(const Profile *profile, int thread, size_t *n)
-{
-    *n = profile->track[thread].n;
-    return profile->track[thread].event;
-}
-
 static int by_beginning(const void *left, const void *right)
 {
     const CommEvent *a = left, *b = right;
@@ -137,9 +103,4 @@ const CommEvent *profile_collectives(Profile *profile, size_t *n)
     *n = profile->n_collectives;
     qsort(profile->collective, *n, sizeof *profile->collective, by_beginning);
     return profile->collective;
-}
-
-int64_t profile_origin(const Profile *profile)
-{
-    return profile->origin;
 }

@@ -10,7 +10,31 @@
 #include "comm/account.h"
 #include "compile/plan.h"
 
-typedef struct Profile Profile;
+#include <stdalign.h>
+
+/* A step, by one thread. */
+typedef struct ProfileEvent {
+    const Plan *plan;
+    int step;
+    int64_t ready, start, end; /* clock_ns, as given to profile_add */
+} ProfileEvent;
+
+/* What a thread has done, in order; a line of its own in the cache for each thread. */
+typedef struct ProfileTrack {
+    alignas(64) ProfileEvent *event; /* owned: [capacity] */
+    size_t n;
+    size_t dropped;
+} ProfileTrack;
+
+typedef struct Profile {
+    int n_threads;
+    size_t capacity;       /* events per thread */
+    int64_t origin;        /* clock_ns when it was made: time 0 of the trace */
+    ProfileTrack *track;   /* [n_threads] */
+    CommWatch watch;       /* to be told of the device's collectives, for comm_watch */
+    CommEvent *collective; /* owned: [capacity], thread 0's */
+    size_t n_collectives, dropped;
+} Profile;
 
 enum { PROFILE_EVENTS = 1 << 18 }; /* per thread by default: 10 MiB */
 
@@ -32,22 +56,7 @@ int64_t profile_sum(const Profile *profile, int thread, bool (*counts)(const Ste
 /* Events that did not fit. */
 size_t profile_dropped(const Profile *profile);
 
-/* To be told of the device's collectives, for comm_watch. */
-const CommWatch *profile_watch(const Profile *profile);
-
-/* A step, by one thread. */
-typedef struct ProfileEvent {
-    const Plan *plan;
-    int step;
-    int64_t ready, start, end; /* clock_ns, as given to profile_add */
-} ProfileEvent;
-
-int profile_threads(const Profile *profile);
-/* What a thread has done, in order: *n events. */
-const ProfileEvent *profile_events(const Profile *profile, int thread, size_t *n);
 /* The device's collectives, in the order of their beginning: *n of them. Sorts them. */
 const CommEvent *profile_collectives(Profile *profile, size_t *n);
-/* When the profile was made. */
-int64_t profile_origin(const Profile *profile);
 
 #endif

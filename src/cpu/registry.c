@@ -97,24 +97,6 @@ static CpuIsa detect(void)
     return tiles ? CPU_ISA_AMX : CPU_ISA_AVX512_BF16;
 }
 
-static void collect(CpuIsa isa)
-{
-    const Kernel **kernel = registry.kernel[isa];
-    int n = 0;
-    for (int level = (int)isa; level >= 0; level--)
-        for (int t = 0; t < TABLES_MAX && levels[level].table[t]; t++)
-            for (const Kernel *k = levels[level].table[t]; k->name; k++) {
-                assert(n < KERNELS_MAX);
-                kernel[n++] = k;
-            }
-    enum { TINY = 32 << 10 }; /* about a microsecond */
-    registry.backend[isa] = (KernelSet){.name = levels[isa].name,
-                                        .kernel = kernel,
-                                        .n_kernels = n,
-                                        .fallback = cpu_fallback,
-                                        .tiny = TINY};
-}
-
 void cpu_fallback(const KernelArgs *args)
 {
     if (args->thread == 0)
@@ -125,8 +107,21 @@ static void init(void)
 {
     registry.best = registry.used = detect();
     const char *wanted = getenv("CARAVAN_CPU");
+    enum { TINY = 32 << 10 }; /* about a microsecond */
     for (int i = 0; i < CPU_ISA_COUNT; i++) {
-        collect((CpuIsa)i);
+        const Kernel **kernel = registry.kernel[i];
+        int n = 0;
+        for (int level = i; level >= 0; level--)
+            for (int t = 0; t < TABLES_MAX && levels[level].table[t]; t++)
+                for (const Kernel *k = levels[level].table[t]; k->name; k++) {
+                    assert(n < KERNELS_MAX);
+                    kernel[n++] = k;
+                }
+        registry.backend[i] = (KernelSet){.name = levels[i].name,
+                                          .kernel = kernel,
+                                          .n_kernels = n,
+                                          .fallback = cpu_fallback,
+                                          .tiny = TINY};
         if (wanted && strcmp(wanted, levels[i].name) == 0 && (CpuIsa)i < registry.best)
             registry.used = (CpuIsa)i;
     }

@@ -257,8 +257,7 @@ static int fill_arenas(const Measuring *m, const Part *part, cvn_err *err)
 {
     for (int d = 0; d < m->devices; d++) {
         Device *device = m->group->device[d];
-        if (device_reserve(device, part->arena_bytes, err))
-            return err->code;
+        TRY(device_reserve(device, part->arena_bytes, err));
         memset(device->arena, 0, part->arena_bytes); /* pages of results, too, are there */
         for (int s = 0; s < part->n_steps; s++)
             for (int k = 0; k < part->step[s]->op->n_operands; k++) {
@@ -343,20 +342,18 @@ static int time_part(Measuring *m, const Part *part, double *seconds, cvn_err *e
     double sample[SAMPLES];
     const Plan *plan = NULL;
     int turns = 0, from = 0;
-    if (make_parameters(m, part, parameter, err) || fill_arenas(m, part, err))
-        return err->code;
+    TRY(make_parameters(m, part, parameter, err));
+    TRY(fill_arenas(m, part, err));
     do {
         from += turns;
         turns = turns ? 2 * turns : 1;
         plan = plan_of_part(m, part, from, turns);
-        if (run_plan(m, plan, parameter, seconds, err))
-            return err->code;
+        TRY(run_plan(m, plan, parameter, seconds, err));
     } while (*seconds < SAMPLE_SECONDS && turns < MOST_TURNS);
     for (int i = 0; i < SAMPLES; i++) {
         if (turns < part->copies)
             plan = plan_of_part(m, part, from += turns, turns);
-        if (run_plan(m, plan, parameter, &sample[i], err))
-            return err->code;
+        TRY(run_plan(m, plan, parameter, &sample[i], err));
     }
     qsort(sample, SAMPLES, sizeof *sample, by_size);
     *seconds = sample[SAMPLES / 2] / turns;
@@ -375,7 +372,7 @@ static void add_type(StrBuf *key, const cvn_value *v, const BufferRef *ref)
 static uint64_t *known_of(Measuring *m, const Step *step, bool *added)
 {
     StrBuf key = {0};
-    Held held;
+    SCOPED(held_release) Held held;
     hold(&held, strbuf_release, &key);
     strbuf_printf(&key, "%s|%d|%d|%g|%zu|%zu|", step->kernel ? step->kernel : "", step->op->kind,
                   step->phase, step->flops, step->bytes, step->scratch.bytes);
@@ -383,9 +380,7 @@ static uint64_t *known_of(Measuring *m, const Step *step, bool *added)
         add_type(&key, step->op->operand[i], &step->in[i]);
     for (int i = 0; i < step->op->n_results; i++)
         add_type(&key, step->op->result[i], &step->out[i]);
-    uint64_t *at = map_put(&m->known, key.failed ? "" : key.text, key.length, added);
-    held_release(&held);
-    return at;
+    return map_put(&m->known, key.failed ? "" : key.text, key.length, added);
 }
 
 static int measure(void *of, cvn_err *err)
@@ -406,13 +401,10 @@ static int measure(void *of, cvn_err *err)
         }
         *at = (uint64_t)i;
         Part part = part_of(m, i);
-        int code = arena_begin(&m->scratch, err);
-        if (code)
-            return code;
-        code = time_part(m, &part, &m->seconds[i], err);
+        TRY(arena_begin(&m->scratch, err));
+        int code = time_part(m, &part, &m->seconds[i], err);
         arena_free(&m->scratch);
-        if (code)
-            return code;
+        TRY(code);
     }
     return CVN_OK;
 }

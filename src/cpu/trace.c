@@ -167,7 +167,7 @@ static void print_thread_name(Printer *p, int track, const char *name, int numbe
 static void print_collective(Printer *p, const CommEvent *event)
 {
     int64_t ended = event->arrived < event->asked ? event->arrived : event->ended;
-    int lane = 0, n_threads = profile_threads(p->profile[p->device]);
+    int lane = 0, n_threads = p->profile[p->device]->n_threads;
     while (lane < LANES - 1 && p->busy[lane] > event->begun)
         lane++;
     if (p->busy[lane] == 0)
@@ -202,16 +202,17 @@ static void print_some(Printer *p)
 {
     while (p->device < p->n && p->text.length < ENOUGH && !p->text.failed) {
         Profile *profile = p->profile[p->device];
-        int n_threads = profile_threads(profile);
+        int n_threads = profile->n_threads;
         size_t n;
         if (p->track == 0 && p->event == 0)
             print_device_name(p);
         if (p->track < n_threads) {
-            const ProfileEvent *event = profile_events(profile, p->track, &n);
+            const ProfileTrack *track = &profile->track[p->track];
+            n = track->n;
             if (p->event == 0)
                 print_thread_name(p, p->track, "thread", p->track);
             for (; p->event < n && p->text.length < ENOUGH; p->event++)
-                print_step(p, &event[p->event]);
+                print_step(p, &track->event[p->event]);
         } else {
             const CommEvent *event = profile_collectives(profile, &n);
             for (; p->event < n && p->text.length < ENOUGH; p->event++)
@@ -245,8 +246,7 @@ static Greeting greet(Profile *const *profile, int n)
     Greeting g = {.origin = INT64_MAX, .n = n};
     g.real = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec - clock_ns();
     for (int i = 0; i < n; i++) {
-        int64_t origin = profile_origin(profile[i]);
-        g.origin = origin < g.origin ? origin : g.origin;
+        g.origin = profile[i]->origin < g.origin ? profile[i]->origin : g.origin;
         g.dropped += (int64_t)profile_dropped(profile[i]);
     }
     return g;
@@ -301,16 +301,6 @@ static int gather_texts(Cluster *cluster, Printer *p, char **all, size_t *bytes,
     return CVN_OK;
 }
 
-static int write_pieces(FileWriter *writer, const char *all, int n, size_t bytes, cvn_err *err)
-{
-    for (int i = 0; i < n; i++, all += bytes) {
-        int code = file_writer_write(writer, all, strnlen(all, bytes), err);
-        if (code)
-            return code;
-    }
-    return CVN_OK;
-}
-
 /* Of all processes; only rank 0 has a writer. What it cannot write does not keep the others waiting. */
 static int write_all(Cluster *cluster, Printer *p, FileWriter *writer, cvn_err *err)
 {
@@ -320,8 +310,10 @@ static int write_all(Cluster *cluster, Printer *p, FileWriter *writer, cvn_err *
     do {
         print_some(p);
         code = gather_texts(cluster, p, &all, &bytes, err);
-        if (!code && bytes && writer && !wrote)
-            wrote = write_pieces(writer, all, cluster_size(cluster), bytes, err);
+        for (int i = 0; !code && bytes && writer && !wrote && i < cluster_size(cluster); i++) {
+            const char *piece = all + (size_t)i * bytes;
+            wrote = file_writer_write(writer, piece, strnlen(piece, bytes), err);
+        }
     } while (!code && bytes);
     return code ? code : wrote;
 }

@@ -239,14 +239,6 @@ static void score_block(const Block *x, int64_t g, int64_t j)
     make_weights(x, g, dp, base, x->p + kept_at(x, g, j, HALF_BYTES));
 }
 
-static void end_sums(const Block *x)
-{
-    for (int64_t i = 0; i < x->groups * WIDE; i++) {
-        x->inverse[i] = x->sum[i] > 0 ? 1 / x->sum[i] : 0;
-        x->mean[i] = x->along[i] * x->inverse[i];
-    }
-}
-
 /* ---- twice over the keys: gradients ---- */
 
 /* P' and dS' of group g and the block of keys at j, rounded. */
@@ -413,7 +405,10 @@ static void run_rows(Block *x)
     for (int64_t j = begin; j < end; j += KEYS)
         for (int64_t g = 0; g < x->groups; g++)
             score_block(x, g, j);
-    end_sums(x);
+    for (int64_t i = 0; i < x->groups * WIDE; i++) {
+        x->inverse[i] = x->sum[i] > 0 ? 1 / x->sum[i] : 0;
+        x->mean[i] = x->along[i] * x->inverse[i];
+    }
     for (int64_t j = begin; j < end; j += KEYS) {
         for (int64_t g = 0; g < x->groups; g++) {
             weigh(x, g, j);

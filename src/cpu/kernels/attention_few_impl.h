@@ -311,13 +311,6 @@ static void scale_keys(float *x, const uint16_t *scale, int64_t keys)
         x[j] *= bf16_to_f32(scale[j]);
 }
 
-/* Multiplies scores by what q is not multiplied by where it stays bf16. */
-static void scale_scores(const Attention *a, float *x, int64_t keys)
-{
-    for (int64_t j = 0; j < keys && few_pairs(a->kv_dtype); j += VN) /* KEYS are whole vectors */
-        vf_store(x + j, vf_load(x + j) * vf_splat(a->scale));
-}
-
 /* Scores of keys [at, at + keys), counted in all the cache, with all heads that share them. */
 static void scores(const Attention *a, const Few *f, int64_t at, int64_t keys)
 {
@@ -337,9 +330,12 @@ static void scores(const Attention *a, const Few *f, int64_t at, int64_t keys)
     else
         score_group(CVN_F32, f->q, a->k, a->v, first, keys, d, a->group, f->score);
     for (int64_t r = 0; r < a->group; r++) {
-        scale_scores(a, f->score + r * KEYS, keys);
+        float *x = f->score + r * KEYS;
+        /* By what q is not multiplied by where it stays bf16. KEYS are whole vectors. */
+        for (int64_t j = 0; j < keys && few_pairs(a->kv_dtype); j += VN)
+            vf_store(x + j, vf_load(x + j) * vf_splat(a->scale));
         if (a->k_scale)
-            scale_keys(f->score + r * KEYS, a->k_scale + at, keys);
+            scale_keys(x, a->k_scale + at, keys);
     }
 }
 
@@ -393,18 +389,6 @@ static Query query_of(const Attention *a, int64_t b, int64_t h, int64_t s)
     return q;
 }
 
-/* Chunks of all queries of a row, for one head; *longest becomes at least those of one of them. */
-static int64_t row_chunks(const Attention *a, int64_t b, int64_t *longest)
-{
-    int64_t sum = 0;
-    for (int64_t s = 0; s < a->seq; s++) {
-        int64_t n = query_of(a, b, 0, s).chunks;
-        *longest = n > *longest ? n : *longest;
-        sum += n;
-    }
-    return sum;
-}
-
 static void read_query(const Attention *a, const Few *f, const Query *q)
 {
     int64_t d = a->head_dim, at = query_at(a, q->b, q->s, q->h * a->group);
@@ -413,9 +397,9 @@ static void read_query(const Attention *a, const Few *f, const Query *q)
         return;
     }
     for (int64_t r = 0; r < a->group; r++) {
-        read_row(a->q_dtype, a->q, at + r * d, d, f->q + r * d);
+        const float *x = tile_read(a->q_dtype, a->q, at + r * d, d, f->q + r * d);
         for (int64_t i = 0; i < d; i++)
-            f->q[r * d + i] *= a->scale;
+            f->q[r * d + i] = x[i] * a->scale;
 #if defined(VEC_BF16)
         if (few_whole(a->kv_dtype))
             whole_query(&f->whole_q, r, f->q + r * d, d);
@@ -467,11 +451,15 @@ static void write_query(const Attention *a, const Few *f, const Query *q, const 
 {
     int64_t d = a->head_dim, at = query_at(a, q->b, q->s, q->h * a->group);
     const float *sum = state + a->group * (d + 1);
-    for (int64_t r = 0; r < a->group; r++) {
-        if (q->s >= a->length[q->b])
-            write_zero(a, at + r * d);
-        else
-            write_scaled(a, at + r * d, state + r * d, 1.0f / sum[r], f->row);
+    for (int64_t r = 0; r < a->group; r++, at += d, state += d) {
+        if (q->s >= a->length[q->b]) {
+            write_zero(a, at);
+            continue;
+        }
+        const float factor = 1.0f / sum[r];
+        for (int64_t i = 0; i < d; i++)
+            f->row[i] = state[i] * factor;
+        tile_write(a->q_dtype, a->out, at, d, f->row);
     }
 }
 
@@ -491,12 +479,6 @@ static int64_t share_begin(const Share *s, int64_t thread)
     return s->chunks * thread / s->threads;
 }
 
-/* The thread whose share a chunk is in: the largest with share_begin <= chunk. */
-static int64_t share_owner(const Share *s, int64_t chunk)
-{
-    return ((chunk + 1) * s->threads - 1) / s->chunks;
-}
-
 static float *part_of(const Attention *a, const Share *s, int64_t owner, int64_t chunk)
 {
     char *parts = s->parts + split_bytes(a) * (size_t)owner;
@@ -512,7 +494,8 @@ static void attend_query(const Attention *a, const Few *f, Share *share, const Q
         return;
     read_query(a, f, q);
     if (first > 0 || last < q->chunks) {
-        int64_t owner = share_owner(share, at);
+        /* The thread whose share the first chunk is in: the largest with share_begin <= at. */
+        int64_t owner = ((at + 1) * share->threads - 1) / share->chunks;
         for (int64_t c = first; c < last; c++)
             attend_chunk(a, f, q, c, part_of(a, share, owner, c));
         if (first == 0)
@@ -541,14 +524,6 @@ static void attend_share(const Attention *a, const Few *f, Share *share)
     }
 }
 
-static void fold_split(const Attention *a, const Few *f, const Share *share)
-{
-    float *all = part_of(a, share, share->thread, 0);
-    for (int64_t c = 1; c < share->mine.chunks; c++)
-        fold(a, all, part_of(a, share, share->thread, c));
-    write_query(a, f, &share->mine, all);
-}
-
 static size_t few_scratch(const Attention *a, int n_threads)
 {
     size_t split = n_threads > 1 ? split_bytes(a) : 0;
@@ -564,13 +539,21 @@ static void run_few(const Attention *a, const KernelArgs *args)
                    .parts = scratch + few_bytes(a) * (size_t)args->n_threads};
     int64_t longest = 1;
     for (int64_t b = 0; b < a->batch; b++)
-        share.chunks += a->kv_heads * row_chunks(a, b, &longest);
+        for (int64_t s = 0; s < a->seq; s++) {
+            int64_t n = query_of(a, b, 0, s).chunks;
+            longest = num_max(n, longest);
+            share.chunks += a->kv_heads * n;
+        }
     share.begin = share_begin(&share, share.thread);
     share.end = share_begin(&share, share.thread + 1);
     attend_share(a, &f, &share);
     if (longest == 1) /* nothing is split */
         return;
     kernel_sync(args);
-    if (share.mine.chunks)
-        fold_split(a, &f, &share);
+    if (!share.mine.chunks)
+        return;
+    float *all = part_of(a, &share, share.thread, 0);
+    for (int64_t c = 1; c < share.mine.chunks; c++)
+        fold(a, all, part_of(a, &share, share.thread, c));
+    write_query(a, &f, &share.mine, all);
 }

@@ -54,22 +54,7 @@ static int64_t query_at(const Attention *a, int64_t b, int64_t s, int64_t h)
     return ((b * a->seq + s) * a->heads + h) * a->head_dim;
 }
 
-/* Elements [at, at + n), any n, as f32. */
-static void read_row(cvn_dtype dtype, const void *data, int64_t at, int64_t n, float *out)
-{
-    const float *x = tile_read(dtype, data, at, n, out);
-    if (x != out)
-        memcpy(out, x, (size_t)n * sizeof *out);
-}
-
-static void write_scaled(const Attention *a, int64_t at, const float *sum, float factor,
-                         float *buffer)
-{
-    for (int64_t i = 0; i < a->head_dim; i++)
-        buffer[i] = sum[i] * factor;
-    tile_write(a->q_dtype, a->out, at, a->head_dim, buffer);
-}
-
+/* Padding. */
 static void write_zero(const Attention *a, int64_t at)
 {
     size_t size = a->q_dtype == CVN_F32 ? 4 : 2;
@@ -176,16 +161,7 @@ static Many many_of(const Attention *a, const GemmIsa *isa, float *at)
     return m;
 }
 
-/* A query as a row to be packed, scaled. */
-static const float *query_row(const Attention *a, int64_t at, float *buffer)
-{
-    read_row(a->q_dtype, a->q, at, a->head_dim, buffer);
-    for (int64_t e = 0; e < a->head_dim; e++)
-        buffer[e] *= a->scale;
-    return buffer;
-}
-
-/* Queries of positions from s0 on as B panels; those past `rows` are zeros and see nothing. */
+/* Queries of positions from s0 on, scaled, as B panels; those past `rows` are zeros and see nothing. */
 static void pack_queries(const Attention *a, const Many *m, int64_t b, int64_t h, int64_t s0,
                          int64_t rows)
 {
@@ -200,7 +176,9 @@ static void pack_queries(const Attention *a, const Many *m, int64_t b, int64_t h
                 continue;
             }
             int64_t s = s0 + (r + i) / a->group, head = h * a->group + (r + i) % a->group;
-            row[i] = query_row(a, query_at(a, b, s, head), x);
+            const float *q = tile_read(a->q_dtype, a->q, query_at(a, b, s, head), d, x);
+            for (int64_t e = 0; e < d; e++)
+                x[e] = q[e] * a->scale;
         }
         m->isa->interleave(row, d, m->q + r * d);
     }
@@ -357,10 +335,10 @@ static void write_queries(const Attention *a, const Many *m, int64_t b, int64_t 
             write_zero(a, at);
             continue;
         }
-        const float *o = m->o + r / columns * tile + r % columns;
+        const float *o = m->o + r / columns * tile + r % columns, factor = 1.0f / m->sum[r];
         for (int64_t i = 0; i < a->head_dim; i++)
-            m->row[i] = o[i * columns];
-        write_scaled(a, at, m->row, 1.0f / m->sum[r], m->row);
+            m->row[i] = o[i * columns] * factor;
+        tile_write(a->q_dtype, a->out, at, a->head_dim, m->row);
     }
 }
 

@@ -9,22 +9,6 @@ static bool match(const Op *op)
     return op->attr.blocks && tile_dtype(op_out(op, 0)->dtype);
 }
 
-/* An array of blocks, one after the other. */
-static void run_array(const KernelArgs *args)
-{
-    const Op *op = args->op;
-    const BlockInfo *info = &block_info[op->attr.blocks];
-    const uint8_t *in = args->in[0];
-    float element[BLOCK_MOST];
-    int64_t begin, end;
-    kernel_share(cvn_type_elements(op_out(op, 0)) / info->elements, 1, args->thread,
-                 args->n_threads, &begin, &end);
-    for (int64_t i = begin; i < end; i++) {
-        info->widen(in + i * info->bytes, element);
-        tile_write(op_out(op, 0)->dtype, args->out[0], i * info->elements, info->elements, element);
-    }
-}
-
 static void run_panels(const KernelArgs *args)
 {
     const Op *op = args->op;
@@ -46,10 +30,22 @@ static void run_panels(const KernelArgs *args)
 
 static void run(const KernelArgs *args)
 {
-    if (args->op->attr.axis)
+    const Op *op = args->op;
+    const BlockInfo *info = &block_info[op->attr.blocks];
+    const uint8_t *in = args->in[0];
+    float element[BLOCK_MOST];
+    int64_t begin, end;
+    if (op->attr.axis) {
         run_panels(args);
-    else
-        run_array(args);
+        return;
+    }
+    /* An array of blocks, one after the other. */
+    kernel_share(cvn_type_elements(op_out(op, 0)) / info->elements, 1, args->thread,
+                 args->n_threads, &begin, &end);
+    for (int64_t i = begin; i < end; i++) {
+        info->widen(in + i * info->bytes, element);
+        tile_write(op_out(op, 0)->dtype, args->out[0], i * info->elements, info->elements, element);
+    }
 }
 
 const Kernel blocks_kernels[] = {

@@ -9,6 +9,7 @@
  *
  * Elements are moved by their size; types packed below a byte are left to the fallback.
  */
+#include "base/num.h"
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/walk.h"
 
@@ -102,15 +103,6 @@ static void run_concatenate(const KernelArgs *args)
     }
 }
 
-/* The part of the operand that stays: indices [first, last) of one dimension, with low + i * step in [0, n). */
-static void kept_range(int64_t size, int64_t low, int64_t step, int64_t n, int64_t *first,
-                       int64_t *last)
-{
-    *first = low < 0 ? (-low + step - 1) / step : 0;
-    *last = n > low ? (n - low - 1) / step + 1 : 0;
-    *last = *last < size ? *last : size;
-}
-
 static void run_pad(const KernelArgs *args)
 {
     const OpAttr *a = &args->op->attr;
@@ -124,30 +116,20 @@ static void run_pad(const KernelArgs *args)
     share_and_run(&value, args, 1);
     kernel_sync(args);
     for (int i = 0; i < x->rank; i++) {
-        int64_t step = a->stride.v[i] + 1, first, last;
-        kept_range(x->dim[i], a->start.v[i], step, y->dim[i], &first, &last);
+        int64_t low = a->start.v[i], step = a->stride.v[i] + 1, n = y->dim[i];
+        /* What stays: indices [first, last), with low + index * step in [0, n). */
+        int64_t first = low < 0 ? (-low + step - 1) / step : 0;
+        int64_t last = num_min(n > low ? (n - low - 1) / step + 1 : 0, x->dim[i]);
         if (first >= last)
             return;
         w.from += first * from[i];
-        w.to += (a->start.v[i] + first * step) * to[i];
+        w.to += (low + first * step) * to[i];
         walk_add(&w, last - first, from[i], to[i] * step);
     }
     share_and_run(&w, args, 0);
 }
 
 /* ---- slices whose start is data ---- */
-
-static int64_t read_start(const cvn_type *type, const void *data)
-{
-    switch (type->dtype) {
-    case CVN_U32:
-        return *(const uint32_t *)data;
-    case CVN_I8:
-        return *(const int8_t *)data;
-    default:
-        return *(const int32_t *)data;
-    }
-}
 
 static bool match_starts(const Op *op)
 {
@@ -162,7 +144,11 @@ static bool match_starts(const Op *op)
 /* Clamped so that `size` elements fit in n. */
 static int64_t clamped_start(const KernelArgs *args, int i, int64_t size, int64_t n)
 {
-    int64_t start = read_start(op_in(args->op, i), args->in[i]);
+    const void *data = args->in[i];
+    cvn_dtype dtype = op_in(args->op, i)->dtype;
+    int64_t start = dtype == CVN_I8 ? *(const int8_t *)data : *(const int32_t *)data;
+    if (dtype == CVN_U32)
+        start = *(const uint32_t *)data;
     return start < 0 ? 0 : start > n - size ? n - size : start;
 }
 

@@ -259,12 +259,6 @@ static void run_select(const KernelArgs *args)
 #undef SELECT
 }
 
-static void fill(float *out, float value, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++)
-        out[i] = value;
-}
-
 /* A bound of clamp: a tile of the operand, or the scalar all over. */
 static const float *read_bound(const KernelArgs *args, int i, int64_t at, int64_t n, float *buffer)
 {
@@ -272,7 +266,9 @@ static const float *read_bound(const KernelArgs *args, int i, int64_t at, int64_
     float one[1];
     if (type->rank > 0)
         return tile_read(type->dtype, args->in[i], at, n, buffer);
-    fill(buffer, *tile_read(type->dtype, args->in[i], 0, 1, one), n);
+    const float value = *tile_read(type->dtype, args->in[i], 0, 1, one);
+    for (int64_t k = 0; k < n; k++)
+        buffer[k] = value;
     return buffer;
 }
 

@@ -237,14 +237,6 @@ VEC_INLINE void run_update(const WholeProgram *w, const View *view, int64_t begi
     vec_streamed();
 }
 
-static bool chooses_first(const KernelArgs *args, const TileProgram *program)
-{
-    for (int i = 0; i < program->n_steps; i++)
-        if (program->step[i].code == TILE_SELECT && !*(const uint8_t *)args->in[program->step[i].c])
-            return false;
-    return true;
-}
-
 /* The first of elements [begin, end) that is still to be done: all are, or less than a vector. */
 static int64_t run_known(const KernelArgs *args, const TileProgram *program, const View *view,
                          int64_t begin, int64_t end)
@@ -252,8 +244,9 @@ static int64_t run_known(const KernelArgs *args, const TileProgram *program, con
     enum { MANY = 1 << 16 };
     const int64_t last = end - (end - begin) % VN;
     const bool many = args->op->attr.fusion->elements >= MANY;
-    if (!chooses_first(args, program))
-        return begin;
+    for (int i = 0; i < program->n_steps; i++) /* only where the first of two is chosen */
+        if (program->step[i].code == TILE_SELECT && !*(const uint8_t *)args->in[program->step[i].c])
+            return begin;
     switch (whole_find(program)) {
     case WHOLE_ADAMW:
         run_whole(&whole_programs[WHOLE_ADAMW], view, begin, last, false);

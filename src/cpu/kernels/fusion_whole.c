@@ -6,29 +6,23 @@
 #include <ctype.h>
 #include <string.h>
 
-static bool same_step(const TileStep *a, const TileStep *b)
-{
-    return a->code == b->code && a->op == b->op && a->a == b->a && a->b == b->b &&
-           a->out == b->out && (a->c == b->c || a->code == TILE_SELECT);
-}
-
-static char letter_of(const TilePlace *place)
+static bool same_program(const TileProgram *program, const WholeProgram *w)
 {
     static const char letters[] = {[PLACE_REGISTER] = 'r',
                                    [PLACE_OPERAND] = 'o',
                                    [PLACE_RESULT] = 'w',
                                    [PLACE_SCALAR] = 's',
                                    [PLACE_CONSTANT] = 'c'};
-    return place->half ? (char)toupper(letters[place->kind]) : letters[place->kind];
-}
-
-static bool same_program(const TileProgram *program, const WholeProgram *w)
-{
     bool same = program->n_places == (int)strlen(w->place) && program->n_steps == w->n_steps;
-    for (int i = 0; same && i < program->n_places; i++)
-        same = letter_of(&program->place[i]) == w->place[i];
-    for (int i = 0; same && i < w->n_steps; i++)
-        same = same_step(&program->step[i], &w->step[i]);
+    for (int i = 0; same && i < program->n_places; i++) {
+        char letter = letters[program->place[i].kind];
+        same = (program->place[i].half ? (char)toupper(letter) : letter) == w->place[i];
+    }
+    for (int i = 0; same && i < w->n_steps; i++) {
+        const TileStep *a = &program->step[i], *b = &w->step[i];
+        same = a->code == b->code && a->op == b->op && a->a == b->a && a->b == b->b &&
+               a->out == b->out && (a->c == b->c || a->code == TILE_SELECT);
+    }
     return same;
 }
 

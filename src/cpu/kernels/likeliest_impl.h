@@ -55,11 +55,6 @@ static void meet(const Row *row)
         kernel_sync(row->args);
 }
 
-static Row alone(const float *x, int64_t n)
-{
-    return (Row){.x = x, .n = n, .end = n, .n_threads = 1};
-}
-
 /* What a logit weighs. */
 typedef struct Weight {
     bool counts; /* 1; else exp(logit - best) */
@@ -256,7 +251,8 @@ static float least_kept(Row *row, const Weight *w, double limit, double p, float
         under = i < CUTS ? cut[i] : under;
         over = i > 0 ? cut[i - 1] : over;
         above += i > 0 ? sum[i - 1] : 0;
-        few = alone(buffer, collect_row(row, under, over, buffer));
+        int64_t n = collect_row(row, under, over, buffer);
+        few = (Row){.x = buffer, .n = n, .end = n, .n_threads = 1};
         row = &few;
         if (few.n == 0)
             return under;

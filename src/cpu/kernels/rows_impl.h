@@ -89,14 +89,6 @@ static void run_cross_entropy(const KernelArgs *args)
 
 /* ---- argmax ---- */
 
-/* Along the last dimension. */
-static int32_t argmax_row(cvn_dtype dtype, const void *data, int64_t first, int64_t n)
-{
-    int64_t at = first;
-    largest_at(dtype, data, first, first + n, &at);
-    return (int32_t)(at - first);
-}
-
 static int32_t argmax_line(cvn_dtype dtype, const void *data, int64_t first, int64_t n,
                            int64_t step)
 {
@@ -120,10 +112,13 @@ static void run_argmax(const KernelArgs *args)
     int32_t *y = args->out[0];
     kernel_share(cvn_type_elements(op_out(args->op, 0)), 1, args->thread, args->n_threads, &begin,
                  &end);
-    for (int64_t i = begin; i < end; i++)
-        y[i] = inner == 1 ? argmax_row(x->dtype, args->in[0], i * n, n)
-                          : argmax_line(x->dtype, args->in[0], i / inner * n * inner + i % inner, n,
-                                        inner);
+    for (int64_t i = begin; i < end; i++) {
+        int64_t first = i / inner * n * inner + i % inner, at = first;
+        if (inner == 1)
+            largest_at(x->dtype, args->in[0], first, first + n, &at);
+        y[i] = inner == 1 ? (int32_t)(at - first)
+                          : argmax_line(x->dtype, args->in[0], first, n, inner);
+    }
 }
 
 /* ---- reduce ---- */

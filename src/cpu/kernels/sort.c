@@ -79,23 +79,17 @@ static bool sort_digit(const Item *from, Item *to, int64_t n, int shift)
     return true;
 }
 
-/* Few items: by insertion, without counting. */
-static void sort_few(Item *item, int64_t n)
-{
-    for (int64_t i = 1; i < n; i++) {
-        Item x = item[i];
-        int64_t j = i;
-        for (; j > 0 && item[j - 1].key > x.key; j--)
-            item[j] = item[j - 1];
-        item[j] = x;
-    }
-}
-
 /* Returns where the sorted items are: in one of the two buffers. */
 static const Item *sort_items(Item *item, Item *other, int64_t n)
 {
-    if (n <= 64) {
-        sort_few(item, n);
+    if (n <= 64) { /* by insertion, without counting */
+        for (int64_t i = 1; i < n; i++) {
+            Item x = item[i];
+            int64_t j = i;
+            for (; j > 0 && item[j - 1].key > x.key; j--)
+                item[j] = item[j - 1];
+            item[j] = x;
+        }
         return item;
     }
     for (int pass = 0; pass < PASSES; pass++) {
@@ -145,17 +139,6 @@ static uint32_t *sort_keys(uint32_t *key, uint32_t *other, int64_t n)
         other = swap;
     }
     return key;
-}
-
-/* A row of 32-bit elements without payload. */
-static void sort_row(cvn_dtype dtype, const uint32_t *from, uint32_t *to, int64_t n, uint32_t flip,
-                     uint32_t *scratch)
-{
-    for (int64_t i = 0; i < n; i++)
-        scratch[i] = key_of(dtype, from, i) ^ flip;
-    const uint32_t *sorted = sort_keys(scratch, scratch + n, n);
-    for (int64_t i = 0; i < n; i++)
-        to[i] = element_of(dtype, sorted[i] ^ flip);
 }
 
 enum {
@@ -256,8 +239,13 @@ static void run(const KernelArgs *args)
     for (int64_t row = begin; row < end; row++) {
         int64_t base = row / step * n * step + row % step;
         if (keys_only) {
-            sort_row(x->dtype, (const uint32_t *)args->in[0] + base,
-                     (uint32_t *)args->out[0] + base, n, flip, &item->key);
+            const uint32_t *from = (const uint32_t *)args->in[0] + base;
+            uint32_t *to = (uint32_t *)args->out[0] + base, *key = &item->key;
+            for (int64_t i = 0; i < n; i++)
+                key[i] = key_of(x->dtype, from, i) ^ flip;
+            const uint32_t *sorted = sort_keys(key, key + n, n);
+            for (int64_t i = 0; i < n; i++)
+                to[i] = element_of(x->dtype, sorted[i] ^ flip);
             continue;
         }
         for (int64_t i = 0; i < n; i++)

@@ -1,6 +1,7 @@
 /* Walks that move elements; see walk.h. */
 #include "cpu/kernels/walk.h"
 
+#include "base/num.h"
 #include "compile/kernel.h"
 
 #include <string.h>
@@ -66,24 +67,20 @@ static void move_strided(size_t size, char *to, int64_t to_step, const char *fro
     }
 }
 
-/* One element n times, by doubling what is there. */
-static void fill_row(size_t size, char *to, const char *value, int64_t n)
-{
-    memmove(to, value, size);
-    for (int64_t done = 1; done < n; done *= 2)
-        memcpy(to + done * (int64_t)size, to, (size_t)(n - done < done ? n - done : done) * size);
-}
-
 /* The innermost dimension. */
 static void move_row(size_t size, char *to, int64_t to_stride, const char *from,
                      int64_t from_stride, int64_t n)
 {
-    if (to_stride == 1 && from_stride == 1)
+    if (to_stride == 1 && from_stride == 1) {
         memmove(to, from, (size_t)n * size);
-    else if (to_stride == 1 && from_stride == 0)
-        fill_row(size, to, from, n);
-    else
+    } else if (to_stride == 1 &&
+               from_stride == 0) { /* one element n times, by doubling what is there */
+        memmove(to, from, size);
+        for (int64_t done = 1; done < n; done *= 2)
+            memcpy(to + done * (int64_t)size, to, (size_t)num_min(n - done, done) * size);
+    } else {
         move_strided(size, to, to_stride * (int64_t)size, from, from_stride * (int64_t)size, n);
+    }
 }
 
 /* Rows and columns exchanged: by blocks, so that neither side walks over more lines than the cache holds. */

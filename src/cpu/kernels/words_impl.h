@@ -67,18 +67,6 @@ static void words_unary(OpKind kind, cvn_dtype dtype, int32_t *y, const int32_t 
             y[i] = (int32_t)scalar_unary_int(kind, x[i]);
 }
 
-/* What has an order is done in 64 bits, where nothing overflows. */
-static void words_by_order(OpKind kind, cvn_dtype dtype, int32_t *y, const int32_t *a,
-                           const int32_t *b, int64_t n)
-{
-    if (dtype == CVN_U32)
-        for (int64_t i = 0; i < n; i++)
-            y[i] = (int32_t)scalar_binary_int(kind, (uint32_t)a[i], (uint32_t)b[i]);
-    else
-        for (int64_t i = 0; i < n; i++)
-            y[i] = (int32_t)scalar_binary_int(kind, a[i], b[i]);
-}
-
 /* Amounts of the width or more, which a negative one is as well, shift everything out. */
 static void words_shift(bool left, cvn_dtype dtype, int32_t *y, const int32_t *a, const int32_t *b,
                         int64_t n)
@@ -115,8 +103,11 @@ static void words_binary(OpKind kind, cvn_dtype dtype, int32_t *y, const int32_t
     case OP_SHIFT_RIGHT_LOGICAL:
         words_shift(kind == OP_SHIFT_LEFT, dtype, y, a, b, n);
         break;
-    default:
-        words_by_order(kind, dtype, y, a, b, n);
+    default: /* what has an order is done in 64 bits, where nothing overflows */
+        for (int64_t i = 0; i < n && dtype == CVN_U32; i++)
+            y[i] = (int32_t)scalar_binary_int(kind, (uint32_t)a[i], (uint32_t)b[i]);
+        for (int64_t i = 0; i < n && dtype != CVN_U32; i++)
+            y[i] = (int32_t)scalar_binary_int(kind, a[i], b[i]);
         break;
     }
 #undef LOOP
