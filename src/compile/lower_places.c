@@ -27,10 +27,10 @@ static size_t place_constants(const cvn_graph *g, char *constants, Places *place
         if (places)
             places->root[op->result[0]->id] =
                 (BufferRef){.space = SPACE_CONSTANT, .offset = used, .bytes = bytes};
-        char *to = constants + used;
-        if (constants && literal->splat)
+        char *to = constants ? constants + used : NULL;
+        if (to && literal->splat)
             move_splat(to, type->dtype, cvn_type_elements(type), literal->data, 0, bytes);
-        else if (constants && bytes)
+        else if (to && bytes)
             memcpy(to, literal->data, bytes);
         used += num_padded(bytes, MEMORY_ALIGN);
     }
@@ -158,8 +158,8 @@ int places_choose(Lowering *lowering, Places *places, Plan *plan, cvn_err *err)
     Arena *scratch = &lowering->arena;
     Lifetime *packed = places->lifetime;
     places->lifetime = arena_copy(scratch, packed, ((size_t)places->n + 1) * sizeof *packed);
-    size_t offset =
-        0; /* every buffer in bytes of its own: what is left to wait for are results that are read */
+    /* Every buffer in bytes of its own: what is left to wait for are results that are read. */
+    size_t offset = 0;
     for (int i = 0; i < places->n; i++) {
         places->lifetime[i].offset = offset;
         offset += num_padded(places->lifetime[i].bytes, MEMORY_ALIGN);

@@ -72,7 +72,7 @@ int compile_graph(const cvn_graph *g, const CompileOptions *options, Plan **out,
     assert(options->backend && options->n_threads >= 1);
     Dump dump;
     TRY(dump_init(&dump, options->dump_dir, g->name, err));
-    cvn_graph *copy = graph_clone(g, err);
+    SCOPED(graph_release) cvn_graph *copy = graph_clone(g, err);
     if (!copy)
         return CVN_EINVAL;
     size_t n = (size_t)g->n_parameters;
@@ -80,19 +80,16 @@ int compile_graph(const cvn_graph *g, const CompileOptions *options, Plan **out,
     if (options->layout)
         compile.layout = arena_copy(&copy->arena, options->layout, n);
     PassOptions how = {.context = &compile, .dump = &dump};
-    int rc = options->op_by_op
-                 ? passes_run(copy, needed, sizeof needed / sizeof *needed, &how, err)
-                 : passes_run(copy, passes, sizeof passes / sizeof *passes, &how, err);
-    if (rc) {
-        cvn_graph_free(copy);
-        return rc;
-    }
+    TRY(options->op_by_op ? passes_run(copy, needed, sizeof needed / sizeof *needed, &how, err)
+                          : passes_run(copy, passes, sizeof passes / sizeof *passes, &how, err));
     Plan *plan;
     bool blocking = options->blocking || options->op_by_op;
-    TRY(lower_graph(copy, options->backend, options->n_threads, blocking ? NULL : &options->link,
+    cvn_graph *ready = copy; /* the plan's from here on */
+    copy = NULL;
+    TRY(lower_graph(ready, options->backend, options->n_threads, blocking ? NULL : &options->link,
                     &plan, err));
     plan->op_by_op = options->op_by_op;
-    rc = pack_describe(plan, g, compile.layout, err);
+    int rc = pack_describe(plan, g, compile.layout, err);
     if (!rc && dump.folder[0]) {
         StrBuf text = {0};
         plan_print(&text, plan);

@@ -404,25 +404,24 @@ static int run(const cvn_graph *g, const Mesh *mesh, const ShardResult *result, 
                PartitionReport *report, cvn_err *err)
 {
     Part p = {.g = g, .mesh = mesh, .sharding = result->sharding, .report = report};
-    cvn_graph *out = cvn_graph_new(g->name, err);
+    SCOPED(graph_release) cvn_graph *out = cvn_graph_new(g->name, err);
     if (!out)
         return CVN_EMEM;
-    int code = arena_begin(&p.arena, err);
+    TRY(arena_begin(&p.arena, err));
     emit_init(&p.emit, out, mesh);
-    code = code ? code : partition(&p, err);
+    int code = partition(&p, err);
     arena_free(&p.arena);
-    if (code)
-        cvn_graph_free(out);
-    else
-        *local = out;
-    return code;
+    TRY(code);
+    *local = out;
+    out = NULL;
+    return CVN_OK;
 }
 
 int shard_partition(const cvn_graph *global, const Mesh *mesh, const ShardResult *result,
                     cvn_graph **local, PartitionReport *report, cvn_err *err)
 {
-    cvn_graph *copy = NULL;
-    ShardResult again;
+    SCOPED(graph_release) cvn_graph *copy = NULL;
+    SCOPED(shard_result_free) ShardResult again = {0};
     *report = (PartitionReport){0};
     *local = NULL;
     for (const Op *op = global->first; op; op = op->next)
@@ -435,10 +434,6 @@ int shard_partition(const cvn_graph *global, const Mesh *mesh, const ShardResult
     int code = part_prepare(global, mesh, result, &copy, &again, err);
     if (code == CVN_OK)
         code = run(copy ? copy : global, mesh, copy ? &again : result, local, report, err);
-    if (copy) {
-        cvn_graph_free(copy);
-        shard_result_free(&again);
-    }
     if (code)
         arena_free(&report->arena);
     return code;

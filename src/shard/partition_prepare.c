@@ -168,20 +168,19 @@ static int prepare(const cvn_graph *g, const Mesh *mesh, const ShardResult *resu
                 (needs_parts(&p, op) || needs_heads(&p, op));
     if (!p.any)
         return CVN_OK;
-    *copy = graph_clone(g, err);
-    if (!*copy)
+    SCOPED(graph_release) cvn_graph *made = graph_clone(g, err);
+    if (!made)
         return CVN_EMEM;
-    p.g = *copy;
-    p.n_values = p.g->n_values;
+    p.g = made;
+    p.n_values = made->n_values;
     Sharding *sharding = arena_array(arena, p.n_values + (size_t)1, sizeof *sharding);
     p.sharding = sharding;
-    int code;
-    if ((code = copy_marks(g, mesh, result, *copy, sharding, arena, err)) ||
-        (code = rewrite(&p, err)) || (code = shard_propagate(*copy, mesh, again, err))) {
-        cvn_graph_free(*copy);
-        *copy = NULL;
-    }
-    return code;
+    TRY(copy_marks(g, mesh, result, made, sharding, arena, err));
+    TRY(rewrite(&p, err));
+    TRY(shard_propagate(made, mesh, again, err));
+    *copy = made;
+    made = NULL;
+    return CVN_OK;
 }
 
 int part_prepare(const cvn_graph *g, const Mesh *mesh, const ShardResult *result, cvn_graph **copy,

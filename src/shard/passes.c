@@ -9,8 +9,8 @@ static int find_shards(cvn_graph *g, const char *pass, Mesh *mesh, ShardResult *
     if (!g->mesh)
         return err_set(err, CVN_EINVAL, "%s needs a mesh; give one with --mesh data=2,model=2",
                        pass);
-    int code = mesh_parse(mesh, g->mesh, &g->arena, err);
-    return code ? code : shard_propagate(g, mesh, found, err);
+    TRY(mesh_parse(mesh, g->mesh, &g->arena, err));
+    return shard_propagate(g, mesh, found, err);
 }
 
 /* Every value that a mark splits, directly or not, gets its spec. */
@@ -18,9 +18,8 @@ static int propagate(cvn_graph *g, const void *context, bool *changed, cvn_err *
 {
     (void)context;
     Mesh mesh;
-    ShardResult result;
+    SCOPED(shard_result_free) ShardResult result = {0};
     TRY(find_shards(g, "propagate", &mesh, &result, err));
-    int code = CVN_OK;
     for (Op *op = g->first; op; op = op->next) {
         for (int i = 0; i < op->n_results; i++) {
             cvn_value *v = op->result[i];
@@ -28,16 +27,13 @@ static int propagate(cvn_graph *g, const void *context, bool *changed, cvn_err *
             if (v->spec || !result.origin[v->id])
                 continue;
             const Sharding *sharding = &result.sharding[v->id];
-            if ((code = sharding_check(&mesh, sharding, v->name ? v->name : "a value", err)) ||
-                (code = sharding_to_spec(&mesh, sharding, &g->arena, &spec, err)))
-                goto done;
+            TRY(sharding_check(&mesh, sharding, v->name ? v->name : "a value", err));
+            TRY(sharding_to_spec(&mesh, sharding, &g->arena, &spec, err));
             v->spec = arena_copy(&g->arena, &spec, sizeof spec);
             *changed = true;
         }
     }
-done:
-    shard_result_free(&result);
-    return code;
+    return CVN_OK;
 }
 
 /* The graph becomes the one that every device runs. */
@@ -45,14 +41,11 @@ static int partition(cvn_graph *g, const void *context, bool *changed, cvn_err *
 {
     (void)context;
     Mesh mesh;
-    ShardResult result;
-    PartitionReport report;
+    SCOPED(shard_result_free) ShardResult result = {0};
+    SCOPED(partition_report_free) PartitionReport report = {0};
     SCOPED(graph_release) cvn_graph *local = NULL;
     TRY(find_shards(g, "partition", &mesh, &result, err));
-    int code = shard_partition(g, &mesh, &result, &local, &report, err);
-    shard_result_free(&result);
-    partition_report_free(&report);
-    TRY(code);
+    TRY(shard_partition(g, &mesh, &result, &local, &report, err));
     g->first = g->last = NULL;
     g->n_ops = g->n_values = 0;
     g->n_parameters = g->n_outputs = 0;
