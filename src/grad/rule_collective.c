@@ -5,32 +5,18 @@
  */
 #include "grad/rule.h"
 
-static int group_size(const Op *op)
+/* Another collective of op's groups. */
+static cvn_value *over_groups(cvn_graph *g, const Op *op, OpKind kind, OpAttr attr, cvn_value *x)
 {
-    return (int)op->attr.group_size;
-}
-
-static int n_groups(const Op *op)
-{
-    return op->attr.groups.n / group_size(op);
-}
-
-static cvn_value *sum_over_group(cvn_graph *g, const Op *op, cvn_value *x)
-{
-    return cvn_all_reduce(g, x, CVN_SUM, n_groups(op), group_size(op), op->attr.groups.v);
+    attr.groups = op->attr.groups;
+    attr.group_size = op->attr.group_size;
+    return graph_add(g, kind, &attr, 1, &x, NULL);
 }
 
 void grad_all_gather(Grad *d, const Op *op)
 {
-    grad_add(d, op, 0,
-             cvn_reduce_scatter(d->g, grad_of(d, op, 0), CVN_SUM, (int)op->attr.axis, n_groups(op),
-                                group_size(op), op->attr.groups.v));
-}
-
-static cvn_value *gather_group(cvn_graph *g, const Op *op, cvn_value *x)
-{
-    return cvn_all_gather(g, x, (int)op->attr.axis, n_groups(op), group_size(op),
-                          op->attr.groups.v);
+    const OpAttr attr = {.reduce = CVN_SUM, .axis = op->attr.axis};
+    grad_add(d, op, 0, over_groups(d->g, op, OP_REDUCE_SCATTER, attr, grad_of(d, op, 0)));
 }
 
 /* all_reduce and reduce_scatter */
@@ -44,11 +30,13 @@ void grad_reducing_collective(Grad *d, const Op *op)
     }
     cvn_graph *g = d->g;
     cvn_value *dy = grad_of(d, op, 0), *y = op->result[0];
-    dy = all ? sum_over_group(g, op, dy) : gather_group(g, op, dy);
+    const OpAttr sum = {.reduce = CVN_SUM}, gather = {.axis = op->attr.axis};
+    dy = over_groups(g, op, all ? OP_ALL_REDUCE : OP_ALL_GATHER, all ? sum : gather, dy);
     if (kind != CVN_SUM) { /* max or min: what is equal to the result shares the group's gradient */
-        y = all ? y : gather_group(g, op, y);
+        y = all ? y : over_groups(g, op, OP_ALL_GATHER, gather, y);
         cvn_value *wins = cvn_compare_values(g, CVN_EQ, op->operand[0], y);
-        cvn_value *count = sum_over_group(g, op, cvn_convert(g, wins, dy->type.dtype));
+        cvn_value *count = cvn_convert(g, wins, dy->type.dtype);
+        count = over_groups(g, op, OP_ALL_REDUCE, sum, count);
         dy = where(g, wins, cvn_divide(g, dy, count));
     }
     grad_add(d, op, 0, dy);
@@ -56,9 +44,8 @@ void grad_reducing_collective(Grad *d, const Op *op)
 
 void grad_all_to_all(Grad *d, const Op *op)
 {
-    grad_add(d, op, 0,
-             cvn_all_to_all(d->g, grad_of(d, op, 0), (int)op->attr.concat_axis, (int)op->attr.axis,
-                            n_groups(op), group_size(op), op->attr.groups.v));
+    const OpAttr back = {.axis = op->attr.concat_axis, .concat_axis = op->attr.axis};
+    grad_add(d, op, 0, over_groups(d->g, op, OP_ALL_TO_ALL, back, grad_of(d, op, 0)));
 }
 
 void grad_collective_permute(Grad *d, const Op *op)

@@ -133,10 +133,8 @@ void grad_pad(Grad *d, const Op *op)
 
 void grad_reverse(Grad *d, const Op *op)
 {
-    int dims[CVN_MAX_RANK];
-    for (int i = 0; i < op->attr.dims.n; i++)
-        dims[i] = (int)op->attr.dims.v[i];
-    grad_add(d, op, 0, cvn_reverse(d->g, grad_of(d, op, 0), op->attr.dims.n, dims));
+    cvn_value *dy = grad_of(d, op, 0);
+    grad_add(d, op, 0, graph_add(d->g, OP_REVERSE, &op->attr, 1, &dy, NULL));
 }
 
 void grad_barrier(Grad *d, const Op *op)

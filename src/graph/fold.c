@@ -35,11 +35,6 @@ cvn_value *fold_constant(cvn_graph *g, const cvn_type *type, const Literal *lite
     return graph_add(g, OP_CONSTANT, &(OpAttr){.literal = *literal}, 0, NULL, type);
 }
 
-static bool same_splat(const Literal *a, const Literal *b)
-{
-    return a && b && a->bytes == b->bytes && memcmp(a->data, b->data, a->bytes) == 0;
-}
-
 /* True when all elements of packed data are the same bytes. i4 shares bytes, so it is not looked
  * at. */
 static bool uniform(const cvn_type *type, const void *data)
@@ -94,9 +89,12 @@ static cvn_value *fold_moved_splat(cvn_graph *g, const Op *op)
     if (n == 0)
         return NULL;
     const Literal *first = fold_splat_of(op->operand[0]);
-    for (int i = 0; i < n; i++)
-        if (!same_splat(first, fold_splat_of(op->operand[i])))
+    for (int i = 0; i < n; i++) {
+        const Literal *other = fold_splat_of(op->operand[i]);
+        if (!first || !other || first->bytes != other->bytes ||
+            memcmp(first->data, other->data, first->bytes) != 0)
             return NULL;
+    }
     return fold_constant(g, &op->result[0]->type, first);
 }
 

@@ -144,25 +144,17 @@ static cvn_value *broadcast_as_reshape(cvn_graph *g, const Op *op)
     return reshape_to(g, x, type);
 }
 
-static cvn_value *broadcast_of_broadcast(cvn_graph *g, const Op *op)
+/* Of a broadcast, or of a transpose. */
+static cvn_value *broadcast_of_moved(cvn_graph *g, const Op *op)
 {
-    const Op *inner = made_by(op->operand[0], OP_BROADCAST_IN_DIM);
+    const Op *turned = made_by(op->operand[0], OP_TRANSPOSE);
+    const Op *inner = turned ? turned : made_by(op->operand[0], OP_BROADCAST_IN_DIM);
     if (!inner)
         return NULL;
+    const int64_t *to = op->attr.dims.v, *moved = inner->attr.dims.v;
     int64_t dims[CVN_MAX_RANK];
     for (int i = 0; i < inner->attr.dims.n; i++)
-        dims[i] = op->attr.dims.v[inner->attr.dims.v[i]];
-    return broadcast(g, inner->operand[0], &op->result[0]->type, dims);
-}
-
-static cvn_value *broadcast_of_transpose(cvn_graph *g, const Op *op)
-{
-    const Op *inner = made_by(op->operand[0], OP_TRANSPOSE);
-    if (!inner)
-        return NULL;
-    int64_t dims[CVN_MAX_RANK];
-    for (int i = 0; i < inner->attr.dims.n; i++)
-        dims[inner->attr.dims.v[i]] = op->attr.dims.v[i];
+        dims[turned ? moved[i] : i] = to[turned ? i : moved[i]];
     return broadcast(g, inner->operand[0], &op->result[0]->type, dims);
 }
 
@@ -552,8 +544,8 @@ static cvn_value *dot_of_widened(cvn_graph *g, const Op *op)
 
 SimplifyRule *const simplify_shape_rules[OP_COUNT][RULES_PER_KIND] = {
     [OP_IOTA] = {iota_of_one},
-    [OP_BROADCAST_IN_DIM] = {broadcast_as_reshape, broadcast_of_broadcast, broadcast_of_transpose,
-                             broadcast_of_reshape, broadcast_of_iota},
+    [OP_BROADCAST_IN_DIM] = {broadcast_as_reshape, broadcast_of_moved, broadcast_of_reshape,
+                             broadcast_of_iota},
     [OP_RESHAPE] = {operand_of_same_type, reshape_of_reshape, reshape_of_broadcast_scalar},
     [OP_TRANSPOSE] = {transpose_as_reshape, transpose_of_transpose, transpose_of_broadcast,
                       transpose_of_iota},
