@@ -188,8 +188,8 @@ static int cpu_compile(Devices *c, const cvn_graph *local, const PartitionReport
     hold(&held, free, pack);
     for (size_t i = 0; i < n; i++)
         pack[i] = (signed char)layout[i];
-    for (int64_t i = 0; c->comm && i < report->n_collectives;
-         i++) { /* told by the axes they run along */
+    /* So that communication is told by the axes that it runs along. */
+    for (int64_t i = 0; c->comm && i < report->n_collectives; i++) {
         const PartitionCollective *row = &report->collective[i];
         const OpAttr *a = &row->op->attr;
         TRY(comm_name_axes(c->comm, &a->groups, a->group_size, row->along, err));

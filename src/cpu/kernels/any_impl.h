@@ -103,13 +103,6 @@ static void read_at(cvn_dtype dtype, const void *data, int64_t first, const int6
     }
 }
 
-/* The offsets of indices first, first + 1, … */
-static void offsets_of(const GemmDims *dims, int64_t first, int64_t n, int64_t *offset)
-{
-    for (int64_t i = 0; i < n; i++)
-        offset[i] = gemm_offset(dims, first + i);
-}
-
 /* Rows [row, row + rows) and columns [column, column + columns) of product b. */
 static void multiply_block(const KernelArgs *args, const Gemm *g, int64_t b, int64_t row,
                            int64_t rows, int64_t column, int64_t columns)
@@ -118,10 +111,12 @@ static void multiply_block(const KernelArgs *args, const Gemm *g, int64_t b, int
     int64_t a0 = gemm_offset(&g->a.batch, b), b0 = gemm_offset(&g->b.batch, b);
     bool is_float = dtype_is_float(g->a.dtype);
     Wide left, right, sum[ROWS];
-    offsets_of(&g->a.row, row, rows, row_at);
-    offsets_of(&g->b.row, column, columns, column_at);
-    for (int64_t r = 0; r < rows; r++)
+    for (int64_t j = 0; j < columns; j++)
+        column_at[j] = gemm_offset(&g->b.row, column + j);
+    for (int64_t r = 0; r < rows; r++) {
+        row_at[r] = gemm_offset(&g->a.row, row + r);
         wide_fill(g->out, 0, columns, &sum[r]);
+    }
     for (int64_t k = 0; k < g->k; k++) {
         read_at(g->a.dtype, args->in[0], a0 + gemm_offset(&g->a.k, k), row_at, rows, &left);
         read_at(g->b.dtype, args->in[1], b0 + gemm_offset(&g->b.k, k), column_at, columns, &right);

@@ -25,64 +25,52 @@ static void share_and_run(Walk *w, const KernelArgs *args, int from)
         walk_run(w, size, args->out[0], args->in[from]);
 }
 
-/* Operand 0, read from element `first` on with these strides in the dimensions of the result. */
-static void read_strided(const KernelArgs *args, int64_t first, const int64_t *stride)
+/* Operand i, a scalar, clamped so that `size` elements fit in n. */
+static int64_t clamped_start(const KernelArgs *args, int i, int64_t size, int64_t n)
 {
-    const cvn_type *y = op_out(args->op, 0);
-    int64_t to[CVN_MAX_RANK];
-    Walk w = {.from = first};
+    const void *data = args->in[i];
+    cvn_dtype dtype = op_in(args->op, i)->dtype;
+    int64_t start = dtype == CVN_I8 ? *(const int8_t *)data : *(const int32_t *)data;
+    if (dtype == CVN_U32)
+        start = *(const uint32_t *)data;
+    return start < 0 ? 0 : start > n - size ? n - size : start;
+}
+
+/* Operand 0, read from an element on with other strides. */
+static void run_strided(const KernelArgs *args)
+{
+    const OpAttr *a = &args->op->attr;
+    const cvn_type *x = op_in(args->op, 0), *y = op_out(args->op, 0);
+    int64_t from[CVN_MAX_RANK], to[CVN_MAX_RANK];
+    int64_t stride[CVN_MAX_RANK] = {0}; /* of x along the dimensions of y */
+    Walk w = {0};
+    type_strides(x, from);
     type_strides(y, to);
+    for (int i = 0; i < x->rank; i++) {
+        bool back = args->op->kind == OP_REVERSE && ints_contain(&a->dims, i);
+        switch (args->op->kind) {
+        case OP_BROADCAST_IN_DIM:
+            stride[a->dims.v[i]] = x->dim[i] != 1 ? from[i] : 0;
+            break;
+        case OP_TRANSPOSE:
+            stride[i] = from[a->dims.v[i]];
+            break;
+        case OP_SLICE:
+            w.from += a->start.v[i] * from[i];
+            stride[i] = from[i] * a->stride.v[i];
+            break;
+        case OP_REVERSE:
+            w.from += back ? (x->dim[i] - 1) * from[i] : 0;
+            stride[i] = back ? -from[i] : from[i];
+            break;
+        default: /* OP_DYNAMIC_SLICE */
+            w.from += clamped_start(args, 1 + i, y->dim[i], x->dim[i]) * from[i];
+            stride[i] = from[i];
+        }
+    }
     for (int i = 0; i < y->rank; i++)
         walk_add(&w, y->dim[i], stride[i], to[i]);
     share_and_run(&w, args, 0);
-}
-
-static void run_broadcast(const KernelArgs *args)
-{
-    const cvn_type *x = op_in(args->op, 0);
-    int64_t from[CVN_MAX_RANK], stride[CVN_MAX_RANK] = {0};
-    type_strides(x, from);
-    for (int i = 0; i < x->rank; i++)
-        if (x->dim[i] != 1)
-            stride[args->op->attr.dims.v[i]] = from[i];
-    read_strided(args, 0, stride);
-}
-
-static void run_transpose(const KernelArgs *args)
-{
-    const cvn_type *x = op_in(args->op, 0);
-    int64_t from[CVN_MAX_RANK], stride[CVN_MAX_RANK];
-    type_strides(x, from);
-    for (int i = 0; i < x->rank; i++)
-        stride[i] = from[args->op->attr.dims.v[i]];
-    read_strided(args, 0, stride);
-}
-
-static void run_slice(const KernelArgs *args)
-{
-    const OpAttr *a = &args->op->attr;
-    const cvn_type *x = op_in(args->op, 0);
-    int64_t stride[CVN_MAX_RANK], first = 0;
-    type_strides(x, stride);
-    for (int i = 0; i < x->rank; i++) {
-        first += a->start.v[i] * stride[i];
-        stride[i] *= a->stride.v[i];
-    }
-    read_strided(args, first, stride);
-}
-
-static void run_reverse(const KernelArgs *args)
-{
-    const cvn_type *x = op_in(args->op, 0);
-    int64_t stride[CVN_MAX_RANK], first = 0;
-    type_strides(x, stride);
-    for (int i = 0; i < x->rank; i++) {
-        if (!ints_contain(&args->op->attr.dims, i))
-            continue;
-        first += (x->dim[i] - 1) * stride[i];
-        stride[i] = -stride[i];
-    }
-    read_strided(args, first, stride);
 }
 
 static void run_concatenate(const KernelArgs *args)
@@ -141,27 +129,6 @@ static bool match_starts(const Op *op)
     return match_bytes(op);
 }
 
-/* Clamped so that `size` elements fit in n. */
-static int64_t clamped_start(const KernelArgs *args, int i, int64_t size, int64_t n)
-{
-    const void *data = args->in[i];
-    cvn_dtype dtype = op_in(args->op, i)->dtype;
-    int64_t start = dtype == CVN_I8 ? *(const int8_t *)data : *(const int32_t *)data;
-    if (dtype == CVN_U32)
-        start = *(const uint32_t *)data;
-    return start < 0 ? 0 : start > n - size ? n - size : start;
-}
-
-static void run_dynamic_slice(const KernelArgs *args)
-{
-    const cvn_type *x = op_in(args->op, 0), *y = op_out(args->op, 0);
-    int64_t stride[CVN_MAX_RANK], first = 0;
-    type_strides(x, stride);
-    for (int i = 0; i < y->rank; i++)
-        first += clamped_start(args, 1 + i, y->dim[i], x->dim[i]) * stride[i];
-    read_strided(args, first, stride);
-}
-
 /* Copies everything first, unless it is in place already. */
 static void run_dynamic_update(const KernelArgs *args)
 {
@@ -187,16 +154,13 @@ const Kernel copy_kernels[] = {
     {.name = "broadcast_in_dim",
      .kind = OP_BROADCAST_IN_DIM,
      .match = match_bytes,
-     .run = run_broadcast},
-    {.name = "transpose", .kind = OP_TRANSPOSE, .match = match_bytes, .run = run_transpose},
-    {.name = "slice", .kind = OP_SLICE, .match = match_bytes, .run = run_slice},
-    {.name = "reverse", .kind = OP_REVERSE, .match = match_bytes, .run = run_reverse},
+     .run = run_strided},
+    {.name = "transpose", .kind = OP_TRANSPOSE, .match = match_bytes, .run = run_strided},
+    {.name = "slice", .kind = OP_SLICE, .match = match_bytes, .run = run_strided},
+    {.name = "reverse", .kind = OP_REVERSE, .match = match_bytes, .run = run_strided},
     {.name = "concatenate", .kind = OP_CONCATENATE, .match = match_bytes, .run = run_concatenate},
     {.name = "pad", .kind = OP_PAD, .match = match_bytes, .run = run_pad},
-    {.name = "dynamic_slice",
-     .kind = OP_DYNAMIC_SLICE,
-     .match = match_starts,
-     .run = run_dynamic_slice},
+    {.name = "dynamic_slice", .kind = OP_DYNAMIC_SLICE, .match = match_starts, .run = run_strided},
     {.name = "dynamic_update_slice",
      .kind = OP_DYNAMIC_UPDATE_SLICE,
      .match = match_starts,

@@ -216,37 +216,40 @@ static void entropy_row_of_powers(const KernelArgs *args, const EntropyRow *r, c
     }
 }
 
-/* In a plan, the loss and lse of a row, too: operands logits, targets, dloss, dlse; results dlogits, loss, lse. */
-static bool is_with_loss(const Op *op)
-{
-    return op->n_results == 3;
-}
-
 static size_t scratch_cross_entropy(const Op *op, int n_threads)
 {
     const cvn_type *logits = op_in(op, 0);
     size_t row = (size_t)logits->dim[logits->rank - 1] * sizeof(float);
-    return is_with_loss(op) ? (row + 63) / 64 * 64 * (size_t)n_threads : 0;
+    return op->n_results == 3 ? (row + 63) / 64 * 64 * (size_t)n_threads : 0;
 }
 
-static void run_with_loss(const KernelArgs *args)
+/* In a plan it may make the loss and lse of a row, too: operands logits, targets, dloss, dlse; results dlogits, loss, lse. */
+static void run_cross_entropy(const KernelArgs *args)
 {
+    const bool with_loss = args->op->n_results == 3;
     const cvn_type *logits = op_in(args->op, 0); /* [..., vocab] */
     int64_t vocab = logits->dim[logits->rank - 1], begin, end;
     const int32_t *target = args->in[1];
-    const float *dloss = args->in[2], *dlse = args->in[3];
-    float *loss = args->out[1], *lse = args->out[2], one[1], peak;
-    float *power =
-        (void *)((char *)args->scratch + scratch_cross_entropy(args->op, 1) * (size_t)args->thread);
+    const float *dloss = args->in[with_loss ? 2 : 3], *dlse = args->in[with_loss ? 3 : 4];
     kernel_share(cvn_type_elements(op_in(args->op, 1)), 1, args->thread, args->n_threads, &begin,
                  &end);
     for (int64_t row = begin; row < end; row++) {
         bool known = target[row] >= 0 && target[row] < vocab;
+        EntropyRow r = {.at = row * vocab,
+                        .vocab = vocab,
+                        .target = known ? target[row] : -1,
+                        .dloss = known ? dloss[row] : 0.0f,
+                        .dlse = dlse[row]};
+        if (!with_loss) {
+            r.lse = ((const float *)args->in[2])[row];
+            entropy_row(args, &r);
+            continue;
+        }
+        float one[1], peak, *loss = args->out[1], *lse = args->out[2];
+        float *power = (void *)((char *)args->scratch +
+                                scratch_cross_entropy(args->op, 1) * (size_t)args->thread);
         float log = log_sum(logits->dtype, args->in[0], row * vocab, vocab, power, &peak);
-        EntropyRow r = {
-            row * vocab, vocab, known ? target[row] : -1, log + peak, known ? dloss[row] : 0.0f,
-            dlse[row]};
-        lse[row] = r.lse;
+        lse[row] = r.lse = log + peak;
         loss[row] = 0;
         if (known)
             loss[row] =
@@ -255,27 +258,6 @@ static void run_with_loss(const KernelArgs *args)
             entropy_row_of_powers(args, &r, power, log);
         else
             entropy_row(args, &r);
-    }
-}
-
-static void run_cross_entropy(const KernelArgs *args)
-{
-    if (is_with_loss(args->op)) {
-        run_with_loss(args);
-        return;
-    }
-    const cvn_type *logits = op_in(args->op, 0); /* [..., vocab] */
-    int64_t vocab = logits->dim[logits->rank - 1], begin, end;
-    const int32_t *target = args->in[1];
-    const float *lse = args->in[2], *dloss = args->in[3], *dlse = args->in[4];
-    kernel_share(cvn_type_elements(op_in(args->op, 1)), 1, args->thread, args->n_threads, &begin,
-                 &end);
-    for (int64_t row = begin; row < end; row++) {
-        bool known = target[row] >= 0 && target[row] < vocab;
-        EntropyRow r = {
-            row * vocab, vocab, known ? target[row] : -1, lse[row], known ? dloss[row] : 0.0f,
-            dlse[row]};
-        entropy_row(args, &r);
     }
 }
 
