@@ -259,10 +259,11 @@ static void fsdp_and_tp_cross_near_batch_equal_to_hidden_size(void **state)
     assert_true(cross >= config.dim / 2 && cross <= config.dim * 4);
 }
 
-static double seconds(void)
+/* Of this process alone, however busy the machine is. */
+static double processor_seconds(void)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
@@ -274,19 +275,20 @@ static void the_largest_model_is_cut_in_seconds(void **state)
     PartitionReport report;
     struct rusage before, after;
     getrusage(RUSAGE_SELF, &before);
-    double start = seconds();
+    double start = processor_seconds();
     cvn_graph *g = llama_train_graph(&config, 512, 4096, CVN_BF16), *local = NULL;
     ShardResult r;
     must(llama_mark(g, &config, &mesh, "2d", &err), &err);
     must(shard_propagate(g, &mesh, &r, &err), &err);
     must(shard_partition(g, &mesh, &r, &local, &report, &err), &err);
-    double took = seconds() - start;
+    double took = processor_seconds() - start;
     getrusage(RUSAGE_SELF, &after);
     print_message("llama3.1-405b, training, (64, 8): %.1f s, %ld MiB at most\n", took,
                   after.ru_maxrss / 1024);
     assert_int_equal(report.n_involuntary, 0);
     assert_true(after.ru_maxrss < 1024 * 1024);
-    assert_true(took < 60); /* 10 on an idle machine */
+    assert_true(took <
+                60); /* some seconds: what it takes must not grow with the square of anything */
     shard_result_free(&r);
     partition_report_free(&report);
     cvn_graph_free(local);
