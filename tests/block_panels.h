@@ -31,4 +31,20 @@ static inline void fill_panels(BlockKind kind, int64_t k, const cvn_type *type, 
     }
 }
 
+/* x [m, k] in bf16 times a weight of n rows in blocks; its panels are yet to be filled, by fill_panels. */
+static inline Check blocks_begin(BlockKind kind, bool int8, int64_t m, int64_t k, int64_t n)
+{
+    Check c = check_begin();
+    cvn_linear_spec spec = {.contract = 1,
+                            .n_weights = 1,
+                            .int8 = int8,
+                            .blocks = block_names[kind],
+                            .type = {CVN_TYPE(CVN_F32, m, n)}};
+    cvn_value *x = check_parameter(&c, CVN_TYPE(CVN_BF16, m, k)), *out[3];
+    spec.q[0] = check_parameter(&c, block_panel_type(kind, n, k));
+    cvn_linear(c.g, x, &spec, out);
+    check_inputs(&c, out[0]);
+    return c;
+}
+
 #endif

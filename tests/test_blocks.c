@@ -160,20 +160,11 @@ static void spans_and_many_rows(void **state)
 static void first_row(BlockKind kind, bool int8, int64_t m, float *y, int64_t n)
 {
     enum { K = 768 };
-    Check c = check_begin();
-    cvn_linear_spec spec = {.contract = 1,
-                            .n_weights = 1,
-                            .int8 = int8,
-                            .blocks = block_names[kind],
-                            .type = {CVN_TYPE(CVN_F32, m, n)}};
-    const cvn_type row = CVN_TYPE(CVN_BF16, K), panels = block_panel_type(kind, n, K);
-    cvn_value *x = check_parameter(&c, CVN_TYPE(CVN_BF16, m, K)), *out[3];
-    spec.q[0] = check_parameter(&c, panels);
-    cvn_linear(c.g, x, &spec, out);
-    check_inputs(&c, out[0]);
+    Check c = blocks_begin(kind, int8, m, K, n);
+    const cvn_type row = CVN_TYPE(CVN_BF16, K);
     check_state =
         8; /* the same weights and the same first row each time; the others differ with m */
-    fill_panels(kind, K, &panels, c.in[1].data);
+    fill_panels(kind, K, &c.op->operand[1]->type, c.in[1].data);
     check_fill(&row, c.in[0].data, -1, 1);
     const void *in[] = {c.in[0].data, c.in[1].data};
     float *all = malloc((size_t)(m * n) * sizeof *all);

@@ -77,17 +77,8 @@ static void tiles_of_4_bits_give_the_bits_of_vnni(void **state)
 
 static void check_blocks(BlockKind kind, bool int8, int64_t m, int64_t k, int64_t n)
 {
-    Check c = check_begin();
-    cvn_linear_spec spec = {.contract = 1,
-                            .n_weights = 1,
-                            .int8 = int8,
-                            .blocks = block_names[kind],
-                            .type = {CVN_TYPE(CVN_F32, m, n)}};
-    cvn_value *x = check_parameter(&c, CVN_TYPE(CVN_BF16, m, k)), *out[3];
-    spec.q[0] = check_parameter(&c, block_panel_type(kind, n, k));
-    cvn_linear(c.g, x, &spec, out);
-    check_inputs(&c, out[0]);
-    fill_panels(kind, k, &spec.q[0]->type, c.in[1].data);
+    Check c = blocks_begin(kind, int8, m, k, n);
+    fill_panels(kind, k, &c.op->operand[1]->type, c.in[1].data);
     const void *in[] = {c.in[0].data, c.in[1].data};
     size_t bytes = cvn_type_bytes(&c.op->result[0]->type);
     void *got[2] = {malloc(bytes), malloc(bytes)};

@@ -178,7 +178,9 @@ static int64_t panels_of_tile(const LinearIsa *isa, int64_t rows)
 typedef struct Cut {
     int64_t panels;      /* of a tile */
     int64_t rows, tiles; /* of a tile at most, and how many tiles of rows there are */
-    int64_t ahead;       /* bytes of a panel between what a tile reads and what it asks for */
+    int64_t
+        ahead; /* bytes of a panel between what a tile reads and what it asks for; 0: what the next piece reads,
+                            of which each tile asks for a part */
 } Cut;
 
 static Cut cut_piece(const LinearIsa *isa, const LinearWeight *w, int64_t rows)
@@ -190,13 +192,10 @@ static Cut cut_piece(const LinearIsa *isa, const LinearWeight *w, int64_t rows)
     c.tiles = num_pieces(rows, c.rows);
     if (isa->panels && !isa->wide)
         c.rows = num_pieces(rows, c.tiles);
-    /* As measured for one tile of rows; of more rows, several tiles of which each asks for a part, what the next span
-       reads. */
-    c.ahead = is_i4 || blocks ? 4096 : 2048;
-    if (rows > LINEAR_STREAMED && blocks)
-        c.ahead = LINEAR_SPAN * w->units / w->k * ((int64_t)w->panel_bytes / w->units);
-    else if (alone || c.tiles > 1)
+    if (alone)
         c.ahead = LINEAR_SPAN / panel_unit(w->dtype) * PANEL_BYTES;
+    else if (rows <= LINEAR_STREAMED)
+        c.ahead = is_i4 || blocks ? 4096 : 2048; /* as measured */
     return c;
 }
 
@@ -211,6 +210,7 @@ static void multiply_panels(const Work *w, const LinearPiece *piece, const Cut *
                                                     : w->isa->tile_i8;
     int64_t first = piece->span * w->p->rows + piece->m0, call = g / cut->panels * cut->tiles;
     const int64_t steps = LINEAR_SPAN / 64;
+    const uint8_t *next = piece->next ? (const uint8_t *)piece->next + g * t->q_stride : NULL;
     LinearBeside beside;
     t->beside = w->isa->wide ? &beside : NULL;
     for (int64_t r = 0, tile = 0; r < piece->rows; r += cut->rows, tile++) {
@@ -218,8 +218,13 @@ static void multiply_panels(const Work *w, const LinearPiece *piece, const Cut *
         t->x = w->x + (first + r) * w->p->row_bytes;
         t->span = w->span + first + r;
         t->c = c + r * PANEL_ROWS;
-        for (int j = 0; j < t->panels; j++)
-            t->ahead[j] = t->q + j * t->q_stride + (j % cut->tiles == tile ? cut->ahead : 0);
+        for (int j = 0; j < t->panels; j++) {
+            const uint8_t *q = t->q + j * t->q_stride;
+            if (cut->ahead)
+                t->ahead[j] = q + cut->ahead;
+            else
+                t->ahead[j] = next && j % cut->tiles == tile ? next + j * t->q_stride : q;
+        }
         if (w->isa->wide)
             beside = linear_beside(ahead, tile, call + tile, num_pieces(cut->rows, 16) * steps);
         if (w->isa->wide && piece->out)

@@ -104,11 +104,12 @@ typedef struct LinearTile {
 
 /* A span of a panel of blocks, put together: what all kinds have in common. */
 typedef struct LinearCodes {
-    uint8_t *code;                                             /* [columns / 4][16][4] */
-    float scale[LINEAR_SPAN / BLOCK_LEAST_GROUP * PANEL_ROWS]; /* [groups][16] */
+    float scale[LINEAR_SPAN / BLOCK_LEAST_GROUP * PANEL_ROWS]
+        __attribute__((aligned(64))); /* [groups][16] */
     /* An eighth of them; for rows of x in 8 bits as they are. */
     float minimum[LINEAR_SPAN / BLOCK_LEAST_GROUP * PANEL_ROWS];
-    int offset; /* what codes are more than numbers, where there are no minima */
+    uint8_t *code; /* [columns / 4][16][4] */
+    int offset;    /* what codes are more than numbers, where there are no minima */
 } LinearCodes;
 
 /* What a product that takes a norm in does with a row of x; the bits are those of the kernel of rms_norm. */

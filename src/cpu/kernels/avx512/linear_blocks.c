@@ -7,8 +7,8 @@
  *     two more bits          shift to their place, and or  one more bit  an add under a mask that is read as it lies
  *     a table                vpshufb
  *
- * For many rows a span of two panels is put together first, in L1, and all kinds whose groups are as long are multiplied alike: a
- * tenth to a third faster for 512 rows. Of fewer what is read from memory meanwhile counts more.
+ * Of more than four rows the first four put a span of two panels together, in L1, on their way: other rows find codes, scales and
+ * minima there, and all kinds whose groups are as long are multiplied alike.
  *
  * A group's whole numbers become a float once, times its scale. Of rows in 8 bits (`eight`) there is no low byte of x.
  */
@@ -18,7 +18,7 @@
 
 #include <immintrin.h>
 
-enum { ROWS = 8, MOST_PANELS = LINEAR_BLOCK, PAIR = 2, MANY = 64 /* rows */ };
+enum { ROWS = 8, MOST_PANELS = LINEAR_BLOCK, PAIR = 2, FIRST = 4 /* rows */, READY = -1 };
 
 /* Where the chunks of some panels are read, and what of them is asked for at the same time. */
 typedef struct Streams {
@@ -186,26 +186,32 @@ VEC_INLINE void add_sums(const LinearTile *t, const int M, const int P, int r0, 
     }
 }
 
-/* M rows from row r on and P panels from the given one on; constants, and the form too. */
-VEC_INLINE void block(const bool eight, const BlockForm f, const int M, const int P,
-                      const LinearTile *t, int r0, int panel)
+/* M rows, if any, from row r0 on and P panels from the given one on; constants, and the form too. What k keeps is put there,
+   or lies there already if the form is READY. */
+VEC_INLINE void block(const bool eight, const BlockForm f, const bool kept, const int M,
+                      const int P, const LinearTile *t, LinearCodes *k, int r0, int panel)
 {
+    const bool ready = f.base == READY, keep = kept && !ready;
+    const int own = ready ? 0 : P;
     const int row = eight ? LINEAR_SPAN : LINEAR_ROW_BYTES;
     const BlockChunk *c = t->chunk;
     const int64_t groups = c->groups, bytes = c->bytes;
-    const unsigned offset = f.minimum ? 0 : (unsigned)__builtin_ctz((unsigned)offset_of(f));
+    const int number = ready ? k->offset : offset_of(f);
+    const unsigned offset = f.minimum ? 0 : (unsigned)__builtin_ctz((unsigned)number);
     const LinearSpan *span = t->span + r0;
     __m512 sum[ROWS][MOST_PANELS];
     const __m512i table = table_of(f);
     clear_sums(M, P, sum);
     Streams s;
 #pragma GCC unroll 4
-    for (int j = 0; j < P; j++) {
+    for (int j = 0; j < own; j++) {
         s.q[j] = t->q + (panel + j) * t->q_stride;
         s.ahead[j] = r0 ? s.q[j] : t->ahead[panel + j];
+        if (keep)
+            k[j].offset = number;
     }
     const int8_t *x = t->x + r0 * row;
-    int64_t of_span = 0; /* groups before this one */
+    int64_t of_span = 0, put = 0; /* groups before this one; bytes of codes */
     for (int64_t i = 0; i < t->units; i++) {
         __m512 d[MOST_PANELS], m[MOST_PANELS];
 #pragma GCC unroll 4
@@ -229,32 +235,45 @@ VEC_INLINE void block(const bool eight, const BlockForm f, const int M, const in
             for (int sixteen = 0; sixteen < f.group / 16; sixteen++, at++) {
                 __m512i w[MOST_PANELS][4];
 #pragma GCC unroll 4
-                for (int j = 0; j < P; j++)
+                for (int j = 0; j < own; j++) {
                     codes_of(f, c, &s, j, at, table, w[j]);
+                    for (int u = 0; keep && u < 4; u++)
+                        _mm512_store_si512(k[j].code + put + u * PANEL_BYTES, w[j][u]);
+                }
 #pragma GCC unroll 4
-                for (int u = 0; u < 4; u++, x += PANEL_QUAD)
+                for (int u = 0; u < 4; u++, x += PANEL_QUAD, put += PANEL_BYTES) {
+#pragma GCC unroll 4
+                    for (int j = own; j < P; j++)
+                        w[j][u] = _mm512_load_si512(k[j].code + put);
 #pragma GCC unroll 8
                     for (int r = 0; r < M; r++) {
                         const int8_t *y = x + r * row;
-                        if (eight) {
-                            __m512i four = load_x(y);
-#pragma GCC unroll 4
-                            for (int j = 0; j < P; j++)
-                                low[r][j] = dot(low[r][j], w[j][u], four);
-                            continue;
-                        }
-                        __m512i hi = load_x(y), lo = load_x(y + LINEAR_SPAN);
+                        __m512i one = load_x(y), two = eight ? one : load_x(y + LINEAR_SPAN);
 #pragma GCC unroll 4
                         for (int j = 0; j < P; j++) {
-                            high[r][j] = dot(high[r][j], w[j][u], hi);
-                            low[r][j] = dot(low[r][j], w[j][u], lo);
+                            if (!eight)
+                                high[r][j] = dot(high[r][j], w[j][u], one);
+                            low[r][j] = dot(low[r][j], w[j][u], two);
                         }
                     }
+                }
             }
 #pragma GCC unroll 4
             for (int j = 0; j < P; j++) {
-                __m512 scale = scale_of(f, s.q[j] + c->scale, g, d[j], false);
-                __m512 minimum = f.minimum ? minimum_of(eight, f, c, s.q[j], g, m[j]) : scale;
+                const int64_t line = of_span * PANEL_ROWS;
+                __m512 scale, minimum = _mm512_setzero_ps();
+                if (ready) {
+                    scale = _mm512_load_ps(k[j].scale + line);
+                    minimum = _mm512_load_ps(k[j].minimum + line);
+                } else {
+                    scale = scale_of(f, s.q[j] + c->scale, g, d[j], false);
+                    if (f.minimum)
+                        minimum = minimum_of(eight, f, c, s.q[j], g, m[j]);
+                }
+                if (keep) {
+                    _mm512_store_ps(k[j].scale + line, scale);
+                    _mm512_store_ps(k[j].minimum + line, minimum);
+                }
 #pragma GCC unroll 8
                 for (int r = 0; r < M; r++)
                     sum[r][j] = add_group(eight, f.minimum, &span[r], of_span, high[r][j],
@@ -264,7 +283,7 @@ VEC_INLINE void block(const bool eight, const BlockForm f, const int M, const in
         if (eight)
             add_sums(t, M, P, r0, panel, sum, i);
 #pragma GCC unroll 4
-        for (int j = 0; j < P; j++) {
+        for (int j = 0; j < own; j++) {
             for (int64_t line = c->one; line < bytes; line += PANEL_BYTES)
                 __builtin_prefetch(s.ahead[j] + line, 0, 2);
             s.q[j] += bytes;
@@ -275,176 +294,80 @@ VEC_INLINE void block(const bool eight, const BlockForm f, const int M, const in
         add_sums(t, M, P, r0, panel, sum, -1);
 }
 
-/* M rows, all panels, as many at a time as registers hold. */
-VEC_INLINE void rows(const bool eight, const BlockForm f, const int M, const LinearTile *t, int r0)
+/* M rows, panels from the given one on, as many at a time as registers hold. */
+VEC_INLINE void rows(const bool eight, const BlockForm f, const int M, const LinearTile *t, int r0,
+                     int panel)
 {
-    const int P = M == 1 ? 4 : 2;
-    int panel = 0;
+    const int P = M == 1 ? 4 : PAIR;
     for (; panel + P <= t->panels; panel += P)
-        block(eight, f, M, P, t, r0, panel);
+        block(eight, f, false, M, P, t, NULL, r0, panel);
     for (; panel < t->panels; panel++)
-        block(eight, f, M, 1, t, r0, panel);
+        block(eight, f, false, M, 1, t, NULL, r0, panel);
 }
 
-/* Any number of rows, as few at a time as need no more registers than there are. */
+/* The rows after the first of two panels that k keeps, as few at a time as need no more registers than there are. */
+VEC_INLINE void other_rows(const bool eight, const BlockForm f, const LinearTile *t, LinearCodes *k,
+                           int panel)
+{
+    int r = FIRST;
+    for (; eight && t->rows - r >= 8; r += 8)
+        block(eight, f, true, 8, PAIR, t, k, r, panel);
+    for (; t->rows - r >= 4; r += 4)
+        block(eight, f, true, 4, PAIR, t, k, r, panel);
+    for (; t->rows - r >= 2; r += 2)
+        block(eight, f, true, 2, PAIR, t, k, r, panel);
+    if (t->rows > r)
+        block(eight, f, true, 1, PAIR, t, k, r, panel);
+}
+
+typedef void Others(const LinearTile *t, LinearCodes *k, int panel);
+
+#define OTHERS(name, ...)                                                                          \
+    static void name(const LinearTile *t, LinearCodes *k, int panel)                               \
+    {                                                                                              \
+        const BlockForm f = {.base = READY, __VA_ARGS__};                                          \
+        if (t->eight)                                                                              \
+            other_rows(true, f, t, k, panel);                                                      \
+        else                                                                                       \
+            other_rows(false, f, t, k, panel);                                                     \
+    }
+OTHERS(of_16, .group = 16)
+OTHERS(of_16_minima, .group = 16, .minimum = true)
+OTHERS(of_32, .group = 32)
+OTHERS(of_32_minima, .group = 32, .minimum = true)
+OTHERS(of_256, .group = 256)
+
+/* Any number of rows. */
 VEC_INLINE void all_rows(const bool eight, const BlockForm f, const LinearTile *t)
 {
-    int r = 0;
-    for (; t->rows - r >= 4; r += 4)
-        rows(eight, f, 4, t, r);
+    Others *const others = f.group == 256  ? of_256
+                           : f.group == 16 ? (f.minimum ? of_16_minima : of_16)
+                           : f.minimum     ? of_32_minima
+                                           : of_32;
+    uint8_t code[PAIR][LINEAR_SPAN * PANEL_ROWS] __attribute__((aligned(64)));
+    LinearCodes k[PAIR];
+    int panel = 0, r = 0;
+    for (int j = 0; j < PAIR; j++)
+        k[j].code = code[j];
+    for (; t->rows > FIRST && panel + PAIR <= t->panels; panel += PAIR) {
+        block(eight, f, true, FIRST, PAIR, t, k, 0, panel);
+        others(t, k, panel);
+    }
+    for (; t->rows - r >= FIRST; r += FIRST)
+        rows(eight, f, FIRST, t, r, panel);
     if (t->rows - r >= 2) {
-        rows(eight, f, 2, t, r);
+        rows(eight, f, 2, t, r, panel);
         r += 2;
     }
     if (t->rows > r)
-        rows(eight, f, 1, t, r);
-}
-
-/* ---- many rows ---- */
-
-VEC_INLINE void put_together(const BlockForm f, const LinearTile *t, int panel, LinearCodes *out)
-{
-    const BlockChunk *c = t->chunk;
-    Streams s = {{t->q + panel * t->q_stride}, {t->ahead[panel]}};
-    const int64_t pieces = c->columns / 16;
-    uint8_t *code = out->code;
-    float *scale = out->scale, *minimum = out->minimum;
-    out->offset = f.minimum ? 0 : offset_of(f);
-    for (int64_t i = 0; i < t->units; i++) {
-        const bool whole = f.scale >= BLOCK_WHOLE;
-        const __m512 d = whole ? load_f16(s.q[0] + c->d) : _mm512_setzero_ps();
-        const __m512 m = whole && f.minimum ? load_f16(s.q[0] + c->m) : d;
-        for (int64_t at = 0; at < pieces; at++, code += 4 * PANEL_BYTES) {
-            __m512i w[4];
-            codes_of(f, c, &s, 0, at, table_of(f), w);
-            for (int u = 0; u < 4; u++)
-                _mm512_storeu_si512(code + u * PANEL_BYTES, w[u]);
-        }
-        for (int64_t g = 0; g < c->groups; g++, scale += PANEL_ROWS, minimum += PANEL_ROWS) {
-            _mm512_storeu_ps(scale, scale_of(f, s.q[0] + c->scale, g, d, false));
-            if (f.minimum)
-                _mm512_storeu_ps(minimum, minimum_of(t->eight, f, c, s.q[0], g, m));
-        }
-        for (int64_t line = c->one; line < c->bytes; line += PANEL_BYTES)
-            __builtin_prefetch(s.ahead[0] + line, 0, 2);
-        s.q[0] += c->bytes;
-        s.ahead[0] += c->bytes;
-    }
-}
-
-/* M rows from row r0 on and P panels from the given one on. */
-VEC_INLINE void product(const bool eight, const bool minima, const int group, const int M,
-                        const int P, const LinearTile *t, const LinearCodes k[PAIR], int r0,
-                        int panel)
-{
-    const int row = eight ? LINEAR_SPAN : LINEAR_ROW_BYTES;
-    const LinearSpan *span = t->span + r0;
-    const int8_t *x = t->x + r0 * row;
-    const uint8_t *code = k->code;
-    const unsigned offset = minima ? 0 : (unsigned)__builtin_ctz((unsigned)k->offset);
-    __m512 sum[ROWS][MOST_PANELS];
-    int64_t g = 0;
-    clear_sums(M, P, sum);
-    for (int64_t i = 0; i < t->units; i++) {
-        for (int64_t end = g + t->chunk->groups; g < end; g++) {
-            __m512i high[ROWS][PAIR], low[ROWS][PAIR];
-#pragma GCC unroll 8
-            for (int r = 0; r < M; r++) {
-                __m512i first =
-                    minima ? _mm512_setzero_si512() : first_sum(eight, offset, &span[r], g);
-#pragma GCC unroll 2
-                for (int j = 0; j < P; j++) {
-                    low[r][j] = first;
-                    high[r][j] = _mm512_setzero_si512();
-                }
-            }
-            for (int u = 0; u < group / PANEL_QUAD; u++, x += PANEL_QUAD, code += PANEL_BYTES) {
-                __m512i w[PAIR];
-#pragma GCC unroll 2
-                for (int j = 0; j < P; j++)
-                    w[j] = _mm512_loadu_si512(code + j * LINEAR_SPAN * PANEL_ROWS);
-#pragma GCC unroll 8
-                for (int r = 0; r < M; r++) {
-                    __m512i one = load_x(x + r * row);
-                    __m512i two = eight ? one : load_x(x + r * row + LINEAR_SPAN);
-#pragma GCC unroll 2
-                    for (int j = 0; j < P; j++) {
-                        if (!eight)
-                            high[r][j] = dot(high[r][j], w[j], one);
-                        low[r][j] = dot(low[r][j], w[j], two);
-                    }
-                }
-            }
-#pragma GCC unroll 2
-            for (int j = 0; j < P; j++) {
-                __m512 scale = _mm512_loadu_ps(k[j].scale + g * PANEL_ROWS), minimum = scale;
-                if (minima)
-                    minimum = _mm512_loadu_ps(k[j].minimum + g * PANEL_ROWS);
-#pragma GCC unroll 8
-                for (int r = 0; r < M; r++)
-                    sum[r][j] = add_group(eight, minima, &span[r], g, high[r][j], low[r][j], scale,
-                                          minimum, sum[r][j]);
-            }
-        }
-        if (eight)
-            add_sums(t, M, P, r0, panel, sum, i);
-    }
-    if (!eight)
-        add_sums(t, M, P, r0, panel, sum, -1);
-}
-
-VEC_INLINE void products(const bool eight, const bool minima, const int group, const int P,
-                         const LinearTile *t, const LinearCodes *k, int panel)
-{
-    int r = 0;
-    for (; eight && t->rows - r >= 8; r += 8)
-        product(eight, minima, group, 8, P, t, k, r, panel);
-    for (; t->rows - r >= 4; r += 4)
-        product(eight, minima, group, 4, P, t, k, r, panel);
-    for (; t->rows - r >= 2; r += 2)
-        product(eight, minima, group, 2, P, t, k, r, panel);
-    if (t->rows > r)
-        product(eight, minima, group, 1, P, t, k, r, panel);
-}
-
-typedef void Products(const LinearTile *t, const LinearCodes *k, int panel, int panels);
-
-#define PRODUCTS(name, minima, group)                                                              \
-    static void name(const LinearTile *t, const LinearCodes *k, int panel, int panels)             \
-    {                                                                                              \
-        if (t->eight && panels == PAIR)                                                            \
-            products(true, minima, group, PAIR, t, k, panel);                                      \
-        else if (t->eight)                                                                         \
-            products(true, minima, group, 1, t, k, panel);                                         \
-        else if (panels == PAIR)                                                                   \
-            products(false, minima, group, PAIR, t, k, panel);                                     \
-        else                                                                                       \
-            products(false, minima, group, 1, t, k, panel);                                        \
-    }
-PRODUCTS(of_16, false, 16)
-PRODUCTS(of_32, false, 32)
-PRODUCTS(of_32_minima, true, 32)
-
-VEC_INLINE void many_rows(const BlockForm f, const LinearTile *t)
-{
-    Products *const all = f.group == 16 ? of_16 : f.minimum ? of_32_minima : of_32;
-    uint8_t code[PAIR][LINEAR_SPAN * PANEL_ROWS];
-    LinearCodes k[PAIR] = {{.code = code[0]}, {.code = code[1]}};
-    for (int panel = 0; panel < t->panels; panel += PAIR) {
-        const int panels = t->panels - panel < PAIR ? 1 : PAIR;
-        for (int j = 0; j < panels; j++)
-            put_together(f, t, panel + j, &k[j]);
-        all(t, k, panel, panels);
-    }
+        rows(eight, f, 1, t, r, panel);
 }
 
 #define TILE(kind, name, elements, bytes)                                                          \
     static void tile_##name(const LinearTile *t)                                                   \
     {                                                                                              \
         const BlockForm f = BLOCK_FORM_##name;                                                     \
-        if (f.base && t->rows >= MANY)                                                             \
-            many_rows(f, t);                                                                       \
-        else if (t->eight)                                                                         \
+        if (t->eight)                                                                              \
             all_rows(true, f, t);                                                                  \
         else                                                                                       \
             all_rows(false, f, t);                                                                 \
@@ -452,7 +375,10 @@ VEC_INLINE void many_rows(const BlockForm f, const LinearTile *t)
     static void codes_##name(const LinearTile *t, int panel, LinearCodes *out)                     \
     {                                                                                              \
         const BlockForm f = BLOCK_FORM_##name;                                                     \
-        put_together(f, t, panel, out);                                                            \
+        if (t->eight)                                                                              \
+            block(true, f, true, 0, 1, t, out, 0, panel);                                          \
+        else                                                                                       \
+            block(false, f, true, 0, 1, t, out, 0, panel);                                         \
     }
 CVN_BLOCKS(TILE)
 
