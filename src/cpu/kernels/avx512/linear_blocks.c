@@ -7,8 +7,8 @@
  *     two more bits          shift to their place, and or  one more bit  an add under a mask that is read as it lies
  *     a table                vpshufb
  *
- * Of more than four rows the first four put a span of two panels together, in L1, on their way: other rows find codes, scales and
- * minima there, and all kinds whose groups are as long are multiplied alike.
+ * Of more than four rows (where no planes come together, eight) the first four put a span of two panels together, in L1, on
+ * their way: other rows find codes, scales and minima there, and all kinds whose groups are as long are multiplied alike.
  *
  * A group's whole numbers become a float once, times its scale. Of rows in 8 bits (`eight`) there is no low byte of x.
  */
@@ -346,10 +346,11 @@ VEC_INLINE void all_rows(const bool eight, const BlockForm f, const LinearTile *
                                            : of_32;
     uint8_t code[PAIR][LINEAR_SPAN * PANEL_ROWS] __attribute__((aligned(64)));
     LinearCodes k[PAIR];
+    const int again = f.two == NO_PLANE && f.one == NO_PLANE ? 2 * FIRST : FIRST;
     int panel = 0, r = 0;
     for (int j = 0; j < PAIR; j++)
         k[j].code = code[j];
-    for (; t->rows > FIRST && panel + PAIR <= t->panels; panel += PAIR) {
+    for (; t->rows > again && panel + PAIR <= t->panels; panel += PAIR) {
         block(eight, f, true, FIRST, PAIR, t, k, 0, panel);
         others(t, k, panel);
     }
