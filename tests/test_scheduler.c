@@ -350,35 +350,6 @@ static void short_prompts_that_come_together_decode_together(void **state)
     }
 }
 
-static void sections_are_as_short_as_rows_may_wait(void **state)
-{
-    (void)state;
-    cvn_engine *e = new_engine(2, 1, NULL);
-    Heard h[2];
-    memset(h, 0, sizeof h);
-    e->options.max_stall = 1.5;
-    e->section_seconds[0] = 1e3; /* of 16 tokens: far too many, and so are 64 */
-    submit(e, 1, &h[1]);         /* nobody waits: 120 = 64 + 64 */
-    int64_t before = cvn_engine_get_stats(e).prefills;
-    while (!h[1].n)
-        step(e);
-    assert_int_equal(cvn_engine_get_stats(e).prefills, before + 2);
-    e->section_seconds[0] = e->section_seconds[1] = 1e9;
-    submit(e, 7, &h[0]); /* 190 = 11 * 16 + 14: but one section each time */
-    for (int i = 0; i < 12; i++) {
-        int was = h[1].n;
-        assert_int_equal(h[0].n, 0);
-        step(e);
-        assert_true(h[1].n == was + 1 || h[1].ends);
-    }
-    assert_true(h[0].n > 0);
-    while (step(e))
-        ;
-    assert_whole(&h[0], 7);
-    assert_whole(&h[1], 1);
-    cvn_engine_free(e, NULL);
-}
-
 /* The order in which requests end on one row. */
 static int order[2000], ended;
 
@@ -573,7 +544,6 @@ int main(void)
         cmocka_unit_test(short_prompts_are_read_as_a_batch),
         cmocka_unit_test(a_long_prompt_does_not_stop_others),
         cmocka_unit_test(short_prompts_that_come_together_decode_together),
-        cmocka_unit_test(sections_are_as_short_as_rows_may_wait),
         cmocka_unit_test(those_who_ask_take_turns_by_priority),
         cmocka_unit_test(listeners_may_submit_and_cancel),
         cmocka_unit_test(interrupted_runs_are_taken_back),

@@ -257,14 +257,15 @@ int engine_check(const cvn_model *model, const cvn_engine_options *options, cvn_
     return code;
 }
 
-/* Scoring needs logits of every token of a section, so its sections are shorter. */
+/* Scoring needs logits of every token of a section, so its sections are shorter; where rows may not wait, all are of the
+   shortest: a sum over a text depends on where they end, and so may not depend on time. */
 static void choose_score_buckets(cvn_engine *e)
 {
     const cvn_engine_options *o = &e->options;
     static const int64_t sizes[] = {16, 32, 128};
     int64_t largest = o->bucket[o->n_buckets - 1];
     for (int i = 0; (o->scoring || o->pooling) && i < 3; i++)
-        if (sizes[i] <= largest || i == 0)
+        if (i == 0 || (sizes[i] <= largest && !(o->max_stall > 0)))
             e->score_bucket[e->n_score_buckets++] = sizes[i] < largest ? sizes[i] : largest;
 }
 
@@ -345,7 +346,8 @@ static int start_engine(void *engine, cvn_err *err)
               : !o->sampling ? SAMPLE_GREEDY
               : o->filters   ? SAMPLE_FILTER
                              : SAMPLE_RANDOM;
-    e->longest = o->n_buckets - 1;
+    e->longest = e->longest_batch = o->n_buckets - 1;
+    e->pace.clock = clock_seconds;
     e->n_caches =
         (int)((engine_kv_dtype(e) == CVN_I8 ? LLAMA_CACHES_INT8 : LLAMA_CACHES) * config->n_layers);
     choose_score_buckets(e);
@@ -366,6 +368,8 @@ static int start_engine(void *engine, cvn_err *err)
     e->stats.load_seconds = clock_seconds() - begin;
     e->warnings = report.warnings;
     e->read_bytes = report.read_bytes;
+    if (code == CVN_OK && o->max_stall > 0 && !o->no_generation)
+        code = engine_measure_pace(e, err);
     if (code || !o->profile_path)
         return code;
     e->traces = true;

@@ -44,7 +44,20 @@ typedef struct EngineStep {
     Program plain;
     const Program *ran; /* the last time: one of them */
     int64_t rows, seq;
+    /* That it takes where texts begin, with options.max_stall (serve/pace.h); 0: not known. */
+    double seconds;
 } EngineStep;
+
+/* Of serve/pace.h. */
+typedef struct RowPace {
+    double (*clock)(void); /* in seconds */
+    double position;       /* seconds of a token of a section, for each position before it */
+    double late;           /* runs lately, in multiples of what was measured; at least 1 */
+    double decode;         /* seconds of a step lately, at worst */
+    double since;          /* when rows that decode got their last tokens */
+    /* When those of other engines did that take turns with this one; 0: none decode. */
+    double beside;
+} RowPace;
 
 enum {
     SECTION_ROWS = 4,   /* of a batch of short sections, … */
@@ -91,10 +104,10 @@ struct cvn_engine {
     EngineStep prefill[SAMPLE_MODE_COUNT][CVN_MAX_BUCKETS];
     EngineStep batch[SAMPLE_MODE_COUNT]
                     [CVN_MAX_BUCKETS]; /* prefill of SECTION_ROWS; rows 0: none */
-    int longest;                       /* bucket of sections that may be read now */
-    int held;                          /* prompts that were read while young rows wait */
-    /* What a section took lately, with options.max_stall; 0: not known. */
-    double section_seconds[CVN_MAX_BUCKETS];
+    /* Buckets of sections, and of batches, that may be read now; -1: no batch. */
+    int longest, longest_batch;
+    int held; /* prompts that were read while young rows wait */
+    RowPace pace;
     EngineStep score[CVN_MAX_BUCKETS], embed[CVN_MAX_BUCKETS],
         embed_batch[CVN_MAX_BUCKETS]; /* of SECTION_ROWS texts; rows 0: none */
     EngineStep decode[SAMPLE_MODE_COUNT];
@@ -144,8 +157,9 @@ typedef struct RowPrompt {
     int64_t computed; /* tokens that engine_prefill computed of it */
 } RowPrompt;
 
-/* The bucket of the program that reads the next section of a prompt: at most the longest one. */
-int engine_section(const cvn_engine *e, const RowPrompt *prompt);
+/* The program that reads the next section of the first of n prompts, of the mode that is cheapest: at most the longest one, a
+   batch with others where there are enough. */
+EngineStep *engine_section(cvn_engine *e, const RowPrompt *prompt, int n);
 
 /* Reads a section of the first of n prompts, and beside it of those others that the same program takes: that lie in other
    parts, or near it. Where that completes a prompt the next token is drawn, which becomes the row's token for decoding. */
@@ -175,6 +189,9 @@ void engine_release_row(cvn_engine *e, int row);
 
 /* The row without a request whose part has the fewest requests, the first of them; -1: all have one. */
 int engine_free_row(cvn_engine *e);
+
+/* Measures what programs take (serve/pace.h), while no row is taken; warns if max_stall cannot be held. */
+int engine_measure_pace(cvn_engine *e, cvn_err *err);
 
 /* Fills every row's cache with some number, for measuring. */
 int engine_fill_caches(cvn_engine *e, cvn_err *err);

@@ -6,6 +6,7 @@
 #include "serve/adjust.h"
 #include "serve/guess.h"
 #include "serve/prefix.h"
+#include "serve/scheduler.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -366,12 +367,6 @@ static int next_section(const cvn_engine *e, const RowPrompt *p, bool *last)
     return b;
 }
 
-int engine_section(const cvn_engine *e, const RowPrompt *prompt)
-{
-    bool last;
-    return next_section(e, prompt, &last);
-}
-
 /* The first of SECTION_ROWS rows side by side that a batch with a row is of. */
 static int batch_begin(const cvn_engine *e, int row)
 {
@@ -386,14 +381,15 @@ static bool section_is(const cvn_engine *e, const RowPrompt *p, int b, bool last
     return next_section(e, p, &own) == b && own == last;
 }
 
-/* Of n prompts, those near the first one whose last section has the same length. */
-static int count_near(const cvn_engine *e, const RowPrompt *prompt, int n, int b)
+EngineStep *engine_section(cvn_engine *e, const RowPrompt *prompt, int n)
 {
-    int begin = batch_begin(e, prompt[0].row), near = 0;
-    for (int i = 0; i < n; i++)
+    bool last;
+    int b = next_section(e, prompt, &last), begin = batch_begin(e, prompt[0].row), near = 0;
+    for (int i = 0; i < n; i++) /* whose last section has the same length */
         near += prompt[i].row >= begin && prompt[i].row < begin + SECTION_ROWS &&
                 section_is(e, &prompt[i], b, true);
-    return near;
+    bool batch = last && b <= e->longest_batch && e->batch[0][b].rows && near >= SECTION_FEWEST;
+    return batch ? &e->batch[0][b] : &e->prefill[0][b];
 }
 
 int engine_prefill(cvn_engine *e, RowPrompt *prompt, int n, cvn_err *err)
@@ -402,8 +398,8 @@ int engine_prefill(cvn_engine *e, RowPrompt *prompt, int n, cvn_err *err)
     int b = next_section(e, &prompt[0], &last);
     int64_t seq = e->options.bucket[b];
     SampleMode mode = SAMPLE_GREEDY;
-    bool batch = last && e->batch[0][b].rows && count_near(e, prompt, n, b) >= SECTION_FEWEST;
-    const EngineStep *like = batch ? &e->batch[0][b] : &e->prefill[0][b];
+    const EngineStep *like = engine_section(e, prompt, n);
+    bool batch = like == &e->batch[0][b];
     int begin = batch ? batch_begin(e, prompt[0].row) : 0;
     clear_section(e, like);
     for (int64_t i = 0; i < like->rows && batch; i++) {
@@ -517,6 +513,7 @@ static int score_row(cvn_engine *e, int row, const int32_t *token, int64_t n, co
         int b = choose_bucket(e->score_bucket, e->n_score_buckets, n - done);
         EngineStep *step = want->hidden ? &e->embed[b] : &e->score[b];
         int64_t here = n - done < step->seq ? n - done : step->seq, at = part * step->seq;
+        TRY(scheduler_go_on(e, err));
         clear_section(e, step);
         stage_section(e, step, part, row, token + done, here);
         for (int64_t i = 0; i < step->rows * step->seq; i++)
@@ -625,6 +622,7 @@ int engine_embed(cvn_engine *e, int adapter, const TokenIds *text, int n, float 
     }
     int b = choose_bucket(e->score_bucket, e->n_score_buckets, (int64_t)text[0].n);
     EngineStep *step = &e->embed_batch[b];
+    TRY(scheduler_go_on(e, err));
     clear_section(e, step);
     for (int i = 0; i < SECTION_ROWS; i++) {
         engine_reset_row(e, row + i);

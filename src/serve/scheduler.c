@@ -3,9 +3,9 @@
 #include "base/num.h"
 #include "serve/adjust.h"
 #include "serve/guess.h"
+#include "serve/pace.h"
 #include "serve/prefix.h"
 
-#include <math.h>
 #include <string.h>
 
 int scheduler_submit(cvn_engine *e, const cvn_request *request, const cvn_listener *listener,
@@ -218,65 +218,26 @@ static int list_prompts(const cvn_engine *e)
     return n;
 }
 
-/* What a section of a bucket takes: as long as it took, or as others did, token by token; at first nobody knows. */
-static double seconds_of(const cvn_engine *e, int bucket)
-{
-    for (int d = 0; d < e->options.n_buckets; d++)
-        for (int b = bucket - d; b <= bucket + d; b += d ? 2 * d : 1)
-            if (b >= 0 && b < e->options.n_buckets && e->section_seconds[b] > 0)
-                return e->section_seconds[b] * (double)e->options.bucket[bucket] /
-                       (double)e->options.bucket[b];
-    return INFINITY;
-}
-
-static bool any_decodes(const cvn_engine *e)
-{
-    bool any = false;
-    for (int row = 0; row < e->options.rows; row++)
-        any = any || e->rows.length[row];
-    return any;
-}
-
-/* Chooses the longest section for the time that is left, at least the shortest if `least`; false: there is none. */
-static bool fits_stall(cvn_engine *e, double left, bool least)
-{
-    int b = e->options.n_buckets - 1;
-    if (e->options.max_stall > 0 && any_decodes(e))
-        while (b >= 0 && seconds_of(e, b) > left)
-            b--;
-    e->longest = b < 0 ? 0 : b;
-    return b >= 0 || least;
-}
-
-static int note_section(cvn_engine *e, int bucket, double seconds, cvn_err *err)
-{
-    if (!(e->options.max_stall > 0))
-        return CVN_OK;
-    TRY(cluster_share(e->options.cluster, &seconds, sizeof seconds, err));
-    double *lately = &e->section_seconds[bucket];
-    *lately += *lately > 0 ? (seconds - *lately) * 0.2 : seconds;
-    return CVN_OK;
-}
-
 static int read_prompts(cvn_engine *e, cvn_err *err)
 {
     int64_t most = e->options.bucket[e->options.n_buckets - 1], read = 0;
-    double left = e->options.max_stall;
     for (;;) {
+        bool any;
         give_rows(e);
         int n = list_prompts(e);
-        if (!n || !fits_stall(e, left, read == 0))
+        if (!n)
             return CVN_OK;
-        int bucket = engine_section(e, &e->prompt[0]);
-        int64_t section = e->options.bucket[bucket];
-        if (read + section > most)
+        int64_t start = e->filled[e->prompt[0].row];
+        TRY(pace_choose(e, start, read == 0, &any, err));
+        EngineStep *section = engine_section(e, e->prompt, n);
+        if (!any || read + section->seq > most)
             return CVN_OK;
-        read += section;
-        double start = clock_seconds();
+        read += section->seq;
+        double begin = e->pace.clock();
         TRY(engine_prefill(e, e->prompt, n, err));
-        double seconds = clock_seconds() - start;
-        TRY(note_section(e, bucket, seconds, err));
-        left -= seconds_of(e, bucket);
+        double now = e->pace.clock();
+        if (e->options.max_stall > 0)
+            pace_note(&e->pace, section, start, now - begin);
         for (int i = 0; i < n; i++) {
             const RowPrompt *p = &e->prompt[i];
             Job *job = e->job[p->row];
@@ -285,9 +246,11 @@ static int read_prompts(cvn_engine *e, cvn_err *err)
             job->result.computed += p->computed;
             if (e->prefix)
                 prefix_read(e, p->row);
-            job->result.prefill_seconds += seconds;
+            job->result.prefill_seconds += now - begin;
             if (e->filled[p->row] < job->request.n_prompt)
                 continue;
+            if (!pace_decodes(e))
+                e->pace.since = now;
             engine_set_active(e, p->row, true);
             e->held++;
             take_token(e, job, e->rows.tokens[p->row]);
@@ -357,7 +320,10 @@ static int decode_guessed(cvn_engine *e, bool *ran, cvn_err *err)
 {
     for (int row = 0; row < e->options.rows; row++)
         e->room[row] = e->rows.length[row] ? room(e, row) : 0;
+    double begin = e->pace.clock();
     TRY(guess_run(e, e->room, ran, err));
+    if (*ran)
+        pace_decoded(&e->pace, begin);
     for (int row = 0; row < e->options.rows && *ran; row++) {
         Job *job = e->job[row];
         bool goes_on = job && e->rows.length[row];
@@ -378,9 +344,11 @@ static int decode(cvn_engine *e, cvn_err *err)
         TRY(decode_guessed(e, &ran, err));
     if (ran)
         return CVN_OK;
-    double before = e->stats.decode_seconds;
+    double before = e->stats.decode_seconds, begin = e->pace.clock();
     while (steps < most && (code = engine_decode(e, err)) == CVN_OK)
         memcpy(e->drawn + steps++ * rows, e->rows.tokens, (size_t)rows * sizeof *e->drawn);
+    if (steps)
+        pace_decoded(&e->pace, begin);
     if (e->guesser && steps && code == CVN_OK)
         code = guess_timed(e, (e->stats.decode_seconds - before) / (double)steps, err);
     for (int row = 0; row < rows; row++) {
@@ -395,20 +363,10 @@ static int decode(cvn_engine *e, cvn_err *err)
     return code;
 }
 
-static int check_idle(const cvn_engine *e, cvn_err *err)
+static int step(cvn_engine *e, bool reads, cvn_err *err)
 {
-    if (!e->queue.busy)
-        return CVN_OK;
-    return err_set(err, CVN_EINVAL, "a callback of a step may submit and cancel, but not step");
-}
-
-int cvn_engine_step(cvn_engine *e, int *left, cvn_err *err)
-{
-    cvn_err local = {0};
-    err = err ? err : &local;
-    TRY(check_idle(e, err));
     e->queue.busy = true;
-    int code = read_prompts(e, err);
+    int code = reads ? read_prompts(e, err) : CVN_OK;
     if (code == CVN_OK) {
         hold_young(e);
         code = decode(e, err);
@@ -416,9 +374,25 @@ int cvn_engine_step(cvn_engine *e, int *left, cvn_err *err)
     sweep(e);
     queue_drop(&e->queue);
     e->queue.busy = false;
+    return code;
+}
+
+int cvn_engine_step(cvn_engine *e, int *left, cvn_err *err)
+{
+    cvn_err local = {0};
+    err = err ? err : &local;
+    if (e->queue.busy)
+        return err_set(err, CVN_EINVAL, "a callback of a step may submit and cancel, but not step");
+    int code = step(e, true, err);
     if (left)
         *left = e->queue.n;
     return code;
+}
+
+int scheduler_go_on(cvn_engine *e, cvn_err *err)
+{
+    bool waits = e->options.max_stall > 0 && pace_decodes(e) && !e->queue.busy;
+    return waits ? step(e, false, err) : CVN_OK;
 }
 
 void cvn_engine_watch(cvn_engine *e, const volatile int *flag)

@@ -11,7 +11,7 @@
  * not stop the texts beside it. Short prompts that come together are all read before any of them goes on, while others
  * decode, unless somebody says how long rows may wait. Where the mesh splits rows into parts, rows are taken from all parts alike, and prompts of
  * different parts are read side by side. What a row says depends on its request alone: whichever programs read a prompt,
- * caches hold the same bits. So sections may be as long as rows that decode may wait (options.max_stall).
+ * caches hold the same bits. So sections may be as long as rows that decode may wait (serve/pace.h).
  *
  * Looking at tokens may be dear where they are not in host memory, so a step decodes eos_interval times; what a row
  * decoded past its end is dropped, at most eos_interval - 1 tokens.
@@ -25,6 +25,9 @@
    It is borrowed until the request has ended, and then says what the row's cache holds. */
 int scheduler_submit(cvn_engine *e, const cvn_request *request, const cvn_listener *listener,
                      Kept *kept, int *id, cvn_err *err);
+
+/* Before each section of a text that is read between steps: with options.max_stall rows that decode do. */
+int scheduler_go_on(cvn_engine *e, cvn_err *err);
 
 /* Steps until *left is 0, which callbacks make it, or CVN_EINTERRUPTED once *interrupt (NULL: never) is not 0. */
 int scheduler_run(cvn_engine *e, const int *left, const volatile int *interrupt, cvn_err *err);

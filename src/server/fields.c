@@ -392,7 +392,8 @@ static int read_number(Ask *a, const Field *f, const json_t *value, Refusal *why
         return wrong_type(f->name, value, whole ? "an integer" : "a number", why);
     double x = json_number_value(value);
     if ((f->low < f->high && (x < f->low || x > f->high)) || !isfinite(x))
-        return refuse(why, 400, f->name, "%s is %g; give %g to %g", f->name, x, f->low, f->high);
+        return refuse(why, 400, f->name, "%s is %.15g; give %.15g to %.15g", f->name, x, f->low,
+                      f->high);
     if (whole)
         *(int64_t *)((char *)a + f->at) = json_integer_value(value);
     else

@@ -4,8 +4,9 @@
 #include "base/map.h"
 #include "base/threads.h"
 #include "comm/cluster.h"
-#include "serve/engine.h"
+#include "serve/pace.h"
 
+#include <math.h>
 #include <poll.h>
 #include <stdlib.h>
 
@@ -438,7 +439,7 @@ static void make_fingerprint(Served *m)
 {
     const cvn_model *model = m->model;
     const cvn_engine_options *o = &m->engine->options;
-    const int64_t of[] = {model->dtype, model->io.config.quant.kind,
+    const int64_t of[] = {model->dtype, model->io.config.quant.kind, m->engine->n_score_buckets,
                           m->tokenizer ? (int64_t)tokenizer_hash(m->tokenizer) : 0};
     uint64_t sum = 0;
     digest(&sum, of, sizeof of);
@@ -493,6 +494,14 @@ static void work_on(Server *s, Served *m)
     take_work(s, m);
     if (!m->engine->queue.n)
         return;
+    RowPace *pace = &m->engine->pace;
+    pace->beside = 0;
+    for (int i = 0; i < s->options.n_models; i++) {
+        const cvn_engine *other = s->served[i].engine;
+        if (other != m->engine && pace_decodes(other))
+            pace->beside =
+                pace->beside > 0 ? fmin(pace->beside, other->pace.since) : other->pace.since;
+    }
     int failed = cvn_engine_step(m->engine, NULL, &err);
     if (failed && failed != CVN_EINTERRUPTED)
         end_all(s, m, &err);
