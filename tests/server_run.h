@@ -147,4 +147,53 @@ static inline char *answer(int port, const Question *q, bool stream)
     return text;
 }
 
+#define RUNNING "vllm:num_requests_running{"
+#define WAITS "vllm:num_requests_waiting{"
+
+static inline double metric(int port, const char *name)
+{
+    Reply r = http_ask(port, "GET", "/metrics", "", NULL);
+    char line[128];
+    snprintf(line, sizeof line, "\n%s", name);
+    const char *at = strstr(r.body.text, line);
+    assert_non_null(at);
+    double value = strtod(strchr(at + 1, ' '), NULL);
+    reply_free(&r);
+    return value;
+}
+
+static inline void wait_for(int port, const char *name, double value)
+{
+    for (int i = 0; i < 1000; i++) {
+        if (metric(port, name) == value)
+            return;
+        usleep(10000);
+    }
+    fail_msg("%s did not become %g", name, value);
+}
+
+/* One server for all tests that need nothing special of it. */
+static inline int begin_server(void **state)
+{
+    static Running running;
+    const ServerOptions options = usual_options();
+    cvn_err err = {0};
+    if (make_models(state))
+        return -1;
+    if (cvn_model_open(in_scratch("model"), NULL, &model, &err)) {
+        fprintf(stderr, "%s\n", err.message);
+        return -1;
+    }
+    start_server(&running, &options);
+    *state = &running;
+    return 0;
+}
+
+static inline int finish_server(void **state)
+{
+    stop_server(*state);
+    cvn_model_free(model);
+    return remove_scratch(state);
+}
+
 #endif
