@@ -54,20 +54,12 @@ static double processes(const cvn_engine *e)
     return (double)cluster_size(e->options.cluster);
 }
 
-static int prefill(cvn_engine *e, const cvn_request *request, cvn_err *err)
-{
-    RowPrompt prompt = {.row = 0, .request = request};
-    engine_begin_row(e, 0, request, 0);
-    while (e->filled[0] < request->n_prompt)
-        TRY(engine_prefill(e, &prompt, 1, err));
-    return CVN_OK;
-}
-
 int bench_prefill(cvn_engine *e, int64_t n, int repeats, BenchFigure *out, cvn_err *err)
 {
     static const double TURN = 0.02;
     SCOPED(scoped_free) int32_t *tokens = calloc((size_t)n, sizeof *tokens);
     const cvn_request request = {.prompt = tokens, .n_prompt = n};
+    RowPrompt prompt = {.row = 0, .request = &request};
     SCOPED(scoped_free) double *seconds = calloc((size_t)repeats, sizeof *seconds);
     SCOPED(scoped_free) double *peaks = calloc((size_t)repeats + 1, sizeof *peaks);
     cvn_dtype dtype = engine_product_dtype(e);
@@ -78,7 +70,9 @@ int bench_prefill(cvn_engine *e, int64_t n, int repeats, BenchFigure *out, cvn_e
         tokens[i] = (int32_t)(i * 7919 % e->model->io.config.vocab);
     for (int i = -1; i < repeats && !code; i++) {
         double begin = clock_seconds();
-        code = prefill(e, &request, err);
+        engine_begin_row(e, 0, &request, 0);
+        while (!code && e->filled[0] < n)
+            code = engine_prefill(e, &prompt, 1, err);
         if (i >= 0)
             seconds[i] = clock_seconds() - begin;
         peaks[i + 1] = e->rt.backend->peak(e->rt.devices, dtype, TURN) * processes(e);
@@ -136,26 +130,15 @@ static int go_on(const cvn_engine *e, double deadline, bool *go, cvn_err *err)
 typedef struct Turns {
     double bytes;         /* that a step reads */
     double before;        /* bandwidth of the reads before these steps */
-    double *seconds;      /* owned [most]: of the steps that count */
-    double *share;        /* owned [most]: of the bandwidth, turn by turn */
-    double *bandwidth;    /* owned [most]: of the reads after each turn */
+    double *seconds;      /* [most] of the steps that count */
+    double *share;        /* [most] of the bandwidth, turn by turn */
+    double *bandwidth;    /* [most] of the reads after each turn */
     int64_t steps, turns; /* that there are; turns <= steps */
 } Turns;
 
 static double reads(const cvn_engine *e, double seconds)
 {
     return e->rt.backend->reads(e->rt.devices, seconds) * processes(e);
-}
-
-static int open_turns(Turns *t, cvn_engine *e, int64_t most, cvn_err *err)
-{
-    t->seconds = calloc((size_t)most, sizeof *t->seconds);
-    t->share = calloc((size_t)most, sizeof *t->share);
-    t->bandwidth = calloc((size_t)most, sizeof *t->bandwidth);
-    if (!t->seconds || !t->share || !t->bandwidth)
-        return err_set(err, CVN_EMEM, "no memory for %lld steps", (long long)most);
-    t->before = reads(e, 0);
-    return CVN_OK;
 }
 
 /* Runs steps for TURN seconds, but no more than `most`, and then reads for as long. */
@@ -190,13 +173,19 @@ int bench_decode(cvn_engine *e, int64_t context, int64_t steps, double seconds, 
 {
     enum { LEAST = 3 };
     int rows = e->options.rows;
+    SCOPED(scoped_free) double *room = calloc((size_t)steps * 3, sizeof *room);
+    if (!room)
+        return err_set(err, CVN_EMEM, "no memory for %lld steps", (long long)steps);
     Turns t = {.bytes = bench_decode_bytes(&e->model->io.config, e->model->dtype,
-                                           engine_kv_dtype(e), rows, context + 1 + steps / 2)};
+                                           engine_kv_dtype(e), rows, context + 1 + steps / 2),
+               .seconds = room,
+               .share = room + steps,
+               .bandwidth = room + 2 * steps};
     int code = fill_rows(e, context, err);
     if (!code)
         code = engine_decode(e, err); /* not counted */
     if (!code)
-        code = open_turns(&t, e, steps, err);
+        t.before = reads(e, 0);
     double start = clock_seconds();
     int64_t n = 0;
     for (bool go = true; !code && n < steps;) {
@@ -215,9 +204,6 @@ int bench_decode(cvn_engine *e, int64_t context, int64_t steps, double seconds, 
     }
     for (int row = 0; row < rows; row++)
         engine_reset_row(e, row);
-    free(t.seconds);
-    free(t.share);
-    free(t.bandwidth);
     return code;
 }
 

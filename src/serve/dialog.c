@@ -130,16 +130,6 @@ static int encode(const Dialog *dialog, size_t from, size_t to, TokenIds *ids, c
                        err);
 }
 
-/* What ends an answer in the conversation: of the ids
-   that may end one, the format's own is the last. */
-static void add_end(const Dialog *dialog, TokenIds *ids)
-{
-    int32_t stops[4];
-    size_t n = chat_stops(dialog->format, dialog->tokenizer, stops);
-    if (n)
-        token_ids_add(ids, stops[n - 1]);
-}
-
 /* By the model's template: messages as JSON, with thoughts beside answers. */
 static int encode_by_template(const Dialog *dialog, TokenIds *ids, cvn_err *err)
 {
@@ -162,6 +152,9 @@ int dialog_prompt(const Dialog *dialog, TokenIds *ids, cvn_err *err)
 {
     if (dialog->template)
         return encode_by_template(dialog, ids, err);
+    int32_t stops[4];
+    /* What ends an answer in the conversation: of the ids that may end one, the format's own is the last. */
+    size_t n_stops = chat_stops(dialog->format, dialog->tokenizer, stops);
     size_t from = 0, before = ids->n;
     int code = CVN_OK;
     for (size_t i = 0; i < dialog->n && !code && !chat_thinks(dialog->format); i++) {
@@ -171,7 +164,8 @@ int dialog_prompt(const Dialog *dialog, TokenIds *ids, cvn_err *err)
         code = encode(dialog, from, i, ids, err);
         for (size_t k = 0; k < answer->n; k++)
             token_ids_add(ids, answer->id[k]);
-        add_end(dialog, ids);
+        if (n_stops)
+            token_ids_add(ids, stops[n_stops - 1]);
         from = i + 1;
     }
     if (!code)

@@ -58,20 +58,6 @@ static void begin(Draft *d, const cvn_engine *of, int row, const int32_t *text, 
     memcpy(to->key + 2 * row, from->key + 2 * row, 2 * sizeof *to->key);
 }
 
-/* Reads what is new of the texts; each row has then drawn its first guess. */
-static int read_texts(Draft *d, int32_t *const *text, cvn_err *err)
-{
-    for (;;) {
-        int left = 0;
-        for (int row = 0; row < d->e->options.rows; row++)
-            if (text[row] && d->e->filled[row] < d->request[row].n_prompt)
-                d->e->prompt[left++] = (RowPrompt){.row = row, .request = &d->request[row]};
-        if (left == 0)
-            return CVN_OK;
-        TRY(engine_prefill(d->e, d->e->prompt, left, err));
-    }
-}
-
 int draft_guess(Draft *d, const cvn_engine *of, int32_t *const *text, const int64_t *n, int most,
                 int32_t *const *guess, int *n_guess, cvn_err *err)
 {
@@ -81,7 +67,15 @@ int draft_guess(Draft *d, const cvn_engine *of, int32_t *const *text, const int6
         if (text[row])
             begin(d, of, row, text[row], n[row]);
     }
-    TRY(read_texts(d, text, err));
+    for (int left = 1;
+         left;) { /* what is new of the texts; each row has then drawn its first guess */
+        left = 0;
+        for (int row = 0; row < rows; row++)
+            if (text[row] && d->e->filled[row] < d->request[row].n_prompt)
+                d->e->prompt[left++] = (RowPrompt){.row = row, .request = &d->request[row]};
+        if (left)
+            TRY(engine_prefill(d->e, d->e->prompt, left, err));
+    }
     for (int row = 0; row < rows; row++)
         engine_set_active(d->e, row, text[row] != NULL);
     for (int i = 0; i < most; i++) {

@@ -92,12 +92,6 @@ static bool rounds_alike(const cvn_engine_options *o)
     return !o->mesh || strcmp(o->layout, "dp") == 0 || strcmp(o->layout, "tp") == 0;
 }
 
-/* Of an engine that adjusts, only the programs that do look at tokens one by one. */
-static bool has_penalty(const cvn_engine_options *o, SampleMode mode)
-{
-    return o->penalties && (!o->adjust || mode == SAMPLE_ADJUSTED);
-}
-
 static int make_program(cvn_engine *e, Program *out, const LlamaStep *step, const Inputs *in,
                         cvn_err *err)
 {
@@ -115,7 +109,10 @@ static int make_program(cvn_engine *e, Program *out, const LlamaStep *step, cons
 int engine_make_step(cvn_engine *e, EngineStep *out, LlamaStep *step, const Inputs *in,
                      cvn_err *err)
 {
-    step->penalty = step->output == LLAMA_SAMPLE && has_penalty(&e->options, step->sample);
+    const cvn_engine_options *o = &e->options;
+    /* Of an engine that adjusts, only the programs that do look at tokens one by one. */
+    step->penalty = step->output == LLAMA_SAMPLE && o->penalties &&
+                    (!o->adjust || step->sample == SAMPLE_ADJUSTED);
     out->rows = step->batch;
     out->seq = step->seq;
     TRY(make_program(e, &out->program, step, in, err));

@@ -21,30 +21,12 @@ static size_t vocab_of(const cvn_engine *e)
 
 /* ---- programs ---- */
 
-/* Rows and tokens of each, for all modes. */
-static int choose_steps(const cvn_engine *e, EngineStep step[GUESS_STEPS])
-{
-    const cvn_engine_options *o = &e->options;
-    int n = 0;
-    for (int alone = 0; alone < 2; alone++)
-        for (int64_t seq = 4; seq <= GUESS_MOST + 1; seq *= 2) {
-            int64_t rows = alone ? 1 : o->rows;
-            if (rows * seq > GUESS_TOKENS || seq > o->bucket[o->n_buckets - 1] ||
-                (alone && (e->parts != 1 || o->rows == 1)))
-                continue;
-            step[n++] = (EngineStep){.rows = rows, .seq = seq};
-        }
-    return n;
-}
-
 int guess_make(cvn_engine *e, bool looks_up, cvn_err *err)
 {
     const cvn_engine_options *o = &e->options;
     size_t rows = (size_t)o->rows;
-    EngineStep shape[GUESS_STEPS];
     Guesser *g = e->guesser = arena_array(&e->arena, 1, sizeof *g);
     g->looks_up = looks_up;
-    g->n_steps = choose_steps(e, shape);
     g->place = arena_array(&e->arena, rows, sizeof *g->place);
     g->row = arena_array(&e->arena, rows, sizeof *g->row);
     for (size_t i = 0; i < rows; i++) {
@@ -53,12 +35,18 @@ int guess_make(cvn_engine *e, bool looks_up, cvn_err *err)
             g->row[i].rate[k] = k == GUESS_FORCED ? 1 : 0.5f;
     }
     engine_make_inputs(e, &g->in, GUESS_TOKENS, 1);
-    for (int m = looks_up ? 0 : (int)e->most; m <= (int)e->most; m++)
-        for (int i = 0; i < g->n_steps; i++) {
-            LlamaStep step = steps_section(&e->steps, shape[i].rows, shape[i].seq);
-            step.sample = (SampleMode)m;
+    for (int alone = 0; alone < 2; alone++)
+        for (int64_t seq = 4; seq <= GUESS_MOST + 1; seq *= 2) {
+            LlamaStep step = steps_section(&e->steps, alone ? 1 : o->rows, seq);
+            if (step.batch * seq > GUESS_TOKENS || seq > o->bucket[o->n_buckets - 1] ||
+                (alone && (e->parts != 1 || o->rows == 1)))
+                continue;
             step.every = true;
-            TRY(engine_make_step(e, &g->step[m][i], &step, &g->in, err));
+            for (int m = looks_up ? 0 : (int)e->most; m <= (int)e->most; m++) {
+                step.sample = (SampleMode)m;
+                TRY(engine_make_step(e, &g->step[m][g->n_steps], &step, &g->in, err));
+            }
+            g->n_steps++;
         }
     g->text = arena_array(&e->arena, rows, sizeof *g->text);
     g->guess = arena_array(&e->arena, rows, sizeof *g->guess);
@@ -99,20 +87,13 @@ void guess_add(cvn_engine *e, int row, int32_t token)
         g->text[g->n++] = token;
 }
 
-/* How many tokens before a place are those at the end of the text. */
-static int64_t matching(const RowGuess *g, int64_t at)
-{
-    int64_t most = num_min(at, MATCH_MOST), n = 0;
-    while (n < most && g->text[at - 1 - n] == g->text[g->n - 1 - n])
-        n++;
-    return n;
-}
-
 void guess_look_up(RowGuess *g)
 {
     int64_t best = 0, from = 0, last = num_max(1, g->n - WINDOW);
     for (int64_t at = g->n - 1; at >= last && best < MATCH_MOST; at--) {
-        int64_t n = matching(g, at);
+        int64_t most = num_min(at, MATCH_MOST), n = 0; /* tokens before it as before the end */
+        while (n < most && g->text[at - 1 - n] == g->text[g->n - 1 - n])
+            n++;
         from = n > best ? at : from;
         best = num_max(n, best);
     }

@@ -57,37 +57,6 @@ static void give_back_bytes(const uint8_t *data, size_t bytes)
         madvise((void *)begin, end - begin, MADV_DONTNEED);
 }
 
-/* The same of what is read bit by bit from the front: much at once, since each time all threads are interrupted. What is left
-   at the end goes with the tensor. */
-static void give_back_read(const uint8_t *data, size_t at, size_t bytes)
-{
-    enum { AT_ONCE = 4 << 20 };
-    size_t begin = at / AT_ONCE * AT_ONCE, end = at + bytes;
-    if (end / AT_ONCE > at / AT_ONCE)
-        give_back_bytes(data + begin, end - begin);
-}
-
-static void give_back(const IoTensor *t)
-{
-    for (int i = 0; i < (t->n_parts ? t->n_parts : 1); i++) {
-        const IoTensor *part = t->n_parts ? &t->part[i] : t;
-        give_back_bytes(part->data, part->bytes);
-    }
-}
-
-/* Blocks that are made of what the file has. */
-static void read_packed(const Load *l, const IoTensor *t, const Region *region, uint8_t *out)
-{
-    const cvn_type type = param_type(l->param, l->model->dtype);
-    const Region all = region_whole(&type);
-    const RegionArray whole = region_packed(&all), part = region_packed(region);
-    int64_t each = block_info[l->param->blocks].bytes;
-    RegionWalk w;
-    region_walk(&w, region, &whole, &part);
-    while (region_next(&w)) /* whole blocks, which nothing cuts */
-        packed_blocks(t, l->param->blocks, w.a / each, w.n / each, out + w.b);
-}
-
 /* What lies there as it does here, of which whole slices are given back at once: a table is large, and what is made of it is
    there besides. */
 static int read_stored(Load *l, const Region *region, void *out)
@@ -98,16 +67,27 @@ static int read_stored(Load *l, const Region *region, void *out)
     const IoTensor *t = l->model->io.source[l->index];
     const uint8_t *data = t->data;
     size_t slice = cvn_dtype_bytes(type.dtype, cvn_type_elements(&type) / type.dim[0]);
-    if (t->coding == IO_PACKED)
-        read_packed(l, t, region, out);
-    else
+    if (t->coding ==
+        IO_PACKED) { /* whole blocks, which nothing cuts, are made of what the file has */
+        int64_t each = block_info[l->param->blocks].bytes;
+        RegionWalk w;
+        region_walk(&w, region, &whole, &part);
+        while (region_next(&w))
+            packed_blocks(t, l->param->blocks, w.a / each, w.n / each, (uint8_t *)out + w.b);
+    } else {
         region_copy(&whole, data, &part, out, type.dtype);
+    }
     if (l->param->form == PARAM_BLOCKS)
         atomic_fetch_add(&l->nonfinite, (long)block_count_nonfinite(l->param->blocks, out,
                                                                     region_elements(region)));
-    if (data &&
-        cvn_dtype_bytes(type.dtype, region_elements(region)) == slice * (size_t)region->count[0])
-        give_back_read(data, slice * (size_t)region->first[0], slice * (size_t)region->count[0]);
+    /* Bit by bit from the front: much at once, since each time all threads are interrupted. What is left at the end goes
+       with the tensor. */
+    enum { AT_ONCE = 4 << 20 };
+    size_t bytes = slice * (size_t)region->count[0], at = slice * (size_t)region->first[0];
+    size_t begin = at / AT_ONCE * AT_ONCE, end = at + bytes;
+    if (data && cvn_dtype_bytes(type.dtype, region_elements(region)) == bytes &&
+        end / AT_ONCE > at / AT_ONCE)
+        give_back_bytes(data + begin, end - begin);
     atomic_fetch_add(&l->done, region_elements(region));
     return CVN_OK;
 }
@@ -178,14 +158,6 @@ static const void *mapped_at(const Load *l)
     return plain || is_stored(l) ? t->data : NULL;
 }
 
-static double tensor_bytes(const IoTensor *t)
-{
-    double bytes = (double)t->bytes;
-    for (int i = 0; i < t->n_parts; i++)
-        bytes += (double)t->part[i].bytes;
-    return bytes;
-}
-
 /* Of the whole tensor, each once: devices may have read the same, and padded shards some of it twice. */
 static int64_t count_nonfinite(const Load *l)
 {
@@ -215,7 +187,9 @@ static void report_weight(const Load *l, bool in_place, LoadReport *report)
     const cvn_type type = param_type(l->param, l->model->dtype);
     double all = (double)cvn_type_elements(&type);
     double part = in_place ? 1 : (double)atomic_load(&l->done) / all;
-    report->read_bytes += tensor_bytes(t) * part;
+    report->read_bytes += (double)t->bytes * part;
+    for (int i = 0; i < t->n_parts; i++)
+        report->read_bytes += (double)t->part[i].bytes * part;
 }
 
 size_t load_looked_up_bytes(const Runtime *rt, const cvn_model *model)
@@ -281,8 +255,11 @@ static int load_one(Runtime *rt, const cvn_model *model, int index, LoadReport *
     if (code)
         return code;
     bool in_place = mapped_at(&l) && buffer_address(rt, b, 0) == mapped_at(&l);
-    if (!in_place)
-        give_back(model->io.source[index]);
+    const IoTensor *t = model->io.source[index];
+    for (int i = 0; !in_place && i < t->n_parts; i++)
+        give_back_bytes(t->part[i].data, t->part[i].bytes);
+    if (!in_place && !t->n_parts)
+        give_back_bytes(t->data, t->bytes);
     report_weight(&l, in_place, report);
     return CVN_OK;
 }

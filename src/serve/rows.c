@@ -108,17 +108,6 @@ void engine_reset_row(cvn_engine *e, int row)
     set_seen(e, row, NULL, 0);
 }
 
-static void set_sampling(Inputs *in, int row, const cvn_sampling *s)
-{
-    in->temperature[row] = s->temperature;
-    in->top_k[row] = s->top_k;
-    in->top_p[row] = s->top_p > 0 ? s->top_p : 1; /* 0: of a greedy request */
-    in->min_p[row] = s->min_p;
-    in->penalty[row] = s->repeat_penalty > 0 ? s->repeat_penalty : 1;
-    in->key[2 * row] = (uint32_t)s->seed;
-    in->key[2 * row + 1] = (uint32_t)(s->seed >> 32);
-}
-
 static void set_adapter(cvn_engine *e, int row, int which)
 {
     if (e->adapters.n)
@@ -320,7 +309,15 @@ void engine_begin_row(cvn_engine *e, int row, const cvn_request *request, int64_
         engine_reset_row(e, row);
     engine_set_filled(e, row, keep);
     set_adapter(e, row, request->adapter);
-    set_sampling(&e->rows, row, &request->sampling);
+    const cvn_sampling *s = &request->sampling;
+    Inputs *in = &e->rows;
+    in->temperature[row] = s->temperature;
+    in->top_k[row] = s->top_k;
+    in->top_p[row] = s->top_p > 0 ? s->top_p : 1; /* 0: of a greedy request */
+    in->min_p[row] = s->min_p;
+    in->penalty[row] = s->repeat_penalty > 0 ? s->repeat_penalty : 1;
+    in->key[2 * row] = (uint32_t)s->seed;
+    in->key[2 * row + 1] = (uint32_t)(s->seed >> 32);
     set_seen(e, row, request->prompt, request->n_prompt);
     if (e->guesser)
         guess_begin(e, row, request);
@@ -585,14 +582,13 @@ int cvn_engine_embed(cvn_engine *e, int adapter, const int32_t *token, int64_t n
                      cvn_err *err)
 {
     size_t dim = (size_t)e->model->io.config.dim;
-    Score want = {.hidden = calloc(dim, sizeof *want.hidden), .adapter = adapter};
-    if (!want.hidden)
+    SCOPED(scoped_free) double *sum = calloc(dim, sizeof *sum);
+    if (!sum)
         return err_set(err, CVN_EMEM, "no memory for an embedding of %zu numbers", dim);
-    int code = score(e, token, n, &want, err);
-    if (code == CVN_OK)
-        put_embedding(want.hidden, (int64_t)dim, out);
-    free(want.hidden);
-    return code;
+    const Score want = {.hidden = sum, .adapter = adapter};
+    TRY(score(e, token, n, &want, err));
+    put_embedding(sum, (int64_t)dim, out);
+    return CVN_OK;
 }
 
 /* Of n texts, those in front that are read by the same bucket, in one section, as a batch; *row: the first of rows side by side
@@ -635,7 +631,7 @@ int engine_embed(cvn_engine *e, int adapter, const TokenIds *text, int n, float 
     }
     int code = run_section(e, step, err);
     int64_t dim = e->model->io.config.dim;
-    double *sum = calloc((size_t)dim, sizeof *sum);
+    SCOPED(scoped_free) double *sum = calloc((size_t)dim, sizeof *sum);
     if (!sum && code == CVN_OK)
         code = err_set(err, CVN_EMEM, "no memory for an embedding of %" PRId64 " numbers", dim);
     const Score want = {.hidden = sum};
@@ -644,7 +640,6 @@ int engine_embed(cvn_engine *e, int adapter, const TokenIds *text, int n, float 
         take_hidden(e, step, i, &want);
         put_embedding(sum, dim, out[i]);
     }
-    free(sum);
     for (int i = 0; i < SECTION_ROWS; i++)
         engine_reset_row(e, row + i);
     return code ? code : count;

@@ -258,14 +258,6 @@ static int read_prompts(cvn_engine *e, cvn_err *err)
     }
 }
 
-/* Rows that have begun lately, and whose prompts are read. */
-static bool is_young(const cvn_engine *e, int row)
-{
-    enum { YOUNG_TOKENS = 8 };
-    const Job *job = e->job[row];
-    return job && job->result.n_tokens && job->result.n_tokens < YOUNG_TOKENS;
-}
-
 /* Whether the next prompt is one that young rows wait for: a step of few rows takes almost as long as one of all, and who
    came with others is to wait for them once, not before each token. It is read by one section; and no more are waited for than
    there are rows. */
@@ -279,13 +271,16 @@ static bool holds(const cvn_engine *e)
            e->job[next->row]->result.computed == 0;
 }
 
-/* Young rows decode with the others, or not yet. */
+/* Young rows, which have begun lately and whose prompts are read, decode with the others, or not yet. */
 static void hold_young(cvn_engine *e)
 {
+    enum { YOUNG_TOKENS = 8 };
     bool wait = holds(e);
-    for (int row = 0; row < e->options.rows; row++)
-        if (is_young(e, row))
+    for (int row = 0; row < e->options.rows; row++) {
+        int64_t n = e->job[row] ? e->job[row]->result.n_tokens : 0;
+        if (n && n < YOUNG_TOKENS)
             engine_set_active(e, row, !wait);
+    }
     e->held = wait ? e->held : 0;
 }
 

@@ -1,6 +1,8 @@
 /* A dialog on one row; what is cached is known by its ids. */
 #include "serve/session.h"
 
+#include "base/num.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,17 +60,6 @@ cvn_session_stats cvn_session_get_stats(const cvn_session *s)
     return stats;
 }
 
-/* How much of the prompt the cache begins with. The last token
- * is always computed, because what follows it is wanted. */
-static int64_t common_prefix(const cvn_session *s, const cvn_request *request)
-{
-    int64_t most = request->n_prompt - 1, n = 0;
-    most = session_is_ours(s) ? most < s->kept.n ? most : s->kept.n : 0;
-    while (n < most && s->cached[n] == request->prompt[n])
-        n++;
-    return n;
-}
-
 /* One call. */
 typedef struct Answer {
     cvn_session *s;
@@ -96,21 +87,6 @@ static void end(void *context, int id, const cvn_result *result)
     a->left = 0;
 }
 
-static int run_answer(Answer *a, const cvn_request *request, const volatile int *interrupt,
-                      cvn_err *err)
-{
-    cvn_session *s = a->s;
-    const cvn_listener listener = {hear, end, a};
-    int id, code = scheduler_submit(s->e, request, &listener, &s->kept, &id, err);
-    if (code)
-        return code;
-    a->left = 1;
-    code = scheduler_run(s->e, &a->left, interrupt, err);
-    if (a->left)
-        cvn_engine_cancel(s->e, id, NULL);
-    return code;
-}
-
 int cvn_session_generate(cvn_session *s, const cvn_request *request, cvn_token_fn *on_token,
                          void *context, const volatile int *interrupt, cvn_session_result *result,
                          cvn_err *err)
@@ -129,10 +105,20 @@ int cvn_session_generate(cvn_session *s, const cvn_request *request, cvn_token_f
         return CVN_OK;
     }
     TRY(engine_check_request(e, request, 0, err));
-    Answer a = {.s = s, .on_token = on_token, .context = context, .at = request->n_prompt};
-    s->kept.n = common_prefix(s, request);
+    Answer a = {
+        .s = s, .on_token = on_token, .context = context, .at = request->n_prompt, .left = 1};
+    const cvn_listener listener = {hear, end, &a};
+    /* What of the prompt the cache begins with; the last token is always computed, because what follows it is wanted. */
+    int64_t most = session_is_ours(s) ? num_min(request->n_prompt - 1, s->kept.n) : 0;
+    for (s->kept.n = 0; s->kept.n < most && s->cached[s->kept.n] == request->prompt[s->kept.n];)
+        s->kept.n++;
     memcpy(s->cached, request->prompt, (size_t)request->n_prompt * sizeof *s->cached);
-    int code = run_answer(&a, request, interrupt, err);
+    int id, code = scheduler_submit(e, request, &listener, &s->kept, &id, err);
+    if (code == CVN_OK) {
+        code = scheduler_run(e, &a.left, interrupt, err);
+        if (a.left)
+            cvn_engine_cancel(e, id, NULL);
+    }
     const cvn_result *r = &a.result;
     *result = (cvn_session_result){.n_tokens = r->n_tokens,
                                    .reused = r->reused,

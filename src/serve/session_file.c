@@ -121,21 +121,6 @@ static size_t part_bytes(const Saving *w, const Buffer *b)
     return cvn_dtype_bytes(b->type.dtype, region_elements(&part));
 }
 
-static int declare(Saving *w, cvn_err *err)
-{
-    const cvn_engine *e = w->s->e;
-    TRY(st_writer_declare(&w->writer, "tokens", CVN_I32, 1, &w->s->kept.n, err));
-    for (int i = 0; i < e->n_caches; i++) {
-        const Buffer *b = runtime_buffer(&e->rt, ROLE_CACHE, i);
-        const int64_t dims[] = {b->type.dim[1], w->s->kept.n, b->type.dim[3]};
-        size_t bytes = part_bytes(w, b);
-        w->largest = bytes > w->largest ? bytes : w->largest;
-        TRY(st_writer_declare(&w->writer, b->name, b->type.dtype, 3, dims, err));
-    }
-    w->part = malloc(w->largest);
-    return w->part ? CVN_OK : err_set(err, CVN_EMEM, "no memory for a part of a cache");
-}
-
 /* All bytes in their order, into the checksum, or, the second time, into the file. */
 static int go_through(Saving *w, bool write, cvn_err *err)
 {
@@ -159,9 +144,20 @@ static int go_through(Saving *w, bool write, cvn_err *err)
 
 static int save(Saving *w, cvn_err *err)
 {
+    const cvn_engine *e = w->s->e;
     char model[17], number[16];
-    TRY(digest(w->s->e, model, err));
-    TRY(declare(w, err));
+    TRY(digest(e, model, err));
+    TRY(st_writer_declare(&w->writer, "tokens", CVN_I32, 1, &w->s->kept.n, err));
+    for (int i = 0; i < e->n_caches; i++) {
+        const Buffer *b = runtime_buffer(&e->rt, ROLE_CACHE, i);
+        const int64_t dims[] = {b->type.dim[1], w->s->kept.n, b->type.dim[3]};
+        size_t bytes = part_bytes(w, b);
+        w->largest = bytes > w->largest ? bytes : w->largest;
+        TRY(st_writer_declare(&w->writer, b->name, b->type.dtype, 3, dims, err));
+    }
+    w->part = malloc(w->largest);
+    if (!w->part)
+        return err_set(err, CVN_EMEM, "no memory for a part of a cache");
     TRY(go_through(w, false, err));
     TRY(st_writer_metadata(&w->writer, "cache_of", model, err));
     snprintf(number, sizeof number, "%08" PRIx32, w->crc);

@@ -16,22 +16,18 @@ static float synthetic_value(const Param *p, int64_t i)
     return ((float)(h >> 8) * 0x1p-23f - 1.0f) * 1.732f * (float)p->std;
 }
 
-/* Byte `i` of a quantized matrix is any byte; scales give it about the spread it would have. */
-static uint32_t any_byte(int64_t i)
-{
-    uint32_t h = (uint32_t)i * 2654435761u;
-    h ^= h >> 15;
-    return h * 2246822519u >> 24;
-}
-
 /* Elements first … first + n - 1 of an array, to element `at` of another. */
 static void fill(const Param *p, cvn_dtype dtype, int64_t first, int64_t n, void *out, int64_t at)
 {
     if (p->form == PARAM_QUANTIZED) {
         int64_t begin = (int64_t)cvn_dtype_bytes(dtype, first);
         uint8_t *to = (uint8_t *)out + cvn_dtype_bytes(dtype, at);
-        for (int64_t i = 0; i < (int64_t)cvn_dtype_bytes(dtype, n); i++)
-            to[i] = (uint8_t)any_byte(begin + i);
+        for (int64_t i = 0; i < (int64_t)cvn_dtype_bytes(dtype, n); i++) {
+            /* any byte; scales give them about the spread they would have */
+            uint32_t h = (uint32_t)(begin + i) * 2654435761u;
+            h ^= h >> 15;
+            to[i] = (uint8_t)(h * 2246822519u >> 24);
+        }
         return;
     }
     float scale = 1.732f * (float)p->std / (p->quant.dtype == CVN_I4 ? 8.0f : 128.0f);
