@@ -3,25 +3,7 @@
 #include "base/strbuf.h"
 
 #include <stdlib.h>
-
 #include <string.h>
-
-#define CALL_BEGIN "<tool_call>\n{\"name\": \""
-#define CALL_MIDDLE "\", \"arguments\": "
-#define CALL_END "}\n</tool_call>"
-
-bool plain_call_syntax(CallSyntax *out)
-{
-    *out = (CallSyntax){.known = true,
-                        .plain = true,
-                        .before = strdup(CALL_BEGIN),
-                        .between = strdup(CALL_MIDDLE),
-                        .after = strdup(CALL_END),
-                        .again = strdup(CALL_END "\n" CALL_BEGIN),
-                        .mark = strdup("<tool_call>"),
-                        .mark_token = -1};
-    return out->before && out->between && out->after && out->again && out->mark;
-}
 
 static void add_json(StrBuf *out, const json_t *value)
 {
@@ -68,9 +50,10 @@ static int tell_tools(json_t *messages, const json_t *tools, bool system, StrBuf
         add_json(text, json_object_get(json_array_get(tools, i), "function"));
         strbuf_puts(text, "\n");
     }
-    strbuf_puts(text, "To call one, answer with its name and its arguments as JSON:\n" CALL_BEGIN
-                      "NAME" CALL_MIDDLE "{…}" CALL_END
-                      "\nWhat came of it is told between <tool_response> and </tool_response>.");
+    strbuf_puts(text,
+                "To call one, answer with its name and its arguments as JSON:\n" PLAIN_CALL_BEGIN
+                "NAME" PLAIN_CALL_MIDDLE "{…}" PLAIN_CALL_END
+                "\nWhat came of it is told between <tool_response> and </tool_response>.");
     if (!system) {
         strbuf_puts(text, "\n\n");
         add_content(text, first);
@@ -96,11 +79,11 @@ static int add_plain(json_t *all, const json_t *message, bool joins, StrBuf *tex
     for (size_t i = 0; i < json_array_size(calls); i++) {
         const json_t *f = json_object_get(json_array_get(calls, i), "function");
         const char *name = json_string_value(json_object_get(f, "name"));
-        strbuf_puts(text, text->length ? "\n" CALL_BEGIN : CALL_BEGIN);
+        strbuf_puts(text, text->length ? "\n" PLAIN_CALL_BEGIN : PLAIN_CALL_BEGIN);
         strbuf_puts(text, name ? name : "");
-        strbuf_puts(text, CALL_MIDDLE);
+        strbuf_puts(text, PLAIN_CALL_MIDDLE);
         add_json(text, json_object_get(f, "arguments"));
-        strbuf_puts(text, CALL_END);
+        strbuf_puts(text, PLAIN_CALL_END);
     }
     if (joins)
         return set_content(last, text);

@@ -15,10 +15,14 @@
 #ifndef CVN_SERVER_PLAIN_CALLS_H
 #define CVN_SERVER_PLAIN_CALLS_H
 
-#include "server/tools.h"
+#include <jansson.h>
+#include <stdbool.h>
 
-/* How calls are written so. False: no memory. */
-bool plain_call_syntax(CallSyntax *out);
+/* What stands before a call's name, between it and the arguments, and behind them. */
+#define PLAIN_CALL_MARK "<tool_call>"
+#define PLAIN_CALL_BEGIN PLAIN_CALL_MARK "\n{\"name\": \""
+#define PLAIN_CALL_MIDDLE "\", \"arguments\": "
+#define PLAIN_CALL_END "}\n</tool_call>"
 
 /* Messages, as templates want them, with calls as text; owned, or NULL: no memory. tools may be NULL. `system`: the model is
    told what tools there are by a system message, else by the first one. */

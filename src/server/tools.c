@@ -108,6 +108,20 @@ static void find_mark(CallSyntax *y, const Tokenizer *tokenizer)
     token_ids_free(&ids);
 }
 
+/* Of models whose templates write none. False: no memory. */
+static bool plain_syntax(CallSyntax *out)
+{
+    *out = (CallSyntax){.known = true,
+                        .plain = true,
+                        .before = strdup(PLAIN_CALL_BEGIN),
+                        .between = strdup(PLAIN_CALL_MIDDLE),
+                        .after = strdup(PLAIN_CALL_END),
+                        .again = strdup(PLAIN_CALL_END "\n" PLAIN_CALL_BEGIN),
+                        .mark = strdup(PLAIN_CALL_MARK),
+                        .mark_token = -1};
+    return out->before && out->between && out->after && out->again && out->mark;
+}
+
 void call_syntax_learn(CallSyntax *y, const ChatTemplate *chat, const Tokenizer *tokenizer,
                        const int32_t *stops, size_t n_stops)
 {
@@ -138,7 +152,7 @@ void call_syntax_learn(CallSyntax *y, const ChatTemplate *chat, const Tokenizer 
     }
     if (!y->known) {
         call_syntax_free(y);
-        y->known = plain_call_syntax(y);
+        y->known = plain_syntax(y);
         y->system = !chat || takes_system(chat, tokenizer);
     }
     strbuf_free(&prompt);
