@@ -362,6 +362,7 @@ static void say_progress(void *context, uint64_t done, uint64_t all)
 typedef struct Reading {
     cvn_model *model;
     const char *path;
+    pthread_t thread;
     cvn_err err;
 } Reading;
 
@@ -372,15 +373,22 @@ static void *read_tokenizer(void *context)
     return NULL;
 }
 
+static void end_reading(void *context)
+{
+    pthread_join(((Reading *)context)->thread, NULL);
+}
+
 static int start(RunModel *of, const RunOptions *run, cvn_err *err)
 {
     Reading reading = {.model = of->model, .path = run->path};
     size_t said = of->model->warnings.length;
-    pthread_t reads;
-    bool beside = pthread_create(&reads, NULL, read_tokenizer, &reading) == 0;
+    Held held;
+    bool beside = pthread_create(&reading.thread, NULL, read_tokenizer, &reading) == 0;
+    if (beside)
+        hold(&held, end_reading, &reading);
     int code = run_model_start(of, run, 0, cvn_model_context(of->model), err);
     if (beside)
-        pthread_join(reads, NULL);
+        held_release(&held);
     else
         read_tokenizer(&reading);
     warn_lines(cvn_model_warnings(of->model) + said);
