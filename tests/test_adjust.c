@@ -1,10 +1,9 @@
 /* What requests say of single tokens: it does what it says, and nothing to the rows beside it. */
+#include "gqa_model.h"
 #include "serve/engine.h"
-#include "unit.h"
 
 enum { MOST = 40, VOCAB = 259, N_PROMPT = 30 };
 
-static cvn_model *model;
 static int32_t prompt[N_PROMPT];
 
 typedef struct Text {
@@ -206,12 +205,6 @@ static void what_makes_no_sense_is_refused(void **state)
 
 int main(void)
 {
-    cvn_err err = {0};
-    const cvn_model_options options = {.dtype = CVN_F32, .no_tokenizer = true};
-    if (cvn_model_open(CVN_TEST_DATA "/llama/gqa", &options, &model, &err)) {
-        fprintf(stderr, "%s\n", err.message);
-        return 1;
-    }
     for (int i = 0; i < N_PROMPT; i++)
         prompt[i] = (i * 37 + 11) % VOCAB;
     const struct CMUnitTest tests[] = {
@@ -221,7 +214,5 @@ int main(void)
         cmocka_unit_test(a_text_has_its_least_length),
         cmocka_unit_test(what_makes_no_sense_is_refused),
     };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    cvn_model_free(model);
-    return failed;
+    return cmocka_run_group_tests(tests, open_model, close_model);
 }

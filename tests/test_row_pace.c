@@ -2,19 +2,10 @@
  * How long rows that decode wait for prompts (serve/pace.h), by a clock of the test's own: each run of a program takes what
  * the test says, so that nothing here depends on real time.
  */
+#include "gqa_model.h"
 #include "serve/pace.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 enum { ROWS = 6, CONTEXT = 240, N = 40 };
-
-static cvn_model *model;
 
 /* ---- a machine: a back end that takes time ---- */
 
@@ -284,12 +275,6 @@ static void rows_decode_between_the_sections_of_a_score(void **state)
 
 int main(void)
 {
-    cvn_err err = {0};
-    cvn_model_options options = {.dtype = CVN_F32, .no_tokenizer = true};
-    if (cvn_model_open(CVN_TEST_DATA "/llama/gqa", &options, &model, &err)) {
-        fprintf(stderr, "%s\n", err.message);
-        return 1;
-    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_text_waits_for_longer),
         cmocka_unit_test(a_machine_that_is_slower_has_shorter_sections),
@@ -299,7 +284,5 @@ int main(void)
         cmocka_unit_test(prompts_alone_are_read_at_once),
         cmocka_unit_test(rows_decode_between_the_sections_of_a_score),
     };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    cvn_model_free(model);
-    return failed;
+    return cmocka_run_group_tests(tests, open_model, close_model);
 }

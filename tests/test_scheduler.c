@@ -3,19 +3,10 @@
  * cancelled beside it, or interrupts it.
  */
 #include "caravan/session.h"
+#include "gqa_model.h"
 #include "serve/engine.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 enum { N = 8, CONTEXT = 200, MOST = 256 };
-
-static cvn_model *model;
 
 /* What was heard of a request. */
 typedef struct Heard {
@@ -527,16 +518,16 @@ static void what_makes_no_sense_is_refused(void **state)
     assert_int_equal(dropped.ends, 0);
 }
 
-int main(void)
+static int open_and_answer(void **state)
 {
-    cvn_err err = {0};
-    cvn_model_options options = {.dtype = CVN_F32, .no_tokenizer = true};
-    if (cvn_model_open(CVN_TEST_DATA "/llama/gqa", &options, &model, &err)) {
-        fprintf(stderr, "%s\n", err.message);
-        return 1;
-    }
+    open_model(state);
     make_requests();
     answer_alone();
+    return 0;
+}
+
+int main(void)
+{
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts_do_not_depend_on_company),
         cmocka_unit_test(nor_does_it_on_meshes),
@@ -550,7 +541,5 @@ int main(void)
         cmocka_unit_test(sessions_and_batches_run_beside_requests),
         cmocka_unit_test(what_makes_no_sense_is_refused),
     };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    cvn_model_free(model);
-    return failed;
+    return cmocka_run_group_tests(tests, open_and_answer, close_model);
 }

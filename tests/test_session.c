@@ -1,9 +1,9 @@
 /* A dialog whose cache is kept gives the text of one that is computed from nothing, for less work. */
 #include "base/file.h"
 #include "caravan/session.h"
+#include "gqa_model.h"
 #include "scratch.h"
 #include "serve/engine.h"
-#include "unit.h"
 
 enum { CONTEXT = 200, MOST = 256 };
 
@@ -28,8 +28,6 @@ static bool hear(void *context, int request, int32_t token)
         t->interrupt = 1;
     return !t->stop_at || t->answered < t->stop_at;
 }
-
-static cvn_model *model;
 
 static cvn_engine *new_engine(int rows)
 {
@@ -460,12 +458,6 @@ static void other_files_are_refused(void **state)
 
 int main(void)
 {
-    cvn_err err = {0};
-    cvn_model_options options = {.dtype = CVN_F32, .no_tokenizer = true};
-    if (cvn_model_open(CVN_TEST_DATA "/llama/gqa", &options, &model, &err)) {
-        fprintf(stderr, "%s\n", err.message);
-        return 1;
-    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(turns_equal_a_fresh_run_of_the_whole_dialog),
         cmocka_unit_test(going_back_reuses_what_is_common),
@@ -478,7 +470,5 @@ int main(void)
         cmocka_unit_test_setup_teardown(other_files_are_refused, make_scratch, remove_scratch),
         cmocka_unit_test(mistakes_are_refused_and_leave_the_session_usable),
     };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    cvn_model_free(model);
-    return failed;
+    return cmocka_run_group_tests(tests, open_model, close_model);
 }

@@ -98,14 +98,12 @@ static void cut_at_stop(char *text, const Tokenizer *tokenizer, const int32_t *s
 
 static void find_mark(CallSyntax *y, const Tokenizer *tokenizer)
 {
-    TokenIds ids = {0};
     const char *from = y->before + strspn(y->before, " \n");
     size_t n = *from == '<' ? strcspn(from, ">") + 1 : *from == '[' ? strcspn(from, "]") + 1 : 0;
     if (n < 3 || n > strlen(from))
         return;
     y->mark = strndup(from, n);
     y->mark_token = y->mark ? tokenizer_special(tokenizer, y->mark) : -1;
-    token_ids_free(&ids);
 }
 
 /* Of models whose templates write none. False: no memory. */
