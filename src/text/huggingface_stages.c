@@ -130,11 +130,11 @@ static int add_split(Tokenizer *t, int (*make)(const char *, size_t, Split **, c
 {
     if (t->n_split == SPLIT_MAX)
         return err_set(err, CVN_EUNSUPPORTED, "the text is split in more than %d steps", SPLIT_MAX);
-    int rc = make(text, strlen(text), &t->split[t->n_split], err);
     t->pattern[t->n_split] =
         make == split_pattern_new ? arena_string(&t->arena, text) : "(before a text)";
-    t->n_split += !rc;
-    return rc;
+    TRY(make(text, strlen(text), &t->split[t->n_split], err));
+    t->n_split++; /* at once: it is released with those that are counted */
+    return CVN_OK;
 }
 
 /* A rewriting pre-tokenizer after a splitting one would rewrite each part; no Llama has that. */
