@@ -50,18 +50,8 @@ static void run_kernel(void *context, int thread, int n_threads)
     KernelArgs args = run->args;
     args.thread = thread;
     args.n_threads = n_threads;
+    args.isa = run->kernel->isa;
     run->kernel->run(&args);
-}
-
-static const Kernel *find(const Op *op)
-{
-    const KernelSet *backend = cpu_kernels();
-    for (int i = 0; i < backend->n_kernels; i++) {
-        const Kernel *kernel = backend->kernel[i];
-        if (kernel->kind == op->kind && (!kernel->match || kernel->match(op)))
-            return kernel;
-    }
-    return NULL;
 }
 
 /* Numbers near 1 / 16, or whole ones for integers: what they are does not matter, but that they are normal. */
@@ -89,7 +79,7 @@ static double time_kernel(Pool *pool, const Kernel *kernel, const cvn_value *v,
         out[i] = allocate(cvn_type_bytes(&op->result[i]->type) + 1);
     for (int i = 0; i < op->n_operands; i++)
         in[i] = inputs && inputs[i] ? inputs[i] : (made[i] = make_data(&op->operand[i]->type));
-    size_t bytes = run.kernel->scratch ? run.kernel->scratch(op, pool_threads(pool)) : 0;
+    size_t bytes = kernel_scratch(run.kernel, op, pool_threads(pool));
     void *scratch = allocate(bytes + 1);
     run.args = (KernelArgs){
         .op = op, .in = in, .out = out, .scratch = scratch, .barrier = pool_barrier(pool)};
@@ -113,7 +103,7 @@ static double time_kernel(Pool *pool, const Kernel *kernel, const cvn_value *v,
 /* The same of the kernel that is taken. */
 static double time_op(Pool *pool, const cvn_value *v, const void *const *inputs, const char **name)
 {
-    const Kernel *kernel = find(v->def);
+    const Kernel *kernel = kernel_find(cpu_kernels(), v->def);
     *name = kernel->name;
     return time_kernel(pool, kernel, v, inputs);
 }
@@ -348,7 +338,7 @@ static const Kernel *other_kernel(const Kernel *kernel, const RowChoice *row)
     const Kernel *found = NULL;
     for (int i = 0, below = 0; i < backend->n_kernels && !found; i++) {
         below |= backend->kernel[i] == kernel;
-        if (below && backend->kernel[i]->kind == op->kind && backend->kernel[i]->match(op))
+        if (below && kernel_matches(backend->kernel[i], op))
             found = backend->kernel[i];
     }
     cvn_graph_free(g);

@@ -134,6 +134,7 @@ static inline void check_thread(void *context, int thread, int n_threads)
     KernelArgs args = run->args;
     args.thread = thread;
     args.n_threads = n_threads;
+    args.isa = run->kernel->isa;
     run->kernel->run(&args);
 }
 
@@ -152,7 +153,7 @@ static inline Pool *check_pool(int n)
 static inline void check_run(const Check *c, const Kernel *kernel, Pool *pool,
                              const void *const *in, void *const *out)
 {
-    size_t bytes = kernel->scratch ? kernel->scratch(c->op, pool_threads(pool)) : 0;
+    size_t bytes = kernel_scratch(kernel, c->op, pool_threads(pool));
     size_t rounded = (bytes + 63) / 64 * 64;
     void *scratch = bytes ? aligned_alloc(64, rounded) : NULL;
     if (scratch)
@@ -239,7 +240,7 @@ static inline void check_kernels(Check *c, int least)
     interp_op(op, in, want);
     for (int k = 0; k < all->n_kernels; k++) {
         const Kernel *kernel = all->kernel[k];
-        if (kernel->kind != op->kind || (kernel->match && !kernel->match(op)))
+        if (!kernel_matches(kernel, op))
             continue;
         check_kernel(c, kernel, want);
         c->kernels++;

@@ -80,7 +80,7 @@ static const KernelSet interpreter_backend = {.name = "interpreter", .fallback =
 static inline void run_op_alone(const KernelSet *backend, const Op *op, void **memory)
 {
     const Kernel *kernel = lower_kernel(backend, op);
-    size_t bytes = kernel && kernel->scratch ? kernel->scratch(op, 1) : 0;
+    size_t bytes = kernel ? kernel_scratch(kernel, op, 1) : 0;
     void *scratch = bytes ? aligned_alloc(64, (bytes + 63) / 64 * 64) : NULL;
     const void **in = calloc((size_t)op->n_operands + 1, sizeof *in);
     void *out[8] = {0};
@@ -94,8 +94,13 @@ static inline void run_op_alone(const KernelSet *backend, const Op *op, void **m
     }
     Barrier barrier;
     barrier_init(&barrier, 1);
-    KernelArgs args = {
-        .op = op, .in = in, .out = out, .scratch = scratch, .barrier = &barrier, .n_threads = 1};
+    KernelArgs args = {.op = op,
+                       .in = in,
+                       .out = out,
+                       .scratch = scratch,
+                       .barrier = &barrier,
+                       .n_threads = 1,
+                       .isa = kernel ? kernel->isa : NULL};
     if (result_bytes)
         (kernel ? kernel->run : backend->fallback)(&args);
     free(in);

@@ -173,7 +173,7 @@ static void first_row(BlockKind kind, bool int8, int64_t m, float *y, int64_t n)
     for (int isa = CPU_ISA_COUNT - 1; isa >= 0 && !kernel; isa--) {
         const KernelSet *set = cpu_kernels_of((CpuIsa)isa);
         for (int i = 0; set && i < set->n_kernels && !kernel; i++)
-            if (set->kernel[i]->kind == OP_LINEAR && set->kernel[i]->match(c.op))
+            if (kernel_matches(set->kernel[i], c.op))
                 kernel = set->kernel[i];
     }
     check_run(&c, kernel, check_pool(2), in, outs);

@@ -167,7 +167,7 @@ static void who_packs_a_panel_is_who_reads_it(void **state)
 static void run_thread(const Op *op, const void *const *in, void *out, int t, int nt)
 {
     const Kernel *kernel = kernel_find(cpu_kernels(), op);
-    size_t bytes = kernel->scratch ? kernel->scratch(op, nt) : 0;
+    size_t bytes = kernel_scratch(kernel, op, nt);
     void *scratch = aligned_alloc(64, (size_t)num_padded(bytes + 1, 64));
     Barrier barrier;
     barrier_init(&barrier, 1);
@@ -178,7 +178,8 @@ static void run_thread(const Op *op, const void *const *in, void *out, int t, in
                        .scratch = scratch,
                        .barrier = &barrier,
                        .thread = t,
-                       .n_threads = nt};
+                       .n_threads = nt,
+                       .isa = kernel->isa};
     kernel->run(&args);
     free(scratch);
 }

@@ -34,17 +34,15 @@ static GemmIsa isa_of_tests(void)
 
 static size_t scratch(const Op *op, int n_threads)
 {
-    Gemm gemm;
     GemmIsa isa = isa_of_tests();
-    gemm_from_op(op, &gemm);
+    Gemm gemm = gemm_from_op(op);
     return gemm_scratch(&isa, &gemm, n_threads);
 }
 
 static void run(const KernelArgs *args)
 {
-    Gemm gemm;
     GemmIsa isa = isa_of_tests();
-    gemm_from_op(args->op, &gemm);
+    Gemm gemm = gemm_from_op(args->op);
     gemm.epilogue = hands_on;
     isa.epilogue = write_sums;
     gemm_run(&isa, &gemm, args);

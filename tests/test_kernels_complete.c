@@ -7,15 +7,6 @@
 #include "model/presets.h"
 #include "unit.h"
 
-static const Kernel *find(const KernelSet *backend, const Op *op)
-{
-    for (int i = 0; i < backend->n_kernels; i++)
-        if (backend->kernel[i]->kind == op->kind &&
-            (!backend->kernel[i]->match || backend->kernel[i]->match(op)))
-            return backend->kernel[i];
-    return NULL;
-}
-
 /* What the compiler gives memory to instead of running. */
 static bool is_alias(OpKind kind)
 {
@@ -39,7 +30,7 @@ static void check_step(const LlamaConfig *config, const LlamaStep *step)
     for (const Op *op = g->first; op; op = op->next)
         for (int isa = 0; isa < CPU_ISA_COUNT; isa++) {
             const KernelSet *backend = cpu_kernels_of((CpuIsa)isa);
-            if (backend && !is_alias(op->kind) && !find(backend, op)) {
+            if (backend && !is_alias(op->kind) && !kernel_find(backend, op)) {
                 char text[TYPE_TEXT];
                 fail_msg("%s: no kernel of level %s for %s, result %s", g->name, backend->name,
                          op_info[op->kind].name,

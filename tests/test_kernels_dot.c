@@ -148,7 +148,7 @@ static void rows_do_not_depend_on_the_batch(void **state)
             const KernelSet *backend = cpu_kernels();
             float got[MOST][N];
             for (int k = 0; k < backend->n_kernels; k++) {
-                if (backend->kernel[k]->kind != OP_DOT_GENERAL || !backend->kernel[k]->match(c.op))
+                if (!kernel_matches(backend->kernel[k], c.op))
                     continue;
                 check_run(&c, backend->kernel[k], pool, (const void *[]){x.data, w.data},
                           (void *[]){got});

@@ -227,7 +227,7 @@ static bool takes_8_bits(const Kernel *kernel)
     spec.scale[0] = check_parameter(&c, panel_scale_type(CVN_F32, 16, 1));
     cvn_linear(c.g, x, &spec, out);
     check_inputs(&c, out[0]);
-    bool takes = kernel->match(c.op);
+    bool takes = kernel_matches(kernel, c.op);
     check_end(&c);
     return takes;
 }
@@ -367,7 +367,7 @@ static void first_float_row(const Kernel *kernel, cvn_dtype dtype, int64_t m, fl
     float *all = malloc((size_t)(m * n) * sizeof *all);
     assert_non_null(all);
     void *outs[] = {all};
-    if (!kernel->match(c.op)) {
+    if (!kernel_matches(kernel, c.op)) {
         memset(all, 0, (size_t)n * sizeof *all);
     } else {
         check_run(&c, kernel, check_pool(2), in, outs);

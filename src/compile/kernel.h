@@ -51,6 +51,7 @@ typedef struct KernelArgs {
     KernelTail *tail;      /* [n_threads], for kernel_take; NULL: everyone does its own share */
     uint64_t turn;         /* grows from step to step and from run to run */
     const volatile int *cancelled; /* nonzero: nobody wants the results any more; or NULL */
+    const void *isa;               /* the kernel's */
 } KernelArgs;
 
 typedef void KernelFn(const KernelArgs *args);
@@ -87,6 +88,11 @@ typedef struct Kernel {
     bool (*match)(const Op *op);                    /* shapes and dtypes it takes; NULL: all */
     size_t (*scratch)(const Op *op, int n_threads); /* bytes of scratch; NULL: none */
     KernelFn *run;
+    /* Of kernels that are one code for several instruction sets: what tells them apart, given to `run`; and match and
+       scratch where these depend on it. */
+    const void *isa;
+    bool (*match_isa)(const struct Kernel *kernel, const Op *op);
+    size_t (*scratch_isa)(const struct Kernel *kernel, const Op *op, int n_threads);
     unsigned in_place; /* bit i: result 0 may be written over operand i */
     unsigned fuses;    /* KernelFuses */
     /* Element i of the result is made of elements i of the operands that have as many, and of the others as a whole;
@@ -110,6 +116,10 @@ typedef struct KernelSet {
        step is shared. */
     size_t tiny;
 } KernelSet;
+
+/* Whether a kernel takes this operation, and the bytes of scratch that it asks for then. */
+bool kernel_matches(const Kernel *kernel, const Op *op);
+size_t kernel_scratch(const Kernel *kernel, const Op *op, int n_threads);
 
 /* The first of the backend's kernels that matches; NULL: its fallback. */
 const Kernel *kernel_find(const KernelSet *backend, const Op *op);

@@ -48,6 +48,7 @@ static void make_step(const Lowering *lowering, int i, Step *step)
                           : phase == STEP_DONE ? kernel->done
                           : kernel             ? kernel->run
                                                : lowering->backend->fallback,
+                   .isa = kernel ? kernel->isa : NULL,
                    .kernel = kernel ? kernel->name : "interpreter",
                    .in = arena_array(arena, (size_t)op->n_operands + 1, sizeof(BufferRef)),
                    .out = arena_array(arena, (size_t)op->n_results + 1, sizeof(BufferRef)),

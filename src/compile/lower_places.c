@@ -58,7 +58,7 @@ static void find_lifetimes(const Lowering *lowering, Places *places)
                 lifetime->last = live->last[v->id];
         }
         const Kernel *kernel = lowering->kernel[i];
-        size_t scratch = kernel && kernel->scratch ? kernel->scratch(op, lowering->n_threads) : 0;
+        size_t scratch = kernel ? kernel_scratch(kernel, op, lowering->n_threads) : 0;
         places->scratch[i] = -1;
         if (scratch) {
             places->scratch[i] = places->n;

@@ -39,6 +39,7 @@ typedef struct Step {
     const Op *op;       /* in the plan's graph */
     StepPhase phase;    /* what of it */
     KernelFn *run;      /* never NULL */
+    const void *isa;    /* the kernel's */
     const char *kernel; /* name of the kernel */
     BufferRef *in;      /* [op->n_operands] */
     BufferRef *out;     /* [op->n_results] */

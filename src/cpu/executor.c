@@ -181,7 +181,8 @@ static void walk(void *context, int thread, int n_threads)
                            .device = run->device->comm_index,
                            .tail = run->device->tail,
                            .turn = run->turn + (uint64_t)i,
-                           .cancelled = run->agrees ? NULL : cancelled};
+                           .cancelled = run->agrees ? NULL : cancelled,
+                           .isa = step->isa};
         at += n_in + n_out + 1;
         if (i == run->late)
             spare_wait(run->device->late);

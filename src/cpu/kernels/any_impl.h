@@ -135,9 +135,8 @@ static void multiply_block(const KernelArgs *args, const Gemm *g, int64_t b, int
 
 static void run_dot(const KernelArgs *args)
 {
-    Gemm g;
     int64_t begin, end;
-    gemm_from_op(args->op, &g);
+    Gemm g = gemm_from_op(args->op);
     int64_t down = num_pieces(g.m, ROWS), across = num_pieces(g.n, COLUMNS);
     kernel_share(g.batch * down * across, 1, args->thread, args->n_threads, &begin, &end);
     for (int64_t i = begin; i < end; i++) {

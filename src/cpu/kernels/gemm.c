@@ -76,23 +76,24 @@ static void transpose_result(const Op *op, Gemm *gemm)
         dims_add(i < n_rows ? &gemm->row_at : &gemm->column_at, size[i], stride[i]);
 }
 
-void gemm_from_op(const Op *op, Gemm *gemm)
+Gemm gemm_from_op(const Op *op)
 {
     const OpAttr *attr = &op->attr;
     const cvn_type *lhs = &op->operand[0]->type, *rhs = &op->operand[1]->type;
-    *gemm = (Gemm){.out = op->result[0]->type.dtype,
-                   .epilogue = op->attr.fusion,
-                   .residual = op->n_operands == 3 && !op->attr.fusion};
-    gemm->m = operand_from_type(lhs, &attr->lhs_batch, &attr->lhs_contract, &gemm->a);
-    gemm->n = operand_from_type(rhs, &attr->rhs_batch, &attr->rhs_contract, &gemm->b);
-    gemm->batch = gemm->k = 1;
-    gemm->squares = op->n_results > 1 && !op->attr.fusion;
+    Gemm gemm = {.out = op->result[0]->type.dtype,
+                 .epilogue = op->attr.fusion,
+                 .residual = op->n_operands == 3 && !op->attr.fusion};
+    gemm.m = operand_from_type(lhs, &attr->lhs_batch, &attr->lhs_contract, &gemm.a);
+    gemm.n = operand_from_type(rhs, &attr->rhs_batch, &attr->rhs_contract, &gemm.b);
+    gemm.batch = gemm.k = 1;
+    gemm.squares = op->n_results > 1 && !op->attr.fusion;
     for (int i = 0; i < attr->lhs_batch.n; i++)
-        gemm->batch *= lhs->dim[attr->lhs_batch.v[i]];
+        gemm.batch *= lhs->dim[attr->lhs_batch.v[i]];
     for (int i = 0; i < attr->lhs_contract.n; i++)
-        gemm->k *= lhs->dim[attr->lhs_contract.v[i]];
+        gemm.k *= lhs->dim[attr->lhs_contract.v[i]];
     if (attr->dims.n)
-        transpose_result(op, gemm);
+        transpose_result(op, &gemm);
+    return gemm;
 }
 
 /* ---- few rows: B is read where it lies ---- */

@@ -106,7 +106,7 @@ typedef struct GemmIsa {
     void (*dots)(int64_t m, int64_t n, int64_t k, const void *a, const void *b, int64_t ldb,
                  float *c, int64_t ldc);
     int lanes;
-    cvn_dtype source; /* dtype of the operands that dots is for */
+    cvn_dtype source; /* dtype of the operands */
 } GemmIsa;
 
 /* A list of dimensions walked as one index, major first. */
@@ -136,7 +136,7 @@ typedef struct Gemm {
 } Gemm;
 
 /* Reads a dot_general as matrices. */
-void gemm_from_op(const Op *op, Gemm *gemm);
+Gemm gemm_from_op(const Op *op);
 
 /* Offset of an index in elements. */
 int64_t gemm_offset(const GemmDims *dims, int64_t index);

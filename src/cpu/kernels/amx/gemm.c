@@ -114,4 +114,5 @@ const GemmIsa gemm_amx_bf16 = {
     .add = tile_add,
     .epilogue = fusion_epilogue_avx512_bf16,
     .squares = tile_add_squares,
+    .source = CVN_BF16,
 };
