@@ -6,27 +6,24 @@
 
 #include "cpu/kernels/linear.h"
 
-static void run_tiles(const KernelArgs *args)
-{
-    linear_run(&linear_amx_int8, args);
-}
+enum { OF_INT8, OF_INT4, OF_BLOCKS, KINDS };
 
-static void run_vnni(const KernelArgs *args)
-{
-    linear_run(&linear_avx512_vnni, args);
-}
-
-static const Kernel kernels[] = {
-    {.name = "linear.amx.int8",
-     .kind = OP_LINEAR,
-     .scratch = linear_wide_scratch,
-     .run = run_tiles},
-    {.name = "linear.avx512.vnni", .kind = OP_LINEAR, .scratch = linear_scratch, .run = run_vnni}};
+#define KERNEL(of)                                                                                 \
+    {                                                                                              \
+        .name = #of, .kind = OP_LINEAR, .isa = &linear_##of, .scratch_isa = linear_scratch,        \
+        .run = linear_run                                                                          \
+    }
+static const Kernel kernels[KINDS][2] = {
+    {KERNEL(i8_amx), KERNEL(i8_avx512)},
+    {KERNEL(i4_amx), KERNEL(i4_avx512)},
+    {KERNEL(blocks_amx), KERNEL(blocks_avx512)},
+};
 
 /* group: of 4-bit weights, or 0 */
 static void check_shape(int64_t m, int64_t k, int64_t n, int64_t group)
 {
     cvn_dtype dtype = group ? CVN_I4 : CVN_I8, scale = group == 64 ? CVN_BF16 : CVN_F32;
+    const Kernel *kernel = kernels[group ? OF_INT4 : OF_INT8];
     int most = group ? 8 : 128;
     Check c = check_begin();
     cvn_linear_spec spec = {.contract = 1, .n_weights = 1, .type = {CVN_TYPE(CVN_F32, m, n)}};
@@ -41,12 +38,12 @@ static void check_shape(int64_t m, int64_t k, int64_t n, int64_t group)
     void *got[2] = {malloc(bytes), malloc(bytes)}, *want[] = {malloc(bytes)};
     assert_true(got[0] && got[1] && want[0]);
     for (int i = 0; i < 2; i++)
-        check_run(&c, &kernels[i], check_pool(2), in, &got[i]);
+        check_run(&c, &kernel[i], check_pool(2), in, &got[i]);
     assert_memory_equal(got[0], got[1], bytes);
     interp_op(c.op, in, want);
     c.absolute = 3.2e-5 * most * sqrt((double)k);
     c.relative = 1e-5;
-    check_kernel(&c, &kernels[0], want);
+    check_kernel(&c, &kernel[0], want);
     for (int i = 0; i < 2; i++)
         free(got[i]);
     free(want[0]);
@@ -84,7 +81,7 @@ static void check_blocks(BlockKind kind, bool int8, int64_t m, int64_t k, int64_
     void *got[2] = {malloc(bytes), malloc(bytes)};
     assert_true(got[0] && got[1]);
     for (int i = 0; i < 2; i++)
-        check_run(&c, &kernels[i], check_pool(2), in, &got[i]);
+        check_run(&c, &kernels[OF_BLOCKS][i], check_pool(2), in, &got[i]);
     if (memcmp(got[0], got[1], bytes) != 0)
         fail_msg("%s: %d rows, %d columns", block_names[kind], (int)m, (int)k);
     free(got[0]);

@@ -3,20 +3,13 @@
 
 #if defined(CVN_HAVE_AMX)
 
-#include "cpu/kernels/linear_direct.h"
+#include "cpu/kernels/linear.h"
 
-static void run_tiles(const KernelArgs *args)
-{
-    linear_direct_run(&linear_amx_bf16, args);
-}
-
-static size_t scratch(const Op *op, int n_threads)
-{
-    return linear_direct_scratch(&linear_amx_bf16, op, n_threads);
-}
-
-static const Kernel kernel = {
-    .name = "linear.amx.bf16", .kind = OP_LINEAR, .scratch = scratch, .run = run_tiles};
+static const Kernel kernel = {.name = "linear.amx.bf16",
+                              .kind = OP_LINEAR,
+                              .isa = &linear_bf16_amx,
+                              .scratch_isa = linear_scratch,
+                              .run = linear_run};
 
 /* Runs m rows, of which each has the same numbers for any m, into y; checks them against the interpreter. */
 static void run_rows(int64_t m, int64_t k, int64_t n, float *y)

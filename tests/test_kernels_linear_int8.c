@@ -4,20 +4,13 @@
 #include "graph/panels.h"
 
 #if defined(CVN_HAVE_AMX)
-#include "cpu/kernels/linear_direct.h"
+#include "cpu/kernels/linear.h"
 
-static void run_tiles(const KernelArgs *args)
-{
-    linear_direct_run(&linear_amx_rows8, args);
-}
-
-static size_t tiles_scratch(const Op *op, int n_threads)
-{
-    return linear_direct_scratch(&linear_amx_rows8, op, n_threads);
-}
-
-static const Kernel tiles_kernel = {
-    .name = "linear_int8.amx", .kind = OP_LINEAR_INT8, .scratch = tiles_scratch, .run = run_tiles};
+static const Kernel tiles_kernel = {.name = "linear_int8.amx",
+                                    .kind = OP_LINEAR_INT8,
+                                    .isa = &linear_rows8_amx,
+                                    .scratch_isa = linear_scratch,
+                                    .run = linear_run};
 #endif
 
 /* All instruction sets give the same bits: their sums are exact, and scaled in one order. */

@@ -25,25 +25,24 @@ enum { KERNELS_MAX = 512, TABLES_MAX = 24 };
 #define TABLE(table) table,
 /* What a compiler or processor does not know is left out of the build (cmake/Kernels.cmake). */
 #if defined(CVN_HAVE_AVX2)
-#define TABLES_AVX2 linear_kernels_avx2, KERNELS_OF(avx2, TABLE) linear_int8_kernels_avx2
+#define TABLES_AVX2 KERNELS_OF(avx2, TABLE)
 #else
 #define TABLES_AVX2 NULL
 #endif
 #if defined(CVN_HAVE_AVX512)
 #define TABLES_AVX512 KERNELS_OF(avx512, TABLE)
 #define TABLES_AVX512_BF16                                                                         \
-    linear_kernels_avx512_vnni, linear_float_kernels_avx512_bf16, linear_int8_kernels_avx512_vnni, \
-        dot_kernels_avx512_bf16, attention_kernels_avx512_bf16, attention_kernels_avx512_bf16few,  \
-        attention_backward_kernels_avx512_bf16, fusion_kernels_avx512_bf16,                        \
-        row_kernels_avx512_bf16, rope_kernels_avx512_bf16, row_backward_kernels_avx512_bf16
+    linear_kernels_avx512_bf16, dot_kernels_avx512_bf16, attention_kernels_avx512_bf16,            \
+        attention_kernels_avx512_bf16few, attention_backward_kernels_avx512_bf16,                  \
+        fusion_kernels_avx512_bf16, row_kernels_avx512_bf16, rope_kernels_avx512_bf16,             \
+        row_backward_kernels_avx512_bf16
 #else
 #define TABLES_AVX512 NULL
 #define TABLES_AVX512_BF16 NULL
 #endif
 #if defined(CVN_HAVE_AMX)
 #define TABLES_AMX                                                                                 \
-    linear_kernels_amx, linear_float_kernels_amx, linear_int8_kernels_amx, dot_kernels_amx,        \
-        attention_kernels_amx, attention_backward_kernels_amx
+    linear_kernels_amx, dot_kernels_amx, attention_kernels_amx, attention_backward_kernels_amx
 #else
 #define TABLES_AMX NULL
 #endif
@@ -54,10 +53,8 @@ static const struct {
     const Kernel *table[TABLES_MAX];
 } levels[CPU_ISA_COUNT] = {
     [CPU_ISA_PORTABLE] = {BASELINE,
-                          {linear_kernels_portable,
-                           KERNELS_OF(portable, TABLE) linear_int8_kernels_portable, copy_kernels,
-                           index_kernels, blocks_kernels, sort_kernels, small_kernels,
-                           collective_kernels}},
+                          {KERNELS_OF(portable, TABLE) copy_kernels, index_kernels, blocks_kernels,
+                           sort_kernels, small_kernels, collective_kernels}},
     [CPU_ISA_AVX2] = {"avx2", {TABLES_AVX2}},
     [CPU_ISA_AVX512] = {"avx512", {TABLES_AVX512}},
     [CPU_ISA_AVX512_BF16] = {"avx512_bf16", {TABLES_AVX512_BF16}},

@@ -8,8 +8,7 @@
  *     norm, quantize, fusion, attention           *_impl.h, on the vectors of vec.h
  *     any                                         sums of f64, whole numbers and dimensions that lie apart, on wide.h
  *     dot_general, gemm*                          products of two tensors, in any layout; gemm_tiles.c for AMX
- *     linear*                                     products with weights in panels: loops (linear_loops.h) around tiles of
- *                                                 8 and 4 bits (linear.h), and of floats and rows of 8 bits (linear_direct.h)
+ *     linear*                                     products with weights in panels: loops (linear_loops.h) around tiles (linear.h)
  *     choice                                      how many rows each kernel of a product takes
  *
  * A new kernel is a row in a table of its file, with all that kernel.h asks for; a new table is declared here and listed in
@@ -33,7 +32,7 @@ extern const Kernel small_kernels[];  /* iota, cumsum */
 
 /* The tables that every set of vectors has: f(table) of each. */
 #define KERNELS_OF(isa, f)                                                                         \
-    f(linear_float_kernels_##isa) f(quantize_kernels_##isa) f(dot_kernels_##isa)                   \
+    f(linear_kernels_##isa) f(quantize_kernels_##isa) f(dot_kernels_##isa)                         \
         f(elementwise_kernels_##isa) f(fusion_kernels_##isa) f(row_kernels_##isa)                  \
             f(rope_kernels_##isa) f(random_kernels_##isa) f(attention_kernels_##isa)               \
                 f(attention_backward_kernels_##isa) f(row_backward_kernels_##isa)                  \
@@ -43,18 +42,14 @@ KERNELS_OF(portable, KERNELS_DECLARE)
 KERNELS_OF(avx2, KERNELS_DECLARE)
 KERNELS_OF(avx512, KERNELS_DECLARE)
 
-extern const Kernel linear_int8_kernels_portable[], linear_int8_kernels_avx2[],
-    linear_int8_kernels_avx512_vnni[], linear_int8_kernels_amx[];
-extern const Kernel linear_kernels_portable[], linear_kernels_avx2[], linear_kernels_avx512_vnni[],
-    linear_kernels_amx[];
-extern const Kernel linear_float_kernels_avx512_bf16[], linear_float_kernels_amx[];
-
-extern const Kernel dot_kernels_avx512_bf16[], attention_kernels_avx512_bf16[],
-    attention_kernels_avx512_bf16few[], attention_backward_kernels_avx512_bf16[];
+extern const Kernel linear_kernels_avx512_bf16[], dot_kernels_avx512_bf16[],
+    attention_kernels_avx512_bf16[], attention_kernels_avx512_bf16few[],
+    attention_backward_kernels_avx512_bf16[];
 /* The same as those of avx512, and the same bits, but for the instruction that rounds. */
 extern const Kernel fusion_kernels_avx512_bf16[], row_kernels_avx512_bf16[],
     rope_kernels_avx512_bf16[], row_backward_kernels_avx512_bf16[];
 
-extern const Kernel dot_kernels_amx[], attention_kernels_amx[], attention_backward_kernels_amx[];
+extern const Kernel linear_kernels_amx[], dot_kernels_amx[], attention_kernels_amx[],
+    attention_backward_kernels_amx[];
 
 #endif

@@ -1,177 +1,221 @@
-/* The loops around the tiles of linear.h, and the kernels of `linear`. */
+/* What is around the loops (linear_loops.h) and the tiles (linear.h): how x is laid out; and the kernels made of them. */
 #include "cpu/kernels/linear.h"
 
+#include "base/float16.h"
 #include "cpu/kernels/choice.h"
 #include "cpu/kernels/kernels.h"
 
 #include <string.h>
 
-/* Elements of x up to which every thread quantizes all of it for itself: less work than meeting. */
-enum { ALONE = 16384 };
-
-/* Rows above which an instruction set may be wide; those of a piece of x. */
-enum { MANY = 64, TILED = 16, TILED_BYTES = 64 };
+enum {
+    /* Elements of x up to which every thread lays out all of it for itself: less work than meeting. */
+    ALONE = 32768,
+    ALONE_FIXED = 16384,
+    MANY = 64,   /* rows above which an instruction set may ask for other blocks */
+    LINE = 2048, /* bytes of a row of a span of x at most */
+    TILED = 16,  /* rows of a tile of AMX, and their bytes */
+    TILED_BYTES = 64
+};
 
 /* One product: its loops, and where its parts are in scratch. */
 typedef struct Product {
     LinearLoops loops;
     BlockChunk chunk_of; /* of blocks */
     int64_t group;       /* columns of a group; LINEAR_SPAN for i8 */
-    bool eight;          /* rows of 8 bits */
-    bool tiled;          /* 16 rows of x in one piece, as arrange_blocks lays them out */
+    bool eight;          /* of fixed point, rows of 8 bits */
+    int64_t element;     /* bytes of one of x as it is laid out */
     int64_t row_bytes;   /* of a row's span */
-    int64_t rows;        /* from span to span */
-    int64_t rest;     /* rows of x's spans from one to what it rounded off; 0: that is left away */
-    size_t x_bytes;   /* of the arranged activations, all rows */
-    size_t all_bytes; /* and their spans */
-    size_t c_bytes;   /* of a thread's sums */
+    int64_t rows;        /* from span to span: with those that fill up tiles */
+    int64_t rest;      /* rows of x's spans from one to what it rounded off; 0: that is left away */
+    size_t x_bytes;    /* of x as it is laid out, all rows */
+    size_t all_bytes;  /* and their spans; of rows of 8 bits their sums in each span, and steps */
+    size_t c_bytes;    /* of a thread's sums */
+    size_t norm_bytes; /* of a normalised row, behind them */
 } Product;
 
-static Product read_product(const Op *op, int n_threads, bool wide)
+/* Panels that a tile takes of so many rows. */
+static int64_t panels_of_tile(const LinearIsa *isa, int64_t rows)
+{
+    return rows <= isa->few ? LINEAR_BLOCK : isa->panels;
+}
+
+static Product read_product(const LinearIsa *isa, const Op *op, int n_threads)
 {
     Product p = {.loops = linear_loops_of(op), .group = LINEAR_SPAN};
     LinearLoops *l = &p.loops;
     const LinearWeight *first = &l->weight[0];
+    const bool wide = isa->chunk && l->m > MANY;
+    const int64_t chunk = wide ? isa->chunk : LINEAR_CHUNK, chunks = num_pieces(l->m, chunk);
     if (first->blocks) {
         p.group = block_info[first->blocks].form.group;
         p.chunk_of = block_chunk(first->blocks, l->k);
     } else if (first->dtype == CVN_I4) {
         p.group = l->k / first->groups;
     }
-    bool many = wide && l->m > MANY;
-    l->span = LINEAR_SPAN;
+    l->many = isa->asks && l->m >= isa->asks;
+    l->block = wide                      ? isa->block / (l->swiglu ? 2 : 1)
+               : l->m <= LINEAR_STREAMED ? panels_of_tile(isa, l->m)
+                                         : LINEAR_BLOCK;
+    l->span = wide && isa->span ? isa->span : LINEAR_SPAN;
     l->spans = num_pieces(l->k, l->span);
-    l->chunk = num_min(l->m, many ? LINEAR_WIDE_CHUNK : LINEAR_CHUNK);
-    l->block = many ? LINEAR_WIDE_BLOCK / (l->swiglu ? 2 : 1) : LINEAR_BLOCK;
-    l->alone = n_threads > 1 && l->m * l->k <= ALONE;
-    p.eight = op->attr.int8;
-    p.tiled = wide && first->blocks;
-    p.row_bytes = p.eight && !p.tiled ? LINEAR_SPAN : LINEAR_ROW_BYTES;
-    p.rows = p.tiled ? num_round_up(l->m, TILED) : l->m;
+    l->chunk = chunks > 1 ? num_round_up(num_pieces(l->m, chunks), isa->rows) : l->m;
+    l->chunk = isa->turned ? num_round_up(l->chunk, TILED) : l->chunk;
+    l->divided = l->chunk >= l->m && (isa->fixed || !l->many);
+    l->alone = n_threads > 1 && l->m * l->k <= (isa->fixed ? ALONE_FIXED : ALONE);
+    p.eight = isa->fixed && op->attr.int8;
+    p.element = !isa->fixed               ? cvn_dtype_bits(isa->x) / 8
+                : p.eight && !isa->turned ? 1
+                                          : LINEAR_ROW_BYTES / LINEAR_SPAN;
+    p.row_bytes = l->span * p.element;
+    p.rows = isa->turned ? num_round_up(l->m, TILED) : l->m;
     bool exact = first->blocks && linear_rows_dtype(op) == CVN_F32 && !p.eight;
     p.rest = exact ? l->spans * p.rows : 0;
     int64_t rows = l->spans * p.rows + p.rest;
-    p.x_bytes = (size_t)(rows * p.row_bytes);
-    p.all_bytes = p.x_bytes + (size_t)rows * sizeof(LinearSpan);
-    p.all_bytes = (size_t)num_round_up((int64_t)p.all_bytes, 64);
+    p.x_bytes = p.all_bytes = (size_t)(rows * p.row_bytes);
+    if (isa->fixed)
+        p.all_bytes += (size_t)rows * sizeof(LinearSpan);
+    else if (isa->x == CVN_I8)
+        p.all_bytes += (size_t)(num_round_up(rows, 16) + l->m) * sizeof(float);
+    p.all_bytes = num_padded(p.all_bytes, CACHE_LINE);
     p.c_bytes = linear_sums_bytes(l);
+    if (op->attr.norm)
+        p.norm_bytes = num_padded(cvn_dtype_bytes(linear_rows_dtype(op), l->k), CACHE_LINE);
     return p;
 }
 
-/* Quantized weights of one kind, whose groups make whole spans. */
-bool linear_match(const Op *op)
+/* Weights of the instruction set's kind; of quantized ones the groups make whole spans. */
+bool linear_match(const Kernel *kernel, const Op *op)
 {
-    LinearWeight first = linear_weight(op, 0);
-    if (first.blocks)
-        return true;
-    if (!panel_scaled(first.dtype) || op->attr.int8)
+    const LinearIsa *isa = kernel->isa;
+    const LinearWeight first = linear_weight(op, 0);
+    const bool eight = op->kind == OP_LINEAR_INT8 || op->attr.int8;
+    if (!choice_takes(kernel->name, linear_rows(op)))
         return false;
-    for (int i = 0; i < (int)op->attr.group_size; i++) {
+    if (first.blocks || isa->blocks)
+        return first.blocks && isa->blocks;
+    if (eight != (!isa->fixed && isa->x == CVN_I8))
+        return false;
+    if (!isa->fixed && !eight && linear_rows_dtype(op) != isa->weight)
+        return false;
+    for (int i = 0; i < linear_weights(op); i++) {
         LinearWeight w = linear_weight(op, i);
-        if (w.dtype != first.dtype || w.groups != first.groups)
+        if (w.dtype != isa->weight || !w.panels) /* a linear_int8 may be of plain weights */
             return false;
-        if (w.dtype == CVN_I8 && (w.groups != 1 || w.scale_dtype != CVN_F32))
+        if (isa->fixed && w.groups != first.groups)
+            return false;
+        if (isa->fixed && w.dtype == CVN_I8 && (w.groups != 1 || w.scale_dtype != CVN_F32))
             return false;
     }
-    if (first.dtype == CVN_I8)
-        return true;
-    int64_t group = first.k / first.groups;
-    return LINEAR_SPAN % group == 0;
+    const int64_t group = first.groups ? first.k / first.groups : 1;
+    return first.dtype != CVN_I4 || (LINEAR_SPAN % group == 0 && group >= isa->least_group);
 }
 
-static size_t scratch_bytes(const Op *op, int n_threads, bool wide)
+size_t linear_scratch(const Kernel *kernel, const Op *op, int n_threads)
 {
-    Product p = read_product(op, n_threads, wide);
-    return p.all_bytes * (p.loops.alone ? (size_t)n_threads : 1) + p.c_bytes * (size_t)n_threads;
-}
-
-size_t linear_scratch(const Op *op, int n_threads)
-{
-    return scratch_bytes(op, n_threads, false);
-}
-
-size_t linear_wide_scratch(const Op *op, int n_threads)
-{
-    return scratch_bytes(op, n_threads, true);
+    Product p = read_product(kernel->isa, op, n_threads);
+    size_t threads = (size_t)n_threads;
+    return p.all_bytes * (p.loops.alone ? threads : 1) + (p.c_bytes + p.norm_bytes) * threads;
 }
 
 /* One thread's view. */
 typedef struct Work {
-    const LinearIsa *isa, *rows; /* rows: whose functions of rows are taken */
+    const LinearIsa *isa;
     const Product *p;
     const KernelArgs *args;
-    int8_t *x;        /* [spans][m][row_bytes], and what those rounded off */
-    LinearSpan *span; /* [spans][m], and of that */
+    int8_t *x;        /* [spans][rows][row_bytes], and what those rounded off */
+    LinearSpan *span; /* of fixed point: [spans][rows], and of that; else NULL */
+    int32_t *sum;     /* of rows of 8 bits: [spans][rows]; else NULL */
+    float *step;      /* and [m] */
+    char *row;        /* normalised */
 } Work;
 
-LinearNorm linear_norm_of(const KernelArgs *args)
+/* Units of a weight's panels in a span. */
+static int64_t units_of(const LinearLoops *l, const LinearWeight *w, int64_t span)
 {
-    const Op *op = args->op;
-    int weight = linear_norm(op);
-    return (LinearNorm){.x_dtype = op->operand[0]->type.dtype,
-                        .weight_dtype = op->operand[weight]->type.dtype,
-                        .out_dtype = linear_rows_dtype(op),
-                        .x = args->in[0],
-                        .weight = args->in[weight],
-                        .k = linear_weight(op, 0).k,
-                        .eps = (float)op->attr.eps};
+    const int64_t unit = w->blocks ? w->k / w->units : panel_unit(w->dtype);
+    return num_min(l->span / unit, w->units - span * l->span / unit);
 }
 
-/* Elements [at, at + n) of x as a row's span. */
-static void quantize_span(const Work *w, cvn_dtype dtype, const void *x, int64_t at, int64_t n,
-                          int64_t span, int64_t row, int64_t rest)
-{
-    const Product *p = w->p;
-    const int64_t i = span * p->rows + row;
-    int8_t *to = w->x + i * p->row_bytes, plain[LINEAR_ROW_BYTES];
-    int8_t *out = p->tiled ? plain : to;
-    if (p->eight)
-        w->rows->quantize8(dtype, x, at, n, p->group, p->chunk_of.columns, out, &w->span[i]);
-    else
-        w->rows->quantize(dtype, x, at, n, p->group, out, &w->span[i], rest);
-    if (p->tiled)
-        w->isa->arrange_blocks(p->eight, plain,
-                               to + row % TILED * (TILED_BYTES - LINEAR_ROW_BYTES));
-}
-
-/* Whole rows, because each needs the sum of all its squares first. */
-static void quantize_normalised(const Work *w)
+/* Lays out n <= LINEAR_SPAN elements of a row, from k0 on, which are at x; zeros after them. */
+static void lay_out(const Work *w, cvn_dtype dtype, const void *x, int64_t n, int64_t k0,
+                    int64_t row)
 {
     const Product *p = w->p;
     const LinearLoops *l = &p->loops;
-    LinearNorm norm = linear_norm_of(w->args);
-    int64_t begin, end;
-    uint16_t span[LINEAR_SPAN]; /* bf16 */
-    linear_share_rows(l, l->m, &begin, &end);
-    for (int64_t row = begin; row < end; row++) {
-        float scale = w->rows->norm_scale(&norm, row);
-        for (int64_t s = 0; s < l->spans; s++) {
-            int64_t k0 = s * LINEAR_SPAN, n = num_min(LINEAR_SPAN, l->k - k0);
-            w->rows->norm_span(&norm, row, k0, n, scale, span);
-            quantize_span(w, CVN_BF16, span, 0, n, s, row, 0);
-        }
+    const LinearIsa *isa = w->isa;
+    const int64_t s = k0 / l->span, i = s * p->rows + row, part = k0 % l->span * p->element;
+    int8_t line[LINE], *to = w->x + i * p->row_bytes + part;
+    const bool turned = isa->turn || (isa->turned && row < linear_tiled_rows(l->m) &&
+                                      units_of(l, &l->weight[0], s) % TILED == 0);
+    int8_t *out = turned ? line : to;
+    if (p->eight) {
+        isa->of_rows->quantize8(dtype, x, n, p->group, p->chunk_of.columns, out, &w->span[i]);
+    } else if (isa->fixed) {
+        isa->of_rows->quantize(dtype, x, n, p->group, isa->arrange, out, &w->span[i], p->rest);
+    } else if (isa->x == CVN_I8) {
+        int32_t sum = isa->of_rows->to_8_bits(dtype, x, n, w->step[row], out);
+        w->sum[i] = part ? w->sum[i] + sum : sum;
+    } else if (isa->x == dtype) {
+        memcpy(out, x, (size_t)(n * p->element));
+    } else { /* bf16, widened */
+        float *value = (float *)(void *)out;
+        for (int64_t j = 0; j < n; j++)
+            value[j] = bf16_to_f32(((const uint16_t *)x)[j]);
     }
-    linear_meet(l);
+    if (!isa->fixed)
+        memset(out + n * p->element, 0, (size_t)((LINEAR_SPAN - n) * p->element));
+    if (!turned)
+        return;
+    to -= row % TILED * (p->row_bytes - TILED_BYTES) - part * (TILED - 1);
+    if (isa->turn)
+        isa->turn(p->eight, line, to);
+    for (int64_t j = 0; !isa->turn && j < LINEAR_SPAN * p->element; j += TILED_BYTES)
+        memcpy(to + j * TILED, line + j, TILED_BYTES);
 }
 
-static void quantize_rows(const Work *w)
+/* Lays out this thread's part of x: whole rows, where each needs first what all of it is like. */
+static void lay_out_rows(const Work *w)
 {
-    const Product *p = w->p;
-    const LinearLoops *l = &p->loops;
+    const LinearLoops *l = &w->p->loops;
+    const LinearRows *of = w->isa->of_rows;
+    const Op *op = w->args->op;
+    const bool steps = w->step, whole = op->attr.norm || steps;
+    const cvn_dtype dtype = linear_rows_dtype(op);
+    const int weight = op->attr.norm ? linear_norm(op) : 0;
+    const LinearNorm norm = {.x_dtype = op->operand[0]->type.dtype,
+                             .weight_dtype = op->operand[weight]->type.dtype,
+                             .out_dtype = dtype,
+                             .x = w->args->in[0],
+                             .weight = w->args->in[weight],
+                             .k = l->k,
+                             .eps = (float)op->attr.eps};
     int64_t begin, end;
-    linear_share_rows(l, l->spans * l->m, &begin, &end);
+    linear_share_rows(l, whole ? l->m : num_pieces(l->k, LINEAR_SPAN) * l->m, &begin, &end);
     for (int64_t i = begin; i < end; i++) {
-        int64_t span = i / l->m, k0 = span * LINEAR_SPAN, row = i % l->m;
-        quantize_span(w, w->args->op->operand[0]->type.dtype, w->args->in[0], row * l->k + k0,
-                      num_min(LINEAR_SPAN, l->k - k0), span, row, p->rest);
+        const int64_t row = i % l->m, first = i / l->m * LINEAR_SPAN;
+        const int64_t last = whole ? l->k : num_min(l->k, first + LINEAR_SPAN);
+        const char *x = (const char *)w->args->in[0] + cvn_dtype_bytes(dtype, row * l->k);
+        if (op->attr.norm) {
+            const float scale = of->norm_scale(&norm, row);
+            for (int64_t k0 = 0; k0 < l->k; k0 += LINEAR_SPAN)
+                of->norm_span(&norm, row, k0, num_min(LINEAR_SPAN, l->k - k0), scale,
+                              w->row + cvn_dtype_bytes(dtype, k0));
+            x = w->row;
+        }
+        if (op->kind == OP_LINEAR_INT8) { /* it is there */
+            w->step[row] = bf16_to_f32(((const uint16_t *)w->args->in[1])[row]);
+        } else if (steps) {
+            int32_t most = 0;
+            for (int64_t k0 = 0; k0 < l->k; k0 += LINEAR_SPAN)
+                most = of->largest(dtype, x + cvn_dtype_bytes(dtype, k0),
+                                   num_min(LINEAR_SPAN, l->k - k0), most);
+            w->step[row] = of->step(most);
+        }
+        for (int64_t k0 = first; k0 < last; k0 += LINEAR_SPAN)
+            lay_out(w, dtype, x + cvn_dtype_bytes(dtype, k0), num_min(LINEAR_SPAN, last - k0), k0,
+                    row);
     }
     linear_meet(l);
-}
-
-/* Panels that a tile takes for so many rows. */
-static int64_t panels_of_tile(const LinearIsa *isa, int64_t rows)
-{
-    return isa->panels ? rows <= isa->few ? LINEAR_BLOCK : isa->panels : 1;
 }
 
 /* A piece in tiles. */
@@ -179,23 +223,23 @@ typedef struct Cut {
     int64_t panels;      /* of a tile */
     int64_t rows, tiles; /* of a tile at most, and how many tiles of rows there are */
     int64_t
-        ahead; /* bytes of a panel between what a tile reads and what it asks for; 0: what the next piece reads,
-                            of which each tile asks for a part */
+        ahead; /* bytes of a panel between what a tile reads and what it asks for; 0: what the next piece reads, of
+                      which each tile asks for a part */
+    int64_t steps; /* of a tile, beside each of which it asks */
 } Cut;
 
-static Cut cut_piece(const LinearIsa *isa, const LinearWeight *w, int64_t rows)
+static Cut cut_piece(const LinearIsa *isa, int64_t units, int64_t rows)
 {
-    bool is_i4 = w->dtype == CVN_I4, blocks = w->blocks != BLOCK_NONE;
-    int64_t most = blocks ? isa->rows_blocks : is_i4 ? isa->rows_i4 : isa->rows_i8;
-    bool alone = !is_i4 && !blocks && rows > most && rows <= isa->alone_i8;
-    Cut c = {.panels = panels_of_tile(isa, rows), .rows = alone ? rows : num_min(most, rows)};
+    enum { SPAN_UNITS = LINEAR_SPAN / PANEL_QUAD, STEP_BYTES = 64 };
+    const bool alone = rows > isa->rows && rows <= isa->alone;
+    Cut c = {.panels = panels_of_tile(isa, rows), .rows = alone ? rows : num_min(isa->rows, rows)};
     c.tiles = num_pieces(rows, c.rows);
-    if (isa->panels && !isa->wide)
+    if (isa->even)
         c.rows = num_pieces(rows, c.tiles);
-    if (alone)
-        c.ahead = LINEAR_SPAN / panel_unit(w->dtype) * PANEL_BYTES;
-    else if (rows <= LINEAR_STREAMED)
-        c.ahead = is_i4 || blocks ? 4096 : 2048; /* as measured */
+    if (rows <= LINEAR_STREAMED)
+        c.ahead = alone ? SPAN_UNITS * PANEL_BYTES : isa->ahead;
+    c.steps = isa->fixed ? num_pieces(c.rows, TILED) * (LINEAR_SPAN / STEP_BYTES)
+                         : num_pieces(units, PANEL_ROWS);
     return c;
 }
 
@@ -203,21 +247,21 @@ static Cut cut_piece(const LinearIsa *isa, const LinearWeight *w, int64_t rows)
 static void multiply_panels(const Work *w, const LinearPiece *piece, const Cut *cut,
                             const LinearAhead *ahead, LinearTile *t, float *c, int64_t g)
 {
-    const LinearLoops *l = &w->p->loops;
-    const bool is_i4 = l->weight[piece->weight].dtype == CVN_I4;
-    void (*tile_of)(const LinearTile *) = t->blocks ? w->isa->tile_blocks
-                                          : is_i4   ? w->isa->tile_i4
-                                                    : w->isa->tile_i8;
-    int64_t first = piece->span * w->p->rows + piece->m0, call = g / cut->panels * cut->tiles;
-    const int64_t steps = LINEAR_SPAN / 64;
+    const Product *p = w->p;
+    const LinearLoops *l = &p->loops;
+    const int64_t rows = piece->rows, call = g / cut->panels * cut->tiles;
     const uint8_t *next = piece->next ? (const uint8_t *)piece->next + g * t->q_stride : NULL;
     LinearBeside beside;
-    t->beside = w->isa->wide ? &beside : NULL;
-    for (int64_t r = 0, tile = 0; r < piece->rows; r += cut->rows, tile++) {
-        t->rows = (int)num_min(cut->rows, piece->rows - r);
-        t->x = w->x + (first + r) * w->p->row_bytes;
-        t->span = w->span + first + r;
-        t->c = c + r * PANEL_ROWS;
+    t->beside = l->many ? &beside : NULL;
+    for (int64_t r = 0, tile = 0; r < rows; r += cut->rows, tile++) {
+        const int64_t first = piece->span * p->rows + piece->m0 + r;
+        const bool last = r + cut->rows >= rows;
+        t->rows = (int)num_min(cut->rows, rows - r);
+        t->x = w->x + first * p->row_bytes;
+        t->span = w->span ? w->span + first : NULL;
+        t->sum = w->sum ? w->sum + first : NULL;
+        t->c = c + g * t->c_stride + r * PANEL_ROWS;
+        t->next = last ? c + (g + cut->panels) * t->c_stride : t->c + cut->rows * PANEL_ROWS;
         for (int j = 0; j < t->panels; j++) {
             const uint8_t *q = t->q + j * t->q_stride;
             if (cut->ahead)
@@ -225,19 +269,18 @@ static void multiply_panels(const Work *w, const LinearPiece *piece, const Cut *
             else
                 t->ahead[j] = next && j % cut->tiles == tile ? next + j * t->q_stride : q;
         }
-        if (w->isa->wide)
-            beside = linear_beside(ahead, tile, call + tile, num_pieces(cut->rows, 16) * steps);
-        if (w->isa->wide && piece->out)
-            linear_leaves_next(&beside, piece->out,
-                               r + cut->rows < piece->rows ? g : g + cut->panels, t->panels,
-                               r + cut->rows < piece->rows ? r + cut->rows : 0);
-        tile_of(t);
-        if (w->p->rest) {
+        if (l->many)
+            beside = linear_beside(ahead, tile, call + tile, cut->steps);
+        if (l->many && piece->out)
+            linear_leaves_next(&beside, piece->out, last ? g + cut->panels : g, t->panels,
+                               last ? 0 : r + cut->rows);
+        w->isa->tile(t);
+        if (p->rest) {
             LinearTile rest = *t;
-            rest.x += w->p->rest * w->p->row_bytes;
-            rest.span += w->p->rest;
+            rest.x = w->x + (first + p->rest) * p->row_bytes;
+            rest.span += p->rest;
             rest.add = true;
-            tile_of(&rest);
+            w->isa->tile(&rest);
         }
         if (piece->out)
             linear_write_tile(l->write, piece->out, g, t->panels, r, t->rows);
@@ -252,150 +295,133 @@ static void multiply(const void *work, const LinearPiece *piece, float *c)
     const LinearLoops *l = &p->loops;
     const LinearPanels *panels = piece->panels;
     const LinearWeight *lw = &l->weight[piece->weight];
-    const int64_t span = piece->span, unit = lw->blocks ? lw->k / lw->units : panel_unit(lw->dtype);
-    const int64_t scale_bytes = lw->scale_dtype == CVN_F32 ? 4 : 2;
-    const char *scale = lw->blocks ? NULL : w->args->in[2 + 2 * piece->weight];
-    Cut cut = cut_piece(w->isa, lw, piece->rows);
-    LinearTile t = {.q_stride = panels->stride * (int64_t)lw->panel_bytes,
-                    .eight = p->eight,
+    const int64_t span = piece->span, next = (span + 1) % l->spans * p->rows + piece->m0;
+    const size_t scale_bytes = cvn_dtype_bytes(lw->scale_dtype, PANEL_ROWS);
+    const bool scaled = w->isa->fixed && !lw->blocks;
+    LinearTile t = {.eight = p->eight,
+                    .x_stride = l->span,
+                    .q_stride = panels->stride * (int64_t)lw->panel_bytes,
                     .blocks = lw->blocks,
                     .chunk = &p->chunk_of,
-                    .units = num_min(LINEAR_SPAN / unit, lw->units - span * LINEAR_SPAN / unit),
-                    .group = p->group / unit,
+                    .units = units_of(l, lw, span),
+                    .group = lw->blocks ? 0 : p->group / panel_unit(lw->dtype),
                     .scale_stride = panels->stride * lw->groups * PANEL_ROWS,
                     .scale_dtype = lw->scale_dtype,
                     .c_stride = l->chunk * PANEL_ROWS,
                     .add = span > 0};
+    const Cut cut = cut_piece(w->isa, t.units, piece->rows);
     LinearAhead ahead = {.stride = t.q_stride,
                          .units = lw->blocks ? t.units * p->chunk_of.bytes / PANEL_BYTES : t.units,
-                         .x = (const char *)w->x +
-                              ((span + 1) % l->spans * p->rows + piece->m0) * p->row_bytes,
-                         .x_lines = piece->rows * p->row_bytes / 64,
+                         .x = (const char *)w->x + next * p->row_bytes,
+                         .x_lines = piece->rows * p->row_bytes / CACHE_LINE,
                          .tiles = cut.tiles,
                          .calls = cut.tiles * num_pieces(panels->n, cut.panels)};
     for (int64_t g = 0; g < panels->n; g += cut.panels) {
-        int64_t panel = panels->first + g * panels->stride;
-        int64_t at = panel * lw->groups + span * LINEAR_SPAN / p->group;
-        bool last = g + cut.panels >= panels->n;
+        const int64_t panel = panels->first + g * panels->stride, left = panels->n - g - cut.panels;
+        const char *q = linear_panel_at(w->args, lw, piece->weight, panel, span, l->span);
         t.panels = (int)num_min(cut.panels, panels->n - g);
-        t.q =
-            (const uint8_t *)linear_panel_at(w->args, lw, piece->weight, panel, span, LINEAR_SPAN);
-        if (scale)
-            t.scale = scale + at * PANEL_ROWS * scale_bytes;
-        ahead.panel = last ? piece->next : (const char *)t.q + cut.panels * t.q_stride;
-        ahead.n = ahead.panel ? t.panels : 0;
-        multiply_panels(w, piece, &cut, &ahead, &t, c + g * t.c_stride, g);
+        t.q = (const uint8_t *)q;
+        if (scaled)
+            t.scale = (const char *)w->args->in[2 + 2 * piece->weight] +
+                      (size_t)(panel * lw->groups + span * l->span / p->group) * scale_bytes;
+        ahead.panel = left > 0 ? q + cut.panels * t.q_stride : piece->next;
+        ahead.n = !ahead.panel ? 0 : left > 0 ? num_min(cut.panels, left) : cut.panels;
+        multiply_panels(w, piece, &cut, &ahead, &t, c, g);
     }
 }
 
-void linear_run(const LinearIsa *isa, const KernelArgs *args)
+void linear_run(const KernelArgs *args)
 {
-    Product p = read_product(args->op, args->n_threads, isa->wide);
+    const LinearIsa *isa = args->isa;
+    Product p = read_product(isa, args->op, args->n_threads);
     LinearLoops *l = &p.loops;
     if (l->m == 0)
         return;
-    char *scratch = args->scratch,
-         *x = scratch + (l->alone ? p.all_bytes * (size_t)args->thread : 0);
-    char *c = scratch + p.all_bytes * (l->alone ? (size_t)args->n_threads : 1);
-    Work w = {.isa = isa,
-              .rows = isa->rows_of ? isa->rows_of : isa,
-              .p = &p,
-              .args = args,
-              .x = (int8_t *)x,
-              .span = (LinearSpan *)(void *)(x + p.x_bytes)};
+    const size_t threads = (size_t)args->n_threads, thread = (size_t)args->thread;
+    char *x = (char *)args->scratch + (l->alone ? p.all_bytes * thread : 0);
+    char *c = (char *)args->scratch + p.all_bytes * (l->alone ? threads : 1) +
+              (p.c_bytes + p.norm_bytes) * thread;
+    Work w = {.isa = isa, .p = &p, .args = args, .x = (int8_t *)x, .row = c + p.c_bytes};
+    if (isa->fixed) {
+        w.span = (LinearSpan *)(void *)(x + p.x_bytes);
+    } else if (isa->x == CVN_I8) {
+        w.sum = (int32_t *)(void *)(x + p.x_bytes);
+        w.step = (float *)(void *)(w.sum + num_round_up(l->spans * p.rows, 16));
+    }
     l->args = args;
-    l->c = (float *)(void *)(c + p.c_bytes * (size_t)args->thread);
-    l->divided = l->chunk == l->m;
+    l->c = (float *)(void *)c;
     l->multiply = multiply;
     l->work = &w;
-    l->write = w.rows->write;
-    l->many = isa->wide;
-    if (args->op->attr.norm)
-        quantize_normalised(&w);
-    else
-        quantize_rows(&w);
-    if (l->m <= LINEAR_STREAMED)
-        l->block = panels_of_tile(isa, l->m);
+    l->step = w.step;
+    l->write = isa->of_rows->write;
+    lay_out_rows(&w);
     linear_loops_run(l, isa->enter, isa->leave);
 }
 
-/* What runs an instruction set: a kernel has no other way to carry it. And a table that takes all there is. */
-#define LINEAR_FUNCTION(isa)                                                                       \
-    static void run_##isa(const KernelArgs *args)                                                  \
+#define ROW(text, of, match, set)                                                                  \
     {                                                                                              \
-        linear_run(&linear_##isa, args);                                                           \
+        .name = text, .kind = of, .isa = &linear_##set, .match_isa = match,                        \
+        .scratch_isa = linear_scratch, .run = linear_run                                           \
     }
-#define LINEAR_TABLE(isa, text)                                                                    \
-    LINEAR_FUNCTION(isa)                                                                           \
-    const Kernel linear_kernels_##isa[] = {{.name = text,                                          \
-                                            .kind = OP_LINEAR,                                     \
-                                            .match = linear_match,                                 \
-                                            .scratch = linear_scratch,                             \
-                                            .run = run_##isa},                                     \
-                                           {0}};
+/* Those that every set of vectors has for quantized weights, and for rows of 8 bits. */
+#define IN_INTEGERS(set, text)                                                                     \
+    ROW("linear." text ".int8", OP_LINEAR, linear_match, i8_##set),                                \
+        ROW("linear." text ".int4", OP_LINEAR, linear_match, i4_##set),                            \
+        ROW("linear." text ".blocks", OP_LINEAR, linear_match, blocks_##set),                      \
+        ROW("linear." text ".rows8", OP_LINEAR, linear_match, rows8_##set),                        \
+        ROW("linear_int8." text, OP_LINEAR_INT8, linear_match, rows8_##set)
 
-LINEAR_TABLE(portable, "linear.portable")
+const Kernel linear_kernels_portable[] = {
+    IN_INTEGERS(portable, "portable"),
+    ROW("linear.portable.f32", OP_LINEAR, linear_match, f32_portable),
+    ROW("linear.portable.bf16", OP_LINEAR, linear_match, bf16_portable),
+    {0},
+};
+
 #if defined(CVN_HAVE_AVX2)
-LINEAR_TABLE(avx2, "linear.avx2")
+const Kernel linear_kernels_avx2[] = {
+    IN_INTEGERS(avx2, "avx2"),
+    ROW("linear.avx2.f32", OP_LINEAR, linear_match, f32_avx2),
+    ROW("linear.avx2.bf16", OP_LINEAR, linear_match, bf16_avx2),
+    {0},
+};
 #endif
+
 #if defined(CVN_HAVE_AVX512)
-LINEAR_TABLE(avx512_vnni, "linear.avx512.vnni")
+const Kernel linear_kernels_avx512[] = {
+    ROW("linear.avx512.f32", OP_LINEAR, linear_match, f32_avx512),
+    ROW("linear.avx512.bf16", OP_LINEAR, linear_match, bf16_avx512),
+    {0},
+};
+const Kernel linear_kernels_avx512_bf16[] = {
+    IN_INTEGERS(avx512, "avx512.vnni"),
+    ROW("linear.avx512.bf16dot", OP_LINEAR, linear_match, bf16_avx512_bf16),
+    {0},
+};
 #endif
 
 #if defined(CVN_HAVE_AMX)
-LINEAR_FUNCTION(amx_int8)
-
-static bool match_amx_int8(const Op *op)
-{
-    return linear_match(op) && linear_weight(op, 0).dtype == CVN_I8 && !op->attr.blocks &&
-           choice_takes("linear.amx.int8", linear_rows(op));
-}
-
-/* Groups must be half a tile at least. */
-static bool match_amx_int4(const Op *op)
-{
-    enum { LEAST_GROUP = 32 };
-    LinearWeight w = linear_weight(op, 0);
-    return linear_match(op) && w.dtype == CVN_I4 && w.k / w.groups >= LEAST_GROUP &&
-           choice_takes("linear.amx.int4", linear_rows(op));
-}
-
 /* x as fixed point must be numbers of bf16. */
-static bool match_amx_blocks(const Op *op)
+static bool match_blocks(const Kernel *kernel, const Op *op)
 {
-    return op->attr.blocks && !op->attr.int8 && linear_rows_dtype(op) == CVN_BF16 &&
-           choice_takes("linear.amx.blocks", linear_rows(op));
+    return !op->attr.int8 && linear_rows_dtype(op) == CVN_BF16 && linear_match(kernel, op);
 }
 
 /* Numbers of 8 bits are two of 4 there: those vectors multiply as fast. */
-static bool match_amx_blocks_rows8(const Op *op)
+static bool match_blocks_rows8(const Kernel *kernel, const Op *op)
 {
     const BlockForm *f = &block_info[op->attr.blocks].form;
-    return op->attr.blocks && op->attr.int8 && f->base != 8 && f->table != block_iq4_step &&
-           choice_takes("linear.amx.blocks8", linear_rows(op));
+    return op->attr.int8 && f->base != 8 && f->table != block_iq4_step && linear_match(kernel, op);
 }
 
 const Kernel linear_kernels_amx[] = {
-    {.name = "linear.amx.blocks",
-     .kind = OP_LINEAR,
-     .match = match_amx_blocks,
-     .scratch = linear_wide_scratch,
-     .run = run_amx_int8},
-    {.name = "linear.amx.blocks8",
-     .kind = OP_LINEAR,
-     .match = match_amx_blocks_rows8,
-     .scratch = linear_wide_scratch,
-     .run = run_amx_int8},
-    {.name = "linear.amx.int8",
-     .kind = OP_LINEAR,
-     .match = match_amx_int8,
-     .scratch = linear_wide_scratch,
-     .run = run_amx_int8},
-    {.name = "linear.amx.int4",
-     .kind = OP_LINEAR,
-     .match = match_amx_int4,
-     .scratch = linear_wide_scratch,
-     .run = run_amx_int8},
+    ROW("linear.amx.blocks", OP_LINEAR, match_blocks, blocks_amx),
+    ROW("linear.amx.blocks8", OP_LINEAR, match_blocks_rows8, blocks_amx),
+    ROW("linear.amx.int8", OP_LINEAR, linear_match, i8_amx),
+    ROW("linear.amx.int4", OP_LINEAR, linear_match, i4_amx),
+    ROW("linear.amx.bf16", OP_LINEAR, linear_match, bf16_amx),
+    ROW("linear.amx.rows8", OP_LINEAR, linear_match, rows8_amx),
+    ROW("linear_int8.amx", OP_LINEAR_INT8, linear_match, rows8_amx),
     {0},
 };
 #endif

@@ -24,7 +24,7 @@ static void row_of_chunk(const LinearTile *t, const Numbers *n, int64_t i, int r
     const LinearSpan *span = &t->span[r];
     const int64_t first = i * t->chunk->groups;
     const int bytes = t->eight ? 1 : 2; /* of a number of x */
-    const int8_t *x = t->x + (r * LINEAR_SPAN + first * f->group) * bytes;
+    const int8_t *x = (const int8_t *)t->x + (r * LINEAR_SPAN + first * f->group) * bytes;
     const float step = t->eight ? span->step[i] : span->scale;
     float y[PANEL_ROWS] = {0};
     for (int64_t g = 0; g < t->chunk->groups; g++) {

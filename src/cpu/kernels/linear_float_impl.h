@@ -1,10 +1,10 @@
 /*
- * Tiles of linear_direct.h on the vectors of vec.h: a weight's 16 rows are 16 / VN vectors, and each element of x goes
+ * Tiles of weights in bf16 and f32 on the vectors of vec.h: a weight's 16 rows are 16 / VN vectors, and each element of x goes
  * into all of their lanes. bf16 is widened on the way: of a pair, the even one is added first.
  */
 #include "cpu/kernels/constant_rows.h"
-#include "cpu/kernels/linear_direct.h"
-#include "cpu/kernels/linear_write_impl.h"
+#include "cpu/kernels/linear.h"
+#include "cpu/kernels/vec.h"
 
 enum {
     PARTS = PANEL_ROWS / VN,  /* vectors of a panel's sums */
@@ -41,13 +41,13 @@ VEC_INLINE void add_products(const int M, const int N, const float *x, const vf 
 }
 
 /* M rows, P panels from the given one on, constants. */
-VEC_INLINE void float_block(const int M, const int P, const bool bf16, const DirectTile *t,
+VEC_INLINE void float_block(const int M, const int P, const bool bf16, const LinearTile *t,
                             int panel)
 {
     vf sum[FLOAT_ROWS][4 * PARTS], w[4 * PARTS];
     const int N = P * PARTS;
     float *c = t->c + panel * t->c_stride;
-    const char *from = t->w + panel * t->w_stride;
+    const uint8_t *from = t->q + panel * t->q_stride;
     const float *x = t->x;
 #pragma GCC unroll 16
     for (int r = 0; r < M; r++)
@@ -60,7 +60,7 @@ VEC_INLINE void float_block(const int M, const int P, const bool bf16, const Dir
         vu word[4 * PARTS];
 #pragma GCC unroll 16
         for (int j = 0; j < N; j++) {
-            const char *at = from + j / PARTS * t->w_stride + j % PARTS * VN * 4;
+            const uint8_t *at = from + j / PARTS * t->q_stride + j % PARTS * VN * 4;
             if (j % PARTS == 0)
                 __builtin_prefetch(at + AHEAD, 0, 2);
             memcpy(&word[j], at, sizeof word[j]);
@@ -82,7 +82,7 @@ VEC_INLINE void float_block(const int M, const int P, const bool bf16, const Dir
 }
 
 /* M rows, all panels. */
-VEC_INLINE void float_rows(const int M, const bool bf16, const DirectTile *t)
+VEC_INLINE void float_rows(const int M, const bool bf16, const LinearTile *t)
 {
     const int P = panels_of(M);
     int panel = 0;
@@ -94,24 +94,24 @@ VEC_INLINE void float_rows(const int M, const bool bf16, const DirectTile *t)
         float_block(M, 1, bf16, t, panel);
 }
 
-VEC_INLINE void float_tile(const bool bf16, const DirectTile *t)
+VEC_INLINE void float_tile(const bool bf16, const LinearTile *t)
 {
     CONSTANT_ROWS_12(t->rows, float_rows, bf16, t);
 }
 
-static void tile_f32(const DirectTile *t)
+static void tile_f32(const LinearTile *t)
 {
     float_tile(false, t);
 }
 
-static void tile_bf16(const DirectTile *t)
+static void tile_bf16(const LinearTile *t)
 {
     float_tile(true, t);
 }
 
-#define FLOAT_MEMBERS                                                                              \
-    .x = CVN_F32, .rows = FLOAT_ROWS, .few = FLOAT_FEW, .even = true,                              \
-    .norm_scale = norm_row_scale, .norm_span = norm_row_span, .write = write
+#define MEMBERS                                                                                    \
+    .of_rows = &ISA_NAME(linear_rows), .x = CVN_F32, .rows = FLOAT_ROWS, .few = FLOAT_FEW,         \
+    .even = true, .panels = 2
 
-const DirectIsa ISA_NAME(f32) = {FLOAT_MEMBERS, .weight = CVN_F32, .tile = tile_f32};
-const DirectIsa ISA_NAME(bf16) = {FLOAT_MEMBERS, .weight = CVN_BF16, .tile = tile_bf16};
+const LinearIsa ISA_NAME(linear_f32) = {MEMBERS, .weight = CVN_F32, .tile = tile_f32};
+const LinearIsa ISA_NAME(linear_bf16) = {MEMBERS, .weight = CVN_BF16, .tile = tile_bf16};

@@ -75,7 +75,7 @@ static LinearTile rows_from(const LinearTile *t, int r, int rows)
 {
     LinearTile rest = *t;
     rest.rows = rows;
-    rest.x += r * LINEAR_ROW_BYTES;
+    rest.x = (const char *)t->x + r * LINEAR_ROW_BYTES;
     rest.span += r;
     rest.c += r * PANEL_ROWS;
     return rest;
@@ -83,35 +83,36 @@ static LinearTile rows_from(const LinearTile *t, int r, int rows)
 
 static void tile_i8(const LinearTile *t)
 {
-    const LinearIsa *vnni = &linear_avx512_vnni;
+    const LinearIsa *vnni = &linear_i8_avx512;
     int r = 0;
     for (; t->units % STEP_UNITS == 0 && t->rows - r >= TILE_ROWS; r += TILE_ROWS) {
         LinearTile tile = rows_from(t, r, TILE_ROWS);
         tiles_16(&tile, r / TILE_ROWS * (t->units / STEP_UNITS));
     }
     for (int begin = r, panel = 0; panel < t->panels; panel++)
-        for (r = begin; r < t->rows; r += vnni->rows_i8) {
-            int rows = t->rows - r < vnni->rows_i8 ? t->rows - r : vnni->rows_i8;
+        for (r = begin; r < t->rows; r += vnni->rows) {
+            int rows = t->rows - r < vnni->rows ? t->rows - r : vnni->rows;
             LinearTile rest = rows_from(t, r, rows);
             rest.panels = 1;
             rest.ahead[0] = t->ahead[panel];
             rest.q += panel * t->q_stride;
             rest.c += panel * t->c_stride;
-            vnni->tile_i8(&rest);
+            vnni->tile(&rest);
         }
 }
 
-const LinearIsa linear_amx_int8 = {
-    .rows_of = &linear_avx512_vnni,
-    .rows_i8 = ROWS_I8,
-    .rows_i4 = LINEAR_WIDE_CHUNK, /* for which a panel is widened once */
-    .panels = 2,
-    .wide = true,
-    .enter = tile_enter,
-    .leave = tile_leave,
-    .tile_i8 = tile_i8,
-    .tile_i4 = linear_amx_tile_i4,
-    .rows_blocks = LINEAR_WIDE_CHUNK,
-    .tile_blocks = linear_amx_tile_blocks,
-    .arrange_blocks = linear_amx_arrange_blocks,
-};
+#define MEMBERS                                                                                    \
+    .of_rows = &linear_rows_avx512_bf16, .fixed = true, .panels = 2, .asks = 1,                    \
+    .chunk = LINEAR_WIDE_CHUNK, .block = 16, .enter = tile_enter, .leave = tile_leave,             \
+    .arrange = linear_avx512_arrange
+
+const LinearIsa linear_i8_amx = {MEMBERS, .weight = CVN_I8, .rows = ROWS_I8, .tile = tile_i8};
+/* A panel is widened once for so many rows. */
+const LinearIsa linear_i4_amx = {MEMBERS, .weight = CVN_I4, .least_group = 32,
+                                 .rows = LINEAR_WIDE_CHUNK, .tile = linear_amx_tile_i4};
+const LinearIsa linear_blocks_amx = {MEMBERS,
+                                     .blocks = true,
+                                     .rows = LINEAR_WIDE_CHUNK,
+                                     .turned = true,
+                                     .turn = linear_amx_arrange_blocks,
+                                     .tile = linear_amx_tile_blocks};

@@ -10,16 +10,16 @@
 #include <xmmintrin.h>
 
 /* Rows that fill no tile. */
-static void rest_of(const DirectTile *t, int r)
+static void rest_of(const LinearTile *t, int r)
 {
     for (; r < t->rows; r += TILES_ROWS) {
         int rows = t->rows - r < TILES_ROWS ? t->rows - r : TILES_ROWS;
-        DirectTile rest = rows_from(t, r, rows, t->x_stride * 2);
+        LinearTile rest = rows_from(t, r, rows, t->x_stride * 2);
         linear_rows_as_tiles(&rest);
     }
 }
 
-static void tile(const DirectTile *t)
+static void tile(const LinearTile *t)
 {
     tile_panels(false, t, rest_of);
 }
@@ -40,7 +40,5 @@ static void leave(void)
     _mm_setcsr(control);
 }
 
-const DirectIsa linear_amx_bf16 = {BLOCK_MEMBERS,       .rows_of = &linear_avx512_bf16dot,
-                                   .weight = CVN_BF16,  .x = CVN_BF16,
-                                   .span = LINEAR_SPAN, .enter = enter,
-                                   .leave = leave,      .tile = tile};
+const LinearIsa linear_bf16_amx = {BLOCK_MEMBERS,  .weight = CVN_BF16, .x = CVN_BF16,
+                                   .enter = enter, .leave = leave,     .tile = tile};

@@ -11,14 +11,16 @@
 #ifndef CVN_CPU_KERNELS_AMX_LINEAR_BLOCK_H
 #define CVN_CPU_KERNELS_AMX_LINEAR_BLOCK_H
 
-#include "cpu/kernels/linear_direct.h"
+#include "cpu/kernels/linear.h"
 
 #include "cpu/kernels/amx/tiles.h"
 
 enum { BLOCK_ROWS = 2 * TILE_ROWS, BLOCK_UNITS = TILE_ROWS };
 
-/* Of a DirectIsa of these blocks: 512 rows and 32 panels are taken at a time. */
-#define BLOCK_MEMBERS .rows = BLOCK_ROWS, .chunk = 512, .block = 32, .group = 2, .turned = true
+/* Of a LinearIsa of these blocks: 512 rows and 32 panels are taken at a time. */
+#define BLOCK_MEMBERS                                                                              \
+    .of_rows = &linear_rows_avx512_bf16, .rows = BLOCK_ROWS, .panels = 2, .asks = 65,              \
+    .chunk = 512, .block = 32, .turned = true
 
 /* tile_load or, of what comes past what is to stay in L1, tile_stream. */
 #define LOAD(t, p, stride)                                                                         \
@@ -37,7 +39,7 @@ enum { BLOCK_ROWS = 2 * TILE_ROWS, BLOCK_UNITS = TILE_ROWS };
     } while (0)
 
 /* Asks for the place of sums, beside step i. */
-static inline __attribute__((always_inline)) void ask_for_sums(const DirectTile *t, int64_t i)
+static inline __attribute__((always_inline)) void ask_for_sums(const LinearTile *t, int64_t i)
 {
     const char *at = (const char *)t->next + i * 2 * PANEL_BYTES;
     const size_t panel = (size_t)t->c_stride * sizeof(float);
@@ -50,12 +52,12 @@ static inline __attribute__((always_inline)) void ask_for_sums(const DirectTile 
 /* 16 or 32 rows with one or two panels; below_bytes: from x of 16 rows to that of the next; past: x comes past the panels, and other things are asked
    for meanwhile. */
 static inline __attribute__((always_inline)) void tile_block(const bool eight, const bool past,
-                                                             const DirectTile *t,
+                                                             const LinearTile *t,
                                                              size_t below_bytes, bool below,
                                                              bool second)
 {
     const size_t row = PANEL_ROWS * sizeof(float);
-    const char *x = t->x, *w = t->w;
+    const char *x = t->x, *w = (const char *)t->q;
     tiles_zero();
     if (t->add)
         tiles_of_sums(tile_load, t->c, row, t->c_stride, TILE_ROWS * PANEL_ROWS, second, below);
@@ -64,7 +66,7 @@ static inline __attribute__((always_inline)) void tile_block(const bool eight, c
         LOAD(4, x, TILE_ROW_BYTES);
         MULTIPLY(0, 4, 6);
         if (second) {
-            tile_load(7, w + t->w_stride, TILE_ROW_BYTES);
+            tile_load(7, w + t->q_stride, TILE_ROW_BYTES);
             MULTIPLY(1, 4, 7);
         }
         if (below) {
@@ -85,13 +87,13 @@ static inline __attribute__((always_inline)) void tile_block(const bool eight, c
 
 /* All panels of a tile, two at a time; `rest` takes from row r on what tiles do not. */
 static inline __attribute__((always_inline)) void
-tile_panels(const bool eight, const DirectTile *t, void (*rest)(const DirectTile *t, int r))
+tile_panels(const bool eight, const LinearTile *t, void (*rest)(const LinearTile *t, int r))
 {
     const size_t below = (size_t)(TILE_ROWS * t->x_stride) * (eight ? 1 : 2);
     for (int panel = 0; panel < t->panels; panel += 2) {
-        DirectTile two = *t;
+        LinearTile two = *t;
         two.panels = t->panels - panel < 2 ? t->panels - panel : 2;
-        two.w = t->w + panel * t->w_stride;
+        two.q = t->q + panel * t->q_stride;
         two.c = t->c + panel * t->c_stride;
         int whole = t->units % BLOCK_UNITS ? 0 : (int)linear_tiled_rows(t->rows);
         if (whole == BLOCK_ROWS && two.panels == 2 && t->beside)
@@ -104,9 +106,9 @@ tile_panels(const bool eight, const DirectTile *t, void (*rest)(const DirectTile
 }
 
 /* Rows [r, r + rows) of a tile. */
-static inline DirectTile rows_from(const DirectTile *t, int r, int rows, int64_t x_row)
+static inline LinearTile rows_from(const LinearTile *t, int r, int rows, int64_t x_row)
 {
-    DirectTile part = *t;
+    LinearTile part = *t;
     part.rows = rows;
     part.x = (const char *)t->x + r * x_row;
     part.sum = t->sum ? t->sum + r : NULL;

@@ -85,7 +85,7 @@ static inline __attribute__((always_inline)) void group_of(const LinearTile *t, 
     tiles_zero();
     for (int64_t s = g * steps; s < (g + 1) * steps; s++) {
         int64_t at = columns < TILE_COLUMNS ? s / 2 * TILE_COLUMNS : s * TILE_COLUMNS;
-        const int8_t *x = t->x + first * LINEAR_ROW_BYTES + at;
+        const int8_t *x = (const int8_t *)t->x + first * LINEAR_ROW_BYTES + at;
         tile_load(6, w[0].tile[s], PANEL_BYTES);
         tile_load(4, x, LINEAR_ROW_BYTES);
         tile_s8(0, 4, 6);
@@ -159,19 +159,19 @@ static void rows_of(const LinearTile *t, const Widened *w, int first)
 /* Rows from r on, which fill no tile, with one panel. */
 static void rest_of(const LinearTile *t, int r, int panel)
 {
-    const LinearIsa *vnni = &linear_avx512_vnni;
+    const LinearIsa *vnni = &linear_i4_avx512;
     size_t scale = t->scale_dtype == CVN_F32 ? sizeof(float) : sizeof(uint16_t);
-    for (; r < t->rows; r += vnni->rows_i4) {
+    for (; r < t->rows; r += vnni->rows) {
         LinearTile rest = *t;
         rest.panels = 1;
-        rest.rows = t->rows - r < vnni->rows_i4 ? t->rows - r : vnni->rows_i4;
-        rest.x += r * LINEAR_ROW_BYTES;
+        rest.rows = t->rows - r < vnni->rows ? t->rows - r : vnni->rows;
+        rest.x = (const char *)t->x + r * LINEAR_ROW_BYTES;
         rest.span += r;
         rest.ahead[0] = t->ahead[panel];
         rest.q += panel * t->q_stride;
         rest.scale = (const char *)t->scale + (size_t)(panel * t->scale_stride) * scale;
         rest.c += r * PANEL_ROWS + panel * t->c_stride;
-        vnni->tile_i4(&rest);
+        vnni->tile(&rest);
     }
 }
 

@@ -5,11 +5,9 @@
  *
  *     x0 x2 x1 x3 | x4 x6 x5 x7 | …
  */
-#include <stdint.h>
-
-static void arrange(const int16_t *x, int8_t *out);
+#include "cpu/kernels/linear.h"
 #include "cpu/kernels/constant_rows.h"
-#include "cpu/kernels/linear_impl.h"
+#include "cpu/kernels/vec.h"
 
 enum { ROWS = 4, HALVES = 2 /* vectors of 8 sums */ };
 
@@ -59,7 +57,7 @@ VEC_INLINE void rows_i8(const int M, const LinearTile *t)
     for (int r = 0; r < M; r++)
         sum[r][0] = sum[r][1] = _mm256_setzero_si256();
     for (int64_t u = 0; u < t->units; u++) {
-        const int8_t *x = t->x + u * 2 * PANEL_QUAD;
+        const int8_t *x = (const int8_t *)t->x + u * 2 * PANEL_QUAD;
 #pragma GCC unroll 2
         for (int h = 0; h < HALVES; h++) {
             __m256i q = load(t->q + u * PANEL_BYTES + 32 * h);
@@ -93,7 +91,7 @@ VEC_INLINE void group_i4(const int M, const LinearTile *t, int64_t first, int h,
     for (int r = 0; r < M; r++)
         sum[r] = _mm256_setzero_si256();
     for (int64_t u = first; u < first + t->group; u++) {
-        const int8_t *x = t->x + u * 4 * PANEL_QUAD;
+        const int8_t *x = (const int8_t *)t->x + u * 4 * PANEL_QUAD;
         __m256i q = load(t->q + u * PANEL_BYTES + 32 * h);
         /* The nibbles of each pair of bytes, from the lowest on: columns b, 4 + b of the even byte,
            then of the odd one. */
@@ -159,5 +157,74 @@ static void group_sums(const int8_t *number, int64_t units, const int8_t *x, boo
 
 #include "cpu/kernels/linear_blocks_impl.h"
 
-const LinearIsa linear_avx2 = {LINEAR_MEMBERS, .rows_i8 = ROWS, .rows_i4 = ROWS,
-                               .rows_blocks = LINEAR_ROWS_BLOCKS, .tile_blocks = tile_blocks};
+/* ---- rows of 8 bits ----
+ *
+ * 16 bytes of weights, four panel rows of four, become 16 numbers of 16 bits; each row's sum lies in two neighbours until the end.
+ */
+
+enum { ROWS_8 = 2, QUARTERS = 4 /* of a panel's rows */ };
+
+/* Four bytes of x as 16-bit numbers, four times. */
+static inline __m256i quad_at(const int8_t *x)
+{
+    int32_t four;
+    memcpy(&four, x, sizeof four);
+    return _mm256_broadcastq_epi64(_mm_cvtepi8_epi16(_mm_cvtsi32_si128(four)));
+}
+
+static inline void store_row(float *c, const __m256i *sum, bool add)
+{
+    const __m256i order = _mm256_setr_epi32(0, 1, 4, 5, 2, 3, 6, 7);
+    for (int h = 0; h < 2; h++) {
+        __m256i both = _mm256_hadd_epi32(sum[2 * h], sum[2 * h + 1]);
+        both = _mm256_permutevar8x32_epi32(both, order);
+        __m256i *to = (__m256i *)(void *)(c + 8 * h);
+        _mm256_storeu_si256(to, add ? _mm256_add_epi32(both, _mm256_loadu_si256(to)) : both);
+    }
+}
+
+static inline __attribute__((always_inline)) void rows_of(const int M, const LinearTile *t,
+                                                          int panel)
+{
+    __m256i sum[ROWS_8][QUARTERS];
+    for (int r = 0; r < M; r++)
+        for (int i = 0; i < QUARTERS; i++)
+            sum[r][i] = _mm256_setzero_si256();
+    const int8_t *q = (const int8_t *)t->q + panel * t->q_stride, *x = t->x;
+    for (int64_t u = 0; u < t->units; u++, q += PANEL_BYTES, x += PANEL_QUAD) {
+        __m256i row[ROWS_8];
+        for (int r = 0; r < M; r++)
+            row[r] = quad_at(x + r * t->x_stride);
+        for (int i = 0; i < QUARTERS; i++) {
+            __m256i w =
+                _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)(q + 16 * i)));
+            for (int r = 0; r < M; r++)
+                sum[r][i] = _mm256_add_epi32(sum[r][i], _mm256_madd_epi16(w, row[r]));
+        }
+    }
+    for (int r = 0; r < M; r++)
+        store_row(t->c + panel * t->c_stride + r * PANEL_ROWS, sum[r], t->add);
+}
+
+static void tile_rows8(const LinearTile *t)
+{
+    for (int panel = 0; panel < t->panels; panel++) {
+        if (t->rows == ROWS_8)
+            rows_of(ROWS_8, t, panel);
+        else
+            rows_of(1, t, panel);
+    }
+}
+
+#define FIXED .of_rows = &linear_rows_avx2, .fixed = true, .panels = 1, .arrange = arrange
+
+const LinearIsa linear_i8_avx2 = {FIXED, .weight = CVN_I8, .rows = ROWS, .tile = tile_i8};
+const LinearIsa linear_i4_avx2 = {FIXED, .weight = CVN_I4, .rows = ROWS, .tile = tile_i4};
+const LinearIsa linear_blocks_avx2 = {FIXED, .blocks = true, .rows = LINEAR_ROWS_BLOCKS,
+                                      .tile = tile_blocks};
+const LinearIsa linear_rows8_avx2 = {.of_rows = &linear_rows_avx2,
+                                     .weight = CVN_I8,
+                                     .x = CVN_I8,
+                                     .rows = ROWS_8,
+                                     .panels = 2,
+                                     .tile = tile_rows8};

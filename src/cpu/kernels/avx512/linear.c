@@ -9,16 +9,14 @@
  * and asked for ahead of one they come 12% faster. From caches two panels of one row are a little faster than four, from memory four are by 6 to 14%.
  */
 #define VEC_BF16
-#include <stdint.h>
-
-static void arrange(const int16_t *x, int8_t *out);
+#include "cpu/kernels/linear.h"
 #include "cpu/kernels/constant_rows.h"
-#include "cpu/kernels/linear_impl.h"
+#include "cpu/kernels/vec.h"
 
 enum { ROWS_I8 = 8, MANY_I8 = 6 /* of more rows than 8 */, ROWS_I4 = 8 };
 
 /* [hi of 512][lo of 512] */
-static void arrange(const int16_t *x, int8_t *out)
+void linear_avx512_arrange(const int16_t *x, int8_t *out)
 {
     for (int i = 0; i < LINEAR_SPAN; i++) {
         int high = (x[i] + 128) >> 8;
@@ -265,13 +263,13 @@ static void tile_i4(const LinearTile *t)
     CONSTANT_ROWS_8(t->rows, rows_i4, t);
 }
 
-const LinearIsa linear_avx512_vnni = {
-    LINEAR_MEMBERS,
-    .rows_i8 = MANY_I8,
-    .rows_i4 = ROWS_I4,
-    .panels = 2,
-    .few = 2,
-    .alone_i8 = ROWS_I8,
-    .rows_blocks = LINEAR_CHUNK,
-    .tile_blocks = linear_avx512_tile_blocks,
-};
+#define MEMBERS                                                                                    \
+    .of_rows = &linear_rows_avx512_bf16, .fixed = true, .panels = 2, .few = 2, .even = true,       \
+    .arrange = linear_avx512_arrange
+
+const LinearIsa linear_i8_avx512 = {MEMBERS,          .weight = CVN_I8, .rows = MANY_I8,
+                                    .alone = ROWS_I8, .ahead = 2048,    .tile = tile_i8};
+const LinearIsa linear_i4_avx512 = {MEMBERS, .weight = CVN_I4, .rows = ROWS_I4, .ahead = 4096,
+                                    .tile = tile_i4};
+const LinearIsa linear_blocks_avx512 = {MEMBERS, .blocks = true, .rows = LINEAR_CHUNK,
+                                        .ahead = 4096, .tile = linear_avx512_tile_blocks};

@@ -8,16 +8,16 @@
  * limited by memory, as they are by tiles that they do not fill.
  */
 #include "cpu/kernels/constant_rows.h"
-#include "cpu/kernels/linear_direct.h"
+#include "cpu/kernels/linear.h"
 #include "cpu/kernels/vec.h"
 
 enum { STEP = 16 /* units of a tile */, AHEAD = 64 * PANEL_BYTES };
 
 /* M rows, P panels, constants, in the order of a tile. */
-VEC_INLINE void block(const int M, const int P, const DirectTile *t)
+VEC_INLINE void block(const int M, const int P, const LinearTile *t)
 {
     __m512 sum[TILES_ROWS][2];
-    const char *w = t->w;
+    const uint8_t *w = t->q;
     const uint16_t *x = t->x;
 #pragma GCC unroll 4
     for (int r = 0; r < M; r++)
@@ -36,7 +36,7 @@ VEC_INLINE void block(const int M, const int P, const DirectTile *t)
              u++, w += PANEL_BYTES, x += 2)
 #pragma GCC unroll 2
             for (int j = 0; j < P; j++) {
-                const char *at = w + j * t->w_stride;
+                const uint8_t *at = w + j * t->q_stride;
                 __builtin_prefetch(at + AHEAD);
                 __m512i pair = _mm512_loadu_si512(at);
                 __m512 low = _mm512_castsi512_ps(_mm512_slli_epi32(pair, 16));
@@ -64,7 +64,7 @@ VEC_INLINE void block(const int M, const int P, const DirectTile *t)
             _mm512_storeu_ps(t->c + j * t->c_stride + r * PANEL_ROWS, sum[r][j]);
 }
 
-VEC_INLINE void panels(const int M, const DirectTile *t)
+VEC_INLINE void panels(const int M, const LinearTile *t)
 {
     if (t->panels == 2)
         block(M, 2, t);
@@ -72,7 +72,7 @@ VEC_INLINE void panels(const int M, const DirectTile *t)
         block(M, 1, t);
 }
 
-void linear_rows_as_tiles(const DirectTile *t)
+void linear_rows_as_tiles(const LinearTile *t)
 {
     CONSTANT_ROWS_4(t->rows, panels, t);
 }

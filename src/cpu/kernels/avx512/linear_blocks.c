@@ -210,7 +210,7 @@ VEC_INLINE void block(const bool eight, const BlockForm f, const bool kept, cons
         if (keep)
             k[j].offset = number;
     }
-    const int8_t *x = t->x + r0 * row;
+    const int8_t *x = (const int8_t *)t->x + r0 * row;
     int64_t of_span = 0, put = 0; /* groups before this one; bytes of codes */
     for (int64_t i = 0; i < t->units; i++) {
         __m512 d[MOST_PANELS], m[MOST_PANELS];

@@ -7,12 +7,13 @@
  */
 #define VEC_BF16
 #include "cpu/kernels/constant_rows.h"
-#include "cpu/kernels/linear_rows8_impl.h"
+#include "cpu/kernels/linear.h"
+#include "cpu/kernels/vec.h"
 
 enum { ROWS = 12, FEW = 6, AHEAD = 128 * PANEL_BYTES /* what of a panel is fetched ahead */ };
 
 /* Sums before the first product: those there are, at c, or zeros; of 8 bits less what flipped weights add. */
-VEC_INLINE __m512i first_sums(const bool eight, const DirectTile *t, int r, const float *c)
+VEC_INLINE __m512i first_sums(const bool eight, const LinearTile *t, int r, const float *c)
 {
     __m512i before = t->add ? _mm512_loadu_si512(c) : _mm512_setzero_si512();
     return eight ? _mm512_sub_epi32(before, _mm512_set1_epi32(128 * t->sum[r])) : before;
@@ -30,13 +31,14 @@ VEC_INLINE __m512i dot(const bool eight, __m512i sum, __m512i w, __m512i x)
 }
 
 /* M rows, P panels from the given one on, constants; eight: of 8 bits. */
-VEC_INLINE void block(const bool eight, const int M, const int P, const DirectTile *t, int panel)
+VEC_INLINE void block(const bool eight, const int M, const int P, const LinearTile *t, int panel)
 {
     const __m512i flip = _mm512_set1_epi8((char)0x80);
     const int row = eight ? LINEAR_SPAN : 2 * LINEAR_SPAN; /* bytes of x */
     __m512i sum[ROWS][4];
     float *c = t->c + panel * t->c_stride;
-    const char *w = t->w + panel * t->w_stride, *x = t->x;
+    const uint8_t *w = t->q + panel * t->q_stride;
+    const char *x = t->x;
 #pragma GCC unroll 16
     for (int r = 0; r < M; r++)
 #pragma GCC unroll 4
@@ -46,8 +48,8 @@ VEC_INLINE void block(const bool eight, const int M, const int P, const DirectTi
         __m512i y[4];
 #pragma GCC unroll 4
         for (int j = 0; j < P; j++) {
-            __builtin_prefetch(w + j * t->w_stride + AHEAD, 0, 2);
-            y[j] = _mm512_loadu_si512(w + j * t->w_stride);
+            __builtin_prefetch(w + j * t->q_stride + AHEAD, 0, 2);
+            y[j] = _mm512_loadu_si512(w + j * t->q_stride);
             if (eight)
                 y[j] = _mm512_xor_si512(y[j], flip);
         }
@@ -69,7 +71,7 @@ VEC_INLINE void block(const bool eight, const int M, const int P, const DirectTi
 }
 
 /* M rows, all panels. */
-VEC_INLINE void rows(const int M, const bool eight, const DirectTile *t)
+VEC_INLINE void rows(const int M, const bool eight, const LinearTile *t)
 {
     const int P = M <= FEW ? 4 : 2;
     int panel = 0;
@@ -79,30 +81,24 @@ VEC_INLINE void rows(const int M, const bool eight, const DirectTile *t)
         block(eight, M, 1, t, panel);
 }
 
-VEC_INLINE void all_rows(const bool eight, const DirectTile *t)
+VEC_INLINE void all_rows(const bool eight, const LinearTile *t)
 {
     CONSTANT_ROWS_12(t->rows, rows, eight, t);
 }
 
-static void tile_bf16(const DirectTile *t)
+static void tile_bf16(const LinearTile *t)
 {
     all_rows(false, t);
 }
 
-static void tile_rows8(const DirectTile *t)
+static void tile_rows8(const LinearTile *t)
 {
     all_rows(true, t);
 }
 
-const DirectIsa linear_avx512_bf16dot = {.weight = CVN_BF16,
-                                         .x = CVN_BF16,
-                                         .rows = ROWS,
-                                         .few = FEW,
-                                         .even = true,
-                                         .tile = tile_bf16,
-                                         .norm_scale = norm_row_scale,
-                                         .norm_span = norm_row_span,
-                                         .write = write};
+#define MEMBERS                                                                                    \
+    .of_rows = &linear_rows_avx512_bf16, .rows = ROWS, .few = FEW, .even = true, .panels = 2
 
-const DirectIsa linear_avx512_rows8 = {ROWS8_MEMBERS, .rows = ROWS, .few = FEW, .even = true,
-                                       .tile = tile_rows8};
+const LinearIsa linear_bf16_avx512_bf16 = {MEMBERS, .weight = CVN_BF16, .x = CVN_BF16,
+                                           .tile = tile_bf16};
+const LinearIsa linear_rows8_avx512 = {MEMBERS, .weight = CVN_I8, .x = CVN_I8, .tile = tile_rows8};

@@ -1,8 +1,9 @@
-/* Products with quantized weights in portable C. */
-#include <stdint.h>
+/* Products with quantized weights, and of rows of 8 bits, in portable C. */
+#include "cpu/kernels/linear.h"
 
-static void arrange(const int16_t *x, int8_t *out);
-#include "cpu/kernels/linear_impl.h"
+#include "base/float16.h"
+
+#include <string.h>
 
 enum { ROWS = 4 };
 
@@ -31,7 +32,7 @@ static void tile_i8(const LinearTile *t)
         int32_t sum[PANEL_ROWS] = {0};
         float y[PANEL_ROWS];
         int16_t x[LINEAR_SPAN];
-        memcpy(x, t->x + r * LINEAR_ROW_BYTES, sizeof x);
+        memcpy(x, (const int8_t *)t->x + r * LINEAR_ROW_BYTES, sizeof x);
         for (int64_t u = 0; u < t->units; u++)
             add_quads((const int8_t *)t->q + u * PANEL_BYTES, x + u * PANEL_QUAD, sum);
         for (int j = 0; j < PANEL_ROWS; j++)
@@ -51,7 +52,7 @@ static void tile_i4(const LinearTile *t)
     for (int r = 0; r < t->rows; r++) {
         float y[PANEL_ROWS] = {0};
         int16_t x[LINEAR_SPAN];
-        memcpy(x, t->x + r * LINEAR_ROW_BYTES, sizeof x);
+        memcpy(x, (const int8_t *)t->x + r * LINEAR_ROW_BYTES, sizeof x);
         for (int64_t u = 0; u < t->units;) {
             int64_t group = u / t->group;
             int32_t sum[PANEL_ROWS] = {0};
@@ -89,5 +90,36 @@ static void group_sums(const int8_t *number, int64_t units, const int8_t *x, boo
 
 #include "cpu/kernels/linear_blocks_impl.h"
 
-const LinearIsa linear_portable = {LINEAR_MEMBERS, .rows_i8 = ROWS, .rows_i4 = ROWS,
-                                   .rows_blocks = LINEAR_ROWS_BLOCKS, .tile_blocks = tile_blocks};
+static void row_of(const LinearTile *t, int r, int panel)
+{
+    int32_t sum[PANEL_ROWS], *c = (int32_t *)(void *)(t->c + panel * t->c_stride + r * PANEL_ROWS);
+    const int8_t *q = (const int8_t *)t->q + panel * t->q_stride;
+    const int8_t *x = (const int8_t *)t->x + r * t->x_stride;
+    for (int j = 0; j < PANEL_ROWS; j++)
+        sum[j] = t->add ? c[j] : 0;
+    for (int64_t u = 0; u < t->units; u++, q += PANEL_BYTES, x += PANEL_QUAD)
+        for (int j = 0; j < PANEL_ROWS; j++)
+            for (int e = 0; e < PANEL_QUAD; e++)
+                sum[j] += q[j * PANEL_QUAD + e] * x[e];
+    memcpy(c, sum, sizeof sum);
+}
+
+static void tile_rows8(const LinearTile *t)
+{
+    for (int panel = 0; panel < t->panels; panel++)
+        for (int r = 0; r < t->rows; r++)
+            row_of(t, r, panel);
+}
+
+#define FIXED .of_rows = &linear_rows_portable, .fixed = true, .panels = 1, .arrange = arrange
+
+const LinearIsa linear_i8_portable = {FIXED, .weight = CVN_I8, .rows = ROWS, .tile = tile_i8};
+const LinearIsa linear_i4_portable = {FIXED, .weight = CVN_I4, .rows = ROWS, .tile = tile_i4};
+const LinearIsa linear_blocks_portable = {FIXED, .blocks = true, .rows = LINEAR_ROWS_BLOCKS,
+                                          .tile = tile_blocks};
+const LinearIsa linear_rows8_portable = {.of_rows = &linear_rows_portable,
+                                         .weight = CVN_I8,
+                                         .x = CVN_I8,
+                                         .rows = ROWS,
+                                         .panels = 2,
+                                         .tile = tile_rows8};

@@ -1,3 +1,0 @@
-#define ISA "avx2"
-#define ISA_NAME(name) name##_avx2
-#include "cpu/kernels/quantize_impl.h"

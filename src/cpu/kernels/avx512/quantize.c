@@ -1,3 +1,0 @@
-#define ISA "avx512"
-#define ISA_NAME(name) name##_avx512
-#include "cpu/kernels/quantize_impl.h"
