@@ -23,7 +23,7 @@ static void write_sums(const KernelArgs *args, int64_t at, int64_t ld, const flo
 
 static GemmIsa isa_of_tests(void)
 {
-    GemmIsa isa = gemm_amx_bf16;
+    GemmIsa isa = gemm_bf16_amx;
     if (small_blocks) {
         isa.mc = 64;
         isa.nc = 128;
@@ -185,7 +185,7 @@ static void rounding_has_the_bits_of_the_slow_way(void **state)
                 uint32_t bits = (upper + i / 6) % 0x10000 << 16 | lower[(first + i) % 6];
                 memcpy(&x[i], &bits, sizeof bits);
             }
-            gemm_amx_bf16.round(got, 19, x, 19, 1, 19);
+            gemm_bf16_amx.round(got, 19, x, 19, 1, 19);
             for (int i = 0; i < 19; i++)
                 assert_int_equal(got[i], bf16_from_f32(x[i]));
         }

@@ -68,35 +68,35 @@ static void run_few(const KernelArgs *args)
     }
 
 const Kernel dot_kernels_portable[] = {
-    FEW_ROW("dot_general.portable.f32.few", portable_f32),
-    DOT_ROW("dot_general.portable.f32", portable_f32),
-    FEW_ROW("dot_general.portable.bf16.few", portable_bf16),
-    DOT_ROW("dot_general.portable.bf16", portable_bf16),
+    FEW_ROW("dot_general.portable.f32.few", f32_portable),
+    DOT_ROW("dot_general.portable.f32", f32_portable),
+    FEW_ROW("dot_general.portable.bf16.few", bf16_portable),
+    DOT_ROW("dot_general.portable.bf16", bf16_portable),
     {0},
 };
 
 #if defined(CVN_HAVE_AVX2)
 const Kernel dot_kernels_avx2[] = {
-    FEW_ROW("dot_general.avx2.f32.few", avx2_f32),
-    DOT_ROW("dot_general.avx2.f32", avx2_f32),
-    FEW_ROW("dot_general.avx2.bf16.few", avx2_bf16),
-    DOT_ROW("dot_general.avx2.bf16", avx2_bf16),
+    FEW_ROW("dot_general.avx2.f32.few", f32_avx2),
+    DOT_ROW("dot_general.avx2.f32", f32_avx2),
+    FEW_ROW("dot_general.avx2.bf16.few", bf16_avx2),
+    DOT_ROW("dot_general.avx2.bf16", bf16_avx2),
     {0},
 };
 #endif
 
 #if defined(CVN_HAVE_AVX512)
 const Kernel dot_kernels_avx512[] = {
-    FEW_ROW("dot_general.avx512.f32.few", avx512_f32),
-    DOT_ROW("dot_general.avx512.f32", avx512_f32),
-    FEW_ROW("dot_general.avx512.bf16.few", avx512_bf16),
-    DOT_ROW("dot_general.avx512.bf16", avx512_bf16),
+    FEW_ROW("dot_general.avx512.f32.few", f32_avx512),
+    DOT_ROW("dot_general.avx512.f32", f32_avx512),
+    FEW_ROW("dot_general.avx512.bf16.few", bf16_avx512),
+    DOT_ROW("dot_general.avx512.bf16", bf16_avx512),
     {0},
 };
 
 const Kernel dot_kernels_avx512_bf16[] = {
-    FEW_ROW("dot_general.avx512.bf16dot.few", avx512_bf16dot),
-    DOT_ROW("dot_general.avx512.bf16dot", avx512_bf16dot),
+    FEW_ROW("dot_general.avx512.bf16dot.few", bf16_avx512_bf16),
+    DOT_ROW("dot_general.avx512.bf16dot", bf16_avx512_bf16),
     {0},
 };
 #endif
@@ -104,7 +104,7 @@ const Kernel dot_kernels_avx512_bf16[] = {
 #if defined(CVN_HAVE_AMX)
 /* Tiles take whole panels; a few rows are read where they lie by the next level. */
 const Kernel dot_kernels_amx[] = {
-    DOT_ROW("dot_general.amx.bf16", amx_bf16),
+    DOT_ROW("dot_general.amx.bf16", bf16_amx),
     {0},
 };
 #endif

@@ -1,5 +1,5 @@
 /*
- * The loops around the micro-kernels: reading a dot_general as matrices, blocking, threads. See
+ * The loops around the micro-kernels: reading a dot_general as matrices, blocking, threads, writing sums. See
  * gemm.h.
  */
 #include "cpu/kernels/gemm.h"
@@ -9,11 +9,6 @@
 #include "graph/strides.h"
 
 #include <string.h>
-
-static size_t dtype_size(cvn_dtype dtype)
-{
-    return (size_t)cvn_dtype_bits(dtype) / 8;
-}
 
 /* ---- dot_general as matrices ---- */
 
@@ -96,6 +91,115 @@ Gemm gemm_from_op(const Op *op)
     return gemm;
 }
 
+/* ---- where sums go: rounded to the result's type, added to a residual, transposed, and summed as squares ---- */
+
+const void *gemm_operand_at(const GemmOperand *x, const void *data, int64_t b)
+{
+    return (const char *)data + (size_t)gemm_offset(&x->batch, b) * cvn_dtype_bytes(x->dtype, 1);
+}
+
+GemmResult gemm_result(const GemmIsa *isa, const Gemm *gemm, const KernelArgs *args, float *part)
+{
+    return (GemmResult){.isa = isa,
+                        .gemm = gemm,
+                        .args = args,
+                        .out = args->out[0],
+                        .addend = gemm->residual ? args->in[2] : NULL,
+                        .total = gemm->squares ? args->out[1] : NULL,
+                        .part = gemm->squares ? part : NULL};
+}
+
+static void write_zeros(const Gemm *gemm, const KernelArgs *args)
+{
+    if (args->thread == 0)
+        memset(args->out[0], 0, cvn_dtype_bytes(gemm->out, gemm->batch * gemm->m * gemm->n));
+    if (args->thread == 0 && gemm->squares)
+        memset(args->out[1], 0, (size_t)gemm->n * sizeof(float));
+}
+
+static void write_row(const GemmIsa *isa, cvn_dtype dtype, void *out, int64_t at, const float *sum,
+                      int64_t n)
+{
+    if (dtype == CVN_F32) {
+        memcpy((float *)out + at, sum, (size_t)n * sizeof *sum);
+        return;
+    }
+    uint16_t *half = (uint16_t *)out + at;
+    if (dtype == CVN_BF16 && isa->round)
+        isa->round(half, n, sum, n, 1, n);
+    else if (dtype == CVN_BF16)
+        for (int64_t i = 0; i < n; i++)
+            half[i] = bf16_from_f32(sum[i]);
+    else
+        for (int64_t i = 0; i < n; i++)
+            half[i] = f16_from_f32(sum[i]);
+}
+
+/* Sums of a row that are neighbours, from column n0 on, to where they go. */
+static void write_transposed(const GemmResult *w, int64_t row, int64_t n0, const float *sum,
+                             int64_t n)
+{
+    const GemmDims *columns = &w->gemm->column_at;
+    int64_t size = columns->n ? columns->size[columns->n - 1] : 1, length;
+    for (int64_t j = 0; j < n; j += length) {
+        length = num_min(size - (n0 + j) % size, n - j);
+        write_row(w->isa, w->gemm->out, w->out, row + gemm_offset(columns, n0 + j), sum + j,
+                  length);
+    }
+}
+
+/* Adds the part of the columns that is complete to their sums. */
+static void fold_squares(const GemmResult *w, int64_t n0, int64_t columns)
+{
+    for (int64_t j = n0; j < n0 + columns; j++) {
+        w->total[j] += w->part[j];
+        w->part[j] = 0;
+    }
+}
+
+static void add_squares(const GemmResult *w, const GemmRegion *t, const float *sum, int64_t ld)
+{
+    int64_t n;
+    if (t->m0 == 0) {
+        memset(w->total + t->n0, 0, (size_t)t->columns * sizeof *w->total);
+        memset(w->part + t->n0, 0, (size_t)t->columns * sizeof *w->part);
+    }
+    for (int64_t r = 0; r < t->rows; r += n) {
+        int64_t row = t->m0 + r;
+        n = num_min(t->rows - r, GEMM_SQUARES - row % GEMM_SQUARES);
+        w->isa->squares(w->part + t->n0, sum + r * ld, n, ld, t->columns);
+        if ((row + n) % GEMM_SQUARES == 0 || row + n == w->gemm->m)
+            fold_squares(w, t->n0, t->columns);
+    }
+}
+
+void gemm_write(const GemmResult *w, const GemmRegion *t, const float *sum, int64_t ld)
+{
+    const Gemm *gemm = w->gemm;
+    size_t size = cvn_dtype_bytes(gemm->out, 1);
+    int64_t at = w->at + t->m0 * gemm->n + t->n0;
+    const float *row = sum;
+    if (gemm->epilogue) {
+        w->isa->epilogue(w->args, at, gemm->n, sum, ld, t->rows, t->columns);
+        return;
+    }
+    if (w->total)
+        add_squares(w, t, sum, ld);
+    if (!gemm->transposed && !gemm->residual && gemm->out == CVN_BF16 && w->isa->round) {
+        w->isa->round((uint16_t *)w->out + at, gemm->n, sum, ld, t->rows, t->columns);
+        return;
+    }
+    for (int64_t i = 0; i < t->rows; i++, at += gemm->n, row += ld) {
+        if (gemm->transposed)
+            write_transposed(w, gemm_offset(&gemm->row_at, t->m0 + i), t->n0, row, t->columns);
+        else if (gemm->residual)
+            w->isa->add(gemm->out, (char *)w->out + (size_t)at * size, row,
+                        (const char *)w->addend + (size_t)at * size, t->columns);
+        else
+            write_row(w->isa, gemm->out, w->out, at, row, t->columns);
+    }
+}
+
 /* ---- few rows: B is read where it lies ---- */
 
 static bool rows_lie(const GemmOperand *x)
@@ -112,7 +216,8 @@ bool gemm_few_match(const GemmIsa *isa, const Gemm *gemm)
 /* Bytes of the rows of A as dots wants them, of one thread. */
 static size_t few_bytes(const GemmIsa *isa, const Gemm *gemm)
 {
-    size_t bytes = (size_t)(gemm->m * num_round_up(gemm->k, isa->lanes)) * dtype_size(isa->packed);
+    size_t bytes =
+        (size_t)(gemm->m * num_round_up(gemm->k, isa->lanes)) * cvn_dtype_bytes(isa->packed, 1);
     return (size_t)num_round_up((int64_t)bytes, 64);
 }
 
@@ -120,7 +225,7 @@ static size_t few_bytes(const GemmIsa *isa, const Gemm *gemm)
 static void pack_few(const GemmIsa *isa, const Gemm *gemm, const void *data, int64_t m0,
                      int64_t rows, void *out)
 {
-    size_t from = dtype_size(isa->source), to = dtype_size(isa->packed);
+    size_t from = cvn_dtype_bytes(isa->source, 1), to = cvn_dtype_bytes(isa->packed, 1);
     int64_t lda = gemm->a.row.n ? gemm->a.row.stride[0] : 0;
     char *at = out;
     for (int64_t k = 0; k < gemm->k; k += isa->lanes) {
@@ -151,12 +256,12 @@ void gemm_few_run(const GemmIsa *isa, const Gemm *gemm, const KernelArgs *args)
     if (gemm->batch == 0 || gemm->m == 0 || gemm->n == 0)
         return;
     if (gemm->k == 0) {
-        gemm_write_zeros(gemm, args);
+        write_zeros(gemm, args);
         return;
     }
     float sum[GEMM_ROWS * GEMM_PANEL];
     char *packed = (char *)args->scratch + few_bytes(isa, gemm) * (size_t)args->thread;
-    size_t row = (size_t)num_round_up(gemm->k, isa->lanes) * dtype_size(isa->packed);
+    size_t row = (size_t)num_round_up(gemm->k, isa->lanes) * cvn_dtype_bytes(isa->packed, 1);
     int64_t ldb = gemm->b.row.n ? gemm->b.row.stride[0] : 0, last = -1;
     int64_t blocks = num_pieces(gemm->n, GEMM_PANEL), begin, end;
     kernel_share(gemm->batch * blocks, 1, args->thread, args->n_threads, &begin, &end);
@@ -170,10 +275,11 @@ void gemm_few_run(const GemmIsa *isa, const Gemm *gemm, const KernelArgs *args)
                 pack_few(isa, gemm, gemm_operand_at(&gemm->a, args->in[0], b), m0, rows,
                          packed + (size_t)m0 * row);
             isa->dots(rows, columns, gemm->k, packed + (size_t)m0 * row,
-                      b_at + (size_t)(n0 * ldb) * dtype_size(isa->source), ldb, sum, GEMM_PANEL);
+                      b_at + (size_t)(n0 * ldb) * cvn_dtype_bytes(isa->source, 1), ldb, sum,
+                      GEMM_PANEL);
             for (int64_t r = 0; r < rows; r++)
-                gemm_write_row(isa, gemm->out, args->out[0], (b * gemm->m + m0 + r) * gemm->n + n0,
-                               sum + r * GEMM_PANEL, columns);
+                write_row(isa, gemm->out, args->out[0], (b * gemm->m + m0 + r) * gemm->n + n0,
+                          sum + r * GEMM_PANEL, columns);
         }
         last = b;
     }
@@ -195,7 +301,7 @@ typedef struct Blocks {
 static Blocks plan_blocks(const GemmIsa *isa, const Gemm *gemm, int n_threads)
 {
     Blocks p = {.alone = gemm->batch > 1 && gemm->batch >= n_threads};
-    size_t size = dtype_size(isa->packed);
+    size_t size = cvn_dtype_bytes(isa->packed, 1);
     p.group = (size_t)(GEMM_PANEL * isa->panels);
     p.k = num_round_up(gemm->k, isa->kpack);
     p.mc = num_min(num_round_up(isa->mc, isa->mr), num_round_up(gemm->m, isa->mr));
@@ -239,7 +345,7 @@ static void multiply_packed(const Work *w, const GemmRegion *block, int64_t k0, 
     const GemmIsa *isa = w->isa;
     int64_t group = (int64_t)w->p.group, groups = num_pieces(block->columns, group);
     bool last = k0 + w->p.kc >= w->p.k, one = w->p.kc >= w->p.k;
-    size_t size = dtype_size(isa->packed);
+    size_t size = cvn_dtype_bytes(isa->packed, 1);
     float *c = w->c;
     for (int64_t m0 = 0; m0 < block->rows; m0 += isa->mr) {
         const char *a =
@@ -259,7 +365,7 @@ static void multiply_packed(const Work *w, const GemmRegion *block, int64_t k0, 
 static void multiply_block(const Work *w, const GemmRegion *block)
 {
     const GemmIsa *isa = w->isa;
-    size_t size = dtype_size(isa->packed);
+    size_t size = cvn_dtype_bytes(isa->packed, 1);
     int64_t panels = num_round_up(block->columns, (int64_t)w->p.group) / GEMM_PANEL;
     for (int64_t k0 = 0; k0 < w->p.k; k0 += w->p.kc) {
         int64_t length = num_min(w->p.kc, w->gemm->k - k0);
@@ -298,7 +404,7 @@ void gemm_run(const GemmIsa *isa, const Gemm *gemm, const KernelArgs *args)
     if (gemm->batch == 0 || gemm->n == 0)
         return;
     if (gemm->m == 0 || gemm->k == 0) {
-        gemm_write_zeros(gemm, args);
+        write_zeros(gemm, args);
         return;
     }
     if (isa->tiles) {

@@ -54,9 +54,17 @@ typedef struct GemmTiles {
     size_t ask_row, ask_bytes; /* from row to row, and of a row */
 } GemmTiles;
 
+/* Packs 32 rows of A, or columns of B, and GEMM_STEP values of k into two tiles; `stride` elements lie between them, or,
+   where it is k that lies across, between its values. The same of `ahead`, any address, is asked for. */
+typedef void GemmPack(const uint16_t *x, int64_t stride, const uint16_t *ahead, void *out[2]);
+
+/* Does the epilogue of the product (OpAttr.fusion) to rows of sums that lie `row` floats apart: result elements [at,
+   at + n), and so on, `ld` from row to row. n is a multiple of FUSION_COLUMNS. */
+typedef void GemmEpilogue(const KernelArgs *args, int64_t at, int64_t ld, const float *sum,
+                          int64_t row, int64_t rows, int64_t n);
+
 /* What one instruction set offers for one packed dtype. */
 typedef struct GemmIsa {
-    const char *name;
     cvn_dtype packed;   /* dtype of packed panels; other dtypes are converted while packing */
     int kpack;          /* consecutive k kept together */
     int mr;             /* rows of a tile, at most 16 */
@@ -69,10 +77,7 @@ typedef struct GemmIsa {
 
     /* Instead of tile, where operands are tiles of AMX (gemm_tiles.c). */
     void (*tiles)(const GemmTiles *p);
-    /* Packs 32 rows of A, or columns of B, and GEMM_STEP values of k into two tiles; `stride` elements lie between them, or,
-       where it is k that lies across, between its values. The same of `ahead`, any address, is asked for. */
-    void (*pack[2][2])(const uint16_t *x, int64_t stride, const uint16_t *ahead,
-                       void *out[2]); /* [of B][k lies across] */
+    GemmPack *pack[2][2]; /* [of B][k lies across] */
     /* Called on each thread before its first tiles and after its last. */
     void (*enter)(void);
     void (*leave)(void);
@@ -83,10 +88,7 @@ typedef struct GemmIsa {
 
     /* out = sum rounded to `dtype` (f32 or bf16), plus addend, which out may lie over, rounded again. */
     void (*add)(cvn_dtype dtype, void *out, const float *sum, const void *addend, int64_t n);
-    /* Does the epilogue of the product (OpAttr.fusion) to rows of sums that lie `row` floats apart: result elements [at,
-       at + n), and so on, `ld` from row to row. n is a multiple of FUSION_COLUMNS. */
-    void (*epilogue)(const KernelArgs *args, int64_t at, int64_t ld, const float *sum, int64_t row,
-                     int64_t rows, int64_t n);
+    GemmEpilogue *epilogue;
     /* sum[j] += x[i * ld + j]^2, j < n, for i < rows in this order, each rounded by itself. */
     void (*squares)(float *restrict sum, const float *restrict x, int64_t rows, int64_t ld,
                     int64_t n);
@@ -150,13 +152,8 @@ void gemm_few_run(const GemmIsa *isa, const Gemm *gemm, const KernelArgs *args);
 size_t gemm_scratch(const GemmIsa *isa, const Gemm *gemm, int n_threads);
 void gemm_run(const GemmIsa *isa, const Gemm *gemm, const KernelArgs *args);
 
-/* Packs rows [first, first + width) and k [k0, k0 + length) of one operand of the product that
-   starts at data into one panel of `width` rows; rows from `rows` on are zeros. width is isa->mr
-   for A, 16 for B. */
-void gemm_pack(const GemmIsa *isa, const GemmOperand *x, const void *data, int64_t rows,
-               int64_t first, int width, int64_t k0, int64_t length, void *out);
-
-/* The same for `count` panels of neighbouring rows, `panel` bytes apart: faster where they lie across. */
+/* Packs k [k0, k0 + length) of rows [first, first + count * width) of one operand of the product that starts at data into
+   `count` panels of `width` rows, `panel` bytes apart; rows from `rows` on are zeros. width is isa->mr for A, 16 for B. */
 void gemm_pack_panels(const GemmIsa *isa, const GemmOperand *x, const void *data, int64_t rows,
                       int64_t first, int width, int64_t count, int64_t k0, int64_t length,
                       void *out, size_t panel);
@@ -166,7 +163,7 @@ void gemm_pack_panels(const GemmIsa *isa, const GemmOperand *x, const void *data
 void gemm_pack_rows(const GemmIsa *isa, const GemmOperand *x, const void *data, int64_t rows,
                     int64_t first, int64_t k0, int64_t length, void *out);
 
-/* ---- inside: gemm.c, gemm_tiles.c, gemm_write.c ---- */
+/* ---- inside: gemm.c, gemm_tiles.c ---- */
 
 /* Rows [m0, m0 + rows) of the result, columns [n0, n0 + columns). */
 typedef struct GemmRegion {
@@ -191,13 +188,6 @@ GemmResult gemm_result(const GemmIsa *isa, const Gemm *gemm, const KernelArgs *a
    thread, where squares are summed. */
 void gemm_write(const GemmResult *result, const GemmRegion *tile, const float *sum, int64_t row);
 
-/* Rounds n sums to the elements of a result from `at` on. */
-void gemm_write_row(const GemmIsa *isa, cvn_dtype dtype, void *out, int64_t at, const float *sum,
-                    int64_t n);
-
-/* The result of a product of no terms. */
-void gemm_write_zeros(const Gemm *gemm, const KernelArgs *args);
-
 /* The operand of product b of the batch. */
 const void *gemm_operand_at(const GemmOperand *x, const void *data, int64_t b);
 
@@ -205,31 +195,20 @@ const void *gemm_operand_at(const GemmOperand *x, const void *data, int64_t b);
 size_t gemm_tiles_scratch(const GemmIsa *isa, const Gemm *gemm, int n_threads);
 void gemm_tiles_run(const GemmIsa *isa, const Gemm *gemm, const KernelArgs *args);
 
-/* GemmIsa.epilogue (fusion_impl.h). */
-void fusion_epilogue_portable(const KernelArgs *args, int64_t at, int64_t ld, const float *sum,
-                              int64_t row, int64_t rows, int64_t n);
-void fusion_epilogue_avx2(const KernelArgs *args, int64_t at, int64_t ld, const float *sum,
-                          int64_t row, int64_t rows, int64_t n);
-void fusion_epilogue_avx512(const KernelArgs *args, int64_t at, int64_t ld, const float *sum,
-                            int64_t row, int64_t rows, int64_t n);
-void fusion_epilogue_avx512_bf16(const KernelArgs *args, int64_t at, int64_t ld, const float *sum,
-                                 int64_t row, int64_t rows, int64_t n);
+/* fusion_impl.h */
+GemmEpilogue fusion_epilogue_portable, fusion_epilogue_avx2, fusion_epilogue_avx512,
+    fusion_epilogue_avx512_bf16;
 
-extern const GemmIsa gemm_portable_f32, gemm_portable_bf16;
+extern const GemmIsa gemm_f32_portable, gemm_bf16_portable;
 #if defined(CVN_HAVE_AVX2)
-extern const GemmIsa gemm_avx2_f32, gemm_avx2_bf16;
+extern const GemmIsa gemm_f32_avx2, gemm_bf16_avx2;
 #endif
 #if defined(CVN_HAVE_AVX512)
-extern const GemmIsa gemm_avx512_f32, gemm_avx512_bf16, gemm_avx512_bf16dot;
-#endif
-#if defined(CVN_HAVE_AVX512)
-void gemm_tiles_copy(const uint16_t *x, int64_t stride, const uint16_t *ahead, void *out[2]);
-void gemm_tiles_turn(const uint16_t *x, int64_t stride, const uint16_t *ahead, void *out[2]);
-void gemm_tiles_pair(const uint16_t *x, int64_t stride, const uint16_t *ahead, void *out[2]);
-void gemm_tiles_pair_turn(const uint16_t *x, int64_t stride, const uint16_t *ahead, void *out[2]);
+extern const GemmIsa gemm_f32_avx512, gemm_bf16_avx512, gemm_bf16_avx512_bf16;
+GemmPack gemm_tiles_copy, gemm_tiles_turn, gemm_tiles_pair, gemm_tiles_pair_turn;
 #endif
 #if defined(CVN_HAVE_AMX)
-extern const GemmIsa gemm_amx_bf16;
+extern const GemmIsa gemm_bf16_amx;
 #endif
 
 #endif

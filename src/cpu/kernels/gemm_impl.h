@@ -2,15 +2,22 @@
  * The micro-kernels of gemm.h on the vectors of vec.h, compiled once per instruction set. Operands
  * are f32, or bf16 that is widened: while packing for tile(), while loading for dots().
  *
- * The file that includes this says MR and PANELS: a tile's accumulators are MR x 16 * PANELS / VN
- * registers, and with one row of B must fit in the register file. And MC and KC, the blocking in the caches; and, beside
- * what vec.h asks for, ISA_EPILOGUE, what its fusions are called.
+ * MR and PANELS: a tile's accumulators are MR x 16 * PANELS / VN registers, and with one row of B must fit in the register file.
+ * MC and KC: the blocking in the caches.
  */
 #include "cpu/kernels/constant_rows.h"
 #include "cpu/kernels/gemm.h"
 #include "cpu/kernels/tile.h"
 #include "cpu/kernels/transpose.h"
 #include "cpu/kernels/vec.h"
+
+#if defined(__AVX512F__)
+enum { MR = 12, PANELS = 2, MC = 516, KC = 384 }; /* 12 x 32 accumulators are 24 of 32 registers */
+#elif defined(__AVX2__) || defined(__aarch64__)
+enum { MR = 6, PANELS = 1, MC = 510, KC = 256 }; /* 6 x 16 are 12 of 16, of NEON 24 of 32 */
+#else
+enum { MR = 2, PANELS = 1, MC = 256, KC = 256 }; /* of SSE2 8 of 16 */
+#endif
 
 enum { TILE_VECTORS = GEMM_PANEL * PANELS / VN, PANEL_VECTORS = GEMM_PANEL / VN };
 
@@ -144,11 +151,9 @@ static void dots_bf16(int64_t m, int64_t n, int64_t k, const void *a, const void
 #define GEMM_MEMBERS                                                                               \
     .packed = CVN_F32, .kpack = 1, .mr = MR, .panels = PANELS, .mc = MC, .nc = 256, .kc = KC,      \
     .tile = tile_f32, .interleave = interleave_units, .round = tile_rows_to_bf16, .add = tile_add, \
-    .epilogue = ISA_EPILOGUE, .squares = tile_add_squares, .lanes = VN
+    .epilogue = ISA_NAME(fusion_epilogue), .squares = tile_add_squares, .lanes = VN
 
-const GemmIsa ISA_NAME(f32) = {GEMM_MEMBERS, .name = ISA ".f32", .dots = dots_f32,
-                               .source = CVN_F32};
+const GemmIsa ISA_NAME(gemm_f32) = {GEMM_MEMBERS, .dots = dots_f32, .source = CVN_F32};
 
 /* bf16 is widened to f32 while packing. */
-const GemmIsa ISA_NAME(bf16) = {GEMM_MEMBERS, .name = ISA ".bf16", .dots = dots_bf16,
-                                .source = CVN_BF16};
+const GemmIsa ISA_NAME(gemm_bf16) = {GEMM_MEMBERS, .dots = dots_bf16, .source = CVN_BF16};

@@ -218,30 +218,11 @@ static void pack_across(const GemmIsa *isa, const GemmOperand *x, const void *da
     }
 }
 
-void gemm_pack_panels(const GemmIsa *isa, const GemmOperand *x, const void *data, int64_t rows,
-                      int64_t first, int width, int64_t count, int64_t k0, int64_t length,
-                      void *out, size_t panel)
-{
-    int64_t step = lies_across(x) ? ACROSS / width : 1;
-    for (int64_t i = 0; i < count; i += step) {
-        char *to = (char *)out + (size_t)i * panel;
-        if (step > 1)
-            pack_across(isa, x, data, rows, first + i * width, width, num_min(count - i, step), k0,
-                        length, to, panel);
-        else
-            gemm_pack(isa, x, data, rows, first + i * width, width, k0, length, to);
-    }
-}
-
-void gemm_pack(const GemmIsa *isa, const GemmOperand *x, const void *data, int64_t rows,
-               int64_t first, int width, int64_t k0, int64_t length, void *out)
+/* One panel, of rows of which neighbours do not lie next to each other. */
+static void pack_along(const GemmIsa *isa, const GemmOperand *x, const void *data, int64_t rows,
+                       int64_t first, int width, int64_t k0, int64_t length, void *out)
 {
     int64_t valid = num_min(rows - first, width);
-    if (lies_across(x)) {
-        pack_across(isa, x, data, rows, first, width, 1, k0, length, out, 0);
-        return;
-    }
-
     const size_t unit = 4; /* bytes */
     int64_t start[GEMM_PANEL] = {0};
     for (int i = 0; i < valid; i++)
@@ -269,6 +250,21 @@ void gemm_pack(const GemmIsa *isa, const GemmOperand *x, const void *data, int64
         int64_t units = num_pieces(n, isa->kpack);
         interleave(isa, width, row, units,
                    (char *)out + (size_t)(done / isa->kpack * width) * unit);
+    }
+}
+
+void gemm_pack_panels(const GemmIsa *isa, const GemmOperand *x, const void *data, int64_t rows,
+                      int64_t first, int width, int64_t count, int64_t k0, int64_t length,
+                      void *out, size_t panel)
+{
+    int64_t step = lies_across(x) ? ACROSS / width : 1;
+    for (int64_t i = 0; i < count; i += step) {
+        char *to = (char *)out + (size_t)i * panel;
+        if (step > 1)
+            pack_across(isa, x, data, rows, first + i * width, width, num_min(count - i, step), k0,
+                        length, to, panel);
+        else
+            pack_along(isa, x, data, rows, first + i * width, width, k0, length, to);
     }
 }
 

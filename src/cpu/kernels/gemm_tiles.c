@@ -150,7 +150,7 @@ typedef struct Side {
     bool is_b;
     /* The strides of rows and k, and how pieces are packed; NULL where there is more to it. */
     int64_t row_stride, k_stride, stride;
-    void (*pack)(const uint16_t *x, int64_t stride, const uint16_t *ahead, void *out[2]);
+    GemmPack *pack;
     char *packed; /* units, of `bytes` each: two that take turns, or all that are kept */
     size_t bytes;
     bool kept, outer; /* it is the operand of the outer loop */
@@ -322,7 +322,8 @@ static void pack_tile(const GemmIsa *isa, const Side *side, int64_t first, int64
         return;
     }
     size_t filled = (size_t)(num_round_up(length, 2) * GEMM_PANEL) * 2;
-    gemm_pack(isa, side->x, side->data, side->rows, first, GEMM_PANEL, k0, length, out);
+    gemm_pack_panels(isa, side->x, side->data, side->rows, first, GEMM_PANEL, 1, k0, length, out,
+                     0);
     memset(out + filled, 0, TILE - filled);
 }
 

@@ -1,5 +1,6 @@
 /*
- * The loops of linear.c, down to a piece: some panels of one weight times some rows, over one span of k. And what asks for what comes next, part by part, beside the tiles of a piece.
+ * The loops of linear.c, down to a piece: some panels of one weight times some rows, over one span of k. And
+ * what asks for what comes next, part by part, beside the tiles of a piece.
  */
 #ifndef CVN_CPU_KERNELS_LINEAR_LOOPS_H
 #define CVN_CPU_KERNELS_LINEAR_LOOPS_H

@@ -92,11 +92,10 @@ static void tile_products(const GemmTiles *p)
 
 static void pair_rows(const uint16_t *x, int64_t stride, int64_t units, uint32_t *out)
 {
-    gemm_avx512_bf16dot.pair(x, stride, units, out);
+    gemm_bf16_avx512_bf16.pair(x, stride, units, out);
 }
 
-const GemmIsa gemm_amx_bf16 = {
-    .name = "amx.bf16",
+const GemmIsa gemm_bf16_amx = {
     .packed = CVN_BF16,
     .kpack = 2,
     .mr = GEMM_PANEL,

@@ -118,8 +118,7 @@ static void dots_pairs(int64_t m, int64_t n, int64_t k, const void *a, const voi
     CONSTANT_ROWS_4(m, dots_rows, n, k, a, b, ldb, c, ldc);
 }
 
-const GemmIsa gemm_avx512_bf16dot = {
-    .name = "avx512.bf16dot",
+const GemmIsa gemm_bf16_avx512_bf16 = {
     .packed = CVN_BF16,
     .kpack = 2,
     .mr = MR,
