@@ -31,7 +31,7 @@ endforeach()
 
 # Bodies that every set of vectors has, src/cpu/kernels/NAME_impl.h: a source of each is made for each set. Those of avx512_bf16
 # are those of avx512 but for the instruction that rounds.
-set(CVN_BODIES any attention attention_backward elementwise fusion gemm likeliest linear_float linear_rows quantize random rope rows
+set(CVN_BODIES any attention attention_backward elementwise fusion gemm likeliest linear_float linear_rows random rope rows
   rows_backward)
 foreach(set portable avx2 avx512 avx512_bf16)
   string(REPLACE "_bf16" "" isa ${set})

@@ -5,7 +5,7 @@
  *
  *     copy, index, sort, small, blocks                   what moves or orders elements; walk.h moves a box of them
  *     elementwise, rows, rope, random,
- *     norm, quantize, fusion, attention           *_impl.h, on the vectors of vec.h
+ *     norm, fusion, attention                     *_impl.h, on the vectors of vec.h
  *     any                                         sums of f64, whole numbers and dimensions that lie apart, on wide.h
  *     dot_general, gemm*                          products of two tensors, in any layout; gemm_tiles.c for AMX
  *     linear*                                     products with weights in panels: loops (linear_loops.h) around tiles (linear.h)
@@ -32,11 +32,10 @@ extern const Kernel small_kernels[];  /* iota, cumsum */
 
 /* The tables that every set of vectors has: f(table) of each. */
 #define KERNELS_OF(isa, f)                                                                         \
-    f(linear_kernels_##isa) f(quantize_kernels_##isa) f(dot_kernels_##isa)                         \
-        f(elementwise_kernels_##isa) f(fusion_kernels_##isa) f(row_kernels_##isa)                  \
-            f(rope_kernels_##isa) f(random_kernels_##isa) f(attention_kernels_##isa)               \
-                f(attention_backward_kernels_##isa) f(row_backward_kernels_##isa)                  \
-                    f(likeliest_kernels_##isa) f(any_kernels_##isa)
+    f(linear_kernels_##isa) f(dot_kernels_##isa) f(elementwise_kernels_##isa)                      \
+        f(fusion_kernels_##isa) f(row_kernels_##isa) f(rope_kernels_##isa) f(random_kernels_##isa) \
+            f(attention_kernels_##isa) f(attention_backward_kernels_##isa)                         \
+                f(row_backward_kernels_##isa) f(likeliest_kernels_##isa) f(any_kernels_##isa)
 #define KERNELS_DECLARE(table) extern const Kernel table[];
 KERNELS_OF(portable, KERNELS_DECLARE)
 KERNELS_OF(avx2, KERNELS_DECLARE)

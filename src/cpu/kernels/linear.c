@@ -173,6 +173,15 @@ static void lay_out(const Work *w, cvn_dtype dtype, const void *x, int64_t n, in
         memcpy(to + j * TILED, line + j, TILED_BYTES);
 }
 
+/* The step of a row of d elements that is brought to 8 bits. */
+static float step_of_row(const LinearRows *of, cvn_dtype dtype, const char *x, int64_t d)
+{
+    int32_t most = 0;
+    for (int64_t i = 0; i < d; i += LINEAR_SPAN)
+        most = of->largest(dtype, x + cvn_dtype_bytes(dtype, i), num_min(LINEAR_SPAN, d - i), most);
+    return of->step(most);
+}
+
 /* Lays out this thread's part of x: whole rows, where each needs first what all of it is like. */
 static void lay_out_rows(const Work *w)
 {
@@ -205,11 +214,7 @@ static void lay_out_rows(const Work *w)
         if (op->kind == OP_LINEAR_INT8) { /* it is there */
             w->step[row] = bf16_to_f32(((const uint16_t *)w->args->in[1])[row]);
         } else if (steps) {
-            int32_t most = 0;
-            for (int64_t k0 = 0; k0 < l->k; k0 += LINEAR_SPAN)
-                most = of->largest(dtype, x + cvn_dtype_bytes(dtype, k0),
-                                   num_min(LINEAR_SPAN, l->k - k0), most);
-            w->step[row] = of->step(most);
+            w->step[row] = step_of_row(of, dtype, x, l->k);
         }
         for (int64_t k0 = first; k0 < last; k0 += LINEAR_SPAN)
             lay_out(w, dtype, x + cvn_dtype_bytes(dtype, k0), num_min(LINEAR_SPAN, last - k0), k0,
@@ -358,6 +363,40 @@ void linear_run(const KernelArgs *args)
     linear_loops_run(l, isa->enter, isa->leave);
 }
 
+/* ---- quantize_rows: the same rows of 8 bits, by themselves ---- */
+
+static bool match_rows(const Op *op)
+{
+    cvn_dtype dtype = op->operand[0]->type.dtype;
+    return dtype == CVN_F32 || dtype == CVN_BF16 || dtype == CVN_F16;
+}
+
+/* Every step is one that all instruction sets round alike (a maximum, a division, a rounding to the nearest whole number), so
+   that they give the interpreter's bits: as with all that is written into a KV cache, a row then has the same bits
+   wherever it was made. */
+static void quantize_rows(const KernelArgs *args)
+{
+    const LinearRows *of = args->isa;
+    const cvn_type *type = &args->op->operand[0]->type; /* [..., d] */
+    const int64_t d = type->dim[type->rank - 1];
+    uint16_t *scale = args->out[1]; /* bf16 */
+    int64_t begin, end;
+    kernel_share(cvn_type_elements(type) / d, 1, args->thread, args->n_threads, &begin, &end);
+    for (int64_t row = begin; row < end; row++) {
+        const char *x = (const char *)args->in[0] + cvn_dtype_bytes(type->dtype, row * d);
+        const float step = step_of_row(of, type->dtype, x, d);
+        scale[row] = bf16_from_f32(step);
+        for (int64_t i = 0; i < d; i += LINEAR_SPAN)
+            of->to_8_bits(type->dtype, x + cvn_dtype_bytes(type->dtype, i),
+                          num_min(LINEAR_SPAN, d - i), step, (int8_t *)args->out[0] + row * d + i);
+    }
+}
+
+#define QUANTIZE_ROWS(set)                                                                         \
+    {                                                                                              \
+        .name = "quantize_rows." #set, .kind = OP_QUANTIZE_ROWS, .isa = &linear_rows_##set,        \
+        .match = match_rows, .run = quantize_rows                                                  \
+    }
 #define ROW(text, of, match, set)                                                                  \
     {                                                                                              \
         .name = text, .kind = of, .isa = &linear_##set, .match_isa = match,                        \
@@ -373,6 +412,7 @@ void linear_run(const KernelArgs *args)
 
 const Kernel linear_kernels_portable[] = {
     IN_INTEGERS(portable, "portable"),
+    QUANTIZE_ROWS(portable),
     ROW("linear.portable.f32", OP_LINEAR, linear_match, f32_portable),
     ROW("linear.portable.bf16", OP_LINEAR, linear_match, bf16_portable),
     {0},
@@ -381,6 +421,7 @@ const Kernel linear_kernels_portable[] = {
 #if defined(CVN_HAVE_AVX2)
 const Kernel linear_kernels_avx2[] = {
     IN_INTEGERS(avx2, "avx2"),
+    QUANTIZE_ROWS(avx2),
     ROW("linear.avx2.f32", OP_LINEAR, linear_match, f32_avx2),
     ROW("linear.avx2.bf16", OP_LINEAR, linear_match, bf16_avx2),
     {0},
@@ -389,6 +430,7 @@ const Kernel linear_kernels_avx2[] = {
 
 #if defined(CVN_HAVE_AVX512)
 const Kernel linear_kernels_avx512[] = {
+    QUANTIZE_ROWS(avx512),
     ROW("linear.avx512.f32", OP_LINEAR, linear_match, f32_avx512),
     ROW("linear.avx512.bf16", OP_LINEAR, linear_match, bf16_avx512),
     {0},

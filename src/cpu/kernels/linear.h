@@ -219,9 +219,8 @@ void linear_amx_tile_i4(const LinearTile *tile); /* groups of 32 and more */
 void linear_amx_tile_blocks(const LinearTile *tile);
 void linear_amx_arrange_blocks(bool eight, const int8_t *x, int8_t *to);
 
-/* A tile of up to four rows and one or two panels, without tile registers but with their bits. */
-enum { TILES_ROWS = 4 };
-void linear_rows_as_tiles(const LinearTile *tile);
+/* Only for tiles of one or two panels: without tile registers but with their bits. */
+extern const LinearIsa linear_as_tiles;
 #endif
 
 #endif

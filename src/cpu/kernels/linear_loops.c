@@ -1,15 +1,6 @@
 /* The loops of linear_loops.h: who computes which panels, in which order, and what becomes of their sums. */
 #include "cpu/kernels/linear_loops.h"
 
-/* Sums of some rows with some panels. */
-typedef struct LinearSums {
-    int64_t m0, rows;
-    const float *c,
-        *up; /* [rows][16] of the first panel; up: of the second weight of swiglu, else NULL */
-    int64_t stride;    /* floats from panel to panel */
-    const float *step; /* as in LinearOut, of all rows */
-} LinearSums;
-
 bool linear_panels(LinearPanels *out, int64_t from, int64_t to, int64_t done, int64_t most,
                    int64_t rows)
 {
@@ -61,28 +52,28 @@ static const void *bias_at(const KernelArgs *args, int weight, int64_t n0, cvn_d
     return (const char *)args->in[bias] + cvn_dtype_bytes(*dtype, n0);
 }
 
-/* `n` neighbouring panels from the given one on; `at` of those that the sums are of. */
+/* Rows [m0, m0 + rows) of `n` neighbouring panels from the given one on, the `at`-th of those that there are sums of. */
 static LinearOut out_of(const LinearLoops *l, int weight, int64_t panel, int64_t n, int64_t at,
-                        const LinearSums *sums)
+                        int64_t m0, int64_t rows)
 {
     const KernelArgs *args = l->args;
     const Op *op = args->op;
-    LinearWeight lw = linear_weight(op, weight);
+    const LinearWeight *lw = &l->weight[weight];
+    const int64_t size = l->chunk * PANEL_ROWS, n0 = panel * PANEL_ROWS;
     int residual = linear_residual(op), scale = linear_operand(op, weight) + 1;
-    int64_t n0 = panel * PANEL_ROWS;
     LinearOut o = {
-        .rows = (int)sums->rows,
-        .columns = (int)num_min(n * PANEL_ROWS, lw.n - n0),
-        .c = sums->c + at * sums->stride,
-        .up = sums->up ? sums->up + at * sums->stride : NULL,
-        .c_stride = sums->stride,
-        .step = sums->step ? sums->step + sums->m0 : NULL,
+        .rows = (int)rows,
+        .columns = (int)num_min(n * PANEL_ROWS, lw->n - n0),
+        .c = l->c + at * size,
+        .up = l->swiglu ? l->c + (l->block + at) * size : NULL,
+        .c_stride = size,
+        .step = l->step ? l->step + m0 : NULL,
         .out = args->out[weight],
         .dtype = op->result[weight]->type.dtype,
-        .at = sums->m0 * lw.n + n0,
-        .stride = lw.n,
+        .at = m0 * lw->n + n0,
+        .stride = lw->n,
     };
-    if (lw.dtype == CVN_I8 && !lw.blocks) {
+    if (lw->dtype == CVN_I8 && !lw->blocks) {
         o.scale = (const float *)args->in[scale] + n0;
         o.up_scale = o.up ? (const float *)args->in[linear_operand(op, 1) + 1] + n0 : NULL;
     }
@@ -93,16 +84,6 @@ static LinearOut out_of(const LinearLoops *l, int weight, int64_t panel, int64_t
     if (residual >= 0)
         o.residual = (const float *)args->in[residual] + o.at;
     return o;
-}
-
-static void write_sums(const LinearLoops *l, int weight, const LinearPanels *panels,
-                       const LinearSums *sums)
-{
-    int64_t together = panels->stride == 1 ? panels->n : 1;
-    for (int64_t i = 0; i < panels->n; i += together) {
-        LinearOut o = out_of(l, weight, panels->first + i * panels->stride, together, i, sums);
-        l->write(&o);
-    }
 }
 
 void linear_write_tile(LinearWrite *write, const LinearOut *all, int64_t panel, int64_t n,
@@ -142,11 +123,9 @@ static void run_block(const LinearLoops *l, int weight, const LinearPanels *pane
                       int64_t rows)
 {
     const LinearWeight *w = &l->weight[weight];
-    int64_t size = l->chunk * PANEL_ROWS, behind = panels->first + panels->n;
-    float *up = l->swiglu ? l->c + l->block * size : NULL;
-    LinearSums sums = {m0, rows, l->c, up, size, l->step};
+    int64_t behind = panels->first + panels->n, together = panels->stride == 1 ? panels->n : 1;
     bool by_tile = l->many && panels->stride == 1;
-    LinearOut out = out_of(l, weight, panels->first, panels->n, 0, &sums);
+    LinearOut out = out_of(l, weight, panels->first, panels->n, 0, m0, rows);
     for (int64_t span = 0; span < l->spans && !kernel_cancelled(l->args); span++) {
         LinearPiece piece = {weight, panels, span, m0, rows, NULL, NULL};
         const LinearOut *whole = by_tile && span + 1 == l->spans ? &out : NULL;
@@ -155,18 +134,21 @@ static void run_block(const LinearLoops *l, int weight, const LinearPanels *pane
             next = linear_panel_at(l->args, w, weight, panels->first, span + 1, l->span);
         else if (behind < w->panels)
             next = linear_panel_at(l->args, w, weight, behind, 0, l->span);
-        piece.next = up ? linear_panel_at(l->args, w, 1, panels->first, span, l->span) : next;
-        piece.out = up ? NULL : whole;
+        piece.next =
+            l->swiglu ? linear_panel_at(l->args, w, 1, panels->first, span, l->span) : next;
+        piece.out = l->swiglu ? NULL : whole;
         l->multiply(l->work, &piece, l->c);
-        if (up) {
+        if (l->swiglu) {
             piece.weight = 1;
             piece.next = next;
             piece.out = whole;
-            l->multiply(l->work, &piece, up);
+            l->multiply(l->work, &piece, l->c + l->block * l->chunk * PANEL_ROWS);
         }
     }
-    if (!by_tile)
-        write_sums(l, weight, panels, &sums);
+    for (int64_t i = 0; !by_tile && i < panels->n; i += together) {
+        out = out_of(l, weight, panels->first + i * panels->stride, together, i, m0, rows);
+        l->write(&out);
+    }
 }
 
 /* Panels [begin, end) of the results, counted through all weights, rows [m0, m0 + rows). */

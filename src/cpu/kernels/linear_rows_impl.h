@@ -4,7 +4,6 @@
  */
 #include "cpu/kernels/linear.h"
 #include "cpu/kernels/norm_impl.h"
-#include "cpu/kernels/rows8_impl.h"
 #include "cpu/kernels/tile.h"
 #include "cpu/kernels/vec_math.h"
 
@@ -24,19 +23,73 @@ static void norm_row_span(const LinearNorm *norm, int64_t row, int64_t k0, int64
     tile_write(norm->out_dtype, out, 0, n, y);
 }
 
-/* The largest magnitude, by the bits: a NaN counts as larger than all. */
-static float largest_of_span(const float *x)
+#define WHOLE                                                                                      \
+    0x1.8p23f /* in its neighbourhood floats are one apart: x + WHOLE - WHOLE is rounded */
+
+/* The largest pattern of |x| as an integer, which orders floats as they are and NaN above them. Not inlined, because gcc
+   then warns of the rest of whole vectors, which is none. */
+static __attribute__((noinline)) int32_t largest(cvn_dtype dtype, const void *data, int64_t n,
+                                                 int32_t most)
 {
-    uint32_t most = 0;
-    for (int64_t i = 0; i < LINEAR_SPAN; i++) {
-        uint32_t bits;
-        memcpy(&bits, x + i, 4);
-        bits &= 0x7fffffffu;
+    float from[TILE];
+    const float *x = tile_read(dtype, data, 0, n, from);
+    int64_t i = 0;
+    vi all = vi_splat(most);
+    for (; i + VN <= n; i += VN) {
+        vi bits = (vi)vf_abs(vf_load(x + i));
+        all = (vi)vf_select(bits > all, (vf)bits, (vf)all);
+    }
+    for (int j = 0; j < VN; j++)
+        most = all[j] > most ? all[j] : most;
+    for (; i < n; i++) {
+        int32_t bits;
+        memcpy(&bits, x + i, sizeof bits);
+        bits &= 0x7fffffff;
         most = bits > most ? bits : most;
     }
-    float value;
-    memcpy(&value, &most, 4);
-    return value;
+    return most;
+}
+
+static float step_of(int32_t bits)
+{
+    float most;
+    memcpy(&most, &bits, sizeof most);
+    return bf16_to_f32(bf16_from_f32(most / 127.0f));
+}
+
+/* q = x / step, rounded and clamped. */
+static void steps_of(int8_t *q, const float *x, float step, int64_t n)
+{
+    int64_t i = 0;
+    vf s = vf_splat(step), low = vf_splat(-127.0f), high = vf_splat(127.0f), c = vf_splat(WHOLE);
+    for (; i + VN <= n; i += VN) {
+        vf v = vf_max(vf_min(vf_load(x + i) / s, high), low) + c - c;
+        vi whole = __builtin_convertvector(v, vi);
+        typedef int8_t vb __attribute__((vector_size(VN)));
+        vb bytes = __builtin_convertvector(whole, vb);
+        memcpy(q + i, &bytes, sizeof bytes);
+    }
+    for (; i < n; i++) {
+        float v = x[i] / step;
+        v = v > 127.0f ? 127.0f : v < -127.0f ? -127.0f : v;
+        q[i] = (int8_t)rintf(v);
+    }
+}
+
+/* A row of zeros has no steps, nor one where an element is not finite: it becomes zeros. */
+static int32_t to_8_bits(cvn_dtype dtype, const void *x, int64_t n, float step, int8_t *out)
+{
+    float from[TILE];
+    int32_t sum = 0;
+    if (dtype == CVN_I8)
+        memcpy(out, x, (size_t)n);
+    else if (step > 0 && step < INFINITY)
+        steps_of(out, tile_read(dtype, x, 0, n, from), step, n);
+    else
+        memset(out, 0, (size_t)n);
+    for (int64_t i = 0; i < n; i++)
+        sum += out[i];
+    return sum;
 }
 
 /* The least power of two that is not smaller. */
@@ -54,7 +107,9 @@ static void to_fixed(bool power, float value[LINEAR_SPAN], int64_t group, Linear
                      int8_t *out, LinearSpan *span)
 {
     int16_t fixed[LINEAR_SPAN];
-    float most = largest_of_span(value);
+    float most;
+    int32_t bits = largest(CVN_F32, value, LINEAR_SPAN, 0);
+    memcpy(&most, &bits, sizeof most);
     span->scale = most * (1.0f / 32512.0f);
     if (power)
         span->scale = power_of_two(span->scale);
@@ -66,7 +121,6 @@ static void to_fixed(bool power, float value[LINEAR_SPAN], int64_t group, Linear
     }
     for (int64_t i = 0; i < LINEAR_SPAN; i++) {
         float shifted = value[i] * inverse + 12582912.0f; /* the nearest integer in the low bits */
-        int32_t bits;
         memcpy(&bits, &shifted, 4);
         fixed[i] = (int16_t)(bits - 0x4b400000);
         value[i] = (float)((double)value[i] - (double)fixed[i] * (double)span->scale);
@@ -98,10 +152,8 @@ static void quantize8(cvn_dtype dtype, const void *x, int64_t n, int64_t group, 
     const float *value = tile_read(dtype, x, 0, n, buffer);
     memset(out, 0, LINEAR_SPAN);
     for (int64_t i = 0; i < n; i += columns) {
-        float step = bf16_to_f32(step_of(largest(value + i, columns, 0)));
-        span->step[i / columns] = step;
-        if (step_usable(step))
-            steps_of(out + i, value + i, step, columns);
+        span->step[i / columns] = step_of(largest(CVN_F32, value + i, columns, 0));
+        to_8_bits(CVN_F32, value + i, columns, span->step[i / columns], out + i);
     }
     for (int64_t g = 0; g < LINEAR_SPAN / group; g++) {
         int32_t sum = 0;
@@ -109,32 +161,6 @@ static void quantize8(cvn_dtype dtype, const void *x, int64_t n, int64_t group, 
             sum -= out[i];
         span->minus[g] = sum;
     }
-}
-
-static int32_t row_largest(cvn_dtype dtype, const void *x, int64_t n, int32_t most)
-{
-    float from[TILE];
-    return largest(tile_read(dtype, x, 0, n, from), n, most);
-}
-
-static float row_step(int32_t most)
-{
-    return bf16_to_f32(step_of(most));
-}
-
-static int32_t row_to_8_bits(cvn_dtype dtype, const void *x, int64_t n, float step, int8_t *out)
-{
-    float from[TILE];
-    int32_t sum = 0;
-    if (dtype == CVN_I8)
-        memcpy(out, x, (size_t)n);
-    else if (step_usable(step))
-        steps_of(out, tile_read(dtype, x, 0, n, from), step, n);
-    else
-        memset(out, 0, (size_t)n);
-    for (int64_t i = 0; i < n; i++)
-        sum += out[i];
-    return sum;
 }
 
 /* Biases in f32, zeros behind the last. */
@@ -326,8 +352,8 @@ const LinearRows ISA_NAME(linear_rows) = {
     .norm_span = norm_row_span,
     .quantize = quantize,
     .quantize8 = quantize8,
-    .largest = row_largest,
-    .step = row_step,
-    .to_8_bits = row_to_8_bits,
+    .largest = largest,
+    .step = step_of,
+    .to_8_bits = to_8_bits,
     .write = write,
 };

@@ -11,11 +11,7 @@
  * rows; 512 rows are taken at a time, as in linear_bf16.c. The sums are the integers that vpdpbusd makes, so that
  * a row has the same bits here and there: what does not fill tiles is left to that.
  */
-#include "cpu/kernels/linear.h"
-
-#include "cpu/kernels/amx/tiles.h"
-
-#include <immintrin.h>
+#include "cpu/kernels/amx/linear_block.h"
 
 enum { ROWS_I8 = 32, STEP_UNITS = TILE_ROWS };
 
@@ -70,35 +66,14 @@ static void tiles_16(const LinearTile *t, int64_t step)
         add_rows(t, t->c + t->c_stride, sum[2], sum[3]);
 }
 
-/* The same tile from row r on. */
-static LinearTile rows_from(const LinearTile *t, int r, int rows)
-{
-    LinearTile rest = *t;
-    rest.rows = rows;
-    rest.x = (const char *)t->x + r * LINEAR_ROW_BYTES;
-    rest.span += r;
-    rest.c += r * PANEL_ROWS;
-    return rest;
-}
-
 static void tile_i8(const LinearTile *t)
 {
-    const LinearIsa *vnni = &linear_i8_avx512;
     int r = 0;
     for (; t->units % STEP_UNITS == 0 && t->rows - r >= TILE_ROWS; r += TILE_ROWS) {
-        LinearTile tile = rows_from(t, r, TILE_ROWS);
+        LinearTile tile = rows_from(t, r, TILE_ROWS, LINEAR_ROW_BYTES);
         tiles_16(&tile, r / TILE_ROWS * (t->units / STEP_UNITS));
     }
-    for (int begin = r, panel = 0; panel < t->panels; panel++)
-        for (r = begin; r < t->rows; r += vnni->rows) {
-            int rows = t->rows - r < vnni->rows ? t->rows - r : vnni->rows;
-            LinearTile rest = rows_from(t, r, rows);
-            rest.panels = 1;
-            rest.ahead[0] = t->ahead[panel];
-            rest.q += panel * t->q_stride;
-            rest.c += panel * t->c_stride;
-            vnni->tile(&rest);
-        }
+    rest_of(&linear_i8_avx512, t, r, LINEAR_ROW_BYTES);
 }
 
 #define MEMBERS                                                                                    \

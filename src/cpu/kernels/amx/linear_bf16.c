@@ -9,19 +9,9 @@
 
 #include <xmmintrin.h>
 
-/* Rows that fill no tile. */
-static void rest_of(const LinearTile *t, int r)
-{
-    for (; r < t->rows; r += TILES_ROWS) {
-        int rows = t->rows - r < TILES_ROWS ? t->rows - r : TILES_ROWS;
-        LinearTile rest = rows_from(t, r, rows, t->x_stride * 2);
-        linear_rows_as_tiles(&rest);
-    }
-}
-
 static void tile(const LinearTile *t)
 {
-    tile_panels(false, t, rest_of);
+    tile_panels(false, t, &linear_as_tiles);
 }
 
 enum { FLUSH = 0x8040 /* denormal results and operands are zeros */ };

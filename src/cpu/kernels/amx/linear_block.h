@@ -85,11 +85,32 @@ static inline __attribute__((always_inline)) void tile_block(const bool eight, c
     tiles_of_sums(tile_store, t->c, row, t->c_stride, TILE_ROWS * PANEL_ROWS, second, below);
 }
 
-/* All panels of a tile, two at a time; `rest` takes from row r on what tiles do not. */
-static inline __attribute__((always_inline)) void
-tile_panels(const bool eight, const LinearTile *t, void (*rest)(const LinearTile *t, int r))
+/* Rows [r, r + rows) of a tile, of which one of x is so many bytes. */
+static inline LinearTile rows_from(const LinearTile *t, int r, int rows, int64_t x_row)
 {
-    const size_t below = (size_t)(TILE_ROWS * t->x_stride) * (eight ? 1 : 2);
+    LinearTile part = *t;
+    part.rows = rows;
+    part.x = (const char *)t->x + r * x_row;
+    part.span = t->span ? t->span + r : NULL;
+    part.sum = t->sum ? t->sum + r : NULL;
+    part.c = t->c + r * PANEL_ROWS;
+    return part;
+}
+
+/* Rows from r on, which fill no tile, as another instruction set takes them. */
+static inline void rest_of(const LinearIsa *isa, const LinearTile *t, int r, int64_t x_row)
+{
+    for (; r < t->rows; r += isa->rows) {
+        LinearTile rest = rows_from(t, r, t->rows - r < isa->rows ? t->rows - r : isa->rows, x_row);
+        isa->tile(&rest);
+    }
+}
+
+/* All panels of a tile, two at a time; `rest` takes what tiles do not. */
+static inline __attribute__((always_inline)) void tile_panels(const bool eight, const LinearTile *t,
+                                                              const LinearIsa *rest)
+{
+    const int64_t row = t->x_stride * (eight ? 1 : 2);
     for (int panel = 0; panel < t->panels; panel += 2) {
         LinearTile two = *t;
         two.panels = t->panels - panel < 2 ? t->panels - panel : 2;
@@ -97,23 +118,12 @@ tile_panels(const bool eight, const LinearTile *t, void (*rest)(const LinearTile
         two.c = t->c + panel * t->c_stride;
         int whole = t->units % BLOCK_UNITS ? 0 : (int)linear_tiled_rows(t->rows);
         if (whole == BLOCK_ROWS && two.panels == 2 && t->beside)
-            tile_block(eight, true, &two, below, true, true);
+            tile_block(eight, true, &two, (size_t)(TILE_ROWS * row), true, true);
         else if (whole)
-            tile_block(eight, false, &two, below, whole == BLOCK_ROWS, two.panels == 2);
-        if (whole < t->rows)
-            rest(&two, whole);
+            tile_block(eight, false, &two, (size_t)(TILE_ROWS * row), whole == BLOCK_ROWS,
+                       two.panels == 2);
+        rest_of(rest, &two, whole, row);
     }
-}
-
-/* Rows [r, r + rows) of a tile. */
-static inline LinearTile rows_from(const LinearTile *t, int r, int rows, int64_t x_row)
-{
-    LinearTile part = *t;
-    part.rows = rows;
-    part.x = (const char *)t->x + r * x_row;
-    part.sum = t->sum ? t->sum + r : NULL;
-    part.c = t->c + r * PANEL_ROWS;
-    return part;
 }
 
 #endif

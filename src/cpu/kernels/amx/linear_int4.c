@@ -19,11 +19,7 @@
  * more for the sums' way through memory (with groups of 32 twice both; of 128 the 50 only once for two). So these
  * tiles are three times as fast as vpdpbusd, and give away half of what tiles of bf16 would reach.
  */
-#include "cpu/kernels/linear.h"
-
-#include "cpu/kernels/amx/tiles.h"
-
-#include <immintrin.h>
+#include "cpu/kernels/amx/linear_block.h"
 
 enum {
     TILE_COLUMNS = TILE_ROWS * PANEL_QUAD, /* 64 */
@@ -156,25 +152,6 @@ static void rows_of(const LinearTile *t, const Widened *w, int first)
         add_rows(t, first, c + t->c_stride, y[1]);
 }
 
-/* Rows from r on, which fill no tile, with one panel. */
-static void rest_of(const LinearTile *t, int r, int panel)
-{
-    const LinearIsa *vnni = &linear_i4_avx512;
-    size_t scale = t->scale_dtype == CVN_F32 ? sizeof(float) : sizeof(uint16_t);
-    for (; r < t->rows; r += vnni->rows) {
-        LinearTile rest = *t;
-        rest.panels = 1;
-        rest.rows = t->rows - r < vnni->rows ? t->rows - r : vnni->rows;
-        rest.x = (const char *)t->x + r * LINEAR_ROW_BYTES;
-        rest.span += r;
-        rest.ahead[0] = t->ahead[panel];
-        rest.q += panel * t->q_stride;
-        rest.scale = (const char *)t->scale + (size_t)(panel * t->scale_stride) * scale;
-        rest.c += r * PANEL_ROWS + panel * t->c_stride;
-        vnni->tile(&rest);
-    }
-}
-
 void linear_amx_tile_i4(const LinearTile *t)
 {
     Widened w[2] __attribute__((aligned(64)));
@@ -184,6 +161,5 @@ void linear_amx_tile_i4(const LinearTile *t)
     tile_fence();
     for (; t->rows - r >= TILE_ROWS; r += TILE_ROWS)
         rows_of(t, w, r);
-    for (int panel = 0; panel < t->panels; panel++)
-        rest_of(t, r, panel);
+    rest_of(&linear_i4_avx512, t, r, LINEAR_ROW_BYTES);
 }

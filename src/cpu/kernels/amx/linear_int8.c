@@ -4,15 +4,18 @@
  */
 #include "cpu/kernels/amx/linear_block.h"
 
-/* Rows of LINEAR_SPAN, as AVX-512 takes them, out of longer ones: one after the other. The first has all that the sums of x
-   are for. */
+enum { REST_ROWS = 12 };
+
+/* By AVX-512, which takes rows of LINEAR_SPAN: out of longer ones, one span after the other. The first has all that the sums
+   of x are for. */
 static void in_short_spans(const LinearTile *t)
 {
-    enum { MOST = 16 };
-    static const int32_t none[MOST];
+    static const int32_t none[REST_ROWS];
     const int64_t span_units = LINEAR_SPAN / (PANEL_BYTES / PANEL_ROWS);
-    int8_t x[MOST * LINEAR_SPAN];
-    for (int64_t u = 0; u < t->units; u += span_units) {
+    int8_t x[REST_ROWS * LINEAR_SPAN];
+    if (t->x_stride == LINEAR_SPAN)
+        linear_rows8_avx512.tile(t);
+    for (int64_t u = 0; t->x_stride > LINEAR_SPAN && u < t->units; u += span_units) {
         LinearTile part = *t;
         for (int r = 0; r < t->rows; r++)
             memcpy(x + r * LINEAR_SPAN, (const int8_t *)t->x + r * t->x_stride + u * 4,
@@ -26,22 +29,11 @@ static void in_short_spans(const LinearTile *t)
     }
 }
 
-static void rest_of(const LinearTile *t, int r)
-{
-    const int most = linear_rows8_avx512.rows;
-    for (; r < t->rows; r += most) {
-        int rows = t->rows - r < most ? t->rows - r : most;
-        LinearTile rest = rows_from(t, r, rows, t->x_stride);
-        if (t->x_stride == LINEAR_SPAN)
-            linear_rows8_avx512.tile(&rest);
-        else
-            in_short_spans(&rest);
-    }
-}
+static const LinearIsa rest = {.rows = REST_ROWS, .tile = in_short_spans};
 
 static void tile(const LinearTile *t)
 {
-    tile_panels(true, t, rest_of);
+    tile_panels(true, t, &rest);
 }
 
 const LinearIsa linear_rows8_amx = {

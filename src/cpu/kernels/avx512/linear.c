@@ -9,9 +9,8 @@
  * and asked for ahead of one they come 12% faster. From caches two panels of one row are a little faster than four, from memory four are by 6 to 14%.
  */
 #define VEC_BF16
-#include "cpu/kernels/linear.h"
+#include "cpu/kernels/avx512/linear_vnni.h"
 #include "cpu/kernels/constant_rows.h"
-#include "cpu/kernels/vec.h"
 
 enum { ROWS_I8 = 8, MANY_I8 = 6 /* of more rows than 8 */, ROWS_I4 = 8 };
 
@@ -25,11 +24,6 @@ void linear_avx512_arrange(const int16_t *x, int8_t *out)
     }
 }
 
-/* Where the panels of a block are read, and what of them is asked for at the same time. */
-typedef struct Streams {
-    const uint8_t *q[LINEAR_BLOCK], *ahead[LINEAR_BLOCK];
-} Streams;
-
 VEC_INLINE void open_streams(Streams *s, const int P, const LinearTile *t, int panel)
 {
 #pragma GCC unroll 4
@@ -39,28 +33,6 @@ VEC_INLINE void open_streams(Streams *s, const int P, const LinearTile *t, int p
     }
 }
 
-/* 64 bytes of a panel, `at` bytes from its beginning. */
-VEC_INLINE __m512i load_unit(const Streams *s, int j, int64_t at)
-{
-    __builtin_prefetch(s->ahead[j] + at, 0, 2);
-    return _mm512_loadu_si512(s->q[j] + at);
-}
-
-/* The four bytes at x, 16 times. */
-VEC_INLINE __m512i load_x(const int8_t *x)
-{
-    int32_t quad;
-    memcpy(&quad, x, sizeof quad);
-    return _mm512_set1_epi32(quad);
-}
-
-/* sum + w (unsigned) . x (signed). Written out, because compilers copy the sum for the intrinsic. */
-VEC_INLINE __m512i dot(__m512i sum, __m512i w, __m512i x)
-{
-    __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(w), "v"(x));
-    return sum;
-}
-
 /* The same with the four bytes at x, which is one instruction; worth it when they meet one panel only. */
 VEC_INLINE __m512i dot_at(__m512i sum, __m512i w, const int8_t *x)
 {
@@ -68,12 +40,6 @@ VEC_INLINE __m512i dot_at(__m512i sum, __m512i w, const int8_t *x)
             : "+v"(sum)
             : "v"(w), "m"(*(const int8_t(*)[PANEL_QUAD])x));
     return sum;
-}
-
-/* 256 hi + lo, as floats. */
-VEC_INLINE __m512 join(__m512i high, __m512i low)
-{
-    return _mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_slli_epi32(high, 8), low));
 }
 
 VEC_INLINE void add_row(float *c, __m512 sum, float scale, bool add)

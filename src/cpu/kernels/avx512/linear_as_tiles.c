@@ -11,12 +11,12 @@
 #include "cpu/kernels/linear.h"
 #include "cpu/kernels/vec.h"
 
-enum { STEP = 16 /* units of a tile */, AHEAD = 64 * PANEL_BYTES };
+enum { ROWS = 4, STEP = 16 /* units of a tile */, AHEAD = 64 * PANEL_BYTES };
 
 /* M rows, P panels, constants, in the order of a tile. */
 VEC_INLINE void block(const int M, const int P, const LinearTile *t)
 {
-    __m512 sum[TILES_ROWS][2];
+    __m512 sum[ROWS][2];
     const uint8_t *w = t->q;
     const uint16_t *x = t->x;
 #pragma GCC unroll 4
@@ -26,7 +26,7 @@ VEC_INLINE void block(const int M, const int P, const LinearTile *t)
             sum[r][j] = t->add ? _mm512_loadu_ps(t->c + j * t->c_stride + r * PANEL_ROWS)
                                : _mm512_setzero_ps();
     for (int64_t u = 0; u < t->units;) {
-        __m512 even[TILES_ROWS][2], odd[TILES_ROWS][2];
+        __m512 even[ROWS][2], odd[ROWS][2];
 #pragma GCC unroll 4
         for (int r = 0; r < M; r++)
 #pragma GCC unroll 2
@@ -72,7 +72,9 @@ VEC_INLINE void panels(const int M, const LinearTile *t)
         block(M, 1, t);
 }
 
-void linear_rows_as_tiles(const LinearTile *t)
+static void tile(const LinearTile *t)
 {
     CONSTANT_ROWS_4(t->rows, panels, t);
 }
+
+const LinearIsa linear_as_tiles = {.rows = ROWS, .tile = tile};

@@ -13,37 +13,9 @@
  * A group's whole numbers become a float once, times its scale. Of rows in 8 bits (`eight`) there is no low byte of x.
  */
 #define VEC_BF16
-#include "cpu/kernels/linear.h"
-#include "cpu/kernels/vec.h"
-
-#include <immintrin.h>
+#include "cpu/kernels/avx512/linear_vnni.h"
 
 enum { ROWS = 8, MOST_PANELS = LINEAR_BLOCK, PAIR = 2, FIRST = 4 /* rows */, READY = -1 };
-
-/* Where the chunks of some panels are read, and what of them is asked for at the same time. */
-typedef struct Streams {
-    const uint8_t *q[MOST_PANELS], *ahead[MOST_PANELS];
-} Streams;
-
-VEC_INLINE __m512i load_line(const Streams *s, int j, int64_t at)
-{
-    __builtin_prefetch(s->ahead[j] + at, 0, 2);
-    return _mm512_loadu_si512(s->q[j] + at);
-}
-
-VEC_INLINE __m512i load_x(const int8_t *x)
-{
-    int32_t quad;
-    memcpy(&quad, x, sizeof quad);
-    return _mm512_set1_epi32(quad);
-}
-
-/* sum + w (unsigned) . x (signed). Written out, because compilers copy the sum for the intrinsic. */
-VEC_INLINE __m512i dot(__m512i sum, __m512i w, __m512i x)
-{
-    __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(w), "v"(x));
-    return sum;
-}
 
 /* Units 4 s to 4 s + 3 of a chunk: the codes of 16 columns, unsigned. */
 VEC_INLINE void codes_of(const BlockForm f, const BlockChunk *c, const Streams *s, int j,
@@ -53,16 +25,16 @@ VEC_INLINE void codes_of(const BlockForm f, const BlockChunk *c, const Streams *
 #pragma GCC unroll 4
     for (int i = 0; i < 4; i++) {
         if (f.base == 8) {
-            code[i] = _mm512_xor_si512(load_line(s, j, (4 * at + i) * PANEL_BYTES), flip);
+            code[i] = _mm512_xor_si512(load_unit(s, j, (4 * at + i) * PANEL_BYTES), flip);
         } else if (f.base == 4 && i % 2 == 0) {
-            code[i + 1] = load_line(s, j, (2 * at + i / 2) * PANEL_BYTES);
+            code[i + 1] = load_unit(s, j, (2 * at + i / 2) * PANEL_BYTES);
             code[i] = _mm512_and_si512(code[i + 1], four);
             code[i + 1] = _mm512_and_si512(_mm512_srli_epi16(code[i + 1], 4), four);
         }
     }
     if (f.two != NO_PLANE) {
         const __m512i mask = _mm512_set1_epi8((char)(3 << f.two));
-        const __m512i two = load_line(s, j, c->two + at * PANEL_BYTES);
+        const __m512i two = load_unit(s, j, c->two + at * PANEL_BYTES);
 #pragma GCC unroll 4
         for (int i = 0; i < 4; i++) {
             const int up = f.two - 2 * i;
@@ -139,12 +111,6 @@ VEC_INLINE __m512i first_sum(const bool eight, const unsigned offset, const Line
 {
     const int32_t minus = eight ? span->minus[g] : span->minus8[g] / 8;
     return _mm512_set1_epi32((int32_t)((uint32_t)minus << offset));
-}
-
-/* 256 hi + lo, as floats. */
-VEC_INLINE __m512 join(__m512i high, __m512i low)
-{
-    return _mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_slli_epi32(high, 8), low));
 }
 
 /* sum + what a group adds; minimum: as its sum of x is kept, 8 times, or eight as it is. */

@@ -6,9 +6,8 @@
  * Up to 6 rows take four panels at a time, up to 12 two: at most 24 sums of 32 registers.
  */
 #define VEC_BF16
+#include "cpu/kernels/avx512/linear_vnni.h"
 #include "cpu/kernels/constant_rows.h"
-#include "cpu/kernels/linear.h"
-#include "cpu/kernels/vec.h"
 
 enum { ROWS = 12, FEW = 6, AHEAD = 128 * PANEL_BYTES /* what of a panel is fetched ahead */ };
 
@@ -19,13 +18,11 @@ VEC_INLINE __m512i first_sums(const bool eight, const LinearTile *t, int r, cons
     return eight ? _mm512_sub_epi32(before, _mm512_set1_epi32(128 * t->sum[r])) : before;
 }
 
-/* sum + w . x. vpdpbusd is written out, because compilers copy the sum for the intrinsic. */
-VEC_INLINE __m512i dot(const bool eight, __m512i sum, __m512i w, __m512i x)
+/* sum + w . x */
+VEC_INLINE __m512i dot_of(const bool eight, __m512i sum, __m512i w, __m512i x)
 {
-    if (eight) {
-        __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(w), "v"(x));
-        return sum;
-    }
+    if (eight)
+        return dot(sum, w, x);
     return _mm512_castps_si512(
         _mm512_dpbf16_ps(_mm512_castsi512_ps(sum), (__m512bh)x, (__m512bh)w));
 }
@@ -38,7 +35,7 @@ VEC_INLINE void block(const bool eight, const int M, const int P, const LinearTi
     __m512i sum[ROWS][4];
     float *c = t->c + panel * t->c_stride;
     const uint8_t *w = t->q + panel * t->q_stride;
-    const char *x = t->x;
+    const int8_t *x = t->x;
 #pragma GCC unroll 16
     for (int r = 0; r < M; r++)
 #pragma GCC unroll 4
@@ -55,12 +52,10 @@ VEC_INLINE void block(const bool eight, const int M, const int P, const LinearTi
         }
 #pragma GCC unroll 16
         for (int r = 0; r < M; r++) {
-            int32_t word;
-            memcpy(&word, x + r * row, sizeof word);
-            __m512i a = _mm512_set1_epi32(word);
+            __m512i a = load_x(x + r * row);
 #pragma GCC unroll 4
             for (int j = 0; j < P; j++)
-                sum[r][j] = dot(eight, sum[r][j], y[j], a);
+                sum[r][j] = dot_of(eight, sum[r][j], y[j], a);
         }
     }
 #pragma GCC unroll 16
