@@ -66,12 +66,6 @@ VEC_INLINE vf weigh(const Weight *w, vf x)
     return w->counts ? vf_splat(1.0f) : vf_exp(x - vf_splat(w->best));
 }
 
-/* Logits from i on; those past the end are -inf. */
-VEC_INLINE vf load_logits(const float *x, int64_t i, int64_t n)
-{
-    return i + VN <= n ? vf_load(x + i) : vf_load_part_or(x + i, n - i, -INFINITY);
-}
-
 /* sum, and e where v is above the cut. */
 VEC_INLINE vf add_above(vf sum, vf v, vf cut, vf e)
 {
@@ -91,7 +85,7 @@ static void sum_block(const float *x, int64_t n, const Weight *w, const float cu
     for (int i = 0; i < CUTS; i++)
         part[i] = vf_zero();
     for (int64_t j = 0; j < n; j += VN) {
-        vf v = load_logits(x, j, n), e = weigh(w, v);
+        vf v = vf_load_part_or(x + j, n - j, -INFINITY), e = weigh(w, v);
 #pragma GCC unroll 8
         for (int i = 0; i < CUTS; i++)
             part[i] = add_above(part[i], v, vf_splat(cut[i]), e);
@@ -176,10 +170,8 @@ static float least_of_few(float *x, int64_t n, const Weight *w, double above, do
         x[j] = v;
     }
     float least = x[0], weight[FEW + VN];
-    for (int64_t i = 0; i < n; i += VN) {
-        vf v = i + VN <= n ? vf_load(x + i) : vf_load_part(x + i, n - i);
-        vf_store(weight + i, weigh(w, v));
-    }
+    for (int64_t i = 0; i < n; i += VN)
+        vf_store(weight + i, weigh(w, vf_load_part(x + i, n - i)));
     for (int64_t i = 0; i < n && above < limit; i++) {
         least = x[i];
         above += (double)weight[i];
@@ -191,20 +183,14 @@ static float least_of_few(float *x, int64_t n, const Weight *w, double above, do
 static void range(const float *x, int64_t n, float *low, float *high)
 {
     vf least = vf_splat(INFINITY), most = vf_splat(-INFINITY);
-    int64_t i = 0;
-    for (; i + VN <= n; i += VN) {
-        vf v = vf_load(x + i);
+    for (int64_t i = 0; i < n; i += VN) {
+        vf v = vf_load_part_or(x + i, n - i, NAN);
         vi finite = vf_abs(v) < INFINITY;
         least = vf_min(vf_select(finite, v, least), least);
         most = vf_max(vf_select(finite, v, most), most);
     }
     *high = vf_max_lane(most);
     *low = -vf_max_lane(-least);
-    for (; i < n; i++)
-        if (fabsf(x[i]) < INFINITY) {
-            *low = x[i] < *low ? x[i] : *low;
-            *high = x[i] > *high ? x[i] : *high;
-        }
 }
 
 /* The same of all of a row. */
@@ -302,15 +288,11 @@ static void write_kept(const float *x, int64_t n, float least, float best, float
 {
     const vf none = vf_splat(-INFINITY);
     for (int64_t i = 0; i < n; i += VN) {
-        vf v = i + VN <= n ? vf_load(x + i) : vf_load_part(x + i, n - i);
+        vf v = vf_load_part(x + i, n - i);
         vi keep = v >= vf_splat(least);
         if (min_p > 0)
             keep &= (vf_exp(v - vf_splat(best)) >= vf_splat(min_p)) | (v >= vf_splat(best));
-        v = vf_select(keep, v, none);
-        if (i + VN <= n)
-            vf_store(out + i, v);
-        else
-            vf_store_part(out + i, v, n - i);
+        vf_store_part(out + i, vf_select(keep, v, none), n - i);
     }
 }
 

@@ -33,20 +33,13 @@ static __attribute__((noinline)) int32_t largest(cvn_dtype dtype, const void *da
 {
     float from[TILE];
     const float *x = tile_read(dtype, data, 0, n, from);
-    int64_t i = 0;
     vi all = vi_splat(most);
-    for (; i + VN <= n; i += VN) {
-        vi bits = (vi)vf_abs(vf_load(x + i));
+    for (int64_t i = 0; i < n; i += VN) {
+        vi bits = (vi)vf_abs(vf_load_part(x + i, n - i));
         all = (vi)vf_select(bits > all, (vf)bits, (vf)all);
     }
     for (int j = 0; j < VN; j++)
         most = all[j] > most ? all[j] : most;
-    for (; i < n; i++) {
-        int32_t bits;
-        memcpy(&bits, x + i, sizeof bits);
-        bits &= 0x7fffffff;
-        most = bits > most ? bits : most;
-    }
     return most;
 }
 

@@ -14,14 +14,16 @@ VEC_INLINE vf tile_at(const bool half, const void *x, int64_t i)
     return half ? vf_load_bf16((const uint16_t *)x + i) : vf_load((const float *)x + i);
 }
 
-/* The same of the last n < VN, with `rest` behind them. */
+/* The same of the last n, with `rest` behind them where they are fewer than VN. */
 VEC_INLINE vf tile_end(const bool half, const void *x, int64_t i, int64_t n, float rest)
 {
     float last[VN];
+    if (n >= VN)
+        return tile_at(half, x, i);
+    if (!half)
+        return vf_load_part_or((const float *)x + i, n, rest);
     for (int64_t j = 0; j < VN; j++)
-        last[j] = j >= n ? rest
-                  : half ? bf16_to_f32(((const uint16_t *)x)[i + j])
-                         : ((const float *)x)[i + j];
+        last[j] = j < n ? bf16_to_f32(((const uint16_t *)x)[i + j]) : rest;
     return vf_load(last);
 }
 
@@ -92,7 +94,7 @@ static inline float log_sum(cvn_dtype dtype, const void *data, int64_t first, in
     float from[TILE];
     *peak = -INFINITY;
     for (int64_t at = 0; at < n; at += TILE) {
-        int64_t length = n - at < TILE ? n - at : TILE;
+        int64_t length = tile_length(at, n);
         *peak = half ? peak_tile(true, bf16 + at, length, *peak)
                      : peak_tile(false, tile_read(dtype, data, first + at, length, from), length,
                                  *peak);
@@ -101,7 +103,7 @@ static inline float log_sum(cvn_dtype dtype, const void *data, int64_t first, in
         *peak = 0;
     vf sum = vf_zero();
     for (int64_t at = 0; at < n; at += TILE) {
-        int64_t length = n - at < TILE ? n - at : TILE;
+        int64_t length = tile_length(at, n);
         float *to = power ? power + at : NULL;
         sum = half ? add_powers(true, sum, bf16 + at, length, *peak, to)
                    : add_powers(false, sum, tile_read(dtype, data, first + at, length, from),

@@ -86,7 +86,7 @@ static Best drawn(const float *x, int64_t begin, int64_t end, const Source *sour
         return best;
     best.value += gumbel_noise(bits_at(source, best.index))[0];
     for (int64_t i = begin; i < end; i += VN) {
-        vf v = i + VN <= end ? vf_load(x + i) : vf_load_part_or(x + i, end - i, -INFINITY);
+        vf v = vf_load_part_or(x + i, end - i, -INFINITY);
         const vf mark = vf_splat(best.value);
         if (!vf_any_ge(v + GUMBEL_MOST, mark))
             continue;

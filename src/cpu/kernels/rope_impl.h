@@ -23,85 +23,56 @@ typedef struct Turned {
     int64_t at, to_at; /* where the head at hand begins */
 } Turned;
 
-/* (a, b) becomes (a cos - b sin, b cos + a sin). */
-static void turn(float *a_out, float *b_out, const float *a, const float *b, const float *cosine,
-                 const float *sine, int64_t n)
+/* Elements i …, of which n are left. */
+VEC_INLINE vf load_from(cvn_dtype dtype, const void *x, int64_t i, int64_t n)
 {
-    int64_t i = 0;
-    for (; i + VN <= n; i += VN) {
-        vf x = vf_load(a + i), y = vf_load(b + i), c = vf_load(cosine + i), s = vf_load(sine + i);
-        vf_store(a_out + i, x * c - y * s);
-        vf_store(b_out + i, y * c + x * s);
-    }
-    for (; i < n; i++) {
-        float x = a[i], y = b[i];
-        a_out[i] = x * cosine[i] - y * sine[i];
-        b_out[i] = y * cosine[i] + x * sine[i];
+    float some[VN];
+    if (dtype == CVN_BF16)
+        return vf_load_bf16_part((const uint16_t *)x + i, n);
+    return vf_load_part(tile_read(dtype, x, i, num_min(n, VN), some), n);
+}
+
+VEC_INLINE void store_to(cvn_dtype dtype, void *x, int64_t i, int64_t n, vf v)
+{
+    float some[VN];
+    if (dtype == CVN_F32) {
+        vf_store_part((float *)x + i, v, n);
+    } else if (dtype == CVN_BF16) {
+        vf_store_bf16_part((uint16_t *)x + i, v, n);
+    } else {
+        vf_store(some, v);
+        tile_write(dtype, x, i, num_min(n, VN), some);
     }
 }
 
-/* Whole vectors of the same, from and to where they lie, in bf16 or, else, f32; returns how many pairs. A head may be turned
-   in place. */
-VEC_INLINE int64_t turn_vectors(const bool from_half, const bool to_half, const Turned *x,
-                                int64_t first, int64_t second, const float *cosine,
-                                const float *sine, int64_t n)
+/* (a, b) becomes (a cos - b sin, b cos + a sin): n pairs of one head whose first elements are at `first` in it, and second ones
+   at `second`. A head may be turned in place. */
+VEC_INLINE void turn(cvn_dtype from, cvn_dtype to, const Turned *x, int64_t first, int64_t second,
+                     const float *cosine, const float *sine, int64_t n)
 {
-    const float *in = (const float *)x->in + x->at;
-    const uint16_t *half_in = (const uint16_t *)x->in + x->at;
-    float *out = (float *)x->out + x->to_at;
-    uint16_t *half_out = (uint16_t *)x->out + x->to_at;
-    int64_t i = 0;
-    for (; i + VN <= n; i += VN) {
-        vf a = from_half ? vf_load_bf16(half_in + first + i) : vf_load(in + first + i);
-        vf b = from_half ? vf_load_bf16(half_in + second + i) : vf_load(in + second + i);
-        vf c = vf_load(cosine + i), s = vf_load(sine + i);
-        vf left = a * c - b * s, right = b * c + a * s;
-        if (to_half) {
-            vf_store_bf16(half_out + first + i, left);
-            vf_store_bf16(half_out + second + i, right);
-        } else {
-            vf_store(out + first + i, left);
-            vf_store(out + second + i, right);
-        }
+    for (int64_t i = 0; i < n; i += VN) {
+        vf a = load_from(from, x->in, x->at + first + i, n - i);
+        vf b = load_from(from, x->in, x->at + second + i, n - i);
+        vf c = vf_load_part(cosine + i, n - i), s = vf_load_part(sine + i, n - i);
+        store_to(to, x->out, x->to_at + first + i, n - i, a * c - b * s);
+        store_to(to, x->out, x->to_at + second + i, n - i, b * c + a * s);
     }
-    return i;
 }
 
-static int64_t turn_whole_vectors(const Turned *x, int64_t first, int64_t second,
-                                  const float *cosine, const float *sine, int64_t n)
-{
-    bool from = x->from == CVN_BF16, to = x->to == CVN_BF16;
-    if (x->from == CVN_F16 || x->to == CVN_F16)
-        return 0;
-    if (from && to)
-        return turn_vectors(true, true, x, first, second, cosine, sine, n);
-    if (from)
-        return turn_vectors(true, false, x, first, second, cosine, sine, n);
-    if (to)
-        return turn_vectors(false, true, x, first, second, cosine, sine, n);
-    return turn_vectors(false, false, x, first, second, cosine, sine, n);
-}
-
-/* n pairs of one head whose first elements are at `first` in it, and second ones at `second`. */
+/* The usual dtypes as constants. */
 static void turn_halves(const Turned *x, int64_t first, int64_t second, const float *cosine,
                         const float *sine, int64_t n)
 {
-    float a_from[PAIRS], b_from[PAIRS], a_to[PAIRS], b_to[PAIRS];
-    int64_t done = turn_whole_vectors(x, first, second, cosine, sine, n);
-    if (done == n)
-        return;
-    first += done;
-    second += done;
-    cosine += done;
-    sine += done;
-    n -= done;
-    const float *a = tile_read(x->from, x->in, x->at + first, n, a_from);
-    const float *b = tile_read(x->from, x->in, x->at + second, n, b_from);
-    float *a_out = tile_target(x->to, x->out, x->to_at + first, a_to);
-    float *b_out = tile_target(x->to, x->out, x->to_at + second, b_to);
-    turn(a_out, b_out, a, b, cosine, sine, n);
-    tile_write(x->to, x->out, x->to_at + first, n, a_out);
-    tile_write(x->to, x->out, x->to_at + second, n, b_out);
+    if (x->from == CVN_BF16 && x->to == CVN_BF16)
+        turn(CVN_BF16, CVN_BF16, x, first, second, cosine, sine, n);
+    else if (x->from == CVN_BF16 && x->to == CVN_F32)
+        turn(CVN_BF16, CVN_F32, x, first, second, cosine, sine, n);
+    else if (x->from == CVN_F32 && x->to == CVN_BF16)
+        turn(CVN_F32, CVN_BF16, x, first, second, cosine, sine, n);
+    else if (x->from == CVN_F32 && x->to == CVN_F32)
+        turn(CVN_F32, CVN_F32, x, first, second, cosine, sine, n);
+    else
+        turn(x->from, x->to, x, first, second, cosine, sine, n);
 }
 
 /* n pairs of neighbours from `first` on in a head. */
@@ -125,13 +96,12 @@ static void turns(int32_t position, const float *inv_freq, float *sine, float *c
 #if defined(__AVX2__) || defined(__aarch64__) /* vf_fma rounds once */
     const float most = 1 << 20;
     for (; i < n; i += VN) {
-        int64_t part = n - i < VN ? n - i : VN;
-        vf x = vf_load_part(inv_freq + i, part) * vf_splat((float)position), s, c;
+        vf x = vf_load_part(inv_freq + i, n - i) * vf_splat((float)position), s, c;
         if (vf_max_lane(vf_abs(x)) > most)
             break;
         vf_sincos(x, &s, &c);
-        vf_store_part(sine + i, s, part);
-        vf_store_part(cosine + i, c, part);
+        vf_store_part(sine + i, s, n - i);
+        vf_store_part(cosine + i, c, n - i);
     }
 #endif
     for (; i < n; i++)
@@ -152,7 +122,7 @@ static void run_rope(const KernelArgs *args)
     kernel_share(x->dim[0] * seq, 1, args->thread, args->n_threads, &begin, &end);
     for (int64_t row = begin; row < end; row++) {
         for (int64_t p = 0; p < pairs; p += PAIRS) {
-            int64_t n = pairs - p < PAIRS ? pairs - p : PAIRS;
+            int64_t n = num_min(pairs - p, PAIRS);
             turns(position[row], inv_freq + p, sine, cosine, n);
             for (int64_t h = 0; h < heads; h++) {
                 int64_t plain = (row * heads + h) * head_dim;

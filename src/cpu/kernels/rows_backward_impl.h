@@ -33,34 +33,13 @@ static size_t scratch_rms_norm(const Op *op, int n_threads)
     return (size_t)(chunks * op_in(op, 1)->dim[0]) * sizeof(float);
 }
 
-VEC_INLINE vf load_upto(const float *x, int64_t i, int64_t n)
-{
-    return i + VN <= n ? vf_load(x + i) : vf_load_part(x + i, n - i);
-}
-
-VEC_INLINE void store_upto(float *x, int64_t i, int64_t n, vf v)
-{
-    if (i + VN <= n)
-        vf_store(x + i, v);
-    else
-        vf_store_part(x + i, v, n - i);
-}
-
-/* Elements i … of a tile of f32, or, where that is `half`, a constant, of bf16; zeros from n on. */
-VEC_INLINE vf gradient_at(const bool half, const void *dy, int64_t i, int64_t n)
-{
-    const uint16_t *h = (const uint16_t *)dy + i;
-    if (half)
-        return i + VN <= n ? vf_load_bf16(h) : vf_load_bf16_part(h, n - i);
-    return load_upto(dy, i, n);
-}
-
 /* Adds x^2 and dy w x of a tile to the sums. */
 VEC_INLINE void add_products(const bool half, const float *x, const float *w, const void *dy,
                              int64_t n, vf *square, vf *along)
 {
     for (int64_t i = 0; i < n; i += VN) {
-        vf v = load_upto(x, i, n), dn = gradient_at(half, dy, i, n) * load_upto(w, i, n);
+        vf v = vf_load_part(x + i, n - i),
+           dn = tile_end(half, dy, i, n - i, 0) * vf_load_part(w + i, n - i);
         *square = vf_fma(v, v, *square);
         *along = vf_fma(dn, v, *along);
     }
@@ -79,16 +58,14 @@ VEC_INLINE void write_tile(const bool half, const float *x, const float *w, cons
 {
     vf scale = vf_splat(r), back = vf_splat(mean);
     for (int64_t i = 0; i < n; i += VN) {
-        vf normed = load_upto(x, i, n) * scale, d = gradient_at(half, dy, i, n);
-        vf across = d * load_upto(w, i, n) - normed * back;
-        store_upto(t->dw, i, n, vf_fma(d, normed, load_upto(t->dw, i, n)));
+        vf normed = vf_load_part(x + i, n - i) * scale, d = tile_end(half, dy, i, n - i, 0);
+        vf across = d * vf_load_part(w + i, n - i) - normed * back;
+        vf_store_part(t->dw + i, vf_fma(d, normed, vf_load_part(t->dw + i, n - i)), n - i);
         vf own = across * scale;
         if (t->addend)
-            own += load_upto(t->addend, i, n);
-        store_upto(t->dx, i, n, own);
-        if (t->copy && i + VN <= n)
-            vf_store_bf16(t->copy + i, own);
-        else if (t->copy)
+            own += vf_load_part(t->addend + i, n - i);
+        vf_store_part(t->dx + i, own, n - i);
+        if (t->copy)
             vf_store_bf16_part(t->copy + i, own, n - i);
     }
 }
@@ -169,50 +146,50 @@ typedef struct EntropyRow {
     float lse, dloss, dlse;
 } EntropyRow;
 
-/* share = exp(logit - lse) (dloss + dlse), less dloss at the target; may be written over logits of its dtype. */
-static void entropy_row(const KernelArgs *args, const EntropyRow *r)
+/* y = x factor of powers x, or of logits exp(x - base) factor; in bf16 where that is `half`. */
+VEC_INLINE void entropy_tile(const bool powers, const bool half, void *y, const float *x, vf base,
+                             vf factor, int64_t n)
 {
-    cvn_dtype in = op_in(args->op, 0)->dtype, out = args->op->result[0]->type.dtype;
-    float from[TILE], to[TILE];
-    vf base = vf_splat(isfinite(r->lse) ? r->lse : 0.0f), factor = vf_splat(r->dloss + r->dlse);
-    for (int64_t at = 0; at < r->vocab; at += TILE) {
-        int64_t n = tile_length(at, r->vocab), place = r->at + at;
-        const float *x = tile_read(in, args->in[0], place, n, from);
-        float *y = tile_target(out, args->out[0], place, to);
-        for (int64_t i = 0; i < n; i += VN)
-            store_upto(y, i, n, vf_exp(load_upto(x, i, n) - base) * factor);
-        if (r->target >= at && r->target < at + n)
-            y[r->target - at] -= r->dloss;
-        tile_write(out, args->out[0], place, n, y);
+    for (int64_t i = 0; i < n; i += VN) {
+        vf v = vf_load_part(x + i, n - i);
+        v = (powers ? v : vf_exp(v - base)) * factor;
+        if (half)
+            vf_store_bf16_part((uint16_t *)y + i, v, n - i);
+        else
+            vf_store_part((float *)y + i, v, n - i);
     }
 }
 
-/* The same of powers exp(logit - peak), whose sum is exp(log): without another exponential. */
-static void entropy_row_of_powers(const KernelArgs *args, const EntropyRow *r, const float *power,
-                                  float log)
+/* share = exp(logit - lse) (dloss + dlse), less dloss at the target; may be written over logits of its dtype. power, unless
+   NULL: [vocab] exp(logit - peak), whose sum is exp(log), so that there is no other exponential. */
+static void entropy_row(const KernelArgs *args, const EntropyRow *r, const float *power, float log)
 {
-    cvn_dtype out = args->op->result[0]->type.dtype;
-    const float share = (r->dloss + r->dlse) / expf(log);
-    const vf factor = vf_splat(share);
-    float to[TILE];
+    cvn_dtype in = op_in(args->op, 0)->dtype, out = args->op->result[0]->type.dtype;
+    float from[TILE], to[TILE], share = r->dloss + r->dlse;
+    const vf base = vf_splat(isfinite(r->lse) ? r->lse : 0.0f);
+    const vf factor = vf_splat(power ? share / expf(log) : share);
     for (int64_t at = 0; at < r->vocab; at += TILE) {
-        int64_t n = tile_length(at, r->vocab), i = 0;
-        uint16_t *half = out == CVN_BF16 ? (uint16_t *)args->out[0] + r->at + at : NULL;
-        float *y = tile_target(out, args->out[0], r->at + at, to);
-        for (; half && i + VN <= n; i += VN)
-            vf_store_bf16(half + i, vf_load(power + at + i) * factor);
-        if (half && i < n)
-            vf_store_bf16_part(half + i, vf_load_part(power + at + i, n - i) * factor, n - i);
-        for (i = 0; !half && i < n; i += VN)
-            store_upto(y, i, n, load_upto(power + at, i, n) * factor);
-        if (r->target >= at && r->target < at + n) {
-            i = r->target - at;
-            y[i] = power[r->target] * share - r->dloss;
-            if (half)
-                half[i] = bf16_from_f32(y[i]);
+        int64_t n = tile_length(at, r->vocab), place = r->at + at, target = r->target - at;
+        const float *x = power ? power + at : tile_read(in, args->in[0], place, n, from);
+        const bool here = r->target >= at && target < n;
+        uint16_t *half = out == CVN_BF16 ? (uint16_t *)args->out[0] + place : NULL;
+        float *y = tile_target(out, args->out[0], place, to), own = here ? x[target] : 0;
+        if (power && half)
+            entropy_tile(true, true, half, x, base, factor, n);
+        else if (power)
+            entropy_tile(true, false, y, x, base, factor, n);
+        else if (half)
+            entropy_tile(false, true, half, x, base, factor, n);
+        else
+            entropy_tile(false, false, y, x, base, factor, n);
+        if (here) {
+            entropy_tile(power, false, y + target, &own, base, factor, 1);
+            y[target] -= r->dloss;
         }
+        if (here && half)
+            half[target] = bf16_from_f32(y[target]);
         if (!half)
-            tile_write(out, args->out[0], r->at + at, n, y);
+            tile_write(out, args->out[0], place, n, y);
     }
 }
 
@@ -242,7 +219,7 @@ static void run_cross_entropy(const KernelArgs *args)
                         .dlse = dlse[row]};
         if (!with_loss) {
             r.lse = ((const float *)args->in[2])[row];
-            entropy_row(args, &r);
+            entropy_row(args, &r, NULL, 0);
             continue;
         }
         float one[1], peak, *loss = args->out[1], *lse = args->out[2];
@@ -254,10 +231,7 @@ static void run_cross_entropy(const KernelArgs *args)
         if (known)
             loss[row] =
                 log + (peak - *tile_read(logits->dtype, args->in[0], r.at + r.target, 1, one));
-        if (isfinite(r.lse))
-            entropy_row_of_powers(args, &r, power, log);
-        else
-            entropy_row(args, &r);
+        entropy_row(args, &r, isfinite(r.lse) ? power : NULL, log);
     }
 }
 

@@ -81,22 +81,11 @@ VEC_INLINE vi vi_splat(int32_t x)
     return (vi){0} + x;
 }
 
-/* The first n < VN floats at p; the other lanes are 0. Reads nothing else. */
-VEC_INLINE vf vf_load_part(const float *p, int64_t n)
-{
-#if defined(__AVX512F__)
-    return _mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1u), p);
-#else
-    float lane[VN] = {0};
-    for (int64_t i = 0; i < n; i++)
-        lane[i] = p[i];
-    return vf_load(lane);
-#endif
-}
-
-/* The same; the other lanes are `rest`. */
+/* Of the n floats at p as many as there are lanes; further lanes are `rest`. Reads nothing else. */
 VEC_INLINE vf vf_load_part_or(const float *p, int64_t n, float rest)
 {
+    if (n >= VN)
+        return vf_load(p);
 #if defined(__AVX512F__)
     return _mm512_mask_loadu_ps(vf_splat(rest), (__mmask16)((1u << n) - 1u), p);
 #else
@@ -107,8 +96,18 @@ VEC_INLINE vf vf_load_part_or(const float *p, int64_t n, float rest)
 #endif
 }
 
+/* The same; further lanes are 0. */
+VEC_INLINE vf vf_load_part(const float *p, int64_t n)
+{
+    return vf_load_part_or(p, n, 0.0f);
+}
+
 VEC_INLINE void vf_store_part(float *p, vf v, int64_t n)
 {
+    if (n >= VN) {
+        vf_store(p, v);
+        return;
+    }
 #if defined(__AVX512F__)
     _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1u), v);
 #else
@@ -311,6 +310,8 @@ VEC_INLINE vf vf_load_bf16(const uint16_t *p)
 
 VEC_INLINE vf vf_load_bf16_part(const uint16_t *p, int64_t n)
 {
+    if (n >= VN)
+        return vf_load_bf16(p);
 #if defined(__AVX512F__)
     return vf_from_bf16((vh)_mm256_maskz_loadu_epi16((__mmask16)((1u << n) - 1u), p));
 #else
@@ -338,6 +339,8 @@ VEC_INLINE vf vf_load_i8(const int8_t *p)
 
 VEC_INLINE vf vf_load_i8_part(const int8_t *p, int64_t n)
 {
+    if (n >= VN)
+        return vf_load_i8(p);
     int8_t lane[VN] = {0};
     memcpy(lane, p, (size_t)n);
     return vf_load_i8(lane);
@@ -418,6 +421,10 @@ VEC_INLINE void vec_streamed(void)
 VEC_INLINE void vf_store_bf16_part(uint16_t *p, vf v, int64_t n)
 {
     vh h = vf_to_bf16(v);
+    if (n >= VN) {
+        memcpy(p, &h, sizeof h);
+        return;
+    }
 #if defined(__AVX512F__)
     _mm256_mask_storeu_epi16(p, (__mmask16)((1u << n) - 1u), (__m256i)h);
 #else
