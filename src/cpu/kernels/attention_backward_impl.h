@@ -66,14 +66,6 @@ static size_t panel_bytes(int64_t width, int64_t k)
     return (size_t)(k * width) * UNIT;
 }
 
-/* The next piece of scratch; only counts where there is no base. */
-static void *take(char *base, size_t *used, size_t bytes)
-{
-    void *at = base ? base + *used : NULL;
-    *used += num_padded(bytes, CACHE_LINE);
-    return at;
-}
-
 static size_t strip_of(const Attention *a, const GemmIsa *isa, char *base, Strip *s)
 {
     size_t used = 0;
@@ -82,16 +74,15 @@ static size_t strip_of(const Attention *a, const GemmIsa *isa, char *base, Strip
                  .columns = columns,
                  .d_columns = num_round_up(d, columns),
                  .keys = num_round_up(a->context, KEYS)};
-    size_t keys = (size_t)s->keys, floats = sizeof(float), d_columns = (size_t)s->d_columns;
-    size_t over_d = panel_bytes(1, d);
-    size_t over_keys = panel_bytes(1, KEYS), over_rows = panel_bytes(1, ROWS);
+    const int64_t keys = s->keys, d_columns = s->d_columns, over_d = d * UNIT;
+    enum { over_keys = KEYS * UNIT, over_rows = ROWS * UNIT };
     s->k_rows = take(base, &used, keys * over_d);
     s->v_rows = take(base, &used, keys * over_d);
     s->k_columns = take(base, &used, keys / KEYS * d_columns * over_keys);
-    s->dk = take(base, &used, keys * d_columns * floats);
-    s->dv = take(base, &used, keys * d_columns * floats);
-    s->score = take(base, &used, ROWS * keys * floats);
-    s->dweight = take(base, &used, ROWS * keys * floats);
+    s->dk = take(base, &used, keys * d_columns * UNIT);
+    s->dv = take(base, &used, keys * d_columns * UNIT);
+    s->score = take(base, &used, ROWS * keys * UNIT);
+    s->dweight = take(base, &used, ROWS * keys * UNIT);
     s->q_rows = take(base, &used, ROWS * over_d);
     s->dy_rows = take(base, &used, ROWS * over_d);
     s->q_columns = take(base, &used, d_columns * over_rows);
@@ -100,12 +91,12 @@ static size_t strip_of(const Attention *a, const GemmIsa *isa, char *base, Strip
     s->dscore = take(base, &used, KEYS * over_rows);
     s->dscore_rows = take(base, &used, ROWS * over_keys);
     s->dscore_flat = take(base, &used, ROWS * over_keys);
-    s->dq = take(base, &used, ROWS * d_columns * floats);
-    s->row = take(base, &used, d_columns * floats);
-    s->mean = take(base, &used, ROWS * floats);
-    s->inverse = take(base, &used, ROWS * floats);
-    s->first = take(base, &used, ROWS * sizeof(int32_t));
-    s->seen = take(base, &used, ROWS * sizeof(int32_t));
+    s->dq = take(base, &used, ROWS * d_columns * UNIT);
+    s->row = take(base, &used, d_columns * UNIT);
+    s->mean = take(base, &used, ROWS * UNIT);
+    s->inverse = take(base, &used, ROWS * UNIT);
+    s->first = take(base, &used, ROWS * UNIT);
+    s->seen = take(base, &used, ROWS * UNIT);
     return used;
 }
 
@@ -332,32 +323,13 @@ static void write_zeros(const Op *op, int i, void *out, int64_t at, int64_t n)
     memset((char *)out + (size_t)at * size, 0, (size_t)n * size);
 }
 
-/* What `rows` queries from number r0 on see. Returns the end of the keys that any of them sees, and in *begin where
-   the block of keys begins that holds the first. */
-static int64_t see_keys(const Attention *a, const Strip *s, int64_t b, int64_t r0, int64_t rows,
-                        int64_t *begin)
-{
-    int64_t end = 0, first = INT32_MAX;
-    for (int64_t r = 0; r < rows; r++) {
-        int64_t p = (r0 + r) / a->group, seen = attention_keys(a, b, p);
-        int64_t from = attention_first_key(a, b, p);
-        if (from >= seen) /* none */
-            from = seen = 0;
-        else
-            first = num_min(first, from);
-        s->first[r] = (int32_t)from;
-        s->seen[r] = (int32_t)seen;
-        end = seen > end ? seen : end;
-    }
-    *begin = end > 0 ? first / KEYS * KEYS : 0;
-    return end;
-}
-
 /* A tile of `rows` queries from number r0 on; q_at: where those of the pair begin. */
 static void run_rows(const Attention *a, const Strip *s, int64_t b, int64_t q_at, int64_t r0,
                      int64_t rows)
 {
-    int64_t d = a->head_dim, begin, end = see_keys(a, s, b, r0, rows, &begin);
+    int64_t d = a->head_dim, begin;
+    int64_t end = attention_see(a, b, r0, rows, rows, s->first, s->seen, &begin);
+    begin = begin / KEYS * KEYS;
     if (end > 0) {
         pack_queries(a, s, 0, element_at(a->op, 0, a->q, q_at), r0, rows, s->q_rows, s->q_columns);
         pack_queries(a, s, 5, element_at(a->op, 5, a->dy, q_at), r0, rows, s->dy_rows,

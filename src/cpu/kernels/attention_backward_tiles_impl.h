@@ -228,7 +228,7 @@ static void score_block(const Block *x, int64_t g, int64_t j)
     multiply_rows(x, x->v, j, x->dy_columns, g, dp);
     if (masked)
         hide(seen, j, dp);
-    find_peaks(seen, j, 0, KEYS, masked, NULL, x->score, top);
+    find_peaks(&x->a, seen, j, 0, KEYS, masked, NULL, x->score, top);
     if (raise_peaks(&x->a, top, x->peak + g * WIDE, base, factor))
         for (int i = 0; i < 4; i++) {
             float *at = sums[i / 2] + i % 2 * 16;
@@ -369,35 +369,18 @@ static void write_keys(const Block *x, const float *sum, float scale, uint16_t *
 
 /* ---- a tile of queries, and a head ---- */
 
-/* What the queries of a tile see; those past the end are as the last one. Returns the end of the keys that any of them
-   sees, and in *begin where the block of keys begins that holds the first. */
-static int64_t see_keys(Block *x, int64_t *begin)
+static void run_rows(Block *x)
 {
-    int64_t end = 0, least_first = INT32_MAX;
-    for (int64_t i = 0; i < x->groups * WIDE; i++) {
-        int64_t s = (x->r0 + num_min(i, x->rows - 1)) / x->a.group;
-        int64_t seen = attention_keys(&x->a, x->b, s), first = attention_first_key(&x->a, x->b, s);
-        if (first >= seen)
-            first = seen = 0;
-        else
-            least_first = num_min(least_first, first);
-        end = num_max(end, seen);
-        x->first[i] = (int32_t)first;
-        x->seen[i] = (int32_t)seen;
+    x->groups = num_pieces(x->rows, WIDE);
+    int64_t begin, all = x->groups * WIDE;
+    int64_t end = attention_see(&x->a, x->b, x->r0, x->rows, all, x->first, x->seen, &begin);
+    begin = begin / KEYS * KEYS;
+    for (int64_t i = 0; i < all; i++) {
         x->peak[i] = NONE;
         x->sum[i] = x->along[i] = 0;
     }
     for (int64_t g = 0; g < x->groups; g++)
-        x->group[g] = seen_by(&x->a, x->first + g * WIDE, x->seen + g * WIDE);
-    *begin = end > 0 ? least_first / KEYS * KEYS : 0;
-    return end;
-}
-
-static void run_rows(Block *x)
-{
-    int64_t begin;
-    x->groups = num_pieces(x->rows, WIDE);
-    int64_t end = see_keys(x, &begin);
+        x->group[g] = seen_by(x->first + g * WIDE, x->seen + g * WIDE, WIDE);
     if (end > 0) {
         pack_queries(x, x->a.q, x->q_columns, x->q_pairs);
         pack_queries(x, x->a.dy, x->dy_columns, x->dy_pairs);
@@ -405,7 +388,7 @@ static void run_rows(Block *x)
     for (int64_t j = begin; j < end; j += KEYS)
         for (int64_t g = 0; g < x->groups; g++)
             score_block(x, g, j);
-    for (int64_t i = 0; i < x->groups * WIDE; i++) {
+    for (int64_t i = 0; i < all; i++) {
         x->inverse[i] = x->sum[i] > 0 ? 1 / x->sum[i] : 0;
         x->mean[i] = x->along[i] * x->inverse[i];
     }

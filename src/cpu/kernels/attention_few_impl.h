@@ -79,14 +79,20 @@ static int64_t state_floats(const Attention *a)
     return a->group * (a->head_dim + 2);
 }
 
-static size_t few_bytes(const Attention *a)
+static size_t few_of(const Attention *a, char *base, Few *f)
 {
-    int64_t floats = a->group * (a->head_dim + KEYS) + 2 * state_floats(a) + a->head_dim;
-    size_t whole = 0;
+    const int64_t size = sizeof(float);
+    size_t used = 0;
+    f->q = take(base, &used, a->group * a->head_dim * size);
+    f->score = take(base, &used, a->group * KEYS * size);
+    f->all = take(base, &used, state_floats(a) * size);
+    f->part = take(base, &used, state_floats(a) * size);
+    f->row = take(base, &used, a->head_dim * size);
 #if defined(VEC_BF16)
-    whole = whole_bytes(a->group, num_round_up(a->head_dim, UNIT)) + whole_bytes(a->group, KEYS);
+    f->whole_q = whole_of(base, &used, a->group, num_round_up(a->head_dim, UNIT));
+    f->weight = whole_of(base, &used, a->group, KEYS);
 #endif
-    return (size_t)num_round_up(floats * (int64_t)sizeof(float) + (int64_t)whole, 64);
+    return used;
 }
 
 /* Bytes of the chunks of one query that lies with several threads. */
@@ -96,158 +102,101 @@ static size_t split_bytes(const Attention *a)
     return (size_t)num_round_up(chunks * state_floats(a) * (int64_t)sizeof(float), 64);
 }
 
-static Few few_of(const Attention *a, float *at)
-{
-    Few f;
-    f.q = at;
-    f.score = f.q + a->group * a->head_dim;
-    f.all = f.score + a->group * KEYS;
-    f.part = f.all + state_floats(a);
-    f.row = f.part + state_floats(a);
-#if defined(VEC_BF16)
-    int64_t width = num_round_up(a->head_dim, UNIT);
-    char *at_whole = (char *)(f.row + a->head_dim);
-    f.whole_q = whole_of(at_whole, a->group, width);
-    f.weight = whole_of(at_whole + whole_bytes(a->group, width), a->group, KEYS);
-#endif
-    return f;
-}
-
-VEC_INLINE vf load_kv(const void *p, int64_t i, cvn_dtype dtype)
-{
-    return dtype == CVN_BF16 ? vf_load_bf16((const uint16_t *)p + i)
-           : dtype == CVN_I8 ? vf_load_i8((const int8_t *)p + i)
-                             : vf_load((const float *)p + i);
-}
-
-VEC_INLINE vf load_kv_part(const void *p, int64_t i, int64_t n, cvn_dtype dtype)
+VEC_INLINE vf load_kv(const void *p, int64_t i, int64_t n, cvn_dtype dtype)
 {
     return dtype == CVN_BF16 ? vf_load_bf16_part((const uint16_t *)p + i, n)
            : dtype == CVN_I8 ? vf_load_i8_part((const int8_t *)p + i, n)
                              : vf_load_part((const float *)p + i, n);
 }
 
-/* score[r, j] = dot(q row r, key j) for R rows and J keys, constants. */
-VEC_INLINE void score_block(const int R, const int J, cvn_dtype dtype, const float *q,
+/* What is multiplied with keys of a dtype: elements i … of q or of keys, of which n are left, as floats or, where pairs are
+   multiplied, in bf16; and their products, added to sums. */
+VEC_INLINE vf load_terms(const bool pairs, const void *p, int64_t i, int64_t n, cvn_dtype dtype)
+{
+#if defined(VEC_BF16)
+    if (pairs)
+        return (vf)_mm512_maskz_loadu_epi16(n < 2 * VN ? (1u << n) - 1u : ~0u,
+                                            (const uint16_t *)p + i);
+#endif
+    (void)pairs;
+    return load_kv(p, i, n, dtype);
+}
+
+VEC_INLINE vf add_terms(const bool pairs, vf a, vf b, vf sum)
+{
+#if defined(VEC_BF16)
+    if (pairs)
+        return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
+#endif
+    (void)pairs;
+    return vf_fma(a, b, sum);
+}
+
+/* score[r, j] = dot(q row r, key j) for R rows from r0 on and J keys, constants. */
+VEC_INLINE void score_block(const int R, const int J, cvn_dtype dtype, const void *q, int64_t r0,
                             const void *k, const void *next, int64_t first, int64_t d, float *score)
 {
+    const bool pairs = few_pairs(dtype);
     vf sum[4][4];
 #pragma GCC unroll 4
     for (int r = 0; r < R; r++)
 #pragma GCC unroll 4
         for (int j = 0; j < J; j++)
             sum[r][j] = vf_zero();
-    for (int64_t i = 0; i < d; i += VN) {
-        bool whole = i + VN <= d;
+    for (int64_t i = 0; i < d; i += pairs ? 2 * VN : VN) {
         vf key[4];
 #pragma GCC unroll 4
         for (int j = 0; j < J; j++) {
-            key[j] = vf_keep(whole ? load_kv(k, first + j * d + i, dtype)
-                                   : load_kv_part(k, first + j * d + i, d - i, dtype));
+            key[j] = vf_keep(load_terms(pairs, k, first + j * d + i, d - i, dtype));
             ask_ahead(next, first + j * d + i, dtype);
         }
 #pragma GCC unroll 4
         for (int r = 0; r < R; r++) {
-            vf x = whole ? vf_load(q + r * d + i) : vf_load_part(q + r * d + i, d - i);
+            vf x = load_terms(pairs, q, (r0 + r) * d + i, d - i, CVN_F32);
 #pragma GCC unroll 4
             for (int j = 0; j < J; j++)
-                sum[r][j] = vf_fma(x, key[j], sum[r][j]);
+                sum[r][j] = add_terms(pairs, x, key[j], sum[r][j]);
         }
     }
-    vf_sum_block(R, J, sum, score, KEYS);
+    vf_sum_block(R, J, sum, score + r0 * KEYS, KEYS);
 }
 
-#if defined(VEC_BF16)
-/* The same of q in bf16, two products at a time. */
-VEC_INLINE void score_block_pairs(const int R, const int J, const uint16_t *q, const uint16_t *k,
-                                  const void *next, int64_t first, int64_t d, float *score)
-{
-    enum { LANES = 2 * VN };
-    vf sum[4][4];
-#pragma GCC unroll 4
-    for (int r = 0; r < R; r++)
-#pragma GCC unroll 4
-        for (int j = 0; j < J; j++)
-            sum[r][j] = vf_zero();
-    for (int64_t i = 0; i < d; i += LANES) {
-        __mmask32 valid = d - i < LANES ? (1u << (d - i)) - 1u : ~0u;
-        __m512bh key[4];
-#pragma GCC unroll 4
-        for (int j = 0; j < J; j++) {
-            key[j] = (__m512bh)_mm512_maskz_loadu_epi16(valid, k + first + j * d + i);
-            ask_ahead(next, first + j * d + i, CVN_BF16);
-        }
-#pragma GCC unroll 4
-        for (int r = 0; r < R; r++) {
-            __m512bh x = (__m512bh)_mm512_maskz_loadu_epi16(valid, q + r * d + i);
-#pragma GCC unroll 4
-            for (int j = 0; j < J; j++)
-                sum[r][j] = _mm512_dpbf16_ps(sum[r][j], x, key[j]);
-        }
-    }
-    vf_sum_block(R, J, sum, score, KEYS);
-}
-#endif
-
-VEC_INLINE void score_some(const int R, const int J, cvn_dtype dtype, const float *q, const void *k,
-                           const void *next, int64_t first, int64_t d, float *score)
-{
-#if defined(VEC_BF16)
-    if (few_pairs(dtype)) {
-        score_block_pairs(R, J, (const uint16_t *)(const void *)q, k, next, first, d, score);
-        return;
-    }
-#endif
-    score_block(R, J, dtype, q, k, next, first, d, score);
-}
-
-VEC_INLINE void score_rows(const int R, cvn_dtype dtype, const float *q, const void *k,
+VEC_INLINE void score_rows(const int R, cvn_dtype dtype, const void *q, int64_t r0, const void *k,
                            const void *next, int64_t first, int64_t keys, int64_t d, float *score)
 {
     enum { J = VN == 16 ? 4 : 2 };
     int64_t j = 0;
     for (; j + J <= keys; j += J)
-        score_some(R, J, dtype, q, k, next, first + j * d, d, score + j);
+        score_block(R, J, dtype, q, r0, k, next, first + j * d, d, score + j);
     for (; j < keys; j++)
-        score_some(R, 1, dtype, q, k, next, first + j * d, d, score + j);
+        score_block(R, 1, dtype, q, r0, k, next, first + j * d, d, score + j);
 }
 
-/* Row r of q. */
-VEC_INLINE const float *row_of_q(cvn_dtype dtype, const float *q, int64_t r, int64_t d)
-{
-    return few_pairs(dtype)
-               ? (const float *)(const void *)((const uint16_t *)(const void *)q + r * d)
-               : q + r * d;
-}
-
-VEC_INLINE void score_group(cvn_dtype dtype, const float *q, const void *k, const void *next,
+VEC_INLINE void score_group(cvn_dtype dtype, const void *q, const void *k, const void *next,
                             int64_t first, int64_t keys, int64_t d, int64_t group, float *score)
 {
-    int64_t r = 0;
-    for (; r + 4 <= group; r += 4)
-        score_rows(4, dtype, row_of_q(dtype, q, r, d), k, next, first, keys, d, score + r * KEYS);
-    for (; r + 2 <= group; r += 2)
-        score_rows(2, dtype, row_of_q(dtype, q, r, d), k, next, first, keys, d, score + r * KEYS);
-    for (; r < group; r++)
-        score_rows(1, dtype, row_of_q(dtype, q, r, d), k, next, first, keys, d, score + r * KEYS);
+    for (int64_t r = 0; r < group; r += 4)
+        CONSTANT_ROWS_4(num_min(group - r, 4), score_rows, dtype, q, r, k, next, first, keys, d,
+                        score)
 }
 
-/* o[r, :] += sum over j of p[r, j] * v[j, :] for R rows and C vectors of columns from column i on. */
-VEC_INLINE void value_block(const int R, const int C, cvn_dtype dtype, const float *p,
-                            const void *v, const void *next, int64_t first, int64_t keys, int64_t d,
-                            int64_t i, float *o)
+/* o[r, :] += sum over j of p[r, j] * v[j, :] for R rows and C vectors of columns from column i on; not whole: the last one is
+   less than a vector. */
+VEC_INLINE void value_block(const int R, const int C, const bool whole, cvn_dtype dtype,
+                            const float *p, const void *v, const void *next, int64_t first,
+                            int64_t keys, int64_t d, int64_t i, float *o)
 {
     vf sum[4][4];
 #pragma GCC unroll 4
     for (int r = 0; r < R; r++)
 #pragma GCC unroll 4
         for (int c = 0; c < C; c++)
-            sum[r][c] = vf_load(o + r * d + i + c * VN);
+            sum[r][c] = vf_load_part(o + r * d + i + c * VN, whole ? VN : d - i);
     for (int64_t j = 0; j < keys; j++) {
         vf x[4];
 #pragma GCC unroll 4
         for (int c = 0; c < C; c++) {
-            x[c] = load_kv(v, first + j * d + i + c * VN, dtype);
+            x[c] = load_kv(v, first + j * d + i + c * VN, whole ? VN : d - i, dtype);
             ask_ahead(next, first + (KEYS + j) * d + i + c * VN, dtype);
         }
 #pragma GCC unroll 4
@@ -262,17 +211,7 @@ VEC_INLINE void value_block(const int R, const int C, cvn_dtype dtype, const flo
     for (int r = 0; r < R; r++)
 #pragma GCC unroll 4
         for (int c = 0; c < C; c++)
-            vf_store(o + r * d + i + c * VN, sum[r][c]);
-}
-
-/* The columns past the last whole vector. */
-VEC_INLINE void value_edge(cvn_dtype dtype, const float *p, const void *v, int64_t first,
-                           int64_t keys, int64_t d, int64_t i, float *o)
-{
-    vf sum = vf_load_part(o + i, d - i);
-    for (int64_t j = 0; j < keys; j++)
-        sum = vf_fma(vf_splat(p[j]), load_kv_part(v, first + j * d + i, d - i, dtype), sum);
-    vf_store_part(o + i, sum, d - i);
+            vf_store_part(o + r * d + i + c * VN, sum[r][c], whole ? VN : d - i);
 }
 
 VEC_INLINE void value_rows(const int R, cvn_dtype dtype, const float *p, const void *v,
@@ -281,34 +220,27 @@ VEC_INLINE void value_rows(const int R, cvn_dtype dtype, const float *p, const v
     enum { C = VN == 16 ? 4 : 2 };
     int64_t i = 0;
     for (; i + C * VN <= d; i += C * VN)
-        value_block(R, C, dtype, p, v, next, first, keys, d, i, o);
+        value_block(R, C, true, dtype, p, v, next, first, keys, d, i, o);
     for (; i + VN <= d; i += VN)
-        value_block(R, 1, dtype, p, v, next, first, keys, d, i, o);
+        value_block(R, 1, true, dtype, p, v, next, first, keys, d, i, o);
     if (i < d)
-        for (int r = 0; r < R; r++)
-            value_edge(dtype, p + r * KEYS, v, first, keys, d, i, o + r * d);
+        value_block(R, 1, false, dtype, p, v, next, first, keys, d, i, o);
 }
 
 VEC_INLINE void value_group(cvn_dtype dtype, const float *p, const void *v, const void *next,
                             int64_t first, int64_t keys, int64_t d, int64_t group, float *o)
 {
-    int64_t r = 0;
-    for (; r + 4 <= group; r += 4)
-        value_rows(4, dtype, p + r * KEYS, v, next, first, keys, d, o + r * d);
-    for (; r + 2 <= group; r += 2)
-        value_rows(2, dtype, p + r * KEYS, v, next, first, keys, d, o + r * d);
-    for (; r < group; r++)
-        value_rows(1, dtype, p + r * KEYS, v, next, first, keys, d, o + r * d);
+    for (int64_t r = 0; r < group; r += 4)
+        CONSTANT_ROWS_4(num_min(group - r, 4), value_rows, dtype, p + r * KEYS, v, next, first,
+                        keys, d, o + r * d)
 }
 
 /* Multiplies the numbers of a head's keys by their scales, bf16. */
 static void scale_keys(float *x, const uint16_t *scale, int64_t keys)
 {
-    int64_t j = 0;
-    for (; j + VN <= keys; j += VN)
-        vf_store(x + j, vf_load(x + j) * vf_load_bf16(scale + j));
-    for (; j < keys; j++)
-        x[j] *= bf16_to_f32(scale[j]);
+    for (int64_t j = 0; j < keys; j += VN)
+        vf_store_part(x + j, vf_load_part(x + j, keys - j) * vf_load_bf16_part(scale + j, keys - j),
+                      keys - j);
 }
 
 /* Scores of keys [at, at + keys), counted in all the cache, with all heads that share them. */
@@ -526,17 +458,20 @@ static void attend_share(const Attention *a, const Few *f, Share *share)
 
 static size_t few_scratch(const Attention *a, int n_threads)
 {
+    Few f;
     size_t split = n_threads > 1 ? split_bytes(a) : 0;
-    return (few_bytes(a) + split) * (size_t)n_threads;
+    return (few_of(a, NULL, &f) + split) * (size_t)n_threads;
 }
 
 static void run_few(const Attention *a, const KernelArgs *args)
 {
     char *scratch = args->scratch;
-    Few f = few_of(a, (float *)(void *)(scratch + few_bytes(a) * (size_t)args->thread));
+    Few f;
+    size_t bytes = few_of(a, NULL, &f);
+    few_of(a, scratch + bytes * (size_t)args->thread, &f);
     Share share = {.threads = args->n_threads,
                    .thread = args->thread,
-                   .parts = scratch + few_bytes(a) * (size_t)args->n_threads};
+                   .parts = scratch + bytes * (size_t)args->n_threads};
     int64_t longest = 1;
     for (int64_t b = 0; b < a->batch; b++)
         for (int64_t s = 0; s < a->seq; s++) {

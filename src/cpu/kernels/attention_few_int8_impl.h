@@ -27,15 +27,12 @@ typedef struct Whole {
     int32_t *flip; /* [rows] -128 times the sum of x */
 } Whole;
 
-static size_t whole_bytes(int64_t rows, int64_t width)
+static Whole whole_of(char *base, size_t *used, int64_t rows, int64_t width)
 {
-    return (size_t)(rows * (2 * width + (int64_t)(sizeof(float) + sizeof(int32_t))));
-}
-
-static Whole whole_of(char *at, int64_t rows, int64_t width)
-{
-    Whole f = {.x = (int8_t *)at, .unit = (float *)(void *)(at + 2 * rows * width)};
-    f.flip = (int32_t *)(void *)(f.unit + rows);
+    Whole f;
+    f.x = take(base, used, 2 * rows * width);
+    f.unit = take(base, used, rows * (int64_t)sizeof(float));
+    f.flip = take(base, used, rows * (int64_t)sizeof(int32_t));
     return f;
 }
 
@@ -63,12 +60,9 @@ static void make_whole(const Whole *f, int64_t r, const float *x, int64_t n, int
     vf factor = vf_splat(most / top);
     __m512i sum = _mm512_setzero_si512();
     int8_t *row = f->x + 2 * r * width;
-    int64_t i = 0;
-    for (; i + VN <= n; i += VN)
-        sum = store_whole(row, i, _mm512_cvtps_epi32(vf_load(x + i) * factor), sum);
-    for (; i < width; i += VN) {
-        vf last = i < n ? vf_load_part(x + i, n - i) : vf_zero();
-        sum = store_whole(row, i, _mm512_cvtps_epi32(last * factor), sum);
+    for (int64_t i = 0; i < width; i += VN) {
+        vf v = i < n ? vf_load_part(x + i, n - i) : vf_zero();
+        sum = store_whole(row, i, _mm512_cvtps_epi32(v * factor), sum);
     }
     f->flip[r] = fault == 0 ? -128 * _mm512_reduce_add_epi32(sum) : 0;
 }
@@ -78,7 +72,7 @@ static void whole_query(const Whole *f, int64_t r, const float *x, int64_t n)
 {
     vf high = vf_zero(), nan = vf_zero();
     for (int64_t i = 0; i < n; i += VN) {
-        vf v = i + VN <= n ? vf_load(x + i) : vf_load_part(x + i, n - i);
+        vf v = vf_load_part(x + i, n - i);
         high = vf_max(vf_abs(v), high);
         nan = vf_fma(v, vf_zero(), nan);
     }
@@ -103,7 +97,7 @@ static float soften_whole(const Whole *f, int64_t r, float *score, int64_t n, co
     for (i = 0; i < n; i += VN) {
         vf p = power_of_two((vf_load(score + i) - vf_splat(base)) * log2e);
         total += p;
-        p *= i + VN <= n ? vf_load_bf16(scale + i) : vf_load_bf16_part(scale + i, n - i);
+        p *= vf_load_bf16_part(scale + i, n - i);
         vf_store(score + i, p);
         high = vf_max(vf_abs(p), high);
         nan = vf_fma(p, vf_zero(), nan);
@@ -312,23 +306,13 @@ VEC_INLINE void add_rows_bytes(const int R, const Bytes *v, const Whole *p, int6
 static void score_bytes(const Bytes *k, const Whole *q, int64_t group, const uint16_t *scale,
                         float *score)
 {
-    int64_t r = 0;
-    for (; r + 4 <= group; r += 4)
-        score_rows_bytes(4, k, q, r, scale, score);
-    for (; r + 2 <= group; r += 2)
-        score_rows_bytes(2, k, q, r, scale, score);
-    for (; r < group; r++)
-        score_rows_bytes(1, k, q, r, scale, score);
+    for (int64_t r = 0; r < group; r += 4)
+        CONSTANT_ROWS_4(num_min(group - r, 4), score_rows_bytes, k, q, r, scale, score)
 }
 
 /* o[r, :] += sum over j of p[r, j] value[j, :] for all heads that share the values. */
 static void add_bytes(const Bytes *v, const Whole *p, int64_t group, float *o)
 {
-    int64_t r = 0;
-    for (; r + 4 <= group; r += 4)
-        add_rows_bytes(4, v, p, r, o);
-    for (; r + 2 <= group; r += 2)
-        add_rows_bytes(2, v, p, r, o);
-    for (; r < group; r++)
-        add_rows_bytes(1, v, p, r, o);
+    for (int64_t r = 0; r < group; r += 4)
+        CONSTANT_ROWS_4(num_min(group - r, 4), add_rows_bytes, v, p, r, o)
 }

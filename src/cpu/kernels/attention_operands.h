@@ -84,4 +84,78 @@ static inline int64_t attention_first_key(const Attention *a, int64_t b, int64_t
     return n > 0 ? n : 0;
 }
 
+/* Keys first[i] … seen[i] - 1 are what query r0 + i of row b sees, both 0 where that is none, as of padding; of `all` queries, of
+   which those past `rows` are as the last one. Query r is position r / group of head r % group of a KV head. Returns the end of
+   the keys that any of them sees; *begin: the first. */
+static inline int64_t attention_see(const Attention *a, int64_t b, int64_t r0, int64_t rows,
+                                    int64_t all, int32_t *first, int32_t *seen, int64_t *begin)
+{
+    int64_t last = 0;
+    *begin = INT32_MAX;
+    for (int64_t i = 0; i < all; i++) {
+        int64_t s = (r0 + num_min(i, rows - 1)) / a->group, from = attention_first_key(a, b, s);
+        int64_t end = s < a->length[b] ? attention_keys(a, b, s) : 0;
+        if (from >= end)
+            from = end = 0;
+        else
+            *begin = num_min(*begin, from);
+        last = num_max(last, end);
+        first[i] = (int32_t)from;
+        seen[i] = (int32_t)end;
+    }
+    return last;
+}
+
+/* What n queries see together. */
+typedef struct Seen {
+    const int32_t *first, *seen; /* [n] */
+    int64_t least_first, most_first, least, most;
+} Seen;
+
+static inline Seen seen_by(const int32_t *first, const int32_t *seen, int64_t n)
+{
+    Seen s = {first, seen, INT32_MAX, 0, INT32_MAX, 0};
+    for (int64_t i = 0; i < n; i++) {
+        s.least = num_min(seen[i], s.least);
+        s.most = num_max(seen[i], s.most);
+        s.least_first = num_min(first[i], s.least_first);
+        s.most_first = num_max(first[i], s.most_first);
+    }
+    return s;
+}
+
+/* A block of positions of the heads that share KV head h of row b. */
+typedef struct Positions {
+    int64_t b, h, from, n;
+    int64_t turn; /* the next of this thread */
+} Positions;
+
+/* The thread's next block of at most `most` positions; false: there is none, or nobody wants the results. Later positions see
+   more keys than earlier ones, so threads take turns, forth and back. */
+static inline bool attention_next(const Attention *a, const KernelArgs *args, int64_t most,
+                                  Positions *p)
+{
+    int64_t blocks = num_pieces(a->seq, most), items = a->batch * a->kv_heads * blocks;
+    for (int64_t threads = args->n_threads; p->turn * threads < items && !kernel_cancelled(args);) {
+        int64_t turn = p->turn++;
+        int64_t i = turn * threads + (turn % 2 ? threads - 1 - args->thread : args->thread);
+        if (i >= items)
+            continue;
+        p->b = i / blocks / a->kv_heads;
+        p->h = i / blocks % a->kv_heads;
+        p->from = i % blocks * most;
+        p->n = num_min(most, a->seq - p->from);
+        return true;
+    }
+    return false;
+}
+
+/* The next piece of scratch; only counts where there is no base. */
+static inline void *take(char *base, size_t *used, int64_t bytes)
+{
+    void *at = base ? base + *used : NULL;
+    *used += (size_t)num_round_up(bytes, CACHE_LINE);
+    return at;
+}
+
 #endif

@@ -84,25 +84,6 @@ static inline __m512 widen_high(__m512i row)
     return widen(_mm512_extracti64x4_epi64(row, 1));
 }
 
-/* What 32 queries see: keys first … seen - 1 each. */
-typedef struct Seen {
-    const int32_t *first, *seen; /* [WIDE] */
-    int64_t least_first, most_first, least, most;
-    float exponent; /* as in Attention */
-} Seen;
-
-static inline Seen seen_by(const Attention *a, const int32_t *first, const int32_t *seen)
-{
-    Seen s = {first, seen, INT32_MAX, 0, INT32_MAX, 0, a->exponent};
-    for (int i = 0; i < WIDE; i++) {
-        s.least = num_min(seen[i], s.least);
-        s.most = num_max(seen[i], s.most);
-        s.least_first = num_min(first[i], s.least_first);
-        s.most_first = num_max(first[i], s.most_first);
-    }
-    return s;
-}
-
 /* Which queries of half v see a key. */
 static inline __mmask16 sees(const Seen *s, int v, int64_t key)
 {
@@ -115,10 +96,11 @@ static inline __mmask16 sees(const Seen *s, int v, int64_t key)
 
 /* The largest scores of 32 queries over rows [from, to) of score, whose row 0 is key j. Where that is `masked`, what a
    query does not see is overwritten. scale: what scores are first multiplied by, for each row, or NULL. */
-static inline void find_peaks(const Seen *seen, int64_t j, int64_t from, int64_t to, bool masked,
-                              const float *scale, float *score, __m512 top[2])
+static inline void find_peaks(const Attention *a, const Seen *seen, int64_t j, int64_t from,
+                              int64_t to, bool masked, const float *scale, float *score,
+                              __m512 top[2])
 {
-    const __m512 hidden = _mm512_set1_ps(HIDDEN / seen->exponent);
+    const __m512 hidden = _mm512_set1_ps(HIDDEN / a->exponent);
     __m512 other[2] = {
         hidden, hidden}; /* of odd keys: two chains of instructions that wait for each other */
     top[0] = top[1] = hidden;
@@ -274,14 +256,6 @@ static inline void widen_rows(const Attention *a, const int8_t *x, int64_t n, in
             __m512i high = _mm512_cvtepi8_epi32(_mm256_extracti128_si256(eight, 1));
             _mm512_storeu_si512(out, round_row(_mm512_cvtepi32_ps(low), _mm512_cvtepi32_ps(high)));
         }
-}
-
-/* The next piece of scratch; only counts where there is no base. */
-static inline void *take(char *base, size_t *used, int64_t bytes)
-{
-    void *at = base ? base + *used : NULL;
-    *used += (size_t)num_round_up(bytes, 64);
-    return at;
 }
 
 #endif

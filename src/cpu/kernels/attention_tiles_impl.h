@@ -258,7 +258,7 @@ static void attend_group(const Block *x, int64_t g, int64_t j, int64_t n)
     bool masked = seen->least < j + to || seen->most_first > j + from;
     __m512 top[2], base[2], factor[2];
     make_scores(x, g, from, to);
-    find_peaks(seen, j, from, to, masked, x->k_scale, x->score, top);
+    find_peaks(x->a, seen, j, from, to, masked, x->k_scale, x->score, top);
     bool rose = raise_peaks(x->a, top, x->peak + g * WIDE, base, factor), begun = x->begun[g];
     if (rose && begun)
         correct(x, g, factor);
@@ -271,31 +271,6 @@ static void attend_group(const Block *x, int64_t g, int64_t j, int64_t n)
 }
 
 /* ---- a block of queries ---- */
-
-/* What its queries see; those past the end are as the last one, and padding sees nothing. [*begin, *end): keys that
-   any of them sees. */
-static void see_keys(const Block *x, int64_t *begin, int64_t *end)
-{
-    *begin = INT32_MAX;
-    *end = 0;
-    for (int64_t i = 0; i < x->groups * WIDE; i++) {
-        int64_t s = (x->r0 + num_min(i, x->rows - 1)) / x->a->group;
-        int64_t seen = s < x->a->length[x->b] ? attention_keys(x->a, x->b, s) : 0;
-        int64_t first = attention_first_key(x->a, x->b, s);
-        if (first < seen) {
-            *begin = num_min(*begin, first);
-            *end = num_max(*end, seen);
-        }
-        x->first[i] = (int32_t)first;
-        x->seen[i] = (int32_t)seen;
-        x->peak[i] = NONE;
-        x->sum[i] = 0;
-    }
-    for (int64_t g = 0; g < x->groups; g++) {
-        x->group[g] = seen_by(x->a, x->first + g * WIDE, x->seen + g * WIDE);
-        x->begun[g] = false;
-    }
-}
 
 /* Writes a group: rows of head_dim out of columns. */
 static void write_group(const Block *x, int64_t g, float *row)
@@ -330,9 +305,17 @@ static void write_group(const Block *x, int64_t g, float *row)
 
 static void attend(Block *x)
 {
-    int64_t begin, end;
-    see_keys(x, &begin, &end);
-    if (begin < end)
+    int64_t begin, all = x->groups * WIDE;
+    int64_t end = attention_see(x->a, x->b, x->r0, x->rows, all, x->first, x->seen, &begin);
+    for (int64_t i = 0; i < all; i++) {
+        x->peak[i] = NONE;
+        x->sum[i] = 0;
+    }
+    for (int64_t g = 0; g < x->groups; g++) {
+        x->group[g] = seen_by(x->first + g * WIDE, x->seen + g * WIDE, WIDE);
+        x->begun[g] = false;
+    }
+    if (end > 0)
         pack_queries(x);
     for (int64_t j = begin / KEYS * KEYS; j < end; j += KEYS) {
         int64_t n = num_min(KEYS, end - j);
@@ -344,24 +327,20 @@ static void attend(Block *x)
         write_group(x, g, (float *)(void *)x->v);
 }
 
-/* Later queries see more keys than earlier ones, so threads take turns, forth and back. */
 static void run(const KernelArgs *args)
 {
     Attention a = attention_of(args->op, args);
     Block x;
+    Positions at = {0};
     size_t bytes = block_of(&a, is_quantized(args->op), NULL, &x);
     block_of(&a, is_quantized(args->op), (char *)args->scratch + bytes * (size_t)args->thread, &x);
-    int64_t most_rows = x.rows, blocks = num_pieces(a.seq * a.group, most_rows);
-    int64_t items = a.batch * a.kv_heads * blocks, threads = args->n_threads;
+    int64_t most = x.rows / a.group;
     tile_enter();
-    for (int64_t turn = 0; turn * threads < items && !kernel_cancelled(args); turn++) {
-        int64_t i = turn * threads + (turn % 2 ? threads - 1 - args->thread : args->thread);
-        if (i >= items)
-            continue;
-        x.b = i / blocks / a.kv_heads;
-        x.h = i / blocks % a.kv_heads;
-        x.r0 = i % blocks * most_rows;
-        x.rows = num_min(most_rows, a.seq * a.group - x.r0);
+    while (attention_next(&a, args, most, &at)) {
+        x.b = at.b;
+        x.h = at.h;
+        x.r0 = at.from * a.group;
+        x.rows = at.n * a.group;
         attend(&x);
     }
     tile_leave();
