@@ -60,44 +60,48 @@ static uint32_t key_of(cvn_dtype dtype, const void *data, int64_t i)
     }
 }
 
-/* Sorts n items by one digit from `from` to `to`; false, and nothing done, if all have the same. */
-static bool sort_digit(const Item *from, Item *to, int64_t n, int shift)
+/* Sorts n items of so many words, a constant, by their first, from one buffer to the other and back; returns where they are in
+   the end. */
+static inline __attribute__((always_inline)) uint32_t *sort_words(const int words, uint32_t *item,
+                                                                  uint32_t *other, int64_t n)
 {
-    uint32_t count[BUCKETS] = {0};
+    uint32_t count[PASSES][BUCKETS] = {0};
     for (int64_t i = 0; i < n; i++)
-        count[from[i].key >> shift & (BUCKETS - 1)]++;
-    if (count[from[0].key >> shift & (BUCKETS - 1)] == n)
-        return false;
-    uint32_t sum = 0;
-    for (int d = 0; d < BUCKETS; d++) {
-        uint32_t here = count[d];
-        count[d] = sum;
-        sum += here;
+        for (int pass = 0; pass < PASSES; pass++)
+            count[pass][item[i * words] >> pass * DIGIT & (BUCKETS - 1)]++;
+    for (int pass = 0; pass < PASSES; pass++) {
+        uint32_t *at = count[pass], sum = 0;
+        int shift = pass * DIGIT;
+        if (at[item[0] >> shift & (BUCKETS - 1)] == n)
+            continue;
+        for (int d = 0; d < BUCKETS; d++) {
+            uint32_t here = at[d];
+            at[d] = sum;
+            sum += here;
+        }
+        for (int64_t i = 0; i < n; i++) {
+            const uint32_t *from = item + i * words;
+            memcpy(other + (int64_t)at[*from >> shift & (BUCKETS - 1)]++ * words, from,
+                   (size_t)words * sizeof *from);
+        }
+        uint32_t *swap = item;
+        item = other;
+        other = swap;
     }
-    for (int64_t i = 0; i < n; i++)
-        to[count[from[i].key >> shift & (BUCKETS - 1)]++] = from[i];
-    return true;
+    return item;
 }
 
 /* Returns where the sorted items are: in one of the two buffers. */
 static const Item *sort_items(Item *item, Item *other, int64_t n)
 {
-    if (n <= 64) { /* by insertion, without counting */
-        for (int64_t i = 1; i < n; i++) {
-            Item x = item[i];
-            int64_t j = i;
-            for (; j > 0 && item[j - 1].key > x.key; j--)
-                item[j] = item[j - 1];
-            item[j] = x;
-        }
-        return item;
-    }
-    for (int pass = 0; pass < PASSES; pass++) {
-        if (!sort_digit(item, other, n, pass * DIGIT))
-            continue;
-        Item *swap = item;
-        item = other;
-        other = swap;
+    if (n > 64)
+        return (const Item *)sort_words(2, &item->key, &other->key, n);
+    for (int64_t i = 1; i < n; i++) { /* by insertion, without counting */
+        Item x = item[i];
+        int64_t j = i;
+        for (; j > 0 && item[j - 1].key > x.key; j--)
+            item[j] = item[j - 1];
+        item[j] = x;
     }
     return item;
 }
@@ -113,32 +117,6 @@ static uint32_t element_of(cvn_dtype dtype, uint32_t key)
     default:
         return key;
     }
-}
-
-/* Sorts n keys, from one buffer to the other and back; returns where they are in the end. */
-static uint32_t *sort_keys(uint32_t *key, uint32_t *other, int64_t n)
-{
-    uint32_t count[PASSES][BUCKETS] = {0};
-    for (int64_t i = 0; i < n; i++)
-        for (int pass = 0; pass < PASSES; pass++)
-            count[pass][key[i] >> pass * DIGIT & (BUCKETS - 1)]++;
-    for (int pass = 0; pass < PASSES; pass++) {
-        uint32_t *at = count[pass], sum = 0;
-        int shift = pass * DIGIT;
-        if (at[key[0] >> shift & (BUCKETS - 1)] == n)
-            continue;
-        for (int d = 0; d < BUCKETS; d++) {
-            uint32_t here = at[d];
-            at[d] = sum;
-            sum += here;
-        }
-        for (int64_t i = 0; i < n; i++)
-            other[at[key[i] >> shift & (BUCKETS - 1)]++] = key[i];
-        uint32_t *swap = key;
-        key = other;
-        other = swap;
-    }
-    return key;
 }
 
 enum {
@@ -177,12 +155,27 @@ static int64_t digits_of(const KernelArgs *args, int64_t n, uint32_t *low, uint3
     return before;
 }
 
-/* A row of 32-bit elements without payload, by all threads. */
+/* Of a row of 32-bit elements without payload those whose first digit is in [low, high), in their order, to `to`. */
+static void sort_part(const Part *part, cvn_dtype dtype, const uint32_t *from, uint32_t *to,
+                      int64_t n, uint32_t flip, uint32_t low, uint32_t high)
+{
+    int64_t mine = 0;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t key = key_of(dtype, from, i) ^ flip;
+        part->key[mine] = key;
+        mine += (key >> FIRST) - low < high - low; /* unsigned: low <= digit < high */
+    }
+    const uint32_t *sorted = mine ? sort_words(1, part->key, part->other, mine) : part->key;
+    for (int64_t i = 0; i < mine; i++)
+        to[i] = element_of(dtype, sorted[i] ^ flip);
+}
+
+/* The same row by all threads. */
 static void sort_together(const KernelArgs *args, cvn_dtype dtype, const uint32_t *from,
                           uint32_t *to, int64_t n, uint32_t flip)
 {
     Part part = part_of(args, args->thread, n);
-    int64_t begin, end, mine = 0;
+    int64_t begin, end;
     uint32_t low, high;
     memset(part.count, 0, BUCKETS * sizeof *part.count);
     kernel_share(n, 16, args->thread, args->n_threads, &begin, &end);
@@ -190,14 +183,7 @@ static void sort_together(const KernelArgs *args, cvn_dtype dtype, const uint32_
         part.count[(key_of(dtype, from, i) ^ flip) >> FIRST]++;
     kernel_sync(args);
     to += digits_of(args, n, &low, &high);
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t key = key_of(dtype, from, i) ^ flip;
-        part.key[mine] = key;
-        mine += (key >> FIRST) - low < high - low; /* unsigned: low <= digit < high */
-    }
-    const uint32_t *sorted = mine ? sort_keys(part.key, part.other, mine) : part.key;
-    for (int64_t i = 0; i < mine; i++)
-        to[i] = element_of(dtype, sorted[i] ^ flip);
+    sort_part(&part, dtype, from, to, n, flip, low, high);
     kernel_sync(args); /* counts are still read */
 }
 
@@ -239,13 +225,9 @@ static void run(const KernelArgs *args)
     for (int64_t row = begin; row < end; row++) {
         int64_t base = row / step * n * step + row % step;
         if (keys_only) {
-            const uint32_t *from = (const uint32_t *)args->in[0] + base;
-            uint32_t *to = (uint32_t *)args->out[0] + base, *key = &item->key;
-            for (int64_t i = 0; i < n; i++)
-                key[i] = key_of(x->dtype, from, i) ^ flip;
-            const uint32_t *sorted = sort_keys(key, key + n, n);
-            for (int64_t i = 0; i < n; i++)
-                to[i] = element_of(x->dtype, sorted[i] ^ flip);
+            const Part part = part_of(args, args->thread, n);
+            sort_part(&part, x->dtype, (const uint32_t *)args->in[0] + base,
+                      (uint32_t *)args->out[0] + base, n, flip, 0, BUCKETS);
             continue;
         }
         for (int64_t i = 0; i < n; i++)
