@@ -51,4 +51,9 @@ void hold(Held *held, void (*release)(void *what), void *what);
 void held_release(Held *held);
 void held_keep(Held *held);
 
+/* Held until its block is left, wherever that is; once in a block. */
+#define HELD(release, what)                                                                        \
+    SCOPED(held_release) Held held_here;                                                           \
+    hold(&held_here, release, what)
+
 #endif

@@ -156,11 +156,6 @@ static void sample(Run *r, const char *folder)
     free(text);
 }
 
-static void close_checkpoint(void *checkpoint)
-{
-    checkpoint_close(checkpoint);
-}
-
 /* The model, or the adapters, into the run's folder, by way of the checkpoint that was saved last. */
 static int export_result(Run *r, cvn_err *err)
 {
@@ -169,8 +164,7 @@ static int export_result(Run *r, cvn_err *err)
         return CVN_OK;
     Checkpoint last;
     TRY(checkpoint_find(&last, r->out, state_of(r)->step, NULL, NULL, err));
-    SCOPED(held_release) Held held;
-    hold(&held, close_checkpoint, &last);
+    HELD(checkpoint_release, &last);
     return r->lora.rank > 0 ? checkpoint_export_adapter(&last, r->out, true, err)
                             : checkpoint_export(&last, r->out, &save, err);
 }

@@ -32,8 +32,7 @@ static int merge_options(Run *r, const TrainConfig *config, const bool *given, c
                                     : json_object();
     if (!json)
         return err_set(err, CVN_EMEM, "no memory to read options");
-    SCOPED(held_release) Held held;
-    hold(&held, json_release, json);
+    HELD(json_release, json);
     const char *started_in = json_string_value(json_object_get(json, TRAIN_FOLDER_KEY));
     r->started_in = started_in ? arena_string(&r->arena, started_in) : NULL;
     train_config_only(json);
@@ -270,8 +269,7 @@ static int open_data(Run *r, cvn_err *err)
     json_t *folder = r->started_in ? json_string(r->started_in) : NULL;
     if (folder) /* it is UTF-8 */
         json = json_with(json, TRAIN_FOLDER_KEY, folder);
-    SCOPED(held_release) Held held;
-    hold(&held, json_release, json);
+    HELD(json_release, json);
     r->config_text = json_arena_text(json, JSON_REAL_PRECISION(15), &r->arena);
     return r->config_text ? CVN_OK : err_set(err, CVN_EMEM, "no memory for the options");
 }

@@ -127,8 +127,7 @@ static void place_shards(TrainState *s, const Runtime *rt, const char *layout,
     for (size_t i = 0; i < n; i++) {
         sharding[i] = buffer[i] ? buffer[i]->sharding : sharding_open(s->saved.tensor[i].type.rank);
         StrBuf text = {0};
-        SCOPED(held_release) Held held;
-        hold(&held, strbuf_release, &text);
+        HELD(strbuf_release, &text);
         sharding_print(&text, &rt->mesh, &sharding[i]);
         spec[i] = arena_string(&s->arena, text.text ? text.text : "");
     }

@@ -130,8 +130,7 @@ int checkpoint_export(const Checkpoint *checkpoint, const char *folder, const Sa
     if (checkpoint->wholes)
         return export_slices(checkpoint, folder, options, err);
     TRY(io_open_model(&model, checkpoint->folder, err));
-    SCOPED(held_release) Held held;
-    hold(&held, close_model, &model);
+    HELD(close_model, &model);
     SaveOptions save = with_tokenizer(checkpoint, options, &model.arena);
     TRY(save_model(folder, &model, &save, err));
     return copy_companions(checkpoint, folder, options, err);
@@ -229,8 +228,7 @@ int checkpoint_export_merged(const Checkpoint *checkpoint, const char *base, con
                        "'%s' does not say which model it adapts; give it by --init",
                        checkpoint->folder);
     TRY(io_open_model(&model, base ? base : named, err));
-    SCOPED(held_release) Held held;
-    hold(&held, close_model, &model);
+    HELD(close_model, &model);
     SaveOptions save = with_tokenizer(checkpoint, options, &arena);
     if (checkpoint->wholes)
         TRY(gather_adapters(checkpoint, &list, &arena, err));

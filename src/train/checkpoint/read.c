@@ -84,6 +84,11 @@ void checkpoint_close(Checkpoint *checkpoint)
     *checkpoint = (Checkpoint){0};
 }
 
+void checkpoint_release(void *checkpoint)
+{
+    checkpoint_close(checkpoint);
+}
+
 /* n: how many there are, none of them whole. */
 static int none_found(const char *run, const char *folder, size_t n, cvn_err *err)
 {

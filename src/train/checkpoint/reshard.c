@@ -64,8 +64,7 @@ static int read_options(Reshape *r, const char *mesh, const char *layout, cvn_er
         json = json_with(json, "layout", json_string(layout));
     if (!json)
         return err_set(err, CVN_EMEM, "no memory for the options");
-    SCOPED(held_release) Held held;
-    hold(&held, json_release, json);
+    HELD(json_release, json);
     r->config = json_arena_text(json, JSON_REAL_PRECISION(15), &r->arena);
     train_config_only(json);
     r->options = train_config_defaults();

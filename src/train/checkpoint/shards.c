@@ -77,8 +77,7 @@ int checkpoint_shards_text(const CheckpointState *state, Arena *arena, const cha
     }
     json_t *root = json_pack("{s:s, s:s, s:i, s:o}", "axes", shards->mesh, "layout", shards->layout,
                              "files", shards->n_files, "tensors", tensors);
-    SCOPED(held_release) Held held;
-    hold(&held, json_release, root);
+    HELD(json_release, root);
     *text = json_arena_text(root, JSON_COMPACT, arena);
     return *text ? CVN_OK : err_set(err, CVN_EMEM, "no memory for a manifest");
 }

@@ -40,8 +40,7 @@ int checkpoint_wholes_read(CheckpointWholes *wholes, const char *folder, const c
     json_t *root = json_object_parse(folder, text, strlen(text), err);
     if (!root)
         return CVN_EFORMAT;
-    SCOPED(held_release) Held held;
-    hold(&held, json_release, root);
+    HELD(json_release, root);
     const json_t *tensors = json_object_get(root, "tensors");
     size_t n = json_array_size(tensors);
     wholes->whole = arena_array(arena, n, sizeof *wholes->whole);

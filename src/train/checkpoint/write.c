@@ -118,8 +118,7 @@ static int write_file(Writing *w, const char *name, const SaveFiles *group, int 
 {
     StWriter writer;
     int code = st_writer_open(&writer, arena_printf(&w->arena, "%s/%s", w->folder, name), err);
-    SCOPED(held_release) Held held;
-    hold(&held, st_writer_release, &writer);
+    HELD(st_writer_release, &writer);
     TRY(code);
     TRY(write_pieces(w, &writer, group, file, err));
     *listed = (ManifestFile){name, writer.file.position, writer.file.crc};
