@@ -1,8 +1,9 @@
 /* caravan bench: how fast a model runs here, and how near to what the machine can do. */
 #include "serve/bench.h"
+#include "base/file.h"
 #include "base/heap.h"
 #include "base/json_file.h"
-#include "cli/bench_sweep.h"
+#include "base/num.h"
 #include "cli/bench_train.h"
 #include "cli/common.h"
 #include "cli/figures.h"
@@ -11,8 +12,10 @@
 #include "io/stats.h"
 #include "model/presets.h"
 #include "serve/synthetic.h"
+#include "sim/svg_chart.h"
 #include "train/config.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -150,6 +153,10 @@ typedef struct Bench {
     size_t n_rows;
 } Bench;
 
+enum { SWEEP_WAYS = 2 };
+static const BenchMode sweep_ways[SWEEP_WAYS] = {{"buckets", false, false},
+                                                 {"token by token", false, false}};
+
 /* Measured once, and printed as itself; rows of other parts are lists. */
 static bool is_single(const Row *row)
 {
@@ -180,10 +187,9 @@ static int open_bench(Bench *b, cvn_err *err)
     const Value *v = b->value;
     int threads;
     warn_threads(v[THREADS].integer);
-    if (run_join(v[MESH].given, &b->cluster, err) ||
-        check_layout(v[MESH].text, layout_said(v[MESH].text, &v[LAYOUT], false), err) ||
-        count_threads(b, &threads, err))
-        return err->code;
+    TRY(run_join(v[MESH].given, &b->cluster, err));
+    TRY(check_layout(v[MESH].text, layout_said(v[MESH].text, &v[LAYOUT], false), err));
+    TRY(count_threads(b, &threads, err));
     Runtime rt;
     const RuntimeOptions alone = {.devices = {.threads = threads, .device = v[DEVICE].text}};
     b->name = v[PRESET].given ? v[PRESET].text : v[MODEL].text;
@@ -291,18 +297,18 @@ static int add_row(Bench *b, cvn_engine *engine, Row row, cvn_err *err)
     return CVN_OK;
 }
 
+static Row prompt_row(const char *part, const BenchMode *mode, int64_t tokens)
+{
+    return (Row){part, mode, .prefill = true, .batch = 1, .tokens = tokens, .fits = true};
+}
+
 /* The prefill and the decode that were asked for, run in one way. */
 static int measure_both(Bench *b, const char *prefill_part, const char *decode_part,
                         const BenchMode *mode, cvn_err *err)
 {
     const Value *v = b->value;
     int64_t most = cvn_model_context(b->model);
-    Row prefill = {.part = prefill_part,
-                   .mode = mode,
-                   .prefill = true,
-                   .batch = 1,
-                   .tokens = v[PREFILL].integer,
-                   .fits = true};
+    Row prefill = prompt_row(prefill_part, mode, v[PREFILL].integer);
     Row decode = {.part = decode_part,
                   .mode = mode,
                   .batch = v[BATCH].integer,
@@ -331,11 +337,7 @@ static int measure_buckets(Bench *b, cvn_err *err)
     int64_t most = cvn_model_context(b->model);
     int code = new_engine(b, &bench_modes[BENCH_MODES - 1], 1, most, &engine, err);
     for (int i = 0; !code && i < engine->options.n_buckets; i++) {
-        Row row = {.part = "buckets",
-                   .prefill = true,
-                   .batch = 1,
-                   .tokens = engine->options.bucket[i],
-                   .fits = true};
+        const Row row = prompt_row("buckets", NULL, engine->options.bucket[i]);
         if (row.tokens <= most)
             code = add_row(b, engine, row, err);
     }
@@ -343,21 +345,30 @@ static int measure_buckets(Bench *b, cvn_err *err)
     return code ? code : closed;
 }
 
+/* The most tokens of a list that the model has room for, and for the steps after them; `of` and what is in it are for the message. */
+static int find_longest(const Bench *b, int list, const char *of, int64_t *longest, cvn_err *err)
+{
+    const Value *v = b->value;
+    int64_t steps = v[DECODE].integer, most = cvn_model_context(b->model);
+    *longest = 0;
+    for (size_t i = 0; i < v[list].n_ids; i++)
+        if (v[list].ids[i] + steps + 1 <= most)
+            *longest = num_max(*longest, v[list].ids[i]);
+    if (*longest)
+        return CVN_OK;
+    return err_set(err, CVN_EINVAL,
+                   "%s has a context of %lld, too short for any of the %s's %s and "
+                   "--decode %lld; give shorter ones with --%s",
+                   b->name, (long long)most, of, options[list]->name, (long long)steps,
+                   options[list]->name);
+}
+
 /* One engine for each batch, wide enough for all contexts that the model has. */
 static int measure_table(Bench *b, cvn_err *err)
 {
     const Value *v = b->value, *batches = &v[BATCHES], *contexts = &v[CONTEXTS];
-    int64_t steps = v[DECODE].integer, most = cvn_model_context(b->model), widest = 0;
-    for (size_t i = 0; i < contexts->n_ids; i++) {
-        int64_t context = contexts->ids[i];
-        if (context + steps + 1 <= most && context > widest)
-            widest = context;
-    }
-    if (!widest)
-        return err_set(err, CVN_EINVAL,
-                       "%s has a context of %lld, too short for any of the table's contexts and "
-                       "--decode %lld; give shorter ones with --contexts",
-                       b->name, (long long)most, (long long)steps);
+    int64_t steps = v[DECODE].integer, widest;
+    TRY(find_longest(b, CONTEXTS, "table", &widest, err));
     int code = CVN_OK;
     for (size_t i = 0; i < batches->n_ids && !code; i++) {
         int64_t batch = batches->ids[i];
@@ -383,26 +394,14 @@ static int measure_table(Bench *b, cvn_err *err)
 static int measure_sweep(Bench *b, cvn_err *err)
 {
     const Value *lengths = &b->value[PROMPTS];
-    int64_t steps = b->value[DECODE].integer, most = cvn_model_context(b->model), longest = 0;
-    for (size_t i = 0; i < lengths->n_ids; i++)
-        if (lengths->ids[i] + steps + 1 <= most && lengths->ids[i] > longest)
-            longest = lengths->ids[i];
-    if (!longest)
-        return err_set(err, CVN_EINVAL,
-                       "%s has a context of %lld, too short for any of the sweep's prompts and "
-                       "--decode %lld; give shorter ones with --prompts",
-                       b->name, (long long)most, (long long)steps);
+    int64_t steps = b->value[DECODE].integer, longest;
+    TRY(find_longest(b, PROMPTS, "sweep", &longest, err));
     int code = CVN_OK;
     for (int w = 0; w < SWEEP_WAYS && !code; w++) {
         cvn_engine *engine = NULL;
         code = new_engine(b, &sweep_ways[w], 1, longest + steps + 1, &engine, err);
         for (size_t i = 0; i < lengths->n_ids && !code; i++) {
-            Row row = {.part = "sweep",
-                       .mode = &sweep_ways[w],
-                       .prefill = true,
-                       .batch = 1,
-                       .tokens = lengths->ids[i],
-                       .fits = true};
+            Row row = prompt_row("sweep", &sweep_ways[w], lengths->ids[i]);
             if (row.tokens > longest)
                 continue;
             code = add_row(b, engine, row, err);
@@ -418,22 +417,40 @@ static int measure_sweep(Bench *b, cvn_err *err)
     return code;
 }
 
+/* How long a request takes, from its prompt to the last of its tokens, by the length of the prompt; with prompts read in buckets,
+   and with one graph that takes them token by token. As in figure 6 of "The Path to Achieve Ultra-Low Inference Latency With
+   LLaMA 65B on PyTorch/XLA" (2023). */
 static int draw_sweep(const Bench *b, cvn_err *err)
 {
-    SCOPED(scoped_free) SweepPoint *point = calloc(b->n_rows, sizeof *point);
-    size_t n = 0;
-    if (!point)
-        return err_set(err, CVN_EMEM, "no memory for the picture");
+    char title[160];
+    const char *slash = strrchr(b->name, '/'), *name = slash && slash[1] ? slash + 1 : b->name;
+    SvgChart chart = {.title = title,
+                      .across = "tokens of the prompt",
+                      .up = "seconds",
+                      .from_zero = true,
+                      .n = 2 * SWEEP_WAYS};
+    SvgSeries *whole = chart.series, *prompt = whole + SWEEP_WAYS;
+    if (!ranks_speaks())
+        return CVN_OK;
+    snprintf(title, sizeof title, "%.32s%s: a prompt and %" PRId64 " tokens after it", name,
+             strlen(name) > 32 ? "…" : "", b->value[DECODE].integer);
+    for (size_t w = 0; w < SWEEP_WAYS; w++) {
+        snprintf(whole[w].name, sizeof whole->name, "%s", sweep_ways[w].name);
+        snprintf(prompt[w].name, sizeof prompt->name, "%s, prompt only", sweep_ways[w].name);
+    }
     for (size_t i = 0; i + 1 < b->n_rows; i++) {
         const Row *read = &b->row[i], *step = &b->row[i + 1];
-        if (read->part[0] == 's' && read->prefill)
-            point[n++] = (SweepPoint){.way = read->mode,
-                                      .prompt = read->tokens,
-                                      .tokens = step->tokens,
-                                      .read = read->figure.seconds,
-                                      .generate = step->figure.seconds * (double)step->tokens};
+        if (read->part[0] != 's' || !read->prefill)
+            continue;
+        double tokens = (double)read->tokens,
+               generate = step->figure.seconds * (double)step->tokens;
+        svg_add_point(&whole[read->mode - sweep_ways], tokens, read->figure.seconds + generate);
+        svg_add_point(&prompt[read->mode - sweep_ways], tokens, read->figure.seconds);
     }
-    return ranks_speaks() ? sweep_draw(b->value[SVG].text, b->name, point, n, err) : CVN_OK;
+    SCOPED(strbuf_free) StrBuf svg = {0};
+    svg_chart(&svg, &chart);
+    return svg.failed ? err_set(err, CVN_EMEM, "no memory for the picture")
+                      : file_write(b->value[SVG].text, svg.text, svg.length, err);
 }
 
 static int measure(Bench *b, cvn_err *err)
@@ -511,7 +528,7 @@ static const char *activations_name(const Bench *b)
                                                     : cvn_dtype_name(cvn_model_dtype(b->model));
 }
 
-static int print_bench_json(const Bench *b)
+static int print_bench_json(const Bench *b, cvn_err *err)
 {
     const Ceilings *c = &b->ceilings;
     json_t *ceilings =
@@ -544,7 +561,7 @@ static int print_bench_json(const Bench *b)
         all = json_with(all, "communication", communication);
     else
         json_decref(communication);
-    return print_json(all);
+    return print_json(all, err);
 }
 
 static int print_bench_csv(const Bench *b)
@@ -634,31 +651,26 @@ static int print_bench(const Bench *b)
     return EXIT_OK;
 }
 
-static int run_train(const Value *v)
+static int run_train(const Value *v, cvn_err *err)
 {
     static const int of_engines[] = {PREFILL, DECODE,       CONTEXT,  TABLE,    EACH_BUCKET,
                                      LADDER,  SWEEP,        QUANTIZE, KV_CACHE, ACTIVATIONS,
                                      LENGTHS, EOS_INTERVAL, ADAPTER};
-    cvn_err err = {0};
     Cluster *cluster;
     for (size_t i = 0; i < sizeof of_engines / sizeof *of_engines; i++)
-        if (v[of_engines[i]].on_command_line) {
-            err_set(&err, CVN_EINVAL,
+        if (v[of_engines[i]].on_command_line)
+            err_set(err, CVN_EINVAL,
                     "--%s says nothing of a training step; leave it or --train out",
                     options[of_engines[i]]->name);
-            fail(&err);
-            return EXIT_USAGE;
-        }
-    if (!v[PRESET].given || (v[CSV].flag && v[JSON].flag)) {
-        err_set(&err, CVN_EINVAL,
+    if (!v[PRESET].given || (v[CSV].flag && v[JSON].flag))
+        err_set(err, CVN_EINVAL,
                 v[CSV].flag ? "--json and --csv are two formats; give one of them"
                             : "--train measures a shape; give it with --preset");
-        fail(&err);
+    if (err->code)
         return EXIT_USAGE;
-    }
     const char *layout = layout_said(v[MESH].text, &v[LAYOUT], true);
-    if (run_join(v[MESH].given, &cluster, &err) || check_layout(v[MESH].text, layout, &err))
-        return fail(&err);
+    TRY(run_join(v[MESH].given, &cluster, err));
+    TRY(check_layout(v[MESH].text, layout, err));
     cvn_dtype dtype = dtype_of(&v[DTYPE]);
     TrainBench bench = {.trainer = {.batch = v[BATCH].integer,
                                     .seq = v[SEQ].given ? v[SEQ].integer : 0,
@@ -674,7 +686,8 @@ static int run_train(const Value *v)
     return bench_train(v[PRESET].text, bench, (OptimizerKind)v[OPTIMIZER].integer,
                        v[JSON].flag  ? BENCH_JSON
                        : v[CSV].flag ? BENCH_CSV
-                                     : BENCH_TEXT);
+                                     : BENCH_TEXT,
+                       err);
 }
 
 /* That there is something to measure. */
@@ -692,29 +705,25 @@ static int check_work(const Value *v, cvn_err *err)
     return CVN_OK;
 }
 
-static int run(const Args *args)
+static int run(const Args *args, cvn_err *err)
 {
-    cvn_err err = {0};
-    if (args->value[TRAIN].flag)
-        return run_train(args->value);
-
-    Bench bench = {.value = args->value};
-    int exit_code = EXIT_OK;
-    if (check_work(args->value, &err)) {
-        fail(&err);
+    const Value *v = args->value;
+    if (v[TRAIN].flag)
+        return run_train(v, err);
+    if (check_work(v, err))
         return EXIT_USAGE;
-    }
-    int code = open_bench(&bench, &err);
+    Bench bench = {.value = v};
+    int code = open_bench(&bench, err);
     if (!code)
-        code = measure(&bench, &err);
+        code = measure(&bench, err);
     live_line_end();
     if (!code)
-        exit_code = args->value[JSON].flag  ? print_bench_json(&bench)
-                    : args->value[CSV].flag ? print_bench_csv(&bench)
-                                            : print_bench(&bench);
+        code = v[JSON].flag  ? print_bench_json(&bench, err)
+               : v[CSV].flag ? print_bench_csv(&bench)
+                             : print_bench(&bench);
     cvn_model_free(bench.model);
     free(bench.row);
-    return code ? fail(&err) : exit_code;
+    return code;
 }
 
 const Command command_bench = {

@@ -9,7 +9,8 @@
 
 #include <stdio.h>
 
-static int print_train_json(const char *preset, const TrainerOptions *o, const TrainFigure *f)
+static int print_train_json(const char *preset, const TrainerOptions *o, const TrainFigure *f,
+                            cvn_err *err)
 {
     json_t *ceilings =
         json_pack("{s:f,s:f,s:f}", "read_bandwidth", f->ceilings.bandwidth, "matmul_f32",
@@ -33,7 +34,7 @@ static int print_train_json(const char *preset, const TrainerOptions *o, const T
         all = json_with(all, "devices", json_integer(f->devices));
         all = json_with(all, "communication", communication);
     }
-    return print_json(all);
+    return print_json(all, err);
 }
 
 static int print_train_csv(const char *preset, const TrainerOptions *o, const TrainFigure *f)
@@ -71,14 +72,13 @@ static void say_step(int i, int n, double seconds)
     live_line("step %d of %d, %s%.3g s each", i, n, i == 1 ? "at least " : "", seconds);
 }
 
-int bench_train(const char *preset, TrainBench bench, OptimizerKind kind, BenchFormat format)
+int bench_train(const char *preset, TrainBench bench, OptimizerKind kind, BenchFormat format,
+                cvn_err *err)
 {
     enum { SEQ = 1024 }; /* tokens of a row, where the model's context allows */
-    cvn_err err = {0};
     LlamaConfig config;
     TrainFigure figure;
-    if (preset_config(preset, &config, &err))
-        return fail(&err);
+    TRY(preset_config(preset, &config, err));
     if (bench.trainer.seq == 0)
         bench.trainer.seq = config.max_context < SEQ ? config.max_context : SEQ;
     if (bench.trainer.seq > config.max_context)
@@ -87,11 +87,10 @@ int bench_train(const char *preset, TrainBench bench, OptimizerKind kind, BenchF
     bench.trainer.optimizer = optimizer_defaults(kind, model_size(&config).params);
     bench.step = say_step;
     live_line("compiling the step");
-    int code = train_bench(&bench, &figure, &err);
+    int code = train_bench(&bench, &figure, err);
     live_line_end();
-    if (code)
-        return fail(&err);
-    return format == BENCH_JSON  ? print_train_json(preset, &bench.trainer, &figure)
+    TRY(code);
+    return format == BENCH_JSON  ? print_train_json(preset, &bench.trainer, &figure, err)
            : format == BENCH_CSV ? print_train_csv(preset, &bench.trainer, &figure)
                                  : print_train(preset, &bench.trainer, &figure);
 }

@@ -4,10 +4,10 @@
 
 #include "train/bench.h"
 
-/* Measures and prints; returns the exit code. What depends on the preset is filled in: config, optimizer, and seq where
-   it is 0. */
 typedef enum BenchFormat { BENCH_TEXT, BENCH_JSON, BENCH_CSV } BenchFormat;
 
-int bench_train(const char *preset, TrainBench bench, OptimizerKind kind, BenchFormat format);
+/* Measures and prints. What depends on the preset is filled in: config, optimizer, and seq where it is 0. */
+int bench_train(const char *preset, TrainBench bench, OptimizerKind kind, BenchFormat format,
+                cvn_err *err);
 
 #endif

@@ -162,25 +162,22 @@ static int converse(Chat *chat, const Value *history, cvn_err *err)
     return code;
 }
 
-static int run(const Args *args)
+static int run(const Args *args, cvn_err *err)
 {
     const Value *v = args->value;
-    cvn_err err = {0};
     Chat chat = {.shifts = !v[NO_SHIFT].flag,
                  .shows_thoughts = v[THINKING].integer == THINKING_SHOW,
                  .request = {.max_tokens = v[MAX_TOKENS].integer,
                              .ignore_eos = args_value(args, SHARED(IGNORE_EOS))->flag,
                              .sampling = run_model_sampling(args)}};
-    bool failed = run_model_constraint(args, &chat.request.constraint, &err) ||
-                  open_chat(&chat, args, &err) || converse(&chat, &v[HISTORY], &err);
+    bool failed = run_model_constraint(args, &chat.request.constraint, err) ||
+                  open_chat(&chat, args, err) || converse(&chat, &v[HISTORY], err);
     dialog_free(&chat.dialog);
     cvn_session_free(chat.session);
     chat_template_free(chat.template);
     run_model_close(&chat.run, NULL);
     cvn_constraint_free(chat.request.constraint);
-    if (failed)
-        return fail(&err);
-    return chat.refused && !chat.terminal ? EXIT_REFUSED : EXIT_OK;
+    return failed ? err->code : chat.refused && !chat.terminal ? EXIT_REFUSED : EXIT_OK;
 }
 
 const Command command_chat = {

@@ -8,13 +8,13 @@ enum { JSON };
 
 static const Option *const options[] = {[JSON] = SHARED(JSON), NULL};
 
-static int run(const Args *args)
+static int run(const Args *args, cvn_err *err)
 {
     if (args->value[JSON].flag) {
         json_t *list = json_array();
         for (size_t i = 0; i < chips_count(); i++)
             list = json_append(list, chip_json(chip_at(i)));
-        return print_json(list);
+        return print_json(list, err);
     }
     printf("%-12s %6s %6s %6s %6s %6s %7s  %-8s %6s %6s %5s  %6s\n", "chip", "bf16", "int8", "fp8",
            "fp4", "GB", "GB/s", "links", "GB/s", "reach", "net", "$/h");

@@ -179,16 +179,13 @@ static int write_stdout(const char *text, size_t n, void *context)
     return fwrite(text, 1, n, stdout) == n ? 0 : -1;
 }
 
-int print_json(json_t *value)
+int print_json(json_t *value, cvn_err *err)
 {
-    cvn_err err = {0};
     int code = value ? json_dump_callback(value, write_stdout, NULL, JSON_REAL_PRECISION(9)) : -1;
     json_decref(value);
-    if (code != 0 || putchar('\n') == EOF) {
-        err_set(&err, CVN_EIO, "the result could not be printed as JSON");
-        return fail(&err);
-    }
-    return EXIT_OK;
+    return code == 0 && putchar('\n') != EOF
+               ? CVN_OK
+               : err_set(err, CVN_EIO, "the result could not be printed as JSON");
 }
 
 int print_text(StrBuf *text)
@@ -230,6 +227,23 @@ int read_input(const char *path, char **text, size_t *length, cvn_err *err)
     }
     *text = all.text;
     *length = all.length;
+    return CVN_OK;
+}
+
+int each_line(const char *source, const char *text, size_t n, TakeLine *take, void *context,
+              cvn_err *err)
+{
+    size_t number = 1;
+    for (const char *at = text, *end = text + n; at < end; number++) {
+        const char *newline = memchr(at, '\n', (size_t)(end - at));
+        size_t length = newline ? (size_t)(newline - at) : (size_t)(end - at);
+        int code = strspn(at, " \t\r") < length ? take(context, at, length, number, err) : CVN_OK;
+        if (code) {
+            err_prefix(err, "%s:%zu", source, number);
+            return code;
+        }
+        at += length + (newline != NULL);
+    }
     return CVN_OK;
 }
 

@@ -75,8 +75,8 @@ void warn_threads(int64_t wanted);
 cvn_dtype dtype_of(const Value *value);
 
 /* Prints a JSON value on one line, floats with 9 significant digits, which bring back every f32.
- * Takes the reference. Returns the exit code. */
-int print_json(json_t *value);
+ * Takes the reference. */
+int print_json(json_t *value, cvn_err *err);
 
 /* Prints a text, and frees it. Returns the exit code. */
 int print_text(StrBuf *text);
@@ -84,6 +84,11 @@ int print_text(StrBuf *text);
 /* Everything that standard input or a file holds, NUL-terminated; "-" is standard input. *text is
  * malloc'ed. */
 int read_input(const char *path, char **text, size_t *length, cvn_err *err);
+
+/* Calls `take` with each line of a text that is not blank, and its number from 1; errors begin with "SOURCE:NUMBER: ". */
+typedef int TakeLine(void *context, const char *line, size_t n, size_t number, cvn_err *err);
+int each_line(const char *source, const char *text, size_t n, TakeLine *take, void *context,
+              cvn_err *err);
 
 /* A checkpoint as export and reshard are told it: RUN, or the folder of one of its checkpoints, and --step. A damaged one
  * that is passed over is warned of. */

@@ -56,7 +56,8 @@ static json_t *number_or_null(double x)
     return x > 0 ? json_real(x) : json_null();
 }
 
-static int print_compiled_json(const Compiled *c, const SimAnswer *plan, double seconds)
+static int print_compiled_json(const Compiled *c, const SimAnswer *plan, double seconds,
+                               cvn_err *err)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < sizeof c->collective / sizeof *c->collective; i++)
@@ -70,7 +71,8 @@ static int print_compiled_json(const Compiled *c, const SimAnswer *plan, double 
                   "program", (json_int_t)c->program, "peak", (json_int_t)c->peak, "plan",
                   "device_memory", ask_memory_json(plan), "cycles", number_or_null(c->cycles),
                   "seconds", number_or_null(c->clock > 0 ? c->cycles / c->clock : 0), "collectives",
-                  list, "compile_seconds", seconds));
+                  list, "compile_seconds", seconds),
+        err);
 }
 
 /* The chip's compiler first: what it cannot do need not be planned. */
@@ -93,20 +95,15 @@ static int compile(const Args *args, IoModel *model, SimAnswer *compiled, SimAns
     return sim_plan(&planned, plan, err);
 }
 
-static int run(const Args *args)
+static int run(const Args *args, cvn_err *err)
 {
-    const Value *v = args->value;
-    cvn_err err = {0};
     SCOPED(io_close_model) IoModel model = {0};
     SCOPED(sim_answer_free) SimAnswer compiled = {0}, plan = {0};
-    int code = compile(args, &model, &compiled, &plan, &err);
-    if (code)
-        code = fail(&err);
-    else if (v[JSON].flag)
-        code = print_compiled_json(compiled.compiled, &plan, compiled.seconds);
-    else
-        print_compiled(compiled.compiled, &plan, compiled.seconds);
-    return code;
+    TRY(compile(args, &model, &compiled, &plan, err));
+    if (args->value[JSON].flag)
+        return print_compiled_json(compiled.compiled, &plan, compiled.seconds, err);
+    print_compiled(compiled.compiled, &plan, compiled.seconds);
+    return EXIT_OK;
 }
 
 const Command command_compile = {

@@ -50,6 +50,7 @@ typedef struct Work {
     double *microseconds; /* [n_masks] of the masks of a line */
     size_t n_masks;
     cvn_constrain_options options;
+    cvn_constraint *constraint; /* of --schema; owned */
     bool json;
     bool failed; /* a text was undecided */
 } Work;
@@ -142,7 +143,7 @@ static json_t *times(Work *w)
 }
 
 static int print_line(Work *w, const char *id, size_t n_id, const char *refused, json_t *results,
-                      double first)
+                      double first, cvn_err *err)
 {
     json_error_t error;
     json_t *line = json_object(),
@@ -152,7 +153,7 @@ static int print_line(Work *w, const char *id, size_t n_id, const char *refused,
     line = json_with(line, "results", results);
     line = json_with(line, "first_mask_us", first >= 0 ? json_real(first) : json_null());
     line = json_with(line, "mask_us", times(w));
-    return print_json(line);
+    return print_json(line, err);
 }
 
 static const JsonValue *member(const JsonValue *line, const char *name)
@@ -213,37 +214,23 @@ static int run_case(Work *w, const JsonValue *line, cvn_err *err)
         if (refused.code)
             json_array_clear(results);
         code = print_line(w, id_text.text, id_text.length, refused.code ? refused.message : NULL,
-                          results, first)
-                   ? CVN_EIO
-                   : CVN_OK;
+                          results, first, err);
     }
     return err->code ? err->code : code;
 }
 
-/* Calls for each line that is not blank. */
-static int each_line(Work *w, const char *path,
-                     int (*call)(Work *, const char *, size_t, size_t, void *, cvn_err *),
-                     void *data, cvn_err *err)
+static int lines_of(Work *w, const char *path, TakeLine *take, cvn_err *err)
 {
     SCOPED(scoped_free) char *text = NULL;
-    size_t n = 0, number = 1;
+    size_t n = 0;
     TRY(read_input(path, &text, &n, err));
-    for (const char *at = text, *end = text + n; at < end; number++) {
-        const char *newline = memchr(at, '\n', (size_t)(end - at));
-        size_t length = newline ? (size_t)(newline - at) : (size_t)(end - at);
-        if (strspn(at, " \t\r") < length && call(w, at, length, number, data, err)) {
-            err_prefix(err, "%s:%zu", path, number);
-            return err->code;
-        }
-        at += length + (newline != NULL);
-    }
-    return CVN_OK;
+    return each_line(path, text, n, take, w, err);
 }
 
-static int case_line(Work *w, const char *text, size_t n, size_t number, void *data, cvn_err *err)
+static int case_line(void *context, const char *text, size_t n, size_t number, cvn_err *err)
 {
+    Work *w = context;
     (void)number;
-    (void)data;
     TRY(arena_init(&w->arena, err));
     const JsonValue *line = json_tree(&w->arena, text, n, err);
     int code = line ? run_case(w, line, err) : CVN_EFORMAT;
@@ -251,10 +238,10 @@ static int case_line(Work *w, const char *text, size_t n, size_t number, void *d
     return code;
 }
 
-static int instance_line(Work *w, const char *text, size_t n, size_t number, void *data,
-                         cvn_err *err)
+static int instance_line(void *context, const char *text, size_t n, size_t number, cvn_err *err)
 {
-    int result = accepts(w, data, text, n, err);
+    Work *w = context;
+    int result = accepts(w, w->constraint, text, n, err);
     if (result < 0)
         return err->code;
     if (w->json)
@@ -269,34 +256,33 @@ static int check_instances(Work *w, const Args *args, cvn_err *err)
 {
     SCOPED(scoped_free) char *schema = NULL;
     size_t n;
-    cvn_constraint *constraint = NULL;
-    int code = read_input(args->value[SCHEMA].text, &schema, &n, err);
-    if (!code && (code = cvn_constraint_schema(schema, n, &w->options, &constraint, err)))
+    TRY(read_input(args->value[SCHEMA].text, &schema, &n, err));
+    if (cvn_constraint_schema(schema, n, &w->options, &w->constraint, err)) {
         err_prefix(err, "%s", args->value[SCHEMA].text);
-    if (!code && args->value[INSTANCES].given)
-        code = each_line(w, args->value[INSTANCES].text, instance_line, constraint, err);
-    cvn_constraint_free(constraint);
-    return code;
+        return err->code;
+    }
+    return args->value[INSTANCES].given
+               ? lines_of(w, args->value[INSTANCES].text, instance_line, err)
+               : CVN_OK;
 }
 
-static int run(const Args *args)
+static int run(const Args *args, cvn_err *err)
 {
-    cvn_err err = {0};
     Work w = {.json = args->value[JSON].flag,
               .options = {.draft = args->value[DRAFT].integer == 0 ? 7 : 2020,
                           .annotate_format = args->value[FORMAT].integer == 1}};
-    int code = args->value[TOKENIZER].given ? open_vocabulary(&w, args->value[TOKENIZER].text, &err)
+    int code = args->value[TOKENIZER].given ? open_vocabulary(&w, args->value[TOKENIZER].text, err)
                                             : CVN_OK;
     if (!code)
-        code = args->value[CASES].given
-                   ? each_line(&w, args->value[CASES].text, case_line, NULL, &err)
-                   : check_instances(&w, args, &err);
+        code = args->value[CASES].given ? lines_of(&w, args->value[CASES].text, case_line, err)
+                                        : check_instances(&w, args, err);
+    cvn_constraint_free(w.constraint);
     cvn_vocabulary_free(w.vocabulary);
     tokenizer_free(w.tokenizer);
     token_ids_free(&w.ids);
     free(w.mask);
     free(w.microseconds);
-    return code ? fail(&err) : w.failed ? EXIT_REFUSED : EXIT_OK;
+    return code ? code : w.failed ? EXIT_REFUSED : EXIT_OK;
 }
 
 const Command command_constrain = {

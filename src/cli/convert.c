@@ -335,11 +335,10 @@ static int convert(Convert *c, cvn_dtype dtype, bool tell, cvn_err *err)
     return code;
 }
 
-static int run(const Args *args)
+static int run(const Args *args, cvn_err *err)
 {
-    cvn_err err = {0};
     Convert c = {.value = args->value, .from = args->operand[0], .to = args->operand[1]};
-    return convert(&c, CVN_DTYPE_COUNT, true, &err) ? fail(&err) : EXIT_OK;
+    return convert(&c, CVN_DTYPE_COUNT, true, err);
 }
 
 int convert_quantized(const Args *args, const char *type, cvn_dtype dtype, const char *tokenizer,

@@ -119,22 +119,21 @@ static int list(const char *name, bool asked, bool as_json, json_t **all, cvn_er
     return code && asked ? err_set(err, code, "%s", why.message) : CVN_OK;
 }
 
-static int run(const Args *args)
+static int run(const Args *args, cvn_err *err)
 {
-    cvn_err err = {0};
     bool as_json = args->value[JSON].flag;
     json_t *all = as_json ? json_array() : NULL;
     int code = CVN_OK;
     for (int i = 0; i < args->n_operands && code == CVN_OK; i++)
-        code = list(args->operand[i], true, as_json, &all, &err);
+        code = list(args->operand[i], true, as_json, &all, err);
     if (!args->n_operands)
-        code = list("cpu", false, as_json, &all, &err);
+        code = list("cpu", false, as_json, &all, err);
     for (size_t i = 0; !args->n_operands && plugin_kind(i) && code == CVN_OK; i++)
-        code = list(plugin_kind(i), false, as_json, &all, &err);
+        code = list(plugin_kind(i), false, as_json, &all, err);
     if (as_json && code == CVN_OK)
-        return print_json(all);
+        return print_json(all, err);
     json_decref(all);
-    return code ? fail(&err) : EXIT_OK;
+    return code;
 }
 
 const Command command_devices = {

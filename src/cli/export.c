@@ -60,21 +60,18 @@ static const Option *const options[] = {
     NULL,
 };
 
-static void close_checkpoint(void *checkpoint)
-{
-    checkpoint_close(checkpoint);
-}
-
 /* A model's folder, or a copy of it in 8 or 4 bits, and its modules in there. */
-static int write_modules(const Args *args, IoModel *model, cvn_err *err)
+static int run_modules(const Args *args, cvn_err *err)
 {
     const char *from = args->operand[0], *to = args->operand[1];
     const Value *v = args->value;
+    SCOPED(io_close_model) IoModel model = {0};
+    TRY(io_open_model(&model, from, err));
     SaveOptions save = save_options(args, dtype_of(&v[DTYPE]));
     const ModulesAsk ask = {.compute = save.dtype == CVN_F32 ? CVN_F32 : CVN_BF16,
                             .batch = v[BATCH].integer,
                             .context =
-                                v[CONTEXT].integer ? v[CONTEXT].integer : model->config.max_context,
+                                v[CONTEXT].integer ? v[CONTEXT].integer : model.config.max_context,
                             .score = v[SCORE].flag,
                             .train_seq = v[TRAIN].integer};
     QuantScheme scheme;
@@ -83,57 +80,36 @@ static int write_modules(const Args *args, IoModel *model, cvn_err *err)
         return err_set(err, CVN_EINVAL,
                        "training is in f32 and bf16: leave out --quantize or --train");
     save.tokenizer = v[TOKENIZER].text;
-    save.tokenizer_folder = save.tokenizer || model->kind == IO_KIND_GGUF ? NULL : from;
-    if (scheme.kind != QUANT_NONE)
-        TRY(convert_quantized(args, v[QUANTIZE].text, save.dtype, save.tokenizer, err));
-    else
-        TRY(save_model(to, model, &save, err));
-    return export_modules(to, &ask, err);
-}
-
-static int run_modules(const Args *args)
-{
-    cvn_err err = {0};
-    SCOPED(io_close_model) IoModel model = {0};
-    if (io_open_model(&model, args->operand[0], &err) || write_modules(args, &model, &err))
-        return fail(&err);
-    printf("%s: %s and its modules, in %s\n", args->operand[1], args->operand[0],
-           args->value[DTYPE].text);
+    save.tokenizer_folder = save.tokenizer || model.kind == IO_KIND_GGUF ? NULL : from;
+    TRY(scheme.kind != QUANT_NONE
+            ? convert_quantized(args, v[QUANTIZE].text, save.dtype, save.tokenizer, err)
+            : save_model(to, &model, &save, err));
+    TRY(export_modules(to, &ask, err));
+    printf("%s: %s and its modules, in %s\n", to, from, v[DTYPE].text);
     return EXIT_OK;
 }
 
-static int run(const Args *args)
+static int run(const Args *args, cvn_err *err)
 {
     if (args->value[TO].given)
-        return run_modules(args);
-    cvn_err err = {0};
-    Checkpoint checkpoint;
-    Held held;
+        return run_modules(args, err);
+    Checkpoint checkpoint = {0};
     const char *from = args->operand[0], *to = args->operand[1];
     SaveOptions save = save_options(args, dtype_of(&args->value[DTYPE]));
     save.tokenizer = args->value[TOKENIZER].text;
-    if (find_checkpoint(&checkpoint, from, &args->value[STEP], &err))
-        return fail(&err);
-    hold(&held, close_checkpoint, &checkpoint);
-    int64_t at = checkpoint.manifest.step;
+    TRY(find_checkpoint(&checkpoint, from, &args->value[STEP], err));
+    HELD(checkpoint_release, &checkpoint);
     bool lora = checkpoint_is_lora(&checkpoint), merge = args->value[MERGE].flag;
-    int code;
     if (!lora && merge)
-        code = err_set(&err, CVN_EINVAL,
+        return err_set(err, CVN_EINVAL,
                        "'%s' holds a whole model, no adapters; leave out "
                        "--lora-merge",
                        from);
-    else if (!lora)
-        code = checkpoint_export(&checkpoint, to, &save, &err);
-    else if (merge)
-        code = checkpoint_export_merged(&checkpoint, args->value[INIT].text, to, &save, &err);
-    else
-        code = checkpoint_export_adapter(&checkpoint, to, save.force, &err);
-    held_release(&held);
-    if (code)
-        return fail(&err);
-    printf("%s: %sstep %" PRId64 " of %s, in %s\n", to, lora && !merge ? "adapters of " : "", at,
-           from, cvn_dtype_name(lora && !merge ? CVN_F32 : save.dtype));
+    TRY(!lora   ? checkpoint_export(&checkpoint, to, &save, err)
+        : merge ? checkpoint_export_merged(&checkpoint, args->value[INIT].text, to, &save, err)
+                : checkpoint_export_adapter(&checkpoint, to, save.force, err));
+    printf("%s: %sstep %" PRId64 " of %s, in %s\n", to, lora && !merge ? "adapters of " : "",
+           checkpoint.manifest.step, from, cvn_dtype_name(lora && !merge ? CVN_F32 : save.dtype));
     return EXIT_OK;
 }
 

@@ -1,4 +1,5 @@
 /* caravan generate: texts go on, one as it comes or several in a batch. */
+#include "base/heap.h"
 #include "base/threads.h"
 #include "cli/common.h"
 #include "cli/run_model.h"
@@ -155,7 +156,7 @@ static int cut_tokens(const Batch *b, Text *t, cvn_err *err)
 }
 
 /* A JSON object on a line of its own. */
-static int print_object(const Batch *b, int i)
+static int print_object(const Batch *b, int i, cvn_err *err)
 {
     static const char *const why[] = {[CVN_FINISH_EOS] = "eos",
                                       [CVN_FINISH_LENGTH] = "length",
@@ -175,13 +176,15 @@ static int print_object(const Batch *b, int i)
                          b->model.encoding & TOKENIZER_SPECIAL, &asked, &ignored);
     json_t *prompt =
         b->decodes ? bytes_json(asked.text ? asked.text : "", asked.length) : json_null();
-    return print_json(json_pack(
-        "{s:I,s:I,s:o,s:o,s:o,s:I,s:o,s:s,s:o}", "index", (json_int_t)((size_t)i / samples),
-        "sample", (json_int_t)((size_t)i % samples), "prompt", prompt, "prompt_tokens",
-        json_ids(t->prompt->id, t->prompt->n), "tokens", json_ids(t->tokens.id, t->tokens.n),
-        "seed", (json_int_t)b->request[i].sampling.seed, "text", text, "finish",
-        t->stops.stopped ? "stop" : why[result->finish], "timings",
-        timings_json(&b->model, result, t->prompt->n)));
+    return print_json(json_pack("{s:I,s:I,s:o,s:o,s:o,s:I,s:o,s:s,s:o}", "index",
+                                (json_int_t)((size_t)i / samples), "sample",
+                                (json_int_t)((size_t)i % samples), "prompt", prompt,
+                                "prompt_tokens", json_ids(t->prompt->id, t->prompt->n), "tokens",
+                                json_ids(t->tokens.id, t->tokens.n), "seed",
+                                (json_int_t)b->request[i].sampling.seed, "text", text, "finish",
+                                t->stops.stopped ? "stop" : why[result->finish], "timings",
+                                timings_json(&b->model, result, t->prompt->n)),
+                      err);
 }
 
 /* For people: each of several texts under a line that says whose it is, and a line end behind each. */
@@ -214,8 +217,8 @@ static int print_ended(Batch *b, bool all, cvn_err *err)
             print_one(b, i);
         if (t->err.code)
             return err_set(err, t->err.code, "%s", t->err.message);
-        if (b->json && print_object(b, i))
-            return err_set(err, CVN_EIO, "the result could not be printed");
+        if (b->json)
+            TRY(print_object(b, i, err));
     }
     return CVN_OK;
 }
@@ -302,58 +305,53 @@ static int generate(Batch *b, cvn_err *err)
     return err_set(err, CVN_EINTERRUPTED, "interrupted");
 }
 
-/* One line of a prompts file, n bytes: a JSON string, to ids. */
-static int read_prompt_line(const Batch *b, const char *path, size_t number, const char *line,
-                            size_t n, TokenIds *out, cvn_err *err)
+/* One more, empty still; NULL without memory. */
+static TokenIds *add_prompt(Batch *b, cvn_err *err)
 {
-    json_error_t where;
-    json_auto_t *json = json_loadb(line, n, JSON_DECODE_ANY | JSON_ALLOW_NUL, &where);
-    int code = CVN_OK;
-    if (!json_is_string(json))
-        code = err_set(err, CVN_EFORMAT,
-                       "%s:%zu: this is no JSON string; each line is one, such as \"Once upon a "
-                       "time\"",
-                       path, number);
-    else
-        code = tokenizer_encode(b->model.model->tokenizer, json_string_value(json),
-                                json_string_length(json), b->model.encoding, out, err);
-    if (code == CVN_OK && out->n == 0)
-        code = err_set(err, CVN_EINVAL, "%s:%zu: the prompt is empty", path, number);
-    return code;
+    TokenIds *more = heap_more(b->prompt, b->n_prompts, sizeof *more);
+    if (!more) {
+        err_set(err, CVN_EMEM, "no memory for %zu prompts", b->n_prompts + 1);
+        return NULL;
+    }
+    b->prompt = more;
+    more[b->n_prompts] = (TokenIds){0};
+    return &more[b->n_prompts++];
 }
 
-static int read_prompts(Batch *b, const char *path, cvn_err *err)
+/* One line of a prompts file: a JSON string, to ids. */
+static int read_prompt(void *context, const char *line, size_t n, size_t number, cvn_err *err)
 {
-    SCOPED(scoped_free) char *text = NULL;
-    size_t length = 0, number = 0, most = 1;
-    TRY(read_input(path, &text, &length, err));
-    for (size_t i = 0; i < length; i++)
-        most += text[i] == '\n';
-    b->prompt = calloc(most, sizeof *b->prompt);
-    if (!b->prompt)
-        return err_set(err, CVN_EMEM, "no memory for %zu prompts", most);
-    for (size_t at = 0; at < length; number++) {
-        const char *line = text + at, *end = memchr(line, '\n', length - at);
-        size_t n = end ? (size_t)(end - line) : length - at;
-        at += n + 1;
-        if (strspn(line, " \t\r\n") < n)
-            TRY(read_prompt_line(b, path, number + 1, line, n, &b->prompt[b->n_prompts++], err));
-    }
-    if (b->n_prompts == 0)
-        return err_set(err, CVN_EINVAL, "%s has no prompts; give one JSON string per line", path);
-    return CVN_OK;
+    Batch *b = context;
+    json_error_t where;
+    json_auto_t *json = json_loadb(line, n, JSON_DECODE_ANY | JSON_ALLOW_NUL, &where);
+    TokenIds *out = add_prompt(b, err);
+    (void)number;
+    if (!out)
+        return err->code;
+    if (!json_is_string(json))
+        return err_set(err, CVN_EFORMAT,
+                       "this is no JSON string; each line is one, such as \"Once upon a time\"");
+    TRY(tokenizer_encode(b->model.model->tokenizer, json_string_value(json),
+                         json_string_length(json), b->model.encoding, out, err));
+    return out->n ? CVN_OK : err_set(err, CVN_EINVAL, "the prompt is empty");
 }
 
 static int read_all(Batch *b, cvn_err *err)
 {
     const Value *v = b->args->value;
-    if (v[PROMPTS].given)
-        return read_prompts(b, v[PROMPTS].text, err);
-    b->prompt = calloc(1, sizeof *b->prompt);
-    if (!b->prompt)
-        return err_set(err, CVN_EMEM, "no memory for the prompt");
-    b->n_prompts = 1;
-    return run_model_input(&b->model, &v[TOKENS], v[PROMPT].text, v[FILE_].text, b->prompt, err);
+    SCOPED(scoped_free) char *text = NULL;
+    size_t length = 0;
+    if (!v[PROMPTS].given) {
+        TokenIds *out = add_prompt(b, err);
+        return out ? run_model_input(&b->model, &v[TOKENS], v[PROMPT].text, v[FILE_].text, out, err)
+                   : err->code;
+    }
+    TRY(read_input(v[PROMPTS].text, &text, &length, err));
+    TRY(each_line(v[PROMPTS].text, text, length, read_prompt, b, err));
+    return b->n_prompts
+               ? CVN_OK
+               : err_set(err, CVN_EINVAL, "%s has no prompts; give one JSON string per line",
+                         v[PROMPTS].text);
 }
 
 /* Sample 0 has the seed itself, so that it is the text that the prompt gives alone. */
@@ -431,32 +429,24 @@ static int run_batch(Batch *b, cvn_err *err)
     return generate(b, err);
 }
 
-static void free_batch(Batch *b)
+static int run(const Args *args, cvn_err *err)
 {
-    for (int i = 0; i < b->n_texts; i++) {
-        token_ids_free(&b->text[i].tokens);
-        stops_free(&b->text[i].stops);
-        strbuf_free(&b->text[i].text);
-    }
-    for (size_t i = 0; i < b->n_prompts; i++)
-        token_ids_free(&b->prompt[i]);
-    free(b->prompt);
-    free(b->text);
-    free(b->request);
-    free(b->result);
-    cvn_constraint_free(b->constraint);
-}
-
-static int run(const Args *args)
-{
-    cvn_err err = {0}, closing = {0};
     Batch b = {.args = args};
-    int code = run_batch(&b, &err);
-    int closed = run_model_close(&b.model, &closing);
-    free_batch(&b);
-    if (code || closed)
-        return fail(code ? &err : &closing);
-    return EXIT_OK;
+    int code = run_batch(&b, err);
+    run_model_close(&b.model, err);
+    for (int i = 0; i < b.n_texts; i++) {
+        token_ids_free(&b.text[i].tokens);
+        stops_free(&b.text[i].stops);
+        strbuf_free(&b.text[i].text);
+    }
+    for (size_t i = 0; i < b.n_prompts; i++)
+        token_ids_free(&b.prompt[i]);
+    free(b.prompt);
+    free(b.text);
+    free(b.request);
+    free(b.result);
+    cvn_constraint_free(b.constraint);
+    return code;
 }
 
 const Command command_generate = {

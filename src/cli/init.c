@@ -50,12 +50,10 @@ static int fill(void *context, const Param *param, int64_t first, int64_t n, flo
     return code;
 }
 
-static int run(const Args *args)
+static int run(const Args *args, cvn_err *err)
 {
-    cvn_err err = {0};
     LlamaConfig config;
-    if (preset_config(args->value[PRESET].text, &config, &err))
-        return fail(&err);
+    TRY(preset_config(args->value[PRESET].text, &config, err));
     if (args->value[CONTEXT].given)
         config.max_context = args->value[CONTEXT].integer;
     SaveOptions save =
@@ -66,10 +64,9 @@ static int run(const Args *args)
     Filling filling = {.seed = (uint64_t)args->value[SEED].integer,
                        .progress = progress_start("writing", (double)size.params),
                        .owner = pthread_self()};
-    int code = save_folder(folder, &config, &save, fill, &filling, &err);
+    int code = save_folder(folder, &config, &save, fill, &filling, err);
     progress_end(&filling.progress);
-    if (code)
-        return fail(&err);
+    TRY(code);
     SCOPED(strbuf_free) StrBuf text = {0};
     strbuf_printf(&text, "%s: %s, ", folder, args->value[PRESET].text);
     strbuf_count(&text, size.params);

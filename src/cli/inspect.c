@@ -82,32 +82,23 @@ static int collect_groups(const ParamList *params, Group group[PARAM_KIND_COUNT]
 static void close_subject(void *subject)
 {
     Subject *s = subject;
-    if (s->from_files)
-        io_close_model(&s->model);
+    io_close_model(&s->model);
     arena_free(&s->arena);
 }
 
 static int open_subject(Subject *s, const Args *args, cvn_err *err)
 {
-    *s = (Subject){.name = args->value[PRESET].text,
-                   .from_files = !args->value[PRESET].given && !is_shape(args->value[MODEL].text)};
-    int code;
+    s->name = args->value[PRESET].given ? args->value[PRESET].text : args->value[MODEL].text;
+    s->from_files = !args->value[PRESET].given && !is_shape(s->name);
     if (s->from_files) {
-        s->name = args->value[MODEL].text;
-        code = io_open_shown(&s->model, s->name, err);
-        if (code) {
-            s->from_files = false;
-            return code;
-        }
+        TRY(io_open_shown(&s->model, s->name, err));
         s->config = s->model.config;
         if (io_audit(&s->model, &s->audit) == CVN_OK)
             io_keep_blocks(&s->model);
         for (size_t i = 0; i < s->model.tensors.n; i++)
             s->disk_bytes += (double)s->model.tensors.tensor[i].bytes;
-    } else {
-        s->name = s->name ? s->name : args->value[MODEL].text;
+    } else
         TRY(preset_config(s->name, &s->config, err));
-    }
     TRY(arena_init(&s->arena, err));
     params_list(&s->params, &s->config, &s->arena);
     s->batch = args->value[BATCH].integer;
@@ -356,29 +347,21 @@ static int show(const Subject *s, const IoTensors *tensors, bool stats)
     return print_text(&text);
 }
 
-static int run(const Args *args)
+static int run(const Args *args, cvn_err *err)
 {
-    cvn_err err = {0};
     Subject s = {0};
-    Held held;
-    int status;
-    hold(&held, close_subject, &s);
-    if (open_subject(&s, args, &err)) {
-        status = fail(&err);
-    } else {
-        warn_lines(s.config.warnings);
-        const bool stats = args->value[STATS].flag;
-        const IoTensors tensors =
-            stats && s.from_files && !s.audit.code ? io_joined(&s.model) : s.model.tensors;
-        const IoTensors *shown = stats || args->value[TENSORS].flag ? &tensors : NULL;
-        status = args->value[JSON].flag ? print_json(subject_json(&s, shown, stats))
-                                        : show(&s, shown, stats);
-        /* What can be shown has been; a model that cannot be run is refused all the same. */
-        if (status == EXIT_OK && s.audit.code)
-            status = fail(&s.audit);
-    }
-    held_release(&held);
-    return status;
+    HELD(close_subject, &s);
+    TRY(open_subject(&s, args, err));
+    warn_lines(s.config.warnings);
+    const bool stats = args->value[STATS].flag;
+    const IoTensors tensors =
+        stats && s.from_files && !s.audit.code ? io_joined(&s.model) : s.model.tensors;
+    const IoTensors *shown = stats || args->value[TENSORS].flag ? &tensors : NULL;
+    TRY(args->value[JSON].flag ? print_json(subject_json(&s, shown, stats), err)
+                               : show(&s, shown, stats));
+    /* What can be shown has been; a model that cannot be run is refused all the same. */
+    *err = s.audit;
+    return s.audit.code;
 }
 
 const Command command_inspect = {

@@ -120,41 +120,33 @@ static int run_hidden(int argc, char **argv)
     return print_text(&text);
 }
 
-typedef struct Call {
-    const Command *command;
-    const Args *args;
-    int status;
-} Call;
-
-static int run_call(void *of, cvn_err *err)
+static int run_args(void *of, cvn_err *err)
 {
-    Call *call = of;
-    (void)err;
-    call->status = call->command->run(call->args);
-    return CVN_OK;
+    const Args *args = of;
+    return args->command->run(args, err);
 }
 
 static int run_command(const Command *command, int argc, char **argv)
 {
     cvn_err err = {0};
     Args *args = calloc(1, sizeof *args);
-    int status = EXIT_REFUSED;
     if (!args) {
         err_set(&err, CVN_EMEM, "no memory to begin");
         return fail(&err);
     }
-    if (args_parse(args, command, argc, argv, &err)) {
-        status = err.code == CVN_EINVAL ? EXIT_USAGE : EXIT_REFUSED;
-        fail(&err);
-    } else if (args->help) {
+    int status = args_parse(args, command, argc, argv, &err);
+    if (status)
+        status = status == CVN_EINVAL ? EXIT_USAGE : status;
+    else if (args->help)
         status = print_help(command->name);
-    } else if (transport_launched() && option_find(command, "mesh", 4) < 0) {
-        err_set(&err, CVN_EUNSUPPORTED, "caravan %s does not run in several processes",
-                command->name);
-        fail(&err);
-    } else {
-        Call call = {.command = command, .args = args};
-        status = protect(run_call, &call, "running the command", &err) ? fail(&err) : call.status;
+    else if (transport_launched() && option_find(command, "mesh", 4) < 0)
+        status = err_set(&err, CVN_EUNSUPPORTED, "caravan %s does not run in several processes",
+                         command->name);
+    else
+        status = protect(run_args, args, "running the command", &err);
+    if (status < 0 || err.code) {
+        int told = fail(&err);
+        status = status > 0 ? status : told;
     }
     if (status == EXIT_USAGE)
         fprintf(stderr, "caravan %s --help shows examples and all options\n", command->name);

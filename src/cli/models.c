@@ -28,12 +28,12 @@ static bool add_model(void *context, const NamedModel *model)
     return true;
 }
 
-static int run(const Args *args)
+static int run(const Args *args, cvn_err *err)
 {
     json_t *list = json_array();
     model_names_list(add_model, &list);
     if (args->value[JSON].flag)
-        return print_json(list);
+        return print_json(list, err);
     if (list && json_array_size(list) == 0)
         fprintf(stderr, "no models in $CARAVAN_MODELS, the cache of Hugging Face and this folder; "
                         "to get one: hf download HuggingFaceTB/SmolLM2-135M-Instruct\n");

@@ -162,32 +162,29 @@ static int print_graph(const cvn_graph *g, const Args *args, cvn_err *err)
     return CVN_OK;
 }
 
-static int run(const Args *args)
+static int run(const Args *args, cvn_err *err)
 {
-    cvn_err err = {0};
     const char *path = args->operand[0];
     const GraphPass *pass[MOST_PASSES];
     int n;
     char *text = NULL;
     size_t length = 0;
-    if (parse_passes(args->value[PASSES].text, pass, &n, &err)) {
-        fail(&err);
+    if (parse_passes(args->value[PASSES].text, pass, &n, err))
         return EXIT_USAGE;
-    }
-    if (read_input(path, &text, &length, &err))
-        return fail(&err);
+    TRY(read_input(path, &text, &length, err));
     bool from_stdin = strcmp(path, "-") == 0;
     SCOPED(graph_release)
-    cvn_graph *g = graph_parse(text, length, from_stdin ? "standard input" : path, &err);
+    cvn_graph *g = graph_parse(text, length, from_stdin ? "standard input" : path, err);
     free(text);
-    if (g && args->value[MESH].text)
+    if (!g)
+        return err->code;
+    if (args->value[MESH].text)
         g->mesh = arena_string(&g->arena, args->value[MESH].text);
     Dump dump;
     PassOptions how = {.dump = &dump, .report = args->value[QUIET].flag ? NULL : report};
-    bool failed = !g || dump_init(&dump, args->value[DUMP].text, NULL, &err) ||
-                  passes_run(g, pass, n, &how, &err) ||
-                  (args->value[RUN].flag ? run_graph : print_graph)(g, args, &err);
-    return failed ? fail(&err) : EXIT_OK;
+    TRY(dump_init(&dump, args->value[DUMP].text, NULL, err));
+    TRY(passes_run(g, pass, n, &how, err));
+    return (args->value[RUN].flag ? run_graph : print_graph)(g, args, err);
 }
 
 const Command command_opt = {

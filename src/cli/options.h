@@ -109,7 +109,8 @@ typedef struct Command {
     int min_operands, max_operands;
     bool model_first;             /* the first operand may be a model's name */
     const Option *const *options; /* ended by NULL */
-    int (*run)(const Args *args); /* returns the exit code */
+    /* Returns the exit code, or the negative code of an error. What is in *err is told in any case, and is no success. */
+    int (*run)(const Args *args, cvn_err *err);
 } Command;
 
 /* The commands there are, ended by NULL (commands.def). */

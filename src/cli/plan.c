@@ -187,7 +187,8 @@ static json_t *peak_json(const SimAnswer *a)
                      "operation", a->peak.at, "bytes", a->peak.bytes, "values", list);
 }
 
-static int print_plan_json(const SimAsk *ask, const SimAnswer *a, const char *name, double memory)
+static int print_plan_json(const SimAsk *ask, const SimAnswer *a, const char *name, double memory,
+                           cvn_err *err)
 {
     json_t *collectives = json_array();
     for (int i = 0; i < a->n_collectives; i++) {
@@ -207,7 +208,7 @@ static int print_plan_json(const SimAsk *ask, const SimAnswer *a, const char *na
                   "tensors", tensors_json(a), "collectives", collectives, "peak", peak_json(a));
     if (memory > 0)
         all = json_with(all, "fits", json_boolean(a->memory.total <= memory));
-    return print_json(all);
+    return print_json(all, err);
 }
 
 static int draw(const char *path, const char *name, const SimAsk *ask, const SimAnswer *a,
@@ -222,20 +223,19 @@ static int draw(const char *path, const char *name, const SimAsk *ask, const Sim
                       : file_write(path, svg.text, svg.length, err);
 }
 
-static int run(const Args *args)
+static int run(const Args *args, cvn_err *err)
 {
     const Value *v = args->value;
     const char *name = ask_name(args);
-    cvn_err err = {0};
     SimAsk ask;
     SCOPED(io_close_model) IoModel model = {0};
     SCOPED(sim_answer_free) SimAnswer answer = {0};
-    int64_t context = args_value(args, ASK(CONTEXT))->integer;
-    bool failed = ask_of(args, context, &model, &ask, &err) || sim_plan(&ask, &answer, &err) ||
-                  (v[SVG].given && draw(v[SVG].text, name, &ask, &answer, &err));
-    return failed         ? fail(&err)
-           : v[JSON].flag ? print_plan_json(&ask, &answer, name, (double)v[MEMORY].integer)
-                          : print_plan(&ask, &answer, name, &model, v);
+    TRY(ask_of(args, args_value(args, ASK(CONTEXT))->integer, &model, &ask, err));
+    TRY(sim_plan(&ask, &answer, err));
+    if (v[SVG].given)
+        TRY(draw(v[SVG].text, name, &ask, &answer, err));
+    return v[JSON].flag ? print_plan_json(&ask, &answer, name, (double)v[MEMORY].integer, err)
+                        : print_plan(&ask, &answer, name, &model, v);
 }
 
 const Command command_plan = {

@@ -16,25 +16,19 @@ static const Option *const options[] = {
     NULL,
 };
 
-static int run(const Args *args)
+static int run(const Args *args, cvn_err *err)
 {
-    cvn_err err = {0};
-    Checkpoint checkpoint;
+    SCOPED(checkpoint_close) Checkpoint checkpoint = {0};
+    SCOPED(strbuf_free) StrBuf word = {0};
     const char *from = args->operand[0], *to = args->operand[1];
     const char *mesh = args->value[MESH].text ? args->value[MESH].text : "";
-    if (find_checkpoint(&checkpoint, from, &args->value[STEP], &err))
-        return fail(&err);
-    int64_t at = checkpoint.manifest.step;
+    TRY(find_checkpoint(&checkpoint, from, &args->value[STEP], err));
     const char *layout = layout_said(mesh, &args->value[LAYOUT], true);
-    int code = checkpoint_reshard(&checkpoint, to, mesh, layout, run_interrupt_once(false), &err);
-    checkpoint_close(&checkpoint);
-    if (code)
-        return fail(&err);
-    SCOPED(strbuf_free) StrBuf word = {0};
+    TRY(checkpoint_reshard(&checkpoint, to, mesh, layout, run_interrupt_once(false), err));
     strbuf_word(&word, to);
     printf("%s: step %" PRId64 " of %s, for %s%s%s; go on with: caravan train --resume %s\n", to,
-           at, from, *mesh ? mesh : "one device", *mesh ? " as " : "", *mesh ? layout : "",
-           word.text ? word.text : to);
+           checkpoint.manifest.step, from, *mesh ? mesh : "one device", *mesh ? " as " : "",
+           *mesh ? layout : "", word.text ? word.text : to);
     return EXIT_OK;
 }
 

@@ -46,7 +46,7 @@ typedef struct Scores {
     double mean;     /* of logprob[1 … n-1], NaN when there is none */
 } Scores;
 
-static int print_scores_json(const TokenIds *ids, const Scores *scores, bool summary)
+static int print_scores_json(const TokenIds *ids, const Scores *scores, bool summary, cvn_err *err)
 {
     json_t *logprobs = json_array();
     json_t *perplexity = isfinite(exp(-scores->mean)) ? json_real(exp(-scores->mean)) : json_null();
@@ -61,7 +61,7 @@ static int print_scores_json(const TokenIds *ids, const Scores *scores, bool sum
         all = json_with(all, "logprobs", logprobs);
         all = json_with(all, "argmax", json_ids(scores->argmax, ids->n));
     }
-    return print_json(all);
+    return print_json(all, err);
 }
 
 /* A token as people read it: its piece, or its id where the model has no tokenizer. */
@@ -196,20 +196,26 @@ static int print_scores(const RunModel *run, const Args *args, const TokenIds *i
     return CVN_OK;
 }
 
+/* Of an engine that scores a text at a time. */
+static RunOptions options_of(const Args *args)
+{
+    RunOptions how = run_model_options(args);
+    how.engine.rows = 1;
+    how.engine.scoring = true;
+    how.engine.no_generation = true;
+    return how;
+}
+
 /* Everything but printing. */
 static int score_input(const Args *args, RunModel *model, TokenIds *ids, Scores *scores,
                        cvn_err *err)
 {
     const Value *v = args->value;
-    RunOptions how = run_model_options(args);
+    RunOptions how = options_of(args);
     how.needs_tokenizer = !v[TOKENS].given || v[SHOW].flag;
     how.takes_ids = !v[TOKENS].given;
-    how.engine.rows = 1;
-    how.engine.scoring = true;
-    how.engine.no_generation = true;
-    if (run_model_open(model, &how, err) ||
-        run_model_input(model, &v[TOKENS], v[TEXT].text, v[FILE_].text, ids, err))
-        return err->code;
+    TRY(run_model_open(model, &how, err));
+    TRY(run_model_input(model, &v[TOKENS], v[TEXT].text, v[FILE_].text, ids, err));
     int64_t n = (int64_t)ids->n, window = v[CONTEXT].integer;
     if (window == 0)
         window = cvn_model_context(model->model);
@@ -223,7 +229,7 @@ static int score_input(const Args *args, RunModel *model, TokenIds *ids, Scores 
 
 /* ---- questions with several answers ---- */
 
-static int print_task_json(const Task *task, bool summary)
+static int print_task_json(const Task *task, bool summary, cvn_err *err)
 {
     static const char *const names[TASK_RULES][2] = {
         {"acc", "acc_stderr"}, {"acc_norm", "acc_norm_stderr"}, {"acc_bytes", "acc_bytes_stderr"}};
@@ -246,7 +252,7 @@ static int print_task_json(const Task *task, bool summary)
         json_decref(list);
     else
         all = json_with(all, "questions", list);
-    return print_json(all);
+    return print_json(all, err);
 }
 
 static int print_task(const Task *task, bool summary, cvn_err *err)
@@ -269,11 +275,8 @@ static int print_task(const Task *task, bool summary, cvn_err *err)
 static int score_task(const Args *args, RunModel *model, Task *task, cvn_err *err)
 {
     const Value *v = args->value;
-    RunOptions how = run_model_options(args);
+    RunOptions how = options_of(args);
     how.needs_tokenizer = true;
-    how.engine.rows = 1;
-    how.engine.scoring = true;
-    how.engine.no_generation = true;
     TRY(run_model_open(model, &how, err));
     TRY(task_read(task, v[TASK].text, model->model, model->encoding, err));
     int64_t window = v[CONTEXT].integer ? v[CONTEXT].integer : cvn_model_context(model->model);
@@ -282,42 +285,28 @@ static int score_task(const Args *args, RunModel *model, Task *task, cvn_err *er
     return task_score(task, model->engine, window, run_interrupt(), err);
 }
 
-static int run_task(const Args *args)
+static int run(const Args *args, cvn_err *err)
 {
-    cvn_err err = {0}, closing = {0};
-    RunModel model = {0};
-    SCOPED(task_free) Task task = {0};
-    bool summary = args->value[SUMMARY].flag;
-    int exit_code = EXIT_OK, code = score_task(args, &model, &task, &err);
-    if (!code && args->value[JSON].flag)
-        exit_code = print_task_json(&task, summary);
-    else if (!code)
-        code = print_task(&task, summary, &err);
-    int closed = run_model_close(&model, &closing);
-    if (code || closed)
-        return fail(code ? &err : &closing);
-    return exit_code;
-}
-
-static int run(const Args *args)
-{
-    if (args->value[TASK].given)
-        return run_task(args);
-    cvn_err err = {0}, closing = {0};
     RunModel model = {0};
     SCOPED(token_ids_free) TokenIds ids = {0};
+    SCOPED(task_free) Task task = {0};
     Scores scores = {0};
-    int exit_code = EXIT_OK, code = score_input(args, &model, &ids, &scores, &err);
-    if (!code && args->value[JSON].flag)
-        exit_code = print_scores_json(&ids, &scores, args->value[SUMMARY].flag);
-    else if (!code)
-        code = print_scores(&model, args, &ids, &scores, &err);
+    bool summary = args->value[SUMMARY].flag, json = args->value[JSON].flag;
+    int code;
+    if (args->value[TASK].given) {
+        code = score_task(args, &model, &task, err);
+        if (!code)
+            code = (json ? print_task_json : print_task)(&task, summary, err);
+    } else {
+        code = score_input(args, &model, &ids, &scores, err);
+        if (!code)
+            code = json ? print_scores_json(&ids, &scores, summary, err)
+                        : print_scores(&model, args, &ids, &scores, err);
+    }
     free(scores.logprob);
     free(scores.argmax);
-    int closed = run_model_close(&model, &closing);
-    if (code || closed)
-        return fail(code ? &err : &closing);
-    return exit_code;
+    run_model_close(&model, err);
+    return code;
 }
 
 const Command command_score = {

@@ -126,7 +126,8 @@ typedef struct Serve {
     sigset_t signals;
     atomic_bool ended; /* and nobody waits for signals any more */
     pthread_t waits;
-    int log; /* the file's descriptor, or -1 */
+    int log;      /* the file's descriptor, or -1 */
+    cvn_err *err; /* of closing, too */
 } Serve;
 
 /* A line in one write, so that those of several threads stay apart. */
@@ -417,30 +418,27 @@ static int load(Serve *serve, int i, RunOptions *run, cvn_err *err)
     return CVN_OK;
 }
 
-static int load_all(Serve *serve, cvn_err *err)
+static void close_serve(Serve *serve)
 {
-    RunOptions run = run_options(serve);
-    for (int i = 0; i < serve->n; i++)
-        TRY(load(serve, i, &run, err));
-    return CVN_OK;
+    if (serve->server) {
+        server_free(serve->server);
+        serve->ended = true;
+        if (ranks_first()) {
+            pthread_kill(serve->waits, SIGUSR1);
+            pthread_join(serve->waits, NULL);
+        }
+    }
+    for (int i = 0; serve->run && i < serve->n; i++)
+        run_model_close(&serve->run[i], serve->err);
+    if (serve->log >= 0)
+        close(serve->log);
+    arena_free(&serve->arena);
 }
 
-static void say_where(const Serve *serve)
+static int run(const Args *args, cvn_err *err)
 {
-    const Value *v = serve->args->value;
-    if (v[SOCKET].given)
-        printf("listening at %s\n", v[SOCKET].text);
-    else
-        printf("listening at http%s://%s%s%s:%d\n", v[TLS_CERT].given ? "s" : "",
-               strchr(v[HOST].text, ':') ? "[" : "", v[HOST].text,
-               strchr(v[HOST].text, ':') ? "]" : "", server_port(serve->server));
-    fflush(stdout);
-}
-
-static int run(const Args *args)
-{
-    cvn_err err = {0}, closing = {0};
-    Serve serve = {.args = args, .log = -1};
+    const Value *v = args->value;
+    SCOPED(close_serve) Serve serve = {.args = args, .log = -1, .err = err};
     Cluster *cluster;
     sigemptyset(&serve.signals);
     static const int numbers[] = {SIGINT, SIGHUP, SIGUSR1, SIGTERM};
@@ -450,50 +448,34 @@ static int run(const Args *args)
         sigaddset(&serve.signals, numbers[i]);
     pthread_sigmask(SIG_BLOCK, &serve.signals, NULL);
     signal(SIGPIPE, SIG_IGN); /* of clients that went away */
-    if (run_join(args_value(args, SHARED(MESH))->given, &cluster, &err))
-        return fail(&err);
-    if (cluster && args->value[MODEL].n_texts > 1) {
-        err_set(&err, CVN_EUNSUPPORTED, "several processes serve one model; give one --model");
-        return fail(&err);
-    }
-    if (arena_begin(&serve.arena, &err))
-        return fail(&err);
-    int code = open_models(&serve, &err);
-    if (code == CVN_OK)
-        code = listen_for_requests(&serve, &err);
-    if (code == CVN_OK) {
-        say_where(&serve);
-        code = load_all(&serve, &err);
-        if (code == CVN_OK)
-            code = server_run(serve.server, serve.engine, &err);
-        server_free(serve.server);
-        serve.ended = true;
-        if (ranks_first()) {
-            pthread_kill(serve.waits, SIGUSR1);
-            pthread_join(serve.waits, NULL);
-        }
-    }
-    int closed = CVN_OK;
-    for (int i = 0; serve.run && i < serve.n; i++)
-        closed = run_model_close(&serve.run[i], &closing) ? closing.code : closed;
-    if (serve.log >= 0)
-        close(serve.log);
-    arena_free(&serve.arena);
-    if (code || closed)
-        return fail(code ? &err : &closing);
-    return EXIT_OK;
+    TRY(run_join(args_value(args, SHARED(MESH))->given, &cluster, err));
+    if (cluster && v[MODEL].n_texts > 1)
+        return err_set(err, CVN_EUNSUPPORTED,
+                       "several processes serve one model; give one --model");
+    TRY(arena_begin(&serve.arena, err));
+    TRY(open_models(&serve, err));
+    TRY(listen_for_requests(&serve, err));
+    if (v[SOCKET].given)
+        printf("listening at %s\n", v[SOCKET].text);
+    else
+        printf("listening at http%s://%s%s%s:%d\n", v[TLS_CERT].given ? "s" : "",
+               strchr(v[HOST].text, ':') ? "[" : "", v[HOST].text,
+               strchr(v[HOST].text, ':') ? "]" : "", server_port(serve.server));
+    fflush(stdout);
+    RunOptions run = run_options(&serve);
+    for (int i = 0; i < serve.n; i++)
+        TRY(load(&serve, i, &run, err));
+    return server_run(serve.server, serve.engine, err);
 }
 
 #else
 
-static int run(const Args *args)
+static int run(const Args *args, cvn_err *err)
 {
-    cvn_err err = {0};
     (void)args;
-    err_set(&err, CVN_EUNSUPPORTED,
-            "this build has no server: it needs libmicrohttpd (on Debian and Ubuntu "
-            "libmicrohttpd-dev) when it is built");
-    return fail(&err);
+    return err_set(err, CVN_EUNSUPPORTED,
+                   "this build has no server: it needs libmicrohttpd (on Debian and Ubuntu "
+                   "libmicrohttpd-dev) when it is built");
 }
 
 #endif

@@ -127,29 +127,29 @@ static const Option *const options[] = {
 /* What is simulated of a row, in the columns that have it, or why it is not. */
 static json_t *row_json(const Csv *csv, int64_t row)
 {
-    cvn_err err = {0};
+    cvn_err why = {0};
     CostModel chip;
     SimServing ask;
     SimServed served;
     PublishedFigure figure;
     const char *id = csv_at(csv, row, "id");
     if (published_worded(csv))
-        return published_figure(csv, row, &figure, &err)
-                   ? json_pack("{s:s,s:s}", "id", id, "refused", err.message)
+        return published_figure(csv, row, &figure, &why)
+                   ? json_pack("{s:s,s:s}", "id", id, "refused", why.message)
                    : json_pack("{s:s,s:s,s:f,s:f}", "id", id, "metric", csv_at(csv, row, "metric"),
                                "published", figure.published, "simulated", figure.simulated);
-    if (published_ask(csv, row, &ask, &chip, &err) || sim_serve(&ask, &served, &err))
-        return json_pack("{s:s,s:s}", "id", id, "refused", err.message);
+    if (published_ask(csv, row, &ask, &chip, &why) || sim_serve(&ask, &served, &why))
+        return json_pack("{s:s,s:s}", "id", id, "refused", why.message);
     return json_pack("{s:s,s:f,s:f}", "id", id, "ttft_ms", 1e3 * served.ttft, "tpot_ms",
                      1e3 * served.tpot);
 }
 
-static int print_row(const Csv *csv, int64_t row, bool json)
+static int print_row(const Csv *csv, int64_t row, bool json, cvn_err *err)
 {
     static const char *const figures[2][2] = {{"ttft_ms", "tpot_ms"}, {"published", "simulated"}};
     json_auto_t *o = row_json(csv, row);
     if (json || !o)
-        return print_json(o);
+        return print_json(json_incref(o), err);
     const char *refused = json_string_value(json_object_get(o, "refused"));
     const char *const *of = figures[published_worded(csv)];
     if (refused)
@@ -273,29 +273,26 @@ static void print_markdown(const Csv *csv, Arena *arena)
     }
 }
 
-static int answer_rows(const char *path, bool markdown, bool json)
+static int answer_rows(const char *path, bool markdown, bool json, cvn_err *err)
 {
-    cvn_err err = {0};
     SCOPED(arena_free) Arena arena = {0};
     Csv csv;
-    if (arena_begin(&arena, &err))
-        return fail(&err);
-    int code = csv_read(&csv, path, &arena, &err);
-    if (code == CVN_OK && !csv_has(&csv, "model"))
-        code =
-            err_set(&err, CVN_EFORMAT,
-                    "%s has no column \"model\": its first line is to name columns, as id, model, "
-                    "system, precision, isl, osl, batch, tp, pp, backend",
-                    path);
-    int exit_code = code ? fail(&err) : EXIT_OK;
-    if (exit_code == EXIT_OK && markdown)
+    TRY(arena_begin(&arena, err));
+    TRY(csv_read(&csv, path, &arena, err));
+    if (!csv_has(&csv, "model"))
+        return err_set(
+            err, CVN_EFORMAT,
+            "%s has no column \"model\": its first line is to name columns, as id, model, "
+            "system, precision, isl, osl, batch, tp, pp, backend",
+            path);
+    if (markdown)
         print_markdown(&csv, &arena);
-    else if (exit_code == EXIT_OK && !json)
+    else if (!json)
         printf("%-10s %12s %12s\n", "row", published_worded(&csv) ? "published" : "TTFT, ms",
                published_worded(&csv) ? "simulated" : "TPOT, ms");
-    for (int64_t i = 0; exit_code == EXIT_OK && !markdown && i < csv.rows; i++)
-        exit_code = print_row(&csv, i, json);
-    return exit_code;
+    for (int64_t i = 0; !markdown && i < csv.rows; i++)
+        TRY(print_row(&csv, i, json, err));
+    return EXIT_OK;
 }
 
 /* ---- figures ---- */
@@ -335,16 +332,23 @@ static double mbu(const Figures *f)
     return f->cost.bytes / (f->seconds * f->chip->bandwidth);
 }
 
-static json_t *figures_json(const Figures *f)
+/* What the time went to. */
+static json_t *shares_json(const Cost *cost, double seconds)
 {
     json_t *bounds = json_object();
     for (int b = 0; b < COST_BOUNDS; b++)
-        bounds = json_with(bounds, cost_bound_names[b], json_real(f->cost.spent[b] / f->seconds));
-    json_t *o = json_pack("{s:s,s:s,s:s,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:o}", "model", f->model,
-                          "task", f->task, "chip", f->chip->name, "chips", f->chips, "seconds",
-                          f->seconds, "tokens_per_second", f->tokens / f->seconds,
-                          "tokens_per_second_and_chip", f->tokens / f->seconds / f->chips, "mfu",
-                          mfu(f), "mbu", mbu(f), "exposed_seconds", f->exposed, "shares", bounds);
+        bounds = json_with(bounds, cost_bound_names[b], json_real(cost->spent[b] / seconds));
+    return bounds;
+}
+
+static json_t *figures_json(const Figures *f)
+{
+    json_t *o =
+        json_pack("{s:s,s:s,s:s,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:o}", "model", f->model, "task",
+                  f->task, "chip", f->chip->name, "chips", f->chips, "seconds", f->seconds,
+                  "tokens_per_second", f->tokens / f->seconds, "tokens_per_second_and_chip",
+                  f->tokens / f->seconds / f->chips, "mfu", mfu(f), "mbu", mbu(f),
+                  "exposed_seconds", f->exposed, "shares", shares_json(&f->cost, f->seconds));
     if (f->weights > 0)
         o = json_with(o, "mbu_nominal", json_real(mbu_nominal(f)));
     if (f->price > 0)
@@ -390,21 +394,9 @@ static int write_trace(const char *path, const Timed *t, cvn_err *err)
                       : file_write(path, out.text, out.length, err);
 }
 
-static void print_checked(const CheckedStep *c, const SimAnswer *a)
-{
-    printf("  %-36s %12s: %+.1f %%\n", "memory's peak, by its compiler", bytes_text(c->peak).text,
-           100 * (a->memory.total / c->peak - 1));
-    if (c->cycles > 0)
-        printf("  %-36s %12.0f\n", "cycles, by its compiler", c->cycles);
-    if (c->seconds > 0)
-        printf("  %-36s %12.3f ms: %+.1f %%\n", "  which take", 1e3 * c->seconds,
-               100 * (a->timed.seconds / c->seconds - 1));
-    printf("  %-36s %12.1f s\n", "  compiled in", c->took);
-}
-
 /* checked: what the chip's compiler says, or NULL. */
 static int print_step(const Args *args, const SimAsk *ask, const SimAnswer *a, const Chip *chip,
-                      const CheckedStep *checked)
+                      const CheckedStep *checked, cvn_err *err)
 {
     const Value *v = args->value;
     double tokens = (double)(ask->batch * (ask->task == SIM_DECODE ? 1 : ask->seq));
@@ -437,7 +429,7 @@ static int print_step(const Args *args, const SimAsk *ask, const SimAnswer *a, c
                           json_pack("{s:f,s:f,s:f,s:f}", "peak", checked->peak, "cycles",
                                     checked->cycles, "seconds", checked->seconds, "compile_seconds",
                                     checked->took));
-        return print_json(o);
+        return print_json(o, err);
     }
     printf("%s, %s of %" PRId64 " row%s", f.model, f.task, ask->batch, ask->batch == 1 ? "" : "s");
     if (ask->task != SIM_DECODE)
@@ -447,8 +439,16 @@ static int print_step(const Args *args, const SimAsk *ask, const SimAnswer *a, c
     print_figures(&f);
     printf("  %-36s %12s of %s%s\n", "memory of a chip", bytes_text(a->memory.total).text,
            bytes_text(chip->memory).text, fits ? "" : ": does not fit");
-    if (checked)
-        print_checked(checked, a);
+    if (!checked)
+        return EXIT_OK;
+    printf("  %-36s %12s: %+.1f %%\n", "memory's peak, by its compiler",
+           bytes_text(checked->peak).text, 100 * (a->memory.total / checked->peak - 1));
+    if (checked->cycles > 0)
+        printf("  %-36s %12.0f\n", "cycles, by its compiler", checked->cycles);
+    if (checked->seconds > 0)
+        printf("  %-36s %12.3f ms: %+.1f %%\n", "  which take", 1e3 * checked->seconds,
+               100 * (a->timed.seconds / checked->seconds - 1));
+    printf("  %-36s %12.1f s\n", "  compiled in", checked->took);
     return EXIT_OK;
 }
 
@@ -519,31 +519,30 @@ static int on_this(SimAsk *ask, const StepClock *clock, int *devices, cvn_err *e
     return CVN_OK;
 }
 
-static int simulate_step(const Args *args, const Chip *chip)
+static int simulate_step(const Args *args, const Chip *chip, cvn_err *err)
 {
     const Value *v = args->value;
-    cvn_err err = {0};
     SimAsk ask;
     SCOPED(sim_answer_free) SimAnswer answer = {0};
     CheckedStep checked;
     SCOPED(io_close_model) IoModel model = {0};
-    bool failed = ask_of(args, v[CONTEXT].integer, &model, &ask, &err);
     int devices = 1;
     const StepClock clock = {this_clock, &devices};
+    TRY(ask_of(args, v[CONTEXT].integer, &model, &ask, err));
     ask.chip = chip;
     ask.spans = v[TRACE].given || v[HTML].given || v[SVG].given;
-    if (!failed && strcmp(v[CHIP].text, THIS) == 0)
-        failed = on_this(&ask, &clock, &devices, &err);
-    failed = failed || sim_plan(&ask, &answer, &err) ||
-             (v[TRACE].given && write_trace(v[TRACE].text, &answer.timed, &err)) ||
-             (v[HTML].given &&
-              write_report(v[HTML].text, report_html, ask_name(args), &ask, &answer, &err)) ||
-             (v[SVG].given &&
-              write_report(v[SVG].text, report_svg, ask_name(args), &ask, &answer, &err)) ||
-             (v[CHECK].given &&
-              check_compiled(&ask, v[CHECK].text, answer.rt.mesh.n_devices, &checked, &err));
-    return failed ? fail(&err)
-                  : print_step(args, &ask, &answer, chip, v[CHECK].given ? &checked : NULL);
+    if (strcmp(v[CHIP].text, THIS) == 0)
+        TRY(on_this(&ask, &clock, &devices, err));
+    TRY(sim_plan(&ask, &answer, err));
+    if (v[TRACE].given)
+        TRY(write_trace(v[TRACE].text, &answer.timed, err));
+    if (v[HTML].given)
+        TRY(write_report(v[HTML].text, report_html, ask_name(args), &ask, &answer, err));
+    if (v[SVG].given)
+        TRY(write_report(v[SVG].text, report_svg, ask_name(args), &ask, &answer, err));
+    if (v[CHECK].given)
+        TRY(check_compiled(&ask, v[CHECK].text, answer.rt.mesh.n_devices, &checked, err));
+    return print_step(args, &ask, &answer, chip, v[CHECK].given ? &checked : NULL, err);
 }
 
 /* ---- meshes ---- */
@@ -568,10 +567,9 @@ static void print_ways(const SearchFound *found, const SearchAsk *ask)
            bytes_text(chip->memory).text, found->seconds);
 }
 
-static int search_meshes(const Args *args, const Chip *chip)
+static int search_meshes(const Args *args, const Chip *chip, cvn_err *err)
 {
     const Value *v = args->value;
-    cvn_err err = {0};
     SCOPED(io_close_model) IoModel model = {0};
     SearchFound found;
     char *end = NULL;
@@ -580,15 +578,13 @@ static int search_meshes(const Args *args, const Chip *chip)
                      .remat = !v[REMAT].given,
                      .batch = !v[BATCH].given && !v[TRAIN].flag};
     ask.chips = strcmp(v[CHIPS].text, "min") == 0 ? 0 : strtoll(v[CHIPS].text, &end, 10);
-    bool wrong = end && (*end || ask.chips < 1 || ask.chips > 1 << 20);
-    int code = wrong ? err_set(&err, CVN_EINVAL,
-                               "--chips is \"%s\", where a number from 1 to %d, or min, is wanted",
-                               v[CHIPS].text, 1 << 20)
-                     : ask_of(args, v[CONTEXT].integer, &model, &ask.ask, &err);
+    if (end && (*end || ask.chips < 1 || ask.chips > 1 << 20))
+        return err_set(err, CVN_EINVAL,
+                       "--chips is \"%s\", where a number from 1 to %d, or min, is wanted",
+                       v[CHIPS].text, 1 << 20);
+    TRY(ask_of(args, v[CONTEXT].integer, &model, &ask.ask, err));
     ask.ask.chip = chip;
-    code = code ? code : sim_search(&ask, &found, &err);
-    if (code)
-        return fail(&err);
+    TRY(sim_search(&ask, &found, err));
     if (!v[JSON].flag) {
         printf("%s, %s, on %s, for %s\n\n", ask_name(args), ask_tasks[ask.ask.task], chip->name,
                search_goal_names[ask.goal]);
@@ -598,19 +594,17 @@ static int search_meshes(const Args *args, const Chip *chip)
     json_t *list = json_array();
     for (int i = 0; i < found.n; i++) {
         const SearchWay *w = &found.way[i];
-        json_t *bounds = json_object();
-        for (int b = 0; b < COST_BOUNDS; b++)
-            bounds =
-                json_with(bounds, cost_bound_names[b], json_real(w->cost.spent[b] / w->seconds));
-        json_t *way = json_pack("{s:s,s:s,s:s,s:I,s:I,s:f,s:f,s:f,s:f,s:o}", "mesh", w->mesh,
-                                "layout", w->layout, "remat", remat_policy_names[w->remat], "batch",
-                                (json_int_t)w->batch, "chips", (json_int_t)w->chips, "seconds",
-                                w->seconds, "tokens_per_second", w->tokens / w->seconds, "memory",
-                                w->memory, "exposed_seconds", w->exposed, "shares", bounds);
+        json_t *way =
+            json_pack("{s:s,s:s,s:s,s:I,s:I,s:f,s:f,s:f,s:f,s:o}", "mesh", w->mesh, "layout",
+                      w->layout, "remat", remat_policy_names[w->remat], "batch",
+                      (json_int_t)w->batch, "chips", (json_int_t)w->chips, "seconds", w->seconds,
+                      "tokens_per_second", w->tokens / w->seconds, "memory", w->memory,
+                      "exposed_seconds", w->exposed, "shares", shares_json(&w->cost, w->seconds));
         list = json_append(list, way);
     }
     return print_json(json_pack("{s:i,s:i,s:f,s:o}", "tried", found.tried, "fit", found.fit,
-                                "search_seconds", found.seconds, "best", list));
+                                "search_seconds", found.seconds, "best", list),
+                      err);
 }
 
 /* ---- serving ---- */
@@ -641,17 +635,16 @@ static int serve_ask(const Args *args, SimServing *serving, double *replicas, cv
     return CVN_OK;
 }
 
-static int simulate_serving(const Args *args, const Chip *chip)
+static int simulate_serving(const Args *args, const Chip *chip, cvn_err *err)
 {
     const Value *v = args->value;
-    cvn_err err = {0};
     CostModel model;
     SimServing ask = {.chip = &model};
     SimServed served;
     double replicas = 1;
     cost_model(&model, chip);
-    if (serve_ask(args, &ask, &replicas, &err) || sim_serve(&ask, &served, &err))
-        return fail(&err);
+    TRY(serve_ask(args, &ask, &replicas, err));
+    TRY(sim_serve(&ask, &served, err));
     const Figures f = {.model = ask_name(args),
                        .task = "serving",
                        .chip = chip,
@@ -667,7 +660,8 @@ static int simulate_serving(const Args *args, const Chip *chip)
         o = json_with(o, "ttft_ms", json_real(1e3 * served.ttft));
         o = json_with(o, "tpot_ms", json_real(1e3 * served.tpot));
         return print_json(json_with(o, "requests_per_second",
-                                    json_real(served.tokens * replicas / (double)ask.output)));
+                                    json_real(served.tokens * replicas / (double)ask.output)),
+                          err);
     }
     printf("%s, %g requests %s of %" PRId64 " + %" PRId64 " tokens, on %.0f x %s, as %s serves\n\n",
            f.model, ask.rate > 0 ? v[RATE].real : (double)ask.in_flight * replicas,
@@ -679,25 +673,24 @@ static int simulate_serving(const Args *args, const Chip *chip)
     return EXIT_OK;
 }
 
-static int run(const Args *args)
+static int run(const Args *args, cvn_err *err)
 {
     const Value *v = args->value;
-    cvn_err err = {0};
     json_auto_t *held = NULL;
     Chip chip;
     if (v[ROWS].given)
-        return answer_rows(v[ROWS].text, v[MARKDOWN].flag, v[JSON].flag);
-    bool here = strcmp(v[CHIP].text, THIS) == 0;
-    if (here && (v[SERVE].flag || strcmp(v[MESH].text, "auto") == 0)) {
-        fprintf(stderr, "caravan: --chip this has its steps measured: --serve and --mesh auto take "
-                        "the name of a chip, or FILE.json\n");
+        return answer_rows(v[ROWS].text, v[MARKDOWN].flag, v[JSON].flag, err);
+    bool here = strcmp(v[CHIP].text, THIS) == 0, finds = strcmp(v[MESH].text, "auto") == 0;
+    if (here && (v[SERVE].flag || finds)) {
+        err_set(err, CVN_EINVAL,
+                "--chip this has its steps measured: --serve and --mesh auto take the name of a "
+                "chip, or FILE.json");
         return EXIT_USAGE;
     }
-    return (here ? this_chip(&chip, &err) : chip_open(v[CHIP].text, &chip, &held, &err))
-               ? fail(&err)
-           : v[SERVE].flag                     ? simulate_serving(args, &chip)
-           : strcmp(v[MESH].text, "auto") == 0 ? search_meshes(args, &chip)
-                                               : simulate_step(args, &chip);
+    TRY(here ? this_chip(&chip, err) : chip_open(v[CHIP].text, &chip, &held, err));
+    return (v[SERVE].flag ? simulate_serving
+            : finds       ? search_meshes
+                          : simulate_step)(args, &chip, err);
 }
 
 const Command command_simulate = {

@@ -1,5 +1,6 @@
 #include "cli/task.h"
 
+#include "base/heap.h"
 #include "base/strbuf.h"
 #include "cli/common.h"
 #include "cli/terminal.h"
@@ -109,15 +110,27 @@ static int read_question(Question *q, const json_t *line, const Tokenizer *token
     return CVN_OK;
 }
 
-static int read_line(Task *task, const char *text, size_t n, const cvn_model *model,
-                     unsigned encoding, cvn_err *err)
+typedef struct Reading {
+    Task *task;
+    const Tokenizer *tokenizer;
+    unsigned encoding;
+} Reading;
+
+static int read_line(void *context, const char *text, size_t n, size_t number, cvn_err *err)
 {
+    const Reading *r = context;
+    Task *task = r->task;
     json_error_t where;
     json_auto_t *line = json_loadb(text, n, JSON_REJECT_DUPLICATES, &where);
     if (!line)
         return err_set(err, CVN_EFORMAT, "no JSON object: %s", where.text);
-    Question *q = &task->question[task->n++];
-    TRY(read_question(q, line, model->tokenizer, encoding, err));
+    Question *q = heap_more(task->question, task->n, sizeof *q);
+    if (!q)
+        return err_set(err, CVN_EMEM, "no memory for %zu lines", number);
+    task->question = q;
+    q += task->n++;
+    *q = (Question){0};
+    TRY(read_question(q, line, r->tokenizer, r->encoding, err));
     for (size_t i = 0; i < q->n_choices; i++)
         task->longest = q->text[i].n > task->longest ? q->text[i].n : task->longest;
     return CVN_OK;
@@ -126,27 +139,12 @@ static int read_line(Task *task, const char *text, size_t n, const cvn_model *mo
 int task_read(Task *task, const char *path, const cvn_model *model, unsigned encoding, cvn_err *err)
 {
     SCOPED(scoped_free) char *text = NULL;
-    size_t length = 0, most = 1, number = 0;
+    size_t length = 0;
+    Reading reading = {task, model->tokenizer, encoding};
     if (!model->tokenizer)
         return err_set(err, CVN_EINVAL, "questions are text, and the model has no tokenizer");
     TRY(read_input(path, &text, &length, err));
-    for (size_t i = 0; i < length; i++)
-        most += text[i] == '\n';
-    task->question = calloc(most, sizeof *task->question);
-    if (!task->question)
-        return err_set(err, CVN_EMEM, "no memory for %zu lines", most);
-    for (size_t at = 0; at < length;) {
-        const char *line = text + at, *end = memchr(line, '\n', length - at);
-        size_t n = end ? (size_t)(end - line) : length - at, blank = 0;
-        at += n + 1;
-        number++;
-        while (blank < n && (is_space(line[blank]) || line[blank] == '\r'))
-            blank++;
-        if (blank < n && read_line(task, line, n, model, encoding, err)) {
-            err_prefix(err, "%s:%zu", path, number);
-            return err->code;
-        }
-    }
+    TRY(each_line(path, text, length, read_line, &reading, err));
     return task->n ? CVN_OK : err_set(err, CVN_EINVAL, "'%s' has no questions", path);
 }
 

@@ -78,6 +78,7 @@ typedef struct Work {
     bool decode, count, json;
     TokenIds ids; /* owned; of the present text */
     StrBuf out;   /* owned; what is printed next */
+    cvn_err lost; /* of printing one of several lines */
 } Work;
 
 static int print_out(Work *work, cvn_err *err)
@@ -199,27 +200,23 @@ static int convert_object(Work *work, const json_t *object, cvn_err *err)
     return CVN_OK;
 }
 
-/* A JSON object per line; empty lines are passed over. */
+static int convert_line(void *context, const char *line, size_t n, size_t number, cvn_err *err)
+{
+    Work *work = context;
+    json_error_t error;
+    json_auto_t *object = json_loadb(line, n, JSON_ALLOW_NUL, &error);
+    (void)number;
+    TRY(object ? convert_object(work, object, err)
+               : err_set(err, CVN_EFORMAT, "no JSON object: %s", error.text));
+    return print_out(work, &work->lost);
+}
+
+/* A JSON object per line. */
 static int convert_lines(Work *work, const char *text, size_t n, cvn_err *err)
 {
-    size_t line = 0;
-    int code = CVN_OK;
-    for (const char *at = text, *end = text + n; at < end && code == CVN_OK; line++) {
-        const char *newline = memchr(at, '\n', (size_t)(end - at));
-        size_t length = newline ? (size_t)(newline - at) : (size_t)(end - at);
-        bool blank = strspn(at, " \t\r") >= length;
-        json_error_t error;
-        json_auto_t *object = blank ? NULL : json_loadb(at, length, JSON_ALLOW_NUL, &error);
-        if (object)
-            code = convert_object(work, object, err);
-        else if (!blank)
-            code = err_set(err, CVN_EFORMAT, "no JSON object: %s", error.text);
-        if (code)
-            err_prefix(err, "%s:%zu", work->source, line + 1);
-        else
-            code = print_out(work, err);
-        at += length + (newline != NULL);
-    }
+    int code = each_line(work->source, text, n, convert_line, work, err);
+    if (work->lost.code)
+        *err = work->lost;
     return code;
 }
 
@@ -257,16 +254,13 @@ static int train(const Args *args, cvn_err *err)
     return CVN_OK;
 }
 
-static int run(const Args *args)
+static int run(const Args *args, cvn_err *err)
 {
-    cvn_err err = {0};
     if (args->value[TRAIN_BPE].given)
-        return train(args, &err) ? fail(&err) : EXIT_OK;
-    if (args->n_operands) {
-        err_set(&err, CVN_EINVAL, "'%s' goes with --train-bpe; give text by --text or --file",
-                args->operand[0]);
-        return fail(&err);
-    }
+        return train(args, err);
+    if (args->n_operands)
+        return err_set(err, CVN_EINVAL, "'%s' goes with --train-bpe; give text by --text or --file",
+                       args->operand[0]);
     const Value *model = &args->value[MODEL], *file = &args->value[TOKENIZER];
     Work work = {.decode = args->value[DECODE].flag,
                  .count = args->value[COUNT].flag,
@@ -275,13 +269,12 @@ static int run(const Args *args)
         work.flags |= TOKENIZER_SPECIAL;
     if (!work.decode && !args->value[NO_BOS].flag)
         work.flags |= TOKENIZER_BOS;
-    int code = tokenizer_open(model->given ? model->text : file->text, &work.tokenizer, &err);
-    if (code == CVN_OK)
-        code = convert(&work, args, &err);
+    TRY(tokenizer_open(model->given ? model->text : file->text, &work.tokenizer, err));
+    int code = convert(&work, args, err);
     tokenizer_free(work.tokenizer);
     token_ids_free(&work.ids);
     strbuf_free(&work.out);
-    return code ? fail(&err) : EXIT_OK;
+    return code;
 }
 
 const Command command_tokenize = {

@@ -173,8 +173,7 @@ static int read_config(const Args *args, TrainConfig *config, bool *given, Arena
     *config = train_config_defaults();
     if (path) {
         json_t *json = json_object_read(path, err);
-        SCOPED(held_release) Held held;
-        hold(&held, json_release, json);
+        HELD(json_release, json);
         TRY(json ? train_config_read(config, path, json, given, arena, err) : err->code);
     }
     for (int i = 0; options[i]; i++) {
@@ -186,8 +185,7 @@ static int read_config(const Args *args, TrainConfig *config, bool *given, Arena
             (strtod(args->value[i].text, &end), *end || end == args->value[i].text))
             key = train_key_find("validation-file");
         json_t *value = value_json(key, &args->value[i]);
-        SCOPED(held_release) Held held;
-        hold(&held, json_release, value);
+        HELD(json_release, value);
         TRY(value ? train_config_set(config, key, "the command line", value, arena, err)
                   : err_set(err, CVN_EFORMAT, "--%s is not UTF-8", key->name));
         given[key - train_keys] = true;
@@ -345,14 +343,35 @@ static bool take_token(void *context, int request, int32_t token)
     return true;
 }
 
-static int write_sample(const cvn_model *model, cvn_engine *engine, const char *prompt, char **text,
-                        cvn_err *err)
+static void free_model(cvn_model **model)
 {
+    cvn_model_free(*model);
+}
+
+static void free_engine(cvn_engine **engine)
+{
+    cvn_engine_free(*engine, NULL);
+}
+
+/* A text by the model in a folder, which goes on from `prompt`, by at most MOST_TOKENS and always with the same seed. */
+static int on_sample(void *context, const char *folder, const char *prompt, char **text,
+                     cvn_err *err)
+{
+    const View *view = context;
+    SCOPED(free_model) cvn_model *model = NULL;
+    SCOPED(free_engine) cvn_engine *engine = NULL;
     SCOPED(scoped_free) int32_t *ids = NULL;
     size_t length;
     Generated generated = {0};
     cvn_result result;
     cvn_request request = {.sampling = {.temperature = 0.7F, .top_p = 0.95F, .seed = 1}};
+    cvn_engine_options how = cvn_engine_defaults();
+    how.threads = view->threads;
+    how.sampling = how.filters = true;
+    *text = NULL;
+    TRY(cvn_model_open(folder, &(cvn_model_options){.dtype = CVN_DTYPE_COUNT}, &model, err));
+    how.context = cvn_model_context(model) < 1024 ? cvn_model_context(model) : 1024;
+    TRY(cvn_engine_new(model, &how, &engine, err));
     TRY(cvn_model_encode(model, prompt, strlen(prompt), true, &ids, &request.n_prompt, err));
     if (request.n_prompt == 0) { /* a tokenizer without a begin of text starts from a line end */
         free(ids);
@@ -367,61 +386,26 @@ static int write_sample(const cvn_model *model, cvn_engine *engine, const char *
     return cvn_model_decode(model, generated.id, generated.n, text, &length, err);
 }
 
-/* A text by the model in a folder, which goes on from `prompt`, by at most MOST_TOKENS and always with the same seed. */
-static int on_sample(void *context, const char *folder, const char *prompt, char **text,
-                     cvn_err *err)
-{
-    const View *view = context;
-    cvn_model *model;
-    cvn_engine *engine;
-    cvn_engine_options how = cvn_engine_defaults();
-    how.threads = view->threads;
-    how.sampling = how.filters = true;
-    *text = NULL;
-    TRY(cvn_model_open(folder, &(cvn_model_options){.dtype = CVN_DTYPE_COUNT}, &model, err));
-    how.context = cvn_model_context(model) < 1024 ? cvn_model_context(model) : 1024;
-    int code = cvn_engine_new(model, &how, &engine, err);
-    if (code == CVN_OK) {
-        code = write_sample(model, engine, prompt, text, err);
-        cvn_engine_free(engine, NULL);
-    }
-    cvn_model_free(model);
-    return code;
-}
-
-/* ---- questions ---- */
-
-static int ask_model(const cvn_model *model, int threads, const char *file, char **text,
-                     cvn_err *err)
-{
-    SCOPED(task_free) Task task = {0};
-    cvn_engine *engine = NULL;
-    cvn_engine_options how = cvn_engine_defaults();
-    how.threads = threads;
-    how.scoring = how.no_generation = true;
-    how.context = cvn_model_context(model);
-    int code = task_read(&task, file, model, TOKENIZER_BOS, err);
-    if (code == CVN_OK && (int64_t)task.longest < how.context)
-        how.context = (int64_t)task.longest;
-    if (code == CVN_OK)
-        code = cvn_engine_new(model, &how, &engine, err);
-    if (code == CVN_OK)
-        code = task_score(&task, engine, how.context, run_interrupt(), err);
-    if (code == CVN_OK && !(*text = task_text(&task)))
-        code = err_set(err, CVN_EMEM, "no memory for a sentence");
-    cvn_engine_free(engine, NULL);
-    return code;
-}
-
+/* Questions to the model in a folder. */
 static int on_evaluate(void *context, const char *folder, const char *file, char **text,
                        cvn_err *err)
 {
     const View *view = context;
-    cvn_model *model;
+    SCOPED(free_model) cvn_model *model = NULL;
+    SCOPED(free_engine) cvn_engine *engine = NULL;
+    SCOPED(task_free) Task task = {0};
+    cvn_engine_options how = cvn_engine_defaults();
+    how.threads = view->threads;
+    how.scoring = how.no_generation = true;
     TRY(cvn_model_open(folder, &(cvn_model_options){.dtype = CVN_DTYPE_COUNT}, &model, err));
-    int code = ask_model(model, view->threads, file, text, err);
-    cvn_model_free(model);
-    return code;
+    TRY(task_read(&task, file, model, TOKENIZER_BOS, err));
+    how.context = cvn_model_context(model);
+    if ((int64_t)task.longest < how.context)
+        how.context = (int64_t)task.longest;
+    TRY(cvn_engine_new(model, &how, &engine, err));
+    TRY(task_score(&task, engine, how.context, run_interrupt(), err));
+    *text = task_text(&task);
+    return *text ? CVN_OK : err_set(err, CVN_EMEM, "no memory for a sentence");
 }
 
 /* ---- the command ---- */
@@ -472,48 +456,32 @@ static int train(const Args *args, const TrainConfig *config, const bool *given,
     return code;
 }
 
-/* *usage: what is missing or does not go together was forgotten on the command line, and not in a file. *stopped: all went
- * well, and not all was done. */
-static int run_with(const Args *args, bool *given, Arena *arena, bool *usage, bool *stopped,
-                    cvn_err *err)
+static int run(const Args *args, cvn_err *err)
 {
+    SCOPED(arena_free) Arena arena = {0};
     TrainConfig config;
     TrainResult result = {0};
-    const char *resume = args->value[RESUME].text;
-    TRY(read_config(args, &config, given, arena, err));
+    const char *resume = args->value[RESUME].text, *file = args->value[CONFIG].text;
+    TRY(arena_begin(&arena, err));
+    bool *given = arena_array(&arena, (size_t)train_n_keys, sizeof *given);
+    TRY(read_config(args, &config, given, &arena, err));
     if (resume && args->value[OUT].given && strcmp(args->value[OUT].text, resume) != 0)
         return err_set(err, CVN_EINVAL,
                        "--resume goes on in its own folder; leave out --out, or begin a run "
                        "with --init from one of its checkpoints");
-    if (resume) {
+    /* What is missing or does not go together was forgotten on the command line, where there is no file. */
+    if (!resume &&
+        (check_mesh_options(args, &config, err) || (!file && train_config_check(&config, err))))
+        return !file && err->code == CVN_EINVAL ? EXIT_USAGE : err->code;
+    if (resume)
         config.out = resume;
-    } else {
-        *usage = !args->value[CONFIG].text;
-        if (check_mesh_options(args, &config, err) || (*usage && train_config_check(&config, err)))
-            return err->code;
-        *usage = false;
-    }
     int code = train(args, &config, given, resume != NULL, &result, err);
-    if (code == CVN_OK)
-        print_end(&result, config.out);
-    *stopped = result.stopped;
     if (code == CVN_EINTERRUPTED)
         fprintf(stderr, "interrupted before the first step; %s\n",
                 resume ? "the run is as it was" : "nothing is kept");
-    return code;
-}
-
-static int run(const Args *args)
-{
-    cvn_err err = {0};
-    SCOPED(arena_free) Arena arena = {0};
-    bool usage = false, stopped = false;
-    if (arena_begin(&arena, &err))
-        return fail(&err);
-    bool *given = arena_array(&arena, (size_t)train_n_keys, sizeof *given);
-    int code = run_with(args, given, &arena, &usage, &stopped, &err);
-    int status = code ? fail(&err) : stopped ? EXIT_INTERRUPTED : EXIT_OK;
-    return usage && code == CVN_EINVAL ? EXIT_USAGE : status;
+    TRY(code);
+    print_end(&result, config.out);
+    return result.stopped ? EXIT_INTERRUPTED : EXIT_OK;
 }
 
 const Command command_train = {
