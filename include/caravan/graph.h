@@ -111,7 +111,8 @@ cvn_value *cvn_parameter(cvn_graph *g, const char *name, cvn_type type);
 void cvn_output(cvn_graph *g, cvn_value *v);
 
 /* Makes v the next output, computed into the memory of `parameter`, whose old contents are given
-   up: how a KV cache, weights and optimizer state are updated in place. Types must be equal. */
+   up: how a KV cache, weights and optimizer state are updated in place. Types must be equal.
+   NULL: as cvn_output. */
 void cvn_output_into(cvn_graph *g, cvn_value *v, cvn_value *parameter);
 
 /* A tensor that holds one value everywhere; the value is rounded to the dtype. */

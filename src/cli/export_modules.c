@@ -94,7 +94,7 @@ static int add_steps(Modules *m, cvn_err *err)
                          .context = ask->context,
                          .positions = ask->context + bucket[n - 1],
                          .compute = ask->compute};
-    LlamaStep step = steps_decode(&steps);
+    LlamaStep step = steps_section(&steps, steps.rows, 1);
     TRY(add_module(m, "decode", llama_step(config, &step, err), err));
     for (int i = 0; i < n; i++) {
         char name[64];

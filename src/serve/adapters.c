@@ -95,33 +95,27 @@ static int read_stack(void *context, const Region *region, void *out, cvn_err *e
     const Stack *s = context;
     cvn_dtype dtype = s->adapters->model->dtype;
     const cvn_type type = param_type(s->param, dtype);
-    const Region all = region_whole(&type);
-    const RegionArray whole = region_packed(&all), part = region_packed(region);
-    RegionWalk w;
     (void)err;
-    region_walk(&w, region, &whole, &part);
-    while (region_next(&w))
+    for (RegionWalk w = region_of(region, &type); region_next(&w);)
         io_encode(dtype, s->data + w.a, w.n, (char *)out + cvn_dtype_bytes(dtype, w.b));
     return CVN_OK;
 }
 
-static int load_half(const Adapters *a, Runtime *rt, int base, int half, cvn_err *err)
-{
-    int number = a->params.a[base] + half;
-    Buffer *buffer = runtime_buffer(rt, ROLE_WEIGHT, a->model->io.params.n + number);
-    Stack s = {.adapters = a, .param = &a->params.list.param[number]};
-    if (!buffer)
-        return CVN_OK;
-    SCOPED(scoped_free) float *data = s.data = calloc((size_t)s.param->n, sizeof *data);
-    TRY(data ? fill_stack(&s, base, half, err)
-             : err_set(err, CVN_EMEM, "no memory for %s", s.param->name));
-    return buffer_fill(rt, buffer, &(Source){.read = read_stack, .context = &s}, err);
-}
-
 int adapters_load(const Adapters *a, Runtime *rt, cvn_err *err)
 {
-    for (int i = 0; i < a->model->io.params.n; i++)
-        for (int half = 0; half < 2 && a->params.a[i] >= 0; half++)
-            TRY(load_half(a, rt, i, half, err));
+    for (int k = 0; k < 2 * a->model->io.params.n; k++) {
+        int base = k / 2, half = k % 2, number = a->params.a[base] + half;
+        Buffer *buffer = a->params.a[base] < 0
+                             ? NULL
+                             : runtime_buffer(rt, ROLE_WEIGHT, a->model->io.params.n + number);
+        if (!buffer)
+            continue;
+        Stack s = {.adapters = a, .param = &a->params.list.param[number]};
+        SCOPED(scoped_free) float *data = s.data = calloc((size_t)s.param->n, sizeof *data);
+        TRY(data ? fill_stack(&s, base, half, err)
+                 : err_set(err, CVN_EMEM, "no memory for %s", s.param->name));
+        const Source source = {.read = read_stack, .context = &s};
+        TRY(buffer_fill(rt, buffer, &source, err));
+    }
     return CVN_OK;
 }

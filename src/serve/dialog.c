@@ -130,22 +130,28 @@ static int encode(const Dialog *dialog, size_t from, size_t to, TokenIds *ids, c
                        err);
 }
 
-/* By the model's template: messages as JSON, with thoughts beside answers. */
-static int encode_by_template(const Dialog *dialog, TokenIds *ids, cvn_err *err)
+/* All messages, with thoughts beside answers under a name; NULL: no memory. */
+static json_t *messages_json(const Dialog *dialog, const char *thought)
 {
-    json_auto_t *list = json_array();
+    json_t *list = json_array();
     for (size_t i = 0; i < dialog->n; i++) {
         const DialogMessage *message = &dialog->message[i];
         json_t *object = json_pack("{s:s,s:o}", "role", ROLE[message->role], "content",
                                    bytes_of(&message->text));
         if (message->thought.length)
-            object = json_with(object, "reasoning_content", bytes_of(&message->thought));
+            object = json_with(object, thought, bytes_of(&message->thought));
         list = json_append(list, object);
     }
+    return list;
+}
+
+/* By the model's template. */
+static int encode_by_template(const Dialog *dialog, TokenIds *ids, cvn_err *err)
+{
+    json_auto_t *list = messages_json(dialog, "reasoning_content");
     const ChatInput input = {.messages = list, .generation_prompt = true, .now = &dialog->now};
-    return json_array_size(list) == dialog->n
-               ? chat_template_encode(dialog->template, dialog->tokenizer, &input, ids, NULL, err)
-               : err_set(err, CVN_EMEM, "no memory for the conversation");
+    return list ? chat_template_encode(dialog->template, dialog->tokenizer, &input, ids, NULL, err)
+                : err_set(err, CVN_EMEM, "no memory for the conversation");
 }
 
 int dialog_prompt(const Dialog *dialog, TokenIds *ids, cvn_err *err)
@@ -200,20 +206,11 @@ const char *dialog_format_name(const Dialog *dialog)
 
 int dialog_save(const Dialog *dialog, const char *path, cvn_err *err)
 {
-    json_t *list = json_array();
-    for (size_t i = 0; i < dialog->n; i++) {
-        const DialogMessage *message = &dialog->message[i];
-        json_t *object = json_pack("{s:s,s:o}", "role", ROLE[message->role], "content",
-                                   bytes_of(&message->text));
-        if (message->thought.length)
-            object = json_with(object, "thinking", bytes_of(&message->thought));
-        list = json_append(list, object);
-    }
-    bool whole = json_array_size(list) == dialog->n;
+    json_t *list = messages_json(dialog, "thinking");
     json_auto_t *json =
         json_pack("{s:s,s:o}", "format", dialog_format_name(dialog), "messages", list);
-    return json && whole ? json_file_write(path, json, err)
-                         : err_set(err, CVN_EMEM, "%s: no memory for the conversation", path);
+    return json ? json_file_write(path, json, err)
+                : err_set(err, CVN_EMEM, "%s: no memory for the conversation", path);
 }
 
 /* One message of a file, appended to *dialog. */

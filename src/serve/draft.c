@@ -42,8 +42,6 @@ void draft_close(Draft *d)
 /* A row goes on from what it holds of the text, and draws as the engine's does. */
 static void begin(Draft *d, const cvn_engine *of, int row, const int32_t *text, int64_t n)
 {
-    const Inputs *from = &of->rows;
-    Inputs *to = &d->e->rows;
     int32_t *held = d->held[row];
     int64_t same = 0, most = num_min(d->e->filled[row], n - 1);
     while (same < most && held[same] == text[same])
@@ -51,11 +49,7 @@ static void begin(Draft *d, const cvn_engine *of, int row, const int32_t *text, 
     engine_set_filled(d->e, row, same);
     memcpy(held, text, (size_t)n * sizeof *held);
     d->request[row] = (cvn_request){.prompt = held, .n_prompt = n};
-    to->temperature[row] = from->temperature[row];
-    to->top_k[row] = from->top_k[row];
-    to->top_p[row] = from->top_p[row];
-    to->min_p[row] = from->min_p[row];
-    memcpy(to->key + 2 * row, from->key + 2 * row, 2 * sizeof *to->key);
+    engine_copy_sampling(of, &d->e->rows, row, row);
 }
 
 int draft_guess(Draft *d, const cvn_engine *of, int32_t *const *text, const int64_t *n, int most,

@@ -2,6 +2,9 @@
 
 #include "base/bytes.h"
 #include "base/threads.h"
+#include "serve/adjust.h"
+#include "serve/guess.h"
+#include "serve/prefix.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -142,7 +145,7 @@ static int compile_programs(cvn_engine *e, cvn_err *err)
                        .penalty = o->penalties && !o->adjust,
                        .ranks = e->adapters.ranks,
                        .adapted = e->adapters.targets};
-    LlamaStep step = steps_decode(&e->steps);
+    LlamaStep step = steps_section(&e->steps, o->rows, 1);
     for (int m = 0; m <= (int)e->most && !o->no_generation; m++) {
         step.sample = (SampleMode)m;
         TRY(engine_make_step(e, &e->decode[m], &step, &e->rows, err));
@@ -171,7 +174,7 @@ static int compile_programs(cvn_engine *e, cvn_err *err)
         }
     }
     if (speculates(o) || (o->adjust && !o->no_generation && rounds_alike(o)))
-        TRY(engine_make_guesses(e, speculates(o), err));
+        TRY(guess_make(e, speculates(o), err));
     for (int i = 0; i < e->n_score_buckets; i++) {
         step = steps_section(&e->steps, e->parts, e->score_bucket[i]);
         step.output = LLAMA_SCORE;
@@ -327,7 +330,10 @@ static void make_rows(cvn_engine *e, size_t rows)
     e->prompt = arena_array(&e->arena, rows, sizeof *e->prompt);
     e->room = arena_array(&e->arena, rows, sizeof *e->room);
     e->drawn = arena_array(&e->arena, history, sizeof *e->drawn);
-    engine_init_rows(e);
+    if (e->options.reuse)
+        prefix_init(e);
+    if (e->options.adjust)
+        adjust_init(e);
     for (size_t i = 0; i < rows; i++)
         engine_reset_row(e, (int)i);
 }
@@ -416,7 +422,8 @@ int cvn_engine_free(cvn_engine *e, cvn_err *err)
     for (size_t k = 0; k < sizeof n / sizeof *n; k++)
         for (size_t i = 0; i < n[k]; i++)
             engine_free_step(&steps[k][i]);
-    engine_free_rows(e);
+    adjust_free(e);
+    guess_free(e);
     adapters_close(&e->adapters);
     if (e->opened)
         runtime_close(&e->rt);
@@ -435,23 +442,4 @@ const char *cvn_engine_warnings(const cvn_engine *e)
 void engine_communication(const cvn_engine *e, CommTable *out)
 {
     e->rt.backend->communication(e->rt.devices, out);
-}
-
-static int read_number(void *context, const Region *region, void *out, cvn_err *err)
-{
-    enum { NUMBER = 0x3c }; /* bytes of it are 0.0115 in f32 and bf16 */
-    const Buffer *cache = context;
-    memset(out, NUMBER, cvn_dtype_bytes(cache->type.dtype, region_elements(region)));
-    (void)err;
-    return CVN_OK;
-}
-
-int engine_fill_caches(cvn_engine *e, cvn_err *err)
-{
-    for (int i = 0; i < e->n_caches; i++) {
-        Buffer *cache = runtime_buffer(&e->rt, ROLE_CACHE, i);
-        const Source source = {.read = read_number, .context = cache};
-        TRY(buffer_fill(&e->rt, cache, &source, err));
-    }
-    return CVN_OK;
 }

@@ -127,8 +127,9 @@ int engine_check(const cvn_model *model, const cvn_engine_options *options, cvn_
 
 /* For n rows of up to `seq` tokens, with all that the engine's programs read. */
 void engine_make_inputs(cvn_engine *e, Inputs *in, int64_t n, size_t seq);
-/* Row `at` of other inputs has the adapter that a row has. */
+/* Row `at` of other inputs has the adapter that a row has; and is drawn as a row is, but for what is said of single tokens. */
 void engine_copy_select(const cvn_engine *e, Inputs *in, int64_t at, int row);
+void engine_copy_sampling(const cvn_engine *e, Inputs *in, int64_t at, int row);
 /* Makes programs that read these inputs, with the parameters that their mode has in this engine. */
 int engine_make_step(cvn_engine *e, EngineStep *out, LlamaStep *step, const Inputs *in,
                      cvn_err *err);
@@ -139,13 +140,6 @@ int engine_run(cvn_engine *e, EngineStep *step, const Inputs *in, const int64_t 
                cvn_err *err);
 /* What the last run gave. */
 const void *engine_output(const EngineStep *step, Role role);
-
-/* What rows have only with options.reuse and options.adjust. */
-void engine_init_rows(cvn_engine *e);
-void engine_free_rows(cvn_engine *e);
-
-/* The programs that draw several tokens: of texts that are looked up, or of what constraints force only. */
-int engine_make_guesses(cvn_engine *e, bool looks_up, cvn_err *err);
 
 /* Begins a text on a row, whose cache holds the first `keep` tokens of the prompt already; the rest is to be prefilled. */
 void engine_begin_row(cvn_engine *e, int row, const cvn_request *request, int64_t keep);
@@ -192,9 +186,6 @@ int engine_free_row(cvn_engine *e);
 
 /* Measures what programs take (serve/pace.h), while no row is taken; warns if max_stall cannot be held. */
 int engine_measure_pace(cvn_engine *e, cvn_err *err);
-
-/* Fills every row's cache with some number, for measuring. */
-int engine_fill_caches(cvn_engine *e, cvn_err *err);
 
 /* What the devices have communicated until now; nothing on one device. */
 void engine_communication(const cvn_engine *e, CommTable *out);

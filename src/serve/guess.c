@@ -108,15 +108,6 @@ void guess_look_up(RowGuess *g)
     g->n_guess = GUESS_MOST;
 }
 
-/* Tokens that a row may expect of a run of so many. */
-static double expected(const RowGuess *g, int64_t n)
-{
-    double sum = 1, all = 1;
-    for (int64_t i = 0; i < g->n_guess && i < n - 1; i++)
-        sum += all *= (double)g->rate[g->kind];
-    return sum;
-}
-
 /* The program that promises most tokens per second; -1: decoding does. */
 static int choose(const cvn_engine *e, int active, bool drafts)
 {
@@ -133,9 +124,13 @@ static int choose(const cvn_engine *e, int active, bool drafts)
         seconds += drafts ? g->drafted * (double)(step->seq - 1) : 0;
         if (step->rows < e->options.rows && active > 1)
             continue;
-        for (int row = 0; row < e->options.rows; row++)
-            if (e->rows.length[row])
-                sum += expected(&g->row[row], step->seq);
+        for (int row = 0; row < e->options.rows; row++) { /* tokens that it may expect */
+            const RowGuess *r = &g->row[row];
+            double tokens = 1, all = 1;
+            for (int64_t k = 0; k < r->n_guess && k < step->seq - 1; k++)
+                tokens += all *= (double)r->rate[r->kind];
+            sum += e->rows.length[row] ? tokens : 0;
+        }
         if (sum > active && (g->from || sum / seconds > most)) {
             most = sum / seconds;
             best = i;
@@ -164,12 +159,7 @@ static void stage(cvn_engine *e, int row, int64_t place, int64_t seq)
     in->tokens[first] = own->tokens[row];
     memcpy(in->tokens + first + 1, g->guess, (size_t)g->n_guess * sizeof *in->tokens);
     for (size_t i = first; i < first + n; i++) {
-        in->temperature[i] = own->temperature[row];
-        in->top_k[i] = own->top_k[row];
-        in->top_p[i] = own->top_p[row];
-        in->min_p[i] = own->min_p[row];
-        in->penalty[i] = own->penalty[row];
-        memcpy(in->key + 2 * i, own->key + 2 * row, 2 * sizeof *in->key);
+        engine_copy_sampling(e, in, (int64_t)i, row);
         if (!in->seen || i > first + (size_t)g->n_guess)
             continue;
         const uint8_t *seen =
@@ -289,11 +279,6 @@ int32_t guess_take(cvn_engine *e, int row, int i)
     e->stats.accepted_tokens += i > 0;
     engine_draw(e, row, g->next[at], g->logits ? g->logits + (size_t)at * vocab_of(e) : NULL);
     return e->rows.tokens[row];
-}
-
-bool guess_stands(const cvn_engine *e, int row, int i)
-{
-    return e->guesser->row[row].stood > i;
 }
 
 int guess_timed(cvn_engine *e, double seconds, cvn_err *err)

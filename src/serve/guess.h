@@ -79,8 +79,6 @@ int guess_run(cvn_engine *e, const int64_t *most, bool *ran, cvn_err *err);
 
 /* The i-th token that the last run drew for a row, which has it from now on; i is at most the guesses that stood. */
 int32_t guess_take(cvn_engine *e, int row, int i);
-/* Whether that was guessed, once guess_add knows it. */
-bool guess_stands(const cvn_engine *e, int row, int i);
 
 /* What a decode step took. */
 int guess_timed(cvn_engine *e, double seconds, cvn_err *err);

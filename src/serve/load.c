@@ -35,11 +35,7 @@ static int read_plain(Load *l, const Region *region, void *out)
 {
     const IoTensor *t = l->model->io.source[l->index];
     const cvn_type type = param_type(l->param, l->model->dtype);
-    const Region all = region_whole(&type);
-    const RegionArray whole = region_packed(&all), part = region_packed(region);
-    RegionWalk w;
-    region_walk(&w, region, &whole, &part);
-    while (region_next(&w)) {
+    for (RegionWalk w = region_of(region, &type); region_next(&w);) {
         char *to = (char *)out + cvn_dtype_bytes(type.dtype, w.b);
         atomic_fetch_add(&l->nonfinite, (long)io_convert(t, w.a, w.n, type.dtype, to));
         atomic_fetch_add(&l->done, w.n);
@@ -62,20 +58,16 @@ static void give_back_bytes(const uint8_t *data, size_t bytes)
 static int read_stored(Load *l, const Region *region, void *out)
 {
     const cvn_type type = param_type(l->param, l->model->dtype);
-    const Region all = region_whole(&type);
-    const RegionArray whole = region_packed(&all), part = region_packed(region);
     const IoTensor *t = l->model->io.source[l->index];
     const uint8_t *data = t->data;
     size_t slice = cvn_dtype_bytes(type.dtype, cvn_type_elements(&type) / type.dim[0]);
-    if (t->coding ==
-        IO_PACKED) { /* whole blocks, which nothing cuts, are made of what the file has */
+    if (t->coding == IO_PACKED) {
+        /* Whole blocks, which nothing cuts, are made of what the file has. */
         int64_t each = block_info[l->param->blocks].bytes;
-        RegionWalk w;
-        region_walk(&w, region, &whole, &part);
-        while (region_next(&w))
+        for (RegionWalk w = region_of(region, &type); region_next(&w);)
             packed_blocks(t, l->param->blocks, w.a / each, w.n / each, (uint8_t *)out + w.b);
     } else {
-        region_copy(&whole, data, &part, out, type.dtype);
+        region_cut(region, &type, data, out);
     }
     if (l->param->form == PARAM_BLOCKS)
         atomic_fetch_add(&l->nonfinite, (long)block_count_nonfinite(l->param->blocks, out,
@@ -96,11 +88,7 @@ static int read_stored(Load *l, const Region *region, void *out)
 static int read_quantized(Load *l, const Region *region, void *out, cvn_err *err)
 {
     const cvn_type type = param_type(l->param, l->model->dtype);
-    const Region all = region_whole(&type);
-    const RegionArray whole = region_packed(&all), part = region_packed(region);
-    RegionWalk w;
-    region_walk(&w, region, &whole, &part);
-    while (region_next(&w)) {
+    for (RegionWalk w = region_of(region, &type); region_next(&w);) {
         const IoTensor *t = l->model->io.source[l->index];
         const QuantForm *f = &l->param->quant;
         char *to = (char *)out + cvn_dtype_bytes(type.dtype, w.b);
@@ -140,10 +128,8 @@ static int read_scales(void *context, const Region *region, void *out, cvn_err *
 {
     const Load *l = context;
     const cvn_type type = param_type(l->param, l->model->dtype);
-    const Region all = region_whole(&type);
-    const RegionArray whole = region_packed(&all), part = region_packed(region);
     (void)err;
-    region_copy(&whole, l->scales, &part, out, type.dtype);
+    region_cut(region, &type, l->scales, out);
     return CVN_OK;
 }
 
@@ -158,19 +144,6 @@ static const void *mapped_at(const Load *l)
     return plain || is_stored(l) ? t->data : NULL;
 }
 
-/* Of the whole tensor, each once: devices may have read the same, and padded shards some of it twice. */
-static int64_t count_nonfinite(const Load *l)
-{
-    enum { PIECE = 1024 };
-    float piece[PIECE];
-    const IoTensor *t = l->model->io.source[l->index];
-    cvn_dtype dtype = l->param->form == PARAM_PLAIN ? l->model->dtype : CVN_F32;
-    int64_t bad = 0;
-    for (int64_t i = 0; i < t->n; i += PIECE)
-        bad += io_convert(t, i, num_min(t->n - i, PIECE), dtype, piece);
-    return bad;
-}
-
 static void report_weight(const Load *l, bool in_place, LoadReport *report)
 {
     const IoTensor *t = l->model->io.source[l->index];
@@ -178,8 +151,15 @@ static void report_weight(const Load *l, bool in_place, LoadReport *report)
     if (in_place && l->param->form == PARAM_PLAIN &&
         (size_t)model_bytes(&l->model->io.config, l->model->dtype) <= SCAN_LIMIT)
         bad = io_count_nonfinite(t->dtype, t->data, t->n);
-    if (bad > 0 && !in_place)
-        bad = count_nonfinite(l);
+    if (bad > 0 && !in_place) {
+        /* Of the whole tensor, each once: devices may have read the same, and padded shards some of it twice. */
+        enum { PIECE = 1024 };
+        float piece[PIECE];
+        cvn_dtype dtype = l->param->form == PARAM_PLAIN ? l->model->dtype : CVN_F32;
+        bad = 0;
+        for (int64_t i = 0; i < t->n; i += PIECE)
+            bad += io_convert(t, i, num_min(t->n - i, PIECE), dtype, piece);
+    }
     if (bad > 0)
         strbuf_printf(&report->warnings,
                       "'%s': %" PRId64 " of %" PRId64 " elements of '%s' are NaN or infinite\n",

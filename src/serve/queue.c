@@ -6,30 +6,25 @@
 
 Job *queue_add(Queue *q, const cvn_request *request)
 {
-    size_t bytes = (size_t)request->n_prompt * sizeof *request->prompt;
-    Job *job = calloc(1, sizeof *job);
-    int32_t *prompt = malloc(bytes);
-    cvn_bias *bias = calloc((size_t)request->n_bias + 1, sizeof *bias);
-    int32_t *end = calloc((size_t)request->n_end + 1, sizeof *end);
-    if (!job || !prompt || !bias || !end) {
-        free(job);
-        free(prompt);
-        free(bias);
-        free(end);
+    const cvn_request *r = request;
+    size_t n_prompt = (size_t)r->n_prompt, n_bias = (size_t)r->n_bias, n_end = (size_t)r->n_end;
+    Job *job = malloc(sizeof *job + n_bias * sizeof *r->bias + (n_prompt + n_end) * sizeof *r->end);
+    if (!job)
         return NULL;
-    }
-    memcpy(prompt, request->prompt, bytes);
+    cvn_bias *bias = (cvn_bias *)(job + 1);
+    int32_t *prompt = (int32_t *)(bias + n_bias), *end = prompt + n_prompt;
+    memcpy(prompt, r->prompt, n_prompt * sizeof *prompt);
+    if (n_bias)
+        memcpy(bias, r->bias, n_bias * sizeof *bias);
+    if (n_end)
+        memcpy(end, r->end, n_end * sizeof *end);
     q->last_id = q->last_id == INT_MAX ? 1 : q->last_id + 1;
     int64_t turn = q->turn;
     for (const Job *own = q->first; own; own = own->next)
-        turn = own->request.key == request->key && own->turn >= turn ? own->turn + 1 : turn;
-    *job = (Job){.before = q->last, .id = q->last_id, .request = *request, .row = -1, .turn = turn};
+        turn = own->request.key == r->key && own->turn >= turn ? own->turn + 1 : turn;
+    *job = (Job){.before = q->last, .id = q->last_id, .request = *r, .row = -1, .turn = turn};
     job->request.prompt = prompt;
-    if (request->n_bias)
-        memcpy(bias, request->bias, (size_t)request->n_bias * sizeof *bias);
     job->request.bias = bias;
-    if (request->n_end)
-        memcpy(end, request->end, (size_t)request->n_end * sizeof *end);
     job->request.end = end;
     *(q->last ? &q->last->next : &q->first) = job;
     q->last = job;
@@ -60,9 +55,6 @@ void queue_drop(Queue *q)
     while (q->ended) {
         Job *job = q->ended;
         q->ended = job->next;
-        free((int32_t *)(uintptr_t)job->request.prompt);
-        free((cvn_bias *)(uintptr_t)job->request.bias);
-        free((int32_t *)(uintptr_t)job->request.end);
         free(job);
     }
 }

@@ -15,7 +15,7 @@ typedef struct Kept {
 typedef struct Job {
     struct Job *before, *next; /* in the queue; next: also among those that have ended */
     int id;
-    cvn_request request; /* the prompt, too, is the job's own */
+    cvn_request request; /* its prompt, biases and end tokens lie behind the job, in one block */
     cvn_listener listener;
     Kept *kept;     /* borrowed: the row that it must have; NULL: any */
     int row;        /* that it works on; -1: it waits for one */

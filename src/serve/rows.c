@@ -13,20 +13,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Whether a row that has something to do has an adapter. */
-static bool any_adapted(const cvn_engine *e, const Inputs *in, int64_t rows)
-{
-    int64_t ranks = e->adapters.ranks;
-    for (int64_t i = 0; i < rows * ranks; i++)
-        if (in->length[i / ranks] && in->select[i] != 0)
-            return true;
-    return false;
-}
-
 int engine_run(cvn_engine *e, EngineStep *step, const Inputs *in, const int64_t *cache,
                cvn_err *err)
 {
-    bool plain = e->adapters.n && !any_adapted(e, in, step->rows);
+    int64_t ranks = e->adapters.ranks;
+    bool plain = e->adapters.n > 0;
+    for (int64_t i = 0; i < step->rows * ranks; i++) /* no row that has something to do has one */
+        plain = plain && !(in->length[i / ranks] && in->select[i] != 0);
     Program *program = plain ? &step->plain : &step->program;
     step->ran = program;
     if (cache)
@@ -40,25 +33,6 @@ int engine_run(cvn_engine *e, EngineStep *step, const Inputs *in, const int64_t 
 const void *engine_output(const EngineStep *step, Role role)
 {
     return program_output(step->ran, role, 0);
-}
-
-void engine_init_rows(cvn_engine *e)
-{
-    if (e->options.reuse)
-        prefix_init(e);
-    if (e->options.adjust)
-        adjust_init(e);
-}
-
-int engine_make_guesses(cvn_engine *e, bool looks_up, cvn_err *err)
-{
-    return guess_make(e, looks_up, err);
-}
-
-void engine_free_rows(cvn_engine *e)
-{
-    adjust_free(e);
-    guess_free(e);
 }
 
 void engine_release_row(cvn_engine *e, int row)
@@ -122,6 +96,17 @@ void engine_copy_select(const cvn_engine *e, Inputs *in, int64_t at, int row)
                ranks * sizeof *in->select);
 }
 
+void engine_copy_sampling(const cvn_engine *e, Inputs *in, int64_t at, int row)
+{
+    const Inputs *from = &e->rows;
+    in->temperature[at] = from->temperature[row];
+    in->top_k[at] = from->top_k[row];
+    in->top_p[at] = from->top_p[row];
+    in->min_p[at] = from->min_p[row];
+    in->penalty[at] = from->penalty[row];
+    memcpy(in->key + 2 * at, from->key + 2 * row, 2 * sizeof *in->key);
+}
+
 /* The cheapest program that draws so. */
 static SampleMode sampling_mode(const cvn_sampling *s, int64_t vocab)
 {
@@ -179,12 +164,7 @@ static void stage_section(cvn_engine *e, const EngineStep *step, int64_t at, int
     e->section_row[at] = row;
     in->start[at] = from->start[row];
     in->length[at] = (int32_t)n;
-    in->temperature[at] = from->temperature[row];
-    in->top_k[at] = from->top_k[row];
-    in->top_p[at] = from->top_p[row];
-    in->min_p[at] = from->min_p[row];
-    in->penalty[at] = from->penalty[row];
-    memcpy(in->key + 2 * at, from->key + 2 * row, 2 * sizeof *in->key);
+    engine_copy_sampling(e, in, at, row);
     memcpy(in->tokens + at * step->seq, tokens, (size_t)n * sizeof *tokens);
     engine_copy_select(e, in, at, row);
     size_t vocab = (size_t)e->model->io.config.vocab;

@@ -324,7 +324,7 @@ static int decode_guessed(cvn_engine *e, bool *ran, cvn_err *err)
         bool goes_on = job && e->rows.length[row];
         for (int i = 0; goes_on; i++)
             goes_on = !job->cancelled && take_token(e, job, guess_take(e, row, i)) &&
-                      guess_stands(e, row, i);
+                      e->guesser->row[row].stood > i; /* the next one was guessed */
     }
     return CVN_OK;
 }

@@ -12,11 +12,6 @@ int steps_buckets(int64_t context, int64_t bucket[CVN_MAX_BUCKETS])
     return n;
 }
 
-LlamaStep steps_decode(const Steps *s)
-{
-    return steps_section(s, s->rows, 1);
-}
-
 LlamaStep steps_section(const Steps *s, int64_t rows, int64_t seq)
 {
     return (LlamaStep){.batch = rows,

@@ -30,8 +30,7 @@ typedef struct Steps {
 /* Lengths of sections for a context, ascending, where nobody asks for others; returns how many. */
 int steps_buckets(int64_t context, int64_t bucket[CVN_MAX_BUCKETS]);
 
-/* Both draw greedily. */
-LlamaStep steps_decode(const Steps *steps);
+/* Draws greedily; decoding is of all rows, and 1 long. */
 LlamaStep steps_section(const Steps *steps, int64_t rows, int64_t seq);
 
 /* Parts into which the mesh splits the caches' rows: a section has a row of each. */

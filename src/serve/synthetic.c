@@ -43,11 +43,7 @@ static void fill(const Param *p, cvn_dtype dtype, int64_t first, int64_t n, void
 void synthetic_region(const Param *param, cvn_dtype dtype, const Region *region, void *out)
 {
     const cvn_type type = param_type(param, dtype);
-    const Region all = region_whole(&type);
-    const RegionArray whole = region_packed(&all), part = region_packed(region);
-    RegionWalk w;
-    region_walk(&w, region, &whole, &part);
-    while (region_next(&w))
+    for (RegionWalk w = region_of(region, &type); region_next(&w);)
         fill(param, type.dtype, w.a, w.n, out, w.b);
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/num.h"
 #include "graph/graph.h"
+#include "graph/strides.h"
 
 #include <string.h>
 
@@ -65,8 +66,8 @@ RegionArray region_of_shard(const Mesh *mesh, const Sharding *sharding, const cv
 
 void region_walk(RegionWalk *walk, const Region *region, const RegionArray *a, const RegionArray *b)
 {
-    *walk =
-        (RegionWalk){.n = 1, .left = 1, .outer = region->rank, .region = *region, .array = {a, b}};
+    *walk = (RegionWalk){
+        .n = 1, .left = 1, .outer = region->rank, .region = *region, .array = {*a, *b}};
     while (walk->outer > 0) {
         int d = --walk->outer;
         walk->n *= region->count[d];
@@ -93,14 +94,19 @@ bool region_next(RegionWalk *w)
     if (w->left == 0)
         return false;
     w->left--;
-    w->a = index_in(w, w->array[0]);
-    w->b = index_in(w, w->array[1]);
-    for (int d = w->outer - 1; d >= 0; d--) {
-        if (++w->at[d] < w->region.count[d])
-            break;
-        w->at[d] = 0;
-    }
+    w->a = index_in(w, &w->array[0]);
+    w->b = index_in(w, &w->array[1]);
+    index_next(w->outer, w->region.count, w->at);
     return true;
+}
+
+RegionWalk region_of(const Region *region, const cvn_type *type)
+{
+    const Region all = region_whole(type);
+    const RegionArray whole = region_packed(&all), part = region_packed(region);
+    RegionWalk walk;
+    region_walk(&walk, region, &whole, &part);
+    return walk;
 }
 
 void region_copy(const RegionArray *from, const void *source, const RegionArray *to, void *target,
@@ -120,4 +126,11 @@ void region_copy(const RegionArray *from, const void *source, const RegionArray 
                    (const char *)source + cvn_dtype_bytes(dtype, walk.a),
                    cvn_dtype_bytes(dtype, walk.n));
     }
+}
+
+void region_cut(const Region *region, const cvn_type *type, const void *whole, void *out)
+{
+    const Region all = region_whole(type);
+    const RegionArray from = region_packed(&all), to = region_packed(region);
+    region_copy(&from, whole, &to, out, type->dtype);
 }

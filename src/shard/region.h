@@ -44,14 +44,22 @@ typedef struct RegionWalk {
     int64_t left;    /* runs still to come */
     int outer;       /* dimensions that are counted; the others make up a run */
     Region region;
-    const RegionArray *array[2]; /* borrowed */
-    int64_t at[CVN_MAX_RANK];    /* of the next run, from the region's first */
+    RegionArray array[2];
+    int64_t at[CVN_MAX_RANK]; /* of the next run, from the region's first */
 } RegionWalk;
 
 /* Both arrays hold the region. */
 void region_walk(RegionWalk *walk, const Region *region, const RegionArray *a,
                  const RegionArray *b);
 bool region_next(RegionWalk *walk);
+
+/* Through a region of a tensor that lies whole (a), and that itself is packed (b):
+
+       for (RegionWalk w = region_of(&region, &type); region_next(&w);)
+           … */
+RegionWalk region_of(const Region *region, const cvn_type *type);
+/* Copies it. */
+void region_cut(const Region *region, const cvn_type *type, const void *whole, void *out);
 
 /* Copies what both have from one array to the other. */
 void region_copy(const RegionArray *from, const void *source, const RegionArray *to, void *target,

@@ -231,7 +231,7 @@ static int make_engine(Sim *s, cvn_err *err)
     bool decodes = ask->task == SIM_DECODE;
     s->steps.context = ask->context;
     s->steps.positions = ask->context + (decodes || ask->seq < largest ? largest : ask->seq);
-    LlamaStep step = steps_decode(&s->steps);
+    LlamaStep step = steps_section(&s->steps, s->steps.rows, 1);
     int code =
         make(s, llama_step(&ask->config, &step, err), steps_options(&s->steps), decodes, err);
     if (code || decodes)

@@ -81,8 +81,7 @@ static void all_to_all(const Group *g)
     type_strides(x, stride);
     for (int64_t p = 0; p < g->size; p++) {
         int64_t at[CVN_MAX_RANK] = {0};
-        for (int64_t i = 0, n = cvn_type_elements(y); i < n;
-             i++, interp_next(y->rank, y->dim, at)) {
+        for (int64_t i = 0, n = cvn_type_elements(y); i < n; i++, index_next(y->rank, y->dim, at)) {
             int64_t sender = at[concat] / got, from = p * sent * stride[split];
             for (int d = 0; d < y->rank; d++)
                 from += (d == concat ? at[d] % got : at[d]) * stride[d];

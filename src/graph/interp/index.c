@@ -38,7 +38,7 @@ void interp_dynamic_slice(const Op *op, const void *const *in, void *const *out)
     int64_t stride[CVN_MAX_RANK], start[CVN_MAX_RANK], at[CVN_MAX_RANK] = {0};
     type_strides(x, stride);
     read_starts(op, in, 1, op->attr.sizes.v, start);
-    for (int64_t i = 0, n = cvn_type_elements(y); i < n; i++, interp_next(y->rank, y->dim, at))
+    for (int64_t i = 0, n = cvn_type_elements(y); i < n; i++, index_next(y->rank, y->dim, at))
         interp_move(y->dtype, out[0], i, in[0], place_of(y->rank, start, at, stride));
 }
 
@@ -50,7 +50,7 @@ void interp_dynamic_update_slice(const Op *op, const void *const *in, void *cons
     read_starts(op, in, 2, update->dim, start);
     interp_copy(op, in, out);
     for (int64_t i = 0, n = cvn_type_elements(update); i < n;
-         i++, interp_next(update->rank, update->dim, at))
+         i++, index_next(update->rank, update->dim, at))
         interp_move(x->dtype, out[0], place_of(x->rank, start, at, stride), in[1], i);
 }
 
@@ -97,7 +97,7 @@ void interp_gather(const Op *op, const void *const *in, void *const *out)
     int64_t stride[CVN_MAX_RANK], start[CVN_MAX_RANK], offset[CVN_MAX_RANK];
     int64_t at[CVN_MAX_RANK] = {0};
     type_strides(x, stride);
-    for (int64_t i = 0, n = cvn_type_elements(y); i < n; i++, interp_next(y->rank, y->dim, at)) {
+    for (int64_t i = 0, n = cvn_type_elements(y); i < n; i++, index_next(y->rank, y->dim, at)) {
         index_start(op, in[1], y->rank, at, start);
         window_offset(op, at, offset);
         for (int d = 0; d < x->rank; d++)
@@ -115,7 +115,7 @@ void interp_scatter(const Op *op, const void *const *in, void *const *out)
     int64_t at[CVN_MAX_RANK] = {0};
     type_strides(x, stride);
     interp_copy(op, in, out);
-    for (int64_t i = 0, n = cvn_type_elements(u); i < n; i++, interp_next(u->rank, u->dim, at)) {
+    for (int64_t i = 0, n = cvn_type_elements(u); i < n; i++, index_next(u->rank, u->dim, at)) {
         index_start(op, in[1], u->rank, at, start);
         window_offset(op, at, offset);
         bool inside = true;

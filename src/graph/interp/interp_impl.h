@@ -46,17 +46,6 @@ static inline void interp_move(cvn_dtype dtype, void *to, int64_t i, const void 
     memcpy((char *)to + (size_t)i * size, (const char *)from + (size_t)j * size, size);
 }
 
-/* The index after `at` in row-major order over `rank` dimensions of these sizes; back to all zeros
-   after the last. */
-static inline void interp_next(int rank, const int64_t *dim, int64_t *at)
-{
-    for (int d = rank - 1; d >= 0; d--) {
-        if (++at[d] < dim[d])
-            return;
-        at[d] = 0;
-    }
-}
-
 static inline int64_t interp_within(int64_t x, int64_t low, int64_t high)
 {
     return x < low ? low : x > high ? high : x;

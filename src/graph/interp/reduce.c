@@ -60,10 +60,10 @@ void interp_reduce(const Op *op, const void *const *in, void *const *out)
     for (int d = 0; d < x->rank; d++)
         dims_add(ints_contain(&op->attr.dims, d) ? &reduced : &kept, x, stride, d);
     int64_t at[CVN_MAX_RANK] = {0};
-    for (int64_t i = 0; i < kept.count; i++, interp_next(kept.n, kept.size, at)) {
+    for (int64_t i = 0; i < kept.count; i++, index_next(kept.n, kept.size, at)) {
         int64_t first = dims_offset(&kept, at), k[CVN_MAX_RANK] = {0};
         Fold fold = interp_fold(op->attr.reduce, x->dtype);
-        for (int64_t j = 0; j < reduced.count; j++, interp_next(reduced.n, reduced.size, k))
+        for (int64_t j = 0; j < reduced.count; j++, index_next(reduced.n, reduced.size, k))
             interp_fold_add(&fold, x->dtype, in[0], first + dims_offset(&reduced, k));
         interp_fold_store(&fold, y->dtype, out[0], i);
     }
@@ -123,7 +123,7 @@ static void dot_element(const DotSide *lhs, const DotSide *rhs, const void *cons
             real += a * b;
         else
             integer += (uint64_t)(int64_t)a * (uint64_t)(int64_t)b;
-        interp_next(lhs->contract.n, lhs->contract.size, k);
+        index_next(lhs->contract.n, lhs->contract.size, k);
     }
     if (is_float)
         element_set(dtype, out, i, real);
@@ -139,14 +139,14 @@ void interp_dot_general(const Op *op, const void *const *in, void *const *out)
     DotSide lhs = dot_side(op_in(op, 0), &a->lhs_batch, &a->lhs_contract);
     DotSide rhs = dot_side(op_in(op, 1), &a->rhs_batch, &a->rhs_contract);
     int64_t i = 0, b[CVN_MAX_RANK] = {0};
-    for (int64_t nb = 0; nb < lhs.batch.count; nb++, interp_next(lhs.batch.n, lhs.batch.size, b)) {
+    for (int64_t nb = 0; nb < lhs.batch.count; nb++, index_next(lhs.batch.n, lhs.batch.size, b)) {
         int64_t lb = dims_offset(&lhs.batch, b), rb = dims_offset(&rhs.batch, b);
         int64_t m[CVN_MAX_RANK] = {0};
         for (int64_t nm = 0; nm < lhs.free_.count;
-             nm++, interp_next(lhs.free_.n, lhs.free_.size, m)) {
+             nm++, index_next(lhs.free_.n, lhs.free_.size, m)) {
             int64_t l = lb + dims_offset(&lhs.free_, m), n[CVN_MAX_RANK] = {0};
             for (int64_t nn = 0; nn < rhs.free_.count;
-                 nn++, interp_next(rhs.free_.n, rhs.free_.size, n))
+                 nn++, index_next(rhs.free_.n, rhs.free_.size, n))
                 dot_element(&lhs, &rhs, in, l, rb + dims_offset(&rhs.free_, n),
                             op_out(op, 0)->dtype, out[0], i++);
         }

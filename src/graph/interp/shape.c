@@ -24,7 +24,7 @@ static void read_pattern(const Op *op, const void *const *in, void *const *out, 
 {
     const cvn_type *y = op_out(op, 0);
     int64_t at[CVN_MAX_RANK] = {0};
-    for (int64_t i = 0, n = cvn_type_elements(y); i < n; i++, interp_next(y->rank, y->dim, at)) {
+    for (int64_t i = 0, n = cvn_type_elements(y); i < n; i++, index_next(y->rank, y->dim, at)) {
         int64_t from = p->first;
         for (int d = 0; d < y->rank; d++)
             from += at[d] * p->step[d];
@@ -108,7 +108,7 @@ void interp_pad(const Op *op, const void *const *in, void *const *out)
     type_strides(y, stride);
     for (int64_t i = 0, n = cvn_type_elements(y); i < n; i++)
         interp_move(y->dtype, out[0], i, in[1], 0);
-    for (int64_t i = 0, n = cvn_type_elements(x); i < n; i++, interp_next(x->rank, x->dim, at)) {
+    for (int64_t i = 0, n = cvn_type_elements(x); i < n; i++, index_next(x->rank, x->dim, at)) {
         int64_t to = 0;
         bool inside = true;
         for (int d = 0; d < x->rank; d++) {
