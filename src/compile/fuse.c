@@ -25,25 +25,12 @@ typedef struct Group {
 } Group;
 
 typedef struct Fuser {
-    cvn_graph *g;
-    const KernelSet *backend;
-    uint32_t *uses;       /* [n_values] as fuse_uses has it, before anything was fused */
+    const Fuse *fuse;     /* its uses are as fuse_uses has it */
     unsigned char *group; /* [n_values] 1 + the open group that computes a value, or 0 */
-    Making *making;       /* for one fusion after the other */
     Group open[GROUPS];
 } Fuser;
 
 /* ---- the graph ---- */
-
-void fuse_put_before(cvn_graph *g, Op *op, Op *next)
-{
-    Op *prev = next ? next->prev : g->last;
-    op->prev = prev;
-    op->next = next;
-    *(prev ? &prev->next : &g->first) = op;
-    *(next ? &next->prev : &g->last) = op;
-    g->n_ops++;
-}
 
 void fuse_own_results(Op *op)
 {
@@ -99,7 +86,7 @@ static void put_fusion(Making *m, Op *next)
         .file = m->op[m->n - 1]->file,
         .line = m->op[m->n - 1]->line,
     };
-    fuse_put_before(g, op, next);
+    graph_put_before(g, op, next);
     for (int i = 0; i < m->n; i++)
         graph_remove(g, m->op[i]);
     fuse_own_results(op);
@@ -107,14 +94,14 @@ static void put_fusion(Making *m, Op *next)
 
 /* Makes a fusion of n operations; of each half where they are too many for one. What stays alone, and views, keep their
    order. */
-static void fuse(const Fuser *f, Op *const *op, int n, Op *next)
+static void fuse(const Fuse *f, Op *const *op, int n, Op *next)
 {
     Op *member[FUSION_MEMBERS];
     int n_members = 0;
     Making *m = f->making;
     for (int i = 0; i < n; i++) {
         graph_remove(f->g, op[i]);
-        fuse_put_before(f->g, op[i], next);
+        graph_put_before(f->g, op[i], next);
         if (!fuse_is_whole(op[i]))
             member[n_members++] = op[i];
     }
@@ -135,7 +122,7 @@ static void close_group(Fuser *f, Group *group, Op *next)
         f->group[group->op[i]->result[0]->id] = 0;
     group->n = 0;
     if (n > 0)
-        fuse(f, group->op, n, next);
+        fuse(f->fuse, group->op, n, next);
 }
 
 /* ---- the walk ---- */
@@ -158,17 +145,6 @@ static void add_member(Fuser *f, Group *group, Op *op, int64_t position)
     group->elements = cvn_type_elements(&op->result[0]->type);
     group->joined = position > group->joined ? position : group->joined;
     f->group[op->result[0]->id] = (unsigned char)(group - f->open + 1);
-}
-
-/* One group of two, if it is not too large. */
-static bool merge(Fuser *f, Group *into, Group *from)
-{
-    if (into->n + from->n >= FUSION_MEMBERS || into->elements != from->elements)
-        return false;
-    for (int i = 0; i < from->n; i++)
-        add_member(f, into, from->op[i], from->position[i]);
-    from->n = 0;
-    return true;
 }
 
 static bool reads(const Group *group, const cvn_value *root)
@@ -206,8 +182,15 @@ static void join(Fuser *f, Op *op, int64_t position)
         bool fits = other && other->elements == elements && other->n < FUSION_MEMBERS;
         if (other && fits && !group)
             group = other;
-        else if (other && other != group && !(fits && merge(f, group, other)))
+        if (!other || other == group)
+            continue;
+        if (!fits || group->n + other->n >= FUSION_MEMBERS) {
             close_group(f, other, op);
+            continue;
+        }
+        for (int i = 0; i < other->n; i++) /* one group of two */
+            add_member(f, group, other->op[i], other->position[i]);
+        other->n = 0;
     }
     if (!group)
         group = sibling_of(f, op);
@@ -225,9 +208,9 @@ static void join(Fuser *f, Op *op, int64_t position)
 static void walk(Fuser *f)
 {
     int64_t position = 0;
-    for (Op *op = f->g->first, *next; op; op = next, position++) {
+    for (Op *op = f->fuse->g->first, *next; op; op = next, position++) {
         next = op->next;
-        if (fuse_member_kernel(f->backend, op) ||
+        if (fuse_member_kernel(f->fuse->backend, op) ||
             (fuse_is_whole(op) && group_of(f, op->result[0]))) {
             join(f, op, position);
             continue;
@@ -246,20 +229,31 @@ static void walk(Fuser *f)
         close_group(f, &f->open[i], NULL);
 }
 
+static void apply(Fuse *f, FuseRule *rule, uint32_t *uses)
+{
+    f->uses = uses;
+    f->position = fuse_positions(f->g, f->arena);
+    for (Op *op = f->g->first, *next; op; op = next) {
+        next = op->next;
+        rule(f, op);
+    }
+    graph_remove_dead(f->g);
+}
+
 void fuse_graph(cvn_graph *g, const KernelSet *backend, Arena *scratch)
 {
-    fuse_squares(g, backend, scratch);
-    fuse_convert(g, backend, scratch);
-    fuse_epilogues(g, backend, scratch);
-    fuse_squares(g, backend, scratch); /* of products with residuals, which are there now */
-    fuse_recompute(g, backend, scratch);
-    fuse_reduce(g, backend, scratch);
-    Fuser f = {.g = g,
-               .backend = backend,
-               .uses = fuse_uses(g, scratch),
-               .group = arena_array(scratch, g->n_values + (size_t)1, sizeof *f.group),
-               .making = arena_alloc(scratch, sizeof *f.making)};
-    walk(&f);
-    fuse_product(g, backend, f.uses, scratch);
-    graph_remove_dead(g);
+    Fuse f = {.g = g, .backend = backend, .arena = scratch};
+    f.making = arena_alloc(scratch, sizeof *f.making);
+    apply(&f, fuse_squares, graph_uses(g, scratch));
+    apply(&f, fuse_convert, graph_uses(g, scratch));
+    apply(&f, fuse_epilogue, graph_uses(g, scratch));
+    /* Again, of products with residuals, which are there now. */
+    apply(&f, fuse_squares, graph_uses(g, scratch));
+    fuse_recompute(&f);
+    apply(&f, fuse_reduce, graph_uses(g, scratch));
+    f.uses = fuse_uses(g, scratch);
+    Fuser fuser = {.fuse = &f,
+                   .group = arena_array(scratch, g->n_values + (size_t)1, sizeof *fuser.group)};
+    walk(&fuser);
+    apply(&f, fuse_product, f.uses);
 }

@@ -17,35 +17,29 @@ static bool is_half(cvn_dtype dtype)
 }
 
 /* A result that only a rounding reads is rounded where it is made, or right behind. */
-static void take_rounding(cvn_graph *g, const KernelSet *backend, const uint32_t *uses, Op *convert)
+static void take_rounding(Fuse *f, Op *convert)
 {
     cvn_value *exact = convert->operand[0];
     Op *op = exact->def;
     if (exact->type.dtype != CVN_F32 || !is_half(convert->result[0]->type.dtype) ||
-        uses[exact->id] != 1 || op->kind == OP_PARAMETER)
+        f->uses[exact->id] != 1 || op->kind == OP_PARAMETER)
         return;
-    graph_remove(g, convert);
-    if (exact->result != 0 || !kernel_fuses(backend, op, EPILOGUE_CONVERT)) {
-        fuse_put_before(g, convert, op->next);
+    graph_remove(f->g, convert);
+    if (exact->result != 0 || !kernel_fuses(f->backend, op, EPILOGUE_CONVERT)) {
+        graph_put_before(f->g, convert, op->next);
         return;
     }
     op->result[0] = convert->result[0];
     fuse_own_results(op);
 }
 
-void fuse_convert(cvn_graph *g, const KernelSet *backend, Arena *arena)
+void fuse_convert(Fuse *f, Op *op)
 {
-    const uint32_t *uses = graph_uses(g, arena);
-    for (Op *op = g->first, *next; op; op = next) {
-        next = op->next;
-        const Op *convert = op->n_operands > 0 ? op->operand[0]->def : NULL;
-        if (op->kind == OP_CONVERT)
-            take_rounding(g, backend, uses, op);
-        else if (convert && convert->kind == OP_CONVERT && uses[op->operand[0]->id] == 1 &&
-                 op->operand[0]->type.dtype == CVN_F32 &&
-                 is_half(convert->operand[0]->type.dtype) &&
-                 kernel_fuses(backend, op, PROLOGUE_CONVERT))
-            op->operand[0] = convert->operand[0]; /* widened for it alone: it is read as it is */
-    }
-    graph_remove_dead(g);
+    cvn_value *v = op->n_operands > 0 ? op->operand[0] : NULL;
+    if (op->kind == OP_CONVERT)
+        take_rounding(f, op);
+    else if (v && v->def->kind == OP_CONVERT && f->uses[v->id] == 1 && v->type.dtype == CVN_F32 &&
+             is_half(v->def->operand[0]->type.dtype) &&
+             kernel_fuses(f->backend, op, PROLOGUE_CONVERT))
+        op->operand[0] = v->def->operand[0]; /* widened for it alone: it is read as it is */
 }

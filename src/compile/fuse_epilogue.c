@@ -18,17 +18,16 @@
  */
 #include "compile/fuse_impl.h"
 
-typedef struct Epilogues {
-    cvn_graph *g;
-    const KernelSet *backend;
-    uint32_t *uses;    /* [n_values], before anything was changed */
-    int64_t *position; /* [n_values] of the operation that makes a value */
-} Epilogues;
+static void move_before(cvn_graph *g, Op *op, Op *next)
+{
+    graph_remove(g, op);
+    graph_put_before(g, op, next);
+}
 
 /* op makes `v`, as its result 0, from now on. */
-static void set_result(Epilogues *e, Op *op, cvn_value *v)
+static void set_result(Fuse *f, Op *op, cvn_value *v)
 {
-    e->position[v->id] = e->position[op->result[0]->id];
+    f->position[v->id] = f->position[op->result[0]->id];
     op->result[0] = v;
     fuse_own_results(op);
 }
@@ -55,54 +54,53 @@ static bool is_sum_of_rows(const Op *op)
 }
 
 /* The sum of op's result 0, which nothing else reads, and `other` becomes op's. */
-static bool take_sum(Epilogues *e, Op *sum, Op *op, cvn_value *other)
+static bool take_sum(Fuse *f, Op *sum, Op *op, cvn_value *other)
 {
     cvn_value *v = op->result[0], *made = sum->result[0];
     cvn_dtype dtype = made->type.dtype;
-    if (e->uses[v->id] != 1 || !kernel_fuses(e->backend, op, EPILOGUE_RESIDUAL) || other == v ||
+    if (f->uses[v->id] != 1 || !kernel_fuses(f->backend, op, EPILOGUE_RESIDUAL) || other == v ||
         (dtype != CVN_F32 && dtype != CVN_BF16))
         return false;
     if (is_sum_of_rows(op)) { /* it moves to where the sum was */
-        e->position[v->id] = e->position[made->id];
-        graph_remove(e->g, op);
-        fuse_put_before(e->g, op, sum);
+        f->position[v->id] = f->position[made->id];
+        move_before(f->g, op, sum);
         op->operand[0] = other;
         op->attr.residual = true;
-    } else if (e->position[other->id] < e->position[v->id] && (!is_norm(op) || dtype == CVN_F32)) {
-        fuse_add_operand(e->g, op, other);
+    } else if (f->position[other->id] < f->position[v->id] && (!is_norm(op) || dtype == CVN_F32)) {
+        fuse_add_operand(f->g, op, other);
     } else {
         return false;
     }
-    graph_remove(e->g, sum);
-    set_result(e, op, made);
+    graph_remove(f->g, sum);
+    set_result(f, op, made);
     return true;
 }
 
-static void take_sums(Epilogues *e, Op *sum)
+static void take_sums(Fuse *f, Op *sum)
 {
     cvn_value *v[2] = {sum->operand[0], sum->operand[1]};
-    bool late = e->position[v[1]->id] > e->position[v[0]->id];
+    bool late = f->position[v[1]->id] > f->position[v[0]->id];
     for (int i = 0; i < 2; i++) { /* the later one first */
         int k = i == 0 ? late : !late;
         Op *op = v[k]->def;
         bool can = v[k]->result == 0 && (is_product(op) || is_norm(op) || is_sum_of_rows(op));
-        if (can && take_sum(e, sum, op, v[1 - k]))
+        if (can && take_sum(f, sum, op, v[1 - k]))
             return;
     }
 }
 
 /* ---- a rounded copy ---- */
 
-static void take_copy(Epilogues *e, Op *convert)
+static void take_copy(Fuse *f, Op *convert)
 {
     Op *op = convert->operand[0]->def;
     if (op->kind != OP_RMS_NORM_BACKWARD || op->n_results != 2 ||
         convert->operand[0]->result != 0 || convert->operand[0]->type.dtype != CVN_F32 ||
-        convert->result[0]->type.dtype != CVN_BF16 || !kernel_fuses(e->backend, op, EPILOGUE_COPY))
+        convert->result[0]->type.dtype != CVN_BF16 || !kernel_fuses(f->backend, op, EPILOGUE_COPY))
         return;
-    graph_remove(e->g, convert);
-    fuse_add_result(e->g, op, convert->result[0]);
-    e->position[convert->result[0]->id] = e->position[op->result[0]->id];
+    graph_remove(f->g, convert);
+    fuse_add_result(f->g, op, convert->result[0]);
+    f->position[convert->result[0]->id] = f->position[op->result[0]->id];
 }
 
 /* ---- a gradient and what it is the gradient of ---- */
@@ -112,32 +110,26 @@ static bool is_constant(const cvn_value *v)
     return v->def->kind == OP_CONSTANT;
 }
 
-static void move_before(cvn_graph *g, Op *op, Op *next)
-{
-    graph_remove(g, op);
-    fuse_put_before(g, op, next);
-}
-
 /* softmax_cross_entropy_backward logits, targets, lse, dloss, dlse becomes … logits, targets, dloss, dlse, with the
    results dlogits, loss, lse, in the place of the loss. */
-static void take_loss(Epilogues *e, Op *op)
+static void take_loss(Fuse *f, Op *op)
 {
     Op *loss = op->operand[2]->def;
     if (op->n_operands != 5 || loss->kind != OP_SOFTMAX_CROSS_ENTROPY ||
         op->operand[2]->result != 1 || loss->operand[0] != op->operand[0] ||
         loss->operand[1] != op->operand[1] || !is_constant(op->operand[3]) ||
-        !is_constant(op->operand[4]) || !kernel_fuses(e->backend, op, FUSES_FORWARD))
+        !is_constant(op->operand[4]) || !kernel_fuses(f->backend, op, FUSES_FORWARD))
         return;
     for (int i = 3; i < 5; i++) {
-        move_before(e->g, op->operand[i]->def, loss);
+        move_before(f->g, op->operand[i]->def, loss);
         op->operand[i - 1] = op->operand[i];
     }
     op->n_operands = 4;
-    move_before(e->g, op, loss);
-    graph_remove(e->g, loss);
-    e->position[op->result[0]->id] = e->position[loss->result[0]->id];
+    move_before(f->g, op, loss);
+    graph_remove(f->g, loss);
+    f->position[op->result[0]->id] = f->position[loss->result[0]->id];
     for (int i = 0; i < 2; i++)
-        fuse_add_result(e->g, op, loss->result[i]);
+        fuse_add_result(f->g, op, loss->result[i]);
 }
 
 /* ---- dimensions ---- */
@@ -150,12 +142,12 @@ static bool is_swap(const Op *op)
            p[2] == 1 && p[3] == 3;
 }
 
-static void take_transpose(Epilogues *e, Op *transpose)
+static void take_transpose(Fuse *f, Op *transpose)
 {
     cvn_value *v = transpose->operand[0];
     Op *op = v->def;
     int last = v->type.rank - 1;
-    if (v->result != 0 || e->uses[v->id] != 1 || !kernel_fuses(e->backend, op, EPILOGUE_TRANSPOSE))
+    if (v->result != 0 || f->uses[v->id] != 1 || !kernel_fuses(f->backend, op, EPILOGUE_TRANSPOSE))
         return;
     if (op->kind == OP_ROPE && is_swap(transpose) && !(op->attr.transposed & 2))
         op->attr.transposed |= 2;
@@ -164,37 +156,29 @@ static void take_transpose(Epilogues *e, Op *transpose)
         op->attr.dims = transpose->attr.dims;
     else
         return;
-    graph_remove(e->g, transpose);
-    set_result(e, op, transpose->result[0]);
+    graph_remove(f->g, transpose);
+    set_result(f, op, transpose->result[0]);
 }
 
-static void take_transposed(Epilogues *e, Op *rope)
+static void take_transposed(Fuse *f, Op *rope)
 {
     const Op *transpose = rope->operand[0]->def;
-    if (!is_swap(transpose) || e->uses[rope->operand[0]->id] != 1 ||
-        !kernel_fuses(e->backend, rope, PROLOGUE_TRANSPOSE))
+    if (!is_swap(transpose) || f->uses[rope->operand[0]->id] != 1 ||
+        !kernel_fuses(f->backend, rope, PROLOGUE_TRANSPOSE))
         return;
     rope->operand[0] = transpose->operand[0];
     rope->attr.transposed |= 1;
 }
 
-void fuse_epilogues(cvn_graph *g, const KernelSet *backend, Arena *arena)
+void fuse_epilogue(Fuse *f, Op *op)
 {
-    static void (*const rule[OP_COUNT])(Epilogues * e, Op * op) = {
+    static FuseRule *const rule[OP_COUNT] = {
         [OP_ADD] = take_sums,
         [OP_CONVERT] = take_copy,
         [OP_SOFTMAX_CROSS_ENTROPY_BACKWARD] = take_loss,
         [OP_TRANSPOSE] = take_transpose,
         [OP_ROPE] = take_transposed,
     };
-    Epilogues e = {.g = g,
-                   .backend = backend,
-                   .uses = graph_uses(g, arena),
-                   .position = fuse_positions(g, arena)};
-    for (Op *op = g->first, *next; op; op = next) {
-        next = op->next;
-        if (rule[op->kind])
-            rule[op->kind](&e, op);
-    }
-    graph_remove_dead(g);
+    if (rule[op->kind])
+        rule[op->kind](f, op);
 }

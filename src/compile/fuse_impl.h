@@ -7,20 +7,28 @@
 
 #include "compile/fuse.h"
 
+/* What rules share during one walk over the graph. */
+typedef struct Fuse {
+    cvn_graph *g;
+    const KernelSet *backend;
+    Arena *arena;          /* for what is not needed afterwards */
+    uint32_t *uses;        /* [n_values] by operations and outputs, before anything was changed */
+    int64_t *position;     /* [n_values] of the operation that makes a value, from the first on */
+    struct Making *making; /* for one fusion after the other */
+} Fuse;
+
+/* What may be done with an operation, which may be removed. */
+typedef void FuseRule(Fuse *f, Op *op);
+
 /* ---- the rules: each is a file, which see ---- */
 
-void fuse_squares(cvn_graph *g, const KernelSet *backend, Arena *arena);
-void fuse_convert(cvn_graph *g, const KernelSet *backend, Arena *arena);
-void fuse_epilogues(cvn_graph *g, const KernelSet *backend, Arena *arena);
-void fuse_recompute(cvn_graph *g, const KernelSet *backend, Arena *arena);
-void fuse_reduce(cvn_graph *g, const KernelSet *backend, Arena *arena);
-/* fuse.c: chains of elementwise operations; uses: as fuse_uses has it, before anything was fused. */
-void fuse_product(cvn_graph *g, const KernelSet *backend, const uint32_t *uses, Arena *arena);
+FuseRule fuse_squares, fuse_convert, fuse_epilogue, fuse_reduce;
+/* A walk of its own, from the last to the first. */
+void fuse_recompute(Fuse *f);
+/* fuse.c: chains of elementwise operations. Then, with uses as fuse_uses has it: */
+FuseRule fuse_product;
 
 /* ---- changes of the graph ---- */
-
-/* Puts an operation that is in no list before another one, or, with NULL, last. */
-void fuse_put_before(cvn_graph *g, Op *op, Op *next);
 
 /* Makes op the one that its results come from. */
 void fuse_own_results(Op *op);

@@ -1,20 +1,21 @@
 /* The rules of fuse_linear.h, each a walk over the graph. */
 #include "compile/fuse_linear.h"
 
+#include "compile/fuse_impl.h"
 #include "graph/linear.h"
 
 #include <string.h>
 
 /* What the rules share during one walk. */
-typedef struct Fuse {
+typedef struct Products {
     cvn_graph *g;
-    uint32_t *uses; /* [n_values] at the start of the walk */
-    int64_t *place; /* [n_values] of results: where in the list their operation is */
-    uint32_t n;     /* values at the start of the walk: later ones have no entries */
+    uint32_t *uses;    /* [n_values] at the start of the walk */
+    int64_t *position; /* [n_values] of the operation that makes a value */
+    uint32_t n;        /* values at the start of the walk: later ones have no entries */
     bool changed;
-} Fuse;
+} Products;
 
-static bool is_used_once(const Fuse *f, const cvn_value *v)
+static bool is_used_once(const Products *f, const cvn_value *v)
 {
     return v->id < f->n && f->uses[v->id] == 1;
 }
@@ -29,8 +30,8 @@ static Op *simple_linear(const cvn_value *v)
 }
 
 /* One linear in the place of op, which makes what `old` [n_old] were. */
-static void put_linear(Fuse *f, Op *op, int n_old, cvn_value *const *old, const OpAttr *attr, int n,
-                       cvn_value *const *operand)
+static void put_linear(Products *f, Op *op, int n_old, cvn_value *const *old, const OpAttr *attr,
+                       int n, cvn_value *const *operand)
 {
     cvn_type type[LINEAR_WEIGHTS];
     for (int i = 0; i < n_old; i++)
@@ -65,7 +66,7 @@ int fuse_product_rows(const Op *op)
 }
 
 /* dot_general(x, dequantize(q, s)), the last dimensions of both being summed. */
-static void fuse_product(Fuse *f, Op *op)
+static void fuse_dequantized(Products *f, Op *op)
 {
     int rows = fuse_product_rows(op);
     if (!rows || op->operand[1]->def->kind != OP_DEQUANTIZE)
@@ -83,7 +84,7 @@ static void fuse_product(Fuse *f, Op *op)
 }
 
 /* linear_int8 of quantize_rows(x): rows are brought to 8 bits where the product lays them out. */
-static void fuse_rounded(Fuse *f, Op *op)
+static void fuse_rounded(Products *f, Op *op)
 {
     if (op->kind != OP_LINEAR_INT8 || !op->attr.axis)
         return;
@@ -103,7 +104,7 @@ static cvn_value *behind_reshape(cvn_value *v)
 }
 
 /* linear of blocks and of x = dequantize(quantize_rows(…)), a step for as many columns as the product has one for. */
-static void fuse_steps(Fuse *f, Op *op)
+static void fuse_steps(Products *f, Op *op)
 {
     if (op->kind != OP_LINEAR || !op->attr.blocks || op->attr.int8 || op->attr.norm)
         return;
@@ -154,7 +155,7 @@ static cvn_value *spread_over_rows(const cvn_value *v, int lead)
 }
 
 /* y + bias, where y is a linear of one weight. */
-static void fuse_bias(Fuse *f, Op *op)
+static void fuse_bias(Products *f, Op *op)
 {
     if (op->kind != OP_ADD || op->result[0]->type.dtype != CVN_F32)
         return;
@@ -201,7 +202,7 @@ static int join_operands(const Op *const *member, int n, cvn_value *operand[LINE
 }
 
 /* silu(a) * b, where silu(a) = a * logistic(a); either operand of a product may come first. */
-static void fuse_swiglu(Fuse *f, Op *op)
+static void fuse_swiglu(Products *f, Op *op)
 {
     if (op->kind != OP_MULTIPLY)
         return;
@@ -231,7 +232,7 @@ static void fuse_swiglu(Fuse *f, Op *op)
 }
 
 /* r + y, where y is a linear of one weight. What is broadcast is not worth a tensor of its own. */
-static void fuse_residual(Fuse *f, Op *op)
+static void fuse_residual(Products *f, Op *op)
 {
     if (op->kind != OP_ADD || op->result[0]->type.dtype != CVN_F32)
         return;
@@ -249,7 +250,7 @@ static void fuse_residual(Fuse *f, Op *op)
 }
 
 /* convert(y) to a shorter dtype, where y is f32 and nothing else's. */
-static void fuse_convert(Fuse *f, Op *op)
+static void fuse_conversion(Products *f, Op *op)
 {
     if (op->kind != OP_CONVERT)
         return;
@@ -263,7 +264,7 @@ static void fuse_convert(Fuse *f, Op *op)
 }
 
 /* Linears of one x become one, where the first of them is. */
-static void fuse_siblings(Fuse *f, Op *op)
+static void fuse_siblings(Products *f, Op *op)
 {
     const Op *member[LINEAR_WEIGHTS] = {op};
     int n = 1;
@@ -275,7 +276,7 @@ static void fuse_siblings(Fuse *f, Op *op)
             continue;
         bool known = next->result[0]->id < f->n && op->result[0]->id < f->n;
         for (int i = 1; i < next->n_operands && known; i++)
-            known = f->place[next->operand[i]->id] < f->place[op->result[0]->id];
+            known = f->position[next->operand[i]->id] < f->position[op->result[0]->id];
         if (known)
             member[n++] = next;
     }
@@ -293,7 +294,7 @@ static void fuse_siblings(Fuse *f, Op *op)
 }
 
 /* linear(rms_norm(x)), where nothing else takes the normalised rows: they are made where the product lays them out. */
-static void fuse_norm(Fuse *f, Op *op)
+static void fuse_norm(Products *f, Op *op)
 {
     if (op->kind != OP_LINEAR || op->attr.norm || op->attr.axis != 1)
         return;
@@ -314,24 +315,20 @@ static void fuse_norm(Fuse *f, Op *op)
     put_linear(f, op, op->n_results, op->result, &attr, op->n_operands + 1, operand);
 }
 
-typedef void FuseRule(Fuse *f, Op *op);
+typedef void ProductRule(Products *f, Op *op);
 
 /* In this order: what is a product, then what it is part of, then what is left side by side, and last what they all
    take. */
-static FuseRule *const rules[] = {fuse_product, fuse_rounded,  fuse_steps,
-                                  fuse_bias,    fuse_swiglu,   fuse_residual,
-                                  fuse_convert, fuse_siblings, fuse_norm};
+static ProductRule *const rules[] = {fuse_dequantized, fuse_rounded,  fuse_steps,
+                                     fuse_bias,        fuse_swiglu,   fuse_residual,
+                                     fuse_conversion,  fuse_siblings, fuse_norm};
 
-static void walk(Fuse *f, FuseRule *rule)
+static void walk(Products *f, ProductRule *rule)
 {
     cvn_graph *g = f->g;
     f->n = g->n_values;
     f->uses = graph_uses(g, &g->arena);
-    f->place = arena_array(&g->arena, f->n, sizeof *f->place);
-    int64_t place = 0;
-    for (const Op *op = g->first; op; op = op->next, place++)
-        for (int i = 0; i < op->n_results; i++)
-            f->place[op->result[i]->id] = place;
+    f->position = fuse_positions(g, &g->arena);
     for (Op *op = g->first; op && !g->err.code; op = op->next) {
         graph_resolve_op(op);
         rule(f, op);
@@ -345,7 +342,7 @@ int graph_fuse_linear(cvn_graph *g, bool products_only, bool *changed, cvn_err *
 {
     const char *file = g->file;
     int line = g->line;
-    Fuse f = {.g = g};
+    Products f = {.g = g};
     bool any = false;
     for (const Op *op = g->first; op && !any; op = op->next)
         any = op->kind == OP_DEQUANTIZE || op->kind == OP_LINEAR || op->kind == OP_LINEAR_INT8;

@@ -11,25 +11,8 @@
  */
 #include "compile/fuse_impl.h"
 
-typedef struct Products {
-    cvn_graph *g;
-    const KernelSet *backend;
-    const uint32_t *uses; /* [n_values] before anything was fused */
-    int64_t *position;    /* [n_values] of the operation that makes a value */
-    Making *making;       /* for one fusion after the other */
-} Products;
-
-/* Dimensions of a product that are the columns of its result. */
-static int64_t columns_of(const Op *product)
-{
-    int64_t n = cvn_type_elements(&product->operand[1]->type);
-    for (int i = 0; i < product->attr.rhs_contract.n; i++)
-        n /= product->operand[1]->type.dim[product->attr.rhs_contract.v[i]];
-    return n;
-}
-
 /* The product among the operands of a fusion that is made after all others, or NULL. */
-static cvn_value *last_product(const Products *p, const Op *fusion)
+static cvn_value *last_product(const Fuse *p, const Op *fusion)
 {
     cvn_value *last = NULL; /* of splats alone a fusion has no operands */
     for (int i = 0; i < fusion->n_operands; i++)
@@ -39,15 +22,18 @@ static cvn_value *last_product(const Products *p, const Op *fusion)
         return NULL;
     const Op *op = last->def;
     const Kernel *kernel = kernel_find(p->backend, op);
-    bool takes = op->kind == OP_DOT_GENERAL && op->n_operands == 2 && op->n_results == 1 &&
-                 op->attr.dims.n == 0 && op->attr.lhs_batch.n == 0 && !op->attr.fusion && kernel &&
-                 kernel->epilogue && last->type.dtype == CVN_BF16 &&
-                 cvn_type_elements(&op->operand[0]->type) > 0 &&
-                 columns_of(op) % FUSION_COLUMNS == 0;
+    if (op->kind != OP_DOT_GENERAL || cvn_type_elements(&op->operand[0]->type) == 0)
+        return NULL;
+    int64_t columns = cvn_type_elements(&op->operand[1]->type); /* of its result */
+    for (int i = 0; i < op->attr.rhs_contract.n; i++)
+        columns /= op->operand[1]->type.dim[op->attr.rhs_contract.v[i]];
+    bool takes = op->n_operands == 2 && op->n_results == 1 && op->attr.dims.n == 0 &&
+                 op->attr.lhs_batch.n == 0 && !op->attr.fusion && kernel && kernel->epilogue &&
+                 last->type.dtype == CVN_BF16 && columns % FUSION_COLUMNS == 0;
     return takes ? last : NULL;
 }
 
-static void put_behind(const Products *p, Op *product, Op *fusion, const Making *m, Fusion *f)
+static void put_behind(const Fuse *p, Op *product, Op *fusion, const Making *m, Fusion *f)
 {
     for (int i = 0; i < m->n_operands; i++)
         fuse_add_operand(p->g, product, m->operand[i]);
@@ -63,7 +49,7 @@ static void put_behind(const Products *p, Op *product, Op *fusion, const Making 
 }
 
 /* v: what the product made, of which a convert of its sums is to be the first member. */
-static void take_epilogue(const Products *p, Op *product, Op *fusion, cvn_value *v)
+static void take_epilogue(const Fuse *p, Op *product, Op *fusion, cvn_value *v)
 {
     Arena *arena = &p->g->arena;
     const Fusion *old = fusion->attr.fusion;
@@ -103,17 +89,9 @@ static void take_epilogue(const Products *p, Op *product, Op *fusion, cvn_value 
     }
 }
 
-void fuse_product(cvn_graph *g, const KernelSet *backend, const uint32_t *uses, Arena *arena)
+void fuse_product(Fuse *f, Op *op)
 {
-    Products p = {.g = g,
-                  .backend = backend,
-                  .uses = uses,
-                  .position = fuse_positions(g, arena),
-                  .making = arena_alloc(arena, sizeof *p.making)};
-    for (Op *op = g->first, *next; op; op = next) {
-        next = op->next;
-        cvn_value *v = op->kind == OP_FUSION ? last_product(&p, op) : NULL;
-        if (v)
-            take_epilogue(&p, v->def, op, v);
-    }
+    cvn_value *v = op->kind == OP_FUSION ? last_product(f, op) : NULL;
+    if (v)
+        take_epilogue(f, v->def, op, v);
 }

@@ -20,7 +20,6 @@
 typedef struct Recompute {
     cvn_graph *g;
     const KernelSet *backend;
-    Arena *arena;
     uint32_t n_values; /* when it began */
     int *epoch;        /* [n_values] in which a value is made */
     int *until;        /* [n_values] the last epoch that reads what has this root */
@@ -104,21 +103,22 @@ static void copy_for(Recompute *a, const Op *op, const Readers *r)
     graph_insert_before(a->g, NULL);
 }
 
-void fuse_recompute(cvn_graph *g, const KernelSet *backend, Arena *arena)
+void fuse_recompute(Fuse *f)
 {
-    Recompute recompute = {.g = g, .backend = backend, .arena = arena, .n_values = g->n_values};
+    cvn_graph *g = f->g;
+    Recompute recompute = {.g = g, .backend = f->backend, .n_values = g->n_values};
     Recompute *a = &recompute;
     int epoch = 0;
     size_t offset;
-    a->epoch = arena_array(arena, a->n_values, sizeof *a->epoch);
-    a->until = arena_array(arena, a->n_values, sizeof *a->until);
+    a->epoch = arena_array(f->arena, a->n_values, sizeof *a->epoch);
+    a->until = arena_array(f->arena, a->n_values, sizeof *a->until);
     for (const Op *op = g->first; op; op = op->next) {
         bool large = false; /* small tensors do not count: they end no epoch and are never copied */
         for (int i = 0; i < op->n_results; i++)
             large = large || cvn_type_elements(&op->result[i]->type) >= FUSION_LEAST;
         bool is_free = op->kind == OP_PARAMETER || op->kind == OP_CONSTANT ||
                        op->kind == OP_BROADCAST_IN_DIM || op_is_view(op, &offset);
-        epoch += large && !is_free && !fuse_member_kernel(backend, op);
+        epoch += large && !is_free && !fuse_member_kernel(f->backend, op);
         for (int i = 0; i < op->n_operands; i++)
             a->until[op_root_of(op->operand[i])->id] = epoch;
         for (int i = 0; i < op->n_results; i++)

@@ -16,14 +16,11 @@ enum {
     RUN = 256  /* neighbours that are read at a time at least: programs are slow to start */
 };
 
-typedef struct Reduces {
-    cvn_graph *g;
-    const KernelSet *backend;
-    uint32_t *uses; /* [n_values] */
-    Op *op[MOST];   /* [n] the producers of what one of them reads, each behind what it reads */
+/* Operations, [n]. */
+typedef struct Producers {
+    Op *op[MOST]; /* of what a reduce reads, each behind what it reads */
     int n;
-    Making *making; /* for one fusion after the other */
-} Reduces;
+} Producers;
 
 /* Elements that a sum, or a row of sums down columns, reads in one go. */
 static int64_t run_of(const Op *reduce)
@@ -36,27 +33,27 @@ static int64_t run_of(const Op *reduce)
     return run;
 }
 
-static bool takes_prologue(const Reduces *r, const Op *op)
+static bool takes_prologue(const Fuse *f, const Op *op)
 {
-    return op->kind == OP_REDUCE && kernel_fuses(r->backend, op, PROLOGUE_PROGRAM) &&
+    return op->kind == OP_REDUCE && kernel_fuses(f->backend, op, PROLOGUE_PROGRAM) &&
            op->operand[0]->type.dtype == CVN_F32 && run_of(op) >= RUN;
 }
 
 /* Adds the elementwise operations that v is made by; false where there are too many. */
-static bool collect(Reduces *r, cvn_value *v, int64_t elements)
+static bool collect(const Fuse *f, Producers *r, cvn_value *v, int64_t elements)
 {
     cvn_value *root = fuse_root_of(v);
     Op *op = root->def;
     int64_t inner;
     if (cvn_type_elements(&root->type) != elements || fuse_is_splat(root) ||
-        fuse_is_spread(root, &inner) || !fuse_member_kernel(r->backend, op) ||
+        fuse_is_spread(root, &inner) || !fuse_member_kernel(f->backend, op) ||
         op->kind == OP_SELECT)
         return true;
     for (int i = 0; i < r->n; i++)
         if (r->op[i] == op)
             return true;
     for (int i = 0; i < op->n_operands; i++)
-        if (!collect(r, op->operand[i], elements))
+        if (!collect(f, r, op->operand[i], elements))
             return false;
     if (r->n == MOST)
         return false;
@@ -65,26 +62,18 @@ static bool collect(Reduces *r, cvn_value *v, int64_t elements)
 }
 
 /* Whether nothing but sums and elementwise operations read v: it need not lie in memory. */
-static bool is_spared(const Reduces *r, const cvn_value *v, const Op *after)
+static bool is_spared(const Fuse *f, const cvn_value *v, const Op *after)
 {
     uint32_t seen = 0;
-    for (const Op *op = after->next; op && seen < r->uses[v->id]; op = op->next)
+    for (const Op *op = after->next; op && seen < f->uses[v->id]; op = op->next)
         for (int i = 0; i < op->n_operands; i++) {
             if (op->operand[i] != v)
                 continue;
-            if (!takes_prologue(r, op) && !fuse_member_kernel(r->backend, op))
+            if (!takes_prologue(f, op) && !fuse_member_kernel(f->backend, op))
                 return false;
             seen++;
         }
-    return seen == r->uses[v->id];
-}
-
-static bool same_shape(const cvn_type *a, const cvn_type *b)
-{
-    bool same = a->rank == b->rank;
-    for (int d = 0; same && d < a->rank; d++)
-        same = a->dim[d] == b->dim[d];
-    return same;
+    return seen == f->uses[v->id];
 }
 
 /* Whether the tensors that the terms are made of are no larger than the terms. */
@@ -101,8 +90,12 @@ static bool is_worth_it(const Making *m, const cvn_value *v)
 static bool put_shape_first(Making *m, const cvn_value *v)
 {
     int k = 0;
-    while (k < m->n_operands && !same_shape(&m->operand[k]->type, &v->type))
-        k++;
+    for (; k < m->n_operands; k++) {
+        cvn_type shape = m->operand[k]->type;
+        shape.dtype = v->type.dtype;
+        if (cvn_type_equal(&shape, &v->type))
+            break;
+    }
     if (k == m->n_operands)
         return false;
     cvn_value *first = m->operand[0];
@@ -116,35 +109,25 @@ static bool put_shape_first(Making *m, const cvn_value *v)
     return true;
 }
 
-static void take_prologue(Reduces *r, Op *reduce)
+void fuse_reduce(Fuse *f, Op *reduce)
 {
-    cvn_value *v = reduce->operand[0];
-    r->n = 0;
-    if (!collect(r, v, cvn_type_elements(&v->type)) || r->n == 0 || r->op[r->n - 1] != v->def ||
-        !is_spared(r, v, v->def))
+    if (!takes_prologue(f, reduce))
         return;
-    Making *m = r->making;
+    cvn_value *v = reduce->operand[0];
+    Producers r = {.n = 0};
+    if (!collect(f, &r, v, cvn_type_elements(&v->type)) || r.n == 0 || r.op[r.n - 1] != v->def ||
+        !is_spared(f, v, v->def))
+        return;
+    Making *m = f->making;
     *m = (Making){
-        .g = r->g, .backend = r->backend, .uses = r->uses, .op = r->op, .n = r->n, .only = v};
+        .g = f->g, .backend = f->backend, .uses = f->uses, .op = r.op, .n = r.n, .only = v};
     bool good = fuse_make_members(m) && is_worth_it(m, v) && put_shape_first(m, v);
-    Fusion *f = good ? fuse_make(m) : NULL;
-    if (f && f->program) {
-        r->uses[v->id]--;
+    Fusion *made = good ? fuse_make(m) : NULL;
+    if (made && made->program) {
+        f->uses[v->id]--;
         reduce->operand =
-            arena_copy(&r->g->arena, m->operand, (size_t)m->n_operands * sizeof *m->operand);
+            arena_copy(&f->g->arena, m->operand, (size_t)m->n_operands * sizeof *m->operand);
         reduce->n_operands = m->n_operands;
-        reduce->attr.fusion = f;
+        reduce->attr.fusion = made;
     }
-}
-
-void fuse_reduce(cvn_graph *g, const KernelSet *backend, Arena *arena)
-{
-    Reduces r = {.g = g,
-                 .backend = backend,
-                 .uses = graph_uses(g, arena),
-                 .making = arena_alloc(arena, sizeof *r.making)};
-    for (Op *op = g->first; op; op = op->next)
-        if (takes_prologue(&r, op))
-            take_prologue(&r, op);
-    graph_remove_dead(g);
 }

@@ -11,18 +11,6 @@
  */
 #include "compile/fuse_impl.h"
 
-static void take_squares(const KernelSet *backend, const uint32_t *uses, Op *reduce)
-{
-    const Op *square = reduce->operand[0]->def;
-    if (reduce->attr.reduce != CVN_SUM || square->kind != OP_MULTIPLY ||
-        square->operand[0] != square->operand[1] || uses[reduce->operand[0]->id] != 1 ||
-        reduce->operand[0]->type.dtype != CVN_F32 ||
-        !kernel_fuses(backend, reduce, PROLOGUE_SQUARE))
-        return;
-    reduce->operand[0] = square->operand[0];
-    reduce->attr.squares = true;
-}
-
 /* A product of which a sum goes down the columns, over the free dimensions of lhs: those that the result begins with. */
 static bool sums_columns(const KernelSet *backend, const Op *reduce, const Op *product)
 {
@@ -60,15 +48,17 @@ static void take_column_squares(cvn_graph *g, const KernelSet *backend, Op *redu
     fuse_add_result(g, from, made);
 }
 
-void fuse_squares(cvn_graph *g, const KernelSet *backend, Arena *arena)
+void fuse_squares(Fuse *f, Op *op)
 {
-    const uint32_t *uses = graph_uses(g, arena);
-    for (Op *op = g->first, *next; op; op = next) {
-        next = op->next;
-        if (op->kind == OP_REDUCE)
-            take_squares(backend, uses, op);
-        if (op->kind == OP_REDUCE && op->attr.squares)
-            take_column_squares(g, backend, op);
+    if (op->kind != OP_REDUCE)
+        return;
+    const Op *square = op->operand[0]->def;
+    if (op->attr.reduce == CVN_SUM && square->kind == OP_MULTIPLY &&
+        square->operand[0] == square->operand[1] && f->uses[op->operand[0]->id] == 1 &&
+        op->operand[0]->type.dtype == CVN_F32 && kernel_fuses(f->backend, op, PROLOGUE_SQUARE)) {
+        op->operand[0] = square->operand[0];
+        op->attr.squares = true;
     }
-    graph_remove_dead(g);
+    if (op->attr.squares)
+        take_column_squares(f->g, f->backend, op);
 }

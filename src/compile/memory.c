@@ -15,31 +15,15 @@ static size_t rounded(size_t bytes)
     return num_padded(bytes, MEMORY_ALIGN);
 }
 
-/* Steps, bytes, or both multiplied: what is hardest to place goes first, and there is more than one way to be
+/* Bytes, both multiplied, or steps: what is hardest to place goes first, and there is more than one way to be
    hard. Ties fall to the longer lifetime, then to the earlier buffer. */
-typedef double Weight(const Lifetime *buffer);
+typedef enum Order { BY_BYTES, BY_AREA, BY_STEPS, ORDERS } Order;
 
-static double steps(const Lifetime *buffer)
+static double weight_of(const Lifetime *buffer, Order order)
 {
-    return (double)(buffer->last - buffer->first) + 1;
+    double steps = (double)(buffer->last - buffer->first) + 1, bytes = (double)buffer->bytes;
+    return order == BY_BYTES ? bytes : order == BY_AREA ? bytes * steps : buffer->bytes ? steps : 0;
 }
-
-static double weigh_bytes(const Lifetime *buffer)
-{
-    return (double)buffer->bytes;
-}
-
-static double weigh_area(const Lifetime *buffer)
-{
-    return (double)buffer->bytes * steps(buffer);
-}
-
-static double weigh_steps(const Lifetime *buffer)
-{
-    return buffer->bytes ? steps(buffer) : 0;
-}
-
-static Weight *const weights[] = {weigh_bytes, weigh_area, weigh_steps};
 
 /* A buffer with its weight in the order being tried. */
 typedef struct Item {
@@ -136,16 +120,14 @@ static size_t peak_alive(const Lifetime *buffer, int n, Change *change)
 typedef struct Work {
     Item *item;        /* [n] in the order being tried */
     Lifetime **placed; /* [n] sorted by offset */
-    Change *change;    /* [2 n] */
-    size_t *best;      /* [n] offsets of the best attempt */
 } Work;
 
 /* Places all buffers in one order; returns the size of the arena. */
-static size_t attempt(Lifetime *buffer, int n, Weight *weight, const Work *work)
+static size_t attempt(Lifetime *buffer, int n, Order order, const Work *work)
 {
     size_t total = 0;
     for (int i = 0; i < n; i++)
-        work->item[i] = (Item){&buffer[i], weight(&buffer[i])};
+        work->item[i] = (Item){&buffer[i], weight_of(&buffer[i], order)};
     qsort(work->item, (size_t)n, sizeof *work->item, by_weight);
     int n_placed = 0;
     for (int i = 0; i < n; i++) {
@@ -159,24 +141,6 @@ static size_t attempt(Lifetime *buffer, int n, Weight *weight, const Work *work)
         total = end > total ? end : total;
     }
     return total;
-}
-
-/* Tries the orders until one reaches the bound; keeps the best. */
-static void attempt_all(Lifetime *buffer, int n, const Work *work, MemoryPlan *out)
-{
-    out->total = SIZE_MAX;
-    for (size_t k = 0; k < sizeof weights / sizeof weights[0]; k++) {
-        size_t total = attempt(buffer, n, weights[k], work);
-        if (total >= out->total)
-            continue;
-        out->total = total;
-        for (int i = 0; i < n; i++)
-            work->best[i] = buffer[i].offset;
-        if (total == out->lower_bound)
-            break;
-    }
-    for (int i = 0; i < n; i++)
-        buffer[i].offset = work->best[i];
 }
 
 int memory_plan(Lifetime *buffer, int n, MemoryPlan *out, cvn_err *err)
@@ -196,10 +160,20 @@ int memory_plan(Lifetime *buffer, int n, MemoryPlan *out, cvn_err *err)
     SCOPED(scoped_free) Lifetime **placed = malloc((size_t)n * sizeof *placed);
     SCOPED(scoped_free) Change *change = malloc((size_t)n * 2 * sizeof *change);
     SCOPED(scoped_free) size_t *best = malloc((size_t)n * sizeof *best);
-    const Work work = {.item = item, .placed = placed, .change = change, .best = best};
     if (!item || !placed || !change || !best)
         return err_set(err, CVN_EMEM, "no memory to plan %d buffers", n);
-    out->lower_bound = peak_alive(buffer, n, work.change);
-    attempt_all(buffer, n, &work, out);
+    out->lower_bound = peak_alive(buffer, n, change);
+    out->total = SIZE_MAX;
+    /* The orders until one reaches the bound; the best of them. */
+    for (Order order = 0; order < ORDERS && out->total != out->lower_bound; order++) {
+        size_t total = attempt(buffer, n, order, &(Work){item, placed});
+        if (total >= out->total)
+            continue;
+        out->total = total;
+        for (int i = 0; i < n; i++)
+            best[i] = buffer[i].offset;
+    }
+    for (int i = 0; i < n; i++)
+        buffer[i].offset = best[i];
     return CVN_OK;
 }

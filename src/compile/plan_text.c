@@ -2,12 +2,14 @@
 #include "compile/fusion.h"
 #include "compile/plan.h"
 
-static void print_ref(StrBuf *out, const Plan *plan, const BufferRef *ref)
+/* "f32[2] at arena+64" */
+static void print_place(StrBuf *out, const Plan *plan, const cvn_type *type, const BufferRef *ref)
 {
+    type_print(out, type);
     if (ref->space == SPACE_PARAMETER)
-        strbuf_printf(out, "%s", plan->parameter[ref->parameter].name);
+        strbuf_printf(out, " at %s", plan->parameter[ref->parameter].name);
     else
-        strbuf_puts(out, ref->space == SPACE_CONSTANT ? "constant" : "arena");
+        strbuf_puts(out, ref->space == SPACE_CONSTANT ? " at constant" : " at arena");
     if (ref->space != SPACE_PARAMETER || ref->offset)
         strbuf_printf(out, "+%zu", ref->offset);
 }
@@ -20,16 +22,12 @@ static void print_step(StrBuf *out, const Plan *plan, int i)
                   phase[step->phase]);
     for (int k = 0; k < step->op->n_operands; k++) {
         strbuf_puts(out, k ? ", " : " ");
-        type_print(out, &step->op->operand[k]->type);
-        strbuf_puts(out, " at ");
-        print_ref(out, plan, &step->in[k]);
+        print_place(out, plan, op_in(step->op, k), &step->in[k]);
     }
     strbuf_puts(out, " ->");
     for (int k = 0; k < step->op->n_results; k++) {
         strbuf_puts(out, k ? ", " : " ");
-        type_print(out, &step->op->result[k]->type);
-        strbuf_puts(out, " at ");
-        print_ref(out, plan, &step->out[k]);
+        print_place(out, plan, op_out(step->op, k), &step->out[k]);
     }
     if (step->scratch.bytes)
         strbuf_printf(out, ", scratch %zu at arena+%zu", step->scratch.bytes, step->scratch.offset);
@@ -83,9 +81,7 @@ void plan_print(StrBuf *out, const Plan *plan)
     strbuf_putc(out, '\n');
     for (int i = 0; i < plan->n_outputs; i++) {
         strbuf_printf(out, "output %d: ", i);
-        type_print(out, &plan->output[i].type);
-        strbuf_puts(out, " at ");
-        print_ref(out, plan, &plan->output[i].ref);
+        print_place(out, plan, &plan->output[i].type, &plan->output[i].ref);
         strbuf_putc(out, '\n');
     }
     strbuf_printf(out,

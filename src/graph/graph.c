@@ -182,10 +182,9 @@ void cvn_mark_sharding(cvn_graph *g, cvn_value *v, const cvn_spec *spec)
     v->spec = copy_spec(g, spec);
 }
 
-/* Puts op before g->insert_point, or at the end. */
-static void link_op(cvn_graph *g, Op *op)
+void graph_put_before(cvn_graph *g, Op *op, Op *next)
 {
-    Op *next = g->insert_point, *prev = next ? next->prev : g->last;
+    Op *prev = next ? next->prev : g->last;
     op->prev = prev;
     op->next = next;
     *(prev ? &prev->next : &g->first) = op;
@@ -258,7 +257,7 @@ cvn_value *graph_add(cvn_graph *g, OpKind kind, const OpAttr *attr, int n,
         g->parameter[g->n_parameters++] = op->result[0];
     }
     g->n_values += (uint32_t)op->n_results;
-    link_op(g, op);
+    graph_put_before(g, op, g->insert_point);
     return op->result[0];
 }
 

@@ -302,8 +302,10 @@ cvn_value *graph_forwarded(cvn_value *v);
 /* Redirects the operands of one operation; of the whole graph and its outputs. */
 void graph_resolve_op(Op *op);
 void graph_resolve(cvn_graph *g);
-/* Takes an operation out of the list; its results must be unused. Parameters are never removed. */
+/* Takes an operation out of the list; its results must be unused. Parameters are never removed. And puts one that is in no
+   list before another one, or, with NULL, last. */
 void graph_remove(cvn_graph *g, Op *op);
+void graph_put_before(cvn_graph *g, Op *op, Op *next);
 /* Drops operations that no output needs (parameters stay); true if there were any. */
 bool graph_remove_dead(cvn_graph *g);
 
