@@ -59,163 +59,6 @@ static inline void add_2(const uint8_t *in, int shift, uint8_t *code)
             code[pair * 32 + i] = (uint8_t)(code[pair * 32 + i] | (in[i] >> 2 * pair & 3) << shift);
 }
 
-static inline void unpack_2(const uint8_t *in, uint8_t *code)
-{
-    memset(code, 0, 128);
-    add_2(in, 0, code);
-}
-
-/* Adds 16 to each code whose bit in h (32 bits, little endian) is set. */
-static inline void add_fifth_bits(const uint8_t *h, uint8_t *code)
-{
-    for (int i = 0; i < SMALL; i++)
-        code[i] = (uint8_t)(code[i] | (h[i / 8] >> i % 8 & 1) << 4);
-}
-
-/* Bit k of h's byte j is that of element 32 k + j. */
-static inline void add_high_bits(const uint8_t *h, int shift, uint8_t *code)
-{
-    for (int k = 0; k < 8; k++)
-        for (int j = 0; j < 32; j++)
-            code[32 * k + j] = (uint8_t)(code[32 * k + j] | (h[j] >> k & 1) << shift);
-}
-
-static inline void open_q4_0(const uint8_t *block, BlockParts *p)
-{
-    p->d = half_at(block);
-    unpack_4(block + 2, 16, p->code);
-}
-
-static inline void open_q4_1(const uint8_t *block, BlockParts *p)
-{
-    p->d = half_at(block);
-    p->m = half_at(block + 2) ^ SIGN;
-    unpack_4(block + 4, 16, p->code);
-}
-
-static inline void open_q5_0(const uint8_t *block, BlockParts *p)
-{
-    p->d = half_at(block);
-    unpack_4(block + 6, 16, p->code);
-    add_fifth_bits(block + 2, p->code);
-}
-
-static inline void open_q5_1(const uint8_t *block, BlockParts *p)
-{
-    p->d = half_at(block);
-    p->m = half_at(block + 2) ^ SIGN;
-    unpack_4(block + 8, 16, p->code);
-    add_fifth_bits(block + 4, p->code);
-}
-
-static inline void open_q8_0(const uint8_t *block, BlockParts *p)
-{
-    p->d = half_at(block);
-    for (int i = 0; i < SMALL; i++)
-        p->code[i] = block[2 + i] ^ 128;
-}
-
-/* A group's byte has its scale below and its minimum above. */
-static inline void open_q2_k(const uint8_t *block, BlockParts *p)
-{
-    p->d = half_at(block + 80);
-    p->m = half_at(block + 82);
-    unpack_2(block + 16, p->code);
-    unpack_2(block + 48, p->code + 128);
-    for (int g = 0; g < 16; g++) {
-        p->scale[g] = block[g] & 15;
-        p->minimum[g] = block[g] >> 4;
-    }
-}
-
-/* 16 scales of 6 bits: byte g % 8 has the low four of scale g, below for the first eight and above for
- * the others; byte 8 + g % 4 has the upper two, those of g / 4 = 0 lowest. */
-static inline void open_q3_k(const uint8_t *block, BlockParts *p)
-{
-    const uint8_t *s = block + 96;
-    p->d = half_at(block + 108);
-    unpack_2(block + 32, p->code);
-    unpack_2(block + 64, p->code + 128);
-    add_high_bits(block, 2, p->code);
-    for (int g = 0; g < 16; g++) {
-        int scale = (s[g % 8] >> g / 8 * 4 & 15) | (s[8 + g % 4] >> g / 4 * 2 & 3) << 4;
-        p->scale[g] = (int8_t)(scale - 32);
-    }
-}
-
-/* 8 scales and 8 minima of 6 bits in 12 bytes. The first four of each are the low bits of bytes 0-3
- * and 4-7; the last four have their low four bits in bytes 8-11, scales below and minima above, and
- * their upper two on top of bytes 0-3 and 4-7. */
-static inline void unpack_scales(const uint8_t *s, BlockParts *p)
-{
-    for (int g = 0; g < 4; g++) {
-        p->scale[g] = s[g] & 63;
-        p->minimum[g] = s[g + 4] & 63;
-        p->scale[g + 4] = (int8_t)((s[g + 8] & 15) | s[g] >> 6 << 4);
-        p->minimum[g + 4] = (int8_t)(s[g + 8] >> 4 | s[g + 4] >> 6 << 4);
-    }
-}
-
-static inline void open_q4_k(const uint8_t *block, BlockParts *p)
-{
-    p->d = half_at(block);
-    p->m = half_at(block + 2);
-    unpack_scales(block + 4, p);
-    for (int i = 0; i < 4; i++)
-        unpack_4(block + 16 + 32 * i, 32, p->code + 64 * i);
-}
-
-static inline void open_q5_k(const uint8_t *block, BlockParts *p)
-{
-    p->d = half_at(block);
-    p->m = half_at(block + 2);
-    unpack_scales(block + 4, p);
-    for (int i = 0; i < 4; i++)
-        unpack_4(block + 48 + 32 * i, 32, p->code + 64 * i);
-    add_high_bits(block + 16, 4, p->code);
-}
-
-/* Each half of 128: low four bits in 64 bytes, upper two in 32. */
-static inline void open_q6_k(const uint8_t *block, BlockParts *p)
-{
-    p->d = half_at(block + 208);
-    memcpy(p->scale, block + 192, 16);
-    for (int half = 0; half < 2; half++) {
-        unpack_4(block + 64 * half, 64, p->code + 128 * half);
-        add_2(block + 128 + 32 * half, 4, p->code + 128 * half);
-    }
-}
-
-/* Steps that are finer near zero, as weights are. */
-const int8_t block_iq4_step[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
-                                   1,    13,   25,  38,  53,  69,  89,  113};
-
-/* e2m1 (sign, two bits of exponent, one of fraction), doubled: 0, 1/2, 1, 3/2, 2, 3, 4, 6. */
-const int8_t block_mxfp4_number[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
-
-static inline void open_iq4_nl(const uint8_t *block, BlockParts *p)
-{
-    open_q4_0(block, p);
-}
-
-/* Scales of 6 bits: the low four of two in a byte of sl, the upper two of eight in sh. */
-static inline void open_iq4_xs(const uint8_t *block, BlockParts *p)
-{
-    int high = half_at(block + 2);
-    p->d = half_at(block);
-    for (int g = 0; g < 8; g++) {
-        int scale = (block[4 + g / 2] >> g % 2 * 4 & 15) | (high >> 2 * g & 3) << 4;
-        p->scale[g] = (int8_t)(scale - 32);
-        unpack_4(block + 8 + 16 * g, 16, p->code + 32 * g);
-    }
-}
-
-static inline void open_mxfp4(const uint8_t *block, BlockParts *p)
-{
-    p->d = bf16_from_f32(ldexpf(1, block[0] - 128));
-    unpack_4(block + 1, 16, p->code);
-}
-
 /* A byte b is the fraction b/256, whose digits to the base of 3 are numbers: `digits` of them from n bytes,
  * the first digits of all bytes first. */
 static inline void unpack_trits(const uint8_t *in, int n, int digits, uint8_t *code)
@@ -229,20 +72,126 @@ static inline void unpack_trits(const uint8_t *in, int n, int digits, uint8_t *c
     }
 }
 
-static inline void open_tq1_0(const uint8_t *block, BlockParts *p)
+static inline __attribute__((always_inline)) void open_codes(const BlockPlaces *l,
+                                                             const uint8_t *block, uint8_t *code)
 {
-    p->d = half_at(block + 52);
-    unpack_trits(block, 32, 5, p->code);
-    unpack_trits(block + 32, 16, 5, p->code + 160);
-    unpack_trits(block + 48, 4, 4, p->code + 240);
+    const uint8_t *in = block + l->codes;
+    for (int i = 0; i < SMALL && l->code == CODE_8; i++)
+        code[i] = in[i] ^ 128;
+    for (int i = 0; i < l->runs && l->code == CODE_4; i++)
+        unpack_4(in + l->run * i, l->run, code + 2 * l->run * i);
+    if (l->code == CODE_2)
+        memset(code, 0, LARGE);
+    for (int i = 0; i < l->runs && l->code == CODE_2; i++)
+        add_2(in + l->run * i, 0, code + 4 * l->run * i);
+    if (l->code == CODE_TRITS) {
+        unpack_trits(in, 32, 5, code);
+        unpack_trits(in + 32, 16, 5, code + 160);
+        unpack_trits(in + 48, 4, 4, code + 240);
+    }
+    for (int i = 0; i < SMALL && l->fifth; i++)
+        code[i] = (uint8_t)(code[i] | (block[l->fifth + i / 8] >> i % 8 & 1) << 4);
+    for (int k = 0; k < 8 && l->high; k++)
+        for (int j = 0; j < 32; j++)
+            code[32 * k + j] =
+                (uint8_t)(code[32 * k + j] | (block[l->bits + j] >> k & 1) << l->high);
+    for (int i = 0; i < l->runs && l->two; i++)
+        add_2(block + l->two + 32 * i, 4, code + 128 * i);
 }
 
-static inline void open_tq2_0(const uint8_t *block, BlockParts *p)
+static inline __attribute__((always_inline)) void open_scales(const BlockPlaces *l,
+                                                              const uint8_t *block, BlockParts *p)
 {
-    p->d = half_at(block + 64);
-    unpack_2(block, p->code);
-    unpack_2(block + 32, p->code + 128);
+    const uint8_t *s = block + l->scales;
+    switch (l->scale) {
+    case SCALES_NONE:
+        break;
+    case SCALES_BYTES:
+        memcpy(p->scale, s, 16);
+        break;
+    case SCALES_NIBBLES:
+        for (int g = 0; g < 16; g++) {
+            p->scale[g] = s[g] & 15;
+            p->minimum[g] = s[g] >> 4;
+        }
+        break;
+    case SCALES_6_MINIMA:
+        for (int g = 0; g < 4; g++) {
+            p->scale[g] = s[g] & 63;
+            p->minimum[g] = s[g + 4] & 63;
+            p->scale[g + 4] = (int8_t)((s[g + 8] & 15) | s[g] >> 6 << 4);
+            p->minimum[g + 4] = (int8_t)(s[g + 8] >> 4 | s[g + 4] >> 6 << 4);
+        }
+        break;
+    case SCALES_6:
+        for (int g = 0; g < 16; g++)
+            p->scale[g] =
+                (int8_t)(((s[g % 8] >> g / 8 * 4 & 15) | (s[8 + g % 4] >> g / 4 * 2 & 3) << 4) -
+                         32);
+        break;
+    case SCALES_6_APART:
+        for (int g = 0; g < 8; g++)
+            p->scale[g] =
+                (int8_t)(((s[2 + g / 2] >> g % 2 * 4 & 15) | (half_at(s) >> 2 * g & 3) << 4) - 32);
+    }
 }
+
+static inline __attribute__((always_inline)) void open_block(const BlockPlaces *l,
+                                                             const uint8_t *block, BlockParts *p)
+{
+    p->d = l->exponent ? bf16_from_f32(ldexpf(1, block[l->d] - 128)) : half_at(block + l->d);
+    if (l->m)
+        p->m = l->added ? half_at(block + l->m) ^ SIGN : half_at(block + l->m);
+    open_codes(l, block, p->code);
+    open_scales(l, block, p);
+}
+
+static const BlockPlaces places[BLOCK_KINDS] = {
+    [BLOCK_Q4_0] = {.codes = 2, .run = 16, .runs = 1},
+    [BLOCK_Q4_1] = {.m = 2, .added = true, .codes = 4, .run = 16, .runs = 1},
+    [BLOCK_Q5_0] = {.codes = 6, .run = 16, .runs = 1, .fifth = 2},
+    [BLOCK_Q5_1] = {.m = 2, .added = true, .codes = 8, .run = 16, .runs = 1, .fifth = 4},
+    [BLOCK_Q8_0] = {.code = CODE_8, .codes = 2},
+    [BLOCK_Q2_K] = {.d = 80,
+                    .m = 82,
+                    .code = CODE_2,
+                    .codes = 16,
+                    .run = 32,
+                    .runs = 2,
+                    .scale = SCALES_NIBBLES},
+    [BLOCK_Q3_K] = {.d = 108,
+                    .code = CODE_2,
+                    .codes = 32,
+                    .run = 32,
+                    .runs = 2,
+                    .high = 2,
+                    .scale = SCALES_6,
+                    .scales = 96},
+    [BLOCK_Q4_K] =
+        {.m = 2, .codes = 16, .run = 32, .runs = 4, .scale = SCALES_6_MINIMA, .scales = 4},
+    [BLOCK_Q5_K] = {.m = 2,
+                    .codes = 48,
+                    .run = 32,
+                    .runs = 4,
+                    .bits = 16,
+                    .high = 4,
+                    .scale = SCALES_6_MINIMA,
+                    .scales = 4},
+    [BLOCK_Q6_K] =
+        {.d = 208, .run = 64, .runs = 2, .two = 128, .scale = SCALES_BYTES, .scales = 192},
+    [BLOCK_IQ4_NL] = {.codes = 2, .run = 16, .runs = 1},
+    [BLOCK_IQ4_XS] = {.codes = 8, .run = 16, .runs = 8, .scale = SCALES_6_APART, .scales = 2},
+    [BLOCK_TQ1_0] = {.d = 52, .code = CODE_TRITS},
+    [BLOCK_TQ2_0] = {.d = 64, .code = CODE_2, .run = 32, .runs = 2},
+    [BLOCK_MXFP4] = {.exponent = true, .codes = 1, .run = 16, .runs = 1},
+};
+
+/* Steps that are finer near zero, as weights are. */
+const int8_t block_iq4_step[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                   1,    13,   25,  38,  53,  69,  89,  113};
+
+/* e2m1 (sign, two bits of exponent, one of fraction), doubled: 0, 1/2, 1, 3/2, 2, 3, 4, 6. */
+const int8_t block_mxfp4_number[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 static inline void widen_parts(const BlockForm *f, const BlockParts *p, int elements, float *out)
 {
@@ -265,48 +214,41 @@ static inline void widen_parts(const BlockForm *f, const BlockParts *p, int elem
     }
 }
 
-/* Widening is compiled for each form by itself: all weights of a model that is converted go through it. */
-#define WIDEN(kind, name, elements, bytes)                                                         \
+/* Compiled for each form by itself: all weights of a model that is converted go through it. */
+#define READ(kind, name, elements, bytes)                                                          \
+    static void open_##name(const uint8_t *block, BlockParts *parts)                               \
+    {                                                                                              \
+        open_block(&places[BLOCK_##kind], block, parts);                                           \
+    }                                                                                              \
     static void widen_##name(const uint8_t *block, float *out)                                     \
     {                                                                                              \
         const BlockForm form = BLOCK_FORM_##name;                                                  \
         BlockParts parts;                                                                          \
-        open_##name(block, &parts);                                                                \
+        open_block(&places[BLOCK_##kind], block, &parts);                                          \
         widen_parts(&form, &parts, elements, out);                                                 \
     }
-CVN_BLOCKS(WIDEN)
+CVN_BLOCKS(READ)
 
 const BlockInfo block_info[BLOCK_KINDS] = {
 #define INFO(kind, name, elements, bytes)                                                          \
-    [BLOCK_##kind] = {#name, elements, bytes, BLOCK_FORM_##name, open_##name, widen_##name},
+    [BLOCK_##kind] = {#name,       elements,    bytes, BLOCK_FORM_##name, &places[BLOCK_##kind],   \
+                      open_##name, widen_##name},
     CVN_BLOCKS(INFO)};
 
 const char *const block_names[BLOCK_KINDS] = {[BLOCK_NONE] = "none",
 #define NAME(kind, name, elements, bytes) [BLOCK_##kind] = #name,
                                               CVN_BLOCKS(NAME)};
 
-/* Where in a block the floats d and m are; -1 where there is none. The e of mxfp4 is always a number. */
-static const struct {
-    int d, m;
-} half_place[BLOCK_KINDS] = {
-    [BLOCK_NONE] = {-1, -1},  [BLOCK_Q4_0] = {0, -1},   [BLOCK_Q4_1] = {0, 2},
-    [BLOCK_Q5_0] = {0, -1},   [BLOCK_Q5_1] = {0, 2},    [BLOCK_Q8_0] = {0, -1},
-    [BLOCK_Q2_K] = {80, 82},  [BLOCK_Q3_K] = {108, -1}, [BLOCK_Q4_K] = {0, 2},
-    [BLOCK_Q5_K] = {0, 2},    [BLOCK_Q6_K] = {208, -1}, [BLOCK_IQ4_NL] = {0, -1},
-    [BLOCK_IQ4_XS] = {0, -1}, [BLOCK_TQ1_0] = {52, -1}, [BLOCK_TQ2_0] = {64, -1},
-    [BLOCK_MXFP4] = {-1, -1},
-};
-
-static bool nonfinite_at(const uint8_t *block, int place)
+static bool is_nonfinite(const uint8_t *half)
 {
-    return place >= 0 && (half_at(block + place) & 0x7c00) == 0x7c00;
+    return (half_at(half) & 0x7c00) == 0x7c00;
 }
 
 int64_t block_count_nonfinite(BlockKind kind, const uint8_t *blocks, int64_t bytes)
 {
+    const BlockPlaces *l = &places[kind];
     int64_t bad = 0;
-    for (int64_t at = 0; at < bytes; at += block_info[kind].bytes)
-        bad += nonfinite_at(blocks + at, half_place[kind].d) ||
-               nonfinite_at(blocks + at, half_place[kind].m);
+    for (int64_t at = 0; at < bytes && !l->exponent; at += block_info[kind].bytes)
+        bad += is_nonfinite(blocks + at + l->d) || (l->m && is_nonfinite(blocks + at + l->m));
     return bad;
 }

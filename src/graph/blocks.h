@@ -135,10 +135,42 @@ typedef struct BlockParts {
         m; /* floats of 16 bits: scale and minimum of a form without whole numbers, else what those are times */
 } BlockParts;
 
+/* What the bytes of codes are. A run of n bytes has 2 n codes of 4 bits, the low halves first; or 4 n of 2, the lowest first. */
+typedef enum BlockCode { CODE_4, CODE_2, CODE_8, CODE_TRITS } BlockCode;
+
+/* How whole numbers of groups are kept. */
+typedef enum BlockScales {
+    SCALES_NONE,
+    SCALES_BYTES,   /* 16, signed */
+    SCALES_NIBBLES, /* 16: a group's byte has its scale below and its minimum above */
+    /* 8 scales and 8 minima of 6 bits in 12 bytes. The first four of each are the low bits of bytes 0-3 and 4-7; the last four
+       have their low four bits in bytes 8-11, scales below and minima above, and their upper two on top of bytes 0-3 and 4-7. */
+    SCALES_6_MINIMA,
+    /* 16 scales of 6 bits, less 32: byte g % 8 has the low four of scale g, below for the first eight and above for the others;
+       byte 8 + g % 4 has the upper two, those of g / 4 = 0 lowest. */
+    SCALES_6,
+    SCALES_6_APART /* 8 scales of 6 bits, less 32: the upper two of all in 2 bytes, then the low four of two in a byte */
+} BlockScales;
+
+/* Where a block has what, in bytes. */
+typedef struct BlockPlaces {
+    int d, m;             /* f16; m: 0 of forms without a minimum */
+    bool added;           /* the minimum is added, not taken off */
+    bool exponent;        /* d is a byte e instead, for 2^(e - 128) */
+    BlockCode code;       /* of its runs, … */
+    int codes, run, runs; /* … where they begin, bytes of one, and how many there are */
+    int fifth;            /* 4 bytes: bit i is the fifth of code i; or 0 */
+    int bits, high; /* 32 bytes: bit k of byte j is bit `high` of code 32 k + j; high 0: none */
+    int two; /* 32 bytes of each run: bits 2 k, 2 k + 1 of byte j are the upper ones of the run's code 32 k + j; or 0 */
+    BlockScales scale; /* whole numbers, … */
+    int scales;        /* … and where they are */
+} BlockPlaces;
+
 typedef struct BlockInfo {
     const char *name;    /* "q4_k" */
     int elements, bytes; /* of a block */
     BlockForm form;
+    const BlockPlaces *places;
     void (*open)(const uint8_t *block, BlockParts *out);
     void (*widen)(const uint8_t *block, float *out); /* its elements */
 } BlockInfo;

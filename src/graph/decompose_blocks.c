@@ -9,29 +9,6 @@
 #include "graph/blocks.h"
 #include "graph/decompose_impl.h"
 
-/* Where a block has what, in bytes. A run of n bytes has 2 n codes, the low halves first. */
-typedef struct Places {
-    bool is_there;
-    int d, m;             /* 16-bit floats; m of forms with a minimum */
-    int run, runs, codes; /* bytes of a run, runs, where they begin; run 0: a code in each byte */
-    int fifth;            /* 4 bytes: bit i is code i's */
-    int bits;             /* 32 bytes: bit k of byte j is code 32 k + j's */
-    int two; /* 32 bytes of each run: bits 2 k, 2 k + 1 of byte j are the run's code 32 k + j's */
-    int scales; /* 16 signed bytes, or 12 of 6 bits with minima */
-} Places;
-
-static const Places places[BLOCK_KINDS] = {
-    [BLOCK_Q4_0] = {.is_there = true, .run = 16, .runs = 1, .codes = 2},
-    [BLOCK_Q4_1] = {.is_there = true, .m = 2, .run = 16, .runs = 1, .codes = 4},
-    [BLOCK_Q5_0] = {.is_there = true, .run = 16, .runs = 1, .codes = 6, .fifth = 2},
-    [BLOCK_Q5_1] = {.is_there = true, .m = 2, .run = 16, .runs = 1, .codes = 8, .fifth = 4},
-    [BLOCK_Q8_0] = {.is_there = true, .codes = 2},
-    [BLOCK_Q4_K] = {.is_there = true, .m = 2, .run = 32, .runs = 4, .codes = 16, .scales = 4},
-    [BLOCK_Q5_K] =
-        {.is_there = true, .m = 2, .run = 32, .runs = 4, .codes = 48, .bits = 16, .scales = 4},
-    [BLOCK_Q6_K] = {.is_there = true, .d = 208, .run = 64, .runs = 2, .two = 128, .scales = 192},
-};
-
 enum { BYTES = 2 }; /* the axis of a block's bytes; before it are rows and blocks */
 
 static cvn_value *field(cvn_graph *g, cvn_value *x, int64_t from, int64_t n)
@@ -106,10 +83,10 @@ static cvn_value *half_at(cvn_graph *g, cvn_value *bytes, int at)
     return cvn_select(g, negative, cvn_negate(g, value), value);
 }
 
-static cvn_value *codes_of(cvn_graph *g, cvn_value *bytes, const Places *p)
+static cvn_value *codes_of(cvn_graph *g, cvn_value *bytes, const BlockPlaces *p)
 {
     cvn_value *codes = NULL;
-    if (!p->run) { /* signed */
+    if (p->code == CODE_8) { /* signed */
         cvn_value *x = field(g, bytes, p->codes, 32);
         return low(g, cvn_add(g, x, like(g, x, 128)), 8);
     }
@@ -127,19 +104,19 @@ static cvn_value *codes_of(cvn_graph *g, cvn_value *bytes, const Places *p)
         const int64_t *dim = x->type.dim;
         const int64_t byte[] = {dim[0] * dim[1], 4, 1}, all[] = {dim[0], dim[1], 32};
         more = cvn_reshape(g, fields(g, cvn_reshape(g, x, 3, byte), 8, 1), 3, all);
-    } else if (p->bits) {
+    } else if (p->high) {
         more = fields(g, field(g, bytes, p->bits, 32), 8, 1);
     }
     return more ? cvn_add(g, codes, times(g, more, 16)) : codes;
 }
 
 /* What codes of each group are multiplied by, or what is taken off, f32 [n, blocks, groups]. */
-static cvn_value *scales_of(cvn_graph *g, cvn_value *bytes, const Places *p, bool minimum)
+static cvn_value *scales_of(cvn_graph *g, cvn_value *bytes, const BlockPlaces *p, bool minimum)
 {
     cvn_value *d = half_at(g, bytes, minimum ? p->m : p->d), *whole;
-    if (!p->scales)
+    if (p->scale == SCALES_NONE)
         return minimum ? cvn_negate(g, d) : d;
-    if (p->m) {
+    if (p->scale == SCALES_6_MINIMA) {
         cvn_value *last = field(g, bytes, p->scales + 8, 4);
         last = minimum ? high(g, last, 4) : low(g, last, 4);
         /* Four numbers of 6 bits, and four of which the lower bits are elsewhere. */
@@ -164,8 +141,9 @@ static cvn_value *over_groups(cvn_graph *g, cvn_value *x, const cvn_type *groupe
 cvn_value *decompose_blocks(cvn_graph *g, cvn_value *w, BlockKind kind, bool panels)
 {
     const BlockInfo *info = &block_info[kind];
-    const Places *p = &places[kind];
-    if (panels || !p->is_there) {
+    const BlockPlaces *p = info->places;
+    bool codes_known = p->code == CODE_8 || (p->code == CODE_4 && !info->form.table);
+    if (panels || !codes_known) {
         graph_fail(g, CVN_EUNSUPPORTED,
                    "weights in blocks of %s have no form in plain operations; take the model with "
                    "--quantize none",
