@@ -377,42 +377,39 @@ static Ints device_list(cvn_graph *g, int n, int each, const int64_t *id)
     return graph_ints(g, g->err.code ? 0 : all, id);
 }
 
+/* A collective within groups of devices. */
+static cvn_value *in_groups(cvn_graph *g, OpKind kind, OpAttr attr, cvn_value *x, int n_groups,
+                            int group_size, const int64_t *groups)
+{
+    attr.group_size = group_size;
+    attr.groups = device_list(g, n_groups, group_size, groups);
+    return graph_add(g, kind, &attr, 1, &x, NULL);
+}
+
 cvn_value *cvn_all_reduce(cvn_graph *g, cvn_value *x, cvn_reduce kind, int n_groups, int group_size,
                           const int64_t *groups)
 {
-    OpAttr attr = {.reduce = kind,
-                   .group_size = group_size,
-                   .groups = device_list(g, n_groups, group_size, groups)};
-    return graph_add(g, OP_ALL_REDUCE, &attr, 1, &x, NULL);
+    return in_groups(g, OP_ALL_REDUCE, (OpAttr){.reduce = kind}, x, n_groups, group_size, groups);
 }
 
 cvn_value *cvn_all_gather(cvn_graph *g, cvn_value *x, int axis, int n_groups, int group_size,
                           const int64_t *groups)
 {
-    OpAttr attr = {.axis = axis,
-                   .group_size = group_size,
-                   .groups = device_list(g, n_groups, group_size, groups)};
-    return graph_add(g, OP_ALL_GATHER, &attr, 1, &x, NULL);
+    return in_groups(g, OP_ALL_GATHER, (OpAttr){.axis = axis}, x, n_groups, group_size, groups);
 }
 
 cvn_value *cvn_reduce_scatter(cvn_graph *g, cvn_value *x, cvn_reduce kind, int axis, int n_groups,
                               int group_size, const int64_t *groups)
 {
-    OpAttr attr = {.reduce = kind,
-                   .axis = axis,
-                   .group_size = group_size,
-                   .groups = device_list(g, n_groups, group_size, groups)};
-    return graph_add(g, OP_REDUCE_SCATTER, &attr, 1, &x, NULL);
+    const OpAttr attr = {.reduce = kind, .axis = axis};
+    return in_groups(g, OP_REDUCE_SCATTER, attr, x, n_groups, group_size, groups);
 }
 
 cvn_value *cvn_all_to_all(cvn_graph *g, cvn_value *x, int split_axis, int concat_axis, int n_groups,
                           int group_size, const int64_t *groups)
 {
-    OpAttr attr = {.axis = split_axis,
-                   .concat_axis = concat_axis,
-                   .group_size = group_size,
-                   .groups = device_list(g, n_groups, group_size, groups)};
-    return graph_add(g, OP_ALL_TO_ALL, &attr, 1, &x, NULL);
+    const OpAttr attr = {.axis = split_axis, .concat_axis = concat_axis};
+    return in_groups(g, OP_ALL_TO_ALL, attr, x, n_groups, group_size, groups);
 }
 
 cvn_value *cvn_collective_permute(cvn_graph *g, cvn_value *x, int n, const int64_t *pairs)

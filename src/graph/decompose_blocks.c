@@ -132,12 +132,6 @@ static cvn_value *scales_of(cvn_graph *g, cvn_value *bytes, const BlockPlaces *p
     return cvn_multiply(g, whole, spread(g, d, &whole->type, (const int[]){0, 1, 2}));
 }
 
-/* x [n, blocks, groups] over [n, blocks, groups, columns of a group] */
-static cvn_value *over_groups(cvn_graph *g, cvn_value *x, const cvn_type *grouped)
-{
-    return spread_over(g, x, grouped, 3);
-}
-
 cvn_value *decompose_blocks(cvn_graph *g, cvn_value *w, BlockKind kind, bool panels)
 {
     const BlockInfo *info = &block_info[kind];
@@ -161,10 +155,10 @@ cvn_value *decompose_blocks(cvn_graph *g, cvn_value *w, BlockKind kind, bool pan
     if (info->form.offset)
         codes = cvn_subtract(g, codes, like(g, codes, info->form.offset));
     cvn_value *scales = scales_of(g, bytes, p, false);
-    cvn_value *value = cvn_multiply(g, codes, over_groups(g, scales, &codes->type));
+    cvn_value *value = cvn_multiply(g, codes, spread_over(g, scales, &codes->type, 3));
     if (info->form.minimum) {
         cvn_value *least = scales_of(g, bytes, p, true);
-        value = cvn_subtract(g, value, over_groups(g, least, &codes->type));
+        value = cvn_subtract(g, value, spread_over(g, least, &codes->type, 3));
     }
     return value;
 }

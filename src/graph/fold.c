@@ -146,28 +146,22 @@ static const void *elements_of(const cvn_value *v, void **owned)
     return data;
 }
 
-/* Whether the result is small enough to be stored in the graph. */
-static bool worth_storing(const Op *op)
-{
-    size_t stored = 0;
-    for (int i = 0; i < op->n_operands; i++) {
-        const Literal *literal = literal_of(op->operand[i]);
-        if (!literal || cvn_type_bytes(&op->operand[i]->type) > FOLD_MOST_BYTES)
-            return false;
-        stored += literal->bytes;
-    }
-    size_t bytes = cvn_type_bytes(&op->result[0]->type);
-    return bytes <= FOLD_SMALL_BYTES || (bytes <= stored && bytes <= FOLD_MOST_BYTES);
-}
-
+/* Where the result is small enough to be stored in the graph. */
 static cvn_value *fold_small(cvn_graph *g, const Op *op)
 {
     enum { MOST = 16 };
     void *owned[MOST] = {0};
     const void *in[MOST];
-    if (op->n_operands > MOST || !worth_storing(op))
+    size_t stored = 0, bytes = cvn_type_bytes(&op->result[0]->type);
+    for (int i = 0; i < op->n_operands; i++) {
+        const Literal *literal = literal_of(op->operand[i]);
+        if (!literal || cvn_type_bytes(&op->operand[i]->type) > FOLD_MOST_BYTES)
+            return NULL;
+        stored += literal->bytes;
+    }
+    if (op->n_operands > MOST || bytes > FOLD_MOST_BYTES ||
+        (bytes > FOLD_SMALL_BYTES && bytes > stored))
         return NULL;
-    size_t bytes = cvn_type_bytes(&op->result[0]->type);
     void *data = arena_alloc(&g->arena, bytes ? bytes : 1);
     bool all = true;
     for (int i = 0; i < op->n_operands && all; i++) {

@@ -192,22 +192,6 @@ void graph_put_before(cvn_graph *g, Op *op, Op *next)
     g->n_ops++;
 }
 
-/* Infers the result types of an operation that has its operands and attributes. */
-static int type_results(cvn_graph *g, Op *op, const cvn_type *want)
-{
-    cvn_type type[OP_MOST_RESULTS];
-    for (int i = 0; i < op->n_results; i++)
-        type[i] = want ? want[i] : (cvn_type){.dtype = CVN_DTYPE_COUNT};
-    cvn_err err = {0};
-    if (infer_types(op, type, &err)) {
-        graph_fail(g, err.code, "%s", err.message);
-        return err.code;
-    }
-    for (int i = 0; i < op->n_results; i++)
-        op->result[i]->type = type[i];
-    return CVN_OK;
-}
-
 cvn_value *graph_add(cvn_graph *g, OpKind kind, const OpAttr *attr, int n,
                      cvn_value *const *operand, const cvn_type *want)
 {
@@ -238,16 +222,22 @@ cvn_value *graph_add(cvn_graph *g, OpKind kind, const OpAttr *attr, int n,
     }
     op->file = g->file;
     op->line = g->line;
+    cvn_type type[OP_MOST_RESULTS];
+    cvn_err err = {0};
+    for (int i = 0; i < op->n_results; i++)
+        type[i] = want ? want[i] : (cvn_type){.dtype = CVN_DTYPE_COUNT};
+    if (infer_types(op, type, &err)) {
+        graph_fail(g, err.code, "%s", err.message);
+        return g->poison;
+    }
     op->result = graph_alloc(g, (size_t)op->n_results * sizeof *op->result);
     for (int i = 0; i < op->n_results; i++) {
         cvn_value *v = op->result ? graph_alloc(g, sizeof *v) : NULL;
         if (!v)
             return g->poison;
-        *v = (cvn_value){.id = g->n_values + (uint32_t)i, .result = i, .def = op};
+        *v = (cvn_value){.type = type[i], .id = g->n_values + (uint32_t)i, .result = i, .def = op};
         op->result[i] = v;
     }
-    if (type_results(g, op, want))
-        return g->poison;
     if (kind == OP_PARAMETER) {
         cvn_value **list =
             graph_more(g, g->parameter, (size_t)g->n_parameters, sizeof *g->parameter);

@@ -76,8 +76,8 @@ int infer_attention(const Op *op, cvn_type *type, cvn_err *err)
     if (!isfinite(op->attr.scale))
         return infer_fail(op, err, "the scale must be finite");
     TRY(check_scales(op, err));
-    if (check_rows(op, 3, q->dim[0], "start", err) || check_rows(op, 4, q->dim[0], "length", err))
-        return CVN_ESHAPE;
+    TRY(check_rows(op, 3, q->dim[0], "start", err));
+    TRY(check_rows(op, 4, q->dim[0], "length", err));
     const cvn_value *first = attention_first(op); /* there where documents share a row */
     cvn_type want = *q;
     want.dtype = CVN_I32;
@@ -187,8 +187,8 @@ static int check_gradient(const Op *op, int i, int as, const char *name, cvn_err
 int infer_rms_norm_backward(const Op *op, cvn_type *type, cvn_err *err)
 {
     type[0].dtype = CVN_DTYPE_COUNT;
-    if (infer_rms_norm(op, type, err) || check_gradient(op, 2, 0, "dy", err))
-        return CVN_ESHAPE;
+    TRY(infer_rms_norm(op, type, err));
+    TRY(check_gradient(op, 2, 0, "dy", err));
     type[0] = *op_in(op, 0);
     type[1] = *op_in(op, 1);
     return CVN_OK;
@@ -196,8 +196,8 @@ int infer_rms_norm_backward(const Op *op, cvn_type *type, cvn_err *err)
 
 int infer_attention_backward(const Op *op, cvn_type *type, cvn_err *err)
 {
-    if (infer_attention(op, type, err) || check_gradient(op, 5, 0, "dy", err))
-        return CVN_ESHAPE;
+    TRY(infer_attention(op, type, err));
+    TRY(check_gradient(op, 5, 0, "dy", err));
     for (int i = 0; i < 3; i++)
         type[i] = *op_in(op, i);
     return CVN_OK;

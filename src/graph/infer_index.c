@@ -26,8 +26,8 @@ int infer_dynamic_slice(const Op *op, cvn_type *type, cvn_err *err)
 {
     const cvn_type *x = op_in(op, 0);
     const Ints *sizes = &op->attr.sizes;
-    if (check_starts(op, 1, err) || infer_check_count(op, sizes, x->rank, "sizes", err))
-        return CVN_ESHAPE;
+    TRY(check_starts(op, 1, err));
+    TRY(infer_check_count(op, sizes, x->rank, "sizes", err));
     type[0] = *x;
     for (int i = 0; i < x->rank; i++) {
         if (sizes->v[i] < 0 || sizes->v[i] > x->dim[i])
@@ -64,12 +64,11 @@ static int check_index_dims(const Op *op, cvn_err *err)
     if (components != a->index_map.n)
         return infer_fail(op, err, "index vectors have %lld components, index_map %d",
                           (long long)components, a->index_map.n);
-    if (infer_check_dims(op, &a->index_map, x->rank, "index_map", err) ||
-        infer_check_dims(op, &a->collapsed, x->rank, "collapsed", err) ||
-        infer_check_dims(op, &a->operand_batch, x->rank, "operand_batch", err) ||
-        infer_check_dims(op, &a->index_batch, indices->rank, "index_batch", err) ||
-        infer_check_count(op, &a->index_batch, a->operand_batch.n, "index_batch", err))
-        return CVN_ESHAPE;
+    TRY(infer_check_dims(op, &a->index_map, x->rank, "index_map", err));
+    TRY(infer_check_dims(op, &a->collapsed, x->rank, "collapsed", err));
+    TRY(infer_check_dims(op, &a->operand_batch, x->rank, "operand_batch", err));
+    TRY(infer_check_dims(op, &a->index_batch, indices->rank, "index_batch", err));
+    TRY(infer_check_count(op, &a->index_batch, a->operand_batch.n, "index_batch", err));
     for (int i = 0; i < a->operand_batch.n; i++) {
         int64_t d = a->operand_batch.v[i], e = a->index_batch.v[i];
         if (ints_contain(&a->collapsed, d) || ints_contain(&a->index_map, d) ||
@@ -94,9 +93,8 @@ static int gathered_type(const Op *op, const int64_t *window, int n_window, cvn_
     type->rank = index_rank + n_window;
     if (type->rank > CVN_MAX_RANK)
         return infer_fail(op, err, "the result would have %d dimensions", type->rank);
-    if (infer_check_count(op, &a->window, n_window, "window", err) ||
-        infer_check_dims(op, &a->window, type->rank, "window", err))
-        return CVN_ESHAPE;
+    TRY(infer_check_count(op, &a->window, n_window, "window", err));
+    TRY(infer_check_dims(op, &a->window, type->rank, "window", err));
     int index = 0;
     for (int d = 0, w = 0; d < type->rank; d++) {
         if (ints_contain(&a->window, d)) {
@@ -115,8 +113,8 @@ int infer_gather(const Op *op, cvn_type *type, cvn_err *err)
 {
     const OpAttr *a = &op->attr;
     const cvn_type *x = op_in(op, 0);
-    if (check_index_dims(op, err) || infer_check_count(op, &a->sizes, x->rank, "sizes", err))
-        return CVN_ESHAPE;
+    TRY(check_index_dims(op, err));
+    TRY(infer_check_count(op, &a->sizes, x->rank, "sizes", err));
     int64_t window[CVN_MAX_RANK];
     int n = 0;
     for (int i = 0; i < x->rank; i++) {

@@ -8,9 +8,8 @@ int infer_broadcast_in_dim(const Op *op, cvn_type *type, cvn_err *err)
     const cvn_type *x = op_in(op, 0);
     const Ints *dims = &op->attr.dims;
     TRY(infer_wanted(op, type, err));
-    if (infer_check_count(op, dims, x->rank, "dims", err) ||
-        infer_check_dims(op, dims, type[0].rank, "dims", err))
-        return CVN_ESHAPE;
+    TRY(infer_check_count(op, dims, x->rank, "dims", err));
+    TRY(infer_check_dims(op, dims, type[0].rank, "dims", err));
     for (int i = 0; i < x->rank; i++) {
         int64_t to = type[0].dim[dims->v[i]];
         if (x->dim[i] != 1 && x->dim[i] != to)
@@ -38,9 +37,8 @@ int infer_transpose(const Op *op, cvn_type *type, cvn_err *err)
 {
     const cvn_type *x = op_in(op, 0);
     const Ints *permutation = &op->attr.dims;
-    if (infer_check_count(op, permutation, x->rank, "permutation", err) ||
-        infer_check_dims(op, permutation, x->rank, "permutation", err))
-        return CVN_ESHAPE;
+    TRY(infer_check_count(op, permutation, x->rank, "permutation", err));
+    TRY(infer_check_dims(op, permutation, x->rank, "permutation", err));
     type[0] = *x;
     for (int i = 0; i < x->rank; i++)
         type[0].dim[i] = x->dim[permutation->v[i]];
@@ -51,10 +49,9 @@ int infer_slice(const Op *op, cvn_type *type, cvn_err *err)
 {
     const cvn_type *x = op_in(op, 0);
     const OpAttr *a = &op->attr;
-    if (infer_check_count(op, &a->start, x->rank, "start", err) ||
-        infer_check_count(op, &a->limit, x->rank, "limit", err) ||
-        infer_check_count(op, &a->stride, x->rank, "stride", err))
-        return CVN_ESHAPE;
+    TRY(infer_check_count(op, &a->start, x->rank, "start", err));
+    TRY(infer_check_count(op, &a->limit, x->rank, "limit", err));
+    TRY(infer_check_count(op, &a->stride, x->rank, "stride", err));
     type[0] = *x;
     for (int i = 0; i < x->rank; i++) {
         int64_t start = a->start.v[i], limit = a->limit.v[i], stride = a->stride.v[i];
@@ -104,10 +101,9 @@ int infer_pad(const Op *op, cvn_type *type, cvn_err *err)
     const OpAttr *a = &op->attr;
     if (value->rank != 0 || value->dtype != x->dtype)
         return infer_fail(op, err, "the padding value must be a scalar of the operand's type");
-    if (infer_check_count(op, &a->start, x->rank, "low", err) ||
-        infer_check_count(op, &a->limit, x->rank, "high", err) ||
-        infer_check_count(op, &a->stride, x->rank, "interior", err))
-        return CVN_ESHAPE;
+    TRY(infer_check_count(op, &a->start, x->rank, "low", err));
+    TRY(infer_check_count(op, &a->limit, x->rank, "high", err));
+    TRY(infer_check_count(op, &a->stride, x->rank, "interior", err));
     type[0] = *x;
     for (int i = 0; i < x->rank; i++) {
         if (a->stride.v[i] < 0 || a->stride.v[i] > INT64_C(1) << 58)
@@ -142,8 +138,8 @@ static int check_reducer(const Op *op, cvn_err *err)
 int infer_reduce(const Op *op, cvn_type *type, cvn_err *err)
 {
     const cvn_type *x = op_in(op, 0);
-    if (check_reducer(op, err) || infer_check_dims(op, &op->attr.dims, x->rank, "dims", err))
-        return CVN_ESHAPE;
+    TRY(check_reducer(op, err));
+    TRY(infer_check_dims(op, &op->attr.dims, x->rank, "dims", err));
     unsigned reduced = 0;
     for (int i = 0; i < op->attr.dims.n; i++)
         reduced |= 1u << op->attr.dims.v[i];
@@ -216,11 +212,10 @@ int infer_dot_general(const Op *op, cvn_type *type, cvn_err *err)
     const cvn_type *lhs = op_in(op, 0);
     if (lhs->dtype != op_in(op, 1)->dtype)
         return infer_fail(op, err, "operands must have the same dtype");
-    if (check_dot_side(op, 0, &a->lhs_batch, &a->lhs_contract, err) ||
-        check_dot_side(op, 1, &a->rhs_batch, &a->rhs_contract, err) ||
-        check_dot_sizes(op, &a->lhs_batch, &a->rhs_batch, "batch", err) ||
-        check_dot_sizes(op, &a->lhs_contract, &a->rhs_contract, "contracting", err))
-        return CVN_ESHAPE;
+    TRY(check_dot_side(op, 0, &a->lhs_batch, &a->lhs_contract, err));
+    TRY(check_dot_side(op, 1, &a->rhs_batch, &a->rhs_contract, err));
+    TRY(check_dot_sizes(op, &a->lhs_batch, &a->rhs_batch, "batch", err));
+    TRY(check_dot_sizes(op, &a->lhs_contract, &a->rhs_contract, "contracting", err));
     cvn_type result = {.dtype = type[0].dtype == CVN_DTYPE_COUNT ? lhs->dtype : type[0].dtype};
     if (dtype_is_float(lhs->dtype) != dtype_is_float(result.dtype) || result.dtype == CVN_BOOL ||
         result.dtype == CVN_I4)
@@ -280,8 +275,8 @@ int infer_all_reduce(const Op *op, cvn_type *type, cvn_err *err)
 int infer_all_gather(const Op *op, cvn_type *type, cvn_err *err)
 {
     type[0] = *op_in(op, 0);
-    if (check_groups(op, err) || infer_check_axis(op, op->attr.axis, type[0].rank, err))
-        return CVN_ESHAPE;
+    TRY(check_groups(op, err));
+    TRY(infer_check_axis(op, op->attr.axis, type[0].rank, err));
     int64_t *dim = &type[0].dim[op->attr.axis];
     if (__builtin_mul_overflow(*dim, op->attr.group_size, dim))
         return infer_fail(op, err, "the size overflows");
@@ -291,9 +286,9 @@ int infer_all_gather(const Op *op, cvn_type *type, cvn_err *err)
 int infer_reduce_scatter(const Op *op, cvn_type *type, cvn_err *err)
 {
     type[0] = *op_in(op, 0);
-    if (check_reducer(op, err) || check_groups(op, err) ||
-        infer_check_axis(op, op->attr.axis, type[0].rank, err))
-        return CVN_ESHAPE;
+    TRY(check_reducer(op, err));
+    TRY(check_groups(op, err));
+    TRY(infer_check_axis(op, op->attr.axis, type[0].rank, err));
     int64_t *dim = &type[0].dim[op->attr.axis];
     if (*dim % op->attr.group_size)
         return infer_fail(op, err, "%lld elements do not divide among %lld devices",
@@ -305,9 +300,9 @@ int infer_reduce_scatter(const Op *op, cvn_type *type, cvn_err *err)
 int infer_all_to_all(const Op *op, cvn_type *type, cvn_err *err)
 {
     type[0] = *op_in(op, 0);
-    if (check_groups(op, err) || infer_check_axis(op, op->attr.axis, type[0].rank, err) ||
-        infer_check_axis(op, op->attr.concat_axis, type[0].rank, err))
-        return CVN_ESHAPE;
+    TRY(check_groups(op, err));
+    TRY(infer_check_axis(op, op->attr.axis, type[0].rank, err));
+    TRY(infer_check_axis(op, op->attr.concat_axis, type[0].rank, err));
     int64_t *split = &type[0].dim[op->attr.axis], *concat = &type[0].dim[op->attr.concat_axis];
     if (*split % op->attr.group_size)
         return infer_fail(op, err, "%lld elements do not divide among %lld devices",
@@ -324,8 +319,8 @@ int infer_collective_permute(const Op *op, cvn_type *type, cvn_err *err)
     type[0] = *op_in(op, 0);
     if (pairs->n % 2)
         return infer_fail(op, err, "pairs has an odd number of entries");
-    if (check_ids(op, 0, 2, err) || check_ids(op, 1, 2, err))
-        return CVN_ESHAPE;
+    TRY(check_ids(op, 0, 2, err));
+    TRY(check_ids(op, 1, 2, err));
     return CVN_OK;
 }
 

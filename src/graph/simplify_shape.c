@@ -361,15 +361,6 @@ static bool adjoining(const Op *a, const Op *b, int64_t axis)
     return true;
 }
 
-/* The slice that a and b are together. */
-static cvn_value *join_slices(cvn_graph *g, const Op *a, const Op *b, int64_t axis)
-{
-    int64_t limit[CVN_MAX_RANK];
-    memcpy(limit, a->attr.limit.v, (size_t)a->attr.limit.n * sizeof *limit);
-    limit[axis] = b->attr.limit.v[axis];
-    return cvn_slice(g, a->operand[0], a->attr.start.v, limit, a->attr.stride.v);
-}
-
 /* Drops empty parts, takes nested concatenations along
    the same axis apart, joins adjoining slices. */
 static cvn_value *concatenate_fewer(cvn_graph *g, const Op *op)
@@ -393,10 +384,14 @@ static cvn_value *concatenate_fewer(cvn_graph *g, const Op *op)
             const Op *a = n ? made_by(part[n - 1], OP_SLICE) : NULL, *b = made_by(next, OP_SLICE);
             bool joins = adjoining(a, b, axis), empty = next->type.dim[axis] == 0;
             changed |= joins || empty;
-            if (joins)
-                part[n - 1] = join_slices(g, a, b, axis);
-            else if (!empty)
+            if (joins) { /* the slice that both are together */
+                int64_t limit[CVN_MAX_RANK];
+                memcpy(limit, a->attr.limit.v, (size_t)a->attr.limit.n * sizeof *limit);
+                limit[axis] = b->attr.limit.v[axis];
+                part[n - 1] = cvn_slice(g, a->operand[0], a->attr.start.v, limit, a->attr.stride.v);
+            } else if (!empty) {
                 part[n++] = next;
+            }
         }
     }
     if (!changed || n == 0)

@@ -26,10 +26,8 @@ typedef struct Verifier {
     int n_parameters;
 } Verifier;
 
-static int fail(Verifier *v, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
 /* Raises "graph 'g', operation 12 (add, made at model.c:40): …". */
-static int fail(Verifier *v, const char *format, ...)
+static __attribute__((format(printf, 2, 3))) int fail(Verifier *v, const char *format, ...)
 {
     char message[600], where[200] = "";
     va_list args;
@@ -50,18 +48,6 @@ static int fail(Verifier *v, const char *format, ...)
 static bool is_defined(const Verifier *v, const cvn_value *value)
 {
     return value && value->id < v->g->n_values && v->seen[value->id] == value;
-}
-
-static int check_links(Verifier *v)
-{
-    const Op *op = v->op;
-    if (op->prev != v->previous)
-        return fail(v, "it does not lead back to the operation before it");
-    if (!op->next && v->g->last != op)
-        return fail(v, "the list goes on after it, or ends before it");
-    if (op->kind >= OP_COUNT)
-        return fail(v, "there is no kind of operation %d", (int)op->kind);
-    return CVN_OK;
 }
 
 static int check_operands(Verifier *v)
@@ -210,10 +196,17 @@ static int check_graph(Verifier *v, bool *taken)
     const cvn_graph *g = v->g;
     if (g->insert_point)
         return fail(v, "the last pass left its insertion point set");
-    for (v->op = g->first; v->op; v->previous = v->op, v->op = v->op->next, v->position++)
-        if (check_links(v) || check_operands(v) || check_attrs(v) || check_types(v) ||
-            check_results(v) || (v->op->kind == OP_PARAMETER && check_parameter(v)))
+    for (v->op = g->first; v->op; v->previous = v->op, v->op = v->op->next, v->position++) {
+        if (v->op->prev != v->previous)
+            return fail(v, "it does not lead back to the operation before it");
+        if (!v->op->next && g->last != v->op)
+            return fail(v, "the list goes on after it, or ends before it");
+        if (v->op->kind >= OP_COUNT)
+            return fail(v, "there is no kind of operation %d", (int)v->op->kind);
+        if (check_operands(v) || check_attrs(v) || check_types(v) || check_results(v) ||
+            (v->op->kind == OP_PARAMETER && check_parameter(v)))
             return CVN_EINVAL;
+    }
     if (v->position != g->n_ops)
         return fail(v, "it counts %lld operations, but has %lld", (long long)g->n_ops,
                     (long long)v->position);

@@ -14,24 +14,15 @@
 void hlo_fences_begin(Hlo *h, const cvn_graph *g)
 {
     Fences *f = &h->fences;
-    *f = (Fences){
-        .gathered = arena_array(&h->arena, g->n_values, sizeof *f->gathered),
-        .uses = arena_array(&h->arena, g->n_values, sizeof *f->uses),
-        .since = arena_array(&h->arena, g->n_values, sizeof *f->since),
-    };
-    if (!f->uses)
-        return;
-    for (const Op *op = g->first; op; op = op->next)
-        for (int i = 0; i < op->n_operands; i++)
-            f->uses[op->operand[i]->id]++;
-    for (int i = 0; i < g->n_outputs; i++)
-        f->uses[g->output[i].value->id]++;
+    *f = (Fences){.gathered = arena_array(&h->arena, g->n_values, sizeof *f->gathered),
+                  .uses = graph_uses(g, &h->arena),
+                  .since = arena_array(&h->arena, g->n_values, sizeof *f->since)};
 }
 
 void hlo_fences_pass(Hlo *h, const Op *op)
 {
     Fences *f = &h->fences;
-    if (op->kind == OP_PARAMETER || op->kind == OP_CONSTANT || !f->uses || !f->since)
+    if (op->kind == OP_PARAMETER || op->kind == OP_CONSTANT || !f->uses)
         return;
     for (int i = 0; i < op->n_operands; i++)
         f->uses[op->operand[i]->id]--;

@@ -113,15 +113,6 @@ static cvn_value *block_of(cvn_graph *g, cvn_value *x, Role role, int64_t group,
     return cvn_dynamic_slice(g, x, start, size);
 }
 
-static Role role_of(const Op *op, int i)
-{
-    if (op->operand[i] == attention_first(op))
-        return OF_FIRST;
-    if (op->operand[i]->type.rank == 1)
-        return OF_ROWS;
-    return i == 0 || (op->kind == OP_ATTENTION_BACKWARD && i == 5) ? OF_QUERIES : OF_KEYS;
-}
-
 /* Query heads of a KV head. */
 static int64_t group_of(const Op *op)
 {
@@ -133,8 +124,14 @@ static cvn_value *op_of_block(cvn_graph *g, const Op *op, cvn_value *const *oper
                               cvn_value *const *at, Blocks b)
 {
     cvn_value *part[ATTENTION_MOST_OPERANDS];
-    for (int i = 0; i < op->n_operands; i++)
-        part[i] = block_of(g, operand[i], role_of(op, i), group_of(op), b, at);
+    for (int i = 0; i < op->n_operands; i++) {
+        bool queries = i == 0 || (op->kind == OP_ATTENTION_BACKWARD && i == 5);
+        Role role = op->operand[i] == attention_first(op) ? OF_FIRST
+                    : op->operand[i]->type.rank == 1      ? OF_ROWS
+                    : queries                             ? OF_QUERIES
+                                                          : OF_KEYS;
+        part[i] = block_of(g, operand[i], role, group_of(op), b, at);
+    }
     cvn_value *skipped = spread(g, at[1], &part[3]->type, NULL);
     part[3] = cvn_add(g, part[3], skipped);      /* where the first query of the block is */
     part[4] = cvn_subtract(g, part[4], skipped); /* how many of them are real */

@@ -8,7 +8,7 @@
 /* What waits for what (fences.c). Inside of loops there is nothing of it. */
 typedef struct Fences {
     bool *gathered;    /* [n_values] of the graph: once already */
-    int *uses;         /* [n_values] that are still to come */
+    uint32_t *uses;    /* [n_values] that are still to come */
     cvn_value **since; /* [n_since] computed since the last fence */
     cvn_value *begun;  /* the last that was computed before it, or NULL */
     int n_since;

@@ -29,8 +29,7 @@ static int parse_type(Parser *p, cvn_type *type)
     char text[16] = "";
     Span name;
     *type = (cvn_type){0};
-    if (lex_name(lex, &name, "a type such as f32[4,1]"))
-        return CVN_EFORMAT;
+    TRY(lex_name(lex, &name, "a type such as f32[4,1]"));
     if (name.n < sizeof text)
         memcpy(text, name.p, name.n);
     if (!cvn_dtype_parse(text, &type->dtype)) {
@@ -53,23 +52,13 @@ static int parse_type(Parser *p, cvn_type *type)
     return lex_need(lex, ']', "after the sizes of the type");
 }
 
-static bool uses_axis(const cvn_spec *spec, const char *name)
-{
-    for (int d = 0; d < spec->rank; d++)
-        for (int i = 0; i < spec->dim[d].n; i++)
-            if (strcmp(spec->dim[d].axis[i], name) == 0)
-                return true;
-    return false;
-}
-
 /* One dimension of a spec. */
 static int parse_split(Parser *p, cvn_spec *spec, int d)
 {
     Lexer *lex = &p->lex;
     do {
         Span axis;
-        if (lex_name(lex, &axis, "a mesh axis or '_'"))
-            return CVN_EFORMAT;
+        TRY(lex_name(lex, &axis, "a mesh axis or '_'"));
         if (span_is(axis, "_") && spec->dim[d].n == 0)
             return CVN_OK;
         const char *name = arena_stringn(&p->g->arena, axis.p, axis.n);
@@ -79,8 +68,10 @@ static int parse_split(Parser *p, cvn_spec *spec, int d)
         if (spec->dim[d].n == CVN_MAX_SPEC_AXES)
             return lex_fail_at(lex, axis.p, "a dimension is split by more than %d axes",
                                CVN_MAX_SPEC_AXES);
-        if (uses_axis(spec, name))
-            return lex_fail_at(lex, axis.p, "axis %s is used twice in a spec", name);
+        for (int e = 0; e < spec->rank; e++)
+            for (int i = 0; i < spec->dim[e].n; i++)
+                if (strcmp(spec->dim[e].axis[i], name) == 0)
+                    return lex_fail_at(lex, axis.p, "axis %s is used twice in a spec", name);
         spec->dim[d].axis[spec->dim[d].n++] = name;
     } while (lex_take(lex, '*'));
     return CVN_OK;
@@ -163,8 +154,8 @@ static int parse_declared(Parser *p, Declared *declared)
     if (map_get(&p->values, declared->name.p, declared->name.n))
         return lex_fail_at(&p->lex, declared->at, "value '%%%.*s' is defined twice",
                            declared->name.n < 60 ? (int)declared->name.n : 60, declared->name.p);
-    if (lex_need(&p->lex, ':', "and the type of the value") || parse_type(p, &declared->type))
-        return CVN_EFORMAT;
+    TRY(lex_need(&p->lex, ':', "and the type of the value"));
+    TRY(parse_type(p, &declared->type));
     return lex_take(&p->lex, '<') ? parse_spec(p, declared) : CVN_OK;
 }
 
@@ -173,14 +164,10 @@ static int parse_declared(Parser *p, Declared *declared)
 static int parse_kind(Parser *p, OpKind *kind)
 {
     Span name;
-    if (lex_name(&p->lex, &name, "the name of an operation"))
-        return CVN_EFORMAT;
-    for (int i = 0; i < OP_COUNT; i++) {
-        if (span_is(name, op_info[i].name)) {
-            *kind = (OpKind)i;
+    TRY(lex_name(&p->lex, &name, "the name of an operation"));
+    for (*kind = 0; *kind < OP_COUNT; ++*kind)
+        if (span_is(name, op_info[*kind].name))
             return CVN_OK;
-        }
-    }
     p->lex.p = name.p;
     return lex_expected(&p->lex, "the name of an operation, such as add");
 }
@@ -264,8 +251,7 @@ static int parse_op(Parser *p)
     first->def->file = p->filename;
     first->def->line = p->line;
     for (int i = 0; i < n; i++)
-        if (define(p, &declared[i], first->def->result[i]))
-            return CVN_EFORMAT;
+        TRY(define(p, &declared[i], first->def->result[i]));
     return CVN_OK;
 }
 
@@ -299,8 +285,7 @@ static int parse_graph(Parser *p)
     TRY(lex_need(lex, '@', "and the name of the graph"));
     Span name;
     if (lex->p < lex->end && *lex->p == '"') {
-        if (lex_string(lex, &p->g->arena, &p->g->name))
-            return CVN_EFORMAT;
+        TRY(lex_string(lex, &p->g->arena, &p->g->name));
     } else if (lex_name(lex, &name, "the name of the graph")) {
         return CVN_EFORMAT;
     } else {

@@ -45,8 +45,7 @@ static int parse_element(Parser *p, cvn_dtype dtype)
     lex_space(&p->lex);
     const char *at = p->lex.p;
     double value, stored[1] = {0};
-    if (lex_number(&p->lex, &value))
-        return CVN_EFORMAT;
+    TRY(lex_number(&p->lex, &value));
     element_set(dtype, stored, 0, value);
     double back = element_get(dtype, stored, 0);
     if (dtype_is_float(dtype) ? isfinite(value) && !isfinite(back) : back != value)
@@ -103,14 +102,10 @@ static int parse_enum(Parser *p, const char *const *names, int n, unsigned *valu
     for (int i = 0; i < n && length < sizeof all; i++)
         length +=
             (size_t)snprintf(all + length, sizeof all - length, "%s %s", i ? "," : "", names[i]);
-    if (lex_name(&p->lex, &word, all))
-        return CVN_EFORMAT;
-    for (int i = 0; i < n; i++) {
-        if (span_is(word, names[i])) {
-            *value = (unsigned)i;
+    TRY(lex_name(&p->lex, &word, all));
+    for (*value = 0; *value < (unsigned)n; ++*value)
+        if (span_is(word, names[*value]))
             return CVN_OK;
-        }
-    }
     p->lex.p = word.p;
     return lex_expected(&p->lex, all);
 }
@@ -178,8 +173,7 @@ int parse_attrs(Parser *p, OpKind kind, const Declared *declared, OpAttr *attr, 
     if (lex_take(lex, '{') && !lex_take(lex, '}')) {
         do {
             Span name;
-            if (lex_name(lex, &name, "the name of an attribute"))
-                return CVN_EFORMAT;
+            TRY(lex_name(lex, &name, "the name of an attribute"));
             const AttrInfo *row = find_attr(p, kind, name);
             if (!row)
                 return CVN_EFORMAT;
@@ -188,9 +182,8 @@ int parse_attrs(Parser *p, OpKind kind, const Declared *declared, OpAttr *attr, 
                 return lex_fail_at(lex, name.p, "attribute %s is given twice", row->name);
             seen |= bit;
             *at = name.p;
-            if (lex_need(lex, '=', "after the name of an attribute") ||
-                parse_attr_value(p, row, declared, (char *)attr + row->offset))
-                return CVN_EFORMAT;
+            TRY(lex_need(lex, '=', "after the name of an attribute"));
+            TRY(parse_attr_value(p, row, declared, (char *)attr + row->offset));
         } while (lex_take(lex, ','));
         TRY(lex_need(lex, '}', "after the attributes"));
     }
