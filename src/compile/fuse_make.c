@@ -70,18 +70,6 @@ const Kernel *fuse_member_kernel(const KernelSet *backend, const Op *op)
     return kernel && kernel->elementwise ? kernel : NULL;
 }
 
-/* Does anything but the members use it? */
-static bool is_result(const Making *m, const cvn_value *v)
-{
-    uint32_t inside = 0;
-    if (m->only)
-        return m->only == v;
-    for (int i = 0; i < m->n; i++)
-        for (int k = 0; k < m->op[i]->n_operands; k++)
-            inside += fuse_root_of(m->op[i]->operand[k]) == v;
-    return m->uses[v->id] > inside;
-}
-
 /* Index of an operand, which is added if it is not there; -1 where there is no room. */
 static int add_operand(Making *m, cvn_value *v)
 {
@@ -152,7 +140,11 @@ bool fuse_make_members(Making *m)
                 return false;
         }
         Slot slot = {.kind = SLOT_INSIDE, .bytes = element_bytes(v), .value_id = v->id};
-        if (is_result(m, v)) {
+        uint32_t inside = 0; /* uses by members: are there others? */
+        for (int j = 0; j < m->n; j++)
+            for (int k = 0; k < m->op[j]->n_operands; k++)
+                inside += fuse_root_of(m->op[j]->operand[k]) == v;
+        if (m->only ? m->only == v : m->uses[v->id] > inside) {
             if (m->n_results == FUSION_RESULTS)
                 return false;
             slot.kind = SLOT_RESULT;

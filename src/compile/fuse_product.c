@@ -33,21 +33,6 @@ static cvn_value *last_product(const Fuse *p, const Op *fusion)
     return takes ? last : NULL;
 }
 
-static void put_behind(const Fuse *p, Op *product, Op *fusion, const Making *m, Fusion *f)
-{
-    for (int i = 0; i < m->n_operands; i++)
-        fuse_add_operand(p->g, product, m->operand[i]);
-    for (int i = 0; i < m->n_results; i++) {
-        f->over[i] <<= 2; /* its operands come behind the product's */
-        p->position[m->result[i]->id] = p->position[product->result[0]->id];
-    }
-    graph_remove(p->g, fusion);
-    product->result = arena_copy(&p->g->arena, m->result, (size_t)m->n_results * sizeof *m->result);
-    product->n_results = m->n_results;
-    product->attr.fusion = f;
-    fuse_own_results(product);
-}
-
 /* v: what the product made, of which a convert of its sums is to be the first member. */
 static void take_epilogue(const Fuse *p, Op *product, Op *fusion, cvn_value *v)
 {
@@ -81,12 +66,22 @@ static void take_epilogue(const Fuse *p, Op *product, Op *fusion, cvn_value *v)
     Fusion *f = fuse_make_members(m) ? fuse_make(m) : NULL;
     if (f)
         f->epilogue = f->program ? kernel_find(p->backend, product)->epilogue(f) : -1;
-    if (f && f->epilogue >= 0) {
-        put_behind(p, product, fusion, m, f);
-    } else {
+    if (!f || f->epilogue < 0) {
         fuse_own_results(product);
         fuse_own_results(fusion);
+        return;
     }
+    for (int i = 0; i < m->n_operands; i++)
+        fuse_add_operand(p->g, product, m->operand[i]);
+    for (int i = 0; i < m->n_results; i++) {
+        f->over[i] <<= 2; /* its operands come behind the product's */
+        p->position[m->result[i]->id] = p->position[product->result[0]->id];
+    }
+    graph_remove(p->g, fusion);
+    product->result = arena_copy(arena, m->result, (size_t)m->n_results * sizeof *m->result);
+    product->n_results = m->n_results;
+    product->attr.fusion = f;
+    fuse_own_results(product);
 }
 
 void fuse_product(Fuse *f, Op *op)

@@ -22,21 +22,16 @@ typedef struct Producers {
     int n;
 } Producers;
 
-/* Elements that a sum, or a row of sums down columns, reads in one go. */
-static int64_t run_of(const Op *reduce)
-{
-    const cvn_type *x = &reduce->operand[0]->type;
-    int64_t run = 1;
-    bool along = x->rank > 0 && ints_contain(&reduce->attr.dims, x->rank - 1);
-    for (int d = x->rank - 1; d >= 0 && ints_contain(&reduce->attr.dims, d) == along; d--)
-        run *= x->dim[d];
-    return run;
-}
-
 static bool takes_prologue(const Fuse *f, const Op *op)
 {
-    return op->kind == OP_REDUCE && kernel_fuses(f->backend, op, PROLOGUE_PROGRAM) &&
-           op->operand[0]->type.dtype == CVN_F32 && run_of(op) >= RUN;
+    if (op->kind != OP_REDUCE)
+        return false;
+    const cvn_type *x = op_in(op, 0);
+    int64_t run = 1; /* elements that a sum, or a row of sums down columns, reads in one go */
+    bool along = x->rank > 0 && ints_contain(&op->attr.dims, x->rank - 1);
+    for (int d = x->rank - 1; d >= 0 && ints_contain(&op->attr.dims, d) == along; d--)
+        run *= x->dim[d];
+    return run >= RUN && x->dtype == CVN_F32 && kernel_fuses(f->backend, op, PROLOGUE_PROGRAM);
 }
 
 /* Adds the elementwise operations that v is made by; false where there are too many. */
@@ -76,16 +71,6 @@ static bool is_spared(const Fuse *f, const cvn_value *v, const Op *after)
     return seen == f->uses[v->id];
 }
 
-/* Whether the tensors that the terms are made of are no larger than the terms. */
-static bool is_worth_it(const Making *m, const cvn_value *v)
-{
-    size_t bytes = 0;
-    for (int i = 0; i < m->n_operands; i++)
-        if (cvn_type_elements(&m->operand[i]->type) == cvn_type_elements(&v->type))
-            bytes += cvn_type_bytes(&m->operand[i]->type);
-    return bytes <= cvn_type_bytes(&v->type);
-}
-
 /* Makes one of the shape of the terms operand 0, by which a sum knows what it goes over; false where there is none. */
 static bool put_shape_first(Making *m, const cvn_value *v)
 {
@@ -121,7 +106,12 @@ void fuse_reduce(Fuse *f, Op *reduce)
     Making *m = f->making;
     *m = (Making){
         .g = f->g, .backend = f->backend, .uses = f->uses, .op = r.op, .n = r.n, .only = v};
-    bool good = fuse_make_members(m) && is_worth_it(m, v) && put_shape_first(m, v);
+    bool good = fuse_make_members(m);
+    size_t bytes = 0; /* of the tensors that the terms are made of: no more than of the terms */
+    for (int i = 0; i < m->n_operands; i++)
+        if (cvn_type_elements(&m->operand[i]->type) == cvn_type_elements(&v->type))
+            bytes += cvn_type_bytes(&m->operand[i]->type);
+    good = good && bytes <= cvn_type_bytes(&v->type) && put_shape_first(m, v);
     Fusion *made = good ? fuse_make(m) : NULL;
     if (made && made->program) {
         f->uses[v->id]--;

@@ -67,15 +67,6 @@ static bool is_operand(const Liveness *live, const Op *op, const cvn_value *root
     return false;
 }
 
-/* True when a step strictly between these two reads memory of the root. */
-static bool is_read_between(const Liveness *live, const cvn_value *root, int first, int last)
-{
-    for (int i = first + 1; i < last; i++)
-        if (is_operand(live, live->step[i], root))
-            return true;
-    return false;
-}
-
 static bool may_share(const Blocks *blocks, const cvn_value *a, const cvn_value *b)
 {
     const Liveness *live = blocks->live;
@@ -89,9 +80,11 @@ static bool may_share(const Blocks *blocks, const cvn_value *a, const cvn_value 
     if (live->last[a->id] < live->def[b->id])
         return true;
     /* A split collective reads its operand until it is done, and by then devices may have written it. */
+    for (int i = live->def[b->id] + 1; i < live->done[b->id]; i++)
+        if (is_operand(live, live->step[i], a))
+            return false;
     return live->last[a->id] == live->done[b->id] && live->def[a->id] < live->def[b->id] &&
-           is_operand(live, b->def, a) && may_overwrite(blocks, b, a) &&
-           !is_read_between(live, a, live->def[b->id], live->done[b->id]);
+           is_operand(live, b->def, a) && may_overwrite(blocks, b, a);
 }
 
 bool blocks_join(Blocks *blocks, const cvn_value *a, const cvn_value *b)

@@ -7,6 +7,8 @@
  */
 #include "compile/lower.h"
 
+#include <string.h>
+
 /* A place that a step since the last sync touched. */
 typedef struct Touch {
     BufferRef ref;
@@ -14,53 +16,39 @@ typedef struct Touch {
     bool single; /* by thread 0 alone */
 } Touch;
 
-typedef struct Touched {
-    Touch *touch; /* [n] */
-    int n;
-} Touched;
-
-static bool conflicts(const Touched *since, const BufferRef *ref, bool write, bool single)
+static bool conflict(const Touch *a, const Touch *b)
 {
-    for (int i = 0; i < since->n; i++) {
-        const Touch *touch = &since->touch[i];
-        if ((write || touch->write) && !(single && touch->single) && ref_overlap(&touch->ref, ref))
-            return true;
-    }
-    return false;
+    return (a->write || b->write) && !(a->single && b->single) && ref_overlap(&a->ref, &b->ref);
 }
 
-static bool step_conflicts(const Touched *since, const Step *step)
-{
-    for (int i = 0; i < step->op->n_operands; i++)
-        if (conflicts(since, &step->in[i], false, step->single))
-            return true;
-    for (int i = 0; i < step->op->n_results; i++)
-        if (conflicts(since, &step->out[i], true, step->single))
-            return true;
-    return conflicts(since, &step->scratch, true, step->single);
-}
-
-static void add(Touched *since, const BufferRef *ref, bool write, bool single)
+static void add(Touch *touch, int *n, const BufferRef *ref, bool write, bool single)
 {
     if (ref->bytes && ref->space != SPACE_CONSTANT)
-        since->touch[since->n++] = (Touch){*ref, write, single};
+        touch[(*n)++] = (Touch){*ref, write, single};
 }
 
 void lower_syncs(Plan *plan, Arena *scratch)
 {
-    Touched since = {.touch = arena_array(scratch, (size_t)plan->n_refs + 1, sizeof *since.touch)};
+    /* Those since the last sync, [n], and behind them those of the step at hand. */
+    Touch *touch = arena_array(scratch, (size_t)plan->n_refs + 1, sizeof *touch);
+    int n = 0;
     plan->n_syncs = 0;
     for (int i = 0; i < plan->n_steps; i++) {
         Step *step = &plan->step[i];
-        step->sync = step_conflicts(&since, step);
+        int end = n;
+        for (int k = 0; k < step->op->n_operands; k++)
+            add(touch, &end, &step->in[k], false, step->single);
+        for (int k = 0; k < step->op->n_results; k++)
+            add(touch, &end, &step->out[k], true, step->single);
+        add(touch, &end, &step->scratch, true, step->single);
+        step->sync = false;
+        for (int a = n; a < end && !step->sync; a++)
+            for (int b = 0; b < n && !step->sync; b++)
+                step->sync = conflict(&touch[a], &touch[b]);
         if (step->sync) {
-            since.n = 0;
+            memmove(touch, touch + n, (size_t)(end - n) * sizeof *touch);
             plan->n_syncs++;
         }
-        for (int k = 0; k < step->op->n_operands; k++)
-            add(&since, &step->in[k], false, step->single);
-        for (int k = 0; k < step->op->n_results; k++)
-            add(&since, &step->out[k], true, step->single);
-        add(&since, &step->scratch, true, step->single);
+        n = step->sync ? end - n : end;
     }
 }

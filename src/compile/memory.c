@@ -67,21 +67,6 @@ static size_t best_gap(const Lifetime *buffer, Lifetime *const *placed, int n)
     return best_size == SIZE_MAX ? top : best;
 }
 
-/* Inserts into placed[n], which stays sorted by offset. */
-static void insert(Lifetime **placed, int n, Lifetime *buffer)
-{
-    int low = 0, high = n;
-    while (low < high) {
-        int middle = low + (high - low) / 2;
-        if (placed[middle]->offset <= buffer->offset)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    memmove(placed + low + 1, placed + low, (size_t)(n - low) * sizeof *placed);
-    placed[low] = buffer;
-}
-
 typedef struct Change {
     int step;
     bool ends; /* at one step, what begins is counted before what ended the step before */
@@ -136,7 +121,10 @@ static size_t attempt(Lifetime *buffer, int n, Order order, const Work *work)
         if (next->bytes == 0)
             continue;
         next->offset = best_gap(next, work->placed, n_placed);
-        insert(work->placed, n_placed++, next);
+        int at = n_placed++; /* they stay sorted; of those with one offset it is the last */
+        for (; at > 0 && work->placed[at - 1]->offset > next->offset; at--)
+            work->placed[at] = work->placed[at - 1];
+        work->placed[at] = next;
         size_t end = next->offset + rounded(next->bytes);
         total = end > total ? end : total;
     }

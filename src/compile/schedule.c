@@ -251,15 +251,6 @@ static void end(Scheduling *s, int c)
     place(s, c);
 }
 
-/* The oldest collective under way that holds an operand; -1 when there is none. */
-static int oldest_held(const Scheduling *s)
-{
-    for (int k = 0; k < s->n_open; k++)
-        if (s->open[k] >= 0 && !s->node[s->open[k]].grows)
-            return s->open[k];
-    return -1;
-}
-
 /* The collective at index c starts here, after what feeds it. */
 static void begin(Scheduling *s, int c)
 {
@@ -267,8 +258,13 @@ static void begin(Scheduling *s, int c)
     finish(s, s->def[node->op->operand[0]->id]);
     while (s->n_open == OPEN_MOST)
         end(s, s->open[0]);
-    for (int old; s->held + held_bytes(node) > s->room && (old = oldest_held(s)) >= 0;)
-        end(s, old);
+    for (int k = 0; k < s->n_open && s->held + held_bytes(node) > s->room;) /* the oldest first */
+        if (s->open[k] >= 0 && !s->node[s->open[k]].grows) {
+            end(s, s->open[k]);
+            k = 0;
+        } else {
+            k++;
+        }
     double from = s->link_free > s->now ? s->link_free : s->now;
     s->link_free = from + node->link - s->latency;
     node->there = from + node->link;

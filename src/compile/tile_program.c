@@ -91,15 +91,6 @@ static int read_operand(Writer *w, const Member *member, int k)
     return w->read[slot];
 }
 
-static bool is_read_after(const Fusion *f, int member, int slot)
-{
-    for (int i = member + 1; i < f->n_members; i++)
-        for (int k = 0; k < f->member[i].op->n_operands; k++)
-            if (f->member[i].in[k] == slot)
-                return true;
-    return false;
-}
-
 static bool has_vector_form(OpKind kind)
 {
     switch (kind) {
@@ -160,7 +151,11 @@ static bool write_member(Writer *w, int i)
     int exact = step.code == TILE_COPY ? step.a : add_step(w, (step.out = add_register(w), step));
     if (is_result)
         add_step(w, (TileStep){TILE_NARROW, OP_CONVERT, exact, -1, -1, add_place(w, result)});
-    if (is_read_after(w->f, i, member->out))
+    bool read = false; /* by a later one */
+    for (int m = i + 1; m < w->f->n_members; m++)
+        for (int k = 0; k < w->f->member[m].op->n_operands; k++)
+            read = read || w->f->member[m].in[k] == member->out;
+    if (read)
         w->read[member->out] =
             add_step(w, (TileStep){TILE_ROUND, OP_CONVERT, exact, -1, -1, add_register(w)});
     return true;

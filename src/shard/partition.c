@@ -181,14 +181,6 @@ static bool choice_for(const Op *op, const Rule *rule, const Sharding *want, Cho
     return sharding_same(&back, want);
 }
 
-static bool is_whole(const Sharding *s)
-{
-    for (int d = 0; d < s->rank; d++)
-        if (s->dim[d].axes.n)
-            return false;
-    return true;
-}
-
 /* NULL when it has to be made whole and cut. */
 static cvn_value *constant_as(Part *p, const cvn_value *v, const Sharding *want)
 {
@@ -196,7 +188,10 @@ static cvn_value *constant_as(Part *p, const cvn_value *v, const Sharding *want)
     cvn_graph *g = p->emit.g;
     cvn_type local = sharding_local(want, &v->type);
     bool small = v->type.dtype == CVN_I4 || v->type.dtype == CVN_I8;
-    if (op->kind == OP_CONSTANT && (op->attr.literal.splat || is_whole(want))) {
+    bool whole = true;
+    for (int d = 0; d < want->rank; d++)
+        whole = whole && want->dim[d].axes.n == 0;
+    if (op->kind == OP_CONSTANT && (op->attr.literal.splat || whole)) {
         OpAttr attr = attr_copy(g, op->kind, &op->attr);
         return graph_add(g, op->kind, &attr, 0, NULL, &local);
     }
@@ -249,14 +244,6 @@ double part_cost(Part *p, const cvn_value *v, const Sharding *want)
     return best_version(p, v, want, &plan) ? plan->cost : 0;
 }
 
-/* A parameter, perhaps in another type. */
-static bool is_weight(const cvn_value *v)
-{
-    while (v->def->kind == OP_CONVERT)
-        v = v->def->operand[0];
-    return v->def->kind == OP_PARAMETER;
-}
-
 cvn_value *part_value(Part *p, const cvn_value *v, const Sharding *want)
 {
     const Reshard *plan = NULL;
@@ -275,8 +262,11 @@ cvn_value *part_value(Part *p, const cvn_value *v, const Sharding *want)
         }
     }
     bool gathers = false;
+    const cvn_value *weight = v; /* a parameter, perhaps in another type */
+    while (weight->def->kind == OP_CONVERT)
+        weight = weight->def->operand[0];
     if (!local) {
-        for (int i = 0; i < plan->n && is_weight(v); i++)
+        for (int i = 0; i < plan->n && weight->def->kind == OP_PARAMETER; i++)
             gathers = gathers || plan->step[i].kind == RESHARD_ALL_GATHER;
         local = reshard(p, v, from, plan);
     }
@@ -343,18 +333,6 @@ static void partition_op(Part *p, const Op *op)
     }
 }
 
-static void add_outputs(Part *p)
-{
-    for (int i = 0; i < p->g->n_outputs; i++) {
-        const cvn_value *v = p->g->output[i].value, *into = p->g->output[i].into;
-        const Sharding *want = &p->sharding[into ? into->id : v->id];
-        cvn_value *x = part_value(p, v, want);
-        cvn_output_into(p->emit.g, x, into ? part_value(p, into, want) : NULL);
-        p->report->output[p->report->n_outputs++] =
-            (PartitionTensor){v->type, sharding_local(want, &v->type), *want};
-    }
-}
-
 static int partition(Part *p, cvn_err *err)
 {
     const cvn_graph *g = p->g;
@@ -392,35 +370,24 @@ static int partition(Part *p, cvn_err *err)
         if (op->kind != OP_PARAMETER && !p->constant[op->result[0]->id] &&
             !part_is_made(op->result[0]))
             partition_op(p, op);
-    add_outputs(p);
+    for (int i = 0; i < g->n_outputs; i++) {
+        const cvn_value *v = g->output[i].value, *into = g->output[i].into;
+        const Sharding *want = &p->sharding[into ? into->id : v->id];
+        cvn_value *x = part_value(p, v, want);
+        cvn_output_into(p->emit.g, x, into ? part_value(p, into, want) : NULL);
+        r->output[r->n_outputs++] =
+            (PartitionTensor){v->type, sharding_local(want, &v->type), *want};
+    }
     TRY(cvn_graph_check(p->emit.g, err));
     graph_remove_dead(p->emit.g);
     count_collectives(p->emit.g, r);
     return CVN_OK;
 }
 
-/* With the graph that is to be cut in hand. */
-static int run(const cvn_graph *g, const Mesh *mesh, const ShardResult *result, cvn_graph **local,
-               PartitionReport *report, cvn_err *err)
-{
-    Part p = {.g = g, .mesh = mesh, .sharding = result->sharding, .report = report};
-    SCOPED(graph_release) cvn_graph *out = cvn_graph_new(g->name, err);
-    if (!out)
-        return CVN_EMEM;
-    TRY(arena_begin(&p.arena, err));
-    emit_init(&p.emit, out, mesh);
-    int code = partition(&p, err);
-    arena_free(&p.arena);
-    TRY(code);
-    *local = out;
-    out = NULL;
-    return CVN_OK;
-}
-
 int shard_partition(const cvn_graph *global, const Mesh *mesh, const ShardResult *result,
                     cvn_graph **local, PartitionReport *report, cvn_err *err)
 {
-    SCOPED(graph_release) cvn_graph *copy = NULL;
+    SCOPED(graph_release) cvn_graph *copy = NULL, *out = NULL;
     SCOPED(shard_result_free) ShardResult again = {0};
     *report = (PartitionReport){0};
     *local = NULL;
@@ -431,11 +398,23 @@ int shard_partition(const cvn_graph *global, const Mesh *mesh, const ShardResult
                            "operations between devices, can be partitioned",
                            global->name, op_info[op->kind].name);
     TRY(arena_begin(&report->arena, err));
+    Part p = {.mesh = mesh, .report = report};
     int code = part_prepare(global, mesh, result, &copy, &again, err);
+    if (code == CVN_OK && !(out = cvn_graph_new(global->name, err)))
+        code = CVN_EMEM;
     if (code == CVN_OK)
-        code = run(copy ? copy : global, mesh, copy ? &again : result, local, report, err);
+        code = arena_begin(&p.arena, err);
+    if (code == CVN_OK) {
+        p.g = copy ? copy : global;
+        p.sharding = copy ? again.sharding : result->sharding;
+        emit_init(&p.emit, out, mesh);
+        code = partition(&p, err);
+        arena_free(&p.arena);
+    }
     if (code)
         arena_free(&report->arena);
+    *local = code ? NULL : out;
+    out = code ? out : NULL;
     return code;
 }
 

@@ -6,9 +6,8 @@
 
 #include <string.h>
 
-/* What the questions below are asked of: a graph and the shardings of its values. */
+/* What the questions below are asked of: the shardings of a graph's values. */
 typedef struct Prepare {
-    cvn_graph *g;
     const Mesh *mesh;
     const Sharding *sharding; /* [n_values] by id at the start; later values have their marks */
     uint32_t n_values;
@@ -148,21 +147,13 @@ static int copy_marks(const cvn_graph *from, const Mesh *mesh, const ShardResult
     return CVN_OK;
 }
 
-static int rewrite(Prepare *p, cvn_err *err)
+int part_prepare(const cvn_graph *g, const Mesh *mesh, const ShardResult *result, cvn_graph **copy,
+                 ShardResult *again, cvn_err *err)
 {
-    for (Op *op = p->g->first; op; op = op->next)
-        if (op_info[op->kind].class_ == CLASS_COMPOSITE && needs_heads(p, op))
-            give_every_head_its_own(p->g, op);
-    graph_insert_before(p->g, NULL);
-    graph_resolve(p->g);
-    graph_remove_dead(p->g);
-    return graph_decompose(p->g, keep, p, NULL, err);
-}
-
-static int prepare(const cvn_graph *g, const Mesh *mesh, const ShardResult *result, Arena *arena,
-                   cvn_graph **copy, ShardResult *again, cvn_err *err)
-{
-    Prepare p = {(cvn_graph *)(uintptr_t)g, mesh, result->sharding, g->n_values, arena, false};
+    SCOPED(arena_free) Arena arena = {0};
+    *copy = NULL;
+    TRY(arena_begin(&arena, err));
+    Prepare p = {mesh, result->sharding, g->n_values, &arena, false};
     for (const Op *op = g->first; op && !p.any; op = op->next)
         p.any = op_info[op->kind].class_ == CLASS_COMPOSITE &&
                 (needs_parts(&p, op) || needs_heads(&p, op));
@@ -171,23 +162,19 @@ static int prepare(const cvn_graph *g, const Mesh *mesh, const ShardResult *resu
     SCOPED(graph_release) cvn_graph *made = graph_clone(g, err);
     if (!made)
         return CVN_EMEM;
-    p.g = made;
     p.n_values = made->n_values;
-    Sharding *sharding = arena_array(arena, p.n_values + (size_t)1, sizeof *sharding);
+    Sharding *sharding = arena_array(&arena, p.n_values + (size_t)1, sizeof *sharding);
     p.sharding = sharding;
-    TRY(copy_marks(g, mesh, result, made, sharding, arena, err));
-    TRY(rewrite(&p, err));
+    TRY(copy_marks(g, mesh, result, made, sharding, &arena, err));
+    for (Op *op = made->first; op; op = op->next)
+        if (op_info[op->kind].class_ == CLASS_COMPOSITE && needs_heads(&p, op))
+            give_every_head_its_own(made, op);
+    graph_insert_before(made, NULL);
+    graph_resolve(made);
+    graph_remove_dead(made);
+    TRY(graph_decompose(made, keep, &p, NULL, err));
     TRY(shard_propagate(made, mesh, again, err));
     *copy = made;
     made = NULL;
     return CVN_OK;
-}
-
-int part_prepare(const cvn_graph *g, const Mesh *mesh, const ShardResult *result, cvn_graph **copy,
-                 ShardResult *again, cvn_err *err)
-{
-    SCOPED(arena_free) Arena arena = {0};
-    *copy = NULL;
-    TRY(arena_begin(&arena, err));
-    return prepare(g, mesh, result, &arena, copy, again, err);
 }

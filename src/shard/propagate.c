@@ -40,6 +40,13 @@ typedef struct State {
 
 /* ---- setting up ---- */
 
+static void note_origin(State *s, const cvn_value *v, ShardOrigin origin)
+{
+    ShardOrigin *kept = arena_copy(&s->out->arena, &origin, sizeof origin);
+    kept->next = s->out->origin[v->id];
+    s->out->origin[v->id] = kept;
+}
+
 static int read_marks(State *s, cvn_err *err)
 {
     for (const Op *op = s->g->first; op; op = op->next) {
@@ -54,6 +61,12 @@ static int read_marks(State *s, cvn_err *err)
                      v->name ? v->name : op_info[v->def->kind].name);
             TRY(sharding_from_spec(s->mesh, v->spec, v->type.rank, name, &s->mark[v->id], err));
             s->priority[v->id] = v->spec->priority;
+            for (int d = 0; d < v->type.rank; d++) {
+                ShardOrigin origin = {.kind = ORIGIN_MARK, .dim = d, .from_dim = -1};
+                origin.axes = s->mark[v->id].dim[d].axes;
+                if (origin.axes.n)
+                    note_origin(s, v, origin);
+            }
         }
     }
     return CVN_OK;
@@ -305,13 +318,6 @@ static const cvn_value *source_of(const State *s, const Node *node, int but, int
     return best;
 }
 
-static void note_origin(State *s, const cvn_value *v, ShardOrigin origin)
-{
-    ShardOrigin *kept = arena_copy(&s->out->arena, &origin, sizeof origin);
-    kept->next = s->out->origin[v->id];
-    s->out->origin[v->id] = kept;
-}
-
 /* Takes over what the factors of tensor t gained into its dimensions. */
 static bool commit(State *s, const Node *node, int t, ShardOriginKind kind)
 {
@@ -407,21 +413,6 @@ static bool next_priority(const State *s, int64_t than, int *next)
     return found;
 }
 
-static void note_marks(State *s)
-{
-    for (const Op *op = s->g->first; op; op = op->next)
-        for (int i = 0; i < op->n_results; i++) {
-            const cvn_value *v = op->result[i];
-            for (int d = 0; v->spec && d < v->type.rank; d++)
-                if (s->mark[v->id].dim[d].axes.n)
-                    note_origin(s, v,
-                                (ShardOrigin){.kind = ORIGIN_MARK,
-                                              .dim = d,
-                                              .axes = s->mark[v->id].dim[d].axes,
-                                              .from_dim = -1});
-        }
-}
-
 /* See the head of propagate.h. True when a result took axes. */
 static bool exchange(State *s, const Node *node)
 {
@@ -493,7 +484,6 @@ static int propagate(State *s, cvn_err *err)
     if (s->mesh->n_devices > 1) /* else nothing can be split, and nothing spreads */
         make_nodes(s);
     find_neighbours(s);
-    note_marks(s);
     int64_t last = (int64_t)INT32_MIN - 1;
     for (bool first = true; next_priority(s, last, &priority); first = false) {
         show_marks(s, priority, first);

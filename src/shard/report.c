@@ -51,22 +51,6 @@ static void print_chain(const Report *r, const cvn_value *v, const ShardOrigin *
     }
 }
 
-static void print_value(const Report *r, const cvn_value *v)
-{
-    StrBuf *out = r->out;
-    strbuf_printf(out, "%%%s: ", r->name[v->id]);
-    type_print(out, &v->type);
-    sharding_print(out, r->mesh, &r->found->sharding[v->id]);
-    strbuf_putc(out, '\n');
-    for (const ShardOrigin *o = r->found->origin[v->id]; o; o = o->next) {
-        strbuf_printf(out, "    dim %d by ", o->dim);
-        axes_print(out, r->mesh, &o->axes);
-        strbuf_puts(out, ": ");
-        print_chain(r, v, o);
-        strbuf_putc(out, '\n');
-    }
-}
-
 /* The tensors of an operation that have a factor, each with its spec. */
 static void print_conflict(Report *r, const ShardConflict *c)
 {
@@ -100,8 +84,20 @@ void shard_report(StrBuf *out, const cvn_graph *g, const Mesh *mesh, const Shard
     mesh_print(out, mesh);
     strbuf_putc(out, '\n');
     for (const Op *op = g->first; op; op = op->next)
-        for (int i = 0; i < op->n_results; i++)
-            print_value(&r, op->result[i]);
+        for (int i = 0; i < op->n_results; i++) {
+            const cvn_value *v = op->result[i];
+            strbuf_printf(out, "%%%s: ", r.name[v->id]);
+            type_print(out, &v->type);
+            sharding_print(out, mesh, &found->sharding[v->id]);
+            strbuf_putc(out, '\n');
+            for (const ShardOrigin *o = found->origin[v->id]; o; o = o->next) {
+                strbuf_printf(out, "    dim %d by ", o->dim);
+                axes_print(out, mesh, &o->axes);
+                strbuf_puts(out, ": ");
+                print_chain(&r, v, o);
+                strbuf_putc(out, '\n');
+            }
+        }
     strbuf_printf(out, "%d conflicts\n", found->n_conflicts);
     for (int i = 0; i < found->n_conflicts; i++)
         print_conflict(&r, &found->conflict[i]);

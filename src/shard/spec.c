@@ -87,10 +87,8 @@ int sharding_check(const Mesh *mesh, const Sharding *s, const char *name, cvn_er
     AxisList all = {0};
     for (int d = 0; d < s->rank; d++)
         TRY(check_list(mesh, &s->dim[d].axes, &all, name, err));
-    if (check_list(mesh, &s->replicated, &all, name, err) ||
-        check_list(mesh, &s->unreduced, &all, name, err))
-        return CVN_EINVAL;
-    return CVN_OK;
+    TRY(check_list(mesh, &s->replicated, &all, name, err));
+    return check_list(mesh, &s->unreduced, &all, name, err);
 }
 
 void sharding_print(StrBuf *out, const Mesh *mesh, const Sharding *s)
