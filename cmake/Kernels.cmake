@@ -31,14 +31,14 @@ endforeach()
 
 # Bodies that every set of vectors has, src/cpu/kernels/NAME_impl.h: a source of each is made for each set. Those of avx512_bf16
 # are those of avx512 but for the instruction that rounds.
-set(CVN_BODIES any attention attention_backward elementwise fusion gemm likeliest linear_float linear_rows random rope rows
+set(CVN_BODIES any attention attention_backward elementwise fusion gemm likeliest linear_direct linear_rows random rope rows
   rows_backward)
 foreach(set portable avx2 avx512 avx512_bf16)
   string(REPLACE "_bf16" "" isa ${set})
   string(REPLACE "_" "." name ${set})
   if(isa STREQUAL portable OR isa IN_LIST CVN_ISAS)
     foreach(body ${CVN_BODIES})
-      if(NOT set STREQUAL avx512_bf16 OR body MATCHES "^(fusion|linear_rows|rope|rows|rows_backward)$")
+      if(NOT set STREQUAL avx512_bf16 OR body MATCHES "^(fusion|gemm|linear_direct|linear_rows|rope|rows|rows_backward)$")
         set(source "${CMAKE_BINARY_DIR}/src/cpu/kernels/${isa}/${set}_${body}.c")
         set(text "#define ISA \"${name}\"\n#define ISA_NAME(name) name##_${set}\n")
         string(APPEND text "#define ISA_GEMM gemm_f32_${isa}\n")

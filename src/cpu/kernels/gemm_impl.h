@@ -1,6 +1,7 @@
 /*
  * The micro-kernels of gemm.h on the vectors of vec.h, compiled once per instruction set. Operands
- * are f32, or bf16 that is widened: while packing for tile(), while loading for dots().
+ * are f32, or bf16 that is widened: while packing for tile(), while loading for dots(). With VEC_BF16 they are pairs of bf16:
+ * vdpbf16ps multiplies 32 of them and adds two products to each of 16 f32 sums, twice the work of a fused multiply-add.
  *
  * MR and PANELS: a tile's accumulators are MR x 16 * PANELS / VN registers, and with one row of B must fit in the register file.
  * MC and KC: the blocking in the caches.
@@ -21,8 +22,26 @@ enum { MR = 2, PANELS = 1, MC = 256, KC = 256 }; /* of SSE2 8 of 16 */
 
 enum { TILE_VECTORS = GEMM_PANEL * PANELS / VN, PANEL_VECTORS = GEMM_PANEL / VN };
 
-static void tile_f32(int64_t k, const void *a_panel, const void *b_panels, size_t b_stride,
-                     float *c, bool add)
+typedef enum Kind { OF_F32, WIDENED, PAIRS } Kind;
+
+#if defined(VEC_BF16)
+enum { KPACK = 2 };
+#else
+enum { KPACK = 1 };
+#endif
+
+VEC_INLINE vf multiply_add(const Kind kind, vf a, vf b, vf sum)
+{
+#if defined(VEC_BF16)
+    if (kind == PAIRS)
+        return (vf)_mm512_dpbf16_ps((__m512)sum, (__m512bh)a, (__m512bh)b);
+#endif
+    (void)kind;
+    return vf_fma(a, b, sum);
+}
+
+static void tile(int64_t k, const void *a_panel, const void *b_panels, size_t b_stride, float *c,
+                 bool add)
 {
     const float *a = a_panel;
     const char *b = b_panels;
@@ -44,7 +63,7 @@ static void tile_f32(int64_t k, const void *a_panel, const void *b_panels, size_
             vf x = vf_splat(a[r]);
 #pragma GCC unroll 16
             for (int v = 0; v < TILE_VECTORS; v++)
-                sum[r][v] = vf_fma(x, row[v], sum[r][v]);
+                sum[r][v] = multiply_add(KPACK == 2 ? PAIRS : OF_F32, x, row[v], sum[r][v]);
         }
     }
 #pragma GCC unroll 16
@@ -56,41 +75,47 @@ static void tile_f32(int64_t k, const void *a_panel, const void *b_panels, size_
 
 /* ---- dot products of rows ---- */
 
-VEC_INLINE vf load_source(const void *p, int64_t i, bool bf16)
+/* Elements of a vector. */
+VEC_INLINE int lanes_of(const Kind kind)
 {
-    return bf16 ? vf_load_bf16((const uint16_t *)p + i) : vf_load((const float *)p + i);
+    return kind == PAIRS ? 2 * VN : VN;
 }
 
-VEC_INLINE vf load_source_part(const void *p, int64_t i, int64_t n, bool bf16)
+/* Those from element i on, of which n are there. */
+VEC_INLINE vf load_source(const Kind kind, const void *p, int64_t i, int64_t n)
 {
-    return bf16 ? vf_load_bf16_part((const uint16_t *)p + i, n)
-                : vf_load_part((const float *)p + i, n);
-}
-
-/* Kept in a register where M rows use it. */
-VEC_INLINE vf load_kept(const int M, const void *p, int64_t i, bool bf16)
-{
-    vf v = load_source(p, i, bf16);
-    return M > 1 ? vf_keep(v) : v;
+    const bool part = n < lanes_of(kind);
+    const uint16_t *half = (const uint16_t *)p + i;
+#if defined(VEC_BF16)
+    if (kind == PAIRS && part)
+        return (vf)_mm512_maskz_loadu_epi16((__mmask32)((1u << n) - 1u), half);
+#endif
+    if (kind == PAIRS)
+        return vf_load((const float *)(const void *)half);
+    if (kind == WIDENED)
+        return part ? vf_load_bf16_part(half, n) : vf_load_bf16(half);
+    return part ? vf_load_part((const float *)p + i, n) : vf_load((const float *)p + i);
 }
 
 /* One step of M x N dot products. */
-VEC_INLINE void dots_step(const int M, const int N, const float *a, const vf *x, vf sum[4][4])
+VEC_INLINE void dots_step(const Kind kind, const int M, const int N, const float *a, const vf *x,
+                          vf sum[4][4])
 {
 #pragma GCC unroll 4
     for (int i = 0; i < M; i++) {
         vf y = vf_load(a + i * VN);
 #pragma GCC unroll 4
         for (int j = 0; j < N; j++)
-            sum[i][j] = vf_fma(y, x[j], sum[i][j]);
+            sum[i][j] = multiply_add(kind, y, x[j], sum[i][j]);
     }
 }
 
 /* M rows of a against N rows of b, all constants; one accumulator for each of the M * N. */
-VEC_INLINE void dots_block(const int M, const int N, bool bf16, int64_t k, const float *a,
+VEC_INLINE void dots_block(const Kind kind, const int M, const int N, int64_t k, const float *a,
                            const void *b, int64_t ldb, float *c, int64_t ldc)
 {
-    const size_t size = bf16 ? 2 : 4;
+    const size_t size = kind == OF_F32 ? 4 : 2;
+    const int lanes = lanes_of(kind);
     vf sum[4][4], x[4];
 #pragma GCC unroll 4
     for (int i = 0; i < M; i++)
@@ -98,62 +123,77 @@ VEC_INLINE void dots_block(const int M, const int N, bool bf16, int64_t k, const
         for (int j = 0; j < N; j++)
             sum[i][j] = vf_zero();
     int64_t at = 0; /* the rows of the next block but one are prefetched meanwhile */
-    for (; at + VN <= k; at += VN, a += M * VN) {
+    for (; at + lanes <= k; at += lanes, a += M * VN) {
 #pragma GCC unroll 4
         for (int j = 0; j < N; j++) {
-            x[j] = load_kept(M, b, j * ldb + at, bf16);
+            x[j] = load_source(kind, b, j * ldb + at, lanes);
+            if (M > 1 && kind != PAIRS) /* in a register, as M rows use it */
+                x[j] = vf_keep(x[j]);
             __builtin_prefetch((const char *)b + (size_t)((j + 2 * N) * ldb + at) * size);
         }
-        dots_step(M, N, a, x, sum);
+        dots_step(kind, M, N, a, x, sum);
     }
     if (at < k) {
 #pragma GCC unroll 4
         for (int j = 0; j < N; j++)
-            x[j] = load_source_part(b, j * ldb + at, k - at, bf16);
-        dots_step(M, N, a, x, sum);
+            x[j] = load_source(kind, b, j * ldb + at, k - at);
+        dots_step(kind, M, N, a, x, sum);
     }
     vf_sum_block(M, N, sum, c, ldc);
 }
 
 /* All n columns for M rows, as many at a time as registers hold. */
-VEC_INLINE void dots_rows(const int M, bool bf16, int64_t n, int64_t k, const float *a,
+VEC_INLINE void dots_rows(const int M, const Kind kind, int64_t n, int64_t k, const float *a,
                           const void *b, int64_t ldb, float *c, int64_t ldc)
 {
     enum { REGISTERS = VN == 16 ? 16 : 8 };
     const int wide = M * 4 <= REGISTERS ? 4 : 2;
-    const size_t size = bf16 ? 2 : 4;
+    const size_t row = (size_t)ldb * (kind == OF_F32 ? 4 : 2);
     int64_t j = 0;
     for (; j + wide <= n; j += wide)
-        dots_block(M, wide, bf16, k, a, (const char *)b + (size_t)(j * ldb) * size, ldb, c + j,
-                   ldc);
+        dots_block(kind, M, wide, k, a, (const char *)b + (size_t)j * row, ldb, c + j, ldc);
     for (; j < n; j++)
-        dots_block(M, 1, bf16, k, a, (const char *)b + (size_t)(j * ldb) * size, ldb, c + j, ldc);
+        dots_block(kind, M, 1, k, a, (const char *)b + (size_t)j * row, ldb, c + j, ldc);
 }
 
-VEC_INLINE void dots_any(bool bf16, int64_t m, int64_t n, int64_t k, const void *a, const void *b,
-                         int64_t ldb, float *c, int64_t ldc)
+#define GEMM_MEMBERS                                                                               \
+    .kpack = KPACK, .mr = MR, .panels = PANELS, .mc = MC, .nc = 256, .kc = KC * KPACK,             \
+    .tile = tile, .interleave = interleave_units, .round = tile_rows_to_bf16, .add = tile_add,     \
+    .epilogue = ISA_NAME(fusion_epilogue), .squares = tile_add_squares, .lanes = VN * KPACK
+
+#if defined(VEC_BF16)
+static void pair_rows(const uint16_t *x, int64_t stride, int64_t units, uint32_t *out)
 {
-    CONSTANT_ROWS_4(m, dots_rows, bf16, n, k, a, b, ldb, c, ldc);
+    for (int64_t u = 0; u < units; u++, x += 2 * stride, out += GEMM_PANEL) {
+        __m512i even = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)x));
+        __m512i odd = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)(x + stride)));
+        _mm512_storeu_si512(out, _mm512_or_si512(even, _mm512_slli_epi32(odd, 16)));
+    }
 }
 
+static void dots_pairs(int64_t m, int64_t n, int64_t k, const void *a, const void *b, int64_t ldb,
+                       float *c, int64_t ldc)
+{
+    CONSTANT_ROWS_4(m, dots_rows, PAIRS, n, k, a, b, ldb, c, ldc);
+}
+
+const GemmIsa ISA_NAME(gemm_bf16) = {GEMM_MEMBERS, .packed = CVN_BF16, .dots = dots_pairs,
+                                     .source = CVN_BF16, .pair = pair_rows};
+#else
 static void dots_f32(int64_t m, int64_t n, int64_t k, const void *a, const void *b, int64_t ldb,
                      float *c, int64_t ldc)
 {
-    dots_any(false, m, n, k, a, b, ldb, c, ldc);
+    CONSTANT_ROWS_4(m, dots_rows, OF_F32, n, k, a, b, ldb, c, ldc);
 }
 
 static void dots_bf16(int64_t m, int64_t n, int64_t k, const void *a, const void *b, int64_t ldb,
                       float *c, int64_t ldc)
 {
-    dots_any(true, m, n, k, a, b, ldb, c, ldc);
+    CONSTANT_ROWS_4(m, dots_rows, WIDENED, n, k, a, b, ldb, c, ldc);
 }
 
-#define GEMM_MEMBERS                                                                               \
-    .packed = CVN_F32, .kpack = 1, .mr = MR, .panels = PANELS, .mc = MC, .nc = 256, .kc = KC,      \
-    .tile = tile_f32, .interleave = interleave_units, .round = tile_rows_to_bf16, .add = tile_add, \
-    .epilogue = ISA_NAME(fusion_epilogue), .squares = tile_add_squares, .lanes = VN
-
-const GemmIsa ISA_NAME(gemm_f32) = {GEMM_MEMBERS, .dots = dots_f32, .source = CVN_F32};
-
-/* bf16 is widened to f32 while packing. */
-const GemmIsa ISA_NAME(gemm_bf16) = {GEMM_MEMBERS, .dots = dots_bf16, .source = CVN_BF16};
+const GemmIsa ISA_NAME(gemm_f32) = {GEMM_MEMBERS, .packed = CVN_F32, .dots = dots_f32,
+                                    .source = CVN_F32};
+const GemmIsa ISA_NAME(gemm_bf16) = {GEMM_MEMBERS, .packed = CVN_F32, .dots = dots_bf16,
+                                     .source = CVN_BF16};
+#endif

@@ -436,7 +436,7 @@ const Kernel linear_kernels_avx512[] = {
     {0},
 };
 const Kernel linear_kernels_avx512_bf16[] = {
-    IN_INTEGERS(avx512, "avx512.vnni"),
+    IN_INTEGERS(avx512_bf16, "avx512.vnni"),
     ROW("linear.avx512.bf16dot", OP_LINEAR, linear_match, bf16_avx512_bf16),
     {0},
 };

@@ -207,7 +207,8 @@ extern const LinearIsa linear_f32_avx2, linear_bf16_avx2, linear_rows8_avx2, lin
 #endif
 #if defined(CVN_HAVE_AVX512)
 extern const LinearIsa linear_f32_avx512, linear_bf16_avx512, linear_bf16_avx512_bf16,
-    linear_rows8_avx512, linear_i8_avx512, linear_i4_avx512, linear_blocks_avx512;
+    linear_rows8_avx512_bf16, linear_i8_avx512_bf16, linear_i4_avx512_bf16,
+    linear_blocks_avx512_bf16;
 LinearArrange linear_avx512_arrange;
 void linear_avx512_tile_blocks(const LinearTile *tile);
 void linear_avx512_codes(const LinearTile *t, int panel, LinearCodes *out);

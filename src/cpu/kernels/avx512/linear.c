@@ -233,9 +233,9 @@ static void tile_i4(const LinearTile *t)
     .of_rows = &linear_rows_avx512_bf16, .fixed = true, .panels = 2, .few = 2, .even = true,       \
     .arrange = linear_avx512_arrange
 
-const LinearIsa linear_i8_avx512 = {MEMBERS,          .weight = CVN_I8, .rows = MANY_I8,
-                                    .alone = ROWS_I8, .ahead = 2048,    .tile = tile_i8};
-const LinearIsa linear_i4_avx512 = {MEMBERS, .weight = CVN_I4, .rows = ROWS_I4, .ahead = 4096,
-                                    .tile = tile_i4};
-const LinearIsa linear_blocks_avx512 = {MEMBERS, .blocks = true, .rows = LINEAR_CHUNK,
-                                        .ahead = 4096, .tile = linear_avx512_tile_blocks};
+const LinearIsa linear_i8_avx512_bf16 = {MEMBERS,          .weight = CVN_I8, .rows = MANY_I8,
+                                         .alone = ROWS_I8, .ahead = 2048,    .tile = tile_i8};
+const LinearIsa linear_i4_avx512_bf16 = {MEMBERS, .weight = CVN_I4, .rows = ROWS_I4, .ahead = 4096,
+                                         .tile = tile_i4};
+const LinearIsa linear_blocks_avx512_bf16 = {MEMBERS, .blocks = true, .rows = LINEAR_CHUNK,
+                                             .ahead = 4096, .tile = linear_avx512_tile_blocks};

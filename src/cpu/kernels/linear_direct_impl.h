@@ -1,0 +1,166 @@
+/*
+ * Tiles of weights of x's own kind on the vectors of vec.h: a weight's 16 rows are 16 / VN vectors, and what x has for 4 bytes
+ * of each goes into all of their lanes:
+ *
+ *     f32       a number
+ *     widened   of a pair of bf16 the even one is added first, then the other
+ *     pairs     both products are added by one instruction (vdpbf16ps)
+ *     eight     four products of an unsigned byte with a signed one are, too (vpdpbusd). Weights are made unsigned by flipping
+ *               their sign bit, which adds 128; the sum of x takes that back.
+ *
+ * With AVX-512 up to 6 rows take four panels at a time, up to 12 two: at most 24 sums of 32 registers.
+ */
+#include "cpu/kernels/constant_rows.h"
+#include "cpu/kernels/linear.h"
+#include "cpu/kernels/vec.h"
+#if defined(VEC_BF16)
+#include "cpu/kernels/avx512/linear_vnni.h"
+#endif
+
+typedef enum Kind { OF_F32, WIDENED, PAIRS, EIGHT } Kind;
+
+enum {
+    PARTS = PANEL_ROWS / VN,  /* vectors of a panel's sums */
+    AHEAD = 128 * PANEL_BYTES /* what of a panel is fetched ahead */
+};
+
+#if defined(__AVX512F__) || defined(__aarch64__)
+enum { SUMS = 24 }; /* of 32 registers */
+#else
+enum { SUMS = 12 }; /* of 16 */
+#endif
+
+/* Rows of a tile, and up to how many take more than two panels. */
+enum { ROWS = SUMS / PARTS / (VN == 16 ? 2 : 1), FEW = SUMS / PARTS / LINEAR_BLOCK };
+
+/* Panels that M rows take at a time. */
+VEC_INLINE int panels_of(const int M)
+{
+    const int most = SUMS / PARTS / M;
+    return most >= 4 ? 4 : most >= 2 ? 2 : 1;
+}
+
+VEC_INLINE vf multiply_add(const Kind kind, vf x, vf w, vf sum)
+{
+#if defined(VEC_BF16)
+    if (kind == EIGHT)
+        return (vf)dot((__m512i)sum, (__m512i)w, (__m512i)x);
+    if (kind == PAIRS)
+        return (vf)_mm512_dpbf16_ps((__m512)sum, (__m512bh)x, (__m512bh)w);
+#endif
+    (void)kind;
+    return vf_fma(x, w, sum);
+}
+
+/* x times one vector of each panel; row: bytes of x. */
+VEC_INLINE void add_products(const Kind kind, const int M, const int N, const char *x,
+                             const int row, const vf *w, vf sum[ROWS][4 * PARTS])
+{
+#pragma GCC unroll 16
+    for (int r = 0; r < M; r++) {
+        float value;
+        memcpy(&value, x + r * row, sizeof value);
+        vf a = vf_splat(value);
+#pragma GCC unroll 16
+        for (int j = 0; j < N; j++)
+            sum[r][j] = multiply_add(kind, a, w[j], sum[r][j]);
+    }
+}
+
+/* M rows, P panels from the given one on, constants, and the kind too. */
+VEC_INLINE void block(const Kind kind, const int M, const int P, const LinearTile *t, int panel)
+{
+    const int N = P * PARTS, element = kind == EIGHT ? 1 : kind == PAIRS ? 2 : 4;
+    const int row = element * LINEAR_SPAN, step = kind == WIDENED ? 8 : 4; /* bytes of x */
+    vf sum[ROWS][4 * PARTS], w[4 * PARTS];
+    float *c = t->c + panel * t->c_stride;
+    const uint8_t *from = t->q + panel * t->q_stride;
+    const char *x = t->x;
+#pragma GCC unroll 16
+    for (int r = 0; r < M; r++)
+#pragma GCC unroll 16
+        for (int j = 0; j < N; j++) {
+            sum[r][j] = t->add
+                            ? vf_load(c + j / PARTS * t->c_stride + r * PANEL_ROWS + j % PARTS * VN)
+                            : vf_zero();
+            if (kind == EIGHT) /* less what flipped weights add */
+                sum[r][j] = (vf)((vi)sum[r][j] - vi_splat(128 * t->sum[r]));
+        }
+    for (int64_t u = 0; u < t->units; u++, from += PANEL_BYTES, x += step) {
+        vu word[4 * PARTS];
+#pragma GCC unroll 16
+        for (int j = 0; j < N; j++) {
+            const uint8_t *at = from + j / PARTS * t->q_stride + j % PARTS * VN * 4;
+            if (j % PARTS == 0)
+                __builtin_prefetch(at + AHEAD, 0, 2);
+            memcpy(&word[j], at, sizeof word[j]);
+            w[j] = (vf)(kind == WIDENED ? word[j] << 16
+                        : kind == EIGHT ? word[j] ^ 0x80808080u
+                                        : word[j]);
+        }
+        add_products(kind, M, N, x, row, w, sum);
+        if (kind == WIDENED) {
+#pragma GCC unroll 16
+            for (int j = 0; j < N; j++)
+                w[j] = (vf)(word[j] & 0xffff0000u);
+            add_products(kind, M, N, x + 4, row, w, sum);
+        }
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < M; r++)
+#pragma GCC unroll 16
+        for (int j = 0; j < N; j++)
+            vf_store(c + j / PARTS * t->c_stride + r * PANEL_ROWS + j % PARTS * VN, sum[r][j]);
+}
+
+/* M rows, all panels. */
+VEC_INLINE void rows_of(const int M, const Kind kind, const LinearTile *t)
+{
+    const int P = panels_of(M);
+    int panel = 0;
+    if (M > ROWS)
+        return;
+    for (; panel + P <= t->panels; panel += P)
+        block(kind, M, P, t, panel);
+    for (; panel < t->panels; panel++)
+        block(kind, M, 1, t, panel);
+}
+
+VEC_INLINE void tile(const Kind kind, const LinearTile *t)
+{
+    CONSTANT_ROWS_12(t->rows, rows_of, kind, t);
+}
+
+#define MEMBERS                                                                                    \
+    .of_rows = &ISA_NAME(linear_rows), .rows = ROWS, .few = FEW, .even = true, .panels = 2
+
+#if defined(VEC_BF16)
+static void tile_bf16(const LinearTile *t)
+{
+    tile(PAIRS, t);
+}
+
+static void tile_rows8(const LinearTile *t)
+{
+    tile(EIGHT, t);
+}
+
+const LinearIsa ISA_NAME(linear_bf16) = {MEMBERS, .weight = CVN_BF16, .x = CVN_BF16,
+                                         .tile = tile_bf16};
+const LinearIsa ISA_NAME(linear_rows8) = {MEMBERS, .weight = CVN_I8, .x = CVN_I8,
+                                          .tile = tile_rows8};
+#else
+static void tile_f32(const LinearTile *t)
+{
+    tile(OF_F32, t);
+}
+
+static void tile_bf16(const LinearTile *t)
+{
+    tile(WIDENED, t);
+}
+
+const LinearIsa ISA_NAME(linear_f32) = {MEMBERS, .weight = CVN_F32, .x = CVN_F32, .tile = tile_f32};
+const LinearIsa ISA_NAME(linear_bf16) = {MEMBERS, .weight = CVN_BF16, .x = CVN_F32,
+                                         .tile = tile_bf16};
+#endif
