@@ -40,7 +40,6 @@ typedef struct Block {
     Attention a;
     int64_t most;                      /* queries at a time: ROWS or MANY_ROWS */
     int64_t b, h, n, r0, rows, groups; /* groups: of WIDE queries */
-    size_t key_row;                    /* bytes between rows of keys and values */
     bool copy;                         /* rows of keys and values cannot be read where they lie */
     const char *k, *v;            /* [n rounded up to KEYS] rows: in the cache, or in the copies */
     char *k_copy, *v_copy;        /* rows of whole steps, zeros past n */
@@ -71,7 +70,6 @@ static size_t block_of(const Attention *a, char *base, Block *x)
     x->most = keys * a->head_dim > MANY_ELEMENTS ? MANY_ROWS : ROWS;
     int64_t rows = x->most;
     x->copy = a->head_dim % STEP || a->context % KEYS;
-    x->key_row = (size_t)row;
     x->k_copy = take(base, &used, x->copy ? keys * row : 0);
     x->v_copy = take(base, &used, x->copy ? keys * row : 0);
     x->k_across = take(base, &used, keys / STEP * a->tiles * tile);
@@ -123,15 +121,7 @@ static void pack_keys(Block *x)
     const uint16_t *k = (const uint16_t *)a->k + at, *v = (const uint16_t *)a->v + at;
     x->k = (const char *)k;
     x->v = (const char *)v;
-    for (int64_t j = 0; j < all; j += STEP) {
-        const uint16_t *row[STEP];
-        int64_t rows = num_max(num_min(STEP, x->n - j), 0);
-        for (int64_t i = 0; i < rows; i++)
-            row[i] = k + (j + i) * a->head_dim;
-        int64_t tile = j / KEYS * a->tiles * KEY_STEPS + j % KEYS / STEP;
-        pack_transposed(row, rows, a->head_dim, KEY_STEPS * TILE_BYTES,
-                        x->k_across + tile * TILE_BYTES);
-    }
+    pack_across(a, k, a->head_dim, x->n, all, KEYS, x->k_across);
     if (!x->copy)
         return;
     pack_rows(a, k, x->n, all, x->k_copy);
@@ -141,45 +131,16 @@ static void pack_keys(Block *x)
 }
 
 /* The queries of a tile, or their gradients; those past the end are zeros. */
-static void pack_queries(const Block *x, const uint16_t *data, char *columns, char *pairs)
+static void pack_rows_of(const Block *x, const void *data, char *columns, char *pairs)
 {
-    const Attention *a = &x->a;
     const uint16_t *row[MANY_ROWS];
-    for (int64_t i = 0; i < x->rows; i++)
-        row[i] = data + query_at(a, x->b, x->h, x->r0 + i);
-    for (int64_t i = 0; i < x->groups * WIDE; i += TILE_ROWS)
-        pack_columns(row + i, num_max(num_min(TILE_ROWS, x->rows - i), 0), a->head_dim,
-                     columns + i / TILE_ROWS * a->steps * TILE_BYTES);
+    pack_queries(&x->a, data, x->b, x->h, x->r0, x->rows, columns, row);
     for (int64_t g = 0; g < x->groups; g++)
-        pack_pairs(row + g * WIDE, num_min(STEP, x->rows - g * WIDE), a->head_dim,
-                   pairs + g * a->tiles * TILE_BYTES);
+        pack_pairs(row + g * WIDE, num_min(STEP, x->rows - g * WIDE), x->a.head_dim,
+                   pairs + g * x->a.tiles * TILE_BYTES);
 }
 
 /* ---- once over the keys: scores ---- */
-
-/* c = KEYS rows from key j on of K or V, times queries or gradients of group g. */
-static void multiply_rows(const Block *x, const char *rows, int64_t j, const char *columns,
-                          int64_t g, float *c)
-{
-    size_t tiles = (size_t)x->a.steps * TILE_BYTES;
-    Product p = {.a_row = x->key_row,
-                 .a_below = TILE_ROWS * x->key_row,
-                 .a_step = TILE_ROW_BYTES,
-                 .b = columns + (size_t)g * 2 * tiles,
-                 .b_right = tiles,
-                 .b_step = TILE_BYTES,
-                 .steps = x->a.steps,
-                 .c_row = FLOAT_BYTES,
-                 .c_right = TILE_ROW_BYTES,
-                 .c_below = TILE_ROWS * FLOAT_BYTES,
-                 .below = true,
-                 .right = true};
-    for (int64_t i = 0; i < KEYS; i += STEP) {
-        p.a = rows + (size_t)(j + i) * x->key_row;
-        p.c = c + i * WIDE;
-        product_run(&p);
-    }
-}
 
 /* Zeros where a query does not see the key: values there may never have been written. */
 static void hide(const Seen *seen, int64_t j, float *dp)
@@ -224,8 +185,10 @@ static void score_block(const Block *x, int64_t g, int64_t j)
     float *dp = (float *)(void *)((char *)x->dp + kept_at(x, g, j, FLOAT_BYTES));
     float *sums[] = {x->sum + g * WIDE, x->along + g * WIDE};
     __m512 top[2], base[2], factor[2];
-    multiply_rows(x, x->k, j, x->q_columns, g, x->score);
-    multiply_rows(x, x->v, j, x->dy_columns, g, dp);
+    const size_t columns = (size_t)(g * 2 * x->a.steps * TILE_BYTES);
+    const size_t row = (size_t)(j * x->a.steps * TILE_ROW_BYTES);
+    multiply_rows(&x->a, x->k + row, x->q_columns + columns, 0, KEYS, x->score);
+    multiply_rows(&x->a, x->v + row, x->dy_columns + columns, 0, KEYS, dp);
     if (masked)
         hide(seen, j, dp);
     find_peaks(&x->a, seen, j, 0, KEYS, masked, NULL, x->score, top);
@@ -301,43 +264,13 @@ static void add_keys(const Block *x, int64_t j, const char *rows, const char *pa
         }
 }
 
-/* dQ' of group g += K' dS' over the block of keys at j. */
-static void add_queries(const Block *x, int64_t g, int64_t j, bool add)
-{
-    int64_t tiles = x->a.tiles;
-    Product p = {.a_row = TILE_ROW_BYTES,
-                 .a_below = KEY_STEPS * TILE_BYTES,
-                 .a_step = TILE_BYTES,
-                 .b = x->dscore_pairs + g * KEYS * HALF_BYTES,
-                 .b_right = TILE_BYTES,
-                 .b_step = 2 * TILE_BYTES,
-                 .steps = KEY_STEPS,
-                 .c_row = TILE_ROW_BYTES,
-                 .c_right = TILE_BYTES,
-                 .c_below = 2 * TILE_BYTES,
-                 .right = true,
-                 .add = add};
-    for (int64_t t = 0; t < tiles; t += 2) {
-        p.a = x->k_across + (j / KEYS * tiles + t) * KEY_STEPS * TILE_BYTES;
-        p.c = x->dq_sum + (g * tiles + t) * 2 * TILE_FLOATS;
-        p.below = t + 1 < tiles;
-        product_run(&p);
-    }
-}
-
 /* ---- results ---- */
 
 /* 16 columns of tiles, `apart` floats from tile to tile, become rows of head_dim. */
 static void write_columns(const Block *x, int64_t g, int tile)
 {
     const Attention *a = &x->a;
-    const float *from = x->dq_sum + (g * a->tiles * 2 + tile) * TILE_FLOATS;
-    for (int64_t t = 0; t < a->tiles; t++, from += 2 * TILE_FLOATS) {
-        const void *line[TILE_ROWS];
-        for (int i = 0; i < TILE_ROWS; i++)
-            line[i] = from + i * 16;
-        transpose_units(line, 0, (char *)(x->row + t * TILE_FLOATS));
-    }
+    turn_sums(a, x->dq_sum + (g * a->tiles * 2 + tile) * TILE_FLOATS, x->row);
     for (int c = 0; c < 16; c++) {
         int64_t i = g * WIDE + column_query(tile, c);
         if (i >= x->rows)
@@ -382,8 +315,8 @@ static void run_rows(Block *x)
     for (int64_t g = 0; g < x->groups; g++)
         x->group[g] = seen_by(x->first + g * WIDE, x->seen + g * WIDE, WIDE);
     if (end > 0) {
-        pack_queries(x, x->a.q, x->q_columns, x->q_pairs);
-        pack_queries(x, x->a.dy, x->dy_columns, x->dy_pairs);
+        pack_rows_of(x, x->a.q, x->q_columns, x->q_pairs);
+        pack_rows_of(x, x->a.dy, x->dy_columns, x->dy_pairs);
     }
     for (int64_t j = begin; j < end; j += KEYS)
         for (int64_t g = 0; g < x->groups; g++)
@@ -395,7 +328,9 @@ static void run_rows(Block *x)
     for (int64_t j = begin; j < end; j += KEYS) {
         for (int64_t g = 0; g < x->groups; g++) {
             weigh(x, g, j);
-            add_queries(x, g, j, j > begin);
+            multiply_across(&x->a, x->k_across + j / STEP * x->a.tiles * TILE_BYTES,
+                            KEY_STEPS * TILE_BYTES, x->dscore_pairs + g * KEYS * HALF_BYTES,
+                            KEY_STEPS, x->dq_sum + g * x->a.tiles * 2 * TILE_FLOATS, j > begin);
         }
         add_keys(x, j, x->weight, x->dy_pairs, x->dv_sum);
         add_keys(x, j, x->dscore, x->q_pairs, x->dk_sum);

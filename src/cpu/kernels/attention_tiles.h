@@ -231,31 +231,114 @@ static inline void write_rounded(uint16_t *to, __m512 y, int64_t n)
                              (__m256i)_mm512_cvtneps_pbh(y));
 }
 
-/* n rows of head_dim elements as rows of whole steps, and zeros up to `rows` of them. */
-static inline void pack_rows(const Attention *a, const uint16_t *x, int64_t n, int64_t rows,
-                             char *out)
+/* n rows of head_dim elements of bf16, or of 8 bits, which bf16 holds exactly, as rows of whole steps, and zeros up to `rows` of
+   them. */
+static inline void pack_rows(const Attention *a, const void *x, int64_t n, int64_t rows, char *out)
 {
-    for (int64_t i = 0; i < rows; i++, x += a->head_dim)
-        for (int64_t s = 0; s < a->steps; s++, out += TILE_ROW_BYTES) {
-            __m512i line = _mm512_maskz_loadu_epi16(i < n ? elements(a->head_dim - s * STEP) : 0,
-                                                    x + s * STEP);
-            _mm512_storeu_si512(out, line);
-        }
-}
-
-/* n rows of head_dim elements of 8 bits as rows of whole steps of bf16, which holds them exactly, and zeros up to
-   `rows` of them. */
-static inline void widen_rows(const Attention *a, const int8_t *x, int64_t n, int64_t rows,
-                              char *out)
-{
-    for (int64_t i = 0; i < rows; i++, x += a->head_dim)
+    for (int64_t i = 0; i < rows; i++)
         for (int64_t s = 0; s < a->steps; s++, out += TILE_ROW_BYTES) {
             __mmask32 valid = i < n ? elements(a->head_dim - s * STEP) : 0;
-            __m256i eight = _mm256_maskz_loadu_epi8(valid, x + s * STEP);
+            int64_t at = i * a->head_dim + s * STEP;
+            if (a->kv_dtype != CVN_I8) {
+                _mm512_storeu_si512(out, _mm512_maskz_loadu_epi16(valid, (const uint16_t *)x + at));
+                continue;
+            }
+            __m256i eight = _mm256_maskz_loadu_epi8(valid, (const int8_t *)x + at);
             __m512i low = _mm512_cvtepi8_epi32(_mm256_castsi256_si128(eight));
             __m512i high = _mm512_cvtepi8_epi32(_mm256_extracti128_si256(eight, 1));
             _mm512_storeu_si512(out, round_row(_mm512_cvtepi32_ps(low), _mm512_cvtepi32_ps(high)));
         }
+}
+
+/* `rows` queries from number r0 on, or their gradients, in groups of WIDE, as tiles of B over head_dim; those past the end are
+   zeros. row, unless NULL, [rows]: where each begins. */
+static inline void pack_queries(const Attention *a, const void *data, int64_t b, int64_t h,
+                                int64_t r0, int64_t rows, char *out, const uint16_t **row)
+{
+    const uint16_t *own[TILE_ROWS];
+    for (int64_t r = 0; r < num_round_up(rows, WIDE); r += TILE_ROWS) {
+        const uint16_t **from = row ? row + r : own;
+        int64_t n = num_max(num_min(TILE_ROWS, rows - r), 0);
+        for (int64_t i = 0; i < n; i++)
+            from[i] = (const uint16_t *)data + query_at(a, b, h, r0 + r + i);
+        pack_columns(from, n, a->head_dim, out + r / TILE_ROWS * a->steps * TILE_BYTES);
+    }
+}
+
+/* n rows of head_dim elements, `row` from one to the next, transposed, as tiles of A: of each `keys` of them [tiles][keys / STEP],
+   and zeros up to `all`. */
+static inline void pack_across(const Attention *a, const uint16_t *x, int64_t row, int64_t n,
+                               int64_t all, int64_t keys, char *out)
+{
+    for (int64_t j = 0; j < all; j += STEP) {
+        const uint16_t *from[STEP];
+        int64_t rows = num_max(num_min(STEP, n - j), 0), steps = keys / STEP;
+        for (int64_t i = 0; i < rows; i++)
+            from[i] = x + (j + i) * row;
+        pack_transposed(from, rows, a->head_dim, (size_t)(steps * TILE_BYTES),
+                        out + (j / keys * a->tiles * steps + j % keys / STEP) * TILE_BYTES);
+    }
+}
+
+/* 16 columns of tiles of sums over head_dim, two beside each other, become rows of tiles * 16 floats. */
+static inline void turn_sums(const Attention *a, const float *from, float *row)
+{
+    for (int64_t t = 0; t < a->tiles; t++, from += 2 * TILE_ROWS * 16, row += 16 * TILE_ROWS) {
+        const void *line[TILE_ROWS];
+        for (int i = 0; i < TILE_ROWS; i++)
+            line[i] = from + i * 16;
+        transpose_units(line, 0, (char *)row);
+    }
+}
+
+/* ---- products ---- */
+
+/* sum [keys][WIDE], from `from` up to `to`, whole steps: rows of keys or values times columns of a group of queries. */
+static inline void multiply_rows(const Attention *a, const char *rows, const char *columns,
+                                 int64_t from, int64_t to, float *sum)
+{
+    size_t row = (size_t)a->steps * TILE_ROW_BYTES, tiles = (size_t)a->steps * TILE_BYTES;
+    Product p = {.a_row = row,
+                 .a_below = TILE_ROWS * row,
+                 .a_step = TILE_ROW_BYTES,
+                 .b = columns,
+                 .b_right = tiles,
+                 .b_step = TILE_BYTES,
+                 .steps = a->steps,
+                 .c_row = WIDE * 4,
+                 .c_right = TILE_ROW_BYTES,
+                 .c_below = TILE_ROWS * WIDE * 4,
+                 .below = true,
+                 .right = true};
+    for (int64_t i = from; i < to; i += STEP) {
+        p.a = rows + (size_t)i * row;
+        p.c = sum + i * WIDE;
+        product_run(&p);
+    }
+}
+
+/* sum [tiles][2] tiles (unless `add`, 0) += what lies across, [tiles] of `apart` bytes, times pairs of so many steps of keys. */
+static inline void multiply_across(const Attention *a, const char *across, size_t apart,
+                                   const char *pairs, int64_t steps, float *sum, bool add)
+{
+    Product p = {.a_row = TILE_ROW_BYTES,
+                 .a_below = apart,
+                 .a_step = TILE_BYTES,
+                 .b = pairs,
+                 .b_right = TILE_BYTES,
+                 .b_step = 2 * TILE_BYTES,
+                 .steps = steps,
+                 .c_row = TILE_ROW_BYTES,
+                 .c_right = TILE_BYTES,
+                 .c_below = 2 * TILE_BYTES,
+                 .right = true,
+                 .add = add};
+    for (int64_t t = 0; t < a->tiles; t += 2) {
+        p.a = across + (size_t)t * apart;
+        p.c = sum + t * 2 * TILE_ROWS * 16;
+        p.below = t + 1 < a->tiles;
+        product_run(&p);
+    }
 }
 
 #endif

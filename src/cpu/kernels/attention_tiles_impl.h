@@ -97,25 +97,13 @@ static size_t scratch(const Op *op, int n_threads)
 
 /* ---- a step of keys ---- */
 
-static void pack_queries(const Block *x)
-{
-    const Attention *a = x->a;
-    for (int64_t r = 0; r < x->groups * WIDE; r += TILE_ROWS) {
-        const uint16_t *row[TILE_ROWS];
-        int64_t rows = num_max(num_min(TILE_ROWS, x->rows - r), 0);
-        for (int64_t i = 0; i < rows; i++)
-            row[i] = (const uint16_t *)a->q + query_at(a, x->b, x->h, x->r0 + r + i);
-        pack_columns(row, rows, a->head_dim, x->q + r / TILE_ROWS * a->steps * TILE_BYTES);
-    }
-}
-
-/* The same of 8 bits; returns the rows of V. */
+/* Keys [j, j + n) of 8 bits, and what follows them; returns the rows of V. */
 static const uint16_t *widen_keys(Block *x, int64_t j, int64_t n)
 {
     const Attention *a = x->a;
     int64_t row = (x->b * a->kv_heads + x->h) * a->context + j;
-    widen_rows(a, (const int8_t *)a->k + row * a->head_dim, n, num_round_up(n, STEP), x->k);
-    widen_rows(a, (const int8_t *)a->v + row * a->head_dim, n, n, x->v_rows);
+    pack_rows(a, (const int8_t *)a->k + row * a->head_dim, n, num_round_up(n, STEP), x->k);
+    pack_rows(a, (const int8_t *)a->v + row * a->head_dim, n, n, x->v_rows);
     x->keys = x->k;
     for (int64_t i = 0; i < KEYS; i++) {
         x->k_scale[i] = i < n ? bf16_to_f32(a->k_scale[row + i]) : 0;
@@ -138,38 +126,7 @@ static void pack_keys(Block *x, int64_t j, int64_t n)
         x->keys = lies ? (const char *)k : x->k;
     if (!x->v_rows && !lies)
         pack_rows(a, k, n, num_round_up(n, STEP), x->k);
-    for (int64_t i = 0; i < n; i += STEP) {
-        const uint16_t *row[STEP];
-        int64_t rows = num_min(STEP, n - i);
-        for (int64_t e = 0; e < rows; e++)
-            row[e] = values + (i + e) * v_row;
-        pack_transposed(row, rows, a->head_dim, KEY_STEPS * TILE_BYTES,
-                        x->v + i / STEP * TILE_BYTES);
-    }
-}
-
-/* Scores of keys [from, to) of this step with group g. */
-static void make_scores(const Block *x, int64_t g, int64_t from, int64_t to)
-{
-    const Attention *a = x->a;
-    size_t row = (size_t)a->steps * TILE_ROW_BYTES;
-    Product p = {.a_row = row,
-                 .a_below = TILE_ROWS * row,
-                 .a_step = TILE_ROW_BYTES,
-                 .b = x->q + g * 2 * a->steps * TILE_BYTES,
-                 .b_right = (size_t)a->steps * TILE_BYTES,
-                 .b_step = TILE_BYTES,
-                 .steps = a->steps,
-                 .c_row = ROW_BYTES,
-                 .c_right = TILE_ROW_BYTES,
-                 .c_below = TILE_ROWS * ROW_BYTES,
-                 .below = true,
-                 .right = true};
-    for (int64_t i = from; i < to; i += STEP) {
-        p.a = x->keys + (size_t)i * row;
-        p.c = x->score + i * WIDE;
-        product_run(&p);
-    }
+    pack_across(a, values, v_row, n, n, KEYS, x->v);
 }
 
 /* Multiplies o and the sums of a group by factors, a query in each lane. */
@@ -223,33 +180,10 @@ static inline void make_weights(const Block *x, int64_t g, int64_t from, int64_t
     }
 }
 
-/* o (unless `add`, 0) += V' P' of keys [from, to) of this step. */
-static void add_values(const Block *x, int64_t g, int64_t from, int64_t to, bool add)
-{
-    int64_t tiles = x->a->tiles;
-    Product p = {.a_row = TILE_ROW_BYTES,
-                 .a_below = KEY_STEPS * TILE_BYTES,
-                 .a_step = TILE_BYTES,
-                 .b = x->p + from / STEP * PAIR_BYTES,
-                 .b_right = TILE_BYTES,
-                 .b_step = PAIR_BYTES,
-                 .steps = (to - from) / STEP,
-                 .c_row = TILE_ROW_BYTES,
-                 .c_right = TILE_BYTES,
-                 .c_below = PAIR_BYTES,
-                 .right = true,
-                 .add = add};
-    for (int64_t t = 0; t < tiles; t += 2) {
-        p.a = x->v + (t * KEY_STEPS + from / STEP) * TILE_BYTES;
-        p.c = x->o + (g * tiles + t) * 2 * TILE_ROWS * 16;
-        p.below = t + 1 < tiles;
-        product_run(&p);
-    }
-}
-
 /* Group g and the keys [j, j + n) that are packed. */
 static void attend_group(const Block *x, int64_t g, int64_t j, int64_t n)
 {
+    const Attention *a = x->a;
     const Seen *seen = &x->group[g];
     int64_t from = num_max(seen->least_first - j, 0) / STEP * STEP;
     int64_t to = num_round_up(num_min(seen->most - j, n), STEP);
@@ -257,16 +191,18 @@ static void attend_group(const Block *x, int64_t g, int64_t j, int64_t n)
         return;
     bool masked = seen->least < j + to || seen->most_first > j + from;
     __m512 top[2], base[2], factor[2];
-    make_scores(x, g, from, to);
-    find_peaks(x->a, seen, j, from, to, masked, x->k_scale, x->score, top);
-    bool rose = raise_peaks(x->a, top, x->peak + g * WIDE, base, factor), begun = x->begun[g];
+    multiply_rows(a, x->keys, x->q + g * 2 * a->steps * TILE_BYTES, from, to, x->score);
+    find_peaks(a, seen, j, from, to, masked, x->k_scale, x->score, top);
+    bool rose = raise_peaks(a, top, x->peak + g * WIDE, base, factor), begun = x->begun[g];
     if (rose && begun)
         correct(x, g, factor);
     if (x->v_scale)
         make_weights(x, g, from, to, x->v_scale, base);
     else
         make_weights(x, g, from, to, NULL, base);
-    add_values(x, g, from, to, begun);
+    multiply_across(a, x->v + from / STEP * TILE_BYTES, KEY_STEPS * TILE_BYTES,
+                    x->p + from / STEP * PAIR_BYTES, (to - from) / STEP,
+                    x->o + g * a->tiles * 2 * TILE_ROWS * 16, begun);
     x->begun[g] = true;
 }
 
@@ -277,14 +213,7 @@ static void write_group(const Block *x, int64_t g, float *row)
 {
     const Attention *a = x->a;
     for (int tile = 0; tile < 2; tile++) {
-        const float *o = x->o + (g * a->tiles * 2 + tile) * TILE_ROWS * 16;
-        float *out = row;
-        for (int64_t t = 0; t < a->tiles; t++, o += 2 * TILE_ROWS * 16, out += 16 * TILE_ROWS) {
-            const void *from[TILE_ROWS];
-            for (int i = 0; i < TILE_ROWS; i++)
-                from[i] = o + i * 16;
-            transpose_units(from, 0, (char *)out);
-        }
+        turn_sums(a, x->o + (g * a->tiles * 2 + tile) * TILE_ROWS * 16, row);
         for (int c = 0; c < 16; c++) {
             int64_t i = g * WIDE + column_query(tile, c), r = x->r0 + i;
             if (i >= x->rows)
@@ -316,14 +245,14 @@ static void attend(Block *x)
         x->begun[g] = false;
     }
     if (end > 0)
-        pack_queries(x);
+        pack_queries(x->a, x->a->q, x->b, x->h, x->r0, x->rows, x->q, NULL);
     for (int64_t j = begin / KEYS * KEYS; j < end; j += KEYS) {
         int64_t n = num_min(KEYS, end - j);
         pack_keys(x, j, n);
         for (int64_t g = 0; g < x->groups; g++)
             attend_group(x, g, j, n);
     }
-    for (int64_t g = 0; g < x->groups && g * WIDE < x->rows; g++)
+    for (int64_t g = 0; g < x->groups; g++)
         write_group(x, g, (float *)(void *)x->v);
 }
 
@@ -341,6 +270,7 @@ static void run(const KernelArgs *args)
         x.h = at.h;
         x.r0 = at.from * a.group;
         x.rows = at.n * a.group;
+        x.groups = num_pieces(x.rows, WIDE);
         attend(&x);
     }
     tile_leave();
