@@ -83,11 +83,11 @@ static size_t few_of(const Attention *a, char *base, Few *f)
 {
     const int64_t size = sizeof(float);
     size_t used = 0;
-    f->q = take(base, &used, a->group * a->head_dim * size);
-    f->score = take(base, &used, a->group * KEYS * size);
-    f->all = take(base, &used, state_floats(a) * size);
-    f->part = take(base, &used, state_floats(a) * size);
-    f->row = take(base, &used, a->head_dim * size);
+    f->q = scratch_take(base, &used, a->group * a->head_dim * size);
+    f->score = scratch_take(base, &used, a->group * KEYS * size);
+    f->all = scratch_take(base, &used, state_floats(a) * size);
+    f->part = scratch_take(base, &used, state_floats(a) * size);
+    f->row = scratch_take(base, &used, a->head_dim * size);
 #if defined(VEC_BF16)
     f->whole_q = whole_of(base, &used, a->group, num_round_up(a->head_dim, UNIT));
     f->weight = whole_of(base, &used, a->group, KEYS);

@@ -30,9 +30,9 @@ typedef struct Whole {
 static Whole whole_of(char *base, size_t *used, int64_t rows, int64_t width)
 {
     Whole f;
-    f.x = take(base, used, 2 * rows * width);
-    f.unit = take(base, used, rows * (int64_t)sizeof(float));
-    f.flip = take(base, used, rows * (int64_t)sizeof(int32_t));
+    f.x = scratch_take(base, used, 2 * rows * width);
+    f.unit = scratch_take(base, used, rows * (int64_t)sizeof(float));
+    f.flip = scratch_take(base, used, rows * (int64_t)sizeof(int32_t));
     return f;
 }
 

@@ -120,18 +120,18 @@ static size_t many_of(const Attention *a, char *base, Many *m)
     m->groups = num_pieces(m->rows, m->columns);
     m->d_rows = num_round_up(d, isa->mr);
     int64_t queries = m->groups * m->columns;
-    m->q = take(base, &used, queries * d * size);
-    m->k = take(base, &used, m->keys * d * size);
-    m->v = take(base, &used, m->d_rows * m->keys * size);
-    m->score = take(base, &used, m->keys * m->columns * size);
-    m->p = take(base, &used, m->keys * m->columns * size);
-    m->o = take(base, &used, queries * m->d_rows * size);
-    m->lines = take(base, &used, num_max(m->rows, m->keys) * d * size);
-    m->peak = take(base, &used, queries * size);
-    m->sum = take(base, &used, queries * size);
-    m->factor = take(base, &used, queries * size);
-    m->first = take(base, &used, queries * size);
-    m->seen = take(base, &used, queries * size);
+    m->q = scratch_take(base, &used, queries * d * size);
+    m->k = scratch_take(base, &used, m->keys * d * size);
+    m->v = scratch_take(base, &used, m->d_rows * m->keys * size);
+    m->score = scratch_take(base, &used, m->keys * m->columns * size);
+    m->p = scratch_take(base, &used, m->keys * m->columns * size);
+    m->o = scratch_take(base, &used, queries * m->d_rows * size);
+    m->lines = scratch_take(base, &used, num_max(m->rows, m->keys) * d * size);
+    m->peak = scratch_take(base, &used, queries * size);
+    m->sum = scratch_take(base, &used, queries * size);
+    m->factor = scratch_take(base, &used, queries * size);
+    m->first = scratch_take(base, &used, queries * size);
+    m->seen = scratch_take(base, &used, queries * size);
     return used;
 }
 

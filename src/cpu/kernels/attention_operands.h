@@ -150,12 +150,4 @@ static inline bool attention_next(const Attention *a, const KernelArgs *args, in
     return false;
 }
 
-/* The next piece of scratch; only counts where there is no base. */
-static inline void *take(char *base, size_t *used, int64_t bytes)
-{
-    void *at = base ? base + *used : NULL;
-    *used += (size_t)num_round_up(bytes, CACHE_LINE);
-    return at;
-}
-
 #endif

@@ -63,23 +63,23 @@ static size_t block_of(const Attention *a, bool eight, char *base, Block *x)
     int64_t positions = num_min(num_max(ROWS / a->group, 1), a->seq), tile = TILE_BYTES;
     *x = (Block){.a = a, .rows = positions * a->group};
     x->groups = num_pieces(x->rows, WIDE);
-    x->q = take(base, &used, x->groups * 2 * a->steps * tile);
-    x->k = take(base, &used, KEYS * a->steps * TILE_ROW_BYTES);
-    x->v = take(base, &used, a->tiles * KEY_STEPS * tile);
+    x->q = scratch_take(base, &used, x->groups * 2 * a->steps * tile);
+    x->k = scratch_take(base, &used, KEYS * a->steps * TILE_ROW_BYTES);
+    x->v = scratch_take(base, &used, a->tiles * KEY_STEPS * tile);
     if (eight) {
-        x->v_rows = take(base, &used, KEYS * a->steps * TILE_ROW_BYTES);
-        x->k_scale = take(base, &used, KEYS * 4);
-        x->v_scale = take(base, &used, KEYS * 4);
+        x->v_rows = scratch_take(base, &used, KEYS * a->steps * TILE_ROW_BYTES);
+        x->k_scale = scratch_take(base, &used, KEYS * 4);
+        x->v_scale = scratch_take(base, &used, KEYS * 4);
     }
-    x->score = take(base, &used, KEYS * ROW_BYTES);
-    x->p = take(base, &used, KEY_STEPS * PAIR_BYTES);
-    x->o = take(base, &used, x->groups * a->tiles * 2 * tile);
-    x->peak = take(base, &used, x->groups * ROW_BYTES);
-    x->sum = take(base, &used, x->groups * ROW_BYTES);
-    x->begun = take(base, &used, x->groups);
-    x->group = take(base, &used, x->groups * (int64_t)sizeof *x->group);
-    x->first = take(base, &used, x->groups * ROW_BYTES);
-    x->seen = take(base, &used, x->groups * ROW_BYTES);
+    x->score = scratch_take(base, &used, KEYS * ROW_BYTES);
+    x->p = scratch_take(base, &used, KEY_STEPS * PAIR_BYTES);
+    x->o = scratch_take(base, &used, x->groups * a->tiles * 2 * tile);
+    x->peak = scratch_take(base, &used, x->groups * ROW_BYTES);
+    x->sum = scratch_take(base, &used, x->groups * ROW_BYTES);
+    x->begun = scratch_take(base, &used, x->groups);
+    x->group = scratch_take(base, &used, x->groups * (int64_t)sizeof *x->group);
+    x->first = scratch_take(base, &used, x->groups * ROW_BYTES);
+    x->seen = scratch_take(base, &used, x->groups * ROW_BYTES);
     return used;
 }
 

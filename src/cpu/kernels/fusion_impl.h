@@ -116,14 +116,15 @@ static void run_step(const KernelArgs *args, const TileStep *step, const Tiles *
         vec_loop(TILE_COPY, OP_CONVERT, &x);
 }
 
-/* Where the places are in this run. */
-static void make_views(const KernelArgs *args, const TileProgram *program, Tiles *tiles)
+/* Where the places are in this run; in: the operands of the program. */
+static void make_views(const KernelArgs *args, const void *const *in, const TileProgram *program,
+                       Tiles *tiles)
 {
     for (int i = 0; i < program->n_places; i++) {
         const TilePlace *place = &program->place[i];
         View *view = &tiles->view[i];
         int64_t bytes = place->half ? 2 : 4;
-        bool chosen = place->choice >= 0 && *(const uint8_t *)args->in[place->choice];
+        bool chosen = place->choice >= 0 && *(const uint8_t *)in[place->choice];
         float value = place->value;
         switch (place->kind) {
         case PLACE_REGISTER:
@@ -131,15 +132,15 @@ static void make_views(const KernelArgs *args, const TileProgram *program, Tiles
                            : (View){(char *)tiles->reg[place->index], 0, VN};
             break;
         case PLACE_OPERAND:
-            *view = (View){(char *)(uintptr_t)args->in[place->index], bytes, VN};
+            *view = (View){(char *)(uintptr_t)in[place->index], bytes, VN};
             break;
         case PLACE_RESULT:
             *view = (View){args->out[place->index], bytes, VN};
             break;
         default:
             if (place->kind == PLACE_SCALAR)
-                value = place->half ? bf16_to_f32(*(const uint16_t *)args->in[place->index])
-                                    : *(const float *)args->in[place->index];
+                value = place->half ? bf16_to_f32(*(const uint16_t *)in[place->index])
+                                    : *(const float *)in[place->index];
             vf_store(tiles->one[i], vf_splat(value));
             *view = (View){(char *)tiles->one[i], 0, 0};
             break;
@@ -271,7 +272,7 @@ void ISA_NAME(fusion_prologue)(const KernelArgs *args, int64_t at, int64_t n, fl
 {
     const TileProgram *program = args->op->attr.fusion->program;
     Tiles tiles;
-    make_views(args, program, &tiles);
+    make_views(args, args->in, program, &tiles);
     for (int i = 0; i < program->n_places; i++)
         if (program->place[i].kind == PLACE_RESULT)
             tiles.view[i].base = (char *)((uintptr_t)out - (uintptr_t)at * sizeof *out);
@@ -281,34 +282,17 @@ void ISA_NAME(fusion_prologue)(const KernelArgs *args, int64_t at, int64_t n, fl
 
 /* ---- the epilogue of a product ---- */
 
-/* Where the places of an epilogue are; returns the place of the sums. */
-static int epilogue_views(const KernelArgs *args, const TileProgram *program, View *view,
-                          float one[WHOLE_PLACES][VN])
-{
-    int sums = 0;
-    for (int i = 0; i < program->n_places; i++) {
-        const TilePlace *place = &program->place[i];
-        if (place->kind == PLACE_RESULT) {
-            view[i].base = args->out[place->index];
-        } else if (place->kind == PLACE_OPERAND && place->index == FUSION_SUMS) {
-            sums = i;
-        } else if (place->kind == PLACE_OPERAND) {
-            view[i].base = (char *)(uintptr_t)args->in[2 + place->index];
-        } else if (place->kind == PLACE_CONSTANT) {
-            vf_store(one[i], vf_splat(place->value));
-            view[i].base = (char *)one[i];
-        }
-    }
-    return sums;
-}
-
 void ISA_NAME(fusion_epilogue)(const KernelArgs *args, int64_t at, int64_t ld, const float *sum,
                                int64_t row, int64_t rows, int64_t n)
 {
     const Fusion *f = args->op->attr.fusion;
-    alignas(64) float one[WHOLE_PLACES][VN];
-    View view[WHOLE_PLACES] = {0};
-    int sums = epilogue_views(args, f->program, view, one);
+    const TilePlace *place = f->program->place;
+    Tiles tiles;
+    View *view = tiles.view;
+    int sums = 0;
+    make_views(args, args->in + 2, f->program, &tiles);
+    while (place[sums].kind != PLACE_OPERAND || place[sums].index != FUSION_SUMS)
+        sums++;
     for (int64_t i = 0; i < rows; i++, at += ld, sum += row) {
         view[sums].base = (char *)((uintptr_t)sum - (uintptr_t)at * sizeof *sum);
         if (f->epilogue == WHOLE_SWIGLU)
@@ -329,11 +313,11 @@ static void run(const KernelArgs *args)
     const TileProgram *program = f->program;
     Tiles tiles;
     int64_t begin, end;
-    make_views(args, program, &tiles);
+    make_views(args, args->in, program, &tiles);
     kernel_share(f->elements, KERNEL_GRAIN, args->thread, args->n_threads, &begin, &end);
     begin = run_known(args, program, tiles.view, begin, end);
     for (int64_t at = begin; at < end; at += TILE_ELEMENTS) {
-        int64_t n = end - at < TILE_ELEMENTS ? end - at : TILE_ELEMENTS;
+        int64_t n = num_min(end - at, TILE_ELEMENTS);
         for (int i = 0; i < program->n_steps; i++)
             run_step(args, &program->step[i], &tiles, at, n);
     }

@@ -21,6 +21,7 @@
 #ifndef CVN_CPU_KERNELS_KERNELS_H
 #define CVN_CPU_KERNELS_KERNELS_H
 
+#include "base/num.h"
 #include "compile/kernel.h"
 
 extern const Kernel
@@ -50,5 +51,13 @@ extern const Kernel fusion_kernels_avx512_bf16[], row_kernels_avx512_bf16[],
 
 extern const Kernel linear_kernels_amx[], dot_kernels_amx[], attention_kernels_amx[],
     attention_backward_kernels_amx[];
+
+/* The next piece of scratch, on lines of the cache of its own; only counts where there is no base. */
+static inline void *scratch_take(char *base, size_t *used, int64_t bytes)
+{
+    void *at = base ? base + *used : NULL;
+    *used += (size_t)num_round_up(bytes, CACHE_LINE);
+    return at;
+}
 
 #endif

@@ -296,31 +296,28 @@ static void write_kept(const float *x, int64_t n, float least, float best, float
     }
 }
 
-/* A buffer of each thread, and what they share; also the places in it, where there is memory. */
-static size_t lay_out(int64_t n, int n_threads, char *memory, Row *row, float **buffer)
+/* What threads share, and a buffer of each; returns the bytes of all, and where there is memory that buffer of `thread`. */
+static size_t lay_out(int64_t n, int n_threads, int thread, char *memory, Shared *s, float **buffer)
 {
-    const size_t own = num_padded(sizeof(float) * (size_t)(n + VN), CACHE_LINE);
-    const size_t sums =
-        num_padded(sizeof(float) * CUTS * (size_t)((n + FLUSH - 1) / FLUSH), CACHE_LINE);
-    const size_t collected =
-        num_padded(sizeof(float) * (size_t)(n + (int64_t)VN * n_threads), CACHE_LINE);
-    const size_t counts = num_padded(sizeof(int64_t) * (size_t)n_threads, CACHE_LINE);
-    const size_t ranges = num_padded(2 * sizeof(float) * (size_t)n_threads, CACHE_LINE);
-    size_t at = own * (size_t)n_threads;
-    if (memory) {
-        *buffer = (float *)(void *)(memory + own * (size_t)row->args->thread);
-        row->shared =
-            (Shared){.sum = {(float *)(void *)(memory + at), (float *)(void *)(memory + at + sums)},
-                     .collected = (float *)(void *)(memory + at + 2 * sums),
-                     .count = (int64_t *)(void *)(memory + at + 2 * sums + collected),
-                     .range = (float *)(void *)(memory + at + 2 * sums + collected + counts)};
+    const int64_t size = sizeof(float), sums = num_pieces(n, FLUSH) * CUTS * size;
+    size_t used = 0;
+    s->sum[0] = scratch_take(memory, &used, sums);
+    s->sum[1] = scratch_take(memory, &used, sums);
+    s->collected = scratch_take(memory, &used, (n + (int64_t)VN * n_threads) * size);
+    s->count = scratch_take(memory, &used, n_threads * (int64_t)sizeof *s->count);
+    s->range = scratch_take(memory, &used, 2 * n_threads * size);
+    for (int t = 0; t < n_threads; t++) {
+        void *own = scratch_take(memory, &used, (n + VN) * size);
+        *buffer = t == thread ? own : *buffer;
     }
-    return at + 2 * sums + collected + counts + ranges;
+    return used;
 }
 
 static size_t scratch(const Op *op, int n_threads)
 {
-    return lay_out(op->operand[0]->type.dim[1], n_threads, NULL, NULL, NULL);
+    Shared shared;
+    float *buffer = NULL;
+    return lay_out(op->operand[0]->type.dim[1], n_threads, 0, NULL, &shared, &buffer);
 }
 
 static void run(const KernelArgs *args)
@@ -329,7 +326,7 @@ static void run(const KernelArgs *args)
     int64_t rows = type->dim[0], n = type->dim[1], first, last;
     float *buffer = NULL;
     Row row = {.n = n, .end = n, .n_threads = 1, .args = args};
-    lay_out(n, args->n_threads, args->scratch, &row, &buffer);
+    lay_out(n, args->n_threads, args->thread, args->scratch, &row.shared, &buffer);
     kernel_share(rows, 1, args->thread, args->n_threads, &first, &last);
     if (rows < args->n_threads) {
         row.thread = args->thread;
