@@ -11,7 +11,7 @@
 #include "comm/account.h"
 #include "comm/cluster.h"
 #include "compile/pipeline.h"
-#include "cpu/group.h"
+#include "cpu/device.h"
 #include "cpu/registry.h"
 
 #include <stdio.h>

@@ -9,7 +9,6 @@
 #include "compile/fuse.h"
 #include "compile/pipeline.h"
 #include "cpu/device.h"
-#include "cpu/executor.h"
 #include "cpu/kernels/fusion_whole.h"
 #include "cpu/registry.h"
 #include "graph/graph.h"

@@ -7,7 +7,7 @@
 #define CVN_TESTS_MESH_SUPPORT_H
 
 #include "compile/pipeline.h"
-#include "cpu/group.h"
+#include "cpu/device.h"
 #include "cpu/registry.h"
 #include "graph/interp/interp.h"
 #include "plan_verify.h"

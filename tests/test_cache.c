@@ -1,7 +1,7 @@
 /* The cache of plans and its counters; dumps; profiles. */
 #include "compile/cache.h"
 
-#include "cpu/executor.h"
+#include "cpu/device.h"
 #include "cpu/registry.h"
 #include "cpu/trace.h"
 #include "scratch.h"

@@ -1,6 +1,6 @@
 /* Plans, run: random graphs against operations run one by one, and each rule of donation by itself. */
 #include "base/spare.h"
-#include "cpu/executor.h"
+#include "cpu/device.h"
 #include "cpu/registry.h"
 #include "plan_support.h"
 #include "plan_verify.h"

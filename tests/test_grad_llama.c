@@ -2,7 +2,6 @@
 #include "base/file.h"
 #include "compile/pipeline.h"
 #include "cpu/device.h"
-#include "cpu/executor.h"
 #include "grad/grad.h"
 #include "grad/remat.h"
 #include "graph/interp/interp.h"

@@ -4,7 +4,7 @@
  */
 #include "compile/cache.h"
 #include "compile/pack.h"
-#include "cpu/group.h"
+#include "cpu/device.h"
 #include "cpu/registry.h"
 #include "graph/interp/interp.h"
 #include "graph/linear.h"

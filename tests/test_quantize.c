@@ -6,7 +6,6 @@
 #include "compile/pack.h"
 #include "compile/pipeline.h"
 #include "cpu/device.h"
-#include "cpu/executor.h"
 #include "cpu/registry.h"
 #include "graph/interp/interp.h"
 #include "graph/linear.h"

@@ -4,7 +4,7 @@
  * training runs.
  */
 #include "compile/pipeline.h"
-#include "cpu/executor.h"
+#include "cpu/device.h"
 #include "tiny_llama.h"
 #include "train/data/cache.h"
 #include "train/data/data.h"

@@ -1,6 +1,6 @@
 /*
- * Each device is some threads that walk plans (executor.h), with an arena; several meet in collectives through a Comm
- * (group.h). Memory of a shard is a mapping of its own, or the place in a mapped file where it lies already.
+ * Each device is some threads that walk plans, with an arena; several meet in collectives through a Comm (device.h).
+ * Memory of a shard is a mapping of its own, or the place in a mapped file where it lies already.
  */
 #include "cpu/backend.h"
 
@@ -9,7 +9,7 @@
 #include "compile/cache.h"
 #include "compile/pack.h"
 #include "cpu/ceilings.h"
-#include "cpu/group.h"
+#include "cpu/device.h"
 #include "cpu/registry.h"
 #include "cpu/trace.h"
 #include "graph/blocks.h"
@@ -264,14 +264,12 @@ static int cpu_alloc(Devices *c, int d, const MemoryOptions *o, Memory **out, cv
     *m = (Memory){.type = o->type, .panels = panels, .bytes = o->sparse ? bytes + 1 : bytes};
     int code = o->sparse ? map_memory(m->bytes, false, &m->map, err)
                          : take_from_block(c, d, bytes, o->all_bytes, &m->data, err);
-    if (code) {
+    m->data = o->sparse ? m->map : m->data;
+    if (code)
         free(m);
-        return code;
-    }
-    if (o->sparse)
-        m->data = m->map;
-    *out = m;
-    return CVN_OK;
+    else
+        *out = m;
+    return code;
 }
 
 static void *cpu_address(Memory *m)
@@ -482,53 +480,45 @@ static int cpu_trace_write(Devices *c, const char *path, cvn_err *err)
 }
 
 /* What is measured of each device, all at the same time. */
-typedef struct Probe {
+typedef struct Sampling {
     Devices *devices;
+    bool reads; /* else the peak of a dtype */
     cvn_dtype dtype;
     double seconds;
-    double *sample; /* [local devices] */
-} Probe;
+} Sampling;
 
-static Pool *pool_of(const Probe *p, int d)
+static void sample_device(void *context, int d, int n)
 {
-    return p->devices->group->device[d]->pool;
-}
-
-static void probe_peak(void *context, int d, int n)
-{
-    Probe *p = context;
+    const Sampling *s = context;
+    Devices *c = s->devices;
+    Pool *pool = c->group->device[d]->pool;
     (void)n;
-    p->sample[d] = peak_run(pool_of(p, d), p->dtype, p->seconds);
+    if (!s->reads)
+        c->sample[d] = peak_run(pool, s->dtype, s->seconds);
+    else if (c->probe[d] || read_probe_new(pool, &c->probe[d], NULL) == CVN_OK)
+        c->sample[d] = read_probe_run(c->probe[d], s->seconds);
+    else
+        c->sample[d] = -INFINITY;
 }
 
-static void probe_reads(void *context, int d, int n)
+static double sample_all(const Sampling *s)
 {
-    Probe *p = context;
-    ReadProbe **probe = &p->devices->probe[d];
-    (void)n;
-    bool there = *probe || read_probe_new(pool_of(p, d), probe, NULL) == CVN_OK;
-    p->sample[d] = there ? read_probe_run(*probe, p->seconds) : -INFINITY;
-}
-
-static double sample_all(Devices *c, PoolFn *fn, cvn_dtype dtype, double seconds)
-{
-    double *sample = c->sample, sum = 0;
-    Probe p = {.devices = c, .dtype = dtype, .seconds = seconds, .sample = sample};
-    memset(sample, 0, (size_t)c->group->n * sizeof *sample);
-    pool_run(c->group->pool, fn, &p);
-    for (int d = 0; d < c->group->n; d++)
-        sum += sample[d];
+    const DeviceGroup *group = s->devices->group;
+    double sum = 0;
+    pool_run(group->pool, sample_device, (void *)(uintptr_t)s);
+    for (int d = 0; d < group->n; d++)
+        sum += s->devices->sample[d];
     return sum;
 }
 
 static double cpu_peak(Devices *c, cvn_dtype dtype, double seconds)
 {
-    return sample_all(c, probe_peak, dtype, seconds);
+    return sample_all(&(Sampling){.devices = c, .dtype = dtype, .seconds = seconds});
 }
 
 static double cpu_reads(Devices *c, double seconds)
 {
-    return sample_all(c, probe_reads, CVN_F32, seconds);
+    return sample_all(&(Sampling){.devices = c, .reads = true, .seconds = seconds});
 }
 
 /* Products and attention. */

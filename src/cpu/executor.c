@@ -1,5 +1,5 @@
 /* Places become addresses once per run; then threads walk the steps. */
-#include "cpu/executor.h"
+#include "cpu/device.h"
 
 #include "base/spare.h"
 #include "base/threads.h"

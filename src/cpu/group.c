@@ -1,7 +1,6 @@
 /* A thread per device, each of which runs the plan on its own device with that device's threads. */
-#include "cpu/group.h"
+#include "cpu/device.h"
 
-#include "cpu/executor.h"
 #include "graph/interp/interp.h"
 
 #include <stdatomic.h>

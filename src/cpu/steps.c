@@ -2,7 +2,7 @@
 
 #include "base/map.h"
 #include "comm/comm.h"
-#include "cpu/group.h"
+#include "cpu/device.h"
 #include "cpu/registry.h"
 
 #include <math.h>
@@ -50,6 +50,7 @@ typedef struct Part {
     const Step *step[2];
     int n_steps;
     int parameter[16]; /* of the plan */
+    int32_t whole[16]; /* what the whole numbers of each are */
     int n_parameters;
     size_t bytes; /* of these, each rounded up */
     int copies;
@@ -77,14 +78,24 @@ static int slot_of(const Part *part, int parameter)
     return -1;
 }
 
-static void add_refs(Part *part, const Plan *plan, const BufferRef *ref, int n)
+/* Operand, result or scratch number i of a step; NULL behind the last. */
+static const BufferRef *ref_of(const Step *step, int i)
 {
-    for (int i = 0; i < n; i++)
-        if (ref[i].space == SPACE_PARAMETER && slot_of(part, ref[i].parameter) < 0 &&
-            part->n_parameters < (int)(sizeof part->parameter / sizeof *part->parameter)) {
-            part->parameter[part->n_parameters++] = ref[i].parameter;
-            part->bytes += rounded(plan->parameter[ref[i].parameter].bytes);
-        }
+    int in = step->op->n_operands, out = step->op->n_results;
+    return i < in          ? &step->in[i]
+           : i < in + out  ? &step->out[i - in]
+           : i == in + out ? &step->scratch
+                           : NULL;
+}
+
+static void add_parameter(Part *part, const Plan *plan, const BufferRef *ref, int32_t whole)
+{
+    if (ref->space == SPACE_PARAMETER && slot_of(part, ref->parameter) < 0 &&
+        part->n_parameters < (int)(sizeof part->parameter / sizeof *part->parameter)) {
+        part->whole[part->n_parameters] = whole;
+        part->parameter[part->n_parameters++] = ref->parameter;
+        part->bytes += rounded(plan->parameter[ref->parameter].bytes);
+    }
 }
 
 /* Those that share bytes become one. */
@@ -105,11 +116,12 @@ static void add_region(Part *part, const BufferRef *ref)
     part->region[part->n_regions++] = r;
 }
 
-static bool touches(const Region *r, const BufferRef *ref, int n)
+static bool touches(const Region *r, const Step *step)
 {
-    for (int i = 0; i < n; i++)
-        if (ref[i].space == SPACE_ARENA && ref[i].offset < r->end &&
-            r->begin < ref[i].offset + ref[i].bytes)
+    const BufferRef *ref;
+    for (int i = 0; (ref = ref_of(step, i)); i++)
+        if (ref->space == SPACE_ARENA && ref->offset < r->end &&
+            r->begin < ref->offset + ref->bytes)
             return true;
     return false;
 }
@@ -120,8 +132,7 @@ static double since_used(const Plan *plan, int i, const Region *r)
     double bytes = 0;
     for (int back = 1; back <= plan->n_steps && bytes < FOOTPRINT; back++) {
         const Step *step = &plan->step[(i - back + plan->n_steps) % plan->n_steps];
-        if (touches(r, step->in, step->op->n_operands) ||
-            touches(r, step->out, step->op->n_results) || touches(r, &step->scratch, 1))
+        if (touches(r, step))
             break;
         bytes += (double)step->bytes;
     }
@@ -131,14 +142,6 @@ static double since_used(const Plan *plan, int i, const Region *r)
 static void find_regions(Part *part, const Plan *plan, int i)
 {
     size_t turn = part->bytes;
-    for (int s = 0; s < part->n_steps; s++) {
-        const Step *step = part->step[s];
-        for (int k = 0; k < step->op->n_operands; k++)
-            add_region(part, &step->in[k]);
-        for (int k = 0; k < step->op->n_results; k++)
-            add_region(part, &step->out[k]);
-        add_region(part, &step->scratch);
-    }
     for (int k = 0; k < part->n_regions; k++)
         turn += part->region[k].end - part->region[k].begin;
     /* What was just made is in part in other threads' caches: all of them are gone through at least. */
@@ -152,27 +155,6 @@ static void find_regions(Part *part, const Plan *plan, int i)
     }
 }
 
-static Part part_of(const Measuring *m, int i)
-{
-    const Plan *plan = m->plan;
-    Part part = {.step = {&plan->step[i]}, .n_steps = 1};
-    for (int j = i + 1; plan->step[i].phase == STEP_START && j < plan->n_steps; j++)
-        if (plan->step[j].op == plan->step[i].op)
-            part.step[part.n_steps++ % 2] = &plan->step[j];
-    for (int s = 0; s < part.n_steps; s++) {
-        add_refs(&part, plan, part.step[s]->in, part.step[s]->op->n_operands);
-        add_refs(&part, plan, part.step[s]->out, part.step[s]->op->n_results);
-    }
-    double all = (double)plan->parameter_bytes + (double)plan->arena_bytes;
-    double caches = 2 * (double)sysconf(_SC_LEVEL3_CACHE_SIZE);
-    double footprint = fmin(all, fmax(FOOTPRINT, caches) / m->devices); /* which share them */
-    part.copies = part.bytes ? copies_of(footprint, part.bytes) : 1;
-    find_regions(&part, plan, i);
-    return part;
-}
-
-/* ---- operands ---- */
-
 /* What whole numbers of an operand are: of attention the rows' first positions, how many queries they have, and the first keys
    that these see; of others positions or tokens; < 0: 0, 1, 2, ... */
 static int32_t whole_numbers(const Measuring *m, const Op *op, int operand)
@@ -184,6 +166,30 @@ static int32_t whole_numbers(const Measuring *m, const Op *op, int operand)
         before += op->operand[k]->type.dtype == CVN_I32;
     return before == 0 ? m->at : before == 1 ? (int32_t)op->operand[0]->type.dim[1] : 0;
 }
+
+static Part part_of(const Measuring *m, int i)
+{
+    const Plan *plan = m->plan;
+    Part part = {.step = {&plan->step[i]}, .n_steps = 1};
+    for (int j = i + 1; plan->step[i].phase == STEP_START && j < plan->n_steps; j++)
+        if (plan->step[j].op == plan->step[i].op)
+            part.step[part.n_steps++ % 2] = &plan->step[j];
+    const BufferRef *ref;
+    for (int s = 0; s < part.n_steps; s++)
+        for (int k = 0; (ref = ref_of(part.step[s], k)); k++) {
+            const Op *op = part.step[s]->op;
+            add_parameter(&part, plan, ref, k < op->n_operands ? whole_numbers(m, op, k) : 0);
+            add_region(&part, ref);
+        }
+    double all = (double)plan->parameter_bytes + (double)plan->arena_bytes;
+    double caches = 2 * (double)sysconf(_SC_LEVEL3_CACHE_SIZE);
+    double footprint = fmin(all, fmax(FOOTPRINT, caches) / m->devices); /* which share them */
+    part.copies = part.bytes ? copies_of(footprint, part.bytes) : 1;
+    find_regions(&part, plan, i);
+    return part;
+}
+
+/* ---- operands ---- */
 
 /* Near 1 / 16, or whole numbers: what they are matters little, but that they and their sums are normal. */
 static void fill(char *to, const cvn_type *type, size_t bytes, int32_t whole)
@@ -199,17 +205,6 @@ static void fill(char *to, const cvn_type *type, size_t bytes, int32_t whole)
             word = (uint32_t)(i / 4 % 251);
         memcpy(to + i, &word, 4);
     }
-}
-
-static int32_t whole_of_parameter(const Measuring *m, const Part *part, int parameter)
-{
-    for (int s = 0; s < part->n_steps; s++)
-        for (int k = 0; k < part->step[s]->op->n_operands; k++) {
-            const BufferRef *ref = &part->step[s]->in[k];
-            if (ref->space == SPACE_PARAMETER && ref->parameter == parameter)
-                return whole_numbers(m, part->step[s]->op, k);
-        }
-    return 0;
 }
 
 /* Each device's parameters, one copy after the other: [devices][copies][n_parameters]. */
@@ -231,7 +226,7 @@ static int make_parameters(Measuring *m, const Part *part, void **parameter, cvn
         for (int k = 0; k < part->n_parameters; k++) {
             const PlanParameter *p = &m->plan->parameter[part->parameter[k]];
             *parameter++ = at;
-            fill(at, &p->type, p->bytes, whole_of_parameter(m, part, part->parameter[k]));
+            fill(at, &p->type, p->bytes, part->whole[k]);
             at += rounded(p->bytes);
         }
     return CVN_OK;
