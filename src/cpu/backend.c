@@ -85,21 +85,6 @@ static void cpu_close(Devices *c)
     free(c);
 }
 
-static int start_devices(Devices *c, const DeviceOptions *o, cvn_err *err)
-{
-    c->comm = comm_new(c->n_local, o->cluster ? cluster_transport(o->cluster) : NULL, err);
-    c->group = c->comm ? group_new(c->comm, o->threads, cpu_kernels(), err) : NULL;
-    if (!c->group)
-        return err->code;
-    c->probe = arena_array(&c->arena, (size_t)c->n_local, sizeof(ReadProbe *));
-    c->block = arena_array(&c->arena, (size_t)c->n_local, sizeof(Block *));
-    c->sample = arena_array(&c->arena, (size_t)c->n_local, sizeof *c->sample);
-    c->cluster = o->cluster;
-    if (c->cluster)
-        cluster_set_comm(c->cluster, c->comm);
-    return CVN_OK;
-}
-
 typedef struct Opening {
     Devices *devices;
     const DeviceOptions *options;
@@ -110,8 +95,19 @@ static int open_devices(void *of, cvn_err *err)
     Devices *c = ((Opening *)of)->devices;
     const DeviceOptions *o = ((Opening *)of)->options;
     c->n_local = o->n_devices / cluster_size(o->cluster);
-    if (arena_init(&c->arena, err) || (c->n_local && start_devices(c, o, err)))
-        return err->code;
+    TRY(arena_init(&c->arena, err));
+    if (c->n_local) {
+        c->comm = comm_new(c->n_local, o->cluster ? cluster_transport(o->cluster) : NULL, err);
+        c->group = c->comm ? group_new(c->comm, o->threads, cpu_kernels(), err) : NULL;
+        if (!c->group)
+            return err->code;
+        c->probe = arena_array(&c->arena, (size_t)c->n_local, sizeof(ReadProbe *));
+        c->block = arena_array(&c->arena, (size_t)c->n_local, sizeof(Block *));
+        c->sample = arena_array(&c->arena, (size_t)c->n_local, sizeof *c->sample);
+        c->cluster = o->cluster;
+    }
+    if (c->cluster)
+        cluster_set_comm(c->cluster, c->comm);
     int threads = c->group ? device_threads(c->group->device[0]) : o->threads;
     const CompileOptions compile = {.backend = cpu_kernels(),
                                     .n_threads = threads ? threads : 1,

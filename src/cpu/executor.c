@@ -58,8 +58,17 @@ static int check_overlap(const Plan *plan, void *const *parameters, cvn_err *err
     return CVN_OK;
 }
 
-static int check_addresses(const Plan *plan, void *const *parameters, cvn_err *err)
+/* Checks the parameters, unless they are the very ones of the last run. */
+static int check_parameters(Device *device, const Plan *plan, void *const *parameters, cvn_err *err)
 {
+    size_t n = (size_t)plan->n_parameters;
+    if (n == 0)
+        return CVN_OK;
+    if (device->checked_plan == plan && device->checked_made == plan->made &&
+        device->n_checked == n && memcmp(device->checked, parameters, n * sizeof *parameters) == 0)
+        return CVN_OK;
+    device->checked_plan = NULL;
+    device->resolved_arena = NULL;
     for (int i = 0; i < plan->n_parameters; i++) {
         const PlanParameter *parameter = &plan->parameter[i];
         int bits = cvn_dtype_bits(parameter->type.dtype);
@@ -73,21 +82,7 @@ static int check_addresses(const Plan *plan, void *const *parameters, cvn_err *e
                            parameter->name, plan->name, align,
                            cvn_dtype_name(parameter->type.dtype));
     }
-    return check_overlap(plan, parameters, err);
-}
-
-/* Checks the parameters, unless they are the very ones of the last run. */
-static int check_parameters(Device *device, const Plan *plan, void *const *parameters, cvn_err *err)
-{
-    size_t n = (size_t)plan->n_parameters;
-    if (n == 0)
-        return CVN_OK;
-    if (device->checked_plan == plan && device->checked_made == plan->made &&
-        device->n_checked == n && memcmp(device->checked, parameters, n * sizeof *parameters) == 0)
-        return CVN_OK;
-    device->checked_plan = NULL;
-    device->resolved_arena = NULL;
-    TRY(check_addresses(plan, parameters, err));
+    TRY(check_overlap(plan, parameters, err));
     void **more = realloc(device->checked, n * sizeof *more);
     if (!more)
         return err_set(err, CVN_EMEM, "no memory to run '%s'", plan->name);
@@ -219,18 +214,6 @@ static void walk(void *context, int thread, int n_threads)
     }
 }
 
-/* The first step that reads a parameter; -1: none does. */
-static int first_reader(const Plan *plan, int parameter)
-{
-    for (int i = 0; i < plan->n_steps; i++)
-        for (int k = 0; k < plan->step[i].op->n_operands; k++) {
-            const BufferRef *in = &plan->step[i].in[k];
-            if (in->space == SPACE_PARAMETER && in->parameter == parameter)
-                return i;
-        }
-    return -1;
-}
-
 int executor_run(Device *device, const Plan *plan, void *const *parameters, void **outputs,
                  cvn_err *err)
 {
@@ -253,10 +236,15 @@ int executor_run(Device *device, const Plan *plan, void *const *parameters, void
     Run run = {.device = device,
                .plan = plan,
                .last = plan->op_by_op ? 0 : plan->n_steps,
-               .late = device->late ? first_reader(plan, device->late_parameter) : -1,
+               .late = -1,
                .at = device->pointer,
                .turn = device->turn + 1,
                .agrees = agrees};
+    for (int i = 0; device->late && run.late < 0 && i < plan->n_steps; i++)
+        for (int k = 0; k < plan->step[i].op->n_operands; k++)
+            if (plan->step[i].in[k].space == SPACE_PARAMETER &&
+                plan->step[i].in[k].parameter == device->late_parameter)
+                run.late = i;
     device->turn += (uint64_t)plan->n_steps;
     if (!plan->op_by_op) { /* the whole plan, on as many threads as make it faster */
         Pace *pace = device_pace(device, plan);

@@ -232,19 +232,6 @@ VEC_INLINE void soften_queries(const Many *m, int64_t query, int64_t c, int64_t 
     vf_store(m->peak + query + c, high);
 }
 
-/* Multiplies the sums of a group by its factors. */
-static void correct_group(const Many *m, int64_t query, float *o)
-{
-    bool same = true;
-    for (int64_t c = 0; c < m->columns; c++)
-        same = same && m->factor[query + c] == 1.0f;
-    if (same)
-        return;
-    for (int64_t i = 0; i < m->d_rows; i++, o += m->columns)
-        for (int64_t c = 0; c < m->columns; c += VN)
-            vf_store(o + c, vf_load(o + c) * vf_load(m->factor + query + c));
-}
-
 /* One group of queries and one tile of keys, packed already: scores = k q', softened, o += v' p. */
 static void attend_group(const Attention *a, const Many *m, int64_t g, int64_t j, int64_t keys)
 {
@@ -264,7 +251,14 @@ static void attend_group(const Attention *a, const Many *m, int64_t g, int64_t j
             soften_queries(m, query, c, j, keys, false);
     }
     float *o = m->o + query * m->d_rows;
-    correct_group(m, query, o);
+    bool same = true;
+    for (int64_t c = 0; c < m->columns; c++)
+        same = same && m->factor[query + c] == 1.0f;
+    for (int64_t i = 0; !same && i < m->d_rows; i++)
+        for (int64_t c = 0; c < m->columns; c += VN) {
+            float *x = o + i * m->columns + c;
+            vf_store(x, vf_load(x) * vf_load(m->factor + query + c));
+        }
     for (int64_t i = 0; i < m->d_rows; i += mr)
         isa->tile(keys, m->v + i * m->keys, m->p, (size_t)m->keys * GEMM_PANEL * sizeof(float),
                   o + i * m->columns, true);

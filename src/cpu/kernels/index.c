@@ -188,16 +188,6 @@ static size_t sums_bytes(const Op *op)
     return (n * sizeof(uint64_t) + 2 * length * sizeof(float) + 63) / 64 * 64;
 }
 
-/* y += sum; more, by as much as the squares of y grow. */
-static void add_row_and_squares(float *y, const float *sum, float *more, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) {
-        float before = y[i];
-        y[i] += sum[i];
-        more[i] += y[i] * y[i] - before * before;
-    }
-}
-
 static size_t scratch_scatter(const Op *op, int n_threads)
 {
     return op->attr.residual ? sums_bytes(op) * (size_t)n_threads : 0;
@@ -224,10 +214,12 @@ static void scatter_to_residual(const KernelArgs *args, int64_t begin, int64_t e
         for (; i < count && (int64_t)(order[i] >> 32) == row; i++)
             add_row(CVN_F32, sum, 0, update, (int64_t)(uint32_t)order[i] * length + begin,
                     end - begin);
-        if (squares)
-            add_row_and_squares(out + row * length + begin, sum, more, end - begin);
-        else
-            add_row(CVN_F32, out, row * length + begin, sum, 0, end - begin);
+        float *y = out + row * length + begin;
+        for (int64_t j = 0; j < end - begin; j++) { /* more: as much as the squares of y grow */
+            float before = y[j];
+            y[j] += sum[j];
+            more[j] += y[j] * y[j] - before * before;
+        }
     }
     for (int64_t j = begin; squares && j < end; j++) {
         float all = ((const float *)args->in[3])[j] + more[j - begin];

@@ -21,8 +21,6 @@
 
 #include <string.h>
 
-enum { LANES = VN };
-
 VEC_INLINE vu lanes_at(const void *words, int64_t i)
 {
     vu x;
@@ -36,7 +34,7 @@ static void run(const KernelArgs *args)
     uint32_t *out = args->out[0];
     int64_t n = cvn_type_elements(&args->op->result[0]->type), i, end;
     kernel_share(n, 64, args->thread, args->n_threads, &i, &end);
-    for (; i + LANES <= end; i += LANES) {
+    for (; i + VN <= end; i += VN) {
         vu x = threefry(lanes_at(in[0], i), lanes_at(in[1], i), lanes_at(in[2], i),
                         lanes_at(in[3], i));
         memcpy(out + i, &x, sizeof x);

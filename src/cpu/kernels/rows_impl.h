@@ -207,7 +207,25 @@ VEC_INLINE const float *read_terms(const KernelArgs *args, int64_t at, int64_t n
     return buffer;
 }
 
-VEC_INLINE float reduce_row_as(cvn_reduce kind, const KernelArgs *args, int64_t first, int64_t n)
+/* f of a kind that is a constant. */
+#define OF_KIND(kind, f, ...)                                                                      \
+    switch (kind) {                                                                                \
+    case CVN_SUM:                                                                                  \
+        f(CVN_SUM, __VA_ARGS__);                                                                   \
+        break;                                                                                     \
+    case CVN_PRODUCT:                                                                              \
+        f(CVN_PRODUCT, __VA_ARGS__);                                                               \
+        break;                                                                                     \
+    case CVN_MAX:                                                                                  \
+        f(CVN_MAX, __VA_ARGS__);                                                                   \
+        break;                                                                                     \
+    default:                                                                                       \
+        f(CVN_MIN, __VA_ARGS__);                                                                   \
+        break;                                                                                     \
+    }
+
+VEC_INLINE void reduce_row(cvn_reduce kind, const KernelArgs *args, int64_t first, int64_t n,
+                           float *out)
 {
     float from[TILE];
     vf total = vf_splat(neutral(kind));
@@ -217,29 +235,11 @@ VEC_INLINE float reduce_row_as(cvn_reduce kind, const KernelArgs *args, int64_t 
         vf part = vf_splat(neutral(kind));
         for (; i + VN <= length; i += VN)
             part = combine(kind, part, vf_load(x + i));
-        if (i < length) {
-            float last[VN];
-            for (int64_t j = 0; j < VN; j++)
-                last[j] = i + j < length ? x[i + j] : neutral(kind);
-            part = combine(kind, part, vf_load(last));
-        }
+        if (i < length)
+            part = combine(kind, part, vf_load_part_or(x + i, length - i, neutral(kind)));
         total = combine(kind, total, part);
     }
-    return combine_lanes(kind, total);
-}
-
-static float reduce_row(const KernelArgs *args, int64_t first, int64_t n)
-{
-    switch (args->op->attr.reduce) {
-    case CVN_SUM:
-        return reduce_row_as(CVN_SUM, args, first, n);
-    case CVN_PRODUCT:
-        return reduce_row_as(CVN_PRODUCT, args, first, n);
-    case CVN_MAX:
-        return reduce_row_as(CVN_MAX, args, first, n);
-    default:
-        return reduce_row_as(CVN_MIN, args, first, n);
-    }
+    *out = combine_lanes(kind, total);
 }
 
 /* y = combine(y, x), elementwise. */
@@ -253,22 +253,9 @@ VEC_INLINE void combine_tile(cvn_reduce kind, float *y, const float *x, int64_t 
                       n - i);
 }
 
-static void reduce_columns(cvn_reduce kind, float *y, const float *x, int64_t n)
+static void combine_columns(cvn_reduce kind, float *y, const float *x, int64_t n)
 {
-    switch (kind) {
-    case CVN_SUM:
-        combine_tile(CVN_SUM, y, x, n);
-        break;
-    case CVN_PRODUCT:
-        combine_tile(CVN_PRODUCT, y, x, n);
-        break;
-    case CVN_MAX:
-        combine_tile(CVN_MAX, y, x, n);
-        break;
-    default:
-        combine_tile(CVN_MIN, y, x, n);
-        break;
-    }
+    OF_KIND(kind, combine_tile, y, x, n)
 }
 
 /* Columns [c, c + width) of one outer index, width <= TILE: rows are gathered in groups of GROUP, whose sums
@@ -286,9 +273,10 @@ static void reduce_block(const KernelArgs *args, const Lines *m, int64_t outer, 
         for (int64_t j = 0; j < width; j++)
             part[j] = none;
         for (int64_t i = i0; i < m->n && i < i0 + GROUP; i++)
-            reduce_columns(kind, part,
-                           read_terms(args, (outer * m->n + i) * m->inner + c, width, from), width);
-        reduce_columns(kind, total, part, width);
+            combine_columns(kind, part,
+                            read_terms(args, (outer * m->n + i) * m->inner + c, width, from),
+                            width);
+        combine_columns(kind, total, part, width);
     }
     tile_write(dtype, args->out[0], outer * m->inner + c, width, total);
 }
@@ -305,7 +293,8 @@ static void run_reduce_float(const KernelArgs *args)
     if (m.inner == 1) {
         kernel_share(m.outer, 16, args->thread, args->n_threads, &begin, &end);
         for (int64_t i = begin; i < end; i++) {
-            float y = reduce_row(args, i * m.n, m.n);
+            float y;
+            OF_KIND(op->attr.reduce, reduce_row, args, i * m.n, m.n, &y)
             tile_write(dtype, args->out[0], i, 1, &y);
         }
         return;
