@@ -143,33 +143,6 @@ static void cpu_describe(const Devices *c, DeviceInfo *out)
 
 /* ---- executables ---- */
 
-static const Executable *describe_plan(Devices *c, const cvn_graph *local, const Plan *plan)
-{
-    size_t n = (size_t)plan->n_parameters, n_local = (size_t)c->n_local;
-    MemoryLayout *layout = arena_array(&c->arena, n, sizeof *layout);
-    size_t *bytes = arena_array(&c->arena, n, sizeof *bytes);
-    Executable *x = arena_alloc(&c->arena, sizeof *x);
-    for (size_t i = 0; i < n; i++) {
-        layout[i] = plan->parameter[i].rows; /* 0: plain */
-        bytes[i] = plan->parameter[i].bytes;
-    }
-    *x = (Executable){
-        .plan = plan,
-        .info = {.temporary_bytes = plan->arena_bytes,
-                 .constant_bytes = plan->constant_bytes,
-                 .n_steps = plan->n_steps,
-                 .layout = layout,
-                 .parameter_bytes = bytes,
-                 .plan = plan},
-        .parameter = arena_array(&c->arena, n_local * n, sizeof(void *)),
-        .output = arena_array(&c->arena, n_local * (size_t)plan->n_outputs, sizeof(void *))};
-    for (const Op *op = local->first; op; op = op->next) {
-        x->info.n_operations++;
-        x->info.flops += op_flops(op);
-    }
-    return x;
-}
-
 static int cpu_compile(Devices *c, const cvn_graph *local, const PartitionReport *report,
                        const Mesh *mesh, const MemoryLayout *layout, const int64_t *rows,
                        const Executable **out, cvn_err *err)
@@ -191,7 +164,29 @@ static int cpu_compile(Devices *c, const cvn_graph *local, const PartitionReport
         TRY(comm_name_axes(c->comm, &a->groups, a->group_size, row->along, err));
     }
     TRY(cache_get(&c->cache, local, pack, &plan, err));
-    *out = describe_plan(c, local, plan);
+    size_t n_local = (size_t)c->n_local;
+    MemoryLayout *layouts = arena_array(&c->arena, n, sizeof *layouts);
+    size_t *bytes = arena_array(&c->arena, n, sizeof *bytes);
+    Executable *x = arena_alloc(&c->arena, sizeof *x);
+    for (size_t i = 0; i < n; i++) {
+        layouts[i] = plan->parameter[i].rows; /* 0: plain */
+        bytes[i] = plan->parameter[i].bytes;
+    }
+    *x = (Executable){
+        .plan = plan,
+        .info = {.temporary_bytes = plan->arena_bytes,
+                 .constant_bytes = plan->constant_bytes,
+                 .n_steps = plan->n_steps,
+                 .layout = layouts,
+                 .parameter_bytes = bytes,
+                 .plan = plan},
+        .parameter = arena_array(&c->arena, n_local * n, sizeof(void *)),
+        .output = arena_array(&c->arena, n_local * (size_t)plan->n_outputs, sizeof(void *))};
+    for (const Op *op = local->first; op; op = op->next) {
+        x->info.n_operations++;
+        x->info.flops += op_flops(op);
+    }
+    *out = x;
     return CVN_OK;
 }
 

@@ -183,20 +183,6 @@ static void print_collective(Printer *p, const CommEvent *event)
                   (double)event->exposed / 1e3);
 }
 
-static void print_device_name(Printer *p)
-{
-    strbuf_printf(&p->text,
-                  ",\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"args\":{\"name\":\"",
-                  process_of(p));
-    if (p->several)
-        strbuf_printf(&p->text, "device %d", p->first + p->device);
-    else
-        strbuf_puts(&p->text, "caravan");
-    print_quoted(&p->text, p->where);
-    strbuf_printf(&p->text, "%s\"}}",
-                  profile_dropped(p->profile[p->device]) ? " (events were dropped)" : "");
-}
-
 /* Prints some more of what this process has; nothing when all was printed. */
 static void print_some(Printer *p)
 {
@@ -204,8 +190,19 @@ static void print_some(Printer *p)
         Profile *profile = p->profile[p->device];
         int n_threads = profile->n_threads;
         size_t n;
-        if (p->track == 0 && p->event == 0)
-            print_device_name(p);
+        if (p->track == 0 && p->event == 0) {
+            strbuf_printf(
+                &p->text,
+                ",\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"args\":{\"name\":\"",
+                process_of(p));
+            if (p->several)
+                strbuf_printf(&p->text, "device %d", p->first + p->device);
+            else
+                strbuf_puts(&p->text, "caravan");
+            print_quoted(&p->text, p->where);
+            strbuf_puts(&p->text, profile_dropped(profile) ? " (events were dropped)" : "");
+            strbuf_puts(&p->text, "\"}}");
+        }
         if (p->track < n_threads) {
             const ProfileTrack *track = &profile->track[p->track];
             n = track->n;
@@ -318,17 +315,6 @@ static int write_all(Cluster *cluster, Printer *p, FileWriter *writer, cvn_err *
     return code ? code : wrote;
 }
 
-static int write_head(FileWriter *writer, int64_t dropped, cvn_err *err)
-{
-    char text[160];
-    int n = snprintf(text, sizeof text,
-                     "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"dropped_events\":%" PRId64
-                     "},\"traceEvents\":[\n{\"name\":\"process_sort_index\",\"ph\":\"M\","
-                     "\"pid\":1,\"args\":{\"sort_index\":1}}",
-                     dropped);
-    return file_writer_write(writer, text, (size_t)n, err);
-}
-
 int trace_write(Trace *trace, Cluster *cluster, const char *path, cvn_err *err)
 {
     Profile *const *profile = trace->profile;
@@ -348,9 +334,15 @@ int trace_write(Trace *trace, Cluster *cluster, const char *path, cvn_err *err)
                  .several = cluster || n > 1,
                  .where = where,
                  .origin = greeting.origin};
+    char head[160];
+    snprintf(head, sizeof head,
+             "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"dropped_events\":%" PRId64
+             "},\"traceEvents\":[\n{\"name\":\"process_sort_index\",\"ph\":\"M\","
+             "\"pid\":1,\"args\":{\"sort_index\":1}}",
+             greeting.dropped);
     int opened = writes ? file_writer_open(&writer, path, err) : CVN_OK;
     if (writes && !opened)
-        opened = write_head(&writer, greeting.dropped, err);
+        opened = file_writer_write(&writer, head, strlen(head), err);
     int code = write_all(cluster, &p, writes && !opened ? &writer : NULL, err);
     code = opened ? opened : code;
     if (!code && writes)

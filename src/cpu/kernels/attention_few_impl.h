@@ -368,10 +368,7 @@ static void fold(const Attention *a, float *all, const float *part)
     for (int64_t r = 0; r < a->group; r++) {
         float m = all[peaks + r], n = part[peaks + r], top = n > m ? n : m;
         float base = isfinite(top) ? top : 0.0f;
-        float lane[2][VN];
-        vf_store(lane[0], vf_exp(vf_splat(m - base)));
-        vf_store(lane[1], vf_exp(vf_splat(n - base)));
-        float old = lane[0][0], new = lane[1][0];
+        float old = vf_exp(vf_splat(m - base))[0], new = vf_exp(vf_splat(n - base))[0];
         for (int64_t i = r * d; i < (r + 1) * d; i++)
             all[i] = all[i] * old + part[i] * new;
         all[peaks + r] = top;
@@ -442,20 +439,6 @@ static void attend_query(const Attention *a, const Few *f, Share *share, const Q
     write_query(a, f, q, f->all);
 }
 
-static void attend_share(const Attention *a, const Few *f, Share *share)
-{
-    int64_t each = share->chunks / a->kv_heads; /* of a head: all see the same keys */
-    for (int64_t h = share->begin / each; h * each < share->end; h++) {
-        int64_t at = h * each;
-        for (int64_t b = 0; b < a->batch; b++)
-            for (int64_t s = 0; s < a->seq; s++) {
-                Query q = query_of(a, b, h, s);
-                attend_query(a, f, share, &q, at);
-                at += q.chunks;
-            }
-    }
-}
-
 static size_t few_scratch(const Attention *a, int n_threads)
 {
     Few f;
@@ -481,7 +464,16 @@ static void run_few(const Attention *a, const KernelArgs *args)
         }
     share.begin = share_begin(&share, share.thread);
     share.end = share_begin(&share, share.thread + 1);
-    attend_share(a, &f, &share);
+    int64_t each = share.chunks / a->kv_heads; /* of a head: all see the same keys */
+    for (int64_t h = share.begin / each; h * each < share.end; h++) {
+        int64_t at = h * each;
+        for (int64_t b = 0; b < a->batch; b++)
+            for (int64_t s = 0; s < a->seq; s++) {
+                Query q = query_of(a, b, h, s);
+                attend_query(a, &f, &share, &q, at);
+                at += q.chunks;
+            }
+    }
     if (longest == 1) /* nothing is split */
         return;
     kernel_sync(args);

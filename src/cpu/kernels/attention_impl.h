@@ -77,9 +77,7 @@ static float soften(float *score, int64_t n, float *peak, float *sum)
         vf_store_part(score + i, p, n - i);
         total += p;
     }
-    float lane[VN];
-    vf_store(lane, vf_exp(vf_splat(*peak - base)));
-    float factor = lane[0];
+    float factor = vf_exp(vf_splat(*peak - base))[0];
     *sum = *sum * factor + vf_sum(total);
     *peak = top;
     return factor;
