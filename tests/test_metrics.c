@@ -28,7 +28,7 @@ static void add(const char *run, int64_t from, int64_t to)
         assert_int_equal(metrics_add(&metrics, &row, &err), CVN_OK);
     }
     assert_int_equal(metrics.n, (size_t)to);
-    assert_int_equal(metrics_sync(&metrics, &err), CVN_OK);
+    assert_int_equal(step_lines_sync(&metrics.lines, &err), CVN_OK);
     metrics_close(&metrics);
 }
 

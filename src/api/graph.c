@@ -24,9 +24,8 @@ static int differentiate(void *of, cvn_err *err)
 int cvn_gradient(cvn_graph *g, cvn_value *loss, int n, cvn_value *const *wrt, cvn_value **out,
                  cvn_err *err)
 {
-    cvn_err mine = {0};
     Gradient d = {g, loss, n, wrt, out};
-    return protect(differentiate, &d, "differentiating a graph", err ? err : &mine);
+    return protect(differentiate, &d, "differentiating a graph", err);
 }
 
 static int check(const cvn_graph *g, cvn_err *err)
@@ -54,8 +53,7 @@ static int print(void *of, cvn_err *err)
 static char *print_either(const cvn_graph *g, bool stablehlo, cvn_err *err)
 {
     Printing p = {.g = g, .stablehlo = stablehlo};
-    cvn_err mine = {0};
-    int code = protect(print, &p, "printing a graph", err ? err : &mine);
+    int code = protect(print, &p, "printing a graph", err);
     if (code == CVN_OK && !p.text.failed && p.text.text)
         return p.text.text;
     if (code == CVN_OK)
@@ -102,7 +100,6 @@ static int cut(void *of, cvn_err *err)
 
 cvn_graph *cvn_partition(const cvn_graph *g, const char *mesh, cvn_err *err)
 {
-    cvn_err mine = {0};
     Cutting c = {.g = g, .mesh = mesh};
-    return protect(cut, &c, "cutting a graph", err ? err : &mine) ? NULL : c.local;
+    return protect(cut, &c, "cutting a graph", err) ? NULL : c.local;
 }

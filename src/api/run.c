@@ -139,9 +139,6 @@ static int make_of_copy(void *of, cvn_err *err)
 cvn_program *cvn_compile_arrays(cvn_mesh *mesh, const cvn_graph *g, cvn_array *const *arrays,
                                 cvn_err *err)
 {
-    cvn_err mine = {0};
-    if (!err)
-        err = &mine;
     if (!mesh || !g) {
         err_set(err, CVN_EINVAL, "there is no %s to compile", mesh ? "graph" : "mesh");
         return NULL;

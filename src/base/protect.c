@@ -16,11 +16,13 @@ static _Thread_local Held *held_last;
 
 int protect(int (*run)(void *of, cvn_err *err), void *of, const char *doing, cvn_err *err)
 {
+    cvn_err unseen = {0};
+    err = err ? err : &unseen;
     Protected here = {.outer = innermost, .held = held_last, .doing = doing, .err = err};
     if (_setjmp(here.back))
-        return err && err->code ? err->code : CVN_EMEM;
+        return here.err->code;
     innermost = &here;
-    int code = run(of, err);
+    int code = run(of, here.err);
     innermost = here.outer;
     if (!innermost)
         held_last = NULL;

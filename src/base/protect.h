@@ -31,7 +31,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* What run(of, err) returns; or CVN_EMEM, with a sentence that says what was being done ("reading a tokenizer"). */
+/* What run(of, err) returns; or CVN_EMEM, with a sentence that says what was being done ("reading a tokenizer"). Where err is
+   NULL, run has one that nobody sees. */
 int protect(int (*run)(void *of, cvn_err *err), void *of, const char *doing, cvn_err *err);
 
 /* Whether a call of this thread is protected now. */

@@ -25,15 +25,6 @@ enum { PATIENCE_MOST = 100000, PATIENCE_LEAST = 1000 };
 
 static_assert((int)THREADS_MAX == (int)CORES_MAX, "a core for each thread");
 
-static void relax(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
-
 static void futex_wake(atomic_uint *word)
 {
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
@@ -54,7 +45,7 @@ static int64_t wait_for_change(atomic_uint *word, unsigned seen, atomic_uint *sl
         for (int i = 0; i < LOOKS; i++) {
             if (atomic_load_explicit(word, memory_order_acquire) != seen)
                 return 0;
-            relax();
+            threads_relax();
         }
         start = start ? start : clock_ns();
     } while (clock_ns() - start < limit);

@@ -33,6 +33,16 @@ static inline void flag_set(volatile int *flag, int value)
     __atomic_store_n(flag, value, __ATOMIC_RELAXED);
 }
 
+/* Between two looks of a thread that spins. */
+static inline void threads_relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
 /* Counts arrivals; the last one opens the next generation. Invariant: arrived < n between two
  * calls. */
 typedef struct Barrier {

@@ -132,22 +132,6 @@ static void say_full(Chat *chat, int64_t needed)
                     context, longer);
 }
 
-/* Adds what was generated to the dialog. */
-static int keep(Answer *a, cvn_err *err)
-{
-    Dialog *dialog = &a->chat->dialog;
-    if (a->ids.failed || a->text.failed || a->thought.failed)
-        return err_set(err, CVN_EMEM, "no memory for the answer");
-    TRY(dialog_add(dialog, DIALOG_ASSISTANT, a->text.length ? a->text.text : "", a->text.length,
-                   err));
-    DialogMessage *message = &dialog->message[dialog->n - 1];
-    message->ids = a->ids;
-    message->thought = a->thought;
-    a->ids = (TokenIds){0};
-    a->thought = (StrBuf){0};
-    return CVN_OK;
-}
-
 /*
  * The conversation as ids, with what has been answered so far behind it. Where that leaves too little room for an answer,
  * the oldest turns go until a quarter of the context is free: the system message and its cache stay, the rest is computed
@@ -206,6 +190,7 @@ static int go_on(Answer *a, TokenIds *prompt, cvn_err *err)
 static int generate(Answer *a, TokenIds *prompt, cvn_err *err)
 {
     Chat *chat = a->chat;
+    Dialog *dialog = &chat->dialog;
     cvn_request *request = &a->request;
     if (request->max_tokens == 0)
         request->max_tokens = INT64_MAX;
@@ -215,12 +200,20 @@ static int generate(Answer *a, TokenIds *prompt, cvn_err *err)
     if (code && !stopped)
         return err_set(err, code, "%s", local.message);
     if (chat->was.n_tokens == 0 && a->ids.n == 0) {
-        dialog_pop(&chat->dialog);
+        dialog_pop(dialog);
         if (!stopped)
             say_full(chat, request->n_prompt);
     } else {
         finish_text(a);
-        TRY(keep(a, err));
+        if (a->ids.failed || a->text.failed || a->thought.failed)
+            return err_set(err, CVN_EMEM, "no memory for the answer");
+        TRY(dialog_add(dialog, DIALOG_ASSISTANT, a->text.length ? a->text.text : "", a->text.length,
+                       err));
+        DialogMessage *message = &dialog->message[dialog->n - 1];
+        message->ids = a->ids;
+        message->thought = a->thought;
+        a->ids = (TokenIds){0};
+        a->thought = (StrBuf){0};
         if (chat->was.finish == CVN_FINISH_CONTEXT)
             say_full(chat, 0);
         if (request->constraint && chat->was.finish != CVN_FINISH_EOS)
@@ -243,7 +236,7 @@ int chat_answer(Chat *chat, cvn_err *err)
     cvn_err refused = {0};
     int code = fit_prompt(chat, &a.ids, &prompt, &refused);
     uint64_t hash = hash_bytes(prompt.id, prompt.n * sizeof *prompt.id) + (uint64_t)refused.code;
-    TRY(ranks_agree("the conversation", hash, err));
+    TRY(cluster_agree(chat->run.cluster, "the conversation", hash, err));
     if (code) {
         dialog_pop(dialog);
         chat_refuse(chat, "%s", refused.message);

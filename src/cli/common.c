@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "cli/terminal.h"
 #include "grad/remat.h"
+#include "io/tensor.h"
 #include "model/presets.h"
 #include "run/backend.h"
 #include "shard/mesh.h"
@@ -133,11 +134,9 @@ bool is_shape(const char *folder)
         return false;
     DIR *stream = opendir(folder);
     bool weights = false;
-    for (struct dirent *entry; stream && (entry = readdir(stream));) {
-        size_t n = strlen(entry->d_name);
-        weights |= n > 12 && strcmp(entry->d_name + n - 12, ".safetensors") == 0;
-        weights |= n > 11 && strcmp(entry->d_name + n - 11, ".index.json") == 0;
-    }
+    for (struct dirent *entry; stream && (entry = readdir(stream));)
+        weights |= io_ends_with(entry->d_name, ".safetensors") ||
+                   io_ends_with(entry->d_name, ".index.json");
     if (stream)
         closedir(stream);
     return stream && !weights;

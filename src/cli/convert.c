@@ -230,18 +230,6 @@ static int tokenizer_keys(Convert *c, cvn_err *err)
 
 /* ---- the command ---- */
 
-static int choose_form(const Value *v, const FormType *type, const char *to)
-{
-    size_t n = strlen(to);
-    if (v[TO].given)
-        return (int)v[TO].integer;
-    if (type && type->quant.kind)
-        return HF;
-    return n > 5 && strcmp(to + n - 5, ".gguf") == 0  ? GGUF
-           : n > 4 && strcmp(to + n - 4, ".bin") == 0 ? LLAMA2C
-                                                      : HF;
-}
-
 static const FormType *find_type(const char *name)
 {
     for (const FormType *t = form_types; t->name; t++)
@@ -272,7 +260,11 @@ static int convert_all(void *of, cvn_err *err)
     c->to = arena_stringn(&c->arena, c->to, n);
     c->staging = arena_printf(&c->arena, "%s.part", c->to);
     const FormType *type = find_type(v[TYPE].text);
-    c->form = choose_form(v, type, c->to);
+    c->form = v[TO].given                    ? (int)v[TO].integer
+              : type && type->quant.kind     ? HF
+              : io_ends_with(c->to, ".gguf") ? GGUF
+              : io_ends_with(c->to, ".bin")  ? LLAMA2C
+                                             : HF;
     if (!type)
         type = find_type(c->form >= LLAMA2C ? "f32" : cvn_dtype_name(c->model.config.dtype));
     const char *slash = strrchr(c->to, '/'), *source = strrchr(c->from, '/');

@@ -224,30 +224,29 @@ static int print_ended(Batch *b, bool all, cvn_err *err)
 }
 
 /* The speeds, for people, on standard error. */
-static void print_speed(const cvn_result *result, size_t n_prompt)
-{
-    double decode = result->total_seconds - result->first_seconds;
-    fprintf(stderr, "prompt: %zu token%s in %.2f s (%.0f tokens/s)", n_prompt,
-            n_prompt == 1 ? "" : "s", result->prefill_seconds,
-            per_second((int64_t)n_prompt, result->prefill_seconds));
-    if (result->n_tokens > 1)
-        fprintf(stderr, "; generated: %lld tokens in %.2f s (%.1f tokens/s, %.2f ms each)",
-                (long long)result->n_tokens, decode, per_second(result->n_tokens - 1, decode),
-                1e3 * decode / (double)(result->n_tokens - 1));
-}
-
 static void print_speeds(const Batch *b, double seconds)
 {
     char seed[48] = "\n";
+    const cvn_result *first = &b->result[0];
+    size_t n_prompt = b->prompt[0].n;
+    double decode = first->total_seconds - first->first_seconds;
     if (b->drawn)
         snprintf(seed, sizeof seed, "; seed %llu\n",
                  (unsigned long long)b->request[0].sampling.seed);
-    if (b->n_texts == 1) {
-        if (b->result[0].n_tokens > 0) {
-            print_speed(&b->result[0], b->prompt[0].n);
-            fputs(seed, stderr);
-        } else if (b->result[0].finish == CVN_FINISH_CANCELLED)
+    if (b->n_texts == 1 && first->n_tokens == 0) {
+        if (first->finish == CVN_FINISH_CANCELLED)
             fprintf(stderr, "interrupted before the first token\n");
+        return;
+    }
+    if (b->n_texts == 1) {
+        fprintf(stderr, "prompt: %zu token%s in %.2f s (%.0f tokens/s)", n_prompt,
+                n_prompt == 1 ? "" : "s", first->prefill_seconds,
+                per_second((int64_t)n_prompt, first->prefill_seconds));
+        if (first->n_tokens > 1)
+            fprintf(stderr, "; generated: %lld tokens in %.2f s (%.1f tokens/s, %.2f ms each)",
+                    (long long)first->n_tokens, decode, per_second(first->n_tokens - 1, decode),
+                    1e3 * decode / (double)(first->n_tokens - 1));
+        fputs(seed, stderr);
         return;
     }
     cvn_engine_stats stats = cvn_engine_get_stats(b->model.engine);

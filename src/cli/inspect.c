@@ -54,28 +54,16 @@ typedef struct Subject {
     int64_t batch, length; /* of the cache */
 } Subject;
 
-typedef struct Group {
-    const char *name;
-    int64_t n; /* parameters (elements), over all layers */
-    int64_t tensors;
-} Group;
-
-/* Elements of every kind of parameter that the config has. */
-static int collect_groups(const ParamList *params, Group group[PARAM_KIND_COUNT])
+/* Elements of a kind of parameter, over all layers, and in how many tensors. */
+static int64_t count_kind(const ParamList *params, ParamKind kind, int64_t *tensors)
 {
-    int at[PARAM_KIND_COUNT], n = 0;
-    for (int k = 0; k < PARAM_KIND_COUNT; k++) {
-        at[k] = -1;
-        if (params->first[k] >= 0) {
-            group[n] = (Group){.name = param_kind_name((ParamKind)k)};
-            at[k] = n++;
+    int64_t n = 0;
+    *tensors = 0;
+    for (int i = 0; i < params->n; i++)
+        if (params->param[i].kind == kind) {
+            n += params->param[i].n;
+            ++*tensors;
         }
-    }
-    for (int i = 0; i < params->n; i++) {
-        Group *g = &group[at[params->param[i].kind]];
-        g->n += params->param[i].n;
-        g->tensors++;
-    }
     return n;
 }
 
@@ -218,15 +206,15 @@ static void add_tokenizer(StrBuf *out, const Subject *s)
 
 static void add_groups(StrBuf *out, const Subject *s)
 {
-    Group group[PARAM_KIND_COUNT];
-    int n = collect_groups(&s->params, group);
-    int64_t all = model_size(&s->config).params;
+    int64_t all = model_size(&s->config).params, tensors;
     strbuf_puts(out, "\n  group          tensors       parameters   share\n");
-    for (int i = 0; i < n; i++) {
+    for (ParamKind k = 0; k < PARAM_KIND_COUNT; k++) {
         SCOPED(strbuf_free) StrBuf count = {0};
-        strbuf_count(&count, group[i].n);
-        strbuf_printf(out, "  %-12s %9" PRIi64 " %16s  %5.1f%%\n", group[i].name, group[i].tensors,
-                      count.text ? count.text : "", 100 * (double)group[i].n / (double)all);
+        int64_t n = count_kind(&s->params, k, &tensors);
+        strbuf_count(&count, n);
+        if (tensors)
+            strbuf_printf(out, "  %-12s %9" PRIi64 " %16s  %5.1f%%\n", param_kind_name(k), tensors,
+                          count.text ? count.text : "", 100 * (double)n / (double)all);
     }
 }
 
@@ -293,11 +281,12 @@ static json_t *tensors_json(const IoTensors *list, bool stats)
 
 static json_t *subject_json(const Subject *s, const IoTensors *tensors, bool stats)
 {
-    Group group[PARAM_KIND_COUNT];
-    int n = collect_groups(&s->params, group);
     json_t *groups = json_object();
-    for (int i = 0; i < n; i++)
-        groups = json_with(groups, group[i].name, json_integer(group[i].n));
+    for (ParamKind k = 0; k < PARAM_KIND_COUNT; k++) {
+        int64_t n_tensors, n = count_kind(&s->params, k, &n_tensors);
+        if (n_tensors)
+            groups = json_with(groups, param_kind_name(k), json_integer(n));
+    }
     ModelSize size = model_size(&s->config);
     json_t *all =
         json_pack("{s:s, s:o, s:I, s:I, s:o, s:{s:I, s:I}, s:{s:I, s:I, s:I, s:I}}", "name",

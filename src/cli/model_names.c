@@ -1,5 +1,7 @@
 #include "cli/model_names.h"
 
+#include "io/tensor.h"
+
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,23 +24,12 @@ static FilePath joined(const char *folder, const char *name)
     return path;
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-    return n > m && strcmp(text + n - m, end) == 0;
-}
-
 static bool is_model(const char *path)
 {
     if (!file_is_folder(path))
-        return ends_with(path, ".gguf") && file_exists(path);
+        return io_ends_with(path, ".gguf") && file_exists(path);
     return file_has(path, "config.json") || file_has(path, "params.json") ||
            file_has(path, "adapter_config.json");
-}
-
-static int by_name(const struct dirent **a, const struct dirent **b)
-{
-    return strcmp((*a)->d_name, (*b)->d_name);
 }
 
 static int is_shown(const struct dirent *entry)
@@ -49,7 +40,7 @@ static int is_shown(const struct dirent *entry)
 /* The names in a folder, sorted; malloc'ed, and so is each. */
 static int names_in(const char *folder, struct dirent ***entry)
 {
-    int n = scandir(folder, entry, is_shown, by_name);
+    int n = scandir(folder, entry, is_shown, alphasort);
     return n < 0 ? 0 : n;
 }
 
@@ -126,20 +117,6 @@ static void list_cache(Listing *l, const char *hub)
     free(entry);
 }
 
-static FilePath cache_folder(void)
-{
-    const char *cache = getenv("HF_HUB_CACHE"), *home = getenv("HF_HOME");
-    const char *user = getenv("HOME");
-    FilePath given;
-    if (cache && *cache && strlen(cache) < sizeof given.text) {
-        snprintf(given.text, sizeof given.text, "%s", cache);
-        return given;
-    }
-    if (home && *home)
-        return joined(home, "hub");
-    return joined(user ? user : "", ".cache/huggingface/hub");
-}
-
 void model_names_list(bool (*take)(void *context, const NamedModel *model), void *context)
 {
     Listing l = {take, context, true};
@@ -152,8 +129,13 @@ void model_names_list(bool (*take)(void *context, const NamedModel *model), void
             list_folder(&l, root.text, "", 1);
         roots += n + (roots[n] == ':');
     }
-    const FilePath cache = cache_folder();
-    list_cache(&l, cache.text);
+    const char *cache = getenv("HF_HUB_CACHE"), *home = getenv("HF_HOME"), *user = getenv("HOME");
+    if (cache && *cache && strlen(cache) < sizeof((FilePath){0}).text)
+        list_cache(&l, cache);
+    else if (home && *home)
+        list_cache(&l, joined(home, "hub").text);
+    else
+        list_cache(&l, joined(user ? user : "", ".cache/huggingface/hub").text);
     list_folder(&l, ".", "", 0);
 }
 
@@ -185,6 +167,6 @@ bool model_names_of_hub(const char *name)
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
     size_t n = strspn(name, letters);
     return n > 0 && name[0] != '.' && name[n] == '/' && name[n + 1] && name[n + 1] != '.' &&
-           name[n + 1 + strspn(name + n + 1, letters)] == '\0' && !ends_with(name, ".gguf") &&
-           !ends_with(name, ".bin") && !ends_with(name, ".json");
+           name[n + 1 + strspn(name + n + 1, letters)] == '\0' && !io_ends_with(name, ".gguf") &&
+           !io_ends_with(name, ".bin") && !io_ends_with(name, ".json");
 }

@@ -33,25 +33,19 @@ static const char *name_of(const cvn_graph *g, int parameter)
 
 /* ---- results ---- */
 
-/* By an output that goes into a parameter, or an earlier one. */
-static bool is_taken(const cvn_graph *g, int output, const char *name)
-{
-    for (int i = 0; i < g->n_outputs; i++) {
-        const Output *o = &g->output[i];
-        const char *other = o->into ? o->into->def->attr.name : i < output ? o->value->name : NULL;
-        if (other && strcmp(other, name) == 0)
-            return true;
-    }
-    return false;
-}
-
 /* What output i is called, into text [RESULT_NAME], and returns it: as the parameter that it goes into, as its value, or
-   "result.N" where that is nameless or another is called so. */
+   "result.N" where that is nameless or another is called so: an output that goes into a parameter, or an earlier one. */
 static const char *result_name(const cvn_graph *g, int i, char *text)
 {
     const Output *o = &g->output[i];
     const char *name = o->into ? o->into->def->attr.name : o->value->name;
-    if (name && (o->into || !is_taken(g, i, name)))
+    bool taken = !name;
+    for (int k = 0; k < g->n_outputs && !taken && !o->into; k++) {
+        const Output *p = &g->output[k];
+        const char *other = p->into ? p->into->def->attr.name : k < i ? p->value->name : NULL;
+        taken = other && strcmp(other, name) == 0;
+    }
+    if (!taken)
         snprintf(text, RESULT_NAME, "%s", name);
     else
         snprintf(text, RESULT_NAME, "result.%d", i);
@@ -85,24 +79,16 @@ static int new_value(const cvn_graph *g, int i, void **data, cvn_err *err)
     return data[i] ? CVN_OK : err_set(err, CVN_EMEM, "no memory for parameter '%s'", name_of(g, i));
 }
 
-static bool is_result(const cvn_graph *g, const char *name)
-{
-    char text[RESULT_NAME];
-    for (int i = 0; i < g->n_outputs; i++)
-        if (strcmp(result_name(g, i, text), name) == 0)
-            return true;
-    return false;
-}
-
 static int take_tensor(const cvn_graph *g, const IoTensor *t, const char *path, void **data,
                        cvn_err *err)
 {
     int i = 0;
-    char wants[TYPE_TEXT], has[TYPE_TEXT];
+    char wants[TYPE_TEXT], has[TYPE_TEXT], result[RESULT_NAME];
     while (i < g->n_parameters && strcmp(name_of(g, i), t->name) != 0)
         i++;
-    if (i == g->n_parameters && is_result(g, t->name))
-        return CVN_OK;
+    for (int k = 0; i == g->n_parameters && k < g->n_outputs; k++)
+        if (strcmp(result_name(g, k, result), t->name) == 0)
+            return CVN_OK;
     if (i == g->n_parameters)
         return err_set(err, CVN_EINVAL, "%s: '%s' is no parameter of graph '%s'", path, t->name,
                        g->name);
@@ -293,12 +279,11 @@ static int print(const Run *r, cvn_err *err)
         put_elements(&out, type, r->output[i], 0, 0, shown_ends(type));
         strbuf_putc(&out, '\n');
     }
-    int code = CVN_OK;
     if (out.failed)
-        code = err_set(err, CVN_EMEM, "no memory to print the results");
-    else if (out.length && fwrite(out.text, 1, out.length, stdout) != out.length)
-        code = err_set(err, CVN_EIO, "the results could not be written to standard output");
-    return code;
+        return err_set(err, CVN_EMEM, "no memory to print the results");
+    return out.length && fwrite(out.text, 1, out.length, stdout) != out.length
+               ? err_set(err, CVN_EIO, "the results could not be written to standard output")
+               : CVN_OK;
 }
 
 /* ---- checking ---- */
@@ -416,10 +401,10 @@ static int run(void *of, cvn_err *err)
     if (allocate(r, err) || (how->inputs && inputs_read(r->g, how->inputs, r->input, err)) ||
         inputs_random(r->g, how->seed, r->input, err))
         return err->code;
-    if (carry_out(r, err) ||
-        (how->out ? results_write(r->g, how->out, r->output, err) : print(r, err)) ||
-        (how->check && check(r, err)))
-        return err->code;
+    TRY(carry_out(r, err));
+    TRY(how->out ? results_write(r->g, how->out, r->output, err) : print(r, err));
+    if (how->check)
+        TRY(check(r, err));
     if (how->check && !how->quiet)
         fprintf(stderr, "check: %d result%s the interpreter's\n", r->g->n_outputs,
                 r->g->n_outputs == 1 ? " is" : "s are");

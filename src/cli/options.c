@@ -83,64 +83,48 @@ static int range_error(const Option *option, const Source *source, const char *t
                    what, r.low, r.high);
 }
 
-static int read_int(const Option *option, const Source *source, Value *value, cvn_err *err)
+/* An integer, a real number or a size. */
+static int read_number(const Option *option, const Source *source, Value *value, cvn_err *err)
 {
+    static const char units[] = "KMGTP";
     char *end;
     errno = 0;
-    long long number = strtoll(value->text, &end, 10);
-    if (end == value->text || *end || errno || !in_range(option, (double)number))
-        return range_error(option, source, value->text, err);
-    value->integer = number;
-    return CVN_OK;
-}
-
-static int read_real(const Option *option, const Source *source, Value *value, cvn_err *err)
-{
-    char *end;
-    double number = strtod(value->text, &end);
-    if (end == value->text || *end || !isfinite(number) || !in_range(option, number))
-        return range_error(option, source, value->text, err);
-    value->real = number;
-    return CVN_OK;
-}
-
-static int read_size(const Option *option, const Source *source, Value *value, cvn_err *err)
-{
-    char *end;
-    double number = strtod(value->text, &end);
-    const char *units = "KMGTP";
-    const char *unit = *end ? strchr(units, toupper((unsigned char)*end)) : NULL;
-    bool ok = end != value->text && isfinite(number);
-    if (unit) {
-        number = ldexp(number, 10 * (int)(unit - units + 1));
-        end++;
-        if (end[0] == 'i')
-            end++;
+    long long whole = option->kind == ARG_INT ? strtoll(value->text, &end, 10) : 0;
+    double number = option->kind == ARG_INT ? (double)whole : strtod(value->text, &end);
+    bool ok = end != value->text && isfinite(number) && !(option->kind == ARG_INT && errno);
+    if (option->kind == ARG_SIZE) {
+        const char *unit = *end ? strchr(units, toupper((unsigned char)*end)) : NULL;
+        if (unit) {
+            number = ldexp(number, 10 * (int)(unit - units + 1));
+            end += end[1] == 'i' ? 2 : 1;
+        }
+        end += *end == 'B';
+        ok = ok && number < 0x1p62;
+        whole = ok ? (int64_t)number : 0;
     }
-    if (*end == 'B')
-        end++;
-    if (!ok || *end || number >= 0x1p62 || !in_range(option, number))
+    if (!ok || *end || !in_range(option, number))
         return range_error(option, source, value->text, err);
-    value->integer = (int64_t)number;
+    value->integer = whole;
+    value->real = number;
     return CVN_OK;
 }
 
 static int read_choice(const Option *option, const Source *source, Value *value, cvn_err *err)
 {
     const char *name;
-    for (size_t i = 0; (name = option_choice(option, i)); i++)
+    char list[512] = "";
+    size_t n = 0, few = 8, i = 0;
+    for (; (name = option_choice(option, i)); i++) {
         if (strcmp(name, value->text) == 0) {
             value->integer = (int64_t)i;
             return CVN_OK;
         }
+        if (n < sizeof list)
+            n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "", name);
+    }
     if (option->or_shape && preset_is_own(value->text))
         return CVN_OK;
     const char *near = suggest(value->text, choice_at, option);
-    char list[512] = "";
-    size_t n = 0, few = 8;
-    size_t i = 0;
-    for (; (name = option_choice(option, i)) && n < sizeof list; i++)
-        n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "", name);
     if (near && i > few)
         return err_set(err, CVN_EINVAL, "%s is \"%s\"; did you mean %s?", source->name, value->text,
                        near);
@@ -209,11 +193,9 @@ static int set_value(const Option *option, const Source *source, Value *value, c
     case ARG_FLAG:
         return read_flag(source, value, err);
     case ARG_INT:
-        return read_int(option, source, value, err);
     case ARG_REAL:
-        return read_real(option, source, value, err);
     case ARG_SIZE:
-        return read_size(option, source, value, err);
+        return read_number(option, source, value, err);
     case ARG_CHOICE:
         return read_choice(option, source, value, err);
     case ARG_TOKENS:

@@ -95,11 +95,6 @@ int ranks_join(Cluster **out, cvn_err *err)
     return rc;
 }
 
-int ranks_agree(const char *what, uint64_t hash, cvn_err *err)
-{
-    return cluster_agree(ranks.cluster, what, hash, err);
-}
-
 bool ranks_first(void)
 {
     return cluster_rank(ranks.cluster) == 0;

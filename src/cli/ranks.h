@@ -14,9 +14,6 @@ void ranks_command(int argc, char **argv);
 /* Joins the other ranks; *out is NULL when this process is alone. Once. */
 int ranks_join(Cluster **out, cvn_err *err);
 
-/* All ranks call it with what they read: an error on all when they differ. Nothing when this process is alone. */
-int ranks_agree(const char *what, uint64_t hash, cvn_err *err);
-
 /* Whether this rank is the one that reads and prints. */
 bool ranks_first(void);
 

@@ -149,7 +149,7 @@ int run_model_open(RunModel *run, const RunOptions *options, cvn_err *err)
     const LlamaConfig *c = &run->model->io.config;
     const int64_t sizes[] = {c->vocab,    c->dim, c->n_layers,    c->n_heads,       c->n_kv_heads,
                              c->head_dim, c->ffn, c->max_context, run->model->dtype};
-    return ranks_agree("the model", hash_bytes(sizes, sizeof sizes), err);
+    return cluster_agree(run->cluster, "the model", hash_bytes(sizes, sizeof sizes), err);
 }
 
 cvn_sampling run_model_sampling(const Args *args)
@@ -284,7 +284,8 @@ int run_model_input(const RunModel *run, const Value *ids, const char *text, con
     TRY(code);
     if (out->n == 0)
         return err_set(err, CVN_EINVAL, "the text is empty; give some text to go on from");
-    return ranks_agree("the text", hash_bytes(out->id, out->n * sizeof *out->id), err);
+    return cluster_agree(run->cluster, "the text", hash_bytes(out->id, out->n * sizeof *out->id),
+                         err);
 }
 
 static cvn_engine_options engine_options(const RunModel *run, const RunOptions *options)

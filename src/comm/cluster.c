@@ -16,8 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Each channel of gathers has two tags, there and back. */
-enum { TAG_NOTE = TAG_CLUSTER, TAG_CARD, TAG_VERDICT, TAG_HASH, TAG_SHARE, TAG_GATHER };
+/* Gathers have two tags, there and back, and so has each of their channels. */
+enum { TAG_NOTE = TAG_CLUSTER, TAG_SHARE, TAG_CARD, TAG_GATHER = TAG_CARD + 2 };
 enum { TICK_NS = 10000000, TICK_BUSY_NS = 200000 };
 static const int64_t beat_ns = 500000000;      /* between two signs of life */
 static const int64_t ending_ns = 400000000;    /* for answers when all are told to end */
@@ -54,11 +54,6 @@ typedef struct Card {
     int64_t pid;
     char settings[440];
 } Card;
-
-typedef struct Verdict {
-    int64_t ok;
-    char text[504];
-} Verdict;
 
 struct cvn_cluster {
     Transport *t; /* owned */
@@ -393,6 +388,14 @@ static int spread(Cluster *c, int tag, void *data, size_t bytes, double seconds,
     return star(c, false, tag, data, 0, bytes, seconds, err);
 }
 
+/* One block from every rank to all: [n_ranks * bytes]. */
+static int gather(Cluster *c, int tag, const void *own, void *all, size_t bytes, double seconds,
+                  cvn_err *err)
+{
+    TRY(collect(c, tag, own, all, bytes, seconds, err));
+    return spread(c, tag + 1, all, bytes * (size_t)c->t->n_ranks, seconds, err);
+}
+
 static int compare_cards(Cluster *c, cvn_err *err)
 {
     Card own = {0};
@@ -400,9 +403,7 @@ static int compare_cards(Cluster *c, cvn_err *err)
     own.pid = getpid();
     snprintf(own.settings, sizeof own.settings, "%s",
              c->options.settings ? c->options.settings : "");
-    size_t bytes = sizeof own * (size_t)c->t->n_ranks;
-    TRY(collect(c, TAG_CARD, &own, c->card, sizeof own, start_seconds, err));
-    TRY(spread(c, TAG_CARD, c->card, bytes, start_seconds, err));
+    TRY(gather(c, TAG_CARD, &own, c->card, sizeof own, start_seconds, err));
     for (int rank = 1; rank < c->t->n_ranks; rank++)
         if (memcmp(c->card[rank].settings, c->card[0].settings, sizeof own.settings) != 0)
             return err_set(
@@ -419,34 +420,26 @@ int cluster_agree(Cluster *c, const char *what, uint64_t hash, cvn_err *err)
 {
     if (!c)
         return CVN_OK;
-    Transport *t = c->t;
-    Verdict verdict = {.ok = 1};
-    SCOPED(scoped_free) uint64_t *hashes = calloc((size_t)t->n_ranks, sizeof *hashes);
-    if (!hashes)
+    uint64_t own[2] = {hash, (uint64_t)atomic_load(&c->step)};
+    SCOPED(scoped_free) uint64_t(*all)[2] = calloc((size_t)c->t->n_ranks, sizeof own);
+    if (!all)
         return err_set(err, CVN_EMEM, "no memory to talk to other ranks");
-    TRY(collect(c, TAG_HASH, &hash, hashes, sizeof hash, agree_seconds, err));
-    for (int rank = 1; t->rank == 0 && rank < t->n_ranks && verdict.ok; rank++) {
-        if (hashes[rank] == hash)
-            continue;
-        verdict.ok = 0;
-        snprintf(verdict.text, sizeof verdict.text,
-                 "rank %d on %s disagrees with rank 0 on %s about %s, at step %lld", rank,
-                 c->card[rank].host, c->card[0].host, what, (long long)atomic_load(&c->step));
-    }
-    TRY(spread(c, TAG_VERDICT, &verdict, sizeof verdict, agree_seconds, err));
-    return verdict.ok ? CVN_OK : err_set(err, CVN_EINVAL, "%s", verdict.text);
+    TRY(cluster_gather(c, CLUSTER_AGREES, own, all, sizeof own, err));
+    for (int rank = 1; rank < c->t->n_ranks; rank++)
+        if (all[rank][0] != all[0][0])
+            return err_set(err, CVN_EINVAL,
+                           "rank %d on %s disagrees with rank 0 on %s about %s, at step %lld", rank,
+                           c->card[rank].host, c->card[0].host, what, (long long)all[0][1]);
+    return CVN_OK;
 }
 
 int cluster_gather(Cluster *c, ClusterChannel channel, const void *own, void *all, size_t bytes,
                    cvn_err *err)
 {
-    int tag = TAG_GATHER + 2 * (int)channel;
-    if (!c) {
-        memcpy(all, own, bytes);
-        return CVN_OK;
-    }
-    TRY(collect(c, tag, own, all, bytes, agree_seconds, err));
-    return spread(c, tag + 1, all, bytes * (size_t)c->t->n_ranks, agree_seconds, err);
+    if (c)
+        return gather(c, TAG_GATHER + 2 * (int)channel, own, all, bytes, agree_seconds, err);
+    memcpy(all, own, bytes);
+    return CVN_OK;
 }
 
 int cluster_together(Cluster *c, ClusterChannel channel, int code, cvn_err *err)

@@ -56,7 +56,7 @@ int cluster_agree(Cluster *cluster, const char *what, uint64_t hash, cvn_err *er
 
 /* What is gathered for different ends, by different
    threads, goes its own way: one thread each at a time. */
-typedef enum ClusterChannel { CLUSTER_STEPS, CLUSTER_SAVES, CLUSTER_CHANNELS } ClusterChannel;
+typedef enum ClusterChannel { CLUSTER_STEPS, CLUSTER_SAVES, CLUSTER_AGREES } ClusterChannel;
 
 /* Called by all ranks, in the same order on a channel: every one gets the blocks of all, all
    [n_ranks * bytes], in the order of ranks. Waits for all of them. */

@@ -203,11 +203,7 @@ bool milestone_wait(const Comm *comm, Milestone *milestone, unsigned target)
     for (unsigned i = 0; i < comm->spins; i++) {
         if (reached(milestone, target, &seen))
             return true;
-#if defined(__x86_64__) || defined(__i386__)
-        __builtin_ia32_pause();
-#elif defined(__aarch64__)
-        __asm__ volatile("yield");
-#endif
+        threads_relax();
     }
     /* The kernel compares the word with what we saw before it puts us to sleep, and who changes it
        looks for sleepers afterwards: no change is missed. */

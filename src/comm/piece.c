@@ -59,16 +59,16 @@ void piece_of(const Op *op, int64_t size, int64_t from, int64_t to, cvn_type *bo
     const cvn_type *y = &op->result[0]->type;
     *out = (Source){0};
     const cvn_type *x = &op->operand[0]->type;
-    if (op->kind ==
-        OP_ALL_REDUCE) { /* the to-th of `size` parts of all elements, in whole lines of cache */
+    if (op->kind == OP_ALL_REDUCE) {
+        /* The to-th of `size` parts of all elements, in whole lines of cache. */
         int64_t begin, end;
         kernel_share(cvn_type_elements(x), 64, (int)to, (int)size, &begin, &end);
         *box = (cvn_type){.dtype = x->dtype, .rank = 1, .dim = {end - begin}};
         *out = *in = (Source){.at = begin, .stride = {1}};
         return;
     }
-    if (op->kind ==
-        OP_REDUCE_SCATTER) { /* the to-th part along the axis, as lines of what lies dense */
+    if (op->kind == OP_REDUCE_SCATTER) {
+        /* The to-th part along the axis, as lines of what lies dense. */
         int64_t line = 1, n = cvn_type_elements(y);
         for (int d = (int)op->attr.axis; d < y->rank; d++)
             line *= y->dim[d];

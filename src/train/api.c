@@ -79,15 +79,13 @@ static int train(void *of, cvn_err *err)
 int cvn_train(const char *options, const cvn_train_events *events, cvn_train_result *result,
               cvn_err *err)
 {
-    cvn_err unseen = {0};
     Asked asked = {options, NULL, events, result};
-    return protect(train, &asked, DOING, err ? err : &unseen);
+    return protect(train, &asked, DOING, err);
 }
 
 int cvn_train_resume(const char *run, const char *options, const cvn_train_events *events,
                      cvn_train_result *result, cvn_err *err)
 {
-    cvn_err unseen = {0};
     Asked asked = {options ? options : "{}", run, events, result};
-    return protect(train, &asked, DOING, err ? err : &unseen);
+    return protect(train, &asked, DOING, err);
 }

@@ -83,7 +83,7 @@ const TrainKey train_keys[] = {
     {"dtype", KEY_TEXT, KEY_FREE, AT(dtype), train_dtype_name, 0, 0},
     {"state-dtype", KEY_TEXT, KEY_FIXED, AT(state_dtype), train_dtype_name, 0, 0},
     {"remat", KEY_TEXT, KEY_FREE, AT(remat), train_remat_name, 0, 0},
-    {"memory", KEY_SIZE, KEY_FREE, AT(memory), NULL, 0, 0x1p62},
+    {"memory", KEY_INT, KEY_FREE, AT(memory), NULL, 0, 0x1p62},
     {"threads", KEY_INT, KEY_FREE, AT(threads), NULL, 0, 1024},
     {"device", KEY_TEXT, KEY_FREE, AT(device), NULL, 0, 0},
     {"mesh", KEY_TEXT, KEY_FREE, AT(mesh), NULL, 0, 0},
@@ -148,25 +148,21 @@ TrainConfig train_config_defaults(void)
 
 /* ---- a field by its key ---- */
 
-static int64_t *int_of(TrainConfig *c, const TrainKey *key)
-{
-    return (int64_t *)(void *)((char *)c + key->offset);
-}
+/* What a key names, of the type that the key says. */
+typedef union Field {
+    int64_t integer;
+    double real;
+    const char *text;
+} Field;
 
-static double *real_of(TrainConfig *c, const TrainKey *key)
+static Field *field(const TrainConfig *c, const TrainKey *key)
 {
-    return (double *)(void *)((char *)c + key->offset);
-}
-
-static const char **text_of(TrainConfig *c, const TrainKey *key)
-{
-    return (const char **)(void *)((char *)c + key->offset);
+    return (Field *)(uintptr_t)((const char *)c + key->offset);
 }
 
 void train_config_copy(TrainConfig *to, const TrainConfig *from, const TrainKey *key)
 {
     static const size_t bytes[] = {[KEY_INT] = sizeof(int64_t),
-                                   [KEY_SIZE] = sizeof(int64_t),
                                    [KEY_REAL] = sizeof(double),
                                    [KEY_TEXT] = sizeof(const char *),
                                    [KEY_DATA] = sizeof from->data};
@@ -182,7 +178,7 @@ static bool same_text(const char *a, const char *b)
 
 bool train_config_same(const TrainConfig *a, const TrainConfig *b, const TrainKey *key)
 {
-    TrainConfig *x = (TrainConfig *)(uintptr_t)a, *y = (TrainConfig *)(uintptr_t)b;
+    const Field *x = field(a, key), *y = field(b, key);
     bool same = true;
     switch (key->type) {
     case KEY_DATA:
@@ -190,12 +186,11 @@ bool train_config_same(const TrainConfig *a, const TrainConfig *b, const TrainKe
             same = same && same_text(a->data[i], b->data[i]);
         return same && a->n_data == b->n_data;
     case KEY_TEXT:
-        return same_text(*text_of(x, key), *text_of(y, key));
+        return same_text(x->text, y->text);
     case KEY_REAL:
-        return !(*real_of(x, key) < *real_of(y, key) || *real_of(x, key) > *real_of(y, key));
+        return !(x->real < y->real || x->real > y->real);
     case KEY_INT:
-    case KEY_SIZE:
-        return *int_of(x, key) == *int_of(y, key);
+        return x->integer == y->integer;
     }
     return false;
 }
@@ -210,7 +205,7 @@ static int wrong(const char *file, const TrainKey *key, const char *wanted, cvn_
 /* Which of a key's choices the config has; -1: none of them. */
 static int choice_of(const TrainConfig *c, const TrainKey *key)
 {
-    const char *have = *text_of((TrainConfig *)(uintptr_t)c, key), *name;
+    const char *have = field(c, key)->text, *name;
     for (int i = 0; (name = key->choice((size_t)i)); i++)
         if (same_text(name, have))
             return i;
@@ -218,12 +213,11 @@ static int choice_of(const TrainConfig *c, const TrainKey *key)
 }
 
 /* That a value is one of the key's choices, or in its range. */
-static int check_value(const TrainConfig *config, const TrainKey *key, cvn_err *err)
+static int check_value(const TrainConfig *c, const TrainKey *key, cvn_err *err)
 {
-    TrainConfig *c = (TrainConfig *)(uintptr_t)config; /* unchanged */
     if (key->choice && choice_of(c, key) < 0) {
         char list[256] = "";
-        const char *name, *have = *text_of(c, key);
+        const char *name, *have = field(c, key)->text;
         for (size_t i = 0, n = 0; (name = key->choice(i)) && n < sizeof list; i++)
             n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "", name);
         return err_set(err, CVN_EINVAL, "\"%s\" cannot be \"%.60s\"; give one of %s", key->name,
@@ -231,7 +225,7 @@ static int check_value(const TrainConfig *config, const TrainKey *key, cvn_err *
     }
     if (key->type == KEY_TEXT || key->type == KEY_DATA)
         return CVN_OK;
-    double value = key->type == KEY_REAL ? *real_of(c, key) : (double)*int_of(c, key);
+    double value = key->type == KEY_REAL ? field(c, key)->real : (double)field(c, key)->integer;
     if (value >= key->low && value <= key->high)
         return CVN_OK;
     return err_set(err, CVN_EINVAL, "\"%s\" is %.10g; give a number from %.10g to %.10g", key->name,
@@ -257,18 +251,17 @@ static int set_value(TrainConfig *c, const TrainKey *key, const char *file, cons
     case KEY_TEXT:
         if (!json_is_string(value))
             return wrong(file, key, "a text", err);
-        *text_of(c, key) = arena_string(arena, json_string_value(value));
+        field(c, key)->text = arena_string(arena, json_string_value(value));
         return CVN_OK;
     case KEY_REAL:
         if (!json_is_number(value))
             return wrong(file, key, "a number", err);
-        *real_of(c, key) = json_number_value(value);
+        field(c, key)->real = json_number_value(value);
         return CVN_OK;
     case KEY_INT:
-    case KEY_SIZE:
         if (!json_is_integer(value))
             return wrong(file, key, "a whole number", err);
-        *int_of(c, key) = json_integer_value(value);
+        field(c, key)->integer = json_integer_value(value);
         return CVN_OK;
     }
     return CVN_OK;
@@ -302,7 +295,7 @@ int train_config_read(TrainConfig *c, const char *file, const json_t *json, bool
     return CVN_OK;
 }
 
-static json_t *key_json(TrainConfig *c, const TrainKey *key)
+static json_t *key_json(const TrainConfig *c, const TrainKey *key)
 {
     json_t *list;
     switch (key->type) {
@@ -312,24 +305,22 @@ static json_t *key_json(TrainConfig *c, const TrainKey *key)
             list = json_append(list, json_string(c->data[i]));
         return list;
     case KEY_TEXT:
-        return json_string(*text_of(c, key));
+        return json_string(field(c, key)->text);
     case KEY_REAL:
-        return json_real(*real_of(c, key));
+        return json_real(field(c, key)->real);
     case KEY_INT:
-    case KEY_SIZE:
-        return json_integer(*int_of(c, key));
+        return json_integer(field(c, key)->integer);
     }
     return NULL;
 }
 
-json_t *train_config_json(const TrainConfig *config)
+json_t *train_config_json(const TrainConfig *c)
 {
-    TrainConfig *c = (TrainConfig *)(uintptr_t)config;
     json_t *json = json_object();
     for (int i = 0; i < train_n_keys; i++) {
         const TrainKey *key = &train_keys[i];
         bool unset =
-            key->type == KEY_TEXT ? !*text_of(c, key) : key->type == KEY_DATA && !c->n_data;
+            key->type == KEY_TEXT ? !field(c, key)->text : key->type == KEY_DATA && !c->n_data;
         if (!unset)
             json = json_with(json, key->name, key_json(c, key));
     }

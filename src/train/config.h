@@ -73,7 +73,7 @@ typedef struct TrainConfig {
     const char *evaluate; /* a file of questions (score --task), asked when there are texts */
 } TrainConfig;
 
-typedef enum TrainKeyType { KEY_INT, KEY_REAL, KEY_TEXT, KEY_SIZE, KEY_DATA } TrainKeyType;
+typedef enum TrainKeyType { KEY_INT, KEY_REAL, KEY_TEXT, KEY_DATA } TrainKeyType;
 
 /* Whether a run that goes on may change it. */
 typedef enum TrainKeyKind {

@@ -5,33 +5,24 @@
 #include <math.h>
 
 const Optimizer optimizers[OPTIMIZER_COUNT] = {
-    [OPTIMIZER_ADAMW] =
-        {
-            .name = "adamw",
-            .n_scalars = 3,
-            .scalar = {"lr", "correction1", "correction2"},
-            .slots = optimizer_adamw_slots,
-            .scalars = optimizer_adamw_scalars,
-            .update = optimizer_adamw_update,
-        },
-    [OPTIMIZER_ADAFACTOR] =
-        {
-            .name = "adafactor",
-            .n_scalars = 3,
-            .scalar = {"lr", "decay", "rest"},
-            .slots = optimizer_adafactor_slots,
-            .scalars = optimizer_adafactor_scalars,
-            .update = optimizer_adafactor_update,
-        },
-    [OPTIMIZER_MUON] =
-        {
-            .name = "muon",
-            .n_scalars = 3,
-            .scalar = {"lr", "correction1", "correction2"},
-            .slots = optimizer_muon_slots,
-            .scalars = optimizer_adamw_scalars,
-            .update = optimizer_muon_update,
-        },
+    [OPTIMIZER_ADAMW] = {"adamw",
+                         3,
+                         {"lr", "correction1", "correction2"},
+                         optimizer_adamw_slots,
+                         optimizer_adamw_scalars,
+                         optimizer_adamw_update},
+    [OPTIMIZER_ADAFACTOR] = {"adafactor",
+                             3,
+                             {"lr", "decay", "rest"},
+                             optimizer_adafactor_slots,
+                             optimizer_adafactor_scalars,
+                             optimizer_adafactor_update},
+    [OPTIMIZER_MUON] = {"muon",
+                        3,
+                        {"lr", "correction1", "correction2"},
+                        optimizer_muon_slots,
+                        optimizer_adamw_scalars,
+                        optimizer_muon_update},
 };
 
 int optimizer_slots(const OptimizerOptions *options, const Param *param,

@@ -28,6 +28,7 @@ typedef struct Run {
     const char *tokenizer_file;   /* RUN/tokenizer.json or .model, or NULL */
     const char *config_text;      /* JSON for manifests */
     const char *started_in; /* folder that relative paths in checkpoints start from, or NULL */
+    const char *data_key;   /* of what the run was trained on, or NULL */
     bool starts_there;      /* some path was found from there */
     IoModel init;           /* owned: the model to fine-tune, while has_init */
     bool has_init;

@@ -93,16 +93,15 @@ static void not_saved(Run *r, int64_t step, const cvn_err *why)
 static int look_at_save(Run *r, bool wait, cvn_err *err)
 {
     int64_t newest = -1;
-    int code = wait ? checkpoint_wait(r->writer, err) : CVN_OK;
-    if (code == CVN_OK)
-        code = checkpoint_poll(r->writer, &newest, err);
-    if (code) {
+    if ((wait && checkpoint_wait(r->writer, err)) || checkpoint_poll(r->writer, &newest, err)) {
         not_saved(r, r->saved, err);
-    } else if (r->unsaved.code && newest >= 0 && newest == r->saved) {
+        return err->code;
+    }
+    if (r->unsaved.code && newest >= 0 && newest == r->saved) {
         run_note(r, "step %" PRId64 " was saved; saving works again", newest);
         r->unsaved = (cvn_err){0};
     }
-    return code;
+    return CVN_OK;
 }
 
 static void save(Run *r)
@@ -115,13 +114,9 @@ static void save(Run *r)
     /* The one before may be in flight still; that it fails must not keep this one from being tried. */
     look_at_save(r, true, &err);
     err = (cvn_err){0};
-    int code = run_is_first(r) ? metrics_sync(&r->metrics, &err) : CVN_OK;
-    if (code == CVN_OK)
-        code = train_state_fetch(&r->trainer.state, &r->trainer.rt, &err);
-    code = run_together(r, code, &err);
-    if (code == CVN_OK)
-        code = checkpoint_save(r->writer, state_of(r), &err);
-    if (code)
+    int code = run_is_first(r) ? step_lines_sync(&r->metrics.lines, &err) : CVN_OK;
+    code = code ? code : train_state_fetch(&r->trainer.state, &r->trainer.rt, &err);
+    if (run_together(r, code, &err) || checkpoint_save(r->writer, state_of(r), &err))
         not_saved(r, step, &err);
     else
         r->saved = step;
@@ -136,22 +131,19 @@ static void sample(Run *r, const char *folder)
     int64_t step = state_of(r)->step;
     if (!r->events->sample || !r->tokenizer || !run_is_first(r))
         return;
-    int code = r->events->sample(r->events->context, folder, prompt, &text, &err);
-    if (code == CVN_OK)
-        code = samples_add(&r->samples, step, prompt, text, &err);
-    if (code == CVN_OK)
-        code = event_file_text(&r->board, step, "sample", text, &err);
-    if (code && code != CVN_EINTERRUPTED)
+    if ((r->events->sample(r->events->context, folder, prompt, &text, &err) ||
+         samples_add(&r->samples, step, prompt, text, &err) ||
+         event_file_text(&r->board, step, "sample", text, &err)) &&
+        err.code != CVN_EINTERRUPTED)
         run_warn(r, "no text at step %" PRId64 ": %s", step, err.message);
     free(text);
     if (!r->events->evaluate || !file)
         return;
     err = (cvn_err){0};
     text = NULL;
-    code = r->events->evaluate(r->events->context, folder, file, &text, &err);
-    if (code == CVN_OK)
+    if (r->events->evaluate(r->events->context, folder, file, &text, &err) == CVN_OK)
         run_note(r, "step %" PRId64 ", '%s': %s", step, file, text);
-    else if (code != CVN_EINTERRUPTED)
+    else if (err.code != CVN_EINTERRUPTED)
         run_warn(r, "'%s' was not asked at step %" PRId64 ": %s", file, step, err.message);
     free(text);
 }
@@ -306,13 +298,6 @@ static bool has_stop(const Run *r)
     return flag_is_set(r->events->stop);
 }
 
-static bool is_stopped(const Run *r)
-{
-    int64_t here = r->trainer.state.saved.step - r->first;
-    return r->stopped || (!r->events->cluster && has_stop(r)) ||
-           (r->config.stop_after > 0 && here >= r->config.stop_after);
-}
-
 /* A disk that is full at the end must not lose the run: room may be made, and then it is saved. */
 static void save_when_there_is_room(Run *r)
 {
@@ -340,12 +325,9 @@ static int finish(Run *r, cvn_err *err)
 {
     r->ending = true;
     save_when_there_is_room(r);
-    int code = look_at_save(r, true, err);
-    if (code == CVN_OK && r->saved != state_of(r)->step) {
+    if (look_at_save(r, true, err) == CVN_OK && r->saved != state_of(r)->step)
         *err = r->unsaved;
-        code = err->code;
-    }
-    if (code) {
+    if (err->code) {
         SCOPED(scoped_free) int64_t *steps = NULL;
         size_t n = 0;
         bool before = checkpoint_steps(checkpoint_folder(r->out).text, &steps, &n, NULL) == CVN_OK;
@@ -354,13 +336,10 @@ static int finish(Run *r, cvn_err *err)
             before && n > 0
                 ? "; put right what follows, then go on from the checkpoint before by --resume"
                 : ", and no step before it; put right what follows, then begin again");
-    }
-    if (code == CVN_OK)
-        code = export_result(r, err);
-    if (code == CVN_OK && state_of(r)->step >= r->config.steps)
+    } else if (export_result(r, err) == CVN_OK && state_of(r)->step >= r->config.steps)
         sample(r, r->out);
     run_report(r);
-    return code;
+    return err->code;
 }
 
 /* The steps, until all are done or the run is stopped; with what every thread did written to a file. */
@@ -373,7 +352,8 @@ static int run_steps(Run *r, cvn_err *err)
     const char *profile = r->events->profile;
     if (profile)
         TRY(backend->trace_begin(devices, err));
-    while (state->step < c->steps && !is_stopped(r)) {
+    while (state->step < c->steps && !r->stopped && (r->events->cluster || !has_stop(r)) &&
+           (c->stop_after == 0 || state->step - r->first < c->stop_after)) {
         TRY(step(r, err));
         cvn_err told = {0};
         look_at_save(r, false, &told);

@@ -34,7 +34,12 @@ static int merge_options(Run *r, const TrainConfig *config, const bool *given, c
         return err_set(err, CVN_EMEM, "no memory to read options");
     HELD(json_release, json);
     const char *started_in = json_string_value(json_object_get(json, TRAIN_FOLDER_KEY));
+    const char *data_key = json_string_value(json_object_get(json, TRAIN_DATA_KEY));
+    const char *dtype = json_string_value(json_object_get(json, TRAIN_EXPORT_KEY));
     r->started_in = started_in ? arena_string(&r->arena, started_in) : NULL;
+    r->data_key = data_key ? arena_string(&r->arena, data_key) : NULL;
+    if (!dtype || !cvn_dtype_parse(dtype, &r->export_dtype))
+        r->export_dtype = CVN_DTYPE_COUNT;
     train_config_only(json);
     r->config = train_config_defaults();
     TRY(train_config_read(&r->config, r->from.folder, json, NULL, &r->arena, err));
@@ -157,33 +162,14 @@ static int open_model(Run *r, cvn_err *err)
         c->batch *= 2;
     /* The type of the model at the end: of a run that goes on the one that it began with, since a checkpoint's own config
        has the state's; else that of the model it begins from. */
-    const char *text = r->has_from ? r->from.manifest.config : NULL;
-    json_auto_t *json = text ? json_object_parse(r->out, text, strlen(text), err) : NULL;
-    const char *name = json_string_value(json_object_get(json, TRAIN_EXPORT_KEY));
-    if (!name || !cvn_dtype_parse(name, &r->export_dtype))
+    if (r->export_dtype == CVN_DTYPE_COUNT)
         r->export_dtype = r->model.dtype == CVN_F16 && !c->init ? CVN_BF16 : r->model.dtype;
-    if (text && !json)
-        return err->code;
     if (r->export_dtype != CVN_F32 && r->export_dtype != CVN_BF16 && r->export_dtype != CVN_F16)
         r->export_dtype = CVN_F32;
     return llama_config_check(&r->model, r->out, err);
 }
 
 /* ---- data ---- */
-
-static int check_data_key(Run *r, const char *key, cvn_err *err)
-{
-    const char *text = r->from.manifest.config;
-    json_auto_t *json =
-        r->has_from && text ? json_object_parse(r->out, text, strlen(text), err) : NULL;
-    const char *before = json_string_value(json_object_get(json, TRAIN_DATA_KEY));
-    if (before && strcmp(before, key) != 0)
-        return err_set(err, CVN_EINVAL,
-                       "the data is not what '%s' was trained on; give the same files, or begin "
-                       "another run with --init '%s'",
-                       r->out, r->from.folder);
-    return CVN_OK;
-}
 
 bool run_goes_on(void *run, int64_t done, int64_t total)
 {
@@ -262,7 +248,11 @@ static int open_data(Run *r, cvn_err *err)
     TrainConfig kept;
     snprintf(key, sizeof key, "%016" PRIx64, report->key);
     TRY(run_keep_paths(r, &kept, err));
-    TRY(check_data_key(r, key, err));
+    if (r->data_key && strcmp(r->data_key, key) != 0)
+        return err_set(err, CVN_EINVAL,
+                       "the data is not what '%s' was trained on; give the same files, or begin "
+                       "another run with --init '%s'",
+                       r->out, r->from.folder);
     json_t *json = train_config_json(&kept);
     json = json_with(json, TRAIN_DATA_KEY, json_string(key));
     json = json_with(json, TRAIN_EXPORT_KEY, json_string(cvn_dtype_name(r->export_dtype)));
@@ -433,6 +423,7 @@ static int open_all(void *of, cvn_err *err)
     Run *r = o->run;
     r->metrics.lines.fd = r->board.fd = r->samples.lines.fd = -1;
     r->saved = -1;
+    r->export_dtype = CVN_DTYPE_COUNT;
     r->result.loss = NAN;
     TRY(arena_init(&r->arena, err));
     r->config = *o->config;

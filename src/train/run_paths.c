@@ -23,12 +23,6 @@ static bool is_given(const bool *given, const char *name)
     return given && given[train_key_find(name) - train_keys];
 }
 
-static bool is_rule_file(const char *layout)
-{
-    size_t n = layout ? strlen(layout) : 0;
-    return n > 5 && strcmp(layout + n - 5, ".json") == 0;
-}
-
 /* Data may have a weight behind their path. */
 static bool exists(const char *path)
 {
@@ -45,7 +39,7 @@ static void change_paths(Run *r, TrainConfig *c, const char *here,
         c->data[i] = change(r, here, c->data[i]);
     for (size_t i = 0; i < sizeof path / sizeof *path; i++)
         *path[i] = change(r, here, *path[i]);
-    if (is_rule_file(c->layout))
+    if (c->layout && io_ends_with(c->layout, ".json")) /* rules */
         c->layout = change(r, here, c->layout);
 }
 

@@ -74,13 +74,11 @@ static int make_fresh(Run *r, cvn_err *err)
 static int make_folder(Run *r, cvn_err *err)
 {
     bool existed = file_exists(r->out);
-    int code = file_make_folder(r->out, err);
-    r->made_folder = code == CVN_OK && !existed;
-    if (code == CVN_OK && r->resuming && access(r->out, W_OK | X_OK) != 0)
-        code =
-            err_set(err, CVN_EIO, "nothing can be written into '%s': %s", r->out, strerror(errno));
-    if (code)
-        return code;
+    TRY(file_make_folder(r->out, err));
+    r->made_folder = !existed;
+    if (r->resuming && access(r->out, W_OK | X_OK) != 0)
+        return err_set(err, CVN_EIO, "nothing can be written into '%s': %s", r->out,
+                       strerror(errno));
     run_clear_left(r);
     return r->resuming ? CVN_OK : make_fresh(r, err);
 }
@@ -131,15 +129,6 @@ static int describe_tokenizer(Run *r, const Tokenizer *tokenizer, cvn_err *err)
                 : err_set(err, CVN_EMEM, "no memory to write '%s'", path);
 }
 
-/* Of a model: a file has it inside. */
-static bool has_tokenizer(const char *model)
-{
-    bool any = !file_is_folder(model);
-    for (int i = 0; i < TOKENIZER_KINDS; i++)
-        any = any || file_has(model, tokenizer_files[i]);
-    return any;
-}
-
 /* In RUN/.new-XXXXXX. */
 static int prepare_tokenizer(Run *r, cvn_err *err)
 {
@@ -160,7 +149,10 @@ static int prepare_tokenizer(Run *r, cvn_err *err)
         TRY(data_train_tokenizer(&options, from, &reached, err));
         run_note(r, "tokenizer: %d pieces, made from the data", (int)reached);
     }
-    if (from == r->config.init && !has_tokenizer(from))
+    bool any = from != r->config.init || !file_is_folder(from); /* a file has it inside */
+    for (int i = 0; i < TOKENIZER_KINDS; i++)
+        any = any || file_has(from, tokenizer_files[i]);
+    if (!any)
         return err_set(err, CVN_EINVAL,
                        "the model '%s' has no tokenizer; give one with --tokenizer", from);
     TRY(tokenizer_open(from, &look, err));

@@ -153,15 +153,11 @@ static int compile_within(Trainer *t, cvn_err *err)
     bool choose = *policy == REMAT_POLICY_COUNT, parts = accumulates(&t->options);
     for (*policy = choose ? REMAT_NONE : *policy;; (*policy)++) {
         cvn_err here = {0};
-        int code = compile_one(t, parts ? TRAIN_GRADIENT : TRAIN_STEP, *policy, &here);
-        if (code == CVN_OK && parts)
-            code = compile_one(t, TRAIN_UPDATE, REMAT_NONE, &here);
-        if (code == CVN_OK)
-            code = check_memory(t, &here);
-        if (code == CVN_OK)
+        if (!compile_one(t, parts ? TRAIN_GRADIENT : TRAIN_STEP, *policy, &here) &&
+            !(parts && compile_one(t, TRAIN_UPDATE, REMAT_NONE, &here)) && !check_memory(t, &here))
             return CVN_OK;
-        if (code != CVN_EMEM || !choose || *policy == REMAT_POLICY_COUNT - 1)
-            return err_set(err, code, "%s", here.message);
+        if (here.code != CVN_EMEM || !choose || *policy == REMAT_POLICY_COUNT - 1)
+            return err_set(err, here.code, "%s", here.message);
     }
 }
 
@@ -231,8 +227,6 @@ int trainer_check(const LlamaConfig *config, const TrainerOptions *options, cvn_
 
 int trainer_open(Trainer *t, const LlamaConfig *config, const TrainerOptions *options, cvn_err *err)
 {
-    cvn_err local = {0};
-    err = err ? err : &local;
     *t = (Trainer){0};
     int code =
         protect(open_all, &(Opening){t, config, options, false}, "building the training step", err);
@@ -310,10 +304,9 @@ static int run_accumulated(Trainer *t, const TrainBatch *batch, cvn_err *err)
     const TrainerOptions *o = &t->options;
     cvn_err ignored = {0};
     int code = CVN_OK;
-    for (int64_t i = 0; i < o->batch && code == CVN_OK; i += o->micro_batch)
+    for (int64_t i = 0; i < o->batch && !code; i += o->micro_batch)
         code = run(t, TRAIN_GRADIENT, batch, i, err);
-    if (code == CVN_OK)
-        code = run(t, TRAIN_UPDATE, NULL, 0, err);
+    code = code ? code : run(t, TRAIN_UPDATE, NULL, 0, err);
     if (code)
         clear_sums(t, &ignored);
     return code;

@@ -102,20 +102,16 @@ static int write_run(Reshape *r, const char *folder, cvn_err *err)
         return err_set(err, CVN_EINVAL, "'%s' is not empty; give another folder", folder);
     bool existed = file_exists(folder);
     const FilePath checkpoints = checkpoint_folder(folder);
-    int code = file_make_folder(folder, err);
-    if (code == CVN_OK)
-        code = file_make_folder(checkpoints.text, err);
-    if (code == CVN_OK)
-        code = checkpoint_copy_tokenizer(r->from, folder, err);
-    if (code == CVN_OK)
-        code = checkpoint_write(checkpoints.text, &r->state.saved, &options, err);
-    if (code) { /* the folder was empty: what is in it is what was begun */
-        file_remove_folder(checkpoints.text, NULL);
-        file_remove_folder(folder, NULL);
-        if (existed)
-            file_make_folder(folder, NULL);
-    }
-    return code;
+    if (!file_make_folder(folder, err) && !file_make_folder(checkpoints.text, err) &&
+        !checkpoint_copy_tokenizer(r->from, folder, err) &&
+        !checkpoint_write(checkpoints.text, &r->state.saved, &options, err))
+        return CVN_OK;
+    /* The folder was empty: what is in it is what was begun. */
+    file_remove_folder(checkpoints.text, NULL);
+    file_remove_folder(folder, NULL);
+    if (existed)
+        file_make_folder(folder, NULL);
+    return err->code;
 }
 
 static int reshape(void *of, cvn_err *err)
@@ -147,8 +143,7 @@ int checkpoint_reshard(const Checkpoint *from, const char *folder, const char *m
                  .to_mesh = mesh ? mesh : "",
                  .layout = layout,
                  .interrupt = interrupt};
-    cvn_err local = {0};
-    int code = protect(reshape, &r, "laying a run out on other devices", err ? err : &local);
+    int code = protect(reshape, &r, "laying a run out on other devices", err);
     runtime_close(&r.rt);
     train_state_free(&r.state);
     arena_free(&r.arena);

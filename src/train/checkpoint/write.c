@@ -176,38 +176,30 @@ static int write_own_shards(void *of, cvn_err *err)
     return CVN_OK;
 }
 
-/* Every process its files; then the first one has all of them listed. */
-static int write_shards(Writing *w, cvn_err *err)
-{
-    const CheckpointShards *shards = w->state->shards;
-    Cluster *cluster = w->options->cluster;
-    size_t bytes = (size_t)shards->n_local * sizeof *w->here;
-    TRY(cluster_together(cluster, CLUSTER_SAVES, protect(write_own_shards, w, WRITING, err), err));
-    TRY(cluster_gather(cluster, CLUSTER_SAVES, w->here, w->all, bytes, err));
-    for (int i = 0; i < shards->n_files; i++)
-        list_file(w, checkpoint_shard_name(shards, i, &w->arena), w->all[i].bytes,
-                  w->all[i].crc32c);
-    return checkpoint_shards_text(w->state, &w->arena, &w->manifest.mesh, err);
-}
-
-static int write_wholes(Writing *w, cvn_err *err)
-{
-    const SaveFiles *group = w->group;
-    for (int g = 0; g < 2; g++)
-        for (int file = 0; file < group[g].n; file++)
-            TRY(write_file(w, save_files_name(&group[g], file), &group[g], file,
-                           &w->manifest.file[w->manifest.n++], err));
-    if (group[0].n < 2)
-        return CVN_OK;
-    TRY(save_files_index(&group[0], w->folder, err));
-    return list_small(w, SAVE_INDEX, err);
-}
-
 static int write_files(void *of, cvn_err *err)
 {
     Writing *w = of;
-    TRY(w->state->shards ? write_shards(w, err) : write_wholes(w, err));
-    if (cluster_rank(w->options->cluster))
+    const CheckpointShards *shards = w->state->shards;
+    Cluster *cluster = w->options->cluster;
+    if (shards) { /* every process its own; then the first one has all of them listed */
+        int code = protect(write_own_shards, w, WRITING, err);
+        TRY(cluster_together(cluster, CLUSTER_SAVES, code, err));
+        TRY(cluster_gather(cluster, CLUSTER_SAVES, w->here, w->all,
+                           (size_t)shards->n_local * sizeof *w->here, err));
+        for (int i = 0; i < shards->n_files; i++)
+            list_file(w, checkpoint_shard_name(shards, i, &w->arena), w->all[i].bytes,
+                      w->all[i].crc32c);
+        TRY(checkpoint_shards_text(w->state, &w->arena, &w->manifest.mesh, err));
+    }
+    for (const SaveFiles *group = w->group; !shards && group < w->group + 2; group++)
+        for (int file = 0; file < group->n; file++)
+            TRY(write_file(w, save_files_name(group, file), group, file,
+                           &w->manifest.file[w->manifest.n++], err));
+    if (!shards && w->group[0].n > 1) {
+        TRY(save_files_index(&w->group[0], w->folder, err));
+        TRY(list_small(w, SAVE_INDEX, err));
+    }
+    if (cluster_rank(cluster))
         return CVN_OK;
     TRY(write_companions(w, err));
     TRY(manifest_write(&w->manifest, w->folder, err));
@@ -218,18 +210,14 @@ static int write_files(void *of, cvn_err *err)
  * (now under the partial name) is removed. */
 static int rename_whole(const char *folder, const char *partial, const char *final, cvn_err *err)
 {
-    int code = CVN_OK;
-    if (!file_exists(final)) {
-        if (rename(partial, final) != 0)
-            code = err_set(err, CVN_EIO, "cannot rename '%s' to '%s': %s", partial, final,
-                           strerror(errno));
-        return code == CVN_OK ? file_sync_folder(folder, err) : code;
-    }
-    if (renameat2(AT_FDCWD, partial, AT_FDCWD, final, RENAME_EXCHANGE) != 0)
-        return err_set(err, CVN_EIO, "cannot exchange '%s' and '%s': %s", partial, final,
-                       strerror(errno));
+    bool taken = file_exists(final);
+    if (renameat2(AT_FDCWD, partial, AT_FDCWD, final, taken ? RENAME_EXCHANGE : 0) != 0)
+        return err_set(err, CVN_EIO,
+                       taken ? "cannot exchange '%s' and '%s': %s"
+                             : "cannot rename '%s' to '%s': %s",
+                       partial, final, strerror(errno));
     TRY(file_sync_folder(folder, err));
-    return file_remove_folder(partial, err);
+    return taken ? file_remove_folder(partial, err) : CVN_OK;
 }
 
 /* All that is allocated before the processes write their files, so that none of them gives up where the others meet. */

@@ -44,29 +44,24 @@ struct CheckpointWriter {
 
 enum { NICENESS = 10 };
 
-static int take_lock(CheckpointWriter *writer, cvn_err *err)
-{
-    const FilePath path = file_path(writer->folder.text, "lock");
-    writer->lock = open(path.text, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (writer->lock < 0)
-        return err_set(err, CVN_EIO, "cannot create '%s': %s", path.text, strerror(errno));
-    if (flock(writer->lock, LOCK_EX | LOCK_NB) == 0)
-        return CVN_OK;
-    if (errno == EWOULDBLOCK)
-        return err_set(err, CVN_EIO,
-                       "'%s' is held by another process that trains into this folder; stop it or "
-                       "train into another",
-                       path.text);
-    return err_set(err, CVN_EIO, "cannot lock '%s': %s", path.text, strerror(errno));
-}
-
+/* Makes it where need be, takes its lock, and clears it of what is not wanted. */
 static int prepare_folder(CheckpointWriter *writer, const char *run, int64_t step, cvn_err *err)
 {
     const CheckpointOptions *o = &writer->options;
     const char *folder = writer->folder.text;
+    const FilePath path = file_path(folder, "lock");
     TRY(file_make_folder(run, err));
     TRY(file_make_folder(folder, err));
-    TRY(take_lock(writer, err));
+    writer->lock = open(path.text, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (writer->lock < 0)
+        return err_set(err, CVN_EIO, "cannot create '%s': %s", path.text, strerror(errno));
+    if (flock(writer->lock, LOCK_EX | LOCK_NB) != 0)
+        return errno == EWOULDBLOCK
+                   ? err_set(err, CVN_EIO,
+                             "'%s' is held by another process that trains into this folder; stop "
+                             "it or train into another",
+                             path.text)
+                   : err_set(err, CVN_EIO, "cannot lock '%s': %s", path.text, strerror(errno));
     TRY(checkpoint_set_aside(folder, step, err));
     /* What a run that was killed in saving, or between that and deleting, left. */
     TRY(checkpoint_prune(folder, step, o->keep_last, o->keep_every, err));
@@ -98,14 +93,12 @@ CheckpointWriter *checkpoint_writer_new(const char *run, int64_t step,
     int code = CVN_OK;
     if ((options->tokenizer && !writer->tokenizer) || (options->base && !writer->base))
         code = err_set(err, CVN_EMEM, "no memory to write checkpoints");
-    if (code == CVN_OK && cluster_rank(options->cluster) == 0)
+    else if (cluster_rank(options->cluster) == 0)
         code = prepare_folder(writer, run, step, err);
-    code = cluster_together(options->cluster, CLUSTER_SAVES, code, err);
-    if (code != CVN_OK) {
-        checkpoint_writer_free(writer);
-        return NULL;
-    }
-    return writer;
+    if (cluster_together(options->cluster, CLUSTER_SAVES, code, err) == CVN_OK)
+        return writer;
+    checkpoint_writer_free(writer);
+    return NULL;
 }
 
 static void free_state(CheckpointWriter *writer)
@@ -179,15 +172,13 @@ static void write_and_prune(CheckpointWriter *writer, const CheckpointState *sta
     writer->err = (cvn_err){0};
     const char *folder = writer->folder.text;
     writer->written = checkpoint_write(folder, state, options, &writer->err) == CVN_OK;
-    int code = CVN_OK;
-    if (writer->written && cluster_rank(options->cluster) == 0) {
-        code = checkpoint_prune(folder, state->step, options->keep_last, options->keep_every,
-                                &writer->err);
-        if (code == CVN_OK)
-            code = file_sync_folder(folder, &writer->err);
-    }
-    if (writer->written)
-        cluster_together(options->cluster, CLUSTER_SAVES, code, &writer->err);
+    if (!writer->written)
+        return;
+    if (cluster_rank(options->cluster) == 0 &&
+        checkpoint_prune(folder, state->step, options->keep_last, options->keep_every,
+                         &writer->err) == CVN_OK)
+        file_sync_folder(folder, &writer->err);
+    cluster_together(options->cluster, CLUSTER_SAVES, writer->err.code, &writer->err);
 }
 
 static void *run_thread(void *context)

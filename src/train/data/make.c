@@ -166,16 +166,6 @@ static int make_folders(Arena *arena, const char *path, cvn_err *err)
     return file_make_folder(path, err);
 }
 
-static const char *cache_folder(TrainData *data, const DataOptions *options)
-{
-    const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    if (options->cache)
-        return options->cache;
-    if (base && base[0] == '/')
-        return arena_printf(&data->arena, "%s/caravan", base);
-    return home && home[0] ? arena_printf(&data->arena, "%s/.cache/caravan", home) : NULL;
-}
-
 int data_make(TrainData *data, const SourceList *list, const DataOptions *options, DataFile *file,
               cvn_err *err)
 {
@@ -185,9 +175,13 @@ int data_make(TrainData *data, const SourceList *list, const DataOptions *option
         return err_set(err, CVN_EINVAL, "'%s' is text, and there is no tokenizer for it; name one",
                        list->file[0].path);
     uint64_t key = key_of(list, options, &inner);
-    const char *folder = cache_folder(data, options);
     if (inner.code)
         return err_set(err, inner.code, "%s", inner.message);
+    const char *folder = options->cache, *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    if (!folder && base && base[0] == '/')
+        folder = arena_printf(&data->arena, "%s/caravan", base);
+    else if (!folder && home && home[0])
+        folder = arena_printf(&data->arena, "%s/.cache/caravan", home);
     if (!folder)
         return err_set(
             err, CVN_EINVAL,

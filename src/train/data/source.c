@@ -260,8 +260,8 @@ static bool next_record(SourceReader *r, SourceUnit *unit)
     if (begin == n && !r->inside)
         return false;
     r->at += record_extent(text + begin, n - begin);
-    if (r->at ==
-        begin) { /* a bracket too many, or a list without its last: for the parser to name */
+    if (r->at == begin) {
+        /* A bracket too many, or a list without its last: for the parser to name. */
         r->at = n;
         r->inside = false;
     }

@@ -86,11 +86,6 @@ int metrics_add(Metrics *metrics, const MetricsRow *row, cvn_err *err)
                : step_lines_add(&metrics->lines, line.text, line.length, err);
 }
 
-int metrics_sync(Metrics *metrics, cvn_err *err)
-{
-    return step_lines_sync(&metrics->lines, err);
-}
-
 void metrics_close(Metrics *metrics)
 {
     step_lines_close(&metrics->lines);

@@ -64,9 +64,6 @@ int metrics_open(Metrics *metrics, const char *run, int64_t step, cvn_err *err);
 /* Appends one line; see step_lines_add for what happens on a full disk. */
 int metrics_add(Metrics *metrics, const MetricsRow *row, cvn_err *err);
 
-/* Flushes to the disk: before a checkpoint, so that its lines are there when it is. */
-int metrics_sync(Metrics *metrics, cvn_err *err);
-
 /* Safe after a failed open and on {.lines.fd = -1}. */
 void metrics_close(Metrics *metrics);
 

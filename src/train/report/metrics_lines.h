@@ -34,7 +34,7 @@ int step_lines_open(StepLines *lines, const char *run, const char *name, int64_t
  * kept, and written before the next. */
 int step_lines_add(StepLines *lines, const char *line, size_t n, cvn_err *err);
 
-/* Flushes to the disk. */
+/* Flushes to the disk: before a checkpoint, so that its lines are there when it is. */
 int step_lines_sync(StepLines *lines, cvn_err *err);
 
 /* Safe after a failed open and on {.fd = -1}. */

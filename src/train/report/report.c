@@ -118,50 +118,43 @@ static double recent(const Metrics *metrics, size_t offset)
     return finite ? sum / finite : (double)NAN;
 }
 
-static void open_tile(StrBuf *out)
+static void put_percent(StrBuf *out, double part)
+{
+    strbuf_printf(out, "%.3g%%", 100 * part);
+}
+
+/* A number as `put` writes it. */
+static void put_tile(StrBuf *out, double number, void (*put)(StrBuf *out, double number),
+                     const char *label)
 {
     strbuf_puts(out, "<div class=tile><b>");
-}
-
-static void close_tile(StrBuf *out, const char *label)
-{
-    strbuf_printf(out, "</b><span>%s</span></div>\n", label);
-}
-
-static void put_tile(StrBuf *out, double number, const char *label)
-{
-    open_tile(out);
     if (isfinite(number))
-        chart_number(out, number);
+        put(out, number);
     else
         strbuf_puts(out, "&ndash;");
-    close_tile(out, label);
+    strbuf_printf(out, "</b><span>%s</span></div>\n", label);
 }
 
 static void put_tiles(StrBuf *out, const Report *report)
 {
     const Metrics *metrics = report->metrics;
-    double seconds = 0, validation = (double)NAN, mfu = recent(metrics, offsetof(MetricsRow, mfu));
+    double seconds = 0, validation = (double)NAN;
     for (size_t i = 0; i < metrics->n; i++) {
         seconds += isfinite(metrics->row[i].seconds) ? metrics->row[i].seconds : 0;
         if (isfinite(metrics->row[i].validation_loss))
             validation = metrics->row[i].validation_loss;
     }
     strbuf_puts(out, "<div class=tiles>\n");
-    put_tile(out, recent(metrics, offsetof(MetricsRow, loss)), "loss, mean of the last steps");
+    put_tile(out, recent(metrics, offsetof(MetricsRow, loss)), chart_number,
+             "loss, mean of the last steps");
     if (isfinite(validation))
-        put_tile(out, validation, "validation loss");
-    put_tile(out, (double)report->tokens, "tokens seen");
-    put_tile(out, recent(metrics, offsetof(MetricsRow, tokens_per_second)), "tokens per second");
-    open_tile(out);
-    if (isfinite(mfu))
-        strbuf_printf(out, "%.3g%%", 100 * mfu);
-    else
-        strbuf_puts(out, "&ndash;");
-    close_tile(out, "model FLOPs utilisation");
-    open_tile(out);
-    put_duration(out, seconds);
-    close_tile(out, "training time");
+        put_tile(out, validation, chart_number, "validation loss");
+    put_tile(out, (double)report->tokens, chart_number, "tokens seen");
+    put_tile(out, recent(metrics, offsetof(MetricsRow, tokens_per_second)), chart_number,
+             "tokens per second");
+    put_tile(out, recent(metrics, offsetof(MetricsRow, mfu)), put_percent,
+             "model FLOPs utilisation");
+    put_tile(out, seconds, put_duration, "training time");
     strbuf_puts(out, "</div>\n");
 }
 
