@@ -10,44 +10,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-static int check_mesh_or_auto(const char *text, cvn_err *err)
-{
-    return strcmp(text, "auto") == 0 ? CVN_OK : check_mesh(text, err);
-}
-
-const Option ask_options[ASK_OPTIONS] = {
-    [ASK_PRESET] = {"preset", .letter = 'p', .kind = ARG_CHOICE, .required = true, .group = 1,
-                    .value = "NAME", .choice = choice_of_preset, .or_shape = true,
-                    .help = "the shape to plan, one of"},
-    [ASK_MODEL] = {"model", .letter = 'm', .kind = ARG_INPUT, .model = true, .required = true,
-                   .group = 1, .value = "DIR", .help = "the shape of a model on disk"},
-    [ASK_MESH] = {"mesh", .kind = ARG_TEXT, .check = check_mesh_or_auto, .value = "MESH",
-                  .fallback = "", .help = "devices, such as data=32,model=4; none: one device"},
-    [ASK_LAYOUT] = {"layout", .letter = 'l', .kind = ARG_TEXT, .value = "NAME", .fallback = "auto",
-                    .help = "how tensors lie on it: dp, tp, tp-scatter, fsdp, 2d, a product "
-                            "such as fsdp+tp, or FILE.json; auto: what suits the mesh"},
-    [ASK_THREADS] = {"threads", .letter = 't', .kind = ARG_INT, .low = 1, .high = 4096,
-                     .value = "N", .fallback = "1",
-                     .help = "of each device: each has scratch of its own"},
-    [ASK_TRAIN] = {"train", .kind = ARG_FLAG, .group = 2,
-                   .help = "plan a training step; else a step of decoding"},
-    [ASK_PREFILL] = {"prefill", .kind = ARG_FLAG, .group = 2,
-                     .help = "plan a prefill of --seq tokens"},
-    [ASK_DECODE] = {"decode", .kind = ARG_FLAG, .group = 2,
-                    .help = "a step of decoding, as without any of these"},
-    [ASK_SEQ] = {"seq", .letter = 's', .kind = ARG_INT, .low = 1, .high = 1 << 24, .value = "N",
-                 .fallback = "1024", .help = "tokens per row"},
-    [ASK_BATCH] = {"batch", .letter = 'b', .kind = ARG_INT, .low = 1, .high = 1 << 20, .value = "B",
-                   .fallback = "1", .help = "rows, over all devices"},
-    [ASK_CONTEXT] = {"context", .letter = 'c', .kind = ARG_INT, .low = 1, .high = 1 << 30,
-                     .value = "N", .help = "tokens that a row may have, else the model's"},
-    [ASK_OPTIMIZER] = {"optimizer", .kind = ARG_CHOICE, .value = "NAME", .fallback = "adamw",
-                       .choice = train_optimizer_name, .help = "of training, one of"},
-    [ASK_REMAT] = {"remat", .kind = ARG_CHOICE, .value = "POLICY", .fallback = "block",
-                   .choice = choice_of_remat,
-                   .help = "what the backward pass computes again, one of"},
-};
-
 const char *const ask_tasks[] = {"a training step", "a prefill", "a step of decoding"};
 
 const char *ask_name(const Args *args)

@@ -6,26 +6,8 @@
 #include "io/model.h"
 #include "sim/plan.h"
 
-typedef enum AskOption {
-    ASK_PRESET,
-    ASK_MODEL,
-    ASK_MESH,
-    ASK_LAYOUT,
-    ASK_THREADS,
-    ASK_TRAIN,
-    ASK_PREFILL,
-    ASK_DECODE,
-    ASK_SEQ,
-    ASK_BATCH,
-    ASK_CONTEXT,
-    ASK_OPTIMIZER,
-    ASK_REMAT,
-    ASK_OPTIONS
-} AskOption;
-extern const Option ask_options[ASK_OPTIONS];
-
 /* ASK(MESH): its address. */
-#define ASK(name) (&ask_options[ASK_##name])
+#define ASK(name) SHARED(ASK_##name)
 
 /* The first options of plan and compile, so many; simulate has some of them. */
 enum { ASKED = 19 };

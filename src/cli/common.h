@@ -10,45 +10,11 @@
 
 #include <jansson.h>
 
-/* Options that several commands have, so that they are spelt and explained alike everywhere. */
+/* Options that several commands have, so that they are spelt and explained alike everywhere (shared.def). */
 typedef enum SharedOption {
-    SHARED_MODEL,
-    SHARED_DTYPE,
-    SHARED_QUANTIZE,
-    SHARED_KV_CACHE,
-    SHARED_ACTIVATIONS,
-    SHARED_THREADS,
-    SHARED_SHARD_SIZE,
-    SHARED_FORCE,
-    SHARED_SEED,
-    SHARED_STEP,
-    SHARED_JSON,
-    SHARED_CONTEXT,
-    SHARED_MEMORY,
-    SHARED_DEVICE,
-    SHARED_MESH,
-    SHARED_LAYOUT,
-    SHARED_OVERLAP,
-    SHARED_DUMP,
-    SHARED_PROFILE,
-    SHARED_TEMPERATURE,
-    SHARED_TOP_K,
-    SHARED_TOP_P,
-    SHARED_MIN_P,
-    SHARED_REPEAT_PENALTY,
-    SHARED_IGNORE_EOS,
-    SHARED_SPECULATE,
-    SHARED_DRAFT,
-    SHARED_MAX_STALL,
-    SHARED_ADAPTER,
-    SHARED_BUCKETS,
-    SHARED_EOS_INTERVAL,
-    SHARED_JSON_SCHEMA,
-    SHARED_REGEX,
-    SHARED_GRAMMAR,
-    SHARED_ONE_OF,
-    SHARED_ANY_ORDER,
-    SHARED_PRETTY,
+#define SHARE(name, ...) SHARED_##name,
+#include "cli/shared.def"
+#undef SHARE
     SHARED_OPTIONS
 } SharedOption;
 extern const Option shared_options[SHARED_OPTIONS];

@@ -12,10 +12,10 @@ enum { TOPOLOGY = ASKED, OUT, JSON };
 
 static const Option *const options[] = {
     ASKED_OPTIONS,
-    [TOPOLOGY] = &(const Option){"topology", .kind = ARG_TEXT, .required = true, .value = "CHIPS",
-                                 .help = "chips to compile for: v5e:4x4, v4:2x2x4, h100:8"},
-    [OUT] = &(const Option){"out", .letter = 'o', .kind = ARG_OUTPUT, .tried = true,
-                            .value = "FILE", .help = "write the executable"},
+    OPTION(TOPOLOGY, "topology", .kind = ARG_TEXT, .required = true, .value = "CHIPS",
+           .help = "chips to compile for: v5e:4x4, v4:2x2x4, h100:8"),
+    OPTION(OUT, "out", .letter = 'o', .kind = ARG_OUTPUT, .tried = true, .value = "FILE",
+           .help = "write the executable"),
     [JSON] = SHARED(JSON),
     NULL,
 };

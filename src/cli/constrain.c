@@ -17,24 +17,21 @@
 enum { CASES, SCHEMA, INSTANCES, TOKENIZER, DRAFT, FORMAT, JSON };
 
 static const Option *const options[] = {
-    [CASES] =
-        &(const Option){
-            "cases", .kind = ARG_INPUT, .required = true, .group = 1, .value = "FILE",
-            .help = "a JSON object per line: {\"id\":…,\"schema\":…,\"tests\":[{\"text\":…},…]}"},
-    [SCHEMA] = &(const Option){"schema", .kind = ARG_INPUT, .group = 1, .value = "FILE",
-                               .help = "a JSON schema"},
-    [INSTANCES] = &(const Option){"instances", .kind = ARG_INPUT, .value = "FILE",
-                                  .help = "with --schema: a JSON value per line"},
-    [TOKENIZER] =
-        &(const Option){"tokenizer", .kind = ARG_INPUT, .value = "FILE",
-                        .help = "tokenizer.model, tokenizer.json, GGUF or a model folder: texts "
-                                "are taken token by token, under masks; without, byte by byte"},
-    [DRAFT] = &(const Option){"draft", .kind = ARG_CHOICE, .choices = CHOICES("7", "2020-12"),
-                              .fallback = "2020-12", .value = "DRAFT",
-                              .help = "of JSON Schema, where a schema does not say"},
-    [FORMAT] = &(const Option){"format", .kind = ARG_CHOICE,
-                               .choices = CHOICES("assert", "annotate"), .fallback = "assert",
-                               .value = "HOW", .help = "whether the keyword format asks something"},
+    OPTION(CASES, "cases", .kind = ARG_INPUT, .required = true, .group = 1, .value = "FILE",
+           .help = "a JSON object per line: {\"id\":…,\"schema\":…,\"tests\":[{\"text\":…},…]}"),
+    OPTION(SCHEMA, "schema", .kind = ARG_INPUT, .group = 1, .value = "FILE",
+           .help = "a JSON schema"),
+    OPTION(INSTANCES, "instances", .kind = ARG_INPUT, .value = "FILE",
+           .help = "with --schema: a JSON value per line"),
+    OPTION(TOKENIZER, "tokenizer", .kind = ARG_INPUT, .value = "FILE",
+           .help = "tokenizer.model, tokenizer.json, GGUF or a model folder: texts "
+                   "are taken token by token, under masks; without, byte by byte"),
+    OPTION(DRAFT, "draft", .kind = ARG_CHOICE, .choices = CHOICES("7", "2020-12"),
+           .fallback = "2020-12", .value = "DRAFT",
+           .help = "of JSON Schema, where a schema does not say"),
+    OPTION(FORMAT, "format", .kind = ARG_CHOICE, .choices = CHOICES("assert", "annotate"),
+           .fallback = "assert", .value = "HOW",
+           .help = "whether the keyword format asks something"),
     [JSON] = SHARED(JSON),
     NULL,
 };

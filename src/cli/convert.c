@@ -41,25 +41,24 @@ static const char *type_name(size_t i)
 }
 
 static const Option *const options[] = {
-    [TYPE] = &(const Option){"type", .kind = ARG_CHOICE, .value = "TYPE", .choice = type_name,
-                             .help = "type of the weights, else that of IN: of gguf also q8_0 to "
-                                     "q6_k, of hf int8 and int4 (docs/QUANTIZATION.md)"},
+    OPTION(TYPE, "type", .kind = ARG_CHOICE, .value = "TYPE", .choice = type_name,
+           .help = "type of the weights, else that of IN: of gguf also q8_0 to "
+                   "q6_k, of hf int8 and int4 (docs/QUANTIZATION.md)"),
     [SHARD] = SHARED(SHARD_SIZE),
     [FORCE] = SHARED(FORCE),
     [THREADS] = SHARED(THREADS),
-    [TO] = &(const Option){"to", .kind = ARG_CHOICE, .value = "FORM", .choice = form_name,
-                           .help = "form of OUT, else gguf for *.gguf, llama2c for *.bin, else hf"},
-    [PARTS] = &(const Option){"parts", .kind = ARG_INT, .low = 1, .high = 63, .value = "N",
-                              .fallback = "1", .help = "files of a Meta folder"},
+    OPTION(TO, "to", .kind = ARG_CHOICE, .value = "FORM", .choice = form_name,
+           .help = "form of OUT, else gguf for *.gguf, llama2c for *.bin, else hf"),
+    OPTION(PARTS, "parts", .kind = ARG_INT, .low = 1, .high = 63, .value = "N", .fallback = "1",
+           .help = "files of a Meta folder"),
     NULL,
 };
 
 /* Of the other name: the first of those above. */
 static const Option *const options_of_quantize[] = {
-    [TYPE] =
-        &(const Option){"to", .kind = ARG_CHOICE, .value = "HOW",
-                        .choices = CHOICES("int8", "int4", "int4:32", "int4:64", "int4:128"),
-                        .required = true, .help = "bits of a weight and, of 4, the group, one of"},
+    OPTION(TYPE, "to", .kind = ARG_CHOICE, .value = "HOW",
+           .choices = CHOICES("int8", "int4", "int4:32", "int4:64", "int4:128"), .required = true,
+           .help = "bits of a weight and, of 4, the group, one of"),
     [SHARD] = SHARED(SHARD_SIZE),
     [FORCE] = SHARED(FORCE),
     [THREADS] = SHARED(THREADS),

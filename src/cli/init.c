@@ -12,22 +12,20 @@
 enum { PRESET, SEED, DTYPE, CONTEXT, TOKENIZER, SHARD, FORCE, THREADS, OUTPUT };
 
 static const Option *const options[] = {
-    [PRESET] = &(const Option){"preset", .letter = 'p', .kind = ARG_CHOICE, .required = true,
-                               .value = "NAME", .choice = choice_of_preset, .or_shape = true,
-                               .help = "shape of the model, one of"},
+    OPTION(PRESET, "preset", .letter = 'p', .kind = ARG_CHOICE, .required = true, .value = "NAME",
+           .choice = choice_of_preset, .or_shape = true, .help = "shape of the model, one of"),
     [SEED] = SHARED(SEED),
-    [DTYPE] =
-        &(const Option){"dtype", .kind = ARG_CHOICE, .value = "TYPE", .choices = storage_choices,
-                        .help = "type of the weights, else the preset's"},
-    [CONTEXT] = &(const Option){"context", .kind = ARG_INT, .low = 1, .high = 1 << 30, .value = "N",
-                                .help = "positions the model is made for, else the preset's"},
-    [TOKENIZER] = &(const Option){"tokenizer", .kind = ARG_INPUT, .value = "FILE",
-                                  .help = "tokenizer.model or tokenizer.json to copy"},
+    OPTION(DTYPE, "dtype", .kind = ARG_CHOICE, .value = "TYPE", .choices = storage_choices,
+           .help = "type of the weights, else the preset's"),
+    OPTION(CONTEXT, "context", .kind = ARG_INT, .low = 1, .high = 1 << 30, .value = "N",
+           .help = "positions the model is made for, else the preset's"),
+    OPTION(TOKENIZER, "tokenizer", .kind = ARG_INPUT, .value = "FILE",
+           .help = "tokenizer.model or tokenizer.json to copy"),
     [SHARD] = SHARED(SHARD_SIZE),
     [FORCE] = SHARED(FORCE),
     [THREADS] = SHARED(THREADS),
-    [OUTPUT] = &(const Option){"out", .letter = 'o', .kind = ARG_OUTPUT, .required = true,
-                               .value = "DIR", .help = "folder to make"},
+    OPTION(OUTPUT, "out", .letter = 'o', .kind = ARG_OUTPUT, .required = true, .value = "DIR",
+           .help = "folder to make"),
     NULL,
 };
 

@@ -18,25 +18,20 @@
 enum { MODEL, PRESET, BATCH, LENGTH, TENSORS, STATS, JSON };
 
 static const Option *const options[] = {
-    [MODEL] =
-        &(const Option){"model", .letter = 'm', .kind = ARG_INPUT, .model = true, .required = true,
-                        .group = 1, .value = "DIR",
-                        .help = "a Hugging Face or Meta folder, a GGUF file, or llama2.c's .bin"},
-    [PRESET] = &(const Option){"preset", .letter = 'p', .kind = ARG_CHOICE, .group = 1,
-                               .value = "NAME", .choice = choice_of_preset, .or_shape = true,
-                               .help = "a shape without files"},
-    [BATCH] = &(const Option){"batch", .letter = 'b', .kind = ARG_INT, .low = 1, .high = 1 << 20,
-                              .value = "N", .fallback = "1",
-                              .help = "rows of the KV cache to reckon with"},
-    [LENGTH] =
-        &(const Option){"length", .letter = 'l', .kind = ARG_INT, .low = 1, .high = 1 << 30,
-                        .value = "N",
-                        .help = "positions of the KV cache to reckon with, else the context"},
-    [TENSORS] = &(const Option){"tensors", .refuses = "preset", .kind = ARG_FLAG,
-                                .help = "list every tensor of the files"},
-    [STATS] = &(const Option){"stats", .refuses = "preset", .kind = ARG_FLAG,
-                              .help = "list them with least, largest and mean element, and how "
-                                      "many are NaN or infinite"},
+    OPTION(MODEL, "model", .letter = 'm', .kind = ARG_INPUT, .model = true, .required = true,
+           .group = 1, .value = "DIR",
+           .help = "a Hugging Face or Meta folder, a GGUF file, or llama2.c's .bin"),
+    OPTION(PRESET, "preset", .letter = 'p', .kind = ARG_CHOICE, .group = 1, .value = "NAME",
+           .choice = choice_of_preset, .or_shape = true, .help = "a shape without files"),
+    OPTION(BATCH, "batch", .letter = 'b', .kind = ARG_INT, .low = 1, .high = 1 << 20, .value = "N",
+           .fallback = "1", .help = "rows of the KV cache to reckon with"),
+    OPTION(LENGTH, "length", .letter = 'l', .kind = ARG_INT, .low = 1, .high = 1 << 30,
+           .value = "N", .help = "positions of the KV cache to reckon with, else the context"),
+    OPTION(TENSORS, "tensors", .refuses = "preset", .kind = ARG_FLAG,
+           .help = "list every tensor of the files"),
+    OPTION(STATS, "stats", .refuses = "preset", .kind = ARG_FLAG,
+           .help = "list them with least, largest and mean element, and how "
+                   "many are NaN or infinite"),
     [JSON] = SHARED(JSON),
     NULL,
 };

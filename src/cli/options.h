@@ -5,8 +5,8 @@
  *     enum { MODEL, TOP_P };
  *     static const Option *const options[] = {
  *         [MODEL] = SHARED(MODEL),
- *         [TOP_P] = &(const Option){"top-p", .kind = ARG_REAL, .high = 1, .value = "P",
- *                                   .fallback = "1", .help = "keep the likeliest tokens of sum P"},
+ *         OPTION(TOP_P, "top-p", .kind = ARG_REAL, .high = 1, .value = "P", .fallback = "1",
+ *                .help = "keep the likeliest tokens of sum P"),
  *         NULL,
  *     };
  *     const Command command_generate = {"generate", …, .options = options, .run = run};
@@ -65,6 +65,8 @@ typedef struct Option {
     const char *help; /* a phrase without a full stop */
 } Option;
 
+/* A command's own option, in its place in the list. */
+#define OPTION(index, ...) [index] = (&(const Option){__VA_ARGS__})
 #define CHOICES(...) ((const char *const[]){__VA_ARGS__, NULL})
 
 /* The path in what was typed, and the bytes of the name in front of it; 0: there is none. */

@@ -12,15 +12,12 @@ enum { MEMORY = ASKED, SPECS, PEAK, SVG, JSON };
 
 static const Option *const options[] = {
     ASKED_OPTIONS,
-    [MEMORY] = &(const Option){"memory", .kind = ARG_SIZE, .high = 0x1p60, .value = "SIZE",
-                               .fallback = "0",
-                               .help = "of each device: say whether it is enough, 0: do not"},
-    [SPECS] = &(const Option){"specs", .kind = ARG_FLAG,
-                              .help = "list activations too, and who set each spec"},
-    [PEAK] = &(const Option){"peak", .kind = ARG_FLAG,
-                             .help = "list what lives where temporaries take most"},
-    [SVG] = &(const Option){"svg", .kind = ARG_OUTPUT, .tried = true, .value = "FILE",
-                            .help = "draw the mesh and how the weights lie on it"},
+    OPTION(MEMORY, "memory", .kind = ARG_SIZE, .high = 0x1p60, .value = "SIZE", .fallback = "0",
+           .help = "of each device: say whether it is enough, 0: do not"),
+    OPTION(SPECS, "specs", .kind = ARG_FLAG, .help = "list activations too, and who set each spec"),
+    OPTION(PEAK, "peak", .kind = ARG_FLAG, .help = "list what lives where temporaries take most"),
+    OPTION(SVG, "svg", .kind = ARG_OUTPUT, .tried = true, .value = "FILE",
+           .help = "draw the mesh and how the weights lie on it"),
     [JSON] = SHARED(JSON),
     NULL,
 };

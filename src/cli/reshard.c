@@ -10,8 +10,8 @@ enum { STEP, MESH, LAYOUT };
 
 static const Option *const options[] = {
     [STEP] = SHARED(STEP),
-    [MESH] = &(const Option){"mesh", .kind = ARG_TEXT, .value = "MESH",
-                             .help = "devices that it is for, data=2,model=2; none: one device"},
+    OPTION(MESH, "mesh", .kind = ARG_TEXT, .value = "MESH",
+           .help = "devices that it is for, data=2,model=2; none: one device"),
     [LAYOUT] = SHARED(LAYOUT),
     NULL,
 };

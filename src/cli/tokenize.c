@@ -29,43 +29,38 @@ enum {
 };
 
 static const Option *const options[] = {
-    [MODEL] = &(const Option){"model", .letter = 'm', .kind = ARG_INPUT, .model = true,
-                              .required = true, .group = 1, .value = "DIR",
-                              .help = "a model folder, whose tokenizer is used"},
-    [TOKENIZER] = &(const Option){"tokenizer", .kind = ARG_INPUT, .group = 1, .value = "FILE",
-                                  .help = "tokenizer.model, tokenizer.json or GGUF"},
-    [TRAIN_BPE] =
-        &(const Option){"train-bpe", .refuses = "text file jsonl decode no-bos special count json",
-                        .kind = ARG_INPUT, .group = 1, .value = "FILE",
-                        .help = "make a tokenizer from text: files and folders of text "
-                                "or JSONL"},
-    [VOCAB] = &(const Option){"vocab", .kind = ARG_INT, .low = BPE_TRAIN_LEAST, .high = 1 << 22,
-                              .value = "N", .fallback = "4096",
-                              .help = "size of the vocabulary to make, special tokens included"},
-    [SEPARATOR] = &(const Option){"separator", .kind = ARG_TEXT, .value = "TEXT",
-                                  .fallback = SOURCE_SEPARATOR,
-                                  .help = "what stands between documents of a text to train from"},
-    [OUT] = &(const Option){"out", .letter = 'o', .kind = ARG_OUTPUT, .value = "FILE",
-                            .fallback = "tokenizer.json",
-                            .help = "the tokenizer to make, or a folder to make it in"},
-    [TEXT] = &(const Option){"text", .kind = ARG_TEXT, .group = 2, .value = "TEXT",
-                             .help = "what to work on, else standard input"},
-    [FILE_] = &(const Option){"file", .letter = 'f', .kind = ARG_INPUT, .group = 2, .value = "FILE",
-                              .help = "a file to work on, - for standard input"},
-    [DECODE] =
-        &(const Option){"decode", .letter = 'd', .kind = ARG_FLAG,
-                        .help = "the input is ids, with commas or blanks between them; print "
-                                "their text"},
-    [JSONL] = &(const Option){"jsonl", .kind = ARG_FLAG,
-                              .help = "a JSON object per line: {\"text\":…} in, {\"ids\":[…]} out; "
-                                      "with --decode the other way round"},
-    [NO_BOS] = &(const Option){"no-bos", .refuses = "decode", .kind = ARG_FLAG,
-                               .help = "without the begin-of-text token in front"},
-    [SPECIAL] = &(const Option){"special", .kind = ARG_FLAG,
-                                .help = "special tokens in the text become their ids; --decode "
-                                        "writes them out"},
-    [COUNT] = &(const Option){"count", .letter = 'c', .kind = ARG_FLAG,
-                              .help = "print the number of tokens only"},
+    OPTION(MODEL, "model", .letter = 'm', .kind = ARG_INPUT, .model = true, .required = true,
+           .group = 1, .value = "DIR", .help = "a model folder, whose tokenizer is used"),
+    OPTION(TOKENIZER, "tokenizer", .kind = ARG_INPUT, .group = 1, .value = "FILE",
+           .help = "tokenizer.model, tokenizer.json or GGUF"),
+    OPTION(TRAIN_BPE, "train-bpe", .refuses = "text file jsonl decode no-bos special count json",
+           .kind = ARG_INPUT, .group = 1, .value = "FILE",
+           .help = "make a tokenizer from text: files and folders of text "
+                   "or JSONL"),
+    OPTION(VOCAB, "vocab", .kind = ARG_INT, .low = BPE_TRAIN_LEAST, .high = 1 << 22, .value = "N",
+           .fallback = "4096", .help = "size of the vocabulary to make, special tokens included"),
+    OPTION(SEPARATOR, "separator", .kind = ARG_TEXT, .value = "TEXT", .fallback = SOURCE_SEPARATOR,
+           .help = "what stands between documents of a text to train from"),
+    OPTION(OUT, "out", .letter = 'o', .kind = ARG_OUTPUT, .value = "FILE",
+           .fallback = "tokenizer.json",
+           .help = "the tokenizer to make, or a folder to make it in"),
+    OPTION(TEXT, "text", .kind = ARG_TEXT, .group = 2, .value = "TEXT",
+           .help = "what to work on, else standard input"),
+    OPTION(FILE_, "file", .letter = 'f', .kind = ARG_INPUT, .group = 2, .value = "FILE",
+           .help = "a file to work on, - for standard input"),
+    OPTION(DECODE, "decode", .letter = 'd', .kind = ARG_FLAG,
+           .help = "the input is ids, with commas or blanks between them; print "
+                   "their text"),
+    OPTION(JSONL, "jsonl", .kind = ARG_FLAG,
+           .help = "a JSON object per line: {\"text\":…} in, {\"ids\":[…]} out; "
+                   "with --decode the other way round"),
+    OPTION(NO_BOS, "no-bos", .refuses = "decode", .kind = ARG_FLAG,
+           .help = "without the begin-of-text token in front"),
+    OPTION(SPECIAL, "special", .kind = ARG_FLAG,
+           .help = "special tokens in the text become their ids; --decode "
+                   "writes them out"),
+    OPTION(COUNT, "count", .letter = 'c', .kind = ARG_FLAG,
+           .help = "print the number of tokens only"),
     [JSON] = SHARED(JSON),
     NULL,
 };
