@@ -16,11 +16,6 @@
 
 enum { MODEL, SYSTEM, LOAD, FORMAT, THINKING, MAX_TOKENS, CONTEXT, HISTORY, NO_SHIFT };
 
-static const char *format_name(size_t i)
-{
-    return i < CHAT_N ? chat_format_name((ChatFormat)i) : NULL;
-}
-
 enum { THINKING_SHOW, THINKING_HIDE };
 
 static const Option *const options[] = {
@@ -29,8 +24,7 @@ static const Option *const options[] = {
            .help = "what the model is told before the conversation"),
     OPTION(LOAD, "load", .kind = ARG_INPUT, .value = "FILE",
            .help = "go on with a conversation that /save wrote"),
-    OPTION(FORMAT, "format", .kind = ARG_CHOICE, .value = "NAME", .choice = format_name,
-           .help = "chat format, else the model's"),
+    [FORMAT] = SHARED(FORMAT),
     OPTION(THINKING, "thinking", .kind = ARG_CHOICE, .value = "WHAT",
            .choices = CHOICES("show", "hide"), .fallback = "show",
            .help = "what to do with a model's thoughts"),

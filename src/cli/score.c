@@ -15,8 +15,7 @@ static const Option *const options[] = {
     [MODEL] = SHARED(MODEL),
     OPTION(TEXT, "text", .kind = ARG_TEXT, .required = true, .group = 1, .value = "TEXT",
            .help = "text to score"),
-    OPTION(FILE_, "file", .letter = 'f', .kind = ARG_INPUT, .required = true, .group = 1,
-           .value = "FILE", .help = "file with the text, - for standard input"),
+    [FILE_] = SHARED(TEXT_FILE),
     OPTION(TOKENS, "tokens", .kind = ARG_TOKENS, .required = true, .group = 1, .value = "IDS",
            .help = "token ids to score, 1,2,3"),
     OPTION(TASK, "task", .kind = ARG_INPUT, .required = true, .group = 1, .refuses = "stride show",
@@ -240,7 +239,7 @@ static int print_task_json(const Task *task, bool summary, cvn_err *err)
         const Question *q = &task->question[i];
         json_t *logprobs = json_array();
         for (size_t k = 0; k < q->n_choices; k++)
-            logprobs = json_append(logprobs, json_real(q->logprob[k]));
+            logprobs = json_append(logprobs, json_real(q->choice[k].logprob));
         json_t *one = json_pack("{s:I,s:I}", "answer", (json_int_t)q->answer, "choice",
                                 (json_int_t)task_choice(q, TASK_SUM));
         list = json_append(list, json_with(one, "logprobs", logprobs));
@@ -259,7 +258,7 @@ static int print_task(const Task *task, bool summary, cvn_err *err)
         bool right = task_choice(q, TASK_SUM) == q->answer;
         printf("%6zu  %s ", i, right ? "right" : "wrong");
         for (size_t k = 0; k < q->n_choices; k++)
-            printf(" %c%.4f", k == q->answer ? '*' : ' ', q->logprob[k]);
+            printf(" %c%.4f", k == q->answer ? '*' : ' ', q->choice[k].logprob);
         putchar('\n');
     }
     SCOPED(scoped_free) char *text = task_text(task);

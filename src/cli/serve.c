@@ -44,11 +44,6 @@ enum {
     DEADLINE,
 };
 
-static const char *format_name(size_t i)
-{
-    return i < CHAT_N ? chat_format_name((ChatFormat)i) : NULL;
-}
-
 static const Option *const options[] = {
     OPTION(MODEL, "model", .letter = 'm', .kind = ARG_INPUT, .model = true, .required = true,
            .repeats = true, .named = true, .value = "[NAME=]DIR",
@@ -76,12 +71,10 @@ static const Option *const options[] = {
            .help = "answer everyone who reaches the address, without a key"),
     OPTION(CORS, "cors", .kind = ARG_TEXT, .value = "ORIGIN",
            .help = "let web pages of ORIGIN use the server, https://example.org"),
-    OPTION(ROWS, "rows", .kind = ARG_INT, .low = 1, .high = 4096, .value = "N", .fallback = "8",
-           .help = "most texts generated at once"),
+    [ROWS] = SHARED(ROWS),
     OPTION(WAITING, "max-waiting", .kind = ARG_INT, .high = 1 << 20, .value = "N",
            .fallback = "256", .help = "most texts that wait for a row"),
-    OPTION(FORMAT, "format", .kind = ARG_CHOICE, .value = "NAME", .choice = format_name,
-           .help = "chat format, else the model's"),
+    [FORMAT] = SHARED(FORMAT),
     OPTION(LENIENT, "lenient", .kind = ARG_FLAG,
            .help = "name fields that are not known in a header, not an error"),
     OPTION(LOG, "access-log", .kind = ARG_OUTPUT, .tried = true, .value = "FILE",

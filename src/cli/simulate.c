@@ -479,25 +479,13 @@ static int write_report(const char *path, void (*draw)(StrBuf *, const Report *)
                        : file_write(path, page.text, page.length, err);
 }
 
-typedef struct Reading {
-    const char *text;
-    Mesh *mesh;
-    Arena *arena;
-} Reading;
-
-static int read_mesh(void *of, cvn_err *err)
-{
-    const Reading *r = of;
-    return mesh_parse(r->mesh, r->text, r->arena, err);
-}
-
 /* Steps are measured, on the threads that a device has here. */
 static int on_this(SimAsk *ask, const StepClock *clock, int *devices, cvn_err *err)
 {
     SCOPED(arena_free) Arena arena = {0};
-    Mesh mesh = {.n_devices = 1};
-    TRY(arena_init(&arena, err));
-    TRY(protect(read_mesh, &(Reading){ask->mesh, &mesh, &arena}, "reading a mesh", err));
+    Mesh mesh;
+    TRY(arena_begin(&arena, err));
+    TRY(mesh_parse(&mesh, ask->mesh, &arena, err));
     *devices = mesh.n_devices;
     ask->threads = threads_available() / *devices;
     if (ask->threads < 1)

@@ -16,13 +16,9 @@ void task_free(Task *task)
 {
     for (size_t i = 0; i < task->n; i++) {
         Question *q = &task->question[i];
-        for (size_t k = 0; q->text && k < q->n_choices; k++)
-            token_ids_free(&q->text[k]);
-        free(q->text);
-        free(q->begin);
-        free(q->length[0]);
-        free(q->length[1]);
-        free(q->logprob);
+        for (size_t k = 0; q->choice && k < q->n_choices; k++)
+            token_ids_free(&q->choice[k].text);
+        free(q->choice);
     }
     free(task->question);
     *task = (Task){0};
@@ -44,7 +40,7 @@ static bool is_space(char c)
 }
 
 /* Context and choice as ids, and where the choice begins: white space at the end of the context is the choice's. */
-static int encode_choice(Question *q, size_t i, const json_t *context, const json_t *choice,
+static int encode_choice(Choice *c, size_t i, const json_t *context, const json_t *choice,
                          const Tokenizer *tokenizer, unsigned encoding, cvn_err *err)
 {
     const char *text = json_string_value(choice);
@@ -61,12 +57,12 @@ static int encode_choice(Question *q, size_t i, const json_t *context, const jso
     if (whole.failed)
         return err_set(err, CVN_EMEM, "no memory for a question");
     TRY(tokenizer_encode(tokenizer, whole.text, n, encoding, &before, err));
-    TRY(tokenizer_encode(tokenizer, whole.text, whole.length, encoding, &q->text[i], err));
-    size_t most = q->text[i].n ? q->text[i].n - 1 : 0;
-    q->begin[i] = before.n < 1 ? 1 : before.n < most ? before.n : most;
-    q->length[0][i] = characters(text, length);
-    q->length[1][i] = (double)length;
-    if (q->text[i].n < 2)
+    TRY(tokenizer_encode(tokenizer, whole.text, whole.length, encoding, &c->text, err));
+    size_t most = c->text.n ? c->text.n - 1 : 0;
+    c->begin = before.n < 1 ? 1 : before.n < most ? before.n : most;
+    c->length[0] = characters(text, length);
+    c->length[1] = (double)length;
+    if (c->text.n < 2)
         return err_set(err, CVN_EINVAL, "choice %zu has no token with a probability", i);
     return CVN_OK;
 }
@@ -98,15 +94,12 @@ static int read_question(Question *q, const json_t *line, const Tokenizer *token
             "a question is {\"context\": text, \"choices\": [texts], \"answer\": place}");
     TRY(find_answer(json_object_get(line, "answer"), choices, &q->answer, err));
     q->n_choices = n;
-    q->text = calloc(n, sizeof *q->text);
-    q->begin = calloc(n, sizeof *q->begin);
-    q->length[0] = calloc(n, sizeof *q->length[0]);
-    q->length[1] = calloc(n, sizeof *q->length[1]);
-    q->logprob = calloc(n, sizeof *q->logprob);
-    if (!q->text || !q->begin || !q->length[0] || !q->length[1] || !q->logprob)
+    q->choice = calloc(n, sizeof *q->choice);
+    if (!q->choice)
         return err_set(err, CVN_EMEM, "no memory for %zu choices", n);
     for (size_t i = 0; i < n; i++)
-        TRY(encode_choice(q, i, context, json_array_get(choices, i), tokenizer, encoding, err));
+        TRY(encode_choice(&q->choice[i], i, context, json_array_get(choices, i), tokenizer,
+                          encoding, err));
     return CVN_OK;
 }
 
@@ -132,7 +125,7 @@ static int read_line(void *context, const char *text, size_t n, size_t number, c
     *q = (Question){0};
     TRY(read_question(q, line, r->tokenizer, r->encoding, err));
     for (size_t i = 0; i < q->n_choices; i++)
-        task->longest = q->text[i].n > task->longest ? q->text[i].n : task->longest;
+        task->longest = q->choice[i].text.n > task->longest ? q->choice[i].text.n : task->longest;
     return CVN_OK;
 }
 
@@ -150,17 +143,17 @@ int task_read(Task *task, const char *path, const cvn_model *model, unsigned enc
 
 /* ---- scoring ---- */
 
-static int score_choice(Question *q, size_t i, cvn_engine *engine, int64_t context, cvn_err *err)
+static int score_choice(Choice *c, cvn_engine *engine, int64_t context, cvn_err *err)
 {
-    const TokenIds *text = &q->text[i];
+    const TokenIds *text = &c->text;
     size_t n = text->n < (size_t)context ? text->n : (size_t)context, skipped = text->n - n;
     SCOPED(scoped_free) float *logprob = calloc(n, sizeof *logprob);
     SCOPED(scoped_free) int32_t *argmax = calloc(n, sizeof *argmax);
     if (!logprob || !argmax)
         return err_set(err, CVN_EMEM, "no memory for a question");
     TRY(cvn_engine_score(engine, text->id + skipped, (int64_t)n, logprob, argmax, err));
-    for (size_t k = q->begin[i] > skipped ? q->begin[i] - skipped : 1; k < n; k++)
-        q->logprob[i] += (double)logprob[k];
+    for (size_t k = c->begin > skipped ? c->begin - skipped : 1; k < n; k++)
+        c->logprob += (double)logprob[k];
     return CVN_OK;
 }
 
@@ -169,8 +162,8 @@ size_t task_choice(const Question *q, int rule)
     size_t best = 0;
     double most = -INFINITY;
     for (size_t i = 0; i < q->n_choices; i++) {
-        double length = rule == TASK_SUM ? 1 : q->length[rule - 1][i];
-        double worth = q->logprob[i] / (length > 0 ? length : 1);
+        double length = rule == TASK_SUM ? 1 : q->choice[i].length[rule - 1];
+        double worth = q->choice[i].logprob / (length > 0 ? length : 1);
         if (worth > most) {
             most = worth;
             best = i;
@@ -188,7 +181,7 @@ int task_score(Task *task, cvn_engine *engine, int64_t context, const volatile i
     for (size_t i = 0; i < task->n && code == CVN_OK; i++) {
         Question *q = &task->question[i];
         for (size_t k = 0; k < q->n_choices && code == CVN_OK; k++)
-            code = score_choice(q, k, engine, context, err);
+            code = score_choice(&q->choice[k], engine, context, err);
         if (code == CVN_OK && interrupt && *interrupt)
             code = err_set(err, CVN_EINTERRUPTED, "interrupted after %zu questions", i + 1);
         for (int rule = 0; rule < TASK_RULES && code == CVN_OK; rule++)

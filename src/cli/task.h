@@ -14,11 +14,15 @@
 
 #include "cli/run_model.h"
 
+typedef struct Choice {
+    TokenIds text;    /* owned: with the context before it */
+    size_t begin;     /* of the choice in it */
+    double length[2]; /* characters, bytes */
+    double logprob;   /* found by task_score */
+} Choice;
+
 typedef struct Question {
-    TokenIds *text;    /* [n_choices], owned: context and choice */
-    size_t *begin;     /* [n_choices], owned: of the choice in it */
-    double *length[2]; /* [n_choices], owned: characters, bytes */
-    double *logprob;   /* [n_choices], owned: found by task_score */
+    Choice *choice; /* [n_choices], owned */
     size_t n_choices, answer;
 } Question;
 

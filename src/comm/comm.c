@@ -19,28 +19,6 @@ enum {
     LOOK_NS = 20000000     /* a sleeper looks this often whether the others have failed */
 };
 
-/* The operation of comm_any. */
-static int make_any(Comm *comm)
-{
-    struct CommAny *any = &comm->any;
-    any->member = calloc((size_t)comm->size, sizeof *any->member);
-    if (!any->member)
-        return CVN_EMEM;
-    for (int i = 0; i < comm->size; i++)
-        any->member[i] = i;
-    any->value.type = (cvn_type){.dtype = CVN_I32, .rank = 1, .dim = {1}};
-    any->values = &any->value;
-    any->op = (Op){.kind = OP_ALL_REDUCE,
-                   .n_operands = 1,
-                   .n_results = 1,
-                   .operand = &any->values,
-                   .result = &any->values,
-                   .attr = {.groups = {.n = comm->size, .v = any->member},
-                            .group_size = comm->size,
-                            .reduce = CVN_MAX}};
-    return CVN_OK;
-}
-
 Comm *comm_new(int n_local, Transport *transport, cvn_err *err)
 {
     int most = transport ? RANK_DEVICES_MAX : THREADS_MAX;
@@ -49,28 +27,40 @@ Comm *comm_new(int n_local, Transport *transport, cvn_err *err)
                 "%d devices per process were asked for; give a number from 1 to %d", n_local, most);
         return NULL;
     }
-    Comm *comm = calloc(1, sizeof *comm);
+    int n_ranks = transport ? transport->n_ranks : 1, rank = transport ? transport->rank : 0;
+    int size = n_local * n_ranks;
     size_t bytes = sizeof(CommDevice) * (size_t)n_local;
-    CommDevice *device = comm ? aligned_alloc(64, bytes) : NULL;
-    if (!device) {
+    Comm *comm = calloc(1, sizeof *comm);
+    CommDevice *device = aligned_alloc(64, bytes);
+    int64_t *member = calloc((size_t)size, sizeof *member);
+    if (!comm || !device || !member) {
         free(comm);
+        free(device);
+        free(member);
         err_set(err, CVN_EMEM, "no memory for %d devices", n_local);
         return NULL;
     }
     memset(device, 0, bytes);
-    int n_ranks = transport ? transport->n_ranks : 1, rank = transport ? transport->rank : 0;
     comm->transport = transport;
-    comm->size = n_local * n_ranks;
+    comm->size = size;
     comm->first = n_local * rank;
     comm->n_local = n_local;
     comm->device = device;
     comm->spins = n_local <= threads_available() ? SPINS : SPINS_CROWDED;
     pthread_mutex_init(&comm->lock, NULL);
-    if (make_any(comm)) {
-        comm_free(comm);
-        err_set(err, CVN_EMEM, "no memory for %d devices", n_local);
-        return NULL;
-    }
+    struct CommAny *any = &comm->any;
+    for (int i = 0; i < size; i++)
+        member[i] = i;
+    any->member = member;
+    any->value.type = (cvn_type){.dtype = CVN_I32, .rank = 1, .dim = {1}};
+    any->values = &any->value;
+    any->op =
+        (Op){.kind = OP_ALL_REDUCE,
+             .n_operands = 1,
+             .n_results = 1,
+             .operand = &any->values,
+             .result = &any->values,
+             .attr = {.groups = {.n = size, .v = member}, .group_size = size, .reduce = CVN_MAX}};
     return comm;
 }
 
