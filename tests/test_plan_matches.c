@@ -238,7 +238,7 @@ static void check_training(const Case *c)
     if (trainer_open(&t, c->config, &options, &err) || trainer_random(&t, 1, &err) ||
         trainer_step(&t, &batch, &report, &err))
         fail_msg("%s, %s: %s", c->mesh, c->layout, err.message);
-    trainer_communication(&t, &got);
+    t.rt.backend->communication(t.rt.devices, &got);
     same_communication(c, &got, &want);
     runtime_memory(&t.rt, &memory);
     same_bytes(c, "weights", memory.weights, want.memory.weights);

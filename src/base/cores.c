@@ -79,20 +79,6 @@ static int quota_of(const char *directory, int limit)
     return whole < 1 ? 1 : whole;
 }
 
-/* Walks from a control group up to the root: every level's quota holds. */
-static int quota_above(const char *root, const char *path, int limit)
-{
-    char directory[PATH_MAX + 64];
-    snprintf(directory, sizeof directory, "%s%s", root, path);
-    for (;;) {
-        limit = quota_of(directory, limit);
-        char *slash = strrchr(directory, '/');
-        if (strlen(directory) <= strlen(root) || !slash)
-            return limit;
-        *slash = 0;
-    }
-}
-
 /* The quota of this process's control groups, or `limit`. A line of /proc/self/cgroup is
    "ID:CONTROLLERS:PATH"; version 2 has no controllers. */
 static int quota(int limit)
@@ -100,7 +86,7 @@ static int quota(int limit)
     FILE *file = fopen("/proc/self/cgroup", "re");
     if (!file)
         return limit;
-    char line[PATH_MAX];
+    char line[PATH_MAX], directory[PATH_MAX + 64];
     while (fgets(line, sizeof line, file)) {
         line[strcspn(line, "\n")] = 0;
         char *controllers = strchr(line, ':');
@@ -109,8 +95,16 @@ static int quota(int limit)
             continue;
         *path++ = 0;
         bool v2 = controllers[1] == 0;
-        if (v2 || strstr(controllers, "cpu"))
-            limit = quota_above(v2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/cpu", path, limit);
+        if (!v2 && !strstr(controllers, "cpu"))
+            continue;
+        /* From the control group up to the root: every level's quota holds. */
+        const char *root = v2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/cpu";
+        snprintf(directory, sizeof directory, "%s%s", root, path);
+        limit = quota_of(directory, limit);
+        for (char *slash; strlen(directory) > strlen(root) && (slash = strrchr(directory, '/'));) {
+            *slash = 0;
+            limit = quota_of(directory, limit);
+        }
     }
     fclose(file);
     return limit;

@@ -154,18 +154,6 @@ static void *aligned_zeros(size_t n, size_t size)
     return memory ? memset(memory, 0, n * size) : NULL;
 }
 
-/* Where to bind n threads; NULL when they are better left alone. */
-static int *choose_cores(const Cores *cores, int n)
-{
-    const char *wish = getenv("CARAVAN_PIN");
-    if (!cores->known || n != cores->n_cores || n == 1 || (wish && strcmp(wish, "0") == 0))
-        return NULL;
-    int *cpu = malloc((size_t)n * sizeof *cpu);
-    if (cpu)
-        memcpy(cpu, cores->cpu, (size_t)n * sizeof *cpu);
-    return cpu;
-}
-
 Pool *pool_new(int n, cvn_err *err)
 {
     if (n < 0 || n > THREADS_MAX) {
@@ -187,7 +175,11 @@ Pool *pool_new(int n, cvn_err *err)
     }
     pool->n = n;
     pool->worker = worker;
-    pool->cpu = choose_cores(&cores, n);
+    const char *wish = getenv("CARAVAN_PIN");
+    bool binds = cores.known && n == cores.n_cores && n > 1 && !(wish && strcmp(wish, "0") == 0);
+    pool->cpu = binds ? malloc((size_t)n * sizeof *pool->cpu) : NULL;
+    if (pool->cpu)
+        memcpy(pool->cpu, cores.cpu, (size_t)n * sizeof *pool->cpu);
     atomic_init(&pool->patience, PATIENCE_MOST);
     barrier_init(&pool->meet, n);
     if (start_workers(pool, err)) {

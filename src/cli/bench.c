@@ -151,33 +151,23 @@ static bool is_single(const Row *row)
     return strcmp(row->part, "prefill") == 0 || strcmp(row->part, "decode") == 0;
 }
 
-/* Threads of all devices here, 0: as many as there are cores. */
-static int count_threads(Bench *b, int *threads, cvn_err *err)
-{
-    const Value *v = b->value;
-    *threads = (int)v[THREADS].integer;
-    b->devices = 1;
-    if (!v[MESH].given)
-        return CVN_OK;
-    SCOPED(arena_free) Arena arena = {0};
-    Mesh mesh;
-    TRY(arena_begin(&arena, err));
-    TRY(mesh_parse(&mesh, v[MESH].text, &arena, err));
-    int ranks = cluster_size(b->cluster);
-    b->devices = (int)mesh.n_devices;
-    *threads *= b->devices > ranks ? b->devices / ranks : 1;
-    return CVN_OK;
-}
-
 /* Ceilings first, on the threads that will run the model; then the model, if it is to be made. */
 static int open_bench(Bench *b, cvn_err *err)
 {
     const Value *v = b->value;
-    int threads;
-    warn_threads(v[THREADS].integer);
+    int threads = (int)v[THREADS].integer; /* of all devices here, 0: as many as there are cores */
+    b->devices = 1;
+    warn_threads(threads);
     TRY(run_join(v[MESH].given, &b->cluster, err));
     TRY(check_layout(v[MESH].text, layout_said(v[MESH].text, &v[LAYOUT], false), err));
-    TRY(count_threads(b, &threads, err));
+    if (v[MESH].given) {
+        SCOPED(arena_free) Arena arena = {0};
+        Mesh mesh;
+        TRY(arena_begin(&arena, err));
+        TRY(mesh_parse(&mesh, v[MESH].text, &arena, err));
+        b->devices = (int)mesh.n_devices;
+        threads *= (int)num_max(b->devices / cluster_size(b->cluster), 1);
+    }
     Runtime rt;
     const RuntimeOptions alone = {.devices = {.threads = threads, .device = v[DEVICE].text}};
     b->name = v[PRESET].given ? v[PRESET].text : v[MODEL].text;

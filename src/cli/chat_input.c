@@ -149,19 +149,6 @@ static wchar_t *edit_prompt(EditLine *edit)
     return prompt;
 }
 
-static void load_history(ChatInput *input)
-{
-    HistEventW event;
-    input->history = history_winit();
-    if (!input->history)
-        return;
-    history_w(input->history, &event, H_SETSIZE, 1000);
-    history_w(input->history, &event, H_SETUNIQUE, 1);
-    if (input->history_path)
-        history_w(input->history, &event, H_LOAD, input->history_path);
-    el_wset(input->edit, EL_HIST, history_w, input->history);
-}
-
 static void start_editing(ChatInput *input)
 {
     const char *term = getenv("TERM");
@@ -177,7 +164,15 @@ static void start_editing(ChatInput *input)
     el_wset(input->edit, EL_GETCFN, read_character);
     el_wset(input->edit, EL_PROMPT, edit_prompt);
     el_set(input->edit, EL_EDITOR, "emacs");
-    load_history(input);
+    HistEventW event;
+    input->history = history_winit();
+    if (input->history) {
+        history_w(input->history, &event, H_SETSIZE, 1000);
+        history_w(input->history, &event, H_SETUNIQUE, 1);
+        if (input->history_path)
+            history_w(input->history, &event, H_LOAD, input->history_path);
+        el_wset(input->edit, EL_HIST, history_w, input->history);
+    }
     el_source(input->edit, NULL);
     el_set(input->edit, EL_SIGNAL, 0);
     el_wset(input->edit, EL_ADDFN, L"insert-newline", L"Insert a line end", insert_newline);

@@ -124,13 +124,11 @@ static int accepts(Work *w, cvn_constraint *constraint, const char *bytes, size_
 static json_t *times(Work *w)
 {
     double sum = 0;
+    if (!w->n_masks)
+        return json_null();
     json_t *each = json_array();
     for (size_t i = 0; i < w->n_masks; i++)
         each = json_append(each, json_real(w->microseconds[i]));
-    if (!w->n_masks) {
-        json_decref(each);
-        return json_null();
-    }
     sort_numbers(w->microseconds, w->n_masks);
     for (size_t i = 0; i < w->n_masks; i++)
         sum += w->microseconds[i];
@@ -143,14 +141,12 @@ static int print_line(Work *w, const char *id, size_t n_id, const char *refused,
                       double first, cvn_err *err)
 {
     json_error_t error;
-    json_t *line = json_object(),
-           *name = json_loadb(id, n_id, JSON_DECODE_ANY | JSON_ALLOW_NUL, &error);
-    line = json_with(line, "id", name ? name : json_null());
-    line = json_with(line, "refused", refused ? bytes_json(refused, strlen(refused)) : json_null());
-    line = json_with(line, "results", results);
-    line = json_with(line, "first_mask_us", first >= 0 ? json_real(first) : json_null());
-    line = json_with(line, "mask_us", times(w));
-    return print_json(line, err);
+    json_t *name = json_loadb(id, n_id, JSON_DECODE_ANY | JSON_ALLOW_NUL, &error);
+    return print_json(json_pack("{s:o,s:o,s:o,s:o,s:o}", "id", name ? name : json_null(), "refused",
+                                refused ? bytes_json(refused, strlen(refused)) : json_null(),
+                                "results", results, "first_mask_us",
+                                first >= 0 ? json_real(first) : json_null(), "mask_us", times(w)),
+                      err);
 }
 
 static const JsonValue *member(const JsonValue *line, const char *name)

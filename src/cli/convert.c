@@ -195,11 +195,10 @@ static int copy_tokenizer(Convert *c, cvn_err *err)
         folder = slash ? arena_stringn(&c->arena, c->from, (size_t)(slash - c->from)) : ".";
     if (c->tokenizer)
         return tokenizer_copy(c->tokenizer, c->staging, err);
-    if (c->model.kind == IO_KIND_GGUF) {
-        if (tokenizer_copy(c->from, c->staging, &c->no_tokenizer))
-            return CVN_OK;
-        return write_tokenizer_config(c, err);
-    }
+    if (c->model.kind == IO_KIND_GGUF)
+        return tokenizer_copy(c->from, c->staging, &c->no_tokenizer)
+                   ? CVN_OK
+                   : write_tokenizer_config(c, err);
     for (size_t i = 0; tokenizer_files[i]; i++) {
         const FilePath file = file_path(folder, tokenizer_files[i]);
         if (file_exists(file.text))
@@ -218,10 +217,8 @@ static int tokenizer_keys(Convert *c, cvn_err *err)
     }
     if (tokenizer_open(c->from, &t, &c->no_tokenizer))
         return CVN_OK;
-    GgufKeys keys = {0};
-    int code = gguf_write_tokenizer(t, &keys, &c->no_tokenizer);
+    int code = gguf_write_tokenizer(t, &c->keys, &c->no_tokenizer);
     tokenizer_free(t);
-    c->keys = keys;
     if (code == CVN_OK)
         c->form_options.tokenizer = &c->keys;
     return code == CVN_EMEM ? err_set(err, code, "%s", c->no_tokenizer.message) : CVN_OK;
@@ -239,12 +236,12 @@ static const FormType *find_type(const char *name)
 
 static int check_out(const Convert *c, cvn_err *err)
 {
-    bool there = file_exists(c->to), file = forms[c->form].file;
+    bool there = file_exists(c->to), file = forms[c->form].file, force = c->value[FORCE].flag;
     if (there && file_is_folder(c->to) == file)
         return err_set(err, CVN_EIO, "'%s' exists and is %s folder", c->to, file ? "a" : "no");
-    if (there && file && !c->value[FORCE].flag)
+    if (there && file && !force)
         return err_set(err, CVN_EIO, "'%s' exists; give another name or --force", c->to);
-    if (there && !file && !c->value[FORCE].flag && !file_folder_is_empty(c->to))
+    if (there && !file && !force && !file_folder_is_empty(c->to))
         return err_set(err, CVN_EIO, "'%s' is not empty; give another folder or --force", c->to);
     return CVN_OK;
 }

@@ -123,11 +123,9 @@ static int run(const Args *args, cvn_err *err)
 {
     bool as_json = args->value[JSON].flag;
     json_t *all = as_json ? json_array() : NULL;
-    int code = CVN_OK;
+    int code = args->n_operands ? CVN_OK : list("cpu", false, as_json, &all, err);
     for (int i = 0; i < args->n_operands && code == CVN_OK; i++)
         code = list(args->operand[i], true, as_json, &all, err);
-    if (!args->n_operands)
-        code = list("cpu", false, as_json, &all, err);
     for (size_t i = 0; !args->n_operands && plugin_kind(i) && code == CVN_OK; i++)
         code = list(plugin_kind(i), false, as_json, &all, err);
     if (as_json && code == CVN_OK)

@@ -36,33 +36,6 @@ static json_t *tensor_json(const cvn_value *v, const Binding *is)
                      dtypes[v->type.dtype], "shape", json_integers(v->type.dim, v->type.rank));
 }
 
-static json_t *inputs_json(const Modules *m, const cvn_graph *g, const Signature *s)
-{
-    json_t *list = json_array();
-    for (int i = 0; i < g->n_parameters; i++) {
-        const Binding *is = &s->parameter[i];
-        json_t *one = tensor_json(g->parameter[i], is);
-        one = json_with(one, "name", json_string(g->parameter[i]->def->attr.name));
-        if (is->role == ROLE_WEIGHT || is->role == ROLE_TRAINED || is->role == ROLE_ROUNDED)
-            one = json_with(one, "tensor",
-                            json_string(m->model.params.param[is->index].file_name[NAMING_HF]));
-        list = json_append(list, one);
-    }
-    return list;
-}
-
-static json_t *outputs_json(const cvn_graph *g, const Signature *s)
-{
-    json_t *list = json_array();
-    for (int i = 0; i < g->n_outputs; i++) {
-        json_t *one = tensor_json(g->output[i].value, &s->output[i]);
-        if (s->into[i] >= 0)
-            one = json_with(one, "into", json_integer(s->into[i]));
-        list = json_append(list, one);
-    }
-    return list;
-}
-
 /* The module of a graph, its file and its row of the signature. The graph is freed; NULL: it could not be made, and err says
    why. */
 static int add_module(Modules *m, const char *name, cvn_graph *made, cvn_err *err)
@@ -78,9 +51,25 @@ static int add_module(Modules *m, const char *name, cvn_graph *made, cvn_err *er
     signature_of(&s, g, &arena);
     TRY(graph_print_stablehlo(&text, g, NULL, err));
     TRY(file_write(file_path(m->folder, file).text, text.text, text.length, err));
-    m->modules = json_with(m->modules, name,
-                           json_pack("{s:s,s:o,s:o}", "file", file, "inputs", inputs_json(m, g, &s),
-                                     "outputs", outputs_json(g, &s)));
+    json_t *inputs = json_array(), *outputs = json_array();
+    for (int i = 0; i < g->n_parameters; i++) {
+        const Binding *is = &s.parameter[i];
+        json_t *one = tensor_json(g->parameter[i], is);
+        one = json_with(one, "name", json_string(g->parameter[i]->def->attr.name));
+        if (is->role == ROLE_WEIGHT || is->role == ROLE_TRAINED || is->role == ROLE_ROUNDED)
+            one = json_with(one, "tensor",
+                            json_string(m->model.params.param[is->index].file_name[NAMING_HF]));
+        inputs = json_append(inputs, one);
+    }
+    for (int i = 0; i < g->n_outputs; i++) {
+        json_t *one = tensor_json(g->output[i].value, &s.output[i]);
+        if (s.into[i] >= 0)
+            one = json_with(one, "into", json_integer(s.into[i]));
+        outputs = json_append(outputs, one);
+    }
+    m->modules =
+        json_with(m->modules, name,
+                  json_pack("{s:s,s:o,s:o}", "file", file, "inputs", inputs, "outputs", outputs));
     return CVN_OK;
 }
 
@@ -121,7 +110,7 @@ int export_modules(const char *folder, const ModulesAsk *ask, cvn_err *err)
         .clip = 1,
         .optimizer = optimizer_defaults(OPTIMIZER_ADAMW, model_size(config).params)};
     int code = add_steps(&m, err);
-    if (code == CVN_OK && ask->train_seq)
+    if (!code && ask->train_seq)
         code = add_module(&m, "train", train_graph(TRAIN_STEP, config, &train, err), err);
     io_close_model(&m.model);
     json_auto_t *all = json_pack("{s:s,s:i,s:I,s:I,s:o}", "format", "caravan-stablehlo", "version",

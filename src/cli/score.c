@@ -73,19 +73,6 @@ static void print_piece(const cvn_model *model, int32_t id)
     printf("\"%s\"", shown.text ? shown.text : "");
 }
 
-static void print_tokens(const cvn_model *model, const TokenIds *ids, const Scores *scores)
-{
-    for (size_t i = 1; i < ids->n; i++) {
-        printf("%8d  %9.4f  ", (int)ids->id[i], (double)scores->logprob[i]);
-        print_piece(model, ids->id[i]);
-        if (scores->argmax[i - 1] != ids->id[i]) {
-            printf("  likeliest ");
-            print_piece(model, scores->argmax[i - 1]);
-        }
-        putchar('\n');
-    }
-}
-
 /* Colours of 256 for p(token | before): below 1/1000, 1/100, 1/10, 1/2, and likelier. */
 static const int SHADE[] = {196, 208, 220, 148, 40};
 static const float SHADE_ENDS[] = {-6.9078f, -4.6052f, -2.3026f, -0.6931f};
@@ -180,13 +167,21 @@ static int score(RunModel *run, const TokenIds *ids, int64_t window, int64_t str
     return code;
 }
 
-static int print_scores(const RunModel *run, const Args *args, const TokenIds *ids,
+static int print_scores(const cvn_model *model, const Args *args, const TokenIds *ids,
                         const Scores *scores, cvn_err *err)
 {
-    if (args->value[SHOW].flag)
-        TRY(show_text(run->model, ids, scores, err));
-    else if (!args->value[SUMMARY].flag)
-        print_tokens(run->model, ids, scores);
+    bool shows = args->value[SHOW].flag;
+    if (shows)
+        TRY(show_text(model, ids, scores, err));
+    for (size_t i = 1; i < ids->n && !shows && !args->value[SUMMARY].flag; i++) {
+        printf("%8d  %9.4f  ", (int)ids->id[i], (double)scores->logprob[i]);
+        print_piece(model, ids->id[i]);
+        if (scores->argmax[i - 1] != ids->id[i]) {
+            printf("  likeliest ");
+            print_piece(model, scores->argmax[i - 1]);
+        }
+        putchar('\n');
+    }
     printf("%zu tokens, mean log-probability %.4f, perplexity %.4f\n", ids->n, scores->mean,
            exp(-scores->mean));
     return CVN_OK;
@@ -297,7 +292,7 @@ static int run(const Args *args, cvn_err *err)
         code = score_input(args, &model, &ids, &scores, err);
         if (!code)
             code = json ? print_scores_json(&ids, &scores, summary, err)
-                        : print_scores(&model, args, &ids, &scores, err);
+                        : print_scores(model.model, args, &ids, &scores, err);
     }
     free(scores.logprob);
     free(scores.argmax);

@@ -1,5 +1,6 @@
 #include "comm/account.h"
 
+#include "base/heap.h"
 #include "comm/comm_impl.h"
 #include "compile/plan.h"
 
@@ -26,15 +27,13 @@ int comm_name_axes(Comm *comm, const Ints *groups, int64_t size, const char *axe
     if (groups->n == 0 || size == 0 || find_name(names, groups, size))
         return CVN_OK;
     size_t bytes = (size_t)groups->n * sizeof *groups->v;
-    int64_t *copy = malloc(bytes);
-    struct CommName *more = realloc(names->name, (size_t)(names->n + 1) * sizeof *more);
-    names->name = more ? more : names->name;
-    if (!copy || !more) {
-        free(copy);
+    struct CommName *name = heap_more(names->name, (size_t)names->n, sizeof *name);
+    names->name = name ? name : names->name;
+    int64_t *copy = name ? malloc(bytes) : NULL;
+    if (!copy)
         return err_set(err, CVN_EMEM, "no memory for the names of a mesh's axes");
-    }
     memcpy(copy, groups->v, bytes);
-    struct CommName *name = &names->name[names->n++];
+    name += names->n++;
     *name = (struct CommName){.groups = copy, .n = groups->n, .size = size};
     snprintf(name->axes, sizeof name->axes, "%s", axes);
     return CVN_OK;
@@ -45,12 +44,10 @@ int comm_name_axes(Comm *comm, const Ints *groups, int64_t size, const char *axe
 /* All that members in this process give. */
 static bool is_there(Comm *comm, const Exchange *e)
 {
-    for (int64_t j = 0; j < e->size; j++) {
-        if (!comm_is_local(comm, e->member[j]))
-            continue;
-        if (!milestone_reached(&comm_peer(comm, e, e->member[j])->started, e->number + 1))
+    for (int64_t j = 0; j < e->size; j++)
+        if (comm_is_local(comm, e->member[j]) &&
+            !milestone_reached(&comm_peer(comm, e, e->member[j])->started, e->number + 1))
             return false;
-    }
     return link_is_done(comm, e);
 }
 

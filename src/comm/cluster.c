@@ -58,8 +58,9 @@ typedef struct Card {
 struct cvn_cluster {
     Transport *t; /* owned */
     ClusterOptions options;
-    Card *card; /* owned [n_ranks] */
-    Peer *peer; /* owned [n_ranks]; of those that this rank talks to */
+    Card *card;     /* owned [n_ranks] */
+    Peer *peer;     /* owned [n_ranks]; of those that this rank talks to */
+    int first, end; /* those: all others of rank 0, which alone they talk to */
     _Atomic int64_t step;
     pthread_mutex_t lock; /* of comm */
     Comm *comm;           /* borrowed, or NULL */
@@ -106,11 +107,6 @@ void cluster_set_comm(Cluster *cluster, Comm *comm)
 
 /* ---- the watchdog ---- */
 
-static bool talks_to(const Cluster *c, int rank)
-{
-    return rank != c->t->rank && (c->t->rank == 0 || rank == 0);
-}
-
 bool cluster_claim(Cluster *c)
 {
     return !atomic_exchange(&c->reported, true);
@@ -137,8 +133,8 @@ static void send_note(Cluster *c, int rank, NoteKind kind, const char *text)
 
 static void send_notes(Cluster *c, NoteKind kind, const char *text)
 {
-    for (int rank = 0; rank < c->t->n_ranks; rank++)
-        if (talks_to(c, rank) && !(c->t->rank == 0 && c->peer[rank].bye && kind == NOTE_BEAT))
+    for (int rank = c->first; rank < c->end; rank++)
+        if (!(c->t->rank == 0 && c->peer[rank].bye && kind == NOTE_BEAT))
             send_note(c, rank, kind, text);
 }
 
@@ -149,9 +145,7 @@ static void tell_others(Cluster *c)
     bool arrived = false;
     while (!arrived && clock_ns() - begin < telling_ns) {
         arrived = true;
-        for (int rank = 0; rank < c->t->n_ranks; rank++) {
-            if (!talks_to(c, rank))
-                continue;
+        for (int rank = c->first; rank < c->end; rank++) {
             if (!c->peer[rank].told)
                 send_note(c, rank, NOTE_TOLD, "");
             arrived = c->peer[rank].told && has_left(c, rank) && arrived;
@@ -203,10 +197,10 @@ static void hear_note(Cluster *c, int rank)
 
 static void receive_notes(Cluster *c)
 {
-    for (int rank = 0; rank < c->t->n_ranks; rank++) {
+    for (int rank = c->first; rank < c->end; rank++) {
         Peer *peer = &c->peer[rank];
         bool done = false;
-        if (!talks_to(c, rank) || peer->bye)
+        if (peer->bye)
             continue;
         if (peer->receiving.request &&
             (c->t->test(c->t, &peer->receiving, 1, &done, NULL) || !done))
@@ -258,8 +252,8 @@ static void end_with_others(Cluster *c, bool woken)
         receive_notes(c);
         nanosleep(&(struct timespec){.tv_nsec = TICK_NS}, NULL);
     }
-    for (int rank = 0; rank < c->t->n_ranks; rank++)
-        if (talks_to(c, rank) && !c->peer[rank].ending && !c->peer[rank].bye)
+    for (int rank = c->first; rank < c->end; rank++)
+        if (!c->peer[rank].ending && !c->peer[rank].bye)
             lose_rank(c, rank, "died");
     lose(c, &err, false);
 }
@@ -268,10 +262,10 @@ static void look_for_silence(Cluster *c, int64_t now)
 {
     /* The others give rank 0 the time to speak, and then rank 1, and to end them. */
     double patience = c->options.timeout + (c->t->rank > 1 ? 4 : c->t->rank == 1 ? 2 : 0);
-    for (int rank = 0; rank < c->t->n_ranks; rank++) {
+    for (int rank = c->first; rank < c->end; rank++) {
         const Peer *peer = &c->peer[rank];
         double silence = (double)(now - peer->heard_ns) * 1e-9;
-        if (!talks_to(c, rank) || peer->bye || silence < patience)
+        if (peer->bye || silence < patience)
             continue;
         /* When all are silent it may be one that holds up the others, inside MPI: one that is stopped is the cause. */
         char how[96];
@@ -289,8 +283,8 @@ static void look_for_silence(Cluster *c, int64_t now)
 
 static bool all_said_bye(const Cluster *c)
 {
-    for (int rank = 0; rank < c->t->n_ranks; rank++)
-        if (talks_to(c, rank) && !c->peer[rank].bye)
+    for (int rank = c->first; rank < c->end; rank++)
+        if (!c->peer[rank].bye)
             return false;
     return true;
 }
@@ -300,11 +294,9 @@ static bool left(Cluster *c)
 {
     if (c->t->rank == 0 && !all_said_bye(c))
         return false;
-    for (int rank = 0; rank < c->t->n_ranks; rank++) {
+    for (int rank = c->first; rank < c->end; rank++) {
         Peer *peer = &c->peer[rank];
         bool done = true;
-        if (!talks_to(c, rank))
-            continue;
         if (peer->sending.request)
             c->t->test(c->t, &peer->sending, 1, &done, NULL);
         if (!done)
@@ -362,38 +354,22 @@ static int star(Cluster *c, bool to_rank_0, int tag, void *block, size_t stride,
 {
     Transport *t = c->t;
     bool sends = to_rank_0 == (t->rank > 0);
-    int first = t->rank == 0 ? 1 : 0, end = t->rank == 0 ? t->n_ranks : 1;
-    SCOPED(scoped_free) Transfer *transfer = calloc((size_t)end, sizeof *transfer);
+    SCOPED(scoped_free) Transfer *transfer = calloc((size_t)c->end, sizeof *transfer);
     if (!transfer)
         return err_set(err, CVN_EMEM, "no memory to talk to other ranks");
-    for (int rank = first; rank < end; rank++)
+    for (int rank = c->first; rank < c->end; rank++)
         TRY(transport_begin(t, sends, rank, tag, (char *)block + (size_t)rank * stride, bytes,
                             &transfer[rank], seconds, err));
-    return transport_wait(t, transfer, end, seconds, err);
+    return transport_wait(t, transfer, c->end, seconds, err);
 }
 
-/* One block from every rank to rank 0: got [n_ranks * bytes] there. */
-static int collect(Cluster *c, int tag, const void *own, void *got, size_t bytes, double seconds,
-                   cvn_err *err)
-{
-    if (c->t->rank > 0)
-        return star(c, true, tag, (void *)(uintptr_t)own, bytes, bytes, seconds, err);
-    memcpy(got, own, bytes);
-    return star(c, true, tag, got, bytes, bytes, seconds, err);
-}
-
-/* One block of rank 0 to all. */
-static int spread(Cluster *c, int tag, void *data, size_t bytes, double seconds, cvn_err *err)
-{
-    return star(c, false, tag, data, 0, bytes, seconds, err);
-}
-
-/* One block from every rank to all: [n_ranks * bytes]. */
+/* One block from every rank to all, [n_ranks * bytes], by way of rank 0. */
 static int gather(Cluster *c, int tag, const void *own, void *all, size_t bytes, double seconds,
                   cvn_err *err)
 {
-    TRY(collect(c, tag, own, all, bytes, seconds, err));
-    return spread(c, tag + 1, all, bytes * (size_t)c->t->n_ranks, seconds, err);
+    memcpy(all, own, bytes); /* the others get it again, in its place */
+    TRY(star(c, true, tag, all, bytes, bytes, seconds, err));
+    return star(c, false, tag + 1, all, 0, bytes * (size_t)c->t->n_ranks, seconds, err);
 }
 
 static int compare_cards(Cluster *c, cvn_err *err)
@@ -466,7 +442,7 @@ int cluster_together(Cluster *c, ClusterChannel channel, int code, cvn_err *err)
 
 int cluster_share(Cluster *c, void *data, size_t bytes, cvn_err *err)
 {
-    return c ? spread(c, TAG_SHARE, data, bytes, agree_seconds, err) : CVN_OK;
+    return c ? star(c, false, TAG_SHARE, data, 0, bytes, agree_seconds, err) : CVN_OK;
 }
 
 /* ---- from start to end ---- */
@@ -490,6 +466,8 @@ int cluster_open(const ClusterOptions *options, Cluster **out, cvn_err *err)
     }
     pthread_mutex_init(&c->lock, NULL);
     c->t = t;
+    c->first = t->rank == 0 ? 1 : 0;
+    c->end = t->rank == 0 ? t->n_ranks : 1;
     c->options = *options;
     if (c->options.timeout <= 0)
         c->options.timeout = 20;

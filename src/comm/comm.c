@@ -175,36 +175,31 @@ bool comm_busy(const Comm *comm)
 
 /* ---- waiting ---- */
 
-static bool reached(Milestone *milestone, unsigned target, unsigned *seen)
-{
-    *seen = atomic_load(&milestone->value);
-    return (int)(*seen - target) >= 0;
-}
-
 bool milestone_reached(Milestone *milestone, unsigned target)
 {
-    unsigned seen;
-    return reached(milestone, target, &seen);
+    return (int)(atomic_load(&milestone->value) - target) >= 0;
 }
 
 bool milestone_wait(const Comm *comm, Milestone *milestone, unsigned target)
 {
-    unsigned seen;
     for (unsigned i = 0; i < comm->spins; i++) {
-        if (reached(milestone, target, &seen))
+        if (milestone_reached(milestone, target))
             return true;
         threads_relax();
     }
     /* The kernel compares the word with what we saw before it puts us to sleep, and who changes it
        looks for sleepers afterwards: no change is missed. */
     atomic_fetch_add(&milestone->sleepers, 1);
-    bool there;
-    while (!(there = reached(milestone, target, &seen)) && !atomic_load(&comm->failed)) {
+    for (;;) {
+        unsigned seen = atomic_load(&milestone->value);
+        bool there = (int)(seen - target) >= 0;
+        if (there || atomic_load(&comm->failed)) {
+            atomic_fetch_sub(&milestone->sleepers, 1);
+            return there;
+        }
         struct timespec look = {.tv_nsec = LOOK_NS};
         syscall(SYS_futex, &milestone->value, FUTEX_WAIT_PRIVATE, seen, &look, NULL, 0);
     }
-    atomic_fetch_sub(&milestone->sleepers, 1);
-    return there;
 }
 
 void milestone_reach(Milestone *milestone, unsigned target)

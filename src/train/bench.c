@@ -46,7 +46,7 @@ static int measure_steps(const TrainBench *b, Trainer *t, const TrainBatch *batc
     for (int i = 0; i <= b->repeats; i++) {
         TrainReport report;
         if (i == 1)
-            trainer_communication(t, &before);
+            t->rt.backend->communication(t->rt.devices, &before);
         if (b->step)
             b->step(i + 1, b->repeats + 1, last);
         int64_t begin = clock_ns();
@@ -57,7 +57,7 @@ static int measure_steps(const TrainBench *b, Trainer *t, const TrainBatch *batc
         out->loss[i > 0] = report.loss;
         peaks[i] = t->rt.backend->peak(t->rt.devices, b->trainer.compute, TURN) * processes(t);
     }
-    trainer_communication(t, &out->communication);
+    t->rt.backend->communication(t->rt.devices, &out->communication);
     comm_table_since(&out->communication, &before);
     comm_table_divide(&out->communication, b->repeats);
     out->peak = median(peaks, b->repeats + 1);

@@ -249,9 +249,10 @@ static int step(Run *r, cvn_err *err)
     cluster_set_step(r->events->cluster, state->step + 1);
     TRY(run_fill(r, DATA_TRAIN, state->position, c->batch, err));
     CommTable before, after;
-    trainer_communication(&r->trainer, &before);
+    const Runtime *rt = &r->trainer.rt;
+    rt->backend->communication(rt->devices, &before);
     TRY(trainer_step(&r->trainer, &r->batch, &report, err));
-    trainer_communication(&r->trainer, &after);
+    rt->backend->communication(rt->devices, &after);
     comm_table_since(&after, &before);
     comm_table_add(&r->communication, &after);
     CommRow sum = comm_table_sum(&after);

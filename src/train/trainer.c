@@ -269,11 +269,6 @@ bool trainer_needs(const Trainer *t, int64_t row)
     return t->need[row % t->options.micro_batch];
 }
 
-void trainer_communication(const Trainer *t, CommTable *out)
-{
-    t->rt.backend->communication(t->rt.devices, out);
-}
-
 /* ---- steps ---- */
 
 /* On the rows from number `first` on; batch is NULL for a program without. */

@@ -83,9 +83,6 @@ int trainer_random(Trainer *trainer, uint64_t seed, cvn_err *err);
 int trainer_from_model(Trainer *trainer, const IoModel *model, cvn_err *err);
 int trainer_restore(Trainer *trainer, const Checkpoint *checkpoint, cvn_err *err);
 
-/* What its devices have communicated until now. */
-void trainer_communication(const Trainer *trainer, CommTable *out);
-
 /* The program of a graph of training, by which the runtime knows the tensors of the state. */
 int train_program(Program *program, Runtime *rt, TrainGraph kind, const LlamaConfig *config,
                   const TrainStepOptions *step, const char *layout, cvn_err *err);
