@@ -13,7 +13,7 @@
 #define TESTS_SCHEDULE_BOUND_H
 
 #include "comm/comm.h"
-#include "compile/schedule_cost.h"
+#include "compile/schedule.h"
 
 #include <math.h>
 #include <stdint.h>

@@ -18,23 +18,6 @@ const Kernel *lower_kernel(const KernelSet *backend, const Op *op)
     return !kernel && op->kind == OP_FUSION ? &fusion_kernel : kernel;
 }
 
-/* Lets results be written over operands that are read for the last time, where kernels can. */
-static void join_in_place(Lowering *lowering)
-{
-    const Liveness *live = &lowering->live;
-    for (int i = 0; i < live->n_steps; i++) {
-        const Kernel *kernel = lowering->kernel[i];
-        const Op *op = live->step[i];
-        for (int r = 0; r < op->n_results; r++)
-            for (int k = 0; k < op->n_operands; k++) {
-                cvn_value *root = live->alias[op->operand[k]->id].root;
-                if (kernel_overwrites(kernel, op, r, k) && live->last[root->id] == i &&
-                    blocks_join(&lowering->blocks, op->result[r], root))
-                    break;
-            }
-    }
-}
-
 /* Everything but the places. */
 static void make_step(const Lowering *lowering, int i, Step *step)
 {
@@ -130,7 +113,18 @@ static int lower(Lowering *lowering, const Link *link, Plan **out, cvn_err *err)
     fuse_graph(g, lowering->backend, &lowering->arena);
     TRY(link ? schedule_graph(g, lowering->backend, *link, err) : CVN_OK);
     TRY(lower_outputs(lowering, err));
-    join_in_place(lowering);
+    const Liveness *live = &lowering->live;
+    for (int i = 0; i < live->n_steps;
+         i++) { /* results over operands that are read for the last time */
+        const Op *op = live->step[i];
+        for (int r = 0; r < op->n_results; r++)
+            for (int k = 0; k < op->n_operands; k++) {
+                cvn_value *root = live->alias[op->operand[k]->id].root;
+                if (kernel_overwrites(lowering->kernel[i], op, r, k) && live->last[root->id] == i &&
+                    blocks_join(&lowering->blocks, op->result[r], root))
+                    break;
+            }
+    }
     *out = arena_alloc(&g->arena, sizeof **out);
     **out =
         (Plan){.graph = g, .name = g->name, .n_threads = lowering->n_threads, .made = clock_ns()};

@@ -6,7 +6,6 @@
 #include "compile/schedule.h"
 
 #include "compile/liveness.h"
-#include "compile/schedule_cost.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -415,20 +414,6 @@ static void begin_due(Scheduling *s, double until)
     }
 }
 
-/* Ends what has only its operand to hold on to, and should be there. */
-static void end_due(Scheduling *s)
-{
-    for (int k = 0; k < s->n_open;) {
-        const Node *node = s->open[k] < 0 ? NULL : &s->node[s->open[k]];
-        if (node && !node->grows && node->there <= s->now) {
-            end(s, s->open[k]);
-            k = 0;
-        } else {
-            k++;
-        }
-    }
-}
-
 static void walk(Scheduling *s, double room, double window)
 {
     s->now = s->link_free = s->fetched = s->held = 0;
@@ -446,7 +431,14 @@ static void walk(Scheduling *s, double room, double window)
         double when = available(s, i);
         begin_due(s, (when > s->now && when < FAR ? when : s->now) + s->node[i].cost);
         finish(s, i);
-        end_due(s);
+        for (int k = 0; k < s->n_open;
+             k++) { /* what has only its operand to hold on to, and should be there */
+            const Node *node = s->open[k] < 0 ? NULL : &s->node[s->open[k]];
+            if (node && !node->grows && node->there <= s->now) {
+                end(s, s->open[k]);
+                k = -1;
+            }
+        }
     }
     for (int i = 0; i < s->n; i++)
         finish(s, i);

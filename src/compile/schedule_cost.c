@@ -1,5 +1,5 @@
 /* Estimates by shapes and constants; and the peak by liveness. */
-#include "compile/schedule_cost.h"
+#include "compile/schedule.h"
 
 #include "compile/liveness.h"
 

@@ -11,7 +11,7 @@
 #include "base/file.h"
 #include "base/threads.h"
 #include "compile/fusion.h"
-#include "compile/schedule_cost.h"
+#include "compile/schedule.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -147,37 +147,29 @@ void grad_refuse(Grad *d, const Op *op, const char *why)
     graph_fail(d->g, CVN_EINVAL, "%s has no gradient %s", op_info[op->kind].name, why);
 }
 
-/* Marks the values that depend on one asked for, by way of floats and operations with rules. */
-static void mark_wanted(const cvn_graph *g, int n, cvn_value *const *wrt, bool *wanted)
+/* Marks the values that depend on one asked for, by way of floats and operations with rules; and by way of which
+   operation that refuses each value depends on such: through integers too, where that operation made them, but not
+   through what is flat, or converted to integers. */
+static void mark(const cvn_graph *g, int n, cvn_value *const *wrt, bool *wanted, const Op **refused)
 {
     for (int i = 0; i < n; i++)
         wanted[wrt[i]->id] = true;
     for (const Op *op = g->first; op; op = op->next) {
-        bool any = false;
-        for (int i = 0; i < op->n_operands && table[op->kind].rule; i++)
-            any = any || wanted[op->operand[i]->id];
-        for (int i = 0; i < op->n_results && any; i++)
-            if (is_float(op->result[i]))
-                wanted[op->result[i]->id] = true;
-    }
-}
-
-/* By way of which operation that refuses each value depends on a wanted one: through integers too, where that operation
-   made them; but not through what is flat, or converted to integers. */
-static void mark_refused(const cvn_graph *g, const bool *wanted, const Op **refused)
-{
-    for (const Op *op = g->first; op; op = op->next) {
         const GradRow *row = &table[op->kind];
         const Op *by = NULL;
-        for (int i = 0; i < op->n_operands && !row->flat && !by; i++) {
+        bool any = false;
+        for (int i = 0; i < op->n_operands && !row->flat; i++) {
             const cvn_value *x = op->operand[i];
-            if (row->refused && wanted[x->id])
+            any = any || (row->rule && wanted[x->id]);
+            if (!by && row->refused && wanted[x->id])
                 by = op;
-            else if (row->refused || !is_float(x) || is_float(op->result[0]))
+            else if (!by && (row->refused || !is_float(x) || is_float(op->result[0])))
                 by = refused[x->id];
         }
-        for (int i = 0; i < op->n_results; i++)
+        for (int i = 0; i < op->n_results; i++) {
             refused[op->result[i]->id] = by;
+            wanted[op->result[i]->id] |= any && is_float(op->result[i]);
+        }
     }
 }
 
@@ -237,8 +229,7 @@ int graph_gradient(cvn_graph *g, cvn_value *loss, int n, cvn_value *const *wrt,
     const char *file = g->file;
     int line = g->line;
     Op *last = g->last;
-    mark_wanted(g, n, wrt, wanted);
-    mark_refused(g, wanted, refused);
+    mark(g, n, wrt, wanted, refused);
     if (refused[loss->id])
         grad_refuse(&d, refused[loss->id], table[refused[loss->id]->kind].refused);
     mark_weights(g, n, wrt, &d);

@@ -1,21 +1,25 @@
 /* Rules of sums and their like, and of contractions. */
 #include "grad/rule.h"
 
+static cvn_value *reduce_like(cvn_graph *g, const Op *op, cvn_reduce kind, cvn_value *x)
+{
+    int dims[CVN_MAX_RANK];
+    for (int i = 0; i < op->attr.dims.n; i++)
+        dims[i] = (int)op->attr.dims.v[i];
+    return cvn_reduce_dims(g, kind, x, op->attr.dims.n, dims);
+}
+
 /* dx_i = dy times the product of the others: y / x_i, but for zeros; where there is just one zero,
    only its own gradient is not zero. */
 static cvn_value *product_gradient(cvn_graph *g, const Op *op, cvn_value *dy)
 {
     cvn_value *x = op->operand[0];
     const Ints *reduced = &op->attr.dims;
-    int dims[CVN_MAX_RANK];
-    for (int i = 0; i < reduced->n; i++)
-        dims[i] = (int)reduced->v[i];
     cvn_value *one = like(g, x, 1);
     cvn_value *is_zero = cvn_compare_values(g, CVN_EQ, x, like(g, x, 0));
     cvn_value *factor = cvn_select(g, is_zero, one, x);
-    cvn_value *zeros =
-        cvn_reduce_dims(g, CVN_SUM, cvn_convert(g, is_zero, CVN_I32), reduced->n, dims);
-    cvn_value *rest = cvn_reduce_dims(g, CVN_PRODUCT, factor, reduced->n, dims);
+    cvn_value *zeros = reduce_like(g, op, CVN_SUM, cvn_convert(g, is_zero, CVN_I32));
+    cvn_value *rest = reduce_like(g, op, CVN_PRODUCT, factor);
     rest = grad_repeat(g, cvn_multiply(g, dy, rest), &x->type, reduced);
     zeros = grad_repeat(g, zeros, &x->type, reduced);
     /* The zeros among the other elements. */
@@ -29,13 +33,10 @@ static cvn_value *extremum_gradient(cvn_graph *g, const Op *op, cvn_value *dy)
 {
     cvn_value *x = op->operand[0];
     const Ints *reduced = &op->attr.dims;
-    int dims[CVN_MAX_RANK];
-    for (int i = 0; i < reduced->n; i++)
-        dims[i] = (int)reduced->v[i];
     cvn_value *y = grad_repeat(g, op->result[0], &x->type, reduced);
     cvn_value *wins = cvn_compare_values(g, CVN_EQ, x, y);
     cvn_value *count = cvn_convert(g, wins, CVN_I32);
-    count = cvn_reduce_dims(g, CVN_SUM, count, reduced->n, dims);
+    count = reduce_like(g, op, CVN_SUM, count);
     cvn_value *share = cvn_divide(g, dy, cvn_convert(g, count, dy->type.dtype));
     return where(g, wins, grad_repeat(g, share, &x->type, reduced));
 }

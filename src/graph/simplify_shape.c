@@ -486,25 +486,21 @@ static bool absorb_transpose(cvn_graph *g, const cvn_value *v, Ints *batch, Ints
     if (!transpose)
         return false;
     const int64_t *to = transpose->attr.dims.v;
-    bool bound[CVN_MAX_RANK] = {false};
-    int64_t new_batch[CVN_MAX_RANK], new_contract[CVN_MAX_RANK], last = -1;
-    for (int i = 0; i < batch->n; i++) {
-        bound[batch->v[i]] = true;
-        new_batch[i] = to[batch->v[i]];
-    }
-    for (int i = 0; i < contract->n; i++) {
-        bound[contract->v[i]] = true;
-        new_contract[i] = to[contract->v[i]];
-    }
+    int64_t last = -1;
     for (int i = 0; i < v->type.rank; i++) {
-        if (bound[i])
+        if (ints_contain(batch, i) || ints_contain(contract, i))
             continue;
         if (to[i] < last)
             return false;
         last = to[i];
     }
-    *batch = graph_ints(g, batch->n, new_batch);
-    *contract = graph_ints(g, contract->n, new_contract);
+    for (int k = 0; k < 2; k++) {
+        Ints *dims = k ? contract : batch;
+        int64_t before[CVN_MAX_RANK];
+        for (int i = 0; i < dims->n; i++)
+            before[i] = to[dims->v[i]];
+        *dims = graph_ints(g, dims->n, before);
+    }
     return true;
 }
 
@@ -516,10 +512,8 @@ static cvn_value *dot_of_transpose(cvn_graph *g, const Op *op)
     bool rhs = absorb_transpose(g, operand[1], &attr.rhs_batch, &attr.rhs_contract);
     if (!lhs && !rhs)
         return NULL;
-    if (lhs)
-        operand[0] = operand[0]->def->operand[0];
-    if (rhs)
-        operand[1] = operand[1]->def->operand[0];
+    operand[0] = lhs ? operand[0]->def->operand[0] : operand[0];
+    operand[1] = rhs ? operand[1]->def->operand[0] : operand[1];
     return graph_add(g, OP_DOT_GENERAL, &attr, 2, operand, &op->result[0]->type);
 }
 

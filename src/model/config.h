@@ -4,10 +4,9 @@
  * struct.
  *
  * Reading is strict where it matters: a setting that changes the mathematics and is not implemented
- * is refused by name, never ignored. Every key is in one table (config_read.c): used, harmless, or
- * refused unless it has its neutral value. A key that is in none of them is refused when its name
- * speaks of mathematics ("attn", "norm", "scale", …) and its value is not null, false, 0 or empty;
- * otherwise it is ignored with a warning.
+ * is refused by name, never ignored. Keys that are used or harmless are in one list (config_read.c).
+ * Any other is refused when its name speaks of mathematics ("attn", "norm", "scale", …) and its value
+ * is not null, false, 0, empty or otherwise neutral; else it is ignored with a warning.
  */
 #ifndef CVN_MODEL_CONFIG_H
 #define CVN_MODEL_CONFIG_H

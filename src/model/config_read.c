@@ -5,148 +5,57 @@
 #include "model/config.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-typedef enum KeyKind {
-    KEY_USED,     /* read below */
-    KEY_HARMLESS, /* metadata, defaults for sampling, training only, or without effect on Llama */
-    KEY_REFUSED,  /* changes the mathematics: refused unless null, false, empty or neutral */
-} KeyKind;
+/* What is read below, and what is harmless: metadata, defaults for sampling, training only, without effect on Llama as
+   pretraining_tp is, the same products computed in slices. "compression_config" is an older name of
+   "quantization_config". */
+static const char known[] =
+    "model_type hidden_act hidden_size intermediate_size num_hidden_layers num_attention_heads "
+    "num_key_value_heads head_dim vocab_size max_position_embeddings "
+    "original_max_position_embeddings rms_norm_eps initializer_range rope_theta rope_scaling "
+    "rope_parameters tie_word_embeddings attention_bias mlp_bias bos_token_id eos_token_id "
+    "pad_token_id torch_dtype dtype quantization_config compression_config architectures "
+    "transformers_version _name_or_path _commit_hash _from_model_config _attn_implementation "
+    "_attn_implementation_autoset _attn_implementation_internal _experts_implementation "
+    "attn_implementation use_flash_attention_2 use_cache pretraining_tp attention_dropout "
+    "hidden_dropout max_sequence_length model_name model_max_length neftune_noise_alpha "
+    "num_logits_to_keep unsloth_fixed unsloth_version return_dict return_dict_in_generate "
+    "output_attentions output_hidden_states output_scores torchscript use_bfloat16 "
+    "tf_legacy_loss tie_encoder_decoder cross_attention_hidden_size chunk_size_feed_forward "
+    "is_decoder max_length min_length do_sample early_stopping num_beams num_beam_groups "
+    "diversity_penalty temperature top_k top_p typical_p repetition_penalty length_penalty "
+    "exponential_decay_length_penalty no_repeat_ngram_size encoder_no_repeat_ngram_size "
+    "bad_words_ids suppress_tokens begin_suppress_tokens num_return_sequences "
+    "forced_bos_token_id forced_eos_token_id remove_invalid_values finetuning_task "
+    "task_specific_params problem_type id2label label2id tokenizer_class prefix sep_token_id "
+    "unk_token_id decoder_start_token_id";
 
-static const struct {
-    const char *key;
-    KeyKind kind;
-    double neutral; /* KEY_REFUSED: the number that changes nothing, or NAN where none */
-} keys[] = {
-    {"model_type", KEY_USED, 0},
-    {"hidden_act", KEY_USED, 0},
-    {"hidden_size", KEY_USED, 0},
-    {"intermediate_size", KEY_USED, 0},
-    {"num_hidden_layers", KEY_USED, 0},
-    {"num_attention_heads", KEY_USED, 0},
-    {"num_key_value_heads", KEY_USED, 0},
-    {"head_dim", KEY_USED, 0},
-    {"vocab_size", KEY_USED, 0},
-    {"max_position_embeddings", KEY_USED, 0},
-    {"original_max_position_embeddings", KEY_USED, 0},
-    {"rms_norm_eps", KEY_USED, 0},
-    {"initializer_range", KEY_USED, 0},
-    {"rope_theta", KEY_USED, 0},
-    {"rope_scaling", KEY_USED, 0},
-    {"rope_parameters", KEY_USED, 0},
-    {"tie_word_embeddings", KEY_USED, 0},
-    {"attention_bias", KEY_USED, 0},
-    {"mlp_bias", KEY_USED, 0},
-    {"bos_token_id", KEY_USED, 0},
-    {"eos_token_id", KEY_USED, 0},
-    {"pad_token_id", KEY_USED, 0},
-    {"torch_dtype", KEY_USED, 0},
-    {"dtype", KEY_USED, 0},
-    {"quantization_config", KEY_USED, 0},
-    {"compression_config", KEY_USED, 0}, /* an older name of the same */
+/* These change nothing where they are 1. */
+static const char factors[] =
+    "partial_rotary_factor rotary_pct embedding_multiplier residual_multiplier logits_scaling "
+    "logit_scale num_local_experts num_experts num_experts_per_tok";
 
-    {"architectures", KEY_HARMLESS, 0},
-    {"transformers_version", KEY_HARMLESS, 0},
-    {"_name_or_path", KEY_HARMLESS, 0},
-    {"_commit_hash", KEY_HARMLESS, 0},
-    {"_from_model_config", KEY_HARMLESS, 0},
-    {"_attn_implementation", KEY_HARMLESS, 0},
-    {"_attn_implementation_autoset", KEY_HARMLESS, 0},
-    {"_attn_implementation_internal", KEY_HARMLESS, 0},
-    {"_experts_implementation", KEY_HARMLESS, 0},
-    {"attn_implementation", KEY_HARMLESS, 0},
-    {"use_flash_attention_2", KEY_HARMLESS, 0},
-    {"use_cache", KEY_HARMLESS, 0},
-    {"pretraining_tp", KEY_HARMLESS, 0}, /* the same products, computed in slices */
-    {"attention_dropout", KEY_HARMLESS, 0},
-    {"hidden_dropout", KEY_HARMLESS, 0},
-    {"max_sequence_length", KEY_HARMLESS, 0},
-    {"model_name", KEY_HARMLESS, 0},
-    {"model_max_length", KEY_HARMLESS, 0},
-    {"neftune_noise_alpha", KEY_HARMLESS, 0},
-    {"num_logits_to_keep", KEY_HARMLESS, 0},
-    {"unsloth_fixed", KEY_HARMLESS, 0},
-    {"unsloth_version", KEY_HARMLESS, 0},
-    {"return_dict", KEY_HARMLESS, 0},
-    {"return_dict_in_generate", KEY_HARMLESS, 0},
-    {"output_attentions", KEY_HARMLESS, 0},
-    {"output_hidden_states", KEY_HARMLESS, 0},
-    {"output_scores", KEY_HARMLESS, 0},
-    {"torchscript", KEY_HARMLESS, 0},
-    {"use_bfloat16", KEY_HARMLESS, 0},
-    {"tf_legacy_loss", KEY_HARMLESS, 0},
-    {"tie_encoder_decoder", KEY_HARMLESS, 0},
-    {"cross_attention_hidden_size", KEY_HARMLESS, 0},
-    {"chunk_size_feed_forward", KEY_HARMLESS, 0},
-    {"is_decoder", KEY_HARMLESS, 0},
-    {"max_length", KEY_HARMLESS, 0},
-    {"min_length", KEY_HARMLESS, 0},
-    {"do_sample", KEY_HARMLESS, 0},
-    {"early_stopping", KEY_HARMLESS, 0},
-    {"num_beams", KEY_HARMLESS, 0},
-    {"num_beam_groups", KEY_HARMLESS, 0},
-    {"diversity_penalty", KEY_HARMLESS, 0},
-    {"temperature", KEY_HARMLESS, 0},
-    {"top_k", KEY_HARMLESS, 0},
-    {"top_p", KEY_HARMLESS, 0},
-    {"typical_p", KEY_HARMLESS, 0},
-    {"repetition_penalty", KEY_HARMLESS, 0},
-    {"length_penalty", KEY_HARMLESS, 0},
-    {"exponential_decay_length_penalty", KEY_HARMLESS, 0},
-    {"no_repeat_ngram_size", KEY_HARMLESS, 0},
-    {"encoder_no_repeat_ngram_size", KEY_HARMLESS, 0},
-    {"bad_words_ids", KEY_HARMLESS, 0},
-    {"suppress_tokens", KEY_HARMLESS, 0},
-    {"begin_suppress_tokens", KEY_HARMLESS, 0},
-    {"num_return_sequences", KEY_HARMLESS, 0},
-    {"forced_bos_token_id", KEY_HARMLESS, 0},
-    {"forced_eos_token_id", KEY_HARMLESS, 0},
-    {"remove_invalid_values", KEY_HARMLESS, 0},
-    {"finetuning_task", KEY_HARMLESS, 0},
-    {"task_specific_params", KEY_HARMLESS, 0},
-    {"problem_type", KEY_HARMLESS, 0},
-    {"id2label", KEY_HARMLESS, 0},
-    {"label2id", KEY_HARMLESS, 0},
-    {"tokenizer_class", KEY_HARMLESS, 0},
-    {"prefix", KEY_HARMLESS, 0},
-    {"sep_token_id", KEY_HARMLESS, 0},
-    {"unk_token_id", KEY_HARMLESS, 0},
-    {"decoder_start_token_id", KEY_HARMLESS, 0},
-
-    {"auto_map", KEY_REFUSED, NAN}, /* the model comes with code of its own */
-    {"sliding_window", KEY_REFUSED, NAN},
-    {"use_sliding_window", KEY_REFUSED, NAN},
-    {"max_window_layers", KEY_REFUSED, NAN},
-    {"layer_types", KEY_REFUSED, NAN},
-    {"partial_rotary_factor", KEY_REFUSED, 1},
-    {"rotary_dim", KEY_REFUSED, NAN},
-    {"rotary_pct", KEY_REFUSED, 1},
-    {"pruned_heads", KEY_REFUSED, NAN},
-    {"is_encoder_decoder", KEY_REFUSED, NAN},
-    {"add_cross_attention", KEY_REFUSED, NAN},
-    {"embedding_multiplier", KEY_REFUSED, 1},
-    {"residual_multiplier", KEY_REFUSED, 1},
-    {"attention_multiplier", KEY_REFUSED, NAN},
-    {"logits_scaling", KEY_REFUSED, 1},
-    {"logit_scale", KEY_REFUSED, 1},
-    {"attn_logit_softcapping", KEY_REFUSED, NAN},
-    {"final_logit_softcapping", KEY_REFUSED, NAN},
-    {"num_local_experts", KEY_REFUSED, 1},
-    {"num_experts", KEY_REFUSED, 1},
-    {"num_experts_per_tok", KEY_REFUSED, 1},
-    {"qk_norm", KEY_REFUSED, NAN},
-    {"use_qk_norm", KEY_REFUSED, NAN},
-};
-
-/* Parts of names by which an unknown key is taken for mathematics. */
+/* Parts of names by which a key is taken for mathematics, or for code of its own: refused unless it is off. */
 static const char *const mathematical[] = {
-    "rope",    "rotary",     "attn",  "attention", "norm",   "scale", "scaling",
-    "softcap", "quant",      "logit", "window",    "expert", "moe",   "router",
-    "bias",    "act",        "rank",  "lora",      "dim",    "size",  "head",
-    "layer",   "multiplier", "alpha", "residual",  "mlp",    "_eps",  "epsilon",
-};
+    "rope",     "rotary",  "attn",  "attention", "norm",       "scale",
+    "scaling",  "softcap", "quant", "logit",     "window",     "expert",
+    "moe",      "router",  "bias",  "act",       "rank",       "lora",
+    "dim",      "size",    "head",  "layer",     "multiplier", "alpha",
+    "residual", "mlp",     "_eps",  "epsilon",   "auto_map",   "is_encoder_decoder",
+    NULL};
+
+static bool is_listed(const char *words, const char *key)
+{
+    for (size_t n;; words += n + 1) {
+        n = strcspn(words, " ");
+        if (n == strlen(key) && memcmp(words, key, n) == 0)
+            return true;
+        if (!words[n])
+            return false;
+    }
+}
 
 /* null, false, 0 and empty things switch nothing on. */
 static bool is_off(const json_t *value)
@@ -183,19 +92,11 @@ static int check_keys(LlamaConfig *c, const char *file, const json_t *json, cvn_
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)json, key, value)
     {
-        size_t i = 0, n = sizeof keys / sizeof *keys;
-        while (i < n && strcmp(keys[i].key, key) != 0)
-            i++;
-        if (is_off(value))
+        if (is_off(value) || is_listed(known, key) || is_all_full_attention(key, value) ||
+            (json_number_value(value) == 1 && is_listed(factors, key)))
             continue;
-        if (i < n && keys[i].kind == KEY_REFUSED &&
-            !(json_is_number(value) && json_number_value(value) == keys[i].neutral) &&
-            !is_all_full_attention(key, value))
-            return refuse(file, key, value, err);
-        if (i < n)
-            continue;
-        for (size_t k = 0; k < sizeof mathematical / sizeof *mathematical; k++)
-            if (strcasestr(key, mathematical[k]))
+        for (const char *const *part = mathematical; *part; part++)
+            if (strcasestr(key, *part))
                 return refuse(file, key, value, err);
         llama_config_warn(c, "'%s': the unknown key '%.80s' is ignored", file, key);
     }
@@ -228,10 +129,8 @@ static void get_ids(JsonReader *r, const char *key, LlamaConfig *c, SpecialIds *
     *out = (SpecialIds){0};
     if (json_is_null(value))
         return;
-    if (!json_is_array(value)) {
+    if (!json_is_array(value))
         add_id(r, key, value, c, out);
-        return;
-    }
     for (size_t i = 0; i < json_array_size(value); i++)
         add_id(r, key, json_array_get(value, i), c, out);
 }
@@ -247,39 +146,21 @@ static void get_dtype(JsonReader *r, const char *key, cvn_dtype *out)
         return;
     if (strncmp(text, "torch.", 6) == 0)
         text += 6;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(text, names[i].name) == 0) {
             *out = names[i].dtype;
             return;
         }
-    }
     json_wrong_type(r, key, json_get(r, key), "\"float32\", \"bfloat16\" or \"float16\"");
 }
 
-/* What rope settings may hold. A key that its type does not use is without effect, as in transformers. */
-static const struct {
-    const char *key;
-    double neutral; /* the only number that is taken; NAN: all are */
-} rope_keys[] = {
-    {"type", NAN},
-    {"rope_type", NAN},
-    {"rope_theta", NAN},
-    {"factor", NAN},
-    {"alpha", NAN},
-    {"beta_fast", NAN},
-    {"beta_slow", NAN},
-    {"low_freq_factor", NAN},
-    {"high_freq_factor", NAN},
-    {"attention_factor", NAN},
-    {"mscale", NAN},
-    {"mscale_all_dim", NAN},
-    {"truncate", NAN},
-    {"original_max_position_embeddings", NAN},
-    {"finetuned", NAN}, /* how the numbers were found */
-    {"partial_rotary_factor", 1},
-    {"attn_factor", 1},
-    {"extrapolation_factor", 1},
-};
+/* What rope settings may hold. A key that its type does not use is without effect, as in transformers; "finetuned" says
+   how the numbers were found. */
+static const char rope_known[] =
+    "type rope_type rope_theta factor alpha beta_fast beta_slow low_freq_factor "
+    "high_freq_factor attention_factor mscale mscale_all_dim truncate "
+    "original_max_position_embeddings finetuned";
+static const char rope_factors[] = "partial_rotary_factor attn_factor extrapolation_factor";
 
 static void check_rope_keys(JsonReader *r)
 {
@@ -287,17 +168,12 @@ static void check_rope_keys(JsonReader *r)
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)r->json, key, value)
     {
-        size_t i = 0, n = sizeof rope_keys / sizeof *rope_keys;
-        while (i < n && strcmp(key, rope_keys[i].key) != 0)
-            i++;
-        bool neutral =
-            i < n && (isnan(rope_keys[i].neutral) ||
-                      (json_is_number(value) && json_number_value(value) == rope_keys[i].neutral));
-        if (!neutral && !json_is_null(value) && r->code == CVN_OK) {
-            char name[160];
-            snprintf(name, sizeof name, "'%.80s' in the rope settings", key);
-            r->code = refuse(r->file, name, value, r->err);
-        }
+        if (json_is_null(value) || r->code != CVN_OK || is_listed(rope_known, key) ||
+            (json_number_value(value) == 1 && is_listed(rope_factors, key)))
+            continue;
+        char name[160];
+        snprintf(name, sizeof name, "'%.80s' in the rope settings", key);
+        r->code = refuse(r->file, name, value, r->err);
     }
 }
 

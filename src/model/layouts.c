@@ -20,11 +20,20 @@ typedef enum Group {
     GROUP_COUNT
 } Group;
 
-static const char *const group_names[GROUP_COUNT] = {"tokens", "tables", "attention",
-                                                     "mlp",    "cache",  "activations"};
-
 /* Logical axes: those of parameters, and of tokens and activations. */
 enum { AXIS_BATCH = AXIS_COUNT, AXIS_SEQ, LOGICAL_AXES };
+
+static const struct {
+    const char *name;
+    unsigned axes; /* a bit for each logical axis that it has */
+} groups[GROUP_COUNT] = {[GROUP_TOKENS] = {"tokens", 1 << AXIS_BATCH},
+                         [GROUP_TABLES] = {"tables", 1 << AXIS_VOCAB | 1 << AXIS_EMBED},
+                         [GROUP_ATTENTION] = {"attention", 1 << AXIS_HEADS | 1 << AXIS_KV_HEADS |
+                                                               1 << AXIS_HEAD_DIM |
+                                                               1 << AXIS_EMBED},
+                         [GROUP_MLP] = {"mlp", 1 << AXIS_FFN | 1 << AXIS_EMBED},
+                         [GROUP_CACHE] = {"cache", 1 << AXIS_BATCH | 1 << AXIS_KV_HEADS},
+                         [GROUP_ACTIVATIONS] = {"activations", 1 << AXIS_SEQ | 1 << AXIS_EMBED}};
 
 static const char *logical_name(int axis)
 {
@@ -121,40 +130,17 @@ typedef struct RuleFile {
     cvn_err *err;
 } RuleFile;
 
-/* Which logical axes a group has. */
-static bool group_has(Group group, int axis)
-{
-    switch (group) {
-    case GROUP_TOKENS:
-        return axis == AXIS_BATCH;
-    case GROUP_CACHE:
-        return axis == AXIS_BATCH || axis == AXIS_KV_HEADS;
-    case GROUP_ACTIVATIONS:
-        return axis == AXIS_SEQ || axis == AXIS_EMBED;
-    case GROUP_TABLES:
-        return axis == AXIS_VOCAB || axis == AXIS_EMBED;
-    case GROUP_ATTENTION:
-        return axis == AXIS_HEADS || axis == AXIS_KV_HEADS || axis == AXIS_HEAD_DIM ||
-               axis == AXIS_EMBED;
-    case GROUP_MLP:
-        return axis == AXIS_FFN || axis == AXIS_EMBED;
-    case GROUP_COUNT:
-        break;
-    }
-    return false;
-}
-
 static int read_mesh_axis(const RuleFile *f, Group group, int axis, const json_t *value)
 {
     const char *name = json_string_value(value);
     if (!name)
         return err_set(f->err, CVN_EFORMAT,
                        "%s: %s.%s must be the name of a mesh axis, or a list of such", f->path,
-                       group_names[group], logical_name(axis));
+                       groups[group].name, logical_name(axis));
     if (mesh_axis(f->mesh, name, strlen(name)) < 0)
         return err_set(f->err, CVN_EINVAL,
                        "%s: %s.%s names \"%.64s\", which is no axis of the mesh; see --mesh",
-                       f->path, group_names[group], logical_name(axis), name);
+                       f->path, groups[group].name, logical_name(axis), name);
     if (f->rules->n == MOST_RULES)
         return err_set(f->err, CVN_EFORMAT, "%s has more than %d rules", f->path, MOST_RULES);
     f->rules->rule[f->rules->n++] = (LayoutRule){group, axis, arena_string(f->arena, name)};
@@ -165,16 +151,15 @@ static int read_axis(const RuleFile *f, Group group, const char *name, const jso
 {
     int axis = 0;
     while (axis < LOGICAL_AXES &&
-           (!group_has(group, axis) || strcmp(logical_name(axis), name) != 0))
+           (!(groups[group].axes >> axis & 1) || strcmp(logical_name(axis), name) != 0))
         axis++;
     if (axis == LOGICAL_AXES)
         return err_set(f->err, CVN_EFORMAT, "%s: %s have no axis \"%.64s\"; see docs/SHARDING.md",
-                       f->path, group_names[group], name);
+                       f->path, groups[group].name, name);
     if (!json_is_array(value))
         return read_mesh_axis(f, group, axis, value);
     for (size_t i = 0; i < json_array_size(value); i++)
-        if (read_mesh_axis(f, group, axis, json_array_get(value, i)))
-            return f->err->code;
+        TRY(read_mesh_axis(f, group, axis, json_array_get(value, i)));
     return CVN_OK;
 }
 
@@ -183,7 +168,7 @@ static int read_group(const RuleFile *f, const char *name, json_t *value)
     int group = 0;
     const char *axis;
     json_t *mesh_axes;
-    while (group < GROUP_COUNT && strcmp(group_names[group], name) != 0)
+    while (group < GROUP_COUNT && strcmp(groups[group].name, name) != 0)
         group++;
     if (group == GROUP_COUNT)
         return err_set(
@@ -194,8 +179,7 @@ static int read_group(const RuleFile *f, const char *name, json_t *value)
         return err_set(f->err, CVN_EFORMAT, "%s: %s must be an object", f->path, name);
     json_object_foreach(value, axis, mesh_axes)
     {
-        if (read_axis(f, (Group)group, axis, mesh_axes))
-            return f->err->code;
+        TRY(read_axis(f, (Group)group, axis, mesh_axes));
     }
     return CVN_OK;
 }
@@ -267,16 +251,15 @@ static void split(const Marking *m, cvn_spec *spec, int d, int64_t n, const char
 /* Norms and biases belong to none. */
 static Group group_of(const Param *p)
 {
+    unsigned axes = 0;
+    for (int d = 0; d < p->rank; d++)
+        axes |= 1u << p->axis[d];
     if (p->rank < 2 || p->kind == PARAM_Q_BIAS || p->kind == PARAM_K_BIAS ||
         p->kind == PARAM_V_BIAS)
         return GROUP_COUNT;
-    for (int d = 0; d < p->rank; d++) {
-        if (p->axis[d] == AXIS_VOCAB)
-            return GROUP_TABLES;
-        if (p->axis[d] == AXIS_FFN)
-            return GROUP_MLP;
-    }
-    return GROUP_ATTENTION;
+    return axes & 1 << AXIS_VOCAB ? GROUP_TABLES
+           : axes & 1 << AXIS_FFN ? GROUP_MLP
+                                  : GROUP_ATTENTION;
 }
 
 /* A rule splits dimension d of a matrix. Where columns share scales, or are blocks, only their outermost dimension is split, and
@@ -304,11 +287,9 @@ static void mark_weight(const Marking *m, const Param *param, cvn_value *v)
         return; /* biases follow what they are added to */
     for (int r = 0; r < m->rules->n && group != GROUP_COUNT; r++) {
         const LayoutRule *rule = &m->rules->rule[r];
-        for (int d = 0; d < param->rank; d++) {
-            if (rule->group != group || (int)param->axis[d] != rule->axis)
-                continue;
-            split_weight(m, param, &spec, d, rule->mesh_axis);
-        }
+        for (int d = 0; d < param->rank; d++)
+            if (rule->group == group && (int)param->axis[d] == rule->axis)
+                split_weight(m, param, &spec, d, rule->mesh_axis);
     }
     cvn_mark_sharding(m->g, v, &spec);
 }

@@ -457,24 +457,18 @@ static void add_outputs(Builder *b, cvn_value *x)
     }
 }
 
-/* "decode_b4_random", "fill_b1_s512": what a profile or a dump shows. */
-static void step_name(const LlamaStep *s, char *name, size_t size)
+cvn_graph *llama_step(const LlamaConfig *config, const LlamaStep *step, cvn_err *err)
 {
     static const char *const outputs[] = {"fill",  "logits", "last",  "sample",
                                           "score", "sum",    "hidden"};
     static const char *const modes[] = {"greedy", "random", "filter", "adjusted"};
-    bool sample = s->output == LLAMA_SAMPLE;
-    snprintf(name, size, "%s_b%" PRId64 "_s%" PRId64 "%s%s",
-             s->every                ? "verify"
-             : sample && s->seq == 1 ? "decode"
-                                     : outputs[s->output],
-             s->batch, s->seq, sample ? "_" : "", sample ? modes[s->sample] : "");
-}
-
-cvn_graph *llama_step(const LlamaConfig *config, const LlamaStep *step, cvn_err *err)
-{
-    char name[96];
-    step_name(step, name, sizeof name);
+    bool sample = step->output == LLAMA_SAMPLE;
+    char name[96]; /* "decode_b4_random", "fill_b1_s512": what a profile or a dump shows */
+    snprintf(name, sizeof name, "%s_b%" PRId64 "_s%" PRId64 "%s%s",
+             step->every                ? "verify"
+             : sample && step->seq == 1 ? "decode"
+                                        : outputs[step->output],
+             step->batch, step->seq, sample ? "_" : "", sample ? modes[step->sample] : "");
     Builder builder = {
         .g = cvn_graph_new(name, err), .config = config, .step = step, .compute = step->compute};
     Builder *b = &builder;

@@ -106,31 +106,24 @@ int lora_parse(LoraOptions *options, const char *text, cvn_err *err)
 static Param adapter(const Param *base, int64_t rank, int suffix, Arena *arena)
 {
     static const char *const names[] = {"lora_a", "lora_b"}, *const files[] = {"lora_A", "lora_B"};
-    int in = 1; /* axes, from the last, that are contracted: those of its columns in the file */
-    while (in < base->rank && base->axis[base->rank - in] == AXIS_HEAD_DIM)
-        in++;
-    const int out = base->rank - in;
+    int out =
+        base->rank - 1; /* the axes from this on are contracted: those of its columns in the file */
+    while (out > 0 && base->axis[out] == AXIS_HEAD_DIM)
+        out--;
     const char *hf = base->file_name[NAMING_HF];
     Param p = {.kind = base->kind, .layer = base->layer, .init = INIT_ZEROS};
     p.name = arena_printf(arena, "%s.%s", base->name, names[suffix]);
     p.file_name[NAMING_HF] = arena_printf(arena, "base_model.model.%.*s.%s.weight",
                                           (int)(strlen(hf) - strlen(".weight")), hf, files[suffix]);
-    if (suffix == SUFFIX_A) {
-        p.axis[p.rank] = AXIS_COUNT;
-        p.dims[p.rank++] = rank;
-    }
-    for (int i = 0; i < (suffix == SUFFIX_A ? in : out); i++) {
-        int axis = suffix == SUFFIX_A ? out + i : i;
-        p.axis[p.rank] = base->axis[axis];
-        p.dims[p.rank++] = base->dims[axis];
-    }
-    if (suffix == SUFFIX_B) {
-        p.axis[p.rank] = AXIS_COUNT;
-        p.dims[p.rank++] = rank;
-    }
+    p.rank = 1 + (suffix == SUFFIX_A ? base->rank - out : out);
     p.n = 1;
-    for (int i = 0; i < p.rank; i++)
+    for (int i = 0; i < p.rank; i++) {
+        bool added = i == (suffix == SUFFIX_A ? 0 : out);
+        int from = suffix == SUFFIX_A ? out + i - 1 : i;
+        p.axis[i] = added ? AXIS_COUNT : base->axis[from];
+        p.dims[i] = added ? rank : base->dims[from];
         p.n *= p.dims[i];
+    }
     p.file_rank = 2;
     p.file_dims[suffix] = rank;
     p.file_dims[1 - suffix] = p.n / rank;

@@ -47,24 +47,11 @@ const char *model_axis_name(ModelAxis axis)
 
 int64_t model_axis_size(const LlamaConfig *config, ModelAxis axis)
 {
-    switch (axis) {
-    case AXIS_VOCAB:
-        return config->vocab;
-    case AXIS_EMBED:
-        return config->dim;
-    case AXIS_HEADS:
-        return config->n_heads;
-    case AXIS_KV_HEADS:
-        return config->n_kv_heads;
-    case AXIS_HEAD_DIM:
-        return config->head_dim;
-    case AXIS_FFN:
-        return config->ffn;
-    case AXIS_COUNT:
-        break;
-    }
-    assert(0 && "axis");
-    return 0;
+    const int64_t sizes[AXIS_COUNT] = {
+        [AXIS_VOCAB] = config->vocab,       [AXIS_EMBED] = config->dim,
+        [AXIS_HEADS] = config->n_heads,     [AXIS_KV_HEADS] = config->n_kv_heads,
+        [AXIS_HEAD_DIM] = config->head_dim, [AXIS_FFN] = config->ffn};
+    return sizes[axis];
 }
 
 const char *param_kind_name(ParamKind kind)
@@ -113,9 +100,9 @@ static void add(ParamList *list, const LlamaConfig *config, Arena *arena, ParamK
     if (layer <= 0)
         list->first[kind] = list->n;
     param->kind = kind;
-    param->layer = table[kind].per_layer ? layer : -1;
-    Role role = table[kind].role;
     bool per_layer = table[kind].per_layer;
+    param->layer = per_layer ? layer : -1;
+    Role role = table[kind].role;
     const char *ending = role == ROLE_BIAS ? "bias" : "weight";
     param->name = per_layer ? arena_printf(arena, "layers.%d.%s", param->layer, table[kind].name)
                             : table[kind].name;

@@ -128,19 +128,6 @@ static int take_buffers(Program *p, const cvn_graph *g, const char *layout, cvn_
 
 /* ---- compiling ---- */
 
-/* The graph of a device. */
-static int cut(Program *p, const cvn_graph *g, ShardResult *shardings, cvn_graph **local,
-               cvn_err *err)
-{
-    ShardResult own, *result = shardings ? shardings : &own;
-    if (cvn_graph_check(g, err) || shard_propagate(g, &p->rt->mesh, result, err))
-        return err->code;
-    int code = shard_partition(g, &p->rt->mesh, result, local, &p->report, err);
-    if (!shardings)
-        shard_result_free(result);
-    return code;
-}
-
 static int compile(Program *p, const cvn_graph *local, cvn_err *err)
 {
     Runtime *rt = p->rt;
@@ -186,11 +173,15 @@ int program_make(Program *p, Runtime *rt, cvn_graph *g, const ProgramOptions *o,
     p->host = arena_array(&rt->arena, n, sizeof(void *));
     p->argument = arena_array(&rt->arena, n * (size_t)rt->info.n_local, sizeof *p->argument);
     p->output = arena_array(&rt->arena, (size_t)p->signature.n_outputs, sizeof(void *));
+    ShardResult own, *shardings = o->shardings ? o->shardings : &own;
     if (graph_simplify(g, NULL, err) || (o->mark && o->mark(o->context, g, &rt->mesh, err)) ||
-        mark_known(p, g, o, err))
+        mark_known(p, g, o, err) || cvn_graph_check(g, err) ||
+        shard_propagate(g, &rt->mesh, shardings, err))
         return err->code;
-    cvn_graph *local = NULL;
-    int code = cut(p, g, o->shardings, &local, err);
+    cvn_graph *local = NULL; /* of a device */
+    int code = shard_partition(g, &rt->mesh, shardings, &local, &p->report, err);
+    if (shardings == &own)
+        shard_result_free(&own);
     if (code == CVN_OK)
         code = take_buffers(p, local, o->layout, err);
     p->report.whole = g;

@@ -257,33 +257,6 @@ int engine_check(const cvn_model *model, const cvn_engine_options *options, cvn_
     return code;
 }
 
-/* Scoring needs logits of every token of a section, so its sections are shorter; where rows may not wait, all are of the
-   shortest: a sum over a text depends on where they end, and so may not depend on time. */
-static void choose_score_buckets(cvn_engine *e)
-{
-    const cvn_engine_options *o = &e->options;
-    static const int64_t sizes[] = {16, 32, 128};
-    int64_t largest = o->bucket[o->n_buckets - 1];
-    for (int i = 0; (o->scoring || o->pooling) && i < 3; i++)
-        if (i == 0 || (sizes[i] <= largest && !(o->max_stall > 0)))
-            e->score_bucket[e->n_score_buckets++] = sizes[i] < largest ? sizes[i] : largest;
-}
-
-/* Before anything is compiled: positions of all rows that no address space has. */
-static int check_cache(const cvn_engine *e, cvn_err *err)
-{
-    const cvn_engine_options *o = &e->options;
-    int64_t positions = o->context + o->bucket[o->n_buckets - 1];
-    int64_t all = kv_cache_bytes(&e->model->io.config, o->rows, positions, engine_kv_dtype(e));
-    if (all >= 0 && all <= INT64_C(1) << 46)
-        return CVN_OK;
-    return err_set(err, CVN_EMEM,
-                   "a KV cache of %d rows of %" PRId64
-                   " positions does not fit in the address space; ask for fewer rows or a "
-                   "shorter context",
-                   o->rows, positions);
-}
-
 static int check_memory(cvn_engine *e, cvn_err *err)
 {
     cvn_engine_stats *s = &e->stats;
@@ -345,6 +318,7 @@ static int start_engine(void *engine, cvn_err *err)
     const LlamaConfig *config = &e->model->io.config;
     o->layout = o->layout ? o->layout : "2d";
     TRY(check_options(o, config, err));
+    int64_t largest = o->bucket[o->n_buckets - 1], positions = o->context + largest;
     e->most = o->adjust      ? SAMPLE_ADJUSTED
               : !o->sampling ? SAMPLE_GREEDY
               : o->filters   ? SAMPLE_FILTER
@@ -353,13 +327,24 @@ static int start_engine(void *engine, cvn_err *err)
     e->pace.clock = clock_seconds;
     e->n_caches =
         (int)((engine_kv_dtype(e) == CVN_I8 ? LLAMA_CACHES_INT8 : LLAMA_CACHES) * config->n_layers);
-    choose_score_buckets(e);
+    /* Scoring needs logits of every token of a section, so its sections are shorter; where rows may not wait, all are of
+       the shortest: a sum over a text depends on where they end, and so may not depend on time. */
+    static const int64_t sizes[] = {16, 32, 128};
+    for (int i = 0; (o->scoring || o->pooling) && i < 3; i++)
+        if (i == 0 || (sizes[i] <= largest && !(o->max_stall > 0)))
+            e->score_bucket[e->n_score_buckets++] = sizes[i] < largest ? sizes[i] : largest;
     TRY(adapters_open(&e->adapters, e->model, o->adapter, o->n_adapters, &e->arena, err));
     engine_make_inputs(e, &e->rows, o->rows, 1);
     make_rows(e, (size_t)o->rows);
     LoadReport report;
     TRY(open_runtime(e, err));
-    TRY(check_cache(e, err));
+    int64_t all = kv_cache_bytes(config, o->rows, positions, engine_kv_dtype(e));
+    if (all < 0 || all > INT64_C(1) << 46)
+        return err_set(err, CVN_EMEM,
+                       "a KV cache of %d rows of %" PRId64
+                       " positions does not fit in the address space; ask for fewer rows or a "
+                       "shorter context",
+                       o->rows, positions);
     TRY(compile_programs(e, err));
     TRY(check_memory(e, err));
     TRY(runtime_reserve(&e->rt, err));

@@ -5,16 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Adds each line of text, with the place it is about in front. */
-static void add_warnings(StrBuf *out, const char *path, const char *text)
-{
-    while (*text) {
-        size_t n = strcspn(text, "\n");
-        strbuf_printf(out, "%s: %.*s\n", path, (int)n, text);
-        text += n + (text[n] == '\n');
-    }
-}
-
 /* The type that is computed in, and whether weights are rounded to fewer bits on their way. */
 static int choose_types(cvn_model *m, const cvn_model_options *options, cvn_err *err)
 {
@@ -68,7 +58,11 @@ static int open_model(void *of, cvn_err *err)
     cvn_model *m = o->m;
     TRY(io_open_model(&m->io, path, err));
     m->open = true;
-    add_warnings(&m->warnings, path, m->io.config.warnings);
+    for (const char *line = m->io.config.warnings; *line;) {
+        size_t n = strcspn(line, "\n");
+        strbuf_printf(&m->warnings, "%s: %.*s\n", path, (int)n, line);
+        line += n + (line[n] == '\n');
+    }
     int code = choose_types(m, options, err);
     if (code || options->no_tokenizer)
         return code;

@@ -122,29 +122,24 @@ static void tidy(Radix *t, int at)
     }
 }
 
-static void take_out(Radix *t, int row)
-{
-    RadixRow *r = &t->row[row];
-    int at = r->node, *link = at < 0 ? NULL : &t->node[at].row;
-    if (!link)
-        return;
-    while (*link != row)
-        link = &t->row[*link].next;
-    *link = r->next;
-    r->node = r->next = -1;
-    count(t, at, row, -1);
-    tidy(t, at);
-}
-
 void radix_set(Radix *t, int row, uint64_t salt, int adapter, const int32_t *token, int64_t n)
 {
     RadixRow *r = &t->row[row];
-    take_out(t, row);
+    int at = r->node;
+    if (at >= 0) {
+        int *link = &t->node[at].row;
+        while (*link != row)
+            link = &t->row[*link].next;
+        *link = r->next;
+        r->node = r->next = -1;
+        count(t, at, row, -1);
+        tidy(t, at);
+    }
     r->token = token;
     r->n = n;
     if (n < 1)
         return;
-    int at = salted(t, salt, adapter);
+    at = salted(t, salt, adapter);
     if (at < 0) {
         at = new_node(t, 0, 0);
         t->node[at].salt = salt;

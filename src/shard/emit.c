@@ -138,18 +138,6 @@ cvn_value *emit_mask(Emit *e, cvn_value *x, int d, const AxisList *axes, int64_t
 
 /* ---- parts ---- */
 
-/* Part of dimension d of x that begins at `start` (an i32 scalar). */
-static cvn_value *part(Emit *e, cvn_value *x, int d, cvn_value *start, int64_t size)
-{
-    cvn_value *starts[CVN_MAX_RANK];
-    int64_t sizes[CVN_MAX_RANK];
-    for (int i = 0; i < x->type.rank; i++) {
-        starts[i] = i == d ? start : emit_i32(e, 0);
-        sizes[i] = i == d ? size : x->type.dim[i];
-    }
-    return cvn_dynamic_slice(e->g, x, starts, sizes);
-}
-
 cvn_value *emit_resize(Emit *e, cvn_value *x, int d, int64_t size)
 {
     if (x->type.dim[d] == size)
@@ -241,10 +229,14 @@ cvn_value *emit_step(Emit *e, cvn_value *x, const cvn_type *type, const Sharding
     const cvn_type local = sharding_local(after, type);
     int d = step->dim, from = step->from_dim;
     int64_t n = axes_size(&step->axes);
+    cvn_value *start, *at[CVN_MAX_RANK];
     switch (step->kind) {
     case RESHARD_SLICE:
         x = emit_resize(e, x, d, local.dim[d] * n);
-        return part(e, x, d, emit_offset(e, &step->axes, local.dim[d]), local.dim[d]);
+        start = emit_offset(e, &step->axes, local.dim[d]);
+        for (int i = 0; i < local.rank; i++)
+            at[i] = i == d ? start : emit_i32(e, 0);
+        return cvn_dynamic_slice(e->g, x, at, local.dim);
     case RESHARD_ALL_GATHER:
         x = collective(e, OP_ALL_GATHER, (OpAttr){.axis = d}, &step->axes, x);
         return emit_resize(e, x, d, local.dim[d]);

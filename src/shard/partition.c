@@ -218,30 +218,24 @@ static bool part_is_made(const cvn_value *v)
     return v->def->kind == OP_DEQUANTIZE;
 }
 
-/* What it costs to make a value so that it lies as wanted; whole, where it cannot be. */
-static double made_cost(Part *p, const cvn_value *v, const Sharding *want)
+double part_cost(Part *p, const cvn_value *v, const Sharding *want)
 {
+    const Reshard *plan = NULL;
+    if (p->constant[v->id])
+        return 0;
+    if (!part_is_made(v))
+        return best_version(p, v, want, &plan) ? plan->cost : 0;
     Rule rule = factor_rule(v->def, &p->arena);
     Sharding whole = sharding_open(v->type.rank);
     Choice choice;
     double cost = 0;
-    if (!choice_for(v->def, &rule, want, &choice))
+    if (!choice_for(v->def, &rule, want, &choice)) /* it is made whole then */
         choice_for(v->def, &rule, &whole, &choice);
     for (int t = 0; t < v->def->n_operands; t++) {
         Sharding s = choice_sharding(&rule, &choice, t, v->def->operand[t]->type.rank);
         cost += part_cost(p, v->def->operand[t], &s);
     }
     return cost;
-}
-
-double part_cost(Part *p, const cvn_value *v, const Sharding *want)
-{
-    const Reshard *plan = NULL;
-    if (p->constant[v->id])
-        return 0;
-    if (part_is_made(v))
-        return made_cost(p, v, want);
-    return best_version(p, v, want, &plan) ? plan->cost : 0;
 }
 
 cvn_value *part_value(Part *p, const cvn_value *v, const Sharding *want)

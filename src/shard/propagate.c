@@ -172,37 +172,31 @@ static int direction(const Node *node, int factor, int step)
     return BOTH;
 }
 
-/* What `old` and `more` agree on; *grow says whether axes that only `more` has
- * may be added. */
-static AxisList join(const AxisList *old, const AxisList *more, bool *grow)
-{
-    AxisList common = axes_common_prefix(old, more);
-    if (axes_equal(&common, old))
-        return *grow ? *more : *old;
-    if (!axes_equal(&common, more)) {
-        *grow = false;
-        return common;
-    }
-    return *old;
-}
-
-/* The longest list of axes for a factor that none of its tensors contradicts.
- */
+/* The longest list of axes for a factor that none of its tensors contradicts. */
 static AxisList compatible(const State *s, const Node *node, int f)
 {
     AxisList axes = {0};
     const Rule *rule = &node->rule;
     int dir = direction(node, f, s->step);
-    bool grow = true;
+    bool grow = true; /* whether axes that none had so far may be added */
     for (int side = 0; side < 2; side++) {
         bool results = (dir == BACKWARD) == (side == 0);
         if (side == 1 && dir != BOTH)
             grow = false;
         int from = results ? rule->n_operands : 0,
             to = results ? rule->n_tensors : rule->n_operands;
-        for (int t = from; t < to; t++)
-            if (node->tensor[t] && s->seen[t].factor[f].present)
-                axes = join(&axes, &s->seen[t].factor[f].axes, &grow);
+        for (int t = from; t < to; t++) {
+            const AxisList *more = &s->seen[t].factor[f].axes;
+            if (!node->tensor[t] || !s->seen[t].factor[f].present)
+                continue;
+            const AxisList common = axes_common_prefix(&axes, more);
+            if (axes_equal(&common, &axes)) {
+                axes = grow ? *more : axes;
+            } else if (!axes_equal(&common, more)) {
+                axes = common;
+                grow = false;
+            }
+        }
     }
     return dir ? axes : (AxisList){0};
 }
@@ -399,20 +393,6 @@ static void show_marks(State *s, int priority, bool hide_later)
     }
 }
 
-/* The least priority that is larger than this; false when there is none. */
-static bool next_priority(const State *s, int64_t than, int *next)
-{
-    bool found = false;
-    for (uint32_t v = 0; v < s->g->n_values; v++) {
-        int p = s->priority[v];
-        if (p == INT32_MIN || p <= than || (found && p >= *next))
-            continue;
-        *next = p;
-        found = true;
-    }
-    return found;
-}
-
 /* See the head of propagate.h. True when a result took axes. */
 static bool exchange(State *s, const Node *node)
 {
@@ -478,15 +458,19 @@ static void find_conflicts(State *s)
 
 static int propagate(State *s, cvn_err *err)
 {
-    int priority = 0;
     TRY(read_marks(s, err));
     shard_constants(s->g, s->constant);
     if (s->mesh->n_devices > 1) /* else nothing can be split, and nothing spreads */
         make_nodes(s);
     find_neighbours(s);
-    int64_t last = (int64_t)INT32_MIN - 1;
-    for (bool first = true; next_priority(s, last, &priority); first = false) {
-        show_marks(s, priority, first);
+    for (int64_t last = INT32_MIN;;) {
+        int64_t next = INT64_MAX; /* the least priority that is larger */
+        for (uint32_t v = 0; v < s->g->n_values; v++)
+            if (s->priority[v] > last && s->priority[v] < next)
+                next = s->priority[v];
+        if (next == INT64_MAX)
+            break;
+        show_marks(s, (int)next, last == INT32_MIN);
         for (s->step = 0; s->step < N_STEPS; s->step++)
             for (int mode = 0; mode < 2; mode++) {
                 s->aggressive = mode == 1;
@@ -495,11 +479,10 @@ static int propagate(State *s, cvn_err *err)
                 settle(s);
             }
         s->step = N_STEPS - 1;
-        last = priority;
+        last = next;
     }
-    for (int64_t i = 0; i < s->n_nodes;
-         i++) /* what the first sets spreads before the next is looked at */
-        if (exchange(s, &s->node[i]))
+    for (int64_t i = 0; i < s->n_nodes; i++)
+        if (exchange(s, &s->node[i])) /* which spreads before the next is looked at */
             settle(s);
     find_conflicts(s);
     return CVN_OK;

@@ -38,27 +38,13 @@ static void all_reduce(const Group *g)
     }
 }
 
-/* Every member gets all operands, in the order of the members, joined along the axis. */
-static void all_gather(const Group *g)
-{
-    Lines from = type_lines(op_in(g->op, 0), g->op->attr.axis);
-    cvn_dtype dtype = op_in(g->op, 0)->dtype;
-    for (int64_t to = 0; to < g->size; to++)
-        for (int64_t j = 0; j < g->size; j++)
-            for (int64_t o = 0; o < from.outer; o++)
-                for (int64_t i = 0; i < from.n * from.inner; i++)
-                    interp_move(dtype, g->out[g->id[to]],
-                                (o * g->size + j) * from.n * from.inner + i, g->in[g->id[j]],
-                                o * from.n * from.inner + i);
-}
-
 /* Member p gets part p, along the axis, of the reduction over all members. */
 static void reduce_scatter(const Group *g)
 {
     Lines part = type_lines(op_out(g->op, 0), g->op->attr.axis);
     cvn_dtype dtype = op_in(g->op, 0)->dtype;
-    for (int64_t p = 0; p < g->size; p++) {
-        for (int64_t o = 0; o < part.outer; o++) {
+    for (int64_t p = 0; p < g->size; p++)
+        for (int64_t o = 0; o < part.outer; o++)
             for (int64_t i = 0; i < part.n * part.inner; i++) {
                 Fold fold = start_fold(g->op->attr.reduce, dtype);
                 for (int64_t j = 0; j < g->size; j++)
@@ -66,17 +52,16 @@ static void reduce_scatter(const Group *g)
                                     (o * g->size + p) * part.n * part.inner + i);
                 interp_fold_store(&fold, dtype, g->out[g->id[p]], o * part.n * part.inner + i);
             }
-        }
-    }
 }
 
 /* Every member cuts its operand into parts along the split axis and sends part p to member p, who
-   joins what it got, in the order of the senders, along the concat axis. */
+   joins what it got, in the order of the senders, along the concat axis. To gather is to send all of it to everyone. */
 static void all_to_all(const Group *g)
 {
     const cvn_type *x = op_in(g->op, 0), *y = op_out(g->op, 0);
-    int64_t split = g->op->attr.axis, concat = g->op->attr.concat_axis;
-    int64_t sent = x->dim[split] / g->size, got = y->dim[concat] / g->size;
+    bool gather = g->op->kind == OP_ALL_GATHER;
+    int64_t split = g->op->attr.axis, concat = gather ? split : g->op->attr.concat_axis;
+    int64_t sent = gather ? 0 : x->dim[split] / g->size, got = y->dim[concat] / g->size;
     int64_t stride[CVN_MAX_RANK];
     type_strides(x, stride);
     for (int64_t p = 0; p < g->size; p++) {
@@ -121,8 +106,6 @@ void interp_collective(const Op *op, int n_devices, const void *const *in, void 
         Group group = {op, groups->v + first, op->attr.group_size, in, out};
         if (op->kind == OP_ALL_REDUCE)
             all_reduce(&group);
-        else if (op->kind == OP_ALL_GATHER)
-            all_gather(&group);
         else if (op->kind == OP_REDUCE_SCATTER)
             reduce_scatter(&group);
         else

@@ -97,26 +97,20 @@ static void put_int(StrBuf *out, int64_t n)
     strbuf_add(out, at, (size_t)(end - at));
 }
 
-static void put_ints(StrBuf *out, const Ints *ints)
-{
-    strbuf_putc(out, '[');
-    for (int i = 0; i < ints->n; i++) {
-        if (i)
-            strbuf_putc(out, ',');
-        put_int(out, ints->v[i]);
-    }
-    strbuf_putc(out, ']');
-}
-
 static void put_attr(StrBuf *out, const AttrInfo *row, const void *field, const cvn_type *type)
 {
+    const Ints *ints = field;
     strbuf_printf(out, "%s=", row->name);
     switch (row->type) {
     case ATTR_INT:
         put_int(out, *(const int64_t *)field);
         break;
     case ATTR_INTS:
-        put_ints(out, field);
+        for (int i = 0; i < ints->n; i++) {
+            strbuf_putc(out, i ? ',' : '[');
+            put_int(out, ints->v[i]);
+        }
+        strbuf_puts(out, ints->n ? "]" : "[]");
         break;
     case ATTR_FLOAT:
         put_number(out, CVN_F64, *(const double *)field);
