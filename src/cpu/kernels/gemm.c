@@ -125,11 +125,8 @@ static void write_row(const GemmIsa *isa, cvn_dtype dtype, void *out, int64_t at
         return;
     }
     uint16_t *half = (uint16_t *)out + at;
-    if (dtype == CVN_BF16 && isa->round)
+    if (dtype == CVN_BF16)
         isa->round(half, n, sum, n, 1, n);
-    else if (dtype == CVN_BF16)
-        for (int64_t i = 0; i < n; i++)
-            half[i] = bf16_from_f32(sum[i]);
     else
         for (int64_t i = 0; i < n; i++)
             half[i] = f16_from_f32(sum[i]);
@@ -148,15 +145,6 @@ static void write_transposed(const GemmResult *w, int64_t row, int64_t n0, const
     }
 }
 
-/* Adds the part of the columns that is complete to their sums. */
-static void fold_squares(const GemmResult *w, int64_t n0, int64_t columns)
-{
-    for (int64_t j = n0; j < n0 + columns; j++) {
-        w->total[j] += w->part[j];
-        w->part[j] = 0;
-    }
-}
-
 static void add_squares(const GemmResult *w, const GemmRegion *t, const float *sum, int64_t ld)
 {
     int64_t n;
@@ -168,8 +156,11 @@ static void add_squares(const GemmResult *w, const GemmRegion *t, const float *s
         int64_t row = t->m0 + r;
         n = num_min(t->rows - r, GEMM_SQUARES - row % GEMM_SQUARES);
         w->isa->squares(w->part + t->n0, sum + r * ld, n, ld, t->columns);
-        if ((row + n) % GEMM_SQUARES == 0 || row + n == w->gemm->m)
-            fold_squares(w, t->n0, t->columns);
+        const bool whole = (row + n) % GEMM_SQUARES == 0 || row + n == w->gemm->m;
+        for (int64_t j = t->n0; whole && j < t->n0 + t->columns; j++) {
+            w->total[j] += w->part[j];
+            w->part[j] = 0;
+        }
     }
 }
 
@@ -185,7 +176,7 @@ void gemm_write(const GemmResult *w, const GemmRegion *t, const float *sum, int6
     }
     if (w->total)
         add_squares(w, t, sum, ld);
-    if (!gemm->transposed && !gemm->residual && gemm->out == CVN_BF16 && w->isa->round) {
+    if (!gemm->transposed && !gemm->residual && gemm->out == CVN_BF16) {
         w->isa->round((uint16_t *)w->out + at, gemm->n, sum, ld, t->rows, t->columns);
         return;
     }

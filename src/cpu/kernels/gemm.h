@@ -82,7 +82,7 @@ typedef struct GemmIsa {
     void (*enter)(void);
     void (*leave)(void);
 
-    /* Rounds rows of n sums to bf16, which lie ld_sum apart and will lie ld apart; NULL: slowly. */
+    /* Rounds rows of n sums to bf16, which lie ld_sum apart and will lie ld apart. */
     void (*round)(uint16_t *restrict out, int64_t ld, const float *restrict sum, int64_t ld_sum,
                   int64_t rows, int64_t n);
 
@@ -97,8 +97,8 @@ typedef struct GemmIsa {
        elements): out[j * 16 + i] = row[i][j], j < units. */
     void (*interleave)(const void *const row[GEMM_PANEL], int64_t units, void *out);
 
-    /* Pairs rows of 16 bf16 that are `stride` elements apart: out[u * 16 + i] = x[2 u][i], x[2 u + 1][i], u < units;
-       NULL: slowly. */
+    /* Pairs rows of 16 bf16 that are `stride` elements apart: out[u * 16 + i] = x[2 u][i], x[2 u + 1][i], u < units.
+       Of pairs of bf16. */
     void (*pair)(const uint16_t *x, int64_t stride, int64_t units, uint32_t *out);
 
     /* c[i * ldc + j] = dot(row i of a, row j of b), i < m <= GEMM_ROWS, j < n. a: the rows as `packed`, `lanes`
@@ -205,6 +205,7 @@ extern const GemmIsa gemm_f32_avx2, gemm_bf16_avx2;
 #endif
 #if defined(CVN_HAVE_AVX512)
 extern const GemmIsa gemm_f32_avx512, gemm_bf16_avx512, gemm_bf16_avx512_bf16;
+void gemm_pair_rows(const uint16_t *x, int64_t stride, int64_t units, uint32_t *out);
 GemmPack gemm_tiles_copy, gemm_tiles_turn, gemm_tiles_pair, gemm_tiles_pair_turn;
 #endif
 #if defined(CVN_HAVE_AMX)

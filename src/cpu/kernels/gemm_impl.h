@@ -162,7 +162,7 @@ VEC_INLINE void dots_rows(const int M, const Kind kind, int64_t n, int64_t k, co
     .epilogue = ISA_NAME(fusion_epilogue), .squares = tile_add_squares, .lanes = VN * KPACK
 
 #if defined(VEC_BF16)
-static void pair_rows(const uint16_t *x, int64_t stride, int64_t units, uint32_t *out)
+void gemm_pair_rows(const uint16_t *x, int64_t stride, int64_t units, uint32_t *out)
 {
     for (int64_t u = 0; u < units; u++, x += 2 * stride, out += GEMM_PANEL) {
         __m512i even = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)x));
@@ -178,7 +178,7 @@ static void dots_pairs(int64_t m, int64_t n, int64_t k, const void *a, const voi
 }
 
 const GemmIsa ISA_NAME(gemm_bf16) = {GEMM_MEMBERS, .packed = CVN_BF16, .dots = dots_pairs,
-                                     .source = CVN_BF16, .pair = pair_rows};
+                                     .source = CVN_BF16, .pair = gemm_pair_rows};
 #else
 static void dots_f32(int64_t m, int64_t n, int64_t k, const void *a, const void *b, int64_t ldb,
                      float *c, int64_t ldc)

@@ -47,15 +47,6 @@ static float read_f32(cvn_dtype dtype, const void *data, int64_t i)
     return dtype == CVN_BF16 ? bf16_to_f32(half) : f16_to_f32(half);
 }
 
-/* Neighbours in k from index k on, at most `most`: how many lie next to each other. */
-static int64_t run_along(const GemmDims *dims, int64_t k, int64_t most)
-{
-    if (dims->n == 0 || dims->stride[dims->n - 1] != 1)
-        return 1;
-    int64_t size = dims->size[dims->n - 1], run = dims->n == 1 ? most : size - k % size;
-    return num_min(run, most);
-}
-
 /* Elements k0 … k0 + n of a row that starts at element `row`, as units; an odd end is padded with
  * zero. */
 static void stage_row(const GemmIsa *isa, const GemmOperand *x, const void *data, int64_t row,
@@ -63,8 +54,12 @@ static void stage_row(const GemmIsa *isa, const GemmOperand *x, const void *data
 {
     uint16_t *half = (uint16_t *)out;
     float *value = (float *)out;
-    for (int64_t j = 0, run; j < n; j += run) {
-        run = run_along(&x->k, k0 + j, n - j);
+    const int last = x->k.n - 1;
+    for (int64_t j = 0, run; j < n; j += run) { /* neighbours in k that lie next to each other */
+        run = last < 0 || x->k.stride[last] != 1 ? 1
+              : last == 0                        ? n
+                                                 : x->k.size[last] - (k0 + j) % x->k.size[last];
+        run = num_min(run, n - j);
         int64_t at = row + gemm_offset(&x->k, k0 + j);
         if (isa->packed == CVN_BF16)
             memcpy(half + j, (const uint16_t *)data + at, (size_t)run * sizeof *half);
@@ -158,17 +153,6 @@ static inline void pair_up(uint32_t *out, const uint16_t *even, const uint16_t *
         out[i] = even[i] | (uint32_t)odd[i] << 16;
 }
 
-/* Units of 16 columns out of rows that lie ACROSS apart. */
-static void pair_panel(const GemmIsa *isa, const uint16_t *half, int64_t units, uint32_t *out)
-{
-    if (isa->pair) {
-        isa->pair(half, ACROSS, units, out);
-        return;
-    }
-    for (int64_t u = 0; u < units; u++, half += 2 * ACROSS)
-        pair_up(out + u * GEMM_PANEL, half, half + ACROSS, GEMM_PANEL);
-}
-
 /* Writes `units` units of k of one panel; row: what was laid out, ACROSS elements apart, from this panel's columns
    on. */
 static void write_units(const GemmIsa *isa, const void *row, int width, int64_t units, char *out)
@@ -176,7 +160,7 @@ static void write_units(const GemmIsa *isa, const void *row, int width, int64_t 
     const float *value = row;
     const uint16_t *half = row;
     if (isa->packed == CVN_BF16 && width == GEMM_PANEL) {
-        pair_panel(isa, half, units, (uint32_t *)(void *)out);
+        isa->pair(half, ACROSS, units, (uint32_t *)(void *)out);
         return;
     }
     for (int64_t u = 0; u < units; u++, out += (size_t)width * 4) {

@@ -92,13 +92,6 @@ static size_t keep(const Blocks *p, bool outer, int64_t blocks, int64_t others, 
     return *kept ? all : 2 * bytes;
 }
 
-static void choose_kept(Blocks *p)
-{
-    int64_t down = num_pieces(p->rows, p->mc), across = num_pieces(p->columns, p->nc);
-    p->all_a = keep(p, p->rows_outside, down, across, 1, p->a, &p->keep_a);
-    p->all_b = keep(p, !p->rows_outside, across, down, p->nc / GROUP, p->b, &p->keep_b);
-}
-
 static Blocks plan_blocks(const GemmIsa *isa, const Gemm *gemm, int n_threads)
 {
     Blocks p = {.alone = gemm->batch > 1 && gemm->batch >= n_threads};
@@ -116,7 +109,9 @@ static Blocks plan_blocks(const GemmIsa *isa, const Gemm *gemm, int n_threads)
     p.a = (size_t)(p.mc * p.kc) * 2;
     p.b = (size_t)(GROUP * p.kc) * 2;
     p.c = (cut ? (size_t)kept : (size_t)(p.mc * p.nc) * sizeof(float));
-    choose_kept(&p);
+    int64_t down = num_pieces(p.rows, p.mc), across = num_pieces(p.columns, p.nc);
+    p.all_a = keep(&p, p.rows_outside, down, across, 1, p.a, &p.keep_a);
+    p.all_b = keep(&p, !p.rows_outside, across, down, p.nc / GROUP, p.b, &p.keep_b);
     if (p.kc >= gemm->k)
         p.c = (size_t)(ROWS * GROUP) * sizeof(float);
     return p;
@@ -256,13 +251,6 @@ static char *unit_at(const Work *w, const Side *side, const Cursor *c)
     return side->packed + (size_t)index * side->bytes;
 }
 
-/* Whether a unit was packed for an earlier block. */
-static bool is_packed(const Work *w, const Side *side, const Cursor *c)
-{
-    const GemmRegion *block = &c->slab.block;
-    return side->kept && (side->is_b ? block->m0 > w->m_begin : block->n0 > w->n_begin);
-}
-
 static void enter_unit(const Work *w, const Side *side, Cursor *c, int64_t first)
 {
     const GemmRegion *block = &c->slab.block;
@@ -273,14 +261,7 @@ static void enter_unit(const Work *w, const Side *side, Cursor *c, int64_t first
     c->pieces =
         block->rows > 0 ? num_pieces(c->count, PIECE) * num_pieces(c->length, GEMM_STEP) : 0;
     c->packed = unit_at(w, side, c);
-    c->is_packed = is_packed(w, side, c);
-}
-
-static Cursor first_unit(const Work *w, const Side *side)
-{
-    Cursor c = {.slab = first_slab(w)};
-    enter_unit(w, side, &c, side->is_b ? c.slab.block.n0 : c.slab.block.m0);
-    return c;
+    c->is_packed = side->kept && (side->is_b ? block->m0 > w->m_begin : block->n0 > w->n_begin);
 }
 
 static void next_unit(const Work *w, const Side *side, Cursor *c)
@@ -327,18 +308,12 @@ static void pack_tile(const GemmIsa *isa, const Side *side, int64_t first, int64
     memset(out + filled, 0, TILE - filled);
 }
 
-/* Where the first tile of a piece goes; *panel: bytes to that of the next panel. */
-static inline char *packed_at(const Cursor *c, size_t *panel)
-{
-    *panel = (size_t)num_pieces(c->length, GEMM_STEP) * TILE;
-    return c->packed + (size_t)(c->row / GEMM_PANEL) * *panel + (size_t)(c->k / GEMM_STEP) * TILE;
-}
-
 /* Packs a piece, and asks for what lies at `ahead`. */
 static void pack_piece(const Work *w, const Side *side, const Cursor *c, const uint16_t *ahead)
 {
-    size_t panel;
-    char *out = packed_at(c, &panel);
+    size_t panel = (size_t)num_pieces(c->length, GEMM_STEP) * TILE; /* bytes to the next one */
+    char *out =
+        c->packed + (size_t)(c->row / GEMM_PANEL) * panel + (size_t)(c->k / GEMM_STEP) * TILE;
     if (side->pack && c->row + PIECE <= c->count && c->k + GEMM_STEP <= c->length &&
         c->first + c->row + PIECE <= side->rows) {
         side->pack(piece_at(side, c), side->stride, ahead, (void *[2]){out, out + panel});
@@ -382,8 +357,9 @@ static inline void feed(const Work *w, Feed *f, int64_t part, int64_t whole)
 /* Everything up to the end of the first unit. */
 static void feed_first(const Work *w, Feed *f, const Side *side)
 {
-    *f = (Feed){.side = side};
-    f->pack = f->fetch = first_unit(w, side);
+    *f = (Feed){.side = side, .pack.slab = first_slab(w)};
+    enter_unit(w, side, &f->pack, side->is_b ? w->n_begin : w->m_begin);
+    f->fetch = f->pack;
     for (int i = 0; i < AHEAD && f->fetch.pieces; i++)
         next_piece(w, side, &f->fetch);
     begin_unit(f);
@@ -391,24 +367,6 @@ static void feed_first(const Work *w, Feed *f, const Side *side)
 }
 
 /* ---- products ---- */
-
-/* The part of the result that will be written next, to be asked for. */
-static void ask_for_result(const GemmResult *w, const GemmRegion *r, GemmTiles *p)
-{
-    const Gemm *gemm = w->gemm;
-    size_t size = (size_t)cvn_dtype_bits(gemm->out) / 8;
-    p->ask = (const char *)w->out + (size_t)(w->at + r->m0 * gemm->n + r->n0) * size;
-    p->ask_row = (size_t)gemm->n * size;
-    p->ask_bytes = (size_t)r->columns * size;
-}
-
-/* Whether sums of whole tiles are the result as they are. */
-static bool as_they_are(const GemmResult *w)
-{
-    const Gemm *gemm = w->gemm;
-    return gemm->out == CVN_F32 && !gemm->epilogue && !gemm->residual && !gemm->transposed &&
-           !w->total;
-}
 
 /* The sums of 32 rows of a group: from scratch, and back or to the result. */
 static void multiply_tile(const Work *w, const Slab *s, const GemmRegion *tile,
@@ -428,20 +386,24 @@ static void multiply_tile(const Work *w, const Slab *s, const GemmRegion *tile,
                    .ask = (const char *)(c + ROWS * GROUP),
                    .ask_row = ROW,
                    .ask_bytes = ROW};
+    const GemmResult *out = &w->result;
     bool last = s->k0 + s->length >= gemm->k;
-    if (last && !gemm->transposed && !gemm->epilogue)
-        ask_for_result(&w->result, later, &p);
-    if (!last) {
-        w->isa->tiles(&p);
-    } else if (as_they_are(&w->result) && tile->rows % GEMM_PANEL == 0 &&
-               tile->columns % GEMM_PANEL == 0) {
-        p.to = (float *)w->result.out + w->result.at + tile->m0 * gemm->n + tile->n0;
-        p.to_row = gemm->n;
-        w->isa->tiles(&p);
-    } else {
-        w->isa->tiles(&p);
-        gemm_write(&w->result, tile, c, GROUP);
+    bool as_they_are = last && gemm->out == CVN_F32 && !gemm->epilogue && !gemm->residual &&
+                       !gemm->transposed && !out->total && tile->rows % GEMM_PANEL == 0 &&
+                       tile->columns % GEMM_PANEL == 0;
+    if (last && !gemm->transposed && !gemm->epilogue) { /* what will be written next */
+        size_t size = cvn_dtype_bytes(gemm->out, 1);
+        p.ask = (const char *)out->out + (size_t)(out->at + later->m0 * gemm->n + later->n0) * size;
+        p.ask_row = (size_t)gemm->n * size;
+        p.ask_bytes = (size_t)later->columns * size;
     }
+    if (as_they_are) {
+        p.to = (float *)out->out + out->at + tile->m0 * gemm->n + tile->n0;
+        p.to_row = gemm->n;
+    }
+    w->isa->tiles(&p);
+    if (last && !as_they_are)
+        gemm_write(out, tile, c, GROUP);
 }
 
 /* The sums of a block. */

@@ -304,26 +304,25 @@ VEC_INLINE void write_all(const LinearOut *o, const cvn_dtype dtype, const Kinds
 }
 
 /* Without biases: what there is is known before the loops. A residual does not follow SwiGLU in any model. */
+VEC_INLINE void write_sums(const LinearOut *o, const cvn_dtype dtype, const bool integers,
+                           const bool scale)
+{
+    if (o->up)
+        write_all(o, dtype, (Kinds){integers, scale, false, true, false}, NULL, NULL);
+    else if (o->residual)
+        write_all(o, dtype, (Kinds){integers, scale, false, false, true}, NULL, NULL);
+    else
+        write_all(o, dtype, (Kinds){integers, scale, false, false, false}, NULL, NULL);
+}
+
 VEC_INLINE void write_as(const LinearOut *o, const cvn_dtype dtype)
 {
-    if (o->step && o->up)
-        write_all(o, dtype, (Kinds){true, true, false, true, false}, NULL, NULL);
-    else if (o->step && o->residual)
-        write_all(o, dtype, (Kinds){true, true, false, false, true}, NULL, NULL);
-    else if (o->step)
-        write_all(o, dtype, (Kinds){true, true, false, false, false}, NULL, NULL);
-    else if (o->scale && o->up)
-        write_all(o, dtype, (Kinds){false, true, false, true, false}, NULL, NULL);
-    else if (o->scale && o->residual)
-        write_all(o, dtype, (Kinds){false, true, false, false, true}, NULL, NULL);
+    if (o->step)
+        write_sums(o, dtype, true, true);
     else if (o->scale)
-        write_all(o, dtype, (Kinds){false, true, false, false, false}, NULL, NULL);
-    else if (o->up)
-        write_all(o, dtype, (Kinds){false, false, false, true, false}, NULL, NULL);
-    else if (o->residual)
-        write_all(o, dtype, (Kinds){false, false, false, false, true}, NULL, NULL);
+        write_sums(o, dtype, false, true);
     else
-        write_all(o, dtype, (Kinds){false, false, false, false, false}, NULL, NULL);
+        write_sums(o, dtype, false, false);
 }
 
 static void write(const LinearOut *o)

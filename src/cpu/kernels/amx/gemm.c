@@ -70,29 +70,22 @@ static void tiles_one(int64_t steps, const char *a, const char *b, const char *f
 
 static void tile_products(const GemmTiles *p)
 {
+    _Static_assert(GEMM_TILE_PANELS == 2, "panels of B that are multiplied at a time");
     size_t from_row = (size_t)p->from_row * sizeof(float), panel = (size_t)p->steps * TILE_BYTES;
     size_t to_row = (size_t)p->to_row * sizeof(float);
     const char *a = p->a, *b = p->b, *from = (const char *)p->from;
     char *to = (char *)p->to;
-    for (int j = 0; j < p->columns; j += 2, b += 2 * panel, to += 2 * TILE_ROW_BYTES) {
-        if (p->rows == 2 && j + 2 <= p->columns) {
-            tiles_four(p, a, b, panel, from, from_row, to, to_row);
-        } else {
-            for (int t = 0; t < 4; t++) {
-                size_t i = (size_t)t / 2, k = (size_t)t % 2;
-                if ((int)i < p->rows && j + (int)k < p->columns)
-                    tiles_one(p->steps, a + i * panel, b + k * panel,
-                              from ? from + i * TILE_ROWS * from_row + k * TILE_ROW_BYTES : NULL,
-                              from_row, to + i * TILE_ROWS * to_row + k * TILE_ROW_BYTES, to_row);
-            }
-        }
-        from += from ? 2 * TILE_ROW_BYTES : 0;
+    if (p->rows == 2 && p->columns == 2) {
+        tiles_four(p, a, b, panel, from, from_row, to, to_row);
+        return;
     }
-}
-
-static void pair_rows(const uint16_t *x, int64_t stride, int64_t units, uint32_t *out)
-{
-    gemm_bf16_avx512_bf16.pair(x, stride, units, out);
+    for (int i = 0; i < p->rows; i++)
+        for (int j = 0; j < p->columns; j++) {
+            const size_t down = (size_t)i * TILE_ROWS, right = (size_t)j * TILE_ROW_BYTES;
+            tiles_one(p->steps, a + (size_t)i * panel, b + (size_t)j * panel,
+                      from ? from + down * from_row + right : NULL, from_row,
+                      to + down * to_row + right, to_row);
+        }
 }
 
 const GemmIsa gemm_bf16_amx = {
@@ -108,7 +101,7 @@ const GemmIsa gemm_bf16_amx = {
     .tiles = tile_products,
     .pack = {{gemm_tiles_copy, gemm_tiles_pair_turn}, {gemm_tiles_turn, gemm_tiles_pair}},
     .interleave = interleave_units,
-    .pair = pair_rows,
+    .pair = gemm_pair_rows,
     .round = tile_rows_to_bf16,
     .add = tile_add,
     .epilogue = fusion_epilogue_avx512_bf16,

@@ -32,38 +32,18 @@ static void add_rows(const LinearTile *t, float *c, int32_t high[TILE_ROWS][16],
 /* 16 rows with one or two panels; step: of all steps of a tile, the first. */
 static void tiles_16(const LinearTile *t, int64_t step)
 {
-    int32_t sum[4][TILE_ROWS][16] __attribute__((aligned(64)));
+    FixedSums sum __attribute__((aligned(64)));
     const bool second = t->panels == 2;
     const int8_t *x = t->x;
-    const char *q = (const char *)t->q;
+    const uint8_t *q = t->q;
     tiles_zero();
     for (int64_t u = 0; u < t->units;
-         u += STEP_UNITS, x += TILE_ROWS * PANEL_QUAD, q += TILE_BYTES, step++) {
-        tile_load(6, q, PANEL_BYTES);
-        tile_load(4, x, LINEAR_ROW_BYTES);
-        tile_s8(0, 4, 6);
-        tile_load(5, x + LINEAR_SPAN, LINEAR_ROW_BYTES);
-        tile_s8(1, 5, 6);
-        if (second) {
-            tile_load(7, q + t->q_stride, PANEL_BYTES);
-            tile_s8(2, 4, 7);
-            tile_s8(3, 5, 7);
-        }
-        if (t->beside) {
-            linear_ask(t->beside, step);
-            linear_ask_rows(t->beside, step);
-        }
-    }
-    tile_store(0, sum[0], TILE_ROW_BYTES);
-    tile_store(1, sum[1], TILE_ROW_BYTES);
-    if (second) {
-        tile_store(2, sum[2], TILE_ROW_BYTES);
-        tile_store(3, sum[3], TILE_ROW_BYTES);
-    }
-    tile_fence();
-    add_rows(t, t->c, sum[0], sum[1]);
+         u += STEP_UNITS, x += TILE_ROWS * PANEL_QUAD, q += TILE_BYTES, step++)
+        fixed_step(t, x, q, second ? q + t->q_stride : NULL, step);
+    store_fixed(&sum, second);
+    add_rows(t, t->c, sum.of[0], sum.of[1]);
     if (second)
-        add_rows(t, t->c + t->c_stride, sum[2], sum[3]);
+        add_rows(t, t->c + t->c_stride, sum.of[2], sum.of[3]);
 }
 
 static void tile_i8(const LinearTile *t)

@@ -97,6 +97,44 @@ static inline LinearTile rows_from(const LinearTile *t, int r, int rows, int64_t
     return part;
 }
 
+/* A step of 16 rows of fixed point: their high and low bytes of 64 columns, times one or two panels, of which the second is
+   there unless it is NULL; as in linear.c beside this. */
+static inline __attribute__((always_inline)) void fixed_step(const LinearTile *t, const int8_t *x,
+                                                             const void *first, const void *second,
+                                                             int64_t step)
+{
+    tile_load(6, first, PANEL_BYTES);
+    tile_load(4, x, LINEAR_ROW_BYTES);
+    tile_s8(0, 4, 6);
+    tile_load(5, x + LINEAR_SPAN, LINEAR_ROW_BYTES);
+    tile_s8(1, 5, 6);
+    if (second) {
+        tile_load(7, second, PANEL_BYTES);
+        tile_s8(2, 4, 7);
+        tile_s8(3, 5, 7);
+    }
+    if (t->beside) {
+        linear_ask(t->beside, step);
+        linear_ask_rows(t->beside, step);
+    }
+}
+
+/* Those sums: of the high bytes and of the low ones of each panel. */
+typedef struct FixedSums {
+    int32_t of[4][TILE_ROWS][PANEL_ROWS];
+} FixedSums;
+
+static inline __attribute__((always_inline)) void store_fixed(FixedSums *sum, bool second)
+{
+    tile_store(0, sum->of[0], TILE_ROW_BYTES);
+    tile_store(1, sum->of[1], TILE_ROW_BYTES);
+    if (second) {
+        tile_store(2, sum->of[2], TILE_ROW_BYTES);
+        tile_store(3, sum->of[3], TILE_ROW_BYTES);
+    }
+    tile_fence();
+}
+
 /* Rows from r on, which fill no tile, as another instruction set takes them. */
 static inline void rest_of(const LinearIsa *isa, const LinearTile *t, int r, int64_t x_row)
 {

@@ -31,11 +31,6 @@ typedef struct Widened {
     int8_t tile[2 * LINEAR_SPAN / TILE_COLUMNS][TILE_ROWS][PANEL_BYTES];
 } Widened;
 
-/* The integers of 16 rows with a group of each panel. */
-typedef struct Sums {
-    int32_t high[2][TILE_ROWS][16], low[2][TILE_ROWS][16];
-} Sums;
-
 /* Of each byte the low four bits are one unit's, the high four the next one's. */
 static void widen_unit(const uint8_t *q, int8_t *low, int8_t *high)
 {
@@ -73,7 +68,7 @@ static __m512 scales_of(const LinearTile *t, int panel, int64_t group)
 
 /* The integers of rows first to first + 15 with one group of one or two panels. */
 static inline __attribute__((always_inline)) void group_of(const LinearTile *t, const Widened *w,
-                                                           int first, int64_t g, Sums *sum)
+                                                           int first, int64_t g, FixedSums *sum)
 {
     const bool second = t->panels == 2;
     int64_t columns = t->group * PAIR_UNITS;
@@ -82,29 +77,10 @@ static inline __attribute__((always_inline)) void group_of(const LinearTile *t, 
     for (int64_t s = g * steps; s < (g + 1) * steps; s++) {
         int64_t at = columns < TILE_COLUMNS ? s / 2 * TILE_COLUMNS : s * TILE_COLUMNS;
         const int8_t *x = (const int8_t *)t->x + first * LINEAR_ROW_BYTES + at;
-        tile_load(6, w[0].tile[s], PANEL_BYTES);
-        tile_load(4, x, LINEAR_ROW_BYTES);
-        tile_s8(0, 4, 6);
-        tile_load(5, x + LINEAR_SPAN, LINEAR_ROW_BYTES);
-        tile_s8(1, 5, 6);
-        if (second) {
-            tile_load(7, w[1].tile[s], PANEL_BYTES);
-            tile_s8(2, 4, 7);
-            tile_s8(3, 5, 7);
-        }
-        if (t->beside) {
-            int64_t step = first / TILE_ROWS * (LINEAR_SPAN / TILE_COLUMNS) + at / TILE_COLUMNS;
-            linear_ask(t->beside, step);
-            linear_ask_rows(t->beside, step);
-        }
+        fixed_step(t, x, w[0].tile[s], second ? w[1].tile[s] : NULL,
+                   first / TILE_ROWS * (LINEAR_SPAN / TILE_COLUMNS) + at / TILE_COLUMNS);
     }
-    tile_store(0, sum->high[0], TILE_ROW_BYTES);
-    tile_store(1, sum->low[0], TILE_ROW_BYTES);
-    if (second) {
-        tile_store(2, sum->high[1], TILE_ROW_BYTES);
-        tile_store(3, sum->low[1], TILE_ROW_BYTES);
-    }
-    tile_fence();
+    store_fixed(sum, second);
 }
 
 /* Adds the integers of a group to what the rows have of one panel, scaled. */
@@ -135,16 +111,16 @@ static void add_rows(const LinearTile *t, int first, float *c, const __m512 y[TI
    other's are made. */
 static void rows_of(const LinearTile *t, const Widened *w, int first)
 {
-    Sums sum[2] __attribute__((aligned(64)));
+    FixedSums sum[2] __attribute__((aligned(64)));
     __m512 y[2][TILE_ROWS];
     for (int r = 0; r < TILE_ROWS; r++)
         y[0][r] = y[1][r] = _mm512_setzero_ps();
     for (int64_t g = 0; g < t->units / t->group; g++) {
-        Sums *s = &sum[g % 2];
+        FixedSums *s = &sum[g % 2];
         group_of(t, w, first, g, s);
-        add_group(y[0], s->high[0], s->low[0], scales_of(t, 0, g));
+        add_group(y[0], s->of[0], s->of[1], scales_of(t, 0, g));
         if (t->panels == 2)
-            add_group(y[1], s->high[1], s->low[1], scales_of(t, 1, g));
+            add_group(y[1], s->of[2], s->of[3], scales_of(t, 1, g));
     }
     float *c = t->c + first * PANEL_ROWS;
     add_rows(t, first, c, y[0]);

@@ -13,36 +13,23 @@
 #include "cpu/kernels/amx/tiles.h"
 #include "cpu/kernels/product.h"
 
-static inline void product_all(const Product *p)
+/* right, below: as in Product; constants where both are. */
+static inline __attribute__((always_inline)) void product_steps(const Product *p, const bool right,
+                                                                const bool below)
 {
     const char *a = p->a, *b = p->b;
     for (int64_t k = 0; k < p->steps; k++, a += p->a_step, b += p->b_step) {
         tile_load(6, b, TILE_ROW_BYTES);
         tile_load(4, a, p->a_row);
         tile_bf16(0, 4, 6);
-        tile_load(7, b + p->b_right, TILE_ROW_BYTES);
-        tile_bf16(1, 4, 7);
-        tile_load(5, a + p->a_below, p->a_row);
-        tile_bf16(2, 5, 6);
-        tile_bf16(3, 5, 7);
-    }
-}
-
-static inline void product_part(const Product *p)
-{
-    const char *a = p->a, *b = p->b;
-    for (int64_t k = 0; k < p->steps; k++, a += p->a_step, b += p->b_step) {
-        tile_load(6, b, TILE_ROW_BYTES);
-        tile_load(4, a, p->a_row);
-        tile_bf16(0, 4, 6);
-        if (p->right) {
+        if (right) {
             tile_load(7, b + p->b_right, TILE_ROW_BYTES);
             tile_bf16(1, 4, 7);
         }
-        if (p->below) {
+        if (below) {
             tile_load(5, a + p->a_below, p->a_row);
             tile_bf16(2, 5, 6);
-            if (p->right)
+            if (right)
                 tile_bf16(3, 5, 7);
         }
     }
@@ -56,9 +43,9 @@ static inline void product_run(const Product *p)
     if (p->add)
         tiles_of_sums(tile_load, c, p->c_row, p->c_right, p->c_below, p->right, p->below);
     if (p->below && p->right)
-        product_all(p);
+        product_steps(p, true, true);
     else
-        product_part(p);
+        product_steps(p, p->right, p->below);
     tiles_of_sums(tile_store, c, p->c_row, p->c_right, p->c_below, p->right, p->below);
 }
 
