@@ -21,19 +21,17 @@ DeviceGroup *group_new(Comm *comm, int n_threads, const KernelSet *backend, cvn_
         n_threads = threads_available() / comm_local(comm);
         n_threads = n_threads < 1 ? 1 : n_threads;
     }
-    for (int d = 0; d < comm_local(comm); d++, group->n++) {
-        group->device[d] = device_new(n_threads, backend, err);
-        if (!group->device[d])
-            goto fail;
-        group->device[d]->comm = comm_size(comm) > 1 ? comm : NULL;
-        group->device[d]->comm_index = comm_first(comm) + d;
-        group->device[d]->agrees = comm_size(comm) > comm_local(comm);
-        group->device[d]->agree_seconds = 0.02;
+    Device *device;
+    while (group->n < comm_local(comm) && (device = device_new(n_threads, backend, err))) {
+        device->comm = comm_size(comm) > 1 ? comm : NULL;
+        device->comm_index = comm_first(comm) + group->n;
+        device->agrees = comm_size(comm) > comm_local(comm);
+        device->agree_seconds = 0.02;
+        group->device[group->n++] = device;
     }
-    group->pool = pool_new(group->n, err);
+    group->pool = group->n == comm_local(comm) ? pool_new(group->n, err) : NULL;
     if (group->pool)
         return group;
-fail:
     group_free(group);
     return NULL;
 }

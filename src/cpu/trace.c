@@ -9,6 +9,7 @@
 #include "cpu/trace.h"
 
 #include "base/file.h"
+#include "base/num.h"
 #include "base/threads.h"
 #include "compile/fusion.h"
 #include "compile/schedule.h"
@@ -236,19 +237,6 @@ typedef struct Greeting {
     int64_t n;       /* devices */
 } Greeting;
 
-static Greeting greet(Profile *const *profile, int n)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    Greeting g = {.origin = INT64_MAX, .n = n};
-    g.real = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec - clock_ns();
-    for (int i = 0; i < n; i++) {
-        g.origin = profile[i]->origin < g.origin ? profile[i]->origin : g.origin;
-        g.dropped += (int64_t)profile_dropped(profile[i]);
-    }
-    return g;
-}
-
 /* Agrees on time 0, in the time of day, and adds up. Machines whose clocks go the same show the same times. */
 static int meet(Cluster *cluster, Greeting *g, cvn_err *err)
 {
@@ -322,7 +310,14 @@ int trace_write(Trace *trace, Cluster *cluster, const char *path, cvn_err *err)
     int n = trace->n, first = comm ? comm_first(comm) : 0;
     char where[96] = "";
     bool writes = cluster_rank(cluster) == 0;
-    Greeting greeting = greet(profile, n);
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    Greeting greeting = {.origin = INT64_MAX, .n = n};
+    greeting.real = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec - clock_ns();
+    for (int i = 0; i < n; i++) {
+        greeting.origin = num_min(profile[i]->origin, greeting.origin);
+        greeting.dropped += (int64_t)profile_dropped(profile[i]);
+    }
     FileWriter writer;
     TRY(meet(cluster, &greeting, err));
     if (cluster)

@@ -57,7 +57,7 @@ typedef struct Block {
     int32_t *first, *seen;    /* [groups][WIDE]: a query sees keys first … seen - 1 */
 } Block;
 
-static size_t block_of(const Attention *a, bool eight, char *base, Block *x)
+static size_t block_of(const Attention *a, char *base, Block *x)
 {
     size_t used = 0;
     int64_t positions = num_min(num_max(ROWS / a->group, 1), a->seq), tile = TILE_BYTES;
@@ -66,7 +66,7 @@ static size_t block_of(const Attention *a, bool eight, char *base, Block *x)
     x->q = scratch_take(base, &used, x->groups * 2 * a->steps * tile);
     x->k = scratch_take(base, &used, KEYS * a->steps * TILE_ROW_BYTES);
     x->v = scratch_take(base, &used, a->tiles * KEY_STEPS * tile);
-    if (eight) {
+    if (a->kv_dtype == CVN_I8) {
         x->v_rows = scratch_take(base, &used, KEYS * a->steps * TILE_ROW_BYTES);
         x->k_scale = scratch_take(base, &used, KEYS * 4);
         x->v_scale = scratch_take(base, &used, KEYS * 4);
@@ -83,50 +83,39 @@ static size_t block_of(const Attention *a, bool eight, char *base, Block *x)
     return used;
 }
 
-static bool is_quantized(const Op *op)
-{
-    return op->operand[1]->type.dtype == CVN_I8;
-}
-
 static size_t scratch(const Op *op, int n_threads)
 {
     Block x;
     Attention a = attention_of(op, NULL);
-    return block_of(&a, is_quantized(op), NULL, &x) * (size_t)n_threads;
+    return block_of(&a, NULL, &x) * (size_t)n_threads;
 }
 
 /* ---- a step of keys ---- */
-
-/* Keys [j, j + n) of 8 bits, and what follows them; returns the rows of V. */
-static const uint16_t *widen_keys(Block *x, int64_t j, int64_t n)
-{
-    const Attention *a = x->a;
-    int64_t row = (x->b * a->kv_heads + x->h) * a->context + j;
-    pack_rows(a, (const int8_t *)a->k + row * a->head_dim, n, num_round_up(n, STEP), x->k);
-    pack_rows(a, (const int8_t *)a->v + row * a->head_dim, n, n, x->v_rows);
-    x->keys = x->k;
-    for (int64_t i = 0; i < KEYS; i++) {
-        x->k_scale[i] = i < n ? bf16_to_f32(a->k_scale[row + i]) : 0;
-        x->v_scale[i] = i < n ? bf16_to_f32(a->v_scale[row + i]) : 0;
-    }
-    return (const uint16_t *)(const void *)x->v_rows;
-}
 
 /* Keys [j, j + n), n <= KEYS: rows of K, and V transposed. What lies behind them may never have been written, so it
    is not read; of K, rows that no query sees do no harm where they lie. */
 static void pack_keys(Block *x, int64_t j, int64_t n)
 {
     const Attention *a = x->a;
-    int64_t at = ((x->b * a->kv_heads + x->h) * a->context + j) * a->head_dim;
+    int64_t first = (x->b * a->kv_heads + x->h) * a->context + j, at = first * a->head_dim;
+    if (x->v_rows) {
+        pack_rows(a, (const int8_t *)a->k + at, n, num_round_up(n, STEP), x->k);
+        pack_rows(a, (const int8_t *)a->v + at, n, n, x->v_rows);
+        for (int64_t i = 0; i < KEYS; i++) {
+            x->k_scale[i] = i < n ? bf16_to_f32(a->k_scale[first + i]) : 0;
+            x->v_scale[i] = i < n ? bf16_to_f32(a->v_scale[first + i]) : 0;
+        }
+        x->keys = x->k;
+        pack_across(a, (const uint16_t *)(const void *)x->v_rows, a->steps * STEP, n, n, KEYS,
+                    x->v);
+        return;
+    }
     bool lies = a->head_dim % STEP == 0 && j + num_round_up(n, STEP) <= a->context;
     const uint16_t *k = (const uint16_t *)a->k + at;
-    const uint16_t *values = x->v_rows ? widen_keys(x, j, n) : (const uint16_t *)a->v + at;
-    int64_t v_row = x->v_rows ? a->steps * STEP : a->head_dim; /* elements */
-    if (!x->v_rows)
-        x->keys = lies ? (const char *)k : x->k;
-    if (!x->v_rows && !lies)
+    x->keys = lies ? (const char *)k : x->k;
+    if (!lies)
         pack_rows(a, k, n, num_round_up(n, STEP), x->k);
-    pack_across(a, values, v_row, n, n, KEYS, x->v);
+    pack_across(a, (const uint16_t *)a->v + at, a->head_dim, n, n, KEYS, x->v);
 }
 
 /* Multiplies o and the sums of a group by factors, a query in each lane. */
@@ -261,8 +250,8 @@ static void run(const KernelArgs *args)
     Attention a = attention_of(args->op, args);
     Block x;
     Positions at = {0};
-    size_t bytes = block_of(&a, is_quantized(args->op), NULL, &x);
-    block_of(&a, is_quantized(args->op), (char *)args->scratch + bytes * (size_t)args->thread, &x);
+    size_t bytes = block_of(&a, NULL, &x);
+    block_of(&a, (char *)args->scratch + bytes * (size_t)args->thread, &x);
     int64_t most = x.rows / a.group;
     tile_enter();
     while (attention_next(&a, args, most, &at)) {
