@@ -32,11 +32,9 @@ struct cvn_program {
 
 cvn_mesh *cvn_mesh_new(const char *spec, const cvn_mesh_options *options, cvn_err *err)
 {
-    cvn_err mine = {0};
     cvn_mesh *mesh = calloc(1, sizeof *mesh);
     RuntimeOptions how = {.mesh = spec};
-    if (!err)
-        err = &mine;
+    err = err ? err : &(cvn_err){0};
     if (options)
         how.devices = (DeviceOptions){.threads = options->threads, .device = options->backend};
     if (!mesh)
@@ -168,9 +166,7 @@ void cvn_program_free(cvn_program *program)
 
 int cvn_run(cvn_program *program, void *const *inputs, void *const *outputs, cvn_err *err)
 {
-    cvn_err mine = {0};
-    if (!err)
-        err = &mine;
+    err = err ? err : &(cvn_err){0};
     if (!program)
         return err_set(err, CVN_EINVAL, "there is no program to run");
     Program *p = &program->program;
@@ -253,9 +249,7 @@ static int read_filling(void *context, const Region *region, void *out, cvn_err 
 static int fill_array(cvn_array *array, Filling filling, cvn_err *err)
 {
     Buffer *b;
-    cvn_err mine = {0};
-    if (!err)
-        err = &mine;
+    err = err ? err : &(cvn_err){0};
     TRY(known(array, &b, err));
     filling.type = b->type;
     const Source source = {.read = read_filling, .context = &filling};
@@ -275,9 +269,7 @@ int cvn_array_fill(cvn_array *array, cvn_fill_fn *fill, void *context, cvn_err *
 int cvn_array_read(cvn_array *array, void *data, cvn_err *err)
 {
     Buffer *b;
-    cvn_err mine = {0};
-    if (!err)
-        err = &mine;
+    err = err ? err : &(cvn_err){0};
     TRY(known(array, &b, err));
     Runtime *rt = &array->mesh->rt;
     size_t n = (size_t)rt->info.n_local, bytes = cvn_type_bytes(&b->local);

@@ -1,5 +1,6 @@
 #include "base/cores.h"
 
+#include "base/file.h"
 #include "base/num.h"
 
 #include <errno.h>
@@ -45,11 +46,7 @@ static int affinity_count(void)
 /* First line of DIRECTORY/NAME; false when it cannot be read. */
 static bool read_line(const char *directory, const char *name, char *line, int size)
 {
-    char path[PATH_MAX];
-    int n = snprintf(path, sizeof path, "%s/%s", directory, name);
-    if (n < 0 || (size_t)n >= sizeof path)
-        return false;
-    FILE *file = fopen(path, "re");
+    FILE *file = fopen(file_path(directory, name).text, "re");
     if (!file)
         return false;
     bool ok = fgets(line, size, file) != NULL;

@@ -323,7 +323,7 @@ static int measure_buckets(Bench *b, cvn_err *err)
     return code ? code : closed;
 }
 
-/* The most tokens of a list that the model has room for, and for the steps after them; `of` and what is in it are for the message. */
+/* The most tokens that an option of the table, or of the sweep, lists and the model has room for, with the steps after them. */
 static int find_longest(const Bench *b, int list, const char *of, int64_t *longest, cvn_err *err)
 {
     const Value *v = b->value;

@@ -88,37 +88,33 @@ static int open_chat(Chat *chat, const Args *args, cvn_err *err)
 static int talk(Chat *chat, ChatInput *input, cvn_err *err)
 {
     SCOPED(strbuf_free) StrBuf typed = {0};
-    int code = CVN_OK;
-    while (code == CVN_OK && !chat->leaves) {
+    while (!chat->leaves) {
         int64_t what = CHAT_TEXT; /* rank 0 reads, and all get it */
         if (ranks_first())
             what = chat_input_read(input, &typed);
         else
             strbuf_clear(&typed);
-        code = ranks_share(&what, &typed, err);
-        if (code)
-            break;
+        TRY(ranks_share(&what, &typed, err));
         if (what == CHAT_INTERRUPTED && chat->terminal) {
             putchar('\n');
             continue;
         }
         if (what == CHAT_INTERRUPTED)
-            code = err_set(err, CVN_EINTERRUPTED, "interrupted");
-        else if (what == CHAT_NO_MEMORY)
-            code = err_set(err, CVN_EMEM, "no memory for what was typed");
+            return err_set(err, CVN_EINTERRUPTED, "interrupted");
+        if (what == CHAT_NO_MEMORY)
+            return err_set(err, CVN_EMEM, "no memory for what was typed");
         if (what != CHAT_TEXT)
             break;
         if (chat_is_command(typed.text)) {
             chat_command(chat, typed.text);
         } else if (typed.text[strspn(typed.text, " \t\n")]) {
-            code = dialog_add(&chat->dialog, DIALOG_USER, typed.text, typed.length, err);
-            if (code == CVN_OK)
-                code = chat_answer(chat, err);
+            TRY(dialog_add(&chat->dialog, DIALOG_USER, typed.text, typed.length, err));
+            TRY(chat_answer(chat, err));
         }
     }
-    if (code == CVN_OK && chat->terminal)
+    if (chat->terminal)
         putchar('\n');
-    return code;
+    return CVN_OK;
 }
 
 static int converse(Chat *chat, const Value *history, cvn_err *err)

@@ -186,17 +186,12 @@ static void start_editing(ChatInput *input)
 
 static void add_character(StrBuf *out, wchar_t wide)
 {
+    static const uint32_t lead[] = {0, 0xc0, 0xe0, 0xf0};
     uint32_t c = (uint32_t)wide;
-    if (c < 0x80)
-        strbuf_putc(out, (char)c);
-    else if (c < 0x800)
-        strbuf_printf(out, "%c%c", (int)(0xc0 | c >> 6), (int)(0x80 | (c & 63)));
-    else if (c < 0x10000)
-        strbuf_printf(out, "%c%c%c", (int)(0xe0 | c >> 12), (int)(0x80 | (c >> 6 & 63)),
-                      (int)(0x80 | (c & 63)));
-    else
-        strbuf_printf(out, "%c%c%c%c", (int)(0xf0 | c >> 18), (int)(0x80 | (c >> 12 & 63)),
-                      (int)(0x80 | (c >> 6 & 63)), (int)(0x80 | (c & 63)));
+    int more = c < 0x80 ? 0 : c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
+    strbuf_putc(out, (char)(lead[more] | c >> 6 * more));
+    while (more-- > 0)
+        strbuf_putc(out, (char)(0x80 | (c >> 6 * more & 63)));
 }
 
 static ChatTyped read_edited(ChatInput *input, StrBuf *out)

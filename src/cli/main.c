@@ -55,11 +55,6 @@ static int print_page(const char *name, void (*of_command)(StrBuf *, const Comma
     return print_text(&text);
 }
 
-static int print_help(const char *name)
-{
-    return print_page(name, help_command, help_program);
-}
-
 static int print_version(void)
 {
     char brand[CPU_BRAND_SIZE];
@@ -138,7 +133,7 @@ static int run_command(const Command *command, int argc, char **argv)
     if (status)
         status = status == CVN_EINVAL ? EXIT_USAGE : status;
     else if (args->help)
-        status = print_help(command->name);
+        status = print_page(command->name, help_command, help_program);
     else if (transport_launched() && option_find(command, "mesh", 4) < 0)
         status = err_set(&err, CVN_EUNSUPPORTED, "caravan %s does not run in several processes",
                          command->name);
@@ -182,10 +177,9 @@ static int dispatch(int argc, char **argv)
         return EXIT_USAGE;
     }
     const char *word = argv[1];
-    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)
-        return print_help(NULL);
-    if (strcmp(word, "help") == 0)
-        return print_help(argc > 2 ? argv[2] : NULL);
+    bool asks = strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+    if (asks || strcmp(word, "help") == 0)
+        return print_page(!asks && argc > 2 ? argv[2] : NULL, help_command, help_program);
     if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0)
         return print_version();
     int status = run_hidden(argc, argv);

@@ -162,23 +162,18 @@ static char *last_part(const char *path, Arena *arena)
     return arena_stringn(arena, path + from, n - from);
 }
 
-/* Whether a model, or an adapter of one, is called so. */
-static bool is_taken(const Serve *serve, const char *name)
+/* That no model, or an adapter of one, is called so. */
+static int check_name(const Serve *serve, const char *name, cvn_err *err)
 {
-    for (int i = 0; i < serve->n; i++) {
-        const ServerModel *m = &serve->model[i];
-        if (strcmp(m->name, name) == 0)
-            return true;
+    bool taken = false;
+    for (const ServerModel *m = serve->model; m < serve->model + serve->n; m++) {
+        taken |= strcmp(m->name, name) == 0;
         for (int k = 0; k < m->n_adapters; k++)
-            if (strcmp(m->adapter[k], name) == 0)
-                return true;
+            taken |= strcmp(m->adapter[k], name) == 0;
     }
-    return false;
-}
-
-static int name_taken(const char *name, cvn_err *err)
-{
-    return err_set(err, CVN_EINVAL, "two are called %s; give each another name, as NAME=DIR", name);
+    return taken ? err_set(err, CVN_EINVAL,
+                           "two are called %s; give each another name, as NAME=DIR", name)
+                 : CVN_OK;
 }
 
 static int take_models(Serve *serve, cvn_err *err)
@@ -200,8 +195,7 @@ static int take_models(Serve *serve, cvn_err *err)
         const char *name = length          ? arena_stringn(&serve->arena, v[MODEL].texts[i], length)
                            : v[NAME].given ? v[NAME].text
                                            : last_part(path, &serve->arena);
-        if (is_taken(serve, name))
-            return name_taken(name, err);
+        TRY(check_name(serve, name, err));
         serve->model[serve->n++] = (ServerModel){.name = name, .path = path};
     }
     return CVN_OK;
@@ -235,8 +229,7 @@ static int take_adapter(Serve *serve, const char *text, cvn_err *err)
         serve->folder[of] = arena_array(&serve->arena, most, sizeof *names);
     }
     name = arena_stringn(&serve->arena, text + own, length - own);
-    if (is_taken(serve, name))
-        return name_taken(name, err);
+    TRY(check_name(serve, name, err));
     names[m->n_adapters] = name;
     serve->folder[of][m->n_adapters++] = folder;
     m->adapter = names;

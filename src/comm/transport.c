@@ -27,17 +27,6 @@ bool transport_launched(void)
     return false;
 }
 
-/* Started several times, but with nothing by which the processes could find each other: srun
-   without an MPI. Each would take itself for the only one. */
-static bool is_stray(void)
-{
-    static const char *const ranks[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"};
-    for (int i = 0; i < 3; i++)
-        if (getenv(ranks[i]))
-            return false;
-    return transport_launched();
-}
-
 /* Open MPI finds its own modules through the loader's global scope. */
 static void *load(const char *path)
 {
@@ -88,7 +77,10 @@ bool transport_describe(char *text, size_t size)
 
 Transport *transport_open(cvn_err *err)
 {
-    if (is_stray()) {
+    /* Started several times, but with nothing by which the processes could find each other: srun without an MPI. Each would
+       take itself for the only one. */
+    if (transport_launched() && !getenv("OMPI_COMM_WORLD_RANK") && !getenv("PMIX_RANK") &&
+        !getenv("PMI_RANK")) {
         err_set(err, CVN_EUNSUPPORTED,
                 "srun started several processes that cannot find each other; start them with srun "
                 "--mpi=pmix, or with mpirun in the job");
