@@ -268,12 +268,6 @@ int pjrt_zeros(Devices *c, int d, Memory *m, cvn_err *err)
     return send(c, d, &m->type, zeros, PJRT_UNTIL_TRANSFERRED, &m->buffer, err);
 }
 
-static void *pjrt_address(Memory *m)
-{
-    (void)m;
-    return NULL;
-}
-
 static int pjrt_download(Devices *c, const Memory *m, size_t offset, size_t bytes, void *out,
                          cvn_err *err)
 {
@@ -297,11 +291,6 @@ static int pjrt_download(Devices *c, const Memory *m, size_t offset, size_t byte
         free(whole);
     }
     return code;
-}
-
-static void pjrt_discard(Devices *c, Memory *m, size_t offset, size_t bytes)
-{
-    (void)c, (void)m, (void)offset, (void)bytes;
 }
 
 static int pjrt_reserve(Devices *c, size_t bytes, cvn_err *err)
@@ -451,22 +440,11 @@ static void pjrt_communication(const Devices *c, CommTable *out)
     *out = (CommTable){0};
 }
 
-static int no_trace(cvn_err *err)
-{
-    return err_set(err, CVN_EUNSUPPORTED,
-                   "runs on a plugin's devices are not recorded; leave out --profile");
-}
-
 static int pjrt_trace_begin(Devices *c, cvn_err *err)
 {
     (void)c;
-    return no_trace(err);
-}
-
-static int pjrt_trace_write(Devices *c, const char *path, cvn_err *err)
-{
-    (void)c, (void)path;
-    return no_trace(err);
+    return err_set(err, CVN_EUNSUPPORTED,
+                   "runs on a plugin's devices are not recorded; leave out --profile");
 }
 
 /* The whole of the executable is traffic: what is left of a step is the host's part. */
@@ -487,16 +465,13 @@ const Backend pjrt_backend = {
     .alloc = pjrt_alloc,
     .free = pjrt_free,
     .upload = pjrt_upload,
-    .address = pjrt_address,
     .download = pjrt_download,
-    .discard = pjrt_discard,
     .reserve = pjrt_reserve,
     .run = pjrt_run,
     .wait = pjrt_wait,
     .watch = pjrt_watch,
     .communication = pjrt_communication,
     .trace_begin = pjrt_trace_begin,
-    .trace_write = pjrt_trace_write,
     .peak = pjrt_peak,
     .reads = pjrt_reads,
     .traffic = pjrt_traffic,

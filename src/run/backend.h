@@ -139,15 +139,15 @@ typedef struct Backend {
     /* Takes memory on local device d, all 0. */
     int (*alloc)(Devices *devices, int d, const MemoryOptions *options, Memory **out, cvn_err *err);
     void (*free)(Devices *devices, Memory *memory); /* NULL is allowed */
-    /* Fills a shard, whose region and array in the whole are given. Padding stays 0. */
+    /* Fills a shard, whose region and array in the whole are given. Padding stays 0. NULL: nobody reads them. */
     int (*upload)(Devices *devices, int d, Memory *memory, const RegionArray *shard,
                   const Source *source, cvn_err *err);
-    /* The bytes of a shard that lies plainly, if the host can address them, writable; or NULL. */
+    /* The bytes of a shard that lies plainly, if the host can address them, writable; or NULL, as where this is NULL. */
     void *(*address)(Memory *memory);
     /* Bytes [offset, offset + bytes) of a shard that lies plainly, to host memory. */
     int (*download)(Devices *devices, const Memory *memory, size_t offset, size_t bytes, void *out,
                     cvn_err *err);
-    /* Its bytes [offset, offset + bytes) are not needed any more; they read as 0 or as they were. */
+    /* Its bytes [offset, offset + bytes) are not needed any more; they read as 0 or as they were. NULL: they stay. */
     void (*discard)(Devices *devices, Memory *memory, size_t offset, size_t bytes);
     /* Memory for temporaries of the executables that there are; at the latest the first run takes it. */
     int (*reserve)(Devices *devices, size_t temporary_bytes, cvn_err *err);
@@ -158,6 +158,8 @@ typedef struct Backend {
     int (*run)(Devices *devices, const Executable *executable, const Argument *argument,
                const void **output, cvn_err *err);
     int (*wait)(Devices *devices, cvn_err *err);
+    /* All that follows, but for `communication`, is NULL where runs are only added up: nobody asks for it. */
+
     /* From now on, once *flag is not 0, a run ends as soon as it can, with CVN_EINTERRUPTED: what it was to write has no
        meaning then. Signal handlers and other threads may set it. NULL: nobody ends runs. Of a mesh in several processes
        all watch or none, and they agree: a flag that one of them sees ends the run in all. */
@@ -165,7 +167,7 @@ typedef struct Backend {
 
     /* What its devices have communicated until now. */
     void (*communication)(const Devices *devices, CommTable *out);
-    /* From now on runs are recorded; and what was is written, by all processes together. */
+    /* From now on runs are recorded; and what was is written, by all processes together: NULL where none can be. */
     int (*trace_begin)(Devices *devices, cvn_err *err);
     int (*trace_write)(Devices *devices, const char *path, cvn_err *err);
     /* What the devices of this process can do together (run/ceilings.h): one sample, of about so many seconds, for measuring

@@ -150,16 +150,15 @@ RegionArray buffer_shard(const Runtime *rt, const Buffer *b, int d)
 
 int buffer_fill(Runtime *rt, Buffer *b, const Source *source, cvn_err *err)
 {
-    if (allocate(rt, b, err))
-        return err->code;
+    TRY(allocate(rt, b, err));
     for (int d = 0; d < rt->info.n_local; d++) {
         const RegionArray shard = buffer_shard(rt, b, d);
         const Region whole = region_whole(&b->type);
         Source from = *source;
         if (!region_same(&whole, &shard.region) || !cvn_type_equal(&b->type, &b->local))
             from.mapped = NULL;
-        if (rt->backend->upload(rt->devices, d, b->memory[d], &shard, &from, err))
-            return err->code;
+        if (rt->backend->upload)
+            TRY(rt->backend->upload(rt->devices, d, b->memory[d], &shard, &from, err));
     }
     return CVN_OK;
 }
@@ -180,7 +179,7 @@ int buffer_clear(Runtime *rt, Buffer *b, cvn_err *err)
 
 void *buffer_address(const Runtime *rt, const Buffer *b, int d)
 {
-    return b->memory ? rt->backend->address(b->memory[d]) : NULL;
+    return b->memory && rt->backend->address ? rt->backend->address(b->memory[d]) : NULL;
 }
 
 int buffer_row_parts(const Buffer *b)
@@ -196,7 +195,7 @@ int buffer_row_part(const Buffer *b, int64_t row)
 void buffer_discard_row(Runtime *rt, Buffer *b, int64_t row)
 {
     size_t bytes = cvn_type_bytes(&b->local) / (size_t)b->local.dim[0];
-    for (int d = 0; b->memory && d < rt->info.n_local; d++) {
+    for (int d = 0; b->memory && rt->backend->discard && d < rt->info.n_local; d++) {
         const Region part = buffer_shard(rt, b, d).region;
         if (row >= part.first[0] && row < part.first[0] + part.count[0])
             rt->backend->discard(rt->devices, b->memory[d], (size_t)(row - part.first[0]) * bytes,

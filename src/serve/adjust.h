@@ -31,9 +31,6 @@ typedef struct RowAdjust {
     cvn_err err;    /* why that is not known */
 } RowAdjust;
 
-void adjust_init(cvn_engine *e);
-void adjust_free(cvn_engine *e);
-
 /* Whether a request needs programs that adjust. */
 bool adjust_wanted(const cvn_engine *e, const cvn_request *request);
 /* Refuses what makes no sense, or what the engine was not made for. */

@@ -2,9 +2,6 @@
 
 #include "base/bytes.h"
 #include "base/threads.h"
-#include "serve/adjust.h"
-#include "serve/guess.h"
-#include "serve/prefix.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

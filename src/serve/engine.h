@@ -187,6 +187,14 @@ int engine_free_row(cvn_engine *e);
 /* Measures what programs take (serve/pace.h), while no row is taken; warns if max_stall cannot be held. */
 int engine_measure_pace(cvn_engine *e, cvn_err *err);
 
+/* What an engine makes with it, for all rows, of parts that stand on it: prefix.c, adjust.c and, with options.speculate and
+   for what constraints force, guess.c, whose programs are made with the others. */
+void prefix_init(cvn_engine *e);
+void adjust_init(cvn_engine *e);
+void adjust_free(cvn_engine *e);
+int guess_make(cvn_engine *e, bool looks_up, cvn_err *err);
+void guess_free(cvn_engine *e);
+
 /* What the devices have communicated until now; nothing on one device. */
 void engine_communication(const cvn_engine *e, CommTable *out);
 

@@ -61,10 +61,6 @@ typedef struct Guesser {
     void *context; /* of `from` */
 } Guesser;
 
-/* With options.speculate, and for what constraints force; programs are made with the engine's others. */
-int guess_make(cvn_engine *e, bool looks_up, cvn_err *err);
-void guess_free(cvn_engine *e);
-
 /* The row has another request; it has drawn a token. */
 void guess_begin(cvn_engine *e, int row, const cvn_request *request);
 void guess_add(cvn_engine *e, int row, int32_t token);

@@ -26,9 +26,6 @@ typedef struct Prefix {
     int *adapter;    /* [rows] */
 } Prefix;
 
-/* For all rows, in the engine's arena. */
-void prefix_init(cvn_engine *e);
-
 /* A row that no request has: the one used longest ago, where that is free to choose. */
 int prefix_free_row(cvn_engine *e);
 

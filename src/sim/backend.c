@@ -225,30 +225,12 @@ static void counting_free(Devices *c, Memory *m)
     free(m);
 }
 
-static int counting_upload(Devices *c, int d, Memory *m, const RegionArray *shard,
-                           const Source *source, cvn_err *err)
-{
-    (void)c, (void)d, (void)m, (void)shard, (void)source, (void)err;
-    return CVN_OK;
-}
-
-static void *counting_address(Memory *m)
-{
-    (void)m;
-    return NULL;
-}
-
 static int counting_download(Devices *c, const Memory *m, size_t offset, size_t bytes, void *out,
                              cvn_err *err)
 {
     (void)c, (void)m, (void)offset, (void)err;
     memset(out, 0, bytes);
     return CVN_OK;
-}
-
-static void counting_discard(Devices *c, Memory *m, size_t offset, size_t bytes)
-{
-    (void)c, (void)m, (void)offset, (void)bytes;
 }
 
 static int counting_reserve(Devices *c, size_t bytes, cvn_err *err)
@@ -293,12 +275,6 @@ static int counting_wait(Devices *c, cvn_err *err)
     return CVN_OK;
 }
 
-static void counting_watch(Devices *c, const volatile int *flag)
-{
-    (void)c;
-    (void)flag;
-}
-
 /* ---- looking on ---- */
 
 static void counting_communication(const Devices *c, CommTable *out)
@@ -310,35 +286,6 @@ static void counting_communication(const Devices *c, CommTable *out)
         row->count += from->count;
         row->bytes += from->bytes;
     }
-}
-
-static int no_trace(cvn_err *err)
-{
-    return err_set(err, CVN_EUNSUPPORTED, "nothing is run, so that there is nothing to record");
-}
-
-static int counting_trace_begin(Devices *c, cvn_err *err)
-{
-    (void)c;
-    return no_trace(err);
-}
-
-static int counting_trace_write(Devices *c, const char *path, cvn_err *err)
-{
-    (void)c, (void)path;
-    return no_trace(err);
-}
-
-static double counting_peak(Devices *c, cvn_dtype dtype, double seconds)
-{
-    (void)c, (void)dtype, (void)seconds;
-    return 0;
-}
-
-static double counting_reads(Devices *c, double seconds)
-{
-    (void)c, (void)seconds;
-    return 0;
 }
 
 void counting_time_for(Devices *c, const TimedFor *chip)
@@ -361,17 +308,9 @@ const Backend counting_backend = {
     .compilations = counting_compilations,
     .alloc = counting_alloc,
     .free = counting_free,
-    .upload = counting_upload,
-    .address = counting_address,
     .download = counting_download,
-    .discard = counting_discard,
     .reserve = counting_reserve,
     .run = counting_run,
     .wait = counting_wait,
-    .watch = counting_watch,
     .communication = counting_communication,
-    .trace_begin = counting_trace_begin,
-    .trace_write = counting_trace_write,
-    .peak = counting_peak,
-    .reads = counting_reads,
 };
