@@ -17,8 +17,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     json_t *generation =
         json && nul ? json_object_parse("generation_config.json", nul + 1, size - first - 1, NULL)
                     : NULL;
-    LlamaConfig config;
-    if (json && llama_config_parse(&config, "config.json", json, generation, &err) == CVN_OK) {
+    Model config;
+    if (json && model_parse(&config, "config.json", json, generation, &err) == CVN_OK) {
         if (model_size(&config).params <= 0 || model_bytes(&config, CVN_F64) <= 0)
             abort();
         Arena arena;

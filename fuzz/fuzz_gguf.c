@@ -32,7 +32,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (arena_init(&arena, NULL) != CVN_OK)
         return 0;
     Gguf gguf;
-    LlamaConfig config;
+    Model config;
     cvn_err err = {0};
     int code = gguf_read(&gguf, "fuzz", data, size, &arena, &err);
     for (size_t i = 0; code == CVN_OK && i < gguf.tensors.n; i++)

@@ -45,7 +45,7 @@ static int read_parts(void *of, cvn_err *err)
 {
     Parts *p = of;
     Gguf gguf;
-    LlamaConfig config;
+    Model config;
     volatile uint8_t sink = 0;
     TRY(gguf_open(&gguf, &p->map, &p->n_maps, p->first, &p->arena, err));
     for (size_t i = 0; i < gguf.tensors.n; i++)

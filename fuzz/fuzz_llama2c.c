@@ -16,7 +16,7 @@ static int read_all(void *of, cvn_err *err)
 {
     Input *in = of;
     IoTensors list;
-    LlamaConfig config;
+    Model config;
     io_tensors_init(&list, &in->arena);
     TRY(llama2c_read(&list, &config, "fuzz", in->data, in->size, err));
     for (size_t i = 0; i < list.n; i++) {

@@ -6,8 +6,8 @@
 #include "base/json_file.h"
 #include "graph/graph.h"
 #include "io/folder.h"
+#include "model/forward.h"
 #include "model/layouts.h"
-#include "model/llama.h"
 #include "serve/dialog.h"
 #include "text/chat.h"
 #include "train/config.h"
@@ -42,16 +42,16 @@ static int read_rules(const char *folder, const char *path, cvn_err *err)
 {
     (void)folder;
     Mesh mesh;
-    LlamaConfig config = llama_config_default();
+    Model config = model_default();
     config.dim = config.ffn = config.vocab = config.max_context = 8;
     config.n_layers = 1;
     config.n_heads = config.n_kv_heads = 2;
     config.head_dim = 4;
-    LlamaStep step = {.batch = 2, .seq = 1, .context = 8, .compute = CVN_F32, .output = LLAMA_LAST};
-    cvn_graph *g = llama_step(&config, &step, NULL);
+    ModelStep step = {.batch = 2, .seq = 1, .context = 8, .compute = CVN_F32, .output = STEP_LAST};
+    cvn_graph *g = model_step(&config, &step, NULL);
     if (!g || mesh_parse(&mesh, "dcn=2,data=2,model=4", &g->arena, NULL))
         abort();
-    int code = llama_mark(g, &config, &mesh, path, err);
+    int code = model_mark(g, &config, &mesh, path, err);
     if (code == CVN_OK && graph_verify(g, NULL))
         abort();
     cvn_graph_free(g);

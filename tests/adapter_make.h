@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 /* Of a model of this config, the floats as they are; "r=4,alpha=8,targets=q,v". NaN: the last element is one. */
-static inline void make_adapter(const char *folder, const LlamaConfig *config, const char *text,
+static inline void make_adapter(const char *folder, const Model *config, const char *text,
                                 const char *model, uint64_t seed, bool nan)
 {
     cvn_err err = {0};
@@ -20,7 +20,7 @@ static inline void make_adapter(const char *folder, const LlamaConfig *config, c
     LoraOptions options;
     LoraParams lora;
     StWriter writer;
-    LlamaConfig plain = *config;
+    Model plain = *config;
     plain.blocks = NULL;
     plain.quant = (QuantScheme){0};
     must(arena_init(&arena, &err), &err);

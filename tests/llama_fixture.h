@@ -21,7 +21,7 @@ enum { LLAMA_VARIANTS = sizeof llama_variants / sizeof *llama_variants };
 
 typedef struct LlamaFixture {
     Arena arena;
-    LlamaConfig config;
+    Model config;
     ParamList params;
     void **weight; /* [params.n] in the dtype asked for */
     const int32_t *tokens;
@@ -67,7 +67,7 @@ static void fixture_open(LlamaFixture *f, const char *variant, cvn_dtype dtype)
     snprintf(folder, sizeof folder, "%s/llama/%s", CVN_TEST_DATA, variant);
     *f = (LlamaFixture){0};
     fixture_check(arena_init(&f->arena, &err), &err);
-    fixture_check(llama_config_read(&f->config, folder, &err), &err);
+    fixture_check(model_read(&f->config, folder, &err), &err);
     params_list(&f->params, &f->config, &f->arena);
     IoTensors weights = fixture_read(f, 0, folder, "model.safetensors");
     f->weight = arena_array(&f->arena, (size_t)f->params.n, sizeof *f->weight);

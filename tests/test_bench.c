@@ -6,10 +6,10 @@
 
 #include <math.h>
 
-static LlamaConfig config_of(const char *preset)
+static Model config_of(const char *preset)
 {
     cvn_err err = {0};
-    LlamaConfig config;
+    Model config;
     must(preset_config(preset, &config, &err), &err);
     return config;
 }
@@ -22,7 +22,7 @@ static void assert_near(double got, double expected)
 
 static void counts_are_those_of_the_shape(void **state)
 {
-    LlamaConfig c = config_of("stories260k"); /* 64 wide, 5 layers, 8 heads of 8, 4 KV, ffn 172 */
+    Model c = config_of("stories260k"); /* 64 wide, 5 layers, 8 heads of 8, 4 KV, ffn 172 */
     double layer = 64 * 64 * 2 + 2 * 32 * 64 + 3 * 172 * 64, head = 512 * 64;
     double pairs = 10 * 11 / 2;
     assert_near(bench_prefill_flops(&c, 10), 2 * 10 * 5 * layer + 2 * head + 4 * pairs * 64 * 5);
@@ -35,7 +35,7 @@ static void counts_are_those_of_the_shape(void **state)
 static void a_synthetic_model_runs_and_is_measured(void **state)
 {
     cvn_err err = {0};
-    LlamaConfig config = config_of("stories260k");
+    Model config = config_of("stories260k");
     for (int b = 0; b < 2; b++) {
         cvn_model *model;
         cvn_engine *engine;

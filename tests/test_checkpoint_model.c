@@ -9,7 +9,7 @@
 #include "unit.h"
 
 /* RUN with checkpoints of steps 7 (seed 1) and 9 (seed 2), in files of at most file_bytes. */
-static void make_run(Trainer *t, LlamaConfig *config, const char *run, uint64_t file_bytes)
+static void make_run(Trainer *t, Model *config, const char *run, uint64_t file_bytes)
 {
     cvn_err err = {0};
     must(preset_config("tiny", config, &err), &err);
@@ -64,7 +64,7 @@ static void a_checkpoint_is_a_model_and_exports_as_one(void **unused)
     static const uint64_t file_bytes[] = {0, 20000};
     for (int i = 0; i < 2; i++) {
         Trainer t;
-        LlamaConfig config;
+        Model config;
         char run[256];
         snprintf(run, sizeof run, "%s%d", in_scratch("run"), i);
         make_run(&t, &config, run, file_bytes[i]);

@@ -3,35 +3,35 @@
 #include "base/json_file.h"
 #include "base/strbuf.h"
 #include "io_support.h"
-#include "model/config.h"
+#include "model/model.h"
 #include "model/presets.h"
 
 #include <math.h>
 
-static int parse(LlamaConfig *config, const char *text, const char *generation, cvn_err *err)
+static int parse(Model *config, const char *text, const char *generation, cvn_err *err)
 {
     json_t *json = json_object_parse("config.json", text, strlen(text), err);
     json_t *second = generation ? json_object_parse("generation_config.json", generation,
                                                     strlen(generation), err)
                                 : NULL;
     int code = json && (!generation || second)
-                   ? llama_config_parse(config, "config.json", json, second, err)
+                   ? model_parse(config, "config.json", json, second, err)
                    : CVN_EFORMAT;
     json_decref(json);
     json_decref(second);
     return code;
 }
 
-static LlamaConfig parsed(const char *text, const char *generation)
+static Model parsed(const char *text, const char *generation)
 {
-    LlamaConfig config;
+    Model config;
     cvn_err err = {0};
     if (parse(&config, text, generation, &err) != CVN_OK)
         fail_msg("%s: %s", text, err.message);
     return config;
 }
 
-static void assert_same(const LlamaConfig *a, const LlamaConfig *b)
+static void assert_same(const Model *a, const Model *b)
 {
     assert_int_equal(a->dim, b->dim);
     assert_int_equal(a->n_layers, b->n_layers);
@@ -64,7 +64,7 @@ static void assert_same(const LlamaConfig *a, const LlamaConfig *b)
 static void what_is_absent_has_the_defaults_of_transformers(void **state)
 {
     (void)state;
-    LlamaConfig c = parsed("{\"model_type\":\"llama\"}", NULL);
+    Model c = parsed("{\"model_type\":\"llama\"}", NULL);
     assert_int_equal(c.dim, 4096);
     assert_int_equal(c.ffn, 11008);
     assert_int_equal(c.n_kv_heads, 32);
@@ -88,28 +88,28 @@ static void what_is_absent_has_the_defaults_of_transformers(void **state)
 static void both_spellings_of_rope_mean_the_same(void **state)
 {
     (void)state;
-    LlamaConfig old = parsed("{\"model_type\":\"llama\",\"rope_theta\":500000.0,\"rope_scaling\":{"
-                             "\"factor\":8.0,\"high_freq_factor\":4.0,\"low_freq_factor\":1.0,"
-                             "\"original_max_position_embeddings\":8192,\"rope_type\":\"llama3\"},"
-                             "\"max_position_embeddings\":131072,\"torch_dtype\":\"bfloat16\"}",
-                             NULL);
-    LlamaConfig new = parsed("{\"model_type\":\"llama\",\"rope_parameters\":{\"rope_theta\":500000,"
-                             "\"factor\":8,\"high_freq_factor\":4,\"low_freq_factor\":1,"
-                             "\"original_max_position_embeddings\":8192,\"rope_type\":\"llama3\"},"
-                             "\"max_position_embeddings\":131072,\"dtype\":\"bfloat16\"}",
-                             NULL);
+    Model old = parsed("{\"model_type\":\"llama\",\"rope_theta\":500000.0,\"rope_scaling\":{"
+                       "\"factor\":8.0,\"high_freq_factor\":4.0,\"low_freq_factor\":1.0,"
+                       "\"original_max_position_embeddings\":8192,\"rope_type\":\"llama3\"},"
+                       "\"max_position_embeddings\":131072,\"torch_dtype\":\"bfloat16\"}",
+                       NULL);
+    Model new = parsed("{\"model_type\":\"llama\",\"rope_parameters\":{\"rope_theta\":500000,"
+                       "\"factor\":8,\"high_freq_factor\":4,\"low_freq_factor\":1,"
+                       "\"original_max_position_embeddings\":8192,\"rope_type\":\"llama3\"},"
+                       "\"max_position_embeddings\":131072,\"dtype\":\"bfloat16\"}",
+                       NULL);
     assert_same(&old, &new);
     assert_int_equal(old.rope_scaling, ROPE_LLAMA3);
     assert_int_equal(old.rope_original_context, 8192);
     assert_int_equal(old.dtype, CVN_BF16);
-    LlamaConfig linear = parsed("{\"model_type\":\"llama\",\"rope_scaling\":{\"type\":\"linear\","
-                                "\"factor\":2.5}}",
-                                NULL);
+    Model linear = parsed("{\"model_type\":\"llama\",\"rope_scaling\":{\"type\":\"linear\","
+                          "\"factor\":2.5}}",
+                          NULL);
     assert_int_equal(linear.rope_scaling, ROPE_LINEAR);
     assert_true(linear.rope_factor == 2.5);
-    LlamaConfig plain = parsed("{\"model_type\":\"llama\",\"rope_parameters\":{\"rope_type\":"
-                               "\"default\",\"rope_theta\":10000.0}}",
-                               NULL);
+    Model plain = parsed("{\"model_type\":\"llama\",\"rope_parameters\":{\"rope_type\":"
+                         "\"default\",\"rope_theta\":10000.0}}",
+                         NULL);
     assert_int_equal(plain.rope_scaling, ROPE_PLAIN);
 }
 
@@ -118,9 +118,8 @@ static void ids_of_generation_config_win(void **state)
     (void)state;
     const char *config = "{\"model_type\":\"llama\",\"vocab_size\":128256,\"bos_token_id\":7,"
                          "\"eos_token_id\":9,\"pad_token_id\":0}";
-    LlamaConfig c =
-        parsed(config, "{\"bos_token_id\":128000,\"eos_token_id\":[128001,128008,128009],"
-                       "\"temperature\":0.6}");
+    Model c = parsed(config, "{\"bos_token_id\":128000,\"eos_token_id\":[128001,128008,128009],"
+                             "\"temperature\":0.6}");
     assert_int_equal(c.bos.id[0], 128000);
     assert_int_equal(c.eos.n, 3);
     assert_int_equal(c.eos.id[2], 128009);
@@ -233,7 +232,7 @@ static void settings_are_refused_by_name_or_harmless(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[1024];
-        LlamaConfig config;
+        Model config;
         cvn_err err = {0};
         snprintf(text, sizeof text, "{\"model_type\":\"llama\",%s}", cases[i].members);
         int code = parse(&config, text, NULL, &err);
@@ -249,7 +248,7 @@ static void settings_are_refused_by_name_or_harmless(void **state)
 static void other_architectures_are_refused(void **state)
 {
     (void)state;
-    LlamaConfig config;
+    Model config;
     cvn_err err = {0};
     assert_int_equal(parse(&config, "{\"model_type\":\"mistral\"}", NULL, &err), CVN_EUNSUPPORTED);
     assert_non_null(strstr(err.message, "'mistral'"));
@@ -260,7 +259,7 @@ static void other_architectures_are_refused(void **state)
 static void unknown_harmless_keys_are_warned_of(void **state)
 {
     (void)state;
-    LlamaConfig c = parsed("{\"model_type\":\"llama\",\"favourite_colour\":\"blue\"}", NULL);
+    Model c = parsed("{\"model_type\":\"llama\",\"favourite_colour\":\"blue\"}", NULL);
     assert_string_equal(c.warnings,
                         "'config.json': the unknown key 'favourite_colour' is ignored\n");
     /* Warnings never overflow their buffer. */
@@ -280,14 +279,14 @@ static void every_preset_survives_writing_and_reading(void **state)
     (void)state;
     assert_true(presets_count() >= 18);
     for (size_t i = 0; i < presets_count(); i++) {
-        LlamaConfig c, back;
+        Model c, back;
         cvn_err err = {0};
         assert_int_equal(preset_config(preset_at(i).name, &c, &err), CVN_OK);
-        assert_int_equal(llama_config_write(&c, scratch, &err), CVN_OK);
-        assert_int_equal(llama_config_read(&back, scratch, &err), CVN_OK);
+        assert_int_equal(model_write(&c, scratch, &err), CVN_OK);
+        assert_int_equal(model_read(&back, scratch, &err), CVN_OK);
         assert_same(&c, &back);
     }
-    LlamaConfig c;
+    Model c;
     cvn_err err = {0};
     assert_int_equal(preset_config("llama4", &c, &err), CVN_EINVAL);
     assert_non_null(strstr(err.message, "llama3.1-8b"));
@@ -306,10 +305,10 @@ static void every_rope_scaling_survives_writing_and_reading(void **state)
         char text[400];
         snprintf(text, sizeof text, "{\"model_type\":\"llama\",\"rope_scaling\":{\"type\":%s}}",
                  scalings[i]);
-        LlamaConfig c = parsed(text, NULL), back;
+        Model c = parsed(text, NULL), back;
         cvn_err err = {0};
-        assert_int_equal(llama_config_write(&c, scratch, &err), CVN_OK);
-        assert_int_equal(llama_config_read(&back, scratch, &err), CVN_OK);
+        assert_int_equal(model_write(&c, scratch, &err), CVN_OK);
+        assert_int_equal(model_read(&back, scratch, &err), CVN_OK);
         assert_same(&c, &back);
     }
 }
@@ -318,28 +317,28 @@ static void every_rope_scaling_survives_writing_and_reading(void **state)
 static void dynamic_scaling_lengthens_the_context(void **state)
 {
     (void)state;
-    LlamaConfig c = parsed("{\"model_type\":\"llama\",\"max_position_embeddings\":4096,"
-                           "\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":4}}",
-                           NULL);
+    Model c = parsed("{\"model_type\":\"llama\",\"max_position_embeddings\":4096,"
+                     "\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":4}}",
+                     NULL);
     assert_int_equal(c.max_context, 4096);
-    assert_int_equal(llama_longest_context(&c), 16384);
+    assert_int_equal(model_longest_context(&c), 16384);
     double within[64], beyond[64], plain[64];
-    llama_rope_frequencies(&c, 4096, within);
-    llama_rope_frequencies(&c, 16384, beyond);
+    model_rope_frequencies(&c, 4096, within);
+    model_rope_frequencies(&c, 16384, beyond);
     c.rope_scaling = ROPE_PLAIN;
-    llama_rope_frequencies(&c, 16384, plain);
+    model_rope_frequencies(&c, 16384, plain);
     assert_memory_equal(within, plain, sizeof plain);
     assert_true(beyond[0] == 1 && fabs(beyond[63] * 13 / plain[63] - 1) < 1e-12); /* 4 * 4 - 3 */
-    assert_int_equal(llama_longest_context(&c), 4096);
+    assert_int_equal(model_longest_context(&c), 4096);
     c.rope_scaling = ROPE_DYNAMIC;
     c.rope_alpha = 1000;
-    assert_int_equal(llama_longest_context(&c), 4096);
+    assert_int_equal(model_longest_context(&c), 4096);
 }
 
 static void biases_linear_rope_and_odd_shapes_survive_too(void **state)
 {
     (void)state;
-    LlamaConfig c, back;
+    Model c, back;
     cvn_err err = {0};
     assert_int_equal(preset_config("tiny", &c, &err), CVN_OK);
     c.rope_scaling = ROPE_LINEAR;
@@ -352,40 +351,38 @@ static void biases_linear_rope_and_odd_shapes_survive_too(void **state)
     c.vocab = 259;
     c.eos = (SpecialIds){0};
     c.pad = 3;
-    assert_int_equal(llama_config_write(&c, scratch, &err), CVN_OK);
-    assert_int_equal(llama_config_read(&back, scratch, &err), CVN_OK);
+    assert_int_equal(model_write(&c, scratch, &err), CVN_OK);
+    assert_int_equal(model_read(&back, scratch, &err), CVN_OK);
     assert_same(&c, &back);
     c.rope_interleaved = true;
-    assert_int_equal(llama_config_write(&c, scratch, &err), CVN_EINVAL);
+    assert_int_equal(model_write(&c, scratch, &err), CVN_EINVAL);
 }
 
 static void a_broken_generation_config_is_an_error(void **state)
 {
     (void)state;
-    LlamaConfig c;
+    Model c;
     cvn_err err = {0};
     assert_int_equal(preset_config("tiny", &c, &err), CVN_OK);
-    assert_int_equal(llama_config_write(&c, scratch, &err), CVN_OK);
+    assert_int_equal(model_write(&c, scratch, &err), CVN_OK);
     assert_int_equal(file_write(in_scratch("generation_config.json"), "{", 1, &err), CVN_OK);
-    assert_int_equal(llama_config_read(&c, scratch, &err), CVN_EFORMAT);
+    assert_int_equal(model_read(&c, scratch, &err), CVN_EFORMAT);
     assert_non_null(strstr(err.message, "generation_config.json"));
-    assert_int_equal(llama_config_read(&c, "/no/such/folder", NULL), CVN_EFORMAT);
+    assert_int_equal(model_read(&c, "/no/such/folder", NULL), CVN_EFORMAT);
 }
 
 static void configs_of_shared_checkpoints_are_read(void **state)
 {
     (void)state;
     need_shared_data();
-    LlamaConfig c;
+    Model c;
     cvn_err err = {0};
-    assert_int_equal(llama_config_read(&c, CVN_SHARED_DATA "/checkpoints/stories260K-hf", &err),
-                     CVN_OK);
+    assert_int_equal(model_read(&c, CVN_SHARED_DATA "/checkpoints/stories260K-hf", &err), CVN_OK);
     assert_int_equal(c.dim, 64);
     assert_int_equal(c.ffn, 172);
     assert_true(c.tied);
     assert_string_equal(c.warnings, "");
-    assert_int_equal(llama_config_read(&c, CVN_SHARED_DATA "/checkpoints/paged-infer-tiny", &err),
-                     CVN_OK);
+    assert_int_equal(model_read(&c, CVN_SHARED_DATA "/checkpoints/paged-infer-tiny", &err), CVN_OK);
     assert_int_equal(c.head_dim, 24);
     assert_int_equal(c.dtype, CVN_BF16);
 }
@@ -406,9 +403,9 @@ static void every_json_test_case_ends_without_harm(void **state)
             json_t *json = json_object_parse(path.text, bytes.data, bytes.n, &err);
             if (json && entry->d_name[0] == 'n')
                 fail_msg("%s was accepted", entry->d_name);
-            LlamaConfig config;
+            Model config;
             if (json)
-                assert_true(llama_config_parse(&config, path.text, json, NULL, &err) < 0);
+                assert_true(model_parse(&config, path.text, json, NULL, &err) < 0);
             json_decref(json);
             n++;
         }
@@ -421,10 +418,10 @@ static void every_json_test_case_ends_without_harm(void **state)
 static void a_cut_or_flipped_config_never_harms(void **state)
 {
     (void)state;
-    LlamaConfig c;
+    Model c;
     cvn_err err = {0};
     assert_int_equal(preset_config("llama3.1-8b", &c, &err), CVN_OK);
-    assert_int_equal(llama_config_write(&c, scratch, &err), CVN_OK);
+    assert_int_equal(model_write(&c, scratch, &err), CVN_OK);
     Bytes good = bytes_of_file(in_scratch("config.json"));
     size_t whole = good.n;
     while (good.data[whole - 1] != '}')
@@ -438,7 +435,7 @@ static void a_cut_or_flipped_config_never_harms(void **state)
         good.data[bit / 8] ^= (uint8_t)(1u << bit % 8);
         json_t *json = json_object_parse("flipped", good.data, good.n, NULL);
         if (json)
-            (void)llama_config_parse(&c, "flipped", json, json, NULL);
+            (void)model_parse(&c, "flipped", json, json, NULL);
         json_decref(json);
         good.data[bit / 8] ^= (uint8_t)(1u << bit % 8);
     }
@@ -449,12 +446,12 @@ static void a_cut_or_flipped_config_never_harms(void **state)
 static void llama3_frequencies_follow_the_rule(void **state)
 {
     (void)state;
-    LlamaConfig c;
+    Model c;
     assert_int_equal(preset_config("llama3.1-8b", &c, NULL), CVN_OK);
     double scaled[64], plain[64];
-    llama_rope_frequencies(&c, 8192, scaled);
+    model_rope_frequencies(&c, 8192, scaled);
     c.rope_scaling = ROPE_PLAIN;
-    llama_rope_frequencies(&c, 8192, plain);
+    model_rope_frequencies(&c, 8192, plain);
     assert_true(plain[0] == 1 && scaled[0] == 1);
     assert_true(fabs(plain[32] - 1 / sqrt(500000)) < 1e-15);
     int kept = 0, divided = 0;
@@ -475,7 +472,7 @@ static void llama3_frequencies_follow_the_rule(void **state)
     assert_true(kept > 25 && divided > 20 && kept + divided < 64);
     c.rope_scaling = ROPE_LINEAR;
     c.rope_factor = 4;
-    llama_rope_frequencies(&c, 8192, scaled);
+    model_rope_frequencies(&c, 8192, scaled);
     assert_true(scaled[7] * 4 == plain[7]);
 }
 

@@ -15,9 +15,9 @@
 #include <math.h>
 
 /* Llama 3.2's way of rotating, three KV heads of 16, 2 layers. */
-static LlamaConfig small_config(void)
+static Model small_config(void)
 {
-    LlamaConfig c = llama_config_default();
+    Model c = model_default();
     c.dim = 96;
     c.n_layers = 2;
     c.n_heads = 6;
@@ -29,7 +29,7 @@ static LlamaConfig small_config(void)
     return c;
 }
 
-static const char *random_folder(const char *name, const LlamaConfig *config, cvn_dtype dtype)
+static const char *random_folder(const char *name, const Model *config, cvn_dtype dtype)
 {
     const char *path = in_scratch(name);
     uint64_t seed = 3;
@@ -55,7 +55,7 @@ static void round_trip(const char *name, cvn_dtype dtype, const char *to, const 
 static void there_and_back_are_the_same_bytes(void **state)
 {
     (void)state;
-    LlamaConfig c = small_config();
+    Model c = small_config();
     random_folder("f32", &c, CVN_F32);
     round_trip("f32", CVN_F32, "m.gguf", "");
     round_trip("f32", CVN_F32, "m.bin", "");
@@ -84,7 +84,7 @@ static void there_and_back_are_the_same_bytes(void **state)
     c.rope_factor = 4;
     c.rope_ramp[0] = 0.5;
     c.rope_ramp[1] = 24;
-    c.rope_attention = llama_yarn_attention(4, 1);
+    c.rope_attention = rope_yarn_attention(4, 1);
     c.rope_truncate = true;
     random_folder("yarn", &c, CVN_BF16);
     round_trip("yarn", CVN_BF16, "m.gguf", "");
@@ -93,7 +93,7 @@ static void there_and_back_are_the_same_bytes(void **state)
 static void what_a_form_cannot_say_is_refused(void **state)
 {
     (void)state;
-    LlamaConfig c = small_config();
+    Model c = small_config();
     c.attention_bias = true;
     random_folder("said", &c, CVN_F32);
     expect(1, "caravan convert said x.bin 2>&1", "cannot say that 'said' has biases");
@@ -134,7 +134,7 @@ static void go_on_with(int (*make)(Out *, const FormOptions *, cvn_err *), const
 {
     IoModel model;
     Arena arena;
-    LlamaConfig c = small_config();
+    Model c = small_config();
     const char *folder = in_scratch("parts");
     assert_int_equal(io_open_model(&model, random_folder("whole", &c, CVN_BF16), NULL), CVN_OK);
     assert_int_equal(arena_init(&arena, NULL), CVN_OK);

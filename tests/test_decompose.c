@@ -2,7 +2,7 @@
 #include "graph/decompose.h"
 #include "graph/interp/interp.h"
 #include "graph/simplify.h"
-#include "model/llama.h"
+#include "model/forward.h"
 #include "random_graph.h"
 #include "unit.h"
 
@@ -506,7 +506,7 @@ static void quantized_rows_agree(void **state)
 static void a_whole_llama_agrees(void **state)
 {
     for (int interleaved = 0; interleaved < 2; interleaved++) {
-        LlamaConfig config = llama_config_default();
+        Model config = model_default();
         config.dim = 12;
         config.n_layers = 2;
         config.n_heads = 6;
@@ -515,10 +515,10 @@ static void a_whole_llama_agrees(void **state)
         config.ffn = 10;
         config.vocab = 17;
         config.rope_interleaved = interleaved;
-        const LlamaStep step = {
-            .batch = 2, .seq = 3, .context = 8, .compute = CVN_F32, .output = LLAMA_SCORE};
+        const ModelStep step = {
+            .batch = 2, .seq = 3, .context = 8, .compute = CVN_F32, .output = STEP_SCORE};
         cvn_err err = {0};
-        cvn_graph *g = llama_step(&config, &step, &err);
+        cvn_graph *g = model_step(&config, &step, &err);
         if (!g)
             fail_msg("%s", err.message);
         void **inputs = inputs_in(g, 5, 1, 3);

@@ -157,7 +157,7 @@ static void seeds_differ_and_repeat(void **state)
 static void random_folder(char *folder, size_t size)
 {
     cvn_err err = {0};
-    LlamaConfig config;
+    Model config;
     snprintf(folder, size, "%s/caravan-test-engine-%d", P_tmpdir, (int)getpid());
     if (preset_config("stories260k", &config, &err))
         fail_msg("%s", err.message);

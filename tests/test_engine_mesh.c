@@ -66,7 +66,7 @@ static int write_models(void **state)
     static const char *const schemes[] = {"int8", "int4:32"};
     char floats[64], line[80];
     cvn_err err = {0};
-    LlamaConfig config;
+    Model config;
     SaveOptions options = {.dtype = CVN_F32, .threads = 1};
     if (make_scratch(state))
         return -1;
@@ -104,14 +104,14 @@ static void quantized_models_give_the_same_in_parts(void **state)
 }
 
 typedef struct Marks {
-    const LlamaConfig *config;
+    const Model *config;
     const char *layout;
 } Marks;
 
 static int mark(void *context, cvn_graph *g, const Mesh *mesh, cvn_err *err)
 {
     const Marks *m = context;
-    return llama_mark(g, m->config, mesh, m->layout, err);
+    return model_mark(g, m->config, mesh, m->layout, err);
 }
 
 /* Device d's part of a model, as a process of its own would read it. */
@@ -123,12 +123,12 @@ static void read_part(const cvn_model *model, const char *mesh, const char *layo
     LoadReport report;
     cvn_err err = {0};
     const Marks marks = {&model->io.config, layout};
-    LlamaStep step = {
-        .batch = 4, .seq = 1, .context = 16, .compute = CVN_F32, .output = LLAMA_SAMPLE};
+    ModelStep step = {
+        .batch = 4, .seq = 1, .context = 16, .compute = CVN_F32, .output = STEP_SAMPLE};
     const RuntimeOptions options = {.mesh = mesh, .devices.threads = 1};
     const ProgramOptions how = {
         .mark = mark, .context = (void *)(uintptr_t)&marks, .whole_inputs = true};
-    cvn_graph *g = llama_step(&model->io.config, &step, &err);
+    cvn_graph *g = model_step(&model->io.config, &step, &err);
     if (!g || runtime_open(&rt, &options, &err))
         fail_msg("%s", err.message);
     rt.info.first = d;

@@ -7,7 +7,7 @@
 #include "compile/pipeline.h"
 #include "cpu/kernels/linear_loops.h"
 #include "cpu/registry.h"
-#include "model/llama.h"
+#include "model/forward.h"
 #include "unit.h"
 
 enum { PANELS = 64, MOST_THREADS = 5 };
@@ -98,18 +98,18 @@ static int check_product(const Plan *plan, const ParamList *params, const Step *
 }
 
 /* All products of a step. */
-static int check_step(const LlamaConfig *config, cvn_dtype dtype, bool int8_inputs)
+static int check_step(const Model *config, cvn_dtype dtype, bool int8_inputs)
 {
     cvn_err err = {0};
     Arena arena;
     ParamList params;
-    LlamaStep step = {.batch = 2,
+    ModelStep step = {.batch = 2,
                       .seq = 1,
                       .context = 32,
                       .compute = dtype,
-                      .output = LLAMA_LAST,
+                      .output = STEP_LAST,
                       .int8_inputs = int8_inputs};
-    cvn_graph *g = llama_step(config, &step, &err);
+    cvn_graph *g = model_step(config, &step, &err);
     if (!g || arena_init(&arena, &err))
         fail_msg("%s", err.message);
     signed char *layout = arena_array(&arena, (size_t)g->n_parameters, sizeof *layout);
@@ -147,7 +147,7 @@ static void who_packs_a_panel_is_who_reads_it(void **state)
                                           {.kind = QUANT_INT4, .group = 32}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (size_t j = 0; j < 2 * sizeof schemes / sizeof *schemes; j++) {
-            LlamaConfig c = llama_config_default();
+            Model c = model_default();
             c.dim = 64;
             c.n_layers = 2;
             c.n_heads = shapes[i].heads;

@@ -84,7 +84,7 @@ static void an_update_is_compiled_whole_and_changes_no_bit(void **state)
 /* As the steps of training have them: with clipping and without, from gradients or their sums. */
 static void steps_of_training_have_updates_that_are_compiled_whole(void **state)
 {
-    LlamaConfig config;
+    Model config;
     cvn_err err = {0};
     assert_int_equal(preset_config("stories260k", &config, &err), CVN_OK);
     for (int i = 0; i < 8; i++) {

@@ -9,7 +9,7 @@
 #include "io/model.h"
 #include "io/safetensors.h"
 #include "llama_fixture.h"
-#include "model/llama.h"
+#include "model/forward.h"
 #include "plan_verify.h"
 
 #include <jansson.h>
@@ -22,7 +22,7 @@
 static const double z_coefficient = 1e-2; /* as in tests/oracles/grad_llama.py */
 
 typedef struct Run {
-    const LlamaConfig *config;
+    const Model *config;
     const ParamList *params;
     void *const *weight; /* [params->n] of f32 */
     int64_t batch, seq;
@@ -48,10 +48,10 @@ static cvn_graph *loss_graph(const Run *r)
         weight[i] = cvn_parameter(g, p->name, cvn_type_make(CVN_F32, p->rank, p->dims));
     }
     cvn_type grid = CVN_TYPE(CVN_I32, r->batch, r->seq);
-    LlamaBatch batch = {.tokens = cvn_parameter(g, "tokens", grid),
+    ModelBatch batch = {.tokens = cvn_parameter(g, "tokens", grid),
                         .targets = cvn_parameter(g, "targets", grid)};
-    LlamaLoss loss;
-    if (llama_loss(g, r->config, r->compute, weight, &batch, &loss, &err))
+    ModelLoss loss;
+    if (model_loss(g, r->config, r->compute, weight, &batch, &loss, &err))
         fail_msg("%s", err.message);
     cvn_value *z = cvn_divide(g, loss.z, loss.count);
     cvn_value *c = cvn_splat(g, cvn_scalar(CVN_F32), r->z);
@@ -271,7 +271,7 @@ static int64_t peak_bytes(const cvn_graph *g)
 
 static int64_t peak_of_policy(RematPolicy policy, int n_layers)
 {
-    LlamaConfig config = llama_config_default();
+    Model config = model_default();
     config.dim = 16;
     config.n_layers = n_layers;
     config.n_heads = config.n_kv_heads = 2;
@@ -388,7 +388,7 @@ static void stories_model_has_the_stored_gradients(void **state)
     /* Meta's files hold the head too, though it is the embedding; it is the last parameter. */
     Arena arena;
     ParamList params;
-    LlamaConfig config = model.config;
+    Model config = model.config;
     config.tied = true;
     assert_int_equal(arena_init(&arena, &err), 0);
     params_list(&params, &config, &arena);

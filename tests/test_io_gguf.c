@@ -99,7 +99,7 @@ static void build(Builder *b, void (*extra)(Builder *), uint64_t n_extra, const 
 typedef struct Read {
     Arena arena;
     Gguf gguf;
-    LlamaConfig config;
+    Model config;
     cvn_err err;
     int code; /* of gguf_read, then of gguf_config */
 } Read;
@@ -182,7 +182,7 @@ static void values_of_every_shape_are_found(void **state)
     Bytes copy = bytes_copy(b.data, b.n);
     Arena arena;
     Gguf gguf;
-    LlamaConfig config;
+    Model config;
     assert_int_equal(arena_init(&arena, NULL), CVN_OK);
     assert_int_equal(gguf_read(&gguf, "image", copy.data, copy.n, &arena, NULL), CVN_OK);
     assert_int_equal(gguf_config(&config, &gguf, NULL), CVN_OK);
@@ -374,7 +374,7 @@ static void yarn_is_read(void **state)
     Read read = read_image(b.data, b.n, true);
     if (read.code != CVN_OK)
         fail_msg("%s", read.err.message);
-    const LlamaConfig *c = &read.config;
+    const Model *c = &read.config;
     assert_int_equal(c->rope_scaling, ROPE_YARN);
     assert_int_equal(c->rope_original_context, 16);
     assert_true(c->rope_factor == 4 && c->rope_ramp[0] == 1 && c->rope_ramp[1] == 24);
@@ -391,18 +391,18 @@ static void factors_stand_for_a_llama3_scaling(void **state)
 {
     (void)state;
     static Builder b;
-    LlamaConfig c = llama_config_default();
+    Model c = model_default();
     double plain[4], scaled[4];
     float factors[4];
     c.head_dim = 8;
     c.rope_theta = 500000;
-    llama_rope_frequencies(&c, 8192, plain);
+    model_rope_frequencies(&c, 8192, plain);
     c.rope_scaling = ROPE_LLAMA3;
     c.rope_factor = 32;
     c.rope_ramp[0] = 1;
     c.rope_ramp[1] = 4;
     c.rope_original_context = 8192;
-    llama_rope_frequencies(&c, 8192, scaled);
+    model_rope_frequencies(&c, 8192, scaled);
     for (int i = 0; i < 4; i++)
         factors[i] = (float)(plain[i] / scaled[i]);
     build(&b, put_theta, 1, factors);

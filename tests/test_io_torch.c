@@ -318,7 +318,7 @@ static void params_json_is_read_strictly(void **state)
     assert_int_equal(arena_init(&arena, NULL), CVN_OK);
     io_tensors_init(&none, &arena);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        LlamaConfig config;
+        Model config;
         cvn_err err = {0};
         json_t *json = json_loads(cases[i].text, 0, NULL);
         int code = meta_config(&config, "params.json", json, &none, &err);
@@ -358,7 +358,7 @@ static void published_models_are_inferred(void **state)
     assert_int_equal(arena_init(&arena, NULL), CVN_OK);
     io_tensors_init(&none, &arena);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        LlamaConfig c;
+        Model c;
         cvn_err err = {0};
         json_t *json = json_loads(cases[i].text, 0, NULL);
         must(meta_config(&c, "params.json", json, &none, &err), &err);

@@ -15,9 +15,9 @@
 #include <sys/resource.h>
 
 /* A small config of odd sizes: 3 KV heads, head dimension 20, 259 tokens. */
-static LlamaConfig odd_config(bool tied, bool biases)
+static Model odd_config(bool tied, bool biases)
 {
-    LlamaConfig c = llama_config_default();
+    Model c = model_default();
     c.dim = 44;
     c.n_layers = 2;
     c.n_heads = 6;
@@ -36,13 +36,13 @@ static int clean(void **state)
     return file_make_folder(scratch, NULL);
 }
 
-static int save_seeded(const char *folder, const LlamaConfig *config, uint64_t seed,
+static int save_seeded(const char *folder, const Model *config, uint64_t seed,
                        const SaveOptions *options, cvn_err *err)
 {
     return save_folder(folder, config, options, init_fill, &seed, err);
 }
 
-static void make_model(const char *folder, const LlamaConfig *config, const SaveOptions *options)
+static void make_model(const char *folder, const Model *config, const SaveOptions *options)
 {
     cvn_err err = {0};
     must(save_seeded(folder, config, 42, options, &err), &err);
@@ -93,7 +93,7 @@ static void every_variant_and_type_loads_what_init_wrote(void **state)
     for (int variant = 0; variant < 4; variant++) {
         for (size_t t = 0; t < 3; t++) {
             char name[32];
-            LlamaConfig config = odd_config(variant & 1, variant & 2);
+            Model config = odd_config(variant & 1, variant & 2);
             snprintf(name, sizeof name, "m%d%zu", variant, t);
             make_model(in_scratch(name), &config, &(SaveOptions){.dtype = types[t]});
             assert_int_equal(count_entries(in_scratch(name)), 3);
@@ -104,7 +104,7 @@ static void every_variant_and_type_loads_what_init_wrote(void **state)
 
 static void a_sharded_folder_holds_the_same(void **state)
 {
-    LlamaConfig config = odd_config(false, true);
+    Model config = odd_config(false, true);
     make_model(in_scratch("s"), &config, &(SaveOptions){.dtype = CVN_F32, .shard_bytes = 60000});
     assert_int_equal(count_entries(in_scratch("s")), 3 + 6);
     assert_holds_init(in_scratch("s"), CVN_F32);
@@ -116,7 +116,7 @@ static void a_sharded_folder_holds_the_same(void **state)
 
 static void the_same_seed_gives_the_same_bytes(void **state)
 {
-    LlamaConfig config = odd_config(false, false);
+    Model config = odd_config(false, false);
     SaveOptions options = {.dtype = CVN_BF16};
     make_model(in_scratch("a"), &config, &options);
     make_model(in_scratch("b"), &config, &options);
@@ -150,7 +150,7 @@ static void rewrite(const char *from, const char *to, const Change *change)
     StWriter w;
     open_good(&model, from);
     assert_int_equal(file_make_folder(to, NULL), CVN_OK);
-    assert_int_equal(llama_config_write(&model.config, to, NULL), CVN_OK);
+    assert_int_equal(model_write(&model.config, to, NULL), CVN_OK);
     assert_int_equal(st_writer_open(&w, file_path(to, "model.safetensors").text, NULL), CVN_OK);
     for (int pass = 0; pass < 2; pass++) {
         size_t index = 0;
@@ -227,7 +227,7 @@ static void the_audit_accounts_for_every_tensor(void **state)
         {.add = "lm_head.weight", .add_dims = {259, 44}}, /* tied: the config wins */
         {.add = "lm_head.weight", .add_dims = {259, 45}, .message = "no use for: 'lm_head.weight'"},
     };
-    LlamaConfig config = odd_config(true, false);
+    Model config = odd_config(true, false);
     make_model(in_scratch("good"), &config, &(SaveOptions){.dtype = CVN_F32});
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
         Change change = changes[i];
@@ -247,10 +247,10 @@ static void the_audit_accounts_for_every_tensor(void **state)
 
 static void many_missing_tensors_are_counted_not_listed(void **state)
 {
-    LlamaConfig config = odd_config(true, false);
+    Model config = odd_config(true, false);
     make_model(in_scratch("m"), &config, &(SaveOptions){.dtype = CVN_F32});
     config.n_layers = 40;
-    assert_int_equal(llama_config_write(&config, in_scratch("m"), NULL), CVN_OK);
+    assert_int_equal(model_write(&config, in_scratch("m"), NULL), CVN_OK);
     IoModel model;
     cvn_err err = {0};
     assert_int_equal(io_open_model(&model, in_scratch("m"), &err), CVN_EFORMAT);
@@ -279,7 +279,7 @@ static cvn_engine *open_engine(const char *folder, const cvn_model_options *opti
 
 static void nan_weights_are_warned_of_and_counted_once(void **state)
 {
-    LlamaConfig config = odd_config(true, false);
+    Model config = odd_config(true, false);
     make_model(in_scratch("good"), &config, &(SaveOptions){.dtype = CVN_F32});
     rewrite(in_scratch("good"), in_scratch("bad"),
             &(Change){.poison = "model.layers.1.self_attn.k_proj.weight"});
@@ -301,7 +301,7 @@ static void nan_weights_are_warned_of_and_counted_once(void **state)
 static void unaligned_tensors_are_the_same_model(void **state)
 {
     enum { N = 40 };
-    LlamaConfig config = odd_config(false, false);
+    Model config = odd_config(false, false);
     make_model(in_scratch("good"), &config, &(SaveOptions){.dtype = CVN_F32});
     rewrite(in_scratch("good"), in_scratch("odd"), &(Change){.shift = 3});
     const char *const names[] = {"good", "odd"};
@@ -323,7 +323,7 @@ static void unaligned_tensors_are_the_same_model(void **state)
 
 static void a_folder_that_is_not_empty_is_kept_unless_forced(void **state)
 {
-    LlamaConfig config = odd_config(false, false);
+    Model config = odd_config(false, false);
     SaveOptions options = {.dtype = CVN_F32, .shard_bytes = 60000};
     cvn_err err = {0};
     assert_int_equal(file_make_folder(in_scratch("out"), NULL), CVN_OK);
@@ -346,7 +346,7 @@ static void a_folder_that_is_not_empty_is_kept_unless_forced(void **state)
 
 static void the_tokenizer_comes_along(void **state)
 {
-    LlamaConfig config = odd_config(false, false);
+    Model config = odd_config(false, false);
     assert_int_equal(file_write(in_scratch("tokenizer.model"), "abc", 3, NULL), CVN_OK);
     make_model(in_scratch("m"), &config,
                &(SaveOptions){.dtype = CVN_F32, .tokenizer = in_scratch("tokenizer.model")});
@@ -361,7 +361,7 @@ static void the_tokenizer_comes_along(void **state)
 
 static void a_full_disk_leaves_no_folder(void **state)
 {
-    LlamaConfig config;
+    Model config;
     cvn_err err = {0};
     struct rlimit old, tiny;
     assert_int_equal(preset_config("stories260k", &config, NULL), CVN_OK);

@@ -3,7 +3,7 @@
 #include "compile/pack.h"
 #include "cpu/registry.h"
 #include "graph/graph.h"
-#include "model/llama.h"
+#include "model/forward.h"
 #include "model/presets.h"
 #include "unit.h"
 
@@ -14,10 +14,10 @@ static bool is_alias(OpKind kind)
            kind == OP_OPTIMIZATION_BARRIER;
 }
 
-static void check_step(const LlamaConfig *config, const LlamaStep *step)
+static void check_step(const Model *config, const ModelStep *step)
 {
     cvn_err err = {0};
-    cvn_graph *g = llama_step(config, step, &err);
+    cvn_graph *g = model_step(config, step, &err);
     if (!g)
         fail_msg("%s", err.message);
     if (config->quant.kind != QUANT_NONE) { /* as products take weights */
@@ -42,38 +42,38 @@ static void check_step(const LlamaConfig *config, const LlamaStep *step)
 
 static void every_operation_of_llama_has_a_kernel(void **state)
 {
-    LlamaConfig config;
+    Model config;
     cvn_err err = {0};
     assert_int_equal(preset_config("llama3.2-1b", &config, &err), 0);
     config.n_layers = 1;
     for (int dtype = 0; dtype < 2; dtype++)
-        for (int output = LLAMA_FILL; output <= LLAMA_SCORE; output++)
+        for (int output = STEP_FILL; output <= STEP_SCORE; output++)
             for (int mode = 0; mode < SAMPLE_MODE_COUNT; mode++)
                 for (int64_t seq = 1; seq <= 128; seq += 127)
-                    check_step(&config, &(LlamaStep){.batch = 2,
+                    check_step(&config, &(ModelStep){.batch = 2,
                                                      .kv_int8 = mode == 1,
                                                      .seq = seq,
                                                      .context = 512,
                                                      .compute = dtype ? CVN_BF16 : CVN_F32,
-                                                     .output = (LlamaOutput)output,
+                                                     .output = (StepOutput)output,
                                                      .sample = (SampleMode)mode});
 }
 
 static void so_has_one_of_8_bits(void **state)
 {
-    LlamaConfig config;
+    Model config;
     cvn_err err = {0};
     assert_int_equal(preset_config("llama3.2-1b", &config, &err), 0);
     config.n_layers = 1;
     config.quant.kind = QUANT_INT8;
     /* What multiplies the head is not fused yet: all others. */
-    LlamaStep step = {.batch = 1,
+    ModelStep step = {.batch = 1,
                       .seq = 64,
                       .context = 512,
                       .kv_int8 = true,
                       .int8_inputs = true,
                       .compute = CVN_BF16,
-                      .output = LLAMA_FILL};
+                      .output = STEP_FILL};
     check_step(&config, &step);
 }
 

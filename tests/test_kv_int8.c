@@ -190,7 +190,7 @@ static void meshes_divide_it(void **state)
 static void it_weighs_what_is_said(void **state)
 {
     cvn_model *model = open_tiny("gqa", CVN_BF16);
-    const LlamaConfig *c = &model->io.config;
+    const Model *c = &model->io.config;
     cvn_engine *e = new_engine(model, (cvn_engine_options){.rows = 3, .kv_cache = "int8"});
     int64_t bytes = kv_cache_bytes(c, 3, 64 + 16, CVN_I8);
     assert_int_equal(bytes, 2 * c->n_layers * c->n_kv_heads * 3 * 80 * (c->head_dim + 2));

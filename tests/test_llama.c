@@ -1,7 +1,7 @@
 /* The graph of the model, by the interpreter, against transformers for every architectural variant. */
 #include "graph/interp/interp.h"
 #include "llama_fixture.h"
-#include "model/llama.h"
+#include "model/forward.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -11,7 +11,7 @@
 
 typedef struct Call {
     const LlamaFixture *f;
-    LlamaStep step;
+    ModelStep step;
     void **cache; /* [2 * layers], replaced by the run's outputs; NULL: zeros */
     const int32_t *tokens;
     int32_t start, length;
@@ -21,7 +21,7 @@ typedef struct Call {
 static void run_step(const Call *call, void **result, int n_results)
 {
     cvn_err err = {0};
-    cvn_graph *g = llama_step(&call->f->config, &call->step, &err);
+    cvn_graph *g = model_step(&call->f->config, &call->step, &err);
     if (!g)
         fail_msg("%s", err.message);
     const void **input = calloc((size_t)g->n_parameters, sizeof *input);
@@ -48,7 +48,7 @@ static void run_step(const Call *call, void **result, int n_results)
     cvn_graph_free(g);
 }
 
-static void **new_caches(const LlamaFixture *f, const LlamaStep *step)
+static void **new_caches(const LlamaFixture *f, const ModelStep *step)
 {
     size_t n = 2 * (size_t)f->config.n_layers;
     void **cache = calloc(n, sizeof *cache);
@@ -82,7 +82,7 @@ static void compare(const LlamaFixture *f, int64_t seq, cvn_dtype dtype, double 
                           .seq = seq,
                           .context = (f->n_tokens + seq - 1) / seq * seq,
                           .compute = dtype,
-                          .output = LLAMA_LOGITS}};
+                          .output = STEP_LOGITS}};
     call.cache = new_caches(f, &call.step);
     int32_t section[64];
     for (int64_t done = 0; done < f->n_tokens; done += seq) {
@@ -178,12 +178,12 @@ static void score_is_the_log_softmax(void **state)
     int64_t n = f.n_tokens, vocab = f.config.vocab;
     Call call = {
         .f = &f,
-        .step = {.batch = 1, .seq = n, .context = n, .compute = CVN_F32, .output = LLAMA_SCORE},
+        .step = {.batch = 1, .seq = n, .context = n, .compute = CVN_F32, .output = STEP_SCORE},
         .tokens = f.tokens,
         .length = (int32_t)n};
     call.cache = new_caches(&f, &call.step);
     cvn_err err = {0};
-    cvn_graph *g = llama_step(&f.config, &call.step, &err);
+    cvn_graph *g = model_step(&f.config, &call.step, &err);
     assert_non_null(g);
     int n_caches = 2 * (int)f.config.n_layers, base = f.params.n;
     const void **input = calloc((size_t)g->n_parameters, sizeof *input);

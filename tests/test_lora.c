@@ -6,7 +6,7 @@
 #include "graph/graph.h"
 #include "graph/interp/interp.h"
 #include "io_support.h"
-#include "model/llama.h"
+#include "model/forward.h"
 #include "model/presets.h"
 #include "splitmix.h"
 
@@ -58,9 +58,9 @@ static void the_option_is_read_strictly(void **state)
 }
 
 /* A tiny config with grouped heads, and heads that do not fill the width. */
-static LlamaConfig odd_config(void)
+static Model odd_config(void)
 {
-    LlamaConfig config;
+    Model config;
     assert_int_equal(preset_config("tiny", &config, NULL), CVN_OK);
     config.dim = 24;
     config.n_layers = 2;
@@ -80,7 +80,7 @@ static void adapters_have_the_names_and_shapes_of_peft(void **state)
     ParamList base;
     LoraParams lora;
     LoraOptions options;
-    LlamaConfig config = odd_config();
+    Model config = odd_config();
     assert_int_equal(arena_init(&arena, NULL), CVN_OK);
     assert_int_equal(lora_parse(&options, "r=4,targets=o,k", NULL), CVN_OK);
     params_list(&base, &config, &arena);
@@ -118,7 +118,7 @@ enum { BATCH = 2, SEQ = 5 };
 
 typedef struct Run {
     Arena arena;
-    LlamaConfig config;
+    Model config;
     ParamList base;
     LoraOptions options;
     LoraParams lora;
@@ -204,13 +204,13 @@ static double loss_of(Run *run, double *const *weight, bool adapted, int wrt, do
         b[i] = at < 0 ? NULL : value[n + at + 1];
     }
     cvn_type grid = CVN_TYPE(CVN_I32, BATCH, SEQ);
-    LlamaBatch batch = {.tokens = cvn_parameter(g, "tokens", grid),
+    ModelBatch batch = {.tokens = cvn_parameter(g, "tokens", grid),
                         .targets = cvn_parameter(g, "targets", grid)};
     data[n + m] = run->tokens;
     data[n + m + 1] = run->targets;
-    LlamaAdapters adapters = {a, b, run->options.alpha / (double)run->options.rank};
-    LlamaLoss loss;
-    int code = llama_loss_adapted(g, &run->config, CVN_F32, value, adapted ? &adapters : NULL,
+    ModelAdapters adapters = {a, b, run->options.alpha / (double)run->options.rank};
+    ModelLoss loss;
+    int code = model_loss_adapted(g, &run->config, CVN_F32, value, adapted ? &adapters : NULL,
                                   &batch, &loss, &err);
     cvn_output(g, loss.sum);
     if (code == CVN_OK && wrt >= 0) {

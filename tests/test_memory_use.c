@@ -39,7 +39,7 @@ static void peak_memory_is_as_predicted(void **state)
     cvn_err err = {0};
     char folder[512];
     snprintf(folder, sizeof folder, "%s/caravan-test-memory-%d", P_tmpdir, (int)getpid());
-    LlamaConfig config;
+    Model config;
     SaveOptions save = {.dtype = CVN_BF16, .force = true};
     must(preset_config("stories110m", &config, &err), &err);
     must(save_folder(folder, &config, &save, init_fill, &(uint64_t){3}, &err), &err);

@@ -46,13 +46,13 @@ static void run_steps(const cvn_graph *local, const Mesh *mesh, const PartitionR
     comm_free(comm);
 }
 
-static cvn_graph *cut(const LlamaConfig *config, const Mesh *mesh, const char *layout,
+static cvn_graph *cut(const Model *config, const Mesh *mesh, const char *layout,
                       PartitionReport *report)
 {
     cvn_err err = {0};
     ShardResult result;
     cvn_graph *g = llama_train_graph(config, 6, 4, CVN_F32), *local = NULL;
-    if (llama_mark(g, config, mesh, layout, &err) || shard_propagate(g, mesh, &result, &err) ||
+    if (model_mark(g, config, mesh, layout, &err) || shard_propagate(g, mesh, &result, &err) ||
         shard_partition(g, mesh, &result, &local, report, &err))
         fail_msg("%s: %s", layout, err.message);
     shard_result_free(&result);
@@ -62,7 +62,7 @@ static cvn_graph *cut(const LlamaConfig *config, const Mesh *mesh, const char *l
 
 static void compare(bool grouped, const char *layout, const char *mesh_text, bool again)
 {
-    LlamaConfig config = tiny_llama_config(&tiny_llamas[grouped ? TINY_GQA : TINY_MHA]);
+    Model config = tiny_llama_config(&tiny_llamas[grouped ? TINY_GQA : TINY_MHA]);
     PartitionReport alone, report;
     Mesh one, mesh;
     cvn_err err = {0};

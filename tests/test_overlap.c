@@ -24,7 +24,7 @@ static double seconds(const Op *op)
 
 static cvn_graph *cut(const char *mesh_text, const char *layout)
 {
-    LlamaConfig config = tiny_llama_config(&tiny_llamas[TINY_MHA]);
+    Model config = tiny_llama_config(&tiny_llamas[TINY_MHA]);
     config.dim = 96;
     config.n_layers = 6;
     config.n_heads = 8;
@@ -40,7 +40,7 @@ static cvn_graph *cut(const char *mesh_text, const char *layout)
     cvn_err err = {0};
     cvn_graph *g = llama_train_graph(&config, 8, 32, CVN_F32), *local = NULL;
     if (arena_init(&arena, &err) || mesh_parse(&mesh, mesh_text, &arena, &err) ||
-        llama_mark(g, &config, &mesh, layout, &err) || shard_propagate(g, &mesh, &result, &err) ||
+        model_mark(g, &config, &mesh, layout, &err) || shard_propagate(g, &mesh, &result, &err) ||
         shard_partition(g, &mesh, &result, &local, &report, &err))
         fail_msg("%s: %s", layout, err.message);
     shard_result_free(&result);

@@ -24,26 +24,26 @@ static const char *const task_names[] = {"prefill", "last", "decode", "score"};
 /* Models of tiny_llama.h, whose shards are no whole panels, and one whose are, and which are moved as such. */
 enum { WHOLE = TINY_LLAMAS, MODELS, WHOLE_PANELS = 128 };
 
-static cvn_graph *task_graph(const LlamaConfig *config, Task task, int64_t batch, cvn_dtype dtype)
+static cvn_graph *task_graph(const Model *config, Task task, int64_t batch, cvn_dtype dtype)
 {
     cvn_err err = {0};
-    static const LlamaOutput output[] = {LLAMA_LOGITS, LLAMA_LAST, LLAMA_LOGITS, LLAMA_SCORE};
-    LlamaStep step = {.batch = batch,
+    static const StepOutput output[] = {STEP_LOGITS, STEP_LAST, STEP_LOGITS, STEP_SCORE};
+    ModelStep step = {.batch = batch,
                       .seq = task == DECODE                ? 1
                              : config->ffn == WHOLE_PANELS ? 16
                                                            : 4,
                       .context = 32,
                       .compute = dtype,
                       .output = output[task]};
-    cvn_graph *g = llama_step(config, &step, &err);
+    cvn_graph *g = model_step(config, &step, &err);
     if (!g)
         fail_msg("%s", err.message);
     return g;
 }
 
-static LlamaConfig config_of(int t, bool biases)
+static Model config_of(int t, bool biases)
 {
-    LlamaConfig config = tiny_llama_config(&tiny_llamas[t == WHOLE ? TINY_GQA : t]);
+    Model config = tiny_llama_config(&tiny_llamas[t == WHOLE ? TINY_GQA : t]);
     if (t == WHOLE) {
         config.dim = config.vocab = 64;
         config.n_heads = 4;
@@ -194,7 +194,7 @@ typedef struct Case {
 static int check_case(const Case *c, const signed char *given)
 {
     enum { BATCH = 8 };
-    LlamaConfig config = config_of(c->model, c->biases);
+    Model config = config_of(c->model, c->biases);
     cvn_graph *g = task_graph(&config, c->task, BATCH, c->dtype), *local;
     Mesh mesh = mesh_of(c->mesh);
     PartitionReport report;
@@ -202,7 +202,7 @@ static int check_case(const Case *c, const signed char *given)
     void **in = tiny_llama_inputs(g, &config);
     void **whole = whole_outputs(c->model, c->biases, c->task, c->dtype, g, in);
     void **parts = calloc((size_t)g->n_outputs, sizeof *parts);
-    must(llama_mark(g, &config, &mesh, c->layout, &err), &err);
+    must(model_mark(g, &config, &mesh, c->layout, &err), &err);
     must(shard_make(g, &mesh, &local, &report, &err), &err);
     signed char *layout = layout_of(local, PACK_FREE);
     Plan *plan = plan_of(local, given ? given : layout, c->op_by_op);
@@ -266,7 +266,7 @@ static void packed_llamas_compute_what_plain_ones_do(void **state)
 static void all_products_of_a_step_are_fused(void **state)
 {
     for (int i = 0; i < MODELS * 2; i++) {
-        LlamaConfig config = config_of(i % MODELS, i >= MODELS);
+        Model config = config_of(i % MODELS, i >= MODELS);
         for (int task = 0; task < TASKS; task++) {
             cvn_graph *g = task_graph(&config, (Task)task, 2, i % 2 ? CVN_F32 : CVN_BF16);
             signed char *layout = layout_of(g, PACK_FREE);
@@ -296,7 +296,7 @@ static void all_products_of_a_step_are_fused(void **state)
    alone. */
 static void the_plan_says_which_panels_threads_share(void **state)
 {
-    LlamaConfig config = config_of(TINY_GQA, false); /* q 32 rows, k and v 8, gate and up 48 */
+    Model config = config_of(TINY_GQA, false); /* q 32 rows, k and v 8, gate and up 48 */
     cvn_graph *g = task_graph(&config, DECODE, 1, CVN_BF16);
     signed char *layout = layout_of(g, PACK_FREE);
     Plan *plan = plan_of(g, layout, false);
@@ -336,7 +336,7 @@ static void a_given_layout_is_kept(void **state)
                       .dtype = CVN_F32,
                       .layout = where[i][0],
                       .mesh = where[i][1]};
-            LlamaConfig config = config_of(c.model, false);
+            Model config = config_of(c.model, false);
             cvn_graph *g = task_graph(&config, c.task, 8, CVN_F32);
             signed char *layout = layout_of(g, PACK_PLAIN);
             assert_int_equal(check_case(&c, layout), 0);
@@ -423,15 +423,15 @@ static void only_weights_of_products_are_packed(void **state)
 /* ---- programs of one model ---- */
 
 /* Chooses for a step of a model on a mesh; layout [n_weights] as given, NULL: all as the compiler likes. */
-static signed char *choice_of(const LlamaConfig *config, const LlamaStep *step, const char *where,
+static signed char *choice_of(const Model *config, const ModelStep *step, const char *where,
                               const char *how, const signed char *given, size_t *n_weights)
 {
     cvn_err err = {0};
     Mesh mesh = mesh_of(where);
     PartitionReport report;
     bool changed;
-    cvn_graph *g = llama_step(config, step, &err), *local;
-    if (!g || llama_mark(g, config, &mesh, how, &err) ||
+    cvn_graph *g = model_step(config, step, &err), *local;
+    if (!g || model_mark(g, config, &mesh, how, &err) ||
         shard_make(g, &mesh, &local, &report, &err))
         fail_msg("%s", err.message);
     signed char *layout = layout_of(local, PACK_FREE);
@@ -450,22 +450,22 @@ static signed char *choice_of(const LlamaConfig *config, const LlamaStep *step, 
 
 /* Decoding, prompts of few and of many tokens and scores agree, where shards are whole panels; a section of a prompt, that
    does without a head, takes what they chose, as does one that moves weights. */
-static void check_programs(const LlamaConfig *config, const char *mesh, const char *how)
+static void check_programs(const Model *config, const char *mesh, const char *how)
 {
-    static const LlamaStep steps[] = {{.batch = 8, .seq = 1, .output = LLAMA_SAMPLE},
-                                      {.batch = 1, .seq = 16, .output = LLAMA_SAMPLE},
-                                      {.batch = 1, .seq = 512, .output = LLAMA_SAMPLE},
-                                      {.batch = 1, .seq = 128, .output = LLAMA_SCORE},
-                                      {.batch = 1, .seq = 512, .output = LLAMA_FILL}};
+    static const ModelStep steps[] = {{.batch = 8, .seq = 1, .output = STEP_SAMPLE},
+                                      {.batch = 1, .seq = 16, .output = STEP_SAMPLE},
+                                      {.batch = 1, .seq = 512, .output = STEP_SAMPLE},
+                                      {.batch = 1, .seq = 128, .output = STEP_SCORE},
+                                      {.batch = 1, .seq = 512, .output = STEP_FILL}};
     signed char *first = NULL;
     for (size_t s = 0; s < sizeof steps / sizeof *steps; s++) {
-        LlamaStep step = steps[s];
+        ModelStep step = steps[s];
         size_t n, packed = 0;
         step.context = 512;
         step.compute = CVN_BF16;
         bool moves =
             strcmp(how, "2d") == 0 && step.seq == 512; /* weights, and not by whole panels */
-        const signed char *given = step.output == LLAMA_FILL || moves ? first : NULL;
+        const signed char *given = step.output == STEP_FILL || moves ? first : NULL;
         signed char *chosen = choice_of(config, &step, mesh, how, given, &n);
         for (size_t i = 0; i < n; i++)
             packed += chosen[i] > 0;
@@ -487,7 +487,7 @@ static void programs_of_a_model_pack_the_same_weights(void **state)
     for (size_t p = 0; p < sizeof presets / sizeof *presets; p++)
         for (size_t l = 0; layout_name(l); l++)
             for (size_t m = 0; m < MESHES; m++) {
-                LlamaConfig config;
+                Model config;
                 cvn_err err = {0};
                 must(preset_config(presets[p], &config, &err), &err);
                 config.n_layers = 2;

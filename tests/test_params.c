@@ -27,12 +27,12 @@ static const struct {
 static void sums_are_the_published_ones(void **state)
 {
     for (size_t i = 0; i < sizeof published / sizeof *published; i++) {
-        LlamaConfig c;
+        Model c;
         assert_int_equal(preset_config(published[i].preset, &c, NULL), CVN_OK);
         assert_int_equal(model_size(&c).params, published[i].params);
         assert_int_equal(model_bytes(&c, CVN_BF16), 2 * published[i].params);
     }
-    LlamaConfig c;
+    Model c;
     preset_config("llama-175b", &c, NULL);
     assert_true(fabs((double)model_bytes(&c, CVN_BF16) / 351e9 - 1) < 0.01);
     /* 7B at context 2048, batch 1, bf16: one GiB of cache. */
@@ -46,7 +46,7 @@ static void sums_are_the_published_ones(void **state)
 static void lists_are_complete_for_every_variant(void **state)
 {
     for (int variant = 0; variant < 8; variant++) {
-        LlamaConfig c;
+        Model c;
         preset_config("tiny", &c, NULL);
         c.tied = variant & 1;
         c.attention_bias = variant & 2;
@@ -92,7 +92,7 @@ static void lists_are_complete_for_every_variant(void **state)
 
 static void shapes_keep_axes_apart_and_files_flatten_them(void **state)
 {
-    LlamaConfig c;
+    Model c;
     preset_config("llama3.1-8b", &c, NULL);
     c.attention_bias = true;
     Arena arena;

@@ -120,7 +120,7 @@ static void train(const char *on, const char *mesh, const char *layout, int64_t 
 {
     cvn_err err = {0};
     Trainer t;
-    LlamaConfig config = tiny_llama_config(&tiny_llamas[TINY_GQA]);
+    Model config = tiny_llama_config(&tiny_llamas[TINY_GQA]);
     TrainerOptions o = learn_options(OPTIMIZER_ADAMW, CVN_F32, 4, 4, 8);
     config.vocab = vocab;
     o.device = on;

@@ -1,6 +1,6 @@
 /* Plans by themselves: the verifier finds what is planted, views and updates cost nothing, memory is known. */
 #include "cpu/registry.h"
-#include "model/llama.h"
+#include "model/forward.h"
 #include "model/presets.h"
 #include "plan_support.h"
 #include "plan_verify.h"
@@ -322,12 +322,12 @@ static void collectives_without_a_kernel_are_refused(void **state)
 
 static void the_arena_of_a_model_is_close_to_what_it_must_be(void **state)
 {
-    LlamaConfig config;
+    Model config;
     assert_int_equal(preset_config("stories15m", &config, NULL), CVN_OK);
     for (int seq = 1; seq <= 256; seq *= 16) {
-        LlamaStep step = {
-            .batch = 1, .seq = seq, .context = 256, .compute = CVN_F32, .output = LLAMA_SAMPLE};
-        cvn_graph *g = llama_step(&config, &step, NULL);
+        ModelStep step = {
+            .batch = 1, .seq = seq, .context = 256, .compute = CVN_F32, .output = STEP_SAMPLE};
+        cvn_graph *g = model_step(&config, &step, NULL);
         assert_non_null(g);
         Plan *plan = compile(g, cpu_kernels());
         print_message("seq %d: arena %zu, lower bound %zu, %d steps, %d syncs\n", seq,

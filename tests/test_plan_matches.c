@@ -22,13 +22,13 @@ enum {
 }; /* the engine then has one length of sections: as long; and what training takes of a row */
 
 typedef struct Case {
-    const LlamaConfig *config;
+    const Model *config;
     cvn_dtype dtype;
     const char *mesh, *layout;
     int rows;
 } Case;
 
-static OptimizerOptions optimizer(const LlamaConfig *config)
+static OptimizerOptions optimizer(const Model *config)
 {
     return optimizer_defaults(OPTIMIZER_ADAMW, model_size(config).params);
 }
@@ -195,7 +195,7 @@ static void check_engine(Case c)
 static void an_engine_takes_what_was_planned(void **state)
 {
     cvn_err err = {0};
-    LlamaConfig config;
+    Model config;
     assert_int_equal(preset_config("tiny", &config, &err), CVN_OK);
     for (size_t l = 0; l < sizeof layouts / sizeof *layouts; l++)
         for (size_t m = 0; m < sizeof meshes / sizeof *meshes; m++)
@@ -205,7 +205,7 @@ static void an_engine_takes_what_was_planned(void **state)
 static void a_quantized_engine_takes_what_was_planned(void **state)
 {
     cvn_err err = {0};
-    LlamaConfig config;
+    Model config;
     assert_int_equal(preset_config("tiny", &config, &err), CVN_OK);
     assert_int_equal(quant_parse("int8", &config.quant, &err), CVN_OK);
     check_engine((Case){&config, CVN_BF16, "", "2d", 1});
@@ -256,7 +256,7 @@ static void check_training(const Case *c)
 static void a_trainer_takes_what_was_planned(void **state)
 {
     cvn_err err = {0};
-    LlamaConfig config;
+    Model config;
     assert_int_equal(preset_config("tiny", &config, &err), CVN_OK);
     for (size_t l = 0; l < sizeof layouts / sizeof *layouts; l++)
         for (size_t m = 0; m < sizeof meshes / sizeof *meshes; m++)
@@ -293,7 +293,7 @@ static void attention_counts_what_its_queries_see(void **state)
 {
     cvn_err err = {0};
     SimAnswer a;
-    LlamaConfig c;
+    Model c;
     assert_int_equal(preset_config("stories15m", &c, &err), CVN_OK);
     double key = 2 * 4.0 * (double)(c.n_heads * c.head_dim * c.n_layers); /* of two rows */
     /* However long a cache could get, a prefill looks at what is before each token. */

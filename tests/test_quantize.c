@@ -12,7 +12,7 @@
 #include "io/safetensors.h"
 #include "io/save.h"
 #include "llama_fixture.h"
-#include "model/llama.h"
+#include "model/forward.h"
 #include "plan_verify.h"
 #include "random_graph.h"
 #include "serve/engine.h"
@@ -150,15 +150,15 @@ static void ways_to_quantize_are_read_and_written(void **state)
 
 /* ---- fusion ---- */
 
-static cvn_graph *step_of(const char *variant, QuantScheme scheme, LlamaOutput output,
+static cvn_graph *step_of(const char *variant, QuantScheme scheme, StepOutput output,
                           cvn_dtype dtype)
 {
     LlamaFixture f;
     cvn_err err = {0};
     fixture_open(&f, variant, CVN_F32);
     f.config.quant = scheme;
-    LlamaStep step = {.batch = 2, .seq = 3, .context = 9, .compute = dtype, .output = output};
-    cvn_graph *g = llama_step(&f.config, &step, &err);
+    ModelStep step = {.batch = 2, .seq = 3, .context = 9, .compute = dtype, .output = output};
+    cvn_graph *g = model_step(&f.config, &step, &err);
     if (!g)
         fail_msg("%s", err.message);
     fixture_close(&f);
@@ -191,7 +191,7 @@ static void every_matrix_of_a_model_is_fused(void **state)
     (void)state;
     static const char *const variants[] = {"gqa", "tied", "biases"};
     for (int v = 0; v < 3; v++) {
-        cvn_graph *g = step_of(variants[v], int8, LLAMA_LOGITS, CVN_BF16);
+        cvn_graph *g = step_of(variants[v], int8, STEP_LOGITS, CVN_BF16);
         int products = count(g, OP_DOT_GENERAL), swiglu = 0, residual = 0, shared = 0;
         int norm = 0, bias = 0;
         int layers = (products - 1) / 7;
@@ -247,7 +247,7 @@ static void fusion_changes_no_result(void **state)
     (void)state;
     const QuantScheme schemes[] = {{.kind = QUANT_INT4, .group = 32}, int8};
     for (int i = 0; i < 4; i++) {
-        cvn_graph *g = step_of(i < 2 ? "gqa" : "tied", schemes[i % 2], LLAMA_LOGITS, CVN_F32);
+        cvn_graph *g = step_of(i < 2 ? "gqa" : "tied", schemes[i % 2], STEP_LOGITS, CVN_F32);
         pack(g);
         void **in = inputs_of(g), *want[64], *got[64];
         cvn_err err = {0};

@@ -18,18 +18,18 @@
 typedef enum Task { PREFILL, LAST, DECODE, GREEDY, SCORE, TRAIN, TASKS } Task;
 static const char *const task_names[] = {"prefill", "last", "decode", "greedy", "score", "train"};
 
-static cvn_graph *task_graph(const LlamaConfig *config, Task task, int64_t batch)
+static cvn_graph *task_graph(const Model *config, Task task, int64_t batch)
 {
     cvn_err err = {0};
-    LlamaStep step = {.batch = batch, .seq = 4, .context = 16, .compute = CVN_F32};
-    static const LlamaOutput output[] = {LLAMA_LOGITS, LLAMA_LAST, LLAMA_SAMPLE, LLAMA_SAMPLE,
-                                         LLAMA_SCORE};
+    ModelStep step = {.batch = batch, .seq = 4, .context = 16, .compute = CVN_F32};
+    static const StepOutput output[] = {STEP_LOGITS, STEP_LAST, STEP_SAMPLE, STEP_SAMPLE,
+                                        STEP_SCORE};
     if (task == TRAIN)
         return llama_train_graph(config, batch, 4, CVN_F32);
     step.output = output[task];
     step.seq = task == DECODE || task == GREEDY ? 1 : 4;
     step.sample = task == GREEDY ? SAMPLE_GREEDY : SAMPLE_RANDOM;
-    cvn_graph *g = llama_step(config, &step, &err);
+    cvn_graph *g = model_step(config, &step, &err);
     if (!g)
         fail_msg("%s", err.message);
     return g;
@@ -55,7 +55,7 @@ static void **whole_outputs(const TinyLlama *t, Task task, int64_t batch, const 
 static void check_llama(const TinyLlama *t, Task task, const char *layout, const char *mesh_text,
                         int64_t batch)
 {
-    LlamaConfig config = tiny_llama_config(t);
+    Model config = tiny_llama_config(t);
     cvn_graph *g = task_graph(&config, task, batch), *local;
     Mesh mesh = mesh_of(mesh_text);
     PartitionReport report;
@@ -63,7 +63,7 @@ static void check_llama(const TinyLlama *t, Task task, const char *layout, const
     void **in = tiny_llama_inputs(g, &config);
     void **whole = whole_outputs(t, task, batch, g, in);
     void **parts = calloc((size_t)g->n_outputs, sizeof *parts);
-    if (llama_mark(g, &config, &mesh, layout, &err) ||
+    if (model_mark(g, &config, &mesh, layout, &err) ||
         shard_make(g, &mesh, &local, &report, &err) ||
         shard_run(local, &mesh, &report, (const void *const *)in, parts, &err))
         fail_msg("%s %s %s on %s: %s", t->name, task_names[task], layout, mesh_text, err.message);
@@ -122,9 +122,9 @@ static void tiny_llamas_compute_the_same_in_shards(void **state)
 
 /* ---- published models, without weights ---- */
 
-static LlamaConfig preset(const char *name)
+static Model preset(const char *name)
 {
-    LlamaConfig config;
+    Model config;
     cvn_err err = {0};
     must(preset_config(name, &config, &err), &err);
     return config;
@@ -150,14 +150,14 @@ static void respec(cvn_graph *g, cvn_value *v, int d, const char *axis)
    between, one all-reduce behind each attention and one behind each feed-forward. */
 static void tensor_parallel_has_the_published_collectives(void **state)
 {
-    LlamaConfig config = preset("llama2-70b");
-    LlamaStep step = {
-        .batch = 8, .seq = 128, .context = 4096, .compute = CVN_BF16, .output = LLAMA_LOGITS};
+    Model config = preset("llama2-70b");
+    ModelStep step = {
+        .batch = 8, .seq = 128, .context = 4096, .compute = CVN_BF16, .output = STEP_LOGITS};
     cvn_err err = {0};
     Mesh mesh = mesh_of("model=8");
     PartitionReport report;
-    cvn_graph *g = llama_step(&config, &step, &err), *local;
-    if (!g || llama_mark(g, &config, &mesh, "tp", &err))
+    cvn_graph *g = model_step(&config, &step, &err), *local;
+    if (!g || model_mark(g, &config, &mesh, "tp", &err))
         fail_msg("%s", err.message);
     for (Op *op = g->first; op; op = op->next)
         if (op->kind == OP_GATHER) {
@@ -178,14 +178,14 @@ static void tensor_parallel_has_the_published_collectives(void **state)
    products share: the same bytes, and no all-reduce but the few numbers of none. */
 static void scattered_activations_need_no_all_reduce(void **state)
 {
-    LlamaConfig config = preset("llama2-70b");
-    LlamaStep step = {
-        .batch = 8, .seq = 128, .context = 4096, .compute = CVN_BF16, .output = LLAMA_LOGITS};
+    Model config = preset("llama2-70b");
+    ModelStep step = {
+        .batch = 8, .seq = 128, .context = 4096, .compute = CVN_BF16, .output = STEP_LOGITS};
     cvn_err err = {0};
     Mesh mesh = mesh_of("model=8");
     PartitionReport report;
-    cvn_graph *g = llama_step(&config, &step, &err), *local = NULL;
-    if (!g || llama_mark(g, &config, &mesh, "tp-scatter", &err) ||
+    cvn_graph *g = model_step(&config, &step, &err), *local = NULL;
+    if (!g || model_mark(g, &config, &mesh, "tp-scatter", &err) ||
         shard_make(g, &mesh, &local, &report, &err))
         fail_msg("%s", err.message);
     assert_int_equal(report.count[OP_ALL_REDUCE], 0);
@@ -196,14 +196,14 @@ static void scattered_activations_need_no_all_reduce(void **state)
     cvn_graph_free(g);
 }
 
-static double train_bytes(const LlamaConfig *config, int64_t batch, const char *mesh_text,
+static double train_bytes(const Model *config, int64_t batch, const char *mesh_text,
                           const char *layout)
 {
     cvn_err err = {0};
     Mesh mesh = mesh_of(mesh_text);
     PartitionReport report;
     cvn_graph *g = llama_train_graph(config, batch, 1024, CVN_BF16), *local = NULL;
-    must(llama_mark(g, config, &mesh, layout, &err), &err);
+    must(model_mark(g, config, &mesh, layout, &err), &err);
     must(shard_make(g, &mesh, &local, &report, &err), &err);
     double bytes = total_bytes(&report);
     assert_int_equal(report.n_involuntary, 0);
@@ -217,7 +217,7 @@ static double train_bytes(const LlamaConfig *config, int64_t batch, const char *
    same layout. */
 static void two_d_moves_fewer_bytes_than_fsdp(void **state)
 {
-    LlamaConfig config = preset("llama2-70b");
+    Model config = preset("llama2-70b");
     config.n_layers = 4; /* they are all alike */
     double fsdp = train_bytes(&config, 512, "data=128", "fsdp");
     double two_d = train_bytes(&config, 512, "data=32,model=4", "2d");
@@ -230,7 +230,7 @@ static void two_d_moves_fewer_bytes_than_fsdp(void **state)
    as many bytes where the rows of a device's batch are as many as the hidden size has elements. */
 static void fsdp_and_tp_cross_near_batch_equal_to_hidden_size(void **state)
 {
-    LlamaConfig config = preset("llama2-7b");
+    Model config = preset("llama2-7b");
     config.n_layers = 2;
     config.vocab = 64;
     int64_t cross = 0;
@@ -244,7 +244,7 @@ static void fsdp_and_tp_cross_near_batch_equal_to_hidden_size(void **state)
             /* fsdp has 8 times the rows in all, so that each device has as many */
             cvn_graph *g = llama_train_graph(&config, i ? batch : batch * 8, 64, CVN_BF16),
                       *local = NULL;
-            must(llama_mark(g, &config, &mesh, i ? "tp" : "fsdp", &err), &err);
+            must(model_mark(g, &config, &mesh, i ? "tp" : "fsdp", &err), &err);
             must(shard_make(g, &mesh, &local, &report, &err), &err);
             bytes[i] = total_bytes(&report);
             partition_report_free(&report);
@@ -269,7 +269,7 @@ static double processor_seconds(void)
 
 static void the_largest_model_is_cut_in_seconds(void **state)
 {
-    LlamaConfig config = preset("llama3.1-405b");
+    Model config = preset("llama3.1-405b");
     cvn_err err = {0};
     Mesh mesh = mesh_of("data=64,model=8");
     PartitionReport report;
@@ -278,7 +278,7 @@ static void the_largest_model_is_cut_in_seconds(void **state)
     double start = processor_seconds();
     cvn_graph *g = llama_train_graph(&config, 512, 4096, CVN_BF16), *local = NULL;
     ShardResult r;
-    must(llama_mark(g, &config, &mesh, "2d", &err), &err);
+    must(model_mark(g, &config, &mesh, "2d", &err), &err);
     must(shard_propagate(g, &mesh, &r, &err), &err);
     must(shard_partition(g, &mesh, &r, &local, &report, &err), &err);
     double took = processor_seconds() - start;
@@ -299,14 +299,14 @@ static void the_largest_model_is_cut_in_seconds(void **state)
    scores, and not in sampling. */
 static void logits_are_never_gathered(void **state)
 {
-    LlamaConfig config = tiny_llama_config(&tiny_llamas[TINY_GQA]);
+    Model config = tiny_llama_config(&tiny_llamas[TINY_GQA]);
     config.vocab = 4096;
     for (int task = 0; task < TASKS; task++) {
         cvn_err err = {0};
         Mesh mesh = mesh_of("model=4");
         PartitionReport report;
         cvn_graph *g = task_graph(&config, (Task)task, 8), *local;
-        must(llama_mark(g, &config, &mesh, "tp", &err), &err);
+        must(model_mark(g, &config, &mesh, "tp", &err), &err);
         must(shard_make(g, &mesh, &local, &report, &err), &err);
         for (int64_t i = 0; i < report.n_collectives; i++) {
             const cvn_type *type = &report.collective[i].op->result[0]->type;

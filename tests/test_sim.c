@@ -141,7 +141,7 @@ static void pictures_draw_every_device(void **state)
 }
 
 /* Parameters of one layer. */
-static double layer_params(const LlamaConfig *c)
+static double layer_params(const Model *c)
 {
     double attention = (double)(2 * c->dim * (c->n_heads + c->n_kv_heads) * c->head_dim);
     return attention + 3.0 * (double)(c->dim * c->ffn);
@@ -152,7 +152,7 @@ static double layer_params(const LlamaConfig *c)
    weights, or gradients on their way. */
 static double bound(const SimAsk *ask, double data, double model)
 {
-    const LlamaConfig *c = &ask->config;
+    const Model *c = &ask->config;
     double tokens = (double)(ask->batch * ask->seq) / data, devices = data * model;
     double wide = tokens * (double)c->dim, ffn = tokens * (double)c->ffn / model;
     double layer = 4 * (6 * ffn + 4 * wide);
@@ -204,7 +204,7 @@ static void fsdp_holds_a_share_and_a_layer(void **state)
         ask.seq = 1024;
         ask.train.remat = REMAT_BLOCK;
         plan(&ask, &a);
-        const LlamaConfig *c = &ask.config;
+        const Model *c = &ask.config;
         double params = (double)model_size(c).params;
         double norms = (double)((2 * c->n_layers + 1) * c->dim);
         double held = a.memory.weights + a.memory.optimizer;

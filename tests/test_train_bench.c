@@ -6,17 +6,17 @@
 #include "train/bench.h"
 #include "unit.h"
 
-static LlamaConfig config_of(const char *preset)
+static Model config_of(const char *preset)
 {
     cvn_err err = {0};
-    LlamaConfig config;
+    Model config;
     must(preset_config(preset, &config, &err), &err);
     return config;
 }
 
 static void operations_are_those_of_the_shape(void **state)
 {
-    LlamaConfig c = config_of("stories260k"); /* 64 wide, 5 layers, 8 heads of 8, 4 KV, ffn 172 */
+    Model c = config_of("stories260k"); /* 64 wide, 5 layers, 8 heads of 8, 4 KV, ffn 172 */
     double layer = 64 * 64 * 2 + 2 * 32 * 64 + 3 * 172 * 64, head = 512 * 64;
     double pairs = 3 * 10 * 11 / 2.0;
     double expected = 6 * 30 * (5 * layer + head) + 12 * pairs * 64 * 5;
@@ -32,7 +32,7 @@ typedef struct Planned {
 static Planned planned(const char *preset, int64_t batch, OptimizerKind kind, RematPolicy remat)
 {
     cvn_err err = {0};
-    LlamaConfig config = config_of(preset);
+    Model config = config_of(preset);
     TrainStepOptions step = {.batch = batch,
                              .seq = 1024,
                              .compute = CVN_BF16,
@@ -84,7 +84,7 @@ static void a_model_of_a_billion_fits_in_20_gib(void **state)
 static void a_step_runs_and_is_measured(void **state)
 {
     cvn_err err = {0};
-    LlamaConfig config = config_of("stories260k");
+    Model config = config_of("stories260k");
     for (int i = 0; i < OPTIMIZER_COUNT; i++) {
         TrainBench bench = {.config = &config,
                             .trainer = {.batch = 2,

@@ -220,7 +220,7 @@ static void preferences_follow_torch(void **state)
     options.batch = options.micro_batch = 3;
     Trainer t;
     cvn_err err = {0};
-    LlamaConfig config;
+    Model config;
     must(preset_config("stories260k", &config, &err), &err);
     assert_int_equal(trainer_open(&t, &config, &options, &err), CVN_EINVAL);
     assert_non_null(strstr(err.message, "even --batch"));
@@ -256,7 +256,7 @@ static void the_15m_shape_follows_torch(void **state)
         TrainerOptions options = options_of(kind, &expected);
         options.compute = dtypes[i % 2];
         options.threads = 0;
-        LlamaConfig config;
+        Model config;
         Trainer t;
         cvn_err err = {0};
         must(preset_config("stories15m", &config, &err), &err);
@@ -419,7 +419,7 @@ static void a_text_is_overfitted(void **state)
 
 static void what_does_not_fit_is_refused_with_the_sum(void **state)
 {
-    LlamaConfig config;
+    Model config;
     cvn_err err = {0};
     must(preset_config("llama2-7b", &config, &err), &err);
     Curve shape = {.batch = 1, .seq = 128, .steps = 1};
@@ -441,7 +441,7 @@ static void what_does_not_fit_is_refused_with_the_sum(void **state)
 
 static void less_memory_means_more_computed_again(void **state)
 {
-    LlamaConfig config;
+    Model config;
     cvn_err err = {0};
     must(preset_config("stories260k", &config, &err), &err);
     Curve shape = {.batch = 4, .seq = 128, .steps = 1};

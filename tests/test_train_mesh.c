@@ -34,7 +34,7 @@ typedef struct Curve {
     double loss[MOST_STEPS], norm[MOST_STEPS], evaluated;
 } Curve;
 
-static void train(const LlamaConfig *config, TrainerOptions o, const char *mesh, const char *layout,
+static void train(const Model *config, TrainerOptions o, const char *mesh, const char *layout,
                   int steps, Curve *curve)
 {
     Trainer t;
@@ -89,7 +89,7 @@ static void training_on_a_mesh_is_training_on_one_device(void **state)
     for (int model = 0; model < TINY_LLAMAS; model++)
         for (int k = 0; k < OPTIMIZER_COUNT; k++)
             for (int micro = 0; micro < 2; micro++) {
-                LlamaConfig config = tiny_llama_config(&tiny_llamas[model]);
+                Model config = tiny_llama_config(&tiny_llamas[model]);
                 TrainerOptions o = options_of((OptimizerKind)k, micro ? BATCH / 2 : BATCH);
                 Curve alone, mesh;
                 char what[64];
@@ -108,7 +108,7 @@ static void training_on_a_mesh_is_training_on_one_device(void **state)
 
 static void fifty_steps_are_the_same_curve_and_the_same_bits_again(void **state)
 {
-    LlamaConfig config = tiny_llama_config(&tiny_llamas[TINY_GQA]);
+    Model config = tiny_llama_config(&tiny_llamas[TINY_GQA]);
     TrainerOptions o = options_of(OPTIMIZER_ADAMW, BATCH);
     Curve alone, mesh, again;
     train(&config, o, NULL, NULL, 50, &alone);
@@ -125,7 +125,7 @@ static void weights_in_shards_are_those_of_one_device(void **state)
 {
     for (int i = 0; i < TINY_LLAMAS * 6 * 6; i++) {
         const char *mesh = meshes[i / 6 % 6], *layout = layouts[i % 6];
-        LlamaConfig config = tiny_llama_config(&tiny_llamas[i / 36]);
+        Model config = tiny_llama_config(&tiny_llamas[i / 36]);
         TrainerOptions o = options_of(OPTIMIZER_ADAFACTOR, BATCH);
         Trainer one, t;
         cvn_err err = {0};
@@ -173,7 +173,7 @@ static void a_process_reads_the_rows_of_its_devices(void **state)
         {"data=2,model=2", "tp-scatter", 2, {6, 6}},
         {"data=2", "dp", 2, {6}},
     };
-    LlamaConfig config = tiny_llama_config(&tiny_llamas[TINY_GQA]);
+    Model config = tiny_llama_config(&tiny_llamas[TINY_GQA]);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Trainer t;
         cvn_err err = {0};
@@ -208,7 +208,7 @@ static void a_process_reads_the_rows_of_its_devices(void **state)
 /* Bytes of the state of one device, and of what a step needs besides, of a model of large layers and few tokens. */
 static void measure(int64_t layers, const char *mesh, size_t *state, size_t *step)
 {
-    LlamaConfig config = tiny_llama_config(&tiny_llamas[TINY_MHA]);
+    Model config = tiny_llama_config(&tiny_llamas[TINY_MHA]);
     config.dim = 192;
     config.n_heads = config.n_kv_heads = 8;
     config.head_dim = 24;

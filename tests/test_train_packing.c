@@ -87,7 +87,7 @@ typedef struct Sums {
     void **at; /* [plan->n_parameters] */
 } Sums;
 
-static Sums sums_of(const LlamaConfig *config, RematPolicy remat, Rows *rows)
+static Sums sums_of(const Model *config, RematPolicy remat, Rows *rows)
 {
     cvn_err err = {0};
     TrainStepOptions options = {.batch = 1,
@@ -157,7 +157,7 @@ static void check_packing(DataPacking packing, int documents, RematPolicy remat)
 {
     static Rows packed, apart;
     for (int i = 0; i < TINY_LLAMAS; i++) {
-        LlamaConfig config = tiny_llama_config(&tiny_llamas[i]);
+        Model config = tiny_llama_config(&tiny_llamas[i]);
         config.vocab = VOCAB;
         packed_rows(packing, &packed);
         assert_int_equal(rows_apart(&packed, &apart), documents);

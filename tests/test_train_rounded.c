@@ -21,7 +21,7 @@ static bool is_copy(const cvn_value *v)
 }
 
 /* Copies among the parameters of a graph; fails where it converts a parameter to what enters products. */
-static int copies_of(TrainGraph kind, const LlamaConfig *config, const TrainStepOptions *options)
+static int copies_of(TrainGraph kind, const Model *config, const TrainStepOptions *options)
 {
     cvn_err err = {0};
     cvn_graph *g = train_graph(kind, config, options, &err);
@@ -48,7 +48,7 @@ static void no_step_converts_a_weight(void **state)
     static const TrainGraph graphs[] = {TRAIN_STEP, TRAIN_GRADIENT, TRAIN_UPDATE, TRAIN_EVALUATE};
     for (int model = 0; model < TINY_LLAMAS; model++)
         for (int i = 0; i < 4 * REMAT_POLICY_COUNT; i++) {
-            LlamaConfig config = tiny_llama_config(&tiny_llamas[model]);
+            Model config = tiny_llama_config(&tiny_llamas[model]);
             TrainStepOptions o = {.batch = 2,
                                   .seq = 8,
                                   .compute = CVN_BF16,
@@ -111,7 +111,7 @@ static double step_on(Trainer *t, uint64_t seed, bool updates)
 }
 
 /* Steps, of which the third is none because a norm is infinite for a while; the losses of the others. */
-static void train(const LlamaConfig *config, TrainerOptions o, const char *mesh, const char *layout,
+static void train(const Model *config, TrainerOptions o, const char *mesh, const char *layout,
                   double loss[4])
 {
     Trainer t;
@@ -147,7 +147,7 @@ static void copies_are_the_weights_rounded_after_every_step(void **state)
     static const char *const layouts[] = {"dp", "tp", "tp-scatter", "fsdp", "2d", "fsdp+tp"};
     for (int model = 0; model < TINY_LLAMAS; model++)
         for (int i = model % 2; i < 4 * OPTIMIZER_COUNT; i += 2) {
-            LlamaConfig config = tiny_llama_config(&tiny_llamas[model]);
+            Model config = tiny_llama_config(&tiny_llamas[model]);
             int64_t micro = i & 1 ? BATCH / 2 : BATCH;
             TrainerOptions o = learn_options((OptimizerKind)(i / 4), CVN_BF16, BATCH, micro, SEQ);
             double alone[4], meshed[4];
@@ -169,7 +169,7 @@ static void copies_are_the_weights_rounded_after_every_step(void **state)
 /* A trainer that has trained and is filled anew begins as if it were new. */
 static void weights_that_are_filled_anew_are_rounded_anew(void **state)
 {
-    LlamaConfig config = tiny_llama_config(&tiny_llamas[TINY_GQA]);
+    Model config = tiny_llama_config(&tiny_llamas[TINY_GQA]);
     for (int i = 0; i < 2; i++) {
         TrainerOptions o = learn_options(OPTIMIZER_ADAFACTOR, CVN_BF16, BATCH, BATCH, SEQ);
         Trainer t;

@@ -8,7 +8,7 @@
 #include "grad/grad.h"
 #include "graph/signature.h"
 #include "graph/simplify.h"
-#include "model/llama.h"
+#include "model/forward.h"
 #include "splitmix.h"
 #include "unit.h"
 
@@ -26,9 +26,9 @@ static const TinyLlama tiny_llamas[TINY_LLAMAS] = {
     [TINY_TIED] = {"3 kv heads, tied", 20, 12, 3, 4, 30, 37, true},
 };
 
-static inline LlamaConfig tiny_llama_config(const TinyLlama *t)
+static inline Model tiny_llama_config(const TinyLlama *t)
 {
-    LlamaConfig c = llama_config_default();
+    Model c = model_default();
     c.dim = t->dim;
     c.n_layers = 2;
     c.n_heads = t->heads;
@@ -43,7 +43,7 @@ static inline LlamaConfig tiny_llama_config(const TinyLlama *t)
 
 /* Parameters: weights, tokens, targets. Outputs: the loss, and every weight moved against its
    gradient, in place. */
-static inline cvn_graph *llama_train_graph(const LlamaConfig *config, int64_t batch, int64_t seq,
+static inline cvn_graph *llama_train_graph(const Model *config, int64_t batch, int64_t seq,
                                            cvn_dtype compute)
 {
     cvn_err err = {0};
@@ -59,10 +59,10 @@ static inline cvn_graph *llama_train_graph(const LlamaConfig *config, int64_t ba
                           cvn_type_make(CVN_F32, params.param[i].rank, params.param[i].dims)),
             ROLE_TRAINED, i);
     cvn_type grid = CVN_TYPE(CVN_I32, batch, seq);
-    LlamaBatch rows = {.tokens = graph_role(cvn_parameter(g, "tokens", grid), ROLE_TOKENS, 0),
+    ModelBatch rows = {.tokens = graph_role(cvn_parameter(g, "tokens", grid), ROLE_TOKENS, 0),
                        .targets = graph_role(cvn_parameter(g, "targets", grid), ROLE_TARGETS, 0)};
-    LlamaLoss loss;
-    must(llama_loss(g, config, compute, weight, &rows, &loss, &err), &err);
+    ModelLoss loss;
+    must(model_loss(g, config, compute, weight, &rows, &loss, &err), &err);
     must(graph_gradient(g, loss.mean, params.n, weight, gradient, &err), &err);
     cvn_output(g, loss.mean);
     for (int i = 0; i < params.n; i++) {
@@ -76,7 +76,7 @@ static inline cvn_graph *llama_train_graph(const LlamaConfig *config, int64_t ba
 
 /* Small weights, tokens of the vocabulary, rows of their own start and length. */
 static inline double tiny_llama_content(const char *name, int64_t i, double random,
-                                        const LlamaConfig *config)
+                                        const Model *config)
 {
     if (strcmp(name, "tokens") == 0 || strcmp(name, "targets") == 0)
         return (double)(i * 7 % config->vocab);
@@ -92,7 +92,7 @@ static inline double tiny_llama_content(const char *name, int64_t i, double rand
 }
 
 /* [n_parameters], each to be freed. */
-static inline void **tiny_llama_inputs(const cvn_graph *g, const LlamaConfig *config)
+static inline void **tiny_llama_inputs(const cvn_graph *g, const Model *config)
 {
     void **in = calloc((size_t)g->n_parameters, sizeof *in);
     uint64_t state = 3;

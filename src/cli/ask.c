@@ -19,7 +19,7 @@ const char *ask_name(const Args *args)
 }
 
 /* Weights in blocks are planned as they run, but for training, which widens them, and where they are quantized anew. */
-static int shape(const Args *args, IoModel *model, LlamaConfig *config, cvn_err *err)
+static int shape(const Args *args, IoModel *model, Model *config, cvn_err *err)
 {
     const Value *quantize = args_value(args, SHARED(QUANTIZE));
     if (args_value(args, ASK(PRESET))->given || is_shape(ask_name(args))) { /* without weights */

@@ -184,7 +184,7 @@ static int open_bench(Bench *b, cvn_err *err)
     live_line("loading %s", b->name);
     cvn_dtype dtype = dtype_of(&v[DTYPE]);
     if (v[PRESET].given || is_shape(b->name)) { /* whose weights are made up by whoever runs it */
-        LlamaConfig config;
+        Model config;
         TRY(preset_config(b->name, &config, err));
         TRY(quant_parse(v[QUANTIZE].text, &config.quant, err));
         dtype = dtype == CVN_DTYPE_COUNT ? CVN_BF16 : dtype;

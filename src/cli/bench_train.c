@@ -76,7 +76,7 @@ int bench_train(const char *preset, TrainBench bench, OptimizerKind kind, BenchF
                 cvn_err *err)
 {
     enum { SEQ = 1024 }; /* tokens of a row, where the model's context allows */
-    LlamaConfig config;
+    Model config;
     TrainFigure figure;
     TRY(preset_config(preset, &config, err));
     if (bench.trainer.seq == 0)

@@ -288,9 +288,9 @@ static int convert_all(void *of, cvn_err *err)
     TRY(out_write(&c->out, c->staging, err));
     if (!forms[c->form].file)
         TRY(copy_tokenizer(c, err));
-    const LlamaConfig config = form_hf_config(&c->model, type);
+    const Model config = form_hf_config(&c->model, type);
     if (c->form == HF)
-        TRY(llama_config_write(&config, c->staging, err));
+        TRY(model_write(&config, c->staging, err));
     return commit(c, err);
 }
 
@@ -309,7 +309,7 @@ static int convert(Convert *c, cvn_dtype dtype, bool tell, cvn_err *err)
         fprintf(stderr, "caravan: warning: %" PRId64 " numbers are too large for f16\n",
                 c->out.too_large);
     if (!code && c->form == GGUF &&
-        llama_longest_context(&c->model.config) > c->model.config.max_context)
+        model_longest_context(&c->model.config) > c->model.config.max_context)
         fprintf(stderr,
                 "caravan: warning: a GGUF file cannot say that a context over %" PRId64
                 " has dynamic rope scaling; within it it is the same model\n",

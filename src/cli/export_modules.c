@@ -76,24 +76,24 @@ static int add_module(Modules *m, const char *name, cvn_graph *made, cvn_err *er
 static int add_steps(Modules *m, cvn_err *err)
 {
     const ModulesAsk *ask = m->ask;
-    const LlamaConfig *config = &m->model.config;
+    const Model *config = &m->model.config;
     int64_t bucket[CVN_MAX_BUCKETS];
     int n = steps_buckets(ask->context, bucket);
     const Steps steps = {.rows = ask->batch,
                          .context = ask->context,
                          .positions = ask->context + bucket[n - 1],
                          .compute = ask->compute};
-    LlamaStep step = steps_section(&steps, steps.rows, 1);
-    TRY(add_module(m, "decode", llama_step(config, &step, err), err));
+    ModelStep step = steps_section(&steps, steps.rows, 1);
+    TRY(add_module(m, "decode", model_step(config, &step, err), err));
     for (int i = 0; i < n; i++) {
         char name[64];
         step = steps_section(&steps, ask->batch, bucket[i]);
         snprintf(name, sizeof name, "prefill_%" PRId64, bucket[i]);
-        TRY(add_module(m, name, llama_step(config, &step, err), err));
-        step.output = LLAMA_SCORE;
+        TRY(add_module(m, name, model_step(config, &step, err), err));
+        step.output = STEP_SCORE;
         snprintf(name, sizeof name, "score_%" PRId64, bucket[i]);
         if (ask->score)
-            TRY(add_module(m, name, llama_step(config, &step, err), err));
+            TRY(add_module(m, name, model_step(config, &step, err), err));
     }
     return CVN_OK;
 }
@@ -102,7 +102,7 @@ int export_modules(const char *folder, const ModulesAsk *ask, cvn_err *err)
 {
     Modules m = {.folder = folder, .ask = ask, .modules = json_object()};
     TRY(io_open_model(&m.model, folder, err));
-    const LlamaConfig *config = &m.model.config;
+    const Model *config = &m.model.config;
     const TrainStepOptions train = {
         .batch = ask->batch,
         .seq = ask->train_seq,

@@ -50,7 +50,7 @@ static int fill(void *context, const Param *param, int64_t first, int64_t n, flo
 
 static int run(const Args *args, cvn_err *err)
 {
-    LlamaConfig config;
+    Model config;
     TRY(preset_config(args->value[PRESET].text, &config, err));
     if (args->value[CONTEXT].given)
         config.max_context = args->value[CONTEXT].integer;

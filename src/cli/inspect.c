@@ -42,7 +42,7 @@ typedef struct Subject {
     IoModel model;    /* when from_files */
     bool from_files;
     cvn_err audit; /* why the files cannot be run, if so */
-    LlamaConfig config;
+    Model config;
     ParamList params;      /* of config */
     Arena arena;           /* owns params */
     double disk_bytes;     /* of all tensors in files */
@@ -89,9 +89,9 @@ static int open_subject(Subject *s, const Args *args, cvn_err *err)
     return CVN_OK;
 }
 
-static const char *rope_name(const LlamaConfig *config)
+static const char *rope_name(const Model *config)
 {
-    return config->rope_scaling == ROPE_PLAIN ? "plain" : llama_rope_name(config->rope_scaling);
+    return config->rope_scaling == ROPE_PLAIN ? "plain" : rope_scaling_name(config->rope_scaling);
 }
 
 static void add_ids(StrBuf *out, const char *name, const SpecialIds *ids)
@@ -103,7 +103,7 @@ static void add_ids(StrBuf *out, const char *name, const SpecialIds *ids)
         strbuf_puts(out, " none");
 }
 
-static void add_config(StrBuf *out, const LlamaConfig *c)
+static void add_config(StrBuf *out, const Model *c)
 {
     strbuf_printf(out,
                   "shape       dim %" PRIi64 ", %" PRIi64 " layers, %" PRIi64 " heads of %" PRIi64
@@ -242,7 +242,7 @@ static void add_tensors(StrBuf *out, const IoTensors *list, bool stats)
     }
 }
 
-static json_t *config_json(const LlamaConfig *c)
+static json_t *config_json(const Model *c)
 {
     return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:s, s:b, s:o, s:o}",
                      "dim", (json_int_t)c->dim, "layers", (json_int_t)c->n_layers, "heads",

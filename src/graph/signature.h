@@ -18,7 +18,7 @@
 /* Tensors that stay on the devices from run to run come first: the last of them is ROLE_RESIDENT - 1. */
 typedef enum Role {
     ROLE_NONE,   /* nobody said: an input or a result like any other */
-    ROLE_WEIGHT, /* of the model, and never written: index in its table of parameters; behind it adapters (model/llama.h) */
+    ROLE_WEIGHT, /* of the model, and never written: index in its table of parameters; behind it adapters (model/forward.h) */
     ROLE_TRAINED, /* f32, what training updates: index in the table of what is trained */
     ROLE_ADAPTER, /* the same with LoRA, where adapters are trained: index in their table */
     ROLE_SLOT,    /* of the optimizer: index of the weight * OPTIMIZER_MAX_SLOTS + slot */

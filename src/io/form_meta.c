@@ -272,7 +272,7 @@ static int write_part(Out *out, const FormOptions *o, int part, const Crc32 *crc
 }
 
 /* What of the config Meta's code cannot say; NULL: nothing. */
-static const char *unsayable(const LlamaConfig *c)
+static const char *unsayable(const Model *c)
 {
     bool llama3 = c->rope_scaling == ROPE_LLAMA3 && c->rope_ramp[0] == 1 && c->rope_ramp[1] == 4 &&
                   c->rope_original_context == 8192;
@@ -282,7 +282,7 @@ static const char *unsayable(const LlamaConfig *c)
                                                       : NULL;
 }
 
-static const char *params_json(const LlamaConfig *c, Arena *arena)
+static const char *params_json(const Model *c, Arena *arena)
 {
     /* Two thirds of 4 dim times the multiplier, rounded down: a half more than wanted is on the safe side. */
     int64_t base = 2 * (4 * c->dim) / 3;
@@ -302,7 +302,7 @@ static const char *params_json(const LlamaConfig *c, Arena *arena)
 
 static int check(const Out *out, const FormOptions *o, cvn_err *err)
 {
-    const LlamaConfig *c = &out->model->config;
+    const Model *c = &out->model->config;
     const char *refused = unsayable(c);
     if (refused)
         return err_set(err, CVN_EUNSUPPORTED, "Meta's folders cannot say that '%s' has %s",

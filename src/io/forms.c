@@ -79,9 +79,9 @@ static int put_safetensors(Out *out, const ParamList *params, const SaveFiles *f
     return CVN_OK;
 }
 
-LlamaConfig form_hf_config(const IoModel *model, const FormType *type)
+Model form_hf_config(const IoModel *model, const FormType *type)
 {
-    LlamaConfig config = model->config;
+    Model config = model->config;
     config.rope_interleaved = false;
     config.quant = type->quant;
     if (type->quant.kind == QUANT_NONE)
@@ -91,7 +91,7 @@ LlamaConfig form_hf_config(const IoModel *model, const FormType *type)
 
 int form_hf(Out *out, const FormOptions *o, cvn_err *err)
 {
-    const LlamaConfig config = form_hf_config(out->model, o->type);
+    const Model config = form_hf_config(out->model, o->type);
     ParamList params;
     if (o->type->type.block)
         return refuse_type(o, "Hugging Face folders",
@@ -125,14 +125,14 @@ int form_hf(Out *out, const FormOptions *o, cvn_err *err)
 
 /* Q4_K_M spends more on what errors come through most: as llama.cpp does, on v and down of the first and last eighth of the
    layers and of every third between. */
-static bool is_worth_more(const Param *p, const LlamaConfig *c)
+static bool is_worth_more(const Param *p, const Model *c)
 {
     int64_t n = c->n_layers, i = p->layer;
     return (p->kind == PARAM_V || p->kind == PARAM_DOWN) &&
            (i < n / 8 || i >= 7 * n / 8 || (i - n / 8) % 3 == 2);
 }
 
-static OutType gguf_type(const Param *p, const LlamaConfig *c, OutType asked)
+static OutType gguf_type(const Param *p, const Model *c, OutType asked)
 {
     bool head = p->kind == PARAM_LM_HEAD || (p->kind == PARAM_EMBED && c->tied);
     OutType type = asked;
@@ -158,7 +158,7 @@ static uint32_t gguf_number(OutType type)
     }
 }
 
-static void put_ids(GgufKeys *keys, const LlamaConfig *c)
+static void put_ids(GgufKeys *keys, const Model *c)
 {
     const int32_t *eos = c->eos.id;
     if (c->bos.n)
@@ -174,18 +174,18 @@ static void put_ids(GgufKeys *keys, const LlamaConfig *c)
 }
 
 /* What llama.cpp reads, and what only other readers do: without these it has 1 and 32 turns. */
-static void put_yarn(GgufKeys *keys, const LlamaConfig *c)
+static void put_yarn(GgufKeys *keys, const Model *c)
 {
     gguf_key_text(keys, "llama.rope.scaling.type", "yarn");
     gguf_key_f32(keys, "llama.rope.scaling.factor", c->rope_factor);
     gguf_key_u32(keys, "llama.rope.scaling.original_context_length", c->rope_original_context);
     gguf_key_f32(keys, "llama.rope.scaling.attn_factor",
-                 c->rope_attention / llama_yarn_attention(c->rope_factor, 1));
+                 c->rope_attention / rope_yarn_attention(c->rope_factor, 1));
     gguf_key_f32(keys, "llama.rope.scaling.yarn_beta_slow", c->rope_ramp[0]);
     gguf_key_f32(keys, "llama.rope.scaling.yarn_beta_fast", c->rope_ramp[1]);
 }
 
-static void put_config(GgufKeys *keys, const LlamaConfig *c, const FormOptions *o)
+static void put_config(GgufKeys *keys, const Model *c, const FormOptions *o)
 {
     gguf_key_text(keys, "general.architecture", "llama");
     gguf_key_text(keys, "general.name", o->name);
@@ -204,7 +204,7 @@ static void put_config(GgufKeys *keys, const LlamaConfig *c, const FormOptions *
     }
     gguf_key_f32(keys, "llama.attention.layer_norm_rms_epsilon", c->rms_eps);
     gguf_key_u32(keys, "llama.rope.dimension_count", c->head_dim);
-    gguf_key_f32(keys, "llama.rope.freq_base", llama_rope_theta(c, c->max_context));
+    gguf_key_f32(keys, "llama.rope.freq_base", model_rope_theta(c, c->max_context));
     gguf_key_u32(keys, "llama.vocab_size", c->vocab);
     if (c->rope_scaling == ROPE_LINEAR) {
         gguf_key_text(keys, "llama.rope.scaling.type", "linear");
@@ -229,16 +229,16 @@ static void put_tensor(StrBuf *out, const char *name, int rank, const int64_t *d
 }
 
 /* What llama3's scaling divides each frequency by. */
-static void put_factors(Out *out, const LlamaConfig *c)
+static void put_factors(Out *out, const Model *c)
 {
-    LlamaConfig unscaled = *c;
+    Model unscaled = *c;
     int64_t n = c->head_dim / 2;
     double *plain = arena_array(out->arena, (size_t)n, sizeof *plain);
     double *scaled = arena_array(out->arena, (size_t)n, sizeof *scaled);
     float *factor = arena_array(out->arena, (size_t)n, sizeof *factor);
     unscaled.rope_scaling = ROPE_PLAIN;
-    llama_rope_frequencies(&unscaled, c->max_context, plain);
-    llama_rope_frequencies(c, c->max_context, scaled);
+    model_rope_frequencies(&unscaled, c->max_context, plain);
+    model_rope_frequencies(c, c->max_context, scaled);
     for (int64_t i = 0; i < n; i++)
         factor[i] = (float)(plain[i] / scaled[i]);
     out_bytes(out, factor, (size_t)n * sizeof *factor);
@@ -247,7 +247,7 @@ static void put_factors(Out *out, const LlamaConfig *c)
 
 int form_gguf(Out *out, const FormOptions *o, cvn_err *err)
 {
-    const LlamaConfig *c = &out->model->config;
+    const Model *c = &out->model->config;
     const ParamList *params = &out->model->params;
     bool factors = c->rope_scaling == ROPE_LLAMA3;
     if (c->rope_scaling == ROPE_YARN && !c->rope_truncate)
@@ -299,12 +299,12 @@ int form_gguf(Out *out, const FormOptions *o, cvn_err *err)
 /* ---- llama2.c ---- */
 
 /* Cosines, then sines, of the angles of each position, which only version 0 has. */
-static void put_angles(Out *out, const LlamaConfig *c)
+static void put_angles(Out *out, const Model *c)
 {
     const int64_t half = c->head_dim / 2, n = c->max_context * half;
     double *frequency = arena_array(out->arena, (size_t)half, sizeof *frequency);
     float *angle = arena_array(out->arena, (size_t)n, sizeof *angle);
-    llama_rope_frequencies(c, c->max_context, frequency);
+    model_rope_frequencies(c, c->max_context, frequency);
     for (int sines = 0; sines < 2; sines++) {
         for (int64_t i = 0; i < n; i++) {
             double x = (double)(i / half) * frequency[i % half];
@@ -316,7 +316,7 @@ static void put_angles(Out *out, const LlamaConfig *c)
 
 static int write_llama2c(Out *out, const FormOptions *o, int version, cvn_err *err)
 {
-    const LlamaConfig *c = &out->model->config;
+    const Model *c = &out->model->config;
     const ParamList *params = &out->model->params;
     const char *refused = c->attention_bias || c->mlp_bias     ? "biases"
                           : c->head_dim * c->n_heads != c->dim ? "heads of another width"

@@ -36,7 +36,7 @@ typedef struct FormOptions {
 } FormOptions;
 
 /* The config of the folder that form_hf writes. */
-LlamaConfig form_hf_config(const IoModel *model, const FormType *type);
+Model form_hf_config(const IoModel *model, const FormType *type);
 int form_hf(Out *out, const FormOptions *options, cvn_err *err);
 int form_meta(Out *out, const FormOptions *options, cvn_err *err);
 int form_gguf(Out *out, const FormOptions *options, cvn_err *err);

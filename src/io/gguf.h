@@ -22,7 +22,7 @@
 
 #include "base/file.h"
 #include "io/tensor.h"
-#include "model/config.h"
+#include "model/model.h"
 
 typedef enum GgufType {
     GGUF_U8,
@@ -79,6 +79,6 @@ const char *gguf_string(const Gguf *gguf, const char *key, Arena *arena);
 /* The config of a file of architecture "llama". Rotary pairs are interleaved; the head is tied, and
  * biases are present, as the tensors say; rope_freqs.weight must be the factors of a known llama3
  * scaling. A "llama." key that is not known is refused by name. */
-int gguf_config(LlamaConfig *config, const Gguf *gguf, cvn_err *err);
+int gguf_config(Model *config, const Gguf *gguf, cvn_err *err);
 
 #endif

@@ -64,7 +64,7 @@ static int need_int(const Gguf *gguf, const char *key, int64_t *out, cvn_err *er
                    key);
 }
 
-static int read_shape(const Gguf *gguf, LlamaConfig *c, cvn_err *err)
+static int read_shape(const Gguf *gguf, Model *c, cvn_err *err)
 {
     int code;
     if ((code = need_int(gguf, "llama.embedding_length", &c->dim, err)) != CVN_OK ||
@@ -103,7 +103,7 @@ static int read_shape(const Gguf *gguf, LlamaConfig *c, cvn_err *err)
 
 /* rope_freqs.weight [head_dim/2] holds what each frequency is divided by. It stands for the llama3
  * scaling of one of the published models, or it is not understood. */
-static int read_factors(const Gguf *gguf, const IoTensor *factors, LlamaConfig *c, cvn_err *err)
+static int read_factors(const Gguf *gguf, const IoTensor *factors, Model *c, cvn_err *err)
 {
     static const double published[] = {8, 32}; /* Llama 3.1 and 3.3; 3.2 */
     enum { MOST = 512 };
@@ -114,14 +114,14 @@ static int read_factors(const Gguf *gguf, const IoTensor *factors, LlamaConfig *
         return err_set(err, CVN_EFORMAT, "'%s': rope_freqs.weight has not %" PRId64 " factors",
                        gguf->file, n);
     io_decode(factors, 0, n, given);
-    llama_rope_frequencies(c, c->max_context, plain);
+    model_rope_frequencies(c, c->max_context, plain);
     c->rope_scaling = ROPE_LLAMA3;
     c->rope_ramp[0] = 1;
     c->rope_ramp[1] = 4;
     c->rope_original_context = 8192;
     for (size_t f = 0; f < sizeof published / sizeof *published; f++) {
         c->rope_factor = published[f];
-        llama_rope_frequencies(c, c->max_context, scaled);
+        model_rope_frequencies(c, c->max_context, scaled);
         int64_t same = 0;
         for (int64_t i = 0; i < n; i++)
             same += fabs((double)given[i] * scaled[i] / plain[i] - 1) < 1e-4;
@@ -134,7 +134,7 @@ static int read_factors(const Gguf *gguf, const IoTensor *factors, LlamaConfig *
 
 /* llama.cpp multiplies yarn's own sharpening by attn_factor; the converter of Hugging Face's files writes all of it as
    yarn_attn_factor, which llama.cpp does not read for this architecture. */
-static int read_yarn(const Gguf *gguf, LlamaConfig *c, cvn_err *err)
+static int read_yarn(const Gguf *gguf, Model *c, cvn_err *err)
 {
     double more = 1, extrapolated = 1;
     c->rope_scaling = ROPE_YARN;
@@ -146,7 +146,7 @@ static int read_yarn(const Gguf *gguf, LlamaConfig *c, cvn_err *err)
     gguf_real(gguf, "llama.rope.scaling.yarn_beta_slow", &c->rope_ramp[0]);
     gguf_real(gguf, "llama.rope.scaling.yarn_beta_fast", &c->rope_ramp[1]);
     gguf_real(gguf, "llama.rope.scaling.attn_factor", &more);
-    c->rope_attention = llama_yarn_attention(c->rope_factor, 1) * more;
+    c->rope_attention = rope_yarn_attention(c->rope_factor, 1) * more;
     gguf_real(gguf, "llama.rope.scaling.yarn_attn_factor", &c->rope_attention);
     gguf_real(gguf, "llama.rope.scaling.yarn_ext_factor", &extrapolated);
     if (extrapolated >= 0 && extrapolated != 1)
@@ -156,7 +156,7 @@ static int read_yarn(const Gguf *gguf, LlamaConfig *c, cvn_err *err)
     return CVN_OK;
 }
 
-static int read_rope(const Gguf *gguf, LlamaConfig *c, Arena *arena, cvn_err *err)
+static int read_rope(const Gguf *gguf, Model *c, Arena *arena, cvn_err *err)
 {
     const char *type = gguf_string(gguf, "llama.rope.scaling.type", arena);
     const IoTensor *factors = io_tensors_find(&gguf->tensors, "rope_freqs.weight");
@@ -178,7 +178,7 @@ static int read_rope(const Gguf *gguf, LlamaConfig *c, Arena *arena, cvn_err *er
     if (c->rope_scaling != ROPE_PLAIN)
         return err_set(err, CVN_EUNSUPPORTED,
                        "'%s' has both rope_freqs.weight and a scaling factor", gguf->file);
-    int code = llama_config_check(c, gguf->file, err);
+    int code = model_check(c, gguf->file, err);
     return code == CVN_OK ? read_factors(gguf, factors, c, err) : code;
 }
 
@@ -191,7 +191,7 @@ static void add_unless_there(SpecialIds *ids, int64_t id)
         ids->id[ids->n++] = (int32_t)id;
 }
 
-static void add_id(const Gguf *gguf, const char *key, const LlamaConfig *c, SpecialIds *ids)
+static void add_id(const Gguf *gguf, const char *key, const Model *c, SpecialIds *ids)
 {
     int64_t id = -1;
     if (!gguf_int(gguf, key, &id) || id < 0 || id >= c->vocab)
@@ -200,7 +200,7 @@ static void add_id(const Gguf *gguf, const char *key, const LlamaConfig *c, Spec
 }
 
 /* Many files name one token that ends a text and leave out those that end a turn, which are known by their texts. */
-static void add_ends(const Gguf *gguf, const LlamaConfig *c, SpecialIds *ids)
+static void add_ends(const Gguf *gguf, const Model *c, SpecialIds *ids)
 {
     static const char *const ends[] = {"<|eot_id|>",    "<|eom_id|>",        "<|im_end|>",
                                        "<|end|>",       "<|endoftext|>",     "<|end_of_text|>",
@@ -220,7 +220,7 @@ static void add_ends(const Gguf *gguf, const LlamaConfig *c, SpecialIds *ids)
     }
 }
 
-static void read_tokens(const Gguf *gguf, LlamaConfig *c)
+static void read_tokens(const Gguf *gguf, Model *c)
 {
     SpecialIds pad = {0};
     c->bos = c->eos = (SpecialIds){0};
@@ -242,11 +242,11 @@ static cvn_dtype natural_dtype(const Gguf *gguf)
     return q->dtype == CVN_BF16 || q->dtype == CVN_F16 ? q->dtype : CVN_F32;
 }
 
-int gguf_config(LlamaConfig *config, const Gguf *gguf, cvn_err *err)
+int gguf_config(Model *config, const Gguf *gguf, cvn_err *err)
 {
     Arena *arena = gguf->tensors.arena;
     const char *architecture = gguf_string(gguf, "general.architecture", arena);
-    LlamaConfig c = llama_config_default();
+    Model c = model_default();
     int code;
     if (!architecture || strcmp(architecture, "llama") != 0)
         return err_set(err, CVN_EUNSUPPORTED,
@@ -266,7 +266,7 @@ int gguf_config(LlamaConfig *config, const Gguf *gguf, cvn_err *err)
     c.attention_bias = io_tensors_find(&gguf->tensors, "blk.0.attn_q.bias") != NULL;
     c.mlp_bias = io_tensors_find(&gguf->tensors, "blk.0.ffn_gate.bias") != NULL;
     c.dtype = natural_dtype(gguf);
-    if ((code = llama_config_check(&c, gguf->file, err)) == CVN_OK)
+    if ((code = model_check(&c, gguf->file, err)) == CVN_OK)
         *config = c;
     return code;
 }

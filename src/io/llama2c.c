@@ -11,7 +11,7 @@ const ParamKind llama2c_order[2][LLAMA2C_KINDS + 1] = {
 };
 
 /* The header; *at becomes where the weights begin. */
-static int read_header(LlamaConfig *c, const char *file, const uint8_t *data, size_t size,
+static int read_header(Model *c, const char *file, const uint8_t *data, size_t size,
                        int32_t *version, size_t *at, cvn_err *err)
 {
     int32_t head[9] = {0};
@@ -47,7 +47,7 @@ static int read_header(LlamaConfig *c, const char *file, const uint8_t *data, si
     c->tied = shared;
     if (c->vocab <= 2)
         c->bos = c->eos = (SpecialIds){0};
-    return llama_config_check(c, file, err);
+    return model_check(c, file, err);
 }
 
 static int add_kind(IoTensors *list, const ParamList *params, ParamKind kind, const char *file,
@@ -72,10 +72,10 @@ static int add_kind(IoTensors *list, const ParamList *params, ParamKind kind, co
     return CVN_OK;
 }
 
-int llama2c_read(IoTensors *list, LlamaConfig *config, const char *file, const uint8_t *data,
-                 size_t size, cvn_err *err)
+int llama2c_read(IoTensors *list, Model *config, const char *file, const uint8_t *data, size_t size,
+                 cvn_err *err)
 {
-    LlamaConfig c = llama_config_default();
+    Model c = model_default();
     int32_t version;
     size_t at;
     TRY(read_header(&c, file, data, size, &version, &at, err));

@@ -53,7 +53,7 @@ static int64_t feed_forward_width(int64_t dim, double multiplier, int64_t multip
     return (width + multiple_of - 1) / multiple_of * multiple_of;
 }
 
-static void read_rope(JsonReader *r, LlamaConfig *c)
+static void read_rope(JsonReader *r, Model *c)
 {
     const json_t *scaled = json_object_get(r->json, "use_scaled_rope");
     json_get_real(r, "rope_theta", &c->rope_theta);
@@ -69,7 +69,7 @@ static void read_rope(JsonReader *r, LlamaConfig *c)
 }
 
 /* What the family fixes and params.json does not say. */
-static void infer_family(LlamaConfig *c)
+static void infer_family(Model *c)
 {
     bool llama3 = c->vocab == 128256;
     if (llama3) {
@@ -82,10 +82,10 @@ static void infer_family(LlamaConfig *c)
                                                     : 4096;
 }
 
-int meta_config(LlamaConfig *config, const char *file, const json_t *params,
-                const IoTensors *tensors, cvn_err *err)
+int meta_config(Model *config, const char *file, const json_t *params, const IoTensors *tensors,
+                cvn_err *err)
 {
-    LlamaConfig c = llama_config_default();
+    Model c = model_default();
     JsonReader r = {file, params, err, CVN_OK};
     int64_t multiple_of = 256;
     double multiplier = 0;
@@ -120,7 +120,7 @@ int meta_config(LlamaConfig *config, const char *file, const json_t *params,
     if (embed && (embed->dtype == CVN_BF16 || embed->dtype == CVN_F16))
         c.dtype = embed->dtype;
     if (r.code == CVN_OK)
-        r.code = llama_config_check(&c, file, err);
+        r.code = model_check(&c, file, err);
     if (r.code == CVN_OK)
         *config = c;
     return r.code;
@@ -216,7 +216,7 @@ static int merge_parts(Folder *folder, const IoTensors *parts, int64_t dim, cvn_
     return CVN_OK;
 }
 
-int meta_open(Folder *folder, LlamaConfig *config, const char *path, Arena *arena, cvn_err *err)
+int meta_open(Folder *folder, Model *config, const char *path, Arena *arena, cvn_err *err)
 {
     IoTensors parts[MAX_PARTS];
     Held held[2];

@@ -16,13 +16,13 @@
 #define CVN_IO_META_H
 
 #include "io/folder.h"
-#include "model/config.h"
+#include "model/model.h"
 
 /* Tensors are merged over the parts. */
-int meta_open(Folder *folder, LlamaConfig *config, const char *path, Arena *arena, cvn_err *err);
+int meta_open(Folder *folder, Model *config, const char *path, Arena *arena, cvn_err *err);
 
 /* The config from params.json's text and the shape of the embedding (rank 2, in one piece). */
-int meta_config(LlamaConfig *config, const char *file, const json_t *params,
-                const IoTensors *tensors, cvn_err *err);
+int meta_config(Model *config, const char *file, const json_t *params, const IoTensors *tensors,
+                cvn_err *err);
 
 #endif

@@ -25,7 +25,7 @@ static int open_folder(IoModel *model, cvn_err *err)
     Folder folder;
     bool meta = model->kind == IO_KIND_META;
     int code = meta ? meta_open(&folder, &model->config, model->path, &model->arena, err)
-                    : llama_config_read(&model->config, model->path, err);
+                    : model_read(&model->config, model->path, err);
     if (code == CVN_OK && !meta)
         code = folder_open(&folder, model->path, &model->arena, err);
     if (code != CVN_OK)
@@ -48,10 +48,10 @@ static int open_gguf(IoModel *model, cvn_err *err)
         if (model->tensors.tensor[i].block->widen)
             lattice = &model->tensors.tensor[i];
     if (code == CVN_OK && lattice)
-        llama_config_warn(&model->config,
-                          "'%s' has weights in %s, which no product reads: they are widened, "
-                          "to 4 bits with --quantize int4:32",
-                          model->path, lattice->type);
+        model_warn(&model->config,
+                   "'%s' has weights in %s, which no product reads: they are widened, "
+                   "to 4 bits with --quantize int4:32",
+                   model->path, lattice->type);
     return code;
 }
 

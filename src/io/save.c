@@ -32,9 +32,9 @@ static_assert(sizeof tokenizer_files / sizeof *tokenizer_files == TOKENIZER_FILE
 
 /* One save: what is written, and into which folder at the moment. */
 typedef struct Save {
-    const char *folder;        /* being filled: the staging folder, or the final one when forced */
-    int lock;                  /* of the staging folder, open */
-    const LlamaConfig *config; /* with the file's dtype */
+    const char *folder;  /* being filled: the staging folder, or the final one when forced */
+    int lock;            /* of the staging folder, open */
+    const Model *config; /* with the file's dtype */
     const SaveOptions *options;
     SaveFill fill;
     void *context;
@@ -182,7 +182,7 @@ static int write_all(Save *save, cvn_err *err)
         TRY(write_shard(save, shard, err));
     if (save->files.n > 1)
         TRY(save_files_index(&save->files, save->folder, err));
-    return llama_config_write(save->config, save->folder, err);
+    return model_write(save->config, save->folder, err);
 }
 
 /* Whether a file of a folder is of a model in it, or of adapters: other files there are somebody's own. */
@@ -298,13 +298,13 @@ static void free_pool(void *pool)
 static int save_all(void *of, cvn_err *err)
 {
     Save *save = of;
-    const LlamaConfig *saved = save->config;
+    const Model *saved = save->config;
     const SaveOptions *options = save->options;
     const char *folder = save->folder;
     Held held;
     bool exists = file_exists(folder);
     bool filled = exists && !file_folder_is_empty(folder);
-    TRY(llama_config_check(saved, folder, err));
+    TRY(model_check(saved, folder, err));
     if (saved->rope_interleaved)
         return err_set(err, CVN_EINVAL, "'%s': interleaved rotary pairs have no Hugging Face form",
                        folder);
@@ -336,10 +336,10 @@ static int save_all(void *of, cvn_err *err)
     return code;
 }
 
-int save_folder(const char *folder, const LlamaConfig *config, const SaveOptions *options,
-                SaveFill fill, void *context, cvn_err *err)
+int save_folder(const char *folder, const Model *config, const SaveOptions *options, SaveFill fill,
+                void *context, cvn_err *err)
 {
-    LlamaConfig saved = *config;
+    Model saved = *config;
     saved.dtype = options->dtype;
     Save save = {
         .folder = folder, .config = &saved, .options = options, .fill = fill, .context = context};

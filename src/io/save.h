@@ -33,8 +33,8 @@ typedef struct SaveOptions {
     const volatile int *interrupt;
 } SaveOptions;
 
-int save_folder(const char *folder, const LlamaConfig *config, const SaveOptions *options,
-                SaveFill fill, void *context, cvn_err *err);
+int save_folder(const char *folder, const Model *config, const SaveOptions *options, SaveFill fill,
+                void *context, cvn_err *err);
 
 /* Removes the files of a model, or of adapters, from a folder, but those of these n names. */
 void save_remove_others(const char *folder, const char *const *written, size_t n);

@@ -50,7 +50,7 @@ int save_fill_model(void *context, const Param *param, int64_t first, int64_t n,
 
 int save_model(const char *folder, const IoModel *model, const SaveOptions *options, cvn_err *err)
 {
-    LlamaConfig config = model->config;
+    Model config = model->config;
     if (config.quant.kind != QUANT_NONE)
         return err_set(err, CVN_EUNSUPPORTED,
                        "'%s' is quantized; convert the model it was made from", model->path);

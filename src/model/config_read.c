@@ -2,7 +2,7 @@
 #include "base/file.h"
 #include "base/json_file.h"
 #include "base/json_reader.h"
-#include "model/config.h"
+#include "model/model.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -86,7 +86,7 @@ static bool is_all_full_attention(const char *key, const json_t *value)
     return all;
 }
 
-static int check_keys(LlamaConfig *c, const char *file, const json_t *json, cvn_err *err)
+static int check_keys(Model *c, const char *file, const json_t *json, cvn_err *err)
 {
     const char *key;
     json_t *value;
@@ -98,30 +98,27 @@ static int check_keys(LlamaConfig *c, const char *file, const json_t *json, cvn_
         for (const char *const *part = mathematical; *part; part++)
             if (strcasestr(key, *part))
                 return refuse(file, key, value, err);
-        llama_config_warn(c, "'%s': the unknown key '%.80s' is ignored", file, key);
+        model_warn(c, "'%s': the unknown key '%.80s' is ignored", file, key);
     }
     return CVN_OK;
 }
 
-static void add_id(JsonReader *r, const char *key, const json_t *value, LlamaConfig *c,
-                   SpecialIds *out)
+static void add_id(JsonReader *r, const char *key, const json_t *value, Model *c, SpecialIds *out)
 {
     json_int_t id = json_integer_value(value);
     if (!json_is_integer(value))
         json_wrong_type(r, key, value, "a token id or a list of them");
     else if (id < 0 || id >= c->vocab)
-        llama_config_warn(
-            c, "'%s': %s %" JSON_INTEGER_FORMAT " is outside of the vocabulary and ignored",
-            r->file, key, id);
+        model_warn(c, "'%s': %s %" JSON_INTEGER_FORMAT " is outside of the vocabulary and ignored",
+                   r->file, key, id);
     else if (out->n < CONFIG_MAX_IDS)
         out->id[out->n++] = (int32_t)id;
     else
-        llama_config_warn(c, "'%s': only the first %d of %s are used", r->file, CONFIG_MAX_IDS,
-                          key);
+        model_warn(c, "'%s': only the first %d of %s are used", r->file, CONFIG_MAX_IDS, key);
 }
 
 /* An id or a list of ids. An explicit null says that there is none. */
-static void get_ids(JsonReader *r, const char *key, LlamaConfig *c, SpecialIds *out)
+static void get_ids(JsonReader *r, const char *key, Model *c, SpecialIds *out)
 {
     const json_t *value = json_object_get(r->json, key);
     if (!value)
@@ -178,7 +175,7 @@ static void check_rope_keys(JsonReader *r)
 }
 
 /* Hugging Face counts 0 for turns and for mscale as not given, and 0 for the attention factor as given. */
-static void read_yarn(JsonReader *r, LlamaConfig *c)
+static void read_yarn(JsonReader *r, Model *c)
 {
     double mscale = 0, all = 0, given[2] = {0};
     if (!json_get(r, "factor"))
@@ -189,9 +186,9 @@ static void read_yarn(JsonReader *r, LlamaConfig *c)
     c->rope_ramp[1] = given[1] != 0 ? given[1] : 32;
     json_get_real(r, "mscale", &mscale);
     json_get_real(r, "mscale_all_dim", &all);
-    c->rope_attention = mscale != 0 && all != 0 ? llama_yarn_attention(c->rope_factor, mscale) /
-                                                      llama_yarn_attention(c->rope_factor, all)
-                                                : llama_yarn_attention(c->rope_factor, 1);
+    c->rope_attention = mscale != 0 && all != 0 ? rope_yarn_attention(c->rope_factor, mscale) /
+                                                      rope_yarn_attention(c->rope_factor, all)
+                                                : rope_yarn_attention(c->rope_factor, 1);
     json_get_real(r, "attention_factor", &c->rope_attention);
     c->rope_truncate = true;
     json_get_bool(r, "truncate", &c->rope_truncate);
@@ -199,13 +196,13 @@ static void read_yarn(JsonReader *r, LlamaConfig *c)
 
 /* rope_scaling (transformers 4) or rope_parameters (5): {"rope_type" or "type", "factor", ...}. `whole` is what has it,
    whose original_max_position_embeddings wins. */
-static void read_rope_object(JsonReader *r, JsonReader *whole, LlamaConfig *c)
+static void read_rope_object(JsonReader *r, JsonReader *whole, Model *c)
 {
     check_rope_keys(r);
     const char *type = json_get_string(r, "rope_type");
     type = type ? type : json_get_string(r, "type");
     json_get_real(r, "rope_theta", &c->rope_theta);
-    if (type && !llama_rope_parse(type, &c->rope_scaling) && r->code == CVN_OK)
+    if (type && !rope_scaling_parse(type, &c->rope_scaling) && r->code == CVN_OK)
         r->code =
             err_set(r->err, CVN_EUNSUPPORTED,
                     "'%s': rope type '%.40s' is not supported; default, linear, dynamic, yarn "
@@ -213,7 +210,7 @@ static void read_rope_object(JsonReader *r, JsonReader *whole, LlamaConfig *c)
                     r->file, type);
     if (c->rope_scaling == ROPE_PLAIN)
         return;
-    c->rope_factor = 0; /* absent is an error that llama_config_check reports */
+    c->rope_factor = 0; /* absent is an error that model_check reports */
     json_get_real(r, "factor", &c->rope_factor);
     c->rope_original_context = c->max_context;
     json_get_int(r, "original_max_position_embeddings", &c->rope_original_context);
@@ -228,7 +225,7 @@ static void read_rope_object(JsonReader *r, JsonReader *whole, LlamaConfig *c)
     }
 }
 
-static void read_rope(JsonReader *r, LlamaConfig *c)
+static void read_rope(JsonReader *r, Model *c)
 {
     const json_t *scaling = json_get(r, "rope_scaling"),
                  *parameters = json_get(r, "rope_parameters");
@@ -248,7 +245,7 @@ static void read_rope(JsonReader *r, LlamaConfig *c)
     r->code = r->code ? r->code : inner.code;
 }
 
-static void read_shape(JsonReader *r, LlamaConfig *c)
+static void read_shape(JsonReader *r, Model *c)
 {
     json_get_int(r, "hidden_size", &c->dim);
     json_get_int(r, "intermediate_size", &c->ffn);
@@ -272,7 +269,7 @@ static void read_shape(JsonReader *r, LlamaConfig *c)
 }
 
 /* Ours only: what others quantize is numbers to the model, and known where files are read (io/packed.h). */
-static void read_quantization(JsonReader *r, LlamaConfig *c)
+static void read_quantization(JsonReader *r, Model *c)
 {
     const json_t *object = json_get(r, "quantization_config");
     if (!object || is_off(object) || r->code != CVN_OK)
@@ -317,10 +314,10 @@ static void read_kind(JsonReader *r)
                     "'%s': hidden_act is '%.60s'; only 'silu' is supported", r->file, activation);
 }
 
-int llama_config_parse(LlamaConfig *config, const char *file, const json_t *json,
-                       const json_t *generation, cvn_err *err)
+int model_parse(Model *config, const char *file, const json_t *json, const json_t *generation,
+                cvn_err *err)
 {
-    LlamaConfig c = llama_config_default();
+    Model c = model_default();
     JsonReader r = {file, json, err, CVN_OK};
     int64_t pad = -1;
     read_kind(&r);
@@ -347,14 +344,14 @@ int llama_config_parse(LlamaConfig *config, const char *file, const json_t *json
         r.code = g.code;
     }
     if (r.code || (r.code = check_keys(&c, file, json, err)) ||
-        (r.code = llama_config_check(&c, file, err)))
+        (r.code = model_check(&c, file, err)))
         return r.code;
     c.pad = pad >= 0 && pad < c.vocab ? (int32_t)pad : -1;
     *config = c;
     return CVN_OK;
 }
 
-int llama_config_read(LlamaConfig *config, const char *folder, cvn_err *err)
+int model_read(Model *config, const char *folder, cvn_err *err)
 {
     const FilePath path = file_path(folder, "config.json");
     const FilePath beside = file_path(folder, "generation_config.json");
@@ -363,5 +360,5 @@ int llama_config_read(LlamaConfig *config, const char *folder, cvn_err *err)
     json_auto_t *generation = json && has_beside ? json_object_read(beside.text, err) : NULL;
     if (!json || (has_beside && !generation))
         return err && err->code != CVN_OK ? err->code : CVN_EFORMAT;
-    return llama_config_parse(config, path.text, json, generation, err);
+    return model_parse(config, path.text, json, generation, err);
 }

@@ -1,12 +1,12 @@
-/* Hugging Face's config.json and generation_config.json from a LlamaConfig, in the spelling of
+/* Hugging Face's config.json and generation_config.json from a Model, in the spelling of
  * transformers 4 (rope_theta, rope_scaling, torch_dtype), which 5 reads too. */
 #include "base/file.h"
 #include "base/json_file.h"
-#include "model/config.h"
+#include "model/model.h"
 
-static json_t *rope_scaling(const LlamaConfig *c)
+static json_t *rope_scaling(const Model *c)
 {
-    const char *type = llama_rope_name(c->rope_scaling);
+    const char *type = rope_scaling_name(c->rope_scaling);
     const double *ramp = c->rope_ramp;
     json_int_t original = c->rope_original_context;
     switch (c->rope_scaling) {
@@ -43,7 +43,7 @@ static json_t *token_ids(const SpecialIds *ids)
     return list;
 }
 
-static json_t *config_json(const LlamaConfig *c)
+static json_t *config_json(const Model *c)
 {
     const char *dtype = c->dtype == CVN_BF16  ? "bfloat16"
                         : c->dtype == CVN_F16 ? "float16"
@@ -78,7 +78,7 @@ static int write_in(const char *folder, const char *name, json_t *json, cvn_err 
                  : err_set(err, CVN_EMEM, "no memory to write '%s/%s'", folder, name);
 }
 
-int llama_config_write(const LlamaConfig *config, const char *folder, cvn_err *err)
+int model_write(const Model *config, const char *folder, cvn_err *err)
 {
     if (config->rope_interleaved)
         return err_set(

@@ -339,7 +339,7 @@ static void mark_cache(const Marking *m, cvn_value *v)
     cvn_mark_sharding(m->g, v, &spec);
 }
 
-static void mark_all(const Marking *m, const LlamaConfig *config, Arena *arena)
+static void mark_all(const Marking *m, const Model *config, Arena *arena)
 {
     ParamList list;
     params_list(&list, config, arena);
@@ -448,7 +448,7 @@ int layout_check(const char *layout, const Mesh *mesh, cvn_err *err)
     return check_axes(layout, &rules, mesh, err);
 }
 
-int llama_mark(cvn_graph *g, const LlamaConfig *config, const Mesh *mesh, const char *layout,
+int model_mark(cvn_graph *g, const Model *config, const Mesh *mesh, const char *layout,
                cvn_err *err)
 {
     Rules rules = {0};
@@ -462,5 +462,5 @@ int llama_mark(cvn_graph *g, const LlamaConfig *config, const Mesh *mesh, const 
 int layout_mark(void *context, cvn_graph *g, const Mesh *mesh, cvn_err *err)
 {
     const ModelLayout *of = context;
-    return llama_mark(g, of->config, mesh, of->layout, err);
+    return model_mark(g, of->config, mesh, of->layout, err);
 }

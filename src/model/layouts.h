@@ -41,7 +41,7 @@
 #define CVN_MODEL_LAYOUTS_H
 
 #include "graph/graph.h"
-#include "model/config.h"
+#include "model/model.h"
 #include "shard/mesh.h"
 
 /* Name of the i-th layout, or NULL behind the last. */
@@ -51,19 +51,19 @@ const char *layout_name(size_t i);
    training and dp for serving; 2d for both, and for meshes that cannot be read. */
 const char *layout_for(const char *mesh, bool training);
 
-/* Refuses what llama_mark would refuse: no such layout, or a file of rules that do not fit the mesh. And a mesh with an axis
+/* Refuses what model_mark would refuse: no such layout, or a file of rules that do not fit the mesh. And a mesh with an axis
    of more than one device that the layout does not know. */
 int layout_check(const char *layout, const Mesh *mesh, cvn_err *err);
 
 /* Marks the parameters and token inputs of a graph that the model makes, by their names. Inputs
    have priority 0 and weights 1, so that the batch comes first; activations 2. CVN_EINVAL when
    there is no such layout, CVN_EFORMAT for a file of rules that says something else. */
-int llama_mark(cvn_graph *g, const LlamaConfig *config, const Mesh *mesh, const char *layout,
+int model_mark(cvn_graph *g, const Model *config, const Mesh *mesh, const char *layout,
                cvn_err *err);
 
 /* The same, for whoever makes programs (run/program.h): context is a ModelLayout. */
 typedef struct ModelLayout {
-    const LlamaConfig *config;
+    const Model *config;
     const char *layout;
 } ModelLayout;
 

@@ -45,7 +45,7 @@ const char *model_axis_name(ModelAxis axis)
     return names[axis];
 }
 
-int64_t model_axis_size(const LlamaConfig *config, ModelAxis axis)
+int64_t model_axis_size(const Model *config, ModelAxis axis)
 {
     const int64_t sizes[AXIS_COUNT] = {
         [AXIS_VOCAB] = config->vocab,       [AXIS_EMBED] = config->dim,
@@ -59,7 +59,7 @@ const char *param_kind_name(ParamKind kind)
     return table[kind].name;
 }
 
-static bool is_present(const LlamaConfig *config, ParamKind kind)
+static bool is_present(const Model *config, ParamKind kind)
 {
     switch (table[kind].presence) {
     case IF_ATTENTION_BIAS:
@@ -75,7 +75,7 @@ static bool is_present(const LlamaConfig *config, ParamKind kind)
     return true;
 }
 
-static void set_shape(Param *param, const LlamaConfig *config)
+static void set_shape(Param *param, const Model *config)
 {
     param->rank = table[param->kind].rank;
     param->n_rows =
@@ -94,7 +94,7 @@ static void set_shape(Param *param, const LlamaConfig *config)
     }
 }
 
-static void add(ParamList *list, const LlamaConfig *config, Arena *arena, ParamKind kind, int layer)
+static void add(ParamList *list, const Model *config, Arena *arena, ParamKind kind, int layer)
 {
     Param *param = &list->param[list->n];
     if (layer <= 0)
@@ -164,7 +164,7 @@ size_t param_bytes(const Param *param, cvn_dtype dtype)
     return cvn_type_bytes(&type);
 }
 
-void params_list(ParamList *list, const LlamaConfig *config, Arena *arena)
+void params_list(ParamList *list, const Model *config, Arena *arena)
 {
     int layers = (int)config->n_layers, outside = 0;
     *list = (ParamList){0};
@@ -223,7 +223,7 @@ const Param *params_find(const ParamList *list, ParamKind kind, int layer)
     return &list->param[index];
 }
 
-ModelSize model_size(const LlamaConfig *config)
+ModelSize model_size(const Model *config)
 {
     ModelSize size = {0};
     for (int kind = 0; kind < PARAM_KIND_COUNT; kind++) {
@@ -238,12 +238,12 @@ ModelSize model_size(const LlamaConfig *config)
     return size;
 }
 
-int64_t model_bytes(const LlamaConfig *config, cvn_dtype dtype)
+int64_t model_bytes(const Model *config, cvn_dtype dtype)
 {
     return (int64_t)cvn_dtype_bytes(dtype, model_size(config).params);
 }
 
-int64_t kv_cache_bytes(const LlamaConfig *config, int64_t batch, int64_t length, cvn_dtype dtype)
+int64_t kv_cache_bytes(const Model *config, int64_t batch, int64_t length, cvn_dtype dtype)
 {
     int64_t scale = dtype == CVN_I8 ? (int64_t)sizeof(uint16_t) : 0; /* bf16 */
     int64_t n = config->n_layers * 2 * config->n_kv_heads * (config->head_dim + scale);

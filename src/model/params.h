@@ -12,7 +12,7 @@
  *
  * Of a quantized config (model/quantize.h), matrices are in panels, their scales follow at the end of the list,
  * and there is a head of its own even where the two are tied: so there is of an embedding that is in blocks as its GGUF file has
- * it (LlamaConfig.blocks), since products read panels, and a look-up reads one row in the file.
+ * it (Model.blocks), since products read panels, and a look-up reads one row in the file.
  */
 #ifndef CVN_MODEL_PARAMS_H
 #define CVN_MODEL_PARAMS_H
@@ -20,7 +20,7 @@
 #include "base/arena.h"
 #include "caravan/graph.h"
 #include "graph/blocks.h"
-#include "model/config.h"
+#include "model/model.h"
 
 typedef enum ModelAxis {
     AXIS_VOCAB,
@@ -93,8 +93,8 @@ typedef struct ParamList {
     int per_layer;               /* parameters per layer */
 } ParamList;
 
-/* All parameters of a config that passed llama_config_check; everything lives in the arena. */
-void params_list(ParamList *list, const LlamaConfig *config, Arena *arena);
+/* All parameters of a config that passed model_check; everything lives in the arena. */
+void params_list(ParamList *list, const Model *config, Arena *arena);
 
 /* NULL when the config has no such parameter. `layer` is ignored for kinds outside of the layers. */
 const Param *params_find(const ParamList *list, ParamKind kind, int layer);
@@ -107,7 +107,7 @@ cvn_type param_type(const Param *param, cvn_dtype dtype);
 size_t param_bytes(const Param *param, cvn_dtype dtype);
 
 const char *model_axis_name(ModelAxis axis);
-int64_t model_axis_size(const LlamaConfig *config, ModelAxis axis);
+int64_t model_axis_size(const Model *config, ModelAxis axis);
 const char *param_kind_name(ParamKind kind);
 
 typedef struct ModelSize {
@@ -118,13 +118,13 @@ typedef struct ModelSize {
     int64_t matmul_params;
 } ModelSize;
 
-ModelSize model_size(const LlamaConfig *config);
+ModelSize model_size(const Model *config);
 
 /* Bytes of all parameters in one type. */
-int64_t model_bytes(const LlamaConfig *config, cvn_dtype dtype);
+int64_t model_bytes(const Model *config, cvn_dtype dtype);
 
 /* layers * 2 * batch * length * kv_heads * head_dim elements, in bytes; -1 when it overflows. */
 /* (dtype CVN_I8: with the scales, 2 bytes for each position of a head) */
-int64_t kv_cache_bytes(const LlamaConfig *config, int64_t batch, int64_t length, cvn_dtype dtype);
+int64_t kv_cache_bytes(const Model *config, int64_t batch, int64_t length, cvn_dtype dtype);
 
 #endif

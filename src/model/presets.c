@@ -55,7 +55,7 @@ Preset preset_at(size_t i)
     return (Preset){table[i].name, table[i].about};
 }
 
-static void apply_family(LlamaConfig *c, Family family)
+static void apply_family(Model *c, Family family)
 {
     c->rms_eps = family == LLAMA1 ? 1e-6 : 1e-5;
     c->dtype = family == STORIES                      ? CVN_F32
@@ -80,14 +80,14 @@ static const struct {
     const char *key;
     size_t offset;
 } sizes[] = {
-    {"dim", offsetof(LlamaConfig, dim)},           {"layers", offsetof(LlamaConfig, n_layers)},
-    {"heads", offsetof(LlamaConfig, n_heads)},     {"kv_heads", offsetof(LlamaConfig, n_kv_heads)},
-    {"head_dim", offsetof(LlamaConfig, head_dim)}, {"ffn", offsetof(LlamaConfig, ffn)},
-    {"vocab", offsetof(LlamaConfig, vocab)},       {"context", offsetof(LlamaConfig, max_context)},
+    {"dim", offsetof(Model, dim)},           {"layers", offsetof(Model, n_layers)},
+    {"heads", offsetof(Model, n_heads)},     {"kv_heads", offsetof(Model, n_kv_heads)},
+    {"head_dim", offsetof(Model, head_dim)}, {"ffn", offsetof(Model, ffn)},
+    {"vocab", offsetof(Model, vocab)},       {"context", offsetof(Model, max_context)},
 };
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
-static int set_size(LlamaConfig *c, const char *shape, const char *key, int64_t value, cvn_err *err)
+static int set_size(Model *c, const char *shape, const char *key, int64_t value, cvn_err *err)
 {
     for (int i = 0; i < SIZES; i++) {
         if (strcmp(sizes[i].key, key) != 0)
@@ -105,7 +105,7 @@ static int set_size(LlamaConfig *c, const char *shape, const char *key, int64_t 
 }
 
 /* What a shape need not say follows from the rest, as in Llama 2. */
-static int finish_shape(LlamaConfig *c, const char *shape, cvn_err *err)
+static int finish_shape(Model *c, const char *shape, cvn_err *err)
 {
     if (c->dim == 0 || c->n_layers == 0 || c->n_heads == 0)
         return err_set(err, CVN_EINVAL, "%.60s: a shape has at least dim, layers and heads", shape);
@@ -114,12 +114,12 @@ static int finish_shape(LlamaConfig *c, const char *shape, cvn_err *err)
     c->ffn = c->ffn ? c->ffn : num_round_up(num_pieces(8 * c->dim, 3), 32);
     c->vocab = c->vocab ? c->vocab : 32000;
     c->max_context = c->max_context ? c->max_context : 2048;
-    return llama_config_check(c, shape, err);
+    return model_check(c, shape, err);
 }
 
-static LlamaConfig empty_shape(void)
+static Model empty_shape(void)
 {
-    LlamaConfig c = llama_config_default();
+    Model c = model_default();
     apply_family(&c, LLAMA2);
     c.dtype = CVN_BF16;
     for (int i = 0; i < SIZES; i++)
@@ -128,9 +128,9 @@ static LlamaConfig empty_shape(void)
 }
 
 /* "dim=512,layers=8,heads=8" */
-static int shape_of_pairs(const char *text, LlamaConfig *config, cvn_err *err)
+static int shape_of_pairs(const char *text, Model *config, cvn_err *err)
 {
-    LlamaConfig c = empty_shape();
+    Model c = empty_shape();
     for (const char *at = text; *at;) {
         char pair[64];
         size_t n = strcspn(at, ","), digits;
@@ -152,16 +152,16 @@ static int shape_of_pairs(const char *text, LlamaConfig *config, cvn_err *err)
 }
 
 /* The same as a JSON object, or a model's folder or config.json. */
-static int shape_of_file(const char *path, LlamaConfig *config, cvn_err *err)
+static int shape_of_file(const char *path, Model *config, cvn_err *err)
 {
     if (file_is_folder(path))
-        return llama_config_read(config, path, err);
+        return model_read(config, path, err);
     json_auto_t *json = json_object_read(path, err);
     if (!json)
         return CVN_EFORMAT;
     if (json_object_get(json, "model_type"))
-        return llama_config_parse(config, path, json, NULL, err);
-    LlamaConfig c = empty_shape();
+        return model_parse(config, path, json, NULL, err);
+    Model c = empty_shape();
     const char *key;
     json_t *value;
     json_object_foreach(json, key, value)
@@ -178,12 +178,12 @@ bool preset_is_own(const char *name)
     return strchr(name, '=') || strchr(name, '/') || file_exists(name);
 }
 
-int preset_config(const char *name, LlamaConfig *config, cvn_err *err)
+int preset_config(const char *name, Model *config, cvn_err *err)
 {
     for (size_t i = 0; i < N_PRESETS; i++) {
         if (strcmp(table[i].name, name) != 0)
             continue;
-        LlamaConfig c = llama_config_default();
+        Model c = model_default();
         c.dim = table[i].dim;
         c.n_layers = table[i].layers;
         c.n_heads = table[i].heads;
@@ -194,7 +194,7 @@ int preset_config(const char *name, LlamaConfig *config, cvn_err *err)
         c.max_context = table[i].context;
         apply_family(&c, table[i].family);
         *config = c;
-        return llama_config_check(config, name, err);
+        return model_check(config, name, err);
     }
     if (preset_is_own(name))
         return strchr(name, '=') && !file_exists(name) ? shape_of_pairs(name, config, err)

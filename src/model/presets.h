@@ -5,7 +5,7 @@
 #ifndef CVN_MODEL_PRESETS_H
 #define CVN_MODEL_PRESETS_H
 
-#include "model/config.h"
+#include "model/model.h"
 
 typedef struct Preset {
     const char *name;  /* "llama2-7b" */
@@ -21,6 +21,6 @@ Preset preset_at(size_t i);
 bool preset_is_own(const char *name);
 
 /* The config of a preset, or of a shape of one's own; CVN_EINVAL names the presets there are. */
-int preset_config(const char *name, LlamaConfig *config, cvn_err *err);
+int preset_config(const char *name, Model *config, cvn_err *err);
 
 #endif

@@ -16,7 +16,7 @@
  * a context within the trained length has the plain frequencies, and a longer one those that transformers has for a text
  * that fills it.
  */
-#include "model/config.h"
+#include "model/model.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -30,12 +30,12 @@ static const char *const names[] = {[ROPE_PLAIN] = "default",
                                     [ROPE_YARN] = "yarn",
                                     [ROPE_LLAMA3] = "llama3"};
 
-const char *llama_rope_name(RopeScaling scaling)
+const char *rope_scaling_name(RopeScaling scaling)
 {
     return names[scaling];
 }
 
-bool llama_rope_parse(const char *name, RopeScaling *out)
+bool rope_scaling_parse(const char *name, RopeScaling *out)
 {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i]) == 0) {
@@ -45,7 +45,7 @@ bool llama_rope_parse(const char *name, RopeScaling *out)
     return false;
 }
 
-static int check_ramp(const LlamaConfig *c, const char *file, cvn_err *err)
+static int check_ramp(const Model *c, const char *file, cvn_err *err)
 {
     const double *ramp = c->rope_ramp;
     bool yarn = c->rope_scaling == ROPE_YARN;
@@ -66,7 +66,7 @@ static int check_ramp(const LlamaConfig *c, const char *file, cvn_err *err)
     return CVN_OK;
 }
 
-int llama_rope_check(const LlamaConfig *c, const char *file, cvn_err *err)
+int rope_check(const Model *c, const char *file, cvn_err *err)
 {
     if (!(c->rope_theta > 1 && c->rope_theta <= 1e18))
         return err_set(err, CVN_EFORMAT,
@@ -89,14 +89,14 @@ int llama_rope_check(const LlamaConfig *c, const char *file, cvn_err *err)
     return ramp ? check_ramp(c, file, err) : CVN_OK;
 }
 
-int64_t llama_longest_context(const LlamaConfig *c)
+int64_t model_longest_context(const Model *c)
 {
     if (c->rope_scaling != ROPE_DYNAMIC || c->rope_alpha != 0 || c->rope_factor <= 1)
         return c->max_context;
     return (int64_t)fmin((double)c->max_context * c->rope_factor, 1 << 30);
 }
 
-double llama_rope_theta(const LlamaConfig *c, int64_t length)
+double model_rope_theta(const Model *c, int64_t length)
 {
     double trained = (double)c->max_context, dim = (double)c->head_dim;
     if (c->rope_scaling != ROPE_DYNAMIC)
@@ -106,20 +106,20 @@ double llama_rope_theta(const LlamaConfig *c, int64_t length)
     return c->rope_theta * pow(s, dim / (dim - 2));
 }
 
-double llama_yarn_attention(double factor, double mscale)
+double rope_yarn_attention(double factor, double mscale)
 {
     return factor <= 1 ? 1 : 0.1 * mscale * log(factor) + 1;
 }
 
 /* The pair, a real number, whose frequency turns so often within the trained length. */
-static double turning_pair(const LlamaConfig *c, double turns)
+static double turning_pair(const Model *c, double turns)
 {
     double length = (double)c->rope_original_context, dim = (double)c->head_dim;
     return dim * log(length / (turns * TWO_PI)) / (2 * log(c->rope_theta));
 }
 
 /* Pairs before the ramp turn often, pairs after it hardly. */
-static double yarn_scaled(const LlamaConfig *c, double frequency, double pair)
+static double yarn_scaled(const Model *c, double frequency, double pair)
 {
     double low = turning_pair(c, c->rope_ramp[1]), high = turning_pair(c, c->rope_ramp[0]);
     if (c->rope_truncate) {
@@ -133,7 +133,7 @@ static double yarn_scaled(const LlamaConfig *c, double frequency, double pair)
     return frequency / c->rope_factor * divided + frequency * (1 - divided);
 }
 
-static double llama3_scaled(const LlamaConfig *c, double frequency)
+static double llama3_scaled(const Model *c, double frequency)
 {
     double waves = (double)c->rope_original_context * frequency / TWO_PI;
     const double *ramp = c->rope_ramp;
@@ -145,9 +145,9 @@ static double llama3_scaled(const LlamaConfig *c, double frequency)
     return (1 - smooth) * frequency / c->rope_factor + smooth * frequency;
 }
 
-void llama_rope_frequencies(const LlamaConfig *c, int64_t length, double *out)
+void model_rope_frequencies(const Model *c, int64_t length, double *out)
 {
-    double theta = llama_rope_theta(c, length);
+    double theta = model_rope_theta(c, length);
     for (int64_t i = 0; i < c->head_dim / 2; i++) {
         double frequency = pow(theta, -2.0 * (double)i / (double)c->head_dim);
         if (c->rope_scaling == ROPE_LINEAR)
@@ -160,7 +160,7 @@ void llama_rope_frequencies(const LlamaConfig *c, int64_t length, double *out)
     }
 }
 
-double llama_attention_scale(const LlamaConfig *c)
+double model_attention_scale(const Model *c)
 {
     double sharper = c->rope_scaling == ROPE_YARN ? c->rope_attention : 1;
     return sharper * sharper / sqrt((double)c->head_dim);

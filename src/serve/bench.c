@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-double bench_prefill_flops(const LlamaConfig *c, int64_t n)
+double bench_prefill_flops(const Model *c, int64_t n)
 {
     double head = (double)(c->vocab * c->dim);
     double body = (double)model_size(c).matmul_params - head;
@@ -15,7 +15,7 @@ double bench_prefill_flops(const LlamaConfig *c, int64_t n)
 
 /* Of the matrices that every token is multiplied with;
    of quantized ones with their scales, as stored. */
-static double matrix_bytes(const LlamaConfig *c, cvn_dtype dtype)
+static double matrix_bytes(const Model *c, cvn_dtype dtype)
 {
     SCOPED(arena_free) Arena arena = {0};
     if ((c->quant.kind == QUANT_NONE && !c->blocks) || arena_begin(&arena, NULL))
@@ -33,7 +33,7 @@ static double matrix_bytes(const LlamaConfig *c, cvn_dtype dtype)
     return bytes;
 }
 
-double bench_decode_bytes(const LlamaConfig *c, cvn_dtype dtype, cvn_dtype kv, int64_t rows,
+double bench_decode_bytes(const Model *c, cvn_dtype dtype, cvn_dtype kv, int64_t rows,
                           int64_t filled)
 {
     double weights = matrix_bytes(c, dtype);

@@ -66,8 +66,8 @@ bool bench_fits(const cvn_engine *e, int64_t rows, int64_t positions);
 
 /* Operations of a prefill of n tokens, and bytes that a decode step of `rows` rows reads at least:
    matrices in dtype (or quantized), keys and values in kv. */
-double bench_prefill_flops(const LlamaConfig *config, int64_t n);
-double bench_decode_bytes(const LlamaConfig *config, cvn_dtype dtype, cvn_dtype kv, int64_t rows,
+double bench_prefill_flops(const Model *config, int64_t n);
+double bench_decode_bytes(const Model *config, cvn_dtype dtype, cvn_dtype kv, int64_t rows,
                           int64_t filled);
 
 #endif

@@ -92,11 +92,11 @@ static bool rounds_alike(const cvn_engine_options *o)
     return !o->mesh || strcmp(o->layout, "dp") == 0 || strcmp(o->layout, "tp") == 0;
 }
 
-static int make_program(cvn_engine *e, Program *out, const LlamaStep *step, const Inputs *in,
+static int make_program(cvn_engine *e, Program *out, const ModelStep *step, const Inputs *in,
                         cvn_err *err)
 {
     const ProgramOptions options = steps_options(&e->steps);
-    cvn_graph *g = llama_step(e->steps.model.config, step, err);
+    cvn_graph *g = model_step(e->steps.model.config, step, err);
     if (!g)
         return err->code;
     int code = program_make(out, &e->rt, g, &options, err);
@@ -106,17 +106,17 @@ static int make_program(cvn_engine *e, Program *out, const LlamaStep *step, cons
     return code;
 }
 
-int engine_make_step(cvn_engine *e, EngineStep *out, LlamaStep *step, const Inputs *in,
+int engine_make_step(cvn_engine *e, EngineStep *out, ModelStep *step, const Inputs *in,
                      cvn_err *err)
 {
     const cvn_engine_options *o = &e->options;
     /* Of an engine that adjusts, only the programs that do look at tokens one by one. */
-    step->penalty = step->output == LLAMA_SAMPLE && o->penalties &&
+    step->penalty = step->output == STEP_SAMPLE && o->penalties &&
                     (!o->adjust || step->sample == SAMPLE_ADJUSTED);
     out->rows = step->batch;
     out->seq = step->seq;
     TRY(make_program(e, &out->program, step, in, err));
-    LlamaStep plain = *step;
+    ModelStep plain = *step;
     plain.ranks = 0;
     return e->adapters.n ? make_program(e, &out->plain, &plain, in, err) : CVN_OK;
 }
@@ -142,7 +142,7 @@ static int compile_programs(cvn_engine *e, cvn_err *err)
                        .penalty = o->penalties && !o->adjust,
                        .ranks = e->adapters.ranks,
                        .adapted = e->adapters.targets};
-    LlamaStep step = steps_section(&e->steps, o->rows, 1);
+    ModelStep step = steps_section(&e->steps, o->rows, 1);
     for (int m = 0; m <= (int)e->most && !o->no_generation; m++) {
         step.sample = (SampleMode)m;
         TRY(engine_make_step(e, &e->decode[m], &step, &e->rows, err));
@@ -156,14 +156,14 @@ static int compile_programs(cvn_engine *e, cvn_err *err)
         e->section.top_p[i] = e->section.penalty[i] = 1;
     for (int i = 0; i < o->n_buckets && !o->no_generation; i++) {
         step = steps_section(&e->steps, e->parts, o->bucket[i]);
-        step.output = LLAMA_FILL;
+        step.output = STEP_FILL;
         if (i == o->n_buckets - 1)
             TRY(engine_make_step(e, &e->fill, &step, &e->section, err));
-        step.output = LLAMA_SAMPLE;
+        step.output = STEP_SAMPLE;
         for (int m = 0; m <= (int)e->most; m++) {
             step.sample = (SampleMode)m;
             TRY(engine_make_step(e, &e->prefill[m][i], &step, &e->section, err));
-            LlamaStep wide = step;
+            ModelStep wide = step;
             wide.batch = side_by_side;
             if (wide.batch == e->parts || wide.seq > SECTION_MOST)
                 continue;
@@ -174,11 +174,11 @@ static int compile_programs(cvn_engine *e, cvn_err *err)
         TRY(guess_make(e, speculates(o), err));
     for (int i = 0; i < e->n_score_buckets; i++) {
         step = steps_section(&e->steps, e->parts, e->score_bucket[i]);
-        step.output = LLAMA_SCORE;
+        step.output = STEP_SCORE;
         step.keep_logits = o->adjust;
         if (o->scoring)
             TRY(engine_make_step(e, &e->score[i], &step, &e->section, err));
-        step.output = means(o) ? LLAMA_SUM : LLAMA_HIDDEN;
+        step.output = means(o) ? STEP_SUM : STEP_HIDDEN;
         if (o->pooling)
             TRY(engine_make_step(e, &e->embed[i], &step, &e->section, err));
         step.batch = side_by_side;
@@ -189,15 +189,15 @@ static int compile_programs(cvn_engine *e, cvn_err *err)
 }
 
 /* Fills in defaults and refuses what makes no sense. */
-static int check_options(cvn_engine_options *o, const LlamaConfig *config, cvn_err *err)
+static int check_options(cvn_engine_options *o, const Model *config, cvn_err *err)
 {
     if (o->context == 0)
         o->context = config->max_context;
-    if (o->context < 1 || o->context > llama_longest_context(config))
+    if (o->context < 1 || o->context > model_longest_context(config))
         return err_set(err, CVN_EINVAL,
                        "a context of %" PRId64 " was asked for; the model has %" PRId64
                        ", so give at most that",
-                       o->context, llama_longest_context(config));
+                       o->context, model_longest_context(config));
     if (o->rows < 1 || o->rows > 4096)
         return err_set(err, CVN_EINVAL, "%d rows were asked for; give 1 to 4096", o->rows);
     if (o->kv_cache && strcmp(o->kv_cache, "int8") != 0 && strcmp(o->kv_cache, "none") != 0)
@@ -312,7 +312,7 @@ static int start_engine(void *engine, cvn_err *err)
 {
     cvn_engine *e = engine;
     cvn_engine_options *o = &e->options;
-    const LlamaConfig *config = &e->model->io.config;
+    const Model *config = &e->model->io.config;
     o->layout = o->layout ? o->layout : "2d";
     TRY(check_options(o, config, err));
     int64_t largest = o->bucket[o->n_buckets - 1], positions = o->context + largest;
@@ -323,7 +323,7 @@ static int start_engine(void *engine, cvn_err *err)
     e->longest = e->longest_batch = o->n_buckets - 1;
     e->pace.clock = clock_seconds;
     e->n_caches =
-        (int)((engine_kv_dtype(e) == CVN_I8 ? LLAMA_CACHES_INT8 : LLAMA_CACHES) * config->n_layers);
+        (int)((engine_kv_dtype(e) == CVN_I8 ? MODEL_CACHES_INT8 : MODEL_CACHES) * config->n_layers);
     /* Scoring needs logits of every token of a section, so its sections are shorter; where rows may not wait, all are of
        the shortest: a sum over a text depends on where they end, and so may not depend on time. */
     static const int64_t sizes[] = {16, 32, 128};

@@ -17,7 +17,7 @@
 #define CVN_SERVE_ENGINE_H
 
 #include "base/threads.h"
-#include "model/llama.h"
+#include "model/forward.h"
 #include "run/program.h"
 #include "serve/adapters.h"
 #include "serve/load.h"
@@ -131,7 +131,7 @@ void engine_make_inputs(cvn_engine *e, Inputs *in, int64_t n, size_t seq);
 void engine_copy_select(const cvn_engine *e, Inputs *in, int64_t at, int row);
 void engine_copy_sampling(const cvn_engine *e, Inputs *in, int64_t at, int row);
 /* Makes programs that read these inputs, with the parameters that their mode has in this engine. */
-int engine_make_step(cvn_engine *e, EngineStep *out, LlamaStep *step, const Inputs *in,
+int engine_make_step(cvn_engine *e, EngineStep *out, ModelStep *step, const Inputs *in,
                      cvn_err *err);
 void engine_free_step(EngineStep *step);
 

@@ -37,7 +37,7 @@ int guess_make(cvn_engine *e, bool looks_up, cvn_err *err)
     engine_make_inputs(e, &g->in, GUESS_TOKENS, 1);
     for (int alone = 0; alone < 2; alone++)
         for (int64_t seq = 4; seq <= GUESS_MOST + 1; seq *= 2) {
-            LlamaStep step = steps_section(&e->steps, alone ? 1 : o->rows, seq);
+            ModelStep step = steps_section(&e->steps, alone ? 1 : o->rows, seq);
             if (step.batch * seq > GUESS_TOKENS || seq > o->bucket[o->n_buckets - 1] ||
                 (alone && (e->parts != 1 || o->rows == 1)))
                 continue;

@@ -42,16 +42,16 @@ static void add_tensors(StrBuf *all, const IoTensors *tensors)
 
 static int digest(const cvn_engine *e, char text[17], cvn_err *err)
 {
-    const LlamaConfig *c = &e->model->io.config;
+    const Model *c = &e->model->io.config;
     SCOPED(scoped_free) double *frequency = calloc((size_t)c->head_dim / 2, sizeof *frequency);
     SCOPED(strbuf_free) StrBuf all = {0};
     if (frequency) {
-        llama_rope_frequencies(c, e->options.context, frequency);
+        model_rope_frequencies(c, e->options.context, frequency);
         strbuf_add(&all, (const char *)frequency, (size_t)c->head_dim / 2 * sizeof *frequency);
     }
     strbuf_printf(&all, "%" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %a %a %d ",
                   c->dim, c->n_layers, c->n_heads, c->ffn, c->vocab, c->rms_eps,
-                  llama_attention_scale(c), c->rope_interleaved);
+                  model_attention_scale(c), c->rope_interleaved);
     strbuf_printf(&all, "%d %" PRId64 " %d %d ", (int)c->quant.kind, c->quant.group,
                   (int)e->model->dtype, e->steps.int8_inputs);
     strbuf_printf(&all, "%d ", (int)engine_kv_dtype(e));

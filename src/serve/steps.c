@@ -12,14 +12,14 @@ int steps_buckets(int64_t context, int64_t bucket[CVN_MAX_BUCKETS])
     return n;
 }
 
-LlamaStep steps_section(const Steps *s, int64_t rows, int64_t seq)
+ModelStep steps_section(const Steps *s, int64_t rows, int64_t seq)
 {
-    return (LlamaStep){.batch = rows,
+    return (ModelStep){.batch = rows,
                        .seq = seq,
                        .context = s->positions,
                        .longest = s->context,
                        .compute = s->compute,
-                       .output = LLAMA_SAMPLE,
+                       .output = STEP_SAMPLE,
                        .kv_int8 = s->kv_int8,
                        .int8_inputs = s->int8_inputs,
                        .penalty = s->penalty,

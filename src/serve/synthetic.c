@@ -55,7 +55,7 @@ static int list(void *of, cvn_err *err)
     return CVN_OK;
 }
 
-int model_synthetic(const LlamaConfig *config, cvn_dtype dtype, cvn_model **out, cvn_err *err)
+int model_synthetic(const Model *config, cvn_dtype dtype, cvn_model **out, cvn_err *err)
 {
     *out = NULL;
     if (dtype != CVN_F32 && dtype != CVN_BF16)

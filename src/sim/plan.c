@@ -138,7 +138,7 @@ static void add_tensors(Sim *s, const cvn_graph *g, const Program *p)
 /* 2 operations per weight and token forward and twice that backward, and causal attention. */
 static double model_flops(const SimAsk *ask)
 {
-    const LlamaConfig *c = &ask->config;
+    const Model *c = &ask->config;
     double tokens = (double)(ask->batch * (ask->task == SIM_DECODE ? 1 : ask->seq));
     double keys = ask->task == SIM_DECODE ? (double)ask->context : (double)(ask->seq + 1) / 2;
     double attention = 4 * tokens * keys * (double)(c->n_heads * c->head_dim * c->n_layers);
@@ -231,14 +231,14 @@ static int make_engine(Sim *s, cvn_err *err)
     bool decodes = ask->task == SIM_DECODE;
     s->steps.context = ask->context;
     s->steps.positions = ask->context + (decodes || ask->seq < largest ? largest : ask->seq);
-    LlamaStep step = steps_section(&s->steps, s->steps.rows, 1);
+    ModelStep step = steps_section(&s->steps, s->steps.rows, 1);
     int code =
-        make(s, llama_step(&ask->config, &step, err), steps_options(&s->steps), decodes, err);
+        make(s, model_step(&ask->config, &step, err), steps_options(&s->steps), decodes, err);
     if (code || decodes)
         return code;
     step = steps_section(&s->steps, ask->batch, ask->seq);
     s->chip.clock = ask->clock;
-    return make(s, llama_step(&ask->config, &step, err), steps_options(&s->steps), true, err);
+    return make(s, model_step(&ask->config, &step, err), steps_options(&s->steps), true, err);
 }
 
 static int make_training(Sim *s, cvn_err *err)

@@ -75,7 +75,7 @@ static void cost_by_size(StrBuf *out, const Report *r)
         SvgSeries *s = &c.series[c.n++];
         snprintf(s->name, sizeof s->name, "%g row%s", batches[i], i ? "s" : "");
         for (size_t k = 0; k < presets_count(); k++) {
-            LlamaConfig config;
+            Model config;
             SimServing a = r->serving;
             if (strncmp(preset_at(k).name, "llama", 5) != 0 ||
                 preset_config(preset_at(k).name, &config, NULL))

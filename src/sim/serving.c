@@ -44,7 +44,7 @@ static const SimShape shapes[] = {
     {"mpt-70b", 8192, 80, 64, 64, 128, 32768, 50368, 2, true, 0},
 };
 
-SimShape sim_shape_of(const LlamaConfig *c)
+SimShape sim_shape_of(const Model *c)
 {
     return (SimShape){"",
                       (double)c->dim,

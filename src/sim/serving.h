@@ -11,7 +11,7 @@
 #ifndef CVN_SIM_SERVING_H
 #define CVN_SIM_SERVING_H
 
-#include "model/config.h"
+#include "model/model.h"
 #include "sim/cost.h"
 
 #include <stdbool.h>
@@ -25,7 +25,7 @@ typedef struct SimShape {
     double norms; /* operations more in a layer: norms of queries and of keys */
 } SimShape;
 
-SimShape sim_shape_of(const LlamaConfig *config);
+SimShape sim_shape_of(const Model *config);
 /* By a name such as "Qwen/Qwen3-32B"; NULL: none is known. */
 const SimShape *sim_shape_find(const char *name);
 

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-double train_flops(const LlamaConfig *config, int64_t batch, int64_t seq)
+double train_flops(const Model *config, int64_t batch, int64_t seq)
 {
     double tokens = (double)(batch * seq);
     double width = (double)(config->n_heads * config->head_dim * config->n_layers);

@@ -13,7 +13,7 @@
 #include "train/trainer.h"
 
 typedef struct TrainBench {
-    const LlamaConfig *config;
+    const Model *config;
     TrainerOptions trainer; /* but clip and schedule, which are the bench's own */
     int repeats;            /* steps that are measured, after one that is not */
     const char *profile;    /* where to write what every thread did when, or NULL */
@@ -41,6 +41,6 @@ int train_bench(const TrainBench *bench, TrainFigure *out, cvn_err *err);
 int train_ceilings(const Trainer *trainer, Ceilings *out, cvn_err *err);
 
 /* Operations of a step, as MFU counts them. */
-double train_flops(const LlamaConfig *config, int64_t batch, int64_t seq);
+double train_flops(const Model *config, int64_t batch, int64_t seq);
 
 #endif

@@ -343,7 +343,7 @@ static int choice_named(const TrainConfig *c, const char *name)
     return i;
 }
 
-OptimizerOptions train_config_optimizer(const TrainConfig *c, const LlamaConfig *model)
+OptimizerOptions train_config_optimizer(const TrainConfig *c, const Model *model)
 {
     OptimizerKind kind = (OptimizerKind)choice_named(c, "optimizer");
     OptimizerOptions o = optimizer_defaults(kind, model_size(model).params);

@@ -133,7 +133,7 @@ int train_config_check(const TrainConfig *config, cvn_err *err);
 
 /* Choices of a config that was checked, as those who
    take them call them. REMAT_POLICY_COUNT is "auto". */
-OptimizerOptions train_config_optimizer(const TrainConfig *config, const LlamaConfig *model);
+OptimizerOptions train_config_optimizer(const TrainConfig *config, const Model *model);
 Schedule train_config_schedule(const TrainConfig *config);
 cvn_dtype train_config_compute(const TrainConfig *config);
 RematPolicy train_config_remat(const TrainConfig *config);

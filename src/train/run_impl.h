@@ -16,7 +16,7 @@ typedef struct Run {
     const TrainEvents *events; /* borrowed */
     Arena arena;               /* owned: strings */
     const char *out;           /* config.out */
-    LlamaConfig model;
+    Model model;
     LoraOptions lora;             /* rank 0: the whole model is trained */
     cvn_dtype export_dtype;       /* of the folder at the end */
     bool resuming;                /* it is to go on from a checkpoint */

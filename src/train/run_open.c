@@ -139,7 +139,7 @@ static int open_model(Run *r, cvn_err *err)
     if (c->lora)
         TRY(lora_parse(&r->lora, c->lora, err));
     if (r->has_from && !c->lora) {
-        TRY(llama_config_read(&r->model, r->from.folder, err));
+        TRY(model_read(&r->model, r->from.folder, err));
     } else if (c->init) {
         r->model = r->init.config;
         r->model.rope_interleaved = false; /* the state's order is Hugging Face's */
@@ -166,7 +166,7 @@ static int open_model(Run *r, cvn_err *err)
         r->export_dtype = r->model.dtype == CVN_F16 && !c->init ? CVN_BF16 : r->model.dtype;
     if (r->export_dtype != CVN_F32 && r->export_dtype != CVN_BF16 && r->export_dtype != CVN_F16)
         r->export_dtype = CVN_F32;
-    return llama_config_check(&r->model, r->out, err);
+    return model_check(&r->model, r->out, err);
 }
 
 /* ---- data ---- */

@@ -56,7 +56,7 @@ int run_share_memory(const Run *r, size_t *limit, cvn_err *err)
 int run_agree(const Run *r, cvn_err *err)
 {
     Cluster *c = r->events->cluster;
-    const LlamaConfig *m = &r->model;
+    const Model *m = &r->model;
     const int64_t sizes[] = {m->vocab,      m->dim,      m->n_layers, m->n_heads,
                              m->n_kv_heads, m->head_dim, m->ffn,      m->max_context};
     TRY(cluster_agree(c, "the model", hash_bytes(sizes, sizeof sizes), err));

@@ -137,7 +137,7 @@ static int prepare_tokenizer(Run *r, cvn_err *err)
     if (r->resuming)
         return CVN_OK;
     if (!from) { /* a new one of the data, with as many pieces as the preset has */
-        LlamaConfig preset;
+        Model preset;
         int32_t reached;
         TRY(preset_config(r->config.preset, &preset, err));
         DataOptions options = {.paths = r->config.data,

@@ -44,11 +44,11 @@ static void list_tensors(TrainState *s, const TrainStateOptions *o)
     s->saved.tensor[s->saved.n - 1].data = s->updates;
 }
 
-int train_state_init(TrainState *s, const LlamaConfig *config, const TrainStateOptions *options,
+int train_state_init(TrainState *s, const Model *config, const TrainStateOptions *options,
                      cvn_err *err)
 {
     *s = (TrainState){0};
-    if (llama_config_check(config, "the model", err) || arena_init(&s->arena, err))
+    if (model_check(config, "the model", err) || arena_init(&s->arena, err))
         return err->code;
     params_list(&s->model, config, &s->arena);
     s->params = s->model;

@@ -47,7 +47,7 @@ typedef struct TrainStateOptions {
 } TrainStateOptions;
 
 /* Which tensors there are; but for the counter of updates they have no data. */
-int train_state_init(TrainState *state, const LlamaConfig *config, const TrainStateOptions *options,
+int train_state_init(TrainState *state, const Model *config, const TrainStateOptions *options,
                      cvn_err *err);
 
 /* Safe on {0}. */

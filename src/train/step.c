@@ -11,7 +11,7 @@
 typedef struct StepBuilder {
     cvn_graph *g;
     TrainGraph kind;
-    const LlamaConfig *config;
+    const Model *config;
     const TrainStepOptions *options;
     const Optimizer *optimizer;
     ParamList params;   /* what is trained: the model's parameters, or the adapters */
@@ -22,7 +22,7 @@ typedef struct StepBuilder {
     cvn_value **rounded;  /* NULL where a weight has no rounded copy */
     cvn_value **slot;     /* [n][OPTIMIZER_MAX_SLOTS] */
     cvn_value *total;     /* f32 [TRAIN_TOTALS], of all micro-batches so far; NULL without them */
-    LlamaBatch batch;     /* the inputs */
+    ModelBatch batch;     /* the inputs */
     cvn_value *reference; /* f32 [batch]: of pairs, or NULL */
     cvn_value *scalar[OPTIMIZER_MAX_SCALARS];
     cvn_value *sum, *count, *z; /* f32 scalars of this graph's tokens, or of the accumulated */
@@ -131,11 +131,11 @@ static cvn_value *element(StepBuilder *b, cvn_value *x, int64_t i)
 }
 
 /* The loss of the model as it is trained: whole, or with adapters beside what is frozen. */
-static int add_loss(StepBuilder *b, LlamaLoss *loss, cvn_err *err)
+static int add_loss(StepBuilder *b, ModelLoss *loss, cvn_err *err)
 {
     const TrainStepOptions *o = b->options;
     if (b->lora.list.n == 0)
-        return llama_loss(b->g, b->config, o->compute, b->weight, &b->batch, loss, err);
+        return model_loss(b->g, b->config, o->compute, b->weight, &b->batch, loss, err);
     size_t n = (size_t)b->model.n;
     cvn_value **lower = arena_array(&b->g->arena, n, sizeof(cvn_value *));
     cvn_value **upper = arena_array(&b->g->arena, n, sizeof(cvn_value *));
@@ -144,8 +144,8 @@ static int add_loss(StepBuilder *b, LlamaLoss *loss, cvn_err *err)
         lower[i] = a < 0 ? NULL : b->weight[a];
         upper[i] = a < 0 ? NULL : b->weight[a + 1];
     }
-    LlamaAdapters adapters = {lower, upper, o->lora.alpha / (double)o->lora.rank};
-    return llama_loss_adapted(b->g, b->config, o->compute, b->frozen, &adapters, &b->batch, loss,
+    ModelAdapters adapters = {lower, upper, o->lora.alpha / (double)o->lora.rank};
+    return model_loss_adapted(b->g, b->config, o->compute, b->frozen, &adapters, &b->batch, loss,
                               err);
 }
 
@@ -179,7 +179,7 @@ static cvn_value *sum_pairs(StepBuilder *b, cvn_value *x)
 }
 
 /* Preferences in place of cross-entropy. Pairs of which an answer was cut off altogether do not count. */
-static void add_preferences(StepBuilder *b, const LlamaLoss *loss)
+static void add_preferences(StepBuilder *b, const ModelLoss *loss)
 {
     const cvn_type pairs = CVN_TYPE(CVN_F32, b->options->batch / 2);
     cvn_value *none = cvn_splat(G, pairs, 0), *one = cvn_splat(G, pairs, 1);
@@ -205,7 +205,7 @@ static void add_preferences(StepBuilder *b, const LlamaLoss *loss)
 static int add_passes(StepBuilder *b, cvn_err *err)
 {
     const TrainStepOptions *o = b->options;
-    LlamaLoss loss;
+    ModelLoss loss;
     TRY(add_loss(b, &loss, err));
     b->sum = loss.sum;
     b->count = loss.count;
@@ -322,7 +322,7 @@ static int build(StepBuilder *b, cvn_err *err)
     return cvn_graph_check(b->g, err);
 }
 
-cvn_graph *train_graph(TrainGraph kind, const LlamaConfig *config, const TrainStepOptions *options,
+cvn_graph *train_graph(TrainGraph kind, const Model *config, const TrainStepOptions *options,
                        cvn_err *err)
 {
     static const char *const names[] = {"train_step", "train_gradient", "train_update",

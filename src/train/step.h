@@ -47,7 +47,7 @@
 #define CVN_TRAIN_STEP_H
 
 #include "grad/remat.h"
-#include "model/llama.h"
+#include "model/forward.h"
 #include "model/lora.h"
 #include "train/optimizer.h"
 
@@ -86,7 +86,7 @@ typedef struct TrainStepOptions {
 bool train_rounds(const Param *param, const ParamList *list, const TrainStepOptions *options);
 
 /* NULL with *err set on failure. */
-cvn_graph *train_graph(TrainGraph kind, const LlamaConfig *config, const TrainStepOptions *options,
+cvn_graph *train_graph(TrainGraph kind, const Model *config, const TrainStepOptions *options,
                        cvn_err *err);
 
 #endif

@@ -2,8 +2,8 @@
 
 #include "base/bytes.h"
 #include "base/room.h"
+#include "model/forward.h"
 #include "model/layouts.h"
-#include "model/llama.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@ static bool accumulates(const TrainerOptions *o)
     return o->micro_batch < o->batch;
 }
 
-static int check_options(TrainerOptions *o, const LlamaConfig *config, cvn_err *err)
+static int check_options(TrainerOptions *o, const Model *config, cvn_err *err)
 {
     if (o->micro_batch == 0)
         o->micro_batch = o->batch;
@@ -30,11 +30,11 @@ static int check_options(TrainerOptions *o, const LlamaConfig *config, cvn_err *
                        "%" PRId64 " sequences of %" PRId64 " tokens are too many for a step; give "
                        "a smaller --batch or --seq",
                        o->batch, o->seq);
-    if (o->seq > llama_longest_context(config))
+    if (o->seq > model_longest_context(config))
         return err_set(err, CVN_EINVAL,
                        "sequences of %" PRId64 " tokens exceed the model's context of %" PRId64
                        "; lower --seq",
-                       o->seq, llama_longest_context(config));
+                       o->seq, model_longest_context(config));
     if (config->rope_interleaved)
         return err_set(err, CVN_EINVAL, "the model's rotary pairs are not in Hugging Face's order");
     TRY(optimizer_check(&o->optimizer, err));
@@ -53,7 +53,7 @@ static int check_options(TrainerOptions *o, const LlamaConfig *config, cvn_err *
     return CVN_OK;
 }
 
-int train_program(Program *program, Runtime *rt, TrainGraph kind, const LlamaConfig *config,
+int train_program(Program *program, Runtime *rt, TrainGraph kind, const Model *config,
                   const TrainStepOptions *step, const char *layout, cvn_err *err)
 {
     ModelLayout lies = {config, layout};
@@ -163,7 +163,7 @@ static int compile_within(Trainer *t, cvn_err *err)
 
 typedef struct Opening {
     Trainer *t;
-    const LlamaConfig *config;
+    const Model *config;
     const TrainerOptions *options;
     bool checks; /* and nothing more */
 } Opening;
@@ -172,7 +172,7 @@ typedef struct Opening {
 static int open_all(void *of, cvn_err *err)
 {
     const Opening *opening = of;
-    const LlamaConfig *config = opening->config;
+    const Model *config = opening->config;
     Trainer *t = opening->t;
     *t = (Trainer){.config = *config, .options = *opening->options};
     TrainerOptions *o = &t->options;
@@ -216,7 +216,7 @@ static int open_all(void *of, cvn_err *err)
     return train_state_place(&t->state, rt, o->layout, err);
 }
 
-int trainer_check(const LlamaConfig *config, const TrainerOptions *options, cvn_err *err)
+int trainer_check(const Model *config, const TrainerOptions *options, cvn_err *err)
 {
     Trainer t = {0};
     int code =
@@ -225,7 +225,7 @@ int trainer_check(const LlamaConfig *config, const TrainerOptions *options, cvn_
     return code;
 }
 
-int trainer_open(Trainer *t, const LlamaConfig *config, const TrainerOptions *options, cvn_err *err)
+int trainer_open(Trainer *t, const Model *config, const TrainerOptions *options, cvn_err *err)
 {
     *t = (Trainer){0};
     int code =

@@ -45,7 +45,7 @@ typedef struct TrainerOptions {
 } TrainerOptions;
 
 typedef struct Trainer {
-    LlamaConfig config;
+    Model config;
     TrainerOptions options;        /* with the defaults filled in, and the policy that was chosen */
     Arena arena;                   /* owned: tables */
     Runtime rt;                    /* owned: the devices and what lies on them */
@@ -67,11 +67,11 @@ typedef struct TrainReport {
 } TrainReport;
 
 /* What can be known to be wrong without compiling: options, and weights and optimizer that do not fit. */
-int trainer_check(const LlamaConfig *config, const TrainerOptions *options, cvn_err *err);
+int trainer_check(const Model *config, const TrainerOptions *options, cvn_err *err);
 
 /* Compiles, and fails with CVN_EMEM and the sum before anything is allocated when it does not fit. The
    state is all 0: give it weights. */
-int trainer_open(Trainer *trainer, const LlamaConfig *config, const TrainerOptions *options,
+int trainer_open(Trainer *trainer, const Model *config, const TrainerOptions *options,
                  cvn_err *err);
 
 /* Safe after a failed open and on {0}. */
@@ -84,7 +84,7 @@ int trainer_from_model(Trainer *trainer, const IoModel *model, cvn_err *err);
 int trainer_restore(Trainer *trainer, const Checkpoint *checkpoint, cvn_err *err);
 
 /* The program of a graph of training, by which the runtime knows the tensors of the state. */
-int train_program(Program *program, Runtime *rt, TrainGraph kind, const LlamaConfig *config,
+int train_program(Program *program, Runtime *rt, TrainGraph kind, const Model *config,
                   const TrainStepOptions *step, const char *layout, cvn_err *err);
 
 /* Rows to learn from, as data_fill gives them: [rows, seq] each. Borrowed while a step runs. Rows that trainer_needs

@@ -75,7 +75,7 @@ typedef struct CheckpointOptions {
     uint64_t file_bytes; /* most bytes of tensors in a file; 0: 5e9 */
     uint64_t copy_limit; /* a state above it is written before checkpoint_save returns, without
                                   a copy; UINT64_MAX: always in the background */
-    const LlamaConfig *config; /* for config.json and the shapes in files, or NULL; borrowed */
+    const Model *config; /* for config.json and the shapes in files, or NULL; borrowed */
     /* What is trained are adapters: the checkpoint is a PEFT folder, with adapter_model.safetensors and
        adapter_config.json in place of the model's; or NULL; borrowed. */
     const LoraOptions *lora;

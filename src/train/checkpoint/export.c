@@ -100,10 +100,10 @@ static int export_slices(const Checkpoint *checkpoint, const char *folder,
                          const SaveOptions *options, cvn_err *err)
 {
     SCOPED(arena_free) Arena arena = {0};
-    LlamaConfig config;
+    Model config;
     ParamList params;
     TRY(arena_begin(&arena, err));
-    TRY(llama_config_read(&config, checkpoint->folder, err));
+    TRY(model_read(&config, checkpoint->folder, err));
     params_list(&params, &config, &arena);
     for (int i = 0; i < params.n; i++) {
         const char *name = params.param[i].file_name[NAMING_HF];

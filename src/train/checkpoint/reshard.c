@@ -17,7 +17,7 @@ typedef struct Reshape {
     Arena arena;
     TrainConfig options; /* of the run */
     const char *config;  /* the same as text, with the mesh that it is to have; the arena's */
-    LlamaConfig model;
+    Model model;
     LoraOptions lora; /* rank 0: the whole model is trained */
     const char *base; /* of adapters: the model that they adapt; the arena's */
     TrainState state; /* its tensors have no data: they are read when they are written */
@@ -39,7 +39,7 @@ static int read_model(Reshape *r, cvn_err *err)
     const char *folder = r->from->folder;
     IoModel model;
     if (!checkpoint_is_lora(r->from))
-        return llama_config_read(&r->model, folder, err);
+        return model_read(&r->model, folder, err);
     TRY(lora_config_read(&r->lora, &r->base, folder, &r->arena, err));
     if (!r->base)
         return err_set(err, CVN_EINVAL, "'%s' does not say which model it adapts", folder);

@@ -22,11 +22,11 @@
 #include <unistd.h>
 
 struct CheckpointWriter {
-    FilePath folder;    /* RUN/checkpoints */
-    char *tokenizer;    /* owned: options.tokenizer */
-    char *base;         /* owned: options.base */
-    LoraOptions lora;   /* options.lora points here, if it is given */
-    LlamaConfig config; /* options.config points here, if it is given */
+    FilePath folder;  /* RUN/checkpoints */
+    char *tokenizer;  /* owned: options.tokenizer */
+    char *base;       /* owned: options.base */
+    LoraOptions lora; /* options.lora points here, if it is given */
+    Model config;     /* options.config points here, if it is given */
     CheckpointOptions options;
     int lock;      /* file descriptor that holds the lock, or -1 */
     int64_t saved; /* step of the newest checkpoint completed, or -1 */

@@ -1,4 +1,4 @@
-#include "model/llama.h"
+#include "model/forward.h"
 
 #include "graph/graph.h"
 #include "graph/signature.h"
@@ -11,12 +11,12 @@
 /* What the functions below share while one graph is built. Every operation notes its line here. */
 typedef struct Builder {
     cvn_graph *g;
-    const LlamaConfig *config;
-    const LlamaStep *step; /* NULL in training */
+    const Model *config;
+    const ModelStep *step; /* NULL in training */
     const ParamList *params;
     cvn_dtype compute;             /* of what enters products */
     cvn_value **weight;            /* [params->n] */
-    const LlamaAdapters *adapters; /* or NULL */
+    const ModelAdapters *adapters; /* or NULL */
     cvn_value *select;             /* f32 [batch, ranks]: what each counts; NULL: their scale */
     cvn_value **cache;             /* [caches * layers]; NULL in training */
     int caches;                    /* of a layer: k, v, and in 8 bits the scales of both */
@@ -190,7 +190,7 @@ static Past with_past(Builder *b, cvn_value *x, int64_t layer, int which)
     int64_t cache = b->caches * layer + which;
     if (!b->cache)
         return (Past){cvn_transpose(G, compute(b, x), (int[]){0, 2, 1, 3}), NULL};
-    if (b->caches == LLAMA_CACHES)
+    if (b->caches == MODEL_CACHES)
         return (Past){remember(b, cache, compute(b, x)), NULL};
     cvn_value *eight[2];
     cvn_quantize_rows(G, x, eight);
@@ -202,7 +202,7 @@ static Past with_past(Builder *b, cvn_value *x, int64_t layer, int which)
 /* x f32 [batch, seq, dim] -> f32 [batch, seq, dim], updating the layer's cache. */
 static cvn_value *attention(Builder *b, cvn_value *x, int64_t layer)
 {
-    const LlamaConfig *c = b->config;
+    const Model *c = b->config;
     cvn_value *h = norm(b, x, PARAM_ATTN_NORM, layer);
     cvn_value *q /* [batch, seq, heads, head_dim] */ =
         linear(b, "bse,nhe->bsnh", h, PARAM_Q, PARAM_Q_BIAS, layer);
@@ -214,7 +214,7 @@ static cvn_value *attention(Builder *b, cvn_value *x, int64_t layer)
     q = compute(b, cvn_rope(G, q, b->positions, b->inv_freq, c->rope_interleaved));
     k = cvn_rope(G, k, b->positions, b->inv_freq, c->rope_interleaved);
     Past keys = with_past(b, k, layer, 0), values = with_past(b, v, layer, 1);
-    double scale = llama_attention_scale(c);
+    double scale = model_attention_scale(c);
     cvn_value *a /* [batch, seq, heads, head_dim] */ =
         keys.scale ? cvn_attention_quantized(G, q, keys.x, keys.scale, values.x, values.scale,
                                              b->start, b->length, scale)
@@ -237,7 +237,7 @@ static cvn_value *feed_forward(Builder *b, cvn_value *x, int64_t layer)
 /* x f32 [batch, seq, dim] -> f32 [batch, 1, dim]: the last real token of each row. */
 static cvn_value *last_token(Builder *b, cvn_value *x)
 {
-    const LlamaStep *s = b->step;
+    const ModelStep *s = b->step;
     if (s->seq == 1)
         return x;
     cvn_value *one = cvn_splat(G, *cvn_value_type(b->length), 1);
@@ -303,7 +303,7 @@ static void add_adapters(Builder *b)
     size_t n = (size_t)b->params->n;
     cvn_value **half[2] = {arena_array(arena, n, sizeof **half),
                            arena_array(arena, n, sizeof **half)};
-    LlamaAdapters *adapters = arena_alloc(arena, sizeof *adapters);
+    ModelAdapters *adapters = arena_alloc(arena, sizeof *adapters);
     LoraParams lora;
     lora_params(&lora, b->params, &options, arena);
     for (size_t i = 0; i < n; i++)
@@ -311,15 +311,15 @@ static void add_adapters(Builder *b)
             half[k][i] =
                 weight_parameter(b, &lora.list.param[lora.a[i] + k], (int)n + lora.a[i] + k);
     const cvn_type type = CVN_TYPE(CVN_F32, b->step->batch, options.rank);
-    *adapters = (LlamaAdapters){.a = half[0], .b = half[1]};
+    *adapters = (ModelAdapters){.a = half[0], .b = half[1]};
     b->select = graph_role(cvn_parameter(G, "select", type), ROLE_SELECT, 0);
     b->adapters = adapters;
 }
 
 static void add_parameters(Builder *b)
 {
-    const LlamaConfig *c = b->config;
-    const LlamaStep *s = b->step;
+    const Model *c = b->config;
+    const ModelStep *s = b->step;
     for (int i = 0; i < b->params->n; i++)
         b->weight[i] = weight_parameter(b, &b->params->param[i], i);
     if (s->ranks)
@@ -328,7 +328,7 @@ static void add_parameters(Builder *b)
                               c->head_dim);
     cvn_type scales = CVN_TYPE(CVN_BF16, s->batch, c->n_kv_heads, s->context, 1);
     for (int64_t i = 0; i < b->caches * c->n_layers; i++) {
-        static const char *const kinds[LLAMA_CACHES_INT8] = {"k", "v", "k_scale", "v_scale"};
+        static const char *const kinds[MODEL_CACHES_INT8] = {"k", "v", "k_scale", "v_scale"};
         int kind = (int)(i % b->caches);
         char name[64];
         snprintf(name, sizeof name, "cache.%" PRId64 ".%s", i / b->caches, kinds[kind]);
@@ -349,7 +349,7 @@ static void add_frequencies(Builder *b, int64_t context)
     int64_t n = b->config->head_dim / 2;
     double *exact = arena_array(&b->g->arena, (size_t)n, sizeof *exact);
     float *rounded = arena_array(&b->g->arena, (size_t)n, sizeof *rounded);
-    llama_rope_frequencies(b->config, context, exact);
+    model_rope_frequencies(b->config, context, exact);
     for (int64_t i = 0; i < n; i++)
         rounded[i] = (float)exact[i];
     b->inv_freq = cvn_constant(G, CVN_TYPE(CVN_F32, n), rounded);
@@ -358,7 +358,7 @@ static void add_frequencies(Builder *b, int64_t context)
 /* next i32 [batch], and the state of the following step when there is one token per row. */
 static void output_sample(Builder *b, cvn_value *x)
 {
-    const LlamaStep *s = b->step;
+    const ModelStep *s = b->step;
     cvn_value *logits = logits_of(b, s->every ? x : last_token(b, x));
     int64_t n = s->every ? s->batch * s->seq : s->batch;
     logits = cvn_reshape(G, logits, 2, (int64_t[]){n, b->config->vocab});
@@ -387,7 +387,7 @@ static void output_sample(Builder *b, cvn_value *x)
 
 static void output_score(Builder *b, cvn_value *x)
 {
-    const LlamaStep *s = b->step;
+    const ModelStep *s = b->step;
     cvn_value *logits = logits_of(b, x);
     cvn_type grid = CVN_TYPE(CVN_I32, s->batch, s->seq);
     cvn_value *targets = graph_role(cvn_parameter(G, "targets", grid), ROLE_TARGETS, 0);
@@ -406,8 +406,8 @@ static void output_score(Builder *b, cvn_value *x)
 /* What logits are products of, in f32, of the last token or of all together. */
 static void output_hidden(Builder *b, cvn_value *x)
 {
-    const LlamaStep *s = b->step;
-    bool last = s->output == LLAMA_HIDDEN;
+    const ModelStep *s = b->step;
+    bool last = s->output == STEP_HIDDEN;
     cvn_value *h = last ? last_token(b, x) : x, *gain = weight(b, PARAM_FINAL_NORM, -1);
     h = cvn_rms_norm(G, h, gain, b->config->rms_eps, CVN_F32);
     if (last) {
@@ -430,39 +430,39 @@ static void output_hidden(Builder *b, cvn_value *x)
 
 static void add_outputs(Builder *b, cvn_value *x)
 {
-    const LlamaStep *s = b->step;
+    const ModelStep *s = b->step;
     cvn_value *logits;
     switch (s->output) {
-    case LLAMA_FILL:
+    case STEP_FILL:
         break;
-    case LLAMA_LOGITS:
+    case STEP_LOGITS:
         cvn_output(G, logits_of(b, x));
         graph_output_role(G, ROLE_LOGITS, 0);
         break;
-    case LLAMA_LAST:
+    case STEP_LAST:
         logits = logits_of(b, last_token(b, x));
         cvn_output(G, cvn_reshape(G, logits, 2, (int64_t[]){s->batch, b->config->vocab}));
         graph_output_role(G, ROLE_LOGITS, 0);
         break;
-    case LLAMA_SAMPLE:
+    case STEP_SAMPLE:
         output_sample(b, x);
         break;
-    case LLAMA_SCORE:
+    case STEP_SCORE:
         output_score(b, x);
         break;
-    case LLAMA_SUM:
-    case LLAMA_HIDDEN:
+    case STEP_SUM:
+    case STEP_HIDDEN:
         output_hidden(b, x);
         break;
     }
 }
 
-cvn_graph *llama_step(const LlamaConfig *config, const LlamaStep *step, cvn_err *err)
+cvn_graph *model_step(const Model *config, const ModelStep *step, cvn_err *err)
 {
     static const char *const outputs[] = {"fill",  "logits", "last",  "sample",
                                           "score", "sum",    "hidden"};
     static const char *const modes[] = {"greedy", "random", "filter", "adjusted"};
-    bool sample = step->output == LLAMA_SAMPLE;
+    bool sample = step->output == STEP_SAMPLE;
     char name[96]; /* "decode_b4_random", "fill_b1_s512": what a profile or a dump shows */
     snprintf(name, sizeof name, "%s_b%" PRId64 "_s%" PRId64 "%s%s",
              step->every                ? "verify"
@@ -479,7 +479,7 @@ cvn_graph *llama_step(const LlamaConfig *config, const LlamaStep *step, cvn_err 
     params_list(&params, config, arena);
     b->params = &params;
     b->weight = arena_array(arena, (size_t)params.n, sizeof *b->weight);
-    b->caches = step->kv_int8 ? LLAMA_CACHES_INT8 : LLAMA_CACHES;
+    b->caches = step->kv_int8 ? MODEL_CACHES_INT8 : MODEL_CACHES;
     size_t n_caches = (size_t)(b->caches * config->n_layers);
     b->cache = arena_array(arena, n_caches, sizeof(cvn_value *));
     add_parameters(b);
@@ -503,7 +503,7 @@ static cvn_value *sum_all(Builder *b, cvn_value *x)
 }
 
 /* x f32 [batch, seq, dim] -> the sums over tokens that have a target. */
-static void add_loss(Builder *b, cvn_value *x, cvn_value *targets, LlamaLoss *loss)
+static void add_loss(Builder *b, cvn_value *x, cvn_value *targets, ModelLoss *loss)
 {
     cvn_value *logits = logits_of(b, x), *entropy[2];
     cvn_softmax_cross_entropy(G, logits, targets, entropy);
@@ -523,15 +523,15 @@ static void add_loss(Builder *b, cvn_value *x, cvn_value *targets, LlamaLoss *lo
     loss->mean = cvn_divide(G, loss->sum, cvn_maximum(G, loss->count, one));
 }
 
-int llama_loss(cvn_graph *g, const LlamaConfig *config, cvn_dtype compute_dtype,
-               cvn_value *const *weights, const LlamaBatch *batch, LlamaLoss *loss, cvn_err *err)
+int model_loss(cvn_graph *g, const Model *config, cvn_dtype compute_dtype,
+               cvn_value *const *weights, const ModelBatch *batch, ModelLoss *loss, cvn_err *err)
 {
-    return llama_loss_adapted(g, config, compute_dtype, weights, NULL, batch, loss, err);
+    return model_loss_adapted(g, config, compute_dtype, weights, NULL, batch, loss, err);
 }
 
-int llama_loss_adapted(cvn_graph *g, const LlamaConfig *config, cvn_dtype compute_dtype,
-                       cvn_value *const *weights, const LlamaAdapters *adapters,
-                       const LlamaBatch *batch, LlamaLoss *loss, cvn_err *err)
+int model_loss_adapted(cvn_graph *g, const Model *config, cvn_dtype compute_dtype,
+                       cvn_value *const *weights, const ModelAdapters *adapters,
+                       const ModelBatch *batch, ModelLoss *loss, cvn_err *err)
 {
     const cvn_type *grid = cvn_value_type(batch->tokens);
     if (cvn_graph_check(g, err))

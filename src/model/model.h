@@ -8,8 +8,8 @@
  * Any other is refused when its name speaks of mathematics ("attn", "norm", "scale", …) and its value
  * is not null, false, 0, empty or otherwise neutral; else it is ignored with a warning.
  */
-#ifndef CVN_MODEL_CONFIG_H
-#define CVN_MODEL_CONFIG_H
+#ifndef CVN_MODEL_MODEL_H
+#define CVN_MODEL_MODEL_H
 
 #include "base/err.h"
 #include "caravan/dtype.h"
@@ -33,8 +33,8 @@ typedef struct SpecialIds {
     int32_t id[CONFIG_MAX_IDS]; /* each in [0, vocab) */
 } SpecialIds;
 
-/* Plain data, copied by assignment. llama_config_check holds the ranges. */
-typedef struct LlamaConfig {
+/* Plain data, copied by assignment. model_check holds the ranges. */
+typedef struct Model {
     int64_t dim;                   /* width of the residual stream (hidden_size) */
     int64_t n_layers;              /* decoder blocks */
     int64_t n_heads;               /* query heads; a multiple of n_kv_heads */
@@ -68,54 +68,53 @@ typedef struct LlamaConfig {
     SpecialIds eos;                /* any of them ends a text */
     int32_t pad;                   /* padding token, or -1 */
     char warnings[1024];           /* what was ignored or dropped, one per line; "" when nothing */
-} LlamaConfig;
+} Model;
 
 /* The values that transformers gives to what a config.json leaves out. */
-LlamaConfig llama_config_default(void);
+Model model_default(void);
 
 /* From parsed JSON; `file` is for messages. `generation` (may be NULL) is generation_config.json,
- * whose token ids win. The result has passed llama_config_check. */
-int llama_config_parse(LlamaConfig *config, const char *file, const json_t *json,
-                       const json_t *generation, cvn_err *err);
+ * whose token ids win. The result has passed model_check. */
+int model_parse(Model *config, const char *file, const json_t *json, const json_t *generation,
+                cvn_err *err);
 
 /* From FOLDER/config.json and, where it exists, FOLDER/generation_config.json. */
-int llama_config_read(LlamaConfig *config, const char *folder, cvn_err *err);
+int model_read(Model *config, const char *folder, cvn_err *err);
 
 /* Ranges, divisibility, and that no size computed from the config overflows 63 bits. */
-int llama_config_check(const LlamaConfig *config, const char *file, cvn_err *err);
+int model_check(const Model *config, const char *file, cvn_err *err);
 
 /* Writes FOLDER/config.json and FOLDER/generation_config.json, as transformers 4 and 5 read them.
  * An interleaved config has no Hugging Face form and is refused. */
-int llama_config_write(const LlamaConfig *config, const char *folder, cvn_err *err);
+int model_write(const Model *config, const char *folder, cvn_err *err);
 
 /* Adds a line to config->warnings; what does not fit is dropped. */
-void llama_config_warn(LlamaConfig *config, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+void model_warn(Model *config, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* ---- model/rope.c ---- */
 
 /* As config.json spells it: "default", "linear", … */
-const char *llama_rope_name(RopeScaling scaling);
+const char *rope_scaling_name(RopeScaling scaling);
 
 /* Whether it is one. */
-bool llama_rope_parse(const char *name, RopeScaling *out);
+bool rope_scaling_parse(const char *name, RopeScaling *out);
 
 /* Ranges of what the scaling takes. */
-int llama_rope_check(const LlamaConfig *config, const char *file, cvn_err *err);
+int rope_check(const Model *config, const char *file, cvn_err *err);
 
 /* Positions that may be asked for: max_context, or what dynamic scaling makes of it. */
-int64_t llama_longest_context(const LlamaConfig *config);
+int64_t model_longest_context(const Model *config);
 
 /* The base of the frequencies in a context of `length` positions. */
-double llama_rope_theta(const LlamaConfig *config, int64_t length);
+double model_rope_theta(const Model *config, int64_t length);
 
 /* What yarn sharpens attention by where a file does not say it: 1 + 0.1 mscale ln(factor). */
-double llama_yarn_attention(double factor, double mscale);
+double rope_yarn_attention(double factor, double mscale);
 
 /* The rotary frequencies in radians per position in a context of `length` positions, out: [head_dim / 2]. */
-void llama_rope_frequencies(const LlamaConfig *config, int64_t length, double *out);
+void model_rope_frequencies(const Model *config, int64_t length, double *out);
 
 /* What products of queries and keys are multiplied by. */
-double llama_attention_scale(const LlamaConfig *config);
+double model_attention_scale(const Model *config);
 
 #endif

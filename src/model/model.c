@@ -1,13 +1,13 @@
-#include "model/config.h"
+#include "model/model.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-LlamaConfig llama_config_default(void)
+Model model_default(void)
 {
-    return (LlamaConfig){
+    return (Model){
         .dim = 4096,
         .n_layers = 32,
         .n_heads = 32,
@@ -27,7 +27,7 @@ LlamaConfig llama_config_default(void)
     };
 }
 
-void llama_config_warn(LlamaConfig *config, const char *format, ...)
+void model_warn(Model *config, const char *format, ...)
 {
     size_t used = strlen(config->warnings);
     size_t room = sizeof config->warnings - used;
@@ -45,17 +45,17 @@ void llama_config_warn(LlamaConfig *config, const char *format, ...)
  * well inside of 63 bits; they are about a thousand times the largest Llama. */
 static const struct {
     const char *name; /* the field, with its config.json key */
-    size_t offset;    /* of an int64_t in LlamaConfig */
+    size_t offset;    /* of an int64_t in Model */
     int64_t limit;
 } dimensions[] = {
-    {"the width (hidden_size)", offsetof(LlamaConfig, dim), INT64_C(1) << 20},
-    {"the number of layers (num_hidden_layers)", offsetof(LlamaConfig, n_layers), 1 << 14},
-    {"the number of heads (num_attention_heads)", offsetof(LlamaConfig, n_heads), 1 << 14},
-    {"the number of KV heads (num_key_value_heads)", offsetof(LlamaConfig, n_kv_heads), 1 << 14},
-    {"the head dimension (head_dim)", offsetof(LlamaConfig, head_dim), 1 << 14},
-    {"the feed-forward width (intermediate_size)", offsetof(LlamaConfig, ffn), 1 << 23},
-    {"the vocabulary (vocab_size)", offsetof(LlamaConfig, vocab), 1 << 26},
-    {"the context (max_position_embeddings)", offsetof(LlamaConfig, max_context), 1 << 30},
+    {"the width (hidden_size)", offsetof(Model, dim), INT64_C(1) << 20},
+    {"the number of layers (num_hidden_layers)", offsetof(Model, n_layers), 1 << 14},
+    {"the number of heads (num_attention_heads)", offsetof(Model, n_heads), 1 << 14},
+    {"the number of KV heads (num_key_value_heads)", offsetof(Model, n_kv_heads), 1 << 14},
+    {"the head dimension (head_dim)", offsetof(Model, head_dim), 1 << 14},
+    {"the feed-forward width (intermediate_size)", offsetof(Model, ffn), 1 << 23},
+    {"the vocabulary (vocab_size)", offsetof(Model, vocab), 1 << 26},
+    {"the context (max_position_embeddings)", offsetof(Model, max_context), 1 << 30},
 };
 
 static int check_ids(const SpecialIds *ids, const char *what, int64_t vocab, const char *file,
@@ -69,7 +69,7 @@ static int check_ids(const SpecialIds *ids, const char *what, int64_t vocab, con
     return CVN_OK;
 }
 
-int llama_config_check(const LlamaConfig *c, const char *file, cvn_err *err)
+int model_check(const Model *c, const char *file, cvn_err *err)
 {
     for (size_t i = 0; i < sizeof dimensions / sizeof *dimensions; i++) {
         int64_t value;
@@ -103,7 +103,7 @@ int llama_config_check(const LlamaConfig *c, const char *file, cvn_err *err)
         return err_set(err, CVN_EUNSUPPORTED,
                        "'%s': weights of type %s; f32, bf16 or f16 is expected", file,
                        cvn_dtype_name(c->dtype));
-    TRY(llama_rope_check(c, file, err));
+    TRY(rope_check(c, file, err));
     TRY(check_ids(&c->bos, "begin-of-text", c->vocab, file, err));
     return check_ids(&c->eos, "end-of-text", c->vocab, file, err);
 }

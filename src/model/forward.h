@@ -19,43 +19,43 @@
  * only. Padding writes keys and values past start + length, where the next section overwrites them
  * and where no query looks meanwhile.
  */
-#ifndef CVN_MODEL_LLAMA_H
-#define CVN_MODEL_LLAMA_H
+#ifndef CVN_MODEL_FORWARD_H
+#define CVN_MODEL_FORWARD_H
 
 #include "caravan/graph.h"
-#include "model/config.h"
+#include "model/model.h"
 #include "model/params.h"
 #include "model/sample.h"
 
-typedef enum LlamaOutput {
-    LLAMA_FILL,   /* nothing: a section of a prompt that is not its last */
-    LLAMA_LOGITS, /* logits f32 [batch, seq, vocab] */
-    LLAMA_LAST,   /* logits f32 [batch, vocab] after the last real token of each row */
-    LLAMA_SAMPLE, /* next i32 [batch]: a token drawn after the last real one; parameters of
+typedef enum StepOutput {
+    STEP_FILL,   /* nothing: a section of a prompt that is not its last */
+    STEP_LOGITS, /* logits f32 [batch, seq, vocab] */
+    STEP_LAST,   /* logits f32 [batch, vocab] after the last real token of each row */
+    STEP_SAMPLE, /* next i32 [batch]: a token drawn after the last real one; parameters of
                      sample.h. When seq is 1, `tokens` and `start` are also advanced in place, so
                      that steps can be run one after the other without looking at the result. */
-    LLAMA_SCORE,  /* logprob f32 [batch, seq] of targets i32 [batch, seq] (a parameter) after each
+    STEP_SCORE,  /* logprob f32 [batch, seq] of targets i32 [batch, seq] (a parameter) after each
                      token,   and argmax i32 [batch, seq] */
-    LLAMA_SUM, /* hidden f32 [batch, dim]: the states that logits are products of, summed over real tokens */
-    LLAMA_HIDDEN /* hidden f32 [batch, dim]: that of the last real token */
-} LlamaOutput;
+    STEP_SUM, /* hidden f32 [batch, dim]: the states that logits are products of, summed over real tokens */
+    STEP_HIDDEN /* hidden f32 [batch, dim]: that of the last real token */
+} StepOutput;
 
 /* Tensors of a layer's cache. */
-enum { LLAMA_CACHES = 2, LLAMA_CACHES_INT8 = 4 };
+enum { MODEL_CACHES = 2, MODEL_CACHES_INT8 = 4 };
 
-typedef struct LlamaStep {
+typedef struct ModelStep {
     int64_t batch;     /* rows */
     int64_t seq;       /* new tokens per row */
     int64_t context;   /* positions in the KV cache, at least start + seq of every call */
     int64_t longest;   /* tokens of a text, by which dynamic rope scaling goes; 0: `context` */
     cvn_dtype compute; /* of weights, activations entering products, and the cache: f32 or bf16 */
-    LlamaOutput output;
-    SampleMode sample; /* for LLAMA_SAMPLE */
+    StepOutput output;
+    SampleMode sample; /* for STEP_SAMPLE */
     bool kv_int8;      /* the cache is of 8 bits, with a scale for each position of a head */
     bool int8_inputs;  /* what enters matrices of 8 bits is rounded to 8 bits too, but the head's */
-    bool penalty;      /* for LLAMA_SAMPLE: with the parameters of sample_penalty */
-    bool keep_logits;  /* for LLAMA_SCORE: gives logits f32 [batch, seq, vocab] too */
-    /* For LLAMA_SAMPLE with seq > 1: a token is drawn after each, next i32 [batch * seq], and logits are [batch * seq,
+    bool penalty;      /* for STEP_SAMPLE: with the parameters of sample_penalty */
+    bool keep_logits;  /* for STEP_SCORE: gives logits f32 [batch, seq, vocab] too */
+    /* For STEP_SAMPLE with seq > 1: a token is drawn after each, next i32 [batch * seq], and logits are [batch * seq,
        vocab]; the parameters of sample.h have a value for each of those, too. */
     bool every;
     /* Adapters that rows choose from lie beside each other, as if they were one of all their ranks: each adapted weight
@@ -65,10 +65,10 @@ typedef struct LlamaStep {
     int64_t ranks;    /* 0: there are none */
     uint32_t adapted; /* bit ParamKind: weights of that kind have adapters */
     /* SAMPLE_ADJUSTED has the parameters of sample_bias, and gives the model's own logits f32 [batch, vocab] too. */
-} LlamaStep;
+} ModelStep;
 
 /* What training needs of the model: the loss of whole sequences, without a cache. */
-typedef struct LlamaLoss {
+typedef struct ModelLoss {
     cvn_value *sum;     /* f32: cross-entropies of the tokens with a target, added up */
     cvn_value *count;   /* f32: tokens with a target */
     cvn_value *mean;    /* f32: sum / count, 0 where there is none */
@@ -79,37 +79,37 @@ typedef struct LlamaLoss {
     cvn_value **block;  /* [n_blocks + 1], the graph's: f32 [batch, seq, dim], what enters each
                           layer, and what the last one gives */
     int n_blocks;       /* layers */
-} LlamaLoss;
+} ModelLoss;
 
 /* What it learns from, all i32 [batch, seq]. */
-typedef struct LlamaBatch {
+typedef struct ModelBatch {
     cvn_value *tokens;
     cvn_value *targets; /* the token that follows; outside of [0, vocab): not counted */
     /* Where in its row the document of a token begins: it sees nothing before, and its position
        is counted from there. NULL: at the begin of the row. */
     cvn_value *starts;
-} LlamaBatch;
+} ModelBatch;
 
 /* Appends the forward pass over a batch, and its loss. weight[i] is parameter i of params_list in any type of floats; it is converted to
    `compute` (f32 or bf16) where it enters a product. Activations between products are f32. */
-int llama_loss(cvn_graph *g, const LlamaConfig *config, cvn_dtype compute, cvn_value *const *weight,
-               const LlamaBatch *batch, LlamaLoss *loss, cvn_err *err);
+int model_loss(cvn_graph *g, const Model *config, cvn_dtype compute, cvn_value *const *weight,
+               const ModelBatch *batch, ModelLoss *loss, cvn_err *err);
 
 /* Additions of low rank to the products of a model (LoRA: Hu et al. 2021, arXiv:2106.09685): where a
    weight W has adapters A and B, x W^T becomes x W^T + scale (x A^T) B^T. Any type of floats. */
-typedef struct LlamaAdapters {
+typedef struct ModelAdapters {
     cvn_value *const *a; /* indexed as the weights; [rank, the axes that W contracts], or NULL */
     cvn_value *const *b; /* likewise; [the axes that W gives, rank] */
     double scale;
-} LlamaAdapters;
+} ModelAdapters;
 
-/* llama_loss of a model with adapters. */
-int llama_loss_adapted(cvn_graph *g, const LlamaConfig *config, cvn_dtype compute,
-                       cvn_value *const *weight, const LlamaAdapters *adapters,
-                       const LlamaBatch *batch, LlamaLoss *loss, cvn_err *err);
+/* model_loss of a model with adapters. */
+int model_loss_adapted(cvn_graph *g, const Model *config, cvn_dtype compute,
+                       cvn_value *const *weight, const ModelAdapters *adapters,
+                       const ModelBatch *batch, ModelLoss *loss, cvn_err *err);
 
 /* The graph of a step, named after what it does ("decode_b4", "fill_s512"). NULL with *err set on
  * failure. */
-cvn_graph *llama_step(const LlamaConfig *config, const LlamaStep *step, cvn_err *err);
+cvn_graph *model_step(const Model *config, const ModelStep *step, cvn_err *err);
 
 #endif
