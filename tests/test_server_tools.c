@@ -327,6 +327,155 @@ static void tools_are_told_of_in_text_where_the_template_knows_none(void **state
     end_template(&r);
 }
 
+#define COUNTER                                                                                    \
+    "{\"type\": \"object\", \"properties\": {\"n\": {\"enum\": [1, 2, 3]}}, \"required\": "        \
+    "[\"n\"]}"
+
+/* Objects one behind the other, each as it is written most briefly. */
+static char *shortened(const char *text)
+{
+    StrBuf out = {0};
+    strbuf_add(&out, "", 0);
+    for (size_t n; *text; text += n) {
+        n = strcspn(text, "}") + 1;
+        json_t *json = json_loadb(text, n, 0, NULL);
+        char *one = json_dumps(json, JSON_COMPACT);
+        if (!one)
+            fail_msg("no objects: %s", text);
+        strbuf_puts(&out, one);
+        free(one);
+        json_decref(json);
+    }
+    return out.text;
+}
+
+/* Asks for calls of one tool in a dialect, whole and streamed: the arguments of all calls, as they were streamed. */
+static char *counted(int port, int dialect, const char *more)
+{
+    static const struct {
+        const char *path, *body, *calls, *arguments, *delta;
+    } dialects[] = {
+        {"/v1/chat/completions",
+         "\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], \"max_tokens\": 2000, "
+         "\"tool_choice\": \"required\", \"tools\": [{\"type\": \"function\", \"function\": "
+         "{\"name\": \"count\", \"parameters\": " COUNTER "}}]",
+         "choices.0.message.tool_calls", "function.arguments", NULL},
+        {"/v1/responses",
+         "\"input\": \"Hi\", \"max_output_tokens\": 2000, \"tool_choice\": \"required\", "
+         "\"tools\": [{\"type\": \"function\", \"name\": \"count\", \"parameters\": " COUNTER "}]",
+         "output", "arguments", "delta"},
+        {"/v1/messages",
+         "\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], \"max_tokens\": 2000, "
+         "\"tool_choice\": {\"type\": \"any\"}, \"tools\": [{\"name\": \"count\", "
+         "\"input_schema\": " COUNTER "}]",
+         "content", "input", "delta.partial_json"},
+    };
+    StrBuf body = {0}, text = {0};
+    strbuf_add(&text, "", 0);
+    strbuf_printf(&body, "{%s, %s}", dialects[dialect].body, more);
+    Reply r = post(port, dialects[dialect].path, body.text);
+    json_t *json = json_of(&r);
+    const json_t *calls = json_at(json, dialects[dialect].calls);
+    for (size_t i = 0; i < json_array_size(calls); i++) {
+        const json_t *arguments = json_at(json_array_get(calls, i), dialects[dialect].arguments);
+        char *dumped = json_dumps(arguments, JSON_COMPACT | JSON_ENCODE_ANY);
+        strbuf_puts(&text, json_is_string(arguments) ? json_string_value(arguments) : dumped);
+        free(dumped);
+    }
+    json_decref(json);
+    reply_free(&r);
+    strbuf_clear(&body);
+    strbuf_printf(&body, "{%s, %s, \"stream\": true}", dialects[dialect].body, more);
+    r = post(port, dialects[dialect].path, body.text);
+    char *streamed = dialect ? stream_text(&r, dialects[dialect].delta) : streamed_calls(&r),
+         *to = streamed;
+    for (const char *at = streamed; dialect == 0; at++) { /* "count {…};" */
+        at += *at == ';';
+        at += strncmp(at, "count ", 6) == 0 ? 6 : 0;
+        *to++ = *at;
+        if (!*at)
+            break;
+    }
+    char *one = shortened(text.text), *other = shortened(streamed);
+    assert_string_equal(one, other);
+    free(one);
+    free(other);
+    reply_free(&r);
+    strbuf_free(&body);
+    strbuf_free(&text);
+    return streamed;
+}
+
+static int calls_in(const char *text)
+{
+    int n = 0;
+    while ((text = strchr(text, '{'))) {
+        n++;
+        text++;
+    }
+    return n;
+}
+
+static void calls_end_at_one_that_was_there_and_at_the_most(void **state)
+{
+    Running r;
+    int all = 0;
+    serve_template(&r, HERMES);
+    for (int dialect = 0; dialect < 3; dialect++)
+        for (int seed = 0; seed < 8; seed++) {
+            char more[100];
+            snprintf(more, sizeof more, "\"seed\": %d", seed);
+            char *calls = counted(r.port, dialect, more);
+            for (const char *at = calls; *at; at += strcspn(at, "}") + 1) {
+                char once[100];
+                snprintf(once, sizeof once, "%.*s", (int)strcspn(at, "}") + 1, at);
+                if (strstr(at + 1, once))
+                    fail_msg("seed %d: %s is there twice in %s", seed, once, calls);
+            }
+            int n = calls_in(calls);
+            all = n > all ? n : all;
+            for (int most = 1; most <= 2; most++) {
+                snprintf(more, sizeof more, "\"seed\": %d, \"max_tool_calls\": %d", seed, most);
+                char *fewer = counted(r.port, dialect, more);
+                assert_int_equal(calls_in(fewer), n < most ? n : most);
+                assert_int_equal(strncmp(fewer, calls, strlen(fewer)), 0);
+                free(fewer);
+            }
+            free(calls);
+        }
+    assert_true(all > 2);
+    end_template(&r);
+}
+
+/* A model that always wants one more: the end of an answer is not drawn. */
+static void calls_are_sixteen_at_most_where_nothing_is_said(void **state)
+{
+    Running r;
+    StrBuf body = {0};
+    serve_template(&r, HERMES);
+    for (int said = 0; said < 2; said++) {
+        strbuf_clear(&body);
+        strbuf_printf(&body,
+                      "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], "
+                      "\"max_tokens\": 8000, \"seed\": 1, \"logit_bias\": {\"2\": -100, \"5\": "
+                      "-100, \"6\": -100}, "
+                      "\"tool_choice\": \"required\", %s\"tools\": [{\"type\": \"function\", "
+                      "\"function\": {\"name\": \"a\", \"parameters\": {\"type\": \"object\", "
+                      "\"properties\": {\"n\": {\"type\": \"integer\", \"minimum\": 1000000, "
+                      "\"maximum\": 9999999}}, \"required\": [\"n\"]}}}]}",
+                      said ? "\"max_tool_calls\": 20, " : "");
+        Reply reply = post(r.port, "/v1/chat/completions", body.text);
+        json_t *json = json_of(&reply);
+        const json_t *calls = json_at(json, "choices.0.message.tool_calls");
+        if (json_array_size(calls) != (said ? 20 : 16))
+            fail_msg("%zu calls: %s", json_array_size(calls), reply.body.text);
+        json_decref(json);
+        reply_free(&reply);
+    }
+    strbuf_free(&body);
+    end_template(&r);
+}
+
 static void what_is_not_to_be_had_is_refused(void **state)
 {
     Running r;
@@ -464,6 +613,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_are_what_their_schema_says),
         OWN_MODEL(calls_that_are_wanted_come_in_every_syntax),
+        OWN_MODEL(calls_end_at_one_that_was_there_and_at_the_most),
+        OWN_MODEL(calls_are_sixteen_at_most_where_nothing_is_said),
         OWN_MODEL(a_call_that_the_model_begins_is_one),
         OWN_MODEL(calls_and_results_reach_the_template_from_every_dialect),
         OWN_MODEL(tools_are_told_of_in_text_where_the_template_knows_none),

@@ -15,6 +15,7 @@ void ask_init(Ask *a)
                .repetition_penalty = 1,
                .add_generation_prompt = true,
                .parallel_tool_calls = true,
+               .max_tool_calls = 16,
                .add_special_tokens = true,
                .skip_special_tokens = true,
                .adapter = -1};

@@ -78,10 +78,11 @@ typedef struct Ask {
     ToolChoice tool_choice;
     const char *named_tool; /* in the body */
     bool parallel_tool_calls;
-    int only_tool;         /* the one that can be called, or -1 */
-    cvn_constraint *names; /* owned: of the tools; NULL: nothing is called */
-    cvn_constraint *again; /* owned: what comes behind a call, another or the end, … */
-    size_t same_end;       /* … but for so many bytes that both begin with; NULL: one call only */
+    int64_t max_tool_calls; /* of an answer */
+    int only_tool;          /* the one that can be called, or -1 */
+    cvn_constraint *names;  /* owned: of the tools; NULL: nothing is called */
+    cvn_constraint *again;  /* owned: what comes behind a call, another or the end, … */
+    size_t same_end; /* … but for so many bytes that both begin with; NULL: one call only */
 
     /* How to answer. */
     bool stream, include_usage, continuous_usage;

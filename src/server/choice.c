@@ -58,6 +58,24 @@ static void begin_arguments(Choice *c, const Tool *tool)
     begin_phase(c, PHASE_ARGUMENTS);
 }
 
+/* Whether the last call equals one before; or, with `may`, could come to. */
+static bool is_repeated(const Choice *c, bool may)
+{
+    const Call *last = &c->call[c->n_calls - 1];
+    size_t n = last->arguments.length;
+    for (const Call *call = c->call; call < last; call++)
+        if (call->tool == last->tool &&
+            (may ? call->arguments.length >= n : call->arguments.length == n) &&
+            (n == 0 || memcmp(call->arguments.text, last->arguments.text, n) == 0))
+            return true;
+    return false;
+}
+
+int choice_calls(const Choice *c)
+{
+    return c->n_calls - (c->n_calls && is_repeated(c, !c->ended && c->phase == PHASE_ARGUMENTS));
+}
+
 /* What stands in front of a name has been given. */
 static void begin_call(Choice *c)
 {
@@ -115,7 +133,7 @@ Exchange *exchange_new(Server *s, const Dialect *dialect, Ask *ask)
                     .created = (int64_t)time(NULL)};
     *ask = (Ask){0};
     for (int i = 0; i < (int)n && x->ask.names; i++)
-        choice[i].call = calloc(EXCHANGE_MAX_CALLS, sizeof *choice[i].call);
+        choice[i].call = calloc((size_t)x->ask.max_tool_calls, sizeof *choice[i].call);
     const char **stops = realloc(x->ask.stop, (x->ask.n_stops + 1) * sizeof *stops);
     bool failed = !stops;
     for (size_t i = 0; i < n; i++)
@@ -363,7 +381,8 @@ static bool next_after_constraint(Choice *c)
         begin_arguments(c, &a->tool[i]);
         return true;
     }
-    if (c->phase == PHASE_ARGUMENTS && a->again && c->n_calls < EXCHANGE_MAX_CALLS) {
+    if (c->phase == PHASE_ARGUMENTS && a->again && c->n_calls < a->max_tool_calls &&
+        !is_repeated(c, false)) {
         give(c, y->after, a->same_end);
         begin_phase(c, PHASE_AGAIN);
         return true;

@@ -36,8 +36,6 @@ typedef enum Phase { PHASE_TEXT, PHASE_NAME, PHASE_ARGUMENTS, PHASE_AGAIN } Phas
 /* Why it ends before its texts do. */
 typedef enum Ending { ENDING_NOT, ENDING_GONE, ENDING_LATE } Ending;
 
-enum { EXCHANGE_MAX_CALLS = 64 };
-
 /* A call of a tool. */
 typedef struct Call {
     char id[12]; /* letters and digits, 9 of them: what the strictest template takes */
@@ -57,13 +55,13 @@ typedef struct Choice {
     Thinking thinking;
     StrBuf piece; /* of one token */
     Phase phase;
-    bool waits;     /* for the end of what is thought, behind which something else begins */
-    bool next;      /* what this phase waited for has come */
-    StrBuf head;    /* the beginning of the answer, while it may be that of a call */
-    bool head_done; /* it is known which */
-    StrBuf picked;  /* of NAME and AGAIN */
-    Call *call;     /* [n_calls] owned */
-    int n_calls;
+    bool waits;      /* for the end of what is thought, behind which something else begins */
+    bool next;       /* what this phase waited for has come */
+    StrBuf head;     /* the beginning of the answer, while it may be that of a call */
+    bool head_done;  /* it is known which */
+    StrBuf picked;   /* of NAME and AGAIN */
+    Call *call;      /* [ask.max_tool_calls] owned */
+    int n_calls;     /* with the one that is being written (choice_calls) */
     TokenIds joined; /* the prompt and what came since: what the next phase goes on from */
     double seconds,
         begun;      /* that earlier phases took; that the first token took; 0: there were none */
@@ -128,6 +126,9 @@ Likely likely_of(const float *logits, int64_t vocab, int32_t token, int n_top);
 /* The logits [vocab] that the next token was drawn from. */
 void choice_see(Choice *c, const float *logits, int64_t vocab, int32_t token);
 void choice_end(Choice *c, const cvn_result *result);
+/* How many calls there are to tell of. A call that equals one before ends the answer and is no part of it, so that one that
+   may still become such is not told of yet. */
+int choice_calls(const Choice *c);
 
 /* Tokens of all prompts; of all texts; of prompts that were in caches. */
 typedef struct Usage {

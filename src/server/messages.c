@@ -69,9 +69,9 @@ static json_t *message(const Exchange *x, bool whole)
     json_t *content = json_array();
     if (whole && c->thought.length)
         json_array_append_new(content, block(c, PART_THOUGHT, true));
-    if (whole && (c->text.length || !c->n_calls))
+    if (whole && (c->text.length || !choice_calls(c)))
         json_array_append_new(content, block(c, PART_ANSWER, true));
-    for (int k = 0; k < c->n_calls && whole; k++)
+    for (int k = 0; k < choice_calls(c) && whole; k++)
         json_array_append_new(content, block(c, PART_CALL + k, true));
     return json_pack("{s:s,s:s,s:s,s:s,s:o,s:s?,s:s?,s:o,s:n,s:n}", "id", id, "type", "message",
                      "role", "assistant", "model", answers_as(x), "content", content, "stop_reason",
@@ -103,7 +103,7 @@ static void close_block(Exchange *x)
 static void put_news(Exchange *x, int kind, const StrBuf *text, size_t *sent)
 {
     const Choice *c = &x->choice[0];
-    bool wanted = kind == PART_ANSWER && c->ended && !c->n_calls;
+    bool wanted = kind == PART_ANSWER && c->ended && !choice_calls(c);
     if (text->length == *sent && !wanted && kind < PART_CALL)
         return;
     if (x->item != kind) {
@@ -143,7 +143,7 @@ static void stream(Exchange *x)
     }
     put_news(x, PART_THOUGHT, &c->thought, &c->thought_sent);
     put_news(x, PART_ANSWER, &c->text, &c->text_sent);
-    for (int k = 0; k < c->n_calls; k++) {
+    for (int k = 0; k < choice_calls(c); k++) {
         Call *call = &c->call[k];
         if (!call->opened || call->arguments.length > call->sent)
             put_news(x, PART_CALL + k, &call->arguments, &call->sent);

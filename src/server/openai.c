@@ -38,7 +38,7 @@ void put_event(StrBuf *out, const char *name, json_t *json)
 
 bool ends_in_calls(const Choice *c)
 {
-    return c->n_calls &&
+    return choice_calls(c) &&
            (c->result.finish == CVN_FINISH_EOS || c->result.finish == CVN_FINISH_STOPPED);
 }
 
@@ -272,8 +272,8 @@ static json_t *whole_choice(const Choice *c)
         if (c->thought.length)
             json_object_set_new(message, "reasoning_content",
                                 json_text_of(c->thought.text, c->thought.length));
-        json_t *calls = c->n_calls ? json_array() : NULL;
-        for (int k = 0; k < c->n_calls; k++)
+        json_t *calls = choice_calls(c) ? json_array() : NULL;
+        for (int k = 0; k < choice_calls(c); k++)
             json_array_append_new(calls, call_json(c, k, 0, true, false));
         if (calls)
             json_object_set_new(message, "tool_calls", calls);
@@ -336,7 +336,7 @@ static json_t *delta_of(Choice *c, bool *something)
     if (text)
         json_object_set_new(delta, "content", json_text_of(c->text.text + c->text_sent, text));
     json_t *calls = json_array();
-    for (int k = 0; k < c->n_calls; k++) {
+    for (int k = 0; k < choice_calls(c); k++) {
         Call *call = &c->call[k];
         if (!call->opened || call->arguments.length > call->sent)
             json_array_append_new(calls, call_json(c, k, call->sent, !call->opened, true));

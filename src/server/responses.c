@@ -91,9 +91,9 @@ static json_t *response(const Exchange *x, bool whole)
     json_t *output = json_array();
     if (whole && c->thought.length)
         json_array_append_new(output, item(c, ITEM_THOUGHT, true));
-    if (whole && (c->text.length || !c->n_calls))
+    if (whole && (c->text.length || !choice_calls(c)))
         json_array_append_new(output, item(c, ITEM_ANSWER, true));
-    for (int k = 0; k < c->n_calls && whole; k++)
+    for (int k = 0; k < choice_calls(c) && whole; k++)
         json_array_append_new(output, item(c, ITEM_CALL + k, true));
     json_t *r =
         json_pack("{s:s,s:s,s:I,s:s,s:n,s:o,s:s,s:o,s:b,s:n,s:b,s:f,s:f,s:s,s:[],s:s,s:{s:{s:s}},s:"
@@ -111,14 +111,15 @@ static json_t *response(const Exchange *x, bool whole)
         if (given && !json_is_null(given) && json_object_size(given) + !json_is_object(given))
             json_object_set_new(r, as_given[i], i ? json_deep_copy(given) : tools_json(given));
     }
-    static const char *const or_null[] = {"instructions", "safety_identifier", "prompt_cache_key"};
+    static const char *const or_null[] = {"instructions", "safety_identifier", "prompt_cache_key",
+                                          "max_tool_calls"};
     for (size_t i = 0; i < sizeof or_null / sizeof *or_null; i++) {
         json_t *given = json_object_get(a->body, or_null[i]);
         json_object_set_new(r, or_null[i], given ? json_deep_copy(given) : json_null());
     }
-    json_object_update_new(r, json_pack("{s:i,s:i,s:i,s:n,s:b,s:s}", "presence_penalty", 0,
-                                        "frequency_penalty", 0, "top_logprobs", 0, "max_tool_calls",
-                                        "background", 0, "service_tier", "default"));
+    json_object_update_new(r, json_pack("{s:i,s:i,s:i,s:b,s:s}", "presence_penalty", 0,
+                                        "frequency_penalty", 0, "top_logprobs", 0, "background", 0,
+                                        "service_tier", "default"));
     json_object_set_new(r, "completed_at",
                         whole && !cut ? json_integer((json_int_t)time(NULL)) : json_null());
     json_object_set_new(r, "usage", whole ? usage_json(x) : json_null());
@@ -230,7 +231,7 @@ static void close_item(Exchange *x)
 static void put_news(Exchange *x, int kind, const StrBuf *text, size_t *sent)
 {
     const Choice *c = &x->choice[0];
-    bool wanted = kind == ITEM_ANSWER && c->ended && !c->n_calls;
+    bool wanted = kind == ITEM_ANSWER && c->ended && !choice_calls(c);
     if (text->length == *sent && !wanted && kind < ITEM_CALL)
         return;
     if (x->item != kind) {
@@ -263,7 +264,7 @@ static void stream(Exchange *x)
     }
     put_news(x, ITEM_THOUGHT, &c->thought, &c->thought_sent);
     put_news(x, ITEM_ANSWER, &c->text, &c->text_sent);
-    for (int k = 0; k < c->n_calls; k++) {
+    for (int k = 0; k < choice_calls(c); k++) {
         Call *call = &c->call[k];
         if (!call->opened || call->arguments.length > call->sent)
             put_news(x, ITEM_CALL + k, &call->arguments, &call->sent);

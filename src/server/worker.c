@@ -16,7 +16,7 @@ bool choice_has_news(const Choice *c)
 {
     bool news = c->text.length > c->text_sent || c->thought.length > c->thought_sent ||
                 c->ended > c->end_sent;
-    for (int k = 0; k < c->n_calls && !news; k++)
+    for (int k = 0; k < choice_calls(c) && !news; k++)
         news = !c->call[k].opened || c->call[k].arguments.length > c->call[k].sent;
     return news;
 }
