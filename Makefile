@@ -16,7 +16,12 @@ ifneq ($(origin CC),default)
 endif
 configure = cmake -S . -B $(1) -G Ninja $(COMPILER) -DCMAKE_BUILD_TYPE=$(BUILD_TYPE) $(2) $(CMAKE_FLAGS)
 
-.PHONY: all help setup demo test bench oracles format check sanitize tsan arm fuzz install uninstall package clean
+# What is missing is installed where that was asked for, and named in a sentence elsewhere.
+ifeq ($(filter setup demo test,$(MAKECMDGOALS)),)
+  check = --check
+endif
+
+.PHONY: all help setup needs demo test bench oracles format check sanitize tsan arm fuzz install uninstall package clean
 
 all: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) -j$(JOBS)
@@ -25,6 +30,7 @@ help:
 	@sed -n 's/^## //p' Makefile
 
 ## make            build build/caravan
+## make setup      install what is missing, by apt-get, as `make demo` and `make test` do first
 ## make demo       train a small model on stories, or take MODEL=DIR, and generate text
 ## make test       build and run the tests
 ## make sanitize   the tests under AddressSanitizer and UndefinedBehaviorSanitizer, in build-asan
@@ -38,14 +44,15 @@ help:
 ## make install    to PREFIX (/usr/local), below DESTDIR
 ## make uninstall  remove what the last `make install` of this folder wrote
 ## make package    Debian packages, caravan and caravan-mpi, in build/
-## make setup      install what is missing, by apt-get
 ## make clean      remove all build folders
 
-$(BUILD)/build.ninja: | setup
+$(BUILD)/build.ninja: | needs
 	@$(call configure,$(BUILD))
 
-setup:
-	@tools/setup.sh
+setup: needs
+
+needs:
+	@tools/setup.sh $(check)
 
 demo: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) -j$(JOBS) caravan stories
@@ -57,12 +64,12 @@ test: all
 bench: all
 	@tools/bench.sh $(BUILD)
 
-sanitize: setup
+sanitize: needs
 	@$(call configure,build-asan,-DCVN_SANITIZE=ON)
 	@ninja -C build-asan -j$(JOBS)
 	@tools/test.sh build-asan
 
-tsan: setup
+tsan: needs
 	@$(call configure,build-tsan,-DCVN_TSAN=ON)
 	@ninja -C build-tsan -j$(JOBS)
 	@tools/test.sh build-tsan
@@ -70,7 +77,7 @@ tsan: setup
 arm:
 	@tools/arm.sh build-arm
 
-fuzz: setup
+fuzz: needs
 	@tools/fuzz.sh build-fuzz $(FUZZ_SECONDS)
 
 oracles: all

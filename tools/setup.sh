@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# setup.sh [--list]: installs what the build needs and this machine lacks, by apt-get. Says nothing
-# and needs no network when nothing is missing. Optional packages are installed along with required
-# ones that are missing, never for their own sake.
+# setup.sh: installs what build and tests need and this machine lacks, by apt-get. Says nothing and needs no network
+# when nothing is missing. Optional packages are installed along with required ones that are missing, never for their
+# own sake.
+# setup.sh --check: only says, in one sentence, what the build needs and this machine lacks.
 set -euo pipefail
 
 # kind, package (Debian's and Ubuntu's name), how to see that it is there
@@ -12,7 +13,7 @@ required  ninja-build        command -v ninja
 required  pkg-config         command -v pkg-config
 required  libjansson-dev     pkg-config --exists jansson
 required  libpcre2-dev       pkg-config --exists libpcre2-8
-required  libcmocka-dev      pkg-config --exists cmocka
+tests     libcmocka-dev      pkg-config --exists cmocka
 optional  libedit-dev        pkg-config --exists libedit
 optional  libopenmpi-dev     pkg-config --exists ompi-c
 optional  openmpi-bin        command -v mpirun
@@ -20,21 +21,24 @@ optional  libhwloc-dev       pkg-config --exists hwloc
 optional  libmicrohttpd-dev  pkg-config --exists libmicrohttpd
 '
 
-if [ "${1-}" = --list ]; then
-    awk 'NF { print $1, $2 }' <<<"$packages"
-    exit 0
-fi
-
 required=() optional=()
 while read -r kind package probe; do
     [ -n "$kind" ] || continue
     $probe >/dev/null 2>&1 && continue
-    if [ "$kind" = required ]; then required+=("$package"); else optional+=("$package"); fi
+    case $kind-${1-} in
+    optional-*) optional+=("$package") ;;
+    tests---check) ;;
+    *) required+=("$package") ;;
+    esac
 done <<<"$packages"
 [ ${#required[@]} -gt 0 ] || exit 0
 
 if ! command -v apt-get >/dev/null; then
     echo "Caravan needs what Debian calls ${required[*]}; please install it with this system's package manager." >&2
+    exit 1
+fi
+if [ "${1-}" = --check ]; then
+    echo "Caravan's build needs ${required[*]}, which this machine lacks; \`make setup\` installs that by apt-get." >&2
     exit 1
 fi
 as_root=()

@@ -47,7 +47,7 @@ def library():
     path = os.path.join(tempfile.mkdtemp(), "libtext.so")
     caravan = os.environ.get("CARAVAN", os.path.join(ROOT, "build", "caravan"))
     subprocess.check_call(["cc", "-shared", "-o", path, *("-Wl,-u," + name for name in FUNCTIONS),
-                           os.path.join(os.path.dirname(caravan), "libcaravan.a"), "-ljansson", "-lpcre2-8", "-lm", "-lpthread"])
+                           os.path.join(os.path.dirname(caravan), "libcaravan_core.a"), "-ljansson", "-lpcre2-8", "-lm", "-lpthread"])
     return ctypes.CDLL(path)
 
 
