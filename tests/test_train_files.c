@@ -32,6 +32,47 @@ static void a_run_has_its_files(void **state)
     expect(0, "wc -l <run/metrics.jsonl; ls run/tensorboard | wc -l", "10\n");
 }
 
+static void a_report_says_what_was_used(void **state)
+{
+    expect(0, RUN "--steps 2 --warmup 1 --lr 0.002 --out told 2>&1", "finished");
+    expect(0, "cat told/report.html", "<dt>lr</dt><dd>0.002</dd>");
+    expect(0, RUN "--steps 30 --stop-after 1 --out used 2>&1", "stopped");
+    expect(0, "cat used/report.html", "<dt>warmup</dt><dd>3</dd>");
+    expect(0, "cat used/report.html", "<dt>weight-decay</dt><dd>0.1</dd>");
+    expect(0,
+           "! grep -E '<dt>(lr|warmup|weight-decay|micro-batch)</dt><dd>(-1|0|0.0)</dd>' "
+           "used/report.html",
+           "");
+    /* The checkpoint keeps what was asked for, which more steps change. */
+    expect(0, "grep -c '\"warmup\": -1' used/checkpoints/step-00000001/manifest.json", "1");
+}
+
+static void a_finished_run_says_so_and_stays_as_it_is(void **state)
+{
+    expect(0, RUN "--steps 2 --prompt fox --out done 2>&1", "finished after step 2 of 2");
+    expect(0, "cd done && md5sum $(find . -type f | sort) >../before", "");
+    expect(0, "caravan train --resume done 2>&1",
+           "all 2 steps of 'done' were done before; to go on, give --steps more than that");
+    expect(0, "cd done && md5sum $(find . -type f | sort) >../after && cmp ../before ../after", "");
+    /* What a process that was killed at the very end did not get to. */
+    expect(0, "rm done/samples.jsonl done/model.safetensors && caravan train --resume done 2>&1",
+           "finished after step 2 of 2");
+    expect(0, "wc -l <done/samples.jsonl; ls done/model.safetensors", "1\ndone/model");
+}
+
+/* From its first moment on, before there is a checkpoint, and after. */
+static void a_run_that_trains_is_no_run_that_ended(void **state)
+{
+    expect(0, "mkdir -p busy/checkpoints && touch busy/checkpoints/lock", "");
+    expect(1, "flock busy/checkpoints/lock " CVN_BINARY " train --resume busy 2>&1",
+           "another process is training into 'busy' and holds 'busy/checkpoints/lock'; wait");
+    expect(1, "caravan train --resume busy 2>&1", "the run ended before its first");
+    expect(0, RUN "--steps 4 --stop-after 2 --out held 2>&1", "stopped");
+    expect(1, "flock held/checkpoints/lock " CVN_BINARY " train --resume held 2>&1",
+           "another process is training into 'held'");
+    expect(0, "caravan train --resume held 2>&1", "finished after step 4 of 4");
+}
+
 static void adapters_are_trained_exported_and_merged(void **state)
 {
     const char *const tune =
@@ -79,6 +120,19 @@ static void adapters_are_trained_exported_and_merged(void **state)
     expect(0, "cmp parts/adapter_model.safetensors tuned/adapter_model.safetensors && echo same",
            "same");
     expect(1, "caravan train --resume parts --lora r=8 --steps 8 2>&1", "--lora cannot change");
+}
+
+/* Ten times that of all weights, whatever the rank, for alpha does not follow the rank. */
+static void adapters_have_a_rate_of_their_own(void **state)
+{
+    expect(0,
+           "for lora in '' '--lora r=2' '--lora r=8'; do caravan train --data text --init run "
+           "$lora --seq 16 --batch 2 --steps 1 --schedule constant -t 1 --out rate 2>&1 | grep -v "
+           "caravan; sed 's/.*\"lr\":\\([^,]*\\),.*/rate \\1/' rate/metrics.jsonl >>rates; "
+           "grep -h lora_alpha rate/adapter_config.json; rm -r rate; done 2>&1",
+           "\"lora_alpha\": 32.0");
+    expect(0, "awk '{r[NR] = $2} END {print NR, r[2] / r[1], r[3] / r[1], (r[1] > 1e-4)}' rates",
+           "3 10 10 1");
 }
 
 /* A page of text is learned by heart, and said again from its first words. */
@@ -206,6 +260,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mistakes_are_told_before_the_data_are_read),
         cmocka_unit_test(a_run_has_its_files),
+        cmocka_unit_test(a_report_says_what_was_used),
+        cmocka_unit_test(a_finished_run_says_so_and_stays_as_it_is),
+        cmocka_unit_test(a_run_that_trains_is_no_run_that_ended),
+        cmocka_unit_test(adapters_have_a_rate_of_their_own),
         cmocka_unit_test(adapters_are_trained_exported_and_merged),
         cmocka_unit_test(a_page_is_overfitted),
         cmocka_unit_test(a_full_disk_leaves_the_old_checkpoints),

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_RANK = 4096, SUFFIX_A = 0, SUFFIX_B = 1 };
+enum { MAX_RANK = 4096, DEFAULT_ALPHA = 32, SUFFIX_A = 0, SUFFIX_B = 1 };
 
 /* What may be adapted: our name and PEFT's. */
 static const struct Target {
@@ -95,7 +95,7 @@ int lora_parse(LoraOptions *options, const char *text, cvn_err *err)
         return err_set(err, CVN_EINVAL, "LoRA needs a rank, a whole number: r=16");
     options->rank = (int64_t)rank;
     if (options->alpha == 0)
-        options->alpha = 2 * rank;
+        options->alpha = DEFAULT_ALPHA;
     if (options->targets == 0)
         options->targets = all_targets();
     return CVN_OK;

@@ -7,7 +7,7 @@
  * A begins uniform in ±1 / sqrt(in), B at zero, so that the first step begins from the model as it is.
  * Both are parameters like any other (lora_params), so optimizers and checkpoints need to know nothing.
  *
- *   --lora r=16                            alpha 32, on q, k, v, o, gate, up, down
+ *   --lora r=16                            alpha 32 (as of every rank), on q, k, v, o, gate, up, down
  *   --lora r=8,alpha=16,targets=q,v        only on q and v
  *
  * On the disk adapters have PEFT's form: adapter_model.safetensors with the names below, and

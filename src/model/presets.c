@@ -5,6 +5,7 @@
 #include "base/num.h"
 #include "base/strbuf.h"
 
+#include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,6 +110,11 @@ static int finish_shape(Model *c, const char *shape, cvn_err *err)
 {
     if (c->dim == 0 || c->n_layers == 0 || c->n_heads == 0)
         return err_set(err, CVN_EINVAL, "%.60s: a shape has at least dim, layers and heads", shape);
+    if (c->head_dim == 0 && c->dim % c->n_heads != 0)
+        return err_set(err, CVN_EINVAL,
+                       "%.60s: dim %" PRId64 " does not divide into %" PRId64 " heads; give a dim "
+                       "that is a multiple of heads, or head_dim as well",
+                       shape, c->dim, c->n_heads);
     c->n_kv_heads = c->n_kv_heads ? c->n_kv_heads : c->n_heads;
     c->head_dim = c->head_dim ? c->head_dim : c->dim / c->n_heads;
     c->ffn = c->ffn ? c->ffn : num_round_up(num_pieces(8 * c->dim, 3), 32);

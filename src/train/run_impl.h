@@ -23,6 +23,7 @@ typedef struct Run {
     bool made_folder;             /* `out` was not there before */
     const char *fresh;            /* RUN/.new-XXXXXX, while it is there; NULL */
     int fresh_lock;               /* file descriptor that locks it, or -1 */
+    int lock;                     /* the same of a run that was there before, or -1 */
     Tokenizer *tokenizer;         /* owned; NULL where the data are ids */
     const char *tokenizer_folder; /* where its files lie while the run is opened */
     const char *tokenizer_file;   /* RUN/tokenizer.json or .model, or NULL */
@@ -78,6 +79,10 @@ enum { RUN_MOST_VALIDATION = 256 };
 int run_find_paths(Run *run, const bool *given, cvn_err *err);
 bool run_same_path(const Run *run, const TrainConfig *now, const TrainKey *key);
 int run_keep_paths(Run *run, TrainConfig *kept, cvn_err *err);
+
+/* Whether there is a text of the step that was done last: of a run whose steps were all done before there is, unless its
+   process was killed at the end. */
+bool run_has_last_text(const Run *run);
 
 /* What all devices can do together, into run->peak. */
 int run_measure_peak(Run *run, cvn_err *err);

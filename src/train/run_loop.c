@@ -321,6 +321,11 @@ static void save_when_there_is_room(Run *r)
     }
 }
 
+static bool did_steps(const Run *r)
+{
+    return r->trainer.state.saved.step > r->first;
+}
+
 /* The last checkpoint, the model as a folder, a last text and the report. */
 static int finish(Run *r, cvn_err *err)
 {
@@ -337,9 +342,11 @@ static int finish(Run *r, cvn_err *err)
             before && n > 0
                 ? "; put right what follows, then go on from the checkpoint before by --resume"
                 : ", and no step before it; put right what follows, then begin again");
-    } else if (export_result(r, err) == CVN_OK && state_of(r)->step >= r->config.steps)
+    } else if (export_result(r, err) == CVN_OK && state_of(r)->step >= r->config.steps &&
+               (did_steps(r) || !run_has_last_text(r)))
         sample(r, r->out);
-    run_report(r);
+    if (did_steps(r) || !file_has(r->out, REPORT_NAME))
+        run_report(r);
     return err->code;
 }
 
@@ -378,7 +385,12 @@ static int run_loop(void *run, cvn_err *err)
     r->first = state->step;
     r->saved = r->resumed ? state->step : -1;
     r->saved_at = clock_seconds();
-    if (state->step > 0)
+    if (state->step >= c->steps)
+        run_note(r,
+                 "all %" PRId64 " steps of '%s' were done before; to go on, give --steps more than "
+                 "that",
+                 state->step, r->out);
+    else if (state->step > 0)
         run_note(r, "goes on after step %" PRId64 " of %" PRId64, state->step, c->steps);
     int code = run_steps(r, err);
     if (code == CVN_OK)

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- options ---- */
 
@@ -64,6 +65,14 @@ static int merge_options(Run *r, const TrainConfig *config, const bool *given, c
                        "than that to go on",
                        r->from.folder, manifest->step);
     return CVN_OK;
+}
+
+/* Where the run is there already, before anything of it is read: what another process trains is changing. */
+static int lock_run(Run *r, cvn_err *err)
+{
+    const char *out = r->config.out;
+    bool there = out && run_is_first(r) && file_is_folder(checkpoint_folder(out).text);
+    return run_together(r, there ? checkpoint_lock(out, &r->lock, err) : CVN_OK, err);
 }
 
 static void warn_checkpoint(void *context, const char *sentence)
@@ -371,6 +380,12 @@ static int open_trainer(Run *r, cvn_err *err)
 
 /* ---- files ---- */
 
+bool run_has_last_text(const Run *r)
+{
+    const Samples *s = &r->samples;
+    return s->n > 0 && s->sample[s->n - 1].step == r->trainer.state.saved.step;
+}
+
 /* The writer comes first: it holds the lock, and without it none of the other files may be touched. */
 static int open_files(Run *r, cvn_err *err)
 {
@@ -385,7 +400,8 @@ static int open_files(Run *r, cvn_err *err)
                                  .lora = r->lora.rank ? &r->lora : NULL,
                                  .base = base,
                                  .tokenizer = r->tokenizer_file,
-                                 .cluster = r->events->cluster};
+                                 .cluster = r->events->cluster,
+                                 .locked = r->lock >= 0};
     /* Where not even one checkpoint fits, nothing that the run learns could be kept. */
     int code = run_is_first(r)
                    ? room_check_disk(checkpoint_folder(r->out).text, checkpoint_bytes(saved), err)
@@ -397,8 +413,10 @@ static int open_files(Run *r, cvn_err *err)
     if (!r->writer || !run_is_first(r))
         return r->writer ? CVN_OK : err->code;
     TRY(metrics_open(&r->metrics, r->out, saved->step, err));
-    TRY(event_file_open(&r->board, r->out, saved->step, err));
-    return samples_open(&r->samples, r->out, saved->step, err);
+    TRY(samples_open(&r->samples, r->out, saved->step, err));
+    return saved->step >= c->steps && run_has_last_text(r)
+               ? CVN_OK /* nothing is to come */
+               : event_file_open(&r->board, r->out, saved->step, err);
 }
 
 int run_measure_peak(Run *r, cvn_err *err)
@@ -422,12 +440,13 @@ static int open_all(void *of, cvn_err *err)
     const Opening *o = of;
     Run *r = o->run;
     r->metrics.lines.fd = r->board.fd = r->samples.lines.fd = -1;
-    r->saved = -1;
+    r->saved = r->lock = -1;
     r->export_dtype = CVN_DTYPE_COUNT;
     r->result.loss = NAN;
     TRY(arena_init(&r->arena, err));
     r->config = *o->config;
     r->resuming = o->resume && o->config->out;
+    TRY(lock_run(r, err));
     if (r->resuming) {
         TRY(checkpoint_open_latest(&r->from, r->config.out, r->events->cluster, warn_checkpoint, r,
                                    err));
@@ -475,5 +494,7 @@ void run_close(Run *r)
         io_close_model(&r->init);
     tokenizer_free(r->tokenizer);
     run_clear_folder(r);
+    if (r->lock >= 0)
+        close(r->lock);
     arena_free(&r->arena);
 }

@@ -36,6 +36,31 @@ static void put_command(StrBuf *out, const TrainConfig *config)
     }
 }
 
+/* The options as the run took them: where one stands for a default, what that was. NULL: no memory. */
+static char *used_options(const Run *r)
+{
+    const TrainerOptions *o = &r->trainer.options;
+    const bool own_rate = o->optimizer.kind == OPTIMIZER_ADAFACTOR && o->optimizer.lr == 0;
+    const struct {
+        const char *key;
+        json_t *value;
+    } used[] = {
+        {"lr", own_rate ? json_string("adafactor's own") : json_real(o->optimizer.lr)},
+        {"weight-decay", json_real(o->optimizer.weight_decay)},
+        {"warmup", json_integer(o->schedule.warmup)},
+        {"decay", o->schedule.kind == SCHEDULE_WSD ? json_integer(o->schedule.decay) : NULL},
+        {"micro-batch", json_integer(o->micro_batch)},
+        {"remat", json_string(remat_policy_names[o->remat])},
+        {"memory", json_integer((json_int_t)o->memory_limit)},
+        {"threads", json_integer(r->trainer.rt.info.threads)},
+    };
+    json_auto_t *json = r->config_text ? json_loads(r->config_text, 0, NULL) : NULL;
+    for (size_t i = 0; i < sizeof used / sizeof *used; i++)
+        if (!used[i].value || json_object_set_new(json, used[i].key, used[i].value))
+            json_object_del(json, used[i].key);
+    return json ? json_dumps(json, JSON_REAL_PRECISION(6)) : NULL;
+}
+
 static void put_machine(StrBuf *out, const Run *r)
 {
     char brand[CPU_BRAND_SIZE];
@@ -75,11 +100,12 @@ void run_report(Run *r)
     put_machine(&machine, r);
     CommTable communication;
     run_communication(r, &communication);
+    SCOPED(scoped_free) char *options = used_options(r);
     const CheckpointState *saved = &r->trainer.state.saved;
     Report report = {.title = title.text,
                      .command = command.text,
                      .machine = machine.text,
-                     .config = r->config_text,
+                     .config = options,
                      .metrics = &r->metrics,
                      .samples = &r->samples,
                      .communication = &communication,

@@ -84,7 +84,12 @@ typedef struct CheckpointOptions {
     /* Processes that write together, all calling the same functions; the first one does what is not shards; or NULL;
        borrowed. */
     Cluster *cluster;
+    bool locked; /* the caller holds the lock of the run (checkpoint_lock) */
 } CheckpointOptions;
+
+/* Locks RUN/checkpoints, which is there, for this process: *lock is a file descriptor whose closing unlocks it, or -1
+ * after an error, which says where it is so that another process trains into the run. */
+int checkpoint_lock(const char *run, int *lock, cvn_err *err);
 
 /* Writes one checkpoint from beginning to end: FOLDER/step-N.partial, which is renamed to FOLDER/step-N; what was there
  * under that name is replaced. After an error FOLDER/step-N is what it was. */
@@ -94,8 +99,8 @@ int checkpoint_write(const char *folder, const CheckpointState *state,
 /* Writes them in the background. */
 typedef struct CheckpointWriter CheckpointWriter;
 
-/* Takes RUN/checkpoints for this process (another that trains into it is an error), makes it if need
- * be, removes what dead processes left half done, and sets aside checkpoints of steps after `step`,
+/* Takes RUN/checkpoints for this process unless the caller has (another that trains into it is an error), makes it if
+ * need be, removes what dead processes left half done, and sets aside checkpoints of steps after `step`,
  * the one that training goes on from. NULL after an error. */
 CheckpointWriter *checkpoint_writer_new(const char *run, int64_t step,
                                         const CheckpointOptions *options, cvn_err *err);

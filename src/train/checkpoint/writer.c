@@ -44,24 +44,36 @@ struct CheckpointWriter {
 
 enum { NICENESS = 10 };
 
+int checkpoint_lock(const char *run, int *lock, cvn_err *err)
+{
+    const FilePath path = file_path(checkpoint_folder(run).text, "lock");
+    int fd = open(path.text, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    *lock = -1;
+    if (fd < 0)
+        return err_set(err, CVN_EIO, "cannot create '%s': %s", path.text, strerror(errno));
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+        *lock = fd;
+        return CVN_OK;
+    }
+    int why = errno;
+    close(fd);
+    return why == EWOULDBLOCK
+               ? err_set(err, CVN_EIO,
+                         "another process is training into '%s' and holds '%s'; wait until it "
+                         "ends, or stop it",
+                         run, path.text)
+               : err_set(err, CVN_EIO, "cannot lock '%s': %s", path.text, strerror(why));
+}
+
 /* Makes it where need be, takes its lock, and clears it of what is not wanted. */
 static int prepare_folder(CheckpointWriter *writer, const char *run, int64_t step, cvn_err *err)
 {
     const CheckpointOptions *o = &writer->options;
     const char *folder = writer->folder.text;
-    const FilePath path = file_path(folder, "lock");
     TRY(file_make_folder(run, err));
     TRY(file_make_folder(folder, err));
-    writer->lock = open(path.text, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (writer->lock < 0)
-        return err_set(err, CVN_EIO, "cannot create '%s': %s", path.text, strerror(errno));
-    if (flock(writer->lock, LOCK_EX | LOCK_NB) != 0)
-        return errno == EWOULDBLOCK
-                   ? err_set(err, CVN_EIO,
-                             "'%s' is held by another process that trains into this folder; stop "
-                             "it or train into another",
-                             path.text)
-                   : err_set(err, CVN_EIO, "cannot lock '%s': %s", path.text, strerror(errno));
+    if (!o->locked)
+        TRY(checkpoint_lock(run, &writer->lock, err));
     TRY(checkpoint_set_aside(folder, step, err));
     /* What a run that was killed in saving, or between that and deleting, left. */
     TRY(checkpoint_prune(folder, step, o->keep_last, o->keep_every, err));

@@ -39,7 +39,7 @@ typedef struct Report {
     const char *title;   /* of the page: what is trained */
     const char *command; /* how the run was begun, to be copied */
     const char *machine; /* processor, threads, memory, peak: a line each */
-    const char *config;  /* JSON object of the run's options */
+    const char *config;  /* JSON object of the options that the run took */
     const Metrics *metrics;
     const Samples *samples;
     const CommTable *communication; /* of a step, or NULL */
