@@ -1,6 +1,7 @@
 /* What may follow in a text under a constraint: exactly what some complete text goes on with, and nothing else. */
 #include "base/strbuf.h"
 #include "caravan/constrain.h"
+#include "constrain/json.h"
 
 #include "unit.h"
 
@@ -312,7 +313,7 @@ static void no_walk_under_masks_ends_before_the_text_does(void **unused)
     (void)unused;
     uint64_t seed = 7;
     for (size_t s = 0; s < 2 * (sizeof walked / sizeof *walked); s++) {
-        const cvn_constrain_options options = {.compact = true, .digits = s % 2};
+        const cvn_constrain_options options = {.compact = true, .canonical = s % 2};
         cvn_constraint *constraint = schema(walked[s / 2], &options);
         for (int walk = 0; walk < 20; walk++) {
             cvn_constrained *text;
@@ -489,18 +490,185 @@ static void integers_are_digits_where_that_is_asked(void **unused)
         {"{\"multipleOf\":300}", "6.", 'n'},
         {"{\"enum\":[3,40]}", "4", 'p'},
         {"{\"enum\":[3,40]}", "3.", 'n'},
-        {"{\"enum\":[3,0.5]}", "3.", 'p'},
+        {"{\"enum\":[3,0.5]}", "3.", 'n'},
         {"{\"anyOf\":[{\"type\":\"integer\"},{\"maximum\":0.5}]}", "3.", 'p'},
         {"{\"type\":\"integer\",\"minimum\":1e100}", "1e100", 'y'},
+        {"{\"type\":\"integer\"}", "0", 'y'},
+        {"{\"type\":\"integer\"}", "-0", 'n'},
+        {"{\"type\":\"integer\",\"minimum\":-9,\"maximum\":0}", "-", 'p'},
+        {"{\"type\":\"integer\",\"minimum\":0,\"maximum\":9}", "-", 'n'},
+        {"{\"enum\":[-1.5,2e3,0.00125,1e-7,12e21]}", "-1.5", 'y'},
+        {"{\"enum\":[-1.5,2e3,0.00125,1e-7,12e21]}", "-1.50", 'n'},
+        {"{\"enum\":[-1.5,2e3,0.00125,1e-7,12e21]}", "-15", 'n'},
+        {"{\"enum\":[-1.5,2e3,0.00125,1e-7,12e21]}", "2000", 'y'},
+        {"{\"enum\":[-1.5,2e3,0.00125,1e-7,12e21]}", "2e", 'n'},
+        {"{\"enum\":[-1.5,2e3,0.00125,1e-7,12e21]}", "0.00125", 'y'},
+        {"{\"enum\":[-1.5,2e3,0.00125,1e-7,12e21]}", "1e-7", 'y'},
+        {"{\"enum\":[-1.5,2e3,0.00125,1e-7,12e21]}", "1.2e+22", 'y'},
+        {"{\"enum\":[-1.5,2e3,0.00125,1e-7,12e21]}", "1.2e2", 'n'},
+        {"{\"enum\":[1.5,1.50000001]}", "1.50", 'p'},
+        {"{\"enum\":[1.5,2.5],\"minimum\":2}", "1", 'n'},
     };
     (void)unused;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        cvn_constraint *constraint = schema(cases[i].of, &(cvn_constrain_options){.digits = true});
+        cvn_constraint *constraint =
+            schema(cases[i].of, &(cvn_constrain_options){.canonical = true});
         char got = verdict(constraint, cases[i].text);
         if (got != cases[i].want)
             fail_msg("%s: %s is '%c', not '%c'", cases[i].of, cases[i].text, got, cases[i].want);
         cvn_constraint_free(constraint);
     }
+}
+
+/* Whether each string of a text is as it would be written, and nothing stands between the parts. (An object may have a name that
+   its schema does not speak of twice, so the text as a whole need not come back.) */
+static void assert_stringified(const char *of, const char *text, size_t n)
+{
+    Arena arena;
+    StrBuf back = {0};
+    cvn_err err = {0};
+    must(arena_init(&arena, &err), &err);
+    assert_non_null(json_tree(&arena, text, n, &err));
+    for (size_t at = 0, end; at < n; at = end) {
+        end = at + 1;
+        assert_null(strchr(" \t\n\r", text[at]));
+        if (text[at] != '"') {
+            strbuf_putc(&back, text[at]);
+            continue;
+        }
+        while (text[end] != '"')
+            end += text[end] == '\\' ? 2 : 1;
+        end++;
+        json_write(json_tree(&arena, text + at, end - at, &err), &back);
+    }
+    if (back.length != n || memcmp(back.text, text, n) != 0)
+        fail_msg("%s: %.*s is not %s", of, (int)n, text, back.text);
+    strbuf_free(&back);
+    arena_free(&arena);
+}
+
+static void canonical_strings_spell_each_character_in_one_way(void **unused)
+{
+    static const cvn_constrain_options canonical = {.canonical = true};
+    static const struct {
+        const char *text;
+        char want;
+    } cases[] = {
+        {"\"\\\"\\\\/\\b\\f\\n\\r\\t\\u0000\\u000b\\u001f\x7f\"", 'y'},
+        {"\"\xc3\xa9\xe2\x80\xa8\xf0\x9f\x98\x80\"", 'y'},
+        {"\"\\u00e9", 'n'},
+        {"\"\\u0061", 'n'},
+        {"\"\\/", 'n'},
+        {"\"\\u001F", 'n'},
+        {"\"\\u000a", 'n'},
+        {"\"\\u002", 'n'},
+        {"\"\\ud83d", 'n'},
+        {"{\"\\u0061", 'n'},
+        {"\"\n", 'n'},
+    };
+    (void)unused;
+    cvn_constraint *any = schema("{\"enum\":[\"a\\u0001/\\n\"]}", &canonical);
+    assert_int_equal(verdict(any, "\"a\\u0001/\\n\""), 'y');
+    assert_int_equal(verdict(any, "\"a\\u0001\\"), 'n');
+    assert_int_equal(verdict(any, "\"a\\n"), 'n');
+    assert_int_equal(verdict(any, "\"a\\u001"), 'n');
+    cvn_constraint_free(any);
+    any = schema("true", &canonical);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        if (verdict(any, cases[i].text) != cases[i].want)
+            fail_msg("%s is not '%c'", cases[i].text, cases[i].want);
+    for (int c = 0; c < 0x20; c++) { /* of the two spellings of each one is canonical */
+        static const char letters[] = "btn fr";
+        bool has_letter = c >= 8 && c <= 13 && letters[c - 8] != ' ';
+        char digits[16], letter[] = {'"', '\\', has_letter ? letters[c - 8] : 'u', 0};
+        snprintf(digits, sizeof digits, "\"\\u%04x", (unsigned)c);
+        assert_int_equal(verdict(any, digits), has_letter ? 'n' : 'p');
+        assert_int_equal(verdict(any, letter), 'p');
+    }
+    cvn_constraint_free(any);
+}
+
+static const char *const spelled[] = {
+    "true",
+    "{\"type\":\"object\",\"properties\":{\"a\\n\":{\"type\":\"string\",\"maxLength\":3},\"a/"
+    "\\u0002\":{"
+    "\"enum\":[\"\\\"\\\\\",\"\xc3\xa9/"
+    "\",1.5,-20]},\"ab\":{\"type\":\"integer\"}},\"required\":[\"a\\n\"]"
+    ",\"additionalProperties\":false}",
+    "{\"type\":\"array\",\"items\":{\"type\":\"string\"},\"uniqueItems\":true,\"maxItems\":3}",
+    "{\"type\":\"string\",\"pattern\":\"[\\\\n\\u0001a]$\",\"maxLength\":4}",
+    "{\"type\":\"string\",\"not\":{\"pattern\":\"[a\\u0000-\\u0007]\"}}",
+    "{\"type\":\"object\",\"minProperties\":2,\"maxProperties\":3,\"additionalProperties\":{"
+    "\"enum\":[0,true]}}",
+    "{\"type\":\"object\",\"patternProperties\":{\"^[\\\\u0000-\\\\u001f]$\":{\"const\":\"\\t\"}},"
+    "\"additionalProperties\":false,\"maxProperties\":4}",
+};
+
+/* Tokens are drawn at random from those that the masks allow, among them halves of escapes and what goes on behind quotes. */
+static void what_is_drawn_under_canonical_masks_is_stringified(void **unused)
+{
+    static const char *const more[] = {
+        "ab\"",    "a\",",   "\"x\"",  "\xc3\xa9",   "\xc3\xa9\"", "\\u",      "\\u0",
+        "\\u00",   "\\u000", "\\u001", "0b",         "1f\"",       "\\n\"",    "\\\"\"",
+        "n\"",     "\\/",    "\\\\",   "\\u0061",    "\":\"",      "\",\"",    "\"},",
+        "{\"a\\n", "/\\u",   "\\t\\u", "\":\"\\t\"", "u0001",      "\x9f\x98",
+    };
+    enum { MORE = sizeof more / sizeof *more, ALL = 256 + MORE, END = ALL, STEPS = 24, WALKS = 60 };
+    static char bytes[256];
+    const char *piece[ALL + 1];
+    size_t length[ALL + 1], whole = 0;
+    cvn_vocabulary *vocabulary;
+    cvn_err err = {0};
+    uint64_t seed = 11;
+    (void)unused;
+    for (size_t i = 0; i < ALL; i++) {
+        if (i < 256)
+            bytes[i] = (char)i;
+        piece[i] = i < 256 ? &bytes[i] : more[i - 256];
+        length[i] = i < 256 ? 1 : strlen(more[i - 256]);
+    }
+    piece[END] = "";
+    length[END] = 0;
+    must(cvn_vocabulary_new(piece, length, ALL + 1, &(cvn_token){END}, 1, &vocabulary, &err), &err);
+    for (size_t s = 0; s < sizeof spelled / sizeof *spelled; s++) {
+        cvn_constraint *constraint =
+            schema(spelled[s], &(cvn_constrain_options){.canonical = true, .compact = true});
+        for (int walk = 0; walk < WALKS; walk++) {
+            cvn_constrained *text;
+            StrBuf said = {0};
+            must(cvn_constrained_new(constraint, vocabulary, &text, &err), &err);
+            for (int step = 0; step < STEPS; step++) {
+                uint32_t mask[CVN_MASK_WORDS(ALL + 1)];
+                cvn_token may[ALL + 1];
+                size_t n = 0;
+                must(cvn_constrained_mask(text, mask, &err), &err);
+                for (cvn_token i = 0; i < ALL; i++) {
+                    cvn_constrained *next = cvn_constrained_clone(text);
+                    bool is = cvn_constrained_advance_bytes(next, piece[i], length[i], NULL) == 0;
+                    cvn_constrained_free(next);
+                    if (is != (mask[i / 32] >> (i % 32) & 1))
+                        fail_msg("%s behind %s: '%s' (%d)", spelled[s], said.text, piece[i], i);
+                    for (int often = i < 256 ? 1 : 8; is && often && n < ALL; often--)
+                        may[n++] = i;
+                }
+                if (cvn_constrained_complete(text)) {
+                    assert_stringified(spelled[s], said.text, said.length);
+                    whole++;
+                }
+                if (!n)
+                    break;
+                seed = seed * 6364136223846793005u + 1442695040888963407u;
+                cvn_token token = may[(seed >> 33) % n];
+                must(cvn_constrained_advance(text, token, &err), &err);
+                strbuf_add(&said, piece[token], length[token]);
+            }
+            strbuf_free(&said);
+            cvn_constrained_free(text);
+        }
+        cvn_constraint_free(constraint);
+    }
+    assert_true(whole > 200);
+    cvn_vocabulary_free(vocabulary);
 }
 
 static void tokens_want_a_vocabulary(void **unused)
@@ -544,6 +712,8 @@ int main(void)
         cmocka_unit_test(masks_of_all_kinds_allow_what_bytes_allow),
         cmocka_unit_test(members_come_in_order_where_that_is_asked),
         cmocka_unit_test(integers_are_digits_where_that_is_asked),
+        cmocka_unit_test(canonical_strings_spell_each_character_in_one_way),
+        cmocka_unit_test(what_is_drawn_under_canonical_masks_is_stringified),
         cmocka_unit_test(tokens_want_a_vocabulary),
         cmocka_unit_test(choices_are_whole_texts),
     };

@@ -54,7 +54,9 @@ typedef struct cvn_constrain_options {
     bool annotate_format; /* `format` asks nothing */
     bool compact;         /* no blanks between the parts of JSON */
     bool in_order;        /* members in the order in which the schema names them */
-    bool digits;          /* integers by their digits alone: 12, not 12.0 or 1.2e1 */
+    /* Strings and names as JSON.stringify writes them: UTF-8 as it is, escapes only for what needs them; integers, and numbers
+       that enum or const lists, by their digits alone: 12, not 12.0 or 1.2e1. */
+    bool canonical;
     /* What is refused may be found on the way, unless cvn_constraint_check finds it before. */
     bool lazy;
 } cvn_constrain_options;

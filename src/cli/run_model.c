@@ -169,7 +169,7 @@ static int constraint_of_schema(const Args *args, const char *schema, cvn_constr
     const cvn_constrain_options options = {
         .compact = !args_value(args, SHARED(PRETTY))->flag,
         .in_order = !args_value(args, SHARED(ANY_ORDER))->flag,
-        .digits = true,
+        .canonical = true,
     };
     SCOPED(scoped_free) char *text = NULL;
     size_t n = strlen(schema);

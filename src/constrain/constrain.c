@@ -79,7 +79,8 @@ int cvn_vocabulary_new(const char *const *piece, const size_t *length, cvn_token
             sorted[count++] = (TriePiece){v->piece[i], v->length[i], i};
     }
     if (!trie_make(&v->trie, sorted, count) || !trie_look_below(&v->trie) ||
-        !(v->free_text = string_mask_free_text(v))) {
+        !(v->free_text[false] = string_mask_free_text(v, false)) ||
+        !(v->free_text[true] = string_mask_free_text(v, true))) {
         cvn_vocabulary_free(v);
         return err_set(err, CVN_EMEM, "there is no memory for the vocabulary");
     }
@@ -93,7 +94,8 @@ void cvn_vocabulary_free(cvn_vocabulary *vocabulary)
     if (!vocabulary)
         return;
     trie_free(&vocabulary->trie);
-    string_mask_free(vocabulary->free_text);
+    string_mask_free(vocabulary->free_text[false]);
+    string_mask_free(vocabulary->free_text[true]);
     arena_free(&vocabulary->arena);
     free(vocabulary);
 }
@@ -107,7 +109,7 @@ static int new_constraint(const cvn_constrain_options *options, cvn_constraint *
     }
     c->m.compact = options && options->compact;
     c->m.e.in_order = options && options->in_order;
-    c->m.e.digits = options && options->digits;
+    c->m.e.canonical = options && options->canonical;
     *out = c;
     return CVN_OK;
 }

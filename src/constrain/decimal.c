@@ -2,6 +2,7 @@
 
 #include "base/num.h"
 
+#include <stdio.h>
 #include <string.h>
 
 Decimal decimal_of(Arena *arena, bool negative, const char *digits, size_t n, int64_t exp)
@@ -123,4 +124,31 @@ bool decimal_multiple_from(Arena *arena, const Decimal *a, const Decimal *b, boo
         product[--at] = (char)('0' + (int)(carry % 10));
     *out = decimal_of(arena, false, product + at, end - at, b->exp);
     return true;
+}
+
+size_t decimal_write(const Decimal *d, char *out)
+{
+    enum { PLAIN_ABOVE = 21, PLAIN_BELOW = -6 }; /* ECMA-262's Number::toString */
+    int64_t point = decimal_magnitude(d);
+    size_t n = 0, k = (size_t)d->n;
+    if (!d->n)
+        return (void)(out[0] = '0'), 1;
+    if (d->negative)
+        out[n++] = '-';
+    if (point > PLAIN_ABOVE || point <= PLAIN_BELOW) {
+        out[n++] = d->digits[0];
+        if (k > 1)
+            out[n++] = '.';
+        memcpy(out + n, d->digits + 1, k - 1);
+        n += k - 1;
+        return n + (size_t)snprintf(out + n, 32, "e%+lld", (long long)point - 1);
+    }
+    if (point <= 0)
+        out[n++] = '0';
+    for (int64_t i = num_min(point, 0); i < num_max(point, (int64_t)k); i++) {
+        if (i == num_min(point, 0) ? point <= 0 : i == point)
+            out[n++] = '.';
+        out[n++] = i < 0 || i >= (int64_t)k ? '0' : d->digits[i];
+    }
+    return n;
 }

@@ -10,11 +10,13 @@
 #include "base/arena.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum {
-    DECIMAL_DIGITS = 1200,        /* of what is calculated with */
-    DECIMAL_EXP_MAX = 1000000000, /* exponents beyond are taken for this */
+    DECIMAL_DIGITS = 1200,              /* of what is calculated with */
+    DECIMAL_EXP_MAX = 1000000000,       /* exponents beyond are taken for this */
+    DECIMAL_TEXT = DECIMAL_DIGITS + 64, /* characters of a number that is written */
 };
 
 typedef struct Decimal {
@@ -26,6 +28,9 @@ typedef struct Decimal {
 
 /* Of JSON's text of a number, or the beginning of one ("-", "1.", "1e"), which counts as if it ended there. */
 Decimal decimal_read(Arena *arena, const char *text, size_t n);
+
+/* As JSON.stringify writes a number: 12, 0.5, 1.5e+22; without rounding. Returns the length; no NUL follows. */
+size_t decimal_write(const Decimal *d, char *out /* [DECIMAL_TEXT] */);
 
 /* <0, 0, >0 */
 int decimal_compare(const Decimal *a, const Decimal *b);

@@ -34,7 +34,21 @@ static void put_point(Escaped *out, uint32_t point)
     out->byte[0] = (unsigned char)(mark[out->n] | point);
 }
 
-static bool step_hex(uint32_t state, unsigned char byte, Escaped *out)
+/* Control characters that canonical strings write by their digits, in parts. */
+static const uint32_t by_digits[][2] = {{0, 7}, {0xb, 0xb}, {0xe, 0x1f}};
+enum { BY_DIGITS = sizeof by_digits / sizeof *by_digits };
+
+/* Whether the digits so far of an escape can become one of these. */
+static bool begins_control(uint32_t value, uint32_t count)
+{
+    uint32_t shift = 4 * (4 - count);
+    for (int i = 0; i < BY_DIGITS; i++)
+        if (value >= by_digits[i][0] >> shift && value <= by_digits[i][1] >> shift)
+            return true;
+    return false;
+}
+
+static bool step_hex(uint32_t state, unsigned char byte, bool canonical, Escaped *out)
 {
     bool second = kind_of(state) == SECOND_HEX;
     uint32_t count = (state >> COUNT_SHIFT & 3) + 1, value = state >> VALUE_SHIFT & 0xffff,
@@ -44,6 +58,8 @@ static bool step_hex(uint32_t state, unsigned char byte, Escaped *out)
                                                            : -1;
     value = value << 4 | (uint32_t)(digit & 15);
     if (digit < 0 || (second && ((count == 1 && digit != 0xd) || (count == 2 && digit < 0xc))))
+        return false;
+    if (canonical && ((byte >= 'A' && byte <= 'F') || !begins_control(value, count)))
         return false;
     if (count < 4) {
         out->state =
@@ -60,7 +76,7 @@ static bool step_hex(uint32_t state, unsigned char byte, Escaped *out)
     return true;
 }
 
-bool escape_step(uint32_t state, unsigned char byte, Escaped *out)
+bool escape_step(uint32_t state, unsigned char byte, bool canonical, Escaped *out)
 {
     static const char letters[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
     *out = (Escaped){0};
@@ -79,7 +95,7 @@ bool escape_step(uint32_t state, unsigned char byte, Escaped *out)
         return u >= 0;
     }
     case BACKSLASH: {
-        const char *letter = byte ? strchr(letters, byte) : NULL;
+        const char *letter = byte && !(canonical && byte == '/') ? strchr(letters, byte) : NULL;
         if (letter)
             put_point(out, (unsigned char)meant[letter - letters]);
         else
@@ -91,19 +107,35 @@ bool escape_step(uint32_t state, unsigned char byte, Escaped *out)
         out->state = (state & ~15u) | (kind_of(state) + 1);
         return byte == (kind_of(state) == SECOND_BACKSLASH ? '\\' : 'u');
     default:
-        return step_hex(state, byte, out);
+        return step_hex(state, byte, canonical, out);
     }
 }
 
-bool escape_points(uint32_t state, int part, uint32_t *low, uint32_t *high)
+/* Of a canonical string: control characters, of which some have a letter; and, before it is known that digits follow, what
+   stands behind a backslash as it is. */
+static bool canonical_points(uint32_t kind, uint32_t begin, uint32_t end, int part, uint32_t *low,
+                             uint32_t *high)
+{
+    static const uint32_t behind_backslash[][2] = {{0, 0x1f}, {'"', '"'}, {'\\', '\\'}};
+    const uint32_t(*of)[2] = kind == BACKSLASH ? behind_backslash : by_digits;
+    if (part >= 3)
+        return false;
+    *low = begin > of[part][0] ? begin : of[part][0];
+    *high = end < of[part][1] ? end : of[part][1];
+    return true;
+}
+
+bool escape_points(uint32_t state, int part, bool canonical, uint32_t *low, uint32_t *high)
 {
     uint32_t kind = kind_of(state), count = state >> COUNT_SHIFT & 3,
              value = state >> VALUE_SHIFT & 0xffff, first = state >> FIRST_SHIFT;
-    if (kind == BACKSLASH) {
-        kind = HEX;
+    if (kind == BACKSLASH)
         count = value = 0;
-    }
     uint32_t begin = value << (4 * (4 - count)), end = begin + (1u << (4 * (4 - count))) - 1;
+    if (canonical)
+        return canonical_points(kind, begin, end, part, low, high);
+    if (kind == BACKSLASH)
+        kind = HEX;
     if (kind != HEX) { /* the second of a pair */
         if (kind != SECOND_HEX || begin < 0xdc00)
             begin = 0xdc00;
@@ -133,14 +165,14 @@ bool name_has_point(const char *text, size_t n, uint32_t low, uint32_t high)
     return length && point >= low && point <= high;
 }
 
-bool alive_in_string(Terms *t, Term term, uint32_t escape)
+bool alive_in_string(Terms *t, Term term, uint32_t escape, bool canonical)
 {
     uint32_t low, high;
     if (term == TERM_ALL)
         return true;
     if (escape_is_plain(escape))
         return term_alive(t, term, escape_u(escape));
-    for (int part = 0; escape_points(escape, part, &low, &high); part++)
+    for (int part = 0; escape_points(escape, part, canonical, &low, &high); part++)
         if (term_alive_between(t, term, low, high))
             return true;
     return false;

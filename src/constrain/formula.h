@@ -125,7 +125,8 @@ typedef struct Engine {
     uint32_t n_alphabets;
     struct Schemas *schemas;
     bool in_order; /* members in the order in which the schema names them */
-    bool digits;   /* integers by their digits alone: 12, not 12.0 or 1.2e1 */
+    /* Strings as JSON.stringify writes them (escape.h); integers, and numbers that are listed, by their digits. */
+    bool canonical;
     int depth;
     uint64_t work;
     uint64_t assumed; /* how often `no` was assumed of something because it was being found out */

@@ -273,10 +273,12 @@ static void write_string(const char *text, size_t n, StrBuf *out)
 {
     strbuf_putc(out, '"');
     for (size_t i = 0; i < n; i++) {
+        static const char meant[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
         unsigned char c = (unsigned char)text[i];
-        if (c == '"' || c == '\\')
-            strbuf_putc(out, '\\');
-        if (c < 0x20)
+        const char *short_one = c ? strchr(meant, c) : NULL;
+        if (short_one)
+            strbuf_printf(out, "\\%c", letters[short_one - meant]);
+        else if (c < 0x20)
             strbuf_printf(out, "\\u%04x", c);
         else
             strbuf_putc(out, (char)c);

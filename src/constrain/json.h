@@ -46,7 +46,7 @@ const JsonValue *json_tree(Arena *arena, const char *text, size_t n, cvn_err *er
 /* A member by name; NULL where there is none, or the value is no object. */
 const JsonValue *json_member(const JsonValue *value, const char *name, size_t length);
 
-/* Appends the value as JSON without blanks; it reads back as the same. */
+/* Appends the value as JSON.stringify writes it, numbers as they are; it reads back as the same. */
 void json_write(const JsonValue *value, StrBuf *out);
 
 bool json_is(const JsonValue *value, const char *text); /* a string that says this */

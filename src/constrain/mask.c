@@ -58,7 +58,7 @@ static const StringMask *string_mask(Masks *masks, Machine *m, Term term, uint32
     if (!raw && escape == 0 &&
         (term == TERM_ALL ||
          term == term_rep(&m->e.terms, term_any_character(&m->e.terms), 0, TERM_MANY)))
-        return v->free_text;
+        return v->free_text[m->e.canonical];
     uint32_t key[3] = {term, escape, (uint32_t)raw + (uint32_t)tails};
     uint64_t *known = map_get(&masks->strings, key, sizeof key);
     if (known)
@@ -68,7 +68,8 @@ static const StringMask *string_mask(Masks *masks, Machine *m, Term term, uint32
     size_t before = text_places_bytes(&masks->places);
     if (more) {
         masks->string = more;
-        mask = string_mask_make(v, &masks->places, &m->e.terms, term, escape, raw, tails);
+        mask = string_mask_make(v, &masks->places, &m->e.terms, term, escape, m->e.canonical, raw,
+                                tails);
     }
     if (!mask) {
         engine_fail(&m->e, "there is no memory for masks");
@@ -185,7 +186,8 @@ static void walk_tails(Machine *m, const cvn_vocabulary *v, const StringMask *ma
     if (!mask->seen)
         return;
     uint32_t in = w->in->n, left = w->left ? w->left->n : 0;
-    walk(m, &v->free_text->tail, 0, v->free_text->tail.n_nodes, at, w);
+    const Trie *free_tail = &v->free_text[m->e.canonical]->tail;
+    walk(m, free_tail, 0, free_tail->n_nodes, at, w);
     drop_seen(w->in, in, mask->seen);
     if (w->left)
         drop_seen(w->left, left, mask->seen);

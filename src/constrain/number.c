@@ -6,7 +6,8 @@
  *
  * Whether one of them fulfils what is asked is a question about intervals and the multiples in them.
  *
- * Where a text is being written (`Engine.digits`), integers are digits alone: 12 goes on with the powers of ten from 0 up.
+ * Where a text is being written (`Engine.canonical`), integers are digits alone: 12 goes on with the powers of ten from 0 up; and
+ * numbers that are listed are written in one way, as JSON.stringify writes them: 1.5, never 1.50 or 15e-1.
  */
 #include "base/num.h"
 #include "constrain/solve.h"
@@ -32,6 +33,20 @@ static int64_t reach(const Engine *e, Formula of)
     return most;
 }
 
+/* The number that a conjunction says its numbers are, by bounds that are equal; or NULL. */
+static const Decimal *only_value(const Engine *e, const FormulaNode *f)
+{
+    for (uint32_t i = 0; i < f->n; i++) {
+        const FormulaNode *low = &e->node[f->list[i]];
+        for (uint32_t k = 0; k < f->n && low->kind == F_K_NUMBER && low->a == NUMBER_GE; k++) {
+            const FormulaNode *high = &e->node[f->list[k]];
+            if (high->kind == F_K_NUMBER && high->a == NUMBER_LE && high->b == low->b)
+                return &e->number[low->b];
+        }
+    }
+    return NULL;
+}
+
 /* Whether f says of all its numbers that they are integers: multiples of one, or equal to one. */
 static bool is_integer(const Engine *e, Formula of)
 {
@@ -41,32 +56,27 @@ static bool is_integer(const Engine *e, Formula of)
         return f->a == NUMBER_MULTIPLE && e->number[f->b].exp >= 0;
     if (f->kind != F_K_AND && !all)
         return false;
-    for (uint32_t i = 0; i < f->n; i++) {
-        const FormulaNode *low = &e->node[f->list[i]];
-        bool equal = false;
-        for (uint32_t k = 0; k < f->n && low->kind == F_K_NUMBER && low->a == NUMBER_GE; k++) {
-            const FormulaNode *high = &e->node[f->list[k]];
-            equal =
-                equal || (high->kind == F_K_NUMBER && high->a == NUMBER_LE && high->b == low->b);
-        }
-        if (!all && equal && e->number[low->b].exp >= 0)
-            return true;
+    const Decimal *only = all ? NULL : only_value(e, f);
+    if (only && only->exp >= 0)
+        return true;
+    for (uint32_t i = 0; i < f->n; i++)
         if (is_integer(e, f->list[i]) != all)
             return !all;
-    }
     return all;
 }
 
 /* Whether numbers are written by their digits alone; not where they are so large that a text has no room for them. */
 static bool has_digits_only(const Engine *e, Formula f)
 {
-    return e->digits && is_integer(e, f) && reach(e, f) <= NUMBER_REACH;
+    return e->canonical && is_integer(e, f) && reach(e, f) <= NUMBER_REACH;
 }
 
 int number_step(const Engine *e, Formula f, NumberPhase phase, unsigned char byte)
 {
     bool digit = byte >= '0' && byte <= '9';
-    if ((phase == NUMBER_ZERO || phase == NUMBER_INTEGER) && !digit && has_digits_only(e, f))
+    bool zero = phase == NUMBER_MINUS && byte == '0'; /* -0 is 0 */
+    if ((zero || ((phase == NUMBER_ZERO || phase == NUMBER_INTEGER) && !digit)) &&
+        has_digits_only(e, f))
         return -1;
     switch (phase) {
     case NUMBER_BEGIN:
@@ -128,10 +138,42 @@ static bool holds(const Engine *e, Formula of, const Decimal *value)
     return false;
 }
 
+/* The number that `text` begins, or is, where numbers are listed. */
+typedef struct Listed {
+    Formula all; /* what is asked of it besides being listed */
+    const char *text;
+    size_t n;
+    bool whole; /* the text is the number, not its beginning */
+    bool found;
+} Listed;
+
+/* Looks for the number among those that f lists. False where f lists none. */
+static bool find_listed(const Engine *e, Formula of, Listed *look)
+{
+    const FormulaNode *f = &e->node[of];
+    const Decimal *value = f->kind == F_K_AND ? only_value(e, f) : NULL;
+    bool lists = f->kind == F_K_OR;
+    if (value) {
+        char text[DECIMAL_TEXT];
+        size_t n = decimal_write(value, text);
+        bool is = look->n <= n && (!look->whole || look->n == n) &&
+                  memcmp(text, look->text, look->n) == 0;
+        look->found = look->found || (is && holds(e, look->all, value));
+        return true;
+    }
+    for (uint32_t i = 0; (f->kind == F_K_AND || f->kind == F_K_OR) && i < f->n; i++)
+        if (find_listed(e, f->list[i], look) != lists)
+            return !lists;
+    return lists;
+}
+
 bool number_is(Engine *e, Formula f, const char *text, size_t n)
 {
     if (f == F_TRUE)
         return true;
+    Listed look = {f, text, n, true, false};
+    if (e->canonical && find_listed(e, f, &look))
+        return look.found;
     Decimal value = decimal_read(&e->arena, text, n);
     return holds(e, f, &value);
 }
@@ -227,7 +269,7 @@ static Interval cut(Engine *e, const Interval *whole, const Begun *b, int64_t po
 static bool conjunction_exists(Engine *e, const Formula *atom, size_t n, void *data)
 {
     const Begun *b = data;
-    Interval whole = {.low = {0}};
+    Interval whole = {.low = {0}, .low_open = b->room >= 0 && b->phase == NUMBER_MINUS};
     const Decimal *unit = NULL;
     for (size_t i = 0; i < n; i++) {
         const FormulaNode *f = &e->node[atom[i]];
@@ -320,11 +362,14 @@ bool number_exists(Engine *e, Formula f, NumberPhase phase, const char *text, si
         return f;
     if (n > NUMBER_TEXT)
         return false;
+    Listed look = {f, text, n, false, false};
+    if (e->canonical && find_listed(e, f, &look))
+        return look.found;
     Decimal value = decimal_read(&e->arena, text, n);
-    if (holds(e, f, &value)) /* by zeros, if it may not end here */
+    bool only = has_digits_only(e, f);
+    if (!(only && phase == NUMBER_MINUS) && holds(e, f, &value)) /* by zeros, if it may not end */
         return true;
     const FormulaNode *node = &e->node[f];
-    bool only = has_digits_only(e, f);
     if (!only && phase < NUMBER_E && node->kind == F_K_NUMBER && node->a == NUMBER_MULTIPLE)
         return true; /* by an exponent, if need be */
     if (phase >= NUMBER_E)
@@ -392,7 +437,9 @@ static bool asks_little(const Engine *e, Formula of)
 
 size_t number_simplify(const Engine *e, Formula f, NumberPhase phase, char *text, size_t n)
 {
-    if (phase >= NUMBER_E || phase < NUMBER_ZERO || !asks_little(e, f))
+    Listed look = {f, text, n, false, false};
+    if (phase >= NUMBER_E || phase < NUMBER_ZERO || !asks_little(e, f) ||
+        (e->canonical && find_listed(e, f, &look)))
         return n;
     size_t begin = n && text[0] == '-', point = begin, out = begin;
     while (point < n && text[point] != '.')

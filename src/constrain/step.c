@@ -168,7 +168,7 @@ static void step_name(Walk *w, const Frame *of)
     const Alphabet *a = m->e.alphabet[m->frame[of->below].b];
     Escaped escaped;
     Frame f = *of;
-    if (!escape_step(of->d, w->byte, &escaped))
+    if (!escape_step(of->d, w->byte, m->e.canonical, &escaped))
         return;
     if (escaped.end) {
         if (machine_name_byte(m, a, f.a, f.c) < 0 && branches_of(m, f.below, f.a))
@@ -186,7 +186,7 @@ static void step_name(Walk *w, const Frame *of)
     for (uint32_t k = f.a; k < f.b && !escape_is_plain(f.d); k++) {
         const JsonName *name = &m->e.name[a->name[k]];
         bool follows = false;
-        for (int part = 0; escape_points(f.d, part, &low, &high); part++)
+        for (int part = 0; escape_points(f.d, part, m->e.canonical, &low, &high); part++)
             follows = follows || name_has_point(name->text + f.c, name->length - f.c, low, high);
         if (follows && branches_of(m, f.below, k)) {
             machine_add(m, w->out, &f);
@@ -198,14 +198,14 @@ static void step_name(Walk *w, const Frame *of)
 /* The characters of a string; read->end where its quote was read and it may end. False where it cannot go on. */
 static bool step_characters(Walk *w, Term *term, uint32_t *escape, Escaped *read)
 {
-    if (!escape_step(*escape, w->byte, read))
+    if (!escape_step(*escape, w->byte, w->m->e.canonical, read))
         return false;
     if (read->end)
         return term_ends(&w->m->e.terms, *term);
     for (int i = 0; i < read->n; i++)
         *term = term_next(&w->m->e.terms, *term, read->byte[i]);
     *escape = read->state;
-    return alive_in_string(&w->m->e.terms, *term, *escape);
+    return alive_in_string(&w->m->e.terms, *term, *escape, w->m->e.canonical);
 }
 
 /* A value has ended above this frame. */

@@ -43,9 +43,11 @@ typedef struct Strings {
     const cvn_vocabulary *v;
     Terms *terms;
     TextPlaces *places;
-    bool raw;   /* no JSON string, but a text of the term … */
-    bool tails; /* … behind which another may follow */
-    bool wide;  /* most is as in strings of which nothing is asked: bits begin as theirs */
+    const StringMask *base; /* of strings of which nothing is asked; NULL while that is made */
+    bool canonical;         /* escape.h */
+    bool raw;               /* no JSON string, but a text of the term … */
+    bool tails;             /* … behind which another may follow */
+    bool wide; /* most is as in strings of which nothing is asked: bits begin as theirs */
     StringMask *mask;
     uint32_t *seen;  /* of wide ones */
     TriePiece *tail; /* [n_tail] */
@@ -80,7 +82,7 @@ static uint32_t find_next(Strings *s, const TextPlace *at, unsigned char byte, u
         if (u < 0)
             return PLACE_DEAD;
         escaped.state = (uint32_t)u;
-    } else if (!escape_step(at->escape, byte, &escaped)) {
+    } else if (!escape_step(at->escape, byte, s->canonical, &escaped)) {
         return PLACE_DEAD;
     }
     if (escaped.end)
@@ -89,7 +91,7 @@ static uint32_t find_next(Strings *s, const TextPlace *at, unsigned char byte, u
     for (int i = 0; i < escaped.n; i++)
         term = term_next(s->terms, term, escaped.byte[i]);
     bool alive = at->raw ? term_alive(s->terms, term, (int)escaped.state)
-                         : alive_in_string(s->terms, term, escaped.state);
+                         : alive_in_string(s->terms, term, escaped.state, s->canonical);
     return alive ? place_of(s, term, escaped.state, depth + 1) : PLACE_DEAD;
 }
 
@@ -175,7 +177,7 @@ static bool is_free(Strings *s, Term term)
 static bool place_is_free(Strings *s, TextPlace *at)
 {
     if (at->free < 0)
-        at->free = !at->raw && at->escape == 0 && s->v->free_text && is_free(s, at->term);
+        at->free = !at->raw && at->escape == 0 && s->base && is_free(s, at->term);
     return at->free;
 }
 
@@ -246,7 +248,7 @@ static bool is_wide(Strings *s, uint32_t begin)
 {
     TextPlace *at = s->places->at[begin];
     int free_bytes = 0;
-    for (unsigned b = 0x20; b < 128 && !s->raw && s->v->free_text && at->escape == 0; b++) {
+    for (unsigned b = 0x20; b < 128 && !s->raw && s->base && at->escape == 0; b++) {
         uint32_t next = next_place(s, begin, (unsigned char)b, 0);
         free_bytes += next >= PLACE_FIRST && place_is_free(s, s->places->at[next]);
     }
@@ -256,7 +258,7 @@ static bool is_wide(Strings *s, uint32_t begin)
 /* Takes over the exits of strings of which nothing is asked, without those of tokens that were looked at. */
 static bool add_free_exits(Strings *s, const uint32_t *seen)
 {
-    const StringMask *base = s->v->free_text;
+    const StringMask *base = s->base;
     uint32_t *exits =
         realloc(s->mask->exit, (s->mask->n_exits + base->n_exits + 1) * sizeof *exits);
     if (!exits)
@@ -294,7 +296,7 @@ static bool note_characters(Strings *s, uint32_t node, uint16_t characters, bool
 /* Of strings of which only the length is asked: what is too long, or ends too early, is taken away. */
 static StringMask *make_length_mask(Strings *s, uint32_t min, uint32_t max)
 {
-    const StringMask *base = s->v->free_text;
+    const StringMask *base = s->base;
     const Trie *trie = &s->v->trie;
     size_t words = CVN_MASK_WORDS(s->v->n) + 1;
     uint32_t *seen = calloc(words, sizeof *seen);
@@ -341,7 +343,7 @@ static void take_away(Strings *s, uint32_t from, uint32_t to)
 static bool take_quotes(Strings *s, uint32_t from, uint32_t to, uint32_t place, uint32_t depth)
 {
     const Trie *trie = &s->v->trie;
-    const StringMask *base = s->v->free_text;
+    const StringMask *base = s->base;
     uint32_t low = 0;
     for (uint32_t high = base->n_quotes; low < high;) {
         uint32_t middle = (low + high) / 2;
@@ -368,7 +370,7 @@ static bool take_free(Strings *s, uint32_t node, uint32_t place)
 {
     const Trie *trie = &s->v->trie;
     for (uint32_t k = trie->node[node].first; k < tokens_end(trie, node) && !s->wide; k++)
-        if (has_bit(s->v->free_text->bits, trie->token[k]))
+        if (has_bit(s->base->bits, trie->token[k]))
             set_bit(s->mask->bits, trie->token[k]);
     return take_quotes(s, node + 1, trie->node[node].after, place, trie->node[node].depth + 1u);
 }
@@ -378,7 +380,7 @@ static bool walk_tokens(Strings *s, uint32_t begin)
     const Trie *trie = &s->v->trie;
     uint32_t at[TOKEN_BYTES + 1] = {begin};
     uint16_t characters[TOKEN_BYTES + 1] = {0};
-    bool base = !s->v->free_text, plain = s->places->at[begin]->escape == 0;
+    bool first = !s->base, plain = s->places->at[begin]->escape == 0;
     for (uint32_t i = 0; i < trie->n_nodes;) {
         const TrieNode *node = &trie->node[i];
         uint32_t next = next_place(s, at[node->depth], node->byte, node->depth);
@@ -387,7 +389,7 @@ static bool walk_tokens(Strings *s, uint32_t begin)
             continue;
         }
         uint32_t last = tokens_end(trie, i);
-        if (base && next != PLACE_DEAD) {
+        if (first && next != PLACE_DEAD) {
             bool begins = next != PLACE_END && s->places->at[at[node->depth]]->escape == 0;
             characters[node->depth + 1] = (uint16_t)(characters[node->depth] + begins);
             if (!note_characters(s, i, characters[node->depth + 1], next == PLACE_END))
@@ -405,7 +407,7 @@ static bool walk_tokens(Strings *s, uint32_t begin)
         }
         TextPlace *place = s->places->at[next];
         at[node->depth + 1] = next;
-        if (node->after - i >= STAY_NODES && place->escape == 0 && !base) {
+        if (node->after - i >= STAY_NODES && place->escape == 0 && !first) {
             bool free_place = plain && place_is_free(s, place);
             if (free_place && !take_free(s, i, next))
                 return false;
@@ -445,10 +447,10 @@ static StringMask *make_string_mask(Strings *s, Term term, uint32_t escape)
     if (s->mask)
         s->mask->bits = calloc(words, sizeof *s->mask->bits);
     bool good = s->mask && s->mask->bits && s->seen;
-    if (good && !s->v->free_text)
+    if (good && !s->base)
         good = (s->mask->characters = calloc((size_t)s->v->n + 1, sizeof(uint16_t))) != NULL;
     if (good && s->wide)
-        memcpy(s->mask->bits, s->v->free_text->bits, (words - 1) * sizeof *s->seen);
+        memcpy(s->mask->bits, s->base->bits, (words - 1) * sizeof *s->seen);
     if (good)
         good = all ? take_quotes(s, 0, trie->n_nodes, begin, 0) : walk_tokens(s, begin);
     good = good && (!s->wide || add_free_exits(s, s->seen)) &&
@@ -465,16 +467,22 @@ static StringMask *make_string_mask(Strings *s, Term term, uint32_t escape)
 }
 
 StringMask *string_mask_make(const cvn_vocabulary *v, TextPlaces *places, Terms *terms, Term term,
-                             uint32_t escape, bool raw, bool tails)
+                             uint32_t escape, bool canonical, bool raw, bool tails)
 {
-    Strings s = {.v = v, .terms = terms, .places = places, .raw = raw, .tails = tails};
+    Strings s = {.v = v,
+                 .terms = terms,
+                 .places = places,
+                 .base = v->free_text[canonical],
+                 .canonical = canonical,
+                 .raw = raw,
+                 .tails = tails};
     TermNode node = terms->node[term];
     bool length =
         !raw && escape == 0 && node.kind == TERM_K_REP && node.list[0] == term_any_character(terms);
     return length ? make_length_mask(&s, node.min, node.max) : make_string_mask(&s, term, escape);
 }
 
-StringMask *string_mask_free_text(const cvn_vocabulary *vocabulary)
+StringMask *string_mask_free_text(const cvn_vocabulary *vocabulary, bool canonical)
 {
     Arena arena;
     Terms terms;
@@ -484,7 +492,7 @@ StringMask *string_mask_free_text(const cvn_vocabulary *vocabulary)
         return NULL;
     terms_init(&terms, &arena);
     if (!text_places_init(&places, &arena))
-        mask = string_mask_make(vocabulary, &places, &terms, TERM_ALL, 0, false, false);
+        mask = string_mask_make(vocabulary, &places, &terms, TERM_ALL, 0, canonical, false, false);
     arena_free(&arena);
     return mask;
 }

@@ -61,10 +61,10 @@ size_t text_places_bytes(const TextPlaces *places);
 
 /* What goes on from a term. `tails`: a text that is no JSON, behind which another may follow. NULL: no memory. */
 StringMask *string_mask_make(const cvn_vocabulary *v, TextPlaces *places, Terms *terms, Term term,
-                             uint32_t escape, bool raw, bool tails);
+                             uint32_t escape, bool canonical, bool raw, bool tails);
 
 /* Of strings of which nothing is asked; made with the vocabulary. NULL: no memory. */
-StringMask *string_mask_free_text(const cvn_vocabulary *vocabulary);
+StringMask *string_mask_free_text(const cvn_vocabulary *vocabulary, bool canonical);
 void string_mask_free(StringMask *mask);
 
 /* The end of the tokens that go through a node. */

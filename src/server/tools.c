@@ -170,7 +170,7 @@ void call_syntax_free(CallSyntax *y)
 
 /* ---- what answers must be ---- */
 
-static const cvn_constrain_options WRITTEN = {.compact = true, .in_order = true, .digits = true};
+static const cvn_constrain_options WRITTEN = {.compact = true, .in_order = true, .canonical = true};
 
 static int make_schema(const json_t *schema, const char *field, cvn_constraint **out, Refusal *why)
 {
