@@ -40,8 +40,27 @@ static void every_chip_says_where_its_numbers_are_from(void **state)
         const Chip *c = chip_at(i);
         assert_true(c->source && c->about && c->bf16 > 0 && c->memory > 0 && c->bandwidth > 0 &&
                     c->domain >= 1);
-        assert_true(c->net > 0 && c->link > 0 && (c->price <= 0 || c->priced));
+        assert_true(c->net > 0 && c->link > 0);
         assert_ptr_equal(chip_find(c->name), c);
+    }
+}
+
+/* All of on-demand lists of large clouds, each with its month. */
+static void every_price_is_of_the_same_kind_of_list(void **state)
+{
+    static const char *const clouds[] = {"Google Cloud", "AWS", "Azure"};
+    for (size_t i = 0; i < chips_count(); i++) {
+        const Chip *c = chip_at(i);
+        const char *comma = c->priced ? strrchr(c->priced, ',') : NULL;
+        int year, month, listed = 0;
+        assert_true((c->price > 0) == (c->priced != NULL));
+        if (!c->priced)
+            continue;
+        for (int k = 0; k < 3; k++)
+            listed += strncmp(c->priced, clouds[k], strlen(clouds[k])) == 0;
+        assert_true(listed == 1 && strstr(c->priced, ", on demand, ") && comma);
+        assert_int_equal(sscanf(comma, ", %d-%d", &year, &month), 2);
+        assert_true(year >= 2024 && month >= 1 && month <= 12);
     }
 }
 
@@ -98,14 +117,39 @@ static void a_chip_of_a_file_is_that_chip(void **state)
     chip_fit(&chip, &fit);
     assert_true(fit.measured);
     json_decref(held);
-    /* What is printed can be read. */
-    json_t *o = chip_json(chip_find("gb200"));
-    char *text = json_dumps(o, 0);
-    assert_int_equal(open_text(text, &chip, &held, &err), CVN_OK);
-    assert_true(chip.fp4 == chip_find("gb200")->fp4 && chip.torus == 0);
-    free(text);
-    json_decref(o);
-    json_decref(held);
+}
+
+/* Numbers, texts, and the fit, of every chip; and the same chip under another name is as fast. */
+static void what_is_printed_of_a_chip_is_that_chip_when_it_is_read(void **state)
+{
+    for (size_t i = 0; i < chips_count(); i++)
+        for (int renamed = 0; renamed < 2; renamed++) {
+            cvn_err err = {0};
+            Chip chip;
+            json_t *held, *o = chip_json(chip_at(i));
+            ChipFit here, there;
+            if (renamed) {
+                if (!json_object_get(o, "like"))
+                    json_object_set_new(o, "like", json_string(chip_at(i)->name));
+                json_object_set_new(o, "name", json_string("mine"));
+            }
+            char *text = json_dumps(o, 0);
+            must(open_text(text, &chip, &held, &err), &err);
+            json_t *again = chip_json(&chip);
+            if (!renamed)
+                assert_true(json_equal(o, again));
+            chip_fit(chip_at(i), &here);
+            chip_fit(&chip, &there);
+            assert_memory_equal(here.product, there.product, sizeof here.product);
+            assert_memory_equal(here.reduce, there.reduce, sizeof here.reduce);
+            assert_true(here.sustained == there.sustained && here.measured == there.measured &&
+                        here.prefill_compute == there.prefill_compute &&
+                        here.decode_memory[0] == there.decode_memory[0]);
+            free(text);
+            json_decref(o);
+            json_decref(again);
+            json_decref(held);
+        }
 }
 
 /* ---- costs ---- */
@@ -160,6 +204,26 @@ static void groups_beyond_a_domain_take_longer(void **state)
     assert_true(cost_collective(&chip, COST_ALL_REDUCE, 16, 1, 1e8).seconds > inside);
     assert_true(cost_collective(&chip, COST_ALL_REDUCE, 8, 8, 1e8).seconds > inside);
     assert_true(cost_collective(&chip, COST_ALL_REDUCE, 1, 1, 1e8).seconds == 0);
+}
+
+/* A step of one row reads its weights and waits for launches: arithmetic is no part of its time, whatever its numbers are. */
+static void one_row_is_bound_by_memory_or_launches_on_every_chip(void **state)
+{
+    for (size_t i = 0; i < chips_count(); i++)
+        for (int type = 0; type < CHIP_TYPES; type++) {
+            CostModel chip;
+            SimServing ask = serving(&chip, chip_at(i)->name, 1);
+            ask.type = (ChipType)type;
+            if (chip_peak(&chip.chip, ask.type) <= 0)
+                continue;
+            Cost c = sim_step(&ask, 1, 1024, 0, 0, 0);
+            assert_true(c.spent[COST_COMPUTE] < 0.01 * c.seconds);
+            /* and narrower weights are read sooner. */
+            if (chip_type_bytes[type] <= 1) {
+                ask.type = CHIP_BF16;
+                assert_true(c.seconds < sim_step(&ask, 1, 1024, 0, 0, 0).seconds);
+            }
+        }
 }
 
 /* ---- steps of programs ---- */
@@ -616,11 +680,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_chip_says_where_its_numbers_are_from),
+        cmocka_unit_test(every_price_is_of_the_same_kind_of_list),
         cmocka_unit_test(shares_of_peaks_are_shares),
         cmocka_unit_test(a_chip_of_a_file_is_that_chip),
+        cmocka_unit_test(what_is_printed_of_a_chip_is_that_chip_when_it_is_read),
         cmocka_unit_test(no_operation_beats_its_bounds),
         cmocka_unit_test(faster_parts_are_never_slower),
         cmocka_unit_test(groups_beyond_a_domain_take_longer),
+        cmocka_unit_test(one_row_is_bound_by_memory_or_launches_on_every_chip),
         cmocka_unit_test(steps_keep_to_their_bounds_and_faster_parts_pay),
         cmocka_unit_test(more_chips_hold_less_each_and_int8_weights_are_read_sooner),
         cmocka_unit_test(every_request_is_answered),

@@ -8,8 +8,8 @@
 Needs numpy, scipy, pandas and pyarrow. Each row's comment has the tables it comes of and how well it fits them.
 The laws are those of src/sim/cost.c:
 
-    product      t = start + (c^p + b^p)^(1/p) + act m k / bandwidth, c = 2 ceil64(m) n (k + ends) / (compute peak),
-                 b = bytes / (memory bandwidth)
+    product      t = start + (c^p + b^p)^(1/p) + act m k / bandwidth, b = bytes / (memory bandwidth),
+                 c = 2 ceil(m) n (k + ends) / (compute peak), m up to whole tiles: of 8 rows where only weights are narrow, of 64 else
     decode       t = start + bytes of keys and values / (memory bandwidth)
     prefill      t = start + causal operations, of rows that are `extra` longer / (compute peak of bf16)
     all_reduce   the measured times themselves, of 8 KiB, 32 KiB … 128 MiB, among 2, 4 and 8
@@ -33,12 +33,15 @@ CHIPS = [
     ("gb200", (2500e12, 5000e12, 10000e12), 8e12),
     ("l40s", (362e12, 733e12, 0), 0.864e12),
 ]
-# of a product: name, dtype there, peak, bytes of a weight, whose kernels (those with the least error)
+# of a product: name, dtype there, peak, bytes of a weight and (at most 1 was taken) of an activation, rows of a tile,
+# whose kernels (those with the least error)
 KINDS = [
-    ("BF16", "bfloat16", BF16, 2, "trtllm"),
-    ("FP8", "fp8", FP8, 1, "trtllm"),
-    ("FP8_BLOCK", "fp8_block", FP8, 1, "sglang"),
-    ("FP4", "nvfp4", FP4, 0.5625, "vllm"),
+    ("BF16", "bfloat16", BF16, 2, 1, 64, "trtllm"),
+    ("FP8", "fp8", FP8, 1, 1, 64, "trtllm"),
+    ("FP8_BLOCK", "fp8_block", FP8, 1, 1, 64, "sglang"),
+    ("FP4", "nvfp4", FP4, 0.5625, 0.5625, 64, "vllm"),
+    ("WEIGHT8", "int8_wo", BF16, 1, 2, 8, "trtllm"),
+    ("WEIGHT4", "int4_wo", BF16, 0.53125, 2, 8, "trtllm"),
 ]
 
 
@@ -60,7 +63,7 @@ def source(found):
 
 
 def products(chip, peaks, bandwidth):
-    for name, dtype, peak, wide, engine in KINDS:
+    for name, dtype, peak, wide, entering, tile, engine in KINDS:
         found = tables(chip, "gemm:gemm", engine)
         d = pd.concat([d[d.gemm_dtype == dtype] for _, d in found])
         d = d[(d.k >= 1024) & (d.n >= 512) & (d.k <= 28672) & (d.n * d.k * wide < 4e8) & (d.latency > 0)]
@@ -69,8 +72,8 @@ def products(chip, peaks, bandwidth):
         m, n, k, t = (d[c].values.astype(float) for c in ("m", "n", "k", "latency"))
 
         def residual(x):
-            c = 2 * np.ceil(m / 64) * 64 * n * (k + x[5]) / (peaks[peak] * x[1])
-            b = (n * k * wide + m * k * min(wide, 1) + m * n * 2) / (bandwidth * x[2])
+            c = 2 * np.ceil(m / tile) * tile * n * (k + x[5]) / (peaks[peak] * x[1])
+            b = (n * k * wide + m * k * entering + m * n * 2) / (bandwidth * x[2])
             return np.log((np.exp(x[0]) + (c ** x[3] + b ** x[3]) ** (1 / x[3]) + x[4] * m * k / bandwidth) / (t / 1e3))
 
         x, error = fit(residual, [np.log(3e-6), 0.7, 0.8, 2, 1, 100], [-20, 0.05, 0.05, 1, 0, 0], [-8, 1, 1, 12, 20, 4000])

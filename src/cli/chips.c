@@ -10,6 +10,12 @@ static const Option *const options[] = {[JSON] = SHARED(JSON), NULL};
 
 static int run(const Args *args, cvn_err *err)
 {
+    const char *name = args->n_operands > 0 ? args->operand[0] : NULL;
+    if (name && !chip_find(name))
+        return err_set(err, CVN_EINVAL, "there is no chip \"%s\": `caravan chips` lists them",
+                       name);
+    if (args->value[JSON].flag && name)
+        return print_json(chip_json(chip_find(name)), err);
     if (args->value[JSON].flag) {
         json_t *list = json_array();
         for (size_t i = 0; i < chips_count(); i++)
@@ -20,6 +26,8 @@ static int run(const Args *args, cvn_err *err)
            "fp4", "GB", "GB/s", "links", "GB/s", "reach", "net", "$/h");
     for (size_t i = 0; i < chips_count(); i++) {
         const Chip *c = chip_at(i);
+        if (name && c != chip_find(name))
+            continue;
         const double peaks[] = {c->bf16, c->int8, c->fp8, c->fp4};
         printf("%-12s", c->name);
         for (int k = 0; k < 4; k++)
@@ -30,16 +38,22 @@ static int run(const Args *args, cvn_err *err)
         c->price > 0 ? printf("%6.2f  ", c->price) : printf("     -  ");
         printf("%s\n", c->about);
     }
-    printf("\nTFLOP/s of dense numbers; links and net: bytes sent by a chip, each way. --json has "
-           "clocks, latencies and sources.\n");
+    printf("\nTFLOP/s of dense numbers; links and net: bytes sent by a chip, each way; $/h: list "
+           "prices of large clouds, on demand.\n--json has clocks, latencies, whose prices they "
+           "are and of when, and all other sources.\n");
     return EXIT_OK;
 }
 
 const Command command_chips = {
     "chips",
     .about = "the chips that simulate knows",
-    .usage = "[options]",
-    .examples = "chips\tpeaks, memory and links\nchips --json\tall that is known, with sources\n",
+    .usage = "[NAME] [options]",
+    .examples =
+        "chips\tpeaks, memory and links\n"
+        "chips --json\tall that is known, with sources\n"
+        "chips v5e --json >mine.json\ta file for simulate --chip mine.json, to be changed\n",
+    .operands = "NAME",
+    .max_operands = 1,
     .options = options,
     .run = run,
 };

@@ -23,6 +23,7 @@ enum {
     PRESET,
     MODEL,
     CHIP,
+    PRICE,
     MESH,
     LAYOUT,
     GOAL,
@@ -66,6 +67,9 @@ static const Option *const options[] = {
     OPTION(CHIP, "chip", .kind = ARG_TEXT, .value = "NAME", .fallback = "h100_sxm",
            .help = "on which chips: a name that `caravan chips` prints, FILE.json, or "
                    "this: the machine that is here, whose steps are measured"),
+    OPTION(PRICE, "price", .kind = ARG_REAL, .low = 1e-6, .high = 1e6, .value = "DOLLARS",
+           .refuses = "rows",
+           .help = "of a chip, an hour, in place of the list price that `caravan chips` prints"),
     [MESH] = ASK(MESH),
     [LAYOUT] = ASK(LAYOUT),
     OPTION(GOAL, "goal", .kind = ARG_CHOICE, .value = "GOAL", .fallback = "throughput",
@@ -292,10 +296,10 @@ static int answer_rows(const char *path, bool markdown, bool json, cvn_err *err)
 typedef struct Figures {
     const char *model, *task;
     const Chip *chip;
-    double chips, price; /* a chip's, an hour */
-    double seconds;      /* a step; of serving, all of it */
-    double tokens;       /* in that time, of all chips */
-    double model_flops;  /* in that time: MFU is of them */
+    double chips;
+    double seconds;     /* a step; of serving, all of it */
+    double tokens;      /* in that time, of all chips */
+    double model_flops; /* in that time: MFU is of them */
     /* Bytes that are read at least, once, by all chips together; 0: no such figure. */
     double weights;
     double exposed;
@@ -304,7 +308,7 @@ typedef struct Figures {
 
 static double per_million(const Figures *f)
 {
-    return f->price * f->chips / 3600 * f->seconds / f->tokens * 1e6;
+    return f->chip->price * f->chips / 3600 * f->seconds / f->tokens * 1e6;
 }
 
 static double mfu(const Figures *f)
@@ -342,9 +346,12 @@ static json_t *figures_json(const Figures *f)
                   "exposed_seconds", f->exposed, "shares", shares_json(&f->cost, f->seconds));
     if (f->weights > 0)
         o = json_with(o, "mbu_nominal", json_real(mbu_nominal(f)));
-    if (f->price > 0)
-        o = json_with(o, "dollars_per_million_tokens", json_real(per_million(f)));
-    return o;
+    if (f->chip->price <= 0)
+        return o;
+    o = json_with(o, "dollars_per_million_tokens", json_real(per_million(f)));
+    return json_with(o, "price",
+                     json_pack("{s:f,s:s}", "dollars_per_chip_and_hour", f->chip->price, "source",
+                               f->chip->priced));
 }
 
 static void print_figures(const Figures *f)
@@ -356,9 +363,11 @@ static void print_figures(const Figures *f)
     printf("  %-36s %12.1f %%\n", "of the memory's bandwidth (MBU)", 100 * mbu(f));
     if (f->weights > 0)
         printf("  %-36s %12.1f %%\n", "  weights alone, once on all chips", 100 * mbu_nominal(f));
-    if (f->price > 0)
-        printf("  %-36s %12.4f $ (%.2f $ per chip and hour)\n", "a million tokens", per_million(f),
-               f->price);
+    if (f->chip->price > 0)
+        printf("  %-36s %12.4f $ (%.2f $ per chip and hour: %s)\n", "a million tokens",
+               per_million(f), f->chip->price, f->chip->priced);
+    else
+        printf("  %-36s %12s $ (no list price is known: --price)\n", "a million tokens", "-");
     printf("  %-36s", "time went to");
     for (int b = 0; b < COST_BOUNDS; b++)
         printf("%s %s %.1f %%", b ? "," : "", cost_bound_names[b],
@@ -398,7 +407,6 @@ static int print_step(const Args *args, const SimAsk *ask, const SimAnswer *a, c
                        .task = ask_tasks[ask->task],
                        .chip = chip,
                        .chips = (double)a->rt.mesh.n_devices,
-                       .price = chip->price,
                        .seconds = a->timed.seconds,
                        .tokens = tokens,
                        .model_flops = a->model_flops,
@@ -628,7 +636,6 @@ static int simulate_serving(const Args *args, const Chip *chip, cvn_err *err)
                        .task = "serving",
                        .chip = chip,
                        .chips = replicas * ask.tp,
-                       .price = chip->price,
                        .seconds = served.seconds,
                        .tokens = served.tokens * served.seconds * replicas,
                        .model_flops = served.cost.flops * replicas * ask.tp,
@@ -667,6 +674,10 @@ static int run(const Args *args, cvn_err *err)
         return EXIT_USAGE;
     }
     TRY(here ? this_chip(&chip, err) : chip_open(v[CHIP].text, &chip, &held, err));
+    if (v[PRICE].given) {
+        chip.price = v[PRICE].real;
+        chip.priced = "--price";
+    }
     return (v[SERVE].flag ? simulate_serving
             : finds       ? search_meshes
                           : simulate_step)(args, &chip, err);

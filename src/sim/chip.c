@@ -11,6 +11,11 @@ const char *const chip_type_names[CHIP_TYPES + 1] = {
 const double chip_type_bytes[CHIP_TYPES] = {
     [CHIP_BF16] = 2,     [CHIP_INT8] = 1,    [CHIP_FP8] = 1,          [CHIP_FP8_BLOCK] = 1,
     [CHIP_FP4] = 0.5625, [CHIP_WEIGHT8] = 1, [CHIP_WEIGHT4] = 0.53125};
+/* 64 is what fits.def was made with. Kernels that widen weights take few rows at a time: with 8 those of an A100 (int4, 16 rows or
+   fewer; TensorRT-LLM 1.0.0) are 16 % off in the median, with 64 29 %. */
+const double chip_type_rows[CHIP_TYPES] = {
+    [CHIP_BF16] = 64, [CHIP_INT8] = 64,   [CHIP_FP8] = 64,   [CHIP_FP8_BLOCK] = 64,
+    [CHIP_FP4] = 64,  [CHIP_WEIGHT8] = 8, [CHIP_WEIGHT4] = 8};
 
 /* The launch of an NVIDIA GPU: the shortest kernels of a recorded graph, 1.9 us (aiconfigurator-core 0.12.0,
    quantize/vllm/0.24.0: static_scaled_fp8_quant). TPUs run a step as one program: nothing is started on the way. */
@@ -18,6 +23,8 @@ const double chip_type_bytes[CHIP_TYPES] = {
     (128 *                                                                                         \
      1048576.0) /* CMEM of a v4: arXiv 2304.01433; VMEM of v5e, v6e: jax-ml.github.io/scaling-book, TPUs */
 
+/* Prices are of one kind of list: by the hour, on demand, in the United States, of Google Cloud where it rents the chip to everybody,
+   else of AWS, else of Azure; a whole machine's, divided by its chips. */
 static const Chip chips[] = {
     {"v4", .about = "TPU v4 (2 TensorCores)",
      .source = "cloud.google.com/tpu/docs/v4: 275 TFLOP/s bf16 or int8, 32 GiB, 1228 GB/s, 3D "
@@ -25,52 +32,52 @@ static const Chip chips[] = {
      .bf16 = 275e12, .int8 = 275e12, .memory = 32 * 1073741824.0, .ahead = AHEAD,
      .bandwidth = 1.228e12, .clock = 1.05e9, .torus = 3, .domain = 4096, .link = 300e9,
      .latency = 1e-6, .net = 6.25e9, .net_latency = 50e-6, .price = 3.22,
-     .priced = "on demand, us-central2, 2024-04", .like = "tpu"},
+     .priced = "Google Cloud, on demand, us-central2, 2024-04"},
     {"v5e", .about = "TPU v5e",
      .source = "cloud.google.com/tpu/docs/v5e: 197 TFLOP/s bf16, 394 int8, 16 GiB, 819 GB/s, 2D "
                "torus, 4 links, 1600 Gbit/s",
      .bf16 = 197e12, .int8 = 394e12, .memory = 16 * 1073741824.0, .ahead = AHEAD,
      .bandwidth = 0.819e12, .clock = 1.5e9, .torus = 2, .domain = 256, .link = 200e9,
      .latency = 1e-6, .net = 3.125e9, .net_latency = 50e-6, .price = 1.2,
-     .priced = "on demand, us-west4, 2024-04", .like = "tpu"},
+     .priced = "Google Cloud, on demand, us-west4, 2024-04"},
     {"v5p", .about = "TPU v5p (2 TensorCores)",
      .source = "cloud.google.com/tpu/docs/v5p: 459 TFLOP/s bf16, 918 int8, 95 GiB, 2765 GB/s, 3D "
                "torus, 4800 Gbit/s",
      .bf16 = 459e12, .int8 = 918e12, .memory = 95 * 1073741824.0, .bandwidth = 2.765e12,
      .clock = 1.75e9, .torus = 3, .domain = 8960, .link = 600e9, .latency = 1e-6, .net = 6.25e9,
-     .net_latency = 50e-6, .price = 4.2, .priced = "on demand, us-east5, 2024-04", .like = "tpu"},
+     .net_latency = 50e-6, .price = 4.2, .priced = "Google Cloud, on demand, us-east5, 2024-04"},
     {"v6e", .about = "TPU v6e (Trillium)",
      .source = "cloud.google.com/tpu/docs/v6e: 918 TFLOP/s bf16, 1836 int8, 32 GB, 1640 GB/s, 2D "
                "torus, 3584 Gbit/s",
      .bf16 = 918e12, .int8 = 1836e12, .memory = 32e9, .ahead = AHEAD, .bandwidth = 1.64e12,
      .clock = 1.75e9, .torus = 2, .domain = 256, .link = 448e9, .latency = 1e-6, .net = 12.5e9,
-     .net_latency = 50e-6, .price = 2.7, .priced = "on demand, us-east5, 2024-12", .like = "tpu"},
+     .net_latency = 50e-6, .price = 2.7, .priced = "Google Cloud, on demand, us-east5, 2024-12"},
     {"tpu7x", .about = "TPU7x (Ironwood; 2 devices)",
      .source = "cloud.google.com/tpu/docs/tpu7x: 2307 TFLOP/s bf16, 4614 fp8, 192 GiB, 7380 GB/s, "
                "3D torus, 9600 Gbit/s",
      .bf16 = 2307e12, .fp8 = 4614e12, .int8 = 0, .memory = 192 * 1073741824.0, .bandwidth = 7.38e12,
      .clock = 1.75e9, .torus = 3, .domain = 9216, .link = 1200e9, .latency = 1e-6, .net = 12.5e9,
-     .net_latency = 50e-6, .like = "tpu"},
+     .net_latency = 50e-6},
     {"a100_sxm_40", .about = "NVIDIA A100 SXM 40 GB",
      .source = "NVIDIA A100 datasheet: 312 TFLOP/s bf16, 624 int8, 1555 GB/s, NVLink 600 GB/s both "
                "ways; HDR InfiniBand",
      .bf16 = 312e12, .int8 = 624e12, .memory = 40e9, .bandwidth = 1.555e12, .clock = 1.41e9,
      .launch = 1.9e-6, .domain = 8, .link = 300e9, .latency = 2e-6, .net = 25e9,
-     .net_latency = 5e-6, .price = 3.67, .priced = "GCP a2-highgpu, on demand, 2024-04",
+     .net_latency = 5e-6, .price = 3.67, .priced = "Google Cloud a2-highgpu, on demand, 2024-04",
      .like = "a100_sxm"},
     {"a100_sxm", .about = "NVIDIA A100 SXM 80 GB",
      .source = "NVIDIA A100 datasheet: 312 TFLOP/s bf16, 624 int8, 2039 GB/s, NVLink 600 GB/s both "
                "ways; HDR InfiniBand",
      .bf16 = 312e12, .int8 = 624e12, .memory = 80e9, .bandwidth = 2.039e12, .clock = 1.41e9,
      .launch = 1.9e-6, .domain = 8, .link = 300e9, .latency = 2e-6, .net = 25e9,
-     .net_latency = 5e-6, .price = 5.07, .priced = "GCP a2-ultragpu, on demand, 2024-04"},
+     .net_latency = 5e-6, .price = 5.07, .priced = "Google Cloud a2-ultragpu, on demand, 2024-04"},
     {"h100_sxm", .about = "NVIDIA H100 SXM 80 GB",
      .source = "NVIDIA H100 datasheet: 989 TFLOP/s bf16, 1979 fp8 and int8 dense, 3.35 TB/s, "
                "NVLink 900 GB/s both ways; NDR",
      .bf16 = 989.4e12, .int8 = 1978.9e12, .fp8 = 1978.9e12, .memory = 80 * 1073741824.0,
      .bandwidth = 3.35e12, .clock = 1.83e9, .launch = 1.9e-6, .domain = 8, .link = 450e9,
      .latency = 2e-6, .net = 50e9, .net_latency = 5e-6, .price = 11.06,
-     .priced = "GCP a3-highgpu, on demand, 2024-10"},
+     .priced = "Google Cloud a3-highgpu, on demand, 2024-10"},
     {"h200_sxm", .about = "NVIDIA H200 SXM 141 GB",
      .source = "NVIDIA H200 datasheet: as H100, 4.8 TB/s", .bf16 = 989.4e12, .int8 = 1978.9e12,
      .fp8 = 1978.9e12, .memory = 141e9, .bandwidth = 4.8e12, .clock = 1.83e9, .launch = 1.9e-6,
@@ -99,13 +106,14 @@ static const Chip chips[] = {
                "f32 sums, 1008 GB/s, PCIe 4",
      .bf16 = 165.2e12, .int8 = 660.6e12, .fp8 = 330.3e12, .memory = 24e9, .bandwidth = 1.008e12,
      .clock = 2.52e9, .launch = 1.9e-6, .domain = 1, .link = 32e9, .latency = 10e-6, .net = 12.5e9,
-     .net_latency = 10e-6, .price = 0.34, .priced = "RunPod, on demand, 2026-03", .like = "l40s"},
+     .net_latency = 10e-6, .like = "l40s"},
     {"mi300x", .about = "AMD Instinct MI300X 192 GB",
      .source = "AMD MI300X datasheet: 1307 TFLOP/s bf16, 2615 int8 and fp8 dense, 5.3 TB/s, 7 "
                "links of 64 GB/s a direction",
      .bf16 = 1307.4e12, .int8 = 2614.9e12, .fp8 = 2614.9e12, .memory = 192e9, .bandwidth = 5.3e12,
      .clock = 2.1e9, .launch = 3e-6, .domain = 8, .link = 448e9, .latency = 3e-6, .net = 50e9,
-     .net_latency = 5e-6, .price = 1.85, .priced = "Vultr, on demand, 2026-05", .like = "h100_sxm"},
+     .net_latency = 5e-6, .price = 6, .priced = "Azure ND96isr_MI300X_v5, on demand, 2026-05",
+     .like = "h100_sxm"},
 };
 
 /* ---- what was measured ---- */
@@ -202,7 +210,7 @@ void chip_fit(const Chip *chip, ChipFit *fit)
         if (strcmp(sustained[i].chip, name) == 0)
             fit->sustained = sustained[i].share;
     for (size_t i = 0; i < COUNT(tpu_products); i++)
-        if (strcmp(tpu_products[i].chip, chip->name) == 0)
+        if (strcmp(tpu_products[i].chip, name) == 0)
             fit->product[CHIP_BF16].compute = tpu_products[i].compute;
     for (size_t i = 0; i < COUNT(decodes); i++)
         if (strcmp(decodes[i].chip, name) == 0) {
@@ -354,6 +362,9 @@ int chip_open(const char *name, Chip *chip, json_t **held, cvn_err *err)
     json_object_foreach(o, key,
                         value) if (strcmp(key, "like") != 0 &&
                                    read_field(name, key, value, chip, err)) return err->code;
+    /* A price comes with where it is from: another chip's source is not this one's. */
+    if (json_object_get(o, "price") && !json_object_get(o, "priced"))
+        chip->priced = chip->price > 0 ? name : NULL;
     if (chip->bf16 <= 0 || chip->memory <= 0 || chip->bandwidth <= 0 || chip->domain < 1)
         return err_set(
             err, CVN_EFORMAT,

@@ -32,6 +32,8 @@ typedef enum ChipType {
 extern const char *const chip_type_names[CHIP_TYPES + 1]; /* then NULL */
 /* Of a weight, its scales with it. */
 extern const double chip_type_bytes[CHIP_TYPES];
+/* Rows of a product that are computed together, so that fewer take as long. */
+extern const double chip_type_rows[CHIP_TYPES];
 
 /* How products of one type use the chip. */
 typedef struct ChipProduct {
@@ -74,8 +76,8 @@ typedef struct Chip {
     double latency; /* seconds from one to the next */
     double net;     /* bytes a second and chip beyond the domain */
     double net_latency;
-    double price;       /* dollars per chip and hour; 0: nobody says */
-    const char *priced; /* when and where */
+    double price;       /* dollars per chip and hour, on demand; 0: no large cloud lists it */
+    const char *priced; /* whose list says so, where and when; NULL without a price */
     const char *like;   /* the chip whose fit it has, when it has none of its own */
 } Chip;
 

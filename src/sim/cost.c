@@ -39,7 +39,7 @@ Cost cost_product(const CostModel *model, ChipType type, double m, double n, dou
     double wide = chip_type_bytes[type], in = type >= CHIP_WEIGHT8 ? 2 : fmin(wide, 1);
     Cost c = {.flops = 2 * m * n * k,
               .bytes = n * k * wide + m * k * (type == CHIP_BF16 ? 2 : in) + 2 * m * n};
-    double tile = 64; /* rows that are computed together */
+    double tile = chip_type_rows[type];
     double compute = 2 * ceil(m / tile) * tile * n * (k + p->ends) / (peak * p->compute);
     double memory = (n * k * wide + m * k * in + 2 * m * n) / (chip->bandwidth * p->memory);
     double most = fmax(compute, memory), least = fmin(compute, memory);
