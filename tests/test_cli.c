@@ -386,6 +386,71 @@ static void the_seed_decides_the_text(void **state)
         json_decref(tokens[i]);
 }
 
+static void every_seed_that_is_printed_is_taken(void **state)
+{
+    char args[512];
+    snprintf(args, sizeof args,
+             "generate --model %s -t 1 --tokens 1,7 -n 12 --n 40 --ignore-eos --json --seed "
+             "9223372036854775807",
+             random_model());
+    Run all = run("", args);
+    assert_int_equal(all.status, 0);
+    int i = 0;
+    for (const char *at = all.output.text; *at; at += strcspn(at, "\n") + 1, i++) {
+        json_t *sample = json_loadb(at, strcspn(at, "\n"), 0, NULL);
+        json_int_t seed = json_integer_value(json_object_get(sample, "seed"));
+        assert_true(seed >= 0 && (i == 0 || seed < (json_int_t)1 << 53));
+        snprintf(args, sizeof args,
+                 "generate --model %s -t 1 --tokens 1,7 -n 12 --ignore-eos --json --seed %lld",
+                 random_model(), (long long)seed);
+        if (i % 8 == 0) {
+            json_t *alone = run_json(args);
+            assert_true(
+                json_equal(json_object_get(alone, "tokens"), json_object_get(sample, "tokens")));
+            json_decref(alone);
+        }
+        json_decref(sample);
+    }
+    assert_int_equal(i, 40);
+    strbuf_free(&all.output);
+}
+
+static void threads_are_no_more_than_there_are_cores(void **state)
+{
+    char args[512];
+    snprintf(args, sizeof args,
+             "generate --model %s -t 999 --tokens 1,7 -n 3 --ignore-eos --json 2>/dev/null",
+             random_model());
+    json_t *json = run_json(args);
+    assert_true(json_integer_value(json_object_get(json_object_get(json, "timings"), "threads")) <=
+                sysconf(_SC_NPROCESSORS_ONLN));
+    json_decref(json);
+    snprintf(args, sizeof args, "score --model %s -t 999 --tokens 1,7 2>&1", random_model());
+    expect(0, "", args, "999 threads would wait for each other on the ");
+}
+
+/* A vocabulary in which bytes that are never part of UTF-8 have no token, as of models whose tokenizer was made from text. */
+static void bytes_without_a_token_are_told_of(void **state)
+{
+    json_t *json = json_load_file(CVN_TEST_DATA "/text/byte_level.json", 0, NULL);
+    json_t *vocab = json_object_get(json_object_get(json, "model"), "vocab");
+    json_int_t id = json_integer_value(json_object_get(vocab, "\xc3\xbf"));
+    assert_int_equal(json_object_del(vocab, "\xc3\xbf"), 0);
+    json_object_set_new(vocab, "another", json_integer(id));
+    assert_int_equal(json_dump_file(json, in_scratch("lacking.json"), 0), 0);
+    json_decref(json);
+    char args[512];
+    snprintf(args, sizeof args, "tokenize --tokenizer %s --json 2>&1", in_scratch("lacking.json"));
+    expect(0, "printf 'ab\\377cd' |", args,
+           "standard input: byte 2 (0xff) has no token in this vocabulary and is left out");
+    expect(0, "printf 'a\\377c\\377' |", args,
+           "2 bytes have no token in this vocabulary and are left out, the first of them byte 1");
+    expect(0, "printf 'ab\\376' |", args, "{\"ids\":[");
+    Run r = run("printf 'ab\\376' |", args);
+    assert_null(strstr(r.output.text, "left out"));
+    strbuf_free(&r.output);
+}
+
 static void ctrl_c_ends_a_generation_with_130(void **state)
 {
     char args[512];
@@ -723,6 +788,9 @@ int main(void)
         cmocka_unit_test(score_prints_what_scripts_rely_on),
         cmocka_unit_test(generate_prints_what_scripts_rely_on),
         cmocka_unit_test(the_seed_decides_the_text),
+        cmocka_unit_test(every_seed_that_is_printed_is_taken),
+        cmocka_unit_test(threads_are_no_more_than_there_are_cores),
+        cmocka_unit_test(bytes_without_a_token_are_told_of),
         cmocka_unit_test(ctrl_c_ends_a_generation_with_130),
         cmocka_unit_test(ctrl_c_leaves_no_folder),
         cmocka_unit_test(what_cannot_be_run_is_refused_in_a_sentence),

@@ -376,8 +376,8 @@ static void a_template_has_variables_and_messages_are_gone_on_in(void **state)
     expect(0,
            "cp -r model templated && printf '%s' '{% for m in messages %}<|start_header_id|>{{ "
            "m.role }}<|end_header_id|>{{ m.content }}<|eot_id|>{% endfor %}{% if "
-           "add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>{{ mood }}{% "
-           "endif %}' > templated/chat_template.jinja",
+           "add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>{{ mood }}{{ "
+           "reasoning_effort }}{% endif %}' > templated/chat_template.jinja",
            "");
     char path[300];
     snprintf(path, sizeof path, "%s/templated", scratch);
@@ -390,6 +390,10 @@ static void a_template_has_variables_and_messages_are_gone_on_in(void **state)
     expect_prompt(r.port, HI "]", HI_TEXT HEADER);
     expect_prompt(r.port, HI "], \"chat_template_kwargs\": {\"mood\": \"happy\"}",
                   HI_TEXT HEADER "happy");
+    expect_prompt(r.port,
+                  HI "], \"chat_template_kwargs\": {\"mood\": \"so \"}, \"reasoning_effort\": "
+                     "\"low\"",
+                  HI_TEXT HEADER "so low");
     expect_prompt(r.port, HI "], \"add_generation_prompt\": false", HI_TEXT);
     expect_prompt(
         r.port,
@@ -481,6 +485,35 @@ static void what_is_not_carried_out_is_refused_by_name(void **state)
             snprintf(body, sizeof body, "{\"prompt\": \"x\", \"max_tokens\": -1}");
         expect_status(r->port, refused[i].path, body, 400, wanted);
     }
+}
+
+/* What somebody meant who sent a field that there is not. */
+static void what_was_meant_is_said(void **state)
+{
+    const Running *r = *state;
+#define ASKS "\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}]"
+    static const struct {
+        const char *path, *body, *piece;
+    } cases[] = {
+        {"/v1/chat/completions", "{" ASKS ", \"max_token\": 5}", "did you mean max_tokens?"},
+        {"/v1/completions", "{\"promt\": \"x\"}", "did you mean prompt?"},
+        {"/v1/completions", "{\"prompt\": \"x\", \"messages\": []}",
+         "messages is a field of chat.completions, and none of completions"},
+        {"/v1/chat/completions", "{\"messages\": []}",
+         "messages is empty; send at least one message"},
+        {"/v1/messages", "{\"max_tokens\": 4, \"messages\": []}", "messages is empty"},
+        {"/v1/chat/completions", "{\"messages\": {}}", "an array of messages is expected"},
+        {"/v1/chat/completions", "{" ASKS ", \"reasoning_effort\": \"low\"}",
+         "reasoning_effort asks for the effort low, and the model's chat template has no variable"},
+        {"/v1/responses", "{\"input\": \"Hi\", \"reasoning\": {\"effort\": \"high\"}}",
+         "reasoning asks for the effort high"},
+        {"/v1/chat/completions", "{" ASKS ", \"reasoning_effort\": \"much\"}",
+         "none, minimal, low, medium, high or xhigh"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        expect_status(r->port, cases[i].path, cases[i].body, 400, cases[i].piece);
+    expect_status(r->port, "/v1/chat/completions",
+                  "{" ASKS ", \"max_tokens\": 2, \"reasoning_effort\": \"none\"}", 200, "choices");
 }
 
 static void what_asks_for_nothing_is_accepted(void **state)
@@ -641,6 +674,7 @@ int main(void)
         cmocka_unit_test(the_fingerprint_is_of_the_weights),
         cmocka_unit_test(what_is_not_carried_out_is_refused_by_name),
         cmocka_unit_test(what_asks_for_nothing_is_accepted),
+        cmocka_unit_test(what_was_meant_is_said),
         cmocka_unit_test(bad_bodies_are_refused),
         cmocka_unit_test(the_openapi_file_has_every_field_that_is_read),
         cmocka_unit_test(fields_are_in_the_page),

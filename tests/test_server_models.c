@@ -343,7 +343,7 @@ static void what_is_not_there_is_named(void **state)
         {"/v1/embeddings", "{\"model\": \"tiny\", \"input\": \"x\", \"encoding_format\": \"x\"}",
          400, "base64"},
         {"/v1/embeddings", "{\"model\": \"tiny\", \"input\": \"x\", \"stream\": true}", 400,
-         "stream is no field of embeddings"},
+         "stream is a field of chat.completions, and none of embeddings"},
         {"/v1/chat/completions", "{\"model\": 3, \"messages\": []}", 400, "model"},
         {"/v1/messages",
          "{\"model\": \"x\", \"max_tokens\": 3, \"messages\": [{\"role\": \"user\", \"content\": "

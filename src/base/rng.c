@@ -23,6 +23,16 @@ void rng_threefry2x32(const uint32_t key[2], const uint32_t counter[2], uint32_t
     out[1] = x1;
 }
 
+uint64_t rng_seed(uint64_t seed, uint64_t i)
+{
+    uint64_t x = seed + i * UINT64_C(0x9e3779b97f4a7c15);
+    if (i == 0)
+        return seed;
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return (x ^ x >> 31) >> 11;
+}
+
 RngKey rng_key(uint64_t seed, const char *name)
 {
     uint64_t hash = hash_bytes(name, strlen(name));

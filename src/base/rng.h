@@ -27,6 +27,10 @@ typedef struct RngKey {
 
 void rng_threefry2x32(const uint32_t key[2], const uint32_t counter[2], uint32_t out[2]);
 
+/* Seed number i that comes of a seed; number 0 is the seed itself. The others are below 2^53, so that whatever reads JSON
+ * keeps them. */
+uint64_t rng_seed(uint64_t seed, uint64_t i);
+
 /* The key of a named stream (a tensor's name) under a seed. */
 RngKey rng_key(uint64_t seed, const char *name);
 

@@ -157,7 +157,6 @@ static int open_bench(Bench *b, cvn_err *err)
     const Value *v = b->value;
     int threads = (int)v[THREADS].integer; /* of all devices here, 0: as many as there are cores */
     b->devices = 1;
-    warn_threads(threads);
     TRY(run_join(v[MESH].given, &b->cluster, err));
     TRY(check_layout(v[MESH].text, layout_said(v[MESH].text, &v[LAYOUT], false), err));
     if (v[MESH].given) {

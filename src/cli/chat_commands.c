@@ -1,7 +1,7 @@
 /* What a line that begins with a slash does. */
 #include "base/file.h"
+#include "base/suggest.h"
 #include "cli/chat.h"
-#include "cli/suggest.h"
 #include "cli/terminal.h"
 
 #include <ctype.h>

@@ -76,19 +76,38 @@ const char *choice_of_remat(size_t i)
 
 const char *const storage_choices[] = {"f32", "bf16", "f16", NULL};
 
-void warn_threads(int64_t wanted)
+int64_t limit_threads(int64_t wanted)
 {
     Cores cores;
     if (wanted <= 1)
-        return;
+        return wanted;
     cores_find(&cores);
-    if (wanted <= cores.n)
-        return;
-    fprintf(
-        stderr,
-        "caravan: warning: %lld threads on %d core%s that this process may use: they take turns, "
-        "and fewer are used where that is faster\n",
-        (long long)wanted, cores.n, cores.n == 1 ? "" : "s");
+    /* Two threads on a core may help; more than the processors, or than the quota, never do. */
+    int most = cores.n < cores.n_cores ? cores.n : cores.n_processors;
+    if (wanted <= most)
+        return wanted;
+    fprintf(stderr,
+            "caravan: warning: %lld threads would wait for each other on the %d core%s that this "
+            "process may use; it takes %d\n",
+            (long long)wanted, most, most == 1 ? "" : "s", most);
+    return most;
+}
+
+void warn_left_out(const Tokenizer *tokenizer, const char *source, const char *text, size_t n)
+{
+    size_t first = 0, left_out = tokenizer_left_out(tokenizer, text, n, &first);
+    if (left_out == 1)
+        fprintf(
+            stderr,
+            "caravan: warning: %s: byte %zu (0x%02x) has no token in this vocabulary and is left "
+            "out\n",
+            source, first, (unsigned char)text[first]);
+    else if (left_out)
+        fprintf(
+            stderr,
+            "caravan: warning: %s: %zu bytes have no token in this vocabulary and are left out, "
+            "the first of them byte %zu (0x%02x)\n",
+            source, left_out, first, (unsigned char)text[first]);
 }
 
 cvn_dtype dtype_of(const Value *value)

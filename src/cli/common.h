@@ -6,6 +6,7 @@
 #include "caravan/dtype.h"
 #include "cli/options.h"
 #include "text/bytes_json.h"
+#include "text/tokenizer.h"
 #include "train/checkpoint/export.h"
 
 #include <jansson.h>
@@ -34,8 +35,11 @@ bool is_shape(const char *folder);
 const char *choice_of_remat(size_t i);
 extern const char *const storage_choices[];
 
-/* Warns where more threads are wanted than there are cores that this process may use. */
-void warn_threads(int64_t wanted);
+/* So many threads as are wanted, and no more than there are processors that this process may use: that is warned of. */
+int64_t limit_threads(int64_t wanted);
+
+/* Warns of bytes of a text that a tokenizer leaves out. */
+void warn_left_out(const Tokenizer *tokenizer, const char *source, const char *text, size_t n);
 
 /* The dtype an ARG_CHOICE of dtype names stands for; CVN_DTYPE_COUNT when none was given. */
 cvn_dtype dtype_of(const Value *value);

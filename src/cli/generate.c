@@ -1,5 +1,6 @@
 /* caravan generate: texts go on, one as it comes or several in a batch. */
 #include "base/heap.h"
+#include "base/rng.h"
 #include "base/threads.h"
 #include "cli/common.h"
 #include "cli/run_model.h"
@@ -349,17 +350,6 @@ static int read_all(Batch *b, cvn_err *err)
                          v[PROMPTS].text);
 }
 
-/* Sample 0 has the seed itself, so that it is the text that the prompt gives alone. */
-static uint64_t sample_seed(uint64_t seed, uint64_t sample)
-{
-    uint64_t x = seed + sample * UINT64_C(0x9e3779b97f4a7c15);
-    if (sample == 0)
-        return seed;
-    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
-    return x ^ x >> 31;
-}
-
 /* A text and a request for each sample of each prompt. */
 static int make_requests(Batch *b, cvn_err *err)
 {
@@ -397,7 +387,7 @@ static int make_requests(Batch *b, cvn_err *err)
                            .ignore_eos = args_value(b->args, SHARED(IGNORE_EOS))->flag,
                            .constraint = b->constraint,
                            .sampling = sampling};
-        r->sampling.seed = sample_seed(r->sampling.seed, i % samples);
+        r->sampling.seed = rng_seed(r->sampling.seed, i % samples);
     }
     return CVN_OK;
 }

@@ -3,10 +3,10 @@
  * write what packages install: _commands, _man [COMMAND], _completion SHELL.
  */
 #include "base/cpu.h"
+#include "base/suggest.h"
 #include "cli/common.h"
 #include "cli/help.h"
 #include "cli/ranks.h"
-#include "cli/suggest.h"
 #include "cli/terminal.h"
 #include "cpu/registry.h"
 
@@ -115,6 +115,14 @@ static int run_hidden(int argc, char **argv)
     return print_text(&text);
 }
 
+/* Of --threads, wherever a command has it. */
+static void limit(Args *args)
+{
+    for (int i = 0; args->command->options[i]; i++)
+        if (args->command->options[i] == SHARED(THREADS))
+            args->value[i].integer = limit_threads(args->value[i].integer);
+}
+
 static int run_args(void *of, cvn_err *err)
 {
     const Args *args = of;
@@ -137,8 +145,10 @@ static int run_command(const Command *command, int argc, char **argv)
     else if (transport_launched() && option_find(command, "mesh", 4) < 0)
         status = err_set(&err, CVN_EUNSUPPORTED, "caravan %s does not run in several processes",
                          command->name);
-    else
+    else {
+        limit(args);
         status = protect(run_args, args, "running the command", &err);
+    }
     if (status < 0 || err.code) {
         int told = fail(&err);
         status = status > 0 ? status : told;

@@ -1,8 +1,8 @@
 /* caravan opt: runs passes on a graph in text, on any machine, and prints what they make of it; or carries it out. */
 #include "base/file.h"
+#include "base/suggest.h"
 #include "cli/common.h"
 #include "cli/opt_run.h"
-#include "cli/suggest.h"
 #include "cli/terminal.h"
 #include "compile/pipeline.h"
 #include "graph/passes.h"

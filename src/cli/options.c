@@ -3,9 +3,9 @@
 #include "base/bytes.h"
 #include "base/file.h"
 #include "base/heap.h"
+#include "base/suggest.h"
 #include "cli/model_names.h"
 #include "cli/ranks.h"
-#include "cli/suggest.h"
 #include "model/presets.h"
 #include "train/data/source.h"
 

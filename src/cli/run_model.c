@@ -278,6 +278,7 @@ int run_model_input(const RunModel *run, const Value *ids, const char *text, con
     size_t n = text ? strlen(text) : 0;
     if (file)
         TRY(read_input(file, &all, &n, err));
+    warn_left_out(run->model->tokenizer, file ? file : "the text", file ? all : text, n);
     int code =
         tokenizer_encode(run->model->tokenizer, file ? all : text, n, run->encoding, out, err);
     free(all);
@@ -327,7 +328,6 @@ int run_model_start(RunModel *run, const RunOptions *options, int64_t n_prompt, 
                        "; shorten the prompt%s",
                        n_prompt, engine.context,
                        engine.context < most ? " or raise --context" : "");
-    warn_threads(engine.threads);
     double begin = clock_seconds();
     TRY(cvn_engine_new(run->model, &engine, &run->engine, err));
     double load = cvn_engine_get_stats(run->engine).load_seconds;

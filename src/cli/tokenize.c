@@ -103,6 +103,7 @@ static void add_ids_line(Work *work)
 static int encode(Work *work, const char *text, size_t n, cvn_err *err)
 {
     work->ids.n = 0;
+    warn_left_out(work->tokenizer, work->source, text, n);
     return tokenizer_encode(work->tokenizer, text, n, work->flags, &work->ids, err);
 }
 

@@ -447,7 +447,6 @@ static int train(const Args *args, const TrainConfig *config, const bool *given,
                           .evaluate = on_evaluate,
                           .profile = args->value[PROFILE].text};
     TRY(ranks_join(&events.cluster, err));
-    warn_threads(config->threads);
     events.stop = run_interrupt_step(events.cluster != NULL);
     int code = train_run(config, given, resume, &events, result, err);
     if (view.drawn)
@@ -474,6 +473,7 @@ static int run(const Args *args, cvn_err *err)
         return !file && err->code == CVN_EINVAL ? EXIT_USAGE : err->code;
     if (resume)
         config.out = resume;
+    config.threads = limit_threads(config.threads);
     int code = train(args, &config, given, resume != NULL, &result, err);
     if (code == CVN_EINTERRUPTED)
         fprintf(stderr, "interrupted before the first step; %s\n",

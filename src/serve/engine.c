@@ -265,11 +265,12 @@ static int check_memory(cvn_engine *e, cvn_err *err)
     if (e->options.memory_limit && sum > e->options.memory_limit)
         return err_set(err, CVN_EMEM,
                        "the model needs %s (weights %s, KV cache %s, activations %s) and the limit "
-                       "is %s; lower --context or the number of texts",
+                       "is %s; lower --context%s",
                        bytes_text((double)sum).text, bytes_text((double)s->weight_bytes).text,
                        bytes_text((double)s->cache_bytes).text,
                        bytes_text((double)s->arena_bytes).text,
-                       bytes_text((double)e->options.memory_limit).text);
+                       bytes_text((double)e->options.memory_limit).text,
+                       e->options.rows > 1 ? " or --rows" : "");
     return CVN_OK;
 }
 

@@ -1,6 +1,7 @@
 #include "server/ask.h"
 
 #include "base/map.h"
+#include "base/rng.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -91,16 +92,6 @@ int ask_parse(const char *text, size_t n, json_t **out, Refusal *why)
     return 0;
 }
 
-uint64_t ask_seed(uint64_t seed, uint64_t i)
-{
-    uint64_t x = seed + i * UINT64_C(0x9e3779b97f4a7c15);
-    if (i == 0)
-        return seed;
-    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
-    return x ^ x >> 31;
-}
-
 int ask_prompt_top(const Ask *a)
 {
     int64_t echoed = a->echo && a->logprobs ? a->top_logprobs : -1;
@@ -130,5 +121,5 @@ cvn_request ask_request(const Ask *a, int index, uint64_t seed)
                                       .repeat_penalty = (float)a->repetition_penalty,
                                       .presence_penalty = (float)a->presence_penalty,
                                       .frequency_penalty = (float)a->frequency_penalty,
-                                      .seed = ask_seed(seed, (uint64_t)(index % a->n))}};
+                                      .seed = rng_seed(seed, (uint64_t)(index % a->n))}};
 }

@@ -50,6 +50,8 @@ typedef struct Ask {
     const json_t *prompts; /* of completions, as they were given */
     bool add_generation_prompt, continue_final_message;
     const json_t *template_variables; /* object in the body, or NULL */
+    const char *effort,
+        *effort_field; /* how much to think, in the body, and who said so; or NULL */
 
     /* How to go on; numbers as they were given. */
     int64_t n;          /* texts per prompt */
@@ -108,9 +110,6 @@ void ask_forget_text(Ask *ask);
 
 /* The body of a request, n bytes of JSON that must be an object: *out is the caller's. Returns 0 or a status. */
 int ask_parse(const char *text, size_t n, json_t **out, Refusal *why);
-
-/* Seed number i of a request: number 0 is the seed itself, so that it is the text that the request gives alone. */
-uint64_t ask_seed(uint64_t seed, uint64_t i);
 
 /* How many of the likeliest tokens are wanted at each place of a prompt; -1: nothing is said of prompts. */
 int ask_prompt_top(const Ask *ask);

@@ -313,8 +313,10 @@ static int add_message(Ask *a, const char *field, const json_t *message, Refusal
 int read_messages(Ask *a, const char *name, const json_t *value, Refusal *why)
 {
     size_t n = json_array_size(value);
-    if (!json_is_array(value) || n == 0)
+    if (!json_is_array(value))
         return refuse(why, 400, name, "%s: an array of messages is expected", name);
+    if (n == 0)
+        return refuse(why, 400, name, "%s is empty; send at least one message", name);
     for (size_t i = 0; i < n && !why->status; i++) {
         add_message(a, name, json_array_get(value, i), why);
         join_thought(a);

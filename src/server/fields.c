@@ -1,6 +1,7 @@
 #include "server/fields.h"
 
 #include "base/json_reader.h"
+#include "base/suggest.h"
 #include "server/conversation.h"
 #include "server/tools.h"
 
@@ -175,6 +176,39 @@ static int read_template_variables(Ask *a, const char *name, const json_t *value
     return 0;
 }
 
+static int read_effort(Ask *a, const char *name, const json_t *value, Refusal *why)
+{
+    static const char *const words[] = {"none", "minimal", "low", "medium", "high", "xhigh"};
+    const char *text = json_string_value(value);
+    for (size_t i = 0; text && i < sizeof words / sizeof *words; i++)
+        if (strcmp(text, words[i]) == 0) {
+            a->effort = text;
+            a->effort_field = name;
+            return 0;
+        }
+    return wrong_type(name, value, "none, minimal, low, medium, high or xhigh", why);
+}
+
+/* {"effort": "low", "summary": null} */
+static int read_reasoning(Ask *a, const char *name, const json_t *value, Refusal *why)
+{
+    const char *key;
+    json_t *member;
+    if (!json_is_object(value))
+        return wrong_type(name, value, "an object", why);
+    json_object_foreach((json_t *)(uintptr_t)value, key, member)
+    {
+        if (json_is_null(member))
+            continue;
+        if (strcmp(key, "effort") != 0)
+            return refuse(why, 400, name, "%s has %.60s, which this server does not carry out",
+                          name, key);
+        if (read_effort(a, name, member, why))
+            return why->status;
+    }
+    return 0;
+}
+
 /* ---- the tables ---- */
 
 #define AT(member) offsetof(Ask, member)
@@ -233,6 +267,7 @@ static const Field by_template[] = {
     {"add_generation_prompt", .kind = FIELD_BOOL, .at = AT(add_generation_prompt)},
     {"continue_final_message", .kind = FIELD_BOOL, .at = AT(continue_final_message)},
     {"chat_template_kwargs", .kind = FIELD_READ, .read = read_template_variables},
+    {"reasoning_effort", .kind = FIELD_READ, .read = read_effort},
     {0},
 };
 
@@ -250,7 +285,6 @@ static const Field chat[] = {
     {"max_tool_calls", .kind = FIELD_INT, .low = 1, .high = 128, .at = AT(max_tool_calls)},
     {"functions", .kind = FIELD_ONLY, .only = "[[]]"},
     {"function_call", .kind = FIELD_ONLY, .only = "[\"none\", \"auto\"]"},
-    {"reasoning_effort", .kind = FIELD_ONLY, .only = "[]"},
     {"thinking_token_budget", .kind = FIELD_ONLY, .only = "[]"},
     {"verbosity", .kind = FIELD_ONLY, .only = "[\"medium\"]"},
     {"modalities", .kind = FIELD_ONLY, .only = "[[\"text\"]]"},
@@ -284,7 +318,7 @@ static const Field responses[] = {
     {"previous_response_id", .kind = FIELD_ONLY, .only = "[]"},
     {"prompt", .kind = FIELD_ONLY, .only = "[]"},
     {"include", .kind = FIELD_ONLY, .only = "[[]]"},
-    {"reasoning", .kind = FIELD_ONLY, .only = "[{}]"},
+    {"reasoning", .kind = FIELD_READ, .read = read_reasoning},
     {"text", .kind = FIELD_READ, .read = read_responses_text},
     {"tools", .kind = FIELD_READ, .read = read_responses_tools},
     {"tool_choice", .kind = FIELD_READ, .read = read_tool_choice},
@@ -387,6 +421,32 @@ static const Field *find(const Fields *fields, const char *name)
     return NULL;
 }
 
+static const char *field_at(const void *list, size_t i)
+{
+    const Fields *fields = list;
+    for (const Field *const *table = fields->tables; *table; table++)
+        for (const Field *f = *table; f->name; f++)
+            if (i-- == 0)
+                return f->name;
+    return NULL;
+}
+
+/* A field that no row has: one that is spelt alike, or the request that has it, may have been meant. */
+static int refuse_unknown(const Fields *fields, const char *name, Refusal *why)
+{
+    static const Fields *const others[] = {&fields_chat,     &fields_completions, &fields_responses,
+                                           &fields_messages, &fields_embeddings,  &fields_tokenize};
+    const char *near = suggest(name, field_at, fields);
+    if (near)
+        return refuse(why, 400, name, "%.60s is no field of %s; did you mean %s?", name,
+                      fields->name, near);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (find(others[i], name))
+            return refuse(why, 400, name, "%.60s is a field of %s, and none of %s", name,
+                          others[i]->name, fields->name);
+    return refuse(why, 400, name, "%.60s is no field of %s", name, fields->name);
+}
+
 static int read_number(Ask *a, const Field *f, const json_t *value, Refusal *why)
 {
     bool whole = f->kind == FIELD_INT;
@@ -455,7 +515,7 @@ int fields_read(const Fields *fields, Ask *a, bool lenient, Refusal *why)
         if (f)
             read_field(a, f, value, &here);
         else
-            refuse(&here, 400, name, "%.60s is no field of %s", name, fields->name);
+            refuse_unknown(fields, name, &here);
         if (here.status && lenient && (!f || f->kind == FIELD_ONLY)) {
             strbuf_printf(&a->ignored, "%s%.60s", a->ignored.length ? ", " : "", name);
         } else if (here.status) {

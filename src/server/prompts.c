@@ -189,6 +189,29 @@ static int encode_by_format(const Served *m, const Ask *a, TokenIds *prompt, cvn
     return code;
 }
 
+/* How much to think is a variable of templates; some know only whether to think at all. */
+static int apply_effort(const Served *m, Ask *a, Refusal *why)
+{
+    const char *source = tokenizer_chat_template(m->tokenizer);
+    bool none = a->effort && strcmp(a->effort, "none") == 0;
+    if (!a->effort || (none && !m->chat.thinks))
+        return 0;
+    bool graded = m->chat.template && strstr(source, "reasoning_effort");
+    if (!graded && !(m->chat.template && strstr(source, "enable_thinking")))
+        return refuse(why, 400, a->effort_field,
+                      "%s asks for the effort %s, and the model's chat template has no variable "
+                      "for it; leave it out",
+                      a->effort_field, a->effort);
+    json_t *variables = json_object();
+    if (a->template_variables)
+        json_object_update(variables, (json_t *)(uintptr_t)a->template_variables);
+    json_object_set_new(variables, graded ? "reasoning_effort" : "enable_thinking",
+                        graded ? json_string(a->effort) : json_boolean(!none));
+    json_object_set_new(a->body, "chat_template_kwargs", variables);
+    a->template_variables = variables;
+    return 0;
+}
+
 int prompt_of_messages(Server *s, Ask *a, Refusal *why)
 {
     if (find_model(s, a, why))
@@ -201,7 +224,8 @@ int prompt_of_messages(Server *s, Ask *a, Refusal *why)
         return refuse(why, 400, "messages", "messages are missing");
     if (!m->chat.there)
         return refuse(why, 400, "messages", "there is no chat format: %s", m->chat.why.message);
-    if (tools_finish(a, &m->chat.calls, why) || make_prompts(a, 1, "messages", why))
+    if (apply_effort(m, a, why) || tools_finish(a, &m->chat.calls, why) ||
+        make_prompts(a, 1, "messages", why))
         return why->status;
     bool own = a->continue_final_message || json_object_size(a->template_variables);
     if (own && !m->chat.template)

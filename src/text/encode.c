@@ -157,3 +157,12 @@ int tokenizer_encode_marked(const Tokenizer *t, const char *text, const char *ma
 {
     return encode(t, text, mark, n, TOKENIZER_SPECIAL, out, err);
 }
+
+size_t tokenizer_left_out(const Tokenizer *t, const char *text, size_t n, size_t *first)
+{
+    size_t left_out = 0;
+    for (size_t i = 0; t->bpe.byte_symbols && t->bpe.unknown < 0 && i < n; i++)
+        if (t->bpe.byte_id[(unsigned char)text[i]] < 0 && left_out++ == 0)
+            *first = i;
+    return left_out;
+}

@@ -64,6 +64,10 @@ void tokenizer_free(Tokenizer *tokenizer);
 int tokenizer_encode(const Tokenizer *tokenizer, const char *text, size_t n, unsigned flags,
                      TokenIds *out, cvn_err *err);
 
+/* How many bytes of a text have no token and stand in no id: some vocabularies lack those of control characters, and those that
+ * are never part of UTF-8. They are left out, as the references do. *first is the place of the first one. */
+size_t tokenizer_left_out(const Tokenizer *tokenizer, const char *text, size_t n, size_t *first);
+
 /* The same for text of which some was made by whom one trusts and some was not: mark[i] is 0 where byte i may be of a
  * special token, which then becomes its id, as with TOKENIZER_SPECIAL; 1 where it is plain text, as with TOKENIZER_PLAIN.
  * Otherwise the text is one: words and merges go across. */

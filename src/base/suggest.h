@@ -2,8 +2,8 @@
  * The nearest word: what somebody who typed "--promt" meant. Nearness is the Damerau-Levenshtein
  * distance (insert, delete, replace, swap neighbours) in its restricted form, in bytes.
  */
-#ifndef CVN_CLI_SUGGEST_H
-#define CVN_CLI_SUGGEST_H
+#ifndef CVN_BASE_SUGGEST_H
+#define CVN_BASE_SUGGEST_H
 
 #include "base/strbuf.h"
 
