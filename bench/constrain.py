@@ -136,7 +136,8 @@ class Kubernetes:
 def cases_of(which, args):
     if which == "suite":
         path = os.path.join(os.path.dirname(__file__), "../tests/data/json-schema/suite.jsonl")
-        return [json.loads(line) for line in open(path)]
+        cases = [json.loads(line) for line in open(path)]
+        return [{**case, "draft": draft} for case in cases for draft in case["drafts"]]
     made = [Kubernetes(i, args.keywords) for i in range(args.schemas)]
     return [{"id": f"kubernetes#{i}", "draft": "2020-12", "format": "assert", "schema": k.schema, "tests": k.texts(4)}
             for i, k in enumerate(made)]

@@ -33,8 +33,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const uint8_t *zero = size ? memchr(data, 0, size) : NULL;
     size_t n = zero ? (size_t)(zero - data) : size, length[TOKENS];
-    cvn_constrain_options options = {
-        .draft = size & 1 ? 7 : 2020, .compact = size & 2, .canonical = size & 4, .lazy = true};
+    cvn_constrain_options options = {.draft = (const int[]){4, 6, 7, 2019, 2020}[size % 5],
+                                     .compact = size & 2,
+                                     .canonical = size & 4,
+                                     .lazy = true};
     static cvn_vocabulary *words;
     cvn_constraint *constraint;
     cvn_constrained *text;

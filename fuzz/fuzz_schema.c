@@ -27,7 +27,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const uint8_t *zero = size ? memchr(data, 0, size) : NULL;
     size_t n = zero ? (size_t)(zero - data) : size, used = 0;
-    cvn_constrain_options options = {.draft = size && data[size - 1] & 1 ? 7 : 2020};
+    cvn_constrain_options options = {
+        .draft = (const int[]){4, 6, 7, 2019, 2020}[size ? data[size - 1] % 5 : 0]};
     cvn_constraint *constraint;
     cvn_constrained *text;
     cvn_err err = {0};

@@ -132,7 +132,7 @@ static void what_is_not_supported_is_refused_with_its_path(void **unused)
         {"{\"minProperties\":2,\"propertyNames\":{\"pattern\":\"^a{90}b?$\"}}", "few names"},
         {"{\"minProperties\":2,\"propertyNames\":{\"pattern\":\"^[a-z]{3}$\"}}", "few names"},
         {"{\"type\":\"strong\"}", "#/type"},
-        {"{\"$schema\":\"http://json-schema.org/draft-04/schema#\"}", "#/$schema"},
+        {"{\"$schema\":\"http://json-schema.org/draft-03/schema#\"}", "#/$schema"},
         {"[]", "#"},
     };
     (void)unused;
@@ -152,6 +152,68 @@ static void what_is_not_supported_is_refused_with_its_path(void **unused)
     assert_int_equal(cvn_constraint_check(lazy, &err), CVN_EUNSUPPORTED);
     assert_non_null(strstr(err.message, "#/properties/a/items/format"));
     cvn_constraint_free(lazy);
+}
+
+static void keywords_mean_what_the_dialect_says(void **unused)
+{
+#define SAYS(uri) "{\"$schema\":\"" uri "\","
+    static const char *const dialect[] = {SAYS("http://json-schema.org/draft-04/schema#"),
+                                          SAYS("http://json-schema.org/draft-06/schema"),
+                                          SAYS("http://json-schema.org/draft-07/schema#"),
+                                          SAYS("https://json-schema.org/draft/2019-09/schema"),
+                                          SAYS("https://json-schema.org/draft/2020-12/schema")};
+    static const int draft[] = {4, 6, 7, 2019, 2020};
+    static const struct {
+        const char *rest, *text, *want; /* a verdict per dialect */
+    } cases[] = {
+        {"\"id\":\"a\",\"definitions\":{\"x\":{\"id\":\"b\",\"type\":\"null\"},\"y\":{\"$id\":"
+         "\"b\"}},"
+         "\"items\":{\"$ref\":\"b\"}}",
+         "[1]", "nyyyy"},
+        {"\"minimum\":3,\"const\":3}", "4", "ynnnn"},
+        {"\"if\":{\"type\":\"null\"},\"else\":false}", "4", "yynnn"},
+        {"\"contains\":{\"type\":\"null\"}}", "[]", "ynnnn"},
+        {"\"contains\":{\"type\":\"null\"},\"minContains\":2}", "[null]", "yyynn"},
+        {"\"items\":{\"type\":\"null\"},\"prefixItems\":[true]}", "[1]", "nnnny"},
+        {"\"dependentRequired\":{\"a\":[\"b\"]}}", "{\"a\":1}", "yyynn"},
+        {"\"dependencies\":{\"a\":[\"b\"]}}", "{\"a\":1}", "nnnnn"},
+        {"\"definitions\":{\"x\":true},\"$ref\":\"#/definitions/x\",\"type\":\"null\"}", "1",
+         "yyynn"},
+        {"\"propertyNames\":{\"maxLength\":1}}", "{\"ab\":1}", "ynnnn"},
+        {"\"unevaluatedProperties\":false}", "{\"ab\":1}", "yyynn"},
+        {"\"unevaluatedItems\":false,\"contains\":true}", "[1]", "yyyny"},
+        {"\"definitions\":{\"x\":{\"$anchor\":\"q\"}},\"$defs\":{\"$ref\":\"#q\"}}", "1", "yyyyy"},
+    };
+    static const struct {
+        const char *rest, *text, *want;
+    } without[] = {
+        /* what only some dialects take */
+        {"{\"minimum\":3,\"exclusiveMinimum\":true}", "3", "p----"},
+        {"{\"exclusiveMinimum\":3}", "3", "-pppp"},
+        {"{\"items\":[{\"type\":\"null\"}],\"additionalItems\":false}", "[null,", "nnnn-"}};
+    (void)unused;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (size_t d = 0; d < 5; d++) {
+            char of[400];
+            snprintf(of, sizeof of, "%s%s", dialect[d], cases[i].rest);
+            expect(of, cases[i].text, cases[i].want[d]);
+        }
+    for (size_t i = 0; i < sizeof without / sizeof *without; i++)
+        for (size_t d = 0; d < 5; d++) {
+            cvn_constraint *constraint = NULL;
+            cvn_constrain_options options = {.draft = draft[d]};
+            cvn_err err = {0};
+            int code = cvn_constraint_schema(without[i].rest, strlen(without[i].rest), &options,
+                                             &constraint, &err);
+            if ((code ? '-' : verdict(constraint, without[i].text)) != without[i].want[d])
+                fail_msg("%s, draft %d: not '%c' (%s)", without[i].rest, draft[d],
+                         without[i].want[d], err.message);
+            cvn_constraint_free(constraint);
+        }
+    cvn_constraint *none;
+    assert_int_equal(
+        cvn_constraint_schema("{}", 2, &(cvn_constrain_options){.draft = 5}, &none, NULL),
+        CVN_EINVAL);
 }
 
 /* A text of n parts around another: "%d" stands for the part's number, "%n" for the next. */
@@ -705,6 +767,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(prefixes_without_an_end_are_not_let_in),
         cmocka_unit_test(what_is_not_supported_is_refused_with_its_path),
+        cmocka_unit_test(keywords_mean_what_the_dialect_says),
         cmocka_unit_test(what_multiplies_is_bounded),
         cmocka_unit_test(regular_expressions_are_those_of_ecma_262),
         cmocka_unit_test(no_walk_under_masks_ends_before_the_text_does),

@@ -50,7 +50,7 @@ int cvn_vocabulary_new(const char *const *piece, const size_t *length, cvn_token
 void cvn_vocabulary_free(cvn_vocabulary *vocabulary);
 
 typedef struct cvn_constrain_options {
-    int draft;            /* 7 or 2020, of schemas that do not say; 0: 2020-12 */
+    int draft;            /* 4, 6, 7, 2019 or 2020, of schemas that do not say; 0: 2020-12 */
     bool annotate_format; /* `format` asks nothing */
     bool compact;         /* no blanks between the parts of JSON */
     bool in_order;        /* members in the order in which the schema names them */

@@ -16,6 +16,8 @@
 
 enum { CASES, SCHEMA, INSTANCES, TOKENIZER, DRAFT, FORMAT, JSON };
 
+static const char *const drafts[] = {"4", "6", "7", "2019-09", "2020-12", NULL};
+
 static const Option *const options[] = {
     OPTION(CASES, "cases", .kind = ARG_INPUT, .required = true, .group = 1, .value = "FILE",
            .help = "a JSON object per line: {\"id\":…,\"schema\":…,\"tests\":[{\"text\":…},…]}"),
@@ -26,9 +28,8 @@ static const Option *const options[] = {
     OPTION(TOKENIZER, "tokenizer", .kind = ARG_INPUT, .value = "FILE",
            .help = "tokenizer.model, tokenizer.json, GGUF or a model folder: texts "
                    "are taken token by token, under masks; without, byte by byte"),
-    OPTION(DRAFT, "draft", .kind = ARG_CHOICE, .choices = CHOICES("7", "2020-12"),
-           .fallback = "2020-12", .value = "DRAFT",
-           .help = "of JSON Schema, where a schema does not say"),
+    OPTION(DRAFT, "draft", .kind = ARG_CHOICE, .choices = drafts, .fallback = "2020-12",
+           .value = "DRAFT", .help = "of JSON Schema, where a schema does not say"),
     OPTION(FORMAT, "format", .kind = ARG_CHOICE, .choices = CHOICES("assert", "annotate"),
            .fallback = "assert", .value = "HOW",
            .help = "whether the keyword format asks something"),
@@ -166,9 +167,12 @@ static int run_case(Work *w, const JsonValue *line, cvn_err *err)
     double begin, first = -1;
     if (!schema || !tests || tests->kind != JSON_K_ARRAY)
         return err_set(err, CVN_EFORMAT, "a case has \"schema\" and \"tests\"");
-    if (draft && !json_is(draft, "7") && !json_is(draft, "2020-12"))
-        return err_set(err, CVN_EFORMAT, "\"draft\" is \"7\" or \"2020-12\"");
-    o.draft = draft ? (json_is(draft, "7") ? 7 : 2020) : o.draft;
+    for (size_t i = 0; draft && (i == 0 || !json_is(draft, drafts[i - 1])); i++) {
+        if (!drafts[i])
+            return err_set(err, CVN_EFORMAT,
+                           "\"draft\" is \"4\", \"6\", \"7\", \"2019-09\" or \"2020-12\"");
+        o.draft = (int)strtol(drafts[i], NULL, 10);
+    }
     o.annotate_format = format ? json_is(format, "annotate") : o.annotate_format;
     json_write(schema, &schema_text);
     if (id)
@@ -262,7 +266,7 @@ static int check_instances(Work *w, const Args *args, cvn_err *err)
 static int run(const Args *args, cvn_err *err)
 {
     Work w = {.json = args->value[JSON].flag,
-              .options = {.draft = args->value[DRAFT].integer == 0 ? 7 : 2020,
+              .options = {.draft = (int)strtol(drafts[args->value[DRAFT].integer], NULL, 10),
                           .annotate_format = args->value[FORMAT].integer == 1}};
     int code = args->value[TOKENIZER].given ? open_vocabulary(&w, args->value[TOKENIZER].text, err)
                                             : CVN_OK;

@@ -164,7 +164,13 @@ int cvn_constraint_schema(const char *schema, size_t n, const cvn_constrain_opti
         cvn_constraint_free(c);
         return CVN_EFORMAT;
     }
-    Draft draft = options && options->draft == 7 ? DRAFT_7 : DRAFT_2020;
+    Draft draft;
+    if (!schema_draft(options ? options->draft : 0, &draft)) {
+        cvn_constraint_free(c);
+        return err_set(err, CVN_EINVAL,
+                       "there is no draft %d of JSON Schema: 4, 6, 7, 2019 and 2020 are known",
+                       options->draft);
+    }
     c->m.reads = mentions(document, "uniqueItems");
     c->f = schema_read(&c->m.e, document, draft, !options || !options->annotate_format);
     machine_begin_json(&c->m, c->f);

@@ -192,12 +192,17 @@ static Outcome own(Schemas *s, uint32_t of)
 {
     Outcome out = {.f = schema_plain(s, of)};
     const JsonValue *prefix = schema_keyword(s, of, "prefixItems"),
+                    *items = schema_keyword(s, of, "items"),
                     *contains = schema_keyword(s, of, "contains");
+    if (items && items->kind == JSON_K_ARRAY) { /* 2019-09's prefix */
+        prefix = items;
+        items = schema_keyword(s, of, "additionalItems");
+    }
     out.names = schema_own_names(s, of, &out.known, &out.n_known);
     if (schema_keyword(s, of, "additionalProperties"))
         out.names = TERM_ALL;
-    out.items = schema_keyword(s, of, "items") ? FORMULA_MANY : prefix ? (uint32_t)prefix->n : 0;
-    if (contains)
+    out.items = items ? FORMULA_MANY : prefix ? (uint32_t)prefix->n : 0;
+    if (contains && s->at[of].draft >= DRAFT_2020)
         out.items_like = f_schema(s->e, schema_below(s, of, contains, "contains", NULL), false);
     return out;
 }
@@ -206,7 +211,7 @@ static Outcomes outcomes_of(Schemas *s, uint32_t of)
 {
     const JsonValue *names, *items, *value;
     Outcomes out = {0};
-    if (s->at[of].value->kind != JSON_K_OBJECT || s->at[of].draft != DRAFT_2020)
+    if (s->at[of].value->kind != JSON_K_OBJECT || s->at[of].draft < DRAFT_2019)
         return single(s, f_schema(s->e, of, false));
     Outcome self = own(s, of);
     add(s, &out, &self);
@@ -226,10 +231,12 @@ static Outcomes outcomes_of(Schemas *s, uint32_t of)
         out = product(s, &out, &each);
     }
     Outcomes more = single(s, F_TRUE);
-    if ((value = schema_keyword(s, of, "$ref"))) {
-        Outcomes each = of_schema(s, schema_reference(s, of, value));
-        more = product(s, &more, &each);
-    }
+    static const char *const references[] = {"$ref", "$dynamicRef", "$recursiveRef"};
+    for (size_t i = 0; i < 3; i++)
+        if ((value = schema_keyword(s, of, references[i]))) {
+            Outcomes each = of_schema(s, schema_reference(s, of, references[i], value));
+            more = product(s, &more, &each);
+        }
     if ((value = schema_keyword(s, of, "not"))) {
         Outcomes each = single(s, f_schema(s->e, schema_below(s, of, value, "not", NULL), true));
         more = product(s, &more, &each);
@@ -244,8 +251,6 @@ static Outcomes outcomes_of(Schemas *s, uint32_t of)
             Outcomes each = of_dependent(s, of, value, dependent[i]);
             more = product(s, &more, &each);
         }
-    if (schema_keyword(s, of, "$dynamicRef"))
-        schema_refuse(s, of, "$dynamicRef", "is not supported");
     out = product(s, &out, &more);
     names = schema_keyword(s, of, "unevaluatedProperties");
     items = schema_keyword(s, of, "unevaluatedItems");

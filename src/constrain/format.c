@@ -66,6 +66,7 @@ static const Rule rules[] = {
               "-~])*\")@(<label>(\\.<label>)*|\\[(<ipv4>|IPv6:<ipv6>)\\])"},
     {"json-pointer", "(/([^~/]|~[01])*)*"},
     {"relative-json-pointer", "(0|[1-9][0-9]*)(#|<json-pointer>)"},
+    {"base64", "([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"},
     {"uuid", "[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"},
 };
 
@@ -141,6 +142,11 @@ static Term leap_seconds(Terms *terms)
                 term_or2(terms, ahead[1], clock_text(terms, fraction, -1, m, '+', -1, m + 1));
     }
     return term_or(terms, (Term[]){any, term_and(terms, behind, 2), term_and(terms, ahead, 2)}, 3);
+}
+
+Term format_base64(Terms *terms)
+{
+    return term_of(terms, "<base64>", false);
 }
 
 int format_term(Terms *terms, const JsonValue *name, Term *out)

@@ -3,253 +3,9 @@
 #include "base/num.h"
 #include "constrain/pattern.h"
 #include "constrain/solve.h"
-#include "constrain/uri.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* Keywords below which there are schemas. */
-enum { ONE = 1, LIST = 2, MEMBERS = 4 };
-
-static const struct {
-    const char *name;
-    uint8_t shape;
-} holders[] = {{"not", ONE},
-               {"if", ONE},
-               {"then", ONE},
-               {"else", ONE},
-               {"items", ONE | LIST},
-               {"additionalItems", ONE},
-               {"contains", ONE},
-               {"additionalProperties", ONE},
-               {"propertyNames", ONE},
-               {"unevaluatedItems", ONE},
-               {"unevaluatedProperties", ONE},
-               {"allOf", LIST},
-               {"anyOf", LIST},
-               {"oneOf", LIST},
-               {"prefixItems", LIST},
-               {"properties", MEMBERS},
-               {"patternProperties", MEMBERS},
-               {"$defs", MEMBERS},
-               {"definitions", MEMBERS},
-               {"dependentSchemas", MEMBERS},
-               {"dependencies", MEMBERS}};
-
-const JsonValue *schema_keyword(const Schemas *s, uint32_t of, const char *keyword)
-{
-    return json_member(s->at[of].value, keyword, strlen(keyword));
-}
-
-Formula schema_refuse(Schemas *s, uint32_t of, const char *keyword, const char *why)
-{
-    return engine_fail(s->e, "%s/%s: %s", s->at[of].path, keyword, why);
-}
-
-static uint32_t find_or_add(Schemas *s, const JsonValue *value, const char *base, const char *path,
-                            Draft draft, bool *added)
-{
-    uint64_t *index = map_put(&s->by_value, &value, sizeof value, added);
-    if (!*added)
-        return (uint32_t)*index;
-    *index = s->n;
-    if (s->n >= SCHEMA_LIMIT)
-        engine_fail(s->e, "%s: there are more than %d schemas", path, SCHEMA_LIMIT);
-    s->at = arena_more(&s->e->arena, s->at, s->n, sizeof *s->at);
-    s->at[s->n] = (Schema){.value = value, .base = base, .path = path, .draft = draft};
-    return s->n++;
-}
-
-static const char *path_below(Schemas *s, const char *path, const char *keyword, const char *key)
-{
-    const char *part[] = {path, "/", keyword, key ? "/" : "", key ? key : ""};
-    size_t length[sizeof part / sizeof *part], n = 0;
-    for (size_t i = 0; i < sizeof part / sizeof *part; i++)
-        n += length[i] = strlen(part[i]);
-    char *text = arena_alloc(&s->e->arena, n + 1), *at = text; /* there are too many for printf */
-    for (size_t i = 0; i < sizeof part / sizeof *part; at += length[i++])
-        memcpy(at, part[i], length[i]);
-    return text;
-}
-
-static bool is_schema(const JsonValue *value)
-{
-    return value->kind == JSON_K_OBJECT || value->kind == JSON_K_TRUE ||
-           value->kind == JSON_K_FALSE;
-}
-
-/* "http://json-schema.org/draft-07/schema#" and the like. False for a dialect that is not known. */
-static bool draft_of(const JsonValue *name, Draft *out)
-{
-    static const struct {
-        const char *uri;
-        Draft draft;
-    } drafts[] = {{"json-schema.org/draft/2020-12/schema", DRAFT_2020},
-                  {"json-schema.org/draft-07/schema", DRAFT_7}};
-    const char *text = name->kind == JSON_K_STRING ? name->text : "";
-    text += strncmp(text, "http://", 7) == 0 ? 7 : strncmp(text, "https://", 8) == 0 ? 8 : 0;
-    size_t n = strcspn(text, "#");
-    for (size_t i = 0; i < sizeof drafts / sizeof *drafts; i++)
-        if (n == strlen(drafts[i].uri) && strncmp(text, drafts[i].uri, n) == 0 &&
-            strlen(text + n) <= 1) {
-            *out = drafts[i].draft;
-            return true;
-        }
-    return false;
-}
-
-static void put_name(Schemas *s, Map *map, const char *name, uint32_t index)
-{
-    bool added;
-    uint64_t *at = map_put(map, name, strlen(name), &added);
-    if (added)
-        *at = index;
-    else if (*at != index)
-        engine_fail(s->e, "%s: two schemas are called %s", s->at[index].path, name);
-}
-
-static void add_anchor(Schemas *s, uint32_t index, const JsonValue *name)
-{
-    if (name && name->kind == JSON_K_STRING)
-        put_name(s, &s->anchors, arena_printf(&s->e->arena, "%s#%s", s->at[index].base, name->text),
-                 index);
-}
-
-static uint32_t walk(Schemas *s, const JsonValue *value, const char *base, const char *path,
-                     Draft draft);
-
-static void walk_below(Schemas *s, const JsonValue *value, const char *base, const char *path,
-                       Draft draft)
-{
-    for (size_t i = 0; i < sizeof holders / sizeof *holders; i++) {
-        const JsonValue *of = json_member(value, holders[i].name, strlen(holders[i].name));
-        if (!of)
-            continue;
-        if ((holders[i].shape & ONE) && is_schema(of))
-            walk(s, of, base, path_below(s, path, holders[i].name, NULL), draft);
-        if (!(holders[i].shape & LIST && of->kind == JSON_K_ARRAY) &&
-            !(holders[i].shape & MEMBERS && of->kind == JSON_K_OBJECT))
-            continue;
-        for (size_t k = 0; k < of->n && engine_work(s->e, 1); k++)
-            if (is_schema(of->item[k]))
-                walk(s, of->item[k], base,
-                     path_below(s, path, holders[i].name,
-                                of->name ? of->name[k].text : arena_printf(&s->e->arena, "%zu", k)),
-                     draft);
-    }
-}
-
-/* Notes a schema and all below it. JSON's own depth bounds how deep this goes. */
-static uint32_t walk(Schemas *s, const JsonValue *value, const char *base, const char *path,
-                     Draft draft)
-{
-    bool added, hidden = draft == DRAFT_7 && json_member(value, "$ref", 4);
-    const JsonValue *id = hidden ? NULL : json_member(value, "$id", 3),
-                    *dialect = json_member(value, "$schema", 7);
-    if (dialect && (id || !s->n) && !draft_of(dialect, &draft))
-        engine_fail(s->e, "%s/$schema: this dialect is not known; drafts 7 and 2020-12 are", path);
-    uint32_t index = find_or_add(s, value, base, path, draft, &added);
-    if (!added || value->kind != JSON_K_OBJECT)
-        return index;
-    if (id && id->kind == JSON_K_STRING && id->text[0] == '#') {
-        put_name(s, &s->anchors, arena_printf(&s->e->arena, "%s%s", base, id->text), index);
-    } else if (id && id->kind == JSON_K_STRING) {
-        char *uri = uri_resolve(&s->e->arena, base, id->text);
-        const char *fragment = uri_cut_fragment(&s->e->arena, uri);
-        base = uri;
-        s->at[index].base = base;
-        put_name(s, &s->resources, base, index);
-        if (*fragment)
-            put_name(s, &s->anchors, arena_printf(&s->e->arena, "%s#%s", base, fragment), index);
-    }
-    if (draft == DRAFT_2020) {
-        add_anchor(s, index, json_member(value, "$anchor", 7));
-        const JsonValue *anchor = json_member(value, "$dynamicAnchor", 14);
-        if (anchor && anchor->kind == JSON_K_STRING &&
-            !map_get(&s->anchors, arena_printf(&s->e->arena, "%s#%s", base, anchor->text),
-                     strlen(base) + 1 + anchor->length))
-            add_anchor(s, index, anchor);
-    }
-    walk_below(s, value, base, path, draft);
-    return index;
-}
-
-uint32_t schema_below(Schemas *s, uint32_t of, const JsonValue *value, const char *keyword,
-                      const char *key)
-{
-    bool added;
-    if (!is_schema(value))
-        schema_refuse(s, of, keyword, "is no schema: an object, true or false is expected");
-    return find_or_add(s, value, s->at[of].base, path_below(s, s->at[of].path, keyword, key),
-                       s->at[of].draft, &added);
-}
-
-/* One step of a JSON pointer: the member or item that `token` of n bytes names. */
-static const JsonValue *pointed(const JsonValue *value, const char *token, size_t n, Arena *arena)
-{
-    char *name = arena_alloc(arena, n + 1), *end = name;
-    for (size_t i = 0; i < n; i++) {
-        bool escaped = token[i] == '~' && i + 1 < n && (token[i + 1] == '0' || token[i + 1] == '1');
-        *end++ = !escaped ? token[i] : token[i + 1] == '0' ? '~' : '/';
-        i += escaped;
-    }
-    if (value->kind != JSON_K_ARRAY)
-        return json_member(value, name, (size_t)(end - name));
-    char *rest;
-    unsigned long index = strtoul(name, &rest, 10);
-    return end > name && !*rest && name[0] >= '0' && name[0] <= '9' && index < value->n
-               ? value->item[index]
-               : NULL;
-}
-
-static uint32_t by_pointer(Schemas *s, uint32_t root, const char *pointer, bool *found)
-{
-    const JsonValue *value = s->at[root].value;
-    uint32_t near = root;
-    const char *path = s->at[root].path;
-    for (const char *at = pointer; *at;) {
-        size_t n = strcspn(++at, "/");
-        value = pointed(value, at, n, &s->e->arena);
-        *found = value != NULL;
-        if (!value)
-            return root;
-        path = arena_printf(&s->e->arena, "%s/%.*s", path, (int)n, at);
-        uint64_t *index = map_get(&s->by_value, &value, sizeof value);
-        near = index ? (uint32_t)*index : near;
-        at += n;
-    }
-    *found = is_schema(value);
-    if (s->at[near].value == value || !*found)
-        return near;
-    return walk(s, value, s->at[near].base, path, s->at[near].draft);
-}
-
-uint32_t schema_reference(Schemas *s, uint32_t of, const JsonValue *reference)
-{
-    Arena *arena = &s->e->arena;
-    bool found = false;
-    if (reference->kind != JSON_K_STRING) {
-        schema_refuse(s, of, "$ref", "is no string");
-        return of;
-    }
-    char *uri = uri_resolve(arena, s->at[of].base, reference->text);
-    const char *fragment = uri_cut_fragment(arena, uri);
-    uint64_t *resource = map_get(&s->resources, uri, strlen(uri)), *anchor = NULL;
-    uint32_t target = of;
-    if (*fragment && *fragment != '/') {
-        anchor = map_get(&s->anchors, arena_printf(arena, "%s#%s", uri, fragment),
-                         strlen(uri) + 1 + strlen(fragment));
-        found = anchor != NULL;
-        target = anchor ? (uint32_t)*anchor : of;
-    } else if (resource) {
-        target = by_pointer(s, (uint32_t)*resource, fragment, &found);
-    }
-    if (!found)
-        engine_fail(
-            s->e, "%s/$ref: '%.100s' leads to no schema in this document, and others are not read",
-            s->at[of].path, reference->text);
-    return target;
-}
 
 /* A count of a keyword, `absent` where it is not there. */
 static uint32_t count_of(Schemas *s, uint32_t of, const char *keyword, uint32_t absent)
@@ -339,24 +95,42 @@ static Formula add_bound(Schemas *s, uint32_t of, const JsonValue *value, const 
     return f_number(s->e, op, &number);
 }
 
+/* In draft 4 a bound is exclusive where another keyword says so. */
+static bool is_exclusive(Schemas *s, uint32_t of, const char *keyword)
+{
+    const JsonValue *value = schema_keyword(s, of, keyword);
+    return value && s->at[of].draft == DRAFT_4 && value->kind == JSON_K_TRUE;
+}
+
+static Formula add_exclusive(Schemas *s, uint32_t of, const JsonValue *value, const char *keyword,
+                             NumberOp op)
+{
+    bool says = value->kind == JSON_K_TRUE || value->kind == JSON_K_FALSE;
+    if (s->at[of].draft != DRAFT_4)
+        return add_bound(s, of, value, keyword, op);
+    return says ? F_TRUE : schema_refuse(s, of, keyword, "true or false is expected in draft 4");
+}
+
 static Formula add_minimum(Schemas *s, uint32_t of, const JsonValue *value)
 {
-    return add_bound(s, of, value, "minimum", NUMBER_GE);
+    return add_bound(s, of, value, "minimum",
+                     is_exclusive(s, of, "exclusiveMinimum") ? NUMBER_GT : NUMBER_GE);
 }
 
 static Formula add_maximum(Schemas *s, uint32_t of, const JsonValue *value)
 {
-    return add_bound(s, of, value, "maximum", NUMBER_LE);
+    return add_bound(s, of, value, "maximum",
+                     is_exclusive(s, of, "exclusiveMaximum") ? NUMBER_LT : NUMBER_LE);
 }
 
 static Formula add_exclusive_minimum(Schemas *s, uint32_t of, const JsonValue *value)
 {
-    return add_bound(s, of, value, "exclusiveMinimum", NUMBER_GT);
+    return add_exclusive(s, of, value, "exclusiveMinimum", NUMBER_GT);
 }
 
 static Formula add_exclusive_maximum(Schemas *s, uint32_t of, const JsonValue *value)
 {
-    return add_bound(s, of, value, "exclusiveMaximum", NUMBER_LT);
+    return add_exclusive(s, of, value, "exclusiveMaximum", NUMBER_LT);
 }
 
 static Formula add_multiple(Schemas *s, uint32_t of, const JsonValue *value)
@@ -573,8 +347,6 @@ static Formula say_items(Schemas *s, uint32_t of, const JsonValue *list, const c
 
 static Formula add_prefix(Schemas *s, uint32_t of, const JsonValue *value)
 {
-    if (s->at[of].draft != DRAFT_2020)
-        return F_TRUE;
     return value->kind == JSON_K_ARRAY ? say_items(s, of, value, "prefixItems")
                                        : schema_refuse(s, of, "prefixItems", "a list is expected");
 }
@@ -590,27 +362,24 @@ static Formula rest_of_items(Schemas *s, uint32_t of, const JsonValue *value, co
 static Formula add_items(Schemas *s, uint32_t of, const JsonValue *value)
 {
     const JsonValue *prefix = schema_keyword(s, of, "prefixItems");
-    bool tuple = s->at[of].draft == DRAFT_7 && value->kind == JSON_K_ARRAY;
-    if (tuple)
+    if (s->at[of].draft != DRAFT_2020 && value->kind == JSON_K_ARRAY)
         return say_items(s, of, value, "items");
-    return rest_of_items(s, of, value, "items",
-                         prefix && s->at[of].draft == DRAFT_2020 ? prefix->n : 0);
+    return rest_of_items(s, of, value, "items", prefix ? prefix->n : 0);
 }
 
 static Formula add_additional_items(Schemas *s, uint32_t of, const JsonValue *value)
 {
     const JsonValue *items = schema_keyword(s, of, "items");
-    if (s->at[of].draft != DRAFT_7 || !items || items->kind != JSON_K_ARRAY)
+    if (!items || items->kind != JSON_K_ARRAY)
         return F_TRUE;
     return rest_of_items(s, of, value, "additionalItems", items->n);
 }
 
 static Formula add_contains(Schemas *s, uint32_t of, const JsonValue *value)
 {
-    bool counted = s->at[of].draft == DRAFT_2020;
     Formula f = f_schema(s->e, schema_below(s, of, value, "contains", NULL), false);
-    return f_contains(s->e, 0, f, counted ? count_of(s, of, "minContains", 1) : 1,
-                      counted ? count_of(s, of, "maxContains", FORMULA_MANY) : FORMULA_MANY);
+    return f_contains(s->e, 0, f, count_of(s, of, "minContains", 1),
+                      count_of(s, of, "maxContains", FORMULA_MANY));
 }
 
 static Formula add_unique(Schemas *s, uint32_t of, const JsonValue *value)
@@ -647,12 +416,9 @@ static Formula add_any_of(Schemas *s, uint32_t of, const JsonValue *value)
    other. */
 static Formula add_one_of(Schemas *s, uint32_t of, const JsonValue *value)
 {
-    bool added;
     if (value->kind != JSON_K_ARRAY)
         return schema_refuse(s, of, "oneOf", "a list of schemas is expected");
-    uint32_t index = find_or_add(s, value, s->at[of].base, s->at[of].path, s->at[of].draft, &added);
-    s->at[index].one_of = true;
-    return f_schema(s->e, index, false);
+    return f_schema(s->e, schema_of_one_of(s, of, value), false);
 }
 
 static Formula say_one_of(Schemas *s, uint32_t of, bool compare)
@@ -701,89 +467,120 @@ static Formula add_if(Schemas *s, uint32_t of, const JsonValue *value)
 
 static Formula add_ref(Schemas *s, uint32_t of, const JsonValue *value)
 {
-    return f_schema(s->e, schema_reference(s, of, value), false);
+    return f_schema(s->e, schema_reference(s, of, "$ref", value), false);
 }
 
-/* Draft 7 lets these be assertions, and its test suite tests them as such; draft 2020-12 does not. */
+static Formula add_dynamic_ref(Schemas *s, uint32_t of, const JsonValue *value)
+{
+    return f_schema(s->e, schema_reference(s, of, "$dynamicRef", value), false);
+}
+
+static Formula add_recursive_ref(Schemas *s, uint32_t of, const JsonValue *value)
+{
+    return f_schema(s->e, schema_reference(s, of, "$recursiveRef", value), false);
+}
+
+/* Draft 7 lets these be assertions, and its test suite tests them as such; later drafts do not. */
 static Formula add_content(Schemas *s, uint32_t of, const JsonValue *value)
 {
     (void)value;
-    const char *keyword =
-        schema_keyword(s, of, "contentEncoding") ? "contentEncoding" : "contentMediaType";
-    return schema_refuse(s, of, keyword, "is not supported in draft 7");
+    const JsonValue *encoding = schema_keyword(s, of, "contentEncoding");
+    if (!s->assert_format)
+        return F_TRUE;
+    if (schema_keyword(s, of, "contentMediaType"))
+        return schema_refuse(s, of, "contentMediaType", "is not supported as an assertion");
+    if (!json_is(encoding, "base64"))
+        return schema_refuse(s, of, "contentEncoding", "is supported for base64 only");
+    return f_string(s->e, format_base64(&s->e->terms));
 }
 
-static Formula add_refused(Schemas *s, uint32_t of, const JsonValue *value)
-{
-    (void)value;
-    const char *keyword = schema_keyword(s, of, "$dynamicRef") ? "$dynamicRef" : "$recursiveRef";
-    return schema_refuse(s, of, keyword, "is not supported");
-}
-
-enum { BOTH = 3, ONLY_2020 = 1, ONLY_7 = 2 };
-
-/* Those of `applies` give the value to another schema, which may evaluate members and items of it. */
-static const struct {
-    const char *name;
-    Formula (*add)(Schemas *, uint32_t, const JsonValue *);
-    uint8_t drafts;
-    bool applies;
-} keywords[] = {
-    {"type", add_type, BOTH, false},
-    {"const", add_const, BOTH, false},
-    {"enum", add_enum, BOTH, false},
-    {"properties", add_properties, BOTH, false},
-    {"patternProperties", add_pattern_properties, BOTH, false},
-    {"additionalProperties", add_additional_properties, BOTH, false},
-    {"required", add_required, BOTH, false},
-    {"propertyNames", add_property_names, BOTH, false},
-    {"minProperties", add_key_count, BOTH, false},
-    {"maxProperties", add_key_count, BOTH, false},
-    {"dependentRequired", add_dependent_required, ONLY_2020, false},
-    {"minimum", add_minimum, BOTH, false},
-    {"maximum", add_maximum, BOTH, false},
-    {"exclusiveMinimum", add_exclusive_minimum, BOTH, false},
-    {"exclusiveMaximum", add_exclusive_maximum, BOTH, false},
-    {"multipleOf", add_multiple, BOTH, false},
-    {"minLength", add_length, BOTH, false},
-    {"maxLength", add_length, BOTH, false},
-    {"pattern", add_pattern, BOTH, false},
-    {"format", add_format, BOTH, false},
-    {"prefixItems", add_prefix, BOTH, false},
-    {"items", add_items, BOTH, false},
-    {"additionalItems", add_additional_items, ONLY_7, false},
-    {"contains", add_contains, BOTH, false},
-    {"minItems", add_item_count, BOTH, false},
-    {"maxItems", add_item_count, BOTH, false},
-    {"uniqueItems", add_unique, BOTH, false},
-    {"contentEncoding", add_content, ONLY_7, false},
-    {"contentMediaType", add_content, ONLY_7, false},
-    {"$ref", add_ref, BOTH, true},
-    {"allOf", add_all_of, BOTH, true},
-    {"anyOf", add_any_of, BOTH, true},
-    {"oneOf", add_one_of, BOTH, true},
-    {"not", add_not, BOTH, true},
-    {"if", add_if, BOTH, true},
-    {"dependentSchemas", add_dependent_schemas, ONLY_2020, true},
-    {"dependencies", add_dependencies, BOTH, true},
-    {"$dynamicRef", add_refused, ONLY_2020, true},
-    {"$recursiveRef", add_refused, ONLY_2020, true},
+enum {
+    FROM_2020 = 1 << DRAFT_2020,
+    ONLY_2019 = 1 << DRAFT_2019,
+    ONLY_7 = 1 << DRAFT_7,
+    FROM_2019 = ONLY_2019 | FROM_2020,
+    FROM_7 = ONLY_7 | FROM_2019,
+    FROM_6 = 1 << DRAFT_6 | FROM_7,
+    ALL = 1 << DRAFT_4 | FROM_6,
+    TO_2019 = ALL & ~FROM_2020,
 };
+
+/* Those without a function are asked about by others. `applies`: gives the value to another schema, which may evaluate members
+   and items of it. */
+// clang-format off
+const Keyword schema_keywords[] = {
+    {"type",                  add_type,                  ALL,       0,                      false},
+    {"const",                 add_const,                 FROM_6,    0,                      false},
+    {"enum",                  add_enum,                  ALL,       0,                      false},
+    {"properties",            add_properties,            ALL,       HOLDS_MEMBERS,          false},
+    {"patternProperties",     add_pattern_properties,    ALL,       HOLDS_MEMBERS,          false},
+    {"additionalProperties",  add_additional_properties, ALL,       HOLDS_ONE,              false},
+    {"required",              add_required,              ALL,       0,                      false},
+    {"propertyNames",         add_property_names,        FROM_6,    HOLDS_ONE,              false},
+    {"minProperties",         add_key_count,             ALL,       0,                      false},
+    {"maxProperties",         add_key_count,             ALL,       0,                      false},
+    {"dependentRequired",     add_dependent_required,    FROM_2019, 0,                      false},
+    {"minimum",               add_minimum,               ALL,       0,                      false},
+    {"maximum",               add_maximum,               ALL,       0,                      false},
+    {"exclusiveMinimum",      add_exclusive_minimum,     ALL,       0,                      false},
+    {"exclusiveMaximum",      add_exclusive_maximum,     ALL,       0,                      false},
+    {"multipleOf",            add_multiple,              ALL,       0,                      false},
+    {"minLength",             add_length,                ALL,       0,                      false},
+    {"maxLength",             add_length,                ALL,       0,                      false},
+    {"pattern",               add_pattern,               ALL,       0,                      false},
+    {"format",                add_format,                ALL,       0,                      false},
+    {"prefixItems",           add_prefix,                FROM_2020, HOLDS_LIST,             false},
+    {"items",                 add_items,                 ALL,       HOLDS_ONE | HOLDS_LIST, false},
+    {"additionalItems",       add_additional_items,      TO_2019,   HOLDS_ONE,              false},
+    {"contains",              add_contains,              FROM_6,    HOLDS_ONE,              false},
+    {"minContains",           NULL,                      FROM_2019, 0,                      false},
+    {"maxContains",           NULL,                      FROM_2019, 0,                      false},
+    {"minItems",              add_item_count,            ALL,       0,                      false},
+    {"maxItems",              add_item_count,            ALL,       0,                      false},
+    {"uniqueItems",           add_unique,                ALL,       0,                      false},
+    {"contentEncoding",       add_content,               ONLY_7,    0,                      false},
+    {"contentMediaType",      add_content,               ONLY_7,    0,                      false},
+    {"contentSchema",         NULL,                      FROM_2019, HOLDS_ONE,              false},
+    {"$ref",                  add_ref,                   ALL,       0,                      true},
+    {"$dynamicRef",           add_dynamic_ref,           FROM_2020, 0,                      true},
+    {"$recursiveRef",         add_recursive_ref,         ONLY_2019, 0,                      true},
+    {"allOf",                 add_all_of,                ALL,       HOLDS_LIST,             true},
+    {"anyOf",                 add_any_of,                ALL,       HOLDS_LIST,             true},
+    {"oneOf",                 add_one_of,                ALL,       HOLDS_LIST,             true},
+    {"not",                   add_not,                   ALL,       HOLDS_ONE,              true},
+    {"if",                    add_if,                    FROM_7,    HOLDS_ONE,              true},
+    {"then",                  NULL,                      FROM_7,    HOLDS_ONE,              true},
+    {"else",                  NULL,                      FROM_7,    HOLDS_ONE,              true},
+    {"dependentSchemas",      add_dependent_schemas,     FROM_2019, HOLDS_MEMBERS,          true},
+    {"dependencies",          add_dependencies,          ALL,       HOLDS_MEMBERS,          true},
+    {"unevaluatedItems",      NULL,                      FROM_2019, HOLDS_ONE,              true},
+    {"unevaluatedProperties", NULL,                      FROM_2019, HOLDS_ONE,              true},
+    {"definitions",           NULL,                      ALL,       HOLDS_MEMBERS,          false},
+    {"$defs",                 NULL,                      FROM_2019, HOLDS_MEMBERS,          false},
+    {"$anchor",               NULL,                      FROM_2019, 0,                      false},
+    {"$dynamicAnchor",        NULL,                      FROM_2020, 0,                      false},
+    {"$recursiveAnchor",      NULL,                      ONLY_2019, 0,                      false},
+};
+// clang-format on
+const size_t n_schema_keywords = sizeof schema_keywords / sizeof *schema_keywords;
 
 static Formula say(Schemas *s, uint32_t of, bool applied)
 {
-    Formula list[sizeof keywords / sizeof *keywords];
+    Formula list[sizeof schema_keywords / sizeof *schema_keywords];
     size_t n = 0;
-    uint8_t draft = s->at[of].draft == DRAFT_7 ? ONLY_7 : ONLY_2020;
     const JsonValue *ref = schema_keyword(s, of, "$ref");
     if (s->at[of].value->kind != JSON_K_OBJECT)
         return s->at[of].value->kind == JSON_K_TRUE ? F_TRUE : F_FALSE;
-    if (ref && draft == ONLY_7)
+    if (ref && s->at[of].draft <= DRAFT_7) /* what stands beside it says nothing */
         return add_ref(s, of, ref);
-    for (size_t i = 0; i < sizeof keywords / sizeof *keywords && !s->e->failed[0]; i++) {
-        const JsonValue *value = schema_keyword(s, of, keywords[i].name);
-        if (value && (keywords[i].drafts & draft) && (applied || !keywords[i].applies))
-            list[n++] = keywords[i].add(s, of, value);
+    for (size_t i = 0; i < n_schema_keywords && !s->e->failed[0]; i++) {
+        const Keyword *row = &schema_keywords[i];
+        const JsonValue *value =
+            row->say && row->drafts >> s->at[of].draft & 1 && (applied || !row->applies)
+                ? json_member(s->at[of].value, row->name, strlen(row->name))
+                : NULL;
+        if (value)
+            list[n++] = row->say(s, of, value);
     }
     return f_and(s->e, list, n);
 }
@@ -807,9 +604,8 @@ Formula schema_formula(Engine *e, uint32_t of)
         s->at[of].doing = false;
         s->at[of].formula = f;
     } else {
-        bool evaluates =
-            s->at[of].draft == DRAFT_2020 && (schema_keyword(s, of, "unevaluatedItems") ||
-                                              schema_keyword(s, of, "unevaluatedProperties"));
+        bool evaluates = schema_keyword(s, of, "unevaluatedItems") ||
+                         schema_keyword(s, of, "unevaluatedProperties");
         if (s->at[of].doing)
             return schema_refuse(s, of, "$ref", "leads back to itself without anything in between");
         s->at[of].doing = true;
@@ -830,10 +626,8 @@ Formula schema_read(Engine *e, const JsonValue *document, Draft draft, bool asse
     map_init(&s->resources, &e->arena);
     map_init(&s->formats, &e->arena);
     map_init(&s->anchors, &e->arena);
+    map_init(&s->scopes, &e->arena);
     if (!is_schema(document))
         return engine_fail(e, "#: a schema is an object, true or false");
-    uint32_t root = walk(s, document, "", "#", draft);
-    if (!map_get(&s->resources, "", 0))
-        put_name(s, &s->resources, "", root);
-    return f_schema(e, root, false);
+    return f_schema(e, schema_root(s, document, draft), false);
 }
