@@ -122,6 +122,77 @@ static void adapters_are_shown_with_their_model(void **state)
     expect(1, "caravan generate -m shown -p x --context 999999 2>&1", "so give at most that");
 }
 
+/* Options as transformers and torchtune call them are the same options, on the command line and in files, and are not
+ * shown. */
+static void usual_names_are_understood(void **state)
+{
+    expect(0,
+           "caravan train --data text -p stories260k --seq 16 --batch 3 --steps 2 --lr 1e-3 "
+           "--warmup 1 "
+           "--weight-decay 0 -t 1 --out named1 2>&1",
+           "finished");
+    expect(0,
+           "caravan train --dataset text -p stories260k --max-seq-length 16 --batch-size 3 "
+           "--max-steps 2 --learning-rate 1e-3 --warmup-steps=1 --weight-decay 0 -t 1 --output-dir "
+           "named2 2>&1",
+           "finished");
+    expect(0,
+           "echo '{\"dataset\": \"text\", \"preset\": \"stories260k\", \"max_seq_length\": 16, "
+           "\"batch_size\": 3, \"num_steps\": 2, \"learning_rate\": 1e-3, \"warmup_steps\": "
+           "1, \"weight_decay\": 0, \"threads\": 1, \"output_dir\": \"named3\"}' >names.json && "
+           "caravan train --config names.json 2>&1",
+           "finished");
+    expect(0, "for i in 2 3; do cmp named1/model.safetensors named$i/model.safetensors; done", "");
+    expect(0,
+           "caravan train --help | grep -c -e learning-rate -e batch-size -e accumulation || true",
+           "0");
+    expect(0, "caravan _completion bash | grep -c -e learning-rate -e accumulation || true", "0");
+    expect(1,
+           "echo '{\"lr\": 1, \"learning_rate\": 1}' >twice.json; caravan train --config "
+           "twice.json 2>&1",
+           "\"learning_rate\" is another name of \"lr\", which is there, too");
+    /* Batches as they count them: of what is computed at once. */
+    expect(0,
+           "caravan train --data text -p stories260k --seq 16 --per-device-train-batch-size 2 "
+           "--gradient-accumulation-steps 3 --steps 1 -t 1 --out named4 2>&1 && grep batch "
+           "named4/checkpoints/step-*/manifest.json | tr -d '\n'",
+           "    \"batch\": 6,    \"micro-batch\": 2,");
+    expect(1, "caravan train --data text -p tiny --gradient-accumulation-steps 3 --out none 2>&1",
+           "--gradient-accumulation-steps needs to know how many sequences");
+    expect(2,
+           "caravan train --data text -p tiny --per-device-train-batch-size 3 --mesh data=2 --out "
+           "none 2>&1",
+           "--per-device-train-batch-size and --mesh do not go together");
+}
+
+static void epochs_count_the_data(void **state)
+{
+    /* 22 sequences of 16 tokens. */
+    expect(0,
+           "caravan train --data text -p stories260k --seq 16 --batch 3 --epochs 1.5 -t 1 --out "
+           "seen --stop-after 4 2>&1",
+           "steps: 11, which see the data 1.5 times\n");
+    expect(0, "caravan train --resume seen 2>&1", "finished after step 11 of 11");
+    expect(0, "caravan train --resume seen --epochs 2 2>&1", "finished after step 15 of 15");
+    expect(1, "caravan train --resume seen --epochs 1 2>&1",
+           "has done 15 steps; --epochs are of the whole run");
+    expect(0, "caravan train --resume seen --steps 16 2>&1", "finished after step 16 of 16");
+    expect(0, "caravan train --resume seen 2>&1", "finished after step 16 of 16");
+    expect(2, "caravan train --data text -p tiny --steps 3 --epochs 2 --out none 2>&1",
+           "give only one of --steps or --epochs");
+    expect(1,
+           "echo '{\"steps\": 3, \"epochs\": 2}' >many.json; caravan train --config many.json 2>&1",
+           "many.json: give either \"steps\" or \"epochs\"");
+    expect(0,
+           "echo '{\"steps\": 3, \"data\": \"text\", \"preset\": \"stories260k\"}' >steps.json; "
+           "caravan train --config steps.json --epochs 0.1 " SMALL "--out tenth 2>&1",
+           "--epochs wins over \"steps\" in steps.json\n");
+    expect(1,
+           "caravan train --data text -p stories260k --epochs 1 --warmup 100 " SMALL
+           "--out none 2>&1",
+           "warm");
+}
+
 static int prepare(void **state)
 {
     if (make_models(state))
@@ -137,6 +208,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_typed_wins_over_the_file),
+        cmocka_unit_test(usual_names_are_understood),
+        cmocka_unit_test(epochs_count_the_data),
         cmocka_unit_test(a_run_finds_its_data_from_elsewhere),
         cmocka_unit_test(adapters_find_their_model),
         cmocka_unit_test(wrong_inputs_are_told_what_they_are),

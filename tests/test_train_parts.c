@@ -140,6 +140,27 @@ static void keys_are_apart(void **state)
     assert_memory_equal(&a, &b, sizeof a);
 }
 
+/* Each name of a key finds it, and no other. */
+static void names_of_keys_are_apart(void **state)
+{
+    for (int i = 0; i < train_n_keys; i++) {
+        const TrainKey *key = &train_keys[i];
+        assert_ptr_equal(train_key_find(key->name), key);
+        size_t n;
+        for (const char *at = key->other; at && (n = strcspn(at, " ")); at += n + (at[n] == ' ')) {
+            char name[64];
+            snprintf(name, sizeof name, "%.*s", (int)n, at);
+            if (train_key_find(name) != key)
+                fail_msg("\"%s\" of %s is taken", name, key->name);
+            for (char *c = name; *c; c++)
+                *c = *c == '-' ? '_' : *c;
+            assert_ptr_equal(train_key_find(name), key);
+        }
+    }
+    assert_null(train_key_find("learning"));
+    assert_null(train_key_find("max-steps num-steps"));
+}
+
 static void mistakes_in_options_are_named(void **state)
 {
     Arena arena;
@@ -191,6 +212,7 @@ int main(void)
         cmocka_unit_test(outliers_are_above_not_below),
         cmocka_unit_test(options_round_trip_through_json),
         cmocka_unit_test(keys_are_apart),
+        cmocka_unit_test(names_of_keys_are_apart),
         cmocka_unit_test(mistakes_in_options_are_named),
         cmocka_unit_test(the_default_batch_grows_with_the_model),
     };

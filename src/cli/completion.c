@@ -13,7 +13,7 @@ static void add_choices(StrBuf *out, const Option *option)
  * name. */
 static void bash_values(StrBuf *out, const Command *command)
 {
-    for (int i = 0; command->options[i]; i++) {
+    for (int i = 0; option_shown(command, i); i++) {
         const Option *option = command->options[i];
         if (option->kind == ARG_FLAG)
             continue;
@@ -48,7 +48,7 @@ static void bash_script(StrBuf *out)
     strbuf_puts(out, "    esac\n    [[ $word == -* ]] || return\n    case \"$command\" in\n");
     for (int i = 0; commands[i]; i++) {
         strbuf_printf(out, "    %s) COMPREPLY=($(compgen -W '--help", commands[i]->name);
-        for (int k = 0; commands[i]->options[k]; k++)
+        for (int k = 0; option_shown(commands[i], k); k++)
             strbuf_printf(out, " --%s", commands[i]->options[k]->name);
         strbuf_puts(out, "' -- \"$word\")) ;;\n");
     }
@@ -110,7 +110,7 @@ static void zsh_script(StrBuf *out)
                      "    case $command in\n");
     for (int i = 0; commands[i]; i++) {
         strbuf_printf(out, "        %s) _arguments '--help[one page of help]'", commands[i]->name);
-        for (int k = 0; commands[i]->options[k]; k++)
+        for (int k = 0; option_shown(commands[i], k); k++)
             zsh_option(out, commands[i]->options[k]);
         if (commands[i]->max_operands)
             strbuf_puts(out, " \\\n            '*:file:_files'");
@@ -167,7 +167,7 @@ static void fish_script(StrBuf *out)
         if (!commands[i]->max_operands)
             strbuf_printf(out, "complete -c caravan -n '__fish_seen_subcommand_from %s' -f\n",
                           commands[i]->name);
-        for (int k = 0; commands[i]->options[k]; k++)
+        for (int k = 0; option_shown(commands[i], k); k++)
             fish_option(out, commands[i]->name, commands[i]->options[k]);
     }
 }

@@ -99,14 +99,14 @@ static void add_options(StrBuf *out, const Command *command)
 {
     SCOPED(strbuf_free) StrBuf left = {0}, right = {0};
     size_t widest = 0;
-    for (int i = 0; command->options[i]; i++) {
+    for (int i = 0; option_shown(command, i); i++) {
         strbuf_clear(&left);
         add_spelling(&left, command->options[i]);
         if (columns(&left) > widest && columns(&left) <= LEFT_MAX)
             widest = columns(&left);
     }
     strbuf_puts(out, "\nOptions:\n");
-    for (int i = 0; command->options[i]; i++) {
+    for (int i = 0; option_shown(command, i); i++) {
         strbuf_clear(&left);
         strbuf_clear(&right);
         add_spelling(&left, command->options[i]);
@@ -145,7 +145,7 @@ void help_command(StrBuf *out, const Command *command)
         strbuf_putc(out, '\n');
         add_wrapped(out, paragraph.text, 0, 0);
     }
-    for (int i = 0; command->options[i]; i++)
+    for (int i = 0; option_shown(command, i); i++)
         if (command->options[i]->kind != ARG_FLAG) {
             char name[64];
             option_variable(command->options[i], name, sizeof name);
@@ -211,7 +211,7 @@ void man_command(StrBuf *out, const Command *command)
         strbuf_putc(out, '\n');
     }
     strbuf_puts(out, ".SH OPTIONS\n");
-    for (int i = 0; command->options[i]; i++) {
+    for (int i = 0; option_shown(command, i); i++) {
         strbuf_clear(&text);
         strbuf_clear(&meaning);
         add_spelling(&text, command->options[i]);

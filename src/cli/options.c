@@ -54,9 +54,7 @@ typedef struct Range {
 static Range range_of(const Option *option)
 {
     Range r = {option->low, option->high};
-    if (option->range)
-        option->range(option->name, &r.low, &r.high);
-    else if (r.low == 0 && r.high == 0)
+    if (r.low == 0 && r.high == 0)
         r.high = INFINITY;
     return r;
 }
@@ -220,13 +218,31 @@ static int set_value(const Option *option, const Source *source, Value *value, c
     return CVN_OK;
 }
 
+/* Whether a name of n bytes is one of a list of names with blanks between them, which may be NULL. */
+static bool is_listed(const char *list, const char *name, size_t n)
+{
+    for (size_t length; list && (length = strcspn(list, " "));
+         list += length + (list[length] == ' '))
+        if (length == n && memcmp(list, name, n) == 0)
+            return true;
+    return false;
+}
+
 int option_find(const Command *command, const char *name, size_t n)
 {
     for (int i = 0; command->options[i]; i++)
-        if (strlen(command->options[i]->name) == n &&
-            memcmp(command->options[i]->name, name, n) == 0)
+        if (is_listed(command->options[i]->name, name, n))
+            return i;
+    for (int i = 0; command->options[i]; i++)
+        if (is_listed(command->options[i]->aliases, name, n))
             return i;
     return -1;
+}
+
+const Option *option_shown(const Command *command, int i)
+{
+    const Option *option = command->options[i];
+    return option && !option->hidden ? option : NULL;
 }
 
 /* Reads the option at argv[*i] and its value; *i moves past both. */

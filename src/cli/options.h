@@ -39,7 +39,9 @@ typedef enum ArgKind {
 
 typedef struct Option {
     const char *name; /* long, without dashes */
-    char letter;      /* short, or 0 */
+    /* Other long names, a blank between two, that are understood and shown nowhere; or NULL. */
+    const char *aliases;
+    char letter; /* short, or 0 */
     ArgKind kind;
     bool required; /* some option of the group must be given, or this one when group is 0 */
     bool repeats;  /* ARG_TEXT, ARG_INPUT: may be given several times; Value.texts */
@@ -47,11 +49,10 @@ typedef struct Option {
     bool weighed;  /* ARG_INPUT: may have a weight behind it, as FILE=0.7 */
     bool named;    /* ARG_INPUT: may have a name in front, as NAME=DIR (option_named) */
     bool model;    /* ARG_INPUT: the name of a model will do, too (model_names.h) */
+    bool hidden;   /* not in the help and completions; hidden options stand behind the others */
     bool brief;    /* ARG_CHOICE: help names some choices itself, and all are not listed */
     int group;     /* options of one group exclude each other; 0: none */
     double low, high; /* range of numbers; both 0: any that is not negative */
-    /* Says that range where it is known elsewhere, by the option's name; or NULL */
-    void (*range)(const char *name, double *low, double *high);
     bool or_shape; /* ARG_CHOICE of presets: may be a shape of one's own (model/presets.h) */
     /* Options, by a blank apart, beside which this one would say nothing; or NULL. */
     const char *refuses;
@@ -127,7 +128,10 @@ void args_free(Args *args);
  * option. */
 const Value *args_value(const Args *args, const Option *option);
 
-/* Index of the option with this name of n bytes, or -1. */
+/* The i-th option that is shown, NULL past the last. */
+const Option *option_shown(const Command *command, int i);
+
+/* Index of the option with this name, or alias, of n bytes, or -1. */
 int option_find(const Command *command, const char *name, size_t n);
 
 /* "CARAVAN_TOP_P" for "top-p", into text of `size` bytes. */

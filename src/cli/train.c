@@ -17,111 +17,71 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void range_of_key(const char *name, double *low, double *high)
-{
-    const TrainKey *key = train_key_find(name);
-    *low = key->low;
-    *high = key->high;
-}
+/* A new model or one there is: one of the two; and one of --steps and --epochs. */
+enum { BEGINNING = 1, LENGTH };
 
-/* Of a mesh; a run that goes on has one of its own, so that --mesh need not be there (check_mesh_options). */
-static const Option option_run_layout = {
-    "layout", .kind = ARG_TEXT, .value = "LAYOUT", .fallback = "auto",
-    .help = "dp, tp, tp-scatter, fsdp, 2d, fsdp+tp, FILE.json; auto: by the mesh"};
-static const Option option_run_overlap = {
-    "overlap",        .kind = ARG_CHOICE,
-    .value = "WHEN",  .choice = train_overlap_name,
-    .fallback = "on", .help = "compute while devices exchange"};
+/* Types of rows of config.def that are kinds of options, too. */
+#define ARG_DATA ARG_INPUT
+#define ARG_PRESET ARG_CHOICE
 
-/* Two keys in one. */
-static const Option option_validation = {
-    "validation", .kind = ARG_TEXT, .value = "X", .fallback = "0",
-    .help = "part of the data, or FILE, to look at, not to learn"};
+#define FALLBACK_TEXT(text) text
+#define FALLBACK_DATA FALLBACK_TEXT
+#define FALLBACK_INPUT FALLBACK_TEXT
+#define FALLBACK_OUTPUT FALLBACK_TEXT
+#define FALLBACK_PRESET FALLBACK_TEXT
+#define FALLBACK_CHOICE FALLBACK_TEXT
+#define FALLBACK_INT(number) #number
+#define FALLBACK_SIZE(number) #number
+#define FALLBACK_REAL(number) #number
 
-/* Those that are no keys of a run; the others are found by their names. */
-enum { DATA, DPO, RESUME, CONFIG, OUT, PROFILE, FIRST_KEY };
+#define CHOICE_CHOICE(list) .choice = (list),
+#define CHOICE_TEXT(list)
+#define CHOICE_DATA CHOICE_TEXT
+#define CHOICE_INPUT CHOICE_TEXT
+#define CHOICE_OUTPUT CHOICE_TEXT
+#define CHOICE_PRESET CHOICE_TEXT
+#define CHOICE_INT CHOICE_TEXT
+#define CHOICE_SIZE CHOICE_TEXT
+#define CHOICE_REAL CHOICE_TEXT
 
-/* A new model or one there is: one of the two. */
-enum { BEGINNING = 1 };
-
-#define KEY(...) (&(const Option){__VA_ARGS__})
+/* What an option is called in the lists below: AT_lr, AT_RESUME. */
+enum {
+#define KEY(type, change, field, ...) AT_##field,
+#define FILE_KEY(...)
+#define COMMAND(name) AT_##name,
+#include "train/config.def"
+    AT_PER_DEVICE,
+    AT_ACCUMULATION,
+};
 
 static const Option *const options[] = {
-    OPTION(DATA, "data", .kind = ARG_INPUT, .repeats = true, .weighed = true, .value = "FILE",
-           .help = "text, JSON or ids, or a folder; again, also FILE=WEIGHT"),
-    OPTION(DPO, "dpo", .kind = ARG_INPUT, .value = "FILE",
-           .help = "pairs: prompt, chosen and rejected answer; with --init"),
-    OPTION(RESUME, "resume", .kind = ARG_INPUT, .value = "DIR",
+#define KEY(type, change, field, name_, fallback_, low_, high_, choices_, value_, help_, ...)      \
+    OPTION(AT_##field, name_, .kind = ARG_##type, .low = low_, .high = high_, .value = value_,     \
+           .fallback = FALLBACK_##type(fallback_), .help = help_,                                  \
+           CHOICE_##type(choices_).aliases = __VA_ARGS__),
+#define SHARED_KEY(type, change, field, name_, fallback_, low_, high_, option)                     \
+    [AT_##field] = SHARED(option),
+#define FILE_KEY(...)
+#define COMMAND(name) COMMAND_##name
+#define COMMAND_RESUME                                                                             \
+    OPTION(AT_RESUME, "resume", .kind = ARG_INPUT, .value = "DIR",                                 \
+           .aliases = "resume-from resume-from-checkpoint",                                        \
            .help = "go on with the run in this folder"),
-    OPTION(CONFIG, "config", .kind = ARG_INPUT, .value = "FILE",
+#define COMMAND_CONFIG                                                                             \
+    OPTION(AT_CONFIG, "config", .kind = ARG_INPUT, .value = "FILE",                                \
            .help = "these options as a JSON object; those beside it win"),
-    OPTION(OUT, "out", .letter = 'o', .kind = ARG_OUTPUT, .value = "DIR",
-           .help = "folder of the run, and of the model in the end"),
-    [PROFILE] = SHARED(PROFILE),
-    OPTION(FIRST_KEY, "preset", .letter = 'p', .kind = ARG_CHOICE, .value = "NAME",
-           .choice = choice_of_preset, .or_shape = true, .brief = true, .group = BEGINNING,
-           .help = "shape of a new model, as tiny (init --help) or dim=512,…"),
-    KEY("init", .kind = ARG_INPUT, .model = true, .group = BEGINNING, .value = "DIR",
-        .help = "model to fine-tune"),
-    KEY("lora", .kind = ARG_TEXT, .value = "SPEC",
-        .help = "train adapters only: r=16 or r=16,alpha=32,targets=q,v"),
-    KEY("beta", .kind = ARG_REAL, .range = range_of_key, .value = "X", .needs = "dpo",
-        .fallback = "0.1", .help = "how near --dpo stays to the model it began from"),
-    KEY("tokenizer", .kind = ARG_INPUT, .value = "FILE",
-        .help = "file or folder; else init's, or made from the data"),
-    KEY("steps", .kind = ARG_INT, .range = range_of_key, .value = "N", .fallback = "1000",
-        .help = "updates of the weights"),
-    KEY("batch", .letter = 'b', .kind = ARG_INT, .range = range_of_key, .value = "N",
-        .fallback = "0", .help = "sequences per step, 0: by the model's size"),
-    KEY("micro-batch", .kind = ARG_INT, .range = range_of_key, .value = "N", .fallback = "0",
-        .help = "sequences at once, 0: all"),
-    KEY("seq", .kind = ARG_INT, .range = range_of_key, .value = "N", .fallback = "0",
-        .help = "tokens per sequence, 0: context, at most 1024"),
-    KEY("optimizer", .kind = ARG_CHOICE, .value = "NAME", .choice = train_optimizer_name,
-        .fallback = "adamw", .help = "one of"),
-    KEY("state-dtype", .kind = ARG_CHOICE, .value = "TYPE", .choice = train_dtype_name,
-        .fallback = "f32", .help = "of what the optimizer keeps, one of"),
-    KEY("lr", .kind = ARG_REAL, .range = range_of_key, .value = "X", .fallback = "0",
-        .help = "greatest rate, 0: by size, or adafactor's own"),
-    KEY("warmup", .kind = ARG_INT, .range = range_of_key, .value = "N", .fallback = "-1",
-        .help = "steps of rising rate, -1: a tenth"),
-    KEY("schedule", .kind = ARG_CHOICE, .value = "NAME", .choice = train_schedule_name,
-        .fallback = "cosine", .help = "one of"),
-    KEY("clip", .kind = ARG_REAL, .range = range_of_key, .value = "X", .fallback = "1",
-        .help = "greatest norm of the gradient, 0: any"),
-    KEY("weight-decay", .kind = ARG_REAL, .range = range_of_key, .value = "X", .fallback = "-1",
-        .help = "of matrices, -1: 0.1, with adafactor 0"),
-    KEY("z-loss", .kind = ARG_REAL, .range = range_of_key, .value = "X", .fallback = "0",
-        .help = "coefficient of logsumexp^2, as 1e-4"),
-    KEY("seed", .letter = 's', .kind = ARG_INT, .range = range_of_key, .value = "N",
-        .fallback = "0", .help = "of the first weights and the order of the data"),
-    KEY("dtype", .kind = ARG_CHOICE, .value = "TYPE", .choice = train_dtype_name,
-        .fallback = "bf16", .help = "of products; weights are f32, one of"),
-    KEY("remat", .kind = ARG_CHOICE, .value = "WHAT", .choice = train_remat_name,
-        .fallback = "auto", .help = "recomputed, one of"),
-    KEY("memory", .kind = ARG_SIZE, .range = range_of_key, .value = "SIZE", .fallback = "0",
-        .help = "most memory to take, 0: what is free"),
-    KEY("packing", .kind = ARG_CHOICE, .value = "HOW", .choice = train_packing_name,
-        .fallback = "auto", .help = "of documents, one of"),
-    &option_validation,
-    KEY("evaluate-every", .kind = ARG_INT, .range = range_of_key, .value = "N", .fallback = "100",
-        .help = "steps between two looks at it"),
-    KEY("save-every", .kind = ARG_INT, .range = range_of_key, .value = "N", .fallback = "500",
-        .help = "steps between checkpoints"),
-    KEY("keep-last", .kind = ARG_INT, .range = range_of_key, .value = "N", .fallback = "2",
-        .help = "newest checkpoints to keep, 0: all"),
-    KEY("sample-every", .kind = ARG_INT, .range = range_of_key, .value = "N", .fallback = "0",
-        .help = "steps between texts for the report"),
-    KEY("prompt", .kind = ARG_TEXT, .value = "TEXT", .help = "how those texts begin"),
-    KEY("evaluate", .kind = ARG_INPUT, .value = "FILE",
-        .help = "questions (score --task) to ask with them, and at the end"),
-    KEY("stop-after", .kind = ARG_INT, .range = range_of_key, .value = "N", .fallback = "0",
-        .help = "save and end after N steps, as after Ctrl-C"),
-    SHARED(DEVICE),
-    SHARED(MESH),
-    &option_run_layout,
-    &option_run_overlap,
-    SHARED(THREADS),
+#define COMMAND_PROFILE [AT_PROFILE] = SHARED(PROFILE),
+#define COMMAND_VALIDATION /* two keys in one */                                                   \
+    OPTION(AT_VALIDATION, "validation", .kind = ARG_TEXT, .value = "X", .fallback = "0",           \
+           .aliases = "validation-file eval-file",                                                 \
+           .help = "part of the data, or FILE, to look at, not to learn"),
+#include "train/config.def"
+    OPTION(AT_PER_DEVICE, "per-device-train-batch-size", .kind = ARG_INT, .hidden = true, .low = 1,
+           .high = 1 << 24, .value = "N", .refuses = "batch mesh", .help = "sequences at once"),
+    OPTION(AT_ACCUMULATION, "gradient-accumulation-steps", .kind = ARG_INT, .hidden = true,
+           .low = 1, .high = 1 << 24, .value = "N", .refuses = "micro-batch",
+           .aliases = "grad-accumulation-steps grad-accum-steps gradient-accumulation",
+           .help = "a step takes N times as many sequences, so many times one after the other"),
     NULL,
 };
 
@@ -129,7 +89,7 @@ static const Option *const options[] = {
 
 static json_t *value_json(const TrainKey *key, const Value *value)
 {
-    if (strcmp(key->name, option_validation.name) == 0)
+    if (strcmp(key->name, "validation") == 0)
         return json_real(strtod(value->text, NULL));
     if (key->type == KEY_REAL)
         return json_real(value->real);
@@ -148,27 +108,51 @@ static bool typed(const Args *args, const char *name)
     return args->value[option_find(args->command, name, strlen(name))].given;
 }
 
-/* --init is typed and the file says "preset", or the other way round: as always, what is typed wins. */
-static void choose_beginning(const Args *args, const char *path, TrainConfig *config, bool *given)
+/* Of two options of which a run has one, one is typed and the file says the other: as always, what is typed wins. */
+static void choose_typed(const Args *args, const char *path, TrainConfig *config, bool *given)
 {
-    static const char *const names[] = {"preset", "init"};
-    const char **place[] = {&config->preset, &config->init};
-    for (int k = 0; k < 2 && config->preset && config->init; k++) {
-        const TrainKey *key = train_key_find(names[k]);
-        if (typed(args, names[k]) || !typed(args, names[1 - k]))
+    static const char *const either[][2] = {
+        {"preset", "init"}, {"init", "preset"}, {"steps", "epochs"}, {"epochs", "steps"}};
+    const TrainConfig plain = train_config_defaults();
+    for (size_t k = 0; k < sizeof either / sizeof *either; k++) {
+        const char *winner = either[k][0], *other = either[k][1];
+        const TrainKey *key = train_key_find(other);
+        if (!typed(args, winner) || typed(args, other) || !given[key - train_keys])
             continue;
-        *place[k] = NULL;
+        train_config_copy(config, &plain, key);
         given[key - train_keys] = false;
         if (ranks_speaks())
-            fprintf(stderr, "--%s wins over \"%s\" in %s\n", names[1 - k], names[k], path);
+            fprintf(stderr, "--%s wins over \"%s\" in %s\n", winner, other, path);
     }
+}
+
+/* Batches as transformers and torchtune count them, of what is computed at once: a step takes so many of them as
+   gradients are accumulated over. */
+static int count_accumulation(const Args *args, TrainConfig *config, bool *given, cvn_err *err)
+{
+    const Value *device = &args->value[AT_PER_DEVICE], *steps = &args->value[AT_ACCUMULATION];
+    const TrainKey *batch = train_key_find("batch"), *micro = train_key_find("micro-batch");
+    if (device->given) {
+        config->batch = device->integer;
+        given[batch - train_keys] = true;
+    }
+    if (!steps->given)
+        return CVN_OK;
+    if (config->batch == 0)
+        return err_set(err, CVN_EINVAL,
+                       "--%s needs to know how many sequences are taken at once: give --batch",
+                       options[AT_ACCUMULATION]->name);
+    config->micro_batch = config->batch;
+    given[micro - train_keys] = true;
+    config->batch *= steps->integer;
+    return CVN_OK;
 }
 
 /* What was typed over what --config says over the defaults. */
 static int read_config(const Args *args, TrainConfig *config, bool *given, Arena *arena,
                        cvn_err *err)
 {
-    const char *path = args->value[CONFIG].text;
+    const char *path = args->value[AT_CONFIG].text;
     *config = train_config_defaults();
     if (path) {
         json_t *json = json_object_read(path, err);
@@ -180,7 +164,7 @@ static int read_config(const Args *args, TrainConfig *config, bool *given, Arena
         if (!key || !args->value[i].given)
             continue;
         char *end;
-        if (options[i] == &option_validation &&
+        if (i == AT_VALIDATION &&
             (strtod(args->value[i].text, &end), *end || end == args->value[i].text))
             key = train_key_find("validation-file");
         json_t *value = value_json(key, &args->value[i]);
@@ -190,19 +174,19 @@ static int read_config(const Args *args, TrainConfig *config, bool *given, Arena
         given[key - train_keys] = true;
     }
     if (path)
-        choose_beginning(args, path, config, given);
-    return CVN_OK;
+        choose_typed(args, path, config, given);
+    return count_accumulation(args, config, given, err);
 }
 
 static int check_mesh_options(const Args *args, const TrainConfig *config, cvn_err *err)
 {
-    static const Option *const of_mesh[] = {&option_run_layout, &option_run_overlap};
+    static const int of_mesh[] = {AT_layout, AT_overlap}; /* a run that goes on has a mesh of its own */
     bool mesh = config->mesh && *config->mesh;
     for (int i = 0; i < 2 && !mesh; i++)
-        if (args_value(args, of_mesh[i])->on_command_line)
+        if (args->value[of_mesh[i]].on_command_line)
             return err_set(err, CVN_EINVAL,
                            "--%s has no effect without --mesh; give both or neither",
-                           of_mesh[i]->name);
+                           options[of_mesh[i]]->name);
     return CVN_OK;
 }
 
@@ -445,7 +429,7 @@ static int train(const Args *args, const TrainConfig *config, const bool *given,
                           .step = on_step,
                           .sample = on_sample,
                           .evaluate = on_evaluate,
-                          .profile = args->value[PROFILE].text};
+                          .profile = args->value[AT_PROFILE].text};
     TRY(ranks_join(&events.cluster, err));
     events.stop = run_interrupt_step(events.cluster != NULL);
     int code = train_run(config, given, resume, &events, result, err);
@@ -459,11 +443,11 @@ static int run(const Args *args, cvn_err *err)
     SCOPED(arena_free) Arena arena = {0};
     TrainConfig config;
     TrainResult result = {0};
-    const char *resume = args->value[RESUME].text, *file = args->value[CONFIG].text;
+    const char *resume = args->value[AT_RESUME].text, *file = args->value[AT_CONFIG].text;
     TRY(arena_begin(&arena, err));
     bool *given = arena_array(&arena, (size_t)train_n_keys, sizeof *given);
     TRY(read_config(args, &config, given, &arena, err));
-    if (resume && args->value[OUT].given && strcmp(args->value[OUT].text, resume) != 0)
+    if (resume && args->value[AT_out].given && strcmp(args->value[AT_out].text, resume) != 0)
         return err_set(err, CVN_EINVAL,
                        "--resume goes on in its own folder; leave out --out, or begin a run "
                        "with --init from one of its checkpoints");

@@ -52,98 +52,74 @@ const char *train_overlap_name(size_t i)
 
 #define AT(field) offsetof(TrainConfig, field)
 
-const TrainKey train_keys[] = {
-    {"data", KEY_DATA, KEY_FREE, AT(data), NULL, 0, 0},
-    {"dpo", KEY_TEXT, KEY_FREE, AT(dpo), NULL, 0, 0},
-    {"beta", KEY_REAL, KEY_FIXED, AT(beta), NULL, 0x1p-20, 1000},
-    {"preset", KEY_TEXT, KEY_FIXED, AT(preset), NULL, 0, 0},
-    {"init", KEY_TEXT, KEY_FIXED, AT(init), NULL, 0, 0},
-    {"lora", KEY_TEXT, KEY_FIXED, AT(lora), NULL, 0, 0},
-    {"tokenizer", KEY_TEXT, KEY_FIXED, AT(tokenizer), NULL, 0, 0},
-    {"out", KEY_TEXT, KEY_FIXED, AT(out), NULL, 0, 0},
-    {"seq", KEY_INT, KEY_FIXED, AT(seq), NULL, 0, 1 << 24},
-    {"batch", KEY_INT, KEY_FIXED, AT(batch), NULL, 0, 1 << 24},
-    {"micro-batch", KEY_INT, KEY_FREE, AT(micro_batch), NULL, 0, 1 << 24},
-    {"steps", KEY_INT, KEY_FREE, AT(steps), NULL, 1, 1e12},
-    {"stop-after", KEY_INT, KEY_FREE, AT(stop_after), NULL, 0, 1e12},
-    {"optimizer", KEY_TEXT, KEY_FIXED, AT(optimizer), train_optimizer_name, 0, 0},
-    {"lr", KEY_REAL, KEY_FREE, AT(lr), NULL, 0, 100},
-    {"warmup", KEY_INT, KEY_FREE, AT(warmup), NULL, -1, 1e12},
-    {"schedule", KEY_TEXT, KEY_FREE, AT(schedule), train_schedule_name, 0, 0},
-    {"decay", KEY_INT, KEY_FREE, AT(decay), NULL, -1, 1e12},
-    {"final-lr", KEY_REAL, KEY_FREE, AT(final_lr), NULL, 0, 1},
-    {"clip", KEY_REAL, KEY_FREE, AT(clip), NULL, 0, 1e9},
-    {"weight-decay", KEY_REAL, KEY_FREE, AT(weight_decay), NULL, -1, 10},
-    {"beta1", KEY_REAL, KEY_FREE, AT(beta1), NULL, 0, 0.999999},
-    {"beta2", KEY_REAL, KEY_FREE, AT(beta2), NULL, 0, 0.9999999},
-    {"eps", KEY_REAL, KEY_FREE, AT(eps), NULL, 0, 1},
-    {"momentum", KEY_REAL, KEY_FREE, AT(momentum), NULL, 0, 0.999999},
-    {"z-loss", KEY_REAL, KEY_FREE, AT(z_loss), NULL, 0, 1},
-    {"seed", KEY_INT, KEY_FIXED, AT(seed), NULL, 0, 0x1p63},
-    {"dtype", KEY_TEXT, KEY_FREE, AT(dtype), train_dtype_name, 0, 0},
-    {"state-dtype", KEY_TEXT, KEY_FIXED, AT(state_dtype), train_dtype_name, 0, 0},
-    {"remat", KEY_TEXT, KEY_FREE, AT(remat), train_remat_name, 0, 0},
-    {"memory", KEY_INT, KEY_FREE, AT(memory), NULL, 0, 0x1p62},
-    {"threads", KEY_INT, KEY_FREE, AT(threads), NULL, 0, 1024},
-    {"device", KEY_TEXT, KEY_FREE, AT(device), NULL, 0, 0},
-    {"mesh", KEY_TEXT, KEY_FREE, AT(mesh), NULL, 0, 0},
-    {"layout", KEY_TEXT, KEY_FREE, AT(layout), NULL, 0, 0},
-    {"overlap", KEY_TEXT, KEY_FREE, AT(overlap), train_overlap_name, 0, 0},
-    {"packing", KEY_TEXT, KEY_FIXED, AT(packing), train_packing_name, 0, 0},
-    {"cache", KEY_TEXT, KEY_FREE, AT(cache), NULL, 0, 0},
-    {"validation", KEY_REAL, KEY_FIXED, AT(validation), NULL, 0, 0.5},
-    {"validation-file", KEY_TEXT, KEY_FREE, AT(validation_file), NULL, 0, 0},
-    {"evaluate-every", KEY_INT, KEY_FREE, AT(evaluate_every), NULL, 0, 1e12},
-    {"save-every", KEY_INT, KEY_FREE, AT(save_every), NULL, 0, 1e12},
-    {"save-minutes", KEY_REAL, KEY_FREE, AT(save_minutes), NULL, 0, 1e9},
-    {"keep-last", KEY_INT, KEY_FREE, AT(keep_last), NULL, 0, 1 << 30},
-    {"keep-every", KEY_INT, KEY_FREE, AT(keep_every), NULL, 0, 1e12},
-    {"sample-every", KEY_INT, KEY_FREE, AT(sample_every), NULL, 0, 1e12},
-    {"prompt", KEY_TEXT, KEY_FREE, AT(prompt), NULL, 0, 0},
-    {"evaluate", KEY_TEXT, KEY_FREE, AT(evaluate), NULL, 0, 0},
+/* Where a key is in the table, by its field. */
+enum {
+#define KEY(type, change, field, ...) KEY_AT_##field,
+#include "train/config.def"
+    TRAIN_KEYS
 };
-const int train_n_keys = sizeof train_keys / sizeof *train_keys;
+
+#define TYPE_DATA KEY_DATA
+#define TYPE_TEXT KEY_TEXT
+#define TYPE_INPUT KEY_TEXT
+#define TYPE_OUTPUT KEY_TEXT
+#define TYPE_PRESET KEY_TEXT
+#define TYPE_CHOICE KEY_TEXT
+#define TYPE_INT KEY_INT
+#define TYPE_SIZE KEY_INT
+#define TYPE_REAL KEY_REAL
+#define FIRST(first, ...) first
+
+/* The types of rows whose text is a path that is read. */
+enum { IS_DATA, IS_TEXT, IS_OUTPUT, IS_PRESET, IS_CHOICE, IS_INT, IS_SIZE, IS_REAL, IS_INPUT };
+
+const TrainKey train_keys[] = {
+#define KEY(type, change, field, name, fallback, low, high, choice, value, help, ...)              \
+    {name,      FIRST(__VA_ARGS__, NULL), TYPE_##type, KEY_##change, IS_##type == IS_INPUT,        \
+     AT(field), choice,                   low,         high},
+#include "train/config.def"
+};
+const int train_n_keys = TRAIN_KEYS;
+
+/* Whether `name`, with '_' for '-' or not, is the n bytes at `key`. */
+static bool is_name(const char *name, const char *key, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (name[i] != key[i] && !(key[i] == '-' && name[i] == '_'))
+            return false;
+    return !name[n];
+}
 
 const TrainKey *train_key_find(const char *name)
 {
-    for (int i = 0; i < train_n_keys; i++) {
-        const char *key = train_keys[i].name, *at = name;
-        while (*key && (*key == *at || (*key == '-' && *at == '_'))) {
-            key++;
-            at++;
-        }
-        if (!*key && !*at)
+    for (int i = 0; i < train_n_keys; i++)
+        if (is_name(name, train_keys[i].name, strlen(train_keys[i].name)))
             return &train_keys[i];
+    for (int i = 0; i < train_n_keys; i++) {
+        size_t n;
+        for (const char *at = train_keys[i].other; at && (n = strcspn(at, " "));
+             at += n + (at[n] == ' '))
+            if (is_name(name, at, n))
+                return &train_keys[i];
     }
     return NULL;
 }
 
 TrainConfig train_config_defaults(void)
 {
-    OptimizerOptions adamw = optimizer_defaults(OPTIMIZER_ADAMW, 1);
-    return (TrainConfig){.beta = 0.1,
-                         .steps = 1000,
-                         .optimizer = "adamw",
-                         .warmup = -1,
-                         .schedule = "cosine",
-                         .decay = -1,
-                         .final_lr = 0.1,
-                         .clip = 1,
-                         .weight_decay = -1,
-                         .beta1 = adamw.beta1,
-                         .beta2 = adamw.beta2,
-                         .eps = adamw.eps,
-                         .momentum = adamw.momentum,
-                         .dtype = "bf16",
-                         .state_dtype = "f32",
-                         .remat = "auto",
-                         .layout = "auto",
-                         .overlap = "on",
-                         .packing = "auto",
-                         .evaluate_every = 100,
-                         .save_every = 500,
-                         .save_minutes = 10,
-                         .keep_last = 2};
+    TrainConfig c = {0};
+#define SET_DATA(field, value)
+#define SET_TEXT(field, value) c.field = value;
+#define SET_INPUT SET_TEXT
+#define SET_OUTPUT SET_TEXT
+#define SET_PRESET SET_TEXT
+#define SET_CHOICE SET_TEXT
+#define SET_INT SET_TEXT
+#define SET_SIZE SET_TEXT
+#define SET_REAL SET_TEXT
+#define KEY(type, change, field, name, fallback, ...) SET_##type(field, fallback)
+#include "train/config.def"
+    return c;
 }
 
 /* ---- a field by its key ---- */
@@ -158,6 +134,11 @@ typedef union Field {
 static Field *field(const TrainConfig *c, const TrainKey *key)
 {
     return (Field *)(uintptr_t)((const char *)c + key->offset);
+}
+
+const char **train_config_text(TrainConfig *c, const TrainKey *key)
+{
+    return &field(c, key)->text;
 }
 
 void train_config_copy(TrainConfig *to, const TrainConfig *from, const TrainKey *key)
@@ -281,6 +262,7 @@ int train_config_read(TrainConfig *c, const char *file, const json_t *json, bool
 {
     const char *name;
     json_t *value;
+    bool seen[TRAIN_KEYS] = {false};
     json_object_foreach((json_t *)(uintptr_t)json, name, value)
     {
         const TrainKey *key = train_key_find(name);
@@ -288,10 +270,18 @@ int train_config_read(TrainConfig *c, const char *file, const json_t *json, bool
             return err_set(err, CVN_EFORMAT,
                            "%s: there is no option \"%.60s\"; see caravan train --help", file,
                            name);
+        if (seen[key - train_keys])
+            return err_set(err, CVN_EFORMAT,
+                           "%s: \"%.60s\" is another name of \"%s\", which is there, too; give one "
+                           "of them",
+                           file, name, key->name);
+        seen[key - train_keys] = true;
         TRY(train_config_set(c, key, file, value, arena, err));
         if (given)
             given[key - train_keys] = true;
     }
+    if (seen[KEY_AT_steps] && seen[KEY_AT_epochs] && c->epochs > 0)
+        return err_set(err, CVN_EFORMAT, "%s: give either \"steps\" or \"epochs\"", file);
     return CVN_OK;
 }
 
@@ -321,6 +311,7 @@ json_t *train_config_json(const TrainConfig *c)
         const TrainKey *key = &train_keys[i];
         bool unset =
             key->type == KEY_TEXT ? !field(c, key)->text : key->type == KEY_DATA && !c->n_data;
+        unset = unset || (c->epochs > 0 && i == KEY_AT_steps); /* they follow from the data */
         if (!unset)
             json = json_with(json, key->name, key_json(c, key));
     }
@@ -369,8 +360,8 @@ Schedule train_config_schedule(const TrainConfig *c)
 {
     Schedule s = {
         .kind = (ScheduleKind)choice_named(c, "schedule"), .steps = c->steps, .final = c->final_lr};
-    s.warmup = c->warmup >= 0 ? c->warmup : c->steps / 10 < 100 ? c->steps / 10 : 100;
-    s.decay = c->decay >= 0 ? c->decay : c->steps / 5;
+    s.warmup = c->warmup >= 0 ? c->warmup : s.steps / 10 < 100 ? s.steps / 10 : 100;
+    s.decay = c->decay >= 0 ? c->decay : s.steps / 5;
     return s;
 }
 
@@ -421,7 +412,7 @@ int train_config_check(const TrainConfig *c, cvn_err *err)
     Schedule schedule = train_config_schedule(c);
     if (c->lora)
         TRY(lora_parse(&lora, c->lora, err));
-    return schedule_check(&schedule, err);
+    return c->epochs > 0 ? CVN_OK : schedule_check(&schedule, err);
 }
 
 int64_t train_default_batch(int64_t n_params, int64_t seq, int64_t micro_batch)

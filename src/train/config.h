@@ -1,6 +1,6 @@
 /*
- * The options of a training run, as one table: a row per key, from which the JSON of `--config` is
- * read, the JSON in checkpoints is written, and the command line is checked to be complete.
+ * The options of a training run, by the rows of config.def: read from the JSON of `--config`, written as JSON in
+ * checkpoints, and checked to be complete.
  *
  *     {"data": ["stories.txt"], "preset": "tiny", "seq": 256, "batch": 32, "steps": 1000, "out": "RUN"}
  *
@@ -21,56 +21,23 @@
 
 enum { TRAIN_MAX_DATA = 64 };
 
-/* Numbers whose 0 stands for a default say so; strings are NULL when not given. All belong to the
- * arena that they were read into, or to the caller. */
+#define FIELD_DATA(field)                                                                          \
+    const char *field[TRAIN_MAX_DATA]; /* [n_field] files and folders */                           \
+    int64_t n_##field;
+#define FIELD_TEXT(field) const char *field;
+#define FIELD_INPUT FIELD_TEXT
+#define FIELD_OUTPUT FIELD_TEXT
+#define FIELD_PRESET FIELD_TEXT
+#define FIELD_CHOICE FIELD_TEXT
+#define FIELD_INT(field) int64_t field;
+#define FIELD_SIZE FIELD_INT
+#define FIELD_REAL(field) double field;
+
+/* A field for each row of config.def, which says what it is. Strings belong to the arena that they were read into, or to
+   the caller. */
 typedef struct TrainConfig {
-    const char *data[TRAIN_MAX_DATA]; /* [n_data] files and folders */
-    int64_t n_data;
-    const char *dpo;          /* a file of pairs of answers to learn from, in place of data */
-    double beta;              /* of dpo */
-    const char *preset;       /* shape of a new model, or … */
-    const char *init;         /* … the model to fine-tune */
-    const char *lora;         /* "r=16,alpha=32,targets=q,v": adapters to train beside init */
-    const char *tokenizer;    /* file or folder; NULL: init's, or one made from the data */
-    const char *out;          /* folder of the run */
-    int64_t seq;              /* tokens per sequence; 0: the model's context, 1,024 at most */
-    int64_t batch;            /* sequences per step; 0: by the model's size, train_default_batch */
-    int64_t micro_batch;      /* sequences at once; 0: all */
-    int64_t steps;            /* of the whole run */
-    int64_t stop_after;       /* steps after which this process ends, as if interrupted; 0: never */
-    const char *optimizer;    /* a row of train/optimizer.h */
-    double lr;                /* peak; 0: the optimizer's default */
-    int64_t warmup;           /* steps; -1: a tenth, 100 at most */
-    const char *schedule;     /* one of schedule_names */
-    int64_t decay;            /* wsd: steps that fall; -1: a fifth */
-    double final_lr;          /* factor of the peak at the last step */
-    double clip;              /* greatest norm of the gradient; 0: no clipping */
-    double weight_decay;      /* -1: the optimizer's default */
-    double beta1, beta2, eps; /* AdamW's */
-    double momentum;          /* Muon's */
-    double z_loss;            /* coefficient; 0: none */
-    int64_t seed;
-    const char *dtype;           /* of what enters products: "f32", "bf16" */
-    const char *state_dtype;     /* of what the optimizer keeps: the same */
-    const char *remat;           /* "auto", or one of remat_policy_names */
-    int64_t memory;              /* most bytes; 0: what is free */
-    int64_t threads;             /* per device; 0: one per core, divided among the devices */
-    const char *device;          /* "cpu", "tpu", "pjrt:PATH" */
-    const char *mesh;            /* "data=2,model=2"; NULL or "": one device */
-    const char *layout;          /* how the model lies on the mesh */
-    const char *overlap;         /* "on", "off": compute while devices exchange */
-    const char *packing;         /* one of data_packing_names */
-    const char *cache;           /* folder of tokenised data; NULL: the user's cache */
-    double validation;           /* part of the data that is held back, or … */
-    const char *validation_file; /* … a file or folder that is looked at instead; or NULL */
-    int64_t evaluate_every;      /* steps between two looks at it */
-    int64_t save_every;          /* steps between checkpoints; 0: none by steps */
-    double save_minutes;         /* also when so many have passed since the last; 0: none by time */
-    int64_t keep_last;           /* checkpoints to keep; 0: all */
-    int64_t keep_every;          /* also those of multiples of this; 0: none */
-    int64_t sample_every;        /* steps between texts; 0: at the end only */
-    const char *prompt;          /* of the texts */
-    const char *evaluate; /* a file of questions (score --task), asked when there are texts */
+#define KEY(type, change, field, ...) FIELD_##type(field)
+#include "train/config.def"
 } TrainConfig;
 
 typedef enum TrainKeyType { KEY_INT, KEY_REAL, KEY_TEXT, KEY_DATA } TrainKeyType;
@@ -82,9 +49,11 @@ typedef enum TrainKeyKind {
 } TrainKeyKind;
 
 typedef struct TrainKey {
-    const char *name; /* as the option: "micro-batch" */
+    const char *name;  /* as the option: "micro-batch" */
+    const char *other; /* other names that it has, a blank between two, or NULL */
     TrainKeyType type;
     TrainKeyKind kind;
+    bool path;                       /* KEY_TEXT: of a file or folder that is read */
     size_t offset;                   /* in TrainConfig */
     const char *(*choice)(size_t i); /* of KEY_TEXT: the names that it may be; NULL: any */
     double low, high;                /* of numbers: what they may be */
@@ -101,7 +70,7 @@ const char *train_overlap_name(size_t i);
 extern const TrainKey train_keys[];
 extern const int train_n_keys;
 
-/* The key of a name; NULL when there is none. '_' counts as '-'. */
+/* The key of a name, or another of its names; NULL when there is none. '_' counts as '-'. */
 const TrainKey *train_key_find(const char *name);
 
 TrainConfig train_config_defaults(void);
@@ -110,6 +79,9 @@ TrainConfig train_config_defaults(void);
    in the order of train_keys. `file` is for messages. Strings go to the arena. */
 int train_config_read(TrainConfig *config, const char *file, const json_t *json, bool *given,
                       Arena *arena, cvn_err *err);
+
+/* The text of a KEY_TEXT, to be changed. */
+const char **train_config_text(TrainConfig *config, const TrainKey *key);
 
 /* One key from a JSON value, or from another config. */
 int train_config_set(TrainConfig *config, const TrainKey *key, const char *file,

@@ -59,12 +59,32 @@ static int merge_options(Run *r, const TrainConfig *config, const bool *given, c
                            key->name, r->from.folder);
         train_config_copy(&r->config, config, key);
     }
-    if (r->config.steps < manifest->step)
-        return err_set(err, CVN_EINVAL,
-                       "'%s' has done %" PRId64 " steps; --steps is of the whole run, so give more "
-                       "than that to go on",
-                       r->from.folder, manifest->step);
+    if (given && given[train_key_find("steps") - train_keys])
+        r->config.epochs = 0;
     return CVN_OK;
+}
+
+/* The steps of a run that is to see its data so many times: before these are known, as many as there can be. */
+static int count_steps(Run *r, cvn_err *err)
+{
+    TrainConfig *c = &r->config;
+    if (c->epochs > 0) {
+        double most = train_key_find("steps")->high, steps = most;
+        if (r->data)
+            steps =
+                ceil(c->epochs * (double)data_sequences(r->data, DATA_TRAIN) / (double)c->batch);
+        c->steps = (int64_t)fmin(fmax(steps, 1), most);
+    }
+    if (r->data && c->epochs > 0)
+        run_note(r, "steps: %" PRId64 ", which see the data %.4g times", c->steps, c->epochs);
+    if (r->has_from && c->steps < r->from.manifest.step)
+        return err_set(err, CVN_EINVAL,
+                       "'%s' has done %" PRId64 " steps; %s of the whole run, so give more than "
+                       "that to go on",
+                       r->from.folder, r->from.manifest.step,
+                       c->epochs > 0 ? "--epochs are" : "--steps is");
+    const Schedule schedule = train_config_schedule(c);
+    return schedule_check(&schedule, err);
 }
 
 /* Where the run is there already, before anything of it is read: what another process trains is changing. */
@@ -242,6 +262,7 @@ static int open_data(Run *r, cvn_err *err)
     while (r->sizes_batch && !c->micro_batch && c->batch > (c->dpo ? 2 : 1) &&
            c->batch > data_sequences(r->data, DATA_TRAIN))
         c->batch /= 2;
+    TRY(count_steps(r, err));
     const DataReport *report = data_report(r->data);
     run_note(r, "data: %" PRId64 " tokens in %" PRId64 " document%s, %" PRId64 " sequence%s%s",
              report->tokens, report->documents, report->documents == 1 ? "" : "s",
@@ -454,6 +475,7 @@ static int open_all(void *of, cvn_err *err)
         TRY(merge_options(r, o->config, o->given, err));
     }
     TRY(train_config_check(&r->config, err));
+    TRY(count_steps(r, err));
     if (!r->resuming)
         TRY(check_folder(r->config.out, err));
     r->out = r->config.out;

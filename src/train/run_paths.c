@@ -33,12 +33,13 @@ static bool exists(const char *path)
 static void change_paths(Run *r, TrainConfig *c, const char *here,
                          const char *(*change)(Run *r, const char *here, const char *path))
 {
-    const char **const path[] = {&c->init, &c->tokenizer, &c->cache, &c->validation_file,
-                                 &c->dpo,  &c->evaluate};
     for (int64_t i = 0; i < c->n_data; i++)
         c->data[i] = change(r, here, c->data[i]);
-    for (size_t i = 0; i < sizeof path / sizeof *path; i++)
-        *path[i] = change(r, here, *path[i]);
+    for (int i = 0; i < train_n_keys; i++) {
+        const char **path = train_keys[i].path ? train_config_text(c, &train_keys[i]) : NULL;
+        if (path)
+            *path = change(r, here, *path);
+    }
     if (c->layout && io_ends_with(c->layout, ".json")) /* rules */
         c->layout = change(r, here, c->layout);
 }
