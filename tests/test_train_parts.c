@@ -165,7 +165,9 @@ static void mistakes_in_options_are_named(void **state)
 {
     Arena arena;
     assert_int_equal(arena_init(&arena, NULL), 0);
-    read("{\"stepps\":3}", &arena, CVN_EFORMAT, "stepps");
+    read("{\"stepps\":3}", &arena, CVN_EFORMAT, "did you mean \"steps\"?");
+    read("{\"micro_bach\":3}", &arena, CVN_EFORMAT, "did you mean \"micro-batch\"?");
+    read("{\"qqqqqqq\":3}", &arena, CVN_EFORMAT, "see caravan train --help");
     read("{\"steps\":\"3\"}", &arena, CVN_EFORMAT, "steps");
     read("{\"steps\":3.5}", &arena, CVN_EFORMAT, "steps");
     read("{\"data\":[]}", &arena, CVN_EFORMAT, "data");

@@ -1,6 +1,7 @@
 #include "train/config.h"
 
 #include "base/json_file.h"
+#include "base/suggest.h"
 #include "model/lora.h"
 
 #include <assert.h>
@@ -75,8 +76,15 @@ enum { IS_DATA, IS_TEXT, IS_OUTPUT, IS_PRESET, IS_CHOICE, IS_INT, IS_SIZE, IS_RE
 
 const TrainKey train_keys[] = {
 #define KEY(type, change, field, name, fallback, low, high, choice, value, help, ...)              \
-    {name,      FIRST(__VA_ARGS__, NULL), TYPE_##type, KEY_##change, IS_##type == IS_INPUT,        \
-     AT(field), choice,                   low,         high},
+    {name,                                                                                         \
+     FIRST(__VA_ARGS__, NULL),                                                                     \
+     TYPE_##type,                                                                                  \
+     KEY_##change,                                                                                 \
+     IS_##type == IS_INPUT,                                                                        \
+     AT(field),                                                                                    \
+     choice,                                                                                       \
+     low,                                                                                          \
+     high},
 #include "train/config.def"
 };
 const int train_n_keys = TRAIN_KEYS;
@@ -257,6 +265,25 @@ int train_config_set(TrainConfig *c, const TrainKey *key, const char *file, cons
     return code;
 }
 
+static const char *name_of_key(const void *keys, size_t i)
+{
+    return i < TRAIN_KEYS ? ((const TrainKey *)keys)[i].name : NULL;
+}
+
+static int unknown(const char *file, const char *name, cvn_err *err)
+{
+    char typed[64];
+    snprintf(typed, sizeof typed, "%s", name);
+    for (char *c = typed; *c; c++)
+        *c = *c == '_' ? '-' : *c;
+    const char *near = suggest(typed, name_of_key, train_keys);
+    if (near)
+        return err_set(err, CVN_EFORMAT, "%s: there is no option \"%.60s\"; did you mean \"%s\"?",
+                       file, name, near);
+    return err_set(err, CVN_EFORMAT, "%s: there is no option \"%.60s\"; see caravan train --help",
+                   file, name);
+}
+
 int train_config_read(TrainConfig *c, const char *file, const json_t *json, bool *given,
                       Arena *arena, cvn_err *err)
 {
@@ -267,9 +294,7 @@ int train_config_read(TrainConfig *c, const char *file, const json_t *json, bool
     {
         const TrainKey *key = train_key_find(name);
         if (!key)
-            return err_set(err, CVN_EFORMAT,
-                           "%s: there is no option \"%.60s\"; see caravan train --help", file,
-                           name);
+            return unknown(file, name, err);
         if (seen[key - train_keys])
             return err_set(err, CVN_EFORMAT,
                            "%s: \"%.60s\" is another name of \"%s\", which is there, too; give one "
