@@ -180,7 +180,7 @@ static int read_config(const Args *args, TrainConfig *config, bool *given, Arena
 
 static int check_mesh_options(const Args *args, const TrainConfig *config, cvn_err *err)
 {
-    static const int of_mesh[] = {AT_layout, AT_overlap}; /* a run that goes on has a mesh of its own */
+    static const int of_mesh[] = {AT_layout, AT_overlap};
     bool mesh = config->mesh && *config->mesh;
     for (int i = 0; i < 2 && !mesh; i++)
         if (args->value[of_mesh[i]].on_command_line)
