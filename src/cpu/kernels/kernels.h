@@ -8,7 +8,8 @@
  *     norm, fusion, attention                     *_impl.h, on the vectors of vec.h
  *     any                                         sums of f64, whole numbers and dimensions that lie apart, on wide.h
  *     dot_general, gemm*                          products of two tensors, in any layout; gemm_tiles.c for AMX
- *     linear*                                     products with weights in panels: loops (linear_loops.h) around tiles (linear.h)
+ *     linear*                                     products with weights in panels: loops (linear_loops.h) around tiles (linear.h);
+ *                                                 of quantized ones linear_codes_impl.h, on the vectors of vec_codes.h
  *     choice                                      how many rows each kernel of a product takes
  *
  * A new kernel is a row in a table of its file, with all that kernel.h asks for; a new table is declared here and listed in

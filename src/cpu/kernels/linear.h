@@ -28,9 +28,8 @@
  *
  *     y = sum over spans of s * (sum over groups of scale * (sum of (c - offset) x) - minimum * X)
  *
- * An instruction set may take codes as they are, unsigned, and take offset * X off; have whole chunks made numbers of 8
- * bits first (linear_blocks_impl.h), which is right for every kind there is; or multiply floats whose sums are exact, and so
- * the same integers (amx/linear_blocks.c).
+ * An instruction set may take codes as they are, unsigned, and take offset * X off (vec_codes.h), or multiply floats whose
+ * sums are exact, and so the same integers (amx/linear_blocks.c).
  *
  * Of weights in blocks, whose numbers are to be a file's in f32 too, a row of x in f32 is two rows of fixed point, the second
  * of what the first rounded off, and both products are added.
