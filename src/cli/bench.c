@@ -404,7 +404,8 @@ static int draw_sweep(const Bench *b, cvn_err *err)
     SvgChart chart = {.title = title,
                       .across = "tokens of the prompt",
                       .up = "seconds",
-                      .from_zero = true,
+                      .x = SVG_LINEAR,
+                      .y = SVG_LINEAR,
                       .n = 2 * SWEEP_WAYS};
     SvgSeries *whole = chart.series, *prompt = whole + SWEEP_WAYS;
     if (!ranks_speaks())

@@ -292,41 +292,6 @@ static int answer_rows(const char *path, bool markdown, bool json, cvn_err *err)
 
 /* ---- figures ---- */
 
-/* What comes of a step or of serving, as it is printed. */
-typedef struct Figures {
-    const char *model, *task;
-    const Chip *chip;
-    double chips;
-    double seconds;     /* a step; of serving, all of it */
-    double tokens;      /* in that time, of all chips */
-    double model_flops; /* in that time: MFU is of them */
-    /* Bytes that are read at least, once, by all chips together; 0: no such figure. */
-    double weights;
-    double exposed;
-    Cost cost; /* of one chip */
-} Figures;
-
-static double per_million(const Figures *f)
-{
-    return f->chip->price * f->chips / 3600 * f->seconds / f->tokens * 1e6;
-}
-
-static double mfu(const Figures *f)
-{
-    return f->model_flops / (f->seconds * f->chips * f->chip->bf16);
-}
-
-/* As if every chip read its share of the weights and nothing else; and what is read. */
-static double mbu_nominal(const Figures *f)
-{
-    return f->weights / (f->seconds * f->chips * f->chip->bandwidth);
-}
-
-static double mbu(const Figures *f)
-{
-    return f->cost.bytes / (f->seconds * f->chip->bandwidth);
-}
-
 /* What the time went to. */
 static json_t *shares_json(const Cost *cost, double seconds)
 {
@@ -336,36 +301,37 @@ static json_t *shares_json(const Cost *cost, double seconds)
     return bounds;
 }
 
-static json_t *figures_json(const Figures *f)
+static json_t *figures_json(const SimFigures *f)
 {
     json_t *o =
         json_pack("{s:s,s:s,s:s,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:o}", "model", f->model, "task",
                   f->task, "chip", f->chip->name, "chips", f->chips, "seconds", f->seconds,
                   "tokens_per_second", f->tokens / f->seconds, "tokens_per_second_and_chip",
-                  f->tokens / f->seconds / f->chips, "mfu", mfu(f), "mbu", mbu(f),
+                  f->tokens / f->seconds / f->chips, "mfu", figures_mfu(f), "mbu", figures_mbu(f),
                   "exposed_seconds", f->exposed, "shares", shares_json(&f->cost, f->seconds));
     if (f->weights > 0)
-        o = json_with(o, "mbu_nominal", json_real(mbu_nominal(f)));
+        o = json_with(o, "mbu_nominal", json_real(figures_mbu_nominal(f)));
     if (f->chip->price <= 0)
         return o;
-    o = json_with(o, "dollars_per_million_tokens", json_real(per_million(f)));
+    o = json_with(o, "dollars_per_million_tokens", json_real(figures_per_million(f)));
     return json_with(o, "price",
                      json_pack("{s:f,s:s}", "dollars_per_chip_and_hour", f->chip->price, "source",
                                f->chip->priced));
 }
 
-static void print_figures(const Figures *f)
+static void print_figures(const SimFigures *f)
 {
     printf("  %-36s %12.3f ms\n", "time", 1e3 * f->seconds);
     printf("  %-36s %12.1f\n", "tokens a second", f->tokens / f->seconds);
     printf("  %-36s %12.1f\n", "tokens a second and chip", f->tokens / f->seconds / f->chips);
-    printf("  %-36s %12.1f %%\n", "of the peak in bf16 (MFU)", 100 * mfu(f));
-    printf("  %-36s %12.1f %%\n", "of the memory's bandwidth (MBU)", 100 * mbu(f));
+    printf("  %-36s %12.1f %%\n", "of the peak in bf16 (MFU)", 100 * figures_mfu(f));
+    printf("  %-36s %12.1f %%\n", "of the memory's bandwidth (MBU)", 100 * figures_mbu(f));
     if (f->weights > 0)
-        printf("  %-36s %12.1f %%\n", "  weights alone, once on all chips", 100 * mbu_nominal(f));
+        printf("  %-36s %12.1f %%\n", "  weights alone, once on all chips",
+               100 * figures_mbu_nominal(f));
     if (f->chip->price > 0)
         printf("  %-36s %12.4f $ (%.2f $ per chip and hour: %s)\n", "a million tokens",
-               per_million(f), f->chip->price, f->chip->priced);
+               figures_per_million(f), f->chip->price, f->chip->priced);
     else
         printf("  %-36s %12s $ (no list price is known: --price)\n", "a million tokens", "-");
     printf("  %-36s", "time went to");
@@ -394,27 +360,32 @@ static int write_trace(const char *path, const Timed *t, cvn_err *err)
                       : file_write(path, out.text, out.length, err);
 }
 
-/* checked: what the chip's compiler says, or NULL. */
-static int print_step(const Args *args, const SimAsk *ask, const SimAnswer *a, const Chip *chip,
-                      const CheckedStep *checked, cvn_err *err)
+static SimFigures step_figures(const Args *args, const SimAsk *ask, const SimAnswer *a)
 {
-    const Value *v = args->value;
-    double tokens = (double)(ask->batch * (ask->task == SIM_DECODE ? 1 : ask->seq));
     double wide = ask->config.quant.kind == QUANT_INT8   ? 1
                   : ask->config.quant.kind == QUANT_INT4 ? 0.53125
                                                          : 2;
-    const Figures f = {.model = ask_name(args),
-                       .task = ask_tasks[ask->task],
-                       .chip = chip,
-                       .chips = (double)a->rt.mesh.n_devices,
-                       .seconds = a->timed.seconds,
-                       .tokens = tokens,
-                       .model_flops = a->model_flops,
-                       .weights = ask->task == SIM_DECODE
-                                      ? wide * (double)model_size(&ask->config).matmul_params
-                                      : 0,
-                       .exposed = a->timed.exposed,
-                       .cost = a->timed.cost};
+    return (SimFigures){.model = ask_name(args),
+                        .task = ask_tasks[ask->task],
+                        .chip = ask->chip,
+                        .chips = (double)a->rt.mesh.n_devices,
+                        .seconds = a->timed.seconds,
+                        .tokens = (double)(ask->batch * (ask->task == SIM_DECODE ? 1 : ask->seq)),
+                        .model_flops = a->model_flops,
+                        .weights = ask->task == SIM_DECODE
+                                       ? wide * (double)model_size(&ask->config).matmul_params
+                                       : 0,
+                        .exposed = a->timed.exposed,
+                        .cost = a->timed.cost};
+}
+
+/* checked: what the chip's compiler says, or NULL. */
+static int print_step(const Args *args, const SimAsk *ask, const SimAnswer *a,
+                      const CheckedStep *checked, cvn_err *err)
+{
+    const Value *v = args->value;
+    const Chip *chip = ask->chip;
+    const SimFigures f = step_figures(args, ask, a);
     bool fits = a->memory.total <= chip->memory;
     if (v[JSON].flag) {
         json_t *o = figures_json(&f);
@@ -468,14 +439,19 @@ static void replica_of(const SimAsk *ask, const Mesh *mesh, SimServing *serving)
 }
 
 /* As `draw` does: the page, or one picture. */
-static int write_report(const char *path, void (*draw)(StrBuf *, const Report *), const char *name,
+static int write_report(const char *path, void (*draw)(StrBuf *, const Report *), const Args *args,
                         const SimAsk *ask, const SimAnswer *a, cvn_err *err)
 {
     CostModel chip;
     SCOPED(strbuf_free) StrBuf page = {0};
-    Report r = {.model = name,
-                .task = ask_tasks[ask->task],
+    const SimFigures figures = step_figures(args, ask, a);
+    Report r = {.figures = &figures,
+                .task = ask->task,
+                .mesh = ask->mesh,
+                .layout = ask->layout,
+                .memory = a->memory.total,
                 .rows = (double)ask->batch,
+                .seq = (double)ask->seq,
                 .context = (double)ask->context,
                 .timed = &a->timed,
                 .layers = (double)ask->config.n_layers};
@@ -524,12 +500,12 @@ static int simulate_step(const Args *args, const Chip *chip, cvn_err *err)
     if (v[TRACE].given)
         TRY(write_trace(v[TRACE].text, &answer.timed, err));
     if (v[HTML].given)
-        TRY(write_report(v[HTML].text, report_html, ask_name(args), &ask, &answer, err));
+        TRY(write_report(v[HTML].text, report_html, args, &ask, &answer, err));
     if (v[SVG].given)
-        TRY(write_report(v[SVG].text, report_svg, ask_name(args), &ask, &answer, err));
+        TRY(write_report(v[SVG].text, report_svg, args, &ask, &answer, err));
     if (v[CHECK].given)
         TRY(check_compiled(&ask, v[CHECK].text, answer.rt.mesh.n_devices, &checked, err));
-    return print_step(args, &ask, &answer, chip, v[CHECK].given ? &checked : NULL, err);
+    return print_step(args, &ask, &answer, v[CHECK].given ? &checked : NULL, err);
 }
 
 /* ---- meshes ---- */
@@ -632,15 +608,15 @@ static int simulate_serving(const Args *args, const Chip *chip, cvn_err *err)
     cost_model(&model, chip);
     TRY(serve_ask(args, &ask, &replicas, err));
     TRY(sim_serve(&ask, &served, err));
-    const Figures f = {.model = ask_name(args),
-                       .task = "serving",
-                       .chip = chip,
-                       .chips = replicas * ask.tp,
-                       .seconds = served.seconds,
-                       .tokens = served.tokens * served.seconds * replicas,
-                       .model_flops = served.cost.flops * replicas * ask.tp,
-                       .exposed = served.cost.spent[COST_LINK],
-                       .cost = served.cost};
+    const SimFigures f = {.model = ask_name(args),
+                          .task = "serving",
+                          .chip = chip,
+                          .chips = replicas * ask.tp,
+                          .seconds = served.seconds,
+                          .tokens = served.tokens * served.seconds * replicas,
+                          .model_flops = served.cost.flops * replicas * ask.tp,
+                          .exposed = served.cost.spent[COST_LINK],
+                          .cost = served.cost};
     if (v[JSON].flag) {
         json_t *o = figures_json(&f);
         o = json_with(o, "ttft_ms", json_real(1e3 * served.ttft));

@@ -1,13 +1,18 @@
 #include "sim/report.h"
 
+#include "base/bytes.h"
 #include "model/presets.h"
 #include "sim/svg.h"
 #include "sim/svg_chart.h"
+#include "sim/timeline.h"
 #include "sim/training.h"
+#include "train/report/chart.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+
+/* ---- decoding ---- */
 
 /* S3 ("Minimal Llama 3 inference", 2025): steps a second of Llama 3.1 70B in int8 on 16 v5e, prompts of 2,048 tokens or fewer. */
 static const struct {
@@ -29,7 +34,7 @@ static const struct {
 
 static void add_measured(const Report *r, SvgChart *c, bool throughput)
 {
-    const SimShape *shape = sim_shape_find(r->model);
+    const SimShape *shape = sim_shape_find(r->figures->model);
     SvgSeries *s = &c->series[c->n];
     for (size_t i = 0; i < sizeof measured / sizeof *measured; i++)
         if (shape && shape == sim_shape_find(measured[i].model) &&
@@ -49,83 +54,123 @@ static void over_rows(StrBuf *out, const Report *r, bool throughput)
     static const double contexts[] = {512, 2048, 8192};
     SvgChart c = {.title = throughput ? "Throughput of decoding" : "Time of a token",
                   .across = "rows of a replica",
-                  .up = throughput ? "tokens a second and chip" : "ms"};
-    double chips = r->serving.tp * r->serving.pp;
+                  .up = throughput ? "tokens a second and chip" : "ms",
+                  .x = SVG_DOUBLES};
     for (int i = 0; i < 3; i++) {
         SvgSeries *s = &c.series[c.n++];
         snprintf(s->name, sizeof s->name, "%g tokens before", contexts[i]);
         for (double rows = 1; rows <= 256; rows *= 2) {
             double seconds = sim_step(&r->serving, rows, rows * contexts[i], 0, 0, 0).seconds;
-            svg_add_point(s, rows, throughput ? rows / seconds / chips : 1e3 * seconds);
+            svg_add_point(s, rows, throughput ? rows / seconds / r->serving.tp : 1e3 * seconds);
         }
     }
     add_measured(r, &c, throughput);
     svg_chart(out, &c);
 }
 
-static void cost_by_size(StrBuf *out, const Report *r)
+/* ---- prefills ---- */
+
+/* Seconds that a replica of tp chips takes for a prompt; NAN where its weights do not fit or do not split so. */
+static double prompt_seconds(const Report *r, const SimShape *shape, double tp, double tokens)
 {
-    static const double batches[] = {1, 8, 64};
-    double price = r->serving.chip->chip.price;
-    SvgChart c = {.title = "Cost of decoding by size, one replica as this one",
-                  .across = "weights, 1e9",
-                  .up = price > 0 ? "dollars for a million tokens"
-                                  : "chip hours for a million tokens"};
-    for (int i = 0; i < 3; i++) {
-        SvgSeries *s = &c.series[c.n++];
-        snprintf(s->name, sizeof s->name, "%g row%s", batches[i], i ? "s" : "");
-        for (size_t k = 0; k < presets_count(); k++) {
-            Model config;
-            SimServing a = r->serving;
-            if (strncmp(preset_at(k).name, "llama", 5) != 0 ||
-                preset_config(preset_at(k).name, &config, NULL))
-                continue;
-            a.shape = sim_shape_of(&config);
-            double chips = a.tp * a.pp, weights = sim_shape_weights(&a.shape);
-            if (weights * chip_type_bytes[a.type] > chips * a.chip->chip.memory ||
-                a.tp > a.shape.heads)
-                continue;
-            double seconds =
-                sim_step(&a, batches[i], batches[i] * r->context, 0, 0, 0).seconds / batches[i];
-            s->dots = true;
-            svg_add_point(s, weights / 1e9, (price > 0 ? price : 1) * chips * seconds / 3600 * 1e6);
+    SimServing a = r->serving;
+    a.shape = *shape;
+    a.tp = (int)tp;
+    if (tp > shape->heads ||
+        sim_shape_weights(shape) * chip_type_bytes[a.type] > tp * a.chip->chip.memory)
+        return (double)NAN;
+    return sim_step(&a, 0, 0, tokens, 1, tokens / 2).seconds;
+}
+
+static void over_prompts(StrBuf *out, const Report *r, bool throughput)
+{
+    SvgChart c = {.title = throughput ? "Throughput of reading prompts" : "Time to read a prompt",
+                  .across = "tokens of the prompt",
+                  .up = throughput ? "tokens a second and chip" : "ms",
+                  .x = SVG_DOUBLES,
+                  .y = throughput ? SVG_LINEAR : SVG_DECADES};
+    for (double tp = 1; tp <= 32; tp *= 2) {
+        SvgSeries *s = &c.series[c.n];
+        snprintf(s->name, sizeof s->name, "%g chip%s a replica", tp, tp > 1 ? "s" : "");
+        for (double tokens = 64; tokens <= 32768; tokens *= 2) {
+            double seconds = prompt_seconds(r, &r->serving.shape, tp, tokens);
+            svg_add_point(s, tokens, throughput ? tokens / seconds / tp : 1e3 * seconds);
         }
+        c.n += s->n > 0;
     }
     svg_chart(out, &c);
 }
 
-static void mfu_by_mesh(StrBuf *out, const Report *r)
+/* ---- training ---- */
+
+/* Seconds of a step of so many tokens, `seq` in a row, where each layer is computed again; NAN where it does not split so, or not fit:
+   weights, gradients and the optimizer's averages, split over all chips, and what enters each layer. */
+static double step_seconds(const Report *r, const SimShape *shape, double chips, double tp,
+                           double tokens, double seq)
 {
     CostModel chip = *r->serving.chip;
-    SvgChart c = {.title = "Training: share of the peak by mesh, 4096 tokens a row, 4 rows a chip",
-                  .across = "model (the rest is data)",
-                  .up = "MFU, %"};
+    double rows = tokens / seq, dp = chips / tp;
     cost_sustained(&chip);
-    for (double chips = 8; chips <= 512; chips *= 8) {
-        SvgSeries *s = &c.series[c.n++];
-        snprintf(s->name, sizeof s->name, "%g chips", chips);
-        for (double tp = 1; tp <= 32 && tp <= chips; tp *= 2) {
-            SimTraining a = {.chip = &chip,
-                             .shape = r->serving.shape,
-                             .chips = chips,
-                             .tp = tp,
-                             .pp = 1,
-                             .cp = 1,
-                             .sharded = true,
-                             .sums_overlap = chip.chip.torus > 0,
-                             .rows = 4 * chips,
-                             .seq = 4096,
-                             .again = 1,
-                             .attention_again = 1};
-            SimTrained step;
-            if (sim_train(&a, &step, NULL))
-                continue;
-            double flops = sim_shape_flops(&a.shape, 2048) * a.rows * a.seq;
-            svg_add_point(s, tp, 100 * flops / (step.seconds * chips * chip.chip.bf16));
-        }
+    SimTraining a = {.chip = &chip,
+                     .shape = *shape,
+                     .chips = chips,
+                     .tp = tp,
+                     .pp = 1,
+                     .cp = 1,
+                     .sharded = true,
+                     .sums_overlap = chip.chip.torus > 0,
+                     .rows = rows,
+                     .seq = seq,
+                     .again = 1,
+                     .attention_again = 1};
+    SimTrained step;
+    double held = 16 * sim_shape_weights(shape) / chips +
+                  2 * shape->layers * shape->dim * rows / dp * seq / tp;
+    if (dp < 1 || rows < dp || tp > shape->heads || held > chip.chip.memory ||
+        sim_train(&a, &step, NULL))
+        return (double)NAN;
+    return step.seconds;
+}
+
+/* Of the peak in bf16, in percent. */
+static double share_of_peak(const Report *r, double chips, double tp, double tokens, double seq)
+{
+    const SimShape *shape = &r->serving.shape;
+    return 100 * sim_shape_flops(shape, seq / 2) * tokens /
+           (step_seconds(r, shape, chips, tp, tokens, seq) * chips * r->serving.chip->chip.bf16);
+}
+
+/* One curve for each way to split a layer: by chips, for steps of 4M tokens; or by the length of rows, one for each part of the
+   batch. */
+static void over_meshes(StrBuf *out, const Report *r, bool lengths)
+{
+    static const double splits[] = {1, 4, 16};
+    double chips = r->figures->chips;
+    char title[96];
+    if (lengths)
+        snprintf(title, sizeof title, "Share of the peak by length of rows, on %.0f chip%s", chips,
+                 chips == 1 ? "" : "s");
+    else
+        snprintf(title, sizeof title, "Share of the peak by chips, steps of 4M tokens");
+    SvgChart c = {.title = title,
+                  .across = lengths ? "tokens of a row, one for each part of the batch" : "chips",
+                  .up = "MFU, %; weights split over all chips, layers computed again, what fits",
+                  .x = SVG_DOUBLES,
+                  .y = SVG_LINEAR};
+    for (size_t i = 0; i < sizeof splits / sizeof *splits; i++) {
+        SvgSeries *s = &c.series[c.n];
+        double tp = splits[i];
+        snprintf(s->name, sizeof s->name, "model = %g", tp);
+        for (double v = lengths ? 512 : 1; v <= (lengths ? 1 << 17 : 1 << 14); v *= 2)
+            svg_add_point(s, v,
+                          lengths ? share_of_peak(r, chips, tp, chips / tp * v, v)
+                                  : share_of_peak(r, v, tp, 1 << 22, r->seq));
+        c.n += s->n > 0;
     }
     svg_chart(out, &c);
 }
+
+/* ---- any task ---- */
 
 static void roofline(StrBuf *out, const Report *r)
 {
@@ -134,95 +179,197 @@ static void roofline(StrBuf *out, const Report *r)
     double peak = chip_peak(&chip->chip, a->type), rate = chip->chip.bandwidth;
     const SimShape *s = &a->shape;
     double q = s->heads * s->head_dim / a->tp, ffn = s->ffn / a->tp;
+    double own = r->rows * r->seq / (r->figures->chips / a->tp);
     const struct {
         const char *name;
-        double m;
-    } sizes[] = {{"decoding", r->rows}, {"prefill of 2048", 2048}};
+        double m, keys;
+    } sizes[] = {{"decoding", r->rows, r->context},
+                 {r->task == SIM_TRAIN ? "forward" : "prefill",
+                  r->task == SIM_DECODE ? 2048 : fmax(1, own), 0}};
     SvgChart c = {.title = "Roofline, and a layer's operations on it",
                   .across = "operations a byte",
                   .up = "TFLOP/s"};
     SvgSeries *roof = &c.series[c.n++];
-    snprintf(roof->name, sizeof roof->name, "%.0f TFLOP/s, %.2f TB/s", peak / 1e12, rate / 1e12);
+    snprintf(roof->name, sizeof roof->name, "%.0f TFLOP/s, %.3g TB/s", peak / 1e12, rate / 1e12);
     svg_add_point(roof, 0.5, 0.5 * rate / 1e12);
     svg_add_point(roof, peak / rate, peak / 1e12);
     svg_add_point(roof, 8192, peak / 1e12);
-    for (int i = 0; i < 2; i++) {
+    for (int i = r->task != SIM_DECODE; i < 2; i++) {
         SvgSeries *dots = &c.series[c.n++];
-        double m = sizes[i].m;
+        double m = sizes[i].m, prompt = i && r->task != SIM_DECODE ? r->seq : m;
         const Cost ops[] = {
             cost_product(chip, a->type, m, q + 2 * s->kv_heads * s->head_dim / a->tp, s->dim),
             cost_product(chip, a->type, m, s->dim, q),
             cost_product(chip, a->type, m, (s->gates - 1) * ffn, s->dim),
             cost_product(chip, a->type, m, s->dim, ffn),
-            i ? cost_prefill(chip, m, s->heads / a->tp, m / 2, s->head_dim, 1)
-              : cost_decode(chip, m * r->context * 4 * s->head_dim * fmax(1, s->kv_heads / a->tp),
+            i ? cost_prefill(chip, m, s->heads / a->tp, prompt / 2, s->head_dim, 1)
+              : cost_decode(chip,
+                            m * sizes[i].keys * 4 * s->head_dim * fmax(1, s->kv_heads / a->tp),
                             a->narrow)};
-        snprintf(dots->name, sizeof dots->name, "%s, %g tokens", sizes[i].name, m);
+        snprintf(dots->name, sizeof dots->name, "%s, %.0f token%s", sizes[i].name, m,
+                 m == 1 ? "" : "s");
         dots->dots = true;
         for (int k = 0; k < 5; k++)
-            svg_add_point(dots, ops[k].bytes > 0 ? ops[k].flops / ops[k].bytes : m / 2,
+            svg_add_point(dots, ops[k].bytes > 0 ? ops[k].flops / ops[k].bytes : prompt / 2,
                           ops[k].flops / ops[k].seconds / 1e12);
     }
     svg_chart(out, &c);
 }
 
-/* Two layers or so from the middle of the step. */
+enum { COLUMNS = 3 };
+
+/* What a task costs, by model: a cell is in chip hours, for a million tokens or, of training, for 1e9. */
+static double cost_cell(const Report *r, const SimShape *shape, double size)
+{
+    SimServing a = r->serving;
+    a.shape = *shape;
+    double tp = a.tp, chips = r->figures->chips;
+    switch (r->task) {
+    case SIM_TRAIN:
+        return step_seconds(r, shape, chips, tp, size, r->seq) * chips / size * 1e9 / 3600;
+    case SIM_PREFILL:
+        return prompt_seconds(r, shape, tp, size) * tp / size * 1e6 / 3600;
+    default:
+        if (sim_shape_weights(shape) * chip_type_bytes[a.type] > tp * a.chip->chip.memory ||
+            tp > shape->heads)
+            return (double)NAN;
+        return sim_step(&a, size, size * r->context, 0, 0, 0).seconds * tp / size * 1e6 / 3600;
+    }
+}
+
+static void cost_by_model(StrBuf *out, const Report *r)
+{
+    static const struct {
+        const char *what, *head;
+        double size[COLUMNS];
+    } tables[] = {
+        [SIM_TRAIN] = {"Training on 1e9 tokens", "M tokens a step", {1 << 20, 1 << 22, 1 << 24}},
+        [SIM_PREFILL] = {"Reading 1e6 tokens of prompts", "tokens each", {512, 2048, 8192}},
+        [SIM_DECODE] = {"Decoding 1e6 tokens", "at a time", {1, 8, 64}}};
+    const Chip *chip = &r->serving.chip->chip;
+    double price = chip->price > 0 ? chip->price : 1;
+    strbuf_printf(out, "<figure><h2>%s, by model</h2><p>%s", tables[r->task].what,
+                  chip->price > 0 ? "Dollars, at " : "Chip hours; no list price is known");
+    if (chip->price > 0) {
+        strbuf_printf(out, "%.2f a chip and hour: ", chip->price);
+        svg_escape(out, chip->priced);
+    }
+    strbuf_puts(out, "</p>\n<table><tr><th>model<th>weights");
+    for (int k = 0; k < COLUMNS; k++)
+        strbuf_printf(out, "<th>%g %s",
+                      tables[r->task].size[k] / (r->task == SIM_TRAIN ? 1 << 20 : 1),
+                      tables[r->task].head);
+    for (size_t i = 0; i < presets_count(); i++) {
+        Model config;
+        double cell[COLUMNS];
+        bool some = false;
+        if (preset_config(preset_at(i).name, &config, NULL))
+            continue;
+        SimShape shape = sim_shape_of(&config);
+        for (int k = 0; k < COLUMNS; k++) {
+            cell[k] = cost_cell(r, &shape, tables[r->task].size[k]);
+            some |= isfinite(cell[k]);
+        }
+        if (!some || sim_shape_weights(&shape) < 5e8)
+            continue;
+        strbuf_printf(out, "\n<tr><td>%s<td>%.3gB", preset_at(i).name,
+                      sim_shape_weights(&shape) / 1e9);
+        for (int k = 0; k < COLUMNS; k++)
+            if (isfinite(cell[k])) {
+                strbuf_puts(out, "<td>");
+                chart_number(out, price * cell[k]);
+            } else {
+                strbuf_puts(out, "<td>&ndash;");
+            }
+    }
+    strbuf_puts(out, "</table></figure>\n");
+}
+
 void report_svg(StrBuf *out, const Report *r)
 {
-    enum { WIDE = 1260, LANE = 34, LEFT = 64, TOP = 44 };
-    const Timed *t = r->timed;
-    double length = fmin(t->seconds, 3 * t->seconds / fmax(1, r->layers));
-    double from = (t->seconds - length) / 2, wide = WIDE - LEFT - 14;
-    const char *kind[SVG_COLORS];
-    int kinds = 0;
-    svg_begin(out, WIDE, TOP + 2 * LANE + 60);
-    svg_printf(out, 14, 24, "name", SVG_START, "%s: %.2f of its %.2f ms", r->task, 1e3 * length,
-               1e3 * t->seconds);
-    svg_text(out, 14, TOP + 18, "note", SVG_START, "chip");
-    svg_text(out, 14, TOP + LANE + 18, "note", SVG_START, "links");
-    for (int64_t i = 0; i < t->n_spans; i++) {
-        const TimedSpan *s = &t->span[i];
-        double begin = fmax(s->begin, from), end = fmin(s->begin + s->seconds, from + length);
-        char class[4];
-        int k = 0;
-        if (end <= begin)
-            continue;
-        while (k < kinds && strcmp(kind[k], s->name) != 0)
-            k++;
-        if (k == kinds && kinds < SVG_COLORS - 1)
-            kind[kinds++] = s->name;
-        snprintf(class, sizeof class, "c%d", k < SVG_COLORS - 1 ? k : SVG_COLORS - 1);
-        svg_box(out, LEFT + (begin - from) / length * wide, TOP + (s->link ? LANE : 0),
-                fmax(0.3, (end - begin) / length * wide - 0.5), LANE - 8, class);
+    timeline_draw(out, r->figures->task, r->timed, r->layers);
+}
+
+/* ---- the page ---- */
+
+static void tile(StrBuf *out, const char *number, const char *unit, const char *what)
+{
+    strbuf_printf(out, "<div><b>%s</b> %s<br>", number, unit);
+    svg_escape(out, what);
+    strbuf_puts(out, "</div>\n");
+}
+
+static void tiles(StrBuf *out, const Report *r)
+{
+    const SimFigures *f = r->figures;
+    char text[64];
+    StrBuf rate = {0};
+    strbuf_puts(out, "<section>\n");
+    snprintf(text, sizeof text, "%.4g", f->seconds < 1 ? 1e3 * f->seconds : f->seconds);
+    tile(out, text, f->seconds < 1 ? "ms" : "s", "the step");
+    chart_number(&rate, f->tokens / f->seconds);
+    tile(out, rate.text ? rate.text : "", "tokens/s", "of all chips");
+    strbuf_free(&rate);
+    snprintf(text, sizeof text, "%.1f", 100 * figures_mfu(f));
+    tile(out, text, "%", "of the peak in bf16 (MFU)");
+    snprintf(text, sizeof text, "%.1f", 100 * figures_mbu(f));
+    tile(out, text, "%", "of the memory's bandwidth");
+    snprintf(text, sizeof text, "%.1f", 100 * f->exposed / f->seconds);
+    tile(out, text, "%", "waiting for links");
+    snprintf(text, sizeof text, "of %s on a chip", bytes_text(f->chip->memory).text);
+    tile(out, bytes_text(r->memory).text, "", text);
+    if (f->chip->price > 0) {
+        snprintf(text, sizeof text, "%.4g", figures_per_million(f));
+        tile(out, text, "$", "a million tokens");
     }
-    for (int k = 0; k <= kinds; k++) {
-        char class[4];
-        snprintf(class, sizeof class, "c%d", k < kinds ? k : SVG_COLORS - 1);
-        svg_box(out, LEFT + 170.0 * k, TOP + 2 * LANE + 14, 10, 10, class);
-        svg_text(out, LEFT + 170.0 * k + 16, TOP + 2 * LANE + 23, "note", SVG_START,
-                 k < kinds ? kind[k] : "others");
-    }
-    svg_end(out);
+    strbuf_puts(out, "</section>\n");
 }
 
 void report_html(StrBuf *out, const Report *r)
 {
-    strbuf_puts(out,
-                "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>caravan simulate"
-                "</title><style>body{font-family:system-ui,sans-serif;margin:24px;color:#1c2733}"
-                "main{display:flex;flex-wrap:wrap;gap:16px}svg{border:1px solid #dde4ea}"
-                "h1{font-size:22px}</style>\n<h1>");
-    /* Names are of presets or folders: what HTML would read otherwise is left out. */
-    for (const char *p = r->model; *p; p++)
-        if (*p != '<' && *p != '&' && *p != '>')
-            strbuf_putc(out, *p);
-    strbuf_printf(out, " on %s, %s, %d chip%s a replica</h1>\n<main>\n", r->serving.chip->chip.name,
-                  chip_type_names[r->serving.type], r->serving.tp, r->serving.tp == 1 ? "" : "s");
-    over_rows(out, r, false);
-    over_rows(out, r, true);
-    cost_by_size(out, r);
-    mfu_by_mesh(out, r);
-    roofline(out, r);
+    const SimFigures *f = r->figures;
+    strbuf_puts(
+        out, "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" "
+             "content=\"width=device-width\"><title>caravan simulate</title><style>"
+             "body{font:15px/1.5 system-ui,sans-serif;margin:0 auto;padding:24px;max-width:1280px;"
+             "color:#1c2733;background:#f6f7f9}h1{font-size:24px;margin:0}"
+             "h2{font-size:14px;margin:0}p{margin:2px 0 12px;color:#4a5a6a;font-size:14px}"
+             "section{display:flex;flex-wrap:wrap;gap:12px;margin:16px 0}"
+             "section div,figure{background:#fff;border:1px solid #dde4ea;border-radius:8px}"
+             "section div{padding:8px 16px;color:#4a5a6a;font-size:12px}"
+             "section b{font-size:20px;color:#1c2733}"
+             "main{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,520px),1fr));"
+             "gap:16px}figure{margin:0;padding:10px;overflow-x:auto}figure.wide{grid-column:1/-1}"
+             "figure p{font-size:11px}svg{display:block;width:100%;height:auto}"
+             "table{border-collapse:collapse;font-size:13px;width:100%;"
+             "font-variant-numeric:tabular-nums}"
+             "td,th{text-align:right;padding:3px 8px;border-bottom:1px solid #eef1f4}"
+             "th{font-weight:400;color:#4a5a6a}td:first-child,th:first-child{text-align:left}"
+             "</style>\n<h1>");
+    svg_escape(out, f->model);
+    strbuf_printf(out, " on %.0f &times; ", f->chips);
+    svg_escape(out, f->chip->name);
+    strbuf_printf(out, "</h1>\n<p>%s of %.0f row%s", f->task, r->rows, r->rows == 1 ? "" : "s");
+    if (r->task != SIM_DECODE)
+        strbuf_printf(out, " of %.0f tokens", r->seq);
+    strbuf_puts(out, ", mesh ");
+    svg_escape(out, r->mesh[0] ? r->mesh : "of one device");
+    strbuf_printf(out, ", layout %s, products in %s</p>\n", r->layout,
+                  chip_type_names[r->serving.type]);
+    tiles(out, r);
+    strbuf_puts(out, "<main><figure class=\"wide\">\n");
     report_svg(out, r);
+    strbuf_puts(out, "</figure><figure>\n");
+    timeline_parts(out, r->timed);
+    static void (*const pictures[])(StrBuf *, const Report *, bool) = {
+        [SIM_TRAIN] = over_meshes, [SIM_PREFILL] = over_prompts, [SIM_DECODE] = over_rows};
+    for (int i = 0; i < 2; i++) {
+        strbuf_puts(out, "</figure><figure>\n");
+        pictures[r->task](out, r, i);
+    }
+    strbuf_puts(out, "</figure><figure>\n");
+    roofline(out, r);
+    strbuf_puts(out, "</figure>\n");
+    cost_by_model(out, r);
     strbuf_puts(out, "</main></html>\n");
 }

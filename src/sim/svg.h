@@ -17,9 +17,16 @@ __attribute__((format(printf, 6, 7))) void svg_printf(StrBuf *out, double x, dou
                                                       const char *format, ...);
 void svg_box(StrBuf *out, double x, double y, double w, double h, const char *class);
 void svg_line(StrBuf *out, double x1, double y1, double x2, double y2, const char *class);
-void svg_dot(StrBuf *out, double x, double y, double r, const char *class);
+void svg_path(StrBuf *out, const double *x, const double *y, int n, const char *class);
+/* A pointer over it shows `tip`, unless that is empty. */
+void svg_dot(StrBuf *out, double x, double y, double r, const char *class, const char *tip);
+void svg_tipped_box(StrBuf *out, double x, double y, double w, double h, const char *class,
+                    const char *tip);
+/* Text as HTML and SVG have it: without what they would read. */
+void svg_escape(StrBuf *out, const char *words);
 
-/* Classes of areas "c0" to "c5", of lines "l0" to "l5", in the same colors. */
-enum { SVG_COLORS = 6 };
+/* Classes of areas "c0" to "c7", of lines "l0" to "l7", in the same colors; of what is left over, "rest"; greys from
+   dark to light, "b0" to "b3". */
+enum { SVG_COLORS = 8 };
 
 #endif

@@ -1,4 +1,4 @@
-/* Curves and measured points over two axes, as a picture of its own. */
+/* Curves and measured points over two axes, as a picture of its own. Curves are named where they end, points in the same column. */
 #ifndef CVN_SIM_SVG_CHART_H
 #define CVN_SIM_SVG_CHART_H
 
@@ -6,18 +6,25 @@
 
 #include <stdbool.h>
 
-enum { SVG_SERIES = 8, SVG_POINTS = 24 };
+enum { SVG_SERIES = 8, SVG_POINTS = 24, SVG_CHART_WIDE = 600 };
 
 typedef struct SvgSeries {
     char name[48];
     double x[SVG_POINTS], y[SVG_POINTS];
     int n;
-    bool dots; /* measured; else a line */
+    bool dots; /* points by themselves; else a line */
 } SvgSeries;
+
+/* How numbers lie along an axis. */
+typedef enum SvgScale {
+    SVG_DECADES, /* by their logarithm, with lines at 1, 2, 5, 10 */
+    SVG_DOUBLES, /* by their logarithm, with lines at powers of two */
+    SVG_LINEAR   /* from 0 */
+} SvgScale;
 
 typedef struct SvgChart {
     const char *title, *across, *up;
-    bool from_zero; /* both axes begin at 0; else they go by powers of ten */
+    SvgScale x, y;
     SvgSeries series[SVG_SERIES];
     int n;
 } SvgChart;
