@@ -710,6 +710,68 @@ static void training_that_was_measured_is_foretold(void **state)
     assert_true(worded(CVN_SHARED_DATA "/published/rows.csv", "serve", &w) && w.of[w.n / 2] < 0.10);
 }
 
+/* The figures of a row: of serving two, else one. False: it is refused. */
+static bool foretell(const Csv *csv, int64_t row, double figure[2])
+{
+    cvn_err err = {0};
+    CostModel chip;
+    SimServing ask;
+    SimServed served;
+    PublishedFigure f;
+    figure[1] = 0;
+    if (published_worded(csv)) {
+        bool said = published_figure(csv, row, &f, &err) == CVN_OK;
+        figure[0] = f.simulated;
+        return said;
+    }
+    if (published_ask(csv, row, &ask, &chip, &err) || sim_serve(&ask, &served, &err))
+        return false;
+    figure[0] = 1e3 * served.ttft;
+    figure[1] = 1e3 * served.tpot;
+    return true;
+}
+
+/* Every row of the tables has the figures that are stored of it, to the last bits: whatever reads tables, or changes how a step's time is
+   added up, changes none of them unnoticed. */
+static void rows_say_what_they_said(void **state)
+{
+    static const char *const paths[] = {CVN_TEST_DATA "/../../bench/published/articles.csv",
+                                        CVN_SHARED_DATA "/published/rows.csv",
+                                        CVN_SHARED_DATA "/published/silicon.csv"};
+    cvn_err err = {0};
+    Arena arena;
+    Csv said, csv;
+    int64_t at = 0, refused = 0;
+    FILE *write = getenv("CARAVAN_FORETOLD") ? fopen(getenv("CARAVAN_FORETOLD"), "w") : NULL;
+    must(arena_init(&arena, &err), &err);
+    must(csv_read(&said, CVN_TEST_DATA "/foretold.csv", &arena, &err), &err);
+    if (write)
+        fprintf(write, "id,first,second\n");
+    for (int t = 0; t < 3 && access(paths[t], R_OK) == 0; t++) {
+        must(csv_read(&csv, paths[t], &arena, &err), &err);
+        for (int64_t i = 0; i < csv.rows; i++) {
+            double figure[2];
+            if (!foretell(&csv, i, figure)) {
+                refused++;
+                continue;
+            }
+            if (write)
+                fprintf(write, "%s,%a,%a\n", csv_at(&csv, i, "id"), figure[0], figure[1]);
+            else
+                assert_string_equal(csv_at(&said, at, "id"), csv_at(&csv, i, "id"));
+            static const char *const columns[] = {"first", "second"};
+            for (int k = 0; k < 2 && !write; k++) {
+                double before = csv_number(&said, at, columns[k], NAN);
+                assert_true(fabs(figure[k] - before) <= 1e-9 * fabs(before));
+            }
+            at++;
+        }
+    }
+    if (write)
+        fclose(write);
+    arena_free(&arena);
+}
+
 static SimTrained trained(const SimTraining *ask)
 {
     cvn_err err = {0};
@@ -814,6 +876,7 @@ int main(void)
         cmocka_unit_test(timelines_have_an_axis_and_name_what_takes_long),
         cmocka_unit_test(articles_are_foretold),
         cmocka_unit_test(training_that_was_measured_is_foretold),
+        cmocka_unit_test(rows_say_what_they_said),
         cmocka_unit_test(training_keeps_to_its_bounds),
         cmocka_unit_test(serving_that_was_measured_is_foretold),
     };
