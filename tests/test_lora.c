@@ -24,10 +24,12 @@ static void the_option_is_read_strictly(void **state)
         const char *text;
         LoraOptions want; /* rank 0: refused */
     } table[] = {
-        {"r=16", {16, 32, ALL}},
-        {"r=8,alpha=16,targets=q,v", {8, 16, Q | V}},
-        {"targets=v,q,alpha=0.5,r=1", {1, 0.5, Q | V}},
-        {"r=4,targets=all", {4, 8, ALL}},
+        {"r=16", {16, 32, 0, ALL}},
+        {"r=8,alpha=16,targets=q,v", {8, 16, 0, Q | V}},
+        {"targets=v,q,alpha=0.5,r=1", {1, 0.5, 0, Q | V}},
+        {"r=4,targets=all", {4, 32, 0, ALL}},
+        {"r=4,dropout=0.25,targets=v", {4, 32, 0.25, V}},
+        {"r=4,dropout=1", {0}},
         {"", {0}},
         {"16", {0}},
         {"r=", {0}},
@@ -51,7 +53,7 @@ static void the_option_is_read_strictly(void **state)
         if ((code == CVN_OK) != (want.rank != 0) || (code != CVN_OK) != (err.code != 0))
             fail_msg("\"%s\": %s", table[i].text, err.message);
         if (code == CVN_OK && (options.rank != want.rank || options.alpha != want.alpha ||
-                               options.targets != want.targets))
+                               options.targets != want.targets || options.dropout != want.dropout))
             fail_msg("\"%s\" is read as r=%d,alpha=%g,targets=%x", table[i].text, (int)options.rank,
                      options.alpha, options.targets);
     }

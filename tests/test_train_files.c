@@ -11,7 +11,8 @@ static void a_run_has_its_files(void **state)
 {
     expect(0, RUN "--steps 8 --sample-every 4 --prompt fox --z-loss 0.0001 --out run 2>&1",
            "finished after step 8 of 8");
-    expect(0, "cat run/report.html", "caravan train --data text --preset stories260k --tokenizer ");
+    expect(0, "cat run/report.html",
+           "caravan train --data text --out run --preset stories260k --tokenizer ");
     expect(0, "cat run/report.html", "matrix products: ");
     expect(0, "cat run/report.html", "What it writes");
     expect(0, "cat run/report.html", "<path class=line");
@@ -120,6 +121,36 @@ static void adapters_are_trained_exported_and_merged(void **state)
     expect(0, "cmp parts/adapter_model.safetensors tuned/adapter_model.safetensors && echo same",
            "same");
     expect(1, "caravan train --resume parts --lora r=8 --steps 8 2>&1", "--lora cannot change");
+}
+
+/* Of the model and of adapters: bits of elements that are dropped follow from the seed and the sequence. */
+static void a_run_with_dropout_goes_on_with_the_same_bits(void **state)
+{
+    static const char *const kinds[] = {
+        "--preset stories260k --tokenizer " CVN_TEST_DATA
+        "/chat/tokenizer.json --attention-dropout 0.2 --hidden-dropout 0.1 --micro-batch 1",
+        "--init run --lora r=2,dropout=0.25"};
+    for (int i = 0; i < 2; i++) {
+        char line[512];
+        snprintf(line, sizeof line,
+                 "train() { out=$1; shift; caravan train --data text --seq 16 --batch 2 --steps 5 "
+                 "--validation 0.2 -t 1 --out $out \"$@\" 2>&1; }; rm -rf drop; mkdir drop; "
+                 "train drop/whole %s && train drop/part %s --stop-after 2",
+                 kinds[i], kinds[i]);
+        expect(0, line, "stopped after step 2");
+        expect(0, "caravan train --resume drop/part 2>&1", "finished after step 5");
+        expect(0, "cmp drop/part/*model.safetensors drop/whole/*model.safetensors", "");
+        expect(
+            0,
+            "for f in part whole; do sed 's/\"tokens_per.*//' drop/$f/metrics.jsonl; done | sort | "
+            "uniq -c | grep -c '^ *2 '",
+            "5\n");
+    }
+    expect(0, "grep lora_dropout drop/whole/adapter_config.json", "0.25");
+    expect(2, "caravan train --data text --init run --hidden-dropout 1 --out none 2>&1",
+           "give a number from -1 to 0.99");
+    expect(2, "caravan train --data text --init run --lora r=2,dropout=1 --out none 2>&1",
+           "dropout=1 is no number from 0 to 0.99");
 }
 
 /* Ten times that of all weights, whatever the rank, for alpha does not follow the rank. */
@@ -263,6 +294,7 @@ int main(void)
         cmocka_unit_test(a_report_says_what_was_used),
         cmocka_unit_test(a_finished_run_says_so_and_stays_as_it_is),
         cmocka_unit_test(a_run_that_trains_is_no_run_that_ended),
+        cmocka_unit_test(a_run_with_dropout_goes_on_with_the_same_bits),
         cmocka_unit_test(adapters_have_a_rate_of_their_own),
         cmocka_unit_test(adapters_are_trained_exported_and_merged),
         cmocka_unit_test(a_page_is_overfitted),

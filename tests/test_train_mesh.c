@@ -106,6 +106,56 @@ static void training_on_a_mesh_is_training_on_one_device(void **state)
             }
 }
 
+/* What is dropped is the same however the work is divided, and nothing is when validating. */
+static void dropout_is_the_same_on_meshes_and_in_parts(void **state)
+{
+    enum { STEPS = 3 };
+    static const struct {
+        const char *mesh, *layout;
+        int micro_batch, threads;
+        RematPolicy remat;
+    } ways[] = {
+        {NULL, NULL, BATCH, 3, REMAT_NONE},
+        {NULL, NULL, BATCH / 3, 1, REMAT_BLOCK},
+        {NULL, NULL, BATCH, 1, REMAT_SELECTIVE},
+        {"data=2", "dp", BATCH, 1, REMAT_NONE},
+        {"model=3", "tp", BATCH, 1, REMAT_NONE},
+        {"data=2,model=2", "2d", BATCH / 3, 1, REMAT_NONE},
+        {"data=2,model=4", "fsdp+tp", BATCH, 1, REMAT_BLOCK},
+        {"data=3,model=2", "tp-scatter", BATCH, 1, REMAT_NONE},
+    };
+    for (int kind = 0; kind < 4; kind++) {
+        Model config = tiny_llama_config(&tiny_llamas[kind % TINY_LLAMAS]);
+        TrainerOptions o = options_of(OPTIMIZER_ADAMW, BATCH);
+        Curve plain, alone, other;
+        train(&config, o, NULL, NULL, STEPS, &plain);
+        o.attention_dropout = kind == 1 ? 0 : 0.3;
+        o.hidden_dropout = kind == 2 ? 0 : 0.2;
+        train(&config, o, NULL, NULL, STEPS, &alone);
+        for (int i = 0; i < STEPS; i++)
+            assert_true(fabs(alone.loss[i] - plain.loss[i]) > 1e-4);
+        for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
+            o.micro_batch = ways[w].micro_batch;
+            o.threads = ways[w].threads;
+            o.remat = ways[w].remat;
+            train(&config, o, ways[w].mesh, ways[w].layout, STEPS, &other);
+            if (o.micro_batch < BATCH) /* which it looks at fewer rows of */
+                other.evaluated = alone.evaluated;
+            compare(&alone, &other, STEPS, 1e-5, ways[w].mesh ? ways[w].mesh : "one device",
+                    ways[w].layout ? ways[w].layout : "no layout", "dropout");
+            if (!ways[w].mesh && ways[w].micro_batch == BATCH)
+                assert_memory_equal(alone.loss, other.loss, STEPS * sizeof *other.loss);
+        }
+        /* Of the same weights validation says the same. */
+        o = options_of(OPTIMIZER_ADAMW, BATCH / 2);
+        o.hidden_dropout = 0.5;
+        train(&config, o, NULL, NULL, 0, &other);
+        o.hidden_dropout = 0;
+        train(&config, o, NULL, NULL, 0, &alone);
+        assert_true(fabs(other.evaluated - alone.evaluated) < 1e-6);
+    }
+}
+
 static void fifty_steps_are_the_same_curve_and_the_same_bits_again(void **state)
 {
     Model config = tiny_llama_config(&tiny_llamas[TINY_GQA]);
@@ -259,6 +309,7 @@ int main(void)
         cmocka_unit_test(weights_in_shards_are_those_of_one_device),
         cmocka_unit_test(a_process_reads_the_rows_of_its_devices),
         cmocka_unit_test(fsdp_holds_its_part_and_gathers_a_layer),
+        cmocka_unit_test(dropout_is_the_same_on_meshes_and_in_parts),
         cmocka_unit_test(fifty_steps_are_the_same_curve_and_the_same_bits_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,7 @@
 
 #include "graph/graph.h"
 #include "graph/signature.h"
+#include "model/dropout.h"
 #include "model/lora.h"
 
 #include <inttypes.h>
@@ -21,7 +22,8 @@ typedef struct Builder {
     cvn_value **cache;             /* [caches * layers]; NULL in training */
     int caches;                    /* of a layer: k, v, and in 8 bits the scales of both */
     cvn_value *tokens, *start, *length, *positions, *inv_freq;
-    cvn_value *first; /* i32 [batch, seq]: the first key that a token sees; NULL: all before it */
+    ModelDropout drop; /* of training */
+    cvn_value *first;  /* i32 [batch, seq]: the first key that a token sees; NULL: all before it */
 } Builder;
 
 #define G CVN_HERE(b->g)
@@ -78,6 +80,7 @@ static cvn_value *adapt(Builder *b, const char *equation, cvn_value *x, cvn_valu
     pick(equation, false, out);
     snprintf(down, sizeof down, "%.*s,r%s->bsr", (int)strcspn(equation, ","), equation, in);
     snprintf(up, sizeof up, "bsr,%sr->bs%s", out, out);
+    x = dropout(G, x, &b->drop, b->drop.adapters, dropout_site(layer, DROPOUT_ADAPTER + (int)kind));
     cvn_value *low = cvn_einsum_as(G, down, x, compute(b, b->adapters->a[i]), CVN_F32);
     low = compute(b, select_ranks(b, low));
     return cvn_add(G, y, cvn_einsum_as(G, up, low, compute(b, b->adapters->b[i]), CVN_F32));
@@ -215,10 +218,13 @@ static cvn_value *attention(Builder *b, cvn_value *x, int64_t layer)
     k = cvn_rope(G, k, b->positions, b->inv_freq, c->rope_interleaved);
     Past keys = with_past(b, k, layer, 0), values = with_past(b, v, layer, 1);
     double scale = model_attention_scale(c);
+    bool drops = b->drop.key && b->drop.attention > 0;
+    int64_t site = dropout_site(layer, DROPOUT_ATTENTION);
     cvn_value *a /* [batch, seq, heads, head_dim] */ =
-        keys.scale ? cvn_attention_quantized(G, q, keys.x, keys.scale, values.x, values.scale,
-                                             b->start, b->length, scale)
-                   : cvn_attention(G, q, keys.x, values.x, b->start, b->length, b->first, scale);
+        drops        ? dropout_attention(G, q, keys.x, values.x, b->first, scale, &b->drop, site)
+        : keys.scale ? cvn_attention_quantized(G, q, keys.x, keys.scale, values.x, values.scale,
+                                               b->start, b->length, scale)
+                     : cvn_attention(G, q, keys.x, values.x, b->start, b->length, b->first, scale);
     return linear(b, "bsnh,enh->bse", a, PARAM_O, PARAM_O_BIAS, layer);
 }
 
@@ -283,10 +289,17 @@ static cvn_value *embed(Builder *b)
     return cvn_value_type(x)->dtype == CVN_F32 ? x : cvn_convert(G, x, CVN_F32);
 }
 
+static cvn_value *hidden_dropout(Builder *b, cvn_value *x, int64_t layer, DropoutPlace place)
+{
+    return dropout(G, x, &b->drop, b->drop.hidden, dropout_site(layer, (int)place));
+}
+
 static cvn_value *layer(Builder *b, cvn_value *x, int64_t i)
 {
-    x = cvn_add(G, x, attention(b, x, i));
-    return cvn_add(G, x, feed_forward(b, x, i));
+    cvn_value *part = hidden_dropout(b, attention(b, x, i), i, DROPOUT_ATTENTION_RESULT);
+    x = cvn_add(G, x, part);
+    part = hidden_dropout(b, feed_forward(b, x, i), i, DROPOUT_MLP_RESULT);
+    return cvn_add(G, x, part);
 }
 
 static cvn_value *weight_parameter(Builder *b, const Param *p, int index)
@@ -546,6 +559,7 @@ int model_loss_adapted(cvn_graph *g, const Model *config, cvn_dtype compute_dtyp
                        .config = config,
                        .compute = compute_dtype,
                        .adapters = adapters,
+                       .drop = batch->dropout,
                        .tokens = batch->tokens,
                        .first = batch->starts};
     Builder *b = &builder;
@@ -562,7 +576,7 @@ int model_loss_adapted(cvn_graph *g, const Model *config, cvn_dtype compute_dtyp
     add_frequencies(b, grid->dim[1]);
     loss->n_blocks = (int)config->n_layers;
     loss->block = arena_array(&g->arena, (size_t)loss->n_blocks + 1, sizeof(cvn_value *));
-    cvn_value *x = loss->block[0] = embed(b);
+    cvn_value *x = loss->block[0] = hidden_dropout(b, embed(b), -1, DROPOUT_EMBEDDING);
     for (int i = 0; i < loss->n_blocks; i++)
         x = loss->block[i + 1] = layer(b, x, i);
     add_loss(b, x, batch->targets, loss);

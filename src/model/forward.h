@@ -23,6 +23,7 @@
 #define CVN_MODEL_FORWARD_H
 
 #include "caravan/graph.h"
+#include "model/dropout.h"
 #include "model/model.h"
 #include "model/params.h"
 #include "model/sample.h"
@@ -88,6 +89,7 @@ typedef struct ModelBatch {
     /* Where in its row the document of a token begins: it sees nothing before, and its position
        is counted from there. NULL: at the begin of the row. */
     cvn_value *starts;
+    ModelDropout dropout; /* {0}: none */
 } ModelBatch;
 
 /* Appends the forward pass over a batch, and its loss. weight[i] is parameter i of params_list in any type of floats; it is converted to

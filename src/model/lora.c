@@ -79,11 +79,14 @@ int lora_parse(LoraOptions *options, const char *text, cvn_err *err)
             code = add_number(value, n - 2, "r", 1, MAX_RANK, &rank, err);
         else if (key == 5 && key < n && memcmp(word, "alpha", 5) == 0)
             code = add_number(value, n - 6, "alpha", 1e-6, 1e6, &options->alpha, err);
+        else if (key == 7 && key < n && memcmp(word, "dropout", 7) == 0)
+            code = add_number(value, n - 8, "dropout", 0, 0.99, &options->dropout, err);
         else if ((in_targets = key == 7 && key < n && memcmp(word, "targets", 7) == 0))
             code = add_target(options, value, n - 8, err);
         else
             code = err_set(err, CVN_EINVAL,
-                           "LoRA is given as r=16,alpha=32,targets=q,v; '%.60s' is none of these",
+                           "LoRA is given as r=16,alpha=32,dropout=0.05,targets=q,v; '%.60s' is "
+                           "none of these",
                            word);
         if (code)
             return code;
@@ -191,8 +194,8 @@ int lora_config_write(const LoraOptions *options, const char *model, const char 
     json_auto_t *json =
         json_pack("{s:s, s:s, s:s?, s:b, s:I, s:f, s:f, s:s, s:b, s:o}", "peft_type", "LORA",
                   "task_type", "CAUSAL_LM", "base_model_name_or_path", model, "inference_mode", 1,
-                  "r", (json_int_t)options->rank, "lora_alpha", options->alpha, "lora_dropout", 0.0,
-                  "bias", "none", "fan_in_fan_out", 0, "target_modules", modules);
+                  "r", (json_int_t)options->rank, "lora_alpha", options->alpha, "lora_dropout",
+                  options->dropout, "bias", "none", "fan_in_fan_out", 0, "target_modules", modules);
     return json ? json_file_write(file_path(folder, LORA_CONFIG_NAME).text, json, err)
                 : err_set(err, CVN_EMEM, "no memory to write '%s/" LORA_CONFIG_NAME "'", folder);
 }
@@ -258,6 +261,11 @@ static int read_json(LoraOptions *options, const char *path, const json_t *json,
             err, CVN_EFORMAT,
             "'%s': \"r\" must be a whole number from 1 to %d, and \"lora_alpha\" a number", path,
             MAX_RANK);
+    const json_t *dropout = json_object_get(json, "lora_dropout");
+    options->dropout = json_number_value(dropout);
+    if (!(options->dropout >= 0 && options->dropout < 1))
+        return err_set(err, CVN_EFORMAT,
+                       "'%s': \"lora_dropout\" must be a number from 0 to below 1", path);
     return read_targets(options, path, json_object_get(json, "target_modules"), err);
 }
 

@@ -9,6 +9,7 @@
  *
  *   --lora r=16                            alpha 32 (as of every rank), on q, k, v, o, gate, up, down
  *   --lora r=8,alpha=16,targets=q,v        only on q and v
+ *   --lora r=8,dropout=0.05                part of what enters them is dropped in training (dropout.h)
  *
  * On the disk adapters have PEFT's form: adapter_model.safetensors with the names below, and
  * adapter_config.json, so that PeftModel.from_pretrained(model, FOLDER) takes the folder.
@@ -26,6 +27,7 @@
 typedef struct LoraOptions {
     int64_t rank;     /* 0: no adapters */
     double alpha;     /* scale of the addition, times rank */
+    double dropout;   /* of what enters adapters in training, 0 to below 1 */
     uint32_t targets; /* bit ParamKind: weights of that kind have adapters */
 } LoraOptions;
 

@@ -305,6 +305,8 @@ static TrainerOptions trainer_options(const Run *r)
                             .compute = train_config_compute(c),
                             .clip = c->clip,
                             .z_loss = c->z_loss,
+                            .attention_dropout = fmax(c->attention_dropout, 0),
+                            .hidden_dropout = fmax(c->hidden_dropout, 0),
                             .remat = train_config_remat(c),
                             .optimizer = train_config_optimizer(c, &r->model),
                             .schedule = train_config_schedule(c),

@@ -35,6 +35,12 @@ static bool has_batch(const StepBuilder *b)
     return b->kind != TRAIN_UPDATE;
 }
 
+bool train_drops(const TrainStepOptions *o)
+{
+    return o->attention_dropout > 0 || o->hidden_dropout > 0 ||
+           (o->lora.rank > 0 && o->lora.dropout > 0);
+}
+
 static bool has_update(const StepBuilder *b)
 {
     return b->kind == TRAIN_STEP || b->kind == TRAIN_UPDATE;
@@ -102,6 +108,14 @@ static void add_parameters(StepBuilder *b)
         b->batch.tokens = graph_role(cvn_parameter(G, "tokens", grid), ROLE_TOKENS, 0);
         b->batch.targets = graph_role(cvn_parameter(G, "targets", grid), ROLE_TARGETS, 0);
         b->batch.starts = graph_role(cvn_parameter(G, "starts", grid), ROLE_STARTS, 0);
+    }
+    if ((b->kind == TRAIN_STEP || b->kind == TRAIN_GRADIENT) && train_drops(o)) {
+        const cvn_type keys = CVN_TYPE(CVN_U32, o->batch, 2);
+        b->batch.dropout =
+            (ModelDropout){.key = graph_role(cvn_parameter(G, "key", keys), ROLE_KEY, 0),
+                           .attention = o->attention_dropout,
+                           .hidden = o->hidden_dropout,
+                           .adapters = o->lora.dropout};
     }
     if (has_batch(b) && o->beta > 0 && b->kind != TRAIN_SCORE)
         b->reference = graph_role(cvn_parameter(G, "reference", CVN_TYPE(CVN_F32, o->batch)),

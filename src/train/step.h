@@ -29,6 +29,7 @@
  *   tokens, targets, starts  i32 [batch, seq], as data_fill gives them; a target outside of the vocabulary
  *                  (-1) is not learned
  *   reference      f32 [batch], with `beta`
+ *   key            u32 [batch, 2], with dropout (model/dropout.h), of STEP and GRADIENT: of each row's own
  *   scalars        f32, the optimizer's, such as "lr"
  *   frozen         with LoRA: the model's weights, in `compute`, in the order of the parameter table; those
  *                  above are then the adapters (lora.h), which are small and have no rounded copies
@@ -80,7 +81,11 @@ typedef struct TrainStepOptions {
     OptimizerOptions optimizer; /* its method, and what is constant of it */
     LoraOptions lora;           /* rank 0: all weights are trained */
     double beta;                /* of DPO; 0: rows are learned as they are */
+    double attention_dropout, hidden_dropout; /* rates; that of adapters is in lora */
 } TrainStepOptions;
+
+/* Whether anything is dropped. */
+bool train_drops(const TrainStepOptions *options);
 
 /* Whether a weight, one of a model's table, has a copy that is rounded to the type of products. */
 bool train_rounds(const Param *param, const ParamList *list, const TrainStepOptions *options);

@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include "base/bytes.h"
+#include "base/rng.h"
 #include "base/room.h"
 #include "model/forward.h"
 #include "model/layouts.h"
@@ -42,6 +43,9 @@ static int check_options(TrainerOptions *o, const Model *config, cvn_err *err)
     if (o->compute != CVN_F32 && o->compute != CVN_BF16)
         return err_set(err, CVN_EUNSUPPORTED, "cannot compute in %s; use f32 or bf16",
                        cvn_dtype_name(o->compute));
+    if (!(o->attention_dropout >= 0 && o->attention_dropout < 1 && o->hidden_dropout >= 0 &&
+          o->hidden_dropout < 1))
+        return err_set(err, CVN_EINVAL, "rates of dropout are numbers from 0 to below 1");
     if (!(o->clip >= 0 && o->z_loss >= 0 && o->beta >= 0))
         return err_set(err, CVN_EINVAL, "clip, z-loss and beta are numbers from 0 up");
     if (o->beta > 0 && (o->batch % 2 || o->micro_batch % 2))
@@ -64,18 +68,32 @@ int train_program(Program *program, Runtime *rt, TrainGraph kind, const Model *c
     return program_make(program, rt, g, &options, err);
 }
 
+static TrainStepOptions step_options(const TrainerOptions *o, RematPolicy remat)
+{
+    return (TrainStepOptions){.batch = o->micro_batch,
+                              .seq = o->seq,
+                              .compute = o->compute,
+                              .clip = o->clip,
+                              .z_loss = o->z_loss,
+                              .remat = remat,
+                              .optimizer = o->optimizer,
+                              .lora = o->lora,
+                              .beta = o->beta,
+                              .attention_dropout = o->attention_dropout,
+                              .hidden_dropout = o->hidden_dropout};
+}
+
+/* Whether there is a program that only evaluates: else the one that adds up gradients does. */
+static bool evaluates_alone(const TrainerOptions *o)
+{
+    const TrainStepOptions step = step_options(o, REMAT_NONE);
+    return o->evaluates && (!accumulates(o) || train_drops(&step));
+}
+
 static int compile_one(Trainer *t, TrainGraph kind, RematPolicy remat, cvn_err *err)
 {
     const TrainerOptions *o = &t->options;
-    const TrainStepOptions step = {.batch = o->micro_batch,
-                                   .seq = o->seq,
-                                   .compute = o->compute,
-                                   .clip = o->clip,
-                                   .z_loss = o->z_loss,
-                                   .remat = remat,
-                                   .optimizer = o->optimizer,
-                                   .lora = o->lora,
-                                   .beta = o->beta};
+    const TrainStepOptions step = step_options(o, remat);
     Program *p = &t->program[kind];
     program_free(p); /* of another policy */
     TRY(train_program(p, &t->rt, kind, &t->config, &step, o->layout, err));
@@ -200,11 +218,12 @@ static int open_all(void *of, cvn_err *err)
     Runtime *rt = &t->rt;
     if (arena_init(&t->arena, err) || runtime_open(rt, &runtime, err) || compile_within(t, err))
         return err->code;
-    if (o->evaluates && !accumulates(o) && compile_one(t, TRAIN_EVALUATE, REMAT_NONE, err))
+    if (evaluates_alone(o) && compile_one(t, TRAIN_EVALUATE, REMAT_NONE, err))
         return err->code;
     if (o->beta > 0 && compile_one(t, TRAIN_SCORE, REMAT_NONE, err))
         return err->code;
     /* The programs with a batch are marked alike, but each is asked. */
+    t->key = arena_array(&t->arena, 2 * (size_t)o->batch, sizeof *t->key);
     t->need = arena_array(&t->arena, (size_t)o->micro_batch, sizeof *t->need);
     for (int i = 0; i < TRAIN_GRAPHS; i++)
         for (int role = ROLE_TOKENS; role <= ROLE_STARTS; role++)
@@ -281,6 +300,7 @@ static int run(Trainer *t, TrainGraph kind, const TrainBatch *batch, int64_t fir
         program_bind(p, ROLE_TARGETS, 0, batch->targets + at);
         program_bind(p, ROLE_STARTS, 0, batch->starts + at);
         program_bind(p, ROLE_REFERENCE, 0, batch->reference ? batch->reference + first : NULL);
+        program_bind(p, ROLE_KEY, 0, t->key + 2 * first);
     }
     return program_run(p, err);
 }
@@ -307,12 +327,25 @@ static int run_accumulated(Trainer *t, const TrainBatch *batch, cvn_err *err)
     return code;
 }
 
+/* A key for each sequence that the run takes, by which its elements are dropped. */
+static void make_keys(Trainer *t)
+{
+    const CheckpointState *saved = &t->state.saved;
+    const RngKey key = rng_key(saved->seed, "dropout");
+    for (int64_t row = 0; row < t->options.batch; row++) {
+        uint64_t at = (uint64_t)(saved->position + row);
+        rng_threefry2x32(key.word, (const uint32_t[]){(uint32_t)(at >> 32), (uint32_t)at},
+                         t->key + 2 * row);
+    }
+}
+
 int trainer_step(Trainer *t, const TrainBatch *batch, TrainReport *report, cvn_err *err)
 {
     const TrainerOptions *o = &t->options;
     CheckpointState *saved = &t->state.saved;
     double factor = schedule_factor(&o->schedule, saved->step + 1);
     optimizers[o->optimizer.kind].scalars(&o->optimizer, *t->state.updates + 1, factor, t->scalar);
+    make_keys(t);
     TRY(accumulates(o) ? run_accumulated(t, batch, err) : run(t, TRAIN_STEP, batch, 0, err));
     TrainGraph last = accumulates(o) ? TRAIN_UPDATE : TRAIN_STEP;
     const float *got = program_output(&t->program[last], ROLE_REPORT, 0);
@@ -345,7 +378,7 @@ int trainer_evaluate(Trainer *t, const TrainBatch *batch, double *sum, double *c
     if (!t->options.evaluates)
         return err_set(err, CVN_EINVAL, "the trainer was opened without evaluation");
     float got[TRAIN_TOTALS];
-    TrainGraph kind = accumulates(&t->options) ? TRAIN_GRADIENT : TRAIN_EVALUATE;
+    TrainGraph kind = evaluates_alone(&t->options) ? TRAIN_EVALUATE : TRAIN_GRADIENT;
     TRY(run(t, kind, batch, 0, err));
     const float *report = program_output(&t->program[kind], ROLE_REPORT, 0);
     const Buffer *total = runtime_buffer(&t->rt, ROLE_TOTAL, 0);

@@ -28,7 +28,8 @@ typedef struct TrainerOptions {
     int64_t seq;         /* tokens per sequence */
     cvn_dtype compute;   /* f32 or bf16; weights and optimizer are f32 in any case */
     double clip, z_loss; /* see step.h */
-    RematPolicy remat;   /* REMAT_POLICY_COUNT: the cheapest that fits in memory_limit */
+    double attention_dropout, hidden_dropout; /* rates */
+    RematPolicy remat; /* REMAT_POLICY_COUNT: the cheapest that fits in memory_limit */
     OptimizerOptions optimizer;
     Schedule schedule;
     LoraOptions lora;     /* rank 0: every weight is trained */
@@ -52,8 +53,9 @@ typedef struct Trainer {
     TrainState state;              /* owned */
     Program program[TRAIN_GRAPHS]; /* owned; those that there are: step, or gradient and update */
     float scalar[OPTIMIZER_MAX_SCALARS]; /* of the step that runs */
-    bool *need;   /* [micro_batch], the arena's: rows that devices of this process take */
-    size_t bytes; /* of state, accumulators and temporaries together, in this process */
+    uint32_t *key; /* [batch][2], the arena's, with dropout: of the rows of the step that runs */
+    bool *need;    /* [micro_batch], the arena's: rows that devices of this process take */
+    size_t bytes;  /* of state, accumulators and temporaries together, in this process */
 } Trainer;
 
 /* What a step was. */
