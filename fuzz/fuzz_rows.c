@@ -1,5 +1,5 @@
 /* Tables of published rows on arbitrary bytes: what is read has all its fields, and every row becomes a question or is refused. */
-#include "sim/published.h"
+#include "sim/rows.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,13 +15,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     if (csv_parse(&csv, "fuzz", (const char *)data, size, &arena, &err) == CVN_OK)
         for (int64_t i = 0; i < csv.rows; i++) {
-            CostModel chip;
-            SimServing ask;
+            RowQuestion question;
             for (int c = 0; c < csv.columns; c++)
                 if (strlen(csv.field[i * csv.columns + c]) > size)
                     abort();
-            if (published_ask(&csv, i, &ask, &chip, &err) == CVN_OK &&
-                (ask.in_flight < 1 || ask.tp < 1 || ask.input < 1))
+            if (rows_ask(&csv, i, &question, &err) == CVN_OK &&
+                !(question.serving.tp >= 1 || question.training.tp >= 1))
                 abort();
         }
     arena_free(&arena);

@@ -1,18 +1,16 @@
 #!/bin/sh
 # Makes the tables of docs/FORESIGHT.md anew: what is simulated of every published measurement, beside it.
 #
-#     tools/foresight.sh [CARAVAN] [FOLDER with rows.csv and silicon.csv]
+#     tools/foresight.sh [CARAVAN]
 set -e
 here=$(cd "$(dirname "$0")/.." && pwd)
 caravan=${1:-$here/build/caravan}
-tables=${2:-$here/../shared/data/published}
 page=$here/docs/FORESIGHT.md
 new=$page.new
 trap 'rm -f "$new"' EXIT
 sed '/^<!-- tables/q' "$page" >"$new"
-for table in "$here/bench/published/articles.csv" "$tables/rows.csv" "$tables/silicon.csv"; do
-    [ -e "$table" ] || continue
+for table in "$here"/bench/published/rows/*.csv; do
     printf '\n## %s\n\n' "$(basename "$table")" >>"$new"
-    "$caravan" simulate --rows "$table" --markdown >>"$new"
+    "$caravan" simulate --rows "$table" >>"$new"
 done
 mv "$new" "$page"

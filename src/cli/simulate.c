@@ -6,10 +6,9 @@
 #include "cli/check_compiled.h"
 #include "cli/common.h"
 #include "cli/figures.h"
+#include "cli/rows.h"
 #include "cli/terminal.h"
 #include "cli/this_chip.h"
-#include "run/ceilings.h"
-#include "sim/published.h"
 #include "sim/report.h"
 #include "sim/search.h"
 
@@ -51,7 +50,6 @@ enum {
     HTML,
     SVG,
     CHECK,
-    MARKDOWN,
     JSON
 };
 
@@ -61,7 +59,7 @@ static const char *const engine_choices[] = {"caravan", "vllm", "trtllm", "sglan
 
 static const Option *const options[] = {
     OPTION(ROWS, "rows", .kind = ARG_INPUT, .required = true, .group = 1, .value = "FILE.csv",
-           .help = "what each row of a table of measurements says"),
+           .help = "what each row of a table asks, beside what was measured of it"),
     [PRESET] = ASK(PRESET),
     [MODEL] = ASK(MODEL),
     OPTION(CHIP, "chip", .kind = ARG_TEXT, .value = "NAME", .fallback = "h100_sxm",
@@ -111,184 +109,9 @@ static const Option *const options[] = {
     OPTION(CHECK, "check", .kind = ARG_TEXT, .value = "DEVICE",
            .help = "compile the step by the chip's own compiler too: tpu, cuda, "
                    "pjrt:PLUGIN"),
-    OPTION(MARKDOWN, "markdown", .kind = ARG_FLAG, .needs = "rows",
-           .help = "rows beside what was measured of them, as a page"),
     [JSON] = SHARED(JSON),
     NULL,
 };
-
-/* ---- tables of serving ---- */
-
-/* What is simulated of a row, in the columns that have it, or why it is not. */
-static json_t *row_json(const Csv *csv, int64_t row)
-{
-    cvn_err why = {0};
-    CostModel chip;
-    SimServing ask;
-    SimServed served;
-    PublishedFigure figure;
-    const char *id = csv_at(csv, row, "id");
-    if (published_worded(csv))
-        return published_figure(csv, row, &figure, &why)
-                   ? json_pack("{s:s,s:s}", "id", id, "refused", why.message)
-                   : json_pack("{s:s,s:s,s:f,s:f}", "id", id, "metric", csv_at(csv, row, "metric"),
-                               "published", figure.published, "simulated", figure.simulated);
-    if (published_ask(csv, row, &ask, &chip, &why) || sim_serve(&ask, &served, &why))
-        return json_pack("{s:s,s:s}", "id", id, "refused", why.message);
-    return json_pack("{s:s,s:f,s:f}", "id", id, "ttft_ms", 1e3 * served.ttft, "tpot_ms",
-                     1e3 * served.tpot);
-}
-
-static int print_row(const Csv *csv, int64_t row, bool json, cvn_err *err)
-{
-    static const char *const figures[2][2] = {{"ttft_ms", "tpot_ms"}, {"published", "simulated"}};
-    json_auto_t *o = row_json(csv, row);
-    if (json || !o)
-        return print_json(json_incref(o), err);
-    const char *refused = json_string_value(json_object_get(o, "refused"));
-    const char *const *of = figures[published_worded(csv)];
-    if (refused)
-        printf("%-10s refused: %s\n", csv_at(csv, row, "id"), refused);
-    else
-        printf("%-10s %12.2f %12.3f\n", csv_at(csv, row, "id"),
-               json_real_value(json_object_get(o, of[0])),
-               json_real_value(json_object_get(o, of[1])));
-    return EXIT_OK;
-}
-
-/* ---- rows beside what was measured ---- */
-
-enum { MOST_KINDS = 16 };
-
-/* How far what is simulated is from what was measured, by kinds of rows. */
-typedef struct Errors {
-    char name[32];
-    double *of; /* [n] |simulated / measured - 1| */
-    int64_t n;
-} Errors;
-
-typedef struct Beside {
-    const Csv *csv;
-    Arena *arena;
-    Errors kind[MOST_KINDS];
-    int kinds;
-} Beside;
-
-static void add_error(Beside *b, const char *figure, const char *kind, double simulated,
-                      double measured)
-{
-    char name[sizeof b->kind->name];
-    int i = 0;
-    snprintf(name, sizeof name, "%s, %s", figure, kind);
-    while (i < b->kinds && strcmp(b->kind[i].name, name) != 0)
-        i++;
-    if (i == MOST_KINDS || !(measured > 0))
-        return;
-    Errors *e = &b->kind[i];
-    if (i == b->kinds) {
-        b->kinds++;
-        memcpy(e->name, name, sizeof name);
-        e->of = arena_array(b->arena, (size_t)b->csv->rows, sizeof *e->of);
-    }
-    e->of[e->n++] = fabs(simulated / measured - 1);
-}
-
-static void serving_beside(Beside *b, int64_t i)
-{
-    const Csv *csv = b->csv;
-    const char *backend = csv_at(csv, i, "backend");
-    cvn_err err = {0};
-    CostModel chip;
-    SimServing ask;
-    SimServed served;
-    printf("| %s | %s | %s | %s | %s | %s | %s | %s | %s |", csv_at(csv, i, "id"), backend,
-           csv_at(csv, i, "model"), csv_at(csv, i, "system"), csv_at(csv, i, "precision"),
-           csv_at(csv, i, "tp"), csv_at(csv, i, "batch"), csv_at(csv, i, "isl"),
-           csv_at(csv, i, "osl"));
-    if (published_ask(csv, i, &ask, &chip, &err) || sim_serve(&ask, &served, &err)) {
-        printf(" refused: %s | | | |\n", err.message);
-        return;
-    }
-    double first = csv_number(csv, i, "ttft_ms", NAN), each = csv_number(csv, i, "tpot_ms", NAN);
-    const char *const kinds[] = {"all", published_clients_known(csv, i) ? "clients known" : NULL,
-                                 backend};
-    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
-        if (kinds[k]) {
-            add_error(b, "TPOT", kinds[k], 1e3 * served.tpot, each);
-            add_error(b, "TTFT", kinds[k], 1e3 * served.ttft, first);
-        }
-    first > 0 ? printf(" %.0f |", first) : printf(" |");
-    printf(" %.0f |", 1e3 * served.ttft);
-    each > 0 ? printf(" %.2f |", each) : printf(" |");
-    printf(" %.2f |\n", 1e3 * served.tpot);
-}
-
-static void figure_beside(Beside *b, int64_t i)
-{
-    const Csv *csv = b->csv;
-    const char *kind = csv_at(csv, i, "kind");
-    cvn_err err = {0};
-    PublishedFigure f;
-    if (strncmp(kind, "micro", 5) == 0)
-        return;
-    printf("| %s | %s | %s | %s | %s | %s | %s | %s | %s, %s | %g |", csv_at(csv, i, "id"), kind,
-           csv_at(csv, i, "model"), csv_at(csv, i, "hardware"), csv_at(csv, i, "chips"),
-           csv_at(csv, i, "parallelism"), csv_at(csv, i, "batch"), csv_at(csv, i, "seq"),
-           csv_at(csv, i, "metric"), csv_at(csv, i, "unit"), csv_number(csv, i, "value", NAN));
-    if (published_figure(csv, i, &f, &err)) {
-        printf(" %s | |\n", err.message);
-        return;
-    }
-    add_error(b, "all", kind, f.simulated, f.published);
-    if (strcmp(kind, "train") == 0)
-        add_error(b, kind, csv_at(csv, i, "metric"), f.simulated, f.published);
-    const char *why = csv_at(csv, i, "why");
-    printf(" %.4g | %+.0f %%%s%s |\n", f.simulated, 100 * (f.simulated / f.published - 1),
-           *why ? ": " : "", why);
-}
-
-static void print_markdown(const Csv *csv, Arena *arena)
-{
-    Beside b = {.csv = csv, .arena = arena};
-    bool worded = published_worded(csv);
-    printf(worded
-               ? "| row | kind | model | chip | chips | split | batch | tokens | figure | "
-                 "published | simulated | error |\n"
-                 "|---|---|---|---|---|---|---|---|---|---|---|---|\n"
-               : "| row | engine | model | chip | numbers | tp | at a time | in | out | TTFT, ms "
-                 "| simulated | TPOT, ms | simulated |\n"
-                 "|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
-    for (int64_t i = 0; i < csv->rows; i++)
-        (worded ? figure_beside : serving_beside)(&b, i);
-    printf("\n| error | rows | median | p90 | worst |\n|---|---|---|---|---|\n");
-    for (Errors *e = b.kind; e < b.kind + b.kinds; e++) {
-        sort_numbers(e->of, (size_t)e->n);
-        printf("| %s | %" PRId64 " | %.1f %% | %.1f %% | %.0f %% |\n", e->name, e->n,
-               100 * e->of[e->n / 2], 100 * e->of[e->n * 9 / 10], 100 * e->of[e->n - 1]);
-    }
-}
-
-static int answer_rows(const char *path, bool markdown, bool json, cvn_err *err)
-{
-    SCOPED(arena_free) Arena arena = {0};
-    Csv csv;
-    TRY(arena_begin(&arena, err));
-    TRY(csv_read(&csv, path, &arena, err));
-    if (!csv_has(&csv, "model"))
-        return err_set(
-            err, CVN_EFORMAT,
-            "%s has no column \"model\": its first line is to name columns, as id, model, "
-            "system, precision, isl, osl, batch, tp, pp, backend",
-            path);
-    if (markdown)
-        print_markdown(&csv, &arena);
-    else if (!json)
-        printf("%-10s %12s %12s\n", "row", published_worded(&csv) ? "published" : "TTFT, ms",
-               published_worded(&csv) ? "simulated" : "TPOT, ms");
-    for (int64_t i = 0; !markdown && i < csv.rows; i++)
-        TRY(print_row(&csv, i, json, err));
-    return EXIT_OK;
-}
 
 /* ---- figures ---- */
 
@@ -641,7 +464,7 @@ static int run(const Args *args, cvn_err *err)
     json_auto_t *held = NULL;
     Chip chip;
     if (v[ROWS].given)
-        return answer_rows(v[ROWS].text, v[MARKDOWN].flag, v[JSON].flag, err);
+        return answer_rows(v[ROWS].text, v[JSON].flag, err);
     bool here = strcmp(v[CHIP].text, THIS) == 0, finds = strcmp(v[MESH].text, "auto") == 0;
     if (here && (v[SERVE].flag || finds)) {
         err_set(err, CVN_EINVAL,
@@ -663,11 +486,12 @@ const Command command_simulate = {
     "simulate",
     .about = "how long a model takes on chips that are not here",
     .usage = "(--preset NAME | --model DIR | --rows FILE.csv) [options]",
-    .examples = "simulate --preset llama3.1-8b --chip v5e --mesh model=4 --layout tp\tdecoding\n"
-                "simulate --preset llama2-70b --chip v5p --mesh data=64 --train\ta training step\n"
-                "simulate --preset llama3.1-8b --serve --engine vllm --batch 64\tlatencies\n"
-                "simulate -p llama2-70b --chip v5e --chips 16 --mesh auto\tthe best meshes for it\n"
-                "simulate --rows published.csv --json\tserving as a table says, a line per row\n",
+    .examples =
+        "simulate --preset llama3.1-8b --chip v5e --mesh model=4 --layout tp\tdecoding\n"
+        "simulate --preset llama2-70b --chip v5p --mesh data=64 --train\ta training step\n"
+        "simulate --preset llama3.1-8b --serve --engine vllm --batch 64\tlatencies\n"
+        "simulate -p llama2-70b --chip v5e --chips 16 --mesh auto\tthe best meshes for it\n"
+        "simulate --rows table.csv\twhat each row of a table asks, beside what was measured\n",
     .notes =
         "Steps are those of the programs that plan makes, timed. Serving is a scheduler over steps "
         "of the model's shapes; a replica is the mesh's axis model.",

@@ -20,25 +20,33 @@ static const struct {
     int tp;
     double rows, steps; /* of a replica */
 } measured[] = {
-    {"llama-3.1-70b", "v5e", "published, TP 16", 16, 8, 159},
-    {"llama-3.1-70b", "v5e", "published, TP 16", 16, 16, 135},
-    {"llama-3.1-70b", "v5e", "published, TP 16", 16, 32, 108},
-    {"llama-3.1-70b", "v5e", "published, TP 16", 16, 64, 68.7},
-    {"llama-3.1-70b", "v5e", "published, TP 16", 16, 128, 39.3},
-    {"llama-3.1-70b", "v5e", "published, TP 8", 8, 4, 84.4},
-    {"llama-3.1-70b", "v5e", "published, TP 8", 8, 8, 80.2},
-    {"llama-3.1-70b", "v5e", "published, TP 8", 8, 16, 74.5},
-    {"llama-3.1-70b", "v5e", "published, TP 8", 8, 32, 58.4},
-    {"llama-3.1-70b", "v5e", "published, TP 8", 8, 64, 50.2},
+    {"llama3.1-70b", "v5e", "published, TP 16", 16, 8, 159},
+    {"llama3.1-70b", "v5e", "published, TP 16", 16, 16, 135},
+    {"llama3.1-70b", "v5e", "published, TP 16", 16, 32, 108},
+    {"llama3.1-70b", "v5e", "published, TP 16", 16, 64, 68.7},
+    {"llama3.1-70b", "v5e", "published, TP 16", 16, 128, 39.3},
+    {"llama3.1-70b", "v5e", "published, TP 8", 8, 4, 84.4},
+    {"llama3.1-70b", "v5e", "published, TP 8", 8, 8, 80.2},
+    {"llama3.1-70b", "v5e", "published, TP 8", 8, 16, 74.5},
+    {"llama3.1-70b", "v5e", "published, TP 8", 8, 32, 58.4},
+    {"llama3.1-70b", "v5e", "published, TP 8", 8, 64, 50.2},
 };
+
+static bool same_shape(const SimShape *a, const char *preset)
+{
+    Model config;
+    if (preset_config(preset, &config, NULL))
+        return false;
+    SimShape b = sim_shape_of(&config);
+    return a->dim == b.dim && a->layers == b.layers && a->kv_heads == b.kv_heads &&
+           a->ffn == b.ffn && a->vocab == b.vocab;
+}
 
 static void add_measured(const Report *r, SvgChart *c, bool throughput)
 {
-    const SimShape *shape = sim_shape_find(r->figures->model);
     SvgSeries *s = &c->series[c->n];
     for (size_t i = 0; i < sizeof measured / sizeof *measured; i++)
-        if (shape && shape == sim_shape_find(measured[i].model) &&
-            measured[i].tp == r->serving.tp &&
+        if (same_shape(&r->serving.shape, measured[i].model) && measured[i].tp == r->serving.tp &&
             strcmp(measured[i].chip, r->serving.chip->chip.name) == 0) {
             snprintf(s->name, sizeof s->name, "%s", measured[i].name);
             s->dots = true;

@@ -1,53 +1,12 @@
 #include "sim/serving.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- shapes ---- */
-
-/* config.json of the models named, on the Hugging Face hub; GPT-3: arXiv 2005.14165, table 2.1; MPT: llm-foundry;
-   GPT-like: MaxText's base.yml, grown by global_parameter_scale. */
-static const SimShape shapes[] = {
-    {"qwen3-32b", 5120, 64, 64, 8, 128, 25600, 151936, 3, false, 2},
-    {"qwen3-8b", 4096, 36, 32, 8, 128, 12288, 151936, 3, false, 2},
-    {"qwen3-14b", 5120, 40, 40, 8, 128, 17408, 151936, 3, false, 2},
-    {"llama-3.1-8b", 4096, 32, 32, 8, 128, 14336, 128256, 3, false, 0},
-    {"llama-3-8b", 4096, 32, 32, 8, 128, 14336, 128256, 3, false, 0},
-    {"llama-3.1-70b", 8192, 80, 64, 8, 128, 28672, 128256, 3, false, 0},
-    {"llama-3.3-70b", 8192, 80, 64, 8, 128, 28672, 128256, 3, false, 0},
-    {"llama-3-70b", 8192, 80, 64, 8, 128, 28672, 128256, 3, false, 0},
-    {"llama-3.1-405b", 16384, 126, 128, 8, 128, 53248, 128256, 3, false, 0},
-    {"llama-2-7b", 4096, 32, 32, 32, 128, 11008, 32000, 3, false, 0},
-    {"llama-2-13b", 5120, 40, 40, 40, 128, 13824, 32000, 3, false, 0},
-    {"llama-2-70b", 8192, 80, 64, 8, 128, 28672, 32000, 3, false, 0},
-    {"llama-7b", 4096, 32, 32, 32, 128, 11008, 32000, 3, false, 0},
-    {"llama-70b", 8192, 80, 64, 8, 128, 28672, 32000, 3, false, 0},
-    {"llama-65b", 8192, 80, 64, 64, 128, 22016, 32000, 3, false, 0},
-    {"llama-33b", 6656, 60, 52, 52, 128, 17920, 32000, 3, false, 0},
-    {"gpt3-175b", 12288, 96, 96, 96, 128, 49152, 51200, 2, true, 0},
-    {"megatron-22b", 6144, 48, 64, 64, 96, 24576, 51200, 2, true, 0},
-    {"turing-530b", 20480, 105, 128, 128, 160, 81920, 51200, 2, true, 0},
-    {"gpt-like 16b", 4096, 32, 64, 64, 128, 28672, 32000, 3, false, 0},
-    {"gpt-like 32b", 8192, 32, 64, 64, 128, 28672, 32000, 3, false, 0},
-    {"gpt-like 64b", 8192, 64, 64, 64, 128, 28672, 32000, 3, false, 0},
-    {"gpt-like 128b", 8192, 64, 128, 128, 128, 57344, 32000, 3, false, 0},
-    {"gpt-like 256b", 16384, 64, 128, 128, 128, 57344, 32000, 3, false, 0},
-    {"gpt-like 1024b", 16384, 128, 256, 256, 128, 114688, 32000, 3, false, 0},
-    {"mpt-760m", 1536, 24, 12, 12, 128, 6144, 50368, 2, true, 0},
-    {"mpt-1b", 2048, 24, 16, 16, 128, 8192, 50368, 2, true, 0},
-    {"mpt-3b", 2560, 32, 20, 20, 128, 10240, 50368, 2, true, 0},
-    {"mpt-7b", 4096, 32, 32, 32, 128, 16384, 50368, 2, true, 0},
-    {"mpt-13b", 5120, 40, 40, 40, 128, 20480, 50368, 2, true, 0},
-    {"mpt-30b", 7168, 48, 56, 56, 128, 28672, 50368, 2, true, 0},
-    {"mpt-70b", 8192, 80, 64, 64, 128, 32768, 50368, 2, true, 0},
-};
-
 SimShape sim_shape_of(const Model *c)
 {
-    return (SimShape){"",
-                      (double)c->dim,
+    return (SimShape){(double)c->dim,
                       (double)c->n_layers,
                       (double)c->n_heads,
                       (double)c->n_kv_heads,
@@ -57,28 +16,6 @@ SimShape sim_shape_of(const Model *c)
                       3,
                       c->tied,
                       0};
-}
-
-/* Letters and digits alone, lower case, and no v before a number: "LLaMA v3.3 70B" is "llama3370b". */
-static void plain(const char *name, char *out, size_t size)
-{
-    size_t n = 0;
-    for (const char *p = name; *p && n + 1 < size; p++)
-        if (isalnum((unsigned char)*p) && !(*p == 'v' && isdigit((unsigned char)p[1])))
-            out[n++] = (char)tolower((unsigned char)*p);
-    out[n] = '\0';
-}
-
-const SimShape *sim_shape_find(const char *name)
-{
-    char words[128], known[64];
-    plain(name, words, sizeof words);
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        plain(shapes[i].name, known, sizeof known);
-        if (strstr(words, known))
-            return &shapes[i];
-    }
-    return NULL;
 }
 
 /* ---- engines ---- */

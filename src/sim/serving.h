@@ -18,7 +18,6 @@
 
 /* What of a model its time depends on. */
 typedef struct SimShape {
-    const char *name; /* part of the names that it has elsewhere, lower case */
     double dim, layers, heads, kv_heads, head_dim, ffn, vocab;
     double gates; /* matrices of the feed-forward part: 3 with a gate, 2 without */
     bool tied;    /* the head is the embedding */
@@ -26,8 +25,6 @@ typedef struct SimShape {
 } SimShape;
 
 SimShape sim_shape_of(const Model *config);
-/* By a name such as "Qwen/Qwen3-32B"; NULL: none is known. */
-const SimShape *sim_shape_find(const char *name);
 
 /* An engine, as far as time depends on it. */
 typedef struct SimEngine {
