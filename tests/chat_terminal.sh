@@ -50,6 +50,7 @@ see_answer() {
     until_true "no answer: $1" answers "$1"
 }
 
+at_beginning() { [ "$(tm display-message -p -t chat '#{cursor_x}')" = 2 ]; }
 type() { tm send-keys -t chat "$@"; }
 
 tm new-session -d -s chat -x 70 -y 20 \
@@ -103,6 +104,46 @@ type '/stats' Enter
 see 'all  *2 turns'
 see_last '^> *$'
 
+# What is typed while an answer comes is not in it, and is there when it has ended.
+type 'Another question' Enter
+see_answer '^> '
+stty -a <"$tty" | grep -q -e '-echo ' || give_up "keys are shown while an answer comes"
+type C-c
+see_last '^> *$'
+type '/set max-tokens 4000' Enter
+see_last '^> *$'
+type 'Third question' Enter
+see_answer '^> '
+type 'typed ahead'
+see_last '^> typed ahead$'
+[ "$(show | grep -c 'typed ahead')" = 1 ] || give_up "keys are within an answer"
+type C-c
+see_last '^> *$'
+
+# Tab completes commands, and names of settings.
+type '/re' Tab
+see '^regen *reset$'
+type 'g' Tab
+see_last '^> /regen *$'
+type C-c
+see_last '^> *$'
+type '/se' Tab 'temp' Tab '0.5' Enter
+see '^temperature *0.5$'
+see_last '^> *$'
+
+# A line of two rows is dropped with the cursor at its beginning: nothing of it stands behind the new prompt.
+type '123456789 123456789 123456789 123456789 123456789 last words'
+see_last 'last words$'
+tm send-keys -t chat Home
+until_true "Home does not go to the beginning" at_beginning
+type C-c
+see_last '^> *$'
+type 'after'
+see_last '^> after$'
+see 'last words$'
+type C-c
+see_last '^> *$'
+
 type '/reset' Enter
 see 'A new conversation'
 see_last '^> *$'
@@ -114,5 +155,17 @@ see 'saved.json: 0 messages'
 see_last '^> *$'
 type C-d
 see 'left with 0'
+tm kill-server
+
+# Ended by a signal in mid-answer, the terminal is as it was.
+rm "$scratch/left"
+tm new-session -d -s chat -x 70 -y 20 \
+    "'$caravan' chat '$model' --ignore-eos --threads 1; stty -a | tr ' ' '\n' | grep -x '.*echo;*'; echo left | tee '$scratch/left'; sleep 600" || exit 77
+see_last '^> *$'
+type 'A question' Enter
+see_answer '^> '
+kill -TERM "$(pgrep -P "$(tm display-message -p -t chat '#{pane_pid}')" caravan)"
+see '^left'
+see '^echo;*$'
 tm kill-server
 grep -q '^First.*question' "$scratch/.caravan_history" || { echo "no history was kept"; exit 1; }

@@ -231,6 +231,86 @@ static void commands_are_found_or_suggested(void **state)
     expect(0, "printf '' | caravan chat -m model && echo left", "left");
 }
 
+static void one_answer_is_that_of_the_first_turn(void **state)
+{
+    int status;
+    StrBuf turn = shell("echo 'what is this' | caravan chat -m model -n 12 --ignore-eos", &status);
+    StrBuf once =
+        shell("caravan chat model -p 'what is this' -n 12 --ignore-eos < /dev/null", &status);
+    assert_int_equal(status, 0);
+    assert_string_equal(turn.text, once.text);
+    strbuf_free(&once);
+    once = shell("echo 'what is this' | caravan chat model -f - -n 12 --ignore-eos", &status);
+    assert_string_equal(turn.text, once.text);
+    strbuf_free(&once);
+    strbuf_free(&turn);
+    /* a text behind a question is one turn, whatever lines it has */
+    turn =
+        shell("printf '\"\"\"why\n\nfirst\nsecond\"\"\"\n' | caravan chat -m model -n 12", &status);
+    once = shell("printf 'first\nsecond\n' | caravan chat model -p why -f - -n 12", &status);
+    assert_string_equal(turn.text, once.text);
+    strbuf_free(&once);
+    strbuf_free(&turn);
+    expect(1, "caravan chat model -f /dev/null 2>&1", "the text is empty");
+    expect(1, "caravan chat model -p x -f nothing 2>&1", "there is no file or folder nothing");
+    expect(2, "caravan chat model -p x --history h 2>&1", "do not go together");
+    expect(1, "caravan chat -c 20 model -p 'far more than will fit in twenty tokens' 2>&1",
+           "the context only 20");
+}
+
+static void answers_are_given_anew_and_turns_taken_back(void **state)
+{
+    int status;
+    StrBuf text = shell("printf 'what is this\n/regen\n/regen\n' | caravan chat -m model -n 12 "
+                        "--ignore-eos --format llama3",
+                        &status);
+    assert_int_equal(status, 0);
+    StrBuf same = shell("printf 'what is this\n/regen\n/regen\n' | caravan chat -m model -n 12 "
+                        "--ignore-eos --format llama3",
+                        &status);
+    assert_string_equal(text.text, same.text);
+    StrBuf first =
+        shell("printf 'what is this\n/save r.json\n/regen\n/save s.json\n' | caravan chat -m model "
+              "-n 12 --ignore-eos --format llama3 >/dev/null; grep -c user s.json; cmp -s r.json "
+              "s.json || echo differ",
+              &status);
+    assert_string_equal(first.text, "1\ndiffer\n");
+    strbuf_free(&first);
+    strbuf_free(&same);
+    strbuf_free(&text);
+    /* A turn that was taken back has not been: the next answer is that of a conversation without it. */
+    StrBuf with =
+        shell("printf 'one\n/undo\ntwo\n' | caravan chat -m model -n 8 | tail -1", &status);
+    StrBuf without = shell("echo two | caravan chat -m model -n 8 | tail -1", &status);
+    assert_string_equal(with.text, without.text);
+    strbuf_free(&with);
+    strbuf_free(&without);
+    expect(1, "echo /undo | caravan chat -m model 2>&1", "there is no turn to take back");
+    expect(1, "echo /regen | caravan chat -m model 2>&1", "there is no answer to give anew");
+    expect(1, "printf 'a\n/regen\n' | caravan chat -m model -n 3 --temperature 0 2>&1",
+           "the same answer would come");
+}
+
+static void settings_are_changed_in_a_conversation(void **state)
+{
+    expect(0, "echo /set | caravan chat -m model --top-k 7", "top-k          7\n");
+    expect(0, "echo /set temperature 0.5 | caravan chat -m model", "temperature    0.5\n");
+    expect(0, "echo /set top_k=3 | caravan chat -m model", "top-k          3\n");
+    expect(1, "echo /set temperature much | caravan chat -m model 2>&1",
+           "/set temperature is \"much\"; give a number from 0 to 100");
+    expect(1, "echo /set temprature 1 | caravan chat -m model 2>&1", "did you mean temperature?");
+    /* They count: it is the answer of the options of these names. */
+    int status;
+    StrBuf set = shell("printf '/set temperature 0\n/set max-tokens 9\nwell\n' | caravan chat -m "
+                       "model --ignore-eos | tail -n +3",
+                       &status);
+    StrBuf option =
+        shell("echo well | caravan chat -m model --ignore-eos -n 9 --temperature 0", &status);
+    assert_string_equal(set.text, option.text);
+    strbuf_free(&set);
+    strbuf_free(&option);
+}
+
 static void mistakes_end_in_a_sentence(void **state)
 {
     expect(2, "caravan chat 2>&1", "--model DIR is missing");
@@ -279,6 +359,9 @@ int main(void)
         cmocka_unit_test(a_full_context_is_shifted),
         cmocka_unit_test(conversations_are_saved_and_loaded),
         cmocka_unit_test(commands_are_found_or_suggested),
+        cmocka_unit_test(one_answer_is_that_of_the_first_turn),
+        cmocka_unit_test(answers_are_given_anew_and_turns_taken_back),
+        cmocka_unit_test(settings_are_changed_in_a_conversation),
         cmocka_unit_test(mistakes_end_in_a_sentence),
         cmocka_unit_test(a_person_at_a_terminal),
     };

@@ -212,6 +212,11 @@ static void mistakes_end_in_one_sentence_with_the_nearest_word(void **state)
     expect(2, "", "init --preset 2>&1", "--preset needs a value: --preset NAME");
     expect(2, "", "init --force=yes 2>&1", "--force takes no value");
     expect(2, "", "init stray 2>&1", "what is \"stray\"?");
+    expect(2, "", "generate here and there 2>&1",
+           "what is \"and\"? generate takes a model and options");
+    expect(1, "", "generate /nowhere/at/all -p x 2>&1", "there is no file or folder /nowhere");
+    expect(2, "", "inspect -p tiny stray 2>&1", "what is \"stray\"?");
+    expect(2, "", "generate -m a b -p x 2>&1", "what is \"b\"?");
     expect(2, "", "inspect 2>&1", "--model or --preset is missing");
     expect(1, "", "inspect --model /nowhere/at/all 2>&1", "there is no file or folder");
     expect(2, "", "export 2>&1", "RUN and OUT are missing");
@@ -413,6 +418,26 @@ static void every_seed_that_is_printed_is_taken(void **state)
     }
     assert_int_equal(i, 40);
     strbuf_free(&all.output);
+}
+
+static void the_first_operand_is_the_model(void **state)
+{
+    char args[512];
+    snprintf(args, sizeof args, "generate %s -t 1 --tokens 1,7 -n 3 --seed 4 --json",
+             random_model());
+    json_t *json = run_json(args);
+    snprintf(args, sizeof args, "generate -t 1 --tokens 1,7 -n 3 --seed 4 --json -m %s",
+             random_model());
+    json_t *other = run_json(args);
+    assert_true(json_equal(json_object_get(json, "tokens"), json_object_get(other, "tokens")));
+    json_decref(json);
+    json_decref(other);
+    snprintf(args, sizeof args, "inspect %s", random_model());
+    expect(0, "CARAVAN_MODEL=/nowhere", args, "shape ");
+    snprintf(args, sizeof args, "score --tokens 1,7 -t 1 %s --summary", random_model());
+    expect(0, "", args, "perplexity");
+    snprintf(args, sizeof args, "plan %s", random_model());
+    expect(0, "", args, "a step of decoding");
 }
 
 static void threads_are_no_more_than_there_are_cores(void **state)
@@ -789,6 +814,7 @@ int main(void)
         cmocka_unit_test(generate_prints_what_scripts_rely_on),
         cmocka_unit_test(the_seed_decides_the_text),
         cmocka_unit_test(every_seed_that_is_printed_is_taken),
+        cmocka_unit_test(the_first_operand_is_the_model),
         cmocka_unit_test(threads_are_no_more_than_there_are_cores),
         cmocka_unit_test(bytes_without_a_token_are_told_of),
         cmocka_unit_test(ctrl_c_ends_a_generation_with_130),

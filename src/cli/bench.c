@@ -707,7 +707,7 @@ static int run(const Args *args, cvn_err *err)
 const Command command_bench = {
     "bench",
     .about = "measure speed against the machine's ceilings",
-    .usage = "(--preset NAME | --model DIR) [options]",
+    .usage = "(MODEL | --preset NAME) [options]",
     .examples =
         "bench --preset llama3.2-1b\tprefill of 512 tokens, then 64 steps of decoding\n"
         "bench --preset stories110m --batch 8 --json\teight texts at once, for scripts\n"

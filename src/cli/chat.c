@@ -14,12 +14,28 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MODEL, SYSTEM, LOAD, FORMAT, THINKING, MAX_TOKENS, CONTEXT, HISTORY, NO_SHIFT };
+enum {
+    MODEL,
+    PROMPT,
+    FILE_,
+    SYSTEM,
+    LOAD,
+    FORMAT,
+    THINKING,
+    MAX_TOKENS,
+    CONTEXT,
+    HISTORY,
+    NO_SHIFT
+};
 
 enum { THINKING_SHOW, THINKING_HIDE };
 
 static const Option *const options[] = {
     [MODEL] = SHARED(MODEL),
+    OPTION(PROMPT, "prompt", .letter = 'p', .kind = ARG_TEXT, .refuses = "history", .value = "TEXT",
+           .help = "answer this, and end"),
+    OPTION(FILE_, "file", .letter = 'f', .kind = ARG_INPUT, .refuses = "history", .value = "FILE",
+           .help = "answer what is in a file, behind --prompt; - for standard input"),
     OPTION(SYSTEM, "system", .kind = ARG_TEXT, .value = "TEXT",
            .help = "what the model is told before the conversation"),
     OPTION(LOAD, "load", .kind = ARG_INPUT, .value = "FILE",
@@ -54,6 +70,8 @@ static int open_chat(Chat *chat, const Args *args, cvn_err *err)
     run.needs_tokenizer = true;
     run.engine.rows = 1;
     run.engine.context = v[CONTEXT].integer;
+    if (!chat->once) /* what /set may ask for */
+        run.engine.sampling = run.engine.filters = run.engine.penalties = true;
     TRY(run_model_open(&chat->run, &run, err));
     const Tokenizer *tokenizer = chat->run.model->tokenizer;
     ChatFormat format = (ChatFormat)v[FORMAT].integer;
@@ -107,14 +125,43 @@ static int talk(Chat *chat, ChatInput *input, cvn_err *err)
             break;
         if (chat_is_command(typed.text)) {
             chat_command(chat, typed.text);
+            if (chat->answers)
+                TRY(chat_answer(chat, err));
+            chat->answers = false;
         } else if (typed.text[strspn(typed.text, " \t\n")]) {
             TRY(dialog_add(&chat->dialog, DIALOG_USER, typed.text, typed.length, err));
+            chat->again = 0;
             TRY(chat_answer(chat, err));
         }
     }
     if (chat->terminal)
         putchar('\n');
     return CVN_OK;
+}
+
+/* One turn, of what --prompt and --file say. */
+static int answer_once(Chat *chat, const char *prompt, const char *path, cvn_err *err)
+{
+    SCOPED(strbuf_free) StrBuf text = {0};
+    SCOPED(scoped_free) char *file = NULL;
+    size_t n = 0;
+    int code = path && ranks_first() ? read_input(path, &file, &n, err) : CVN_OK;
+    int64_t failed = code;
+    while (n && (file[n - 1] == '\n' || file[n - 1] == '\r'))
+        n--;
+    strbuf_puts(&text, prompt ? prompt : "");
+    strbuf_puts(&text, prompt && n ? "\n\n" : "");
+    strbuf_add(&text, n ? file : "", n);
+    TRY(ranks_share(&failed, &text, err)); /* rank 0 reads, and all get it */
+    if (failed)
+        return code ? code : err_set(err, (int)failed, "rank 0 could not read %s", path);
+    chat->interrupt = run_interrupt_keep(chat->run.cluster != NULL);
+    if (text.failed)
+        return err_set(err, CVN_EMEM, "no memory for what was typed");
+    if (!text.text[strspn(text.text, " \t\r\n")])
+        return err_set(err, CVN_EINVAL, "the text is empty; give something to answer");
+    TRY(dialog_add(&chat->dialog, DIALOG_USER, text.text, text.length, err));
+    return chat_answer(chat, err);
 }
 
 static int converse(Chat *chat, const Value *history, cvn_err *err)
@@ -131,16 +178,16 @@ static int converse(Chat *chat, const Value *history, cvn_err *err)
     chat->interrupt = run_interrupt_keep(chat->run.cluster != NULL);
     if (*chat->interrupt)
         return err_set(err, CVN_EINTERRUPTED, "interrupted");
-    ChatInput *input = chat_input_new(ranks_first() ? path : NULL, chat->interrupt);
+    ChatInput *input = chat_input_new(ranks_first() ? path : NULL, chat->interrupt, chat_word);
     if (!input)
         return err_set(err, CVN_EMEM, "no memory to read what is typed");
     chat->terminal = chat_input_is_terminal(input) && isatty(STDOUT_FILENO);
-    chat->colors = terminal_colors(stdout);
     if (chat->terminal)
-        printf("Chat format %s, %lld tokens of context.\n"
-               "/help lists commands, Ctrl-C stops an answer, Ctrl-D leaves.\n",
-               dialog_format_name(&chat->dialog),
-               (long long)cvn_session_get_stats(chat->session).context);
+        chat_say(chat,
+                 "Chat format %s, %lld tokens of context.\n"
+                 "/help lists commands, Ctrl-C stops an answer, Ctrl-D leaves.",
+                 dialog_format_name(&chat->dialog),
+                 (long long)cvn_session_get_stats(chat->session).context);
     int64_t terminal = chat->terminal;
     int code = ranks_share(&terminal, NULL, err);
     chat->terminal = terminal;
@@ -153,13 +200,17 @@ static int converse(Chat *chat, const Value *history, cvn_err *err)
 static int run(const Args *args, cvn_err *err)
 {
     const Value *v = args->value;
-    Chat chat = {.shifts = !v[NO_SHIFT].flag,
+    Chat chat = {.once = v[PROMPT].given || v[FILE_].given,
+                 .colors = terminal_colors(stdout),
+                 .shifts = !v[NO_SHIFT].flag,
                  .shows_thoughts = v[THINKING].integer == THINKING_SHOW,
                  .request = {.max_tokens = v[MAX_TOKENS].integer,
                              .ignore_eos = args_value(args, SHARED(IGNORE_EOS))->flag,
                              .sampling = run_model_sampling(args)}};
     bool failed = run_model_constraint(args, &chat.request.constraint, err) ||
-                  open_chat(&chat, args, err) || converse(&chat, &v[HISTORY], err);
+                  open_chat(&chat, args, err) ||
+                  (chat.once ? answer_once(&chat, v[PROMPT].text, v[FILE_].text, err)
+                             : converse(&chat, &v[HISTORY], err));
     dialog_free(&chat.dialog);
     cvn_session_free(chat.session);
     chat_template_free(chat.template);
@@ -171,10 +222,12 @@ static int run(const Args *args, cvn_err *err)
 const Command command_chat = {
     "chat",
     .about = "talk with a model",
-    .usage = "--model DIR [options]",
+    .usage = "MODEL [options]",
     .examples =
         "chat -m my-llama\ta conversation; /help lists what can be done in it\n"
         "chat -m my-llama --system 'Answer in one sentence.' --temperature 0\tset the tone\n"
+        "chat my-llama -p 'Why is the sky blue?'\tone answer\n"
+        "chat my-llama -p 'What does this say?' -f - < notes.txt\tone answer about a text\n"
         "chat -m my-llama < questions.txt\ta line is a turn\n"
         "chat -m my-llama --mesh model=2 --layout tp\ta model divided among two devices\n",
     .notes = "The conversation is written by the model's chat template, or, where it has none, in "

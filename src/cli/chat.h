@@ -12,9 +12,12 @@ typedef struct Chat {
     ChatTemplate *template; /* owned: the model's, or NULL */
     Dialog dialog;          /* owned */
     cvn_request request;    /* sampling, ignore_eos and max_tokens (0: what fits) of every answer */
+    int again;    /* how often the last turn has been answered anew, each time with another seed */
+    bool answers; /* the last message, a user's, is to be answered now */
     volatile int *interrupt;
+    bool once;              /* there is one turn, of --prompt and --file */
     bool terminal;          /* a person types and reads */
-    bool colors;            /* thoughts are dimmed */
+    bool colors;            /* thoughts, and what is not said by the model, are dimmed */
     bool shows_thoughts;    /* else they are left out */
     cvn_session_result was; /* the last answer's */
     int refused;            /* turns that were refused */
@@ -28,8 +31,13 @@ typedef struct Chat {
  * no person is there to go on. */
 int chat_answer(Chat *chat, cvn_err *err);
 
+/* Says a sentence that is about the conversation. */
+void chat_say(const Chat *chat, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
 /* Says a sentence on standard error and counts a turn as refused. */
 void chat_refuse(Chat *chat, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+extern const Command command_chat;
 
 /* Whether a text is a command: "/word" alone or before a space. */
 bool chat_is_command(const char *text);
@@ -39,5 +47,8 @@ void chat_load_cache(Chat *chat, const char *path);
 
 /* Runs it. */
 void chat_command(Chat *chat, const char *text);
+
+/* A command, or what may stand behind one (chat_input.h). */
+const char *chat_word(const char *typed, size_t i, size_t *n);
 
 #endif

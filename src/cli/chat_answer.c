@@ -1,5 +1,6 @@
 /* One answer: from the dialog to ids, from the session's tokens to text on the screen. */
 #include "base/map.h"
+#include "base/rng.h"
 #include "cli/chat.h"
 #include "cli/terminal.h"
 #include "serve/engine.h"
@@ -34,7 +35,7 @@ static void show_thought(Answer *a)
     a->thought_shown = a->thought.length;
     if (!chat->shows_thoughts) {
         if (first && chat->terminal)
-            put_text(stdout, "(thinking)", 10, &a->err);
+            printf("%s(thinking)%s", chat->colors ? "\033[2m" : "", chat->colors ? "\033[0m" : "");
         return;
     }
     if (first && !chat->colors)
@@ -100,6 +101,16 @@ static void finish_text(Answer *a)
         end_thought(a);
     bool at_line_start = a->text.length && a->text.text[a->text.length - 1] == '\n';
     put_text(stdout, "\n", at_line_start ? 0 : 1, &a->err);
+}
+
+void chat_say(const Chat *chat, const char *format, ...)
+{
+    va_list args;
+    fputs(chat->colors ? "\033[2m" : "", stdout);
+    va_start(args, format);
+    vprintf(format, args);
+    va_end(args);
+    puts(chat->colors ? "\033[0m" : "");
 }
 
 void chat_refuse(Chat *chat, const char *format, ...)
@@ -232,6 +243,7 @@ int chat_answer(Chat *chat, cvn_err *err)
 {
     Dialog *dialog = &chat->dialog;
     Answer a = {.chat = chat, .request = chat->request};
+    a.request.sampling.seed = rng_seed(a.request.sampling.seed, (uint64_t)chat->again);
     SCOPED(token_ids_free) TokenIds prompt = {0};
     cvn_err refused = {0};
     int code = fit_prompt(chat, &a.ids, &prompt, &refused);

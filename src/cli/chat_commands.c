@@ -6,6 +6,7 @@
 
 #include <ctype.h>
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -23,7 +24,7 @@ static void run_system(Chat *chat, const char *value)
     if (dialog_set_system(&chat->dialog, value, &err))
         chat_refuse(chat, "%s", err.message);
     else
-        puts(*value ? "The system message is set." : "There is no system message now.");
+        chat_say(chat, *value ? "The system message is set." : "There is no system message now.");
 }
 
 static void run_reset(Chat *chat, const char *value)
@@ -31,14 +32,14 @@ static void run_reset(Chat *chat, const char *value)
     (void)value;
     dialog_reset(&chat->dialog);
     cvn_session_reset(chat->session);
-    puts("A new conversation.");
+    chat_say(chat, "A new conversation.");
 }
 
 static void run_drop(Chat *chat, const char *value)
 {
     (void)value;
     if (dialog_drop_oldest(&chat->dialog))
-        puts("The oldest turn is forgotten.");
+        chat_say(chat, "The oldest turn is forgotten.");
     else
         chat_refuse(chat, "there is no turn to drop");
 }
@@ -64,10 +65,10 @@ static void run_save(Chat *chat, const char *value)
         chat_refuse(chat, "%s", err.message);
         return;
     }
-    printf("%s: %zu message%s\n", value, chat->dialog.n, chat->dialog.n == 1 ? "" : "s");
+    chat_say(chat, "%s: %zu message%s", value, chat->dialog.n, chat->dialog.n == 1 ? "" : "s");
     int code = cached ? cvn_session_save(chat->session, cache.text, &err) : CVN_OK;
     if (cached && !code)
-        printf("%s: what is computed of them, %" PRId64 " tokens\n", cache.text, cached);
+        chat_say(chat, "%s: what is computed of them, %" PRId64 " tokens", cache.text, cached);
     else if (code && code != CVN_EUNSUPPORTED)
         chat_refuse(chat, "%s", err.message);
 }
@@ -90,7 +91,7 @@ static void run_load(Chat *chat, const char *value)
     else if (dialog_load(&chat->dialog, value, &err))
         chat_refuse(chat, "%s", err.message);
     else {
-        printf("%s: %zu message%s\n", value, chat->dialog.n, chat->dialog.n == 1 ? "" : "s");
+        chat_say(chat, "%s: %zu message%s", value, chat->dialog.n, chat->dialog.n == 1 ? "" : "s");
         chat_load_cache(chat, value);
     }
 }
@@ -100,15 +101,134 @@ static void run_stats(Chat *chat, const char *value)
     (void)value;
     cvn_session_stats s = cvn_session_get_stats(chat->session);
     cvn_session_result was = chat->was;
-    printf("context    %" PRId64 " of %" PRId64 " tokens\n", s.cached, s.context);
-    printf("last turn  %" PRId64 " tokens reused, %" PRId64 " computed in %.2f s (%.1f tokens/s), "
-           "%" PRId64 " generated in %.2f s (%.1f tokens/s)\n",
-           was.reused, was.computed, was.prefill_seconds,
-           per_second(was.computed, was.prefill_seconds), was.n_tokens, was.decode_seconds,
-           per_second(was.n_tokens - 1, was.decode_seconds));
-    printf("all        %" PRId64 " turn%s: %" PRId64 " tokens reused, %" PRId64
-           " computed, %" PRId64 " generated\n",
-           s.turns, s.turns == 1 ? "" : "s", s.reused, s.computed, s.generated);
+    chat_say(chat, "context    %" PRId64 " of %" PRId64 " tokens", s.cached, s.context);
+    chat_say(chat,
+             "last turn  %" PRId64 " tokens reused, %" PRId64
+             " computed in %.2f s (%.1f tokens/s), "
+             "%" PRId64 " generated in %.2f s (%.1f tokens/s)",
+             was.reused, was.computed, was.prefill_seconds,
+             per_second(was.computed, was.prefill_seconds), was.n_tokens, was.decode_seconds,
+             per_second(was.n_tokens - 1, was.decode_seconds));
+    chat_say(chat,
+             "all        %" PRId64 " turn%s: %" PRId64 " tokens reused, %" PRId64
+             " computed, %" PRId64 " generated",
+             s.turns, s.turns == 1 ? "" : "s", s.reused, s.computed, s.generated);
+}
+
+/* The last message is the model's. */
+static bool is_answered(const Chat *chat)
+{
+    const Dialog *d = &chat->dialog;
+    return d->n > 0 && d->message[d->n - 1].role == DIALOG_ASSISTANT;
+}
+
+static void run_regen(Chat *chat, const char *value)
+{
+    (void)value;
+    if (!is_answered(chat)) {
+        chat_refuse(chat, "there is no answer to give anew");
+    } else if (!(chat->request.sampling.temperature > 0)) {
+        chat_refuse(chat, "the same answer would come at temperature 0; /set temperature 0.8 "
+                          "before");
+    } else {
+        dialog_pop(&chat->dialog);
+        chat->again++;
+        chat->answers = true;
+    }
+}
+
+static void run_undo(Chat *chat, const char *value)
+{
+    (void)value;
+    Dialog *d = &chat->dialog;
+    if (dialog_turns(d) == 0) {
+        chat_refuse(chat, "there is no turn to take back");
+        return;
+    }
+    for (bool asked = false; !asked;) {
+        asked = d->message[d->n - 1].role == DIALOG_USER;
+        dialog_pop(d);
+    }
+    chat->again = 0;
+    chat_say(chat, "The last turn is taken back.");
+}
+
+/* ---- settings ---- */
+
+/* What /set changes, by the names of options. */
+typedef struct Setting {
+    const char *name;
+    enum { SET_REAL, SET_INT, SET_LONG } type; /* float, int32_t, int64_t */
+    size_t at;                                 /* in cvn_request */
+} Setting;
+
+static const Setting settings[] = {
+    {"temperature", SET_REAL, offsetof(cvn_request, sampling.temperature)},
+    {"top-k", SET_INT, offsetof(cvn_request, sampling.top_k)},
+    {"top-p", SET_REAL, offsetof(cvn_request, sampling.top_p)},
+    {"min-p", SET_REAL, offsetof(cvn_request, sampling.min_p)},
+    {"repeat-penalty", SET_REAL, offsetof(cvn_request, sampling.repeat_penalty)},
+    {"seed", SET_LONG, offsetof(cvn_request, sampling.seed)},
+    {"max-tokens", SET_LONG, offsetof(cvn_request, max_tokens)},
+};
+enum { SETTINGS = sizeof settings / sizeof *settings };
+
+static const char *setting_at(const void *list, size_t i)
+{
+    (void)list;
+    return i < SETTINGS ? settings[i].name : NULL;
+}
+
+static void say_setting(const Chat *chat, const Setting *s)
+{
+    const char *at = (const char *)&chat->request + s->at;
+    if (s->type == SET_REAL)
+        chat_say(chat, "%-14s %g", s->name, (double)*(const float *)at);
+    else
+        chat_say(chat, "%-14s %" PRId64, s->name,
+                 s->type == SET_INT ? (int64_t) * (const int32_t *)at : *(const int64_t *)at);
+}
+
+static void run_set(Chat *chat, const char *value)
+{
+    char name[32], where[48];
+    size_t n = strcspn(value, " ="), i = 0;
+    const char *text = value + n + strspn(value + n, " =");
+    snprintf(name, sizeof name, "%.*s", (int)n, value);
+    for (char *at = name; *at; at++)
+        *at = *at == '_' ? '-' : *at;
+    while (i < SETTINGS && strcmp(name, settings[i].name) != 0)
+        i++;
+    if (n == 0) {
+        for (i = 0; i < SETTINGS; i++)
+            say_setting(chat, &settings[i]);
+        return;
+    }
+    if (i == SETTINGS) {
+        const char *near = suggest(name, setting_at, NULL);
+        chat_refuse(chat, "there is no setting %s; %s%s%s", name,
+                    near ? "did you mean " : "/set alone lists what there is", near ? near : "",
+                    near ? "?" : "");
+        return;
+    }
+    if (*text) {
+        Value typed;
+        cvn_err err = {0};
+        int of = option_find(&command_chat, name, strlen(name));
+        snprintf(where, sizeof where, "/set %s", name);
+        if (option_read(command_chat.options[of], where, text, &typed, &err)) {
+            chat_refuse(chat, "%s", err.message);
+            return;
+        }
+        char *at = (char *)&chat->request + settings[i].at;
+        if (settings[i].type == SET_REAL)
+            *(float *)at = (float)typed.real;
+        else if (settings[i].type == SET_INT)
+            *(int32_t *)at = (int32_t)typed.integer;
+        else
+            *(int64_t *)at = typed.integer;
+    }
+    say_setting(chat, &settings[i]);
 }
 
 static void run_exit(Chat *chat, const char *value)
@@ -119,6 +239,9 @@ static void run_exit(Chat *chat, const char *value)
 
 static const ChatCommand table[] = {
     {"system", "TEXT", "set the system message; without TEXT take it away", run_system},
+    {"regen", NULL, "answer the last turn anew, with another seed", run_regen},
+    {"undo", NULL, "take the last turn back", run_undo},
+    {"set", "NAME VALUE", "temperature, top-p and others; alone: show them", run_set},
     {"reset", NULL, "begin a new conversation", run_reset},
     {"drop", NULL, "forget the oldest turn, to make room", run_drop},
     {"save", "FILE", "write the conversation as JSON, and FILE.cache", run_save},
@@ -133,17 +256,17 @@ enum { COMMANDS = sizeof table / sizeof *table };
 
 static void run_help(Chat *chat, const char *value)
 {
-    (void)chat;
     (void)value;
     for (int i = 0; i < COMMANDS && table[i].help; i++) {
         char spelling[32];
         snprintf(spelling, sizeof spelling, "/%s %s", table[i].name,
                  table[i].value ? table[i].value : "");
-        printf("%-14s %s\n", spelling, table[i].help);
+        chat_say(chat, "%-15s %s", spelling, table[i].help);
     }
-    puts("Ctrl-C         stop an answer, or clear what is typed\n"
-         "Ctrl-D         leave\n"
-         "Alt-Enter, \\   go on in a new line; \"\"\" before and after for several");
+    chat_say(chat, "Ctrl-C          stop an answer, or clear what is typed\n"
+                   "Ctrl-D          leave\n"
+                   "Tab             complete a command\n"
+                   "Alt-Enter, \\    go on in a new line; \"\"\" before and after for several");
 }
 
 static const char *name_at(const void *context, size_t i)
@@ -190,4 +313,20 @@ void chat_command(Chat *chat, const char *text)
         chat_refuse(chat, "there is no /%s; did you mean /%s?", word, near);
     else
         chat_refuse(chat, "there is no /%s; /help lists what there is", word);
+}
+
+const char *chat_word(const char *typed, size_t i, size_t *n)
+{
+    static const char set[] = "/set ";
+    SuggestAt at = typed[0] == '/' ? name_at : NULL;
+    const char *word, *from = typed + 1;
+    if (strncmp(typed, set, sizeof set - 1) == 0) {
+        at = setting_at;
+        from = typed + strspn(typed + sizeof set - 1, " ") + sizeof set - 1;
+    }
+    *n = strlen(from);
+    for (size_t k = 0; at && (word = at(NULL, k)); k++)
+        if (strncmp(word, from, *n) == 0 && i-- == 0)
+            return word;
+    return NULL;
 }

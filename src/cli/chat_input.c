@@ -1,6 +1,7 @@
 #include "cli/chat_input.h"
 
 #include "base/err.h"
+#include "cli/terminal.h"
 #include "text/utf8.h"
 
 #include <errno.h>
@@ -25,6 +26,9 @@ struct ChatInput {
     char *line;              /* owned: getline's */
     size_t capacity;         /* of line */
     const char *prompt;      /* of the line being read */
+    bool colors;             /* of the prompt */
+    ChatWord word;           /* what Tab completes */
+    int leaves;              /* the line is interrupted, and the cursor on its way to its end */
     char *history_path;      /* owned, or NULL */
 #ifdef CVN_HAVE_EDIT
     EditLine *edit;    /* owned; NULL when the terminal cannot be edited on */
@@ -36,13 +40,15 @@ static const char FIRST_PROMPT[] = "> ", NEXT_PROMPT[] = "| ";
 
 #ifdef CVN_HAVE_EDIT
 
-/* Set by the handler: the window has another size. */
-static volatile sig_atomic_t resized;
+/* Set by the handler: the window has another size; the program goes on after it was stopped. */
+static volatile sig_atomic_t resized, resumed;
 
-static void on_resize(int signal_number)
+static void on_change(int number)
 {
-    (void)signal_number;
-    resized = 1;
+    if (number == SIGCONT)
+        resumed = 1;
+    else
+        resized = 1;
 }
 
 /* The terminal has moved what it showed, no program knows where to: a short line is drawn over itself, a long
@@ -64,10 +70,16 @@ static void redraw(EditLine *edit)
 static int read_byte(ChatInput *input, EditLine *edit, unsigned char *byte)
 {
     for (;;) {
-        if (*input->interrupt)
-            return -1;
-        if (resized) {
-            resized = 0;
+        if (*input->interrupt) {
+            /* What comes next is shown below all of the line: first the cursor goes to its end, as by Ctrl-E. */
+            const LineInfoW *line = el_wline(edit);
+            *byte = 'E' & 31;
+            return line->cursor < line->lastchar && !input->leaves++ ? 1 : -1;
+        }
+        if (resumed)
+            el_set(edit, EL_PREP_TERM, 1);
+        if (resized || resumed) {
+            resized = resumed = 0;
             redraw(edit);
         }
         /* A signal may come between the questions above and the wait, which it then does not end: so the wait is
@@ -137,15 +149,57 @@ static unsigned char insert_paste(EditLine *edit, wint_t key)
     return CC_REFRESH;
 }
 
-static wchar_t *edit_prompt(EditLine *edit)
+enum { WORD_MOST = 64 };
+
+/* Completes the word that stands before the cursor, as far as all that it may become agree; where that is no further, they are
+   listed. */
+static unsigned char complete_word(EditLine *edit, wint_t key)
 {
-    static wchar_t prompt[8];
+    (void)key;
     ChatInput *input = NULL;
     el_get(edit, EL_CLIENTDATA, &input);
-    size_t i = 0;
-    for (; input->prompt[i] && i < 7; i++)
-        prompt[i] = (wchar_t)input->prompt[i];
-    prompt[i] = 0;
+    const LineInfoW *line = el_wline(edit);
+    char typed[WORD_MOST] = "", common[WORD_MOST] = "";
+    size_t length = (size_t)(line->cursor - line->buffer), n = 0, found = 0;
+    const char *word;
+    for (size_t i = 0; i < length; i++) {
+        if (length >= sizeof typed || line->buffer[i] <= 0 || line->buffer[i] > 126)
+            return CC_ERROR;
+        typed[i] = (char)line->buffer[i];
+    }
+    for (size_t i = 0; (word = input->word(typed, i, &n)); i++) {
+        size_t same = 0;
+        while (found && common[same] && common[same] == word[same])
+            same++;
+        snprintf(common, sizeof common, "%.*s", (int)(found ? same : sizeof common - 2), word);
+        found++;
+    }
+    if (!found)
+        return CC_ERROR;
+    wchar_t more[WORD_MOST + 1];
+    size_t k = 0;
+    for (const char *at = common + n; *at; at++)
+        more[k++] = (wchar_t)*at;
+    if (found == 1)
+        more[k++] = L' ';
+    more[k] = 0;
+    if (k)
+        return el_winsertstr(edit, more) ? CC_ERROR : CC_REFRESH;
+    putc('\n', stdout);
+    for (size_t i = 0; (word = input->word(typed, i, &n)); i++)
+        fprintf(stdout, "%s%s", i ? "  " : "", word);
+    putc('\n', stdout);
+    fflush(stdout);
+    return CC_REDISPLAY;
+}
+
+/* The prompt, in bold where there are colours: libedit takes what stands between two \1 as it is. */
+static wchar_t *edit_prompt(EditLine *edit)
+{
+    static wchar_t prompt[32];
+    ChatInput *input = NULL;
+    el_get(edit, EL_CLIENTDATA, &input);
+    swprintf(prompt, 32, input->colors ? L"\1\033[1m\1%s\1\033[0m\1" : L"%s", input->prompt);
     return prompt;
 }
 
@@ -162,7 +216,7 @@ static void start_editing(ChatInput *input)
         return;
     el_set(input->edit, EL_CLIENTDATA, input);
     el_wset(input->edit, EL_GETCFN, read_character);
-    el_wset(input->edit, EL_PROMPT, edit_prompt);
+    el_wset(input->edit, EL_PROMPT_ESC, edit_prompt, L'\1');
     el_set(input->edit, EL_EDITOR, "emacs");
     HistEventW event;
     input->history = history_winit();
@@ -177,11 +231,14 @@ static void start_editing(ChatInput *input)
     el_set(input->edit, EL_SIGNAL, 0);
     el_wset(input->edit, EL_ADDFN, L"insert-newline", L"Insert a line end", insert_newline);
     el_wset(input->edit, EL_ADDFN, L"insert-paste", L"Insert pasted text", insert_paste);
+    el_wset(input->edit, EL_ADDFN, L"complete-word", L"Complete a word", complete_word);
+    el_set(input->edit, EL_BIND, "^I", "complete-word", NULL);
     el_set(input->edit, EL_BIND, "\\e\\r", "insert-newline", NULL);
     el_set(input->edit, EL_BIND, "\\e\\n", "insert-newline", NULL);
     el_set(input->edit, EL_BIND, "\\e[200~", "insert-paste", NULL);
-    struct sigaction action = {.sa_handler = on_resize};
+    struct sigaction action = {.sa_handler = on_change};
     sigaction(SIGWINCH, &action, NULL);
+    sigaction(SIGCONT, &action, NULL);
 }
 
 static void add_character(StrBuf *out, wchar_t wide)
@@ -201,6 +258,7 @@ static ChatTyped read_edited(ChatInput *input, StrBuf *out)
         resized = 0;
         el_resize(input->edit);
     }
+    input->leaves = 0;
     fputs("\033[?2004h", stdout); /* mark pastes, please */
     fflush(stdout);
     const wchar_t *line = el_wgets(input->edit, &n);
@@ -228,17 +286,22 @@ static ChatTyped read_edited(ChatInput *input, StrBuf *out)
 
 #endif
 
-ChatInput *chat_input_new(const char *history, volatile int *interrupt)
+ChatInput *chat_input_new(const char *history, volatile int *interrupt, ChatWord word)
 {
     ChatInput *input = calloc(1, sizeof *input);
     if (!input)
         return NULL;
     input->interrupt = interrupt;
     input->terminal = isatty(STDIN_FILENO);
+    input->colors = terminal_colors(stdout);
+    input->word = word;
     input->history_path = history ? strdup(history) : NULL;
+    if (input->terminal && isatty(STDOUT_FILENO))
+        terminal_keep();
 #ifdef CVN_HAVE_EDIT
     start_editing(input);
 #endif
+    terminal_quiet(true);
     return input;
 }
 
@@ -252,6 +315,7 @@ void chat_input_free(ChatInput *input)
     if (input->edit)
         el_end(input->edit);
 #endif
+    terminal_restore();
     free(input->line);
     free(input->history_path);
     free(input);
@@ -271,7 +335,7 @@ static ChatTyped read_line(ChatInput *input, const char *prompt, StrBuf *out)
         return read_edited(input, out);
 #endif
     if (input->terminal) {
-        fputs(prompt, stdout);
+        fprintf(stdout, input->colors ? "\033[1m%s\033[0m" : "%s", prompt);
         fflush(stdout);
     }
     ssize_t n = *input->interrupt ? -1 : getline(&input->line, &input->capacity, stdin);
@@ -299,7 +363,7 @@ static void cut(StrBuf *text, size_t n)
     text->text[text->length] = '\0';
 }
 
-ChatTyped chat_input_read(ChatInput *input, StrBuf *out)
+static ChatTyped read_turn(ChatInput *input, StrBuf *out)
 {
     strbuf_clear(out);
     strbuf_add(out, "", 0);
@@ -331,4 +395,12 @@ ChatTyped chat_input_read(ChatInput *input, StrBuf *out)
     out->length -= front;
     memmove(out->text, out->text + front, out->length + 1);
     return CHAT_TEXT;
+}
+
+ChatTyped chat_input_read(ChatInput *input, StrBuf *out)
+{
+    terminal_quiet(false);
+    ChatTyped typed = read_turn(input, out);
+    terminal_quiet(true);
+    return typed;
 }

@@ -109,7 +109,7 @@ static int run(const Args *args, cvn_err *err)
 const Command command_compile = {
     "compile",
     .about = "compile a step for TPUs or GPUs that are not here",
-    .usage = "--topology CHIPS --device DEVICE (-p NAME | -m DIR) [options]",
+    .usage = "--topology CHIPS --device DEVICE (MODEL | -p NAME) [options]",
     .examples = "compile -p llama3.2-1b --topology v5e:2x2 --device tpu --mesh model=4\t"
                 "does it fit, and how long does a step take?\n"
                 "compile -p llama3.1-8b --topology h100:1 --device cuda\tthe same of a GPU\n",

@@ -437,7 +437,7 @@ static int run(const Args *args, cvn_err *err)
 const Command command_generate = {
     "generate",
     .about = "let a model go on from a text",
-    .usage = "--model DIR (--prompt TEXT | --file FILE | --prompts FILE | --tokens IDS) [options]",
+    .usage = "MODEL (--prompt TEXT | --file FILE | --prompts FILE | --tokens IDS) [options]",
     .examples =
         "generate -m my-llama -p 'Once upon a time'\ta story, as it comes\n"
         "generate -m my-llama -f notes.txt --temperature 0 -n 100\tthe likeliest 100 tokens\n"

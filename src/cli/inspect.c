@@ -351,7 +351,7 @@ static int run(const Args *args, cvn_err *err)
 const Command command_inspect = {
     "inspect",
     .about = "show what a model is and what it takes",
-    .usage = "(--model DIR | --preset NAME) [options]",
+    .usage = "(MODEL | --preset NAME) [options]",
     .examples =
         "inspect --model my-llama\tshape, parameters by group, bytes on disk and in memory\n"
         "inspect --preset llama3.1-405b --batch 8 --length 8192\twhat a shape would take, "

@@ -211,6 +211,7 @@ int main(int argc, char **argv)
            SIG_IGN); /* a limit on the size of files is an error of the write, like a full disk */
     ranks_command(argc, argv);
     int status = dispatch(argc, argv);
+    terminal_restore();
     /* What was printed counts only when it arrived: a full disk is an error. */
     bool lost = ferror(stdout); /* long ago: errno is of something else by now */
     if (fflush(stdout) != 0 || lost) {

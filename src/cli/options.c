@@ -292,6 +292,39 @@ static int parse_option(Args *args, const Command *command, int argc, char **arg
     return set_value(option, &source, &args->value[k], text, err);
 }
 
+int option_operand(const Command *command)
+{
+    int i = option_find(command, "model", 5);
+    return i >= 0 && command->min_operands == 0 && command->options[i]->kind == ARG_INPUT ? i : -1;
+}
+
+/* What was typed without a dash, as the model that it is. */
+static int take_model(Args *args, const Command *command, cvn_err *err)
+{
+    int model = option_operand(command), n = 0;
+    const Source source = {.name = "the model", .on_command_line = true};
+    const Option *option = model < 0 ? NULL : command->options[model];
+    bool wanted = option && (option->repeats || !args->value[model].on_command_line);
+    for (int i = 0; wanted && command->options[i]; i++)
+        wanted = i == model || !option->group || command->options[i]->group != option->group ||
+                 !args->value[i].on_command_line;
+    while (wanted && n < args->n_operands && (n == 0 || option->repeats))
+        TRY(set_value(option, &source, &args->value[model], args->operand[n++], err));
+    for (int i = n; i < args->n_operands; i++)
+        args->operand[i - n] = args->operand[i];
+    args->n_operands -= n;
+    return CVN_OK;
+}
+
+int option_read(const Option *option, const char *name, const char *text, Value *value,
+                cvn_err *err)
+{
+    Source source = {.on_command_line = true};
+    snprintf(source.name, sizeof source.name, "%s", name);
+    *value = (Value){0};
+    return set_value(option, &source, value, text, err);
+}
+
 /* Fills in what the command line left open. */
 static int apply_environment(Args *args, const Command *command, cvn_err *err)
 {
@@ -399,6 +432,11 @@ static int check_operands(const Args *args, const Command *command, cvn_err *err
 {
     if (args->n_operands > command->max_operands) {
         const char *extra = args->operand[command->max_operands];
+        if (option_operand(command) >= 0 && command->max_operands == 0)
+            return err_set(err, CVN_EINVAL,
+                           "what is \"%s\"? %s takes a model and options; quote a text that has "
+                           "blanks",
+                           extra, command->name);
         if (command->max_operands == 0)
             return err_set(err, CVN_EINVAL, "what is \"%s\"? %s takes only options", extra,
                            command->name);
@@ -519,9 +557,10 @@ int args_parse(Args *args, const Command *command, int argc, char **argv, cvn_er
             i++;
         }
     }
-    if (apply_environment(args, command, err) || check_operands(args, command, err) ||
-        check_groups(args, command, err) || apply_fallbacks(args, command, err) ||
-        check_needs(args, command, err) || check_refused(args, command, err))
+    if (take_model(args, command, err) || apply_environment(args, command, err) ||
+        check_operands(args, command, err) || check_groups(args, command, err) ||
+        apply_fallbacks(args, command, err) || check_needs(args, command, err) ||
+        check_refused(args, command, err))
         return err->code;
     find_models(args, command);
     return check_paths(args, command, err);

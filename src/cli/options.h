@@ -14,7 +14,8 @@
  * and in run: args->value[TOP_P].real.
  *
  * A value comes from the command line (--top-p 0.9, --top-p=0.9, -t4), else from the environment
- * (CARAVAN_TOP_P), else it is the fallback. An empty variable counts as unset.
+ * (CARAVAN_TOP_P), else it is the fallback. An empty variable counts as unset. Where a command has --model, and neither it nor
+ * what stands in its place is given, the first operand is the model: `chat my-llama`.
  */
 #ifndef CVN_CLI_OPTIONS_H
 #define CVN_CLI_OPTIONS_H
@@ -130,6 +131,13 @@ const Value *args_value(const Args *args, const Option *option);
 
 /* The i-th option that is shown, NULL past the last. */
 const Option *option_shown(const Command *command, int i);
+
+/* The option whose value the first operand may be, its model; -1: the command has none. */
+int option_operand(const Command *command);
+
+/* Reads a value that was typed elsewhere; `name` says where, for messages. Free value->ids. */
+int option_read(const Option *option, const char *name, const char *text, Value *value,
+                cvn_err *err);
 
 /* Index of the option with this name, or alias, of n bytes, or -1. */
 int option_find(const Command *command, const char *name, size_t n);

@@ -238,7 +238,7 @@ static int run(const Args *args, cvn_err *err)
 const Command command_plan = {
     "plan",
     .about = "memory, work and communication of a model on a mesh",
-    .usage = "(--preset NAME | --model DIR) [options]",
+    .usage = "(MODEL | --preset NAME) [options]",
     .examples =
         "plan --preset llama2-70b --mesh data=32,model=4 --train --batch 512\ta "
         "training step on 128 devices\n"

@@ -303,7 +303,7 @@ static int run(const Args *args, cvn_err *err)
 const Command command_score = {
     "score",
     .about = "print how likely a model finds a text",
-    .usage = "--model DIR (--text TEXT | --file FILE | --tokens IDS | --task FILE) [options]",
+    .usage = "MODEL (--text TEXT | --file FILE | --tokens IDS | --task FILE) [options]",
     .examples =
         "score -m my-llama --text 'The sky is blue'\ta line per token, then the perplexity\n"
         "score -m my-llama -f book.txt --stride 256 --summary\tperplexity of a long text\n"

@@ -465,7 +465,7 @@ static int run(const Args *args, cvn_err *err)
 const Command command_serve = {
     "serve",
     .about = "answer requests over HTTP",
-    .usage = "--model DIR [options]",
+    .usage = "MODEL [options]",
     .examples =
         "serve -m my-llama\tat http://127.0.0.1:8080, for clients of OpenAI's and Anthropic's "
         "APIs\n"

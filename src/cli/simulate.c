@@ -485,7 +485,7 @@ static int run(const Args *args, cvn_err *err)
 const Command command_simulate = {
     "simulate",
     .about = "how long a model takes on chips that are not here",
-    .usage = "(--preset NAME | --model DIR | --rows FILE.csv) [options]",
+    .usage = "(MODEL | --preset NAME | --rows FILE.csv) [options]",
     .examples =
         "simulate --preset llama3.1-8b --chip v5e --mesh model=4 --layout tp\tdecoding\n"
         "simulate --preset llama2-70b --chip v5p --mesh data=64 --train\ta training step\n"

@@ -5,11 +5,17 @@
 #include "text/utf8.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <termios.h>
 #include <unistd.h>
+
+/* How the terminal was, for handlers of signals, which are told nothing. */
+static struct termios kept;
+static volatile sig_atomic_t keeps, is_quiet;
 
 bool terminal_colors(FILE *stream)
 {
@@ -112,6 +118,63 @@ void live_line(const char *format, ...)
 void live_line_end(void)
 {
     live_line("%s", "");
+}
+
+/* Only what a handler may call. */
+void terminal_restore(void)
+{
+    static const char end_of_pastes[] = "\033[?2004l";
+    if (!keeps)
+        return;
+    tcsetattr(STDIN_FILENO, TCSANOW, &kept);
+    if (write(STDIN_FILENO, end_of_pastes, sizeof end_of_pastes - 1) < 0)
+        return; /* the terminal is gone */
+}
+
+void terminal_quiet(bool quiet)
+{
+    struct termios now = kept;
+    if (!keeps)
+        return;
+    is_quiet = quiet;
+    if (quiet)
+        now.c_lflag &= ~(tcflag_t)(ECHO | ECHONL);
+    tcsetattr(STDIN_FILENO, TCSANOW, &now);
+}
+
+static struct sigaction before[NSIG]; /* what signals did */
+
+/* Puts the terminal back, and does what the signal did before. */
+static void on_end(int number)
+{
+    struct sigaction own;
+    terminal_restore();
+    sigaction(number, &before[number], &own);
+    sigset_t one;
+    sigemptyset(&one);
+    sigaddset(&one, number);
+    raise(number);
+    sigprocmask(SIG_UNBLOCK, &one, NULL); /* here it ends, or stops */
+    if (number != SIGTSTP)
+        return;
+    sigaction(number, &own, NULL);
+    if (is_quiet)
+        terminal_quiet(true);
+}
+
+void terminal_keep(void)
+{
+    static const int numbers[] = {SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGABRT,
+                                  SIGSEGV, SIGILL, SIGFPE,  SIGBUS,  SIGPIPE};
+    if (keeps || !isatty(STDIN_FILENO) || tcgetattr(STDIN_FILENO, &kept) != 0)
+        return;
+    keeps = 1;
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        struct sigaction end = {.sa_handler = on_end};
+        sigaction(numbers[i], NULL, &before[numbers[i]]);
+        if (before[numbers[i]].sa_handler != SIG_IGN)
+            sigaction(numbers[i], &end, NULL);
+    }
 }
 
 Progress progress_start(const char *what, double total)

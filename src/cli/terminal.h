@@ -41,6 +41,15 @@ bool terminal_live(void);
 void live_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void live_line_end(void);
 
+/*
+ * The terminal that somebody types at. terminal_keep remembers its state: from then on terminal_restore, and every signal that
+ * ends or stops the program, puts it back. terminal_quiet(true): what is typed is not shown, and stays for who reads next.
+ * Nothing happens where standard input is no terminal.
+ */
+void terminal_keep(void);
+void terminal_quiet(bool quiet);
+void terminal_restore(void);
+
 /* A rate for people: 0 of what took no time. */
 static inline double per_second(int64_t n, double seconds)
 {

@@ -276,7 +276,7 @@ static int run(const Args *args, cvn_err *err)
 const Command command_tokenize = {
     "tokenize",
     .about = "turn text into token ids, and back",
-    .usage = "(--model DIR | --tokenizer FILE | --train-bpe FILE...) [--text TEXT | --file FILE] "
+    .usage = "(MODEL | --tokenizer FILE | --train-bpe FILE...) [--text TEXT | --file FILE] "
              "[options]",
     .examples =
         "tokenize --model my-llama --text \"Once upon a time\"\teach id with its piece\n"
