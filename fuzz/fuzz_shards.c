@@ -1,5 +1,6 @@
 /* The checkpoint of a mesh, from arbitrary bytes: what a manifest says of its tensors, up to a zero byte, and behind it
  * the file of a device. What is accepted has every element once, and is put together, whole and in pieces. */
+#include "base/json_file.h"
 #include "io/safetensors.h"
 #include "train/checkpoint/shards.h"
 
@@ -36,7 +37,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!end || arena_init(&arena, NULL) != CVN_OK)
         return 0;
     size_t text = (size_t)(end - data) + 1;
-    int code = checkpoint_wholes_read(&wholes, "run", (const char *)data, &arena, &err);
+    Manifest manifest = {0};
+    json_t *json = json_object_parse("run", data, text - 1, &err);
+    int code = json ? manifest_parse_tensors(&manifest, "run", json, &arena, &err) : err.code;
+    json_decref(json);
+    if (code == CVN_OK)
+        code = checkpoint_wholes_init(&wholes, "run", &manifest, &arena, &err);
     /* Of exactly its size, so that a sanitizer sees what is read beside it. */
     uint8_t *file = malloc(size - text + 1);
     if (!file)

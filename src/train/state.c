@@ -109,28 +109,17 @@ int train_state_fetch(TrainState *s, const Runtime *rt, cvn_err *err)
 }
 
 /* What lies on no device lies whole on all. */
-static void place_shards(TrainState *s, const Runtime *rt, const char *layout,
-                         Buffer *const *buffer)
+static void place_shards(TrainState *s, const Runtime *rt, Buffer *const *buffer)
 {
     size_t n = (size_t)s->saved.n;
     CheckpointShards *shards = arena_alloc(&s->arena, sizeof *shards);
     Sharding *sharding = arena_array(&s->arena, n, sizeof *sharding);
-    const char **spec = arena_array(&s->arena, n, sizeof *spec);
     void **data = arena_array(&s->arena, n, sizeof *data);
-    *shards = (CheckpointShards){.mesh = rt->spec,
-                                 .layout = arena_string(&s->arena, layout),
-                                 .spec = spec,
-                                 .n_files = rt->mesh.n_devices,
-                                 .first = rt->info.first,
-                                 .n_local = rt->info.n_local};
+    *shards = (CheckpointShards){
+        .n_files = rt->mesh.n_devices, .first = rt->info.first, .n_local = rt->info.n_local};
     shards->slice = arena_array(&s->arena, n * (size_t)rt->info.n_local, sizeof *shards->slice);
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         sharding[i] = buffer[i] ? buffer[i]->sharding : sharding_open(s->saved.tensor[i].type.rank);
-        StrBuf text = {0};
-        HELD(strbuf_release, &text);
-        sharding_print(&text, &rt->mesh, &sharding[i]);
-        spec[i] = arena_string(&s->arena, text.text ? text.text : "");
-    }
     for (int d = 0; d < rt->info.n_local; d++) {
         for (size_t i = 0; i < n; i++)
             data[i] = buffer[i] ? data_of(s, rt, buffer[i], d) : s->saved.tensor[i].data;
@@ -139,7 +128,7 @@ static void place_shards(TrainState *s, const Runtime *rt, const char *layout,
     s->saved.shards = shards;
 }
 
-int train_state_place(TrainState *s, const Runtime *rt, const char *layout, cvn_err *err)
+int train_state_place(TrainState *s, const Runtime *rt, cvn_err *err)
 {
     Buffer **buffer = arena_array(&s->arena, (size_t)s->saved.n, sizeof(Buffer *));
     for (int i = 0; i < s->saved.n - 1; i++) {
@@ -148,7 +137,7 @@ int train_state_place(TrainState *s, const Runtime *rt, const char *layout, cvn_
             return err_set(err, CVN_EUNSUPPORTED, "'%s' is in no step", s->saved.tensor[i].name);
     }
     if (rt->mesh.n_devices > 1) {
-        place_shards(s, rt, layout, buffer);
+        place_shards(s, rt, buffer);
         return CVN_OK;
     }
     for (int i = 0; i < s->saved.n - 1; i++)

@@ -55,7 +55,7 @@ void train_state_free(TrainState *state);
 
 /* Where the tensors lie: whole, at their addresses, where the mesh is one device; else `saved` gets its shards, those of
    this process. Of a runtime that only describes they have no data and are read when they are written. */
-int train_state_place(TrainState *state, const Runtime *rt, const char *layout, cvn_err *err);
+int train_state_place(TrainState *state, const Runtime *rt, cvn_err *err);
 
 /* Before it is saved: brings what lies where the host cannot address it. */
 int train_state_fetch(TrainState *state, const Runtime *rt, cvn_err *err);

@@ -232,7 +232,7 @@ static int open_all(void *of, cvn_err *err)
     for (int role = ROLE_WEIGHT; role < ROLE_RESIDENT; role++)
         TRY(runtime_allocate(rt, (Role)role, err));
     TRY(rt->backend->reserve(rt->devices, temporary_bytes(t), err));
-    return train_state_place(&t->state, rt, o->layout, err);
+    return train_state_place(&t->state, rt, err);
 }
 
 int trainer_check(const Model *config, const TrainerOptions *options, cvn_err *err)

@@ -129,8 +129,7 @@ typedef struct Checkpoint {
     Arena arena;  /* owned: all below but the mappings */
     char *folder; /* RUN/checkpoints/step-N */
     Manifest manifest;
-    IoTensors tensors;        /* of all its safetensors files; none where they are slices */
-    CheckpointWholes *wholes; /* made up of the slices of a mesh; NULL: `tensors` are whole */
+    CheckpointWholes *wholes; /* its tensors, made up of the slices in its files; the arena's */
     FileMap *map;             /* [n_maps], owned mappings */
     size_t n_maps;
 } Checkpoint;

@@ -95,9 +95,9 @@ static int fill_from_slices(void *context, const Param *param, int64_t first, in
     return CVN_OK;
 }
 
-/* Of a mesh: the model is put together piece by piece. */
-static int export_slices(const Checkpoint *checkpoint, const char *folder,
-                         const SaveOptions *options, cvn_err *err)
+/* The model is put together piece by piece. */
+int checkpoint_export(const Checkpoint *checkpoint, const char *folder, const SaveOptions *options,
+                      cvn_err *err)
 {
     SCOPED(arena_free) Arena arena = {0};
     Model config;
@@ -123,19 +123,6 @@ static void close_model(void *model)
     io_close_model(model);
 }
 
-int checkpoint_export(const Checkpoint *checkpoint, const char *folder, const SaveOptions *options,
-                      cvn_err *err)
-{
-    IoModel model;
-    if (checkpoint->wholes)
-        return export_slices(checkpoint, folder, options, err);
-    TRY(io_open_model(&model, checkpoint->folder, err));
-    HELD(close_model, &model);
-    SaveOptions save = with_tokenizer(checkpoint, options, &model.arena);
-    TRY(save_model(folder, &model, &save, err));
-    return copy_companions(checkpoint, folder, options, err);
-}
-
 bool checkpoint_is_lora(const Checkpoint *checkpoint)
 {
     for (size_t i = 0; i < checkpoint->manifest.n; i++)
@@ -144,7 +131,7 @@ bool checkpoint_is_lora(const Checkpoint *checkpoint)
     return false;
 }
 
-/* Adapters that lie in the slices of a mesh, put together in the arena. */
+/* Adapters, put together in the arena. */
 static int gather_adapters(const Checkpoint *checkpoint, IoTensors *list, Arena *arena,
                            cvn_err *err)
 {
@@ -178,7 +165,7 @@ static int gather_adapters(const Checkpoint *checkpoint, IoTensors *list, Arena 
     return CVN_OK;
 }
 
-static int export_adapter_slices(const Checkpoint *checkpoint, const char *folder, cvn_err *err)
+static int write_adapters(const Checkpoint *checkpoint, const char *folder, cvn_err *err)
 {
     SCOPED(arena_free) Arena arena = {0};
     IoTensors list;
@@ -203,8 +190,7 @@ int checkpoint_export_adapter(const Checkpoint *checkpoint, const char *folder, 
         return err_set(err, CVN_EIO,
                        "'%s' holds an adapter already; give another folder or --force", folder);
     TRY(file_make_folder(folder, err));
-    TRY(checkpoint->wholes ? export_adapter_slices(checkpoint, folder, err)
-                           : copy_into(checkpoint, ADAPTER_FILE, folder, err));
+    TRY(write_adapters(checkpoint, folder, err));
     TRY(copy_into(checkpoint, LORA_CONFIG_NAME, folder, err));
     /* A tokenizer is no other model: that of a run stands beside its adapters. */
     const char *written[2 + TOKENIZER_FILES] = {ADAPTER_FILE, LORA_CONFIG_NAME};
@@ -230,10 +216,8 @@ int checkpoint_export_merged(const Checkpoint *checkpoint, const char *base, con
     TRY(io_open_model(&model, base ? base : named, err));
     HELD(close_model, &model);
     SaveOptions save = with_tokenizer(checkpoint, options, &arena);
-    if (checkpoint->wholes)
-        TRY(gather_adapters(checkpoint, &list, &arena, err));
-    TRY(checkpoint->wholes ? io_adapt_by(&model, &list, checkpoint->folder, &lora, err)
-                           : io_adapt(&model, checkpoint->folder, err));
+    TRY(gather_adapters(checkpoint, &list, &arena, err));
+    TRY(io_adapt_by(&model, &list, checkpoint->folder, &lora, err));
     TRY(save_model(folder, &model, &save, err));
     return copy_companions(checkpoint, folder, options, err);
 }

@@ -4,7 +4,7 @@
 #include "base/file.h"
 #include "base/json_file.h"
 #include "base/strbuf.h"
-#include "io/tensor.h"
+#include "io/safetensors.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -31,12 +31,9 @@ static bool from_hex(const char *text, uint32_t *crc)
 int manifest_write(const Manifest *manifest, const char *folder, cvn_err *err)
 {
     SCOPED(strbuf_free) StrBuf out = {0};
-    json_auto_t *config = NULL, *mesh = NULL;
+    json_auto_t *config = NULL;
     if (manifest->config && !(config = json_object_parse("config of the run", manifest->config,
                                                          strlen(manifest->config), err)))
-        return CVN_EFORMAT;
-    if (manifest->mesh &&
-        !(mesh = json_object_parse("mesh of the run", manifest->mesh, strlen(manifest->mesh), err)))
         return CVN_EFORMAT;
     json_t *files = json_array();
     for (size_t i = 0; i < manifest->n; i++) {
@@ -46,13 +43,21 @@ int manifest_write(const Manifest *manifest, const char *folder, cvn_err *err)
         files = json_append(files, json_pack("{s:s, s:I, s:s}", "name", file->name, "bytes",
                                              (json_int_t)file->bytes, "crc32c", hex));
     }
+    json_t *tensors = json_array();
+    for (size_t i = 0; i < manifest->n_tensors; i++) {
+        const ManifestTensor *tensor = &manifest->tensor[i];
+        json_t *shape = json_integers(tensor->type.dim, tensor->type.rank);
+        tensors =
+            json_append(tensors, json_pack("{s:s, s:s, s:o}", "name", tensor->name, "dtype",
+                                           cvn_dtype_name(tensor->type.dtype), "shape", shape));
+    }
     char seed[24];
     snprintf(seed, sizeof seed, "%" PRIu64, manifest->seed);
     json_auto_t *root =
-        json_pack("{s:s, s:i, s:I, s:I, s:I, s:s, s:O*, s:O*, s:o}", "format", FORMAT, "version",
-                  mesh ? MANIFEST_VERSION : 1, "step", (json_int_t)manifest->step, "tokens",
+        json_pack("{s:s, s:i, s:I, s:I, s:I, s:s, s:O*, s:o, s:o}", "format", FORMAT, "version",
+                  MANIFEST_VERSION, "step", (json_int_t)manifest->step, "tokens",
                   (json_int_t)manifest->tokens, "position", (json_int_t)manifest->position, "seed",
-                  seed, "config", config, "mesh", mesh, "files", files);
+                  seed, "config", config, "tensors", tensors, "files", files);
     SCOPED(scoped_free) char *text = root ? json_dumps(root, TEXT_FLAGS) : NULL;
     if (text) {                      /* without its last line */
         size_t n = strlen(text) - 2; /* without "\n}" */
@@ -121,6 +126,45 @@ static int parse_files(Manifest *manifest, const char *path, const json_t *files
     return CVN_OK;
 }
 
+static int parse_tensor(ManifestTensor *tensor, const char *path, const json_t *entry, Arena *arena,
+                        cvn_err *err)
+{
+    const char *name = json_string_value(json_object_get(entry, "name"));
+    const char *dtype = json_string_value(json_object_get(entry, "dtype"));
+    const json_t *shape = json_object_get(entry, "shape");
+    cvn_type *type = &tensor->type;
+    size_t rank = json_array_size(shape), bytes;
+    int64_t n;
+    bool good = name && io_name_is_clean(name) && dtype && json_is_array(shape) &&
+                rank <= CVN_MAX_RANK && cvn_dtype_parse(dtype, &type->dtype);
+    type->rank = good ? (int)rank : 0;
+    for (size_t d = 0; good && d < rank; d++) {
+        type->dim[d] = json_integer_value(json_array_get(shape, d));
+        good = json_is_integer(json_array_get(shape, d)) && type->dim[d] >= 0;
+    }
+    good = good && st_dtype_name(type->dtype) &&
+           io_shape_size(type->dim, (int)rank, cvn_dtype_bits(type->dtype), &n, &bytes);
+    if (!good)
+        return err_set(err, CVN_EFORMAT, "'%s': an entry of \"tensors\" is no {name, dtype, shape}",
+                       path);
+    tensor->name = arena_string(arena, name);
+    return CVN_OK;
+}
+
+int manifest_parse_tensors(Manifest *manifest, const char *path, const json_t *root, Arena *arena,
+                           cvn_err *err)
+{
+    const json_t *tensors = json_object_get(root, "tensors");
+    size_t n = json_array_size(tensors);
+    if (!json_is_array(tensors))
+        return err_set(err, CVN_EFORMAT, "'%s' has no list of \"tensors\"", path);
+    manifest->tensor = arena_array(arena, n, sizeof *manifest->tensor);
+    for (size_t i = 0; i < n; i++)
+        TRY(parse_tensor(&manifest->tensor[i], path, json_array_get(tensors, i), arena, err));
+    manifest->n_tensors = n;
+    return CVN_OK;
+}
+
 int manifest_parse(Manifest *manifest, const char *path, const void *text, size_t n, Arena *arena,
                    cvn_err *err)
 {
@@ -134,25 +178,25 @@ int manifest_parse(Manifest *manifest, const char *path, const void *text, size_
     HELD(json_release, root);
     const char *format = json_string_value(json_object_get(root, "format"));
     json_int_t version = json_integer_value(json_object_get(root, "version"));
-    const json_t *config = json_object_get(root, "config"), *mesh = json_object_get(root, "mesh");
+    const json_t *config = json_object_get(root, "config");
     if (!format || strcmp(format, FORMAT) != 0)
         return err_set(err, CVN_EFORMAT, "'%s' is no manifest of a checkpoint", path);
-    if (version < 1 || version > MANIFEST_VERSION)
+    if (version != MANIFEST_VERSION)
         return err_set(err, CVN_EFORMAT,
-                       "'%s' has version %" JSON_INTEGER_FORMAT
-                       "; this program reads versions 1 to %d",
+                       "'%s' has version %" JSON_INTEGER_FORMAT " and this program reads version "
+                       "%d; take the program that wrote it, to export its model and begin a run "
+                       "with --init",
                        path, version, MANIFEST_VERSION);
     if (!count_of(root, "step", &manifest->step) || !count_of(root, "tokens", &manifest->tokens) ||
         !count_of(root, "position", &manifest->position) || !seed_of(root, &manifest->seed))
         return err_set(err, CVN_EFORMAT,
                        "'%s': step, tokens, position and seed must be whole numbers from 0", path);
-    if ((config && !json_is_object(config)) || (mesh && !json_is_object(mesh)))
-        return err_set(err, CVN_EFORMAT, "'%s': \"%s\" is no object", path,
-                       mesh && !json_is_object(mesh) ? "mesh" : "config");
+    if (config && !json_is_object(config))
+        return err_set(err, CVN_EFORMAT, "'%s': \"config\" is no object", path);
     manifest->config = json_arena_text(config, TEXT_FLAGS, arena);
-    manifest->mesh = json_arena_text(mesh, TEXT_FLAGS, arena);
-    if ((config && !manifest->config) || (mesh && !manifest->mesh))
+    if (config && !manifest->config)
         return err_set(err, CVN_EMEM, "no memory for the config in '%s'", path);
+    TRY(manifest_parse_tensors(manifest, path, root, arena, err));
     return parse_files(manifest, path, json_object_get(root, "files"), arena, err);
 }
 

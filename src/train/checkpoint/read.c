@@ -25,10 +25,8 @@ static int open_file(Checkpoint *checkpoint, const ManifestFile *file, bool veri
                        "'%s' is damaged: its checksum is not that of its manifest", path);
     if (!io_ends_with(file->name, ".safetensors"))
         return CVN_OK;
-    if (checkpoint->wholes)
-        return checkpoint_wholes_add(checkpoint->wholes, path, map->data, map->size,
-                                     &checkpoint->arena, err);
-    return st_read(&checkpoint->tensors, path, map->data, map->size, NULL, err);
+    return checkpoint_wholes_add(checkpoint->wholes, path, map->data, map->size, &checkpoint->arena,
+                                 err);
 }
 
 typedef struct Opening {
@@ -44,20 +42,16 @@ static int open_files(void *of, cvn_err *err)
     Arena *arena = &checkpoint->arena;
     TRY(arena_init(arena, err));
     checkpoint->folder = arena_string(arena, o->folder);
-    io_tensors_init(&checkpoint->tensors, arena);
     TRY(manifest_read(&checkpoint->manifest, checkpoint->folder, arena, err));
     const size_t files = checkpoint->manifest.n;
     checkpoint->map = arena_array(arena, files, sizeof *checkpoint->map);
-    if (checkpoint->manifest.mesh) {
-        checkpoint->wholes = arena_alloc(arena, sizeof *checkpoint->wholes);
-        TRY(checkpoint_wholes_read(checkpoint->wholes, checkpoint->folder,
-                                   checkpoint->manifest.mesh, arena, err));
-    }
+    checkpoint->wholes = arena_alloc(arena, sizeof *checkpoint->wholes);
+    TRY(checkpoint_wholes_init(checkpoint->wholes, checkpoint->folder, &checkpoint->manifest, arena,
+                               err));
     for (size_t i = 0; i < files; i++)
         TRY(open_file(checkpoint, &checkpoint->manifest.file[i],
                       i * (size_t)o->n / files == (size_t)o->part, err));
-    return checkpoint->wholes ? checkpoint_wholes_check(checkpoint->wholes, checkpoint->folder, err)
-                              : CVN_OK;
+    return checkpoint_wholes_check(checkpoint->wholes, checkpoint->folder, err);
 }
 
 /* As one of `n` processes that each verify the checksums of a part of the files: this one part number `part`. */
@@ -144,44 +138,21 @@ int checkpoint_open_latest(Checkpoint *checkpoint, const char *run, Cluster *clu
     return code;
 }
 
-/* Whether the shape of a file is that of the tensor with neighbouring axes merged: [64, 16] holds a
- * tensor [4, 16, 16], but not [16, 64]. Axes of size 1 fit anywhere. */
-static bool merges(const IoTensor *file, const cvn_type *type)
-{
-    int axis = 0;
-    for (int i = 0; i < file->rank; i++) {
-        int64_t merged = 1;
-        while (axis < type->rank && merged < file->dims[i])
-            merged *= type->dim[axis++];
-        if (merged != file->dims[i])
-            return false;
-    }
-    while (axis < type->rank && type->dim[axis] == 1)
-        axis++;
-    return axis == type->rank;
-}
-
 static int check_tensor(const Checkpoint *checkpoint, const CheckpointTensor *tensor, cvn_err *err)
 {
     char have[128], want[128];
     const cvn_type *type = &tensor->type;
-    const IoTensor *file = io_tensors_find(&checkpoint->tensors, tensor->name);
-    const CheckpointWhole *whole =
-        checkpoint->wholes ? checkpoint_wholes_find(checkpoint->wholes, tensor->name) : NULL;
-    if (!file && !whole)
+    const CheckpointWhole *whole = checkpoint_wholes_find(checkpoint->wholes, tensor->name);
+    if (!whole)
         return err_set(err, CVN_EFORMAT, "'%s' has no tensor '%s', which this run needs",
                        checkpoint->folder, tensor->name);
-    if (whole ? cvn_type_equal(&whole->type, type)
-              : file->coding == IO_PLAIN && file->dtype == type->dtype &&
-                    file->bytes == cvn_type_bytes(type) && merges(file, type))
+    if (cvn_type_equal(&whole->type, type))
         return CVN_OK;
-    const char *dtype = whole ? cvn_dtype_name(whole->type.dtype) : file->type;
     return err_set(err, CVN_EFORMAT,
                    "'%s': tensor '%s' is %s %s, but this run has it as %s %s; go on with the "
                    "options that the run was begun with",
-                   checkpoint->folder, tensor->name, dtype,
-                   io_shape_text(whole ? whole->type.dim : file->dims,
-                                 whole ? whole->type.rank : file->rank, have, sizeof have),
+                   checkpoint->folder, tensor->name, cvn_dtype_name(whole->type.dtype),
+                   io_shape_text(whole->type.dim, whole->type.rank, have, sizeof have),
                    cvn_dtype_name(type->dtype),
                    io_shape_text(type->dim, type->rank, want, sizeof want));
 }
@@ -192,15 +163,14 @@ static const char *find_extra(const Checkpoint *checkpoint, const CheckpointStat
     SCOPED(arena_free) Arena arena = {0};
     Map known;
     const CheckpointWholes *wholes = checkpoint->wholes;
-    size_t n = wholes ? (size_t)wholes->n : checkpoint->tensors.n;
     const char *extra = NULL;
     if (arena_begin(&arena, NULL) != CVN_OK)
         return "(no memory to look)";
     map_init(&known, &arena);
     for (int i = 0; i < state->n; i++)
         map_put(&known, state->tensor[i].name, strlen(state->tensor[i].name), NULL);
-    for (size_t i = 0; i < n && !extra; i++) {
-        const char *name = wholes ? wholes->whole[i].name : checkpoint->tensors.tensor[i].name;
+    for (int i = 0; i < wholes->n && !extra; i++) {
+        const char *name = wholes->whole[i].name;
         extra = map_get(&known, name, strlen(name)) ? NULL : name;
     }
     return extra;
@@ -209,14 +179,7 @@ static const char *find_extra(const Checkpoint *checkpoint, const CheckpointStat
 void checkpoint_restore_part(const Checkpoint *checkpoint, const CheckpointTensor *tensor,
                              const RegionArray *to, void *target)
 {
-    if (checkpoint->wholes) {
-        checkpoint_whole_copy(checkpoint_wholes_find(checkpoint->wholes, tensor->name), to, target);
-        return;
-    }
-    Region region = region_whole(&tensor->type);
-    RegionArray from = region_packed(&region);
-    region_copy(&from, io_tensors_find(&checkpoint->tensors, tensor->name)->data, to, target,
-                tensor->type.dtype);
+    checkpoint_whole_copy(checkpoint_wholes_find(checkpoint->wholes, tensor->name), to, target);
 }
 
 int checkpoint_restore_counters(const Checkpoint *checkpoint, CheckpointState *state, cvn_err *err)

@@ -89,7 +89,7 @@ static int lay_out(Reshape *r, const char *mesh, const char *layout, cvn_err *er
         train_program(&program, &r->rt, TRAIN_STEP, &r->model, &step, layout, err))
         return err->code;
     program_free(&program);
-    return train_state_place(&r->state, &r->rt, layout, err);
+    return train_state_place(&r->state, &r->rt, err);
 }
 
 static int write_run(Reshape *r, const char *folder, cvn_err *err)

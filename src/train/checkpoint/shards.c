@@ -1,8 +1,6 @@
 /* Writing: which slices a device writes. */
 #include "train/checkpoint/shards.h"
 
-#include "base/json_file.h"
-
 #include <inttypes.h>
 
 const char *checkpoint_shard_name(const CheckpointShards *shards, int file, Arena *arena)
@@ -61,23 +59,4 @@ const char *checkpoint_region_text(const Region *region, Arena *arena)
         text = arena_printf(arena, "%s%s%" PRId64 "+%" PRId64, text, d ? " " : "", region->first[d],
                             region->count[d]);
     return text;
-}
-
-int checkpoint_shards_text(const CheckpointState *state, Arena *arena, const char **text,
-                           cvn_err *err)
-{
-    const CheckpointShards *shards = state->shards;
-    json_t *tensors = json_array();
-    for (int i = 0; i < state->n; i++) {
-        const CheckpointTensor *tensor = &state->tensor[i];
-        json_t *shape = json_integers(tensor->type.dim, tensor->type.rank);
-        tensors = json_append(tensors, json_pack("{s:s, s:s, s:o, s:s}", "name", tensor->name,
-                                                 "dtype", cvn_dtype_name(tensor->type.dtype),
-                                                 "shape", shape, "spec", shards->spec[i]));
-    }
-    json_t *root = json_pack("{s:s, s:s, s:i, s:o}", "axes", shards->mesh, "layout", shards->layout,
-                             "files", shards->n_files, "tensors", tensors);
-    HELD(json_release, root);
-    *text = json_arena_text(root, JSON_COMPACT, arena);
-    return *text ? CVN_OK : err_set(err, CVN_EMEM, "no memory for a manifest");
 }

@@ -1,16 +1,14 @@
 /*
- * Checkpoints of a mesh: the same folder as of one device (checkpoint.h), but in place of the model's and the
- * optimizer's files it has one file per device.
+ * What the files of a checkpoint hold: slices of tensors.
  *
- *   shard-00001-of-00004.safetensors     what device 0 holds: slices, under the names of their tensors. Metadata of the
- *                                        file says of each where in the whole it lies: "0+16 8+8" is elements 0 … 15
- *                                        of dimension 0 and 8 … 15 of dimension 1
- *   manifest.json                        version 2; its "mesh" has the axes, the layout, and name, type, shape and spec
- *                                        of every tensor. Shapes are logical: q is [heads, head_dim, embed]
+ *   model.safetensors, optimizer.safetensors   of one device: each slice is a whole tensor
+ *   shard-00001-of-00004.safetensors           of a mesh, one file per device: what device 0 holds, under the names of the
+ *                                              tensors. Metadata of the file says of each where in the whole it lies:
+ *                                              "0+16 8+8" is elements 0 … 15 of dimension 0 and 8 … 15 of dimension 1
  *
  * Of a slice that several devices hold one writes it, by turns, so that all write about as much. Padding is not
  * written. Every process writes the files of its own devices, all at once; the manifest follows when all are there. A
- * reader goes by the slices alone, so a checkpoint is read on any other mesh, and by one device.
+ * reader goes by the slices and the manifest's list of tensors alone, so a checkpoint is read on any mesh, and by one device.
  */
 #ifndef CVN_TRAIN_CHECKPOINT_SHARDS_H
 #define CVN_TRAIN_CHECKPOINT_SHARDS_H
@@ -28,8 +26,6 @@ typedef struct CheckpointSlice {
 
 /* How a state lies on a mesh, and what of it this process writes. */
 struct CheckpointShards {
-    const char *mesh, *layout;   /* as given */
-    const char *const *spec;     /* [n of the state] "<data,_>" */
     int n_files, first, n_local; /* devices of all; the first one here; how many are here */
     CheckpointSlice *slice;      /* [n_slices], by file */
     int n_slices;
@@ -51,11 +47,7 @@ const char *checkpoint_region_text(const Region *region, Arena *arena);
 /* The name of a file, counted over all devices. */
 const char *checkpoint_shard_name(const struct CheckpointShards *shards, int file, Arena *arena);
 
-/* The manifest's "mesh" as JSON text, in the arena. */
-int checkpoint_shards_text(const CheckpointState *state, Arena *arena, const char **text,
-                           cvn_err *err);
-
-/* What a checkpoint of a mesh says of a tensor that lies in parts. */
+/* What a checkpoint has of a tensor. */
 typedef struct CheckpointPart {
     Region region;
     const uint8_t *data;         /* packed, in a mapping */
@@ -74,8 +66,8 @@ typedef struct CheckpointWholes {
     Map by_name; /* name -> index */
 } CheckpointWholes;
 
-/* The tensors that the manifest's "mesh" names, without parts yet. */
-int checkpoint_wholes_read(CheckpointWholes *wholes, const char *folder, const char *text,
+/* The tensors that the manifest names, without parts yet; `folder` is for messages. */
+int checkpoint_wholes_init(CheckpointWholes *wholes, const char *folder, const Manifest *manifest,
                            Arena *arena, cvn_err *err);
 
 /* Adds the slices of a file. */

@@ -1,5 +1,4 @@
-/* Reading: the tensors of a checkpoint of a mesh, found among the slices of its files. */
-#include "base/json_file.h"
+/* Reading: the tensors of a checkpoint, found among the slices of its files. */
 #include "io/safetensors.h"
 #include "train/checkpoint/shards.h"
 
@@ -7,52 +6,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int parse_tensor(CheckpointWhole *whole, const char *folder, const json_t *entry,
-                        Arena *arena, cvn_err *err)
-{
-    const char *name = json_string_value(json_object_get(entry, "name"));
-    const char *dtype = json_string_value(json_object_get(entry, "dtype"));
-    const json_t *shape = json_object_get(entry, "shape");
-    size_t rank = json_array_size(shape), bytes;
-    int64_t n;
-    bool good = name && io_name_is_clean(name) && dtype && json_is_array(shape) &&
-                rank <= CVN_MAX_RANK && cvn_dtype_parse(dtype, &whole->type.dtype);
-    whole->type.rank = good ? (int)rank : 0;
-    for (size_t d = 0; good && d < rank; d++) {
-        whole->type.dim[d] = json_integer_value(json_array_get(shape, d));
-        good = json_is_integer(json_array_get(shape, d)) && whole->type.dim[d] >= 0;
-    }
-    good = good && st_dtype_name(whole->type.dtype) &&
-           io_shape_size(whole->type.dim, (int)rank, cvn_dtype_bits(whole->type.dtype), &n, &bytes);
-    if (!good)
-        return err_set(err, CVN_EFORMAT,
-                       "'%s/" MANIFEST_NAME "': a tensor of \"mesh\" is no {name, dtype, shape}",
-                       folder);
-    whole->name = arena_string(arena, name);
-    return CVN_OK;
-}
-
-int checkpoint_wholes_read(CheckpointWholes *wholes, const char *folder, const char *text,
+int checkpoint_wholes_init(CheckpointWholes *wholes, const char *folder, const Manifest *manifest,
                            Arena *arena, cvn_err *err)
 {
     *wholes = (CheckpointWholes){0};
     map_init(&wholes->by_name, arena);
-    json_t *root = json_object_parse(folder, text, strlen(text), err);
-    if (!root)
-        return CVN_EFORMAT;
-    HELD(json_release, root);
-    const json_t *tensors = json_object_get(root, "tensors");
-    size_t n = json_array_size(tensors);
-    wholes->whole = arena_array(arena, n, sizeof *wholes->whole);
-    for (size_t i = 0; i < n; i++) {
-        CheckpointWhole *whole = &wholes->whole[i];
+    wholes->whole = arena_array(arena, manifest->n_tensors, sizeof *wholes->whole);
+    for (; wholes->n < (int)manifest->n_tensors; wholes->n++) {
+        const ManifestTensor *tensor = &manifest->tensor[wholes->n];
         bool added;
-        TRY(parse_tensor(whole, folder, json_array_get(tensors, i), arena, err));
-        *map_put(&wholes->by_name, whole->name, strlen(whole->name), &added) = i;
+        wholes->whole[wholes->n] = (CheckpointWhole){tensor->name, tensor->type, NULL};
+        *map_put(&wholes->by_name, tensor->name, strlen(tensor->name), &added) =
+            (uint64_t)wholes->n;
         if (!added)
             return err_set(err, CVN_EFORMAT, "'%s/" MANIFEST_NAME "' names '%s' twice", folder,
-                           whole->name);
-        wholes->n++;
+                           tensor->name);
     }
     return CVN_OK;
 }
@@ -91,6 +59,7 @@ static bool parse_region(const char *text, const cvn_type *type, Region *region)
     return *text == '\0';
 }
 
+/* A file without metadata of a tensor has the whole of it, in whatever shape other programs have it. */
 static int add_slice(CheckpointWholes *wholes, const char *path, const IoTensor *slice,
                      const Map *metadata, Arena *arena, cvn_err *err)
 {
@@ -98,12 +67,15 @@ static int add_slice(CheckpointWholes *wholes, const char *path, const IoTensor 
         (CheckpointWhole *)(uintptr_t)checkpoint_wholes_find(wholes, slice->name);
     const uint64_t *text = map_get(metadata, slice->name, strlen(slice->name));
     CheckpointPart part = {.data = slice->data};
-    bool good = whole && text && slice->coding == IO_PLAIN && slice->dtype == whole->type.dtype &&
-                parse_region((const char *)(uintptr_t)*text, &whole->type, &part.region) &&
-                slice->rank == whole->type.rank;
-    for (int d = 0; good && d < slice->rank; d++)
+    bool good = whole && slice->coding == IO_PLAIN && slice->dtype == whole->type.dtype;
+    if (good && !text)
+        part.region = region_whole(&whole->type);
+    else
+        good = good && parse_region((const char *)(uintptr_t)*text, &whole->type, &part.region) &&
+               slice->rank == whole->type.rank;
+    for (int d = 0; good && text && d < slice->rank; d++)
         good = slice->dims[d] == part.region.count[d];
-    if (!good)
+    if (!good || slice->n != region_elements(&part.region))
         return err_set(err, CVN_EFORMAT,
                        "'%s': tensor '%s' is no slice of one that the manifest names", path,
                        slice->name);
@@ -159,9 +131,14 @@ void checkpoint_whole_copy(const CheckpointWhole *whole, const RegionArray *to, 
 void checkpoint_whole_range(const CheckpointWhole *whole, int64_t first, int64_t n, void *target)
 {
     const cvn_type *type = &whole->type;
+    const CheckpointPart *part = whole->part;
     int last = type->rank - 1;
     int64_t length = type->rank ? type->dim[last] : 1;
     size_t size = cvn_dtype_bytes(type->dtype, 1);
+    if (part && region_elements(&part->region) == cvn_type_elements(type)) {
+        memcpy(target, part->data + (size_t)first * size, (size_t)n * size);
+        return;
+    }
     while (n > 0) {
         int64_t row = first / length, column = first % length;
         int64_t here = length - column < n ? length - column : n;

@@ -189,7 +189,6 @@ static int write_files(void *of, cvn_err *err)
         for (int i = 0; i < shards->n_files; i++)
             list_file(w, checkpoint_shard_name(shards, i, &w->arena), w->all[i].bytes,
                       w->all[i].crc32c);
-        TRY(checkpoint_shards_text(w->state, &w->arena, &w->manifest.mesh, err));
     }
     for (const SaveFiles *group = w->group; !shards && group < w->group + 2; group++)
         for (int file = 0; file < group->n; file++)
@@ -251,6 +250,11 @@ static int prepare(void *of, cvn_err *err)
         n_files += (size_t)(w->group[0].n + w->group[1].n);
     }
     w->manifest.file = arena_array(&w->arena, n_files, sizeof *w->manifest.file);
+    w->manifest.n_tensors = (size_t)w->state->n;
+    w->manifest.tensor = arena_array(&w->arena, w->manifest.n_tensors, sizeof *w->manifest.tensor);
+    for (int i = 0; i < w->state->n; i++)
+        w->manifest.tensor[i] =
+            (ManifestTensor){w->state->tensor[i].name, w->state->tensor[i].type};
     return CVN_OK;
 }
 
