@@ -37,6 +37,7 @@ static const CpuidBit cpuid_bits[CPU_FEATURE_COUNT] = {
     [CPU_AVX512VL] = {7, 0, EBX, 31, ZMM},   [CPU_AVX512_VNNI] = {7, 0, ECX, 11, ZMM},
     [CPU_AVX512_BF16] = {7, 1, EAX, 5, ZMM}, [CPU_AMX_TILE] = {7, 0, EDX, 24, TILES},
     [CPU_AMX_BF16] = {7, 0, EDX, 22, TILES}, [CPU_AMX_INT8] = {7, 0, EDX, 25, TILES},
+    [CPU_AVX_VNNI] = {7, 1, EAX, 4, YMM},
 };
 
 uint32_t cpu_features(void)

@@ -6,6 +6,7 @@
  *   feature                        cpuid leaf, register, bit    XCR0 bits
  *   fma, f16c                      1 ECX 12, 29                 1-2 (ymm)
  *   avx2                           7.0 EBX 5                    1-2
+ *   avx_vnni                       7.1 EAX 4                    1-2
  *   avx512f, dq, bw, vl            7.0 EBX 16, 17, 30, 31       1-2, 5-7 (opmask, zmm)
  *   avx512_vnni                    7.0 ECX 11                   1-2, 5-7
  *   avx512_bf16                    7.1 EAX 5                    1-2, 5-7
@@ -24,6 +25,7 @@
     X(CPU_FMA, "fma")                                                                              \
     X(CPU_F16C, "f16c")                                                                            \
     X(CPU_AVX2, "avx2")                                                                            \
+    X(CPU_AVX_VNNI, "avx_vnni")                                                                    \
     X(CPU_AVX512F, "avx512f")                                                                      \
     X(CPU_AVX512DQ, "avx512dq")                                                                    \
     X(CPU_AVX512BW, "avx512bw")                                                                    \

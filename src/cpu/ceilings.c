@@ -171,6 +171,13 @@ PEAK(portable, , Four, (Four){0} + 0.5f, (Four){0} + (float)i, sum[i] * x + x)
 #if defined(__x86_64__)
 PEAK(avx2, WITH("avx2,fma"), __m256, _mm256_set1_ps(0.5f), _mm256_set1_ps((float)i),
      _mm256_fmadd_ps(sum[i], x, x))
+/* Bytes: two products each in 16 bits, added up there, as codes of few bits are (kernels/vec_codes.h). */
+PEAK(avx2_bytes, WITH("avx2"), __m256i, _mm256_set1_epi8(1), _mm256_set1_epi32(i),
+     _mm256_add_epi16(_mm256_maddubs_epi16(x, sum[i]), x))
+#if defined(CVN_HAVE_AVX_VNNI)
+PEAK(avx_vnni, WITH("avx2,avxvnni"), __m256i, _mm256_set1_epi8(1), _mm256_set1_epi32(i),
+     _mm256_dpbusd_avx_epi32(sum[i], x, x))
+#endif
 PEAK(avx512, WITH("avx512f"), __m512, _mm512_set1_ps(0.5f), _mm512_set1_ps((float)i),
      _mm512_fmadd_ps(sum[i], x, x))
 PEAK(avx512_bf16, WITH("avx512f,avx512bf16"), __m512, (__m512)_mm512_set1_epi32(0x3f003f00),
@@ -194,6 +201,11 @@ static Peak peak_of(cvn_dtype dtype)
         {NULL, CVN_DTYPE_COUNT, {.run = peak_portable, .operations = 2.0 * 4 * CHAINS}},
 #if defined(__x86_64__)
         {"avx2", CVN_DTYPE_COUNT, {.run = peak_avx2, .operations = 2.0 * 8 * CHAINS}},
+        {"avx2", CVN_I8, {.run = peak_avx2_bytes, .operations = 2.0 * 32 * CHAINS}},
+        {"avx_vnni", CVN_DTYPE_COUNT, {.run = peak_avx2, .operations = 2.0 * 8 * CHAINS}},
+#if defined(CVN_HAVE_AVX_VNNI)
+        {"avx_vnni", CVN_I8, {.run = peak_avx_vnni, .operations = 2.0 * 32 * CHAINS}},
+#endif
         {"avx512", CVN_DTYPE_COUNT, {.run = peak_avx512, .operations = 2.0 * 16 * CHAINS}},
         {"avx512_bf16", CVN_DTYPE_COUNT, {.run = peak_avx512, .operations = 2.0 * 16 * CHAINS}},
         {"avx512_bf16", CVN_BF16, {.run = peak_avx512_bf16, .operations = 2.0 * 32 * CHAINS}},

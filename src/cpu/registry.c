@@ -29,6 +29,11 @@ enum { KERNELS_MAX = 512, TABLES_MAX = 24 };
 #else
 #define TABLES_AVX2 NULL
 #endif
+#if defined(CVN_HAVE_AVX_VNNI)
+#define TABLES_AVX_VNNI linear_kernels_avx_vnni
+#else
+#define TABLES_AVX_VNNI NULL
+#endif
 #if defined(CVN_HAVE_AVX512)
 #define TABLES_AVX512 KERNELS_OF(avx512, TABLE)
 #define TABLES_AVX512_BF16                                                                         \
@@ -47,51 +52,59 @@ enum { KERNELS_MAX = 512, TABLES_MAX = 24 };
 #define TABLES_AMX NULL
 #endif
 
-/* The tables that each level adds. */
+/* What each level needs of a processor, and the tables that it adds to those of the levels below. */
+// clang-format off
+enum { NEEDS_MAX = 4 };
 static const struct {
     const char *name;
+    int n_needs;
+    CpuFeature needs[NEEDS_MAX];
     const Kernel *table[TABLES_MAX];
 } levels[CPU_ISA_COUNT] = {
-    [CPU_ISA_PORTABLE] = {BASELINE,
-                          {KERNELS_OF(portable, TABLE) copy_kernels, index_kernels, blocks_kernels,
-                           sort_kernels, small_kernels, collective_kernels}},
-    [CPU_ISA_AVX2] = {"avx2", {TABLES_AVX2}},
-    [CPU_ISA_AVX512] = {"avx512", {TABLES_AVX512}},
-    [CPU_ISA_AVX512_BF16] = {"avx512_bf16", {TABLES_AVX512_BF16}},
-    [CPU_ISA_AMX] = {"amx", {TABLES_AMX}},
+    [CPU_ISA_PORTABLE] = {BASELINE, 0, {0}, {
+        KERNELS_OF(portable, TABLE) copy_kernels, index_kernels, blocks_kernels, sort_kernels, small_kernels, collective_kernels}},
+    [CPU_ISA_AVX2] = {"avx2", 3, {CPU_AVX2, CPU_FMA, CPU_F16C}, {TABLES_AVX2}},
+    [CPU_ISA_AVX_VNNI] = {"avx_vnni", 1, {CPU_AVX_VNNI}, {TABLES_AVX_VNNI}},
+    [CPU_ISA_AVX512] = {"avx512", 4, {CPU_AVX512F, CPU_AVX512BW, CPU_AVX512DQ, CPU_AVX512VL}, {TABLES_AVX512}},
+    [CPU_ISA_AVX512_BF16] = {"avx512_bf16", 2, {CPU_AVX512_BF16, CPU_AVX512_VNNI}, {TABLES_AVX512_BF16}},
+    [CPU_ISA_AMX] = {"amx", 2, {CPU_AMX_BF16, CPU_AMX_INT8}, {TABLES_AMX}},
 };
+// clang-format on
 
 /* Written once, under `once`; constant afterwards. */
 static struct {
     pthread_once_t once;
     CpuIsa best; /* of this machine */
     CpuIsa used; /* by cpu_kernels: best, or lower where the environment says so */
+    bool has[CPU_ISA_COUNT];
     KernelSet backend[CPU_ISA_COUNT];
     const Kernel *kernel[CPU_ISA_COUNT][KERNELS_MAX];
 } registry = {.once = PTHREAD_ONCE_INIT};
 
-static bool has_all(uint32_t features, const CpuFeature *wanted, int n)
+/* Whether the machine has what a level adds. AVX-VNNI is a branch of its own: some of the levels above it come without. */
+static bool has_level(CpuIsa isa, uint32_t features)
 {
-    for (int i = 0; i < n; i++)
-        if (!cpu_has(features, wanted[i]))
+    for (int i = 0; i < levels[isa].n_needs; i++)
+        if (!cpu_has(features, levels[isa].needs[i]))
             return false;
+    if (isa == CPU_ISA_AMX)
+        return levels[isa].table[0] && cpu_request_amx();
     return true;
 }
 
+/* Sets registry.has and returns the best level. */
 static CpuIsa detect(void)
 {
-    static const CpuFeature avx2[] = {CPU_AVX2, CPU_FMA, CPU_F16C};
-    static const CpuFeature avx512[] = {CPU_AVX512F, CPU_AVX512BW, CPU_AVX512DQ, CPU_AVX512VL};
-    static const CpuFeature amx[] = {CPU_AMX_BF16, CPU_AMX_INT8};
-    uint32_t features = cpu_features();
-    if (!has_all(features, avx2, 3))
-        return CPU_ISA_PORTABLE;
-    if (!has_all(features, avx512, 4))
-        return CPU_ISA_AVX2;
-    if (!cpu_has(features, CPU_AVX512_BF16) || !cpu_has(features, CPU_AVX512_VNNI))
-        return CPU_ISA_AVX512;
-    bool tiles = levels[CPU_ISA_AMX].table[0] && has_all(features, amx, 2) && cpu_request_amx();
-    return tiles ? CPU_ISA_AMX : CPU_ISA_AVX512_BF16;
+    const uint32_t features = cpu_features();
+    CpuIsa best = CPU_ISA_PORTABLE;
+    for (int i = 0; i < CPU_ISA_COUNT; i++) {
+        registry.has[i] = has_level((CpuIsa)i, features);
+        if (registry.has[i])
+            best = (CpuIsa)i;
+        else if (i != CPU_ISA_AVX_VNNI)
+            break;
+    }
+    return best;
 }
 
 void cpu_fallback(const KernelArgs *args)
@@ -109,7 +122,7 @@ static void init(void)
         const Kernel **kernel = registry.kernel[i];
         int n = 0;
         for (int level = i; level >= 0; level--)
-            for (int t = 0; t < TABLES_MAX && levels[level].table[t]; t++)
+            for (int t = 0; t < TABLES_MAX && registry.has[level] && levels[level].table[t]; t++)
                 for (const Kernel *k = levels[level].table[t]; k->name; k++) {
                     assert(n < KERNELS_MAX);
                     kernel[n++] = k;
@@ -119,7 +132,8 @@ static void init(void)
                                           .n_kernels = n,
                                           .fallback = cpu_fallback,
                                           .tiny = TINY};
-        if (wanted && strcmp(wanted, levels[i].name) == 0 && (CpuIsa)i < registry.best)
+        if (wanted && strcmp(wanted, levels[i].name) == 0 && (CpuIsa)i < registry.best &&
+            registry.has[i])
             registry.used = (CpuIsa)i;
     }
 }
@@ -133,7 +147,7 @@ const KernelSet *cpu_kernels(void)
 const KernelSet *cpu_kernels_of(CpuIsa isa)
 {
     pthread_once(&registry.once, init);
-    return isa <= registry.best ? &registry.backend[isa] : NULL;
+    return registry.has[isa] ? &registry.backend[isa] : NULL;
 }
 
 const char *cpu_isa_name(CpuIsa isa)

@@ -428,6 +428,13 @@ const Kernel linear_kernels_avx2[] = {
 };
 #endif
 
+#if defined(CVN_HAVE_AVX_VNNI)
+const Kernel linear_kernels_avx_vnni[] = {
+    IN_INTEGERS(avx_vnni, "avx_vnni"),
+    {0},
+};
+#endif
+
 #if defined(CVN_HAVE_AVX512)
 const Kernel linear_kernels_avx512[] = {
     QUANTIZE_ROWS(avx512),

@@ -204,6 +204,10 @@ extern const LinearIsa linear_f32_portable, linear_bf16_portable, linear_rows8_p
 extern const LinearIsa linear_f32_avx2, linear_bf16_avx2, linear_rows8_avx2, linear_i8_avx2,
     linear_i4_avx2, linear_blocks_avx2;
 #endif
+#if defined(CVN_HAVE_AVX_VNNI)
+extern const LinearIsa linear_rows8_avx_vnni, linear_i8_avx_vnni, linear_i4_avx_vnni,
+    linear_blocks_avx_vnni;
+#endif
 #if defined(CVN_HAVE_AVX512)
 extern const LinearIsa linear_f32_avx512, linear_bf16_avx512, linear_bf16_avx512_bf16,
     linear_rows8_avx512_bf16, linear_i8_avx512_bf16, linear_i4_avx512_bf16,

@@ -50,7 +50,7 @@ VEC_INLINE int kept_rows(const bool eight)
 {
     const int sums = eight ? 1 : CODE_SUMS, vectors = KEPT_PANELS * CODE_PARTS;
     const int rows = (CODE_PARTS == 1 ? 16 : SUMS) / sums / vectors;
-    return rows >= ROWS ? ROWS : rows >= 4 ? 4 : rows >= 2 ? 2 : 1;
+    return rows >= ROWS ? ROWS : rows >= 4 ? 4 : rows;
 }
 
 /* Panels that M rows take at a time where codes are unpacked on the way. */
@@ -514,12 +514,12 @@ VEC_INLINE void all_rows(const bool eight, const Form f, const LinearTile *t)
         block(eight, f, true, FIRST, KEPT_PANELS * CODE_PARTS, t, k, 0, vector);
         kept_form(eight, f)(t, k, FIRST, vector);
     }
-    for (; t->rows - r >= DIRECT; r += DIRECT)
-        direct_rows(DIRECT, eight, f, t, r, vector);
-    if (t->rows - r >= 2) {
+    const int most =
+        SUMS < 24 && CODE_SUMS > 1 && !eight ? 2 : DIRECT; /* for which there are registers */
+    for (; t->rows - r >= most; r += most)
+        direct_rows(most, eight, f, t, r, vector);
+    for (; t->rows - r >= 2; r += 2)
         direct_rows(2, eight, f, t, r, vector);
-        r += 2;
-    }
     if (t->rows > r)
         direct_rows(1, eight, f, t, r, vector);
 }
@@ -560,7 +560,10 @@ static void tile_rows8(const LinearTile *t)
     all_rows(true, (Form){.weights = ROWS8, .wide = true, .bits = 8}, t);
 }
 
-#define MEMBERS .of_rows = &ISA_NAME(linear_rows), .panels = 2, .few = 1, .rows = LINEAR_CHUNK
+#if !defined(LINEAR_ROWS)
+#define LINEAR_ROWS ISA_NAME(linear_rows)
+#endif
+#define MEMBERS .of_rows = &LINEAR_ROWS, .panels = 2, .few = 1, .rows = LINEAR_CHUNK
 #define FIXED MEMBERS, .fixed = true, .arrange = codes_arrange, .ahead = 4096
 
 const LinearIsa ISA_NAME(linear_i8) = {FIXED, .weight = CVN_I8, .tile = tile_i8};
