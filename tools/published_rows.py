@@ -246,7 +246,7 @@ def worded_serving(row, out):
     if kind == "prefill":
         if not seq:
             raise Missing("how long its prompts were is not printed")
-        return "milliseconds"
+        return UNITS[unit]
     if kind == "decode":
         # Without a context: a short prompt, and some 200 tokens after it.
         out["context"] = out["input"] if "context " in seq else 100

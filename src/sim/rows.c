@@ -330,7 +330,7 @@ static int answer_serving(const SimServing *a, double *simulated, cvn_err *err)
 int rows_answer(RowQuestion *q, double simulated[ROW_FIGURES], cvn_err *err)
 {
     const SimServing *a = &q->serving;
-    double seconds, input = (double)a->input;
+    double seconds, input = (double)a->input, prompts = fmax(1, q->rows);
     q->serving.chip = q->training.chip = &q->chip;
     for (int f = 0; f < ROW_FIGURES; f++)
         simulated[f] = (double)NAN;
@@ -338,7 +338,9 @@ int rows_answer(RowQuestion *q, double simulated[ROW_FIGURES], cvn_err *err)
     case TRAIN:
         return answer_training(&q->training, simulated, err);
     case PREFILL:
-        simulated[ROW_MILLISECONDS] = 1e3 * sim_step(a, 0, 0, input, 1, input / 2).seconds;
+        seconds = sim_step(a, 0, 0, prompts * input, prompts, input / 2).seconds;
+        simulated[ROW_SECONDS] = seconds;
+        simulated[ROW_MILLISECONDS] = 1e3 * seconds;
         return CVN_OK;
     case DECODE:
         seconds = sim_step(a, q->rows, q->rows * q->context, 0, 0, 0).seconds;
