@@ -533,6 +533,39 @@ static void the_best_meshes_are_found(void **state)
     assert_non_null(strstr(err.message, "none of 15 ways fits"));
 }
 
+/* Of six heads, three chips have two each, where two have too little memory. */
+static void as_few_chips_as_do_need_not_be_a_power_of_two(void **state)
+{
+    cvn_err err = {0};
+    Chip chip = *chip_find("v5e");
+    double memory[2];
+    static const char *const meshes[] = {"model=2", "model=3"};
+    SearchAsk ask = {.goal = SEARCH_COST,
+                     .ask = {.task = SIM_DECODE,
+                             .batch = 1,
+                             .seq = 1,
+                             .context = 256,
+                             .compute = CVN_BF16,
+                             .chip = &chip,
+                             .layout = "tp",
+                             .device = backends[0],
+                             .threads = 1}};
+    SearchFound found;
+    must(preset_config("stories15m", &ask.ask.config, &err), &err);
+    for (int i = 0; i < 2; i++) {
+        SimAsk one = ask.ask;
+        SimAnswer a;
+        one.mesh = meshes[i];
+        must(sim_plan(&one, &a, &err), &err);
+        memory[i] = a.memory.total;
+        sim_answer_free(&a);
+    }
+    assert_true(memory[1] < memory[0]);
+    chip.memory = (memory[0] + memory[1]) / 2;
+    must(sim_search(&ask, &found, &err), &err);
+    assert_true(found.n > 0 && found.way[0].chips == 3);
+}
+
 /* ---- pages ---- */
 
 /* A small step, timed, on a page that says of it that it is a larger model's on v5e. */
@@ -897,6 +930,7 @@ int main(void)
         cmocka_unit_test(what_cannot_be_answered_is_refused),
         cmocka_unit_test(columns_that_are_left_out_have_defaults),
         cmocka_unit_test(the_best_meshes_are_found),
+        cmocka_unit_test(as_few_chips_as_do_need_not_be_a_power_of_two),
         cmocka_unit_test(a_page_shows_the_model_on_the_chip),
         cmocka_unit_test(curves_do_not_lie_on_each_other),
         cmocka_unit_test(timelines_have_an_axis_and_name_what_takes_long),

@@ -167,8 +167,13 @@ static int search(Search *s, SearchFound *out, cvn_err *err)
     SearchAsk ask = *s->ask;
     if (ask.chips > 0)
         TRY(try_chips(s, ask.chips, err));
-    for (int64_t chips = 1; ask.chips == 0 && s->n == 0 && chips <= 1 << 16; chips *= 2)
+    /* Any count may be the least that does; but no chip of more takes less than its share of what all took here. */
+    for (int64_t chips = 1, next; ask.chips == 0 && s->n == 0 && chips <= 1 << 16; chips = next) {
+        s->nearest = 0;
         TRY(try_chips(s, chips, err));
+        next = (int64_t)fmax((double)chips + 1,
+                             ceil((double)chips * s->nearest / ask.ask.chip->memory));
+    }
     out->tried = s->tried;
     out->fit = s->n;
     qsort_r(s->way, (size_t)s->n, sizeof *s->way, better, &ask);
