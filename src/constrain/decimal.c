@@ -17,7 +17,8 @@ Decimal decimal_of(Arena *arena, bool negative, const char *digits, size_t n, in
     }
     if (!n)
         return (Decimal){0};
-    return (Decimal){negative, arena_copy(arena, digits, n), (int32_t)n, exp};
+    return (Decimal){
+        .negative = negative, .digits = arena_copy(arena, digits, n), .n = (int32_t)n, .exp = exp};
 }
 
 Decimal decimal_read(Arena *arena, const char *text, size_t n)
@@ -34,13 +35,16 @@ Decimal decimal_read(Arena *arena, const char *text, size_t n)
         digits[count++] = text[at];
         exp -= fraction;
     }
+    const bool e = at < n;
     for (at++; at < n; at++) {
         if (text[at] == '-' || text[at] == '+')
             minus = text[at] == '-';
         else
             written = num_min(written * 10 + (text[at] - '0'), DECIMAL_EXP_MAX);
     }
-    return decimal_of(arena, negative, digits, count, exp + (minus ? -written : written));
+    Decimal d = decimal_of(arena, negative, digits, count, exp + (minus ? -written : written));
+    d.fraction = fraction || e;
+    return d;
 }
 
 static int compare_sizes(const Decimal *a, const Decimal *b)
@@ -151,4 +155,34 @@ size_t decimal_write(const Decimal *d, char *out)
         out[n++] = i < 0 || i >= (int64_t)k ? '0' : d->digits[i];
     }
     return n;
+}
+
+/* As a whole number of units of 10^exp; 0: it has too many digits. */
+static uint64_t in_units(const Decimal *d, int64_t exp)
+{
+    enum { MOST = 18 };
+    uint64_t value = 0;
+    if (d->n + (d->exp - exp) > MOST)
+        return 0;
+    for (int64_t i = 0; i < d->n + (d->exp - exp); i++)
+        value = value * 10 + (uint64_t)(i < d->n ? d->digits[i] - '0' : 0);
+    return value;
+}
+
+bool decimal_common_multiple(Arena *arena, const Decimal *a, const Decimal *b, Decimal *out)
+{
+    int64_t exp = num_min(a->exp, b->exp);
+    uint64_t x = in_units(a, exp), y = in_units(b, exp), common, rest;
+    char text[24];
+    if (!x || !y)
+        return false;
+    for (uint64_t p = x, q = y; q; q = rest) {
+        rest = p % q;
+        common = p = q;
+    }
+    if (__builtin_mul_overflow(x / common, y, &common) || common > 999999999999999999u)
+        return false;
+    int n = snprintf(text, sizeof text, "%llu", (unsigned long long)common);
+    *out = decimal_of(arena, false, text, (size_t)n, exp);
+    return true;
 }

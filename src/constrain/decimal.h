@@ -21,6 +21,7 @@ enum {
 
 typedef struct Decimal {
     bool negative;      /* never of zero */
+    bool fraction;      /* written with a fraction or an exponent, were it 0 */
     const char *digits; /* [n] '0' to '9', neither beginning nor ending with '0' */
     int32_t n;          /* 0: zero */
     int64_t exp;        /* of the last digit */
@@ -37,6 +38,9 @@ int decimal_compare(const Decimal *a, const Decimal *b);
 
 /* Whether a is a whole multiple of b, which is positive and has at most 18 digits. */
 bool decimal_is_multiple(const Decimal *a, const Decimal *b);
+
+/* The least number that is a multiple of both, which are positive. False where one of the three has more than 18 digits. */
+bool decimal_common_multiple(Arena *arena, const Decimal *a, const Decimal *b, Decimal *out);
 
 /* The least multiple of b that is >= a (> a where `above`), for a >= 0 and b as before. False where that needs more than
    DECIMAL_DIGITS digits. */

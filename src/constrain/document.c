@@ -104,20 +104,20 @@ static bool draft_of(const JsonValue *name, Draft *out)
     return false;
 }
 
-static void put_name(Schemas *s, Map *map, const char *name, uint32_t index)
+/* Of a name that two schemas have: what refers to it is refused. */
+#define AMBIGUOUS UINT64_MAX
+
+static void put_name(Map *map, const char *name, uint32_t index)
 {
     bool added;
     uint64_t *at = map_put(map, name, strlen(name), &added);
-    if (added)
-        *at = index;
-    else if (*at != index)
-        engine_fail(s->e, "%s: two schemas are called %s", s->at[index].path, name);
+    *at = added || *at == index ? index : AMBIGUOUS;
 }
 
 static void add_anchor(Schemas *s, uint32_t index, const JsonValue *name)
 {
     if (name && name->kind == JSON_K_STRING)
-        put_name(s, &s->anchors, arena_printf(&s->e->arena, "%s#%s", s->at[index].base, name->text),
+        put_name(&s->anchors, arena_printf(&s->e->arena, "%s#%s", s->at[index].base, name->text),
                  index);
 }
 
@@ -173,14 +173,14 @@ uint32_t schema_walk(Schemas *s, const Schema *schema)
     if (!added || of.value->kind != JSON_K_OBJECT)
         return index;
     if (id && id->kind == JSON_K_STRING && id->text[0] == '#') {
-        put_name(s, &s->anchors, arena_printf(&s->e->arena, "%s%s", of.base, id->text), index);
+        put_name(&s->anchors, arena_printf(&s->e->arena, "%s%s", of.base, id->text), index);
     } else if (id && id->kind == JSON_K_STRING) {
         char *uri = uri_resolve(&s->e->arena, of.base, id->text);
         const char *fragment = uri_cut_fragment(&s->e->arena, uri);
         s->at[index].base = of.base = uri;
-        put_name(s, &s->resources, of.base, index);
+        put_name(&s->resources, of.base, index);
         if (*fragment)
-            put_name(s, &s->anchors, arena_printf(&s->e->arena, "%s#%s", of.base, fragment), index);
+            put_name(&s->anchors, arena_printf(&s->e->arena, "%s#%s", of.base, fragment), index);
     }
     const JsonValue *recursive = schema_keyword(s, index, "$recursiveAnchor");
     if (recursive && recursive->kind == JSON_K_TRUE)
@@ -246,7 +246,7 @@ uint32_t schema_root(Schemas *s, const JsonValue *document, Draft draft)
     *map_put(&s->scopes, "", 0, NULL) = 0;
     uint32_t root = schema_walk(s, &of);
     if (!map_get(&s->resources, "", 0))
-        put_name(s, &s->resources, "", root);
+        put_name(&s->resources, "", root);
     return in_scope(s, root, 0);
 }
 
@@ -331,14 +331,20 @@ uint32_t schema_reference(Schemas *s, uint32_t of, const char *keyword, const Js
     const char *fragment = uri_cut_fragment(arena, uri);
     uint64_t *resource = map_get(&s->resources, uri, strlen(uri)), *anchor = NULL;
     uint32_t target = of;
+    bool twice = false;
     if (*fragment && *fragment != '/') {
         anchor = map_get(&s->anchors, arena_printf(arena, "%s#%s", uri, fragment),
                          strlen(uri) + 1 + strlen(fragment));
-        found = anchor != NULL;
-        target = anchor ? (uint32_t)*anchor : of;
+        twice = anchor && *anchor == AMBIGUOUS;
+        found = anchor && !twice;
+        target = found ? (uint32_t)*anchor : of;
     } else if (resource) {
-        target = by_pointer(s, (uint32_t)*resource, fragment, &found);
+        twice = *resource == AMBIGUOUS;
+        if (!twice)
+            target = by_pointer(s, (uint32_t)*resource, fragment, &found);
     }
+    if (twice)
+        engine_fail(s->e, "%s/%s: two schemas are called '%.100s'", s->at[of].path, keyword, uri);
     if (!found) {
         engine_fail(s->e,
                     "%s/%s: '%.100s' leads to no schema in this document, and others are not read",

@@ -359,8 +359,9 @@ static Formula not_count(Engine *e, Formula (*make)(Engine *, uint32_t, uint32_t
 
 static Formula negate(Engine *e, Formula of)
 {
-    static const NumberOp opposite[] = {NUMBER_LT, NUMBER_LE,          NUMBER_GT,      NUMBER_GE,
-                                        NUMBER_NE, NUMBER_NO_MULTIPLE, NUMBER_MULTIPLE};
+    static const NumberOp opposite[] = {NUMBER_LT,       NUMBER_LE,        NUMBER_GT,
+                                        NUMBER_GE,       NUMBER_NE,        NUMBER_NO_MULTIPLE,
+                                        NUMBER_MULTIPLE, NUMBER_NO_DIGITS, NUMBER_DIGITS};
     FormulaNode f = e->node[of];
     switch ((FormulaKind)f.kind) {
     case F_K_FALSE:

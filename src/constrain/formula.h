@@ -75,7 +75,9 @@ typedef enum NumberOp {
     NUMBER_LT,
     NUMBER_NE,
     NUMBER_MULTIPLE,
-    NUMBER_NO_MULTIPLE
+    NUMBER_NO_MULTIPLE,
+    NUMBER_DIGITS, /* written without fraction and exponent: an integer in draft 4, where 1.0 is none */
+    NUMBER_NO_DIGITS,
 } NumberOp;
 
 typedef struct FormulaNode {

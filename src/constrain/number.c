@@ -53,7 +53,7 @@ static bool is_integer(const Engine *e, Formula of)
     const FormulaNode *f = &e->node[of];
     bool all = f->kind == F_K_OR;
     if (f->kind == F_K_NUMBER)
-        return f->a == NUMBER_MULTIPLE && e->number[f->b].exp >= 0;
+        return f->a == NUMBER_DIGITS || (f->a == NUMBER_MULTIPLE && e->number[f->b].exp >= 0);
     if (f->kind != F_K_AND && !all)
         return false;
     const Decimal *only = all ? NULL : only_value(e, f);
@@ -134,6 +134,9 @@ static bool holds(const Engine *e, Formula of, const Decimal *value)
         return decimal_is_multiple(value, bound);
     case NUMBER_NO_MULTIPLE:
         return !decimal_is_multiple(value, bound);
+    case NUMBER_DIGITS:
+    case NUMBER_NO_DIGITS:
+        return (value->exp >= 0 && !value->fraction) == (f->a == NUMBER_DIGITS);
     }
     return false;
 }
@@ -206,7 +209,8 @@ typedef struct Begun {
     bool negative;
     const char *digits; /* [n] of its significand, without leading zeros */
     size_t n;
-    int64_t room; /* for so many digits; -1: for points and exponents, too */
+    int64_t room;  /* for so many digits; -1: for points and exponents, too */
+    bool fraction; /* the numbers that are looked for are written with one, or an exponent */
     Formula f;
     Decimal *found; /* the number that was found, where it matters; NULL else */
     bool *dense;    /* with found: as many as one likes are there */
@@ -217,6 +221,7 @@ static bool wanted_in(Engine *e, const Begun *b, const Interval *i, const Decima
 {
     int order = i->bounded ? decimal_compare(&i->low, &i->high) : -1;
     Decimal value = i->low;
+    value.fraction = b->fraction;
     engine_work(e, 4);
     if (order > 0 || (order == 0 && (i->low_open || i->high_open)))
         return false;
@@ -238,6 +243,7 @@ static bool wanted_in(Engine *e, const Begun *b, const Interval *i, const Decima
         if (order > 0 || (order == 0 && i->high_open))
             return false;
         Decimal number = value;
+        number.fraction = b->fraction;
         number.negative = b->negative && value.n;
         if (b->found)
             *b->found = number;
@@ -271,6 +277,7 @@ static bool conjunction_exists(Engine *e, const Formula *atom, size_t n, void *d
     const Begun *b = data;
     Interval whole = {.low = {0}, .low_open = b->room >= 0 && b->phase == NUMBER_MINUS};
     const Decimal *unit = NULL;
+    Decimal common;
     for (size_t i = 0; i < n; i++) {
         const FormulaNode *f = &e->node[atom[i]];
         if (f->kind != F_K_NUMBER)
@@ -280,14 +287,28 @@ static bool conjunction_exists(Engine *e, const Formula *atom, size_t n, void *d
         size.negative = value->n && value->negative != b->negative;
         bool low = f->a == NUMBER_GE || f->a == NUMBER_GT,
              open = f->a == NUMBER_GT || f->a == NUMBER_LT;
-        if (f->a == NUMBER_MULTIPLE && (!unit || decimal_compare(value, unit) > 0))
-            unit = value;
+        if (f->a == (b->fraction ? NUMBER_DIGITS : NUMBER_NO_DIGITS) &&
+            (b->fraction || b->room >= 0))
+            return false;
+        if ((f->a == NUMBER_MULTIPLE || f->a == NUMBER_DIGITS) &&
+            !decimal_common_multiple(&e->arena, unit ? unit : value, value, &common))
+            return engine_fail(e, "numbers of multipleOf that have no common multiple of at most "
+                                  "18 digits are not supported"),
+                   false;
+        if (f->a == NUMBER_MULTIPLE || f->a == NUMBER_DIGITS)
+            unit = &common;
         if (f->a >= NUMBER_NE)
             continue;
         if (low != b->negative)
             raise_low(&whole, &size, open);
         else
             lower_high(&whole, &size, open);
+    }
+    for (size_t i = 0; i < n && unit; i++) {
+        const FormulaNode *f = &e->node[atom[i]];
+        if (f->kind == F_K_NUMBER && f->a == NUMBER_NO_MULTIPLE &&
+            decimal_is_multiple(unit, &e->number[f->b]))
+            return false;
     }
     if (whole.bounded && whole.high.negative)
         return false;
@@ -338,6 +359,7 @@ static bool exponent_exists(Engine *e, Formula f, const char *text, size_t n)
     while ((text[at] | 32) != 'e')
         at++;
     Decimal value = decimal_read(&e->arena, text, at);
+    value.fraction = true;
     at++;
     int sign = at < n && text[at] == '-' ? -1 : at < n ? 1 : 0;
     at += at < n && (text[at] == '-' || text[at] == '+');
@@ -354,6 +376,25 @@ static bool exponent_exists(Engine *e, Formula f, const char *text, size_t n)
         engine_work(e, 1);
     }
     return false;
+}
+
+/* Whether f makes a difference between 1 and 1.0. */
+static bool tells_spellings(const Engine *e, Formula of)
+{
+    const FormulaNode *f = &e->node[of];
+    for (uint32_t i = 0; i < f->n; i++)
+        if (tells_spellings(e, f->list[i]))
+            return true;
+    return f->kind == F_K_NUMBER && f->a >= NUMBER_DIGITS;
+}
+
+static bool either_sign(Engine *e, Formula f, Begun *b, bool begins)
+{
+    bool negative = b->negative, exists = each_conjunction(e, f, conjunction_exists, b);
+    b->negative = true;
+    exists = exists || (begins && each_conjunction(e, f, conjunction_exists, b));
+    b->negative = negative;
+    return exists;
 }
 
 bool number_exists(Engine *e, Formula f, NumberPhase phase, const char *text, size_t n)
@@ -383,10 +424,15 @@ bool number_exists(Engine *e, Formula f, NumberPhase phase, const char *text, si
     for (size_t i = 0; i < n; i++)
         if (text[i] >= '0' && text[i] <= '9' && (b.n || text[i] != '0'))
             digits[b.n++] = text[i];
-    if (each_conjunction(e, f, conjunction_exists, &b))
-        return true;
-    b.negative = true;
-    return phase == NUMBER_BEGIN && each_conjunction(e, f, conjunction_exists, &b);
+    bool tells = tells_spellings(e, f), begins = phase == NUMBER_BEGIN;
+    if (tells && phase < NUMBER_POINT && !only) { /* by digits alone, or with more */
+        b.room = NUMBER_TEXT - (int64_t)n;
+        if (either_sign(e, f, &b, begins))
+            return true;
+        b.room = -1;
+    }
+    b.fraction = tells && !only;
+    return either_sign(e, f, &b, begins);
 }
 
 /* Numbers that may not be are too few to matter. */
@@ -425,7 +471,7 @@ static bool asks_little(const Engine *e, Formula of)
             return false;
         const Decimal *value = &e->number[atom->b];
         bool one = value->n == 1 && value->digits[0] == '1' && !value->exp && !value->negative;
-        if (atom->a == NUMBER_MULTIPLE && one)
+        if (one && (atom->a == NUMBER_MULTIPLE || atom->a == NUMBER_DIGITS))
             whole = true;
         else if (atom->a == NUMBER_GE && one)
             from_one = true;
@@ -471,10 +517,9 @@ bool number_has(Engine *e, Formula f, uint32_t count)
                    .f = f,
                    .found = &found,
                    .dense = &dense};
-        bool exists =
-            f == F_TRUE || (f != F_FALSE && each_conjunction(e, f, conjunction_exists, &b));
-        b.negative = true;
-        exists = exists || (f != F_FALSE && each_conjunction(e, f, conjunction_exists, &b));
+        bool exists = f == F_TRUE || (f != F_FALSE && either_sign(e, f, &b, true));
+        b.fraction = true;
+        exists = exists || (f != F_FALSE && tells_spellings(e, f) && either_sign(e, f, &b, true));
         if (!exists || dense)
             return exists;
         f = f_and2(e, f, f_number(e, NUMBER_NE, &found));

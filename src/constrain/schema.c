@@ -41,7 +41,8 @@ static Formula say_type(Schemas *s, uint32_t of, const JsonValue *name)
     if (!json_is(name, "integer"))
         return schema_refuse(s, of, "type", "a name of a type, or a list of them, is expected");
     Decimal one = decimal_read(&s->e->arena, "1", 1);
-    return f_and2(s->e, f_type(s->e, KIND_NUMBER), f_number(s->e, NUMBER_MULTIPLE, &one));
+    NumberOp op = s->at[of].draft == DRAFT_4 ? NUMBER_DIGITS : NUMBER_MULTIPLE;
+    return f_and2(s->e, f_type(s->e, KIND_NUMBER), f_number(s->e, op, &one));
 }
 
 static Formula add_type(Schemas *s, uint32_t of, const JsonValue *value)
