@@ -5,10 +5,10 @@
  *
  *     ipv4 = <octet>(\.<octet>){3}
  *
- * Those that are no such language are refused: hostnames have rules on what their xn-- labels mean, a regular expression
- * nests.
+ * What is no such language is told by functions (labels of host names that are encoded, idna.h) or refused: regular expressions nest.
  */
 #include "base/strbuf.h"
+#include "constrain/idna.h"
 #include "constrain/pattern.h"
 #include "constrain/schema.h"
 
@@ -64,6 +64,11 @@ static const Rule rules[] = {
     {"label", "[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"},
     {"email", "(<atext>(\\.<atext>)*|\"([ !#-\\[\\]-~]|\\\\[ "
               "-~])*\")@(<label>(\\.<label>)*|\\[(<ipv4>|IPv6:<ipv6>)\\])"},
+    {"wide", "\\u0080-\\u{10ffff}"},
+    {"wide-atext", "[A-Za-z0-9!#$%&'*+/=?^_`{|}~<wide>-]+"},
+    {"wide-label", "[A-Za-z0-9<wide>]([A-Za-z0-9<wide>-]*[A-Za-z0-9<wide>])?"},
+    {"idn-email", "(<wide-atext>(\\.<wide-atext>)*|\"([ !#-\\[\\]-~<wide>]|\\\\[ "
+                  "-~])*\")@(<wide-label>(\\.<wide-label>)*|\\[(<ipv4>|IPv6:<ipv6>)\\])"},
     {"json-pointer", "(/([^~/]|~[01])*)*"},
     {"relative-json-pointer", "(0|[1-9][0-9]*)(#|<json-pointer>)"},
     {"base64", "([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"},
@@ -71,12 +76,10 @@ static const Rule rules[] = {
 };
 
 /* Formats whose names are rules, and formats that are refused. */
-static const char *const known[] = {"date",          "duration",      "email",
-                                    "ipv4",          "ipv6",          "iri",
-                                    "iri-reference", "json-pointer",  "relative-json-pointer",
-                                    "uri",           "uri-reference", "uri-template",
-                                    "uuid"};
-static const char *const refused[] = {"hostname", "idn-email", "idn-hostname", "regex"};
+static const char *const known[] = {
+    "date", "duration",      "email",         "idn-email",    "ipv4",
+    "ipv6", "iri",           "iri-reference", "json-pointer", "relative-json-pointer",
+    "uri",  "uri-reference", "uri-template",  "uuid"};
 
 /* Appends a pattern with what its rules stand for. */
 static void expand(const char *pattern, size_t n_rules, bool international, StrBuf *out)
@@ -144,12 +147,40 @@ static Term leap_seconds(Terms *terms)
     return term_or(terms, (Term[]){any, term_and(terms, behind, 2), term_and(terms, ahead, 2)}, 3);
 }
 
+static Term at_most(Terms *terms, uint32_t characters)
+{
+    return term_rep(terms, term_any_character(terms), 1, characters);
+}
+
+/* RFC 1123 and, from draft 7 on, RFC 5890: labels that begin with "xn--" stand for others, and in international names these stand
+   themselves. Names keep to one direction, or all of their labels keep the rule for both. */
+static Term host_names(Terms *terms, bool encoded, bool international)
+{
+    static const uint32_t dots[] = {'.', '.', 0x3002, 0x3002, 0xff0e, 0xff0e, 0xff61, 0xff61};
+    Term dot = term_points(terms, dots, international ? 4 : 1), name[2];
+    for (int d = IDNA_LEFT_TO_RIGHT; d <= IDNA_BOTH; d++) {
+        Term kept = term_of(terms, international ? "..--.*" : "[Xx][Nn]--.*", false),
+             ldh = term_of(
+                 terms, d == IDNA_BOTH ? "[A-Za-z]([A-Za-z0-9-]*[A-Za-z0-9])?" : "<label>", false);
+        Term label = term_and2(terms, ldh, at_most(terms, 63));
+        if (encoded || international)
+            label = term_or2(terms, term_and2(terms, label, term_not(terms, kept)),
+                             term_language(terms, &idna_a_label[d]));
+        if (international)
+            label = term_or2(terms, label, term_language(terms, &idna_u_label[d]));
+        name[d] =
+            term_cat(terms, label, term_rep(terms, term_cat(terms, dot, label), 0, TERM_MANY));
+    }
+    return term_and2(terms, term_or(terms, name, encoded || international ? 2 : 1),
+                     at_most(terms, 253));
+}
+
 Term format_base64(Terms *terms)
 {
     return term_of(terms, "<base64>", false);
 }
 
-int format_term(Terms *terms, const JsonValue *name, Term *out)
+int format_term(Terms *terms, const JsonValue *name, Draft draft, Term *out)
 {
     bool time = json_is(name, "time");
     if (time || json_is(name, "date-time")) {
@@ -157,9 +188,13 @@ int format_term(Terms *terms, const JsonValue *name, Term *out)
         *out = time ? times : term_cat(terms, term_of(terms, "<date>[tT]", false), times);
         return 1;
     }
-    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
-        if (json_is(name, refused[i]))
-            return -1;
+    if (json_is(name, "regex"))
+        return -1;
+    bool international = json_is(name, "idn-hostname");
+    if (international || json_is(name, "hostname")) {
+        *out = host_names(terms, draft >= DRAFT_7, international);
+        return 1;
+    }
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         char rule[40];
         if (!json_is(name, known[i]))

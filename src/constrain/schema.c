@@ -173,10 +173,12 @@ static Formula add_format(Schemas *s, uint32_t of, const JsonValue *value)
     bool named = value->kind == JSON_K_STRING, added = true;
     if (!s->assert_format)
         return F_TRUE;
-    uint64_t *known = named ? map_put(&s->formats, value->text, value->length, &added) : NULL;
+    const uint32_t key[2] = {named ? name_id(s->e, value->text, value->length) : 0,
+                             s->at[of].draft};
+    uint64_t *known = named ? map_put(&s->formats, key, sizeof key, &added) : NULL;
     if (!added)
         return f_string(s->e, (Term)*known);
-    if (format_term(&s->e->terms, value, &term) < 0)
+    if (format_term(&s->e->terms, value, s->at[of].draft, &term) < 0)
         return engine_fail(s->e, "%s/format: the format '%.60s' is not supported as an assertion",
                            s->at[of].path, value->text);
     if (named)

@@ -56,7 +56,7 @@ typedef struct Schemas {
     Map by_value;  /* address of a JsonValue, scope -> index */
     Map resources; /* URI -> index of the schema that it names */
     Map anchors;   /* URI#anchor -> index */
-    Map formats;   /* name -> term */
+    Map formats;   /* name, draft -> term */
     bool assert_format;
 } Schemas;
 
@@ -105,7 +105,7 @@ Term schema_own_names(Schemas *s, uint32_t of, uint32_t **known, uint32_t *n_kno
 Formula schema_evaluated(Schemas *s, uint32_t of);
 
 /* Format.c: the term of a format's texts. 1: known; 0: there is no such format, which then says nothing; -1: refused. */
-int format_term(Terms *terms, const JsonValue *name, Term *out);
+int format_term(Terms *terms, const JsonValue *name, Draft draft, Term *out);
 Term format_base64(Terms *terms);
 
 #endif

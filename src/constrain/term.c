@@ -336,7 +336,45 @@ Term term_rep(Terms *t, Term a, uint32_t min, uint32_t max)
     if (t->node[a].kind == TERM_K_REP && t->node[a].min == 0 && t->node[a].max == TERM_MANY)
         return a;
     bool nullable = min == 0;
-    return intern(t, TERM_K_REP, NULL, min, max, &a, 1, nullable, t->node[a].plain);
+    return intern(t, TERM_K_REP, NULL, min, max, &a, 1, nullable, nullable || t->node[a].plain);
+}
+
+static const Language *language_of(const TermNode *node)
+{
+    return (const Language *)(uintptr_t)(node->list[0] | (uint64_t)node->list[1] << 32);
+}
+
+/* What follows a text of a language. */
+static Term after_text(Terms *t, const Language *of, const char *text, size_t n)
+{
+    enum { STEPS = 100 }; /* that asking about a text counts as */
+    Term list[LANGUAGE_TEXT + 2] = {(Term)(uintptr_t)of, (Term)((uint64_t)(uintptr_t)of >> 32)};
+    count_work(t, STEPS);
+    if (t->failed || !of->begins(of, text, n))
+        return TERM_NONE;
+    for (size_t i = 0; i < n; i++)
+        list[2 + i] = (unsigned char)text[i];
+    return intern(t, TERM_K_LANGUAGE, NULL, 0, 0, list, n + 2, of->has(of, text, n), true);
+}
+
+Term term_language(Terms *t, const Language *of)
+{
+    return after_text(t, of, "", 0);
+}
+
+static Term derive_language(Terms *t, const TermNode *node, unsigned char byte, ByteSet *same)
+{
+    const Language *of = language_of(node);
+    char text[LANGUAGE_TEXT + 1];
+    size_t n = node->n - 2;
+    ByteSet only = {{0}};
+    set_add(&only, byte);
+    for (int w = 0; w < 4; w++)
+        same->bit[w] &= only.bit[w];
+    for (size_t i = 0; i < n; i++)
+        text[i] = (char)node->list[2 + i];
+    text[n] = (char)byte;
+    return n < LANGUAGE_TEXT ? after_text(t, of, text, n + 1) : TERM_NONE;
 }
 
 /* The derivative by a byte; *same is narrowed to bytes that all have this derivative. */
@@ -387,6 +425,9 @@ static Term derive(Terms *t, Term a, unsigned char byte, ByteSet *same)
     }
     case TERM_K_NOT:
         result = term_not(t, derive(t, node.list[0], byte, same));
+        break;
+    case TERM_K_LANGUAGE:
+        result = derive_language(t, &node, byte, same);
         break;
     case TERM_K_REP:
         result = term_cat(t, derive(t, node.list[0], byte, same),
@@ -538,9 +579,54 @@ static bool search(Terms *t, Term a, int u)
     return found;
 }
 
+#define NO_ROOM UINT32_MAX
+
+/* Bytes that some text of a term needs at most; NO_ROOM: that is not easy to see. */
+static uint32_t room_of(const Terms *t, Term a, int depth)
+{
+    const TermNode *node = &t->node[a];
+    uint32_t n = NO_ROOM, each;
+    if (node->nullable)
+        return 0;
+    if (node->kind == TERM_K_BYTES || node->kind == TERM_K_LANGUAGE)
+        return node->kind == TERM_K_BYTES ? 1 : language_of(node)->room;
+    if (depth > TERM_DEPTH || (node->kind != TERM_K_CAT && node->kind != TERM_K_OR))
+        return NO_ROOM;
+    for (uint32_t i = 0; i < node->n; i++) {
+        each = room_of(t, node->list[i], depth + 1);
+        if (node->kind == TERM_K_OR)
+            n = each < n ? each : n;
+        else if (i == 0 || n == NO_ROOM || each == NO_ROOM)
+            n = i == 0 || n != NO_ROOM ? each : n;
+        else
+            n += each < NO_ROOM / 2 && n < NO_ROOM / 2 ? each : NO_ROOM - 1 - n;
+    }
+    return n;
+}
+
+/* Whether two terms have a text in common because one asks for the length only, and some text of the other is short. */
+static bool has_room(Terms *t, Term a)
+{
+    const TermNode node = t->node[a];
+    Term any = term_any_character(t);
+    for (int i = 0; i < 2 && node.kind == TERM_K_AND && node.n == 2; i++) {
+        const TermNode length = t->node[node.list[i]];
+        if (length.kind == TERM_K_REP && length.list[0] == any && length.min <= 1 &&
+            (length.min == 0 || !t->node[node.list[1 - i]].nullable)) {
+            uint32_t room = room_of(t, node.list[1 - i], 0);
+            return room != NO_ROOM && room <= length.max;
+        }
+    }
+    return false;
+}
+
 bool term_alive(Terms *t, Term a, int u)
 {
     int is = known(t, a, u);
+    if (is == UNKNOWN && u == 0 && !t->failed && has_room(t, a)) {
+        t->node[a].alive[0] |= 1;
+        return true;
+    }
     return is == UNKNOWN ? !t->failed && search(t, a, u) : is;
 }
 

@@ -6,7 +6,7 @@
  *
  * Equal terms have equal ids, so that states can be compared, and transitions are computed once:
  *
- *     bytes(set)   cat(a, b)   or(…)   and(…)   not(a)   rep(a, min, max)
+ *     bytes(set)   cat(a, b)   or(…)   and(…)   not(a)   rep(a, min, max)   language(functions)
  *
  * All languages are meant as sets of UTF-8 texts: `u` is where in a character a text stands (utf8_step), and a term is
  * alive where some end of it makes valid UTF-8. Bytes outside UTF-8 never get here.
@@ -59,7 +59,8 @@ typedef enum TermKind {
     TERM_K_OR,
     TERM_K_AND,
     TERM_K_NOT,
-    TERM_K_REP
+    TERM_K_REP,
+    TERM_K_LANGUAGE,
 } TermKind;
 
 typedef struct TermNode {
@@ -71,9 +72,10 @@ typedef struct TermNode {
     uint32_t search;
     uint32_t min, max; /* REP */
     uint32_t n;        /* of list */
-    const Term *list;  /* [n] CAT: two; OR, AND: sorted; NOT, REP: one */
-    ByteSet set;       /* BYTES */
-    Term *next;        /* [256] derivatives, UINT32_MAX where not known; or NULL */
+    /* [n] CAT: two; OR, AND: sorted; NOT, REP: one; LANGUAGE: the two halves of a pointer and a byte each of the text so far */
+    const Term *list;
+    ByteSet set; /* BYTES */
+    Term *next;  /* [256] derivatives, UINT32_MAX where not known; or NULL */
 } TermNode;
 
 typedef struct Terms {
@@ -103,6 +105,16 @@ Term term_rep(Terms *t, Term a, uint32_t min, uint32_t max);
 /* Characters of ranges of code points [low, high], two numbers each, sorted or not; surrogates are left out. */
 Term term_points(Terms *t, const uint32_t *range, size_t n_ranges);
 Term term_any_character(Terms *t);
+
+/* A language that no expression tells, of texts of up to LANGUAGE_TEXT bytes. */
+enum { LANGUAGE_TEXT = 255 };
+typedef struct Language {
+    bool (*has)(const struct Language *of, const char *text, size_t n);
+    bool (*begins)(const struct Language *of, const char *text, size_t n); /* a text of it */
+    uint32_t room; /* what begins is ended by so many bytes, or fewer */
+    int is;        /* theirs */
+} Language;
+Term term_language(Terms *t, const Language *of);
 
 /* What may follow a byte. */
 Term term_next(Terms *t, Term a, unsigned char byte);
