@@ -583,7 +583,8 @@ static void bench_sweeps_over_the_lengths_of_prompts(void **state)
             fail_msg("no '%s' in:\n%s", rows[i], r.output.text);
     assert_null(strstr(r.output.text, ",600,")); /* longer than the context */
     strbuf_free(&r.output);
-    snprintf(args, sizeof args, "grep -c 'token by token\\|buckets' %s", in_scratch("sweep.svg"));
+    snprintf(args, sizeof args, "grep -c '<text.*token by token\\|<text.*buckets' %s",
+             in_scratch("sweep.svg"));
     FILE *lines = popen(args, "r");
     int n = 0;
     assert_non_null(lines);
@@ -748,6 +749,22 @@ static void completions_are_scripts_that_offer_the_commands(void **state)
            "COMP;",
            "_completion bash > /tmp/c.$$; bash -c '. /tmp/c.'$$'; eval \"$COMP\"'; rm /tmp/c.$$",
            "init inspect");
+    /* Values of options that have some, also of those that take others. */
+    static const char *const values[][2] = {
+        {"simulate --chip h1", "h100_sxm"},   {"plan --layout fs", "fsdp"},
+        {"train --layout tp-", "tp-scatter"}, {"generate --device t", "tpu"},
+        {"train --optimizer = mu", "muon"},   {"generate --dtype b", "bf16"}};
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        char typed[300];
+        snprintf(typed, sizeof typed,
+                 "COMP='cd /; COMP_WORDS=(caravan %s); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); "
+                 "_caravan; echo ${COMPREPLY[*]}'; export COMP;",
+                 values[i][0]);
+        expect(
+            0, typed,
+            "_completion bash > /tmp/c.$$; bash -c '. /tmp/c.'$$'; eval \"$COMP\"'; rm /tmp/c.$$",
+            values[i][1]);
+    }
     expect(0, "", "_completion zsh", "#compdef caravan");
     if (system("command -v zsh >/dev/null") == 0)
         expect(0, "", "_completion zsh | zsh -n 2>&1 && echo parsed", "parsed");

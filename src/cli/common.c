@@ -5,6 +5,7 @@
 #include "cli/terminal.h"
 #include "grad/remat.h"
 #include "io/tensor.h"
+#include "model/layouts.h"
 #include "model/presets.h"
 #include "run/backend.h"
 #include "shard/mesh.h"
@@ -23,6 +24,11 @@ static int check_mesh_or_auto(const char *text, cvn_err *err)
 static const char *choice_of_format(size_t i)
 {
     return i < CHAT_N ? chat_format_name((ChatFormat)i) : NULL;
+}
+
+const char *choice_of_layout(size_t i)
+{
+    return i ? layout_name(i - 1) : "auto";
 }
 
 const Option shared_options[SHARED_OPTIONS] = {

@@ -23,8 +23,9 @@ extern const Option shared_options[SHARED_OPTIONS];
 /* SHARED(TOP_P): its address. */
 #define SHARED(name) (&shared_options[SHARED_##name])
 
-/* Choices: the names of presets; of what is recomputed; the types that weights are stored in. */
+/* Choices: the names of presets; of layouts; of what is recomputed; the types that weights are stored in. */
 const char *choice_of_preset(size_t i);
+const char *choice_of_layout(size_t i);
 
 /* Of --mesh: that it is one, whatever lies on it; of --device: that there is such a kind. */
 int check_mesh(const char *text, cvn_err *err);

@@ -20,10 +20,11 @@ static void bash_values(StrBuf *out, const Command *command)
         strbuf_printf(out, "    '%s --%s'", command->name, option->name);
         if (option->letter)
             strbuf_printf(out, "|'%s -%c'", command->name, option->letter);
-        if (option->kind == ARG_CHOICE) {
+        if (option_choice(option, 0)) {
             strbuf_puts(out, ") COMPREPLY=($(compgen -W '");
             add_choices(out, option);
-            strbuf_puts(out, "' -- \"$word\")); return ;;\n");
+            strbuf_printf(out, "' %s-- \"$word\")); return ;;\n",
+                          option->kind == ARG_CHOICE ? "" : "-f ");
         } else if (option->kind == ARG_INPUT || option->kind == ARG_OUTPUT)
             strbuf_puts(out, ") COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n");
         else
@@ -36,13 +37,16 @@ static void bash_script(StrBuf *out)
     strbuf_puts(out, "# bash completion of caravan; made by caravan _completion bash\n"
                      "_caravan() {\n"
                      "    local word=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]}\n"
+                     "    local last=${COMP_WORDS[COMP_CWORD-1]}\n"
+                     "    [[ $word == = ]] && word=\n" /* --option=VALUE comes as three words */
+                     "    [[ $last == = ]] && last=${COMP_WORDS[COMP_CWORD-2]}\n"
                      "    COMPREPLY=()\n"
                      "    if [ \"$COMP_CWORD\" = 1 ]; then\n"
                      "        COMPREPLY=($(compgen -W '--help --version help");
     for (int i = 0; commands[i]; i++)
         strbuf_printf(out, " %s", commands[i]->name);
     strbuf_puts(out, "' -- \"$word\"))\n        return\n    fi\n"
-                     "    case \"$command ${COMP_WORDS[COMP_CWORD-1]}\" in\n");
+                     "    case \"$command $last\" in\n");
     for (int i = 0; commands[i]; i++)
         bash_values(out, commands[i]);
     strbuf_puts(out, "    esac\n    [[ $word == -* ]] || return\n    case \"$command\" in\n");
@@ -83,7 +87,7 @@ static void zsh_option(StrBuf *out, const Option *option)
         strbuf_putc(out, ':');
         add_zsh(out, option->value);
         strbuf_putc(out, ':');
-        if (option->kind == ARG_CHOICE) {
+        if (option_choice(option, 0)) {
             strbuf_putc(out, '(');
             add_choices(out, option);
             strbuf_putc(out, ')');
@@ -137,8 +141,8 @@ static void fish_option(StrBuf *out, const char *command, const Option *option)
                   option->name);
     if (option->letter)
         strbuf_printf(out, " -s %c", option->letter);
-    if (option->kind == ARG_CHOICE) {
-        strbuf_puts(out, " -x -a '");
+    if (option_choice(option, 0)) {
+        strbuf_puts(out, option->kind == ARG_CHOICE ? " -x -a '" : " -r -F -a '");
         add_choices(out, option);
         strbuf_putc(out, '\'');
     } else if (option->kind == ARG_INPUT || option->kind == ARG_OUTPUT) {

@@ -32,7 +32,7 @@ void option_variable(const Option *option, char *text, size_t size)
 
 const char *option_choice(const Option *option, size_t i)
 {
-    return option->choices ? option->choices[i] : option->choice(i);
+    return option->choices ? option->choices[i] : option->choice ? option->choice(i) : NULL;
 }
 
 static const char *choice_at(const void *option, size_t i)

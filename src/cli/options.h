@@ -60,10 +60,11 @@ typedef struct Option {
     int (*check)(const char *text, cvn_err *err); /* ARG_TEXT: refuses a value, or NULL */
     const char *needs; /* an option of the command without which this one says nothing, or NULL */
     const char *value; /* name of the value in help: "DIR", "N" */
-    const char *fallback;       /* value when none is given, as it would be typed; NULL: none */
-    const char *const *choices; /* ARG_CHOICE: their names, ended by NULL; or */
-    const char *(*choice)(
-        size_t i);    /* the i-th, NULL past the last, where they are known elsewhere */
+    const char *fallback; /* value when none is given, as it would be typed; NULL: none */
+    /* ARG_CHOICE: their names, ended by NULL; or the i-th, NULL past the last, where they are known elsewhere. ARG_TEXT: some
+     * values, which completions offer; others are taken, too. */
+    const char *const *choices;
+    const char *(*choice)(size_t i);
     const char *help; /* a phrase without a full stop */
 } Option;
 
@@ -74,7 +75,7 @@ typedef struct Option {
 /* The path in what was typed, and the bytes of the name in front of it; 0: there is none. */
 const char *option_named(const char *text, size_t *name);
 
-/* The i-th name of an ARG_CHOICE, NULL past the last. */
+/* The i-th name of an ARG_CHOICE, or value that an ARG_TEXT offers; NULL past the last. */
 const char *option_choice(const Option *option, size_t i);
 
 typedef struct Value {

@@ -57,12 +57,18 @@ enum {
 
 static const char *const engine_choices[] = {"caravan", "vllm", "trtllm", "sglang", NULL};
 
+static const char *choice_of_chip(size_t i)
+{
+    return i < chips_count() ? chip_at(i)->name : i == chips_count() ? "this" : NULL;
+}
+
 static const Option *const options[] = {
     OPTION(ROWS, "rows", .kind = ARG_INPUT, .required = true, .group = 1, .value = "FILE.csv",
            .help = "what each row of a table asks, beside what was measured of it"),
     [PRESET] = ASK(PRESET),
     [MODEL] = ASK(MODEL),
-    OPTION(CHIP, "chip", .kind = ARG_TEXT, .value = "NAME", .fallback = "h100_sxm",
+    OPTION(CHIP, "chip", .kind = ARG_TEXT, .choice = choice_of_chip, .value = "NAME",
+           .fallback = "h100_sxm",
            .help = "on which chips: a name that `caravan chips` prints, FILE.json, or "
                    "this: the machine that is here, whose steps are measured"),
     OPTION(PRICE, "price", .kind = ARG_REAL, .low = 1e-6, .high = 1e6, .value = "DOLLARS",
@@ -72,8 +78,8 @@ static const Option *const options[] = {
     [LAYOUT] = ASK(LAYOUT),
     OPTION(GOAL, "goal", .kind = ARG_CHOICE, .value = "GOAL", .fallback = "throughput",
            .choices = search_goal_names, .needs = "mesh", .help = "of --mesh auto, one of"),
-    OPTION(CHIPS, "chips", .kind = ARG_TEXT, .value = "N", .fallback = "min", .needs = "mesh",
-           .help = "of --mesh auto: how many, or min"),
+    OPTION(CHIPS, "chips", .kind = ARG_TEXT, .choices = CHOICES("min"), .value = "N",
+           .fallback = "min", .needs = "mesh", .help = "of --mesh auto: how many, or min"),
     [OVERLAP] = SHARED(OVERLAP),
     [TRAIN] = ASK(TRAIN),
     [PREFILL] = ASK(PREFILL),
@@ -106,7 +112,7 @@ static const Option *const options[] = {
            .help = "write a page of pictures of the model on the chip"),
     OPTION(SVG, "svg", .kind = ARG_OUTPUT, .tried = true, .value = "FILE",
            .help = "draw what of the step is when"),
-    OPTION(CHECK, "check", .kind = ARG_TEXT, .value = "DEVICE",
+    OPTION(CHECK, "check", .kind = ARG_TEXT, .choices = CHOICES("tpu", "cuda"), .value = "DEVICE",
            .help = "compile the step by the chip's own compiler too: tpu, cuda, "
                    "pjrt:PLUGIN"),
     [JSON] = SHARED(JSON),
