@@ -5,63 +5,64 @@
 #include <math.h>
 #include <string.h>
 
-/* The numbers of a row. */
-typedef struct Question {
-    double chips, tp, pp, cp, batch, seq, context, input, output, speed, bandwidth;
-    double sharded, micro, virtual_stages, recompute, recompute_attention, sums_overlap, gradient,
-        attention;
-    double narrow, spread, budget, fraction, wait, prompts, fused, ahead, requests;
-    double dim, layers, heads, kv_heads, head_dim, ffn, vocab, gates, tied, norms;
-} Question;
-
 #define MOST (1 << 24)
-#define AT(field) offsetof(Question, field)
+#define AT(field) offsetof(RowQuestion, field)
+#define OWN (double)NAN /* nothing changes what is there: the engine's */
 
-/* Every column that has a number: its default, and the least and the most that it may be. */
+typedef enum NumberKind { REAL, INT, INT64, FLAG } NumberKind;
+
+/* Every column that has a number: where it goes, its default, and the least and the most that it may be. */
+// clang-format off
 static const struct {
     const char *name;
     size_t offset;
+    NumberKind kind;
     double none, low, high;
 } numbers[] = {
-    {"chips", AT(chips), 0, 1, MOST},         /* all of them, in training */
-    {"tp", AT(tp), 1, 1, 1024},               /* parts of a layer */
-    {"pp", AT(pp), 1, 1, 1024},               /* of the layers */
-    {"cp", AT(cp), 1, 1, 1024},               /* of a sequence, in training */
-    {"batch", AT(batch), 0, 1e-9, 1 << 20},   /* rows of a step; requests in flight on a replica */
-    {"seq", AT(seq), 0, 1, MOST},             /* tokens of a row, in training */
-    {"context", AT(context), 0, 0, MOST},     /* keys that a token looks at, in decoding */
-    {"input", AT(input), 0, 1, MOST},         /* tokens of a prompt */
-    {"output", AT(output), 0, 1, MOST},       /* of its answer */
-    {"speed", AT(speed), 1, 1e-3, 10},        /* share of the chip's peaks: less power */
-    {"bandwidth", AT(bandwidth), 0, 1, 1e18}, /* bytes a second, in place of the chip's */
-    {"sharded", AT(sharded), 1, 0, 1},        /* weights are split over the parts of the batch */
-    {"micro", AT(micro), 0, 0, MOST},         /* rows that a part takes at a time; 0: all its own */
-    {"virtual_stages", AT(virtual_stages), 1, 0, 1024}, /* of a chip's part of the layers */
-    {"recompute", AT(recompute), 0, 0, 1}, /* share of the forward products done again */
-    {"recompute_attention", AT(recompute_attention), 0, 0, 1}, /* of attention */
-    {"sums_overlap", AT(sums_overlap), 0, 0, 1},   /* sums of parts go on beside products */
-    {"gradient_bytes", AT(gradient), 2, 1, 8},     /* of one that is summed */
-    {"attention_peak", AT(attention), 1, 1e-3, 1}, /* share of the peak, at most */
-    {"cache_8bit", AT(narrow), 0, 0, 1},           /* keys and values in 8 bits */
-    {"spread", AT(spread), 0, 0, 1},         /* lengths are drawn from [1 - spread, 1] of these */
-    {"budget", AT(budget), 0, 0, MOST},      /* tokens of a step; 0: the engine's */
-    {"memory_share", AT(fraction), 0, 0, 1}, /* that it uses; 0: the engine's */
-    {"wait", AT(wait), 0, 0, 1 << 20},       /* steps that a prompt may wait for others */
-    {"prompts", AT(prompts), 0, 0, MOST},    /* different ones that caches find again; 0: all are */
-    {"fused", AT(fused), -1, 0, 16},         /* operations of a layer fused with sums */
-    {"ahead", AT(ahead), 0, 0, 1},           /* steps are decided on while others run */
-    {"requests", AT(requests), 0, 0, MOST},  /* 0: ten for each in flight */
-    {"dim", AT(dim), 0, 1, MOST},            /* the model's, where it is no preset */
-    {"layers", AT(layers), 0, 1, 1 << 16},
-    {"heads", AT(heads), 0, 1, 1 << 16},
-    {"kv_heads", AT(kv_heads), 0, 1, 1 << 16},
-    {"head_dim", AT(head_dim), 0, 1, 1 << 16},
-    {"ffn", AT(ffn), 0, 1, MOST},
-    {"vocab", AT(vocab), 0, 1, MOST},
-    {"gates", AT(gates), 3, 2, 3}, /* matrices of the feed-forward part */
-    {"tied", AT(tied), 0, 0, 1},
-    {"norms", AT(norms), 0, 0, 16}, /* operations more in a layer */
+    {"chips", AT(training.chips), REAL, 0, 1, MOST},
+    {"tp", AT(training.tp), REAL, 1, 1, 1024},
+    {"tp", AT(serving.tp), INT, 1, 1, 1024},
+    {"pp", AT(training.pp), REAL, 1, 1, 1024},
+    {"pp", AT(serving.pp), INT, 1, 1, 1024},
+    {"cp", AT(training.cp), REAL, 1, 1, 1024},
+    {"batch", AT(rows), REAL, 0, 1e-9, 1 << 20},
+    {"batch", AT(training.rows), REAL, 0, 1e-9, 1 << 20},
+    {"batch", AT(serving.in_flight), INT64, 0, 1e-9, 1 << 20},
+    {"seq", AT(training.seq), REAL, 0, 1, MOST},
+    {"context", AT(context), REAL, 0, 0, MOST},
+    {"input", AT(serving.input), INT64, 0, 1, MOST},
+    {"output", AT(serving.output), INT64, 0, 1, MOST},
+    {"speed", AT(speed), REAL, 1, 1e-3, 10},       /* of the chip's peaks: less power */
+    {"bandwidth", AT(bandwidth), REAL, 0, 1, 1e18}, /* bytes a second; 0: the chip's */
+    {"attention_peak", AT(attention), REAL, 1, 1e-3, 1}, /* share that it reaches, at most */
+    {"sharded", AT(training.sharded), FLAG, 1, 0, 1},
+    {"micro", AT(training.micro), REAL, 0, 0, MOST},
+    {"virtual_stages", AT(training.virtual_stages), REAL, 1, 0, 1024},
+    {"recompute", AT(training.again), REAL, 0, 0, 1},
+    {"recompute_attention", AT(training.attention_again), REAL, 0, 0, 1},
+    {"sums_overlap", AT(training.sums_overlap), FLAG, 0, 0, 1},
+    {"gradient_bytes", AT(training.gradient), REAL, 2, 1, 8},
+    {"cache_8bit", AT(serving.narrow), FLAG, 0, 0, 1},
+    {"spread", AT(serving.spread), REAL, 0, 0, 1},
+    {"budget", AT(serving.engine.budget), REAL, OWN, 1, MOST},
+    {"memory_share", AT(serving.engine.fraction), REAL, OWN, 1e-3, 1},
+    {"fused", AT(serving.engine.fused), REAL, OWN, 0, 16},
+    {"ahead", AT(serving.engine.ahead), FLAG, OWN, 0, 1},
+    {"wait", AT(serving.wait), INT, 0, 0, 1 << 20},
+    {"prompts", AT(serving.prompts), INT64, 0, 0, MOST},
+    {"requests", AT(serving.requests), INT64, 0, 0, MOST},
+    {"dim", AT(serving.shape.dim), REAL, 0, 1, MOST},
+    {"layers", AT(serving.shape.layers), REAL, 0, 1, 1 << 16},
+    {"heads", AT(serving.shape.heads), REAL, 0, 1, 1 << 16},
+    {"kv_heads", AT(serving.shape.kv_heads), REAL, 0, 1, 1 << 16},
+    {"head_dim", AT(serving.shape.head_dim), REAL, 0, 1, 1 << 16},
+    {"ffn", AT(serving.shape.ffn), REAL, 0, 1, MOST},
+    {"vocab", AT(serving.shape.vocab), REAL, 0, 1, MOST},
+    {"gates", AT(serving.shape.gates), REAL, 3, 2, 3},
+    {"tied", AT(serving.shape.tied), FLAG, 0, 0, 1},
+    {"norms", AT(serving.shape.norms), REAL, 0, 0, 16},
 };
+// clang-format on
 
 /* Columns with names, and those that are for people. */
 static const char *const words[] = {"id",      "ask", "model", "chip", "precision", "engine",
@@ -122,16 +123,26 @@ int rows_check(const Csv *csv, const char *path, cvn_err *err)
 
 /* ---- reading a row ---- */
 
-static int read_numbers(const Csv *csv, int64_t row, Question *q, cvn_err *err)
+static int read_numbers(const Csv *csv, int64_t row, RowQuestion *q, cvn_err *err)
 {
     for (size_t i = 0; i < COUNT(numbers); i++) {
         const char *text = csv_at(csv, row, numbers[i].name);
         double x = csv_number(csv, row, numbers[i].name, numbers[i].none);
+        char *at = (char *)q + numbers[i].offset;
         if (*text && !(x >= numbers[i].low && x <= numbers[i].high))
             return err_set(err, CVN_EUNSUPPORTED,
                            "%s is \"%s\", where a number from %g to %g is wanted", numbers[i].name,
                            text, numbers[i].low, numbers[i].high);
-        *(double *)((char *)q + numbers[i].offset) = x;
+        if (isnan(x))
+            continue;
+        if (numbers[i].kind == REAL)
+            *(double *)at = x;
+        else if (numbers[i].kind == INT)
+            *(int *)at = (int)x;
+        else if (numbers[i].kind == INT64)
+            *(int64_t *)at = (int64_t)x;
+        else
+            *(bool *)at = x >= 1;
     }
     return CVN_OK;
 }
@@ -165,120 +176,78 @@ static int read_type(const Csv *csv, int64_t row, ChipType *type, cvn_err *err)
 }
 
 /* The chip, as far as the row does not say otherwise. */
-static int read_chip(const Csv *csv, int64_t row, const Question *q, ChipType type,
-                     CostModel *model, cvn_err *err)
+static int read_chip(const Csv *csv, int64_t row, RowQuestion *q, cvn_err *err)
 {
     const char *name = csv_at(csv, row, "chip");
     const Chip *found = chip_find(name);
     if (!found)
         return err_set(err, CVN_EUNSUPPORTED, "there is no chip \"%s\"", name);
     Chip chip = *found;
-    if (chip_peak(&chip, type) <= 0)
-        return err_set(err, CVN_EUNSUPPORTED, "%s has no %s", name, chip_type_names[type]);
+    if (chip_peak(&chip, q->serving.type) <= 0)
+        return err_set(err, CVN_EUNSUPPORTED, "%s has no %s", name,
+                       chip_type_names[q->serving.type]);
     chip.bf16 *= q->speed;
     chip.int8 *= q->speed;
     chip.fp8 *= q->speed;
     chip.fp4 *= q->speed;
     if (q->bandwidth > 0)
         chip.bandwidth = q->bandwidth;
-    cost_model(model, &chip);
-    model->fit.prefill_compute = fmin(model->fit.prefill_compute, q->attention);
+    cost_model(&q->chip, &chip);
+    q->chip.fit.prefill_compute = fmin(q->chip.fit.prefill_compute, q->attention);
+    if (q->ask == TRAIN)
+        cost_sustained(&q->chip);
     return CVN_OK;
 }
 
 /* Of the columns, else of the preset that the model's name is. */
-static int read_shape(const Csv *csv, int64_t row, const Question *q, SimShape *shape, cvn_err *err)
+static int read_shape(const Csv *csv, int64_t row, RowQuestion *q, cvn_err *err)
 {
     const char *name = csv_at(csv, row, "model");
+    SimShape *s = &q->serving.shape;
     Model config;
-    *shape = (SimShape){q->dim, q->layers, q->heads, q->kv_heads,  q->head_dim,
-                        q->ffn, q->vocab,  q->gates, q->tied >= 1, q->norms};
-    bool whole = q->layers > 0 && q->heads > 0 && q->kv_heads > 0 && q->head_dim > 0 &&
-                 q->ffn > 0 && q->vocab > 0;
-    if (q->dim > 0 && !whole)
+    if (s->dim > 0 && !(s->layers > 0 && s->heads > 0 && s->kv_heads > 0 && s->head_dim > 0 &&
+                        s->ffn > 0 && s->vocab > 0))
         return err_set(err, CVN_EUNSUPPORTED,
                        "dim comes with layers, heads, kv_heads, head_dim, ffn and vocab");
-    if (q->dim <= 0 && preset_config(name, &config, NULL))
+    if (s->dim <= 0 && preset_config(name, &config, NULL))
         return err_set(err, CVN_EUNSUPPORTED,
                        "no preset is \"%s\": dim, layers, heads, kv_heads, head_dim, ffn and vocab "
                        "say what another model is",
                        name);
-    if (q->dim <= 0)
-        *shape = sim_shape_of(&config);
-    if (q->tp > shape->heads || q->pp > shape->layers)
+    if (s->dim <= 0)
+        *s = sim_shape_of(&config);
+    q->training.shape = *s;
+    q->training.type = q->serving.type;
+    if (q->serving.tp > s->heads || q->serving.pp > s->layers)
         return err_set(err, CVN_EUNSUPPORTED,
-                       "%g x %g chips are more than the model has heads or layers", q->tp, q->pp);
+                       "%d x %d chips are more than the model has heads or layers", q->serving.tp,
+                       q->serving.pp);
     return CVN_OK;
 }
 
-static void read_training(const Question *q, SimTraining *a)
-{
-    a->chips = q->chips;
-    a->tp = q->tp;
-    a->pp = q->pp;
-    a->cp = q->cp;
-    a->sharded = q->sharded >= 1;
-    a->sums_overlap = q->sums_overlap >= 1;
-    a->rows = q->batch;
-    a->seq = q->seq;
-    a->micro = q->micro;
-    a->virtual_stages = q->virtual_stages;
-    a->again = q->recompute;
-    a->attention_again = q->recompute_attention;
-    a->gradient = q->gradient;
-}
-
-/* How requests are served: as the engine does it by itself, but for what the row says. */
-static int read_serving(const Csv *csv, int64_t row, const Question *q, SimServing *a, cvn_err *err)
+/* How requests are served, by itself. */
+static int read_engine(const Csv *csv, int64_t row, SimServing *a, cvn_err *err)
 {
     const char *name = csv_at(csv, row, "engine");
     const SimEngine *engine = sim_engine_find(*name ? name : "vllm");
     if (!engine)
         return err_set(err, CVN_EUNSUPPORTED, "no engine \"%s\" is known", name);
     a->engine = *engine;
-    a->engine.ahead |= q->ahead >= 1;
-    if (q->budget > 0)
-        a->engine.budget = q->budget;
-    if (q->fraction > 0)
-        a->engine.fraction = q->fraction;
-    if (q->fused >= 0)
-        a->engine.fused = q->fused;
-    a->narrow = q->narrow >= 1;
-    a->tp = (int)q->tp;
-    a->pp = (int)q->pp;
-    a->in_flight = (int64_t)q->batch;
-    a->input = (int64_t)q->input;
-    a->output = (int64_t)q->output;
-    a->spread = q->spread;
-    a->prompts = (int64_t)q->prompts;
-    a->requests = (int64_t)q->requests;
-    a->wait = (int)q->wait;
     return CVN_OK;
 }
 
-int rows_ask(const Csv *csv, int64_t row, RowQuestion *out, cvn_err *err)
+int rows_ask(const Csv *csv, int64_t row, RowQuestion *q, cvn_err *err)
 {
-    Question q;
-    ChipType type = CHIP_BF16;
-    SimShape shape;
     const char *missing = csv_at(csv, row, "missing");
-    *out = (RowQuestion){0};
+    *q = (RowQuestion){0};
     if (*missing)
         return err_set(err, CVN_EUNSUPPORTED, "%s", missing);
-    TRY(read_ask(csv, row, &out->ask, err));
-    TRY(read_numbers(csv, row, &q, err));
-    TRY(read_type(csv, row, &type, err));
-    TRY(read_chip(csv, row, &q, type, &out->chip, err));
-    TRY(read_shape(csv, row, &q, &shape, err));
-    out->rows = q.batch;
-    out->context = q.context;
-    out->training = (SimTraining){.shape = shape, .type = type};
-    out->serving = (SimServing){.shape = shape, .type = type};
-    if (out->ask != TRAIN)
-        return read_serving(csv, row, &q, &out->serving, err);
-    read_training(&q, &out->training);
-    cost_sustained(&out->chip);
-    return CVN_OK;
+    TRY(read_ask(csv, row, &q->ask, err));
+    TRY(read_type(csv, row, &q->serving.type, err));
+    TRY(read_engine(csv, row, &q->serving, err));
+    TRY(read_numbers(csv, row, q, err));
+    TRY(read_chip(csv, row, q, err));
+    return read_shape(csv, row, q, err);
 }
 
 double rows_measured(const Csv *csv, int64_t row, RowFigure figure)

@@ -36,7 +36,8 @@ typedef struct RowQuestion {
     CostModel chip;
     SimTraining training;
     SimServing serving;
-    double rows, context; /* of a step; keys that a token looks at */
+    double rows, context;               /* of a step; keys that a token looks at */
+    double speed, bandwidth, attention; /* what of the chip differs: rows.c */
 } RowQuestion;
 
 /* Whether the columns are known, and those that every question needs are there. */
