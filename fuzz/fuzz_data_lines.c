@@ -33,9 +33,27 @@ static void check(const DataEncoder *encoder, const SourceUnit *unit, EncodedUni
         return;
     if (out->learn.length && out->learn.length != out->ids.n)
         abort();
+    for (size_t i = 0; i < out->end.n; i++)
+        if (out->end.id[i] <= (i ? out->end.id[i - 1] : 0) || out->end.id[i] > (int32_t)out->ids.n)
+            abort();
     for (size_t i = 0; i < out->ids.n; i++)
         if (out->ids.id[i] < 0 || out->ids.id[i] >= 14)
             abort();
+}
+
+enum { TEMPLATES = 3 };
+
+static const ChatWriter *writer_of(const Tokenizer *tokenizer, int i)
+{
+    static const char *const names[TEMPLATES] = {"llama3", "llama3-meta", "llama3.1"};
+    static ChatWriter writer[TEMPLATES];
+    ChatTemplate *chat;
+    if (writer[i].template)
+        return &writer[i];
+    if (chat_template_open(tokenizer, names[i], &chat, NULL))
+        abort();
+    chat_writer_init(&writer[i], chat, tokenizer);
+    return &writer[i];
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -50,10 +68,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const char *text = (const char *)data + 1;
     size_t n = size - 1;
     SourceFile file = {.path = name, .kind = data[0] % 2 ? SOURCE_JSONL : SOURCE_TEXT};
-    ChatFormat format = (ChatFormat)(data[0] / 2 % CHAT_N);
     DataEncoder encoder = {.tokenizer = tokenizer,
-                           .chat = &format,
-                           .pairs = data[0] / 2 / CHAT_N % 2 && file.kind == SOURCE_JSONL};
+                           .chat = writer_of(tokenizer, data[0] / 2 % TEMPLATES),
+                           .pairs = data[0] / 2 / TEMPLATES % 2 && file.kind == SOURCE_JSONL};
     EncodedUnit out = {0};
     for (size_t at = 0; at < n;) {
         const char *newline = memchr(text + at, '\n', n - at);

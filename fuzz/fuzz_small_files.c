@@ -9,7 +9,6 @@
 #include "model/forward.h"
 #include "model/layouts.h"
 #include "serve/dialog.h"
-#include "text/chat.h"
 #include "train/config.h"
 #include "train/report/metrics.h"
 
@@ -58,10 +57,10 @@ static int read_rules(const char *folder, const char *path, cvn_err *err)
     return code;
 }
 
-static int read_chat_format(const char *folder, const char *path, cvn_err *err)
+static int read_chat_template(const char *folder, const char *path, cvn_err *err)
 {
     (void)path;
-    ChatFormat format;
+    ChatTemplate *chat = NULL;
     Tokenizer *beside;
     const FilePath file = file_path(folder, "tokenizer.json");
     if (file_write(file.text, TOKENIZER, sizeof TOKENIZER - 1, NULL))
@@ -70,9 +69,10 @@ static int read_chat_format(const char *folder, const char *path, cvn_err *err)
     unlink(file.text);
     if (code)
         return code;
-    code = chat_format_find(folder, beside, &format, err);
-    if (code == CVN_OK && !chat_format_name(format))
+    code = chat_template_open(beside, NULL, &chat, err);
+    if ((code == CVN_OK) != (chat != NULL))
         abort();
+    chat_template_free(chat);
     tokenizer_free(beside);
     return code;
 }
@@ -81,7 +81,10 @@ static int read_dialog(const char *folder, const char *path, cvn_err *err)
 {
     (void)folder;
     Dialog dialog;
-    dialog_init(&dialog, CHAT_LLAMA3, tokenizer());
+    static ChatTemplate *chat;
+    if (!chat && chat_template_open(tokenizer(), NULL, &chat, NULL))
+        abort();
+    dialog_init(&dialog, chat, tokenizer());
     int code = dialog_load(&dialog, path, err);
     for (size_t i = 1; code == CVN_OK && i < dialog.n; i++)
         if (dialog.message[i].role == DIALOG_SYSTEM)
@@ -147,8 +150,8 @@ static const struct {
     Reader *read;
 } files[] = {
     {"rules.json", read_rules},
-    {"tokenizer_config.json", read_chat_format},
-    {"chat_template.jinja", read_chat_format},
+    {"tokenizer_config.json", read_chat_template},
+    {"chat_template.jinja", read_chat_template},
     {"talk.json", read_dialog},
     {METRICS_NAME, read_metrics},
     {"model.safetensors.index.json", read_index},

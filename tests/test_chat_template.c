@@ -103,7 +103,7 @@ static ChatTemplate *open_template(const Tokenizer *t)
 {
     ChatTemplate *chat;
     cvn_err err = {0};
-    must(chat_template_open(t, &chat, &err), &err);
+    must(chat_template_open(t, NULL, &chat, &err), &err);
     assert_non_null(chat);
     return chat;
 }
@@ -148,7 +148,7 @@ static bool check_forging(const char *name, const char *template)
     ChatTemplate *chat;
     cvn_err err = {0};
     bool checked = false;
-    if (chat_template_open(t, &chat, &err)) {
+    if (chat_template_open(t, NULL, &chat, &err)) {
         print_message("%s: %s\n", name, err.message);
         tokenizer_free(t);
         json_decref(markers);

@@ -80,6 +80,14 @@ static void refuse(const DataOptions *options, int code, const char *piece, cons
     assert_null(data);
 }
 
+static ChatTemplate *open_chat(const char *name)
+{
+    cvn_err err = {0};
+    ChatTemplate *chat;
+    must(chat_template_open(tokenizer, name, &chat, &err), &err);
+    return chat;
+}
+
 /* A shard of documents of these lengths; token t of document d is 100 d + t. */
 static const char *put_documents(const char *name, const int *length, int n)
 {
@@ -368,11 +376,12 @@ static const char TALK[] = "{\"messages\": [{\"role\": \"system\", \"content\": 
 
 static void of_conversations_the_answers_are_learnt(void **state)
 {
-    static const ChatFormat formats[] = {CHAT_LLAMA3, CHAT_LLAMA3_META, CHAT_LLAMA31};
+    static const char *const formats[] = {"llama3", "llama3-meta", "llama3.1"};
     const char *path = put_text("talk.jsonl", TALK);
     DataOptions options = options_for(&path, 256);
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
-        options.chat = &formats[i];
+        ChatTemplate *chat = open_chat(formats[i]);
+        options.chat = chat;
         TrainData *data = open_data(&options);
         StrBuf text = learnt(data);
         assert_string_equal(text.text, "Good day<|eot_id|>|A caravan<|eot_id|>|");
@@ -390,13 +399,14 @@ static void of_conversations_the_answers_are_learnt(void **state)
         }
         assert_true(learns > 4 && learns < n / 2);
         data_free(data);
+        chat_template_free(chat);
     }
 }
 
 /* Conversations as other programs write them, in files of which no name says what they are. */
 static void conversations_of_every_shape_are_learnt(void **state)
 {
-    static const ChatFormat format = CHAT_LLAMA31;
+    ChatTemplate *chat = open_chat("llama3.1");
     static const struct {
         const char *text, *learnt;
     } cases[] = {
@@ -437,13 +447,14 @@ static void conversations_of_every_shape_are_learnt(void **state)
         snprintf(name, sizeof name, "shape%zu", i);
         const char *path = put_text(name, cases[i].text);
         DataOptions options = options_for(&path, 128);
-        options.chat = &format;
+        options.chat = chat;
         TrainData *data = open_data(&options);
         StrBuf text = learnt(data);
         assert_string_equal(text.text, cases[i].learnt);
         strbuf_free(&text);
         data_free(data);
     }
+    chat_template_free(chat);
     static const char *const unknown[][2] = {
         {"[{\"question\": \"x\"}, {\"question\": \"y\"}]", "odd:1: "},
         {"{\"question\": \"x\"}\n", "odd:1: "},
@@ -464,7 +475,7 @@ static void conversations_of_every_shape_are_learnt(void **state)
 
 static void broken_lines_are_named(void **state)
 {
-    static const ChatFormat format = CHAT_LLAMA3;
+    ChatTemplate *chat = open_chat("llama3");
     static const struct {
         const char *line, *piece;
     } cases[] = {
@@ -485,8 +496,12 @@ static void broken_lines_are_named(void **state)
         {"{\"role\": \"user\", \"content\": \"x\"}", "a message alone"},
         {"{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}, {\"role\": \"assistant\", "
          "\"content\": null, \"tool_calls\": [1, 2]}]}",
-         "message 1: it calls 2 functions at once"},
-        {"{\"messages\": [{\"role\": \"judge\", \"content\": \"x\"}]}", "judge"},
+         "message 1: its \"tool_calls\" have no"},
+        {"{\"messages\": [{\"role\": \"judge\", \"content\": \"x\"}, {\"role\": \"assistant\", "
+         "\"content\": \"y\"}]}",
+         "judge"},
+        {"{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}], \"tools\": [\"f\"]}",
+         "\"tools\" must be"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[4096];
@@ -496,13 +511,16 @@ static void broken_lines_are_named(void **state)
         snprintf(text + n, sizeof text - (size_t)n, "%s\n{\"text\": \"fine\"}\n{\n", cases[i].line);
         const char *path = put_text("broken.jsonl", text);
         DataOptions options = options_for(&path, 4);
-        options.chat = &format;
+        options.chat = chat;
         bool judge = strstr(cases[i].line, "judge");
         refuse(&options, judge ? CVN_EINVAL : CVN_EFORMAT, "broken.jsonl:3: ", cases[i].piece);
     }
+    chat_template_free(chat);
     const char *path = put_text("talk.jsonl", TALK);
     DataOptions options = options_for(&path, 4);
-    refuse(&options, CVN_EINVAL, "talk.jsonl:1: ", "chat format");
+    refuse(&options, CVN_EINVAL, "talk.jsonl:1: ", "no chat template");
+    options.no_chat = "nobody knows how";
+    refuse(&options, CVN_EINVAL, "talk.jsonl:1: ", "messages here, and nobody knows how");
 }
 
 /* Rows of a mixture are those of its parts, each in its own order, as often as the weights say. */

@@ -20,7 +20,7 @@ enum {
     FILE_,
     SYSTEM,
     LOAD,
-    FORMAT,
+    CHAT_TEMPLATE,
     THINKING,
     MAX_TOKENS,
     CONTEXT,
@@ -40,7 +40,7 @@ static const Option *const options[] = {
            .help = "what the model is told before the conversation"),
     OPTION(LOAD, "load", .kind = ARG_INPUT, .value = "FILE",
            .help = "go on with a conversation that /save wrote"),
-    [FORMAT] = SHARED(FORMAT),
+    [CHAT_TEMPLATE] = SHARED(CHAT_TEMPLATE),
     OPTION(THINKING, "thinking", .kind = ARG_CHOICE, .value = "WHAT",
            .choices = CHOICES("show", "hide"), .fallback = "show",
            .help = "what to do with a model's thoughts"),
@@ -74,19 +74,8 @@ static int open_chat(Chat *chat, const Args *args, cvn_err *err)
         run.engine.sampling = run.engine.filters = run.engine.penalties = true;
     TRY(run_model_open(&chat->run, &run, err));
     const Tokenizer *tokenizer = chat->run.model->tokenizer;
-    ChatFormat format = (ChatFormat)v[FORMAT].integer;
-    if (!v[FORMAT].given) {
-        cvn_err unknown = {0};
-        int code = chat_template_open(tokenizer, &chat->template, &unknown);
-        if (!code && !chat->template)
-            code = chat_format_find(v[MODEL].text, tokenizer, &format, &unknown);
-        if (code)
-            return err_set(err, code,
-                           "%s (--format NAME; or write it out yourself for generate --special)",
-                           unknown.message);
-    }
-    dialog_init(&chat->dialog, format, tokenizer);
-    chat->dialog.template = chat->template;
+    TRY(chat_template_open(tokenizer, v[CHAT_TEMPLATE].text, &chat->template, err));
+    dialog_init(&chat->dialog, chat->template, tokenizer);
     /* What templates are told the time is, all through the conversation: one that changed would change its beginning. */
     int64_t seconds = time(NULL);
     TRY(ranks_share(&seconds, NULL, err));
@@ -184,9 +173,9 @@ static int converse(Chat *chat, const Value *history, cvn_err *err)
     chat->terminal = chat_input_is_terminal(input) && isatty(STDOUT_FILENO);
     if (chat->terminal)
         chat_say(chat,
-                 "Chat format %s, %lld tokens of context.\n"
+                 "Chat template %s, %lld tokens of context.\n"
                  "/help lists commands, Ctrl-C stops an answer, Ctrl-D leaves.",
-                 dialog_format_name(&chat->dialog),
+                 chat_template_name(chat->template),
                  (long long)cvn_session_get_stats(chat->session).context);
     int64_t terminal = chat->terminal;
     int code = ranks_share(&terminal, NULL, err);
@@ -230,12 +219,14 @@ const Command command_chat = {
         "chat my-llama -p 'What does this say?' -f - < notes.txt\tone answer about a text\n"
         "chat -m my-llama < questions.txt\ta line is a turn\n"
         "chat -m my-llama --mesh model=2 --layout tp\ta model divided among two devices\n",
-    .notes = "The conversation is written by the model's chat template, or, where it has none, in "
-             "the format that its special tokens are of: Llama 2, Llama 3 or the R1 distillations. "
-             "Thoughts are shown dimmed. What was said stays in the KV "
-             "cache, so that a turn costs no more than its own length. With the same seed the "
-             "same conversation comes out. Under mpirun, rank 0 has the terminal, and Ctrl-C ends "
-             "the conversation.",
+    .notes =
+        "The conversation is written by the model's chat template, or, where it has none, by one "
+        "that is built in and suits its special tokens. --chat-template takes a file, or one of "
+        "these by its name: llama2, llama3, llama3-meta, llama3.1, r1, r1-open, chatml. "
+        "Thoughts are shown dimmed. What was said stays in the KV "
+        "cache, so that a turn costs no more than its own length. With the same seed the "
+        "same conversation comes out. Under mpirun, rank 0 has the terminal, and Ctrl-C ends "
+        "the conversation.",
     .options = options,
     .run = run,
 };

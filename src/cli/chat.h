@@ -9,7 +9,7 @@
 typedef struct Chat {
     RunModel run;           /* owned */
     cvn_session *session;   /* owned */
-    ChatTemplate *template; /* owned: the model's, or NULL */
+    ChatTemplate *template; /* owned */
     Dialog dialog;          /* owned */
     cvn_request request;    /* sampling, ignore_eos and max_tokens (0: what fits) of every answer */
     int again;    /* how often the last turn has been answered anew, each time with another seed */

@@ -13,7 +13,7 @@
 typedef struct Answer {
     Chat *chat;
     cvn_request request;
-    int32_t stops[4]; /* [request.n_end] ids that end it, by the chat format */
+    int32_t stops[4]; /* [request.n_end] ids that end it, by the chat template */
     TokenIds ids;     /* all but the end token */
     Decoder decoder;
     bool thinks; /* it may begin with thoughts */
@@ -221,9 +221,7 @@ static int generate(Answer *a, TokenIds *prompt, cvn_err *err)
         TRY(dialog_add(dialog, DIALOG_ASSISTANT, a->text.length ? a->text.text : "", a->text.length,
                        err));
         DialogMessage *message = &dialog->message[dialog->n - 1];
-        message->ids = a->ids;
         message->thought = a->thought;
-        a->ids = (TokenIds){0};
         a->thought = (StrBuf){0};
         if (chat->was.finish == CVN_FINISH_CONTEXT)
             say_full(chat, 0);

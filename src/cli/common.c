@@ -9,7 +9,6 @@
 #include "model/presets.h"
 #include "run/backend.h"
 #include "shard/mesh.h"
-#include "text/chat.h"
 #include "train/config.h"
 
 #include <dirent.h>
@@ -19,11 +18,6 @@
 static int check_mesh_or_auto(const char *text, cvn_err *err)
 {
     return strcmp(text, "auto") == 0 ? CVN_OK : check_mesh(text, err);
-}
-
-static const char *choice_of_format(size_t i)
-{
-    return i < CHAT_N ? chat_format_name((ChatFormat)i) : NULL;
 }
 
 const char *choice_of_layout(size_t i)

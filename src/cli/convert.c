@@ -8,7 +8,7 @@
 #include "io/forms.h"
 #include "io/save.h"
 #include "text/gguf_write.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer_config.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -165,26 +165,14 @@ static int commit(Convert *c, cvn_err *err)
 
 /* ---- what stands beside the weights ---- */
 
-static json_t *piece_json(const Tokenizer *t, int32_t id)
-{
-    size_t n = 0;
-    const char *text = tokenizer_piece(t, id, &n);
-    return text ? json_stringn(text, n) : json_null();
-}
-
 /* What a GGUF file says of its tokenizer beyond the tokens. */
 static int write_tokenizer_config(Convert *c, cvn_err *err)
 {
     Tokenizer *t;
     TRY(tokenizer_open(c->from, &t, err));
-    const char *template = tokenizer_chat_template(t);
-    json_auto_t *json = json_pack("{s:o, s:o}", "bos_token", piece_json(t, tokenizer_bos(t)),
-                                  "eos_token", piece_json(t, tokenizer_eos(t)));
-    if (template)
-        json = json_with(json, "chat_template", json_string(template));
+    int code = tokenizer_config_write(t, c->staging, err);
     tokenizer_free(t);
-    return json ? json_file_write(file_path(c->staging, "tokenizer_config.json").text, json, err)
-                : err_set(err, CVN_EMEM, "no memory for tokenizer_config.json");
+    return code;
 }
 
 /* A model without a tokenizer is one still. */

@@ -8,7 +8,6 @@
 #include "io/model.h"
 #include "io/stats.h"
 #include "model/presets.h"
-#include "text/chat.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
@@ -176,7 +175,7 @@ static void add_sizes(StrBuf *out, const Subject *s)
     }
 }
 
-/* The tokenizer beside the weights and the chat format; a model can do without, on ids alone. */
+/* The tokenizer beside the weights and the chat template; a model can do without, on ids alone. */
 static void add_tokenizer(StrBuf *out, const Subject *s)
 {
     cvn_err err = {0};
@@ -187,12 +186,9 @@ static void add_tokenizer(StrBuf *out, const Subject *s)
     }
     strbuf_printf(out, "tokenizer   %s, %" PRIi32 " pieces\n", tokenizer_kind(tokenizer),
                   tokenizer_vocab_size(tokenizer));
-    ChatFormat format;
-    ChatTemplate *template = NULL;
-    if (chat_template_open(tokenizer, &template, &err) == CVN_OK && template)
-        strbuf_puts(out, "chat        template of the model\n");
-    else if (!err.code && chat_format_find(s->name, tokenizer, &format, &err) == CVN_OK)
-        strbuf_printf(out, "chat        format %s\n", chat_format_name(format));
+    ChatTemplate *template;
+    if (chat_template_open(tokenizer, NULL, &template, &err) == CVN_OK)
+        strbuf_printf(out, "chat        template %s\n", chat_template_name(template));
     else
         strbuf_printf(out, "chat        none: %s\n", err.message);
     chat_template_free(template);

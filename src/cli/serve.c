@@ -8,7 +8,6 @@
 #include "cli/terminal.h"
 #include "serve/model.h"
 #include "server/server.h"
-#include "text/chat.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -34,7 +33,7 @@ enum {
     CORS,
     ROWS,
     WAITING,
-    FORMAT,
+    CHAT_TEMPLATE,
     LENIENT,
     LOG,
     LOG_TEXT,
@@ -74,7 +73,7 @@ static const Option *const options[] = {
     [ROWS] = SHARED(ROWS),
     OPTION(WAITING, "max-waiting", .kind = ARG_INT, .high = 1 << 20, .value = "N",
            .fallback = "256", .help = "most texts that wait for a row"),
-    [FORMAT] = SHARED(FORMAT),
+    [CHAT_TEMPLATE] = SHARED(CHAT_TEMPLATE),
     OPTION(LENIENT, "lenient", .kind = ARG_FLAG,
            .help = "name fields that are not known in a header, not an error"),
     OPTION(LOG, "access-log", .kind = ARG_OUTPUT, .tried = true, .value = "FILE",
@@ -303,7 +302,7 @@ static int listen_for_requests(Serve *serve, cvn_err *err)
                              .socket_path = v[SOCKET].text,
                              .model = serve->model,
                              .n_models = serve->n,
-                             .chat_format = v[FORMAT].given ? v[FORMAT].text : NULL,
+                             .chat_template = v[CHAT_TEMPLATE].text,
                              .key_file = v[KEYS].text,
                              .tls_cert = v[TLS_CERT].text,
                              .tls_key = v[TLS_KEY].text,

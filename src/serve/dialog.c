@@ -15,16 +15,15 @@ static json_t *bytes_of(const StrBuf *text)
     return bytes_json(text->length ? text->text : "", text->length);
 }
 
-void dialog_init(Dialog *dialog, ChatFormat format, const Tokenizer *tokenizer)
+void dialog_init(Dialog *dialog, const ChatTemplate *chat, const Tokenizer *tokenizer)
 {
-    *dialog = (Dialog){.format = format, .tokenizer = tokenizer};
+    *dialog = (Dialog){.template = chat, .tokenizer = tokenizer};
 }
 
 static void free_message(DialogMessage *message)
 {
     strbuf_free(&message->text);
     strbuf_free(&message->thought);
-    token_ids_free(&message->ids);
 }
 
 void dialog_free(Dialog *dialog)
@@ -113,23 +112,6 @@ bool dialog_drop_oldest(Dialog *dialog)
     return true;
 }
 
-/* The ids of messages [from, to) and the header of the assistant. */
-static int encode(const Dialog *dialog, size_t from, size_t to, TokenIds *ids, cvn_err *err)
-{
-    SCOPED(scoped_free) ChatMessage *list = calloc(to - from + 1, sizeof *list);
-    if (!list)
-        return err_set(err, CVN_EMEM, "no memory for %zu messages", to - from);
-    for (size_t i = from; i < to; i++) {
-        const DialogMessage *message = &dialog->message[i];
-        list[i - from] = (ChatMessage){.role = ROLE[message->role],
-                                       .content = message->text.text,
-                                       .length = message->text.length};
-    }
-    ChatOptions options = {.generation_prompt = true, .follows = from > 0};
-    return chat_encode(dialog->format, dialog->tokenizer, list, to - from, &options, ids, NULL,
-                       err);
-}
-
 /* All messages, with thoughts beside answers under a name; NULL: no memory. */
 static json_t *messages_json(const Dialog *dialog, const char *thought)
 {
@@ -145,8 +127,7 @@ static json_t *messages_json(const Dialog *dialog, const char *thought)
     return list;
 }
 
-/* By the model's template. */
-static int encode_by_template(const Dialog *dialog, TokenIds *ids, cvn_err *err)
+int dialog_prompt(const Dialog *dialog, TokenIds *ids, cvn_err *err)
 {
     json_auto_t *list = messages_json(dialog, "reasoning_content");
     const ChatInput input = {.messages = list, .generation_prompt = true, .now = &dialog->now};
@@ -154,44 +135,14 @@ static int encode_by_template(const Dialog *dialog, TokenIds *ids, cvn_err *err)
                 : err_set(err, CVN_EMEM, "no memory for the conversation");
 }
 
-int dialog_prompt(const Dialog *dialog, TokenIds *ids, cvn_err *err)
-{
-    if (dialog->template)
-        return encode_by_template(dialog, ids, err);
-    int32_t stops[4];
-    /* What ends an answer in the conversation: of the ids that may end one, the format's own is the last. */
-    size_t n_stops = chat_stops(dialog->format, dialog->tokenizer, stops);
-    size_t from = 0, before = ids->n;
-    int code = CVN_OK;
-    for (size_t i = 0; i < dialog->n && !code && !chat_thinks(dialog->format); i++) {
-        const TokenIds *answer = &dialog->message[i].ids;
-        if (!answer->n)
-            continue;
-        code = encode(dialog, from, i, ids, err);
-        for (size_t k = 0; k < answer->n; k++)
-            token_ids_add(ids, answer->id[k]);
-        if (n_stops)
-            token_ids_add(ids, stops[n_stops - 1]);
-        from = i + 1;
-    }
-    if (!code)
-        code = encode(dialog, from, dialog->n, ids, err);
-    if (!code && ids->failed)
-        code = err_set(err, CVN_EMEM, "no memory for the conversation");
-    if (code)
-        ids->n = before;
-    return code;
-}
-
 size_t dialog_stops(const Dialog *dialog, int32_t stops[4])
 {
-    return dialog->template ? chat_template_stops(dialog->template, dialog->tokenizer, stops)
-                            : chat_stops(dialog->format, dialog->tokenizer, stops);
+    return chat_template_stops(dialog->template, dialog->tokenizer, stops);
 }
 
 bool dialog_thinks(const Dialog *dialog)
 {
-    return dialog->template ? chat_template_thinks(dialog->template) : chat_thinks(dialog->format);
+    return chat_template_thinks(dialog->template);
 }
 
 bool dialog_in_thought(const Dialog *dialog, const TokenIds *prompt)
@@ -199,16 +150,11 @@ bool dialog_in_thought(const Dialog *dialog, const TokenIds *prompt)
     return dialog_thinks(dialog) && thinking_begun(dialog->tokenizer, prompt);
 }
 
-const char *dialog_format_name(const Dialog *dialog)
-{
-    return dialog->template ? "template" : chat_format_name(dialog->format);
-}
-
 int dialog_save(const Dialog *dialog, const char *path, cvn_err *err)
 {
     json_t *list = messages_json(dialog, "thinking");
     json_auto_t *json =
-        json_pack("{s:s,s:o}", "format", dialog_format_name(dialog), "messages", list);
+        json_pack("{s:s,s:o}", "format", chat_template_name(dialog->template), "messages", list);
     return json ? json_file_write(path, json, err)
                 : err_set(err, CVN_EMEM, "%s: no memory for the conversation", path);
 }
@@ -272,8 +218,7 @@ int dialog_load(Dialog *dialog, const char *path, cvn_err *err)
     if (!json)
         return CVN_EFORMAT;
     Dialog loaded, was = *dialog;
-    dialog_init(&loaded, dialog->format, dialog->tokenizer);
-    loaded.template = dialog->template;
+    dialog_init(&loaded, dialog->template, dialog->tokenizer);
     loaded.now = dialog->now;
     int code = load_messages(&loaded, path, json, err);
     *dialog = code ? was : loaded;

@@ -1,13 +1,8 @@
 /*
  * A conversation: its messages, and the ids a model is given to answer it.
  *
- * It is written by the model's chat template where there is one, else in a format built in. The template is given the
- * whole conversation each time, answers as text and thoughts beside them, and makes of them what it likes: the KV cache
- * keeps what its ids have in common with those before. In the formats, an answer keeps the ids it was generated as. The prompt of the next turn repeats them, so that it
- * begins with what the KV cache holds and only the new turn is computed.
- * (Encoding the answer's text again may give other ids for the same text.)
- * Formats that think are the exception: their thoughts leave the conversation
- * with the next turn, as their templates want, and an answer is encoded anew.
+ * It is written by a chat template, which is given the whole conversation each time, answers as text and thoughts beside
+ * them, and makes of them what it likes: the KV cache keeps what its ids have in common with those before.
  *
  * As a file it is JSON:
  *
@@ -18,8 +13,8 @@
 #ifndef CVN_SERVE_DIALOG_H
 #define CVN_SERVE_DIALOG_H
 
-#include "text/chat.h"
 #include "text/chat_template.h"
+#include "text/thinking.h"
 
 typedef enum DialogRole { DIALOG_SYSTEM, DIALOG_USER, DIALOG_ASSISTANT } DialogRole;
 
@@ -27,23 +22,21 @@ typedef struct DialogMessage {
     DialogRole role;
     StrBuf text;
     StrBuf thought; /* assistant: what it thought before it answered */
-    TokenIds ids;   /* assistant: what it generated, without the end token; empty for loaded ones */
 } DialogMessage;
 
 typedef struct Dialog {
-    ChatFormat format;
-    const ChatTemplate *template; /* borrowed: is used instead of the format; or NULL */
+    const ChatTemplate *template; /* borrowed */
     struct tm now;                /* what the template takes for now: when the conversation began */
     const Tokenizer *tokenizer;   /* borrowed */
     DialogMessage *message;       /* [n] owned; a system message is only ever the first */
     size_t n;
 } Dialog;
 
-/* The caller may set `template` and `now`. */
-void dialog_init(Dialog *dialog, ChatFormat format, const Tokenizer *tokenizer);
+/* The caller may set `now`. */
+void dialog_init(Dialog *dialog, const ChatTemplate *chat, const Tokenizer *tokenizer);
 void dialog_free(Dialog *dialog);
 
-/* Appends a message; the caller may fill in `thought` and `ids` of dialog->message[n - 1]. */
+/* Appends a message; the caller may fill in `thought` of dialog->message[n - 1]. */
 int dialog_add(Dialog *dialog, DialogRole role, const char *text, size_t n, cvn_err *err);
 
 /* Takes the last message back. */
@@ -71,9 +64,6 @@ size_t dialog_stops(const Dialog *dialog, int32_t stops[4]);
 /* Whether answers may begin with thoughts, and whether a prompt has begun them. */
 bool dialog_thinks(const Dialog *dialog);
 bool dialog_in_thought(const Dialog *dialog, const TokenIds *prompt);
-
-/* Of the format, or "template". */
-const char *dialog_format_name(const Dialog *dialog);
 
 /* Written beside and renamed. */
 int dialog_save(const Dialog *dialog, const char *path, cvn_err *err);

@@ -8,7 +8,7 @@
 #include "caravan/constrain.h"
 #include "caravan/engine.h"
 #include "server/refusal.h"
-#include "text/chat.h"
+#include "text/thinking.h"
 
 #include <jansson.h>
 

@@ -23,14 +23,12 @@ typedef enum ServerState {
 
 /* How conversations become ids. */
 typedef struct ChatKind {
-    bool there;
-    ChatTemplate *template; /* owned: the model's own; NULL: the format counts */
-    ChatFormat format;
-    bool thinks;      /* answers may begin with thoughts */
-    CallSyntax calls; /* owned: how tools are called */
-    int32_t stops[4]; /* [n_stops] ids that end an answer */
+    ChatTemplate *template; /* owned; NULL: there is none */
+    bool thinks;            /* answers may begin with thoughts */
+    CallSyntax calls;       /* owned: how tools are called */
+    int32_t stops[4];       /* [n_stops] ids that end an answer */
     size_t n_stops;
-    cvn_err why; /* there is none */
+    cvn_err why; /* … and why */
 } ChatKind;
 
 /* A model that is asked for. */
@@ -106,7 +104,7 @@ int prompts_of_texts(Server *s, Ask *ask, const char *field, Refusal *why);
 int prompts_of_completion(Server *s, Ask *ask, Refusal *why);
 /* Which model is asked for, and with which adapter. */
 int find_model(Server *s, Ask *ask, Refusal *why);
-int find_chat_format(const Server *s, Served *m, cvn_err *err);
+int find_chat_template(const Server *s, Served *m, cvn_err *err);
 /* What clients call what answers. */
 const char *answers_as(const Exchange *x);
 

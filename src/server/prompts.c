@@ -1,39 +1,23 @@
 /* From messages, texts and ids to the tokens that the model goes on from. */
 #include "server/internal.h"
-#include "server/plain_calls.h"
+#include "text/plain_calls.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
-int find_chat_format(const Server *s, Served *m, cvn_err *err)
+int find_chat_template(const Server *s, Served *m, cvn_err *err)
 {
     ChatKind *chat = &m->chat;
-    const char *wanted = s->options.chat_format;
-    chat->there = false;
+    const char *wanted = s->options.chat_template;
     if (!m->tokenizer) {
         err_set(&chat->why, CVN_EUNSUPPORTED, "the model has no tokenizer");
         return CVN_OK;
     }
-    if (wanted) {
-        for (int i = 0; i < CHAT_N && !chat->there; i++) {
-            chat->there = strcmp(chat_format_name((ChatFormat)i), wanted) == 0;
-            chat->format = (ChatFormat)i;
-        }
-        if (!chat->there)
-            return err_set(err, CVN_EINVAL, "there is no chat format %s", wanted);
-    } else if (chat_template_open(m->tokenizer, &chat->template, &chat->why) == CVN_OK) {
-        chat->there = chat->template || chat_format_find(m->is->path, m->tokenizer, &chat->format,
-                                                         &chat->why) == CVN_OK;
-    }
-    if (chat->template) {
-        chat->n_stops = chat_template_stops(chat->template, m->tokenizer, chat->stops);
-        chat->thinks = chat_template_thinks(chat->template);
-        call_syntax_learn(&chat->calls, chat->template, m->tokenizer, chat->stops, chat->n_stops);
-    } else if (chat->there) {
-        chat->n_stops = chat_stops(chat->format, m->tokenizer, chat->stops);
-        chat->thinks = chat_thinks(chat->format);
-        call_syntax_learn(&chat->calls, NULL, m->tokenizer, NULL, 0);
-    }
+    if (chat_template_open(m->tokenizer, wanted, &chat->template, &chat->why))
+        return wanted ? err_set(err, chat->why.code, "%s", chat->why.message) : CVN_OK;
+    chat->n_stops = chat_template_stops(chat->template, m->tokenizer, chat->stops);
+    chat->thinks = chat_template_thinks(chat->template);
+    call_syntax_learn(&chat->calls, chat->template, m->tokenizer, chat->stops, chat->n_stops);
     return CVN_OK;
 }
 
@@ -155,8 +139,8 @@ static const json_t *shown_tools(const Ask *a)
     return a->n_tools && a->tool_choice != TOOLS_NONE ? a->tools : NULL;
 }
 
-/* By the model's own template, and the time in this place. */
-static int encode_by_template(const Served *m, const Ask *a, TokenIds *prompt, cvn_err *err)
+/* By the chat template, and the time in this place. */
+static int encode_messages(const Served *m, const Ask *a, TokenIds *prompt, cvn_err *err)
 {
     time_t clock = a->now ? (time_t)a->now : time(NULL);
     struct tm now;
@@ -170,34 +154,15 @@ static int encode_by_template(const Served *m, const Ask *a, TokenIds *prompt, c
     return chat_template_encode(m->chat.template, m->tokenizer, &input, prompt, NULL, err);
 }
 
-/* By a format that is known by its name, of those who have no template. */
-static int encode_by_format(const Served *m, const Ask *a, TokenIds *prompt, cvn_err *err)
-{
-    const ChatOptions options = {.generation_prompt = a->add_generation_prompt};
-    size_t n = json_array_size(a->messages);
-    ChatMessage *message = calloc(n + 1, sizeof *message);
-    int code = message ? CVN_OK : err_set(err, CVN_EMEM, "no memory for the conversation");
-    for (size_t i = 0; i < n && code == CVN_OK; i++) {
-        const json_t *is = json_array_get(a->messages, i), *text = json_object_get(is, "content");
-        message[i] = (ChatMessage){.role = json_string_value(json_object_get(is, "role")),
-                                   .content = json_string_value(text),
-                                   .length = json_string_length(text)};
-    }
-    if (code == CVN_OK)
-        code = chat_encode(m->chat.format, m->tokenizer, message, n, &options, prompt, NULL, err);
-    free(message);
-    return code;
-}
-
 /* How much to think is a variable of templates; some know only whether to think at all. */
 static int apply_effort(const Served *m, Ask *a, Refusal *why)
 {
-    const char *source = tokenizer_chat_template(m->tokenizer);
+    const char *source = chat_template_source(m->chat.template);
     bool none = a->effort && strcmp(a->effort, "none") == 0;
     if (!a->effort || (none && !m->chat.thinks))
         return 0;
-    bool graded = m->chat.template && strstr(source, "reasoning_effort");
-    if (!graded && !(m->chat.template && strstr(source, "enable_thinking")))
+    bool graded = strstr(source, "reasoning_effort");
+    if (!graded && !strstr(source, "enable_thinking"))
         return refuse(why, 400, a->effort_field,
                       "%s asks for the effort %s, and the model's chat template has no variable "
                       "for it; leave it out",
@@ -222,18 +187,11 @@ int prompt_of_messages(Server *s, Ask *a, Refusal *why)
     a->n_messages = json_array_size(a->messages);
     if (!a->n_messages)
         return refuse(why, 400, "messages", "messages are missing");
-    if (!m->chat.there)
-        return refuse(why, 400, "messages", "there is no chat format: %s", m->chat.why.message);
+    if (!m->chat.template)
+        return refuse(why, 400, "messages", "there is no chat template: %s", m->chat.why.message);
     if (apply_effort(m, a, why) || tools_finish(a, &m->chat.calls, why) ||
         make_prompts(a, 1, "messages", why))
         return why->status;
-    bool own = a->continue_final_message || json_object_size(a->template_variables);
-    if (own && !m->chat.template)
-        return refuse(why, 400,
-                      a->continue_final_message ? "continue_final_message" : "chat_template_kwargs",
-                      "the model has no chat template; the format %s neither goes on in a message "
-                      "nor has variables",
-                      chat_format_name(m->chat.format));
     if (a->continue_final_message &&
         json_is_true(json_object_get(a->body, "add_generation_prompt")))
         return refuse(why, 400, "continue_final_message",
@@ -246,9 +204,7 @@ int prompt_of_messages(Server *s, Ask *a, Refusal *why)
         a->messages = plain;
     }
     cvn_err err = {0};
-    int code = m->chat.template ? encode_by_template(m, a, a->prompt, &err)
-                                : encode_by_format(m, a, a->prompt, &err);
-    if (code)
+    if (encode_messages(m, a, a->prompt, &err))
         return refuse(why, err.code == CVN_EMEM ? 500 : 400, "messages", "%s", err.message);
     return check_prompt(m, a->prompt, "messages", why) || check_scoring(a, why) ? why->status : 0;
 }

@@ -24,7 +24,7 @@ typedef void ServerLog(void *context, const char *line);
 /* A model that clients may ask for. */
 typedef struct ServerModel {
     const char *name; /* what clients call it */
-    const char *path; /* where chat formats are looked for */
+    const char *path; /* where it is */
     const char *const *
         adapter; /* [n_adapters] what they call those of its engine's options; no two names are the same */
     int n_adapters;
@@ -36,7 +36,7 @@ typedef struct ServerOptions {
     const char *socket_path;        /* listen there instead; or NULL */
     const ServerModel *model;       /* [n_models] */
     int n_models;                   /* at least 1 */
-    const char *chat_format;        /* name of the format, or NULL: the model's */
+    const char *chat_template;      /* file or name (text/chat_template.h), or NULL: the model's */
     const char *key_file;           /* a key per line, or NULL: none is wanted */
     const char *tls_cert, *tls_key; /* PEM files, the chain and its key; or NULL: no TLS */
     bool follows;     /* another process listens: this one does what that one says (orders.c) */

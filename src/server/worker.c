@@ -470,7 +470,7 @@ static int begin_model(Server *s, Served *m, cvn_engine *e, cvn_err *err)
     m->stats = cvn_engine_get_stats(e);
     make_fingerprint(m);
     cvn_engine_watch(e, &s->aborting);
-    return find_chat_format(s, m, err);
+    return find_chat_template(s, m, err);
 }
 
 static int begin(Server *s, cvn_engine *const *engine, cvn_err *err)

@@ -1,14 +1,19 @@
 #include "text/chat_template.h"
 
-#include "text/jinja/jinja.h"
+#include "base/file.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+enum {
+    CUT = '\036'
+}; /* of templates that are built in: parts what is encoded by itself, and is not written */
+
 struct ChatTemplate {
     JinjaTemplate *plain; /* owned */
     JinjaTemplate *tools; /* owned: for conversations with tools; NULL: the same */
-    char *source[2];      /* owned: the text of both */
+    char *name, *source;  /* owned */
+    bool cuts;            /* its texts have CUT in them */
 };
 
 /* Roles that may be part of a marker. None of them is one by itself. */
@@ -19,26 +24,104 @@ static const char *const CHAT_ROLES[] = {"system",      "user",        "assistan
 static const char *const REASONING[] = {"reasoning_content", "thinking", "reasoning"};
 enum { REASONINGS = sizeof REASONING / sizeof *REASONING };
 
-static int open_one(const char *source, JinjaTemplate **out, char **kept, cvn_err *err)
+static int open_one(const char *source, size_t n, JinjaTemplate **out, cvn_err *err)
 {
-    if (!source)
-        return CVN_OK;
-    *kept = strdup(source);
-    return *kept ? jinja_read(source, strlen(source), out, err)
-                 : err_set(err, CVN_EMEM, "no memory for a chat template");
+    return source ? jinja_read(source, n, out, err) : CVN_OK;
 }
 
-int chat_template_open(const Tokenizer *tokenizer, ChatTemplate **out, cvn_err *err)
+static bool has_tokens(const Tokenizer *tokenizer, const ChatBuiltIn *row)
+{
+    return tokenizer_special(tokenizer, row->token[0]) >= 0 &&
+           tokenizer_special(tokenizer, row->token[1]) >= 0;
+}
+
+static int open_built_in(ChatTemplate *chat, const ChatBuiltIn *row, cvn_err *err)
+{
+    chat->cuts = true;
+    chat->name = strdup(row->name);
+    chat->source = strdup(row->source);
+    if (!chat->name || !chat->source)
+        return err_set(err, CVN_EMEM, "no memory for a chat template");
+    TRY(jinja_read(chat->source, strlen(chat->source), &chat->plain, err));
+    char *to = chat->source;
+    for (const char *from = row->source; *from; from++)
+        if (*from != CUT)
+            *to++ = *from;
+    *to = '\0';
+    return CVN_OK;
+}
+
+static int open_text(ChatTemplate *chat, const char *name, const char *text, size_t n, cvn_err *err)
+{
+    chat->name = strdup(name);
+    chat->source = strndup(text, n);
+    return chat->name && chat->source ? open_one(text, n, &chat->plain, err)
+                                      : err_set(err, CVN_EMEM, "no memory for a chat template");
+}
+
+static int open_file(ChatTemplate *chat, const char *path, cvn_err *err)
+{
+    SCOPED(file_unmap) FileMap map = {0};
+    TRY(file_map(&map, path, err));
+    if (map.size > JINJA_MAX_SOURCE || !map.size || memchr(map.data, 0, map.size))
+        return err_set(err, CVN_EFORMAT,
+                       "'%s' must be the text of a chat template, of 1 to %d bytes", path,
+                       JINJA_MAX_SOURCE);
+    int code = open_text(chat, path, (const char *)map.data, map.size, err);
+    if (code)
+        err_prefix(err, "'%s'", path);
+    return code;
+}
+
+static int open_choice(ChatTemplate *chat, const Tokenizer *tokenizer, const char *choice,
+                       cvn_err *err)
+{
+    const ChatBuiltIn *row = chat_built_in;
+    SCOPED(strbuf_free) StrBuf names = {0};
+    for (; row->name && strcmp(row->name, choice) != 0; row++)
+        strbuf_printf(&names, "%s%s", names.length ? ", " : "", row->name);
+    if (row->name && !has_tokens(tokenizer, row))
+        return err_set(err, CVN_EINVAL,
+                       "the chat template %s writes the tokens %s and %s, and the tokenizer has "
+                       "them not both; use the template and the tokenizer of the same model",
+                       row->name, row->token[0], row->token[1]);
+    if (row->name)
+        return open_built_in(chat, row, err);
+    if (!file_exists(choice))
+        return err_set(
+            err, CVN_EINVAL,
+            "there is no file '%s', and no chat template of that name is built in: %s are", choice,
+            names.text ? names.text : "others");
+    return open_file(chat, choice, err);
+}
+
+/* The tokenizer's own, or one that suits its tokens. */
+static int open_own(ChatTemplate *chat, const Tokenizer *tokenizer, cvn_err *err)
+{
+    const char *own = tokenizer_chat_template(tokenizer),
+               *tools = tokenizer_tool_template(tokenizer);
+    const ChatBuiltIn *row = chat_built_in;
+    if (own) {
+        TRY(open_text(chat, "of the model", own, strlen(own), err));
+        return open_one(tools, tools ? strlen(tools) : 0, &chat->tools, err);
+    }
+    while (row->name && !(row->found && has_tokens(tokenizer, row)))
+        row++;
+    return row->name
+               ? open_built_in(chat, row, err)
+               : err_set(err, CVN_EUNSUPPORTED,
+                         "the model has no chat template, and its tokenizer has the tokens of "
+                         "none that is built in; give one by --chat-template FILE");
+}
+
+int chat_template_open(const Tokenizer *tokenizer, const char *choice, ChatTemplate **out,
+                       cvn_err *err)
 {
     *out = NULL;
-    if (!tokenizer_chat_template(tokenizer))
-        return CVN_OK;
     ChatTemplate *chat = calloc(1, sizeof *chat);
     if (!chat)
         return err_set(err, CVN_EMEM, "no memory for a chat template");
-    int rc = open_one(tokenizer_chat_template(tokenizer), &chat->plain, &chat->source[0], err);
-    if (!rc)
-        rc = open_one(tokenizer_tool_template(tokenizer), &chat->tools, &chat->source[1], err);
+    int rc = choice ? open_choice(chat, tokenizer, choice, err) : open_own(chat, tokenizer, err);
     if (rc)
         chat_template_free(chat);
     else
@@ -52,9 +135,19 @@ void chat_template_free(ChatTemplate *chat)
         return;
     jinja_free(chat->plain);
     jinja_free(chat->tools);
-    free(chat->source[0]);
-    free(chat->source[1]);
+    free(chat->name);
+    free(chat->source);
     free(chat);
+}
+
+const char *chat_template_name(const ChatTemplate *chat)
+{
+    return chat->name;
+}
+
+const char *chat_template_source(const ChatTemplate *chat)
+{
+    return chat->source;
 }
 
 /* ---- what a template is given ---- */
@@ -181,9 +274,9 @@ static int cut_at_tag(JinjaText *out, cvn_err *err)
                        "the chat template does not write the last message as it is, so that it "
                        "cannot be continued");
     bool whole = at + word < n && text[at + word] == ' ';
-    out->text.length = out->mark.length = at;
+    out->text.length = out->mark.length = out->generated.length = at;
     while (!whole && ends_in_space(out))
-        out->mark.length = --out->text.length;
+        out->mark.length = out->generated.length = --out->text.length;
     return CVN_OK;
 }
 
@@ -215,8 +308,8 @@ static int make_variables(const ChatInput *input, const Tokenizer *tokenizer, js
     return rc;
 }
 
-static int render(const ChatTemplate *chat, const Tokenizer *tokenizer, const ChatInput *input,
-                  JinjaText *out, cvn_err *err)
+int chat_template_render(const ChatTemplate *chat, const Tokenizer *tokenizer,
+                         const ChatInput *input, JinjaText *out, cvn_err *err)
 {
     json_t *data = NULL, *own = NULL;
     SCOPED(strbuf_free) StrBuf tagged = {0};
@@ -238,18 +331,43 @@ static int render(const ChatTemplate *chat, const Tokenizer *tokenizer, const Ch
     return rc;
 }
 
+/* Where the text goes on behind the next cut, at or before n; *end: where the part in front of it ends. */
+static size_t next_part(const ChatTemplate *chat, const JinjaText *text, size_t at, size_t n,
+                        size_t *end)
+{
+    *end = n;
+    for (size_t i = at; chat->cuts && i < n && *end == n; i++)
+        if (text->text.text[i] == CUT && text->mark.text[i] == JINJA_OWN)
+            *end = i;
+    return *end < n ? *end + 1 : n;
+}
+
+int chat_template_ids(const ChatTemplate *chat, const Tokenizer *tokenizer, const JinjaText *text,
+                      size_t n, TokenIds *ids, cvn_err *err)
+{
+    size_t before = ids->n, end;
+    int rc = CVN_OK;
+    for (size_t at = 0, next; at < n && !rc; at = next) {
+        next = next_part(chat, text, at, n, &end);
+        rc = tokenizer_encode_marked(tokenizer, text->text.text + at, text->mark.text + at,
+                                     end - at, ids, err);
+    }
+    ids->n = rc ? before : ids->n;
+    return rc;
+}
+
 int chat_template_encode(const ChatTemplate *chat, const Tokenizer *tokenizer,
                          const ChatInput *input, TokenIds *ids, StrBuf *text, cvn_err *err)
 {
-    JinjaText out = {0};
-    int rc = render(chat, tokenizer, input, &out, err);
-    const char *bytes = out.text.length ? out.text.text : "";
-    if (!rc)
-        rc = tokenizer_encode_marked(tokenizer, bytes, out.mark.text, out.text.length, ids, err);
-    if (!rc && text)
-        strbuf_add(text, bytes, out.text.length);
-    jinja_text_free(&out);
-    return rc;
+    SCOPED(jinja_text_free) JinjaText out = {0};
+    TRY(chat_template_render(chat, tokenizer, input, &out, err));
+    size_t n = out.text.length, end;
+    TRY(chat_template_ids(chat, tokenizer, &out, n, ids, err));
+    for (size_t at = 0, next; text && at < n; at = next) {
+        next = next_part(chat, &out, at, n, &end);
+        strbuf_add(text, out.text.text + at, end - at);
+    }
+    return CVN_OK;
 }
 
 /* ---- what a template says of answers ---- */
@@ -264,7 +382,8 @@ static int32_t turn_end(const ChatTemplate *chat, const Tokenizer *tokenizer)
     JinjaText out = {0};
     SCOPED(token_ids_free) TokenIds ids = {0};
     int32_t end = -1;
-    if (messages && render(chat, tokenizer, &input, &out, NULL) == CVN_OK && out.text.length) {
+    if (messages && chat_template_render(chat, tokenizer, &input, &out, NULL) == CVN_OK &&
+        out.text.length) {
         const char *last = memrchr(out.mark.text, JINJA_DATA, out.mark.length);
         size_t from = last ? (size_t)(last - out.mark.text) + 1 : out.text.length;
         while (from < out.text.length && strchr(" \n", out.text.text[from]))
@@ -297,5 +416,5 @@ size_t chat_template_stops(const ChatTemplate *chat, const Tokenizer *tokenizer,
 
 bool chat_template_thinks(const ChatTemplate *chat)
 {
-    return strstr(chat->source[0], "</think>") != NULL;
+    return strstr(chat->source, "</think>") != NULL;
 }

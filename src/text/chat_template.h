@@ -1,9 +1,10 @@
 /*
  * A conversation by the chat template that belongs to a model, a program in Jinja (text/jinja/jinja.h), as transformers'
- * apply_chat_template makes it: to the byte, and with its ids.
+ * apply_chat_template makes it: to the byte, and with its ids. It is the only way in which a conversation becomes ids:
+ * for answers and for training, and for models without a template of their own by one that is built in (chat_built_in).
  *
  *     ChatTemplate *template;
- *     chat_template_open(tokenizer, &template, err)                    NULL where the model has none
+ *     chat_template_open(tokenizer, NULL, &template, err)
  *     json_t *messages = json_loads("[{\"role\": \"user\", \"content\": \"Hi\"}]", 0, NULL);
  *     struct tm now;
  *     TokenIds ids = {0};
@@ -24,6 +25,7 @@
 #ifndef CVN_TEXT_CHAT_TEMPLATE_H
 #define CVN_TEXT_CHAT_TEMPLATE_H
 
+#include "text/jinja/jinja.h"
 #include "text/tokenizer.h"
 
 #include <jansson.h>
@@ -31,11 +33,33 @@
 
 typedef struct ChatTemplate ChatTemplate;
 
-/* The template of a tokenizer's folder or file (tokenizer_chat_template), and that for tools, where there is one.
- * *out is NULL where there is none. An error where it is no Jinja, or has what is not known. It does not change
- * afterwards: threads may share it. */
-int chat_template_open(const Tokenizer *tokenizer, ChatTemplate **out, cvn_err *err);
+/* A template that is built in, for models that have none. */
+typedef struct ChatBuiltIn {
+    const char *name;
+    const char *token[2]; /* special tokens that it writes */
+    bool found;           /* a tokenizer with both tokens and no template of its own gets it */
+    /* Jinja; its byte 0x1E is not written, and parts what is encoded by itself. */
+    const char *source;
+} ChatBuiltIn;
+
+extern const ChatBuiltIn chat_built_in[]; /* ended by one without a name */
+
+/*
+ * The template by which conversations with a model are written. `choice`: the name of one that is built in, or a file with
+ * one; NULL: that of the tokenizer's folder or file (tokenizer_chat_template), and that for tools, where there is one; where
+ * there is none, the first one built in whose tokens the tokenizer has. CVN_EUNSUPPORTED where there is none at all, or it
+ * has what is not known; CVN_EFORMAT where it is no Jinja; CVN_EINVAL for a choice that is neither, or whose tokens are
+ * missing. It does not change afterwards: threads may share it.
+ */
+int chat_template_open(const Tokenizer *tokenizer, const char *choice, ChatTemplate **out,
+                       cvn_err *err);
 void chat_template_free(ChatTemplate *chat);
+
+/* The name of one that is built in, the path of a file, or "of the model". */
+const char *chat_template_name(const ChatTemplate *chat);
+
+/* Its text, as a model's folder has it; for models to be saved with. */
+const char *chat_template_source(const ChatTemplate *chat);
 
 /* What a template is given, all borrowed. Members of a message that are null are left out; its reasoning is there as
  * "reasoning_content" and "thinking", whichever of these or "reasoning" it came as. */
@@ -54,6 +78,12 @@ typedef struct ChatInput {
  * (raise_exception) is the message, with CVN_EINVAL. After an error nothing was appended. */
 int chat_template_encode(const ChatTemplate *chat, const Tokenizer *tokenizer,
                          const ChatInput *input, TokenIds *ids, StrBuf *text, cvn_err *err);
+
+/* The same in two steps: the text with its marks into *out, which is empty, and the ids of its first n bytes. */
+int chat_template_render(const ChatTemplate *chat, const Tokenizer *tokenizer,
+                         const ChatInput *input, JinjaText *out, cvn_err *err);
+int chat_template_ids(const ChatTemplate *chat, const Tokenizer *tokenizer, const JinjaText *text,
+                      size_t n, TokenIds *ids, cvn_err *err);
 
 /* The ids that end an answer, at most 4; their number. That of the tokenizer, and what the template puts behind an
  * assistant's message. */

@@ -1,5 +1,5 @@
 /* Splitting the thinking from the answer while text streams in. */
-#include "text/chat.h"
+#include "text/thinking.h"
 
 #include <string.h>
 

@@ -172,8 +172,10 @@ static int read_template(Tokenizer *t, const char *folder, cvn_err *err)
     if (!rc && (map.size > MAX_TEMPLATE || (map.size && memchr(map.data, 0, map.size))))
         rc = err_set(err, CVN_EFORMAT, "'%s' must be a text of at most %d bytes", path.text,
                      MAX_TEMPLATE);
-    if (!rc && map.size)
+    if (!rc && map.size) {
         t->chat_template = arena_stringn(&t->arena, (const char *)map.data, map.size);
+        t->tool_template = NULL; /* it is for all conversations */
+    }
     held_release(&held);
     return rc;
 }

@@ -2,7 +2,7 @@
 #ifndef CVN_TRAIN_RUN_IMPL_H
 #define CVN_TRAIN_RUN_IMPL_H
 
-#include "text/tokenizer.h"
+#include "text/chat_template.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/data/data.h"
 #include "train/outlier.h"
@@ -25,6 +25,7 @@ typedef struct Run {
     int fresh_lock;               /* file descriptor that locks it, or -1 */
     int lock;                     /* the same of a run that was there before, or -1 */
     Tokenizer *tokenizer;         /* owned; NULL where the data are ids */
+    ChatTemplate *chat;           /* owned; NULL: there is none */
     const char *tokenizer_folder; /* where its files lie while the run is opened */
     const char *tokenizer_file;   /* RUN/tokenizer.json or .model, or NULL */
     const char *config_text;      /* JSON for manifests */

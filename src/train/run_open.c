@@ -217,11 +217,11 @@ static int check_stopped(Run *r, cvn_err *err)
 }
 
 /* Who learns conversations ends a text where a turn ends, too: else others would go on past it. */
-static void end_turns(Run *r, ChatFormat chat)
+static void end_turns(Run *r, const ChatTemplate *chat)
 {
     int32_t stop[4];
     SpecialIds *eos = &r->model.eos;
-    size_t n = chat_stops(chat, r->tokenizer, stop);
+    size_t n = chat_template_stops(chat, r->tokenizer, stop);
     for (size_t i = 0; i < n; i++) {
         bool there = stop[i] >= r->model.vocab;
         for (int k = 0; k < eos->n; k++)
@@ -234,14 +234,14 @@ static void end_turns(Run *r, ChatFormat chat)
 static int open_data(Run *r, cvn_err *err)
 {
     TrainConfig *c = &r->config;
-    ChatFormat chat;
     cvn_err none = {0};
-    bool has_chat = chat_format_find(r->tokenizer_folder, r->tokenizer, &chat, &none) == CVN_OK;
+    chat_template_open(r->tokenizer, NULL, &r->chat, &none); /* who learns texts needs none */
     DataOptions options = {.paths = c->dpo ? &c->dpo : c->data,
                            .n_paths = c->dpo ? 1 : (size_t)c->n_data,
                            .pairs = c->dpo != NULL,
                            .tokenizer = r->tokenizer,
-                           .chat = has_chat ? &chat : NULL,
+                           .chat = r->chat,
+                           .no_chat = none.message,
                            .vocab = (int32_t)r->model.vocab,
                            .seq = c->seq,
                            .seed = (uint64_t)c->seed,
@@ -256,8 +256,8 @@ static int open_data(Run *r, cvn_err *err)
     TRY(run_together(r, run_is_first(r) ? data_open(&r->data, &options, err) : CVN_OK, err));
     if (!run_is_first(r))
         TRY(data_open(&r->data, &options, err));
-    if (has_chat && data_is_partial(r->data))
-        end_turns(r, chat);
+    if (r->chat && data_is_partial(r->data))
+        end_turns(r, r->chat);
     /* A batch that was not asked for has no sequence twice. */
     while (r->sizes_batch && !c->micro_batch && c->batch > (c->dpo ? 2 : 1) &&
            c->batch > data_sequences(r->data, DATA_TRAIN))
@@ -516,6 +516,7 @@ void run_close(Run *r)
         checkpoint_close(&r->from);
     if (r->has_init)
         io_close_model(&r->init);
+    chat_template_free(r->chat);
     tokenizer_free(r->tokenizer);
     run_clear_folder(r);
     if (r->lock >= 0)

@@ -9,8 +9,8 @@
  */
 #include "train/run_impl.h"
 
-#include "base/json_file.h"
-#include "text/chat.h"
+#include "text/chat_template.h"
+#include "text/tokenizer_config.h"
 
 #include "io/save.h"
 #include "model/presets.h"
@@ -18,7 +18,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,32 +100,21 @@ static int copy_tokenizer(Run *r, const char *from, cvn_err *err)
     return CVN_OK;
 }
 
-static void name_token(json_t *config, const char *key, const Tokenizer *tokenizer, int32_t id)
-{
-    size_t n;
-    const char *text = id >= 0 ? tokenizer_piece(tokenizer, id, &n) : NULL;
-    if (text && n > 0)
-        json_object_set_new(config, key, json_stringn(text, n));
-}
-
-/* Where a tokenizer.json comes alone, what transformers wants to know besides: it guesses a class by the model
- * otherwise, whose first token is another. */
+/* The chat template that was asked for, and what transformers wants to know of a tokenizer.json that comes alone. */
 static int describe_tokenizer(Run *r, const Tokenizer *tokenizer, cvn_err *err)
 {
-    const char *path = path_in(r, r->fresh, "tokenizer_config.json");
-    if (!file_exists(path_in(r, r->fresh, "tokenizer.json")) || file_exists(path))
-        return CVN_OK;
-    json_auto_t *config = json_pack("{s:s, s:b}", "tokenizer_class", "PreTrainedTokenizerFast",
-                                    "clean_up_tokenization_spaces", 0);
-    name_token(config, "bos_token", tokenizer, tokenizer_bos(tokenizer));
-    name_token(config, "eos_token", tokenizer, tokenizer_eos(tokenizer));
-    name_token(config, "pad_token", tokenizer, tokenizer_pad(tokenizer));
-    const char *template = chat_own_template(tokenizer);
-    if (template)
-        config = json_with(config, "chat_template", json_string(template));
-    SCOPED(scoped_free) char *text = config ? json_dumps(config, JSON_INDENT(2)) : NULL;
-    return text ? file_write(path, text, strlen(text), err)
-                : err_set(err, CVN_EMEM, "no memory to write '%s'", path);
+    ChatTemplate *chat = NULL;
+    if (r->config.chat_template) {
+        TRY(chat_template_open(tokenizer, r->config.chat_template, &chat, err));
+        const char *source = chat_template_source(chat);
+        int code =
+            file_write(path_in(r, r->fresh, "chat_template.jinja"), source, strlen(source), err);
+        chat_template_free(chat);
+        TRY(code);
+    }
+    return file_has(r->fresh, "tokenizer.json") && !file_has(r->fresh, "tokenizer_config.json")
+               ? tokenizer_config_write(tokenizer, r->fresh, err)
+               : CVN_OK;
 }
 
 /* In RUN/.new-XXXXXX. */

@@ -547,6 +547,16 @@ static Jump exec_scope(Run *r, const Node *node, Scope *scope, Text *out)
     return exec(r, node->child, inner, out);
 }
 
+/* What the assistant says, as the template tells. */
+static Jump exec_generation(Run *r, const Node *node, Scope *scope, Text *out)
+{
+    size_t from = out->n;
+    Jump jump = exec_scope(r, node, scope, out);
+    for (size_t i = from; i < out->n; i++)
+        out->mark[i] |= MARK_GENERATED;
+    return jump;
+}
+
 static Jump exec_node(Run *r, const Node *node, Scope *scope, Text *out)
 {
     Value value;
@@ -580,6 +590,8 @@ static Jump exec_node(Run *r, const Node *node, Scope *scope, Text *out)
         break;
     case N_SCOPE:
         return exec_scope(r, node, scope, out);
+    case N_GENERATION:
+        return exec_generation(r, node, scope, out);
     case N_BREAK:
         return JUMP_BREAK;
     case N_CONTINUE:
@@ -653,6 +665,7 @@ void jinja_text_free(JinjaText *text)
 {
     strbuf_free(&text->text);
     strbuf_free(&text->mark);
+    strbuf_free(&text->generated);
 }
 
 /* The members of an object, as far as the template has their names. */
@@ -707,8 +720,11 @@ int jinja_render(const JinjaTemplate *jinja, const JinjaInput *input, JinjaText 
     r.rc = protect(render, &to, "rendering a chat template", err);
     if (!r.rc) {
         strbuf_add(&out->text, text->n ? text->text : "", text->n);
-        strbuf_add(&out->mark, text->n ? text->mark : "", text->n);
-        if (out->text.failed || out->mark.failed)
+        for (size_t i = 0; i < text->n; i++) {
+            strbuf_putc(&out->mark, (char)(text->mark[i] & JINJA_DATA));
+            strbuf_putc(&out->generated, (text->mark[i] & MARK_GENERATED) != 0);
+        }
+        if (out->text.failed || out->mark.failed || out->generated.failed)
             r.rc = err_set(err, CVN_EMEM, "no memory for %zu bytes of a conversation", text->n);
     }
     run_free(&r);

@@ -16,10 +16,13 @@
 
 /* ---- values ---- */
 
+/* Beside JINJA_OWN or JINJA_DATA in the mark of a byte: a `generation` wrote it. */
+enum { MARK_GENERATED = 2 };
+
 /* A string: UTF-8, not ended by NUL, and for each byte where it came from. */
 typedef struct Str {
     const char *text; /* [n] */
-    const char *mark; /* [n] JINJA_OWN or JINJA_DATA */
+    const char *mark; /* [n] JINJA_OWN or JINJA_DATA, perhaps with MARK_GENERATED */
     size_t n;         /* bytes */
 } Str;
 
@@ -326,7 +329,8 @@ typedef enum NodeKind {
     N_MACRO,        /* name, others: parameters (N_NAME, a: default), children */
     N_CALL_BLOCK,   /* a: N_CALL; others: parameters, children */
     N_FILTER_BLOCK, /* a: a chain of filters, children */
-    N_SCOPE,        /* `generation` and `with` (others: N_SET): children */
+    N_SCOPE,        /* `with`; others: N_SET, children */
+    N_GENERATION,   /* children */
     N_BREAK,
     N_CONTINUE,
 } NodeKind;

@@ -65,8 +65,9 @@ typedef struct JinjaInput {
 } JinjaInput;
 
 typedef struct JinjaText {
-    StrBuf text; /* UTF-8 */
-    StrBuf mark; /* as many bytes: JINJA_OWN or JINJA_DATA */
+    StrBuf text;      /* UTF-8 */
+    StrBuf mark;      /* as many bytes: JINJA_OWN or JINJA_DATA */
+    StrBuf generated; /* as many bytes: 1 between `generation` and `endgeneration`, else 0 */
 } JinjaText;
 
 void jinja_text_free(JinjaText *text);

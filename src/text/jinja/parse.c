@@ -778,7 +778,7 @@ static Node *parse_with(Parser *p)
 
 static Node *parse_generation(Parser *p)
 {
-    Node *node = node_new(p, N_SCOPE);
+    Node *node = node_new(p, N_GENERATION);
     parse_function_body(p, node, "endgeneration");
     return node;
 }

@@ -33,7 +33,10 @@ bool str_is(Str s, const char *text)
 
 char str_mark(Str s)
 {
-    return s.n && memchr(s.mark, JINJA_DATA, s.n) ? JINJA_DATA : JINJA_OWN;
+    for (size_t i = 0; i < s.n; i++)
+        if (s.mark[i] & JINJA_DATA)
+            return JINJA_DATA;
+    return JINJA_OWN;
 }
 
 size_t str_points(Str s)

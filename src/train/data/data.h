@@ -19,7 +19,7 @@
  *
  *     "CVNTOKEN"       token ids (cache.h): a cache, or a shard somebody made
  *     JSON             records (record.h), in lines or a list; of conversations only what the assistant says
- *                      is to be learnt
+ *                      is to be learnt (conversation.h)
  *     anything else    UTF-8 text; documents end at <|endoftext|> and at the end of a file
  *
  * A document is: begin-of-text id, its ids, end-of-text id, where the tokenizer has these. How rows are cut
@@ -35,7 +35,7 @@
 #ifndef CVN_TRAIN_DATA_DATA_H
 #define CVN_TRAIN_DATA_DATA_H
 
-#include "text/chat.h"
+#include "text/chat_template.h"
 #include "text/tokenizer.h"
 
 typedef enum DataSplit { DATA_TRAIN, DATA_VALIDATION, DATA_SPLITS } DataSplit;
@@ -56,7 +56,8 @@ typedef struct DataOptions {
     bool pairs;                 /* records are pairs of answers: see below */
     const char *held;           /* what validates, in place of a part of the data; NULL: none */
     const Tokenizer *tokenizer; /* borrowed until data_open returns; NULL: all paths hold ids */
-    const ChatFormat *chat;     /* how messages are written; NULL: messages are an error */
+    const ChatTemplate *chat;   /* how messages are written; NULL: messages are an error … */
+    const char *no_chat;        /* … and why, behind "there are messages here, and " */
     int32_t vocab;              /* of the model: ids must be below; 0: the tokenizer's vocabulary */
     int64_t seq;                /* tokens of a row, >= 1 */
     uint64_t seed;              /* of the order */

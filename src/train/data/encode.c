@@ -12,6 +12,7 @@ void encoded_unit_free(EncodedUnit *out)
 {
     token_ids_free(&out->ids);
     strbuf_free(&out->learn);
+    token_ids_free(&out->end);
 }
 
 /* ---- text ---- */
@@ -43,44 +44,7 @@ static int encode_text(const DataEncoder *e, const char *text, size_t n, bool be
     return tokenizer_encode(e->tokenizer, text, n, flags, &out->ids, err);
 }
 
-/* ---- conversations ---- */
-
-/* A message of a record that was read (record.h), which it borrows from. */
-static ChatMessage message_of(const json_t *item)
-{
-    const json_t *content = json_object_get(item, "content");
-    return (ChatMessage){.role = json_string_value(json_object_get(item, "role")),
-                         .content = json_string_value(content),
-                         .length = json_string_length(content),
-                         .tool_name = json_string_value(json_object_get(item, "call")),
-                         .tool_arguments = json_string_value(json_object_get(item, "arguments"))};
-}
-
-/*
- * The ids of messages[0 … i] that go beyond those of the prompt for the answer i are that answer. A prompt
- * that opens more than the whole conversation has there (<think>) counts as far as the two agree.
- */
-static int mark_answer(const DataEncoder *e, const ChatMessage *messages, size_t i, size_t n,
-                       const ChatOptions *how, EncodedUnit *out, TokenIds *part, cvn_err *err)
-{
-    ChatOptions ask = *how, whole = *how;
-    ask.generation_prompt = true;
-    const TokenIds *all = &out->ids;
-    size_t begin = 0, end = all->n;
-    part->n = 0;
-    TRY(chat_encode(*e->chat, e->tokenizer, messages, i, &ask, part, NULL, err));
-    while (begin < part->n && begin < all->n && part->id[begin] == all->id[begin])
-        begin++;
-    if (i + 1 < n) {
-        part->n = 0;
-        TRY(chat_encode(*e->chat, e->tokenizer, messages, i + 1, &whole, part, NULL, err));
-        for (end = begin; end < part->n && end < all->n && part->id[end] == all->id[end];)
-            end++;
-    }
-    if (end > begin)
-        memset(out->learn.text + begin, 1, end - begin);
-    return CVN_OK;
-}
+/* ---- completions ---- */
 
 /* From here on a record's tokens are not learnt unless they are marked. */
 static int clear_learn(EncodedUnit *out, cvn_err *err)
@@ -88,38 +52,6 @@ static int clear_learn(EncodedUnit *out, cvn_err *err)
     for (size_t i = 0; i < out->ids.n; i++)
         strbuf_putc(&out->learn, 0);
     return out->learn.failed ? err_set(err, CVN_EMEM, "no memory for a record") : CVN_OK;
-}
-
-static int encode_conversation(const DataEncoder *e, const json_t *record, EncodedUnit *out,
-                               cvn_err *err)
-{
-    const json_t *list = json_object_get(record, "messages");
-    ChatOptions how = {.tools = json_string_value(json_object_get(record, "tools"))};
-    SCOPED(token_ids_free) TokenIds part = {0};
-    size_t n = json_array_size(list), answers = 0;
-    if (!e->chat)
-        return err_set(err, CVN_EINVAL,
-                       "there are messages here, and no chat format is known to write them in; "
-                       "name one");
-    SCOPED(scoped_free) ChatMessage *messages = calloc(n, sizeof *messages);
-    if (!messages)
-        return err_set(err, CVN_EMEM, "no memory for %zu messages", n);
-    for (size_t i = 0; i < n; i++)
-        messages[i] = message_of(json_array_get(list, i));
-    TRY(chat_encode(*e->chat, e->tokenizer, messages, n, &how, &out->ids, NULL, err));
-    TRY(clear_learn(out, err));
-    for (size_t i = 1; i < n; i++) {
-        if (strcmp(messages[i].role, "assistant") != 0 ||
-            json_object_get(json_array_get(list, i), "mute"))
-            continue;
-        TRY(mark_answer(e, messages, i, n, &how, out, &part, err));
-        answers++;
-    }
-    if (answers == 0)
-        return err_set(err, CVN_EFORMAT,
-                       "the conversation has no answer: no message of role \"assistant\" behind "
-                       "another");
-    return CVN_OK;
 }
 
 /* Of a prompt and its completion the ids that go beyond those of the prompt are learnt. */
@@ -163,8 +95,11 @@ static int encode_one(const DataEncoder *e, const json_t *record, EncodedUnit *o
 {
     const json_t *text = json_object_get(record, "text");
     const json_t *completion = json_object_get(record, "completion");
+    if (!text && !e->chat)
+        return err_set(err, CVN_EINVAL, "there are messages here, and %s",
+                       e->no_chat ? e->no_chat : "no chat template to write them by");
     if (!text)
-        return encode_conversation(e, record, out, err);
+        return conversation_encode(e->chat, record, out, err);
     if (completion)
         return encode_completion(e, text, completion, out, err);
     return encode_text(e, json_string_value(text), json_string_length(text), true, true, out, err);
@@ -176,11 +111,17 @@ static int encode_pair(const DataEncoder *e, const json_t *pair, EncodedUnit *ou
     SCOPED(encoded_unit_free) EncodedUnit other = {0};
     TRY(encode_one(e, json_object_get(pair, "chosen"), out, err));
     TRY(encode_one(e, json_object_get(pair, "rejected"), &other, err));
-    out->second = out->ids.n;
+    if (out->end.n > 1 || other.end.n > 1)
+        return err_set(err, CVN_EFORMAT,
+                       "the chat template writes an earlier answer otherwise once another follows, "
+                       "so that this is no pair of single answers; make a pair of each of them");
+    out->end.n = 0;
+    token_ids_add(&out->end, (int32_t)out->ids.n);
     for (size_t i = 0; i < other.ids.n; i++)
         token_ids_add(&out->ids, other.ids.id[i]);
+    token_ids_add(&out->end, (int32_t)out->ids.n);
     strbuf_add(&out->learn, other.learn.text, other.learn.length);
-    if (out->learn.failed || out->ids.failed)
+    if (out->learn.failed || out->ids.failed || out->end.failed)
         return err_set(err, CVN_EMEM, "no memory for a pair");
     return CVN_OK;
 }
@@ -188,7 +129,7 @@ static int encode_pair(const DataEncoder *e, const json_t *pair, EncodedUnit *ou
 int data_encode(const DataEncoder *e, const SourceUnit *unit, EncodedUnit *out, cvn_err *err)
 {
     out->ids.n = 0;
-    out->second = 0;
+    out->end.n = 0;
     strbuf_clear(&out->learn);
     if (e->pairs && unit->file->kind == SOURCE_TEXT)
         return err_set(err, CVN_EFORMAT,
@@ -228,9 +169,12 @@ int data_unit_text(const SourceUnit *unit,
             TRY(take(context, json_string_value(text), json_string_length(text), err));
     }
     const json_t *messages = json_object_get(record, "messages");
-    for (size_t i = 0; i < json_array_size(messages); i++) {
-        ChatMessage message = message_of(json_array_get(messages, i));
-        TRY(take(context, message.content, message.length, err));
-    }
+    static const char *const said[] = {"reasoning_content", "content"};
+    for (size_t i = 0; i < json_array_size(messages); i++)
+        for (size_t k = 0; k < 2; k++) {
+            const json_t *part = json_object_get(json_array_get(messages, i), said[k]);
+            if (json_is_string(part))
+                TRY(take(context, json_string_value(part), json_string_length(part), err));
+        }
     return CVN_OK;
 }

@@ -6,21 +6,15 @@
 #define CVN_TRAIN_DATA_ENCODE_H
 
 #include "base/strbuf.h"
-#include "text/chat.h"
+#include "train/data/conversation.h"
 #include "train/data/source.h"
 
 typedef struct DataEncoder {
     const Tokenizer *tokenizer; /* borrowed */
-    const ChatFormat *chat;     /* borrowed; NULL: messages are an error */
+    const ChatWriter *chat;     /* borrowed; NULL: messages are an error … */
+    const char *no_chat;        /* … and why */
     bool pairs;                 /* records are pairs of answers, two documents each */
 } DataEncoder;
-
-/* Starts as {0} and is used again and again. */
-typedef struct EncodedUnit {
-    TokenIds ids;  /* owned */
-    StrBuf learn;  /* owned: [ids.n] 0 or 1; empty where all is to be learnt */
-    size_t second; /* where the second document of a pair begins; 0: there is one */
-} EncodedUnit;
 
 void encoded_unit_free(EncodedUnit *out);
 

@@ -12,11 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BATCH_UNITS = 4096, FORMAT = 1 };
+enum { BATCH_UNITS = 4096, FORMAT = 2 };
 #define BATCH_BYTES ((size_t)16 << 20)
 
 typedef struct Maker {
     SourceReader reader;
+    ChatWriter chat; /* owned: of the encoder */
     DataEncoder encoder;
     SourceUnit *unit;     /* [BATCH_UNITS], owned */
     EncodedUnit *encoded; /* [BATCH_UNITS], owned: of the units of the same place */
@@ -60,11 +61,12 @@ static int write_units(Maker *m, cvn_err *err)
     for (size_t i = 0; i < m->n; i++) {
         const EncodedUnit *e = &m->encoded[i];
         const uint8_t *learn = e->learn.length ? (const uint8_t *)e->learn.text : NULL;
-        size_t first = e->second ? e->second : e->ids.n;
-        TRY(token_writer_add(&m->writer, e->ids.id, first, learn, m->unit[i].begins, err));
-        if (e->second)
-            TRY(token_writer_add(&m->writer, e->ids.id + first, e->ids.n - first,
-                                 learn ? learn + first : NULL, true, err));
+        for (size_t k = 0, from = 0; k < e->end.n || k == 0; k++) {
+            size_t end = e->end.n ? (size_t)e->end.id[k] : e->ids.n;
+            TRY(token_writer_add(&m->writer, e->ids.id + from, end - from,
+                                 learn ? learn + from : NULL, k || m->unit[i].begins, err));
+            from = end;
+        }
     }
     return CVN_OK;
 }
@@ -102,7 +104,12 @@ static int write_cache(const SourceList *list, const DataOptions *options, const
     m->writer.file.fd = -1;
     m->reader.list = list;
     m->reader.separator = options->separator ? options->separator : SOURCE_SEPARATOR;
-    m->encoder = (DataEncoder){options->tokenizer, options->chat, options->pairs};
+    if (options->chat)
+        chat_writer_init(&m->chat, options->chat, options->tokenizer);
+    m->encoder = (DataEncoder){.tokenizer = options->tokenizer,
+                               .chat = options->chat ? &m->chat : NULL,
+                               .no_chat = options->no_chat,
+                               .pairs = options->pairs};
     m->unit = calloc(BATCH_UNITS, sizeof *m->unit);
     m->encoded = calloc(BATCH_UNITS, sizeof *m->encoded);
     m->pool = pool_new(options->threads, &inner);
@@ -120,6 +127,7 @@ static int write_cache(const SourceList *list, const DataOptions *options, const
     source_reader_free(&m->reader);
     for (size_t i = 0; m->encoded && i < BATCH_UNITS; i++)
         encoded_unit_free(&m->encoded[i]);
+    chat_writer_free(&m->chat);
     pool_free(m->pool);
     free(m->unit);
     free(m->encoded);
@@ -136,8 +144,10 @@ static uint64_t key_of(const SourceList *list, const DataOptions *options, cvn_e
     SCOPED(strbuf_free) StrBuf text = {0};
     strbuf_printf(&text, "%d %016" PRIx64 "%s %s %s\n", FORMAT, tokenizer_hash(options->tokenizer),
                   options->pairs ? " pairs" : "",
-                  options->chat ? chat_format_name(*options->chat) : "-",
+                  options->chat ? chat_template_name(options->chat) : "-",
                   options->separator ? options->separator : SOURCE_SEPARATOR);
+    if (options->chat)
+        strbuf_puts(&text, chat_template_source(options->chat));
     for (size_t i = 0; i < list->n; i++) {
         const SourceFile *file = &list->file[i];
         char *whole = realpath(file->path, NULL);

@@ -81,26 +81,47 @@ static json_t *join_parts(const json_t *parts, cvn_err *err)
     return string_of(&joined, err);
 }
 
-/* The one function that a message calls, into "call" and "arguments". */
-static int add_call(json_t *message, const json_t *calls, cvn_err *err)
+/* A call as templates want it, {"type": "function", "function": {"name", "arguments": {}}}, with what else it has; a new
+ * reference, or NULL with an error. */
+static json_t *read_call(const json_t *call, cvn_err *err)
 {
-    const json_t *function = json_object_get(json_array_get(calls, 0), "function");
+    const json_t *function = json_object_get(call, "function");
     const json_t *arguments = json_object_get(function, "arguments");
-    if (json_array_size(calls) != 1)
-        return err_set(err, CVN_EFORMAT,
-                       "it calls %zu functions at once, which no format here can write; make it "
-                       "one in each message",
-                       json_array_size(calls));
-    if (!json_is_string(json_object_get(function, "name")) ||
-        (!json_is_string(arguments) && !json_is_object(arguments)))
-        return err_set(err, CVN_EFORMAT,
-                       "its \"tool_calls\" have no \"function\" with \"name\" and \"arguments\"");
-    json_object_set(message, "call", json_object_get(function, "name"));
+    json_t *object = json_is_object(arguments) ? json_deep_copy(arguments) : NULL;
     if (json_is_string(arguments))
-        return json_object_set(message, "arguments", (json_t *)(uintptr_t)arguments);
-    SCOPED(scoped_free) char *text = json_dumps(arguments, JSON_COMPACT | JSON_ENSURE_ASCII);
-    int failed = json_object_set_new(message, "arguments", text ? json_string(text) : NULL);
-    return failed ? err_set(err, CVN_EMEM, "no memory for a message") : CVN_OK;
+        object = json_loadb(json_string_value(arguments), json_string_length(arguments),
+                            JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, NULL);
+    if (!json_is_string(json_object_get(function, "name")) || !json_is_object(object)) {
+        json_decref(object);
+        err_set(err, CVN_EFORMAT,
+                "its \"tool_calls\" have no \"function\" with \"name\" and \"arguments\", a JSON "
+                "object");
+        return NULL;
+    }
+    json_t *made = json_copy((json_t *)(uintptr_t)call),
+           *inner = json_copy((json_t *)(uintptr_t)function);
+    inner = json_with(inner, "arguments", object);
+    if (!json_object_get(made, "type"))
+        made = json_with(made, "type", json_string("function"));
+    made = json_with(made, "function", inner);
+    if (!made)
+        err_set(err, CVN_EMEM, "no memory for a message");
+    return made;
+}
+
+static int read_calls(json_t *message, const json_t *calls, cvn_err *err)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < json_array_size(calls); i++) {
+        json_t *call = read_call(json_array_get(calls, i), err);
+        if (!call || json_array_append_new(list, call)) {
+            json_decref(list);
+            return err_set(err, CVN_EMEM, "no memory for a message");
+        }
+    }
+    return json_object_set_new(message, "tool_calls", list)
+               ? err_set(err, CVN_EMEM, "no memory for a message")
+               : CVN_OK;
 }
 
 static json_t *make_message(json_t *role, json_t *content, cvn_err *err)
@@ -134,7 +155,7 @@ static json_t *read_sharegpt(const json_t *item, const char *from, cvn_err *err)
 }
 
 /* What a message must be besides having a role and a content. */
-static int check_message(const json_t *item, const json_t *content, bool calls, cvn_err *err)
+static int check_message(const json_t *item, const json_t *content, cvn_err *err)
 {
     const json_t *weight = json_object_get(item, "weight");
     double w = json_number_value(weight);
@@ -142,23 +163,21 @@ static int check_message(const json_t *item, const json_t *content, bool calls, 
         return err_set(err, CVN_EFORMAT, "it must have the strings \"role\" and \"content\"");
     if (json_is_object(json_object_get(item, "function_call")))
         return err_set(err, CVN_EFORMAT, "it has \"function_call\"; make it \"tool_calls\"");
-    if (calls && json_string_length(content) > 0)
-        return err_set(err, CVN_EFORMAT, "it speaks and calls a function; make it two messages");
     if (weight && !json_is_null(weight) &&
         (!json_is_number(weight) || (w < 0 || w > 1) || (w > 0 && w < 1)))
         return err_set(err, CVN_EFORMAT, "its \"weight\" is neither 0 nor 1");
     return CVN_OK;
 }
 
-/* A message of any kind as one with strings: a new reference, or NULL with an error. */
+/* A message of any kind as templates want it, with all its members: a new reference, or NULL with an error. */
 static json_t *read_message(json_t *item, cvn_err *err)
 {
     const json_t *calls = json_object_get(item, "tool_calls");
     const json_t *weight = json_object_get(item, "weight");
     const char *from = json_string_value(json_object_get(item, "from"));
-    json_t *role = json_object_get(item, "role"), *content = json_object_get(item, "content");
+    json_t *content = json_object_get(item, "content");
     bool called = json_array_size(calls) > 0;
-    if (!role && from)
+    if (!json_object_get(item, "role") && from)
         return read_sharegpt(item, from, err);
     if (json_is_array(content))
         content = join_parts(content, err);
@@ -166,13 +185,18 @@ static json_t *read_message(json_t *item, cvn_err *err)
         content = json_string("");
     else
         json_incref(content);
-    json_t *message = NULL;
-    if (err->code == CVN_OK && check_message(item, content, called, err) == CVN_OK)
-        message = make_message(json_incref(role), json_incref(content), err);
-    json_decref(content);
+    if (err->code || check_message(item, content, err)) {
+        json_decref(content);
+        return NULL;
+    }
+    json_t *message = json_with(json_copy(item), "content", content);
+    if (message)
+        json_object_del(message, "weight");
     if (message && json_is_number(weight) && !(json_number_value(weight) > 0))
-        json_object_set_new(message, "mute", json_true());
-    if (message && called && add_call(message, calls, err)) {
+        message = json_with(message, "mute", json_true());
+    if (!message)
+        err_set(err, CVN_EMEM, "no memory for a message");
+    if (message && called && read_calls(message, calls, err)) {
         json_decref(message);
         return NULL;
     }
@@ -222,23 +246,41 @@ static int add_alpaca(json_t *to, const json_t *value, cvn_err *err)
 
 /* ---- records ---- */
 
+/* "tools": a list of objects, or a string with one, as tables of strings have it. *tools is new, or NULL: there are none. */
+static int read_tools(const json_t *value, json_t **tools, cvn_err *err)
+{
+    json_t *given = json_object_get(value, "tools");
+    if (!given || json_is_null(given))
+        return CVN_OK;
+    *tools = json_is_string(given) ? json_loadb(json_string_value(given), json_string_length(given),
+                                                JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, NULL)
+                                   : json_incref(given);
+    bool right = json_is_array(*tools);
+    for (size_t i = 0; i < json_array_size(*tools); i++)
+        right &= json_is_object(json_array_get(*tools, i));
+    return right ? CVN_OK
+                 : err_set(err, CVN_EFORMAT,
+                           "\"tools\" must be a list of descriptions of functions, {\"type\": "
+                           "\"function\", \"function\": {…}}");
+}
+
 static json_t *read_conversation(json_t *value, Shape shape, cvn_err *err)
 {
     json_auto_t *messages = json_array();
     json_t *record = NULL;
     const json_t *prompt = json_object_get(value, "prompt");
-    const json_t *tools = json_object_get(value, "tools");
-    int code = CVN_OK;
-    if (!messages)
+    json_auto_t *tools = NULL;
+    int code = read_tools(value, &tools, err);
+    if (code == CVN_OK && !messages)
         code = err_set(err, CVN_EMEM, "no memory for a conversation");
-    else if (shape == SHAPE_ALPACA)
+    else if (code == CVN_OK && shape == SHAPE_ALPACA)
         code = add_alpaca(messages, value, err);
-    else if (shape == SHAPE_COMPLETION)
+    else if (code == CVN_OK && shape == SHAPE_COMPLETION)
         code = add_messages(messages, prompt, true, err) ||
                        add_messages(messages, json_object_get(value, "completion"), false, err)
                    ? err->code
                    : CVN_OK;
-    else {
+    else if (code == CVN_OK) {
         const char *key = shape == SHAPE_MESSAGES ? "messages" : "conversations";
         const json_t *list = shape == SHAPE_LIST ? value : json_object_get(value, key);
         if (json_array_size(list) == 0)
@@ -248,10 +290,8 @@ static json_t *read_conversation(json_t *value, Shape shape, cvn_err *err)
     }
     if (code == CVN_OK)
         record = json_with(json_object(), "messages", json_incref(messages));
-    if (record && json_array_size(tools) > 0) {
-        SCOPED(scoped_free) char *text = json_dumps(tools, 0);
-        record = json_with(record, "tools", text ? json_string(text) : NULL);
-    }
+    if (record && json_array_size(tools) > 0)
+        record = json_with(record, "tools", json_incref(tools));
     if (!record && code == CVN_OK)
         err_set(err, CVN_EMEM, "no memory for a conversation");
     return record;

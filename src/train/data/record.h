@@ -29,7 +29,8 @@ bool record_is(const json_t *value);
 
 /* The record as one of the three, or, where pairs are wanted, {"chosen", "rejected"}, each the prompt and an answer as one
  * of the three; a new reference, or NULL with an error. Messages there have the strings "role" and
- * "content" and, where they matter, "call", "arguments" (strings) and "mute" (true: it is not learnt). */
+ * "content", all else that they had ("tool_calls" with "arguments" as objects, "reasoning_content", …), and "mute" where
+ * they are not learnt. */
 json_t *record_read(json_t *value, bool pairs, cvn_err *err);
 
 /* The bytes of the JSON value that begins at text, which is not white space; n where it does not end. */

@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "text/bpe_train.h"
+#include "text/tokenizer_config.h"
 #include "train/data/encode.h"
 #include "train/data/source.h"
 
@@ -33,15 +34,16 @@ static int count_words(BpeTrainer *trainer, SourceReader *reader, SourceUnit *un
     return CVN_OK;
 }
 
-/* What transformers wants to know besides. */
-static const char CONFIG[] = "{\n"
-                             "  \"tokenizer_class\": \"PreTrainedTokenizerFast\",\n"
-                             "  \"bos_token\": \"<|begin_of_text|>\",\n"
-                             "  \"eos_token\": \"<|end_of_text|>\",\n"
-                             "  \"pad_token\": \"<|finetune_right_pad_id|>\",\n"
-                             "  \"clean_up_tokenization_spaces\": false,\n"
-                             "  \"model_input_names\": [\"input_ids\", \"attention_mask\"]\n"
-                             "}\n";
+static int write_folder(const char *folder, const StrBuf *json, cvn_err *err)
+{
+    Tokenizer *tokenizer;
+    TRY(tokenizer_read(json->text, json->length, &tokenizer, err));
+    int code = file_write(file_path(folder, "tokenizer.json").text, json->text, json->length, err);
+    if (!code)
+        code = tokenizer_config_write(tokenizer, folder, err);
+    tokenizer_free(tokenizer);
+    return code;
+}
 
 int data_train_tokenizer(const DataOptions *options, const char *out, int32_t *reached,
                          cvn_err *err)
@@ -62,12 +64,8 @@ int data_train_tokenizer(const DataOptions *options, const char *out, int32_t *r
         err_prefix(err, "'%s'", list.file[0].path);
     bpe_trainer_free(trainer);
     TRY(code);
-    bool folder = file_is_folder(out);
-    TRY(file_write(folder ? file_path(out, "tokenizer.json").text : out, json.text, json.length,
-                   err));
-    if (folder)
-        TRY(file_write(file_path(out, "tokenizer_config.json").text, CONFIG, sizeof CONFIG - 1,
-                       err));
+    TRY(file_is_folder(out) ? write_folder(out, &json, err)
+                            : file_write(out, json.text, json.length, err));
     if (reached)
         *reached = vocab;
     return CVN_OK;

@@ -1,5 +1,5 @@
 /*
- * Tools for models whose template says nothing of calls, or that have a format instead of one: the system message says which
+ * Tools for models whose template says nothing of calls: the system message says which
  * there are and how they are called, and calls and what came of them stand in the conversation as text.
  *
  *     {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": {"a": 1}}}]}
@@ -12,8 +12,8 @@
  *
  * These marks are text: a message that says them looks like a call, which it is for no template that has tokens for it.
  */
-#ifndef CVN_SERVER_PLAIN_CALLS_H
-#define CVN_SERVER_PLAIN_CALLS_H
+#ifndef CVN_TEXT_PLAIN_CALLS_H
+#define CVN_TEXT_PLAIN_CALLS_H
 
 #include <jansson.h>
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-#include "server/plain_calls.h"
+#include "text/plain_calls.h"
 
 #include "base/strbuf.h"
 
