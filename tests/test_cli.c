@@ -1,6 +1,7 @@
 /* The command line as scripts and people meet it: the program is run, its output and exit code read. */
 #include "base/file.h"
 #include "base/strbuf.h"
+#include "cpu/registry.h"
 #include "scratch.h"
 #include "unit.h"
 
@@ -194,6 +195,10 @@ static void version_names_processor_and_parts(void **state)
     expect(0, "", "--version", "\nseveral processes: ");
     expect(0, "CARAVAN_MPI=/no.so", "--version", "\nseveral processes: not here, /no.so: cannot");
     expect(0, "CARAVAN_CPU=portable", "--version", "kernels: portable\n");
+    if (cpu_kernels_of(CPU_ISA_AVX2))
+        expect(0, "CARAVAN_CPU=portable", "--version", " without CARAVAN_CPU\n");
+    if (!cpu_kernels_of(CPU_ISA_AMX))
+        expect(0, "CARAVAN_CPU=", "--version", "amx with ");
     expect(2, "CARAVAN_CPU=avx22", "--version 2>&1", "CARAVAN_CPU is \"avx22\"; give one of ");
 }
 

@@ -63,7 +63,12 @@ static int print_version(void)
     for (int i = 0; i < CPU_FEATURE_COUNT; i++)
         if (cpu_has(features, (CpuFeature)i))
             printf(" %s", cpu_feature_name((CpuFeature)i));
+    StrBuf more = {0};
+    cpu_why_not_more(&more);
     printf("\nkernels: %s\n", cpu_kernels()->name);
+    if (more.length)
+        printf("more would be: %s\n", more.text);
+    strbuf_free(&more);
     static const struct {
         const char *name;
         bool there;

@@ -4,6 +4,7 @@
 #include "cpu/registry.h"
 
 #include "base/cpu.h"
+#include "base/strbuf.h"
 #include "comm/comm.h"
 #include "cpu/kernels/kernels.h"
 #include "graph/interp/interp.h"
@@ -87,9 +88,7 @@ static bool has_level(CpuIsa isa, uint32_t features)
     for (int i = 0; i < levels[isa].n_needs; i++)
         if (!cpu_has(features, levels[isa].needs[i]))
             return false;
-    if (isa == CPU_ISA_AMX)
-        return levels[isa].table[0] && cpu_request_amx();
-    return true;
+    return levels[isa].table[0] && (isa != CPU_ISA_AMX || cpu_request_amx());
 }
 
 /* Sets registry.has and returns the best level. */
@@ -148,6 +147,21 @@ const KernelSet *cpu_kernels_of(CpuIsa isa)
 {
     pthread_once(&registry.once, init);
     return registry.has[isa] ? &registry.backend[isa] : NULL;
+}
+
+void cpu_why_not_more(StrBuf *out)
+{
+    pthread_once(&registry.once, init);
+    const uint32_t features = cpu_features();
+    if (registry.used < registry.best)
+        strbuf_printf(out, "%s without CARAVAN_CPU", levels[registry.best].name);
+    for (int i = registry.best + 1; i < CPU_ISA_COUNT && registry.used == registry.best; i++) {
+        if (levels[i].table[0])
+            strbuf_printf(out, "%s%s with", out->length ? "; " : "", levels[i].name);
+        for (int k = 0; levels[i].table[0] && k < levels[i].n_needs; k++)
+            if (!cpu_has(features, levels[i].needs[k]))
+                strbuf_printf(out, " %s", cpu_feature_name(levels[i].needs[k]));
+    }
 }
 
 const char *cpu_isa_name(CpuIsa isa)

@@ -5,6 +5,7 @@
 #ifndef CVN_CPU_REGISTRY_H
 #define CVN_CPU_REGISTRY_H
 
+#include "base/strbuf.h"
 #include "compile/kernel.h"
 
 typedef enum CpuIsa {
@@ -25,6 +26,10 @@ const KernelSet *cpu_kernels(void);
 const KernelSet *cpu_kernels_of(CpuIsa isa);
 
 const char *cpu_isa_name(CpuIsa isa);
+
+/* Appends why cpu_kernels() are not those of a higher level: "amx with amx_bf16 amx_int8", what of it the processor or the
+   system lacks, level by level; or that CARAVAN_CPU lowers them. Nothing where there is no higher level. */
+void cpu_why_not_more(StrBuf *out);
 
 /* The last resort of all of them, slow, but there for every operation: the interpreter, on thread 0. Results may not overlap
    operands. Operations between devices work only where a device is alone; a plan takes them from src/comm. */
