@@ -17,17 +17,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     json_t *generation =
         json && nul ? json_object_parse("generation_config.json", nul + 1, size - first - 1, NULL)
                     : NULL;
-    Model config;
-    if (json && model_parse(&config, "config.json", json, generation, &err) == CVN_OK) {
-        if (model_size(&config).params <= 0 || model_bytes(&config, CVN_F64) <= 0)
+    Model *model;
+    Arena arena;
+    if (arena_init(&arena, NULL))
+        abort();
+    if (json && model_parse(&model, "config.json", json, generation, &arena, &err) == CVN_OK) {
+        if (model_size(model).params <= 0 || model_bytes(model, CVN_F64) <= 0)
             abort();
-        Arena arena;
-        if (config.n_layers < 64 && arena_init(&arena, NULL) == CVN_OK) {
-            ParamList list;
-            params_list(&list, &config, &arena);
-            arena_free(&arena);
-        }
+        ParamList list;
+        if (model_layers(model) < 64)
+            params_list(&list, model, &arena);
     }
+    arena_free(&arena);
     json_decref(json);
     json_decref(generation);
     return 0;

@@ -32,13 +32,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (arena_init(&arena, NULL) != CVN_OK)
         return 0;
     Gguf gguf;
-    Model config;
+    Model *model;
     cvn_err err = {0};
     int code = gguf_read(&gguf, "fuzz", data, size, &arena, &err);
     for (size_t i = 0; code == CVN_OK && i < gguf.tensors.n; i++)
         read_all(&gguf.tensors.tensor[i]);
     if (code == CVN_OK)
-        code = gguf_config(&config, &gguf, &err);
+        code = gguf_model(&model, &gguf, &err);
     if ((code == CVN_OK) != (err.code == CVN_OK))
         abort();
     arena_free(&arena);

@@ -45,13 +45,13 @@ static int read_parts(void *of, cvn_err *err)
 {
     Parts *p = of;
     Gguf gguf;
-    Model config;
+    Model *model;
     volatile uint8_t sink = 0;
     TRY(gguf_open(&gguf, &p->map, &p->n_maps, p->first, &p->arena, err));
     for (size_t i = 0; i < gguf.tensors.n; i++)
         for (size_t b = 0; b < gguf.tensors.tensor[i].bytes; b++)
             sink = (uint8_t)(sink ^ gguf.tensors.tensor[i].data[b]);
-    return gguf_config(&config, &gguf, err);
+    return gguf_model(&model, &gguf, err);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

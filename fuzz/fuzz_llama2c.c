@@ -16,9 +16,9 @@ static int read_all(void *of, cvn_err *err)
 {
     Input *in = of;
     IoTensors list;
-    Model config;
+    Model *model;
     io_tensors_init(&list, &in->arena);
-    TRY(llama2c_read(&list, &config, "fuzz", in->data, in->size, err));
+    TRY(llama2c_read(&list, &model, "fuzz", in->data, in->size, err));
     for (size_t i = 0; i < list.n; i++) {
         const IoTensor *t = &list.tensor[i];
         float *all = malloc((size_t)t->n * sizeof *all);

@@ -8,6 +8,7 @@
 #include "io/folder.h"
 #include "model/forward.h"
 #include "model/layouts.h"
+#include "model/presets.h"
 #include "serve/dialog.h"
 #include "train/config.h"
 #include "train/report/metrics.h"
@@ -41,19 +42,20 @@ static int read_rules(const char *folder, const char *path, cvn_err *err)
 {
     (void)folder;
     Mesh mesh;
-    Model config = model_default();
-    config.dim = config.ffn = config.vocab = config.max_context = 8;
-    config.n_layers = 1;
-    config.n_heads = config.n_kv_heads = 2;
-    config.head_dim = 4;
+    Model *model;
+    Arena arena;
+    if (arena_init(&arena, NULL) ||
+        preset_model("dim=8,ffn=8,vocab=8,context=8,layers=1,heads=2", &model, &arena, NULL))
+        abort();
     ModelStep step = {.batch = 2, .seq = 1, .context = 8, .compute = CVN_F32, .output = STEP_LAST};
-    cvn_graph *g = model_step(&config, &step, NULL);
+    cvn_graph *g = model_step(model, &step, NULL);
     if (!g || mesh_parse(&mesh, "dcn=2,data=2,model=4", &g->arena, NULL))
         abort();
-    int code = model_mark(g, &config, &mesh, path, err);
+    int code = model_mark(g, model, &mesh, path, err);
     if (code == CVN_OK && graph_verify(g, NULL))
         abort();
     cvn_graph_free(g);
+    arena_free(&arena);
     return code;
 }
 

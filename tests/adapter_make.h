@@ -20,12 +20,12 @@ static inline void make_adapter(const char *folder, const Model *config, const c
     LoraOptions options;
     LoraParams lora;
     StWriter writer;
-    Model plain = *config;
-    plain.blocks = NULL;
-    plain.quant = (QuantScheme){0};
     must(arena_init(&arena, &err), &err);
+    Model *plain = model_copy(config, &arena);
+    model_set_blocks(plain, NULL);
+    model_set_quant(plain, (QuantScheme){0});
     must(lora_parse(&options, text, &err), &err);
-    params_list(&base, &plain, &arena);
+    params_list(&base, plain, &arena);
     lora_params(&lora, &base, &options, &arena);
     must(file_make_folder(folder, &err), &err);
     must(lora_config_write(&options, model, folder, &err), &err);

@@ -21,7 +21,7 @@ enum { LLAMA_VARIANTS = sizeof llama_variants / sizeof *llama_variants };
 
 typedef struct LlamaFixture {
     Arena arena;
-    Model config;
+    Model *model; /* the arena's */
     ParamList params;
     void **weight; /* [params.n] in the dtype asked for */
     const int32_t *tokens;
@@ -67,8 +67,8 @@ static void fixture_open(LlamaFixture *f, const char *variant, cvn_dtype dtype)
     snprintf(folder, sizeof folder, "%s/llama/%s", CVN_TEST_DATA, variant);
     *f = (LlamaFixture){0};
     fixture_check(arena_init(&f->arena, &err), &err);
-    fixture_check(model_read(&f->config, folder, &err), &err);
-    params_list(&f->params, &f->config, &f->arena);
+    fixture_check(model_read(&f->model, folder, &f->arena, &err), &err);
+    params_list(&f->params, f->model, &f->arena);
     IoTensors weights = fixture_read(f, 0, folder, "model.safetensors");
     f->weight = arena_array(&f->arena, (size_t)f->params.n, sizeof *f->weight);
     for (int i = 0; i < f->params.n; i++) {
@@ -88,8 +88,9 @@ static inline void fixture_of(LlamaFixture *f, const IoModel *model, const Whole
                               const char *folder, const char *expected)
 {
     cvn_err err = {0};
-    *f = (LlamaFixture){.config = model->config, .params = model->params};
+    *f = (LlamaFixture){.params = model->params};
     fixture_check(arena_init(&f->arena, &err), &err);
+    f->model = model_copy(model->desc, &f->arena);
     f->weight = arena_array(&f->arena, (size_t)f->params.n, sizeof *f->weight);
     for (int i = 0; i < f->params.n; i++)
         f->weight[i] = weights->data[i];
@@ -125,8 +126,8 @@ static inline void fixture_interleave_param(LlamaFixture *f, ParamKind kind, int
 /* Turns an f32 fixture into the same model in Meta's layout. */
 static inline void fixture_interleave(LlamaFixture *f)
 {
-    f->config.rope_interleaved = true;
-    for (int layer = 0; layer < f->config.n_layers; layer++) {
+    model_set_interleaved(f->model, true);
+    for (int layer = 0; layer < model_layers(f->model); layer++) {
         fixture_interleave_param(f, PARAM_Q, layer);
         fixture_interleave_param(f, PARAM_Q_BIAS, layer);
         fixture_interleave_param(f, PARAM_K, layer);

@@ -98,8 +98,8 @@ static void they_compute_what_the_merged_model_does(void **state)
 {
     const char *folder[] = {in_scratch("merged"), in_scratch("other")};
     cvn_model *plain = open_model("gqa", NULL, CVN_F32);
-    make_adapter(folder[0], &plain->io.config, "r=5,alpha=4", CVN_TEST_DATA "/llama/gqa", 3, false);
-    make_adapter(folder[1], &plain->io.config, "r=3,targets=q", NULL, 4, false);
+    make_adapter(folder[0], plain->io.desc, "r=5,alpha=4", CVN_TEST_DATA "/llama/gqa", 3, false);
+    make_adapter(folder[1], plain->io.desc, "r=3,targets=q", NULL, 4, false);
     cvn_model *merged = open_model(folder[0], NULL, CVN_F32);
     float with[TOKENS], without[TOKENS], want[TOKENS];
     int32_t text[NEW], other[NEW], wanted[NEW];
@@ -140,8 +140,8 @@ static void on_meshes_they_are_those_of_one_device(void **state)
     static const char *const meshes[] = {"data=2,model=2", "model=3", "data=2"};
     const char *folder[] = {in_scratch("m"), in_scratch("n")};
     cvn_model *model = open_model("gqa", NULL, CVN_F32);
-    make_adapter(folder[0], &model->io.config, "r=5,alpha=4", NULL, 3, false);
-    make_adapter(folder[1], &model->io.config, "r=2,targets=o,k", NULL, 4, false);
+    make_adapter(folder[0], model->io.desc, "r=5,alpha=4", NULL, 3, false);
+    make_adapter(folder[1], model->io.desc, "r=2,targets=o,k", NULL, 4, false);
     float one[TOKENS], many[TOKENS];
     int32_t text[NEW], same[NEW];
     answers(model, &(Run){.folder = folder, .n = 2}, one, text);
@@ -159,8 +159,8 @@ static void what_does_not_fit_is_refused(void **state)
 {
     cvn_model *model = open_model("gqa", NULL, CVN_F32), *mha = open_model("mha", NULL, CVN_F32);
     const char *fine = in_scratch("fine"), *broken = in_scratch("broken");
-    make_adapter(fine, &model->io.config, "r=5,alpha=4", NULL, 3, false);
-    make_adapter(broken, &model->io.config, "r=5,alpha=4", NULL, 3, true);
+    make_adapter(fine, model->io.desc, "r=5,alpha=4", NULL, 3, false);
+    make_adapter(broken, model->io.desc, "r=5,alpha=4", NULL, 3, true);
     const struct {
         const cvn_model *model;
         const char *folder, *words;
@@ -194,7 +194,7 @@ static void a_session_keeps_nothing_of_another_adapter(void **state)
     cvn_err err = {0};
     cvn_model *model = open_model("gqa", NULL, CVN_F32);
     const char *folder = in_scratch("session");
-    make_adapter(folder, &model->io.config, "r=5,alpha=4", NULL, 3, false);
+    make_adapter(folder, model->io.desc, "r=5,alpha=4", NULL, 3, false);
     cvn_engine *e = new_engine(model, &(Run){.folder = &folder, .n = 1});
     int32_t token[TOKENS], text[4][NEW], *at;
     some_tokens(token);

@@ -166,7 +166,7 @@ static void a_text_has_its_least_length(void **state)
 {
     static Text text[2];
     cvn_engine *e = new_engine(1, true, NULL, 1);
-    const SpecialIds *eos = &e->model->io.config.eos;
+    const SpecialIds *eos = model_ends(e->model->io.desc);
     assert_true(eos->n > 0);
     const cvn_bias force = {.token = eos->id[0], .bias = 1000};
     cvn_request request[2] = {ask(0.7f), ask(0.7f)};

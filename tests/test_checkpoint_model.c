@@ -4,15 +4,16 @@
 #include "base/float16.h"
 #include "io/convert.h"
 #include "model/presets.h"
+#include "model_make.h"
 #include "shell.h"
 #include "train/trainer.h"
 #include "unit.h"
 
 /* RUN with checkpoints of steps 7 (seed 1) and 9 (seed 2), in files of at most file_bytes. */
-static void make_run(Trainer *t, Model *config, const char *run, uint64_t file_bytes)
+static void make_run(Trainer *t, const char *run, uint64_t file_bytes)
 {
     cvn_err err = {0};
-    must(preset_config("tiny", config, &err), &err);
+    const Model *config = model_preset("tiny");
     const TrainerOptions of_trainer = {.batch = 1,
                                        .seq = 8,
                                        .compute = CVN_F32,
@@ -64,10 +65,9 @@ static void a_checkpoint_is_a_model_and_exports_as_one(void **unused)
     static const uint64_t file_bytes[] = {0, 20000};
     for (int i = 0; i < 2; i++) {
         Trainer t;
-        Model config;
         char run[256];
         snprintf(run, sizeof run, "%s%d", in_scratch("run"), i);
-        make_run(&t, &config, run, file_bytes[i]);
+        make_run(&t, run, file_bytes[i]);
         char folder[300];
         snprintf(folder, sizeof folder, "%s/checkpoints/step-00000009", run);
         expect_weights(folder, &t.state, CVN_F32);

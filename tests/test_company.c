@@ -76,7 +76,7 @@ static void make_adapters(const cvn_model *model, const char *folder[ADAPTERS])
                                                 "r=11,alpha=8,targets=k,gate,up"};
     for (int i = 0; i < ADAPTERS; i++) {
         folder[i] = in_scratch((const char *[]){"a", "b", "c"}[i]);
-        make_adapter(folder[i], &model->io.config, kinds[i], NULL, (uint64_t)i, false);
+        make_adapter(folder[i], model->io.desc, kinds[i], NULL, (uint64_t)i, false);
     }
 }
 

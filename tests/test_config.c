@@ -3,114 +3,109 @@
 #include "base/json_file.h"
 #include "base/strbuf.h"
 #include "io_support.h"
-#include "model/model.h"
-#include "model/presets.h"
+#include "model_make.h"
 
 #include <math.h>
 
-static int parse(Model *config, const char *text, const char *generation, cvn_err *err)
+static int parse(Model **model, const char *text, const char *generation, cvn_err *err)
 {
     json_t *json = json_object_parse("config.json", text, strlen(text), err);
     json_t *second = generation ? json_object_parse("generation_config.json", generation,
                                                     strlen(generation), err)
                                 : NULL;
     int code = json && (!generation || second)
-                   ? model_parse(config, "config.json", json, second, err)
+                   ? model_parse(model, "config.json", json, second, models(), err)
                    : CVN_EFORMAT;
     json_decref(json);
     json_decref(second);
     return code;
 }
 
-static Model parsed(const char *text, const char *generation)
+static Model *parsed(const char *text, const char *generation)
 {
-    Model config;
+    Model *model = NULL;
     cvn_err err = {0};
-    if (parse(&config, text, generation, &err) != CVN_OK)
+    if (parse(&model, text, generation, &err) != CVN_OK)
         fail_msg("%s: %s", text, err.message);
-    return config;
+    return model;
 }
 
+/* In 14 digits, which is what a config.json keeps of a number. */
 static void assert_same(const Model *a, const Model *b)
 {
-    assert_int_equal(a->dim, b->dim);
-    assert_int_equal(a->n_layers, b->n_layers);
-    assert_int_equal(a->n_heads, b->n_heads);
-    assert_int_equal(a->n_kv_heads, b->n_kv_heads);
-    assert_int_equal(a->head_dim, b->head_dim);
-    assert_int_equal(a->ffn, b->ffn);
-    assert_int_equal(a->vocab, b->vocab);
-    assert_int_equal(a->max_context, b->max_context);
-    assert_true(a->rms_eps == b->rms_eps && a->rope_theta == b->rope_theta &&
-                a->init_range == b->init_range);
-    assert_int_equal(a->rope_scaling, b->rope_scaling);
-    if (a->rope_scaling != ROPE_PLAIN)
-        assert_true(a->rope_factor == b->rope_factor);
-    if (a->rope_scaling == ROPE_LLAMA3 || a->rope_scaling == ROPE_YARN)
-        assert_true(a->rope_ramp[0] == b->rope_ramp[0] && a->rope_ramp[1] == b->rope_ramp[1] &&
-                    a->rope_original_context == b->rope_original_context);
-    assert_true(a->rope_alpha == b->rope_alpha &&
-                fabs(a->rope_attention - b->rope_attention) < 1e-14 &&
-                a->rope_truncate == b->rope_truncate);
-    assert_true(a->rope_interleaved == b->rope_interleaved && a->tied == b->tied &&
-                a->attention_bias == b->attention_bias && a->mlp_bias == b->mlp_bias);
-    assert_int_equal(a->dtype, b->dtype);
-    assert_memory_equal(&a->bos, &b->bos, sizeof a->bos);
-    assert_memory_equal(&a->eos, &b->eos, sizeof a->eos);
-    assert_int_equal(a->pad, b->pad);
-    assert_string_equal(a->warnings, b->warnings);
+    double x[2][64];
+    json_t *said[2] = {model_json(a, NULL), model_json(b, NULL)};
+    char *text[2];
+    const Model *m[2] = {a, b};
+    for (int i = 0; i < 2; i++) {
+        text[i] = json_dumps(said[i], JSON_REAL_PRECISION(14) | JSON_INDENT(1));
+        assert_true(model_rope_pairs(m[i]) <= 64);
+        model_rope_frequencies(m[i], 3 * model_context(m[i]), x[i]);
+        json_decref(said[i]);
+    }
+    assert_string_equal(text[0], text[1]);
+    for (int64_t i = 0; i < model_rope_pairs(a); i++)
+        assert_true(x[0][i] == x[1][i]);
+    assert_int_equal(model_is_interleaved(a), model_is_interleaved(b));
+    assert_memory_equal(model_begins(a), model_begins(b), sizeof(SpecialIds));
+    assert_memory_equal(model_ends(a), model_ends(b), sizeof(SpecialIds));
+    assert_string_equal(model_warnings(a), model_warnings(b));
+    free(text[0]);
+    free(text[1]);
 }
 
 static void what_is_absent_has_the_defaults_of_transformers(void **state)
 {
     (void)state;
-    Model c = parsed("{\"model_type\":\"llama\"}", NULL);
-    assert_int_equal(c.dim, 4096);
-    assert_int_equal(c.ffn, 11008);
-    assert_int_equal(c.n_kv_heads, 32);
-    assert_int_equal(c.head_dim, 128);
-    assert_int_equal(c.max_context, 2048);
-    assert_true(c.rms_eps == 1e-6 && c.rope_theta == 10000 && c.init_range == 0.02);
-    assert_false(c.tied || c.attention_bias || c.mlp_bias || c.rope_interleaved);
-    assert_int_equal(c.rope_scaling, ROPE_PLAIN);
-    assert_int_equal(c.dtype, CVN_F32);
-    assert_int_equal(c.bos.id[0], 1);
-    assert_int_equal(c.eos.n, 1);
-    assert_int_equal(c.eos.id[0], 2);
-    assert_int_equal(c.pad, -1);
-    assert_string_equal(c.warnings, "");
+    Model *c = parsed("{\"model_type\":\"llama\"}", NULL);
+    assert_int_equal(model_width(c), 4096);
+    assert_int_equal(model_shape(c).ffn, 11008);
+    assert_int_equal(model_shape(c).kv_heads, 32);
+    assert_int_equal(model_shape(c).head_dim, 128);
+    assert_int_equal(model_context(c), 2048);
+    assert_true(model_says(c, "rms_norm_eps") == 1e-6 && model_says(c, "rope_theta") == 10000 &&
+                model_says(c, "initializer_range") == 0.02);
+    assert_true(model_says(c, "attention_bias") == 0 && model_says(c, "mlp_bias") == 0);
+    assert_false(model_shape(c).tied || model_is_interleaved(c));
+    assert_string_equal(model_rope_type(c), "");
+    assert_int_equal(model_dtype(c), CVN_F32);
+    assert_int_equal(model_begins(c)->id[0], 1);
+    assert_int_equal(model_ends(c)->n, 1);
+    assert_int_equal(model_ends(c)->id[0], 2);
+    assert_int_equal(model_pad(c), -1);
+    assert_string_equal(model_warnings(c), "");
     /* KV heads follow the heads, and the head dimension the width, when they are not given. */
     c = parsed("{\"model_type\":\"llama\",\"hidden_size\":96,\"num_attention_heads\":4}", NULL);
-    assert_int_equal(c.n_kv_heads, 4);
-    assert_int_equal(c.head_dim, 24);
+    assert_int_equal(model_shape(c).kv_heads, 4);
+    assert_int_equal(model_shape(c).head_dim, 24);
 }
 
 static void both_spellings_of_rope_mean_the_same(void **state)
 {
     (void)state;
-    Model old = parsed("{\"model_type\":\"llama\",\"rope_theta\":500000.0,\"rope_scaling\":{"
-                       "\"factor\":8.0,\"high_freq_factor\":4.0,\"low_freq_factor\":1.0,"
-                       "\"original_max_position_embeddings\":8192,\"rope_type\":\"llama3\"},"
-                       "\"max_position_embeddings\":131072,\"torch_dtype\":\"bfloat16\"}",
-                       NULL);
-    Model new = parsed("{\"model_type\":\"llama\",\"rope_parameters\":{\"rope_theta\":500000,"
-                       "\"factor\":8,\"high_freq_factor\":4,\"low_freq_factor\":1,"
-                       "\"original_max_position_embeddings\":8192,\"rope_type\":\"llama3\"},"
-                       "\"max_position_embeddings\":131072,\"dtype\":\"bfloat16\"}",
-                       NULL);
-    assert_same(&old, &new);
-    assert_int_equal(old.rope_scaling, ROPE_LLAMA3);
-    assert_int_equal(old.rope_original_context, 8192);
-    assert_int_equal(old.dtype, CVN_BF16);
-    Model linear = parsed("{\"model_type\":\"llama\",\"rope_scaling\":{\"type\":\"linear\","
-                          "\"factor\":2.5}}",
+    Model *old = parsed("{\"model_type\":\"llama\",\"rope_theta\":500000.0,\"rope_scaling\":{"
+                        "\"factor\":8.0,\"high_freq_factor\":4.0,\"low_freq_factor\":1.0,"
+                        "\"original_max_position_embeddings\":8192,\"rope_type\":\"llama3\"},"
+                        "\"max_position_embeddings\":131072,\"torch_dtype\":\"bfloat16\"}",
+                        NULL);
+    Model *new = parsed("{\"model_type\":\"llama\",\"rope_parameters\":{\"rope_theta\":500000,"
+                        "\"factor\":8,\"high_freq_factor\":4,\"low_freq_factor\":1,"
+                        "\"original_max_position_embeddings\":8192,\"rope_type\":\"llama3\"},"
+                        "\"max_position_embeddings\":131072,\"dtype\":\"bfloat16\"}",
+                        NULL);
+    assert_same(old, new);
+    assert_string_equal(model_rope_type(old), "llama3");
+    assert_true(model_says(old, "rope_scaling.original_max_position_embeddings") == 8192);
+    assert_int_equal(model_dtype(old), CVN_BF16);
+    Model *linear = parsed("{\"model_type\":\"llama\",\"rope_scaling\":{\"type\":\"linear\","
+                           "\"factor\":2.5}}",
+                           NULL);
+    assert_string_equal(model_rope_type(linear), "linear");
+    assert_true(model_says(linear, "rope_scaling.factor") == 2.5);
+    Model *plain = parsed("{\"model_type\":\"llama\",\"rope_parameters\":{\"rope_type\":"
+                          "\"default\",\"rope_theta\":10000.0}}",
                           NULL);
-    assert_int_equal(linear.rope_scaling, ROPE_LINEAR);
-    assert_true(linear.rope_factor == 2.5);
-    Model plain = parsed("{\"model_type\":\"llama\",\"rope_parameters\":{\"rope_type\":"
-                         "\"default\",\"rope_theta\":10000.0}}",
-                         NULL);
-    assert_int_equal(plain.rope_scaling, ROPE_PLAIN);
+    assert_string_equal(model_rope_type(plain), "");
 }
 
 static void ids_of_generation_config_win(void **state)
@@ -118,20 +113,20 @@ static void ids_of_generation_config_win(void **state)
     (void)state;
     const char *config = "{\"model_type\":\"llama\",\"vocab_size\":128256,\"bos_token_id\":7,"
                          "\"eos_token_id\":9,\"pad_token_id\":0}";
-    Model c = parsed(config, "{\"bos_token_id\":128000,\"eos_token_id\":[128001,128008,128009],"
-                             "\"temperature\":0.6}");
-    assert_int_equal(c.bos.id[0], 128000);
-    assert_int_equal(c.eos.n, 3);
-    assert_int_equal(c.eos.id[2], 128009);
-    assert_int_equal(c.pad, 0);
+    Model *c = parsed(config, "{\"bos_token_id\":128000,\"eos_token_id\":[128001,128008,128009],"
+                              "\"temperature\":0.6}");
+    assert_int_equal(model_begins(c)->id[0], 128000);
+    assert_int_equal(model_ends(c)->n, 3);
+    assert_int_equal(model_ends(c)->id[2], 128009);
+    assert_int_equal(model_pad(c), 0);
     c = parsed(config, "{}");
-    assert_int_equal(c.bos.id[0], 7);
-    assert_int_equal(c.eos.id[0], 9);
+    assert_int_equal(model_begins(c)->id[0], 7);
+    assert_int_equal(model_ends(c)->id[0], 9);
     c = parsed("{\"model_type\":\"llama\",\"eos_token_id\":null}", NULL);
-    assert_int_equal(c.eos.n, 0);
+    assert_int_equal(model_ends(c)->n, 0);
     c = parsed("{\"model_type\":\"llama\",\"eos_token_id\":[2,-1,32000]}", NULL);
-    assert_int_equal(c.eos.n, 1);
-    assert_non_null(strstr(c.warnings, "eos_token_id 32000 is outside"));
+    assert_int_equal(model_ends(c)->n, 1);
+    assert_non_null(strstr(model_warnings(c), "eos_token_id 32000 is outside"));
 }
 
 /* Members added to {"model_type":"llama", …} and what the refusal must say; NULL where it must
@@ -232,7 +227,7 @@ static void settings_are_refused_by_name_or_harmless(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[1024];
-        Model config;
+        Model *config;
         cvn_err err = {0};
         snprintf(text, sizeof text, "{\"model_type\":\"llama\",%s}", cases[i].members);
         int code = parse(&config, text, NULL, &err);
@@ -248,7 +243,7 @@ static void settings_are_refused_by_name_or_harmless(void **state)
 static void other_architectures_are_refused(void **state)
 {
     (void)state;
-    Model config;
+    Model *config;
     cvn_err err = {0};
     assert_int_equal(parse(&config, "{\"model_type\":\"mistral\"}", NULL, &err), CVN_EUNSUPPORTED);
     assert_non_null(strstr(err.message, "'mistral'"));
@@ -259,8 +254,8 @@ static void other_architectures_are_refused(void **state)
 static void unknown_harmless_keys_are_warned_of(void **state)
 {
     (void)state;
-    Model c = parsed("{\"model_type\":\"llama\",\"favourite_colour\":\"blue\"}", NULL);
-    assert_string_equal(c.warnings,
+    Model *c = parsed("{\"model_type\":\"llama\",\"favourite_colour\":\"blue\"}", NULL);
+    assert_string_equal(model_warnings(c),
                         "'config.json': the unknown key 'favourite_colour' is ignored\n");
     /* Warnings never overflow their buffer. */
     StrBuf text = {0};
@@ -269,8 +264,8 @@ static void unknown_harmless_keys_are_warned_of(void **state)
         strbuf_printf(&text, ",\"key%d\":1", i);
     strbuf_puts(&text, "}");
     c = parsed(text.text, NULL);
-    assert_true(strlen(c.warnings) < sizeof c.warnings);
-    assert_int_equal(c.warnings[strlen(c.warnings) - 1], '\n');
+    assert_true(strlen(model_warnings(c)) < 1024);
+    assert_int_equal(model_warnings(c)[strlen(model_warnings(c)) - 1], '\n');
     strbuf_free(&text);
 }
 
@@ -279,16 +274,16 @@ static void every_preset_survives_writing_and_reading(void **state)
     (void)state;
     assert_true(presets_count() >= 18);
     for (size_t i = 0; i < presets_count(); i++) {
-        Model c, back;
+        Model *c, *back;
         cvn_err err = {0};
-        assert_int_equal(preset_config(preset_at(i).name, &c, &err), CVN_OK);
-        assert_int_equal(model_write(&c, scratch, &err), CVN_OK);
-        assert_int_equal(model_read(&back, scratch, &err), CVN_OK);
-        assert_same(&c, &back);
+        assert_int_equal(preset_model(preset_at(i).name, &c, models(), &err), CVN_OK);
+        assert_int_equal(model_write(c, scratch, &err), CVN_OK);
+        assert_int_equal(model_read(&back, scratch, models(), &err), CVN_OK);
+        assert_same(c, back);
     }
-    Model c;
+    Model *c;
     cvn_err err = {0};
-    assert_int_equal(preset_config("llama4", &c, &err), CVN_EINVAL);
+    assert_int_equal(preset_model("llama4", &c, models(), &err), CVN_EINVAL);
     assert_non_null(strstr(err.message, "llama3.1-8b"));
 }
 
@@ -305,11 +300,11 @@ static void every_rope_scaling_survives_writing_and_reading(void **state)
         char text[400];
         snprintf(text, sizeof text, "{\"model_type\":\"llama\",\"rope_scaling\":{\"type\":%s}}",
                  scalings[i]);
-        Model c = parsed(text, NULL), back;
+        Model *c = parsed(text, NULL), *back;
         cvn_err err = {0};
-        assert_int_equal(model_write(&c, scratch, &err), CVN_OK);
-        assert_int_equal(model_read(&back, scratch, &err), CVN_OK);
-        assert_same(&c, &back);
+        assert_int_equal(model_write(c, scratch, &err), CVN_OK);
+        assert_int_equal(model_read(&back, scratch, models(), &err), CVN_OK);
+        assert_same(c, back);
     }
 }
 
@@ -317,74 +312,70 @@ static void every_rope_scaling_survives_writing_and_reading(void **state)
 static void dynamic_scaling_lengthens_the_context(void **state)
 {
     (void)state;
-    Model c = parsed("{\"model_type\":\"llama\",\"max_position_embeddings\":4096,"
-                     "\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":4}}",
-                     NULL);
-    assert_int_equal(c.max_context, 4096);
-    assert_int_equal(model_longest_context(&c), 16384);
+    Model *c = parsed("{\"model_type\":\"llama\",\"max_position_embeddings\":4096,"
+                      "\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":4}}",
+                      NULL);
+    assert_int_equal(model_context(c), 4096);
+    assert_int_equal(model_longest_context(c), 16384);
     double within[64], beyond[64], plain[64];
-    model_rope_frequencies(&c, 4096, within);
-    model_rope_frequencies(&c, 16384, beyond);
-    c.rope_scaling = ROPE_PLAIN;
-    model_rope_frequencies(&c, 16384, plain);
+    model_rope_frequencies(c, 4096, within);
+    model_rope_frequencies(c, 16384, beyond);
+    c = model_with(c, "'rope_scaling': null");
+    model_rope_frequencies(c, 16384, plain);
     assert_memory_equal(within, plain, sizeof plain);
     assert_true(beyond[0] == 1 && fabs(beyond[63] * 13 / plain[63] - 1) < 1e-12); /* 4 * 4 - 3 */
-    assert_int_equal(model_longest_context(&c), 4096);
-    c.rope_scaling = ROPE_DYNAMIC;
-    c.rope_alpha = 1000;
-    assert_int_equal(model_longest_context(&c), 4096);
+    assert_int_equal(model_longest_context(c), 4096);
+    c = model_with(c, "'rope_scaling': {'type': 'dynamic', 'factor': 4, 'alpha': 1000}");
+    assert_int_equal(model_longest_context(c), 4096);
 }
 
 static void biases_linear_rope_and_odd_shapes_survive_too(void **state)
 {
     (void)state;
-    Model c, back;
+    Model *c, *back;
     cvn_err err = {0};
-    assert_int_equal(preset_config("tiny", &c, &err), CVN_OK);
-    c.rope_scaling = ROPE_LINEAR;
-    c.rope_factor = 2.5;
-    c.attention_bias = c.mlp_bias = true;
-    c.dim = 100;
-    c.n_heads = 6;
-    c.n_kv_heads = 3;
-    c.head_dim = 20;
-    c.vocab = 259;
-    c.eos = (SpecialIds){0};
-    c.pad = 3;
-    assert_int_equal(model_write(&c, scratch, &err), CVN_OK);
-    assert_int_equal(model_read(&back, scratch, &err), CVN_OK);
-    assert_same(&c, &back);
-    c.rope_interleaved = true;
-    assert_int_equal(model_write(&c, scratch, &err), CVN_EINVAL);
+    assert_int_equal(preset_model("tiny", &c, models(), &err), CVN_OK);
+    c = model_with(
+        c, "'rope_scaling': {'rope_type': 'linear', 'factor': 2.5}, 'attention_bias': true, "
+           "'mlp_bias': true, 'hidden_size': 100, 'num_attention_heads': 6, "
+           "'num_key_value_heads': 3, 'head_dim': 20, 'vocab_size': 259, "
+           "'eos_token_id': null, 'pad_token_id': 3");
+    assert_int_equal(model_write(c, scratch, &err), CVN_OK);
+    assert_int_equal(model_read(&back, scratch, models(), &err), CVN_OK);
+    assert_same(c, back);
+    model_set_interleaved(c, true);
+    assert_int_equal(model_write(c, scratch, &err), CVN_EINVAL);
 }
 
 static void a_broken_generation_config_is_an_error(void **state)
 {
     (void)state;
-    Model c;
+    Model *c;
     cvn_err err = {0};
-    assert_int_equal(preset_config("tiny", &c, &err), CVN_OK);
-    assert_int_equal(model_write(&c, scratch, &err), CVN_OK);
+    assert_int_equal(preset_model("tiny", &c, models(), &err), CVN_OK);
+    assert_int_equal(model_write(c, scratch, &err), CVN_OK);
     assert_int_equal(file_write(in_scratch("generation_config.json"), "{", 1, &err), CVN_OK);
-    assert_int_equal(model_read(&c, scratch, &err), CVN_EFORMAT);
+    assert_int_equal(model_read(&c, scratch, models(), &err), CVN_EFORMAT);
     assert_non_null(strstr(err.message, "generation_config.json"));
-    assert_int_equal(model_read(&c, "/no/such/folder", NULL), CVN_EFORMAT);
+    assert_int_equal(model_read(&c, "/no/such/folder", models(), NULL), CVN_EFORMAT);
 }
 
 static void configs_of_shared_checkpoints_are_read(void **state)
 {
     (void)state;
     need_shared_data();
-    Model c;
+    Model *c;
     cvn_err err = {0};
-    assert_int_equal(model_read(&c, CVN_SHARED_DATA "/checkpoints/stories260K-hf", &err), CVN_OK);
-    assert_int_equal(c.dim, 64);
-    assert_int_equal(c.ffn, 172);
-    assert_true(c.tied);
-    assert_string_equal(c.warnings, "");
-    assert_int_equal(model_read(&c, CVN_SHARED_DATA "/checkpoints/paged-infer-tiny", &err), CVN_OK);
-    assert_int_equal(c.head_dim, 24);
-    assert_int_equal(c.dtype, CVN_BF16);
+    assert_int_equal(model_read(&c, CVN_SHARED_DATA "/checkpoints/stories260K-hf", models(), &err),
+                     CVN_OK);
+    assert_int_equal(model_width(c), 64);
+    assert_int_equal(model_shape(c).ffn, 172);
+    assert_true(model_shape(c).tied);
+    assert_string_equal(model_warnings(c), "");
+    assert_int_equal(
+        model_read(&c, CVN_SHARED_DATA "/checkpoints/paged-infer-tiny", models(), &err), CVN_OK);
+    assert_int_equal(model_shape(c).head_dim, 24);
+    assert_int_equal(model_dtype(c), CVN_BF16);
 }
 
 static void every_json_test_case_ends_without_harm(void **state)
@@ -403,9 +394,9 @@ static void every_json_test_case_ends_without_harm(void **state)
             json_t *json = json_object_parse(path.text, bytes.data, bytes.n, &err);
             if (json && entry->d_name[0] == 'n')
                 fail_msg("%s was accepted", entry->d_name);
-            Model config;
+            Model *config;
             if (json)
-                assert_true(model_parse(&config, path.text, json, NULL, &err) < 0);
+                assert_true(model_parse(&config, path.text, json, NULL, models(), &err) < 0);
             json_decref(json);
             n++;
         }
@@ -418,10 +409,10 @@ static void every_json_test_case_ends_without_harm(void **state)
 static void a_cut_or_flipped_config_never_harms(void **state)
 {
     (void)state;
-    Model c;
+    Model *c;
     cvn_err err = {0};
-    assert_int_equal(preset_config("llama3.1-8b", &c, &err), CVN_OK);
-    assert_int_equal(model_write(&c, scratch, &err), CVN_OK);
+    assert_int_equal(preset_model("llama3.1-8b", &c, models(), &err), CVN_OK);
+    assert_int_equal(model_write(c, scratch, &err), CVN_OK);
     Bytes good = bytes_of_file(in_scratch("config.json"));
     size_t whole = good.n;
     while (good.data[whole - 1] != '}')
@@ -435,7 +426,7 @@ static void a_cut_or_flipped_config_never_harms(void **state)
         good.data[bit / 8] ^= (uint8_t)(1u << bit % 8);
         json_t *json = json_object_parse("flipped", good.data, good.n, NULL);
         if (json)
-            (void)model_parse(&c, "flipped", json, json, NULL);
+            (void)model_parse(&c, "flipped", json, json, models(), NULL);
         json_decref(json);
         good.data[bit / 8] ^= (uint8_t)(1u << bit % 8);
     }
@@ -446,12 +437,12 @@ static void a_cut_or_flipped_config_never_harms(void **state)
 static void llama3_frequencies_follow_the_rule(void **state)
 {
     (void)state;
-    Model c;
-    assert_int_equal(preset_config("llama3.1-8b", &c, NULL), CVN_OK);
+    Model *c;
+    assert_int_equal(preset_model("llama3.1-8b", &c, models(), NULL), CVN_OK);
     double scaled[64], plain[64];
-    model_rope_frequencies(&c, 8192, scaled);
-    c.rope_scaling = ROPE_PLAIN;
-    model_rope_frequencies(&c, 8192, plain);
+    model_rope_frequencies(c, 8192, scaled);
+    c = model_with(c, "'rope_scaling': null");
+    model_rope_frequencies(c, 8192, plain);
     assert_true(plain[0] == 1 && scaled[0] == 1);
     assert_true(fabs(plain[32] - 1 / sqrt(500000)) < 1e-15);
     int kept = 0, divided = 0;
@@ -470,9 +461,8 @@ static void llama3_frequencies_follow_the_rule(void **state)
         }
     }
     assert_true(kept > 25 && divided > 20 && kept + divided < 64);
-    c.rope_scaling = ROPE_LINEAR;
-    c.rope_factor = 4;
-    model_rope_frequencies(&c, 8192, scaled);
+    c = model_with(c, "'rope_scaling': {'rope_type': 'linear', 'factor': 4}");
+    model_rope_frequencies(c, 8192, scaled);
     assert_true(scaled[7] * 4 == plain[7]);
 }
 

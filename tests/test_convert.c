@@ -6,6 +6,7 @@
 #include "io/forms.h"
 #include "io/save.h"
 #include "io_support.h"
+#include "model_make.h"
 #include "shell.h"
 #include "splitmix.h"
 #include "text/gguf_write.h"
@@ -15,17 +16,11 @@
 #include <math.h>
 
 /* Llama 3.2's way of rotating, three KV heads of 16, 2 layers. */
-static Model small_config(void)
+static Model *small_config(void)
 {
-    Model c = model_default();
-    c.dim = 96;
-    c.n_layers = 2;
-    c.n_heads = 6;
-    c.n_kv_heads = 2;
-    c.head_dim = 16;
-    c.ffn = 130;
-    c.vocab = 50;
-    c.rms_eps = 1e-5;
+    Model *c = model_make("'hidden_size': 96, 'num_hidden_layers': 2, 'num_attention_heads': 6, "
+                          "'num_key_value_heads': 2, 'head_dim': 16, 'intermediate_size': 130, "
+                          "'vocab_size': 50, 'rms_norm_eps': 1e-5");
     return c;
 }
 
@@ -55,47 +50,39 @@ static void round_trip(const char *name, cvn_dtype dtype, const char *to, const 
 static void there_and_back_are_the_same_bytes(void **state)
 {
     (void)state;
-    Model c = small_config();
-    random_folder("f32", &c, CVN_F32);
+    Model *c = small_config();
+    random_folder("f32", c, CVN_F32);
     round_trip("f32", CVN_F32, "m.gguf", "");
     round_trip("f32", CVN_F32, "m.bin", "");
     round_trip("f32", CVN_F32, "m.bin", "--to llama2c-v0");
     round_trip("f32", CVN_F32, "meta", "--to meta");
-    c.rope_scaling = ROPE_LLAMA3;
-    c.rope_factor = 32;
-    c.rope_ramp[0] = 1;
-    c.rope_ramp[1] = 4;
-    c.rope_original_context = 8192;
-    c.rope_theta = 500000;
-    c.tied = true;
-    random_folder("bf16", &c, CVN_BF16);
+    c = model_with(c, "'rope_theta': 500000, 'tie_word_embeddings': true, 'rope_scaling': "
+                      "{'rope_type': 'llama3', "
+                      "'factor': 32, 'low_freq_factor': 1, 'high_freq_factor': 4, "
+                      "'original_max_position_embeddings': 8192}");
+    random_folder("bf16", c, CVN_BF16);
     round_trip("bf16", CVN_BF16, "m.gguf", "--type bf16");
     round_trip("bf16", CVN_BF16, "meta2", "--to meta --parts 2");
-    c.n_heads = 16;
-    c.n_kv_heads = 8;
-    c.head_dim = 6;
-    c.ffn = 72;
-    random_folder("f16", &c, CVN_F16);
+    c = model_with(c, "'num_attention_heads': 16, 'num_key_value_heads': 8, 'head_dim': 6, "
+                      "'intermediate_size': 72");
+    random_folder("f16", c, CVN_F16);
     round_trip("f16", CVN_F16, "meta8", "--to meta --parts 8");
-    c.attention_bias = c.mlp_bias = true;
-    random_folder("biases", &c, CVN_BF16);
+    c = model_with(c, "'attention_bias': true, 'mlp_bias': true");
+    random_folder("biases", c, CVN_BF16);
     round_trip("biases", CVN_BF16, "m.gguf", "");
-    c.rope_scaling = ROPE_YARN;
-    c.rope_factor = 4;
-    c.rope_ramp[0] = 0.5;
-    c.rope_ramp[1] = 24;
-    c.rope_attention = rope_yarn_attention(4, 1);
-    c.rope_truncate = true;
-    random_folder("yarn", &c, CVN_BF16);
+    c = model_with(
+        c, "'rope_scaling': {'rope_type': 'yarn', 'factor': 4, 'beta_slow': 0.5, 'beta_fast': 24, "
+           "'original_max_position_embeddings': 8192}");
+    random_folder("yarn", c, CVN_BF16);
     round_trip("yarn", CVN_BF16, "m.gguf", "");
 }
 
 static void what_a_form_cannot_say_is_refused(void **state)
 {
     (void)state;
-    Model c = small_config();
-    c.attention_bias = true;
-    random_folder("said", &c, CVN_F32);
+    Model *c = small_config();
+    c = model_with(c, "'attention_bias': true");
+    random_folder("said", c, CVN_F32);
     expect(1, "caravan convert said x.bin 2>&1", "cannot say that 'said' has biases");
     expect(1, "caravan convert said x --to meta 2>&1", "cannot say that 'said' has biases");
     expect(1, "caravan convert said x --type q4_0 2>&1", "q4_0 is no type of Hugging Face folders");
@@ -105,18 +92,15 @@ static void what_a_form_cannot_say_is_refused(void **state)
     expect(1, "caravan convert said said.gguf 2>&1", "exists; give another name or --force");
     expect(0, "caravan convert said said.gguf --force --type q8_0", "in q8_0");
     expect(0, "ls", "said\nsaid.gguf\n");
-    c.attention_bias = false;
-    c.rope_scaling = ROPE_DYNAMIC;
-    c.rope_factor = 4;
-    random_folder("longer", &c, CVN_F32);
+    c = model_with(
+        c, "'attention_bias': false, 'rope_scaling': {'rope_type': 'dynamic', 'factor': 4}");
+    random_folder("longer", c, CVN_F32);
     expect(1, "caravan convert longer x.bin 2>&1", "cannot say that 'longer' has scaled rotary");
     expect(0, "caravan convert longer l.gguf 2>&1",
            "has dynamic rope scaling; within it it is the same");
-    c.rope_scaling = ROPE_YARN;
-    c.rope_original_context = 16;
-    c.rope_ramp[0] = c.rope_attention = 1;
-    c.rope_ramp[1] = 32;
-    random_folder("ramp", &c, CVN_F32);
+    c = model_with(c, "'rope_scaling': {'rope_type': 'yarn', 'factor': 4, 'attention_factor': 1, "
+                      "'original_max_position_embeddings': 16, 'truncate': false}");
+    random_folder("ramp", c, CVN_F32);
     expect(1, "caravan convert ramp x.gguf 2>&1", "yarn scaling that is not truncated");
 }
 
@@ -134,9 +118,9 @@ static void go_on_with(int (*make)(Out *, const FormOptions *, cvn_err *), const
 {
     IoModel model;
     Arena arena;
-    Model c = small_config();
+    Model *c = small_config();
     const char *folder = in_scratch("parts");
-    assert_int_equal(io_open_model(&model, random_folder("whole", &c, CVN_BF16), NULL), CVN_OK);
+    assert_int_equal(io_open_model(&model, random_folder("whole", c, CVN_BF16), NULL), CVN_OK);
     assert_int_equal(arena_init(&arena, NULL), CVN_OK);
     assert_int_equal(file_make_folder(folder, NULL), CVN_OK);
     const FormOptions options = {.type = type_of(type), .parts = 2};

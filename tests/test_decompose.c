@@ -3,6 +3,7 @@
 #include "graph/interp/interp.h"
 #include "graph/simplify.h"
 #include "model/forward.h"
+#include "model_make.h"
 #include "random_graph.h"
 #include "unit.h"
 
@@ -506,19 +507,14 @@ static void quantized_rows_agree(void **state)
 static void a_whole_llama_agrees(void **state)
 {
     for (int interleaved = 0; interleaved < 2; interleaved++) {
-        Model config = model_default();
-        config.dim = 12;
-        config.n_layers = 2;
-        config.n_heads = 6;
-        config.n_kv_heads = 3;
-        config.head_dim = 4;
-        config.ffn = 10;
-        config.vocab = 17;
-        config.rope_interleaved = interleaved;
+        Model *config = model_make(
+            "'hidden_size': 12, 'num_hidden_layers': 2, 'num_attention_heads': 6, "
+            "'num_key_value_heads': 3, 'head_dim': 4, 'intermediate_size': 10, 'vocab_size': 17");
+        model_set_interleaved(config, interleaved);
         const ModelStep step = {
             .batch = 2, .seq = 3, .context = 8, .compute = CVN_F32, .output = STEP_SCORE};
         cvn_err err = {0};
-        cvn_graph *g = model_step(&config, &step, &err);
+        cvn_graph *g = model_step(config, &step, &err);
         if (!g)
             fail_msg("%s", err.message);
         void **inputs = inputs_in(g, 5, 1, 3);

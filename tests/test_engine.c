@@ -6,6 +6,7 @@
 #include "io/save.h"
 #include "llama_fixture.h"
 #include "model/presets.h"
+#include "model_make.h"
 #include "serve/engine.h"
 
 #include <jansson.h>
@@ -157,14 +158,12 @@ static void seeds_differ_and_repeat(void **state)
 static void random_folder(char *folder, size_t size)
 {
     cvn_err err = {0};
-    Model config;
     snprintf(folder, size, "%s/caravan-test-engine-%d", P_tmpdir, (int)getpid());
-    if (preset_config("stories260k", &config, &err))
-        fail_msg("%s", err.message);
-    config.max_context = 2048;
-    config.init_range = 0.3; /* so that tokens differ */
+    /* A wide range, so that tokens differ. */
+    const Model *config = model_with(model_preset("stories260k"),
+                                     "'max_position_embeddings': 2048, 'initializer_range': 0.3");
     SaveOptions options = {.dtype = CVN_F32, .force = true};
-    if (save_folder(folder, &config, &options, init_fill, &(uint64_t){11}, &err))
+    if (save_folder(folder, config, &options, init_fill, &(uint64_t){11}, &err))
         fail_msg("%s", err.message);
 }
 
@@ -284,7 +283,9 @@ static void end_tokens_end_a_text_and_waste_little(void **state)
     cvn_engine *e = new_engine(model, options);
     generate(e, request, 8, &full);
     /* Two tokens that occur: the model's own end tokens for the rest of this test. */
-    model->io.config.eos = (SpecialIds){2, {full.token[0][13], full.token[3][37]}};
+    const SpecialIds ends = {2, {full.token[0][13], full.token[3][37]}};
+    model_set_vocab(model->io.desc, model_vocab(model->io.desc), model_begins(model->io.desc),
+                    &ends);
     for (int r = 0; r < 8; r++)
         request[r].ignore_eos = false;
     generate(e, request, 8, &once);
@@ -454,7 +455,7 @@ static void scores_equal_transformers(void **state)
             assert_int_equal(cvn_engine_score(e, f.tokens, f.n_tokens, logprob, argmax, NULL),
                              CVN_OK);
             for (int64_t k = 1; k < f.n_tokens; k++) {
-                double expected = log_probability(f.logits, f.config.vocab, f.tokens, k);
+                double expected = log_probability(f.logits, model_vocab(f.model), f.tokens, k);
                 worst = fmax(worst, fabs(expected - (double)logprob[k]));
             }
             /* Random weights are rougher than trained ones: bf16 moves their logits further. */

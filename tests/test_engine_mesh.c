@@ -6,6 +6,7 @@
 #include "mesh_answers.h"
 #include "model/layouts.h"
 #include "model/presets.h"
+#include "model_make.h"
 #include "scratch.h"
 #include "serve/load.h"
 #include "shell.h"
@@ -66,13 +67,12 @@ static int write_models(void **state)
     static const char *const schemes[] = {"int8", "int4:32"};
     char floats[64], line[80];
     cvn_err err = {0};
-    Model config;
     SaveOptions options = {.dtype = CVN_F32, .threads = 1};
     if (make_scratch(state))
         return -1;
     snprintf(floats, sizeof floats, "%s/floats", scratch);
-    int code = preset_config("tiny", &config, &err);
-    if (code || save_folder(floats, &config, &options, init_fill, &(uint64_t){7}, &err))
+    int code = 0;
+    if (save_folder(floats, model_preset("tiny"), &options, init_fill, &(uint64_t){7}, &err))
         return -1;
     for (int i = 0; i < 2 && !code; i++) {
         snprintf(line, sizeof line, "caravan convert floats %s --type %s", schemes[i], schemes[i]);
@@ -122,13 +122,13 @@ static void read_part(const cvn_model *model, const char *mesh, const char *layo
     Program program;
     LoadReport report;
     cvn_err err = {0};
-    const Marks marks = {&model->io.config, layout};
+    const Marks marks = {model->io.desc, layout};
     ModelStep step = {
         .batch = 4, .seq = 1, .context = 16, .compute = CVN_F32, .output = STEP_SAMPLE};
     const RuntimeOptions options = {.mesh = mesh, .devices.threads = 1};
     const ProgramOptions how = {
         .mark = mark, .context = (void *)(uintptr_t)&marks, .whole_inputs = true};
-    cvn_graph *g = model_step(&model->io.config, &step, &err);
+    cvn_graph *g = model_step(model->io.desc, &step, &err);
     if (!g || runtime_open(&rt, &options, &err))
         fail_msg("%s", err.message);
     rt.info.first = d;

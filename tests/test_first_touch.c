@@ -8,6 +8,7 @@
 #include "cpu/kernels/linear_loops.h"
 #include "cpu/registry.h"
 #include "model/forward.h"
+#include "model_make.h"
 #include "unit.h"
 
 enum { PANELS = 64, MOST_THREADS = 5 };
@@ -128,8 +129,8 @@ static int check_step(const Model *config, cvn_dtype dtype, bool int8_inputs)
         products++;
     }
     /* q, k and v are one, gate and up another; o, down; the head. */
-    assert_int_equal(products, 4 * config->n_layers + 1);
-    assert_int_equal(joined, config->n_layers);
+    assert_int_equal(products, 4 * model_layers(config) + 1);
+    assert_int_equal(joined, model_layers(config));
     plan_free(plan);
     cvn_graph_free(g);
     arena_free(&arena);
@@ -147,19 +148,16 @@ static void who_packs_a_panel_is_who_reads_it(void **state)
                                           {.kind = QUANT_INT4, .group = 32}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (size_t j = 0; j < 2 * sizeof schemes / sizeof *schemes; j++) {
-            Model c = model_default();
-            c.dim = 64;
-            c.n_layers = 2;
-            c.n_heads = shapes[i].heads;
-            c.n_kv_heads = shapes[i].kv_heads;
-            c.head_dim = shapes[i].head_dim;
-            c.ffn = shapes[i].ffn;
-            c.vocab = 259;
-            c.tied = j % 3 == 0;
-            c.attention_bias = c.mlp_bias = j % 2;
-            c.quant = schemes[j / 2];
+            Model *c = model_make(
+                "'hidden_size': 64, 'num_hidden_layers': 2, 'num_attention_heads': %d, "
+                "'num_key_value_heads': %d, 'head_dim': %d, 'intermediate_size': %d, 'vocab_size': "
+                "259, 'tie_word_embeddings': %s, 'attention_bias': %s, 'mlp_bias': %s",
+                (int)shapes[i].heads, (int)shapes[i].kv_heads, (int)shapes[i].head_dim,
+                (int)shapes[i].ffn, (j % 3 == 0) ? "true" : "false", (j % 2) ? "true" : "false",
+                (j % 2) ? "true" : "false");
+            model_set_quant(c, schemes[j / 2]);
             cvn_dtype dtype = j / 2 == 0 ? CVN_F32 : CVN_BF16;
-            assert_true(check_step(&c, dtype, c.quant.kind == QUANT_INT8 && j % 2) > 0);
+            assert_true(check_step(c, dtype, model_quant(c).kind == QUANT_INT8 && j % 2) > 0);
         }
 }
 

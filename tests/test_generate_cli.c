@@ -283,8 +283,8 @@ static void adapters_are_given_beside_the_model(void **state)
     cvn_err err = {0};
     IoModel model;
     must(io_open_model(&model, in_scratch("model"), &err), &err);
-    make_adapter(in_scratch("lora"), &model.config, "r=4,alpha=160", in_scratch("model"), 1, false);
-    make_adapter(in_scratch("lost"), &model.config, "r=4,alpha=160", "/nowhere", 1, false);
+    make_adapter(in_scratch("lora"), model.desc, "r=4,alpha=160", in_scratch("model"), 1, false);
+    make_adapter(in_scratch("lost"), model.desc, "r=4,alpha=160", "/nowhere", 1, false);
     io_close_model(&model);
     int status;
     StrBuf said[4];

@@ -151,7 +151,8 @@ static void a_lattice_is_widened_and_said_to_be(void **state)
     IoModel model;
     const char *path = file_of_another_type("blk.1.ffn_gate.weight", 11, 21);
     assert_int_equal(io_open_model(&model, path, NULL), CVN_OK);
-    assert_non_null(strstr(model.config.warnings, "has weights in IQ3_S, which no product reads"));
+    assert_non_null(
+        strstr(model_warnings(model.desc), "has weights in IQ3_S, which no product reads"));
     io_keep_blocks(&model);
     const Param *gate = params_find(&model.params, PARAM_GATE, 1);
     assert_int_equal(gate->form, PARAM_PLAIN);

@@ -10,6 +10,7 @@
 #include "io/safetensors.h"
 #include "llama_fixture.h"
 #include "model/forward.h"
+#include "model_make.h"
 #include "plan_verify.h"
 
 #include <jansson.h>
@@ -195,7 +196,7 @@ static void check_variant(const char *variant, cvn_dtype compute, bool interleav
     if (interleave)
         fixture_interleave(&f);
     int64_t batch = json_integer_value(json_object_get(expected, "batch"));
-    Run r = {.config = &f.config,
+    Run r = {.config = f.model,
              .params = &f.params,
              .weight = f.weight,
              .batch = batch,
@@ -271,18 +272,15 @@ static int64_t peak_bytes(const cvn_graph *g)
 
 static int64_t peak_of_policy(RematPolicy policy, int n_layers)
 {
-    Model config = model_default();
-    config.dim = 16;
-    config.n_layers = n_layers;
-    config.n_heads = config.n_kv_heads = 2;
-    config.head_dim = 8;
-    config.ffn = 40;
-    config.vocab = 10;
+    Model *config = model_make(
+        "'hidden_size': 16, 'num_hidden_layers': %d, 'num_attention_heads': 2, "
+        "'num_key_value_heads': 2, 'head_dim': 8, 'intermediate_size': 40, 'vocab_size': 10",
+        (int)n_layers);
     Arena arena;
     ParamList params;
     assert_int_equal(arena_init(&arena, NULL), 0);
-    params_list(&params, &config, &arena);
-    Run r = {.config = &config,
+    params_list(&params, config, &arena);
+    Run r = {.config = config,
              .params = &params,
              .batch = 4,
              .seq = 64,
@@ -319,7 +317,7 @@ static void rematerialisation_changes_no_bit(void **state)
     Run runs[REMAT_POLICY_COUNT];
     for (int policy = 0; policy < REMAT_POLICY_COUNT; policy++) {
         Run *r = &runs[policy];
-        *r = (Run){.config = &f.config,
+        *r = (Run){.config = f.model,
                    .params = &f.params,
                    .weight = f.weight,
                    .batch = 2,
@@ -388,11 +386,10 @@ static void stories_model_has_the_stored_gradients(void **state)
     /* Meta's files hold the head too, though it is the embedding; it is the last parameter. */
     Arena arena;
     ParamList params;
-    Model config = model.config;
-    config.tied = true;
+    const Model *config = model_with(model.desc, "'tie_word_embeddings': true");
     assert_int_equal(arena_init(&arena, &err), 0);
-    params_list(&params, &config, &arena);
-    Run r = {.config = &config, .params = &params, .compute = CVN_F32};
+    params_list(&params, config, &arena);
+    Run r = {.config = config, .params = &params, .compute = CVN_F32};
     r.weight = weights.data;
     int32_t *x = token_table(json_object_get(golden, "x"), &r.batch, &r.seq);
     int32_t *y = token_table(json_object_get(golden, "y"), &r.batch, &r.seq);

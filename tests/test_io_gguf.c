@@ -3,6 +3,7 @@
 #include "io/convert.h"
 #include "io/gguf.h"
 #include "io_support.h"
+#include "model_make.h"
 #include "whole_weights.h"
 
 #include <math.h>
@@ -99,9 +100,9 @@ static void build(Builder *b, void (*extra)(Builder *), uint64_t n_extra, const 
 typedef struct Read {
     Arena arena;
     Gguf gguf;
-    Model config;
+    Model *model; /* the arena's */
     cvn_err err;
-    int code; /* of gguf_read, then of gguf_config */
+    int code; /* of gguf_read, then of gguf_model */
 } Read;
 
 static Read read_image(const uint8_t *data, size_t n, bool config)
@@ -113,7 +114,7 @@ static Read read_image(const uint8_t *data, size_t n, bool config)
     if (read.code == CVN_OK)
         touch_tensors(&read.gguf.tensors);
     if (read.code == CVN_OK && config)
-        read.code = gguf_config(&read.config, &read.gguf, &read.err);
+        read.code = gguf_model(&read.model, &read.gguf, &read.err);
     assert_int_equal(read.code, read.err.code);
     free(copy.data);
     return read;
@@ -141,12 +142,12 @@ static void a_config_is_read_from_the_keys(void **state)
     Read read = read_image(b.data, b.n, true);
     if (read.code != CVN_OK)
         fail_msg("%s", read.err.message);
-    assert_int_equal(read.config.dim, 16);
-    assert_int_equal(read.config.head_dim, 8);
-    assert_int_equal(read.config.n_kv_heads, 2);
-    assert_int_equal(read.config.vocab, 8);
-    assert_true(read.config.tied && read.config.rope_interleaved);
-    assert_int_equal(read.config.eos.n, 0);
+    assert_int_equal(model_width(read.model), 16);
+    assert_int_equal(model_shape(read.model).head_dim, 8);
+    assert_int_equal(model_shape(read.model).kv_heads, 2);
+    assert_int_equal(model_vocab(read.model), 8);
+    assert_true(model_shape(read.model).tied && model_is_interleaved(read.model));
+    assert_int_equal(model_ends(read.model)->n, 0);
     const IoTensor *embed = io_tensors_find(&read.gguf.tensors, "token_embd.weight");
     assert_int_equal(embed->dims[0], 8);
     assert_int_equal(embed->dims[1], 16);
@@ -182,14 +183,14 @@ static void values_of_every_shape_are_found(void **state)
     Bytes copy = bytes_copy(b.data, b.n);
     Arena arena;
     Gguf gguf;
-    Model config;
+    Model *model;
     assert_int_equal(arena_init(&arena, NULL), CVN_OK);
     assert_int_equal(gguf_read(&gguf, "image", copy.data, copy.n, &arena, NULL), CVN_OK);
-    assert_int_equal(gguf_config(&config, &gguf, NULL), CVN_OK);
-    assert_int_equal(config.bos.id[0], 1);
-    assert_int_equal(config.eos.n, 2);
-    assert_int_equal(config.eos.id[1], 5);
-    assert_int_equal(config.pad, -1);
+    assert_int_equal(gguf_model(&model, &gguf, NULL), CVN_OK);
+    assert_int_equal(model_begins(model)->id[0], 1);
+    assert_int_equal(model_ends(model)->n, 2);
+    assert_int_equal(model_ends(model)->id[1], 5);
+    assert_int_equal(model_pad(model), -1);
     const GgufValue *tokens = gguf_find(&gguf, "tokenizer.ggml.tokens");
     assert_true(tokens && tokens->type == GGUF_ARRAY && tokens->element == GGUF_STRING);
     assert_int_equal(tokens->n, 3);
@@ -224,9 +225,9 @@ static void what_ends_a_turn_is_known_by_its_text(void **state)
     build(&b, put_turns, 2, NULL);
     Read read = read_image(b.data, b.n, true);
     assert_int_equal(read.code, CVN_OK);
-    assert_int_equal(read.config.eos.n, 2);
-    assert_int_equal(read.config.eos.id[0], 2);
-    assert_int_equal(read.config.eos.id[1], 1);
+    assert_int_equal(model_ends(read.model)->n, 2);
+    assert_int_equal(model_ends(read.model)->id[0], 2);
+    assert_int_equal(model_ends(read.model)->id[1], 1);
     arena_free(&read.arena);
 }
 
@@ -346,7 +347,7 @@ static void settings_are_refused_by_name(void **state)
         const char *message;
     } cases[] = {
         {put_experts, 1, "'llama.expert_count' is not known"},
-        {put_partial_rope, 1, "4 rotary dimensions"},
+        {put_partial_rope, 1, "rope.dimension_count is 4 for heads of 8"},
         {put_longrope, 1, "rope scaling 'longrope'"},
         {put_half_yarn, 5, "yarn_ext_factor is 0.5"},
         {put_odd_kv, 1, "2 heads cannot share 3"},
@@ -361,7 +362,8 @@ static void settings_are_refused_by_name(void **state)
                              : read.code != CVN_OK)
             fail_msg("case %zu: %s", i, read.err.message);
         if (!cases[i].message)
-            assert_true(read.config.rope_scaling == ROPE_LINEAR && read.config.rope_factor == 2.5);
+            assert_true(strcmp(model_rope_type(read.model), "linear") == 0 &&
+                        model_says(read.model, "rope_scaling.factor") == 2.5);
         arena_free(&read.arena);
     }
 }
@@ -374,11 +376,14 @@ static void yarn_is_read(void **state)
     Read read = read_image(b.data, b.n, true);
     if (read.code != CVN_OK)
         fail_msg("%s", read.err.message);
-    const Model *c = &read.config;
-    assert_int_equal(c->rope_scaling, ROPE_YARN);
-    assert_int_equal(c->rope_original_context, 16);
-    assert_true(c->rope_factor == 4 && c->rope_ramp[0] == 1 && c->rope_ramp[1] == 24);
-    assert_true(c->rope_truncate && c->rope_attention == 1 + 0.1 * log(4));
+    const Model *m = read.model;
+    assert_string_equal(model_rope_type(m), "yarn");
+    assert_true(model_says(m, "rope_scaling.original_max_position_embeddings") == 16);
+    assert_true(model_says(m, "rope_scaling.factor") == 4 &&
+                model_says(m, "rope_scaling.beta_slow") == 1 &&
+                model_says(m, "rope_scaling.beta_fast") == 24);
+    assert_true(model_says(m, "rope_scaling.truncate") == 1 &&
+                model_says(m, "rope_scaling.attention_factor") == 1 + 0.1 * log(4));
     arena_free(&read.arena);
 }
 
@@ -391,26 +396,21 @@ static void factors_stand_for_a_llama3_scaling(void **state)
 {
     (void)state;
     static Builder b;
-    Model c = model_default();
     double plain[4], scaled[4];
     float factors[4];
-    c.head_dim = 8;
-    c.rope_theta = 500000;
-    model_rope_frequencies(&c, 8192, plain);
-    c.rope_scaling = ROPE_LLAMA3;
-    c.rope_factor = 32;
-    c.rope_ramp[0] = 1;
-    c.rope_ramp[1] = 4;
-    c.rope_original_context = 8192;
-    model_rope_frequencies(&c, 8192, scaled);
+    const Model *c = model_make("'head_dim': 8, 'rope_theta': 500000");
+    model_rope_frequencies(c, 8192, plain);
+    c = model_with(c, "'rope_scaling': {'rope_type': 'llama3', 'factor': 32, 'low_freq_factor': 1, "
+                      "'high_freq_factor': 4, 'original_max_position_embeddings': 8192}");
+    model_rope_frequencies(c, 8192, scaled);
     for (int i = 0; i < 4; i++)
         factors[i] = (float)(plain[i] / scaled[i]);
     build(&b, put_theta, 1, factors);
     Read read = read_image(b.data, b.n, true);
     if (read.code != CVN_OK)
         fail_msg("%s", read.err.message);
-    assert_int_equal(read.config.rope_scaling, ROPE_LLAMA3);
-    assert_true(read.config.rope_factor == 32);
+    assert_string_equal(model_rope_type(read.model), "llama3");
+    assert_true(model_says(read.model, "rope_scaling.factor") == 32);
     arena_free(&read.arena);
     factors[3] *= 1.01f;
     build(&b, put_theta, 1, factors);

@@ -6,6 +6,7 @@
 #include "io/save.h"
 #include "io/torch_file.h"
 #include "io_support.h"
+#include "model_make.h"
 #include "whole_weights.h"
 
 #include <math.h>
@@ -218,10 +219,10 @@ static void a_model_in_parts_is_the_model_in_one(void **state)
     WholeWeights a, b;
     load(&whole, &a, DATA "whole", CVN_BF16);
     assert_int_equal(whole.kind, IO_KIND_META);
-    assert_int_equal(whole.config.ffn, 44);
-    assert_int_equal(whole.config.vocab, 24);
-    assert_int_equal(whole.config.dtype, CVN_BF16);
-    assert_true(whole.config.rope_interleaved && !whole.config.tied);
+    assert_int_equal(model_shape(whole.desc).ffn, 44);
+    assert_int_equal(model_vocab(whole.desc), 24);
+    assert_int_equal(model_dtype(whole.desc), CVN_BF16);
+    assert_true(model_is_interleaved(whole.desc) && !model_shape(whole.desc).tied);
     const char *folders[] = {DATA "parts2", DATA "parts3"};
     for (int f = 0; f < 2; f++) {
         load(&parts, &b, folders[f], CVN_BF16);
@@ -245,7 +246,7 @@ static void a_meta_model_is_saved_in_hugging_face_order(void **state)
     load(&meta, &a, DATA "parts2", CVN_F32);
     must(save_model(in_scratch("hf"), &meta, &(SaveOptions){.dtype = CVN_F32}, &err), &err);
     load(&hf, &b, in_scratch("hf"), CVN_F32);
-    assert_false(hf.config.rope_interleaved);
+    assert_false(model_is_interleaved(hf.desc));
     for (int i = 0; i < b.n; i++) {
         const Param *p = &hf.params.param[i];
         const float *x = b.data[i];
@@ -318,10 +319,10 @@ static void params_json_is_read_strictly(void **state)
     assert_int_equal(arena_init(&arena, NULL), CVN_OK);
     io_tensors_init(&none, &arena);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        Model config;
+        Model *m;
         cvn_err err = {0};
         json_t *json = json_loads(cases[i].text, 0, NULL);
-        int code = meta_config(&config, "params.json", json, &none, &err);
+        int code = meta_model(&m, "params.json", json, &none, &arena, &err);
         json_decref(json);
         if (cases[i].message ? code == CVN_OK || !strstr(err.message, cases[i].message)
                              : code != CVN_OK)
@@ -358,16 +359,16 @@ static void published_models_are_inferred(void **state)
     assert_int_equal(arena_init(&arena, NULL), CVN_OK);
     io_tensors_init(&none, &arena);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        Model c;
+        Model *c;
         cvn_err err = {0};
         json_t *json = json_loads(cases[i].text, 0, NULL);
-        must(meta_config(&c, "params.json", json, &none, &err), &err);
+        must(meta_model(&c, "params.json", json, &none, &arena, &err), &err);
         json_decref(json);
-        assert_int_equal(c.ffn, cases[i].ffn);
-        assert_int_equal(c.rope_scaling, cases[i].factor > 0 ? ROPE_LLAMA3 : ROPE_PLAIN);
+        assert_int_equal(model_shape(c).ffn, cases[i].ffn);
+        assert_string_equal(model_rope_type(c), cases[i].factor > 0 ? "llama3" : "");
         if (cases[i].factor > 0)
-            assert_true(c.rope_factor == cases[i].factor);
-        assert_true(c.rope_interleaved);
+            assert_true(model_says(c, "rope_scaling.factor") == cases[i].factor);
+        assert_true(model_is_interleaved(c));
     }
     arena_free(&arena);
 }
@@ -404,8 +405,8 @@ static void every_form_holds_the_same_model(void **state)
     load(&hf, &a, CVN_SHARED_DATA "/checkpoints/stories260K-hf", CVN_F32);
     for (int p = 0; p < 4; p++) {
         load(&other, &b, paths[p], CVN_F32);
-        assert_true(other.config.rope_interleaved && other.config.tied == (p >= 2));
-        assert_true(fabs(other.config.rms_eps - 1e-5) < 1e-10);
+        assert_true(model_is_interleaved(other.desc) && model_shape(other.desc).tied == (p >= 2));
+        assert_true(fabs(model_says(other.desc, "rms_norm_eps") - 1e-5) < 1e-10);
         for (int i = 0; i < hf.params.n; i++) {
             const Param *param = &hf.params.param[i];
             const Param *same = params_find(&other.params, param->kind, param->layer);

@@ -8,6 +8,7 @@
 #include "io/save.h"
 #include "io_support.h"
 #include "model/presets.h"
+#include "model_make.h"
 #include "whole_weights.h"
 
 #include <math.h>
@@ -15,18 +16,13 @@
 #include <sys/resource.h>
 
 /* A small config of odd sizes: 3 KV heads, head dimension 20, 259 tokens. */
-static Model odd_config(bool tied, bool biases)
+static Model *odd_config(bool tied, bool biases)
 {
-    Model c = model_default();
-    c.dim = 44;
-    c.n_layers = 2;
-    c.n_heads = 6;
-    c.n_kv_heads = 3;
-    c.head_dim = 20;
-    c.ffn = 70;
-    c.vocab = 259;
-    c.tied = tied;
-    c.attention_bias = c.mlp_bias = biases;
+    Model *c = model_make(
+        "'hidden_size': 44, 'num_hidden_layers': 2, 'num_attention_heads': 6, "
+        "'num_key_value_heads': 3, 'head_dim': 20, 'intermediate_size': 70, 'vocab_size': 259, "
+        "'tie_word_embeddings': %s, 'attention_bias': %s, 'mlp_bias': %s",
+        tied ? "true" : "false", biases ? "true" : "false", biases ? "true" : "false");
     return c;
 }
 
@@ -62,7 +58,7 @@ static void assert_holds_init(const char *folder, cvn_dtype saved)
     IoModel model;
     uint64_t seed = 42;
     open_good(&model, folder);
-    assert_int_equal(model.config.dtype, saved);
+    assert_int_equal(model_dtype(model.desc), saved);
     for (size_t t = 0; t < 3; t++) {
         WholeWeights weights;
         whole_load(&weights, &model, types[t]);
@@ -93,9 +89,9 @@ static void every_variant_and_type_loads_what_init_wrote(void **state)
     for (int variant = 0; variant < 4; variant++) {
         for (size_t t = 0; t < 3; t++) {
             char name[32];
-            Model config = odd_config(variant & 1, variant & 2);
+            Model *config = odd_config(variant & 1, variant & 2);
             snprintf(name, sizeof name, "m%d%zu", variant, t);
-            make_model(in_scratch(name), &config, &(SaveOptions){.dtype = types[t]});
+            make_model(in_scratch(name), config, &(SaveOptions){.dtype = types[t]});
             assert_int_equal(count_entries(in_scratch(name)), 3);
             assert_holds_init(in_scratch(name), types[t]);
         }
@@ -104,8 +100,8 @@ static void every_variant_and_type_loads_what_init_wrote(void **state)
 
 static void a_sharded_folder_holds_the_same(void **state)
 {
-    Model config = odd_config(false, true);
-    make_model(in_scratch("s"), &config, &(SaveOptions){.dtype = CVN_F32, .shard_bytes = 60000});
+    Model *config = odd_config(false, true);
+    make_model(in_scratch("s"), config, &(SaveOptions){.dtype = CVN_F32, .shard_bytes = 60000});
     assert_int_equal(count_entries(in_scratch("s")), 3 + 6);
     assert_holds_init(in_scratch("s"), CVN_F32);
     IoModel model;
@@ -116,11 +112,11 @@ static void a_sharded_folder_holds_the_same(void **state)
 
 static void the_same_seed_gives_the_same_bytes(void **state)
 {
-    Model config = odd_config(false, false);
+    Model *config = odd_config(false, false);
     SaveOptions options = {.dtype = CVN_BF16};
-    make_model(in_scratch("a"), &config, &options);
-    make_model(in_scratch("b"), &config, &options);
-    assert_int_equal(save_seeded(in_scratch("c"), &config, 43, &options, NULL), CVN_OK);
+    make_model(in_scratch("a"), config, &options);
+    make_model(in_scratch("b"), config, &options);
+    assert_int_equal(save_seeded(in_scratch("c"), config, 43, &options, NULL), CVN_OK);
     Bytes a = bytes_of_file(in_scratch("a/model.safetensors"));
     Bytes b = bytes_of_file(in_scratch("b/model.safetensors"));
     Bytes c = bytes_of_file(in_scratch("c/model.safetensors"));
@@ -150,7 +146,7 @@ static void rewrite(const char *from, const char *to, const Change *change)
     StWriter w;
     open_good(&model, from);
     assert_int_equal(file_make_folder(to, NULL), CVN_OK);
-    assert_int_equal(model_write(&model.config, to, NULL), CVN_OK);
+    assert_int_equal(model_write(model.desc, to, NULL), CVN_OK);
     assert_int_equal(st_writer_open(&w, file_path(to, "model.safetensors").text, NULL), CVN_OK);
     for (int pass = 0; pass < 2; pass++) {
         size_t index = 0;
@@ -227,8 +223,8 @@ static void the_audit_accounts_for_every_tensor(void **state)
         {.add = "lm_head.weight", .add_dims = {259, 44}}, /* tied: the config wins */
         {.add = "lm_head.weight", .add_dims = {259, 45}, .message = "no use for: 'lm_head.weight'"},
     };
-    Model config = odd_config(true, false);
-    make_model(in_scratch("good"), &config, &(SaveOptions){.dtype = CVN_F32});
+    Model *config = odd_config(true, false);
+    make_model(in_scratch("good"), config, &(SaveOptions){.dtype = CVN_F32});
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
         Change change = changes[i];
         change.add_dtype = change.add_dtype == CVN_F64 ? CVN_F32 : change.add_dtype;
@@ -247,10 +243,10 @@ static void the_audit_accounts_for_every_tensor(void **state)
 
 static void many_missing_tensors_are_counted_not_listed(void **state)
 {
-    Model config = odd_config(true, false);
-    make_model(in_scratch("m"), &config, &(SaveOptions){.dtype = CVN_F32});
-    config.n_layers = 40;
-    assert_int_equal(model_write(&config, in_scratch("m"), NULL), CVN_OK);
+    Model *config = odd_config(true, false);
+    make_model(in_scratch("m"), config, &(SaveOptions){.dtype = CVN_F32});
+    config = model_with(config, "'num_hidden_layers': 40");
+    assert_int_equal(model_write(config, in_scratch("m"), NULL), CVN_OK);
     IoModel model;
     cvn_err err = {0};
     assert_int_equal(io_open_model(&model, in_scratch("m"), &err), CVN_EFORMAT);
@@ -279,8 +275,8 @@ static cvn_engine *open_engine(const char *folder, const cvn_model_options *opti
 
 static void nan_weights_are_warned_of_and_counted_once(void **state)
 {
-    Model config = odd_config(true, false);
-    make_model(in_scratch("good"), &config, &(SaveOptions){.dtype = CVN_F32});
+    Model *config = odd_config(true, false);
+    make_model(in_scratch("good"), config, &(SaveOptions){.dtype = CVN_F32});
     rewrite(in_scratch("good"), in_scratch("bad"),
             &(Change){.poison = "model.layers.1.self_attn.k_proj.weight"});
     static const cvn_model_options options[] = {
@@ -301,8 +297,8 @@ static void nan_weights_are_warned_of_and_counted_once(void **state)
 static void unaligned_tensors_are_the_same_model(void **state)
 {
     enum { N = 40 };
-    Model config = odd_config(false, false);
-    make_model(in_scratch("good"), &config, &(SaveOptions){.dtype = CVN_F32});
+    Model *config = odd_config(false, false);
+    make_model(in_scratch("good"), config, &(SaveOptions){.dtype = CVN_F32});
     rewrite(in_scratch("good"), in_scratch("odd"), &(Change){.shift = 3});
     const char *const names[] = {"good", "odd"};
     float logprob[2][N];
@@ -323,37 +319,37 @@ static void unaligned_tensors_are_the_same_model(void **state)
 
 static void a_folder_that_is_not_empty_is_kept_unless_forced(void **state)
 {
-    Model config = odd_config(false, false);
+    Model *config = odd_config(false, false);
     SaveOptions options = {.dtype = CVN_F32, .shard_bytes = 60000};
     cvn_err err = {0};
     assert_int_equal(file_make_folder(in_scratch("out"), NULL), CVN_OK);
-    make_model(in_scratch("out/"), &config, &options); /* empty, and a slash at the end */
+    make_model(in_scratch("out/"), config, &options); /* empty, and a slash at the end */
     assert_int_equal(file_write(in_scratch("out/mine.txt"), "x", 1, NULL), CVN_OK);
-    assert_int_equal(save_seeded(in_scratch("out"), &config, 1, &options, &err), CVN_EIO);
+    assert_int_equal(save_seeded(in_scratch("out"), config, 1, &options, &err), CVN_EIO);
     assert_non_null(strstr(err.message, "is not empty"));
     options = (SaveOptions){.dtype = CVN_BF16, .force = true};
-    make_model(in_scratch("out"), &config, &options);
+    make_model(in_scratch("out"), config, &options);
     assert_holds_init(in_scratch("out"), CVN_BF16);
     assert_int_equal(count_entries(in_scratch("out")), 4); /* no shard or index of the old model */
     options.shard_bytes = 60000;
-    make_model(in_scratch("out"), &config, &options);
+    make_model(in_scratch("out"), config, &options);
     assert_holds_init(in_scratch("out"), CVN_BF16);
     assert_true(file_exists(in_scratch("out/mine.txt")));
     assert_false(file_exists(in_scratch("out/model.safetensors")));
-    assert_int_equal(save_seeded(in_scratch("out/mine.txt"), &config, 1, &options, NULL), CVN_EIO);
-    assert_int_equal(save_seeded(in_scratch("no/such/out"), &config, 1, &options, NULL), CVN_EIO);
+    assert_int_equal(save_seeded(in_scratch("out/mine.txt"), config, 1, &options, NULL), CVN_EIO);
+    assert_int_equal(save_seeded(in_scratch("no/such/out"), config, 1, &options, NULL), CVN_EIO);
 }
 
 static void the_tokenizer_comes_along(void **state)
 {
-    Model config = odd_config(false, false);
+    Model *config = odd_config(false, false);
     assert_int_equal(file_write(in_scratch("tokenizer.model"), "abc", 3, NULL), CVN_OK);
-    make_model(in_scratch("m"), &config,
+    make_model(in_scratch("m"), config,
                &(SaveOptions){.dtype = CVN_F32, .tokenizer = in_scratch("tokenizer.model")});
     Bytes bytes = bytes_of_file(in_scratch("m/tokenizer.model"));
     assert_int_equal(bytes.n, 3);
     free(bytes.data);
-    assert_int_equal(save_seeded(in_scratch("n"), &config, 1,
+    assert_int_equal(save_seeded(in_scratch("n"), config, 1,
                                  &(SaveOptions){.dtype = CVN_F32, .tokenizer = "/no/such"}, NULL),
                      CVN_EIO);
     assert_int_equal(count_entries(scratch), 2);
@@ -361,16 +357,15 @@ static void the_tokenizer_comes_along(void **state)
 
 static void a_full_disk_leaves_no_folder(void **state)
 {
-    Model config;
+    const Model *config = model_preset("stories260k");
     cvn_err err = {0};
     struct rlimit old, tiny;
-    assert_int_equal(preset_config("stories260k", &config, NULL), CVN_OK);
     getrlimit(RLIMIT_FSIZE, &old);
     tiny = old;
     tiny.rlim_cur = 500000;
     signal(SIGXFSZ, SIG_IGN);
     setrlimit(RLIMIT_FSIZE, &tiny);
-    int code = save_seeded(in_scratch("m"), &config, 1, &(SaveOptions){.dtype = CVN_F32}, &err);
+    int code = save_seeded(in_scratch("m"), config, 1, &(SaveOptions){.dtype = CVN_F32}, &err);
     setrlimit(RLIMIT_FSIZE, &old);
     assert_int_equal(code, CVN_EIO);
     assert_non_null(strstr(err.message, "model.safetensors"));

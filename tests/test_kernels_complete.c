@@ -5,6 +5,7 @@
 #include "graph/graph.h"
 #include "model/forward.h"
 #include "model/presets.h"
+#include "model_make.h"
 #include "unit.h"
 
 /* What the compiler gives memory to instead of running. */
@@ -20,7 +21,7 @@ static void check_step(const Model *config, const ModelStep *step)
     cvn_graph *g = model_step(config, step, &err);
     if (!g)
         fail_msg("%s", err.message);
-    if (config->quant.kind != QUANT_NONE) { /* as products take weights */
+    if (model_quant(config).kind != QUANT_NONE) { /* as products take weights */
         signed char layout[64];
         bool changed;
         assert_true(g->n_parameters <= (int)sizeof layout);
@@ -42,30 +43,26 @@ static void check_step(const Model *config, const ModelStep *step)
 
 static void every_operation_of_llama_has_a_kernel(void **state)
 {
-    Model config;
-    cvn_err err = {0};
-    assert_int_equal(preset_config("llama3.2-1b", &config, &err), 0);
-    config.n_layers = 1;
+    Model *config = model_preset("llama3.2-1b");
+    config = model_with(config, "'num_hidden_layers': 1");
     for (int dtype = 0; dtype < 2; dtype++)
         for (int output = STEP_FILL; output <= STEP_SCORE; output++)
             for (int mode = 0; mode < SAMPLE_MODE_COUNT; mode++)
                 for (int64_t seq = 1; seq <= 128; seq += 127)
-                    check_step(&config, &(ModelStep){.batch = 2,
-                                                     .kv_int8 = mode == 1,
-                                                     .seq = seq,
-                                                     .context = 512,
-                                                     .compute = dtype ? CVN_BF16 : CVN_F32,
-                                                     .output = (StepOutput)output,
-                                                     .sample = (SampleMode)mode});
+                    check_step(config, &(ModelStep){.batch = 2,
+                                                    .kv_int8 = mode == 1,
+                                                    .seq = seq,
+                                                    .context = 512,
+                                                    .compute = dtype ? CVN_BF16 : CVN_F32,
+                                                    .output = (StepOutput)output,
+                                                    .sample = (SampleMode)mode});
 }
 
 static void so_has_one_of_8_bits(void **state)
 {
-    Model config;
-    cvn_err err = {0};
-    assert_int_equal(preset_config("llama3.2-1b", &config, &err), 0);
-    config.n_layers = 1;
-    config.quant.kind = QUANT_INT8;
+    Model *config = model_preset("llama3.2-1b");
+    config = model_with(config, "'num_hidden_layers': 1");
+    model_set_quant(config, (QuantScheme){.kind = QUANT_INT8});
     /* What multiplies the head is not fused yet: all others. */
     ModelStep step = {.batch = 1,
                       .seq = 64,
@@ -74,7 +71,7 @@ static void so_has_one_of_8_bits(void **state)
                       .int8_inputs = true,
                       .compute = CVN_BF16,
                       .output = STEP_FILL};
-    check_step(&config, &step);
+    check_step(config, &step);
 }
 
 static void names_are_unique_and_say_the_operation(void **state)

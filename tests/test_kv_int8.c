@@ -190,10 +190,11 @@ static void meshes_divide_it(void **state)
 static void it_weighs_what_is_said(void **state)
 {
     cvn_model *model = open_tiny("gqa", CVN_BF16);
-    const Model *c = &model->io.config;
+    const Model *c = model->io.desc;
+    const ModelShape s = model_shape(c);
     cvn_engine *e = new_engine(model, (cvn_engine_options){.rows = 3, .kv_cache = "int8"});
     int64_t bytes = kv_cache_bytes(c, 3, 64 + 16, CVN_I8);
-    assert_int_equal(bytes, 2 * c->n_layers * c->n_kv_heads * 3 * 80 * (c->head_dim + 2));
+    assert_int_equal(bytes, 2 * s.layers * s.kv_heads * 3 * 80 * (s.head_dim + 2));
     cvn_engine_stats stats = cvn_engine_get_stats(e);
     assert_int_equal(stats.cache_bytes, bytes);
     cvn_engine_free(e, NULL);

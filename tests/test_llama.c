@@ -21,12 +21,12 @@ typedef struct Call {
 static void run_step(const Call *call, void **result, int n_results)
 {
     cvn_err err = {0};
-    cvn_graph *g = model_step(&call->f->config, &call->step, &err);
+    cvn_graph *g = model_step(call->f->model, &call->step, &err);
     if (!g)
         fail_msg("%s", err.message);
     const void **input = calloc((size_t)g->n_parameters, sizeof *input);
     void **output = calloc((size_t)g->n_outputs, sizeof *output);
-    int n = call->f->params.n, n_caches = 2 * (int)call->f->config.n_layers;
+    int n = call->f->params.n, n_caches = 2 * (int)model_layers(call->f->model);
     for (int i = 0; i < n; i++)
         input[i] = call->f->weight[i];
     for (int i = 0; i < n_caches; i++)
@@ -50,16 +50,18 @@ static void run_step(const Call *call, void **result, int n_results)
 
 static void **new_caches(const LlamaFixture *f, const ModelStep *step)
 {
-    size_t n = 2 * (size_t)f->config.n_layers;
+    size_t n = 2 * (size_t)model_layers(f->model);
     void **cache = calloc(n, sizeof *cache);
     for (size_t i = 0; i < n; i++)
-        cache[i] = calloc((size_t)(f->config.n_kv_heads * step->context * f->config.head_dim), 4);
+        cache[i] = calloc((size_t)(model_shape(f->model).kv_heads * step->context *
+                                   model_shape(f->model).head_dim),
+                          4);
     return cache;
 }
 
 static void free_caches(const LlamaFixture *f, void **cache)
 {
-    for (int64_t i = 0; i < 2 * f->config.n_layers; i++)
+    for (int64_t i = 0; i < 2 * model_layers(f->model); i++)
         free(cache[i]);
     free(cache);
 }
@@ -76,7 +78,7 @@ static double largest_difference(const float *a, const float *b, int64_t n)
 static void compare(const LlamaFixture *f, int64_t seq, cvn_dtype dtype, double tolerance,
                     const char *what)
 {
-    int64_t vocab = f->config.vocab;
+    int64_t vocab = model_vocab(f->model);
     Call call = {.f = f,
                  .step = {.batch = 1,
                           .seq = seq,
@@ -113,7 +115,7 @@ static void logits_of_blocks_equal_transformers_with_what_they_hold(void **state
     if (io_open_model(&model, CVN_TEST_DATA "/gguf/mixed.gguf", &err))
         fail_msg("%s", err.message);
     whole_load(&weights, &model, CVN_F32);
-    assert_int_equal(model.config.dtype, CVN_BF16);
+    assert_int_equal(model_dtype(model.desc), CVN_BF16);
     LlamaFixture f;
     fixture_of(&f, &model, &weights, CVN_TEST_DATA "/gguf", "mixed.safetensors");
     compare(&f, 40, CVN_F32, 5e-5, "mixed.gguf");
@@ -175,7 +177,7 @@ static void score_is_the_log_softmax(void **state)
     (void)state;
     LlamaFixture f;
     fixture_open(&f, "tied", CVN_F32);
-    int64_t n = f.n_tokens, vocab = f.config.vocab;
+    int64_t n = f.n_tokens, vocab = model_vocab(f.model);
     Call call = {
         .f = &f,
         .step = {.batch = 1, .seq = n, .context = n, .compute = CVN_F32, .output = STEP_SCORE},
@@ -183,9 +185,9 @@ static void score_is_the_log_softmax(void **state)
         .length = (int32_t)n};
     call.cache = new_caches(&f, &call.step);
     cvn_err err = {0};
-    cvn_graph *g = model_step(&f.config, &call.step, &err);
+    cvn_graph *g = model_step(f.model, &call.step, &err);
     assert_non_null(g);
-    int n_caches = 2 * (int)f.config.n_layers, base = f.params.n;
+    int n_caches = 2 * (int)model_layers(f.model), base = f.params.n;
     const void **input = calloc((size_t)g->n_parameters, sizeof *input);
     void **output = calloc((size_t)g->n_outputs, sizeof *output);
     int32_t *targets = calloc((size_t)n, sizeof *targets);

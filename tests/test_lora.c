@@ -8,6 +8,7 @@
 #include "io_support.h"
 #include "model/forward.h"
 #include "model/presets.h"
+#include "model_make.h"
 #include "splitmix.h"
 
 #include <math.h>
@@ -60,19 +61,13 @@ static void the_option_is_read_strictly(void **state)
 }
 
 /* A tiny config with grouped heads, and heads that do not fill the width. */
-static Model odd_config(void)
+static Model *odd_config(void)
 {
-    Model config;
-    assert_int_equal(preset_config("tiny", &config, NULL), CVN_OK);
-    config.dim = 24;
-    config.n_layers = 2;
-    config.n_heads = 4;
-    config.n_kv_heads = 2;
-    config.head_dim = 8;
-    config.ffn = 40;
-    config.vocab = 50;
-    config.max_context = 32;
-    config.attention_bias = true;
+    Model *config = model_preset("tiny");
+    config = model_with(config,
+                        "'hidden_size': 24, 'num_hidden_layers': 2, 'num_attention_heads': 4, "
+                        "'num_key_value_heads': 2, 'head_dim': 8, 'intermediate_size': 40, "
+                        "'vocab_size': 50, 'max_position_embeddings': 32, 'attention_bias': true");
     return config;
 }
 
@@ -82,10 +77,10 @@ static void adapters_have_the_names_and_shapes_of_peft(void **state)
     ParamList base;
     LoraParams lora;
     LoraOptions options;
-    Model config = odd_config();
+    Model *config = odd_config();
     assert_int_equal(arena_init(&arena, NULL), CVN_OK);
     assert_int_equal(lora_parse(&options, "r=4,targets=o,k", NULL), CVN_OK);
-    params_list(&base, &config, &arena);
+    params_list(&base, config, &arena);
     lora_params(&lora, &base, &options, &arena);
     static const struct {
         const char *name;
@@ -120,7 +115,7 @@ enum { BATCH = 2, SEQ = 5 };
 
 typedef struct Run {
     Arena arena;
-    Model config;
+    const Model *config;
     ParamList base;
     LoraOptions options;
     LoraParams lora;
@@ -143,7 +138,7 @@ static void make_run(Run *run)
     run->config = odd_config();
     assert_int_equal(arena_init(&run->arena, NULL), CVN_OK);
     assert_int_equal(lora_parse(&run->options, "r=3,alpha=7.5", NULL), CVN_OK);
-    params_list(&run->base, &run->config, &run->arena);
+    params_list(&run->base, run->config, &run->arena);
     lora_params(&run->lora, &run->base, &run->options, &run->arena);
     run->weight = arena_array(&run->arena, (size_t)run->base.n, sizeof *run->weight);
     run->adapter = arena_array(&run->arena, (size_t)run->lora.list.n, sizeof *run->adapter);
@@ -212,7 +207,7 @@ static double loss_of(Run *run, double *const *weight, bool adapted, int wrt, do
     data[n + m + 1] = run->targets;
     ModelAdapters adapters = {a, b, run->options.alpha / (double)run->options.rank};
     ModelLoss loss;
-    int code = model_loss_adapted(g, &run->config, CVN_F32, value, adapted ? &adapters : NULL,
+    int code = model_loss_adapted(g, run->config, CVN_F32, value, adapted ? &adapters : NULL,
                                   &batch, &loss, &err);
     cvn_output(g, loss.sum);
     if (code == CVN_OK && wrt >= 0) {

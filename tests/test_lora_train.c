@@ -58,7 +58,7 @@ static void open_trainer(Trainer *t, cvn_dtype compute, int64_t micro_batch)
     must(lora_config_read(&options.lora, &base, LORA "/start", &start.arena, &err), &err);
     assert_null(base);
     must(io_open_model(&model, MODEL, &err), &err);
-    must(trainer_open(t, &model.config, &options, &err), &err);
+    must(trainer_open(t, model.desc, &options, &err), &err);
     must(trainer_from_model(t, &model, &err), &err);
     io_close_model(&model);
     assert_int_equal(t->state.n_weights, start.tensors.n);
@@ -187,7 +187,7 @@ static void checkpoints_are_peft_folders_and_resume_exactly(void **state)
     open_trainer(&t, CVN_F32, 0);
     CheckpointOptions options = {.copy_limit = UINT64_MAX,
                                  .file_bytes = 100,
-                                 .config = &t.config,
+                                 .config = t.model,
                                  .lora = &t.options.lora,
                                  .base = MODEL};
     CheckpointWriter *writer = checkpoint_writer_new(run, 0, &options, &err);

@@ -1,6 +1,7 @@
 /* Peak memory: what was predicted before anything ran is what the process then takes. */
 #include "io/save.h"
 #include "model/presets.h"
+#include "model_make.h"
 #include "serve/engine.h"
 #include "unit.h"
 
@@ -39,10 +40,9 @@ static void peak_memory_is_as_predicted(void **state)
     cvn_err err = {0};
     char folder[512];
     snprintf(folder, sizeof folder, "%s/caravan-test-memory-%d", P_tmpdir, (int)getpid());
-    Model config;
+    Model *config = model_preset("stories110m");
     SaveOptions save = {.dtype = CVN_BF16, .force = true};
-    must(preset_config("stories110m", &config, &err), &err);
-    must(save_folder(folder, &config, &save, init_fill, &(uint64_t){3}, &err), &err);
+    must(save_folder(folder, config, &save, init_fill, &(uint64_t){3}, &err), &err);
 
     double before = status_bytes("VmRSS");
     cvn_model *model;
@@ -76,7 +76,7 @@ static void peak_memory_is_as_predicted(void **state)
                       : largest;
     assert_int_equal(stats.arena_bytes, largest);
 
-    double filled = (double)kv_cache_bytes(&config, 1, 708 + 608, CVN_BF16);
+    double filled = (double)kv_cache_bytes(config, 1, 708 + 608, CVN_BF16);
     double predicted = (double)stats.weight_bytes + (double)stats.arena_bytes + filled;
     double measured = status_bytes("VmHWM") - before;
     if (fabs(measured - predicted) > 0.05 * predicted + 64 * 0x1p20)

@@ -52,7 +52,7 @@ static void open_trainer(Trainer *t, const Setting *s)
     options.optimizer.lr = 1e-2;
     must(lora_parse(&options.lora, "r=3,alpha=6", &err), &err);
     must(io_open_model(&model, model_path(s->model), &err), &err);
-    must(trainer_open(t, &model.config, &options, &err), &err);
+    must(trainer_open(t, model.desc, &options, &err), &err);
     must(trainer_from_model(t, &model, &err), &err);
     must(trainer_random(t, 7, &err), &err);
     io_close_model(&model);
@@ -61,7 +61,7 @@ static void open_trainer(Trainer *t, const Setting *s)
 static void fill_batch(const Trainer *t, int64_t step, int32_t *tokens, int32_t *targets)
 {
     uint64_t seed = (uint64_t)step;
-    int vocab = (int)t->config.vocab;
+    int vocab = (int)model_vocab(t->model);
     for (int i = 0; i < ROWS * SEQ; i++) {
         tokens[i] = draw(&seed, vocab);
         targets[i] = i % 7 ? (5 * tokens[i] + 1) % vocab : -1;
@@ -80,7 +80,7 @@ static void save(Trainer *t, const char *name)
     char run[256];
     snprintf(run, sizeof run, "%s", in_scratch(name));
     CheckpointOptions options = {
-        .config = &t->config, .lora = &t->options.lora, .base = model_path("gqa")};
+        .config = t->model, .lora = &t->options.lora, .base = model_path("gqa")};
     CheckpointWriter *writer = checkpoint_writer_new(run, 0, &options, &err);
     must(writer ? CVN_OK : err.code, &err);
     must(checkpoint_save(writer, &t->state.saved, &err), &err);

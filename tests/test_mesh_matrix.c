@@ -55,7 +55,7 @@ typedef struct Curve {
 static void fill_batch(const Trainer *t, int64_t step, int32_t *tokens, int32_t *targets)
 {
     uint64_t seed = (uint64_t)step;
-    int vocab = (int)t->config.vocab;
+    int vocab = (int)model_vocab(t->model);
     for (int k = 0; k < ROWS * SEQ; k++) {
         tokens[k] = draw(&seed, vocab);
         targets[k] = k % 7 ? tokens[k] * 3 % vocab : -1;
@@ -72,7 +72,7 @@ static Curve train(const char *model, OptimizerKind optimizer, const char *mesh,
     o.evaluates = false;
     o.mesh = mesh;
     o.layout = layout;
-    if (io_open_model(&io, path_of(model), &err) || trainer_open(&t, &io.config, &o, &err) ||
+    if (io_open_model(&io, path_of(model), &err) || trainer_open(&t, io.desc, &o, &err) ||
         trainer_from_model(&t, &io, &err))
         fail_msg("%s, %s on %s: %s", model, layout, mesh, err.message);
     learn(&t, STEPS, fill_batch, curve.loss, curve.norm);

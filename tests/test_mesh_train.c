@@ -62,14 +62,14 @@ static cvn_graph *cut(const Model *config, const Mesh *mesh, const char *layout,
 
 static void compare(bool grouped, const char *layout, const char *mesh_text, bool again)
 {
-    Model config = tiny_llama_config(&tiny_llamas[grouped ? TINY_GQA : TINY_MHA]);
+    Model *config = tiny_llama_config(&tiny_llamas[grouped ? TINY_GQA : TINY_MHA]);
     PartitionReport alone, report;
     Mesh one, mesh;
     cvn_err err = {0};
     must(mesh_parse(&one, "", NULL, &err), &err);
     must(mesh_parse(&mesh, mesh_text, NULL, &err), &err);
-    cvn_graph *g = cut(&config, &one, "dp", &alone), *local = cut(&config, &mesh, layout, &report);
-    void **inputs = tiny_llama_inputs(g, &config);
+    cvn_graph *g = cut(config, &one, "dp", &alone), *local = cut(config, &mesh, layout, &report);
+    void **inputs = tiny_llama_inputs(g, config);
     int n = alone.n_outputs;
     void **want = calloc((size_t)n, sizeof *want), **got = calloc((size_t)n, sizeof *got);
     run_steps(g, &one, &alone, inputs, want);

@@ -6,6 +6,7 @@
 #include "comm/account.h"
 #include "mesh_support.h"
 #include "model/layouts.h"
+#include "model_make.h"
 #include "schedule_bound.h"
 #include "shard/partition.h"
 #include "tiny_llama.h"
@@ -24,23 +25,18 @@ static double seconds(const Op *op)
 
 static cvn_graph *cut(const char *mesh_text, const char *layout)
 {
-    Model config = tiny_llama_config(&tiny_llamas[TINY_MHA]);
-    config.dim = 96;
-    config.n_layers = 6;
-    config.n_heads = 8;
-    config.n_kv_heads = 4;
-    config.head_dim = 12;
-    config.ffn = 256;
-    config.vocab = 160;
-    config.max_context = 64;
+    Model *config = tiny_llama_config(&tiny_llamas[TINY_MHA]);
+    config = model_with(config, "'hidden_size': 96, 'num_hidden_layers': 6, 'num_attention_heads': "
+                                "8, 'num_key_value_heads': 4, 'head_dim': 12, 'intermediate_size': "
+                                "256, 'vocab_size': 160, 'max_position_embeddings': 64");
     Arena arena;
     Mesh mesh;
     ShardResult result;
     PartitionReport report;
     cvn_err err = {0};
-    cvn_graph *g = llama_train_graph(&config, 8, 32, CVN_F32), *local = NULL;
+    cvn_graph *g = llama_train_graph(config, 8, 32, CVN_F32), *local = NULL;
     if (arena_init(&arena, &err) || mesh_parse(&mesh, mesh_text, &arena, &err) ||
-        model_mark(g, &config, &mesh, layout, &err) || shard_propagate(g, &mesh, &result, &err) ||
+        model_mark(g, config, &mesh, layout, &err) || shard_propagate(g, &mesh, &result, &err) ||
         shard_partition(g, &mesh, &result, &local, &report, &err))
         fail_msg("%s: %s", layout, err.message);
     shard_result_free(&result);

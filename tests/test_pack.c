@@ -11,6 +11,7 @@
 #include "graph/simplify.h"
 #include "model/layouts.h"
 #include "model/presets.h"
+#include "model_make.h"
 #include "parsed.h"
 #include "plan_verify.h"
 #include "random_graph.h"
@@ -29,9 +30,9 @@ static cvn_graph *task_graph(const Model *config, Task task, int64_t batch, cvn_
     cvn_err err = {0};
     static const StepOutput output[] = {STEP_LOGITS, STEP_LAST, STEP_LOGITS, STEP_SCORE};
     ModelStep step = {.batch = batch,
-                      .seq = task == DECODE                ? 1
-                             : config->ffn == WHOLE_PANELS ? 16
-                                                           : 4,
+                      .seq = task == DECODE                            ? 1
+                             : model_shape(config).ffn == WHOLE_PANELS ? 16
+                                                                       : 4,
                       .context = 32,
                       .compute = dtype,
                       .output = output[task]};
@@ -41,18 +42,18 @@ static cvn_graph *task_graph(const Model *config, Task task, int64_t batch, cvn_
     return g;
 }
 
-static Model config_of(int t, bool biases)
+static Model *config_of(int t, bool biases)
 {
-    Model config = tiny_llama_config(&tiny_llamas[t == WHOLE ? TINY_GQA : t]);
+    Model *config = tiny_llama_config(&tiny_llamas[t == WHOLE ? TINY_GQA : t]);
     if (t == WHOLE) {
-        config.dim = config.vocab = 64;
-        config.n_heads = 4;
-        config.n_kv_heads = 4;
-        config.head_dim = 16;
-        config.ffn = WHOLE_PANELS;
+        config = model_with(config,
+                            "'hidden_size': 64, 'vocab_size': 64, 'num_attention_heads': 4, "
+                            "'num_key_value_heads': 4, 'head_dim': 16, 'intermediate_size': %d",
+                            (int)WHOLE_PANELS);
     }
-    config.max_context = 32;
-    config.attention_bias = config.mlp_bias = biases;
+    config =
+        model_with(config, "'max_position_embeddings': 32, 'attention_bias': %s, 'mlp_bias': %s",
+                   biases ? "true" : "false", biases ? "true" : "false");
     return config;
 }
 
@@ -194,15 +195,15 @@ typedef struct Case {
 static int check_case(const Case *c, const signed char *given)
 {
     enum { BATCH = 8 };
-    Model config = config_of(c->model, c->biases);
-    cvn_graph *g = task_graph(&config, c->task, BATCH, c->dtype), *local;
+    Model *config = config_of(c->model, c->biases);
+    cvn_graph *g = task_graph(config, c->task, BATCH, c->dtype), *local;
     Mesh mesh = mesh_of(c->mesh);
     PartitionReport report;
     cvn_err err = {0};
-    void **in = tiny_llama_inputs(g, &config);
+    void **in = tiny_llama_inputs(g, config);
     void **whole = whole_outputs(c->model, c->biases, c->task, c->dtype, g, in);
     void **parts = calloc((size_t)g->n_outputs, sizeof *parts);
-    must(model_mark(g, &config, &mesh, c->layout, &err), &err);
+    must(model_mark(g, config, &mesh, c->layout, &err), &err);
     must(shard_make(g, &mesh, &local, &report, &err), &err);
     signed char *layout = layout_of(local, PACK_FREE);
     Plan *plan = plan_of(local, given ? given : layout, c->op_by_op);
@@ -266,12 +267,12 @@ static void packed_llamas_compute_what_plain_ones_do(void **state)
 static void all_products_of_a_step_are_fused(void **state)
 {
     for (int i = 0; i < MODELS * 2; i++) {
-        Model config = config_of(i % MODELS, i >= MODELS);
+        Model *config = config_of(i % MODELS, i >= MODELS);
         for (int task = 0; task < TASKS; task++) {
-            cvn_graph *g = task_graph(&config, (Task)task, 2, i % 2 ? CVN_F32 : CVN_BF16);
+            cvn_graph *g = task_graph(config, (Task)task, 2, i % 2 ? CVN_F32 : CVN_BF16);
             signed char *layout = layout_of(g, PACK_FREE);
             Plan *plan = plan_of(g, layout, false);
-            int layers = (int)config.n_layers;
+            int layers = (int)model_layers(config);
             assert_int_equal(packed_parameters(plan), 7 * layers + 1);
             assert_int_equal(count(plan, OP_LINEAR), 4 * layers + 1);
             assert_int_equal(count(plan, OP_DOT_GENERAL), 0);
@@ -281,7 +282,7 @@ static void all_products_of_a_step_are_fused(void **state)
                 const PlanParameter *w = &plan->parameter[p];
                 bool embedding = strcmp(w->name, "embed") == 0;
                 assert_true(cvn_type_equal(&w->plain, &g->parameter[p]->type));
-                assert_true(embedding ? (w->rows == 1) == config.tied
+                assert_true(embedding ? (w->rows == 1) == model_shape(config).tied
                                       : w->rows || w->plain.rank == 1 || w->plain.rank == 2 ||
                                             w->donated);
             }
@@ -296,8 +297,8 @@ static void all_products_of_a_step_are_fused(void **state)
    alone. */
 static void the_plan_says_which_panels_threads_share(void **state)
 {
-    Model config = config_of(TINY_GQA, false); /* q 32 rows, k and v 8, gate and up 48 */
-    cvn_graph *g = task_graph(&config, DECODE, 1, CVN_BF16);
+    Model *config = config_of(TINY_GQA, false); /* q 32 rows, k and v 8, gate and up 48 */
+    cvn_graph *g = task_graph(config, DECODE, 1, CVN_BF16);
     signed char *layout = layout_of(g, PACK_FREE);
     Plan *plan = plan_of(g, layout, false);
     static const struct {
@@ -336,8 +337,8 @@ static void a_given_layout_is_kept(void **state)
                       .dtype = CVN_F32,
                       .layout = where[i][0],
                       .mesh = where[i][1]};
-            Model config = config_of(c.model, false);
-            cvn_graph *g = task_graph(&config, c.task, 8, CVN_F32);
+            Model *config = config_of(c.model, false);
+            cvn_graph *g = task_graph(config, c.task, 8, CVN_F32);
             signed char *layout = layout_of(g, PACK_PLAIN);
             assert_int_equal(check_case(&c, layout), 0);
             int all = 0;
@@ -469,7 +470,7 @@ static void check_programs(const Model *config, const char *mesh, const char *ho
         signed char *chosen = choice_of(config, &step, mesh, how, given, &n);
         for (size_t i = 0; i < n; i++)
             packed += chosen[i] > 0;
-        if (packed != (size_t)(7 * config->n_layers + 1))
+        if (packed != (size_t)(7 * model_layers(config) + 1))
             fail_msg("step %zu in layout %s on %s packs %zu weights", s, how, mesh, packed);
         if (first && memcmp(first, chosen, n) != 0)
             fail_msg("step %zu in layout %s on %s packs other weights", s, how, mesh);
@@ -487,11 +488,9 @@ static void programs_of_a_model_pack_the_same_weights(void **state)
     for (size_t p = 0; p < sizeof presets / sizeof *presets; p++)
         for (size_t l = 0; layout_name(l); l++)
             for (size_t m = 0; m < MESHES; m++) {
-                Model config;
-                cvn_err err = {0};
-                must(preset_config(presets[p], &config, &err), &err);
-                config.n_layers = 2;
-                check_programs(&config, meshes[m], layout_name(l));
+                Model *config = model_preset(presets[p]);
+                config = model_with(config, "'num_hidden_layers': 2");
+                check_programs(config, meshes[m], layout_name(l));
             }
 }
 

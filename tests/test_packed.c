@@ -114,7 +114,7 @@ static void what_fits_into_blocks_runs_in_blocks(void **state)
             assert_memory_equal(a, b, (size_t)t->n * sizeof *a);
         }
         io_keep_blocks(&model);
-        assert_non_null(model.config.blocks);
+        assert_true(model_in_blocks(model.desc));
         io_close_model(&model);
         float want[4], got[4], split[4];
         score(wide[w].name, "none", NULL, want);
@@ -127,7 +127,7 @@ static void what_fits_into_blocks_runs_in_blocks(void **state)
     IoModel model;
     assert_int_equal(io_open_model(&model, case_path("gptq4-act", NULL), NULL), CVN_OK);
     io_keep_blocks(&model);
-    assert_null(model.config.blocks);
+    assert_false(model_in_blocks(model.desc));
     io_close_model(&model);
 }
 

@@ -2,6 +2,7 @@
 #include "io_support.h"
 #include "model/params.h"
 #include "model/presets.h"
+#include "model_make.h"
 
 #include <math.h>
 
@@ -27,39 +28,40 @@ static const struct {
 static void sums_are_the_published_ones(void **state)
 {
     for (size_t i = 0; i < sizeof published / sizeof *published; i++) {
-        Model c;
-        assert_int_equal(preset_config(published[i].preset, &c, NULL), CVN_OK);
-        assert_int_equal(model_size(&c).params, published[i].params);
-        assert_int_equal(model_bytes(&c, CVN_BF16), 2 * published[i].params);
+        Model *c = model_preset(published[i].preset);
+        assert_int_equal(model_size(c).params, published[i].params);
+        assert_int_equal(model_bytes(c, CVN_BF16), 2 * published[i].params);
     }
-    Model c;
-    preset_config("llama-175b", &c, NULL);
-    assert_true(fabs((double)model_bytes(&c, CVN_BF16) / 351e9 - 1) < 0.01);
+    Model *c = model_preset("llama-175b");
+    assert_true(fabs((double)model_bytes(c, CVN_BF16) / 351e9 - 1) < 0.01);
     /* 7B at context 2048, batch 1, bf16: one GiB of cache. */
-    preset_config("llama-7b", &c, NULL);
-    assert_int_equal(kv_cache_bytes(&c, 1, 2048, CVN_BF16), 1 << 30);
-    assert_int_equal(kv_cache_bytes(&c, INT64_MAX, 2048, CVN_BF16), -1);
-    assert_int_equal(kv_cache_bytes(&c, -1, 2048, CVN_BF16), -1);
+    c = model_preset("llama-7b");
+    assert_int_equal(kv_cache_bytes(c, 1, 2048, CVN_BF16), 1 << 30);
+    assert_int_equal(kv_cache_bytes(c, INT64_MAX, 2048, CVN_BF16), -1);
+    assert_int_equal(kv_cache_bytes(c, -1, 2048, CVN_BF16), -1);
 }
 
 /* The list of a config is consistent in itself and with the sums, for every presence of biases. */
 static void lists_are_complete_for_every_variant(void **state)
 {
     for (int variant = 0; variant < 8; variant++) {
-        Model c;
-        preset_config("tiny", &c, NULL);
-        c.tied = variant & 1;
-        c.attention_bias = variant & 2;
-        c.mlp_bias = variant & 4;
+        Model *c = model_preset("tiny");
+        c = model_with(c, "'tie_word_embeddings': %s, 'attention_bias': %s, 'mlp_bias': %s",
+                       (variant & 1) ? "true" : "false", (variant & 2) ? "true" : "false",
+                       (variant & 4) ? "true" : "false");
         Arena arena;
         ParamList list;
         Map names;
         assert_int_equal(arena_init(&arena, NULL), CVN_OK);
-        params_list(&list, &c, &arena);
+        params_list(&list, c, &arena);
         map_init(&names, &arena);
-        int per_layer = 9 + (c.attention_bias ? 4 : 0) + (c.mlp_bias ? 3 : 0);
-        assert_int_equal(list.per_layer, per_layer);
-        assert_int_equal(list.n, 5 * per_layer + (c.tied ? 2 : 3));
+        int per_layer = 9 + (variant & 2 ? 4 : 0) + (variant & 4 ? 3 : 0);
+        assert_int_equal(list.layer[1] - list.layer[0], per_layer);
+        assert_int_equal(list.n, 5 * per_layer + (variant & 1 ? 2 : 3));
+        const ModelShape s = model_shape(c);
+        const int64_t sizes[AXIS_COUNT] = {
+            [AXIS_VOCAB] = s.vocab,       [AXIS_EMBED] = s.width,       [AXIS_HEADS] = s.heads,
+            [AXIS_KV_HEADS] = s.kv_heads, [AXIS_HEAD_DIM] = s.head_dim, [AXIS_FFN] = s.ffn};
         int64_t total = 0;
         for (int i = 0; i < list.n; i++) {
             const Param *p = &list.param[i];
@@ -67,7 +69,7 @@ static void lists_are_complete_for_every_variant(void **state)
             int64_t n = 1, file_n = 1;
             for (int d = 0; d < p->rank; d++) {
                 n *= p->dims[d];
-                assert_int_equal(p->dims[d], model_axis_size(&c, p->axis[d]));
+                assert_int_equal(p->dims[d], sizes[p->axis[d]]);
             }
             for (int d = 0; d < p->file_rank; d++)
                 file_n *= p->file_dims[d];
@@ -83,22 +85,21 @@ static void lists_are_complete_for_every_variant(void **state)
                 assert_true(added);
             }
         }
-        assert_int_equal(total, model_size(&c).params);
-        assert_int_equal(params_find(&list, PARAM_LM_HEAD, 0) == NULL, c.tied);
-        assert_int_equal(params_find(&list, PARAM_Q_BIAS, 1) == NULL, !c.attention_bias);
+        assert_int_equal(total, model_size(c).params);
+        assert_int_equal(params_find(&list, PARAM_LM_HEAD, 0) == NULL, (variant & 1) != 0);
+        assert_int_equal(params_find(&list, PARAM_Q_BIAS, 1) == NULL, !(variant & 2));
         arena_free(&arena);
     }
 }
 
 static void shapes_keep_axes_apart_and_files_flatten_them(void **state)
 {
-    Model c;
-    preset_config("llama3.1-8b", &c, NULL);
-    c.attention_bias = true;
+    Model *c = model_preset("llama3.1-8b");
+    c = model_with(c, "'attention_bias': true");
     Arena arena;
     ParamList list;
     assert_int_equal(arena_init(&arena, NULL), CVN_OK);
-    params_list(&list, &c, &arena);
+    params_list(&list, c, &arena);
     const Param *k = params_find(&list, PARAM_K, 31);
     assert_string_equal(k->name, "layers.31.k");
     assert_string_equal(k->file_name[NAMING_HF], "model.layers.31.self_attn.k_proj.weight");

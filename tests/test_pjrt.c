@@ -5,6 +5,7 @@
 #include "caravan/run.h"
 #include "learn.h"
 #include "mesh_answers.h"
+#include "model_make.h"
 #include "shell.h"
 #include "tiny_llama.h"
 
@@ -120,14 +121,14 @@ static void train(const char *on, const char *mesh, const char *layout, int64_t 
 {
     cvn_err err = {0};
     Trainer t;
-    Model config = tiny_llama_config(&tiny_llamas[TINY_GQA]);
+    Model *config = tiny_llama_config(&tiny_llamas[TINY_GQA]);
     TrainerOptions o = learn_options(OPTIMIZER_ADAMW, CVN_F32, 4, 4, 8);
-    config.vocab = vocab;
+    config = model_with(config, "'vocab_size': %d", (int)vocab);
     o.device = on;
     o.mesh = mesh;
     o.layout = layout;
     o.remat = mesh ? REMAT_BLOCK : REMAT_NONE;
-    must(trainer_open(&t, &config, &o, &err), &err);
+    must(trainer_open(&t, config, &o, &err), &err);
     must(trainer_random(&t, 7, &err), &err);
     learn(&t, steps, fill_chains, loss, norm);
     trainer_close(&t);

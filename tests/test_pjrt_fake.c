@@ -4,6 +4,7 @@
  */
 #include "mesh_answers.h"
 #include "model/presets.h"
+#include "model_make.h"
 #include "pjrt/api.h"
 #include "pjrt/optimized.h"
 #include "pjrt/toolkit.h"
@@ -85,8 +86,8 @@ static int compile(const char *topology, cvn_err *err)
                   .name = DEVICE,
                   .topology = topology,
                   .save = path};
-    int code = preset_config("tiny", &ask.config, err);
-    code = code ? code : backend_find(DEVICE, &ask.device, err);
+    ask.model = model_preset("tiny");
+    int code = backend_find(DEVICE, &ask.device, err);
     code = code ? code : sim_plan(&ask, &answer, err);
     if (code == CVN_OK && !fake.failed()) {
         assert_int_equal(answer.compiled->arguments, 1000);

@@ -2,6 +2,7 @@
 #include "cpu/registry.h"
 #include "model/forward.h"
 #include "model/presets.h"
+#include "model_make.h"
 #include "plan_support.h"
 #include "plan_verify.h"
 #include "unit.h"
@@ -322,12 +323,11 @@ static void collectives_without_a_kernel_are_refused(void **state)
 
 static void the_arena_of_a_model_is_close_to_what_it_must_be(void **state)
 {
-    Model config;
-    assert_int_equal(preset_config("stories15m", &config, NULL), CVN_OK);
+    Model *config = model_preset("stories15m");
     for (int seq = 1; seq <= 256; seq *= 16) {
         ModelStep step = {
             .batch = 1, .seq = seq, .context = 256, .compute = CVN_F32, .output = STEP_SAMPLE};
-        cvn_graph *g = model_step(&config, &step, NULL);
+        cvn_graph *g = model_step(config, &step, NULL);
         assert_non_null(g);
         Plan *plan = compile(g, cpu_kernels());
         print_message("seq %d: arena %zu, lower bound %zu, %d steps, %d syncs\n", seq,

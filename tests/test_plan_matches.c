@@ -3,6 +3,7 @@
  * them says; and the back end that counts is a back end like another.
  */
 #include "model/presets.h"
+#include "model_make.h"
 #include "serve/engine.h"
 #include "serve/synthetic.h"
 #include "sim/plan.h"
@@ -52,7 +53,7 @@ static cvn_engine *open_engine(const Case *c, cvn_model **model)
 static void plan(const Case *c, SimTask task, SimAnswer *answer)
 {
     cvn_err err = {0};
-    const SimAsk ask = {.config = *c->config,
+    const SimAsk ask = {.model = c->config,
                         .mesh = c->mesh,
                         .layout = c->layout,
                         .task = task,
@@ -194,23 +195,19 @@ static void check_engine(Case c)
 
 static void an_engine_takes_what_was_planned(void **state)
 {
-    cvn_err err = {0};
-    Model config;
-    assert_int_equal(preset_config("tiny", &config, &err), CVN_OK);
+    Model *config = model_preset("tiny");
     for (size_t l = 0; l < sizeof layouts / sizeof *layouts; l++)
         for (size_t m = 0; m < sizeof meshes / sizeof *meshes; m++)
-            check_engine((Case){&config, m % 2 ? CVN_BF16 : CVN_F32, meshes[m], layouts[l], 4});
+            check_engine((Case){config, m % 2 ? CVN_BF16 : CVN_F32, meshes[m], layouts[l], 4});
 }
 
 static void a_quantized_engine_takes_what_was_planned(void **state)
 {
-    cvn_err err = {0};
-    Model config;
-    assert_int_equal(preset_config("tiny", &config, &err), CVN_OK);
-    assert_int_equal(quant_parse("int8", &config.quant, &err), CVN_OK);
-    check_engine((Case){&config, CVN_BF16, "", "2d", 1});
-    check_engine((Case){&config, CVN_BF16, "data=2,model=2", "2d", 3});
-    check_engine((Case){&config, CVN_BF16, "model=2", "tp", 2});
+    Model *config = model_preset("tiny");
+    model_set_quant(config, (QuantScheme){.kind = QUANT_INT8});
+    check_engine((Case){config, CVN_BF16, "", "2d", 1});
+    check_engine((Case){config, CVN_BF16, "data=2,model=2", "2d", 3});
+    check_engine((Case){config, CVN_BF16, "model=2", "tp", 2});
 }
 
 /* ---- training ---- */
@@ -255,12 +252,10 @@ static void check_training(const Case *c)
 
 static void a_trainer_takes_what_was_planned(void **state)
 {
-    cvn_err err = {0};
-    Model config;
-    assert_int_equal(preset_config("tiny", &config, &err), CVN_OK);
+    Model *config = model_preset("tiny");
     for (size_t l = 0; l < sizeof layouts / sizeof *layouts; l++)
         for (size_t m = 0; m < sizeof meshes / sizeof *meshes; m++)
-            check_training(&(Case){&config, m % 2 ? CVN_BF16 : CVN_F32, meshes[m], layouts[l], 12});
+            check_training(&(Case){config, m % 2 ? CVN_BF16 : CVN_F32, meshes[m], layouts[l], 12});
 }
 
 /* ---- work ---- */
@@ -275,7 +270,7 @@ static double work(SimTask task, int64_t seq, int64_t context, SimAnswer *a)
                   .seq = seq,
                   .context = context,
                   .compute = CVN_BF16};
-    assert_int_equal(preset_config("stories15m", &ask.config, &err), CVN_OK);
+    ask.model = model_preset("stories15m");
     must(sim_plan(&ask, a, &err), &err);
     const SimAnswer kept = *a;
     sim_answer_free(a);
@@ -291,11 +286,9 @@ static void near(double got, double want)
 
 static void attention_counts_what_its_queries_see(void **state)
 {
-    cvn_err err = {0};
     SimAnswer a;
-    Model c;
-    assert_int_equal(preset_config("stories15m", &c, &err), CVN_OK);
-    double key = 2 * 4.0 * (double)(c.n_heads * c.head_dim * c.n_layers); /* of two rows */
+    Model *c = model_preset("stories15m");
+    double key = 2 * 4.0 * (double)model_attention_width(c); /* of two rows */
     /* However long a cache could get, a prefill looks at what is before each token. */
     near(work(SIM_PREFILL, 64, 16384, &a), work(SIM_PREFILL, 64, 64, &a));
     assert_true(work(SIM_PREFILL, 64, 16384, &a) < 1.01 * a.model_flops + 1e9);

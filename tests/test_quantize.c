@@ -156,9 +156,9 @@ static cvn_graph *step_of(const char *variant, QuantScheme scheme, StepOutput ou
     LlamaFixture f;
     cvn_err err = {0};
     fixture_open(&f, variant, CVN_F32);
-    f.config.quant = scheme;
+    model_set_quant(f.model, scheme);
     ModelStep step = {.batch = 2, .seq = 3, .context = 9, .compute = dtype, .output = output};
-    cvn_graph *g = model_step(&f.config, &step, &err);
+    cvn_graph *g = model_step(f.model, &step, &err);
     if (!g)
         fail_msg("%s", err.message);
     fixture_close(&f);

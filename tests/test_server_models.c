@@ -38,11 +38,11 @@ static int begin(void **state)
         is[i].path = in_scratch(i ? "other" : "model");
         must(cvn_model_open(is[i].path, NULL, &models[i], &err), &err);
         if (i == 0) /* merged with it, which makes it another */
-            make_adapter(in_scratch("other"), &models[0]->io.config, "r=4,alpha=80", is[0].path, 9,
+            make_adapter(in_scratch("other"), models[0]->io.desc, "r=4,alpha=80", is[0].path, 9,
                          false);
         for (int k = 0; k < ADAPTERS && i == 0; k++) {
             folder[k] = in_scratch(names[k]);
-            make_adapter(folder[k], &models[i]->io.config,
+            make_adapter(folder[k], models[i]->io.desc,
                          k ? "r=3,alpha=90,targets=q,v,o,up,down" : "r=8,alpha=160", NULL,
                          (uint64_t)k, false);
         }

@@ -4,6 +4,7 @@
  */
 #include "model/layouts.h"
 #include "model/presets.h"
+#include "model_make.h"
 #include "parsed.h"
 #include "random_graph.h"
 #include "shard_run.h"
@@ -55,16 +56,15 @@ static void **whole_outputs(const TinyLlama *t, Task task, int64_t batch, const 
 static void check_llama(const TinyLlama *t, Task task, const char *layout, const char *mesh_text,
                         int64_t batch)
 {
-    Model config = tiny_llama_config(t);
-    cvn_graph *g = task_graph(&config, task, batch), *local;
+    Model *config = tiny_llama_config(t);
+    cvn_graph *g = task_graph(config, task, batch), *local;
     Mesh mesh = mesh_of(mesh_text);
     PartitionReport report;
     cvn_err err = {0};
-    void **in = tiny_llama_inputs(g, &config);
+    void **in = tiny_llama_inputs(g, config);
     void **whole = whole_outputs(t, task, batch, g, in);
     void **parts = calloc((size_t)g->n_outputs, sizeof *parts);
-    if (model_mark(g, &config, &mesh, layout, &err) ||
-        shard_make(g, &mesh, &local, &report, &err) ||
+    if (model_mark(g, config, &mesh, layout, &err) || shard_make(g, &mesh, &local, &report, &err) ||
         shard_run(local, &mesh, &report, (const void *const *)in, parts, &err))
         fail_msg("%s %s %s on %s: %s", t->name, task_names[task], layout, mesh_text, err.message);
     for (int i = 0; i < g->n_outputs; i++) {
@@ -122,11 +122,9 @@ static void tiny_llamas_compute_the_same_in_shards(void **state)
 
 /* ---- published models, without weights ---- */
 
-static Model preset(const char *name)
+static Model *preset(const char *name)
 {
-    Model config;
-    cvn_err err = {0};
-    must(preset_config(name, &config, &err), &err);
+    Model *config = model_preset(name);
     return config;
 }
 
@@ -150,14 +148,14 @@ static void respec(cvn_graph *g, cvn_value *v, int d, const char *axis)
    between, one all-reduce behind each attention and one behind each feed-forward. */
 static void tensor_parallel_has_the_published_collectives(void **state)
 {
-    Model config = preset("llama2-70b");
+    Model *config = preset("llama2-70b");
     ModelStep step = {
         .batch = 8, .seq = 128, .context = 4096, .compute = CVN_BF16, .output = STEP_LOGITS};
     cvn_err err = {0};
     Mesh mesh = mesh_of("model=8");
     PartitionReport report;
-    cvn_graph *g = model_step(&config, &step, &err), *local;
-    if (!g || model_mark(g, &config, &mesh, "tp", &err))
+    cvn_graph *g = model_step(config, &step, &err), *local;
+    if (!g || model_mark(g, config, &mesh, "tp", &err))
         fail_msg("%s", err.message);
     for (Op *op = g->first; op; op = op->next)
         if (op->kind == OP_GATHER) {
@@ -178,14 +176,14 @@ static void tensor_parallel_has_the_published_collectives(void **state)
    products share: the same bytes, and no all-reduce but the few numbers of none. */
 static void scattered_activations_need_no_all_reduce(void **state)
 {
-    Model config = preset("llama2-70b");
+    Model *config = preset("llama2-70b");
     ModelStep step = {
         .batch = 8, .seq = 128, .context = 4096, .compute = CVN_BF16, .output = STEP_LOGITS};
     cvn_err err = {0};
     Mesh mesh = mesh_of("model=8");
     PartitionReport report;
-    cvn_graph *g = model_step(&config, &step, &err), *local = NULL;
-    if (!g || model_mark(g, &config, &mesh, "tp-scatter", &err) ||
+    cvn_graph *g = model_step(config, &step, &err), *local = NULL;
+    if (!g || model_mark(g, config, &mesh, "tp-scatter", &err) ||
         shard_make(g, &mesh, &local, &report, &err))
         fail_msg("%s", err.message);
     assert_int_equal(report.count[OP_ALL_REDUCE], 0);
@@ -217,10 +215,10 @@ static double train_bytes(const Model *config, int64_t batch, const char *mesh_t
    same layout. */
 static void two_d_moves_fewer_bytes_than_fsdp(void **state)
 {
-    Model config = preset("llama2-70b");
-    config.n_layers = 4; /* they are all alike */
-    double fsdp = train_bytes(&config, 512, "data=128", "fsdp");
-    double two_d = train_bytes(&config, 512, "data=32,model=4", "2d");
+    Model *config = preset("llama2-70b");
+    config = model_with(config, "'num_hidden_layers': 4");
+    double fsdp = train_bytes(config, 512, "data=128", "fsdp");
+    double two_d = train_bytes(config, 512, "data=32,model=4", "2d");
     print_message("4 layers of 70B, 128 devices: fsdp %.1f GB, 2d on (32, 4) %.1f GB each\n",
                   fsdp / 1e9, two_d / 1e9);
     assert_true(two_d < fsdp);
@@ -230,9 +228,8 @@ static void two_d_moves_fewer_bytes_than_fsdp(void **state)
    as many bytes where the rows of a device's batch are as many as the hidden size has elements. */
 static void fsdp_and_tp_cross_near_batch_equal_to_hidden_size(void **state)
 {
-    Model config = preset("llama2-7b");
-    config.n_layers = 2;
-    config.vocab = 64;
+    Model *config = preset("llama2-7b");
+    config = model_with(config, "'num_hidden_layers': 2, 'vocab_size': 64");
     int64_t cross = 0;
     for (int64_t tokens = 1 << 9; tokens <= 1 << 17 && !cross; tokens *= 2) {
         int64_t batch = tokens / 64;
@@ -242,9 +239,9 @@ static void fsdp_and_tp_cross_near_batch_equal_to_hidden_size(void **state)
             Mesh mesh = mesh_of(i ? "model=8" : "data=8");
             PartitionReport report;
             /* fsdp has 8 times the rows in all, so that each device has as many */
-            cvn_graph *g = llama_train_graph(&config, i ? batch : batch * 8, 64, CVN_BF16),
+            cvn_graph *g = llama_train_graph(config, i ? batch : batch * 8, 64, CVN_BF16),
                       *local = NULL;
-            must(model_mark(g, &config, &mesh, i ? "tp" : "fsdp", &err), &err);
+            must(model_mark(g, config, &mesh, i ? "tp" : "fsdp", &err), &err);
             must(shard_make(g, &mesh, &local, &report, &err), &err);
             bytes[i] = total_bytes(&report);
             partition_report_free(&report);
@@ -255,8 +252,8 @@ static void fsdp_and_tp_cross_near_batch_equal_to_hidden_size(void **state)
             cross = tokens;
     }
     print_message("fsdp moves fewer bytes than tp from %lld tokens a device on; hidden size %lld\n",
-                  (long long)cross, (long long)config.dim);
-    assert_true(cross >= config.dim / 2 && cross <= config.dim * 4);
+                  (long long)cross, (long long)model_width(config));
+    assert_true(cross >= model_width(config) / 2 && cross <= model_width(config) * 4);
 }
 
 /* Of this process alone, however busy the machine is. */
@@ -269,16 +266,16 @@ static double processor_seconds(void)
 
 static void the_largest_model_is_cut_in_seconds(void **state)
 {
-    Model config = preset("llama3.1-405b");
+    Model *config = preset("llama3.1-405b");
     cvn_err err = {0};
     Mesh mesh = mesh_of("data=64,model=8");
     PartitionReport report;
     struct rusage before, after;
     getrusage(RUSAGE_SELF, &before);
     double start = processor_seconds();
-    cvn_graph *g = llama_train_graph(&config, 512, 4096, CVN_BF16), *local = NULL;
+    cvn_graph *g = llama_train_graph(config, 512, 4096, CVN_BF16), *local = NULL;
     ShardResult r;
-    must(model_mark(g, &config, &mesh, "2d", &err), &err);
+    must(model_mark(g, config, &mesh, "2d", &err), &err);
     must(shard_propagate(g, &mesh, &r, &err), &err);
     must(shard_partition(g, &mesh, &r, &local, &report, &err), &err);
     double took = processor_seconds() - start;
@@ -299,19 +296,19 @@ static void the_largest_model_is_cut_in_seconds(void **state)
    scores, and not in sampling. */
 static void logits_are_never_gathered(void **state)
 {
-    Model config = tiny_llama_config(&tiny_llamas[TINY_GQA]);
-    config.vocab = 4096;
+    Model *config = tiny_llama_config(&tiny_llamas[TINY_GQA]);
+    config = model_with(config, "'vocab_size': 4096");
     for (int task = 0; task < TASKS; task++) {
         cvn_err err = {0};
         Mesh mesh = mesh_of("model=4");
         PartitionReport report;
-        cvn_graph *g = task_graph(&config, (Task)task, 8), *local;
-        must(model_mark(g, &config, &mesh, "tp", &err), &err);
+        cvn_graph *g = task_graph(config, (Task)task, 8), *local;
+        must(model_mark(g, config, &mesh, "tp", &err), &err);
         must(shard_make(g, &mesh, &local, &report, &err), &err);
         for (int64_t i = 0; i < report.n_collectives; i++) {
             const cvn_type *type = &report.collective[i].op->result[0]->type;
             for (int d = 0; d < type->rank; d++)
-                assert_true(type->dim[d] < config.vocab / 4);
+                assert_true(type->dim[d] < model_vocab(config) / 4);
         }
         partition_report_free(&report);
         cvn_graph_free(local);

@@ -2,6 +2,7 @@
 #include "graph/text/text.h"
 #include "model/forward.h"
 #include "model/layouts.h"
+#include "model_make.h"
 #include "parsed.h"
 #include "random_graph.h"
 #include "shard/factors.h"
@@ -260,18 +261,13 @@ static void random_graphs_keep_the_invariants(void **state)
 
 enum { LAYERS = 2 };
 
-static Model small_llama(int64_t kv_heads)
+static Model *small_llama(int64_t kv_heads)
 {
-    Model c = model_default();
-    c.dim = 64;
-    c.n_layers = LAYERS;
-    c.n_heads = 8;
-    c.n_kv_heads = kv_heads;
-    c.head_dim = 8;
-    c.ffn = 128;
-    c.vocab = 96;
-    c.max_context = 32;
-    c.tied = false;
+    Model *c =
+        model_make("'hidden_size': 64, 'num_hidden_layers': %d, 'num_attention_heads': 8, "
+                   "'num_key_value_heads': %d, 'head_dim': 8, 'intermediate_size': 128, "
+                   "'vocab_size': 96, 'max_position_embeddings': 32, 'tie_word_embeddings': false",
+                   (int)LAYERS, (int)kv_heads);
     return c;
 }
 
@@ -287,14 +283,14 @@ typedef struct Expected {
 
 static void check_layout(const Expected *want)
 {
-    Model config = small_llama(want->kv_heads);
+    Model *config = small_llama(want->kv_heads);
     ModelStep step = {
         .batch = 8, .seq = 4, .context = 16, .compute = CVN_BF16, .output = STEP_LOGITS};
     cvn_err err = {0};
     Mesh mesh = mesh_of(want->mesh);
     ShardResult r;
-    cvn_graph *g = model_step(&config, &step, &err);
-    if (!g || model_mark(g, &config, &mesh, want->layout, &err) ||
+    cvn_graph *g = model_step(config, &step, &err);
+    if (!g || model_mark(g, config, &mesh, want->layout, &err) ||
         shard_propagate(g, &mesh, &r, &err))
         fail_msg("%s", err.message);
     const char *const dots[7] = {want->q,    want->kv,   want->kv,  want->o,
@@ -358,18 +354,18 @@ static void layouts_give_the_published_activations(void **state)
 
 static void layouts_are_told_apart(void **state)
 {
-    Model config = small_llama(4);
+    Model *config = small_llama(4);
     ModelStep step = {
         .batch = 8, .seq = 1, .context = 16, .compute = CVN_F32, .output = STEP_LOGITS};
     Mesh mesh = mesh_of("data=2,model=2");
     cvn_err err = {0};
-    cvn_graph *g = model_step(&config, &step, &err);
+    cvn_graph *g = model_step(config, &step, &err);
     static const char *const wrong[] = {"", "3d", "tp+", "+tp", "tp,fsdp", "tp+tp+tp+tp+tp"};
     assert_non_null(g);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        assert_int_equal(model_mark(g, &config, &mesh, wrong[i], NULL), CVN_EINVAL);
+        assert_int_equal(model_mark(g, config, &mesh, wrong[i], NULL), CVN_EINVAL);
     for (size_t i = 0; layout_name(i); i++)
-        assert_int_equal(model_mark(g, &config, &mesh, layout_name(i), &err), CVN_OK);
+        assert_int_equal(model_mark(g, config, &mesh, layout_name(i), &err), CVN_OK);
     cvn_graph_free(g);
 }
 
@@ -405,29 +401,29 @@ static void rules_are_read_from_a_file(void **state)
         {"[1]", "shard_rules_test.json"},
         {"{", "shard_rules_test.json"},
     };
-    Model config = small_llama(4);
+    Model *config = small_llama(4);
     ModelStep step = {
         .batch = 8, .seq = 4, .context = 16, .compute = CVN_F32, .output = STEP_LOGITS};
     Mesh mesh = mesh_of("dcn=2,data=2,model=2");
     cvn_err err = {0};
     StrBuf text[2] = {{0}};
     for (int i = 0; i < 2; i++) {
-        cvn_graph *g = model_step(&config, &step, &err);
-        int code = i ? mark_by_file(fsdp_and_tp, &mesh, g, &config, &err)
-                     : model_mark(g, &config, &mesh, "fsdp+tp", &err);
+        cvn_graph *g = model_step(config, &step, &err);
+        int code = i ? mark_by_file(fsdp_and_tp, &mesh, g, config, &err)
+                     : model_mark(g, config, &mesh, "fsdp+tp", &err);
         must(code, &err);
         graph_print(&text[i], g);
         cvn_graph_free(g);
     }
     assert_string_equal(text[0].text, text[1].text);
-    cvn_graph *g = model_step(&config, &step, &err);
+    cvn_graph *g = model_step(config, &step, &err);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        assert_int_not_equal(mark_by_file(wrong[i].json, &mesh, g, &config, &err), CVN_OK);
+        assert_int_not_equal(mark_by_file(wrong[i].json, &mesh, g, config, &err), CVN_OK);
         if (!strstr(err.message, wrong[i].says))
             fail_msg("%s: %s", wrong[i].json, err.message);
         err = (cvn_err){0};
     }
-    assert_int_not_equal(model_mark(g, &config, &mesh, "there/is/none.json", NULL), CVN_OK);
+    assert_int_not_equal(model_mark(g, config, &mesh, "there/is/none.json", NULL), CVN_OK);
     cvn_graph_free(g);
     strbuf_free(&text[0]);
     strbuf_free(&text[1]);

@@ -1,5 +1,6 @@
 /* Planning without devices: what is said of memory is what the shapes say. */
 #include "model/presets.h"
+#include "model_make.h"
 #include "sim/plan.h"
 #include "unit.h"
 
@@ -7,7 +8,6 @@
 
 static SimAsk ask_of(const char *preset, const char *mesh, const char *layout, SimTask task)
 {
-    cvn_err err = {0};
     SimAsk ask = {.mesh = mesh,
                   .layout = layout,
                   .task = task,
@@ -16,9 +16,9 @@ static SimAsk ask_of(const char *preset, const char *mesh, const char *layout, S
                   .context = 64,
                   .compute = CVN_BF16,
                   .device = backends[0]};
-    must(preset_config(preset, &ask.config, &err), &err);
+    ask.model = model_preset(preset);
     ask.train.clip = 1;
-    ask.train.optimizer = optimizer_defaults(OPTIMIZER_ADAMW, model_size(&ask.config).params);
+    ask.train.optimizer = optimizer_defaults(OPTIMIZER_ADAMW, model_size(ask.model).params);
     return ask;
 }
 
@@ -33,7 +33,7 @@ static void one_device_holds_everything(void **state)
     SimAsk ask = ask_of("stories15m", "", "2d", SIM_TRAIN);
     SimAnswer a;
     plan(&ask, &a);
-    double params = (double)model_size(&ask.config).params;
+    double params = (double)model_size(ask.model).params;
     assert_true(a.memory.weights == 4 * params);
     assert_true(a.memory.optimizer == 8 * params);
     assert_true(a.gradients == 4 * params);
@@ -59,7 +59,7 @@ static void shards_add_up_to_the_whole(void **state)
             assert_true(x->device_bytes >= whole / shards * (1 - 1e-12));
             weights += x->role == SIM_WEIGHT ? whole : 0;
         }
-        assert_true(weights == 4.0 * (double)model_size(&ask.config).params);
+        assert_true(weights == 4.0 * (double)model_size(ask.model).params);
         assert_int_equal(a.n_involuntary, 0);
         assert_true(a.n_collectives > 0);
         sim_answer_free(&a);
@@ -87,7 +87,7 @@ static void decoding_counts_the_cache(void **state)
     plan(&ask, &a);
     /* as an engine allocates it: its largest section for a context of 64 may write past it */
     assert_true(a.memory.kv_cache ==
-                (double)kv_cache_bytes(&ask.config, ask.batch, ask.context + 64, CVN_BF16));
+                (double)kv_cache_bytes(ask.model, ask.batch, ask.context + 64, CVN_BF16));
     sim_answer_free(&a);
 }
 
@@ -143,8 +143,9 @@ static void pictures_draw_every_device(void **state)
 /* Parameters of one layer. */
 static double layer_params(const Model *c)
 {
-    double attention = (double)(2 * c->dim * (c->n_heads + c->n_kv_heads) * c->head_dim);
-    return attention + 3.0 * (double)(c->dim * c->ffn);
+    const ModelShape s = model_shape(c);
+    double attention = (double)(2 * s.width * (s.heads + s.kv_heads) * s.head_dim);
+    return attention + 3.0 * (double)(s.width * s.ffn);
 }
 
 /* What a step of training keeps at most where no gradient waits unreduced and no weight stays gathered: what
@@ -152,12 +153,13 @@ static double layer_params(const Model *c)
    weights, or gradients on their way. */
 static double bound(const SimAsk *ask, double data, double model)
 {
-    const Model *c = &ask->config;
+    const Model *c = ask->model;
+    const ModelShape s = model_shape(c);
     double tokens = (double)(ask->batch * ask->seq) / data, devices = data * model;
-    double wide = tokens * (double)c->dim, ffn = tokens * (double)c->ffn / model;
+    double wide = tokens * (double)s.width, ffn = tokens * (double)s.ffn / model;
     double layer = 4 * (6 * ffn + 4 * wide);
-    double logits = 4 * 3 * tokens * (double)c->vocab / model;
-    return 4 * wide / model * (double)(c->n_layers + 1) +
+    double logits = 4 * 3 * tokens * (double)s.vocab / model;
+    return 4 * wide / model * (double)(s.layers + 1) +
            (4 + 2) * (double)model_size(c).params / devices + (layer > logits ? layer : logits) +
            2 * 2 * layer_params(c) / model;
 }
@@ -198,18 +200,19 @@ static void fsdp_holds_a_share_and_a_layer(void **state)
         snprintf(mesh, sizeof mesh, "data=%d", n);
         SimAsk ask = ask_of("llama2-7b", mesh, "fsdp", SIM_TRAIN);
         SimAnswer a;
-        ask.config.n_layers = 6; /* they are all alike */
-        ask.config.vocab = 1024;
+        /* Layers are all alike. */
+        ask.model = model_with(ask.model, "'num_hidden_layers': 6, 'vocab_size': 1024");
         ask.batch = 64; /* many tokens, so that gathering weights is the way */
         ask.seq = 1024;
         ask.train.remat = REMAT_BLOCK;
         plan(&ask, &a);
-        const Model *c = &ask.config;
+        const Model *c = ask.model;
         double params = (double)model_size(c).params;
-        double norms = (double)((2 * c->n_layers + 1) * c->dim);
+        double norms = (double)((2 * model_layers(c) + 1) * model_width(c));
         double held = a.memory.weights + a.memory.optimizer;
         assert_true(held >= 12 * params / n && held <= 12 * (params / n + norms));
-        double layer = 2 * (layer_params(c) + (double)(c->vocab * c->dim)); /* or the head */
+        double layer =
+            2 * (layer_params(c) + (double)(model_vocab(c) * model_width(c))); /* or the head */
         print_message("fsdp on %d: %.0f MiB held, %.0f MiB gathered at most, a layer is %.0f\n", n,
                       held / 0x1p20, a.peak.gathered / 0x1p20, layer / 0x1p20);
         assert_true(a.peak.gathered > 0 && a.peak.gathered <= layer);

@@ -1,6 +1,7 @@
 /* Foresight: what is simulated keeps to the bounds that physics sets, and near to what was measured. */
 #include "base/json_file.h"
 #include "model/presets.h"
+#include "model_make.h"
 #include "sim/plan.h"
 #include "sim/report.h"
 #include "sim/rows.h"
@@ -14,9 +15,9 @@
 static SimShape shape_of(const char *preset)
 {
     cvn_err err = {0};
-    Model config;
-    must(preset_config(preset, &config, &err), &err);
-    return sim_shape_of(&config);
+    ModelShape shape;
+    must(preset_shape(preset, &shape, &err), &err);
+    return sim_shape_of(&shape);
 }
 
 static SimServing serving(CostModel *chip, const char *name, int tp)
@@ -257,10 +258,13 @@ static Timed timed(const Chip *chip, const Case *c, bool blocking, double *memor
                   .device = backends[0],
                   .threads = 1,
                   .blocking = blocking};
-    must(preset_config(c->preset ? c->preset : "stories15m", &ask.config, &err), &err);
-    must(quant_parse(c->quantize, &ask.config.quant, &err), &err);
+    QuantScheme scheme;
+    Model *model = model_preset(c->preset ? c->preset : "stories15m");
+    must(quant_parse(c->quantize, &scheme, &err), &err);
+    model_set_quant(model, scheme);
+    ask.model = model;
     ask.train.clip = 1;
-    ask.train.optimizer = optimizer_defaults(OPTIMIZER_ADAMW, model_size(&ask.config).params);
+    ask.train.optimizer = optimizer_defaults(OPTIMIZER_ADAMW, model_size(ask.model).params);
     must(sim_plan(&ask, &answer, &err), &err);
     Timed t = answer.timed;
     *memory = answer.memory.total;
@@ -504,7 +508,7 @@ static void the_best_meshes_are_found(void **state)
                              .device = backends[0],
                              .threads = 1}};
     SearchFound found;
-    assert_int_equal(preset_config("stories15m", &ask.ask.config, &err), CVN_OK);
+    ask.ask.model = model_preset("stories15m");
     assert_int_equal(sim_search(&ask, &found, &err), CVN_OK);
     assert_true(found.n == SEARCH_BEST && found.fit == found.tried && found.tried == 15);
     for (int i = 0; i < found.n; i++) {
@@ -551,7 +555,7 @@ static void as_few_chips_as_do_need_not_be_a_power_of_two(void **state)
                              .device = backends[0],
                              .threads = 1}};
     SearchFound found;
-    must(preset_config("stories15m", &ask.ask.config, &err), &err);
+    ask.ask.model = model_preset("stories15m");
     for (int i = 0; i < 2; i++) {
         SimAsk one = ask.ask;
         SimAnswer a;
@@ -592,8 +596,8 @@ static void page_init(Page *p, SimTask task)
                   .layout = task == SIM_TRAIN ? "fsdp" : "tp",
                   .spans = true};
     *p = (Page){.html = {0}};
-    must(preset_config("stories15m", &ask.config, &err), &err);
-    ask.train.optimizer = optimizer_defaults(OPTIMIZER_ADAMW, model_size(&ask.config).params);
+    ask.model = model_preset("stories15m");
+    ask.train.optimizer = optimizer_defaults(OPTIMIZER_ADAMW, model_size(ask.model).params);
     must(sim_plan(&ask, &p->answer, &err), &err);
     p->figures = (SimFigures){.model = "llama3.1-70b <b>",
                               .task = "a step",

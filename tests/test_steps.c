@@ -2,6 +2,7 @@
 #include "cpu/registry.h"
 #include "cpu/steps.h"
 #include "model/presets.h"
+#include "model_make.h"
 #include "plan_verify.h"
 #include "sim/plan.h"
 
@@ -82,10 +83,9 @@ static int simulate(SimTask task, const StepClock *clock, Timed *timed, cvn_err 
                   .clock = clock,
                   .device = backends[0],
                   .threads = 1};
-    if (preset_config("tiny", &ask.config, err))
-        fail_msg("%s", err->message);
+    ask.model = model_preset("tiny");
     ask.train.clip = 1;
-    ask.train.optimizer = optimizer_defaults(OPTIMIZER_ADAMW, model_size(&ask.config).params);
+    ask.train.optimizer = optimizer_defaults(OPTIMIZER_ADAMW, model_size(ask.model).params);
     int code = sim_plan(&ask, &a, err);
     *timed = a.timed;
     sim_answer_free(&a);

@@ -3,25 +3,24 @@
 #include "cpu/registry.h"
 #include "model/params.h"
 #include "model/presets.h"
+#include "model_make.h"
 #include "train/bench.h"
 #include "unit.h"
 
-static Model config_of(const char *preset)
+static Model *config_of(const char *preset)
 {
-    cvn_err err = {0};
-    Model config;
-    must(preset_config(preset, &config, &err), &err);
+    Model *config = model_preset(preset);
     return config;
 }
 
 static void operations_are_those_of_the_shape(void **state)
 {
-    Model c = config_of("stories260k"); /* 64 wide, 5 layers, 8 heads of 8, 4 KV, ffn 172 */
+    Model *c = config_of("stories260k"); /* 64 wide, 5 layers, 8 heads of 8, 4 KV, ffn 172 */
     double layer = 64 * 64 * 2 + 2 * 32 * 64 + 3 * 172 * 64, head = 512 * 64;
     double pairs = 3 * 10 * 11 / 2.0;
     double expected = 6 * 30 * (5 * layer + head) + 12 * pairs * 64 * 5;
-    if (train_flops(&c, 3, 10) != expected)
-        fail_msg("%.17g, not %.17g", train_flops(&c, 3, 10), expected);
+    if (train_flops(c, 3, 10) != expected)
+        fail_msg("%.17g, not %.17g", train_flops(c, 3, 10), expected);
 }
 
 /* What a step of 1,024 tokens a row takes, by its plan. */
@@ -32,16 +31,16 @@ typedef struct Planned {
 static Planned planned(const char *preset, int64_t batch, OptimizerKind kind, RematPolicy remat)
 {
     cvn_err err = {0};
-    Model config = config_of(preset);
+    Model *config = config_of(preset);
     TrainStepOptions step = {.batch = batch,
                              .seq = 1024,
                              .compute = CVN_BF16,
                              .clip = 1,
                              .remat = remat,
-                             .optimizer = optimizer_defaults(kind, model_size(&config).params)};
+                             .optimizer = optimizer_defaults(kind, model_size(config).params)};
     CompileOptions options = {.backend = cpu_kernels(), .n_threads = 2};
     Plan *plan = NULL;
-    cvn_graph *g = train_graph(TRAIN_STEP, &config, &step, &err);
+    cvn_graph *g = train_graph(TRAIN_STEP, config, &step, &err);
     if (!g || compile_graph(g, &options, &plan, &err))
         fail_msg("%s", err.message);
     Planned bytes = {plan->arena_bytes,
@@ -84,9 +83,9 @@ static void a_model_of_a_billion_fits_in_20_gib(void **state)
 static void a_step_runs_and_is_measured(void **state)
 {
     cvn_err err = {0};
-    Model config = config_of("stories260k");
+    Model *config = config_of("stories260k");
     for (int i = 0; i < OPTIMIZER_COUNT; i++) {
-        TrainBench bench = {.config = &config,
+        TrainBench bench = {.config = config,
                             .trainer = {.batch = 2,
                                         .seq = 33,
                                         .compute = i ? CVN_F32 : CVN_BF16,

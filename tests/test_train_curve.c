@@ -7,6 +7,7 @@
  */
 #include "learn.h"
 #include "model/presets.h"
+#include "model_make.h"
 #include "train/trainer.h"
 #include "unit.h"
 
@@ -87,7 +88,7 @@ static void open_trainer(Trainer *t, const char *folder, const TrainerOptions *o
     cvn_err err = {0};
     IoModel model;
     must(io_open_model(&model, folder, &err), &err);
-    must(trainer_open(t, &model.config, options, &err), &err);
+    must(trainer_open(t, model.desc, options, &err), &err);
     must(trainer_from_model(t, &model, &err), &err);
     io_close_model(&model);
 }
@@ -220,9 +221,8 @@ static void preferences_follow_torch(void **state)
     options.batch = options.micro_batch = 3;
     Trainer t;
     cvn_err err = {0};
-    Model config;
-    must(preset_config("stories260k", &config, &err), &err);
-    assert_int_equal(trainer_open(&t, &config, &options, &err), CVN_EINVAL);
+    Model *config = model_preset("stories260k");
+    assert_int_equal(trainer_open(&t, config, &options, &err), CVN_EINVAL);
     assert_non_null(strstr(err.message, "even --batch"));
 }
 
@@ -256,11 +256,10 @@ static void the_15m_shape_follows_torch(void **state)
         TrainerOptions options = options_of(kind, &expected);
         options.compute = dtypes[i % 2];
         options.threads = 0;
-        Model config;
+        const Model *config = model_preset("stories15m");
         Trainer t;
         cvn_err err = {0};
-        must(preset_config("stories15m", &config, &err), &err);
-        must(trainer_open(&t, &config, &options, &err), &err);
+        must(trainer_open(&t, config, &options, &err), &err);
         must(trainer_random(&t, 1, &err), &err);
         Curve got = curve_new(expected.batch, expected.seq, steps);
         train(&t, &got);
@@ -419,14 +418,13 @@ static void a_text_is_overfitted(void **state)
 
 static void what_does_not_fit_is_refused_with_the_sum(void **state)
 {
-    Model config;
+    Model *config = model_preset("llama2-7b");
     cvn_err err = {0};
-    must(preset_config("llama2-7b", &config, &err), &err);
     Curve shape = {.batch = 1, .seq = 128, .steps = 1};
     TrainerOptions options = options_of(OPTIMIZER_ADAMW, &shape);
     options.memory_limit = (size_t)1 << 30;
     Trainer t;
-    assert_int_equal(trainer_open(&t, &config, &options, &err), CVN_EMEM);
+    assert_int_equal(trainer_open(&t, config, &options, &err), CVN_EMEM);
     assert_non_null(strstr(err.message, "75.3 GiB"));
     assert_non_null(strstr(err.message, "--optimizer adafactor"));
     print_message("%s\n", err.message);
@@ -434,35 +432,34 @@ static void what_does_not_fit_is_refused_with_the_sum(void **state)
     options = options_of(OPTIMIZER_ADAFACTOR, &shape);
     options.memory_limit = (size_t)1 << 30;
     err = (cvn_err){0};
-    assert_int_equal(trainer_open(&t, &config, &options, &err), CVN_EMEM);
+    assert_int_equal(trainer_open(&t, config, &options, &err), CVN_EMEM);
     assert_non_null(strstr(err.message, "take a smaller model"));
     assert_null(strstr(err.message, "adafactor"));
 }
 
 static void less_memory_means_more_computed_again(void **state)
 {
-    Model config;
+    Model *config = model_preset("stories260k");
     cvn_err err = {0};
-    must(preset_config("stories260k", &config, &err), &err);
     Curve shape = {.batch = 4, .seq = 128, .steps = 1};
     TrainerOptions options = options_of(OPTIMIZER_ADAMW, &shape);
     size_t bytes[REMAT_POLICY_COUNT];
     Trainer t;
     for (int policy = 0; policy < REMAT_POLICY_COUNT; policy++) {
         options.remat = (RematPolicy)policy;
-        must(trainer_open(&t, &config, &options, &err), &err);
+        must(trainer_open(&t, config, &options, &err), &err);
         bytes[policy] = t.bytes;
         trainer_close(&t);
     }
     options.remat = REMAT_POLICY_COUNT;
     for (int policy = 0; policy < REMAT_POLICY_COUNT; policy++) {
         options.memory_limit = bytes[policy];
-        must(trainer_open(&t, &config, &options, &err), &err);
+        must(trainer_open(&t, config, &options, &err), &err);
         assert_int_equal(t.options.remat, policy);
         trainer_close(&t);
     }
     options.memory_limit = bytes[REMAT_BLOCK] - 1;
-    assert_int_equal(trainer_open(&t, &config, &options, &err), CVN_EMEM);
+    assert_int_equal(trainer_open(&t, config, &options, &err), CVN_EMEM);
 }
 
 int main(int argc, char **argv)

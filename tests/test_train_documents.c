@@ -45,7 +45,7 @@ static void open_trainer(Trainer *t, int64_t batch, RematPolicy remat)
                               .optimizer = optimizer_defaults(OPTIMIZER_ADAFACTOR, 1),
                               .schedule = {.kind = SCHEDULE_CONSTANT, .steps = STEPS},
                               .evaluates = true};
-    must(trainer_open(t, &model.config, &options, &err), &err);
+    must(trainer_open(t, model.desc, &options, &err), &err);
     must(trainer_from_model(t, &model, &err), &err);
     io_close_model(&model);
 }

@@ -4,6 +4,7 @@
  * the meshes do not divide. With CARAVAN_TEST_LONG all combinations, else a part of them.
  */
 #include "learn.h"
+#include "model_make.h"
 #include "tiny_llama.h"
 #include "train/trainer.h"
 
@@ -49,7 +50,7 @@ static void train(const Model *config, TrainerOptions o, const char *mesh, const
         fail_msg("%s on %s: %s", layout, mesh, err.message);
     for (int i = 0; i < steps; i++) {
         TrainReport report;
-        fill_batch((uint64_t)(i % 4), (int)config->vocab, tokens, targets);
+        fill_batch((uint64_t)(i % 4), (int)model_vocab(config), tokens, targets);
         if (trainer_step(&t, &batch, &report, &err))
             fail_msg("%s on %s: %s", layout, mesh, err.message);
         assert_true(report.updated);
@@ -57,7 +58,7 @@ static void train(const Model *config, TrainerOptions o, const char *mesh, const
         curve->norm[i] = report.grad_norm;
     }
     double sum = 0, count = 0;
-    fill_batch(99, (int)config->vocab, tokens, targets);
+    fill_batch(99, (int)model_vocab(config), tokens, targets);
     if (trainer_evaluate(&t, &batch, &sum, &count, &err))
         fail_msg("%s on %s: %s", layout, mesh, err.message);
     curve->evaluated = sum / count;
@@ -89,18 +90,18 @@ static void training_on_a_mesh_is_training_on_one_device(void **state)
     for (int model = 0; model < TINY_LLAMAS; model++)
         for (int k = 0; k < OPTIMIZER_COUNT; k++)
             for (int micro = 0; micro < 2; micro++) {
-                Model config = tiny_llama_config(&tiny_llamas[model]);
+                Model *config = tiny_llama_config(&tiny_llamas[model]);
                 TrainerOptions o = options_of((OptimizerKind)k, micro ? BATCH / 2 : BATCH);
                 Curve alone, mesh;
                 char what[64];
                 snprintf(what, sizeof what, "%s with %s, %d at once", tiny_llamas[model].name,
                          optimizers[k].name, micro ? BATCH / 2 : BATCH);
-                train(&config, o, NULL, NULL, STEPS, &alone);
+                train(config, o, NULL, NULL, STEPS, &alone);
                 for (int l = 0; l < 6; l++)
                     for (int m = 0; m < 6; m++) {
                         if (!all && (l + 2 * m + 3 * model + 5 * k + 7 * micro) % 12)
                             continue;
-                        train(&config, o, meshes[m], layouts[l], STEPS, &mesh);
+                        train(config, o, meshes[m], layouts[l], STEPS, &mesh);
                         compare(&alone, &mesh, STEPS, 1e-5, meshes[m], layouts[l], what);
                     }
             }
@@ -125,20 +126,20 @@ static void dropout_is_the_same_on_meshes_and_in_parts(void **state)
         {"data=3,model=2", "tp-scatter", BATCH, 1, REMAT_NONE},
     };
     for (int kind = 0; kind < 4; kind++) {
-        Model config = tiny_llama_config(&tiny_llamas[kind % TINY_LLAMAS]);
+        const Model *config = tiny_llama_config(&tiny_llamas[kind % TINY_LLAMAS]);
         TrainerOptions o = options_of(OPTIMIZER_ADAMW, BATCH);
         Curve plain, alone, other;
-        train(&config, o, NULL, NULL, STEPS, &plain);
+        train(config, o, NULL, NULL, STEPS, &plain);
         o.attention_dropout = kind == 1 ? 0 : 0.3;
         o.hidden_dropout = kind == 2 ? 0 : 0.2;
-        train(&config, o, NULL, NULL, STEPS, &alone);
+        train(config, o, NULL, NULL, STEPS, &alone);
         for (int i = 0; i < STEPS; i++)
             assert_true(fabs(alone.loss[i] - plain.loss[i]) > 1e-4);
         for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
             o.micro_batch = ways[w].micro_batch;
             o.threads = ways[w].threads;
             o.remat = ways[w].remat;
-            train(&config, o, ways[w].mesh, ways[w].layout, STEPS, &other);
+            train(config, o, ways[w].mesh, ways[w].layout, STEPS, &other);
             if (o.micro_batch < BATCH) /* which it looks at fewer rows of */
                 other.evaluated = alone.evaluated;
             compare(&alone, &other, STEPS, 1e-5, ways[w].mesh ? ways[w].mesh : "one device",
@@ -149,21 +150,21 @@ static void dropout_is_the_same_on_meshes_and_in_parts(void **state)
         /* Of the same weights validation says the same. */
         o = options_of(OPTIMIZER_ADAMW, BATCH / 2);
         o.hidden_dropout = 0.5;
-        train(&config, o, NULL, NULL, 0, &other);
+        train(config, o, NULL, NULL, 0, &other);
         o.hidden_dropout = 0;
-        train(&config, o, NULL, NULL, 0, &alone);
+        train(config, o, NULL, NULL, 0, &alone);
         assert_true(fabs(other.evaluated - alone.evaluated) < 1e-6);
     }
 }
 
 static void fifty_steps_are_the_same_curve_and_the_same_bits_again(void **state)
 {
-    Model config = tiny_llama_config(&tiny_llamas[TINY_GQA]);
+    Model *config = tiny_llama_config(&tiny_llamas[TINY_GQA]);
     TrainerOptions o = options_of(OPTIMIZER_ADAMW, BATCH);
     Curve alone, mesh, again;
-    train(&config, o, NULL, NULL, 50, &alone);
-    train(&config, o, "data=2,model=2", "2d", 50, &mesh);
-    train(&config, o, "data=2,model=2", "2d", 50, &again);
+    train(config, o, NULL, NULL, 50, &alone);
+    train(config, o, "data=2,model=2", "2d", 50, &mesh);
+    train(config, o, "data=2,model=2", "2d", 50, &again);
     compare(&alone, &mesh, 50, 1e-4, "data=2,model=2", "2d", "50 steps");
     assert_memory_equal(mesh.loss, again.loss, 50 * sizeof *mesh.loss);
     assert_memory_equal(mesh.norm, again.norm, 50 * sizeof *mesh.norm);
@@ -175,17 +176,17 @@ static void weights_in_shards_are_those_of_one_device(void **state)
 {
     for (int i = 0; i < TINY_LLAMAS * 6 * 6; i++) {
         const char *mesh = meshes[i / 6 % 6], *layout = layouts[i % 6];
-        Model config = tiny_llama_config(&tiny_llamas[i / 36]);
+        Model *config = tiny_llama_config(&tiny_llamas[i / 36]);
         TrainerOptions o = options_of(OPTIMIZER_ADAFACTOR, BATCH);
         Trainer one, t;
         cvn_err err = {0};
         if (i % 5)
             continue;
-        must(trainer_open(&one, &config, &o, &err), &err);
+        must(trainer_open(&one, config, &o, &err), &err);
         must(trainer_random(&one, 7, &err), &err);
         o.mesh = mesh;
         o.layout = layout;
-        must(trainer_open(&t, &config, &o, &err), &err);
+        must(trainer_open(&t, config, &o, &err), &err);
         must(trainer_random(&t, 7, &err), &err);
         const Runtime *rt = &t.rt;
         const void **part = calloc((size_t)rt->info.n_local, sizeof *part);
@@ -223,14 +224,14 @@ static void a_process_reads_the_rows_of_its_devices(void **state)
         {"data=2,model=2", "tp-scatter", 2, {6, 6}},
         {"data=2", "dp", 2, {6}},
     };
-    Model config = tiny_llama_config(&tiny_llamas[TINY_GQA]);
+    Model *config = tiny_llama_config(&tiny_llamas[TINY_GQA]);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Trainer t;
         cvn_err err = {0};
         TrainerOptions o = options_of(OPTIMIZER_ADAMW, BATCH);
         o.mesh = cases[i].mesh;
         o.layout = cases[i].layout;
-        must(trainer_open(&t, &config, &o, &err), &err);
+        must(trainer_open(&t, config, &o, &err), &err);
         Runtime part = t.rt;
         Program program = t.program[TRAIN_STEP];
         bool read[BATCH] = {false};
@@ -258,12 +259,11 @@ static void a_process_reads_the_rows_of_its_devices(void **state)
 /* Bytes of the state of one device, and of what a step needs besides, of a model of large layers and few tokens. */
 static void measure(int64_t layers, const char *mesh, size_t *state, size_t *step)
 {
-    Model config = tiny_llama_config(&tiny_llamas[TINY_MHA]);
-    config.dim = 192;
-    config.n_heads = config.n_kv_heads = 8;
-    config.head_dim = 24;
-    config.ffn = 512;
-    config.n_layers = layers;
+    Model *config = tiny_llama_config(&tiny_llamas[TINY_MHA]);
+    config = model_with(config,
+                        "'hidden_size': 192, 'num_attention_heads': 8, 'num_key_value_heads': 8, "
+                        "'head_dim': 24, 'intermediate_size': 512, 'num_hidden_layers': %d",
+                        (int)layers);
     TrainerOptions o = options_of(OPTIMIZER_ADAMW, 4);
     Trainer t;
     cvn_err err = {0};
@@ -272,7 +272,7 @@ static void measure(int64_t layers, const char *mesh, size_t *state, size_t *ste
     o.evaluates = false;
     o.mesh = mesh;
     o.layout = "fsdp";
-    must(trainer_open(&t, &config, &o, &err), &err);
+    must(trainer_open(&t, config, &o, &err), &err);
     *state = 0;
     for (int role = 0; role < ROLE_RESIDENT; role++)
         *state += runtime_role_bytes(&t.rt, (Role)role) / (size_t)t.rt.info.n_local;

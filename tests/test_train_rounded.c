@@ -48,20 +48,20 @@ static void no_step_converts_a_weight(void **state)
     static const TrainGraph graphs[] = {TRAIN_STEP, TRAIN_GRADIENT, TRAIN_UPDATE, TRAIN_EVALUATE};
     for (int model = 0; model < TINY_LLAMAS; model++)
         for (int i = 0; i < 4 * REMAT_POLICY_COUNT; i++) {
-            Model config = tiny_llama_config(&tiny_llamas[model]);
+            Model *config = tiny_llama_config(&tiny_llamas[model]);
             TrainStepOptions o = {.batch = 2,
                                   .seq = 8,
                                   .compute = CVN_BF16,
                                   .remat = (RematPolicy)(i / 4),
                                   .optimizer = optimizer_defaults(OPTIMIZER_ADAMW, 20000)};
             int matrices =
-                (int)(7 * config.n_layers + 1); /* and the head, which the table may be */
-            assert_int_equal(copies_of(graphs[i % 4], &config, &o), matrices);
+                (int)(7 * model_layers(config) + 1); /* and the head, which the table may be */
+            assert_int_equal(copies_of(graphs[i % 4], config, &o), matrices);
             o.compute = CVN_F32;
-            assert_int_equal(copies_of(graphs[i % 4], &config, &o), 0);
+            assert_int_equal(copies_of(graphs[i % 4], config, &o), 0);
             o.compute = CVN_BF16;
             o.lora = (LoraOptions){.rank = 2, .alpha = 4, .targets = 1u << PARAM_Q};
-            assert_int_equal(copies_of(graphs[i % 4], &config, &o), 0);
+            assert_int_equal(copies_of(graphs[i % 4], config, &o), 0);
         }
 }
 
@@ -102,7 +102,7 @@ static double step_on(Trainer *t, uint64_t seed, bool updates)
     int32_t tokens[BATCH * SEQ], targets[BATCH * SEQ], starts[BATCH * SEQ] = {0};
     TrainReport report;
     cvn_err err = {0};
-    fill_batch(seed, (int)t->config.vocab, tokens, targets);
+    fill_batch(seed, (int)model_vocab(t->model), tokens, targets);
     must(trainer_step(t, &(TrainBatch){.tokens = tokens, .targets = targets, .starts = starts},
                       &report, &err),
          &err);
@@ -147,17 +147,17 @@ static void copies_are_the_weights_rounded_after_every_step(void **state)
     static const char *const layouts[] = {"dp", "tp", "tp-scatter", "fsdp", "2d", "fsdp+tp"};
     for (int model = 0; model < TINY_LLAMAS; model++)
         for (int i = model % 2; i < 4 * OPTIMIZER_COUNT; i += 2) {
-            Model config = tiny_llama_config(&tiny_llamas[model]);
+            Model *config = tiny_llama_config(&tiny_llamas[model]);
             int64_t micro = i & 1 ? BATCH / 2 : BATCH;
             TrainerOptions o = learn_options((OptimizerKind)(i / 4), CVN_BF16, BATCH, micro, SEQ);
             double alone[4], meshed[4];
             o.remat = i & 2 ? REMAT_BLOCK : REMAT_NONE;
-            train(&config, o, NULL, NULL, alone);
+            train(config, o, NULL, NULL, alone);
             for (int l = 0; l < 6; l++) {
                 const char *mesh = meshes[1 + (l + i + model) % 3];
                 if ((l + 5 * i + model) % 6)
                     continue;
-                train(&config, o, mesh, layouts[l], meshed);
+                train(config, o, mesh, layouts[l], meshed);
                 for (int k = 0; k < 4; k++)
                     if (!(fabs(alone[k] - meshed[k]) < 2e-2))
                         fail_msg("%s on %s: loss %g, on one device %g", layouts[l], mesh, meshed[k],
@@ -169,14 +169,14 @@ static void copies_are_the_weights_rounded_after_every_step(void **state)
 /* A trainer that has trained and is filled anew begins as if it were new. */
 static void weights_that_are_filled_anew_are_rounded_anew(void **state)
 {
-    Model config = tiny_llama_config(&tiny_llamas[TINY_GQA]);
+    Model *config = tiny_llama_config(&tiny_llamas[TINY_GQA]);
     for (int i = 0; i < 2; i++) {
         TrainerOptions o = learn_options(OPTIMIZER_ADAFACTOR, CVN_BF16, BATCH, BATCH, SEQ);
         Trainer t;
         cvn_err err = {0};
         o.mesh = i ? "data=2" : NULL;
         o.layout = "fsdp";
-        must(trainer_open(&t, &config, &o, &err), &err);
+        must(trainer_open(&t, config, &o, &err), &err);
         must(trainer_random(&t, 7, &err), &err);
         double first = step_on(&t, 1, true), second = step_on(&t, 1, true);
         assert_true(first != second);
@@ -184,7 +184,7 @@ static void weights_that_are_filled_anew_are_rounded_anew(void **state)
         assert_true(step_on(&t, 1, true) == first);
         must(trainer_random(&t, 8, &err), &err);
         int32_t tokens[BATCH * SEQ], targets[BATCH * SEQ], starts[BATCH * SEQ] = {0};
-        fill_batch(1, (int)config.vocab, tokens, targets);
+        fill_batch(1, (int)model_vocab(config), tokens, targets);
         TrainBatch batch = {.tokens = tokens, .targets = targets, .starts = starts};
         double sum = 0, count = 0; /* evaluating reads the copies, too */
         must(trainer_evaluate(&t, &batch, &sum, &count, &err), &err);

@@ -9,6 +9,7 @@
 #include "graph/signature.h"
 #include "graph/simplify.h"
 #include "model/forward.h"
+#include "model_make.h"
 #include "splitmix.h"
 #include "unit.h"
 
@@ -26,18 +27,14 @@ static const TinyLlama tiny_llamas[TINY_LLAMAS] = {
     [TINY_TIED] = {"3 kv heads, tied", 20, 12, 3, 4, 30, 37, true},
 };
 
-static inline Model tiny_llama_config(const TinyLlama *t)
+static inline Model *tiny_llama_config(const TinyLlama *t)
 {
-    Model c = model_default();
-    c.dim = t->dim;
-    c.n_layers = 2;
-    c.n_heads = t->heads;
-    c.n_kv_heads = t->kv_heads;
-    c.head_dim = t->head_dim;
-    c.ffn = t->ffn;
-    c.vocab = t->vocab;
-    c.max_context = 16;
-    c.tied = t->tied;
+    Model *c =
+        model_make("'hidden_size': %d, 'num_hidden_layers': 2, 'num_attention_heads': %d, "
+                   "'num_key_value_heads': %d, 'head_dim': %d, 'intermediate_size': %d, "
+                   "'vocab_size': %d, 'max_position_embeddings': 16, 'tie_word_embeddings': %s",
+                   (int)t->dim, (int)t->heads, (int)t->kv_heads, (int)t->head_dim, (int)t->ffn,
+                   (int)t->vocab, t->tied ? "true" : "false");
     return c;
 }
 
@@ -79,7 +76,7 @@ static inline double tiny_llama_content(const char *name, int64_t i, double rand
                                         const Model *config)
 {
     if (strcmp(name, "tokens") == 0 || strcmp(name, "targets") == 0)
-        return (double)(i * 7 % config->vocab);
+        return (double)(i * 7 % model_vocab(config));
     if (strcmp(name, "start") == 0)
         return (double)(i * 3 % 8);
     if (strcmp(name, "length") == 0)

@@ -54,6 +54,11 @@ done < <(sed -nE 's/^src\/([^:]*)\.(c|h|def):[0-9]+: *# *include *"([^"]*)\.(c|h
     sed -E '/kernels/!s/_impl( |$)/\1/g' | sort -u | LC_ALL=C tsort 2>&1 >/dev/null |
     sed -E 's/^tsort: *//; s/.*contains a loop.*/;/' | tr '\n' ' ' | tr ';' '\n' | grep -E '[a-z]')
 
+# What a model is made of, only src/model knows: all others ask by functions (model/model.h).
+while IFS= read -r hit; do
+    error "$hit  <- a model is asked by the functions of model/model.h"
+done < <(printf '%s\n' "${sources[@]}" | grep -vE '^src/model/' | xargs -d '\n' grep -nE '# *include *"model/(block|family|config_json)\.h"' /dev/null)
+
 # Who uses devices neither names the processor nor asks whether there are several: one is a mesh of one (src/run/).
 while IFS= read -r hit; do
     error "$hit  <- goes through src/run/, where one device is a mesh of one"

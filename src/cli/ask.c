@@ -19,19 +19,25 @@ const char *ask_name(const Args *args)
 }
 
 /* Weights in blocks are planned as they run, but for training, which widens them, and where they are quantized anew. */
-static int shape(const Args *args, IoModel *model, Model *config, cvn_err *err)
+static int shape(const Args *args, IoModel *model, Model **out, cvn_err *err)
 {
+    QuantScheme scheme;
     const Value *quantize = args_value(args, SHARED(QUANTIZE));
     if (args_value(args, ASK(PRESET))->given || is_shape(ask_name(args))) { /* without weights */
-        TRY(preset_config(ask_name(args), config, err));
+        TRY(arena_init(&model->arena, err));
+        TRY(preset_model(ask_name(args), &model->desc, &model->arena, err));
     } else {
         TRY(io_open_shown(model, ask_name(args), err));
         if (!args_value(args, ASK(TRAIN))->flag && !quantize->given &&
             io_audit(model, NULL) == CVN_OK)
             io_keep_blocks(model);
-        *config = model->config;
     }
-    return quantize->given ? quant_parse(quantize->text, &config->quant, err) : CVN_OK;
+    *out = model_copy(model->desc, &model->arena);
+    if (!quantize->given)
+        return CVN_OK;
+    TRY(quant_parse(quantize->text, &scheme, err));
+    model_set_quant(*out, scheme);
+    return CVN_OK;
 }
 
 /* Vector memory of TPUs of v5e and later, and CMEM of v4. */
@@ -44,10 +50,10 @@ static bool says_int8(const Value *value)
 
 static int check(const SimAsk *ask, cvn_err *err)
 {
-    if (ask->task == SIM_TRAIN && (ask->config.quant.kind != QUANT_NONE || ask->kv_int8))
+    if (ask->task == SIM_TRAIN && (model_quant(ask->model).kind != QUANT_NONE || ask->kv_int8))
         return err_set(err, CVN_EINVAL,
                        "training is in f32 and bf16: leave out --quantize and --kv-cache");
-    if (ask->int8_inputs && ask->config.quant.kind != QUANT_INT8 && !ask->config.blocks)
+    if (ask->int8_inputs && !model_takes_int8(ask->model))
         return err_set(
             err, CVN_EINVAL,
             "activations in int8 need weights in int8 (--quantize int8) or in the blocks "
@@ -80,7 +86,8 @@ int ask_of(const Args *args, int64_t context, IoModel *model, SimAsk *ask, cvn_e
                                    ? (int)args_value(args, ASK(THREADS))->integer
                                    : 1,
                     .blocking = args_value(args, SHARED(OVERLAP))->integer == 1};
-    if (shape(args, model, &ask->config, err) ||
+    Model *shaped = NULL;
+    if (shape(args, model, &shaped, err) ||
         (strcmp(ask->mesh, "auto") != 0 && check_layout(ask->mesh, ask->layout, err)))
         return err->code;
     /* By its name, since no plugin is loaded for a plan: libtpu. */
@@ -88,14 +95,15 @@ int ask_of(const Args *args, int64_t context, IoModel *model, SimAsk *ask, cvn_e
     ask->on_chip = device && strstr(device, "tpu") ? TPU_ON_CHIP : 0;
     if (ask->compute == CVN_DTYPE_COUNT)
         ask->compute = CVN_BF16;
-    ask->context = context ? context : ask->config.max_context;
+    ask->context = context ? context : model_context(shaped);
     ask->train = (TrainStepOptions){
         .clip = 1,
         .remat = (RematPolicy)args_value(args, ASK(REMAT))->integer,
         .optimizer = optimizer_defaults((OptimizerKind)args_value(args, ASK(OPTIMIZER))->integer,
-                                        model_size(&ask->config).params)};
-    if (ask->task == SIM_TRAIN && ask->seq > ask->config.max_context)
-        ask->config.max_context = ask->seq;
+                                        model_size(shaped).params)};
+    if (ask->task == SIM_TRAIN && ask->seq > model_context(shaped))
+        model_set_context(shaped, ask->seq);
+    ask->model = shaped;
     return check(ask, err);
 }
 

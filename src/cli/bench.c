@@ -183,11 +183,15 @@ static int open_bench(Bench *b, cvn_err *err)
     live_line("loading %s", b->name);
     cvn_dtype dtype = dtype_of(&v[DTYPE]);
     if (v[PRESET].given || is_shape(b->name)) { /* whose weights are made up by whoever runs it */
-        Model config;
-        TRY(preset_config(b->name, &config, err));
-        TRY(quant_parse(v[QUANTIZE].text, &config.quant, err));
+        SCOPED(arena_free) Arena arena = {0};
+        Model *model;
+        QuantScheme scheme;
+        TRY(arena_begin(&arena, err));
+        TRY(preset_model(b->name, &model, &arena, err));
+        TRY(quant_parse(v[QUANTIZE].text, &scheme, err));
+        model_set_quant(model, scheme);
         dtype = dtype == CVN_DTYPE_COUNT ? CVN_BF16 : dtype;
-        return model_synthetic(&config, dtype, &b->model, err);
+        return model_synthetic(model, dtype, &b->model, err);
     }
     cvn_model_options open = {.dtype = dtype, .no_tokenizer = true, .quantize = v[QUANTIZE].text};
     return cvn_model_open(v[MODEL].text, &open, &b->model, err);
@@ -491,10 +495,10 @@ static const char *weights_text(const Bench *b, StrBuf *out)
 {
     const IoModel *io = &b->model->io;
     char quant[16];
-    if (io->config.blocks)
+    if (model_in_blocks(io->desc))
         io_types_text(&io->tensors, out);
     else
-        strbuf_puts(out, quant_text(io->config.quant, quant, sizeof quant));
+        strbuf_puts(out, quant_text(model_quant(io->desc), quant, sizeof quant));
     return out->text ? out->text : "";
 }
 
@@ -603,7 +607,7 @@ static int print_bench(const Bench *b)
     SCOPED(strbuf_free) StrBuf quant = {0};
     printf("%s, %s, %s %s, KV cache %s, %d threads, %s kernels\n", b->name,
            cvn_dtype_name(cvn_model_dtype(b->model)),
-           b->model->io.config.blocks ? "weights" : "quantized", weights_text(b, &quant),
+           model_in_blocks(b->model->io.desc) ? "weights" : "quantized", weights_text(b, &quant),
            kv_name(b), b->threads, kernels_name(b->value[DEVICE].text));
     if (b->value[MESH].given)
         printf("  mesh %s, layout %s, %d %s\n", b->value[MESH].text,

@@ -76,15 +76,17 @@ int bench_train(const char *preset, TrainBench bench, OptimizerKind kind, BenchF
                 cvn_err *err)
 {
     enum { SEQ = 1024 }; /* tokens of a row, where the model's context allows */
-    Model config;
+    SCOPED(arena_free) Arena arena = {0};
+    Model *model;
     TrainFigure figure;
-    TRY(preset_config(preset, &config, err));
+    TRY(arena_begin(&arena, err));
+    TRY(preset_model(preset, &model, &arena, err));
     if (bench.trainer.seq == 0)
-        bench.trainer.seq = config.max_context < SEQ ? config.max_context : SEQ;
-    if (bench.trainer.seq > config.max_context)
-        config.max_context = bench.trainer.seq; /* as caravan train makes a new model */
-    bench.config = &config;
-    bench.trainer.optimizer = optimizer_defaults(kind, model_size(&config).params);
+        bench.trainer.seq = model_context(model) < SEQ ? model_context(model) : SEQ;
+    if (bench.trainer.seq > model_context(model))
+        model_set_context(model, bench.trainer.seq); /* as caravan train makes a new model */
+    bench.config = model;
+    bench.trainer.optimizer = optimizer_defaults(kind, model_size(model).params);
     bench.step = say_step;
     live_line("compiling the step");
     int code = train_bench(&bench, &figure, err);

@@ -250,7 +250,7 @@ static int convert_all(void *of, cvn_err *err)
               : io_ends_with(c->to, ".bin")  ? LLAMA2C
                                              : HF;
     if (!type)
-        type = find_type(c->form >= LLAMA2C ? "f32" : cvn_dtype_name(c->model.config.dtype));
+        type = find_type(c->form >= LLAMA2C ? "f32" : cvn_dtype_name(model_dtype(c->model.desc)));
     const char *slash = strrchr(c->to, '/'), *source = strrchr(c->from, '/');
     c->form_options = (FormOptions){.type = type,
                                     .file = forms[c->form].file ? slash ? slash + 1 : c->to : NULL,
@@ -263,7 +263,7 @@ static int convert_all(void *of, cvn_err *err)
                    .interrupt = run_interrupt_once(false)};
     TRY(check_out(c, err));
     /* Quantized the same way, there is nothing to convert; else what is quantized is widened as it is read. */
-    const QuantScheme has = c->model.config.quant;
+    const QuantScheme has = model_quant(c->model.desc);
     char text[16];
     if (has.kind && has.kind == type->quant.kind && has.group == type->quant.group)
         return err_set(err, CVN_EINVAL, "'%s' is in %s already", c->from,
@@ -276,9 +276,8 @@ static int convert_all(void *of, cvn_err *err)
     TRY(out_write(&c->out, c->staging, err));
     if (!forms[c->form].file)
         TRY(copy_tokenizer(c, err));
-    const Model config = form_hf_config(&c->model, type);
     if (c->form == HF)
-        TRY(model_write(&config, c->staging, err));
+        TRY(model_write(form_hf_model(&c->model, type, &c->arena), c->staging, err));
     return commit(c, err);
 }
 
@@ -287,7 +286,7 @@ static int convert(Convert *c, cvn_dtype dtype, bool tell, cvn_err *err)
 {
     TRY(io_open_model(&c->model, c->from, err));
     if (dtype != CVN_DTYPE_COUNT)
-        c->model.config.dtype = dtype;
+        model_set_dtype(c->model.desc, dtype);
     int code = arena_init(&c->arena, err);
     if (!code)
         code = protect(convert_all, c, "converting a model", err);
@@ -297,11 +296,11 @@ static int convert(Convert *c, cvn_dtype dtype, bool tell, cvn_err *err)
         fprintf(stderr, "caravan: warning: %" PRId64 " numbers are too large for f16\n",
                 c->out.too_large);
     if (!code && c->form == GGUF &&
-        model_longest_context(&c->model.config) > c->model.config.max_context)
+        model_longest_context(c->model.desc) > model_context(c->model.desc))
         fprintf(stderr,
                 "caravan: warning: a GGUF file cannot say that a context over %" PRId64
                 " has dynamic rope scaling; within it it is the same model\n",
-                c->model.config.max_context);
+                model_context(c->model.desc));
     if (!code && tell)
         printf("%s: %s in %s%s\n", c->to, c->from, c->form_options.type->name,
                c->resumed ? ", gone on with" : "");

@@ -66,7 +66,7 @@ static int run_modules(const Args *args, cvn_err *err)
     const ModulesAsk ask = {.compute = save.dtype == CVN_F32 ? CVN_F32 : CVN_BF16,
                             .batch = v[BATCH].integer,
                             .context =
-                                v[CONTEXT].integer ? v[CONTEXT].integer : model.config.max_context,
+                                v[CONTEXT].integer ? v[CONTEXT].integer : model_context(model.desc),
                             .score = v[SCORE].flag,
                             .train_seq = v[TRAIN].integer};
     QuantScheme scheme;

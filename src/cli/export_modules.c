@@ -76,7 +76,7 @@ static int add_module(Modules *m, const char *name, cvn_graph *made, cvn_err *er
 static int add_steps(Modules *m, cvn_err *err)
 {
     const ModulesAsk *ask = m->ask;
-    const Model *config = &m->model.config;
+    const Model *config = m->model.desc;
     int64_t bucket[CVN_MAX_BUCKETS];
     int n = steps_buckets(ask->context, bucket);
     const Steps steps = {.rows = ask->batch,
@@ -102,7 +102,7 @@ int export_modules(const char *folder, const ModulesAsk *ask, cvn_err *err)
 {
     Modules m = {.folder = folder, .ask = ask, .modules = json_object()};
     TRY(io_open_model(&m.model, folder, err));
-    const Model *config = &m.model.config;
+    const Model *config = m.model.desc;
     const TrainStepOptions train = {
         .batch = ask->batch,
         .seq = ask->train_seq,

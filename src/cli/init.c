@@ -50,26 +50,28 @@ static int fill(void *context, const Param *param, int64_t first, int64_t n, flo
 
 static int run(const Args *args, cvn_err *err)
 {
-    Model config;
-    TRY(preset_config(args->value[PRESET].text, &config, err));
+    SCOPED(arena_free) Arena arena = {0};
+    Model *model;
+    TRY(arena_begin(&arena, err));
+    TRY(preset_model(args->value[PRESET].text, &model, &arena, err));
     if (args->value[CONTEXT].given)
-        config.max_context = args->value[CONTEXT].integer;
-    SaveOptions save =
-        save_options(args, args->value[DTYPE].given ? dtype_of(&args->value[DTYPE]) : config.dtype);
+        model_set_context(model, args->value[CONTEXT].integer);
+    SaveOptions save = save_options(args, args->value[DTYPE].given ? dtype_of(&args->value[DTYPE])
+                                                                   : model_dtype(model));
     save.tokenizer = args->value[TOKENIZER].text;
     const char *folder = args->value[OUTPUT].text;
-    ModelSize size = model_size(&config);
+    ModelSize size = model_size(model);
     Filling filling = {.seed = (uint64_t)args->value[SEED].integer,
                        .progress = progress_start("writing", (double)size.params),
                        .owner = pthread_self()};
-    int code = save_folder(folder, &config, &save, fill, &filling, err);
+    int code = save_folder(folder, model, &save, fill, &filling, err);
     progress_end(&filling.progress);
     TRY(code);
     SCOPED(strbuf_free) StrBuf text = {0};
     strbuf_printf(&text, "%s: %s, ", folder, args->value[PRESET].text);
     strbuf_count(&text, size.params);
     strbuf_printf(&text, " random parameters in %s, %s", cvn_dtype_name(save.dtype),
-                  bytes_text((double)model_bytes(&config, save.dtype)).text);
+                  bytes_text((double)model_bytes(model, save.dtype)).text);
     if (text.text)
         puts(text.text);
     return EXIT_OK;

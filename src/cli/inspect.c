@@ -41,8 +41,8 @@ typedef struct Subject {
     IoModel model;    /* when from_files */
     bool from_files;
     cvn_err audit; /* why the files cannot be run, if so */
-    Model config;
-    ParamList params;      /* of config */
+    Model *desc;
+    ParamList params;      /* of it */
     Arena arena;           /* owns params */
     double disk_bytes;     /* of all tensors in files */
     int64_t batch, length; /* of the cache */
@@ -71,61 +71,21 @@ static void close_subject(void *subject)
 static int open_subject(Subject *s, const Args *args, cvn_err *err)
 {
     s->name = args->value[PRESET].given ? args->value[PRESET].text : args->value[MODEL].text;
+    TRY(arena_init(&s->arena, err));
     s->from_files = !args->value[PRESET].given && !is_shape(s->name);
     if (s->from_files) {
         TRY(io_open_shown(&s->model, s->name, err));
-        s->config = s->model.config;
+        s->desc = model_copy(s->model.desc, &s->arena);
         if (io_audit(&s->model, &s->audit) == CVN_OK)
             io_keep_blocks(&s->model);
         for (size_t i = 0; i < s->model.tensors.n; i++)
             s->disk_bytes += (double)s->model.tensors.tensor[i].bytes;
     } else
-        TRY(preset_config(s->name, &s->config, err));
-    TRY(arena_init(&s->arena, err));
-    params_list(&s->params, &s->config, &s->arena);
+        TRY(preset_model(s->name, &s->desc, &s->arena, err));
+    params_list(&s->params, s->desc, &s->arena);
     s->batch = args->value[BATCH].integer;
-    s->length = args->value[LENGTH].given ? args->value[LENGTH].integer : s->config.max_context;
+    s->length = args->value[LENGTH].given ? args->value[LENGTH].integer : model_context(s->desc);
     return CVN_OK;
-}
-
-static const char *rope_name(const Model *config)
-{
-    return config->rope_scaling == ROPE_PLAIN ? "plain" : rope_scaling_name(config->rope_scaling);
-}
-
-static void add_ids(StrBuf *out, const char *name, const SpecialIds *ids)
-{
-    strbuf_printf(out, "%s", name);
-    for (int i = 0; i < ids->n; i++)
-        strbuf_printf(out, "%s%" PRIi32, i ? ", " : " ", ids->id[i]);
-    if (ids->n == 0)
-        strbuf_puts(out, " none");
-}
-
-static void add_config(StrBuf *out, const Model *c)
-{
-    strbuf_printf(out,
-                  "shape       dim %" PRIi64 ", %" PRIi64 " layers, %" PRIi64 " heads of %" PRIi64
-                  ", %" PRIi64 " kv heads, ffn %" PRIi64 ", vocabulary %" PRIi64 "\n",
-                  c->dim, c->n_layers, c->n_heads, c->head_dim, c->n_kv_heads, c->ffn, c->vocab);
-    strbuf_printf(out, "context     %" PRIi64 " positions; rope theta %g, %s", c->max_context,
-                  c->rope_theta, rope_name(c));
-    bool alpha = c->rope_scaling == ROPE_DYNAMIC && c->rope_alpha != 0;
-    if (c->rope_scaling != ROPE_PLAIN)
-        strbuf_printf(out, " scaling by %s%g", alpha ? "alpha " : "",
-                      alpha ? c->rope_alpha : c->rope_factor);
-    if (c->rope_scaling == ROPE_YARN)
-        strbuf_printf(out, " from %" PRIi64 " positions, attention by %g", c->rope_original_context,
-                      c->rope_attention);
-    strbuf_puts(out, c->rope_interleaved ? ", interleaved pairs\n" : ", half-split pairs\n");
-    strbuf_printf(out, "details     rms eps %g, %s head", c->rms_eps,
-                  c->tied ? "tied" : "separate");
-    strbuf_puts(out, c->attention_bias ? ", attention biases" : "");
-    strbuf_puts(out, c->mlp_bias ? ", mlp biases" : "");
-    strbuf_puts(out, "\ntokens      ");
-    add_ids(out, "begin", &c->bos);
-    add_ids(out, "; end", &c->eos);
-    strbuf_putc(out, '\n');
 }
 
 /* Of a model that runs in the blocks that its files have: bytes of its weights with `dtype` for what is in none; else 0. A table
@@ -134,7 +94,7 @@ static double block_bytes(const Subject *s, cvn_dtype dtype)
 {
     const ParamList *params = &s->model.params;
     double bytes = 0;
-    for (int i = 0; s->model.config.blocks && i < params->n; i++)
+    for (int i = 0; s->from_files && model_in_blocks(s->model.desc) && i < params->n; i++)
         if (params->param[i].kind != PARAM_EMBED || params->param[i].form == PARAM_PLAIN)
             bytes += (double)param_bytes(&params->param[i], dtype);
     return bytes;
@@ -142,7 +102,7 @@ static double block_bytes(const Subject *s, cvn_dtype dtype)
 
 static void add_sizes(StrBuf *out, const Subject *s)
 {
-    ModelSize size = model_size(&s->config);
+    ModelSize size = model_size(s->desc);
     strbuf_puts(out, "parameters  ");
     strbuf_count(out, size.params);
     strbuf_puts(out, ", of which ");
@@ -166,10 +126,10 @@ static void add_sizes(StrBuf *out, const Subject *s)
         label = "            ";
     }
     for (int i = 0; i < 2; i++) {
-        int64_t cache = kv_cache_bytes(&s->config, s->batch, s->length, dtypes[i]);
+        int64_t cache = kv_cache_bytes(s->desc, s->batch, s->length, dtypes[i]);
         strbuf_printf(out, "%s%-4s weights %s, KV cache %s", i ? "            " : label,
                       cvn_dtype_name(dtypes[i]),
-                      bytes_text((double)model_bytes(&s->config, dtypes[i])).text,
+                      bytes_text((double)model_bytes(s->desc, dtypes[i])).text,
                       cache < 0 ? "too large to say" : bytes_text((double)cache).text);
         strbuf_printf(out, " for %" PRIi64 " x %" PRIi64 " tokens\n", s->batch, s->length);
     }
@@ -197,7 +157,7 @@ static void add_tokenizer(StrBuf *out, const Subject *s)
 
 static void add_groups(StrBuf *out, const Subject *s)
 {
-    int64_t all = model_size(&s->config).params, tensors;
+    int64_t all = model_size(s->desc).params, tensors;
     strbuf_puts(out, "\n  group          tensors       parameters   share\n");
     for (ParamKind k = 0; k < PARAM_KIND_COUNT; k++) {
         SCOPED(strbuf_free) StrBuf count = {0};
@@ -238,18 +198,6 @@ static void add_tensors(StrBuf *out, const IoTensors *list, bool stats)
     }
 }
 
-static json_t *config_json(const Model *c)
-{
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:s, s:b, s:o, s:o}",
-                     "dim", (json_int_t)c->dim, "layers", (json_int_t)c->n_layers, "heads",
-                     (json_int_t)c->n_heads, "kv_heads", (json_int_t)c->n_kv_heads, "head_dim",
-                     (json_int_t)c->head_dim, "ffn", (json_int_t)c->ffn, "vocab",
-                     (json_int_t)c->vocab, "context", (json_int_t)c->max_context, "rms_eps",
-                     c->rms_eps, "rope_theta", c->rope_theta, "rope_scaling", rope_name(c), "tied",
-                     c->tied, "bos", json_ids(c->bos.id, (size_t)c->bos.n), "eos",
-                     json_ids(c->eos.id, (size_t)c->eos.n));
-}
-
 static json_t *tensors_json(const IoTensors *list, bool stats)
 {
     json_t *all = json_array();
@@ -278,16 +226,16 @@ static json_t *subject_json(const Subject *s, const IoTensors *tensors, bool sta
         if (n_tensors)
             groups = json_with(groups, param_kind_name(k), json_integer(n));
     }
-    ModelSize size = model_size(&s->config);
-    json_t *all =
-        json_pack("{s:s, s:o, s:I, s:I, s:o, s:{s:I, s:I}, s:{s:I, s:I, s:I, s:I}}", "name",
-                  s->name, "config", config_json(&s->config), "parameters", (json_int_t)size.params,
-                  "matmul_parameters", (json_int_t)size.matmul_params, "groups", groups,
-                  "weight_bytes", "bf16", (json_int_t)model_bytes(&s->config, CVN_BF16), "f32",
-                  (json_int_t)model_bytes(&s->config, CVN_F32), "cache_bytes", "batch",
-                  (json_int_t)s->batch, "length", (json_int_t)s->length, "bf16",
-                  (json_int_t)kv_cache_bytes(&s->config, s->batch, s->length, CVN_BF16), "f32",
-                  (json_int_t)kv_cache_bytes(&s->config, s->batch, s->length, CVN_F32));
+    ModelSize size = model_size(s->desc);
+    json_t *all = json_pack(
+        "{s:s, s:o, s:I, s:I, s:o, s:{s:I, s:I}, s:{s:I, s:I, s:I, s:I}}", "name", s->name,
+        "config", model_describe_json(s->desc), "parameters", (json_int_t)size.params,
+        "matmul_parameters", (json_int_t)size.matmul_params, "groups", groups, "weight_bytes",
+        "bf16", (json_int_t)model_bytes(s->desc, CVN_BF16), "f32",
+        (json_int_t)model_bytes(s->desc, CVN_F32), "cache_bytes", "batch", (json_int_t)s->batch,
+        "length", (json_int_t)s->length, "bf16",
+        (json_int_t)kv_cache_bytes(s->desc, s->batch, s->length, CVN_BF16), "f32",
+        (json_int_t)kv_cache_bytes(s->desc, s->batch, s->length, CVN_F32));
     if (all && s->from_files) {
         all = json_with(all, "kind", json_string(io_kind_name(s->model.kind)));
         if (s->model.adapter)
@@ -298,7 +246,7 @@ static json_t *subject_json(const Subject *s, const IoTensors *tensors, bool sta
         for (int i = 0, n_types = io_types(&s->model.tensors, type); i < n_types; i++)
             types = json_with(types, type[i].name, json_integer((json_int_t)type[i].bytes));
         all = json_with(all, "type_bytes", types);
-        if (s->model.config.blocks)
+        if (model_in_blocks(s->model.desc))
             all = json_with(all, "block_bytes", json_integer((json_int_t)block_bytes(s, CVN_BF16)));
         if (tensors)
             all = json_with(all, "tensors", tensors_json(tensors, stats));
@@ -317,7 +265,7 @@ static int show(const Subject *s, const IoTensors *tensors, bool stats)
                       s->model.path);
     else
         strbuf_printf(&text, "%s: %s\n", s->name, kind);
-    add_config(&text, &s->config);
+    model_describe(s->desc, &text);
     if (s->from_files)
         add_tokenizer(&text, s);
     add_sizes(&text, s);
@@ -332,7 +280,7 @@ static int run(const Args *args, cvn_err *err)
     Subject s = {0};
     HELD(close_subject, &s);
     TRY(open_subject(&s, args, err));
-    warn_lines(s.config.warnings);
+    warn_lines(model_warnings(s.desc));
     const bool stats = args->value[STATS].flag;
     const IoTensors tensors =
         stats && s.from_files && !s.audit.code ? io_joined(&s.model) : s.model.tensors;

@@ -130,7 +130,7 @@ static int print_plan(const SimAsk *ask, const SimAnswer *a, const char *name, c
            ask->batch == 1 ? "" : "s");
     if (ask->task != SIM_DECODE)
         printf(" of %" PRId64 " tokens", ask->seq);
-    if (ask->config.blocks)
+    if (model_in_blocks(ask->model))
         io_types_text(&model->tensors, &text);
     printf(", %s%s%s, mesh %s, layout %s\n\n", cvn_dtype_name(ask->compute),
            text.length ? ", weights " : "", text.length ? text.text : "",

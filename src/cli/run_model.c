@@ -146,10 +146,8 @@ int run_model_open(RunModel *run, const RunOptions *options, cvn_err *err)
                        options->takes_ids ? "; give token ids with --tokens" : "");
     warn_lines(cvn_model_warnings(run->model));
     /* The ranks have the same model as far as its config says. */
-    const Model *c = &run->model->io.config;
-    const int64_t sizes[] = {c->vocab,    c->dim, c->n_layers,    c->n_heads,       c->n_kv_heads,
-                             c->head_dim, c->ffn, c->max_context, run->model->dtype};
-    return cluster_agree(run->cluster, "the model", hash_bytes(sizes, sizeof sizes), err);
+    const uint64_t same[] = {model_hash(run->model->io.desc), run->model->dtype};
+    return cluster_agree(run->cluster, "the model", hash_bytes(same, sizeof same), err);
 }
 
 cvn_sampling run_model_sampling(const Args *args)

@@ -191,9 +191,9 @@ static int write_trace(const char *path, const Timed *t, cvn_err *err)
 
 static SimFigures step_figures(const Args *args, const SimAsk *ask, const SimAnswer *a)
 {
-    double wide = ask->config.quant.kind == QUANT_INT8   ? 1
-                  : ask->config.quant.kind == QUANT_INT4 ? 0.53125
-                                                         : 2;
+    double wide = model_quant(ask->model).kind == QUANT_INT8   ? 1
+                  : model_quant(ask->model).kind == QUANT_INT4 ? 0.53125
+                                                               : 2;
     return (SimFigures){.model = ask_name(args),
                         .task = ask_tasks[ask->task],
                         .chip = ask->chip,
@@ -202,7 +202,7 @@ static SimFigures step_figures(const Args *args, const SimAsk *ask, const SimAns
                         .tokens = (double)(ask->batch * (ask->task == SIM_DECODE ? 1 : ask->seq)),
                         .model_flops = a->model_flops,
                         .weights = ask->task == SIM_DECODE
-                                       ? wide * (double)model_size(&ask->config).matmul_params
+                                       ? wide * (double)model_size(ask->model).matmul_params
                                        : 0,
                         .exposed = a->timed.exposed,
                         .cost = a->timed.cost};
@@ -254,11 +254,12 @@ static int print_step(const Args *args, const SimAsk *ask, const SimAnswer *a,
 /* What of the question serving is simulated by: the model, its numbers, the chips of a replica. */
 static void replica_of(const SimAsk *ask, const Mesh *mesh, SimServing *serving)
 {
-    serving->shape = sim_shape_of(&ask->config);
-    serving->type = ask->int8_inputs                       ? CHIP_INT8
-                    : ask->config.quant.kind == QUANT_INT8 ? CHIP_WEIGHT8
-                    : ask->config.quant.kind == QUANT_INT4 ? CHIP_WEIGHT4
-                                                           : CHIP_BF16;
+    const ModelShape shape = model_shape(ask->model);
+    serving->shape = sim_shape_of(&shape);
+    serving->type = ask->int8_inputs                             ? CHIP_INT8
+                    : model_quant(ask->model).kind == QUANT_INT8 ? CHIP_WEIGHT8
+                    : model_quant(ask->model).kind == QUANT_INT4 ? CHIP_WEIGHT4
+                                                                 : CHIP_BF16;
     serving->narrow = ask->kv_int8;
     serving->tp = 1;
     serving->pp = 1;
@@ -283,7 +284,7 @@ static int write_report(const char *path, void (*draw)(StrBuf *, const Report *)
                 .seq = (double)ask->seq,
                 .context = (double)ask->context,
                 .timed = &a->timed,
-                .layers = (double)ask->config.n_layers};
+                .layers = (double)model_layers(ask->model)};
     cost_model(&chip, ask->chip);
     r.serving = (SimServing){.chip = &chip, .engine = *sim_engine_find("caravan")};
     replica_of(ask, &a->rt.mesh, &r.serving);

@@ -65,8 +65,8 @@ void io_adapter_read(const IoAdapter *adapter, const IoModel *model, int number,
 {
     const Param *p = &adapter->params.list.param[number];
     const IoTensor *tensor = io_tensors_find(&adapter->tensors, p->file_name[NAMING_HF]);
-    bool pairs = p->rank == 3 && p->axis[1] == AXIS_HEAD_DIM && p->kind != PARAM_V;
-    if (!model->config.rope_interleaved || !pairs) {
+
+    if (!model_is_interleaved(model->desc) || !p->rotated) {
         io_decode(tensor, 0, p->n, out);
         return;
     }
@@ -81,7 +81,7 @@ void io_adapter_read(const IoAdapter *adapter, const IoModel *model, int number,
 static int merge(IoModel *model, const IoAdapter *adapter, cvn_err *err)
 {
     const LoraOptions *options = &adapter->options;
-    if (model->config.quant.kind != QUANT_NONE)
+    if (model_quant(model->desc).kind != QUANT_NONE)
         return err_set(err, CVN_EUNSUPPORTED,
                        "the adapters of '%s' cannot be merged into '%s', which is quantized; "
                        "give them to --adapter",

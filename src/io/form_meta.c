@@ -271,58 +271,80 @@ static int write_part(Out *out, const FormOptions *o, int part, const Crc32 *crc
     return CVN_OK;
 }
 
-/* What of the config Meta's code cannot say; NULL: nothing. */
-static const char *unsayable(const Model *c)
+/* Llama 3's scaling, as Meta's code has it. */
+static bool is_llama3(const json_t *scaling)
 {
-    bool llama3 = c->rope_scaling == ROPE_LLAMA3 && c->rope_ramp[0] == 1 && c->rope_ramp[1] == 4 &&
-                  c->rope_original_context == 8192;
-    return c->attention_bias || c->mlp_bias           ? "biases"
-           : c->head_dim * c->n_heads != c->dim       ? "heads of another width"
-           : c->rope_scaling != ROPE_PLAIN && !llama3 ? "such scaled rotary frequencies"
-                                                      : NULL;
+    const json_t *type = json_object_get(scaling, "rope_type");
+    return type && strcmp(json_string_value(type), "llama3") == 0 &&
+           json_number_value(json_object_get(scaling, "low_freq_factor")) == 1 &&
+           json_number_value(json_object_get(scaling, "high_freq_factor")) == 4 &&
+           json_number_value(json_object_get(scaling, "original_max_position_embeddings")) == 8192;
 }
 
-static const char *params_json(const Model *c, Arena *arena)
+/* What of the model, here in the words of a config.json, Meta's code cannot say; NULL: nothing. */
+static const char *unsayable(const Model *m, const json_t *config)
 {
+    const json_t *scaling = json_object_get(config, "rope_scaling");
+    const ModelShape c = model_shape(m);
+    return !model_has_names(m, NAMING_META) ? "what Llama has not"
+           : json_is_true(json_object_get(config, "attention_bias")) ||
+                   json_is_true(json_object_get(config, "mlp_bias"))
+               ? "biases"
+           : c.head_dim * c.heads != c.width               ? "heads of another width"
+           : !json_is_null(scaling) && !is_llama3(scaling) ? "such scaled rotary frequencies"
+                                                           : NULL;
+}
+
+static const char *params_json(const Model *m, const json_t *config, Arena *arena)
+{
+    const ModelShape c = model_shape(m);
+    const json_t *scaling = json_object_get(config, "rope_scaling");
     /* Two thirds of 4 dim times the multiplier, rounded down: a half more than wanted is on the safe side. */
-    int64_t base = 2 * (4 * c->dim) / 3;
-    json_auto_t *json = json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:I}", "dim", (json_int_t)c->dim, "n_layers",
-        (json_int_t)c->n_layers, "n_heads", (json_int_t)c->n_heads, "n_kv_heads",
-        (json_int_t)c->n_kv_heads, "vocab_size", (json_int_t)c->vocab, "multiple_of", (json_int_t)1,
-        "ffn_dim_multiplier", ((double)c->ffn + 0.5) / (double)base, "norm_eps", c->rms_eps,
-        "rope_theta", c->rope_theta, "max_seq_len", (json_int_t)c->max_context);
-    if (c->rope_scaling == ROPE_LLAMA3) {
+    int64_t base = 2 * (4 * c.width) / 3;
+    json_auto_t *json =
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:I}", "dim", (json_int_t)c.width,
+                  "n_layers", (json_int_t)c.layers, "n_heads", (json_int_t)c.heads, "n_kv_heads",
+                  (json_int_t)c.kv_heads, "vocab_size", (json_int_t)c.vocab, "multiple_of",
+                  (json_int_t)1, "ffn_dim_multiplier", ((double)c.ffn + 0.5) / (double)base,
+                  "norm_eps", json_number_value(json_object_get(config, "rms_norm_eps")),
+                  "rope_theta", json_number_value(json_object_get(config, "rope_theta")),
+                  "max_seq_len", (json_int_t)c.context);
+    if (!json_is_null(scaling)) {
         json = json_with(json, "use_scaled_rope", json_true());
-        json = json_with(json, "rope_scaling_factor", json_real(c->rope_factor));
+        json = json_with(json, "rope_scaling_factor",
+                         json_real(json_number_value(json_object_get(scaling, "factor"))));
     }
     const char *text = json_arena_text(json, JSON_INDENT(2) | JSON_REAL_PRECISION(15), arena);
     return text;
 }
 
-static int check(const Out *out, const FormOptions *o, cvn_err *err)
+static int check(const Out *out, const FormOptions *o, const json_t *config, cvn_err *err)
 {
-    const Model *c = &out->model->config;
-    const char *refused = unsayable(c);
+    const ModelShape c = model_shape(out->model->desc);
+    const char *refused = unsayable(out->model->desc, config);
     if (refused)
         return err_set(err, CVN_EUNSUPPORTED, "Meta's folders cannot say that '%s' has %s",
                        out->model->path, refused);
     if (o->type->type.block || o->type->quant.kind)
         return err_set(err, CVN_EINVAL, "%s is no type of Meta's folders; f32, f16 and bf16 are",
                        o->type->name);
-    if (c->n_kv_heads % o->parts || c->n_heads % o->parts || c->ffn % o->parts ||
-        (c->vocab % o->parts && c->dim % o->parts))
+    if (c.kv_heads % o->parts || c.heads % o->parts || c.ffn % o->parts ||
+        (c.vocab % o->parts && c.width % o->parts))
         return err_set(err, CVN_EINVAL,
                        "%" PRId64 " heads, %" PRId64 " KV heads, a feed-forward width of %" PRId64
                        " and %" PRId64 " tokens do not divide into %d parts",
-                       c->n_heads, c->n_kv_heads, c->ffn, c->vocab, o->parts);
+                       c.heads, c.kv_heads, c.ffn, c.vocab, o->parts);
     return CVN_OK;
 }
 
 int form_meta(Out *out, const FormOptions *o, cvn_err *err)
 {
     Crc32 crc;
-    TRY(check(out, o, err));
+    json_t *config = model_json(out->model->desc, err);
+    if (!config)
+        return CVN_EUNSUPPORTED;
+    HELD(json_release, config);
+    TRY(check(out, o, config, err));
     crc32_init(&crc);
     out->interleaved = true;
     for (int part = 0; part < o->parts; part++) {
@@ -335,7 +357,7 @@ int form_meta(Out *out, const FormOptions *o, cvn_err *err)
         held_release(&held[0]);
         TRY(code);
     }
-    const char *text = params_json(&out->model->config, out->arena);
+    const char *text = params_json(out->model->desc, config, out->arena);
     if (!text)
         return err_set(err, CVN_EMEM, "no memory for params.json");
     out_file(out, "params.json");

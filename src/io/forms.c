@@ -6,6 +6,7 @@
 #include "io/llama2c.h"
 #include "io/safetensors.h"
 #include "io/save_files.h"
+#include "model/gguf.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -79,36 +80,37 @@ static int put_safetensors(Out *out, const ParamList *params, const SaveFiles *f
     return CVN_OK;
 }
 
-Model form_hf_config(const IoModel *model, const FormType *type)
+Model *form_hf_model(const IoModel *model, const FormType *type, Arena *arena)
 {
-    Model config = model->config;
-    config.rope_interleaved = false;
-    config.quant = type->quant;
+    Model *written = model_copy(model->desc, arena);
+    model_set_interleaved(written, false);
+    model_set_quant(written, type->quant);
     if (type->quant.kind == QUANT_NONE)
-        config.dtype = type->type.dtype;
-    return config;
+        model_set_dtype(written, type->type.dtype);
+    return written;
 }
 
 int form_hf(Out *out, const FormOptions *o, cvn_err *err)
 {
-    const Model config = form_hf_config(out->model, o->type);
+    const Model *written = form_hf_model(out->model, o->type, out->arena);
+    cvn_dtype dtype = model_dtype(written);
     ParamList params;
     if (o->type->type.block)
         return refuse_type(o, "Hugging Face folders",
                            "f32, f16 and bf16 are, and our own int8 and int4", err);
-    params_list(&params, &config, out->arena);
+    params_list(&params, written, out->arena);
     SaveFiles files = save_files("model", o->shard_bytes, params.n, out->arena);
     for (int i = 0; i < params.n; i++) {
         const Param *p = &params.param[i];
         if (p->form == PARAM_SCALES)
             continue;
         save_files_add(&files, i, p->file_name[NAMING_HF],
-                       out_param_bytes(p, (OutType){.dtype = config.dtype}));
+                       out_param_bytes(p, (OutType){.dtype = dtype}));
         if (p->form == PARAM_QUANTIZED) /* in the same file */
             save_files_add(&files, p->scale, params.param[p->scale].file_name[NAMING_HF], 0);
     }
     for (int file = 0; file < files.n; file++)
-        TRY(put_safetensors(out, &params, &files, file, config.dtype, err));
+        TRY(put_safetensors(out, &params, &files, file, dtype, err));
     json_t *index = files.n > 1 ? save_files_json(&files) : NULL;
     if (files.n > 1) {
         const char *text = json_arena_text(index, JSON_INDENT(2), out->arena);
@@ -125,20 +127,20 @@ int form_hf(Out *out, const FormOptions *o, cvn_err *err)
 
 /* Q4_K_M spends more on what errors come through most: as llama.cpp does, on v and down of the first and last eighth of the
    layers and of every third between. */
-static bool is_worth_more(const Param *p, const Model *c)
+static bool is_worth_more(const Param *p, const Model *m)
 {
-    int64_t n = c->n_layers, i = p->layer;
+    int64_t n = model_layers(m), i = p->layer;
     return (p->kind == PARAM_V || p->kind == PARAM_DOWN) &&
            (i < n / 8 || i >= 7 * n / 8 || (i - n / 8) % 3 == 2);
 }
 
-static OutType gguf_type(const Param *p, const Model *c, OutType asked)
+static OutType gguf_type(const Param *p, const Model *m, OutType asked)
 {
-    bool head = p->kind == PARAM_LM_HEAD || (p->kind == PARAM_EMBED && c->tied);
+    bool head = p->kind == PARAM_LM_HEAD || (p->kind == PARAM_EMBED && model_shape(m).tied);
     OutType type = asked;
     if (p->file_rank < 2)
         return (OutType){.dtype = CVN_F32};
-    if ((type.block == BLOCK_Q4_K && (head || is_worth_more(p, c))) ||
+    if ((type.block == BLOCK_Q4_K && (head || is_worth_more(p, m))) ||
         (type.block == BLOCK_Q4_0 && head))
         type.block = BLOCK_Q6_K;
     if (type.block && p->file_dims[1] % block_info[type.block].elements != 0)
@@ -158,61 +160,48 @@ static uint32_t gguf_number(OutType type)
     }
 }
 
-static void put_ids(GgufKeys *keys, const Model *c)
+static void put_ids(GgufKeys *keys, const Model *m)
 {
-    const int32_t *eos = c->eos.id;
-    if (c->bos.n)
-        gguf_key_u32(keys, "tokenizer.ggml.bos_token_id", c->bos.id[0]);
-    if (c->eos.n)
-        gguf_key_u32(keys, "tokenizer.ggml.eos_token_id", eos[0]);
-    if (c->eos.n > 1)
-        gguf_key_u32(keys, "tokenizer.ggml.eot_token_id", eos[c->eos.n - 1]);
-    if (c->eos.n > 2)
-        gguf_key_u32(keys, "tokenizer.ggml.eom_token_id", eos[1]);
-    if (c->pad >= 0)
-        gguf_key_u32(keys, "tokenizer.ggml.padding_token_id", c->pad);
+    const SpecialIds *begins = model_begins(m), *ends = model_ends(m);
+    if (begins->n)
+        gguf_key_u32(keys, "tokenizer.ggml.bos_token_id", begins->id[0]);
+    if (ends->n)
+        gguf_key_u32(keys, "tokenizer.ggml.eos_token_id", ends->id[0]);
+    if (ends->n > 1)
+        gguf_key_u32(keys, "tokenizer.ggml.eot_token_id", ends->id[ends->n - 1]);
+    if (ends->n > 2)
+        gguf_key_u32(keys, "tokenizer.ggml.eom_token_id", ends->id[1]);
+    if (model_pad(m) >= 0)
+        gguf_key_u32(keys, "tokenizer.ggml.padding_token_id", model_pad(m));
 }
 
-/* What llama.cpp reads, and what only other readers do: without these it has 1 and 32 turns. */
-static void put_yarn(GgufKeys *keys, const Model *c)
+static void put_integer(void *of, const char *key, int64_t value)
 {
-    gguf_key_text(keys, "llama.rope.scaling.type", "yarn");
-    gguf_key_f32(keys, "llama.rope.scaling.factor", c->rope_factor);
-    gguf_key_u32(keys, "llama.rope.scaling.original_context_length", c->rope_original_context);
-    gguf_key_f32(keys, "llama.rope.scaling.attn_factor",
-                 c->rope_attention / rope_yarn_attention(c->rope_factor, 1));
-    gguf_key_f32(keys, "llama.rope.scaling.yarn_beta_slow", c->rope_ramp[0]);
-    gguf_key_f32(keys, "llama.rope.scaling.yarn_beta_fast", c->rope_ramp[1]);
+    gguf_key_u32(of, key, value);
 }
 
-static void put_config(GgufKeys *keys, const Model *c, const FormOptions *o)
+static void put_real(void *of, const char *key, double value)
 {
-    gguf_key_text(keys, "general.architecture", "llama");
+    gguf_key_f32(of, key, value);
+}
+
+static void put_text(void *of, const char *key, const char *value)
+{
+    gguf_key_text(of, key, value);
+}
+
+static int put_settings(GgufKeys *keys, const IoModel *model, const FormOptions *o, cvn_err *err)
+{
+    const GgufSink sink = {.of = keys, .integer = put_integer, .real = put_real, .text = put_text};
+    const char *architecture = model_gguf_architecture(model->desc);
+    gguf_key_text(keys, "general.architecture", architecture ? architecture : "");
     gguf_key_text(keys, "general.name", o->name);
     gguf_key_u32(keys, "general.file_type", o->type->gguf);
     if (o->type->type.block)
         gguf_key_u32(keys, "general.quantization_version", 2);
-    gguf_key_u32(keys, "llama.block_count", c->n_layers);
-    gguf_key_u32(keys, "llama.context_length", c->max_context);
-    gguf_key_u32(keys, "llama.embedding_length", c->dim);
-    gguf_key_u32(keys, "llama.feed_forward_length", c->ffn);
-    gguf_key_u32(keys, "llama.attention.head_count", c->n_heads);
-    gguf_key_u32(keys, "llama.attention.head_count_kv", c->n_kv_heads);
-    if (c->head_dim * c->n_heads != c->dim) {
-        gguf_key_u32(keys, "llama.attention.key_length", c->head_dim);
-        gguf_key_u32(keys, "llama.attention.value_length", c->head_dim);
-    }
-    gguf_key_f32(keys, "llama.attention.layer_norm_rms_epsilon", c->rms_eps);
-    gguf_key_u32(keys, "llama.rope.dimension_count", c->head_dim);
-    gguf_key_f32(keys, "llama.rope.freq_base", model_rope_theta(c, c->max_context));
-    gguf_key_u32(keys, "llama.vocab_size", c->vocab);
-    if (c->rope_scaling == ROPE_LINEAR) {
-        gguf_key_text(keys, "llama.rope.scaling.type", "linear");
-        gguf_key_f32(keys, "llama.rope.scaling.factor", c->rope_factor);
-    }
-    if (c->rope_scaling == ROPE_YARN)
-        put_yarn(keys, c);
-    put_ids(keys, c);
+    TRY(model_to_gguf(model->desc, model->path, &sink, err));
+    put_ids(keys, model->desc);
+    return CVN_OK;
 }
 
 static void put_tensor(StrBuf *out, const char *name, int rank, const int64_t *dims, OutType type,
@@ -228,39 +217,22 @@ static void put_tensor(StrBuf *out, const char *name, int rank, const int64_t *d
     *at += (out_type_bytes(type, n) + 31) / 32 * 32;
 }
 
-/* What llama3's scaling divides each frequency by. */
-static void put_factors(Out *out, const Model *c)
-{
-    Model unscaled = *c;
-    int64_t n = c->head_dim / 2;
-    double *plain = arena_array(out->arena, (size_t)n, sizeof *plain);
-    double *scaled = arena_array(out->arena, (size_t)n, sizeof *scaled);
-    float *factor = arena_array(out->arena, (size_t)n, sizeof *factor);
-    unscaled.rope_scaling = ROPE_PLAIN;
-    model_rope_frequencies(&unscaled, c->max_context, plain);
-    model_rope_frequencies(c, c->max_context, scaled);
-    for (int64_t i = 0; i < n; i++)
-        factor[i] = (float)(plain[i] / scaled[i]);
-    out_bytes(out, factor, (size_t)n * sizeof *factor);
-    out_padding(out, 32);
-}
-
 int form_gguf(Out *out, const FormOptions *o, cvn_err *err)
 {
-    const Model *c = &out->model->config;
+    const Model *m = out->model->desc;
     const ParamList *params = &out->model->params;
-    bool factors = c->rope_scaling == ROPE_LLAMA3;
-    if (c->rope_scaling == ROPE_YARN && !c->rope_truncate)
-        return err_set(err, CVN_EUNSUPPORTED,
-                       "a GGUF file cannot say that '%s' has yarn scaling that is not truncated",
-                       out->model->path);
+    const float *divisors = model_rope_divisors(m, out->arena);
     uint32_t version = 3;
-    uint64_t at = 0, n = (uint64_t)params->n + factors;
+    uint64_t at = 0, n = (uint64_t)params->n + (divisors != NULL);
     GgufKeys keys = {0};
-    StrBuf head = {0};
+    SCOPED(strbuf_free) StrBuf head = {0};
     if (o->type->quant.kind)
         return refuse_type(o, "GGUF files", "q4_0, q4_k_m, q6_k and q8_0 are", err);
-    put_config(&keys, c, o);
+    int code = put_settings(&keys, out->model, o, err);
+    if (code != CVN_OK) {
+        strbuf_free(&keys.bytes);
+        return code;
+    }
     if (!o->tokenizer)
         gguf_key_text(&keys, "tokenizer.ggml.model", "no_vocab");
     uint64_t n_keys = keys.n + (o->tokenizer ? o->tokenizer->n : 0);
@@ -271,13 +243,13 @@ int form_gguf(Out *out, const FormOptions *o, cvn_err *err)
     strbuf_add(&head, keys.bytes.text, keys.bytes.length);
     if (o->tokenizer)
         strbuf_add(&head, o->tokenizer->bytes.text, o->tokenizer->bytes.length);
-    int64_t half = c->head_dim / 2;
-    if (factors)
+    int64_t half = model_rope_pairs(m);
+    if (divisors)
         put_tensor(&head, "rope_freqs.weight", 1, &half, (OutType){.dtype = CVN_F32}, &at, half);
     for (int i = 0; i < params->n; i++) {
         const Param *p = &params->param[i];
         put_tensor(&head, p->file_name[NAMING_GGUF], p->file_rank, p->file_dims,
-                   gguf_type(p, c, o->type->type), &at, p->n);
+                   gguf_type(p, m, o->type->type), &at, p->n);
     }
     bool failed = keys.bytes.failed || head.failed;
     strbuf_free(&keys.bytes);
@@ -285,12 +257,14 @@ int form_gguf(Out *out, const FormOptions *o, cvn_err *err)
     out_text(out, &head);
     if (failed)
         return err_set(err, CVN_EMEM, "no memory for the header of a GGUF file");
-    out->interleaved = true;
+    out->interleaved = model_gguf_interleaves(m);
     out_padding(out, 32);
-    if (factors)
-        put_factors(out, c);
+    if (divisors) {
+        out_bytes(out, divisors, (size_t)half * sizeof *divisors);
+        out_padding(out, 32);
+    }
     for (int i = 0; i < params->n; i++) {
-        out_param(out, &params->param[i], gguf_type(&params->param[i], c, o->type->type), -1, 0, 1);
+        out_param(out, &params->param[i], gguf_type(&params->param[i], m, o->type->type), -1, 0, 1);
         out_padding(out, 32);
     }
     return CVN_OK;
@@ -299,12 +273,12 @@ int form_gguf(Out *out, const FormOptions *o, cvn_err *err)
 /* ---- llama2.c ---- */
 
 /* Cosines, then sines, of the angles of each position, which only version 0 has. */
-static void put_angles(Out *out, const Model *c)
+static void put_angles(Out *out, const Model *m)
 {
-    const int64_t half = c->head_dim / 2, n = c->max_context * half;
+    const int64_t half = model_rope_pairs(m), n = model_context(m) * half;
     double *frequency = arena_array(out->arena, (size_t)half, sizeof *frequency);
     float *angle = arena_array(out->arena, (size_t)n, sizeof *angle);
-    model_rope_frequencies(c, c->max_context, frequency);
+    model_rope_frequencies(m, model_context(m), frequency);
     for (int sines = 0; sines < 2; sines++) {
         for (int64_t i = 0; i < n; i++) {
             double x = (double)(i / half) * frequency[i % half];
@@ -316,28 +290,39 @@ static void put_angles(Out *out, const Model *c)
 
 static int write_llama2c(Out *out, const FormOptions *o, int version, cvn_err *err)
 {
-    const Model *c = &out->model->config;
+    const Model *m = out->model->desc;
+    const ModelShape c = model_shape(m);
     const ParamList *params = &out->model->params;
-    const char *refused = c->attention_bias || c->mlp_bias     ? "biases"
-                          : c->head_dim * c->n_heads != c->dim ? "heads of another width"
-                          : c->rope_scaling != ROPE_PLAIN      ? "scaled rotary frequencies"
-                          : c->rope_theta != 10000             ? "another rotary base than 10000"
-                          : c->rms_eps < 0.9e-5 || c->rms_eps > 1.1e-5 ? "another eps than 1e-5"
-                                                                       : NULL;
+    json_t *json = model_json(m, err);
+    if (!json)
+        return CVN_EUNSUPPORTED;
+    HELD(json_release, json);
+    const double eps = json_number_value(json_object_get(json, "rms_norm_eps"));
+    const char *refused = !model_has_names(m, NAMING_META) ? "what Llama has not"
+                          : json_is_true(json_object_get(json, "attention_bias")) ||
+                                  json_is_true(json_object_get(json, "mlp_bias"))
+                              ? "biases"
+                          : c.head_dim * c.heads != c.width ? "heads of another width"
+                          : !json_is_null(json_object_get(json, "rope_scaling"))
+                              ? "scaled rotary frequencies"
+                          : json_number_value(json_object_get(json, "rope_theta")) != 10000
+                              ? "another rotary base than 10000"
+                          : eps < 0.9e-5 || eps > 1.1e-5 ? "another eps than 1e-5"
+                                                         : NULL;
     if (refused)
         return err_set(err, CVN_EUNSUPPORTED, "a file of llama2.c cannot say that '%s' has %s",
                        out->model->path, refused);
     if (o->type->type.block || o->type->quant.kind || o->type->type.dtype != CVN_F32)
         return refuse_type(o, "llama2.c's files", "f32 is", err);
     uint8_t head[LLAMA2C_HEADER] = {0};
-    const int32_t vocab = (int32_t)c->vocab;
-    const int32_t numbers[9] = {LLAMA2C_MAGIC,          1,
-                                (int32_t)c->dim,        (int32_t)c->ffn,
-                                (int32_t)c->n_layers,   (int32_t)c->n_heads,
-                                (int32_t)c->n_kv_heads, version == 0 && !c->tied ? -vocab : vocab,
-                                (int32_t)c->max_context};
+    const int32_t vocab = (int32_t)c.vocab;
+    const int32_t numbers[9] = {LLAMA2C_MAGIC,       1,
+                                (int32_t)c.width,    (int32_t)c.ffn,
+                                (int32_t)c.layers,   (int32_t)c.heads,
+                                (int32_t)c.kv_heads, version == 0 && !c.tied ? -vocab : vocab,
+                                (int32_t)c.context};
     memcpy(head, numbers, sizeof numbers);
-    head[sizeof numbers] = c->tied;
+    head[sizeof numbers] = c.tied;
     out->interleaved = true;
     out_file(out, o->file);
     if (version == 0)
@@ -346,7 +331,7 @@ static int write_llama2c(Out *out, const FormOptions *o, int version, cvn_err *e
         out_bytes(out, head, sizeof head);
     for (int k = 0; k < LLAMA2C_KINDS + 1 - version; k++) {
         if (llama2c_order[version][k] == PARAM_KIND_COUNT)
-            put_angles(out, c);
+            put_angles(out, m);
         for (int i = 0; i < params->n; i++)
             if (params->param[i].kind == llama2c_order[version][k])
                 out_param(out, &params->param[i], o->type->type, -1, 0, 1);

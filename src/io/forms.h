@@ -35,8 +35,8 @@ typedef struct FormOptions {
     const GgufKeys *tokenizer; /* or NULL */
 } FormOptions;
 
-/* The config of the folder that form_hf writes. */
-Model form_hf_config(const IoModel *model, const FormType *type);
+/* The model of the folder that form_hf writes, in the arena. */
+Model *form_hf_model(const IoModel *model, const FormType *type, Arena *arena);
 int form_hf(Out *out, const FormOptions *options, cvn_err *err);
 int form_meta(Out *out, const FormOptions *options, cvn_err *err);
 int form_gguf(Out *out, const FormOptions *options, cvn_err *err);

@@ -76,9 +76,8 @@ bool gguf_real(const Gguf *gguf, const char *key, double *out);
 /* A string value copied to the arena; NULL when the key is absent, no string, or holds a NUL. */
 const char *gguf_string(const Gguf *gguf, const char *key, Arena *arena);
 
-/* The config of a file of architecture "llama". Rotary pairs are interleaved; the head is tied, and
- * biases are present, as the tensors say; rope_freqs.weight must be the factors of a known llama3
- * scaling. A "llama." key that is not known is refused by name. */
-int gguf_config(Model *config, const Gguf *gguf, cvn_err *err);
+/* The model that the pairs describe, in the arena (model/gguf.h). A key of its architecture that is not known is refused by
+ * name. */
+int gguf_model(Model **model, const Gguf *gguf, cvn_err *err);
 
 #endif

@@ -1,5 +1,7 @@
 #include "io/llama2c.h"
 
+#include "base/json_file.h"
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -11,8 +13,8 @@ const ParamKind llama2c_order[2][LLAMA2C_KINDS + 1] = {
 };
 
 /* The header; *at becomes where the weights begin. */
-static int read_header(Model *c, const char *file, const uint8_t *data, size_t size,
-                       int32_t *version, size_t *at, cvn_err *err)
+static int read_header(Model **model, const char *file, const uint8_t *data, size_t size,
+                       int32_t *version, size_t *at, Arena *arena, cvn_err *err)
 {
     int32_t head[9] = {0};
     bool shared;
@@ -29,25 +31,29 @@ static int read_header(Model *c, const char *file, const uint8_t *data, size_t s
         return err_set(err, CVN_EFORMAT, "'%s' is too short for a header of llama2.c", file);
     n += *version ? 2 : 0;
     shared = *version ? data[36] != 0 : n[5] > 0;
-    c->dim = n[0];
-    c->ffn = n[1];
-    c->n_layers = n[2];
-    c->n_heads = n[3];
-    c->n_kv_heads = n[4];
-    c->vocab = n[5] < 0 ? -(int64_t)n[5] : n[5];
-    c->max_context = n[6];
-    if (c->n_heads < 1 || c->dim < 1 || c->dim % c->n_heads != 0)
+    int64_t dim = n[0], heads = n[3], vocab = n[5] < 0 ? -(int64_t)n[5] : n[5];
+    if (heads < 1 || dim < 1 || dim % heads != 0)
         return err_set(err, CVN_EFORMAT,
                        "'%s' is no file of llama2.c: its header has a width of %" PRId64
                        " for %" PRId64 " heads",
-                       file, c->dim, c->n_heads);
-    c->head_dim = c->dim / c->n_heads;
-    c->rms_eps = 1e-5;
-    c->rope_interleaved = true;
-    c->tied = shared;
-    if (c->vocab <= 2)
-        c->bos = c->eos = (SpecialIds){0};
-    return model_check(c, file, err);
+                       file, dim, heads);
+    /* The header in the words of a config.json. */
+    json_t *config =
+        json_pack("{s:s, s:I, s:i, s:i, s:I, s:i, s:I, s:i, s:f, s:b}", "model_type", "llama",
+                  "hidden_size", (json_int_t)dim, "intermediate_size", n[1], "num_hidden_layers",
+                  n[2], "num_attention_heads", (json_int_t)heads, "num_key_value_heads", n[4],
+                  "vocab_size", (json_int_t)vocab, "max_position_embeddings", n[6], "rms_norm_eps",
+                  1e-5, "tie_word_embeddings", shared);
+    if (vocab <= 2) {
+        config = json_with(config, "bos_token_id", json_null());
+        config = json_with(config, "eos_token_id", json_null());
+    }
+    if (!config)
+        return err_set(err, CVN_EMEM, "no memory to read '%s'", file);
+    HELD(json_release, config);
+    TRY(model_parse(model, file, config, NULL, arena, err));
+    model_set_interleaved(*model, true);
+    return CVN_OK;
 }
 
 static int add_kind(IoTensors *list, const ParamList *params, ParamKind kind, const char *file,
@@ -72,29 +78,28 @@ static int add_kind(IoTensors *list, const ParamList *params, ParamKind kind, co
     return CVN_OK;
 }
 
-int llama2c_read(IoTensors *list, Model *config, const char *file, const uint8_t *data, size_t size,
+int llama2c_read(IoTensors *list, Model **model, const char *file, const uint8_t *data, size_t size,
                  cvn_err *err)
 {
-    Model c = model_default();
     int32_t version;
     size_t at;
-    TRY(read_header(&c, file, data, size, &version, &at, err));
-    /* Within the limits of a config no sum here overflows. */
-    uint64_t want = at + (uint64_t)model_bytes(&c, CVN_F32);
-    want += version ? 0 : (uint64_t)c.max_context * (uint64_t)c.head_dim * 4;
+    TRY(read_header(model, file, data, size, &version, &at, list->arena, err));
+    int64_t angles = model_context(*model) * model_rope_pairs(*model) * 2;
+    /* Within the limits of a model no sum here overflows. */
+    uint64_t want = at + (uint64_t)model_bytes(*model, CVN_F32);
+    want += version ? 0 : (uint64_t)angles * 4;
     if (want != size)
         return err_set(err, CVN_EFORMAT,
                        "'%s' has %zu bytes where its header, of llama2.c, asks for %" PRIu64, file,
                        size, want);
     ParamList params;
-    params_list(&params, &c, list->arena);
+    params_list(&params, *model, list->arena);
     for (int k = 0; k < LLAMA2C_KINDS + 1 - version; k++) {
         ParamKind kind = llama2c_order[version][k];
         if (kind == PARAM_KIND_COUNT)
-            at += (size_t)(c.max_context * c.head_dim) * 4;
+            at += (size_t)angles * 4;
         else
             TRY(add_kind(list, &params, kind, file, data, &at, err));
     }
-    *config = c;
     return CVN_OK;
 }

@@ -24,7 +24,7 @@ enum { LLAMA2C_MAGIC = 0x616b3432, LLAMA2C_HEADER = 256, LLAMA2C_KINDS = 12 };
 extern const ParamKind llama2c_order[2][LLAMA2C_KINDS + 1];
 
 /* Tensors are named as in Meta's files. */
-int llama2c_read(IoTensors *list, Model *config, const char *file, const uint8_t *data, size_t size,
+int llama2c_read(IoTensors *list, Model **model, const char *file, const uint8_t *data, size_t size,
                  cvn_err *err);
 
 #endif

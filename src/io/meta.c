@@ -53,77 +53,90 @@ static int64_t feed_forward_width(int64_t dim, double multiplier, int64_t multip
     return (width + multiple_of - 1) / multiple_of * multiple_of;
 }
 
-static void read_rope(JsonReader *r, Model *c)
-{
-    const json_t *scaled = json_object_get(r->json, "use_scaled_rope");
-    json_get_real(r, "rope_theta", &c->rope_theta);
-    c->rope_interleaved = true;
-    if (!json_is_true(scaled))
-        return;
-    c->rope_scaling = ROPE_LLAMA3;
-    c->rope_factor = c->dim < 4096 ? 32 : 8;
-    json_get_real(r, "rope_scaling_factor", &c->rope_factor);
-    c->rope_ramp[0] = 1;
-    c->rope_ramp[1] = 4;
-    c->rope_original_context = 8192;
-}
-
 /* What the family fixes and params.json does not say. */
-static void infer_family(Model *c)
+static json_t *with_family(json_t *config, int64_t vocab, double eps, bool scaled)
 {
-    bool llama3 = c->vocab == 128256;
+    bool llama3 = vocab == 128256;
     if (llama3) {
-        c->bos = (SpecialIds){1, {128000}};
-        c->eos = (SpecialIds){3, {128001, 128008, 128009}};
+        config = json_with(config, "bos_token_id", json_integer(128000));
+        config = json_with(config, "eos_token_id",
+                           json_integers((const int64_t[]){128001, 128008, 128009}, 3));
     }
-    c->max_context = c->rope_scaling == ROPE_LLAMA3 ? 131072
-                     : llama3                       ? 8192
-                     : c->rms_eps < 5e-6            ? 2048
-                                                    : 4096;
+    return json_with(config, "max_position_embeddings",
+                     json_integer(scaled       ? 131072
+                                  : llama3     ? 8192
+                                  : eps < 5e-6 ? 2048
+                                               : 4096));
 }
 
-int meta_config(Model *config, const char *file, const json_t *params, const IoTensors *tensors,
-                cvn_err *err)
+/* The same in the words of a config.json. */
+static json_t *in_words(JsonReader *r, const IoTensors *tensors)
 {
-    Model c = model_default();
-    JsonReader r = {file, params, err, CVN_OK};
-    int64_t multiple_of = 256;
-    double multiplier = 0;
     const IoTensor *embed = io_tensors_find(tensors, "tok_embeddings.weight");
-    c.rms_eps = 1e-5;
-    json_get_int(&r, "dim", &c.dim);
-    json_get_int(&r, "n_layers", &c.n_layers);
-    json_get_int(&r, "n_heads", &c.n_heads);
-    c.n_kv_heads = c.n_heads;
-    json_get_int(&r, "n_kv_heads", &c.n_kv_heads);
-    json_get_int(&r, "vocab_size", &c.vocab);
-    json_get_int(&r, "multiple_of", &multiple_of);
-    json_get_real(&r, "ffn_dim_multiplier", &multiplier);
-    json_get_real(&r, "norm_eps", &c.rms_eps);
-    check_keys(&r);
-    if (r.code != CVN_OK)
-        return r.code;
-    if (c.dim < 1 || c.dim > 1 << 20 || c.n_heads < 1 || c.dim % c.n_heads != 0 ||
-        multiple_of < 1 || multiple_of > 1 << 20 || !(multiplier >= 0 && multiplier <= 100))
-        return err_set(err, CVN_EFORMAT,
-                       "'%s': dim %" PRId64 ", n_heads %" PRId64 ", multiple_of %" PRId64
-                       " or ffn_dim_multiplier %g is out of range",
-                       file, c.dim, c.n_heads, multiple_of, multiplier);
-    c.head_dim = c.dim / c.n_heads;
-    c.ffn = feed_forward_width(c.dim, multiplier, multiple_of);
-    if (c.vocab == -1 && embed && embed->rank == 2)
-        c.vocab = embed->dims[0];
-    read_rope(&r, &c);
-    infer_family(&c);
-    json_get_int(&r, "max_seq_len", &c.max_context);
-    c.tied = !io_tensors_find(tensors, "output.weight");
-    if (embed && (embed->dtype == CVN_BF16 || embed->dtype == CVN_F16))
-        c.dtype = embed->dtype;
-    if (r.code == CVN_OK)
-        r.code = model_check(&c, file, err);
-    if (r.code == CVN_OK)
-        *config = c;
-    return r.code;
+    int64_t dim = 4096, layers = 32, heads = 32, kv_heads, vocab = 32000, multiple_of = 256;
+    int64_t context = 0;
+    double multiplier = 0, eps = 1e-5, theta = 10000;
+    bool scaled = json_is_true(json_object_get(r->json, "use_scaled_rope"));
+    json_get_int(r, "dim", &dim);
+    json_get_int(r, "n_layers", &layers);
+    json_get_int(r, "n_heads", &heads);
+    kv_heads = heads;
+    json_get_int(r, "n_kv_heads", &kv_heads);
+    json_get_int(r, "vocab_size", &vocab);
+    json_get_int(r, "multiple_of", &multiple_of);
+    json_get_int(r, "max_seq_len", &context);
+    json_get_real(r, "ffn_dim_multiplier", &multiplier);
+    json_get_real(r, "norm_eps", &eps);
+    json_get_real(r, "rope_theta", &theta);
+    double factor = dim < 4096 ? 32 : 8;
+    json_get_real(r, "rope_scaling_factor", &factor);
+    check_keys(r);
+    if (r->code != CVN_OK)
+        return NULL;
+    if (dim < 1 || dim > 1 << 20 || heads < 1 || dim % heads != 0 || multiple_of < 1 ||
+        multiple_of > 1 << 20 || !(multiplier >= 0 && multiplier <= 100)) {
+        r->code = err_set(r->err, CVN_EFORMAT,
+                          "'%s': dim %" PRId64 ", n_heads %" PRId64 ", multiple_of %" PRId64
+                          " or ffn_dim_multiplier %g is out of range",
+                          r->file, dim, heads, multiple_of, multiplier);
+        return NULL;
+    }
+    if (vocab == -1 && embed && embed->rank == 2)
+        vocab = embed->dims[0];
+    json_t *config =
+        json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:b, s:s}", "model_type", "llama",
+                  "hidden_size", (json_int_t)dim, "num_hidden_layers", (json_int_t)layers,
+                  "num_attention_heads", (json_int_t)heads, "num_key_value_heads",
+                  (json_int_t)kv_heads, "vocab_size", (json_int_t)vocab, "intermediate_size",
+                  (json_int_t)feed_forward_width(dim, multiplier, multiple_of), "rms_norm_eps", eps,
+                  "rope_theta", theta, "tie_word_embeddings",
+                  !io_tensors_find(tensors, "output.weight"), "torch_dtype",
+                  embed && embed->dtype == CVN_BF16  ? "bfloat16"
+                  : embed && embed->dtype == CVN_F16 ? "float16"
+                                                     : "float32");
+    if (scaled)
+        config = json_with(config, "rope_scaling",
+                           json_pack("{s:s, s:f, s:i, s:i, s:i}", "rope_type", "llama3", "factor",
+                                     factor, "low_freq_factor", 1, "high_freq_factor", 4,
+                                     "original_max_position_embeddings", 8192));
+    config = with_family(config, vocab, eps, scaled);
+    if (json_get(r, "max_seq_len"))
+        config = json_with(config, "max_position_embeddings", json_integer(context));
+    if (!config)
+        r->code = err_set(r->err, CVN_EMEM, "no memory to read '%s'", r->file);
+    return config;
+}
+
+int meta_model(Model **model, const char *file, const json_t *params, const IoTensors *tensors,
+               Arena *arena, cvn_err *err)
+{
+    JsonReader r = {file, params, err, CVN_OK};
+    json_t *config = in_words(&r, tensors);
+    TRY(r.code);
+    HELD(json_release, config);
+    TRY(model_parse(model, file, config, NULL, arena, err));
+    model_set_interleaved(*model, true);
+    return CVN_OK;
 }
 
 /* Along which dimension a tensor is split over parts; -1 when each part has all of it. `params`
@@ -216,7 +229,7 @@ static int merge_parts(Folder *folder, const IoTensors *parts, int64_t dim, cvn_
     return CVN_OK;
 }
 
-int meta_open(Folder *folder, Model *config, const char *path, Arena *arena, cvn_err *err)
+int meta_open(Folder *folder, Model **model, const char *path, Arena *arena, cvn_err *err)
 {
     IoTensors parts[MAX_PARTS];
     Held held[2];
@@ -233,7 +246,7 @@ int meta_open(Folder *folder, Model *config, const char *path, Arena *arena, cvn
     else if (code == CVN_OK)
         code = merge_parts(folder, parts, json_integer_value(json_object_get(params, "dim")), err);
     if (code == CVN_OK)
-        code = meta_config(config, params_path, params, &folder->tensors, err);
+        code = meta_model(model, params_path, params, &folder->tensors, arena, err);
     held_release(&held[1]);
     if (code != CVN_OK)
         held_release(&held[0]);

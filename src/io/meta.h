@@ -19,10 +19,10 @@
 #include "model/model.h"
 
 /* Tensors are merged over the parts. */
-int meta_open(Folder *folder, Model *config, const char *path, Arena *arena, cvn_err *err);
+int meta_open(Folder *folder, Model **model, const char *path, Arena *arena, cvn_err *err);
 
-/* The config from params.json's text and the shape of the embedding (rank 2, in one piece). */
-int meta_config(Model *config, const char *file, const json_t *params, const IoTensors *tensors,
-                cvn_err *err);
+/* The model from params.json's text and the shape of the embedding (rank 2, in one piece). */
+int meta_model(Model **model, const char *file, const json_t *params, const IoTensors *tensors,
+               Arena *arena, cvn_err *err);
 
 #endif

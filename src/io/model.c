@@ -24,8 +24,8 @@ static int open_folder(IoModel *model, cvn_err *err)
 {
     Folder folder;
     bool meta = model->kind == IO_KIND_META;
-    int code = meta ? meta_open(&folder, &model->config, model->path, &model->arena, err)
-                    : model_read(&model->config, model->path, err);
+    int code = meta ? meta_open(&folder, &model->desc, model->path, &model->arena, err)
+                    : model_read(&model->desc, model->path, &model->arena, err);
     if (code == CVN_OK && !meta)
         code = folder_open(&folder, model->path, &model->arena, err);
     if (code != CVN_OK)
@@ -42,13 +42,13 @@ static int open_gguf(IoModel *model, cvn_err *err)
     const IoTensor *lattice = NULL;
     int code = gguf_open(model->gguf, &model->map, &model->n_maps, model->path, &model->arena, err);
     if (code == CVN_OK)
-        code = gguf_config(&model->config, model->gguf, err);
+        code = gguf_model(&model->desc, model->gguf, err);
     model->tensors = model->gguf->tensors;
     for (size_t i = 0; i < model->tensors.n; i++)
         if (model->tensors.tensor[i].block->widen)
             lattice = &model->tensors.tensor[i];
     if (code == CVN_OK && lattice)
-        model_warn(&model->config,
+        model_warn(model->desc,
                    "'%s' has weights in %s, which no product reads: they are widened, "
                    "to 4 bits with --quantize int4:32",
                    model->path, lattice->type);
@@ -61,7 +61,7 @@ static int open_llama2c(IoModel *model, cvn_err *err)
     TRY(file_map(model->map, model->path, err));
     model->n_maps = 1;
     io_tensors_init(&model->tensors, &model->arena);
-    return llama2c_read(&model->tensors, &model->config, model->path, model->map->data,
+    return llama2c_read(&model->tensors, &model->desc, model->path, model->map->data,
                         model->map->size, err);
 }
 
@@ -163,9 +163,9 @@ static bool is_tolerated(const IoModel *model, const IoTensor *tensor)
         strcmp(tensor->name, "rope.freqs") == 0 ||
         (model->kind == IO_KIND_GGUF && strcmp(tensor->name, "rope_freqs.weight") == 0))
         return true;
-    return model->config.tied && strcmp(tensor->name, head[io_naming(model->kind)]) == 0 &&
-           tensor->rank == 2 && tensor->dims[0] == model->config.vocab &&
-           tensor->dims[1] == model->config.dim;
+    const ModelShape shape = model_shape(model->desc);
+    return shape.tied && strcmp(tensor->name, head[io_naming(model->kind)]) == 0 &&
+           tensor->rank == 2 && tensor->dims[0] == shape.vocab && tensor->dims[1] == shape.width;
 }
 
 /* Adds a name to a list that shows the first few and counts the rest. */
@@ -197,7 +197,7 @@ int io_audit(IoModel *model, cvn_err *err)
     ParamNaming naming = io_naming(model->kind);
     StrBuf missing = {0}, unknown = {0}; /* added to when nothing is allocated any more */
     int n_missing = 0, n_unknown = 0, code = CVN_OK;
-    params_list(&model->params, &model->config, &model->arena);
+    params_list(&model->params, model->desc, &model->arena);
     const IoTensor **source = arena_array(&model->arena, (size_t)model->params.n, sizeof *source);
     bool *used = arena_array(&model->arena, model->tensors.n + 1, sizeof *used);
     for (int i = 0; i < model->params.n && code == CVN_OK; i++) {
@@ -225,14 +225,14 @@ int io_audit(IoModel *model, cvn_err *err)
 int io_quantize(IoModel *model, QuantScheme scheme, cvn_err *err)
 {
     char text[16];
-    if (model->config.quant.kind != QUANT_NONE)
+    if (model_quant(model->desc).kind != QUANT_NONE)
         return err_set(err, CVN_EINVAL, "'%s' is quantized already, as %s", model->path,
-                       quant_text(model->config.quant, text, sizeof text));
+                       quant_text(model_quant(model->desc), text, sizeof text));
     ParamList floats = model->params;
     const IoTensor *const *from = model->source;
-    model->config.quant = scheme;
+    model_set_quant(model->desc, scheme);
     model->quantizes = true;
-    params_list(&model->params, &model->config, &model->arena);
+    params_list(&model->params, model->desc, &model->arena);
     const IoTensor **source = arena_array(&model->arena, (size_t)model->params.n, sizeof *source);
     for (int i = 0; i < model->params.n; i++) {
         const Param *param = &model->params.param[i];
@@ -259,7 +259,7 @@ static const IoTensor *join(IoModel *model, const ParamList *params, const IoTen
 IoTensors io_joined(IoModel *model)
 {
     IoTensors list = model->tensors;
-    if (model->config.quant.kind == QUANT_NONE)
+    if (model_quant(model->desc).kind == QUANT_NONE)
         return list;
     list.tensor = arena_array(&model->arena, (size_t)model->params.n, sizeof *list.tensor);
     list.n = 0;
@@ -273,10 +273,10 @@ void io_widen(IoModel *model)
 {
     ParamList quantized = model->params;
     const IoTensor *const *from = model->source;
-    if (model->config.quant.kind == QUANT_NONE)
+    if (model_quant(model->desc).kind == QUANT_NONE)
         return;
-    model->config.quant = (QuantScheme){.kind = QUANT_NONE};
-    params_list(&model->params, &model->config, &model->arena);
+    model_set_quant(model->desc, (QuantScheme){.kind = QUANT_NONE});
+    params_list(&model->params, model->desc, &model->arena);
     const IoTensor **source = arena_array(&model->arena, (size_t)model->params.n, sizeof *source);
     for (int i = 0; i < model->params.n; i++) {
         const Param *param = &model->params.param[i];
@@ -308,11 +308,11 @@ void io_keep_blocks(IoModel *model)
     }
     source[n] = source[0]; /* the head of a tied model */
     blocks[n] = blocks[0];
-    if (!any || model->config.quant.kind != QUANT_NONE)
+    if (!any || model_quant(model->desc).kind != QUANT_NONE)
         return;
-    model->config.blocks = blocks;
+    model_set_blocks(model->desc, blocks);
     model->source = source;
-    params_list(&model->params, &model->config, &model->arena);
+    params_list(&model->params, model->desc, &model->arena);
 }
 
 void io_close_model(IoModel *model)

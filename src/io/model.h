@@ -30,7 +30,7 @@ typedef struct IoModel {
     const char *path;    /* as given; of adapters, that of their model */
     const char *adapter; /* the folder of adapters that are merged in, or NULL */
     IoKind kind;
-    Model config;
+    Model *desc;       /* what it is; the arena's */
     IoTensors tensors; /* all tensors of all files */
     FileMap *map;      /* [n_maps], owned mappings */
     size_t n_maps;

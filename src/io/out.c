@@ -71,15 +71,9 @@ uint64_t out_param_bytes(const Param *param, OutType type)
     return cvn_dtype_bytes(f->dtype, param->n) + (uint64_t)f->n * scale_bytes(f);
 }
 
-static bool is_turned(const Param *p)
-{
-    return p->kind == PARAM_Q || p->kind == PARAM_K || p->kind == PARAM_Q_BIAS ||
-           p->kind == PARAM_K_BIAS;
-}
-
 OutPiece *out_param(Out *out, const Param *param, OutType type, int dim, int part, int parts)
 {
-    bool matrix = param->file_rank == 2, column = !matrix && is_turned(param);
+    bool matrix = param->file_rank == 2, column = !matrix && param->rotated;
     OutPiece piece = {.param = param, .type = type};
     piece.rows = matrix ? param->file_dims[0] : column ? param->n : 1;
     piece.columns = param->n / piece.rows;
@@ -113,9 +107,9 @@ typedef struct Rows {
 /* Where row `row` of what is written is in the model: rotary pairs lie side by side or half a head apart. */
 static int64_t row_in_model(const Out *out, const Param *p, int64_t row)
 {
-    int64_t size = out->model->config.head_dim, half = size / 2, d = row % size;
-    if (!is_turned(p) || out->interleaved == out->model->config.rope_interleaved)
+    if (!p->rotated || out->interleaved == model_is_interleaved(out->model->desc))
         return row;
+    int64_t size = p->dims[1], half = size / 2, d = row % size;
     return row - d + (out->interleaved ? d % 2 * half + d / 2 : d % half * 2 + d / half);
 }
 

@@ -305,7 +305,7 @@ static int save_all(void *of, cvn_err *err)
     bool exists = file_exists(folder);
     bool filled = exists && !file_folder_is_empty(folder);
     TRY(model_check(saved, folder, err));
-    if (saved->rope_interleaved)
+    if (model_is_interleaved(saved))
         return err_set(err, CVN_EINVAL, "'%s': interleaved rotary pairs have no Hugging Face form",
                        folder);
     if (exists && !file_is_folder(folder))
@@ -339,9 +339,11 @@ static int save_all(void *of, cvn_err *err)
 int save_folder(const char *folder, const Model *config, const SaveOptions *options, SaveFill fill,
                 void *context, cvn_err *err)
 {
-    Model saved = *config;
-    saved.dtype = options->dtype;
+    SCOPED(arena_free) Arena arena = {0};
+    TRY(arena_begin(&arena, err));
+    Model *saved = model_copy(config, &arena);
+    model_set_dtype(saved, options->dtype);
     Save save = {
-        .folder = folder, .config = &saved, .options = options, .fill = fill, .context = context};
+        .folder = folder, .config = saved, .options = options, .fill = fill, .context = context};
     return protect(save_all, &save, "writing a model", err);
 }

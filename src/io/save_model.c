@@ -38,10 +38,8 @@ int save_fill_model(void *context, const Param *param, int64_t first, int64_t n,
     const IoModel *model = context;
     const Param *same = params_find(&model->params, param->kind, param->layer);
     const IoTensor *tensor = model->source[same - model->params.param];
-    bool rotated = param->kind == PARAM_Q || param->kind == PARAM_K ||
-                   param->kind == PARAM_Q_BIAS || param->kind == PARAM_K_BIAS;
     (void)err;
-    if (rotated && model->config.rope_interleaved)
+    if (param->rotated && model_is_interleaved(model->desc))
         fill_reordered(tensor, param, first, n, out);
     else
         io_decode(tensor, first, n, out);
@@ -50,10 +48,12 @@ int save_fill_model(void *context, const Param *param, int64_t first, int64_t n,
 
 int save_model(const char *folder, const IoModel *model, const SaveOptions *options, cvn_err *err)
 {
-    Model config = model->config;
-    if (config.quant.kind != QUANT_NONE)
+    SCOPED(arena_free) Arena arena = {0};
+    if (model_quant(model->desc).kind != QUANT_NONE)
         return err_set(err, CVN_EUNSUPPORTED,
                        "'%s' is quantized; convert the model it was made from", model->path);
-    config.rope_interleaved = false;
-    return save_folder(folder, &config, options, save_fill_model, (void *)(uintptr_t)model, err);
+    TRY(arena_begin(&arena, err));
+    Model *saved = model_copy(model->desc, &arena);
+    model_set_interleaved(saved, false);
+    return save_folder(folder, saved, options, save_fill_model, (void *)(uintptr_t)model, err);
 }

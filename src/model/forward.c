@@ -2,6 +2,7 @@
 
 #include "graph/graph.h"
 #include "graph/signature.h"
+#include "model/block.h"
 #include "model/dropout.h"
 #include "model/lora.h"
 
@@ -12,7 +13,7 @@
 /* What the functions below share while one graph is built. Every operation notes its line here. */
 typedef struct Builder {
     cvn_graph *g;
-    const Model *config;
+    const Model *model;
     const ModelStep *step; /* NULL in training */
     const ParamList *params;
     cvn_dtype compute;             /* of what enters products */
@@ -21,9 +22,11 @@ typedef struct Builder {
     cvn_value *select;             /* f32 [batch, ranks]: what each counts; NULL: their scale */
     cvn_value **cache;             /* [caches * layers]; NULL in training */
     int caches;                    /* of a layer: k, v, and in 8 bits the scales of both */
-    cvn_value *tokens, *start, *length, *positions, *inv_freq;
-    ModelDropout drop; /* of training */
-    cvn_value *first;  /* i32 [batch, seq]: the first key that a token sees; NULL: all before it */
+    cvn_value *tokens, *start, *length, *positions;
+    const float *frequency; /* those that were added last */
+    cvn_value **inv_freq;   /* [layers]: f32 [head_dim / 2]; NULL of a layer that does not rotate */
+    ModelDropout drop;      /* of training */
+    cvn_value *first; /* i32 [batch, seq]: the first key that a token sees; NULL: all before it */
 } Builder;
 
 #define G CVN_HERE(b->g)
@@ -170,9 +173,15 @@ static cvn_value *kept(Builder *b, cvn_value *x)
     return cvn_convert(G, cvn_convert(G, x, b->compute), CVN_F32);
 }
 
+/* Of a layer; the norm before the head (-1) is as those of the last one. */
+static const Norms *norms_of(const Builder *b, int64_t layer)
+{
+    return &b->model->block[layer < 0 ? b->model->layers - 1 : layer].norms;
+}
+
 static cvn_value *norm(Builder *b, cvn_value *x, ParamKind kind, int64_t layer)
 {
-    return cvn_rms_norm(G, x, weight(b, kind, layer), b->config->rms_eps, b->compute);
+    return cvn_rms_norm(G, x, weight(b, kind, layer), norms_of(b, layer)->eps, b->compute);
 }
 
 /* Keys or values [batch, kv_heads, context, head_dim] with their scales where they are of 8 bits. */
@@ -202,10 +211,18 @@ static Past with_past(Builder *b, cvn_value *x, int64_t layer, int which)
     return past;
 }
 
+/* Queries or keys turned by their positions, where the layer has any. */
+static cvn_value *rotated(Builder *b, cvn_value *x, int64_t layer)
+{
+    if (!b->inv_freq[layer])
+        return x;
+    return cvn_rope(G, x, b->positions, b->inv_freq[layer],
+                    b->model->block[layer].attention.rope.interleaved);
+}
+
 /* x f32 [batch, seq, dim] -> f32 [batch, seq, dim], updating the layer's cache. */
 static cvn_value *attention(Builder *b, cvn_value *x, int64_t layer)
 {
-    const Model *c = b->config;
     cvn_value *h = norm(b, x, PARAM_ATTN_NORM, layer);
     cvn_value *q /* [batch, seq, heads, head_dim] */ =
         linear(b, "bse,nhe->bsnh", h, PARAM_Q, PARAM_Q_BIAS, layer);
@@ -214,10 +231,10 @@ static cvn_value *attention(Builder *b, cvn_value *x, int64_t layer)
     cvn_value *v = linear(b, "bse,khe->bskh", h, PARAM_V, PARAM_V_BIAS, layer);
     q = kept(b, q);
     k = kept(b, k);
-    q = compute(b, cvn_rope(G, q, b->positions, b->inv_freq, c->rope_interleaved));
-    k = cvn_rope(G, k, b->positions, b->inv_freq, c->rope_interleaved);
+    q = compute(b, rotated(b, q, layer));
+    k = rotated(b, k, layer);
     Past keys = with_past(b, k, layer, 0), values = with_past(b, v, layer, 1);
-    double scale = model_attention_scale(c);
+    double scale = attention_scale(&b->model->block[layer].attention);
     bool drops = b->drop.key && b->drop.attention > 0;
     int64_t site = dropout_site(layer, DROPOUT_ATTENTION);
     cvn_value *a /* [batch, seq, heads, head_dim] */ =
@@ -261,9 +278,9 @@ static cvn_value *last_token(Builder *b, cvn_value *x)
                             .n_index_map = 1,
                             .index_map = {1},
                             .index_vector_dim = 1};
-    int64_t sizes[] = {1, 1, b->config->dim};
+    int64_t sizes[] = {1, 1, b->model->width};
     cvn_value *rows = cvn_gather(G, x, at, &dims, sizes);
-    return cvn_reshape(G, rows, 3, (int64_t[]){s->batch, 1, b->config->dim});
+    return cvn_reshape(G, rows, 3, (int64_t[]){s->batch, 1, b->model->width});
 }
 
 /* x f32 [batch, s, dim] -> logits [batch, s, vocab]: f32, but in training as what enters products, for there are as
@@ -283,7 +300,7 @@ static cvn_value *embed(Builder *b)
     cvn_value *x = cvn_take_rows(G, weight(b, PARAM_EMBED, -1), b->tokens);
     if (table->form == PARAM_BLOCKS) {
         const cvn_type *grid = cvn_value_type(b->tokens);
-        const cvn_type rows = CVN_TYPE(CVN_F32, grid->dim[0], grid->dim[1], b->config->dim);
+        const cvn_type rows = CVN_TYPE(CVN_F32, grid->dim[0], grid->dim[1], b->model->width);
         return cvn_dequantize_blocks(G, x, block_info[table->blocks].name, rows);
     }
     return cvn_value_type(x)->dtype == CVN_F32 ? x : cvn_convert(G, x, CVN_F32);
@@ -331,22 +348,23 @@ static void add_adapters(Builder *b)
 
 static void add_parameters(Builder *b)
 {
-    const Model *c = b->config;
     const ModelStep *s = b->step;
     for (int i = 0; i < b->params->n; i++)
         b->weight[i] = weight_parameter(b, &b->params->param[i], i);
     if (s->ranks)
         add_adapters(b);
-    cvn_type cache = CVN_TYPE(s->kv_int8 ? CVN_I8 : s->compute, s->batch, c->n_kv_heads, s->context,
-                              c->head_dim);
-    cvn_type scales = CVN_TYPE(CVN_BF16, s->batch, c->n_kv_heads, s->context, 1);
-    for (int64_t i = 0; i < b->caches * c->n_layers; i++) {
+    for (int64_t i = 0; i < b->caches * b->model->layers; i++) {
         static const char *const kinds[MODEL_CACHES_INT8] = {"k", "v", "k_scale", "v_scale"};
         int kind = (int)(i % b->caches);
+        const Attention *a = &b->model->block[i / b->caches].attention;
+        const cvn_type type =
+            CVN_TYPE(kind >= 2    ? CVN_BF16
+                     : s->kv_int8 ? CVN_I8
+                                  : s->compute,
+                     s->batch, a->kv_heads, s->context, kind < 2 ? a->head_dim : 1);
         char name[64];
         snprintf(name, sizeof name, "cache.%" PRId64 ".%s", i / b->caches, kinds[kind]);
-        b->cache[i] =
-            graph_role(cvn_parameter(G, name, kind < 2 ? cache : scales), ROLE_CACHE, (int)i);
+        b->cache[i] = graph_role(cvn_parameter(G, name, type), ROLE_CACHE, (int)i);
     }
     cvn_type rows = CVN_TYPE(CVN_I32, s->batch), grid = CVN_TYPE(CVN_I32, s->batch, s->seq);
     b->tokens = graph_role(cvn_parameter(G, "tokens", grid), ROLE_TOKENS, 0);
@@ -356,16 +374,29 @@ static void add_parameters(Builder *b)
     b->positions = cvn_add(G, cvn_iota(G, grid, 1), start);
 }
 
-/* inv_freq as a constant, f32 [head_dim / 2], in a context of so many positions. */
+/* The frequencies of each layer as a constant, which layers alike share, in a context of so many positions. */
 static void add_frequencies(Builder *b, int64_t context)
 {
-    int64_t n = b->config->head_dim / 2;
-    double *exact = arena_array(&b->g->arena, (size_t)n, sizeof *exact);
-    float *rounded = arena_array(&b->g->arena, (size_t)n, sizeof *rounded);
-    model_rope_frequencies(b->config, context, exact);
-    for (int64_t i = 0; i < n; i++)
-        rounded[i] = (float)exact[i];
-    b->inv_freq = cvn_constant(G, CVN_TYPE(CVN_F32, n), rounded);
+    const Model *m = b->model;
+    Arena *arena = &b->g->arena;
+    b->inv_freq = arena_array(arena, (size_t)m->layers, sizeof(cvn_value *));
+    for (int64_t layer = 0, last = -1; layer < m->layers; layer++) {
+        const Attention *a = &m->block[layer].attention;
+        int64_t n = a->head_dim / 2;
+        if (a->rope.off)
+            continue;
+        double *exact = arena_array(arena, (size_t)n, sizeof *exact);
+        float *rounded = arena_array(arena, (size_t)n, sizeof *rounded);
+        rope_frequencies(a, m->context, context, exact);
+        for (int64_t i = 0; i < n; i++)
+            rounded[i] = (float)exact[i];
+        bool same = last >= 0 && m->block[last].attention.head_dim == a->head_dim &&
+                    memcmp(rounded, b->frequency, (size_t)n * sizeof *rounded) == 0;
+        b->inv_freq[layer] =
+            same ? b->inv_freq[last] : cvn_constant(G, CVN_TYPE(CVN_F32, n), rounded);
+        b->frequency = rounded;
+        last = layer;
+    }
 }
 
 /* next i32 [batch], and the state of the following step when there is one token per row. */
@@ -374,7 +405,7 @@ static void output_sample(Builder *b, cvn_value *x)
     const ModelStep *s = b->step;
     cvn_value *logits = logits_of(b, s->every ? x : last_token(b, x));
     int64_t n = s->every ? s->batch * s->seq : s->batch;
-    logits = cvn_reshape(G, logits, 2, (int64_t[]){n, b->config->vocab});
+    logits = cvn_reshape(G, logits, 2, (int64_t[]){n, b->model->vocab});
     cvn_value *own = logits;
     if (s->penalty)
         logits = sample_penalty(b->g, logits);
@@ -422,9 +453,9 @@ static void output_hidden(Builder *b, cvn_value *x)
     const ModelStep *s = b->step;
     bool last = s->output == STEP_HIDDEN;
     cvn_value *h = last ? last_token(b, x) : x, *gain = weight(b, PARAM_FINAL_NORM, -1);
-    h = cvn_rms_norm(G, h, gain, b->config->rms_eps, CVN_F32);
+    h = cvn_rms_norm(G, h, gain, norms_of(b, -1)->eps, CVN_F32);
     if (last) {
-        h = cvn_reshape(G, h, 2, (int64_t[]){s->batch, b->config->dim});
+        h = cvn_reshape(G, h, 2, (int64_t[]){s->batch, b->model->width});
     } else {
         const cvn_type type = *cvn_value_type(h), grid = CVN_TYPE(CVN_I32, s->batch, s->seq);
         cvn_value *length = cvn_broadcast_in_dim(G, b->length, grid, (int[]){0});
@@ -454,7 +485,7 @@ static void add_outputs(Builder *b, cvn_value *x)
         break;
     case STEP_LAST:
         logits = logits_of(b, last_token(b, x));
-        cvn_output(G, cvn_reshape(G, logits, 2, (int64_t[]){s->batch, b->config->vocab}));
+        cvn_output(G, cvn_reshape(G, logits, 2, (int64_t[]){s->batch, b->model->vocab}));
         graph_output_role(G, ROLE_LOGITS, 0);
         break;
     case STEP_SAMPLE:
@@ -470,6 +501,11 @@ static void add_outputs(Builder *b, cvn_value *x)
     }
 }
 
+int model_caches(const Model *model, bool int8)
+{
+    return (int)(model->layers * (int8 ? MODEL_CACHES_INT8 : MODEL_CACHES));
+}
+
 cvn_graph *model_step(const Model *config, const ModelStep *step, cvn_err *err)
 {
     static const char *const outputs[] = {"fill",  "logits", "last",  "sample",
@@ -483,7 +519,7 @@ cvn_graph *model_step(const Model *config, const ModelStep *step, cvn_err *err)
                                         : outputs[step->output],
              step->batch, step->seq, sample ? "_" : "", sample ? modes[step->sample] : "");
     Builder builder = {
-        .g = cvn_graph_new(name, err), .config = config, .step = step, .compute = step->compute};
+        .g = cvn_graph_new(name, err), .model = config, .step = step, .compute = step->compute};
     Builder *b = &builder;
     if (!b->g)
         return NULL;
@@ -493,13 +529,13 @@ cvn_graph *model_step(const Model *config, const ModelStep *step, cvn_err *err)
     b->params = &params;
     b->weight = arena_array(arena, (size_t)params.n, sizeof *b->weight);
     b->caches = step->kv_int8 ? MODEL_CACHES_INT8 : MODEL_CACHES;
-    size_t n_caches = (size_t)(b->caches * config->n_layers);
+    size_t n_caches = (size_t)(b->caches * config->layers);
     b->cache = arena_array(arena, n_caches, sizeof(cvn_value *));
     add_parameters(b);
     cvn_value **cache_in = arena_copy(arena, b->cache, n_caches * sizeof(cvn_value *));
     add_frequencies(b, step->longest ? step->longest : step->context);
     cvn_value *x = embed(b);
-    for (int64_t i = 0; i < config->n_layers; i++)
+    for (int64_t i = 0; i < config->layers; i++)
         x = layer(b, x, i);
     for (size_t i = 0; i < n_caches; i++)
         cvn_output_into(G, b->cache[i], cache_in[i]);
@@ -522,7 +558,7 @@ static void add_loss(Builder *b, cvn_value *x, cvn_value *targets, ModelLoss *lo
     cvn_softmax_cross_entropy(G, logits, targets, entropy);
     const cvn_type *rows = cvn_value_type(targets);
     cvn_value *none = cvn_splat(G, *rows, 0);
-    cvn_value *vocab = cvn_splat(G, *rows, (double)b->config->vocab);
+    cvn_value *vocab = cvn_splat(G, *rows, (double)b->model->vocab);
     cvn_value *low = cvn_compare_values(G, CVN_GE, targets, none);
     cvn_value *known = cvn_and(G, low, cvn_compare_values(G, CVN_LT, targets, vocab));
     cvn_value *lse = entropy[1], *square = cvn_multiply(G, lse, lse);
@@ -556,7 +592,7 @@ int model_loss_adapted(cvn_graph *g, const Model *config, cvn_dtype compute_dtyp
     if (config->quant.kind != QUANT_NONE)
         return err_set(err, CVN_EUNSUPPORTED, "a quantized model cannot be trained");
     Builder builder = {.g = g,
-                       .config = config,
+                       .model = config,
                        .compute = compute_dtype,
                        .adapters = adapters,
                        .drop = batch->dropout,
@@ -574,7 +610,7 @@ int model_loss_adapted(cvn_graph *g, const Model *config, cvn_dtype compute_dtyp
     if (b->first)
         b->positions = cvn_subtract(G, b->positions, b->first);
     add_frequencies(b, grid->dim[1]);
-    loss->n_blocks = (int)config->n_layers;
+    loss->n_blocks = (int)config->layers;
     loss->block = arena_array(&g->arena, (size_t)loss->n_blocks + 1, sizeof(cvn_value *));
     cvn_value *x = loss->block[0] = hidden_dropout(b, embed(b), -1, DROPOUT_EMBEDDING);
     for (int i = 0; i < loss->n_blocks; i++)

@@ -1,5 +1,5 @@
 /*
- * Llama as a graph.
+ * A model as a graph.
  *
  * One function makes every graph that runs the model forward: `batch` rows, each with `seq` new
  * tokens that continue what is in its KV cache. Prefill is seq = a bucket, decode is seq = 1;
@@ -41,8 +41,9 @@ typedef enum StepOutput {
     STEP_HIDDEN /* hidden f32 [batch, dim]: that of the last real token */
 } StepOutput;
 
-/* Tensors of a layer's cache. */
+/* Tensors of a layer's cache; and those of all layers. */
 enum { MODEL_CACHES = 2, MODEL_CACHES_INT8 = 4 };
+int model_caches(const Model *model, bool int8);
 
 typedef struct ModelStep {
     int64_t batch;     /* rows */

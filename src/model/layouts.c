@@ -254,8 +254,7 @@ static Group group_of(const Param *p)
     unsigned axes = 0;
     for (int d = 0; d < p->rank; d++)
         axes |= 1u << p->axis[d];
-    if (p->rank < 2 || p->kind == PARAM_Q_BIAS || p->kind == PARAM_K_BIAS ||
-        p->kind == PARAM_V_BIAS)
+    if (p->rank < 2 || p->init != INIT_NORMAL)
         return GROUP_COUNT;
     return axes & 1 << AXIS_VOCAB ? GROUP_TABLES
            : axes & 1 << AXIS_FFN ? GROUP_MLP
@@ -462,5 +461,5 @@ int model_mark(cvn_graph *g, const Model *config, const Mesh *mesh, const char *
 int layout_mark(void *context, cvn_graph *g, const Mesh *mesh, cvn_err *err)
 {
     const ModelLayout *of = context;
-    return model_mark(g, of->config, mesh, of->layout, err);
+    return model_mark(g, of->model, mesh, of->layout, err);
 }

@@ -63,7 +63,7 @@ int model_mark(cvn_graph *g, const Model *config, const Mesh *mesh, const char *
 
 /* The same, for whoever makes programs (run/program.h): context is a ModelLayout. */
 typedef struct ModelLayout {
-    const Model *config;
+    const Model *model;
     const char *layout;
 } ModelLayout;
 

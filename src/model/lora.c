@@ -4,49 +4,52 @@
 #include "base/json_file.h"
 #include "base/rng.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { MAX_RANK = 4096, DEFAULT_ALPHA = 32, SUFFIX_A = 0, SUFFIX_B = 1 };
 
-/* What may be adapted: our name and PEFT's. */
-static const struct Target {
-    ParamKind kind;
-    const char *name, *module;
-} targets[] = {
-    {PARAM_Q, "q", "q_proj"},          {PARAM_K, "k", "k_proj"},
-    {PARAM_V, "v", "v_proj"},          {PARAM_O, "o", "o_proj"},
-    {PARAM_GATE, "gate", "gate_proj"}, {PARAM_UP, "up", "up_proj"},
-    {PARAM_DOWN, "down", "down_proj"},
-};
-
-enum { TARGETS = sizeof targets / sizeof *targets };
+/* The matrix of layers whose name or, in PEFT's files, module is this; PARAM_KIND_COUNT: there is none. */
+static ParamKind find_target(const char *name, size_t n, bool module)
+{
+    for (ParamKind kind = 0; kind < PARAM_KIND_COUNT; kind++) {
+        const char *own = module ? param_kind_module(kind) : param_kind_name(kind);
+        if (param_kind_is_matrix(kind) && strlen(own) == n && memcmp(own, name, n) == 0)
+            return kind;
+    }
+    return PARAM_KIND_COUNT;
+}
 
 static uint32_t all_targets(void)
 {
     uint32_t all = 0;
-    for (int i = 0; i < TARGETS; i++)
-        all |= 1u << targets[i].kind;
+    for (ParamKind kind = 0; kind < PARAM_KIND_COUNT; kind++)
+        if (param_kind_is_matrix(kind))
+            all |= 1u << kind;
     return all;
 }
+static_assert(PARAM_KIND_COUNT <= 32, "targets are bits of 32");
 
 /* One word of "targets=q,v". */
 static int add_target(LoraOptions *options, const char *word, size_t n, cvn_err *err)
 {
-    for (int i = 0; i < TARGETS; i++) {
-        if (n != strlen(targets[i].name) || memcmp(word, targets[i].name, n) != 0)
-            continue;
-        options->targets |= 1u << targets[i].kind;
+    ParamKind kind = find_target(word, n, false);
+    SCOPED(strbuf_free) StrBuf names = {0};
+    if (kind < PARAM_KIND_COUNT) {
+        options->targets |= 1u << kind;
         return CVN_OK;
     }
     if (n == 3 && memcmp(word, "all", 3) == 0) {
         options->targets = all_targets();
         return CVN_OK;
     }
-    return err_set(err, CVN_EINVAL,
-                   "LoRA cannot adapt '%.*s'; targets are q, k, v, o, gate, up, down, or all",
-                   (int)(n < 40 ? n : 40), word);
+    for (kind = 0; kind < PARAM_KIND_COUNT; kind++)
+        if (param_kind_is_matrix(kind))
+            strbuf_printf(&names, "%s, ", param_kind_name(kind));
+    return err_set(err, CVN_EINVAL, "LoRA cannot adapt '%.*s'; targets are %sor all",
+                   (int)(n < 40 ? n : 40), word, names.text ? names.text : "");
 }
 
 static int add_number(const char *word, size_t n, const char *key, double low, double high,
@@ -115,6 +118,7 @@ static Param adapter(const Param *base, int64_t rank, int suffix, Arena *arena)
         out--;
     const char *hf = base->file_name[NAMING_HF];
     Param p = {.kind = base->kind, .layer = base->layer, .init = INIT_ZEROS};
+    p.rotated = base->rotated && suffix == SUFFIX_B;
     p.name = arena_printf(arena, "%s.%s", base->name, names[suffix]);
     p.file_name[NAMING_HF] = arena_printf(arena, "base_model.model.%.*s.%s.weight",
                                           (int)(strlen(hf) - strlen(".weight")), hf, files[suffix]);
@@ -188,9 +192,9 @@ int lora_config_write(const LoraOptions *options, const char *model, const char 
                       cvn_err *err)
 {
     json_t *modules = json_array();
-    for (int i = 0; i < TARGETS; i++)
-        if (options->targets >> targets[i].kind & 1)
-            modules = json_append(modules, json_string(targets[i].module));
+    for (ParamKind kind = 0; kind < PARAM_KIND_COUNT; kind++)
+        if (options->targets >> kind & 1)
+            modules = json_append(modules, json_string(param_kind_module(kind)));
     json_auto_t *json =
         json_pack("{s:s, s:s, s:s?, s:b, s:I, s:f, s:f, s:s, s:b, s:o}", "peft_type", "LORA",
                   "task_type", "CAUSAL_LM", "base_model_name_or_path", model, "inference_mode", 1,
@@ -214,14 +218,12 @@ static int read_targets(LoraOptions *options, const char *path, const json_t *mo
     const json_t *module;
     json_array_foreach(modules, i, module)
     {
-        int k = 0;
         const char *name = json_string_value(module);
-        while (name && k < TARGETS && strcmp(targets[k].module, name) != 0)
-            k++;
-        if (!name || k == TARGETS)
+        ParamKind kind = name ? find_target(name, strlen(name), true) : PARAM_KIND_COUNT;
+        if (kind == PARAM_KIND_COUNT)
             return err_set(err, CVN_EUNSUPPORTED, "'%s' adapts '%.60s', which is not supported",
                            path, name ? name : "(no name)");
-        options->targets |= 1u << targets[k].kind;
+        options->targets |= 1u << kind;
     }
     if (options->targets == 0)
         return err_set(err, CVN_EUNSUPPORTED, "'%s' has no list of \"target_modules\"", path);

@@ -37,7 +37,7 @@ int lora_parse(LoraOptions *options, const char *text, cvn_err *err);
 /* The adapters of a model: A and B of each adapted weight, in the order of the table. */
 typedef struct LoraParams {
     ParamList list;    /* the adapters as parameters; file_name[NAMING_HF] is PEFT's; list.first and
-                          list.per_layer mean nothing */
+                          list.layer mean nothing */
     const Param *base; /* borrowed: the model's parameters */
     int *a; /* one for each of base: index in list of A; B is the next; -1 where there is none */
 } LoraParams;

@@ -1,120 +1,123 @@
 /*
- * What a Llama is: the numbers that fix its graph. Read from a Hugging Face config.json, from
- * Meta's params.json or GGUF keys (src/io), or from a preset; the graph builder sees only this
- * struct.
+ * A model, for everybody outside of src/model: made from files, a preset or a shape, asked by functions, and otherwise closed
+ * (block.h). None of the questions names a family of models.
  *
- * Reading is strict where it matters: a setting that changes the mathematics and is not implemented
- * is refused by name, never ignored. Keys that are used or harmless are in one list (config_read.c).
- * Any other is refused when its name speaks of mathematics ("attn", "norm", "scale", …) and its value
- * is not null, false, 0, empty or otherwise neutral; else it is ignored with a warning.
+ * A model lies in the arena that it was made in and is not freed alone. Nobody changes a model that others look at: who
+ * needs another one takes a copy and sets what differs.
  */
 #ifndef CVN_MODEL_MODEL_H
 #define CVN_MODEL_MODEL_H
 
-#include "base/err.h"
+#include "base/arena.h"
+#include "base/strbuf.h"
 #include "caravan/dtype.h"
 #include "model/quantize.h"
 
 #include <jansson.h>
 
-/* What each does is said in model/rope.c. */
-typedef enum RopeScaling {
-    ROPE_PLAIN,
-    ROPE_LINEAR,
-    ROPE_DYNAMIC,
-    ROPE_YARN,
-    ROPE_LLAMA3
-} RopeScaling;
+typedef struct Model Model;
 
-#define CONFIG_MAX_IDS 16
+enum { MODEL_MAX_IDS = 16 };
 
 typedef struct SpecialIds {
-    int n;                      /* ids used; 0 where there is none */
-    int32_t id[CONFIG_MAX_IDS]; /* each in [0, vocab) */
+    int n;                     /* ids used; 0 where there is none */
+    int32_t id[MODEL_MAX_IDS]; /* each in [0, vocab) */
 } SpecialIds;
 
-/* Plain data, copied by assignment. model_check holds the ranges. */
-typedef struct Model {
-    int64_t dim;                   /* width of the residual stream (hidden_size) */
-    int64_t n_layers;              /* decoder blocks */
-    int64_t n_heads;               /* query heads; a multiple of n_kv_heads */
-    int64_t n_kv_heads;            /* key and value heads */
-    int64_t head_dim;              /* even; n_heads * head_dim need not be dim */
-    int64_t ffn;                   /* width of the feed-forward part (intermediate_size) */
-    int64_t vocab;                 /* rows of the embedding */
-    int64_t max_context;           /* positions the model was made for */
-    double rms_eps;                /* added to the mean square in every norm */
-    double rope_theta;             /* base of the rotary frequencies */
-    RopeScaling rope_scaling;      /* which of the next six count */
-    double rope_factor;            /* linear, dynamic without alpha, yarn, llama3 */
-    double rope_alpha;             /* dynamic: fixes how theta is raised; 0: by factor and length */
-    double rope_ramp[2];           /* turns within the original context: at most so many: divided by
-                                      the factor; at least so many: kept; yarn (beta_slow,
-                                      beta_fast), llama3 (low_freq_factor, high_freq_factor) */
-    double rope_attention;         /* yarn: what rotated queries and keys are multiplied by */
-    bool rope_truncate;            /* yarn: the ramp begins and ends at whole pairs */
-    int64_t rope_original_context; /* yarn, llama3: positions of pretraining */
-    bool rope_interleaved;         /* rotary pairs: false (i, i + head_dim/2), Hugging Face;
-                                      true (2i, 2i + 1), Meta and GGUF */
-    bool tied;                     /* lm_head is the embedding */
-    bool attention_bias;           /* q, k, v, o have biases */
-    bool mlp_bias;                 /* gate, up, down have biases */
-    double init_range;             /* standard deviation of fresh weights (initializer_range) */
-    QuantScheme quant;             /* how the matrices are quantized */
-    const unsigned char *blocks;   /* [parameters] of each its kind of blocks, or BLOCK_NONE
-                                      (graph/blocks.h); borrowed of a model's files; NULL: none */
-    cvn_dtype dtype;               /* type the weights were saved in: f32, bf16 or f16 */
-    SpecialIds bos;                /* begin of text */
-    SpecialIds eos;                /* any of them ends a text */
-    int32_t pad;                   /* padding token, or -1 */
-    char warnings[1024];           /* what was ignored or dropped, one per line; "" when nothing */
-} Model;
+/* ---- made from files ---- */
 
-/* The values that transformers gives to what a config.json leaves out. */
-Model model_default(void);
-
-/* From parsed JSON; `file` is for messages. `generation` (may be NULL) is generation_config.json,
- * whose token ids win. The result has passed model_check. */
-int model_parse(Model *config, const char *file, const json_t *json, const json_t *generation,
-                cvn_err *err);
+/* From parsed JSON, as in config.json; `file` is for messages. `generation` (may be NULL) is generation_config.json, whose
+   token ids win. Reading is strict where it matters: a setting that changes the mathematics and is not implemented is refused
+   by name, never ignored. Any key that is not known is refused when its name speaks of mathematics ("attn", "norm", "scale",
+   …) and its value is not null, false, 0, empty or otherwise neutral; else it is ignored with a warning. */
+int model_parse(Model **model, const char *file, const json_t *json, const json_t *generation,
+                Arena *arena, cvn_err *err);
 
 /* From FOLDER/config.json and, where it exists, FOLDER/generation_config.json. */
-int model_read(Model *config, const char *folder, cvn_err *err);
+int model_read(Model **model, const char *folder, Arena *arena, cvn_err *err);
 
-/* Ranges, divisibility, and that no size computed from the config overflows 63 bits. */
-int model_check(const Model *config, const char *file, cvn_err *err);
+/* The object of a config.json, as transformers 4 and 5 read it; NULL with *err set where it cannot say what the model is. */
+json_t *model_json(const Model *model, cvn_err *err);
 
-/* Writes FOLDER/config.json and FOLDER/generation_config.json, as transformers 4 and 5 read them.
- * An interleaved config has no Hugging Face form and is refused. */
-int model_write(const Model *config, const char *folder, cvn_err *err);
+/* Writes FOLDER/config.json and FOLDER/generation_config.json. A model whose rotary pairs are interleaved has no Hugging Face
+   form and is refused. */
+int model_write(const Model *model, const char *folder, cvn_err *err);
 
-/* Adds a line to config->warnings; what does not fit is dropped. */
-void model_warn(Model *config, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Ranges, divisibility, that no size computed from the model overflows 63 bits, and that the graph can do all that it says. */
+int model_check(const Model *model, const char *file, cvn_err *err);
 
-/* ---- model/rope.c ---- */
+/* ---- copies with something else ---- */
 
-/* As config.json spells it: "default", "linear", … */
-const char *rope_scaling_name(RopeScaling scaling);
+/* Adds a line to the warnings; what does not fit is dropped. */
+void model_warn(Model *model, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Whether it is one. */
-bool rope_scaling_parse(const char *name, RopeScaling *out);
+Model *model_copy(const Model *model, Arena *arena);
+/* The same with only the first layers, at least one. */
+Model *model_of_layers(const Model *model, int64_t layers, Arena *arena);
+void model_set_context(Model *model, int64_t context);
+void model_set_dtype(Model *model, cvn_dtype dtype);
+void model_set_quant(Model *model, QuantScheme scheme);
+/* See block.h; NULL: none. */
+void model_set_blocks(Model *model, const unsigned char *blocks);
+/* The order of rotary pairs in the rows of weights: side by side, as in GGUF files and Meta's, or half a head apart. */
+void model_set_interleaved(Model *model, bool interleaved);
+void model_set_pad(Model *model, int32_t pad); /* or -1 */
+void model_set_vocab(Model *model, int64_t vocab, const SpecialIds *begins, const SpecialIds *ends);
 
-/* Ranges of what the scaling takes. */
-int rope_check(const Model *config, const char *file, cvn_err *err);
+/* ---- questions ---- */
 
-/* Positions that may be asked for: max_context, or what dynamic scaling makes of it. */
-int64_t model_longest_context(const Model *config);
+/* The numbers that people know a model by; of a model with layers of several kinds, those of its widest. */
+typedef struct ModelShape {
+    int64_t width, layers;
+    int64_t heads, kv_heads, head_dim; /* of attention */
+    int64_t ffn;                       /* width of the feed-forward part */
+    int64_t vocab, context;
+    bool tied; /* the output head is the embedding */
+} ModelShape;
 
-/* The base of the frequencies in a context of `length` positions. */
-double model_rope_theta(const Model *config, int64_t length);
+ModelShape model_shape(const Model *model);
 
-/* What yarn sharpens attention by where a file does not say it: 1 + 0.1 mscale ln(factor). */
-double rope_yarn_attention(double factor, double mscale);
+int64_t model_vocab(const Model *model);   /* rows of the embedding */
+int64_t model_width(const Model *model);   /* of the residual stream */
+int64_t model_layers(const Model *model);  /* decoder blocks */
+int64_t model_context(const Model *model); /* positions it was made for */
+/* Positions that may be asked for: the context, or what dynamic scaling makes of it. */
+int64_t model_longest_context(const Model *model);
+cvn_dtype model_dtype(const Model *model); /* of the weights as they were saved */
+QuantScheme model_quant(const Model *model);
+bool model_in_blocks(const Model *model);    /* matrices stay in the blocks that their files have */
+bool model_is_quantized(const Model *model); /* in blocks, or by a scheme of our own */
+bool model_takes_int8(const Model *model);   /* what enters matrices may be rounded to 8 bits */
+bool model_is_interleaved(const Model *model); /* see model_set_interleaved */
+const SpecialIds *model_begins(const Model *model);
+const SpecialIds *model_ends(const Model *model); /* any of them ends a text */
+int32_t model_pad(const Model *model);            /* or -1 */
+const char *model_warnings(const Model *model);   /* a line each; "" */
 
-/* The rotary frequencies in radians per position in a context of `length` positions, out: [head_dim / 2]. */
-void model_rope_frequencies(const Model *config, int64_t length, double *out);
+/* Heads times their width, over all layers: what work of attention is counted by. */
+int64_t model_attention_width(const Model *model);
 
-/* What products of queries and keys are multiplied by. */
-double model_attention_scale(const Model *config);
+/* layers * 2 * batch * length * kv_heads * head_dim elements, in bytes; -1 when it overflows. (dtype CVN_I8: with the scales,
+   2 bytes for each position of a head) */
+int64_t kv_cache_bytes(const Model *model, int64_t batch, int64_t length, cvn_dtype dtype);
+
+/* Rotary frequencies in radians per position in a text of `length` positions, out: [model_rope_pairs]: of the first layer
+   that rotates, or all 0. */
+int64_t model_rope_pairs(const Model *model);
+void model_rope_frequencies(const Model *model, int64_t length, double *out);
+
+/* What each plain frequency is divided by, [model_rope_pairs], where a GGUF file has to say it by a tensor; NULL where not. */
+const float *model_rope_divisors(const Model *model, Arena *arena);
+
+/* A number that models of other sizes or settings have not. */
+uint64_t model_hash(const Model *model);
+
+/* What sizes and settings make of a KV cache: two models with the same text have caches of the same meaning, if their weights
+   are the same. */
+void model_add_identity(const Model *model, int64_t length, StrBuf *out);
+
+/* Lines for people, and the same as JSON (describe.c). */
+void model_describe(const Model *model, StrBuf *out);
+json_t *model_describe_json(const Model *model);
 
 #endif

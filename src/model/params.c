@@ -1,14 +1,24 @@
 #include "model/params.h"
 
-#include <assert.h>
+#include "model/family.h"
+
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
-/* When a config has the parameter. */
-typedef enum Presence { ALWAYS, IF_ATTENTION_BIAS, IF_MLP_BIAS, IF_UNTIED } Presence;
+/* Initialisers by role: see add. */
+typedef enum InitRole {
+    AS_NORM,
+    AS_BIAS,
+    AS_ROTATED_BIAS,
+    AS_WEIGHT,
+    AS_ROTATED,
+    AS_RESIDUAL
+} InitRole;
 
-/* Initialisers by role: see init_of. */
-typedef enum Role { ROLE_NORM, ROLE_BIAS, ROLE_WEIGHT, ROLE_RESIDUAL } Role;
-
+/* When a model has the parameter: the offset of a bool in its Block, or these. */
+enum { ALWAYS = -1, UNTIED = -2 };
+#define FIELD(field) ((int)offsetof(Block, field))
 #define OUTSIDE false
 #define LAYER true
 #define AXIS_NONE AXIS_COUNT
@@ -16,8 +26,8 @@ typedef enum Role { ROLE_NORM, ROLE_BIAS, ROLE_WEIGHT, ROLE_RESIDUAL } Role;
 static const struct {
     const char *name; /* ours, inside of a layer where per_layer */
     bool per_layer;
-    Presence presence;
-    Role role;
+    int presence;
+    InitRole role;
     int rank;
     ModelAxis axis[PARAM_MAX_RANK];
     const char *file_name[NAMING_COUNT]; /* after the layer's prefix where per_layer */
@@ -26,11 +36,11 @@ static const struct {
     [PARAM_##KIND] = {#name,                                                                       \
                       place,                                                                       \
                       presence,                                                                    \
-                      ROLE_##role,                                                                 \
+                      AS_##role,                                                                   \
                       1 + (AXIS_##b != AXIS_NONE) + (AXIS_##c != AXIS_NONE),                       \
                       {AXIS_##a, AXIS_##b, AXIS_##c},                                              \
                       {hf, meta, gguf}},
-#include "model/params.def"
+#include "model/kinds.def"
 #undef PARAM
 };
 
@@ -45,12 +55,16 @@ const char *model_axis_name(ModelAxis axis)
     return names[axis];
 }
 
-int64_t model_axis_size(const Model *config, ModelAxis axis)
+static int64_t axis_size(const Model *m, const Block *b, ModelAxis axis)
 {
     const int64_t sizes[AXIS_COUNT] = {
-        [AXIS_VOCAB] = config->vocab,       [AXIS_EMBED] = config->dim,
-        [AXIS_HEADS] = config->n_heads,     [AXIS_KV_HEADS] = config->n_kv_heads,
-        [AXIS_HEAD_DIM] = config->head_dim, [AXIS_FFN] = config->ffn};
+        [AXIS_VOCAB] = m->vocab,
+        [AXIS_EMBED] = m->width,
+        [AXIS_HEADS] = b->attention.heads,
+        [AXIS_KV_HEADS] = b->attention.kv_heads,
+        [AXIS_HEAD_DIM] = b->attention.head_dim,
+        [AXIS_FFN] = b->mlp.width,
+    };
     return sizes[axis];
 }
 
@@ -59,74 +73,105 @@ const char *param_kind_name(ParamKind kind)
     return table[kind].name;
 }
 
-static bool is_present(const Model *config, ParamKind kind)
+bool param_kind_is_matrix(ParamKind kind)
 {
-    switch (table[kind].presence) {
-    case IF_ATTENTION_BIAS:
-        return config->attention_bias;
-    case IF_MLP_BIAS:
-        return config->mlp_bias;
-    case IF_UNTIED:
-        return !config->tied || config->quant.kind != QUANT_NONE ||
-               (config->blocks && config->blocks[0]); /* the embedding is the first */
-    case ALWAYS:
-        break;
-    }
-    return true;
+    return table[kind].per_layer && table[kind].role >= AS_WEIGHT;
 }
 
-static void set_shape(Param *param, const Model *config)
+const char *param_kind_module(ParamKind kind)
 {
+    const char *name = table[kind].file_name[NAMING_HF], *dot = strrchr(name, '.');
+    return dot ? dot + 1 : name;
+}
+
+bool *param_switch(Block *block, ParamKind kind)
+{
+    return table[kind].presence >= 0 ? (bool *)((char *)block + table[kind].presence) : NULL;
+}
+
+bool model_has_names(const Model *m, ParamNaming naming)
+{
+    return family_tensor_name(m->family, PARAM_EMBED, naming, "") != NULL;
+}
+
+static bool is_bias(ParamKind kind)
+{
+    return table[kind].role == AS_BIAS || table[kind].role == AS_ROTATED_BIAS;
+}
+
+const char *param_tensor(const Model *m, ParamKind kind, ParamNaming naming, int layer, char *text,
+                         size_t size)
+{
+    const char *name = family_tensor_name(m->family, kind, naming, table[kind].file_name[naming]);
+    const char *ending = is_bias(kind) ? "bias" : "weight";
+    if (!name)
+        return NULL;
+    if (table[kind].per_layer)
+        snprintf(text, size, "%s%d.%s.%s", layer_prefix[naming], layer, name, ending);
+    else
+        snprintf(text, size, "%s.%s", name, ending);
+    return text;
+}
+
+static bool is_present(const Model *m, const Block *b, ParamKind kind)
+{
+    int presence = table[kind].presence;
+    if (presence == UNTIED)
+        return !m->tied || m->quant.kind != QUANT_NONE ||
+               (m->blocks && m->blocks[0]); /* the embedding is the first */
+    return presence == ALWAYS || *(const bool *)((const char *)b + presence);
+}
+
+static void set_shape(Param *param, const Model *m, const Block *b)
+{
+    const ModelAxis *axis = table[param->kind].axis;
     param->rank = table[param->kind].rank;
-    param->n_rows =
-        param->kind == PARAM_Q || param->kind == PARAM_K || param->kind == PARAM_V ? 2 : 1;
+    param->n_rows = param->rank == 3 && axis[1] == AXIS_HEAD_DIM ? 2 : 1;
     param->n = 1;
     for (int i = 0; i < param->rank; i++) {
-        ModelAxis axis = table[param->kind].axis[i];
-        int64_t size = model_axis_size(config, axis);
-        param->axis[i] = axis;
+        int64_t size = axis_size(m, b, axis[i]);
+        param->axis[i] = axis[i];
         param->dims[i] = size;
         param->n *= size;
-        if (axis == AXIS_HEAD_DIM)
+        if (axis[i] == AXIS_HEAD_DIM)
             param->file_dims[param->file_rank - 1] *= size;
         else
             param->file_dims[param->file_rank++] = size;
     }
 }
 
-static void add(ParamList *list, const Model *config, Arena *arena, ParamKind kind, int layer)
+static void add(ParamList *list, const Model *m, Arena *arena, ParamKind kind, int layer)
 {
+    char text[128];
     Param *param = &list->param[list->n];
-    if (layer <= 0)
+    InitRole role = table[kind].role;
+    bool per_layer = table[kind].per_layer;
+    if (list->first[kind] < 0)
         list->first[kind] = list->n;
     param->kind = kind;
-    bool per_layer = table[kind].per_layer;
     param->layer = per_layer ? layer : -1;
-    Role role = table[kind].role;
-    const char *ending = role == ROLE_BIAS ? "bias" : "weight";
     param->name = per_layer ? arena_printf(arena, "layers.%d.%s", param->layer, table[kind].name)
                             : table[kind].name;
     for (int naming = 0; naming < NAMING_COUNT; naming++) {
-        const char *name = table[kind].file_name[naming];
-        param->file_name[naming] = per_layer
-                                       ? arena_printf(arena, "%s%d.%s.%s", layer_prefix[naming],
-                                                      param->layer, name, ending)
-                                       : arena_printf(arena, "%s.%s", name, ending);
+        const char *name =
+            param_tensor(m, kind, (ParamNaming)naming, param->layer, text, sizeof text);
+        param->file_name[naming] = name ? arena_string(arena, name) : NULL;
     }
-    set_shape(param, config);
+    set_shape(param, m, &m->block[per_layer ? layer : 0]);
+    param->rotated = role == AS_ROTATED || role == AS_ROTATED_BIAS;
     /* Weights as Hugging Face draws them, except that what writes into the residual stream (o, down) is scaled by
        1/sqrt(2 layers), as GPT-2 and llama2.c do, so that its variance does not grow with depth. */
-    param->init = role == ROLE_NORM ? INIT_ONES : role == ROLE_BIAS ? INIT_ZEROS : INIT_NORMAL;
-    if (role == ROLE_WEIGHT)
-        param->std = config->init_range;
-    else if (role == ROLE_RESIDUAL)
-        param->std = config->init_range / sqrt(2.0 * (double)config->n_layers);
+    param->init = role == AS_NORM ? INIT_ONES : is_bias(kind) ? INIT_ZEROS : INIT_NORMAL;
+    if (role == AS_RESIDUAL)
+        param->std = m->init_range / sqrt(2.0 * (double)m->layers);
+    else if (param->init == INIT_NORMAL)
+        param->std = m->init_range;
     list->n++;
 }
 
 static bool enters_products(ParamKind kind)
 {
-    return table[kind].role == ROLE_WEIGHT || table[kind].role == ROLE_RESIDUAL;
+    return table[kind].role >= AS_WEIGHT;
 }
 
 /* Makes a parameter's array the one that holds this: in files one of n rows. */
@@ -164,24 +209,33 @@ size_t param_bytes(const Param *param, cvn_dtype dtype)
     return cvn_type_bytes(&type);
 }
 
+static size_t count_present(const Model *m)
+{
+    size_t n = 0;
+    for (int kind = 0; kind < PARAM_KIND_COUNT; kind++)
+        for (int64_t i = 0; i < (table[kind].per_layer ? m->layers : 1); i++)
+            n += is_present(m, &m->block[i], (ParamKind)kind);
+    return n;
+}
+
 void params_list(ParamList *list, const Model *config, Arena *arena)
 {
-    int layers = (int)config->n_layers, outside = 0;
-    *list = (ParamList){0};
-    for (int kind = 0; kind < PARAM_KIND_COUNT; kind++) {
+    int layers = (int)config->layers;
+    int *first = arena_array(arena, (size_t)layers + 1, sizeof *first);
+    *list = (ParamList){.layer = first};
+    for (int kind = 0; kind < PARAM_KIND_COUNT; kind++)
         list->first[kind] = -1;
-        if (is_present(config, (ParamKind)kind))
-            *(table[kind].per_layer ? &list->per_layer : &outside) += 1;
-    }
-    size_t n = (size_t)layers * (size_t)list->per_layer + (size_t)outside;
-    list->param = arena_array(arena, 2 * n, sizeof *list->param);
+    list->param = arena_array(arena, 2 * count_present(config), sizeof *list->param);
     add(list, config, arena, PARAM_EMBED, -1);
-    for (int layer = 0; layer < layers; layer++)
+    for (int layer = 0; layer < layers; layer++) {
+        first[layer] = list->n;
         for (int kind = 0; kind < PARAM_KIND_COUNT; kind++)
-            if (table[kind].per_layer && is_present(config, (ParamKind)kind))
+            if (table[kind].per_layer && is_present(config, &config->block[layer], (ParamKind)kind))
                 add(list, config, arena, (ParamKind)kind, layer);
+    }
+    first[layers] = list->n;
     add(list, config, arena, PARAM_FINAL_NORM, -1);
-    if (is_present(config, PARAM_LM_HEAD))
+    if (is_present(config, &config->block[0], PARAM_LM_HEAD))
         add(list, config, arena, PARAM_LM_HEAD, -1);
     int plain = list->n;
     for (int i = 0; i < plain && config->quant.kind != QUANT_NONE; i++) {
@@ -207,7 +261,9 @@ void params_list(ParamList *list, const Model *config, Arena *arena)
         *scale = *param;
         scale->name = arena_printf(arena, "%s.scale", param->name);
         for (int naming = 0; naming < NAMING_COUNT; naming++)
-            scale->file_name[naming] = arena_printf(arena, "%s_scale", param->file_name[naming]);
+            if (param->file_name[naming])
+                scale->file_name[naming] =
+                    arena_printf(arena, "%s_scale", param->file_name[naming]);
         set_form(scale, PARAM_SCALES, param->quant.groups);
         param->scale = list->n++;
     }
@@ -216,40 +272,32 @@ void params_list(ParamList *list, const Model *config, Arena *arena)
 const Param *params_find(const ParamList *list, ParamKind kind, int layer)
 {
     int first = list->first[kind];
-    if (first < 0)
-        return NULL;
-    int index = table[kind].per_layer ? first + layer * list->per_layer : first;
-    assert(index >= 0 && index < list->n && list->param[index].kind == kind);
-    return &list->param[index];
+    if (first < 0 || !table[kind].per_layer)
+        return first < 0 ? NULL : &list->param[first];
+    for (int i = list->layer[layer]; i < list->layer[layer + 1]; i++)
+        if (list->param[i].kind == kind)
+            return &list->param[i];
+    return NULL;
 }
 
-ModelSize model_size(const Model *config)
+ModelSize model_size(const Model *m)
 {
     ModelSize size = {0};
-    for (int kind = 0; kind < PARAM_KIND_COUNT; kind++) {
-        int64_t n = table[kind].per_layer ? config->n_layers : 1;
-        for (int i = 0; i < table[kind].rank; i++)
-            n *= model_axis_size(config, table[kind].axis[i]);
-        if (is_present(config, (ParamKind)kind))
-            size.params += n;
-        if (enters_products((ParamKind)kind) && kind != PARAM_EMBED)
-            size.matmul_params += n;
-    }
+    for (int kind = 0; kind < PARAM_KIND_COUNT; kind++)
+        for (int64_t layer = 0; layer < (table[kind].per_layer ? m->layers : 1); layer++) {
+            const Block *b = &m->block[layer];
+            int64_t n = 1;
+            for (int i = 0; i < table[kind].rank; i++)
+                n *= axis_size(m, b, table[kind].axis[i]);
+            if (is_present(m, b, (ParamKind)kind))
+                size.params += n;
+            if (enters_products((ParamKind)kind) && kind != PARAM_EMBED)
+                size.matmul_params += n;
+        }
     return size;
 }
 
-int64_t model_bytes(const Model *config, cvn_dtype dtype)
+int64_t model_bytes(const Model *m, cvn_dtype dtype)
 {
-    return (int64_t)cvn_dtype_bytes(dtype, model_size(config).params);
-}
-
-int64_t kv_cache_bytes(const Model *config, int64_t batch, int64_t length, cvn_dtype dtype)
-{
-    int64_t scale = dtype == CVN_I8 ? (int64_t)sizeof(uint16_t) : 0; /* bf16 */
-    int64_t n = config->n_layers * 2 * config->n_kv_heads * (config->head_dim + scale);
-    if (batch < 0 || length < 0 || __builtin_mul_overflow(n, batch, &n) ||
-        __builtin_mul_overflow(n, length, &n))
-        return -1;
-    size_t bytes = cvn_dtype_bytes(dtype, n);
-    return bytes > INT64_MAX ? -1 : (int64_t)bytes;
+    return (int64_t)cvn_dtype_bytes(dtype, model_size(m).params);
 }

@@ -1,5 +1,5 @@
 /*
- * The parameters of a Llama: one table, from which everything that touches weights is derived (the
+ * The parameters of a model: one table, from which everything that touches weights is derived (the
  * graph's inputs, loading and its audit, initialisation, sharding, sizes).
  *
  * A parameter's logical shape keeps axes apart that a sharding may name: q is [heads, head_dim,
@@ -8,11 +8,11 @@
  *
  *   kind q             [heads, head_dim, embed]     model.layers.N.self_attn.q_proj.weight in Hugging Face files
  *
- * The rows are in params.def.
+ * The rows are in kinds.def.
  *
- * Of a quantized config (model/quantize.h), matrices are in panels, their scales follow at the end of the list,
+ * Of a quantized model (model/quantize.h), matrices are in panels, their scales follow at the end of the list,
  * and there is a head of its own even where the two are tied: so there is of an embedding that is in blocks as its GGUF file has
- * it (Model.blocks), since products read panels, and a look-up reads one row in the file.
+ * it, since products read panels, and a look-up reads one row in the file.
  */
 #ifndef CVN_MODEL_PARAMS_H
 #define CVN_MODEL_PARAMS_H
@@ -20,6 +20,7 @@
 #include "base/arena.h"
 #include "caravan/graph.h"
 #include "graph/blocks.h"
+#include "model/kinds.h"
 #include "model/model.h"
 
 typedef enum ModelAxis {
@@ -31,21 +32,6 @@ typedef enum ModelAxis {
     AXIS_FFN,
     AXIS_COUNT
 } ModelAxis;
-
-typedef enum ParamKind {
-#define PARAM(KIND, name, place, presence, role, a, b, c, hf, meta, gguf) PARAM_##KIND,
-#include "model/params.def"
-#undef PARAM
-    PARAM_KIND_COUNT
-} ParamKind;
-
-/* How the families of files name the same tensors. */
-typedef enum ParamNaming {
-    NAMING_HF,   /* Hugging Face folders; also the names that initialisation is keyed by */
-    NAMING_META, /* Meta's consolidated.*.pth */
-    NAMING_GGUF,
-    NAMING_COUNT
-} ParamNaming;
 
 typedef enum ParamInit {
     INIT_ONES,
@@ -74,6 +60,7 @@ typedef struct Param {
     int64_t dims[PARAM_MAX_RANK];        /* [rank] */
     int file_rank;                       /* head_dim merged into the axis before it */
     int64_t file_dims[PARAM_FILE_RANK];  /* [file_rank], row-major as in Hugging Face */
+    bool rotated; /* rows, or elements of a bias, of a head lie in the order of rotary pairs */
     ParamForm form;
     int n_rows;       /* leading logical dimensions that are output channels, of matrices */
     QuantForm quant;  /* of PARAM_QUANTIZED and PARAM_SCALES */
@@ -88,15 +75,15 @@ typedef struct ParamList {
     /* [n] in the order embed, layers, final_norm, lm_head, scales of quantized ones. */
     Param *param;
     int n;
-    int first[PARAM_KIND_COUNT]; /* index of the kind's first parameter, or -1 when the config has
+    int first[PARAM_KIND_COUNT]; /* index of the kind's first parameter, or -1 when the model has
                                     none */
-    int per_layer;               /* parameters per layer */
+    const int *layer; /* [layers + 1]: index of each layer's first, and behind the last */
 } ParamList;
 
-/* All parameters of a config that passed model_check; everything lives in the arena. */
-void params_list(ParamList *list, const Model *config, Arena *arena);
+/* All parameters of a model that passed model_check; everything lives in the arena. */
+void params_list(ParamList *list, const Model *model, Arena *arena);
 
-/* NULL when the config has no such parameter. `layer` is ignored for kinds outside of the layers. */
+/* NULL when the model has no such parameter. `layer` is ignored for kinds outside of the layers. */
 const Param *params_find(const ParamList *list, ParamKind kind, int layer);
 
 /* Name of the copy of a weight that is rounded to the type of products: "rounded.layers.3.q" (train/step.h). */
@@ -107,8 +94,16 @@ cvn_type param_type(const Param *param, cvn_dtype dtype);
 size_t param_bytes(const Param *param, cvn_dtype dtype);
 
 const char *model_axis_name(ModelAxis axis);
-int64_t model_axis_size(const Model *config, ModelAxis axis);
 const char *param_kind_name(ParamKind kind);
+
+/* Whether every layer may have one, which enters products: what is quantized and may be adapted. */
+bool param_kind_is_matrix(ParamKind kind);
+
+/* Hugging Face's name of its module: "q_proj". */
+const char *param_kind_module(ParamKind kind);
+
+/* Whether files with these names can hold the model. */
+bool model_has_names(const Model *model, ParamNaming naming);
 
 typedef struct ModelSize {
     int64_t params; /* all elements */
@@ -118,13 +113,9 @@ typedef struct ModelSize {
     int64_t matmul_params;
 } ModelSize;
 
-ModelSize model_size(const Model *config);
+ModelSize model_size(const Model *model);
 
 /* Bytes of all parameters in one type. */
-int64_t model_bytes(const Model *config, cvn_dtype dtype);
-
-/* layers * 2 * batch * length * kv_heads * head_dim elements, in bytes; -1 when it overflows. */
-/* (dtype CVN_I8: with the scales, 2 bytes for each position of a head) */
-int64_t kv_cache_bytes(const Model *config, int64_t batch, int64_t length, cvn_dtype dtype);
+int64_t model_bytes(const Model *model, cvn_dtype dtype);
 
 #endif

@@ -4,6 +4,7 @@
 #include "base/json_file.h"
 #include "base/num.h"
 #include "base/strbuf.h"
+#include "model/family.h"
 
 #include <inttypes.h>
 #include <stddef.h>
@@ -11,68 +12,52 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the presets of one family share. */
-typedef enum Family {
-    LLAMA1,  /* eps 1e-6 */
-    LLAMA2,  /* eps 1e-5 */
-    LLAMA31, /* theta 500000, llama3 scaling by 8, 128256 tokens with three that end a text */
-    LLAMA32, /* the same with scaling by 32 and tied embeddings */
-    STORIES, /* llama2.c: as Llama 2, tied, f32 */
-} Family;
-
-static const struct {
-    const char *name, *about;
-    Family family;
-    int64_t dim, layers, heads, kv_heads, ffn, vocab, context;
-} table[] = {
-    {"tiny", "1M parameters, trains on a CPU in minutes", STORIES, 128, 5, 8, 4, 384, 512, 512},
-    {"stories260k", "shape of llama2.c's stories260K", STORIES, 64, 5, 8, 4, 172, 512, 512},
-    {"stories15m", "shape of llama2.c's stories15M", STORIES, 288, 6, 6, 6, 768, 32000, 256},
-    {"stories42m", "shape of llama2.c's stories42M", STORIES, 512, 8, 8, 8, 1376, 32000, 1024},
-    {"stories110m", "shape of llama2.c's stories110M", STORIES, 768, 12, 12, 12, 2048, 32000, 1024},
-    {"llama-7b", "Llama 1 7B", LLAMA1, 4096, 32, 32, 32, 11008, 32000, 2048},
-    {"llama-13b", "Llama 1 13B", LLAMA1, 5120, 40, 40, 40, 13824, 32000, 2048},
-    {"llama-33b", "Llama 1 33B", LLAMA1, 6656, 60, 52, 52, 17920, 32000, 2048},
-    {"llama-65b", "Llama 1 65B", LLAMA1, 8192, 80, 64, 64, 22016, 32000, 2048},
-    {"llama-175b", "Llama at the OPT-175B size", LLAMA1, 12288, 96, 96, 96, 32768, 32000, 2048},
-    {"llama2-7b", "Llama 2 7B", LLAMA2, 4096, 32, 32, 32, 11008, 32000, 4096},
-    {"llama2-13b", "Llama 2 13B", LLAMA2, 5120, 40, 40, 40, 13824, 32000, 4096},
-    {"llama2-70b", "Llama 2 70B", LLAMA2, 8192, 80, 64, 8, 28672, 32000, 4096},
-    {"llama3.1-8b", "Llama 3.1 8B", LLAMA31, 4096, 32, 32, 8, 14336, 128256, 131072},
-    {"llama3.1-70b", "Llama 3.1 70B", LLAMA31, 8192, 80, 64, 8, 28672, 128256, 131072},
-    {"llama3.1-405b", "Llama 3.1 405B", LLAMA31, 16384, 126, 128, 8, 53248, 128256, 131072},
-    {"llama3.2-1b", "Llama 3.2 1B", LLAMA32, 2048, 16, 32, 8, 8192, 128256, 131072},
-    {"llama3.2-3b", "Llama 3.2 3B", LLAMA32, 3072, 28, 24, 8, 8192, 128256, 131072},
-};
-#define N_PRESETS (sizeof table / sizeof *table)
-
 size_t presets_count(void)
 {
-    return N_PRESETS;
+    size_t n = 0;
+    for (int f = 0; family_at(f); f++)
+        for (const FamilyPreset *p = family_at(f)->presets; p && p->name; p++)
+            n++;
+    return n;
+}
+
+/* The i-th of all families' presets. */
+static const FamilyPreset *find(size_t i, const Family **family)
+{
+    for (int f = 0; (*family = family_at(f)); f++)
+        for (const FamilyPreset *p = (*family)->presets; p && p->name; p++)
+            if (i-- == 0)
+                return p;
+    return NULL;
 }
 
 Preset preset_at(size_t i)
 {
-    return (Preset){table[i].name, table[i].about};
+    const Family *family;
+    const FamilyPreset *p = find(i, &family);
+    return (Preset){p->name, p->about};
 }
 
-static void apply_family(Model *c, Family family)
+/* A model as a config.json has it that says these words and this shape. */
+static int make(Model **model, const Family *family, const ModelShape *shape, const char *words,
+                const char *name, Arena *arena, cvn_err *err)
 {
-    c->rms_eps = family == LLAMA1 ? 1e-6 : 1e-5;
-    c->dtype = family == STORIES                      ? CVN_F32
-               : family == LLAMA1 || family == LLAMA2 ? CVN_F16
-                                                      : CVN_BF16;
-    c->tied = family == STORIES || family == LLAMA32;
-    if (family != LLAMA31 && family != LLAMA32)
-        return;
-    c->rope_theta = 500000;
-    c->rope_scaling = ROPE_LLAMA3;
-    c->rope_factor = family == LLAMA31 ? 8 : 32;
-    c->rope_ramp[0] = 1;
-    c->rope_ramp[1] = 4;
-    c->rope_original_context = 8192;
-    c->bos = (SpecialIds){1, {128000}};
-    c->eos = (SpecialIds){3, {128001, 128008, 128009}};
+    char *text = arena_printf(arena, "{%s}", words);
+    for (char *c = text; *c; c++)
+        *c = *c == '\'' ? '"' : *c;
+    json_t *json = json_object_parse(name, text, strlen(text), err);
+    json = json_merged(
+        json, json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "model_type", family->name,
+                        "hidden_size", (json_int_t)shape->width, "num_hidden_layers",
+                        (json_int_t)shape->layers, "num_attention_heads", (json_int_t)shape->heads,
+                        "num_key_value_heads", (json_int_t)shape->kv_heads, "head_dim",
+                        (json_int_t)shape->head_dim, "intermediate_size", (json_int_t)shape->ffn,
+                        "vocab_size", (json_int_t)shape->vocab, "max_position_embeddings",
+                        (json_int_t)shape->context));
+    if (!json)
+        return err_set(err, CVN_EMEM, "no memory for '%.60s'", name);
+    HELD(json_release, json);
+    return model_parse(model, name, json, NULL, arena, err);
 }
 
 /* ---- shapes of one's own ---- */
@@ -81,14 +66,14 @@ static const struct {
     const char *key;
     size_t offset;
 } sizes[] = {
-    {"dim", offsetof(Model, dim)},           {"layers", offsetof(Model, n_layers)},
-    {"heads", offsetof(Model, n_heads)},     {"kv_heads", offsetof(Model, n_kv_heads)},
-    {"head_dim", offsetof(Model, head_dim)}, {"ffn", offsetof(Model, ffn)},
-    {"vocab", offsetof(Model, vocab)},       {"context", offsetof(Model, max_context)},
+    {"dim", offsetof(ModelShape, width)},         {"layers", offsetof(ModelShape, layers)},
+    {"heads", offsetof(ModelShape, heads)},       {"kv_heads", offsetof(ModelShape, kv_heads)},
+    {"head_dim", offsetof(ModelShape, head_dim)}, {"ffn", offsetof(ModelShape, ffn)},
+    {"vocab", offsetof(ModelShape, vocab)},       {"context", offsetof(ModelShape, context)},
 };
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
-static int set_size(Model *c, const char *shape, const char *key, int64_t value, cvn_err *err)
+static int set_size(ModelShape *c, const char *shape, const char *key, int64_t value, cvn_err *err)
 {
     for (int i = 0; i < SIZES; i++) {
         if (strcmp(sizes[i].key, key) != 0)
@@ -106,37 +91,30 @@ static int set_size(Model *c, const char *shape, const char *key, int64_t value,
 }
 
 /* What a shape need not say follows from the rest, as in Llama 2. */
-static int finish_shape(Model *c, const char *shape, cvn_err *err)
+static int finish_shape(Model **model, const ModelShape *shape, const char *name, Arena *arena,
+                        cvn_err *err)
 {
-    if (c->dim == 0 || c->n_layers == 0 || c->n_heads == 0)
-        return err_set(err, CVN_EINVAL, "%.60s: a shape has at least dim, layers and heads", shape);
-    if (c->head_dim == 0 && c->dim % c->n_heads != 0)
+    ModelShape s = *shape;
+    if (s.width == 0 || s.layers == 0 || s.heads == 0)
+        return err_set(err, CVN_EINVAL, "%.60s: a shape has at least dim, layers and heads", name);
+    if (s.head_dim == 0 && s.width % s.heads != 0)
         return err_set(err, CVN_EINVAL,
                        "%.60s: dim %" PRId64 " does not divide into %" PRId64 " heads; give a dim "
                        "that is a multiple of heads, or head_dim as well",
-                       shape, c->dim, c->n_heads);
-    c->n_kv_heads = c->n_kv_heads ? c->n_kv_heads : c->n_heads;
-    c->head_dim = c->head_dim ? c->head_dim : c->dim / c->n_heads;
-    c->ffn = c->ffn ? c->ffn : num_round_up(num_pieces(8 * c->dim, 3), 32);
-    c->vocab = c->vocab ? c->vocab : 32000;
-    c->max_context = c->max_context ? c->max_context : 2048;
-    return model_check(c, shape, err);
-}
-
-static Model empty_shape(void)
-{
-    Model c = model_default();
-    apply_family(&c, LLAMA2);
-    c.dtype = CVN_BF16;
-    for (int i = 0; i < SIZES; i++)
-        memset((char *)&c + sizes[i].offset, 0, sizeof(int64_t));
-    return c;
+                       name, s.width, s.heads);
+    s.kv_heads = s.kv_heads ? s.kv_heads : s.heads;
+    s.head_dim = s.head_dim ? s.head_dim : s.width / s.heads;
+    s.ffn = s.ffn ? s.ffn : num_round_up(num_pieces(8 * s.width, 3), 32);
+    s.vocab = s.vocab ? s.vocab : 32000;
+    s.context = s.context ? s.context : 2048;
+    return make(model, family_by_name("llama"), &s,
+                "'rms_norm_eps': 1e-5, 'torch_dtype': 'bfloat16'", name, arena, err);
 }
 
 /* "dim=512,layers=8,heads=8" */
-static int shape_of_pairs(const char *text, Model *config, cvn_err *err)
+static int shape_of_pairs(const char *text, Model **model, Arena *arena, cvn_err *err)
 {
-    Model c = empty_shape();
+    ModelShape c = {0};
     for (const char *at = text; *at;) {
         char pair[64];
         size_t n = strcspn(at, ","), digits;
@@ -152,31 +130,27 @@ static int shape_of_pairs(const char *text, Model *config, cvn_err *err)
         *equals = '\0';
         TRY(set_size(&c, text, pair, strtoll(equals + 1, NULL, 10), err));
     }
-    TRY(finish_shape(&c, text, err));
-    *config = c;
-    return CVN_OK;
+    return finish_shape(model, &c, text, arena, err);
 }
 
 /* The same as a JSON object, or a model's folder or config.json. */
-static int shape_of_file(const char *path, Model *config, cvn_err *err)
+static int shape_of_file(const char *path, Model **model, Arena *arena, cvn_err *err)
 {
     if (file_is_folder(path))
-        return model_read(config, path, err);
+        return model_read(model, path, arena, err);
     json_auto_t *json = json_object_read(path, err);
     if (!json)
         return CVN_EFORMAT;
     if (json_object_get(json, "model_type"))
-        return model_parse(config, path, json, NULL, err);
-    Model c = empty_shape();
+        return model_parse(model, path, json, NULL, arena, err);
+    ModelShape c = {0};
     const char *key;
     json_t *value;
     json_object_foreach(json, key, value)
     {
         TRY(set_size(&c, path, key, json_integer_value(value), err));
     }
-    TRY(finish_shape(&c, path, err));
-    *config = c;
-    return CVN_OK;
+    return finish_shape(model, &c, path, arena, err);
 }
 
 bool preset_is_own(const char *name)
@@ -184,30 +158,39 @@ bool preset_is_own(const char *name)
     return strchr(name, '=') || strchr(name, '/') || file_exists(name);
 }
 
-int preset_config(const char *name, Model *config, cvn_err *err)
+int preset_model(const char *name, Model **model, Arena *arena, cvn_err *err)
 {
-    for (size_t i = 0; i < N_PRESETS; i++) {
-        if (strcmp(table[i].name, name) != 0)
+    const Family *family;
+    const FamilyPreset *p;
+    for (size_t i = 0; (p = find(i, &family)); i++) {
+        if (strcmp(p->name, name) != 0)
             continue;
-        Model c = model_default();
-        c.dim = table[i].dim;
-        c.n_layers = table[i].layers;
-        c.n_heads = table[i].heads;
-        c.n_kv_heads = table[i].kv_heads;
-        c.head_dim = c.dim / c.n_heads;
-        c.ffn = table[i].ffn;
-        c.vocab = table[i].vocab;
-        c.max_context = table[i].context;
-        apply_family(&c, table[i].family);
-        *config = c;
-        return model_check(config, name, err);
+        const ModelShape shape = {.width = p->width,
+                                  .layers = p->layers,
+                                  .heads = p->heads,
+                                  .kv_heads = p->kv_heads,
+                                  .head_dim = p->width / p->heads,
+                                  .ffn = p->ffn,
+                                  .vocab = p->vocab,
+                                  .context = p->context};
+        return make(model, family, &shape, p->words, name, arena, err);
     }
     if (preset_is_own(name))
-        return strchr(name, '=') && !file_exists(name) ? shape_of_pairs(name, config, err)
-                                                       : shape_of_file(name, config, err);
+        return strchr(name, '=') && !file_exists(name) ? shape_of_pairs(name, model, arena, err)
+                                                       : shape_of_file(name, model, arena, err);
     SCOPED(strbuf_free) StrBuf names = {0};
-    for (size_t i = 0; i < N_PRESETS; i++)
-        strbuf_printf(&names, "%s%s", i ? ", " : "", table[i].name);
+    for (size_t i = 0; (p = find(i, &family)); i++)
+        strbuf_printf(&names, "%s%s", i ? ", " : "", p->name);
     return err_set(err, CVN_EINVAL, "there is no preset '%.60s'; there are %s", name,
                    names.failed ? "some" : names.text);
+}
+
+int preset_shape(const char *name, ModelShape *shape, cvn_err *err)
+{
+    SCOPED(arena_free) Arena arena = {0};
+    Model *model;
+    TRY(arena_begin(&arena, err));
+    TRY(preset_model(name, &model, &arena, err));
+    *shape = model_shape(model);
+    return CVN_OK;
 }

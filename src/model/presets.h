@@ -1,6 +1,6 @@
 /*
- * The published Llama shapes and a few small ones, as one table. A preset is a
- * config without weights: `init` makes random ones, `plan` needs none.
+ * Published shapes and a few small ones, which are rows in the files of their families. A preset is a
+ * model without weights: `init` makes random ones, `plan` needs none.
  */
 #ifndef CVN_MODEL_PRESETS_H
 #define CVN_MODEL_PRESETS_H
@@ -20,7 +20,9 @@ Preset preset_at(size_t i);
  * missing follows from the rest; a JSON file with the same keys; or a folder with config.json, or that file. */
 bool preset_is_own(const char *name);
 
-/* The config of a preset, or of a shape of one's own; CVN_EINVAL names the presets there are. */
-int preset_config(const char *name, Model *config, cvn_err *err);
+/* The model of a preset, or of a shape of one's own; CVN_EINVAL names the presets there are. */
+int preset_model(const char *name, Model **model, Arena *arena, cvn_err *err);
+/* Its shape alone. */
+int preset_shape(const char *name, ModelShape *shape, cvn_err *err);
 
 #endif

@@ -16,7 +16,7 @@
  * a context within the trained length has the plain frequencies, and a longer one those that transformers has for a text
  * that fills it.
  */
-#include "model/model.h"
+#include "model/block.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -45,123 +45,117 @@ bool rope_scaling_parse(const char *name, RopeScaling *out)
     return false;
 }
 
-static int check_ramp(const Model *c, const char *file, cvn_err *err)
+static int check_ramp(const Rope *r, const char *file, cvn_err *err)
 {
-    const double *ramp = c->rope_ramp;
-    bool yarn = c->rope_scaling == ROPE_YARN;
-    if (!(ramp[0] > 0 && ramp[1] > ramp[0] && ramp[1] <= 1e9))
+    bool yarn = r->scaling == ROPE_YARN;
+    if (!(r->ramp[0] > 0 && r->ramp[1] > r->ramp[0] && r->ramp[1] <= 1e9))
         return err_set(err, CVN_EFORMAT, "'%s': %s rope scaling needs 0 < %s < %s, not %g and %g",
-                       file, names[c->rope_scaling], yarn ? "beta_slow" : "low_freq_factor",
-                       yarn ? "beta_fast" : "high_freq_factor", ramp[0], ramp[1]);
-    if (c->rope_original_context < 1 || c->rope_original_context > 1 << 30)
+                       file, names[r->scaling], yarn ? "beta_slow" : "low_freq_factor",
+                       yarn ? "beta_fast" : "high_freq_factor", r->ramp[0], r->ramp[1]);
+    if (r->original_context < 1 || r->original_context > 1 << 30)
         return err_set(err, CVN_EFORMAT,
                        "'%s': original_max_position_embeddings is %" PRId64
                        "; it must be from 1 to 2^30",
-                       file, c->rope_original_context);
-    if (yarn && !(c->rope_attention > 0 && c->rope_attention <= 1e3))
+                       file, r->original_context);
+    if (yarn && !(r->sharpness > 0 && r->sharpness <= 1e3))
         return err_set(
             err, CVN_EFORMAT,
             "'%s': the attention factor of yarn is %g; it must be over 0 and at most 1e3", file,
-            c->rope_attention);
+            r->sharpness);
     return CVN_OK;
 }
 
-int rope_check(const Model *c, const char *file, cvn_err *err)
+int rope_check(const Attention *a, const char *file, cvn_err *err)
 {
-    if (!(c->rope_theta > 1 && c->rope_theta <= 1e18))
+    const Rope *r = &a->rope;
+    if (!(r->theta > 1 && r->theta <= 1e18))
         return err_set(err, CVN_EFORMAT,
                        "'%s': rope_theta is %g; it must be over 1 and at most 1e18", file,
-                       c->rope_theta);
-    if (c->rope_scaling == ROPE_PLAIN)
+                       r->theta);
+    if (r->scaling == ROPE_PLAIN)
         return CVN_OK;
-    bool dynamic = c->rope_scaling == ROPE_DYNAMIC, alpha = dynamic && c->rope_alpha != 0;
-    double factor = alpha ? c->rope_alpha : c->rope_factor;
+    bool dynamic = r->scaling == ROPE_DYNAMIC, alpha = dynamic && r->alpha != 0;
+    double factor = alpha ? r->alpha : r->factor;
     if (!(factor > 0 && factor <= 1e9))
         return err_set(err, CVN_EFORMAT,
                        "'%s': the rope scaling %s is %g; it must be over 0 and at most 1e9", file,
                        alpha ? "alpha" : "factor", factor);
-    if (dynamic && c->head_dim < 4)
+    if (dynamic && a->head_dim < 4)
         return err_set(err, CVN_EFORMAT,
                        "'%s': heads of %" PRId64 " are too narrow for dynamic rope scaling; it "
                        "needs 4",
-                       file, c->head_dim);
-    bool ramp = c->rope_scaling == ROPE_YARN || c->rope_scaling == ROPE_LLAMA3;
-    return ramp ? check_ramp(c, file, err) : CVN_OK;
+                       file, a->head_dim);
+    bool ramp = r->scaling == ROPE_YARN || r->scaling == ROPE_LLAMA3;
+    return ramp ? check_ramp(r, file, err) : CVN_OK;
 }
 
-int64_t model_longest_context(const Model *c)
+double rope_theta(const Attention *a, int64_t context, int64_t length)
 {
-    if (c->rope_scaling != ROPE_DYNAMIC || c->rope_alpha != 0 || c->rope_factor <= 1)
-        return c->max_context;
-    return (int64_t)fmin((double)c->max_context * c->rope_factor, 1 << 30);
-}
-
-double model_rope_theta(const Model *c, int64_t length)
-{
-    double trained = (double)c->max_context, dim = (double)c->head_dim;
-    if (c->rope_scaling != ROPE_DYNAMIC)
-        return c->rope_theta;
+    double trained = (double)context, dim = (double)a->head_dim;
+    if (a->rope.scaling != ROPE_DYNAMIC)
+        return a->rope.theta;
     double longer = fmax((double)length, trained) / trained;
-    double s = c->rope_alpha != 0 ? c->rope_alpha : 1 + c->rope_factor * (longer - 1);
-    return c->rope_theta * pow(s, dim / (dim - 2));
+    double s = a->rope.alpha != 0 ? a->rope.alpha : 1 + a->rope.factor * (longer - 1);
+    return a->rope.theta * pow(s, dim / (dim - 2));
 }
 
-double rope_yarn_attention(double factor, double mscale)
+double rope_yarn_sharpness(double factor, double mscale)
 {
     return factor <= 1 ? 1 : 0.1 * mscale * log(factor) + 1;
 }
 
 /* The pair, a real number, whose frequency turns so often within the trained length. */
-static double turning_pair(const Model *c, double turns)
+static double turning_pair(const Attention *a, double turns)
 {
-    double length = (double)c->rope_original_context, dim = (double)c->head_dim;
-    return dim * log(length / (turns * TWO_PI)) / (2 * log(c->rope_theta));
+    double length = (double)a->rope.original_context, dim = (double)a->head_dim;
+    return dim * log(length / (turns * TWO_PI)) / (2 * log(a->rope.theta));
 }
 
 /* Pairs before the ramp turn often, pairs after it hardly. */
-static double yarn_scaled(const Model *c, double frequency, double pair)
+static double yarn_scaled(const Attention *a, double frequency, double pair)
 {
-    double low = turning_pair(c, c->rope_ramp[1]), high = turning_pair(c, c->rope_ramp[0]);
-    if (c->rope_truncate) {
+    double low = turning_pair(a, a->rope.ramp[1]), high = turning_pair(a, a->rope.ramp[0]);
+    if (a->rope.truncate) {
         low = floor(low);
         high = ceil(high);
     }
     low = fmax(low, 0);
-    high = fmin(high, (double)c->head_dim - 1);
+    high = fmin(high, (double)a->head_dim - 1);
     high = low == high ? high + 0.001 : high;
     double divided = fmin(fmax((pair - low) / (high - low), 0), 1);
-    return frequency / c->rope_factor * divided + frequency * (1 - divided);
+    return frequency / a->rope.factor * divided + frequency * (1 - divided);
 }
 
-static double llama3_scaled(const Model *c, double frequency)
+static double llama3_scaled(const Rope *r, double frequency)
 {
-    double waves = (double)c->rope_original_context * frequency / TWO_PI;
-    const double *ramp = c->rope_ramp;
-    if (waves < ramp[0])
-        return frequency / c->rope_factor;
-    if (waves > ramp[1])
+    double waves = (double)r->original_context * frequency / TWO_PI;
+    if (waves < r->ramp[0])
+        return frequency / r->factor;
+    if (waves > r->ramp[1])
         return frequency;
-    double smooth = (waves - ramp[0]) / (ramp[1] - ramp[0]);
-    return (1 - smooth) * frequency / c->rope_factor + smooth * frequency;
+    double smooth = (waves - r->ramp[0]) / (r->ramp[1] - r->ramp[0]);
+    return (1 - smooth) * frequency / r->factor + smooth * frequency;
 }
 
-void model_rope_frequencies(const Model *c, int64_t length, double *out)
+void rope_frequencies(const Attention *a, int64_t context, int64_t length, double *out)
 {
-    double theta = model_rope_theta(c, length);
-    for (int64_t i = 0; i < c->head_dim / 2; i++) {
-        double frequency = pow(theta, -2.0 * (double)i / (double)c->head_dim);
-        if (c->rope_scaling == ROPE_LINEAR)
-            frequency /= c->rope_factor;
-        else if (c->rope_scaling == ROPE_YARN)
-            frequency = yarn_scaled(c, frequency, (double)i);
-        else if (c->rope_scaling == ROPE_LLAMA3)
-            frequency = llama3_scaled(c, frequency);
+    double theta = rope_theta(a, context, length);
+    for (int64_t i = 0; i < a->head_dim / 2; i++) {
+        double frequency = pow(theta, -2.0 * (double)i / (double)a->head_dim);
+        if (a->rope.scaling == ROPE_LINEAR)
+            frequency /= a->rope.factor;
+        else if (a->rope.scaling == ROPE_YARN)
+            frequency = yarn_scaled(a, frequency, (double)i);
+        else if (a->rope.scaling == ROPE_LLAMA3)
+            frequency = llama3_scaled(&a->rope, frequency);
         out[i] = frequency;
     }
 }
 
-double model_attention_scale(const Model *c)
+/* Yarn multiplies what it rotates, both queries and keys: a layer that rotates nothing is as it was. */
+double attention_scale(const Attention *a)
 {
-    double sharper = c->rope_scaling == ROPE_YARN ? c->rope_attention : 1;
-    return sharper * sharper / sqrt((double)c->head_dim);
+    double sharper = a->rope.scaling == ROPE_YARN && !a->rope.off ? a->rope.sharpness : 1;
+    return a->scale != 0 ? sharper * sharper * a->scale
+                         : sharper * sharper / sqrt((double)a->head_dim);
 }

@@ -13,7 +13,7 @@ static const float NEVER = -1e9f;
 
 static size_t vocab_of(const cvn_engine *e)
 {
-    return (size_t)e->model->io.config.vocab;
+    return (size_t)model_vocab(e->model->io.desc);
 }
 
 void adjust_init(cvn_engine *e)
@@ -60,9 +60,9 @@ int adjust_check(const cvn_engine *e, const cvn_request *r, cvn_err *err)
                        "presence and frequency penalties are %g and %g; give -100 to 100",
                        (double)s->presence_penalty, (double)s->frequency_penalty);
     for (int64_t i = 0; i < r->n_end; i++)
-        if (r->end[i] < 0 || r->end[i] >= e->model->io.config.vocab)
+        if (r->end[i] < 0 || r->end[i] >= model_vocab(e->model->io.desc))
             return err_set(err, CVN_EINVAL, "end token %d is not in the vocabulary of %" PRId64,
-                           (int)r->end[i], e->model->io.config.vocab);
+                           (int)r->end[i], model_vocab(e->model->io.desc));
     if (!adjust_wanted(e, r))
         return CVN_OK;
     if (!e->options.adjust)
@@ -77,10 +77,10 @@ int adjust_check(const cvn_engine *e, const cvn_request *r, cvn_err *err)
     if (r->constraint && cvn_constraint_is_empty(r->constraint))
         return err_set(err, CVN_EINVAL, "nothing fulfils the constraint of the request");
     for (int64_t i = 0; i < r->n_bias; i++) {
-        if (r->bias[i].token < 0 || r->bias[i].token >= e->model->io.config.vocab)
+        if (r->bias[i].token < 0 || r->bias[i].token >= model_vocab(e->model->io.desc))
             return err_set(err, CVN_EINVAL,
                            "token %d has a bias and is not in the vocabulary of %" PRId64,
-                           (int)r->bias[i].token, e->model->io.config.vocab);
+                           (int)r->bias[i].token, model_vocab(e->model->io.desc));
         if (!(fabsf(r->bias[i].bias) <= 1e6f))
             return err_set(err, CVN_EINVAL, "the bias of token %d is %g; give -1e6 to 1e6",
                            (int)r->bias[i].token, (double)r->bias[i].bias);
@@ -90,7 +90,7 @@ int adjust_check(const cvn_engine *e, const cvn_request *r, cvn_err *err)
 
 int adjust_prepare(cvn_engine *e, const cvn_request *r, cvn_err *err)
 {
-    const SpecialIds *eos = &e->model->io.config.eos;
+    const SpecialIds *eos = model_ends(e->model->io.desc);
     if (!r->constraint || e->words)
         return CVN_OK;
     if (!e->spare && !(e->spare = spare_new(err)))
@@ -105,7 +105,7 @@ int adjust_prepare(cvn_engine *e, const cvn_request *r, cvn_err *err)
 static void set_end(const cvn_engine *e, RowAdjust *a, float bias)
 {
     const cvn_request *r = a->request;
-    const SpecialIds *eos = &e->model->io.config.eos;
+    const SpecialIds *eos = model_ends(e->model->io.desc);
     for (int64_t i = 0; i < eos->n + r->n_end; i++) {
         int32_t id = i < eos->n ? eos->id[i] : r->end[i - eos->n];
         float sum = bias;

@@ -6,10 +6,10 @@
 
 double bench_prefill_flops(const Model *c, int64_t n)
 {
-    double head = (double)(c->vocab * c->dim);
+    double head = (double)(model_vocab(c) * model_width(c));
     double body = (double)model_size(c).matmul_params - head;
     double pairs = (double)n * (double)(n + 1) / 2; /* of a query and a key that it sees */
-    double attention = 4 * pairs * (double)(c->n_heads * c->head_dim * c->n_layers);
+    double attention = 4 * pairs * (double)(model_attention_width(c));
     return 2 * body * (double)n + 2 * head + attention;
 }
 
@@ -18,7 +18,7 @@ double bench_prefill_flops(const Model *c, int64_t n)
 static double matrix_bytes(const Model *c, cvn_dtype dtype)
 {
     SCOPED(arena_free) Arena arena = {0};
-    if ((c->quant.kind == QUANT_NONE && !c->blocks) || arena_begin(&arena, NULL))
+    if (!model_is_quantized(c) || arena_begin(&arena, NULL))
         return (double)model_size(c).matmul_params * (double)cvn_dtype_bytes(dtype, 1);
     ParamList params;
     params_list(&params, c, &arena);
@@ -67,7 +67,7 @@ int bench_prefill(cvn_engine *e, int64_t n, int repeats, BenchFigure *out, cvn_e
     if (!tokens || !seconds || !peaks)
         code = err_set(err, CVN_EMEM, "no memory for a prompt of %lld tokens", (long long)n);
     for (int64_t i = 0; i < n && !code; i++)
-        tokens[i] = (int32_t)(i * 7919 % e->model->io.config.vocab);
+        tokens[i] = (int32_t)(i * 7919 % model_vocab(e->model->io.desc));
     for (int i = -1; i < repeats && !code; i++) {
         double begin = clock_seconds();
         engine_begin_row(e, 0, &request, 0);
@@ -81,7 +81,7 @@ int bench_prefill(cvn_engine *e, int64_t n, int repeats, BenchFigure *out, cvn_e
         *out = figure(seconds, repeats);
         out->tokens_per_second = (double)n / out->seconds;
         out->peak = median(peaks, repeats + 1);
-        out->utilization = bench_prefill_flops(&e->model->io.config, n) / out->seconds / out->peak;
+        out->utilization = bench_prefill_flops(e->model->io.desc, n) / out->seconds / out->peak;
     }
     engine_reset_row(e, 0);
     return code;
@@ -190,8 +190,8 @@ int bench_decode(cvn_engine *e, int64_t context, int64_t steps, double seconds, 
     SCOPED(scoped_free) double *room = calloc((size_t)steps * 3, sizeof *room);
     if (!room)
         return err_set(err, CVN_EMEM, "no memory for %lld steps", (long long)steps);
-    Turns t = {.bytes = bench_decode_bytes(&e->model->io.config, e->model->dtype,
-                                           engine_kv_dtype(e), rows, context + 1 + steps / 2),
+    Turns t = {.bytes = bench_decode_bytes(e->model->io.desc, e->model->dtype, engine_kv_dtype(e),
+                                           rows, context + 1 + steps / 2),
                .seconds = room,
                .share = room + steps,
                .bandwidth = room + 2 * steps};
@@ -230,7 +230,7 @@ const BenchMode bench_modes[BENCH_MODES] = {
 
 bool bench_fits(const cvn_engine *e, int64_t rows, int64_t positions)
 {
-    int64_t bytes = kv_cache_bytes(&e->model->io.config, rows, positions, engine_kv_dtype(e));
+    int64_t bytes = kv_cache_bytes(e->model->io.desc, rows, positions, engine_kv_dtype(e));
     double available = (double)sysconf(_SC_AVPHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
     return bytes >= 0 && (double)bytes < 0.8 * available;
 }

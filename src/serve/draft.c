@@ -8,16 +8,17 @@
 int draft_open(Draft *d, const cvn_engine *of, cvn_err *err)
 {
     const cvn_engine_options *o = &of->options;
-    const Model *own = &o->draft->io.config, *config = &of->model->io.config;
+    const Model *own = o->draft->io.desc, *config = of->model->io.desc;
     if (of->rt.mesh.n_devices > 1)
         return err_set(err, CVN_EUNSUPPORTED,
                        "a draft model guesses on one device, and there is a mesh; leave one out");
-    if (own->vocab != config->vocab || model_longest_context(own) < o->context)
+    if (model_vocab(own) != model_vocab(config) || model_longest_context(own) < o->context)
         return err_set(err, CVN_EINVAL,
                        "the draft model has a vocabulary of %" PRId64 " and a context of %" PRId64
                        ", the model %" PRId64 " and %" PRId64
                        "; take a draft of the same vocabulary, or a shorter context",
-                       own->vocab, model_longest_context(own), config->vocab, o->context);
+                       model_vocab(own), model_longest_context(own), model_vocab(config),
+                       o->context);
     const cvn_engine_options options = {.rows = o->rows,
                                         .context = o->context,
                                         .threads = o->threads,

@@ -22,7 +22,7 @@ cvn_engine_stats cvn_engine_get_stats(const cvn_engine *e)
 void engine_make_inputs(cvn_engine *e, Inputs *in, int64_t n, size_t seq)
 {
     const cvn_engine_options *o = &e->options;
-    size_t rows = (size_t)n, vocab = (size_t)e->model->io.config.vocab;
+    size_t rows = (size_t)n, vocab = (size_t)model_vocab(e->model->io.desc);
     Arena *arena = &e->arena;
     in->rows = n;
     in->tokens = arena_array(arena, rows * seq, sizeof *in->tokens);
@@ -96,7 +96,7 @@ static int make_program(cvn_engine *e, Program *out, const ModelStep *step, cons
                         cvn_err *err)
 {
     const ProgramOptions options = steps_options(&e->steps);
-    cvn_graph *g = model_step(e->steps.model.config, step, err);
+    cvn_graph *g = model_step(e->steps.model.model, step, err);
     if (!g)
         return err->code;
     int code = program_make(out, &e->rt, g, &options, err);
@@ -132,7 +132,7 @@ static int compile_programs(cvn_engine *e, cvn_err *err)
 {
     const cvn_engine_options *o = &e->options;
     int64_t largest = o->bucket[o->n_buckets - 1];
-    e->steps = (Steps){.model = {&e->model->io.config, o->layout},
+    e->steps = (Steps){.model = {e->model->io.desc, o->layout},
                        .rows = o->rows,
                        .context = o->context,
                        .positions = o->context + largest,
@@ -192,7 +192,7 @@ static int compile_programs(cvn_engine *e, cvn_err *err)
 static int check_options(cvn_engine_options *o, const Model *config, cvn_err *err)
 {
     if (o->context == 0)
-        o->context = config->max_context;
+        o->context = model_context(config);
     if (o->context < 1 || o->context > model_longest_context(config))
         return err_set(err, CVN_EINVAL,
                        "a context of %" PRId64 " was asked for; the model has %" PRId64
@@ -219,7 +219,7 @@ static int check_options(cvn_engine_options *o, const Model *config, cvn_err *er
                        "with layout %s runs of several tokens add up in other orders than runs of "
                        "one, so speculation could change texts; take layout dp or tp",
                        o->layout);
-    if (int8_activations(o) && config->quant.kind != QUANT_INT8 && !config->blocks)
+    if (int8_activations(o) && !model_takes_int8(config))
         return err_set(err, CVN_EUNSUPPORTED,
                        "activations in int8 need weights in int8 or in the blocks of a file; "
                        "quantize them to int8, too");
@@ -246,7 +246,7 @@ int engine_check(const cvn_model *model, const cvn_engine_options *options, cvn_
     Adapters adapters;
     Arena arena;
     o.layout = o.layout ? o.layout : "2d";
-    TRY(check_options(&o, &model->io.config, err));
+    TRY(check_options(&o, model->io.desc, err));
     TRY(arena_begin(&arena, err));
     int code = adapters_open(&adapters, model, o.adapter, o.n_adapters, &arena, err);
     adapters_close(&adapters);
@@ -313,7 +313,7 @@ static int start_engine(void *engine, cvn_err *err)
 {
     cvn_engine *e = engine;
     cvn_engine_options *o = &e->options;
-    const Model *config = &e->model->io.config;
+    const Model *config = e->model->io.desc;
     o->layout = o->layout ? o->layout : "2d";
     TRY(check_options(o, config, err));
     int64_t largest = o->bucket[o->n_buckets - 1], positions = o->context + largest;
@@ -323,8 +323,7 @@ static int start_engine(void *engine, cvn_err *err)
                              : SAMPLE_RANDOM;
     e->longest = e->longest_batch = o->n_buckets - 1;
     e->pace.clock = clock_seconds;
-    e->n_caches =
-        (int)((engine_kv_dtype(e) == CVN_I8 ? MODEL_CACHES_INT8 : MODEL_CACHES) * config->n_layers);
+    e->n_caches = model_caches(config, engine_kv_dtype(e) == CVN_I8);
     /* Scoring needs logits of every token of a section, so its sections are shorter; where rows may not wait, all are of
        the shortest: a sum over a text depends on where they end, and so may not depend on time. */
     static const int64_t sizes[] = {16, 32, 128};

@@ -16,7 +16,7 @@ static const float AGAIN = 0.003f; /* how much trust in a draft comes back with 
 
 static size_t vocab_of(const cvn_engine *e)
 {
-    return (size_t)e->model->io.config.vocab;
+    return (size_t)model_vocab(e->model->io.desc);
 }
 
 /* ---- programs ---- */

@@ -149,7 +149,7 @@ static void report_weight(const Load *l, bool in_place, LoadReport *report)
     const IoTensor *t = l->model->io.source[l->index];
     int64_t bad = atomic_load(&l->nonfinite);
     if (in_place && l->param->form == PARAM_PLAIN &&
-        (size_t)model_bytes(&l->model->io.config, l->model->dtype) <= SCAN_LIMIT)
+        (size_t)model_bytes(l->model->io.desc, l->model->dtype) <= SCAN_LIMIT)
         bad = io_count_nonfinite(t->dtype, t->data, t->n);
     if (bad > 0 && !in_place) {
         /* Of the whole tensor, each once: devices may have read the same, and padded shards some of it twice. */

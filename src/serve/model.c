@@ -10,7 +10,7 @@ static int choose_types(cvn_model *m, const cvn_model_options *options, cvn_err 
 {
     cvn_dtype dtype = options->dtype;
     if (dtype == CVN_DTYPE_COUNT)
-        dtype = m->io.config.dtype == CVN_F32 ? CVN_F32 : CVN_BF16;
+        dtype = model_dtype(m->io.desc) == CVN_F32 ? CVN_F32 : CVN_BF16;
     if (dtype != CVN_F32 && dtype != CVN_BF16)
         return err_set(err, CVN_EUNSUPPORTED, "cannot compute in %s; use f32 or bf16",
                        cvn_dtype_name(dtype));
@@ -36,11 +36,11 @@ int model_open_tokenizer(cvn_model *m, const char *path, cvn_err *err)
     if (why->code && why->code != CVN_EIO)
         strbuf_printf(&m->warnings, "%s; only token ids go in and out\n", why->message);
     int64_t n = m->tokenizer ? tokenizer_vocab_size(m->tokenizer) : 0;
-    if (n > m->io.config.vocab)
+    if (n > model_vocab(m->io.desc))
         strbuf_printf(&m->warnings,
                       "%s: the tokenizer has %lld pieces, the model only %lld: some text "
                       "cannot be scored\n",
-                      path, (long long)n, (long long)m->io.config.vocab);
+                      path, (long long)n, (long long)model_vocab(m->io.desc));
     return CVN_OK;
 }
 
@@ -58,7 +58,7 @@ static int open_model(void *of, cvn_err *err)
     cvn_model *m = o->m;
     TRY(io_open_model(&m->io, path, err));
     m->open = true;
-    for (const char *line = m->io.config.warnings; *line;) {
+    for (const char *line = model_warnings(m->io.desc); *line;) {
         size_t n = strcspn(line, "\n");
         strbuf_printf(&m->warnings, "%s: %.*s\n", path, (int)n, line);
         line += n + (line[n] == '\n');
@@ -108,17 +108,17 @@ const char *cvn_model_warnings(const cvn_model *m)
 
 int64_t cvn_model_context(const cvn_model *m)
 {
-    return m->io.config.max_context;
+    return model_context(m->io.desc);
 }
 
 int64_t cvn_model_vocab(const cvn_model *m)
 {
-    return m->io.config.vocab;
+    return model_vocab(m->io.desc);
 }
 
 int64_t cvn_model_width(const cvn_model *m)
 {
-    return m->io.config.dim;
+    return model_width(m->io.desc);
 }
 
 cvn_dtype cvn_model_dtype(const cvn_model *m)

@@ -49,14 +49,14 @@ void engine_set_active(cvn_engine *e, int row, bool active)
 /* Marks tokens, which are in the vocabulary, as being in a row. */
 static void add_seen(cvn_engine *e, int row, const int32_t *tokens, int64_t n)
 {
-    size_t vocab = (size_t)e->model->io.config.vocab;
+    size_t vocab = (size_t)model_vocab(e->model->io.desc);
     for (int64_t i = 0; e->rows.seen && i < n; i++)
         e->rows.seen[(size_t)row * vocab + (size_t)tokens[i]] = 1;
 }
 
 static void set_seen(cvn_engine *e, int row, const int32_t *tokens, int64_t n)
 {
-    size_t vocab = (size_t)e->model->io.config.vocab;
+    size_t vocab = (size_t)model_vocab(e->model->io.desc);
     if (e->rows.seen)
         memset(e->rows.seen + (size_t)row * vocab, 0, vocab);
     add_seen(e, row, tokens, n);
@@ -125,7 +125,7 @@ static SampleMode row_mode(const cvn_engine *e, int row)
                                    .top_k = in->top_k[row],
                                    .top_p = in->top_p[row],
                                    .min_p = in->min_p[row]};
-    return sampling_mode(&sampling, e->model->io.config.vocab);
+    return sampling_mode(&sampling, model_vocab(e->model->io.desc));
 }
 
 SampleMode engine_mode(const cvn_engine *e)
@@ -167,7 +167,7 @@ static void stage_section(cvn_engine *e, const EngineStep *step, int64_t at, int
     engine_copy_sampling(e, in, at, row);
     memcpy(in->tokens + at * step->seq, tokens, (size_t)n * sizeof *tokens);
     engine_copy_select(e, in, at, row);
-    size_t vocab = (size_t)e->model->io.config.vocab;
+    size_t vocab = (size_t)model_vocab(e->model->io.desc);
     if (in->seen)
         memcpy(in->seen + (size_t)at * vocab, from->seen + (size_t)row * vocab, vocab);
     if (in->bias) {
@@ -205,7 +205,7 @@ static int choose_bucket(const int64_t *bucket, int n_buckets, int64_t n)
 
 static int check_tokens(const cvn_engine *e, const int32_t *tokens, int64_t n, cvn_err *err)
 {
-    int64_t context = e->options.context, vocab = e->model->io.config.vocab;
+    int64_t context = e->options.context, vocab = model_vocab(e->model->io.desc);
     if (n > context)
         return err_set(err, CVN_EINVAL,
                        "%" PRId64 " tokens do not fit in a context of %" PRId64
@@ -237,7 +237,7 @@ static int check_sampling(const cvn_engine *e, const cvn_sampling *s, cvn_err *e
     if (!(s->repeat_penalty >= 0) || isinf(s->repeat_penalty))
         return err_set(err, CVN_EINVAL, "a repeat penalty of %g is no positive number",
                        (double)s->repeat_penalty);
-    SampleMode mode = sampling_mode(s, e->model->io.config.vocab);
+    SampleMode mode = sampling_mode(s, model_vocab(e->model->io.desc));
     if (mode > e->most)
         return err_set(err, CVN_EINVAL,
                        "the request samples with %s; make the engine with options.%s",
@@ -274,7 +274,7 @@ int engine_check_request(const cvn_engine *e, const cvn_request *r, int i, cvn_e
 
 bool engine_ends(const cvn_engine *e, const cvn_request *r, int32_t token)
 {
-    const SpecialIds *eos = &e->model->io.config.eos;
+    const SpecialIds *eos = model_ends(e->model->io.desc);
     bool ends = false;
     for (int i = 0; i < eos->n; i++)
         ends = ends || eos->id[i] == token;
@@ -311,7 +311,7 @@ static void note_drawn(cvn_engine *e, const EngineStep *step, int row, int64_t a
     if (!e->adjust || !e->adjust[row].request)
         return;
     const float *logits = engine_output(step, ROLE_LOGITS);
-    logits += at * e->model->io.config.vocab;
+    logits += at * model_vocab(e->model->io.desc);
     e->rows.tokens[row] = adjust_drawn(e, row, e->rows.tokens[row], logits);
 }
 
@@ -457,7 +457,7 @@ static void take_scores(const cvn_engine *e, const EngineStep *step, int64_t at,
                         const int32_t *token, int64_t n, int64_t done, int64_t here,
                         const Score *want)
 {
-    size_t vocab = (size_t)e->model->io.config.vocab;
+    size_t vocab = (size_t)model_vocab(e->model->io.desc);
     const float *got = engine_output(step, ROLE_LOGPROB);
     const int32_t *likeliest = engine_output(step, ROLE_ARGMAX);
     const float *logits = want->on_logits ? engine_output(step, ROLE_LOGITS) : NULL;
@@ -475,7 +475,7 @@ static void take_scores(const cvn_engine *e, const EngineStep *step, int64_t at,
 /* Of a section; of the last token only that of the last section stays. */
 static void take_hidden(const cvn_engine *e, const EngineStep *step, int part, const Score *want)
 {
-    int64_t dim = e->model->io.config.dim;
+    int64_t dim = model_width(e->model->io.desc);
     const float *got = engine_output(step, ROLE_HIDDEN);
     bool last = strcmp(e->options.pooling, "last") == 0;
     for (int64_t i = 0; i < dim; i++)
@@ -561,7 +561,7 @@ static void put_embedding(const double *sum, int64_t dim, float *out)
 int cvn_engine_embed(cvn_engine *e, int adapter, const int32_t *token, int64_t n, float *out,
                      cvn_err *err)
 {
-    size_t dim = (size_t)e->model->io.config.dim;
+    size_t dim = (size_t)model_width(e->model->io.desc);
     SCOPED(scoped_free) double *sum = calloc(dim, sizeof *sum);
     if (!sum)
         return err_set(err, CVN_EMEM, "no memory for an embedding of %zu numbers", dim);
@@ -610,7 +610,7 @@ int engine_embed(cvn_engine *e, int adapter, const TokenIds *text, int n, float 
             stage_section(e, step, i, row + i, text[i].id, (int64_t)text[i].n);
     }
     int code = run_section(e, step, err);
-    int64_t dim = e->model->io.config.dim;
+    int64_t dim = model_width(e->model->io.desc);
     SCOPED(scoped_free) double *sum = calloc((size_t)dim, sizeof *sum);
     if (!sum && code == CVN_OK)
         code = err_set(err, CVN_EMEM, "no memory for an embedding of %" PRId64 " numbers", dim);

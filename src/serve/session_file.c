@@ -42,26 +42,17 @@ static void add_tensors(StrBuf *all, const IoTensors *tensors)
 
 static int digest(const cvn_engine *e, char text[17], cvn_err *err)
 {
-    const Model *c = &e->model->io.config;
-    SCOPED(scoped_free) double *frequency = calloc((size_t)c->head_dim / 2, sizeof *frequency);
     SCOPED(strbuf_free) StrBuf all = {0};
-    if (frequency) {
-        model_rope_frequencies(c, e->options.context, frequency);
-        strbuf_add(&all, (const char *)frequency, (size_t)c->head_dim / 2 * sizeof *frequency);
-    }
-    strbuf_printf(&all, "%" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %a %a %d ",
-                  c->dim, c->n_layers, c->n_heads, c->ffn, c->vocab, c->rms_eps,
-                  model_attention_scale(c), c->rope_interleaved);
-    strbuf_printf(&all, "%d %" PRId64 " %d %d ", (int)c->quant.kind, c->quant.group,
-                  (int)e->model->dtype, e->steps.int8_inputs);
-    strbuf_printf(&all, "%d ", (int)engine_kv_dtype(e));
+    model_add_identity(e->model->io.desc, e->options.context, &all);
+    strbuf_printf(&all, "%d %d %d ", (int)e->model->dtype, e->steps.int8_inputs,
+                  (int)engine_kv_dtype(e));
     add_tensors(&all, &e->model->io.tensors);
     for (int i = 0; i < e->adapters.n; i++) {
         const IoAdapter *a = &e->adapters.adapter[i];
         strbuf_printf(&all, "%d %" PRId64 " %a;", i, a->options.rank, a->options.alpha);
         add_tensors(&all, &a->tensors);
     }
-    bool failed = all.failed || !frequency;
+    bool failed = all.failed;
     if (!failed)
         snprintf(text, 17, "%016" PRIx64, hash_bytes(all.text, all.length));
     return failed ? err_set(err, CVN_EMEM, "no memory for the digest of a model") : CVN_OK;
@@ -254,7 +245,7 @@ static int check(Loading *r, cvn_err *err)
     for (int64_t i = 0; i < tokens->n; i++) {
         int32_t id;
         memcpy(&id, tokens->data + (size_t)i * sizeof id, sizeof id);
-        if (id < 0 || id >= e->model->io.config.vocab)
+        if (id < 0 || id >= model_vocab(e->model->io.desc))
             return err_set(err, CVN_EFORMAT, "'%s' has token %d, which is not in the vocabulary",
                            r->path, (int)id);
     }

@@ -47,11 +47,18 @@ void synthetic_region(const Param *param, cvn_dtype dtype, const Region *region,
         fill(param, type.dtype, w.a, w.n, out, w.b);
 }
 
+typedef struct Synthetic {
+    cvn_model *m;
+    const Model *desc;
+} Synthetic;
+
 static int list(void *of, cvn_err *err)
 {
-    cvn_model *m = of;
+    const Synthetic *s = of;
+    cvn_model *m = s->m;
     (void)err;
-    params_list(&m->io.params, &m->io.config, &m->io.arena);
+    m->io.desc = model_copy(s->desc, &m->io.arena);
+    params_list(&m->io.params, m->io.desc, &m->io.arena);
     return CVN_OK;
 }
 
@@ -70,8 +77,8 @@ int model_synthetic(const Model *config, cvn_dtype dtype, cvn_model **out, cvn_e
     }
     m->open = true;
     m->dtype = dtype;
-    m->io.config = *config;
-    int code = protect(list, m, "listing the weights of a model", err);
+    const Synthetic s = {m, config};
+    int code = protect(list, (void *)(uintptr_t)&s, "listing the weights of a model", err);
     if (code)
         cvn_model_free(m);
     else

@@ -138,10 +138,10 @@ static void add_tensors(Sim *s, const cvn_graph *g, const Program *p)
 /* 2 operations per weight and token forward and twice that backward, and causal attention. */
 static double model_flops(const SimAsk *ask)
 {
-    const Model *c = &ask->config;
+    const Model *c = ask->model;
     double tokens = (double)(ask->batch * (ask->task == SIM_DECODE ? 1 : ask->seq));
     double keys = ask->task == SIM_DECODE ? (double)ask->context : (double)(ask->seq + 1) / 2;
-    double attention = 4 * tokens * keys * (double)(c->n_heads * c->head_dim * c->n_layers);
+    double attention = 4 * tokens * keys * (double)(model_attention_width(c));
     double forward = 2 * (double)model_size(c).matmul_params * tokens + attention;
     return ask->task == SIM_TRAIN ? 3 * forward : forward;
 }
@@ -232,13 +232,12 @@ static int make_engine(Sim *s, cvn_err *err)
     s->steps.context = ask->context;
     s->steps.positions = ask->context + (decodes || ask->seq < largest ? largest : ask->seq);
     ModelStep step = steps_section(&s->steps, s->steps.rows, 1);
-    int code =
-        make(s, model_step(&ask->config, &step, err), steps_options(&s->steps), decodes, err);
+    int code = make(s, model_step(ask->model, &step, err), steps_options(&s->steps), decodes, err);
     if (code || decodes)
         return code;
     step = steps_section(&s->steps, ask->batch, ask->seq);
     s->chip.clock = ask->clock;
-    return make(s, model_step(&ask->config, &step, err), steps_options(&s->steps), true, err);
+    return make(s, model_step(ask->model, &step, err), steps_options(&s->steps), true, err);
 }
 
 static int make_training(Sim *s, cvn_err *err)
@@ -249,13 +248,13 @@ static int make_training(Sim *s, cvn_err *err)
     step.batch = s->ask->batch;
     step.seq = s->ask->seq;
     step.compute = s->ask->compute;
-    return make(s, train_graph(TRAIN_STEP, &s->ask->config, &step, err), options, true, err);
+    return make(s, train_graph(TRAIN_STEP, s->ask->model, &step, err), options, true, err);
 }
 
 static int make_either(void *of, cvn_err *err)
 {
     Sim *s = of;
-    params_list(&s->params, &s->ask->config, &s->answer->rt.arena);
+    params_list(&s->params, s->ask->model, &s->answer->rt.arena);
     map_init(&s->rows, &s->answer->rt.arena);
     return s->ask->task == SIM_TRAIN ? make_training(s, err) : make_engine(s, err);
 }
@@ -277,7 +276,7 @@ int sim_plan(const SimAsk *ask, SimAnswer *a, cvn_err *err)
     Sim s = {.ask = ask,
              .answer = a,
              .chip = {.spans = ask->spans, .clock = ask->clock},
-             .steps = {.model = {&ask->config, ask->layout},
+             .steps = {.model = {ask->model, ask->layout},
                        .rows = ask->batch,
                        .compute = ask->compute,
                        .kv_int8 = ask->kv_int8,

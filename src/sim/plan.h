@@ -23,7 +23,7 @@
 typedef enum SimTask { SIM_TRAIN, SIM_PREFILL, SIM_DECODE } SimTask;
 
 typedef struct SimAsk {
-    Model config;
+    const Model *model; /* borrowed */
     const char *mesh;   /* "data=32,model=4"; "" for one device */
     const char *layout; /* "2d" */
     SimTask task;

@@ -34,10 +34,10 @@ static const struct {
 
 static bool same_shape(const SimShape *a, const char *preset)
 {
-    Model config;
-    if (preset_config(preset, &config, NULL))
+    ModelShape shape;
+    if (preset_shape(preset, &shape, NULL))
         return false;
-    SimShape b = sim_shape_of(&config);
+    SimShape b = sim_shape_of(&shape);
     return a->dim == b.dim && a->layers == b.layers && a->kv_heads == b.kv_heads &&
            a->ffn == b.ffn && a->vocab == b.vocab;
 }
@@ -268,12 +268,12 @@ static void cost_by_model(StrBuf *out, const Report *r)
                       tables[r->task].size[k] / (r->task == SIM_TRAIN ? 1 << 20 : 1),
                       tables[r->task].head);
     for (size_t i = 0; i < presets_count(); i++) {
-        Model config;
+        ModelShape known;
         double cell[COLUMNS];
         bool some = false;
-        if (preset_config(preset_at(i).name, &config, NULL))
+        if (preset_shape(preset_at(i).name, &known, NULL))
             continue;
-        SimShape shape = sim_shape_of(&config);
+        SimShape shape = sim_shape_of(&known);
         for (int k = 0; k < COLUMNS; k++) {
             cell[k] = cost_cell(r, &shape, tables[r->task].size[k]);
             some |= isfinite(cell[k]);

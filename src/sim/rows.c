@@ -204,18 +204,18 @@ static int read_shape(const Csv *csv, int64_t row, RowQuestion *q, cvn_err *err)
 {
     const char *name = csv_at(csv, row, "model");
     SimShape *s = &q->serving.shape;
-    Model config;
+    ModelShape preset;
     if (s->dim > 0 && !(s->layers > 0 && s->heads > 0 && s->kv_heads > 0 && s->head_dim > 0 &&
                         s->ffn > 0 && s->vocab > 0))
         return err_set(err, CVN_EUNSUPPORTED,
                        "dim comes with layers, heads, kv_heads, head_dim, ffn and vocab");
-    if (s->dim <= 0 && preset_config(name, &config, NULL))
+    if (s->dim <= 0 && preset_shape(name, &preset, NULL))
         return err_set(err, CVN_EUNSUPPORTED,
                        "no preset is \"%s\": dim, layers, heads, kv_heads, head_dim, ffn and vocab "
                        "say what another model is",
                        name);
     if (s->dim <= 0)
-        *s = sim_shape_of(&config);
+        *s = sim_shape_of(&preset);
     q->training.shape = *s;
     q->training.type = q->serving.type;
     if (q->serving.tp > s->heads || q->serving.pp > s->layers)

@@ -38,11 +38,13 @@ static int plan(const Search *s, SearchWay *w, int64_t layers, cvn_err *err)
 {
     SimAsk ask = s->ask->ask;
     SimAnswer a;
+    SCOPED(arena_free) Arena arena = {0};
+    TRY(arena_begin(&arena, err));
     ask.mesh = w->mesh;
     ask.layout = w->layout;
     ask.batch = w->batch;
     ask.train.remat = w->remat;
-    ask.config.n_layers = layers;
+    ask.model = model_of_layers(ask.model, layers, &arena);
     int code = sim_plan(&ask, &a, err);
     if (code == CVN_OK) {
         w->seconds = a.timed.seconds;
@@ -66,9 +68,9 @@ static void try_way(const Search *s, SearchWay *w)
     cvn_err err = {0};
     SearchWay some = *w;
     const SimAsk *ask = &s->ask->ask;
-    double layers = (double)ask->config.n_layers;
+    double layers = (double)model_layers(ask->model);
     w->tokens = (double)(w->batch * (ask->task == SIM_DECODE ? 1 : ask->seq));
-    if (layers <= SOME ? plan(s, w, ask->config.n_layers, &err)
+    if (layers <= SOME ? plan(s, w, model_layers(ask->model), &err)
                        : plan(s, w, FEW, &err) || plan(s, &some, SOME, &err)) {
         w->chips = 0;
         return;
@@ -146,9 +148,10 @@ static void add_mesh(Search *s, int64_t data, int64_t model, int64_t batch)
 static int try_chips(Search *s, int64_t chips, cvn_err *err)
 {
     const SimAsk *a = &s->ask->ask;
-    for (int64_t model = 1; model <= chips && model <= a->config.n_heads; model++)
+    const int64_t heads = model_shape(a->model).heads;
+    for (int64_t model = 1; model <= chips && model <= heads; model++)
         for (int64_t batch = a->batch, data = chips / model; batch <= a->batch * 256; batch *= 4) {
-            if (chips % model == 0 && batch % data == 0 && a->config.n_heads % model == 0)
+            if (chips % model == 0 && batch % data == 0 && heads % model == 0)
                 add_mesh(s, data, model, batch);
             if (!s->ask->batch)
                 break;
@@ -178,7 +181,7 @@ static int search(Search *s, SearchFound *out, cvn_err *err)
     out->fit = s->n;
     qsort_r(s->way, (size_t)s->n, sizeof *s->way, better, &ask);
     for (int i = 0; i < s->n && out->n < SEARCH_BEST; i++) {
-        TRY(plan(s, &s->way[i], ask.ask.config.n_layers, err));
+        TRY(plan(s, &s->way[i], model_layers(ask.ask.model), err));
         if (s->way[i].memory <= ask.ask.chip->memory)
             out->way[out->n++] = s->way[i];
     }

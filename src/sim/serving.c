@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-SimShape sim_shape_of(const Model *c)
+SimShape sim_shape_of(const ModelShape *c)
 {
-    return (SimShape){(double)c->dim,
-                      (double)c->n_layers,
-                      (double)c->n_heads,
-                      (double)c->n_kv_heads,
+    return (SimShape){(double)c->width,
+                      (double)c->layers,
+                      (double)c->heads,
+                      (double)c->kv_heads,
                       (double)c->head_dim,
                       (double)c->ffn,
                       (double)c->vocab,

@@ -24,7 +24,7 @@ typedef struct SimShape {
     double norms; /* operations more in a layer: norms of queries and of keys */
 } SimShape;
 
-SimShape sim_shape_of(const Model *config);
+SimShape sim_shape_of(const ModelShape *shape);
 
 /* An engine, as far as time depends on it. */
 typedef struct SimEngine {

@@ -7,7 +7,7 @@
 double train_flops(const Model *config, int64_t batch, int64_t seq)
 {
     double tokens = (double)(batch * seq);
-    double width = (double)(config->n_heads * config->head_dim * config->n_layers);
+    double width = (double)(model_attention_width(config));
     double pairs = (double)batch * (double)seq * (double)(seq + 1) / 2;
     return 6 * (double)model_size(config).matmul_params * tokens + 12 * pairs * width;
 }
@@ -86,7 +86,7 @@ int train_bench(const TrainBench *b, TrainFigure *out, cvn_err *err)
     if (b->profile)
         TRY(backend->trace_begin(devices, err));
     TRY(train_batch_new(&batch, options.batch, options.seq, err));
-    uint32_t seed = 1, vocab = (uint32_t)b->config->vocab;
+    uint32_t seed = 1, vocab = (uint32_t)model_vocab(b->config);
     for (int64_t i = 0; i < options.batch * options.seq; i++) {
         batch.tokens[i] = (int32_t)(next_random(&seed) % vocab);
         batch.targets[i] = (int32_t)(next_random(&seed) % vocab);

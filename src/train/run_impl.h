@@ -13,10 +13,10 @@
 
 typedef struct Run {
     TrainConfig config;
-    const TrainEvents *events; /* borrowed */
-    Arena arena;               /* owned: strings */
-    const char *out;           /* config.out */
-    Model model;
+    const TrainEvents *events;    /* borrowed */
+    Arena arena;                  /* owned: strings */
+    const char *out;              /* config.out */
+    Model *model;                 /* the arena's */
     LoraOptions lora;             /* rank 0: the whole model is trained */
     cvn_dtype export_dtype;       /* of the folder at the end */
     bool resuming;                /* it is to go on from a checkpoint */

@@ -223,12 +223,12 @@ static void record(Run *r, const MetricsRow *row)
 static double mfu_of(Run *r, double seconds)
 {
     const TrainConfig *c = &r->config;
-    double flops = train_flops(&r->model, c->batch, c->seq);
+    double flops = train_flops(r->model, c->batch, c->seq);
     int64_t here = state_of(r)->step;
     cvn_err ignored = {0};
     /* A frozen weight has no gradient of its own: 4 operations per token in place of 6. */
     if (r->lora.rank > 0)
-        flops -= 2 * (double)model_size(&r->model).matmul_params * (double)(c->batch * c->seq);
+        flops -= 2 * (double)model_size(r->model).matmul_params * (double)(c->batch * c->seq);
     double rate = flops / seconds;
     if (rate > r->peak && !r->events->cluster && here >= r->next_peak) {
         double before = r->peak;

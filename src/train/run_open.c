@@ -145,7 +145,7 @@ static int open_init(Run *r, cvn_err *err)
 static int check_tokenizer(const Run *r, cvn_err *err)
 {
     const TrainConfig *c = &r->config;
-    int64_t pieces = tokenizer_vocab_size(r->tokenizer), vocab = r->model.vocab;
+    int64_t pieces = tokenizer_vocab_size(r->tokenizer), vocab = model_vocab(r->model);
     if (r->resuming || !c->init)
         return CVN_OK;
     if (pieces > vocab)
@@ -168,34 +168,34 @@ static int open_model(Run *r, cvn_err *err)
     if (c->lora)
         TRY(lora_parse(&r->lora, c->lora, err));
     if (r->has_from && !c->lora) {
-        TRY(model_read(&r->model, r->from.folder, err));
+        TRY(model_read(&r->model, r->from.folder, &r->arena, err));
     } else if (c->init) {
-        r->model = r->init.config;
-        r->model.rope_interleaved = false; /* the state's order is Hugging Face's */
+        r->model = model_copy(r->init.desc, &r->arena);
+        model_set_interleaved(r->model, false); /* the state's order is Hugging Face's */
         TRY(check_tokenizer(r, err));
     } else {
-        TRY(preset_config(c->preset, &r->model, err));
+        TRY(preset_model(c->preset, &r->model, &r->arena, err));
         int32_t bos = tokenizer_bos(r->tokenizer), eos = tokenizer_eos(r->tokenizer);
-        r->model.vocab = tokenizer_vocab_size(r->tokenizer);
-        r->model.bos = bos >= 0 ? (SpecialIds){1, {bos}} : (SpecialIds){0};
-        r->model.eos = eos >= 0 ? (SpecialIds){1, {eos}} : (SpecialIds){0};
-        if (c->seq > r->model.max_context)
-            r->model.max_context = c->seq;
+        const SpecialIds begins = {bos >= 0, {bos}}, ends = {eos >= 0, {eos}};
+        model_set_vocab(r->model, tokenizer_vocab_size(r->tokenizer), &begins, &ends);
+        if (c->seq > model_context(r->model))
+            model_set_context(r->model, c->seq);
     }
     if (c->seq == 0)
-        c->seq = r->model.max_context < 1024 ? r->model.max_context : 1024;
+        c->seq = model_context(r->model) < 1024 ? model_context(r->model) : 1024;
     r->sizes_batch = c->batch == 0;
     if (r->sizes_batch)
-        c->batch = train_default_batch(model_size(&r->model).params, c->seq, c->micro_batch);
+        c->batch = train_default_batch(model_size(r->model).params, c->seq, c->micro_batch);
     if (r->sizes_batch && c->dpo && c->batch % 2)
         c->batch *= 2;
     /* The type of the model at the end: of a run that goes on the one that it began with, since a checkpoint's own config
        has the state's; else that of the model it begins from. */
     if (r->export_dtype == CVN_DTYPE_COUNT)
-        r->export_dtype = r->model.dtype == CVN_F16 && !c->init ? CVN_BF16 : r->model.dtype;
+        r->export_dtype =
+            model_dtype(r->model) == CVN_F16 && !c->init ? CVN_BF16 : model_dtype(r->model);
     if (r->export_dtype != CVN_F32 && r->export_dtype != CVN_BF16 && r->export_dtype != CVN_F16)
         r->export_dtype = CVN_F32;
-    return model_check(&r->model, r->out, err);
+    return model_check(r->model, r->out, err);
 }
 
 /* ---- data ---- */
@@ -220,15 +220,16 @@ static int check_stopped(Run *r, cvn_err *err)
 static void end_turns(Run *r, const ChatTemplate *chat)
 {
     int32_t stop[4];
-    SpecialIds *eos = &r->model.eos;
+    SpecialIds ends = *model_ends(r->model);
     size_t n = chat_template_stops(chat, r->tokenizer, stop);
     for (size_t i = 0; i < n; i++) {
-        bool there = stop[i] >= r->model.vocab;
-        for (int k = 0; k < eos->n; k++)
-            there |= eos->id[k] == stop[i];
-        if (!there && eos->n < (int)(sizeof eos->id / sizeof *eos->id))
-            eos->id[eos->n++] = stop[i];
+        bool there = stop[i] >= model_vocab(r->model);
+        for (int k = 0; k < ends.n; k++)
+            there |= ends.id[k] == stop[i];
+        if (!there && ends.n < MODEL_MAX_IDS)
+            ends.id[ends.n++] = stop[i];
     }
+    model_set_vocab(r->model, model_vocab(r->model), model_begins(r->model), &ends);
 }
 
 static int open_data(Run *r, cvn_err *err)
@@ -242,7 +243,7 @@ static int open_data(Run *r, cvn_err *err)
                            .tokenizer = r->tokenizer,
                            .chat = r->chat,
                            .no_chat = none.message,
-                           .vocab = (int32_t)r->model.vocab,
+                           .vocab = (int32_t)model_vocab(r->model),
                            .seq = c->seq,
                            .seed = (uint64_t)c->seed,
                            .validation = c->validation,
@@ -308,7 +309,7 @@ static TrainerOptions trainer_options(const Run *r)
                             .attention_dropout = fmax(c->attention_dropout, 0),
                             .hidden_dropout = fmax(c->hidden_dropout, 0),
                             .remat = train_config_remat(c),
-                            .optimizer = train_config_optimizer(c, &r->model),
+                            .optimizer = train_config_optimizer(c, r->model),
                             .schedule = train_config_schedule(c),
                             .lora = r->lora,
                             .beta = c->dpo ? c->beta : 0,
@@ -360,7 +361,7 @@ static int open_trainer(Run *r, cvn_err *err)
     TrainerOptions o = trainer_options(r);
     o.evaluates = data_sequences(r->data, DATA_VALIDATION) > 0;
     TRY(run_share_memory(r, &o.memory_limit, err));
-    TRY(trainer_open(&r->trainer, &r->model, &o, err));
+    TRY(trainer_open(&r->trainer, r->model, &o, err));
     /* Devices that would all do the same, as those along `data` with a batch of one sequence and a layout that divides
        nothing else. */
     const Trainer *t = &r->trainer;
@@ -375,7 +376,7 @@ static int open_trainer(Run *r, cvn_err *err)
             (int)mesh->axis[axis].size, mesh->axis[axis].name, t->options.layout,
             t->options.micro_batch, t->options.micro_batch == 1 ? "" : "s");
     run_note(r, "model: %" PRId64 " parameters; %s in all, rematerialisation %s",
-             model_size(&r->model).params, bytes_text((double)r->trainer.bytes).text,
+             model_size(r->model).params, bytes_text((double)r->trainer.bytes).text,
              remat_policy_names[r->trainer.options.remat]);
     TrainState *state = &r->trainer.state;
     state->saved.seed = (uint64_t)c->seed;
@@ -419,7 +420,7 @@ static int open_files(Run *r, cvn_err *err)
     CheckpointOptions options = {.keep_last = (int)c->keep_last,
                                  .keep_every = c->keep_every,
                                  .copy_limit = room,
-                                 .config = &r->model,
+                                 .config = r->model,
                                  .lora = r->lora.rank ? &r->lora : NULL,
                                  .base = base,
                                  .tokenizer = r->tokenizer_file,
@@ -491,7 +492,7 @@ static int open_all(void *of, cvn_err *err)
         run_open_tokenizer(r, err) || open_model(r, err))
         return err->code;
     const TrainerOptions options = trainer_options(r);
-    if (trainer_check(&r->model, &options, err) || open_data(r, err) || run_agree(r, err) ||
+    if (trainer_check(r->model, &options, err) || open_data(r, err) || run_agree(r, err) ||
         train_batch_new(&r->batch, r->config.batch, r->config.seq, err) || open_trainer(r, err) ||
         run_measure_peak(r, err) || check_stopped(r, err) || open_files(r, err))
         return err->code;

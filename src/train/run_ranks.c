@@ -56,10 +56,7 @@ int run_share_memory(const Run *r, size_t *limit, cvn_err *err)
 int run_agree(const Run *r, cvn_err *err)
 {
     Cluster *c = r->events->cluster;
-    const Model *m = &r->model;
-    const int64_t sizes[] = {m->vocab,      m->dim,      m->n_layers, m->n_heads,
-                             m->n_kv_heads, m->head_dim, m->ffn,      m->max_context};
-    TRY(cluster_agree(c, "the model", hash_bytes(sizes, sizeof sizes), err));
+    TRY(cluster_agree(c, "the model", model_hash(r->model), err));
     TRY(cluster_agree(c, "the training data", data_report(r->data)->key, err));
     return cluster_agree(c, "the options", hash_bytes(r->config_text, strlen(r->config_text)), err);
 }

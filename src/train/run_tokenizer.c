@@ -125,12 +125,12 @@ static int prepare_tokenizer(Run *r, cvn_err *err)
     if (r->resuming)
         return CVN_OK;
     if (!from) { /* a new one of the data, with as many pieces as the preset has */
-        Model preset;
+        Model *preset;
         int32_t reached;
-        TRY(preset_config(r->config.preset, &preset, err));
+        TRY(preset_model(r->config.preset, &preset, &r->arena, err));
         DataOptions options = {.paths = r->config.data,
                                .n_paths = (size_t)r->config.n_data,
-                               .vocab = (int32_t)preset.vocab,
+                               .vocab = (int32_t)model_vocab(preset),
                                .progress = run_goes_on,
                                .context = r};
         from = path_in(r, r->fresh, tokenizer_files[0]);

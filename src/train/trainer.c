@@ -36,7 +36,7 @@ static int check_options(TrainerOptions *o, const Model *config, cvn_err *err)
                        "sequences of %" PRId64 " tokens exceed the model's context of %" PRId64
                        "; lower --seq",
                        o->seq, model_longest_context(config));
-    if (config->rope_interleaved)
+    if (model_is_interleaved(config))
         return err_set(err, CVN_EINVAL, "the model's rotary pairs are not in Hugging Face's order");
     TRY(optimizer_check(&o->optimizer, err));
     TRY(schedule_check(&o->schedule, err));
@@ -96,7 +96,7 @@ static int compile_one(Trainer *t, TrainGraph kind, RematPolicy remat, cvn_err *
     const TrainStepOptions step = step_options(o, remat);
     Program *p = &t->program[kind];
     program_free(p); /* of another policy */
-    TRY(train_program(p, &t->rt, kind, &t->config, &step, o->layout, err));
+    TRY(train_program(p, &t->rt, kind, t->model, &step, o->layout, err));
     for (int i = 0; i < OPTIMIZER_MAX_SCALARS; i++)
         program_bind(p, ROLE_SCALAR, i, &t->scalar[i]);
     return CVN_OK;
@@ -192,13 +192,14 @@ static int open_all(void *of, cvn_err *err)
     const Opening *opening = of;
     const Model *config = opening->config;
     Trainer *t = opening->t;
-    *t = (Trainer){.config = *config, .options = *opening->options};
+    *t = (Trainer){.options = *opening->options};
     TrainerOptions *o = &t->options;
     TRY(check_options(o, config, err));
     o->layout = o->layout ? o->layout : "2d";
     o->memory_limit = o->memory_limit ? o->memory_limit : room_memory();
     const TrainStateOptions state = {o->optimizer, o->lora, o->compute};
     TRY(train_state_init(&t->state, config, &state, err));
+    t->model = model_copy(config, &t->state.arena);
     /* What a device of a mesh holds of it is known when the step was cut. */
     if (t->state.bytes > o->memory_limit && !(o->mesh && *o->mesh))
         return err_set(

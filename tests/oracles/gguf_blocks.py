@@ -18,7 +18,7 @@ import torch
 from gguf import GGMLQuantizationType as Type
 from gguf.quants import dequantize, quantize
 from safetensors.torch import save_file
-from transformers import Model, LlamaForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM
 
 OUT = pathlib.Path(__file__).resolve().parent.parent / "data" / "gguf"
 
@@ -228,7 +228,7 @@ def write_model(rng):
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    model = LlamaForCausalLM(Model(
+    model = LlamaForCausalLM(LlamaConfig(
         hidden_size=DIM, intermediate_size=FFN, num_hidden_layers=LAYERS, num_attention_heads=HEADS,
         num_key_value_heads=KV_HEADS, vocab_size=VOCAB, max_position_embeddings=128, rms_norm_eps=1e-5,
         rope_theta=10000.0, tie_word_embeddings=False)).eval()

@@ -14,7 +14,7 @@ import sys
 
 import torch
 from safetensors.torch import save_file
-from transformers import HunYuanDenseV1Config, Model, LlamaForCausalLM
+from transformers import HunYuanDenseV1Config, LlamaConfig, LlamaForCausalLM
 from transformers.models.hunyuan_v1_dense.modeling_hunyuan_v1_dense import HunYuanDenseV1RotaryEmbedding
 
 OUT = pathlib.Path(__file__).resolve().parent.parent / "data" / "llama"
@@ -62,7 +62,7 @@ def make(name, changes):
     heads = settings["num_attention_heads"]
     divides = settings["hidden_size"] % heads == 0
     # It writes into the settings of rope that it is given, too.
-    config = Model(**{**copy.deepcopy(settings), "num_attention_heads": heads if divides else 1})
+    config = LlamaConfig(**{**copy.deepcopy(settings), "num_attention_heads": heads if divides else 1})
     config.num_attention_heads = heads
     model = LlamaForCausalLM(config).eval()
     with torch.no_grad():

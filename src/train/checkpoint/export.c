@@ -100,11 +100,11 @@ int checkpoint_export(const Checkpoint *checkpoint, const char *folder, const Sa
                       cvn_err *err)
 {
     SCOPED(arena_free) Arena arena = {0};
-    Model config;
+    Model *model;
     ParamList params;
     TRY(arena_begin(&arena, err));
-    TRY(model_read(&config, checkpoint->folder, err));
-    params_list(&params, &config, &arena);
+    TRY(model_read(&model, checkpoint->folder, &arena, err));
+    params_list(&params, model, &arena);
     for (int i = 0; i < params.n; i++) {
         const char *name = params.param[i].file_name[NAMING_HF];
         const CheckpointWhole *whole = checkpoint_wholes_find(checkpoint->wholes, name);
@@ -114,7 +114,7 @@ int checkpoint_export(const Checkpoint *checkpoint, const char *folder, const Sa
                            checkpoint->folder, name);
     }
     SaveOptions save = with_tokenizer(checkpoint, options, &arena);
-    TRY(save_folder(folder, &config, &save, fill_from_slices, (void *)(uintptr_t)checkpoint, err));
+    TRY(save_folder(folder, model, &save, fill_from_slices, (void *)(uintptr_t)checkpoint, err));
     return copy_companions(checkpoint, folder, options, err);
 }
 

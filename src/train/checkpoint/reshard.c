@@ -17,11 +17,11 @@ typedef struct Reshape {
     Arena arena;
     TrainConfig options; /* of the run */
     const char *config;  /* the same as text, with the mesh that it is to have; the arena's */
-    Model model;
-    LoraOptions lora; /* rank 0: the whole model is trained */
-    const char *base; /* of adapters: the model that they adapt; the arena's */
-    TrainState state; /* its tensors have no data: they are read when they are written */
-    Runtime rt;       /* of the target, which nothing runs on; {0} for a whole one */
+    Model *model;        /* the arena's */
+    LoraOptions lora;    /* rank 0: the whole model is trained */
+    const char *base;    /* of adapters: the model that they adapt; the arena's */
+    TrainState state;    /* its tensors have no data: they are read when they are written */
+    Runtime rt;          /* of the target, which nothing runs on; {0} for a whole one */
 } Reshape;
 
 static int read_slice(void *context, int tensor, const RegionArray *to, void *target, cvn_err *err)
@@ -39,13 +39,13 @@ static int read_model(Reshape *r, cvn_err *err)
     const char *folder = r->from->folder;
     IoModel model;
     if (!checkpoint_is_lora(r->from))
-        return model_read(&r->model, folder, err);
+        return model_read(&r->model, folder, &r->arena, err);
     TRY(lora_config_read(&r->lora, &r->base, folder, &r->arena, err));
     if (!r->base)
         return err_set(err, CVN_EINVAL, "'%s' does not say which model it adapts", folder);
     TRY(io_open_model(&model, r->base, err));
-    r->model = model.config;
-    r->model.rope_interleaved = false;
+    r->model = model_copy(model.desc, &r->arena);
+    model_set_interleaved(r->model, false);
     io_close_model(&model);
     return CVN_OK;
 }
@@ -78,15 +78,15 @@ static int read_options(Reshape *r, const char *mesh, const char *layout, cvn_er
 static int lay_out(Reshape *r, const char *mesh, const char *layout, cvn_err *err)
 {
     TrainStepOptions step = {.batch = r->options.batch ? r->options.batch : 1,
-                             .seq = r->options.seq ? r->options.seq : r->model.max_context,
+                             .seq = r->options.seq ? r->options.seq : model_context(r->model),
                              .compute = CVN_F32,
                              .clip = 1,
-                             .optimizer = train_config_optimizer(&r->options, &r->model),
+                             .optimizer = train_config_optimizer(&r->options, r->model),
                              .lora = r->lora};
     const RuntimeOptions runtime = {.mesh = mesh, .describes = true};
     Program program = {0};
     if (runtime_open(&r->rt, &runtime, err) || layout_check(layout, &r->rt.mesh, err) ||
-        train_program(&program, &r->rt, TRAIN_STEP, &r->model, &step, layout, err))
+        train_program(&program, &r->rt, TRAIN_STEP, r->model, &step, layout, err))
         return err->code;
     program_free(&program);
     return train_state_place(&r->state, &r->rt, err);
@@ -94,7 +94,7 @@ static int lay_out(Reshape *r, const char *mesh, const char *layout, cvn_err *er
 
 static int write_run(Reshape *r, const char *folder, cvn_err *err)
 {
-    CheckpointOptions options = {.config = &r->model,
+    CheckpointOptions options = {.config = r->model,
                                  .lora = r->lora.rank > 0 ? &r->lora : NULL,
                                  .base = r->base,
                                  .tokenizer = checkpoint_tokenizer(r->from, &r->arena)};
@@ -120,10 +120,10 @@ static int reshape(void *of, cvn_err *err)
     const char *folder = r->folder, *mesh = r->to_mesh, *layout = r->layout;
     if (arena_init(&r->arena, err) || read_model(r, err) || read_options(r, mesh, layout, err))
         return err->code;
-    const TrainStateOptions options = {train_config_optimizer(&r->options, &r->model), r->lora,
+    const TrainStateOptions options = {train_config_optimizer(&r->options, r->model), r->lora,
                                        CVN_F32};
     CheckpointState *saved = &r->state.saved;
-    if (train_state_init(&r->state, &r->model, &options, err) ||
+    if (train_state_init(&r->state, r->model, &options, err) ||
         checkpoint_restore_counters(r->from, saved, err))
         return err->code;
     saved->config = r->config;

@@ -147,9 +147,9 @@ static int write_companions(Writing *w, cvn_err *err)
         TRY(lora_config_write(w->options->lora, w->options->base, w->folder, err));
         TRY(list_small(w, LORA_CONFIG_NAME, err));
     } else if (w->options->config) {
-        Model config = *w->options->config;
-        config.dtype = CVN_F32;
-        TRY(model_write(&config, w->folder, err));
+        Model *saved = model_copy(w->options->config, &w->arena);
+        model_set_dtype(saved, CVN_F32);
+        TRY(model_write(saved, w->folder, err));
         TRY(list_small(w, "config.json", err));
         TRY(list_small(w, "generation_config.json", err));
     }

@@ -26,7 +26,6 @@ struct CheckpointWriter {
     char *tokenizer;  /* owned: options.tokenizer */
     char *base;       /* owned: options.base */
     LoraOptions lora; /* options.lora points here, if it is given */
-    Model config;     /* options.config points here, if it is given */
     CheckpointOptions options;
     int lock;      /* file descriptor that holds the lock, or -1 */
     int64_t saved; /* step of the newest checkpoint completed, or -1 */
@@ -97,10 +96,6 @@ CheckpointWriter *checkpoint_writer_new(const char *run, int64_t step,
     if (options->lora) {
         writer->lora = *options->lora;
         writer->options.lora = &writer->lora;
-    }
-    if (options->config) {
-        writer->config = *options->config;
-        writer->options.config = &writer->config;
     }
     int code = CVN_OK;
     if ((options->tokenizer && !writer->tokenizer) || (options->base && !writer->base))

@@ -1,0 +1,433 @@
+#include "model/block.h"
+#include "base/map.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_LAYERS = 1 << 14 };
+
+Model *model_new(int64_t layers, Arena *arena)
+{
+    static const Block llama = {.norms = {.eps = 1e-6, .before = true},
+                                .attention = {.heads = 32,
+                                              .kv_heads = 32,
+                                              .head_dim = 128,
+                                              .rope = {.fraction = 1, .theta = 10000, .factor = 1}},
+                                .mlp = {.width = 11008, .gated = true}};
+    Model *m = arena_alloc(arena, sizeof *m);
+    *m = (Model){.width = 4096,
+                 .layers = layers,
+                 .block = arena_array(arena, (size_t)layers, sizeof *m->block),
+                 .vocab = 32000,
+                 .context = 2048,
+                 .embedding_scale = 1,
+                 .residual_scale = 1,
+                 .logits_divisor = 1,
+                 .init_range = 0.02,
+                 .dtype = CVN_F32,
+                 .begin = {1, {1}},
+                 .end = {1, {2}},
+                 .pad = -1};
+    for (int64_t i = 0; i < layers; i++)
+        m->block[i] = llama;
+    return m;
+}
+
+Model *model_of_layers(const Model *model, int64_t layers, Arena *arena)
+{
+    Model *m = arena_copy(arena, model, sizeof *m);
+    m->layers = layers < model->layers ? layers : model->layers;
+    m->block = arena_copy(arena, model->block, (size_t)m->layers * sizeof *m->block);
+    return m;
+}
+
+Model *model_copy(const Model *model, Arena *arena)
+{
+    return model_of_layers(model, model->layers, arena);
+}
+
+void model_set_context(Model *m, int64_t context)
+{
+    m->context = context;
+}
+
+void model_set_dtype(Model *m, cvn_dtype dtype)
+{
+    m->dtype = dtype;
+}
+
+void model_set_quant(Model *m, QuantScheme scheme)
+{
+    m->quant = scheme;
+}
+
+void model_set_blocks(Model *m, const unsigned char *blocks)
+{
+    m->blocks = blocks;
+}
+
+void model_set_interleaved(Model *m, bool interleaved)
+{
+    for (int64_t i = 0; i < m->layers; i++)
+        m->block[i].attention.rope.interleaved = interleaved;
+}
+
+void model_set_vocab(Model *m, int64_t vocab, const SpecialIds *begins, const SpecialIds *ends)
+{
+    m->vocab = vocab;
+    m->begin = *begins;
+    m->end = *ends;
+}
+
+void model_set_pad(Model *m, int32_t pad)
+{
+    m->pad = pad;
+}
+
+void model_warn(Model *m, const char *format, ...)
+{
+    size_t used = strlen(m->warnings);
+    size_t room = sizeof m->warnings - used;
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(m->warnings + used, room, format, args);
+    va_end(args);
+    if (n < 0 || (size_t)n + 1 >= room)
+        m->warnings[used] = '\0';
+    else
+        memcpy(m->warnings + used + n, "\n", 2);
+}
+
+/* ---- questions ---- */
+
+ModelShape model_shape(const Model *m)
+{
+    ModelShape s = {.width = m->width,
+                    .layers = m->layers,
+                    .vocab = m->vocab,
+                    .context = m->context,
+                    .tied = m->tied};
+    for (int64_t i = 0; i < m->layers; i++) {
+        const Attention *a = &m->block[i].attention;
+        if (a->heads * a->head_dim > s.heads * s.head_dim) {
+            s.heads = a->heads;
+            s.head_dim = a->head_dim;
+            s.kv_heads = a->kv_heads;
+        }
+        s.ffn = m->block[i].mlp.width > s.ffn ? m->block[i].mlp.width : s.ffn;
+    }
+    return s;
+}
+
+int64_t model_vocab(const Model *m)
+{
+    return m->vocab;
+}
+
+int64_t model_width(const Model *m)
+{
+    return m->width;
+}
+
+int64_t model_layers(const Model *m)
+{
+    return m->layers;
+}
+
+int64_t model_context(const Model *m)
+{
+    return m->context;
+}
+
+cvn_dtype model_dtype(const Model *m)
+{
+    return m->dtype;
+}
+
+QuantScheme model_quant(const Model *m)
+{
+    return m->quant;
+}
+
+bool model_in_blocks(const Model *m)
+{
+    return m->blocks != NULL;
+}
+
+bool model_is_quantized(const Model *m)
+{
+    return m->blocks || m->quant.kind != QUANT_NONE;
+}
+
+bool model_takes_int8(const Model *m)
+{
+    return m->blocks || m->quant.kind == QUANT_INT8;
+}
+
+bool model_is_interleaved(const Model *m)
+{
+    return m->block[0].attention.rope.interleaved;
+}
+
+const SpecialIds *model_begins(const Model *m)
+{
+    return &m->begin;
+}
+
+const SpecialIds *model_ends(const Model *m)
+{
+    return &m->end;
+}
+
+int32_t model_pad(const Model *m)
+{
+    return m->pad;
+}
+
+const char *model_warnings(const Model *m)
+{
+    return m->warnings;
+}
+
+int64_t model_attention_width(const Model *m)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < m->layers; i++)
+        n += m->block[i].attention.heads * m->block[i].attention.head_dim;
+    return n;
+}
+
+int64_t kv_cache_bytes(const Model *m, int64_t batch, int64_t length, cvn_dtype dtype)
+{
+    int64_t scale = dtype == CVN_I8 ? (int64_t)sizeof(uint16_t) : 0; /* bf16 */
+    int64_t n = 0;
+    for (int64_t i = 0; i < m->layers; i++) {
+        const Attention *a = &m->block[i].attention;
+        n += 2 * a->kv_heads * (a->head_dim + scale);
+    }
+    if (batch < 0 || length < 0 || __builtin_mul_overflow(n, batch, &n) ||
+        __builtin_mul_overflow(n, length, &n) || n > INT64_MAX / 4)
+        return -1;
+    return (int64_t)cvn_dtype_bytes(dtype, n);
+}
+
+/* The first layer whose queries and keys are rotated, else the first. */
+static const Attention *rotating(const Model *m)
+{
+    for (int64_t i = 0; i < m->layers; i++)
+        if (!m->block[i].attention.rope.off)
+            return &m->block[i].attention;
+    return &m->block[0].attention;
+}
+
+int64_t model_rope_pairs(const Model *m)
+{
+    return rotating(m)->head_dim / 2;
+}
+
+void model_rope_frequencies(const Model *m, int64_t length, double *out)
+{
+    const Attention *a = rotating(m);
+    rope_frequencies(a, m->context, length, out);
+}
+
+const float *model_rope_divisors(const Model *m, Arena *arena)
+{
+    Attention a = *rotating(m);
+    size_t n = (size_t)a.head_dim / 2;
+    if (a.rope.off || a.rope.scaling != ROPE_LLAMA3)
+        return NULL;
+    double *plain = arena_array(arena, n, sizeof *plain),
+           *scaled = arena_array(arena, n, sizeof *scaled);
+    float *divisor = arena_array(arena, n, sizeof *divisor);
+    rope_frequencies(&a, m->context, m->context, scaled);
+    a.rope.scaling = ROPE_PLAIN;
+    rope_frequencies(&a, m->context, m->context, plain);
+    for (size_t i = 0; i < n; i++)
+        divisor[i] = (float)(plain[i] / scaled[i]);
+    return divisor;
+}
+
+void model_add_identity(const Model *m, int64_t length, StrBuf *out)
+{
+    const ModelShape s = model_shape(m);
+    const Block *first = &m->block[0];
+    double *frequency = calloc((size_t)model_rope_pairs(m), sizeof *frequency);
+    if (frequency) {
+        model_rope_frequencies(m, length, frequency);
+        strbuf_add(out, (const char *)frequency, (size_t)model_rope_pairs(m) * sizeof *frequency);
+    }
+    out->failed |= !frequency;
+    free(frequency);
+    strbuf_printf(out, "%" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %a %a %d ",
+                  s.width, s.layers, s.heads, s.ffn, s.vocab, first->norms.eps,
+                  attention_scale(rotating(m)), model_is_interleaved(m));
+    for (int64_t i = 0; i < m->layers; i++)
+        if (m->block[i].attention.rope.off)
+            strbuf_printf(out, "layer %" PRId64 " without rope ", i);
+    strbuf_printf(out, "%d %" PRId64 " ", (int)m->quant.kind, m->quant.group);
+}
+
+uint64_t model_hash(const Model *m)
+{
+    const ModelShape s = model_shape(m);
+    const int64_t sizes[] = {s.vocab,    s.width,    s.layers, s.heads,
+                             s.kv_heads, s.head_dim, s.ffn,    s.context};
+    SCOPED(strbuf_free) StrBuf all = {0};
+    strbuf_add(&all, (const char *)sizes, sizeof sizes);
+    model_add_identity(m, m->context, &all);
+    return hash_bytes(all.text, all.length);
+}
+
+int64_t model_longest_context(const Model *m)
+{
+    const Rope *r = &rotating(m)->rope;
+    if (r->scaling != ROPE_DYNAMIC || r->alpha != 0 || r->factor <= 1)
+        return m->context;
+    return (int64_t)fmin((double)m->context * r->factor, 1 << 30);
+}
+
+/* ---- what is accepted ---- */
+
+/* The limits keep every product (vocab * width, heads * head_dim * width, layers * ffn * width, in bytes)
+ * well inside of 63 bits; they are about a thousand times the largest Llama. */
+typedef struct Limit {
+    const char *name; /* of a number, with its config.json key */
+    size_t offset;    /* of an int64_t in Model or in Block */
+    int64_t most;
+} Limit;
+
+static const Limit model_limits[] = {
+    {"the width (hidden_size)", offsetof(Model, width), INT64_C(1) << 20},
+    {"the vocabulary (vocab_size)", offsetof(Model, vocab), 1 << 26},
+    {"the context (max_position_embeddings)", offsetof(Model, context), 1 << 30},
+    {0},
+};
+
+static const Limit block_limits[] = {
+    {"the number of heads (num_attention_heads)", offsetof(Block, attention.heads), 1 << 14},
+    {"the number of KV heads (num_key_value_heads)", offsetof(Block, attention.kv_heads), 1 << 14},
+    {"the head dimension (head_dim)", offsetof(Block, attention.head_dim), 1 << 14},
+    {"the feed-forward width (intermediate_size)", offsetof(Block, mlp.width), 1 << 23},
+    {0},
+};
+
+static int check_limits(const void *of, const Limit *limit, const char *file, cvn_err *err)
+{
+    for (; limit->name; limit++) {
+        int64_t value;
+        memcpy(&value, (const char *)of + limit->offset, sizeof value);
+        if (value < 1 || value > limit->most)
+            return err_set(err, CVN_EFORMAT,
+                           "'%s': %s is %" PRId64 "; it must be from 1 to %" PRId64, file,
+                           limit->name, value, limit->most);
+    }
+    return CVN_OK;
+}
+
+int model_check_layers(int64_t layers, const char *file, cvn_err *err)
+{
+    const Limit limit[] = {{"the number of layers (num_hidden_layers)", 0, MOST_LAYERS}, {0}};
+    return check_limits(&layers, limit, file, err);
+}
+
+/* What a block can say and the graph cannot do; NULL: it can. */
+static const char *undone_block(const Block *b)
+{
+    const Attention *a = &b->attention;
+    return b->norms.kind != NORM_RMS      ? "norms that subtract the mean (LayerNorm)"
+           : b->norms.gain != GAIN_WEIGHT ? "norms with another gain than their weight"
+           : !b->norms.before             ? "layers without norms in front of their parts"
+           : b->norms.after               ? "norms behind attention and feed-forward parts"
+           : a->qk_norm                   ? "norms of queries and keys"
+           : a->window                    ? "attention within a window"
+           : a->chunk                     ? "attention within chunks"
+           : a->sinks                     ? "sinks of attention"
+           : a->cap != 0                  ? "a soft cap on the scores of attention"
+           : a->rope.fraction != 1        ? "rotary positions on part of a head"
+           : !b->mlp.gated                ? "feed-forward parts without a gate"
+           : b->experts.number            ? "experts"
+           : b->parallel                  ? "attention and feed-forward parts side by side"
+                                          : NULL;
+}
+
+static const char *undone(const Model *m)
+{
+    return m->embedding_scale != 1  ? "a multiplier of embeddings"
+           : m->residual_scale != 1 ? "a multiplier of what is added to the residual stream"
+           : m->logits_divisor != 1 ? "a divisor of logits"
+           : m->logits_cap != 0     ? "a soft cap on logits"
+                                    : NULL;
+}
+
+static int check_block(const Block *b, const char *file, cvn_err *err)
+{
+    const Attention *a = &b->attention;
+    TRY(check_limits(b, block_limits, file, err));
+    if (a->heads % a->kv_heads != 0)
+        return err_set(err, CVN_EFORMAT,
+                       "'%s': %" PRId64 " heads cannot share %" PRId64
+                       " KV heads evenly (num_attention_heads, num_key_value_heads)",
+                       file, a->heads, a->kv_heads);
+    if (a->head_dim % 2 != 0)
+        return err_set(err, CVN_EFORMAT,
+                       "'%s': the head dimension is %" PRId64
+                       "; rotary embedding needs an even one",
+                       file, a->head_dim);
+    if (a->heads * a->head_dim > INT64_C(1) << 20)
+        return err_set(err, CVN_EFORMAT,
+                       "'%s': %" PRId64 " heads of %" PRId64 " are wider than 2^20", file, a->heads,
+                       a->head_dim);
+    if (!(b->norms.eps > 0 &&
+          b->norms.eps < 1)) /* with 0 the norm of a row of zeros is no number */
+        return err_set(err, CVN_EFORMAT, "'%s': rms_norm_eps is %g; it must be over 0 and below 1",
+                       file, b->norms.eps);
+    if (b->mlp.activation != ACTIVATION_SILU)
+        return err_set(err, CVN_EUNSUPPORTED, "'%s': hidden_act is '%s'; only 'silu' is supported",
+                       file, activation_name(b->mlp.activation));
+    if (!(a->scale >= 0 && a->scale <= 1e6))
+        return err_set(err, CVN_EFORMAT,
+                       "'%s': the scale of attention is %g; it must be from 0 to 1e6", file,
+                       a->scale);
+    return CVN_OK;
+}
+
+static int check_ids(const SpecialIds *ids, const char *what, int64_t vocab, const char *file,
+                     cvn_err *err)
+{
+    for (int i = 0; i < ids->n; i++)
+        if (ids->id[i] < 0 || ids->id[i] >= vocab)
+            return err_set(err, CVN_EFORMAT,
+                           "'%s': %s token %d is outside of the vocabulary of %" PRId64, file, what,
+                           ids->id[i], vocab);
+    return CVN_OK;
+}
+
+int model_check(const Model *m, const char *file, cvn_err *err)
+{
+    const char *what = undone(m);
+    TRY(check_limits(m, model_limits, file, err));
+    TRY(model_check_layers(m->layers, file, err));
+    for (int64_t i = 0; i < m->layers; i++) {
+        TRY(check_block(&m->block[i], file, err));
+        what = what ? what : undone_block(&m->block[i]);
+    }
+    if (what)
+        return err_set(err, CVN_EUNSUPPORTED, "'%s': %s: not supported", file, what);
+    if (!(m->init_range >= 0 && m->init_range <= 1))
+        return err_set(err, CVN_EFORMAT, "'%s': initializer_range is %g; it must be from 0 to 1",
+                       file, m->init_range);
+    if (m->dtype != CVN_F32 && m->dtype != CVN_BF16 && m->dtype != CVN_F16)
+        return err_set(err, CVN_EUNSUPPORTED,
+                       "'%s': weights of type %s; f32, bf16 or f16 is expected", file,
+                       cvn_dtype_name(m->dtype));
+    for (int64_t i = 0; i < m->layers; i++)
+        TRY(rope_check(&m->block[i].attention, file, err));
+    TRY(check_ids(&m->begin, "begin-of-text", m->vocab, file, err));
+    return check_ids(&m->end, "end-of-text", m->vocab, file, err);
+}

@@ -1,0 +1,159 @@
+/*
+ * What a model is: numbers of the whole, and a Block for each layer. Only src/model knows these structs (tools/check.sh holds
+ * that); everybody else asks by the functions of model.h, params.h, forward.h and others, which name no family.
+ *
+ * A field has one meaning in all families, and the graph, the parameters and the files follow from it. What a family can say
+ * and the graph cannot do yet is a field, too, which model_check refuses by name unless it is as in Llama: so no setting is
+ * ever read and then ignored.
+ */
+#ifndef CVN_MODEL_BLOCK_H
+#define CVN_MODEL_BLOCK_H
+
+#include "model/model.h"
+
+/* What each does is said in model/rope.c. */
+typedef enum RopeScaling {
+    ROPE_PLAIN,
+    ROPE_LINEAR,
+    ROPE_DYNAMIC,
+    ROPE_YARN,
+    ROPE_LLAMA3
+} RopeScaling;
+
+/* Rotary positions of a layer. */
+typedef struct Rope {
+    bool off; /* queries and keys are not rotated (NoPE): order is what other layers tell */
+    /* pairs: false (i, i + head_dim/2), Hugging Face; true (2i, 2i + 1), Meta and GGUF */
+    bool interleaved;
+    double fraction;     /* of a head's dimensions that are rotated */
+    double theta;        /* base of the frequencies */
+    RopeScaling scaling; /* which of the next six count */
+    double factor;       /* linear, dynamic without alpha, yarn, llama3 */
+    double alpha;        /* dynamic: fixes how theta is raised; 0: by factor and length */
+    /* turns within the original context: at most so many: divided by the factor; at least so many: kept; yarn
+       (beta_slow, beta_fast), llama3 (low_freq_factor, high_freq_factor) */
+    double ramp[2];
+    double sharpness;         /* yarn: what rotated queries and keys are multiplied by */
+    bool truncate;            /* yarn: the ramp begins and ends at whole pairs */
+    int64_t original_context; /* yarn, llama3: positions of pretraining */
+} Rope;
+
+typedef enum NormKind {
+    NORM_RMS,  /* x / sqrt(mean x^2 + eps) */
+    NORM_LAYER /* (x - mean) / sqrt(variance + eps) */
+} NormKind;
+
+/* What a normed x is multiplied by. */
+typedef enum NormGain { GAIN_WEIGHT, GAIN_ONE_PLUS_WEIGHT, GAIN_NONE } NormGain;
+
+/* The norms around attention and around the feed-forward part, and the last one before the head. */
+typedef struct Norms {
+    NormKind kind;
+    NormGain gain;
+    double eps;
+    bool before; /* of what enters the part */
+    bool after;  /* of what it gives, before that is added */
+} Norms;
+
+typedef enum QkNorm { QK_NORM_NONE, QK_NORM_HEAD, QK_NORM_WHOLE } QkNorm;
+
+typedef struct Attention {
+    int64_t heads;    /* of queries; a multiple of kv_heads */
+    int64_t kv_heads; /* of keys and values */
+    int64_t head_dim; /* even; heads * head_dim need not be the width */
+    bool q_bias, k_bias, v_bias, o_bias;
+    QkNorm qk_norm; /* of queries and keys before they are rotated */
+    Rope rope;
+    int64_t window; /* keys that a query sees, itself among them; 0: all before it */
+    int64_t chunk;  /* a query sees keys of its own chunk of so many positions; 0: all */
+    bool sinks;     /* a logit for each head that takes part in the softmax and gives nothing */
+    double cap;     /* scores s become cap * tanh(s / cap); 0: they stay */
+    double scale;   /* of scores; 0: 1 / sqrt(head_dim) */
+} Attention;
+
+typedef enum Activation {
+    ACTIVATION_SILU,
+    ACTIVATION_GELU,
+    ACTIVATION_GELU_TANH,
+    ACTIVATION_RELU
+} Activation;
+
+typedef struct FeedForward {
+    int64_t width;
+    Activation activation;
+    bool gated; /* activation(gate) * up, or activation(up) alone */
+    bool gate_bias, up_bias, down_bias;
+} FeedForward;
+
+/* Feed-forward parts of which each token takes some. */
+typedef struct Experts {
+    int64_t number; /* 0: the layer has one part, which every token takes */
+    int64_t chosen; /* by the router, for each token */
+    int64_t shared; /* that every token takes beside those */
+} Experts;
+
+typedef struct Block {
+    Norms norms;
+    Attention attention;
+    FeedForward mlp;
+    Experts experts;
+    bool parallel; /* x + attention(norm x) + mlp(norm x) */
+} Block;
+
+struct Model {
+    const struct Family *family; /* whose files it has (family.h) */
+    int64_t width;               /* of the residual stream */
+    int64_t layers;
+    Block *block;    /* [layers]; the arena's */
+    int64_t vocab;   /* rows of the embedding */
+    int64_t context; /* positions the model was made for */
+    bool tied;       /* the output head is the embedding */
+    double embedding_scale,
+        residual_scale; /* what embeddings, and all that is added to the stream, are multiplied by */
+    double logits_divisor;
+    double logits_cap; /* as Attention.cap; 0: none */
+    double init_range; /* standard deviation of fresh weights */
+    QuantScheme quant; /* how the matrices are quantized */
+    /* [parameters] of each its kind of blocks, or BLOCK_NONE (graph/blocks.h); borrowed of
+                                    a model's files; NULL: none */
+    const unsigned char *blocks;
+    cvn_dtype dtype;     /* type the weights were saved in: f32, bf16 or f16 */
+    SpecialIds begin;    /* tokens that begin a text */
+    SpecialIds end;      /* any of them ends a text */
+    int32_t pad;         /* padding token, or -1 */
+    char warnings[1024]; /* what was ignored or dropped, one per line; "" when nothing */
+};
+
+/* Llama's numbers in every block, as transformers has them where a config.json says nothing; the arena's. */
+Model *model_new(int64_t layers, Arena *arena);
+
+/* As config.json spells it. */
+const char *activation_name(Activation activation);
+
+/* Whether there can be so many layers. */
+int model_check_layers(int64_t layers, const char *file, cvn_err *err);
+
+/* ---- model/rope.c ---- */
+
+/* As config.json spells it: "default", "linear", … */
+const char *rope_scaling_name(RopeScaling scaling);
+
+/* Whether it is one. */
+bool rope_scaling_parse(const char *name, RopeScaling *out);
+
+/* Ranges of what the scaling takes. */
+int rope_check(const Attention *attention, const char *file, cvn_err *err);
+
+/* The base of the frequencies in a text of `length` positions, of a model made for `context`. */
+double rope_theta(const Attention *attention, int64_t context, int64_t length);
+
+/* What yarn sharpens attention by where a file does not say it: 1 + 0.1 mscale ln(factor). */
+double rope_yarn_sharpness(double factor, double mscale);
+
+/* The frequencies in radians per position, out: [head_dim / 2]. */
+void rope_frequencies(const Attention *attention, int64_t context, int64_t length, double *out);
+
+/* What products of queries and keys are multiplied by. */
+double attention_scale(const Attention *attention);
+
+#endif

@@ -1,0 +1,207 @@
+#include "model/gguf.h"
+
+#include "model/family.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+bool model_knows_gguf(const char *architecture)
+{
+    return family_by_gguf(architecture) != NULL;
+}
+
+bool model_knows_gguf_key(const char *architecture, const char *key, size_t n)
+{
+    const Family *family = family_by_gguf(architecture);
+    size_t before = strlen(architecture) + 1;
+    static const char layout[] = "tensor_data_layout"; /* says in words that rows are permuted */
+    if (!family || n <= before)
+        return false;
+    key += before;
+    n -= before;
+    for (const Setting *row = family->settings; row->key || row->gguf; row++)
+        if (row->gguf && strlen(row->gguf) == n && memcmp(row->gguf, key, n) == 0)
+            return true;
+    return rope_knows_gguf(key, n) || (n == sizeof layout - 1 && memcmp(key, layout, n) == 0);
+}
+
+/* 1 where a value was found, 0 where the key is absent. */
+static int found(const GgufSource *s, const char *key, const char *what, bool there, cvn_err *err)
+{
+    if (there || !s->has(s->of, key))
+        return there;
+    return err_set(err, CVN_EFORMAT, "'%s': the key '%s' is missing or no %s", s->file, key, what);
+}
+
+static int get_integer(void *of, const char *key, int64_t *out, cvn_err *err)
+{
+    const GgufSource *s = of;
+    return found(s, key, "integer", s->integer(s->of, key, out), err);
+}
+
+static int get_real(void *of, const char *key, double *out, cvn_err *err)
+{
+    const GgufSource *s = of;
+    return found(s, key, "number", s->real(s->of, key, out), err);
+}
+
+static int get_boolean(void *of, const char *key, bool *out, cvn_err *err)
+{
+    int64_t value = 0;
+    int code = get_integer(of, key, &value, err);
+    if (code > 0)
+        *out = value != 0;
+    return code;
+}
+
+static int get_text(void *of, const char *key, const char **out, cvn_err *err)
+{
+    const GgufSource *s = of;
+    *out = s->text(s->of, key);
+    return found(s, key, "text", *out != NULL, err);
+}
+
+/* No architecture has lists that are read. */
+static int get_list(void *of, const char *key, int64_t n, int64_t *out, int64_t *length,
+                    cvn_err *err)
+{
+    (void)of, (void)key, (void)n, (void)out, (void)length, (void)err;
+    return 0;
+}
+
+/* What the first layer has tensors for, all have. */
+static void read_tensors(Model *m, const GgufSource *s)
+{
+    char name[KEY_SIZE];
+    for (ParamKind kind = 0; kind < PARAM_KIND_COUNT; kind++) {
+        const char *tensor = param_tensor(m, kind, NAMING_GGUF, 0, name, sizeof name);
+        bool there = tensor && s->has_tensor(s->of, tensor);
+        if (kind == PARAM_LM_HEAD)
+            m->tied = !there;
+        for (int64_t i = 0; i < m->layers && param_switch(&m->block[i], kind); i++)
+            *param_switch(&m->block[i], kind) = there;
+    }
+}
+
+/* rope_freqs.weight [head_dim/2] holds what each frequency is divided by. It stands for the llama3
+ * scaling of one of the published models, or it is not understood. */
+static int read_divisors(Model *m, const GgufSource *s, cvn_err *err)
+{
+    static const double published[] = {8, 32}; /* Llama 3.1 and 3.3; 3.2 */
+    enum { MOST = 512 };
+    double plain[MOST], scaled[MOST];
+    Attention a = m->block[0].attention;
+    int64_t n = a.head_dim / 2;
+    if (s->n_divisors != n || n > MOST)
+        return err_set(err, CVN_EFORMAT, "'%s': rope_freqs.weight has not %" PRId64 " factors",
+                       s->file, n);
+    rope_frequencies(&a, m->context, m->context, plain);
+    a.rope.scaling = ROPE_LLAMA3;
+    a.rope.ramp[0] = 1;
+    a.rope.ramp[1] = 4;
+    a.rope.original_context = 8192;
+    for (size_t f = 0; f < sizeof published / sizeof *published; f++) {
+        a.rope.factor = published[f];
+        rope_frequencies(&a, m->context, m->context, scaled);
+        int64_t same = 0;
+        for (int64_t i = 0; i < n; i++)
+            same += fabs((double)s->divisors[i] * scaled[i] / plain[i] - 1) < 1e-4;
+        if (same == n) {
+            rope_set_all(m, &a.rope);
+            return CVN_OK;
+        }
+    }
+    return err_set(err, CVN_EUNSUPPORTED,
+                   "'%s': rope_freqs.weight holds no known llama3 frequency scaling", s->file);
+}
+
+int model_of_gguf(Model **model, const GgufSource *s, Arena *arena, cvn_err *err)
+{
+    char names[256];
+    const char *architecture = s->text(s->of, "general.architecture");
+    const Family *family = architecture ? family_by_gguf(architecture) : NULL;
+    const SettingSource source = {.gguf = true,
+                                  .file = s->file,
+                                  .of = (void *)(uintptr_t)s,
+                                  .integer = get_integer,
+                                  .real = get_real,
+                                  .boolean = get_boolean,
+                                  .text = get_text,
+                                  .list = get_list};
+    if (!family)
+        return err_set(err, CVN_EUNSUPPORTED,
+                       "'%s': general.architecture is '%.40s'; only %s is supported", s->file,
+                       architecture ? architecture : "not said",
+                       family_names(true, names, sizeof names));
+    int64_t vocab;
+    char key[KEY_SIZE];
+    TRY(settings_read(model, family, &source, arena, err));
+    Model *m = *model;
+    snprintf(key, sizeof key, "%s.vocab_size", architecture);
+    if (!s->integer(s->of, key, &vocab) && s->vocab)
+        m->vocab = s->vocab;
+    m->begin = m->end = (SpecialIds){0};
+    m->dtype = s->dtype;
+    read_tensors(m, s);
+    TRY(rope_read_gguf(m, &source, err));
+    model_set_interleaved(m, !family->gguf_halves);
+    if (!s->n_divisors)
+        return CVN_OK;
+    if (m->block[0].attention.rope.scaling != ROPE_PLAIN)
+        return err_set(err, CVN_EUNSUPPORTED,
+                       "'%s' has both rope_freqs.weight and a scaling factor", s->file);
+    TRY(model_check(m, s->file, err));
+    return read_divisors(m, s, err);
+}
+
+bool model_gguf_interleaves(const Model *m)
+{
+    return !m->family->gguf_halves;
+}
+
+const char *model_gguf_architecture(const Model *m)
+{
+    return m->family->gguf;
+}
+
+static void put_integer(void *of, const char *key, int64_t value)
+{
+    const GgufSink *s = of;
+    s->integer(s->of, key, value);
+}
+
+static void put_real(void *of, const char *key, double value)
+{
+    const GgufSink *s = of;
+    s->real(s->of, key, value);
+}
+
+static void put_boolean(void *of, const char *key, bool value)
+{
+    const GgufSink *s = of;
+    s->integer(s->of, key, value);
+}
+
+static void put_text(void *of, const char *key, const char *value)
+{
+    const GgufSink *s = of;
+    s->text(s->of, key, value);
+}
+
+int model_to_gguf(const Model *m, const char *path, const GgufSink *s, cvn_err *err)
+{
+    const SettingSink sink = {.gguf = true,
+                              .file = path,
+                              .of = (void *)(uintptr_t)s,
+                              .integer = put_integer,
+                              .real = put_real,
+                              .boolean = put_boolean,
+                              .text = put_text};
+    if (!m->family->gguf)
+        return err_set(err, CVN_EUNSUPPORTED, "no GGUF file holds a %s such as '%s'",
+                       m->family->name, path);
+    TRY(settings_write(m, &sink, err));
+    return rope_write_gguf(m, &sink, err);
+}

@@ -1,0 +1,295 @@
+/*
+ * Rope scaling in files: the object rope_scaling (transformers 4) or rope_parameters (5) of a config.json, and the keys
+ * ARCHITECTURE.rope.scaling.* of a GGUF file. The rows say which numbers a scaling has, and what both call them.
+ */
+#include "base/json_file.h"
+#include "base/json_reader.h"
+#include "model/config_json.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    LINEAR = 1 << ROPE_LINEAR,
+    DYNAMIC = 1 << ROPE_DYNAMIC,
+    YARN = 1 << ROPE_YARN,
+    LLAMA3 = 1 << ROPE_LLAMA3
+};
+
+/* In the order in which they are written. */
+static const struct RopeSetting {
+    const char *key, *gguf;
+    SettingKind kind;
+    size_t offset;
+    unsigned scalings; /* bits of those that have it */
+} rows[] = {
+    // clang-format off
+    {"factor",                           "factor",                  SETTING_REAL, offsetof(Rope, factor),           LINEAR | DYNAMIC | YARN | LLAMA3},
+    {"alpha",                            NULL,                      SETTING_REAL, offsetof(Rope, alpha),            DYNAMIC},
+    {"attention_factor",                 "attn_factor",             SETTING_REAL, offsetof(Rope, sharpness),        YARN},
+    {"low_freq_factor",                  NULL,                      SETTING_REAL, offsetof(Rope, ramp[0]),          LLAMA3},
+    {"high_freq_factor",                 NULL,                      SETTING_REAL, offsetof(Rope, ramp[1]),          LLAMA3},
+    {"beta_slow",                        "yarn_beta_slow",          SETTING_REAL, offsetof(Rope, ramp[0]),          YARN},
+    {"beta_fast",                        "yarn_beta_fast",          SETTING_REAL, offsetof(Rope, ramp[1]),          YARN},
+    {"truncate",                         NULL,                      SETTING_BOOL, offsetof(Rope, truncate),         YARN},
+    {"original_max_position_embeddings", "original_context_length", SETTING_INT,  offsetof(Rope, original_context), YARN | LLAMA3},
+    // clang-format on
+};
+enum { ROWS = sizeof rows / sizeof *rows };
+
+static void *field(Rope *r, int row)
+{
+    return (char *)r + rows[row].offset;
+}
+
+static bool has(const Rope *r, int row)
+{
+    return rows[row].scalings >> r->scaling & 1;
+}
+
+void rope_set_all(Model *m, const Rope *rope)
+{
+    for (int64_t i = 0; i < m->layers; i++) {
+        Rope *r = &m->block[i].attention.rope, old = *r;
+        *r = *rope;
+        r->off = old.off;
+        r->interleaved = old.interleaved;
+        r->fraction = old.fraction;
+    }
+}
+
+/* ---- config.json ---- */
+
+/* What rope settings may hold. A key that its type does not use is without effect, as in transformers; "finetuned" says
+   how the numbers were found. */
+static const char rope_known[] =
+    "type rope_type rope_theta factor alpha beta_fast beta_slow low_freq_factor "
+    "high_freq_factor attention_factor mscale mscale_all_dim truncate "
+    "original_max_position_embeddings finetuned";
+static const char rope_factors[] = "partial_rotary_factor attn_factor extrapolation_factor";
+
+static void check_keys(JsonReader *r)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)r->json, key, value)
+    {
+        if (json_is_null(value) || r->code != CVN_OK || config_lists(rope_known, key) ||
+            (json_number_value(value) == 1 && config_lists(rope_factors, key)))
+            continue;
+        char name[160];
+        snprintf(name, sizeof name, "'%.80s' in the rope settings", key);
+        r->code = config_refuse(r->file, name, value, r->err);
+    }
+}
+
+/* Yarn's numbers where they are not given. Hugging Face counts 0 for turns and for mscale as not given, and 0 for the attention
+   factor as given. */
+static void begin_yarn(JsonReader *r, Rope *rope, int64_t context)
+{
+    double mscale = 0, all = 0;
+    rope->truncate = true;
+    rope->original_context = rope->original_context ? rope->original_context : context;
+    if (!json_get(r, "factor"))
+        rope->factor = (double)context / (double)rope->original_context;
+    rope->ramp[0] = rope->ramp[0] != 0 ? rope->ramp[0] : 1;
+    rope->ramp[1] = rope->ramp[1] != 0 ? rope->ramp[1] : 32;
+    json_get_real(r, "mscale", &mscale);
+    json_get_real(r, "mscale_all_dim", &all);
+    if (!json_get(r, "attention_factor"))
+        rope->sharpness = mscale != 0 && all != 0 ? rope_yarn_sharpness(rope->factor, mscale) /
+                                                        rope_yarn_sharpness(rope->factor, all)
+                                                  : rope_yarn_sharpness(rope->factor, 1);
+    json_get_bool(r, "truncate", &rope->truncate);
+}
+
+/* {"rope_type" or "type", "factor", …}. `whole` is what has it, whose original_max_position_embeddings wins. */
+static void read_object(JsonReader *r, JsonReader *whole, Rope *rope, int64_t context)
+{
+    check_keys(r);
+    const char *type = json_get_string(r, "rope_type");
+    type = type ? type : json_get_string(r, "type");
+    json_get_real(r, "rope_theta", &rope->theta);
+    if (type && !rope_scaling_parse(type, &rope->scaling) && r->code == CVN_OK)
+        r->code =
+            err_set(r->err, CVN_EUNSUPPORTED,
+                    "'%s': rope type '%.40s' is not supported; default, linear, dynamic, yarn "
+                    "and llama3 are",
+                    r->file, type);
+    if (rope->scaling == ROPE_PLAIN)
+        return;
+    rope->factor = 0; /* absent is an error that rope_check reports */
+    rope->original_context = context;
+    for (int i = 0; i < ROWS; i++) {
+        if (!has(rope, i) && rows[i].kind != SETTING_INT)
+            continue;
+        if (rows[i].kind == SETTING_REAL)
+            json_get_real(r, rows[i].key, field(rope, i));
+        else if (rows[i].kind == SETTING_INT)
+            json_get_int(r, rows[i].key, field(rope, i));
+    }
+    json_get_int(whole, "original_max_position_embeddings", &rope->original_context);
+    if (rope->scaling == ROPE_YARN)
+        begin_yarn(r, rope, context);
+}
+
+int rope_read_json(Model *m, const char *file, const json_t *json, cvn_err *err)
+{
+    JsonReader whole = {file, json, err, CVN_OK}, *r = &whole;
+    const json_t *scaling = json_get(r, "rope_scaling"),
+                 *parameters = json_get(r, "rope_parameters");
+    const json_t *object = scaling ? scaling : parameters;
+    Rope rope = m->block[0].attention.rope;
+    if (scaling && parameters && !json_equal(scaling, parameters))
+        return err_set(err, CVN_EFORMAT,
+                       "'%s' gives both rope_scaling and rope_parameters; keep one", file);
+    if (!object)
+        return CVN_OK;
+    if (!json_is_object(object)) {
+        json_wrong_type(r, scaling ? "rope_scaling" : "rope_parameters", object, "an object");
+        return r->code;
+    }
+    JsonReader inner = {file, object, err, CVN_OK};
+    read_object(&inner, r, &rope, m->context);
+    rope_set_all(m, &rope);
+    return r->code ? r->code : inner.code;
+}
+
+json_t *rope_json(const Rope *rope)
+{
+    Rope r = *rope;
+    if (r.scaling == ROPE_PLAIN)
+        return json_null();
+    json_t *json = json_pack("{s:s}", "rope_type", rope_scaling_name(r.scaling));
+    for (int i = 0; i < ROWS; i++) {
+        const void *value = field(&r, i);
+        if (!has(&r, i) || (rows[i].scalings == DYNAMIC && r.alpha == 0))
+            continue;
+        json = json_with(json, rows[i].key,
+                         rows[i].kind == SETTING_REAL  ? json_real(*(const double *)value)
+                         : rows[i].kind == SETTING_INT ? json_integer(*(const int64_t *)value)
+                                                       : json_boolean(*(const bool *)value));
+    }
+    return json;
+}
+
+/* ---- GGUF ---- */
+
+/* Keys that are read or change nothing, beside those of the rows. */
+static const char *const gguf_known[] = {"rope.scaling.type",
+                                         "rope.scaling.finetuned",
+                                         "rope.scaling.yarn_ext_factor",
+                                         "rope.scaling.yarn_attn_factor",
+                                         "rope.scale_linear",
+                                         NULL};
+
+bool rope_knows_gguf(const char *key, size_t n)
+{
+    static const char before[] = "rope.scaling.";
+    const size_t length = sizeof before - 1;
+    for (int i = 0; gguf_known[i]; i++)
+        if (strlen(gguf_known[i]) == n && memcmp(gguf_known[i], key, n) == 0)
+            return true;
+    for (int i = 0; i < ROWS; i++)
+        if (rows[i].gguf && n == length + strlen(rows[i].gguf) &&
+            memcmp(key, before, length) == 0 && memcmp(key + length, rows[i].gguf, n - length) == 0)
+            return true;
+    return false;
+}
+
+static const char *key_of(const Model *m, const char *name, char text[KEY_SIZE])
+{
+    snprintf(text, KEY_SIZE, "%s.rope.%s", m->family->gguf, name);
+    return text;
+}
+
+static int get_real(const SettingSource *s, const Model *m, const char *name, double *out,
+                    cvn_err *err)
+{
+    char key[KEY_SIZE];
+    return s->real(s->of, key_of(m, name, key), out, err);
+}
+
+/* llama.cpp multiplies yarn's own sharpening by attn_factor; the converter of Hugging Face's files writes all of it as
+   yarn_attn_factor, which llama.cpp does not read for this architecture. */
+static int read_yarn(const Model *m, Rope *r, const SettingSource *s, cvn_err *err)
+{
+    char key[KEY_SIZE], name[64];
+    double more = 1, extrapolated = 1;
+    r->original_context = m->context;
+    r->ramp[0] = 1;
+    r->ramp[1] = 32;
+    r->truncate = true;
+    for (int i = 0; i < ROWS; i++) {
+        if (!has(r, i) || !rows[i].gguf || rows[i].offset == offsetof(Rope, factor))
+            continue;
+        snprintf(name, sizeof name, "scaling.%s", rows[i].gguf);
+        void *to = rows[i].offset == offsetof(Rope, sharpness) ? &more : field(r, i);
+        int found = rows[i].kind == SETTING_INT ? s->integer(s->of, key_of(m, name, key), to, err)
+                                                : s->real(s->of, key_of(m, name, key), to, err);
+        if (found < 0)
+            return found;
+    }
+    r->sharpness = rope_yarn_sharpness(r->factor, 1) * more;
+    if (get_real(s, m, "scaling.yarn_attn_factor", &r->sharpness, err) < 0 ||
+        get_real(s, m, "scaling.yarn_ext_factor", &extrapolated, err) < 0)
+        return CVN_EFORMAT;
+    if (extrapolated >= 0 && extrapolated != 1)
+        return err_set(err, CVN_EUNSUPPORTED, "'%s': %s is %g; only 1 is supported", s->file,
+                       key_of(m, "scaling.yarn_ext_factor", key), extrapolated);
+    return CVN_OK;
+}
+
+int rope_read_gguf(Model *m, const SettingSource *s, cvn_err *err)
+{
+    char key[KEY_SIZE];
+    const char *type = NULL;
+    Rope rope = m->block[0].attention.rope;
+    double factor = 1;
+    int found = s->text(s->of, key_of(m, "scaling.type", key), &type, err);
+    if (found >= 0)
+        found = get_real(s, m, "scaling.factor", &factor, err);
+    if (found == 0)
+        found = get_real(s, m, "scale_linear", &factor, err);
+    if (found < 0)
+        return found;
+    rope.factor = factor = factor != 0 ? factor : 1; /* llama.cpp writes 0 where there is none */
+    if (type && strcmp(type, "yarn") == 0) {
+        rope.scaling = ROPE_YARN;
+        TRY(read_yarn(m, &rope, s, err));
+    } else if (type && strcmp(type, "none") != 0 && strcmp(type, "linear") != 0) {
+        return err_set(err, CVN_EUNSUPPORTED, "'%s': rope scaling '%.40s' is not supported",
+                       s->file, type);
+    } else if (factor != 1 && !(type && strcmp(type, "none") == 0)) {
+        rope.scaling = ROPE_LINEAR;
+    }
+    rope_set_all(m, &rope);
+    return CVN_OK;
+}
+
+/* Llama3's scaling is a tensor there, and what is dynamic is said by nothing but the base. */
+int rope_write_gguf(const Model *m, const SettingSink *s, cvn_err *err)
+{
+    char key[KEY_SIZE], name[64];
+    Rope r = m->block[0].attention.rope;
+    if (r.scaling == ROPE_YARN && !r.truncate)
+        return err_set(err, CVN_EUNSUPPORTED,
+                       "a GGUF file cannot say that '%s' has yarn scaling that is not truncated",
+                       s->file);
+    if (r.scaling != ROPE_LINEAR && r.scaling != ROPE_YARN)
+        return CVN_OK;
+    s->text(s->of, key_of(m, "scaling.type", key), rope_scaling_name(r.scaling));
+    if (r.scaling == ROPE_YARN)
+        r.sharpness /= rope_yarn_sharpness(r.factor, 1);
+    for (int i = 0; i < ROWS; i++) {
+        if (!has(&r, i) || !rows[i].gguf)
+            continue;
+        snprintf(name, sizeof name, "scaling.%s", rows[i].gguf);
+        if (rows[i].kind == SETTING_INT)
+            s->integer(s->of, key_of(m, name, key), *(int64_t *)field(&r, i));
+        else
+            s->real(s->of, key_of(m, name, key), *(double *)field(&r, i));
+    }
+    return CVN_OK;
+}
