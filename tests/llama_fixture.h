@@ -15,8 +15,9 @@
 #include <string.h>
 
 static const char *const llama_variants[] = {
-    "mha", "gqa",          "tied",       "llama3_rope", "linear_rope",  "biases",
-    "mqa", "dynamic_rope", "alpha_rope", "yarn_rope",   "yarn_rope_all"};
+    "mha",           "gqa",     "tied",          "llama3_rope", "linear_rope",
+    "biases",        "mqa",     "dynamic_rope",  "alpha_rope",  "yarn_rope",
+    "yarn_rope_all", "smollm3", "smollm3_listed"};
 enum { LLAMA_VARIANTS = sizeof llama_variants / sizeof *llama_variants };
 
 typedef struct LlamaFixture {

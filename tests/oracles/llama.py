@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tiny random Llamas of every architectural variant, and the logits that transformers gives for them.
+"""Tiny random Llamas and relatives of every architectural variant, and the logits that transformers gives for them.
 
 Writes tests/data/llama/VARIANT/{config.json, model.safetensors, expected.safetensors}. Weights are stored in
 bf16 (and are exactly that in both implementations); transformers computes in float32 on the CPU.
@@ -14,7 +14,7 @@ import sys
 
 import torch
 from safetensors.torch import save_file
-from transformers import HunYuanDenseV1Config, LlamaConfig, LlamaForCausalLM
+from transformers import HunYuanDenseV1Config, LlamaConfig, LlamaForCausalLM, SmolLM3Config, SmolLM3ForCausalLM
 from transformers.models.hunyuan_v1_dense.modeling_hunyuan_v1_dense import HunYuanDenseV1RotaryEmbedding
 
 OUT = pathlib.Path(__file__).resolve().parent.parent / "data" / "llama"
@@ -45,6 +45,16 @@ VARIANTS = {
         head_dim=40, rope_theta=1000.0,
         rope_scaling=dict(rope_type="yarn", factor=16.0, original_max_position_embeddings=64, beta_fast=16.0,
                           beta_slow=0.5, mscale=1.4, mscale_all_dim=0.3, truncate=False)),
+    # Layers without rotary positions: every fourth, and those that are listed.
+    "smollm3": dict(model_type="smollm3", num_hidden_layers=5, num_key_value_heads=2, pad_token_id=0),
+    "smollm3_listed": dict(model_type="smollm3", num_hidden_layers=3, num_key_value_heads=2, pad_token_id=0, no_rope_layers=[0, 1, 0],
+                           rope_scaling=dict(rope_type="yarn", factor=8.0, original_max_position_embeddings=128)),
+}
+
+# Of each model_type: the settings of transformers, the model, and its name in "architectures".
+FAMILIES = {
+    "llama": (LlamaConfig, LlamaForCausalLM),
+    "smollm3": (SmolLM3Config, SmolLM3ForCausalLM),
 }
 
 
@@ -56,15 +66,17 @@ def alpha_frequencies(settings):
 
 
 def make(name, changes):
-    settings = {**BASE, **changes}
+    settings = {"model_type": "llama", **BASE, **changes}
+    Config, ForCausalLM = FAMILIES[settings["model_type"]]
     torch.manual_seed(len(name) * 1000 + 7)
     # transformers 5 refuses heads that do not divide the width, though head_dim makes them mean something.
     heads = settings["num_attention_heads"]
     divides = settings["hidden_size"] % heads == 0
     # It writes into the settings of rope that it is given, too.
-    config = LlamaConfig(**{**copy.deepcopy(settings), "num_attention_heads": heads if divides else 1})
+    given = {k: v for k, v in copy.deepcopy(settings).items() if k != "model_type"}
+    config = Config(**{**given, "num_attention_heads": heads if divides else 1})
     config.num_attention_heads = heads
-    model = LlamaForCausalLM(config).eval()
+    model = ForCausalLM(config).eval()
     with torch.no_grad():
         for key, p in model.named_parameters():
             # Large enough that every part of the model matters to the logits.
@@ -84,8 +96,8 @@ def make(name, changes):
         state.pop("lm_head.weight", None)
     save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
     save_file({"tokens": tokens.int(), "logits": logits.float().contiguous()}, folder / "expected.safetensors")
-    written = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "torch_dtype": "bfloat16",
-               "hidden_act": "silu", **settings}
+    written = {"architectures": [ForCausalLM.__name__], "model_type": settings["model_type"],
+               "torch_dtype": "bfloat16", "hidden_act": "silu", **settings}
     (folder / "config.json").write_text(json.dumps(written, indent=2) + "\n")
     print(f"{name}: logits {tuple(logits.shape)}, spread {logits.std():.3f}")
 
