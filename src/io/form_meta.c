@@ -286,7 +286,7 @@ static const char *unsayable(const Model *m, const json_t *config)
 {
     const json_t *scaling = json_object_get(config, "rope_scaling");
     const ModelShape c = model_shape(m);
-    return !model_has_names(m, NAMING_META) ? "what Llama has not"
+    return !model_has_names(m, NAMING_META) ? "settings that Llama has not"
            : json_is_true(json_object_get(config, "attention_bias")) ||
                    json_is_true(json_object_get(config, "mlp_bias"))
                ? "biases"

@@ -298,7 +298,7 @@ static int write_llama2c(Out *out, const FormOptions *o, int version, cvn_err *e
         return CVN_EUNSUPPORTED;
     HELD(json_release, json);
     const double eps = json_number_value(json_object_get(json, "rms_norm_eps"));
-    const char *refused = !model_has_names(m, NAMING_META) ? "what Llama has not"
+    const char *refused = !model_has_names(m, NAMING_META) ? "settings that Llama has not"
                           : json_is_true(json_object_get(json, "attention_bias")) ||
                                   json_is_true(json_object_get(json, "mlp_bias"))
                               ? "biases"

@@ -46,7 +46,7 @@ typedef struct TrainerOptions {
 } TrainerOptions;
 
 typedef struct Trainer {
-    const Model *model;            /* borrowed */
+    const Model *model;            /* the state's */
     TrainerOptions options;        /* with the defaults filled in, and the policy that was chosen */
     Arena arena;                   /* owned: tables */
     Runtime rt;                    /* owned: the devices and what lies on them */
