@@ -225,6 +225,12 @@ static void mistakes_end_in_one_sentence_with_the_nearest_word(void **state)
     expect(2, "", "inspect 2>&1", "--model or --preset is missing");
     expect(1, "", "inspect --model /nowhere/at/all 2>&1", "there is no file or folder");
     expect(2, "", "export 2>&1", "RUN and OUT are missing");
+    expect(2, "", "export run 2>&1", "export takes RUN and OUT, and there is only \"run\"");
+    expect(2, "", "export a b c 2>&1", "\"c\" is one too many; export takes RUN and OUT");
+    expect(2, "", "opt '' 2>&1", "what was typed for FILE is empty");
+    expect(2, "", "--versoin 2>&1", "did you mean --version");
+    expect(1, "", "simulate -p tiny --chip h100 2>&1", "did you mean h100_sxm?");
+    expect(2, "", "train x 2>&1", "what is \"x\"? train takes only options");
     expect(2, "", "opt 2>&1", "FILE is missing");
     expect(1, "", "opt /tmp 2>&1", "'/tmp' is a folder; give a file");
     expect(1, "", "opt /nowhere/at/all 2>&1", "cannot open '/nowhere/at/all': ");
@@ -241,6 +247,9 @@ static void mistakes_end_in_one_sentence_with_the_nearest_word(void **state)
     expect(1, "", "train --data /dev/null --preset tiny --out /tmp/x 2>&1", "no regular file");
     char args[256];
     file_write(in_scratch("story.json"), "{}", 2, NULL);
+    file_write(in_scratch("empty.csv"), "", 0, NULL);
+    snprintf(args, sizeof args, "simulate --rows %s 2>&1", in_scratch("empty.csv"));
+    expect(1, "", args, "empty.csv is empty; its first line is to name columns");
     snprintf(args, sizeof args, "inspect --model %s 2>&1", in_scratch("stroy.json"));
     expect(1, "", args, "did you mean ");
     assert_int_equal(symlink("/nowhere/at/all", in_scratch("dangling")), 0);
@@ -711,6 +720,11 @@ static void output_that_does_not_arrive_is_an_error(void **state)
     }
     expect(1, "", "--help 2>&1 >/dev/full", "cannot write to standard output");
     expect(1, "", "inspect --preset tiny --json 2>&1 >/dev/full", "cannot write");
+    char args[256]; /* and in one sentence */
+    snprintf(
+        args, sizeof args,
+        "generate %s --tokens 1,7 -n 3 -t 1 2>&1 >/dev/full | grep -c caravan:", random_model());
+    expect(0, "", args, "1\n");
 }
 
 /* Standard files that are closed are not mixed up with those that a command opens. */

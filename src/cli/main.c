@@ -30,10 +30,21 @@ static const char *command_at(const void *list, size_t i)
     return all[i] ? all[i]->name : NULL;
 }
 
+static const char *global_at(const void *list, size_t i)
+{
+    static const char *const names[] = {"--version", "--help"};
+    (void)list;
+    return i < 2 ? names[i] : NULL;
+}
+
 static int unknown_command(const char *name)
 {
     const char *near = suggest(name, command_at, commands);
-    if (near)
+    if (name[0] == '-')
+        fprintf(stderr, "caravan: there is no option %s in front of a command; %s\n", name,
+                suggest(name, global_at, NULL) ? "did you mean --version or --help?"
+                                               : "caravan --help lists commands");
+    else if (near)
         fprintf(stderr, "caravan: there is no command %s; did you mean %s?\n", name, near);
     else
         fprintf(stderr, "caravan: there is no command %s; caravan --help lists them\n", name);
@@ -219,7 +230,7 @@ int main(int argc, char **argv)
     terminal_restore();
     /* What was printed counts only when it arrived: a full disk is an error. */
     bool lost = ferror(stdout); /* long ago: errno is of something else by now */
-    if (fflush(stdout) != 0 || lost) {
+    if ((fflush(stdout) != 0 || lost) && !status) { /* else the error has been told */
         fprintf(stderr, "caravan: cannot write to standard output: %s\n",
                 lost ? "a part of it was lost" : strerror(errno));
         status = status ? status : EXIT_REFUSED;

@@ -295,7 +295,8 @@ static int parse_option(Args *args, const Command *command, int argc, char **arg
 int option_operand(const Command *command)
 {
     int i = option_find(command, "model", 5);
-    return i >= 0 && command->min_operands == 0 && command->options[i]->kind == ARG_INPUT ? i : -1;
+    bool has = i >= 0 && strcmp(command->options[i]->name, "model") == 0; /* no other's alias */
+    return has && command->min_operands == 0 ? i : -1;
 }
 
 /* What was typed without a dash, as the model that it is. */
@@ -440,9 +441,15 @@ static int check_operands(const Args *args, const Command *command, cvn_err *err
         if (command->max_operands == 0)
             return err_set(err, CVN_EINVAL, "what is \"%s\"? %s takes only options", extra,
                            command->name);
-        return err_set(err, CVN_EINVAL, "\"%s\" is one too many; %s takes %d %s", extra,
-                       command->name, command->max_operands, command->operands);
+        return err_set(err, CVN_EINVAL, "\"%s\" is one too many; %s takes %s%s", extra,
+                       command->name, command->max_operands > 1 ? "" : "one ", command->operands);
     }
+    for (int i = 0; i < args->n_operands; i++)
+        if (!*args->operand[i])
+            return err_set(err, CVN_EINVAL, "what was typed for %s is empty", command->operands);
+    if (args->n_operands && args->n_operands < command->min_operands)
+        return err_set(err, CVN_EINVAL, "%s takes %s, and there is only \"%s\"", command->name,
+                       command->operands, args->operand[0]);
     if (args->n_operands < command->min_operands)
         return err_set(err, CVN_EINVAL, "%s %s missing", command->operands,
                        command->min_operands > 1 ? "are" : "is");

@@ -1,6 +1,7 @@
 #include "sim/chip.h"
 
 #include "base/json_file.h"
+#include "base/suggest.h"
 
 #include <string.h>
 
@@ -333,6 +334,12 @@ static int read_field(const char *file, const char *key, json_t *value, Chip *ch
                    "%s: a chip has no \"%s\"; `caravan chips --json` shows what it has", file, key);
 }
 
+static const char *name_at(const void *list, size_t i)
+{
+    (void)list;
+    return i < chips_count() ? chip_at(i)->name : NULL;
+}
+
 int chip_open(const char *name, Chip *chip, json_t **held, cvn_err *err)
 {
     const Chip *known = chip_find(name);
@@ -342,11 +349,13 @@ int chip_open(const char *name, Chip *chip, json_t **held, cvn_err *err)
         return CVN_OK;
     }
     size_t n = strlen(name);
-    if (n < 5 || strcmp(name + n - 5, ".json") != 0)
+    if (n < 5 || strcmp(name + n - 5, ".json") != 0) {
+        const char *near = suggest(name, name_at, NULL);
         return err_set(err, CVN_EINVAL,
-                       "there is no chip \"%s\": `caravan chips` lists them, and a FILE.json "
+                       "there is no chip \"%s\"%s%s%s `caravan chips` lists them, and a FILE.json "
                        "describes another",
-                       name);
+                       name, near ? "; did you mean " : ":", near ? near : "", near ? "?" : "");
+    }
     json_t *o = *held = json_object_read(name, err);
     if (!o)
         return err->code;

@@ -106,6 +106,8 @@ static bool known(const char *column)
 int rows_check(const Csv *csv, const char *path, cvn_err *err)
 {
     static const char *const needed[] = {"id", "ask", "model", "chip"};
+    if (csv->columns == 1 && !*csv->name[0])
+        return err_set(err, CVN_EFORMAT, "%s is empty; its first line is to name columns", path);
     for (int i = 0; i < csv->columns; i++)
         if (!known(csv->name[i]))
             return err_set(err, CVN_EFORMAT,
