@@ -37,7 +37,8 @@ static int generate(const cvn_model *model, cvn_engine *engine, const char *prom
     size_t length = 0;
     int code = answer.ids ? CVN_OK : CVN_EMEM;
     if (code == CVN_OK)
-        code = cvn_model_encode(model, prompt, strlen(prompt), true, &ids, &request.n_prompt, err);
+        code = cvn_model_encode(model, prompt, strlen(prompt), CVN_ENCODE_BOS, &ids,
+                                &request.n_prompt, err);
     request.prompt = ids;
     if (code == CVN_OK)
         code = cvn_engine_generate(engine, &request, 1, on_token, &answer, NULL, &result, err);

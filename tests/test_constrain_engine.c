@@ -240,7 +240,7 @@ static void no_bias_outweighs_a_constraint(void **state)
     cvn_constraint *c = constraint_of("a{2}b*");
     int32_t *ids = NULL;
     int64_t n_ids;
-    assert_int_equal(cvn_model_encode(model, "a", 1, false, &ids, &n_ids, NULL), CVN_OK);
+    assert_int_equal(cvn_model_encode(model, "a", 1, 0, &ids, &n_ids, NULL), CVN_OK);
     assert_int_equal(n_ids, 1);
     for (int i = 0; i < VOCAB; i++)
         bias[i] = (cvn_bias){i, i == ids[0] ? -1e6f : 1e6f};

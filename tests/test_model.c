@@ -29,7 +29,8 @@ static void text_goes_in_and_comes_back(void **state)
     static const int32_t expected[] = {1, 403, 407, 261, 378};
     int32_t *ids;
     int64_t n;
-    assert_int_equal(cvn_model_encode(model, "Once upon a time", 16, true, &ids, &n, &err), 0);
+    assert_int_equal(
+        cvn_model_encode(model, "Once upon a time", 16, CVN_ENCODE_BOS, &ids, &n, &err), 0);
     assert_int_equal(n, 5);
     assert_memory_equal(ids, expected, sizeof expected);
     char *text;
@@ -55,7 +56,7 @@ static void a_model_without_a_tokenizer_takes_ids_only(void **state)
     assert_int_equal(cvn_model_dtype(model), CVN_BF16);
     int32_t *ids;
     int64_t n;
-    assert_int_equal(cvn_model_encode(model, "a", 1, true, &ids, &n, &err), CVN_EINVAL);
+    assert_int_equal(cvn_model_encode(model, "a", 1, CVN_ENCODE_BOS, &ids, &n, &err), CVN_EINVAL);
     assert_non_null(strstr(err.message, "no tokenizer"));
     cvn_model_free(model);
 }

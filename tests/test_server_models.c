@@ -194,7 +194,7 @@ static void expect_embedding(int of, int adapter, const char *text, const float 
     options.rows = 1;
     options.reuse = false;
     must(cvn_engine_new(models[of], &options, &e, &err), &err);
-    must(cvn_model_encode(models[of], text, strlen(text), true, &ids, &n, &err), &err);
+    must(cvn_model_encode(models[of], text, strlen(text), CVN_ENCODE_BOS, &ids, &n, &err), &err);
     must(cvn_engine_embed(e, adapter, ids, n, want, &err), &err);
     for (size_t i = 0; i < width; i++)
         if (want[i] != got[i])

@@ -2,6 +2,7 @@
 #ifndef CARAVAN_CARAVAN_H
 #define CARAVAN_CARAVAN_H
 
+#include "caravan/chat.h"
 #include "caravan/constrain.h"
 #include "caravan/dtype.h"
 #include "caravan/engine.h"

@@ -61,10 +61,15 @@ cvn_dtype cvn_model_dtype(const cvn_model *model); /* of weights, activations an
 /* A model without one takes token ids; a tokenizer that cannot be read is a warning. */
 bool cvn_model_has_tokenizer(const cvn_model *model);
 
-/* Text to ids, with the begin-of-text token in front when `bos`. *ids is malloc'ed: the caller
- * frees it. */
-int cvn_model_encode(const cvn_model *model, const char *text, size_t n, bool bos, int32_t **ids,
-                     int64_t *n_ids, cvn_err *err);
+/* How text becomes ids, some of these together. */
+enum {
+    CVN_ENCODE_BOS = 1, /* the begin-of-text token is in front */
+    CVN_ENCODE_SPECIAL =
+        2 /* special tokens in the text are their ids; else they are text like any other */
+};
+/* Text to ids. *ids is malloc'ed: the caller frees it. Conversations: chat.h. */
+int cvn_model_encode(const cvn_model *model, const char *text, size_t n, unsigned flags,
+                     int32_t **ids, int64_t *n_ids, cvn_err *err);
 /* Ids to bytes: *length of them and a NUL, malloc'ed: the caller frees *text. CVN_EINVAL for an id
  * outside of the vocabulary. Both fail where there is no tokenizer. */
 int cvn_model_decode(const cvn_model *model, const int32_t *ids, int64_t n, char **text,

@@ -355,11 +355,12 @@ static int on_sample(void *context, const char *folder, const char *prompt, char
     TRY(cvn_model_open(folder, &(cvn_model_options){.dtype = CVN_DTYPE_COUNT}, &model, err));
     how.context = cvn_model_context(model) < 1024 ? cvn_model_context(model) : 1024;
     TRY(cvn_engine_new(model, &how, &engine, err));
-    TRY(cvn_model_encode(model, prompt, strlen(prompt), true, &ids, &request.n_prompt, err));
+    TRY(cvn_model_encode(model, prompt, strlen(prompt), CVN_ENCODE_BOS, &ids, &request.n_prompt,
+                         err));
     if (request.n_prompt == 0) { /* a tokenizer without a begin of text starts from a line end */
         free(ids);
         ids = NULL;
-        TRY(cvn_model_encode(model, "\n", 1, true, &ids, &request.n_prompt, err));
+        TRY(cvn_model_encode(model, "\n", 1, CVN_ENCODE_BOS, &ids, &request.n_prompt, err));
     }
     int64_t room = cvn_model_context(model) - request.n_prompt;
     request.prompt = ids;

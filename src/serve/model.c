@@ -140,14 +140,17 @@ static int need_tokenizer(const cvn_model *m, cvn_err *err)
                    m->tokenizer_err.code ? ": " : "", m->tokenizer_err.message);
 }
 
-int cvn_model_encode(const cvn_model *m, const char *text, size_t n, bool bos, int32_t **ids,
+int cvn_model_encode(const cvn_model *m, const char *text, size_t n, unsigned flags, int32_t **ids,
                      int64_t *n_ids, cvn_err *err)
 {
     *ids = NULL;
     *n_ids = 0;
     TokenIds list = {0};
     TRY(need_tokenizer(m, err));
-    int code = tokenizer_encode(m->tokenizer, text, n, bos ? TOKENIZER_BOS : 0, &list, err);
+    int code = tokenizer_encode(m->tokenizer, text, n,
+                                (flags & CVN_ENCODE_BOS ? (unsigned)TOKENIZER_BOS : 0) |
+                                    (flags & CVN_ENCODE_SPECIAL ? (unsigned)TOKENIZER_SPECIAL : 0),
+                                &list, err);
     if (!code && list.failed)
         code = err_set(err, CVN_EMEM, "no memory for the ids of %zu bytes of text", n);
     if (code) {
