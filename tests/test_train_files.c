@@ -153,6 +153,37 @@ static void a_run_with_dropout_goes_on_with_the_same_bits(void **state)
            "dropout=1 is no number from 0 to 0.99");
 }
 
+/* What config.json says of dropout is done in training, unless options say otherwise, and nowhere else. */
+static void a_models_own_dropout_is_done(void **state)
+{
+    expect(
+        0,
+        "cp -r run own && sed -i 's/\"attention_dropout\": 0.0/\"attention_dropout\": 0.5, "
+        "\"resid_pdrop\": 0.25/' own/config.json && tune() { caravan train --data text --seq 16 "
+        "--batch 2 --steps 1 -t 1 --lr 1e-4 \"$@\" 2>&1; } && tune --init run --out t-plain && "
+        "tune --init own --out t-own && tune --init own --attention-dropout 0 --hidden-dropout 0 "
+        "--out t-off && tune --init run --attention-dropout 0.5 --hidden-dropout 0.25 --out t-on",
+        "finished");
+    expect(
+        0,
+        "for t in plain own off on; do sed 's/.*\"loss\":\\([^,]*\\),.*/\\1/' "
+        "t-$t/metrics.jsonl; done | awk '{l[NR] = $1} END {print (l[1] != l[2]), (l[1] == l[3]), "
+        "(l[2] == l[4])}'",
+        "1 1 1");
+    expect(0, "cat t-on/config.json", "\"attention_dropout\": 0.5");
+    expect(0, "cat t-own/config.json", "\"hidden_dropout\": 0.25");
+    expect(0, "cat t-own/report.html", "<dt>hidden-dropout</dt><dd>0.25</dd>");
+    expect(
+        0,
+        "for m in run own; do caravan generate -m $m -p fox -n 5 -t 1 --temperature 0 2>&1 | head "
+        "-n 1; done | uniq | wc -l",
+        "1");
+    expect(1,
+           "sed -i 's/\"attention_dropout\": 0.5/\"attention_dropout\": 1.5/' own/config.json; "
+           "caravan inspect -m own 2>&1",
+           "attention_dropout is 1.5 and hidden_dropout 0.25; give numbers from 0 to below 1");
+}
+
 /* Ten times that of all weights, whatever the rank, for alpha does not follow the rank. */
 static void adapters_have_a_rate_of_their_own(void **state)
 {
@@ -295,6 +326,7 @@ int main(void)
         cmocka_unit_test(a_finished_run_says_so_and_stays_as_it_is),
         cmocka_unit_test(a_run_that_trains_is_no_run_that_ended),
         cmocka_unit_test(a_run_with_dropout_goes_on_with_the_same_bits),
+        cmocka_unit_test(a_models_own_dropout_is_done),
         cmocka_unit_test(adapters_have_a_rate_of_their_own),
         cmocka_unit_test(adapters_are_trained_exported_and_merged),
         cmocka_unit_test(a_page_is_overfitted),

@@ -130,8 +130,8 @@ static void dropout_is_the_same_on_meshes_and_in_parts(void **state)
         TrainerOptions o = options_of(OPTIMIZER_ADAMW, BATCH);
         Curve plain, alone, other;
         train(config, o, NULL, NULL, STEPS, &plain);
-        o.attention_dropout = kind == 1 ? 0 : 0.3;
-        o.hidden_dropout = kind == 2 ? 0 : 0.2;
+        o.dropout.attention = kind == 1 ? 0 : 0.3;
+        o.dropout.hidden = kind == 2 ? 0 : 0.2;
         train(config, o, NULL, NULL, STEPS, &alone);
         for (int i = 0; i < STEPS; i++)
             assert_true(fabs(alone.loss[i] - plain.loss[i]) > 1e-4);
@@ -149,9 +149,9 @@ static void dropout_is_the_same_on_meshes_and_in_parts(void **state)
         }
         /* Of the same weights validation says the same. */
         o = options_of(OPTIMIZER_ADAMW, BATCH / 2);
-        o.hidden_dropout = 0.5;
+        o.dropout.hidden = 0.5;
         train(config, o, NULL, NULL, 0, &other);
-        o.hidden_dropout = 0;
+        o.dropout.hidden = 0;
         train(config, o, NULL, NULL, 0, &alone);
         assert_true(fabs(other.evaluated - alone.evaluated) < 1e-6);
     }

@@ -98,6 +98,7 @@ int ask_of(const Args *args, int64_t context, IoModel *model, SimAsk *ask, cvn_e
     ask->context = context ? context : model_context(shaped);
     ask->train = (TrainStepOptions){
         .clip = 1,
+        .dropout = model_dropout(shaped),
         .remat = (RematPolicy)args_value(args, ASK(REMAT))->integer,
         .optimizer = optimizer_defaults((OptimizerKind)args_value(args, ASK(OPTIMIZER))->integer,
                                         model_size(shaped).params)};

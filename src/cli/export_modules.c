@@ -108,6 +108,7 @@ int export_modules(const char *folder, const ModulesAsk *ask, cvn_err *err)
         .seq = ask->train_seq,
         .compute = ask->compute,
         .clip = 1,
+        .dropout = model_dropout(config),
         .optimizer = optimizer_defaults(OPTIMIZER_ADAMW, model_size(config).params)};
     int code = add_steps(&m, err);
     if (!code && ask->train_seq)

@@ -84,6 +84,11 @@ void model_set_vocab(Model *m, int64_t vocab, const SpecialIds *begins, const Sp
     m->end = *ends;
 }
 
+void model_set_dropout(Model *m, DropoutRates rates)
+{
+    m->dropout = rates;
+}
+
 void model_set_pad(Model *m, int32_t pad)
 {
     m->pad = pad;
@@ -182,6 +187,11 @@ const SpecialIds *model_begins(const Model *m)
 const SpecialIds *model_ends(const Model *m)
 {
     return &m->end;
+}
+
+DropoutRates model_dropout(const Model *m)
+{
+    return m->dropout;
 }
 
 int32_t model_pad(const Model *m)
@@ -422,6 +432,13 @@ int model_check(const Model *m, const char *file, cvn_err *err)
     if (!(m->init_range >= 0 && m->init_range <= 1))
         return err_set(err, CVN_EFORMAT, "'%s': initializer_range is %g; it must be from 0 to 1",
                        file, m->init_range);
+    if (!(m->dropout.attention >= 0 && m->dropout.attention < 1 && m->dropout.hidden >= 0 &&
+          m->dropout.hidden < 1))
+        return err_set(
+            err, CVN_EFORMAT,
+            "'%s': attention_dropout is %g and hidden_dropout %g; give numbers from 0 to "
+            "below 1",
+            file, m->dropout.attention, m->dropout.hidden);
     if (m->dtype != CVN_F32 && m->dtype != CVN_BF16 && m->dtype != CVN_F16)
         return err_set(err, CVN_EUNSUPPORTED,
                        "'%s': weights of type %s; f32, bf16 or f16 is expected", file,

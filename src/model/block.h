@@ -111,9 +111,10 @@ struct Model {
     double embedding_scale,
         residual_scale; /* what embeddings, and all that is added to the stream, are multiplied by */
     double logits_divisor;
-    double logits_cap; /* as Attention.cap; 0: none */
-    double init_range; /* standard deviation of fresh weights */
-    QuantScheme quant; /* how the matrices are quantized */
+    double logits_cap;    /* as Attention.cap; 0: none */
+    DropoutRates dropout; /* of training */
+    double init_range;    /* standard deviation of fresh weights */
+    QuantScheme quant;    /* how the matrices are quantized */
     /* [parameters] of each its kind of blocks, or BLOCK_NONE (graph/blocks.h); borrowed of
                                     a model's files; NULL: none */
     const unsigned char *blocks;

@@ -19,7 +19,8 @@ static const char known[] =
     "transformers_version _name_or_path _commit_hash _from_model_config _attn_implementation "
     "_attn_implementation_autoset _attn_implementation_internal _experts_implementation "
     "attn_implementation use_flash_attention_2 use_cache pretraining_tp attention_dropout "
-    "hidden_dropout max_sequence_length model_name model_max_length neftune_noise_alpha "
+    "attn_pdrop hidden_dropout hidden_dropout_prob resid_pdrop max_sequence_length model_name "
+    "model_max_length neftune_noise_alpha "
     "num_logits_to_keep unsloth_fixed unsloth_version return_dict return_dict_in_generate "
     "output_attentions output_hidden_states output_scores torchscript use_bfloat16 "
     "tf_legacy_loss tie_encoder_decoder cross_attention_hidden_size chunk_size_feed_forward "
@@ -282,6 +283,11 @@ int model_parse(Model **model, const char *file, const json_t *json, const json_
     read_quantization(&r, m);
     get_ids(&r, "bos_token_id", m, &m->begin);
     get_ids(&r, "eos_token_id", m, &m->end);
+    json_get_real(&r, "attn_pdrop", &m->dropout.attention);
+    json_get_real(&r, "attention_dropout", &m->dropout.attention);
+    json_get_real(&r, "resid_pdrop", &m->dropout.hidden);
+    json_get_real(&r, "hidden_dropout_prob", &m->dropout.hidden);
+    json_get_real(&r, "hidden_dropout", &m->dropout.hidden);
     json_get_int(&r, "pad_token_id", &pad);
     if (r.code == CVN_OK && generation) {
         JsonReader g = {"generation_config.json", generation, err, CVN_OK};
@@ -391,12 +397,14 @@ json_t *model_json(const Model *m, cvn_err *err)
     const char *dtype = m->dtype == CVN_BF16  ? "bfloat16"
                         : m->dtype == CVN_F16 ? "float16"
                                               : "float32";
-    json_t *json =
-        json_pack("{s:[s], s:f, s:o, s:o, s:s, s:o, s:o, s:s, s:b}", "architectures",
-                  m->family->class, "attention_dropout", 0.0, "bos_token_id", token_ids(&m->begin),
-                  "eos_token_id", token_ids(&m->end), "model_type", m->family->name, "pad_token_id",
-                  m->pad < 0 ? json_null() : json_integer(m->pad), "rope_scaling",
-                  rope_json(&m->block[0].attention.rope), "torch_dtype", dtype, "use_cache", 1);
+    json_t *json = json_pack(
+        "{s:[s], s:f, s:o, s:o, s:s, s:o, s:o, s:s, s:b}", "architectures", m->family->class,
+        "attention_dropout", m->dropout.attention, "bos_token_id", token_ids(&m->begin),
+        "eos_token_id", token_ids(&m->end), "model_type", m->family->name, "pad_token_id",
+        m->pad < 0 ? json_null() : json_integer(m->pad), "rope_scaling",
+        rope_json(&m->block[0].attention.rope), "torch_dtype", dtype, "use_cache", 1);
+    if (m->dropout.hidden > 0)
+        json = json_with(json, "hidden_dropout", json_real(m->dropout.hidden));
     const SettingSink sink = {.file = "config.json",
                               .of = &json,
                               .integer = put_integer,

@@ -24,6 +24,12 @@ typedef struct SpecialIds {
     int32_t id[MODEL_MAX_IDS]; /* each in [0, vocab) */
 } SpecialIds;
 
+/* What part of elements is dropped in training (dropout.h), from 0 to below 1. */
+typedef struct DropoutRates {
+    double attention; /* weights that queries give to keys */
+    double hidden;    /* the embedding, and what attention and feed-forward part add to it */
+} DropoutRates;
+
 /* ---- made from files ---- */
 
 /* From parsed JSON, as in config.json; `file` is for messages. `generation` (may be NULL) is generation_config.json, whose
@@ -62,6 +68,7 @@ void model_set_blocks(Model *model, const unsigned char *blocks);
 /* The order of rotary pairs in the rows of weights: side by side, as in GGUF files and Meta's, or half a head apart. */
 void model_set_interleaved(Model *model, bool interleaved);
 void model_set_pad(Model *model, int32_t pad); /* or -1 */
+void model_set_dropout(Model *model, DropoutRates rates);
 void model_set_vocab(Model *model, int64_t vocab, const SpecialIds *begins, const SpecialIds *ends);
 
 /* ---- questions ---- */
@@ -91,8 +98,9 @@ bool model_takes_int8(const Model *model);   /* what enters matrices may be roun
 bool model_is_interleaved(const Model *model); /* see model_set_interleaved */
 const SpecialIds *model_begins(const Model *model);
 const SpecialIds *model_ends(const Model *model); /* any of them ends a text */
-int32_t model_pad(const Model *model);            /* or -1 */
-const char *model_warnings(const Model *model);   /* a line each; "" */
+DropoutRates model_dropout(const Model *model);
+int32_t model_pad(const Model *model);          /* or -1 */
+const char *model_warnings(const Model *model); /* a line each; "" */
 
 /* Heads times their width, over all layers: what work of attention is counted by. */
 int64_t model_attention_width(const Model *model);

@@ -73,6 +73,7 @@ int train_bench(const TrainBench *b, TrainFigure *out, cvn_err *err)
     SCOPED(train_batch_free) TrainBatch batch = {0};
     TrainerOptions options = b->trainer;
     options.clip = 1;
+    options.dropout = model_dropout(b->config);
     options.schedule = (Schedule){.steps = b->repeats + 1};
     *out = (TrainFigure){.flops = train_flops(b->config, options.batch, options.seq)};
     TRY(trainer_open(&trainer, b->config, &options, err));

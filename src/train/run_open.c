@@ -181,6 +181,10 @@ static int open_model(Run *r, cvn_err *err)
         if (c->seq > model_context(r->model))
             model_set_context(r->model, c->seq);
     }
+    DropoutRates rates = model_dropout(r->model);
+    rates.attention = c->attention_dropout >= 0 ? c->attention_dropout : rates.attention;
+    rates.hidden = c->hidden_dropout >= 0 ? c->hidden_dropout : rates.hidden;
+    model_set_dropout(r->model, rates);
     if (c->seq == 0)
         c->seq = model_context(r->model) < 1024 ? model_context(r->model) : 1024;
     r->sizes_batch = c->batch == 0;
@@ -306,8 +310,7 @@ static TrainerOptions trainer_options(const Run *r)
                             .compute = train_config_compute(c),
                             .clip = c->clip,
                             .z_loss = c->z_loss,
-                            .attention_dropout = fmax(c->attention_dropout, 0),
-                            .hidden_dropout = fmax(c->hidden_dropout, 0),
+                            .dropout = model_dropout(r->model),
                             .remat = train_config_remat(c),
                             .optimizer = train_config_optimizer(c, r->model),
                             .schedule = train_config_schedule(c),

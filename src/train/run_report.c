@@ -47,6 +47,8 @@ static char *used_options(const Run *r)
     } used[] = {
         {"lr", own_rate ? json_string("adafactor's own") : json_real(o->optimizer.lr)},
         {"weight-decay", json_real(o->optimizer.weight_decay)},
+        {"attention-dropout", json_real(o->dropout.attention)},
+        {"hidden-dropout", json_real(o->dropout.hidden)},
         {"warmup", json_integer(o->schedule.warmup)},
         {"decay", o->schedule.kind == SCHEDULE_WSD ? json_integer(o->schedule.decay) : NULL},
         {"micro-batch", json_integer(o->micro_batch)},

@@ -37,7 +37,7 @@ static bool has_batch(const StepBuilder *b)
 
 bool train_drops(const TrainStepOptions *o)
 {
-    return o->attention_dropout > 0 || o->hidden_dropout > 0 ||
+    return o->dropout.attention > 0 || o->dropout.hidden > 0 ||
            (o->lora.rank > 0 && o->lora.dropout > 0);
 }
 
@@ -113,8 +113,8 @@ static void add_parameters(StepBuilder *b)
         const cvn_type keys = CVN_TYPE(CVN_U32, o->batch, 2);
         b->batch.dropout =
             (ModelDropout){.key = graph_role(cvn_parameter(G, "key", keys), ROLE_KEY, 0),
-                           .attention = o->attention_dropout,
-                           .hidden = o->hidden_dropout,
+                           .attention = o->dropout.attention,
+                           .hidden = o->dropout.hidden,
                            .adapters = o->lora.dropout};
     }
     if (has_batch(b) && o->beta > 0 && b->kind != TRAIN_SCORE)

@@ -81,7 +81,7 @@ typedef struct TrainStepOptions {
     OptimizerOptions optimizer; /* its method, and what is constant of it */
     LoraOptions lora;           /* rank 0: all weights are trained */
     double beta;                /* of DPO; 0: rows are learned as they are */
-    double attention_dropout, hidden_dropout; /* rates; that of adapters is in lora */
+    DropoutRates dropout;       /* that of adapters is in lora */
 } TrainStepOptions;
 
 /* Whether anything is dropped. */

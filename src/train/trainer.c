@@ -43,8 +43,8 @@ static int check_options(TrainerOptions *o, const Model *config, cvn_err *err)
     if (o->compute != CVN_F32 && o->compute != CVN_BF16)
         return err_set(err, CVN_EUNSUPPORTED, "cannot compute in %s; use f32 or bf16",
                        cvn_dtype_name(o->compute));
-    if (!(o->attention_dropout >= 0 && o->attention_dropout < 1 && o->hidden_dropout >= 0 &&
-          o->hidden_dropout < 1))
+    const DropoutRates *drop = &o->dropout;
+    if (!(drop->attention >= 0 && drop->attention < 1 && drop->hidden >= 0 && drop->hidden < 1))
         return err_set(err, CVN_EINVAL, "rates of dropout are numbers from 0 to below 1");
     if (!(o->clip >= 0 && o->z_loss >= 0 && o->beta >= 0))
         return err_set(err, CVN_EINVAL, "clip, z-loss and beta are numbers from 0 up");
@@ -79,8 +79,7 @@ static TrainStepOptions step_options(const TrainerOptions *o, RematPolicy remat)
                               .optimizer = o->optimizer,
                               .lora = o->lora,
                               .beta = o->beta,
-                              .attention_dropout = o->attention_dropout,
-                              .hidden_dropout = o->hidden_dropout};
+                              .dropout = o->dropout};
 }
 
 /* Whether there is a program that only evaluates: else the one that adds up gradients does. */

@@ -28,7 +28,7 @@ typedef struct TrainerOptions {
     int64_t seq;         /* tokens per sequence */
     cvn_dtype compute;   /* f32 or bf16; weights and optimizer are f32 in any case */
     double clip, z_loss; /* see step.h */
-    double attention_dropout, hidden_dropout; /* rates */
+    DropoutRates dropout;
     RematPolicy remat; /* REMAT_POLICY_COUNT: the cheapest that fits in memory_limit */
     OptimizerOptions optimizer;
     Schedule schedule;
