@@ -183,6 +183,8 @@ static void mistakes_in_options_are_named(void **state)
          CVN_EINVAL, "run.json: \"validation\" is 0.9; give a number from 0 to 0.5");
     read("{\"data\":\"a\",\"out\":\"R\",\"preset\":\"tiny\",\"batch\":-1}", &arena, CVN_EINVAL,
          "batch");
+    read("{\"data\":\"a\",\"out\":\"R\",\"preset\":\"tiny\",\"attention_dropout\":-0.5}", &arena,
+         CVN_EINVAL, "\"attention-dropout\" is -0.5; give a number from 0 to 0.99, or -1");
     read("{\"data\":\"a\",\"out\":\"\",\"preset\":\"tiny\"}", &arena, CVN_EINVAL, "--out");
     read("{\"data\":\"a\",\"out\":\"R\",\"preset\":\"tiny\",\"batch\":3,\"micro_batch\":2}", &arena,
          CVN_EINVAL, "give a --micro-batch that divides it");

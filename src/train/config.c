@@ -215,6 +215,11 @@ static int check_value(const TrainConfig *c, const TrainKey *key, cvn_err *err)
     if (key->type == KEY_TEXT || key->type == KEY_DATA)
         return CVN_OK;
     double value = key->type == KEY_REAL ? field(c, key)->real : (double)field(c, key)->integer;
+    const bool default_is_minus_1 =
+        key->low < 0; /* and nothing between that and 0 means anything */
+    if (default_is_minus_1 && value > -1 && value < 0)
+        return err_set(err, CVN_EINVAL, "\"%s\" is %.10g; give a number from 0 to %.10g, or -1",
+                       key->name, value, key->high);
     if (value >= key->low && value <= key->high)
         return CVN_OK;
     return err_set(err, CVN_EINVAL, "\"%s\" is %.10g; give a number from %.10g to %.10g", key->name,
