@@ -18,9 +18,9 @@
 #include "constrain/solve.h"
 
 enum {
-    MACHINE_FRAMES = 2000000,      /* frames that are kept */
-    MACHINE_STATES = 1000000,      /* states that are kept */
-    MACHINE_CONFIGURATIONS = 4096, /* in one state */
+    MACHINE_FRAMES = 2000000,       /* frames that are kept */
+    MACHINE_STATES = 1000000,       /* states that are kept */
+    MACHINE_CONFIGURATIONS = 32768, /* in one state */
 };
 
 typedef enum FrameKind {

@@ -4,6 +4,10 @@
  *
  *     build(x y, rest) = build(x, build(y, rest))      build((?=x), rest) = build(x, ALL) and rest
  *     build($, rest)   = the empty text, if it is in rest
+ *
+ * A group that is repeated and looks around is a term that is defined by itself: build(x*, rest) = L, where L = rest or build(x, L). What
+ * \b says depends on the character before it, too: what stands before is cut into what ends with a letter and what does not.
+ * A reference is written out: the expression is the union of those in which its group says one of its words.
  */
 #include "constrain/pattern.h"
 
@@ -19,15 +23,23 @@ typedef enum NodeKind {
     NODE_REP,
     NODE_BEGIN,
     NODE_END,
-    NODE_LOOK
+    NODE_LOOK,
+    NODE_BOUND, /* \b, or \B: negative */
+    NODE_GROUP, /* one that references may name */
+    NODE_REFERENCE
 } NodeKind;
+
+/* What stands before: nothing; a letter, digit or _; another character; something. */
+typedef enum Left { LEFT_NONE, LEFT_WORD, LEFT_OTHER, LEFT_ANY } Left;
 
 typedef struct Node {
     NodeKind kind;
     Term term; /* NODE_TERM: characters, or the empty text */
     uint32_t min, max;
-    bool negative;          /* NODE_LOOK */
-    bool anchored;          /* BEGIN, END or LOOK is in it */
+    bool negative;          /* NODE_LOOK, NODE_BOUND */
+    size_t group;           /* NODE_GROUP, NODE_REFERENCE */
+    bool anchored;          /* BEGIN, END, BOUND or LOOK is in it */
+    bool bounds;            /* BOUND is in it */
     bool begins;            /* BEGIN is in it */
     bool zero;              /* takes no character */
     bool nullable;          /* may take none */
@@ -42,6 +54,14 @@ typedef struct Parser {
     size_t at, n;
     int depth;
     cvn_err *err;
+    struct Group {
+        const char *name;
+        size_t length;
+        const Node *body; /* NULL: not read to its end */
+        bool referred;
+        Term word; /* what it says */
+    } group[PATTERN_GROUPS];
+    size_t n_groups;
 } Parser;
 
 typedef struct Ranges {
@@ -106,6 +126,8 @@ static Ranges complement(Parser *p, const Ranges *r)
     return out;
 }
 
+static const uint32_t blank_ranges[] = {' ',    ' ',    0xa0,   0xa0,   0x1680, 0x1680, 0x2000,
+                                        0x200a, 0x202f, 0x202f, 0x205f, 0x205f, 0x3000, 0x3000};
 static const uint32_t digit_ranges[] = {'0', '9'};
 static const uint32_t word_ranges[] = {'0', '9', 'A', 'Z', '_', '_', 'a', 'z'};
 static const uint32_t space_ranges[] = {9,      13,     ' ',    ' ',    0xa0,   0xa0,   0x1680,
@@ -156,6 +178,11 @@ static int add_property(Parser *p, Ranges *out)
                 add_range(p, out, decimal_digits[k], decimal_digits[k] + 9);
             return CVN_OK;
         }
+    }
+    if (take(p, "{Zs}")) {
+        for (size_t i = 0; i < sizeof blank_ranges / sizeof *blank_ranges; i += 2)
+            add_range(p, out, blank_ranges[i], blank_ranges[i + 1]);
+        return CVN_OK;
     }
     if (take(p, "{ASCII}"))
         return add_range(p, out, 0, 0x7f), CVN_OK;
@@ -253,10 +280,8 @@ static int read_escape(Parser *p, bool in_class, Ranges *out, uint32_t *point)
         *point = 0;
     } else if (c == 'b' && in_class) {
         *point = '\b';
-    } else if (c == 'b' || c == 'B') {
-        return unsupported(p, "\\b");
-    } else if ((c >= '0' && c <= '9') || c == 'k') {
-        return unsupported(p, "a reference to a group");
+    } else if (c >= '0' && c <= '9') {
+        return bad(p, "an octal escape");
     } else if ((c | 32) >= 'a' && (c | 32) <= 'z') {
         return bad(p, "an escape that ECMA-262 does not know");
     } else {
@@ -332,17 +357,28 @@ static const Node *parse_group(Parser *p)
         unsupported(p, "looking behind");
         return NULL;
     }
-    if (take(p, "?<")) {
-        const char *end = memchr(p->text + p->at, '>', p->n - p->at);
+    struct Group group = {0};
+    bool captures = !positive && !negative && !take(p, "?:");
+    if (captures && take(p, "?<")) {
+        group.name = p->text + p->at;
+        const char *end = memchr(group.name, '>', p->n - p->at);
         if (!end) {
             bad(p, "a name of a group that does not end");
             return NULL;
         }
-        p->at = (size_t)(end - p->text) + 1;
-    } else if (!positive && !negative && !take(p, "?:") && peek(p) == '?') {
+        group.length = (size_t)(end - group.name);
+        p->at += group.length + 1;
+    } else if (captures && peek(p) == '?') {
         bad(p, "a group of an unknown kind");
         return NULL;
     }
+    size_t number = p->n_groups;
+    if (captures && number == PATTERN_GROUPS) {
+        unsupported(p, "so many groups");
+        return NULL;
+    }
+    if (captures)
+        p->group[p->n_groups++] = group;
     if (++p->depth > PATTERN_DEPTH) {
         bad(p, "too many groups within groups");
         return NULL;
@@ -353,15 +389,55 @@ static const Node *parse_group(Parser *p)
         bad(p, "a group that does not end");
         return NULL;
     }
+    if (body && captures) {
+        Node *node = new_node(p, NODE_GROUP);
+        *node = *body;
+        node->kind = NODE_GROUP;
+        node->group = number;
+        node->of = arena_copy(p->arena, &body, sizeof body);
+        node->n = 1;
+        p->group[number].body = body;
+        return node;
+    }
     if (!body || (!positive && !negative))
         return body;
     Node *look = new_node(p, NODE_LOOK);
     look->negative = negative;
     look->anchored = look->zero = look->nullable = true;
     look->begins = body->begins;
+    look->bounds = body->bounds;
     look->of = arena_copy(p->arena, &body, sizeof body);
     look->n = 1;
     return look;
+}
+
+/* \1 or \k<name>, of which the backslash is read. NULL after an error. */
+static const Node *parse_reference(Parser *p)
+{
+    Node *node = new_node(p, NODE_REFERENCE);
+    size_t group = p->n_groups;
+    if (take(p, "k<")) {
+        const char *name = p->text + p->at, *end = memchr(name, '>', p->n - p->at);
+        size_t length = end ? (size_t)(end - name) : 0;
+        for (size_t i = 0; i < p->n_groups && end; i++)
+            if (p->group[i].name && p->group[i].length == length &&
+                memcmp(p->group[i].name, name, length) == 0)
+                group = i;
+        p->at += end ? length + 1 : 0;
+    } else {
+        for (group = 0; peek(p) >= '0' && peek(p) <= '9' && group < PATTERN_GROUPS; p->at++)
+            group = group * 10 + (size_t)(peek(p) - '0');
+        group--;
+    }
+    if (group >= p->n_groups || !p->group[group].body) {
+        unsupported(p, "a reference to a group that has not ended, or is not there,");
+        return NULL;
+    }
+    p->group[group].referred = true;
+    node->group = group;
+    node->nullable = p->group[group].body->nullable;
+    node->zero = p->group[group].body->zero;
+    return node;
 }
 
 /* NULL after an error. */
@@ -379,6 +455,20 @@ static const Node *parse_atom(Parser *p)
     }
     if (take(p, "("))
         return parse_group(p);
+    if (peek(p) == '\\' && p->at + 1 < p->n) {
+        char next = p->text[p->at + 1];
+        if (next == 'b' || next == 'B') {
+            Node *node = new_node(p, NODE_BOUND);
+            node->negative = next == 'B';
+            node->anchored = node->bounds = node->zero = node->nullable = true;
+            p->at += 2;
+            return node;
+        }
+        if ((next >= '1' && next <= '9') || next == 'k') {
+            p->at++;
+            return parse_reference(p);
+        }
+    }
     if (take(p, "[")) {
         code = read_class(p, &set);
     } else if (take(p, ".")) {
@@ -423,16 +513,20 @@ static const Node *parse_repeated(Parser *p)
             max = min;
             if (counted && take(p, ",") && !read_count(p, &max))
                 max = TERM_MANY;
-            if (!counted || !take(p, "}") || min > max) {
+            if (!counted || !take(p, "}")) { /* a brace as it is, as without the flag u */
                 p->at = begin;
-                bad(p, "a { that begins no count");
+                return of;
+            }
+            if (min > max) {
+                p->at = begin;
+                bad(p, "a count that ends before it begins");
                 return NULL;
             }
         } else if (!take(p, "*")) {
             return of;
         }
         take(p, "?"); /* a lazy quantifier matches the same texts */
-        if (strchr("*+?{", peek(p)) && peek(p) > 0) {
+        if (peek(p) > 0 && strchr("*+?", peek(p))) {
             bad(p, "a quantifier behind a quantifier");
             return NULL;
         }
@@ -443,6 +537,7 @@ static const Node *parse_repeated(Parser *p)
         node->n = 1;
         node->anchored = of->anchored;
         node->begins = of->begins;
+        node->bounds = of->bounds;
         node->zero = of->zero || max == 0;
         node->nullable = of->nullable || min == 0;
         of = node;
@@ -465,6 +560,7 @@ static const Node *parse_alternatives(Parser *p)
             cat->of[cat->n++] = part;
             cat->anchored = cat->anchored || part->anchored;
             cat->begins = cat->begins || part->begins;
+            cat->bounds = cat->bounds || part->bounds;
             cat->zero = cat->zero && part->zero;
             cat->nullable = cat->nullable && part->nullable;
         }
@@ -472,72 +568,189 @@ static const Node *parse_alternatives(Parser *p)
         alt->of[alt->n++] = cat;
         alt->anchored = alt->anchored || cat->anchored;
         alt->begins = alt->begins || cat->begins;
+        alt->bounds = alt->bounds || cat->bounds;
         alt->zero = alt->zero && cat->zero;
         alt->nullable = alt->nullable || cat->nullable;
     } while (take(p, "|"));
     return alt;
 }
 
-/* `first`: nothing of the text is before this. */
-static Term build(Parser *p, const Node *node, Term rest, bool first);
+/* `rest` is what follows. */
+static Term build(Parser *p, const Node *node, Term rest, Left left);
 
-static Term build_cat(Parser *p, const Node *node, Term rest, bool first)
+static Term ending_with(Parser *p, Left left)
 {
-    size_t n_first = 0; /* parts before which nothing is taken */
-    while (first && n_first < node->n && node->of[n_first]->zero)
-        n_first++;
-    for (size_t i = n_first + 1; first && i < node->n; i++) {
-        bool empty = true;
-        for (size_t k = n_first; k < i; k++)
-            empty = empty && node->of[k]->nullable;
-        if (empty && node->of[i]->begins)
-            unsupported(p, "^ behind what may be empty");
-    }
-    for (size_t i = node->n; i-- > 0;)
-        rest = build(p, node->of[i], rest, first && i <= n_first);
-    return rest;
+    Ranges word = {0};
+    for (size_t i = 0; i < sizeof word_ranges / sizeof *word_ranges; i += 2)
+        add_range(p, &word, word_ranges[i], word_ranges[i + 1]);
+    if (left == LEFT_OTHER)
+        word = complement(p, &word);
+    return term_points(p->t, word.at, word.n);
 }
 
-static Term build_rep(Parser *p, const Node *node, Term rest, bool first)
+static Term build_bound(Parser *p, const Node *node, Term rest, Left left)
+{
+    Term word = term_cat(p->t, ending_with(p, LEFT_WORD), TERM_ALL);
+    if (left == LEFT_ANY) {
+        unsupported(p, "\\b behind what may be anything");
+        return TERM_NONE;
+    }
+    bool wants_word = (left == LEFT_WORD) == node->negative;
+    return term_and2(p->t, rest, wants_word ? word : term_not(p->t, word));
+}
+
+/* The parts from the i-th on. What stands before matters to some of them: then those before are cut by what they end with. */
+static Term build_parts(Parser *p, const Node *node, size_t i, Term rest, Left left)
+{
+    bool begins = false, bounds = false;
+    if (i == node->n || p->err->code)
+        return rest;
+    for (size_t k = i + 1; k < node->n; k++) {
+        begins = begins || (node->of[k]->begins && left == LEFT_NONE);
+        bounds = bounds || node->of[k]->bounds;
+    }
+    const Node *of = node->of[i];
+    if (of->zero)
+        return build(p, of, build_parts(p, node, i + 1, rest, left), left);
+    if (!begins && !bounds)
+        return build(p, of, build_parts(p, node, i + 1, rest, LEFT_ANY), left);
+    if (of->anchored) {
+        unsupported(p, "^ or \\b behind a group with ^, $, \\b or looking ahead");
+        return TERM_NONE;
+    }
+    Term part = build(p, of, TERM_EMPTY, LEFT_ANY), all = TERM_NONE;
+    for (Left ends = LEFT_WORD; ends <= LEFT_OTHER; ends++) {
+        Term such = term_cat(p->t, TERM_ALL, ending_with(p, ends));
+        such = term_and2(p->t, part, such);
+        all = term_or2(p->t, all, term_cat(p->t, such, build_parts(p, node, i + 1, rest, ends)));
+    }
+    return term_ends(p->t, part) ? term_or2(p->t, all, build_parts(p, node, i + 1, rest, left))
+                                 : all;
+}
+
+static Term build_rep(Parser *p, const Node *node, Term rest, Left left)
 {
     const Node *of = node->of[0];
+    uint32_t most = node->max == TERM_MANY ? node->min : node->max;
+    Term term = rest;
     if (!of->anchored)
-        return term_cat(p->t, term_rep(p->t, build(p, of, TERM_EMPTY, false), node->min, node->max),
-                        rest);
+        return term_cat(
+            p->t, term_rep(p->t, build(p, of, TERM_EMPTY, LEFT_ANY), node->min, node->max), rest);
     if (node->max == 0 || (of->zero && node->min == 0))
         return rest;
-    if (node->max > 1 && !of->zero) {
-        unsupported(p, "^, $ or looking ahead in a group that is repeated");
-        return rest;
+    if (of->zero)
+        return build(p, of, rest, left);
+    if (most > PATTERN_COPIES) {
+        unsupported(p, "^, $, \\b or looking ahead in a group that is repeated so often");
+        return TERM_NONE;
     }
-    Term once = build(p, of, rest, first);
-    return node->min == 0 ? term_or2(p->t, once, rest) : once;
+    if (node->max == TERM_MANY) {
+        term = term_loop(p->t, term_ends(p->t, rest));
+        Term is = term_or2(p->t, rest, build(p, of, term, LEFT_ANY));
+        if (!p->err->code && !term_loop_is(p->t, term, is))
+            unsupported(p, "^, $, \\b or looking ahead in a repeated group that may be empty");
+        if (p->err->code)
+            return TERM_NONE;
+        if (node->min == 0 && of->begins && left == LEFT_NONE)
+            return term_or2(p->t, rest, build(p, of, term, left));
+    }
+    for (uint32_t i = 0; i < most && !p->err->code; i++) {
+        Term once = build(p, of, term, i + 1 == most ? left : LEFT_ANY);
+        term = node->max != TERM_MANY && i < most - node->min ? term_or2(p->t, once, rest) : once;
+    }
+    return term;
 }
 
-static Term build(Parser *p, const Node *node, Term rest, bool first)
+static Term build(Parser *p, const Node *node, Term rest, Left left)
 {
     Term term = TERM_NONE;
     switch (node->kind) {
     case NODE_TERM:
         return term_cat(p->t, node->term, rest);
     case NODE_CAT:
-        return build_cat(p, node, rest, first);
+        return build_parts(p, node, 0, rest, left);
     case NODE_REP:
-        return build_rep(p, node, rest, first);
+        return build_rep(p, node, rest, left);
     case NODE_BEGIN:
-        return first ? rest : TERM_NONE;
+        return left == LEFT_NONE ? rest : TERM_NONE;
     case NODE_END:
         return term_ends(p->t, rest) ? TERM_EMPTY : TERM_NONE;
+    case NODE_BOUND:
+        return build_bound(p, node, rest, left);
     case NODE_LOOK:
-        term = build(p, node->of[0], TERM_ALL, first);
+        term = build(p, node->of[0], TERM_ALL, left);
         return term_and2(p->t, node->negative ? term_not(p->t, term) : term, rest);
+    case NODE_GROUP:
+        if (p->group[node->group].referred)
+            return term_cat(p->t, p->group[node->group].word, rest);
+        return build(p, node->of[0], rest, left);
+    case NODE_REFERENCE:
+        return term_cat(p->t, p->group[node->group].word, rest);
     case NODE_ALT:
         for (size_t i = 0; i < node->n; i++)
             term = term_or2(p->t, term,
-                            build(p, node->of[i], node->anchored ? rest : TERM_EMPTY, first));
+                            build(p, node->of[i], node->anchored ? rest : TERM_EMPTY, left));
         return node->anchored ? term : term_cat(p->t, term, rest);
     }
     return term;
+}
+
+static Term build_tree(Parser *p, const Node *tree, bool whole)
+{
+    if (whole)
+        return build(p, tree, TERM_EMPTY, LEFT_NONE);
+    Term later = TERM_NONE;
+    for (Left left = LEFT_WORD; left <= LEFT_OTHER && tree->bounds; left++)
+        later = term_or2(p->t, later,
+                         term_cat(p->t, ending_with(p, left), build(p, tree, TERM_ALL, left)));
+    if (tree->bounds)
+        return term_or2(p->t, build(p, tree, TERM_ALL, LEFT_NONE), term_cat(p->t, TERM_ALL, later));
+    later = term_cat(p->t, TERM_ALL, build(p, tree, TERM_ALL, LEFT_ANY));
+    if (!tree->begins)
+        return later;
+    return term_or2(p->t, build(p, tree, TERM_ALL, LEFT_NONE),
+                    term_cat(p->t, term_range(p->t, 0, 255), later));
+}
+
+/* Whether a group is there once in every match. */
+static bool takes_part(const Node *node, size_t group)
+{
+    if (node->kind == NODE_GROUP && node->group == group)
+        return true;
+    bool through = node->kind == NODE_CAT || node->kind == NODE_GROUP ||
+                   (node->kind == NODE_ALT && node->n == 1);
+    for (size_t i = 0; through && i < node->n; i++)
+        if (takes_part(node->of[i], group))
+            return true;
+    return false;
+}
+
+/* The union over the words of the groups from the i-th on that are referred to. */
+static Term build_words(Parser *p, const Node *tree, bool whole, size_t i)
+{
+    while (i < p->n_groups && !p->group[i].referred)
+        i++;
+    if (i == p->n_groups)
+        return build_tree(p, tree, whole);
+    struct Group *group = &p->group[i];
+    const char *word[PATTERN_WORDS];
+    size_t length[PATTERN_WORDS], n = PATTERN_WORDS + 1;
+    if (takes_part(tree, i) && !group->body->anchored) {
+        group->referred = false;
+        n = term_words(p->t, build(p, group->body, TERM_EMPTY, LEFT_ANY), PATTERN_WORDS, word,
+                       length);
+        group->referred = true;
+    }
+    if (n > PATTERN_WORDS) {
+        unsupported(p, "a reference to a group that may be absent, or says one of many words,");
+        return TERM_NONE;
+    }
+    Term all = TERM_NONE;
+    for (size_t k = 0; k < n; k++) {
+        group->word = term_text(p->t, word[k], length[k]);
+        all = term_or2(p->t, all, build_words(p, tree, whole, i + 1));
+    }
+    return all;
 }
 
 int pattern_term(Terms *terms, const char *text, size_t n, bool whole, Term *out, cvn_err *err)
@@ -547,17 +760,8 @@ int pattern_term(Terms *terms, const char *text, size_t n, bool whole, Term *out
     const Node *tree = parse_alternatives(&p);
     if (tree && p.at < n)
         bad(&p, "a ) without its (");
-    if (!local.code && tree) {
-        if (whole) {
-            *out = build(&p, tree, TERM_EMPTY, true);
-        } else {
-            Term later = term_cat(terms, TERM_ALL, build(&p, tree, TERM_ALL, false));
-            if (tree->begins)
-                later = term_or2(terms, build(&p, tree, TERM_ALL, true),
-                                 term_cat(terms, term_range(terms, 0, 255), later));
-            *out = later;
-        }
-    }
+    if (!local.code && tree)
+        *out = build_words(&p, tree, whole, 0);
     if (!local.code && terms->failed)
         err_set(&local, CVN_EUNSUPPORTED, "%s", terms->failed);
     return local.code ? err_set(err, local.code, "%s", local.message) : CVN_OK;

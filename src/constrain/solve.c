@@ -366,6 +366,8 @@ typedef struct Step {
     const Alphabet *a; /* of objects, with */
     uint32_t key;
     Branches *out;
+    size_t tried;         /* sets of them */
+    const char *too_many; /* what there are too many of, or NULL */
 } Step;
 
 /* What becomes of the others. */
@@ -420,7 +422,7 @@ static void find_concerned(Engine *e, Step *s, Formula of)
         if (s->atom[i] == of)
             return;
     if (s->n == sizeof s->atom / sizeof *s->atom)
-        engine_fail(e, "more than %zu of its keywords concern the same value", s->n);
+        s->too_many = "keywords that concern it";
     else
         s->atom[s->n++] = of;
 }
@@ -439,9 +441,11 @@ static bool must_hold(const Engine *e, const Step *s, Formula atom)
 /* Decides for the atoms from the i-th on whether the value fulfils them. */
 static void decide(Engine *e, Step *s, size_t i, Formula value)
 {
-    if (value == F_FALSE || !engine_work(e, 1))
+    if (value == F_FALSE || s->too_many || !engine_work(e, 1))
         return;
     if (i == s->n) {
+        if (s->tried++ == SOLVE_TRIED)
+            s->too_many = "alternatives";
         Formula rest = f_restrict(e, f_replace(e, s->f, step_atom, s), s->kind);
         if (rest == F_FALSE || !value_exists(e, value))
             return;
@@ -449,7 +453,7 @@ static void decide(Engine *e, Step *s, size_t i, Formula value)
             if (s->out->at[k].value == value && s->out->at[k].rest == rest)
                 return;
         if (s->out->n == SOLVE_BRANCHES)
-            engine_fail(e, "its alternatives multiply: a value has more than %d", SOLVE_BRANCHES);
+            s->too_many = "alternatives";
         else
             s->out->at[s->out->n++] = (Branch){value, rest};
         return;
@@ -479,12 +483,58 @@ static void decide(Engine *e, Step *s, size_t i, Formula value)
     }
 }
 
+/* The alternatives of a formula: its own, or those of one of its parts together with the others. Returns their number, up to `most`. */
+static uint32_t alternatives_of(Engine *e, Formula of, Formula *out, uint32_t most)
+{
+    FormulaNode f = e->node[of];
+    Formula part = f.kind == F_K_OR ? of : F_FALSE;
+    for (uint32_t i = 0; f.kind == F_K_AND && i < f.n; i++)
+        if (e->node[f.list[i]].kind == F_K_OR && e->node[f.list[i]].n > e->node[part].n)
+            part = f.list[i];
+    FormulaNode alternatives = e->node[part];
+    for (uint32_t i = 0; i < alternatives.n && i < most; i++) {
+        out[i] = alternatives.list[i];
+        if (part == of)
+            continue;
+        Formula *list = arena_array(&e->arena, f.n, sizeof *list);
+        for (uint32_t k = 0; k < f.n; k++)
+            list[k] = f.list[k] == part ? alternatives.list[i] : f.list[k];
+        out[i] = f_and(e, list, f.n);
+    }
+    return alternatives.n < most ? alternatives.n : most;
+}
+
+/* Adds the branches of s->f: of all of it, or of one alternative after the other, each with fewer things that may hold. */
+static void take_step(Engine *e, Step *s, Formula value)
+{
+    Formula alternative[SOLVE_BRANCHES + 1];
+    size_t before = s->out->n;
+    if (s->f == F_FALSE)
+        return;
+    if (++e->depth > FORMULA_DEPTH / 4)
+        engine_fail(e, "its alternatives are nested too deeply");
+    s->n = s->tried = 0;
+    s->too_many = NULL;
+    find_concerned(e, s, s->f);
+    decide(e, s, 0, value);
+    uint32_t n = s->too_many ? alternatives_of(e, s->f, alternative, SOLVE_BRANCHES + 1) : 0;
+    if (s->too_many && n < 2)
+        engine_fail(e, "its alternatives multiply: a value has too many %s", s->too_many);
+    if (n)
+        s->out->n = before;
+    for (uint32_t i = 0; i < n && engine_work(e, 1); i++) {
+        Step one = *s;
+        one.f = alternative[i];
+        take_step(e, &one, value);
+    }
+    e->depth--;
+}
+
 void object_step(Engine *e, Formula f, uint32_t alphabet, uint32_t key, Branches *out)
 {
     Step s = {.f = f, .kind = KIND_OBJECT, .a = e->alphabet[alphabet], .key = key, .out = out};
     out->n = 0;
-    find_concerned(e, &s, f);
-    decide(e, &s, 0, F_TRUE);
+    take_step(e, &s, F_TRUE);
 }
 
 typedef struct Unique {
@@ -507,11 +557,10 @@ void array_step(Engine *e, Formula f, Branches *out)
     Unique unique = {0};
     Formula value = F_TRUE;
     out->n = 0;
-    find_concerned(e, &s, f);
     find_unique(e, f, &unique);
     if (unique.there && unique.list)
         value = e->values[unique.list].differs;
-    decide(e, &s, 0, value);
+    take_step(e, &s, value);
 }
 
 /* An array of which single items, the rest and the length are asked: the rest need not be walked through. */

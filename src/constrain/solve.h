@@ -12,7 +12,8 @@
  *     some_key("a", g) and rest      with "a": a value of g leaves rest
  *     contains(0, g, 1, many)        an item of g leaves nothing; any other leaves it as it is
  *
- * so a step may have several branches, and of each the value and the rest are satisfiable, or it is not there.
+ * so a step may have several branches, and of each the value and the rest are satisfiable, or it is not there. Where what may hold of a
+ * value are too many sets of things, the step of alternatives is that of one or of another.
  */
 #ifndef CVN_CONSTRAIN_SOLVE_H
 #define CVN_CONSTRAIN_SOLVE_H
@@ -20,10 +21,12 @@
 #include "constrain/formula.h"
 
 enum {
-    SOLVE_BRANCHES = 256, /* of one step */
-    SOLVE_CLASSES = 64,   /* of names */
-    SOLVE_WORDS = 64,     /* a class with so few names is listed */
-    NUMBER_TEXT = 400,    /* characters of a number of which something is asked */
+    SOLVE_BRANCHES = 1024, /* of one step */
+    SOLVE_TRIED =
+        4096, /* sets of things that may hold of a value, before its alternatives are looked at one by one */
+    SOLVE_CLASSES = 64, /* of names */
+    SOLVE_WORDS = 64,   /* a class with so few names is listed */
+    NUMBER_TEXT = 400,  /* characters of a number of which something is asked */
 };
 
 typedef struct Branch {

@@ -339,6 +339,35 @@ Term term_rep(Terms *t, Term a, uint32_t min, uint32_t max)
     return intern(t, TERM_K_REP, NULL, min, max, &a, 1, nullable, nullable || t->node[a].plain);
 }
 
+Term term_loop(Terms *t, bool nullable)
+{
+    if (t->n >= TERM_LIMIT)
+        return fail(t, "the pattern needs too many states");
+    return add_node(t, &(TermNode){.kind = TERM_K_LOOP, .nullable = nullable});
+}
+
+/* Whether a term may be at another before a byte is taken. */
+static bool begins_with(const Terms *t, Term a, Term loop, int depth)
+{
+    const TermNode *node = &t->node[a];
+    if (a == loop || depth > TERM_DEPTH)
+        return true;
+    bool first = node->kind == TERM_K_CAT && !t->node[node->list[0]].nullable;
+    for (uint32_t i = 0; node->kind != TERM_K_LANGUAGE && i < (first ? 1 : node->n); i++)
+        if (begins_with(t, node->list[i], loop, depth + 1))
+            return true;
+    return false;
+}
+
+bool term_loop_is(Terms *t, Term loop, Term is)
+{
+    if (t->failed || begins_with(t, is, loop, 0))
+        return false;
+    t->node[loop].list = arena_copy(t->arena, &is, sizeof is);
+    t->node[loop].n = 1;
+    return true;
+}
+
 static const Language *language_of(const TermNode *node)
 {
     return (const Language *)(uintptr_t)(node->list[0] | (uint64_t)node->list[1] << 32);
@@ -425,6 +454,9 @@ static Term derive(Terms *t, Term a, unsigned char byte, ByteSet *same)
     }
     case TERM_K_NOT:
         result = term_not(t, derive(t, node.list[0], byte, same));
+        break;
+    case TERM_K_LOOP:
+        result = derive(t, node.list[0], byte, same);
         break;
     case TERM_K_LANGUAGE:
         result = derive_language(t, &node, byte, same);

@@ -61,6 +61,7 @@ typedef enum TermKind {
     TERM_K_NOT,
     TERM_K_REP,
     TERM_K_LANGUAGE,
+    TERM_K_LOOP,
 } TermKind;
 
 typedef struct TermNode {
@@ -72,7 +73,7 @@ typedef struct TermNode {
     uint32_t search;
     uint32_t min, max; /* REP */
     uint32_t n;        /* of list */
-    /* [n] CAT: two; OR, AND: sorted; NOT, REP: one; LANGUAGE: the two halves of a pointer and a byte each of the text so far */
+    /* [n] CAT: two; OR, AND: sorted; NOT, REP, LOOP: one; LANGUAGE: the two halves of a pointer and a byte each of the text so far */
     const Term *list;
     ByteSet set; /* BYTES */
     Term *next;  /* [256] derivatives, UINT32_MAX where not known; or NULL */
@@ -105,6 +106,11 @@ Term term_rep(Terms *t, Term a, uint32_t min, uint32_t max);
 /* Characters of ranges of code points [low, high], two numbers each, sorted or not; surrogates are left out. */
 Term term_points(Terms *t, const uint32_t *range, size_t n_ranges);
 Term term_any_character(Terms *t);
+
+/* A term that is defined by itself: term_loop is what stands for it within, of which it is said whether it contains the empty text, and
+   term_loop_is says what it is, where that takes a byte before it comes to itself: else false. */
+Term term_loop(Terms *t, bool nullable);
+bool term_loop_is(Terms *t, Term loop, Term is);
 
 /* A language that no expression tells, of texts of up to LANGUAGE_TEXT bytes. */
 enum { LANGUAGE_TEXT = 255 };
