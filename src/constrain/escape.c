@@ -1,5 +1,6 @@
 #include "constrain/escape.h"
 
+#include "constrain/json.h"
 #include "text/utf8.h"
 
 #include <string.h>
@@ -27,11 +28,7 @@ int escape_u(uint32_t state)
 
 static void put_point(Escaped *out, uint32_t point)
 {
-    static const unsigned char mark[] = {0, 0, 0xc0, 0xe0, 0xf0};
-    out->n = point < 0x80 ? 1 : point < 0x800 ? 2 : point < 0x10000 ? 3 : 4;
-    for (int i = out->n - 1; i > 0; i--, point >>= 6)
-        out->byte[i] = (unsigned char)(0x80 | (point & 0x3f));
-    out->byte[0] = (unsigned char)(mark[out->n] | point);
+    out->n = utf8_put(point, out->byte);
 }
 
 /* Control characters that canonical strings write by their digits, in parts. */
@@ -53,9 +50,7 @@ static bool step_hex(uint32_t state, unsigned char byte, bool canonical, Escaped
     bool second = kind_of(state) == SECOND_HEX;
     uint32_t count = (state >> COUNT_SHIFT & 3) + 1, value = state >> VALUE_SHIFT & 0xffff,
              first = state >> FIRST_SHIFT;
-    int digit = byte >= '0' && byte <= '9'                 ? byte - '0'
-                : (byte | 32) >= 'a' && (byte | 32) <= 'f' ? (byte | 32) - 'a' + 10
-                                                           : -1;
+    int digit = hex_digit(byte);
     value = value << 4 | (uint32_t)(digit & 15);
     if (digit < 0 || (second && ((count == 1 && digit != 0xd) || (count == 2 && digit < 0xc))))
         return false;

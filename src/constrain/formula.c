@@ -1,6 +1,7 @@
 #include "constrain/formula.h"
 
 #include "base/num.h"
+#include "constrain/ids.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -190,27 +191,6 @@ Formula f_schema(Engine *e, uint32_t schema, bool negative)
     return intern(e, F_K_SCHEMA, schema, negative, 0, 0, NULL, 0);
 }
 
-static int by_id(const void *a, const void *b)
-{
-    Formula x = *(const Formula *)a, y = *(const Formula *)b;
-    return (x > y) - (x < y);
-}
-
-static bool in_list(const Formula *list, size_t n, Formula f)
-{
-    return bsearch(&f, list, n, sizeof *list, by_id) != NULL;
-}
-
-static size_t sort_unique(Formula *list, size_t n)
-{
-    size_t kept = 0;
-    qsort(list, n, sizeof *list, by_id);
-    for (size_t i = 0; i < n; i++)
-        if (!kept || list[kept - 1] != list[i])
-            list[kept++] = list[i];
-    return kept;
-}
-
 /* Types, terms of strings and counts are one atom each: what `and` has in common, what `or` has in all. */
 static size_t merge_atoms(Engine *e, bool is_and, Formula *list, size_t n)
 {
@@ -254,7 +234,7 @@ static size_t merge_atoms(Engine *e, bool is_and, Formula *list, size_t n)
         list[kept++] = f_key_count(e, least[0], most[0]);
         list[kept++] = f_length(e, least[1], most[1]);
     }
-    return sort_unique(list, kept);
+    return ids_sort(list, kept);
 }
 
 /* x and (x or y) is x; x or (x and y) is x. x and not x is nothing, for schemas. */
@@ -269,8 +249,8 @@ static size_t absorb(Engine *e, bool is_and, Formula *list, size_t n)
     for (size_t i = 0; i < n; i++) {
         const FormulaNode *f = &e->node[list[i]];
         for (uint32_t k = 0; f->kind == inner && k < f->n && !drop[i]; k++)
-            drop[i] = in_list(list, n, f->list[k]);
-        if (f->kind == F_K_SCHEMA && f->negation != F_FALSE && in_list(list, n, f->negation))
+            drop[i] = ids_have(list, n, f->list[k]);
+        if (f->kind == F_K_SCHEMA && f->negation != F_FALSE && ids_have(list, n, f->negation))
             opposite = true;
     }
     for (size_t i = 0; i < n; i++)
@@ -307,7 +287,7 @@ static Formula combine(Engine *e, bool is_and, const Formula *given, size_t n)
         else if (given[i] != neutral)
             list[count++] = given[i];
     }
-    count = sort_unique(list, count);
+    count = ids_sort(list, count);
     count = merge_atoms(e, is_and, list, count);
     count = absorb(e, is_and, list, count);
     Formula result = neutral;
@@ -596,7 +576,7 @@ bool f_mentions(const Engine *e, Formula of, Formula atom)
     const FormulaNode *f = &e->node[of];
     if (of == atom)
         return true;
-    if ((f->kind != F_K_AND && f->kind != F_K_OR) || in_list(f->list, f->n, atom))
+    if ((f->kind != F_K_AND && f->kind != F_K_OR) || ids_have(f->list, f->n, atom))
         return f->kind == F_K_AND || f->kind == F_K_OR;
     for (uint32_t i = 0; i < f->n; i++)
         if ((e->node[f->list[i]].kind == F_K_AND || e->node[f->list[i]].kind == F_K_OR) &&

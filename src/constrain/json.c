@@ -30,14 +30,18 @@ static void skip_blanks(Reader *r)
         r->at++;
 }
 
+int hex_digit(int c)
+{
+    return c >= '0' && c <= '9'                 ? c - '0'
+           : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
+                                                : -1;
+}
+
 static int read_hex(Reader *r, unsigned *out)
 {
     *out = 0;
     for (int i = 0; i < 4; i++, r->at++) {
-        int c = peek(r);
-        int digit = c >= '0' && c <= '9'                 ? c - '0'
-                    : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
-                                                         : -1;
+        int digit = hex_digit(peek(r));
         if (digit < 0)
             return -1;
         *out = *out << 4 | (unsigned)digit;
@@ -45,37 +49,26 @@ static int read_hex(Reader *r, unsigned *out)
     return 0;
 }
 
-static size_t put_point(char *out, uint32_t point)
-{
-    if (point < 0x80)
-        return (void)(out[0] = (char)point), 1;
-    size_t n = point < 0x800 ? 2 : point < 0x10000 ? 3 : 4;
-    for (size_t i = n - 1; i > 0; i--, point >>= 6)
-        out[i] = (char)(0x80 | (point & 0x3f));
-    out[0] = (char)((0xf00 >> n & 0xff) | point);
-    return n;
-}
-
 /* What stands behind a backslash; 0 bytes after an error. */
-static size_t read_escape(Reader *r, char *out)
+static size_t read_escape(Reader *r, unsigned char *out)
 {
     static const char letters[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
     int c = peek(r);
     const char *letter = c > 0 ? strchr(letters, c) : NULL;
     if (letter) {
         r->at++;
-        out[0] = meant[letter - letters];
+        out[0] = (unsigned char)meant[letter - letters];
         return 1;
     }
     unsigned unit, low;
     if (c != 'u' || (r->at++, read_hex(r, &unit)))
         return 0;
     if (unit < 0xd800 || unit > 0xdfff)
-        return put_point(out, unit);
+        return (size_t)utf8_put(unit, out);
     if (unit >= 0xdc00 || peek(r) != '\\' || (r->at++, peek(r)) != 'u' ||
         (r->at++, read_hex(r, &low)) || low < 0xdc00 || low > 0xdfff)
         return 0;
-    return put_point(out, 0x10000 + ((unit - 0xd800) << 10) + (low - 0xdc00));
+    return (size_t)utf8_put(0x10000 + ((unit - 0xd800) << 10) + (low - 0xdc00), out);
 }
 
 /* A character of ASCII that stands for itself in a string. */
@@ -105,7 +98,7 @@ static bool read_string(Reader *r, JsonName *out)
     for (r->at = plain; r->at < end;) {
         if (peek(r) == '\\') {
             r->at++;
-            size_t made = read_escape(r, text + n);
+            size_t made = read_escape(r, (unsigned char *)text + n);
             if (!made)
                 return fail(r, "an escape that means no character"), false;
             n += made;

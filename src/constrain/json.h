@@ -49,6 +49,8 @@ const JsonValue *json_member(const JsonValue *value, const char *name, size_t le
 /* Appends the value as JSON.stringify writes it, numbers as they are; it reads back as the same. */
 void json_write(const JsonValue *value, StrBuf *out);
 
+int hex_digit(int c); /* -1: it is none */
+
 bool json_is(const JsonValue *value, const char *text); /* a string that says this */
 
 #endif

@@ -1,6 +1,7 @@
 #include "constrain/machine.h"
 
 #include "base/heap.h"
+#include "constrain/ids.h"
 
 #include <stddef.h>
 #include <stdlib.h>
@@ -82,12 +83,6 @@ void machine_add(Machine *m, FrameList *list, const Frame *frame)
     machine_add_id(m, list, machine_frame(m, frame));
 }
 
-static int by_id(const void *a, const void *b)
-{
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return (x > y) - (x < y);
-}
-
 static bool frame_can_end(Machine *m, uint32_t id)
 {
     Frame f = m->frame[id];
@@ -102,13 +97,7 @@ uint32_t machine_state(Machine *m, FrameList *list, const Read *read)
 {
     if (m->e.failed[0] || !list->n)
         return STATE_DEAD;
-    if (list->n > 1)
-        qsort(list->at, list->n, sizeof *list->at, by_id);
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < list->n; i++)
-        if (!n || list->at[n - 1] != list->at[i])
-            list->at[n++] = list->at[i];
-    list->n = n;
+    uint32_t n = list->n = (uint32_t)ids_sort(list->at, list->n);
     bool added = true, in_item = false;
     for (uint32_t i = 0; i < n && read; i++)
         in_item = in_item || m->in_item[list->at[i]];

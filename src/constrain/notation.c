@@ -211,13 +211,6 @@ static bool at_head(Reader *r)
     return head;
 }
 
-static int hex(int c)
-{
-    return c >= '0' && c <= '9'                 ? c - '0'
-           : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
-                                                : -1;
-}
-
 /* A character of a text or class, with its escapes. False where there is none. */
 static bool read_point(Reader *r, uint32_t *point)
 {
@@ -244,7 +237,7 @@ static bool read_point(Reader *r, uint32_t *point)
     if (digits)
         *point = 0;
     for (int i = 0; i < digits; i++) {
-        int digit = hex(peek(r));
+        int digit = hex_digit(peek(r));
         if (digit < 0)
             return wrong(r, "an escape has too few digits"), false;
         *point = *point << 4 | (uint32_t)digit;

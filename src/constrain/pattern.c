@@ -11,6 +11,7 @@
  */
 #include "constrain/pattern.h"
 
+#include "constrain/json.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
 
@@ -193,9 +194,7 @@ static int hex(Parser *p, int count, uint32_t *out)
 {
     *out = 0;
     for (int i = 0; i < count; i++, p->at++) {
-        int c = peek(p), digit = c >= '0' && c <= '9'                 ? c - '0'
-                                 : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
-                                                                      : -1;
+        int digit = hex_digit(peek(p));
         if (digit < 0)
             return bad(p, "an escape without its hexadecimal digits");
         *out = *out << 4 | (uint32_t)digit;

@@ -1,6 +1,8 @@
 #include "constrain/term.h"
 
 #include "base/heap.h"
+#include "constrain/ids.h"
+#include "text/utf8.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -128,12 +130,6 @@ Term term_cat(Terms *t, Term a, Term b)
     return b;
 }
 
-static int by_id(const void *a, const void *b)
-{
-    Term x = *(const Term *)a, y = *(const Term *)b;
-    return (x > y) - (x < y);
-}
-
 /* Copies what is not `neutral`, taking lists of the same kind apart; sorts; drops doubles. Returns the number, or 0
    with *whole set where something makes the whole of it `absorbing`. */
 static size_t collect(Terms *t, TermKind kind, const Term *list, size_t n, Term neutral,
@@ -158,12 +154,7 @@ static size_t collect(Terms *t, TermKind kind, const Term *list, size_t n, Term 
             all[count++] = list[i];
         }
     }
-    qsort(all, count, sizeof *all, by_id);
-    size_t kept = 0;
-    for (size_t i = 0; i < count; i++)
-        if (!kept || all[kept - 1] != all[i])
-            all[kept++] = all[i];
-    return kept;
+    return ids_sort(all, count);
 }
 
 /* The bytes that a term begins with, where it is bytes or bytes followed by something. */
@@ -218,8 +209,7 @@ static size_t factor(Terms *t, Term *list, size_t n)
         free(tail);
     }
     free(headed);
-    qsort(list, kept, sizeof *list, by_id);
-    return kept;
+    return ids_sort(list, kept);
 }
 
 /* Sets of bytes in a union are one set. */
@@ -239,8 +229,7 @@ static size_t merge_sets(Terms *t, Term *list, size_t n)
         if (t->node[list[i]].kind != TERM_K_BYTES)
             list[kept++] = list[i];
     list[kept++] = term_bytes(t, &set);
-    qsort(list, kept, sizeof *list, by_id);
-    return kept;
+    return ids_sort(list, kept);
 }
 
 Term term_or(Terms *t, const Term *given, size_t n)
@@ -289,7 +278,7 @@ Term term_and(Terms *t, const Term *given, size_t n)
     for (size_t i = 0; i < count; i++) {
         const TermNode *node = &t->node[list[i]];
         nullable = nullable && node->nullable;
-        if (node->kind == TERM_K_NOT && bsearch(node->list, list, count, sizeof *list, by_id))
+        if (node->kind == TERM_K_NOT && ids_have(list, count, node->list[0]))
             whole = true; /* x and not x */
     }
     if (whole) {
@@ -669,16 +658,6 @@ typedef struct ByteRanges {
     unsigned char low[4], high[4];
 } ByteRanges;
 
-static int encode(uint32_t point, unsigned char *out)
-{
-    int n = point < 0x80 ? 1 : point < 0x800 ? 2 : point < 0x10000 ? 3 : 4;
-    static const unsigned char mark[] = {0, 0, 0xc0, 0xe0, 0xf0};
-    for (int i = n - 1; i > 0; i--, point >>= 6)
-        out[i] = (unsigned char)(0x80 | (point & 0x3f));
-    out[0] = (unsigned char)(mark[n] | point);
-    return n;
-}
-
 /* Cuts [low, high] so that each piece is a product of ranges of bytes; calls `each` until it returns true. */
 static bool each_ranges(uint32_t low, uint32_t high, bool (*each)(void *, const ByteRanges *),
                         void *data)
@@ -704,8 +683,8 @@ static bool each_ranges(uint32_t low, uint32_t high, bool (*each)(void *, const 
                 last = (last & ~mask) - 1;
         }
         ByteRanges ranges;
-        ranges.n = encode(low, ranges.low);
-        encode(last, ranges.high);
+        ranges.n = utf8_put(low, ranges.low);
+        utf8_put(last, ranges.high);
         if (each(data, &ranges))
             return true;
         if (last == 0x10ffff)

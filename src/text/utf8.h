@@ -74,4 +74,15 @@ static inline uint32_t utf8_point(const char *text, int length)
     }
 }
 
+/* Writes a code point; returns the length of its character. */
+static inline int utf8_put(uint32_t point, unsigned char *out /* [4] */)
+{
+    static const unsigned char mark[] = {0, 0, 0xc0, 0xe0, 0xf0};
+    int n = point < 0x80 ? 1 : point < 0x800 ? 2 : point < 0x10000 ? 3 : 4;
+    for (int i = n - 1; i > 0; i--, point >>= 6)
+        out[i] = (unsigned char)(0x80 | (point & 0x3f));
+    out[0] = (unsigned char)(mark[n] | point);
+    return n;
+}
+
 #endif
