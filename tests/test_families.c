@@ -110,7 +110,7 @@ static void files_say_it_as_it_is_or_refuse(void **state)
            "cmp fourth/model.safetensors back/model.safetensors && "
            "cmp fourth/config.json back/config.json && echo same",
            "same\n");
-    expect(0, "caravan inspect --model f.gguf", "; none in 1 layers");
+    expect(0, "caravan inspect --model f.gguf", "; none in 1 layer\n");
     expect(1, "caravan convert listed l.gguf 2>&1",
            "a GGUF file cannot say what no_rope_layers of this model is");
     expect(1, "caravan convert fourth x.bin 2>&1", "cannot say that 'fourth' has settings that");

@@ -71,7 +71,8 @@ void model_describe(const Model *m, StrBuf *out)
                       r->sharpness);
     strbuf_puts(out, r->interleaved ? ", interleaved pairs" : ", half-split pairs");
     if (without_rope(m))
-        strbuf_printf(out, "; none in %" PRIi64 " layers", without_rope(m));
+        strbuf_printf(out, "; none in %" PRIi64 " layer%s", without_rope(m),
+                      without_rope(m) == 1 ? "" : "s");
     strbuf_printf(out, "\ndetails     rms eps %g, %s head", b->norms.eps,
                   s.tied ? "tied" : "separate");
     add_biases(out, "attention", (bool[]){a->q_bias, a->k_bias, a->v_bias, a->o_bias}, in_attention,
