@@ -2,6 +2,8 @@
    no derivative. */
 #include "grad_check.h"
 
+#include "graph/record.h"
+
 #define F64(...) CVN_TYPE(CVN_F64, __VA_ARGS__)
 #define F32(...) CVN_TYPE(CVN_F32, __VA_ARGS__)
 #define I32(...) CVN_TYPE(CVN_I32, __VA_ARGS__)
@@ -9,8 +11,8 @@
 static void every_kind_has_a_rule_or_a_reason(void **state)
 {
     for (int kind = 0; kind < OP_COUNT; kind++)
-        if (grad_has_rule((OpKind)kind) + (grad_is_flat((OpKind)kind) != NULL) +
-                (grad_is_refused((OpKind)kind) != NULL) !=
+        if ((op_record[kind].gradient != NULL) + (op_record[kind].flat != NULL) +
+                (op_record[kind].refused != NULL) !=
             1)
             fail_msg("%s must have a rule or a reason for having none", op_info[kind].name);
 }
@@ -384,7 +386,7 @@ static void keep_likeliest_rule(void **state)
 static void every_rule_was_checked(void **state)
 {
     for (int kind = 0; kind < OP_COUNT; kind++)
-        if (grad_has_rule((OpKind)kind) && !grad_seen[kind])
+        if (op_record[kind].gradient && !grad_seen[kind])
             fail_msg("the rule of %s was not checked", op_info[kind].name);
 }
 

@@ -1,7 +1,7 @@
 /*
  * Every operation against what XLA makes of it: the cases in tests/data/ops, whose format is said
  * in tests/oracles/ops.py. A case becomes a graph of one operation, its attributes set by name
- * through attrs.def, and runs in the interpreter.
+ * through ops.def, and runs in the interpreter.
  */
 #include "graph/graph.h"
 #include "graph/interp/interp.h"
@@ -107,7 +107,7 @@ static Literal load_literal(cvn_graph *g, const json_t *value)
     return literal;
 }
 
-/* Sets the attribute that a row of attrs.def describes. */
+/* Sets the attribute that its info describes. */
 static void load_attr(cvn_graph *g, OpAttr *attr, const AttrInfo *info, const json_t *value)
 {
     void *field = (char *)attr + info->offset;
@@ -138,9 +138,9 @@ static void load_attr(cvn_graph *g, OpAttr *attr, const AttrInfo *info, const js
 
 static const AttrInfo *find_attr(OpKind kind, const char *name)
 {
-    for (int i = 0; i < attr_info_count; i++)
-        if (attr_info[i].kind == kind && strcmp(attr_info[i].name, name) == 0)
-            return &attr_info[i];
+    for (const AttrInfo *row = op_info[kind].attrs; row->name; row++)
+        if (strcmp(row->name, name) == 0)
+            return row;
     fail_msg("%s has no attribute %s", op_info[kind].name, name);
     return NULL;
 }

@@ -3,16 +3,39 @@
  * whole result, splitting along a reduction gives partial results that combine to it. The material
  * is every operation of random graphs, on random data.
  */
+#include "graph/factors.h"
 #include "graph/interp/interp.h"
+#include "graph/record.h"
 #include "random_graph.h"
-#include "shard/factors.h"
 #include "unit.h"
 
-static void every_operation_has_a_rule(void **state)
+/* How many tensors are named in [text, end). */
+static int tensors_in(const char *text, const char *end)
 {
-    for (int k = 0; k < OP_COUNT; k++)
-        if (!factor_rule_exists((OpKind)k))
-            fail_msg("%s has no factor rule", op_info[k].name);
+    int n = 1;
+    for (; text < end; text++)
+        n += *text == ',';
+    return n;
+}
+
+static void a_notation_names_all_tensors_of_its_operation(void **state)
+{
+    for (int k = 0; k < OP_COUNT; k++) {
+        const OpInfo *info = &op_info[k];
+        const char *text = op_record[k].notation, *arrow;
+        if (!text) {
+            assert_non_null(op_record[k].factors);
+            continue;
+        }
+        for (; (arrow = strstr(text, "->"));
+             text += strcspn(text, "|") + (strchr(text, '|') != NULL)) {
+            int operands = tensors_in(text, arrow);
+            if (operands < info->least || operands > info->most)
+                fail_msg("%s has no %d operands: %s", info->name, operands, text);
+            if (tensors_in(arrow, arrow + strcspn(arrow, ";|")) != info->results)
+                fail_msg("%s has %d results: %s", info->name, info->results, text);
+        }
+    }
 }
 
 static const cvn_value *tensor_of(const Op *op, int t)
@@ -374,7 +397,7 @@ static void rules_read_as_documented(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_operation_has_a_rule),
+        cmocka_unit_test(a_notation_names_all_tensors_of_its_operation),
         cmocka_unit_test(shards_of_every_operation_make_up_the_whole),
         cmocka_unit_test(rules_read_as_documented),
     };

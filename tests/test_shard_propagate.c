@@ -1,11 +1,11 @@
 /* Propagation: what it must hold on any graph, small graphs by example, and Llama's layouts. */
+#include "graph/factors.h"
 #include "graph/text/text.h"
 #include "model/forward.h"
 #include "model/layouts.h"
 #include "model_make.h"
 #include "parsed.h"
 #include "random_graph.h"
-#include "shard/factors.h"
 #include "shard/passes.h"
 #include "shard/propagate.h"
 #include "unit.h"

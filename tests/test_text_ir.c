@@ -1,6 +1,7 @@
 /* The text form: what is printed reads back as the same graph, and what is no graph is refused with
  * the place of the mistake. */
 #include "base/file.h"
+#include "graph/blocks.h"
 #include "graph/text/text.h"
 #include "random_graph.h"
 #include "unit.h"
@@ -108,6 +109,19 @@ static void random_graphs_round_trip(void **state)
     for (int i = 0; i < OP_COUNT; i++)
         if (!seen[i])
             fail_msg("no random graph has a %s", op_info[i].name);
+}
+
+/* Blocks in panels have two attributes, of which each is left out where it is zero. */
+static void all_attributes_of_an_operation_round_trip(void **state)
+{
+    cvn_graph *g = cvn_graph_new("panels", NULL);
+    const cvn_type type = CVN_TYPE(CVN_F32, 20, 64);
+    cvn_value *w = cvn_parameter(g, "w", block_panel_type(BLOCK_Q4_0, 20, 64));
+    const OpAttr attr = {.axis = 1, .blocks = BLOCK_Q4_0};
+    cvn_output(g, graph_add(g, OP_DEQUANTIZE, &attr, 1, &w, &type));
+    assert_int_equal(cvn_graph_check(g, NULL), CVN_OK);
+    assert_round_trips(g);
+    cvn_graph_free(g);
 }
 
 /* Every bit pattern of a 16-bit float, and many of wider ones, but for the payloads of NaNs. */
@@ -389,6 +403,7 @@ int main(void)
         cmocka_unit_test(integers_and_bools_keep_their_bits),
         cmocka_unit_test(white_space_and_comments_are_free),
         cmocka_unit_test(values_that_share_a_name_are_told_apart),
+        cmocka_unit_test(all_attributes_of_an_operation_round_trip),
         cmocka_unit_test(the_documentation_has_every_operation),
         cmocka_unit_test(mistakes_are_named_with_their_place),
         cmocka_unit_test(sizes_that_overflow_are_refused),

@@ -39,14 +39,4 @@
 int graph_gradient(cvn_graph *g, cvn_value *loss, int n, cvn_value *const *wrt,
                    cvn_value **grad_out, cvn_err *err);
 
-/* Why a kind of operation passes no gradient on to its operands, or NULL where it has a rule. */
-const char *grad_is_flat(OpKind kind);
-
-/* Why a loss that depends on what is wanted by way of such a kind is refused, or NULL: "quantize_rows has no gradient
-   through numbers of 8 bits; …". */
-const char *grad_is_refused(OpKind kind);
-
-/* Whether a kind has a rule. Every kind has a rule or one of these reasons, never two of the three. */
-bool grad_has_rule(OpKind kind);
-
 #endif

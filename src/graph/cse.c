@@ -84,9 +84,8 @@ static uint64_t hash_op(const Op *op)
     hash = mix(hash, (uint64_t)type->dtype);
     for (int i = 0; i < type->rank; i++)
         hash = mix(hash, (uint64_t)type->dim[i]);
-    for (int i = 0; i < attr_info_count; i++)
-        if (attr_info[i].kind == op->kind)
-            hash = mix(hash, hash_field(attr_info[i].type, attr_field(&op->attr, &attr_info[i])));
+    for (const AttrInfo *row = op_info[op->kind].attrs; row->name; row++)
+        hash = mix(hash, hash_field(row->type, attr_field(&op->attr, row)));
     return hash;
 }
 

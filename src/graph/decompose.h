@@ -15,9 +15,6 @@
 int graph_decompose(cvn_graph *g, bool (*keep)(const Op *op, void *context), void *context,
                     bool *changed, cvn_err *err);
 
-/* Whether graph_decompose knows this kind of operation: true for exactly the composites. */
-bool graph_can_decompose(OpKind kind);
-
 /* A cache_update as a scatter: of the cache [batch, heads, positions, …], indices [batch, seq] name
    positions, and updates are [batch, seq, heads, …]. */
 extern const cvn_gather_dims cache_update_dims;

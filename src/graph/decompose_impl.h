@@ -2,17 +2,10 @@
 #ifndef CVN_GRAPH_DECOMPOSE_IMPL_H
 #define CVN_GRAPH_DECOMPOSE_IMPL_H
 
+#include "graph/record.h"
 #include "graph/steps.h"
 
 #include <math.h>
-
-/* Builds what op stands for; out[i] takes the place of result i. */
-typedef void DecomposeFn(cvn_graph *g, const Op *op, cvn_value **out);
-
-DecomposeFn decompose_dequantize, decompose_quantize_rows, decompose_linear_int8, decompose_linear;
-DecomposeFn decompose_attention, decompose_attention_backward, decompose_keep_likeliest;
-DecomposeFn decompose_categorical;
-DecomposeFn decompose_rms_norm_backward, decompose_softmax_cross_entropy_backward;
 
 /* The dtype that sums and exponentials of this data are computed in. */
 static inline cvn_dtype wide(cvn_dtype dtype)

@@ -20,7 +20,7 @@
 #include "caravan/graph.h"
 
 typedef enum OpKind {
-#define OP(kind, name, least, most, results, class, dtypes) OP_##kind,
+#define OP(kind, ...) OP_##kind,
 #include "graph/ops.def"
 #undef OP
     OP_COUNT,
@@ -54,13 +54,14 @@ enum { OP_MOST_RESULTS = 3 };
 
 typedef enum OpDTypes { DTYPES_F, DTYPES_N, DTYPES_I, DTYPES_A } OpDTypes;
 
-/* A row of ops.def. */
+/* What most passes ask of a row of ops.def; the rest of it is in record.h. */
 typedef struct OpInfo {
     const char *name;
     int least, most; /* number of operands */
     int results;     /* number of results; 0: see op_results */
     OpClass class_;
-    OpDTypes dtypes; /* what the data operands may hold */
+    OpDTypes dtypes;              /* what the data operands may hold */
+    const struct AttrInfo *attrs; /* in the order of the text; one without a name ends them */
 } OpInfo;
 
 extern const OpInfo op_info[OP_COUNT + 1];
@@ -119,7 +120,7 @@ typedef struct Literal {
     const void *data; /* [bytes], arena */
 } Literal;
 
-/* The attributes of all operations together; attrs.def
+/* The attributes of all operations together; ops.def
    says which one has which. The rest are zero. */
 typedef struct OpAttr {
     const char *name;
@@ -174,23 +175,19 @@ typedef struct AttrTypeInfo {
 
 extern const AttrTypeInfo attr_types[ATTR_TYPES];
 
-/* A row of attrs.def. */
+/* An attribute of an operation, as its row of ops.def says. */
 typedef struct AttrInfo {
-    OpKind kind;
-    const char *name;
-    size_t offset; /* of the field in OpAttr */
+    const char *name; /* in the text form; NULL behind the last one */
+    size_t offset;    /* of the field in OpAttr */
     AttrType type;
     const char *hlo; /* name of a plain attribute in StableHLO, or NULL */
 } AttrInfo;
 
-/* The field of this row; the caller knows its type. */
+/* The field of this attribute; the caller knows its type. */
 static inline const void *attr_field(const OpAttr *attr, const AttrInfo *row)
 {
     return (const char *)attr + row->offset;
 }
-
-extern const AttrInfo attr_info[];
-extern const int attr_info_count;
 
 /* Names in the text form, in the order of the enums. */
 enum { COMPARE_COUNT = 6, REDUCE_COUNT = 6, COMBINE_COUNT = 2 };

@@ -2,10 +2,7 @@
 #ifndef CVN_GRAPH_INFER_H
 #define CVN_GRAPH_INFER_H
 
-#include "graph/graph.h"
-
-/* A rule: fills type[0 .. n_results) or says why the operation is illegal. What is wanted is in type, and legal. */
-typedef int InferFn(const Op *op, cvn_type *type, cvn_err *err);
+#include "graph/record.h"
 
 /* Raises "name(f32[2,3], f32[4]): …". */
 int infer_fail(const Op *op, cvn_err *err, const char *format, ...)
@@ -19,10 +16,9 @@ int infer_check_count(const Op *op, const Ints *list, int n, const char *what, c
 int infer_check_axis(const Op *op, int64_t axis, int rank, cvn_err *err);
 /* Operand i is an i32 (or u32) tensor. */
 int infer_check_index(const Op *op, int i, cvn_err *err);
-
-/* infer_NAME of every row; where a class shares one there is none. */
-#define OP(kind, name, least, most, results, class, dtypes) InferFn infer_##name;
-#include "graph/ops.def"
-#undef OP
+/* Operand i is of floats, and of the shape of operand `as`. */
+int infer_check_gradient(const Op *op, int i, int as, const char *name, cvn_err *err);
+/* The reducer fits the operand (ops/reduce.c). */
+int infer_check_reducer(const Op *op, cvn_err *err);
 
 #endif

@@ -66,15 +66,12 @@ static int check_operands(Verifier *v)
     return CVN_OK;
 }
 
-/* Fields that attrs.def does not give to this kind of operation must be zero: what compares and
+/* Fields that ops.def does not give to this kind of operation must be zero: what compares and
    copies attributes does not look at them. */
 static int check_attrs(Verifier *v)
 {
-    OpAttr rest = v->op->attr; /* what attrs.def does not give to its kind */
-    for (int i = 0; i < attr_info_count; i++) {
-        const AttrInfo *row = &attr_info[i];
-        if (row->kind != v->op->kind)
-            continue;
+    OpAttr rest = v->op->attr; /* what ops.def does not give to its kind */
+    for (const AttrInfo *row = op_info[v->op->kind].attrs; row->name; row++) {
         const void *field = attr_field(&v->op->attr, row);
         const Ints *ints = row->type == ATTR_INTS ? field : NULL;
         if (ints && (ints->n < 0 || (ints->n > 0 && !ints->v)))
@@ -84,9 +81,10 @@ static int check_attrs(Verifier *v)
             return fail(v, "attribute %s is missing", row->name);
         memset((char *)&rest + row->offset, 0, attr_types[row->type].size);
     }
-    for (int i = 0; i < attr_info_count; i++)
-        if (!attr_is_zero(&rest, &attr_info[i]))
-            return fail(v, "it has an attribute that is not one of its kind");
+    for (int kind = 0; kind < OP_COUNT; kind++)
+        for (const AttrInfo *row = op_info[kind].attrs; row->name; row++)
+            if (!attr_is_zero(&rest, row))
+                return fail(v, "it has an attribute that is not one of its kind");
     return CVN_OK;
 }
 

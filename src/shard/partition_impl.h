@@ -2,8 +2,8 @@
 #ifndef CVN_SHARD_PARTITION_IMPL_H
 #define CVN_SHARD_PARTITION_IMPL_H
 
+#include "graph/factors.h"
 #include "shard/emit.h"
-#include "shard/factors.h"
 #include "shard/partition.h"
 
 /* How each factor of an operation is split. */

@@ -16,7 +16,7 @@
 #ifndef CVN_SHARD_PROJECTION_H
 #define CVN_SHARD_PROJECTION_H
 
-#include "shard/factors.h"
+#include "graph/factors.h"
 #include "shard/spec.h"
 
 /* How one tensor splits one factor of an operation. */

@@ -1,6 +1,6 @@
 /* The report of propagation: what came of the marks, as text. */
+#include "graph/factors.h"
 #include "graph/text/names.h"
-#include "shard/factors.h"
 #include "shard/propagate.h"
 
 /* What all of it is printed from. */

@@ -5,7 +5,7 @@ Needs jax and numpy. Usage: ops.py [DIRECTORY], by default tests/data/ops beside
 file per kind of operation, a JSON list of cases:
 
     {"op": "slice",                          a name of ops.def
-     "attrs": {"start": [0, 1], ...},        names and types of attrs.def
+     "attrs": {"start": [0, 1], ...},        names and types of ops.def
      "in":  [{"type": "f32[2,3]", "data": "0000803f..."}, ...],
      "out": [...],                           what XLA computed; data in hexadecimal, as in memory
      "ulp": 1,                               how far a float may be off, in units of the last place

@@ -1,6 +1,6 @@
 /*
  * What composites mean: their decompositions (decompose.c), carried out in f64 where they are about floats, and rounded
- * once. But what the bytes of blocks mean is code, and so are products of whole numbers (linear.c).
+ * once. But what the bytes of blocks mean is code, and so are products of whole numbers (ops/quantized.c).
  */
 #include "graph/decompose.h"
 #include "graph/interp/interp_impl.h"
@@ -10,18 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The operands of each kind that are widened, where they are floats: bit i of operand i. */
-static const uint8_t widened[OP_COUNT] = {
-    [OP_RMS_NORM] = 1 | 2,
-    [OP_ROPE] = 1,
-    [OP_ATTENTION] = 1 | 2 | 4,
-    [OP_SOFTMAX_CROSS_ENTROPY] = 1,
-    [OP_RMS_NORM_BACKWARD] = 1 | 2 | 4,
-    [OP_ATTENTION_BACKWARD] = 1 | 2 | 4 | 32,
-    [OP_SOFTMAX_CROSS_ENTROPY_BACKWARD] = 1,
-};
-
-/* Whether linear.c has a function of it. */
+/* Whether ops/quantized.c has a function of it. */
 static bool is_defined(const Op *op, void *context)
 {
     (void)context;
@@ -31,6 +20,7 @@ static bool is_defined(const Op *op, void *context)
 static int run(const Op *op, const void *const *in, void **result, cvn_err *err)
 {
     SCOPED(graph_release) cvn_graph *g = cvn_graph_new(op_info[op->kind].name, err);
+    const unsigned wide = op_record[op->kind].wide;
     cvn_value *operand[LINEAR_OPERANDS];
     cvn_type type[OP_MOST_RESULTS];
     if (!g)
@@ -39,12 +29,12 @@ static int run(const Op *op, const void *const *in, void **result, cvn_err *err)
         char name[16];
         snprintf(name, sizeof name, "%d", i);
         operand[i] = cvn_parameter(g, name, *op_in(op, i));
-        if (widened[op->kind] >> i & 1 && dtype_is_float(op_in(op, i)->dtype))
+        if (wide >> i & 1 && dtype_is_float(op_in(op, i)->dtype))
             operand[i] = as(g, operand[i], CVN_F64);
     }
     for (int i = 0; i < op->n_results; i++) {
         type[i] = *op_out(op, i);
-        if (widened[op->kind] && dtype_is_float(type[i].dtype))
+        if (wide && dtype_is_float(type[i].dtype))
             type[i].dtype = CVN_F64;
     }
     const cvn_value *first = graph_add(g, op->kind, &op->attr, op->n_operands, operand, type);

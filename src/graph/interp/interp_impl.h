@@ -3,12 +3,10 @@
 #define CVN_GRAPH_INTERP_INTERP_IMPL_H
 
 #include "graph/interp/interp.h"
+#include "graph/record.h"
 #include "graph/strides.h"
 
 #include <string.h>
-
-/* One operation: in[i] is operand i, out[i] result i. */
-typedef void InterpFn(const Op *op, const void *const *in, void *const *out);
 
 /* An integer or bool element. All of them fit an f64 exactly. */
 static inline int64_t interp_get_int(cvn_dtype dtype, const void *data, int64_t i)
@@ -64,12 +62,27 @@ Fold interp_fold(cvn_reduce kind, cvn_dtype dtype);
 void interp_fold_add(Fold *fold, cvn_dtype dtype, const void *data, int64_t i);
 void interp_fold_store(const Fold *fold, cvn_dtype dtype, void *data, int64_t i);
 
-/* interp_NAME of every row of ops.def; where a class shares one there is none. */
-#define OP(kind, name, least, most, results, class, dtypes) InterpFn interp_##name;
-#include "graph/ops.def"
-#undef OP
+/* Some dimensions of a tensor: their sizes, and the distance between neighbours in them. */
+typedef struct Dims {
+    int n;
+    int64_t size[CVN_MAX_RANK], stride[CVN_MAX_RANK];
+    int64_t count; /* product of the sizes */
+} Dims;
 
-/* Of what only passes its first operand on, and of what graph/scalar.h says. */
-InterpFn interp_copy, interp_unary, interp_binary, interp_composite;
+/* Appends dimension d of a tensor. */
+static inline void dims_add(Dims *dims, const cvn_type *type, const int64_t *stride, int64_t d)
+{
+    dims->count = (dims->n ? dims->count : 1) * type->dim[d];
+    dims->size[dims->n] = type->dim[d];
+    dims->stride[dims->n++] = stride[d];
+}
+
+static inline int64_t dims_offset(const Dims *dims, const int64_t *at)
+{
+    int64_t offset = 0;
+    for (int d = 0; d < dims->n; d++)
+        offset += at[d] * dims->stride[d];
+    return offset;
+}
 
 #endif

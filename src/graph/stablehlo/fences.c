@@ -53,7 +53,7 @@ static void rename_value(Hlo *h, const cvn_value *v, const char *text)
     h->name[v->id] = arena_string(&h->arena, text + 1);
 }
 
-void hlo_barrier(Hlo *h, const Op *op)
+void hlo_optimization_barrier(Hlo *h, const Op *op)
 {
     Fences *f = &h->fences;
     int n = 0;

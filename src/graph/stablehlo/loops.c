@@ -261,8 +261,8 @@ static void put_loop(Hlo *h, const Op *op, const cvn_graph *turn, int64_t turns)
     strbuf_printf(h->out, "    \"stablehlo.return\"(%s) : (%s) -> ()\n    }) : (%s) -> (%s)\n",
                   outputs, types, types, types);
     for (int i = 0; i < op->n_results; i++)
-        result[i] = hlo_convert(h, arena_printf(&h->arena, "%s#%d", loop, i),
-                                &turn->parameter[i]->type, op->result[i]->type.dtype);
+        result[i] = hlo_as(h, arena_printf(&h->arena, "%s#%d", loop, i), &turn->parameter[i]->type,
+                           op->result[i]->type.dtype);
     types = hlo_types(h, op->result, op->n_results);
     hlo_call(h, &(HloCall){.result = hlo_results(h, op), /* their names */
                            .name = "optimization_barrier",
@@ -280,4 +280,9 @@ void hlo_attention(Hlo *h, const Op *op)
     if (turn)
         put_loop(h, op, turn,
                  dim[0] / b.rows * (dim[1] / b.queries) * (op->operand[1]->type.dim[1] / b.heads));
+}
+
+void hlo_attention_backward(Hlo *h, const Op *op)
+{
+    hlo_attention(h, op);
 }

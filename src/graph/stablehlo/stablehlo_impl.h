@@ -3,6 +3,7 @@
 #ifndef CVN_GRAPH_STABLEHLO_STABLEHLO_IMPL_H
 #define CVN_GRAPH_STABLEHLO_STABLEHLO_IMPL_H
 
+#include "graph/record.h"
 #include "graph/stablehlo/stablehlo.h"
 
 /* What waits for what (fences.c). Inside of loops there is nothing of it. */
@@ -34,12 +35,10 @@ typedef struct HloCall {
     int n_results; /* 0 counts as 1 */
 } HloCall;
 
-typedef void HloFn(Hlo *h, const Op *op);
-
 void hlo_call(Hlo *h, const HloCall *call);
 /* The call that op is: its results from its operands, in their types. Region and attributes may be NULL. */
 void hlo_op(Hlo *h, const Op *op, const char *name, const char *region, const char *attrs);
-/* The plain attributes of op, those that attrs.def has StableHLO's name for: "dimension = 1 : i64"; NULL: none. */
+/* The plain attributes of op, those that ops.def has StableHLO's name for: "dimension = 1 : i64"; NULL: none. */
 const char *hlo_attrs(Hlo *h, const Op *op);
 const char *hlo_temp(Hlo *h);
 /* "%x", "%x#1" */
@@ -60,14 +59,17 @@ const char *hlo_dense(Hlo *h, const cvn_type *type, const void *data, bool splat
 /* "dense<[[0, 1], [2, 3]]> : tensor<2x2xi64>" */
 const char *hlo_rows(Hlo *h, const Ints *ints, int64_t columns);
 /* A new value: `text`, of type `type`, converted to another dtype; text itself if it has it. */
-const char *hlo_convert(Hlo *h, const char *text, const cvn_type *type, cvn_dtype to);
+const char *hlo_as(Hlo *h, const char *text, const cvn_type *type, cvn_dtype to);
 /* A new constant of this type that holds `value` everywhere. */
 const char *hlo_splat(Hlo *h, const cvn_type *type, double value);
 /* The region that combines two scalars of this dtype. */
 const char *hlo_reducer(Hlo *h, cvn_reduce kind, cvn_dtype dtype);
-
-HloFn hlo_sort, hlo_reduce, hlo_cumsum, hlo_dot_general, hlo_gather, hlo_scatter;
-HloFn hlo_collective, hlo_collective_permute;
+/* What sums of this dtype are made in. */
+cvn_dtype hlo_sum_dtype(cvn_dtype dtype);
+/* A call whose result is op's, or, when it is computed in another dtype, converted to op's. */
+void hlo_call_in(Hlo *h, const Op *op, HloCall call, cvn_dtype dtype);
+/* An operation within groups of devices, which are replicas (ops/collective.c). */
+HloFn hlo_collective;
 
 /* Products of one row get rows of zeros, so that there are so many. */
 void hlo_more_rows(cvn_graph *g, int64_t rows);
@@ -75,12 +77,10 @@ void hlo_more_rows(cvn_graph *g, int64_t rows);
 void hlo_fences_begin(Hlo *h, const cvn_graph *g);
 /* op has been printed. */
 void hlo_fences_pass(Hlo *h, const Op *op);
-HloFn hlo_barrier, hlo_all_gather;
 
 /* An operation of h->name's graph, whatever it is. */
 HloFn hlo_put_op;
-/* Attention and its gradient as loops over blocks of scores; and whether they should be. */
-HloFn hlo_attention;
+/* Whether attention or its gradient should be a loop over blocks of scores. */
 bool hlo_loops(const Op *op, void *unused);
 
 #endif

@@ -78,10 +78,9 @@ void hlo_op(Hlo *h, const Op *op, const char *name, const char *region, const ch
 const char *hlo_attrs(Hlo *h, const Op *op)
 {
     StrBuf buf = {0};
-    for (int i = 0; i < attr_info_count; i++) {
-        const AttrInfo *row = &attr_info[i];
-        const void *field = (const char *)&op->attr + row->offset;
-        if (row->kind != op->kind || !row->hlo)
+    for (const AttrInfo *row = op_info[op->kind].attrs; row->name; row++) {
+        const void *field = attr_field(&op->attr, row);
+        if (!row->hlo)
             continue;
         strbuf_printf(&buf, "%s%s = ", buf.length ? ", " : "", row->hlo);
         if (row->type == ATTR_INTS)
@@ -188,7 +187,7 @@ const char *hlo_rows(Hlo *h, const Ints *ints, int64_t columns)
     return finish(h, &buf);
 }
 
-const char *hlo_convert(Hlo *h, const char *text, const cvn_type *type, cvn_dtype to)
+const char *hlo_as(Hlo *h, const char *text, const cvn_type *type, cvn_dtype to)
 {
     cvn_type result = *type;
     result.dtype = to;
@@ -228,3 +227,26 @@ const char *hlo_reducer(Hlo *h, cvn_reduce kind, cvn_dtype dtype)
                         "      \"stablehlo.return\"(%%$c) : (%s) -> ()\n    }",
                         t, t, name[kind], t, t, t, t);
 }
+
+cvn_dtype hlo_sum_dtype(cvn_dtype dtype)
+{
+    return dtype == CVN_BF16 || dtype == CVN_F16 ? CVN_F32 : dtype;
+}
+
+void hlo_call_in(Hlo *h, const Op *op, HloCall call, cvn_dtype dtype)
+{
+    cvn_type type = op->result[0]->type;
+    bool same = type.dtype == dtype;
+    type.dtype = dtype;
+    call.result = same ? hlo_results(h, op) : hlo_temp(h);
+    call.result_types = hlo_tensor(h, &type);
+    hlo_call(h, &call);
+    if (!same)
+        hlo_call(h, &(HloCall){.result = hlo_results(h, op),
+                               .name = "convert",
+                               .operands = call.result,
+                               .operand_types = call.result_types,
+                               .result_types = hlo_tensor(h, &op->result[0]->type)});
+}
+
+/* ---- collectives: groups are of devices, which are replicas ---- */

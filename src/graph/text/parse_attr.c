@@ -1,4 +1,4 @@
-/* Reads attributes, as attr_info says which an operation has and of what type. */
+/* Reads attributes, as ops.def says which an operation has and of what type. */
 #include "graph/text/parse.h"
 
 #include <math.h>
@@ -136,24 +136,12 @@ static int parse_attr_value(Parser *p, const AttrInfo *row, const Declared *decl
     return code;
 }
 
-/* One bit for each attribute of a kind of operation. */
-static uint32_t attr_bit(const AttrInfo *row)
-{
-    const AttrInfo *first = row;
-    while (first > attr_info && first[-1].kind == row->kind)
-        first--;
-    return UINT32_C(1) << (row - first);
-}
-
-/* The row of attrs.def with this name, or NULL with an error that lists those there are. */
+/* The attribute of this name, or NULL with an error that lists those there are. */
 static const AttrInfo *find_attr(Parser *p, OpKind kind, Span name)
 {
     char all[200] = "";
     size_t n = 0;
-    for (int i = 0; i < attr_info_count; i++) {
-        const AttrInfo *row = &attr_info[i];
-        if (row->kind != kind)
-            continue;
+    for (const AttrInfo *row = op_info[kind].attrs; row->name; row++) {
         if (span_is(name, row->name))
             return row;
         if (n < sizeof all)
@@ -167,6 +155,7 @@ static const AttrInfo *find_attr(Parser *p, OpKind kind, Span name)
 int parse_attrs(Parser *p, OpKind kind, const Declared *declared, OpAttr *attr, const char **at)
 {
     Lexer *lex = &p->lex;
+    const AttrInfo *first = op_info[kind].attrs;
     uint32_t seen = 0; /* bit i: attribute i of this kind of operation */
     lex_space(lex);
     const char *begin = lex->p;
@@ -177,7 +166,7 @@ int parse_attrs(Parser *p, OpKind kind, const Declared *declared, OpAttr *attr, 
             const AttrInfo *row = find_attr(p, kind, name);
             if (!row)
                 return CVN_EFORMAT;
-            uint32_t bit = attr_bit(row);
+            uint32_t bit = UINT32_C(1) << (row - first);
             if (seen & bit)
                 return lex_fail_at(lex, name.p, "attribute %s is given twice", row->name);
             seen |= bit;
@@ -187,10 +176,9 @@ int parse_attrs(Parser *p, OpKind kind, const Declared *declared, OpAttr *attr, 
         } while (lex_take(lex, ','));
         TRY(lex_need(lex, '}', "after the attributes"));
     }
-    for (int i = 0; i < attr_info_count; i++)
-        if (attr_info[i].kind == kind && !(seen & attr_bit(&attr_info[i])) &&
-            !attr_types[attr_info[i].type].optional)
+    for (const AttrInfo *row = first; row->name; row++)
+        if (!(seen >> (row - first) & 1) && !attr_types[row->type].optional)
             return lex_fail_at(lex, begin, "%s needs the attribute %s", op_info[kind].name,
-                               attr_info[i].name);
+                               row->name);
     return CVN_OK;
 }

@@ -146,10 +146,8 @@ static void put_op(Printer *p, const Op *op)
         put_value(p, op->operand[i]);
     }
     int n = 0;
-    for (int i = 0; i < attr_info_count; i++) {
-        const AttrInfo *row = &attr_info[i];
-        if (row->kind != op->kind ||
-            (attr_types[row->type].optional && attr_is_zero(&op->attr, row)))
+    for (const AttrInfo *row = op_info[op->kind].attrs; row->name; row++) {
+        if (attr_types[row->type].optional && attr_is_zero(&op->attr, row))
             continue;
         strbuf_puts(p->out, n++ ? ", " : " {");
         put_attr(p->out, row, attr_field(&op->attr, row), &op->result[0]->type);

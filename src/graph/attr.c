@@ -1,28 +1,11 @@
 /*
- * The tables of operations and attributes as data, and functions on attributes that are loops over
- * them: equality and deep copy. (The text form is another such loop, in text/print.c and text/parse_attr.c.)
+ * Attributes: their types as a table, and functions that are loops over those of an operation: equality and deep copy.
+ * (The text form is another such loop, in text/print.c and text/parse_attr.c.)
  */
 #include "graph/blocks.h"
 #include "graph/linear.h"
 
-#include <limits.h>
 #include <string.h>
-
-const OpInfo op_info[OP_COUNT + 1] = {
-#define OP(kind, name, least, most, results, class, dtypes)                                        \
-    [OP_##kind] = {#name, least, most, results, CLASS_##class, DTYPES_##dtypes},
-#include "graph/ops.def"
-#undef OP
-    [OP_FUSION] = {"fusion", 1, INT_MAX, 1, CLASS_CONTROL, DTYPES_A},
-};
-
-const AttrInfo attr_info[] = {
-#define ATTR(kind, name, field, type, hlo)                                                         \
-    {OP_##kind, name, offsetof(OpAttr, field), ATTR_##type, hlo},
-#include "graph/attrs.def"
-#undef ATTR
-};
-const int attr_info_count = (int)(sizeof attr_info / sizeof *attr_info);
 
 const char *const compare_names[COMPARE_COUNT] = {"eq", "ne", "lt", "le", "gt", "ge"};
 const char *const reduce_names[REDUCE_COUNT] = {"sum", "product", "max", "min", "all", "any"};
@@ -71,11 +54,9 @@ static bool field_equal(AttrType type, const void *a, const void *b)
 
 bool attr_equal(OpKind kind, const OpAttr *a, const OpAttr *b)
 {
-    for (int i = 0; i < attr_info_count; i++) {
-        const AttrInfo *row = &attr_info[i];
-        if (row->kind == kind && !field_equal(row->type, attr_field(a, row), attr_field(b, row)))
+    for (const AttrInfo *row = op_info[kind].attrs; row->name; row++)
+        if (!field_equal(row->type, attr_field(a, row), attr_field(b, row)))
             return false;
-    }
     return true;
 }
 
@@ -93,10 +74,7 @@ bool attr_is_zero(const OpAttr *attr, const AttrInfo *row)
 OpAttr attr_copy(cvn_graph *g, OpKind kind, const OpAttr *attr)
 {
     OpAttr copy = *attr;
-    for (int i = 0; i < attr_info_count; i++) {
-        const AttrInfo *row = &attr_info[i];
-        if (row->kind != kind)
-            continue;
+    for (const AttrInfo *row = op_info[kind].attrs; row->name; row++) {
         void *field = (char *)&copy + row->offset;
         if (row->type == ATTR_INTS) {
             Ints *ints = field;

@@ -1,5 +1,5 @@
 /*
- * Attention and its gradient in plain operations.
+ * Attention, its gradient, and the cache of keys and values. Attention and its gradient in plain operations:
  *
  * Heads are viewed as [kv_heads, group], so that each KV head meets its group of queries in one
  * product:
@@ -11,9 +11,146 @@
  *
  * The gradient makes the weights again and goes back the same way: with P the weights and dy the
  * gradient of out, dv = P^T dy, dP = dy v^T, dS = P (dP - rowsum(P dP)), dq = scale dS k, dk = scale dS^T q.
- */
+  */
 #include "graph/attention.h"
-#include "graph/decompose_impl.h"
+#include "graph/ops/ops.h"
+
+/* ---- cache_update ---- */
+
+/* Operand i is i32 [batch]. */
+static int check_rows(const Op *op, int i, int64_t batch, const char *name, cvn_err *err)
+{
+    const cvn_type *t = op_in(op, i);
+    if (t->dtype != CVN_I32 || t->rank != 1 || t->dim[0] != batch)
+        return infer_fail(op, err, "%s must be i32 [batch]", name);
+    return CVN_OK;
+}
+
+cvn_value *cvn_cache_update(cvn_graph *g, cvn_value *cache, cvn_value *update, cvn_value *start)
+{
+    return graph_add(g, OP_CACHE_UPDATE, NULL, 3, (cvn_value *[]){cache, update, start}, NULL);
+}
+
+int infer_cache_update(const Op *op, cvn_type *type, cvn_err *err)
+{
+    const cvn_type *cache = op_in(op, 0), *update = op_in(op, 1);
+    if (cache->rank != 4 || update->rank != 4 || cache->dtype != update->dtype ||
+        cache->dtype == CVN_I4)
+        return infer_fail(op, err, "cache and update must be of one dtype and rank 4");
+    if (cache->dim[0] != update->dim[0] || cache->dim[1] != update->dim[2] ||
+        cache->dim[3] != update->dim[3])
+        return infer_fail(op, err,
+                          "cache is [batch, kv_heads, context, head_dim] and update "
+                          "[batch, seq, kv_heads, head_dim]");
+    if (update->dim[1] > cache->dim[2])
+        return infer_fail(op, err, "the update is longer than the cache");
+    TRY(check_rows(op, 2, cache->dim[0], "start", err));
+    type[0] = *cache;
+    return CVN_OK;
+}
+
+const cvn_gather_dims cache_update_dims = {.n_window = 2,
+                                           .window = {2, 3},
+                                           .n_collapsed = 1,
+                                           .collapsed = {2},
+                                           .n_operand_batch = 1,
+                                           .operand_batch = {0},
+                                           .n_index_batch = 1,
+                                           .index_batch = {0},
+                                           .n_index_map = 1,
+                                           .index_map = {2},
+                                           .index_vector_dim = 2};
+
+/* A scatter: row b of the batch, position start[b] + s, gets update[b, s], all heads at once. */
+void decompose_cache_update(cvn_graph *g, const Op *op, cvn_value **out)
+{
+    cvn_value *cache = op->operand[0], *update = op->operand[1], *start = op->operand[2];
+    cvn_type rows = CVN_TYPE(CVN_I32, update->type.dim[0], update->type.dim[1]); /* [batch, seq] */
+    start = spread(g, start, &rows, (const int[]){0});
+    cvn_value *position = cvn_add(g, count_along(g, &rows, 1), start);
+    out[0] = cvn_scatter_assign(g, cache, position, update, &cache_update_dims);
+}
+
+/* As a scatter that assigns: what was overwritten has no gradient; the update has that of the places
+   it was written to, 0 where they are outside. Places are never written twice. */
+void grad_cache_update(Grad *d, const Op *op)
+{
+    cvn_graph *g = d->g;
+    cvn_value *dy = grad_of(d, op, 0), *update = op->operand[1], *start = op->operand[2];
+    cvn_type rows = CVN_TYPE(CVN_I32, update->type.dim[0], update->type.dim[1]); /* [batch, seq] */
+    cvn_value *position = cvn_broadcast_in_dim(g, start, rows, (const int[]){0});
+    position = cvn_add(g, cvn_iota(g, rows, 1), position);
+    cvn_value *kept = cvn_scatter_assign(g, dy, position, like(g, update, 0), &cache_update_dims);
+    grad_give(d, op, 0, kept);
+    if (grad_wants(d, op, 1) && !g->err.code)
+        grad_give(d, op, 1, grad_gather_updates(g, kept->def, dy));
+}
+
+/* ---- attention ---- */
+
+cvn_value *cvn_attention(cvn_graph *g, cvn_value *q, cvn_value *k, cvn_value *v, cvn_value *start,
+                         cvn_value *length, cvn_value *first, double scale)
+{
+    OpAttr attr = {.scale = scale};
+    cvn_value *operand[] = {q, k, v, start, length, first};
+    return graph_add(g, OP_ATTENTION, &attr, first ? 6 : 5, operand, NULL);
+}
+
+cvn_value *cvn_attention_quantized(cvn_graph *g, cvn_value *q, cvn_value *k, cvn_value *k_scale,
+                                   cvn_value *v, cvn_value *v_scale, cvn_value *start,
+                                   cvn_value *length, double scale)
+{
+    OpAttr attr = {.scale = scale};
+    cvn_value *operand[] = {q, k, v, start, length, k_scale, v_scale};
+    return graph_add(g, OP_ATTENTION, &attr, 7, operand, NULL);
+}
+
+/* k and v are of 8 bits and have scales, or of floats and have none. */
+static int check_scales(const Op *op, cvn_err *err)
+{
+    int at = attention_scales(op);
+    if (at < 5) {
+        if (op->kind == OP_ATTENTION && (at >= 0 || op->n_operands > 6))
+            return infer_fail(op, err, "k and v have scales where they are i8, and only there");
+        return CVN_OK;
+    }
+    cvn_type want = *op_in(op, 1);
+    want.dtype = CVN_BF16;
+    want.dim[3] = 1;
+    if (!cvn_type_equal(op_in(op, at), &want) || !cvn_type_equal(op_in(op, at + 1), &want))
+        return infer_fail(op, err, "scales must be bf16 [batch, kv_heads, context, 1]");
+    return CVN_OK;
+}
+
+int infer_attention(const Op *op, cvn_type *type, cvn_err *err)
+{
+    bool eight = op->kind == OP_ATTENTION && op_in(op, 1)->dtype == CVN_I8;
+    const cvn_type *q = op_in(op, 0), *k = op_in(op, 1);
+    if (q->rank != 4 || !dtype_is_float(q->dtype))
+        return infer_fail(op, err, "q must be floats [batch, seq, heads, head_dim]");
+    if (k->rank != 4 || !(dtype_is_float(k->dtype) || eight) || !cvn_type_equal(k, op_in(op, 2)))
+        return infer_fail(op, err,
+                          "k and v must be floats, or i8, [batch, kv_heads, context, head_dim]");
+    if (k->dim[0] != q->dim[0] || k->dim[3] != q->dim[3])
+        return infer_fail(op, err, "batch and head_dim of q and k must agree");
+    if (k->dim[1] < 1 || q->dim[2] % k->dim[1])
+        return infer_fail(op, err, "%lld heads do not share %lld KV heads evenly",
+                          (long long)q->dim[2], (long long)k->dim[1]);
+    if (!isfinite(op->attr.scale))
+        return infer_fail(op, err, "the scale must be finite");
+    TRY(check_scales(op, err));
+    TRY(check_rows(op, 3, q->dim[0], "start", err));
+    TRY(check_rows(op, 4, q->dim[0], "length", err));
+    const cvn_value *first = attention_first(op); /* there where documents share a row */
+    cvn_type want = *q;
+    want.dtype = CVN_I32;
+    want.rank = 2;
+    want.dim[2] = want.dim[3] = 0;
+    if (first && !cvn_type_equal(&first->type, &want))
+        return infer_fail(op, err, "first must be i32 [batch, seq]");
+    type[0] = *q;
+    return CVN_OK;
+}
 
 /* Keys or values of 8 bits times their scales [batch, kv_heads, context, 1]. */
 static cvn_value *unscaled(cvn_graph *g, cvn_value *x, cvn_value *scale, cvn_dtype math)
@@ -146,6 +283,46 @@ void decompose_attention(cvn_graph *g, const Op *op, cvn_value **out)
     out[0] = as(g, real_rows(g, y, no_padding(g, &rows, op->operand[4])), shape.dtype);
 }
 
+void grad_attention(Grad *d, const Op *op)
+{
+    cvn_value *const *v = op->operand, *out[3];
+    if (attention_scales(op) >= 0) {
+        grad_refuse(d, op, "over keys and values of 8 bits");
+        return;
+    }
+    cvn_value *first = attention_first(op), *dy = grad_of(d, op, 0);
+    cvn_attention_backward(d->g, v[0], v[1], v[2], v[3], v[4], first, dy, op->attr.scale, out);
+    for (int i = 0; i < 3; i++)
+        grad_give(d, op, i, out[i]);
+}
+
+/* Scores, and their product with the values. */
+double flops_attention(const Op *op)
+{
+    return 4 * op_elements(op->operand[0]) * (double)op_in(op, 1)->dim[2];
+}
+
+/* ---- attention_backward ---- */
+
+void cvn_attention_backward(cvn_graph *g, cvn_value *q, cvn_value *k, cvn_value *v,
+                            cvn_value *start, cvn_value *length, cvn_value *first, cvn_value *dy,
+                            double scale, cvn_value *out[3])
+{
+    OpAttr attr = {.scale = scale};
+    cvn_value *operand[] = {q, k, v, start, length, dy, first};
+    cvn_value *dq = graph_add(g, OP_ATTENTION_BACKWARD, &attr, first ? 7 : 6, operand, NULL);
+    build_results(g, dq, 3, out);
+}
+
+int infer_attention_backward(const Op *op, cvn_type *type, cvn_err *err)
+{
+    TRY(infer_attention(op, type, err));
+    TRY(infer_check_gradient(op, 5, 0, "dy", err));
+    for (int i = 0; i < 3; i++)
+        type[i] = *op_in(op, i);
+    return CVN_OK;
+}
+
 /* Which queries have a gradient, bool [batch, seq]: those that are no padding and see a key. */
 static cvn_value *real_queries(cvn_graph *g, const Op *op)
 {
@@ -185,4 +362,10 @@ void decompose_attention_backward(cvn_graph *g, const Op *op, cvn_value **out)
     out[0] = as(g, over_keys(g, dscores, k, type), type->dtype);
     out[1] = as(g, over_queries(g, dscores, q), k_type->dtype);
     out[2] = as(g, over_queries(g, weights, dy), k_type->dtype);
+}
+
+/* Five products where the forward pass has two. */
+double flops_attention_backward(const Op *op)
+{
+    return 10 * op_elements(op->operand[0]) * (double)op_in(op, 1)->dim[2];
 }
