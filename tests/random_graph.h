@@ -56,7 +56,8 @@ static inline RandomMaker *random_maker(OpKind kind)
         [OP_SCATTER] = random_scatter,
         [OP_SORT] = random_sort,
         [OP_REDUCE] = random_reduce,
-        [OP_CUMSUM] = random_cumsum,
+        [OP_CUMSUM] = random_running,
+        [OP_CUMPROD] = random_running,
         [OP_DOT_GENERAL] = random_dot_general,
     };
     return table[kind];

@@ -374,10 +374,14 @@ static inline cvn_value *random_reduce(RandomGraph *r, OpKind kind)
     return cvn_reduce_dims(r->g, (cvn_reduce)how, x, n, permutation);
 }
 
-static inline cvn_value *random_cumsum(RandomGraph *r, OpKind kind)
+/* cumsum and cumprod */
+static inline cvn_value *random_running(RandomGraph *r, OpKind kind)
 {
     cvn_value *x = random_pick(r, kind, 1);
-    return x ? cvn_cumsum(r->g, x, random_below(r, x->type.rank)) : NULL;
+    if (!x)
+        return NULL;
+    const OpAttr attr = {.axis = random_below(r, x->type.rank)};
+    return graph_add(r->g, kind, &attr, 1, &x, NULL);
 }
 
 /* A product that is itself large, of a large matrix. */

@@ -213,6 +213,9 @@ static void reduction_rules(void **state)
         t = trial_new("cumsum", seed);
         x = trial_real(&t, F64(3, 2, 5), -1, 1);
         grad_check_one(&t, cvn_cumsum(t.g, x, seed % 3));
+        t = trial_new("cumprod", seed);
+        x = trial_real(&t, F64(3, seed % 8, 5), -1.5, 1.5);
+        grad_check_one(&t, cvn_cumprod(t.g, x, seed % 3));
     }
 }
 
@@ -225,6 +228,12 @@ static void product_of_zeros(void **state)
         for (int i = 0; i < row; i++)
             ((double *)t.data[0][0])[row * 5 + i * 2] = 0;
     grad_check_one(&t, cvn_reduce_dims(t.g, CVN_PRODUCT, x, 1, (const int[]){1}));
+    t = trial_new("running products with zeros", 2);
+    x = trial_real(&t, F64(4, 5), -2, 2);
+    for (int row = 0; row < 4; row++)
+        for (int i = 0; i < row; i++)
+            ((double *)t.data[0][0])[row * 5 + i * 2] = 0;
+    grad_check_one(&t, cvn_cumprod(t.g, x, 1));
 }
 
 static void dot_general_rules(void **state)

@@ -50,6 +50,7 @@ static const OpKind kinds[] = {
     OP_SORT,
     OP_REDUCE,
     OP_CUMSUM,
+    OP_CUMPROD,
     OP_DOT_GENERAL,
     OP_ALL_REDUCE,
     OP_ALL_GATHER,

@@ -267,6 +267,13 @@ static void counts_and_running_sums(void **state)
             check_fill(&x->type, c.in[0].data, 0, 9);
             check_kernels(&c, 1);
             check_end(&c);
+            c = check_begin();
+            x = check_parameter(&c, CVN_TYPE(numbers[d], 3, 571, 5));
+            c.relative = d == 0 ? 1e-6 : 0;
+            check_inputs(&c, cvn_cumprod(c.g, x, axis));
+            check_fill(&x->type, c.in[0].data, -3, 3);
+            check_kernels(&c, 1);
+            check_end(&c);
         }
     Check c = check_begin();
     cvn_value *x[4];

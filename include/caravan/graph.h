@@ -254,6 +254,8 @@ void cvn_sort_pair(cvn_graph *g, cvn_value *key, cvn_value *payload, int axis, b
 cvn_value *cvn_reduce_dims(cvn_graph *g, cvn_reduce kind, cvn_value *x, int n, const int *dims);
 /* Element i along the dimension is the sum of elements 0 … i. */
 cvn_value *cvn_cumsum(cvn_graph *g, cvn_value *x, int axis);
+/* Element i along the dimension is the product of elements 0 … i. */
+cvn_value *cvn_cumprod(cvn_graph *g, cvn_value *x, int axis);
 
 /* Which dimensions of a product belong together. Those that are in no list are free. */
 typedef struct cvn_dot_dims {

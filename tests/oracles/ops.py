@@ -426,6 +426,20 @@ def reduce():
             check("reduce", "cumsum", f, [x], {"axis": axis}, ulp=2 if dtype in FLOATS else 0)
 
 
+def running_products():
+    own = np.random.default_rng(20261124)  # what comes after draws what it drew before
+    for dtype in FLOATS + INTS:
+        for axis in range(3):
+            x = own.integers(-4, 5, (2, 5, 3)) if dtype in INTS else own.normal(0, 1.5, (2, 5, 3))
+            x = x.astype(np.uint32 if dtype == "u32" else np.float64).astype(NAMES[dtype])
+            x[0, 2, 1] = 0
+            if dtype in ("bf16", "f16"):
+                f = lambda v: lax.cumprod(v.astype(np.float32), axis).astype(v.dtype)
+            else:
+                f = lambda v: lax.cumprod(v, axis)
+            check("reduce", "cumprod", f, [x], {"axis": axis}, ulp=4 if dtype in FLOATS else 0)
+
+
 def dot():
     def run(a, b, lhs_contract, rhs_contract, lhs_batch, rhs_batch, target, ulp):
         dims = ((lhs_contract, rhs_contract), (lhs_batch, rhs_batch))
@@ -754,7 +768,7 @@ def main():
         os.path.dirname(os.path.abspath(__file__)), "..", "data", "ops")
     os.makedirs(directory, exist_ok=True)
     for make in (leaves, unary, convert, binary, ternary, shapes, dynamic, gather, scatter, sort, reduce,
-                 dot, composites, collectives, gradients, quantized):
+                 running_products, dot, composites, collectives, gradients, quantized):
         make()
     for file, cases in files.items():
         with open(os.path.join(directory, file + ".json"), "w") as f:

@@ -30,7 +30,7 @@ extern const Kernel
 extern const Kernel index_kernels[];  /* gather, scatter, cache_update */
 extern const Kernel blocks_kernels[]; /* dequantize, of blocks */
 extern const Kernel sort_kernels[];   /* sort */
-extern const Kernel small_kernels[];  /* iota, cumsum */
+extern const Kernel small_kernels[];  /* iota, cumsum, cumprod */
 
 /* The tables that every set of vectors has: f(table) of each. */
 #define KERNELS_OF(isa, f)                                                                         \

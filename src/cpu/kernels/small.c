@@ -1,5 +1,5 @@
 /*
- * Small operations that need nothing of an instruction set: iota, cumsum.
+ * Small operations that need nothing of an instruction set: iota, cumsum, cumprod.
  */
 #include "base/num.h"
 #include "cpu/kernels/kernels.h"
@@ -33,41 +33,49 @@ static void run_iota(const KernelArgs *args)
     }
 }
 
-/* Lines are shared over the threads. Floats are summed in f64: rows may be as long as a vocabulary. */
-static void run_cumsum(const KernelArgs *args)
+/* The sums, or the products, along one line, whose first element is at `at`. Whole numbers wrap. */
+static void run_line(const KernelArgs *args, const Lines *l, int64_t at, bool product)
+{
+    const cvn_dtype dtype = op_out(args->op, 0)->dtype;
+    double real = product;
+    uint64_t whole = product;
+    Wide x;
+    for (int64_t i = 0, n; i < l->n; i += n, at += n * l->inner) {
+        n = num_min(l->n - i, WIDE);
+        wide_read(dtype, args->in[0], at, l->inner, n, &x);
+        for (int64_t k = 0; k < n && dtype_is_float(dtype); k++)
+            x.real[k] = real = product ? real * x.real[k] : real + x.real[k];
+        for (int64_t k = 0; k < n && !dtype_is_float(dtype); k++) {
+            whole = product ? whole * (uint64_t)x.whole[k] : whole + (uint64_t)x.whole[k];
+            x.whole[k] = (int64_t)whole;
+        }
+        wide_write(dtype, args->out[0], at, l->inner, n, &x);
+    }
+}
+
+/* Lines are shared over the threads. Floats are computed in f64: rows may be as long as a vocabulary. */
+static void run_running(const KernelArgs *args)
 {
     const cvn_type *type = op_out(args->op, 0);
-    Lines l = type_lines(type, args->op->attr.axis);
-    const bool is_float = dtype_is_float(type->dtype);
+    const Lines l = type_lines(type, args->op->attr.axis);
+    const bool product = args->op->kind == OP_CUMPROD;
     int64_t begin, end;
-    Wide x;
     kernel_share(l.outer * l.inner, 1, args->thread, args->n_threads, &begin, &end);
     for (int64_t line = begin; line < end; line++) {
-        int64_t first = line / l.inner * l.n * l.inner + line % l.inner, whole = 0;
-        double real = 0;
-        if (type->dtype ==
-            CVN_F32) { /* as drawing a token has them: read and written in the time of the sum */
-            for (int64_t at = first, i = 0; i < l.n; i++, at += l.inner)
-                ((float *)args->out[0])[at] =
-                    (float)(real += (double)((const float *)args->in[0])[at]);
+        int64_t at = line / l.inner * l.n * l.inner + line % l.inner;
+        if (type->dtype != CVN_F32 || product) {
+            run_line(args, &l, at, product);
             continue;
         }
-        for (int64_t i = 0; i < l.n; i += WIDE) {
-            int64_t n = num_min(l.n - i, WIDE), at = first + i * l.inner;
-            wide_read(type->dtype, args->in[0], at, l.inner, n, &x);
-            if (is_float)
-                for (int64_t k = 0; k < n; k++)
-                    x.real[k] = real += x.real[k];
-            else
-                for (int64_t k = 0; k < n; k++)
-                    x.whole[k] = whole += x.whole[k];
-            wide_write(type->dtype, args->out[0], at, l.inner, n, &x);
-        }
+        double sum = 0; /* as drawing a token has them: read and written in the time of the sum */
+        for (int64_t i = 0; i < l.n; i++, at += l.inner)
+            ((float *)args->out[0])[at] = (float)(sum += (double)((const float *)args->in[0])[at]);
     }
 }
 
 const Kernel small_kernels[] = {
     {.name = "iota", .kind = OP_IOTA, .match = is_number, .run = run_iota},
-    {.name = "cumsum", .kind = OP_CUMSUM, .match = is_number, .run = run_cumsum, .in_place = 1},
+    {.name = "cumsum", .kind = OP_CUMSUM, .match = is_number, .run = run_running, .in_place = 1},
+    {.name = "cumprod", .kind = OP_CUMPROD, .match = is_number, .run = run_running, .in_place = 1},
     {0},
 };

@@ -166,11 +166,16 @@ void hlo_reduce(Hlo *h, const Op *op)
     hlo_call_in(h, op, call, hlo_sum_dtype(op->operand[0]->type.dtype));
 }
 
-/* ---- cumsum ---- */
+/* ---- cumsum and cumprod ---- */
 
 cvn_value *cvn_cumsum(cvn_graph *g, cvn_value *x, int axis)
 {
     return graph_add(g, OP_CUMSUM, &(OpAttr){.axis = axis}, 1, &x, NULL);
+}
+
+cvn_value *cvn_cumprod(cvn_graph *g, cvn_value *x, int axis)
+{
+    return graph_add(g, OP_CUMPROD, &(OpAttr){.axis = axis}, 1, &x, NULL);
 }
 
 int infer_cumsum(const Op *op, cvn_type *type, cvn_err *err)
@@ -179,14 +184,19 @@ int infer_cumsum(const Op *op, cvn_type *type, cvn_err *err)
     return infer_check_axis(op, op->attr.axis, type[0].rank, err);
 }
 
-/* y[i] = x[0] + … + x[i] along the axis. */
-void interp_cumsum(const Op *op, const void *const *in, void *const *out)
+int infer_cumprod(const Op *op, cvn_type *type, cvn_err *err)
+{
+    return infer_cumsum(op, type, err);
+}
+
+/* y[i] = x[0] + … + x[i] along the axis; or the same of another reduction. */
+static void running(const Op *op, cvn_reduce kind, const void *const *in, void *const *out)
 {
     const cvn_type *x = op_in(op, 0);
     Lines lines = type_lines(x, op->attr.axis);
     for (int64_t o = 0; o < lines.outer; o++) {
         for (int64_t r = 0; r < lines.inner; r++) {
-            Fold fold = interp_fold(CVN_SUM, x->dtype);
+            Fold fold = interp_fold(kind, x->dtype);
             for (int64_t i = 0; i < lines.n; i++) {
                 int64_t place = (o * lines.n + i) * lines.inner + r;
                 interp_fold_add(&fold, x->dtype, in[0], place);
@@ -194,6 +204,16 @@ void interp_cumsum(const Op *op, const void *const *in, void *const *out)
             }
         }
     }
+}
+
+void interp_cumsum(const Op *op, const void *const *in, void *const *out)
+{
+    running(op, CVN_SUM, in, out);
+}
+
+void interp_cumprod(const Op *op, const void *const *in, void *const *out)
+{
+    running(op, CVN_PRODUCT, in, out);
 }
 
 /* Element i is in the sums i, i + 1, …: a cumulative sum from the end. */
@@ -204,8 +224,40 @@ void grad_cumsum(Grad *d, const Op *op)
     grad_give(d, op, 0, cvn_reverse(d->g, cvn_cumsum(d->g, back, axis), 1, &axis));
 }
 
+/* y[i] = x[i - by] along the axis, and `fill` where there is no such element. */
+static cvn_value *moved(cvn_graph *g, cvn_value *x, int axis, int64_t by, double fill)
+{
+    int64_t low[CVN_MAX_RANK] = {0}, high[CVN_MAX_RANK] = {0}, none[CVN_MAX_RANK] = {0};
+    low[axis] = by;
+    high[axis] = -by;
+    return cvn_pad(g, x, cvn_splat(g, cvn_scalar(x->type.dtype), fill), low, high, none);
+}
+
+/*
+ * dx[i] is the product of the elements before i, times s[i], the sum over k >= i of dy[k] times the elements between i and k:
+ *
+ *     s[i] = dy[i] + x[i + 1] s[i + 1]
+ *
+ * Nothing is divided, so zeros are as any other elements. The recurrence is solved by doubling: where sum[i] has the terms
+ * of n elements from i on, and factor[i] is the product of the n behind i, sum[i] + factor[i] sum[i + n] has those of 2n.
+ */
+void grad_cumprod(Grad *d, const Op *op)
+{
+    cvn_graph *g = d->g;
+    const int axis = (int)op->attr.axis;
+    const cvn_dtype dtype = op_in(op, 0)->dtype;
+    cvn_value *x = as(g, op->operand[0], wide(dtype));
+    cvn_value *before = cvn_cumprod(g, moved(g, x, axis, 1, 1), axis);
+    cvn_value *factor = moved(g, x, axis, -1, 0), *sum = as(g, grad_of(d, op, 0), wide(dtype));
+    for (int64_t n = 1; n < x->type.dim[axis]; n *= 2) {
+        sum = cvn_add(g, sum, cvn_multiply(g, factor, moved(g, sum, axis, -n, 0)));
+        factor = cvn_multiply(g, factor, moved(g, factor, axis, -n, 0));
+    }
+    grad_give(d, op, 0, as(g, cvn_multiply(g, before, sum), dtype));
+}
+
 /* A window over all elements up to this one. */
-void hlo_cumsum(Hlo *h, const Op *op)
+static void put_running(Hlo *h, const Op *op, cvn_reduce kind)
 {
     const cvn_type *x = &op->operand[0]->type;
     int64_t window[CVN_MAX_RANK], one[CVN_MAX_RANK], padding[2 * CVN_MAX_RANK] = {0};
@@ -218,11 +270,21 @@ void hlo_cumsum(Hlo *h, const Op *op)
     }
     const char *ones = hlo_array(h, &(Ints){x->rank, one});
     HloCall call = {.name = "reduce_window"};
-    reduction_operands(h, op, CVN_SUM, &call);
+    reduction_operands(h, op, kind, &call);
     call.attrs = arena_printf(&h->arena,
                               "window_dimensions = %s, window_strides = %s, base_dilations = %s, "
                               "window_dilations = %s, padding = %s",
                               hlo_array(h, &(Ints){x->rank, window}), ones, ones, ones,
                               hlo_rows(h, &(Ints){2 * x->rank, padding}, 2));
     hlo_call_in(h, op, call, hlo_sum_dtype(x->dtype));
+}
+
+void hlo_cumsum(Hlo *h, const Op *op)
+{
+    put_running(h, op, CVN_SUM);
+}
+
+void hlo_cumprod(Hlo *h, const Op *op)
+{
+    put_running(h, op, CVN_PRODUCT);
 }
