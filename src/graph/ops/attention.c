@@ -1,5 +1,5 @@
 /*
- * Attention, its gradient, and the cache of keys and values. Attention and its gradient in plain operations:
+ * Attention and its gradient, in plain operations, and the cache of keys and values.
  *
  * Heads are viewed as [kv_heads, group], so that each KV head meets its group of queries in one
  * product:
@@ -11,13 +11,13 @@
  *
  * The gradient makes the weights again and goes back the same way: with P the weights and dy the
  * gradient of out, dv = P^T dy, dP = dy v^T, dS = P (dP - rowsum(P dP)), dq = scale dS k, dk = scale dS^T q.
-  */
+ */
 #include "graph/attention.h"
 #include "graph/ops/ops.h"
 
 /* ---- cache_update ---- */
 
-/* Operand i is i32 [batch]. */
+/* Checks that operand i is i32 [batch]. */
 static int check_rows(const Op *op, int i, int64_t batch, const char *name, cvn_err *err)
 {
     const cvn_type *t = op_in(op, i);
@@ -61,7 +61,7 @@ const cvn_gather_dims cache_update_dims = {.n_window = 2,
                                            .index_map = {2},
                                            .index_vector_dim = 2};
 
-/* A scatter: row b of the batch, position start[b] + s, gets update[b, s], all heads at once. */
+/* A scatter writes update[b, s] at row b of the batch and position start[b] + s, all heads at once. */
 void decompose_cache_update(cvn_graph *g, const Op *op, cvn_value **out)
 {
     cvn_value *cache = op->operand[0], *update = op->operand[1], *start = op->operand[2];
@@ -71,7 +71,7 @@ void decompose_cache_update(cvn_graph *g, const Op *op, cvn_value **out)
     out[0] = cvn_scatter_assign(g, cache, position, update, &cache_update_dims);
 }
 
-/* As a scatter that assigns: what was overwritten has no gradient; the update has that of the places
+/* The gradient is that of a scatter that assigns: what was overwritten has none; the update has that of the places
    it was written to, 0 where they are outside. Places are never written twice. */
 void grad_cache_update(Grad *d, const Op *op)
 {
@@ -105,7 +105,7 @@ cvn_value *cvn_attention_quantized(cvn_graph *g, cvn_value *q, cvn_value *k, cvn
     return graph_add(g, OP_ATTENTION, &attr, 7, operand, NULL);
 }
 
-/* k and v are of 8 bits and have scales, or of floats and have none. */
+/* Checks that k and v are of 8 bits and have scales, or of floats and have none. */
 static int check_scales(const Op *op, cvn_err *err)
 {
     int at = attention_scales(op);
@@ -141,7 +141,7 @@ int infer_attention(const Op *op, cvn_type *type, cvn_err *err)
     TRY(check_scales(op, err));
     TRY(check_rows(op, 3, q->dim[0], "start", err));
     TRY(check_rows(op, 4, q->dim[0], "length", err));
-    const cvn_value *first = attention_first(op); /* there where documents share a row */
+    const cvn_value *first = attention_first(op); /* NULL unless documents share a row */
     cvn_type want = *q;
     want.dtype = CVN_I32;
     want.rank = 2;
@@ -152,7 +152,7 @@ int infer_attention(const Op *op, cvn_type *type, cvn_err *err)
     return CVN_OK;
 }
 
-/* Keys or values of 8 bits times their scales [batch, kv_heads, context, 1]. */
+/* Multiplies keys or values of 8 bits by their scales [batch, kv_heads, context, 1]. */
 static cvn_value *unscaled(cvn_graph *g, cvn_value *x, cvn_value *scale, cvn_dtype math)
 {
     scale = cvn_reshape(g, as(g, scale, math), 3, scale->type.dim);
@@ -215,7 +215,7 @@ static cvn_value *over_queries(cvn_graph *g, cvn_value *x, cvn_value *rows)
     return cvn_dot_general(g, x, rows, &dims, x->type.dtype);
 }
 
-/* x [batch, seq, heads, dim] as [batch, seq, kv, group, dim]. */
+/* Views x [batch, seq, heads, dim] as [batch, seq, kv, group, dim]. */
 static cvn_value *by_group(cvn_graph *g, cvn_value *x, int64_t kv)
 {
     const int64_t *dim = x->type.dim;
@@ -296,7 +296,7 @@ void grad_attention(Grad *d, const Op *op)
         grad_give(d, op, i, out[i]);
 }
 
-/* Scores, and their product with the values. */
+/* The work is that of the scores and of their product with the values. */
 double flops_attention(const Op *op)
 {
     return 4 * op_elements(op->operand[0]) * (double)op_in(op, 1)->dim[2];
@@ -364,7 +364,7 @@ void decompose_attention_backward(cvn_graph *g, const Op *op, cvn_value **out)
     out[2] = as(g, over_queries(g, weights, dy), k_type->dtype);
 }
 
-/* Five products where the forward pass has two. */
+/* There are five products where the forward pass has two. */
 double flops_attention_backward(const Op *op)
 {
     return 10 * op_elements(op->operand[0]) * (double)op_in(op, 1)->dim[2];

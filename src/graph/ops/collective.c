@@ -20,7 +20,7 @@ static Ints device_list(cvn_graph *g, int n, int each, const int64_t *id)
     return graph_ints(g, g->err.code ? 0 : all, id);
 }
 
-/* A collective within groups of devices. */
+/* Builds a collective within groups of devices. */
 static cvn_value *in_groups(cvn_graph *g, OpKind kind, OpAttr attr, cvn_value *x, int n_groups,
                             int group_size, const int64_t *groups)
 {
@@ -280,7 +280,7 @@ void interp_collective(const Op *op, int n_devices, const void *const *in, void 
     }
 }
 
-/* A collective where device 0 is alone. */
+/* Carries out a collective where device 0 is alone. */
 void interp_alone(const Op *op, const void *const *in, void *const *out)
 {
     interp_collective(op, 1, in, out);
@@ -318,7 +318,7 @@ int interp_check_devices(const cvn_graph *g, int n_devices, cvn_err *err)
 
 /* ---- gradients ---- */
 
-/* Another collective of op's groups. */
+/* Builds another collective within op's groups. */
 static cvn_value *over_groups(cvn_graph *g, const Op *op, OpKind kind, OpAttr attr, cvn_value *x)
 {
     attr.groups = op->attr.groups;
@@ -332,7 +332,7 @@ void grad_all_gather(Grad *d, const Op *op)
     grad_give(d, op, 0, over_groups(d->g, op, OP_REDUCE_SCATTER, attr, grad_of(d, op, 0)));
 }
 
-/* all_reduce and reduce_scatter */
+/* The gradient of all_reduce and of reduce_scatter. */
 static void grad_reducing(Grad *d, const Op *op)
 {
     const bool all = op->kind == OP_ALL_REDUCE;

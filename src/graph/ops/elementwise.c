@@ -7,7 +7,7 @@
 
 /* ---- builders ---- */
 
-/* Those that are no more than their operands: cvn_NAME of a row of ops.def appends an OP_KIND. */
+/* Most builders take no more than operands: cvn_NAME of a row of ops.def appends an OP_KIND. */
 #define ONE(name, KIND)                                                                            \
     cvn_value *cvn_##name(cvn_graph *g, cvn_value *x)                                              \
     {                                                                                              \
@@ -57,7 +57,7 @@ cvn_value *cvn_compare_values(cvn_graph *g, cvn_compare direction, cvn_value *a,
 
 /* ---- types ---- */
 
-/* Also of what only passes its operand on. */
+/* Operations of class CONTROL, which pass their operand on, have it, too. */
 int infer_unary(const Op *op, cvn_type *type, cvn_err *err)
 {
     cvn_dtype dtype = op->kind == OP_IS_FINITE ? CVN_BOOL : op_in(op, 0)->dtype;
@@ -138,7 +138,7 @@ void interp_binary(const Op *op, const void *const *in, void *const *out)
     }
 }
 
-/* Logical on bool, bitwise on integers. */
+/* not is logical on bool, bitwise on integers. */
 void interp_not(const Op *op, const void *const *in, void *const *out)
 {
     const cvn_type *type = op_out(op, 0);
@@ -219,7 +219,7 @@ void interp_clamp(const Op *op, const void *const *in, void *const *out)
 
 /* ---- gradients: y is the result, dy its gradient ---- */
 
-/* Of functions of one operand x: what dx is. */
+/* The gradient of a function of one operand x: what dx is. */
 #define GRADIENT(name, dx)                                                                         \
     void grad_##name(Grad *d, const Op *op)                                                        \
     {                                                                                              \

@@ -86,7 +86,7 @@ int infer_dynamic_update_slice(const Op *op, cvn_type *type, cvn_err *err)
     return check_starts(op, 2, err);
 }
 
-/* Operands first, first + 1, … are the starts of a slice with these sizes; clamped into x. */
+/* Reads the starts of a slice with these sizes, operands first, first + 1, …, and clamps them into x. */
 static void read_starts(const Op *op, const void *const *in, int first, const int64_t *sizes,
                         int64_t *start)
 {
@@ -96,7 +96,7 @@ static void read_starts(const Op *op, const void *const *in, int first, const in
                                  x->dim[d] - sizes[d]);
 }
 
-/* Offset of index start + at. */
+/* The offset of index start + at. */
 static int64_t place_of(int rank, const int64_t *start, const int64_t *at, const int64_t *stride)
 {
     int64_t place = 0;
@@ -225,7 +225,7 @@ static OpAttr index_attr(cvn_graph *g, const cvn_gather_dims *d)
                     .index_vector_dim = d->index_vector_dim};
 }
 
-/* What gather and scatter have in common: the dimension numbers against operand and indices. */
+/* Checks the dimension numbers against operand and indices. */
 static int check_index_dims(const Op *op, cvn_err *err)
 {
     const OpAttr *a = &op->attr;
@@ -361,7 +361,7 @@ static int64_t index_slot(const OpAttr *a, int rank, int64_t e)
     return slot;
 }
 
-/* What gather and scatter share: the indices, and the slots they run over in tensor `slots`. */
+/* Gives factors to the indices, and to the dimensions of tensor `slots` that run over them. */
 static void index_dims(const Op *op, Rule *rule, int slots, const cvn_type *type, FactorKind kind,
                        FactorLocal local)
 {
@@ -455,7 +455,7 @@ void interp_gather(const Op *op, const void *const *in, void *const *out)
     }
 }
 
-/* A scatter-add to where the slices came from. Its updates are applied in row-major order. */
+/* The gradient is a scatter-add to where the slices came from. Its updates are applied in row-major order. */
 void grad_gather(Grad *d, const Op *op)
 {
     cvn_graph *g = d->g;
@@ -622,7 +622,7 @@ cvn_value *grad_gather_updates(cvn_graph *g, const Op *op, cvn_value *x)
     inside = cvn_add(g, inside, per_component(g, op, shape, shift));
     cvn_value *zero = cvn_splat(g, cvn_scalar(x->type.dtype), 0);
     OpAttr attr = op->attr;
-    attr.combine = COMBINE_ASSIGN; /* 0, as a gather has none */
+    attr.combine = COMBINE_ASSIGN; /* which is 0: a gather has no such attribute */
     attr.sizes = graph_ints(g, x->type.rank, size);
     x = cvn_pad(g, x, zero, margin, margin, none);
     return graph_add(g, OP_GATHER, &attr, 2, (cvn_value *[]){x, inside}, NULL);
@@ -643,7 +643,7 @@ static void grad_scatter_assign(Grad *d, const Op *op)
         return;
     int64_t n = cvn_type_elements(&updates->type);
     cvn_value *count = cvn_iota(g, CVN_TYPE(CVN_I32, n), 0);
-    count = cvn_add(g, count, like(g, count, 1)); /* 0 is: none */
+    count = cvn_add(g, count, like(g, count, 1)); /* 0 stands for none */
     count = cvn_reshape(g, count, updates->type.rank, updates->type.dim);
     cvn_value *places = cvn_splat(g, with_dtype(x->type, CVN_I32), 0);
     cvn_value *writer = scatter_like(g, op, COMBINE_ASSIGN, places, indices, count);
@@ -710,7 +710,7 @@ void hlo_scatter(Hlo *h, const Op *op)
     const char *t = hlo_tensor(h, &scalar);
     const char *region = a->combine == COMBINE_ADD
                              ? hlo_reducer(h, CVN_SUM, dtype)
-                             : arena_printf(&h->arena, /* keeps the update */
+                             : arena_printf(&h->arena, /* the update is kept */
                                             "{\n    ^bb0(%%$a: %s, %%$b: %s):\n"
                                             "      \"stablehlo.return\"(%%$b) : (%s) -> ()\n    }",
                                             t, t, t);

@@ -1,6 +1,8 @@
 /*
- * Quantized weights, and products with them. In plain operations weights are converted, brought from panels into rows if they are in such, multiplied by
- * their scales. In panels, an i8 weight of 20 rows and 6 columns:
+ * Quantized weights, and products with them.
+ *
+ * In plain operations a weight is converted, brought from panels into rows if it lies in such, and multiplied by its
+ * scales. An i8 weight of 20 rows and 6 columns in panels:
  *
  *     q i8[2,2,16,4] -> f32 -> transpose -> [2,16,2,4] -> reshape [32,1,8]
  *     scale f32[2,1,16] -> [2,16,1] -> [32,1] -> over [32,1,8];  q * scale -> [32,8] -> slice [20,6]
@@ -13,7 +15,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Operand q holds panels of blocks of a weight of n rows and k columns. */
+/* Checks that operand q holds panels of blocks of a weight of n rows and k columns. */
 static int check_blocks(const Op *op, int q, int64_t n, int64_t k, cvn_err *err)
 {
     const BlockInfo *info = &block_info[op->attr.blocks];
@@ -29,7 +31,7 @@ static int check_blocks(const Op *op, int q, int64_t n, int64_t k, cvn_err *err)
     return CVN_OK;
 }
 
-/* Operand q, and if it is quantized the scale behind it, hold a weight of n rows and k columns. */
+/* Checks that operand q, and if it is quantized the scale behind it, hold a weight of n rows and k columns. */
 static int check_panels(const Op *op, int q, int64_t n, int64_t k, cvn_err *err)
 {
     const cvn_type *type = op_in(op, q);
@@ -59,7 +61,7 @@ static int check_panels(const Op *op, int q, int64_t n, int64_t k, cvn_err *err)
     return CVN_OK;
 }
 
-/* The first `lead` dimensions of both are the same, and y has more. */
+/* Whether the first `lead` dimensions of both are the same, and y has more. */
 static bool begins_like(const cvn_type *y, const cvn_type *x, int lead)
 {
     bool like = y->rank > lead;
@@ -68,7 +70,7 @@ static bool begins_like(const cvn_type *y, const cvn_type *x, int lead)
     return like;
 }
 
-/* f32 [n, k]; scale: NULL of a weight that is not quantized */
+/* The weight as f32 [n, k]; scale is NULL where it is not quantized. */
 static cvn_value *rows_of(cvn_graph *g, cvn_value *q, cvn_value *scale, const LinearWeight *w)
 {
     if (w->blocks) {
@@ -123,7 +125,7 @@ cvn_value *cvn_dequantize_blocks(cvn_graph *g, cvn_value *w, const char *kind, c
     return graph_add(g, OP_DEQUANTIZE, &attr, 1, &w, &type);
 }
 
-/* An array of blocks, not in panels. */
+/* The types where blocks are an array, not in panels. */
 static int infer_blocks(const Op *op, const cvn_type *type, cvn_err *err)
 {
     const BlockInfo *info = &block_info[op->attr.blocks];
@@ -141,7 +143,7 @@ static int infer_blocks(const Op *op, const cvn_type *type, cvn_err *err)
     return CVN_OK;
 }
 
-/* A weight and its scale lie plainly: [rows …, columns …], scale [rows …, groups]. */
+/* The types where a weight and its scale lie plainly: [rows …, columns …], scale [rows …, groups]. */
 static int infer_scaled(const Op *op, const cvn_type *type, cvn_err *err)
 {
     const cvn_type *weight = op_in(op, 0);
@@ -293,7 +295,7 @@ static cvn_value *nearest(cvn_graph *g, cvn_value *x)
     return cvn_multiply(g, low, cvn_sign(g, x));
 }
 
-/* x [..., d] as i8, and a scale of each row as bf16 [..., 1]. */
+/* Rounds x [..., d] to i8, with a scale of each row as bf16 [..., 1]. */
 static void to_8_bits(cvn_graph *g, cvn_value *x, cvn_value *out[2])
 {
     x = as(g, x, CVN_F32);
@@ -334,7 +336,7 @@ static bool takes_rows_of_8_bits(const Op *op, int q)
     return scale->dtype == CVN_F32 && scale->rank == 3 && scale->dim[1] == 1;
 }
 
-/* The weight of a linear_int8 that is not in panels, for results y whose rows are from `lead` on. */
+/* Checks the weight of a linear_int8 that is not in panels, for results y whose rows are from `lead` on. */
 static int check_plain_int8(const Op *op, const cvn_type *y, int lead, int64_t k, cvn_err *err)
 {
     const cvn_type *q = op_in(op, 2), *scale = op_in(op, 3);
@@ -393,7 +395,7 @@ void interp_linear_int8(const Op *op, const void *const *in, void *const *out)
     }
 }
 
-/* x [rows, k] times weight i, f32 [rows, n]; step: of each row of x that is of 8 bits, of any shape, or NULL */
+/* x [rows, k] times weight i, as f32 [rows, n]; step is the scale of each row of x if it is of 8 bits, of any shape, or NULL. */
 static cvn_value *product_of(cvn_graph *g, const Op *op, int i, cvn_value *x, cvn_value *step)
 {
     const cvn_dot_dims dims = {.n_contract = 1, .lhs_contract = {1}, .rhs_contract = {1}};
@@ -419,14 +421,15 @@ void decompose_linear_int8(cvn_graph *g, const Op *op, cvn_value **out)
 void factors_linear_int8(const Op *op, Rule *rule)
 {
     int lead = op_in(op, 0)->rank - 1, rank = op_out(op, 0)->rank;
-    for (int d = 0; d < (op->attr.axis ? lead : rank); d++) { /* weights in panels are whole */
+    for (int d = 0; d < (op->attr.axis ? lead : rank); d++) { /* weights in panels are not split */
         int f = rule_add(rule, op_out(op, 0)->dim[d], FACTOR_PASS);
         rule_put(rule, 4, d, f);
         for (int t = 0; t < 2; t++)
             rule_put(rule, d < lead ? t : 2 + t, d < lead ? d : d - lead, f);
     }
     for (int d = rank - lead; d < op_in(op, 2)->rank && !op->attr.axis; d++) {
-        bool exact = op_out(op, 0)->dtype == CVN_F32; /* enough, of whole numbers and a scale */
+        bool exact =
+            op_out(op, 0)->dtype == CVN_F32; /* holds sums of whole numbers times a scale */
         int f = rule_add(rule, op_in(op, 2)->dim[d], exact ? FACTOR_REDUCE : FACTOR_WHOLE);
         rule_put(rule, 0, lead, f);
         rule_put(rule, 2, d, f);
@@ -468,7 +471,7 @@ void cvn_linear(cvn_graph *g, cvn_value *x, const cvn_linear_spec *spec, cvn_val
     build_results(g, first, op_results(OP_LINEAR, n, &attr), out);
 }
 
-/* A weight of k floats; one dimension of x is summed. */
+/* Checks that the norm has a weight of k floats, and that one dimension of x is summed. */
 static int check_norm(const Op *op, int64_t k, cvn_err *err)
 {
     const cvn_type *weight = op_in(op, linear_norm(op));
@@ -482,7 +485,7 @@ static int check_norm(const Op *op, int64_t k, cvn_err *err)
     return CVN_OK;
 }
 
-/* Floats of the shape of weight i's rows, which are y's dimensions from lead on. */
+/* Checks that a bias is floats of the shape of weight i's rows, which are y's dimensions from lead on. */
 static int check_bias(const Op *op, int i, const cvn_type *y, int lead, cvn_err *err)
 {
     const cvn_type *bias = op_in(op, linear_bias(op, i));
@@ -589,7 +592,7 @@ void decompose_linear(cvn_graph *g, const Op *op, cvn_value **out)
     }
 }
 
-/* Of rows; weights are in panels, which the graph of one device has. */
+/* Rows of x are split. Weights are in panels, which the graph of one device has: they are not. */
 void factors_linear(const Op *op, Rule *rule)
 {
     int lead = op_in(op, 0)->rank - (int)op->attr.axis, residual = linear_residual(op);

@@ -30,7 +30,7 @@ void interp_fold_store(const Fold *fold, cvn_dtype dtype, void *data, int64_t i)
         interp_set_int(dtype, data, i, (int64_t)fold->integer);
 }
 
-/* Operand 0 in the dtype that sums are made in, and a scalar; as operands of a call. */
+/* Makes operand 0, in the dtype that sums are made in, and the neutral element the operands of a call. */
 static void reduction_operands(Hlo *h, const Op *op, cvn_reduce kind, HloCall *call)
 {
     cvn_type type = op->operand[0]->type;
@@ -189,7 +189,7 @@ int infer_cumprod(const Op *op, cvn_type *type, cvn_err *err)
     return infer_cumsum(op, type, err);
 }
 
-/* y[i] = x[0] + … + x[i] along the axis; or the same of another reduction. */
+/* y[i] = x[0] + … + x[i] along the axis, or the same with another reducer. */
 static void running(const Op *op, cvn_reduce kind, const void *const *in, void *const *out)
 {
     const cvn_type *x = op_in(op, 0);
@@ -256,7 +256,7 @@ void grad_cumprod(Grad *d, const Op *op)
     grad_give(d, op, 0, as(g, cvn_multiply(g, before, sum), dtype));
 }
 
-/* A window over all elements up to this one. */
+/* Prints a window over all elements up to this one. */
 static void put_running(Hlo *h, const Op *op, cvn_reduce kind)
 {
     const cvn_type *x = &op->operand[0]->type;

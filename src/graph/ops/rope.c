@@ -43,7 +43,7 @@ static cvn_value *rope_half(cvn_graph *g, cvn_value *x, int half, bool interleav
     return cvn_slice(g, x, start, limit, stride);
 }
 
-/* The inverse of rope_half: a and b back into one tensor of the given shape. */
+/* The inverse of rope_half joins a and b into one tensor of the given shape. */
 static cvn_value *rope_join(cvn_graph *g, cvn_value *a, cvn_value *b, const cvn_type *shape,
                             bool interleaved)
 {
@@ -82,7 +82,7 @@ void decompose_rope(cvn_graph *g, const Op *op, cvn_value **out)
     out[0] = as(g, rope_join(g, turned_a, turned_b, shape, interleaved), shape->dtype);
 }
 
-/* Turning is undone by turning back: by the opposite angle. */
+/* Turning is undone by turning back, by the opposite angle. */
 void grad_rope(Grad *d, const Op *op)
 {
     if (grad_wants(d, op, 2)) {

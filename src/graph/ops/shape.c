@@ -3,7 +3,7 @@
 
 #include "base/num.h"
 
-/* The same elements in the same order: reshape and optimization_barrier. */
+/* Copies the same elements in the same order, of reshape and optimization_barrier. */
 void interp_copy(const Op *op, const void *const *in, void *const *out)
 {
     size_t bytes = cvn_type_bytes(op_out(op, 0));
@@ -79,7 +79,7 @@ void interp_broadcast_in_dim(const Op *op, const void *const *in, void *const *o
     read_pattern(op, in, out, &p);
 }
 
-/* Sums over the dimensions that were added or stretched, then puts the others back in order. */
+/* The gradient is summed over the dimensions that were added or stretched; the others are put back in order. */
 void grad_broadcast_in_dim(Grad *d, const Op *op)
 {
     cvn_graph *g = d->g;
@@ -160,7 +160,7 @@ void grad_reshape(Grad *d, const Op *op)
     grad_give(d, op, 0, cvn_reshape(d->g, grad_of(d, op, 0), x->rank, x->dim));
 }
 
-/* Gives dimensions [from, to) of a tensor factors of their own: what follows is not in line. */
+/* Gives dimensions [from, to) of a tensor factors of their own: they are not in line with the other side. */
 static void own_factors(Rule *rule, int tensor, const int64_t *left, int from, int to)
 {
     for (int d = from; d < to; d++)
@@ -322,7 +322,7 @@ static cvn_value *zero_of(cvn_graph *g, const cvn_value *x)
     return cvn_splat(g, cvn_scalar(x->type.dtype), 0);
 }
 
-/* Zeros around and between. */
+/* The gradient is padded with zeros, around and between. */
 void grad_slice(Grad *d, const Op *op)
 {
     const cvn_type *x = &op->operand[0]->type, *y = &op->result[0]->type;

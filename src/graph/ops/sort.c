@@ -63,7 +63,7 @@ static int64_t sort_key(cvn_dtype dtype, const void *data, int64_t i)
     return bits < 0 && dtype != CVN_I32 ? bits ^ INT64_MAX : bits;
 }
 
-/* Must item i come before item j? */
+/* Whether item i must come before item j. */
 static bool sort_before(const SortLine *line, int64_t i, int64_t j)
 {
     int64_t a = sort_key(line->dtype[0], line->data[0], line->base + i * line->step);
@@ -142,7 +142,7 @@ static void sort_items(const SortLine *line, int64_t begin, int64_t end)
     sort_merge(line, begin, middle, end);
 }
 
-/* Stable, without memory of its own: a merge sort with merging in place. */
+/* A merge sort that merges in place: stable, and without memory of its own. */
 void interp_sort(const Op *op, const void *const *in, void *const *out)
 {
     Lines lines = type_lines(op_out(op, 0), op->attr.axis);
@@ -179,7 +179,7 @@ void grad_sort(Grad *d, const Op *op)
     }
 }
 
-/* Stable, floats in total order; a payload is carried along and not compared. */
+/* The sort is stable, with floats in total order; a payload is carried along and not compared. */
 void hlo_sort(Hlo *h, const Op *op)
 {
     cvn_dtype dtype = op->operand[0]->type.dtype;
