@@ -11,55 +11,99 @@
 #include "train/run.h"
 #include "train/trainer.h"
 
-typedef struct Run {
-    TrainConfig config;
-    const TrainEvents *events;    /* borrowed */
-    Arena arena;                  /* owned: strings */
-    const char *out;              /* config.out */
-    Model *model;                 /* the arena's */
-    LoraOptions lora;             /* rank 0: the whole model is trained */
-    cvn_dtype export_dtype;       /* of the folder at the end */
-    bool resuming;                /* it is to go on from a checkpoint */
-    bool made_folder;             /* `out` was not there before */
-    const char *fresh;            /* RUN/.new-XXXXXX, while it is there; NULL */
-    int fresh_lock;               /* file descriptor that locks it, or -1 */
-    int lock;                     /* the same of a run that was there before, or -1 */
-    Tokenizer *tokenizer;         /* owned; NULL where the data are ids */
-    ChatTemplate *chat;           /* owned; NULL: there is none */
-    const char *tokenizer_folder; /* where its files lie while the run is opened */
-    const char *tokenizer_file;   /* RUN/tokenizer.json or .model, or NULL */
-    const char *config_text;      /* JSON for manifests */
-    const char *started_in; /* folder that relative paths in checkpoints start from, or NULL */
-    const char *data_key;   /* of what the run was trained on, or NULL */
+/* The folder of a run. While `fresh` is there the run may still be refused, and leaves nothing; `lock` is held from before
+   anything of a run that was there is read until the process ends. */
+typedef struct RunFolder {
+    bool made;         /* it was not there before */
+    const char *fresh; /* RUN/.new-XXXXXX, while it is there; NULL */
+    int fresh_lock;    /* file descriptor that locks it, or -1 */
+    int lock; /* the same of a run that was there before, or -1: the writer of checkpoints has it */
+} RunFolder;
+
+typedef struct RunTokenizer {
+    Tokenizer *tokenizer; /* owned; NULL where the data are ids */
+    const char *folder;   /* where its files lie while the run is opened */
+    const char *file;     /* RUN/tokenizer.json or .model, or NULL */
+    ChatTemplate *chat;   /* owned; NULL: there is none */
+} RunTokenizer;
+
+/* What checkpoints keep of the options: paths as they lead from the folder that the run was started in. */
+typedef struct RunKept {
+    const char *text;       /* JSON for manifests */
+    const char *started_in; /* that folder, or NULL */
+    const char *data_key;   /* of what the run was trained on, or NULL: this is its begin */
     bool starts_there;      /* some path was found from there */
-    IoModel init;           /* owned: the model to fine-tune, while has_init */
-    bool has_init;
-    bool sizes_batch; /* no batch was asked for */
-    Checkpoint from;  /* owned: what the run goes on from, while has_from */
-    bool has_from;
-    bool resumed;                  /* it went on from a checkpoint */
+} RunKept;
+
+/* What the run begins from. `init` and `from` are open only while they are read: of what goes on, `from`, and with adapters
+   or pairs of answers `init`, too. */
+typedef struct RunBegin {
+    bool resuming;   /* it is to go on from a checkpoint */
+    bool resumed;    /* it did */
+    IoModel init;    /* owned: the model to fine-tune, while has_init */
+    Checkpoint from; /* owned: what the run goes on from, while has_from */
+    bool has_init, has_from;
+} RunBegin;
+
+typedef struct RunRows {
     TrainData *data;               /* owned */
-    Trainer trainer;               /* owned */
-    CheckpointWriter *writer;      /* owned */
-    Metrics metrics;               /* owned */
-    EventFile board;               /* owned */
-    Samples samples;               /* owned */
     TrainBatch batch;              /* owned, heap: [batch, seq] */
     float *reference[DATA_SPLITS]; /* [rows of the split], the arena's: of DPO, else NULL */
-    double peak;                   /* operations per second of the machine */
-    int64_t next_peak;             /* step from which on it may be measured again */
-    int64_t saved;                 /* step of the last save; -1: none */
-    cvn_err unsaved;               /* why the last save failed, code 0 where it did not */
-    bool ending;                   /* a save that fails is the run's error, no warning */
-    int64_t first;                 /* steps done when this process began */
-    int n_skipped;                 /* steps skipped in a row */
-    double mean_seconds;           /* of a step, a running mean */
-    CommTable communication;       /* of all steps of this process */
-    double saved_at;               /* when the last save began, or the run; seconds of the clock */
-    bool save_due;                 /* that was long enough ago; known after a step */
-    bool stopped;                  /* a process was told to stop; known after a step */
-    bool no_room;                  /* the metrics wait for room, and that was said */
+    bool sizes_batch;              /* no batch was asked for */
+} RunRows;
+
+/* Checkpoints. At most one is being written; `step` is set when it was handed over, and -1 again when it failed. */
+typedef struct RunSaving {
+    CheckpointWriter *writer; /* owned */
+    int64_t step;             /* of the last save; -1: none */
+    cvn_err failed;           /* why the last save failed, code 0 where it did not */
+    bool ending;              /* a save that fails is the run's error, no warning */
+    double at;                /* when the last save began, or the run; seconds of the clock */
+    bool due;                 /* that was long enough ago; known after a step */
+} RunSaving;
+
+/* What is written beside checkpoints, by the first process alone: a line or more for each step that was done. */
+typedef struct RunLog {
+    Metrics metrics; /* owned */
+    EventFile board; /* owned */
+    Samples samples; /* owned */
+    bool no_room;    /* the metrics wait for room, and that was said */
+} RunLog;
+
+/* How fast it goes. */
+typedef struct RunPace {
+    int64_t first;           /* steps done when this process began */
+    double mean_seconds;     /* of a step, a running mean */
+    double peak;             /* operations per second of the machine */
+    int64_t next_peak;       /* step from which on it may be measured again */
+    CommTable communication; /* of all steps of this process */
+} RunPace;
+
+/* What steps are warned of by, and ended by. */
+typedef struct RunHealth {
+    int skipped; /* steps in a row */
     Outlier loss, norm;
+} RunHealth;
+
+typedef struct Run {
+    TrainConfig config;
+    const TrainEvents *events; /* borrowed */
+    Arena arena;               /* owned: strings */
+    const char *out;           /* config.out */
+    Model *model;              /* the arena's */
+    LoraOptions lora;          /* rank 0: the whole model is trained */
+    cvn_dtype export_dtype;    /* of the folder at the end */
+    RunFolder folder;
+    RunTokenizer tokens;
+    RunKept kept;
+    RunBegin begin;
+    RunRows rows;
+    Trainer trainer; /* owned */
+    RunSaving saving;
+    RunLog log;
+    RunPace pace;
+    RunHealth health;
+    bool stopped; /* a process was told to stop; known after a step */
     TrainResult result;
 } Run;
 

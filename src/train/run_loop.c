@@ -38,18 +38,18 @@ static CheckpointState *state_of(Run *r)
 
 int run_fill(Run *r, DataSplit split, int64_t first, int64_t n, cvn_err *err)
 {
-    const TrainBatch *b = &r->batch;
+    const TrainBatch *b = &r->rows.batch;
     int64_t seq = r->config.seq;
     for (int64_t i = 0, end; i < n; i = end) {
         bool needed = trainer_needs(&r->trainer, i);
         for (end = i + 1; end < n && trainer_needs(&r->trainer, end) == needed;)
             end++;
         if (needed)
-            TRY(data_fill(r->data, split, first + i, end - i, b->tokens + i * seq,
+            TRY(data_fill(r->rows.data, split, first + i, end - i, b->tokens + i * seq,
                           b->targets + i * seq, b->starts + i * seq, err));
     }
-    for (int64_t i = 0; i < n && r->reference[split]; i++)
-        b->reference[i] = r->reference[split][data_row(r->data, split, first + i)];
+    for (int64_t i = 0; i < n && r->rows.reference[split]; i++)
+        b->reference[i] = r->rows.reference[split][data_row(r->rows.data, split, first + i)];
     return CVN_OK;
 }
 
@@ -58,10 +58,10 @@ int run_fill(Run *r, DataSplit split, int64_t first, int64_t n, cvn_err *err)
 /* Mean loss over at most RUN_MOST_VALIDATION sequences that are held back. */
 static int evaluate(Run *r, double *loss, cvn_err *err)
 {
-    int64_t all = data_sequences(r->data, DATA_VALIDATION);
+    int64_t all = data_sequences(r->rows.data, DATA_VALIDATION);
     int64_t n = all < RUN_MOST_VALIDATION ? all : RUN_MOST_VALIDATION;
     int64_t micro = r->trainer.options.micro_batch, seq = r->config.seq;
-    const TrainBatch *b = &r->batch;
+    const TrainBatch *b = &r->rows.batch;
     double sum = 0, count = 0;
     for (int64_t i = 0; i < n; i += micro) {
         TRY(run_fill(r, DATA_VALIDATION, i, micro, err));
@@ -80,26 +80,27 @@ static int evaluate(Run *r, double *loss, cvn_err *err)
  * is full, until there is room. */
 static void not_saved(Run *r, int64_t step, const cvn_err *why)
 {
-    if (r->unsaved.code == CVN_OK && !r->ending)
+    if (r->saving.failed.code == CVN_OK && !r->saving.ending)
         run_warn(r,
                  "step %" PRId64 " was not saved: %s; training goes on, and saving is tried again "
                  "when its time comes",
                  step, why->message);
-    r->unsaved = *why;
-    r->saved = -1;
+    r->saving.failed = *why;
+    r->saving.step = -1;
 }
 
 /* Looks at the save in flight, or waits for it. */
 static int look_at_save(Run *r, bool wait, cvn_err *err)
 {
     int64_t newest = -1;
-    if ((wait && checkpoint_wait(r->writer, err)) || checkpoint_poll(r->writer, &newest, err)) {
-        not_saved(r, r->saved, err);
+    if ((wait && checkpoint_wait(r->saving.writer, err)) ||
+        checkpoint_poll(r->saving.writer, &newest, err)) {
+        not_saved(r, r->saving.step, err);
         return err->code;
     }
-    if (r->unsaved.code && newest >= 0 && newest == r->saved) {
+    if (r->saving.failed.code && newest >= 0 && newest == r->saving.step) {
         run_note(r, "step %" PRId64 " was saved; saving works again", newest);
-        r->unsaved = (cvn_err){0};
+        r->saving.failed = (cvn_err){0};
     }
     return CVN_OK;
 }
@@ -108,18 +109,18 @@ static void save(Run *r)
 {
     cvn_err err = {0};
     int64_t step = state_of(r)->step;
-    r->saved_at = clock_seconds();
-    if (r->saved == step)
+    r->saving.at = clock_seconds();
+    if (r->saving.step == step)
         return;
     /* The one before may be in flight still; that it fails must not keep this one from being tried. */
     look_at_save(r, true, &err);
     err = (cvn_err){0};
-    int code = run_is_first(r) ? step_lines_sync(&r->metrics.lines, &err) : CVN_OK;
+    int code = run_is_first(r) ? step_lines_sync(&r->log.metrics.lines, &err) : CVN_OK;
     code = code ? code : train_state_fetch(&r->trainer.state, &r->trainer.rt, &err);
-    if (run_together(r, code, &err) || checkpoint_save(r->writer, state_of(r), &err))
+    if (run_together(r, code, &err) || checkpoint_save(r->saving.writer, state_of(r), &err))
         not_saved(r, step, &err);
     else
-        r->saved = step;
+        r->saving.step = step;
 }
 
 /* A text by the model in a folder, for the report and the event file, and what it makes of questions. */
@@ -129,11 +130,11 @@ static void sample(Run *r, const char *folder)
     char *text = NULL;
     const char *prompt = r->config.prompt ? r->config.prompt : "", *file = r->config.evaluate;
     int64_t step = state_of(r)->step;
-    if (!r->events->sample || !r->tokenizer || !run_is_first(r))
+    if (!r->events->sample || !r->tokens.tokenizer || !run_is_first(r))
         return;
     if ((r->events->sample(r->events->context, folder, prompt, &text, &err) ||
-         samples_add(&r->samples, step, prompt, text, &err) ||
-         event_file_text(&r->board, step, "sample", text, &err)) &&
+         samples_add(&r->log.samples, step, prompt, text, &err) ||
+         event_file_text(&r->log.board, step, "sample", text, &err)) &&
         err.code != CVN_EINTERRUPTED)
         run_warn(r, "no text at step %" PRId64 ": %s", step, err.message);
     free(text);
@@ -166,7 +167,7 @@ static void sample_checkpoint(Run *r)
     cvn_err err = {0};
     int64_t step = state_of(r)->step;
     save(r);
-    if (look_at_save(r, true, &err) || r->saved != step)
+    if (look_at_save(r, true, &err) || r->saving.step != step)
         return;
     if (state_of(r)->shards) { /* slices are no model that could say something */
         if (export_result(r, &err))
@@ -185,25 +186,25 @@ static int judge(Run *r, const TrainReport *report, cvn_err *err)
 {
     double mean;
     int64_t step = state_of(r)->step;
-    if (outlier_add(&r->loss, report->loss, &mean))
+    if (outlier_add(&r->health.loss, report->loss, &mean))
         run_warn(r, "step %" PRId64 ": the loss of %.4g is far above the %.4g of the steps before",
                  step, report->loss, mean);
-    if (outlier_add(&r->norm, report->grad_norm, &mean))
+    if (outlier_add(&r->health.norm, report->grad_norm, &mean))
         run_warn(r,
                  "step %" PRId64
                  ": the gradient norm of %.4g is far above the %.4g of the steps before",
                  step, report->grad_norm, mean);
-    r->n_skipped = report->updated ? 0 : r->n_skipped + 1;
+    r->health.skipped = report->updated ? 0 : r->health.skipped + 1;
     if (report->updated)
         return CVN_OK;
     run_warn(r, "step %" PRId64 " was skipped: its loss or gradient is not finite", step);
-    if (r->n_skipped < MOST_SKIPPED)
+    if (r->health.skipped < MOST_SKIPPED)
         return CVN_OK;
     return err_set(
         err, CVN_EINVAL,
         "%d steps in a row had a loss or gradient that is not finite; lower --lr, or use "
         "--dtype f32",
-        r->n_skipped);
+        r->health.skipped);
 }
 
 static void record(Run *r, const MetricsRow *row)
@@ -211,11 +212,12 @@ static void record(Run *r, const MetricsRow *row)
     cvn_err err = {0};
     if (!run_is_first(r))
         return;
-    bool failed = metrics_add(&r->metrics, row, &err) || event_file_add(&r->board, row, &err);
-    if (failed && !r->no_room)
+    bool failed =
+        metrics_add(&r->log.metrics, row, &err) || event_file_add(&r->log.board, row, &err);
+    if (failed && !r->log.no_room)
         run_warn(r, "the metrics of step %" PRId64 " and later ones wait for room: %s", row->step,
                  err.message);
-    r->no_room = failed;
+    r->log.no_room = failed;
 }
 
 /* A step that is faster than the peak says that the machine had other work when that was measured: then it is measured
@@ -230,13 +232,13 @@ static double mfu_of(Run *r, double seconds)
     if (r->lora.rank > 0)
         flops -= 2 * (double)model_size(r->model).matmul_params * (double)(c->batch * c->seq);
     double rate = flops / seconds;
-    if (rate > r->peak && !r->events->cluster && here >= r->next_peak) {
-        double before = r->peak;
-        r->next_peak = here + STEPS_BETWEEN_PEAKS;
-        if (run_measure_peak(r, &ignored) || r->peak < before)
-            r->peak = before;
+    if (rate > r->pace.peak && !r->events->cluster && here >= r->pace.next_peak) {
+        double before = r->pace.peak;
+        r->pace.next_peak = here + STEPS_BETWEEN_PEAKS;
+        if (run_measure_peak(r, &ignored) || r->pace.peak < before)
+            r->pace.peak = before;
     }
-    return r->peak > 0 ? rate / r->peak : 0;
+    return r->pace.peak > 0 ? rate / r->pace.peak : 0;
 }
 
 static int step(Run *r, cvn_err *err)
@@ -251,10 +253,10 @@ static int step(Run *r, cvn_err *err)
     CommTable before, after;
     const Runtime *rt = &r->trainer.rt;
     rt->backend->communication(rt->devices, &before);
-    TRY(trainer_step(&r->trainer, &r->batch, &report, err));
+    TRY(trainer_step(&r->trainer, &r->rows.batch, &report, err));
     rt->backend->communication(rt->devices, &after);
     comm_table_since(&after, &before);
-    comm_table_add(&r->communication, &after);
+    comm_table_add(&r->pace.communication, &after);
     CommRow sum = comm_table_sum(&after);
     TRY(run_check_step(r, &report, err));
     double seconds = clock_seconds() - begin;
@@ -278,11 +280,11 @@ static int step(Run *r, cvn_err *err)
     r->result.seconds += seconds;
     r->result.tokens += c->batch * c->seq;
     /* The first step touches all memory for the first time and tells little of the rest. */
-    r->mean_seconds =
-        state->step - r->first <= 2 ? seconds : 0.95 * r->mean_seconds + 0.05 * seconds;
+    r->pace.mean_seconds =
+        state->step - r->pace.first <= 2 ? seconds : 0.95 * r->pace.mean_seconds + 0.05 * seconds;
     TrainProgress progress = {.row = row,
                               .steps = c->steps,
-                              .left = r->mean_seconds * (double)(c->steps - row.step),
+                              .left = r->pace.mean_seconds * (double)(c->steps - row.step),
                               .memory = r->trainer.bytes};
     if (r->events->step)
         r->events->step(r->events->context, &progress);
@@ -306,7 +308,7 @@ static void save_when_there_is_room(Run *r)
     for (int waited = 0; waited < LONGEST_WAIT; waited += WAIT) {
         save(r);
         look_at_save(r, true, &err);
-        if (r->saved == state_of(r)->step || r->events->cluster || has_stop(r) ||
+        if (r->saving.step == state_of(r)->step || r->events->cluster || has_stop(r) ||
             room_check_disk(checkpoint_folder(r->out).text, checkpoint_bytes(state_of(r)), &err) ==
                 CVN_OK)
             return;
@@ -314,7 +316,7 @@ static void save_when_there_is_room(Run *r)
             run_warn(r,
                      "step %" PRId64 " has no room: %s; it is tried again for half an hour, and "
                      "Ctrl-C gives it up",
-                     state_of(r)->step, r->unsaved.message);
+                     state_of(r)->step, r->saving.failed.message);
         for (int i = 0; i < 10 * WAIT && !has_stop(r); i++)
             usleep(100000);
         err = (cvn_err){0};
@@ -323,16 +325,16 @@ static void save_when_there_is_room(Run *r)
 
 static bool did_steps(const Run *r)
 {
-    return r->trainer.state.saved.step > r->first;
+    return r->trainer.state.saved.step > r->pace.first;
 }
 
 /* The last checkpoint, the model as a folder, a last text and the report. */
 static int finish(Run *r, cvn_err *err)
 {
-    r->ending = true;
+    r->saving.ending = true;
     save_when_there_is_room(r);
-    if (look_at_save(r, true, err) == CVN_OK && r->saved != state_of(r)->step)
-        *err = r->unsaved;
+    if (look_at_save(r, true, err) == CVN_OK && r->saving.step != state_of(r)->step)
+        *err = r->saving.failed;
     if (err->code) {
         SCOPED(scoped_free) int64_t *steps = NULL;
         size_t n = 0;
@@ -361,13 +363,13 @@ static int run_steps(Run *r, cvn_err *err)
     if (profile)
         TRY(backend->trace_begin(devices, err));
     while (state->step < c->steps && !r->stopped && (r->events->cluster || !has_stop(r)) &&
-           (c->stop_after == 0 || state->step - r->first < c->stop_after)) {
+           (c->stop_after == 0 || state->step - r->pace.first < c->stop_after)) {
         TRY(step(r, err));
         cvn_err told = {0};
         look_at_save(r, false, &told);
         if (state->step == c->steps)
             break;
-        if (divides(c->save_every, state->step) || r->save_due) {
+        if (divides(c->save_every, state->step) || r->saving.due) {
             save(r);
             run_report(r);
         }
@@ -382,9 +384,9 @@ static int run_loop(void *run, cvn_err *err)
     Run *r = run;
     const TrainConfig *c = &r->config;
     const CheckpointState *state = state_of(r);
-    r->first = state->step;
-    r->saved = r->resumed ? state->step : -1;
-    r->saved_at = clock_seconds();
+    r->pace.first = state->step;
+    r->saving.step = r->begin.resumed ? state->step : -1;
+    r->saving.at = clock_seconds();
     if (state->step >= c->steps)
         run_note(r,
                  "all %" PRId64 " steps of '%s' were done before; to go on, give --steps more than "

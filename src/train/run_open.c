@@ -27,8 +27,8 @@ static bool on_mesh(const TrainConfig *c)
 /* The options of the checkpoint, then those that were given. */
 static int merge_options(Run *r, const TrainConfig *config, const bool *given, cvn_err *err)
 {
-    const Manifest *manifest = &r->from.manifest;
-    json_t *json = manifest->config ? json_object_parse(r->from.folder, manifest->config,
+    const Manifest *manifest = &r->begin.from.manifest;
+    json_t *json = manifest->config ? json_object_parse(r->begin.from.folder, manifest->config,
                                                         strlen(manifest->config), err)
                                     : json_object();
     if (!json)
@@ -37,13 +37,13 @@ static int merge_options(Run *r, const TrainConfig *config, const bool *given, c
     const char *started_in = json_string_value(json_object_get(json, TRAIN_FOLDER_KEY));
     const char *data_key = json_string_value(json_object_get(json, TRAIN_DATA_KEY));
     const char *dtype = json_string_value(json_object_get(json, TRAIN_EXPORT_KEY));
-    r->started_in = started_in ? arena_string(&r->arena, started_in) : NULL;
-    r->data_key = data_key ? arena_string(&r->arena, data_key) : NULL;
+    r->kept.started_in = started_in ? arena_string(&r->arena, started_in) : NULL;
+    r->kept.data_key = data_key ? arena_string(&r->arena, data_key) : NULL;
     if (!dtype || !cvn_dtype_parse(dtype, &r->export_dtype))
         r->export_dtype = CVN_DTYPE_COUNT;
     train_config_only(json);
     r->config = train_config_defaults();
-    TRY(train_config_read(&r->config, r->from.folder, json, NULL, &r->arena, err));
+    TRY(train_config_read(&r->config, r->begin.from.folder, json, NULL, &r->arena, err));
     TRY(run_find_paths(r, given, err));
     r->config.out = config->out;
     r->config.stop_after = 0;
@@ -56,7 +56,7 @@ static int merge_options(Run *r, const TrainConfig *config, const bool *given, c
             return err_set(err, CVN_EINVAL,
                            "--%s cannot change when a run goes on; leave it out, or begin another "
                            "run with --init '%s'",
-                           key->name, r->from.folder);
+                           key->name, r->begin.from.folder);
         train_config_copy(&r->config, config, key);
     }
     if (given && given[train_key_find("steps") - train_keys])
@@ -70,18 +70,18 @@ static int count_steps(Run *r, cvn_err *err)
     TrainConfig *c = &r->config;
     if (c->epochs > 0) {
         double most = train_key_find("steps")->high, steps = most;
-        if (r->data)
-            steps =
-                ceil(c->epochs * (double)data_sequences(r->data, DATA_TRAIN) / (double)c->batch);
+        if (r->rows.data)
+            steps = ceil(c->epochs * (double)data_sequences(r->rows.data, DATA_TRAIN) /
+                         (double)c->batch);
         c->steps = (int64_t)fmin(fmax(steps, 1), most);
     }
-    if (r->data && c->epochs > 0)
+    if (r->rows.data && c->epochs > 0)
         run_note(r, "steps: %" PRId64 ", which see the data %.4g times", c->steps, c->epochs);
-    if (r->has_from && c->steps < r->from.manifest.step)
+    if (r->begin.has_from && c->steps < r->begin.from.manifest.step)
         return err_set(err, CVN_EINVAL,
                        "'%s' has done %" PRId64 " steps; %s of the whole run, so give more than "
                        "that to go on",
-                       r->from.folder, r->from.manifest.step,
+                       r->begin.from.folder, r->begin.from.manifest.step,
                        c->epochs > 0 ? "--epochs are" : "--steps is");
     const Schedule schedule = train_config_schedule(c);
     return schedule_check(&schedule, err);
@@ -92,7 +92,7 @@ static int lock_run(Run *r, cvn_err *err)
 {
     const char *out = r->config.out;
     bool there = out && run_is_first(r) && file_is_folder(checkpoint_folder(out).text);
-    return run_together(r, there ? checkpoint_lock(out, &r->lock, err) : CVN_OK, err);
+    return run_together(r, there ? checkpoint_lock(out, &r->folder.lock, err) : CVN_OK, err);
 }
 
 static void warn_checkpoint(void *context, const char *sentence)
@@ -128,11 +128,11 @@ static int check_folder(const char *out, cvn_err *err)
 static int open_init(Run *r, cvn_err *err)
 {
     const TrainConfig *c = &r->config;
-    if (!c->init || (r->has_from && !c->lora && !c->dpo))
+    if (!c->init || (r->begin.has_from && !c->lora && !c->dpo))
         return CVN_OK;
-    TRY(io_open_model(&r->init, c->init, err));
-    r->has_init = true;
-    if (c->lora && r->init.adapter)
+    TRY(io_open_model(&r->begin.init, c->init, err));
+    r->begin.has_init = true;
+    if (c->lora && r->begin.init.adapter)
         return err_set(err, CVN_EINVAL,
                        "'%s' holds adapters; merge them by caravan export --lora-merge before "
                        "others are trained on top",
@@ -145,8 +145,8 @@ static int open_init(Run *r, cvn_err *err)
 static int check_tokenizer(const Run *r, cvn_err *err)
 {
     const TrainConfig *c = &r->config;
-    int64_t pieces = tokenizer_vocab_size(r->tokenizer), vocab = model_vocab(r->model);
-    if (r->resuming || !c->init)
+    int64_t pieces = tokenizer_vocab_size(r->tokens.tokenizer), vocab = model_vocab(r->model);
+    if (r->begin.resuming || !c->init)
         return CVN_OK;
     if (pieces > vocab)
         return err_set(err, CVN_EINVAL,
@@ -167,17 +167,17 @@ static int open_model(Run *r, cvn_err *err)
     TrainConfig *c = &r->config;
     if (c->lora)
         TRY(lora_parse(&r->lora, c->lora, err));
-    if (r->has_from && !c->lora) {
-        TRY(model_read(&r->model, r->from.folder, &r->arena, err));
+    if (r->begin.has_from && !c->lora) {
+        TRY(model_read(&r->model, r->begin.from.folder, &r->arena, err));
     } else if (c->init) {
-        r->model = model_copy(r->init.desc, &r->arena);
+        r->model = model_copy(r->begin.init.desc, &r->arena);
         model_set_interleaved(r->model, false); /* the state's order is Hugging Face's */
         TRY(check_tokenizer(r, err));
     } else {
         TRY(preset_model(c->preset, &r->model, &r->arena, err));
-        int32_t bos = tokenizer_bos(r->tokenizer), eos = tokenizer_eos(r->tokenizer);
+        int32_t bos = tokenizer_bos(r->tokens.tokenizer), eos = tokenizer_eos(r->tokens.tokenizer);
         const SpecialIds begins = {bos >= 0, {bos}}, ends = {eos >= 0, {eos}};
-        model_set_vocab(r->model, tokenizer_vocab_size(r->tokenizer), &begins, &ends);
+        model_set_vocab(r->model, tokenizer_vocab_size(r->tokens.tokenizer), &begins, &ends);
         if (c->seq > model_context(r->model))
             model_set_context(r->model, c->seq);
     }
@@ -187,10 +187,10 @@ static int open_model(Run *r, cvn_err *err)
     model_set_dropout(r->model, rates);
     if (c->seq == 0)
         c->seq = model_context(r->model) < 1024 ? model_context(r->model) : 1024;
-    r->sizes_batch = c->batch == 0;
-    if (r->sizes_batch)
+    r->rows.sizes_batch = c->batch == 0;
+    if (r->rows.sizes_batch)
         c->batch = train_default_batch(model_size(r->model).params, c->seq, c->micro_batch);
-    if (r->sizes_batch && c->dpo && c->batch % 2)
+    if (r->rows.sizes_batch && c->dpo && c->batch % 2)
         c->batch *= 2;
     /* The type of the model at the end: of a run that goes on the one that it began with, since a checkpoint's own config
        has the state's; else that of the model it begins from. */
@@ -225,7 +225,7 @@ static void end_turns(Run *r, const ChatTemplate *chat)
 {
     int32_t stop[4];
     SpecialIds ends = *model_ends(r->model);
-    size_t n = chat_template_stops(chat, r->tokenizer, stop);
+    size_t n = chat_template_stops(chat, r->tokens.tokenizer, stop);
     for (size_t i = 0; i < n; i++) {
         bool there = stop[i] >= model_vocab(r->model);
         for (int k = 0; k < ends.n; k++)
@@ -240,12 +240,13 @@ static int open_data(Run *r, cvn_err *err)
 {
     TrainConfig *c = &r->config;
     cvn_err none = {0};
-    chat_template_open(r->tokenizer, NULL, &r->chat, &none); /* who learns texts needs none */
+    chat_template_open(r->tokens.tokenizer, NULL, &r->tokens.chat,
+                       &none); /* who learns texts needs none */
     DataOptions options = {.paths = c->dpo ? &c->dpo : c->data,
                            .n_paths = c->dpo ? 1 : (size_t)c->n_data,
                            .pairs = c->dpo != NULL,
-                           .tokenizer = r->tokenizer,
-                           .chat = r->chat,
+                           .tokenizer = r->tokens.tokenizer,
+                           .chat = r->tokens.chat,
                            .no_chat = none.message,
                            .vocab = (int32_t)model_vocab(r->model),
                            .seq = c->seq,
@@ -258,21 +259,21 @@ static int open_data(Run *r, cvn_err *err)
                            .progress = run_goes_on,
                            .context = r};
     /* The others find the cache that the first one makes. */
-    TRY(run_together(r, run_is_first(r) ? data_open(&r->data, &options, err) : CVN_OK, err));
+    TRY(run_together(r, run_is_first(r) ? data_open(&r->rows.data, &options, err) : CVN_OK, err));
     if (!run_is_first(r))
-        TRY(data_open(&r->data, &options, err));
-    if (r->chat && data_is_partial(r->data))
-        end_turns(r, r->chat);
+        TRY(data_open(&r->rows.data, &options, err));
+    if (r->tokens.chat && data_is_partial(r->rows.data))
+        end_turns(r, r->tokens.chat);
     /* A batch that was not asked for has no sequence twice. */
-    while (r->sizes_batch && !c->micro_batch && c->batch > (c->dpo ? 2 : 1) &&
-           c->batch > data_sequences(r->data, DATA_TRAIN))
+    while (r->rows.sizes_batch && !c->micro_batch && c->batch > (c->dpo ? 2 : 1) &&
+           c->batch > data_sequences(r->rows.data, DATA_TRAIN))
         c->batch /= 2;
     TRY(count_steps(r, err));
-    const DataReport *report = data_report(r->data);
+    const DataReport *report = data_report(r->rows.data);
     run_note(r, "data: %" PRId64 " tokens in %" PRId64 " document%s, %" PRId64 " sequence%s%s",
              report->tokens, report->documents, report->documents == 1 ? "" : "s",
-             data_sequences(r->data, DATA_TRAIN),
-             data_sequences(r->data, DATA_TRAIN) == 1 ? "" : "s",
+             data_sequences(r->rows.data, DATA_TRAIN),
+             data_sequences(r->rows.data, DATA_TRAIN) == 1 ? "" : "s",
              report->made ? "" : " (tokenised before)");
     if (report->cut_off)
         run_warn(r,
@@ -283,20 +284,20 @@ static int open_data(Run *r, cvn_err *err)
     TrainConfig kept;
     snprintf(key, sizeof key, "%016" PRIx64, report->key);
     TRY(run_keep_paths(r, &kept, err));
-    if (r->data_key && strcmp(r->data_key, key) != 0)
+    if (r->kept.data_key && strcmp(r->kept.data_key, key) != 0)
         return err_set(err, CVN_EINVAL,
                        "the data is not what '%s' was trained on; give the same files, or begin "
                        "another run with --init '%s'",
-                       r->out, r->from.folder);
+                       r->out, r->begin.from.folder);
     json_t *json = train_config_json(&kept);
     json = json_with(json, TRAIN_DATA_KEY, json_string(key));
     json = json_with(json, TRAIN_EXPORT_KEY, json_string(cvn_dtype_name(r->export_dtype)));
-    json_t *folder = r->started_in ? json_string(r->started_in) : NULL;
+    json_t *folder = r->kept.started_in ? json_string(r->kept.started_in) : NULL;
     if (folder) /* it is UTF-8 */
         json = json_with(json, TRAIN_FOLDER_KEY, folder);
     HELD(json_release, json);
-    r->config_text = json_arena_text(json, JSON_REAL_PRECISION(15), &r->arena);
-    return r->config_text ? CVN_OK : err_set(err, CVN_EMEM, "no memory for the options");
+    r->kept.text = json_arena_text(json, JSON_REAL_PRECISION(15), &r->arena);
+    return r->kept.text ? CVN_OK : err_set(err, CVN_EMEM, "no memory for the options");
 }
 
 /* ---- the trainer ---- */
@@ -343,18 +344,18 @@ static int check_mesh(Run *r, cvn_err *err)
 /* What the model that the run begins from makes of the rows of a split that there will be. */
 static int refer_to(Run *r, DataSplit split, int64_t most, cvn_err *err)
 {
-    int64_t n = data_sequences(r->data, split), micro = r->trainer.options.micro_batch;
+    int64_t n = data_sequences(r->rows.data, split), micro = r->trainer.options.micro_batch;
     float *cost = arena_array(&r->arena, (size_t)micro, sizeof *cost);
     float *reference = arena_array(&r->arena, (size_t)n + 1, sizeof *reference);
     n = n < most ? n : most;
     for (int64_t i = 0; i < n; i += micro) {
         TRY(check_stopped(r, err));
         TRY(run_fill(r, split, i, micro, err));
-        TRY(trainer_score(&r->trainer, &r->batch, cost, err));
+        TRY(trainer_score(&r->trainer, &r->rows.batch, cost, err));
         for (int64_t k = 0; k < micro && i + k < n; k++)
-            reference[data_row(r->data, split, i + k)] = cost[k];
+            reference[data_row(r->rows.data, split, i + k)] = cost[k];
     }
-    r->reference[split] = reference;
+    r->rows.reference[split] = reference;
     return CVN_OK;
 }
 
@@ -362,7 +363,7 @@ static int open_trainer(Run *r, cvn_err *err)
 {
     const TrainConfig *c = &r->config;
     TrainerOptions o = trainer_options(r);
-    o.evaluates = data_sequences(r->data, DATA_VALIDATION) > 0;
+    o.evaluates = data_sequences(r->rows.data, DATA_VALIDATION) > 0;
     TRY(run_share_memory(r, &o.memory_limit, err));
     TRY(trainer_open(&r->trainer, r->model, &o, err));
     /* Devices that would all do the same, as those along `data` with a batch of one sequence and a layout that divides
@@ -383,9 +384,9 @@ static int open_trainer(Run *r, cvn_err *err)
              remat_policy_names[r->trainer.options.remat]);
     TrainState *state = &r->trainer.state;
     state->saved.seed = (uint64_t)c->seed;
-    if (r->has_init)
-        TRY(trainer_from_model(&r->trainer, &r->init, err));
-    if ((!r->has_from || c->dpo) && (!r->has_init || c->lora))
+    if (r->begin.has_init)
+        TRY(trainer_from_model(&r->trainer, &r->begin.init, err));
+    if ((!r->begin.has_from || c->dpo) && (!r->begin.has_init || c->lora))
         TRY(trainer_random(&r->trainer, (uint64_t)c->seed, err));
     if (c->dpo) {
         int64_t all = c->steps > INT64_MAX / c->batch ? INT64_MAX : c->steps * c->batch;
@@ -395,13 +396,13 @@ static int open_trainer(Run *r, cvn_err *err)
         run_note(r, "reference: what '%s' makes of the answers, in %.1f s", c->init,
                  clock_seconds() - begin);
     }
-    if (r->has_from) {
-        TRY(trainer_restore(&r->trainer, &r->from, err));
-        checkpoint_close(&r->from); /* or its space on the disk is held while the run lasts */
-        r->has_from = false;
-        r->resumed = true;
+    if (r->begin.has_from) {
+        TRY(trainer_restore(&r->trainer, &r->begin.from, err));
+        checkpoint_close(&r->begin.from); /* or its space on the disk is held while the run lasts */
+        r->begin.has_from = false;
+        r->begin.resumed = true;
     }
-    state->saved.config = r->config_text;
+    state->saved.config = r->kept.text;
     return CVN_OK;
 }
 
@@ -409,7 +410,7 @@ static int open_trainer(Run *r, cvn_err *err)
 
 bool run_has_last_text(const Run *r)
 {
-    const Samples *s = &r->samples;
+    const Samples *s = &r->log.samples;
     return s->n > 0 && s->sample[s->n - 1].step == r->trainer.state.saved.step;
 }
 
@@ -426,9 +427,9 @@ static int open_files(Run *r, cvn_err *err)
                                  .config = r->model,
                                  .lora = r->lora.rank ? &r->lora : NULL,
                                  .base = base,
-                                 .tokenizer = r->tokenizer_file,
+                                 .tokenizer = r->tokens.file,
                                  .cluster = r->events->cluster,
-                                 .locked = r->lock >= 0};
+                                 .locked = r->folder.lock >= 0};
     /* Where not even one checkpoint fits, nothing that the run learns could be kept. */
     int code = run_is_first(r)
                    ? room_check_disk(checkpoint_folder(r->out).text, checkpoint_bytes(saved), err)
@@ -436,21 +437,21 @@ static int open_files(Run *r, cvn_err *err)
     if (code)
         err_prefix(err, "no step is done: a checkpoint would not fit");
     TRY(run_together(r, code, err));
-    r->writer = checkpoint_writer_new(r->out, saved->step, &options, err);
-    if (!r->writer || !run_is_first(r))
-        return r->writer ? CVN_OK : err->code;
-    TRY(metrics_open(&r->metrics, r->out, saved->step, err));
-    TRY(samples_open(&r->samples, r->out, saved->step, err));
+    r->saving.writer = checkpoint_writer_new(r->out, saved->step, &options, err);
+    if (!r->saving.writer || !run_is_first(r))
+        return r->saving.writer ? CVN_OK : err->code;
+    TRY(metrics_open(&r->log.metrics, r->out, saved->step, err));
+    TRY(samples_open(&r->log.samples, r->out, saved->step, err));
     return saved->step >= c->steps && run_has_last_text(r)
                ? CVN_OK /* nothing is to come */
-               : event_file_open(&r->board, r->out, saved->step, err);
+               : event_file_open(&r->log.board, r->out, saved->step, err);
 }
 
 int run_measure_peak(Run *r, cvn_err *err)
 {
     Ceilings ceilings = {0};
     int code = train_ceilings(&r->trainer, &ceilings, err);
-    r->peak = ceilings_flops(&ceilings, r->trainer.options.compute);
+    r->pace.peak = ceilings_flops(&ceilings, r->trainer.options.compute);
     return code;
 }
 
@@ -466,23 +467,23 @@ static int open_all(void *of, cvn_err *err)
     static const char *const of_mesh[] = {"layout", "overlap"};
     const Opening *o = of;
     Run *r = o->run;
-    r->metrics.lines.fd = r->board.fd = r->samples.lines.fd = -1;
-    r->saved = r->lock = -1;
+    r->log.metrics.lines.fd = r->log.board.fd = r->log.samples.lines.fd = -1;
+    r->saving.step = r->folder.lock = -1;
     r->export_dtype = CVN_DTYPE_COUNT;
     r->result.loss = NAN;
     TRY(arena_init(&r->arena, err));
     r->config = *o->config;
-    r->resuming = o->resume && o->config->out;
+    r->begin.resuming = o->resume && o->config->out;
     TRY(lock_run(r, err));
-    if (r->resuming) {
-        TRY(checkpoint_open_latest(&r->from, r->config.out, r->events->cluster, warn_checkpoint, r,
-                                   err));
-        r->has_from = true;
+    if (r->begin.resuming) {
+        TRY(checkpoint_open_latest(&r->begin.from, r->config.out, r->events->cluster,
+                                   warn_checkpoint, r, err));
+        r->begin.has_from = true;
         TRY(merge_options(r, o->config, o->given, err));
     }
     TRY(train_config_check(&r->config, err));
     TRY(count_steps(r, err));
-    if (!r->resuming)
+    if (!r->begin.resuming)
         TRY(check_folder(r->config.out, err));
     r->out = r->config.out;
     if (r->events->cluster && !on_mesh(&r->config))
@@ -496,8 +497,9 @@ static int open_all(void *of, cvn_err *err)
         return err->code;
     const TrainerOptions options = trainer_options(r);
     if (trainer_check(r->model, &options, err) || open_data(r, err) || run_agree(r, err) ||
-        train_batch_new(&r->batch, r->config.batch, r->config.seq, err) || open_trainer(r, err) ||
-        run_measure_peak(r, err) || check_stopped(r, err) || open_files(r, err))
+        train_batch_new(&r->rows.batch, r->config.batch, r->config.seq, err) ||
+        open_trainer(r, err) || run_measure_peak(r, err) || check_stopped(r, err) ||
+        open_files(r, err))
         return err->code;
     return run_keep_folder(r, err);
 }
@@ -509,21 +511,21 @@ int run_open(Run *r, const TrainConfig *config, const bool *given, bool resume, 
 
 void run_close(Run *r)
 {
-    train_batch_free(&r->batch);
-    checkpoint_writer_free(r->writer);
-    samples_close(&r->samples);
-    event_file_close(&r->board);
-    metrics_close(&r->metrics);
+    train_batch_free(&r->rows.batch);
+    checkpoint_writer_free(r->saving.writer);
+    samples_close(&r->log.samples);
+    event_file_close(&r->log.board);
+    metrics_close(&r->log.metrics);
     trainer_close(&r->trainer);
-    data_free(r->data);
-    if (r->has_from)
-        checkpoint_close(&r->from);
-    if (r->has_init)
-        io_close_model(&r->init);
-    chat_template_free(r->chat);
-    tokenizer_free(r->tokenizer);
+    data_free(r->rows.data);
+    if (r->begin.has_from)
+        checkpoint_close(&r->begin.from);
+    if (r->begin.has_init)
+        io_close_model(&r->begin.init);
+    chat_template_free(r->tokens.chat);
+    tokenizer_free(r->tokens.tokenizer);
     run_clear_folder(r);
-    if (r->lock >= 0)
-        close(r->lock);
+    if (r->folder.lock >= 0)
+        close(r->folder.lock);
     arena_free(&r->arena);
 }

@@ -47,10 +47,11 @@ static void change_paths(Run *r, TrainConfig *c, const char *here,
 /* An absolute path is as it is, and so is one that starts from the folder we are in. */
 static const char *find_path(Run *r, const char *here, const char *path)
 {
-    if (!path || *path == '/' || !r->started_in || (here && strcmp(here, r->started_in) == 0))
+    if (!path || *path == '/' || !r->kept.started_in ||
+        (here && strcmp(here, r->kept.started_in) == 0))
         return path;
-    const char *there = arena_printf(&r->arena, "%s/%s", r->started_in, path);
-    r->starts_there = r->starts_there || exists(there);
+    const char *there = arena_printf(&r->arena, "%s/%s", r->kept.started_in, path);
+    r->kept.starts_there = r->kept.starts_there || exists(there);
     return exists(there) || !exists(path) ? there : path;
 }
 
@@ -64,14 +65,14 @@ int run_find_paths(Run *r, const bool *given, cvn_err *err)
         if (!exists(c->data[i]))
             return err_set(err, CVN_EIO,
                            "'%s', which '%s' was trained on, is not there any more; %s", c->data[i],
-                           r->from.folder,
+                           r->begin.from.folder,
                            c->n_data == 1 ? "give its new place with --data"
                                           : "give all files again with --data, in the same order");
     if ((c->lora || c->dpo) && c->init && !is_given(given, "init") && !file_exists(c->init))
         return err_set(err, CVN_EIO,
                        "'%s', the model that '%s' begins from, is not there any more; give its new "
                        "place with --init",
-                       c->init, r->from.folder);
+                       c->init, r->begin.from.folder);
     return CVN_OK;
 }
 
@@ -91,14 +92,14 @@ bool run_same_path(const Run *r, const TrainConfig *now, const TrainKey *key)
     return same;
 }
 
-/* A path as it is kept: from r->started_in where that leads to it. */
+/* A path as it is kept: from r->kept.started_in where that leads to it. */
 static const char *keep_path(Run *r, const char *here, const char *path)
 {
-    if (!path || !r->started_in || !here || strcmp(here, r->started_in) == 0)
+    if (!path || !r->kept.started_in || !here || strcmp(here, r->kept.started_in) == 0)
         return path;
     const char *whole = *path == '/' ? path : arena_printf(&r->arena, "%s/%s", here, path);
-    size_t n = strlen(r->started_in);
-    bool below = strncmp(whole, r->started_in, n) == 0 && whole[n] == '/' && whole[n + 1];
+    size_t n = strlen(r->kept.started_in);
+    bool below = strncmp(whole, r->kept.started_in, n) == 0 && whole[n] == '/' && whole[n + 1];
     return below ? whole + n + 1 : whole;
 }
 
@@ -109,10 +110,10 @@ int run_keep_paths(Run *r, TrainConfig *kept, cvn_err *err)
         own && strlen(own) < sizeof((FilePath){0}).text ? arena_string(&r->arena, own) : NULL;
     free(own);
     int code = run_share_path(r, &here, err);
-    if (!r->starts_there)
-        r->started_in = here;
+    if (!r->kept.starts_there)
+        r->kept.started_in = here;
     if (code == CVN_OK)
-        code = run_share_path(r, &r->started_in, err);
+        code = run_share_path(r, &r->kept.started_in, err);
     *kept = r->config;
     change_paths(r, kept, here, keep_path);
     return code;

@@ -57,8 +57,8 @@ int run_agree(const Run *r, cvn_err *err)
 {
     Cluster *c = r->events->cluster;
     TRY(cluster_agree(c, "the model", model_hash(r->model), err));
-    TRY(cluster_agree(c, "the training data", data_report(r->data)->key, err));
-    return cluster_agree(c, "the options", hash_bytes(r->config_text, strlen(r->config_text)), err);
+    TRY(cluster_agree(c, "the training data", data_report(r->rows.data)->key, err));
+    return cluster_agree(c, "the options", hash_bytes(r->kept.text, strlen(r->kept.text)), err);
 }
 
 /* What a step was, to be compared. */
@@ -79,9 +79,9 @@ int run_check_step(Run *r, const TrainReport *report, cvn_err *err)
                 report->grad_norm,
                 flag_is_set(r->events->stop),
                 r->config.save_minutes > 0 &&
-                    clock_seconds() - r->saved_at >= 60 * r->config.save_minutes};
+                    clock_seconds() - r->saving.at >= 60 * r->config.save_minutes};
     r->stopped = own.stop;
-    r->save_due = own.save;
+    r->saving.due = own.save;
     if (!c)
         return CVN_OK;
     int n = cluster_size(c);
@@ -89,7 +89,7 @@ int run_check_step(Run *r, const TrainReport *report, cvn_err *err)
     if (!all)
         return err_set(err, CVN_EMEM, "no memory to talk to other ranks");
     int code = cluster_gather(c, CLUSTER_STEPS, &own, all, sizeof own, err);
-    r->save_due = all[0].save;
+    r->saving.due = all[0].save;
     for (int i = 0; i < n && code == CVN_OK; i++) {
         r->stopped = r->stopped || all[i].stop;
         if (memcmp(&all[i], &all[0], offsetof(Card, stop)) == 0)

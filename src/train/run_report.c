@@ -56,7 +56,7 @@ static char *used_options(const Run *r)
         {"memory", json_integer((json_int_t)o->memory_limit)},
         {"threads", json_integer(r->trainer.rt.info.threads)},
     };
-    json_auto_t *json = r->config_text ? json_loads(r->config_text, 0, NULL) : NULL;
+    json_auto_t *json = r->kept.text ? json_loads(r->kept.text, 0, NULL) : NULL;
     for (size_t i = 0; i < sizeof used / sizeof *used; i++)
         if (!used[i].value || json_object_set_new(json, used[i].key, used[i].value))
             json_object_del(json, used[i].key);
@@ -69,12 +69,12 @@ static void put_machine(StrBuf *out, const Run *r)
     const TrainerOptions *o = &r->trainer.options;
     cpu_brand(brand);
     int threads = r->trainer.rt.info.threads;
-    if (r->peak > 0)
+    if (r->pace.peak > 0)
         strbuf_printf(out,
                       "%s%s%d thread%s\n"
                       "matrix products: %.1f GFLOP/s in %s, measured in the run\n",
-                      brand, *brand ? "; " : "", threads, threads == 1 ? "" : "s", r->peak / 1e9,
-                      cvn_dtype_name(o->compute));
+                      brand, *brand ? "; " : "", threads, threads == 1 ? "" : "s",
+                      r->pace.peak / 1e9, cvn_dtype_name(o->compute));
     else
         strbuf_printf(out, "%s\n", r->trainer.rt.info.kind);
     strbuf_printf(out, "memory: %s of weights, optimizer and temporaries; recomputed: %s",
@@ -83,8 +83,8 @@ static void put_machine(StrBuf *out, const Run *r)
 
 void run_communication(const Run *r, CommTable *out)
 {
-    int64_t steps = r->trainer.state.saved.step - r->first;
-    *out = r->communication;
+    int64_t steps = r->trainer.state.saved.step - r->pace.first;
+    *out = r->pace.communication;
     if (steps > 0)
         comm_table_divide(out, (double)steps);
 }
@@ -108,12 +108,13 @@ void run_report(Run *r)
                      .command = command.text,
                      .machine = machine.text,
                      .config = options,
-                     .metrics = &r->metrics,
-                     .samples = &r->samples,
+                     .metrics = &r->log.metrics,
+                     .samples = &r->log.samples,
                      .communication = &communication,
                      .steps = c->steps,
                      .tokens = saved->tokens,
                      .finished = saved->step >= c->steps};
-    if (report_write(r->out, &report, &err) && !r->no_room) /* of a full disk was told already */
+    if (report_write(r->out, &report, &err) &&
+        !r->log.no_room) /* of a full disk was told already */
         run_warn(r, "the report was not written: %s", err.message);
 }

@@ -59,14 +59,15 @@ static int make_fresh(Run *r, cvn_err *err)
         if (!mkdtemp(fresh))
             return err_set(err, CVN_EIO, "nothing can be written into '%s': %s", r->out,
                            strerror(errno));
-        r->fresh_lock = open(fresh, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        bool taken = r->fresh_lock >= 0 && flock(r->fresh_lock, LOCK_EX | LOCK_NB) != 0 &&
+        r->folder.fresh_lock = open(fresh, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        bool taken = r->folder.fresh_lock >= 0 &&
+                     flock(r->folder.fresh_lock, LOCK_EX | LOCK_NB) != 0 &&
                      errno == EWOULDBLOCK; /* not: a file system without locks */
         if (!taken && file_is_folder(fresh)) {
-            r->fresh = fresh;
+            r->folder.fresh = fresh;
             return CVN_OK;
         }
-        close(r->fresh_lock);
+        close(r->folder.fresh_lock);
     }
 }
 
@@ -74,12 +75,12 @@ static int make_folder(Run *r, cvn_err *err)
 {
     bool existed = file_exists(r->out);
     TRY(file_make_folder(r->out, err));
-    r->made_folder = !existed;
-    if (r->resuming && access(r->out, W_OK | X_OK) != 0)
+    r->folder.made = !existed;
+    if (r->begin.resuming && access(r->out, W_OK | X_OK) != 0)
         return err_set(err, CVN_EIO, "nothing can be written into '%s': %s", r->out,
                        strerror(errno));
     run_clear_left(r);
-    return r->resuming ? CVN_OK : make_fresh(r, err);
+    return r->begin.resuming ? CVN_OK : make_fresh(r, err);
 }
 
 int run_make_folder(Run *r, cvn_err *err)
@@ -91,11 +92,11 @@ int run_make_folder(Run *r, cvn_err *err)
 static int copy_tokenizer(Run *r, const char *from, cvn_err *err)
 {
     if (!file_is_folder(from))
-        return tokenizer_copy(from, r->fresh, err);
+        return tokenizer_copy(from, r->folder.fresh, err);
     for (int i = 0; tokenizer_files[i]; i++) {
         const char *path = path_in(r, from, tokenizer_files[i]);
         if (file_exists(path))
-            TRY(file_copy(path, path_in(r, r->fresh, tokenizer_files[i]), err));
+            TRY(file_copy(path, path_in(r, r->folder.fresh, tokenizer_files[i]), err));
     }
     return CVN_OK;
 }
@@ -107,13 +108,14 @@ static int describe_tokenizer(Run *r, const Tokenizer *tokenizer, cvn_err *err)
     if (r->config.chat_template) {
         TRY(chat_template_open(tokenizer, r->config.chat_template, &chat, err));
         const char *source = chat_template_source(chat);
-        int code =
-            file_write(path_in(r, r->fresh, "chat_template.jinja"), source, strlen(source), err);
+        int code = file_write(path_in(r, r->folder.fresh, "chat_template.jinja"), source,
+                              strlen(source), err);
         chat_template_free(chat);
         TRY(code);
     }
-    return file_has(r->fresh, "tokenizer.json") && !file_has(r->fresh, "tokenizer_config.json")
-               ? tokenizer_config_write(tokenizer, r->fresh, err)
+    return file_has(r->folder.fresh, "tokenizer.json") &&
+                   !file_has(r->folder.fresh, "tokenizer_config.json")
+               ? tokenizer_config_write(tokenizer, r->folder.fresh, err)
                : CVN_OK;
 }
 
@@ -122,7 +124,7 @@ static int prepare_tokenizer(Run *r, cvn_err *err)
 {
     const char *from = r->config.tokenizer ? r->config.tokenizer : r->config.init;
     Tokenizer *look; /* what is wrong with it should name the file that was given */
-    if (r->resuming)
+    if (r->begin.resuming)
         return CVN_OK;
     if (!from) { /* a new one of the data, with as many pieces as the preset has */
         Model *preset;
@@ -133,7 +135,7 @@ static int prepare_tokenizer(Run *r, cvn_err *err)
                                .vocab = (int32_t)model_vocab(preset),
                                .progress = run_goes_on,
                                .context = r};
-        from = path_in(r, r->fresh, tokenizer_files[0]);
+        from = path_in(r, r->folder.fresh, tokenizer_files[0]);
         TRY(data_train_tokenizer(&options, from, &reached, err));
         run_note(r, "tokenizer: %d pieces, made from the data", (int)reached);
     }
@@ -153,38 +155,38 @@ static int prepare_tokenizer(Run *r, cvn_err *err)
 
 int run_open_tokenizer(Run *r, cvn_err *err)
 {
-    r->tokenizer_folder = r->resuming ? r->out : r->fresh;
+    r->tokens.folder = r->begin.resuming ? r->out : r->folder.fresh;
     TRY(run_together(r, run_is_first(r) ? prepare_tokenizer(r, err) : CVN_OK, err));
-    TRY(run_share_path(r, &r->tokenizer_folder, err));
-    TRY(tokenizer_open(r->tokenizer_folder, &r->tokenizer, err));
-    for (int i = 0; i < TOKENIZER_KINDS && !r->tokenizer_file; i++)
-        if (file_exists(path_in(r, r->tokenizer_folder, tokenizer_files[i])))
-            r->tokenizer_file = path_in(r, r->out, tokenizer_files[i]);
+    TRY(run_share_path(r, &r->tokens.folder, err));
+    TRY(tokenizer_open(r->tokens.folder, &r->tokens.tokenizer, err));
+    for (int i = 0; i < TOKENIZER_KINDS && !r->tokens.file; i++)
+        if (file_exists(path_in(r, r->tokens.folder, tokenizer_files[i])))
+            r->tokens.file = path_in(r, r->out, tokenizer_files[i]);
     return CVN_OK;
 }
 
 int run_keep_folder(Run *r, cvn_err *err)
 {
-    if (!r->fresh)
+    if (!r->folder.fresh)
         return CVN_OK;
     for (int i = 0; tokenizer_files[i]; i++) {
-        const char *from = path_in(r, r->fresh, tokenizer_files[i]),
+        const char *from = path_in(r, r->folder.fresh, tokenizer_files[i]),
                    *to = path_in(r, r->out, tokenizer_files[i]);
         if (file_exists(from) && rename(from, to) != 0)
             return err_set(err, CVN_EIO, "cannot write '%s': %s", to, strerror(errno));
     }
-    rmdir(r->fresh);
-    close(r->fresh_lock);
-    r->fresh = NULL;
+    rmdir(r->folder.fresh);
+    close(r->folder.fresh_lock);
+    r->folder.fresh = NULL;
     return CVN_OK;
 }
 
 void run_clear_folder(Run *r)
 {
-    if (!r->fresh)
+    if (!r->folder.fresh)
         return;
-    file_remove_folder(r->fresh, NULL);
-    close(r->fresh_lock);
-    if (r->made_folder)
+    file_remove_folder(r->folder.fresh, NULL);
+    close(r->folder.fresh_lock);
+    if (r->folder.made)
         rmdir(r->out);
 }
