@@ -13,6 +13,7 @@
 #include "text/token_ids.h"
 #include "text/tokenizer.h"
 
+#include <ctype.h>
 #include <math.h>
 
 /* Llama 3.2's way of rotating, three KV heads of 16, 2 layers. */
@@ -104,14 +105,6 @@ static void what_a_form_cannot_say_is_refused(void **state)
     expect(1, "caravan convert ramp x.gguf 2>&1", "yarn scaling that is not truncated");
 }
 
-static const FormType *type_of(const char *name)
-{
-    const FormType *type = form_types;
-    while (strcmp(type->name, name) != 0)
-        type++;
-    return type;
-}
-
 /* A folder that an attempt left, cut short anywhere or not as it should be, is gone on with to the same bytes. */
 static void go_on_with(int (*make)(Out *, const FormOptions *, cvn_err *), const char *type,
                        const char *file)
@@ -123,7 +116,7 @@ static void go_on_with(int (*make)(Out *, const FormOptions *, cvn_err *), const
     assert_int_equal(io_open_model(&model, random_folder("whole", c, CVN_BF16), NULL), CVN_OK);
     assert_int_equal(arena_init(&arena, NULL), CVN_OK);
     assert_int_equal(file_make_folder(folder, NULL), CVN_OK);
-    const FormOptions options = {.type = type_of(type), .parts = 2};
+    const FormOptions options = {.type = weight_type_find(type), .parts = 2};
     const char *path = in_scratch(file);
     Bytes want = {0};
     for (size_t cut = 1, turn = 0; turn == 0 || cut < want.n;
@@ -186,7 +179,7 @@ static double loss_of(BlockKind kind, float shift)
             sum += (double)(splitmix(&seed) >> 11) * 0x1p-53;
         x[i] = (float)(sum - 6) + shift;
     }
-    block_encode(kind, x, N, blocks);
+    block_encode(kind, x, NULL, N, blocks);
     for (int i = 0; i < N; i += block_info[kind].elements)
         block_info[kind].widen(blocks + i / block_info[kind].elements * block_info[kind].bytes,
                                y + i);
@@ -206,18 +199,195 @@ static void numbers_in_blocks_are_near(void **state)
     assert_true(loss_of(BLOCK_Q4_K, 0) < 0.075);
     assert_true(loss_of(BLOCK_Q4_K, -4) < 0.08); /* it has minima */
     /* What is no room for, and what is none at all, stays finite. */
-    static const BlockKind kinds[] = {BLOCK_Q8_0, BLOCK_Q4_0, BLOCK_Q6_K, BLOCK_Q4_K};
-    for (int k = 0; k < 4; k++)
-        for (int what = 0; what < 3; what++) {
+    for (int k = 1; k < BLOCK_KINDS; k++)
+        for (int what = 0; what < 3 && block_encodes((BlockKind)k); what++) {
             float x[256] = {0}, y[256];
             uint8_t block[512];
             for (int i = 0; i < 256; i++)
                 x[i] = what == 0 ? 0 : what == 1 ? 1e30f : i % 7 ? -3e-41f : 1e-39f;
-            block_encode(kinds[k], x, block_info[kinds[k]].elements, block);
-            block_info[kinds[k]].widen(block, y);
-            for (int i = 0; i < block_info[kinds[k]].elements; i++)
+            block_encode((BlockKind)k, x, NULL, block_info[k].elements, block);
+            block_info[k].widen(block, y);
+            for (int i = 0; i < block_info[k].elements; i++)
                 assert_true(isfinite(y[i]));
         }
+}
+
+/* Numbers that ggml's own code read from blocks of a type (tests/oracles/gguf_blocks.py) come back from blocks of that type: the
+   encoder puts codes, scales and minima where ggml looks for them. */
+static void numbers_that_blocks_hold_come_back(void **state)
+{
+    int n_types = 0;
+    (void)state;
+    for (int k = 1; k < BLOCK_KINDS; k++) {
+        char path[256], name[16] = "";
+        if (!block_encodes((BlockKind)k))
+            continue;
+        for (int i = 0; block_info[k].name[i]; i++)
+            name[i] = (char)toupper(block_info[k].name[i]);
+        snprintf(path, sizeof path, CVN_TEST_DATA "/gguf/%s.f32", name);
+        Bytes want = bytes_of_file(path);
+        const int64_t n = (int64_t)(want.n / sizeof(float)), each = block_info[k].elements;
+        assert_true(n > 0);
+        n_types++;
+        for (int64_t at = 0; at < n; at += each) {
+            float x[BLOCK_MOST], y[BLOCK_MOST];
+            uint8_t block[BLOCK_MOST * 2];
+            double error = 0, square = 0;
+            memcpy(x, want.data + (size_t)at * sizeof *x, (size_t)each * sizeof *x);
+            for (int64_t i = 0; i < each; i++)
+                square += (double)x[i] * (double)x[i];
+            if (!(square > 1e-6 && square < 1e9)) /* special scales */
+                continue;
+            block_encode((BlockKind)k, x, NULL, each, block);
+            block_info[k].widen(block, y);
+            for (int64_t i = 0; i < each; i++)
+                error += pow((double)(x[i] - y[i]), 2);
+            if (!(error < 2e-3 * square))
+                fail_msg("%s at %lld: %g of %g", name, (long long)at, error, square);
+        }
+        free(want.data);
+    }
+    assert_int_equal(n_types, 9);
+}
+
+/* The same numbers, rounded by ggml and by us: ours lose no more, of K types at most a fiftieth more. */
+static void blocks_lose_hardly_more_than_those_of_ggml(void **state)
+{
+    (void)state;
+    const char *folder = CVN_SHARED_DATA "/formats/ggml-quants";
+    char path[512];
+    snprintf(path, sizeof path, "%s/src.f32", folder);
+    if (!file_exists(path)) {
+        print_message("skipped: there is no %s\n", path);
+        skip();
+    }
+    Bytes from = bytes_of_file(path);
+    const int64_t n = (int64_t)(from.n / sizeof(float));
+    float *x = (float *)from.data, y[BLOCK_MOST];
+    for (int k = 1; k < BLOCK_KINDS; k++) {
+        double ours = 0, theirs = 0;
+        snprintf(path, sizeof path, "%s/%s.deq.f32", folder, block_info[k].name);
+        for (char *c = strrchr(path, '/'); *c; c++)
+            *c = *c == 'k' && c[-1] == '_' ? 'K' : *c;
+        if (!block_encodes((BlockKind)k) || !file_exists(path))
+            continue;
+        Bytes other = bytes_of_file(path);
+        for (int64_t at = 0; at < n; at += block_info[k].elements) {
+            uint8_t block[BLOCK_MOST * 2];
+            block_encode((BlockKind)k, x + at, NULL, block_info[k].elements, block);
+            block_info[k].widen(block, y);
+            for (int64_t i = 0; i < block_info[k].elements; i++) {
+                ours += pow((double)(x[at + i] - y[i]), 2);
+                theirs += pow((double)(x[at + i] - ((float *)other.data)[at + i]), 2);
+            }
+        }
+        if (!(ours <= (block_info[k].elements == BLOCK_MOST ? 1.02 : 1.0001) * theirs))
+            fail_msg("%s: %g, ggml %g", block_info[k].name, ours, theirs);
+        free(other.data);
+    }
+    free(from.data);
+}
+
+/* What counts more is nearer, and what counts nothing does not matter. */
+static void important_elements_are_nearer(void **state)
+{
+    (void)state;
+    for (int k = 1; k < BLOCK_KINDS; k++) {
+        float x[BLOCK_MOST], y[BLOCK_MOST], importance[BLOCK_MOST];
+        uint8_t block[BLOCK_MOST * 2];
+        uint64_t seed = (uint64_t)k;
+        double with = 0, without = 0;
+        if (!block_encodes((BlockKind)k))
+            continue;
+        for (int turn = 0; turn < 400; turn++)
+            for (int weighed = 0; weighed < 2; weighed++) {
+                uint64_t now = seed + (uint64_t)turn * 1000;
+                for (int i = 0; i < BLOCK_MOST; i++) {
+                    x[i] = (float)(splitmix(&now) >> 40) * 0x1p-23f - 1;
+                    importance[i] = i % 5 ? 0.01f : 1;
+                }
+                block_encode((BlockKind)k, x, weighed ? importance : NULL, block_info[k].elements,
+                             block);
+                block_info[k].widen(block, y);
+                for (int i = 0; i < block_info[k].elements; i++)
+                    *(weighed ? &with : &without) +=
+                        (double)importance[i] * pow((double)(x[i] - y[i]), 2);
+            }
+        if (k == BLOCK_Q8_0 ? with != without : !(with < without))
+            fail_msg("%s: %g, and %g without", block_info[k].name, with, without);
+    }
+}
+
+/* Every name of a type, in any case, is the name of one type. */
+static void names_of_types_are_read_in_any_case(void **state)
+{
+    static const struct {
+        const char *said, *name;
+        int gguf;
+    } names[] = {{"Q4_K_M", "q4_k_m", 15}, {"q4_k", "q4_k_m", 15},   {"Q5_K", "q5_k_m", 17},
+                 {"Q4_K_S", "q4_k_s", 14}, {"q5_K_s", "q5_k_s", 16}, {"Q4_1", "q4_1", 3},
+                 {"Q5_0", "q5_0", 8},      {"Q5_1", "q5_1", 9},      {"MXFP4", "mxfp4", 38},
+                 {"BF16", "bf16", 32},     {"Q8_0", "q8_0", 7},      {"INT4:32", "int4:32", 0}};
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const WeightType *t = weight_type_find(names[i].said);
+        assert_non_null(t);
+        assert_string_equal(t->name, names[i].name);
+        assert_int_equal(t->gguf, names[i].gguf);
+        assert_string_equal(weight_type_alias(names[i].said), names[i].name);
+    }
+    assert_null(weight_type_find("q4_2"));
+    assert_string_equal(weight_type_alias("q4_2"), "q4_2");
+    for (const WeightType *t = weight_types; t->name; t++)
+        assert_ptr_equal(weight_type_find(t->name), t);
+}
+
+/* What score prints of a model. */
+static Bytes scores_of(const char *model, const char *how)
+{
+    char command[512];
+    snprintf(command, sizeof command,
+             "caravan score -m %s --tokens 1,2,3,4,5,6,7,8,9 --dtype f32 --json %s >scores", model,
+             how);
+    expect(0, command, "");
+    return bytes_of_file(in_scratch("scores"));
+}
+
+static double mean_of(const Bytes *scores)
+{
+    const char *at = strstr((const char *)scores->data, "\"mean_logprob\":");
+    assert_non_null(at);
+    return strtod(at + strlen("\"mean_logprob\":"), NULL);
+}
+
+/* --quantize takes the types of GGUF files: blocks of the type asked for are those of the file, others are made. */
+static void blocks_are_made_while_loading(void **state)
+{
+    (void)state;
+    Model *c = model_with(small_config(), "'intermediate_size': 160");
+    random_folder("made", c, CVN_F32);
+    Bytes floats = scores_of("made", "");
+    static const char *const types[] = {"q8_0", "Q6_K", "q5_k_m", "Q5_1", "q4_k_s", "MXFP4"};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        char text[128];
+        snprintf(text, sizeof text, "caravan convert made m.gguf --force --type %s 2>/dev/null",
+                 types[i]);
+        expect(0, text, "");
+        snprintf(text, sizeof text, "--quantize %s", types[i]);
+        Bytes file = scores_of("m.gguf", ""), again = scores_of("m.gguf", text);
+        Bytes made = scores_of("made", text);
+        assert_int_equal(file.n, again.n);
+        assert_memory_equal(file.data, again.data, file.n);
+        assert_true(fabs(mean_of(&made) - mean_of(&floats)) < 0.1);
+        assert_true(mean_of(&made) != mean_of(&floats));
+        free(file.data);
+        free(again.data);
+        free(made.data);
+    }
+    free(floats.data);
+    expect(0, "caravan plan -p llama3.2-1b -q Q4_K_M", "");
+    expect(0, "caravan simulate -p llama3.2-1b -q q5_0 --chip rtx4090", "");
+    expect(2, "caravan plan -p llama3.2-1b -q q4_2 2>&1", "did you mean q4_");
 }
 
 static void expect_ids(const Tokenizer *a, const Tokenizer *b, const char *text, size_t n,
@@ -294,6 +464,11 @@ int main(void)
         cmocka_unit_test(an_attempt_that_ended_early_is_gone_on_with),
         cmocka_unit_test(checksums_are_those_of_zip),
         cmocka_unit_test(numbers_in_blocks_are_near),
+        cmocka_unit_test(numbers_that_blocks_hold_come_back),
+        cmocka_unit_test(blocks_lose_hardly_more_than_those_of_ggml),
+        cmocka_unit_test(important_elements_are_nearer),
+        cmocka_unit_test(blocks_are_made_while_loading),
+        cmocka_unit_test(names_of_types_are_read_in_any_case),
         cmocka_unit_test(tokenizers_are_the_same_in_gguf_files),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);

@@ -35,15 +35,11 @@ static const char *form_name(size_t i)
     return i < FORMS ? forms[i].name : NULL;
 }
 
-static const char *type_name(size_t i)
-{
-    return form_types[i].name;
-}
-
 static const Option *const options[] = {
-    OPTION(TYPE, "type", .kind = ARG_CHOICE, .value = "TYPE", .choice = type_name,
+    OPTION(TYPE, "type", .kind = ARG_CHOICE, .value = "TYPE", .choice = weight_type_name,
+           .alias = weight_type_alias,
            .help = "type of the weights, else that of IN: of gguf also q8_0 to "
-                   "q6_k, of hf int8 and int4 (docs/QUANTIZATION.md)"),
+                   "mxfp4, of hf int8 and int4 (docs/QUANTIZATION.md)"),
     [SHARD] = SHARED(SHARD_SIZE),
     [FORCE] = SHARED(FORCE),
     [THREADS] = SHARED(THREADS),
@@ -214,14 +210,6 @@ static int tokenizer_keys(Convert *c, cvn_err *err)
 
 /* ---- the command ---- */
 
-static const FormType *find_type(const char *name)
-{
-    for (const FormType *t = form_types; t->name; t++)
-        if (name && strcmp(t->name, name) == 0)
-            return t;
-    return NULL;
-}
-
 static int check_out(const Convert *c, cvn_err *err)
 {
     bool there = file_exists(c->to), file = forms[c->form].file, force = c->value[FORCE].flag;
@@ -243,14 +231,15 @@ static int convert_all(void *of, cvn_err *err)
         n--;
     c->to = arena_stringn(&c->arena, c->to, n);
     c->staging = arena_printf(&c->arena, "%s.part", c->to);
-    const FormType *type = find_type(v[TYPE].text);
+    const WeightType *type = weight_type_find(v[TYPE].text);
     c->form = v[TO].given                    ? (int)v[TO].integer
               : type && type->quant.kind     ? HF
               : io_ends_with(c->to, ".gguf") ? GGUF
               : io_ends_with(c->to, ".bin")  ? LLAMA2C
                                              : HF;
     if (!type)
-        type = find_type(c->form >= LLAMA2C ? "f32" : cvn_dtype_name(model_dtype(c->model.desc)));
+        type = weight_type_find(c->form >= LLAMA2C ? "f32"
+                                                   : cvn_dtype_name(model_dtype(c->model.desc)));
     const char *slash = strrchr(c->to, '/'), *source = strrchr(c->from, '/');
     c->form_options = (FormOptions){.type = type,
                                     .file = forms[c->form].file ? slash ? slash + 1 : c->to : NULL,

@@ -109,12 +109,13 @@ static int read_number(const Option *option, const Source *source, Value *value,
 
 static int read_choice(const Option *option, const Source *source, Value *value, cvn_err *err)
 {
-    const char *name;
+    const char *name, *text = option->alias ? option->alias(value->text) : value->text;
     char list[512] = "";
     size_t n = 0, few = 8, i = 0;
     for (; (name = option_choice(option, i)); i++) {
-        if (strcmp(name, value->text) == 0) {
+        if (strcasecmp(name, text) == 0) {
             value->integer = (int64_t)i;
+            value->text = name;
             return CVN_OK;
         }
         if (n < sizeof list)

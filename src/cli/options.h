@@ -65,6 +65,8 @@ typedef struct Option {
      * values, which completions offer; others are taken, too. */
     const char *const *choices;
     const char *(*choice)(size_t i);
+    /* ARG_CHOICE: the name that is meant by another one, else what was typed; NULL: there are no others */
+    const char *(*alias)(const char *text);
     const char *help; /* a phrase without a full stop */
 } Option;
 

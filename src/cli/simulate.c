@@ -189,11 +189,20 @@ static int write_trace(const char *path, const Timed *t, cvn_err *err)
                       : file_write(path, out.text, out.length, err);
 }
 
+/* Bytes of a weight in most matrices. */
+static double weight_bytes(const Model *model)
+{
+    const QuantScheme scheme = model_quant(model), *q = &scheme;
+    const BlockInfo *block = q->kind == QUANT_BLOCKS ? &block_info[q->blocks->block] : NULL;
+    return block                   ? (double)block->bytes / (double)block->elements
+           : q->kind == QUANT_INT8 ? 1
+           : q->kind == QUANT_INT4 ? 0.53125
+                                   : 2;
+}
+
 static SimFigures step_figures(const Args *args, const SimAsk *ask, const SimAnswer *a)
 {
-    double wide = model_quant(ask->model).kind == QUANT_INT8   ? 1
-                  : model_quant(ask->model).kind == QUANT_INT4 ? 0.53125
-                                                               : 2;
+    const double wide = weight_bytes(ask->model);
     return (SimFigures){.model = ask_name(args),
                         .task = ask_tasks[ask->task],
                         .chip = ask->chip,
@@ -256,10 +265,11 @@ static void replica_of(const SimAsk *ask, const Mesh *mesh, SimServing *serving)
 {
     const ModelShape shape = model_shape(ask->model);
     serving->shape = sim_shape_of(&shape);
-    serving->type = ask->int8_inputs                             ? CHIP_INT8
-                    : model_quant(ask->model).kind == QUANT_INT8 ? CHIP_WEIGHT8
-                    : model_quant(ask->model).kind == QUANT_INT4 ? CHIP_WEIGHT4
-                                                                 : CHIP_BF16;
+    const double wide = weight_bytes(ask->model);
+    serving->type = ask->int8_inputs ? CHIP_INT8
+                    : wide > 1.5     ? CHIP_BF16
+                    : wide > 0.75    ? CHIP_WEIGHT8
+                                     : CHIP_WEIGHT4;
     serving->narrow = ask->kv_int8;
     serving->tp = 1;
     serving->pp = 1;

@@ -245,7 +245,7 @@ static int write_part(Out *out, const FormOptions *o, int part, const Crc32 *crc
         int along = split_of(p, o->parts);
         if (along >= 0)
             dims[along] /= o->parts;
-        put_tensor(pickle, p->file_name[NAMING_META], i, o->type->type.dtype, p->file_rank, dims);
+        put_tensor(pickle, p->file_name[NAMING_META], i, o->type->dtype, p->file_rank, dims);
     }
     strbuf_puts(pickle, "u.");
     if (pickle->failed)
@@ -256,12 +256,12 @@ static int write_part(Out *out, const FormOptions *o, int part, const Crc32 *crc
     for (int i = 0; i < params->n; i++) {
         const Param *p = &params->param[i];
         int along = split_of(p, o->parts), parts = along < 0 ? 1 : o->parts;
-        uint64_t bytes = out_type_bytes(o->type->type, p->n / parts);
+        uint64_t bytes = out_type_bytes((OutType){.dtype = o->type->dtype}, p->n / parts);
         if (bytes > MOST_IN_32)
             return err_set(err, CVN_EUNSUPPORTED,
                            "'%s' is too large for one part; give more --parts", p->name);
         begin_entry(&a, arena_printf(out->arena, "data/%d", i), bytes);
-        out_param(out, p, o->type->type, along, part, parts);
+        out_param(out, p, (OutType){.dtype = o->type->dtype}, along, part, parts);
         end_entry(&a, 0, true);
     }
     add_text(&a, crc, "version", "3\n", 2);
@@ -325,7 +325,7 @@ static int check(const Out *out, const FormOptions *o, const json_t *config, cvn
     if (refused)
         return err_set(err, CVN_EUNSUPPORTED, "Meta's folders cannot say that '%s' has %s",
                        out->model->path, refused);
-    if (o->type->type.block || o->type->quant.kind)
+    if (o->type->block || o->type->quant.kind)
         return err_set(err, CVN_EINVAL, "%s is no type of Meta's folders; f32, f16 and bf16 are",
                        o->type->name);
     if (c.kv_heads % o->parts || c.heads % o->parts || c.ffn % o->parts ||

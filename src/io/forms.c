@@ -12,22 +12,6 @@
 #include <math.h>
 #include <string.h>
 
-const FormType form_types[] = {
-    {"f32", .type = {.dtype = CVN_F32}, .gguf = 0},
-    {"f16", .type = {.dtype = CVN_F16}, .gguf = 1},
-    {"bf16", .type = {.dtype = CVN_BF16}, .gguf = 32},
-    {"q8_0", .type = {.dtype = CVN_F32, .block = BLOCK_Q8_0}, .gguf = 7},
-    {"q4_0", .type = {.dtype = CVN_F32, .block = BLOCK_Q4_0}, .gguf = 2},
-    {"q4_k_m", .type = {.dtype = CVN_F32, .block = BLOCK_Q4_K}, .gguf = 15},
-    {"q6_k", .type = {.dtype = CVN_F32, .block = BLOCK_Q6_K}, .gguf = 18},
-    {"int8", .quant = {.kind = QUANT_INT8}},
-    {"int4", .quant = {.kind = QUANT_INT4, .group = QUANT_DEFAULT_GROUP}},
-    {"int4:32", .quant = {.kind = QUANT_INT4, .group = 32}},
-    {"int4:64", .quant = {.kind = QUANT_INT4, .group = 64}},
-    {"int4:128", .quant = {.kind = QUANT_INT4, .group = 128}},
-    {0},
-};
-
 static int refuse_type(const FormOptions *o, const char *form, const char *types, cvn_err *err)
 {
     return err_set(err, CVN_EINVAL, "%s is no type of %s; %s", o->type->name, form, types);
@@ -80,13 +64,13 @@ static int put_safetensors(Out *out, const ParamList *params, const SaveFiles *f
     return CVN_OK;
 }
 
-Model *form_hf_model(const IoModel *model, const FormType *type, Arena *arena)
+Model *form_hf_model(const IoModel *model, const WeightType *type, Arena *arena)
 {
     Model *written = model_copy(model->desc, arena);
     model_set_interleaved(written, false);
     model_set_quant(written, type->quant);
     if (type->quant.kind == QUANT_NONE)
-        model_set_dtype(written, type->type.dtype);
+        model_set_dtype(written, type->dtype);
     return written;
 }
 
@@ -95,7 +79,7 @@ int form_hf(Out *out, const FormOptions *o, cvn_err *err)
     const Model *written = form_hf_model(out->model, o->type, out->arena);
     cvn_dtype dtype = model_dtype(written);
     ParamList params;
-    if (o->type->type.block)
+    if (o->type->block)
         return refuse_type(o, "Hugging Face folders",
                            "f32, f16 and bf16 are, and our own int8 and int4", err);
     params_list(&params, written, out->arena);
@@ -125,29 +109,12 @@ int form_hf(Out *out, const FormOptions *o, cvn_err *err)
 
 /* ---- GGUF ---- */
 
-/* Q4_K_M spends more on what errors come through most: as llama.cpp does, on v and down of the first and last eighth of the
-   layers and of every third between. */
-static bool is_worth_more(const Param *p, const Model *m)
+static OutType gguf_type(const Param *p, const Model *m, const WeightType *type)
 {
-    int64_t n = model_layers(m), i = p->layer;
-    return (p->kind == PARAM_V || p->kind == PARAM_DOWN) &&
-           (i < n / 8 || i >= 7 * n / 8 || (i - n / 8) % 3 == 2);
-}
-
-static OutType gguf_type(const Param *p, const Model *m, OutType asked)
-{
-    bool head = p->kind == PARAM_LM_HEAD || (p->kind == PARAM_EMBED && model_shape(m).tied);
-    OutType type = asked;
+    const BlockKind block = param_block(p, m, type);
     if (p->file_rank < 2)
         return (OutType){.dtype = CVN_F32};
-    if ((type.block == BLOCK_Q4_K && (head || is_worth_more(p, m))) ||
-        (type.block == BLOCK_Q4_0 && head))
-        type.block = BLOCK_Q6_K;
-    if (type.block && p->file_dims[1] % block_info[type.block].elements != 0)
-        type.block = BLOCK_Q8_0;
-    if (type.block && p->file_dims[1] % block_info[type.block].elements != 0)
-        type = (OutType){.dtype = CVN_F16};
-    return type;
+    return (OutType){.dtype = type->block ? CVN_F16 : type->dtype, .block = block};
 }
 
 static uint32_t gguf_number(OutType type)
@@ -197,7 +164,7 @@ static int put_settings(GgufKeys *keys, const IoModel *model, const FormOptions 
     gguf_key_text(keys, "general.architecture", architecture ? architecture : "");
     gguf_key_text(keys, "general.name", o->name);
     gguf_key_u32(keys, "general.file_type", o->type->gguf);
-    if (o->type->type.block)
+    if (o->type->block)
         gguf_key_u32(keys, "general.quantization_version", 2);
     TRY(model_to_gguf(model->desc, model->path, &sink, err));
     put_ids(keys, model->desc);
@@ -227,7 +194,7 @@ int form_gguf(Out *out, const FormOptions *o, cvn_err *err)
     GgufKeys keys = {0};
     SCOPED(strbuf_free) StrBuf head = {0};
     if (o->type->quant.kind)
-        return refuse_type(o, "GGUF files", "q4_0, q4_k_m, q6_k and q8_0 are", err);
+        return refuse_type(o, "GGUF files", "those from q4_0 to q8_0 are", err);
     int code = put_settings(&keys, out->model, o, err);
     if (code != CVN_OK) {
         strbuf_free(&keys.bytes);
@@ -249,7 +216,7 @@ int form_gguf(Out *out, const FormOptions *o, cvn_err *err)
     for (int i = 0; i < params->n; i++) {
         const Param *p = &params->param[i];
         put_tensor(&head, p->file_name[NAMING_GGUF], p->file_rank, p->file_dims,
-                   gguf_type(p, m, o->type->type), &at, p->n);
+                   gguf_type(p, m, o->type), &at, p->n);
     }
     bool failed = keys.bytes.failed || head.failed;
     strbuf_free(&keys.bytes);
@@ -264,7 +231,7 @@ int form_gguf(Out *out, const FormOptions *o, cvn_err *err)
         out_padding(out, 32);
     }
     for (int i = 0; i < params->n; i++) {
-        out_param(out, &params->param[i], gguf_type(&params->param[i], m, o->type->type), -1, 0, 1);
+        out_param(out, &params->param[i], gguf_type(&params->param[i], m, o->type), -1, 0, 1);
         out_padding(out, 32);
     }
     return CVN_OK;
@@ -312,7 +279,7 @@ static int write_llama2c(Out *out, const FormOptions *o, int version, cvn_err *e
     if (refused)
         return err_set(err, CVN_EUNSUPPORTED, "a file of llama2.c cannot say that '%s' has %s",
                        out->model->path, refused);
-    if (o->type->type.block || o->type->quant.kind || o->type->type.dtype != CVN_F32)
+    if (o->type->block || o->type->quant.kind || o->type->dtype != CVN_F32)
         return refuse_type(o, "llama2.c's files", "f32 is", err);
     uint8_t head[LLAMA2C_HEADER] = {0};
     const int32_t vocab = (int32_t)c.vocab;
@@ -334,7 +301,7 @@ static int write_llama2c(Out *out, const FormOptions *o, int version, cvn_err *e
             put_angles(out, m);
         for (int i = 0; i < params->n; i++)
             if (params->param[i].kind == llama2c_order[version][k])
-                out_param(out, &params->param[i], o->type->type, -1, 0, 1);
+                out_param(out, &params->param[i], (OutType){.dtype = CVN_F32}, -1, 0, 1);
     }
     return CVN_OK;
 }

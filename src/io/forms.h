@@ -6,8 +6,8 @@
  *     form_gguf      one file, with the tokenizer's keys in it
  *     form_llama2c   one file of version 1 (llama2c.h), or of version 0
  *
- * A config that a form cannot say is refused. Norms and biases are f32 in GGUF files, where all else is of the type asked for;
- * in Q4_K_M some matrices, and in Q4_0 the head, are of Q6_K, as llama.cpp has them. Hugging Face folders may be quantized in our
+ * A config that a form cannot say is refused. Norms and biases are f32 in GGUF files, where all else is of the type asked for
+ * as model/quantize.h says it. Hugging Face folders may be quantized in our
  * own way (model/quantize.h): scales follow their numbers, and what is not quantized is of the model's type.
  */
 #ifndef CVN_IO_FORMS_H
@@ -16,18 +16,8 @@
 #include "io/gguf_keys.h"
 #include "io/out.h"
 
-/* A type that files are written in, by the name that the user gives it. */
-typedef struct FormType {
-    const char *name;
-    OutType type;
-    int gguf;          /* general.file_type of llama.cpp */
-    QuantScheme quant; /* of our own quantized folders */
-} FormType;
-
-extern const FormType form_types[]; /* ended by a NULL name; plain types first, our own last */
-
 typedef struct FormOptions {
-    const FormType *type;
+    const WeightType *type;
     const char *file;          /* name of the one file of GGUF and llama2.c */
     const char *name;          /* of the model, for general.name */
     int parts;                 /* of Meta */
@@ -36,7 +26,7 @@ typedef struct FormOptions {
 } FormOptions;
 
 /* The model of the folder that form_hf writes, in the arena. */
-Model *form_hf_model(const IoModel *model, const FormType *type, Arena *arena);
+Model *form_hf_model(const IoModel *model, const WeightType *type, Arena *arena);
 int form_hf(Out *out, const FormOptions *options, cvn_err *err);
 int form_meta(Out *out, const FormOptions *options, cvn_err *err);
 int form_gguf(Out *out, const FormOptions *options, cvn_err *err);

@@ -139,7 +139,7 @@ static void encode_rows(void *context, int thread, int n_threads)
             quant_row(&p->param->quant, values, p->columns, to,
                       r->scales + (size_t)(r->first + i) * scale_bytes(&p->param->quant));
         else if (p->type.block)
-            block_encode(p->type.block, values, p->columns, to);
+            block_encode(p->type.block, values, NULL, p->columns, to);
         else
             io_encode(p->type.dtype, values, p->columns, to);
     }

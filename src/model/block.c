@@ -171,7 +171,7 @@ bool model_is_quantized(const Model *m)
 
 bool model_takes_int8(const Model *m)
 {
-    return m->blocks || m->quant.kind == QUANT_INT8;
+    return m->blocks || m->quant.kind == QUANT_INT8 || m->quant.kind == QUANT_BLOCKS;
 }
 
 bool model_is_interleaved(const Model *m)

@@ -218,6 +218,27 @@ static size_t count_present(const Model *m)
     return n;
 }
 
+BlockKind param_block(const Param *p, const Model *m, const WeightType *type)
+{
+    /* Rows of no multiple of 256: as llama.cpp has it. */
+    static const BlockKind small[BLOCK_KINDS] = {
+        [BLOCK_Q4_K] = BLOCK_Q5_0, [BLOCK_Q5_K] = BLOCK_Q5_1, [BLOCK_Q6_K] = BLOCK_Q8_0};
+    const int64_t n = m->layers, i = p->layer;
+    const bool v = p->kind == PARAM_V, down = p->kind == PARAM_DOWN;
+    BlockKind kind = type->block;
+    if (p->file_rank < 2 || !kind)
+        return BLOCK_NONE;
+    if (p->kind == PARAM_LM_HEAD || (p->kind == PARAM_EMBED && m->tied))
+        kind = type->head;
+    else if (type->first && ((v && i < 4) || (down && i < n / 8)))
+        kind = type->first;
+    else if (type->spread && (v || down) && (i < n / 8 || i >= 7 * n / 8 || (i - n / 8) % 3 == 2))
+        kind = type->spread;
+    if (p->file_dims[1] % block_info[kind].elements != 0 && small[kind])
+        kind = small[kind];
+    return p->file_dims[1] % block_info[kind].elements == 0 ? kind : BLOCK_NONE;
+}
+
 void params_list(ParamList *list, const Model *config, Arena *arena)
 {
     int layers = (int)config->layers;
@@ -243,6 +264,11 @@ void params_list(ParamList *list, const Model *config, Arena *arena)
         int64_t rows = 1;
         if (param->kind == PARAM_EMBED || !enters_products(param->kind))
             continue;
+        if (config->quant.kind == QUANT_BLOCKS) {
+            param->blocks = param_block(param, config, config->quant.blocks);
+            param->form = param->blocks ? PARAM_BLOCKS : PARAM_PLAIN;
+            continue;
+        }
         for (int d = 0; d < param->n_rows; d++)
             rows *= param->dims[d];
         param->quant = quant_form(config->quant, rows, param->n / rows);

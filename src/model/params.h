@@ -83,6 +83,9 @@ typedef struct ParamList {
 /* All parameters of a model that passed model_check; everything lives in the arena. */
 void params_list(ParamList *list, const Model *model, Arena *arena);
 
+/* The blocks that a matrix has in a type of GGUF files; BLOCK_NONE where its rows divide into none, and of what is no matrix. */
+BlockKind param_block(const Param *param, const Model *model, const WeightType *type);
+
 /* NULL when the model has no such parameter. `layer` is ignored for kinds outside of the layers. */
 const Param *params_find(const ParamList *list, ParamKind kind, int layer);
 

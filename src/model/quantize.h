@@ -21,20 +21,55 @@
 
 #include "base/err.h"
 #include "caravan/dtype.h"
+#include "graph/blocks.h"
 
 #include <stddef.h>
 
 enum { QUANT_DEFAULT_GROUP = 64 };
 
-typedef enum QuantKind { QUANT_NONE, QUANT_INT8, QUANT_INT4 } QuantKind;
+typedef enum QuantKind {
+    QUANT_NONE,
+    QUANT_INT8,
+    QUANT_INT4,
+    QUANT_BLOCKS /* a type of GGUF files, made while loading */
+} QuantKind;
 
 /* Of a whole model. */
 typedef struct QuantScheme {
     QuantKind kind;
-    int64_t group; /* of int4: 32, 64 or 128; else 0 */
+    int64_t group;                   /* of int4: 32, 64 or 128; else 0 */
+    const struct WeightType *blocks; /* of QUANT_BLOCKS: the type; else NULL */
 } QuantScheme;
 
-/* "int8", "int4", "int4:32", "int4:64", "int4:128"; "none" and NULL: not quantized. */
+/* A type that the weights of a model are in, by the name that users give it: plain, one of GGUF files, or one of our own.
+
+   In a type of GGUF files not all matrices are alike, as llama.cpp has it: the head is of another kind, and so are those that
+   errors come through most. Rows that do not divide into blocks of 256 take one of 32 (param_block). */
+typedef struct WeightType {
+    const char *name, *alias; /* in small letters; any are read. alias: another name, or NULL */
+    cvn_dtype dtype;          /* of plain types */
+    BlockKind block, head;    /* of GGUF's: matrices, output head */
+    /* v of the first four layers, down of the first eighth; or BLOCK_NONE */
+    BlockKind first;
+    /* v and down of the first and last eighth of the layers and of every third between; or BLOCK_NONE */
+    BlockKind spread;
+    int gguf;          /* general.file_type of llama.cpp */
+    QuantScheme quant; /* of our own */
+} WeightType;
+
+extern const WeightType weight_types[]; /* ended by a NULL name */
+
+/* NULL: there is none of that name. */
+const WeightType *weight_type_find(const char *name);
+
+/* The first name of a type, for any of its names; what is the name of none comes back. */
+const char *weight_type_alias(const char *name);
+
+/* The names of all types, and of what quant_parse reads; NULL behind the last. */
+const char *weight_type_name(size_t i);
+const char *quant_name(size_t i);
+
+/* "none" and NULL: not quantized; else the name of a type that is not plain. */
 int quant_parse(const char *text, QuantScheme *out, cvn_err *err);
 
 /* The same as text, into a buffer of at least 16 bytes; returns it. */
@@ -54,5 +89,9 @@ QuantForm quant_form(QuantScheme scheme, int64_t n, int64_t k);
 /* Quantizes columns of a row, of int8 all of them and of int4 whole groups, with their scales: q and scale lie as in a row of
    the weight. */
 void quant_row(const QuantForm *form, const float *x, int64_t columns, void *q, void *scale);
+
+/* The bf16 scale of a group of n numbers in 4 bits: of some, that of the least squared error, each square being counted as `weight`
+   says; NULL: all alike. */
+uint16_t quant_scale(const float *x, const float *weight, int64_t n);
 
 #endif

@@ -3,6 +3,7 @@
 #include "base/num.h"
 #include "base/room.h"
 #include "io/convert.h"
+#include "io/encode.h"
 #include "io/packed.h"
 #include "io/weights_quantize.h"
 #include "serve/synthetic.h"
@@ -84,6 +85,32 @@ static int read_stored(Load *l, const Region *region, void *out)
     return CVN_OK;
 }
 
+/* Bytes of blocks of a GGUF type that are made. */
+static int make_blocks(Load *l, const Region *region, void *out)
+{
+    const cvn_type type = param_type(l->param, l->model->dtype);
+    const IoTensor *t = l->model->io.source[l->index];
+    const BlockInfo *info = &block_info[l->param->blocks];
+    const bool same =
+        t->coding == IO_BLOCKS && t->block->kind == l->param->blocks && !t->n_parts && !t->adapter;
+    float x[BLOCK_MOST];
+    for (RegionWalk w = region_of(region, &type); region_next(&w);) {
+        uint8_t *to = (uint8_t *)out + w.b;
+        atomic_fetch_add(&l->done, w.n);
+        if (same) {
+            memcpy(to, t->data + w.a, (size_t)w.n);
+            continue;
+        }
+        for (int64_t at = w.a; at < w.a + w.n; at += info->bytes, to += info->bytes) {
+            int64_t bad =
+                io_convert(t, at / info->bytes * info->elements, info->elements, CVN_F32, x);
+            atomic_fetch_add(&l->nonfinite, (long)bad);
+            block_encode(l->param->blocks, x, NULL, info->elements, to);
+        }
+    }
+    return CVN_OK;
+}
+
 /* A quantized matrix that is made, or comes from panels. */
 static int read_quantized(Load *l, const Region *region, void *out, cvn_err *err)
 {
@@ -107,8 +134,8 @@ static int read_quantized(Load *l, const Region *region, void *out, cvn_err *err
 static bool is_stored(const Load *l)
 {
     const IoModel *io = &l->model->io;
-    return l->param->form == PARAM_BLOCKS || (l->param->form != PARAM_PLAIN && !io->quantizes &&
-                                              !weights_in_panels(l->param, io->source[l->index]));
+    return l->param->form != PARAM_PLAIN && !io->quantizes &&
+           (l->param->form == PARAM_BLOCKS || !weights_in_panels(l->param, io->source[l->index]));
 }
 
 static int read_weight(void *context, const Region *region, void *out, cvn_err *err)
@@ -118,9 +145,10 @@ static int read_weight(void *context, const Region *region, void *out, cvn_err *
         synthetic_region(l->param, l->model->dtype, region, out);
         return CVN_OK;
     }
-    return is_stored(l)                    ? read_stored(l, region, out)
-           : l->param->form == PARAM_PLAIN ? read_plain(l, region, out)
-                                           : read_quantized(l, region, out, err);
+    return is_stored(l)                     ? read_stored(l, region, out)
+           : l->param->form == PARAM_PLAIN  ? read_plain(l, region, out)
+           : l->param->form == PARAM_BLOCKS ? make_blocks(l, region, out)
+                                            : read_quantized(l, region, out, err);
 }
 
 /* Of all that were made. */

@@ -1,8 +1,10 @@
 #include "serve/synthetic.h"
 
 #include "base/float16.h"
+#include "io/encode.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* Uniform in ± sqrt(3) * std, from a multiplicative hash of the index: cheap, and good enough to be
    no special case (not all equal, not denormal). */
@@ -40,11 +42,30 @@ static void fill(const Param *p, cvn_dtype dtype, int64_t first, int64_t n, void
     }
 }
 
+/* Blocks, of which a few are made and are there again and again. */
+static void fill_blocks(const Param *p, int64_t first, int64_t n, uint8_t *out)
+{
+    enum { MADE = 8 };
+    const BlockInfo *info = &block_info[p->blocks];
+    uint8_t made[MADE][BLOCK_MOST + BLOCK_MOST / 8];
+    float x[BLOCK_MOST];
+    for (int i = 0; i < MADE; i++) {
+        for (int e = 0; e < info->elements; e++)
+            x[e] = synthetic_value(p, (int64_t)i * info->elements + e);
+        block_encode(p->blocks, x, NULL, info->elements, made[i]);
+    }
+    for (int64_t at = first / info->bytes; at < (first + n) / info->bytes; at++, out += info->bytes)
+        memcpy(out, made[at % MADE], (size_t)info->bytes);
+}
+
 void synthetic_region(const Param *param, cvn_dtype dtype, const Region *region, void *out)
 {
     const cvn_type type = param_type(param, dtype);
     for (RegionWalk w = region_of(region, &type); region_next(&w);)
-        fill(param, type.dtype, w.a, w.n, out, w.b);
+        if (param->form == PARAM_BLOCKS)
+            fill_blocks(param, w.a, w.n, (uint8_t *)out + w.b);
+        else
+            fill(param, type.dtype, w.a, w.n, out, w.b);
 }
 
 typedef struct Synthetic {
