@@ -2,6 +2,8 @@
    4 bits. */
 #include "cli/convert.h"
 #include "base/json_file.h"
+#include "base/num.h"
+#include "calibrate/calibrate.h"
 #include "cli/common.h"
 #include "cli/run_model.h"
 #include "cli/terminal.h"
@@ -17,7 +19,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { TYPE, SHARD, FORCE, THREADS, TO, PARTS };
+enum { TYPE, SHARD, FORCE, THREADS, TO, PARTS, CALIBRATE };
 
 static const struct {
     const char *name;
@@ -47,6 +49,8 @@ static const Option *const options[] = {
            .help = "form of OUT, else gguf for *.gguf, llama2c for *.bin, else hf"),
     OPTION(PARTS, "parts", .kind = ARG_INT, .low = 1, .high = 63, .value = "N", .fallback = "1",
            .help = "files of a Meta folder"),
+    OPTION(CALIBRATE, "calibrate", .kind = ARG_INPUT, .value = "FILE",
+           .help = "of int4: round by what a text makes of the model"),
     NULL,
 };
 
@@ -85,6 +89,8 @@ static int put_record(const Convert *c, StrBuf *text, cvn_err *err)
     const char *last = NULL;
     strbuf_printf(text, "%s %s %d %.0f\n", forms[c->form].name, c->form_options.type->name,
                   c->form_options.parts, (double)c->form_options.shard_bytes);
+    if (c->value[CALIBRATE].given)
+        strbuf_printf(text, "calibrated by %s\n", c->value[CALIBRATE].text);
     for (size_t i = 0; i < list->n; i++) {
         const IoTensor *t = &list->tensor[i];
         struct stat s;
@@ -222,6 +228,41 @@ static int check_out(const Convert *c, cvn_err *err)
     return CVN_OK;
 }
 
+static void close_calibration(Calibration **c)
+{
+    calibration_close(*c);
+}
+
+/* Has matrices rounded by what enters them as the beginning of a text is read. */
+static int calibrate(Convert *c, Calibration **out, cvn_err *err)
+{
+    enum { MOST = 16384 /* tokens */ };
+    const char *path = c->value[CALIBRATE].text;
+    SCOPED(file_unmap) FileMap map = {0};
+    SCOPED(token_ids_free) TokenIds ids = {0};
+    Tokenizer *t;
+    TRY(file_map(&map, path, err));
+    TRY(tokenizer_open(c->from, &t, err));
+    int code = tokenizer_encode(t, (const char *)map.data, map.size, TOKENIZER_BOS, &ids, err);
+    tokenizer_free(t);
+    TRY(code);
+    if (ids.n < 2)
+        return err_set(err, CVN_EINVAL, "'%s' is too short to calibrate by", path);
+    for (size_t i = 0; i < ids.n; i++)
+        if (ids.id[i] >= model_shape(c->model.desc).vocab)
+            return err_set(err, CVN_EINVAL, "'%s' has a token that the model has not", path);
+    TRY(calibration_open(out,
+                         &(CalibrationOptions){.model = &c->model,
+                                               .id = ids.id,
+                                               .n = num_min((int64_t)ids.n, MOST),
+                                               .threads = c->out.threads,
+                                               .interrupt = c->out.interrupt},
+                         err));
+    c->out.round = calibration_round;
+    c->out.round_context = *out;
+    return CVN_OK;
+}
+
 static int convert_all(void *of, cvn_err *err)
 {
     Convert *c = of;
@@ -257,11 +298,16 @@ static int convert_all(void *of, cvn_err *err)
     if (has.kind && has.kind == type->quant.kind && has.group == type->quant.group)
         return err_set(err, CVN_EINVAL, "'%s' is in %s already", c->from,
                        quant_text(has, text, sizeof text));
+    if (v[CALIBRATE].given && type->quant.kind != QUANT_INT4)
+        return err_set(err, CVN_EINVAL, "--calibrate is for the types int4 to int4:128");
     io_widen(&c->model);
     if (c->form == GGUF)
         TRY(tokenizer_keys(c, err));
     TRY(forms[c->form].make(&c->out, &c->form_options, err));
     TRY(open_staging(c, err));
+    SCOPED(close_calibration) Calibration *calibration = NULL;
+    if (v[CALIBRATE].given)
+        TRY(calibrate(c, &calibration, err));
     TRY(out_write(&c->out, c->staging, err));
     if (!forms[c->form].file)
         TRY(copy_tokenizer(c, err));
@@ -312,7 +358,8 @@ int convert_quantized(const Args *args, const char *type, cvn_dtype dtype, const
                            [SHARD] = *args_value(args, SHARED(SHARD_SIZE)),
                            [FORCE] = *args_value(args, SHARED(FORCE)),
                            [THREADS] = *args_value(args, SHARED(THREADS)),
-                           [PARTS] = {.integer = 1}};
+                           [PARTS] = {.integer = 1},
+                           [CALIBRATE] = {.given = false}};
     Convert c = {
         .value = value, .tokenizer = tokenizer, .from = args->operand[0], .to = args->operand[1]};
     return convert(&c, dtype, false, err);

@@ -259,12 +259,49 @@ static int write_rows(Writing *w, const OutPiece *p, Rows *r, int64_t together, 
     return CVN_OK;
 }
 
+/* A quantized weight, its numbers and scales given by somebody else. */
+static int write_rounded(Writing *w, const OutPiece *p, cvn_err *err)
+{
+    const QuantForm *f = &p->param->quant;
+    const Out *out = w->out;
+    const size_t row = cvn_dtype_bytes(f->dtype, f->k), scales = scale_bytes(f);
+    const size_t n = (size_t)f->n * row;
+    const bool known = w->there >= w->at + p->n;
+    SCOPED(scoped_free) uint8_t *model = malloc((size_t)p->n), *file = malloc((size_t)p->n);
+    if (!model || !file)
+        return err_set(err, CVN_EMEM, "no memory to write '%s'", p->param->name);
+    if (known)
+        TRY(get(w, file, (size_t)p->n, w->at, err));
+    else
+        w->there = 0;
+    for (int turn = known ? 0 : 1; turn < (known ? 1 : 2); turn++) {
+        if (turn == 1)
+            TRY(out->round(out->round_context, p->param, false, model, model + n, err));
+        for (int64_t i = 0; i < f->n; i++) {
+            const size_t a = (size_t)i, b = (size_t)row_in_model(out, p->param, i);
+            uint8_t *to = turn ? file : model;
+            const uint8_t *from = turn ? model : file;
+            const size_t t = turn ? a : b, s = turn ? b : a;
+            memcpy(to + t * row, from + s * row, row);
+            memcpy(to + n + t * scales, from + n + s * scales, scales);
+        }
+    }
+    if (known) {
+        TRY(out->round(out->round_context, p->param, true, model, model + n, err));
+        w->at += p->n;
+        return CVN_OK;
+    }
+    return put(w, file, p->n, err);
+}
+
 static int write_param(Writing *w, const OutPiece *p, cvn_err *err)
 {
     const ParamList *params = &w->out->model->params;
     const Param *same = params_find(params, p->param->kind, p->param->layer);
     const QuantForm *f = p->param->form == PARAM_QUANTIZED ? &p->param->quant : NULL;
     int64_t too_large[THREADS_MAX] = {0};
+    if (f && w->out->round)
+        return write_rounded(w, p, err);
     if (w->there >= w->at + p->n)
         return pass_over(w, p, err);
     w->there = 0;

@@ -40,6 +40,11 @@ typedef struct OutFile {
     uint64_t bytes;
 } OutFile;
 
+/* Gives the numbers and scales of a quantized parameter, rows as the model has them, in place of quant_row. `known`: they are
+   there, from an earlier attempt. */
+typedef int OutRound(void *context, const Param *param, bool known, uint8_t *q, void *scale,
+                     cvn_err *err);
+
 typedef struct Out {
     Arena *arena;         /* borrowed: all below is in it */
     const IoModel *model; /* opened and audited */
@@ -48,6 +53,8 @@ typedef struct Out {
     size_t n_files;
     int threads; /* 0: as many as the machine has */
     const volatile int *interrupt;
+    OutRound *round; /* called for each quantized parameter, in the order of the pieces; or NULL */
+    void *round_context;
     int64_t too_large; /* numbers that became infinite in f16 */
 } Out;
 

@@ -21,6 +21,7 @@ typedef struct Builder {
     const ModelAdapters *adapters; /* or NULL */
     cvn_value *select;             /* f32 [batch, ranks]: what each counts; NULL: their scale */
     cvn_value **cache;             /* [caches * layers]; NULL in training */
+    cvn_value **input;             /* [params->n] what enters products; NULL: nobody asks */
     int caches;                    /* of a layer: k, v, and in 8 bits the scales of both */
     cvn_value *tokens, *start, *length, *positions;
     const float *frequency; /* those that were added last */
@@ -151,6 +152,8 @@ static cvn_value *linear(Builder *b, const char *equation, cvn_value *x, ParamKi
     bool eight =
         p->form == PARAM_BLOCKS || (p->form == PARAM_QUANTIZED && p->quant.dtype == CVN_I8);
     cvn_value *y, *add = weight(b, bias, layer);
+    if (b->input)
+        b->input[p - b->params->param] = x;
     if (!eight || !b->step || !b->step->int8_inputs)
         y = cvn_einsum_as(G, equation, x, matrix(b, kind, layer, b->compute), CVN_F32);
     else if (p->form == PARAM_BLOCKS)
@@ -546,6 +549,36 @@ cvn_graph *model_step(const Model *config, const ModelStep *step, cvn_err *err)
     return NULL;
 }
 
+/* What layers of whole texts share. */
+static void begin_texts(Builder *b, int64_t batch, int64_t seq)
+{
+    cvn_type rows = CVN_TYPE(CVN_I32, batch), grid = CVN_TYPE(CVN_I32, batch, seq);
+    b->start = cvn_splat(G, rows, 0);
+    b->length = cvn_splat(G, rows, (double)seq);
+    b->positions = cvn_iota(G, grid, 1);
+    if (b->first)
+        b->positions = cvn_subtract(G, b->positions, b->first);
+    add_frequencies(b, seq);
+}
+
+cvn_value *model_layer(cvn_graph *g, const Model *model, cvn_dtype compute_dtype, int64_t i,
+                       cvn_value *x, cvn_value *const *weights, cvn_value **input)
+{
+    Builder builder = {.g = g, .model = model, .compute = compute_dtype, .input = input};
+    Builder *b = &builder;
+    ParamList params;
+    params_list(&params, model, &g->arena);
+    b->params = &params;
+    b->weight = arena_copy(&g->arena, weights, (size_t)params.n * sizeof *weights);
+    begin_texts(b, cvn_value_type(x)->dim[0], cvn_value_type(x)->dim[1]);
+    if (i < model->layers)
+        return layer(b, x, i);
+    const Param *head = params_find(&params, PARAM_LM_HEAD, -1);
+    x = norm(b, x, PARAM_FINAL_NORM, -1);
+    input[(head ? head : params_find(&params, PARAM_EMBED, -1)) - params.param] = x;
+    return x;
+}
+
 static cvn_value *sum_all(Builder *b, cvn_value *x)
 {
     return cvn_reduce_dims(G, CVN_SUM, x, 2, (int[]){0, 1});
@@ -603,13 +636,7 @@ int model_loss_adapted(cvn_graph *g, const Model *config, cvn_dtype compute_dtyp
     params_list(&params, config, &g->arena);
     b->params = &params;
     b->weight = arena_copy(&g->arena, weights, (size_t)params.n * sizeof *weights);
-    cvn_type rows = CVN_TYPE(CVN_I32, grid->dim[0]);
-    b->start = cvn_splat(G, rows, 0);
-    b->length = cvn_splat(G, rows, (double)grid->dim[1]);
-    b->positions = cvn_iota(G, *grid, 1);
-    if (b->first)
-        b->positions = cvn_subtract(G, b->positions, b->first);
-    add_frequencies(b, grid->dim[1]);
+    begin_texts(b, grid->dim[0], grid->dim[1]);
     loss->n_blocks = (int)config->layers;
     loss->block = arena_array(&g->arena, (size_t)loss->n_blocks + 1, sizeof(cvn_value *));
     cvn_value *x = loss->block[0] = hidden_dropout(b, embed(b), -1, DROPOUT_EMBEDDING);

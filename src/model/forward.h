@@ -111,6 +111,12 @@ int model_loss_adapted(cvn_graph *g, const Model *config, cvn_dtype compute,
                        cvn_value *const *weight, const ModelAdapters *adapters,
                        const ModelBatch *batch, ModelLoss *loss, cvn_err *err);
 
+/* Appends a layer by itself: x f32 [batch, seq, dim], of texts from their beginnings, becomes what the layer makes of it. Behind the
+   last layer follows the norm. weight[i] is parameter i, as above, or NULL where the layer has no use for it. input[i] becomes
+   what enters the product with parameter i, [batch, seq, what is summed …]; others stay. */
+cvn_value *model_layer(cvn_graph *g, const Model *model, cvn_dtype compute, int64_t layer,
+                       cvn_value *x, cvn_value *const *weight, cvn_value **input);
+
 /* The graph of a step, named after what it does ("decode_b4", "fill_s512"). NULL with *err set on
  * failure. */
 cvn_graph *model_step(const Model *config, const ModelStep *step, cvn_err *err);
