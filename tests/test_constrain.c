@@ -694,6 +694,11 @@ static void canonical_strings_spell_each_character_in_one_way(void **unused)
         {"\"\\ud83d", 'n'},
         {"{\"\\u0061", 'n'},
         {"\"\n", 'n'},
+        /* blanks between parts, but none behind the whole */
+        {"{ \"a\" : [1 , 2] }", 'y'},
+        {"{\"a\":1} ", 'n'},
+        {"[1]\n", 'n'},
+        {"1 ", 'n'},
     };
     (void)unused;
     cvn_constraint *any = schema("{\"enum\":[\"a\\u0001/\\n\"]}", &canonical);

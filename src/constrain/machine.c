@@ -231,7 +231,9 @@ bool machine_takes_blanks(const Machine *m, uint32_t frame)
 {
     static const uint32_t kinds = 1u << FRAME_END | 1u << FRAME_VALUE | 1u << FRAME_OBJECT |
                                   1u << FRAME_ARRAY | 1u << FRAME_COLON;
-    return !m->compact && (kinds >> m->frame[frame].kind & 1);
+    const uint32_t kind = m->frame[frame].kind;
+    /* Behind a whole value that is generated there are none: a small model would write lines without end. */
+    return !m->compact && !(m->e.canonical && kind == FRAME_END) && (kinds >> kind & 1);
 }
 
 bool machine_look_ahead(Machine *m)
