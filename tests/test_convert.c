@@ -386,6 +386,9 @@ static void blocks_are_made_while_loading(void **state)
     }
     free(floats.data);
     expect(1, "caravan convert made x --type int8 --calibrate scores 2>&1", "--calibrate is for");
+    expect(0, "caravan convert m.gguf named --type f32 2>/dev/null && cat named/README.md",
+           "# made");
+    expect(0, "caravan convert m.gguf n.gguf --type f32 && grep -c made n.gguf", "1\n");
     expect(0, "caravan plan -p llama3.2-1b -q Q4_K_M", "");
     expect(0, "caravan simulate -p llama3.2-1b -q q5_0 --chip rtx4090", "");
     expect(2, "caravan plan -p llama3.2-1b -q q4_2 2>&1", "did you mean q4_");

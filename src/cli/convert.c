@@ -177,6 +177,22 @@ static int write_tokenizer_config(Convert *c, cvn_err *err)
     return code;
 }
 
+/* The name and the licence that a GGUF file says, as a model card has them. */
+static int write_card(Convert *c, cvn_err *err)
+{
+    const char *name = gguf_string(c->model.gguf, "general.name", &c->arena);
+    const char *license = gguf_string(c->model.gguf, "general.license", &c->arena);
+    SCOPED(strbuf_free) StrBuf card = {0};
+    if ((!name && !license) || file_has(c->to, "README.md")) /* somebody's own */
+        return CVN_OK;
+    if (license && !strpbrk(license, "\r\n"))
+        strbuf_printf(&card, "---\nlicense: %s\n---\n", license);
+    strbuf_printf(&card, "# %s\n", name ? name : c->form_options.name);
+    if (card.failed)
+        return err_set(err, CVN_EMEM, "no memory for README.md");
+    return file_write(file_path(c->staging, "README.md").text, card.text, card.length, err);
+}
+
 /* A model without a tokenizer is one still. */
 static int copy_tokenizer(Convert *c, cvn_err *err)
 {
@@ -311,6 +327,8 @@ static int convert_all(void *of, cvn_err *err)
     TRY(out_write(&c->out, c->staging, err));
     if (!forms[c->form].file)
         TRY(copy_tokenizer(c, err));
+    if (c->form == HF && c->model.gguf)
+        TRY(write_card(c, err));
     if (c->form == HF)
         TRY(model_write(form_hf_model(&c->model, type, &c->arena), c->staging, err));
     return commit(c, err);

@@ -157,12 +157,30 @@ static void put_text(void *of, const char *key, const char *value)
     gguf_key_text(of, key, value);
 }
 
+/* What the GGUF file that is read says of the model in general: its name, its licence, who made it. */
+static void put_general(GgufKeys *keys, const Gguf *from, const FormOptions *o)
+{
+    static const char *const ours[] = {"general.architecture", "general.file_type",
+                                       "general.quantization_version", "general.alignment"};
+    if (!from || !gguf_find(from, "general.name"))
+        gguf_key_text(keys, "general.name", o->name);
+    for (size_t i = 0; from && i < from->by_key.capacity; i++) {
+        const MapEntry *entry = &from->by_key.slot[i];
+        bool take = entry->key && entry->length > 8 && memcmp(entry->key, "general.", 8) == 0;
+        for (size_t k = 0; take && k < sizeof ours / sizeof *ours; k++)
+            take =
+                strlen(ours[k]) != entry->length || memcmp(ours[k], entry->key, entry->length) != 0;
+        if (take)
+            gguf_key_copy(keys, entry->key, &from->value[entry->value]);
+    }
+}
+
 static int put_settings(GgufKeys *keys, const IoModel *model, const FormOptions *o, cvn_err *err)
 {
     const GgufSink sink = {.of = keys, .integer = put_integer, .real = put_real, .text = put_text};
     const char *architecture = model_gguf_architecture(model->desc);
     gguf_key_text(keys, "general.architecture", architecture ? architecture : "");
-    gguf_key_text(keys, "general.name", o->name);
+    put_general(keys, model->gguf, o);
     gguf_key_u32(keys, "general.file_type", o->type->gguf);
     if (o->type->block)
         gguf_key_u32(keys, "general.quantization_version", 2);
