@@ -88,7 +88,9 @@ static bool frame_can_end(Machine *m, uint32_t id)
     Frame f = m->frame[id];
     if (f.kind == FRAME_END || f.kind == FRAME_DONE)
         return true;
-    if (f.kind != FRAME_NUMBER || m->frame[f.below].kind != FRAME_END || !number_can_end(f.c))
+    const uint32_t below = m->frame[f.below].kind;
+    if (f.kind != FRAME_NUMBER || (below != FRAME_END && below != FRAME_DONE) ||
+        !number_can_end(f.c))
         return false;
     return f.a == F_TRUE || number_is(&m->e, f.a, m->e.name[f.b].text, m->e.name[f.b].length);
 }
@@ -138,7 +140,8 @@ uint32_t machine_state(Machine *m, FrameList *list, const Read *read)
 bool machine_begin_json(Machine *m, Formula f)
 {
     FrameList list = {0};
-    uint32_t end = machine_frame(m, &(Frame){.kind = FRAME_END});
+    /* Behind a whole value that is generated nothing follows: a small model would write empty lines without end. */
+    uint32_t end = machine_frame(m, &(Frame){.kind = m->e.canonical ? FRAME_DONE : FRAME_END});
     if (value_exists(&m->e, f))
         machine_add(m, &list, &(Frame){.kind = FRAME_VALUE, .a = f, .below = end});
     m->begin = machine_state(m, &list, NULL);
@@ -231,9 +234,7 @@ bool machine_takes_blanks(const Machine *m, uint32_t frame)
 {
     static const uint32_t kinds = 1u << FRAME_END | 1u << FRAME_VALUE | 1u << FRAME_OBJECT |
                                   1u << FRAME_ARRAY | 1u << FRAME_COLON;
-    const uint32_t kind = m->frame[frame].kind;
-    /* Behind a whole value that is generated there are none: a small model would write lines without end. */
-    return !m->compact && !(m->e.canonical && kind == FRAME_END) && (kinds >> kind & 1);
+    return !m->compact && (kinds >> m->frame[frame].kind & 1);
 }
 
 bool machine_look_ahead(Machine *m)

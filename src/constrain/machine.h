@@ -24,8 +24,8 @@ enum {
 };
 
 typedef enum FrameKind {
-    FRAME_END,    /* after the text, where only blanks follow */
-    FRAME_DONE,   /* after a text that is no JSON, where nothing follows */
+    FRAME_END, /* after the text, where only blanks follow */
+    FRAME_DONE, /* after a text behind which nothing follows: one that is no JSON, or that is generated */
     FRAME_TERM,   /* no JSON; a: term of what follows, b: u */
     FRAME_LINE,   /* a: symbol of the grammar that follows; in no state: what may begin there is */
     FRAME_VALUE,  /* a: formula of the value that begins here */
