@@ -132,8 +132,8 @@ int meta_model(Model **model, const char *file, const json_t *params, const IoTe
 {
     JsonReader r = {file, params, err, CVN_OK};
     json_t *config = in_words(&r, tensors);
-    TRY(r.code);
     HELD(json_release, config);
+    TRY(r.code);
     TRY(model_parse(model, file, config, NULL, arena, err));
     model_set_interleaved(*model, true);
     return CVN_OK;

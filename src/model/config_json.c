@@ -316,8 +316,10 @@ int model_read(Model **model, const char *folder, Arena *arena, cvn_err *err)
     json_t *generation = json && has_beside ? json_object_read(beside.text, err) : NULL;
     if (!json || (has_beside && !generation))
         return err && err->code != CVN_OK ? err->code : CVN_EFORMAT;
+    Held held;
+    hold(&held, json_release, generation);
     int code = model_parse(model, path.text, json, generation, arena, err);
-    json_decref(generation);
+    held_release(&held);
     return code;
 }
 

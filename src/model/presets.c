@@ -138,7 +138,8 @@ static int shape_of_file(const char *path, Model **model, Arena *arena, cvn_err 
 {
     if (file_is_folder(path))
         return model_read(model, path, arena, err);
-    json_auto_t *json = json_object_read(path, err);
+    json_t *json = json_object_read(path, err);
+    HELD(json_release, json);
     if (!json)
         return CVN_EFORMAT;
     if (json_object_get(json, "model_type"))
