@@ -178,12 +178,12 @@ static INLINE void pull_all(const Inputs *in, const Lanes *error, Lanes *pull)
     }
 }
 
-static INLINE void pull_change(const Inputs *in, int64_t j, Lanes change, Lanes *pull)
+static INLINE void pull_change(const Inputs *in, int64_t j, const Lanes *change, Lanes *pull)
 {
     const int64_t n = in->n;
     const float *h = in->sums + j * n;
     for (int64_t i = 0; i < n; i++)
-        pull[i] += h[i] * change;
+        pull[i] += h[i] * *change;
 }
 
 /* The scales of groups that are best while all else stays, one group after the other. */
@@ -245,7 +245,7 @@ static INLINE bool refit_codes(const Rounding *r, Rows *rows)
             continue;
         any = true;
         rows->error[j] += change;
-        pull_change(in, j, change, rows->pull);
+        pull_change(in, j, &change, rows->pull);
     }
     return any;
 }
