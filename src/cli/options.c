@@ -72,8 +72,8 @@ static int range_error(const Option *option, const Source *source, const char *t
                                                   : "a number";
     Range r = range_of(option);
     if (r.high >= 0x1p62)
-        return err_set(err, CVN_EINVAL, "%s is \"%s\"; give %s, 0 or more", source->name, text,
-                       what);
+        return err_set(err, CVN_EINVAL, "%s is \"%s\"; give %s, 0 or more and below 2^63",
+                       source->name, text, what);
     if (option->kind == ARG_SIZE)
         return err_set(err, CVN_EINVAL, "%s is \"%s\"; give %s from %.0f to %s", source->name, text,
                        what, r.low, bytes_text(r.high).text);
