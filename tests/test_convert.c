@@ -5,6 +5,7 @@
 #include "io/encode.h"
 #include "io/forms.h"
 #include "io/save.h"
+#include "io/torch_file.h"
 #include "io_support.h"
 #include "model_make.h"
 #include "shell.h"
@@ -65,9 +66,12 @@ static void there_and_back_are_the_same_bytes(void **state)
     round_trip("bf16", CVN_BF16, "m.gguf", "--type bf16");
     round_trip("bf16", CVN_BF16, "meta2", "--to meta --parts 2");
     c = model_with(c, "'num_attention_heads': 16, 'num_key_value_heads': 8, 'head_dim': 6, "
-                      "'intermediate_size': 72");
+                      "'intermediate_size': 96");
     random_folder("f16", c, CVN_F16);
     round_trip("f16", CVN_F16, "meta8", "--to meta --parts 8");
+    round_trip("f16", CVN_F16, "meta16", "--to meta --parts 16"); /* more than KV heads */
+    expect(1, "caravan convert f16 meta12 --to meta --parts 12 2>&1",
+           "do not divide into 12 parts");
     c = model_with(c, "'attention_bias': true, 'mlp_bias': true");
     random_folder("biases", c, CVN_BF16);
     round_trip("biases", CVN_BF16, "m.gguf", "");
@@ -76,6 +80,49 @@ static void there_and_back_are_the_same_bytes(void **state)
            "'original_max_position_embeddings': 8192}");
     random_folder("yarn", c, CVN_BF16);
     round_trip("yarn", CVN_BF16, "m.gguf", "");
+}
+
+/* The rows of a parameter in a part of Meta's, in the arena. */
+static const IoTensor *in_part(const char *folder, int part, const char *name, Arena *arena)
+{
+    cvn_err err = {0};
+    FileMap *map = arena_alloc(arena, sizeof *map);
+    IoTensors *tensors = arena_alloc(arena, sizeof *tensors);
+    const char *file = arena_printf(arena, "%s/consolidated.%02d.pth", folder, part);
+    io_tensors_init(tensors, arena);
+    if (file_map(map, file, &err) || torch_read(tensors, file, map->data, map->size, &err))
+        fail_msg("%s", err.message);
+    return io_tensors_find(tensors, name);
+}
+
+static void parts_beyond_the_kv_heads_have_copies_of_a_head(void **state)
+{
+    (void)state;
+    enum { KV_HEADS = 4, PARTS = 8, HEAD = 12, WIDTH = 96 };
+    Arena arena;
+    assert_int_equal(arena_init(&arena, NULL), CVN_OK);
+    random_folder("few",
+                  model_with(small_config(), "'num_attention_heads': 8, 'head_dim': 12, "
+                                             "'num_key_value_heads': 4, "
+                                             "'intermediate_size': 128, 'vocab_size': 64"),
+                  CVN_F32);
+    round_trip("few", CVN_F32, "eight", "--to meta --parts 8");
+    expect(0, "caravan convert few eight --to meta --parts 8", "in f32");
+    for (int part = 0; part < PARTS; part++) {
+        const char *const names[] = {"layers.1.attention.wk.weight",
+                                     "layers.1.attention.wv.weight"};
+        for (int i = 0; i < 2; i++) {
+            const IoTensor *t = in_part(in_scratch("eight"), part, names[i], &arena);
+            const IoTensor *first = in_part(in_scratch("eight"), part / 2 * 2, names[i], &arena);
+            const IoTensor *other =
+                in_part(in_scratch("eight"), (part + 2) % PARTS, names[i], &arena);
+            assert_int_equal(t->dims[0], HEAD);
+            assert_int_equal(t->bytes, HEAD * WIDTH * sizeof(float));
+            assert_memory_equal(t->data, first->data, t->bytes);
+            assert_memory_not_equal(t->data, other->data, t->bytes);
+        }
+    }
+    arena_free(&arena);
 }
 
 static void what_a_form_cannot_say_is_refused(void **state)
@@ -464,6 +511,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(there_and_back_are_the_same_bytes),
+        cmocka_unit_test(parts_beyond_the_kv_heads_have_copies_of_a_head),
         cmocka_unit_test(what_a_form_cannot_say_is_refused),
         cmocka_unit_test(an_attempt_that_ended_early_is_gone_on_with),
         cmocka_unit_test(checksums_are_those_of_zip),

@@ -5,7 +5,10 @@
  *   consolidated.00/data/3      the elements of storage 3
  *   consolidated.00/version, byteorder
  *
- * Each part has rows of wq, wk, wv, w1, w3, output and the embedding, columns of wo and w2, and all of the norms.
+ * Each part has rows of wq, wk, wv, w1, w3, output and the embedding, columns of wo and w2, and all of the norms. Where there
+ * are more parts than KV heads, neighbours have the same head in wk and wv, so that every part can attend by itself: of 4 KV
+ * heads in 8 parts, parts 0 and 1 have head 0, parts 2 and 3 head 1. Meta's own resharding does so, too (llama-models,
+ * checkpoint.py); n_kv_heads stays 4, and the mathematics are the same.
  */
 #include "io/forms.h"
 
@@ -231,6 +234,14 @@ static int split_of(const Param *p, int parts)
     return p->kind == PARAM_EMBED && p->file_dims[0] % parts != 0 ? 1 : 0;
 }
 
+/* How many parts have the same piece of a parameter. */
+static int copies_of(const Param *p, const Model *m, int parts)
+{
+    const int64_t kv_heads = model_shape(m).kv_heads;
+    bool repeated = (p->kind == PARAM_K || p->kind == PARAM_V) && parts > kv_heads;
+    return repeated ? (int)(parts / kv_heads) : 1;
+}
+
 static int write_part(Out *out, const FormOptions *o, int part, const Crc32 *crc, StrBuf *pickle,
                       StrBuf *directory, cvn_err *err)
 {
@@ -244,7 +255,7 @@ static int write_part(Out *out, const FormOptions *o, int part, const Crc32 *crc
         int64_t dims[2] = {p->file_dims[0], p->file_rank == 2 ? p->file_dims[1] : 1};
         int along = split_of(p, o->parts);
         if (along >= 0)
-            dims[along] /= o->parts;
+            dims[along] /= o->parts / copies_of(p, out->model->desc, o->parts);
         put_tensor(pickle, p->file_name[NAMING_META], i, o->type->dtype, p->file_rank, dims);
     }
     strbuf_puts(pickle, "u.");
@@ -255,13 +266,14 @@ static int write_part(Out *out, const FormOptions *o, int part, const Crc32 *crc
     add_text(&a, crc, "byteorder", "little", 6);
     for (int i = 0; i < params->n; i++) {
         const Param *p = &params->param[i];
-        int along = split_of(p, o->parts), parts = along < 0 ? 1 : o->parts;
+        int copies = copies_of(p, out->model->desc, o->parts);
+        int along = split_of(p, o->parts), parts = along < 0 ? 1 : o->parts / copies;
         uint64_t bytes = out_type_bytes((OutType){.dtype = o->type->dtype}, p->n / parts);
         if (bytes > MOST_IN_32)
             return err_set(err, CVN_EUNSUPPORTED,
                            "'%s' is too large for one part; give more --parts", p->name);
         begin_entry(&a, arena_printf(out->arena, "data/%d", i), bytes);
-        out_param(out, p, (OutType){.dtype = o->type->dtype}, along, part, parts);
+        out_param(out, p, (OutType){.dtype = o->type->dtype}, along, part / copies, parts);
         end_entry(&a, 0, true);
     }
     add_text(&a, crc, "version", "3\n", 2);
@@ -328,8 +340,8 @@ static int check(const Out *out, const FormOptions *o, const json_t *config, cvn
     if (o->type->block || o->type->quant.kind)
         return err_set(err, CVN_EINVAL, "%s is no type of Meta's folders; f32, f16 and bf16 are",
                        o->type->name);
-    if (c.kv_heads % o->parts || c.heads % o->parts || c.ffn % o->parts ||
-        (c.vocab % o->parts && c.width % o->parts))
+    if ((c.kv_heads % o->parts && o->parts % c.kv_heads) || c.heads % o->parts ||
+        c.ffn % o->parts || (c.vocab % o->parts && (c.width % o->parts || !c.tied)))
         return err_set(err, CVN_EINVAL,
                        "%" PRId64 " heads, %" PRId64 " KV heads, a feed-forward width of %" PRId64
                        " and %" PRId64 " tokens do not divide into %d parts",

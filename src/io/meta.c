@@ -154,13 +154,42 @@ static int split_dim(const IoTensor *part, int64_t n_parts, int64_t dim)
     return 0;
 }
 
+/* What params.json says of the shapes of tensors. */
+typedef struct MetaShape {
+    int64_t dim;     /* of the residual stream */
+    int64_t kv_rows; /* of wk and wv: KV heads times the size of a head */
+} MetaShape;
+
+static MetaShape shape_of(const json_t *params)
+{
+    int64_t dim = json_integer_value(json_object_get(params, "dim"));
+    int64_t heads = json_integer_value(json_object_get(params, "n_heads"));
+    const json_t *given = json_object_get(params, "n_kv_heads");
+    int64_t kv_heads = json_is_integer(given) ? json_integer_value(given) : heads;
+    bool sane = heads > 0 && dim > 0 && kv_heads > 0 && kv_heads <= heads;
+    return (MetaShape){.dim = dim, .kv_rows = sane ? dim / heads * kv_heads : 0};
+}
+
+/* How many neighbouring parts have the same rows of a tensor: more than 1 of keys and values in more parts than KV heads. */
+static size_t copies_of(const IoTensor *part, size_t n_parts, MetaShape shape)
+{
+    bool kv = io_ends_with(part->name, "attention.wk.weight") ||
+              io_ends_with(part->name, "attention.wv.weight");
+    if (!kv || part->rank != 2 || shape.kv_rows < 1 || part->dims[0] < 1 ||
+        shape.kv_rows % part->dims[0] != 0)
+        return 1;
+    size_t different = (size_t)(shape.kv_rows / part->dims[0]);
+    return different < n_parts && n_parts % different == 0 ? n_parts / different : 1;
+}
+
 /* One tensor made of the same-named tensors of all parts. */
 static int merge_tensor(Folder *folder, const IoTensors *parts, size_t n_parts, size_t index,
-                        int64_t dim, cvn_err *err)
+                        MetaShape shape, cvn_err *err)
 {
     Arena *arena = folder->tensors.arena;
     const IoTensor *first = &parts[0].tensor[index];
     IoTensor *piece = arena_array(arena, n_parts, sizeof *piece);
+    size_t copies = copies_of(first, n_parts, shape);
     for (size_t i = 0; i < n_parts; i++) {
         const IoTensor *found = io_tensors_find(&parts[i], first->name);
         if (!found)
@@ -173,11 +202,12 @@ static int merge_tensor(Folder *folder, const IoTensors *parts, size_t n_parts, 
             return err_set(err, CVN_ESHAPE,
                            "tensor '%s' differs in shape or type between '%s' and '%s'",
                            first->name, first->file, found->file);
-        piece[i] = *found;
+        piece[i / copies] = *found;
     }
     IoTensor merged = *first;
-    int along = split_dim(first, (int64_t)n_parts, dim);
-    if (along >= 0) {
+    int along = split_dim(first, (int64_t)n_parts, shape.dim);
+    n_parts /= copies;
+    if (along >= 0 && n_parts > 1) {
         merged.data = NULL;
         merged.part = piece;
         merged.n_parts = (int)n_parts;
@@ -212,7 +242,7 @@ static int open_parts(Folder *folder, const char *path, IoTensors *parts, Arena 
     return err_set(err, CVN_EUNSUPPORTED, "'%s' has more than %d parts", path, MAX_PARTS - 1);
 }
 
-static int merge_parts(Folder *folder, const IoTensors *parts, int64_t dim, cvn_err *err)
+static int merge_parts(Folder *folder, const IoTensors *parts, MetaShape shape, cvn_err *err)
 {
     for (size_t i = 1; i < folder->n_maps; i++)
         if (parts[i].n != parts[0].n)
@@ -222,7 +252,7 @@ static int merge_parts(Folder *folder, const IoTensors *parts, int64_t dim, cvn_
                 parts[i].n, parts[0].n);
     io_tensors_init(&folder->tensors, parts[0].arena);
     for (size_t i = 0; i < parts[0].n; i++) {
-        int code = merge_tensor(folder, parts, folder->n_maps, i, dim, err);
+        int code = merge_tensor(folder, parts, folder->n_maps, i, shape, err);
         if (code != CVN_OK)
             return code;
     }
@@ -244,7 +274,7 @@ int meta_open(Folder *folder, Model **model, const char *path, Arena *arena, cvn
     if (code == CVN_OK && folder->n_maps == 1)
         folder->tensors = parts[0];
     else if (code == CVN_OK)
-        code = merge_parts(folder, parts, json_integer_value(json_object_get(params, "dim")), err);
+        code = merge_parts(folder, parts, shape_of(params), err);
     if (code == CVN_OK)
         code = meta_model(model, params_path, params, &folder->tensors, arena, err);
     held_release(&held[1]);
