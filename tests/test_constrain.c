@@ -114,6 +114,16 @@ static void prefixes_without_an_end_are_not_let_in(void **unused)
         {"{\"minProperties\":2,\"patternProperties\":{\"^[ab]{30}$\":{}},\"additionalProperties\":"
          "{\"type\":\"null\"}}",
          "{\"aa\":null,\"b\":null,\"c\":null}", 'y'},
+        {"{\"minProperties\":2,\"propertyNames\":{\"pattern\":\"^[a-z]{2}$\"}}", "{\"xx\":1,\"xx\"",
+         'n'},
+        {"{\"minProperties\":2,\"propertyNames\":{\"pattern\":\"^[a-z]{2}$\"}}",
+         "{\"xx\":1,\"xy\":1}", 'y'},
+        {"{\"type\":\"object\",\"maxProperties\":1,\"propertyNames\":{\"maxLength\":1},\"not\":{"
+         "\"patternProperties\":{\"^a\":{\"type\":\"string\"}}}}",
+         "{\"a\":1}", 'y'},
+        {"{\"type\":\"object\",\"maxProperties\":1,\"propertyNames\":{\"maxLength\":1},\"not\":{"
+         "\"patternProperties\":{\"^[a\u00e4-\u4e00]\":{\"type\":\"string\"}}}}",
+         "{\"b\"", 'n'},
         {"{\"format\":\"date\",\"type\":\"string\"}", "\"2023-02-2", 'p'},
         {"{\"format\":\"date\",\"type\":\"string\"}", "\"2023-02-29", 'n'},
         {"{\"format\":\"date\",\"type\":\"string\"}", "\"2024-02-29\"", 'y'},
@@ -140,8 +150,8 @@ static void what_is_not_supported_is_refused_with_its_path(void **unused)
         {"{\"not\":{\"uniqueItems\":true}}", "uniqueItems"},
         {"{\"$ref\":\"#\"}", "$ref"},
         {"{\"multipleOf\":0}", "#/multipleOf"},
-        {"{\"minProperties\":2,\"propertyNames\":{\"pattern\":\"^a{90}b?$\"}}", "few names"},
-        {"{\"minProperties\":2,\"propertyNames\":{\"pattern\":\"^[a-z]{3}$\"}}", "few names"},
+        {"{\"minProperties\":3,\"propertyNames\":{\"pattern\":\"^a{90}b?$\"}}", "few names"},
+        {"{\"minProperties\":17577,\"propertyNames\":{\"pattern\":\"^[a-z]{3}$\"}}", "few names"},
         {"{\"type\":\"strong\"}", "#/type"},
         {"{\"$schema\":\"http://json-schema.org/draft-03/schema#\"}", "#/$schema"},
         {"{\"$defs\":{\"a\":{\"$id\":\"x\"},\"b\":{\"$id\":\"x\"}},\"items\":{\"$ref\":\"x\"}}",
@@ -296,6 +306,23 @@ static void what_multiplies_is_bounded(void **unused)
          "\"x\":true", "", "}}", 9, "cut names"},
         {"{\"unevaluatedProperties\":false,\"anyOf\":[", "{\"properties\":{\"a%d\":true}},", "true",
          "", "]}", 20, "combinations"},
+        {"{\"oneOf\":[",
+         "{\"properties\":{\"kind\":{\"enum\":[\"k%d\"]},\"note\":{\"type\":\"string\"}}},",
+         "false", "", "]}", 32, NULL},
+        {"{\"type\":\"object\",\"minProperties\":1,\"oneOf\":[",
+         "{\"properties\":{\"kind\":{\"enum\":[\"k%d\"]},\"note\":{\"minLength\":1}},\"required\":"
+         "[\"n%d\"]},",
+         "{\"properties\":{\"note\":{\"maxLength\":0}}}", "", "]}", 20, NULL},
+        {"{\"allOf\":[",
+         "{\"if\":{\"properties\":{\"kind\":{\"const\":\"k%d\"}}},\"then\":{\"properties\":{\"p\":{"
+         "\"minLength\":1},\"q%d\":{\"minimum\":1}}}},",
+         "true", "", "]}", 16, NULL},
+        {"{\"oneOf\":[",
+         "{\"type\":\"object\",\"required\":[\"kind\"],\"properties\":{\"kind\":{\"const\":\"k%d\"}"
+         ","
+         "\"config\":{\"properties\":{\"p%d\":{\"maxLength\":255},\"q\":{\"maxLength\":32767}},"
+         "\"additionalProperties\":false}},\"additionalProperties\":false},",
+         "false", "", "]}", 30, NULL},
         {"{\"type\":\"number\",\"minimum\":1,\"multipleOf\":999983,\"allOf\":[{\"multipleOf\":"
          "999979},{"
          "\"multipleOf\":1e-9},{\"multipleOf\":7.777}]}",

@@ -117,7 +117,6 @@ uint32_t alphabet_of(Engine *e, Formula f)
         return (uint32_t)*known;
     Collected c = {0};
     Alphabet *a = arena_alloc(&e->arena, sizeof *a);
-    a->large = -1;
     map_init(&c.seen, &e->arena);
     map_init(&c.seen_sets, &e->arena);
     collect(e, &c, f);

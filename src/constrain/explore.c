@@ -103,7 +103,7 @@ static void look_at(Explorer *x, Formula f)
     if (object > F_TRUE) {
         uint32_t index = alphabet_of(e, object);
         const Alphabet *a = e->alphabet[index];
-        object_is_distinct(e, object, index);
+        object_check_names(e, object, index, TERM_NONE);
         for (uint32_t k = 0; k < a->n_names + a->n_classes && engine_work(e, 1); k++) {
             object_step(e, object, index, k, &x->branches);
             add_branches(x);

@@ -393,7 +393,9 @@ static Formula negate(Engine *e, Formula of)
         return f_and2(e, f_type(e, KIND_ARRAY), f_or2(e, less, more));
     }
     case F_K_UNIQUE:
-        return engine_fail(e, "uniqueItems that is negated is not supported");
+        return f_and2(e, f_type(e, KIND_ARRAY), intern(e, F_K_REPEATED, f.a, 0, 0, 0, NULL, 0));
+    case F_K_REPEATED:
+        return f_and2(e, f_type(e, KIND_ARRAY), f_unique(e, f.a));
     }
     return of == F_FALSE ? F_TRUE : F_FALSE;
 }
@@ -501,7 +503,7 @@ static uint32_t kind_of_atom(FormulaKind kind)
         [F_K_STRING] = KIND_STRING,   [F_K_NUMBER] = KIND_NUMBER,    [F_K_ALL_KEYS] = KIND_OBJECT,
         [F_K_SOME_KEY] = KIND_OBJECT, [F_K_KEY_COUNT] = KIND_OBJECT, [F_K_ITEM] = KIND_ARRAY,
         [F_K_ITEMS] = KIND_ARRAY,     [F_K_CONTAINS] = KIND_ARRAY,   [F_K_LENGTH] = KIND_ARRAY,
-        [F_K_UNIQUE] = KIND_ARRAY};
+        [F_K_UNIQUE] = KIND_ARRAY,    [F_K_REPEATED] = KIND_ARRAY};
     return kinds[kind];
 }
 

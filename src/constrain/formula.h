@@ -64,6 +64,7 @@ typedef enum FormulaKind {
     F_K_CONTAINS,  /* a: index, b: formula: of the items from there, c to d are such */
     F_K_LENGTH,    /* c to d items */
     F_K_UNIQUE,    /* a: number of a list of values that may not come (again) */
+    F_K_REPEATED,  /* its negation: refused only where an array comes to depend on it */
 } FormulaKind;
 
 #define FORMULA_MANY UINT32_MAX /* no upper bound of a count */

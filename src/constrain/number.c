@@ -390,9 +390,9 @@ static bool tells_spellings(const Engine *e, Formula of)
 
 static bool either_sign(Engine *e, Formula f, Begun *b, bool begins)
 {
-    bool negative = b->negative, exists = each_conjunction(e, f, conjunction_exists, b);
+    bool negative = b->negative, exists = each_conjunction(e, f, conjunction_exists, NULL, b);
     b->negative = true;
-    exists = exists || (begins && each_conjunction(e, f, conjunction_exists, b));
+    exists = exists || (begins && each_conjunction(e, f, conjunction_exists, NULL, b));
     b->negative = negative;
     return exists;
 }

@@ -186,6 +186,39 @@ static Formula add_format(Schemas *s, uint32_t of, const JsonValue *value)
     return f_string(s->e, term);
 }
 
+/* Whether a schema has keywords, and all are `type`. */
+static bool asks_types_only(const Schemas *s, uint32_t of)
+{
+    const JsonValue *value = s->at[of].value;
+    bool asks = false;
+    for (size_t i = 0; i < value->n && value->kind == JSON_K_OBJECT; i++) {
+        bool type = value->item[i] == schema_keyword(s, of, "type");
+        if (!type && schema_keyword(s, of, value->name[i].text))
+            return false;
+        asks = asks || type;
+    }
+    return asks;
+}
+
+/* What a schema below another asks. It is an atom of its own until a value begins, since it may lead back to itself; but one that asks
+   for types alone is those types, so that schemas that ask for the same are the same, and what cannot hold of one value is seen at once. */
+static Formula below_of(Schemas *s, uint32_t of, const JsonValue *value, const char *keyword,
+                        const char *key)
+{
+    uint32_t below = schema_below(s, of, value, keyword, key);
+    if (s->e->failed[0] || value->kind == JSON_K_FALSE)
+        return F_FALSE;
+    Formula types =
+        asks_types_only(s, below) ? add_type(s, below, json_member(value, "type", 4)) : F_TRUE;
+    return types > F_TRUE ? types : f_schema(s->e, below, false);
+}
+
+static Formula item_of(Schemas *s, uint32_t of, const JsonValue *list, const char *keyword,
+                       size_t i)
+{
+    return below_of(s, of, list->item[i], keyword, arena_printf(&s->e->arena, "%zu", i));
+}
+
 static bool is_object(Schemas *s, uint32_t of, const JsonValue *value, const char *keyword)
 {
     if (value->kind == JSON_K_OBJECT)
@@ -201,8 +234,8 @@ static Formula add_properties(Schemas *s, uint32_t of, const JsonValue *value)
         return F_FALSE;
     for (size_t i = 0; i < value->n; i++) {
         uint32_t name = name_id(s->e, value->name[i].text, value->name[i].length);
-        uint32_t below = schema_below(s, of, value->item[i], "properties", value->name[i].text);
-        list[i] = f_all_keys(s->e, set_of_name(s->e, name), f_schema(s->e, below, false));
+        Formula below = below_of(s, of, value->item[i], "properties", value->name[i].text);
+        list[i] = f_all_keys(s->e, set_of_name(s->e, name), below);
     }
     return f_and(s->e, list, value->n);
 }
@@ -215,11 +248,8 @@ static Formula add_pattern_properties(Schemas *s, uint32_t of, const JsonValue *
     for (size_t i = 0; i < value->n; i++) {
         Term term =
             pattern_of(s, of, "patternProperties", value->name[i].text, value->name[i].length);
-        uint32_t below =
-            schema_below(s, of, value->item[i], "patternProperties", value->name[i].text);
-        f = f_and2(
-            s->e, f,
-            f_all_keys(s->e, set_of_term(s->e, term, NULL, 0), f_schema(s->e, below, false)));
+        Formula below = below_of(s, of, value->item[i], "patternProperties", value->name[i].text);
+        f = f_and2(s->e, f, f_all_keys(s->e, set_of_term(s->e, term, NULL, 0), below));
     }
     return f;
 }
@@ -250,17 +280,13 @@ static Formula add_additional_properties(Schemas *s, uint32_t of, const JsonValu
     uint32_t *known, n_known;
     Term own = schema_own_names(s, of, &known, &n_known);
     uint32_t set = set_of_term(s->e, term_not(&s->e->terms, own), known, n_known);
-    uint32_t below = schema_below(s, of, value, "additionalProperties", NULL);
-    return f_all_keys(s->e, set,
-                      value->kind == JSON_K_FALSE ? F_FALSE : f_schema(s->e, below, false));
+    return f_all_keys(s->e, set, below_of(s, of, value, "additionalProperties", NULL));
 }
 
 /* Names that the schema forbids are keys of which no value is allowed. */
 static Formula add_property_names(Schemas *s, uint32_t of, const JsonValue *value)
 {
-    Formula f =
-        f_restrict(s->e, f_schema(s->e, schema_below(s, of, value, "propertyNames", NULL), false),
-                   KIND_STRING);
+    Formula f = f_restrict(s->e, below_of(s, of, value, "propertyNames", NULL), KIND_STRING);
     Term term = f == F_TRUE ? TERM_ALL : f == F_FALSE ? TERM_NONE : s->e->node[f].a;
     return f_all_keys(s->e, set_of_term(s->e, term_not(&s->e->terms, term), NULL, 0), F_FALSE);
 }
@@ -295,11 +321,9 @@ static Formula add_dependencies(Schemas *s, uint32_t of, const JsonValue *value)
         return F_FALSE;
     for (size_t i = 0; i < value->n; i++) {
         const JsonValue *on = value->item[i];
-        Formula wanted =
-            on->kind == JSON_K_ARRAY
-                ? require(s, of, on, "dependencies")
-                : f_schema(s->e, schema_below(s, of, on, "dependencies", value->name[i].text),
-                           false);
+        Formula wanted = on->kind == JSON_K_ARRAY
+                             ? require(s, of, on, "dependencies")
+                             : below_of(s, of, on, "dependencies", value->name[i].text);
         f = f_and2(s->e, f, f_or2(s->e, absent(s, &value->name[i]), wanted));
     }
     return f;
@@ -339,12 +363,7 @@ static Formula say_items(Schemas *s, uint32_t of, const JsonValue *list, const c
 {
     Formula f = F_TRUE;
     for (size_t i = 0; i < list->n; i++)
-        f = f_and2(s->e, f,
-                   f_item(s->e, (uint32_t)i,
-                          f_schema(s->e,
-                                   schema_below(s, of, list->item[i], keyword,
-                                                arena_printf(&s->e->arena, "%zu", i)),
-                                   false)));
+        f = f_and2(s->e, f, f_item(s->e, (uint32_t)i, item_of(s, of, list, keyword, i)));
     return f;
 }
 
@@ -357,9 +376,7 @@ static Formula add_prefix(Schemas *s, uint32_t of, const JsonValue *value)
 static Formula rest_of_items(Schemas *s, uint32_t of, const JsonValue *value, const char *keyword,
                              size_t from)
 {
-    uint32_t below = schema_below(s, of, value, keyword, NULL);
-    return f_items(s->e, (uint32_t)from,
-                   value->kind == JSON_K_FALSE ? F_FALSE : f_schema(s->e, below, false));
+    return f_items(s->e, (uint32_t)from, below_of(s, of, value, keyword, NULL));
 }
 
 static Formula add_items(Schemas *s, uint32_t of, const JsonValue *value)
@@ -380,7 +397,7 @@ static Formula add_additional_items(Schemas *s, uint32_t of, const JsonValue *va
 
 static Formula add_contains(Schemas *s, uint32_t of, const JsonValue *value)
 {
-    Formula f = f_schema(s->e, schema_below(s, of, value, "contains", NULL), false);
+    Formula f = below_of(s, of, value, "contains", NULL);
     return f_contains(s->e, 0, f, count_of(s, of, "minContains", 1),
                       count_of(s, of, "maxContains", FORMULA_MANY));
 }
@@ -398,10 +415,7 @@ static Formula list_of(Schemas *s, uint32_t of, const JsonValue *value, const ch
     if (value->kind != JSON_K_ARRAY)
         return schema_refuse(s, of, keyword, "a list of schemas is expected");
     for (size_t i = 0; i < value->n; i++)
-        list[i] = f_schema(
-            s->e,
-            schema_below(s, of, value->item[i], keyword, arena_printf(&s->e->arena, "%zu", i)),
-            false);
+        list[i] = item_of(s, of, value, keyword, i);
     return all ? f_and(s->e, list, value->n) : f_or(s->e, list, value->n);
 }
 
@@ -431,9 +445,7 @@ static Formula say_one_of(Schemas *s, uint32_t of, bool compare)
     Formula *alternative = arena_array(&e->arena, value->n + 1, sizeof *alternative);
     Formula *list = arena_array(&e->arena, value->n + 1, sizeof *list);
     for (size_t i = 0; i < value->n; i++)
-        alternative[i] = f_schema(
-            e, schema_below(s, of, value->item[i], "oneOf", arena_printf(&e->arena, "%zu", i)),
-            false);
+        alternative[i] = item_of(s, of, value, "oneOf", i);
     bool *apart = arena_array(&e->arena, value->n * value->n + 1, sizeof *apart);
     for (size_t i = 0; i < value->n && compare; i++)
         for (size_t k = 0; k < i; k++)
@@ -452,17 +464,16 @@ static Formula say_one_of(Schemas *s, uint32_t of, bool compare)
 
 static Formula add_not(Schemas *s, uint32_t of, const JsonValue *value)
 {
-    return f_schema(s->e, schema_below(s, of, value, "not", NULL), true);
+    return f_not(s->e, below_of(s, of, value, "not", NULL));
 }
 
 static Formula add_if(Schemas *s, uint32_t of, const JsonValue *value)
 {
     const JsonValue *then = schema_keyword(s, of, "then"),
                     *otherwise = schema_keyword(s, of, "else");
-    Formula condition = f_schema(s->e, schema_below(s, of, value, "if", NULL), false);
-    Formula yes = then ? f_schema(s->e, schema_below(s, of, then, "then", NULL), false) : F_TRUE;
-    Formula no =
-        otherwise ? f_schema(s->e, schema_below(s, of, otherwise, "else", NULL), false) : F_TRUE;
+    Formula condition = below_of(s, of, value, "if", NULL);
+    Formula yes = then ? below_of(s, of, then, "then", NULL) : F_TRUE;
+    Formula no = otherwise ? below_of(s, of, otherwise, "else", NULL) : F_TRUE;
     if (!then && !otherwise)
         return F_TRUE;
     return f_or2(s->e, f_and2(s->e, condition, yes), f_and2(s->e, f_not(s->e, condition), no));

@@ -9,8 +9,10 @@ typedef struct Conjunctions {
     Engine *e;
     Formula *atom; /* [room] */
     size_t n, room;
-    bool (*each)(Engine *, const Formula *, size_t, void *);
+    TakeConjunction *each;
+    TakeConjunction *possible; /* as in solve.h */
     void *data;
+    size_t failed; /* conjunctions for which `each` returned false */
 } Conjunctions;
 
 /* What is still to be taken apart, innermost first. */
@@ -24,8 +26,11 @@ static bool conjunctions(Conjunctions *c, const Pending *pending)
     Engine *e = c->e;
     if (!engine_work(e, 1))
         return false;
-    if (!pending)
-        return c->each(e, c->atom, c->n, c->data);
+    if (!pending) {
+        bool taken = c->each(e, c->atom, c->n, c->data);
+        c->failed += !taken;
+        return taken;
+    }
     Formula of = pending->f;
     FormulaNode f = e->node[of];
     bool found = false;
@@ -58,9 +63,11 @@ static bool conjunctions(Conjunctions *c, const Pending *pending)
         found = conjunctions(c, next);
         free(rest);
     } else if (f.kind == F_K_OR) {
+        bool look = c->possible && c->failed > SOLVE_FAILED;
         if (++e->depth > FORMULA_DEPTH)
             engine_fail(e, "its alternatives are nested too deeply");
-        for (uint32_t i = 0; i < f.n && !found && !e->failed[0]; i++) {
+        bool possible = !look || c->possible(e, c->atom, c->n, c->data);
+        for (uint32_t i = 0; possible && i < f.n && !found && !e->failed[0]; i++) {
             found = conjunctions(c, &(Pending){f.list[i], pending->more});
             c->n = before;
         }
@@ -82,10 +89,10 @@ static bool conjunctions(Conjunctions *c, const Pending *pending)
     return found;
 }
 
-bool each_conjunction(Engine *e, Formula f, bool (*each)(Engine *, const Formula *, size_t, void *),
+bool each_conjunction(Engine *e, Formula f, TakeConjunction *each, TakeConjunction *possible,
                       void *data)
 {
-    Conjunctions c = {.e = e, .each = each, .data = data};
+    Conjunctions c = {.e = e, .each = each, .possible = possible, .data = data};
     bool found = conjunctions(&c, &(Pending){f, NULL});
     free(c.atom);
     return found && !e->failed[0];
@@ -289,7 +296,7 @@ bool object_exists(Engine *e, Formula f, uint32_t alphabet, const uint64_t *seen
     bool exists = known ? *known : false;
     if (!known) {
         Rest r = {.a = a, .seen = seen};
-        exists = each_conjunction(e, f, try_rest, &r);
+        exists = each_conjunction(e, f, try_rest, try_rest, &r);
         if (exists || keeps(e, assumed))
             *map_put(&e->solved, key, size, NULL) = exists;
     }
@@ -315,6 +322,7 @@ static bool holds_at_end(const Engine *e, Formula of)
         return f->c == 0;
     case F_K_FALSE:
     case F_K_SOME_KEY:
+    case F_K_REPEATED:
         return false;
     default:
         return true;
@@ -338,17 +346,38 @@ static bool tells_names_apart(const Engine *e, Formula of)
 
 bool object_is_distinct(Engine *e, Formula f, uint32_t alphabet)
 {
+    return e->alphabet[alphabet]->n_classes && (e->canonical || tells_names_apart(e, f));
+}
+
+/* Members under names of classes that f asks for at most. */
+static uint32_t names_wanted(const Engine *e, Formula of)
+{
+    const FormulaNode *f = &e->node[of];
+    uint32_t n = f->kind == F_K_KEY_COUNT
+                     ? f->c
+                     : f->kind == F_K_SOME_KEY && e->set[f->a].name == UINT32_MAX;
+    for (uint32_t i = 0; i < f->n; i++) {
+        uint32_t part = names_wanted(e, f->list[i]);
+        n = f->kind == F_K_AND ? n + part : part > n ? part : n;
+    }
+    return n < TERM_TEXTS ? n : TERM_TEXTS;
+}
+
+void object_check_names(Engine *e, Formula f, uint32_t alphabet, Term came)
+{
     Alphabet *a = e->alphabet[alphabet];
     if (!a->n_classes || !tells_names_apart(e, f))
-        return false;
-    for (uint32_t i = 0; i < a->n_classes && a->large; i++)
-        a->large = term_is_large(&e->terms, a->class[i]);
-    if (!a->large)
-        engine_fail(e,
-                    "members are counted, or one of them is asked for, and a pattern lets few "
-                    "names come, but more than %d or longer than %d bytes",
-                    SOLVE_WORDS, TERM_WORD);
-    return true;
+        return;
+    if (!a->fewest) {
+        a->fewest = TERM_TEXTS;
+        for (uint32_t i = 0; i < a->n_classes; i++) {
+            uint32_t n = term_count(&e->terms, a->class[i]);
+            a->fewest = n < a->fewest ? n : a->fewest;
+        }
+    }
+    if (a->fewest < TERM_TEXTS && names_wanted(e, f) + term_count(&e->terms, came) > a->fewest)
+        engine_fail(e, "members are counted, or one of them is asked for, and a pattern lets so "
+                       "few names come that they may not be enough");
 }
 
 bool array_can_end(const Engine *e, Formula f)
@@ -356,17 +385,25 @@ bool array_can_end(const Engine *e, Formula f)
     return holds_at_end(e, f);
 }
 
-/* A step in the making: what atoms that the member or item concerns become. */
+/*
+ * A step in the making: what the atoms become that the member or item concerns, as far as they depend on its value. Each of these is true
+ * or false of the value, and each set of those that are true may be a branch. Two ways lead to these sets:
+ *
+ *     overlapping    the value fulfils those that are true, and whatever it likes of the others: few branches, if there are few atoms
+ *     disjoint       it fulfils those that are true and none of the others, and a set that no value fulfils is left as soon as that is seen:
+ *                    there are as many branches as kinds of values, though there be many atoms (oneOf over 20 values of one member: 21)
+ */
 typedef struct Step {
     Formula f; /* restricted to the kind */
     uint32_t kind;
-    Formula atom[64];    /* [n] those with a choice, or that the value depends on */
-    Formula becomes[64]; /* [n] */
+    Formula atom[SOLVE_CONCERNED];    /* [n] those with a choice, or that the value depends on */
+    Formula becomes[SOLVE_CONCERNED]; /* [n] */
     size_t n;
     const Alphabet *a; /* of objects, with */
     uint32_t key;
     Branches *out;
     size_t tried;         /* sets of them */
+    bool disjoint;        /* how the sets are found */
     const char *too_many; /* what there are too many of, or NULL */
 } Step;
 
@@ -444,7 +481,7 @@ static void decide(Engine *e, Step *s, size_t i, Formula value)
     if (value == F_FALSE || s->too_many || !engine_work(e, 1))
         return;
     if (i == s->n) {
-        if (s->tried++ == SOLVE_TRIED)
+        if (s->tried++ == (s->disjoint ? SOLVE_TRIED : SOLVE_OVERLAPPING))
             s->too_many = "alternatives";
         Formula rest = f_restrict(e, f_replace(e, s->f, step_atom, s), s->kind);
         if (rest == F_FALSE || !value_exists(e, value))
@@ -458,6 +495,8 @@ static void decide(Engine *e, Step *s, size_t i, Formula value)
             s->out->at[s->out->n++] = (Branch){value, rest};
         return;
     }
+    if (s->disjoint && !value_exists(e, value))
+        return;
     FormulaNode f = e->node[s->atom[i]];
     bool name =
         (f.kind == F_K_ALL_KEYS || f.kind == F_K_SOME_KEY) && e->set[f.a].name != UINT32_MAX;
@@ -472,6 +511,8 @@ static void decide(Engine *e, Step *s, size_t i, Formula value)
         if_not = s->atom[i];
         other = f.d == FORMULA_MANY ? F_TRUE : f_not(e, f.b);
     }
+    if (s->disjoint)
+        other = f_not(e, f.b);
     bool must = must_hold(e, s, s->atom[i]);
     if (f.b != F_FALSE && !(must && if_so == F_FALSE)) {
         s->becomes[i] = if_so;
@@ -504,7 +545,18 @@ static uint32_t alternatives_of(Engine *e, Formula of, Formula *out, uint32_t mo
     return alternatives.n < most ? alternatives.n : most;
 }
 
-/* Adds the branches of s->f: of all of it, or of one alternative after the other, each with fewer things that may hold. */
+/* The parts of a conjunction, or of the whole, that have alternatives. */
+static uint32_t choices_in(const Engine *e, Formula of)
+{
+    const FormulaNode *f = &e->node[of];
+    uint32_t n = f->kind == F_K_OR;
+    for (uint32_t i = 0; f->kind == F_K_AND && i < f->n; i++)
+        n += e->node[f->list[i]].kind == F_K_OR;
+    return n;
+}
+
+/* Adds the branches of s->f. Where they are too many, they are looked for the disjoint way if several parts of it have alternatives, since these
+   multiply; and else, or where they are still too many, for one alternative after the other, each with fewer atoms. */
 static void take_step(Engine *e, Step *s, Formula value)
 {
     Formula alternative[SOLVE_BRANCHES + 1];
@@ -513,10 +565,16 @@ static void take_step(Engine *e, Step *s, Formula value)
         return;
     if (++e->depth > FORMULA_DEPTH / 4)
         engine_fail(e, "its alternatives are nested too deeply");
-    s->n = s->tried = 0;
+    s->n = 0;
     s->too_many = NULL;
     find_concerned(e, s, s->f);
-    decide(e, s, 0, value);
+    for (int way = 0; way < 2 && (way == 0 || (s->too_many && choices_in(e, s->f) > 1)); way++) {
+        s->out->n = before;
+        s->tried = 0;
+        s->too_many = NULL;
+        s->disjoint = way == 1;
+        decide(e, s, 0, value);
+    }
     uint32_t n = s->too_many ? alternatives_of(e, s->f, alternative, SOLVE_BRANCHES + 1) : 0;
     if (s->too_many && n < 2)
         engine_fail(e, "its alternatives multiply: a value has too many %s", s->too_many);
@@ -540,6 +598,7 @@ void object_step(Engine *e, Formula f, uint32_t alphabet, uint32_t key, Branches
 typedef struct Unique {
     uint32_t list;
     bool there;
+    bool negated; /* two items shall be equal */
 } Unique;
 
 static void find_unique(const Engine *e, Formula of, Unique *unique)
@@ -548,7 +607,8 @@ static void find_unique(const Engine *e, Formula of, Unique *unique)
     for (uint32_t i = 0; i < f->n; i++)
         find_unique(e, f->list[i], unique);
     if (f->kind == F_K_UNIQUE)
-        *unique = (Unique){f->a, true};
+        *unique = (Unique){f->a, true, unique->negated};
+    unique->negated = unique->negated || f->kind == F_K_REPEATED;
 }
 
 void array_step(Engine *e, Formula f, Branches *out)
@@ -558,6 +618,8 @@ void array_step(Engine *e, Formula f, Branches *out)
     Formula value = F_TRUE;
     out->n = 0;
     find_unique(e, f, &unique);
+    if (unique.negated)
+        engine_fail(e, "uniqueItems that is negated is not supported");
     if (unique.there && unique.list)
         value = e->values[unique.list].differs;
     take_step(e, &s, value);

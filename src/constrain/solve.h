@@ -12,8 +12,7 @@
  *     some_key("a", g) and rest      with "a": a value of g leaves rest
  *     contains(0, g, 1, many)        an item of g leaves nothing; any other leaves it as it is
  *
- * so a step may have several branches, and of each the value and the rest are satisfiable, or it is not there. Where what may hold of a
- * value are too many sets of things, the step of alternatives is that of one or of another.
+ * so a step may have several branches, and of each the value and the rest are satisfiable, or it is not there.
  */
 #ifndef CVN_CONSTRAIN_SOLVE_H
 #define CVN_CONSTRAIN_SOLVE_H
@@ -21,12 +20,14 @@
 #include "constrain/formula.h"
 
 enum {
-    SOLVE_BRANCHES = 1024, /* of one step */
-    SOLVE_TRIED =
-        4096, /* sets of things that may hold of a value, before its alternatives are looked at one by one */
-    SOLVE_CLASSES = 64, /* of names */
-    SOLVE_WORDS = 64,   /* a class with so few names is listed */
-    NUMBER_TEXT = 400,  /* characters of a number of which something is asked */
+    SOLVE_BRANCHES = 1024,  /* of one step */
+    SOLVE_CONCERNED = 512,  /* atoms that a member or item concerns */
+    SOLVE_OVERLAPPING = 32, /* sets of them that are tried the overlapping way, … */
+    SOLVE_TRIED = 4096,     /* … and the disjoint way (solve.c) */
+    SOLVE_FAILED = 32,      /* conjunctions, before those that have begun are looked at, too */
+    SOLVE_CLASSES = 64,     /* of names */
+    SOLVE_WORDS = 64,       /* a class with so few names is listed */
+    NUMBER_TEXT = 400,      /* characters of a number of which something is asked */
 };
 
 typedef struct Branch {
@@ -47,8 +48,8 @@ typedef struct Alphabet {
     uint32_t n_classes;
     uint32_t *set; /* [n_sets] key sets that are terms */
     uint32_t n_sets;
-    bool *has;    /* [n_names + n_classes, n_sets] */
-    int8_t large; /* whether each class has more names than will ever come; -1: not known */
+    bool *has;       /* [n_names + n_classes, n_sets] */
+    uint32_t fewest; /* names that a class has at least, as term_count says; 0: not known */
 } Alphabet;
 
 /* Whether some value fulfils f. */
@@ -64,9 +65,12 @@ uint32_t alphabet_key_of(const Engine *e, const Alphabet *a, uint32_t name);
 /* seen: [(n_names + 63) / 64] a bit per name that came already. */
 bool object_can_end(const Engine *e, Formula f);
 
-/* Whether f makes a difference between a name that comes again and two names: where it counts members, or asks for a value
-   under some name of a class. Then none may come again, and classes must not run out of names: else it is refused. */
+/* Whether no name of a class may come again: where f makes a difference between that and another name, because it counts members or asks for
+   a value under some name of a class; and in texts that are generated, since JSON.stringify writes each name once. */
 bool object_is_distinct(Engine *e, Formula f, uint32_t alphabet);
+
+/* Looks whether classes have names enough for what f still asks for, those that came left out; where they may not, that is refused. */
+void object_check_names(Engine *e, Formula f, uint32_t alphabet, Term came);
 bool object_exists(Engine *e, Formula f, uint32_t alphabet, const uint64_t *seen);
 void object_step(Engine *e, Formula f, uint32_t alphabet, uint32_t key, Branches *out);
 
@@ -112,8 +116,11 @@ size_t number_simplify(const Engine *e, Formula f, NumberPhase phase, char *text
 /* Whether there are so many numbers. */
 bool number_has(Engine *e, Formula f, uint32_t count);
 
-/* Calls `each` for the conjunctions of atoms whose alternatives f is, until it returns true: returns whether it did. */
-bool each_conjunction(Engine *e, Formula f,
-                      bool (*each)(Engine *, const Formula *atom, size_t n, void *), void *data);
+/* Calls `each` for the conjunctions of atoms whose alternatives f is, until it returns true: returns whether it did. `possible` says of the
+   first atoms of a conjunction whether others may make one of them for which `each` returns true, so that those that begin alike are left
+   out together; NULL: that is not known. */
+typedef bool TakeConjunction(Engine *, const Formula *atom, size_t n, void *);
+bool each_conjunction(Engine *e, Formula f, TakeConjunction *each, TakeConjunction *possible,
+                      void *data);
 
 #endif

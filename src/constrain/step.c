@@ -99,10 +99,24 @@ static const Branches *branches_of(Machine *m, uint32_t object, uint32_t key)
     return keys->branch[key];
 }
 
+/* The names of a class that may still come. */
+static Term names_left(Machine *m, uint32_t object, uint32_t key)
+{
+    Terms *t = &m->e.terms;
+    const Frame *f = &m->frame[object];
+    const Alphabet *a = m->e.alphabet[f->b];
+    Term term = a->class[key - a->n_names];
+    if (f->used > 1 + TERM_NONE)
+        term = term_and2(t, term, term_not(t, f->used - 1));
+    return branches_of(m, object, key) && term_alive(t, term, 0) ? term : TERM_NONE;
+}
+
+/* Whether one of the names of an alphabet from `from` to `to` may come; from n_names on, those of a class. */
 static bool any_key(Machine *m, uint32_t object, uint32_t from, uint32_t to)
 {
+    const uint32_t n_names = m->e.alphabet[m->frame[object].b]->n_names;
     for (uint32_t k = from; k < to; k++)
-        if (branches_of(m, object, k))
+        if (k < n_names ? branches_of(m, object, k) != NULL : names_left(m, object, k) != TERM_NONE)
             return true;
     return false;
 }
@@ -116,20 +130,18 @@ static uint32_t n_keys(const Machine *m, uint32_t object)
 static void begin_name(Walk *w, uint32_t object)
 {
     const Alphabet *a = w->m->e.alphabet[w->m->frame[object].b];
+    const bool distinct = w->m->frame[object].used;
     if (any_key(w->m, object, 0, a->n_names))
         machine_add(w->m, w->out, &(Frame){.kind = FRAME_NAME, .b = a->n_names, .below = object});
-    uint32_t used = w->m->frame[object].used;
     for (uint32_t k = a->n_names; k < a->n_names + a->n_classes; k++) {
-        Term term = a->class[k - a->n_names];
-        if (used)
-            term = term_and2(&w->m->e.terms, term, term_not(&w->m->e.terms, used - 1));
-        if (branches_of(w->m, object, k))
+        Term term = names_left(w->m, object, k);
+        if (term != TERM_NONE)
             machine_add(w->m, w->out,
                         &(Frame){.kind = FRAME_OTHER,
                                  .a = k,
                                  .b = term,
                                  .below = object,
-                                 .used = used ? 1 + name_id(&w->m->e, "", 0) : 0});
+                                 .used = distinct ? 1 + name_id(&w->m->e, "", 0) : 0});
     }
 }
 
@@ -252,6 +264,7 @@ static void begin_value(Walk *w, Formula f, uint32_t below)
         uint32_t alphabet = alphabet_of(e, of);
         size_t n = seen_words(e->alphabet[alphabet]);
         uint32_t seen = seen_id(m, arena_array(&e->arena, n + 1, sizeof(uint64_t)), n);
+        object_check_names(e, of, alphabet, TERM_NONE);
         if (object_exists(e, of, alphabet, m->seen[seen]))
             machine_add(m, w->out,
                         &(Frame){.kind = FRAME_OBJECT,
@@ -409,6 +422,8 @@ static void step_colon(Walk *w, const Frame *f)
         used = 1 + term_or2(&m->e.terms, used - 1, came);
     }
     for (size_t i = 0; branches && i < branches->n; i++) {
+        if (f->used)
+            object_check_names(&m->e, branches->at[i].rest, object.b, used - 1);
         uint32_t below = machine_frame(m, &(Frame){.kind = FRAME_OBJECT,
                                                    .a = branches->at[i].rest,
                                                    .b = object.b,

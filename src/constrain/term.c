@@ -822,9 +822,9 @@ static uint32_t count_texts(Count *c, Term a, int u)
     return n;
 }
 
-bool term_is_large(Terms *t, Term a)
+uint32_t term_count(Terms *t, Term a)
 {
     Count c = {.t = t};
     map_init(&c.known, t->arena);
-    return count_texts(&c, a, 0) == TERM_TEXTS;
+    return count_texts(&c, a, 0);
 }

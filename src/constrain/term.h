@@ -138,9 +138,9 @@ bool term_alive_between(Terms *t, Term a, uint32_t low, uint32_t high);
 enum { TERM_WORD = 64 };
 size_t term_words(Terms *t, Term a, size_t most, const char **word, size_t *length);
 
-/* Whether there are TERM_TEXTS texts, or more: so many that none of our limits lets them all come. */
+/* How many texts there are; TERM_TEXTS: so many, or more, which is more than one text has room for. */
 enum { TERM_TEXTS = 4000000 };
-bool term_is_large(Terms *t, Term a);
+uint32_t term_count(Terms *t, Term a);
 
 /* The state after a byte, from state 0 between characters; -1 for a byte that cannot be there. */
 int utf8_step(int u, unsigned char byte);
