@@ -821,6 +821,27 @@ static void man_pages_render_without_warnings(void **state)
     expect(2, "", "_man inti 2>&1", "did you mean init?");
 }
 
+static void a_schema_alone_is_looked_at_and_told_of(void **unused)
+{
+    (void)unused;
+    const struct {
+        const char *schema, *more, *piece;
+    } cases[] = {
+        {"{\"type\":\"object\"}", "",
+         "every keyword is supported; some value fulfils it; no values"},
+        {"{\"type\":\"object\"}", "--json", "\"satisfiable\": true"},
+        {"false", "", "no value fulfils it"},
+        {"{\"type\":\"object\"}", "--instances /dev/null", "has no lines"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char args[512];
+        file_write(in_scratch("schema.json"), cases[i].schema, strlen(cases[i].schema), NULL);
+        snprintf(args, sizeof args, "constrain --schema %s %s 2>&1", in_scratch("schema.json"),
+                 cases[i].more);
+        expect(0, "", args, cases[i].piece);
+    }
+}
+
 int main(void)
 {
     /* What the caller's environment says of options must not reach the program. */
@@ -864,6 +885,7 @@ int main(void)
         cmocka_unit_test(one_ctrl_d_ends_what_is_typed),
         cmocka_unit_test(a_reader_of_profiles_ends_with_its_pipe),
         cmocka_unit_test(output_that_does_not_arrive_is_an_error),
+        cmocka_unit_test(a_schema_alone_is_looked_at_and_told_of),
         cmocka_unit_test(pipes_get_no_colours),
         cmocka_unit_test(completions_are_scripts_that_offer_the_commands),
         cmocka_unit_test(man_pages_render_without_warnings),

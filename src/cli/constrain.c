@@ -50,7 +50,8 @@ typedef struct Work {
     cvn_constrain_options options;
     cvn_constraint *constraint; /* of --schema; owned */
     bool json;
-    bool failed; /* a text was undecided */
+    size_t n_lines; /* that were answered */
+    bool failed;    /* a text was undecided */
 } Work;
 
 /* Microseconds of this thread on a processor: a machine that is busy with others counts the same. */
@@ -221,13 +222,17 @@ static int lines_of(Work *w, const char *path, TakeLine *take, cvn_err *err)
     SCOPED(scoped_free) char *text = NULL;
     size_t n = 0;
     TRY(read_input(path, &text, &n, err));
-    return each_line(path, text, n, take, w, err);
+    TRY(each_line(path, text, n, take, w, err));
+    if (!w->n_lines)
+        fprintf(stderr, "caravan: %s has no lines, so nothing was looked at\n", path);
+    return CVN_OK;
 }
 
 static int case_line(void *context, const char *text, size_t n, size_t number, cvn_err *err)
 {
     Work *w = context;
     (void)number;
+    w->n_lines++;
     TRY(arena_init(&w->arena, err));
     const JsonValue *line = json_tree(&w->arena, text, n, err);
     int code = line ? run_case(w, line, err) : CVN_EFORMAT;
@@ -239,6 +244,7 @@ static int instance_line(void *context, const char *text, size_t n, size_t numbe
 {
     Work *w = context;
     int result = accepts(w, w->constraint, text, n, err);
+    w->n_lines++;
     if (result < 0)
         return err->code;
     if (w->json)
@@ -258,9 +264,15 @@ static int check_instances(Work *w, const Args *args, cvn_err *err)
         err_prefix(err, "%s", args->value[SCHEMA].text);
         return err->code;
     }
-    return args->value[INSTANCES].given
-               ? lines_of(w, args->value[INSTANCES].text, instance_line, err)
-               : CVN_OK;
+    if (args->value[INSTANCES].given)
+        return lines_of(w, args->value[INSTANCES].text, instance_line, err);
+    const bool empty = cvn_constraint_is_empty(w->constraint);
+    if (w->json)
+        return print_json(json_pack("{s:b,s:b}", "supported", true, "satisfiable", !empty), err);
+    printf("%s: every keyword is supported; %s; no values were checked (--instances FILE names "
+           "some)\n",
+           args->value[SCHEMA].text, empty ? "no value fulfils it" : "some value fulfils it");
+    return CVN_OK;
 }
 
 static int run(const Args *args, cvn_err *err)
@@ -285,8 +297,9 @@ static int run(const Args *args, cvn_err *err)
 const Command command_constrain = {
     "constrain",
     .about = "check what a JSON schema lets a model say",
-    .usage = "(--schema FILE --instances FILE | --cases FILE) [options]",
+    .usage = "(--schema FILE [--instances FILE] | --cases FILE) [options]",
     .examples =
+        "constrain --schema schema.json\twhether the schema is supported, and can be fulfilled\n"
         "constrain --schema schema.json --instances values.jsonl\twhich values the schema accepts\n"
         "constrain --cases cases.jsonl --tokenizer my-llama --json\ttoken by token, under masks\n",
     .notes = "A schema is decided exactly, or refused with the path of the keyword that is not "
