@@ -21,7 +21,7 @@ ifeq ($(filter setup demo test,$(MAKECMDGOALS)),)
   check = --check
 endif
 
-.PHONY: all help setup needs demo test bench oracles format check sanitize tsan arm fuzz install uninstall package clean
+.PHONY: all help setup needs demo test bench oracles format check sanitize tsan arm fuzz install uninstall package wheel clean
 
 all: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) -j$(JOBS)
@@ -44,6 +44,7 @@ help:
 ## make install    to PREFIX (/usr/local), below DESTDIR
 ## make uninstall  remove what the last `make install` of this folder wrote
 ## make package    Debian packages, caravan and caravan-mpi, in build/
+## make wheel      the Python package, in build/dist/
 ## make clean      remove all build folders
 
 $(BUILD)/build.ninja: | needs
@@ -98,6 +99,10 @@ package: $(BUILD)/build.ninja
 	@cmake -DCMAKE_INSTALL_PREFIX=/usr $(BUILD) >/dev/null
 	@ninja -C $(BUILD) -j$(JOBS) installed
 	@cd $(BUILD) && cpack >/dev/null && ls caravan*.deb
+
+wheel: $(BUILD)/build.ninja
+	@ninja -C $(BUILD) -j$(JOBS) caravan_shared
+	@tools/wheel.py $(BUILD)/libcaravan.so $$(sed -n 's/^CMAKE_PROJECT_VERSION:.*=//p' $(BUILD)/CMakeCache.txt) $(BUILD)/dist
 
 uninstall:
 	@test -f $(BUILD)/install_manifest.txt || { echo "nothing was installed from $(BUILD)"; exit 1; }

@@ -8,12 +8,7 @@ command -v curl >/dev/null || { echo "SKIP: curl is not installed"; exit 77; }
 work=$(mktemp -d)
 cd "$work" || exit 1
 "$caravan" init -p tiny -s 3 --context 4096 --tokenizer "$source/tests/data/chat/tokenizer.json" -o model >none || exit 1
-cat >model/chat_template.jinja <<'TEMPLATE'
-{% for t in tools or [] %}{{ t | tojson }}{% endfor %}{% for m in messages %}<|start_header_id|>{{ m.role }}<|end_header_id|>{{ m.content }}
-{% for c in m.tool_calls or [] %}<tool_call>
-{"name": "{{ c.function.name }}", "arguments": {{ c.function.arguments | tojson }}}
-</tool_call>{% endfor %}<|eot_id|>{% endfor %}{% if add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>{% endif %}
-TEMPLATE
+cp "$source/tests/data/chat/tools.jinja" model/chat_template.jinja
 "$caravan" serve -m model --port 0 --context 600 >out 2>err &
 server=$!
 trap 'kill $server 2>/dev/null; wait $server; rm -rf "$work"' EXIT

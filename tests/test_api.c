@@ -239,6 +239,32 @@ static int fail_silently(void *context, const int64_t *first, const int64_t *cou
     return CVN_EIO;
 }
 
+static void what_was_printed_is_read_again(void **state)
+{
+    cvn_err err = {0};
+    cvn_graph *g = build(true);
+    char *text = cvn_graph_print(g, &err);
+    cvn_graph *again = cvn_graph_parse(text, strlen(text), "step.graph", &err);
+    assert_non_null(again);
+    char *copy = cvn_graph_print(again, &err);
+    assert_string_equal(text, copy);
+    assert_int_equal(cvn_graph_parameters(again), 3);
+    assert_int_equal(cvn_graph_outputs(again), 2);
+    assert_string_equal(cvn_graph_parameter_name(again, 2), "rate");
+    for (int i = 0; i < 3; i++)
+        assert_true(cvn_type_equal(cvn_value_type(cvn_graph_parameter(again, i)),
+                                   cvn_value_type(cvn_graph_parameter(g, i))));
+    assert_int_equal(cvn_value_type(cvn_graph_output(again, 0))->rank, 2);
+    assert_int_equal(cvn_graph_output_into(again, 0), 0);
+    assert_int_equal(cvn_graph_output_into(again, 1), -1);
+    cvn_graph_free(again);
+    cvn_graph_free(g);
+    free(text);
+    free(copy);
+    assert_null(cvn_graph_parse("graph @f {\n  ?", 14, "bad.graph", &err));
+    assert_non_null(strstr(err.message, "bad.graph:2"));
+}
+
 static void mistakes_are_named(void **state)
 {
     cvn_err err = {0};
@@ -285,6 +311,7 @@ int main(void)
         cmocka_unit_test(results_are_whole_where_arrays_are_not),
         cmocka_unit_test(freed_arrays_give_their_memory_back),
         cmocka_unit_test(graphs_are_printed_and_cut),
+        cmocka_unit_test(what_was_printed_is_read_again),
         cmocka_unit_test(mistakes_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

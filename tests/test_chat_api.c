@@ -3,6 +3,7 @@
 #include "shell.h"
 
 #include <jansson.h>
+#include <math.h>
 
 /* A model whose template is this, or none of its own. */
 static cvn_model *open_model(const char *template)
@@ -31,6 +32,8 @@ static void expect_ids(const cvn_model *model, const cvn_chat *chat, const cvn_c
     must(cvn_model_encode(model, text, strlen(text), CVN_ENCODE_SPECIAL, &expected, &m, &err),
          &err);
     assert_int_equal(n, m);
+    assert_int_equal(ids[0], cvn_model_bos(model));
+    assert_true(cvn_model_eos(model) >= 0 && cvn_model_eos(model) < cvn_model_vocab(model));
     assert_memory_equal(ids, expected, (size_t)n * sizeof *ids);
     free(ids);
     free(expected);
@@ -103,6 +106,38 @@ static void what_is_no_conversation_is_refused(void **state)
 #define NAMED CALLS("<f={{ c.function.name }}>{{ c.function.arguments | tojson }}</f>")
 #define THINKS "{% for m in messages %}{{ m.content.split('</think>')[-1] }}<|eot_id|>{% endfor %}"
 
+/* What deltas say together is the message's content, or that of its thoughts, and no call is among them. */
+static void expect_deltas(const cvn_chat *chat, const int32_t *ids, int64_t n, const char *expected)
+{
+    cvn_answer *answer;
+    cvn_err err = {0};
+    StrBuf said = {0}, thought = {0};
+    char *text, *message;
+    must(cvn_answer_new(chat, NULL, 0, &answer, &err), &err);
+    strbuf_puts(&said, "");
+    for (int64_t i = 0; i <= n; i++) {
+        if (i < n)
+            must(cvn_answer_push(answer, &ids[i], 1, &text, &err), &err);
+        else
+            must(cvn_answer_end(answer, &text, &message, &err), &err);
+        json_auto_t *delta = json_loads(text, 0, NULL);
+        const char *content = json_string_value(json_object_get(delta, "content")),
+                   *thinks = json_string_value(json_object_get(delta, "reasoning_content"));
+        strbuf_puts(&said, content ? content : "");
+        strbuf_puts(&thought, thinks ? thinks : "");
+        free(text);
+    }
+    assert_string_equal(message, expected);
+    json_auto_t *whole = json_loads(message, 0, NULL);
+    const char *thinks = json_string_value(json_object_get(whole, "reasoning_content"));
+    assert_string_equal(said.text, json_string_value(json_object_get(whole, "content")));
+    assert_string_equal(thought.text, thinks ? thinks : "");
+    free(message);
+    strbuf_free(&said);
+    strbuf_free(&thought);
+    cvn_answer_free(answer);
+}
+
 static void an_answer_becomes_a_message(void **state)
 {
     static const struct {
@@ -125,6 +160,8 @@ static void an_answer_becomes_a_message(void **state)
          "", NULL, "f{} g{} "},
         {NAMED, "<f=g>{\"a\": [1, {}]}</f><f=h>{}</f>", "", NULL, "g{\"a\":[1,{}]} h{} "},
         {NAMED, "<f=g>{\"a\": ", "<f=g>{\"a\": ", NULL, ""},
+        {"", "1 < 2 <tool", "1 < 2 <tool", NULL, ""},
+        {"", "end \n\n<|eot_id|>", "end \n\n", NULL, ""},
         {THINKS, "<think>\nhm\n</think>\n\nyes<|eot_id|>", "yes", "hm\n", ""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -156,12 +193,85 @@ static void an_answer_becomes_a_message(void **state)
         assert_true(!thought == !cases[i].thought);
         if (thought)
             assert_string_equal(json_string_value(thought), cases[i].thought);
+        expect_deltas(chat, ids, n, text);
         strbuf_free(&list);
         free(text);
         free(ids);
         cvn_chat_free(chat);
         cvn_model_free(model);
     }
+}
+
+static void text_comes_id_by_id_as_at_once(void **state)
+{
+    static const char text[] = "caf\u00e9 \u4f60\u597d \xf0\x9f\x98\x80 <|eot_id|>!";
+    cvn_model *model = open_model("");
+    cvn_decoder *decoder;
+    cvn_err err = {0};
+    int32_t *ids;
+    int64_t n;
+    size_t length;
+    must(cvn_model_encode(model, text, sizeof text - 1, CVN_ENCODE_SPECIAL, &ids, &n, &err), &err);
+    for (unsigned flags = 0; flags < 4; flags++) {
+        StrBuf all = {0};
+        const char *piece;
+        must(cvn_decoder_new(model, flags, &decoder, &err), &err);
+        for (int64_t i = 0; i < n; i++) {
+            must(cvn_decoder_push(decoder, &ids[i], 1, i == n - 1, &piece, &length, &err), &err);
+            assert_true(length == 0 || (piece[0] & 0xC0) != 0x80); /* no half character */
+            strbuf_add(&all, piece, length);
+        }
+        if (flags & CVN_DECODE_SPECIAL)
+            assert_string_equal(all.text, text);
+        else
+            assert_null(strstr(all.text, "eot"));
+        strbuf_free(&all);
+        cvn_decoder_free(decoder);
+    }
+    must(cvn_decoder_new(model, 0, &decoder, &err), &err);
+    assert_int_equal(
+        cvn_decoder_push(decoder, &(int32_t){-1}, 1, true, &(const char *){NULL}, &length, &err),
+        CVN_EINVAL);
+    cvn_decoder_free(decoder);
+    free(ids);
+    cvn_model_free(model);
+}
+
+static void a_token_is_as_likely_as_its_logit_says(void **state)
+{
+    const float logits[] = {1, 3, 3, -INFINITY, 0};
+    const double sum = log(exp(1) + 2 * exp(3) + exp(0));
+    cvn_logprob top[8];
+    float logprob;
+    int rank;
+    assert_int_equal(cvn_logprobs(logits, 5, 0, &logprob, &rank, top, 8), 5);
+    assert_float_equal(logprob, (float)(1 - sum), 1e-6);
+    assert_int_equal(rank, 3);
+    const int32_t order[] = {1, 2, 0, 4, 3};
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(top[i].token, order[i]);
+    assert_float_equal(top[1].logprob, (float)(3 - sum), 1e-6);
+    assert_int_equal(cvn_logprobs(logits, 5, 2, &logprob, NULL, NULL, 0), 0);
+    assert_float_equal(logprob, (float)(3 - sum), 1e-6);
+}
+
+static void a_model_is_found_by_its_name(void **state)
+{
+    char *path, folder[256];
+    cvn_err err = {0};
+    cvn_model_free(open_model(""));
+    snprintf(folder, sizeof folder, "%s/model", scratch);
+    must(cvn_model_find(folder, &path, &err), &err);
+    assert_string_equal(path, folder);
+    free(path);
+    setenv("CARAVAN_MODELS", scratch, 1);
+    must(cvn_model_find("model", &path, &err), &err);
+    assert_string_equal(path, folder);
+    free(path);
+    unsetenv("CARAVAN_MODELS");
+    assert_int_equal(cvn_model_find("some/model", &path, &err), CVN_EIO);
+    assert_null(path);
+    assert_non_null(strstr(err.message, "caravan pull some/model"));
 }
 
 static void the_example_answers_in_a_message(void **state)
@@ -180,6 +290,9 @@ int main(void)
         cmocka_unit_test(a_conversation_becomes_ids),
         cmocka_unit_test(what_is_no_conversation_is_refused),
         cmocka_unit_test(an_answer_becomes_a_message),
+        cmocka_unit_test(text_comes_id_by_id_as_at_once),
+        cmocka_unit_test(a_token_is_as_likely_as_its_logit_says),
+        cmocka_unit_test(a_model_is_found_by_its_name),
         cmocka_unit_test(the_example_answers_in_a_message),
     };
     return cmocka_run_group_tests(tests, make_models, remove_scratch);

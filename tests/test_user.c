@@ -219,8 +219,8 @@ static void a_model_is_called_by_its_name(void **state)
            "caravan quantize org/tiny named-int8 --to int8 && ls named-int8 | head -n 1",
            "1\n");
     expect(1, "caravan generate -m meta-llama/Llama-3.2-1B -p a 2>&1",
-           "there is no model meta-llama/Llama-3.2-1B here; to fetch it: hf download "
-           "meta-llama/Llama-3.2-1B (pip install huggingface_hub)\n");
+           "there is no model meta-llama/Llama-3.2-1B here; to fetch it: caravan pull "
+           "meta-llama/Llama-3.2-1B\n");
     expect(0, "mkdir empty && cd empty && caravan models 2>&1", "no models in $CARAVAN_MODELS");
 }
 

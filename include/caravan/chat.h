@@ -64,6 +64,26 @@ const int32_t *cvn_chat_ends(const cvn_chat *chat, int64_t *n);
 int cvn_chat_read(const cvn_chat *chat, const int32_t *prompt, int64_t n_prompt, const int32_t *ids,
                   int64_t n, char **message, cvn_err *err);
 
+/* The same while an answer comes:
+ *
+ *     cvn_answer_new(chat, prompt, n_prompt, &answer, &err);
+ *     cvn_answer_push(answer, &token, 1, &delta, &err);                  {"content": "Hel"}, for each token, or several
+ *     cvn_answer_end(answer, &delta, &message, &err);                    {"content": "lo!"}, and the message, whole
+ *
+ * A delta is a JSON object of what "content" and "reasoning_content" go on with, "{}" where nothing is known yet. What may be
+ * the beginning of a call is held back until it is known whether it is one: calls stand in the message alone. Strings are
+ * malloc'ed, the caller's to free. */
+typedef struct cvn_answer cvn_answer;
+
+/* The prompt is needed during the call; the chat until the answer is freed. */
+int cvn_answer_new(const cvn_chat *chat, const int32_t *prompt, int64_t n_prompt, cvn_answer **out,
+                   cvn_err *err);
+int cvn_answer_push(cvn_answer *answer, const int32_t *ids, int64_t n, char **delta, cvn_err *err);
+/* Either may be NULL: not wanted. Called once; nothing is pushed behind it. */
+int cvn_answer_end(cvn_answer *answer, char **delta, char **message, cvn_err *err);
+/* NULL is allowed. */
+void cvn_answer_free(cvn_answer *answer);
+
 #ifdef __cplusplus
 }
 #endif

@@ -44,6 +44,12 @@ typedef struct cvn_model_options {
     const char *tokenizer; /* a file or folder to take it from; NULL: the model's own */
 } cvn_model_options;
 
+/* The path of a model by its name, as the program finds it: a path that exists is itself; else a model of that name in the
+   folders of $CARAVAN_MODELS, in the folder that `caravan pull` fetches into ($XDG_DATA_HOME/caravan/models, by default
+   ~/.local/share/caravan/models), in the cache of Hugging Face, or here. *path is malloc'ed: the caller frees it; NULL on an
+   error: CVN_EIO where there is none, CVN_EMEM. */
+int cvn_model_find(const char *name, char **path, cvn_err *err);
+
 /* Opens a Hugging Face folder, a Meta folder or a GGUF file. options: NULL for the file's dtype.
    Weights are mapped, and copied only where the file's dtype is another or they are laid out anew.
    *out is the caller's to free; NULL on an error: CVN_EIO where nothing can be read, CVN_EFORMAT
@@ -61,6 +67,10 @@ cvn_dtype cvn_model_dtype(const cvn_model *model); /* of weights, activations an
 /* A model without one takes token ids; a tokenizer that cannot be read is a warning. */
 bool cvn_model_has_tokenizer(const cvn_model *model);
 
+/* The ids that begin and end a text; -1 where the tokenizer has none, or there is no tokenizer. */
+int32_t cvn_model_bos(const cvn_model *model);
+int32_t cvn_model_eos(const cvn_model *model);
+
 /* How text becomes ids, some of these together. */
 enum {
     CVN_ENCODE_BOS = 1, /* the begin-of-text token is in front */
@@ -74,6 +84,22 @@ int cvn_model_encode(const cvn_model *model, const char *text, size_t n, unsigne
  * outside of the vocabulary. Both fail where there is no tokenizer. */
 int cvn_model_decode(const cvn_model *model, const int32_t *ids, int64_t n, char **text,
                      size_t *length, cvn_err *err);
+
+/* Ids to text as they come: a character whose bytes come from several tokens is held back until it is whole. What all calls
+   give together is what the same ids are at once. */
+typedef struct cvn_decoder cvn_decoder;
+enum {
+    CVN_DECODE_SPECIAL = 1, /* special tokens are written out; else they are skipped */
+    CVN_DECODE_CONTINUE = 2 /* other text stands before this, so that a leading space is kept */
+};
+/* The model is borrowed. *out is the caller's to free; NULL on an error: CVN_EINVAL without a tokenizer, CVN_EMEM. */
+int cvn_decoder_new(const cvn_model *model, unsigned flags, cvn_decoder **out, cvn_err *err);
+/* NULL is allowed. */
+void cvn_decoder_free(cvn_decoder *decoder);
+/* *length bytes and a NUL at *text, the decoder's until it is called again. end: nothing comes behind these ids, and what was
+   held back is given, too. CVN_EINVAL for an id outside of the vocabulary. */
+int cvn_decoder_push(cvn_decoder *decoder, const int32_t *ids, int64_t n, bool end,
+                     const char **text, size_t *length, cvn_err *err);
 
 enum { CVN_MAX_BUCKETS = 16 };
 
@@ -282,6 +308,18 @@ int cvn_engine_score(cvn_engine *engine, const int32_t *token, int64_t n, float 
    token[i]) for each i >= 1, in order. adapter: as that of a request. With options.scoring and options.adjust. */
 int cvn_engine_score_logits(cvn_engine *engine, int adapter, const int32_t *token, int64_t n,
                             cvn_logits_fn *on_logits, void *context, cvn_err *err);
+
+/* How likely a token is. */
+typedef struct cvn_logprob {
+    int32_t token;
+    float logprob; /* ln p(token) */
+} cvn_logprob;
+
+/* By logits [vocab], as a cvn_logits_fn is given them: ln p(token), its rank (which may be NULL; 1: it is the
+   likeliest; equals have the same), and in top [n] the n likeliest, in order, of equals the
+   lower id first. Returns how many there are: n, or vocab where that is less. */
+int cvn_logprobs(const float *logits, int64_t vocab, int32_t token, float *logprob, int *rank,
+                 cvn_logprob *top, int n);
 
 /* What the model's last layer, normed, makes of a text, pooled as options.pooling says, and of length 1: out [the model's
    width], the caller's. Uses a row that no request has. CVN_EINVAL as above, and without options.pooling. */

@@ -30,6 +30,19 @@ extern "C" {
 int cvn_gradient(cvn_graph *g, cvn_value *loss, int n, cvn_value *const *wrt, cvn_value **out,
                  cvn_err *err);
 
+/* What a graph takes and gives: parameters and outputs in order, from 0. Values and names are the graph's. */
+int cvn_graph_parameters(const cvn_graph *g);
+cvn_value *cvn_graph_parameter(const cvn_graph *g, int i);
+const char *cvn_graph_parameter_name(const cvn_graph *g, int i);
+int cvn_graph_outputs(const cvn_graph *g);
+cvn_value *cvn_graph_output(const cvn_graph *g, int i);
+/* The parameter whose memory output i is computed into, -1 where there is none. */
+int cvn_graph_output_into(const cvn_graph *g, int i);
+
+/* A graph from its text (docs/GRAPH.md), n bytes. name: what errors call the text, such as its file. The caller frees it with
+   cvn_graph_free; NULL with *err set, which says the line and the column. */
+cvn_graph *cvn_graph_parse(const char *text, size_t n, const char *name, cvn_err *err);
+
 /* A graph in text (docs/GRAPH.md), and as a StableHLO module for as many devices as its collectives name. malloc'ed:
    the caller frees it. NULL with *err set, as for a graph that holds an error of building. */
 char *cvn_graph_print(const cvn_graph *g, cvn_err *err);

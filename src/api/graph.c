@@ -33,6 +33,58 @@ static int check(const cvn_graph *g, cvn_err *err)
     return g ? cvn_graph_check(g, err) : err_set(err, CVN_EINVAL, "there is no graph");
 }
 
+int cvn_graph_parameters(const cvn_graph *g)
+{
+    return g->n_parameters;
+}
+
+cvn_value *cvn_graph_parameter(const cvn_graph *g, int i)
+{
+    return g->parameter[i];
+}
+
+const char *cvn_graph_parameter_name(const cvn_graph *g, int i)
+{
+    return g->parameter[i]->def->attr.name;
+}
+
+int cvn_graph_outputs(const cvn_graph *g)
+{
+    return g->n_outputs;
+}
+
+cvn_value *cvn_graph_output(const cvn_graph *g, int i)
+{
+    return g->output[i].value;
+}
+
+int cvn_graph_output_into(const cvn_graph *g, int i)
+{
+    for (int p = 0; g->output[i].into && p < g->n_parameters; p++)
+        if (g->parameter[p] == g->output[i].into)
+            return p;
+    return -1;
+}
+
+typedef struct Parsing {
+    const char *text, *name;
+    size_t n;
+    cvn_graph *graph;
+} Parsing;
+
+static int parse(void *of, cvn_err *err)
+{
+    Parsing *p = of;
+    p->graph = graph_parse(p->text, p->n, p->name, err);
+    return p->graph ? CVN_OK : err->code;
+}
+
+cvn_graph *cvn_graph_parse(const char *text, size_t n, const char *name, cvn_err *err)
+{
+    Parsing p = {.text = text, .name = name, .n = n};
+    return protect(parse, &p, "reading a graph", err) ? NULL : p.graph;
+}
+
 typedef struct Printing {
     const cvn_graph *g;
     StrBuf text;

@@ -1,8 +1,8 @@
 /* caravan models: which models are here, by the names that every command takes. */
 #include "base/json_file.h"
 #include "cli/common.h"
-#include "cli/model_names.h"
 #include "cli/terminal.h"
+#include "io/model_names.h"
 
 #include <stdio.h>
 

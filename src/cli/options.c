@@ -4,8 +4,8 @@
 #include "base/file.h"
 #include "base/heap.h"
 #include "base/suggest.h"
-#include "cli/model_names.h"
 #include "cli/ranks.h"
+#include "io/model_names.h"
 #include "model/presets.h"
 #include "train/data/source.h"
 
@@ -511,9 +511,7 @@ static int check_input(const Option *option, const Value *value, const char *pat
     if (errno != ENOENT)
         return err_set(err, CVN_EIO, "%s: cannot look at %s: %s", name, path, strerror(errno));
     if (option->model && model_names_of_hub(path))
-        return err_set(err, CVN_EIO,
-                       "%s: there is no model %s here; to fetch it: hf download %s (pip install "
-                       "huggingface_hub)",
+        return err_set(err, CVN_EIO, "%s: there is no model %s here; to fetch it: caravan pull %s",
                        name, path, path);
     if (suggest_path(path, &near) && !near.failed)
         err_set(err, CVN_EIO, "%s: there is no %s; did you mean %s?", name, path, near.text);

@@ -236,41 +236,173 @@ static void read_calls(const CallSyntax *y, const char *text, json_t *calls, Str
         content->text[--content->length] = '\0';
 }
 
+struct cvn_answer {
+    const cvn_chat *chat; /* borrowed */
+    Decoder decoder;
+    bool thinks;
+    Thinking thinking;
+    TokenIds ends;        /* end tokens that nothing came behind */
+    StrBuf thought, said; /* all of them */
+    size_t thought_given, said_given;
+};
+
+int cvn_answer_new(const cvn_chat *chat, const int32_t *prompt, int64_t n_prompt, cvn_answer **out,
+                   cvn_err *err)
+{
+    const TokenIds before = {.id = (int32_t *)(uintptr_t)prompt, .n = (size_t)n_prompt};
+    cvn_answer *a = *out = calloc(1, sizeof *a);
+    if (!a)
+        return err_set(err, CVN_EMEM, "no memory for an answer");
+    a->chat = chat;
+    decoder_init(&a->decoder, chat->tokenizer, TOKENIZER_SPECIAL | TOKENIZER_CONTINUE);
+    a->thinks = chat_template_thinks(chat->template);
+    if (a->thinks)
+        thinking_init(&a->thinking, thinking_begun(chat->tokenizer, &before));
+    strbuf_puts(&a->said, "");
+    return CVN_OK;
+}
+
+void cvn_answer_free(cvn_answer *answer)
+{
+    if (!answer)
+        return;
+    token_ids_free(&answer->ends);
+    strbuf_free(&answer->thought);
+    strbuf_free(&answer->said);
+    free(answer);
+}
+
+static bool ends_answer(const cvn_chat *chat, int32_t id)
+{
+    for (size_t i = 0; i < chat->n_ends; i++)
+        if (chat->ends[i] == id)
+            return true;
+    return false;
+}
+
+static void take_text(cvn_answer *a, const StrBuf *piece)
+{
+    if (a->thinks)
+        thinking_push(&a->thinking, piece->text, piece->length, &a->thought, &a->said);
+    else
+        strbuf_add(&a->said, piece->text, piece->length);
+}
+
+/* An end token is text where something comes behind it. */
+static int take_ids(cvn_answer *a, const int32_t *ids, int64_t n, cvn_err *err)
+{
+    SCOPED(strbuf_free) StrBuf piece = {0};
+    for (int64_t i = 0; i < n; i++) {
+        bool end = ends_answer(a->chat, ids[i]);
+        for (size_t k = 0; !end && k < a->ends.n; k++)
+            TRY(decoder_push(&a->decoder, a->ends.id[k], &piece, err));
+        a->ends.n = end ? a->ends.n : 0;
+        if (end)
+            token_ids_add(&a->ends, ids[i]);
+        else
+            TRY(decoder_push(&a->decoder, ids[i], &piece, err));
+    }
+    if (piece.length)
+        take_text(a, &piece);
+    if (piece.failed || a->ends.failed || a->thought.failed || a->said.failed)
+        return err_set(err, CVN_EMEM, "no memory for an answer");
+    return CVN_OK;
+}
+
+/* How many bytes of what is said are no call and cannot become the beginning of one. */
+static size_t plain_length(const cvn_answer *a)
+{
+    const CallSyntax *y = &a->chat->calls;
+    const char *text = a->said.text, *begin = y->known ? skip(y->before, " \n") : "";
+    size_t n = a->said.length, blank = strspn(text, " \n"), mark = y->mark ? strlen(y->mark) : 0;
+    if (!y->known)
+        return n;
+    if (!y->mark) { /* a call is the whole answer */
+        size_t shown = n - blank, expected = strlen(begin);
+        bool object = strchr(y->before, '{');
+        bool may = object ? strchr("{[", text[blank]) != NULL
+                          : memcmp(text + blank, begin, shown < expected ? shown : expected) == 0;
+        if (shown == 0 || may)
+            return 0;
+    } else {
+        const char *at = memmem(text, n, y->mark, mark);
+        size_t held = at ? n - (size_t)(at - text) : mark - 1 < n ? mark - 1 : n;
+        while (!at && held && memcmp(text + n - held, y->mark, held) != 0)
+            held--;
+        n -= held;
+    }
+    while (n && strchr(" \n", text[n - 1])) /* not of the content where a call follows */
+        n--;
+    return n;
+}
+
+/* What was not given yet of n bytes of content. */
+static int make_delta(cvn_answer *a, const char *content, size_t n, char **delta, cvn_err *err)
+{
+    json_auto_t *json = json_object();
+    if (a->thought.length > a->thought_given)
+        json = json_with(
+            json, "reasoning_content",
+            bytes_json(a->thought.text + a->thought_given, a->thought.length - a->thought_given));
+    if (n > a->said_given)
+        json = json_with(json, "content", bytes_json(content + a->said_given, n - a->said_given));
+    *delta = json ? json_dumps(json, JSON_COMPACT) : NULL;
+    if (!*delta)
+        return err_set(err, CVN_EMEM, "no memory for an answer");
+    a->thought_given = a->thought.length;
+    a->said_given = n > a->said_given ? n : a->said_given;
+    return CVN_OK;
+}
+
+int cvn_answer_push(cvn_answer *a, const int32_t *ids, int64_t n, char **delta, cvn_err *err)
+{
+    *delta = NULL;
+    TRY(take_ids(a, ids, n, err));
+    return make_delta(a, a->said.text, plain_length(a), delta, err);
+}
+
+static int make_message(const cvn_answer *a, const StrBuf *content, json_t *calls, char **message,
+                        cvn_err *err)
+{
+    json_auto_t *json = json_pack("{s:s,s:o}", "role", "assistant", "content",
+                                  bytes_json(content->text, content->length));
+    if (a->thought.length)
+        json = json_with(json, "reasoning_content", bytes_json(a->thought.text, a->thought.length));
+    if (json_array_size(calls))
+        json = json_with(json, "tool_calls", json_incref(calls));
+    *message = json ? json_dumps(json, JSON_COMPACT) : NULL;
+    return *message ? CVN_OK : err_set(err, CVN_EMEM, "no memory for an answer");
+}
+
+int cvn_answer_end(cvn_answer *a, char **delta, char **message, cvn_err *err)
+{
+    SCOPED(strbuf_free) StrBuf rest = {0}, content = {0};
+    json_auto_t *calls = json_array();
+    decoder_flush(&a->decoder, &rest);
+    if (rest.length)
+        take_text(a, &rest);
+    if (a->thinks)
+        thinking_flush(&a->thinking, &a->thought, &a->said);
+    strbuf_puts(&content, "");
+    if (a->chat->calls.known && strlen(a->said.text) == a->said.length)
+        read_calls(&a->chat->calls, a->said.text, calls, &content);
+    else
+        strbuf_add(&content, a->said.text, a->said.length);
+    if (rest.failed || a->thought.failed || a->said.failed || content.failed)
+        return err_set(err, CVN_EMEM, "no memory for an answer");
+    if (delta)
+        TRY(make_delta(a, content.text, content.length, delta, err));
+    return message ? make_message(a, &content, calls, message, err) : CVN_OK;
+}
+
 int cvn_chat_read(const cvn_chat *chat, const int32_t *prompt, int64_t n_prompt, const int32_t *ids,
                   int64_t n, char **message, cvn_err *err)
 {
-    SCOPED(strbuf_free) StrBuf whole = {0}, thought = {0}, said = {0}, content = {0};
-    const TokenIds before = {.id = (int32_t *)(uintptr_t)prompt, .n = (size_t)n_prompt};
+    cvn_answer *answer;
     *message = NULL;
-    for (size_t i = 0; n > 0 && i < chat->n_ends; i++)
-        if (ids[n - 1] == chat->ends[i]) {
-            n--;
-            i = (size_t)-1;
-        }
-    TRY(tokenizer_decode(chat->tokenizer, ids, (size_t)n, TOKENIZER_SPECIAL | TOKENIZER_CONTINUE,
-                         &whole, err));
-    const char *text = whole.length ? whole.text : "";
-    if (chat_template_thinks(chat->template)) {
-        Thinking thinking;
-        thinking_init(&thinking, thinking_begun(chat->tokenizer, &before));
-        thinking_push(&thinking, text, whole.length, &thought, &said);
-        thinking_flush(&thinking, &thought, &said);
-    } else {
-        strbuf_add(&said, text, whole.length);
-    }
-    json_auto_t *calls = json_array();
-    if (chat->calls.known && said.length && strlen(said.text) == said.length)
-        read_calls(&chat->calls, said.text, calls, &content);
-    else
-        strbuf_add(&content, said.length ? said.text : "", said.length);
-    if (whole.failed || thought.failed || said.failed || content.failed)
-        return err_set(err, CVN_EMEM, "no memory for an answer");
-    json_auto_t *answer = json_pack("{s:s,s:o}", "role", "assistant", "content",
-                                    bytes_json(content.length ? content.text : "", content.length));
-    if (thought.length)
-        answer = json_with(answer, "reasoning_content", bytes_json(thought.text, thought.length));
-    if (json_array_size(calls))
-        answer = json_with(answer, "tool_calls", json_incref(calls));
-    *message = answer ? json_dumps(answer, JSON_COMPACT) : NULL;
-    return *message ? CVN_OK : err_set(err, CVN_EMEM, "no memory for an answer");
+    int code = cvn_answer_new(chat, prompt, n_prompt, &answer, err);
+    code = code ? code : take_ids(answer, ids, n, err);
+    code = code ? code : cvn_answer_end(answer, NULL, message, err);
+    cvn_answer_free(answer);
+    return code;
 }

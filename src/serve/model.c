@@ -2,6 +2,8 @@
    with, tokenizer, and text in and out. */
 #include "serve/model.h"
 
+#include "io/model_names.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -71,6 +73,19 @@ static int open_model(void *of, cvn_err *err)
     return model_open_tokenizer(m, path, err);
 }
 
+int cvn_model_find(const char *name, char **path, cvn_err *err)
+{
+    FilePath found;
+    bool here = file_exists(name);
+    *path = NULL;
+    if (!here && !model_names_find(name, &found))
+        return err_set(err, CVN_EIO, "there is no file, folder or model %s%s%s", name,
+                       model_names_of_hub(name) ? "; to fetch it: caravan pull " : "",
+                       model_names_of_hub(name) ? name : "");
+    *path = strdup(here ? name : found.text);
+    return *path ? CVN_OK : err_set(err, CVN_EMEM, "no memory for a path");
+}
+
 int cvn_model_open(const char *path, const cvn_model_options *options, cvn_model **out,
                    cvn_err *err)
 {
@@ -131,6 +146,16 @@ bool cvn_model_has_tokenizer(const cvn_model *m)
     return m->tokenizer != NULL;
 }
 
+int32_t cvn_model_bos(const cvn_model *m)
+{
+    return m->tokenizer ? tokenizer_bos(m->tokenizer) : -1;
+}
+
+int32_t cvn_model_eos(const cvn_model *m)
+{
+    return m->tokenizer ? tokenizer_eos(m->tokenizer) : -1;
+}
+
 /* Refuses what needs a tokenizer where there is none. */
 static int need_tokenizer(const cvn_model *m, cvn_err *err)
 {
@@ -179,5 +204,46 @@ int cvn_model_decode(const cvn_model *m, const int32_t *ids, int64_t n, char **t
     }
     *text = out.text;
     *length = out.length;
+    return CVN_OK;
+}
+
+struct cvn_decoder {
+    Decoder decoder;
+    StrBuf text; /* of the last call */
+};
+
+int cvn_decoder_new(const cvn_model *m, unsigned flags, cvn_decoder **out, cvn_err *err)
+{
+    *out = NULL;
+    TRY(need_tokenizer(m, err));
+    cvn_decoder *d = *out = calloc(1, sizeof *d);
+    if (!d)
+        return err_set(err, CVN_EMEM, "no memory for a decoder");
+    decoder_init(&d->decoder, m->tokenizer,
+                 (flags & CVN_DECODE_SPECIAL ? (unsigned)TOKENIZER_SPECIAL : 0) |
+                     (flags & CVN_DECODE_CONTINUE ? (unsigned)TOKENIZER_CONTINUE : 0));
+    return CVN_OK;
+}
+
+void cvn_decoder_free(cvn_decoder *decoder)
+{
+    if (decoder)
+        strbuf_free(&decoder->text);
+    free(decoder);
+}
+
+int cvn_decoder_push(cvn_decoder *d, const int32_t *ids, int64_t n, bool end, const char **text,
+                     size_t *length, cvn_err *err)
+{
+    strbuf_free(&d->text);
+    strbuf_puts(&d->text, "");
+    for (int64_t i = 0; i < n; i++)
+        TRY(decoder_push(&d->decoder, ids[i], &d->text, err));
+    if (end)
+        decoder_flush(&d->decoder, &d->text);
+    if (d->text.failed)
+        return err_set(err, CVN_EMEM, "no memory for the text of %lld ids", (long long)n);
+    *text = d->text.text;
+    *length = d->text.length;
     return CVN_OK;
 }

@@ -404,38 +404,10 @@ bool choice_next(Choice *c, const cvn_result *r)
     return ended && (c->phase == PHASE_TEXT ? next_after_text(c) : next_after_constraint(c));
 }
 
-/* The n likeliest, in order; of equals the lower id. */
-static void find_top(Likely *out, const float *logits, int64_t vocab, int n, double sum)
-{
-    for (int64_t v = 0; v < vocab; v++) {
-        int at = out->n_top;
-        if (at == n && (n == 0 || !(logits[v] > out->top[n - 1].logprob)))
-            continue;
-        at -= at == n;
-        for (; at > 0 && logits[v] > out->top[at - 1].logprob; at--)
-            out->top[at] = out->top[at - 1];
-        out->top[at].token = (int32_t)v;
-        out->top[at].logprob = logits[v];
-        out->n_top += out->n_top < n;
-    }
-    for (int i = 0; i < out->n_top; i++)
-        out->top[i].logprob = (float)(out->top[i].logprob - sum);
-}
-
 Likely likely_of(const float *logits, int64_t vocab, int32_t token, int n_top)
 {
-    Likely l = {.rank = 1};
-    float most = logits[0];
-    double sum = 0;
-    for (int64_t v = 1; v < vocab; v++)
-        most = logits[v] > most ? logits[v] : most;
-    for (int64_t v = 0; v < vocab; v++) {
-        sum += expf(logits[v] - most);
-        l.rank += logits[v] > logits[token];
-    }
-    sum = most + log(sum);
-    l.logprob = (float)(logits[token] - sum);
-    find_top(&l, logits, vocab, n_top, sum);
+    Likely l = {0};
+    l.n_top = cvn_logprobs(logits, vocab, token, &l.logprob, &l.rank, l.top, n_top);
     return l;
 }
 

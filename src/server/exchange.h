@@ -18,10 +18,7 @@ typedef struct Likely {
     float logprob;
     int rank; /* 1: the likeliest; of equals all have the same */
     int n_top;
-    struct {
-        int32_t token;
-        float logprob;
-    } top[ASK_MAX_TOP_LOGPROBS];
+    cvn_logprob top[ASK_MAX_TOP_LOGPROBS];
 } Likely;
 
 /* A text is generated in phases, each a request to the engine that goes on where the one before it ended:

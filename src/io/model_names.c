@@ -1,4 +1,4 @@
-#include "cli/model_names.h"
+#include "io/model_names.h"
 
 #include "io/tensor.h"
 
@@ -117,6 +117,25 @@ static void list_cache(Listing *l, const char *hub)
     free(entry);
 }
 
+static FilePath own_folder(void)
+{
+    const char *data = getenv("XDG_DATA_HOME"), *user = getenv("HOME");
+    if (data && *data == '/')
+        return joined(data, "caravan/models");
+    return joined(user ? user : "", ".local/share/caravan/models");
+}
+
+FilePath model_names_home(void)
+{
+    FilePath first;
+    const char *roots = getenv("CARAVAN_MODELS");
+    size_t n = roots ? strcspn(roots, ":") : 0;
+    if (n == 0 || n >= sizeof first.text)
+        return own_folder();
+    snprintf(first.text, sizeof first.text, "%.*s", (int)n, roots);
+    return first;
+}
+
 void model_names_list(bool (*take)(void *context, const NamedModel *model), void *context)
 {
     Listing l = {take, context, true};
@@ -126,9 +145,10 @@ void model_names_list(bool (*take)(void *context, const NamedModel *model), void
         size_t n = strcspn(roots, ":");
         snprintf(root.text, sizeof root.text, "%.*s", (int)n, roots);
         if (n > 0 && n < sizeof root.text)
-            list_folder(&l, root.text, "", 1);
+            list_folder(&l, root.text, "", 2);
         roots += n + (roots[n] == ':');
     }
+    list_folder(&l, own_folder().text, "", 2);
     const char *cache = getenv("HF_HUB_CACHE"), *home = getenv("HF_HOME"), *user = getenv("HOME");
     if (cache && *cache && strlen(cache) < sizeof((FilePath){0}).text)
         list_cache(&l, cache);
