@@ -152,7 +152,7 @@ typedef struct Asking {
     Arena *arena;
     size_t left; /* what the arena had */
     bool before; /* `inside` */
-    Held held;
+    Cleanup cleanup;
 } Asking;
 
 static void stop_asking(void *of)
@@ -168,7 +168,7 @@ static void ask(Asking *a, Arena *arena)
     inside = true;
     if (no_mapping)
         arena->left = 0;
-    hold(&a->held, stop_asking, a);
+    cleanup_push(&a->cleanup, stop_asking, a);
 }
 
 #define ARENA(type, name, parameters, arguments)                                                   \
@@ -179,7 +179,7 @@ static void ask(Asking *a, Arena *arena)
         Asking a;                                                                                  \
         ask(&a, arena);                                                                            \
         type made = __real_##name arguments;                                                       \
-        held_release(&a.held);                                                                     \
+        cleanup_run(&a.cleanup);                                                                   \
         return made;                                                                               \
     }
 

@@ -73,14 +73,14 @@ static int hold_some(void *of, cvn_err *err)
 {
     Try *t = of;
     Thing thing[4];
-    Held held[4];
+    Cleanup cleanup[4];
     (void)err;
     for (int i = 0; i < 4; i++) {
         thing[i] = (Thing){&t->things, i + 1};
-        hold(&held[i], release, &thing[i]);
+        cleanup_push(&cleanup[i], release, &thing[i]);
     }
-    held_release(&held[0]);
-    held_keep(&held[1]);
+    cleanup_run(&cleanup[0]);
+    cleanup_cancel(&cleanup[1]);
     ask_too_much(t->arena);
     return CVN_OK;
 }
@@ -103,15 +103,15 @@ static int nest(void *of, cvn_err *err)
 {
     Try *t = of;
     Thing thing = {&t->things, 7};
-    Held held;
+    Cleanup cleanup;
     Arena own;
     if (arena_begin(&own, err))
         return err->code;
-    hold(&held, release, &thing);
+    cleanup_push(&cleanup, release, &thing);
     t->inner = protect(hold_some, t, "the inner call", &t->inner_err);
     assert_int_equal(t->things.n, 3);
     assert_string_equal(arena_string(&own, "here still"), "here still");
-    held_release(&held);
+    cleanup_run(&cleanup);
     arena_free(&own);
     return CVN_OK;
 }
@@ -135,11 +135,11 @@ static int make_and_give_up(void *of, cvn_err *err)
 {
     Try *t = of;
     StrBuf text = {0};
-    Held held;
+    Cleanup cleanup;
     Arena own;
     if (arena_begin(&own, err))
         return err->code;
-    hold(&held, strbuf_release, &text);
+    cleanup_push(&cleanup, strbuf_release, &text);
     strbuf_puts(&text, "more than fits into a pointer");
     assert_non_null(cvn_graph_new("g", err));
     ask_too_much(t->arena);

@@ -63,14 +63,14 @@ static void free_local(void *arena)
 int arena_begin(Arena *arena, cvn_err *err)
 {
     TRY(arena_init(arena, err));
-    hold(&arena->held, free_local, arena);
+    cleanup_push(&arena->cleanup, free_local, arena);
     return CVN_OK;
 }
 
 void arena_keep(Arena *arena)
 {
-    held_keep(&arena->held);
-    arena->held = (Held){0};
+    cleanup_cancel(&arena->cleanup);
+    arena->cleanup = (Cleanup){0};
 }
 
 void arena_free(Arena *arena)
@@ -117,14 +117,14 @@ void *arena_alloc(Arena *arena, size_t size)
 {
     void *p = arena_try(arena, size);
     if (!p)
-        protect_give_up(size);
+        protect_abandon(size);
     return p;
 }
 
 void *arena_array(Arena *arena, size_t n, size_t size)
 {
     if (size && n > SIZE_MAX / size)
-        protect_give_up(SIZE_MAX);
+        protect_abandon(SIZE_MAX);
     return arena_alloc(arena, n * size);
 }
 

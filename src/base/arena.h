@@ -29,7 +29,7 @@ typedef struct Arena {
     size_t left;              /* bytes that are free there */
     size_t used;              /* bytes handed out, of all chunks */
     size_t reserved;          /* bytes of address space, of all chunks */
-    Held held;                /* of an arena of one function; or {0} */
+    Cleanup cleanup;          /* of an arena that one function owns; or {0} */
 } Arena;
 
 /* Reserves address space for most arenas whole. */

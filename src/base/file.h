@@ -30,7 +30,7 @@ typedef struct FileMap {
 /* Only regular files are mapped, and no pointers of Git LFS to files that were not fetched. A FileMap of {0} may be freed. */
 int file_map(FileMap *map, const char *path, cvn_err *err);
 void file_unmap(FileMap *map);
-void file_map_release(void *map); /* the same, to hold one (base/protect.h) */
+void file_map_release(void *map); /* the same as a cleanup (base/protect.h) */
 
 typedef struct FileWriter {
     int fd;            /* -1 when closed */

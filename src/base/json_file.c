@@ -76,7 +76,7 @@ int json_file_write(const char *path, const json_t *value, cvn_err *err)
 const char *json_arena_text(const json_t *value, size_t flags, Arena *arena)
 {
     char *text = value ? json_dumps(value, flags) : NULL;
-    HELD(free, text);
+    CLEANUP(free, text);
     return text ? arena_string(arena, text) : NULL;
 }
 

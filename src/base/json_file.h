@@ -14,7 +14,7 @@
    indexes; tokenizers have their own reader). */
 #define JSON_FILE_MAX ((size_t)64 << 20)
 
-/* json_decref, to hold a value (base/protect.h); NULL is allowed. */
+/* json_decref as a cleanup (base/protect.h); NULL is allowed. */
 void json_release(void *value);
 
 /* The object with one more member, or those of another object, and the list with one more element, all stolen: NULL, and all is released, where there

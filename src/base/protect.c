@@ -6,26 +6,26 @@
 typedef struct Protected {
     jmp_buf back;
     struct Protected *outer; /* the protected call that this one is in, or NULL */
-    Held *held;              /* what was held when it began */
+    Cleanup *cleanup;        /* the innermost cleanup when it began */
     const char *doing;
     cvn_err *err;
 } Protected;
 
 static _Thread_local Protected *innermost;
-static _Thread_local Held *held_last;
+static _Thread_local Cleanup *cleanup_top;
 
 int protect(int (*run)(void *of, cvn_err *err), void *of, const char *doing, cvn_err *err)
 {
     cvn_err unseen = {0};
     err = err ? err : &unseen;
-    Protected here = {.outer = innermost, .held = held_last, .doing = doing, .err = err};
+    Protected here = {.outer = innermost, .cleanup = cleanup_top, .doing = doing, .err = err};
     if (_setjmp(here.back))
         return here.err->code;
     innermost = &here;
     int code = run(of, here.err);
     innermost = here.outer;
     if (!innermost)
-        held_last = NULL;
+        cleanup_top = NULL;
     return code;
 }
 
@@ -34,7 +34,7 @@ bool protected_here(void)
     return innermost != NULL;
 }
 
-void protect_give_up(size_t bytes)
+void protect_abandon(size_t bytes)
 {
     Protected *to = innermost;
     assert(to && "a call that allocates is protected");
@@ -43,30 +43,30 @@ void protect_give_up(size_t bytes)
         "memory ran out while %s: the system refused %zu KiB more; raise 'ulimit -v', or give it "
         "more memory",
         to->doing, bytes / 1024 + (bytes % 1024 != 0));
-    while (held_last != to->held)
-        held_release(held_last);
+    while (cleanup_top != to->cleanup)
+        cleanup_run(cleanup_top);
     innermost = to->outer;
     _longjmp(to->back, 1);
 }
 
-void hold(Held *held, void (*release)(void *what), void *what)
+void cleanup_push(Cleanup *cleanup, void (*release)(void *what), void *what)
 {
-    *held = (Held){.release = release, .what = what, .before = held_last};
+    *cleanup = (Cleanup){.release = release, .what = what, .before = cleanup_top};
     if (innermost)
-        held_last = held;
+        cleanup_top = cleanup;
 }
 
-void held_keep(Held *held)
+void cleanup_cancel(Cleanup *cleanup)
 {
-    Held **at = &held_last;
-    while (*at && *at != held)
+    Cleanup **at = &cleanup_top;
+    while (*at && *at != cleanup)
         at = &(*at)->before;
     if (*at)
-        *at = held->before;
+        *at = cleanup->before;
 }
 
-void held_release(Held *held)
+void cleanup_run(Cleanup *cleanup)
 {
-    held_keep(held);
-    held->release(held->what);
+    cleanup_cancel(cleanup);
+    cleanup->release(cleanup->what);
 }

@@ -1,6 +1,6 @@
 /*
- * Where memory ends. Most of what is built lies in arenas (base/arena.h), and code that builds does not ask of each
- * small piece whether it came: where an arena cannot grow, all that is being built is given up at once, up to the
+ * Running out of memory. Most of what is built lies in arenas (base/arena.h), and code that builds does not check each
+ * small allocation: where an arena cannot grow, all that is being built is abandoned at once, up to the
  * nearest protected call, which returns an error as any other:
  *
  *     static int read_all(void *of, cvn_err *err)          allocates at will, and calls who does
@@ -11,17 +11,17 @@
  *         tokenizer_free(t);
  *
  * So whoever owns an arena protects what fills it, and frees it afterwards, filled or not. A function in between that
- * holds something else, which it would free at its end, says so while it holds it:
+ * owns something else, which it would free at its end, registers a cleanup for it:
  *
  *     StrBuf text = {0};
- *     Held held;
- *     hold(&held, strbuf_release, &text);                  released when all is given up, too
+ *     Cleanup cleanup;
+ *     cleanup_push(&cleanup, strbuf_release, &text);       also released where a protected call is abandoned
  *     … arena_alloc(…) …
- *     held_release(&held);                                 or held_keep, when somebody else owns it from now on
+ *     cleanup_run(&cleanup);                               or cleanup_cancel, when somebody else owns it from now on
  *
- * Held things are a stack: what was held last is released or kept first, before the function returns. (An arena of one
- * function is held by itself: arena_begin.) Calls are protected, and things held, by threads: what is given up never
- * crosses from one to another, and takes no lock along.
+ * Cleanups are a stack of their thread: the one pushed last is run or cancelled first, before its function returns. (An
+ * arena of one function has a cleanup of its own: arena_begin.) Calls are abandoned within one thread only,
+ * and hold no lock where that can happen.
  */
 #ifndef CVN_BASE_PROTECT_H
 #define CVN_BASE_PROTECT_H
@@ -38,23 +38,25 @@ int protect(int (*run)(void *of, cvn_err *err), void *of, const char *doing, cvn
 /* Whether a call of this thread is protected now. */
 bool protected_here(void);
 
-/* Gives up, for want of so many bytes. Somebody must be protected. */
-_Noreturn void protect_give_up(size_t bytes);
+/* Abandons the innermost protected call, for want of so many bytes. There must be one. */
+_Noreturn void protect_abandon(size_t bytes);
 
-typedef struct Held {
+typedef struct Cleanup {
     void (*release)(void *what);
     void *what;
-    struct Held *before; /* what this thread held before */
-} Held;
+    struct Cleanup *before; /* the one that this thread pushed before */
+} Cleanup;
 
-/* A Held stays where it is as long as it holds. */
-void hold(Held *held, void (*release)(void *what), void *what);
-void held_release(Held *held);
-void held_keep(Held *held);
+/* Pushes a cleanup, which stays at its address until it is run or cancelled. */
+void cleanup_push(Cleanup *cleanup, void (*release)(void *what), void *what);
+/* Pops it, and calls release(what). */
+void cleanup_run(Cleanup *cleanup);
+/* Pops it without: what it would have released has another owner. */
+void cleanup_cancel(Cleanup *cleanup);
 
-/* Held until its block is left, wherever that is; once in a block. */
-#define HELD(release, what)                                                                        \
-    SCOPED(held_release) Held held_here;                                                           \
-    hold(&held_here, release, what)
+/* A cleanup that is run when its block is left, wherever that is; once in a block. */
+#define CLEANUP(release, what)                                                                     \
+    SCOPED(cleanup_run) Cleanup cleanup_here;                                                      \
+    cleanup_push(&cleanup_here, release, what)
 
 #endif

@@ -19,7 +19,7 @@ typedef struct StrBuf {
 
 /* A StrBuf starts as {0}. */
 void strbuf_free(StrBuf *buf);
-void strbuf_release(void *buf); /* the same, to hold one (base/protect.h) */
+void strbuf_release(void *buf); /* the same as a cleanup (base/protect.h) */
 void strbuf_clear(StrBuf *buf); /* empty, capacity kept */
 void strbuf_add(StrBuf *buf, const void *bytes, size_t n);
 void strbuf_puts(StrBuf *buf, const char *text);

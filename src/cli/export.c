@@ -93,7 +93,7 @@ static int run(const Args *args, cvn_err *err)
     SaveOptions save = save_options(args, dtype_of(&args->value[DTYPE]));
     save.tokenizer = args->value[TOKENIZER].text;
     TRY(find_checkpoint(&checkpoint, from, &args->value[STEP], err));
-    HELD(checkpoint_release, &checkpoint);
+    CLEANUP(checkpoint_release, &checkpoint);
     bool lora = checkpoint_is_lora(&checkpoint), merge = args->value[MERGE].flag;
     if (!lora && merge)
         return err_set(err, CVN_EINVAL,

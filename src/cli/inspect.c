@@ -278,7 +278,7 @@ static int show(const Subject *s, const IoTensors *tensors, bool stats)
 static int run(const Args *args, cvn_err *err)
 {
     Subject s = {0};
-    HELD(close_subject, &s);
+    CLEANUP(close_subject, &s);
     TRY(open_subject(&s, args, err));
     warn_lines(model_warnings(s.desc));
     const bool stats = args->value[STATS].flag;

@@ -116,7 +116,7 @@ static int inputs_read(const cvn_graph *g, const char *path, void **data, cvn_er
     TRY(arena_begin(&arena, err));
     io_tensors_init(&tensors, &arena);
     TRY(file_map(&map, path, err));
-    HELD(file_map_release, &map);
+    CLEANUP(file_map_release, &map);
     TRY(st_read(&tensors, path, map.data, map.size, NULL, err));
     for (size_t i = 0; i < tensors.n; i++)
         TRY(take_tensor(g, &tensors.tensor[i], path, data, err));

@@ -364,13 +364,13 @@ static int start(RunModel *of, const RunOptions *run, cvn_err *err)
 {
     Reading reading = {.model = of->model, .path = run->path};
     size_t said = of->model->warnings.length;
-    Held held;
+    Cleanup cleanup;
     bool beside = pthread_create(&reading.thread, NULL, read_tokenizer, &reading) == 0;
     if (beside)
-        hold(&held, end_reading, &reading);
+        cleanup_push(&cleanup, end_reading, &reading);
     int code = run_model_start(of, run, 0, cvn_model_context(of->model), err);
     if (beside)
-        held_release(&held);
+        cleanup_run(&cleanup);
     else
         read_tokenizer(&reading);
     warn_lines(cvn_model_warnings(of->model) + said);

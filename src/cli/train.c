@@ -156,7 +156,7 @@ static int read_config(const Args *args, TrainConfig *config, bool *given, Arena
     *config = train_config_defaults();
     if (path) {
         json_t *json = json_object_read(path, err);
-        HELD(json_release, json);
+        CLEANUP(json_release, json);
         TRY(json ? train_config_read(config, path, json, given, arena, err) : err->code);
     }
     for (int i = 0; options[i]; i++) {
@@ -168,7 +168,7 @@ static int read_config(const Args *args, TrainConfig *config, bool *given, Arena
             (strtod(args->value[i].text, &end), *end || end == args->value[i].text))
             key = train_key_find("validation-file");
         json_t *value = value_json(key, &args->value[i]);
-        HELD(json_release, value);
+        CLEANUP(json_release, value);
         TRY(value ? train_config_set(config, key, "the command line", value, arena, err)
                   : err_set(err, CVN_EFORMAT, "--%s is not UTF-8", key->name));
         given[key - train_keys] = true;

@@ -28,8 +28,8 @@ int cache_get(Cache *cache, const cvn_graph *g, const signed char *layout, const
     *out = NULL;
     TRY(cvn_graph_check(g, err));
     StrBuf text = {0};
-    SCOPED(held_release) Held held;
-    hold(&held, strbuf_release, &text);
+    SCOPED(cleanup_run) Cleanup cleanup;
+    cleanup_push(&cleanup, strbuf_release, &text);
     graph_print(&text, g);
     for (int i = 0; layout && i < g->n_parameters; i++)
         strbuf_putc(&text, (char)('1' + layout[i]));

@@ -153,8 +153,8 @@ static int cpu_compile(Devices *c, const cvn_graph *local, const PartitionReport
     signed char *pack = malloc(n + 1);
     if (!pack)
         return err_set(err, CVN_EMEM, "no memory to compile '%s'", local->name);
-    SCOPED(held_release) Held held;
-    hold(&held, free, pack);
+    SCOPED(cleanup_run) Cleanup cleanup;
+    cleanup_push(&cleanup, free, pack);
     for (size_t i = 0; i < n; i++)
         pack[i] = (signed char)layout[i];
     /* So that communication is told by the axes that it runs along. */

@@ -367,8 +367,8 @@ static void add_type(StrBuf *key, const cvn_value *v, const BufferRef *ref)
 static uint64_t *known_of(Measuring *m, const Step *step, bool *added)
 {
     StrBuf key = {0};
-    SCOPED(held_release) Held held;
-    hold(&held, strbuf_release, &key);
+    SCOPED(cleanup_run) Cleanup cleanup;
+    cleanup_push(&cleanup, strbuf_release, &key);
     strbuf_printf(&key, "%s|%d|%d|%g|%zu|%zu|", step->kernel ? step->kernel : "", step->op->kind,
                   step->phase, step->flops, step->bytes, step->scratch.bytes);
     for (int i = 0; i < step->op->n_operands; i++)

@@ -111,7 +111,7 @@ static void grow(Cse *cse)
     size_t capacity = cse->capacity ? cse->capacity * 2 : 256;
     Op **slot = calloc(capacity, sizeof *slot);
     if (!slot)
-        protect_give_up(capacity * sizeof *slot);
+        protect_abandon(capacity * sizeof *slot);
     for (size_t i = 0; i < cse->capacity; i++) {
         Op *op = cse->slot[i];
         if (!op)

@@ -41,20 +41,20 @@ cvn_graph *cvn_graph_new(const char *name, cvn_err *err)
         return NULL;
     }
     b.g->arena = b.arena;
-    hold(&b.g->held, release, b.g);
+    cleanup_push(&b.g->cleanup, release, b.g);
     return b.g;
 }
 
 void graph_keep(cvn_graph *g)
 {
-    held_keep(&g->held);
+    cleanup_cancel(&g->cleanup);
 }
 
 void cvn_graph_free(cvn_graph *g)
 {
     if (!g)
         return;
-    held_keep(&g->held);
+    cleanup_cancel(&g->cleanup);
     Arena arena = g->arena;
     arena_free(&arena);
 }

@@ -258,7 +258,7 @@ struct cvn_graph {
     const char *mesh;  /* "data=4,model=2", what specs are about, or NULL; see shard/mesh.h */
     const char *file;  /* source position for errors, from cvn_at */
     int line;
-    Held held; /* by who works on it, until it is freed or has an owner (graph_keep) */
+    Cleanup cleanup; /* by who works on it, until it is freed or has an owner (graph_keep) */
 };
 
 /* What is being protected frees a graph that was made in it, and came to nothing; not when the graph has an owner who

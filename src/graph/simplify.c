@@ -160,8 +160,8 @@ int graph_simplify(cvn_graph *g, bool *changed, cvn_err *err)
     const char *file = g->file;
     int line = g->line, code = CVN_OK;
     bool any = false;
-    SCOPED(held_release) Held held;
-    hold(&held, release, &s);
+    SCOPED(cleanup_run) Cleanup cleanup;
+    cleanup_push(&cleanup, release, &s);
     for (int round = 0; round < MOST_ROUNDS && code == CVN_OK; round++) {
         code = simplify_round(&s, err);
         any |= s.changed;

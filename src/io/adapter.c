@@ -124,11 +124,11 @@ static void release(void *adapter)
 int io_adapt(IoModel *model, const char *folder, cvn_err *err)
 {
     IoAdapter adapter = {0};
-    Held held;
-    hold(&held, release, &adapter);
+    Cleanup cleanup;
+    cleanup_push(&cleanup, release, &adapter);
     int code = io_adapter_open(&adapter, model, folder, &model->arena, err);
     if (code == CVN_OK)
         code = merge(model, &adapter, err);
-    held_release(&held);
+    cleanup_run(&cleanup);
     return code;
 }

@@ -88,8 +88,8 @@ static int open_indexed(Folder *folder, const char *path, const char *index, cvn
     if (!root)
         return CVN_EFORMAT;
     int code;
-    Held held;
-    hold(&held, json_release, root);
+    Cleanup cleanup;
+    cleanup_push(&cleanup, json_release, root);
     json_t *weight_map = json_object_get(root, "weight_map");
     if (!json_is_object(weight_map) || json_object_size(weight_map) == 0) {
         code = err_set(err, CVN_EFORMAT, "'%s' has no \"weight_map\" object with tensors", index);
@@ -103,7 +103,7 @@ static int open_indexed(Folder *folder, const char *path, const char *index, cvn
     if ((code = open_shards(folder, path, index, weight_map, &shard_of, err)) == CVN_OK)
         code = check_index(folder, index, weight_map, &shard_of, err);
 done:
-    held_release(&held);
+    cleanup_run(&cleanup);
     return code;
 }
 
@@ -118,13 +118,13 @@ static const char *only_file(const char *path, Arena *arena, cvn_err *err)
     const char *found = NULL;
     int n = 0;
     bool pickled = false, slices = false;
-    Held held;
+    Cleanup cleanup;
     DIR *stream = opendir(path);
     if (!stream) {
         err_set(err, CVN_EIO, "cannot read the folder '%s': %s", path, strerror(errno));
         return NULL;
     }
-    hold(&held, close_folder, stream);
+    cleanup_push(&cleanup, close_folder, stream);
     for (struct dirent *entry; (entry = readdir(stream));) {
         pickled |= io_ends_with(entry->d_name, ".bin") || io_ends_with(entry->d_name, ".pth") ||
                    io_ends_with(entry->d_name, ".pt");
@@ -134,7 +134,7 @@ static const char *only_file(const char *path, Arena *arena, cvn_err *err)
         n++;
         found = arena_printf(arena, "%s/%s", path, entry->d_name);
     }
-    held_release(&held);
+    cleanup_run(&cleanup);
     if (slices && file_exists(arena_printf(arena, "%s/manifest.json", path))) {
         err_set(
             err, CVN_EFORMAT,
@@ -158,9 +158,9 @@ static const char *only_file(const char *path, Arena *arena, cvn_err *err)
 
 int folder_open(Folder *folder, const char *path, Arena *arena, cvn_err *err)
 {
-    Held held;
+    Cleanup cleanup;
     *folder = (Folder){0};
-    hold(&held, folder_release, folder);
+    cleanup_push(&cleanup, folder_release, folder);
     io_tensors_init(&folder->tensors, arena);
     const char *single = arena_printf(arena, "%s/model" SUFFIX, path);
     const char *index = arena_printf(arena, "%s/model" SUFFIX ".index.json", path);
@@ -174,9 +174,9 @@ int folder_open(Folder *folder, const char *path, Arena *arena, cvn_err *err)
         code = add_file(folder, single, err);
     }
     if (code != CVN_OK)
-        held_release(&held);
+        cleanup_run(&cleanup);
     else
-        held_keep(&held);
+        cleanup_cancel(&cleanup);
     return code;
 }
 

@@ -24,6 +24,6 @@ typedef struct Folder {
 /* Names and arrays go to the arena, which must outlive the folder. */
 int folder_open(Folder *folder, const char *path, Arena *arena, cvn_err *err);
 void folder_close(Folder *folder);
-void folder_release(void *folder); /* the same, to hold one (base/protect.h) */
+void folder_release(void *folder); /* the same as a cleanup (base/protect.h) */
 
 #endif

@@ -355,18 +355,18 @@ int form_meta(Out *out, const FormOptions *o, cvn_err *err)
     json_t *config = model_json(out->model->desc, err);
     if (!config)
         return CVN_EUNSUPPORTED;
-    HELD(json_release, config);
+    CLEANUP(json_release, config);
     TRY(check(out, o, config, err));
     crc32_init(&crc);
     out->interleaved = true;
     for (int part = 0; part < o->parts; part++) {
         StrBuf pickle = {0}, directory = {0};
-        Held held[2];
-        hold(&held[0], strbuf_release, &pickle);
-        hold(&held[1], strbuf_release, &directory);
+        Cleanup cleanup[2];
+        cleanup_push(&cleanup[0], strbuf_release, &pickle);
+        cleanup_push(&cleanup[1], strbuf_release, &directory);
         int code = write_part(out, o, part, &crc, &pickle, &directory, err);
-        held_release(&held[1]);
-        held_release(&held[0]);
+        cleanup_run(&cleanup[1]);
+        cleanup_run(&cleanup[0]);
         TRY(code);
     }
     const char *text = params_json(out->model->desc, config, out->arena);

@@ -281,7 +281,7 @@ static int write_llama2c(Out *out, const FormOptions *o, int version, cvn_err *e
     json_t *json = model_json(m, err);
     if (!json)
         return CVN_EUNSUPPORTED;
-    HELD(json_release, json);
+    CLEANUP(json_release, json);
     const double eps = json_number_value(json_object_get(json, "rms_norm_eps"));
     const char *refused = !model_has_names(m, NAMING_META) ? "settings that Llama has not"
                           : json_is_true(json_object_get(json, "attention_bias")) ||

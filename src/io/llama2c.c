@@ -50,7 +50,7 @@ static int read_header(Model **model, const char *file, const uint8_t *data, siz
     }
     if (!config)
         return err_set(err, CVN_EMEM, "no memory to read '%s'", file);
-    HELD(json_release, config);
+    CLEANUP(json_release, config);
     TRY(model_parse(model, file, config, NULL, arena, err));
     model_set_interleaved(*model, true);
     return CVN_OK;

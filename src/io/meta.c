@@ -132,7 +132,7 @@ int meta_model(Model **model, const char *file, const json_t *params, const IoTe
 {
     JsonReader r = {file, params, err, CVN_OK};
     json_t *config = in_words(&r, tensors);
-    HELD(json_release, config);
+    CLEANUP(json_release, config);
     TRY(r.code);
     TRY(model_parse(model, file, config, NULL, arena, err));
     model_set_interleaved(*model, true);
@@ -262,14 +262,14 @@ static int merge_parts(Folder *folder, const IoTensors *parts, MetaShape shape, 
 int meta_open(Folder *folder, Model **model, const char *path, Arena *arena, cvn_err *err)
 {
     IoTensors parts[MAX_PARTS];
-    Held held[2];
+    Cleanup cleanup[2];
     const char *params_path = arena_printf(arena, "%s/params.json", path);
     *folder = (Folder){0};
     json_t *params = json_object_read(params_path, err);
     if (!params)
         return CVN_EFORMAT;
-    hold(&held[0], folder_release, folder);
-    hold(&held[1], json_release, params);
+    cleanup_push(&cleanup[0], folder_release, folder);
+    cleanup_push(&cleanup[1], json_release, params);
     int code = open_parts(folder, path, parts, arena, err);
     if (code == CVN_OK && folder->n_maps == 1)
         folder->tensors = parts[0];
@@ -277,10 +277,10 @@ int meta_open(Folder *folder, Model **model, const char *path, Arena *arena, cvn
         code = merge_parts(folder, parts, shape_of(params), err);
     if (code == CVN_OK)
         code = meta_model(model, params_path, params, &folder->tensors, arena, err);
-    held_release(&held[1]);
+    cleanup_run(&cleanup[1]);
     if (code != CVN_OK)
-        held_release(&held[0]);
+        cleanup_run(&cleanup[0]);
     else
-        held_keep(&held[0]);
+        cleanup_cancel(&cleanup[0]);
     return code;
 }

@@ -784,10 +784,10 @@ int packed_join(IoTensors *list, const char *folder, cvn_err *err)
 {
     const FilePath path = file_path(folder, "config.json");
     json_t *json = json_object_read(path.text, err);
-    Held held;
+    Cleanup cleanup;
     if (!json)
         return CVN_EFORMAT;
-    hold(&held, json_release, json);
+    cleanup_push(&cleanup, json_release, json);
     const json_t *quantization = json_object_get(json, "quantization_config");
     if (!quantization)
         quantization = json_object_get(json, "compression_config");
@@ -795,6 +795,6 @@ int packed_join(IoTensors *list, const char *folder, cvn_err *err)
     int code = CVN_OK;
     if (json_is_object(quantization) && !(method && strcmp(method, "caravan") == 0))
         code = packed_join_by(list, path.text, quantization, err);
-    held_release(&held);
+    cleanup_run(&cleanup);
     return code;
 }

@@ -202,19 +202,19 @@ int st_read(IoTensors *list, const char *file, const uint8_t *data, size_t size,
         return code;
     const uint8_t *buffer = data + 8 + header_size;
     uint64_t buffer_size = size - 8 - header_size;
-    Held held[2];
+    Cleanup cleanup[2];
     const char *path = arena_string(list->arena, file);
     json_t *header = json_object_parse(file, data + 8, header_size, err);
     if (!header)
         return CVN_EFORMAT;
-    hold(&held[0], json_release, header);
+    cleanup_push(&cleanup[0], json_release, header);
     size_t n = 0;
     Span *span = calloc(json_object_size(header) + 1, sizeof *span);
     if (!span) {
         code = err_set(err, CVN_EMEM, "no memory for the header of '%s'", file);
         goto free_header;
     }
-    hold(&held[1], free, span);
+    cleanup_push(&cleanup[1], free, span);
     const char *name;
     json_t *entry;
     json_object_foreach(header, name, entry)
@@ -238,8 +238,8 @@ int st_read(IoTensors *list, const char *file, const uint8_t *data, size_t size,
     }
     code = check_tiling(file, span, n, buffer_size, err);
 free_span:
-    held_release(&held[1]);
+    cleanup_run(&cleanup[1]);
 free_header:
-    held_release(&held[0]);
+    cleanup_run(&cleanup[0]);
     return code;
 }

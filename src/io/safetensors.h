@@ -52,7 +52,7 @@ int st_writer_begin(StWriter *writer, cvn_err *err);
 int st_writer_data(StWriter *writer, size_t index, const void *bytes, size_t n, cvn_err *err);
 int st_writer_commit(StWriter *writer, cvn_err *err);
 void st_writer_free(StWriter *writer);
-void st_writer_release(void *writer); /* the same, to hold one (base/protect.h) */
+void st_writer_release(void *writer); /* the same as a cleanup (base/protect.h) */
 
 /* "BF16" for CVN_BF16; NULL for what safetensors cannot hold (i4). */
 const char *st_dtype_name(cvn_dtype dtype);

@@ -128,12 +128,12 @@ static int write_shard(Save *save, int shard, cvn_err *err)
     StWriter writer;
     const char *path =
         arena_printf(&save->arena, "%s/%s", save->folder, save_files_name(&save->files, shard));
-    Held held;
+    Cleanup cleanup;
     int code = st_writer_open(&writer, path, err);
-    hold(&held, st_writer_release, &writer);
+    cleanup_push(&cleanup, st_writer_release, &writer);
     if (code == CVN_OK)
         code = write_params(save, &writer, shard, err);
-    held_release(&held);
+    cleanup_run(&cleanup);
     return code;
 }
 
@@ -274,18 +274,18 @@ static int write_staged(Save *save, const char *folder, cvn_err *err)
     while (n > 1 && folder[n - 1] == '/')
         n--;
     const char *final = arena_stringn(&save->arena, folder, n);
-    Held held;
+    Cleanup cleanup;
     TRY(make_staging(save, final, err));
-    hold(&held, remove_staging, save);
+    cleanup_push(&cleanup, remove_staging, save);
     int code = write_all(save, err);
     if (code == CVN_OK && rename(save->folder, final) != 0)
         code = err_set(err, CVN_EIO, "cannot rename '%s' to '%s': %s", save->folder, final,
                        strerror(errno));
     if (code != CVN_OK) {
-        held_release(&held);
+        cleanup_run(&cleanup);
         return code;
     }
-    held_keep(&held);
+    cleanup_cancel(&cleanup);
     close(save->lock);
     return CVN_OK;
 }
@@ -301,7 +301,7 @@ static int save_all(void *of, cvn_err *err)
     const Model *saved = save->config;
     const SaveOptions *options = save->options;
     const char *folder = save->folder;
-    Held held;
+    Cleanup cleanup;
     bool exists = file_exists(folder);
     bool filled = exists && !file_folder_is_empty(folder);
     TRY(model_check(saved, folder, err));
@@ -317,7 +317,7 @@ static int save_all(void *of, cvn_err *err)
         arena_free(&save->arena);
         return CVN_EINVAL;
     }
-    hold(&held, free_pool, save->pool);
+    cleanup_push(&cleanup, free_pool, save->pool);
     params_list(&save->params, saved, &save->arena);
     plan_shards(save);
     size_t threads = (size_t)pool_threads(save->pool), piece = (size_t)PIECE * threads;
@@ -331,7 +331,7 @@ static int save_all(void *of, cvn_err *err)
         code = filled ? write_all(save, err) : write_staged(save, folder, err);
     if (code == CVN_OK && filled)
         remove_old_model(save);
-    held_release(&held);
+    cleanup_run(&cleanup);
     arena_free(&save->arena);
     return code;
 }

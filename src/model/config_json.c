@@ -312,14 +312,14 @@ int model_read(Model **model, const char *folder, Arena *arena, cvn_err *err)
     const FilePath beside = file_path(folder, "generation_config.json");
     bool has_beside = file_exists(beside.text);
     json_t *json = json_object_read(path.text, err);
-    HELD(json_release, json);
+    CLEANUP(json_release, json);
     json_t *generation = json && has_beside ? json_object_read(beside.text, err) : NULL;
     if (!json || (has_beside && !generation))
         return err && err->code != CVN_OK ? err->code : CVN_EFORMAT;
-    Held held;
-    hold(&held, json_release, generation);
+    Cleanup cleanup;
+    cleanup_push(&cleanup, json_release, generation);
     int code = model_parse(model, path.text, json, generation, arena, err);
-    held_release(&held);
+    cleanup_run(&cleanup);
     return code;
 }
 

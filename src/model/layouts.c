@@ -194,8 +194,8 @@ static int rules_from_file(const char *path, const Mesh *mesh, Arena *arena, Rul
     json_t *value;
     if (!root)
         return f.err->code;
-    SCOPED(held_release) Held held;
-    hold(&held, json_release, root);
+    SCOPED(cleanup_run) Cleanup cleanup;
+    cleanup_push(&cleanup, json_release, root);
     json_object_foreach(root, name, value)
     {
         TRY(read_group(&f, name, value));

@@ -280,8 +280,8 @@ int lora_config_read(LoraOptions *options, const char **model, const char *folde
     json_t *json = json_object_read(path, err);
     if (!json)
         return CVN_EFORMAT;
-    SCOPED(held_release) Held held;
-    hold(&held, json_release, json);
+    SCOPED(cleanup_run) Cleanup cleanup;
+    cleanup_push(&cleanup, json_release, json);
     const char *base = json_string_value(json_object_get(json, "base_model_name_or_path"));
     TRY(read_json(options, path, json, err));
     *model = base ? arena_string(arena, base) : NULL;

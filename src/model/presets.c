@@ -56,7 +56,7 @@ static int make(Model **model, const Family *family, const ModelShape *shape, co
                         (json_int_t)shape->context));
     if (!json)
         return err_set(err, CVN_EMEM, "no memory for '%.60s'", name);
-    HELD(json_release, json);
+    CLEANUP(json_release, json);
     return model_parse(model, name, json, NULL, arena, err);
 }
 
@@ -139,7 +139,7 @@ static int shape_of_file(const char *path, Model **model, Arena *arena, cvn_err 
     if (file_is_folder(path))
         return model_read(model, path, arena, err);
     json_t *json = json_object_read(path, err);
-    HELD(json_release, json);
+    CLEANUP(json_release, json);
     if (!json)
         return CVN_EFORMAT;
     if (json_object_get(json, "model_type"))

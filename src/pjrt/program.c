@@ -162,9 +162,9 @@ static int load_module(Devices *c, Executable *x, const PjrtProgram *program, Pj
 static int compile_module(Devices *c, Executable *x, StrBuf *text, int n, cvn_err *err)
 {
     StrBuf options = {0}, key = {0};
-    Held held[2];
-    hold(&held[0], strbuf_release, &options);
-    hold(&held[1], strbuf_release, &key);
+    Cleanup cleanup[2];
+    cleanup_push(&cleanup[0], strbuf_release, &options);
+    cleanup_push(&cleanup[1], strbuf_release, &key);
     compile_options_print(&options, n, c->id, c->plugin.partitions);
     const PjrtProgram program = PJRT_NEW(PjrtProgram, format, .code = text->text,
                                          .n_code = text->length, .format = {"mlir", 4});
@@ -176,8 +176,8 @@ static int compile_module(Devices *c, Executable *x, StrBuf *text, int n, cvn_er
                    ? topology_compile(&c->topology, &c->plugin, x->name, &program, how, n, c->save,
                                       &x->compiled, err)
                    : load_module(c, x, &program, how, &key, err);
-    held_release(&held[1]);
-    held_release(&held[0]);
+    cleanup_run(&cleanup[1]);
+    cleanup_run(&cleanup[0]);
     x->info.temporary_bytes = (size_t)x->compiled.temporaries;
     x->info.compiled = c->topology.topology ? &x->compiled : NULL;
     c->compilations += c->topology.topology && !code;
@@ -240,8 +240,8 @@ static int compile_text(Devices *c, Executable *x, const cvn_graph *local, const
                         cvn_err *err)
 {
     StrBuf text = {0};
-    Held held;
-    hold(&held, strbuf_release, &text);
+    Cleanup cleanup;
+    cleanup_push(&cleanup, strbuf_release, &text);
     int code = print_module(c, &text, module, report, mesh, err);
     const uint64_t *known = code ? NULL : map_get(&c->modules, text.text, text.length);
     if (known) {
@@ -254,7 +254,7 @@ static int compile_text(Devices *c, Executable *x, const cvn_graph *local, const
         if (code == CVN_OK)
             *map_put(&c->modules, text.text, text.length, NULL) = (uint64_t)(uintptr_t)x;
     }
-    held_release(&held);
+    cleanup_run(&cleanup);
     *out = x;
     return code;
 }

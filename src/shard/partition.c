@@ -41,9 +41,9 @@ static void add_key(StrBuf *key, const Sharding *s)
 const Reshard *part_plan(Part *p, const cvn_type *type, const Sharding *from, const Sharding *to)
 {
     StrBuf key = {0};
-    SCOPED(held_release) Held held;
+    SCOPED(cleanup_run) Cleanup cleanup;
     bool added = true;
-    hold(&held, strbuf_release, &key);
+    cleanup_push(&cleanup, strbuf_release, &key);
     strbuf_add(&key, type, sizeof *type);
     strbuf_putc(&key, (char)from->how);
     add_key(&key, from);
@@ -91,8 +91,8 @@ static void note_collective(Part *p, const cvn_value *of, const Op *op, const Re
     PartitionReport *r = p->report;
     PartitionCollective row = {.op = op, .bytes = step->bytes};
     StrBuf along = {0};
-    SCOPED(held_release) Held held;
-    hold(&held, strbuf_release, &along);
+    SCOPED(cleanup_run) Cleanup cleanup;
+    cleanup_push(&cleanup, strbuf_release, &along);
     axes_print(&along, p->mesh, &step->axes);
     row.along = arena_string(&r->arena, along.text ? along.text : "_");
     if (step->kind == RESHARD_PIECES) /* one of several */

@@ -529,11 +529,11 @@ Reshard reshard_plan(const Mesh *mesh, const cvn_type *type, const Sharding *fro
         return plan;
     s.node = malloc(MOST_STATES * sizeof *s.node);
     if (!s.node)
-        protect_give_up(MOST_STATES * sizeof *s.node);
-    Held held;
-    hold(&held, free, s.node);
+        protect_abandon(MOST_STATES * sizeof *s.node);
+    Cleanup cleanup;
+    cleanup_push(&cleanup, free, s.node);
     bool found = find_digits(&s, from, to) && plan_by_search(&s, from, to, arena, &plan);
-    held_release(&held);
+    cleanup_run(&cleanup);
     if (!found)
         plan_by_pieces(mesh, type, from, to, arena, &plan);
     const cvn_type begin = sharding_local(from, &plan.padded);

@@ -103,12 +103,12 @@ static void add_collective(Devices *c, Counts *counts, const CountedCollective *
 static uint64_t *name_of_groups(Devices *c, const Op *op, bool *added)
 {
     StrBuf key = {0};
-    Held held;
-    hold(&held, strbuf_release, &key);
+    Cleanup cleanup;
+    cleanup_push(&cleanup, strbuf_release, &key);
     strbuf_add(&key, &op->attr.group_size, sizeof op->attr.group_size);
     strbuf_add(&key, op->attr.groups.v, (size_t)op->attr.groups.n * sizeof *op->attr.groups.v);
     uint64_t *at = map_put(&c->axes, key.failed ? "" : key.text, key.length, added);
-    held_release(&held);
+    cleanup_run(&cleanup);
     return at;
 }
 

@@ -96,13 +96,13 @@ static void add_row(Peaking *p, const char *of, const cvn_type *type, const char
                     const char *end, int first, int last, double bytes)
 {
     StrBuf key = {0};
-    Held held;
-    hold(&held, strbuf_release, &key);
+    Cleanup cleanup;
+    cleanup_push(&cleanup, strbuf_release, &key);
     strbuf_printf(&key, "%s|%s|%s|", of, made, end);
     type_print(&key, type);
     bool added;
     uint64_t *at = map_put(&p->rows, key.failed ? "" : key.text, key.length, &added);
-    held_release(&held);
+    cleanup_run(&cleanup);
     if (added) {
         *at = (uint64_t)p->peak->n;
         p->peak->row[p->peak->n++] = (PeakRow){

@@ -59,8 +59,8 @@ static const char *chain(Sim *s, const cvn_value *v)
 {
     enum { MOST_LINKS = 6 };
     StrBuf text = {0};
-    Held held;
-    hold(&held, strbuf_release, &text);
+    Cleanup cleanup;
+    cleanup_push(&cleanup, strbuf_release, &text);
     const ShardOrigin *o = s->shardings.origin[v->id];
     for (int i = 0; o; i++) {
         strbuf_puts(&text, i ? ", " : "");
@@ -78,7 +78,7 @@ static const char *chain(Sim *s, const cvn_value *v)
         o = shard_origin_before(&s->shardings, o);
     }
     const char *kept = arena_string(&s->answer->rt.arena, text.text ? text.text : "");
-    held_release(&held);
+    cleanup_run(&cleanup);
     return kept;
 }
 
@@ -87,8 +87,8 @@ static void add_tensor(Sim *s, SimRole role, const char *kind, const cvn_value *
     SimAnswer *a = s->answer;
     const Sharding *sharding = &s->shardings.sharding[v->id];
     StrBuf key = {0};
-    Held held;
-    hold(&held, strbuf_release, &key);
+    Cleanup cleanup;
+    cleanup_push(&cleanup, strbuf_release, &key);
     sharding_print(&key, &a->rt.mesh, sharding);
     const char *spec = arena_string(&a->rt.arena, key.text ? key.text : "");
     strbuf_printf(&key, " %d %s ", (int)role, kind);
@@ -106,7 +106,7 @@ static void add_tensor(Sim *s, SimRole role, const char *kind, const cvn_value *
     }
     a->tensor[*at].count++;
     a->tensor[*at].device_bytes += (double)bytes;
-    held_release(&held);
+    cleanup_run(&cleanup);
 }
 
 /* Results that the field gives names to: of products, attention, norms and look-ups. */
@@ -159,11 +159,11 @@ static double keys_seen(const Sim *s)
 static void note_interpreted(SimAnswer *a, const Plan *plan)
 {
     StrBuf names = {0};
-    Held held;
-    hold(&held, strbuf_release, &names);
+    Cleanup cleanup;
+    cleanup_push(&cleanup, strbuf_release, &names);
     a->n_interpreted = plan_fallbacks(plan, &names);
     a->interpreted = arena_string(&a->rt.arena, names.text ? names.text : "");
-    held_release(&held);
+    cleanup_run(&cleanup);
 }
 
 static int add_up(Sim *s, const cvn_graph *g, const Program *p, cvn_err *err)
@@ -208,8 +208,8 @@ static void free_program(void *program)
 static int make(Sim *s, cvn_graph *g, ProgramOptions options, bool counts, cvn_err *err)
 {
     Program program = {0};
-    Held held;
-    hold(&held, free_program, &program);
+    Cleanup cleanup;
+    cleanup_push(&cleanup, free_program, &program);
     options.shardings = &s->shardings;
     s->chip.keys_seen = keys_seen(s);
     s->chip.at = s->ask->task == SIM_DECODE ? (int32_t)s->ask->context - 1 : 0;
@@ -219,7 +219,7 @@ static int make(Sim *s, cvn_graph *g, ProgramOptions options, bool counts, cvn_e
     if (code == CVN_OK && counts)
         code = add_up(s, g, &program, err);
     shard_result_free(&s->shardings);
-    held_release(&held);
+    cleanup_run(&cleanup);
     cvn_graph_free(g);
     return code;
 }

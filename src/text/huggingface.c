@@ -206,11 +206,11 @@ static int read_added(Reader *r, const json_t *entry, Added *added, bool *normal
 static int rewrite_added(Reader *r, Added *added)
 {
     StrBuf buffers[2] = {{0}, {0}};
-    Held held[2];
+    Cleanup cleanup[2];
     const char *text;
     size_t n;
     for (int i = 0; i < 2; i++)
-        hold(&held[i], strbuf_release, &buffers[i]);
+        cleanup_push(&cleanup[i], strbuf_release, &buffers[i]);
     rewrite(&r->t->normalize, added->text, added->length, true, buffers, &text, &n);
     int rc = buffers[0].failed || buffers[1].failed
                  ? err_set(r->err, CVN_EMEM, "no memory for the added tokens")
@@ -221,8 +221,8 @@ static int rewrite_added(Reader *r, Added *added)
     added->text = arena_stringn(&r->t->arena, text, n);
     added->length = n;
     bpe_set_out(&r->t->bpe, added->id, added->text, n, r->decoder.blank);
-    held_release(&held[1]);
-    held_release(&held[0]);
+    cleanup_run(&cleanup[1]);
+    cleanup_run(&cleanup[0]);
     return rc;
 }
 
@@ -374,11 +374,11 @@ int huggingface_read(Tokenizer *t, const char *bytes, size_t n, cvn_err *err)
     for (int byte = 0; byte < 256; byte++)
         r.alphabet[point[byte]] = (int16_t)byte;
     t->kind = "huggingface";
-    Held held[2];
-    hold(&held[0], json_release, root);
-    hold(&held[1], strbuf_release, &r.buffer);
+    Cleanup cleanup[2];
+    cleanup_push(&cleanup[0], json_release, root);
+    cleanup_push(&cleanup[1], strbuf_release, &r.buffer);
     int rc = read_root(&r, root);
-    held_release(&held[1]);
-    held_release(&held[0]);
+    cleanup_run(&cleanup[1]);
+    cleanup_run(&cleanup[0]);
     return rc;
 }

@@ -347,10 +347,10 @@ static int by_score(const void *a, const void *b)
 static int add_merges(Tokenizer *t, const SpmModel *model, cvn_err *err)
 {
     float *score = malloc(model->n * sizeof *score);
-    Held held;
+    Cleanup cleanup;
     if (!score)
         return err_set(err, CVN_EMEM, "no memory for %zu scores", model->n);
-    hold(&held, free, score);
+    cleanup_push(&cleanup, free, score);
     for (size_t i = 0; i < model->n; i++)
         score[i] = model->piece[i].score;
     qsort(score, model->n, sizeof *score, by_score);
@@ -364,7 +364,7 @@ static int add_merges(Tokenizer *t, const SpmModel *model, cvn_err *err)
         const float *place = bsearch(&model->piece[i].score, score, n, sizeof *score, by_score);
         bpe_add_splits(&t->bpe, (int32_t)i, (uint32_t)(place - score));
     }
-    held_release(&held);
+    cleanup_run(&cleanup);
     return CVN_OK;
 }
 
@@ -436,10 +436,10 @@ int sentencepiece_read(Tokenizer *t, const char *bytes, size_t n, cvn_err *err)
     const unsigned char *p = (const unsigned char *)bytes;
     SpmModel model;
     int rc = read_model((Proto){p, p + n}, &model, err);
-    Held held;
-    hold(&held, free, model.piece);
+    Cleanup cleanup;
+    cleanup_push(&cleanup, free, model.piece);
     if (!rc)
         rc = build(t, &model, err);
-    held_release(&held);
+    cleanup_run(&cleanup);
     return rc;
 }

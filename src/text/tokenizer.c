@@ -145,8 +145,8 @@ static int read_config(Tokenizer *t, const char *folder, cvn_err *err)
     json_t *config = json_object_read(path.text, err);
     if (!config)
         return err && err->code ? err->code : CVN_EFORMAT;
-    Held held;
-    hold(&held, json_release, config);
+    Cleanup cleanup;
+    cleanup_push(&cleanup, json_release, config);
     read_named(t, config, "bos_token", &t->bos);
     read_named(t, config, "eos_token", &t->eos);
     read_named(t, config, "pad_token", &t->pad);
@@ -157,7 +157,7 @@ static int read_config(Tokenizer *t, const char *folder, cvn_err *err)
                *tools = config_template(config, "tool_use");
     t->chat_template = template ? arena_string(&t->arena, template) : NULL;
     t->tool_template = tools ? arena_string(&t->arena, tools) : NULL;
-    held_release(&held);
+    cleanup_run(&cleanup);
     return CVN_OK;
 }
 
@@ -166,9 +166,9 @@ static int read_template(Tokenizer *t, const char *folder, cvn_err *err)
 {
     const FilePath path = file_path(folder, "chat_template.jinja");
     FileMap map = {0};
-    Held held;
+    Cleanup cleanup;
     int rc = file_exists(path.text) ? file_map(&map, path.text, err) : CVN_OK;
-    hold(&held, file_map_release, &map);
+    cleanup_push(&cleanup, file_map_release, &map);
     if (!rc && (map.size > MAX_TEMPLATE || (map.size && memchr(map.data, 0, map.size))))
         rc = err_set(err, CVN_EFORMAT, "'%s' must be a text of at most %d bytes", path.text,
                      MAX_TEMPLATE);
@@ -176,7 +176,7 @@ static int read_template(Tokenizer *t, const char *folder, cvn_err *err)
         t->chat_template = arena_stringn(&t->arena, (const char *)map.data, map.size);
         t->tool_template = NULL; /* it is for all conversations */
     }
-    held_release(&held);
+    cleanup_run(&cleanup);
     return rc;
 }
 

@@ -63,7 +63,7 @@ static int train(void *of, cvn_err *err)
     TRY(arena_begin(&arena, err));
     bool *given = arena_array(&arena, (size_t)train_n_keys, sizeof *given);
     json_t *json = json_object_parse("the options", a->options, strlen(a->options), err);
-    HELD(json_release, json);
+    CLEANUP(json_release, json);
     int code =
         json ? train_config_read(&config, "the options", json, given, &arena, err) : err->code;
     config.out = a->run ? a->run : config.out;

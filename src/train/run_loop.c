@@ -157,7 +157,7 @@ static int export_result(Run *r, cvn_err *err)
         return CVN_OK;
     Checkpoint last;
     TRY(checkpoint_find(&last, r->out, state_of(r)->step, NULL, NULL, err));
-    HELD(checkpoint_release, &last);
+    CLEANUP(checkpoint_release, &last);
     return r->lora.rank > 0 ? checkpoint_export_adapter(&last, r->out, true, err)
                             : checkpoint_export(&last, r->out, &save, err);
 }

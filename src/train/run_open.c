@@ -33,7 +33,7 @@ static int merge_options(Run *r, const TrainConfig *config, const bool *given, c
                                     : json_object();
     if (!json)
         return err_set(err, CVN_EMEM, "no memory to read options");
-    HELD(json_release, json);
+    CLEANUP(json_release, json);
     const char *started_in = json_string_value(json_object_get(json, TRAIN_FOLDER_KEY));
     const char *data_key = json_string_value(json_object_get(json, TRAIN_DATA_KEY));
     const char *dtype = json_string_value(json_object_get(json, TRAIN_EXPORT_KEY));
@@ -295,7 +295,7 @@ static int open_data(Run *r, cvn_err *err)
     json_t *folder = r->kept.started_in ? json_string(r->kept.started_in) : NULL;
     if (folder) /* it is UTF-8 */
         json = json_with(json, TRAIN_FOLDER_KEY, folder);
-    HELD(json_release, json);
+    CLEANUP(json_release, json);
     r->kept.text = json_arena_text(json, JSON_REAL_PRECISION(15), &r->arena);
     return r->kept.text ? CVN_OK : err_set(err, CVN_EMEM, "no memory for the options");
 }

@@ -59,7 +59,7 @@ int run_find_paths(Run *r, const bool *given, cvn_err *err)
 {
     TrainConfig *c = &r->config;
     char *here = getcwd(NULL, 0);
-    HELD(free, here);
+    CLEANUP(free, here);
     change_paths(r, c, here, find_path);
     for (int64_t i = 0; i < c->n_data && !is_given(given, "data"); i++)
         if (!exists(c->data[i]))

@@ -53,7 +53,7 @@ void interp_composite(const Op *op, const void *const *in, void *const *out)
         return;
     }
     if (run(op, in, result, &err)) /* it was verified: only memory can have run out */
-        protect_give_up(0);
+        protect_abandon(0);
     for (int i = 0; i < op->n_results; i++) {
         memcpy(out[i], result[i], cvn_type_bytes(op_out(op, i)));
         free(result[i]);

@@ -318,15 +318,15 @@ cvn_graph *graph_parse(const char *text, size_t n, const char *filename, cvn_err
                 n, LONGEST_TEXT);
     else if (arena_begin(&p.scratch, &local) == CVN_OK)
         p.g = cvn_graph_new("", &local);
-    Held held;
-    hold(&held, release, &p);
+    Cleanup cleanup;
+    cleanup_push(&cleanup, release, &p);
     if (p.g) {
         p.filename = arena_string(&p.g->arena, filename);
         map_init(&p.values, &p.scratch);
         map_init(&p.parameters, &p.scratch);
         parse_graph(&p);
     }
-    held_release(&held);
+    cleanup_run(&cleanup);
     arena_free(&p.scratch);
     if (local.code == CVN_OK)
         return p.g;

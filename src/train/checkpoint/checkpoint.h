@@ -155,6 +155,6 @@ void checkpoint_restore_part(const Checkpoint *checkpoint, const CheckpointTenso
 
 /* Safe after a failed open and on {0}. */
 void checkpoint_close(Checkpoint *checkpoint);
-void checkpoint_release(void *checkpoint); /* the same, to hold one (base/protect.h) */
+void checkpoint_release(void *checkpoint); /* the same as a cleanup (base/protect.h) */
 
 #endif

@@ -214,7 +214,7 @@ int checkpoint_export_merged(const Checkpoint *checkpoint, const char *base, con
                        "'%s' does not say which model it adapts; give it by --init",
                        checkpoint->folder);
     TRY(io_open_model(&model, base ? base : named, err));
-    HELD(close_model, &model);
+    CLEANUP(close_model, &model);
     SaveOptions save = with_tokenizer(checkpoint, options, &arena);
     TRY(gather_adapters(checkpoint, &list, &arena, err));
     TRY(io_adapt_by(&model, &list, checkpoint->folder, &lora, err));

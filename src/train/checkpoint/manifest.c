@@ -175,7 +175,7 @@ int manifest_parse(Manifest *manifest, const char *path, const void *text, size_
     json_t *root = json_object_parse(path, text, n, err);
     if (!root)
         return CVN_EFORMAT;
-    HELD(json_release, root);
+    CLEANUP(json_release, root);
     const char *format = json_string_value(json_object_get(root, "format"));
     json_int_t version = json_integer_value(json_object_get(root, "version"));
     const json_t *config = json_object_get(root, "config");
@@ -205,7 +205,7 @@ int manifest_read(Manifest *manifest, const char *folder, Arena *arena, cvn_err 
     FileMap map;
     const char *path = arena_printf(arena, "%s/" MANIFEST_NAME, folder);
     TRY(file_map(&map, path, err));
-    HELD(file_map_release, &map);
+    CLEANUP(file_map_release, &map);
     if (map.size > JSON_FILE_MAX)
         return err_set(err, CVN_EFORMAT, "'%s' has %zu bytes; a manifest has at most %zu", path,
                        map.size, JSON_FILE_MAX);

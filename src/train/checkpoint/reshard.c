@@ -64,7 +64,7 @@ static int read_options(Reshape *r, const char *mesh, const char *layout, cvn_er
         json = json_with(json, "layout", json_string(layout));
     if (!json)
         return err_set(err, CVN_EMEM, "no memory for the options");
-    HELD(json_release, json);
+    CLEANUP(json_release, json);
     r->config = json_arena_text(json, JSON_REAL_PRECISION(15), &r->arena);
     train_config_only(json);
     r->options = train_config_defaults();

@@ -118,7 +118,7 @@ static int write_file(Writing *w, const char *name, const SaveFiles *group, int 
 {
     StWriter writer;
     int code = st_writer_open(&writer, arena_printf(&w->arena, "%s/%s", w->folder, name), err);
-    HELD(st_writer_release, &writer);
+    CLEANUP(st_writer_release, &writer);
     TRY(code);
     TRY(write_pieces(w, &writer, group, file, err));
     *listed = (ManifestFile){name, writer.file.position, writer.file.crc};
