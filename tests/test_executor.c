@@ -1,5 +1,5 @@
 /* Plans, run: random graphs against operations run one by one, and each rule of donation by itself. */
-#include "base/spare.h"
+#include "base/helper.h"
 #include "cpu/device.h"
 #include "cpu/registry.h"
 #include "plan_support.h"
@@ -343,18 +343,18 @@ static void a_parameter_may_come_while_its_plan_runs(void **state)
     cvn_value *sums = cvn_cumsum(c.g, c.p, 0), *back = cvn_reverse(c.g, c.q, 1, (int[]){0});
     cvn_output(c.g, cvn_add(c.g, sums, back));
     run_case(&c, &sharing);
-    c.device->late = spare_new(NULL);
-    c.device->late_parameter = 1;
+    c.device->pending = helper_new(NULL);
+    c.device->pending_parameter = 1;
     for (int round = 0; round < 10; round++) {
         memset(c.q_data, 0, sizeof c.q_data);
-        spare_start(c.device->late, write_q, &c);
+        helper_start(c.device->pending, write_q, &c);
         void *const parameters[] = {c.p_data, c.q_data};
         assert_int_equal(executor_run(c.device, c.plan, parameters, c.output, NULL), CVN_OK);
         for (int k = 0; k < N; k++)
             assert_true(((float *)c.output[0])[k] == (float)(k * (k + 1) / 2 + N - 1 - k));
-        spare_wait(c.device->late);
+        helper_wait(c.device->pending);
     }
-    spare_free(c.device->late);
+    helper_free(c.device->pending);
     end(&c);
 }
 

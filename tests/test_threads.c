@@ -1,7 +1,7 @@
 /* The barrier and the pool: nobody passes early, everything written before is seen after, and
    neither more threads than processors nor an idle hour of microseconds in between breaks it. */
 #include "base/cores.h"
-#include "base/spare.h"
+#include "base/helper.h"
 #include "base/threads.h"
 #include "unit.h"
 
@@ -210,42 +210,42 @@ static void a_thread_per_core_is_bound_and_the_caller_keeps_its_mask(void **stat
     unsetenv("CARAVAN_PIN");
 }
 
-typedef struct Late {
-    Spare *spare;
+typedef struct Pending {
+    HelperThread *helper;
     int written, wrong; /* plain memory: only waiting orders its use */
-} Late;
+} Pending;
 
-static void write_late(void *context)
+static void write_later(void *context)
 {
     usleep(1000);
-    ((Late *)context)->written++;
+    ((Pending *)context)->written++;
 }
 
 static void wait_and_read(void *context, int thread, int n)
 {
-    Late *late = context;
-    spare_wait(late->spare);
-    if (late->written != 1)
-        late->wrong += thread + n;
-    spare_wait(late->spare);
+    Pending *pending = context;
+    helper_wait(pending->helper);
+    if (pending->written != 1)
+        pending->wrong += thread + n;
+    helper_wait(pending->helper);
 }
 
-static void what_a_spare_thread_did_is_seen_by_all_who_waited(void **state)
+static void what_a_helper_thread_did_is_seen_by_all_who_waited(void **state)
 {
     (void)state;
-    Late late = {.spare = spare_new(NULL)};
+    Pending pending = {.helper = helper_new(NULL)};
     Pool *pool = pool_new(3, NULL);
-    spare_wait(late.spare); /* for nothing */
+    helper_wait(pending.helper); /* for nothing */
     for (int i = 0; i < 20; i++) {
-        late.written = 0;
-        spare_start(late.spare, write_late, &late);
-        pool_run(pool, wait_and_read, &late);
+        pending.written = 0;
+        helper_start(pending.helper, write_later, &pending);
+        pool_run(pool, wait_and_read, &pending);
     }
-    assert_int_equal(late.wrong, 0);
-    late.written = 0;
-    spare_start(late.spare, write_late, &late);
-    spare_free(late.spare); /* in the midst of it */
-    assert_int_equal(late.written, 1);
+    assert_int_equal(pending.wrong, 0);
+    pending.written = 0;
+    helper_start(pending.helper, write_later, &pending);
+    helper_free(pending.helper); /* in the midst of it */
+    assert_int_equal(pending.written, 1);
     pool_free(pool);
 }
 
@@ -259,7 +259,7 @@ int main(void)
         cmocka_unit_test(the_default_is_what_the_machine_allows),
         cmocka_unit_test(a_run_on_some_threads_leaves_the_others_alone),
         cmocka_unit_test(who_waits_long_sleeps),
-        cmocka_unit_test(what_a_spare_thread_did_is_seen_by_all_who_waited),
+        cmocka_unit_test(what_a_helper_thread_did_is_seen_by_all_who_waited),
         cmocka_unit_test(the_affinity_mask_counts_and_threads_that_do_not_fit_it_are_not_bound),
         cmocka_unit_test(a_thread_per_core_is_bound_and_the_caller_keeps_its_mask),
     };

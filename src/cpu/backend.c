@@ -423,16 +423,16 @@ static int cpu_run(Devices *c, const Executable *x, const Argument *argument, co
                                                (size_t)a->memory->type.dim[0] * (size_t)a->row
                                          : 0;
         x->parameter[i] = a->memory ? a->memory->data + row : a->host;
-        if (a->late) {
-            c->group->device[i / n]->late = a->late;
-            c->group->device[i / n]->late_parameter = i % n;
+        if (a->pending) {
+            c->group->device[i / n]->pending = a->pending;
+            c->group->device[i / n]->pending_parameter = i % n;
         }
     }
     if (c->traffic)
         profile_clear(c->traffic);
     int code = group_run(c->group, plan, x->parameter, x->output, err);
     for (int d = 0; d < c->group->n; d++)
-        c->group->device[d]->late = NULL;
+        c->group->device[d]->pending = NULL;
     for (int i = 0; output && i < plan->n_outputs; i++)
         output[i] = x->output[i];
     return code;

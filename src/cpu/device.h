@@ -52,9 +52,10 @@ typedef struct Device {
     Comm *comm;       /* borrowed: what connects it with other devices, or NULL: it is alone */
     int comm_index;   /* its number there */
     Profile *profile; /* borrowed: where runs are recorded, or NULL */
-    struct Spare *
-        late; /* borrowed: still writes a parameter of the plan that runs (base/spare.h); or NULL */
-    int late_parameter;
+    /* A helper thread that may still be writing one parameter of the plan that runs, and which one (base/helper.h); borrowed,
+       or NULL. */
+    struct HelperThread *pending;
+    int pending_parameter;
     const volatile int *interrupt; /* borrowed: nonzero ends the run, and stops the next; or NULL */
     bool agrees; /* other processes take part in runs: all devices agree before one is ended … */
     double agree_seconds; /* … and ask each other about so often, which costs a small all_reduce */

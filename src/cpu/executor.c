@@ -1,7 +1,7 @@
 /* Places become addresses once per run; then threads walk the steps. */
 #include "cpu/device.h"
 
-#include "base/spare.h"
+#include "base/helper.h"
 #include "base/threads.h"
 #include "comm/account.h"
 #include "cpu/profile.h"
@@ -143,7 +143,7 @@ typedef struct Run {
     Device *device;
     const Plan *plan;
     int first, last; /* steps [first, last) */
-    int late;        /* the first step that reads what another thread may still write; or -1 */
+    int pending;     /* the first step that reads what another thread may still write; or -1 */
     void **at;       /* pointers of step `first` */
     uint64_t turn;   /* of step 0 */
     /* Thread 0 has seen that the run is cancelled: set before the threads meet, so that all of them leave out the same
@@ -179,8 +179,8 @@ static void walk(void *context, int thread, int n_threads)
                            .cancelled = run->agrees ? NULL : cancelled,
                            .isa = step->isa};
         at += n_in + n_out + 1;
-        if (i == run->late)
-            spare_wait(run->device->late);
+        if (i == run->pending)
+            helper_wait(run->device->pending);
         int64_t ready = profile ? clock_ns() : 0;
         if (run->agrees && !stops && since >= run->device->agree_seconds) {
             args.n_threads = n_threads;
@@ -236,15 +236,15 @@ int executor_run(Device *device, const Plan *plan, void *const *parameters, void
     Run run = {.device = device,
                .plan = plan,
                .last = plan->op_by_op ? 0 : plan->n_steps,
-               .late = -1,
+               .pending = -1,
                .at = device->pointer,
                .turn = device->turn + 1,
                .agrees = agrees};
-    for (int i = 0; device->late && run.late < 0 && i < plan->n_steps; i++)
+    for (int i = 0; device->pending && run.pending < 0 && i < plan->n_steps; i++)
         for (int k = 0; k < plan->step[i].op->n_operands; k++)
             if (plan->step[i].in[k].space == SPACE_PARAMETER &&
-                plan->step[i].in[k].parameter == device->late_parameter)
-                run.late = i;
+                plan->step[i].in[k].parameter == device->pending_parameter)
+                run.pending = i;
     device->turn += (uint64_t)plan->n_steps;
     if (!plan->op_by_op) { /* the whole plan, on as many threads as make it faster */
         Pace *pace = device_pace(device, plan);

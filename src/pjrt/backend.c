@@ -4,7 +4,7 @@
  */
 #include "pjrt/backend.h"
 
-#include "base/spare.h"
+#include "base/helper.h"
 #include "base/threads.h"
 #include "pjrt/devices.h"
 
@@ -325,8 +325,8 @@ static int give_inputs(Devices *c, const Executable *x, const Argument *argument
             if (x->sliced[i])
                 x->first_row[which++] = (int32_t)a->row;
             if (!a->memory) {
-                if (a->late)
-                    spare_wait(a->late);
+                if (a->pending)
+                    helper_wait(a->pending);
                 TRY(send(c, d, &x->parameter[i], a->host, PJRT_ONLY_DURING_CALL, &to[i], err));
                 continue;
             }

@@ -115,8 +115,8 @@ typedef struct Argument {
     Memory *memory; /* of a resident tensor; or NULL */
     int64_t row;    /* … from this row of its first dimension on */
     void *host;     /* of another: dense, in the parameter's type; written when donated */
-    struct Spare *
-        late; /* which still writes there: to be waited for before it is read (base/spare.h); or NULL */
+    /* A helper thread that may still be writing there, and is waited for before it is read (base/helper.h); borrowed, or NULL. */
+    struct HelperThread *pending;
 } Argument;
 
 typedef struct Backend {

@@ -1,7 +1,7 @@
 #include "run/program.h"
 
+#include "base/helper.h"
 #include "base/map.h"
-#include "base/spare.h"
 #include "graph/simplify.h"
 #include "shard/reshard.h"
 
@@ -220,10 +220,10 @@ bool program_bind(Program *p, Role role, int index, void *host)
     return i >= 0;
 }
 
-void program_set_late(Program *p, Role role, struct Spare *spare)
+void program_set_pending(Program *p, Role role, struct HelperThread *helper)
 {
-    p->late = spare;
-    p->late_role = role;
+    p->pending = helper;
+    p->pending_role = role;
 }
 
 void program_set_rows(Program *p, const int64_t *rows)
@@ -288,13 +288,13 @@ int program_run(Program *p, cvn_err *err)
     Runtime *rt = p->rt;
     int n = p->signature.n_parameters;
     for (int i = 0; i < n; i++) {
-        bool late = p->late && p->signature.parameter[i].role == p->late_role;
-        if (late && is_staged(p, i))
-            spare_wait(p->late);
+        bool pending = p->pending && p->signature.parameter[i].role == p->pending_role;
+        if (pending && is_staged(p, i))
+            helper_wait(p->pending);
         for (int d = 0; d < rt->info.n_local; d++) {
             Argument *a = &p->argument[d * n + i];
             a->memory = NULL;
-            a->late = late ? p->late : NULL;
+            a->pending = pending ? p->pending : NULL;
             if (p->buffer[i] && !p->host[i])
                 a->memory = p->buffer[i]->memory ? p->buffer[i]->memory[d] : NULL;
             else if (!is_staged(p, i))

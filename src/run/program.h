@@ -35,9 +35,9 @@ typedef struct Program {
     PartitionReport report; /* owned */
     Buffer **buffer;        /* [parameters] of those that stay on the devices; else NULL */
     void **host;            /* [parameters] where the whole is in this process; NULL: its buffer */
-    struct Spare *
-        late; /* borrowed: may write inputs of a role while a run that reads them goes on; or NULL */
-    Role late_role;
+    /* A helper thread that may still be writing the inputs of a role when a run begins; borrowed, or NULL. */
+    struct HelperThread *pending;
+    Role pending_role;
     Argument *argument;  /* [local devices * parameters] */
     const void **output; /* [outputs] of the last run */
 } Program;
@@ -51,8 +51,8 @@ void program_free(Program *p);
    it has. One that stays on the devices lies there instead, as if it had no buffer: in a mesh of one process only. */
 bool program_bind(Program *p, Role role, int index, void *host);
 
-/* From now on what `spare` does when a run begins may still be writing inputs of a role: they are read when it is done. */
-void program_set_late(Program *p, Role role, struct Spare *spare);
+/* From now on inputs of a role may be pending when a run begins: `helper` still writes them, and they are read when it is done. */
+void program_set_pending(Program *p, Role role, struct HelperThread *helper);
 
 /* Rows of caches that the program works on, where it has fewer than there are: of part i of the caches' rows
    (buffer_row_part) rows[i], -1: none; of caches whose rows are not split rows[0] and those behind it. */

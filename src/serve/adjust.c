@@ -1,6 +1,6 @@
 #include "serve/adjust.h"
 
-#include "base/spare.h"
+#include "base/helper.h"
 #include "constrain/tokens.h"
 
 #include <inttypes.h>
@@ -31,7 +31,7 @@ void adjust_init(cvn_engine *e)
 
 void adjust_free(cvn_engine *e)
 {
-    spare_free(e->spare);
+    helper_free(e->helper);
     for (int i = 0; e->adjust && i <= e->options.rows; i++) {
         cvn_constrained_free(e->adjust[i].text);
         free(e->adjust[i].bits);
@@ -93,10 +93,10 @@ int adjust_prepare(cvn_engine *e, const cvn_request *r, cvn_err *err)
     const SpecialIds *eos = model_ends(e->model->io.desc);
     if (!r->constraint || e->words)
         return CVN_OK;
-    if (!e->spare && !(e->spare = spare_new(err)))
+    if (!e->helper && !(e->helper = helper_new(err)))
         return err->code;
-    program_set_late(&e->decode[SAMPLE_ADJUSTED].program, ROLE_MASK, e->spare);
-    program_set_late(&e->decode[SAMPLE_ADJUSTED].plain, ROLE_MASK, e->spare);
+    program_set_pending(&e->decode[SAMPLE_ADJUSTED].program, ROLE_MASK, e->helper);
+    program_set_pending(&e->decode[SAMPLE_ADJUSTED].plain, ROLE_MASK, e->helper);
     return vocabulary_of(e->model->tokenizer, (cvn_token)vocab_of(e), eos->id, (size_t)eos->n,
                          &e->words, err);
 }
@@ -170,7 +170,7 @@ static void show(const cvn_engine *e, RowAdjust *a)
     }
 }
 
-static int show_all(void *of, cvn_err *err)
+static int make_each_mask(void *of, cvn_err *err)
 {
     cvn_engine *e = of;
     (void)err;
@@ -179,12 +179,12 @@ static int show_all(void *of, cvn_err *err)
     return CVN_OK;
 }
 
-/* On the spare thread. Where memory runs out, what constraints know is of no use any more. */
-static void show_late(void *of)
+/* Runs on the helper thread. Where memory runs out, what constraints know is of no use any more. */
+static void make_masks(void *of)
 {
     cvn_engine *e = of;
     cvn_err err = {0};
-    if (protect(show_all, e, "finding out which tokens may come", &err))
+    if (protect(make_each_mask, e, "finding out which tokens may come", &err))
         for (int i = 0; i < e->options.rows; i++)
             if (e->adjust[i].text)
                 e->adjust[i].err = err;
@@ -193,16 +193,16 @@ static void show_late(void *of)
 void adjust_start(cvn_engine *e)
 {
     bool any = false;
-    for (int i = 0; e->spare && i < e->options.rows; i++)
+    for (int i = 0; e->helper && i < e->options.rows; i++)
         any = any || !e->adjust[i].shown;
     if (any)
-        spare_start(e->spare, show_late, e);
+        helper_start(e->helper, make_masks, e);
 }
 
 void adjust_wait(cvn_engine *e)
 {
-    if (e->spare)
-        spare_wait(e->spare);
+    if (e->helper)
+        helper_wait(e->helper);
 }
 
 void adjust_begin(cvn_engine *e, int row, const cvn_request *r)

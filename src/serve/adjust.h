@@ -8,7 +8,7 @@
  * logits are there:
  *
  *     drawn: {"n        step t + 1: layers, logits ......... | sample        drawn: ame
- *                       spare:      mask after {"n           |
+ *                       helper:     mask after {"n           |
  */
 #ifndef CVN_SERVE_ADJUST_H
 #define CVN_SERVE_ADJUST_H
@@ -39,7 +39,7 @@ int adjust_check(const cvn_engine *e, const cvn_request *request, cvn_err *err);
 /* Makes what requests with a constraint share. */
 int adjust_prepare(cvn_engine *e, const cvn_request *request, cvn_err *err);
 
-/* Begins to make the masks that rows lack, on the spare thread; and they are there, or rows have an err. In between nobody asks
+/* Begins to make the masks that rows lack, on the helper thread; and they are there, or rows have an err. In between nobody asks
    rows or constraints anything. */
 void adjust_start(cvn_engine *e);
 void adjust_wait(cvn_engine *e);

@@ -91,7 +91,7 @@ struct cvn_engine {
     struct RowAdjust
         *adjust; /* [rows + 1] with options.adjust (serve/adjust.h), one to look ahead; else NULL */
     struct cvn_vocabulary *words; /* owned: of the tokenizer, once a request has a constraint … */
-    struct Spare *spare;          /* owned: makes masks while steps run, from then on */
+    struct HelperThread *helper;  /* owned: makes masks while steps run, from then on */
     struct Prefix *prefix;    /* with options.reuse: what rows hold (serve/prefix.h); else NULL */
     struct Guesser *guesser;  /* with options.speculate or adjust (serve/guess.h); or NULL */
     Queue queue;              /* requests that have not ended (serve/scheduler.h) */

@@ -1,4 +1,4 @@
-#include "base/spare.h"
+#include "base/helper.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct Spare {
+struct HelperThread {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t begins, ends;
@@ -17,7 +17,7 @@ struct Spare {
 
 static void *work(void *of)
 {
-    Spare *s = of;
+    HelperThread *s = of;
     pthread_mutex_lock(&s->lock);
     for (;;) {
         while (!atomic_load(&s->busy))
@@ -34,9 +34,9 @@ static void *work(void *of)
     return NULL;
 }
 
-Spare *spare_new(cvn_err *err)
+HelperThread *helper_new(cvn_err *err)
 {
-    Spare *s = calloc(1, sizeof *s);
+    HelperThread *s = calloc(1, sizeof *s);
     if (!s) {
         err_set(err, CVN_EMEM, "no memory for a thread");
         return NULL;
@@ -52,7 +52,7 @@ Spare *spare_new(cvn_err *err)
     return NULL;
 }
 
-void spare_start(Spare *s, void (*fn)(void *context), void *context)
+void helper_start(HelperThread *s, void (*fn)(void *context), void *context)
 {
     pthread_mutex_lock(&s->lock);
     s->fn = fn;
@@ -62,7 +62,7 @@ void spare_start(Spare *s, void (*fn)(void *context), void *context)
     pthread_mutex_unlock(&s->lock);
 }
 
-void spare_wait(Spare *s)
+void helper_wait(HelperThread *s)
 {
     if (!atomic_load_explicit(&s->busy, memory_order_acquire))
         return;
@@ -72,12 +72,12 @@ void spare_wait(Spare *s)
     pthread_mutex_unlock(&s->lock);
 }
 
-void spare_free(Spare *s)
+void helper_free(HelperThread *s)
 {
     if (!s)
         return;
-    spare_wait(s);
-    spare_start(s, NULL, NULL);
+    helper_wait(s);
+    helper_start(s, NULL, NULL);
     pthread_join(s->thread, NULL);
     pthread_cond_destroy(&s->ends);
     pthread_cond_destroy(&s->begins);
