@@ -64,7 +64,7 @@ static void count_event(void *context, const CommEvent *event)
 }
 
 /* Sums over pairs of 4 devices, three of them in a row, and one over all, run twice. */
-static void every_exchange_is_counted_named_and_told(void **state)
+static void every_collective_is_counted_named_and_told(void **state)
 {
     static const int64_t pairs[] = {0, 1, 2, 3}, all[] = {0, 1, 2, 3};
     static float data[1000];
@@ -375,7 +375,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tables_are_added_and_taken_away_by_kind_and_axes),
         cmocka_unit_test(kinds_that_do_not_fit_are_counted_in_the_last_row),
-        cmocka_unit_test(every_exchange_is_counted_named_and_told),
+        cmocka_unit_test(every_collective_is_counted_named_and_told),
         cmocka_unit_test(bench_tells_it_in_json),
         cmocka_unit_test(bench_tells_the_memory_that_was_planned),
         cmocka_unit_test(processes_count_what_threads_count),

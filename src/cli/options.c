@@ -18,10 +18,10 @@
 #include <sys/stat.h>
 
 /* Where a value was given, for messages: "--top-p", "-t" or "CARAVAN_TOP_P". */
-typedef struct Source {
+typedef struct OptionSource {
     char name[64];
     bool on_command_line;
-} Source;
+} OptionSource;
 
 void option_variable(const Option *option, char *text, size_t size)
 {
@@ -65,7 +65,8 @@ static bool in_range(const Option *option, double value)
     return value >= r.low && value <= r.high;
 }
 
-static int range_error(const Option *option, const Source *source, const char *text, cvn_err *err)
+static int range_error(const Option *option, const OptionSource *source, const char *text,
+                       cvn_err *err)
 {
     const char *what = option->kind == ARG_INT    ? "a whole number"
                        : option->kind == ARG_SIZE ? "a size in bytes such as 4096, 64K or 2.5G"
@@ -82,7 +83,7 @@ static int range_error(const Option *option, const Source *source, const char *t
 }
 
 /* An integer, a real number or a size. */
-static int read_number(const Option *option, const Source *source, Value *value, cvn_err *err)
+static int read_number(const Option *option, const OptionSource *source, Value *value, cvn_err *err)
 {
     static const char units[] = "KMGTP";
     char *end;
@@ -107,7 +108,7 @@ static int read_number(const Option *option, const Source *source, Value *value,
     return CVN_OK;
 }
 
-static int read_choice(const Option *option, const Source *source, Value *value, cvn_err *err)
+static int read_choice(const Option *option, const OptionSource *source, Value *value, cvn_err *err)
 {
     const char *name, *text = option->alias ? option->alias(value->text) : value->text;
     char list[512] = "";
@@ -134,7 +135,7 @@ static int read_choice(const Option *option, const Source *source, Value *value,
                    list);
 }
 
-static int read_tokens(const Option *option, const Source *source, Value *value, cvn_err *err)
+static int read_tokens(const Option *option, const OptionSource *source, Value *value, cvn_err *err)
 {
     const char *at = value->text;
     size_t most = 1;
@@ -164,7 +165,7 @@ static int read_tokens(const Option *option, const Source *source, Value *value,
     }
 }
 
-static int read_flag(const Source *source, Value *value, cvn_err *err)
+static int read_flag(const OptionSource *source, Value *value, cvn_err *err)
 {
     static const char *const words[] = {"0", "1", "false", "true", "no", "yes", "off", "on"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
@@ -175,8 +176,8 @@ static int read_flag(const Source *source, Value *value, cvn_err *err)
     return err_set(err, CVN_EINVAL, "%s is \"%s\"; give 1 or 0", source->name, value->text);
 }
 
-static int set_value(const Option *option, const Source *source, Value *value, const char *text,
-                     cvn_err *err)
+static int set_value(const Option *option, const OptionSource *source, Value *value,
+                     const char *text, cvn_err *err)
 {
     /* Of settings the last one holds, which lets a script's be changed; a text or a file would be lost without a word. */
     const bool setting = option->kind != ARG_TEXT && option->kind != ARG_TOKENS &&
@@ -251,7 +252,7 @@ static int parse_option(Args *args, const Command *command, int argc, char **arg
                         cvn_err *err)
 {
     const char *typed = argv[(*i)++], *text = NULL;
-    Source source = {.on_command_line = true};
+    OptionSource source = {.on_command_line = true};
     int k;
     if (typed[1] == '-') {
         const char *equals = strchr(typed, '=');
@@ -304,7 +305,7 @@ int option_operand(const Command *command)
 static int take_model(Args *args, const Command *command, cvn_err *err)
 {
     int model = option_operand(command), n = 0;
-    const Source source = {.name = "the model", .on_command_line = true};
+    const OptionSource source = {.name = "the model", .on_command_line = true};
     const Option *option = model < 0 ? NULL : command->options[model];
     bool wanted = option && (option->repeats || !args->value[model].on_command_line);
     for (int i = 0; wanted && command->options[i]; i++)
@@ -321,7 +322,7 @@ static int take_model(Args *args, const Command *command, cvn_err *err)
 int option_read(const Option *option, const char *name, const char *text, Value *value,
                 cvn_err *err)
 {
-    Source source = {.on_command_line = true};
+    OptionSource source = {.on_command_line = true};
     snprintf(source.name, sizeof source.name, "%s", name);
     *value = (Value){0};
     return set_value(option, &source, value, text, err);
@@ -332,7 +333,7 @@ static int apply_environment(Args *args, const Command *command, cvn_err *err)
 {
     for (int i = 0; command->options[i]; i++) {
         const Option *option = command->options[i];
-        Source source = {0};
+        OptionSource source = {0};
         option_variable(option, source.name, sizeof source.name);
         const char *text = getenv(source.name);
         bool typed = args->value[i].given; /* it, or another of its group */
@@ -352,7 +353,7 @@ static int apply_fallbacks(Args *args, const Command *command, cvn_err *err)
         Value *value = &args->value[i];
         if (value->given || !option->fallback)
             continue;
-        Source source = {0};
+        OptionSource source = {0};
         snprintf(source.name, sizeof source.name, "--%s", option->name);
         TRY(set_value(option, &source, value, option->fallback, err));
         value->given = false;

@@ -39,10 +39,10 @@ int comm_name_axes(Comm *comm, const Ints *groups, int64_t size, const char *axe
     return CVN_OK;
 }
 
-/* ---- exchanges ---- */
+/* ---- collectives ---- */
 
 /* All that members in this process give. */
-static bool is_there(Comm *comm, const Exchange *e)
+static bool is_there(Comm *comm, const Collective *e)
 {
     for (int64_t j = 0; j < e->size; j++)
         if (comm_is_local(comm, e->member[j]) &&
@@ -55,7 +55,7 @@ void account_look(Comm *comm, CommDevice *own)
 {
     bool all = true;
     for (unsigned i = own->looked; i != own->next && !comm_failed(comm, NULL); i++) {
-        Exchange *e = &own->exchange[i % COMM_IN_FLIGHT];
+        Collective *e = &own->collective[i % COMM_IN_FLIGHT];
         bool seen = e->number != i || e->arrived >= 0; /* here, or by its end */
         if (!seen && comm->transport && !remote_is_done(comm, e))
             return; /* asking has let the transport work, and what was sent later comes later */
@@ -68,7 +68,7 @@ void account_look(Comm *comm, CommDevice *own)
     }
 }
 
-void account_add(const Comm *comm, CommDevice *own, const Exchange *e, int64_t asked)
+void account_add(const Comm *comm, CommDevice *own, const Collective *e, int64_t asked)
 {
     const Op *op = e->op;
     const bool permutes = op->kind == OP_COLLECTIVE_PERMUTE;

@@ -7,7 +7,7 @@
  *     reduce_scatter  data     9 times   0.5 MiB   in flight 0.9 ms   exposed 0.9 ms
  *
  * Bytes are those that a device sends around a ring (op_ring_bytes), as
- * `caravan plan` counts them, not what a transport makes of it. An exchange
+ * `caravan plan` counts them, not what a transport makes of it. A collective
  * has a start and an end, two calls between which a device computes:
  *
  *     start |===|.............................|=====| end
@@ -34,7 +34,7 @@ int comm_name_axes(Comm *comm, const Ints *groups, int64_t size, const char *axe
    over those of this process. No device may be running. */
 void comm_table(const Comm *comm, CommTable *out);
 
-/* One exchange that has ended. Times in ns by the wall's clock, or by that of comm_set_clock. */
+/* One collective that has ended. Times in ns by the wall's clock, or by that of comm_set_clock. */
 typedef struct CommEvent {
     const Op *op;     /* of the device's plan */
     const char *axes; /* the Comm's */
@@ -46,7 +46,7 @@ typedef struct CommEvent {
     int64_t exposed;  /* ns in both calls */
 } CommEvent;
 
-/* Who wants to know of a device's exchanges: called on its thread 0. */
+/* Who wants to know of a device's collectives: called on its thread 0. */
 typedef struct CommWatch {
     void (*ended)(void *context, const CommEvent *event);
     void *context;

@@ -19,7 +19,7 @@
 /* ---- start ---- */
 
 /* Finds the device's place in the operation. */
-static void find_members(Exchange *e, const Op *op, int device)
+static void find_members(Collective *e, const Op *op, int device)
 {
     const Ints *groups = &op->attr.groups;
     e->member = NULL;
@@ -45,7 +45,7 @@ static void find_members(Exchange *e, const Op *op, int device)
     }
 }
 
-static int make_room(Exchange *e, cvn_err *err)
+static int make_room(Collective *e, cvn_err *err)
 {
     int64_t n = e->size + 1;
     if (n <= e->cap_members)
@@ -55,9 +55,10 @@ static int make_room(Exchange *e, cvn_err *err)
     e->source = calloc((size_t)n, sizeof *e->source);
     e->transfer = calloc(2 * (size_t)n, sizeof *e->transfer);
     e->cap_members = e->source && e->transfer ? n : 0;
-    return e->cap_members ? CVN_OK
-                          : err_set(err, CVN_EMEM, "no memory for an exchange between %lld devices",
-                                    (long long)n);
+    return e->cap_members
+               ? CVN_OK
+               : err_set(err, CVN_EMEM, "no memory for a collective between %lld devices",
+                         (long long)n);
 }
 
 unsigned comm_start(Comm *comm, int device, const Op *op, const void *in, void *out)
@@ -65,7 +66,7 @@ unsigned comm_start(Comm *comm, int device, const Op *op, const void *in, void *
     CommDevice *own = comm_device(comm, device);
     unsigned number = own->next++;
     atomic_fetch_add(&own->open, 1);
-    Exchange *e = &own->exchange[number % COMM_IN_FLIGHT];
+    Collective *e = &own->collective[number % COMM_IN_FLIGHT];
     e->begun = comm_now(comm, own);
     e->arrived = -1;
     e->number = number;
@@ -87,30 +88,30 @@ unsigned comm_start(Comm *comm, int device, const Op *op, const void *in, void *
 
 /* ---- done ---- */
 
-static int check_agreement(const Exchange *e, int64_t id, const Exchange *peer, cvn_err *err)
+static int check_agreement(const Collective *e, int64_t id, const Collective *peer, cvn_err *err)
 {
     const Op *a = e->op, *b = peer->op;
     if (a == b || (a->kind == b->kind && attr_equal(a->kind, &a->attr, &b->attr) &&
                    cvn_type_equal(&a->operand[0]->type, &b->operand[0]->type)))
         return CVN_OK;
     return err_set(err, CVN_EINVAL,
-                   "devices disagree in exchange %u: device %lld runs %s where another of its "
+                   "devices disagree in collective %u: device %lld runs %s where another of its "
                    "group runs %s, or with other shapes",
                    e->number, (long long)id, op_info[b->kind].name, op_info[a->kind].name);
 }
 
 /* Waits for all members, and finds out where to read what each gives to this device. */
-static int gather_sources(Comm *comm, Exchange *e, cvn_err *err)
+static int gather_sources(Comm *comm, Collective *e, cvn_err *err)
 {
     for (int64_t j = 0; j < e->size; j++) {
         if (!comm_is_local(comm, e->member[j]))
             continue;
-        Exchange *peer = comm_peer(comm, e, e->member[j]);
+        Collective *peer = comm_peer(comm, e, e->member[j]);
         if (!milestone_wait(comm, &peer->started, e->number + 1))
             return comm_failed(comm, err);
         TRY(check_agreement(e, e->member[j], peer, err));
         cvn_type box;
-        Source to;
+        StridedBox to;
         piece_of(e->op, e->size, j, e->self, &box, &e->source[j], &to);
         e->source[j].base = peer->in;
     }
@@ -119,7 +120,7 @@ static int gather_sources(Comm *comm, Exchange *e, cvn_err *err)
 }
 
 /* Waits until nobody touches this device's operand and result any more. */
-static int wait_for_peers(Comm *comm, Exchange *e, cvn_err *err)
+static int wait_for_peers(Comm *comm, Collective *e, cvn_err *err)
 {
     milestone_reach(&e->finished, e->number + 1);
     bool there = true;
@@ -137,11 +138,11 @@ static int wait_for_peers(Comm *comm, Exchange *e, cvn_err *err)
 
 /* The part of this device, by one of its threads,
    into the results of all members in this process. */
-static void reduce_to_all(const KernelArgs *args, const Exchange *e)
+static void reduce_to_all(const KernelArgs *args, const Collective *e)
 {
     enum { CHUNK = 4096 };
     cvn_type box;
-    Source in, out;
+    StridedBox in, out;
     piece_of(e->op, e->size, e->self, e->self, &box, &in, &out);
     int64_t begin, end;
     kernel_share(box.dim[0], 64, args->thread, args->n_threads, &begin, &end);
@@ -156,10 +157,10 @@ static void reduce_to_all(const KernelArgs *args, const Exchange *e)
 }
 
 /* Lines of the box are spread over the threads; one long line is cut. */
-static void reduce_own_part(const KernelArgs *args, const Exchange *e)
+static void reduce_own_part(const KernelArgs *args, const Collective *e)
 {
     cvn_type box;
-    Source in, out;
+    StridedBox in, out;
     piece_of(e->op, e->size, e->self, e->self, &box, &in, &out);
     int64_t line = box.dim[1], begin, end;
     kernel_share(cvn_type_elements(&box), 64, args->thread, args->n_threads, &begin, &end);
@@ -171,7 +172,7 @@ static void reduce_own_part(const KernelArgs *args, const Exchange *e)
     }
 }
 
-static void move_pieces(const KernelArgs *args, const Exchange *e)
+static void move_pieces(const KernelArgs *args, const Collective *e)
 {
     if (e->size == 0) { /* a permutation that sends nothing here */
         int64_t begin, end, n = (int64_t)cvn_type_bytes(&e->op->result[0]->type);
@@ -181,7 +182,7 @@ static void move_pieces(const KernelArgs *args, const Exchange *e)
     }
     for (int64_t j = 0; j < e->size; j++) {
         cvn_type box;
-        Source in, out;
+        StridedBox in, out;
         int64_t begin, end;
         piece_of(e->op, e->size, j, e->self, &box, &in, &out);
         bool nibbles = box.dtype == CVN_I4;
@@ -202,9 +203,9 @@ void comm_done(const KernelArgs *args, unsigned number)
     int64_t asked = 0;
     if (args->thread == 0) {
         asked = comm_now(comm, own);
-        own->current = &own->exchange[number % COMM_IN_FLIGHT];
+        own->current = &own->collective[number % COMM_IN_FLIGHT];
         /* Until all members are here, and what they give has arrived. */
-        Exchange *e = own->current;
+        Collective *e = own->current;
         int code = comm_failed(comm, &err) ? err.code : gather_sources(comm, e, &err);
         if (code)
             comm_fail(comm, &err);
@@ -212,7 +213,7 @@ void comm_done(const KernelArgs *args, unsigned number)
         e->arrived = e->arrived >= 0 ? e->arrived : comm_now(comm, own);
     }
     kernel_sync(args);
-    Exchange *e = own->current;
+    Collective *e = own->current;
     if (e->ok) {
         if (e->op->kind == OP_ALL_REDUCE)
             reduce_to_all(args, e);
@@ -258,19 +259,19 @@ bool comm_any(const KernelArgs *args, bool wish)
     return any;
 }
 
-/* The exchange that an operation of the device began and has not ended, so that it is one of the last; or NULL. */
-static const Exchange *open_exchange(const Comm *comm, int device, const Op *op)
+/* The collective that an operation of the device began and has not ended, so that it is one of the last; or NULL. */
+static const Collective *open_collective(const Comm *comm, int device, const Op *op)
 {
     const CommDevice *own = comm_device(comm, device);
     for (int i = 0; i < COMM_IN_FLIGHT; i++)
-        if (own->exchange[i].open && own->exchange[i].op == op)
-            return &own->exchange[i];
+        if (own->collective[i].open && own->collective[i].op == op)
+            return &own->collective[i];
     return NULL;
 }
 
 bool comm_is_open(Comm *comm, int device, const Op *op)
 {
-    return open_exchange(comm, device, op) != NULL;
+    return open_collective(comm, device, op) != NULL;
 }
 
 void comm_after_step(Comm *comm, int device, const Op *op)
@@ -293,8 +294,8 @@ static void start_collective(const KernelArgs *args)
 static void done_collective(const KernelArgs *args)
 {
     if (args->comm) {
-        const Exchange *e =
-            args->thread == 0 ? open_exchange(args->comm, args->device, args->op) : NULL;
+        const Collective *e =
+            args->thread == 0 ? open_collective(args->comm, args->device, args->op) : NULL;
         assert((e || args->thread > 0) && "a collective ends that has started");
         comm_done(args, e ? e->number : 0);
     } else if (args->thread == 0) {

@@ -70,7 +70,7 @@ void comm_free(Comm *comm)
         return;
     for (int d = 0; d < comm->n_local; d++) {
         for (int i = 0; i < COMM_IN_FLIGHT; i++) {
-            Exchange *e = &comm->device[d].exchange[i];
+            Collective *e = &comm->device[d].collective[i];
             free(e->source);
             free(e->stage);
             free(e->packed);
@@ -144,9 +144,9 @@ void comm_reset(Comm *comm)
             comm->device[d].link_free = 0;
         atomic_store(&comm->device[d].open, 0);
         for (int i = 0; i < COMM_IN_FLIGHT; i++) {
-            atomic_store(&comm->device[d].exchange[i].started.value, 0);
-            atomic_store(&comm->device[d].exchange[i].finished.value, 0);
-            comm->device[d].exchange[i].open = false;
+            atomic_store(&comm->device[d].collective[i].started.value, 0);
+            atomic_store(&comm->device[d].collective[i].finished.value, 0);
+            comm->device[d].collective[i].open = false;
         }
     }
     comm->error = (cvn_err){0};

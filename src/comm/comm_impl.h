@@ -1,5 +1,5 @@
 /* The inside of a Comm, shared by the files of this folder:
-   one exchange of one device, and what it moves. */
+   one collective of one device, and what it moves. */
 #ifndef CVN_COMM_COMM_IMPL_H
 #define CVN_COMM_COMM_IMPL_H
 
@@ -21,16 +21,16 @@ typedef struct Milestone {
 
 /* Where a box of elements, whose dtype and sizes are a type, lies: its element 0 is element `at` of `base`, and
    neighbours in dimension d are stride[d] elements apart. */
-typedef struct Source {
+typedef struct StridedBox {
     const void *base;
     int64_t at;
     int64_t stride[CVN_MAX_RANK];
-} Source;
+} StridedBox;
 
 /* One collective of one device. */
-typedef struct Exchange {
-    Milestone started; /* 1 + number of the exchange whose fields below are valid */
-    /* 1 + number of the exchange in which this device touches no peer any more. */
+typedef struct Collective {
+    Milestone started; /* 1 + number of the collective whose fields below are valid */
+    /* 1 + number of the collective in which this device touches no peer any more. */
     Milestone finished;
     unsigned number;
     int64_t id;     /* of the device */
@@ -43,10 +43,10 @@ typedef struct Exchange {
     int64_t self;   /* which of the members this device is; 0 for a permutation */
     int64_t target; /* of a permutation: who takes from this device, or -1 */
     bool ok;        /* all members are here, and agree */
-    Source *source; /* owned [cap_members]: what each member gives to this device */
-    char *stage;    /* owned: what other processes send; grows */
-    char *packed;   /* owned: what is sent to them, where it does not lie dense; grows */
-    Transfer *transfer;               /* owned [2 * cap_members]: sends and receives under way */
+    StridedBox *source; /* owned [cap_members]: what each member gives to this device */
+    char *stage;        /* owned: what other processes send; grows */
+    char *packed;       /* owned: what is sent to them, where it does not lie dense; grows */
+    Transfer *transfer; /* owned [2 * cap_members]: sends and receives under way */
     size_t stage_bytes, packed_bytes; /* room there */
     int64_t cap_members;              /* room there */
     int n_transfers;
@@ -55,7 +55,7 @@ typedef struct Exchange {
     int64_t started_in;     /* ns that the start took */
     int64_t arrived;        /* comm_now when all that it needs was seen to be there; -1: not yet */
     _Atomic int64_t leaves; /* comm_now at which the link has sent it; 0 without a link */
-} Exchange;
+} Collective;
 
 /* The names of the groups that collectives run in. */
 typedef struct CommNames {
@@ -68,15 +68,15 @@ typedef struct CommNames {
 } CommNames;
 
 typedef struct CommDevice {
-    Exchange exchange[COMM_IN_FLIGHT]; /* number modulo COMM_IN_FLIGHT */
-    Exchange *current; /* that comm_done works on; written by thread 0 between barriers */
-    atomic_uint open;  /* exchanges under way */
-    unsigned next;     /* number of the next exchange; its starting thread's */
-    int64_t link_free; /* comm_now at which its link has sent all that was started; thread 0's */
-    int64_t clock;     /* ns, with comm_set_clock; thread 0's */
-    CommTable account; /* of this device's exchanges, added up; its thread 0's */
-    unsigned looked;   /* number of the first exchange that account_look has not seen arrive */
-    const struct CommWatch *watch; /* borrowed: who is told of each exchange, or NULL */
+    Collective collective[COMM_IN_FLIGHT]; /* number modulo COMM_IN_FLIGHT */
+    Collective *current; /* that comm_done works on; written by thread 0 between barriers */
+    atomic_uint open;    /* collectives under way */
+    unsigned next;       /* number of the next collective; its starting thread's */
+    int64_t link_free;   /* comm_now at which its link has sent all that was started; thread 0's */
+    int64_t clock;       /* ns, with comm_set_clock; thread 0's */
+    CommTable account;   /* of this device's collectives, added up; its thread 0's */
+    unsigned looked;     /* number of the first collective that account_look has not seen arrive */
+    const struct CommWatch *watch; /* borrowed: who is told of each collective, or NULL */
     int32_t wish, any;             /* of comm_any: this device's answer, and all of theirs */
 } CommDevice;
 
@@ -102,10 +102,10 @@ struct Comm {
 
 CommDevice *comm_device(const Comm *comm, int64_t id);
 bool comm_is_local(const Comm *comm, int64_t id);
-/* The same exchange of a member that is here. */
-static inline Exchange *comm_peer(const Comm *comm, const Exchange *e, int64_t id)
+/* The same collective of a member that is here. */
+static inline Collective *comm_peer(const Comm *comm, const Collective *e, int64_t id)
 {
-    return &comm_device(comm, id)->exchange[e->number % COMM_IN_FLIGHT];
+    return &comm_device(comm, id)->collective[e->number % COMM_IN_FLIGHT];
 }
 
 /* Waits until it has reached `target`; false when the Comm failed first. */
@@ -117,20 +117,20 @@ void milestone_reach(Milestone *milestone, unsigned target);
 
 /* ns, by the device's clock or the wall's. */
 int64_t comm_now(const Comm *comm, const CommDevice *own);
-/* The artificial link takes the exchange after what it has to send already. */
-void link_send(const Comm *comm, CommDevice *own, Exchange *e);
+/* The artificial link takes the collective after what it has to send already. */
+void link_send(const Comm *comm, CommDevice *own, Collective *e);
 /* Until the artificial links of all members here have sent what they give, and a latency more. */
-int link_wait(Comm *comm, const Exchange *e, cvn_err *err);
-bool link_is_done(const Comm *comm, const Exchange *e);
+int link_wait(Comm *comm, const Collective *e, cvn_err *err);
+bool link_is_done(const Comm *comm, const Collective *e);
 
 /* ---- account.c ---- */
 
-/* Looks which of the device's exchanges have what they need; between two steps, so that what
+/* Looks which of the device's collectives have what they need; between two steps, so that what
    arrives while it computes is seen to. The transport gets to work on the way. */
 void account_look(Comm *comm, CommDevice *own);
 
-/* An exchange has ended: comm_done was called at `asked` and leaves now. */
-void account_add(const Comm *comm, CommDevice *own, const Exchange *e, int64_t asked);
+/* A collective has ended: comm_done was called at `asked` and leaves now. */
+void account_add(const Comm *comm, CommDevice *own, const Collective *e, int64_t asked);
 
 /* ---- piece.c ---- */
 
@@ -143,34 +143,34 @@ static inline void *at_element(cvn_dtype dtype, const void *base, int64_t at)
 /* What member `from` of a group of `size` gives to member `to`: the
    box, where it lies in the operand of `from` (its base is left alone),
    and, where it is moved and not reduced, in the result of `to`. */
-void piece_of(const Op *op, int64_t size, int64_t from, int64_t to, cvn_type *box, Source *in,
-              Source *out);
+void piece_of(const Op *op, int64_t size, int64_t from, int64_t to, cvn_type *box, StridedBox *in,
+              StridedBox *out);
 
 /* True when these are the strides of a box that lies dense. */
 bool box_is_dense(const cvn_type *box, const int64_t *stride);
 /* Copies elements [begin, end) of the box, in row-major order, from one place to another. */
-void box_copy(const cvn_type *box, const Source *from, void *to, int64_t to_at,
+void box_copy(const cvn_type *box, const StridedBox *from, void *to, int64_t to_at,
               const int64_t *to_stride, int64_t begin, int64_t end);
 
 /* ---- remote.c ---- */
 
 /* Begins to send what members in other processes need of
    this device, and to receive what it needs of them. */
-int remote_start(Comm *comm, Exchange *e, cvn_err *err);
+int remote_start(Comm *comm, Collective *e, cvn_err *err);
 /* Waits for that; the sources of those members are set. */
-int remote_done(Comm *comm, Exchange *e, cvn_err *err);
+int remote_done(Comm *comm, Collective *e, cvn_err *err);
 /* The same without waiting: false while transfers of the
-   exchange are under way. Moves along all of the process. */
-bool remote_is_done(Comm *comm, Exchange *e);
+   collective are under way. Moves along all of the process. */
+bool remote_is_done(Comm *comm, Collective *e);
 /* The second half of an all_reduce: each member's reduced part to all others in other processes. */
-int remote_share(Comm *comm, Exchange *e, cvn_err *err);
+int remote_share(Comm *comm, Collective *e, cvn_err *err);
 
 /* ---- fold.c ---- */
 
 /* to[to_at … + n) = the reduction over j, in the order of j, of the n
    elements from `column` on in row `row` of from[j]: rows are stride[0]
    apart. `to` may be one of the sources, at the same place. */
-void fold_run(cvn_dtype dtype, cvn_reduce kind, const Source *from, int64_t n_from, int64_t row,
+void fold_run(cvn_dtype dtype, cvn_reduce kind, const StridedBox *from, int64_t n_from, int64_t row,
               int64_t column, int64_t n, void *to, int64_t to_at);
 
 #endif

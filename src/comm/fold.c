@@ -9,7 +9,7 @@
 #include "base/num.h"
 #include "graph/wide.h"
 
-void fold_run(cvn_dtype dtype, cvn_reduce kind, const Source *from, int64_t n_from, int64_t row,
+void fold_run(cvn_dtype dtype, cvn_reduce kind, const StridedBox *from, int64_t n_from, int64_t row,
               int64_t column, int64_t n, void *to, int64_t to_at)
 {
     const double start =

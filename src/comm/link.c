@@ -1,6 +1,6 @@
 /*
  * Links that are not there: for seeing on one machine what communication costs on many. Every
- * device has one link, which sends one exchange after the other; what an exchange needs is there
+ * device has one link, which sends one collective after the other; what a collective needs is there
  * when the links of all its members have sent it, and a latency more. The clock is the wall's, and
  * then waiting is sleeping; or that of comm_set_clock, and then nobody sleeps and nothing depends
  * on how fast or how busy the machine is.
@@ -22,7 +22,7 @@ double comm_seconds(const Comm *comm, int device)
     return (double)comm_device(comm, device)->clock * 1e-9;
 }
 
-void link_send(const Comm *comm, CommDevice *own, Exchange *e)
+void link_send(const Comm *comm, CommDevice *own, Collective *e)
 {
     const Link link = comm->link;
     atomic_store(&e->leaves, 0);
@@ -35,7 +35,7 @@ void link_send(const Comm *comm, CommDevice *own, Exchange *e)
 }
 
 /* By comm_now; 0 without links. All members here have started. */
-static int64_t arrival(const Comm *comm, const Exchange *e)
+static int64_t arrival(const Comm *comm, const Collective *e)
 {
     int64_t until = 0;
     for (int64_t j = 0; j < e->size; j++)
@@ -44,13 +44,13 @@ static int64_t arrival(const Comm *comm, const Exchange *e)
     return until ? until + (int64_t)(comm->link.latency * 1e9) : 0;
 }
 
-bool link_is_done(const Comm *comm, const Exchange *e)
+bool link_is_done(const Comm *comm, const Collective *e)
 {
     int64_t until = arrival(comm, e);
     return until == 0 || comm_now(comm, comm_device(comm, e->id)) >= until;
 }
 
-int link_wait(Comm *comm, const Exchange *e, cvn_err *err)
+int link_wait(Comm *comm, const Collective *e, cvn_err *err)
 {
     CommDevice *own = comm_device(comm, e->id);
     int64_t until = arrival(comm, e);

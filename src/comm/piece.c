@@ -23,7 +23,7 @@ static int64_t dense_run(const cvn_type *box, const int64_t *a, const int64_t *b
     return run;
 }
 
-void box_copy(const cvn_type *box, const Source *from, void *to, int64_t to_at,
+void box_copy(const cvn_type *box, const StridedBox *from, void *to, int64_t to_at,
               const int64_t *to_stride, int64_t begin, int64_t end)
 {
     int first;
@@ -53,18 +53,18 @@ bool box_is_dense(const cvn_type *box, const int64_t *stride)
     return first == 0;
 }
 
-void piece_of(const Op *op, int64_t size, int64_t from, int64_t to, cvn_type *box, Source *in,
-              Source *out)
+void piece_of(const Op *op, int64_t size, int64_t from, int64_t to, cvn_type *box, StridedBox *in,
+              StridedBox *out)
 {
     const cvn_type *y = &op->result[0]->type;
-    *out = (Source){0};
+    *out = (StridedBox){0};
     const cvn_type *x = &op->operand[0]->type;
     if (op->kind == OP_ALL_REDUCE) {
         /* The to-th of `size` parts of all elements, in whole lines of cache. */
         int64_t begin, end;
         kernel_share(cvn_type_elements(x), 64, (int)to, (int)size, &begin, &end);
         *box = (cvn_type){.dtype = x->dtype, .rank = 1, .dim = {end - begin}};
-        *out = *in = (Source){.at = begin, .stride = {1}};
+        *out = *in = (StridedBox){.at = begin, .stride = {1}};
         return;
     }
     if (op->kind == OP_REDUCE_SCATTER) {
@@ -73,11 +73,11 @@ void piece_of(const Op *op, int64_t size, int64_t from, int64_t to, cvn_type *bo
         for (int d = (int)op->attr.axis; d < y->rank; d++)
             line *= y->dim[d];
         *box = (cvn_type){.dtype = y->dtype, .rank = 2, .dim = {line ? n / line : 0, line}};
-        *in = (Source){.at = to * line, .stride = {size * line, 1}};
+        *in = (StridedBox){.at = to * line, .stride = {size * line, 1}};
         return;
     }
     *box = *x;
-    *in = (Source){0};
+    *in = (StridedBox){0};
     type_strides(x, in->stride);
     type_strides(y, out->stride);
     if (op->kind == OP_ALL_GATHER) {

@@ -1,16 +1,16 @@
 /*
- * What an exchange sends to other processes, and receives
+ * What a collective sends to other processes, and receives
  * from them: pieces (comm/piece.c), each as one message.
  * A piece that does not lie dense is packed before it is sent. One that is moved to where it lies
- * dense is received there; others, and all that are to be reduced, into memory of the exchange.
+ * dense is received there; others, and all that are to be reduced, into memory of the collective.
  *
- * The tag of a message says which exchange it belongs to, between which devices of the two
+ * The tag of a message says which collective it belongs to, between which devices of the two
  * processes, and for an all_reduce which of its two halves:
  *
  *     bit 0       the second half
  *     bits 1-6    receiving device, of those in its process
  *     bits 7-12   sending device, of those in its process
- *     bits 13-20  number of the exchange
+ *     bits 13-20  number of the collective
  *
  * Messages travel while kernels run, but MPI takes a message's next step only when somebody calls
  * it, for whatever message. Two do: each device's thread 0 between steps, when it looks what has
@@ -26,10 +26,10 @@
 #include <stdlib.h>
 #include <time.h>
 
-static int tag_of(const Comm *comm, const Exchange *e, int64_t from, int64_t to, int half)
+static int tag_of(const Comm *comm, const Collective *e, int64_t from, int64_t to, int half)
 {
     int64_t n = comm->n_local;
-    return TAG_EXCHANGE + (int)((e->number & 255) << 13 | from % n << 7 | to % n << 1 | half);
+    return TAG_COLLECTIVE + (int)((e->number & 255) << 13 | from % n << 7 | to % n << 1 | half);
 }
 
 static size_t padded_bytes(const cvn_type *box)
@@ -50,21 +50,21 @@ static int room(char **memory, size_t *have, size_t need, cvn_err *err)
 }
 
 /* A piece is read or written where it lies. I4 may begin in the middle of a byte. */
-static bool in_place(const cvn_type *box, const Source *place)
+static bool in_place(const cvn_type *box, const StridedBox *place)
 {
     return box_is_dense(box, place->stride) && box->dtype != CVN_I4;
 }
 
 /* A piece received where it belongs; NULL: it goes through the stage. */
-static void *direct(const Exchange *e, const cvn_type *box, const Source *out)
+static void *direct(const Collective *e, const cvn_type *box, const StridedBox *out)
 {
     bool reduces = e->op->kind == OP_ALL_REDUCE || e->op->kind == OP_REDUCE_SCATTER;
     return reduces || !in_place(box, out) ? NULL : at_element(box->dtype, e->out, out->at);
 }
 
-/* Begins a transfer of the exchange with a device elsewhere; the Comm fails when the others do. */
-static int begin(Comm *comm, Exchange *e, bool sends, int64_t id, int tag, void *data, size_t bytes,
-                 cvn_err *err)
+/* Begins a transfer of the collective with a device elsewhere; the Comm fails when the others do. */
+static int begin(Comm *comm, Collective *e, bool sends, int64_t id, int tag, void *data,
+                 size_t bytes, cvn_err *err)
 {
     for (;;) {
         int code = transport_begin(comm->transport, sends, (int)(id / comm->n_local), tag, data,
@@ -75,10 +75,10 @@ static int begin(Comm *comm, Exchange *e, bool sends, int64_t id, int tag, void 
     }
 }
 
-static int begin_send(Comm *comm, Exchange *e, int64_t j, int64_t id, size_t *at, cvn_err *err)
+static int begin_send(Comm *comm, Collective *e, int64_t j, int64_t id, size_t *at, cvn_err *err)
 {
     cvn_type box;
-    Source in, out;
+    StridedBox in, out;
     piece_of(e->op, e->size, e->self, j, &box, &in, &out);
     void *data = at_element(box.dtype, e->in, in.at);
     if (!in_place(&box, &in)) {
@@ -93,13 +93,13 @@ static int begin_send(Comm *comm, Exchange *e, int64_t j, int64_t id, size_t *at
                  cvn_dtype_bytes(box.dtype, cvn_type_elements(&box)), err);
 }
 
-static int begin_receive(Comm *comm, Exchange *e, int64_t j, size_t *at, cvn_err *err)
+static int begin_receive(Comm *comm, Collective *e, int64_t j, size_t *at, cvn_err *err)
 {
     cvn_type box;
-    Source in, out, *source = &e->source[j];
+    StridedBox in, out, *source = &e->source[j];
     piece_of(e->op, e->size, j, e->self, &box, &in, &out);
     void *data = direct(e, &box, &out);
-    *source = (Source){0};
+    *source = (StridedBox){0};
     if (!data) {
         data = e->stage + *at;
         source->base = data;
@@ -111,20 +111,20 @@ static int begin_receive(Comm *comm, Exchange *e, int64_t j, size_t *at, cvn_err
 }
 
 /* Whom this device sends to. */
-static int64_t n_targets(const Exchange *e)
+static int64_t n_targets(const Collective *e)
 {
     return e->op->kind == OP_COLLECTIVE_PERMUTE ? e->target >= 0 : e->size;
 }
 
-static int64_t target_of(const Exchange *e, int64_t j)
+static int64_t target_of(const Collective *e, int64_t j)
 {
     return e->op->kind == OP_COLLECTIVE_PERMUTE ? e->target : e->member[j];
 }
 
-int remote_start(Comm *comm, Exchange *e, cvn_err *err)
+int remote_start(Comm *comm, Collective *e, cvn_err *err)
 {
     cvn_type box;
-    Source in, out;
+    StridedBox in, out;
     size_t stage = 0, packed = 0;
     for (int64_t j = 0; j < e->size; j++) {
         piece_of(e->op, e->size, j, e->self, &box, &in, &out);
@@ -149,7 +149,7 @@ int remote_start(Comm *comm, Exchange *e, cvn_err *err)
 }
 
 /* Until all transfers have ended, or the Comm has failed. */
-int remote_done(Comm *comm, Exchange *e, cvn_err *err)
+int remote_done(Comm *comm, Collective *e, cvn_err *err)
 {
     Transport *t = comm->transport;
     for (int i = 0; e->n_transfers; i++) {
@@ -166,7 +166,7 @@ int remote_done(Comm *comm, Exchange *e, cvn_err *err)
     return CVN_OK;
 }
 
-bool remote_is_done(Comm *comm, Exchange *e)
+bool remote_is_done(Comm *comm, Collective *e)
 {
     Transport *t = comm->transport;
     bool done = false;
@@ -176,13 +176,13 @@ bool remote_is_done(Comm *comm, Exchange *e)
     return e->n_transfers == 0;
 }
 
-int remote_share(Comm *comm, Exchange *e, cvn_err *err)
+int remote_share(Comm *comm, Collective *e, cvn_err *err)
 {
     for (int64_t j = 0; j < e->size; j++) {
         if (comm_is_local(comm, e->member[j]))
             continue;
         cvn_type own, other;
-        Source in, from, to;
+        StridedBox in, from, to;
         piece_of(e->op, e->size, e->self, e->self, &own, &in, &from);
         piece_of(e->op, e->size, j, j, &other, &in, &to);
         int64_t id = e->member[j];

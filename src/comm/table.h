@@ -12,7 +12,7 @@ typedef struct CommRow {
     char axes[COMM_AXES_SIZE]; /* "data", "data*model"; "_": a permutation, or nobody said */
     int64_t count;             /* per device */
     double bytes;              /* that each device sends */
-    double seconds;            /* in flight, per device, added up also where exchanges overlap */
+    double seconds;            /* in flight, per device, added up also where collectives overlap */
     double exposed;            /* of these, that the device did nothing else */
 } CommRow;
 

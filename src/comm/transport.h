@@ -41,9 +41,9 @@ struct Transport {
     void (*abort)(Transport *t, int status);
 };
 
-/* Tags of messages: those of exchanges (comm/remote.c),
+/* Tags of messages: those of collectives (comm/remote.c),
    and those of the cluster (comm/cluster.c) above them. */
-enum { TAG_EXCHANGE = 0, TAG_CLUSTER = 1 << 22 };
+enum { TAG_COLLECTIVE = 0, TAG_CLUSTER = 1 << 22 };
 
 /* What a plug-in exports, under the name caravan_transport. */
 enum { TRANSPORT_ABI = 3 };

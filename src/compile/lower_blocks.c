@@ -1,20 +1,20 @@
-/* Union-find over roots, guarded by a pairwise check of lifetimes. Blocks are small, so pairs are few. */
+/* Union-find over roots, guarded by a pairwise check of lifetimes. Sets are small, so pairs are few. */
 #include "compile/lower_blocks.h"
 
 #include "compile/fusion.h"
 
-void blocks_init(Blocks *blocks, const cvn_graph *g, const Liveness *live,
+void blocks_init(AliasSets *blocks, const cvn_graph *g, const Liveness *live,
                  const Kernel *const *kernel, const bool *donated, Arena *arena)
 {
     size_t n = g->n_values;
-    *blocks = (Blocks){.live = live,
-                       .kernel = kernel,
-                       .root = arena_array(arena, n, sizeof *blocks->root),
-                       .parent = arena_array(arena, n, sizeof *blocks->parent),
-                       .next = arena_array(arena, n, sizeof *blocks->next),
-                       .tail = arena_array(arena, n, sizeof *blocks->tail),
-                       .frozen = arena_array(arena, n, sizeof *blocks->frozen),
-                       .parameter = arena_array(arena, n, sizeof *blocks->parameter)};
+    *blocks = (AliasSets){.live = live,
+                          .kernel = kernel,
+                          .root = arena_array(arena, n, sizeof *blocks->root),
+                          .parent = arena_array(arena, n, sizeof *blocks->parent),
+                          .next = arena_array(arena, n, sizeof *blocks->next),
+                          .tail = arena_array(arena, n, sizeof *blocks->tail),
+                          .frozen = arena_array(arena, n, sizeof *blocks->frozen),
+                          .parameter = arena_array(arena, n, sizeof *blocks->parameter)};
     for (Op *op = g->first; op; op = op->next)
         for (int i = 0; i < op->n_results; i++) {
             uint32_t id = op->result[i]->id;
@@ -33,7 +33,7 @@ void blocks_init(Blocks *blocks, const cvn_graph *g, const Liveness *live,
         }
 }
 
-uint32_t block_of(const Blocks *blocks, const cvn_value *root)
+uint32_t block_of(const AliasSets *blocks, const cvn_value *root)
 {
     uint32_t id = root->id;
     while (blocks->parent[id] != id) {
@@ -45,7 +45,8 @@ uint32_t block_of(const Blocks *blocks, const cvn_value *root)
 
 /* True when the step that writes `result` may write it over `operand`, whose last reader it is: every
    operand of the step in that memory must be the whole of it, and one the kernel allows. */
-static bool may_overwrite(const Blocks *blocks, const cvn_value *result, const cvn_value *operand)
+static bool may_overwrite(const AliasSets *blocks, const cvn_value *result,
+                          const cvn_value *operand)
 {
     const Liveness *live = blocks->live;
     const Kernel *kernel = blocks->kernel[live->def[result->id]];
@@ -67,7 +68,7 @@ static bool is_operand(const Liveness *live, const Op *op, const cvn_value *root
     return false;
 }
 
-static bool may_share(const Blocks *blocks, const cvn_value *a, const cvn_value *b)
+static bool may_share(const AliasSets *blocks, const cvn_value *a, const cvn_value *b)
 {
     const Liveness *live = blocks->live;
     if (cvn_type_bytes(&a->type) != cvn_type_bytes(&b->type))
@@ -87,7 +88,7 @@ static bool may_share(const Blocks *blocks, const cvn_value *a, const cvn_value 
            is_operand(live, b->def, a) && may_overwrite(blocks, b, a);
 }
 
-bool blocks_join(Blocks *blocks, const cvn_value *a, const cvn_value *b)
+bool blocks_join(AliasSets *blocks, const cvn_value *a, const cvn_value *b)
 {
     uint32_t left = block_of(blocks, a), right = block_of(blocks, b);
     if (left == right)

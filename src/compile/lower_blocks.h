@@ -16,7 +16,7 @@
 #include "compile/liveness.h"
 
 /* Indexed by the ids of roots; the sets are trees of parents, their members chained from the representative. */
-typedef struct Blocks {
+typedef struct AliasSets {
     const Liveness *live;        /* borrowed */
     const Kernel *const *kernel; /* borrowed: [live->n_steps], NULL for the fallback */
     cvn_value **root;            /* [n_values] by id, NULL where the value is a view */
@@ -25,18 +25,18 @@ typedef struct Blocks {
     uint32_t *tail;              /* [n_values] of representatives: the last member */
     bool *frozen;                /* [n_values] of representatives */
     int *parameter;              /* [n_values] of representatives: the donated parameter, or -1 */
-} Blocks;
+} AliasSets;
 
 #define NO_VALUE UINT32_MAX
 
 /* Every root alone. donated[n_parameters] says which parameters may be written. */
-void blocks_init(Blocks *blocks, const cvn_graph *g, const Liveness *live,
+void blocks_init(AliasSets *blocks, const cvn_graph *g, const Liveness *live,
                  const Kernel *const *kernel, const bool *donated, Arena *arena);
 
 /* The representative of the block a root is in. */
-uint32_t block_of(const Blocks *blocks, const cvn_value *root);
+uint32_t block_of(const AliasSets *blocks, const cvn_value *root);
 
 /* Joins the blocks of two roots if that is legal, and says whether they are one block now. */
-bool blocks_join(Blocks *blocks, const cvn_value *a, const cvn_value *b);
+bool blocks_join(AliasSets *blocks, const cvn_value *a, const cvn_value *b);
 
 #endif

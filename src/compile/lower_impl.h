@@ -15,7 +15,7 @@ typedef struct Lowering {
     bool *donated;         /* [g->n_parameters] some output goes into it */
     Liveness live;         /* of g as it is now */
     const Kernel **kernel; /* [live.n_steps], NULL: the fallback */
-    Blocks blocks;
+    AliasSets blocks;
 } Lowering;
 
 /* Inserts the copies that outputs need, and joins the blocks of values with the parameters that they go into.

@@ -14,12 +14,12 @@ enum {
 };
 
 /* The archive being read. */
-typedef struct Source {
+typedef struct ZipFile {
     const char *file;
     const uint8_t *data;
     uint64_t size;
     cvn_err *err;
-} Source;
+} ZipFile;
 
 static uint64_t load(const uint8_t *p, int bytes)
 {
@@ -29,20 +29,20 @@ static uint64_t load(const uint8_t *p, int bytes)
 }
 
 /* Whether n bytes at offset are in the file and begin with the four bytes of a signature. */
-static bool is_record(const Source *s, uint64_t offset, uint64_t n, const char *signature)
+static bool is_record(const ZipFile *s, uint64_t offset, uint64_t n, const char *signature)
 {
     return offset <= s->size && n <= s->size - offset &&
            memcmp(s->data + offset, signature, 4) == 0;
 }
 
-static int bad(const Source *s, const char *what)
+static int bad(const ZipFile *s, const char *what)
 {
     return err_set(s->err, CVN_EFORMAT, "'%s': %s; the zip archive is damaged or cut short",
                    s->file, what);
 }
 
 /* Where the directory is and how many entries it has. */
-static int find_directory(const Source *s, uint64_t *offset, uint64_t *n)
+static int find_directory(const ZipFile *s, uint64_t *offset, uint64_t *n)
 {
     if (s->size < END_BYTES)
         return bad(s, "no end record");
@@ -66,7 +66,7 @@ static int find_directory(const Source *s, uint64_t *offset, uint64_t *n)
 
 /* Replaces the fields that are 0xffffffff by those of the zip64 extra field, which come in this
  * order. */
-static int widen(const Source *s, const uint8_t *extra, size_t n, uint64_t *field[3])
+static int widen(const ZipFile *s, const uint8_t *extra, size_t n, uint64_t *field[3])
 {
     while (n >= 4) {
         size_t id = load(extra, 2), bytes = load(extra + 2, 2);
@@ -87,7 +87,7 @@ static int widen(const Source *s, const uint8_t *extra, size_t n, uint64_t *fiel
 }
 
 /* Reads the directory entry at *at and moves past it. */
-static int read_entry(const Source *s, uint64_t *at, Arena *arena, ZipEntry *entry)
+static int read_entry(const ZipFile *s, uint64_t *at, Arena *arena, ZipEntry *entry)
 {
     if (!is_record(s, *at, DIRECTORY_BYTES, "PK\1\2"))
         return bad(s, "a directory entry is missing");
@@ -117,7 +117,7 @@ static int read_entry(const Source *s, uint64_t *at, Arena *arena, ZipEntry *ent
 int zip_read(Zip *zip, const char *file, const uint8_t *data, size_t size, Arena *arena,
              cvn_err *err)
 {
-    Source s = {file, data, size, err};
+    ZipFile s = {file, data, size, err};
     uint64_t at = 0, n = 0;
     *zip = (Zip){0};
     map_init(&zip->by_name, arena);

@@ -8,16 +8,17 @@
 
 #include "base/num.h"
 
-typedef struct Exchange {
+typedef struct PieceExchange {
     Emit *e;
     const cvn_type *before, *after; /* shards */
     int64_t margin[CVN_MAX_RANK]; /* [rank] around the new shard, for windows larger than a piece */
     cvn_value *into;              /* the new shard with its margins, as far as it is known */
-} Exchange;
+} PieceExchange;
 
 /* Where the window of a piece begins in the old shard: at the piece, or as much before it as makes
    the window end with the shard. */
-static int64_t window_start(const Exchange *x, const PieceRound *round, const Piece *piece, int d)
+static int64_t window_start(const PieceExchange *x, const PieceRound *round, const Piece *piece,
+                            int d)
 {
     int64_t last = x->before->dim[d] - round->window[d];
     return num_min(piece->from[d], last);
@@ -25,12 +26,13 @@ static int64_t window_start(const Exchange *x, const PieceRound *round, const Pi
 
 /* The same in the new shard, which may be before its
    beginning or so that it goes beyond its end. */
-static int64_t window_target(const Exchange *x, const PieceRound *round, const Piece *piece, int d)
+static int64_t window_target(const PieceExchange *x, const PieceRound *round, const Piece *piece,
+                             int d)
 {
     return piece->to[d] - (piece->from[d] - window_start(x, round, piece, d));
 }
 
-static void widen(Exchange *x, const PieceRound *round)
+static void widen(PieceExchange *x, const PieceRound *round)
 {
     for (int32_t i = 0; i < round->n; i++)
         for (int d = 0; d < x->after->rank; d++) {
@@ -49,7 +51,7 @@ typedef struct Numbers {
     bool differ; /* some that were set are not the first */
 } Numbers;
 
-static Numbers numbers(Exchange *x)
+static Numbers numbers(PieceExchange *x)
 {
     size_t n = (size_t)x->e->mesh->n_devices;
     return (Numbers){.v = arena_array(&x->e->g->arena, n, sizeof(int32_t))};
@@ -64,7 +66,7 @@ static void set_number(Numbers *t, int32_t place, int64_t v)
 }
 
 /* This device's; where places that have none must get 0, `all` says so. */
-static cvn_value *number_here(Exchange *x, const Numbers *t, bool all)
+static cvn_value *number_here(PieceExchange *x, const Numbers *t, bool all)
 {
     const int32_t n = x->e->mesh->n_devices;
     if (!t->differ && (!all || t->n_set == n))
@@ -75,7 +77,7 @@ static cvn_value *number_here(Exchange *x, const Numbers *t, bool all)
 /* ---- a round ---- */
 
 /* True where the window has what the device wants; NULL: everywhere, on all devices. */
-static cvn_value *wanted(Exchange *x, const PieceRound *round)
+static cvn_value *wanted(PieceExchange *x, const PieceRound *round)
 {
     cvn_graph *g = x->e->g;
     cvn_value *mask = NULL;
@@ -105,7 +107,7 @@ static cvn_value *wanted(Exchange *x, const PieceRound *round)
     return mask;
 }
 
-static cvn_value *cut_window(Exchange *x, const PieceRound *round, cvn_value *shard)
+static cvn_value *cut_window(PieceExchange *x, const PieceRound *round, cvn_value *shard)
 {
     cvn_value *start[CVN_MAX_RANK];
     for (int d = 0; d < x->before->rank; d++) {
@@ -117,7 +119,7 @@ static cvn_value *cut_window(Exchange *x, const PieceRound *round, cvn_value *sh
     return cvn_dynamic_slice(x->e->g, shard, start, round->window);
 }
 
-static void write_window(Exchange *x, const PieceRound *round, cvn_value *window)
+static void write_window(PieceExchange *x, const PieceRound *round, cvn_value *window)
 {
     cvn_graph *g = x->e->g;
     cvn_value *start[CVN_MAX_RANK], *mask = wanted(x, round);
@@ -137,7 +139,7 @@ static void write_window(Exchange *x, const PieceRound *round, cvn_value *window
 cvn_value *emit_pieces(Emit *e, cvn_value *shard, const cvn_type *after, const Pieces *pieces)
 {
     const cvn_type before = shard->type;
-    Exchange x = {.e = e, .before = &before, .after = after};
+    PieceExchange x = {.e = e, .before = &before, .after = after};
     int64_t end[CVN_MAX_RANK];
     cvn_type wide = *after;
     widen(&x, &pieces->own);

@@ -280,18 +280,18 @@ void gemm_few_run(const GemmIsa *isa, const Gemm *gemm, const KernelArgs *args)
 
 /* Sizes of the packed blocks, in scratch: [A block] shared or per thread, then per thread [B
  * block][C]; then, where they are asked for, sums of squares, one for each column. */
-typedef struct Blocks {
+typedef struct GemmBlocking {
     bool alone;         /* each thread computes whole products; else all threads share each one */
     int64_t mc, nc, kc; /* blocking, cut to the product */
     int64_t k;          /* padded to a multiple of kpack */
     size_t a_panel;     /* bytes of a panel of A, whole k */
     size_t a, b, c;     /* bytes of each block */
     size_t group;       /* columns of a tile */
-} Blocks;
+} GemmBlocking;
 
-static Blocks plan_blocks(const GemmIsa *isa, const Gemm *gemm, int n_threads)
+static GemmBlocking plan_blocks(const GemmIsa *isa, const Gemm *gemm, int n_threads)
 {
-    Blocks p = {.alone = gemm->batch > 1 && gemm->batch >= n_threads};
+    GemmBlocking p = {.alone = gemm->batch > 1 && gemm->batch >= n_threads};
     size_t size = cvn_dtype_bytes(isa->packed, 1);
     p.group = (size_t)(GEMM_PANEL * isa->panels);
     p.k = num_round_up(gemm->k, isa->kpack);
@@ -311,7 +311,7 @@ size_t gemm_scratch(const GemmIsa *isa, const Gemm *gemm, int n_threads)
         return 0; /* there are no products */
     if (isa->tiles)
         return gemm_tiles_scratch(isa, gemm, n_threads);
-    Blocks p = plan_blocks(isa, gemm, n_threads);
+    GemmBlocking p = plan_blocks(isa, gemm, n_threads);
     size_t threads = (size_t)n_threads;
     size_t squares = gemm->squares ? (size_t)gemm->n * sizeof(float) : 0;
     return p.a * (p.alone ? threads : 1) + (p.b + p.c) * threads + squares;
@@ -321,7 +321,7 @@ size_t gemm_scratch(const GemmIsa *isa, const Gemm *gemm, int n_threads)
 typedef struct Work {
     const GemmIsa *isa;
     const Gemm *gemm;
-    Blocks p;
+    GemmBlocking p;
     const void *a, *b;     /* operands of this product */
     GemmResult result;     /* of this product */
     char *pack_a, *pack_b; /* packed blocks */

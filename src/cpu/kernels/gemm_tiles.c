@@ -48,7 +48,7 @@ static int64_t even(int64_t n, int64_t most, int64_t unit)
 
 /* ---- who does what ---- */
 
-typedef struct Blocks {
+typedef struct TileBlocking {
     bool alone; /* each thread computes whole products; else all threads share each one */
     int row_parts, col_parts; /* the threads as a grid over the result */
     int64_t rows, columns;    /* most of both that a thread has */
@@ -57,11 +57,11 @@ typedef struct Blocks {
     bool keep_a, keep_b;      /* what is packed is kept for other blocks */
     size_t a, b, c;           /* bytes of a packed slab, a packed group, and of sums */
     size_t all_a, all_b;      /* of all that are there at a time */
-} Blocks;
+} TileBlocking;
 
 /* Cuts the result for the threads: the most work that one has, with what it packs, is to be small. Sums of squares go down
    whole columns. */
-static void choose_grid(const Gemm *gemm, int n_threads, Blocks *p)
+static void choose_grid(const Gemm *gemm, int n_threads, TileBlocking *p)
 {
     int64_t best = INT64_MAX;
     for (int parts = 1; parts <= n_threads; parts++) {
@@ -83,7 +83,7 @@ static void choose_grid(const Gemm *gemm, int n_threads, Blocks *p)
 
 /* What is packed of one operand, in units of `bytes`, `units` of them for each slab of a block: of its block of the outer
    loop, or of all blocks of the inner one; where it will be needed again, and is not too much. Returns the bytes. */
-static size_t keep(const Blocks *p, bool outer, int64_t blocks, int64_t others, int64_t units,
+static size_t keep(const TileBlocking *p, bool outer, int64_t blocks, int64_t others, int64_t units,
                    size_t bytes, bool *kept)
 {
     int64_t slabs = p->deep / p->kc;
@@ -92,9 +92,9 @@ static size_t keep(const Blocks *p, bool outer, int64_t blocks, int64_t others, 
     return *kept ? all : 2 * bytes;
 }
 
-static Blocks plan_blocks(const GemmIsa *isa, const Gemm *gemm, int n_threads)
+static TileBlocking plan_blocks(const GemmIsa *isa, const Gemm *gemm, int n_threads)
 {
-    Blocks p = {.alone = gemm->batch > 1 && gemm->batch >= n_threads};
+    TileBlocking p = {.alone = gemm->batch > 1 && gemm->batch >= n_threads};
     choose_grid(gemm, p.alone ? 1 : n_threads, &p);
     /* Sums of a block are to stay in L2: tall where the other side is packed but once, wide where there are many. */
     bool wide = p.rows > isa->mc && p.columns >= 2 * isa->mc;
@@ -117,14 +117,14 @@ static Blocks plan_blocks(const GemmIsa *isa, const Gemm *gemm, int n_threads)
     return p;
 }
 
-static size_t thread_bytes(const Blocks *p)
+static size_t thread_bytes(const TileBlocking *p)
 {
     return p->all_a + p->all_b + p->c;
 }
 
 size_t gemm_tiles_scratch(const GemmIsa *isa, const Gemm *gemm, int n_threads)
 {
-    Blocks p = plan_blocks(isa, gemm, n_threads);
+    TileBlocking p = plan_blocks(isa, gemm, n_threads);
     size_t squares = gemm->squares ? (size_t)gemm->n * sizeof(float) : 0;
     return thread_bytes(&p) * (size_t)n_threads + squares;
 }
@@ -172,7 +172,7 @@ typedef struct Work {
     const KernelArgs *args;
     const GemmIsa *isa;
     const Gemm *gemm;
-    Blocks p;
+    TileBlocking p;
     Side a, b;
     GemmResult result;
     int64_t m_begin, m_end, n_begin, n_end; /* the thread's part of it */

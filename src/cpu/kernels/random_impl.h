@@ -66,18 +66,18 @@ static Best largest(const float *x, int64_t begin, int64_t end)
 }
 
 /* Where the noise of a row comes from, in all lanes. */
-typedef struct Source {
+typedef struct RandomBits {
     vu k0, k1, position;
     vu lane; /* 0, 1, 2, … */
-} Source;
+} RandomBits;
 
-VEC_INLINE vu bits_at(const Source *s, int64_t i)
+VEC_INLINE vu bits_at(const RandomBits *s, int64_t i)
 {
     return threefry(s->k0, s->k1, s->lane + (uint32_t)i, s->position);
 }
 
 /* The best of x[begin, end) + noise. */
-static Best drawn(const float *x, int64_t begin, int64_t end, const Source *source)
+static Best drawn(const float *x, int64_t begin, int64_t end, const RandomBits *source)
 {
     Best best = largest(x, begin, end);
     if (!(best.value > -INFINITY))
@@ -120,8 +120,8 @@ static void run_categorical(const KernelArgs *args)
     kernel_share(n, 64, args->thread, args->n_threads, &begin, &end);
     for (int64_t row = 0; row < rows; row++) {
         const float *x = (const float *)args->in[0] + row * n;
-        const Source source = {(vu){0} + key[2 * row], (vu){0} + key[2 * row + 1],
-                               (vu){0} + position[row], lane};
+        const RandomBits source = {(vu){0} + key[2 * row], (vu){0} + key[2 * row + 1],
+                                   (vu){0} + position[row], lane};
         part[row * args->n_threads + args->thread] =
             greedy[row] ? largest(x, begin, end) : drawn(x, begin, end, &source);
     }

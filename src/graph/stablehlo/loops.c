@@ -28,17 +28,17 @@ enum {
 };
 
 /* q [batch, seq, heads, dim] goes by blocks of so many rows and queries, and of the heads of so many KV heads. */
-typedef struct Blocks {
+typedef struct AttentionBlocks {
     int64_t rows, queries, heads;
-} Blocks;
+} AttentionBlocks;
 
 /* What a tensor's dimensions are. */
-typedef enum Role {
+typedef enum OperandDims {
     OF_ROWS,    /* [batch] */
     OF_FIRST,   /* [batch, seq] */
     OF_QUERIES, /* [batch, seq, heads, dim] */
     OF_KEYS     /* [batch, kv_heads, context, …] */
-} Role;
+} OperandDims;
 
 static int64_t largest_divisor(int64_t n, int64_t most)
 {
@@ -49,22 +49,23 @@ static int64_t largest_divisor(int64_t n, int64_t most)
 }
 
 /* 128 queries or more, of one row where several would hold too much. */
-static Blocks blocks_of(const Op *op)
+static AttentionBlocks blocks_of(const Op *op)
 {
     const int64_t *dim = op->operand[0]->type.dim;
     int64_t context = op->operand[1]->type.dim[2], heads = op->operand[1]->type.dim[1];
     double query = (double)dim[2] * (double)context * 4, row = query * (double)dim[1];
     if (row * (double)dim[0] <= SCORES_MOST)
-        return (Blocks){dim[0], dim[1], heads};
+        return (AttentionBlocks){dim[0], dim[1], heads};
     if (row <= SCORES_MOST)
-        return (Blocks){largest_divisor(dim[0], (int64_t)(SCORES_MOST / row)), dim[1], heads};
+        return (AttentionBlocks){largest_divisor(dim[0], (int64_t)(SCORES_MOST / row)), dim[1],
+                                 heads};
     int64_t most =
         query * QUERIES_LEAST < SCORES_MOST ? (int64_t)(SCORES_MOST / query) : QUERIES_LEAST;
     int64_t queries = largest_divisor(dim[1], most);
     if (queries * 8 < most) /* a prime number is not worth it */
         queries = dim[1];
     double head = query * (double)queries / (double)heads;
-    return (Blocks){1, queries, largest_divisor(heads, (int64_t)(SCORES_OF_HEADS / head))};
+    return (AttentionBlocks){1, queries, largest_divisor(heads, (int64_t)(SCORES_OF_HEADS / head))};
 }
 
 bool hlo_loops(const Op *op, void *unused)
@@ -73,7 +74,7 @@ bool hlo_loops(const Op *op, void *unused)
     if (op->kind != OP_ATTENTION && op->kind != OP_ATTENTION_BACKWARD)
         return false;
     const int64_t *dim = op->operand[0]->type.dim;
-    Blocks b = blocks_of(op);
+    AttentionBlocks b = blocks_of(op);
     return b.rows < dim[0] || b.queries < dim[1];
 }
 
@@ -83,8 +84,8 @@ static cvn_value *whole_number(cvn_graph *g, int64_t n)
 }
 
 /* Where the block at row at[0], query at[1] and KV head at[2] begins in a tensor, and its size. */
-static void place_of(cvn_graph *g, const cvn_type *type, Role role, int64_t group, Blocks b,
-                     cvn_value *const *at, cvn_value **start, int64_t *size)
+static void place_of(cvn_graph *g, const cvn_type *type, OperandDims role, int64_t group,
+                     AttentionBlocks b, cvn_value *const *at, cvn_value **start, int64_t *size)
 {
     for (int d = 0; d < type->rank; d++) {
         size[d] = d == 0 ? b.rows : type->dim[d];
@@ -104,8 +105,8 @@ static void place_of(cvn_graph *g, const cvn_type *type, Role role, int64_t grou
     }
 }
 
-static cvn_value *block_of(cvn_graph *g, cvn_value *x, Role role, int64_t group, Blocks b,
-                           cvn_value *const *at)
+static cvn_value *block_of(cvn_graph *g, cvn_value *x, OperandDims role, int64_t group,
+                           AttentionBlocks b, cvn_value *const *at)
 {
     int64_t size[CVN_MAX_RANK];
     cvn_value *start[CVN_MAX_RANK];
@@ -121,15 +122,15 @@ static int64_t group_of(const Op *op)
 
 /* What op is of a block: its first result. */
 static cvn_value *op_of_block(cvn_graph *g, const Op *op, cvn_value *const *operand,
-                              cvn_value *const *at, Blocks b)
+                              cvn_value *const *at, AttentionBlocks b)
 {
     cvn_value *part[ATTENTION_MOST_OPERANDS];
     for (int i = 0; i < op->n_operands; i++) {
         bool queries = i == 0 || (op->kind == OP_ATTENTION_BACKWARD && i == 5);
-        Role role = op->operand[i] == attention_first(op) ? OF_FIRST
-                    : op->operand[i]->type.rank == 1      ? OF_ROWS
-                    : queries                             ? OF_QUERIES
-                                                          : OF_KEYS;
+        OperandDims role = op->operand[i] == attention_first(op) ? OF_FIRST
+                           : op->operand[i]->type.rank == 1      ? OF_ROWS
+                           : queries                             ? OF_QUERIES
+                                                                 : OF_KEYS;
         part[i] = block_of(g, operand[i], role, group_of(op), b, at);
     }
     cvn_value *skipped = spread(g, at[1], &part[3]->type, NULL);
@@ -148,7 +149,7 @@ static cvn_type carried_type(const Op *op, int i)
 }
 
 /* A turn. Its parameters: what is carried, the number of the turn, op's operands; its outputs: the first of these anew. */
-static cvn_graph *turn_of(const Op *op, Blocks b, cvn_err *err)
+static cvn_graph *turn_of(const Op *op, AttentionBlocks b, cvn_err *err)
 {
     cvn_graph *g = cvn_graph_new("turn", err);
     if (!g)
@@ -175,7 +176,7 @@ static cvn_graph *turn_of(const Op *op, Blocks b, cvn_err *err)
     for (int i = 0; i < op->n_results && !g->err.code; i++) {
         int64_t shape[CVN_MAX_RANK];
         cvn_value *start[CVN_MAX_RANK], *block = part->result[i];
-        Role role = i == 0 ? OF_QUERIES : OF_KEYS;
+        OperandDims role = i == 0 ? OF_QUERIES : OF_KEYS;
         if (i > 0)
             block = cvn_add(g, block_of(g, carried[i], role, group_of(op), b, at), block);
         place_of(g, &carried[i]->type, role, group_of(op), b, at, start, shape);
@@ -275,7 +276,7 @@ static void put_loop(Hlo *h, const Op *op, const cvn_graph *turn, int64_t turns)
 void hlo_attention(Hlo *h, const Op *op)
 {
     const int64_t *dim = op->operand[0]->type.dim;
-    Blocks b = blocks_of(op);
+    AttentionBlocks b = blocks_of(op);
     SCOPED(graph_release) cvn_graph *turn = h->err->code ? NULL : turn_of(op, b, h->err);
     if (turn)
         put_loop(h, op, turn,
