@@ -726,6 +726,11 @@ static void canonical_strings_spell_each_character_in_one_way(void **unused)
         {"{\"a\":1} ", 'n'},
         {"[1]\n", 'n'},
         {"1 ", 'n'},
+        /* each name once */
+        {"{\"x\":1,\"xy\":{\"x\":2},\"y\":3}", 'y'},
+        {"{\"x\":1,\"x\"", 'n'},
+        {"{\"x\":1,\"y\":2,\"x\"", 'n'},
+        {"[{\"x\":1},{\"x\":1}]", 'y'},
     };
     (void)unused;
     cvn_constraint *any = schema("{\"enum\":[\"a\\u0001/\\n\"]}", &canonical);
@@ -757,6 +762,10 @@ static const char *const spelled[] = {
     "\",1.5,-20]},\"ab\":{\"type\":\"integer\"}},\"required\":[\"a\\n\"]"
     ",\"additionalProperties\":false}",
     "{\"type\":\"array\",\"items\":{\"type\":\"string\"},\"uniqueItems\":true,\"maxItems\":3}",
+    "{\"type\":\"object\",\"propertyNames\":{\"pattern\":\"^[a-i]{2}$\"},\"maxProperties\":5,"
+    "\"additionalProperties\":{\"enum\":[0,\"a\"]}}",
+    "{\"type\":\"array\",\"uniqueItems\":true,\"maxItems\":2,\"items\":{\"type\":\"object\","
+    "\"maxProperties\":3,\"additionalProperties\":{\"enum\":[1]}}}",
     "{\"type\":\"string\",\"pattern\":\"[\\\\n\\u0001a]$\",\"maxLength\":4}",
     "{\"type\":\"string\",\"not\":{\"pattern\":\"[a\\u0000-\\u0007]\"}}",
     "{\"type\":\"object\",\"minProperties\":2,\"maxProperties\":3,\"additionalProperties\":{"
@@ -769,10 +778,12 @@ static const char *const spelled[] = {
 static void what_is_drawn_under_canonical_masks_is_stringified(void **unused)
 {
     static const char *const more[] = {
-        "ab\"",    "a\",",   "\"x\"",  "\xc3\xa9",   "\xc3\xa9\"", "\\u",      "\\u0",
-        "\\u00",   "\\u000", "\\u001", "0b",         "1f\"",       "\\n\"",    "\\\"\"",
-        "n\"",     "\\/",    "\\\\",   "\\u0061",    "\":\"",      "\",\"",    "\"},",
-        "{\"a\\n", "/\\u",   "\\t\\u", "\":\"\\t\"", "u0001",      "\x9f\x98",
+        "ab\"",  "a\",",     "\"x\"",     "\xc3\xa9",      "\xc3\xa9\"",
+        "\\u",   "\\u0",     "\\u00",     "\\u000",        "\\u001",
+        "0b",    "1f\"",     "\\n\"",     "\\\"\"",        "n\"",
+        "\\/",   "\\\\",     "\\u0061",   "\":\"",         "\",\"",
+        "\"},",  "{\"a\\n",  "/\\u",      "\\t\\u",        "\":\"\\t\"",
+        "u0001", "\x9f\x98", "aa\":0,\"", "\":0,\"aa\":0", "a\":0,\"aa\":0,\"b",
     };
     enum { MORE = sizeof more / sizeof *more, ALL = 256 + MORE, END = ALL, STEPS = 24, WALKS = 60 };
     static char bytes[256];

@@ -15,6 +15,13 @@ int masks_init(Masks *masks, const cvn_vocabulary *vocabulary, cvn_err *err)
     return text_places_init(&masks->places, &masks->arena);
 }
 
+static void free_frame_mask(FrameMask *mask)
+{
+    free(mask->list);
+    free(mask->named);
+    trie_free(&mask->left);
+}
+
 void masks_free(Masks *masks)
 {
     for (uint32_t i = 0; i < masks->n_strings; i++)
@@ -25,8 +32,7 @@ void masks_free(Masks *masks)
         free(masks->number[i]);
     }
     for (uint32_t i = 0; i < masks->n_frames; i++) {
-        free(masks->frame[i].list);
-        trie_free(&masks->frame[i].left);
+        free_frame_mask(&masks->frame[i]);
     }
     free(masks->string);
     free(masks->number);
@@ -221,23 +227,51 @@ static bool begins_number(Machine *m, Frame *f)
     return of != F_FALSE;
 }
 
-/* The tails of names were tried without the name itself, which may not come again: that matters to tokens with another
-   name in them, which begins and ends with quotes. */
-static void keep_distinct(Machine *m, const cvn_vocabulary *v, uint32_t frame, Found *found)
+/* Of names that may not come again, the tails were tried without the name itself. That matters to tokens with another name in them, which
+   begins and ends with quotes: they are put aside, to be tried in each frame. */
+static void put_aside(Machine *m, const cvn_vocabulary *v, Found *found, FrameMask *mask)
 {
-    uint32_t begin = machine_state_of(m, frame), kept = 0;
+    uint32_t kept = 0;
     for (uint32_t i = 0; i < found->n; i++) {
-        cvn_token token = found->list[i];
-        const char *text = v->piece[token];
-        uint32_t quotes = 0, state = begin;
+        cvn_token token = found->list[i], *more;
+        uint32_t quotes = 0;
         for (size_t k = 0; k < v->length[token]; k++)
-            quotes += text[k] == '"';
-        for (size_t k = 0; quotes > 2 && k < v->length[token] && state != STATE_DEAD; k++)
-            state = machine_next(m, state, (unsigned char)text[k]);
-        if (state != STATE_DEAD)
+            quotes += v->piece[token][k] == '"';
+        if (quotes <= 2) {
             found->list[kept++] = token;
+        } else if ((more = heap_more(mask->named, mask->n_named, sizeof *more))) {
+            mask->named = more;
+            mask->named[mask->n_named++] = token;
+        } else {
+            engine_fail(&m->e, "there is no memory for masks");
+        }
     }
     found->n = kept;
+}
+
+/* Adds those that were put aside and may come in a frame. */
+static void fill_named(const cvn_vocabulary *v, Machine *m, uint32_t frame, const FrameMask *mask,
+                       uint32_t *bits)
+{
+    const uint32_t begin = mask->n_named ? machine_state_of(m, frame) : STATE_DEAD;
+    for (uint32_t i = 0; i < mask->n_named; i++) {
+        const cvn_token token = mask->named[i];
+        uint32_t state = begin;
+        for (size_t k = 0; k < v->length[token] && state != STATE_DEAD; k++)
+            state = machine_next(m, state, (unsigned char)v->piece[token][k]);
+        if (state != STATE_DEAD)
+            set_bit(bits, token);
+    }
+}
+
+/* The frame of which the mask is that of this one, but for what was put aside: names as if nothing of them were there. */
+static uint32_t nameless(Machine *m, uint32_t id)
+{
+    Frame f = m->frame[id];
+    if (f.kind != FRAME_OTHER || !f.used)
+        return id;
+    f.used = 1 + name_id(&m->e, "", 0);
+    return machine_frame(m, &f);
 }
 
 /* A number that is being written, without a frame for each of its texts. */
@@ -315,8 +349,6 @@ static const uint32_t *fill_string(Masks *masks, Machine *m, uint32_t id, const 
     const Frame colon = {.kind = FRAME_COLON, .a = f.a, .below = f.below};
     uint32_t behind = machine_state_of(m, name ? machine_frame(m, &colon) : f.below);
     walk_tails(m, v, string, behind, w);
-    if (name && f.used)
-        keep_distinct(m, v, id, w->in);
     return string->bits;
 }
 
@@ -347,6 +379,8 @@ static FrameMask make_frame_mask(Masks *masks, Machine *m, uint32_t id)
                 add_tokens(&m->e, &left, &v->trie, &v->trie.node[k]);
     } else if (f.kind == FRAME_TERM || f.kind == FRAME_STRING || f.kind == FRAME_OTHER) {
         mask.bits = fill_string(masks, m, id, &w);
+        if (f.kind == FRAME_OTHER && f.used)
+            put_aside(m, v, &found, &mask);
     } else if (begins_number(m, &f)) {
         mask.number = number_mask(masks, m, &f);
         for (uint32_t i = 0; mask.number && i < mask.number->n_exits; i++) {
@@ -396,10 +430,10 @@ static bool room_for_frame(Masks *masks, uint32_t id)
     return true;
 }
 
-/* Adds the tokens of a frame; returns another whose tokens come with them, or NO_FRAME. */
-static uint32_t fill_frame(Masks *masks, Machine *m, uint32_t id, uint32_t *bits)
+/* Adds the tokens of a frame, of which `id` is the nameless one; returns another whose tokens come with them, or NO_FRAME. */
+static uint32_t fill_frame(Masks *masks, Machine *m, uint32_t frame, uint32_t id, uint32_t *bits)
 {
-    if (!room_for_frame(masks, id)) {
+    if (!room_for_frame(masks, id > frame ? id : frame)) {
         engine_fail(&m->e, "there is no memory for masks");
         return NO_FRAME;
     }
@@ -409,14 +443,17 @@ static uint32_t fill_frame(Masks *masks, Machine *m, uint32_t id, uint32_t *bits
         FrameMask mask = make_frame_mask(masks, m, id);
         machine_look_back(m);
         if (m->e.failed[0]) {
-            free(mask.list);
-            trie_free(&mask.left);
+            free_frame_mask(&mask);
             return NO_FRAME;
         }
         masks->frame[id] = mask;
-        masks->bytes += mask.n * sizeof *mask.list + mask.left.n_nodes * sizeof *mask.left.node;
+        masks->bytes += (mask.n + mask.n_named) * sizeof *mask.list +
+                        mask.left.n_nodes * sizeof *mask.left.node;
     }
     add_mask(masks, &masks->frame[id], bits);
+    fill_named(masks->vocabulary, m, frame, &masks->frame[id], bits);
+    if (id != frame)
+        masks->frame[frame] = (FrameMask){.known = true, .also = NO_FRAME};
     return masks->frame[id].also;
 }
 
@@ -459,9 +496,10 @@ void masks_fill(Masks *masks, Machine *m, uint32_t state, uint32_t *bits)
         if (in_item)
             id = machine_alone(m, frame);
         for (; id != NO_FRAME && !m->e.failed[0]; id = also) {
-            also = fill_frame(masks, m, id, bits);
+            const uint32_t like = nameless(m, id);
+            also = fill_frame(masks, m, id, like, bits);
             if (item && !m->e.failed[0])
-                fill_left(m, &masks->frame[id].left, state, bits);
+                fill_left(m, &masks->frame[like].left, state, bits);
         }
     }
 }

@@ -39,6 +39,9 @@ typedef struct FrameMask {
     uint32_t also;            /* a frame whose mask belongs to it, too, or NO_FRAME */
     cvn_token *list;          /* [n] and these; owned */
     uint32_t n;
+    /* [n_named] with a whole name in them, of objects in which none may come again: tried each time; owned */
+    cvn_token *named;
+    uint32_t n_named;
     Trie left; /* tokens that go on behind the whole value */
     bool known;
 } FrameMask;
