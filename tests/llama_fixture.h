@@ -1,11 +1,13 @@
 /*
- * The tiny Llamas of tests/data/llama: config, weights in any dtype, and the logits that
- * transformers gives (tests/oracles/llama.py).
+ * The tiny models of tests/data/llama: config, weights in any dtype, and the logits that
+ * transformers gives (tests/oracles/families.py).
  */
 #ifndef CVN_TESTS_LLAMA_FIXTURE_H
 #define CVN_TESTS_LLAMA_FIXTURE_H
 
 #include "graph/graph.h"
+#include "io/convert.h"
+#include "io/model.h"
 #include "io/safetensors.h"
 #include "model/params.h"
 #include "whole_weights.h"
@@ -15,20 +17,21 @@
 #include <string.h>
 
 static const char *const llama_variants[] = {
-    "mha",           "gqa",     "tied",          "llama3_rope", "linear_rope",
-    "biases",        "mqa",     "dynamic_rope",  "alpha_rope",  "yarn_rope",
-    "yarn_rope_all", "smollm3", "smollm3_listed"};
+    "mha",           "gqa",     "tied",           "llama3_rope", "linear_rope",
+    "biases",        "mqa",     "dynamic_rope",   "alpha_rope",  "yarn_rope",
+    "yarn_rope_all", "smollm3", "smollm3_listed", "qwen2",       "qwen3"};
 enum { LLAMA_VARIANTS = sizeof llama_variants / sizeof *llama_variants };
 
 typedef struct LlamaFixture {
     Arena arena;
-    Model *model; /* the arena's */
+    Model *model; /* of the arena, or of `io` */
     ParamList params;
     void **weight; /* [params.n] in the dtype asked for */
     const int32_t *tokens;
     int64_t n_tokens;
     const float *logits; /* [n_tokens, vocab] of transformers */
-    FileMap map[2];
+    FileMap map;
+    IoModel io;
 } LlamaFixture;
 
 static void fixture_check(int code, const cvn_err *err)
@@ -39,21 +42,15 @@ static void fixture_check(int code, const cvn_err *err)
     }
 }
 
-static IoTensors fixture_read(LlamaFixture *f, int i, const char *folder, const char *file)
+static void fixture_expect(LlamaFixture *f, const char *folder, const char *file)
 {
     cvn_err err = {0};
     char path[512];
+    IoTensors expected;
     snprintf(path, sizeof path, "%s/%s", folder, file);
-    IoTensors list;
-    io_tensors_init(&list, &f->arena);
-    fixture_check(file_map(&f->map[i], path, &err), &err);
-    fixture_check(st_read(&list, path, f->map[i].data, f->map[i].size, NULL, &err), &err);
-    return list;
-}
-
-static void fixture_expect(LlamaFixture *f, const char *folder, const char *file)
-{
-    IoTensors expected = fixture_read(f, 1, folder, file);
+    io_tensors_init(&expected, &f->arena);
+    fixture_check(file_map(&f->map, path, &err), &err);
+    fixture_check(st_read(&expected, path, f->map.data, f->map.size, NULL, &err), &err);
     const IoTensor *tokens = io_tensors_find(&expected, "tokens");
     const IoTensor *logits = io_tensors_find(&expected, "logits");
     f->tokens = arena_copy(&f->arena, tokens->data, tokens->bytes);
@@ -61,27 +58,36 @@ static void fixture_expect(LlamaFixture *f, const char *folder, const char *file
     f->logits = arena_copy(&f->arena, logits->data, logits->bytes);
 }
 
-static void fixture_open(LlamaFixture *f, const char *variant, cvn_dtype dtype)
+/* A model of tests/data/llama as it lies at `path`, in whatever form, and what is expected of the variant. */
+static inline void fixture_open_at(LlamaFixture *f, const char *path, const char *variant,
+                                   cvn_dtype dtype)
 {
     cvn_err err = {0};
     char folder[512];
     snprintf(folder, sizeof folder, "%s/llama/%s", CVN_TEST_DATA, variant);
     *f = (LlamaFixture){0};
     fixture_check(arena_init(&f->arena, &err), &err);
-    fixture_check(model_read(&f->model, folder, &f->arena, &err), &err);
-    params_list(&f->params, f->model, &f->arena);
-    IoTensors weights = fixture_read(f, 0, folder, "model.safetensors");
+    fixture_check(io_open_model(&f->io, path, &err), &err);
+    f->model = f->io.desc;
+    f->params = f->io.params;
     f->weight = arena_array(&f->arena, (size_t)f->params.n, sizeof *f->weight);
     for (int i = 0; i < f->params.n; i++) {
         const Param *p = &f->params.param[i];
-        const IoTensor *t = io_tensors_find(&weights, p->file_name[NAMING_HF]);
-        if (!t)
-            abort();
         f->weight[i] = arena_alloc(&f->arena, cvn_dtype_bytes(dtype, p->n));
-        for (int64_t j = 0; j < p->n; j++)
-            element_set(dtype, f->weight[i], j, element_get(t->dtype, t->data, j));
+        for (int64_t j = 0; j < p->n; j++) {
+            float x;
+            io_decode(f->io.source[i], j, 1, &x);
+            element_set(dtype, f->weight[i], j, (double)x);
+        }
     }
     fixture_expect(f, folder, "expected.safetensors");
+}
+
+static inline void fixture_open(LlamaFixture *f, const char *variant, cvn_dtype dtype)
+{
+    char folder[512];
+    snprintf(folder, sizeof folder, "%s/llama/%s", CVN_TEST_DATA, variant);
+    fixture_open_at(f, folder, variant, dtype);
 }
 
 /* An opened model with its weights, in place of a folder of tests/data/llama. */
@@ -98,10 +104,11 @@ static inline void fixture_of(LlamaFixture *f, const IoModel *model, const Whole
     fixture_expect(f, folder, expected);
 }
 
-static void fixture_close(LlamaFixture *f)
+static inline void fixture_close(LlamaFixture *f)
 {
-    file_unmap(&f->map[0]);
-    file_unmap(&f->map[1]);
+    file_unmap(&f->map);
+    if (f->io.path)
+        io_close_model(&f->io);
     arena_free(&f->arena);
 }
 

@@ -166,7 +166,7 @@ static const struct {
      "attention factor of yarn is 0"},
     {"\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":2.0,\"truncate\":1}", "truncate is 1"},
     {"\"rope_scaling\":{\"rope_type\":\"xpos\"}", "rope type 'xpos'"},
-    {"\"rope_scaling\":{\"rope_type\":\"longrope\",\"long_factor\":[1]}", "'long_factor'"},
+    {"\"rope_scaling\":{\"rope_type\":\"longrope\",\"long_factor\":[1]}", "short_factor in the"},
     {"\"rope_scaling\":{\"rope_type\":\"linear\"}", "factor is 0"},
     {"\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":\"2\"}", "factor is \"2\"; a number"},
     {"\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8}", "low_freq_factor < high_freq"},
@@ -245,8 +245,8 @@ static void other_architectures_are_refused(void **state)
     (void)state;
     Model *config;
     cvn_err err = {0};
-    assert_int_equal(parse(&config, "{\"model_type\":\"mistral\"}", NULL, &err), CVN_EUNSUPPORTED);
-    assert_non_null(strstr(err.message, "'mistral'"));
+    assert_int_equal(parse(&config, "{\"model_type\":\"bloom\"}", NULL, &err), CVN_EUNSUPPORTED);
+    assert_non_null(strstr(err.message, "'bloom'"));
     err = (cvn_err){0};
     assert_int_equal(parse(&config, "{}", NULL, &err), CVN_EUNSUPPORTED);
 }

@@ -1,8 +1,12 @@
 /* Families of models: what their settings mean, and that every form of files says them as they are or refuses. */
+#include "caravan/engine.h"
 #include "io/save.h"
 #include "io_support.h"
+#include "llama_fixture.h"
 #include "model_make.h"
 #include "shell.h"
+
+#include <math.h>
 
 static int parse(Model **model, const char *words, cvn_err *err)
 {
@@ -120,6 +124,104 @@ static void files_say_it_as_it_is_or_refuse(void **state)
            "; none in 2 layers");
 }
 
+/* What the engine says of the variant's tokens by the model at `path`, against transformers. */
+static void check_scores(const char *path, const char *variant, bool int8, double tolerance)
+{
+    LlamaFixture f;
+    cvn_err err = {0};
+    cvn_model *model = NULL;
+    cvn_engine *e = NULL;
+    const cvn_model_options options = {.dtype = CVN_F32, .no_tokenizer = true};
+    fixture_open(&f, variant, CVN_F32);
+    const cvn_engine_options engine = {.rows = 1,
+                                       .threads = 1,
+                                       .context = f.n_tokens,
+                                       .kv_cache = int8 ? "int8" : NULL,
+                                       .scoring = true,
+                                       .no_generation = true};
+    float logprob[64];
+    int32_t argmax[64];
+    double worst = 0;
+    if (cvn_model_open(path, &options, &model, &err) || cvn_engine_new(model, &engine, &e, &err) ||
+        cvn_engine_score(e, f.tokens, f.n_tokens, logprob, argmax, &err))
+        fail_msg("%s: %s", path, err.message);
+    const int64_t vocab = model_vocab(f.model);
+    for (int64_t k = 1; k < f.n_tokens; k++) {
+        const float *row = f.logits + (k - 1) * vocab;
+        double sum = 0;
+        for (int64_t v = 0; v < vocab; v++)
+            sum += exp((double)row[v]);
+        worst = fmax(worst, fabs((double)row[f.tokens[k]] - log(sum) - (double)logprob[k]));
+    }
+    if (!(worst <= tolerance))
+        fail_msg("%s: log-probabilities differ by %g", path, worst);
+    cvn_engine_free(e, NULL);
+    cvn_model_free(model);
+    fixture_close(&f);
+}
+
+/* Variants that GGUF files cannot say. */
+static bool has_gguf(const char *variant)
+{
+    static const char *const none[] = {"dynamic_rope", "llama3_rope", "yarn_rope_all",
+                                       "smollm3_listed"};
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+        if (strcmp(none[i], variant) == 0)
+            return false;
+    return true;
+}
+
+static void gguf_files_of_every_family_have_its_numbers_and_come_back(void **state)
+{
+    (void)state;
+    for (int i = 0; i < LLAMA_VARIANTS; i++) {
+        const char *v = llama_variants[i];
+        char words[1024];
+        if (!has_gguf(v))
+            continue;
+        snprintf(words, sizeof words, "caravan convert '%s/llama/%s' %s.gguf 2>&1", CVN_TEST_DATA,
+                 v, v);
+        expect(0, words, "");
+        snprintf(words, sizeof words, "%s.gguf", v);
+        check_scores(in_scratch(words), v, false, 1e-4);
+        snprintf(
+            words, sizeof words,
+            "caravan convert %s.gguf back-%s --type bf16 2>&1 && caravan convert '%s/llama/%s' "
+            "again-%s --type bf16 2>&1 && cmp back-%s/model.safetensors again-%s/model.safetensors "
+            "&& echo same",
+            v, v, CVN_TEST_DATA, v, v, v, v);
+        expect(0, words, "same\n");
+    }
+}
+
+static void caches_of_8_bits_hold_every_family(void **state)
+{
+    (void)state;
+    for (int i = 0; i < LLAMA_VARIANTS; i++) {
+        char path[512];
+        snprintf(path, sizeof path, "%s/llama/%s", CVN_TEST_DATA, llama_variants[i]);
+        check_scores(path, llama_variants[i], true, 0.25);
+    }
+}
+
+/* Every tensor of random models comes back from a folder as it was, whatever shares a tensor there. */
+static void own_shapes_name_their_family(void **state)
+{
+    (void)state;
+    for (int i = 0; preset_family_at(i); i++) {
+        char words[512];
+        const char *name = preset_family_at(i);
+        snprintf(words, sizeof words,
+                 "caravan init --preset family=%s,dim=64,layers=3,heads=4,head_dim=16,kv_heads=2,"
+                 "ffn=96,vocab=300,context=64 -o own-%s >/dev/null 2>&1; "
+                 "caravan inspect --model own-%s --json | grep -c '\"layers\": 3'",
+                 name, name, name);
+        expect(0, words, "1\n");
+    }
+    expect(1, "caravan init --preset family=llana,dim=64,layers=3,heads=4 -o x 2>&1",
+           "there is no family 'llana'; there are ");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -127,6 +229,9 @@ int main(void)
         cmocka_unit_test(layers_without_positions_are_every_fourth_or_as_listed),
         cmocka_unit_test(wrong_settings_are_refused_by_name),
         cmocka_unit_test(files_say_it_as_it_is_or_refuse),
+        cmocka_unit_test(gguf_files_of_every_family_have_its_numbers_and_come_back),
+        cmocka_unit_test(caches_of_8_bits_hold_every_family),
+        cmocka_unit_test(own_shapes_name_their_family),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }

@@ -74,6 +74,14 @@ static double largest_difference(const float *a, const float *b, int64_t n)
     return worst;
 }
 
+static int64_t likeliest(const float *logits, int64_t vocab)
+{
+    int64_t best = 0;
+    for (int64_t v = 1; v < vocab; v++)
+        best = logits[v] > logits[best] ? v : best;
+    return best;
+}
+
 /* Feeds the tokens in sections of `seq` and compares all logits. */
 static void compare(const LlamaFixture *f, int64_t seq, cvn_dtype dtype, double tolerance,
                     const char *what)
@@ -100,6 +108,12 @@ static void compare(const LlamaFixture *f, int64_t seq, cvn_dtype dtype, double 
         if (!(d <= tolerance))
             fail_msg("%s in sections of %d: logits differ by %g at token %d", what, (int)seq, d,
                      (int)done);
+        for (int64_t i = 0; i < part && dtype == CVN_F32; i++) {
+            const float *theirs = f->logits + (done + i) * vocab,
+                        *own = (float *)logits + i * vocab;
+            if (theirs[likeliest(theirs, vocab)] - theirs[likeliest(own, vocab)] > 1e-4f)
+                fail_msg("%s: another token is the likeliest after %d", what, (int)(done + i));
+        }
         free(logits);
     }
     free_caches(f, call.cache);

@@ -9,6 +9,7 @@
  */
 #include "io/model.h"
 #include "learn.h"
+#include "llama_fixture.h"
 #include "mesh_answers.h"
 #include "model/layouts.h"
 
@@ -81,6 +82,19 @@ static Curve train(const char *model, OptimizerKind optimizer, const char *mesh,
     return curve;
 }
 
+static void check_training(const char *model, OptimizerKind optimizer, const char *mesh,
+                           const char *layout, const Curve *alone, double tolerance)
+{
+    Curve curve = train(model, optimizer, mesh, layout);
+    for (int i = 0; i < STEPS; i++)
+        if (!(fabs(curve.loss[i] - alone->loss[i]) <= tolerance * alone->loss[i] &&
+              fabs(curve.norm[i] - alone->norm[i]) <= tolerance * alone->norm[i]))
+            fail_msg("%s with %s, %s on %s: step %d has loss %.9g and norm %.9g, on one device "
+                     "%.9g and %.9g",
+                     model, optimizers[optimizer].name, layout, mesh, i + 1, curve.loss[i],
+                     curve.norm[i], alone->loss[i], alone->norm[i]);
+}
+
 static void every_cell_trains_alike(void **state)
 {
     for (int m = 0; m < MODELS; m++)
@@ -88,16 +102,8 @@ static void every_cell_trains_alike(void **state)
             Curve alone = train(models[m], (OptimizerKind)k, NULL, NULL);
             for (int cell = 0; cell < LAYOUTS * SIZES; cell++) {
                 const char *layout = layouts[cell / SIZES], *mesh = mesh_of(layout, cell % SIZES);
-                if ((cell + m + 2 * k) % TAKEN)
-                    continue;
-                Curve curve = train(models[m], (OptimizerKind)k, mesh, layout);
-                for (int i = 0; i < STEPS; i++)
-                    if (!(fabs(curve.loss[i] - alone.loss[i]) <= 1e-5 * alone.loss[i] &&
-                          fabs(curve.norm[i] - alone.norm[i]) <= 1e-5 * alone.norm[i]))
-                        fail_msg("%s with %s, %s on %s: step %d has loss %.9g and norm %.9g, on "
-                                 "one device %.9g and %.9g",
-                                 models[m], optimizers[k].name, layout, mesh, i + 1, curve.loss[i],
-                                 curve.norm[i], alone.loss[i], alone.norm[i]);
+                if ((cell + m + 2 * k) % TAKEN == 0)
+                    check_training(models[m], (OptimizerKind)k, mesh, layout, &alone, 1e-5);
             }
         }
 }
@@ -120,6 +126,28 @@ static void every_cell_scores_and_continues_alike(void **state)
     }
 }
 
+/* Every other tiny model of tests/data/llama, whatever its family, in every layout on 4 devices. */
+static void every_family_is_alike_on_four_devices(void **state)
+{
+    for (int v = 0; v < LLAMA_VARIANTS; v++) {
+        const char *variant = llama_variants[v];
+        Question q = {variant, NULL, .rows = 3, .n_tokens = 21, .n_new = 8, .first = 1, .more = 9};
+        Answers alone;
+        cvn_err err = {0};
+        if (strcmp(variant, models[0]) == 0 || strcmp(variant, models[1]) == 0)
+            continue;
+        must(answers_ask(&q, NULL, NULL, &alone, &err), &err);
+        Curve curve = train(variant, OPTIMIZER_ADAMW, NULL, NULL);
+        for (int l = 0; l < LAYOUTS; l++) {
+            const char *mesh = mesh_of(layouts[l], 3);
+            if ((v + l) % TAKEN)
+                continue;
+            answers_check(&q, &alone, mesh, layouts[l], 1e-5);
+            check_training(variant, OPTIMIZER_ADAMW, mesh, layouts[l], &curve, 1e-4);
+        }
+    }
+}
+
 /* A layout that is added must be added here. */
 static void every_layout_is_in_the_table(void **state)
 {
@@ -137,6 +165,7 @@ int main(void)
         cmocka_unit_test(every_layout_is_in_the_table),
         cmocka_unit_test(every_cell_trains_alike),
         cmocka_unit_test(every_cell_scores_and_continues_alike),
+        cmocka_unit_test(every_family_is_alike_on_four_devices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

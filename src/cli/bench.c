@@ -58,8 +58,8 @@ enum {
 
 static const Option *const options[] = {
     OPTION(PRESET, "preset", .letter = 'p', .kind = ARG_CHOICE, .required = true, .group = 1,
-           .value = "NAME", .choice = choice_of_preset, .or_shape = true,
-           .help = "shape with random weights made in memory, one of"),
+           .value = "NAME", .choice = choice_of_preset, .brief = true, .or_shape = true,
+           .help = "shape with random weights made in memory: " PRESETS_SHOWN),
     OPTION(MODEL, "model", .letter = 'm', .kind = ARG_INPUT, .model = true, .required = true,
            .group = 1, .value = "DIR", .help = "a model on disk instead"),
     OPTION(PREFILL, "prefill", .kind = ARG_INT, .high = 1 << 24, .value = "N", .fallback = "512",

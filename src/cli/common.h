@@ -25,6 +25,10 @@ extern const Option shared_options[SHARED_OPTIONS];
 
 /* Choices: the names of presets; of layouts; of what is recomputed; the types that weights are stored in. */
 const char *choice_of_preset(size_t i);
+/* Some of them, for help: there are too many for a page. */
+#define PRESETS_SHOWN                                                                              \
+    "stories15m, llama3.2-1b, qwen3-4b …; a name that is none lists all, and "                   \
+    "family=NAME,dim=N,… is one of your own"
 const char *choice_of_layout(size_t i);
 
 /* Of --mesh: that it is one, whatever lies on it; of --device: that there is such a kind. */

@@ -13,7 +13,8 @@ enum { PRESET, SEED, DTYPE, CONTEXT, TOKENIZER, SHARD, FORCE, THREADS, OUTPUT };
 
 static const Option *const options[] = {
     OPTION(PRESET, "preset", .letter = 'p', .kind = ARG_CHOICE, .required = true, .value = "NAME",
-           .choice = choice_of_preset, .or_shape = true, .help = "shape of the model, one of"),
+           .choice = choice_of_preset, .brief = true, .or_shape = true,
+           .help = "shape of the model: " PRESETS_SHOWN),
     [SEED] = SHARED(SEED),
     OPTION(DTYPE, "dtype", .kind = ARG_CHOICE, .value = "TYPE", .choices = storage_choices,
            .help = "type of the weights, else the preset's"),

@@ -66,7 +66,7 @@ void io_adapter_read(const IoAdapter *adapter, const IoModel *model, int number,
     const Param *p = &adapter->params.list.param[number];
     const IoTensor *tensor = io_tensors_find(&adapter->tensors, p->file_name[NAMING_HF]);
 
-    if (!model_is_interleaved(model->desc) || !p->rotated) {
+    if (model_has_hf_pairs(model->desc) || !p->rotated) {
         io_decode(tensor, 0, p->n, out);
         return;
     }

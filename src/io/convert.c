@@ -104,6 +104,8 @@ void io_decode(const IoTensor *tensor, int64_t first, int64_t n, float *out)
         decode_blocks(tensor, first, n, out);
     else if (n > 0)
         decode_plain(tensor->dtype, tensor->data + cvn_dtype_bytes(tensor->dtype, first), n, out);
+    for (int64_t i = 0; tensor->shift != 0 && i < n; i++)
+        out[i] += tensor->shift;
     if (tensor->adapter)
         lora_merge(tensor->adapter, first, n, out);
 }

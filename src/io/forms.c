@@ -20,16 +20,17 @@ static int refuse_type(const FormOptions *o, const char *form, const char *types
 /* ---- Hugging Face ---- */
 
 /* A tensor in the header of safetensors. */
-static void put_entry(StrBuf *text, const Param *p, cvn_dtype dtype, uint64_t *at)
+static void put_entry(StrBuf *text, const Param *p, const ParamTensor *t, cvn_dtype dtype,
+                      uint64_t *at)
 {
-    uint64_t end = *at + param_bytes(p, dtype);
+    uint64_t end = *at + (t->n > 1 ? cvn_dtype_bytes(dtype, t->elements) : param_bytes(p, dtype));
     cvn_dtype stored = p->form == PARAM_QUANTIZED ? CVN_I8
                        : p->form == PARAM_SCALES  ? p->quant.scale_dtype
                                                   : dtype;
-    strbuf_printf(text, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[", p->file_name[NAMING_HF],
-                  st_dtype_name(stored));
+    strbuf_printf(text, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[", t->name, st_dtype_name(stored));
     for (int d = 0; d < p->file_rank; d++)
-        strbuf_printf(text, "%s%" PRId64, d ? "," : "", p->file_dims[d]);
+        strbuf_printf(text, "%s%" PRId64, d ? "," : "",
+                      d == 0 && t->n > 1 ? t->rows : p->file_dims[d]);
     strbuf_printf(text, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", *at, end);
     *at = end;
 }
@@ -43,11 +44,14 @@ static int put_safetensors(Out *out, const ParamList *params, const SaveFiles *f
     strbuf_puts(&text, "{\"__metadata__\":{\"format\":\"pt\"}");
     for (int i = 0; i < params->n; i++) {
         const Param *p = &params->param[i];
-        if (files->file[i] != file || p->form == PARAM_SCALES)
+        const ParamTensor t = params_tensor(params, i, NAMING_HF);
+        if (files->file[i] != file || p->form == PARAM_SCALES || t.n == 0)
             continue;
-        put_entry(&text, p, dtype, &at);
-        if (p->form == PARAM_QUANTIZED)
-            put_entry(&text, &params->param[p->scale], dtype, &at);
+        put_entry(&text, p, &t, dtype, &at);
+        if (p->form == PARAM_QUANTIZED) {
+            const ParamTensor scale = params_tensor(params, p->scale, NAMING_HF);
+            put_entry(&text, &params->param[p->scale], &scale, dtype, &at);
+        }
     }
     strbuf_putc(&text, '}');
     while ((text.length + 8) % 64 != 0 && !text.failed)
@@ -59,19 +63,33 @@ static int put_safetensors(Out *out, const ParamList *params, const SaveFiles *f
     out_bytes(out, &n, sizeof n);
     out_text(out, &text);
     for (int i = 0; i < params->n; i++)
-        if (files->file[i] == file && params->param[i].form != PARAM_SCALES)
-            out_param(out, &params->param[i], (OutType){.dtype = dtype}, -1, 0, 1);
+        if (files->file[i] == file && params->param[i].form != PARAM_SCALES) {
+            const ParamTensor t = params_tensor(params, i, NAMING_HF);
+            for (int k = 0; k < t.n; k++)
+                out_param(out, &params->param[t.member[k]], (OutType){.dtype = dtype}, -1, 0, 1);
+        }
     return CVN_OK;
 }
 
 Model *form_hf_model(const IoModel *model, const WeightType *type, Arena *arena)
 {
     Model *written = model_copy(model->desc, arena);
-    model_set_interleaved(written, false);
+    model_set_hf_pairs(written);
     model_set_quant(written, type->quant);
     if (type->quant.kind == QUANT_NONE)
         model_set_dtype(written, type->dtype);
     return written;
+}
+
+/* The tensor of a parameter, and in the same file those that share it. */
+static void save_files_add_tensor(SaveFiles *files, const ParamList *params, int i, OutType type)
+{
+    const ParamTensor t = params_tensor(params, i, NAMING_HF);
+    uint64_t bytes = 0;
+    for (int k = 0; k < t.n; k++)
+        bytes += out_param_bytes(&params->param[t.member[k]], type);
+    for (int k = 0; k < t.n; k++)
+        save_files_add(files, t.member[k], t.name, k ? 0 : bytes);
 }
 
 int form_hf(Out *out, const FormOptions *o, cvn_err *err)
@@ -88,8 +106,7 @@ int form_hf(Out *out, const FormOptions *o, cvn_err *err)
         const Param *p = &params.param[i];
         if (p->form == PARAM_SCALES)
             continue;
-        save_files_add(&files, i, p->file_name[NAMING_HF],
-                       out_param_bytes(p, (OutType){.dtype = dtype}));
+        save_files_add_tensor(&files, &params, i, (OutType){.dtype = dtype});
         if (p->form == PARAM_QUANTIZED) /* in the same file */
             save_files_add(&files, p->scale, params.param[p->scale].file_name[NAMING_HF], 0);
     }
@@ -112,7 +129,7 @@ int form_hf(Out *out, const FormOptions *o, cvn_err *err)
 static OutType gguf_type(const Param *p, const Model *m, const WeightType *type)
 {
     const BlockKind block = param_block(p, m, type);
-    if (p->file_rank < 2)
+    if (p->init != INIT_NORMAL)
         return (OutType){.dtype = CVN_F32};
     return (OutType){.dtype = type->block ? CVN_F16 : type->dtype, .block = block};
 }
@@ -152,6 +169,14 @@ static void put_real(void *of, const char *key, double value)
     gguf_key_f32(of, key, value);
 }
 
+static void put_switches(void *of, const char *key, const int64_t *value, int64_t n)
+{
+    GgufKeys *keys = of;
+    gguf_key_array(keys, key, GGUF_BOOL, (uint64_t)n);
+    for (int64_t i = 0; i < n; i++)
+        strbuf_putc(&keys->bytes, (char)value[i]);
+}
+
 static void put_text(void *of, const char *key, const char *value)
 {
     gguf_key_text(of, key, value);
@@ -177,7 +202,11 @@ static void put_general(GgufKeys *keys, const Gguf *from, const FormOptions *o)
 
 static int put_settings(GgufKeys *keys, const IoModel *model, const FormOptions *o, cvn_err *err)
 {
-    const GgufSink sink = {.of = keys, .integer = put_integer, .real = put_real, .text = put_text};
+    const GgufSink sink = {.of = keys,
+                           .integer = put_integer,
+                           .real = put_real,
+                           .text = put_text,
+                           .switches = put_switches};
     const char *architecture = model_gguf_architecture(model->desc);
     gguf_key_text(keys, "general.architecture", architecture ? architecture : "");
     put_general(keys, model->gguf, o);
@@ -206,11 +235,14 @@ int form_gguf(Out *out, const FormOptions *o, cvn_err *err)
 {
     const Model *m = out->model->desc;
     const ParamList *params = &out->model->params;
-    const float *divisors = model_rope_divisors(m, out->arena);
     uint32_t version = 3;
-    uint64_t at = 0, n = (uint64_t)params->n + (divisors != NULL);
+    RopeTensor rope[2];
+    const int n_rope = model_rope_tensors(m, out->arena, rope);
+    uint64_t at = 0, n = (uint64_t)n_rope;
     GgufKeys keys = {0};
     SCOPED(strbuf_free) StrBuf head = {0};
+    for (int i = 0; i < params->n; i++)
+        n += params_tensor(params, i, NAMING_GGUF).n > 0;
     if (o->type->quant.kind)
         return refuse_type(o, "GGUF files", "those from q4_0 to q8_0 are", err);
     int code = put_settings(&keys, out->model, o, err);
@@ -228,13 +260,16 @@ int form_gguf(Out *out, const FormOptions *o, cvn_err *err)
     strbuf_add(&head, keys.bytes.text, keys.bytes.length);
     if (o->tokenizer)
         strbuf_add(&head, o->tokenizer->bytes.text, o->tokenizer->bytes.length);
-    int64_t half = model_rope_pairs(m);
-    if (divisors)
-        put_tensor(&head, "rope_freqs.weight", 1, &half, (OutType){.dtype = CVN_F32}, &at, half);
+    for (int i = 0; i < n_rope; i++)
+        put_tensor(&head, rope[i].name, 1, &rope[i].n, (OutType){.dtype = CVN_F32}, &at, rope[i].n);
     for (int i = 0; i < params->n; i++) {
         const Param *p = &params->param[i];
-        put_tensor(&head, p->file_name[NAMING_GGUF], p->file_rank, p->file_dims,
-                   gguf_type(p, m, o->type), &at, p->n);
+        const ParamTensor t = params_tensor(params, i, NAMING_GGUF);
+        const int64_t dims[PARAM_FILE_RANK] = {t.n > 1 ? t.rows : p->file_dims[0], p->file_dims[1],
+                                               p->file_dims[2], p->file_dims[3]};
+        if (t.n)
+            put_tensor(&head, t.name, p->file_rank, dims, gguf_type(p, m, o->type), &at,
+                       t.elements);
     }
     bool failed = keys.bytes.failed || head.failed;
     strbuf_free(&keys.bytes);
@@ -243,13 +278,17 @@ int form_gguf(Out *out, const FormOptions *o, cvn_err *err)
     if (failed)
         return err_set(err, CVN_EMEM, "no memory for the header of a GGUF file");
     out->interleaved = model_gguf_interleaves(m);
+    out->above_one = model_gguf_above_one(m);
     out_padding(out, 32);
-    if (divisors) {
-        out_bytes(out, divisors, (size_t)half * sizeof *divisors);
+    for (int i = 0; i < n_rope; i++) {
+        out_bytes(out, rope[i].value, (size_t)rope[i].n * sizeof *rope[i].value);
         out_padding(out, 32);
     }
     for (int i = 0; i < params->n; i++) {
-        out_param(out, &params->param[i], gguf_type(&params->param[i], m, o->type), -1, 0, 1);
+        const ParamTensor t = params_tensor(params, i, NAMING_GGUF);
+        for (int k = 0; k < t.n; k++) /* in the type of the first */
+            out_param(out, &params->param[t.member[k]], gguf_type(&params->param[i], m, o->type),
+                      -1, 0, 1);
         out_padding(out, 32);
     }
     return CVN_OK;

@@ -72,6 +72,8 @@ const GgufValue *gguf_find(const Gguf *gguf, const char *key);
 /* Numbers of any integer or float type; false when the key is absent or no such number. */
 bool gguf_int(const Gguf *gguf, const char *key, int64_t *out);
 bool gguf_real(const Gguf *gguf, const char *key, double *out);
+/* At most n elements of a list of integers or booleans; *length is how many it has. */
+bool gguf_ints(const Gguf *gguf, const char *key, int64_t n, int64_t *out, int64_t *length);
 
 /* A string value copied to the arena; NULL when the key is absent, no string, or holds a NUL. */
 const char *gguf_string(const Gguf *gguf, const char *key, Arena *arena);

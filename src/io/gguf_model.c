@@ -47,6 +47,26 @@ static const char *get_text(const void *of, const char *key)
     return gguf_string(gguf, key, gguf->tensors.arena);
 }
 
+static bool get_list(const void *of, const char *key, int64_t n, int64_t *out, int64_t *length)
+{
+    return gguf_ints(of, key, n, out, length);
+}
+
+/* Of tensors of a few numbers. */
+static const float *get_numbers(const void *of, const char *name, int64_t *n)
+{
+    enum { MOST = 1 << 13 };
+    const Gguf *gguf = of;
+    const IoTensor *t = io_tensors_find(&gguf->tensors, name);
+    *n = 0;
+    if (!t || t->n < 1 || t->rank != 1 || t->n > MOST || !io_is_numeric(t))
+        return NULL;
+    float *values = arena_array(gguf->tensors.arena, (size_t)t->n, sizeof *values);
+    io_decode(t, 0, t->n, values);
+    *n = t->n;
+    return values;
+}
+
 static bool has(const void *of, const char *key)
 {
     return gguf_find(of, key) != NULL;
@@ -137,9 +157,7 @@ static cvn_dtype natural_dtype(const Gguf *gguf)
 
 int gguf_model(Model **model, const Gguf *gguf, cvn_err *err)
 {
-    enum { MOST_DIVISORS = 1 << 13 };
     Arena *arena = gguf->tensors.arena;
-    const IoTensor *divisors = io_tensors_find(&gguf->tensors, "rope_freqs.weight");
     GgufSource source = {.file = gguf->file,
                          .of = gguf,
                          .integer = get_integer,
@@ -147,18 +165,11 @@ int gguf_model(Model **model, const Gguf *gguf, cvn_err *err)
                          .text = get_text,
                          .has = has,
                          .has_tensor = has_tensor,
+                         .list = get_list,
+                         .numbers = get_numbers,
                          .vocab = vocab_of(gguf),
                          .dtype = natural_dtype(gguf)};
     const char *architecture = get_text(gguf, "general.architecture");
-    if (divisors) {
-        if (divisors->rank != 1 || divisors->n > MOST_DIVISORS || !io_is_numeric(divisors))
-            return err_set(err, CVN_EFORMAT, "'%s': rope_freqs.weight is no list of factors",
-                           gguf->file);
-        float *values = arena_array(arena, (size_t)divisors->n + 1, sizeof *values);
-        io_decode(divisors, 0, divisors->n, values);
-        source.divisors = values;
-        source.n_divisors = divisors->n;
-    }
     if (architecture && model_knows_gguf(architecture))
         TRY(check_keys(gguf, architecture, err));
     TRY(model_of_gguf(model, &source, arena, err));

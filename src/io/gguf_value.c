@@ -84,6 +84,20 @@ bool gguf_int(const Gguf *gguf, const char *key, int64_t *out)
     return true;
 }
 
+bool gguf_ints(const Gguf *gguf, const char *key, int64_t n, int64_t *out, int64_t *length)
+{
+    const GgufValue *value = gguf_find(gguf, key);
+    if (!value || value->type != GGUF_ARRAY ||
+        !(is_integer(value->element) || value->element == GGUF_BOOL) || value->n == 0)
+        return false;
+    const GgufType type = value->element == GGUF_BOOL ? GGUF_U8 : value->element;
+    const size_t bytes = value->bytes / (size_t)value->n;
+    *length = value->n > INT32_MAX ? INT32_MAX : (int64_t)value->n;
+    for (int64_t i = 0; i < *length && i < n; i++)
+        out[i] = load_int(type, value->data + (size_t)i * bytes);
+    return true;
+}
+
 bool gguf_real(const Gguf *gguf, const char *key, double *out)
 {
     const GgufValue *value = gguf_find(gguf, key);

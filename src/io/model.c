@@ -8,7 +8,9 @@
 #include "io/meta.h"
 #include "io/packed.h"
 #include "io/weights_quantize.h"
+#include "model/gguf.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 const char *io_kind_name(IoKind kind)
@@ -161,7 +163,7 @@ static bool is_tolerated(const IoModel *model, const IoTensor *tensor)
                                                    [NAMING_GGUF] = "output.weight"};
     if (io_ends_with(tensor->name, ".rotary_emb.inv_freq") ||
         strcmp(tensor->name, "rope.freqs") == 0 ||
-        (model->kind == IO_KIND_GGUF && strcmp(tensor->name, "rope_freqs.weight") == 0))
+        (model->kind == IO_KIND_GGUF && strncmp(tensor->name, "rope_f", 6) == 0))
         return true;
     const ModelShape shape = model_shape(model->desc);
     return shape.tied && strcmp(tensor->name, head[io_naming(model->kind)]) == 0 &&
@@ -192,6 +194,60 @@ static int report(const IoModel *model, int n_missing, const StrBuf *missing, in
     return CVN_OK;
 }
 
+/* The rows of a parameter in a tensor that has those of others, too. */
+static int take_rows(IoModel *model, int i, const IoTensor *whole, ParamNaming naming,
+                     const IoTensor **out, cvn_err *err)
+{
+    char shape[128];
+    const ParamList *list = &model->params;
+    const Param *param = &list->param[i];
+    int64_t before = 0, rows = 0;
+    for (int k = list->layer[param->layer]; k < list->layer[param->layer + 1]; k++) {
+        const Param *other = &list->param[k];
+        if (!other->fused[naming] || strcmp(other->fused[naming], param->fused[naming]) != 0)
+            continue;
+        before += k < i ? other->file_dims[0] : 0;
+        rows += other->file_dims[0];
+    }
+    if (whole->dims[0] != rows || whole->rank != param->file_rank)
+        return err_set(
+            err, CVN_ESHAPE,
+            "'%s': tensor '%s' has shape %s where the config of '%s' makes it %" PRId64 " rows",
+            whole->file, whole->name, io_shape_text(whole->dims, whole->rank, shape, sizeof shape),
+            model->path, rows);
+    if (whole->n_parts || (whole->coding != IO_PLAIN && whole->coding != IO_BLOCKS))
+        return err_set(err, CVN_EUNSUPPORTED,
+                       "'%s': tensor '%s' is of type %s and holds several weights, which is not "
+                       "read; take the model in another quantization",
+                       whole->file, whole->name, whole->type);
+    IoTensor part = *whole;
+    const size_t row = whole->bytes / (size_t)rows;
+    part.dims[0] = param->file_dims[0];
+    part.n = whole->n / rows * part.dims[0];
+    part.bytes = row * (size_t)part.dims[0];
+    part.data += row * (size_t)before;
+    *out = arena_copy(&model->arena, &part, sizeof part);
+    return CVN_OK;
+}
+
+/* The tensor of a parameter, or NULL where there is none; *whole is that of the file. */
+static int find_source(IoModel *model, int i, ParamNaming naming, const IoTensor **whole,
+                       const IoTensor **out, cvn_err *err)
+{
+    const Param *param = &model->params.param[i];
+    const char *fused = param->form == PARAM_PLAIN ? param->fused[naming] : NULL;
+    *whole = fused ? io_tensors_find(&model->tensors, fused) : NULL;
+    if (*whole)
+        return take_rows(model, i, *whole, naming, out, err);
+    *out = *whole = io_tensors_find(&model->tensors, param->file_name[naming]);
+    if (*whole && naming == NAMING_GGUF && param->above_one && model_gguf_above_one(model->desc)) {
+        IoTensor lower = **whole;
+        lower.shift = -1;
+        *out = arena_copy(&model->arena, &lower, sizeof lower);
+    }
+    return CVN_OK;
+}
+
 int io_audit(IoModel *model, cvn_err *err)
 {
     ParamNaming naming = io_naming(model->kind);
@@ -202,12 +258,13 @@ int io_audit(IoModel *model, cvn_err *err)
     bool *used = arena_array(&model->arena, model->tensors.n + 1, sizeof *used);
     for (int i = 0; i < model->params.n && code == CVN_OK; i++) {
         const Param *param = &model->params.param[i];
-        source[i] = io_tensors_find(&model->tensors, param->file_name[naming]);
-        if (!source[i]) {
-            list_name(&missing, &n_missing, param->file_name[naming]);
+        const IoTensor *whole = NULL;
+        code = find_source(model, i, naming, &whole, &source[i], err);
+        if (code == CVN_OK && !whole)
+            list_name(&missing, &n_missing, params_tensor(&model->params, i, naming).name);
+        if (code != CVN_OK || !whole)
             continue;
-        }
-        used[source[i] - model->tensors.tensor] = true;
+        used[whole - model->tensors.tensor] = true;
         code = check_tensor(model, param, source[i], err);
     }
     for (size_t i = 0; i < model->tensors.n; i++)

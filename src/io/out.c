@@ -133,6 +133,8 @@ static void encode_rows(void *context, int thread, int n_threads)
             continue;
         }
         io_decode(t, from * width + p->column, p->columns, values);
+        for (int64_t c = 0; r->out->above_one && p->param->above_one && c < p->columns; c++)
+            values[c] += 1;
         for (int64_t c = 0; p->type.dtype == CVN_F16 && !p->type.block && c < p->columns; c++)
             r->too_large[thread] += isfinite(values[c]) && fabsf(values[c]) > F16_MOST;
         if (r->scales)

@@ -49,6 +49,7 @@ typedef struct Out {
     Arena *arena;         /* borrowed: all below is in it */
     const IoModel *model; /* opened and audited */
     bool interleaved;     /* order of rotary pairs that is written */
+    bool above_one;       /* norms are written as what is multiplied by (Param.above_one) */
     OutFile *file;        /* [n_files] */
     size_t n_files;
     int threads; /* 0: as many as the machine has */

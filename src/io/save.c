@@ -54,9 +54,12 @@ static void plan_shards(Save *save)
 {
     save->files = save_files("model", save->options->shard_bytes, save->params.n, &save->arena);
     for (int i = 0; i < save->params.n; i++) {
-        const Param *param = &save->params.param[i];
-        save_files_add(&save->files, i, param->file_name[NAMING_HF],
-                       param_bytes(param, save->options->dtype));
+        const ParamTensor t = params_tensor(&save->params, i, NAMING_HF);
+        uint64_t bytes = 0;
+        for (int k = 0; k < t.n; k++)
+            bytes += param_bytes(&save->params.param[t.member[k]], save->options->dtype);
+        for (int k = 0; k < t.n; k++)
+            save_files_add(&save->files, t.member[k], t.name, k ? 0 : bytes);
     }
 }
 
@@ -108,17 +111,23 @@ static int write_params(Save *save, StWriter *writer, int shard, cvn_err *err)
     TRY(st_writer_metadata(writer, "format", "pt", err));
     for (int i = 0; i < save->params.n; i++) {
         const Param *param = &save->params.param[i];
-        if (save->files.file[i] == shard)
-            TRY(st_writer_declare(writer, param->file_name[NAMING_HF], save->options->dtype,
-                                  param->file_rank, param->file_dims, err));
+        const ParamTensor t = params_tensor(&save->params, i, NAMING_HF);
+        const int64_t dims[PARAM_FILE_RANK] = {t.n > 1 ? t.rows : param->file_dims[0],
+                                               param->file_dims[1], param->file_dims[2],
+                                               param->file_dims[3]};
+        if (save->files.file[i] == shard && t.n)
+            TRY(st_writer_declare(writer, t.name, save->options->dtype, param->file_rank, dims,
+                                  err));
     }
     TRY(st_writer_begin(writer, err));
     for (int i = 0; i < save->params.n; i++) {
-        save->param = &save->params.param[i];
-        if (save->files.file[i] != shard)
-            continue;
-        TRY(check_interrupt(save, err));
-        TRY(write_param(save, writer, index++, err));
+        const ParamTensor t = params_tensor(&save->params, i, NAMING_HF);
+        for (int k = 0; k < t.n && save->files.file[i] == shard; k++) {
+            save->param = &save->params.param[t.member[k]];
+            TRY(check_interrupt(save, err));
+            TRY(write_param(save, writer, index, err));
+        }
+        index += t.n > 0 && save->files.file[i] == shard;
     }
     return st_writer_commit(writer, err);
 }
@@ -305,7 +314,7 @@ static int save_all(void *of, cvn_err *err)
     bool exists = file_exists(folder);
     bool filled = exists && !file_folder_is_empty(folder);
     TRY(model_check(saved, folder, err));
-    if (model_is_interleaved(saved))
+    if (!model_has_hf_pairs(saved))
         return err_set(err, CVN_EINVAL, "'%s': interleaved rotary pairs have no Hugging Face form",
                        folder);
     if (exists && !file_is_folder(folder))

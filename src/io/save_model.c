@@ -39,7 +39,7 @@ int save_fill_model(void *context, const Param *param, int64_t first, int64_t n,
     const Param *same = params_find(&model->params, param->kind, param->layer);
     const IoTensor *tensor = model->source[same - model->params.param];
     (void)err;
-    if (param->rotated && model_is_interleaved(model->desc))
+    if (param->rotated && !model_has_hf_pairs(model->desc))
         fill_reordered(tensor, param, first, n, out);
     else
         io_decode(tensor, first, n, out);
@@ -54,6 +54,6 @@ int save_model(const char *folder, const IoModel *model, const SaveOptions *opti
                        "'%s' is quantized; convert the model it was made from", model->path);
     TRY(arena_begin(&arena, err));
     Model *saved = model_copy(model->desc, &arena);
-    model_set_interleaved(saved, false);
+    model_set_hf_pairs(saved);
     return save_folder(folder, saved, options, save_fill_model, (void *)(uintptr_t)model, err);
 }

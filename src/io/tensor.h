@@ -47,7 +47,9 @@ typedef struct IoTensor {
     int n_parts;                   /* 0 for a tensor in one piece */
     const struct IoTensor *part;   /* [n_parts], in the list's arena */
     const struct IoPacked *packed; /* of IO_PACKED: how (packed.h) */
-    /* Added to the elements when they are read, or NULL (adapter.h). */
+    /* Added to the elements when they are read: -1 of norms that a file has above one. */
+    float shift;
+    /* Added likewise, or NULL (adapter.h). */
     const struct LoraProduct *adapter;
 } IoTensor;
 

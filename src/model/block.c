@@ -27,6 +27,7 @@ Model *model_new(int64_t layers, Arena *arena)
                  .context = 2048,
                  .embedding_scale = 1,
                  .residual_scale = 1,
+                 .logits_scale = 1,
                  .logits_divisor = 1,
                  .init_range = 0.02,
                  .dtype = CVN_F32,
@@ -43,6 +44,14 @@ Model *model_of_layers(const Model *model, int64_t layers, Arena *arena)
     Model *m = arena_copy(arena, model, sizeof *m);
     m->layers = layers < model->layers ? layers : model->layers;
     m->block = arena_copy(arena, model->block, (size_t)m->layers * sizeof *m->block);
+    for (int64_t i = 0; i < m->layers; i++) {
+        Attention *a = &m->block[i].attention;
+        for (int list = 0; list < 2; list++)
+            if (a->rope.divisors[list])
+                a->rope.divisors[list] =
+                    arena_copy(arena, a->rope.divisors[list],
+                               (size_t)rope_pairs(a) * sizeof *a->rope.divisors[list]);
+    }
     return m;
 }
 
@@ -237,7 +246,7 @@ static const Attention *rotating(const Model *m)
 
 int64_t model_rope_pairs(const Model *m)
 {
-    return rotating(m)->head_dim / 2;
+    return rope_pairs(rotating(m));
 }
 
 void model_rope_frequencies(const Model *m, int64_t length, double *out)
@@ -246,21 +255,38 @@ void model_rope_frequencies(const Model *m, int64_t length, double *out)
     rope_frequencies(a, m->context, length, out);
 }
 
-const float *model_rope_divisors(const Model *m, Arena *arena)
+static const float *as_floats(const double *value, size_t n, Arena *arena)
+{
+    float *out = arena_array(arena, n, sizeof *out);
+    for (size_t i = 0; i < n; i++)
+        out[i] = (float)value[i];
+    return out;
+}
+
+int model_rope_tensors(const Model *m, Arena *arena, RopeTensor out[2])
 {
     Attention a = *rotating(m);
-    size_t n = (size_t)a.head_dim / 2;
-    if (a.rope.off || a.rope.scaling != ROPE_LLAMA3)
-        return NULL;
+    const size_t n = (size_t)rope_pairs(&a);
+    if (a.rope.off)
+        return 0;
+    if (a.rope.scaling == ROPE_LONGROPE) {
+        out[0] = (RopeTensor){"rope_factors_long.weight", as_floats(a.rope.divisors[1], n, arena),
+                              (int64_t)n};
+        out[1] = (RopeTensor){"rope_factors_short.weight", as_floats(a.rope.divisors[0], n, arena),
+                              (int64_t)n};
+        return 2;
+    }
+    if (a.rope.scaling != ROPE_LLAMA3)
+        return 0;
     double *plain = arena_array(arena, n, sizeof *plain),
            *scaled = arena_array(arena, n, sizeof *scaled);
-    float *divisor = arena_array(arena, n, sizeof *divisor);
     rope_frequencies(&a, m->context, m->context, scaled);
     a.rope.scaling = ROPE_PLAIN;
     rope_frequencies(&a, m->context, m->context, plain);
     for (size_t i = 0; i < n; i++)
-        divisor[i] = (float)(plain[i] / scaled[i]);
-    return divisor;
+        plain[i] /= scaled[i];
+    out[0] = (RopeTensor){"rope_freqs.weight", as_floats(plain, n, arena), (int64_t)n};
+    return 1;
 }
 
 void model_add_identity(const Model *m, int64_t length, StrBuf *out)
@@ -277,9 +303,18 @@ void model_add_identity(const Model *m, int64_t length, StrBuf *out)
     strbuf_printf(out, "%" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %a %a %d ",
                   s.width, s.layers, s.heads, s.ffn, s.vocab, first->norms.eps,
                   attention_scale(rotating(m)), model_is_interleaved(m));
-    for (int64_t i = 0; i < m->layers; i++)
-        if (m->block[i].attention.rope.off)
+    if (strcmp(model_family(m), "llama") != 0)
+        strbuf_printf(out, "%s %a %a %a %a %a ", model_family(m), m->embedding_scale,
+                      m->residual_scale, m->logits_scale, m->logits_divisor, m->logits_cap);
+    for (int64_t i = 0; i < m->layers; i++) {
+        const Attention *a = &m->block[i].attention;
+        if (a->rope.off)
             strbuf_printf(out, "layer %" PRId64 " without rope ", i);
+        if (a->local && a->window)
+            strbuf_printf(out, "layer %" PRId64 " within %" PRId64 " ", i, a->window);
+        if (a->qk_norm)
+            strbuf_printf(out, "layer %" PRId64 " with norms %d ", i, (int)a->qk_norm);
+    }
     strbuf_printf(out, "%d %" PRId64 " ", (int)m->quant.kind, m->quant.group);
 }
 
@@ -350,29 +385,14 @@ int model_check_layers(int64_t layers, const char *file, cvn_err *err)
 static const char *undone_block(const Block *b)
 {
     const Attention *a = &b->attention;
-    return b->norms.kind != NORM_RMS      ? "norms that subtract the mean (LayerNorm)"
-           : b->norms.gain != GAIN_WEIGHT ? "norms with another gain than their weight"
-           : !b->norms.before             ? "layers without norms in front of their parts"
-           : b->norms.after               ? "norms behind attention and feed-forward parts"
-           : a->qk_norm                   ? "norms of queries and keys"
-           : a->window                    ? "attention within a window"
-           : a->chunk                     ? "attention within chunks"
-           : a->sinks                     ? "sinks of attention"
-           : a->cap != 0                  ? "a soft cap on the scores of attention"
-           : a->rope.fraction != 1        ? "rotary positions on part of a head"
-           : !b->mlp.gated                ? "feed-forward parts without a gate"
-           : b->experts.number            ? "experts"
-           : b->parallel                  ? "attention and feed-forward parts side by side"
-                                          : NULL;
-}
-
-static const char *undone(const Model *m)
-{
-    return m->embedding_scale != 1  ? "a multiplier of embeddings"
-           : m->residual_scale != 1 ? "a multiplier of what is added to the residual stream"
-           : m->logits_divisor != 1 ? "a divisor of logits"
-           : m->logits_cap != 0     ? "a soft cap on logits"
-                                    : NULL;
+    return a->local && a->window        ? "attention within a window"
+           : a->chunk                   ? "attention within chunks"
+           : a->sinks                   ? "sinks of attention"
+           : a->cap != 0                ? "a soft cap on the scores of attention"
+           : !b->mlp.gated              ? "feed-forward parts without a gate"
+           : b->experts.number          ? "experts"
+           : b->norms.gain == GAIN_NONE ? "layers whose norms have no weights"
+                                        : NULL;
 }
 
 static int check_block(const Block *b, const char *file, cvn_err *err)
@@ -397,8 +417,10 @@ static int check_block(const Block *b, const char *file, cvn_err *err)
           b->norms.eps < 1)) /* with 0 the norm of a row of zeros is no number */
         return err_set(err, CVN_EFORMAT, "'%s': rms_norm_eps is %g; it must be over 0 and below 1",
                        file, b->norms.eps);
-    if (b->mlp.activation != ACTIVATION_SILU)
-        return err_set(err, CVN_EUNSUPPORTED, "'%s': hidden_act is '%s'; only 'silu' is supported",
+    if (b->mlp.activation == ACTIVATION_GELU)
+        return err_set(err, CVN_EUNSUPPORTED,
+                       "'%s': hidden_act is '%s'; 'silu', 'gelu_pytorch_tanh' and 'relu' are "
+                       "supported",
                        file, activation_name(b->mlp.activation));
     if (!(a->scale >= 0 && a->scale <= 1e6))
         return err_set(err, CVN_EFORMAT,
@@ -420,7 +442,7 @@ static int check_ids(const SpecialIds *ids, const char *what, int64_t vocab, con
 
 int model_check(const Model *m, const char *file, cvn_err *err)
 {
-    const char *what = undone(m);
+    const char *what = NULL;
     TRY(check_limits(m, model_limits, file, err));
     TRY(model_check_layers(m->layers, file, err));
     for (int64_t i = 0; i < m->layers; i++) {

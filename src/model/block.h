@@ -17,7 +17,9 @@ typedef enum RopeScaling {
     ROPE_LINEAR,
     ROPE_DYNAMIC,
     ROPE_YARN,
-    ROPE_LLAMA3
+    ROPE_LLAMA3,
+    ROPE_LONGROPE,
+    ROPE_PROPORTIONAL
 } RopeScaling;
 
 /* Rotary positions of a layer. */
@@ -25,17 +27,22 @@ typedef struct Rope {
     bool off; /* queries and keys are not rotated (NoPE): order is what other layers tell */
     /* pairs: false (i, i + head_dim/2), Hugging Face; true (2i, 2i + 1), Meta and GGUF */
     bool interleaved;
-    double fraction;     /* of a head's dimensions that are rotated */
+    double fraction;     /* of a head's dimensions that are rotated: the first ones */
     double theta;        /* base of the frequencies */
-    RopeScaling scaling; /* which of the next six count */
-    double factor;       /* linear, dynamic without alpha, yarn, llama3 */
+    RopeScaling scaling; /* which of those below count */
+    double factor;       /* linear, dynamic without alpha, yarn, llama3, longrope */
     double alpha;        /* dynamic: fixes how theta is raised; 0: by factor and length */
     /* turns within the original context: at most so many: divided by the factor; at least so many: kept; yarn
        (beta_slow, beta_fast), llama3 (low_freq_factor, high_freq_factor) */
     double ramp[2];
-    double sharpness;         /* yarn: what rotated queries and keys are multiplied by */
-    bool truncate;            /* yarn: the ramp begins and ends at whole pairs */
-    int64_t original_context; /* yarn, llama3: positions of pretraining */
+    double sharpness; /* yarn, longrope: what rotated queries and keys are multiplied by */
+    bool truncate;    /* yarn: the ramp begins and ends at whole pairs */
+    /* longrope: what each plain frequency is divided by, [pairs], in texts within the original context and in longer
+       ones; the arena's */
+    const double *divisors[2];
+    int64_t original_context; /* yarn, llama3, longrope: positions of pretraining */
+    /* yarn: a query at position p is multiplied by 1 + temper ln(1 + floor(p / original_context)); 0: it stays */
+    double temper;
 } Rope;
 
 typedef enum NormKind {
@@ -55,20 +62,30 @@ typedef struct Norms {
     bool after;  /* of what it gives, before that is added */
 } Norms;
 
-typedef enum QkNorm { QK_NORM_NONE, QK_NORM_HEAD, QK_NORM_WHOLE } QkNorm;
+/* Norms of queries and keys before they are rotated, of the kind and with the eps of the others. */
+typedef enum QkNorm {
+    QK_NORM_NONE,
+    QK_NORM_HEAD,  /* of each head, with a weight [head_dim] that all heads share */
+    QK_NORM_HEADS, /* of each head, with a weight of its own: [heads, head_dim] */
+    QK_NORM_WHOLE  /* of all heads together, with a weight [heads, head_dim] */
+} QkNorm;
 
 typedef struct Attention {
     int64_t heads;    /* of queries; a multiple of kv_heads */
     int64_t kv_heads; /* of keys and values */
     int64_t head_dim; /* even; heads * head_dim need not be the width */
     bool q_bias, k_bias, v_bias, o_bias;
-    QkNorm qk_norm; /* of queries and keys before they are rotated */
+    QkNorm qk_norm;
+    bool v_norm; /* values are normed by head, without a weight */
+    bool v_is_k; /* values are what the weight of keys gives, before norm and rotation */
     Rope rope;
-    int64_t window; /* keys that a query sees, itself among them; 0: all before it */
-    int64_t chunk;  /* a query sees keys of its own chunk of so many positions; 0: all */
-    bool sinks;     /* a logit for each head that takes part in the softmax and gives nothing */
-    double cap;     /* scores s become cap * tanh(s / cap); 0: they stay */
-    double scale;   /* of scores; 0: 1 / sqrt(head_dim) */
+    bool local; /* the window counts in this layer */
+    int64_t
+        window; /* keys that a query of a local layer sees, itself among them; 0: all before it */
+    int64_t chunk; /* a query sees keys of its own chunk of so many positions; 0: all */
+    bool sinks;    /* a logit for each head that takes part in the softmax and gives nothing */
+    double cap;    /* scores s become cap * tanh(s / cap); 0: they stay */
+    double scale;  /* of scores; 0: 1 / sqrt(head_dim) */
 } Attention;
 
 typedef enum Activation {
@@ -97,7 +114,8 @@ typedef struct Block {
     Attention attention;
     FeedForward mlp;
     Experts experts;
-    bool parallel; /* x + attention(norm x) + mlp(norm x) */
+    bool parallel; /* x + attention(norm x) + mlp(norm x), of one norm */
+    bool scaled;   /* what the layer gives is multiplied by a weight of one number */
 } Block;
 
 struct Model {
@@ -108,13 +126,13 @@ struct Model {
     int64_t vocab;   /* rows of the embedding */
     int64_t context; /* positions the model was made for */
     bool tied;       /* the output head is the embedding */
-    double embedding_scale,
-        residual_scale; /* what embeddings, and all that is added to the stream, are multiplied by */
-    double logits_divisor;
-    double logits_cap;    /* as Attention.cap; 0: none */
-    DropoutRates dropout; /* of training */
-    double init_range;    /* standard deviation of fresh weights */
-    QuantScheme quant;    /* how the matrices are quantized */
+    /* what embeddings, all that is added to the stream, and logits are multiplied by; of embeddings in the type of products */
+    double embedding_scale, residual_scale, logits_scale;
+    double logits_divisor; /* what logits are divided by */
+    double logits_cap;     /* as Attention.cap; 0: none */
+    DropoutRates dropout;  /* of training */
+    double init_range;     /* standard deviation of fresh weights */
+    QuantScheme quant;     /* how the matrices are quantized */
     /* [parameters] of each its kind of blocks, or BLOCK_NONE (graph/blocks.h); borrowed of
                                     a model's files; NULL: none */
     const unsigned char *blocks;
@@ -150,11 +168,18 @@ double rope_theta(const Attention *attention, int64_t context, int64_t length);
 
 /* What yarn sharpens attention by where a file does not say it: 1 + 0.1 mscale ln(factor). */
 double rope_yarn_sharpness(double factor, double mscale);
+/* The same of longrope: sqrt(1 + ln(factor) / ln(original)). */
+double rope_longrope_sharpness(double factor, int64_t original);
 
-/* The frequencies in radians per position, out: [head_dim / 2]. */
+/* Pairs of a head that rotate. */
+int64_t rope_pairs(const Attention *attention);
+
+/* The frequencies in radians per position, out: [rope_pairs]. */
 void rope_frequencies(const Attention *attention, int64_t context, int64_t length, double *out);
 
-/* What products of queries and keys are multiplied by. */
+/* What products of queries and keys are multiplied by, and, where only part of a head rotates, what that part of both is
+   multiplied by before. */
 double attention_scale(const Attention *attention);
+double attention_sharpening(const Attention *attention);
 
 #endif

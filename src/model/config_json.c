@@ -46,17 +46,6 @@ static const char *const mathematical[] = {
     "residual", "mlp",     "_eps",  "epsilon",   "auto_map",   "is_encoder_decoder",
     NULL};
 
-bool config_lists(const char *words, const char *key)
-{
-    for (size_t n;; words += n + 1) {
-        n = strcspn(words, " ");
-        if (n == strlen(key) && memcmp(words, key, n) == 0)
-            return true;
-        if (!words[n])
-            return false;
-    }
-}
-
 /* null, false, 0 and empty things switch nothing on. */
 static bool is_off(const json_t *value)
 {
@@ -196,7 +185,7 @@ static int get_text(void *of, const char *key, const char **out, cvn_err *err)
     return r->code ? r->code : *out != NULL;
 }
 
-static int get_list(void *of, const char *key, int64_t n, int64_t *out, int64_t *length,
+static int get_list(void *of, const char *key, bool types, int64_t n, int64_t *out, int64_t *length,
                     cvn_err *err)
 {
     JsonReader *r = of;
@@ -207,9 +196,13 @@ static int get_list(void *of, const char *key, int64_t n, int64_t *out, int64_t 
     *length = json_is_array(list) ? (int64_t)json_array_size(list) : 0;
     for (int64_t i = 0; i < *length && i < n; i++) {
         const json_t *value = json_array_get(list, (size_t)i);
-        out[i] = json_integer_value(value);
-        if (!json_is_integer(value))
+        const char *type = types ? json_string_value(value) : NULL;
+        out[i] = type ? strcmp(type, "sliding_attention") == 0 : json_integer_value(value);
+        if (!type && !json_is_integer(value))
             json_wrong_type(r, key, value, "a list of integers");
+        else if (type && r->code == CVN_OK &&
+                 !config_lists("full_attention attention sliding_attention", type))
+            r->code = config_refuse(r->file, key, value, r->err);
     }
     if (!json_is_array(list))
         json_wrong_type(r, key, list, "a list of integers");
@@ -218,10 +211,11 @@ static int get_list(void *of, const char *key, int64_t n, int64_t *out, int64_t 
 
 static bool is_setting(const Family *family, const char *key)
 {
-    for (const Setting *row = family->settings; row->key || row->gguf; row++)
-        if (row->key && strcmp(row->key, key) == 0)
+    const Setting *rows[FAMILY_SETTINGS];
+    for (int i = family_settings(family, rows); i-- > 0;)
+        if (rows[i]->key && strcmp(rows[i]->key, key) == 0)
             return true;
-    return family->harmless && config_lists(family->harmless, key);
+    return family_is_harmless(family, key);
 }
 
 static int check_keys(Model *m, const char *file, const json_t *json, cvn_err *err)
@@ -244,7 +238,7 @@ static int check_keys(Model *m, const char *file, const json_t *json, cvn_err *e
 
 static int find_family(const char *file, const json_t *json, const Family **family, cvn_err *err)
 {
-    char names[256];
+    char names[512];
     JsonReader r = {file, json, err, CVN_OK};
     const char *type = json_get_string(&r, "model_type");
     if (r.code)
@@ -259,14 +253,39 @@ static int find_family(const char *file, const json_t *json, const Family **fami
                          file, type, family_names(false, names, sizeof names));
 }
 
-int model_parse(Model **model, const char *file, const json_t *json, const json_t *generation,
+json_t *config_words(const char *words, const char *file, Arena *arena, cvn_err *err)
+{
+    char *text = arena_printf(arena, "{%s}", words);
+    for (char *c = text; *c; c++)
+        *c = *c == '\'' ? '"' : *c;
+    return json_object_parse(file, text, strlen(text), err);
+}
+
+/* A config.json with what is so where it says nothing, as the family has it. */
+static json_t *with_absent(const Family *family, const json_t *json, const char *file, Arena *arena,
+                           cvn_err *err)
+{
+    json_t *whole = family->extends ? with_absent(family->extends, json_object(), file, arena, err)
+                                    : json_object();
+    if (whole && family->absent)
+        whole = json_merged(whole, config_words(family->absent, file, arena, err));
+    if (json_is_object(json_object_get(json, "rope_scaling")))
+        json_object_del(whole, "rope_parameters"); /* one of the two */
+    return json_merged(whole, json_incref((json_t *)(uintptr_t)json));
+}
+
+int model_parse(Model **model, const char *file, const json_t *said, const json_t *generation,
                 Arena *arena, cvn_err *err)
 {
     cvn_err own = {0};
     const Family *family;
     Model *m;
     err = err ? err : &own;
-    TRY(find_family(file, json, &family, err));
+    TRY(find_family(file, said, &family, err));
+    json_t *json = with_absent(family, said, file, arena, err);
+    CLEANUP(json_release, json);
+    if (!json)
+        return err_set(err, CVN_EMEM, "no memory to read '%s'", file);
     JsonReader r = {file, json, err, CVN_OK};
     const SettingSource source = {.file = file,
                                   .of = &r,
@@ -277,7 +296,7 @@ int model_parse(Model **model, const char *file, const json_t *json, const json_
                                   .list = get_list};
     int64_t pad = -1;
     TRY(settings_read(&m, family, &source, arena, err));
-    TRY(rope_read_json(m, file, json, err));
+    TRY(rope_read_json(m, file, json, arena, err));
     get_dtype(&r, "torch_dtype", &m->dtype);
     get_dtype(&r, "dtype", &m->dtype);
     read_quantization(&r, m);
@@ -364,9 +383,12 @@ static void put_text(void *of, const char *key, const char *value)
     add(of, key, json_string(value));
 }
 
-static void put_list(void *of, const char *key, const int64_t *value, int64_t n)
+static void put_list(void *of, const char *key, const int64_t *value, int64_t n, bool types)
 {
-    add(of, key, json_integers(value, (int)n));
+    json_t *list = types ? json_array() : json_integers(value, (int)n);
+    for (int64_t i = 0; types && i < n; i++)
+        list = json_append(list, json_string(value[i] ? "sliding_attention" : "full_attention"));
+    add(of, key, list);
 }
 
 static int by_name(const void *a, const void *b)
@@ -400,11 +422,11 @@ json_t *model_json(const Model *m, cvn_err *err)
                         : m->dtype == CVN_F16 ? "float16"
                                               : "float32";
     json_t *json = json_pack(
-        "{s:[s], s:f, s:o, s:o, s:s, s:o, s:o, s:s, s:b}", "architectures", m->family->class,
+        "{s:[s], s:f, s:o, s:o, s:s, s:o, s:s, s:b}", "architectures", m->family->class,
         "attention_dropout", m->dropout.attention, "bos_token_id", token_ids(&m->begin),
         "eos_token_id", token_ids(&m->end), "model_type", m->family->name, "pad_token_id",
-        m->pad < 0 ? json_null() : json_integer(m->pad), "rope_scaling",
-        rope_json(&m->block[0].attention.rope), "torch_dtype", dtype, "use_cache", 1);
+        m->pad < 0 ? json_null() : json_integer(m->pad), "torch_dtype", dtype, "use_cache", 1);
+    json = rope_json(json, m);
     if (m->dropout.hidden > 0)
         json = json_with(json, "hidden_dropout", json_real(m->dropout.hidden));
     const SettingSink sink = {.file = "config.json",
@@ -442,7 +464,7 @@ int model_write(const Model *m, const char *folder, cvn_err *err)
 {
     cvn_err own = {0};
     err = err ? err : &own;
-    if (model_is_interleaved(m))
+    if (!model_has_hf_pairs(m))
         return err_set(
             err, CVN_EINVAL,
             "'%s': a config with interleaved rotary pairs cannot be written as config.json; "

@@ -4,8 +4,8 @@
 
 #include "model/family.h"
 
-/* Whether the key is one of the words, which blanks part. */
-bool config_lists(const char *words, const char *key);
+/* An object in the words of presets, with ' in place of "; NULL with *err set. */
+json_t *config_words(const char *words, const char *file, Arena *arena, cvn_err *err);
 
 /* Says that a setting is mathematics which is not done. */
 int config_refuse(const char *file, const char *key, const json_t *value, cvn_err *err);

@@ -17,12 +17,20 @@
 #include <stddef.h>
 
 typedef enum SettingKind {
+    SETTING_END,        /* of a table */
     SETTING_INT,        /* int64_t */
     SETTING_REAL,       /* double */
     SETTING_BOOL,       /* bool */
+    SETTING_CHOICE,     /* an enum, of rows without keys */
     SETTING_ACTIVATION, /* Activation, by name */
+    SETTING_ROOT,       /* double x, that files have as 1 / x^2 */
+    SETTING_ROTATED, /* double, a part of head_dim, that GGUF files have as a number of dimensions */
+    SETTING_ROPE_NAME, /* bool, that files have as "rope" where it is false */
+    SETTING_QK_NORMS,  /* QkNorm, that files have as true where it is QK_NORM_HEADS */
     SETTING_SWITCHES, /* bool of each layer, that a list has as 0 where it is true: "no_rope_layers" */
-    SETTING_INTERVAL, /* the same: true in every n-th layer. It is read only */
+    SETTING_TYPES, /* bool of each layer, true where a list has "sliding_attention": "layer_types" */
+    SETTING_INTERVAL, /* bool of each layer, true in every n-th layer. It is read only */
+    SETTING_BETWEEN,  /* the same: false in every n-th layer */
 } SettingKind;
 
 /* Bits of Setting.flags. */
@@ -33,11 +41,15 @@ enum {
     SETTING_IMPLIED = 4, /* a GGUF file says it only where it is not what its absence means */
     SETTING_TENSORS = 8, /* a GGUF file says it by the tensors that it has */
     SETTING_FRESH = 16,  /* only of new weights: files that cannot say it lose nothing */
+    SETTING_LOCAL = 32,  /* of layers whose attention is local (Attention.local), and */
+    SETTING_GLOBAL = 64, /* of the others; rows behind the one that says which are which */
 };
 
-/* In fallback: of kv_heads, as many as heads; of head_dim, the width over the heads. */
+/* In fallback: of kv_heads, as many as heads; of head_dim, the width over the heads; of embedding_scale, the root of the width;
+   of the scale of attention in a GGUF file, what llama.cpp makes of the number of layers. */
 #define SETTING_DERIVED (-1)
 
+/* A row without keys says what all models of the family have. */
 typedef struct Setting {
     const char *key;  /* of config.json; NULL: it has none */
     const char *gguf; /* what follows "ARCHITECTURE." in a GGUF file; NULL: it has none */
@@ -51,10 +63,32 @@ typedef struct Setting {
 #define OF_MODEL(field) false, offsetof(Model, field)
 #define OF_BLOCK(field) true, offsetof(Block, field)
 
+/* attention_bias of all four projections, of those that enter attention, and mlp_bias. */
+#define SETTINGS_QKV_BIAS(absent)                                                                    \
+    {"attention_bias", NULL, SETTING_BOOL, OF_BLOCK(attention.q_bias), absent, SETTING_TENSORS},     \
+        {"attention_bias", NULL, SETTING_BOOL, OF_BLOCK(attention.k_bias), absent, SETTING_TENSORS}, \
+    {                                                                                                \
+        "attention_bias", NULL, SETTING_BOOL, OF_BLOCK(attention.v_bias), absent, SETTING_TENSORS    \
+    }
+#define SETTINGS_ATTENTION_BIAS                                                                    \
+    SETTINGS_QKV_BIAS(false),                                                                      \
+    {                                                                                              \
+        "attention_bias", NULL, SETTING_BOOL, OF_BLOCK(attention.o_bias), false, SETTING_TENSORS   \
+    }
+#define SETTINGS_MLP_BIAS                                                                          \
+    {"mlp_bias", NULL, SETTING_BOOL, OF_BLOCK(mlp.gate_bias), false, SETTING_TENSORS},             \
+        {"mlp_bias", NULL, SETTING_BOOL, OF_BLOCK(mlp.up_bias), false, SETTING_TENSORS},           \
+    {                                                                                              \
+        "mlp_bias", NULL, SETTING_BOOL, OF_BLOCK(mlp.down_bias), false, SETTING_TENSORS            \
+    }
+
 /* A tensor whose name is not the one in kinds.def. */
 typedef struct TensorName {
     ParamKind kind;
     const char *name[NAMING_COUNT]; /* NULL: as in kinds.def */
+    /* Of a tensor that holds several parameters, the rows of one behind those of the other in the order of kinds.def; NULL:
+       it has a tensor of its own. */
+    const char *fused[NAMING_COUNT];
 } TensorName;
 
 /* A published shape. */
@@ -68,11 +102,23 @@ typedef struct Family {
     const char *name;  /* model_type of config.json */
     const char *class; /* in "architectures" of config.json */
     const char *gguf;  /* general.architecture of GGUF files; NULL: they have none */
-    /* GGUF files have q and k as they are, and not in the order of pairs side by side */
+    /* a key of those files, behind the architecture, by which they are told from another family's of that architecture */
+    const char *gguf_key;
+    const struct Family *
+        extends; /* whose rows, names, harmless keys and words it has, too, where it has none of its own */
+    bool pairs; /* rotary pairs lie side by side in Hugging Face's files, and in GGUF files, too */
+    /* GGUF files have q and k as Hugging Face's have them, and not in the order of pairs side by side */
     bool gguf_halves;
-    bool meta; /* Meta's and llama2.c's files may hold it */
-    /* in the order in which GGUF files have them, ended by a row without keys */
+    /* GGUF files have norms as what is multiplied by: one more than Hugging Face's */
+    bool gguf_above_one;
+    bool scaling_global; /* rope_scaling is of layers that are not local */
+    bool longrope;       /* its config.json calls longrope "su" or "yarn", too */
+    bool rope_nested; /* rope_parameters has an object for each type of layers, and is written so */
+    bool meta;        /* Meta's and llama2.c's files may hold it */
+    /* beside those of all families; in place of one there that has the same field. Ended by {0} */
     const Setting *settings;
+    /* what is so where a config.json does not say it, as presets have words; or NULL */
+    const char *absent;
     /* keys of config.json, parted by blanks, that change nothing here; or NULL */
     const char *harmless;
     const TensorName *tensors;   /* ended by a row without names; or NULL */
@@ -80,12 +126,27 @@ typedef struct Family {
     SpecialIds begin, end;       /* where a config.json says nothing */
 } Family;
 
+/* All its rows, in the order in which GGUF files have them: pointers into `rows`; returns how many. */
+enum { FAMILY_SETTINGS = 64 };
+int family_settings(const Family *family, const Setting *rows[FAMILY_SETTINGS]);
+
+/* The row of a field; NULL where there is none. */
+const Setting *family_setting(const Family *family, bool of_block, size_t offset);
+
+/* Whether the key is one of the words, which blanks part. */
+bool config_lists(const char *words, const char *key);
+
+/* Whether such a key changes nothing. */
+bool family_is_harmless(const Family *family, const char *key);
+
 /* The i-th; NULL behind the last. */
 const Family *family_at(int i);
 
 /* By what files call it; NULL where there is none. */
 const Family *family_by_name(const char *name);
-const Family *family_by_gguf(const char *architecture);
+/* `has` tells whether a file has a key; NULL: the first with that architecture. */
+const Family *family_by_gguf(const char *architecture, bool (*has)(const void *of, const char *key),
+                             const void *of);
 
 /* The names of all, "llama, smollm3", into a text of `size` bytes; returns it. */
 const char *family_names(bool gguf, char *text, size_t size);
@@ -93,6 +154,9 @@ const char *family_names(bool gguf, char *text, size_t size);
 /* Its own name of a tensor, or that of kinds.def; NULL where files of that kind cannot hold the family. */
 const char *family_tensor_name(const Family *family, ParamKind kind, ParamNaming naming,
                                const char *usual);
+
+/* The name of the tensor that it shares with others; NULL where it has one of its own. */
+const char *family_fused_name(const Family *family, ParamKind kind, ParamNaming naming);
 
 /* ---- params.c ---- */
 
@@ -116,8 +180,9 @@ typedef struct SettingSource {
     int (*boolean)(void *of, const char *key, bool *out, cvn_err *err);
     /* Borrowed from the source, or its arena's. */
     int (*text)(void *of, const char *key, const char **out, cvn_err *err);
-    /* At most n whole numbers of a list; *out is how many it has. */
-    int (*list)(void *of, const char *key, int64_t n, int64_t *out, int64_t *length, cvn_err *err);
+    /* At most n whole numbers of a list, true as 1; of types of layers 1 of those that slide. *length is how many it has. */
+    int (*list)(void *of, const char *key, bool types, int64_t n, int64_t *out, int64_t *length,
+                cvn_err *err);
 } SettingSource;
 
 typedef struct SettingSink {
@@ -128,7 +193,8 @@ typedef struct SettingSink {
     void (*real)(void *of, const char *key, double value);
     void (*boolean)(void *of, const char *key, bool value);
     void (*text)(void *of, const char *key, const char *value);
-    void (*list)(void *of, const char *key, const int64_t *value, int64_t n);
+    /* as whole numbers, or as types of layers */
+    void (*list)(void *of, const char *key, const int64_t *value, int64_t n, bool types);
 } SettingSink;
 
 /* The key of a row in such a file, in `text` of KEY_SIZE bytes, or NULL. */
@@ -144,12 +210,17 @@ int settings_write(const Model *model, const SettingSink *sink, cvn_err *err);
 
 /* ---- rope_keys.c ---- */
 
-/* The scaling in all layers, whether they rotate or not, and however. */
-void rope_set_all(Model *model, const Rope *rope);
+/* Which layers. */
+typedef enum LayerSet { LAYERS_ALL, LAYERS_LOCAL, LAYERS_GLOBAL } LayerSet;
+bool layer_is_in(const Block *block, LayerSet set);
+
+/* The scaling in layers, whether they rotate or not, and however. */
+void rope_set(Model *model, const Rope *rope, LayerSet set);
 
 /* Rope scaling of all layers: from the object of a config.json, whose other keys `whole` has; into one. */
-int rope_read_json(Model *model, const char *file, const json_t *whole, cvn_err *err);
-json_t *rope_json(const Rope *rope);
+int rope_read_json(Model *model, const char *file, const json_t *whole, Arena *arena, cvn_err *err);
+/* Adds it. */
+json_t *rope_json(json_t *json, const Model *model);
 int rope_read_gguf(Model *model, const SettingSource *source, cvn_err *err);
 int rope_write_gguf(const Model *model, const SettingSink *sink, cvn_err *err);
 

@@ -1,5 +1,6 @@
 #include "model/forward.h"
 
+#include "base/float16.h"
 #include "graph/graph.h"
 #include "graph/signature.h"
 #include "model/block.h"
@@ -25,7 +26,7 @@ typedef struct Builder {
     int caches;                    /* of a layer: k, v, and in 8 bits the scales of both */
     cvn_value *tokens, *start, *length, *positions;
     const float *frequency; /* those that were added last */
-    cvn_value **inv_freq;   /* [layers]: f32 [head_dim / 2]; NULL of a layer that does not rotate */
+    cvn_value **inv_freq;   /* [layers]: f32 [rope_pairs]; NULL of a layer that does not rotate */
     ModelDropout drop;      /* of training */
     cvn_value *first; /* i32 [batch, seq]: the first key that a token sees; NULL: all before it */
 } Builder;
@@ -176,15 +177,91 @@ static cvn_value *kept(Builder *b, cvn_value *x)
     return cvn_convert(G, cvn_convert(G, x, b->compute), CVN_F32);
 }
 
+static cvn_value *scaled(Builder *b, cvn_value *x, double by)
+{
+    return by == 1 ? x : cvn_multiply(G, x, cvn_splat(G, *cvn_value_type(x), by));
+}
+
+/* cap * tanh(x / cap) */
+static cvn_value *capped(Builder *b, cvn_value *x, double cap)
+{
+    return cap == 0 ? x : scaled(b, cvn_tanh(G, scaled(b, x, 1 / cap)), cap);
+}
+
 /* Of a layer; the norm before the head (-1) is as those of the last one. */
 static const Norms *norms_of(const Builder *b, int64_t layer)
 {
     return &b->model->block[layer < 0 ? b->model->layers - 1 : layer].norms;
 }
 
-static cvn_value *norm(Builder *b, cvn_value *x, ParamKind kind, int64_t layer)
+/* What a normed x is multiplied by, [n] in f32 or as it is stored; ones where the model has no such weight. */
+static cvn_value *gain_of(Builder *b, ParamKind kind, int64_t layer, int64_t n)
 {
-    return cvn_rms_norm(G, x, weight(b, kind, layer), norms_of(b, layer)->eps, b->compute);
+    cvn_value *w = kind == PARAM_KIND_COUNT ? NULL : weight(b, kind, layer);
+    const cvn_type flat = CVN_TYPE(CVN_F32, n);
+    if (!w)
+        return cvn_splat(G, flat, 1);
+    if (norms_of(b, layer)->gain == GAIN_ONE_PLUS_WEIGHT) {
+        w = cvn_convert(G, w, CVN_F32);
+        w = cvn_add(G, w, cvn_splat(G, *cvn_value_type(w), 1));
+    }
+    return cvn_value_type(w)->rank == 1 ? w : cvn_reshape(G, w, 1, &n);
+}
+
+/* x less its mean over the last axis. */
+static cvn_value *centred(Builder *b, cvn_value *x)
+{
+    const cvn_type type = *cvn_value_type(x);
+    int last = type.rank - 1, others[CVN_MAX_RANK] = {0};
+    for (int i = 0; i < last; i++)
+        others[i] = i;
+    cvn_value *sum = cvn_reduce_dims(G, CVN_SUM, x, 1, &last);
+    sum = cvn_multiply(G, sum, cvn_splat(G, *cvn_value_type(sum), 1.0 / (double)type.dim[last]));
+    return cvn_subtract(G, x, cvn_broadcast_in_dim(G, sum, type, others));
+}
+
+/* x f32 [..., n], normed over its last axis, as `dtype`. LayerNorm is the root-mean-square norm of what is centred. */
+static cvn_value *norm_as(Builder *b, cvn_value *x, ParamKind kind, int64_t layer, cvn_dtype dtype)
+{
+    const Norms *norms = norms_of(b, layer);
+    const cvn_type *type = cvn_value_type(x);
+    cvn_value *gain = gain_of(b, kind, layer, type->dim[type->rank - 1]);
+    if (norms->kind == NORM_LAYER)
+        x = centred(b, x);
+    return cvn_rms_norm(G, x, gain, norms->eps, dtype);
+}
+
+/* What enters products: x, normed where there is a norm before them. */
+static cvn_value *entering(Builder *b, cvn_value *x, ParamKind kind, int64_t layer)
+{
+    return weight(b, kind, layer) ? norm_as(b, x, kind, layer, b->compute) : compute(b, x);
+}
+
+/* What a part gives, normed where there is a norm behind it, times what all parts are. */
+static cvn_value *leaving(Builder *b, cvn_value *x, ParamKind kind, int64_t layer)
+{
+    if (weight(b, kind, layer))
+        x = norm_as(b, x, kind, layer, CVN_F32);
+    return scaled(b, x, b->model->residual_scale);
+}
+
+/* x [batch, seq, heads, head_dim] normed by head or as a whole. */
+static cvn_value *head_norm(Builder *b, cvn_value *x, ParamKind shared, ParamKind own,
+                            int64_t layer)
+{
+    const QkNorm how = b->model->block[layer].attention.qk_norm;
+    const cvn_type type = *cvn_value_type(x);
+    if (how == QK_NORM_NONE)
+        return x;
+    if (how == QK_NORM_HEAD)
+        return norm_as(b, x, shared, layer, CVN_F32);
+    if (how == QK_NORM_WHOLE) {
+        x = cvn_reshape(G, x, 3, (int64_t[]){type.dim[0], type.dim[1], type.dim[2] * type.dim[3]});
+        return cvn_reshape(G, norm_as(b, x, own, layer, CVN_F32), type.rank, type.dim);
+    }
+    cvn_value *gain = cvn_convert(G, weight(b, own, layer), CVN_F32);
+    x = norm_as(b, x, PARAM_KIND_COUNT, layer, CVN_F32);
+    return cvn_multiply(G, x, cvn_broadcast_in_dim(G, gain, type, (int[]){2, 3}));
 }
 
 /* Keys or values [batch, kv_heads, context, head_dim] with their scales where they are of 8 bits. */
@@ -214,27 +291,58 @@ static Past with_past(Builder *b, cvn_value *x, int64_t layer, int which)
     return past;
 }
 
-/* Queries or keys turned by their positions, where the layer has any. */
+/* Queries or keys turned by their positions, where the layer has any: the first dimensions of each head, or all. */
 static cvn_value *rotated(Builder *b, cvn_value *x, int64_t layer)
 {
+    const Attention *a = &b->model->block[layer].attention;
+    const int64_t turned = 2 * rope_pairs(a);
     if (!b->inv_freq[layer])
         return x;
-    return cvn_rope(G, x, b->positions, b->inv_freq[layer],
-                    b->model->block[layer].attention.rope.interleaved);
+    if (turned == a->head_dim)
+        return cvn_rope(G, x, b->positions, b->inv_freq[layer], a->rope.interleaved);
+    cvn_value *part[2];
+    part[0] = cvn_slice_axis(G, x, 3, 0, turned);
+    part[1] = cvn_slice_axis(G, x, 3, turned, a->head_dim);
+    part[0] = cvn_rope(G, part[0], b->positions, b->inv_freq[layer], a->rope.interleaved);
+    part[0] = scaled(b, part[0], attention_sharpening(a));
+    return cvn_concatenate(G, 2, part, 3);
 }
 
-/* x f32 [batch, seq, dim] -> f32 [batch, seq, dim], updating the layer's cache. */
-static cvn_value *attention(Builder *b, cvn_value *x, int64_t layer)
+/* Queries times 1 + temper ln(1 + floor(p / original context)) of their positions p, which keeps attention to long texts from
+   spreading. */
+static cvn_value *tempered(Builder *b, cvn_value *q, int64_t layer)
 {
-    cvn_value *h = norm(b, x, PARAM_ATTN_NORM, layer);
+    const Rope *r = &b->model->block[layer].attention.rope;
+    if (r->temper == 0)
+        return q;
+    cvn_value *by = cvn_convert(G, b->positions, CVN_F32);
+    by = cvn_divide(G, by, cvn_splat(G, *cvn_value_type(by), (double)r->original_context));
+    by = cvn_floor(G, by);
+    by = cvn_log(G, cvn_add(G, by, cvn_splat(G, *cvn_value_type(by), 1)));
+    by = scaled(b, by, r->temper);
+    by = cvn_add(G, by, cvn_splat(G, *cvn_value_type(by), 1));
+    return cvn_multiply(G, q, cvn_broadcast_in_dim(G, by, *cvn_value_type(q), (int[]){0, 1}));
+}
+
+/* Values [batch, seq, kv_heads, head_dim] of what enters attention, k being its keys as their weight gives them. */
+static cvn_value *values_of(Builder *b, cvn_value *h, cvn_value *k, int64_t layer)
+{
+    const Attention *a = &b->model->block[layer].attention;
+    cvn_value *v = a->v_is_k ? k : linear(b, "bse,khe->bskh", h, PARAM_V, PARAM_V_BIAS, layer);
+    return a->v_norm ? norm_as(b, v, PARAM_KIND_COUNT, layer, CVN_F32) : v;
+}
+
+/* h [batch, seq, dim] -> f32 [batch, seq, dim], updating the layer's cache. */
+static cvn_value *attention(Builder *b, cvn_value *h, int64_t layer)
+{
     cvn_value *q /* [batch, seq, heads, head_dim] */ =
         linear(b, "bse,nhe->bsnh", h, PARAM_Q, PARAM_Q_BIAS, layer);
     cvn_value *k /* [batch, seq, kv_heads, head_dim] */ =
         linear(b, "bse,khe->bskh", h, PARAM_K, PARAM_K_BIAS, layer);
-    cvn_value *v = linear(b, "bse,khe->bskh", h, PARAM_V, PARAM_V_BIAS, layer);
-    q = kept(b, q);
-    k = kept(b, k);
-    q = compute(b, rotated(b, q, layer));
+    cvn_value *v = values_of(b, h, k, layer);
+    q = head_norm(b, kept(b, q), PARAM_Q_NORM, PARAM_Q_NORMS, layer);
+    k = head_norm(b, kept(b, k), PARAM_K_NORM, PARAM_K_NORMS, layer);
+    q = compute(b, tempered(b, rotated(b, q, layer), layer));
     k = rotated(b, k, layer);
     Past keys = with_past(b, k, layer, 0), values = with_past(b, v, layer, 1);
     double scale = attention_scale(&b->model->block[layer].attention);
@@ -248,15 +356,36 @@ static cvn_value *attention(Builder *b, cvn_value *x, int64_t layer)
     return linear(b, "bsnh,enh->bse", a, PARAM_O, PARAM_O_BIAS, layer);
 }
 
-/* SwiGLU: (silu(x W_gate) * (x W_up)) W_down, Shazeer 2020, arXiv:2002.05202. */
-static cvn_value *feed_forward(Builder *b, cvn_value *x, int64_t layer)
+/* 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))), Hendrycks and Gimpel 2016, arXiv:1606.08415. */
+static cvn_value *gelu_tanh(Builder *b, cvn_value *x)
 {
-    cvn_value *h = norm(b, x, PARAM_MLP_NORM, layer);
+    cvn_value *cube = cvn_multiply(G, cvn_multiply(G, x, x), x);
+    cvn_value *inner = cvn_add(G, x, scaled(b, cube, 0.044715));
+    cvn_value *turned = cvn_tanh(G, scaled(b, inner, 0.7978845608028654));
+    turned = cvn_add(G, turned, cvn_splat(G, *cvn_value_type(x), 1));
+    return cvn_multiply(G, scaled(b, x, 0.5), turned);
+}
+
+static cvn_value *activated(Builder *b, cvn_value *x, Activation activation)
+{
+    switch (activation) {
+    case ACTIVATION_GELU_TANH:
+        return gelu_tanh(b, x);
+    case ACTIVATION_RELU:
+        return cvn_maximum(G, x, cvn_splat(G, *cvn_value_type(x), 0));
+    default: /* model_check has seen to it */
+        return cvn_multiply(G, x, cvn_logistic(G, x));
+    }
+}
+
+/* (activation(h W_gate) * (h W_up)) W_down, with SiLU SwiGLU: Shazeer 2020, arXiv:2002.05202. */
+static cvn_value *feed_forward(Builder *b, cvn_value *h, int64_t layer)
+{
     cvn_value *gate /* [batch, seq, ffn] */ =
         kept(b, linear(b, "bse,fe->bsf", h, PARAM_GATE, PARAM_GATE_BIAS, layer));
     cvn_value *up = kept(b, linear(b, "bse,fe->bsf", h, PARAM_UP, PARAM_UP_BIAS, layer));
-    cvn_value *silu = cvn_multiply(G, gate, cvn_logistic(G, gate));
-    cvn_value *inner = compute(b, cvn_multiply(G, silu, up));
+    gate = activated(b, gate, b->model->block[layer].mlp.activation);
+    cvn_value *inner = compute(b, cvn_multiply(G, gate, up));
     return linear(b, "bsf,ef->bse", inner, PARAM_DOWN, PARAM_DOWN_BIAS, layer);
 }
 
@@ -290,10 +419,13 @@ static cvn_value *last_token(Builder *b, cvn_value *x)
    many of them as a large model has weights; the loss is computed of them in f32. */
 static cvn_value *logits_of(Builder *b, cvn_value *x)
 {
-    cvn_value *h = norm(b, x, PARAM_FINAL_NORM, -1);
+    const Model *m = b->model;
+    cvn_value *h = norm_as(b, x, PARAM_FINAL_NORM, -1, b->compute);
     ParamKind head = params_find(b->params, PARAM_LM_HEAD, -1) ? PARAM_LM_HEAD : PARAM_EMBED;
-    return cvn_einsum_as(G, "bse,ve->bsv", h, matrix(b, head, -1, b->compute),
-                         b->step ? CVN_F32 : b->compute);
+    h = scaled(b, h, m->logits_scale / m->logits_divisor);
+    cvn_value *logits = cvn_einsum_as(G, "bse,ve->bsv", h, matrix(b, head, -1, b->compute),
+                                      b->step ? CVN_F32 : b->compute);
+    return capped(b, logits, m->logits_cap);
 }
 
 /* Tokens as rows of the embedding, f32 [batch, seq, dim]. */
@@ -304,9 +436,11 @@ static cvn_value *embed(Builder *b)
     if (table->form == PARAM_BLOCKS) {
         const cvn_type *grid = cvn_value_type(b->tokens);
         const cvn_type rows = CVN_TYPE(CVN_F32, grid->dim[0], grid->dim[1], b->model->width);
-        return cvn_dequantize_blocks(G, x, block_info[table->blocks].name, rows);
+        x = cvn_dequantize_blocks(G, x, block_info[table->blocks].name, rows);
     }
-    return cvn_value_type(x)->dtype == CVN_F32 ? x : cvn_convert(G, x, CVN_F32);
+    x = cvn_value_type(x)->dtype == CVN_F32 ? x : cvn_convert(G, x, CVN_F32);
+    double scale = b->model->embedding_scale;
+    return scaled(b, x, b->compute == CVN_BF16 ? bf16_to_f32(bf16_from_f32((float)scale)) : scale);
 }
 
 static cvn_value *hidden_dropout(Builder *b, cvn_value *x, int64_t layer, DropoutPlace place)
@@ -314,12 +448,22 @@ static cvn_value *hidden_dropout(Builder *b, cvn_value *x, int64_t layer, Dropou
     return dropout(G, x, &b->drop, b->drop.hidden, dropout_site(layer, (int)place));
 }
 
+/* x f32 [batch, seq, dim], to which attention and the feed-forward part add, one after the other or both of one norm. */
 static cvn_value *layer(Builder *b, cvn_value *x, int64_t i)
 {
-    cvn_value *part = hidden_dropout(b, attention(b, x, i), i, DROPOUT_ATTENTION_RESULT);
-    x = cvn_add(G, x, part);
-    part = hidden_dropout(b, feed_forward(b, x, i), i, DROPOUT_MLP_RESULT);
-    return cvn_add(G, x, part);
+    const Block *block = &b->model->block[i];
+    cvn_value *h = entering(b, x, PARAM_ATTN_NORM, i);
+    cvn_value *part = leaving(b, attention(b, h, i), PARAM_ATTN_POST_NORM, i);
+    x = cvn_add(G, x, hidden_dropout(b, part, i, DROPOUT_ATTENTION_RESULT));
+    if (!block->parallel)
+        h = entering(b, x, PARAM_MLP_NORM, i);
+    part = leaving(b, feed_forward(b, h, i), PARAM_MLP_POST_NORM, i);
+    x = cvn_add(G, x, hidden_dropout(b, part, i, DROPOUT_MLP_RESULT));
+    if (!block->scaled)
+        return x;
+    cvn_value *scale = cvn_convert(G, weight(b, PARAM_LAYER_SCALE, i), CVN_F32);
+    scale = cvn_broadcast_to(G, cvn_reshape(G, scale, 0, NULL), cvn_value_type(x));
+    return cvn_multiply(G, x, scale);
 }
 
 static cvn_value *weight_parameter(Builder *b, const Param *p, int index)
@@ -385,7 +529,7 @@ static void add_frequencies(Builder *b, int64_t context)
     b->inv_freq = arena_array(arena, (size_t)m->layers, sizeof(cvn_value *));
     for (int64_t layer = 0, last = -1; layer < m->layers; layer++) {
         const Attention *a = &m->block[layer].attention;
-        int64_t n = a->head_dim / 2;
+        int64_t n = rope_pairs(a);
         if (a->rope.off)
             continue;
         double *exact = arena_array(arena, (size_t)n, sizeof *exact);
@@ -393,7 +537,7 @@ static void add_frequencies(Builder *b, int64_t context)
         rope_frequencies(a, m->context, context, exact);
         for (int64_t i = 0; i < n; i++)
             rounded[i] = (float)exact[i];
-        bool same = last >= 0 && m->block[last].attention.head_dim == a->head_dim &&
+        bool same = last >= 0 && rope_pairs(&m->block[last].attention) == n &&
                     memcmp(rounded, b->frequency, (size_t)n * sizeof *rounded) == 0;
         b->inv_freq[layer] =
             same ? b->inv_freq[last] : cvn_constant(G, CVN_TYPE(CVN_F32, n), rounded);
@@ -455,8 +599,7 @@ static void output_hidden(Builder *b, cvn_value *x)
 {
     const ModelStep *s = b->step;
     bool last = s->output == STEP_HIDDEN;
-    cvn_value *h = last ? last_token(b, x) : x, *gain = weight(b, PARAM_FINAL_NORM, -1);
-    h = cvn_rms_norm(G, h, gain, norms_of(b, -1)->eps, CVN_F32);
+    cvn_value *h = norm_as(b, last ? last_token(b, x) : x, PARAM_FINAL_NORM, -1, CVN_F32);
     if (last) {
         h = cvn_reshape(G, h, 2, (int64_t[]){s->batch, b->model->width});
     } else {
@@ -574,7 +717,7 @@ cvn_value *model_layer(cvn_graph *g, const Model *model, cvn_dtype compute_dtype
     if (i < model->layers)
         return layer(b, x, i);
     const Param *head = params_find(&params, PARAM_LM_HEAD, -1);
-    x = norm(b, x, PARAM_FINAL_NORM, -1);
+    x = norm_as(b, x, PARAM_FINAL_NORM, -1, b->compute);
     input[(head ? head : params_find(&params, PARAM_EMBED, -1)) - params.param] = x;
     return x;
 }

@@ -9,22 +9,31 @@
 
 bool model_knows_gguf(const char *architecture)
 {
-    return family_by_gguf(architecture) != NULL;
+    return family_by_gguf(architecture, NULL, NULL) != NULL;
+}
+
+static bool is_key(const char *name, const char *key, size_t n)
+{
+    return name && strlen(name) == n && memcmp(name, key, n) == 0;
 }
 
 bool model_knows_gguf_key(const char *architecture, const char *key, size_t n)
 {
-    const Family *family = family_by_gguf(architecture);
     size_t before = strlen(architecture) + 1;
-    static const char layout[] = "tensor_data_layout"; /* says in words that rows are permuted */
-    if (!family || n <= before)
+    if (n <= before)
         return false;
     key += before;
     n -= before;
-    for (const Setting *row = family->settings; row->key || row->gguf; row++)
-        if (row->gguf && strlen(row->gguf) == n && memcmp(row->gguf, key, n) == 0)
-            return true;
-    return rope_knows_gguf(key, n) || (n == sizeof layout - 1 && memcmp(key, layout, n) == 0);
+    for (int f = 0; family_at(f); f++) {
+        const Setting *rows[FAMILY_SETTINGS];
+        if (!is_key(family_at(f)->gguf, architecture, before - 1))
+            continue;
+        for (int i = family_settings(family_at(f), rows); i-- > 0;)
+            if (is_key(rows[i]->gguf, key, n))
+                return true;
+    }
+    /* says in words that rows are permuted */
+    return rope_knows_gguf(key, n) || is_key("tensor_data_layout", key, n);
 }
 
 /* 1 where a value was found, 0 where the key is absent. */
@@ -63,12 +72,12 @@ static int get_text(void *of, const char *key, const char **out, cvn_err *err)
     return found(s, key, "text", *out != NULL, err);
 }
 
-/* No architecture has lists that are read. */
-static int get_list(void *of, const char *key, int64_t n, int64_t *out, int64_t *length,
+static int get_list(void *of, const char *key, bool types, int64_t n, int64_t *out, int64_t *length,
                     cvn_err *err)
 {
-    (void)of, (void)key, (void)n, (void)out, (void)length, (void)err;
-    return 0;
+    (void)types;
+    const GgufSource *s = of;
+    return found(s, key, "list", s->list(s->of, key, n, out, length), err);
 }
 
 /* What the first layer has tensors for, all have. */
@@ -83,6 +92,10 @@ static void read_tensors(Model *m, const GgufSource *s)
         for (int64_t i = 0; i < m->layers && param_switch(&m->block[i], kind); i++)
             *param_switch(&m->block[i], kind) = there;
     }
+    const Setting *own = family_setting(m->family, true, offsetof(Block, attention.qk_norm));
+    const char *tensor = param_tensor(m, PARAM_Q_NORMS, NAMING_GGUF, 0, name, sizeof name);
+    for (int64_t i = 0; i < m->layers && own && own->kind == SETTING_QK_NORMS; i++)
+        m->block[i].attention.qk_norm = s->has_tensor(s->of, tensor) ? QK_NORM_HEADS : QK_NORM_NONE;
 }
 
 /* rope_freqs.weight [head_dim/2] holds what each frequency is divided by. It stands for the llama3
@@ -93,8 +106,15 @@ static int read_divisors(Model *m, const GgufSource *s, cvn_err *err)
     enum { MOST = 512 };
     double plain[MOST], scaled[MOST];
     Attention a = m->block[0].attention;
-    int64_t n = a.head_dim / 2;
-    if (s->n_divisors != n || n > MOST)
+    int64_t n = a.head_dim / 2, there = 0;
+    const float *divisor = s->numbers(s->of, "rope_freqs.weight", &there);
+    if (!s->has_tensor(s->of, "rope_freqs.weight"))
+        return CVN_OK;
+    if (m->block[0].attention.rope.scaling != ROPE_PLAIN)
+        return err_set(err, CVN_EUNSUPPORTED,
+                       "'%s' has both rope_freqs.weight and a scaling factor", s->file);
+    TRY(model_check(m, s->file, err));
+    if (!divisor || there != n || n > MOST)
         return err_set(err, CVN_EFORMAT, "'%s': rope_freqs.weight has not %" PRId64 " factors",
                        s->file, n);
     rope_frequencies(&a, m->context, m->context, plain);
@@ -107,9 +127,9 @@ static int read_divisors(Model *m, const GgufSource *s, cvn_err *err)
         rope_frequencies(&a, m->context, m->context, scaled);
         int64_t same = 0;
         for (int64_t i = 0; i < n; i++)
-            same += fabs((double)s->divisors[i] * scaled[i] / plain[i] - 1) < 1e-4;
+            same += fabs((double)divisor[i] * scaled[i] / plain[i] - 1) < 1e-4;
         if (same == n) {
-            rope_set_all(m, &a.rope);
+            rope_set(m, &a.rope, LAYERS_ALL);
             return CVN_OK;
         }
     }
@@ -117,11 +137,44 @@ static int read_divisors(Model *m, const GgufSource *s, cvn_err *err)
                    "'%s': rope_freqs.weight holds no known llama3 frequency scaling", s->file);
 }
 
+/* The two lists of longrope are tensors of all layers. */
+static int read_longrope(Model *m, const GgufSource *s, Arena *arena, cvn_err *err)
+{
+    static const char *const name[] = {"rope_factors_short.weight", "rope_factors_long.weight"};
+    char key[KEY_SIZE];
+    Rope r = m->block[0].attention.rope;
+    const int64_t n = rope_pairs(&m->block[0].attention);
+    double *divisor[2] = {NULL};
+    int64_t there = 0;
+    if (!s->has_tensor(s->of, name[0]) && !s->has_tensor(s->of, name[1]))
+        return CVN_OK;
+    for (int list = 0; list < 2; list++) {
+        const float *from = s->numbers(s->of, name[list], &there);
+        if (!from || there != n)
+            return err_set(err, CVN_EFORMAT, "'%s': %s has not %" PRId64 " factors", s->file,
+                           name[list], n);
+        divisor[list] = arena_array(arena, (size_t)n, sizeof **divisor);
+        for (int64_t i = 0; i < n; i++)
+            divisor[list][i] = (double)from[i];
+        r.divisors[list] = divisor[list];
+    }
+    r.scaling = ROPE_LONGROPE;
+    r.original_context = m->context;
+    snprintf(key, sizeof key, "%s.rope.scaling.original_context_length", m->family->gguf);
+    s->integer(s->of, key, &r.original_context);
+    r.factor = (double)m->context / (double)r.original_context;
+    r.sharpness = rope_longrope_sharpness(r.factor, r.original_context);
+    snprintf(key, sizeof key, "%s.rope.scaling.attn_factor", m->family->gguf);
+    s->real(s->of, key, &r.sharpness);
+    rope_set(m, &r, LAYERS_ALL);
+    return CVN_OK;
+}
+
 int model_of_gguf(Model **model, const GgufSource *s, Arena *arena, cvn_err *err)
 {
-    char names[256];
+    char names[512];
     const char *architecture = s->text(s->of, "general.architecture");
-    const Family *family = architecture ? family_by_gguf(architecture) : NULL;
+    const Family *family = architecture ? family_by_gguf(architecture, s->has, s->of) : NULL;
     const SettingSource source = {.gguf = true,
                                   .file = s->file,
                                   .of = (void *)(uintptr_t)s,
@@ -146,19 +199,18 @@ int model_of_gguf(Model **model, const GgufSource *s, Arena *arena, cvn_err *err
     m->dtype = s->dtype;
     read_tensors(m, s);
     TRY(rope_read_gguf(m, &source, err));
-    model_set_interleaved(m, !family->gguf_halves);
-    if (!s->n_divisors)
-        return CVN_OK;
-    if (m->block[0].attention.rope.scaling != ROPE_PLAIN)
-        return err_set(err, CVN_EUNSUPPORTED,
-                       "'%s' has both rope_freqs.weight and a scaling factor", s->file);
-    TRY(model_check(m, s->file, err));
+    TRY(read_longrope(m, s, arena, err));
     return read_divisors(m, s, err);
+}
+
+bool model_gguf_above_one(const Model *m)
+{
+    return m->family->gguf_above_one;
 }
 
 bool model_gguf_interleaves(const Model *m)
 {
-    return !m->family->gguf_halves;
+    return m->family->pairs || !m->family->gguf_halves;
 }
 
 const char *model_gguf_architecture(const Model *m)
@@ -190,6 +242,13 @@ static void put_text(void *of, const char *key, const char *value)
     s->text(s->of, key, value);
 }
 
+static void put_list(void *of, const char *key, const int64_t *value, int64_t n, bool types)
+{
+    const GgufSink *s = of;
+    (void)types;
+    s->switches(s->of, key, value, n);
+}
+
 int model_to_gguf(const Model *m, const char *path, const GgufSink *s, cvn_err *err)
 {
     const SettingSink sink = {.gguf = true,
@@ -198,7 +257,8 @@ int model_to_gguf(const Model *m, const char *path, const GgufSink *s, cvn_err *
                               .integer = put_integer,
                               .real = put_real,
                               .boolean = put_boolean,
-                              .text = put_text};
+                              .text = put_text,
+                              .list = put_list};
     if (!m->family->gguf)
         return err_set(err, CVN_EUNSUPPORTED, "no GGUF file holds a %s such as '%s'",
                        m->family->name, path);

@@ -6,6 +6,9 @@
 
 #include "model/model.h"
 
+/* Whether such files have norms as what is multiplied by, one more than the parameter (Param.above_one). */
+bool model_gguf_above_one(const Model *model);
+
 /* A file, by functions that look into it. */
 typedef struct GgufSource {
     const char *file; /* for messages */
@@ -18,9 +21,10 @@ typedef struct GgufSource {
     bool (*has_tensor)(const void *of, const char *name);
     int64_t vocab;   /* rows of the embedding, or pieces of the tokenizer; 0: neither is known */
     cvn_dtype dtype; /* of the weights */
-    /* The n elements of the tensor that divides the rotary frequencies; NULL: there is none. */
-    const float *divisors;
-    int64_t n_divisors;
+    /* At most n whole numbers of a list, true as 1; *length is how many it has. */
+    bool (*list)(const void *of, const char *key, int64_t n, int64_t *out, int64_t *length);
+    /* The n elements of a small tensor, the file's; NULL: there is none. */
+    const float *(*numbers)(const void *of, const char *name, int64_t *n);
 } GgufSource;
 
 /* Whether files of an architecture are read, and whether a key of them is known ("llama.block_count"). */
@@ -40,6 +44,7 @@ typedef struct GgufSink {
     void (*integer)(void *of, const char *key, int64_t value);
     void (*real)(void *of, const char *key, double value);
     void (*text)(void *of, const char *key, const char *value);
+    void (*switches)(void *of, const char *key, const int64_t *value /* [n], 0 or 1 */, int64_t n);
 } GgufSink;
 
 /* NULL where no GGUF file holds such a model. */

@@ -67,6 +67,9 @@ void model_set_quant(Model *model, QuantScheme scheme);
 void model_set_blocks(Model *model, const unsigned char *blocks);
 /* The order of rotary pairs in the rows of weights: side by side, as in GGUF files and Meta's, or half a head apart. */
 void model_set_interleaved(Model *model, bool interleaved);
+/* The order that the family's Hugging Face files have, and whether it is that. */
+void model_set_hf_pairs(Model *model);
+bool model_has_hf_pairs(const Model *model);
 void model_set_pad(Model *model, int32_t pad); /* or -1 */
 void model_set_dropout(Model *model, DropoutRates rates);
 void model_set_vocab(Model *model, int64_t vocab, const SpecialIds *begins, const SpecialIds *ends);
@@ -84,10 +87,11 @@ typedef struct ModelShape {
 
 ModelShape model_shape(const Model *model);
 
-int64_t model_vocab(const Model *model);   /* rows of the embedding */
-int64_t model_width(const Model *model);   /* of the residual stream */
-int64_t model_layers(const Model *model);  /* decoder blocks */
-int64_t model_context(const Model *model); /* positions it was made for */
+const char *model_family(const Model *model); /* "llama": model_type of its config.json */
+int64_t model_vocab(const Model *model);      /* rows of the embedding */
+int64_t model_width(const Model *model);      /* of the residual stream */
+int64_t model_layers(const Model *model);     /* decoder blocks */
+int64_t model_context(const Model *model);    /* positions it was made for */
 /* Positions that may be asked for: the context, or what dynamic scaling makes of it. */
 int64_t model_longest_context(const Model *model);
 cvn_dtype model_dtype(const Model *model); /* of the weights as they were saved */
@@ -114,8 +118,13 @@ int64_t kv_cache_bytes(const Model *model, int64_t batch, int64_t length, cvn_dt
 int64_t model_rope_pairs(const Model *model);
 void model_rope_frequencies(const Model *model, int64_t length, double *out);
 
-/* What each plain frequency is divided by, [model_rope_pairs], where a GGUF file has to say it by a tensor; NULL where not. */
-const float *model_rope_divisors(const Model *model, Arena *arena);
+/* What a GGUF file says of frequencies by small tensors; returns how many there are. */
+typedef struct RopeTensor {
+    const char *name;
+    const float *value; /* [n], the arena's */
+    int64_t n;
+} RopeTensor;
+int model_rope_tensors(const Model *model, Arena *arena, RopeTensor out[2]);
 
 /* A number that models of other sizes or settings have not. */
 uint64_t model_hash(const Model *model);

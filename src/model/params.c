@@ -16,9 +16,6 @@ typedef enum InitRole {
     AS_RESIDUAL
 } InitRole;
 
-/* When a model has the parameter: the offset of a bool in its Block, or these. */
-enum { ALWAYS = -1, UNTIED = -2 };
-#define FIELD(field) ((int)offsetof(Block, field))
 #define OUTSIDE false
 #define LAYER true
 #define AXIS_NONE AXIS_COUNT
@@ -26,7 +23,6 @@ enum { ALWAYS = -1, UNTIED = -2 };
 static const struct {
     const char *name; /* ours, inside of a layer where per_layer */
     bool per_layer;
-    int presence;
     InitRole role;
     int rank;
     ModelAxis axis[PARAM_MAX_RANK];
@@ -35,7 +31,6 @@ static const struct {
 #define PARAM(KIND, name, place, presence, role, a, b, c, hf, meta, gguf)                          \
     [PARAM_##KIND] = {#name,                                                                       \
                       place,                                                                       \
-                      presence,                                                                    \
                       AS_##role,                                                                   \
                       1 + (AXIS_##b != AXIS_NONE) + (AXIS_##c != AXIS_NONE),                       \
                       {AXIS_##a, AXIS_##b, AXIS_##c},                                              \
@@ -49,9 +44,13 @@ static const char *const layer_prefix[NAMING_COUNT] = {
 
 const char *model_axis_name(ModelAxis axis)
 {
-    static const char *const names[AXIS_COUNT] = {
-        [AXIS_VOCAB] = "vocab",       [AXIS_EMBED] = "embed",       [AXIS_HEADS] = "heads",
-        [AXIS_KV_HEADS] = "kv_heads", [AXIS_HEAD_DIM] = "head_dim", [AXIS_FFN] = "ffn"};
+    static const char *const names[AXIS_COUNT] = {[AXIS_VOCAB] = "vocab",
+                                                  [AXIS_EMBED] = "embed",
+                                                  [AXIS_HEADS] = "heads",
+                                                  [AXIS_KV_HEADS] = "kv_heads",
+                                                  [AXIS_HEAD_DIM] = "head_dim",
+                                                  [AXIS_FFN] = "ffn",
+                                                  [AXIS_ONE] = "one"};
     return names[axis];
 }
 
@@ -64,6 +63,7 @@ static int64_t axis_size(const Model *m, const Block *b, ModelAxis axis)
         [AXIS_KV_HEADS] = b->attention.kv_heads,
         [AXIS_HEAD_DIM] = b->attention.head_dim,
         [AXIS_FFN] = b->mlp.width,
+        [AXIS_ONE] = 1,
     };
     return sizes[axis];
 }
@@ -84,9 +84,42 @@ const char *param_kind_module(ParamKind kind)
     return dot ? dot + 1 : name;
 }
 
+/* The offset in a Block of what says whether the layer has it, -1 where that is no field of its own. */
+#define ALWAYS (-1)
+#define UNTIED (-1)
+#define WHEN(condition) (-1)
+#define FIELD(field) ((int)offsetof(Block, field))
+static const int switches[PARAM_KIND_COUNT] = {
+#define PARAM(KIND, name, place, presence, role, a, b, c, hf, meta, gguf) [PARAM_##KIND] = presence,
+#include "model/kinds.def"
+#undef PARAM
+};
+#undef ALWAYS
+#undef UNTIED
+#undef WHEN
+#undef FIELD
+
 bool *param_switch(Block *block, ParamKind kind)
 {
-    return table[kind].presence >= 0 ? (bool *)((char *)block + table[kind].presence) : NULL;
+    return switches[kind] >= 0 ? (bool *)((char *)block + switches[kind]) : NULL;
+}
+
+/* The embedding is the first. */
+#define ALWAYS true
+#define UNTIED (!m->tied || m->quant.kind != QUANT_NONE || (m->blocks && m->blocks[0]))
+#define WHEN(condition) (condition)
+#define FIELD(field) (b->field)
+static bool is_present(const Model *m, const Block *b, ParamKind kind)
+{
+    switch (kind) {
+#define PARAM(KIND, name, place, presence, role, first, second, third, hf, meta, gguf)             \
+    case PARAM_##KIND:                                                                             \
+        return presence;
+#include "model/kinds.def"
+#undef PARAM
+    default:
+        return false;
+    }
 }
 
 bool model_has_names(const Model *m, ParamNaming naming)
@@ -113,19 +146,13 @@ const char *param_tensor(const Model *m, ParamKind kind, ParamNaming naming, int
     return text;
 }
 
-static bool is_present(const Model *m, const Block *b, ParamKind kind)
-{
-    int presence = table[kind].presence;
-    if (presence == UNTIED)
-        return !m->tied || m->quant.kind != QUANT_NONE ||
-               (m->blocks && m->blocks[0]); /* the embedding is the first */
-    return presence == ALWAYS || *(const bool *)((const char *)b + presence);
-}
-
 static void set_shape(Param *param, const Model *m, const Block *b)
 {
     const ModelAxis *axis = table[param->kind].axis;
     param->rank = table[param->kind].rank;
+    /* Norms with a weight for each head keep the two apart in files, too. */
+    const bool apart = (param->kind == PARAM_Q_NORMS || param->kind == PARAM_K_NORMS) &&
+                       b->attention.qk_norm == QK_NORM_HEADS;
     param->n_rows = param->rank == 3 && axis[1] == AXIS_HEAD_DIM ? 2 : 1;
     param->n = 1;
     for (int i = 0; i < param->rank; i++) {
@@ -133,7 +160,7 @@ static void set_shape(Param *param, const Model *m, const Block *b)
         param->axis[i] = axis[i];
         param->dims[i] = size;
         param->n *= size;
-        if (axis[i] == AXIS_HEAD_DIM)
+        if (axis[i] == AXIS_HEAD_DIM && i > 0 && !apart)
             param->file_dims[param->file_rank - 1] *= size;
         else
             param->file_dims[param->file_rank++] = size;
@@ -156,12 +183,21 @@ static void add(ParamList *list, const Model *m, Arena *arena, ParamKind kind, i
         const char *name =
             param_tensor(m, kind, (ParamNaming)naming, param->layer, text, sizeof text);
         param->file_name[naming] = name ? arena_string(arena, name) : NULL;
+        const char *fused = family_fused_name(m->family, kind, (ParamNaming)naming);
+        if (fused)
+            param->fused[naming] = arena_printf(arena, "%s%d.%s.%s", layer_prefix[naming], layer,
+                                                fused, is_bias(kind) ? "bias" : "weight");
     }
     set_shape(param, m, &m->block[per_layer ? layer : 0]);
     param->rotated = role == AS_ROTATED || role == AS_ROTATED_BIAS;
+    param->above_one =
+        role == AS_NORM && kind != PARAM_LAYER_SCALE &&
+        m->block[per_layer ? layer : m->layers - 1].norms.gain == GAIN_ONE_PLUS_WEIGHT;
     /* Weights as Hugging Face draws them, except that what writes into the residual stream (o, down) is scaled by
        1/sqrt(2 layers), as GPT-2 and llama2.c do, so that its variance does not grow with depth. */
-    param->init = role == AS_NORM ? INIT_ONES : is_bias(kind) ? INIT_ZEROS : INIT_NORMAL;
+    param->init = is_bias(kind) || param->above_one ? INIT_ZEROS
+                  : role == AS_NORM                 ? INIT_ONES
+                                                    : INIT_NORMAL;
     if (role == AS_RESIDUAL)
         param->std = m->init_range / sqrt(2.0 * (double)m->layers);
     else if (param->init == INIT_NORMAL)
@@ -226,7 +262,7 @@ BlockKind param_block(const Param *p, const Model *m, const WeightType *type)
     const int64_t n = m->layers, i = p->layer;
     const bool v = p->kind == PARAM_V, down = p->kind == PARAM_DOWN;
     BlockKind kind = type->block;
-    if (p->file_rank < 2 || !kind)
+    if (p->init != INIT_NORMAL || !kind)
         return BLOCK_NONE;
     if (p->kind == PARAM_LM_HEAD || (p->kind == PARAM_EMBED && m->tied))
         kind = type->head;
@@ -293,6 +329,25 @@ void params_list(ParamList *list, const Model *config, Arena *arena)
         set_form(scale, PARAM_SCALES, param->quant.groups);
         param->scale = list->n++;
     }
+}
+
+ParamTensor params_tensor(const ParamList *list, int i, ParamNaming naming)
+{
+    const Param *p = &list->param[i];
+    const char *fused = p->form == PARAM_PLAIN ? p->fused[naming] : NULL;
+    ParamTensor t = {.name = fused ? fused : p->file_name[naming]};
+    for (int k = fused ? list->layer[p->layer] : i;
+         k <= i || (fused && k < list->layer[p->layer + 1]); k++) {
+        const Param *other = &list->param[k];
+        if (fused && (!other->fused[naming] || strcmp(other->fused[naming], fused) != 0))
+            continue;
+        t.member[t.n++] = k;
+        t.rows += other->file_dims[0];
+        t.elements += other->n;
+    }
+    if (t.member[0] != i)
+        t.n = 0;
+    return t;
 }
 
 const Param *params_find(const ParamList *list, ParamKind kind, int layer)

@@ -30,6 +30,7 @@ typedef enum ModelAxis {
     AXIS_KV_HEADS,
     AXIS_HEAD_DIM,
     AXIS_FFN,
+    AXIS_ONE, /* of a single number */
     AXIS_COUNT
 } ModelAxis;
 
@@ -55,12 +56,15 @@ typedef struct Param {
     int layer;                           /* -1 for those outside of the layers */
     const char *name;                    /* ours: "layers.3.q", "embed" */
     const char *file_name[NAMING_COUNT]; /* in files; the arena's */
-    int rank;                            /* logical */
-    ModelAxis axis[PARAM_MAX_RANK];      /* [rank] */
-    int64_t dims[PARAM_MAX_RANK];        /* [rank] */
-    int file_rank;                       /* head_dim merged into the axis before it */
-    int64_t file_dims[PARAM_FILE_RANK];  /* [file_rank], row-major as in Hugging Face */
-    bool rotated; /* rows, or elements of a bias, of a head lie in the order of rotary pairs */
+    const char *fused
+        [NAMING_COUNT]; /* of a tensor that others have rows of, too; NULL: it has one of its own */
+    int rank;           /* logical */
+    ModelAxis axis[PARAM_MAX_RANK];     /* [rank] */
+    int64_t dims[PARAM_MAX_RANK];       /* [rank] */
+    int file_rank;                      /* head_dim merged into the axis before it */
+    int64_t file_dims[PARAM_FILE_RANK]; /* [file_rank], row-major as in Hugging Face */
+    bool rotated;   /* rows, or elements of a bias, of a head lie in the order of rotary pairs */
+    bool above_one; /* of a norm: one more than it is what is multiplied by */
     ParamForm form;
     int n_rows;       /* leading logical dimensions that are output channels, of matrices */
     QuantForm quant;  /* of PARAM_QUANTIZED and PARAM_SCALES */
@@ -85,6 +89,18 @@ void params_list(ParamList *list, const Model *model, Arena *arena);
 
 /* The blocks that a matrix has in a type of GGUF files; BLOCK_NONE where its rows divide into none, and of what is no matrix. */
 BlockKind param_block(const Param *param, const Model *model, const WeightType *type);
+
+enum { PARAM_TENSOR_MOST = 4 };
+
+/* A tensor of files: what it is called, and the parameters whose rows it has, one behind the other. */
+typedef struct ParamTensor {
+    const char *name;
+    int n, member[PARAM_TENSOR_MOST]; /* n is 0 where the tensor is that of a parameter before */
+    int64_t rows, elements;
+} ParamTensor;
+
+/* That of parameter i. Only what is no numbers of ours (PARAM_PLAIN) shares one. */
+ParamTensor params_tensor(const ParamList *list, int i, ParamNaming naming);
 
 /* NULL when the model has no such parameter. `layer` is ignored for kinds outside of the layers. */
 const Param *params_find(const ParamList *list, ParamKind kind, int layer);

@@ -4,6 +4,7 @@
 #include "base/json_file.h"
 #include "base/num.h"
 #include "base/strbuf.h"
+#include "model/config_json.h"
 #include "model/family.h"
 
 #include <inttypes.h>
@@ -38,22 +39,24 @@ Preset preset_at(size_t i)
     return (Preset){p->name, p->about};
 }
 
+const char *preset_family_at(int i)
+{
+    return family_at(i) ? family_at(i)->name : NULL;
+}
+
 /* A model as a config.json has it that says these words and this shape. */
 static int make(Model **model, const Family *family, const ModelShape *shape, const char *words,
                 const char *name, Arena *arena, cvn_err *err)
 {
-    char *text = arena_printf(arena, "{%s}", words);
-    for (char *c = text; *c; c++)
-        *c = *c == '\'' ? '"' : *c;
-    json_t *json = json_object_parse(name, text, strlen(text), err);
-    json = json_merged(
-        json, json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "model_type", family->name,
-                        "hidden_size", (json_int_t)shape->width, "num_hidden_layers",
-                        (json_int_t)shape->layers, "num_attention_heads", (json_int_t)shape->heads,
-                        "num_key_value_heads", (json_int_t)shape->kv_heads, "head_dim",
-                        (json_int_t)shape->head_dim, "intermediate_size", (json_int_t)shape->ffn,
-                        "vocab_size", (json_int_t)shape->vocab, "max_position_embeddings",
-                        (json_int_t)shape->context));
+    json_t *json = json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "model_type",
+                             family->name, "hidden_size", (json_int_t)shape->width,
+                             "num_hidden_layers", (json_int_t)shape->layers, "num_attention_heads",
+                             (json_int_t)shape->heads, "num_key_value_heads",
+                             (json_int_t)shape->kv_heads, "head_dim", (json_int_t)shape->head_dim,
+                             family_setting(family, true, offsetof(Block, mlp.width))->key,
+                             (json_int_t)shape->ffn, "vocab_size", (json_int_t)shape->vocab,
+                             "max_position_embeddings", (json_int_t)shape->context);
+    json = json_merged(json, config_words(words, name, arena, err));
     if (!json)
         return err_set(err, CVN_EMEM, "no memory for '%.60s'", name);
     CLEANUP(json_release, json);
@@ -73,64 +76,89 @@ static const struct {
 };
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
-static int set_size(ModelShape *c, const char *shape, const char *key, int64_t value, cvn_err *err)
+/* A shape that is being read, and whose it is. */
+typedef struct Own {
+    const char *name; /* for messages */
+    const Family *family;
+    ModelShape shape; /* 0: not said */
+} Own;
+
+static int set_family(Own *own, const char *name, cvn_err *err)
+{
+    char names[512];
+    own->family = family_by_name(name);
+    return own->family ? CVN_OK
+                       : err_set(err, CVN_EINVAL, "%.60s: there is no family '%.40s'; there are %s",
+                                 own->name, name, family_names(false, names, sizeof names));
+}
+
+static int set_size(Own *own, const char *key, int64_t value, cvn_err *err)
 {
     for (int i = 0; i < SIZES; i++) {
         if (strcmp(sizes[i].key, key) != 0)
             continue;
         if (value < 1 || value > INT32_MAX)
-            return err_set(err, CVN_EINVAL, "%.60s: %s is no number from 1 to %d", shape, key,
+            return err_set(err, CVN_EINVAL, "%.60s: %s is no number from 1 to %d", own->name, key,
                            INT32_MAX);
-        memcpy((char *)c + sizes[i].offset, &value, sizeof value);
+        memcpy((char *)&own->shape + sizes[i].offset, &value, sizeof value);
         return CVN_OK;
     }
     return err_set(err, CVN_EINVAL,
-                   "%.60s: there is no \"%.40s\" in a shape; there are dim, layers, heads, "
+                   "%.60s: there is no \"%.40s\" in a shape; there are family, dim, layers, heads, "
                    "kv_heads, head_dim, ffn, vocab and context",
-                   shape, key);
+                   own->name, key);
 }
 
 /* What a shape need not say follows from the rest, as in Llama 2. */
-static int finish_shape(Model **model, const ModelShape *shape, const char *name, Arena *arena,
-                        cvn_err *err)
+static int finish_shape(Model **model, const Own *own, Arena *arena, cvn_err *err)
 {
-    ModelShape s = *shape;
+    ModelShape s = own->shape;
     if (s.width == 0 || s.layers == 0 || s.heads == 0)
-        return err_set(err, CVN_EINVAL, "%.60s: a shape has at least dim, layers and heads", name);
+        return err_set(err, CVN_EINVAL, "%.60s: a shape has at least dim, layers and heads",
+                       own->name);
     if (s.head_dim == 0 && s.width % s.heads != 0)
         return err_set(err, CVN_EINVAL,
                        "%.60s: dim %" PRId64 " does not divide into %" PRId64 " heads; give a dim "
                        "that is a multiple of heads, or head_dim as well",
-                       name, s.width, s.heads);
+                       own->name, s.width, s.heads);
     s.kv_heads = s.kv_heads ? s.kv_heads : s.heads;
     s.head_dim = s.head_dim ? s.head_dim : s.width / s.heads;
     s.ffn = s.ffn ? s.ffn : num_round_up(num_pieces(8 * s.width, 3), 32);
     s.vocab = s.vocab ? s.vocab : 32000;
     s.context = s.context ? s.context : 2048;
-    return make(model, family_by_name("llama"), &s,
-                "'rms_norm_eps': 1e-5, 'torch_dtype': 'bfloat16'", name, arena, err);
+    return make(model, own->family, &s,
+                own->family == family_by_name("llama")
+                    ? "'rms_norm_eps': 1e-5, 'torch_dtype': 'bfloat16'"
+                    : "'torch_dtype': 'bfloat16', 'bos_token_id': 1, 'eos_token_id': 2, "
+                      "'pad_token_id': null",
+                own->name, arena, err);
 }
 
-/* "dim=512,layers=8,heads=8" */
+/* "family=qwen3,dim=512,layers=8,heads=8" */
 static int shape_of_pairs(const char *text, Model **model, Arena *arena, cvn_err *err)
 {
-    ModelShape c = {0};
+    Own own = {.name = text, .family = family_by_name("llama")};
     for (const char *at = text; *at;) {
         char pair[64];
         size_t n = strcspn(at, ","), digits;
         snprintf(pair, sizeof pair, "%.*s", (int)(n < 63 ? n : 63), at);
         at += n + (at[n] == ',');
         char *equals = strchr(pair, '=');
+        if (equals && strncmp(pair, "family=", 7) == 0) {
+            TRY(set_family(&own, equals + 1, err));
+            continue;
+        }
         digits = equals ? strspn(equals + 1, "0123456789") : 0;
         if (!equals || digits == 0 || digits > 10 || equals[1 + digits])
             return err_set(err, CVN_EINVAL,
                            "%.60s: \"%s\" is not KEY=NUMBER; a shape is such as "
-                           "dim=512,layers=8,heads=8,vocab=4096",
+                           "dim=512,layers=8,heads=8,vocab=4096, with family=NAME for another than "
+                           "llama",
                            text, pair);
         *equals = '\0';
-        TRY(set_size(&c, text, pair, strtoll(equals + 1, NULL, 10), err));
+        TRY(set_size(&own, pair, strtoll(equals + 1, NULL, 10), err));
     }
-    return finish_shape(model, &c, text, arena, err);
+    return finish_shape(model, &own, arena, err);
 }
 
 /* The same as a JSON object, or a model's folder or config.json. */
@@ -144,14 +172,17 @@ static int shape_of_file(const char *path, Model **model, Arena *arena, cvn_err 
         return CVN_EFORMAT;
     if (json_object_get(json, "model_type"))
         return model_parse(model, path, json, NULL, arena, err);
-    ModelShape c = {0};
+    Own own = {.name = path, .family = family_by_name("llama")};
     const char *key;
     json_t *value;
     json_object_foreach(json, key, value)
     {
-        TRY(set_size(&c, path, key, json_integer_value(value), err));
+        if (strcmp(key, "family") == 0 && json_is_string(value))
+            TRY(set_family(&own, json_string_value(value), err));
+        else
+            TRY(set_size(&own, key, json_integer_value(value), err));
     }
-    return finish_shape(model, &c, path, arena, err);
+    return finish_shape(model, &own, arena, err);
 }
 
 bool preset_is_own(const char *name)

@@ -16,8 +16,11 @@ typedef struct Preset {
 size_t presets_count(void);
 Preset preset_at(size_t i);
 
-/* Whether a name is of a shape of one's own: "dim=512,layers=8,heads=8,kv_heads=2,ffn=1376,vocab=4096", where what is
- * missing follows from the rest; a JSON file with the same keys; or a folder with config.json, or that file. */
+/* The families that shapes may name; NULL behind the last. */
+const char *preset_family_at(int i);
+
+/* Whether a name is of a shape of one's own: "family=qwen3,dim=512,layers=8,heads=8,kv_heads=2,ffn=1376,vocab=4096", where what
+ * is missing follows from the rest, the family being llama; a JSON file with the same keys; or a folder with config.json, or that file. */
 bool preset_is_own(const char *name);
 
 /* The model of a preset, or of a shape of one's own; CVN_EINVAL names the presets there are. */

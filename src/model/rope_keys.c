@@ -14,7 +14,8 @@ enum {
     LINEAR = 1 << ROPE_LINEAR,
     DYNAMIC = 1 << ROPE_DYNAMIC,
     YARN = 1 << ROPE_YARN,
-    LLAMA3 = 1 << ROPE_LLAMA3
+    LLAMA3 = 1 << ROPE_LLAMA3,
+    LONGROPE = 1 << ROPE_LONGROPE
 };
 
 /* In the order in which they are written. */
@@ -25,15 +26,16 @@ static const struct RopeSetting {
     unsigned scalings; /* bits of those that have it */
 } rows[] = {
     // clang-format off
-    {"factor",                           "factor",                  SETTING_REAL, offsetof(Rope, factor),           LINEAR | DYNAMIC | YARN | LLAMA3},
+    {"factor",                           "factor",                  SETTING_REAL, offsetof(Rope, factor),           LINEAR | DYNAMIC | YARN | LLAMA3 | LONGROPE},
     {"alpha",                            NULL,                      SETTING_REAL, offsetof(Rope, alpha),            DYNAMIC},
-    {"attention_factor",                 "attn_factor",             SETTING_REAL, offsetof(Rope, sharpness),        YARN},
+    {"attention_factor",                 "attn_factor",             SETTING_REAL, offsetof(Rope, sharpness),        YARN | LONGROPE},
     {"low_freq_factor",                  NULL,                      SETTING_REAL, offsetof(Rope, ramp[0]),          LLAMA3},
     {"high_freq_factor",                 NULL,                      SETTING_REAL, offsetof(Rope, ramp[1]),          LLAMA3},
     {"beta_slow",                        "yarn_beta_slow",          SETTING_REAL, offsetof(Rope, ramp[0]),          YARN},
     {"beta_fast",                        "yarn_beta_fast",          SETTING_REAL, offsetof(Rope, ramp[1]),          YARN},
     {"truncate",                         NULL,                      SETTING_BOOL, offsetof(Rope, truncate),         YARN},
-    {"original_max_position_embeddings", "original_context_length", SETTING_INT,  offsetof(Rope, original_context), YARN | LLAMA3},
+    {"original_max_position_embeddings", "original_context_length", SETTING_INT,  offsetof(Rope, original_context), YARN | LLAMA3 | LONGROPE},
+    {"llama_4_scaling_beta",             NULL,                      SETTING_REAL, offsetof(Rope, temper),           YARN},
     // clang-format on
 };
 enum { ROWS = sizeof rows / sizeof *rows };
@@ -48,14 +50,15 @@ static bool has(const Rope *r, int row)
     return rows[row].scalings >> r->scaling & 1;
 }
 
-void rope_set_all(Model *m, const Rope *rope)
+void rope_set(Model *m, const Rope *rope, LayerSet set)
 {
     for (int64_t i = 0; i < m->layers; i++) {
         Rope *r = &m->block[i].attention.rope, old = *r;
+        if (!layer_is_in(&m->block[i], set))
+            continue;
         *r = *rope;
         r->off = old.off;
         r->interleaved = old.interleaved;
-        r->fraction = old.fraction;
     }
 }
 
@@ -66,16 +69,18 @@ void rope_set_all(Model *m, const Rope *rope)
 static const char rope_known[] =
     "type rope_type rope_theta factor alpha beta_fast beta_slow low_freq_factor "
     "high_freq_factor attention_factor mscale mscale_all_dim truncate "
-    "original_max_position_embeddings finetuned";
+    "original_max_position_embeddings finetuned long_factor short_factor llama_4_scaling_beta "
+    "max_position_embeddings";
 static const char rope_factors[] = "partial_rotary_factor attn_factor extrapolation_factor";
 
-static void check_keys(JsonReader *r)
+static void check_keys(JsonReader *r, bool partial)
 {
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)r->json, key, value)
     {
         if (json_is_null(value) || r->code != CVN_OK || config_lists(rope_known, key) ||
+            (partial && strcmp(key, "partial_rotary_factor") == 0) ||
             (json_number_value(value) == 1 && config_lists(rope_factors, key)))
             continue;
         char name[160];
@@ -104,23 +109,71 @@ static void begin_yarn(JsonReader *r, Rope *rope, int64_t context)
     json_get_bool(r, "truncate", &rope->truncate);
 }
 
-/* {"rope_type" or "type", "factor", …}. `whole` is what has it, whose original_max_position_embeddings wins. */
-static void read_object(JsonReader *r, JsonReader *whole, Rope *rope, int64_t context)
+/* A list of what frequencies are divided by, one for each pair. */
+static const double *get_divisors(JsonReader *r, const char *key, int64_t pairs, Arena *arena)
 {
-    check_keys(r);
+    const json_t *list = json_get(r, key);
+    double *out = arena_array(arena, (size_t)pairs, sizeof *out);
+    if ((int64_t)json_array_size(list) != pairs && r->code == CVN_OK)
+        r->code = err_set(r->err, CVN_EFORMAT,
+                          "'%s': %s in the rope settings has %zu numbers; one for each of %" PRId64
+                          " pairs is expected",
+                          r->file, key, json_array_size(list), pairs);
+    for (int64_t i = 0; r->code == CVN_OK && i < pairs; i++) {
+        const json_t *value = json_array_get(list, (size_t)i);
+        out[i] = json_number_value(value);
+        if (!json_is_number(value))
+            json_wrong_type(r, key, value, "a list of numbers");
+    }
+    return out;
+}
+
+/* longrope's numbers where they are not given. */
+static void begin_longrope(JsonReader *r, Rope *rope, const Attention *a, int64_t context,
+                           Arena *arena)
+{
+    Attention turned = *a;
+    turned.rope = *rope;
+    if (!json_get(r, "factor") && rope->original_context > 0)
+        rope->factor = (double)context / (double)rope->original_context;
+    if (!json_get(r, "attention_factor"))
+        rope->sharpness = rope_longrope_sharpness(rope->factor, rope->original_context);
+    rope->divisors[0] = get_divisors(r, "short_factor", rope_pairs(&turned), arena);
+    rope->divisors[1] = get_divisors(r, "long_factor", rope_pairs(&turned), arena);
+}
+
+/* {"rope_type" or "type", "factor", …} of layers. `whole` is what has it, whose original_max_position_embeddings wins. */
+static void read_object(JsonReader *r, JsonReader *whole, Model *m, LayerSet set, Arena *arena)
+{
+    const bool partial =
+        family_setting(m->family, true, offsetof(Block, attention.rope.fraction)) != NULL;
+    int64_t first = 0;
+    while (first < m->layers && !layer_is_in(&m->block[first], set))
+        first++;
+    if (first == m->layers)
+        return;
+    const Attention *a = &m->block[first].attention;
+    Rope read = a->rope, *rope = &read;
+    check_keys(r, partial || m->family->rope_nested);
     const char *type = json_get_string(r, "rope_type");
     type = type ? type : json_get_string(r, "type");
+    if (type && m->family->longrope &&
+        (strcmp(type, "su") == 0 || strcmp(type, "yarn") == 0)) /* older names of it there */
+        type = "longrope";
     json_get_real(r, "rope_theta", &rope->theta);
+    json_get_real(r, "partial_rotary_factor", &rope->fraction);
     if (type && !rope_scaling_parse(type, &rope->scaling) && r->code == CVN_OK)
         r->code =
             err_set(r->err, CVN_EUNSUPPORTED,
-                    "'%s': rope type '%.40s' is not supported; default, linear, dynamic, yarn "
-                    "and llama3 are",
+                    "'%s': rope type '%.40s' is not supported; default, linear, dynamic, yarn, "
+                    "llama3, longrope and proportional are",
                     r->file, type);
-    if (rope->scaling == ROPE_PLAIN)
+    if (rope->scaling == ROPE_PLAIN || rope->scaling == ROPE_PROPORTIONAL) {
+        rope_set(m, rope, set);
         return;
+    }
     rope->factor = 0; /* absent is an error that rope_check reports */
-    rope->original_context = context;
+    rope->original_context = m->context;
     for (int i = 0; i < ROWS; i++) {
         if (!has(rope, i) && rows[i].kind != SETTING_INT)
             continue;
@@ -131,16 +184,43 @@ static void read_object(JsonReader *r, JsonReader *whole, Rope *rope, int64_t co
     }
     json_get_int(whole, "original_max_position_embeddings", &rope->original_context);
     if (rope->scaling == ROPE_YARN)
-        begin_yarn(r, rope, context);
+        begin_yarn(r, rope, m->context);
+    if (rope->scaling == ROPE_LONGROPE)
+        begin_longrope(r, rope, a, m->context, arena);
+    rope_set(m, rope, set);
 }
 
-int rope_read_json(Model *m, const char *file, const json_t *json, cvn_err *err)
+static const struct {
+    const char *key;
+    LayerSet set;
+} layer_types[] = {{"full_attention", LAYERS_GLOBAL}, {"sliding_attention", LAYERS_LOCAL}};
+enum { LAYER_TYPES = sizeof layer_types / sizeof *layer_types };
+
+/* Of all layers, or an object for each type of them. */
+static int read_rope(JsonReader *whole, const json_t *object, Model *m, Arena *arena)
+{
+    JsonReader r = {whole->file, object, whole->err, CVN_OK};
+    bool nested = false;
+    const bool types = family_setting(m->family, true, offsetof(Block, attention.local)) != NULL;
+    for (int i = 0; i < LAYER_TYPES && types && r.code == CVN_OK; i++) {
+        const json_t *own = json_object_get(object, layer_types[i].key);
+        JsonReader inner = {whole->file, own, whole->err, CVN_OK};
+        nested |= json_is_object(own);
+        if (json_is_object(own))
+            read_object(&inner, whole, m, layer_types[i].set, arena);
+        r.code = inner.code;
+    }
+    if (!nested)
+        read_object(&r, whole, m, m->family->scaling_global ? LAYERS_GLOBAL : LAYERS_ALL, arena);
+    return r.code;
+}
+
+int rope_read_json(Model *m, const char *file, const json_t *json, Arena *arena, cvn_err *err)
 {
     JsonReader whole = {file, json, err, CVN_OK}, *r = &whole;
     const json_t *scaling = json_get(r, "rope_scaling"),
                  *parameters = json_get(r, "rope_parameters");
     const json_t *object = scaling ? scaling : parameters;
-    Rope rope = m->block[0].attention.rope;
     if (scaling && parameters && !json_equal(scaling, parameters))
         return err_set(err, CVN_EFORMAT,
                        "'%s' gives both rope_scaling and rope_parameters; keep one", file);
@@ -150,28 +230,67 @@ int rope_read_json(Model *m, const char *file, const json_t *json, cvn_err *err)
         json_wrong_type(r, scaling ? "rope_scaling" : "rope_parameters", object, "an object");
         return r->code;
     }
-    JsonReader inner = {file, object, err, CVN_OK};
-    read_object(&inner, r, &rope, m->context);
-    rope_set_all(m, &rope);
-    return r->code ? r->code : inner.code;
+    TRY(read_rope(r, object, m, arena));
+    return r->code;
 }
 
-json_t *rope_json(const Rope *rope)
+static json_t *numbers(const double *value, int64_t n)
 {
-    Rope r = *rope;
+    json_t *list = json_array();
+    for (int64_t i = 0; i < n; i++)
+        list = json_append(list, json_real(value[i]));
+    return list;
+}
+
+/* The settings of a layer as an object; null where positions are plain. */
+static json_t *scaling_json(const Attention *a)
+{
+    Rope r = a->rope;
     if (r.scaling == ROPE_PLAIN)
         return json_null();
     json_t *json = json_pack("{s:s}", "rope_type", rope_scaling_name(r.scaling));
     for (int i = 0; i < ROWS; i++) {
         const void *value = field(&r, i);
-        if (!has(&r, i) || (rows[i].scalings == DYNAMIC && r.alpha == 0))
+        if (!has(&r, i) || (rows[i].scalings == DYNAMIC && r.alpha == 0) ||
+            (rows[i].offset == offsetof(Rope, temper) && r.temper == 0))
             continue;
         json = json_with(json, rows[i].key,
                          rows[i].kind == SETTING_REAL  ? json_real(*(const double *)value)
                          : rows[i].kind == SETTING_INT ? json_integer(*(const int64_t *)value)
                                                        : json_boolean(*(const bool *)value));
     }
+    for (int list = 0; r.scaling == ROPE_LONGROPE && list < 2; list++)
+        json = json_with(json, list ? "long_factor" : "short_factor",
+                         numbers(r.divisors[list], rope_pairs(a)));
     return json;
+}
+
+/* The first layer of a set, or any. */
+static const Attention *first_of(const Model *m, LayerSet set)
+{
+    for (int64_t i = 0; i < m->layers; i++)
+        if (layer_is_in(&m->block[i], set))
+            return &m->block[i].attention;
+    return &m->block[0].attention;
+}
+
+json_t *rope_json(json_t *json, const Model *m)
+{
+    const LayerSet set = m->family->scaling_global ? LAYERS_GLOBAL : LAYERS_ALL;
+    if (!m->family->rope_nested)
+        return json_with(json, "rope_scaling", scaling_json(first_of(m, set)));
+    json_t *nested = json_object();
+    for (int i = 0; i < LAYER_TYPES; i++) {
+        const Attention *a = first_of(m, layer_types[i].set);
+        json_t *own = scaling_json(a);
+        if (json_is_null(own))
+            own = json_pack("{s:s}", "rope_type", "default");
+        own = json_with(own, "rope_theta", json_real(a->rope.theta));
+        if (a->rope.fraction != 1)
+            own = json_with(own, "partial_rotary_factor", json_real(a->rope.fraction));
+        nested = json_with(nested, layer_types[i].key, own);
+    }
+    return json_with(json, "rope_parameters", nested);
 }
 
 /* ---- GGUF ---- */
@@ -182,6 +301,8 @@ static const char *const gguf_known[] = {"rope.scaling.type",
                                          "rope.scaling.yarn_ext_factor",
                                          "rope.scaling.yarn_attn_factor",
                                          "rope.scale_linear",
+                                         "rope.scaling.yarn_log_multiplier",
+                                         "attention.temperature_scale",
                                          NULL};
 
 bool rope_knows_gguf(const char *key, size_t n)
@@ -245,7 +366,8 @@ int rope_read_gguf(Model *m, const SettingSource *s, cvn_err *err)
 {
     char key[KEY_SIZE];
     const char *type = NULL;
-    Rope rope = m->block[0].attention.rope;
+    const LayerSet set = m->family->scaling_global ? LAYERS_GLOBAL : LAYERS_ALL;
+    Rope rope = first_of(m, set)->rope;
     double factor = 1;
     int found = s->text(s->of, key_of(m, "scaling.type", key), &type, err);
     if (found >= 0)
@@ -264,7 +386,7 @@ int rope_read_gguf(Model *m, const SettingSource *s, cvn_err *err)
     } else if (factor != 1 && !(type && strcmp(type, "none") == 0)) {
         rope.scaling = ROPE_LINEAR;
     }
-    rope_set_all(m, &rope);
+    rope_set(m, &rope, set);
     return CVN_OK;
 }
 
@@ -272,7 +394,8 @@ int rope_read_gguf(Model *m, const SettingSource *s, cvn_err *err)
 int rope_write_gguf(const Model *m, const SettingSink *s, cvn_err *err)
 {
     char key[KEY_SIZE], name[64];
-    Rope r = m->block[0].attention.rope;
+    const LayerSet set = m->family->scaling_global ? LAYERS_GLOBAL : LAYERS_ALL;
+    Rope r = first_of(m, set)->rope;
     if (r.scaling == ROPE_YARN && !r.truncate)
         return err_set(err, CVN_EUNSUPPORTED,
                        "a GGUF file cannot say that '%s' has yarn scaling that is not truncated",

@@ -1,7 +1,10 @@
 /* The walks over a family's settings: what is read is what is written. */
 #include "model/family.h"
+#include "model/gguf.h"
 
+#include <assert.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,20 +28,32 @@ const char *setting_key(const Family *family, const Setting *row, bool gguf, cha
     return text;
 }
 
-static bool is_last(const Setting *row)
-{
-    return !row->key && !row->gguf;
-}
-
 /* Field of a model or of one of its blocks. */
 static void *field(const Model *m, const Setting *row, int64_t layer)
 {
     return (char *)(row->of_block ? (void *)&m->block[layer] : (void *)(uintptr_t)m) + row->offset;
 }
 
-static int64_t places(const Model *m, const Setting *row)
+static LayerSet set_of(const Setting *row)
 {
-    return row->of_block ? m->layers : 1;
+    return row->flags & SETTING_LOCAL    ? LAYERS_LOCAL
+           : row->flags & SETTING_GLOBAL ? LAYERS_GLOBAL
+                                         : LAYERS_ALL;
+}
+
+bool layer_is_in(const Block *block, LayerSet set)
+{
+    return set == LAYERS_ALL || block->attention.local == (set == LAYERS_LOCAL);
+}
+
+/* The first place of the row's field at or behind `i`, or -1 where there is none. */
+static int64_t place(const Model *m, const Setting *row, int64_t i)
+{
+    if (!row->of_block)
+        return i == 0 ? 0 : -1;
+    while (i < m->layers && !layer_is_in(&m->block[i], set_of(row)))
+        i++;
+    return i < m->layers ? i : -1;
 }
 
 typedef union Value {
@@ -50,22 +65,36 @@ typedef union Value {
 
 static size_t value_size(SettingKind kind)
 {
-    return kind == SETTING_INT          ? sizeof(int64_t)
-           : kind == SETTING_REAL       ? sizeof(double)
-           : kind == SETTING_ACTIVATION ? sizeof(Activation)
-                                        : sizeof(bool);
+    switch (kind) {
+    case SETTING_INT:
+        return sizeof(int64_t);
+    case SETTING_REAL:
+    case SETTING_ROOT:
+    case SETTING_ROTATED:
+        return sizeof(double);
+    case SETTING_ACTIVATION:
+    case SETTING_CHOICE:
+    case SETTING_QK_NORMS:
+        return sizeof(Activation);
+    default:
+        return sizeof(bool);
+    }
 }
+
+static_assert(sizeof(Activation) == sizeof(QkNorm) && sizeof(Activation) == sizeof(NormKind) &&
+                  sizeof(Activation) == sizeof(NormGain),
+              "enums are read alike");
 
 static void set(Model *m, const Setting *row, const Value *value)
 {
-    for (int64_t i = 0; i < places(m, row); i++)
+    for (int64_t i = place(m, row, 0); i >= 0; i = place(m, row, i + 1))
         memcpy(field(m, row, i), value, value_size(row->kind));
 }
 
 static Value first_value(const Model *m, const Setting *row)
 {
     Value value = {0};
-    memcpy(&value, field(m, row, 0), value_size(row->kind));
+    memcpy(&value, field(m, row, place(m, row, 0)), value_size(row->kind));
     return value;
 }
 
@@ -76,24 +105,40 @@ static Value fallback(const Setting *row)
     Value value = {0};
     if (row->kind == SETTING_INT)
         value.integer = (int64_t)row->fallback;
-    else if (row->kind == SETTING_REAL)
+    else if (value_size(row->kind) == sizeof value.real)
         value.real = row->fallback;
-    else if (row->kind == SETTING_ACTIVATION)
+    else if (value_size(row->kind) == sizeof value.activation)
         value.activation = (Activation)row->fallback;
     else
         value.boolean = row->fallback != 0;
     return value;
 }
 
-/* What is derived of numbers that rows before have set. */
-static int derive(const Model *m, const Setting *row, const char *file, int64_t *out, cvn_err *err)
+/* The two models whose heads are scaled otherwise than by their width, which llama.cpp knows by their layers. */
+static double scale_by_layers(const Model *m)
 {
     const Attention *a = &m->block[0].attention;
-    *out = a->heads;
+    const bool by_width = m->layers == 46 || m->layers == 62; /* Gemma 2 27B, Gemma 3 27B */
+    return 1 / sqrt(by_width ? (double)m->width / (double)a->heads : (double)a->head_dim);
+}
+
+/* What is derived of numbers that rows before have set. */
+static int derive(const Model *m, const Setting *row, const char *file, Value *out, cvn_err *err)
+{
+    const Attention *a = &m->block[0].attention;
+    if (!row->of_block) {
+        out->real = sqrt((double)m->width);
+        return CVN_OK;
+    }
+    if (row->offset == offsetof(Block, attention.scale)) {
+        out->real = scale_by_layers(m);
+        return CVN_OK;
+    }
+    out->integer = a->heads;
     if (row->offset == offsetof(Block, attention.kv_heads))
         return CVN_OK;
     if (a->heads < 1 || m->width < 1) { /* which model_check tells */
-        *out = 1;
+        out->integer = 1;
         return CVN_OK;
     }
     if (m->width % a->heads != 0)
@@ -102,7 +147,7 @@ static int derive(const Model *m, const Setting *row, const char *file, int64_t 
                        " is no multiple of num_attention_heads %" PRId64
                        ", and there is no head_dim",
                        file, m->width, a->heads);
-    *out = m->width / a->heads;
+    out->integer = m->width / a->heads;
     return CVN_OK;
 }
 
@@ -119,37 +164,66 @@ static int read_activation(const SettingSource *s, const char *key, Activation *
             *out = (Activation)i;
             return 1;
         }
-    return err_set(err, CVN_EUNSUPPORTED, "'%s': %s is '%.60s'; only 'silu' is supported", s->file,
-                   key, name);
+    return err_set(err, CVN_EUNSUPPORTED,
+                   "'%s': %s is '%.60s'; 'silu', 'gelu_pytorch_tanh' and 'relu' are supported",
+                   s->file, key, name);
 }
 
-static int read_value(const SettingSource *s, SettingKind kind, const char *key, Value *value,
-                      cvn_err *err)
+/* Of a model whose rows before are read. */
+static int read_value(const Model *m, const SettingSource *s, const Setting *row, const char *key,
+                      Value *value, cvn_err *err)
 {
-    switch (kind) {
+    const char *name = NULL;
+    int64_t dims = 0;
+    int found = 0;
+    switch (row->kind) {
     case SETTING_INT:
     case SETTING_INTERVAL:
+    case SETTING_BETWEEN:
         return s->integer(s->of, key, &value->integer, err);
     case SETTING_REAL:
         return s->real(s->of, key, &value->real, err);
+    case SETTING_ROOT:
+        found = s->real(s->of, key, &value->real, err);
+        if (found > 0 && !(value->real > 0))
+            return err_set(err, CVN_EFORMAT, "'%s': %s is %g; it must be over 0", s->file, key,
+                           value->real);
+        if (found > 0)
+            value->real = 1 / sqrt(value->real);
+        return found;
+    case SETTING_ROTATED:
+        if (!s->gguf)
+            return s->real(s->of, key, &value->real, err);
+        found = s->integer(s->of, key, &dims, err);
+        if (found > 0)
+            value->real = (double)dims / (double)m->block[place(m, row, 0)].attention.head_dim;
+        return found;
     case SETTING_BOOL:
         return s->boolean(s->of, key, &value->boolean, err);
+    case SETTING_QK_NORMS:
+        found = s->boolean(s->of, key, &value->boolean, err);
+        if (found > 0)
+            value->activation = value->boolean ? (Activation)QK_NORM_HEADS : (Activation)0;
+        return found;
+    case SETTING_ROPE_NAME:
+        found = s->text(s->of, key, &name, err);
+        value->boolean = found > 0 ? strcmp(name, "rope") != 0 : value->boolean;
+        return found;
     case SETTING_ACTIVATION:
         return read_activation(s, key, &value->activation, err);
-    case SETTING_SWITCHES:
-        break;
+    default:
+        return 0;
     }
-    return 0;
 }
 
-/* A switch of each layer, from a list that has 1 where it is off. */
+/* A switch of each layer, from a list. */
 static int read_switches(Model *m, const Setting *row, const SettingSource *s, const char *key,
                          cvn_err *err)
 {
     int64_t *list = calloc((size_t)m->layers, sizeof *list), n = 0;
     if (!list)
         return err_set(err, CVN_EMEM, "no memory to read '%s'", s->file);
-    int code = s->list(s->of, key, m->layers, list, &n, err);
+    int code = s->list(s->of, key, row->kind == SETTING_TYPES, m->layers, list, &n, err);
     if (code > 0 && n != m->layers)
         code = err_set(err, CVN_EFORMAT,
                        "'%s': %s has %" PRId64 " elements; one for each of %" PRId64
@@ -159,16 +233,21 @@ static int read_switches(Model *m, const Setting *row, const SettingSource *s, c
         if (list[i] != 0 && list[i] != 1)
             code = err_set(err, CVN_EFORMAT, "'%s': %s has %" PRId64 "; 0 and 1 are expected",
                            s->file, key, list[i]);
-        *(bool *)field(m, row, i) = list[i] == 0;
+        *(bool *)field(m, row, i) = list[i] == (row->kind == SETTING_TYPES);
     }
     free(list);
     return code < 0 ? code : CVN_OK;
 }
 
+static bool is_by(const Setting *row, int64_t interval, int64_t layer)
+{
+    return (interval > 0 && (layer + 1) % interval == 0) == (row->kind == SETTING_INTERVAL);
+}
+
 static void set_interval(const Model *m, const Setting *row, int64_t interval)
 {
     for (int64_t i = 0; i < m->layers; i++)
-        *(bool *)field(m, row, i) = interval > 0 && (i + 1) % interval == 0;
+        *(bool *)field(m, row, i) = is_by(row, interval, i);
 }
 
 static int read_row(Model *m, const Setting *row, const SettingSource *s, cvn_err *err)
@@ -176,9 +255,11 @@ static int read_row(Model *m, const Setting *row, const SettingSource *s, cvn_er
     char text[KEY_SIZE];
     const char *key = setting_key(m->family, row, s->gguf, text);
     Value value = fallback(row);
-    if (row->kind == SETTING_SWITCHES)
+    if (row->kind == SETTING_SWITCHES || row->kind == SETTING_TYPES)
         return key ? read_switches(m, row, s, key, err) : CVN_OK;
-    int found = key ? read_value(s, row->kind, key, &value, err) : 0;
+    if (place(m, row, 0) < 0)
+        return CVN_OK;
+    int found = key ? read_value(m, s, row, key, &value, err) : 0;
     if (found < 0)
         return found;
     if (!found && s->gguf && row->flags & SETTING_NEEDED)
@@ -191,12 +272,12 @@ static int read_row(Model *m, const Setting *row, const SettingSource *s, cvn_er
                            s->file, key, value.integer, first_value(m, row).integer);
         return CVN_OK;
     }
-    if (row->kind == SETTING_INTERVAL) {
+    if (row->kind == SETTING_INTERVAL || row->kind == SETTING_BETWEEN) {
         set_interval(m, row, found ? value.integer : (int64_t)row->fallback);
         return CVN_OK;
     }
     if (!found && row->fallback == SETTING_DERIVED)
-        TRY(derive(m, row, s->file, &value.integer, err));
+        TRY(derive(m, row, s->file, &value, err));
     set(m, row, &value);
     return CVN_OK;
 }
@@ -205,12 +286,12 @@ int settings_read(Model **model, const Family *family, const SettingSource *sour
                   cvn_err *err)
 {
     char text[KEY_SIZE];
-    Value layers = {0};
-    const Setting *row = family->settings;
-    while (row->of_block || row->offset != offsetof(Model, layers))
-        row++;
+    const Setting *rows[FAMILY_SETTINGS];
+    const int n = family_settings(family, rows);
+    const Setting *row = family_setting(family, false, offsetof(Model, layers));
     const char *key = setting_key(family, row, source->gguf, text);
-    int found = read_value(source, row->kind, key, &layers, err);
+    Value layers = {0};
+    int found = source->integer(source->of, key, &layers.integer, err);
     if (found < 0)
         return found;
     if (!found && source->gguf)
@@ -222,8 +303,9 @@ int settings_read(Model **model, const Family *family, const SettingSource *sour
     m->family = family;
     m->begin = family->begin;
     m->end = family->end;
-    for (row = family->settings; !is_last(row); row++)
-        TRY(read_row(m, row, source, err));
+    for (int i = 0; i < n; i++)
+        TRY(read_row(m, rows[i], source, err));
+    model_set_interleaved(m, source->gguf ? model_gguf_interleaves(m) : family->pairs);
     return CVN_OK;
 }
 
@@ -233,7 +315,7 @@ int settings_read(Model **model, const Family *family, const SettingSource *sour
 static bool is_implied(const Model *m, const Setting *row, const Value *value)
 {
     Value absent = fallback(row);
-    if (row->fallback == SETTING_DERIVED && derive(m, row, "", &absent.integer, NULL))
+    if (row->fallback == SETTING_DERIVED && derive(m, row, "", &absent, NULL))
         return false;
     return memcmp(value, &absent, value_size(row->kind)) == 0;
 }
@@ -241,13 +323,11 @@ static bool is_implied(const Model *m, const Setting *row, const Value *value)
 /* Of a switch without a key: the row with its interval says which layers have it. */
 static bool is_by_interval(const Model *m, const Setting *row)
 {
-    const Setting *interval = m->family->settings;
-    while (!is_last(interval) &&
-           (interval->kind != SETTING_INTERVAL || interval->offset != row->offset))
-        interval++;
-    int64_t every = is_last(interval) ? 0 : (int64_t)interval->fallback;
+    const Setting *interval = family_setting(m->family, true, row->offset);
+    bool has = interval->kind == SETTING_INTERVAL || interval->kind == SETTING_BETWEEN;
     for (int64_t i = 0; i < m->layers; i++)
-        if (*(bool *)field(m, row, i) != (every > 0 && (i + 1) % every == 0))
+        if (*(bool *)field(m, row, i) !=
+            (has ? is_by(interval, (int64_t)interval->fallback, i) : interval->fallback != 0))
             return false;
     return true;
 }
@@ -267,9 +347,10 @@ static int write_switches(const Model *m, const Setting *row, const SettingSink 
     int64_t *list = calloc((size_t)m->layers, sizeof *list);
     if (!list)
         return err_set(err, CVN_EMEM, "no memory to write '%s'", s->file);
+    const bool types = row->kind == SETTING_TYPES;
     for (int64_t i = 0; i < m->layers; i++)
-        list[i] = !*(bool *)field(m, row, i);
-    s->list(s->of, key, list, m->layers);
+        list[i] = *(bool *)field(m, row, i) == types;
+    s->list(s->of, key, list, m->layers, types);
     free(list);
     return CVN_OK;
 }
@@ -277,22 +358,62 @@ static int write_switches(const Model *m, const Setting *row, const SettingSink 
 /* The first row with the same key of config.json, where one key sets several fields. */
 static const Setting *first_of_key(const Model *m, const Setting *row)
 {
-    const Setting *first = m->family->settings;
-    while (!first->key || strcmp(first->key, row->key) != 0)
-        first++;
-    return first;
+    const Setting *rows[FAMILY_SETTINGS];
+    const int n = family_settings(m->family, rows);
+    for (int i = 0; i < n; i++)
+        if (rows[i]->key && strcmp(rows[i]->key, row->key) == 0)
+            return rows[i];
+    return row;
+}
+
+static void put_value(const Model *m, const Setting *row, const SettingSink *s, const char *key,
+                      Value value)
+{
+    const Attention *a = &m->block[row->of_block ? place(m, row, 0) : 0].attention;
+    switch (row->kind) {
+    case SETTING_INT:
+        s->integer(s->of, key, value.integer);
+        break;
+    case SETTING_REAL:
+        s->real(s->of, key,
+                row->of_block && row->offset == offsetof(Block, attention.rope.theta) && s->gguf
+                    ? rope_theta(a, m->context, m->context)
+                    : value.real);
+        break;
+    case SETTING_ROOT:
+        s->real(s->of, key, 1 / (value.real * value.real));
+        break;
+    case SETTING_ROTATED:
+        if (s->gguf)
+            s->integer(s->of, key, 2 * rope_pairs(a));
+        else
+            s->real(s->of, key, value.real);
+        break;
+    case SETTING_BOOL:
+        s->boolean(s->of, key, value.boolean);
+        break;
+    case SETTING_QK_NORMS:
+        s->boolean(s->of, key, value.activation != 0);
+        break;
+    case SETTING_ROPE_NAME:
+        s->text(s->of, key, value.boolean ? "nope" : "rope");
+        break;
+    default:
+        s->text(s->of, key, activations[value.activation]);
+        break;
+    }
 }
 
 static int write_row(const Model *m, const Setting *row, const SettingSink *s, cvn_err *err)
 {
     char text[KEY_SIZE];
     const char *key = setting_key(m->family, row, s->gguf, text);
-    const Value value = first_value(m, row);
-    if (row->kind == SETTING_INTERVAL)
+    if (row->kind == SETTING_INTERVAL || row->kind == SETTING_BETWEEN || place(m, row, 0) < 0)
         return CVN_OK;
-    if (row->kind == SETTING_SWITCHES)
+    if (row->kind == SETTING_SWITCHES || row->kind == SETTING_TYPES)
         return write_switches(m, row, s, key, err);
-    for (int64_t i = 1; i < places(m, row); i++)
+    const Value value = first_value(m, row);
+    for (int64_t i = place(m, row, 0); i >= 0; i = place(m, row, i + 1))
         if (memcmp(field(m, row, i), &value, value_size(row->kind)) != 0)
             return refuse(m, row, s, err);
     if (!key) {
@@ -302,33 +423,19 @@ static int write_row(const Model *m, const Setting *row, const SettingSink *s, c
     if (s->gguf && row->flags & SETTING_IMPLIED &&
         m->block[0].attention.head_dim * m->block[0].attention.heads == m->width)
         return CVN_OK;
-    if (!s->gguf && first_of_key(m, row) != row)
-        return memcmp(field(m, first_of_key(m, row), 0), &value, value_size(row->kind)) == 0
-                   ? CVN_OK
-                   : refuse(m, row, s, err);
-    switch (row->kind) {
-    case SETTING_INT:
-        s->integer(s->of, key, value.integer);
-        break;
-    case SETTING_REAL:
-        s->real(s->of, key,
-                row->of_block && row->offset == offsetof(Block, attention.rope.theta) && s->gguf
-                    ? rope_theta(&m->block[0].attention, m->context, m->context)
-                    : value.real);
-        break;
-    case SETTING_BOOL:
-        s->boolean(s->of, key, value.boolean);
-        break;
-    default:
-        s->text(s->of, key, activations[value.activation]);
-        break;
-    }
-    return CVN_OK;
+    const Setting *first = s->gguf ? row : first_of_key(m, row);
+    if (first == row)
+        put_value(m, row, s, key, value);
+    return first == row || memcmp(field(m, first, 0), &value, value_size(row->kind)) == 0
+               ? CVN_OK
+               : refuse(m, row, s, err);
 }
 
 int settings_write(const Model *m, const SettingSink *sink, cvn_err *err)
 {
-    for (const Setting *row = m->family->settings; !is_last(row); row++)
-        TRY(write_row(m, row, sink, err));
+    const Setting *rows[FAMILY_SETTINGS];
+    const int n = family_settings(m->family, rows);
+    for (int i = 0; i < n; i++)
+        TRY(write_row(m, rows[i], sink, err));
     return CVN_OK;
 }

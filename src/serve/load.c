@@ -166,7 +166,7 @@ static const void *mapped_at(const Load *l)
 {
     const IoTensor *t = l->model->io.source[l->index];
     const cvn_dtype dtype = param_type(l->param, l->model->dtype).dtype;
-    if (t->n_parts > 0 || t->adapter)
+    if (t->n_parts > 0 || t->adapter || t->shift != 0)
         return NULL;
     bool plain = l->param->form == PARAM_PLAIN && t->coding == IO_PLAIN && t->dtype == dtype;
     return plain || is_stored(l) ? t->data : NULL;

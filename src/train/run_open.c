@@ -171,7 +171,7 @@ static int open_model(Run *r, cvn_err *err)
         TRY(model_read(&r->model, r->begin.from.folder, &r->arena, err));
     } else if (c->init) {
         r->model = model_copy(r->begin.init.desc, &r->arena);
-        model_set_interleaved(r->model, false); /* the state's order is Hugging Face's */
+        model_set_hf_pairs(r->model); /* the state's order is Hugging Face's */
         TRY(check_tokenizer(r, err));
     } else {
         TRY(preset_model(c->preset, &r->model, &r->arena, err));

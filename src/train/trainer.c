@@ -36,7 +36,7 @@ static int check_options(TrainerOptions *o, const Model *config, cvn_err *err)
                        "sequences of %" PRId64 " tokens exceed the model's context of %" PRId64
                        "; lower --seq",
                        o->seq, model_longest_context(config));
-    if (model_is_interleaved(config))
+    if (!model_has_hf_pairs(config))
         return err_set(err, CVN_EINVAL, "the model's rotary pairs are not in Hugging Face's order");
     TRY(optimizer_check(&o->optimizer, err));
     TRY(schedule_check(&o->schedule, err));

@@ -1,34 +1,7 @@
 /* Llama, and what has its mathematics under its name: Llama 1 to 3.3, TinyLlama, SmolLM 1 and 2, Yi, … */
 #include "model/family.h"
 
-static const Setting settings[] = {
-    // clang-format off
-    /* config.json,             GGUF file,                         kind,               field,                            where absent, flags */
-    {"num_hidden_layers",       "block_count",                      SETTING_INT,        OF_MODEL(layers),                 32,    SETTING_NEEDED},
-    {"max_position_embeddings", "context_length",                   SETTING_INT,        OF_MODEL(context),                2048,  SETTING_NEEDED},
-    {"hidden_size",             "embedding_length",                 SETTING_INT,        OF_MODEL(width),                  4096,  SETTING_NEEDED},
-    {"intermediate_size",       "feed_forward_length",              SETTING_INT,        OF_BLOCK(mlp.width),              11008, SETTING_NEEDED},
-    {"num_attention_heads",     "attention.head_count",             SETTING_INT,        OF_BLOCK(attention.heads),        32,    SETTING_NEEDED},
-    {"num_key_value_heads",     "attention.head_count_kv",          SETTING_INT,        OF_BLOCK(attention.kv_heads),     SETTING_DERIVED, 0},
-    {"head_dim",                "attention.key_length",             SETTING_INT,        OF_BLOCK(attention.head_dim),     SETTING_DERIVED, SETTING_IMPLIED},
-    {NULL,                      "attention.value_length",           SETTING_INT,        OF_BLOCK(attention.head_dim),     SETTING_DERIVED, SETTING_IMPLIED | SETTING_AGAIN},
-    {"rms_norm_eps",            "attention.layer_norm_rms_epsilon", SETTING_REAL,       OF_BLOCK(norms.eps),              1e-6,  SETTING_NEEDED},
-    {NULL,                      "rope.dimension_count",             SETTING_INT,        OF_BLOCK(attention.head_dim),     SETTING_DERIVED, SETTING_AGAIN},
-    {"rope_theta",              "rope.freq_base",                   SETTING_REAL,       OF_BLOCK(attention.rope.theta),   10000, 0},
-    {"vocab_size",              "vocab_size",                       SETTING_INT,        OF_MODEL(vocab),                  32000, 0},
-    {"tie_word_embeddings",     NULL,                               SETTING_BOOL,       OF_MODEL(tied),                   false, SETTING_TENSORS},
-    {"attention_bias",          NULL,                               SETTING_BOOL,       OF_BLOCK(attention.q_bias),       false, SETTING_TENSORS},
-    {"attention_bias",          NULL,                               SETTING_BOOL,       OF_BLOCK(attention.k_bias),       false, SETTING_TENSORS},
-    {"attention_bias",          NULL,                               SETTING_BOOL,       OF_BLOCK(attention.v_bias),       false, SETTING_TENSORS},
-    {"attention_bias",          NULL,                               SETTING_BOOL,       OF_BLOCK(attention.o_bias),       false, SETTING_TENSORS},
-    {"mlp_bias",                NULL,                               SETTING_BOOL,       OF_BLOCK(mlp.gate_bias),          false, SETTING_TENSORS},
-    {"mlp_bias",                NULL,                               SETTING_BOOL,       OF_BLOCK(mlp.up_bias),            false, SETTING_TENSORS},
-    {"mlp_bias",                NULL,                               SETTING_BOOL,       OF_BLOCK(mlp.down_bias),          false, SETTING_TENSORS},
-    {"hidden_act",              NULL,                               SETTING_ACTIVATION, OF_BLOCK(mlp.activation),         ACTIVATION_SILU, 0},
-    {"initializer_range",       NULL,                               SETTING_REAL,       OF_MODEL(init_range),             0.02,  SETTING_FRESH},
-    {0},
-    // clang-format on
-};
+static const Setting settings[] = {SETTINGS_ATTENTION_BIAS, SETTINGS_MLP_BIAS, {0}};
 
 /* ---- presets ---- */
 

@@ -4,31 +4,10 @@
 
 static const Setting settings[] = {
     // clang-format off
-    /* config.json,             GGUF file,                          kind,               field,                           where absent, flags */
-    {"num_hidden_layers",       "block_count",                      SETTING_INT,        OF_MODEL(layers),                36,     SETTING_NEEDED},
-    {"max_position_embeddings", "context_length",                   SETTING_INT,        OF_MODEL(context),               32768,  SETTING_NEEDED},
-    {"hidden_size",             "embedding_length",                 SETTING_INT,        OF_MODEL(width),                 2048,   SETTING_NEEDED},
-    {"intermediate_size",       "feed_forward_length",              SETTING_INT,        OF_BLOCK(mlp.width),             11008,  SETTING_NEEDED},
-    {"num_attention_heads",     "attention.head_count",             SETTING_INT,        OF_BLOCK(attention.heads),       16,     SETTING_NEEDED},
-    {"num_key_value_heads",     "attention.head_count_kv",          SETTING_INT,        OF_BLOCK(attention.kv_heads),    4,      SETTING_NEEDED},
-    {"head_dim",                "attention.key_length",             SETTING_INT,        OF_BLOCK(attention.head_dim),    SETTING_DERIVED, SETTING_IMPLIED},
-    {NULL,                      "attention.value_length",           SETTING_INT,        OF_BLOCK(attention.head_dim),    SETTING_DERIVED, SETTING_IMPLIED | SETTING_AGAIN},
-    {"rms_norm_eps",            "attention.layer_norm_rms_epsilon", SETTING_REAL,       OF_BLOCK(norms.eps),             1e-6,   SETTING_NEEDED},
-    {NULL,                      "rope.dimension_count",             SETTING_INT,        OF_BLOCK(attention.head_dim),    SETTING_DERIVED, SETTING_AGAIN},
-    {"rope_theta",              "rope.freq_base",                   SETTING_REAL,       OF_BLOCK(attention.rope.theta),  2e6,    0},
-    {"no_rope_layer_interval",  NULL,                               SETTING_INTERVAL,   OF_BLOCK(attention.rope.off),    4,      0},
-    {"no_rope_layers",          NULL,                               SETTING_SWITCHES,   OF_BLOCK(attention.rope.off),    0,      0},
-    {"vocab_size",              "vocab_size",                       SETTING_INT,        OF_MODEL(vocab),                 128256, 0},
-    {"tie_word_embeddings",     NULL,                               SETTING_BOOL,       OF_MODEL(tied),                  true,   SETTING_TENSORS},
-    {"attention_bias",          NULL,                               SETTING_BOOL,       OF_BLOCK(attention.q_bias),      false,  SETTING_TENSORS},
-    {"attention_bias",          NULL,                               SETTING_BOOL,       OF_BLOCK(attention.k_bias),      false,  SETTING_TENSORS},
-    {"attention_bias",          NULL,                               SETTING_BOOL,       OF_BLOCK(attention.v_bias),      false,  SETTING_TENSORS},
-    {"attention_bias",          NULL,                               SETTING_BOOL,       OF_BLOCK(attention.o_bias),      false,  SETTING_TENSORS},
-    {"mlp_bias",                NULL,                               SETTING_BOOL,       OF_BLOCK(mlp.gate_bias),         false,  SETTING_TENSORS},
-    {"mlp_bias",                NULL,                               SETTING_BOOL,       OF_BLOCK(mlp.up_bias),           false,  SETTING_TENSORS},
-    {"mlp_bias",                NULL,                               SETTING_BOOL,       OF_BLOCK(mlp.down_bias),         false,  SETTING_TENSORS},
-    {"hidden_act",              NULL,                               SETTING_ACTIVATION, OF_BLOCK(mlp.activation),        ACTIVATION_SILU, 0},
-    {"initializer_range",       NULL,                               SETTING_REAL,       OF_MODEL(init_range),            0.02,   SETTING_FRESH},
+    {"no_rope_layer_interval", NULL, SETTING_INTERVAL, OF_BLOCK(attention.rope.off), 4, 0},
+    {"no_rope_layers",         NULL, SETTING_SWITCHES, OF_BLOCK(attention.rope.off), 0, 0},
+    SETTINGS_ATTENTION_BIAS,
+    SETTINGS_MLP_BIAS,
     {0},
     // clang-format on
 };
@@ -45,6 +24,10 @@ const Family family_smollm3 = {.name = "smollm3",
                                .class = "SmolLM3ForCausalLM",
                                .gguf = "smollm3",
                                .settings = settings,
+                               .absent = "'hidden_size': 2048, 'num_hidden_layers': 36, "
+                                         "'num_attention_heads': 16, 'num_key_value_heads': 4, "
+                                         "'vocab_size': 128256, 'max_position_embeddings': 32768, "
+                                         "'rope_theta': 2e6, 'tie_word_embeddings': true",
                                .presets = presets,
                                .harmless = "max_window_layers", /* there is no window */
                                .begin = {1, {128000}},

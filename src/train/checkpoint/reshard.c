@@ -45,7 +45,7 @@ static int read_model(Reshape *r, cvn_err *err)
         return err_set(err, CVN_EINVAL, "'%s' does not say which model it adapts", folder);
     TRY(io_open_model(&model, r->base, err));
     r->model = model_copy(model.desc, &r->arena);
-    model_set_interleaved(r->model, false);
+    model_set_hf_pairs(r->model);
     io_close_model(&model);
     return CVN_OK;
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tiny random Llamas and relatives of every architectural variant, and the logits that transformers gives for them.
+"""Tiny random models of every family and architectural variant, and the logits that transformers gives for them.
 
 Writes tests/data/llama/VARIANT/{config.json, model.safetensors, expected.safetensors}. Weights are stored in
 bf16 (and are exactly that in both implementations); transformers computes in float32 on the CPU.
@@ -14,7 +14,7 @@ import sys
 
 import torch
 from safetensors.torch import save_file
-from transformers import HunYuanDenseV1Config, LlamaConfig, LlamaForCausalLM, SmolLM3Config, SmolLM3ForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, HunYuanDenseV1Config
 from transformers.models.hunyuan_v1_dense.modeling_hunyuan_v1_dense import HunYuanDenseV1RotaryEmbedding
 
 OUT = pathlib.Path(__file__).resolve().parent.parent / "data" / "llama"
@@ -49,13 +49,14 @@ VARIANTS = {
     "smollm3": dict(model_type="smollm3", num_hidden_layers=5, num_key_value_heads=2, pad_token_id=0),
     "smollm3_listed": dict(model_type="smollm3", num_hidden_layers=3, num_key_value_heads=2, pad_token_id=0, no_rope_layers=[0, 1, 0],
                            rope_scaling=dict(rope_type="yarn", factor=8.0, original_max_position_embeddings=128)),
+    # Biases of q, k and v, which no key says; norms of heads.
+    "qwen2": dict(model_type="qwen2", num_key_value_heads=2, tie_word_embeddings=True, sliding_window=8,
+                  max_window_layers=1, use_sliding_window=False),
+    "qwen3": dict(model_type="qwen3", num_key_value_heads=2, head_dim=16),
 }
 
-# Of each model_type: the settings of transformers, the model, and its name in "architectures".
-FAMILIES = {
-    "llama": (LlamaConfig, LlamaForCausalLM),
-    "smollm3": (SmolLM3Config, SmolLM3ForCausalLM),
-}
+# Families whose norms multiply by one more than their weight.
+ABOVE_ONE = ("gemma", "gemma2", "gemma3_text")
 
 
 def alpha_frequencies(settings):
@@ -67,23 +68,24 @@ def alpha_frequencies(settings):
 
 def make(name, changes):
     settings = {"model_type": "llama", **BASE, **changes}
-    Config, ForCausalLM = FAMILIES[settings["model_type"]]
     torch.manual_seed(len(name) * 1000 + 7)
     # transformers 5 refuses heads that do not divide the width, though head_dim makes them mean something.
     heads = settings["num_attention_heads"]
     divides = settings["hidden_size"] % heads == 0
     # It writes into the settings of rope that it is given, too.
     given = {k: v for k, v in copy.deepcopy(settings).items() if k != "model_type"}
-    config = Config(**{**given, "num_attention_heads": heads if divides else 1})
+    config = AutoConfig.for_model(settings["model_type"], **{**given, "num_attention_heads": heads if divides else 1})
     config.num_attention_heads = heads
-    model = ForCausalLM(config).eval()
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
     with torch.no_grad():
-        for key, p in model.named_parameters():
+        scales = [(key, p) for key, p in model.named_buffers() if key.endswith("layer_scalar")]
+        for key, p in list(model.named_parameters()) + scales:
             # Large enough that every part of the model matters to the logits.
             spread = 0.2 if p.dim() > 1 else 0.3
-            offset = 1.0 if "norm" in key else 0.0
+            one = "norm" in key and settings["model_type"] not in ABOVE_ONE
+            offset = 1.0 if one or key.endswith("layer_scalar") else 0.0
             p.copy_((torch.randn_like(p) * spread + offset).bfloat16().float())
-    if "alpha" in settings.get("rope_scaling", {}):
+    if "alpha" in (settings.get("rope_scaling") or {}):
         rotary = model.model.rotary_emb
         rotary.inv_freq = rotary.original_inv_freq = alpha_frequencies(settings)
     tokens = torch.randint(0, config.vocab_size, (40,))
@@ -96,7 +98,7 @@ def make(name, changes):
         state.pop("lm_head.weight", None)
     save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
     save_file({"tokens": tokens.int(), "logits": logits.float().contiguous()}, folder / "expected.safetensors")
-    written = {"architectures": [ForCausalLM.__name__], "model_type": settings["model_type"],
+    written = {"architectures": [type(model).__name__], "model_type": settings["model_type"],
                "torch_dtype": "bfloat16", "hidden_act": "silu", **settings}
     (folder / "config.json").write_text(json.dumps(written, indent=2) + "\n")
     print(f"{name}: logits {tuple(logits.shape)}, spread {logits.std():.3f}")
