@@ -1,11 +1,13 @@
 /* What may follow in a text under a constraint: exactly what some complete text goes on with, and nothing else. */
 #include "base/strbuf.h"
 #include "caravan/constrain.h"
+#include "constrain/decimal.h"
 #include "constrain/json.h"
 
 #include "unit.h"
 
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 static cvn_constraint *schema(const char *text, const cvn_constrain_options *options)
@@ -632,7 +634,41 @@ static void integers_are_digits_where_that_is_asked(void **unused)
         {"{\"type\":\"integer\"}", "12.", 'n'},
         {"{\"type\":\"integer\"}", "1e", 'n'},
         {"{\"type\":\"integer\"}", "0.", 'n'},
-        {"{\"type\":\"number\"}", "12.5e1", 'y'},
+        {"{\"type\":\"number\"}", "12.5e", 'n'},
+        {"{\"type\":\"number\"}", "12.5", 'y'},
+        {"{\"type\":\"number\"}", "12.50", 'p'},
+        {"{\"type\":\"number\"}", "12.501", 'y'},
+        {"{\"type\":\"number\"}", "-0", 'p'},
+        {"{\"type\":\"number\"}", "-0.5", 'y'},
+        {"{\"type\":\"number\"}", "0.000001", 'y'},
+        {"{\"type\":\"number\"}", "0.000000", 'n'},
+        {"{\"type\":\"number\"}", "1e-7", 'y'},
+        {"{\"type\":\"number\"}", "1e-6", 'p'},
+        {"{\"type\":\"number\"}", "1E", 'n'},
+        {"{\"type\":\"number\"}", "1.5e+300", 'y'},
+        {"{\"type\":\"number\"}", "1.5e+9", 'p'},
+        {"{\"type\":\"number\"}", "1e2", 'n'},
+        {"{\"type\":\"number\"}", "100000000000000000000", 'y'},
+        {"{\"type\":\"number\"}", "1000000000000000000000", 'n'},
+        {"{\"type\":\"number\"}", "1234567890123450", 'y'},
+        {"{\"type\":\"number\"}", "1234567890123456", 'n'},
+        {"{\"type\":\"number\",\"exclusiveMinimum\":0,\"maximum\":1}", "0.0", 'p'},
+        {"{\"type\":\"number\",\"exclusiveMinimum\":0,\"maximum\":1}", "0", 'p'},
+        {"{\"type\":\"number\",\"exclusiveMinimum\":0,\"maximum\":1}", "1", 'y'},
+        {"{\"type\":\"number\",\"exclusiveMinimum\":0,\"maximum\":1}", "2", 'p'},
+        {"{\"type\":\"number\",\"exclusiveMinimum\":0,\"maximum\":1}", "2e-", 'p'},
+        {"{\"type\":\"number\",\"exclusiveMinimum\":0,\"maximum\":1}", "12", 'n'},
+        {"{\"type\":\"number\",\"minimum\":10,\"maximum\":15}", "2", 'n'},
+        {"{\"type\":\"number\",\"minimum\":10,\"maximum\":15}", "1.", 'n'},
+        {"{\"type\":\"number\",\"minimum\":10,\"maximum\":15}", "15.0", 'n'},
+        {"{\"type\":\"number\",\"minimum\":1e25}", "1e+25", 'y'},
+        {"{\"type\":\"number\",\"multipleOf\":0.25}", "1.7", 'p'},
+        {"{\"type\":\"number\",\"multipleOf\":0.25,\"maximum\":9,\"minimum\":1}", "1.72", 'n'},
+        {"{\"type\":\"number\",\"multipleOf\":0.25}", "1.75", 'y'},
+        /* none of 15 digits */
+        {"{\"type\":\"number\",\"exclusiveMinimum\":1.2345678901234567,\"exclusiveMaximum\":"
+         "1.2345678901234568}",
+         "1.23456789012345675", 'y'},
         {"{\"type\":\"integer\",\"minimum\":5}", "0", 'n'},
         {"{\"type\":\"integer\",\"minimum\":5}", "1", 'p'},
         {"{\"type\":\"integer\",\"minimum\":5}", "-", 'n'},
@@ -676,29 +712,50 @@ static void integers_are_digits_where_that_is_asked(void **unused)
     }
 }
 
-/* Whether each string of a text is as it would be written, and nothing stands between the parts. (An object may have a name that
-   its schema does not speak of twice, so the text as a whole need not come back.) */
+/* Whether a number is written as ECMA-262 writes the double that it is. Integers may have any number of digits. */
+static void assert_number_is_stringified(const char *of, const char *text, size_t n)
+{
+    Arena arena;
+    char number[64], shortest[64], written[DECIMAL_TEXT];
+    int digits = 0;
+    must(arena_init(&arena, NULL), &(cvn_err){0});
+    snprintf(number, sizeof number, "%.*s", (int)n, text);
+    const double is = strtod(number, NULL);
+    do
+        snprintf(shortest, sizeof shortest, "%.*e", digits, is);
+    while (strtod(shortest, NULL) != is && ++digits < 17);
+    Decimal decimal = decimal_read(&arena, shortest, strlen(shortest));
+    size_t length = decimal_write(&decimal, written);
+    bool long_integer = n > 15 && strspn(number, "-0123456789") == n;
+    if (!long_integer && (length != n || memcmp(written, text, n) != 0))
+        fail_msg("%s: %s is written %.*s", of, number, (int)length, written);
+    arena_free(&arena);
+}
+
+/* Whether a text is as JSON.stringify would write its value, each name once and nothing between the parts. */
 static void assert_stringified(const char *of, const char *text, size_t n)
 {
+    static const char in_numbers[] = "+-.0123456789eE";
     Arena arena;
     StrBuf back = {0};
     cvn_err err = {0};
     must(arena_init(&arena, &err), &err);
-    assert_non_null(json_tree(&arena, text, n, &err));
-    for (size_t at = 0, end; at < n; at = end) {
-        end = at + 1;
-        assert_null(strchr(" \t\n\r", text[at]));
-        if (text[at] != '"') {
-            strbuf_putc(&back, text[at]);
-            continue;
-        }
-        while (text[end] != '"')
-            end += text[end] == '\\' ? 2 : 1;
-        end++;
-        json_write(json_tree(&arena, text + at, end - at, &err), &back);
-    }
+    const JsonValue *value = json_tree(&arena, text, n, &err);
+    assert_non_null(value);
+    json_write(value, &back);
     if (back.length != n || memcmp(back.text, text, n) != 0)
         fail_msg("%s: %.*s is not %s", of, (int)n, text, back.text);
+    for (size_t at = 0, end; at < n; at = end) {
+        end = at + 1;
+        while (text[at] == '"' && text[end] != '"')
+            end += text[end] == '\\' ? 2 : 1;
+        end += text[at] == '"';
+        if (text[at] != '-' && (text[at] < '0' || text[at] > '9'))
+            continue;
+        while (end < n && strchr(in_numbers, text[end]))
+            end++;
+        assert_number_is_stringified(of, text + at, end - at);
+    }
     strbuf_free(&back);
     arena_free(&arena);
 }
@@ -756,6 +813,13 @@ static void canonical_strings_spell_each_character_in_one_way(void **unused)
 
 static const char *const spelled[] = {
     "true",
+    "{\"type\":\"number\"}",
+    "{\"type\":\"number\",\"minimum\":0}",
+    "{\"type\":\"number\",\"minimum\":0,\"maximum\":1}",
+    "{\"type\":\"number\",\"exclusiveMinimum\":-0.002,\"exclusiveMaximum\":0}",
+    "{\"type\":\"number\",\"minimum\":9.5,\"maximum\":1e21}",
+    "{\"type\":\"number\",\"multipleOf\":0.05,\"maximum\":70}",
+    "{\"type\":\"number\",\"minimum\":0.0000001,\"maximum\":0.00001,\"not\":{\"multipleOf\":1e-6}}",
     "{\"type\":\"object\",\"properties\":{\"a\\n\":{\"type\":\"string\",\"maxLength\":3},\"a/"
     "\\u0002\":{"
     "\"enum\":[\"\\\"\\\\\",\"\xc3\xa9/"
@@ -778,12 +842,43 @@ static const char *const spelled[] = {
 static void what_is_drawn_under_canonical_masks_is_stringified(void **unused)
 {
     static const char *const more[] = {
-        "ab\"",  "a\",",     "\"x\"",     "\xc3\xa9",      "\xc3\xa9\"",
-        "\\u",   "\\u0",     "\\u00",     "\\u000",        "\\u001",
-        "0b",    "1f\"",     "\\n\"",     "\\\"\"",        "n\"",
-        "\\/",   "\\\\",     "\\u0061",   "\":\"",         "\",\"",
-        "\"},",  "{\"a\\n",  "/\\u",      "\\t\\u",        "\":\"\\t\"",
-        "u0001", "\x9f\x98", "aa\":0,\"", "\":0,\"aa\":0", "a\":0,\"aa\":0,\"b",
+        "ab\"",
+        "a\",",
+        "\"x\"",
+        "\xc3\xa9",
+        "\xc3\xa9\"",
+        "\\u",
+        "\\u0",
+        "\\u00",
+        "\\u000",
+        "\\u001",
+        "0b",
+        "1f\"",
+        "\\n\"",
+        "\\\"\"",
+        "n\"",
+        "\\/",
+        "\\\\",
+        "\\u0061",
+        "\":\"",
+        "\",\"",
+        "\"},",
+        "{\"a\\n",
+        "/\\u",
+        "\\t\\u",
+        "\":\"\\t\"",
+        "u0001",
+        "\x9f\x98",
+        "aa\":0,\"",
+        "000",
+        ".5",
+        "e-",
+        "e+30",
+        "e-7",
+        "12",
+        "0.0",
+        "\":0,\"aa\":0",
+        "a\":0,\"aa\":0,\"b",
     };
     enum { MORE = sizeof more / sizeof *more, ALL = 256 + MORE, END = ALL, STEPS = 24, WALKS = 60 };
     static char bytes[256];

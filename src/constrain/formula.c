@@ -19,9 +19,11 @@ int engine_init(Engine *e, cvn_err *err)
     for (size_t i = 0; i < sizeof maps / sizeof *maps; i++)
         map_init(maps[i], &e->arena);
     e->node = arena_more(&e->arena, NULL, 0, sizeof *e->node);
-    e->node[e->n++] = (FormulaNode){.kind = F_K_FALSE, .satisfied = 0, .negation = F_TRUE};
+    e->node[e->n++] =
+        (FormulaNode){.kind = F_K_FALSE, .satisfied = 0, .spelled = 0, .negation = F_TRUE};
     e->node = arena_more(&e->arena, e->node, 1, sizeof *e->node);
-    e->node[e->n++] = (FormulaNode){.kind = F_K_TRUE, .satisfied = 1, .negation = F_FALSE};
+    e->node[e->n++] =
+        (FormulaNode){.kind = F_K_TRUE, .satisfied = 1, .spelled = 1, .negation = F_FALSE};
     e->values = arena_more(&e->arena, NULL, 0, sizeof *e->values);
     e->n_values = 1;
     return CVN_OK;
@@ -84,6 +86,7 @@ static Formula intern(Engine *e, FormulaKind kind, uint32_t a, uint32_t b, uint3
     e->node = arena_more(&e->arena, e->node, e->n, sizeof *e->node);
     e->node[e->n] = (FormulaNode){.kind = (uint8_t)kind,
                                   .satisfied = -1,
+                                  .spelled = -1,
                                   .a = a,
                                   .b = b,
                                   .c = c,

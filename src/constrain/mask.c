@@ -277,7 +277,7 @@ static uint32_t nameless(Machine *m, uint32_t id)
 /* A number that is being written, without a frame for each of its texts. */
 static bool walk_number(Engine *e, const Trie *trie, const Frame *f, NumberMask *mask, Found *found)
 {
-    NumberPhase phase[TOKEN_BYTES + 1] = {(NumberPhase)f->c};
+    NumberPlace place[TOKEN_BYTES + 1] = {f->c};
     char text[NUMBER_TEXT + TOKEN_BYTES + 1];
     size_t n = f->a == F_TRUE ? 0 : e->name[f->b].length;
     memcpy(text, n ? e->name[f->b].text : "", n);
@@ -286,15 +286,15 @@ static bool walk_number(Engine *e, const Trie *trie, const Frame *f, NumberMask 
     for (uint32_t i = 0; i < trie->n_nodes && !e->failed[0];) {
         const TrieNode *node = &trie->node[i];
         size_t length = n + node->depth, d = node->depth;
-        int next = number_step(e, f->a, phase[d], node->byte);
-        bool goes_on = next >= 0;
+        NumberPlace next = number_step(e, f->a, place[d], node->byte);
+        bool goes_on = next != NUMBER_NO_PLACE;
         if (goes_on) {
-            phase[d + 1] = (NumberPhase)next;
+            place[d + 1] = next;
             text[length] = (char)node->byte;
             goes_on = f->a == F_TRUE || (length < NUMBER_TEXT &&
-                                         ((next < NUMBER_E && open[text[0] == '-']) ||
-                                          number_exists(e, f->a, phase[d + 1], text, length + 1)));
-        } else if (d && number_can_end(phase[d]) && number_is(e, f->a, text, length)) {
+                                         ((number_phase(next) < NUMBER_E && open[text[0] == '-']) ||
+                                          number_exists(e, f->a, next, text, length + 1)));
+        } else if (d && number_can_end(place[d]) && number_is(e, f->a, text, length)) {
             uint32_t *more = heap_more(mask->exit, mask->n_exits, sizeof *more);
             if (!more)
                 return false;

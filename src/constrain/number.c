@@ -6,8 +6,10 @@
  *
  * Whether one of them fulfils what is asked is a question about intervals and the multiples in them.
  *
- * Where a text is being written (`Engine.canonical`), integers are digits alone: 12 goes on with the powers of ten from 0 up; and
- * numbers that are listed are written in one way, as JSON.stringify writes them: 1.5, never 1.50 or 15e-1.
+ * Where a text is being written (`Engine.canonical`), integers are digits alone: 12 goes on with the powers of ten from 0 up; and other
+ * numbers are written in one way, as JSON.stringify writes them: 1.5, never 1.50 or 15e-1, 1e-7, never 0.0000001. Those that are listed are
+ * written so whatever they are; of others those that have up to 15 digits, since a double of up to 15 digits is never written with
+ * fewer or others. Where bounds leave none of these, numbers are written as one likes.
  */
 #include "base/num.h"
 #include "constrain/solve.h"
@@ -69,40 +71,6 @@ static bool is_integer(const Engine *e, Formula of)
 static bool has_digits_only(const Engine *e, Formula f)
 {
     return e->canonical && is_integer(e, f) && reach(e, f) <= NUMBER_REACH;
-}
-
-int number_step(const Engine *e, Formula f, NumberPhase phase, unsigned char byte)
-{
-    bool digit = byte >= '0' && byte <= '9';
-    bool zero = phase == NUMBER_MINUS && byte == '0'; /* -0 is 0 */
-    if ((zero || ((phase == NUMBER_ZERO || phase == NUMBER_INTEGER) && !digit)) &&
-        has_digits_only(e, f))
-        return -1;
-    switch (phase) {
-    case NUMBER_BEGIN:
-        if (byte == '-')
-            return NUMBER_MINUS;
-        /* fall through */
-    case NUMBER_MINUS:
-        return byte == '0' ? NUMBER_ZERO : digit ? NUMBER_INTEGER : -1;
-    case NUMBER_ZERO:
-    case NUMBER_INTEGER:
-        if (digit)
-            return phase == NUMBER_INTEGER ? NUMBER_INTEGER : -1;
-        return byte == '.' ? NUMBER_POINT : (byte | 32) == 'e' ? NUMBER_E : -1;
-    case NUMBER_POINT:
-        return digit ? NUMBER_FRACTION : -1;
-    case NUMBER_FRACTION:
-        return digit ? NUMBER_FRACTION : (byte | 32) == 'e' ? NUMBER_E : -1;
-    case NUMBER_E:
-        if (byte == '+' || byte == '-')
-            return NUMBER_SIGN;
-        /* fall through */
-    case NUMBER_SIGN:
-    case NUMBER_EXPONENT:
-        return digit ? NUMBER_EXPONENT : -1;
-    }
-    return -1;
 }
 
 static bool holds(const Engine *e, Formula of, const Decimal *value)
@@ -170,6 +138,138 @@ static bool find_listed(const Engine *e, Formula of, Listed *look)
     return lists;
 }
 
+/* Whether f lists all its numbers. */
+static bool is_listed(const Engine *e, Formula f)
+{
+    return find_listed(e, f, &(Listed){f, "", 0, false, false});
+}
+
+/* The next phase of a number that is written as one likes. */
+static NumberPlace free_step(NumberPhase phase, unsigned char byte)
+{
+    bool digit = byte >= '0' && byte <= '9';
+    switch (phase) {
+    case NUMBER_BEGIN:
+        if (byte == '-')
+            return NUMBER_MINUS;
+        /* fall through */
+    case NUMBER_MINUS:
+        return byte == '0' ? NUMBER_ZERO : digit ? NUMBER_INTEGER : NUMBER_NO_PLACE;
+    case NUMBER_ZERO:
+    case NUMBER_INTEGER:
+        if (digit)
+            return phase == NUMBER_INTEGER ? NUMBER_INTEGER : NUMBER_NO_PLACE;
+        return byte == '.' ? NUMBER_POINT : (byte | 32) == 'e' ? NUMBER_E : NUMBER_NO_PLACE;
+    case NUMBER_POINT:
+        return digit ? NUMBER_FRACTION : NUMBER_NO_PLACE;
+    case NUMBER_FRACTION:
+        return digit ? NUMBER_FRACTION : (byte | 32) == 'e' ? NUMBER_E : NUMBER_NO_PLACE;
+    case NUMBER_E:
+        if (byte == '+' || byte == '-')
+            return NUMBER_SIGN;
+        /* fall through */
+    case NUMBER_SIGN:
+    case NUMBER_EXPONENT:
+        return digit ? NUMBER_EXPONENT : NUMBER_NO_PLACE;
+    }
+    return NUMBER_NO_PLACE;
+}
+
+/* What a place says besides its phase, where numbers are spelled in one way. */
+enum {
+    SPELLED_LEADING = 1 << 5, /* 0.00: no digit but 0 is there */
+    SPELLED_ONE =
+        1 << 6, /* one digit stands before the point, and it is not 0: an exponent may come */
+    SPELLED_NEGATIVE = 1 << 7, /* of the exponent */
+    SPELLED_COUNT =
+        8, /* bits from here on: digits that are there, zeros where LEADING; the exponent */
+    SPELLED_DIGITS = 15,   /* which every double tells apart */
+    SPELLED_PLAIN = 21,    /* digits of integers without an exponent */
+    SPELLED_ZEROS = 5,     /* behind the point of numbers without an exponent */
+    SPELLED_LARGEST = 307, /* exponent, of either sign */
+};
+
+/* The least exponent that numbers are written with. */
+static uint32_t least_exponent(bool negative)
+{
+    return negative ? SPELLED_ZEROS + 2 : SPELLED_PLAIN;
+}
+
+static NumberPlace place_at(uint32_t phase, uint32_t count)
+{
+    return phase | count << SPELLED_COUNT;
+}
+
+/* The next place of a number that is written as JSON.stringify writes it. */
+static NumberPlace spelled_step(NumberPlace place, unsigned char byte)
+{
+    const uint32_t count = place >> SPELLED_COUNT, digit = (uint32_t)byte - '0';
+    const bool is_digit = digit < 10, exponent = byte == 'e';
+    switch (number_phase(place)) {
+    case NUMBER_BEGIN:
+        if (byte == '-')
+            return NUMBER_MINUS;
+        return !is_digit ? NUMBER_NO_PLACE : digit ? place_at(NUMBER_INTEGER, 1) : NUMBER_ZERO;
+    case NUMBER_MINUS: /* -0 is written 0 */
+        return !is_digit ? NUMBER_NO_PLACE
+               : digit   ? place_at(NUMBER_INTEGER, 1)
+                         : NUMBER_ZERO | NUMBER_UNFINISHED;
+    case NUMBER_ZERO:
+        return byte == '.' ? NUMBER_POINT | SPELLED_LEADING : NUMBER_NO_PLACE;
+    case NUMBER_INTEGER:
+        if (is_digit && (count < SPELLED_DIGITS || (digit == 0 && count < SPELLED_PLAIN)))
+            return place_at(NUMBER_INTEGER, count + 1);
+        if (byte == '.' && count < SPELLED_DIGITS)
+            return place_at(NUMBER_POINT | (count == 1 ? SPELLED_ONE : 0), count);
+        return exponent && count == 1 ? NUMBER_E : NUMBER_NO_PLACE;
+    case NUMBER_POINT:
+    case NUMBER_FRACTION:
+        if (exponent)
+            return place & SPELLED_ONE && number_can_end(place) ? NUMBER_E : NUMBER_NO_PLACE;
+        if (!is_digit)
+            return NUMBER_NO_PLACE;
+        if (place & SPELLED_LEADING && !digit)
+            return count < SPELLED_ZEROS
+                       ? place_at(NUMBER_FRACTION | NUMBER_UNFINISHED | SPELLED_LEADING, count + 1)
+                       : NUMBER_NO_PLACE;
+        if (place & SPELLED_LEADING)
+            return place_at(NUMBER_FRACTION, 1);
+        return count + !digit < SPELLED_DIGITS ? place_at(NUMBER_FRACTION | (place & SPELLED_ONE) |
+                                                              (digit ? 0 : NUMBER_UNFINISHED),
+                                                          count + 1)
+                                               : NUMBER_NO_PLACE;
+    case NUMBER_E:
+        return byte == '+'   ? NUMBER_SIGN
+               : byte == '-' ? NUMBER_SIGN | SPELLED_NEGATIVE
+                             : NUMBER_NO_PLACE;
+    case NUMBER_SIGN:
+    case NUMBER_EXPONENT: {
+        const uint32_t power = count * 10 + digit, least = least_exponent(place & SPELLED_NEGATIVE);
+        if (!is_digit || !power || power > SPELLED_LARGEST)
+            return NUMBER_NO_PLACE;
+        return place_at(NUMBER_EXPONENT | (place & SPELLED_NEGATIVE) |
+                            (power < least ? NUMBER_UNFINISHED : 0),
+                        power);
+    }
+    }
+    return NUMBER_NO_PLACE;
+}
+
+static bool is_spelled(Engine *e, Formula f);
+
+NumberPlace number_step(Engine *e, Formula f, NumberPlace place, unsigned char byte)
+{
+    const NumberPhase phase = number_phase(place);
+    const bool digit = byte >= '0' && byte <= '9';
+    if (is_spelled(e, f))
+        return spelled_step(place, byte);
+    bool zero = phase == NUMBER_MINUS && byte == '0'; /* -0 is 0 */
+    if ((zero || ((phase == NUMBER_ZERO || phase == NUMBER_INTEGER) && !digit)) &&
+        has_digits_only(e, f))
+        return NUMBER_NO_PLACE;
+    return free_step(phase, byte);
+}
+
 bool number_is(Engine *e, Formula f, const char *text, size_t n)
 {
     if (f == F_TRUE)
@@ -207,6 +307,10 @@ static void lower_high(Interval *i, const Decimal *value, bool open)
 typedef struct Begun {
     NumberPhase phase;
     bool negative;
+    bool spelled;       /* the numbers that are looked for are written in one way; and then: */
+    bool longer;        /* a digit that is not 0 has to follow */
+    int64_t before;     /* digits before the point, 0: the digit 0 */
+    int64_t zeros;      /* of a number below 1, behind the point and before any other digit */
     const char *digits; /* [n] of its significand, without leading zeros */
     size_t n;
     int64_t room;  /* for so many digits; -1: for points and exponents, too */
@@ -230,6 +334,8 @@ static bool wanted_in(Engine *e, const Begun *b, const Interval *i, const Decima
     if (order < 0 && !unit)
         return true; /* too many for single numbers and multiples of another to be all of them */
     if (order == 0) {
+        if (b->spelled && value.n > SPELLED_DIGITS)
+            return false;
         value.negative = b->negative && value.n;
         if (b->found)
             *b->found = value;
@@ -272,6 +378,55 @@ static Interval cut(Engine *e, const Interval *whole, const Begun *b, int64_t po
     return i;
 }
 
+/* Whether what has begun may become a number of a magnitude. */
+static bool reaches(const Begun *b, int64_t magnitude)
+{
+    const bool plain = magnitude >= -SPELLED_ZEROS && magnitude <= SPELLED_PLAIN;
+    const int64_t n = (int64_t)b->n;
+    if (b->phase <= NUMBER_MINUS)
+        return true;
+    if (b->phase == NUMBER_INTEGER)
+        return plain ? magnitude >= n : n == 1;
+    if (b->before)
+        return plain ? magnitude == b->before : b->before == 1;
+    return plain && (b->n ? magnitude == -b->zeros : magnitude <= -b->zeros);
+}
+
+/* Whether a number in the interval is wanted that begins so and is written in one way, magnitude by magnitude: of each the numbers of up to
+   SPELLED_DIGITS digits are the multiples of a power of ten. */
+static bool spelled_in(Engine *e, const Begun *b, const Interval *whole, const Decimal *unit)
+{
+    const bool zero = !b->negative && (b->phase == NUMBER_BEGIN || b->phase == NUMBER_ZERO);
+    int64_t first = whole->low.n ? decimal_magnitude(&whole->low) : -SPELLED_LARGEST + 1;
+    int64_t last = !whole->bounded ? SPELLED_LARGEST + 1
+                   : whole->high.n ? decimal_magnitude(&whole->high)
+                                   : first - 1;
+    if (zero && !whole->low.n && !whole->low_open && holds(e, b->f, &(Decimal){0}))
+        return true;
+    first = num_max(first, -SPELLED_LARGEST + 1);
+    last = num_min(last, SPELLED_LARGEST + 1);
+    for (int64_t at = first; at <= last && engine_work(e, 1); at++) {
+        if (!reaches(b, at))
+            continue;
+        Interval i = *whole;
+        int64_t n = b->n ? (int64_t)b->n : 1;
+        Decimal low = decimal_of(&e->arena, false, b->n ? b->digits : "1", (size_t)n, at - n), both,
+                high = decimal_of(&e->arena, false, "1", 1, at),
+                digit = decimal_of(&e->arena, false, "1", 1, at - SPELLED_DIGITS);
+        if (b->n) {
+            i = cut(e, whole, b, at - (int64_t)b->n);
+            raise_low(&i, &low, b->longer);
+        } else {
+            raise_low(&i, &low, false);
+            lower_high(&i, &high, true);
+        }
+        if (!unit || decimal_common_multiple(&e->arena, unit, &digit, &both))
+            if (wanted_in(e, b, &i, unit ? &both : &digit))
+                return true;
+    }
+    return false;
+}
+
 static bool conjunction_exists(Engine *e, const Formula *atom, size_t n, void *data)
 {
     const Begun *b = data;
@@ -312,6 +467,8 @@ static bool conjunction_exists(Engine *e, const Formula *atom, size_t n, void *d
     }
     if (whole.bounded && whole.high.negative)
         return false;
+    if (b->spelled)
+        return spelled_in(e, b, &whole, unit);
     if (!b->n)
         return (b->room < 0 || b->phase != NUMBER_ZERO) && wanted_in(e, b, &whole, unit);
     int64_t digits = (int64_t)b->n, unit_size = unit ? decimal_magnitude(unit) : 0;
@@ -353,6 +510,104 @@ static bool can_become(int64_t j, int sign, const char *digits, size_t n)
     return n == 0 || (n <= (size_t)length && memcmp(text, digits, n) == 0);
 }
 
+/* Whether f makes a difference between 1 and 1.0. */
+static bool tells_spellings(const Engine *e, Formula of)
+{
+    const FormulaNode *f = &e->node[of];
+    for (uint32_t i = 0; i < f->n; i++)
+        if (tells_spellings(e, f->list[i]))
+            return true;
+    return f->kind == F_K_NUMBER && f->a >= NUMBER_DIGITS;
+}
+
+static bool either_sign(Engine *e, Formula f, Begun *b, bool begins)
+{
+    bool negative = b->negative, exists = each_conjunction(e, f, conjunction_exists, NULL, b);
+    b->negative = true;
+    exists = exists || (begins && each_conjunction(e, f, conjunction_exists, NULL, b));
+    b->negative = negative;
+    return exists;
+}
+
+/* The number that a text has begun, as far as its exponent. */
+static void begin(Begun *b, char *digits /* [NUMBER_TEXT] */, const char *text, size_t n)
+{
+    bool point = false;
+    b->negative = n && text[0] == '-';
+    b->digits = digits;
+    for (size_t i = b->negative; i < n; i++) {
+        point = point || text[i] == '.';
+        if (text[i] < '0' || text[i] > '9')
+            continue;
+        if (b->n || text[i] != '0')
+            digits[b->n++] = text[i];
+        else
+            b->zeros += point;
+        b->before += !point && b->n;
+    }
+    b->longer = point && (text[n - 1] == '.' || text[n - 1] == '0');
+}
+
+/* Whether all numbers of a sign, and 0, fulfil f. */
+static bool holds_for_all(const Engine *e, Formula of, bool negative)
+{
+    const FormulaNode *f = &e->node[of];
+    const bool all = f->kind == F_K_AND;
+    for (uint32_t i = 0; (all || f->kind == F_K_OR) && i < f->n; i++)
+        if (holds_for_all(e, f->list[i], negative) != all)
+            return !all;
+    if (f->kind != F_K_NUMBER)
+        return all || of == F_TRUE;
+    const Decimal *bound = &e->number[f->b];
+    const bool low = f->a == NUMBER_GE || f->a == NUMBER_GT,
+               open = f->a == NUMBER_GT || f->a == NUMBER_LT;
+    if (f->a >= NUMBER_NE || low == negative)
+        return false;
+    return bound->n ? bound->negative == low : !open;
+}
+
+/* Whether a number that is written in one way goes on from a text. */
+static bool spelled_exists(Engine *e, Formula f, NumberPlace place, const char *text, size_t n)
+{
+    char digits[NUMBER_TEXT];
+    /* A text that has begun is empty where number_simplify left nothing of it. */
+    if (place != NUMBER_BEGIN && holds_for_all(e, f, n && text[0] == '-'))
+        return true;
+    if (number_phase(place) < NUMBER_E) {
+        Begun b = {.phase = number_phase(place), .spelled = true, .room = -1, .f = f};
+        begin(&b, digits, text, n);
+        return either_sign(e, f, &b, b.phase == NUMBER_BEGIN);
+    }
+    size_t at = 0;
+    while (text[at] != 'e')
+        at++;
+    const Decimal value = decimal_read(&e->arena, text, at++);
+    const char *power = text + at + (at < n);
+    for (int sign = -1; sign <= 1; sign += 2)
+        for (int64_t j = least_exponent(sign < 0); j <= SPELLED_LARGEST && engine_work(e, 1) &&
+                                                   (at == n || (text[at] == '-') == (sign < 0));
+             j++) {
+            Decimal scaled = value;
+            scaled.exp += sign * j;
+            if (can_become(sign * j, sign, power, (size_t)(text + n - power)) &&
+                holds(e, f, &scaled))
+                return true;
+        }
+    return false;
+}
+
+/* Whether texts of numbers are those of JSON.stringify: where that is asked, and leaves a number. */
+static bool is_spelled(Engine *e, Formula f)
+{
+    if (e->canonical && e->node[f].spelled < 0) {
+        e->node[f].spelled = false;
+        bool is = !has_digits_only(e, f) && !is_listed(e, f) && !tells_spellings(e, f) &&
+                  spelled_exists(e, f, NUMBER_BEGIN, "", 0);
+        e->node[f].spelled = is;
+    }
+    return e->canonical && e->node[f].spelled;
+}
+
 static bool exponent_exists(Engine *e, Formula f, const char *text, size_t n)
 {
     size_t at = 0;
@@ -378,27 +633,9 @@ static bool exponent_exists(Engine *e, Formula f, const char *text, size_t n)
     return false;
 }
 
-/* Whether f makes a difference between 1 and 1.0. */
-static bool tells_spellings(const Engine *e, Formula of)
+bool number_exists(Engine *e, Formula f, NumberPlace place, const char *text, size_t n)
 {
-    const FormulaNode *f = &e->node[of];
-    for (uint32_t i = 0; i < f->n; i++)
-        if (tells_spellings(e, f->list[i]))
-            return true;
-    return f->kind == F_K_NUMBER && f->a >= NUMBER_DIGITS;
-}
-
-static bool either_sign(Engine *e, Formula f, Begun *b, bool begins)
-{
-    bool negative = b->negative, exists = each_conjunction(e, f, conjunction_exists, NULL, b);
-    b->negative = true;
-    exists = exists || (begins && each_conjunction(e, f, conjunction_exists, NULL, b));
-    b->negative = negative;
-    return exists;
-}
-
-bool number_exists(Engine *e, Formula f, NumberPhase phase, const char *text, size_t n)
-{
+    const NumberPhase phase = number_phase(place);
     if (f <= F_TRUE)
         return f;
     if (n > NUMBER_TEXT)
@@ -406,6 +643,8 @@ bool number_exists(Engine *e, Formula f, NumberPhase phase, const char *text, si
     Listed look = {f, text, n, false, false};
     if (e->canonical && find_listed(e, f, &look))
         return look.found;
+    if (is_spelled(e, f))
+        return spelled_exists(e, f, place, text, n);
     Decimal value = decimal_read(&e->arena, text, n);
     bool only = has_digits_only(e, f);
     if (!(only && phase == NUMBER_MINUS) && holds(e, f, &value)) /* by zeros, if it may not end */
@@ -416,14 +655,8 @@ bool number_exists(Engine *e, Formula f, NumberPhase phase, const char *text, si
     if (phase >= NUMBER_E)
         return exponent_exists(e, f, text, n);
     char digits[NUMBER_TEXT];
-    Begun b = {.phase = phase,
-               .negative = n && text[0] == '-',
-               .digits = digits,
-               .room = only ? NUMBER_TEXT - (int64_t)n : -1,
-               .f = f};
-    for (size_t i = 0; i < n; i++)
-        if (text[i] >= '0' && text[i] <= '9' && (b.n || text[i] != '0'))
-            digits[b.n++] = text[i];
+    Begun b = {.phase = phase, .room = only ? NUMBER_TEXT - (int64_t)n : -1, .f = f};
+    begin(&b, digits, text, n);
     bool tells = tells_spellings(e, f), begins = phase == NUMBER_BEGIN;
     if (tells && phase < NUMBER_POINT && !only) { /* by digits alone, or with more */
         b.room = NUMBER_TEXT - (int64_t)n;
@@ -436,8 +669,10 @@ bool number_exists(Engine *e, Formula f, NumberPhase phase, const char *text, si
 }
 
 /* Numbers that may not be are too few to matter. */
-bool number_is_open(const Engine *e, Formula of, bool negative)
+bool number_is_open(Engine *e, Formula of, bool negative)
 {
+    if (is_spelled(e, of))
+        return holds_for_all(e, of, negative);
     if (has_digits_only(e, of))
         return false; /* a text that begins with 0 has ended, and there is less room */
     const FormulaNode *f = &e->node[of];
@@ -481,8 +716,11 @@ static bool asks_little(const Engine *e, Formula of)
     return whole || !from_one;
 }
 
-size_t number_simplify(const Engine *e, Formula f, NumberPhase phase, char *text, size_t n)
+size_t number_simplify(Engine *e, Formula f, NumberPlace place, char *text, size_t n)
 {
+    const NumberPhase phase = number_phase(place);
+    if (is_spelled(e, f))
+        return phase < NUMBER_E && holds_for_all(e, f, text[0] == '-') ? text[0] == '-' : n;
     Listed look = {f, text, n, false, false};
     if (phase >= NUMBER_E || phase < NUMBER_ZERO || !asks_little(e, f) ||
         (e->canonical && find_listed(e, f, &look)))

@@ -82,7 +82,8 @@ void array_step(Engine *e, Formula f, Branches *out);
 bool array_is_unique(const Engine *e, Formula f);
 Formula array_after_unique(Engine *e, Formula f, Formula value);
 
-/* Where in a number a text stands. */
+/* Where in a number a text stands: a phase and, where numbers are spelled in one way (number.c), what that depends on above it. */
+typedef uint32_t NumberPlace;
 typedef enum NumberPhase {
     NUMBER_BEGIN,
     NUMBER_MINUS,
@@ -95,23 +96,32 @@ typedef enum NumberPhase {
     NUMBER_EXPONENT
 } NumberPhase;
 
-/* The next phase in a number of which f is asked, or -1. */
-int number_step(const Engine *e, Formula f, NumberPhase phase, unsigned char byte);
+enum { NUMBER_PHASES = 15, NUMBER_UNFINISHED = 16 /* it may not end here */ };
 
-static inline bool number_can_end(NumberPhase phase)
+static inline NumberPhase number_phase(NumberPlace place)
 {
-    return phase == NUMBER_ZERO || phase == NUMBER_INTEGER || phase == NUMBER_FRACTION ||
-           phase == NUMBER_EXPONENT;
+    return (NumberPhase)(place & NUMBER_PHASES);
+}
+
+/* The next place in a number of which f is asked, or NUMBER_NO_PLACE. */
+#define NUMBER_NO_PLACE UINT32_MAX
+NumberPlace number_step(Engine *e, Formula f, NumberPlace place, unsigned char byte);
+
+static inline bool number_can_end(NumberPlace place)
+{
+    NumberPhase phase = number_phase(place);
+    return !(place & NUMBER_UNFINISHED) && (phase == NUMBER_ZERO || phase == NUMBER_INTEGER ||
+                                            phase == NUMBER_FRACTION || phase == NUMBER_EXPONENT);
 }
 
 bool number_is(Engine *e, Formula f, const char *text, size_t n);
-bool number_exists(Engine *e, Formula f, NumberPhase phase, const char *text, size_t n);
+bool number_exists(Engine *e, Formula f, NumberPlace place, const char *text, size_t n);
 
 /* Whether numbers of this sign may be as far from 0 as one likes, so that all that has no exponent yet goes on. */
-bool number_is_open(const Engine *e, Formula f, bool negative);
+bool number_is_open(Engine *e, Formula f, bool negative);
 
 /* Replaces a text by one that f makes no difference between, whatever follows; returns its length. */
-size_t number_simplify(const Engine *e, Formula f, NumberPhase phase, char *text, size_t n);
+size_t number_simplify(Engine *e, Formula f, NumberPlace place, char *text, size_t n);
 
 /* Whether there are so many numbers. */
 bool number_has(Engine *e, Formula f, uint32_t count);

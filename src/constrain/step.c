@@ -300,8 +300,8 @@ static void step_number(Walk *w, const Frame *f)
 {
     Machine *m = w->m;
     Engine *e = &m->e;
-    int phase = number_step(e, f->a, f->c, w->byte);
-    if (phase < 0) {
+    NumberPlace place = number_step(e, f->a, f->c, w->byte);
+    if (place == NUMBER_NO_PLACE) {
         const JsonName *name = &e->name[f->b];
         if (number_can_end(f->c) &&
             (f->a == F_TRUE || number_is(e, f->a, name->text, name->length))) {
@@ -316,7 +316,7 @@ static void step_number(Walk *w, const Frame *f)
         return;
     }
     Frame next = *f;
-    next.c = (uint32_t)phase;
+    next.c = place;
     if (f->a != F_TRUE) {
         char text[NUMBER_TEXT + 1];
         size_t n = e->name[f->b].length;
@@ -324,8 +324,8 @@ static void step_number(Walk *w, const Frame *f)
             return;
         memcpy(text, e->name[f->b].text, n);
         text[n] = (char)w->byte;
-        n = number_simplify(e, f->a, (NumberPhase)phase, text, n + 1);
-        if (!number_exists(e, f->a, (NumberPhase)phase, text, n))
+        n = number_simplify(e, f->a, place, text, n + 1);
+        if (!number_exists(e, f->a, place, text, n))
             return;
         next.b = name_id(e, text, n);
     }
