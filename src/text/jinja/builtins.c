@@ -1,240 +1,230 @@
-/* The tests (`is defined`) and functions (`range()`). */
-#include "text/jinja/impl.h"
+/*
+ * The table of everything that templates can call (builtins.def), finding and calling its rows; tests, numbers, loops and global functions.
+ */
+#include "text/jinja/builtins.h"
 
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#define ROW(kind, type, name, run, which, required, ...)                                           \
+    {kind, V_##type, name, run, which, required, {__VA_ARGS__}},
+static const Builtin TABLE[] = {
+#include "text/jinja/builtins.def"
+};
+
+const Builtin *j_builtin_find(BuiltinKind kind, const char *name)
+{
+    for (size_t i = 0; i < sizeof TABLE / sizeof *TABLE; i++)
+        if (TABLE[i].kind == kind && strcmp(TABLE[i].name, name) == 0)
+            return &TABLE[i];
+    return NULL;
+}
+
+const Builtin *j_method_find(ValueType type, const char *name)
+{
+    if (type == V_TUPLE || type == V_RANGE)
+        type = V_LIST;
+    for (size_t i = 0; i < sizeof TABLE / sizeof *TABLE; i++)
+        if (TABLE[i].kind == METHOD && TABLE[i].type == type && strcmp(TABLE[i].name, name) == 0)
+            return &TABLE[i];
+    return NULL;
+}
+
+bool j_method_is_known(const char *name)
+{
+    /* What jinja2's sandbox does not let templates call: those that have it can be read, and fail when it is reached. */
+    static const char *const refused[] = {"append",  "extend",     "insert",  "pop",
+                                          "popitem", "remove",     "reverse", "sort",
+                                          "clear",   "setdefault", "update"};
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        if (strcmp(refused[i], name) == 0)
+            return true;
+    return j_builtin_find(METHOD, name) != NULL;
+}
+
+Value *j_named_arg(const Args *args, const char *name)
+{
+    Dict named = {args->named, args->n_named};
+    return j_dict_get(&named, name);
+}
+
+Value j_call_builtin(Run *r, const Builtin *row, Value self, const Args *args)
+{
+    Value arg[MAX_PARAMETERS] = {0};
+    int n = 0;
+    while (n < MAX_PARAMETERS && row->parameter[n])
+        n++;
+    if (r->rc)
+        return v_undefined(NULL);
+    if (row->required != ANY) {
+        size_t used = 0;
+        if (args->n > (size_t)n)
+            return j_fail(r, "'%s' takes at most %d arguments", row->name, n);
+        for (int i = 0; i < n; i++) {
+            const Value *named = j_named_arg(args, row->parameter[i]);
+            if (named && (size_t)i < args->n)
+                return j_fail(r, "'%s' is given '%s' twice", row->name, row->parameter[i]);
+            used += named != NULL;
+            arg[i] = (size_t)i < args->n ? args->item[i] : named ? *named : (Value){0};
+            if (i < row->required && arg[i].type == V_ABSENT)
+                return j_fail(r, "'%s' needs '%s'", row->name, row->parameter[i]);
+        }
+        if (used < args->n_named)
+            return j_fail(r, "'%s' is given an argument by a name that it does not have",
+                          row->name);
+    }
+    return row->run(r, &(Call){row, self, arg, args});
+}
+
+int64_t j_int_or(Run *r, Value v, int64_t usual, const char *what)
+{
+    return v.type == V_ABSENT ? usual : v_to_int(r, v, what);
+}
+
 /* ---- tests ---- */
 
-#define TEST(name) static Value name(Run *r, Value self, const Value *arg, const Args *args)
-#define UNUSED (void)r, (void)arg, (void)args
-
-TEST(t_defined)
+Value b_is_type(Run *r, const Call *c)
 {
-    UNUSED;
-    return v_bool(self.type != V_UNDEFINED);
+    (void)r;
+    return v_bool(c->row->which >> c->self.type & 1);
 }
 
-TEST(t_undefined)
+Value b_is_bool(Run *r, const Call *c)
 {
-    UNUSED;
-    return v_bool(self.type == V_UNDEFINED);
+    (void)r;
+    return v_bool(c->self.type == V_BOOL && c->self.b == (bool)c->row->which);
 }
 
-TEST(t_none)
+Value b_is_odd(Run *r, const Call *c)
 {
-    UNUSED;
-    return v_bool(self.type == V_NONE);
+    return v_bool((v_to_int(r, c->self, "what is odd or even") % 2 != 0) == (bool)c->row->which);
 }
 
-TEST(t_boolean)
+Value b_divisibleby(Run *r, const Call *c)
 {
-    UNUSED;
-    return v_bool(self.type == V_BOOL);
-}
-
-TEST(t_true)
-{
-    UNUSED;
-    return v_bool(self.type == V_BOOL && self.b);
-}
-
-TEST(t_false)
-{
-    UNUSED;
-    return v_bool(self.type == V_BOOL && !self.b);
-}
-
-TEST(t_integer)
-{
-    UNUSED;
-    return v_bool(self.type == V_INT);
-}
-
-TEST(t_float)
-{
-    UNUSED;
-    return v_bool(self.type == V_FLOAT);
-}
-
-TEST(t_number)
-{
-    UNUSED;
-    return v_bool(v_is_number(self));
-}
-
-TEST(t_string)
-{
-    UNUSED;
-    return v_bool(self.type == V_STR);
-}
-
-TEST(t_mapping)
-{
-    UNUSED;
-    return v_bool(self.type == V_DICT);
-}
-
-TEST(t_sequence)
-{
-    UNUSED;
-    return v_bool(self.type == V_STR || self.type == V_DICT || self.type == V_UNDEFINED ||
-                  (v_is_seq(self) && self.type != V_ITER));
-}
-
-TEST(t_iterable)
-{
-    UNUSED;
-    return v_bool(self.type == V_STR || self.type == V_DICT || self.type == V_UNDEFINED ||
-                  v_is_seq(self) || self.type == V_LOOP);
-}
-
-TEST(t_callable)
-{
-    UNUSED;
-    return v_bool(self.type >= V_MACRO || self.type == V_UNDEFINED);
-}
-
-TEST(t_odd)
-{
-    UNUSED;
-    return v_bool(v_to_int(r, self, "what is odd or not") % 2 != 0);
-}
-
-TEST(t_even)
-{
-    UNUSED;
-    return v_bool(v_to_int(r, self, "what is even or not") % 2 == 0);
-}
-
-TEST(t_divisibleby)
-{
-    (void)args;
-    int64_t by = v_to_int(r, arg[0], "the divisor"), n = v_to_int(r, self, "what is divided");
+    int64_t by = v_to_int(r, c->arg[0], "the divisor"), n = v_to_int(r, c->self, "what is divided");
     return by == 0 ? j_fail(r, "a number is divided by 0") : v_bool(by == -1 || n % by == 0);
 }
 
-TEST(t_eq)
+Value b_compare(Run *r, const Call *c)
 {
-    (void)args;
-    return v_bool(v_equal(r, self, arg[0]));
+    return v_bool(j_compare(r, (Op)c->row->which, c->self, c->arg[0]));
 }
 
-TEST(t_ne)
+Value b_sameas(Run *r, const Call *c)
 {
-    (void)args;
-    return v_bool(!v_equal(r, self, arg[0]));
+    return v_bool(c->self.type == c->arg[0].type && v_equal(r, c->self, c->arg[0]));
 }
 
-TEST(t_lt)
+Value b_default(Run *r, const Call *c)
 {
-    (void)args;
-    return v_bool(v_order(r, self, arg[0]) < 0);
+    bool use = c->self.type == V_UNDEFINED || (v_true(c->arg[1]) && !v_true(c->self));
+    return !use ? c->self : c->arg[0].type == V_ABSENT ? v_own(r, "") : c->arg[0];
 }
 
-TEST(t_le)
+/* ---- numbers ---- */
+
+/* ---- of one value ---- */
+Value b_abs(Run *r, const Call *c)
 {
-    (void)args;
-    return v_bool(v_order(r, self, arg[0]) <= 0);
+    if (c->self.type == V_INT && c->self.i < 0 && c->self.i != INT64_MIN)
+        return v_int(-c->self.i);
+    if (c->self.type == V_FLOAT)
+        return v_float(fabs(c->self.f));
+    return v_is_number(c->self) ? c->self : j_fail(r, "abs of a %s", v_type_name(c->self));
 }
 
-TEST(t_gt)
+/* A string as a number; false when it is none. */
+static bool read_number(Run *r, Str s, int base, double *real, int64_t *whole, bool *is_whole)
 {
-    (void)args;
-    return v_bool(v_order(r, self, arg[0]) > 0);
+    char digits[64], *end;
+    s = str_strip(s, NULL, true, true);
+    if (s.n == 0 || s.n >= sizeof digits || r->rc)
+        return false;
+    memcpy(digits, s.text, s.n);
+    digits[s.n] = 0;
+    size_t sign = digits[0] == '-' || digits[0] == '+';
+    *is_whole = s.n - sign <= 18 && isxdigit((unsigned char)digits[sign]);
+    *whole = strtoll(digits, &end, base);
+    *is_whole &= *end == 0;
+    if (strspn(digits, "+-0123456789.eE") != s.n)
+        return *is_whole;
+    *real = strtod(digits, &end);
+    return *end == 0 || *is_whole;
 }
 
-TEST(t_ge)
+/* A number as one of type `which`, V_INT or V_FLOAT, or what is given in its place. */
+Value b_number(Run *r, const Call *c)
 {
-    (void)args;
-    return v_bool(v_order(r, self, arg[0]) >= 0);
-}
-
-TEST(t_in)
-{
-    (void)args;
-    return v_bool(v_in(r, self, arg[0]));
-}
-
-TEST(t_sameas)
-{
-    (void)args;
-    return v_bool(self.type == arg[0].type && v_equal(r, self, arg[0]));
-}
-
-static bool has_case(Run *r, Value self, Case which)
-{
-    Str text = v_text(r, self);
-    return v_equal(r, v_str(r, text), str_case(r, text, which)) &&
-           !v_equal(r, str_case(r, text, CASE_UPPER), str_case(r, text, CASE_LOWER));
-}
-
-TEST(t_lower)
-{
-    UNUSED;
-    return v_bool(has_case(r, self, CASE_LOWER));
-}
-
-TEST(t_upper)
-{
-    UNUSED;
-    return v_bool(has_case(r, self, CASE_UPPER));
-}
-
-#define OTHER(n, f)                                                                                \
-    {                                                                                              \
-        .name = n, .run = f, .required = 1, .parameter = { "other" }                               \
+    const bool to_int = c->row->which == V_INT;
+    const Value usual = c->arg[0].type != V_ABSENT ? c->arg[0] : to_int ? v_int(0) : v_float(0);
+    int64_t base = to_int ? j_int_or(r, c->arg[1], 10, "the base") : 10, whole;
+    double real = 0;
+    bool is_whole;
+    Value v = c->self;
+    if (v.type == V_UNDEFINED)
+        return j_fail(r, "'%.60s' is not defined, and its number is asked for",
+                      v.missing ? v.missing : "");
+    if (v.type == V_STR) {
+        if (base < 2 || base > 36 || !read_number(r, *v.str, (int)base, &real, &whole, &is_whole))
+            return usual;
+        v = to_int && is_whole ? v_int(whole) : v_float(real);
     }
+    if (!v_is_number(v))
+        return usual;
+    if (!to_int)
+        return v_float(v_real(v));
+    if (v.type != V_FLOAT)
+        return v_int(v.type == V_INT ? v.i : v.b);
+    return fabs(v.f) < 9e18 ? v_int((int64_t)v.f) : usual;
+}
 
-static const Builtin TESTS[] = {
-    {.name = "boolean", .run = t_boolean},
-    {.name = "callable", .run = t_callable},
-    {.name = "defined", .run = t_defined},
-    {.name = "even", .run = t_even},
-    {.name = "false", .run = t_false},
-    {.name = "float", .run = t_float},
-    {.name = "integer", .run = t_integer},
-    {.name = "iterable", .run = t_iterable},
-    {.name = "lower", .run = t_lower},
-    {.name = "mapping", .run = t_mapping},
-    {.name = "none", .run = t_none},
-    {.name = "number", .run = t_number},
-    {.name = "odd", .run = t_odd},
-    {.name = "sequence", .run = t_sequence},
-    {.name = "string", .run = t_string},
-    {.name = "true", .run = t_true},
-    {.name = "undefined", .run = t_undefined},
-    {.name = "upper", .run = t_upper},
-    OTHER("divisibleby", t_divisibleby),
-    OTHER("eq", t_eq),
-    OTHER("equalto", t_eq),
-    OTHER("==", t_eq),
-    OTHER("ne", t_ne),
-    OTHER("!=", t_ne),
-    OTHER("lt", t_lt),
-    OTHER("lessthan", t_lt),
-    OTHER("<", t_lt),
-    OTHER("le", t_le),
-    OTHER("<=", t_le),
-    OTHER("gt", t_gt),
-    OTHER("greaterthan", t_gt),
-    OTHER(">", t_gt),
-    OTHER("ge", t_ge),
-    OTHER(">=", t_ge),
-    OTHER("in", t_in),
-    OTHER("sameas", t_sameas),
-};
+Value b_round(Run *r, const Call *c)
+{
+    int64_t digits = j_int_or(r, c->arg[0], 0, "the precision of round");
+    if (!v_is_number(c->self) || digits < -300 || digits > 300)
+        return j_fail(r, "round of a %s", v_type_name(c->self));
+    double x = v_real(c->self), scale = pow(10, (double)digits);
+    if (c->arg[1].type == V_STR && str_is(*c->arg[1].str, "ceil"))
+        return v_float(ceil(x * scale) / scale);
+    if (c->arg[1].type == V_STR && str_is(*c->arg[1].str, "floor"))
+        return v_float(floor(x * scale) / scale);
+    char text[700];
+    if (digits < 0)
+        return v_float(nearbyint(x * scale) / scale);
+    snprintf(text, sizeof text, "%.*f", (int)digits, x);
+    return c->self.type == V_FLOAT ? v_float(strtod(text, NULL)) : c->self;
+}
+
+/* ---- loops ---- */
+
+Value b_cycle(Run *r, const Call *c)
+{
+    return c->args->n ? c->args->item[c->self.loop->i % c->args->n]
+                      : j_fail(r, "there is nothing to cycle through");
+}
+
+Value b_changed(Run *r, const Call *c)
+{
+    Loop *loop = c->self.loop;
+    Value now = v_seq(r, V_TUPLE, c->args->item, c->args->n);
+    bool changed = loop->last.type == V_ABSENT || !v_equal(r, loop->last, now);
+    loop->last = now;
+    return v_bool(changed);
+}
 
 /* ---- functions ---- */
 
-TEST(g_range)
+/* ---- functions ---- */
+Value b_range(Run *r, const Call *c)
 {
-    (void)self;
-    (void)args;
-    bool one = arg[1].type == V_ABSENT;
-    int64_t from = one ? 0 : v_to_int(r, arg[0], "the begin of a range");
-    int64_t to = v_to_int(r, arg[!one], "the end of a range"),
-            by = arg[2].type == V_ABSENT ? 1 : v_to_int(r, arg[2], "the pace of a range");
+    bool one = c->arg[1].type == V_ABSENT;
+    int64_t from = one ? 0 : v_to_int(r, c->arg[0], "the begin of a range");
+    int64_t to = v_to_int(r, c->arg[!one], "the end of a range"),
+            by = c->arg[2].type == V_ABSENT ? 1 : v_to_int(r, c->arg[2], "the pace of a range");
     Items items = {0};
     if (by == 0)
         return j_fail(r, "a range has pace 0");
@@ -249,8 +239,10 @@ TEST(g_range)
 }
 
 /* What dict() and namespace() are given: a dictionary, and members by name. */
-static Value members(Run *r, const Args *args, ValueType type)
+Value b_dict(Run *r, const Call *c)
 {
+    const Args *args = c->args;
+    const ValueType type = (ValueType)c->row->which;
     Dict *dict = j_take(r, sizeof *dict);
     if (args->n > 1 || (args->n == 1 && args->item[0].type != V_DICT))
         return j_fail(r, "a dictionary is made of a dictionary, or of names and values");
@@ -265,76 +257,32 @@ static Value members(Run *r, const Args *args, ValueType type)
     return (Value){.type = type, .dict = dict};
 }
 
-TEST(g_dict)
+Value b_raise(Run *r, const Call *c)
 {
-    (void)self;
-    (void)arg;
-    return members(r, args, V_DICT);
-}
-
-TEST(g_namespace)
-{
-    (void)self;
-    (void)arg;
-    return members(r, args, V_NAMESPACE);
-}
-
-TEST(g_raise)
-{
-    (void)self;
-    (void)args;
-    Str text = v_text(r, arg[0]);
+    Str text = v_text(r, c->arg[0]);
     if (!r->rc)
         r->rc = err_set(r->err, CVN_EINVAL, "%.*s", (int)(text.n < 400 ? text.n : 400), text.text);
     return v_undefined(NULL);
 }
 
-TEST(g_strftime)
+Value b_strftime(Run *r, const Call *c)
 {
-    (void)self;
-    (void)args;
     char format[200] = " ", text[400];
     if (!r->input->now)
         return j_fail(r, "it asks for the time, which it was not given");
-    if (arg[0].type != V_STR || arg[0].str->n > sizeof format - 2)
+    if (c->arg[0].type != V_STR || c->arg[0].str->n > sizeof format - 2)
         return j_fail(r, "strftime_now wants a format of at most %zu bytes", sizeof format - 2);
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored                                                                     \
     "-Wformat-nonliteral" /* the template's own format is what is wanted */
     /* A byte in front, as an empty result and one that does not fit are the same to strftime. */
-    memcpy(format + 1, arg[0].str->text, arg[0].str->n);
-    format[arg[0].str->n + 1] = 0;
+    memcpy(format + 1, c->arg[0].str->text, c->arg[0].str->n);
+    format[c->arg[0].str->n + 1] = 0;
     size_t n = strftime(text, sizeof text, format, r->input->now);
 #pragma GCC diagnostic pop
     if (n == 0)
         return j_fail(r, "a time has more than %zu bytes", sizeof text);
     Text out = {0};
-    j_text_bytes(r, &out, text + 1, n - 1, str_mark(*arg[0].str));
+    j_text_bytes(r, &out, text + 1, n - 1, str_mark(*c->arg[0].str));
     return j_text_value(r, &out);
-}
-
-static const Builtin FUNCTIONS[] = {
-    {.name = "range", .run = g_range, .required = 1, .parameter = {"start", "stop", "step"}},
-    {.name = "dict", .run = g_dict, .any = true},
-    {.name = "namespace", .run = g_namespace, .any = true},
-    {.name = "raise_exception", .run = g_raise, .required = 1, .parameter = {"message"}},
-    {.name = "strftime_now", .run = g_strftime, .required = 1, .parameter = {"format"}},
-};
-
-static const Builtin *find_row(const Builtin *table, size_t n, const char *name)
-{
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(table[i].name, name) == 0)
-            return &table[i];
-    return NULL;
-}
-
-const Builtin *j_test_find(const char *name)
-{
-    return find_row(TESTS, sizeof TESTS / sizeof *TESTS, name);
-}
-
-const Builtin *j_function_find(const char *name)
-{
-    return find_row(FUNCTIONS, sizeof FUNCTIONS / sizeof *FUNCTIONS, name);
 }

@@ -89,7 +89,7 @@ static void set(Run *r, Scope *scope, const char *name, Value value)
 static Value lookup(const Scope *scope, const char *name)
 {
     const Value *found = find(scope, name);
-    const Builtin *function = found ? NULL : j_function_find(name);
+    const Builtin *function = found ? NULL : j_builtin_find(FUNCTION, name);
     return found      ? *found
            : function ? (Value){.type = V_FUNCTION, .function = function}
                       : v_undefined(name);
@@ -168,47 +168,13 @@ static void eval_args(Run *r, const Node *list, Scope *scope, Args *args)
     *args = (Args){items.item, items.n, named.pair, named.n};
 }
 
-static Value *named_arg(const Args *args, const char *name)
-{
-    Dict named = {args->named, args->n_named};
-    return j_dict_get(&named, name);
-}
-
-Value j_call_builtin(Run *r, const Builtin *row, Value self, const Args *args)
-{
-    Value arg[MAX_PARAMETERS] = {0};
-    int n = 0;
-    while (n < MAX_PARAMETERS && row->parameter[n])
-        n++;
-    if (r->rc)
-        return v_undefined(NULL);
-    if (!row->any) {
-        size_t used = 0;
-        if (args->n > (size_t)n)
-            return j_fail(r, "'%s' takes at most %d arguments", row->name, n);
-        for (int i = 0; i < n; i++) {
-            const Value *named = named_arg(args, row->parameter[i]);
-            if (named && (size_t)i < args->n)
-                return j_fail(r, "'%s' is given '%s' twice", row->name, row->parameter[i]);
-            used += named != NULL;
-            arg[i] = (size_t)i < args->n ? args->item[i] : named ? *named : (Value){0};
-            if (i < row->required && arg[i].type == V_ABSENT)
-                return j_fail(r, "'%s' needs '%s'", row->name, row->parameter[i]);
-        }
-        if (used < args->n_named)
-            return j_fail(r, "'%s' is given an argument by a name that it does not have",
-                          row->name);
-    }
-    return row->run(r, self, arg, args);
-}
-
 /* A macro's parameters in `scope`, by position, by name, or by their defaults. */
 static void bind(Run *r, const Macro *macro, const Args *args, Scope *scope)
 {
     const Node *node = macro->node;
     size_t i = 0, used = 0;
     for (const Node *p = node->others; p && !r->rc; p = p->next, i++) {
-        const Value *named = named_arg(args, p->name);
+        const Value *named = j_named_arg(args, p->name);
         if (named && i < args->n)
             j_fail(r, "'%s' is given '%s' twice", node->name, p->name);
         used += named != NULL;
@@ -260,16 +226,6 @@ static Value call_macro(Run *r, const Macro *macro, const Args *args)
     return j_text_value(r, &out);
 }
 
-static Value call_loop(Run *r, Loop *loop, const char *name, const Args *args)
-{
-    if (strcmp(name, "cycle") == 0 && args->n > 0)
-        return args->item[loop->i % args->n];
-    Value now = v_seq(r, V_TUPLE, args->item, args->n);
-    bool changed = loop->last.type == V_ABSENT || !v_equal(r, loop->last, now);
-    loop->last = now;
-    return v_bool(changed);
-}
-
 Value j_call_value(Run *r, Value callee, const Args *args)
 {
     switch (callee.type) {
@@ -293,11 +249,6 @@ static Value eval_call(Run *r, const Node *node, Scope *scope, Value caller)
     Value callee, self;
     if (node->a->kind == N_ATTR) {
         self = eval(r, node->a->a, scope);
-        if (self.type == V_LOOP &&
-            (strcmp(node->a->name, "cycle") == 0 || strcmp(node->a->name, "changed") == 0)) {
-            eval_args(r, node->child, scope, &args);
-            return call_loop(r, self.loop, node->a->name, &args);
-        }
         const Builtin *row = j_method_find(self.type, node->a->name);
         if (row) {
             eval_args(r, node->child, scope, &args);
@@ -322,34 +273,12 @@ static Value eval_call(Run *r, const Node *node, Scope *scope, Value caller)
 
 /* ---- expressions ---- */
 
-static bool compare(Run *r, Op op, Value a, Value b)
-{
-    switch (op) {
-    case OP_EQ:
-        return v_equal(r, a, b);
-    case OP_NE:
-        return !v_equal(r, a, b);
-    case OP_IN:
-        return v_in(r, a, b);
-    case OP_NOT_IN:
-        return !v_in(r, a, b);
-    case OP_LT:
-        return v_order(r, a, b) < 0;
-    case OP_LE:
-        return v_order(r, a, b) <= 0;
-    case OP_GT:
-        return v_order(r, a, b) > 0;
-    default:
-        return v_order(r, a, b) >= 0;
-    }
-}
-
 static Value eval_compare(Run *r, const Node *node, Scope *scope)
 {
     Value left = eval(r, node->a, scope);
     for (const Node *each = node->child; each && !r->rc; each = each->next) {
         Value right = eval(r, each->a, scope);
-        if (r->rc || !compare(r, each->op, left, right))
+        if (r->rc || !j_compare(r, each->op, left, right))
             return v_bool(false);
         left = right;
     }

@@ -2,7 +2,7 @@
  * The inside of Jinja: what is read (tokens, nodes) and what is computed with (values).
  *
  *     source --lexer.c--> tokens --parse.c--> nodes --eval.c--> marked text
- *                                              uses value.c, write.c, strings.c, builtins.c, filters.c, methods.c
+ *                                              uses value.c, operate.c, write.c, strings.c, builtins*.c
  *
  * Values cannot change, as in jinja2's immutable sandbox, but for the attributes of a namespace. They lie in the
  * arena of one rendering and die with it. Failure: the first one is kept in `Run` (fail), everything after it is done
@@ -130,24 +130,26 @@ typedef struct Run {
     void *locale; /* a locale_t for upper and lower, once needed */
 } Run;
 
-/* A filter, test, function or method. `arg`: [MAX_PARAMETERS] its parameters, bound; V_ABSENT where not given. */
-enum { MAX_PARAMETERS = 5 };
-typedef Value BuiltinFn(Run *r, Value self, const Value *arg, const Args *args);
+/* A filter, test, function or method: a row of builtins.def. */
+enum { MAX_PARAMETERS = 5, ANY = -1 };
+typedef enum BuiltinKind { FILTER, TEST, FUNCTION, METHOD } BuiltinKind;
+typedef struct Call Call; /* builtins.h */
+typedef Value BuiltinFn(Run *r, const Call *call);
 
 typedef struct Builtin {
+    BuiltinKind kind;
+    ValueType type; /* METHOD: of whose values */
     const char *name;
     BuiltinFn *run;
-    int required; /* so many of the parameters must be given */
-    const char *parameter
-        [MAX_PARAMETERS]; /* names; all NULL for one that looks at `args` itself, with `any` */
-    bool any;
+    int which; /* what `run` is told */
+    int required; /* so many of the parameters have to be given; ANY: `run` looks at the arguments itself */
+    const char *parameter[MAX_PARAMETERS]; /* names, then NULL */
 } Builtin;
 
-const Builtin *j_filter_find(const char *name);
-const Builtin *j_test_find(const char *name);
-const Builtin *j_function_find(const char *name);
-/* A method of values of this type, or of any type with V_ABSENT. */
+const Builtin *j_builtin_find(BuiltinKind kind, const char *name);
 const Builtin *j_method_find(ValueType type, const char *name);
+/* Whether some value has such a method, or has it in Python. */
+bool j_method_is_known(const char *name);
 
 /* ---- failing, memory, steps ---- */
 
@@ -263,8 +265,9 @@ typedef enum Op {
     OP_NOT_IN,
 } Op;
 
-/* a op b, for the first seven. */
+/* a op b, for the first seven; for the others. */
 Value j_operate(Run *r, Op op, Value a, Value b);
+bool j_compare(Run *r, Op op, Value a, Value b);
 
 /* ---- strings ---- */
 
@@ -287,6 +290,7 @@ Value str_escape(Run *r, Str s);
 /* ---- calling ---- */
 
 Value j_call_builtin(Run *r, const Builtin *row, Value self, const Args *args);
+Value *j_named_arg(const Args *args, const char *name); /* NULL: it is not given */
 Value j_call_value(Run *r, Value callee, const Args *args);
 /* The value at "a.b.0", step by step. */
 Value j_follow(Run *r, Value v, Value path);

@@ -1,4 +1,4 @@
-/* What +, -, *, /, //, % and ** make of two values. */
+/* What +, -, *, /, //, % and ** make of two values, and what ==, <, in and their like say of them. */
 #include "text/jinja/impl.h"
 
 #include <math.h>
@@ -109,4 +109,27 @@ Value j_operate(Run *r, Op op, Value a, Value b)
     }
     return j_fail(r, "'%s' cannot stand between a %s and a %s", sign[op], v_type_name(a),
                   v_type_name(b));
+}
+
+/* ---- expressions ---- */
+bool j_compare(Run *r, Op op, Value a, Value b)
+{
+    switch (op) {
+    case OP_EQ:
+        return v_equal(r, a, b);
+    case OP_NE:
+        return !v_equal(r, a, b);
+    case OP_IN:
+        return v_in(r, a, b);
+    case OP_NOT_IN:
+        return !v_in(r, a, b);
+    case OP_LT:
+        return v_order(r, a, b) < 0;
+    case OP_LE:
+        return v_order(r, a, b) <= 0;
+    case OP_GT:
+        return v_order(r, a, b) > 0;
+    default:
+        return v_order(r, a, b) >= 0;
+    }
 }

@@ -212,7 +212,7 @@ static Node *parse_filter_name(Parser *p, Node *of, NodeKind kind)
     node->a = of;
     nest(p, node, of);
     node->name = expect_name(p);
-    node->builtin = kind == N_FILTER ? j_filter_find(node->name) : j_test_find(node->name);
+    node->builtin = j_builtin_find(kind == N_FILTER ? FILTER : TEST, node->name);
     if (!node->builtin)
         not_known(p, kind == N_FILTER ? "filter" : "test", node->name);
     return node;
@@ -229,7 +229,7 @@ static Node *parse_filter(Parser *p, Node *of)
 static Node *parse_call(Parser *p, Node *callee)
 {
     Node *node = unary(p, N_CALL, callee);
-    if (callee->kind == N_ATTR && !j_method_find(V_ABSENT, callee->name))
+    if (callee->kind == N_ATTR && !j_method_is_known(callee->name))
         not_known(p, "method", callee->name);
     parse_args(p, node);
     return node;
