@@ -12,7 +12,7 @@
 #ifndef CVN_CALIBRATE_CALIBRATE_H
 #define CVN_CALIBRATE_CALIBRATE_H
 
-#include "io/model.h"
+#include "calibrate/layers.h"
 
 typedef struct Calibration Calibration;
 
@@ -21,13 +21,20 @@ typedef struct CalibrationOptions {
     const int32_t
         *id; /* [n] the text, at least two tokens; borrowed until calibration_open returns */
     int64_t n;
-    int threads; /* 0: as many as the machine has */
+    QuantScheme scheme; /* int4, whose matrices may be chosen; none: only importance is wanted */
+    int threads;        /* 0: as many as the machine has */
     const volatile int *interrupt;
 } CalibrationOptions;
 
 int calibration_open(Calibration **out, const CalibrationOptions *options, cvn_err *err);
 /* NULL is allowed. */
 void calibration_close(Calibration *c);
+
+/* What enters a matrix of the model: [columns] the sums of squares (importance.h); NULL of what is no matrix. */
+const float *calibration_importance(void *calibration, const Param *param);
+
+/* The matrices that are kept in 8 bits where the weights of layers have so many bits each at most (importance.h). */
+const bool *calibration_choose(const Calibration *c, QuantScheme scheme, double bits, Arena *arena);
 
 /* The numbers and scales of a parameter of the quantized model, in the order of its table: first of layer 0, last of the head.
    `known`: they are there already, from an earlier attempt, and only looked at. */

@@ -9,15 +9,86 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LANES = 16 /* rows of a matrix that are rounded together */, PANEL = 32, SWEEPS = 2 };
+enum { LANES = 16 /* rows of a matrix that are rounded together */, BLOCK = 32, SWEEPS = 2 };
 
 /* Of the mean of the diagonal, added to it. */
 #define DAMPING 0.01
 
-/* A column of such rows. */
+/* A column of such rows; and as many neighbours in a row of floats. */
 typedef float Lanes __attribute__((vector_size(LANES * sizeof(float))));
+typedef float Run
+    __attribute__((vector_size(LANES * sizeof(float)), aligned(sizeof(float)), may_alias));
 
 #define INLINE inline __attribute__((always_inline))
+
+/* Work of several threads, compiled for wider registers, too: the same operations in the same order, hence the same numbers. */
+#ifdef __x86_64__
+#define WIDE(name, body)                                                                           \
+    __attribute__((target("avx512f"))) static void name##_512(void *context, int thread, int n)    \
+    {                                                                                              \
+        body(context, thread, n);                                                                  \
+    }                                                                                              \
+    __attribute__((target("avx2"))) static void name##_256(void *context, int thread, int n)       \
+    {                                                                                              \
+        body(context, thread, n);                                                                  \
+    }                                                                                              \
+    static void name(void *context, int thread, int n)                                             \
+    {                                                                                              \
+        const uint32_t features = cpu_features();                                                  \
+        if (cpu_has(features, CPU_AVX512F))                                                        \
+            name##_512(context, thread, n);                                                        \
+        else if (cpu_has(features, CPU_AVX2))                                                      \
+            name##_256(context, thread, n);                                                        \
+        else                                                                                       \
+            body(context, thread, n);                                                              \
+    }
+#else
+#define WIDE(name, body)                                                                           \
+    static void name(void *context, int thread, int n)                                             \
+    {                                                                                              \
+        body(context, thread, n);                                                                  \
+    }
+#endif
+
+/* to[r] += the sum over i of h[r * stride + i] x[i], for some rows r: four at a time. */
+static INLINE void add_products(Lanes *to, const float *h, int64_t stride, int64_t rows,
+                                const Lanes *x, int64_t n)
+{
+    int64_t r = 0;
+    for (; r + 4 <= rows; r += 4) {
+        const float *a = h + r * stride, *b = a + stride, *c = b + stride, *d = c + stride;
+        Lanes p = to[r], q = to[r + 1], s = to[r + 2], t = to[r + 3];
+        for (int64_t i = 0; i < n; i++) {
+            p += a[i] * x[i];
+            q += b[i] * x[i];
+            s += c[i] * x[i];
+            t += d[i] * x[i];
+        }
+        to[r] = p;
+        to[r + 1] = q;
+        to[r + 2] = s;
+        to[r + 3] = t;
+    }
+    for (; r < rows; r++)
+        for (int64_t i = 0; i < n; i++)
+            to[r] += h[r * stride + i] * x[i];
+}
+
+/* to[i] += the sum over some rows r of h[r][i] by[r], for i from `first` to below `end`. */
+static INLINE void add_rows(Lanes *to, int64_t first, int64_t end, const float *const *h,
+                            const Lanes *by, int64_t rows)
+{
+    int64_t r = 0;
+    for (; r + 4 <= rows; r += 4) {
+        const float *a = h[r], *b = h[r + 1], *c = h[r + 2], *d = h[r + 3];
+        const Lanes p = by[r], q = by[r + 1], s = by[r + 2], t = by[r + 3];
+        for (int64_t i = first; i < end; i++)
+            to[i] += a[i] * p + b[i] * q + c[i] * s + d[i] * t;
+    }
+    for (; r < rows; r++)
+        for (int64_t i = first; i < end; i++)
+            to[i] += h[r][i] * by[r];
+}
 
 /* ---- the inputs ---- */
 
@@ -39,58 +110,130 @@ typedef struct Factoring {
     int64_t n, first, end; /* rows of the panel that is done */
 } Factoring;
 
-/* row -= sum of a[p] times row p of some, from column `from` on. */
-static void subtract_rows(float *row, const float *const *other, const float *a, int n_other,
-                          int64_t from, int64_t n)
+/* Takes what rows first … end - 1, which hold D_p U_p, explain off row r behind them. */
+static INLINE void subtract_panel(const Factoring *f, int64_t r, int64_t first, int64_t end)
 {
-    int p = 0;
-    for (; p + 4 <= n_other; p += 4) {
-        const float *x = other[p], *y = other[p + 1], *z = other[p + 2], *w = other[p + 3];
-        const float b = a[p], c = a[p + 1], d = a[p + 2], e = a[p + 3];
-        for (int64_t i = from; i < n; i++)
-            row[i] -= b * x[i] + c * y[i] + d * z[i] + e * w[i];
+    float *row = f->u + r * f->n;
+    float by[BLOCK];
+    const float *other = f->u + first * f->n;
+    for (int64_t p = first; p < end; p++)
+        by[p - first] = f->u[p * f->n + r] / f->u[p * f->n + p];
+    int64_t i = r;
+    for (; i + LANES <= f->n; i += LANES) {
+        Run sum = *(const Run *)(row + i);
+        for (int64_t p = 0; p < end - first; p++)
+            sum -= by[p] * *(const Run *)(other + p * f->n + i);
+        *(Run *)(row + i) = sum;
     }
-    for (; p < n_other; p++)
-        for (int64_t i = from; i < n; i++)
-            row[i] -= a[p] * other[p][i];
+    for (; i < f->n; i++)
+        for (int64_t p = 0; p < end - first; p++)
+            row[i] -= by[p] * other[p * f->n + i];
 }
 
-/* Takes what the panel explains off a row behind it. u[p] holds D_p U_p. */
-static void subtract_panel(const Factoring *f, int64_t r, int64_t first, int64_t end)
-{
-    const float *other[PANEL];
-    float a[PANEL];
-    int n = 0;
-    for (int64_t p = first; p < end; p++, n++) {
-        other[n] = f->u + p * f->n;
-        a[n] = other[n][r] / other[n][p];
-    }
-    subtract_rows(f->u + r * f->n, other, a, n, r, f->n);
-}
-
-static void subtract_panels(void *context, int thread, int n_threads)
+static INLINE void subtract_panels(void *context, int thread, int n_threads)
 {
     const Factoring *f = context;
     for (int64_t r = f->end + thread; r < f->n; r += n_threads)
         subtract_panel(f, r, f->first, f->end);
 }
 
+WIDE(subtract_panels_wide, subtract_panels)
+
 /* Of the sums in u, on and above the diagonal, U. */
 static void factor(float *u, int64_t n, Pool *pool)
 {
     Factoring f = {.u = u, .n = n};
     for (f.first = 0; f.first < n; f.first = f.end) {
-        f.end = num_min(f.first + PANEL, n);
+        f.end = num_min(f.first + BLOCK, n);
         for (int64_t r = f.first + 1; r < f.end; r++)
             subtract_panel(&f, r, f.first, r);
-        pool_run(pool, subtract_panels, &f);
+        pool_run(pool, subtract_panels_wide, &f);
     }
     for (int64_t r = 0; r < n; r++)
         for (int64_t i = r + 1; i < n; i++)
             u[r * n + i] /= u[r * n + r];
 }
 
-int inputs_open(Inputs *in, const float *sums, int64_t n, Pool *pool, cvn_err *err)
+typedef struct Mending {
+    Inputs *in;
+    const float *changes; /* [n, n] */
+    Lanes *rows;          /* [threads, n] */
+} Mending;
+
+/* From the front, z U = c: z_j = c_j - sum over i < j of z_i U_ij. */
+static INLINE void solve_front(const Inputs *in, Lanes *z)
+{
+    const int64_t n = in->n;
+    for (int64_t begin = 0; begin < n; begin += BLOCK) {
+        const int64_t end = num_min(begin + BLOCK, n);
+        const float *row[BLOCK];
+        Lanes by[BLOCK];
+        for (int64_t i = begin; i < end; i++) {
+            row[i - begin] = in->upper + i * n;
+            by[i - begin] = -z[i];
+            add_rows(z, i + 1, end, &row[i - begin], &by[i - begin], 1);
+        }
+        add_rows(z, end, n, row, by, end - begin);
+    }
+}
+
+/* From the back, m U^T = t: m_j = t_j - sum over i > j of U_ji m_i. */
+static INLINE void solve_back(const Inputs *in, Lanes *m, Lanes *minus)
+{
+    const int64_t n = in->n;
+    memset(minus, 0, (size_t)n * sizeof *minus);
+    for (int64_t end = n, begin; end > 0; end = begin) {
+        begin = end > BLOCK ? end - BLOCK : 0;
+        for (int64_t j = end - 1; j >= begin; j--) {
+            add_products(&minus[j], in->upper + j * n + j + 1, n, 1, m + j + 1, end - j - 1);
+            m[j] -= minus[j];
+        }
+        add_products(minus, in->upper + begin, n, begin, m + begin, end - begin);
+    }
+}
+
+/* Rows m of M, m H = c, some together: with z = m U^T D, z U = c, and then m U^T = z / D. */
+static INLINE void mend_some(void *context, int thread, int n_threads)
+{
+    const Mending *of = context;
+    const Inputs *in = of->in;
+    const int64_t n = in->n;
+    Lanes *z = of->rows + 2 * thread * n;
+    for (int64_t first = thread * LANES; first < n; first += (int64_t)n_threads * LANES) {
+        const int64_t rows = num_min(LANES, n - first);
+        memset(z, 0, (size_t)n * sizeof *z);
+        for (int64_t l = 0; l < rows; l++)
+            for (int64_t j = 0; j < n; j++)
+                z[j][l] = of->changes[(first + l) * n + in->order[j]];
+        solve_front(in, z);
+        for (int64_t j = 0; j < n; j++)
+            z[j] /= in->upper[j * n + j];
+        solve_back(in, z, z + n);
+        for (int64_t l = 0; l < rows; l++)
+            for (int64_t j = 0; j < n; j++)
+                in->mend[(first + l) * n + j] = z[j][l];
+    }
+}
+
+WIDE(mend_wide, mend_some)
+
+static int find_mend(Inputs *in, const float *changes, Pool *pool, cvn_err *err)
+{
+    const size_t n = (size_t)in->n;
+    Mending m = {.in = in, .changes = changes};
+    in->mend = malloc(n * n * sizeof *in->mend);
+    m.rows = aligned_alloc(sizeof(Lanes), 2 * (size_t)pool_threads(pool) * n * sizeof(Lanes));
+    if (in->mend && m.rows)
+        pool_run(pool, mend_wide, &m);
+    bool room = in->mend && m.rows;
+    free(m.rows);
+    return room ? CVN_OK
+                : err_set(err, CVN_EMEM, "no memory to calibrate a matrix of %lld columns",
+                          (long long)n);
+}
+
+int inputs_open(Inputs *in, const float *sums, const float *changes, int64_t n, Pool *pool,
+                cvn_err *err)
 {
     const size_t bytes = (size_t)(n * n) * sizeof *sums;
     double mean = 0;
@@ -120,13 +263,17 @@ int inputs_open(Inputs *in, const float *sums, int64_t n, Pool *pool, cvn_err *e
         in->sums[i * n + i] += (float)(mean > 0 ? DAMPING * mean : 1);
     memcpy(in->upper, in->sums, bytes);
     factor(in->upper, n, pool);
-    return CVN_OK;
+    int code = changes ? find_mend(in, changes, pool, err) : CVN_OK;
+    if (code != CVN_OK)
+        inputs_close(in);
+    return code;
 }
 
 void inputs_close(Inputs *in)
 {
     free(in->sums);
     free(in->upper);
+    free(in->mend);
     free(in->order);
     *in = (Inputs){0};
 }
@@ -138,6 +285,7 @@ typedef struct Rows {
     Lanes *error, *code, *pull; /* [k] e; the numbers; e H */
     Lanes *scale;               /* [groups] */
     float *importance;          /* [k] diagonal of H, columns in their own order */
+    float *row;                 /* [k] what is rounded of one, likewise */
     void *memory;               /* owned: all of it */
 } Rows;
 
@@ -147,10 +295,9 @@ typedef struct Rounding {
     const float *w;
     uint8_t *q;
     uint16_t *scale;
-    uint32_t features; /* of the processor */
-    int32_t *group;    /* [k] of each place */
-    int32_t *member;   /* [groups, k / groups] places */
-    Rows *rows;        /* [threads] */
+    int32_t *group;  /* [k] of each place */
+    int32_t *member; /* [groups, k / groups] places */
+    Rows *rows;      /* [threads] */
     atomic_llong next;
 } Rounding;
 
@@ -163,27 +310,6 @@ static INLINE float to_code(float x, float scale)
 static INLINE int64_t group_of(const Rounding *r, int64_t place)
 {
     return r->group[place];
-}
-
-/* e H for all columns. */
-static INLINE void pull_all(const Inputs *in, const Lanes *error, Lanes *pull)
-{
-    const int64_t n = in->n;
-    for (int64_t j = 0; j < n; j++) {
-        const float *h = in->sums + j * n;
-        Lanes sum = {0};
-        for (int64_t i = 0; i < n; i++)
-            sum += h[i] * error[i];
-        pull[j] = sum;
-    }
-}
-
-static INLINE void pull_change(const Inputs *in, int64_t j, const Lanes *change, Lanes *pull)
-{
-    const int64_t n = in->n;
-    const float *h = in->sums + j * n;
-    for (int64_t i = 0; i < n; i++)
-        pull[i] += h[i] * *change;
 }
 
 /* The scales of groups that are best while all else stays, one group after the other. */
@@ -212,12 +338,15 @@ static INLINE void refit_scales(const Rounding *r, Rows *rows)
         rows->scale[g] += change;
         for (int64_t a = 0; a < size; a++)
             rows->error[place[a]] -= change * rows->code[place[a]];
-        for (int64_t i = 0; i < n; i++) {
-            const float *h = in->sums + i * n;
-            Lanes sum = {0};
-            for (int64_t a = 0; a < size; a++)
-                sum += h[place[a]] * rows->code[place[a]];
-            rows->pull[i] -= change * sum;
+        for (int64_t a = 0; a < size; a += BLOCK) {
+            const float *row[BLOCK];
+            Lanes by[BLOCK];
+            const int64_t m = num_min(BLOCK, size - a);
+            for (int64_t b = 0; b < m; b++) {
+                row[b] = in->sums + place[a + b] * n;
+                by[b] = -change * rows->code[place[a + b]];
+            }
+            add_rows(rows->pull, 0, n, row, by, m);
         }
     }
 }
@@ -227,25 +356,36 @@ static INLINE bool refit_codes(const Rounding *r, Rows *rows)
     const Inputs *in = r->in;
     const int64_t n = in->n;
     bool any = false;
-    for (int64_t j = n - 1; j >= 0; j--) {
-        const Lanes scale = rows->scale[group_of(r, j)];
-        const float inverse = 1 / in->sums[j * n + j];
-        Lanes change = {0};
-        bool some = false;
-        for (int l = 0; l < LANES; l++) {
-            float v = rows->code[j][l] * scale[l] + rows->pull[j][l] * inverse;
-            float c = to_code(v, scale[l]);
-            if (c != rows->code[j][l]) {
-                change[l] = (rows->code[j][l] - c) * scale[l];
-                rows->code[j][l] = c;
-                some = true;
+    for (int64_t end = n, begin; end > 0; end = begin) {
+        const float *row[BLOCK];
+        Lanes change[BLOCK];
+        int64_t changes = 0;
+        begin = end > BLOCK ? end - BLOCK : 0;
+        for (int64_t j = end - 1; j >= begin; j--) {
+            const Lanes scale = rows->scale[group_of(r, j)];
+            const float inverse = 1 / in->sums[j * n + j];
+            Lanes now = {0};
+            bool some = false;
+            for (int l = 0; l < LANES; l++) {
+                float v = rows->code[j][l] * scale[l] + rows->pull[j][l] * inverse;
+                float c = to_code(v, scale[l]);
+                if (c != rows->code[j][l]) {
+                    now[l] = (rows->code[j][l] - c) * scale[l];
+                    rows->code[j][l] = c;
+                    some = true;
+                }
             }
+            if (!some)
+                continue;
+            rows->error[j] += now;
+            row[changes] = in->sums + j * n;
+            change[changes] = now;
+            add_rows(rows->pull, begin, end, &row[changes], &change[changes], 1);
+            changes++;
         }
-        if (!some)
-            continue;
-        any = true;
-        rows->error[j] += change;
-        pull_change(in, j, &change, rows->pull);
+        any |= changes > 0;
+        add_rows(rows->pull, 0, begin, row, change, changes);
+        add_rows(rows->pull, end, n, row, change, changes);
     }
     return any;
 }
@@ -258,25 +398,41 @@ static INLINE void round_rows(const Rounding *r, Rows *rows, int64_t first, int6
     memset(rows->scale, 0, (size_t)groups * sizeof *rows->scale);
     for (int64_t i = 0; i < k; i++)
         rows->importance[in->order[i]] = in->sums[i * k + i];
+    for (int64_t l = 0; l < n_rows; l++)
+        for (int64_t i = 0; i < k; i++)
+            rows->code[i][l] = r->w[(first + l) * k + i];
+    for (int64_t j = 0; j < k; j++)
+        rows->error[j] = rows->code[in->order[j]];
+    for (int64_t i = 0; in->mend && i < k; i += BLOCK) {
+        const float *mend[BLOCK];
+        const int64_t m = num_min(BLOCK, k - i);
+        for (int64_t a = 0; a < m; a++)
+            mend[a] = in->mend + (i + a) * k;
+        add_rows(rows->error, 0, k, mend, rows->code + i, m);
+    }
     for (int64_t l = 0; l < n_rows; l++) {
-        const float *w = r->w + (first + l) * k;
-        for (int64_t g = 0; g < groups; g++)
-            rows->scale[g][l] =
-                bf16_to_f32(quant_scale(w + g * group, rows->importance + g * group, group));
         for (int64_t j = 0; j < k; j++)
-            rows->error[j][l] = w[in->order[j]];
+            rows->row[in->order[j]] = rows->error[j][l];
+        for (int64_t g = 0; g < groups; g++)
+            rows->scale[g][l] = bf16_to_f32(
+                quant_scale(rows->row + g * group, rows->importance + g * group, group));
     }
-    for (int64_t j = k - 1; j >= 0; j--) {
-        const float *u = in->upper + j * k;
-        const Lanes scale = rows->scale[group_of(r, j)];
-        Lanes wanted = rows->error[j], sum = {0};
-        for (int64_t i = j + 1; i < k; i++)
-            sum += u[i] * rows->error[i];
-        for (int l = 0; l < LANES; l++)
-            rows->code[j][l] = to_code(wanted[l] + sum[l], scale[l]);
-        rows->error[j] = wanted - rows->code[j] * scale;
+    Lanes *more = rows->pull; /* [k] what errors behind add to a column */
+    memset(more, 0, (size_t)k * sizeof *more);
+    for (int64_t end = k, begin; end > 0; end = begin) {
+        begin = end > BLOCK ? end - BLOCK : 0;
+        for (int64_t j = end - 1; j >= begin; j--) {
+            const Lanes scale = rows->scale[group_of(r, j)], wanted = rows->error[j];
+            add_products(&more[j], in->upper + j * k + j + 1, k, 1, rows->error + j + 1,
+                         end - j - 1);
+            for (int l = 0; l < LANES; l++)
+                rows->code[j][l] = to_code(wanted[l] + more[j][l], scale[l]);
+            rows->error[j] = wanted - rows->code[j] * scale;
+        }
+        add_products(more, in->upper + begin, k, begin, rows->error + begin, end - begin);
     }
-    pull_all(in, rows->error, rows->pull);
+    memset(rows->pull, 0, (size_t)k * sizeof *rows->pull);
+    add_products(rows->pull, in->sums, k, k, rows->error, k);
     for (int t = 0; t < SWEEPS; t++) {
         refit_scales(r, rows);
         if (!refit_codes(r, rows))
@@ -294,8 +450,10 @@ static INLINE void round_rows(const Rounding *r, Rows *rows, int64_t first, int6
     }
 }
 
-static INLINE void round_turns(Rounding *r, int thread)
+static INLINE void round_some(void *context, int thread, int n_threads)
 {
+    Rounding *r = context;
+    (void)n_threads;
     for (;;) {
         int64_t first = LANES * atomic_fetch_add(&r->next, 1);
         if (first >= r->form->n)
@@ -304,40 +462,12 @@ static INLINE void round_turns(Rounding *r, int thread)
     }
 }
 
-/* The same for wider registers: the same operations in the same order, hence the same numbers. */
-#ifdef __x86_64__
-__attribute__((target("avx512f"))) static void round_512(Rounding *r, int thread)
-{
-    round_turns(r, thread);
-}
-
-__attribute__((target("avx2"))) static void round_256(Rounding *r, int thread)
-{
-    round_turns(r, thread);
-}
-#endif
-
-static void round_some(void *context, int thread, int n_threads)
-{
-    Rounding *r = context;
-    (void)n_threads;
-#ifdef __x86_64__
-    if (cpu_has(r->features, CPU_AVX512F)) {
-        round_512(r, thread);
-        return;
-    }
-    if (cpu_has(r->features, CPU_AVX2)) {
-        round_256(r, thread);
-        return;
-    }
-#endif
-    round_turns(r, thread);
-}
+WIDE(round_wide, round_some)
 
 static bool rows_open(Rows *rows, const QuantForm *f)
 {
     size_t lanes = (size_t)(3 * f->k + f->groups) * sizeof(Lanes);
-    size_t bytes = num_padded(lanes + (size_t)f->k * sizeof(float), sizeof(Lanes));
+    size_t bytes = num_padded(lanes + 2 * (size_t)f->k * sizeof(float), sizeof(Lanes));
     rows->memory = aligned_alloc(sizeof(Lanes), bytes);
     rows->error = rows->memory;
     if (!rows->memory)
@@ -346,14 +476,14 @@ static bool rows_open(Rows *rows, const QuantForm *f)
     rows->pull = rows->code + f->k;
     rows->scale = rows->pull + f->k;
     rows->importance = (float *)(rows->scale + f->groups);
+    rows->row = rows->importance + f->k;
     return true;
 }
 
 int round_matrix(const Inputs *in, const QuantForm *form, const float *w, uint8_t *q,
                  uint16_t *scale, Pool *pool, cvn_err *err)
 {
-    Rounding r = {
-        .in = in, .form = form, .w = w, .q = q, .scale = scale, .features = cpu_features()};
+    Rounding r = {.in = in, .form = form, .w = w, .q = q, .scale = scale};
     const int threads = pool_threads(pool);
     const int64_t size = form->k / form->groups;
     r.group = malloc((size_t)form->k * sizeof *r.group);
@@ -370,7 +500,7 @@ int round_matrix(const Inputs *in, const QuantForm *form, const float *w, uint8_
     for (int t = 0; room && t < threads; t++)
         room = rows_open(&r.rows[t], form);
     if (room)
-        pool_run(pool, round_some, &r);
+        pool_run(pool, round_wide, &r);
     for (int t = 0; r.rows && t < threads; t++)
         free(r.rows[t].memory);
     free(r.rows);

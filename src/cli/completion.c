@@ -84,7 +84,7 @@ static void zsh_option(StrBuf *out, const Option *option)
     add_zsh(out, option->help);
     strbuf_putc(out, ']');
     if (option->kind != ARG_FLAG) {
-        strbuf_putc(out, ':');
+        strbuf_puts(out, option->optional ? "::" : ":");
         add_zsh(out, option->value);
         strbuf_putc(out, ':');
         if (option_choice(option, 0)) {

@@ -3,7 +3,7 @@
 #include "cli/convert.h"
 #include "base/json_file.h"
 #include "base/num.h"
-#include "calibrate/calibrate.h"
+#include "cli/calibrated.h"
 #include "cli/common.h"
 #include "cli/run_model.h"
 #include "cli/terminal.h"
@@ -19,7 +19,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { TYPE, SHARD, FORCE, THREADS, TO, PARTS, CALIBRATE };
+enum { TYPE, SHARD, FORCE, THREADS, CALIBRATE, TOKENS, BITS, TO, PARTS };
 
 static const struct {
     const char *name;
@@ -37,6 +37,18 @@ static const char *form_name(size_t i)
     return i < FORMS ? forms[i].name : NULL;
 }
 
+#define CALIBRATION                                                                                \
+    OPTION(CALIBRATE, "calibrate", .kind = ARG_INPUT, .optional = true, .value = "FILE",           \
+           .help = "choose numbers by what the text makes of the model; without FILE by a text "   \
+                   "that it makes itself"),                                                        \
+        OPTION(TOKENS, "calibration-tokens", .kind = ARG_INT, .low = 2, .high = 1 << 24,           \
+               .needs = "calibrate", .value = "N", .fallback = "16384",                            \
+               .help = "so many of the text"),                                                     \
+        OPTION(BITS, "bits", .kind = ARG_REAL, .low = 4, .high = 9, .needs = "calibrate",          \
+               .value = "B",                                                                       \
+               .help = "of int4: most bits of a weight in layers, 0.35 more than "                 \
+                       "without matrices in 8 bits if not given")
+
 static const Option *const options[] = {
     OPTION(TYPE, "type", .kind = ARG_CHOICE, .value = "TYPE", .choice = weight_type_name,
            .alias = weight_type_alias,
@@ -45,12 +57,11 @@ static const Option *const options[] = {
     [SHARD] = SHARED(SHARD_SIZE),
     [FORCE] = SHARED(FORCE),
     [THREADS] = SHARED(THREADS),
+    CALIBRATION,
     OPTION(TO, "to", .kind = ARG_CHOICE, .value = "FORM", .choice = form_name,
            .help = "form of OUT, else gguf for *.gguf, llama2c for *.bin, else hf"),
     OPTION(PARTS, "parts", .kind = ARG_INT, .low = 1, .high = 63, .value = "N", .fallback = "1",
            .help = "files of a Meta folder"),
-    OPTION(CALIBRATE, "calibrate", .kind = ARG_INPUT, .value = "FILE",
-           .help = "of int4: round by what a text makes of the model"),
     NULL,
 };
 
@@ -62,6 +73,7 @@ static const Option *const options_of_quantize[] = {
     [SHARD] = SHARED(SHARD_SIZE),
     [FORCE] = SHARED(FORCE),
     [THREADS] = SHARED(THREADS),
+    CALIBRATION,
     NULL,
 };
 
@@ -90,7 +102,9 @@ static int put_record(const Convert *c, StrBuf *text, cvn_err *err)
     strbuf_printf(text, "%s %s %d %.0f\n", forms[c->form].name, c->form_options.type->name,
                   c->form_options.parts, (double)c->form_options.shard_bytes);
     if (c->value[CALIBRATE].given)
-        strbuf_printf(text, "calibrated by %s\n", c->value[CALIBRATE].text);
+        strbuf_printf(text, "calibrated by %lld tokens of '%s', %g bits\n",
+                      (long long)c->value[TOKENS].integer, c->value[CALIBRATE].text,
+                      c->value[BITS].real);
     for (size_t i = 0; i < list->n; i++) {
         const IoTensor *t = &list->tensor[i];
         struct stat s;
@@ -249,33 +263,20 @@ static void close_calibration(Calibration **c)
     calibration_close(*c);
 }
 
-/* Has matrices rounded by what enters them as the beginning of a text is read. */
+/* Has numbers chosen by what enters matrices as a text is read. */
 static int calibrate(Convert *c, Calibration **out, cvn_err *err)
 {
-    enum { MOST = 16384 /* tokens */ };
-    const char *path = c->value[CALIBRATE].text;
-    SCOPED(file_unmap) FileMap map = {0};
-    SCOPED(token_ids_free) TokenIds ids = {0};
-    Tokenizer *t;
-    TRY(file_map(&map, path, err));
-    TRY(tokenizer_open(c->from, &t, err));
-    int code = tokenizer_encode(t, (const char *)map.data, map.size, TOKENIZER_BOS, &ids, err);
-    tokenizer_free(t);
-    TRY(code);
-    if (ids.n < 2)
-        return err_set(err, CVN_EINVAL, "'%s' is too short to calibrate by", path);
-    for (size_t i = 0; i < ids.n; i++)
-        if (ids.id[i] >= model_shape(c->model.desc).vocab)
-            return err_set(err, CVN_EINVAL, "'%s' has a token that the model has not", path);
-    TRY(calibration_open(out,
-                         &(CalibrationOptions){.model = &c->model,
-                                               .id = ids.id,
-                                               .n = num_min((int64_t)ids.n, MOST),
-                                               .threads = c->out.threads,
-                                               .interrupt = c->out.interrupt},
-                         err));
+    const WeightType *type = c->form_options.type;
+    const Value *bits = &c->value[BITS];
+    const double most = bits->given ? bits->real : quant_bits(type->quant) + 0.35;
+    TRY(calibrated_by(c->value[CALIBRATE].text, c->value[TOKENS].integer, c->from, &c->model,
+                      type->quant, c->out.threads, c->out.interrupt, out, err));
+    c->out.context = *out;
+    c->out.importance = calibration_importance;
+    if (type->quant.kind == QUANT_NONE)
+        return CVN_OK;
+    c->form_options.eight = calibration_choose(*out, type->quant, most, &c->arena);
     c->out.round = calibration_round;
-    c->out.round_context = *out;
     return CVN_OK;
 }
 
@@ -314,23 +315,27 @@ static int convert_all(void *of, cvn_err *err)
     if (has.kind && has.kind == type->quant.kind && has.group == type->quant.group)
         return err_set(err, CVN_EINVAL, "'%s' is in %s already", c->from,
                        quant_text(has, text, sizeof text));
-    if (v[CALIBRATE].given && type->quant.kind != QUANT_INT4)
-        return err_set(err, CVN_EINVAL, "--calibrate is for the types int4 to int4:128");
+    if (v[CALIBRATE].given && type->quant.kind != QUANT_INT4 &&
+        (!type->block || type->block == BLOCK_Q8_0))
+        return err_set(err, CVN_EINVAL,
+                       "--calibrate is for the types int4 to int4:128 and q4_0 to q6_k");
+    if (v[BITS].given && type->quant.kind != QUANT_INT4)
+        return err_set(err, CVN_EINVAL, "--bits is for the types int4 to int4:128");
     io_widen(&c->model);
     if (c->form == GGUF)
         TRY(tokenizer_keys(c, err));
-    TRY(forms[c->form].make(&c->out, &c->form_options, err));
-    TRY(open_staging(c, err));
     SCOPED(close_calibration) Calibration *calibration = NULL;
     if (v[CALIBRATE].given)
         TRY(calibrate(c, &calibration, err));
+    TRY(forms[c->form].make(&c->out, &c->form_options, err));
+    TRY(open_staging(c, err));
     TRY(out_write(&c->out, c->staging, err));
     if (!forms[c->form].file)
         TRY(copy_tokenizer(c, err));
     if (c->form == HF && c->model.gguf)
         TRY(write_card(c, err));
     if (c->form == HF)
-        TRY(model_write(form_hf_model(&c->model, type, &c->arena), c->staging, err));
+        TRY(model_write(form_hf_model(&c->model, &c->form_options, &c->arena), c->staging, err));
     return commit(c, err);
 }
 
@@ -414,7 +419,8 @@ const Command command_quantize = {
         "quantize my-llama small --to int4:32\ta quarter, a scale for every 32 weights\n",
     .notes =
         "OUT is a folder that is read in place: q, k, v, o, gate, up, down and the output head "
-        "in 8 or 4 bits, norms and the embedding as they were. int4 is int4:64. "
+        "in 8 or 4 bits, norms and the embedding as they were. int4 is int4:32, the head in 8 "
+        "bits. "
         "docs/QUANTIZATION.md says what it costs in quality.",
     .operands = "IN and OUT",
     .model_first = true,

@@ -42,7 +42,7 @@ static void add_spelling(StrBuf *out, const Option *option)
         strbuf_printf(out, "-%c, ", option->letter);
     strbuf_printf(out, "--%s", option->name);
     if (option->kind != ARG_FLAG)
-        strbuf_printf(out, " %s", option->value);
+        strbuf_printf(out, option->optional ? " [%s]" : " %s", option->value);
 }
 
 /* The help phrase, what may be chosen, and the value when nothing is said. */

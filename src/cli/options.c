@@ -286,6 +286,11 @@ static int parse_option(Args *args, const Command *command, int argc, char **arg
             return err_set(err, CVN_EINVAL, "%s takes no value", source.name);
         text = "1";
     } else if (!text) {
+        const bool bare = *i == argc || (argv[*i][0] == '-' && argv[*i][1]);
+        if (option->optional && bare) {
+            args->value[k] = (Value){.given = true, .on_command_line = true, .text = ""};
+            return CVN_OK;
+        }
         if (*i == argc)
             return err_set(err, CVN_EINVAL, "%s needs a value: %s %s", source.name, source.name,
                            option->value);
@@ -499,6 +504,8 @@ static int check_input(const Option *option, const Value *value, const char *pat
     SCOPED(strbuf_free) StrBuf near = {0};
     size_t named;
     path = option->named ? option_named(path, &named) : path;
+    if (option->optional && !*path)
+        return CVN_OK;
     if (strcmp(path, "-") == 0 || file_exists(path) ||
         (option->weighed && file_exists(source_path(path, NULL).text)))
         return CVN_OK;

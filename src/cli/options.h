@@ -54,7 +54,9 @@ typedef struct Option {
     bool brief;    /* ARG_CHOICE: help names some choices itself, and all are not listed */
     int group;     /* options of one group exclude each other; 0: none */
     double low, high; /* range of numbers; both 0: any that is not negative */
-    bool or_shape;    /* ARG_CHOICE of presets: may be a shape of one's own (model/presets.h) */
+    /* ARG_INPUT: may stand without its value before another option and at the end; the value is "" then. */
+    bool optional;
+    bool or_shape; /* ARG_CHOICE of presets: may be a shape of one's own (model/presets.h) */
     /* Options, by a blank apart, beside which this one would say nothing; or NULL. */
     const char *refuses;
     int (*check)(const char *text, cvn_err *err); /* ARG_TEXT: refuses a value, or NULL */

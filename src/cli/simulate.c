@@ -196,7 +196,7 @@ static double weight_bytes(const Model *model)
     const BlockInfo *block = q->kind == QUANT_BLOCKS ? &block_info[q->blocks->block] : NULL;
     return block                   ? (double)block->bytes / (double)block->elements
            : q->kind == QUANT_INT8 ? 1
-           : q->kind == QUANT_INT4 ? 0.53125
+           : q->kind == QUANT_INT4 ? quant_bits(*q) / 8
                                    : 2;
 }
 

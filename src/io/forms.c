@@ -71,13 +71,15 @@ static int put_safetensors(Out *out, const ParamList *params, const SaveFiles *f
     return CVN_OK;
 }
 
-Model *form_hf_model(const IoModel *model, const WeightType *type, Arena *arena)
+Model *form_hf_model(const IoModel *model, const FormOptions *o, Arena *arena)
 {
     Model *written = model_copy(model->desc, arena);
     model_set_hf_pairs(written);
-    model_set_quant(written, type->quant);
-    if (type->quant.kind == QUANT_NONE)
-        model_set_dtype(written, type->dtype);
+    model_set_quant(written, o->type->quant);
+    if (o->type->quant.kind == QUANT_NONE)
+        model_set_dtype(written, o->type->dtype);
+    if (o->type->quant.kind == QUANT_INT4)
+        model_set_eight(written, o->eight);
     return written;
 }
 
@@ -94,7 +96,7 @@ static void save_files_add_tensor(SaveFiles *files, const ParamList *params, int
 
 int form_hf(Out *out, const FormOptions *o, cvn_err *err)
 {
-    const Model *written = form_hf_model(out->model, o->type, out->arena);
+    const Model *written = form_hf_model(out->model, o, out->arena);
     cvn_dtype dtype = model_dtype(written);
     ParamList params;
     if (o->type->block)

@@ -23,10 +23,11 @@ typedef struct FormOptions {
     int parts;                 /* of Meta */
     uint64_t shard_bytes;      /* of Hugging Face: most in a file */
     const GgufKeys *tokenizer; /* or NULL */
+    const bool *eight;         /* of int4: the matrices in int8 (model_set_eight); or NULL */
 } FormOptions;
 
 /* The model of the folder that form_hf writes, in the arena. */
-Model *form_hf_model(const IoModel *model, const WeightType *type, Arena *arena);
+Model *form_hf_model(const IoModel *model, const FormOptions *options, Arena *arena);
 int form_hf(Out *out, const FormOptions *options, cvn_err *err);
 int form_meta(Out *out, const FormOptions *options, cvn_err *err);
 int form_gguf(Out *out, const FormOptions *options, cvn_err *err);

@@ -124,6 +124,9 @@ static void encode_rows(void *context, int thread, int n_threads)
                                                             : 1);
     bool same = p->type.block && t->coding == IO_BLOCKS && t->block->kind == p->type.block &&
                 !t->n_parts && !t->adapter && p->columns == width;
+    const float *importance =
+        p->type.block && r->out->importance ? r->out->importance(r->out->context, p->param) : NULL;
+    importance = importance ? importance + p->column : NULL;
     for (int64_t i = begin; i < end; i++) {
         int64_t from = row_in_model(r->out, p->param, p->row + r->first + i);
         float *values = r->values + i * p->columns;
@@ -141,7 +144,7 @@ static void encode_rows(void *context, int thread, int n_threads)
             quant_row(&p->param->quant, values, p->columns, to,
                       r->scales + (size_t)(r->first + i) * scale_bytes(&p->param->quant));
         else if (p->type.block)
-            block_encode(p->type.block, values, NULL, p->columns, to);
+            block_encode(p->type.block, values, importance, p->columns, to);
         else
             io_encode(p->type.dtype, values, p->columns, to);
     }
@@ -278,7 +281,7 @@ static int write_rounded(Writing *w, const OutPiece *p, cvn_err *err)
         w->there = 0;
     for (int turn = known ? 0 : 1; turn < (known ? 1 : 2); turn++) {
         if (turn == 1)
-            TRY(out->round(out->round_context, p->param, false, model, model + n, err));
+            TRY(out->round(out->context, p->param, false, model, model + n, err));
         for (int64_t i = 0; i < f->n; i++) {
             const size_t a = (size_t)i, b = (size_t)row_in_model(out, p->param, i);
             uint8_t *to = turn ? file : model;
@@ -289,7 +292,7 @@ static int write_rounded(Writing *w, const OutPiece *p, cvn_err *err)
         }
     }
     if (known) {
-        TRY(out->round(out->round_context, p->param, true, model, model + n, err));
+        TRY(out->round(out->context, p->param, true, model, model + n, err));
         w->at += p->n;
         return CVN_OK;
     }

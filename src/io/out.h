@@ -40,6 +40,9 @@ typedef struct OutFile {
     uint64_t bytes;
 } OutFile;
 
+/* What the square of an error in each column of a parameter counts, [columns]; NULL: all alike. */
+typedef const float *OutImportance(void *context, const Param *param);
+
 /* Gives the numbers and scales of a quantized parameter, rows as the model has them, in place of quant_row. `known`: they are
    there, from an earlier attempt. */
 typedef int OutRound(void *context, const Param *param, bool known, uint8_t *q, void *scale,
@@ -55,8 +58,9 @@ typedef struct Out {
     int threads; /* 0: as many as the machine has */
     const volatile int *interrupt;
     OutRound *round; /* called for each quantized parameter, in the order of the pieces; or NULL */
-    void *round_context;
-    int64_t too_large; /* numbers that became infinite in f16 */
+    OutImportance *importance; /* asked for by encoders of blocks; or NULL */
+    void *context;             /* of both */
+    int64_t too_large;         /* numbers that became infinite in f16 */
 } Out;
 
 /* Adds a file, and pieces to the one added last. */

@@ -1,5 +1,6 @@
 #include "model/block.h"
 #include "base/map.h"
+#include "model/kinds.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -73,6 +74,12 @@ void model_set_dtype(Model *m, cvn_dtype dtype)
 void model_set_quant(Model *m, QuantScheme scheme)
 {
     m->quant = scheme;
+    m->eight = NULL;
+}
+
+void model_set_eight(Model *m, const bool *eight)
+{
+    m->eight = eight;
 }
 
 void model_set_blocks(Model *m, const unsigned char *blocks)
@@ -316,6 +323,9 @@ void model_add_identity(const Model *m, int64_t length, StrBuf *out)
             strbuf_printf(out, "layer %" PRId64 " with norms %d ", i, (int)a->qk_norm);
     }
     strbuf_printf(out, "%d %" PRId64 " ", (int)m->quant.kind, m->quant.group);
+    if (m->eight)
+        strbuf_add(out, (const char *)m->eight,
+                   (size_t)m->layers * PARAM_KIND_COUNT * sizeof *m->eight);
 }
 
 uint64_t model_hash(const Model *m)

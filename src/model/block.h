@@ -133,6 +133,8 @@ struct Model {
     DropoutRates dropout;  /* of training */
     double init_range;     /* standard deviation of fresh weights */
     QuantScheme quant;     /* how the matrices are quantized */
+    /* [layers, PARAM_KIND_COUNT] of an int4 model: the matrices that are in int8; the arena's; NULL: none but the head */
+    const bool *eight;
     /* [parameters] of each its kind of blocks, or BLOCK_NONE (graph/blocks.h); borrowed of
                                     a model's files; NULL: none */
     const unsigned char *blocks;

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/json_file.h"
 #include "base/json_reader.h"
+#include "model/params.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -123,8 +124,46 @@ static void get_dtype(JsonReader *r, const char *key, cvn_dtype *out)
     json_wrong_type(r, key, json_get(r, key), "\"float32\", \"bfloat16\" or \"float16\"");
 }
 
+#define EIGHT_KEY "modules_in_int8"
+
+/* "model.layers.3.mlp.down_proj", of a matrix. */
+static const char *module_of(const Model *m, ParamKind kind, int layer, char *text, size_t size)
+{
+    const char *name = param_tensor(m, kind, NAMING_HF, layer, text, size);
+    if (name)
+        text[strlen(text) - strlen(".weight")] = '\0';
+    return name ? name : "";
+}
+
+/* The matrices of an int4 model that are in 8 bits, by the names of their modules. */
+static void read_eight(JsonReader *r, Model *m, Arena *arena)
+{
+    const json_t *list = json_get(r, EIGHT_KEY), *name;
+    size_t i;
+    bool *eight =
+        list ? arena_array(arena, (size_t)m->layers * PARAM_KIND_COUNT, sizeof *eight) : NULL;
+    if (list && !json_is_array(list))
+        json_wrong_type(r, EIGHT_KEY, list, "a list of modules");
+    json_array_foreach(list, i, name)
+    {
+        bool found = false;
+        char text[128];
+        for (int64_t at = 0; at < m->layers * PARAM_KIND_COUNT && !found; at++) {
+            const ParamKind kind = (ParamKind)(at % PARAM_KIND_COUNT);
+            if (!param_kind_is_matrix(kind) || !json_is_string(name))
+                continue;
+            eight[at] |= found =
+                strcmp(module_of(m, kind, (int)(at / PARAM_KIND_COUNT), text, sizeof text),
+                       json_string_value(name)) == 0;
+        }
+        if (!found)
+            json_wrong_type(r, EIGHT_KEY, name, "the name of a matrix in a layer");
+    }
+    m->eight = eight;
+}
+
 /* Ours only: what others quantize is numbers to the model, and known where files are read (io/packed.h). */
-static void read_quantization(JsonReader *r, Model *c)
+static void read_quantization(JsonReader *r, Model *c, Arena *arena)
 {
     const json_t *object = json_get(r, "quantization_config");
     if (!object || is_off(object) || r->code != CVN_OK)
@@ -149,6 +188,10 @@ static void read_quantization(JsonReader *r, Model *c)
                           r->file, bits, group);
     else
         c->quant = (QuantScheme){.kind = int8 ? QUANT_INT8 : QUANT_INT4, .group = group};
+    if (r->code == CVN_OK && int4) {
+        read_eight(&q, c, arena);
+        r->code = q.code;
+    }
 }
 
 /* ---- the family's settings ---- */
@@ -299,7 +342,7 @@ int model_parse(Model **model, const char *file, const json_t *said, const json_
     TRY(rope_read_json(m, file, json, arena, err));
     get_dtype(&r, "torch_dtype", &m->dtype);
     get_dtype(&r, "dtype", &m->dtype);
-    read_quantization(&r, m);
+    read_quantization(&r, m, arena);
     get_ids(&r, "bos_token_id", m, &m->begin);
     get_ids(&r, "eos_token_id", m, &m->end);
     json_get_real(&r, "attn_pdrop", &m->dropout.attention);
@@ -354,6 +397,18 @@ static json_t *token_ids(const SpecialIds *ids)
     json_t *list = json_array();
     for (int i = 0; i < ids->n; i++)
         list = json_append(list, json_integer(ids->id[i]));
+    return list;
+}
+
+static json_t *eight_json(const Model *m)
+{
+    char text[128];
+    json_t *list = json_array();
+    for (int64_t i = 0; i < m->layers * PARAM_KIND_COUNT; i++)
+        if (m->eight[i])
+            list = json_append(
+                list, json_string(module_of(m, (ParamKind)(i % PARAM_KIND_COUNT),
+                                            (int)(i / PARAM_KIND_COUNT), text, sizeof text)));
     return list;
 }
 
@@ -440,9 +495,10 @@ json_t *model_json(const Model *m, cvn_err *err)
     json = sorted(json);
     if (m->quant.kind != QUANT_NONE) /* a group of 0 means whole rows */
         json = json_with(json, "quantization_config",
-                         json_pack("{s:s, s:i, s:I}", "quant_method", "caravan", "bits",
+                         json_pack("{s:s, s:i, s:I, s:o*}", "quant_method", "caravan", "bits",
                                    m->quant.kind == QUANT_INT8 ? 8 : 4, "group_size",
-                                   (json_int_t)m->quant.group));
+                                   (json_int_t)m->quant.group, EIGHT_KEY,
+                                   m->eight ? eight_json(m) : NULL));
     if (code == CVN_OK && !json)
         err_set(err, CVN_EMEM, "no memory for a config.json");
     if (code != CVN_OK) {

@@ -63,6 +63,8 @@ Model *model_of_layers(const Model *model, int64_t layers, Arena *arena);
 void model_set_context(Model *model, int64_t context);
 void model_set_dtype(Model *model, cvn_dtype dtype);
 void model_set_quant(Model *model, QuantScheme scheme);
+/* See block.h; set_quant takes it away. */
+void model_set_eight(Model *model, const bool *eight);
 /* See block.h; NULL: none. */
 void model_set_blocks(Model *model, const unsigned char *blocks);
 /* The order of rotary pairs in the rows of weights: side by side, as in GGUF files and Meta's, or half a head apart. */

@@ -307,7 +307,11 @@ void params_list(ParamList *list, const Model *config, Arena *arena)
         }
         for (int d = 0; d < param->n_rows; d++)
             rows *= param->dims[d];
-        param->quant = quant_form(config->quant, rows, param->n / rows);
+        const bool eight =
+            param->kind == PARAM_LM_HEAD ||
+            (config->eight && config->eight[param->layer * PARAM_KIND_COUNT + param->kind]);
+        param->quant = quant_form(eight ? (QuantScheme){.kind = QUANT_INT8} : config->quant, rows,
+                                  param->n / rows);
         set_form(param, PARAM_QUANTIZED,
                  (int64_t)cvn_dtype_bytes(param->quant.dtype, param->quant.k));
     }

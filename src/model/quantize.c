@@ -104,6 +104,11 @@ QuantForm quant_form(QuantScheme scheme, int64_t n, int64_t k)
     return form;
 }
 
+double quant_bits(QuantScheme scheme)
+{
+    return 4 + 16 / (double)scheme.group;
+}
+
 /* The largest magnitude, with its sign. A NaN counts as 0: weights with NaN are reported elsewhere. */
 static float extreme(const float *x, int64_t n)
 {

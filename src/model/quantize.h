@@ -10,6 +10,9 @@
  *     int4:G    q in -8 … 7, one bf16 scale per output channel and G neighbours in k; of some scales
  *               the one with the least squared error, the scale being rounded first
  *
+ * Of int4 the output head is in int8: its errors reach the text at once, and they cost several times what those of other
+ * matrices do (docs/QUANTIZATION.md).
+ *
  * A weight whose columns do not divide into groups of G takes the largest half, quarter … of G that
  * they do (down to 8), and one with none is int8.
  *
@@ -25,7 +28,7 @@
 
 #include <stddef.h>
 
-enum { QUANT_DEFAULT_GROUP = 64 };
+enum { QUANT_DEFAULT_GROUP = 32 };
 
 typedef enum QuantKind {
     QUANT_NONE,
@@ -85,6 +88,9 @@ typedef struct QuantForm {
 
 /* How the scheme, which is not QUANT_NONE, quantizes a weight. */
 QuantForm quant_form(QuantScheme scheme, int64_t n, int64_t k);
+
+/* Bits of a weight in int4, where rows divide into groups, its scale included. */
+double quant_bits(QuantScheme scheme);
 
 /* Quantizes columns of a row, of int8 all of them and of int4 whole groups, with their scales: q and scale lie as in a row of
    the weight. */
