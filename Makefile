@@ -21,7 +21,7 @@ ifeq ($(filter setup demo test,$(MAKECMDGOALS)),)
   check = --check
 endif
 
-.PHONY: all help setup needs demo test bench oracles format check sanitize tsan arm fuzz install uninstall package wheel clean
+.PHONY: all help setup needs demo test bench oracles format check sanitize tsan arm fuzz install uninstall package wheel dist clean
 
 all: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) -j$(JOBS)
@@ -45,6 +45,7 @@ help:
 ## make uninstall  remove what the last `make install` of this folder wrote
 ## make package    Debian packages, caravan and caravan-mpi, in build/
 ## make wheel      the Python package, in build/dist/
+## make dist       the sources and a bill of materials of the last commit, in build/dist/
 ## make clean      remove all build folders
 
 $(BUILD)/build.ninja: | needs
@@ -98,11 +99,15 @@ install: $(BUILD)/build.ninja
 package: $(BUILD)/build.ninja
 	@cmake -DCMAKE_INSTALL_PREFIX=/usr $(BUILD) >/dev/null
 	@ninja -C $(BUILD) -j$(JOBS) installed
-	@cd $(BUILD) && cpack >/dev/null && ls caravan*.deb
+	@cd $(BUILD) && SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || date +%s)} cpack >/dev/null && \
+	    ls caravan*.deb
 
 wheel: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) -j$(JOBS) caravan_shared
 	@tools/wheel.py $(BUILD)/libcaravan.so $$(sed -n 's/^CMAKE_PROJECT_VERSION:.*=//p' $(BUILD)/CMakeCache.txt) $(BUILD)/dist
+
+dist:
+	@tools/dist.sh $(BUILD)/dist
 
 uninstall:
 	@test -f $(BUILD)/install_manifest.txt || { echo "nothing was installed from $(BUILD)"; exit 1; }

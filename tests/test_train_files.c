@@ -3,6 +3,9 @@
 #include "shell.h"
 #include "splitmix.h"
 
+#include <jansson.h>
+#include <math.h>
+
 #define RUN                                                                                        \
     "caravan train --data text --preset stories260k --tokenizer " CVN_TEST_DATA                    \
     "/chat/tokenizer.json --seq 32 --batch 2 -t 2 "
@@ -28,9 +31,51 @@ static void a_run_has_its_files(void **state)
            "grep -c -e '\"bos_token\": \"<|begin_of_text|>\"' -e '\"eos_token\": \"<|' "
            "run/tokenizer_config.json",
            "2\n");
+    expect(0, "cat run/metrics.prom", "caravan_train_step{run=\"run\"} 8\n");
     expect(1, RUN "--steps 8 --out run 2>&1", "holds a run already");
     expect(0, "caravan train --resume run --steps 10 2>&1", "finished after step 10 of 10");
     expect(0, "wc -l <run/metrics.jsonl; ls run/tensorboard | wc -l", "10\n");
+}
+
+/* Of a line of the history, which is that of W&B: its numbers, by the tags of the event files. */
+static void the_history_is_that_of_the_metrics(void **state)
+{
+    char line[4096], other[4096];
+    FILE *history = fopen(in_scratch("run/wandb-history.jsonl"), "r"),
+         *metrics = fopen(in_scratch("run/metrics.jsonl"), "r");
+    assert_true(history && metrics);
+    double runtime = 0, timestamp = 1.6e9;
+    for (int step = 1; step <= 10; step++) {
+        assert_true(fgets(line, sizeof line, history) && fgets(other, sizeof other, metrics));
+        json_auto_t *h = json_loads(line, 0, NULL), *m = json_loads(other, 0, NULL);
+        assert_int_equal(json_integer_value(json_object_get(h, "_step")), step);
+        assert_true(json_equal(json_object_get(h, "train/loss"), json_object_get(m, "loss")));
+        assert_true(json_equal(json_object_get(h, "speed/mfu"), json_object_get(m, "mfu")));
+        runtime += json_number_value(json_object_get(m, "seconds"));
+        assert_true(fabs(json_number_value(json_object_get(h, "_runtime")) - runtime) < 1e-3);
+        double now = json_number_value(json_object_get(h, "_timestamp"));
+        assert_true(now >= timestamp && now < 1e11);
+        timestamp = now;
+    }
+    assert_null(fgets(line, sizeof line, history));
+    fclose(history);
+    fclose(metrics);
+}
+
+static void the_dashboard_asks_for_numbers_that_are_written(void **state)
+{
+    expect(0,
+           "caravan train --data text --preset stories260k --tokenizer " CVN_TEST_DATA
+           "/chat/tokenizer.json --seq 32 --batch 2 -t 1 --mesh data=2 --steps 2 "
+           "--validation text --evaluate-every 1 --out many 2>&1",
+           "finished");
+    expect(0,
+           "for m in $(grep -o 'caravan_train_[a-z_]*' " CVN_TEST_DATA
+           "/../../examples/grafana-training.json | sort -u); do grep -q \"^$m{run=\" "
+           "many/metrics.prom && echo has || echo \"$m is missing\"; done | sort | uniq -c | "
+           "tr -d ' '",
+           "12has\n");
+    expect(0, "grep -c '^# TYPE caravan_train_[a-z_]* gauge$' many/metrics.prom", "12\n");
 }
 
 static void a_report_says_what_was_used(void **state)
@@ -322,6 +367,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mistakes_are_told_before_the_data_are_read),
         cmocka_unit_test(a_run_has_its_files),
+        cmocka_unit_test(the_history_is_that_of_the_metrics),
+        cmocka_unit_test(the_dashboard_asks_for_numbers_that_are_written),
         cmocka_unit_test(a_report_says_what_was_used),
         cmocka_unit_test(a_finished_run_says_so_and_stays_as_it_is),
         cmocka_unit_test(a_run_that_trains_is_no_run_that_ended),

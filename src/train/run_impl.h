@@ -6,6 +6,8 @@
 #include "train/checkpoint/checkpoint.h"
 #include "train/data/data.h"
 #include "train/outlier.h"
+#include "train/report/history.h"
+#include "train/report/prometheus.h"
 #include "train/report/report.h"
 #include "train/report/tensorboard.h"
 #include "train/run.h"
@@ -66,6 +68,8 @@ typedef struct RunSaving {
 typedef struct RunLog {
     Metrics metrics; /* owned */
     EventFile board; /* owned */
+    History history; /* owned */
+    double exported; /* when metrics.prom was written */
     Samples samples; /* owned */
     bool no_room;    /* the metrics wait for room, and that was said */
 } RunLog;

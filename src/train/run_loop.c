@@ -116,6 +116,7 @@ static void save(Run *r)
     look_at_save(r, true, &err);
     err = (cvn_err){0};
     int code = run_is_first(r) ? step_lines_sync(&r->log.metrics.lines, &err) : CVN_OK;
+    code = run_is_first(r) && !code ? step_lines_sync(&r->log.history.lines, &err) : code;
     code = code ? code : train_state_fetch(&r->trainer.state, &r->trainer.rt, &err);
     if (run_together(r, code, &err) || checkpoint_save(r->saving.writer, state_of(r), &err))
         not_saved(r, step, &err);
@@ -212,8 +213,10 @@ static void record(Run *r, const MetricsRow *row)
     cvn_err err = {0};
     if (!run_is_first(r))
         return;
-    bool failed =
-        metrics_add(&r->log.metrics, row, &err) || event_file_add(&r->log.board, row, &err);
+    bool failed = metrics_add(&r->log.metrics, row, &err) ||
+                  event_file_add(&r->log.board, row, &err) ||
+                  history_add(&r->log.history, row, &err) ||
+                  prometheus_write(r->out, r->config.steps, row, &r->log.exported, &err);
     if (failed && !r->log.no_room)
         run_warn(r, "the metrics of step %" PRId64 " and later ones wait for room: %s", row->step,
                  err.message);

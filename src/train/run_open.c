@@ -442,6 +442,7 @@ static int open_files(Run *r, cvn_err *err)
         return r->saving.writer ? CVN_OK : err->code;
     TRY(metrics_open(&r->log.metrics, r->out, saved->step, err));
     TRY(samples_open(&r->log.samples, r->out, saved->step, err));
+    TRY(history_open(&r->log.history, r->out, saved->step, err));
     return saved->step >= c->steps && run_has_last_text(r)
                ? CVN_OK /* nothing is to come */
                : event_file_open(&r->log.board, r->out, saved->step, err);
@@ -467,7 +468,8 @@ static int open_all(void *of, cvn_err *err)
     static const char *const of_mesh[] = {"layout", "overlap"};
     const Opening *o = of;
     Run *r = o->run;
-    r->log.metrics.lines.fd = r->log.board.fd = r->log.samples.lines.fd = -1;
+    r->log.metrics.lines.fd = r->log.history.lines.fd = -1;
+    r->log.board.fd = r->log.samples.lines.fd = -1;
     r->saving.step = r->folder.lock = -1;
     r->export_dtype = CVN_DTYPE_COUNT;
     r->result.loss = NAN;
@@ -515,6 +517,7 @@ void run_close(Run *r)
     checkpoint_writer_free(r->saving.writer);
     samples_close(&r->log.samples);
     event_file_close(&r->log.board);
+    history_close(&r->log.history);
     metrics_close(&r->log.metrics);
     trainer_close(&r->trainer);
     data_free(r->rows.data);

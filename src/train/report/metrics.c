@@ -7,27 +7,36 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-/* The keys, in the order in which they are written. */
-static const struct Key {
-    const char *name;
-    size_t offset; /* of a double in MetricsRow */
-    bool optional; /* may be left out */
-    bool zero;     /* left out when it is 0; else, when it is NAN */
-} keys[] = {
-    {"loss", offsetof(MetricsRow, loss), false, false},
-    {"lr", offsetof(MetricsRow, lr), false, false},
-    {"grad_norm", offsetof(MetricsRow, grad_norm), false, false},
-    {"tokens_per_second", offsetof(MetricsRow, tokens_per_second), false, false},
-    {"mfu", offsetof(MetricsRow, mfu), false, false},
-    {"seconds", offsetof(MetricsRow, seconds), false, false},
-    {"validation_loss", offsetof(MetricsRow, validation_loss), true, false},
-    {"comm_seconds", offsetof(MetricsRow, comm_seconds), true, true},
-    {"comm_exposed_seconds", offsetof(MetricsRow, comm_exposed_seconds), true, true},
-    {"comm_bytes", offsetof(MetricsRow, comm_bytes), true, true},
-    {"accuracy", offsetof(MetricsRow, accuracy), true, true},
+static const MetricsKey keys[] = {
+    {"loss", "train/loss", "mean over the step's tokens, in nats", offsetof(MetricsRow, loss),
+     false, false},
+    {"lr", "train/lr", "learning rate", offsetof(MetricsRow, lr), false, false},
+    {"grad_norm", "train/grad_norm", "norm of the gradient before clipping",
+     offsetof(MetricsRow, grad_norm), false, false},
+    {"tokens_per_second", "speed/tokens_per_second", "of the step",
+     offsetof(MetricsRow, tokens_per_second), false, false},
+    {"mfu", "speed/mfu", "model FLOPs utilisation, 0 to 1", offsetof(MetricsRow, mfu), false,
+     false},
+    {"seconds", "speed/seconds", "wall time of the step", offsetof(MetricsRow, seconds), false,
+     false},
+    {"validation_loss", "validation/loss", "in nats, where it was measured",
+     offsetof(MetricsRow, validation_loss), true, false},
+    {"comm_seconds", "communication/seconds", "of collectives in flight, per device",
+     offsetof(MetricsRow, comm_seconds), true, true},
+    {"comm_exposed_seconds", "communication/exposed_seconds", "of these, with nothing else done",
+     offsetof(MetricsRow, comm_exposed_seconds), true, true},
+    {"comm_bytes", "communication/bytes", "that a device sent", offsetof(MetricsRow, comm_bytes),
+     true, true},
+    {"accuracy", "train/accuracy", "part of the pairs of answers that is in order",
+     offsetof(MetricsRow, accuracy), true, true},
 };
 
 enum { KEYS = sizeof keys / sizeof *keys };
+
+const MetricsKey *metrics_key(int i)
+{
+    return i < KEYS ? &keys[i] : NULL;
+}
 
 /* False when memory ran out. */
 static bool keep_row(Metrics *metrics, const MetricsRow *row)
@@ -73,7 +82,7 @@ int metrics_add(Metrics *metrics, const MetricsRow *row, cvn_err *err)
     strbuf_printf(&line, "{\"step\":%" PRId64, row->step);
     for (int key = 0; key < KEYS; key++) {
         double value = metrics_number(row, keys[key].offset);
-        if (keys[key].zero && !(value > 0))
+        if (!metrics_has(row, &keys[key]))
             continue;
         if (isfinite(value))
             strbuf_printf(&line, ",\"%s\":%.9g", keys[key].name, value);

@@ -44,10 +44,28 @@ typedef struct MetricsRow {
     double accuracy; /* of pairs of answers, 0 to 1 */
 } MetricsRow;
 
+/* A number of a row: its key here, its tag in TensorBoard's event files and W&B's history, and what it is. */
+typedef struct MetricsKey {
+    const char *name, *tag, *about;
+    size_t offset; /* of a double in MetricsRow */
+    bool optional; /* may be left out */
+    bool zero;     /* left out when it is 0; else, when it is NAN */
+} MetricsKey;
+
+/* The i-th, in the order in which they are written; NULL past the last. */
+const MetricsKey *metrics_key(int i);
+
 /* The number at an offset of the row. */
 static inline double metrics_number(const MetricsRow *row, size_t offset)
 {
     return *(const double *)(const void *)((const char *)row + offset);
+}
+
+/* Whether a row has a number, finite or not. */
+static inline bool metrics_has(const MetricsRow *row, const MetricsKey *key)
+{
+    double number = metrics_number(row, key->offset);
+    return !key->optional || (key->zero ? number > 0 : number == number);
 }
 
 /* The lines of a run, on the disk and in memory (96 bytes each), for the report. */

@@ -160,21 +160,10 @@ static void put_scalar(StrBuf *summary, const char *tag, double number)
 int event_file_add(EventFile *events, const MetricsRow *row, cvn_err *err)
 {
     StrBuf event = event_at(row->step), summary = {0};
-    put_scalar(&summary, "train/loss", row->loss);
-    put_scalar(&summary, "train/lr", row->lr);
-    put_scalar(&summary, "train/grad_norm", row->grad_norm);
-    put_scalar(&summary, "speed/tokens_per_second", row->tokens_per_second);
-    put_scalar(&summary, "speed/mfu", row->mfu);
-    put_scalar(&summary, "speed/seconds", row->seconds);
-    if (row->accuracy > 0)
-        put_scalar(&summary, "train/accuracy", row->accuracy);
-    if (!isnan(row->validation_loss))
-        put_scalar(&summary, "validation/loss", row->validation_loss);
-    if (row->comm_seconds > 0) {
-        put_scalar(&summary, "communication/seconds", row->comm_seconds);
-        put_scalar(&summary, "communication/exposed_seconds", row->comm_exposed_seconds);
-        put_scalar(&summary, "communication/bytes", row->comm_bytes);
-    }
+    const MetricsKey *key;
+    for (int i = 0; (key = metrics_key(i)); i++)
+        if (metrics_has(row, key))
+            put_scalar(&summary, key->tag, metrics_number(row, key->offset));
     put_message(&event, EVENT_SUMMARY, &summary);
     return write_record(events, &event, err);
 }

@@ -38,9 +38,7 @@ typedef struct EventFile {
 /* A new file for a run that goes on after `step` (0: begins). The folders are made if need be. */
 int event_file_open(EventFile *events, const char *run, int64_t step, cvn_err *err);
 
-/* The row's numbers as scalars: train/loss, train/lr, train/grad_norm, speed/tokens_per_second,
- * speed/mfu, speed/seconds, validation/loss where there is one, and communication/seconds,
- * communication/exposed_seconds and communication/bytes where there is any. */
+/* The row's numbers as scalars, by their tags (metrics.h). */
 int event_file_add(EventFile *events, const MetricsRow *row, cvn_err *err);
 
 /* A text made at a step, shown under `tag` in the Text tab. The tab reads Markdown; every line is
