@@ -441,6 +441,26 @@ static void blocks_are_made_while_loading(void **state)
     expect(2, "caravan plan -p llama3.2-1b -q q4_2 2>&1", "did you mean q4_");
 }
 
+/* There by GGUF and back: the card of a folder is the keys of a file, and they are a card again. */
+static void names_and_licences_stay(void **state)
+{
+    (void)state;
+    random_folder("carded", small_config(), CVN_F32);
+    expect(0,
+           "printf '%s\\n' --- 'language: en' 'license: \"apache-2.0\"' 'license_link: ./LICENSE' "
+           "--- '' "
+           "'# Camel 1' 'text' '# more' >carded/README.md && "
+           "caravan convert carded carded.gguf 2>/dev/null && "
+           "strings carded.gguf | grep -A1 -E 'general.(name|license)'",
+           "Camel 1");
+    expect(0, "caravan convert carded.gguf again 2>/dev/null && cat again/README.md",
+           "---\nlicense: apache-2.0\nlicense_link: ./LICENSE\n---\n# Camel 1\n");
+    expect(0,
+           "rm carded/README.md && caravan convert carded carded.gguf --force 2>/dev/null && "
+           "caravan convert carded.gguf plain 2>/dev/null && cat plain/README.md",
+           "# carded\n");
+}
+
 static void expect_ids(const Tokenizer *a, const Tokenizer *b, const char *text, size_t n,
                        const char *what)
 {
@@ -521,6 +541,7 @@ int main(void)
         cmocka_unit_test(important_elements_are_nearer),
         cmocka_unit_test(blocks_are_made_while_loading),
         cmocka_unit_test(names_of_types_are_read_in_any_case),
+        cmocka_unit_test(names_and_licences_stay),
         cmocka_unit_test(tokenizers_are_the_same_in_gguf_files),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);

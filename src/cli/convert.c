@@ -7,6 +7,7 @@
 #include "cli/common.h"
 #include "cli/run_model.h"
 #include "cli/terminal.h"
+#include "io/card.h"
 #include "io/forms.h"
 #include "io/save.h"
 #include "text/gguf_write.h"
@@ -194,17 +195,14 @@ static int write_tokenizer_config(Convert *c, cvn_err *err)
 /* The name and the licence that a GGUF file says, as a model card has them. */
 static int write_card(Convert *c, cvn_err *err)
 {
-    const char *name = gguf_string(c->model.gguf, "general.name", &c->arena);
-    const char *license = gguf_string(c->model.gguf, "general.license", &c->arena);
-    SCOPED(strbuf_free) StrBuf card = {0};
-    if ((!name && !license) || file_has(c->to, "README.md")) /* somebody's own */
+    Card card;
+    if (file_has(c->to, "README.md")) /* somebody's own */
         return CVN_OK;
-    if (license && !strpbrk(license, "\r\n"))
-        strbuf_printf(&card, "---\nlicense: %s\n---\n", license);
-    strbuf_printf(&card, "# %s\n", name ? name : c->form_options.name);
-    if (card.failed)
-        return err_set(err, CVN_EMEM, "no memory for README.md");
-    return file_write(file_path(c->staging, "README.md").text, card.text, card.length, err);
+    for (int i = 0; i < CARD_FIELDS; i++)
+        card.value[i] = gguf_string(c->model.gguf, card_keys[i], &c->arena);
+    if (!card.value[0] && card.value[1])
+        card.value[0] = c->form_options.name;
+    return card_write(&card, c->staging, err);
 }
 
 /* A model without a tokenizer is one still. */

@@ -2,6 +2,7 @@
 #include "io/forms.h"
 
 #include "base/json_file.h"
+#include "io/card.h"
 #include "io/gguf_blocks.h"
 #include "io/llama2c.h"
 #include "io/safetensors.h"
@@ -184,12 +185,20 @@ static void put_text(void *of, const char *key, const char *value)
     gguf_key_text(of, key, value);
 }
 
-/* What the GGUF file that is read says of the model in general: its name, its licence, who made it. */
-static void put_general(GgufKeys *keys, const Gguf *from, const FormOptions *o)
+/* What is said of the model in general, in the GGUF file that is read or in the card of its folder: its name, its licence, who made
+   it. */
+static void put_general(GgufKeys *keys, const IoModel *model, const FormOptions *o, Arena *arena)
 {
+    const Gguf *from = model->gguf;
+    Card card = {0};
     static const char *const ours[] = {"general.architecture", "general.file_type",
                                        "general.quantization_version", "general.alignment"};
-    if (!from || !gguf_find(from, "general.name"))
+    if (model->kind == IO_KIND_HF)
+        card_read(&card, model->path, arena);
+    for (int i = 0; i < CARD_FIELDS; i++)
+        if (card.value[i])
+            gguf_key_text(keys, card_keys[i], card.value[i]);
+    if (!card.value[0] && (!from || !gguf_find(from, "general.name")))
         gguf_key_text(keys, "general.name", o->name);
     for (size_t i = 0; from && i < from->by_key.capacity; i++) {
         const MapEntry *entry = &from->by_key.slot[i];
@@ -202,7 +211,8 @@ static void put_general(GgufKeys *keys, const Gguf *from, const FormOptions *o)
     }
 }
 
-static int put_settings(GgufKeys *keys, const IoModel *model, const FormOptions *o, cvn_err *err)
+static int put_settings(GgufKeys *keys, const IoModel *model, const FormOptions *o, Arena *arena,
+                        cvn_err *err)
 {
     const GgufSink sink = {.of = keys,
                            .integer = put_integer,
@@ -211,7 +221,7 @@ static int put_settings(GgufKeys *keys, const IoModel *model, const FormOptions 
                            .switches = put_switches};
     const char *architecture = model_gguf_architecture(model->desc);
     gguf_key_text(keys, "general.architecture", architecture ? architecture : "");
-    put_general(keys, model->gguf, o);
+    put_general(keys, model, o, arena);
     gguf_key_u32(keys, "general.file_type", o->type->gguf);
     if (o->type->block)
         gguf_key_u32(keys, "general.quantization_version", 2);
@@ -247,7 +257,7 @@ int form_gguf(Out *out, const FormOptions *o, cvn_err *err)
         n += params_tensor(params, i, NAMING_GGUF).n > 0;
     if (o->type->quant.kind)
         return refuse_type(o, "GGUF files", "those from q4_0 to q8_0 are", err);
-    int code = put_settings(&keys, out->model, o, err);
+    int code = put_settings(&keys, out->model, o, out->arena, err);
     if (code != CVN_OK) {
         strbuf_free(&keys.bytes);
         return code;
