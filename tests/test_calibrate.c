@@ -240,11 +240,11 @@ static void calibrated_models_are_nearer(void **state)
     convert("floats", "plain", "--type int4:64");
     convert("floats", "one", "--type int4:64 --bits 4.25 -t 1 --calibrate");
     convert("floats", "three", "--type int4:64 --bits 4.25 -t 3 --calibrate");
-    expect(0, "diff -r one three && grep int8 one/config.json || echo none", "none\n");
+    expect(0, "diff -r one three && ! grep int8 one/config.json && echo none", "none\n");
     convert("floats", "plain.gguf", "--type q4_0");
     convert("floats", "one.gguf", "--type q4_0 -t 1 --calibrate");
     convert("floats", "three.gguf", "--type q4_0 -t 3 --calibrate");
-    expect(0, "cmp one.gguf three.gguf && cmp -s one.gguf plain.gguf || echo others", "others\n");
+    expect(0, "cmp one.gguf three.gguf && ! cmp -s one.gguf plain.gguf && echo others", "others\n");
     const double plain = distance("plain"), one = distance("one");
     const double blocks = distance("plain.gguf"), better = distance("one.gguf");
     if (!(one < 0.7 * plain) || !(better < blocks))
@@ -298,7 +298,7 @@ static void what_calibration_is_not_for_is_refused(void **state)
     expect(2, "caravan convert floats x --type int4 --bits 5 2>&1", "--calibrate");
     expect(1, "caravan convert floats x --type int4 --calibrate nowhere.txt 2>&1", "nowhere.txt");
     expect(2, "caravan convert floats x --type int4 --calibrate= 2>&1", "--calibrate is empty");
-    expect(0, "ls | grep ^x || echo nothing", "nothing\n");
+    expect(0, "! ls | grep ^x && echo nothing", "nothing\n");
 }
 
 int main(void)

@@ -103,6 +103,20 @@ static void the_command_exports_and_the_program_reads_it(void **unused)
     expect(1, "caravan export run0 out 2>&1", "is not empty; give another folder or --force");
     expect(0, "caravan export run0/checkpoints/step-00000007 out --force --dtype f32",
            "out: step 7 of run0/checkpoints/step-00000007, in f32");
+    expect(0, "caravan export run0 small --quantize int8 --dtype f32",
+           "small: step 9 of run0, in int8");
+    expect(0,
+           "caravan export run0 nine --dtype f32 && caravan convert nine exact --type int8 && cmp "
+           "small/model.safetensors "
+           "exact/model.safetensors && ! ls | grep floats && echo same",
+           "same\n");
+    expect(
+        0,
+        "caravan export run0 small.gguf -q q8_0 && caravan generate -m small.gguf -p a -n 3 2>&1",
+        "small.gguf: step 9 of run0, in q8_0");
+    expect(1, "caravan export run0 blocks -q q4_0 2>&1", "q4_0 is no type of Hugging Face folders");
+    expect(0, "! ls | grep -E 'blocks|floats' && echo none", "none\n");
+    expect(1, "caravan export run0 small -q int4 2>&1", "is not empty");
     expect(1, "caravan export nowhere out2 2>&1", "there is no folder 'nowhere'");
     expect(2, "caravan export run0 2>&1", "");
     expect(0,

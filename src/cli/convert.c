@@ -82,6 +82,7 @@ static const Option *const options_of_quantize[] = {
 typedef struct Convert {
     const Value *value;              /* of the options above */
     const char *tokenizer;           /* a file of one, or NULL: IN's */
+    const char *name;                /* of the model; NULL: what IN is called */
     const char *from, *to, *staging; /* arena */
     IoModel model;
     Arena arena;
@@ -299,7 +300,9 @@ static int convert_all(void *of, cvn_err *err)
     const char *slash = strrchr(c->to, '/'), *source = strrchr(c->from, '/');
     c->form_options = (FormOptions){.type = type,
                                     .file = forms[c->form].file ? slash ? slash + 1 : c->to : NULL,
-                                    .name = source && source[1] ? source + 1 : c->from,
+                                    .name = c->name               ? c->name
+                                            : source && source[1] ? source + 1
+                                                                  : c->from,
                                     .parts = v[PARTS].integer ? (int)v[PARTS].integer : 1,
                                     .shard_bytes = (uint64_t)v[SHARD].integer};
     c->out = (Out){.arena = &c->arena,
@@ -372,8 +375,8 @@ static int run(const Args *args, cvn_err *err)
     return convert(&c, CVN_DTYPE_COUNT, true, err);
 }
 
-int convert_quantized(const Args *args, const char *type, cvn_dtype dtype, const char *tokenizer,
-                      cvn_err *err)
+int convert_quantized(const Args *args, const char *from, const char *name, const char *to,
+                      const char *type, cvn_dtype dtype, const char *tokenizer, cvn_err *err)
 {
     const Value value[] = {[TYPE] = {.text = type},
                            [SHARD] = *args_value(args, SHARED(SHARD_SIZE)),
@@ -381,8 +384,7 @@ int convert_quantized(const Args *args, const char *type, cvn_dtype dtype, const
                            [THREADS] = *args_value(args, SHARED(THREADS)),
                            [PARTS] = {.integer = 1},
                            [CALIBRATE] = {.given = false}};
-    Convert c = {
-        .value = value, .tokenizer = tokenizer, .from = args->operand[0], .to = args->operand[1]};
+    Convert c = {.value = value, .tokenizer = tokenizer, .from = from, .name = name, .to = to};
     return convert(&c, dtype, false, err);
 }
 

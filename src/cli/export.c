@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 enum {
     STEP,
@@ -49,9 +50,9 @@ static const Option *const options[] = {
            .help = "modules that score texts, too"),
     OPTION(TRAIN, "train", .kind = ARG_INT, .high = 1 << 30, .needs = "to", .value = "SEQ",
            .fallback = "0", .help = "and a step of training on rows of SEQ tokens"),
-    OPTION(QUANTIZE, "quantize", .letter = 'q', .kind = ARG_CHOICE, .needs = "to", .value = "HOW",
-           .choices = CHOICES("none", "int8", "int4", "int4:32", "int4:64", "int4:128"),
-           .help = "the weights in fewer bits, as"),
+    OPTION(QUANTIZE, "quantize", .letter = 'q', .kind = ARG_CHOICE, .value = "HOW",
+           .choice = quant_name, .alias = weight_type_alias,
+           .help = "the weights in fewer bits, those of GGUF files if OUT is *.gguf, as"),
     NULL,
 };
 
@@ -71,17 +72,53 @@ static int run_modules(const Args *args, cvn_err *err)
                             .train_seq = v[TRAIN].integer};
     QuantScheme scheme;
     TRY(quant_parse(v[QUANTIZE].text, &scheme, err));
+    if (scheme.kind == QUANT_BLOCKS)
+        return err_set(err, CVN_EINVAL,
+                       "modules have weights of safetensors, which %s is no type of; give int8 or "
+                       "int4",
+                       v[QUANTIZE].text);
     if (ask.train_seq && scheme.kind != QUANT_NONE)
         return err_set(err, CVN_EINVAL,
                        "training is in f32 and bf16: leave out --quantize or --train");
     save.tokenizer = v[TOKENIZER].text;
     save.tokenizer_folder = save.tokenizer || model.kind == IO_KIND_GGUF ? NULL : from;
-    TRY(scheme.kind != QUANT_NONE
-            ? convert_quantized(args, v[QUANTIZE].text, save.dtype, save.tokenizer, err)
-            : save_model(to, &model, &save, err));
+    TRY(scheme.kind != QUANT_NONE ? convert_quantized(args, from, NULL, to, v[QUANTIZE].text,
+                                                      save.dtype, save.tokenizer, err)
+                                  : save_model(to, &model, &save, err));
     TRY(export_modules(to, &ask, err));
     printf("%s: %s and its modules, in %s\n", to, from, v[DTYPE].text);
     return EXIT_OK;
+}
+
+/* A path without slashes at its end, in the arena. */
+static char *trimmed(const char *path, Arena *arena)
+{
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    return arena_stringn(arena, path, n);
+}
+
+/* What a run has learned, in fewer bits: its weights as they are go into a folder beside OUT, which is converted. */
+static int export_quantized(const Args *args, const Checkpoint *checkpoint, bool merge,
+                            SaveOptions save, cvn_err *err)
+{
+    const char *to = args->operand[1];
+    const cvn_dtype dtype = save.dtype;
+    SCOPED(arena_free) Arena arena = {0};
+    TRY(arena_begin(&arena, err));
+    const char *floats = arena_printf(&arena, "%s.floats", trimmed(to, &arena));
+    const char *name = trimmed(args->operand[0], &arena), *slash = strrchr(name, '/');
+    save.dtype = CVN_F32;
+    TRY(file_remove_folder(floats, err));
+    int code =
+        merge ? checkpoint_export_merged(checkpoint, args->value[INIT].text, floats, &save, err)
+              : checkpoint_export(checkpoint, floats, &save, err);
+    if (code == CVN_OK)
+        code = convert_quantized(args, floats, slash ? slash + 1 : name, to,
+                                 args->value[QUANTIZE].text, dtype, NULL, err);
+    file_remove_folder(floats, NULL);
+    return code;
 }
 
 static int run(const Args *args, cvn_err *err)
@@ -100,6 +137,17 @@ static int run(const Args *args, cvn_err *err)
                        "'%s' holds a whole model, no adapters; leave out "
                        "--lora-merge",
                        from);
+    QuantScheme scheme;
+    TRY(quant_parse(args->value[QUANTIZE].text, &scheme, err));
+    if (lora && !merge && scheme.kind != QUANT_NONE)
+        return err_set(err, CVN_EINVAL,
+                       "adapters are not quantized; --lora-merge merges them into their model");
+    if (scheme.kind != QUANT_NONE) {
+        TRY(export_quantized(args, &checkpoint, merge, save, err));
+        printf("%s: step %" PRId64 " of %s, in %s\n", to, checkpoint.manifest.step, from,
+               args->value[QUANTIZE].text);
+        return EXIT_OK;
+    }
     TRY(!lora   ? checkpoint_export(&checkpoint, to, &save, err)
         : merge ? checkpoint_export_merged(&checkpoint, args->value[INIT].text, to, &save, err)
                 : checkpoint_export_adapter(&checkpoint, to, save.force, err));
@@ -115,6 +163,7 @@ const Command command_export = {
     .examples = "export RUN my-model\tthe newest checkpoint of a run, in bf16\n"
                 "export RUN my-model --step 2000 --dtype f32\tan older one, exactly as trained\n"
                 "export RUN merged --lora-merge\tadapters, merged into their model\n"
+                "export RUN small.gguf --quantize q4_k_m\tin 4 bits, for llama.cpp, too\n"
                 "export RUN/checkpoints/step-00002000 my-model\tthe same, by its folder\n"
                 "export my-model out --to stablehlo\twhat JAX runs without Caravan\n",
     .notes = "The run may be in progress: checkpoints are whole or not there. The result is what "
