@@ -545,96 +545,7 @@ static void a_folder_holds_what_is_made_while_loading(void **state)
         }
 }
 
-/* One tensor of a quantized model as folders had it first: in panels. */
-static void write_panels(StWriter *w, size_t index, const Param *param, const IoTensor *t)
-{
-    const QuantForm *f = &param->quant;
-    bool scales = param->form == PARAM_SCALES;
-    cvn_type panels = scales ? panel_scale_type(f->scale_dtype, f->n, f->groups)
-                             : panel_type(f->dtype, f->n, f->k);
-    size_t bytes = cvn_type_bytes(&panels), each = bytes / (size_t)panels.dim[0];
-    size_t row =
-        scales ? cvn_dtype_bytes(f->scale_dtype, f->groups) : cvn_dtype_bytes(f->dtype, f->k);
-    uint8_t *out = calloc(1, bytes);
-    for (int64_t p = 0, n = f->n; p < panels.dim[0]; p++, n -= PANEL_ROWS) {
-        const uint8_t *from = t->data + (size_t)(p * PANEL_ROWS) * row;
-        int64_t rows = n < PANEL_ROWS ? n : PANEL_ROWS;
-        if (scales)
-            panel_pack_scales(f->scale_dtype, f->groups, from, row, rows, out + (size_t)p * each);
-        else
-            panel_pack(f->dtype, f->k, from, row, rows, out + (size_t)p * each);
-    }
-    assert_int_equal(st_writer_data(w, index, out, bytes, NULL), 0);
-    free(out);
-}
-
-/* A quantized folder, which is one file, as it was written first. */
-static void to_panels(const char *folder)
-{
-    char from[512], to[512];
-    cvn_err err = {0};
-    IoModel model;
-    StWriter w;
-    snprintf(from, sizeof from, "%s/model.safetensors", folder);
-    snprintf(to, sizeof to, "%s/panels", folder);
-    assert_int_equal(io_open_model(&model, folder, &err), 0);
-    assert_int_equal(st_writer_open(&w, to, &err), 0);
-    for (int i = 0; i < model.params.n; i++) {
-        const Param *p = &model.params.param[i];
-        const IoTensor *t = model.source[i];
-        const QuantForm *f = &p->quant;
-        const int64_t rows = (f->n + 15) / 16, unit = f->dtype == CVN_I4 ? 8 : 4;
-        const int64_t panels[] = {rows, (f->k + unit - 1) / unit, 16, 4},
-                      scales[] = {rows, f->groups, 16};
-        bool plain = p->form == PARAM_PLAIN, scaled = p->form == PARAM_SCALES;
-        assert_int_equal(st_writer_declare(&w, t->name,
-                                           plain    ? t->dtype
-                                           : scaled ? f->scale_dtype
-                                                    : CVN_I8,
-                                           plain    ? t->rank
-                                           : scaled ? 3
-                                                    : 4,
-                                           plain    ? t->dims
-                                           : scaled ? scales
-                                                    : panels,
-                                           &err),
-                         0);
-    }
-    assert_int_equal(st_writer_begin(&w, &err), 0);
-    for (int i = 0; i < model.params.n; i++)
-        if (model.params.param[i].form != PARAM_PLAIN)
-            write_panels(&w, (size_t)i, &model.params.param[i], model.source[i]);
-        else
-            assert_int_equal(
-                st_writer_data(&w, (size_t)i, model.source[i]->data, model.source[i]->bytes, &err),
-                0);
-    assert_int_equal(st_writer_commit(&w, &err), 0);
-    st_writer_release(&w);
-    io_close_model(&model);
-    assert_int_equal(rename(to, from), 0);
-}
-
-/* Whole, and of a mesh whose devices have parts of groups' columns and of panels. */
-static void folders_in_panels_are_still_read(void **state)
-{
-    (void)state;
-    static const char *const hows[] = {"int8", "int4:32"};
-    enum { N = 12 };
-    for (int h = 0; h < 2; h++)
-        for (int mesh = 0; mesh < 2; mesh++) {
-            float made[N], stored[N];
-            char name[32];
-            const char *how = mesh ? "model=2" : NULL;
-            snprintf(name, sizeof name, "panels-%d-%d", h, mesh);
-            score_on(variant_path("gqa"), hows[h], how, made, N);
-            quantize_to(variant_path("gqa"), in_scratch(name), hows[h], 1 << 30);
-            to_panels(in_scratch(name));
-            score_on(in_scratch(name), NULL, how, stored, N);
-            assert_memory_equal(made, stored, sizeof made);
-        }
-}
-
-/* The same whether rows or panels hold them, of which the panels are the first's; in every form of files. */
+/* The same in every form of files. */
 static void numbers_come_back_from_quantized_folders(void **state)
 {
     (void)state;
@@ -643,16 +554,12 @@ static void numbers_come_back_from_quantized_folders(void **state)
     for (int h = 0; h < 2; h++) {
         float stored[N], widened[N];
         quantize_to(variant_path("gqa"), in_scratch("rows"), hows[h], 1 << 30);
-        quantize_to(variant_path("gqa"), in_scratch("panels"), hows[h], 1 << 30);
-        to_panels(in_scratch("panels"));
-        expect(
-            0,
-            "caravan convert rows wide --type f32 && caravan convert panels wide2 --type f32 && "
-            "cmp wide/model.safetensors wide2/model.safetensors && "
-            "caravan convert rows rows.gguf --type f32 2>/dev/null && "
-            "caravan convert rows.gguf wide3 --type f32 2>/dev/null && "
-            "cmp wide/model.safetensors wide3/model.safetensors && rm -r wide2 wide3 && echo same",
-            "same\n");
+        expect(0,
+               "caravan convert rows wide --type f32 && "
+               "caravan convert rows rows.gguf --type f32 2>/dev/null && "
+               "caravan convert rows.gguf wide3 --type f32 2>/dev/null && "
+               "cmp wide/model.safetensors wide3/model.safetensors && rm -r wide3 && echo same",
+               "same\n");
         expect(0, "caravan inspect -m rows --stats | grep 'no numbers' | wc -l", "0\n");
         expect(0, "caravan inspect -m rows --stats", h ? "int4" : "int8");
         score(in_scratch("rows"), NULL, stored, N);
@@ -665,10 +572,8 @@ static void numbers_come_back_from_quantized_folders(void **state)
                h ? "caravan convert rows x --type int4:32 2>&1"
                  : "caravan quantize rows x --to int8 2>&1",
                h ? "'rows' is in int4:32 already" : "'rows' is in int8 already");
-        expect(
-            0,
-            "caravan convert rows other --type int4:64 && rm -r rows panels rows.gguf wide other",
-            "in int4:64");
+        expect(0, "caravan convert rows other --type int4:64 && rm -r rows rows.gguf wide other",
+               "in int4:64");
     }
 }
 
@@ -767,7 +672,6 @@ int main(void)
         cmocka_unit_test(fusion_changes_no_result),
         cmocka_unit_test(what_is_used_elsewhere_is_not_fused_away),
         cmocka_unit_test(a_folder_holds_what_is_made_while_loading),
-        cmocka_unit_test(folders_in_panels_are_still_read),
         cmocka_unit_test(numbers_come_back_from_quantized_folders),
         cmocka_unit_test(blocks_of_a_gguf_file_are_quantized_again),
         cmocka_unit_test(what_lies_plainly_is_the_files_own),

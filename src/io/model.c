@@ -135,9 +135,8 @@ static int check_tensor(const IoModel *model, const Param *param, const IoTensor
                         cvn_err *err)
 {
     char want[64], got[128];
-    if (!weights_in_panels(param, tensor) &&
-        (tensor->rank != param->file_rank ||
-         memcmp(tensor->dims, param->file_dims, (size_t)tensor->rank * sizeof *tensor->dims) != 0))
+    if (tensor->rank != param->file_rank ||
+        memcmp(tensor->dims, param->file_dims, (size_t)tensor->rank * sizeof *tensor->dims) != 0)
         return err_set(
             err, CVN_ESHAPE, "'%s': tensor '%s' has shape %s where the config of '%s' makes it %s",
             tensor->file, tensor->name, io_shape_text(tensor->dims, tensor->rank, got, sizeof got),
@@ -309,8 +308,7 @@ static const IoTensor *join(IoModel *model, const ParamList *params, const IoTen
     const Param *p = &params->param[i];
     if (p->form != PARAM_QUANTIZED)
         return source[i];
-    return packed_own(p, source[i], source[p->scale], weights_in_panels(p, source[i]),
-                      &model->arena);
+    return packed_own(p, source[i], source[p->scale], &model->arena);
 }
 
 IoTensors io_joined(IoModel *model)

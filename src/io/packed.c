@@ -28,8 +28,6 @@ typedef struct Grid {
     int row_shift, column_shift;
     int64_t row_step, column_step; /* words from one to the next; 0 where all share one */
     bool shuffled;                 /* AWQ's order of numbers in a word */
-    int lanes,
-        wide; /* of panels (weights_quantize.h): bytes or scales of a row that lie together, and their columns; else 0 */
 } Grid;
 
 struct IoPacked {
@@ -92,20 +90,11 @@ static float from_e4m3(uint8_t b)
     return b & 128 ? -x : x;
 }
 
-/* Where it is among panels of 16 rows. */
-static int64_t in_panels(const Grid *g, int64_t row, int64_t column)
-{
-    return (((row / 16) * g->row_step + column / g->wide) * 16 + row % 16) * g->lanes +
-           column % g->lanes;
-}
-
 static inline float grid_at(const Grid *g, int64_t row, int64_t column)
 {
     static const uint8_t shuffle[8] = {0, 4, 1, 5, 2, 6, 3, 7}; /* where number i of a word is */
     int64_t at = (row >> g->row_shift) * g->row_step + (column >> g->column_shift) * g->column_step;
     int lane;
-    if (g->lanes)
-        at = in_panels(g, row, column);
     switch (g->kind) {
     case GRID_BITS:
         lane = (int)(g->row_shift ? row & ((1 << g->row_shift) - 1)
@@ -113,7 +102,7 @@ static inline float grid_at(const Grid *g, int64_t row, int64_t column)
         lane = g->shuffled ? shuffle[lane] : lane;
         return (float)(load32(g->data + 4 * at) >> lane * g->bits & ((1u << g->bits) - 1));
     case GRID_I4: /* two in a byte, with a sign */
-        lane = (int)(g->lanes ? column / g->lanes : column) & 1;
+        lane = (int)column & 1;
         return (float)((int8_t)(lane ? g->data[at] : g->data[at] << 4) >> 4);
     case GRID_I8:
         return (float)(int8_t)g->data[at];
@@ -445,29 +434,22 @@ static int lay_bytes(struct IoPacked *p, int64_t dims[2], const Pieces *of, cons
 /* ---- our own ---- */
 
 const IoTensor *packed_own(const Param *param, const IoTensor *numbers, const IoTensor *scales,
-                           bool panels, Arena *arena)
+                           Arena *arena)
 {
     const QuantForm *f = &param->quant;
     bool half = f->dtype == CVN_I4;
-    int wide = half ? 8 : 4;
     struct IoPacked *p = arena_alloc(arena, sizeof *p);
     IoTensor *joined = arena_alloc(arena, sizeof *joined);
     *p = (struct IoPacked){.rows = 1, .columns = f->k / f->groups};
     p->code = (Grid){.data = numbers->data,
                      .kind = half ? GRID_I4 : GRID_I8,
                      .column_shift = half,
-                     .row_step = panels ? num_pieces(f->k, wide)
-                                 : half ? f->k / 2
-                                        : f->k,
-                     .column_step = 1,
-                     .wide = wide,
-                     .lanes = panels ? 4 : 0};
+                     .row_step = half ? f->k / 2 : f->k,
+                     .column_step = 1};
     p->scale = (Grid){.data = scales->data,
                       .kind = f->scale_dtype == CVN_F32 ? GRID_F32 : GRID_BF16,
                       .row_step = f->groups,
-                      .column_step = 1,
-                      .wide = 1,
-                      .lanes = panels};
+                      .column_step = 1};
     *joined = (IoTensor){.name = numbers->name,
                          .type = half ? "int4" : "int8",
                          .file = numbers->file,

@@ -33,10 +33,9 @@ int packed_join(IoTensors *list, const char *folder, cvn_err *err);
 /* The same by the object; `file` is for messages. */
 int packed_join_by(IoTensors *list, const char *file, const json_t *quantization, cvn_err *err);
 
-/* A quantized matrix of a folder of our own, audited: one of its numbers and its scales, which may lie in
-   panels (weights_quantize.h). All is in the arena. */
+/* A quantized matrix of a folder of our own, audited: one of its numbers and its scales. All is in the arena. */
 const IoTensor *packed_own(const Param *param, const IoTensor *numbers, const IoTensor *scales,
-                           bool panels, Arena *arena);
+                           Arena *arena);
 
 /* Elements first .. first+n-1 of a tensor of IO_PACKED. */
 void packed_decode(const IoTensor *tensor, int64_t first, int64_t n, float *out);

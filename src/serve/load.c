@@ -111,7 +111,7 @@ static int make_blocks(Load *l, const Region *region, void *out)
     return CVN_OK;
 }
 
-/* A quantized matrix that is made, or comes from panels. */
+/* A quantized matrix that is made. */
 static int read_quantized(Load *l, const Region *region, void *out, cvn_err *err)
 {
     const cvn_type type = param_type(l->param, l->model->dtype);
@@ -120,10 +120,7 @@ static int read_quantized(Load *l, const Region *region, void *out, cvn_err *err
         const QuantForm *f = &l->param->quant;
         char *to = (char *)out + cvn_dtype_bytes(type.dtype, w.b);
         int64_t read = w.n, bad = 0;
-        if (l->model->io.quantizes)
-            TRY(weights_quantize(f, t, w.a, w.n, to, l->scales, &read, &bad, err));
-        else
-            weights_read_panels(f, t, w.a, w.n, to);
+        TRY(weights_quantize(f, t, w.a, w.n, to, l->scales, &read, &bad, err));
         atomic_fetch_add(&l->nonfinite, (long)bad);
         atomic_fetch_add(&l->done, read);
     }
@@ -133,9 +130,7 @@ static int read_quantized(Load *l, const Region *region, void *out, cvn_err *err
 /* Whether the files have a quantized matrix, its scales, or blocks as they are here. */
 static bool is_stored(const Load *l)
 {
-    const IoModel *io = &l->model->io;
-    return l->param->form != PARAM_PLAIN && !io->quantizes &&
-           (l->param->form == PARAM_BLOCKS || !weights_in_panels(l->param, io->source[l->index]));
+    return l->param->form != PARAM_PLAIN && !l->model->io.quantizes;
 }
 
 static int read_weight(void *context, const Region *region, void *out, cvn_err *err)
@@ -231,19 +226,15 @@ static int fill(Runtime *rt, Buffer *b, Load *l, cvn_err *err)
     return buffer_fill(rt, runtime_buffer(rt, ROLE_WEIGHT, scales.index), &source, err);
 }
 
-/* Scales that are made, or are in another order in the file. */
+/* Room for scales that are made. */
 static int make_scales(Load *l, cvn_err *err)
 {
     const IoModel *io = &l->model->io;
-    const bool panels = !io->quantizes && weights_in_panels(&io->params.param[l->param->scale],
-                                                            io->source[l->param->scale]);
-    if (!io->quantizes && !panels)
+    if (!io->quantizes)
         return CVN_OK;
     l->scales = calloc(1, param_bytes(&io->params.param[l->param->scale], l->model->dtype));
     if (!l->scales)
         return err_set(err, CVN_EMEM, "no memory for the scales of %s", l->param->name);
-    if (panels)
-        weights_read_scales(&l->param->quant, io->source[l->param->scale], l->scales);
     return CVN_OK;
 }
 
