@@ -55,7 +55,7 @@ type() { tm send-keys -t chat "$@"; }
 
 tm new-session -d -s chat -x 70 -y 20 \
     "'$caravan' chat -m '$model' --ignore-eos --threads 1; echo left with \$? | tee '$scratch/left'; sleep 600" || exit 77
-see 'Ctrl-D leaves'
+see 'Ctrl-D exits'
 see_last '^> *$'
 
 # Typing, and Ctrl-C in mid-answer: the program stays.

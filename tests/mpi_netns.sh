@@ -50,5 +50,5 @@ after=$(ip -n "$b" -s -j link show "vb$$" | grep -oE '"rx":\{"bytes":[0-9]+' | g
 echo "machine-b received $((after - before)) bytes over the link"
 [ $((after - before)) -gt 100000 ]
 run settings >"$work/out" 2>&1 && exit 1
-grep -q 'rank 2 on machine-b disagrees' "$work/out"
+grep -q 'rank 2 on machine-b runs' "$work/out"
 echo "same bits, and the machine is named"

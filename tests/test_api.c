@@ -286,7 +286,7 @@ static void mistakes_are_named(void **state)
     expect_error(cvn_run(program, NULL, NULL, e), CVN_EINVAL, "input 1, 'x'");
     expect_error(cvn_array_fill(a, fail_silently, NULL, e), CVN_EIO, "filled");
     expect_error(cvn_run(NULL, NULL, NULL, e), CVN_EINVAL, "no program");
-    expect_error(cvn_array_read(b, NULL, e), CVN_EINVAL, "no program takes");
+    expect_error(cvn_array_read(b, NULL, e), CVN_EINVAL, "no program uses");
     cvn_output(wrong, cvn_add(wrong, cvn_parameter(wrong, "x", CVN_TYPE(CVN_F32, 2)),
                               cvn_parameter(wrong, "y", CVN_TYPE(CVN_F32, 3))));
     expect_error(cvn_compile(mesh, wrong, e), CVN_ESHAPE, "add");

@@ -292,9 +292,9 @@ static void what_calibration_is_not_for_is_refused(void **state)
     (void)state;
     make_folder("floats", "");
     expect(1, "caravan convert floats x --type int8 --calibrate 2>&1",
-           "--calibrate is for the types");
+           "--calibrate works with the types");
     expect(1, "caravan convert floats x.gguf --type q4_0 --calibrate --bits 5 2>&1",
-           "--bits is for the types int4");
+           "--bits works with the types int4");
     expect(2, "caravan convert floats x --type int4 --bits 5 2>&1", "--calibrate");
     expect(1, "caravan convert floats x --type int4 --calibrate nowhere.txt 2>&1", "nowhere.txt");
     expect(2, "caravan convert floats x --type int4 --calibrate= 2>&1", "--calibrate is empty");

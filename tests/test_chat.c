@@ -147,7 +147,7 @@ static void a_full_context_says_what_can_be_done(void **state)
     expect(1,
            "printf 'one\\ntwo\\n/stats\\n' | caravan chat -m model --ignore-eos -c 64 -n 100 "
            "--no-shift 2>&1",
-           "the context of 64 tokens is full, so the answer ends here: /drop forgets the oldest "
+           "the context of 64 tokens is full, so the answer ends here: /drop removes the oldest "
            "turn, /reset all of them, or start with --context up to 512");
     expect(1,
            "printf 'one\\ntwo\\n/stats\\n' | caravan chat -m model --ignore-eos -c 64 -n 100 "
@@ -163,12 +163,11 @@ static void a_full_context_says_what_can_be_done(void **state)
 /* Of many turns the oldest make room, the system message stays, and an answer that fills the context goes on. */
 static void a_full_context_is_shifted(void **state)
 {
-    expect(
-        0,
-        "for i in 1 2 3 4 5 6 7 8; do echo number $i; done >many; echo /save kept.json >>many; "
-        "caravan chat -m model --ignore-eos -c 96 -n 20 --system Brief <many 2>&1",
-        "caravan: the context of 96 tokens is full: from here on the oldest turns are forgotten");
-    expect(0, "caravan chat -m model --ignore-eos -c 96 -n 20 <many 2>&1 | grep -ac forgotten",
+    expect(0,
+           "for i in 1 2 3 4 5 6 7 8; do echo number $i; done >many; echo /save kept.json >>many; "
+           "caravan chat -m model --ignore-eos -c 96 -n 20 --system Brief <many 2>&1",
+           "caravan: the context of 96 tokens is full: the oldest turns are dropped");
+    expect(0, "caravan chat -m model --ignore-eos -c 96 -n 20 <many 2>&1 | grep -ac dropped",
            "1\n");
     expect(0, "cat kept.json", "\"content\": \"number 8\"");
     expect(1, "grep -e 'number 1' kept.json", "");
@@ -207,11 +206,11 @@ static void conversations_are_saved_and_loaded(void **state)
     StrBuf kept = shell(line, &status);
     assert_non_null(strstr(kept.text, "last turn  "));
     assert_null(strstr(kept.text, "last turn  0 tokens reused"));
-    assert_null(strstr(kept.text, "computed again"));
+    assert_null(strstr(kept.text, "prefilled again"));
     strbuf_free(&kept);
     snprintf(line, sizeof line, talk, "echo x >> c.json.cache; ");
     expect(0, line, "last turn  0 tokens reused");
-    expect(0, line, "; the conversation is computed again\n");
+    expect(0, line, "; the conversation is prefilled again\n");
     expect(1, "printf '/load nothing.json\\n' | caravan chat -m model 2>&1", "nothing.json");
     expect(1, "printf '/save /nowhere/x.json\\n' | caravan chat -m model 2>&1", "/nowhere/x.json");
 }
@@ -220,12 +219,12 @@ static void commands_are_found_or_suggested(void **state)
 {
     expect(0, "echo /help | caravan chat -m model", "/load FILE");
     expect(1, "echo /sats | caravan chat -m model 2>&1", "did you mean /stats?");
-    expect(1, "echo /quit now | caravan chat -m model 2>&1", "/quit takes nothing after it");
+    expect(1, "echo /quit now | caravan chat -m model 2>&1", "/quit takes no argument");
     expect(0,
            "printf '/exit\\n/stats\\n' | caravan chat -m model | grep -c context; printf "
            "'/bye\\n/nothing\\n' | caravan chat -m model",
            "0\n");
-    expect(1, "echo /reset now | caravan chat -m model 2>&1", "/reset takes nothing after it");
+    expect(1, "echo /reset now | caravan chat -m model 2>&1", "/reset takes no argument");
     expect(0, "echo /usr/bin is a folder | caravan chat -m model -n 3", "\n");
     expect(0, "printf '' | caravan chat -m model && echo left", "left");
 }
@@ -250,9 +249,9 @@ static void one_answer_is_that_of_the_first_turn(void **state)
     assert_string_equal(turn.text, once.text);
     strbuf_free(&once);
     strbuf_free(&turn);
-    expect(1, "caravan chat model -f /dev/null 2>&1", "the text is empty");
+    expect(1, "caravan chat model -f /dev/null 2>&1", "the prompt is empty");
     expect(1, "caravan chat model -p x -f nothing 2>&1", "there is no file or folder nothing");
-    expect(2, "caravan chat model -p x --history h 2>&1", "do not go together");
+    expect(2, "caravan chat model -p x --history h 2>&1", "exclude each other");
     expect(1, "caravan chat -c 20 model -p 'far more than will fit in twenty tokens' 2>&1",
            "the context only 20");
 }
@@ -284,10 +283,10 @@ static void answers_are_given_anew_and_turns_taken_back(void **state)
     assert_string_equal(with.text, without.text);
     strbuf_free(&with);
     strbuf_free(&without);
-    expect(1, "echo /undo | caravan chat -m model 2>&1", "there is no turn to take back");
-    expect(1, "echo /regen | caravan chat -m model 2>&1", "there is no answer to give anew");
+    expect(1, "echo /undo | caravan chat -m model 2>&1", "there is no turn to undo");
+    expect(1, "echo /regen | caravan chat -m model 2>&1", "there is no answer to regenerate");
     expect(1, "printf 'a\n/regen\n' | caravan chat -m model -n 3 --temperature 0 2>&1",
-           "the same answer would come");
+           "temperature 0 would give the same answer");
 }
 
 static void settings_are_changed_in_a_conversation(void **state)
@@ -321,7 +320,7 @@ static void mistakes_end_in_a_sentence(void **state)
            "--chat-template r1 2>&1",
            "use the template and the tokenizer of the same model");
     expect(1, "caravan chat -m bare 2>&1", "neither tokenizer.json nor tokenizer.model");
-    expect(1, "caravan chat -m model -c 1000 2>&1", "the model has 512");
+    expect(1, "caravan chat -m model -c 1000 2>&1", "the model has only 512");
     /* The signal is sent once the program catches it; before that, a shell's background process ignores it. */
     expect(0,
            "mkfifo wire; sleep 120 >wire & writer=$!; " CVN_BINARY " chat -m model <wire & pid=$!; "

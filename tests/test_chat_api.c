@@ -73,12 +73,12 @@ static void what_is_no_conversation_is_refused(void **state)
         const char *messages, *tools, *says;
     } cases[] = {
         {NULL, NULL, "no messages"},
-        {"[", NULL, "messages are no JSON"},
+        {"[", NULL, "messages is not valid JSON"},
         {"{}", NULL, "'messages' is not a list"},
         {"[]", NULL, "no message"},
         {"[{\"content\": \"a\"}]", NULL, "message 0 has no \"role\""},
         {"[{\"role\": \"king\", \"content\": \"a\"}]", NULL, "'king'"},
-        {"[{\"role\": \"user\", \"content\": \"a\"}]", "x", "tools are no JSON"},
+        {"[{\"role\": \"user\", \"content\": \"a\"}]", "x", "tools is not valid JSON"},
     };
     cvn_model *model = open_model("");
     cvn_chat *chat;
@@ -281,7 +281,8 @@ static void the_example_answers_in_a_message(void **state)
            "$(dirname " CVN_BINARY ")/example_chat model '[{\"role\": \"user\", \"content\": "
            "\"the sea\"}]' 1",
            "{\"role\":\"assistant\",\"content\":\"");
-    expect(1, "$(dirname " CVN_BINARY ")/example_chat model '[' 2>&1", "messages are no JSON");
+    expect(1, "$(dirname " CVN_BINARY ")/example_chat model '[' 2>&1",
+           "messages is not valid JSON");
 }
 
 int main(void)

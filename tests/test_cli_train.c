@@ -12,11 +12,11 @@ static void what_is_typed_wins_over_the_file(void **state)
            "echo '{\"data\": \"text\", \"init\": \"model\", \"preset\": \"tiny\"}' >both.json",
            "");
     expect(0, "caravan train --config new.json --init model " SMALL "--out w1 2>&1",
-           "--init wins over \"preset\" in new.json\n");
+           "--init overrides \"preset\" in new.json\n");
     expect(0, "caravan inspect -m w1", "dim 128");
     expect(0, "! grep -q '\"preset\"' w1/checkpoints/step-*/manifest.json", "");
     expect(0, "caravan train --config tune.json -p stories260k " SMALL "--out w2 2>&1",
-           "--preset wins over \"init\" in tune.json\n");
+           "--preset overrides \"init\" in tune.json\n");
     expect(0, "caravan inspect -m w2", "dim 64");
     expect(0,
            "CARAVAN_PRESET=stories260k caravan train --data text --init model --steps 1 " SMALL
@@ -26,7 +26,7 @@ static void what_is_typed_wins_over_the_file(void **state)
            "give only one of --preset or --init");
     expect(1, "caravan train --config both.json --out w4 2>&1", "give either --preset NAME");
     expect(0, "caravan train --config both.json --init model --steps 1 " SMALL "--out w4 2>&1",
-           "--init wins over \"preset\" in both.json");
+           "--init overrides \"preset\" in both.json");
 }
 
 static void a_run_finds_its_data_from_elsewhere(void **state)
@@ -42,13 +42,14 @@ static void a_run_finds_its_data_from_elsewhere(void **state)
            "mkdir new && mv run story new/ && cd new && caravan train --resume run --steps 3 2>&1",
            "finished after step 3 of 3");
     expect(0, "mv new/story far/tale", "");
-    expect(1, "caravan train --resume new/run --steps 4 2>&1", "/new/story', which 'new/run/");
     expect(1, "caravan train --resume new/run --steps 4 2>&1",
-           "is not there any more; give its new place with --data");
+           "/new/story', training data of 'new/run/");
+    expect(1, "caravan train --resume new/run --steps 4 2>&1",
+           "no longer exists; give its new path with --data");
     expect(0, "caravan train --resume new/run --steps 4 --data far/tale 2>&1",
            "finished after step 4 of 4");
     expect(1, "caravan train --resume new/run --steps 5 --data text --data text 2>&1",
-           "the data is not what");
+           "the data differ from");
 }
 
 static void adapters_find_their_model(void **state)
@@ -62,7 +63,7 @@ static void adapters_find_their_model(void **state)
     expect(1, "caravan train --resume lora --steps 4 --init model 2>&1", "--init cannot change");
     expect(0, "mv base moved", "");
     expect(1, "caravan train --resume lora --steps 4 2>&1",
-           "is not there any more; give its new place with --init");
+           "no longer exists; give its new path with --init");
     expect(0, "caravan train --resume lora --steps 4 --init moved 2>&1", "finished after step 4");
 }
 
@@ -70,20 +71,19 @@ static void adapters_find_their_model(void **state)
 static void wrong_inputs_are_told_what_they_are(void **state)
 {
     static const char *const cases[][2] = {
-        {"--init text", "'text' is no model"},
-        {"--init empty", "'empty' is no model"},
+        {"--init text", "'text' is not a model"},
+        {"--init empty", "'empty' is not a model"},
         {"--init model/model.safetensors", "is a part of a model; give the folder"},
         {"--init bare", "the model 'bare' has no tokenizer; give one with --tokenizer"},
         {"--init bare --tokenizer large.json",
          "the tokenizer 'large.json' has 600 pieces and the model 'bare' a vocabulary of 512"},
         {"--data - -p tiny", "standard input cannot be training data"},
-        {"--data pipe -p tiny", "'pipe' is no regular file"},
-        {"--data /dev/stdin -p tiny", "is no regular file"},
+        {"--data pipe -p tiny", "'pipe' is not a regular file"},
+        {"--data /dev/stdin -p tiny", "is not a regular file"},
         {"-p tiny --seq 64 --batch 16777216", "are too many for a step; give a smaller --batch"},
-        {"--resume empty", "is no run of caravan train: there is no folder checkpoints in it"},
-        {"--resume text", "is no run of caravan train: it is a file"},
-        {"--resume begun/checkpoints",
-         "holds the checkpoints of a run; give the folder of the run"},
+        {"--resume empty", "is not a run of caravan train: it has no folder checkpoints"},
+        {"--resume text", "is not a run of caravan train: it is a file"},
+        {"--resume begun/checkpoints", "is the checkpoints folder of a run; give the run folder"},
     };
     expect(0,
            "mkdir -p empty; mkfifo pipe; for i in $(seq 3000); do echo $((i * i * 7919)) word $i; "
@@ -118,7 +118,7 @@ static void adapters_are_shown_with_their_model(void **state)
            "finished");
     expect(0, "caravan inspect -m shown", "shown: adapters for the Hugging Face folder /");
     expect(0, "caravan inspect -m shown --json", "\"adapters_of\": \"/");
-    expect(0, "caravan plan -m shown", "a step of decoding");
+    expect(0, "caravan plan -m shown", "a decode step");
     expect(1, "caravan generate -m shown -p x --context 999999 2>&1", "so give at most that");
 }
 
@@ -150,7 +150,7 @@ static void usual_names_are_understood(void **state)
     expect(1,
            "echo '{\"lr\": 1, \"learning_rate\": 1}' >twice.json; caravan train --config "
            "twice.json 2>&1",
-           "\"learning_rate\" is another name of \"lr\", which is there, too");
+           "\"learning_rate\" is an alias of \"lr\", which is also given");
     /* Batches as they count them: of what is computed at once. */
     expect(0,
            "caravan train --data text -p stories260k --seq 16 --per-device-train-batch-size 2 "
@@ -158,11 +158,11 @@ static void usual_names_are_understood(void **state)
            "named4/checkpoints/step-*/manifest.json | tr -d '\n'",
            "    \"batch\": 6,    \"micro-batch\": 2,");
     expect(1, "caravan train --data text -p tiny --gradient-accumulation-steps 3 --out none 2>&1",
-           "--gradient-accumulation-steps needs to know how many sequences");
+           "--gradient-accumulation-steps needs the global batch size");
     expect(2,
            "caravan train --data text -p tiny --per-device-train-batch-size 3 --mesh data=2 --out "
            "none 2>&1",
-           "--per-device-train-batch-size and --mesh do not go together");
+           "--per-device-train-batch-size and --mesh exclude each other");
 }
 
 static void epochs_count_the_data(void **state)
@@ -186,7 +186,7 @@ static void epochs_count_the_data(void **state)
     expect(0,
            "echo '{\"steps\": 3, \"data\": \"text\", \"preset\": \"stories260k\"}' >steps.json; "
            "caravan train --config steps.json --epochs 0.1 " SMALL "--out tenth 2>&1",
-           "--epochs wins over \"steps\" in steps.json\n");
+           "--epochs overrides \"steps\" in steps.json\n");
     expect(1,
            "caravan train --data text -p stories260k --epochs 1 --warmup 100 " SMALL
            "--out none 2>&1",

@@ -369,7 +369,7 @@ static void what_cannot_be_done_is_refused(void **state)
     request = ask(empty, 0, 0);
     err = (cvn_err){0};
     assert_int_equal(cvn_engine_submit(with, &request, NULL, NULL, &err), CVN_EINVAL);
-    assert_non_null(strstr(err.message, "nothing fulfils"));
+    assert_non_null(strstr(err.message, "no text satisfies"));
     cvn_constraint_free(empty);
     cvn_engine_free(with, NULL);
     request = ask(NULL, 0, 0);
@@ -385,7 +385,7 @@ static void commands_take_schemas_expressions_and_choices(void **state)
 {
     expect(0, "caravan generate -m model -p Once --json-schema '{\"const\":[null,[true]]}' 2>&1",
            "[null,[true]]");
-    expect(1, "caravan generate -m model -p Once --json-schema false 2>&1", "nothing fulfils");
+    expect(1, "caravan generate -m model -p Once --json-schema false 2>&1", "no text satisfies");
     expect(2, "caravan generate -m model -p Once --pretty 2>&1", "--json-schema");
     expect(0,
            "echo '{\"const\":[true]}' > s.json; caravan generate -m model -p Once --json "
@@ -394,7 +394,7 @@ static void commands_take_schemas_expressions_and_choices(void **state)
     expect(0, "caravan generate -m model -p Once --regex 'x{3}' -n 2 --json",
            "\"finish\": \"length\"");
     expect(0, "caravan generate -m model -p Once --regex 'x{300}' -n 2 2>&1",
-           "1 of 1 texts met the limit of tokens before they were whole");
+           "1 of 1 texts reached the token limit before they were complete");
     expect(0,
            "for i in 1 2 3; do caravan generate -m model -p Once --choice yes --choice no -s $i "
            "2> log; echo; done | grep -cx 'yes\\|no'",

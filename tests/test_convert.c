@@ -133,8 +133,10 @@ static void what_a_form_cannot_say_is_refused(void **state)
     random_folder("said", c, CVN_F32);
     expect(1, "caravan convert said x.bin 2>&1", "cannot say that 'said' has biases");
     expect(1, "caravan convert said x --to meta 2>&1", "cannot say that 'said' has biases");
-    expect(1, "caravan convert said x --type q4_0 2>&1", "q4_0 is no type of Hugging Face folders");
-    expect(1, "caravan convert said x.gguf --type int8 --to gguf 2>&1", "int8 is no type of GGUF");
+    expect(1, "caravan convert said x --type q4_0 2>&1",
+           "q4_0 is not a type of Hugging Face folders");
+    expect(1, "caravan convert said x.gguf --type int8 --to gguf 2>&1",
+           "int8 is not a type of GGUF");
     expect(1, "caravan convert said said 2>&1", "is not empty");
     expect(0, "caravan convert said said.gguf 2>&1", "has no tokenizer");
     expect(1, "caravan convert said said.gguf 2>&1", "exists; give another name or --force");
@@ -145,7 +147,7 @@ static void what_a_form_cannot_say_is_refused(void **state)
     random_folder("longer", c, CVN_F32);
     expect(1, "caravan convert longer x.bin 2>&1", "cannot say that 'longer' has scaled rotary");
     expect(0, "caravan convert longer l.gguf 2>&1",
-           "has dynamic rope scaling; within it it is the same");
+           "has dynamic rope scaling; up to that length the model is the same");
     c = model_with(c, "'rope_scaling': {'rope_type': 'yarn', 'factor': 4, 'attention_factor': 1, "
                       "'original_max_position_embeddings': 16, 'truncate': false}");
     random_folder("ramp", c, CVN_F32);
@@ -432,7 +434,8 @@ static void blocks_are_made_while_loading(void **state)
         free(made.data);
     }
     free(floats.data);
-    expect(1, "caravan convert made x --type int8 --calibrate scores 2>&1", "--calibrate is for");
+    expect(1, "caravan convert made x --type int8 --calibrate scores 2>&1",
+           "--calibrate works with");
     expect(0, "caravan convert m.gguf named --type f32 2>/dev/null && cat named/README.md",
            "# made");
     expect(0, "caravan convert m.gguf n.gguf --type f32 && grep -c made n.gguf", "1\n");

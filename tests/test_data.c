@@ -460,8 +460,8 @@ static void conversations_of_every_shape_are_learnt(void **state)
         {"{\"question\": \"x\"}\n", "odd:1: "},
         {"{\n\"messages\": 1\n}", "odd:1: "},
         {"[{\"text\": \"x\"},\n{\"question\": \"y\"}]", "odd:2: this is neither a text nor"},
-        {"[{\"text\": \"x\"},\n{\"text\": \"y\"}", "odd:2: no JSON object"},
-        {"[{\"text\": \"x\"}]]", "odd:1: no JSON object"},
+        {"[{\"text\": \"x\"},\n{\"text\": \"y\"}", "odd:2: not a JSON object"},
+        {"[{\"text\": \"x\"}]]", "odd:1: not a JSON object"},
     };
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) {
         const char *path = put_text("odd", unknown[i][0]);
@@ -479,7 +479,7 @@ static void broken_lines_are_named(void **state)
     static const struct {
         const char *line, *piece;
     } cases[] = {
-        {"{\"text\": \"open", "no JSON object"},
+        {"{\"text\": \"open", "not a JSON object"},
         {"[1, 2]", "neither"},
         {"{\"text\": 5}", "neither"},
         {"{\"text\": \"a\", \"text\": \"b\"}", "duplicate"},
@@ -488,15 +488,15 @@ static void broken_lines_are_named(void **state)
         {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"I begin\"}]}", "no answer"},
         {"{\"messages\": [{\"role\": \"user\"}]}", "message 0: it must have"},
         {"{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image_url\"}]}]}",
-         "message 0: part 0 of its content is of type \"image_url\""},
+         "message 0: content part 0 has type \"image_url\""},
         {"{\"conversations\": [{\"from\": \"narrator\", \"value\": \"x\"}]}", "from \"narrator\""},
         {"{\"messages\": [{\"role\": \"user\", \"content\": \"x\", \"weight\": 0.5}]}",
          "neither 0 nor 1"},
         {"{\"prompt\": 1, \"completion\": \"x\"}", "two strings or two lists"},
-        {"{\"role\": \"user\", \"content\": \"x\"}", "a message alone"},
+        {"{\"role\": \"user\", \"content\": \"x\"}", "a single message"},
         {"{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}, {\"role\": \"assistant\", "
          "\"content\": null, \"tool_calls\": [1, 2]}]}",
-         "message 1: its \"tool_calls\" have no"},
+         "message 1: a \"tool_calls\" entry has no"},
         {"{\"messages\": [{\"role\": \"judge\", \"content\": \"x\"}, {\"role\": \"assistant\", "
          "\"content\": \"y\"}]}",
          "judge"},
@@ -558,7 +558,7 @@ static void a_mixture_has_its_parts_by_weight(void **state)
     }
     data_free(data);
     paths[1] = alone;
-    refuse(&options, CVN_EINVAL, "some of the data have a weight", "");
+    refuse(&options, CVN_EINVAL, "either all or none of the data must have a weight", "");
     snprintf(b, sizeof b, "%s=0.001", alone);
     paths[1] = b;
     refuse(&options, CVN_EINVAL, "less than a thousandth", "");
@@ -593,7 +593,7 @@ static void bad_files_are_refused_with_what_to_do(void **state)
     refuse(&options, CVN_EINVAL, "separator", "");
     options = options_for(&path, 4);
     options.n_paths = 0;
-    refuse(&options, CVN_EINVAL, "no data", "");
+    refuse(&options, CVN_EINVAL, "no training data", "");
     static const int length[] = {50};
     path = put_documents("wide.bin", length, 1);
     options = options_for(&path, 4);

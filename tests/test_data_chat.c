@@ -172,12 +172,13 @@ static void answers_with_thoughts_are_documents_of_their_own(void **state)
 
 static void what_the_template_would_lose_is_refused(void **state)
 {
-    refuses(PLAIN, TALK(USER("a") "," THOUGHT("hm", "b")), "message 1 has thoughts, which");
-    refuses(OPENS, TALK(USER("a") "," SAID("<think>hm</think>b")), "message 1 has thoughts, which");
+    refuses(PLAIN, TALK(USER("a") "," THOUGHT("hm", "b")), "message 1 has thinking text, which");
+    refuses(OPENS, TALK(USER("a") "," SAID("<think>hm</think>b")),
+            "message 1 has thinking text, which");
     refuses(MOVES, TALK(MESSAGE("system", "\"content\": \"s\"") "," USER("a") "," SAID("b")),
-            "message 2: the chat template writes the messages before an answer otherwise");
+            "message 2: the chat template renders the messages before an answer differently");
     refuses("{{ messages[0].content }}", TALK(USER("a") "," SAID("b")),
-            "message 1: the chat template writes nothing of it");
+            "message 1: the chat template does not render it");
     refuses("{{ raise_exception('no turns today') }}", TALK(USER("a") "," SAID("b")),
             "no turns today");
     refuses(MARKED, TALK(USER("a")), "no answer");
@@ -258,7 +259,7 @@ static void of_a_pair_both_sides_are_one_document(void **state)
                   "c") "," SAID("d") "], \"rejected\": [" SAID("c") "]}",
               true, &err),
         0);
-    assert_non_null(strstr(err.message, "no pair of single answers"));
+    assert_non_null(strstr(err.message, "cannot be used as one preference pair"));
 }
 
 int main(void)

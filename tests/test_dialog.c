@@ -103,7 +103,7 @@ static void files_that_are_no_conversation_change_nothing(void **state)
         {"{}", "no list \"messages\""},
         {"{\"messages\":[{\"role\":\"user\"}]}", "message 0 is not"},
         {"{\"messages\":[{\"role\":\"king\",\"content\":\"x\"}]}", "role \"king\""},
-        {"{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}", "nobody has answered"},
+        {"{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}", "without an answer"},
         {"{\"messages\":[{\"role\":\"assistant\",\"content\":\"x\",\"thinking\":1}]}", "message 0"},
         {"{\"messages\":[{\"role\":\"user\",\"content\":\"x\"},"
          "{\"role\":\"system\",\"content\":\"x\"}]}",

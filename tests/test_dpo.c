@@ -11,7 +11,7 @@ static void the_better_answers_win(void **state)
 {
     (void)state;
     expect(0, PAIRS TRAIN "--steps 12 --validation pairs.jsonl --evaluate-every 4 --out whole 2>&1",
-           "reference: what 'model' makes of the answers");
+           "reference: log-probabilities of 'model'");
     expect(0, "head -n 1 whole/metrics.jsonl", "\"loss\":0.693147");
     expect(0, "tail -n 1 whole/metrics.jsonl", ",\"accuracy\":1}");
     expect(0,
@@ -45,15 +45,16 @@ static void pairs_come_in_the_forms_that_people_have(void **state)
            "caravan train --dpo talk --init model --lora r=2 --seq 64 --batch 2 -t 1 --steps 2 "
            "--out run-talk 2>&1",
            "in 2 documents, 2 sequences");
-    expect(0, TRAIN "--steps 1 --seq 4 --out cut 2>&1", "warning: 24 of 24 answers are longer");
+    expect(0, TRAIN "--steps 1 --seq 4 --out cut 2>&1",
+           "warning: 24 of 24 answers with their prompts are longer");
 }
 
 static void what_is_no_pair_is_refused_by_name(void **state)
 {
     expect(1, "echo '{\"text\": \"a\"}' >bad; caravan train --dpo bad --init model --out no 2>&1",
-           "bad:1: this is no pair of answers; give {\"prompt\": ");
+           "bad:1: this is not a preference pair; give {\"prompt\": ");
     expect(1, "caravan train --data pairs.jsonl --init model --out no 2>&1",
-           "this is a pair of answers, from which caravan train --dpo learns");
+           "this is a preference pair; use caravan train --dpo");
     expect(1,
            "echo '{\"chosen\": \"a\", \"rejected\": [1]}' >bad; "
            "caravan train --dpo bad --init model --out no 2>&1",

@@ -223,7 +223,7 @@ static void what_cannot_be_is_refused(void **state)
     assert_int_equal(answers_ask(&q, "data=x", "2d", &a, &err), CVN_EINVAL);
     err = (cvn_err){0};
     assert_int_equal(answers_ask(&q, "data=2", "3d", &a, &err), CVN_EINVAL);
-    assert_non_null(strstr(err.message, "is no layout"));
+    assert_non_null(strstr(err.message, "is not a layout"));
 }
 
 int main(void)

@@ -145,9 +145,9 @@ static void ctrl_c_is_told_from_a_stop_text(void **state)
 static void mistakes_in_prompts_name_the_line(void **state)
 {
     expect(1, "printf '\"a\"\\nno\\n' | caravan generate -m model --prompts - 2>&1",
-           "-:2: this is no JSON string");
+           "-:2: not a JSON string");
     expect(1, "printf '\"a\"\\n{}\\n' | caravan generate -m model --prompts - 2>&1",
-           "-:2: this is");
+           "-:2: not a JSON string");
     expect(1, "printf '\\n' | caravan generate -m model --prompts - 2>&1", "has no prompts");
     expect(2, "caravan generate -m model --prompts - -p x 2>&1", "give only one of");
     expect(2, "caravan generate -m model -p x --n 0 2>&1", "--n is \"0\"");
@@ -328,7 +328,7 @@ static void adapters_are_given_beside_the_model(void **state)
            "'bare' holds no adapters; give a folder with adapter_config.json");
     expect(0, "printf 'Hi\n' | caravan chat -m model --adapter lora -n 3 2>&1", "");
     expect(0, "caravan bench -m model --adapter lora --prefill 4 --decode 2 --repeats 1", "decode");
-    expect(2, "caravan bench --train -p tiny --adapter lora 2>&1", "--adapter says nothing");
+    expect(2, "caravan bench --train -p tiny --adapter lora 2>&1", "--adapter has no effect");
 }
 
 /* However a prompt is read, and however rarely somebody looks whether a text has ended. */

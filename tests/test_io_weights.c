@@ -380,7 +380,7 @@ static void what_is_no_model_is_said_so(void **state)
     assert_string_equal(err.message, "there is no '/no/such/model'");
     err = (cvn_err){0};
     assert_true(io_open_model(&model, scratch, &err) < 0);
-    assert_non_null(strstr(err.message, "is no model"));
+    assert_non_null(strstr(err.message, "is not a model"));
 }
 
 static void shared_checkpoints_open(void **state)

@@ -112,7 +112,7 @@ static void what_is_not_known_is_refused_by_name(void **state)
         {"{{ }}", "an expression is missing", CVN_EFORMAT},
         {"{{ $ }}", "a character that means nothing", CVN_EFORMAT},
         {"\xff", "not UTF-8", CVN_EFORMAT},
-        {"{{ '\\ud800' }}", "an escape that is no character", CVN_EFORMAT},
+        {"{{ '\\ud800' }}", "an escape that is not a character", CVN_EFORMAT},
         {"{% set ns._x = 1 %}", "only attributes of a namespace", CVN_EINVAL},
         {"{% set ns = namespace() %}{% set ns._x = 1 %}", "begin with _", CVN_EINVAL},
     };

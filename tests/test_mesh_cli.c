@@ -56,8 +56,7 @@ static void overlap_is_not_seen_in_what_is_printed(void **state)
     expect(0, "caravan plan --preset stories15m --mesh data=4 --layout fsdp --train --overlap off",
            "all_gather");
     expect(2, "caravan score -m model --text abc --mesh data=2 --overlap never 2>&1", "on, off");
-    expect(2, "caravan plan -p tiny --device abacus 2>&1",
-           "--device: there are no devices of the kind");
+    expect(2, "caravan plan -p tiny --device abacus 2>&1", "--device: unknown device");
 }
 
 static void ranks_print_what_threads_print(void **state)
@@ -145,7 +144,7 @@ static void specs_say_who_set_them(void **state)
            "dot_general from %w; mark on %w\n");
     expect(0, line.text, "tanh from %y7; 9 more; mark on %x\n");
     expect(0, line.text, "0 conflicts");
-    expect(1, "caravan opt --emit specs long.txt 2>&1", "specs are of a mesh");
+    expect(1, "caravan opt --emit specs long.txt 2>&1", "specs require a mesh");
     strbuf_free(&line);
 }
 
@@ -155,8 +154,8 @@ static void one_rank_says_what_is_wrong(void **state)
         const char *n, *command, *sentence;
     } cases[] = {
         {"3", "score -m model --text abc --mesh data=2,model=2 2>&1", "cannot be divided among 3"},
-        {"2", "score -m model --text abc 2>&1", "say with --mesh how they divide the model"},
-        {"2", "tokenize -m model --text abc 2>&1", "does not run in several processes"},
+        {"2", "score -m model --text abc 2>&1", "several processes were started without --mesh"},
+        {"2", "tokenize -m model --text abc 2>&1", "does not support several processes"},
         {"2", "score -m nothing --text abc --mesh data=2 2>&1", "nothing"},
     };
     need_mpirun();
@@ -174,7 +173,8 @@ static void one_rank_says_what_is_wrong(void **state)
 static void meshes_that_cannot_be_are_refused(void **state)
 {
     expect(2, "caravan score -m model --text abc --mesh nonsense 2>&1", "nonsense");
-    expect(1, "caravan score -m model --text abc --mesh data=2 --layout 4d 2>&1", "is no layout");
+    expect(1, "caravan score -m model --text abc --mesh data=2 --layout 4d 2>&1",
+           "is not a layout");
 }
 
 /* Devices that only repeat what others do: no layout asks for them, so whoever did has mistyped something. */
@@ -193,17 +193,17 @@ static void axes_that_divide_nothing_are_refused(void **state)
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         snprintf(line, sizeof line, "caravan %s --mesh data=2,foo=3 </dev/null 2>&1", commands[i]);
         expect(1, line,
-               "caravan: the 3 devices along the mesh's axis foo would all do the same: layout 2d "
-               "divides nothing by it, only by dcn, data, model;");
+               "caravan: the 3 devices along the mesh's axis foo would all compute the same: "
+               "layout 2d shards nothing over it, only over dcn, data, model;");
         snprintf(line, sizeof line, "caravan %s --mesh data=2,model=2 --layout tp </dev/null 2>&1",
                  commands[i]);
         expect(1, line,
-               "axis data would all do the same: layout tp divides nothing by it, only "
-               "by model;");
+               "axis data would all compute the same: layout tp shards nothing over it, only "
+               "over model;");
     }
     expect(0, "caravan plan -p tiny --mesh data=2,foo=1 2>&1", "layout 2d");
     snprintf(line, sizeof line, "caravan %s --mesh data=2 --layout dp --batch 1 2>&1", commands[6]);
-    expect(1, line, "nothing of 1 sequence at once can be divided by it; give a larger --batch");
+    expect(1, line, "a batch of 1 sequence cannot be sharded over it; give a larger --batch");
     expect(0, "test ! -e no-run", "");
 }
 
@@ -212,7 +212,8 @@ static void rows_that_do_not_divide_are_told(void **state)
 {
     int status;
     expect(0, "caravan score -m model --text abc --mesh data=2 --layout dp 2>&1",
-           "warning: the 2 devices along data all do the same: with layout dp nothing of 1 row ");
+           "warning: the 2 devices along data all compute the same: with layout dp a batch of 1 "
+           "sequence ");
     StrBuf output = shell("caravan score -m model --text abc --mesh data=2 --layout fsdp 2>&1; "
                           "caravan score -m model --text abc --mesh model=2 --layout tp 2>&1",
                           &status);

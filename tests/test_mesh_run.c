@@ -137,7 +137,7 @@ static void reshard_there_and_back_is_the_checkpoint(void **state)
     run("caravan export r1 e1 && caravan export one e2 && cmp e1/model.safetensors "
         "e2/model.safetensors");
     expect(1, "caravan reshard one r1 2>&1", "is not empty");
-    expect(1, "caravan reshard one r4 --mesh data=2 --layout 4d 2>&1", "is no layout");
+    expect(1, "caravan reshard one r4 --mesh data=2 --layout 4d 2>&1", "is not a layout");
 }
 
 /* Ctrl-C, and a disk that is full. */
@@ -163,10 +163,10 @@ static void damage_is_found(void **state)
 {
     run("rm -rf hurt; cp -r mesh hurt; printf x | dd of=hurt/checkpoints/step-00000008/"
         "shard-00002-of-00004.safetensors bs=1 seek=9000 conv=notrunc 2>/dev/null");
-    expect(0, "caravan train --resume hurt --steps 9 2>&1", "goes on after step 6 of 9");
+    expect(0, "caravan train --resume hurt --steps 9 2>&1", "resumes after step 6 of 9");
     run("rm hurt/checkpoints/step-00000006/shard-00001-of-00004.safetensors; rm -rf "
         "hurt/checkpoints/step-0000000[89]");
-    expect(1, "caravan train --resume hurt 2>&1", "holds no whole checkpoint");
+    expect(1, "caravan train --resume hurt 2>&1", "has no complete checkpoint");
 }
 
 static void processes_write_what_threads_write(void **state)
@@ -300,7 +300,7 @@ static void ranks_that_disagree_end_with_one_sentence(void **state)
     strbuf_free(&output);
     snprintf(line, sizeof line, RANKS "train " OPTIONS "--out odd 2>&1", 2);
     output = shell(line, &status);
-    if (status == 0 || !strstr(output.text, "say with --mesh"))
+    if (status == 0 || !strstr(output.text, "started without --mesh"))
         fail_msg("exit %d: %s", status, output.text);
     strbuf_free(&output);
 }
@@ -308,7 +308,8 @@ static void ranks_that_disagree_end_with_one_sentence(void **state)
 static void what_cannot_be_is_refused(void **state)
 {
     expect(2, "caravan train " OPTIONS "--out no --mesh nonsense 2>&1", "nonsense");
-    expect(1, "caravan train " OPTIONS "--out no --mesh data=2 --layout 4d 2>&1", "is no layout");
+    expect(1, "caravan train " OPTIONS "--out no --mesh data=2 --layout 4d 2>&1",
+           "is not a layout");
     run("test ! -e no/checkpoints");
     /* Slices are no model yet; it says how they become one, and that is true. */
     expect(1, "caravan train --data story.txt --init mesh/checkpoints/step-00000008 --out no 2>&1",

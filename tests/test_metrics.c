@@ -106,7 +106,7 @@ static void what_cannot_be_written_is_said(void **state)
     Metrics metrics;
     assert_int_equal(file_write(in_scratch("file"), "x", 1, NULL), CVN_OK);
     assert_int_equal(metrics_open(&metrics, in_scratch("file"), 0, &err), CVN_EIO);
-    assert_non_null(strstr(err.message, "cannot make the folder"));
+    assert_non_null(strstr(err.message, "cannot create the folder"));
     metrics_close(&metrics);
     err = (cvn_err){0};
     metrics = (Metrics){.lines.fd = open("/dev/full", O_WRONLY),

@@ -296,7 +296,7 @@ static void ranks_that_disagree_end_with_a_sentence(void **state)
     int status;
     char *text = launch(4, "settings", &status);
     if (!status || !strstr(text, "rank 2 on ") ||
-        !strstr(text, "disagrees: it runs 'test --mesh data=3', rank 0 on "))
+        !strstr(text, "runs 'test --mesh data=3', but rank 0 on "))
         fail_msg("status %d: %s", status, text);
     free(text);
     expect(4, "data", false, "about the training data, at step 0");
@@ -313,8 +313,9 @@ static void processes_that_cannot_join_say_so_and_end(void **state)
         {"SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0", "--mesh model=2",
          "start them with srun --mpi=pmix"},
         {"SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=1", "--mesh model=2", ""},
-        {"SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0", "", "say with --mesh how they divide the model"},
-        {"PMI_SIZE=2 PMI_RANK=0", "--mesh model=2", "but for MPI this one is alone"},
+        {"SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0", "",
+         "several processes were started without --mesh"},
+        {"PMI_SIZE=2 PMI_RANK=0", "--mesh model=2", "but MPI_COMM_WORLD has only this one"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char line[1024], text[4096];

@@ -104,9 +104,9 @@ static void standard_input_is_a_dash(void **state)
 static void mistakes_are_named(void **state)
 {
     expect_from_stdin(2, graph, "-p simplfy 2>&1",
-                      "caravan: there is no pass simplfy; did you mean simplify?\n" HINT);
+                      "caravan: unknown pass simplfy; did you mean simplify?\n" HINT);
     expect_from_stdin(2, graph, "-p simplify,,dead 2>&1",
-                      "caravan: there is no pass ''; caravan opt --help lists them\n" HINT);
+                      "caravan: unknown pass ''; caravan opt --help lists them\n" HINT);
 }
 
 static void every_pass_is_in_the_help(void **state)

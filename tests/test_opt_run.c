@@ -115,7 +115,7 @@ static void results_come_back_as_inputs(void **state)
            "caravan opt --run -i d.safetensors -m data=2 step.txt",
            "%i: i32[2] = [2, 3]\n%twice: i32[2] = [4, 6]\n");
     expect(1, "caravan opt --run -i a.safetensors step.txt 2>&1",
-           "a.safetensors: 'y' is no parameter of graph 'step'\n");
+           "a.safetensors: 'y' is not a parameter of graph 'step'\n");
 }
 
 static void seeds_make_the_inputs(void **state)
@@ -189,7 +189,7 @@ static void mistakes_are_one_sentence(void **state)
     expect(1, "caravan opt --run -i other.txt uneven.txt 2>&1", "other.txt");
     expect(1, "caravan opt --run -i none uneven.txt 2>&1", "none");
     expect(1, "caravan opt --run -m model=x uneven.txt 2>&1", "model=x");
-    expect(1, "caravan opt --run " GRAPHS "cut_logits_tp.txt 2>&1", "has all_gather already");
+    expect(1, "caravan opt --run " GRAPHS "cut_logits_tp.txt 2>&1", "already contains all_gather");
     expect(
         1,
         "echo 'graph @large { %x: f32[1000000,100000,1000] = parameter {name=\"x\"} return %x }' "

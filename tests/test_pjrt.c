@@ -83,7 +83,7 @@ static void what_xla_cuts_gives_the_same(void **state)
         "");
     compare_on(by_xla, even, NULL, "model=4", "tp", 1e-5);
     assert_int_equal(answers_ask(&rows, "data=2,model=2", "2d", &a, &err), CVN_EUNSUPPORTED);
-    assert_non_null(strstr(err.message, "take a mesh without that axis, or partitioner=own"));
+    assert_non_null(strstr(err.message, "use a mesh without that axis, or partitioner=own"));
 }
 
 static void quantized_weights_are_those_of_the_cpu(void **state)
@@ -269,11 +269,11 @@ static void what_cannot_be_opened_is_said(void **state)
     static const struct {
         const char *device, *says;
     } wrong[] = {
-        {"gpu", "there are no devices of the kind 'gpu'; there are cpu, tpu, cuda"},
-        {"pjrt:", "names no file"},
-        {"pjrt:/nowhere.so", "could not be loaded"},
-        {"pjrt:libm.so.6", "is no PJRT plugin: it has no GetPjrtApi"},
-        {"pjrt:libm.so.6,fast", "'fast' is no option of a device"},
+        {"gpu", "unknown device 'gpu'; give cpu, tpu, cuda"},
+        {"pjrt:", "has no path"},
+        {"pjrt:/nowhere.so", "cannot load the plugin"},
+        {"pjrt:libm.so.6", "is not a PJRT plugin: it has no GetPjrtApi"},
+        {"pjrt:libm.so.6,fast", "'fast' is not a device option"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         const Question q = {.variant = "gqa", .rows = 1, .device = wrong[i].device};

@@ -252,9 +252,9 @@ static void is_said(int code, const cvn_err *err, const char *says)
 static void what_does_not_fit_is_said(void **state)
 {
     cvn_err err = {0};
-    is_said(generate("model=8", &err), &err, "the mesh has 8 devices and");
+    is_said(generate("model=8", &err), &err, "the mesh has 8 devices, but");
     err = (cvn_err){0};
-    is_said(compile("fake:4", &err), &err, "'fake:4' has 4 devices and the mesh 2");
+    is_said(compile("fake:4", &err), &err, "'fake:4' has 4 devices, but the mesh has 2");
 }
 
 /* XLA's plugin ends the program where it is missing. */
@@ -269,7 +269,7 @@ static void where_the_cuda_toolkit_was_looked_for_is_said(void **state)
     must(arena_begin(&arena, &err), &err);
     unsetenv("XLA_FLAGS");
     is_said(toolkit_find("/no/plugin.so", system, &arena, &found, &err), &err,
-            "looked for in /nowhere/cuda, /no/cuda, /no/../nvidia/cu13, /no/../../nvidia/cu13; ");
+            "not found in /nowhere/cuda, /no/cuda, /no/../nvidia/cu13, /no/../../nvidia/cu13; ");
     count("mkdir -p kit/nvvm/libdevice && touch kit/nvvm/libdevice/libdevice.10.bc && echo 1");
     snprintf(flags, sizeof flags, "--xla_a=1 --xla_gpu_cuda_data_dir=%s/kit --xla_b", scratch);
     setenv("XLA_FLAGS", flags, 1);
@@ -320,7 +320,8 @@ static void processes_find_each_other(void **state)
            "1");
     expect(0,
            MPIRUN "-n 2 " CVN_BINARY " score -m several --tokens 1,2,3 --mesh model=16 --layout tp "
-                  "--device " DEVICE " 2>&1 | grep -c 'the mesh has 8 devices in each process and'",
+                  "--device " DEVICE
+                  " 2>&1 | grep -c 'the mesh has 8 devices in each process, but'",
            "1");
 }
 
@@ -329,13 +330,13 @@ static void other_versions_are_refused(void **state)
     const size_t size = sizeof(PjrtApi);
     cvn_err err = {0};
     fake.table(1, 5, size);
-    is_said(generate(NULL, &err), &err, "another PJRT than version 0");
+    is_said(generate(NULL, &err), &err, "a PJRT API version other than 0");
     err = (cvn_err){0};
     fake.table(0, PJRT_OLDEST - 1, size);
-    is_said(generate(NULL, &err), &err, "which is too old");
+    is_said(generate(NULL, &err), &err, "; use a plugin with 0.");
     err = (cvn_err){0};
     fake.table(0, PJRT_OLDEST, size - 8);
-    is_said(generate(NULL, &err), &err, "which is too old");
+    is_said(generate(NULL, &err), &err, "; use a plugin with 0.");
     err = (cvn_err){0};
     fake.table(0, 500, size + 800);
     assert_int_equal(generate(NULL, &err), CVN_OK);

@@ -208,8 +208,8 @@ static void where_none_fits_the_shortest_is_read_and_that_is_said(void **state)
     cvn_engine_free(engine, NULL);
     new_engine(0.01);
     assert_non_null(strstr(cvn_engine_warnings(engine),
-                           "longer than 10 ms: decoding takes 50 ms here, and the shortest section "
-                           "of a prompt, of 8 tokens, another 62 ms"));
+                           "stalls may exceed 10 ms: a decode step takes 50 ms here, and the "
+                           "smallest prefill chunk, of 8 tokens, another 62 ms"));
     submit(0, 5, 100, &stream);
     step();
     submit(1, 79, 2, &prompt); /* 10 sections of 8 */

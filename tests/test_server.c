@@ -498,15 +498,15 @@ static void what_was_meant_is_said(void **state)
         {"/v1/chat/completions", "{" ASKS ", \"max_token\": 5}", "did you mean max_tokens?"},
         {"/v1/completions", "{\"promt\": \"x\"}", "did you mean prompt?"},
         {"/v1/completions", "{\"prompt\": \"x\", \"messages\": []}",
-         "messages is a field of chat.completions, and none of completions"},
+         "it is a field of chat.completions, not of completions"},
         {"/v1/chat/completions", "{\"messages\": []}",
          "messages is empty; send at least one message"},
         {"/v1/messages", "{\"max_tokens\": 4, \"messages\": []}", "messages is empty"},
-        {"/v1/chat/completions", "{\"messages\": {}}", "an array of messages is expected"},
+        {"/v1/chat/completions", "{\"messages\": {}}", "must be an array of messages"},
         {"/v1/chat/completions", "{" ASKS ", \"reasoning_effort\": \"low\"}",
-         "reasoning_effort asks for the effort low, and the model's chat template has no variable"},
+         "reasoning_effort = low is not supported: the model's chat template has no variable"},
         {"/v1/responses", "{\"input\": \"Hi\", \"reasoning\": {\"effort\": \"high\"}}",
-         "reasoning asks for the effort high"},
+         "reasoning = high is not supported"},
         {"/v1/chat/completions", "{" ASKS ", \"reasoning_effort\": \"much\"}",
          "none, minimal, low, medium, high or xhigh"},
     };
@@ -575,7 +575,7 @@ static void bad_bodies_are_refused(void **state)
     expect_status(r->port, "/v1/messages",
                   "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}", 400,
                   "{\"type\":\"error\",\"error\":{\"type\":\"invalid_request_error\"");
-    expect_status(r->port, "/nowhere", "{}", 404, "nothing");
+    expect_status(r->port, "/nowhere", "{}", 404, "no such path");
     Reply reply = http_ask(r->port, "GET", "/v1/completions", "", NULL);
     assert_int_equal(reply.status, 405);
     assert_non_null(strstr(reply.head.text, "Allow: POST"));

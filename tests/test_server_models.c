@@ -325,15 +325,15 @@ static void what_is_not_there_is_named(void **state)
         int status;
         const char *piece;
     } cases[] = {
-        {"/v1/completions", "{\"prompt\": \"x\"}", 400, "tiny, law, code, second are here"},
+        {"/v1/completions", "{\"prompt\": \"x\"}", 400, "available are tiny, law, code, second"},
         {"/v1/completions", "{\"model\": \"third\", \"prompt\": \"x\"}", 404,
-         "tiny, law, code, second are here"},
+         "tiny, law, code, second are available"},
         {"/v1/completions", "{\"model\": \"tiny\", \"adapter\": \"x\", \"prompt\": \"x\"}", 404,
          "law, code"},
         {"/v1/completions", "{\"model\": \"second\", \"adapter\": \"law\", \"prompt\": \"x\"}", 404,
-         "there is no adapter law"},
+         "adapter law does not exist"},
         {"/v1/completions", "{\"model\": \"law\", \"adapter\": \"code\", \"prompt\": \"x\"}", 400,
-         "another adapter"},
+         "contradict each other"},
         {"/v1/embeddings", "{\"model\": \"tiny\"}", 400, "input is missing"},
         {"/v1/embeddings", "{\"model\": \"tiny\", \"input\": []}", 400, "0 prompts"},
         {"/v1/embeddings", "{\"model\": \"tiny\", \"input\": {\"a\": 1}}", 400, "token ids"},
@@ -343,13 +343,13 @@ static void what_is_not_there_is_named(void **state)
         {"/v1/embeddings", "{\"model\": \"tiny\", \"input\": \"x\", \"encoding_format\": \"x\"}",
          400, "base64"},
         {"/v1/embeddings", "{\"model\": \"tiny\", \"input\": \"x\", \"stream\": true}", 400,
-         "stream is a field of chat.completions, and none of embeddings"},
+         "it is a field of chat.completions, not of embeddings"},
         {"/v1/chat/completions", "{\"model\": 3, \"messages\": []}", 400, "model"},
         {"/v1/messages",
          "{\"model\": \"x\", \"max_tokens\": 3, \"messages\": [{\"role\": \"user\", \"content\": "
          "\"x\"}]}",
-         404, "no model x"},
-        {"/v1/responses", "{\"model\": \"x\", \"input\": \"x\"}", 404, "no model x"},
+         404, "model x does not exist"},
+        {"/v1/responses", "{\"model\": \"x\", \"input\": \"x\"}", 404, "model x does not exist"},
         {"/detokenize", "{\"tokens\": [5]}", 400, "the model is missing"},
         {"/tokenize", "{\"model\": \"law\", \"prompt\": \"x\"}", 200, "\"max_model_len\":200"},
     };
@@ -419,14 +419,14 @@ static void the_command_takes_them_by_name(void **state)
         const char *options, *words;
     } refused[] = {
         {"-m model -m long --name x", "--model NAME=DIR"},
-        {"-m a=model -m a=long", "two are called a"},
+        {"-m a=model -m a=long", "two have the name a"},
         {"-m a=model --adapter law", "no name"},
-        {"-m a=model --adapter a=law", "two are called a"},
+        {"-m a=model --adapter a=law", "two have the name a"},
         {"-m a=model -m b=long --adapter x=law", "MODEL/NAME=DIR"},
         {"-m a=nothing", "no file or folder nothing"},
         {"-m a=model --adapter x=long", "holds no adapters"},
         {"-m a=model --adapter x=nothing", "nothing"},
-        {"-m a=model --context 1000000", "a context of 1000000"},
+        {"-m a=model --context 1000000", "the context is 1000000"},
         {"-m a=model --activations int8", "int8"},
         {"-m a=model --api-key-file nothing", "nothing"},
     };

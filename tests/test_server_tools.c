@@ -484,8 +484,9 @@ static void what_is_not_to_be_had_is_refused(void **state)
         const char *more, *piece;
     } cases[] = {
         {"\"tool_choice\": \"sometimes\"", "tool_choice"},
-        {"\"tool_choice\": {\"type\": \"function\", \"function\": {\"name\": \"x\"}}", "no tool x"},
-        {"\"response_format\": {\"type\": \"json_object\"}", "tool_choice: none"},
+        {"\"tool_choice\": {\"type\": \"function\", \"function\": {\"name\": \"x\"}}",
+         "unknown tool \\\"x"},
+        {"\"response_format\": {\"type\": \"json_object\"}", "requires tool_choice none"},
         {"\"logprobs\": true", "logprobs"},
     };
     char body[2000];
@@ -570,7 +571,7 @@ static void answers_are_what_their_schema_says(void **state)
     expect_status(r->port, "/v1/completions",
                   "{\"prompt\": \"x\", \"structured_outputs\": {\"regex\": \"a\"}, "
                   "\"response_format\": {\"type\": \"json_object\"}}",
-                  400, "both say");
+                  400, "both constrain");
 }
 
 static int begin(void **state)

@@ -298,7 +298,7 @@ static void mistakes_are_refused_and_leave_the_session_usable(void **state)
     cvn_session *s = NULL;
     cvn_err err = {0};
     assert_int_equal(cvn_session_new(e, 1, &s, &err), CVN_EINVAL);
-    assert_string_equal(err.message, "there is no row 1; the engine has 1");
+    assert_string_equal(err.message, "slot 1 does not exist; the engine has 1");
     s = new_session(e, 0);
     Talk t = {0};
     say(&t, 10, 1);
@@ -422,7 +422,7 @@ static void other_files_are_refused(void **state)
         cvn_session *its = new_session(stranger[i], 0);
         err = (cvn_err){0};
         assert_int_equal(cvn_session_load(its, path, &err), CVN_EFORMAT);
-        assert_non_null(strstr(err.message, "of another model"));
+        assert_non_null(strstr(err.message, "belongs to another model"));
         cvn_session_free(its);
         cvn_engine_free(stranger[i], NULL);
     }
@@ -443,7 +443,7 @@ static void other_files_are_refused(void **state)
     err = (cvn_err){0};
     assert_int_equal(cvn_session_load(s, CVN_TEST_DATA "/llama/gqa/model.safetensors", &err),
                      CVN_EFORMAT);
-    assert_non_null(strstr(err.message, "holds no cache"));
+    assert_non_null(strstr(err.message, "is not a saved KV cache"));
     assert_int_equal(cvn_session_load(s, in_scratch("nothing"), &err), CVN_EIO);
     int64_t held = t.n - 1;
     assert_int_equal(cvn_session_get_stats(s).cached, held);

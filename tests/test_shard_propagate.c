@@ -395,7 +395,7 @@ static void rules_are_read_from_a_file(void **state)
     } wrong[] = {
         {"{\"mlp\": {\"ffn\": \"modle\"}}", "modle"},
         {"{\"mlp\": {\"vocab\": \"model\"}}", "mlp have no axis \"vocab\""},
-        {"{\"heads\": {\"ffn\": \"model\"}}", "\"heads\" is none of"},
+        {"{\"heads\": {\"ffn\": \"model\"}}", "\"heads\" is not one of"},
         {"{\"mlp\": \"model\"}", "mlp must be an object"},
         {"{\"mlp\": {\"ffn\": [3]}}", "mlp.ffn must be"},
         {"[1]", "shard_rules_test.json"},

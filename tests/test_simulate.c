@@ -534,7 +534,7 @@ static void the_best_meshes_are_found(void **state)
     /* Too little memory for anything. */
     chip.memory = 1e6;
     assert_int_equal(sim_search(&ask, &found, &err), CVN_EINVAL);
-    assert_non_null(strstr(err.message, "none of 15 ways fits"));
+    assert_non_null(strstr(err.message, "none of 15 shardings fits"));
 }
 
 /* Of six heads, three chips have two each, where two have too little memory. */
@@ -644,9 +644,9 @@ static int times(const char *text, const char *words)
 /* A page of each task has that task's pictures and no other's, published points where there are some, and nothing from elsewhere. */
 static void a_page_shows_the_model_on_the_chip(void **state)
 {
-    static const char *const own[] = {[SIM_TRAIN] = "Share of the peak by chips",
-                                      [SIM_PREFILL] = "Time to read a prompt",
-                                      [SIM_DECODE] = "Throughput of decoding"};
+    static const char *const own[] = {[SIM_TRAIN] = "MFU by number of chips",
+                                      [SIM_PREFILL] = "Prefill time",
+                                      [SIM_DECODE] = "Decode throughput"};
     for (int task = 0; task < 3; task++) {
         Page p;
         page_init(&p, (SimTask)task);

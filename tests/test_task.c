@@ -50,11 +50,11 @@ static void it_is_the_harness(void **state)
 static void what_is_no_question_is_refused(void **state)
 {
     expect(1, "echo '{\"context\": \"a\"}' >q; caravan score -m model --task q 2>&1",
-           "q:1: a question is {\"context\": text, \"choices\": [texts], \"answer\": place}");
+           "q:1: a question is {\"context\": text, \"choices\": [texts], \"answer\": index}");
     expect(1,
            "echo '{\"context\": \"a\", \"choices\": [\"b\", \"c\"], \"answer\": \"d\"}' >q; "
            "caravan score -m model --task q 2>&1",
-           "q:1: \"answer\" is none of the 2 choices");
+           "q:1: \"answer\" is not one of the 2 choices");
     expect(1, "echo >q; caravan score -m model --task q 2>&1", "'q' has no questions");
     expect(1, "caravan score -m bare --task " QUESTIONS " 2>&1", "tokenizer");
 }

@@ -370,7 +370,7 @@ static void malformed_sentencepiece_is_refused(void **state)
         {"b", 0, 5, "\x12\x02\x18\x02", "type 5"},
         {"b", 0, 7, "\x12\x02\x18\x02", "type 7"},
         {"b", 0, 6, "\x12\x02\x18\x02", "type byte"},
-        {"b", (float)(1e300 * 1e300), 1, "\x12\x02\x18\x02", "no number"},
+        {"b", (float)(1e300 * 1e300), 1, "\x12\x02\x18\x02", "not a number"},
         {"\xff", 0, 1, "\x12\x02\x18\x02", "UTF-8"},
         {"", 0, 1, "\x12\x02\x18\x02", "0 bytes"},
         {"b", 0, 1, "\x12\x05\x18\x02\x98\x02\x01", "<0x00>"},

@@ -433,7 +433,7 @@ static void what_does_not_fit_is_refused_with_the_sum(void **state)
     options.memory_limit = (size_t)1 << 30;
     err = (cvn_err){0};
     assert_int_equal(trainer_open(&t, config, &options, &err), CVN_EMEM);
-    assert_non_null(strstr(err.message, "take a smaller model"));
+    assert_non_null(strstr(err.message, "use a smaller model"));
     assert_null(strstr(err.message, "adafactor"));
 }
 

@@ -32,7 +32,7 @@ static void a_run_has_its_files(void **state)
            "run/tokenizer_config.json",
            "2\n");
     expect(0, "cat run/metrics.prom", "caravan_train_step{run=\"run\"} 8\n");
-    expect(1, RUN "--steps 8 --out run 2>&1", "holds a run already");
+    expect(1, RUN "--steps 8 --out run 2>&1", "already contains a run");
     expect(0, "caravan train --resume run --steps 10 2>&1", "finished after step 10 of 10");
     expect(0, "wc -l <run/metrics.jsonl; ls run/tensorboard | wc -l", "10\n");
 }
@@ -98,7 +98,7 @@ static void a_finished_run_says_so_and_stays_as_it_is(void **state)
     expect(0, RUN "--steps 2 --prompt fox --out done 2>&1", "finished after step 2 of 2");
     expect(0, "cd done && md5sum $(find . -type f | sort) >../before", "");
     expect(0, "caravan train --resume done 2>&1",
-           "all 2 steps of 'done' were done before; to go on, give --steps more than that");
+           "all 2 steps of 'done' are done; to continue, raise --steps");
     expect(0, "cd done && md5sum $(find . -type f | sort) >../after && cmp ../before ../after", "");
     /* What a process that was killed at the very end did not get to. */
     expect(0, "rm done/samples.jsonl done/model.safetensors && caravan train --resume done 2>&1",
@@ -150,18 +150,19 @@ static void adapters_are_trained_exported_and_merged(void **state)
         "      4 ");
     expect(0, "caravan generate --model tuned --prompt fox -n 3 2>&1", "");
     expect(1, "caravan train --data text --init tuned --lora r=4 --seq 32 --out more 2>&1",
-           "merge them by caravan export --lora-merge");
+           "merge them with caravan export --lora-merge");
     expect(0, "test ! -e more", "");
     expect(0, "caravan inspect --model tuned", "tuned: adapters for the Hugging Face folder ");
     expect(0, "sed -i 's#/run\"#/gone\"#' adapter/adapter_config.json", "");
     expect(1, "caravan generate --model adapter --prompt fox 2>&1",
            "/gone', which is not there; give its model by --model");
-    expect(1, "caravan export run plain --lora-merge 2>&1", "holds a whole model, no adapters");
+    expect(1, "caravan export run plain --lora-merge 2>&1", "is a full model, not an adapter");
     /* In two parts: the same adapters. */
     snprintf(line, sizeof line, "%s --out parts --stop-after 4 2>&1", tune);
     expect(0, line, "stopped after step 4 of 6");
     expect(0, "caravan train --resume parts 2>&1", "finished after step 6");
-    expect(0, "caravan train --resume parts --layout tp 2>&1", "--layout has no effect: ");
+    expect(0, "caravan train --resume parts --layout tp 2>&1",
+           "--layout has no effect without --mesh: ");
     expect(1, "caravan train --resume parts --steps 5 2>&1", "has done 6 steps; --steps is of the");
     expect(0, "cmp parts/adapter_model.safetensors tuned/adapter_model.safetensors && echo same",
            "same");
@@ -195,7 +196,7 @@ static void a_run_with_dropout_goes_on_with_the_same_bits(void **state)
     expect(2, "caravan train --data text --init run --hidden-dropout 1 --out none 2>&1",
            "give a number from -1 to 0.99");
     expect(2, "caravan train --data text --init run --lora r=2,dropout=1 --out none 2>&1",
-           "dropout=1 is no number from 0 to 0.99");
+           "dropout=1 is not a number from 0 to 0.99");
 }
 
 /* What config.json says of dropout is done in training, unless options say otherwise, and nowhere else. */
@@ -269,15 +270,16 @@ static void a_full_disk_leaves_the_old_checkpoints(void **state)
     expect(1, "ulimit -f 600; caravan train --resume full --steps 12 2>&1",
            "warning: step 6 was not saved: cannot write 'full/checkpoints/step-00000006.partial/");
     expect(0, "ls full/checkpoints | tr '\\n' ' '", "lock step-00000003 ");
-    expect(1, "ulimit -f 600; caravan train --resume full 2>&1",
-           "step 9 was not saved; put right what follows, then go on from the checkpoint before by "
-           "--resume: cannot write 'full/checkpoints/step-00000009.partial/");
+    expect(
+        1, "ulimit -f 600; caravan train --resume full 2>&1",
+        "step 9 was not saved; fix the error that follows, then use --resume to "
+        "continue from the last checkpoint: cannot write 'full/checkpoints/step-00000009.partial/");
     /* What is said to be typed can be typed. */
     expect(0, RUN "--steps 2 --stop-after 1 --out \"it's\" 2>&1",
-           "go on with: caravan train --resume 'it'\\''s'\n");
-    expect(
-        1, "ulimit -f 600; " RUN "--steps 2 --out none 2>&1",
-        "step 2 was not saved, and no step before it; put right what follows, then begin again: ");
+           "resume with: caravan train --resume 'it'\\''s'\n");
+    expect(1, "ulimit -f 600; " RUN "--steps 2 --out none 2>&1",
+           "step 2 was not saved, and no step before it; fix the error that follows, then start "
+           "again: ");
     /* One warning, however often it fails; the last failure is the error. */
     expect(1,
            "ulimit -f 600; caravan train --resume full --steps 12 --save-every 1 "
@@ -330,7 +332,7 @@ static void mistakes_are_told_before_the_data_are_read(void **state)
 {
     static const char *const cases[][2] = {
         {"--mesh data=2,data=2", "names an axis twice"},
-        {"--mesh data=2 --layout nope", "is no layout"},
+        {"--mesh data=2 --layout nope", "is not a layout"},
         {"--batch 3 --micro-batch 2", "give a --micro-batch that divides it"},
         {"--steps 2 --warmup 3", "does not fit in 2 steps"},
     };

@@ -32,9 +32,9 @@ static void a_run_that_is_stopped_is_saved_and_says_so_at_once(void **state)
            STOP "kill -INT $pid; sleep 0.05; kill -INT $pid; wait $pid; code=$?; cat log; "
                 "ls run/checkpoints; exit $code",
            "step-0000");
-    expect(0, "head -n 50 log", "\nstopping after this step; Ctrl-C again ends now\n");
+    expect(0, "head -n 50 log", "\nstopping after this step; Ctrl-C again stops now\n");
     expect(130, STOP "kill -HUP $pid; wait $pid; code=$?; cat log; exit $code",
-           "go on with: caravan train --resume run");
+           "resume with: caravan train --resume run");
     expect(0, "caravan train --resume run --stop-after 1 2>&1", "stopped after step");
     expect(0,
            "echo '{\"save-minutes\": 1e-6}' >config && caravan train --resume run --config config "
@@ -54,7 +54,7 @@ static void data_are_mixed_and_looked_at(void **state)
         "  validation ");
     expect(0, "cd elsewhere && caravan train --resume ../mixed-run 2>&1", "finished after step 2");
     expect(1, "caravan train --data a=0.75 --data b --preset tiny --tokenizer model --out no 2>&1",
-           "give all of them one, or none");
+           "either all or none of the data must have a weight");
 }
 
 /* A disk of its own, where the system allows one: the last checkpoint waits until there is room. */
@@ -133,7 +133,7 @@ static void what_may_not_be_looked_at_is_said_to_be_that(void **state)
             char line[256], piece[96];
             snprintf(line, sizeof line, "%s" CVN_BINARY " %s%s%s 2>&1", other, commands[c][0],
                      folders[f], commands[c][1]);
-            snprintf(piece, sizeof piece, "cannot look into the folder '%s': Permission denied",
+            snprintf(piece, sizeof piece, "cannot access the folder '%s': Permission denied",
                      folders[f]);
             expect(1, line, piece);
         }
@@ -219,7 +219,7 @@ static void a_model_is_called_by_its_name(void **state)
            "caravan quantize org/tiny named-int8 --to int8 && ls named-int8 | head -n 1",
            "1\n");
     expect(1, "caravan generate -m meta-llama/Llama-3.2-1B -p a 2>&1",
-           "there is no model meta-llama/Llama-3.2-1B here; to fetch it: caravan pull "
+           "there is no local model meta-llama/Llama-3.2-1B; download it: caravan pull "
            "meta-llama/Llama-3.2-1B\n");
     expect(0, "mkdir empty && cd empty && caravan models 2>&1", "no models in $CARAVAN_MODELS");
 }
@@ -234,7 +234,7 @@ static void what_is_said_is_well_said(void **state)
            "/load s1.json | caravan chat -m model",
            "s1.json: 1 message\n");
     expect(1, "mkdir -p early/checkpoints/step-00000005.partial; caravan train --resume early 2>&1",
-           "holds no whole checkpoint: the run ended before its first; begin it anew");
+           "has no complete checkpoint: the run ended before its first; start it again");
     expect(1, "mkdir typeless; echo '{}' >typeless/config.json; caravan inspect -m typeless 2>&1",
            "has no model_type");
     expect(1, CVN_BINARY " _man | grep '^[^.].*[.]B'", "");

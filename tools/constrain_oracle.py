@@ -214,8 +214,8 @@ def texts(args, r):
         if run.returncode:
             if run.returncode < 0 or run.stdout:
                 sys.exit(f"{json.dumps(s)}\n{run.stdout[-500:]}{run.stderr}")
-            empty += "nothing fulfils" in run.stderr
-            refused += "nothing fulfils" not in run.stderr
+            empty += "no text satisfies" in run.stderr
+            refused += "no text satisfies" not in run.stderr
             continue
         for line in run.stdout.splitlines():
             answer = json.loads(line)
@@ -233,7 +233,7 @@ def texts(args, r):
                 sys.exit(f"{json.dumps(s)}\nis not fulfilled by\n{answer['text']}")
             done += 1
     print(f"{done} texts are valid, {cut} met the limit of tokens, {skipped} have numbers beyond "
-          f"Python's, {refused} of {args.schemas} schemas refused, {empty} that nothing fulfils")
+          f"Python's, {refused} of {args.schemas} schemas refused, {empty} unsatisfiable")
 
 
 def examples(s, n, seed):

@@ -40,7 +40,7 @@ cvn_mesh *cvn_mesh_new(const char *spec, const cvn_mesh_options *options, cvn_er
     if (!mesh)
         err_set(err, CVN_EMEM, "no memory for a mesh");
     else if (how.devices.threads < 0)
-        err_set(err, CVN_EINVAL, "devices of %d threads cannot be", how.devices.threads);
+        err_set(err, CVN_EINVAL, "devices cannot have %d threads", how.devices.threads);
     else if (runtime_open(&mesh->rt, &how, err) == CVN_OK)
         return mesh;
     cvn_mesh_free(mesh);
@@ -87,7 +87,8 @@ static int check_array(const cvn_graph *g, int i, cvn_array *const *arrays, cons
     if (array->mesh != mesh)
         return err_set(err, CVN_EINVAL, "the array for parameter '%s' is of another mesh", name);
     if (v->type.dtype == CVN_I4)
-        return err_set(err, CVN_EUNSUPPORTED, "parameter '%s' is of i4, and arrays are not", name);
+        return err_set(err, CVN_EUNSUPPORTED,
+                       "parameter '%s' has type i4, which arrays do not support", name);
     if (b && !cvn_type_equal(&b->type, &v->type))
         return err_set(err, CVN_ESHAPE, "parameter '%s' is %s, and its array %s", name,
                        type_text(&v->type, wants, sizeof wants),
@@ -223,8 +224,8 @@ static int known(const cvn_array *array, Buffer **out, cvn_err *err)
         return err_set(err, CVN_EINVAL, "there is no array");
     if (!*out || !(*out)->executable)
         return err_set(err, CVN_EINVAL,
-                       "no program takes this array, so that its type is not known; compile one "
-                       "by cvn_compile_arrays first");
+                       "no program uses this array, so its type is unknown; compile one with "
+                       "cvn_compile_arrays first");
     return CVN_OK;
 }
 

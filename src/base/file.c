@@ -49,8 +49,8 @@ int file_map(FileMap *map, const char *path, cvn_err *err)
         return CVN_OK;
     file_unmap(map);
     return err_set(err, CVN_EFORMAT,
-                   "'%s' is a pointer of Git LFS in place of the file; fetch the file itself, "
-                   "for instance by git lfs pull",
+                   "'%s' is a Git LFS pointer, not the file itself; fetch the file, for instance "
+                   "by git lfs pull",
                    path);
 }
 
@@ -172,7 +172,7 @@ static int write_all(FileWriter *writer, const uint8_t *bytes, size_t n, cvn_err
         if (wrote <= 0)
             return err_set(err, CVN_EIO, "cannot write '%s' at byte %llu: %s", writer->path,
                            (unsigned long long)(writer->position - writer->used),
-                           wrote < 0 ? strerror(errno) : "nothing was accepted");
+                           wrote < 0 ? strerror(errno) : "no bytes were written");
         bytes += wrote;
         n -= (size_t)wrote;
     }
@@ -217,7 +217,7 @@ int file_writer_patch(FileWriter *writer, uint64_t offset, const void *bytes, si
         else if (wrote == 0 || errno != EINTR)
             return err_set(err, CVN_EIO, "cannot write '%s' at byte %llu: %s", writer->path,
                            (unsigned long long)(offset + done),
-                           wrote ? strerror(errno) : "nothing was accepted");
+                           wrote ? strerror(errno) : "no bytes were written");
     }
     return CVN_OK;
 }
@@ -274,7 +274,7 @@ size_t file_put(int fd, const char *path, const void *bytes, size_t n, cvn_err *
             done += (size_t)wrote;
         } else if (wrote == 0 || errno != EINTR) {
             err_set(err, CVN_EIO, "cannot write '%s': %s", path,
-                    wrote ? strerror(errno) : "nothing was accepted");
+                    wrote ? strerror(errno) : "no bytes were written");
             break;
         }
     }
@@ -302,9 +302,9 @@ int file_check_seen(const char *path, cvn_err *err)
     if (stat(path, &info) != 0)
         return errno == ENOENT || errno == ENOTDIR
                    ? CVN_OK
-                   : err_set(err, CVN_EIO, "cannot look at '%s': %s", path, strerror(errno));
+                   : err_set(err, CVN_EIO, "cannot stat '%s': %s", path, strerror(errno));
     if (S_ISDIR(info.st_mode) && access(path, R_OK | X_OK) != 0)
-        return err_set(err, CVN_EIO, "cannot look into the folder '%s': %s", path, strerror(errno));
+        return err_set(err, CVN_EIO, "cannot access the folder '%s': %s", path, strerror(errno));
     return CVN_OK;
 }
 
@@ -324,7 +324,7 @@ int file_make_folder(const char *path, cvn_err *err)
 {
     if (mkdir(path, 0777) == 0 || (errno == EEXIST && file_is_folder(path)))
         return CVN_OK;
-    return err_set(err, CVN_EIO, "cannot make the folder '%s': %s", path, strerror(errno));
+    return err_set(err, CVN_EIO, "cannot create the folder '%s': %s", path, strerror(errno));
 }
 
 static bool is_dot(const char *name)

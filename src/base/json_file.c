@@ -43,7 +43,7 @@ json_t *json_object_parse(const char *file, const void *text, size_t n, cvn_err 
         return NULL;
     }
     if (!json_is_object(root)) {
-        err_set(err, CVN_EFORMAT, "'%s' holds JSON, but not an object", file);
+        err_set(err, CVN_EFORMAT, "'%s' is not a JSON object", file);
         json_decref(root);
         return NULL;
     }
@@ -57,8 +57,8 @@ json_t *json_object_read(const char *path, cvn_err *err)
         return NULL;
     if (map.size <= JSON_FILE_MAX)
         return json_object_parse(path, map.data, map.size, err);
-    err_set(err, CVN_EFORMAT, "'%s' has %zu bytes; a JSON file here has at most %zu", path,
-            map.size, JSON_FILE_MAX);
+    err_set(err, CVN_EFORMAT, "'%s' has %zu bytes; the limit for JSON files is %zu", path, map.size,
+            JSON_FILE_MAX);
     return NULL;
 }
 

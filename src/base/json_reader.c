@@ -16,7 +16,7 @@ void json_wrong_type(JsonReader *r, const char *key, const json_t *value, const 
 {
     char text[80];
     if (r->code == CVN_OK)
-        r->code = err_set(r->err, CVN_EFORMAT, "'%s': %s is %s; %s is expected", r->file, key,
+        r->code = err_set(r->err, CVN_EFORMAT, "'%s': %s is %s, expected %s", r->file, key,
                           json_value_text(value, text, sizeof text), want);
 }
 

@@ -40,8 +40,7 @@ void protect_abandon(size_t bytes)
     assert(to && "a call that allocates is protected");
     err_set(
         to->err, CVN_EMEM,
-        "memory ran out while %s: the system refused %zu KiB more; raise 'ulimit -v', or give it "
-        "more memory",
+        "out of memory while %s: the system refused %zu KiB more; raise 'ulimit -v' or add memory",
         to->doing, bytes / 1024 + (bytes % 1024 != 0));
     while (cleanup_top != to->cleanup)
         cleanup_run(cleanup_top);

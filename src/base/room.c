@@ -48,11 +48,11 @@ int room_check_memory(uint64_t bytes, const char *what, cvn_err *err)
     uint64_t swap = kib > SIZE_MAX / 1024 ? 0 : (uint64_t)kib * 1024;
     if (memory == SIZE_MAX || bytes <= swap || bytes - swap <= memory)
         return CVN_OK;
-    return err_set(
-        err, CVN_EMEM,
-        "%s take %s and %s are free; free some, quantize them, or divide them with --mesh "
-        "among machines",
-        what, bytes_text((double)bytes).text, bytes_text((double)memory + (double)swap).text);
+    return err_set(err, CVN_EMEM,
+                   "%s need %s, but only %s are free; free memory, quantize them, or shard them "
+                   "over machines with --mesh",
+                   what, bytes_text((double)bytes).text,
+                   bytes_text((double)memory + (double)swap).text);
 }
 
 int room_check_disk(const char *path, uint64_t bytes, cvn_err *err)
@@ -69,7 +69,8 @@ int room_check_disk(const char *path, uint64_t bytes, cvn_err *err)
     double left = (double)disk.f_bavail * (double)disk.f_frsize;
     if ((double)bytes <= left)
         return CVN_OK;
-    return err_set(err, CVN_EIO,
-                   "'%s' takes %s and its disk has %s left; make room or name another place", path,
-                   bytes_text((double)bytes).text, bytes_text(left).text);
+    return err_set(
+        err, CVN_EIO,
+        "'%s' needs %s, but its disk has only %s free; free space or choose another folder", path,
+        bytes_text((double)bytes).text, bytes_text(left).text);
 }

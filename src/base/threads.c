@@ -157,8 +157,7 @@ static void *aligned_zeros(size_t n, size_t size)
 Pool *pool_new(int n, cvn_err *err)
 {
     if (n < 0 || n > THREADS_MAX) {
-        err_set(err, CVN_EINVAL, "%d threads were asked for; give a number from 1 to %d", n,
-                THREADS_MAX);
+        err_set(err, CVN_EINVAL, "%d threads were requested; give 1 to %d", n, THREADS_MAX);
         return NULL;
     }
     Cores cores = {0};

@@ -10,7 +10,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-const char *const ask_tasks[] = {"a training step", "a prefill", "a step of decoding"};
+const char *const ask_tasks[] = {"a training step", "a prefill", "a decode step"};
 
 const char *ask_name(const Args *args)
 {
@@ -52,12 +52,11 @@ static int check(const SimAsk *ask, cvn_err *err)
 {
     if (ask->task == SIM_TRAIN && (model_quant(ask->model).kind != QUANT_NONE || ask->kv_int8))
         return err_set(err, CVN_EINVAL,
-                       "training is in f32 and bf16: leave out --quantize and --kv-cache");
+                       "training supports f32 and bf16 only; leave out --quantize and --kv-cache");
     if (ask->int8_inputs && !model_takes_int8(ask->model))
         return err_set(
             err, CVN_EINVAL,
-            "activations in int8 need weights in int8 (--quantize int8) or in the blocks "
-            "of a file");
+            "int8 activations require weights in int8 (--quantize int8) or in GGUF blocks");
     if (ask->task == SIM_PREFILL && ask->seq > ask->context)
         return err_set(err, CVN_EINVAL,
                        "--seq %" PRId64 " does not fit in a context of %" PRId64

@@ -59,42 +59,43 @@ enum {
 static const Option *const options[] = {
     OPTION(PRESET, "preset", .letter = 'p', .kind = ARG_CHOICE, .required = true, .group = 1,
            .value = "NAME", .choice = choice_of_preset, .brief = true, .or_shape = true,
-           .help = "shape with random weights made in memory: " PRESETS_SHOWN),
+           .help = "preset with random weights: " PRESETS_SHOWN),
     OPTION(MODEL, "model", .letter = 'm', .kind = ARG_INPUT, .model = true, .required = true,
-           .group = 1, .value = "DIR", .help = "a model on disk instead"),
+           .group = 1, .value = "DIR", .help = "a model on disk instead of a preset"),
     OPTION(PREFILL, "prefill", .kind = ARG_INT, .high = 1 << 24, .value = "N", .fallback = "512",
-           .help = "tokens of the prompt, or the context; 0: none"),
+           .help = "prompt tokens to prefill, 0: none"),
     OPTION(DECODE, "decode", .kind = ARG_INT, .high = 1 << 20, .value = "N", .fallback = "64",
-           .help = "steps of decoding; 0: none"),
+           .help = "decode steps, 0: none"),
     OPTION(BATCH, "batch", .letter = 'b', .kind = ARG_INT, .low = 1, .high = 4096, .value = "B",
-           .fallback = "1", .help = "rows that decode together"),
+           .fallback = "1", .help = "batch size of decoding"),
     OPTION(CONTEXT, "context", .letter = 'c', .kind = ARG_INT, .low = 1, .high = 1 << 24,
-           .value = "N", .fallback = "128", .help = "positions that are filled before decoding"),
+           .value = "N", .fallback = "128", .help = "filled KV cache positions before decoding"),
     OPTION(REPEATS, "repeats", .kind = ARG_INT, .low = 1, .high = 1000, .value = "N",
-           .fallback = "3", .help = "prefills; the median counts"),
-    OPTION(TABLE, "table", .kind = ARG_FLAG, .help = "decode every batch with every context too"),
+           .fallback = "3", .help = "number of prefills; the median is reported"),
+    OPTION(TABLE, "table", .kind = ARG_FLAG,
+           .help = "also decode every batch size at every context"),
     OPTION(BATCHES, "batches", .kind = ARG_TOKENS, .low = 1, .high = 4096, .needs = "table",
-           .value = "B,B,…", .fallback = "1,2,4,8,16,32,64,128", .help = "of the table"),
+           .value = "B,B,…", .fallback = "1,2,4,8,16,32,64,128", .help = "of --table"),
     OPTION(CONTEXTS, "contexts", .kind = ARG_TOKENS, .low = 1, .high = 1 << 24, .needs = "table",
-           .value = "N,N,…", .fallback = "512,1024,2048,4096,8192", .help = "of the table"),
+           .value = "N,N,…", .fallback = "512,1024,2048,4096,8192", .help = "of --table"),
     OPTION(EACH_BUCKET, "each-bucket", .kind = ARG_FLAG,
-           .help = "prefill a prompt of each bucket's length too"),
+           .help = "also prefill one chunk of each size"),
     OPTION(LADDER, "ladder", .kind = ARG_FLAG,
-           .help = "run op by op, with fused attention, compiled, and both"),
+           .help = "compare eager, fused attention, compiled, and both"),
     OPTION(SWEEP, "sweep", .kind = ARG_FLAG,
-           .help = "take prompts of many lengths, in buckets and token by token"),
+           .help = "prefill prompts of many lengths, chunked and token by token"),
     OPTION(PROMPTS, "prompts", .kind = ARG_TOKENS, .low = 1, .high = 1 << 24, .needs = "sweep",
            .value = "N,N,…", .fallback = "10,100,250,500,750,1000,1250,1500",
-           .help = "lengths of the sweep, ascending"),
+           .help = "prompt lengths of --sweep, ascending"),
     OPTION(SVG, "svg", .kind = ARG_OUTPUT, .tried = true, .needs = "sweep", .value = "FILE",
-           .help = "draw the sweep"),
+           .help = "plot --sweep"),
     OPTION(TRAIN, "train", .kind = ARG_FLAG, .help = "measure a training step instead"),
     OPTION(SEQ, "seq", .kind = ARG_INT, .needs = "train", .low = 1, .high = 1 << 24, .value = "N",
-           .help = "tokens of a row of training [1024, or the context]"),
+           .help = "sequence length of training [1024, or the context]"),
     OPTION(OPTIMIZER, "optimizer", .kind = ARG_CHOICE, .needs = "train", .value = "NAME",
-           .choice = train_optimizer_name, .fallback = "adamw", .help = "of training"),
+           .choice = train_optimizer_name, .fallback = "adamw", .help = "optimizer of training"),
     OPTION(REMAT, "remat", .kind = ARG_CHOICE, .needs = "train", .value = "NAME",
-           .choice = choice_of_remat, .fallback = "none", .help = "computed again"),
+           .choice = choice_of_remat, .fallback = "none", .help = "activation recomputation"),
     [DTYPE] = SHARED(DTYPE),
     [QUANTIZE] = SHARED(QUANTIZE),
     [KV_CACHE] = SHARED(KV_CACHE),
@@ -108,7 +109,7 @@ static const Option *const options[] = {
     [LENGTHS] = SHARED(BUCKETS),
     [EOS_INTERVAL] = SHARED(EOS_INTERVAL),
     [JSON] = SHARED(JSON),
-    OPTION(CSV, "csv", .kind = ARG_FLAG, .help = "a row per measurement, for scripts"),
+    OPTION(CSV, "csv", .kind = ARG_FLAG, .help = "print CSV, a row per measurement"),
     [PROFILE] = SHARED(PROFILE),
     NULL,
 };
@@ -338,8 +339,8 @@ static int find_longest(const Bench *b, int list, const char *of, int64_t *longe
     if (*longest)
         return CVN_OK;
     return err_set(err, CVN_EINVAL,
-                   "%s has a context of %lld, too short for any of the %s's %s and "
-                   "--decode %lld; give shorter ones with --%s",
+                   "%s has a context of %lld, too short for the %s's %s plus --decode %lld; give "
+                   "shorter ones with --%s",
                    b->name, (long long)most, of, options[list]->name, (long long)steps,
                    options[list]->name);
 }
@@ -595,9 +596,9 @@ static void print_row(const Row *row, int devices)
         printf("%5.1f%%", 100 * f->utilization);
     printf("   spread %.0f%%", 100 * f->spread);
     if (row->prefill)
-        printf("   peak meanwhile %.0f GFLOP/s\n", f->peak / 1e9);
+        printf("   measured peak %.0f GFLOP/s\n", f->peak / 1e9);
     else
-        printf("   overhead %.0f us/step   reads meanwhile %.1f GB/s\n", 1e6 * f->overhead,
+        printf("   overhead %.0f us/step   measured reads %.1f GB/s\n", 1e6 * f->overhead,
                f->bandwidth / 1e9);
 }
 
@@ -626,9 +627,8 @@ static int print_bench(const Bench *b)
     for (size_t i = 0; i < b->n_rows; i++)
         if (is_single(&b->row[i]))
             print_communication(stdout,
-                                b->row[i].prefill
-                                    ? "communication of a prefill, per device"
-                                    : "communication of a step of decoding, per device",
+                                b->row[i].prefill ? "communication of a prefill, per device"
+                                                  : "communication of a decode step, per device",
                                 &b->row[i].communication);
     return EXIT_OK;
 }
@@ -641,13 +641,12 @@ static int run_train(const Value *v, cvn_err *err)
     Cluster *cluster;
     for (size_t i = 0; i < sizeof of_engines / sizeof *of_engines; i++)
         if (v[of_engines[i]].on_command_line)
-            err_set(err, CVN_EINVAL,
-                    "--%s says nothing of a training step; leave it or --train out",
+            err_set(err, CVN_EINVAL, "--%s has no effect with --train; leave one of them out",
                     options[of_engines[i]]->name);
     if (!v[PRESET].given || (v[CSV].flag && v[JSON].flag))
         err_set(err, CVN_EINVAL,
-                v[CSV].flag ? "--json and --csv are two formats; give one of them"
-                            : "--train measures a shape; give it with --preset");
+                v[CSV].flag ? "--json and --csv exclude each other; give one of them"
+                            : "--train needs a --preset");
     if (err->code)
         return EXIT_USAGE;
     const char *layout = layout_said(v[MESH].text, &v[LAYOUT], true);
@@ -677,7 +676,7 @@ static int check_work(const Value *v, cvn_err *err)
 {
     bool decodes = v[DECODE].integer > 0;
     if (v[JSON].flag && v[CSV].flag)
-        return err_set(err, CVN_EINVAL, "--json and --csv are two formats; give one of them");
+        return err_set(err, CVN_EINVAL, "--json and --csv exclude each other; give one of them");
     if ((v[TABLE].flag || v[SWEEP].flag) && !decodes)
         return err_set(err, CVN_EINVAL, "--%s measures decoding, and --decode is 0",
                        v[TABLE].flag ? "table" : "sweep");
@@ -710,24 +709,22 @@ static int run(const Args *args, cvn_err *err)
 
 const Command command_bench = {
     "bench",
-    .about = "measure speed against the machine's ceilings",
+    .about = "benchmark prefill, decoding and training",
     .usage = "(MODEL | --preset NAME) [options]",
     .examples =
-        "bench --preset llama3.2-1b\tprefill of 512 tokens, then 64 steps of decoding\n"
-        "bench --preset stories110m --batch 8 --json\teight texts at once, for scripts\n"
-        "bench --preset llama3.2-1b --table --batches 1,8,32\tthree batches, all contexts\n"
-        "bench --preset stories110m --ladder --csv\twhat compiling and fused attention bring\n"
-        "bench -m my-llama --sweep --decode 256 --svg sweep.svg\ta request, by the length of its "
-        "prompt\n"
+        "bench --preset llama3.2-1b\tprefill 512 tokens, then 64 decode steps\n"
+        "bench --preset stories110m --batch 8 --json\tbatch size 8, as JSON\n"
+        "bench --preset llama3.2-1b --table --batches 1,8,32\tthree batch sizes at all contexts\n"
+        "bench --preset stories110m --ladder --csv\tspeedup of compilation and fused attention\n"
+        "bench -m my-llama --sweep --decode 256 --svg sweep.svg\trequest latency by prompt length\n"
         "bench --train --preset stories110m --seq 1024 --batch 2\ta training step\n"
-        "bench --train --preset stories15m --mesh data=4 --layout fsdp\tthe same on 4 "
-        "devices, and what they communicate\n",
-    .notes =
-        "tokens/s is the throughput of all rows, ms/token a token's latency, in decoding a step's "
-        "time. MFU is the model's operations over the peak of its type, without what --remat "
-        "repeats; bandwidth is the bytes that a step must read over what plain reads make. A "
-        "step's overhead is its time outside of products and attention. A mesh's table says "
-        "what each device sends, and what is not hidden.",
+        "bench --train --preset stories15m --mesh data=4 --layout fsdp\tthe same on 4 devices, "
+        "with communication\n",
+    .notes = "tokens/s is the throughput of the whole batch, ms/token the latency of one token. "
+             "MFU is the model's FLOPs, without recomputation, over the measured peak of the type; "
+             "bandwidth is the bytes that a step must read over the measured memory bandwidth. "
+             "Overhead is a step's time outside of matrix products and attention. A mesh's table "
+             "shows the bytes each device sends and the exposed communication time.",
     .options = options,
     .run = run,
 };

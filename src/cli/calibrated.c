@@ -99,10 +99,11 @@ static int text_of_file(const char *path, const char *from, const IoModel *model
     tokenizer_free(t);
     TRY(code);
     if (ids->n < 2)
-        return err_set(err, CVN_EINVAL, "'%s' is too short to calibrate by", path);
+        return err_set(err, CVN_EINVAL, "'%s' is too short for calibration", path);
     for (size_t i = 0; i < ids->n; i++)
         if (ids->id[i] >= model_vocab(model->desc))
-            return err_set(err, CVN_EINVAL, "'%s' has a token that the model has not", path);
+            return err_set(err, CVN_EINVAL,
+                           "'%s' has a token that is not in the model's vocabulary", path);
     return CVN_OK;
 }
 

@@ -33,25 +33,24 @@ enum { THINKING_SHOW, THINKING_HIDE };
 static const Option *const options[] = {
     [MODEL] = SHARED(MODEL),
     OPTION(PROMPT, "prompt", .letter = 'p', .kind = ARG_TEXT, .refuses = "history", .value = "TEXT",
-           .help = "answer this, and end"),
+           .help = "answer TEXT and exit"),
     OPTION(FILE_, "file", .letter = 'f', .kind = ARG_INPUT, .refuses = "history", .value = "FILE",
-           .help = "answer what is in a file, behind --prompt; - for standard input"),
-    OPTION(SYSTEM, "system", .kind = ARG_TEXT, .value = "TEXT",
-           .help = "what the model is told before the conversation"),
+           .help = "append FILE to --prompt, - for standard input"),
+    OPTION(SYSTEM, "system", .kind = ARG_TEXT, .value = "TEXT", .help = "system prompt"),
     OPTION(LOAD, "load", .kind = ARG_INPUT, .value = "FILE",
-           .help = "go on with a conversation that /save wrote"),
+           .help = "resume a conversation written by /save"),
     [CHAT_TEMPLATE] = SHARED(CHAT_TEMPLATE),
     OPTION(THINKING, "thinking", .kind = ARG_CHOICE, .value = "WHAT",
            .choices = CHOICES("show", "hide"), .fallback = "show",
-           .help = "what to do with a model's thoughts"),
+           .help = "thinking text of reasoning models"),
     OPTION(MAX_TOKENS, "max-tokens", .letter = 'n', .kind = ARG_INT, .high = 1 << 30, .value = "N",
-           .fallback = "0", .help = "longest answer, 0: what the context holds"),
+           .fallback = "0", .help = "maximum tokens of an answer, 0: the context's rest"),
     OPTION(CONTEXT, "context", .letter = 'c', .kind = ARG_INT, .high = 1 << 30, .value = "N",
-           .fallback = "0", .help = "most tokens of the conversation, 0: the model's"),
+           .fallback = "0", .help = "context length, 0: the model's"),
     OPTION(HISTORY, "history", .kind = ARG_OUTPUT, .value = "FILE",
-           .help = "file of what was typed, else ~/.caravan_history"),
+           .help = "input history, default ~/.caravan_history"),
     OPTION(NO_SHIFT, "no-shift", .kind = ARG_FLAG,
-           .help = "refuse turns that do not fit, else forget the oldest"),
+           .help = "refuse turns beyond the context, do not drop old ones"),
     SAMPLING_OPTIONS,
     SHARED(SPECULATE),
     SHARED(DRAFT),
@@ -81,7 +80,7 @@ static int open_chat(Chat *chat, const Args *args, cvn_err *err)
     TRY(ranks_share(&seconds, NULL, err));
     const time_t clock = (time_t)seconds;
     if (!localtime_r(&clock, &chat->dialog.now))
-        return err_set(err, CVN_EIO, "the clock of this machine shows no time");
+        return err_set(err, CVN_EIO, "cannot read the system clock");
     if ((v[LOAD].given && dialog_load(&chat->dialog, v[LOAD].text, err)) ||
         (v[SYSTEM].given && dialog_set_system(&chat->dialog, v[SYSTEM].text, err)) ||
         run_model_start(&chat->run, &run, 0, cvn_model_context(chat->run.model), err))
@@ -109,7 +108,7 @@ static int talk(Chat *chat, ChatInput *input, cvn_err *err)
         if (what == CHAT_INTERRUPTED)
             return err_set(err, CVN_EINTERRUPTED, "interrupted");
         if (what == CHAT_NO_MEMORY)
-            return err_set(err, CVN_EMEM, "no memory for what was typed");
+            return err_set(err, CVN_EMEM, "no memory for the input");
         if (what != CHAT_TEXT)
             break;
         if (chat_is_command(typed.text)) {
@@ -146,9 +145,9 @@ static int answer_once(Chat *chat, const char *prompt, const char *path, cvn_err
         return code ? code : err_set(err, (int)failed, "rank 0 could not read %s", path);
     chat->interrupt = run_interrupt_keep(chat->run.cluster != NULL);
     if (text.failed)
-        return err_set(err, CVN_EMEM, "no memory for what was typed");
+        return err_set(err, CVN_EMEM, "no memory for the input");
     if (!text.text[strspn(text.text, " \t\r\n")])
-        return err_set(err, CVN_EINVAL, "the text is empty; give something to answer");
+        return err_set(err, CVN_EINVAL, "the prompt is empty");
     TRY(dialog_add(&chat->dialog, DIALOG_USER, text.text, text.length, err));
     return chat_answer(chat, err);
 }
@@ -169,12 +168,12 @@ static int converse(Chat *chat, const Value *history, cvn_err *err)
         return err_set(err, CVN_EINTERRUPTED, "interrupted");
     ChatInput *input = chat_input_new(ranks_first() ? path : NULL, chat->interrupt, chat_word);
     if (!input)
-        return err_set(err, CVN_EMEM, "no memory to read what is typed");
+        return err_set(err, CVN_EMEM, "no memory for the input");
     chat->terminal = chat_input_is_terminal(input) && isatty(STDOUT_FILENO);
     if (chat->terminal)
         chat_say(chat,
                  "Chat template %s, %lld tokens of context.\n"
-                 "/help lists commands, Ctrl-C stops an answer, Ctrl-D leaves.",
+                 "/help lists commands, Ctrl-C stops an answer, Ctrl-D exits.",
                  chat_template_name(chat->template),
                  (long long)cvn_session_get_stats(chat->session).context);
     int64_t terminal = chat->terminal;
@@ -210,23 +209,21 @@ static int run(const Args *args, cvn_err *err)
 
 const Command command_chat = {
     "chat",
-    .about = "talk with a model",
+    .about = "chat with a model in the terminal",
     .usage = "MODEL [options]",
-    .examples =
-        "chat -m my-llama\ta conversation; /help lists what can be done in it\n"
-        "chat -m my-llama --system 'Answer in one sentence.' --temperature 0\tset the tone\n"
-        "chat my-llama -p 'Why is the sky blue?'\tone answer\n"
-        "chat my-llama -p 'What does this say?' -f - < notes.txt\tone answer about a text\n"
-        "chat -m my-llama < questions.txt\ta line is a turn\n"
-        "chat -m my-llama --mesh model=2 --layout tp\ta model divided among two devices\n",
+    .examples = "chat -m my-llama\ta conversation; /help lists the commands\n"
+                "chat -m my-llama --system 'Answer in one sentence.' --temperature 0\ta system "
+                "prompt, greedy\n"
+                "chat my-llama -p 'Why is the sky blue?'\tone answer\n"
+                "chat my-llama -p 'What does this say?' -f - < notes.txt\tone answer about a file\n"
+                "chat -m my-llama < questions.txt\ta turn per line\n"
+                "chat -m my-llama --mesh model=2 --layout tp\ttensor parallelism on two devices\n",
     .notes =
-        "The conversation is written by the model's chat template, or, where it has none, by one "
-        "that is built in and suits its special tokens. --chat-template takes a file, or one of "
-        "these by its name: llama2, llama3, llama3-meta, llama3.1, r1, r1-open, chatml. "
-        "Thoughts are shown dimmed. What was said stays in the KV "
-        "cache, so that a turn costs no more than its own length. With the same seed the "
-        "same conversation comes out. Under mpirun, rank 0 has the terminal, and Ctrl-C ends "
-        "the conversation.",
+        "A model without a chat template gets the built-in one that matches its special tokens. "
+        "--chat-template takes a file, or a built-in name: llama2, llama3, llama3-meta, llama3.1, "
+        "r1, r1-open, chatml. Thinking text is dimmed. The conversation stays in the KV cache, so "
+        "a turn costs only its own tokens. The same seed gives the same conversation. Under "
+        "mpirun, rank 0 has the terminal, and Ctrl-C ends the conversation.",
     .options = options,
     .run = run,
 };

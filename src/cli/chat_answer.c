@@ -132,14 +132,15 @@ static void say_full(Chat *chat, int64_t needed)
     if (context < most)
         snprintf(longer, sizeof longer, ", or start with --context up to %" PRId64, most);
     if (needed)
-        chat_refuse(chat,
-                    "the conversation has %" PRId64 " tokens and the context only %" PRId64
-                    ": /drop forgets its oldest turn, /reset all of it%s; then say that again",
-                    needed, context, longer);
+        chat_refuse(
+            chat,
+            "the conversation has %" PRId64 " tokens and the context only %" PRId64
+            ": /drop removes its oldest turn, /reset all of it%s; then send the message again",
+            needed, context, longer);
     else
         chat_refuse(chat,
                     "the context of %" PRId64 " tokens is full, so the answer ends here: /drop "
-                    "forgets the oldest turn, /reset all of them%s",
+                    "removes the oldest turn, /reset all of them%s",
                     context, longer);
 }
 
@@ -168,8 +169,8 @@ static int fit_prompt(Chat *chat, const TokenIds *answered, TokenIds *prompt, cv
     }
     if (dropped && !chat->shifted)
         fprintf(stderr,
-                "caravan: the context of %" PRId64 " tokens is full: from here on the oldest turns "
-                "are forgotten to make room (--no-shift)\n",
+                "caravan: the context of %" PRId64
+                " tokens is full: the oldest turns are dropped from now on (--no-shift)\n",
                 context);
     chat->shifted = chat->shifted || dropped;
     return CVN_OK;
@@ -226,7 +227,7 @@ static int generate(Answer *a, TokenIds *prompt, cvn_err *err)
         if (chat->was.finish == CVN_FINISH_CONTEXT)
             say_full(chat, 0);
         if (request->constraint && chat->was.finish != CVN_FINISH_EOS)
-            chat_refuse(chat, "the answer ended before it was whole");
+            chat_refuse(chat, "the answer was cut off");
     }
     if (a->err.code)
         return err_set(err, a->err.code, "%s", a->err.message);

@@ -24,7 +24,7 @@ static void run_system(Chat *chat, const char *value)
     if (dialog_set_system(&chat->dialog, value, &err))
         chat_refuse(chat, "%s", err.message);
     else
-        chat_say(chat, *value ? "The system message is set." : "There is no system message now.");
+        chat_say(chat, *value ? "System prompt set." : "System prompt removed.");
 }
 
 static void run_reset(Chat *chat, const char *value)
@@ -39,7 +39,7 @@ static void run_drop(Chat *chat, const char *value)
 {
     (void)value;
     if (dialog_drop_oldest(&chat->dialog))
-        chat_say(chat, "The oldest turn is forgotten.");
+        chat_say(chat, "Oldest turn removed.");
     else
         chat_refuse(chat, "there is no turn to drop");
 }
@@ -58,7 +58,7 @@ static void run_save(Chat *chat, const char *value)
     const FilePath cache = cache_path(value);
     int64_t cached = cvn_session_get_stats(chat->session).cached;
     if (!*value) {
-        chat_refuse(chat, "/save needs the name of a file");
+        chat_refuse(chat, "/save needs a file name");
         return;
     }
     if (ranks_first() && dialog_save(&chat->dialog, value, &err)) {
@@ -80,14 +80,14 @@ void chat_load_cache(Chat *chat, const char *path)
     if (!file_exists(cache.text))
         return;
     if (cvn_session_load(chat->session, cache.text, &err) && ranks_speaks())
-        fprintf(stderr, "caravan: %s; the conversation is computed again\n", err.message);
+        fprintf(stderr, "caravan: %s; the conversation is prefilled again\n", err.message);
 }
 
 static void run_load(Chat *chat, const char *value)
 {
     cvn_err err = {0};
     if (!*value)
-        chat_refuse(chat, "/load needs the name of a file");
+        chat_refuse(chat, "/load needs a file name");
     else if (dialog_load(&chat->dialog, value, &err))
         chat_refuse(chat, "%s", err.message);
     else {
@@ -126,10 +126,9 @@ static void run_regen(Chat *chat, const char *value)
 {
     (void)value;
     if (!is_answered(chat)) {
-        chat_refuse(chat, "there is no answer to give anew");
+        chat_refuse(chat, "there is no answer to regenerate");
     } else if (!(chat->request.sampling.temperature > 0)) {
-        chat_refuse(chat, "the same answer would come at temperature 0; /set temperature 0.8 "
-                          "before");
+        chat_refuse(chat, "temperature 0 would give the same answer; /set temperature 0.8 first");
     } else {
         dialog_pop(&chat->dialog);
         chat->again++;
@@ -142,7 +141,7 @@ static void run_undo(Chat *chat, const char *value)
     (void)value;
     Dialog *d = &chat->dialog;
     if (dialog_turns(d) == 0) {
-        chat_refuse(chat, "there is no turn to take back");
+        chat_refuse(chat, "there is no turn to undo");
         return;
     }
     for (bool asked = false; !asked;) {
@@ -150,7 +149,7 @@ static void run_undo(Chat *chat, const char *value)
         dialog_pop(d);
     }
     chat->again = 0;
-    chat_say(chat, "The last turn is taken back.");
+    chat_say(chat, "Last turn removed.");
 }
 
 /* ---- settings ---- */
@@ -206,8 +205,8 @@ static void run_set(Chat *chat, const char *value)
     }
     if (i == SETTINGS) {
         const char *near = suggest(name, setting_at, NULL);
-        chat_refuse(chat, "there is no setting %s; %s%s%s", name,
-                    near ? "did you mean " : "/set alone lists what there is", near ? near : "",
+        chat_refuse(chat, "unknown setting %s; %s%s%s", name,
+                    near ? "did you mean " : "/set alone lists the settings", near ? near : "",
                     near ? "?" : "");
         return;
     }
@@ -238,17 +237,17 @@ static void run_exit(Chat *chat, const char *value)
 }
 
 static const ChatCommand table[] = {
-    {"system", "TEXT", "set the system message; without TEXT take it away", run_system},
-    {"regen", NULL, "answer the last turn anew, with another seed", run_regen},
-    {"undo", NULL, "take the last turn back", run_undo},
-    {"set", "NAME VALUE", "temperature, top-p and others; alone: show them", run_set},
-    {"reset", NULL, "begin a new conversation", run_reset},
-    {"drop", NULL, "forget the oldest turn, to make room", run_drop},
-    {"save", "FILE", "write the conversation as JSON, and FILE.cache", run_save},
-    {"load", "FILE", "go on with a conversation that was saved", run_load},
-    {"stats", NULL, "show what is cached and how fast it goes", run_stats},
+    {"system", "TEXT", "set the system prompt; without TEXT remove it", run_system},
+    {"regen", NULL, "regenerate the last answer with another seed", run_regen},
+    {"undo", NULL, "undo the last turn", run_undo},
+    {"set", "NAME VALUE", "set temperature, top-p and others; alone: show them", run_set},
+    {"reset", NULL, "start a new conversation", run_reset},
+    {"drop", NULL, "remove the oldest turn", run_drop},
+    {"save", "FILE", "save the conversation as JSON, and FILE.cache", run_save},
+    {"load", "FILE", "load a saved conversation", run_load},
+    {"stats", NULL, "show cached tokens and speed", run_stats},
     {"help", NULL, "show this", run_help},
-    {"exit", NULL, "leave, as /quit and /bye do", run_exit},
+    {"exit", NULL, "exit, as /quit and /bye do", run_exit},
     {"quit", NULL, NULL, run_exit},
     {"bye", NULL, NULL, run_exit},
 };
@@ -263,10 +262,10 @@ static void run_help(Chat *chat, const char *value)
                  table[i].value ? table[i].value : "");
         chat_say(chat, "%-15s %s", spelling, table[i].help);
     }
-    chat_say(chat, "Ctrl-C          stop an answer, or clear what is typed\n"
-                   "Ctrl-D          leave\n"
+    chat_say(chat, "Ctrl-C          stop an answer, or clear the input\n"
+                   "Ctrl-D          exit\n"
                    "Tab             complete a command\n"
-                   "Alt-Enter, \\    go on in a new line; \"\"\" before and after for several");
+                   "Alt-Enter, \\    insert a line break; \"\"\" around several lines");
 }
 
 static const char *name_at(const void *context, size_t i)
@@ -303,16 +302,16 @@ void chat_command(Chat *chat, const char *text)
         if (strcmp(word, table[i].name) != 0)
             continue;
         if (!table[i].value && *value)
-            chat_refuse(chat, "/%s takes nothing after it", word);
+            chat_refuse(chat, "/%s takes no argument", word);
         else
             table[i].run(chat, value);
         return;
     }
     const char *near = suggest(word, name_at, NULL);
     if (near)
-        chat_refuse(chat, "there is no /%s; did you mean /%s?", word, near);
+        chat_refuse(chat, "unknown command /%s; did you mean /%s?", word, near);
     else
-        chat_refuse(chat, "there is no /%s; /help lists what there is", word);
+        chat_refuse(chat, "unknown command /%s; /help lists the commands", word);
 }
 
 const char *chat_word(const char *typed, size_t i, size_t *n)

@@ -229,7 +229,7 @@ static void start_editing(ChatInput *input)
     }
     el_source(input->edit, NULL);
     el_set(input->edit, EL_SIGNAL, 0);
-    el_wset(input->edit, EL_ADDFN, L"insert-newline", L"Insert a line end", insert_newline);
+    el_wset(input->edit, EL_ADDFN, L"insert-newline", L"Insert a line break", insert_newline);
     el_wset(input->edit, EL_ADDFN, L"insert-paste", L"Insert pasted text", insert_paste);
     el_wset(input->edit, EL_ADDFN, L"complete-word", L"Complete a word", complete_word);
     el_set(input->edit, EL_BIND, "^I", "complete-word", NULL);

@@ -20,7 +20,7 @@ static int topology_of(const Chip *chip, int n, char *out, size_t size, cvn_err 
     while (i < count && strcmp(known[i].chip, chip->name) != 0)
         i++;
     if (i == count)
-        return err_set(err, CVN_EUNSUPPORTED, "--check: no compiler is known for %s", chip->name);
+        return err_set(err, CVN_EUNSUPPORTED, "--check: there is no compiler for %s", chip->name);
     if (known[i].dims == 1) {
         snprintf(out, size, "%s:%d", known[i].compiler, n);
         return CVN_OK;
@@ -51,14 +51,13 @@ int check_compiled(const SimAsk *ask, const char *device, int n_devices, Checked
     TRY(topology_of(ask->chip, n_devices, topology, sizeof topology, err));
     TRY(backend_find(device, &other.device, err));
     if (other.device == ask->device)
-        return err_set(err, CVN_EINVAL,
-                       "--check takes the compiler of chips: tpu, cuda or pjrt:PLUGIN");
+        return err_set(err, CVN_EINVAL, "--check takes tpu, cuda or pjrt:PLUGIN");
     other.topology = topology;
     TRY(sim_plan(&other, &answer, err));
     const Compiled *c = answer.compiled;
     if (!c)
-        return err_set(err, CVN_EUNSUPPORTED, "--check: %s says nothing of what it compiled",
-                       device);
+        return err_set(err, CVN_EUNSUPPORTED,
+                       "--check: %s reports no statistics of the compiled program", device);
     *out = (CheckedStep){.peak = (double)c->peak,
                          .cycles = c->cycles,
                          .seconds = c->clock > 0 ? c->cycles / c->clock : 0,

@@ -12,8 +12,7 @@ static int run(const Args *args, cvn_err *err)
 {
     const char *name = args->n_operands > 0 ? args->operand[0] : NULL;
     if (name && !chip_find(name))
-        return err_set(err, CVN_EINVAL, "there is no chip \"%s\": `caravan chips` lists them",
-                       name);
+        return err_set(err, CVN_EINVAL, "unknown chip \"%s\"; `caravan chips` lists them", name);
     if (args->value[JSON].flag && name)
         return print_json(chip_json(chip_find(name)), err);
     if (args->value[JSON].flag) {
@@ -46,12 +45,11 @@ static int run(const Args *args, cvn_err *err)
 
 const Command command_chips = {
     "chips",
-    .about = "the chips that simulate knows",
+    .about = "list the chips that simulate supports",
     .usage = "[NAME] [options]",
-    .examples =
-        "chips\tpeaks, memory and links\n"
-        "chips --json\tall that is known, with sources\n"
-        "chips v5e --json >mine.json\ta file for simulate --chip mine.json, to be changed\n",
+    .examples = "chips\tpeak FLOP/s, memory and interconnect\n"
+                "chips --json\tall data, with sources\n"
+                "chips v5e --json >mine.json\ta template for simulate --chip mine.json\n",
     .operands = "NAME",
     .max_operands = 1,
     .options = options,

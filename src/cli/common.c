@@ -86,10 +86,10 @@ int64_t limit_threads(int64_t wanted)
     int most = cores.n < cores.n_cores ? cores.n : cores.n_processors;
     if (wanted <= most)
         return wanted;
-    fprintf(stderr,
-            "caravan: warning: %lld threads would wait for each other on the %d core%s that this "
-            "process may use; it takes %d\n",
-            (long long)wanted, most, most == 1 ? "" : "s", most);
+    fprintf(
+        stderr,
+        "caravan: warning: %lld threads exceed the %d core%s that this process may use; using %d\n",
+        (long long)wanted, most, most == 1 ? "" : "s", most);
     return most;
 }
 
@@ -97,17 +97,15 @@ void warn_left_out(const Tokenizer *tokenizer, const char *source, const char *t
 {
     size_t first = 0, left_out = tokenizer_left_out(tokenizer, text, n, &first);
     if (left_out == 1)
-        fprintf(
-            stderr,
-            "caravan: warning: %s: byte %zu (0x%02x) has no token in this vocabulary and is left "
-            "out\n",
-            source, first, (unsigned char)text[first]);
+        fprintf(stderr,
+                "caravan: warning: %s: byte %zu (0x%02x) has no token in the vocabulary and is "
+                "dropped\n",
+                source, first, (unsigned char)text[first]);
     else if (left_out)
-        fprintf(
-            stderr,
-            "caravan: warning: %s: %zu bytes have no token in this vocabulary and are left out, "
-            "the first of them byte %zu (0x%02x)\n",
-            source, left_out, first, (unsigned char)text[first]);
+        fprintf(stderr,
+                "caravan: warning: %s: %zu bytes have no token in the vocabulary and are dropped, "
+                "the first is byte %zu (0x%02x)\n",
+                source, left_out, first, (unsigned char)text[first]);
 }
 
 cvn_dtype dtype_of(const Value *value)
@@ -130,7 +128,7 @@ int print_json(json_t *value, cvn_err *err)
     json_decref(value);
     return code == 0 && putchar('\n') != EOF
                ? CVN_OK
-               : err_set(err, CVN_EIO, "the result could not be printed as JSON");
+               : err_set(err, CVN_EIO, "cannot print the result as JSON");
 }
 
 int print_text(StrBuf *text)
@@ -195,7 +193,7 @@ int each_line(const char *source, const char *text, size_t n, TakeLine *take, vo
 static void warn_of_damage(void *context, const char *sentence)
 {
     (void)context;
-    fprintf(stderr, "caravan: warning: %s; the checkpoint before it is looked at\n", sentence);
+    fprintf(stderr, "caravan: warning: %s; trying the previous checkpoint\n", sentence);
 }
 
 int find_checkpoint(Checkpoint *checkpoint, const char *run, const Value *step, cvn_err *err)

@@ -27,8 +27,8 @@ extern const Option shared_options[SHARED_OPTIONS];
 const char *choice_of_preset(size_t i);
 /* Some of them, for help: there are too many for a page. */
 #define PRESETS_SHOWN                                                                              \
-    "stories15m, llama3.2-1b, qwen3-4b …; a name that is none lists all, and "                   \
-    "family=NAME,dim=N,… is one of your own"
+    "stories15m, llama3.2-1b, qwen3-4b …; an unknown name lists all; or a shape, "               \
+    "family=NAME,dim=N,…"
 const char *choice_of_layout(size_t i);
 
 /* Of --mesh: that it is one, whatever lies on it; of --device: that there is such a kind. */

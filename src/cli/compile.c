@@ -13,7 +13,7 @@ enum { TOPOLOGY = ASKED, OUT, JSON };
 static const Option *const options[] = {
     ASKED_OPTIONS,
     OPTION(TOPOLOGY, "topology", .kind = ARG_TEXT, .required = true, .value = "CHIPS",
-           .help = "chips to compile for: v5e:4x4, v4:2x2x4, h100:8"),
+           .help = "target chips: v5e:4x4, v4:2x2x4, h100:8"),
     OPTION(OUT, "out", .letter = 'o', .kind = ARG_OUTPUT, .tried = true, .value = "FILE",
            .help = "write the executable"),
     [JSON] = SHARED(JSON),
@@ -28,7 +28,7 @@ static void size_row(const char *name, int64_t bytes)
 static void print_compiled(const Compiled *c, const SimAnswer *plan, double seconds)
 {
     const DeviceMemory *m = &plan->memory;
-    printf("memory of each device, by its compiler\n");
+    printf("memory of each device, according to its compiler\n");
     size_row("arguments", c->arguments);
     size_row("outputs", c->outputs);
     size_row("  in their place", c->aliased);
@@ -87,8 +87,7 @@ static int compile(const Args *args, IoModel *model, SimAnswer *compiled, SimAns
     TRY(backend_find(ask.name, &ask.device, err));
     if (ask.device == planned.device)
         return err_set(err, CVN_EINVAL,
-                       "compiling for chips takes their compiler: give --device tpu, cuda or "
-                       "pjrt:PLUGIN");
+                       "compiling for chips requires --device tpu, cuda or pjrt:PLUGIN");
     ask.topology = v[TOPOLOGY].text;
     ask.save = v[OUT].text;
     TRY(sim_plan(&ask, compiled, err));
@@ -108,16 +107,15 @@ static int run(const Args *args, cvn_err *err)
 
 const Command command_compile = {
     "compile",
-    .about = "compile a step for TPUs or GPUs that are not here",
+    .about = "compile a step ahead of time for TPUs or GPUs",
     .usage = "--topology CHIPS --device DEVICE (MODEL | -p NAME) [options]",
     .examples = "compile -p llama3.2-1b --topology v5e:2x2 --device tpu --mesh model=4\t"
                 "does it fit, and how long does a step take?\n"
-                "compile -p llama3.1-8b --topology h100:1 --device cuda\tthe same of a GPU\n",
-    .notes = "The step that --device would run is compiled by the plugin's own compiler, for "
-             "--topology, and what that says of its memory is shown beside what `caravan plan` "
-             "says. No chip is needed. The mesh has as many devices as the topology. Cycles are "
-             "the compiler's estimates, added up over all operations, as if none ran beside "
-             "another.",
+                "compile -p llama3.1-8b --topology h100:1 --device cuda\tthe same for a GPU\n",
+    .notes =
+        "The plugin of --device compiles the step for --topology without a chip, and its memory is "
+        "shown beside that of `caravan plan`. The mesh has as many devices as the topology. Cycles "
+        "are the compiler's estimates, summed over all operations as if none overlapped.",
     .options = options,
     .run = run,
 };

@@ -20,19 +20,18 @@ static const char *const drafts[] = {"4", "6", "7", "2019-09", "2020-12", NULL};
 
 static const Option *const options[] = {
     OPTION(CASES, "cases", .kind = ARG_INPUT, .required = true, .group = 1, .value = "FILE",
-           .help = "a JSON object per line: {\"id\":…,\"schema\":…,\"tests\":[{\"text\":…},…]}"),
+           .help = "test cases, JSON lines: {\"id\":…,\"schema\":…,\"tests\":[{\"text\":…},…]}"),
     OPTION(SCHEMA, "schema", .kind = ARG_INPUT, .group = 1, .value = "FILE",
            .help = "a JSON schema"),
     OPTION(INSTANCES, "instances", .kind = ARG_INPUT, .value = "FILE",
            .help = "with --schema: a JSON value per line"),
     OPTION(TOKENIZER, "tokenizer", .kind = ARG_INPUT, .value = "FILE",
-           .help = "tokenizer.model, tokenizer.json, GGUF or a model folder: texts "
-                   "are taken token by token, under masks; without, byte by byte"),
+           .help = "tokenizer.model, tokenizer.json, GGUF or a model folder: check token by token "
+                   "with masks instead of byte by byte"),
     OPTION(DRAFT, "draft", .kind = ARG_CHOICE, .choices = drafts, .fallback = "2020-12",
-           .value = "DRAFT", .help = "of JSON Schema, where a schema does not say"),
+           .value = "DRAFT", .help = "default JSON Schema draft"),
     OPTION(FORMAT, "format", .kind = ARG_CHOICE, .choices = CHOICES("assert", "annotate"),
-           .fallback = "assert", .value = "HOW",
-           .help = "whether the keyword format asks something"),
+           .fallback = "assert", .value = "HOW", .help = "treatment of the keyword format"),
     [JSON] = SHARED(JSON),
     NULL,
 };
@@ -271,7 +270,7 @@ static int check_instances(Work *w, const Args *args, cvn_err *err)
         return print_json(json_pack("{s:b,s:b}", "supported", true, "satisfiable", !empty), err);
     printf("%s: every keyword is supported; %s; no values were checked (--instances FILE names "
            "some)\n",
-           args->value[SCHEMA].text, empty ? "no value fulfils it" : "some value fulfils it");
+           args->value[SCHEMA].text, empty ? "no value satisfies it" : "it is satisfiable");
     return CVN_OK;
 }
 
@@ -296,14 +295,13 @@ static int run(const Args *args, cvn_err *err)
 
 const Command command_constrain = {
     "constrain",
-    .about = "check what a JSON schema lets a model say",
+    .about = "test JSON schemas and their token masks",
     .usage = "(--schema FILE [--instances FILE] | --cases FILE) [options]",
-    .examples =
-        "constrain --schema schema.json\twhether the schema is supported, and can be fulfilled\n"
-        "constrain --schema schema.json --instances values.jsonl\twhich values the schema accepts\n"
-        "constrain --cases cases.jsonl --tokenizer my-llama --json\ttoken by token, under masks\n",
-    .notes = "A schema is decided exactly, or refused with the path of the keyword that is not "
-             "supported.",
+    .examples = "constrain --schema schema.json\twhether the schema is supported and satisfiable\n"
+                "constrain --schema schema.json --instances values.jsonl\tvalidate values against "
+                "a schema\n"
+                "constrain --cases cases.jsonl --tokenizer my-llama --json\tcheck token masks\n",
+    .notes = "A schema is enforced exactly, or refused with the path of the unsupported keyword.",
     .options = options,
     .run = run,
 };

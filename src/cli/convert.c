@@ -40,29 +40,27 @@ static const char *form_name(size_t i)
 
 #define CALIBRATION                                                                                \
     OPTION(CALIBRATE, "calibrate", .kind = ARG_INPUT, .optional = true, .value = "FILE",           \
-           .help = "choose numbers by what the text makes of the model; without FILE by a text "   \
-                   "that it makes itself"),                                                        \
+           .help = "calibrate the quantization on a text; without FILE on generated text"),        \
         OPTION(TOKENS, "calibration-tokens", .kind = ARG_INT, .low = 2, .high = 1 << 24,           \
                .needs = "calibrate", .value = "N", .fallback = "16384",                            \
-               .help = "so many of the text"),                                                     \
+               .help = "number of calibration tokens"),                                            \
         OPTION(BITS, "bits", .kind = ARG_REAL, .low = 4, .high = 9, .needs = "calibrate",          \
                .value = "B",                                                                       \
-               .help = "of int4: most bits of a weight in layers, 0.35 more than "                 \
-                       "without matrices in 8 bits if not given")
+               .help = "int4: maximum mean bits per weight of layers, default 0.35 above int4")
 
 static const Option *const options[] = {
     OPTION(TYPE, "type", .kind = ARG_CHOICE, .value = "TYPE", .choice = weight_type_name,
            .alias = weight_type_alias,
-           .help = "type of the weights, else that of IN: of gguf also q8_0 to "
-                   "mxfp4, of hf int8 and int4 (docs/QUANTIZATION.md)"),
+           .help = "type of the weights, default that of IN; gguf also q8_0 to mxfp4, hf also int8 "
+                   "and int4 (docs/QUANTIZATION.md)"),
     [SHARD] = SHARED(SHARD_SIZE),
     [FORCE] = SHARED(FORCE),
     [THREADS] = SHARED(THREADS),
     CALIBRATION,
     OPTION(TO, "to", .kind = ARG_CHOICE, .value = "FORM", .choice = form_name,
-           .help = "form of OUT, else gguf for *.gguf, llama2c for *.bin, else hf"),
+           .help = "file format of OUT, default gguf for *.gguf, llama2c for *.bin, else hf"),
     OPTION(PARTS, "parts", .kind = ARG_INT, .low = 1, .high = 63, .value = "N", .fallback = "1",
-           .help = "files of a Meta folder"),
+           .help = "number of files of a Meta folder"),
     NULL,
 };
 
@@ -70,7 +68,7 @@ static const Option *const options[] = {
 static const Option *const options_of_quantize[] = {
     OPTION(TYPE, "to", .kind = ARG_CHOICE, .value = "HOW",
            .choices = CHOICES("int8", "int4", "int4:32", "int4:64", "int4:128"), .required = true,
-           .help = "bits of a weight and, of 4, the group, one of"),
+           .help = "type of the weights, int4 with its group size, one of"),
     [SHARD] = SHARED(SHARD_SIZE),
     [FORCE] = SHARED(FORCE),
     [THREADS] = SHARED(THREADS),
@@ -114,7 +112,7 @@ static int put_record(const Convert *c, StrBuf *text, cvn_err *err)
             continue;
         last = t->file;
         if (stat(t->file, &s) != 0)
-            return err_set(err, CVN_EIO, "cannot look at '%s': %s", t->file, strerror(errno));
+            return err_set(err, CVN_EIO, "cannot stat '%s': %s", t->file, strerror(errno));
         strbuf_printf(text, "%s %lld %lld.%09ld\n", t->file, (long long)s.st_size,
                       (long long)s.st_mtim.tv_sec, (long)s.st_mtim.tv_nsec);
     }
@@ -319,9 +317,9 @@ static int convert_all(void *of, cvn_err *err)
     if (v[CALIBRATE].given && type->quant.kind != QUANT_INT4 &&
         (!type->block || type->block == BLOCK_Q8_0))
         return err_set(err, CVN_EINVAL,
-                       "--calibrate is for the types int4 to int4:128 and q4_0 to q6_k");
+                       "--calibrate works with the types int4 to int4:128 and q4_0 to q6_k only");
     if (v[BITS].given && type->quant.kind != QUANT_INT4)
-        return err_set(err, CVN_EINVAL, "--bits is for the types int4 to int4:128");
+        return err_set(err, CVN_EINVAL, "--bits works with the types int4 to int4:128 only");
     io_widen(&c->model);
     if (c->form == GGUF)
         TRY(tokenizer_keys(c, err));
@@ -357,12 +355,12 @@ static int convert(Convert *c, cvn_dtype dtype, bool tell, cvn_err *err)
     if (!code && c->form == GGUF &&
         model_longest_context(c->model.desc) > model_context(c->model.desc))
         fprintf(stderr,
-                "caravan: warning: a GGUF file cannot say that a context over %" PRId64
-                " has dynamic rope scaling; within it it is the same model\n",
+                "caravan: warning: a GGUF file cannot record that a context over %" PRId64
+                " has dynamic rope scaling; up to that length the model is the same\n",
                 model_context(c->model.desc));
     if (!code && tell)
         printf("%s: %s in %s%s\n", c->to, c->from, c->form_options.type->name,
-               c->resumed ? ", gone on with" : "");
+               c->resumed ? ", resumed" : "");
     strbuf_free(&c->keys.bytes);
     arena_free(&c->arena);
     io_close_model(&c->model);
@@ -390,17 +388,17 @@ int convert_quantized(const Args *args, const char *from, const char *name, cons
 
 const Command command_convert = {
     "convert",
-    .about = "write a model in another form of files",
+    .about = "convert a model to another file format",
     .usage = "IN OUT [options]",
-    .examples = "convert my-llama my-llama.gguf --type q4_k_m\tfor llama.cpp, in 4 bits\n"
-                "convert my-llama.gguf my-llama\tfor transformers, vLLM and training\n"
-                "convert my-llama meta --to meta --parts 8\tconsolidated.00.pth to .07.pth\n"
-                "convert stories.bin stories --type int8\tfrom llama2.c, into a quantized folder\n",
-    .notes =
-        "IN is whatever --model takes elsewhere. Weights go through a little at a time, and the "
-        "tokenizer and the chat template come along. OUT is complete or absent: it is filled "
-        "in OUT.part, and the same command goes on there after it was interrupted. Blocks of "
-        "the type asked for are copied; of others, the numbers are rounded.",
+    .examples =
+        "convert my-llama my-llama.gguf --type q4_k_m\t4-bit GGUF for llama.cpp\n"
+        "convert my-llama.gguf my-llama\tfor transformers, vLLM and training\n"
+        "convert my-llama meta --to meta --parts 8\tconsolidated.00.pth to .07.pth\n"
+        "convert stories.bin stories --type int8\tllama2.c to a quantized Hugging Face folder\n",
+    .notes = "IN is anything that --model takes elsewhere. Weights are streamed; the tokenizer and "
+             "the chat template are copied. OUT is written atomically: an interrupted conversion "
+             "stays in OUT.part, and the same command resumes it. Quantized blocks that already "
+             "have the type are copied; all others are quantized again.",
     .operands = "IN and OUT",
     .model_first = true,
     .min_operands = 2,
@@ -411,17 +409,15 @@ const Command command_convert = {
 
 const Command command_quantize = {
     "quantize",
-    .about = "the same as convert --type int8 or int4",
+    .about = "quantize a model to int8 or int4",
     .usage = "IN OUT --to HOW [options]",
     .examples =
-        "quantize my-llama my-llama-int8 --to int8\thalf the bytes of bf16, nearly the same "
-        "text\n"
-        "quantize my-llama small --to int4:32\ta quarter, a scale for every 32 weights\n",
-    .notes =
-        "OUT is a folder that is read in place: q, k, v, o, gate, up, down and the output head "
-        "in 8 or 4 bits, norms and the embedding as they were. int4 is int4:32, the head in 8 "
-        "bits. "
-        "docs/QUANTIZATION.md says what it costs in quality.",
+        "quantize my-llama my-llama-int8 --to int8\thalf the size of bf16, nearly lossless\n"
+        "quantize my-llama small --to int4:32\ta quarter of the size, group size 32\n",
+    .notes = "The same as convert --type HOW. OUT is a Hugging Face folder that is memory-mapped: "
+             "q, k, v, o, gate, up, down and the output head in 8 or 4 bits, norms and the "
+             "embedding unchanged. int4 is int4:32 with the head in 8 bits. Quality: "
+             "docs/QUANTIZATION.md.",
     .operands = "IN and OUT",
     .model_first = true,
     .min_operands = 2,

@@ -136,14 +136,14 @@ static int run(const Args *args, cvn_err *err)
 
 const Command command_devices = {
     "devices",
-    .about = "list what there is to run on",
+    .about = "list available devices",
     .usage = "[DEVICE…] [--json]",
-    .examples = "devices\tthe CPU, TPUs and GPUs, and where their plugins were looked for\n"
-                "devices pjrt:/opt/plugin.so\tthe devices of this plugin\n",
-    .notes = "TPUs and GPUs are reached through PJRT plugins, as the Python packages libtpu and "
-             "jax-cuda13-pjrt have them. They are found where pip puts packages: in the virtual "
-             "environment or Conda environment that is active, in ~/.local, in /usr/local and "
-             "/usr; libtpu also where TPU_LIBRARY_PATH says.",
+    .examples = "devices\tCPU, TPUs and GPUs, and the search paths of plugins\n"
+                "devices pjrt:/opt/plugin.so\tthe devices of a plugin\n",
+    .notes =
+        "TPUs and GPUs need a PJRT plugin, which the Python packages libtpu and jax-cuda13-pjrt "
+        "contain. Plugins are searched in the site-packages of the active virtual or Conda "
+        "environment, of ~/.local, /usr/local and /usr; libtpu also in TPU_LIBRARY_PATH.",
     .operands = "devices",
     .max_operands = CLI_MAX_OPERANDS,
     .options = options,

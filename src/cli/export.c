@@ -31,28 +31,27 @@ static const Option *const options[] = {
     OPTION(DTYPE, "dtype", .kind = ARG_CHOICE, .value = "TYPE", .choices = storage_choices,
            .fallback = "bf16", .help = "type of the weights, one of"),
     OPTION(MERGE, "lora-merge", .kind = ARG_FLAG,
-           .help = "adapters merged into their model, else as a PEFT folder"),
+           .help = "merge LoRA adapters into the base model"),
     OPTION(INIT, "init", .kind = ARG_INPUT, .value = "DIR",
-           .help = "the model that they adapt, else the one the run began from"),
+           .help = "base model of the adapters, default the run's"),
     [SHARD] = SHARED(SHARD_SIZE),
     OPTION(TOKENIZER, "tokenizer", .kind = ARG_INPUT, .value = "FILE",
-           .help = "tokenizer to copy, else the one the run has"),
+           .help = "tokenizer to copy, default the run's"),
     [FORCE] = SHARED(FORCE),
     [THREADS] = SHARED(THREADS),
     OPTION(TO, "to", .kind = ARG_CHOICE, .value = "WHAT", .choices = CHOICES("stablehlo"),
-           .refuses = "step lora-merge init",
-           .help = "of a model: its folder, with modules that run it"),
+           .refuses = "step lora-merge init", .help = "export a model on disk as modules"),
     OPTION(BATCH, "batch", .letter = 'b', .kind = ARG_INT, .low = 1, .high = 1 << 20, .needs = "to",
-           .value = "B", .fallback = "1", .help = "rows of the modules"),
+           .value = "B", .fallback = "1", .help = "batch size of the modules"),
     OPTION(CONTEXT, "context", .letter = 'c', .kind = ARG_INT, .high = 1 << 30, .needs = "to",
-           .value = "N", .fallback = "0", .help = "tokens that a row may have, 0: the model's"),
+           .value = "N", .fallback = "0", .help = "context length, 0: the model's"),
     OPTION(SCORE, "score", .kind = ARG_FLAG, .needs = "to",
-           .help = "modules that score texts, too"),
+           .help = "also export modules that score texts"),
     OPTION(TRAIN, "train", .kind = ARG_INT, .high = 1 << 30, .needs = "to", .value = "SEQ",
-           .fallback = "0", .help = "and a step of training on rows of SEQ tokens"),
+           .fallback = "0", .help = "also export a training step of sequence length SEQ"),
     OPTION(QUANTIZE, "quantize", .letter = 'q', .kind = ARG_CHOICE, .value = "HOW",
            .choice = quant_name, .alias = weight_type_alias,
-           .help = "the weights in fewer bits, those of GGUF files if OUT is *.gguf, as"),
+           .help = "quantize the weights, with GGUF types if OUT is *.gguf, to"),
     NULL,
 };
 
@@ -79,7 +78,7 @@ static int run_modules(const Args *args, cvn_err *err)
                        v[QUANTIZE].text);
     if (ask.train_seq && scheme.kind != QUANT_NONE)
         return err_set(err, CVN_EINVAL,
-                       "training is in f32 and bf16: leave out --quantize or --train");
+                       "training supports f32 and bf16 only; leave out --quantize or --train");
     save.tokenizer = v[TOKENIZER].text;
     save.tokenizer_folder = save.tokenizer || model.kind == IO_KIND_GGUF ? NULL : from;
     TRY(scheme.kind != QUANT_NONE ? convert_quantized(args, from, NULL, to, v[QUANTIZE].text,
@@ -134,14 +133,12 @@ static int run(const Args *args, cvn_err *err)
     bool lora = checkpoint_is_lora(&checkpoint), merge = args->value[MERGE].flag;
     if (!lora && merge)
         return err_set(err, CVN_EINVAL,
-                       "'%s' holds a whole model, no adapters; leave out "
-                       "--lora-merge",
-                       from);
+                       "'%s' is a full model, not an adapter; leave out --lora-merge", from);
     QuantScheme scheme;
     TRY(quant_parse(args->value[QUANTIZE].text, &scheme, err));
     if (lora && !merge && scheme.kind != QUANT_NONE)
         return err_set(err, CVN_EINVAL,
-                       "adapters are not quantized; --lora-merge merges them into their model");
+                       "adapters cannot be quantized; merge them with --lora-merge");
     if (scheme.kind != QUANT_NONE) {
         TRY(export_quantized(args, &checkpoint, merge, save, err));
         printf("%s: step %" PRId64 " of %s, in %s\n", to, checkpoint.manifest.step, from,
@@ -158,21 +155,20 @@ static int run(const Args *args, cvn_err *err)
 
 const Command command_export = {
     "export",
-    .about = "write what a run has learned, or a model with its modules",
+    .about = "export a checkpoint as a model, or a model as StableHLO",
     .usage = "RUN OUT [options], caravan export MODEL OUT --to stablehlo [options]",
-    .examples = "export RUN my-model\tthe newest checkpoint of a run, in bf16\n"
-                "export RUN my-model --step 2000 --dtype f32\tan older one, exactly as trained\n"
-                "export RUN merged --lora-merge\tadapters, merged into their model\n"
-                "export RUN small.gguf --quantize q4_k_m\tin 4 bits, for llama.cpp, too\n"
+    .examples = "export RUN my-model\tthe newest checkpoint of a run in bf16\n"
+                "export RUN my-model --step 2000 --dtype f32\tan older one in f32\n"
+                "export RUN merged --lora-merge\tLoRA adapters merged into the base model\n"
+                "export RUN small.gguf --quantize q4_k_m\t4-bit GGUF\n"
                 "export RUN/checkpoints/step-00002000 my-model\tthe same, by its folder\n"
-                "export my-model out --to stablehlo\twhat JAX runs without Caravan\n",
-    .notes = "The run may be in progress: checkpoints are whole or not there. The result is what "
-             "transformers, vLLM, llama.cpp's converter and `caravan generate --model` take: "
-             "config.json, generation_config.json, safetensors and the tokenizer. Of a run with "
-             "--lora it is what PEFT takes: adapter_config.json and adapter_model.safetensors. "
-             "With --to stablehlo a model on disk becomes such a folder in which a module decodes, "
-             "others read prompts, and signature.json says what they take: "
-             "docs/ACCELERATORS.md runs one in JAX.",
+                "export my-model out --to stablehlo\tStableHLO modules for JAX\n",
+    .notes = "The run may be in progress: checkpoints appear when they are complete. The result "
+             "loads in transformers, vLLM, llama.cpp's converter and `caravan generate --model`: "
+             "config.json, generation_config.json, safetensors and the tokenizer. A run with "
+             "--lora gives a PEFT folder: adapter_config.json and adapter_model.safetensors. --to "
+             "stablehlo writes a model on disk with modules for prefill and decoding and their "
+             "signature.json; docs/ACCELERATORS.md runs one in JAX.",
     .operands = "RUN and OUT",
     .min_operands = 2,
     .max_operands = 2,

@@ -17,23 +17,23 @@ enum { MODEL, PROMPT, FILE_, TOKENS, PROMPTS, SAMPLES, ROWS, STOP, MAX_TOKENS, S
 static const Option *const options[] = {
     [MODEL] = SHARED(MODEL),
     OPTION(PROMPT, "prompt", .letter = 'p', .kind = ARG_TEXT, .required = true, .group = 1,
-           .value = "TEXT", .help = "text to go on from"),
+           .value = "TEXT", .help = "prompt"),
     [FILE_] = SHARED(TEXT_FILE),
     OPTION(TOKENS, "tokens", .kind = ARG_TOKENS, .required = true, .group = 1, .value = "IDS",
-           .help = "token ids to go on from, 1,2,3"),
+           .help = "prompt as token ids, 1,2,3"),
     OPTION(PROMPTS, "prompts", .kind = ARG_INPUT, .required = true, .group = 1, .value = "FILE",
-           .help = "one prompt per line, as JSON strings"),
+           .help = "prompts, a JSON string per line"),
     OPTION(SAMPLES, "n", .kind = ARG_INT, .low = 1, .high = 1 << 16, .value = "N", .fallback = "1",
-           .help = "texts per prompt, each of its own seed"),
+           .help = "completions per prompt, each with its own seed"),
     [ROWS] = SHARED(ROWS),
     OPTION(STOP, "stop", .kind = ARG_TEXT, .repeats = true, .value = "TEXT",
-           .help = "end a text before TEXT; may be given several times"),
+           .help = "stop sequence; repeatable"),
     OPTION(MAX_TOKENS, "max-tokens", .letter = 'n', .kind = ARG_INT, .low = 1, .high = 1 << 30,
-           .value = "N", .fallback = "256", .help = "most tokens to generate"),
+           .value = "N", .fallback = "256", .help = "maximum tokens to generate"),
     OPTION(SPECIAL, "special", .kind = ARG_FLAG,
-           .help = "special tokens in the text, <|eot_id|>, are their ids"),
+           .help = "encode special tokens such as <|eot_id|> in the prompt"),
     OPTION(TOKENIZER, "tokenizer", .kind = ARG_INPUT, .value = "FILE",
-           .help = "tokenizer to use, else the model's"),
+           .help = "tokenizer, default the model's"),
     SAMPLING_OPTIONS,
     SHARED(SPECULATE),
     SHARED(DRAFT),
@@ -267,12 +267,13 @@ static int check_whole(const Batch *b, cvn_err *err)
         undecided += finish == CVN_FINISH_CONSTRAINT;
     }
     if (cut && !b->json)
-        fprintf(stderr, "caravan: %d of %d texts met the limit of tokens before they were whole\n",
-                cut, b->n_texts);
+        fprintf(stderr,
+                "caravan: %d of %d texts reached the token limit before they were complete\n", cut,
+                b->n_texts);
     if (undecided)
         return err_set(err, CVN_EUNSUPPORTED,
-                       "%d of %d texts ended early: finding out what may come next takes more "
-                       "than its limits, or tokens that the vocabulary lacks",
+                       "%d of %d texts ended early: the constraint exceeded its limits, or needs "
+                       "tokens that the vocabulary lacks",
                        undecided, b->n_texts);
     return CVN_OK;
 }
@@ -326,7 +327,7 @@ static int read_prompt(void *context, const char *line, size_t n, size_t number,
         return err->code;
     if (!json_is_string(json))
         return err_set(err, CVN_EFORMAT,
-                       "this is no JSON string; each line is one, such as \"Once upon a time\"");
+                       "not a JSON string; write one per line, such as \"Once upon a time\"");
     TRY(tokenizer_encode(b->model.model->tokenizer, json_string_value(json),
                          json_string_length(json), b->model.encoding, out, err));
     return out->n ? CVN_OK : err_set(err, CVN_EINVAL, "the prompt is empty");
@@ -436,20 +437,20 @@ static int run(const Args *args, cvn_err *err)
 
 const Command command_generate = {
     "generate",
-    .about = "let a model go on from a text",
+    .about = "continue a prompt",
     .usage = "MODEL (--prompt TEXT | --file FILE | --prompts FILE | --tokens IDS) [options]",
-    .examples =
-        "generate -m my-llama -p 'Once upon a time'\ta story, as it comes\n"
-        "generate -m my-llama -f notes.txt --temperature 0 -n 100\tthe likeliest 100 tokens\n"
-        "generate -m my-llama --prompts all.jsonl --json\tmany prompts at once, an object each\n"
-        "generate -m my-llama -p 'Q: Why?' --stop $'\\nQ:' --n 3\tthree answers that end in time\n"
-        "generate -m my-llama -p 'Paris in JSON: ' --json-schema city.json\tnothing but such "
-        "JSON\n",
-    .notes = "The text goes to standard output, speeds go to standard error. Ctrl-C ends the text. "
-             "With the same seed a prompt gives the same text; without one it is drawn, and told "
-             "behind the "
-             "speeds. Of several texts, --json prints an "
-             "object per line, prompts in the order of the file.",
+    .examples = "generate -m my-llama -p 'Once upon a time'\ta streamed completion\n"
+                "generate -m my-llama -f notes.txt --temperature 0 -n 100\t100 tokens, greedy\n"
+                "generate -m my-llama --prompts all.jsonl --json\tmany prompts in a batch, a JSON "
+                "object each\n"
+                "generate -m my-llama -p 'Q: Why?' --stop $'\\nQ:' --n 3\tthree completions with a "
+                "stop sequence\n"
+                "generate -m my-llama -p 'Paris in JSON: ' --json-schema city.json\toutput "
+                "constrained to a JSON schema\n",
+    .notes = "The text goes to standard output, speeds go to standard error. Ctrl-C stops "
+             "generation. The same seed gives the same text; without --seed a random one is used "
+             "and printed with the speeds. With several texts, --json prints an object per line, "
+             "in the order of the prompts.",
     .options = options,
     .run = run,
 };

@@ -6,11 +6,11 @@ enum { WIDTH = 80, LEFT_MAX = 26 };
 
 static const char about_program[] = "train and run the Llama family";
 static const char about_environment[] =
-    "Every option can be given by the environment too: CARAVAN_ and its name in capitals, "
-    "such as CARAVAN_THREADS=4. Options win.";
+    "Every option can also be set by an environment variable: CARAVAN_ and its name in capitals, "
+    "such as CARAVAN_THREADS=4. The command line wins.";
 static const char about_exit[] =
-    "Exit status: 0 done, 1 refused (one sentence says why), 2 a mistake in the command line, "
-    "130 ended by Ctrl-C, and of train also by SIGTERM or SIGHUP.";
+    "Exit status: 0 success, 1 error (one sentence says why), 2 usage error, 130 interrupted by "
+    "Ctrl-C, and train also by SIGTERM or SIGHUP.";
 
 /* Adds text as lines of at most WIDTH columns; the first begins at column `at`, the rest are indented
  * to `indent`. */
@@ -149,7 +149,7 @@ void help_command(StrBuf *out, const Command *command)
         if (command->options[i]->kind != ARG_FLAG) {
             char name[64];
             option_variable(command->options[i], name, sizeof name);
-            strbuf_printf(out, "\nEnvironment: %s stands for --%s, and so for every option.\n",
+            strbuf_printf(out, "\nEnvironment: %s sets --%s, and likewise for every option.\n",
                           name, command->options[i]->name);
             break;
         }

@@ -14,19 +14,19 @@ enum { PRESET, SEED, DTYPE, CONTEXT, TOKENIZER, SHARD, FORCE, THREADS, OUTPUT };
 static const Option *const options[] = {
     OPTION(PRESET, "preset", .letter = 'p', .kind = ARG_CHOICE, .required = true, .value = "NAME",
            .choice = choice_of_preset, .brief = true, .or_shape = true,
-           .help = "shape of the model: " PRESETS_SHOWN),
+           .help = "model preset: " PRESETS_SHOWN),
     [SEED] = SHARED(SEED),
     OPTION(DTYPE, "dtype", .kind = ARG_CHOICE, .value = "TYPE", .choices = storage_choices,
-           .help = "type of the weights, else the preset's"),
+           .help = "type of the weights, default the preset's"),
     OPTION(CONTEXT, "context", .kind = ARG_INT, .low = 1, .high = 1 << 30, .value = "N",
-           .help = "positions the model is made for, else the preset's"),
+           .help = "context length, default the preset's"),
     OPTION(TOKENIZER, "tokenizer", .kind = ARG_INPUT, .value = "FILE",
            .help = "tokenizer.model or tokenizer.json to copy"),
     [SHARD] = SHARED(SHARD_SIZE),
     [FORCE] = SHARED(FORCE),
     [THREADS] = SHARED(THREADS),
     OPTION(OUTPUT, "out", .letter = 'o', .kind = ARG_OUTPUT, .required = true, .value = "DIR",
-           .help = "folder to make"),
+           .help = "output folder"),
     NULL,
 };
 
@@ -80,15 +80,14 @@ static int run(const Args *args, cvn_err *err)
 
 const Command command_init = {
     "init",
-    .about = "make a model of random weights",
+    .about = "create a model with random weights",
     .usage = "--preset NAME [options] -o DIR",
-    .examples =
-        "init --preset stories15m -o my-model\ta small model, to train or to try things with\n"
-        "init --preset llama3.2-1b --seed 7 -o llama1b\ta real shape; the same seed always "
-        "gives the same weights\n",
+    .examples = "init --preset stories15m -o my-model\ta small model for training or tests\n"
+                "init --preset llama3.2-1b --seed 7 -o llama1b\ta full-size model; the same seed "
+                "gives the same weights\n",
     .notes = "The result is a Hugging Face folder: config.json, generation_config.json and "
-             "safetensors. Weights are written as they are drawn, so a model larger than memory is "
-             "no trouble.",
+             "safetensors. Weights are written as they are generated, so the model may be larger "
+             "than memory.",
     .options = options,
     .run = run,
 };

@@ -22,16 +22,15 @@ static const Option *const options[] = {
            .help = "a Hugging Face or Meta folder, a GGUF file, or llama2.c's .bin"),
     OPTION(PRESET, "preset", .letter = 'p', .kind = ARG_CHOICE, .group = 1, .value = "NAME",
            .choice = choice_of_preset, .brief = true, .or_shape = true,
-           .help = "a shape without files: " PRESETS_SHOWN),
+           .help = "a preset instead of files: " PRESETS_SHOWN),
     OPTION(BATCH, "batch", .letter = 'b', .kind = ARG_INT, .low = 1, .high = 1 << 20, .value = "N",
-           .fallback = "1", .help = "rows of the KV cache to reckon with"),
+           .fallback = "1", .help = "batch size of the KV cache estimate"),
     OPTION(LENGTH, "length", .letter = 'l', .kind = ARG_INT, .low = 1, .high = 1 << 30,
-           .value = "N", .help = "positions of the KV cache to reckon with, else the context"),
-    OPTION(TENSORS, "tensors", .refuses = "preset", .kind = ARG_FLAG,
-           .help = "list every tensor of the files"),
+           .value = "N", .help = "context length of the KV cache estimate, default the model's"),
+    OPTION(TENSORS, "tensors", .refuses = "preset", .kind = ARG_FLAG, .help = "list all tensors"),
     OPTION(STATS, "stats", .refuses = "preset", .kind = ARG_FLAG,
-           .help = "list them with least, largest and mean element, and how "
-                   "many are NaN or infinite"),
+           .help = "list all tensors with minimum, maximum, mean, and counts of NaN and infinite "
+                   "elements"),
     [JSON] = SHARED(JSON),
     NULL,
 };
@@ -122,7 +121,7 @@ static void add_sizes(StrBuf *out, const Subject *s)
     double in_blocks = block_bytes(s, CVN_BF16);
     const char *label = "in memory   ";
     if (in_blocks > 0) {
-        strbuf_printf(out, "%sas they are %s, and the KV cache; widened:\n", label,
+        strbuf_printf(out, "%sin their own types %s, with the KV cache; converted:\n", label,
                       bytes_text(in_blocks).text);
         label = "            ";
     }
@@ -131,7 +130,7 @@ static void add_sizes(StrBuf *out, const Subject *s)
         strbuf_printf(out, "%s%-4s weights %s, KV cache %s", i ? "            " : label,
                       cvn_dtype_name(dtypes[i]),
                       bytes_text((double)model_bytes(s->desc, dtypes[i])).text,
-                      cache < 0 ? "too large to say" : bytes_text((double)cache).text);
+                      cache < 0 ? "too large to compute" : bytes_text((double)cache).text);
         strbuf_printf(out, " for %" PRIi64 " x %" PRIi64 " tokens\n", s->batch, s->length);
     }
 }
@@ -173,7 +172,7 @@ static void add_groups(StrBuf *out, const Subject *s)
 static void add_stats(StrBuf *out, const IoTensor *t)
 {
     if (!io_is_numeric(t)) {
-        strbuf_printf(out, "%-42s", "no numbers that are read");
+        strbuf_printf(out, "%-42s", "not readable as numbers");
         return;
     }
     IoStats s = io_stats(t);
@@ -262,7 +261,7 @@ static int show(const Subject *s, const IoTensors *tensors, bool stats)
                        : preset_is_own(s->name) ? "a shape, no weights"
                                                 : "preset, no files";
     if (s->from_files && s->model.adapter)
-        strbuf_printf(&text, "%s: adapters for the %s %s, which is shown here\n", s->name, kind,
+        strbuf_printf(&text, "%s: adapters for the %s %s, which is shown below\n", s->name, kind,
                       s->model.path);
     else
         strbuf_printf(&text, "%s: %s\n", s->name, kind);
@@ -295,18 +294,16 @@ static int run(const Args *args, cvn_err *err)
 
 const Command command_inspect = {
     "inspect",
-    .about = "show what a model is and what it takes",
+    .about = "show a model's configuration, tensors and memory",
     .usage = "(MODEL | --preset NAME) [options]",
-    .examples =
-        "inspect --model my-llama\tshape, parameters by group, bytes on disk and in memory\n"
-        "inspect --preset llama3.1-405b --batch 8 --length 8192\twhat a shape would take, "
-        "without any files\n"
-        "inspect --model my-llama --tensors\tevery tensor with its type and shape\n"
-        "inspect --model my-llama --stats\tand with what is in it\n",
-    .notes = "Only headers are read, but with --stats. After showing what it found, inspect checks "
-             "that every "
-             "parameter is there exactly once with its shape, as loading does; a model that cannot "
-             "be run ends with exit status 1.",
+    .examples = "inspect --model my-llama\tconfiguration, parameters, size on disk and in memory\n"
+                "inspect --preset llama3.1-405b --batch 8 --length 8192\tmemory of a preset, "
+                "without any files\n"
+                "inspect --model my-llama --tensors\tevery tensor with its type and shape\n"
+                "inspect --model my-llama --stats\talso statistics of its elements\n",
+    .notes = "Only headers are read, except with --stats. Afterwards inspect checks that every "
+             "parameter is present exactly once with its shape, as loading does; a model that "
+             "cannot be run gives exit status 1.",
     .options = options,
     .run = run,
 };

@@ -41,13 +41,13 @@ static int unknown_command(const char *name)
 {
     const char *near = suggest(name, command_at, commands);
     if (name[0] == '-')
-        fprintf(stderr, "caravan: there is no option %s in front of a command; %s\n", name,
+        fprintf(stderr, "caravan: unknown option %s before a command; %s\n", name,
                 suggest(name, global_at, NULL) ? "did you mean --version or --help?"
                                                : "caravan --help lists commands");
     else if (near)
-        fprintf(stderr, "caravan: there is no command %s; did you mean %s?\n", name, near);
+        fprintf(stderr, "caravan: unknown command %s; did you mean %s?\n", name, near);
     else
-        fprintf(stderr, "caravan: there is no command %s; caravan --help lists them\n", name);
+        fprintf(stderr, "caravan: unknown command %s; caravan --help lists them\n", name);
     return EXIT_USAGE;
 }
 
@@ -78,7 +78,7 @@ static int print_version(void)
     cpu_why_not_more(&more);
     printf("\nkernels: %s\n", cpu_kernels()->name);
     if (more.length)
-        printf("more would be: %s\n", more.text);
+        printf("not available: %s\n", more.text);
     strbuf_free(&more);
     static const struct {
         const char *name;
@@ -150,7 +150,7 @@ static int run_command(const Command *command, int argc, char **argv)
     cvn_err err = {0};
     Args *args = calloc(1, sizeof *args);
     if (!args) {
-        err_set(&err, CVN_EMEM, "no memory to begin");
+        err_set(&err, CVN_EMEM, "no memory to start");
         return fail(&err);
     }
     int status = args_parse(args, command, argc, argv, &err);
@@ -159,7 +159,7 @@ static int run_command(const Command *command, int argc, char **argv)
     else if (args->help)
         status = print_page(command->name, help_command, help_program);
     else if (transport_launched() && option_find(command, "mesh", 4) < 0)
-        status = err_set(&err, CVN_EUNSUPPORTED, "caravan %s does not run in several processes",
+        status = err_set(&err, CVN_EUNSUPPORTED, "caravan %s does not support several processes",
                          command->name);
     else {
         limit(args);
@@ -232,7 +232,7 @@ int main(int argc, char **argv)
     bool lost = ferror(stdout); /* long ago: errno is of something else by now */
     if ((fflush(stdout) != 0 || lost) && !status) { /* else the error has been told */
         fprintf(stderr, "caravan: cannot write to standard output: %s\n",
-                lost ? "a part of it was lost" : strerror(errno));
+                lost ? "output was truncated" : strerror(errno));
         status = status ? status : EXIT_REFUSED;
     }
     return ranks_leave(status, status == EXIT_INTERRUPTED); /* on which all have agreed */

@@ -35,10 +35,9 @@ static int run(const Args *args, cvn_err *err)
     if (args->value[JSON].flag)
         return print_json(list, err);
     if (list && json_array_size(list) == 0)
-        fprintf(stderr,
-                "no models in $CARAVAN_MODELS, ~/.local/share/caravan/models, the cache of Hugging "
-                "Face and this folder; "
-                "to get one: caravan pull HuggingFaceTB/SmolLM2-135M-Instruct\n");
+        fprintf(stderr, "no models in $CARAVAN_MODELS, ~/.local/share/caravan/models, the Hugging "
+                        "Face cache or the current folder; "
+                        "to get one: caravan pull HuggingFaceTB/SmolLM2-135M-Instruct\n");
     json_decref(list);
     model_names_list(print_model, NULL);
     return EXIT_OK;
@@ -46,15 +45,14 @@ static int run(const Args *args, cvn_err *err)
 
 const Command command_models = {
     "models",
-    .about = "list the models that are here",
+    .about = "list local models",
     .usage = "[--json]",
     .examples = "models\tname and path of each\n"
                 "models --json\tthe same as JSON\n",
-    .notes =
-        "Models are looked for in the folders of CARAVAN_MODELS (by colons apart) and the "
-        "folders in them, where `caravan pull` puts them (~/.local/share/caravan/models), in the "
-        "cache of Hugging Face (HF_HUB_CACHE, HF_HOME) and in this "
-        "folder. A name goes where a path does, as in generate --model; a path that exists wins.",
+    .notes = "Models are searched in the folders of CARAVAN_MODELS (separated by colons) and their "
+             "subfolders, in ~/.local/share/caravan/models, where `caravan pull` puts them, in the "
+             "Hugging Face cache (HF_HUB_CACHE, HF_HOME) and in the current folder. --model takes "
+             "a name or a path; an existing path wins.",
     .options = options,
     .run = run,
 };

@@ -20,28 +20,28 @@ enum { EMIT_TEXT, EMIT_STABLEHLO, EMIT_SPECS, EMIT_NOTHING };
 
 static const Option *const options[] = {
     OPTION(PASSES, "passes", .letter = 'p', .kind = ARG_TEXT, .value = "LIST",
-           .help = "passes to run, in order, with commas between"),
+           .help = "comma-separated passes to run in order"),
     OPTION(MESH, "mesh", .letter = 'm', .kind = ARG_TEXT, .value = "MESH",
-           .help = "devices for propagate, partition and --run, such as data=4,model=2"),
+           .help = "device mesh of propagate, partition and --run, such as data=4,model=2"),
     OPTION(EMIT, "emit", .letter = 'e', .kind = ARG_CHOICE, .value = "FORM", .group = 1,
            .fallback = "text", .choices = CHOICES("text", "stablehlo", "specs", "nothing"),
-           .help = "what to print, one of"),
+           .help = "output, one of"),
     OPTION(DEVICES, "devices", .kind = ARG_INT, .high = 1 << 20, .value = "N", .fallback = "0",
-           .help = "devices a StableHLO module is for, 0: as many as it names"),
+           .help = "devices of the StableHLO module, 0: as many as it names"),
     OPTION(DUMP, "dump", .kind = ARG_OUTPUT, .value = "DIR",
-           .help = "write the graph there before the first and after each pass"),
+           .help = "write the graph before the first and after each pass"),
     OPTION(RUN, "run", .letter = 'r', .kind = ARG_FLAG, .group = 1,
-           .help = "carry the graph out and print its results"),
+           .help = "execute the graph and print its results"),
     OPTION(INPUTS, "inputs", .letter = 'i', .kind = ARG_INPUT, .needs = "run", .value = "FILE",
-           .help = "values of parameters, by name, as safetensors"),
+           .help = "parameter values by name, safetensors"),
     OPTION(SEED, "seed", .letter = 's', .kind = ARG_INT, .needs = "run", .value = "N",
-           .fallback = "0", .help = "of inputs that are not given, and random"),
+           .fallback = "0", .help = "seed of random inputs, where none are given"),
     OPTION(CHECK, "check", .letter = 'c', .kind = ARG_FLAG, .needs = "run",
-           .help = "hold the results to the interpreter's"),
+           .help = "compare the results with the interpreter's"),
     OPTION(OUTPUT, "out", .letter = 'o', .kind = ARG_OUTPUT, .value = "FILE",
-           .help = "write there, results as safetensors; else to standard output"),
+           .help = "output file, results as safetensors; default standard output"),
     OPTION(QUIET, "quiet", .letter = 'q', .kind = ARG_FLAG,
-           .help = "do not say what each pass did"),
+           .help = "do not print what each pass did"),
     NULL,
 };
 
@@ -80,9 +80,9 @@ static int parse_passes(const char *text, const GraphPass **pass, int *n, cvn_er
             i++;
         const char *near = found ? NULL : suggest(name, pass_name, NULL);
         if (!found && near)
-            return err_set(err, CVN_EINVAL, "there is no pass %s; did you mean %s?", name, near);
+            return err_set(err, CVN_EINVAL, "unknown pass %s; did you mean %s?", name, near);
         if (!found)
-            return err_set(err, CVN_EINVAL, "there is no pass '%s'; caravan opt --help lists them",
+            return err_set(err, CVN_EINVAL, "unknown pass '%s'; caravan opt --help lists them",
                            name);
         if (*n == MOST_PASSES)
             return err_set(err, CVN_EINVAL, "--passes names more than %d passes", MOST_PASSES);
@@ -107,7 +107,8 @@ static int emit_specs(const cvn_graph *g, StrBuf *out, cvn_err *err)
     Mesh mesh;
     ShardResult result;
     if (!g->mesh)
-        return err_set(err, CVN_EINVAL, "specs are of a mesh; give one with --mesh data=2,model=2");
+        return err_set(err, CVN_EINVAL,
+                       "specs require a mesh; give one with --mesh data=2,model=2");
     SCOPED(arena_free) Arena arena = {0};
     TRY(arena_begin(&arena, err));
     TRY(mesh_parse(&mesh, g->mesh, &arena, err));
@@ -153,7 +154,7 @@ static int print_graph(const cvn_graph *g, const Args *args, cvn_err *err)
     if (path)
         return file_write(path, out.text, out.length, err);
     if (out.length && fwrite(out.text, 1, out.length, stdout) != out.length)
-        return err_set(err, CVN_EIO, "the graph could not be written to standard output");
+        return err_set(err, CVN_EIO, "cannot write the graph to standard output");
     return CVN_OK;
 }
 
@@ -184,40 +185,36 @@ static int run(const Args *args, cvn_err *err)
 
 const Command command_opt = {
     "opt",
-    .about = "run compiler passes on a graph in text, or the graph",
+    .about = "run compiler passes on a graph, or execute it",
     .usage = "[options] FILE",
     .examples =
         "opt --passes simplify model.txt\tthe graph after simplification\n"
         "opt --passes decompose,simplify --dump steps model.txt\talso steps/00-input.txt, "
         "steps/01-decompose.txt, …\n"
-        "opt --passes propagate --mesh data=2,model=2 model.txt\twhich device holds what\n"
-        "opt --emit specs --mesh data=2,model=2 model.txt\tand who set it: from which mark, "
-        "along which operations\n"
-        "opt --passes propagate,partition --mesh data=2,model=2 model.txt\twhat each device "
-        "runs\n"
-        "opt --run --check --mesh data=2,model=2 model.txt\tcarry it out on 4 devices, and hold "
-        "the results to the interpreter's\n"
-        "opt --run --inputs a.safetensors --out b.safetensors model.txt\ton values of one's own\n"
-        "opt --emit stablehlo model.txt\ta module that XLA accepts\n"
-        "opt --emit nothing model.txt\tonly check that the file holds a legal graph\n",
-    .notes =
-        "Passes: simplify (fold constants, merge equal operations, apply identities that are "
-        "exact), decompose (replace composites by the plain operations they stand for), dead "
-        "(drop operations that no output needs), pack (bring weights that only products read into "
-        "the order they are read in), fuse_linear (make one operation of products that "
-        "share their input, and what stands next to them), propagate (give every value the "
-        "sharding that "
-        "follows from those marked <data,_>, on the devices of --mesh), partition (make the graph "
-        "that every one of these devices runs on its shards, with collectives between them).\n"
-        "FILE may be - for standard input; docs/GRAPH.md describes the text form. The graph "
-        "is verified before the first pass and after each one. What each pass did is said on "
-        "standard error.\n"
-        "With --run it is carried out: on one device, for which marks count for nothing, or on "
-        "those of --mesh, which need not divide its sizes. Random inputs are floats of mean 0 and "
-        "variance 1, bools, and integers from 0 to 15, or below the size of what they index. With "
-        "--check it fails where a result differs from the interpreter's by more than 1e-5 of its "
-        "largest element (2e-2 where it is computed from bf16, f16 or what is quantized), or at "
-        "all in integers.",
+        "opt --passes propagate --mesh data=2,model=2 model.txt\tthe sharding of every value\n"
+        "opt --emit specs --mesh data=2,model=2 model.txt\tshardings with their origin: which "
+        "mark, through which operations\n"
+        "opt --passes propagate,partition --mesh data=2,model=2 model.txt\tthe program of each "
+        "device\n"
+        "opt --run --check --mesh data=2,model=2 model.txt\texecute on 4 devices and compare with "
+        "the interpreter\n"
+        "opt --run --inputs a.safetensors --out b.safetensors model.txt\twith inputs from a file\n"
+        "opt --emit stablehlo model.txt\ta StableHLO module for XLA\n"
+        "opt --emit nothing model.txt\tonly verify the graph\n",
+    .notes = "Passes: simplify (constant folding, common subexpressions, exact identities), "
+             "decompose (replace composites by primitive operations), dead (remove dead "
+             "operations), pack (store weights of matrix products in the layout of the kernels), "
+             "fuse_linear (fuse products that share their input with the operations around them), "
+             "propagate (sharding propagation from the values marked <data,_>, on --mesh), "
+             "partition (SPMD partitioning: the graph of one device, with collectives).\n"
+             "FILE may be - for standard input; docs/GRAPH.md describes the text form. The graph "
+             "is verified before the first pass and after each one. A summary of each pass goes to "
+             "standard error.\n"
+             "--run executes it on one device, where marks are ignored, or on --mesh, whose axes "
+             "need not divide the sizes. Random inputs are floats of mean 0 and variance 1, bools, "
+             "and integers from 0 to 15, or below the size that they index. --check fails where a "
+             "result differs from the interpreter's by more than 1e-5 of its largest element (2e-2 "
+             "for results of bf16, f16 or quantized inputs), or at all for integers.",
     .operands = "FILE",
     .min_operands = 1,
     .max_operands = 1,

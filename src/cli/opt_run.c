@@ -90,7 +90,7 @@ static int take_tensor(const cvn_graph *g, const IoTensor *t, const char *path, 
         if (strcmp(result_name(g, k, result), t->name) == 0)
             return CVN_OK;
     if (i == g->n_parameters)
-        return err_set(err, CVN_EINVAL, "%s: '%s' is no parameter of graph '%s'", path, t->name,
+        return err_set(err, CVN_EINVAL, "%s: '%s' is not a parameter of graph '%s'", path, t->name,
                        g->name);
     const cvn_type *type = &g->parameter[i]->type;
     const bool plain = t->coding == IO_PLAIN;
@@ -282,7 +282,7 @@ static int print(const Run *r, cvn_err *err)
     if (out.failed)
         return err_set(err, CVN_EMEM, "no memory to print the results");
     return out.length && fwrite(out.text, 1, out.length, stdout) != out.length
-               ? err_set(err, CVN_EIO, "the results could not be written to standard output")
+               ? err_set(err, CVN_EIO, "cannot write the results to standard output")
                : CVN_OK;
 }
 

@@ -155,8 +155,8 @@ static int read_tokens(const Option *option, const OptionSource *source, Value *
         if (end == at || errno || id > INT32_MAX || !in_range(option, (double)id) ||
             (*end && *end != ','))
             return err_set(err, CVN_EINVAL,
-                           "%s is \"%.60s\", of which \"%.*s\" cannot be used; give whole numbers "
-                           "from %.0f on with commas between them, such as 1,64",
+                           "%s is \"%.60s\", and \"%.*s\" is invalid; give comma-separated "
+                           "integers of at least %.0f, such as 1,64",
                            source->name, value->text, (int)strcspn(at, ",") % 60, at, option->low);
         value->ids[value->n_ids++] = (int32_t)id;
         if (!*end)
@@ -265,9 +265,9 @@ static int parse_option(Args *args, const Command *command, int argc, char **arg
             snprintf(word, sizeof word, "%.*s", (int)n, typed + 2);
             const char *near = suggest(word, option_at, command->options);
             if (near)
-                return err_set(err, CVN_EINVAL, "there is no option --%s; did you mean --%s?", word,
+                return err_set(err, CVN_EINVAL, "unknown option --%s; did you mean --%s?", word,
                                near);
-            return err_set(err, CVN_EINVAL, "there is no option --%s", word);
+            return err_set(err, CVN_EINVAL, "unknown option --%s", word);
         }
         text = equals ? equals + 1 : NULL;
         snprintf(source.name, sizeof source.name, "--%s", command->options[k]->name);
@@ -276,7 +276,7 @@ static int parse_option(Args *args, const Command *command, int argc, char **arg
         while (command->options[k] && command->options[k]->letter != typed[1])
             k++;
         if (!command->options[k])
-            return err_set(err, CVN_EINVAL, "there is no option -%c", typed[1]);
+            return err_set(err, CVN_EINVAL, "unknown option -%c", typed[1]);
         text = typed[2] ? typed + 2 : NULL;
         snprintf(source.name, sizeof source.name, "-%c", typed[1]);
     }
@@ -415,7 +415,7 @@ static int check_refused(const Args *args, const Command *command, cvn_err *err)
              at += n + (at[n] == ' ')) {
             int other = option_find(command, at, n);
             if (other >= 0 && args->value[other].on_command_line)
-                return err_set(err, CVN_EINVAL, "--%s and --%s do not go together; leave one out",
+                return err_set(err, CVN_EINVAL, "--%s and --%s exclude each other; leave one out",
                                option->name, command->options[other]->name);
         }
     }
@@ -442,18 +442,18 @@ static int check_operands(const Args *args, const Command *command, cvn_err *err
         const char *extra = args->operand[command->max_operands];
         if (option_operand(command) >= 0 && command->max_operands == 0)
             return err_set(err, CVN_EINVAL,
-                           "what is \"%s\"? %s takes a model and options; quote a text that has "
-                           "blanks",
+                           "unexpected argument \"%s\"; %s takes a model and options; quote text "
+                           "that contains spaces",
                            extra, command->name);
         if (command->max_operands == 0)
-            return err_set(err, CVN_EINVAL, "what is \"%s\"? %s takes only options", extra,
-                           command->name);
-        return err_set(err, CVN_EINVAL, "\"%s\" is one too many; %s takes %s%s", extra,
+            return err_set(err, CVN_EINVAL, "unexpected argument \"%s\"; %s takes only options",
+                           extra, command->name);
+        return err_set(err, CVN_EINVAL, "unexpected argument \"%s\"; %s takes %s%s", extra,
                        command->name, command->max_operands > 1 ? "" : "one ", command->operands);
     }
     for (int i = 0; i < args->n_operands; i++)
         if (!*args->operand[i])
-            return err_set(err, CVN_EINVAL, "what was typed for %s is empty", command->operands);
+            return err_set(err, CVN_EINVAL, "the argument %s is empty", command->operands);
     if (args->n_operands && args->n_operands < command->min_operands)
         return err_set(err, CVN_EINVAL, "%s takes %s, and there is only \"%s\"", command->name,
                        command->operands, args->operand[0]);
@@ -515,11 +515,11 @@ static int check_input(const Option *option, const Value *value, const char *pat
         option_variable(option, name, sizeof name);
     struct stat info;
     if (lstat(path, &info) == 0)
-        return err_set(err, CVN_EIO, "%s: %s is a link that leads nowhere", name, path);
+        return err_set(err, CVN_EIO, "%s: %s is a dangling symbolic link", name, path);
     if (errno != ENOENT)
-        return err_set(err, CVN_EIO, "%s: cannot look at %s: %s", name, path, strerror(errno));
+        return err_set(err, CVN_EIO, "%s: cannot stat %s: %s", name, path, strerror(errno));
     if (option->model && model_names_of_hub(path))
-        return err_set(err, CVN_EIO, "%s: there is no model %s here; to fetch it: caravan pull %s",
+        return err_set(err, CVN_EIO, "%s: there is no local model %s; download it: caravan pull %s",
                        name, path, path);
     if (suggest_path(path, &near) && !near.failed)
         err_set(err, CVN_EIO, "%s: there is no %s; did you mean %s?", name, path, near.text);

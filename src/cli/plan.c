@@ -13,11 +13,12 @@ enum { MEMORY = ASKED, SPECS, PEAK, SVG, JSON };
 static const Option *const options[] = {
     ASKED_OPTIONS,
     OPTION(MEMORY, "memory", .kind = ARG_SIZE, .high = 0x1p60, .value = "SIZE", .fallback = "0",
-           .help = "of each device: say whether it is enough, 0: do not"),
-    OPTION(SPECS, "specs", .kind = ARG_FLAG, .help = "list activations too, and who set each spec"),
-    OPTION(PEAK, "peak", .kind = ARG_FLAG, .help = "list what lives where temporaries take most"),
+           .help = "memory of a device, to check that the model fits, 0: no check"),
+    OPTION(SPECS, "specs", .kind = ARG_FLAG,
+           .help = "also list activations and the origin of each sharding"),
+    OPTION(PEAK, "peak", .kind = ARG_FLAG, .help = "list the live tensors at peak memory"),
     OPTION(SVG, "svg", .kind = ARG_OUTPUT, .tried = true, .value = "FILE",
-           .help = "draw the mesh and how the weights lie on it"),
+           .help = "draw the mesh and the sharding of the weights"),
     [JSON] = SHARED(JSON),
     NULL,
 };
@@ -109,7 +110,7 @@ static void print_peak(const SimAnswer *a, StrBuf *text)
     printf("\nat the peak: %s alive at step %d of %" PRId64 ", %s\n", bytes_text(peak->bytes).text,
            peak->step, a->steps, peak->at);
     printf("  %-12s %6s  %-14s %-28s %s\n", "bytes", "count", "name", "type, on each device",
-           "made by, needed until (steps)");
+           "made by, live until (steps)");
     for (int i = 0; i < peak->n && i < PEAK_ROWS; i++) {
         const PeakRow *row = &peak->row[i];
         strbuf_clear(text);
@@ -140,7 +141,7 @@ static int print_plan(const SimAsk *ask, const SimAnswer *a, const char *name, c
         printf("  %s %s\n", a->memory.total <= memory ? "fits in" : "does not fit in",
                bytes_text(memory).text);
     printf("\nwork of a step\n  %-36s %12.4g\n  %-36s %12.4g\n  %-36s %12" PRId64 "\n",
-           "operations, each device", a->flops, "operations of the model", a->model_flops,
+           "FLOPs, each device", a->flops, "FLOPs of the model", a->model_flops,
            "nodes in a device's graph", a->operations);
     if (a->n_interpreted)
         printf("  %-36s %12d: %s\n", "steps without a kernel, on one thread", a->n_interpreted,
@@ -237,23 +238,22 @@ static int run(const Args *args, cvn_err *err)
 
 const Command command_plan = {
     "plan",
-    .about = "memory, work and communication of a model on a mesh",
+    .about = "memory, FLOPs and communication of a model on a mesh",
     .usage = "(MODEL | --preset NAME) [options]",
     .examples =
         "plan --preset llama2-70b --mesh data=32,model=4 --train --batch 512\ta "
         "training step on 128 devices\n"
         "plan --preset llama3.1-405b --mesh data=8,model=8 --memory 80G\tdoes decoding fit?\n"
-        "plan --preset llama2-7b --mesh data=16 --train --specs --svg mesh.svg\twho split "
-        "what, and a picture\n",
+        "plan --preset llama2-7b --mesh data=16 --train --specs --svg mesh.svg\tshardings with "
+        "their origin, and a picture\n",
     .notes =
-        "No device or weight is needed: the programs are made that `generate` or `train` would "
-        "run, "
-        "for devices of the kind that --device names, and memory is what one of these then holds. "
-        "A cache has --context positions and those of the largest section of a prompt, and a spare "
-        "row where rows are split. A prefill is of all rows at once. Bytes sent are those of each "
-        "device in a step, with rings: (n - 1) / n of a tensor gathered or scattered, twice that "
-        "for a sum that all get. Work of attention is what the tokens look at: in a prefill all "
-        "before them, in decoding --context.",
+        "No device and no weights are needed: the plan is of the programs that `generate` or "
+        "`train` would run on devices of the kind --device, and memory is that of one device. A KV "
+        "cache has --context positions plus the largest prefill chunk, and one extra slot where "
+        "slots are sharded. A prefill takes the whole batch at once. Bytes sent are those of one "
+        "device in a step, with ring collectives: (n - 1) / n of a tensor for all-gather and "
+        "reduce-scatter, twice that for all-reduce. FLOPs of attention count the positions "
+        "attended to: all previous ones in a prefill, --context in decoding.",
     .options = options,
     .run = run,
 };

@@ -30,9 +30,9 @@ enum { FILE_NAME, REVISION };
 
 static const Option *const options[] = {
     OPTION(FILE_NAME, "file", .kind = ARG_TEXT, .value = "FILE",
-           .help = "this GGUF file, and those that it is split into"),
+           .help = "GGUF file to download, with its parts"),
     OPTION(REVISION, "revision", .kind = ARG_TEXT, .value = "REV", .fallback = "main",
-           .help = "a branch, tag or commit"),
+           .help = "branch, tag or commit"),
     NULL,
 };
 
@@ -82,8 +82,7 @@ static int check_asked(const Pull *p, cvn_err *err)
                        p->name);
     if (!*p->revision || p->revision[strspn(p->revision, letters)] || p->revision[0] == '-' ||
         strstr(p->revision, ".."))
-        return err_set(err, CVN_EINVAL, "--revision: %s is not a branch, tag or commit",
-                       p->revision);
+        return err_set(err, CVN_EINVAL, "--revision: %s is not branch, tag or commit", p->revision);
     if (strncmp(p->endpoint, "https://", 8) != 0 && strncmp(p->endpoint, "http://", 7) != 0)
         return err_set(err, CVN_EINVAL, "HF_ENDPOINT: %s does not begin with https:// or http://",
                        p->endpoint);
@@ -559,18 +558,17 @@ static int run(const Args *args, cvn_err *err)
 
 const Command command_pull = {
     "pull",
-    .about = "fetch a model from Hugging Face",
+    .about = "download a model from Hugging Face",
     .usage = "NAME [options]",
-    .examples = "pull HuggingFaceTB/SmolLM2-135M-Instruct\tfor chat --model of that name\n"
+    .examples = "pull HuggingFaceTB/SmolLM2-135M-Instruct\tthen: chat --model NAME\n"
                 "pull some/Llama-GGUF --file llama-q4_k_m.gguf\tone file of many\n"
-                "pull meta-llama/Llama-3.2-1B --revision main\ta branch, tag or commit\n",
-    .notes =
-        "Fetches what is needed to run a model (configuration, tokenizer, safetensors, or one GGUF "
-        "file) into the first folder of CARAVAN_MODELS, else caravan/models in XDG_DATA_HOME "
-        "(~/.local/share). By the program hf where it is installed, else by curl. What was "
-        "interrupted goes on where it ended, and digests are checked.\n"
-        "HF_ENDPOINT is another hub or mirror. Models that ask for a licence want a token in "
-        "HF_TOKEN, or that of hf auth login.",
+                "pull meta-llama/Llama-3.2-1B --revision main\tbranch, tag or commit\n",
+    .notes = "Downloads the configuration, tokenizer and safetensors, or one GGUF file, into the "
+             "first folder of CARAVAN_MODELS, else caravan/models in XDG_DATA_HOME "
+             "(~/.local/share), with hf where it is installed, else with curl. Interrupted "
+             "downloads resume, and digests are checked.\n"
+             "HF_ENDPOINT names another hub or mirror. Gated models require a token in HF_TOKEN or "
+             "from hf auth login.",
     .operands = "the model's name",
     .min_operands = 1,
     .max_operands = 1,

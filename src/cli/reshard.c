@@ -11,7 +11,7 @@ enum { STEP, MESH, LAYOUT };
 static const Option *const options[] = {
     [STEP] = SHARED(STEP),
     OPTION(MESH, "mesh", .kind = ARG_TEXT, .value = "MESH",
-           .help = "devices that it is for, data=2,model=2; none: one device"),
+           .help = "target mesh, data=2,model=2; none: one device"),
     [LAYOUT] = SHARED(LAYOUT),
     NULL,
 };
@@ -26,7 +26,7 @@ static int run(const Args *args, cvn_err *err)
     const char *layout = layout_said(mesh, &args->value[LAYOUT], true);
     TRY(checkpoint_reshard(&checkpoint, to, mesh, layout, run_interrupt_once(false), err));
     strbuf_word(&word, to);
-    printf("%s: step %" PRId64 " of %s, for %s%s%s; go on with: caravan train --resume %s\n", to,
+    printf("%s: step %" PRId64 " of %s, for %s%s%s; resume with: caravan train --resume %s\n", to,
            checkpoint.manifest.step, from, *mesh ? mesh : "one device", *mesh ? " as " : "",
            *mesh ? layout : "", word.text ? word.text : to);
     return EXIT_OK;
@@ -36,15 +36,13 @@ const Command command_reshard = {
     "reshard",
     .about = "rewrite a checkpoint for another mesh",
     .usage = "RUN OUT [--mesh MESH] [--layout LAYOUT]",
-    .examples =
-        "reshard RUN OUT --mesh data=4,model=2\tthe newest checkpoint, as 8 devices write it\n"
-        "reshard RUN OUT\tas one device writes it: a Hugging Face folder\n"
-        "reshard RUN/checkpoints/step-00002000 OUT --mesh data=8 --layout fsdp\tthe same, "
-        "by its folder\n",
-    .notes =
-        "There is seldom a need: train --resume and export read checkpoints of any mesh. Tensors "
-        "are read and written one by one, in the memory of one. OUT must be new or empty; what "
-        "is in it then is a run, with which train --resume goes on.",
+    .examples = "reshard RUN OUT --mesh data=4,model=2\tthe newest checkpoint, for 8 devices\n"
+                "reshard RUN OUT\tfor one device: a Hugging Face folder\n"
+                "reshard RUN/checkpoints/step-00002000 OUT --mesh data=8 --layout fsdp\tthe same, "
+                "by its folder\n",
+    .notes = "Rarely needed: train --resume and export read checkpoints of any mesh. Tensors are "
+             "rewritten one at a time, in the memory of the largest. OUT must be new or empty; "
+             "train --resume continues it as a run.",
     .operands = "RUN and OUT",
     .min_operands = 2,
     .max_operands = 2,

@@ -26,7 +26,7 @@ static void on_interrupt(int signal_number)
     interrupted = 1;
 }
 
-#define STOPPING "stopping after this step; Ctrl-C again ends now\n"
+#define STOPPING "stopping after this step; Ctrl-C again stops now\n"
 enum {
     TWICE_MS = 1000
 }; /* keys and shells repeat themselves: what comes within it is the same wish */
@@ -282,7 +282,7 @@ int run_model_input(const RunModel *run, const Value *ids, const char *text, con
     free(all);
     TRY(code);
     if (out->n == 0)
-        return err_set(err, CVN_EINVAL, "the text is empty; give some text to go on from");
+        return err_set(err, CVN_EINVAL, "the prompt is empty");
     return cluster_agree(run->cluster, "the text", hash_bytes(out->id, out->n * sizeof *out->id),
                          err);
 }
@@ -310,12 +310,12 @@ int run_model_start(RunModel *run, const RunOptions *options, int64_t n_prompt, 
     const char *mesh = ranks_speaks() ? options->mesh : NULL;
     /* The layout, where it was not said; and that another would do with less, where it was. */
     if (mesh && options->chosen)
-        fprintf(stderr, "layout %s, which suits mesh %s\n", options->layout, mesh);
+        fprintf(stderr, "layout %s, chosen for mesh %s\n", options->layout, mesh);
     else if (mesh && strcmp(options->layout, "2d") == 0 &&
              strcmp(layout_for(mesh, false), "tp") == 0)
         fprintf(stderr,
-                "caravan: warning: on mesh %s, layout 2d adds up four times in a layer where tp "
-                "does twice: take --layout tp\n",
+                "caravan: warning: on mesh %s, layout 2d has four all-reduces per layer, tp two: "
+                "use --layout tp\n",
                 mesh);
     int64_t most = cvn_model_context(run->model), needed = n_prompt + n_new;
     if (engine.context == 0)
@@ -339,8 +339,8 @@ int run_model_start(RunModel *run, const RunOptions *options, int64_t n_prompt, 
     int axis = ranks_speaks() ? runtime_idle_axis(rt) : -1, rows = run->engine->options.rows;
     if (axis >= 0)
         fprintf(stderr,
-                "caravan: warning: the %d devices along %s all do the same: with layout %s nothing "
-                "of %d row%s can be divided by it\n",
+                "caravan: warning: the %d devices along %s all compute the same: with layout %s a "
+                "batch of %d sequence%s cannot be sharded over it\n",
                 (int)rt->mesh.axis[axis].size, rt->mesh.axis[axis].name, options->layout, rows,
                 rows == 1 ? "" : "s");
     return CVN_OK;

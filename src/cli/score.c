@@ -19,11 +19,11 @@ static const Option *const options[] = {
     OPTION(TOKENS, "tokens", .kind = ARG_TOKENS, .required = true, .group = 1, .value = "IDS",
            .help = "token ids to score, 1,2,3"),
     OPTION(TASK, "task", .kind = ARG_INPUT, .required = true, .group = 1, .refuses = "stride show",
-           .value = "FILE", .help = "questions: context, choices and answer in each line of JSON"),
+           .value = "FILE", .help = "task file: context, choices and answer as JSON lines"),
     OPTION(STRIDE, "stride", .kind = ARG_INT, .high = 1 << 30, .value = "N", .fallback = "0",
-           .help = "new tokens per window of a long text, 0: half the context"),
+           .help = "stride of the sliding window, 0: half the context"),
     OPTION(SHOW, "show", .refuses = "json summary", .kind = ARG_FLAG,
-           .help = "show the text, coloured by how likely each token was"),
+           .help = "color the text by token probability"),
     OPTION(SUMMARY, "summary", .kind = ARG_FLAG, .help = "print only the last line"),
     [CONTEXT] = SHARED(CONTEXT),
     [JSON] = SHARED(JSON),
@@ -212,8 +212,8 @@ static int score_input(const Args *args, RunModel *model, TokenIds *ids, Scores 
         window = cvn_model_context(model->model);
     if (n < 2)
         return err_set(err, CVN_EINVAL,
-                       "%s: the first token has no probability; give a text of more than one",
-                       n ? "there is only one token" : "there is nothing to score");
+                       "%s: the first token has no probability; give at least two tokens",
+                       n ? "the text has only one token" : "the text is empty");
     TRY(run_model_start(model, &how, n < window ? n : window, 0, err));
     return score(model, ids, window, v[STRIDE].integer, scores, err);
 }
@@ -302,20 +302,20 @@ static int run(const Args *args, cvn_err *err)
 
 const Command command_score = {
     "score",
-    .about = "print how likely a model finds a text",
+    .about = "log-probabilities, perplexity, multiple-choice tasks",
     .usage = "MODEL (--text TEXT | --file FILE | --tokens IDS | --task FILE) [options]",
     .examples =
         "score -m my-llama --text 'The sky is blue'\ta line per token, then the perplexity\n"
         "score -m my-llama -f book.txt --stride 256 --summary\tperplexity of a long text\n"
-        "score -m my-llama -f story.txt --show\tthe text, coloured by how likely it is\n"
-        "score -m my-llama --task arc.jsonl --summary\tmultiple choice: accuracy and its error\n"
+        "score -m my-llama -f story.txt --show\tthe text colored by token probability\n"
+        "score -m my-llama --task arc.jsonl --summary\tmultiple choice: accuracy and standard "
+        "error\n"
         "score -m my-llama -f story.txt --json\tone JSON object for scripts\n",
     .notes =
         "Log-probabilities are natural logarithms of p(token | the tokens before it); the first "
         "token has none. Perplexity is exp(-mean log-probability). A text longer than the context "
-        "is "
-        "scored in windows that overlap. In JSON, argmax[i] is the "
-        "likeliest token after tokens 0 to i.",
+        "is scored with a sliding window. In JSON, argmax[i] is the most likely token after tokens "
+        "0 to i.",
     .options = options,
     .run = run,
 };

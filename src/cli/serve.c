@@ -46,47 +46,44 @@ enum {
 static const Option *const options[] = {
     OPTION(MODEL, "model", .letter = 'm', .kind = ARG_INPUT, .model = true, .required = true,
            .repeats = true, .named = true, .value = "[NAME=]DIR",
-           .help = "a model; more of them, each with a name"),
+           .help = "model to serve; repeatable with names"),
     OPTION(NAME, "name", .kind = ARG_TEXT, .value = "NAME",
-           .help = "what clients call the model, else its folder's name"),
+           .help = "model name for clients, default the folder's name"),
     OPTION(ADAPTER, "adapter", .kind = ARG_INPUT, .repeats = true, .named = true,
-           .value = "NAME=DIR", .help = "adapters (LoRA), for requests that name them"),
+           .value = "NAME=DIR", .help = "LoRA adapters, served under NAME"),
     OPTION(POOLING, "pooling", .kind = ARG_CHOICE, .value = "HOW",
-           .choices = CHOICES("mean", "last"), .fallback = "mean",
-           .help = "embeddings of all tokens or the last"),
+           .choices = CHOICES("mean", "last"), .fallback = "mean", .help = "pooling of embeddings"),
     OPTION(HOST, "host", .kind = ARG_TEXT, .value = "ADDRESS", .fallback = "127.0.0.1",
-           .help = "address to listen at; others than this machine's want a key"),
+           .help = "address to listen on; non-local ones require keys"),
     OPTION(PORT, "port", .kind = ARG_INT, .high = 65535, .value = "N", .fallback = "8080",
-           .help = "port to listen at, 0: any that is free"),
+           .help = "port to listen on, 0: any free port"),
     OPTION(SOCKET, "socket", .kind = ARG_TEXT, .value = "PATH",
-           .help = "listen at a path of this machine instead"),
+           .help = "listen on a Unix socket instead"),
     OPTION(KEYS, "api-key-file", .kind = ARG_INPUT, .value = "FILE",
-           .help = "answer those only that have one of its keys, one per line"),
+           .help = "require an API key from FILE, one key per line"),
     OPTION(TLS_CERT, "tls-cert", .kind = ARG_INPUT, .value = "FILE",
-           .help = "speak TLS with this chain of certificates, in PEM"),
-    OPTION(TLS_KEY, "tls-key", .kind = ARG_INPUT, .value = "FILE",
-           .help = "the certificate's key, in PEM"),
-    OPTION(OPEN, "open", .kind = ARG_FLAG,
-           .help = "answer everyone who reaches the address, without a key"),
+           .help = "TLS certificate chain, PEM"),
+    OPTION(TLS_KEY, "tls-key", .kind = ARG_INPUT, .value = "FILE", .help = "TLS private key, PEM"),
+    OPTION(OPEN, "open", .kind = ARG_FLAG, .help = "serve without authentication"),
     OPTION(CORS, "cors", .kind = ARG_TEXT, .value = "ORIGIN",
-           .help = "let web pages of ORIGIN use the server, https://example.org"),
+           .help = "allow CORS requests from ORIGIN, https://example.org"),
     [ROWS] = SHARED(ROWS),
     OPTION(WAITING, "max-waiting", .kind = ARG_INT, .high = 1 << 20, .value = "N",
-           .fallback = "256", .help = "most texts that wait for a row"),
+           .fallback = "256", .help = "maximum queued requests"),
     [CHAT_TEMPLATE] = SHARED(CHAT_TEMPLATE),
     OPTION(LENIENT, "lenient", .kind = ARG_FLAG,
-           .help = "name fields that are not known in a header, not an error"),
+           .help = "ignore unknown request fields, listing them in a header"),
     OPTION(LOG, "access-log", .kind = ARG_OUTPUT, .tried = true, .value = "FILE",
-           .help = "add a JSON line for each request"),
-    OPTION(LOG_TEXT, "log-text", .kind = ARG_FLAG, .help = "prompts and answers in it, too"),
+           .help = "append a JSON line per request"),
+    OPTION(LOG_TEXT, "log-text", .kind = ARG_FLAG, .help = "log prompts and answers, too"),
     OPTION(BODY, "max-body", .kind = ARG_SIZE, .low = 1024, .high = 1 << 30, .value = "SIZE",
-           .fallback = "16M", .help = "longest request"),
+           .fallback = "16M", .help = "maximum size of a request body"),
     OPTION(CONNECTIONS, "max-connections", .kind = ARG_INT, .low = 1, .high = 65536, .value = "N",
-           .fallback = "1000", .help = "most connections at once"),
+           .fallback = "1000", .help = "maximum open connections"),
     OPTION(IDLE, "idle", .kind = ARG_INT, .low = 1, .high = 86400, .value = "SECONDS",
-           .fallback = "60", .help = "close connections on which nothing moves"),
+           .fallback = "60", .help = "idle timeout of connections"),
     OPTION(DEADLINE, "deadline", .kind = ARG_INT, .high = 86400, .value = "SECONDS",
-           .fallback = "0", .help = "most that a request may take, 0: any"),
+           .fallback = "0", .help = "request timeout, 0: none"),
     SHARED(CONTEXT),
     RUN_MODEL_OPTIONS,
     SHARED(SPECULATE),
@@ -125,7 +122,7 @@ static void write_line(void *context, const char *line)
     SCOPED(strbuf_free) StrBuf text = {0};
     strbuf_printf(&text, "%s\n", line);
     if (!text.failed && write(serve->log, text.text, text.length) < 0 && errno == ENOSPC)
-        fprintf(stderr, "caravan: the access log cannot be written: the disk is full\n");
+        fprintf(stderr, "caravan: cannot write the access log: the disk is full\n");
 }
 
 /* Signals come here and nowhere else. mpirun hands SIGUSR1 on to its processes. */
@@ -137,11 +134,12 @@ static void *wait_for_signals(void *context)
         cvn_err err = {0};
         if (number == SIGHUP) {
             if (server_reload(serve->server, &err))
-                fprintf(stderr, "caravan: %s; what was read before stays\n", err.message);
+                fprintf(stderr, "caravan: %s; the previous keys and certificates stay in use\n",
+                        err.message);
         } else if (asked++ == 0) {
             if (!server_drain(serve->server))
                 _exit(EXIT_OK); /* nothing has begun */
-            fprintf(stderr, "caravan: finishing what runs; a second signal ends it\n");
+            fprintf(stderr, "caravan: finishing running requests; a second signal stops them\n");
         } else {
             server_abort(serve->server);
         }
@@ -170,8 +168,8 @@ static int check_name(const Serve *serve, const char *name, cvn_err *err)
         for (int k = 0; k < m->n_adapters; k++)
             taken |= strcmp(m->adapter[k], name) == 0;
     }
-    return taken ? err_set(err, CVN_EINVAL,
-                           "two are called %s; give each another name, as NAME=DIR", name)
+    return taken ? err_set(err, CVN_EINVAL, "two have the name %s; give each its own, as NAME=DIR",
+                           name)
                  : CVN_OK;
 }
 
@@ -187,8 +185,8 @@ static int take_models(Serve *serve, cvn_err *err)
     if (n > 1 && (v[NAME].given || args_value(serve->args, SHARED(DRAFT))->given ||
                   args_value(serve->args, SHARED(PROFILE))->given))
         return err_set(err, CVN_EINVAL,
-                       "with several models, --name, --draft and --profile do not say whose they "
-                       "are; names are given as --model NAME=DIR");
+                       "--name, --draft and --profile need a single model; with several, give "
+                       "names as --model NAME=DIR");
     for (size_t i = 0; i < n; i++) {
         const char *path = option_named(v[MODEL].texts[i], &length);
         const char *name = length          ? arena_stringn(&serve->arena, v[MODEL].texts[i], length)
@@ -210,8 +208,7 @@ static int take_adapter(Serve *serve, const char *text, cvn_err *err)
         own = i < serve->n ? strlen(serve->model[i].name) : 0;
         if (i == serve->n)
             return err_set(err, CVN_EINVAL,
-                           "there are several models: --adapter %s does not say whose it is; "
-                           "give MODEL/NAME=DIR",
+                           "with several models, --adapter %s must name its model: MODEL/NAME=DIR",
                            text);
         own = own < length && memcmp(text, serve->model[i].name, own) == 0 && text[own] == '/'
                   ? own + 1
@@ -263,7 +260,7 @@ static void say_ready(void *context)
         const double bytes[] = {(double)stats.weight_bytes, (double)stats.cache_bytes,
                                 (double)stats.arena_bytes};
         fprintf(stderr,
-                "caravan: %s is ready after %.1f s: %d rows, at most %s of memory (weights %s, KV "
+                "caravan: %s is ready after %.1f s: %d slots, at most %s of memory (weights %s, KV "
                 "cache %s, activations %s)\n",
                 serve->model[i].name, serve->seconds[i], (int)serve->args->value[ROWS].integer,
                 bytes_text(bytes[0] + bytes[1] + bytes[2]).text, bytes_text(bytes[0]).text,
@@ -325,7 +322,7 @@ static int listen_for_requests(Serve *serve, cvn_err *err)
         return CVN_OK;
     server_free(serve->server);
     serve->server = NULL;
-    return err_set(err, CVN_EMEM, "no thread for signals could be made");
+    return err_set(err, CVN_EMEM, "cannot start the signal thread");
 }
 
 /* The model that is being loaded. */
@@ -432,7 +429,7 @@ static int run(const Args *args, cvn_err *err)
     TRY(run_join(args_value(args, SHARED(MESH))->given, &cluster, err));
     if (cluster && v[MODEL].n_texts > 1)
         return err_set(err, CVN_EUNSUPPORTED,
-                       "several processes serve one model; give one --model");
+                       "several processes can serve only one model; give one --model");
     TRY(arena_begin(&serve.arena, err));
     TRY(open_models(&serve, err));
     TRY(listen_for_requests(&serve, err));
@@ -463,21 +460,18 @@ static int run(const Args *args, cvn_err *err)
 
 const Command command_serve = {
     "serve",
-    .about = "answer requests over HTTP",
+    .about = "serve models over HTTP",
     .usage = "MODEL [options]",
     .examples =
-        "serve -m my-llama\tat http://127.0.0.1:8080, for clients of OpenAI's and Anthropic's "
-        "APIs\n"
-        "serve -m my-llama --host 0.0.0.0 --api-key-file keys.txt\tfor other machines, with keys\n"
-        "serve -m my-llama --socket /run/caravan.sock\tbehind another server\n"
-        "serve -m my-llama --adapter law=law-lora --adapter code=code-lora\twith adapters, by "
-        "name\n"
-        "serve -m small=my-llama -m large=my-llama-8b --rows 32\tseveral models, many clients\n",
-    .notes =
-        "SIGTERM and Ctrl-C end the server when it has answered what it has accepted; a second "
-        "signal ends it at once. SIGHUP reads the files of keys and certificates again. /health "
-        "says 503 until the "
-        "model is loaded. What a request is answered depends on nothing that runs beside it.",
+        "serve -m my-llama\thttp://127.0.0.1:8080, with OpenAI's and Anthropic's APIs\n"
+        "serve -m my-llama --host 0.0.0.0 --api-key-file keys.txt\tother machines, with API keys\n"
+        "serve -m my-llama --socket /run/caravan.sock\tbehind a reverse proxy\n"
+        "serve -m my-llama --adapter law=law-lora --adapter code=code-lora\tLoRA adapters by name\n"
+        "serve -m small=my-llama -m large=my-llama-8b --rows 32\tseveral models, up to 32 "
+        "sequences each\n",
+    .notes = "SIGTERM and Ctrl-C finish the accepted requests and exit; a second signal exits at "
+             "once. SIGHUP reloads keys and certificates. /health returns 503 until the model is "
+             "loaded. A request's answer does not depend on what else is in the batch.",
     .options = options,
     .run = run,
 };

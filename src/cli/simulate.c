@@ -1,4 +1,4 @@
-/* caravan simulate: how long a model takes on chips that are not here. */
+/* caravan simulate: predict step times and serving latency on TPUs and GPUs. */
 #include "base/bytes.h"
 #include "base/file.h"
 #include "base/json_file.h"
@@ -64,32 +64,32 @@ static const char *choice_of_chip(size_t i)
 
 static const Option *const options[] = {
     OPTION(ROWS, "rows", .kind = ARG_INPUT, .required = true, .group = 1, .value = "FILE.csv",
-           .help = "what each row of a table asks, beside what was measured of it"),
+           .help = "simulate each row of a table, compared with its measurement"),
     [PRESET] = ASK(PRESET),
     [MODEL] = ASK(MODEL),
     OPTION(CHIP, "chip", .kind = ARG_TEXT, .choice = choice_of_chip, .value = "NAME",
            .fallback = "h100_sxm",
-           .help = "on which chips: a name that `caravan chips` prints, FILE.json, or "
-                   "this: the machine that is here, whose steps are measured"),
+           .help = "chip: a name from `caravan chips`, FILE.json, or this: the local machine, "
+                   "whose steps are measured"),
     OPTION(PRICE, "price", .kind = ARG_REAL, .low = 1e-6, .high = 1e6, .value = "DOLLARS",
-           .refuses = "rows",
-           .help = "of a chip, an hour, in place of the list price that `caravan chips` prints"),
+           .refuses = "rows", .help = "price of a chip per hour, default the list price"),
     [MESH] = ASK(MESH),
     [LAYOUT] = ASK(LAYOUT),
     OPTION(GOAL, "goal", .kind = ARG_CHOICE, .value = "GOAL", .fallback = "throughput",
-           .choices = search_goal_names, .needs = "mesh", .help = "of --mesh auto, one of"),
+           .choices = search_goal_names, .needs = "mesh",
+           .help = "objective of --mesh auto, one of"),
     OPTION(CHIPS, "chips", .kind = ARG_TEXT, .choices = CHOICES("min"), .value = "N",
-           .fallback = "min", .needs = "mesh", .help = "of --mesh auto: how many, or min"),
+           .fallback = "min", .needs = "mesh", .help = "number of chips for --mesh auto, or min"),
     [OVERLAP] = SHARED(OVERLAP),
     [TRAIN] = ASK(TRAIN),
     [PREFILL] = ASK(PREFILL),
     [DECODE] = ASK(DECODE),
     OPTION(SERVE, "serve", .kind = ARG_FLAG, .group = 2,
-           .help = "serve --batch requests at a time of --input and --output tokens"),
+           .help = "serving: --batch concurrent requests of --input and --output tokens"),
     [SEQ] = ASK(SEQ),
     [BATCH] = ASK(BATCH),
     OPTION(CONTEXT, "context", .letter = 'c', .kind = ARG_INT, .low = 1, .high = 1 << 30,
-           .value = "N", .fallback = "2048", .help = "tokens that a row has"),
+           .value = "N", .fallback = "2048", .help = "context length"),
     [OPTIMIZER] = ASK(OPTIMIZER),
     [REMAT] = ASK(REMAT),
     [DTYPE] = SHARED(DTYPE),
@@ -97,24 +97,23 @@ static const Option *const options[] = {
     [KV_CACHE] = SHARED(KV_CACHE),
     [ACTIVATIONS] = SHARED(ACTIVATIONS),
     OPTION(ENGINE, "engine", .kind = ARG_CHOICE, .value = "NAME", .fallback = "caravan",
-           .choices = engine_choices, .needs = "serve", .help = "whose scheduler serves, one of"),
+           .choices = engine_choices, .needs = "serve", .help = "scheduler to simulate, one of"),
     OPTION(PRECISION, "precision", .kind = ARG_CHOICE, .value = "TYPE", .fallback = "bf16",
-           .choices = chip_type_names, .needs = "serve", .help = "numbers of products, one of"),
+           .choices = chip_type_names, .needs = "serve", .help = "type of matrix products, one of"),
     OPTION(INPUT, "input", .kind = ARG_INT, .low = 1, .high = 1 << 24, .value = "N",
-           .fallback = "1024", .needs = "serve", .help = "tokens of a request's prompt"),
+           .fallback = "1024", .needs = "serve", .help = "prompt tokens of a request"),
     OPTION(OUTPUT, "output", .kind = ARG_INT, .low = 2, .high = 1 << 24, .value = "N",
-           .fallback = "128", .needs = "serve", .help = "tokens of its answer"),
+           .fallback = "128", .needs = "serve", .help = "output tokens of a request"),
     OPTION(RATE, "rate", .kind = ARG_REAL, .low = 0, .high = 1e6, .value = "R", .fallback = "0",
-           .needs = "serve", .help = "requests a second, Poisson; 0: --batch at a time"),
+           .needs = "serve", .help = "requests per second, Poisson; 0: --batch concurrent ones"),
     OPTION(TRACE, "trace", .kind = ARG_OUTPUT, .tried = true, .value = "FILE",
-           .help = "write what of the step is when, for Perfetto"),
+           .help = "write a trace of the step for Perfetto"),
     OPTION(HTML, "html", .kind = ARG_OUTPUT, .tried = true, .value = "FILE",
-           .help = "write a page of pictures of the model on the chip"),
+           .help = "write an HTML report"),
     OPTION(SVG, "svg", .kind = ARG_OUTPUT, .tried = true, .value = "FILE",
-           .help = "draw what of the step is when"),
+           .help = "draw a timeline of the step"),
     OPTION(CHECK, "check", .kind = ARG_TEXT, .choices = CHOICES("tpu", "cuda"), .value = "DEVICE",
-           .help = "compile the step by the chip's own compiler too: tpu, cuda, "
-                   "pjrt:PLUGIN"),
+           .help = "also compile the step with the chip's compiler: tpu, cuda, pjrt:PLUGIN"),
     [JSON] = SHARED(JSON),
     NULL,
 };
@@ -153,16 +152,16 @@ static void print_figures(const SimFigures *f)
     printf("  %-36s %12.3f ms\n", "time", 1e3 * f->seconds);
     printf("  %-36s %12.1f\n", "tokens a second", f->tokens / f->seconds);
     printf("  %-36s %12.1f\n", "tokens a second and chip", f->tokens / f->seconds / f->chips);
-    printf("  %-36s %12.1f %%\n", "of the peak in bf16 (MFU)", 100 * figures_mfu(f));
-    printf("  %-36s %12.1f %%\n", "of the memory's bandwidth (MBU)", 100 * figures_mbu(f));
+    printf("  %-36s %12.1f %%\n", "of the bf16 peak (MFU)", 100 * figures_mfu(f));
+    printf("  %-36s %12.1f %%\n", "of the memory bandwidth (MBU)", 100 * figures_mbu(f));
     if (f->weights > 0)
         printf("  %-36s %12.1f %%\n", "  weights alone, once on all chips",
                100 * figures_mbu_nominal(f));
     if (f->chip->price > 0)
-        printf("  %-36s %12.4f $ (%.2f $ per chip and hour: %s)\n", "a million tokens",
+        printf("  %-36s %12.4f $ (%.2f $ per chip-hour: %s)\n", "a million tokens",
                figures_per_million(f), f->chip->price, f->chip->priced);
     else
-        printf("  %-36s %12s $ (no list price is known: --price)\n", "a million tokens", "-");
+        printf("  %-36s %12s $ (list price unknown: --price)\n", "a million tokens", "-");
     printf("  %-36s", "time went to");
     for (int b = 0; b < COST_BOUNDS; b++)
         printf("%s %s %.1f %%", b ? "," : "", cost_bound_names[b],
@@ -249,10 +248,10 @@ static int print_step(const Args *args, const SimAsk *ask, const SimAnswer *a,
            bytes_text(chip->memory).text, fits ? "" : ": does not fit");
     if (!checked)
         return EXIT_OK;
-    printf("  %-36s %12s: %+.1f %%\n", "memory's peak, by its compiler",
+    printf("  %-36s %12s: %+.1f %%\n", "peak memory, according to its compiler",
            bytes_text(checked->peak).text, 100 * (a->memory.total / checked->peak - 1));
     if (checked->cycles > 0)
-        printf("  %-36s %12.0f\n", "cycles, by its compiler", checked->cycles);
+        printf("  %-36s %12.0f\n", "cycles, according to its compiler", checked->cycles);
     if (checked->seconds > 0)
         printf("  %-36s %12.3f ms: %+.1f %%\n", "  which take", 1e3 * checked->seconds,
                100 * (a->timed.seconds / checked->seconds - 1));
@@ -313,11 +312,10 @@ static int on_this(SimAsk *ask, const StepClock *clock, int *devices, cvn_err *e
     *devices = mesh.n_devices;
     ask->threads = threads_available() / *devices;
     if (ask->threads < 1)
-        return err_set(
-            err, CVN_EINVAL,
-            "--mesh: %d devices on this machine's %d threads cannot be measured: take at "
-            "most as many",
-            *devices, threads_available());
+        return err_set(err, CVN_EINVAL,
+                       "--mesh: %d devices cannot be measured on this machine's %d threads; use at "
+                       "most as many",
+                       *devices, threads_available());
     ask->clock = clock;
     return CVN_OK;
 }
@@ -382,8 +380,7 @@ static int search_meshes(const Args *args, const Chip *chip, cvn_err *err)
                      .batch = !v[BATCH].given && !v[TRAIN].flag};
     ask.chips = strcmp(v[CHIPS].text, "min") == 0 ? 0 : strtoll(v[CHIPS].text, &end, 10);
     if (end && (*end || ask.chips < 1 || ask.chips > 1 << 20))
-        return err_set(err, CVN_EINVAL,
-                       "--chips is \"%s\", where a number from 1 to %d, or min, is wanted",
+        return err_set(err, CVN_EINVAL, "--chips is \"%s\"; give a number from 1 to %d, or min",
                        v[CHIPS].text, 1 << 20);
     TRY(ask_of(args, v[CONTEXT].integer, &model, &ask.ask, err));
     ask.ask.chip = chip;
@@ -469,8 +466,8 @@ static int simulate_serving(const Args *args, const Chip *chip, cvn_err *err)
            f.model, ask.rate > 0 ? v[RATE].real : (double)ask.in_flight * replicas,
            ask.rate > 0 ? "a second" : "at a time", ask.input, ask.output, f.chips, chip->name,
            ask.engine.name);
-    printf("  %-36s %12.2f ms\n  %-36s %12.3f ms\n", "time to the first token", 1e3 * served.ttft,
-           "time of each one after it", 1e3 * served.tpot);
+    printf("  %-36s %12.2f ms\n  %-36s %12.3f ms\n", "time to first token (TTFT)",
+           1e3 * served.ttft, "time per output token (TPOT)", 1e3 * served.tpot);
     print_figures(&f);
     return EXIT_OK;
 }
@@ -484,9 +481,9 @@ static int run(const Args *args, cvn_err *err)
         return answer_rows(v[ROWS].text, v[JSON].flag, err);
     bool here = strcmp(v[CHIP].text, THIS) == 0, finds = strcmp(v[MESH].text, "auto") == 0;
     if (here && (v[SERVE].flag || finds)) {
-        err_set(err, CVN_EINVAL,
-                "--chip this has its steps measured: --serve and --mesh auto take the name of a "
-                "chip, or FILE.json");
+        err_set(
+            err, CVN_EINVAL,
+            "--chip this measures steps; --serve and --mesh auto need a chip's name or FILE.json");
         return EXIT_USAGE;
     }
     TRY(here ? this_chip(&chip, err) : chip_open(v[CHIP].text, &chip, &held, err));
@@ -501,17 +498,16 @@ static int run(const Args *args, cvn_err *err)
 
 const Command command_simulate = {
     "simulate",
-    .about = "how long a model takes on chips that are not here",
+    .about = "predict step times and serving latency on TPUs and GPUs",
     .usage = "(MODEL | --preset NAME | --rows FILE.csv) [options]",
     .examples =
         "simulate --preset llama3.1-8b --chip v5e --mesh model=4 --layout tp\tdecoding\n"
         "simulate --preset llama2-70b --chip v5p --mesh data=64 --train\ta training step\n"
         "simulate --preset llama3.1-8b --serve --engine vllm --batch 64\tlatencies\n"
-        "simulate -p llama2-70b --chip v5e --chips 16 --mesh auto\tthe best meshes for it\n"
-        "simulate --rows table.csv\twhat each row of a table asks, beside what was measured\n",
-    .notes =
-        "Steps are those of the programs that plan makes, timed. Serving is a scheduler over steps "
-        "of the model's shapes; a replica is the mesh's axis model.",
+        "simulate -p llama2-70b --chip v5e --chips 16 --mesh auto\tsearch for the best mesh\n"
+        "simulate --rows table.csv\tcompare the rows of a table with measurements\n",
+    .notes = "Steps are those of the programs that plan builds, with times from a roofline model. "
+             "Serving runs a scheduler over simulated steps; a replica spans the mesh axis model.",
     .options = options,
     .run = run,
 };

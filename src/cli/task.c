@@ -76,7 +76,8 @@ static int find_answer(const json_t *answer, const json_t *choices, size_t *out,
                                     : json_equal(answer, json_array_get(choices, *out)))
             return CVN_OK;
     return err_set(err, CVN_EFORMAT,
-                   "\"answer\" is none of the %zu choices; give its place, from 0, or its text", n);
+                   "\"answer\" is not one of the %zu choices; give its index, from 0, or its text",
+                   n);
 }
 
 static int read_question(Question *q, const json_t *line, const Tokenizer *tokenizer,
@@ -91,7 +92,7 @@ static int read_question(Question *q, const json_t *line, const Tokenizer *token
     if (!texts)
         return err_set(
             err, CVN_EFORMAT,
-            "a question is {\"context\": text, \"choices\": [texts], \"answer\": place}");
+            "a question is {\"context\": text, \"choices\": [texts], \"answer\": index}");
     TRY(find_answer(json_object_get(line, "answer"), choices, &q->answer, err));
     q->n_choices = n;
     q->choice = calloc(n, sizeof *q->choice);
@@ -116,7 +117,7 @@ static int read_line(void *context, const char *text, size_t n, size_t number, c
     json_error_t where;
     json_auto_t *line = json_loadb(text, n, JSON_REJECT_DUPLICATES, &where);
     if (!line)
-        return err_set(err, CVN_EFORMAT, "no JSON object: %s", where.text);
+        return err_set(err, CVN_EFORMAT, "not a JSON object: %s", where.text);
     Question *q = heap_more(task->question, task->n, sizeof *q);
     if (!q)
         return err_set(err, CVN_EMEM, "no memory for %zu lines", number);
@@ -135,7 +136,7 @@ int task_read(Task *task, const char *path, const cvn_model *model, unsigned enc
     size_t length = 0;
     Reading reading = {task, model->tokenizer, encoding};
     if (!model->tokenizer)
-        return err_set(err, CVN_EINVAL, "questions are text, and the model has no tokenizer");
+        return err_set(err, CVN_EINVAL, "a task needs a tokenizer, and the model has none");
     TRY(read_input(path, &text, &length, err));
     TRY(each_line(path, text, length, read_line, &reading, err));
     return task->n ? CVN_OK : err_set(err, CVN_EINVAL, "'%s' has no questions", path);

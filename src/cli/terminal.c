@@ -56,7 +56,7 @@ int put_text(FILE *stream, const char *text, size_t n, cvn_err *err)
         fwrite(text, 1, n, stream);
     if (fflush(stream) == 0 && !ferror(stream))
         return CVN_OK;
-    return err_set(err, CVN_EIO, "the text could not be written: %s", strerror(errno));
+    return err_set(err, CVN_EIO, "cannot write the text: %s", strerror(errno));
 }
 
 int fail(const cvn_err *err)

@@ -14,7 +14,7 @@ int this_chip(Chip *chip, cvn_err *err)
         double reads = read_probe_run(probe, 0.3);
         *chip = (Chip){"this",
                        .about = "this machine, measured now",
-                       .source = "measured when asked: plain reads, and multiply-adds",
+                       .source = "measured: plain reads, and multiply-adds",
                        .bf16 = peak_run(pool, CVN_BF16, 0.2),
                        .int8 = peak_run(pool, CVN_I8, 0.2),
                        .memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE),

@@ -30,35 +30,30 @@ enum {
 
 static const Option *const options[] = {
     OPTION(MODEL, "model", .letter = 'm', .kind = ARG_INPUT, .model = true, .required = true,
-           .group = 1, .value = "DIR", .help = "a model folder, whose tokenizer is used"),
+           .group = 1, .value = "DIR", .help = "the tokenizer of a model"),
     OPTION(TOKENIZER, "tokenizer", .kind = ARG_INPUT, .group = 1, .value = "FILE",
            .help = "tokenizer.model, tokenizer.json or GGUF"),
     OPTION(TRAIN_BPE, "train-bpe", .refuses = "text file jsonl decode no-bos special count json",
            .kind = ARG_INPUT, .group = 1, .value = "FILE",
-           .help = "make a tokenizer from text: files and folders of text "
-                   "or JSONL"),
+           .help = "train a tokenizer on files and folders of text or JSONL"),
     OPTION(VOCAB, "vocab", .kind = ARG_INT, .low = BPE_TRAIN_LEAST, .high = 1 << 22, .value = "N",
-           .fallback = "4096", .help = "size of the vocabulary to make, special tokens included"),
+           .fallback = "4096", .help = "vocabulary size, special tokens included"),
     OPTION(SEPARATOR, "separator", .kind = ARG_TEXT, .value = "TEXT", .fallback = SOURCE_SEPARATOR,
-           .help = "what stands between documents of a text to train from"),
+           .help = "separator of documents in the training text"),
     OPTION(OUT, "out", .letter = 'o', .kind = ARG_OUTPUT, .value = "FILE",
-           .fallback = "tokenizer.json",
-           .help = "the tokenizer to make, or a folder to make it in"),
+           .fallback = "tokenizer.json", .help = "output of --train-bpe, a file or a folder"),
     OPTION(TEXT, "text", .kind = ARG_TEXT, .group = 2, .value = "TEXT",
-           .help = "what to work on, else standard input"),
+           .help = "input text, default standard input"),
     OPTION(FILE_, "file", .letter = 'f', .kind = ARG_INPUT, .group = 2, .value = "FILE",
-           .help = "a file to work on, - for standard input"),
+           .help = "input file, - for standard input"),
     OPTION(DECODE, "decode", .letter = 'd', .kind = ARG_FLAG,
-           .help = "the input is ids, with commas or blanks between them; print "
-                   "their text"),
+           .help = "decode ids separated by commas or whitespace"),
     OPTION(JSONL, "jsonl", .kind = ARG_FLAG,
-           .help = "a JSON object per line: {\"text\":…} in, {\"ids\":[…]} out; "
-                   "with --decode the other way round"),
+           .help = "JSON lines: {\"text\":…} in, {\"ids\":[…]} out; reversed with --decode"),
     OPTION(NO_BOS, "no-bos", .refuses = "decode", .kind = ARG_FLAG,
-           .help = "without the begin-of-text token in front"),
+           .help = "do not prepend the BOS token"),
     OPTION(SPECIAL, "special", .kind = ARG_FLAG,
-           .help = "special tokens in the text become their ids; --decode "
-                   "writes them out"),
+           .help = "encode special tokens in the text; --decode prints them"),
     OPTION(COUNT, "count", .letter = 'c', .kind = ARG_FLAG,
            .help = "print the number of tokens only"),
     [JSON] = SHARED(JSON),
@@ -118,8 +113,7 @@ static int read_ids(Work *work, const char *text, cvn_err *err)
         long id = strtol(text, &end, 10);
         if (end == text || errno || id < 0 || id > INT32_MAX || (*end && !strchr(separators, *end)))
             return err_set(err, CVN_EINVAL,
-                           "%s: id %zu is none; give whole numbers with commas or blanks between "
-                           "them",
+                           "%s: id %zu is invalid; give integers separated by commas or whitespace",
                            work->source, work->ids.n + 1);
         token_ids_add(&work->ids, (int32_t)id);
         text = end;
@@ -174,7 +168,7 @@ static int list_ids(Work *work, const json_t *list, cvn_err *err)
         const json_t *item = json_array_get(list, i);
         json_int_t id = json_integer_value(item);
         if (!json_is_integer(item) || id < 0 || id > INT32_MAX)
-            return err_set(err, CVN_EFORMAT, "\"ids\"[%zu] is no id", i);
+            return err_set(err, CVN_EFORMAT, "\"ids\"[%zu] is not a token id", i);
         token_ids_add(&work->ids, (int32_t)id);
     }
     return work->ids.failed ? err_set(err, CVN_EMEM, "no memory for the ids") : CVN_OK;
@@ -203,7 +197,7 @@ static int convert_line(void *context, const char *line, size_t n, size_t number
     json_auto_t *object = json_loadb(line, n, JSON_ALLOW_NUL, &error);
     (void)number;
     TRY(object ? convert_object(work, object, err)
-               : err_set(err, CVN_EFORMAT, "no JSON object: %s", error.text));
+               : err_set(err, CVN_EFORMAT, "not a JSON object: %s", error.text));
     return print_out(work, &work->lost);
 }
 
@@ -242,8 +236,8 @@ static int train(const Args *args, cvn_err *err)
                               .separator = args->value[SEPARATOR].text};
     TRY(data_train_tokenizer(&data, out, &reached, err));
     if (reached < vocab)
-        printf("%s: %" PRId32 " tokens, not %" PRId32 ": no two neighbours in this text occur "
-               "twice any more\n",
+        printf("%s: %" PRId32 " tokens, not %" PRId32
+               ": no pair of neighbouring tokens occurs twice any more\n",
                out, reached, vocab);
     else
         printf("%s: %" PRId32 " tokens\n", out, reached);
@@ -255,7 +249,7 @@ static int run(const Args *args, cvn_err *err)
     if (args->value[TRAIN_BPE].given)
         return train(args, err);
     if (args->n_operands)
-        return err_set(err, CVN_EINVAL, "'%s' goes with --train-bpe; give text by --text or --file",
+        return err_set(err, CVN_EINVAL, "'%s' needs --train-bpe; give text with --text or --file",
                        args->operand[0]);
     const Value *model = &args->value[MODEL], *file = &args->value[TOKENIZER];
     Work work = {.decode = args->value[DECODE].flag,
@@ -275,20 +269,19 @@ static int run(const Args *args, cvn_err *err)
 
 const Command command_tokenize = {
     "tokenize",
-    .about = "turn text into token ids, and back",
+    .about = "encode and decode text; train a tokenizer",
     .usage = "(MODEL | --tokenizer FILE | --train-bpe FILE...) [--text TEXT | --file FILE] "
              "[options]",
     .examples =
-        "tokenize --model my-llama --text \"Once upon a time\"\teach id with its piece\n"
-        "tokenize --model my-llama --file book.txt --count\thow many tokens a file has\n"
+        "tokenize --model my-llama --text \"Once upon a time\"\tids and their tokens\n"
+        "tokenize --model my-llama --file book.txt --count\tnumber of tokens of a file\n"
         "tokenize --tokenizer tokenizer.json --decode --text 1,9038,2501\tids to text\n"
-        "tokenize --model my-llama --jsonl < texts.jsonl > ids.jsonl\ta line per text\n"
-        "tokenize --train-bpe stories.txt --vocab 4096 -o tokenizer.json\ta tokenizer from text\n",
-    .notes =
-        "Without --special, special tokens in the text are plain text, so that no text can "
-        "forge them.\n\n"
-        "--train-bpe makes a byte-level BPE tokenizer that cuts text as Llama 3's does and has its "
-        "special tokens; Hugging Face's libraries load it, too.",
+        "tokenize --model my-llama --jsonl < texts.jsonl > ids.jsonl\tJSON lines\n"
+        "tokenize --train-bpe stories.txt --vocab 4096 -o tokenizer.json\ttrain a tokenizer\n",
+    .notes = "Without --special, special tokens in the text are encoded as plain text, so input "
+             "cannot inject them.\n\n"
+             "--train-bpe trains a byte-level BPE tokenizer with the pre-tokenization and special "
+             "tokens of Llama 3; Hugging Face's libraries load it, too.",
     .operands = "FILE",
     .max_operands = CLI_MAX_OPERANDS,
     .options = options,

@@ -66,22 +66,23 @@ static const Option *const options[] = {
 #define COMMAND_RESUME                                                                             \
     OPTION(AT_RESUME, "resume", .kind = ARG_INPUT, .value = "DIR",                                 \
            .aliases = "resume-from resume-from-checkpoint",                                        \
-           .help = "go on with the run in this folder"),
+           .help = "resume the run in this folder"),
 #define COMMAND_CONFIG                                                                             \
     OPTION(AT_CONFIG, "config", .kind = ARG_INPUT, .value = "FILE",                                \
-           .help = "these options as a JSON object; those beside it win"),
+           .help = "options as a JSON file; the command line wins"),
 #define COMMAND_PROFILE [AT_PROFILE] = SHARED(PROFILE),
 #define COMMAND_VALIDATION /* two keys in one */                                                   \
     OPTION(AT_VALIDATION, "validation", .kind = ARG_TEXT, .value = "X", .fallback = "0",           \
            .aliases = "validation-file eval-file",                                                 \
-           .help = "part of the data, or FILE, to look at, not to learn"),
+           .help = "validation data: a fraction of --data, or FILE"),
 #include "train/config.def"
     OPTION(AT_PER_DEVICE, "per-device-train-batch-size", .kind = ARG_INT, .hidden = true, .low = 1,
-           .high = 1 << 24, .value = "N", .refuses = "batch mesh", .help = "sequences at once"),
+           .high = 1 << 24, .value = "N", .refuses = "batch mesh",
+           .help = "micro-batch size per device"),
     OPTION(AT_ACCUMULATION, "gradient-accumulation-steps", .kind = ARG_INT, .hidden = true,
            .low = 1, .high = 1 << 24, .value = "N", .refuses = "micro-batch",
            .aliases = "grad-accumulation-steps grad-accum-steps gradient-accumulation",
-           .help = "a step takes N times as many sequences, so many times one after the other"),
+           .help = "gradient accumulation steps"),
     NULL,
 };
 
@@ -122,7 +123,7 @@ static void choose_typed(const Args *args, const char *path, TrainConfig *config
         train_config_copy(config, &plain, key);
         given[key - train_keys] = false;
         if (ranks_speaks())
-            fprintf(stderr, "--%s wins over \"%s\" in %s\n", winner, other, path);
+            fprintf(stderr, "--%s overrides \"%s\" in %s\n", winner, other, path);
     }
 }
 
@@ -139,8 +140,7 @@ static int count_accumulation(const Args *args, TrainConfig *config, bool *given
     if (!steps->given)
         return CVN_OK;
     if (config->batch == 0)
-        return err_set(err, CVN_EINVAL,
-                       "--%s needs to know how many sequences are taken at once: give --batch",
+        return err_set(err, CVN_EINVAL, "--%s needs the global batch size: give --batch",
                        options[AT_ACCUMULATION]->name);
     config->micro_batch = config->batch;
     given[micro - train_keys] = true;
@@ -389,7 +389,7 @@ static int on_evaluate(void *context, const char *folder, const char *file, char
     TRY(cvn_engine_new(model, &how, &engine, err));
     TRY(task_score(&task, engine, how.context, run_interrupt(), err));
     *text = task_text(&task);
-    return *text ? CVN_OK : err_set(err, CVN_EMEM, "no memory for a sentence");
+    return *text ? CVN_OK : err_set(err, CVN_EMEM, "no memory for a message");
 }
 
 /* ---- the command ---- */
@@ -414,7 +414,7 @@ static void print_end(const TrainResult *result, const char *out)
     else if (result->finished)
         strbuf_printf(&text, "; the model is in %s: caravan generate --model %s", out, out);
     else
-        strbuf_printf(&text, "; go on with: caravan train --resume %s", out);
+        strbuf_printf(&text, "; resume with: caravan train --resume %s", out);
     if (text.text)
         puts(text.text);
     print_communication(stdout, "communication of a step, per device", &result->communication);
@@ -450,7 +450,7 @@ static int run(const Args *args, cvn_err *err)
     TRY(read_config(args, &config, given, &arena, err));
     if (resume && args->value[AT_out].given && strcmp(args->value[AT_out].text, resume) != 0)
         return err_set(err, CVN_EINVAL,
-                       "--resume goes on in its own folder; leave out --out, or begin a run "
+                       "--resume continues in its own folder; leave out --out, or start a new run "
                        "with --init from one of its checkpoints");
     /* What is missing or does not go together was forgotten on the command line, where there is no file. */
     if (!resume &&
@@ -462,7 +462,7 @@ static int run(const Args *args, cvn_err *err)
     int code = train(args, &config, given, resume != NULL, &result, err);
     if (code == CVN_EINTERRUPTED)
         fprintf(stderr, "interrupted before the first step; %s\n",
-                resume ? "the run is as it was" : "nothing is kept");
+                resume ? "the run is unchanged" : "nothing was saved");
     TRY(code);
     print_end(&result, config.out);
     return result.stopped ? EXIT_INTERRUPTED : EXIT_OK;
@@ -470,25 +470,23 @@ static int run(const Args *args, cvn_err *err)
 
 const Command command_train = {
     "train",
-    .about = "train a model, or train one further",
+    .about = "pretrain or fine-tune a model",
     .usage = "--data FILE --preset NAME --out DIR [options]",
     .examples =
-        "train --data story.txt --preset tiny --steps 1000 --out RUN\ta small model, and its "
-        "tokenizer, from text\n"
-        "train --resume RUN\tgo on after an interruption\n"
-        "train --data chat.jsonl --init my-llama --lr 1e-5 --out tuned\tfine-tune; of "
-        "conversations only the answers are learned\n"
-        "train --data chat.jsonl --init my-llama --lora r=16 --out tuned\tfine-tune adapters only, "
-        "in "
+        "train --data story.txt --preset tiny --steps 1000 --out RUN\ta small model and its "
+        "tokenizer from text\n"
+        "train --resume RUN\tresume after an interruption\n"
+        "train --data chat.jsonl --init my-llama --lr 1e-5 --out tuned\tfine-tune; the loss is on "
+        "the answers only\n"
+        "train --data chat.jsonl --init my-llama --lora r=16 --out tuned\tLoRA fine-tuning, in "
         "little memory\n"
-        "train --dpo pairs.jsonl --init tuned --out better\tlearn which of two answers is better\n"
-        "train --data story.txt --preset tiny --mesh data=2,model=2 --out RUN\ton 4 devices; with "
-        "mpirun on several machines\n",
-    .notes =
-        "The folder of the run holds checkpoints, metrics.jsonl, report.html, TensorBoard's event "
-        "files and, in the end, the model as a Hugging Face folder. Ctrl-C saves after the step "
-        "and ends with 130; --resume then computes the same as if nothing had happened. More "
-        "options for --config: docs/TRAINING.md.\n",
+        "train --dpo pairs.jsonl --init tuned --out better\tdirect preference optimization\n"
+        "train --data story.txt --preset tiny --mesh data=2,model=2 --out RUN\t4 devices; several "
+        "machines with mpirun\n",
+    .notes = "The run folder holds checkpoints, metrics.jsonl, report.html, TensorBoard event "
+             "files and the final model as a Hugging Face folder. Ctrl-C saves a checkpoint and "
+             "exits with 130; --resume gives the same result as a run without the interruption. "
+             "More options for --config: docs/TRAINING.md.\n",
     .options = options,
     .run = run,
 };

@@ -173,8 +173,8 @@ static void lose(Cluster *c, const cvn_err *err, bool speaks)
 static void lose_rank(Cluster *c, int rank, const char *how)
 {
     cvn_err err = {0};
-    err_set(&err, CVN_EIO, "rank %d on %s %s; it was last known at step %lld, and all ranks end",
-            rank, c->card[rank].host, how, (long long)c->peer[rank].step);
+    err_set(&err, CVN_EIO, "rank %d on %s %s (last known at step %lld); all ranks stop", rank,
+            c->card[rank].host, how, (long long)c->peer[rank].step);
     lose(c, &err, c->t->rank == (rank == 0 ? 1 : 0));
 }
 
@@ -269,14 +269,13 @@ static void look_for_silence(Cluster *c, int64_t now)
             continue;
         /* When all are silent it may be one that holds up the others, inside MPI: one that is stopped is the cause. */
         char how[96];
-        snprintf(how, sizeof how, "is stopped, and has kept the others waiting for %.0f s",
-                 silence);
+        snprintf(how, sizeof how, "is stopped and has blocked the others for %.0f s", silence);
         for (int other = 0; other < c->t->n_ranks; other++) {
             char state = state_of(c, other);
             if (state == 'T' || state == 'Z' || state == 'X')
                 lose_rank(c, other, state == 'T' ? how : "died");
         }
-        snprintf(how, sizeof how, "has not been heard of for %.0f s", silence);
+        snprintf(how, sizeof how, "has not responded for %.0f s", silence);
         lose_rank(c, rank, how);
     }
 }
@@ -356,7 +355,7 @@ static int star(Cluster *c, bool to_rank_0, int tag, void *block, size_t stride,
     bool sends = to_rank_0 == (t->rank > 0);
     SCOPED(scoped_free) Transfer *transfer = calloc((size_t)c->end, sizeof *transfer);
     if (!transfer)
-        return err_set(err, CVN_EMEM, "no memory to talk to other ranks");
+        return err_set(err, CVN_EMEM, "no memory for messages to other ranks");
     for (int rank = c->first; rank < c->end; rank++)
         TRY(transport_begin(t, sends, rank, tag, (char *)block + (size_t)rank * stride, bytes,
                             &transfer[rank], seconds, err));
@@ -382,13 +381,12 @@ static int compare_cards(Cluster *c, cvn_err *err)
     TRY(gather(c, TAG_CARD, &own, c->card, sizeof own, start_seconds, err));
     for (int rank = 1; rank < c->t->n_ranks; rank++)
         if (memcmp(c->card[rank].settings, c->card[0].settings, sizeof own.settings) != 0)
-            return err_set(
-                err, CVN_EINVAL,
-                "rank %d on %s disagrees: it runs '%s', rank 0 on %s runs '%s'; give all ranks the "
-                "same program and options, and where processors differ the kernels that all have, "
-                "as in CARAVAN_CPU=avx2",
-                rank, c->card[rank].host, c->card[rank].settings, c->card[0].host,
-                c->card[0].settings);
+            return err_set(err, CVN_EINVAL,
+                           "rank %d on %s runs '%s', but rank 0 on %s runs '%s'; give all ranks "
+                           "the same program and options, and on different processors the same "
+                           "kernels, as with CARAVAN_CPU=avx2",
+                           rank, c->card[rank].host, c->card[rank].settings, c->card[0].host,
+                           c->card[0].settings);
     return CVN_OK;
 }
 
@@ -399,7 +397,7 @@ int cluster_agree(Cluster *c, const char *what, uint64_t hash, cvn_err *err)
     uint64_t own[2] = {hash, (uint64_t)atomic_load(&c->step)};
     SCOPED(scoped_free) uint64_t(*all)[2] = calloc((size_t)c->t->n_ranks, sizeof own);
     if (!all)
-        return err_set(err, CVN_EMEM, "no memory to talk to other ranks");
+        return err_set(err, CVN_EMEM, "no memory for messages to other ranks");
     TRY(cluster_gather(c, CLUSTER_AGREES, own, all, sizeof own, err));
     for (int rank = 1; rank < c->t->n_ranks; rank++)
         if (all[rank][0] != all[0][0])
@@ -427,7 +425,7 @@ int cluster_together(Cluster *c, ClusterChannel channel, int code, cvn_err *err)
     SCOPED(scoped_free) cvn_err *all = calloc(n, sizeof *all);
     own.code = code;
     if (!all)
-        return err_set(err, CVN_EMEM, "no memory to talk to other ranks");
+        return err_set(err, CVN_EMEM, "no memory for messages to other ranks");
     TRY(cluster_gather(c, channel, &own, all, sizeof own, err));
     for (size_t rank = 0; rank < n; rank++) {
         const cvn_err *its = &all[rank];
@@ -476,7 +474,7 @@ int cluster_open(const ClusterOptions *options, Cluster **out, cvn_err *err)
     for (size_t rank = 0; rank < n; rank++)
         c->peer[rank].heard_ns = clock_ns();
     if (!rc && pthread_create(&c->watchdog, NULL, watch, c))
-        rc = err_set(err, CVN_EMEM, "the system refused a thread to watch other ranks with");
+        rc = err_set(err, CVN_EMEM, "the system refused a thread that watches other ranks");
     c->watching = !rc;
     return rc;
 }

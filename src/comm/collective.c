@@ -95,8 +95,8 @@ static int check_agreement(const Collective *e, int64_t id, const Collective *pe
                    cvn_type_equal(&a->operand[0]->type, &b->operand[0]->type)))
         return CVN_OK;
     return err_set(err, CVN_EINVAL,
-                   "devices disagree in collective %u: device %lld runs %s where another of its "
-                   "group runs %s, or with other shapes",
+                   "devices disagree on collective %u: device %lld runs %s, another of its group "
+                   "%s, or other shapes",
                    e->number, (long long)id, op_info[b->kind].name, op_info[a->kind].name);
 }
 

@@ -23,8 +23,8 @@ Comm *comm_new(int n_local, Transport *transport, cvn_err *err)
 {
     int most = transport ? RANK_DEVICES_MAX : THREADS_MAX;
     if (n_local < 1 || n_local > most) {
-        err_set(err, CVN_EINVAL,
-                "%d devices per process were asked for; give a number from 1 to %d", n_local, most);
+        err_set(err, CVN_EINVAL, "%d devices per process were requested; give 1 to %d", n_local,
+                most);
         return NULL;
     }
     int n_ranks = transport ? transport->n_ranks : 1, rank = transport ? transport->rank : 0;

@@ -106,8 +106,8 @@ Transport *transport_open(cvn_err *err)
     if (t && t->n_ranks < 2) {
         t->close(t);
         err_set(err, CVN_EUNSUPPORTED,
-                "several processes were launched, but for MPI this one is alone; launch them with "
-                "the mpirun, or the PMI, of the Open MPI that " PLUGIN " was built with");
+                "several processes were launched, but MPI_COMM_WORLD has only this one; launch "
+                "them with the mpirun or PMI of the Open MPI that " PLUGIN " was built with");
         return NULL;
     }
     return t;
@@ -135,8 +135,8 @@ int transport_wait(Transport *t, Transfer *transfer, int n, double seconds, cvn_
             return code;
         if ((double)(clock_ns() - begin) > seconds * 1e9)
             return err_set(err, CVN_EIO,
-                           "no answer from another rank for %.0f s; see whether it still runs, and "
-                           "what it says",
+                           "another rank has not responded for %.0f s; check whether it still "
+                           "runs, and its output",
                            seconds);
         if (i > 100)
             nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);

@@ -46,11 +46,10 @@ static int fuse_linear(cvn_graph *g, const void *context, bool *changed, cvn_err
 }
 
 static const GraphPass pass_pack = {
-    "pack", "bring weights that only products read into the order they are read in", pack};
+    "pack", "store weights of matrix products in the layout of the kernels", pack};
 
 static const GraphPass pass_fuse_linear = {
-    "fuse_linear",
-    "make one operation of products that share their input, and what stands next to them",
+    "fuse_linear", "fuse products that share their input with the operations around them",
     fuse_linear};
 
 static const GraphPass pass_decompose = {

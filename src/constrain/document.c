@@ -255,7 +255,7 @@ uint32_t schema_below(Schemas *s, uint32_t of, const JsonValue *value, const cha
 {
     bool added;
     if (!is_schema(value))
-        schema_refuse(s, of, keyword, "is no schema: an object, true or false is expected");
+        schema_refuse(s, of, keyword, "is not a schema: an object, true or false is expected");
     Schema below = {.value = value,
                     .base = s->at[of].base,
                     .path = path_below(s, s->at[of].path, keyword, key),
@@ -324,7 +324,7 @@ uint32_t schema_reference(Schemas *s, uint32_t of, const char *keyword, const Js
     Arena *arena = &s->e->arena;
     bool found = false;
     if (reference->kind != JSON_K_STRING) {
-        schema_refuse(s, of, keyword, "is no string");
+        schema_refuse(s, of, keyword, "is not a string");
         return of;
     }
     char *uri = uri_resolve(arena, s->at[of].base, reference->text);

@@ -219,7 +219,7 @@ static bool read_point(Reader *r, uint32_t *point)
     if (c != '\\') {
         int n = c < 0 ? 0 : utf8_length(r->text + r->at, r->n - r->at);
         if (!n)
-            return wrong(r, c < 0 ? "it ends within a text or class" : "this is no UTF-8"), false;
+            return wrong(r, c < 0 ? "it ends within a text or class" : "this is not UTF-8"), false;
         *point = utf8_point(r->text + r->at, n);
         r->at += (size_t)n;
         return true;

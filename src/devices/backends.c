@@ -15,7 +15,6 @@ int backend_find(const char *device, const Backend **out, cvn_err *err)
                                                  : NULL;
     return *out ? CVN_OK
                 : err_set(err, CVN_EINVAL,
-                          "there are no devices of the kind '%.60s'; there are cpu, tpu, cuda and "
-                          "pjrt:PATH of a plugin's file",
+                          "unknown device '%.60s'; give cpu, tpu, cuda or pjrt:PATH of a plugin",
                           device);
 }

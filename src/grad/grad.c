@@ -77,7 +77,8 @@ int graph_gradient(cvn_graph *g, cvn_value *loss, int n, cvn_value *const *wrt,
                        type_text(&loss->type, text, sizeof text));
     for (int i = 0; i < n; i++)
         if (!is_float(wrt[i]))
-            return err_set(err, CVN_EINVAL, "a gradient was asked for a value of type %s",
+            return err_set(err, CVN_EINVAL,
+                           "cannot differentiate with respect to a value of type %s",
                            type_text(&wrt[i]->type, text, sizeof text));
     size_t n_values = g->n_values + (size_t)1;
     SCOPED(arena_free) Arena arena = {0};

@@ -24,13 +24,12 @@ static int dead(cvn_graph *g, const void *context, bool *changed, cvn_err *err)
 }
 
 const GraphPass pass_simplify = {
-    "simplify", "fold constants, merge equal operations, apply identities that are exact",
-    simplify};
+    "simplify", "constant folding, common subexpressions, exact identities", simplify};
 
-static const GraphPass pass_decompose = {
-    "decompose", "replace composites by the plain operations they stand for", decompose};
+static const GraphPass pass_decompose = {"decompose", "replace composites by primitive operations",
+                                         decompose};
 
-static const GraphPass pass_dead = {"dead", "drop operations that no output needs", dead};
+static const GraphPass pass_dead = {"dead", "remove dead operations", dead};
 
 const GraphPass *const graph_passes[] = {&pass_simplify, &pass_decompose, &pass_dead, NULL};
 

@@ -37,7 +37,7 @@ static int open_shards(Folder *folder, const char *path, const char *index, json
         const char *shard = json_string_value(value);
         if (!shard || !is_plain_name(shard))
             return err_set(err, CVN_EFORMAT,
-                           "'%s' puts tensor '%s' into '%s', which is no *" SUFFIX
+                           "'%s' puts tensor '%s' into '%s', which is not a *" SUFFIX
                            " file name of that folder",
                            index, name, shard ? shard : "(not a string)");
         bool added;

@@ -338,7 +338,7 @@ static int check(const Out *out, const FormOptions *o, const json_t *config, cvn
         return err_set(err, CVN_EUNSUPPORTED, "Meta's folders cannot say that '%s' has %s",
                        out->model->path, refused);
     if (o->type->block || o->type->quant.kind)
-        return err_set(err, CVN_EINVAL, "%s is no type of Meta's folders; f32, f16 and bf16 are",
+        return err_set(err, CVN_EINVAL, "Meta folders do not support %s; use f32, f16 or bf16",
                        o->type->name);
     if ((c.kv_heads % o->parts && o->parts % c.kv_heads) || c.heads % o->parts ||
         c.ffn % o->parts || (c.vocab % o->parts && (c.width % o->parts || !c.tied)))

@@ -15,7 +15,7 @@
 
 static int refuse_type(const FormOptions *o, const char *form, const char *types, cvn_err *err)
 {
-    return err_set(err, CVN_EINVAL, "%s is no type of %s; %s", o->type->name, form, types);
+    return err_set(err, CVN_EINVAL, "%s is not a type of %s; %s", o->type->name, form, types);
 }
 
 /* ---- Hugging Face ---- */

@@ -34,7 +34,7 @@ static int read_header(Model **model, const char *file, const uint8_t *data, siz
     int64_t dim = n[0], heads = n[3], vocab = n[5] < 0 ? -(int64_t)n[5] : n[5];
     if (heads < 1 || dim < 1 || dim % heads != 0)
         return err_set(err, CVN_EFORMAT,
-                       "'%s' is no file of llama2.c: its header has a width of %" PRId64
+                       "'%s' is not a llama2.c file: its header has a width of %" PRId64
                        " for %" PRId64 " heads",
                        file, dim, heads);
     /* The header in the words of a config.json. */

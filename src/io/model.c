@@ -103,8 +103,8 @@ int io_open_files(IoModel *model, const char *path, cvn_err *err)
     } else {
         code =
             err_set(err, CVN_EUNSUPPORTED,
-                    "'%s' is no model: a folder with config.json and *.safetensors, a folder with "
-                    "params.json and consolidated.00.pth, or a file *.gguf or *.bin is expected",
+                    "'%s' is not a model: expected a folder with config.json and *.safetensors, a "
+                    "folder with params.json and consolidated.00.pth, or a file *.gguf or *.bin",
                     path);
     }
     if (code != CVN_OK)

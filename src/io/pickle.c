@@ -159,7 +159,7 @@ static int push_global(Machine *m, const char *module, int module_n, const char 
         if (strcmp(text, allowed_globals[i]) == 0)
             return push(m, (PickleValue){.type = PICKLE_GLOBAL, .as.text = allowed_globals[i]});
     return err_set(m->err, CVN_EUNSUPPORTED,
-                   "'%s': the pickle calls '%s', which is no part of a dictionary of tensors",
+                   "'%s': the pickle calls '%s', which is not part of a dictionary of tensors",
                    m->file, text);
 }
 
@@ -182,7 +182,7 @@ static int op_stack_global(Machine *m)
         return malformed(m, "the stack is empty");
     const PickleValue *top = &m->stack.value[m->stack.n - 2];
     if (top[0].type != PICKLE_STRING || top[1].type != PICKLE_STRING)
-        return malformed(m, "a name is no string");
+        return malformed(m, "a name is not a string");
     m->stack.n -= 2;
     return push_global(m, top[0].as.text, (int)strnlen(top[0].as.text, 100), top[1].as.text,
                        (int)strnlen(top[1].as.text, 100));
@@ -253,7 +253,7 @@ static int op_reduce(Machine *m)
         return malformed(m, "the stack is empty");
     const PickleValue *top = &m->stack.value[m->stack.n - 2];
     if (top[0].type != PICKLE_GLOBAL || top[1].type != PICKLE_TUPLE)
-        return malformed(m, "something is called that is no name");
+        return malformed(m, "the called object is not a name");
     if (strcmp(top[0].as.text, "collections OrderedDict") != 0)
         return collect(m, PICKLE_CALL, 2);
     if (top[1].as.items->n != 0)

@@ -96,7 +96,7 @@ static int read_shape(IoTensor *tensor, const json_t *value, cvn_err *err)
         const json_t *dim = json_array_get(value, i);
         if (!json_is_integer(dim) || json_integer_value(dim) < 0)
             return err_set(err, CVN_EFORMAT,
-                           "'%s': dimension %zu of tensor '%s' is no non-negative integer",
+                           "'%s': dimension %zu of tensor '%s' is not a non-negative integer",
                            tensor->file, i, tensor->name);
         tensor->dims[i] = json_integer_value(dim);
     }

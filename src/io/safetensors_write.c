@@ -53,7 +53,7 @@ int st_writer_declare(StWriter *writer, const char *name, cvn_dtype dtype, int r
     json_t *entry = json_pack("{s:s, s:o, s:[I, I]}", "dtype", type, "shape", shape, "data_offsets",
                               (json_int_t)begin, (json_int_t)end);
     if (!entry || json_object_set_new(writer->header, name, entry) != 0)
-        return err_set(err, CVN_EINVAL, "'%s': '%.60s' is no valid UTF-8 name for a tensor", path,
+        return err_set(err, CVN_EINVAL, "'%s': '%.60s' is not a valid UTF-8 tensor name", path,
                        name);
     writer->end[writer->n++] = end;
     return CVN_OK;

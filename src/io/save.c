@@ -318,7 +318,7 @@ static int save_all(void *of, cvn_err *err)
         return err_set(err, CVN_EINVAL, "'%s': interleaved rotary pairs have no Hugging Face form",
                        folder);
     if (exists && !file_is_folder(folder))
-        return err_set(err, CVN_EIO, "'%s' exists and is no folder", folder);
+        return err_set(err, CVN_EIO, "'%s' exists and is not a folder", folder);
     if (filled && !options->force)
         return err_set(err, CVN_EIO, "'%s' is not empty; give another folder or --force", folder);
     TRY(arena_begin(&save->arena, err));

@@ -114,7 +114,7 @@ static int read_tensor(TorchFile *f, const char *name, const PickleValue *value)
         global = item(value, PICKLE_CALL, 0, PICKLE_GLOBAL);
     }
     if (!global || strcmp(global->as.text, "torch._utils _rebuild_tensor_v2") != 0)
-        return bad(f, name, "is no tensor; a plain dictionary of tensors is expected");
+        return bad(f, name, "is not a tensor; a plain dictionary of tensors is expected");
     const PickleValue *arguments = item(value, PICKLE_CALL, 1, PICKLE_TUPLE);
     const PickleValue *offset = item(arguments, PICKLE_TUPLE, 1, PICKLE_INT);
     IoTensor tensor = {.name = name, .file = f->file};

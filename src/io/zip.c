@@ -123,7 +123,8 @@ int zip_read(Zip *zip, const char *file, const uint8_t *data, size_t size, Arena
     map_init(&zip->by_name, arena);
     if (size < 4 || memcmp(data, "PK\3\4", 4) != 0)
         return err_set(err, CVN_EFORMAT,
-                       "'%s' is no zip archive; torch.save writes one since version 1.6", file);
+                       "'%s' is not a zip archive, which torch.save writes since version 1.6",
+                       file);
     int code = find_directory(&s, &at, &n);
     if (code != CVN_OK)
         return code;

@@ -106,8 +106,8 @@ static int named_rules(const char *text, Rules *rules, cvn_err *err)
             for (size_t k = 0, at = 0; k < N_LAYOUTS; k++)
                 at += (size_t)snprintf(names + at, sizeof names - at, "%s, ", layouts[k]);
             return err_set(err, CVN_EINVAL,
-                           "\"%.64s\" is no layout; there are %sproducts of them such as fsdp+tp, "
-                           "and rules in a file, FILE.json",
+                           "\"%.64s\" is not a layout; give one of %sa product such as fsdp+tp, or "
+                           "a file of rules, FILE.json",
                            text, names);
         }
         named[i] = true;
@@ -139,7 +139,7 @@ static int read_mesh_axis(const RuleFile *f, Group group, int axis, const json_t
                        groups[group].name, logical_name(axis));
     if (mesh_axis(f->mesh, name, strlen(name)) < 0)
         return err_set(f->err, CVN_EINVAL,
-                       "%s: %s.%s names \"%.64s\", which is no axis of the mesh; see --mesh",
+                       "%s: %s.%s names \"%.64s\", which is not an axis of the mesh; see --mesh",
                        f->path, groups[group].name, logical_name(axis), name);
     if (f->rules->n == MOST_RULES)
         return err_set(f->err, CVN_EFORMAT, "%s has more than %d rules", f->path, MOST_RULES);
@@ -173,8 +173,8 @@ static int read_group(const RuleFile *f, const char *name, json_t *value)
     if (group == GROUP_COUNT)
         return err_set(
             f->err, CVN_EFORMAT,
-            "%s: \"%.64s\" is none of tokens, tables, attention, mlp, cache, activations", f->path,
-            name);
+            "%s: \"%.64s\" is not one of tokens, tables, attention, mlp, cache, activations",
+            f->path, name);
     if (!json_is_object(value))
         return err_set(f->err, CVN_EFORMAT, "%s: %s must be an object", f->path, name);
     json_object_foreach(value, axis, mesh_axes)
@@ -410,8 +410,8 @@ static int check_axes(const char *layout, const Rules *rules, const Mesh *mesh, 
         if (!rules_name(rules, i, rules->rule[i].mesh_axis))
             strbuf_printf(&known, "%s%s", known.length ? ", " : "", rules->rule[i].mesh_axis);
     return err_set(err, CVN_EINVAL,
-                   "the %d devices along the mesh's axis %s would all do the same: layout %s "
-                   "divides nothing by it, only by %s; name such an axis, or take a layout "
+                   "the %d devices along the mesh's axis %s would all compute the same: layout %s "
+                   "shards nothing over it, only over %s; name such an axis, or take a layout "
                    "that knows %s",
                    (int)mesh->axis[lost].size, mesh->axis[lost].name, layout,
                    known.text ? known.text : "nothing", mesh->axis[lost].name);

@@ -62,7 +62,7 @@ static int add_number(const char *word, size_t n, const char *key, double low, d
         *number = strtod(text, &end);
     }
     if (n == 0 || n >= sizeof text || *end != '\0' || !(*number >= low && *number <= high))
-        return err_set(err, CVN_EINVAL, "LoRA: %s=%.*s is no number from %g to %g", key,
+        return err_set(err, CVN_EINVAL, "LoRA: %s=%.*s is not a number from %g to %g", key,
                        (int)(n < 40 ? n : 40), word, low, high);
     return CVN_OK;
 }
@@ -88,8 +88,8 @@ int lora_parse(LoraOptions *options, const char *text, cvn_err *err)
             code = add_target(options, value, n - 8, err);
         else
             code = err_set(err, CVN_EINVAL,
-                           "LoRA is given as r=16,alpha=32,dropout=0.05,targets=q,v; '%.60s' is "
-                           "none of these",
+                           "LoRA options are r=16,alpha=32,dropout=0.05,targets=q,v; '%.60s' is "
+                           "not one of them",
                            word);
         if (code)
             return code;
@@ -247,7 +247,7 @@ static int read_json(LoraOptions *options, const char *path, const json_t *json,
     const json_t *rank = json_object_get(json, "r"), *alpha = json_object_get(json, "lora_alpha");
     if (!type || strcmp(type, "LORA") != 0)
         return err_set(err, CVN_EUNSUPPORTED,
-                       "'%s' is no LoRA adapter: \"peft_type\" is '%.40s', not 'LORA'", path,
+                       "'%s' is not a LoRA adapter: \"peft_type\" is '%.40s', not 'LORA'", path,
                        type ? type : "");
     if (bias && strcmp(bias, "none") != 0)
         return err_set(err, CVN_EUNSUPPORTED, "'%s': adapters with biases are not supported", path);

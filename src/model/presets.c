@@ -98,8 +98,8 @@ static int set_size(Own *own, const char *key, int64_t value, cvn_err *err)
         if (strcmp(sizes[i].key, key) != 0)
             continue;
         if (value < 1 || value > INT32_MAX)
-            return err_set(err, CVN_EINVAL, "%.60s: %s is no number from 1 to %d", own->name, key,
-                           INT32_MAX);
+            return err_set(err, CVN_EINVAL, "%.60s: %s is not a number from 1 to %d", own->name,
+                           key, INT32_MAX);
         memcpy((char *)&own->shape + sizes[i].offset, &value, sizeof value);
         return CVN_OK;
     }

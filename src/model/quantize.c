@@ -71,7 +71,7 @@ int quant_parse(const char *text, QuantScheme *out, cvn_err *err)
         return CVN_OK;
     if (!t || (!t->block && !t->quant.kind))
         return err_set(err, CVN_EINVAL,
-                       "'%.40s' is no way to quantize; give int8, int4, int4:32, int4:64, "
+                       "'%.40s' is not a quantization type; give int8, int4, int4:32, int4:64, "
                        "int4:128, or a type of GGUF files from q4_0 to q8_0",
                        text);
     *out = t->block ? (QuantScheme){.kind = QUANT_BLOCKS, .blocks = t} : t->quant;

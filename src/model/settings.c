@@ -144,7 +144,7 @@ static int derive(const Model *m, const Setting *row, const char *file, Value *o
     if (m->width % a->heads != 0)
         return err_set(err, CVN_EFORMAT,
                        "'%s': hidden_size %" PRId64
-                       " is no multiple of num_attention_heads %" PRId64
+                       " is not a multiple of num_attention_heads %" PRId64
                        ", and there is no head_dim",
                        file, m->width, a->heads);
     out->integer = m->width / a->heads;

@@ -42,7 +42,7 @@ static int take_devices(Devices *c, int all, cvn_err *err)
     TRY(plugin_client_info(&c->plugin, c->client, &c->arena, &info, err));
     if ((size_t)n > info.n)
         return err_set(err, CVN_EINVAL,
-                       "the mesh has %d devices%s and '%s' has %zu; take a smaller mesh", n,
+                       "the mesh has %d devices%s, but '%s' has %zu; use a smaller mesh", n,
                        ranks > 1 ? " in each process" : "", c->plugin.path, info.n);
     c->n = n;
     c->device = arena_array(&c->arena, (size_t)n, sizeof *c->device);
@@ -274,7 +274,7 @@ static int pjrt_download(Devices *c, const Memory *m, size_t offset, size_t byte
     size_t all = cvn_type_bytes(&m->type);
     PjrtEvent *event;
     if (m->type.dtype == CVN_I4)
-        return err_set(err, CVN_EUNSUPPORTED, "tensors of 4 bits are not brought back");
+        return err_set(err, CVN_EUNSUPPORTED, "4-bit tensors cannot be copied to the host");
     if (!m->buffer) {
         memset(out, 0, bytes);
         return CVN_OK;
@@ -443,8 +443,7 @@ static void pjrt_communication(const Devices *c, CommTable *out)
 static int pjrt_trace_begin(Devices *c, cvn_err *err)
 {
     (void)c;
-    return err_set(err, CVN_EUNSUPPORTED,
-                   "runs on a plugin's devices are not recorded; leave out --profile");
+    return err_set(err, CVN_EUNSUPPORTED, "--profile is not supported on the devices of a plugin");
 }
 
 /* The whole of the executable is traffic: what is left of a step is the host's part. */

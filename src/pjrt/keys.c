@@ -195,7 +195,7 @@ PjrtError *keys_get(PjrtKeyGetArgs *args)
     args->free_value = delete_value;
     if (find(args->context, args->key, args->n_key, &until, &args->value, &args->n_value))
         return NULL;
-    return refuse(args->error, PJRT_DEADLINE_EXCEEDED, "no other process told in time of",
+    return refuse(args->error, PJRT_DEADLINE_EXCEEDED, "timeout waiting for another process to set",
                   args->key, args->n_key);
 }
 
@@ -204,7 +204,7 @@ PjrtError *keys_try_get(PjrtKeyTryGetArgs *args)
     args->free_value = delete_value;
     if (find(args->context, args->key, args->n_key, NULL, &args->value, &args->n_value))
         return NULL;
-    return refuse(args->error, PJRT_NOT_FOUND, "no process told of", args->key, args->n_key);
+    return refuse(args->error, PJRT_NOT_FOUND, "no process has set", args->key, args->n_key);
 }
 
 /* ---- from begin to end ---- */
@@ -217,15 +217,16 @@ int keys_open(Transport *t, Keys **out, cvn_err *err)
     if (!k || !k->peer) {
         free(k);
         *out = NULL;
-        return err_set(err, CVN_EMEM, "no memory to talk to other processes");
+        return err_set(err, CVN_EMEM, "no memory for messages to other processes");
     }
     k->t = t;
     pthread_mutex_init(&k->lock, NULL);
     pthread_mutex_init(&k->sending, NULL);
     pthread_cond_init(&k->came, NULL);
     k->listens = pthread_create(&k->listener, NULL, listen_all, k) == 0;
-    return k->listens ? CVN_OK
-                      : err_set(err, CVN_EMEM, "no thread could be started to listen to others");
+    return k->listens
+               ? CVN_OK
+               : err_set(err, CVN_EMEM, "cannot start the thread that listens to other processes");
 }
 
 void keys_close(Keys *k)

@@ -143,10 +143,10 @@ static int read_options(Plugin *p, char *text, Arena *arena, cvn_err *err)
             *comma = 0;
         equals = strchr(text, '=');
         if (!equals || equals == text)
-            return err_set(err, CVN_EINVAL,
-                           "'%s' is no option of a device; after its path write name=value, with "
-                           "commas between options",
-                           text);
+            return err_set(
+                err, CVN_EINVAL,
+                "'%s' is not a device option; write name=value after the path, separated by commas",
+                text);
         *equals = 0;
         if (!take_own(p, text, equals + 1)) {
             list = arena_more(arena, list, p->n_options, sizeof *list);
@@ -164,12 +164,13 @@ static int check_table(const Plugin *p, cvn_err *err)
 {
     const PjrtApi *api = p->api;
     if (!api || api->size < offsetof(PjrtApi, call) || api->version.major != 0)
-        return err_set(err, CVN_EFORMAT, "'%s' speaks another PJRT than version 0", p->path);
+        return err_set(err, CVN_EFORMAT, "'%s' has a PJRT API version other than 0", p->path);
     if (api->version.minor < PJRT_OLDEST || api->size < sizeof *api)
-        return err_set(err, CVN_EUNSUPPORTED,
-                       "'%s' speaks PJRT 0.%d, which is too old; take a plugin of 0.%d or later "
-                       "(" PJRT_TRIED " were tried)",
-                       p->path, api->version.minor, PJRT_OLDEST);
+        return err_set(
+            err, CVN_EUNSUPPORTED,
+            "'%s' has PJRT API version 0.%d; use a plugin with 0.%d or later (" PJRT_TRIED
+            " were tried)",
+            p->path, api->version.minor, PJRT_OLDEST);
     return CVN_OK;
 }
 
@@ -181,10 +182,11 @@ static int load(Plugin *p, cvn_err *err)
     setenv("TPU_SKIP_MDS_QUERY", "1", 0);
     void *object = dlopen(p->path, RTLD_NOW | RTLD_LOCAL);
     if (!object)
-        return err_set(err, CVN_EIO, "the plugin could not be loaded: %s", dlerror());
+        return err_set(err, CVN_EIO, "cannot load the plugin: %s", dlerror());
     void *symbol = dlsym(object, "GetPjrtApi");
     if (!symbol)
-        return err_set(err, CVN_EFORMAT, "'%s' is no PJRT plugin: it has no GetPjrtApi", p->path);
+        return err_set(err, CVN_EFORMAT, "'%s' is not a PJRT plugin: it has no GetPjrtApi",
+                       p->path);
     memcpy(&get, &symbol, sizeof get);
     p->api = get();
     TRY(check_table(p, err));
@@ -205,7 +207,7 @@ int plugin_open(Plugin *p, const char *device, Arena *arena, cvn_err *err)
                        "file as pjrt:PATH",
                        kind->name, kind->wheel);
     if (!*p->path)
-        return err_set(err, CVN_EINVAL, "device 'pjrt:' names no file; write pjrt:PATH");
+        return err_set(err, CVN_EINVAL, "device 'pjrt:' has no path; write pjrt:PATH");
     p->executables = executables_folder(arena);
     TRY(read_options(p, options, arena, err));
     return load(p, err);

@@ -41,13 +41,14 @@ static int check(const PartitionTensor *t, const cvn_value *v, cvn_err *err)
     bool rows = v->role == ROLE_CACHE && t->sharding.dim[0].axes.n > 0;
     for (int d = 0; d < t->global.rank; d++)
         if (t->global.dim[d] % axes_size(&t->sharding.dim[d].axes))
-            return err_set(err, CVN_EUNSUPPORTED,
-                           "XLA's partitioner takes even shards only, and dimension %d of '%s' is "
-                           "%" PRId64 "; take another mesh, or partitioner=own",
-                           d, name, t->global.dim[d]);
+            return err_set(
+                err, CVN_EUNSUPPORTED,
+                "XLA's partitioner needs equal shards, and dimension %d of '%s' is %" PRId64
+                "; use another mesh, or partitioner=own",
+                d, name, t->global.dim[d]);
     return rows ? err_set(err, CVN_EUNSUPPORTED,
-                          "rows of caches that are split over a mesh are not left to XLA's "
-                          "partitioner; take a mesh without that axis, or partitioner=own")
+                          "XLA's partitioner does not support KV caches whose slots are sharded; "
+                          "use a mesh without that axis, or partitioner=own")
                 : CVN_OK;
 }
 

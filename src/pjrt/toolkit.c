@@ -47,12 +47,10 @@ int toolkit_find(const char *plugin, const char *const *system, Arena *arena, co
     for (size_t i = 0; i < sizeof beside / sizeof *beside; i++)
         look(&s, arena_printf(arena, "%s/%s", folder, beside[i]));
     *out = s.found;
-    return s.found
-               ? CVN_OK
-               : err_set(
-                     err, CVN_EIO,
-                     "compiling for GPUs takes ptxas and libdevice of the CUDA toolkit, which was "
-                     "looked for in %s; install it, or say where it is by "
-                     "XLA_FLAGS=--xla_gpu_cuda_data_dir=DIR",
-                     s.places);
+    return s.found ? CVN_OK
+                   : err_set(err, CVN_EIO,
+                             "compiling for GPUs requires ptxas and libdevice of the CUDA toolkit, "
+                             "which was not found in %s; install it, or set "
+                             "XLA_FLAGS=--xla_gpu_cuda_data_dir=DIR",
+                             s.places);
 }

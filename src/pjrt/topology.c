@@ -171,8 +171,8 @@ int topology_compile(const Topology *t, const Plugin *p, const char *name,
                                     .program = program, .options = options);
     if (t->n_devices != (size_t)n)
         return err_set(err, CVN_EINVAL,
-                       "'%s' has %zu devices and the mesh %d; they must be as many", t->name,
-                       t->n_devices, n);
+                       "'%s' has %zu devices, but the mesh has %d; the numbers must be equal",
+                       t->name, t->n_devices, n);
     TRY(plugin_call(p, PJRT_COMPILE, &args, err, "compile '%s' for %s", name, t->name));
     *out = (Compiled){.clock = t->clock};
     compiled_memory(p, args.executable, out);

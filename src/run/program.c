@@ -108,15 +108,14 @@ static int take_buffers(Program *p, const cvn_graph *g, const char *layout, cvn_
         if (is_input(is)) {
             if (p->signature.donated[i] && !cvn_type_equal(&t->local, &t->global))
                 return err_set(err, CVN_EUNSUPPORTED,
-                               "input '%s' is updated and would be split over devices", name);
+                               "input '%s' is updated in place and cannot be sharded", name);
             continue;
         }
         Buffer *b = runtime_buffer(p->rt, is->role, is->index);
         if (b && !fits(b, t))
-            return err_set(
-                err, CVN_EUNSUPPORTED,
-                "layout %s would hold %s differently in different steps; take another one",
-                layout ? layout : "of this graph", name);
+            return err_set(err, CVN_EUNSUPPORTED,
+                           "layout %s shards %s differently in different steps; use another one",
+                           layout ? layout : "of this graph", name);
         if (!b) {
             b = add_buffer(p, i);
             b->name = arena_string(&p->rt->arena, name);

@@ -26,8 +26,8 @@ int runtime_open(Runtime *rt, const RuntimeOptions *options, cvn_err *err)
     TRY(protect(read_mesh, &(Reading){rt, options->mesh}, "reading a mesh", err));
     if (rt->mesh.n_devices % n_ranks)
         return err_set(err, CVN_EINVAL,
-                       "a mesh of %d devices cannot be divided among %d processes; start as many "
-                       "processes as there are devices, or a divisor of that",
+                       "a mesh of %d devices cannot be divided among %d processes; the number of "
+                       "processes must divide the number of devices",
                        (int)rt->mesh.n_devices, n_ranks);
     rt->info.n_local = rt->mesh.n_devices;
     if (options->describes)
@@ -59,8 +59,8 @@ void runtime_close(Runtime *rt)
 int runtime_mesh_missing(cvn_err *err)
 {
     return err_set(err, CVN_EINVAL,
-                   "several processes were started; say with --mesh how they divide the model, "
-                   "for 4 of them --mesh data=2,model=2");
+                   "several processes were started without --mesh; for 4 of them give --mesh "
+                   "data=2,model=2, for example");
 }
 
 int runtime_idle_axis(const Runtime *rt)

@@ -67,15 +67,14 @@ int adjust_check(const cvn_engine *e, const cvn_request *r, cvn_err *err)
         return CVN_OK;
     if (!e->options.adjust)
         return err_set(err, CVN_EINVAL,
-                       "the request has a constraint, biases, penalties, min_tokens or wants "
-                       "logits; make the engine with options.adjust");
+                       "the request has a constraint, biases, penalties, min_tokens or asks for "
+                       "logits; create the engine with options.adjust");
     if (r->constraint && !e->model->tokenizer)
         return err_set(err, CVN_EINVAL,
-                       "the request has a constraint, and the model no tokenizer that could be "
-                       "read%s%s",
+                       "the request has a constraint, but the model has no readable tokenizer%s%s",
                        e->model->tokenizer_err.code ? ": " : "", e->model->tokenizer_err.message);
     if (r->constraint && cvn_constraint_is_empty(r->constraint))
-        return err_set(err, CVN_EINVAL, "nothing fulfils the constraint of the request");
+        return err_set(err, CVN_EINVAL, "no text satisfies the constraint of the request");
     for (int64_t i = 0; i < r->n_bias; i++) {
         if (r->bias[i].token < 0 || r->bias[i].token >= model_vocab(e->model->io.desc))
             return err_set(err, CVN_EINVAL,
@@ -143,7 +142,8 @@ static int make_bits(const cvn_engine *e, RowAdjust *a, cvn_constrained *text, i
         n += !bits ? 0 : bits & (bits - 1) ? 2 : 1;
     }
     if (!n)
-        err_set(&a->err, CVN_EUNSUPPORTED, "no token of the vocabulary goes on with this text");
+        err_set(&a->err, CVN_EUNSUPPORTED,
+                "no token of the vocabulary continues this text under its constraint");
     return n;
 }
 

@@ -63,7 +63,7 @@ static int read_json(const char *what, const char *text, json_t **out, cvn_err *
     json_error_t where;
     *out = text ? json_loads(text, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &where) : NULL;
     return !text || *out ? CVN_OK
-                         : err_set(err, CVN_EFORMAT, "%s are no JSON: %s", what, where.text);
+                         : err_set(err, CVN_EFORMAT, "%s is not valid JSON: %s", what, where.text);
 }
 
 /* Arguments of calls as the objects that templates want. */

@@ -173,11 +173,10 @@ static int load_message(Dialog *dialog, const char *path, size_t i, const json_t
     while (r < ROLES && strcmp(role, ROLE[r]) != 0)
         r++;
     if (r == ROLES || (r == DIALOG_SYSTEM && i > 0))
-        return err_set(
-            err, CVN_EFORMAT,
-            "%s: message %zu has role \"%.40s\"; expected user or assistant, or, first of "
-            "all, system",
-            path, i, role);
+        return err_set(err, CVN_EFORMAT,
+                       "%s: message %zu has role \"%.40s\"; expected user or assistant, or system "
+                       "for the first",
+                       path, i, role);
     int code = dialog_add(dialog, (DialogRole)r, json_string_value(content),
                           json_string_length(content), err);
     if (code == CVN_OK && thinking)
@@ -197,8 +196,7 @@ static int load_messages(Dialog *dialog, const char *path, const json_t *json, c
         TRY(load_message(dialog, path, i, item, err));
     }
     if (dialog->n > 0 && dialog->message[dialog->n - 1].role == DIALOG_USER)
-        return err_set(err, CVN_EFORMAT,
-                       "%s ends with a user's message, which nobody has answered; take it out",
+        return err_set(err, CVN_EFORMAT, "%s ends with a user message without an answer; remove it",
                        path);
     /* Whether the format can express it shows when it is tried, with a turn behind it. */
     SCOPED(token_ids_free) TokenIds ids = {0};

@@ -10,8 +10,9 @@ int draft_open(Draft *d, const cvn_engine *of, cvn_err *err)
     const cvn_engine_options *o = &of->options;
     const Model *own = o->draft->io.desc, *config = of->model->io.desc;
     if (of->rt.mesh.n_devices > 1)
-        return err_set(err, CVN_EUNSUPPORTED,
-                       "a draft model guesses on one device, and there is a mesh; leave one out");
+        return err_set(
+            err, CVN_EUNSUPPORTED,
+            "a draft model runs on one device only; leave out the mesh or the draft model");
     if (model_vocab(own) != model_vocab(config) || model_longest_context(own) < o->context)
         return err_set(err, CVN_EINVAL,
                        "the draft model has a vocabulary of %" PRId64 " and a context of %" PRId64

@@ -195,36 +195,36 @@ static int check_options(cvn_engine_options *o, const Model *config, cvn_err *er
         o->context = model_context(config);
     if (o->context < 1 || o->context > model_longest_context(config))
         return err_set(err, CVN_EINVAL,
-                       "a context of %" PRId64 " was asked for; the model has %" PRId64
+                       "the context is %" PRId64 "; the model has only %" PRId64
                        ", so give at most that",
                        o->context, model_longest_context(config));
     if (o->rows < 1 || o->rows > 4096)
-        return err_set(err, CVN_EINVAL, "%d rows were asked for; give 1 to 4096", o->rows);
+        return err_set(err, CVN_EINVAL, "%d slots were requested; give 1 to 4096", o->rows);
     if (o->kv_cache && strcmp(o->kv_cache, "int8") != 0 && strcmp(o->kv_cache, "none") != 0)
         return err_set(err, CVN_EINVAL,
-                       "a KV cache in '%s' was asked for; give int8, or none for the model's dtype",
+                       "unknown KV cache type '%s'; give int8, or none for the model's dtype",
                        o->kv_cache);
     if (o->activations && strcmp(o->activations, "int8") != 0 &&
         strcmp(o->activations, "none") != 0)
-        return err_set(err, CVN_EINVAL, "activations in '%s' were asked for; give int8 or none",
+        return err_set(err, CVN_EINVAL, "unknown activation type '%s'; give int8 or none",
                        o->activations);
     if (o->pooling && !means(o) && strcmp(o->pooling, "last") != 0)
-        return err_set(err, CVN_EINVAL, "pooling by '%s' was asked for; give mean or last",
-                       o->pooling);
+        return err_set(err, CVN_EINVAL, "unknown pooling '%s'; give mean or last", o->pooling);
     if (o->speculate && strcmp(o->speculate, "lookup") != 0 && strcmp(o->speculate, "off") != 0)
-        return err_set(err, CVN_EINVAL, "speculation by '%s' was asked for; give lookup or off",
+        return err_set(err, CVN_EINVAL,
+                       "unknown speculative decoding method '%s'; give lookup or off",
                        o->speculate);
     if (speculates(o) && !rounds_alike(o))
         return err_set(err, CVN_EUNSUPPORTED,
-                       "with layout %s runs of several tokens add up in other orders than runs of "
-                       "one, so speculation could change texts; take layout dp or tp",
+                       "layout %s sums in another order for several tokens than for one, so "
+                       "speculative decoding could change the text; use layout dp or tp",
                        o->layout);
     if (int8_activations(o) && !model_takes_int8(config))
         return err_set(err, CVN_EUNSUPPORTED,
-                       "activations in int8 need weights in int8 or in the blocks of a file; "
-                       "quantize them to int8, too");
+                       "int8 activations require weights in int8 or in GGUF blocks; quantize the "
+                       "weights to int8, too");
     if (!(o->max_stall >= 0))
-        return err_set(err, CVN_EINVAL, "rows may wait for %g s; give 0 or more", o->max_stall);
+        return err_set(err, CVN_EINVAL, "the maximum stall is %g s; give 0 or more", o->max_stall);
     if (o->eos_interval < 1)
         o->eos_interval = 1;
     if (o->eos_interval > o->context)
@@ -338,7 +338,7 @@ static int start_engine(void *engine, cvn_err *err)
     int64_t all = kv_cache_bytes(config, o->rows, positions, engine_kv_dtype(e));
     if (all < 0 || all > INT64_C(1) << 46)
         return err_set(err, CVN_EMEM,
-                       "a KV cache of %d rows of %" PRId64
+                       "a KV cache of %d slots of %" PRId64
                        " positions does not fit in the address space; ask for fewer rows or a "
                        "shorter context",
                        o->rows, positions);

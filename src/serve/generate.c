@@ -58,7 +58,7 @@ int cvn_engine_generate(cvn_engine *e, const cvn_request *request, int n, cvn_to
 {
     if (e->queue.busy)
         return err_set(err, CVN_EINVAL,
-                       "a callback of a step may submit and cancel, but not generate");
+                       "a step callback may submit and cancel requests, but not generate");
     for (int i = 0; i < n; i++)
         TRY(engine_check_request(e, &request[i], i, err));
     Batch batch = {.on_token = heard, .context = context, .result = result};

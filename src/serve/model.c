@@ -36,13 +36,13 @@ int model_open_tokenizer(cvn_model *m, const char *path, cvn_err *err)
     if (why->code == CVN_EMEM)
         return err_set(err, CVN_EMEM, "%s", why->message);
     if (why->code && why->code != CVN_EIO)
-        strbuf_printf(&m->warnings, "%s; only token ids go in and out\n", why->message);
+        strbuf_printf(&m->warnings, "%s; only token ids are supported\n", why->message);
     int64_t n = m->tokenizer ? tokenizer_vocab_size(m->tokenizer) : 0;
     if (n > model_vocab(m->io.desc))
-        strbuf_printf(&m->warnings,
-                      "%s: the tokenizer has %lld pieces, the model only %lld: some text "
-                      "cannot be scored\n",
-                      path, (long long)n, (long long)model_vocab(m->io.desc));
+        strbuf_printf(
+            &m->warnings,
+            "%s: the tokenizer has %lld tokens, the model only %lld: some text cannot be scored\n",
+            path, (long long)n, (long long)model_vocab(m->io.desc));
     return CVN_OK;
 }
 

@@ -133,7 +133,7 @@ int engine_measure_pace(cvn_engine *e, cvn_err *err)
     int64_t largest = o->bucket[o->n_buckets - 1], far = num_min(FAR, o->context - largest);
     SCOPED(scoped_free) int32_t *tokens = calloc((size_t)(FAR + largest), sizeof *tokens);
     if (!tokens)
-        return err_set(err, CVN_EMEM, "no memory for a text of %d tokens", FAR);
+        return err_set(err, CVN_EMEM, "no memory for a prompt of %d tokens", FAR);
     p->late = 1;
     for (int turn = 0; turn < 2; turn++) {
         for (int row = 0; row < o->rows; row++) {
@@ -156,8 +156,8 @@ int engine_measure_pace(cvn_engine *e, cvn_err *err)
     double shortest = expected(p, &e->prefill[0][0], 0);
     if (p->decode + shortest > o->max_stall * (1 - SPARE))
         strbuf_printf(&e->warnings,
-                      "texts may wait for longer than %.0f ms: decoding takes %.0f ms here, and "
-                      "the shortest section of a prompt, of %lld tokens, another %.0f ms\n",
+                      "stalls may exceed %.0f ms: a decode step takes %.0f ms here, and the "
+                      "smallest prefill chunk, of %lld tokens, another %.0f ms\n",
                       o->max_stall * 1e3, p->decode * 1e3, (long long)o->bucket[0], shortest * 1e3);
     return CVN_OK;
 }

@@ -223,11 +223,10 @@ static int check_sampling(const cvn_engine *e, const cvn_sampling *s, cvn_err *e
 {
     if (!(s->temperature >= 0) || isinf(s->temperature) ||
         (s->temperature > 0 && s->temperature < 1e-3f))
-        return err_set(err, CVN_EINVAL, "a temperature of %g is not 0, nor 0.001 or more",
+        return err_set(err, CVN_EINVAL, "temperature is %g; give 0, or 0.001 or more",
                        (double)s->temperature);
     if (s->temperature > 0 && !(s->top_p > 0))
-        return err_set(err, CVN_EINVAL,
-                       "a top-p of %g leaves no token; give one above 0, 1 for all",
+        return err_set(err, CVN_EINVAL, "top-p is %g; give more than 0, at most 1",
                        (double)s->top_p);
     if (s->top_k < 0 || isnan(s->top_p) || s->top_p < 0 || !(s->min_p >= 0) || s->min_p > 1)
         return err_set(
@@ -235,18 +234,19 @@ static int check_sampling(const cvn_engine *e, const cvn_sampling *s, cvn_err *e
             "top-k %d, top-p %g, min-p %g: expected top-k >= 0, top-p >= 0, min-p in 0 to 1",
             (int)s->top_k, (double)s->top_p, (double)s->min_p);
     if (!(s->repeat_penalty >= 0) || isinf(s->repeat_penalty))
-        return err_set(err, CVN_EINVAL, "a repeat penalty of %g is no positive number",
+        return err_set(err, CVN_EINVAL, "repeat penalty is %g; give a positive number",
                        (double)s->repeat_penalty);
     SampleMode mode = sampling_mode(s, model_vocab(e->model->io.desc));
     if (mode > e->most)
         return err_set(err, CVN_EINVAL,
-                       "the request samples with %s; make the engine with options.%s",
+                       "the request samples with %s; create the engine with options.%s",
                        mode == SAMPLE_FILTER ? "top-k, top-p or min-p" : "a temperature",
                        mode == SAMPLE_FILTER ? "filters" : "sampling");
     /* 1 stands for no penalty, exactly */
     if (s->repeat_penalty > 0 && s->repeat_penalty != 1 && !e->options.penalties)
-        return err_set(err, CVN_EINVAL,
-                       "the request has a repeat penalty; make the engine with options.penalties");
+        return err_set(
+            err, CVN_EINVAL,
+            "the request has a repeat penalty; create the engine with options.penalties");
     return CVN_OK;
 }
 
@@ -263,7 +263,7 @@ int engine_check_request(const cvn_engine *e, const cvn_request *r, int i, cvn_e
 {
     if (e->options.no_generation)
         return err_set(err, CVN_EINVAL,
-                       "the engine cannot generate; make it without options.no_generation");
+                       "the engine cannot generate; create it without options.no_generation");
     if (!r->prompt || r->n_prompt < 1)
         return err_set(err, CVN_EINVAL, "prompt %d has no tokens", i);
     TRY(check_tokens(e, r->prompt, r->n_prompt, err));
@@ -417,7 +417,7 @@ int engine_decode(cvn_engine *e, cvn_err *err)
             continue;
         add_seen(e, i, &e->rows.tokens[i], 1);
         if (e->filled[i] >= e->options.context)
-            return err_set(err, CVN_EINVAL, "row %d has filled its context of %" PRId64, i,
+            return err_set(err, CVN_EINVAL, "the context of slot %d is full: %" PRId64, i,
                            e->options.context);
     }
     double begin = clock_seconds();
@@ -512,7 +512,7 @@ static int score(cvn_engine *e, const int32_t *token, int64_t n, const Score *wa
     cvn_err local = {0};
     err = err ? err : &local;
     if (want->hidden ? !e->options.pooling : !e->options.scoring)
-        return err_set(err, CVN_EINVAL, "the engine cannot %s; make it with options.%s",
+        return err_set(err, CVN_EINVAL, "the engine cannot %s; create it with options.%s",
                        want->hidden ? "embed" : "score", want->hidden ? "pooling" : "scoring");
     if (n < 1)
         return err_set(err, CVN_EINVAL, "the text has no tokens");
@@ -521,7 +521,7 @@ static int score(cvn_engine *e, const int32_t *token, int64_t n, const Score *wa
     TRY(check_adapter(e, want->adapter, err));
     if (row < 0)
         return err_set(err, CVN_EINVAL,
-                       "all %d rows generate; score when a request has ended or was cancelled",
+                       "all %d slots are busy; score when a request has finished or was cancelled",
                        e->options.rows);
     engine_reset_row(e, row);
     set_adapter(e, row, want->adapter);
@@ -544,8 +544,9 @@ int cvn_engine_score_logits(cvn_engine *e, int adapter, const int32_t *token, in
 {
     const Score want = {.on_logits = on_logits, .context = context, .adapter = adapter};
     if (!e->options.adjust)
-        return err_set(err, CVN_EINVAL,
-                       "the engine shows no logits; make it with options.scoring and adjust");
+        return err_set(
+            err, CVN_EINVAL,
+            "the engine does not return logits; create it with options.scoring and options.adjust");
     return score(e, token, n, &want, err);
 }
 

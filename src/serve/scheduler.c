@@ -78,7 +78,7 @@ int cvn_engine_cancel(cvn_engine *e, int id, cvn_err *err)
     Queue *q = &e->queue;
     Job *job = queue_find(q, id);
     if (!job)
-        return err_set(err, CVN_EINVAL, "there is no request %d, or it has ended", id);
+        return err_set(err, CVN_EINVAL, "request %d does not exist or has finished", id);
     q->cancelled += !job->cancelled;
     job->cancelled = true;
     if (q->busy) /* by a callback: the step does it */
@@ -377,7 +377,8 @@ int cvn_engine_step(cvn_engine *e, int *left, cvn_err *err)
     cvn_err local = {0};
     err = err ? err : &local;
     if (e->queue.busy)
-        return err_set(err, CVN_EINVAL, "a callback of a step may submit and cancel, but not step");
+        return err_set(err, CVN_EINVAL,
+                       "a step callback may submit and cancel requests, but not step");
     int code = step(e, true, err);
     if (left)
         *left = e->queue.n;

@@ -12,9 +12,9 @@ int cvn_session_new(cvn_engine *e, int row, cvn_session **out, cvn_err *err)
     *out = NULL;
     if (e->options.no_generation)
         return err_set(err, CVN_EINVAL,
-                       "the engine cannot generate; make it without options.no_generation");
+                       "the engine cannot generate; create it without options.no_generation");
     if (row < 0 || row >= e->options.rows)
-        return err_set(err, CVN_EINVAL, "there is no row %d; the engine has %d", row,
+        return err_set(err, CVN_EINVAL, "slot %d does not exist; the engine has %d", row,
                        e->options.rows);
     cvn_session *s = calloc(1, sizeof *s);
     int32_t *cached = calloc((size_t)e->options.context + 1, sizeof *cached);
@@ -95,10 +95,9 @@ int cvn_session_generate(cvn_session *s, const cvn_request *request, cvn_token_f
     *result = (cvn_session_result){.finish = CVN_FINISH_STOPPED};
     if (e->queue.busy)
         return err_set(err, CVN_EINVAL,
-                       "a callback of a step may submit and cancel, but not generate");
+                       "a step callback may submit and cancel requests, but not generate");
     if (request->max_tokens < 1)
-        return err_set(err, CVN_EINVAL,
-                       "an answer of %" PRId64 " tokens was asked for; give 1 or more",
+        return err_set(err, CVN_EINVAL, "max_tokens is %" PRId64 "; give 1 or more",
                        request->max_tokens);
     if (request->n_prompt > e->options.context) {
         result->finish = CVN_FINISH_CONTEXT;

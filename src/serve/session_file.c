@@ -67,7 +67,7 @@ static int check_engine(const cvn_engine *e, cvn_err *err)
     if (plain)
         return CVN_OK;
     return err_set(err, CVN_EUNSUPPORTED,
-                   "the cache of several rows or processes is not kept in files");
+                   "the cache of several slots or processes cannot be saved");
 }
 
 /* ---- writing ---- */
@@ -167,7 +167,7 @@ int cvn_session_save(const cvn_session *s, const char *path, cvn_err *err)
     err = err ? err : &local;
     TRY(check_engine(s->e, err));
     if (!session_is_ours(s) || s->kept.n == 0)
-        return err_set(err, CVN_EINVAL, "the session's cache holds nothing to be written");
+        return err_set(err, CVN_EINVAL, "the session's cache is empty");
     int code = st_writer_open(&w.writer, path, err);
     if (code == CVN_OK)
         code = save(&w, err);
@@ -213,16 +213,16 @@ static int check(Loading *r, cvn_err *err)
     char model[17], crc[16];
     TRY(digest(e, model, err));
     if (!*said(r, "cache_of"))
-        return err_set(err, CVN_EFORMAT, "'%s' holds no cache of a conversation", r->path);
+        return err_set(err, CVN_EFORMAT, "'%s' is not a saved KV cache", r->path);
     if (strcmp(said(r, "cache_of"), model) != 0)
         return err_set(err, CVN_EFORMAT,
-                       "the cache in '%s' is of another model, or was computed in another way",
-                       r->path);
+                       "the KV cache in '%s' belongs to another model or other settings", r->path);
     r->adapter = (int)strtol(said(r, "adapter"), NULL, 10);
     snprintf(crc, sizeof crc, "%d", r->adapter);
     if (strcmp(crc, said(r, "adapter")) != 0 || r->adapter < -1 ||
         (r->adapter > 0 && r->adapter >= e->adapters.n))
-        return err_set(err, CVN_EFORMAT, "'%s' is of an adapter that the engine has not", r->path);
+        return err_set(err, CVN_EFORMAT, "'%s' belongs to an adapter that the engine does not have",
+                       r->path);
     const IoTensor *tokens = r->tokens = io_tensors_find(&r->tensors, "tokens");
     if (!tokens || tokens->coding != IO_PLAIN || tokens->dtype != CVN_I32 || tokens->rank != 1 ||
         tokens->n < 1 || tokens->n > e->options.context)
@@ -298,7 +298,8 @@ int cvn_session_load(cvn_session *s, const char *path, cvn_err *err)
     Loading r = {.s = s, .path = path, .row = s->kept.row};
     TRY(check_engine(s->e, err));
     if (s->e->job[r.row])
-        return err_set(err, CVN_EINVAL, "row %d is at work; load when it has ended", r.row);
+        return err_set(err, CVN_EINVAL, "slot %d is busy; load when its request has finished",
+                       r.row);
     TRY(arena_init(&r.arena, err));
     int code = protect(load, &r, "reading the cache of a conversation", err);
     file_unmap(&r.map);

@@ -78,15 +78,15 @@ int ask_parse(const char *text, size_t n, json_t **out, Refusal *why)
     json_error_t where;
     *out = NULL;
     if (depth_of(text, n) > ASK_MAX_DEPTH)
-        return refuse(why, 400, NULL, "the body has more than %d levels of arrays and objects",
+        return refuse(why, 400, NULL, "the body nests arrays and objects more than %d levels deep",
                       ASK_MAX_DEPTH);
     json_t *json = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &where);
     if (!json)
-        return refuse(why, 400, NULL, "the body is no JSON: line %d, column %d: %s", where.line,
-                      where.column, where.text);
+        return refuse(why, 400, NULL, "the body is not valid JSON: line %d, column %d: %s",
+                      where.line, where.column, where.text);
     if (!json_is_object(json)) {
         json_decref(json);
-        return refuse(why, 400, NULL, "the body is no JSON object");
+        return refuse(why, 400, NULL, "the body is not a JSON object");
     }
     *out = json;
     return 0;

@@ -37,8 +37,7 @@ static int check_members(const json_t *object, const char *const *known, size_t 
     {
         bool nothing = json_is_null(value) || (json_is_array(value) && !json_array_size(value));
         if (!nothing && !is_among(key, known, n))
-            return refuse(why, 400, field, "%s has the field %.60s, which is not carried out", what,
-                          key);
+            return refuse(why, 400, field, "%s: field \"%.60s\" is not supported", what, key);
     }
     return 0;
 }
@@ -74,7 +73,7 @@ static int add_call(Ask *a, const char *id, const char *name, json_t *arguments,
     if (!name || !json_is_object(arguments)) {
         json_decref(arguments);
         return refuse(why, 400, field,
-                      "a call of a tool wants a name, and arguments that are a JSON object");
+                      "a tool call needs a name, and arguments that are a JSON object");
     }
     const char *role = string_of(last, "role");
     if (!role || strcmp(role, "assistant") != 0) {
@@ -109,7 +108,7 @@ static json_t *parse_arguments(const json_t *text)
 static int add_chat_calls(Ask *a, const json_t *calls, const char *field, Refusal *why)
 {
     if (!json_is_array(calls))
-        return refuse(why, 400, field, "tool_calls of a message are no array");
+        return refuse(why, 400, field, "tool_calls of a message is not an array");
     for (size_t i = 0; i < json_array_size(calls); i++) {
         const json_t *call = json_array_get(calls, i),
                      *function = json_object_get(call, "function");
@@ -130,11 +129,10 @@ static int add_text(StrBuf *out, const json_t *part, const char *field, Refusal 
     const json_t *text = json_object_get(part, "text");
     const char *kind = string_of(part, "type");
     if (!AMONG(kind, kinds))
-        return refuse(why, 400, field,
-                      "a part of a message has the type %.40s; this server takes text only",
+        return refuse(why, 400, field, "a content part has the type %.40s; only text is supported",
                       kind ? kind : "(none)");
     if (!json_is_string(text))
-        return refuse(why, 400, field, "a part of a message has no text");
+        return refuse(why, 400, field, "a content part has no text");
     strbuf_add(out, json_string_value(text), json_string_length(text));
     return CHECK_MEMBERS(part, known, "a part of a message", field, why);
 }
@@ -170,7 +168,7 @@ static int add_result(Ask *a, const json_t *id, const json_t *content, const cha
                       Refusal *why)
 {
     if (!json_is_string(id))
-        return refuse(why, 400, field, "a result of a tool does not name its call");
+        return refuse(why, 400, field, "a tool result does not name its tool call");
     json_t *nothing = content && !json_is_null(content) ? NULL : json_string("");
     int status = add_plain(a, "tool", nothing ? nothing : content, field, why);
     json_decref(nothing);
@@ -239,8 +237,8 @@ static int add_item(Ask *a, const char *type, const json_t *item, const char *fi
                           field, why);
     if (strcmp(type, "reasoning") != 0)
         return refuse(why, 400, field,
-                      "an item has the type %.40s; this server takes messages, reasoning, and "
-                      "calls of functions with their outputs",
+                      "an item has the type %.40s; supported are message, reasoning, function_call "
+                      "and function_call_output",
                       type);
     StrBuf thought = {0};
     strbuf_add(&thought, "", 0);
@@ -253,7 +251,7 @@ static int add_item(Ask *a, const char *type, const json_t *item, const char *fi
         json_pack("{s:s,s:s,s:o,s:b}", "role", "assistant", "content", "", "reasoning_content",
                   json_stringn(thought.text, thought.length), "thought", 1);
     strbuf_free(&thought);
-    return message ? add(a, message, why) : refuse(why, 400, field, "a thought is no text");
+    return message ? add(a, message, why) : refuse(why, 400, field, "a thinking block is not text");
 }
 
 /* What was thought, as an item of its own, belongs to the message behind it. */
@@ -276,7 +274,8 @@ static int add_message(Ask *a, const char *field, const json_t *message, Refusal
     static const char *const roles[] = {"system", "user", "assistant", "tool"};
     const char *role = string_of(message, "role"), *type = string_of(message, "type");
     if (!json_is_object(message))
-        return refuse(why, 400, field, "%s: messages are objects with role and content", field);
+        return refuse(why, 400, field, "%s: a message must be an object with role and content",
+                      field);
     if (type && strcmp(type, "message") != 0)
         return add_item(a, type, message, field, why);
     if (!role)
@@ -284,7 +283,7 @@ static int add_message(Ask *a, const char *field, const json_t *message, Refusal
     if (CHECK_MEMBERS(message, known, "a message", field, why))
         return why->status;
     if (json_is_string(json_object_get(message, "name")) && strcmp(role, "tool") != 0)
-        return refuse(why, 400, field, "a message has a name, which no chat format here writes");
+        return refuse(why, 400, field, "a message has a name, which no chat template supports");
     role = strcmp(role, "developer") == 0 ? "system" : role;
     if (!AMONG(role, roles))
         return refuse(why, 400, field,
@@ -314,7 +313,7 @@ int read_messages(Ask *a, const char *name, const json_t *value, Refusal *why)
 {
     size_t n = json_array_size(value);
     if (!json_is_array(value))
-        return refuse(why, 400, name, "%s: an array of messages is expected", name);
+        return refuse(why, 400, name, "%s must be an array of messages", name);
     if (n == 0)
         return refuse(why, 400, name, "%s is empty; send at least one message", name);
     for (size_t i = 0; i < n && !why->status; i++) {

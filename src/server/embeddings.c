@@ -8,12 +8,12 @@ static int finish(Server *s, Ask *a, Refusal *why)
     if (prompts_of_texts(s, a, "input", why))
         return why->status;
     if (!a->served->engine->options.pooling)
-        return refuse(why, 400, NULL, "this server makes no embeddings");
+        return refuse(why, 400, NULL, "this server does not serve embeddings");
     int64_t width = cvn_model_width(a->served->model);
     a->max_tokens = 0;
     if (a->dimensions && a->dimensions != width)
         return refuse(why, 400, "dimensions",
-                      "dimensions is %lld, and the model was not trained for fewer than its %lld",
+                      "dimensions is %lld; the model supports only its own %lld",
                       (long long)a->dimensions, (long long)width);
     return 0;
 }

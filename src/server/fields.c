@@ -15,7 +15,7 @@
 static int wrong_type(const char *name, const json_t *value, const char *want, Refusal *why)
 {
     char text[80];
-    return refuse(why, 400, name, "%s is %s; %s is expected", name,
+    return refuse(why, 400, name, "%s is %s, expected %s", name,
                   json_value_text(value, text, sizeof text), want);
 }
 
@@ -27,9 +27,8 @@ static int add_stop(Ask *a, const char *name, const json_t *value, Refusal *why)
     if (n == 0 || n > ASK_MAX_STOP_BYTES || strlen(json_string_value(value)) != n)
         return refuse(
             why, 400, name,
-            "a text of %s has %zu bytes, or a NUL among them; give 1 to %d bytes, without "
-            "NUL",
-            name, n, ASK_MAX_STOP_BYTES);
+            "a string of %s has %zu bytes or contains NUL; give 1 to %d bytes without NUL", name, n,
+            ASK_MAX_STOP_BYTES);
     a->stop[a->n_stops++] = json_string_value(value);
     return 0;
 }
@@ -47,7 +46,8 @@ static int read_stop(Ask *a, const char *name, const json_t *value, Refusal *why
 {
     size_t n = json_is_array(value) ? json_array_size(value) : 1;
     if (n > ASK_MAX_STOPS)
-        return refuse(why, 400, name, "%s has %zu texts; give at most %d", name, n, ASK_MAX_STOPS);
+        return refuse(why, 400, name, "%s has %zu strings; give at most %d", name, n,
+                      ASK_MAX_STOPS);
     a->stop = calloc(n + 1, sizeof *a->stop);
     if (!a->stop)
         return refuse(why, 500, NULL, "no memory for the request");
@@ -100,10 +100,10 @@ static int read_stream_options(Ask *a, const char *name, const json_t *value, Re
             i++;
         /* include_obfuscation: padding against listeners, which no answer depends on */
         if (i == 2 && strcmp(key, "include_obfuscation") != 0)
-            return refuse(why, 400, name,
-                          "%s has an unknown field %.60s; include_usage and continuous_usage_stats "
-                          "are known",
-                          name, key);
+            return refuse(
+                why, 400, name,
+                "%s: unknown field \"%.60s\"; known are include_usage and continuous_usage_stats",
+                name, key);
         if (!json_is_boolean(flag))
             return wrong_type(key, flag, "true or false", why);
         if (i < 2)
@@ -118,7 +118,7 @@ static int read_stream_options(Ask *a, const char *name, const json_t *value, Re
 static int read_prompts(Ask *a, const char *name, const json_t *value, Refusal *why)
 {
     if (!json_is_string(value) && !json_is_array(value))
-        return wrong_type(name, value, "a string, token ids, or an array of such", why);
+        return wrong_type(name, value, "a string, token ids, or an array of these", why);
     a->prompts = value;
     return 0;
 }
@@ -142,9 +142,9 @@ static int read_bias(Ask *a, const char *name, const json_t *value, Refusal *why
         long id = strtol(key, &end, 10);
         double x = json_number_value(bias);
         if (*end || end == key || id < 0 || id > INT32_MAX)
-            return refuse(why, 400, name, "%.40s is no token id", key);
+            return refuse(why, 400, name, "\"%.40s\" is not a token id", key);
         if (!json_is_number(bias) || !(x >= -100 && x <= 100))
-            return refuse(why, 400, name, "the bias of token %ld is no number from -100 to 100",
+            return refuse(why, 400, name, "the bias of token %ld is not a number from -100 to 100",
                           id);
         a->bias[a->n_bias++] = (cvn_bias){.token = (int32_t)id, .bias = (float)x};
     }
@@ -170,8 +170,8 @@ static int read_template_variables(Ask *a, const char *name, const json_t *value
         return wrong_type(name, value, "an object", why);
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (json_object_get(value, own[i]))
-            return refuse(why, 400, name, "%s gives %s, which is no variable of one's own", name,
-                          own[i]);
+            return refuse(why, 400, name, "%s sets %s, which is reserved by the chat template",
+                          name, own[i]);
     a->template_variables = value;
     return 0;
 }
@@ -201,8 +201,7 @@ static int read_reasoning(Ask *a, const char *name, const json_t *value, Refusal
         if (json_is_null(member))
             continue;
         if (strcmp(key, "effort") != 0)
-            return refuse(why, 400, name, "%s has %.60s, which this server does not carry out",
-                          name, key);
+            return refuse(why, 400, name, "%s: \"%.60s\" is not supported", name, key);
         if (read_effort(a, name, member, why))
             return why->status;
     }
@@ -438,13 +437,13 @@ static int refuse_unknown(const Fields *fields, const char *name, Refusal *why)
                                            &fields_messages, &fields_embeddings,  &fields_tokenize};
     const char *near = suggest(name, field_at, fields);
     if (near)
-        return refuse(why, 400, name, "%.60s is no field of %s; did you mean %s?", name,
+        return refuse(why, 400, name, "unknown field \"%.60s\" in %s; did you mean %s?", name,
                       fields->name, near);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (find(others[i], name))
-            return refuse(why, 400, name, "%.60s is a field of %s, and none of %s", name,
-                          others[i]->name, fields->name);
-    return refuse(why, 400, name, "%.60s is no field of %s", name, fields->name);
+            return refuse(why, 400, name, "unknown field \"%.60s\": it is a field of %s, not of %s",
+                          name, others[i]->name, fields->name);
+    return refuse(why, 400, name, "unknown field \"%.60s\" in %s", name, fields->name);
 }
 
 static int read_number(Ask *a, const Field *f, const json_t *value, Refusal *why)
@@ -472,8 +471,8 @@ static int read_only(const Field *f, const json_t *value, Refusal *why)
     json_decref(accepted);
     char text[80];
     return fine ? 0
-                : refuse(why, 400, f->name, "%s is %s, which this server does not carry out",
-                         f->name, json_value_text(value, text, sizeof text));
+                : refuse(why, 400, f->name, "%s = %s is not supported", f->name,
+                         json_value_text(value, text, sizeof text));
 }
 
 static int read_field(Ask *a, const Field *f, const json_t *value, Refusal *why)

@@ -281,14 +281,14 @@ static int reserve_body(Visit *v, const char *length, Refusal *why)
     Server *s = v->server;
     int64_t most = s->options.max_body, bytes = length ? strtoll(length, NULL, 10) : most;
     if (bytes > most || bytes < 0)
-        return refuse(why, 413, NULL, "the body has %.20s bytes; at most %lld are read", length,
+        return refuse(why, 413, NULL, "the body has %.20s bytes; the limit is %lld", length,
                       (long long)most);
     pthread_mutex_lock(&s->lock);
     if (s->http->bodies + bytes <= BODIES_AT_ONCE * most) {
         v->reserved = bytes;
         s->http->bodies += bytes;
     } else {
-        refuse(why, 429, NULL, "requests of %lld bytes are coming in already",
+        refuse(why, 429, NULL, "%lld bytes of request bodies are already being received",
                (long long)s->http->bodies);
         why->retry = 1;
     }
@@ -318,7 +318,7 @@ static enum MHD_Result handle(Visit *v, struct MHD_Connection *c)
     ask.key = v->key;
     const Route *route = v->route;
     if (v->too_big || v->body.failed)
-        refuse(&why, 413, NULL, "the body has more than %lld bytes",
+        refuse(&why, 413, NULL, "the body exceeds the limit of %lld bytes",
                (long long)s->options.max_body);
     else if (route->page)
         return send_bytes(v, c, 200, route->type, (char *)(uintptr_t)route->page,
@@ -362,8 +362,8 @@ static int check_key(Visit *v, struct MHD_Connection *c, Refusal *why)
     if (!wanted || v->key >= 0 || (v->route && v->route->is_public))
         return 0;
     refuse(why, 401, NULL,
-           given ? "the key is not known here"
-                 : "a key is wanted: send Authorization: Bearer KEY, or x-api-key: KEY");
+           given ? "invalid API key"
+                 : "an API key is required: send Authorization: Bearer KEY, or x-api-key: KEY");
     why->code = "invalid_api_key";
     return why->status;
 }
@@ -376,15 +376,15 @@ static int check_origin(const Visit *v, struct MHD_Connection *c, Refusal *why)
     bool local = s->options.socket_path || listen_is_local_name(host);
     if (s->loopback && !local)
         return refuse(why, 403, NULL,
-                      "this server listens to its own machine, and the request is addressed to "
-                      "%.100s",
+                      "this server accepts local requests only, and the Host header is %.100s",
                       host);
     if (!origin || (s->options.cors && strcmp(origin, s->options.cors) == 0))
         return 0;
     const char *name = strstr(origin, "://");
     if (name && host && strcmp(name + 3, host) == 0)
         return 0;
-    return refuse(why, 403, NULL, "pages of %.100s may not use this server (--cors)", origin);
+    return refuse(why, 403, NULL, "requests from the origin %.100s are not allowed (--cors)",
+                  origin);
 }
 
 static void copy_header(char *out, size_t size, const char *value)
@@ -443,9 +443,10 @@ static enum MHD_Result arrive(Server *s, struct MHD_Connection *c, const char *u
     else if (check_key(v, c, &why))
         ;
     else if (!v->route)
-        refuse(&why, 404, NULL, "there is nothing at %.200s", url);
+        refuse(&why, 404, NULL, "no such path: %.200s", url);
     else if (strcmp(v->route->method, is_get ? "GET" : method) != 0)
-        refuse(&why, 405, NULL, "%s takes %s, not %.20s", v->route->path, v->route->method, method);
+        refuse(&why, 405, NULL, "%s supports %s, not %.20s", v->route->path, v->route->method,
+               method);
     else if (!is_get)
         reserve_body(v, length, &why);
     return why.status ? send_refusal(v, c, &why) : MHD_YES;
@@ -572,8 +573,7 @@ static char *read_pem(const char *path, cvn_err *err)
     if (text && map.size)
         memcpy(text, map.data, map.size);
     if (!text)
-        err_set(err, CVN_EFORMAT, "%s: a PEM file of at most %d bytes is expected", path,
-                PEM_MAX_BYTES);
+        err_set(err, CVN_EFORMAT, "%s must be a PEM file of at most %d bytes", path, PEM_MAX_BYTES);
     file_unmap(&map);
     return text;
 }
@@ -616,12 +616,12 @@ static struct MHD_Daemon *make_daemon(Server *s, cvn_err *err)
             MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_CONNECTION_BYTES, MHD_OPTION_ARRAY,
             key ? tls : plain, MHD_OPTION_END);
     if (!daemon && key)
-        err_set(err, CVN_EINVAL,
-                "TLS cannot be had with the certificate %s and the key %s: both must be PEM files, "
-                "and of each other",
-                o->tls_cert, o->tls_key);
+        err_set(
+            err, CVN_EINVAL,
+            "cannot use the TLS certificate %s with the key %s: both must be PEM files and match",
+            o->tls_cert, o->tls_key);
     else if (!daemon && !o->tls_cert)
-        err_set(err, CVN_EIO, "libmicrohttpd could not be started");
+        err_set(err, CVN_EIO, "cannot start libmicrohttpd");
     free(cert);
     forget(key);
     return daemon;
@@ -645,8 +645,8 @@ static int add_daemon(Server *s, cvn_err *err)
     struct MHD_Daemon *new = NULL;
     if (kept == DAEMONS)
         code = err_set(err, CVN_EINVAL,
-                       "connections go on with %d older certificates; reload again when they have "
-                       "ended",
+                       "%d older certificates are still used by connections; reload again when "
+                       "these have closed",
                        DAEMONS - 1);
     else if (!(new = make_daemon(s, err)))
         code = err->code;
@@ -662,7 +662,7 @@ static int add_daemon(Server *s, cvn_err *err)
 static int start(Server *s, cvn_err *err)
 {
     if (!s->options.tls_cert != !s->options.tls_key)
-        return err_set(err, CVN_EINVAL, "TLS wants both a certificate and its key");
+        return err_set(err, CVN_EINVAL, "TLS requires both a certificate and its key");
     if (s->options.tls_cert && MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
         return err_set(err, CVN_EUNSUPPORTED, "libmicrohttpd was built without TLS");
     const ServerOptions *o = &s->options;
@@ -672,8 +672,8 @@ static int start(Server *s, cvn_err *err)
     if (!s->loopback && !s->keys.n && !o->open) {
         close(fd);
         return err_set(err, CVN_EINVAL,
-                       "%s can be reached from other machines, and no key is wanted; give "
-                       "--api-key-file FILE, or --open to serve everyone",
+                       "%s is reachable from other machines without authentication; give "
+                       "--api-key-file FILE, or --open to allow that",
                        o->host);
     }
     s->http = calloc(1, sizeof *s->http);

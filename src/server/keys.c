@@ -19,11 +19,12 @@ static int add_key(Keys *k, const char *path, char *line, size_t n, cvn_err *err
     if (n == 0 || line[0] == '#')
         return CVN_OK;
     if (n > KEY_MAX_BYTES || k->n == KEYS_MAX)
-        return err_set(err, CVN_EFORMAT, "%s: a key has at most %d bytes, and a file %d keys", path,
+        return err_set(err, CVN_EFORMAT,
+                       "%s: at most %d bytes per key and %d keys per file are supported", path,
                        KEY_MAX_BYTES, KEYS_MAX);
     line[n] = '\0';
     if (strlen(line) != n)
-        return err_set(err, CVN_EFORMAT, "%s: a key holds a NUL byte", path);
+        return err_set(err, CVN_EFORMAT, "%s: a key contains a NUL byte", path);
     k->key[k->n++] = line;
     return CVN_OK;
 }
@@ -48,7 +49,7 @@ int keys_read(Keys *k, const char *path, cvn_err *err)
         at += length + 1;
     }
     if (code == CVN_OK && k->n == 0)
-        code = err_set(err, CVN_EFORMAT, "%s has no keys; write one on each line", path);
+        code = err_set(err, CVN_EFORMAT, "%s has no keys; write one per line", path);
     if (code)
         keys_free(k);
     return code;

@@ -45,7 +45,8 @@ static int open_path(const char *path, cvn_err *err)
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     struct stat was;
     if (strlen(path) >= sizeof address.sun_path) {
-        err_set(err, CVN_EINVAL, "--socket %s is longer than a socket's path can be", path);
+        err_set(err, CVN_EINVAL, "--socket %s is longer than the path of a Unix socket may be",
+                path);
         return -1;
     }
     snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
@@ -58,7 +59,7 @@ static int open_path(const char *path, cvn_err *err)
     umask(mask);
     if (bound && listen(fd, BACKLOG) == 0)
         return fd;
-    err_set(err, CVN_EIO, "cannot listen at %s: %s", path, strerror(errno));
+    err_set(err, CVN_EIO, "cannot listen on %s: %s", path, strerror(errno));
     if (fd >= 0)
         close(fd);
     return -1;
@@ -98,13 +99,13 @@ int listen_open(const ServerOptions *o, int *port, bool *loopback, cvn_err *err)
     snprintf(service, sizeof service, "%d", o->port);
     int code = getaddrinfo(o->host, service, &hints, &found);
     if (code) {
-        err_set(err, CVN_EINVAL, "--host %s is no address: %s", o->host, gai_strerror(code));
+        err_set(err, CVN_EINVAL, "--host %s is not an address: %s", o->host, gai_strerror(code));
         return -1;
     }
     *loopback = is_loopback(found->ai_addr);
     int fd = open_address(found, port);
     if (fd < 0)
-        err_set(err, CVN_EIO, "cannot listen at %s port %d: %s", o->host, o->port, strerror(errno));
+        err_set(err, CVN_EIO, "cannot listen on %s port %d: %s", o->host, o->port, strerror(errno));
     freeaddrinfo(found);
     return fd;
 }

@@ -18,21 +18,18 @@ static const struct {
     const double *bound;
     size_t n;
 } histograms[HIST_COUNT] = {
-    [HIST_FIRST_TOKEN] = {"time_to_first_token_seconds", "From a request to its first token",
-                          BOUNDS(SECONDS)},
-    [HIST_INTER_TOKEN] = {"inter_token_latency_seconds", "From a token to the next",
-                          BOUNDS(BETWEEN)},
-    [HIST_WHOLE] = {"e2e_request_latency_seconds", "From a request to its last token",
+    [HIST_FIRST_TOKEN] = {"time_to_first_token_seconds", "Time to first token", BOUNDS(SECONDS)},
+    [HIST_INTER_TOKEN] = {"inter_token_latency_seconds", "Inter-token latency", BOUNDS(BETWEEN)},
+    [HIST_WHOLE] = {"e2e_request_latency_seconds", "End-to-end latency of requests",
                     BOUNDS(SECONDS)},
-    [HIST_QUEUE] = {"request_queue_time_seconds", "Waiting for a row", BOUNDS(SECONDS)},
-    [HIST_PREFILL] = {"request_prefill_time_seconds", "Reading the prompt", BOUNDS(SECONDS)},
-    [HIST_DECODE] = {"request_decode_time_seconds", "From the first token to the last",
-                     BOUNDS(SECONDS)},
+    [HIST_QUEUE] = {"request_queue_time_seconds", "Time in the queue", BOUNDS(SECONDS)},
+    [HIST_PREFILL] = {"request_prefill_time_seconds", "Prefill time", BOUNDS(SECONDS)},
+    [HIST_DECODE] = {"request_decode_time_seconds", "Decode time", BOUNDS(SECONDS)},
     [HIST_INFERENCE] = {"request_inference_time_seconds", "On a row", BOUNDS(SECONDS)},
-    [HIST_PROMPT_TOKENS] = {"request_prompt_tokens", "Tokens of prompts", BOUNDS(COUNTS)},
+    [HIST_PROMPT_TOKENS] = {"request_prompt_tokens", "Prompt tokens", BOUNDS(COUNTS)},
     [HIST_GENERATION_TOKENS] = {"request_generation_tokens", "Tokens generated", BOUNDS(COUNTS)},
-    [HIST_STEP_TOKENS] = {"iteration_tokens_total", "Tokens of a step, read and generated",
-                          BOUNDS(COUNTS)},
+    [HIST_STEP_TOKENS] = {"iteration_tokens_total",
+                          "Tokens per engine step, prefilled and generated", BOUNDS(COUNTS)},
 };
 
 _Static_assert(sizeof SECONDS / sizeof *SECONDS <= METRICS_MAX_BUCKETS, "bounds that have buckets");
@@ -96,14 +93,14 @@ enum { PLAIN = 8 };
 static const struct {
     const char *name, *type, *help;
 } plain[PLAIN] = {
-    {"num_requests_running", "gauge", "Texts that have a row"},
-    {"num_requests_waiting", "gauge", "Texts that wait for one"},
-    {"kv_cache_usage_perc", "gauge", "Share of the caches that is filled, 0 to 1"},
-    {"prompt_tokens_total", "counter", "Tokens of prompts"},
+    {"num_requests_running", "gauge", "Running requests"},
+    {"num_requests_waiting", "gauge", "Queued requests"},
+    {"kv_cache_usage_perc", "gauge", "KV cache usage, 0 to 1"},
+    {"prompt_tokens_total", "counter", "Prompt tokens"},
     {"generation_tokens_total", "counter", "Tokens generated"},
-    {"prefix_cache_queries", "counter", "Tokens of prompts that caches were asked for"},
-    {"prefix_cache_hits", "counter", "Tokens of prompts that were in caches"},
-    {"num_preemptions_total", "counter", "Texts that lost their row: none ever does"},
+    {"prefix_cache_queries", "counter", "Prompt tokens looked up in the prefix cache"},
+    {"prefix_cache_hits", "counter", "Prompt tokens found in the prefix cache"},
+    {"num_preemptions_total", "counter", "Preempted requests: always 0"},
 };
 
 static double plain_value(const Gauges *g, int which)
@@ -140,7 +137,7 @@ void metrics_text(const Gauges *g, int n, uint64_t refused, StrBuf *out)
         for (int k = 0; k < n; k++)
             put_line(out, plain[i].name, NULL, NULL, g[k].model, plain_value(&g[k], i));
     }
-    put_head(out, "request_success_total", "counter", "Texts that have ended, by why");
+    put_head(out, "request_success_total", "counter", "Finished requests by reason");
     for (int i = 0; i < n * REASON_COUNT; i++)
         put_line(out, "request_success_total", "finished_reason", reasons[i % REASON_COUNT],
                  g[i / REASON_COUNT].model,
@@ -150,17 +147,18 @@ void metrics_text(const Gauges *g, int n, uint64_t refused, StrBuf *out)
         for (int k = 0; k < n; k++)
             put_histogram(out, g[k].metrics, (Histogram)i, g[k].model);
     }
-    put_head(out, "cache_config_info", "gauge", "Rows, and positions of each");
+    put_head(out, "cache_config_info", "gauge", "Slots, and context length of each");
     for (int k = 0; k < n; k++) {
         strbuf_puts(out, "vllm:cache_config_info{model_name=\"");
         put_label(out, g[k].model);
         strbuf_printf(out, "\",rows=\"%d\",context=\"%" PRId64 "\"} 1\n", g[k].rows, g[k].context);
     }
-    put_head(out, "lora_requests_info", "gauge", "Adapters in use, and when that was");
+    put_head(out, "lora_requests_info", "gauge", "LoRA adapters in use, and since when");
     for (int k = 0; k < n; k++)
         put_adapters(&g[k], out);
-    strbuf_puts(out, "# HELP caravan:weight_bytes_per_second Weights that decoding reads\n"
-                     "# TYPE caravan:weight_bytes_per_second gauge\n");
+    strbuf_puts(
+        out, "# HELP caravan:weight_bytes_per_second Bytes of weights read per second of decoding\n"
+             "# TYPE caravan:weight_bytes_per_second gauge\n");
     for (int k = 0; k < n; k++) {
         strbuf_puts(out, "caravan:weight_bytes_per_second{model_name=\"");
         put_label(out, g[k].model);

@@ -32,15 +32,15 @@ static json_t *answers(const Route *r)
 {
     static const struct {
         const char *status, *what;
-    } errors[] = {{"400", "what is asked for is not carried out, and the field is named"},
-                  {"401", "a key is wanted"},
-                  {"403", "a page or a name that may not use this server"},
-                  {"404", "there is no such model"},
-                  {"405", "another method is wanted"},
-                  {"413", "the body is too long"},
-                  {"429", "too many wait"},
-                  {"503", "the model is loading, or the server ends"},
-                  {"504", "the deadline has passed"}};
+    } errors[] = {{"400", "the request is invalid; the error names the field"},
+                  {"401", "an API key is required"},
+                  {"403", "the origin or host is not allowed"},
+                  {"404", "the model does not exist"},
+                  {"405", "the method is not supported"},
+                  {"413", "the body is too large"},
+                  {"429", "the queue is full"},
+                  {"503", "the model is loading, or the server is shutting down"},
+                  {"504", "the request timed out"}};
     const char *type = r->type ? r->type : "application/json";
     json_t *fine = json_pack("{s:s,s:{s:{}}}", "description", "the answer", "content", type);
     if (r->dialect && r->dialect->stream)

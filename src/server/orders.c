@@ -80,7 +80,7 @@ static int admit(Server *s, const json_t *order, cvn_err *err)
     Exchange *x = route && route->dialect ? exchange_read(s, route->dialect, &ask, &why) : NULL;
     ask_free(&ask);
     if (!x)
-        return err_set(err, CVN_EINVAL, "a request that rank 0 has taken is refused here: %s",
+        return err_set(err, CVN_EINVAL, "a request accepted by rank 0 is refused on this rank: %s",
                        why.err.message);
     json_decref(x->order);
     x->order = NULL;
@@ -96,7 +96,7 @@ static int obey(Server *s, const char *text, size_t n, cvn_err *err)
 {
     json_t *orders = json_loadb(text, n, JSON_ALLOW_NUL, NULL), *value;
     size_t i;
-    int code = orders ? CVN_OK : err_set(err, CVN_EFORMAT, "what rank 0 says cannot be read");
+    int code = orders ? CVN_OK : err_set(err, CVN_EFORMAT, "cannot parse the message of rank 0");
     json_array_foreach(json_object_get(orders, "new"), i, value)
     {
         code = code ? code : admit(s, value, err);

@@ -53,11 +53,11 @@ static int refuse_name(const Server *s, const Served *only, const char *field, c
     StrBuf names = {0};
     list_names(s, only, &names);
     if (name)
-        refuse(why, 404, field, "there is no %s %.200s; %.400s %s here", field, name,
+        refuse(why, 404, field, "%s %.200s does not exist; %.400s %s available", field, name,
                names.length ? names.text : "none",
                names.length && strchr(names.text, ',') ? "are" : "is");
     else
-        refuse(why, 400, field, "the %s is missing: %.400s are here", field, names.text);
+        refuse(why, 400, field, "the %s is missing; available are %.400s", field, names.text);
     if (name)
         why->code = "model_not_found";
     strbuf_free(&names);
@@ -84,7 +84,7 @@ int find_model(Server *s, Ask *a, Refusal *why)
     if (adapter < 0)
         return refuse_name(s, a->served, "adapter", a->adapter_name, why);
     if (a->adapter >= 0 && a->adapter != adapter)
-        return refuse(why, 400, "adapter", "the model %.100s is another adapter than %.100s",
+        return refuse(why, 400, "adapter", "model %.100s and adapter %.100s contradict each other",
                       a->model, a->adapter_name);
     a->adapter = adapter;
     return 0;
@@ -93,7 +93,8 @@ int find_model(Server *s, Ask *a, Refusal *why)
 static int make_prompts(Ask *a, size_t n, const char *field, Refusal *why)
 {
     if (n == 0 || n > ASK_MAX_PROMPTS)
-        return refuse(why, 400, field, "there are %zu prompts; send 1 to %d", n, ASK_MAX_PROMPTS);
+        return refuse(why, 400, field, "the request has %zu prompts; send 1 to %d", n,
+                      ASK_MAX_PROMPTS);
     a->prompt = calloc(n, sizeof *a->prompt);
     if (!a->prompt)
         return refuse(why, 500, NULL, "no memory for the request");
@@ -123,7 +124,7 @@ static int check_scoring(const Ask *a, Refusal *why)
     if (ask_prompt_top(a) < 0)
         return 0;
     if (a->stream && a->prompt_logprobs >= 0)
-        return refuse(why, 400, "prompt_logprobs", "prompt_logprobs are not streamed");
+        return refuse(why, 400, "prompt_logprobs", "prompt_logprobs cannot be streamed");
     for (int i = 0; i < a->n_prompts; i++)
         tokens += (int64_t)a->prompt[i].n;
     return tokens <= most
@@ -164,8 +165,7 @@ static int apply_effort(const Served *m, Ask *a, Refusal *why)
     bool graded = strstr(source, "reasoning_effort");
     if (!graded && !strstr(source, "enable_thinking"))
         return refuse(why, 400, a->effort_field,
-                      "%s asks for the effort %s, and the model's chat template has no variable "
-                      "for it; leave it out",
+                      "%s = %s is not supported: the model's chat template has no variable for it",
                       a->effort_field, a->effort);
     json_t *variables = json_object();
     if (a->template_variables)
@@ -183,12 +183,13 @@ int prompt_of_messages(Server *s, Ask *a, Refusal *why)
         return why->status;
     const Served *m = a->served;
     if (a->top_logprobs && !a->logprobs)
-        return refuse(why, 400, "top_logprobs", "top_logprobs says something with logprobs only");
+        return refuse(why, 400, "top_logprobs", "top_logprobs requires logprobs");
     a->n_messages = json_array_size(a->messages);
     if (!a->n_messages)
         return refuse(why, 400, "messages", "messages are missing");
     if (!m->chat.template)
-        return refuse(why, 400, "messages", "there is no chat template: %s", m->chat.why.message);
+        return refuse(why, 400, "messages", "the model has no chat template: %s",
+                      m->chat.why.message);
     if (apply_effort(m, a, why) || tools_finish(a, &m->chat.calls, why) ||
         make_prompts(a, 1, "messages", why))
         return why->status;
@@ -235,7 +236,7 @@ static int take_ids(const Served *m, const json_t *ids, const char *field, Token
         int64_t token = json_is_integer(id) ? json_integer_value(id) : -1;
         if (token < 0 || token >= vocab)
             return refuse(why, 400, field,
-                          "place %zu of the prompt is no token id from 0 to below %" PRId64, i,
+                          "element %zu of the prompt is not a token id from 0 to below %" PRId64, i,
                           vocab);
         token_ids_add(out, (int32_t)token);
     }

@@ -41,9 +41,10 @@ static int set_constraint(Ask *a, const char *field, int code, const cvn_err *er
 
 static int check_one(const Ask *a, const char *field, Refusal *why)
 {
-    return a->constraint ? refuse(why, 400, field, "%s and %s both say what an answer must be",
-                                  a->constraint_field, field)
-                         : 0;
+    return a->constraint
+               ? refuse(why, 400, field, "%s and %s both constrain the answer; send one of them",
+                        a->constraint_field, field)
+               : 0;
 }
 
 static int set_schema(Ask *a, const char *field, const json_t *schema, Refusal *why)
@@ -78,7 +79,7 @@ static int read_format(Ask *a, const char *field, const json_t *value, bool nest
         return set_schema(
             a, field,
             json_object_get(nested ? json_object_get(value, "json_schema") : value, "schema"), why);
-    return refuse(why, 400, field, "%s is of no known type; give text, json_object or json_schema",
+    return refuse(why, 400, field, "%s has an unknown type; give text, json_object or json_schema",
                   field);
 }
 
@@ -97,14 +98,13 @@ int read_output_config(Ask *a, const char *name, const json_t *value, Refusal *w
     const char *key;
     json_t *member;
     if (!json_is_object(value))
-        return refuse(why, 400, name, "%s is no object", name);
+        return refuse(why, 400, name, "%s is not an object", name);
     json_object_foreach((json_t *)(uintptr_t)value, key, member)
     {
         if (json_is_null(member))
             continue;
         if (strcmp(key, "format") != 0)
-            return refuse(why, 400, name, "%s has %.60s, which this server does not carry out",
-                          name, key);
+            return refuse(why, 400, name, "%s: \"%.60s\" is not supported", name, key);
         if (read_format(a, name, member, false, why))
             return why->status;
     }
@@ -119,7 +119,7 @@ int read_responses_text(Ask *a, const char *name, const json_t *value, Refusal *
     if (rest)
         read_output_config(a, name, rest, why);
     else
-        refuse(why, 400, name, "%s is no object", name);
+        refuse(why, 400, name, "%s is not an object", name);
     json_decref(rest);
     return why->status;
 }
@@ -131,12 +131,13 @@ static int set_choices(Ask *a, const char *field, const json_t *list, Refusal *w
     size_t length[MOST], n = json_array_size(list);
     cvn_err err = {0};
     if (n == 0 || n > MOST)
-        return refuse(why, 400, field, "%s: choice is an array of 1 to %d texts", field, MOST);
+        return refuse(why, 400, field, "%s: choice must be an array of 1 to %d strings", field,
+                      MOST);
     for (size_t i = 0; i < n; i++) {
         text[i] = json_string_value(json_array_get(list, i));
         length[i] = json_string_length(json_array_get(list, i));
         if (!text[i])
-            return refuse(why, 400, field, "%s: choice %zu is no text", field, i);
+            return refuse(why, 400, field, "%s: choice %zu is not a string", field, i);
     }
     int code = cvn_constraint_choices(text, length, n, &a->constraint, &err);
     return set_constraint(a, field, code, &err, why);
@@ -148,7 +149,7 @@ int read_structured_outputs(Ask *a, const char *name, const json_t *value, Refus
     const char *key;
     json_t *member;
     if (!json_is_object(value))
-        return refuse(why, 400, name, "%s is no object", name);
+        return refuse(why, 400, name, "%s is not an object", name);
     json_object_foreach((json_t *)(uintptr_t)value, key, member)
     {
         cvn_err err = {0};
@@ -175,7 +176,7 @@ int read_structured_outputs(Ask *a, const char *name, const json_t *value, Refus
                                         : cvn_constraint_grammar(text, n, &a->constraint, &err);
             set_constraint(a, name, code, &err, why);
         } else {
-            refuse(why, 400, name, "%s has %.60s, which this server does not carry out", name, key);
+            refuse(why, 400, name, "%s: \"%.60s\" is not supported", name, key);
         }
         if (why->status)
             return why->status;
@@ -221,11 +222,11 @@ static int add_tool(Ask *a, const char *field, const json_t *tool, const json_t 
     const char *name = string_of(tool, "name");
     const json_t *text = json_object_get(tool, "description");
     if (!is_name(name))
-        return refuse(why, 400, field,
-                      "a tool's name is not of 1 to %d letters, digits, _, - and .", MAX_NAME);
+        return refuse(why, 400, field, "a tool name must have 1 to %d letters, digits, _, - and .",
+                      MAX_NAME);
     for (int i = 0; i < a->n_tools; i++)
         if (strcmp(a->tool[i].name, name) == 0)
-            return refuse(why, 400, field, "there are two tools called %s", name);
+            return refuse(why, 400, field, "two tools are named %s", name);
     bool given = parameters && !json_is_null(parameters);
     json_t *schema = given ? json_incref((json_t *)(uintptr_t)parameters)
                            : json_pack("{s:s,s:{}}", "type", "object", "properties");
@@ -239,7 +240,7 @@ static int add_tool(Ask *a, const char *field, const json_t *tool, const json_t 
     *t = (Tool){.name = string_of(function, "name")};
     a->n_tools++;
     if (!json_is_object(schema))
-        return refuse(why, 400, field, "the parameters of the tool %s are no schema", name);
+        return refuse(why, 400, field, "the parameters of the tool %s are not a JSON schema", name);
     json_t *asked = arguments_schema(schema);
     make_schema(asked, field, &t->arguments, why);
     json_decref(asked);
@@ -257,8 +258,7 @@ static int begin_tools(Ask *a, const char *name, const json_t *value, Refusal *w
 {
     size_t n = json_array_size(value);
     if (!json_is_array(value) || n > MAX_TOOLS)
-        return refuse(why, 400, name, "%s: an array of at most %d tools is expected", name,
-                      MAX_TOOLS);
+        return refuse(why, 400, name, "%s must be an array of at most %d tools", name, MAX_TOOLS);
     a->tools = json_array();
     a->tool = calloc(n + 1, sizeof *a->tool);
     return a->tool && a->tools ? 0 : refuse(why, 500, NULL, "no memory for tools");
@@ -267,7 +267,7 @@ static int begin_tools(Ask *a, const char *name, const json_t *value, Refusal *w
 static int wrong_kind(const json_t *tool, const char *field, Refusal *why)
 {
     const char *type = string_of(tool, "type");
-    return refuse(why, 400, field, "a tool is of the type %.40s; this server knows functions only",
+    return refuse(why, 400, field, "a tool has the type %.40s; only function is supported",
                   type ? type : "(none)");
 }
 
@@ -320,8 +320,7 @@ int read_tool_choice(Ask *a, const char *name, const json_t *value, Refusal *why
         return 0;
     a->named_tool = string_of(function ? function : value, "name");
     if (!is(string_of(value, "type"), "function") || !a->named_tool)
-        return refuse(why, 400, name, "%s: give none, auto, required or a function by its name",
-                      name);
+        return refuse(why, 400, name, "%s must be none, auto, required or name a function", name);
     a->tool_choice = TOOLS_NAMED;
     return 0;
 }
@@ -337,7 +336,7 @@ int read_messages_tool_choice(Ask *a, const char *name, const json_t *value, Ref
     a->parallel_tool_calls = !json_is_true(json_object_get(value, "disable_parallel_tool_use"));
     a->named_tool = string_of(value, "name");
     if (i == 4 || (a->tool_choice == TOOLS_NAMED && !a->named_tool))
-        return refuse(why, 400, name, "%s: give the type auto, any, none, or tool with its name",
+        return refuse(why, 400, name, "%s must have the type auto, any, none, or tool with a name",
                       name);
     return 0;
 }
@@ -360,27 +359,26 @@ static int make_again(Ask *a, const CallSyntax *y, Refusal *why)
 int tools_finish(Ask *a, const CallSyntax *y, Refusal *why)
 {
     if (a->tool_choice >= TOOLS_REQUIRED && !a->n_tools)
-        return refuse(why, 400, "tool_choice", "a call is wanted, and there are no tools");
+        return refuse(why, 400, "tool_choice",
+                      "tool_choice requires a tool call, but the request has no tools");
     if (!a->n_tools)
         return 0;
     if (!y->known)
-        return refuse(why, 500, NULL, "there was no memory for how tools are called");
+        return refuse(why, 500, NULL, "no memory for the tool call format");
     a->only_tool = a->n_tools == 1 ? 0 : -1;
     for (int i = 0; i < a->n_tools && a->named_tool; i++)
         a->only_tool = is(a->named_tool, a->tool[i].name) ? i : a->only_tool;
     if (a->tool_choice == TOOLS_NAMED &&
         (a->only_tool < 0 || !is(a->named_tool, a->tool[a->only_tool].name)))
-        return refuse(why, 400, "tool_choice", "there is no tool %.100s", a->named_tool);
+        return refuse(why, 400, "tool_choice", "unknown tool \"%.100s\"", a->named_tool);
     if (a->constraint && a->tool_choice != TOOLS_NONE)
-        return refuse(why, 400, "tools",
-                      "%s says what the answer must be; tool_choice: none goes "
-                      "with it",
+        return refuse(why, 400, "tools", "%s constrains the answer and requires tool_choice none",
                       a->constraint_field);
     if (a->tool_choice == TOOLS_NONE)
         return 0;
     if (a->logprobs || a->return_token_ids)
         return refuse(why, 400, a->logprobs ? "logprobs" : "return_token_ids",
-                      "what is told of single tokens does not go with calls of tools");
+                      "log-probabilities are not available with tool calls");
     const char *names[MAX_TOOLS];
     size_t lengths[MAX_TOOLS];
     cvn_err err = {0};

@@ -23,9 +23,9 @@ int answer_tokenize(Server *s, Ask *a, json_t **out, Refusal *why)
     if (fields_read(&fields_tokenize, a, s->options.lenient, why))
         return why->status;
     if (a->prompts && a->messages)
-        return refuse(why, 400, "prompt", "there are a prompt and messages; send one of them");
+        return refuse(why, 400, "prompt", "send either a prompt or messages, not both");
     if (a->prompts && !json_is_string(a->prompts))
-        return refuse(why, 400, "prompt", "the prompt is no string");
+        return refuse(why, 400, "prompt", "the prompt is not a string");
     if (a->messages ? prompt_of_messages(s, a, why) : prompts_of_completion(s, a, why))
         return why->status;
     const TokenIds *ids = a->prompt;
@@ -49,7 +49,7 @@ int answer_detokenize(Server *s, Ask *a, json_t **out, Refusal *why)
         return refuse(why, 400, "tokens", "the model has no tokenizer");
     if (!a->prompts ||
         (json_array_size(a->prompts) && !json_is_integer(json_array_get(a->prompts, 0))))
-        return refuse(why, 400, "tokens", "tokens are no array of token ids");
+        return refuse(why, 400, "tokens", "tokens is not an array of token ids");
     StrBuf text = {0};
     if (json_array_size(a->prompts)) {
         if (prompts_of_completion(s, a, why))

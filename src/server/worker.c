@@ -69,8 +69,7 @@ int worker_add(Server *s, Exchange *x, Refusal *why)
         why->retry = 5;
     } else if (m->n_choices + x->n_choices > m->rows + s->options.max_waiting) {
         refuse(why, 429, NULL,
-               "%d texts are under way or wait, and %d more were asked for; at most "
-               "%d may be",
+               "%d sequences are running or queued, and the request has %d more; the limit is %d",
                m->n_choices, x->n_choices, m->rows + s->options.max_waiting);
         why->code = "rate_limit_exceeded";
         why->retry = 1;
@@ -316,7 +315,7 @@ static void take_work(Server *s, const Served *m)
             return;
         cvn_err err = {0};
         if (x->ending == ENDING_LATE)
-            err_set(&err, CVN_EINTERRUPTED, "the request took longer than %d seconds",
+            err_set(&err, CVN_EINTERRUPTED, "the request timed out after %d seconds",
                     s->options.deadline_seconds);
         if (x->ending == ENDING_GONE)
             end_exchange(s, x, 0, NULL);

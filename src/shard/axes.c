@@ -234,8 +234,8 @@ int axis_parse(const Mesh *mesh, const char *name, AxisRef *ref, cvn_err *err)
         part = strtol(end + 1, &end, 10);
     if (*end || pre < 1 || part < 2 || pre > size || part > size || size % (pre * part))
         return err_set(err, CVN_EINVAL,
-                       "\"%.64s\" is no part of an axis of size %d; a part is written "
-                       "NAME.PRE.SIZE, and PRE times SIZE divides the size",
+                       "\"%.64s\" is not a sub-axis of an axis of size %d; write NAME.PRE.SIZE, "
+                       "where PRE times SIZE divides the size",
                        name, size);
     *ref = (AxisRef){axis, (int32_t)pre, (int32_t)part};
     return CVN_OK;

@@ -388,8 +388,8 @@ int shard_partition(const cvn_graph *global, const Mesh *mesh, const ShardResult
     for (const Op *op = global->first; op; op = op->next)
         if (op_info[op->kind].class_ == CLASS_COLLECTIVE)
             return err_set(err, CVN_EUNSUPPORTED,
-                           "graph '%s' has %s already; only a graph on whole shapes, without "
-                           "operations between devices, can be partitioned",
+                           "graph '%s' already contains %s; only a graph on global shapes, without "
+                           "collectives, can be partitioned",
                            global->name, op_info[op->kind].name);
     TRY(arena_begin(&report->arena, err));
     Part p = {.mesh = mesh, .report = report};

@@ -53,10 +53,10 @@ static int partition(cvn_graph *g, const void *context, bool *changed, cvn_err *
     return graph_append(g, local, err);
 }
 
-const GraphPass pass_propagate = {
-    "propagate", "give every value the spec that follows from the marks, for --mesh", propagate};
+const GraphPass pass_propagate = {"propagate", "propagate shardings from marked values, on --mesh",
+                                  propagate};
 
 const GraphPass pass_partition = {
-    "partition", "make the graph that each device of --mesh runs, with collectives", partition};
+    "partition", "SPMD partitioning: the graph of one device, with collectives", partition};
 
 const GraphPass *const shard_passes[] = {&pass_propagate, &pass_partition, NULL};

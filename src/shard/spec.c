@@ -50,7 +50,7 @@ int sharding_to_spec(const Mesh *mesh, const Sharding *s, Arena *arena, cvn_spec
     for (int d = 0; d < s->rank; d++) {
         const AxisList *axes = &s->dim[d].axes;
         if (axes->n > CVN_MAX_SPEC_AXES)
-            return err_set(err, CVN_EUNSUPPORTED, "a spec names at most %d axes for a dimension",
+            return err_set(err, CVN_EUNSUPPORTED, "a spec has at most %d axes per dimension",
                            CVN_MAX_SPEC_AXES);
         spec->dim[d].n = axes->n;
         for (int i = 0; i < axes->n; i++) {
@@ -67,13 +67,14 @@ static int check_list(const Mesh *mesh, const AxisList *list, AxisList *all, con
                       cvn_err *err)
 {
     if (list->n < 0 || list->n > AXES_MAX)
-        return err_set(err, CVN_EINVAL, "%s is split by %d axes", name, list->n);
+        return err_set(err, CVN_EINVAL, "%s is sharded over %d axes", name, list->n);
     for (int i = 0; i < list->n; i++) {
         AxisRef a = list->ref[i];
         if (a.axis < 0 || a.axis >= mesh->n_axes || a.pre < 1 || a.size < 2 ||
             a.size > mesh->axis[a.axis].size || a.pre > mesh->axis[a.axis].size ||
             mesh->axis[a.axis].size % ((int64_t)a.pre * a.size))
-            return err_set(err, CVN_EINVAL, "%s is split by what is no axis of the mesh", name);
+            return err_set(err, CVN_EINVAL,
+                           "%s is sharded over an axis that the mesh does not have", name);
         if (axes_overlap(all, a) || all->n == AXES_MAX)
             return err_set(err, CVN_EINVAL, "%s uses the axis \"%s\" twice", name,
                            mesh->axis[a.axis].name);

@@ -311,27 +311,28 @@ static int read_field(const char *file, const char *key, json_t *value, Chip *ch
     for (size_t i = 0; i < COUNT(texts); i++)
         if (strcmp(texts[i].name, key) == 0) {
             if (!json_is_string(value))
-                return err_set(err, CVN_EFORMAT, "%s: \"%s\" is to be text", file, key);
+                return err_set(err, CVN_EFORMAT, "%s: \"%s\" must be a string", file, key);
             *(const char **)((char *)chip + texts[i].offset) = json_string_value(value);
             return CVN_OK;
         }
     double number = json_number_value(value);
     if (strcmp(key, "torus") == 0) {
         if (!json_is_integer(value) || number < 0 || number > CHIP_DIMS)
-            return err_set(err, CVN_EFORMAT, "%s: \"torus\" is to be 0, 1, 2 or 3", file);
+            return err_set(err, CVN_EFORMAT, "%s: \"torus\" must be 0, 1, 2 or 3", file);
         chip->torus = (int)number;
         return CVN_OK;
     }
     for (size_t i = 0; i < COUNT(fields); i++)
         if (strcmp(fields[i].name, key) == 0) {
             if (!json_is_number(value) || !(number >= 0 && number < 1e30))
-                return err_set(err, CVN_EFORMAT, "%s: \"%s\" is to be a number, 0 or larger", file,
+                return err_set(err, CVN_EFORMAT, "%s: \"%s\" must be a number, 0 or larger", file,
                                key);
             *(double *)((char *)chip + fields[i].offset) = number;
             return CVN_OK;
         }
     return err_set(err, CVN_EFORMAT,
-                   "%s: a chip has no \"%s\"; `caravan chips --json` shows what it has", file, key);
+                   "%s: unknown field \"%s\"; `caravan chips --json` shows the fields of a chip",
+                   file, key);
 }
 
 static const char *name_at(const void *list, size_t i)
@@ -352,7 +353,7 @@ int chip_open(const char *name, Chip *chip, json_t **held, cvn_err *err)
     if (n < 5 || strcmp(name + n - 5, ".json") != 0) {
         const char *near = suggest(name, name_at, NULL);
         return err_set(err, CVN_EINVAL,
-                       "there is no chip \"%s\"%s%s%s `caravan chips` lists them, and a FILE.json "
+                       "unknown chip \"%s\"%s%s%s `caravan chips` lists them, and a FILE.json "
                        "describes another",
                        name, near ? "; did you mean " : ":", near ? near : "", near ? "?" : "");
     }
@@ -362,8 +363,7 @@ int chip_open(const char *name, Chip *chip, json_t **held, cvn_err *err)
     const char *like = json_string_value(json_object_get(o, "like"));
     known = chip_find(like ? like : "");
     if (like && !known)
-        return err_set(err, CVN_EFORMAT, "%s: there is no chip \"%s\" that this one could be like",
-                       name, like);
+        return err_set(err, CVN_EFORMAT, "%s: unknown base chip \"%s\"", name, like);
     *chip = known ? *known : (Chip){"", .about = "", .domain = 1};
     chip->like = known && known->like ? known->like : like;
     const char *key;
@@ -377,7 +377,7 @@ int chip_open(const char *name, Chip *chip, json_t **held, cvn_err *err)
     if (chip->bf16 <= 0 || chip->memory <= 0 || chip->bandwidth <= 0 || chip->domain < 1)
         return err_set(
             err, CVN_EFORMAT,
-            "%s: a chip has bf16, memory, bandwidth, larger than 0, and a domain of at least 1",
+            "%s: a chip needs bf16, memory and bandwidth above 0, and a domain of at least 1",
             name);
     return CVN_OK;
 }

@@ -33,15 +33,15 @@ static int next_field(Reader *r, const char **field, bool *more, cvn_err *err)
             }
         }
         if (to == r->end)
-            return err_set(err, CVN_EFORMAT,
-                           "%s, line %lld: a field begins with a quote that never ends", r->file,
+            return err_set(err, CVN_EFORMAT, "%s, line %lld: unterminated quoted field", r->file,
                            (long long)begun);
         r->at = to + 1;
         r->at += r->at < r->end && *r->at == '\r';
         if (r->at < r->end && *r->at != ',' && *r->at != '\n')
-            return err_set(err, CVN_EFORMAT,
-                           "%s, line %lld: after a quoted field comes a comma or the line's end",
-                           r->file, (long long)r->line);
+            return err_set(
+                err, CVN_EFORMAT,
+                "%s, line %lld: expected a comma or the end of the line after a quoted field",
+                r->file, (long long)r->line);
     }
     char *text = arena_alloc(r->arena, (size_t)(to - from) - doubled + 1);
     size_t n = 0;
@@ -94,8 +94,7 @@ static int parse(void *of, cvn_err *err)
             if (next_field(&r, &field, &more, err))
                 return err->code;
             if (i >= columns)
-                return err_set(err, CVN_EFORMAT,
-                               "%s, line %lld: more fields than the first line names", file,
+                return err_set(err, CVN_EFORMAT, "%s, line %lld: more fields than the header", file,
                                (long long)line);
             row[i] = field;
         }
@@ -109,7 +108,7 @@ int csv_parse(Csv *csv, const char *file, const char *text, size_t n, Arena *are
     Parse all = {csv, {.file = file, .at = text, .end = text + n, .line = 1, .arena = arena}};
     *csv = (Csv){0};
     if (n && memchr(text, '\0', n))
-        return err_set(err, CVN_EFORMAT, "%s is no text: it has a NUL", file);
+        return err_set(err, CVN_EFORMAT, "%s is not text: it contains a NUL byte", file);
     return protect(parse, &all, "reading a table", err);
 }
 
@@ -120,7 +119,7 @@ int csv_read(Csv *csv, const char *path, Arena *arena, cvn_err *err)
         return err->code;
     int code =
         map.size > CSV_MAX_BYTES
-            ? err_set(err, CVN_EFORMAT, "%s is larger than a table may be", path)
+            ? err_set(err, CVN_EFORMAT, "%s is too large for a table", path)
             : csv_parse(csv, path, map.size ? (const char *)map.data : "", map.size, arena, err);
     file_unmap(&map);
     return code;

@@ -60,8 +60,8 @@ static void add_measured(const Report *r, SvgChart *c, bool throughput)
 static void over_rows(StrBuf *out, const Report *r, bool throughput)
 {
     static const double contexts[] = {512, 2048, 8192};
-    SvgChart c = {.title = throughput ? "Throughput of decoding" : "Time of a token",
-                  .across = "rows of a replica",
+    SvgChart c = {.title = throughput ? "Decode throughput" : "Time per output token",
+                  .across = "batch size of a replica",
                   .up = throughput ? "tokens a second and chip" : "ms",
                   .x = SVG_DOUBLES};
     for (int i = 0; i < 3; i++) {
@@ -92,7 +92,7 @@ static double prompt_seconds(const Report *r, const SimShape *shape, double tp, 
 
 static void over_prompts(StrBuf *out, const Report *r, bool throughput)
 {
-    SvgChart c = {.title = throughput ? "Throughput of reading prompts" : "Time to read a prompt",
+    SvgChart c = {.title = throughput ? "Prefill throughput" : "Prefill time",
                   .across = "tokens of the prompt",
                   .up = throughput ? "tokens a second and chip" : "ms",
                   .x = SVG_DOUBLES,
@@ -156,15 +156,16 @@ static void over_meshes(StrBuf *out, const Report *r, bool lengths)
     double chips = r->figures->chips;
     char title[96];
     if (lengths)
-        snprintf(title, sizeof title, "Share of the peak by length of rows, on %.0f chip%s", chips,
+        snprintf(title, sizeof title, "MFU by sequence length, on %.0f chip%s", chips,
                  chips == 1 ? "" : "s");
     else
-        snprintf(title, sizeof title, "Share of the peak by chips, steps of 4M tokens");
-    SvgChart c = {.title = title,
-                  .across = lengths ? "tokens of a row, one for each part of the batch" : "chips",
-                  .up = "MFU, %; weights split over all chips, layers computed again, what fits",
-                  .x = SVG_DOUBLES,
-                  .y = SVG_LINEAR};
+        snprintf(title, sizeof title, "MFU by number of chips, steps of 4M tokens");
+    SvgChart c = {
+        .title = title,
+        .across = lengths ? "sequence length, one sequence per data shard" : "chips",
+        .up = "MFU, %; weights sharded over all chips, full recomputation, largest batch that fits",
+        .x = SVG_DOUBLES,
+        .y = SVG_LINEAR};
     for (size_t i = 0; i < sizeof splits / sizeof *splits; i++) {
         SvgSeries *s = &c.series[c.n];
         double tp = splits[i];
@@ -194,7 +195,7 @@ static void roofline(StrBuf *out, const Report *r)
     } sizes[] = {{"decoding", r->rows, r->context},
                  {r->task == SIM_TRAIN ? "forward" : "prefill",
                   r->task == SIM_DECODE ? 2048 : fmax(1, own), 0}};
-    SvgChart c = {.title = "Roofline, and a layer's operations on it",
+    SvgChart c = {.title = "Roofline with the operations of a layer",
                   .across = "operations a byte",
                   .up = "TFLOP/s"};
     SvgSeries *roof = &c.series[c.n++];
@@ -252,14 +253,14 @@ static void cost_by_model(StrBuf *out, const Report *r)
         double size[COLUMNS];
     } tables[] = {
         [SIM_TRAIN] = {"Training on 1e9 tokens", "M tokens a step", {1 << 20, 1 << 22, 1 << 24}},
-        [SIM_PREFILL] = {"Reading 1e6 tokens of prompts", "tokens each", {512, 2048, 8192}},
+        [SIM_PREFILL] = {"Prefill of 1e6 prompt tokens", "tokens each", {512, 2048, 8192}},
         [SIM_DECODE] = {"Decoding 1e6 tokens", "at a time", {1, 8, 64}}};
     const Chip *chip = &r->serving.chip->chip;
     double price = chip->price > 0 ? chip->price : 1;
     strbuf_printf(out, "<figure><h2>%s, by model</h2><p>%s", tables[r->task].what,
-                  chip->price > 0 ? "Dollars, at " : "Chip hours; no list price is known");
+                  chip->price > 0 ? "Dollars, at " : "Chip-hours; list price unknown");
     if (chip->price > 0) {
-        strbuf_printf(out, "%.2f a chip and hour: ", chip->price);
+        strbuf_printf(out, "%.2f per chip-hour: ", chip->price);
         svg_escape(out, chip->priced);
     }
     strbuf_puts(out, "</p>\n<table><tr><th>model<th>weights");

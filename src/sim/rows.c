@@ -107,19 +107,18 @@ int rows_check(const Csv *csv, const char *path, cvn_err *err)
 {
     static const char *const needed[] = {"id", "ask", "model", "chip"};
     if (csv->columns == 1 && !*csv->name[0])
-        return err_set(err, CVN_EFORMAT, "%s is empty; its first line is to name columns", path);
+        return err_set(err, CVN_EFORMAT, "%s is empty; its first line must name the columns", path);
     for (int i = 0; i < csv->columns; i++)
         if (!known(csv->name[i]))
             return err_set(err, CVN_EFORMAT,
-                           "%s: no column \"%s\" is known; docs/FORESIGHT.md lists those there are",
-                           path, csv->name[i]);
+                           "%s: unknown column \"%s\"; docs/FORESIGHT.md lists the columns", path,
+                           csv->name[i]);
     for (size_t i = 0; i < COUNT(needed); i++)
         if (!csv_has(csv, needed[i]))
-            return err_set(
-                err, CVN_EFORMAT,
-                "%s has no column \"%s\": its first line is to name columns, as id, ask, "
-                "model, chip, precision, batch, input, output, tp, engine",
-                path, needed[i]);
+            return err_set(err, CVN_EFORMAT,
+                           "%s has no column \"%s\": its first line must name the columns, such as "
+                           "id, ask, model, chip, precision, batch, input, output, tp, engine",
+                           path, needed[i]);
     return CVN_OK;
 }
 
@@ -132,9 +131,8 @@ static int read_numbers(const Csv *csv, int64_t row, RowQuestion *q, cvn_err *er
         double x = csv_number(csv, row, numbers[i].name, numbers[i].none);
         char *at = (char *)q + numbers[i].offset;
         if (*text && !(x >= numbers[i].low && x <= numbers[i].high))
-            return err_set(err, CVN_EUNSUPPORTED,
-                           "%s is \"%s\", where a number from %g to %g is wanted", numbers[i].name,
-                           text, numbers[i].low, numbers[i].high);
+            return err_set(err, CVN_EUNSUPPORTED, "%s is \"%s\"; give a number from %g to %g",
+                           numbers[i].name, text, numbers[i].low, numbers[i].high);
         if (isnan(x))
             continue;
         if (numbers[i].kind == REAL)
@@ -157,8 +155,7 @@ static int read_ask(const Csv *csv, int64_t row, int *ask, cvn_err *err)
         (*ask)++;
     if (*ask == ASKS)
         return err_set(err, CVN_EUNSUPPORTED,
-                       "ask is \"%s\", where train, prefill, decode, generate or serve is wanted",
-                       name);
+                       "ask is \"%s\"; give train, prefill, decode, generate or serve", name);
     for (size_t i = 0; asks[*ask].needs[i]; i++)
         if (!*csv_at(csv, row, asks[*ask].needs[i]))
             return err_set(err, CVN_EUNSUPPORTED, "%s needs a number in the column %s", name,
@@ -174,7 +171,7 @@ static int read_type(const Csv *csv, int64_t row, ChipType *type, cvn_err *err)
             *type = (ChipType)t;
             return CVN_OK;
         }
-    return err_set(err, CVN_EUNSUPPORTED, "no precision \"%s\" is known", name);
+    return err_set(err, CVN_EUNSUPPORTED, "unknown precision \"%s\"", name);
 }
 
 /* The chip, as far as the row does not say otherwise. */
@@ -183,7 +180,7 @@ static int read_chip(const Csv *csv, int64_t row, RowQuestion *q, cvn_err *err)
     const char *name = csv_at(csv, row, "chip");
     const Chip *found = chip_find(name);
     if (!found)
-        return err_set(err, CVN_EUNSUPPORTED, "there is no chip \"%s\"", name);
+        return err_set(err, CVN_EUNSUPPORTED, "unknown chip \"%s\"", name);
     Chip chip = *found;
     if (chip_peak(&chip, q->serving.type) <= 0)
         return err_set(err, CVN_EUNSUPPORTED, "%s has no %s", name,
@@ -210,11 +207,11 @@ static int read_shape(const Csv *csv, int64_t row, RowQuestion *q, cvn_err *err)
     if (s->dim > 0 && !(s->layers > 0 && s->heads > 0 && s->kv_heads > 0 && s->head_dim > 0 &&
                         s->ffn > 0 && s->vocab > 0))
         return err_set(err, CVN_EUNSUPPORTED,
-                       "dim comes with layers, heads, kv_heads, head_dim, ffn and vocab");
+                       "dim requires layers, heads, kv_heads, head_dim, ffn and vocab");
     if (s->dim <= 0 && preset_shape(name, &preset, NULL))
         return err_set(err, CVN_EUNSUPPORTED,
-                       "no preset is \"%s\": dim, layers, heads, kv_heads, head_dim, ffn and vocab "
-                       "say what another model is",
+                       "unknown preset \"%s\"; describe another model by dim, layers, heads, "
+                       "kv_heads, head_dim, ffn and vocab",
                        name);
     if (s->dim <= 0)
         *s = sim_shape_of(&preset);
@@ -233,7 +230,7 @@ static int read_engine(const Csv *csv, int64_t row, SimServing *a, cvn_err *err)
     const char *name = csv_at(csv, row, "engine");
     const SimEngine *engine = sim_engine_find(*name ? name : "vllm");
     if (!engine)
-        return err_set(err, CVN_EUNSUPPORTED, "no engine \"%s\" is known", name);
+        return err_set(err, CVN_EUNSUPPORTED, "unknown engine \"%s\"", name);
     a->engine = *engine;
     return CVN_OK;
 }

@@ -187,13 +187,14 @@ static int search(Search *s, SearchFound *out, cvn_err *err)
     }
     qsort_r(out->way, (size_t)out->n, sizeof *out->way, better, &ask);
     if (s->tried == 0)
-        return err_set(err, CVN_EINVAL,
-                       "%lld rows do not divide among parts of %lld chips: take another --batch",
-                       (long long)ask.ask.batch, (long long)ask.chips);
+        return err_set(
+            err, CVN_EINVAL,
+            "a batch of %lld cannot be divided among groups of %lld chips; use another --batch",
+            (long long)ask.ask.batch, (long long)ask.chips);
     if (out->n == 0)
         return err_set(err, CVN_EINVAL,
-                       "none of %d ways fits in a chip's %.1f GB: the nearest takes %.1f GB; take "
-                       "more chips",
+                       "none of %d shardings fits in a chip's %.1f GB; the smallest needs %.1f GB; "
+                       "use more chips",
                        s->tried, ask.ask.chip->memory / 1e9, s->nearest / 1e9);
     return CVN_OK;
 }

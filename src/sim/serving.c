@@ -380,13 +380,13 @@ int sim_serve(const SimServing *ask, SimServed *out, cvn_err *err)
     Serving s = {.ask = ask, .out = out, .room = floor(out->room / token), .random = 1};
     if (ask->in_flight < 1 || ask->input < 1 || ask->output < 2 || ask->in_flight > 1 << 20)
         return err_set(err, CVN_EINVAL,
-                       "serving takes at least one request of one token that answers with two");
+                       "serving needs at least one request with 1 input and 2 output tokens");
     if (s.room < (double)(ask->input + ask->output))
-        return err_set(
-            err, CVN_EINVAL,
-            "%.1f GB of weights leave no room for a request of %lld and %lld tokens on %g x %s",
-            out->weights / 1e9, (long long)ask->input, (long long)ask->output, chips,
-            ask->chip->chip.name);
+        return err_set(err, CVN_EINVAL,
+                       "%.1f GB of weights leave no memory for a request of %lld input and %lld "
+                       "output tokens on %g x %s",
+                       out->weights / 1e9, (long long)ask->input, (long long)ask->output, chips,
+                       ask->chip->chip.name);
     s.all = ask->requests ? ask->requests : ask->rate > 0 ? 512 : 10 * ask->in_flight;
     size_t n = ask->rate > 0 ? (size_t)s.all : (size_t)ask->in_flight;
     s.places = (int64_t)n;

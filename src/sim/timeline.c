@@ -228,9 +228,9 @@ void timeline_parts(StrBuf *out, const Timed *t)
             others += kinds.kind[k].seconds;
     int rows = n + (others > 0) + (t->exposed > 0);
     svg_begin(out, SVG_CHART_WIDE, TOP + LINE * rows + BOUNDS_TALL);
-    svg_text(out, 14, 24, "name", SVG_START, "What the step's time goes to");
+    svg_text(out, 14, 24, "name", SVG_START, "Time of the step by kind of operation");
     svg_text(out, 14, 44, "note", SVG_START,
-             "on the chip; collectives count only while it waits for them");
+             "on the chip; only exposed time of collectives counts");
     for (int i = 0; i < n; i++, y += LINE) {
         const Kind *kind = &kinds.kind[shown[i]];
         part_bar(out, y, kind->name, color_of(&kinds, kind->name), kind->seconds, t->seconds);

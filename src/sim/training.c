@@ -63,7 +63,8 @@ int sim_train(const SimTraining *a, SimTrained *out, cvn_err *err)
            times = own / micro;
     if (!(dp >= 1) || !(own > 0) || !(a->seq >= 1) || a->pp > s->layers || a->tp > s->heads)
         return err_set(err, CVN_EINVAL,
-                       "%g rows of %g tokens do not split into %g x %g x %g parts on %g chips",
+                       "a batch of %g sequences of %g tokens cannot be divided into %g x %g x %g "
+                       "shards on %g chips",
                        a->rows, a->seq, a->tp, a->pp, a->cp, a->chips);
     double m = micro * a->seq / a->cp, layers = s->layers / a->pp;
     double weights = sim_shape_weights(s), layer_bytes = 2 * weights / s->layers / a->tp;

@@ -266,7 +266,7 @@ static int check_model(const SpmModel *model, cvn_err *err)
             return err_set(err, CVN_EFORMAT, "SentencePiece piece %zu is not UTF-8", i);
         if (!isfinite(piece->score))
             return err_set(err, CVN_EFORMAT,
-                           "SentencePiece piece %zu has a score that is no number", i);
+                           "SentencePiece piece %zu has a score that is not a number", i);
         if (piece->type < TYPE_NORMAL || piece->type > TYPE_BYTE || piece->type == TYPE_UNUSED)
             return err_set(
                 err, CVN_EUNSUPPORTED,

@@ -209,7 +209,7 @@ static int check_value(const TrainConfig *c, const TrainKey *key, cvn_err *err)
         const char *name, *have = field(c, key)->text;
         for (size_t i = 0, n = 0; (name = key->choice(i)) && n < sizeof list; i++)
             n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "", name);
-        return err_set(err, CVN_EINVAL, "\"%s\" cannot be \"%.60s\"; give one of %s", key->name,
+        return err_set(err, CVN_EINVAL, "\"%s\" is \"%.60s\"; give one of %s", key->name,
                        have ? have : "", list);
     }
     if (key->type == KEY_TEXT || key->type == KEY_DATA)
@@ -283,10 +283,10 @@ static int unknown(const char *file, const char *name, cvn_err *err)
         *c = *c == '_' ? '-' : *c;
     const char *near = suggest(typed, name_of_key, train_keys);
     if (near)
-        return err_set(err, CVN_EFORMAT, "%s: there is no option \"%.60s\"; did you mean \"%s\"?",
-                       file, name, near);
-    return err_set(err, CVN_EFORMAT, "%s: there is no option \"%.60s\"; see caravan train --help",
-                   file, name);
+        return err_set(err, CVN_EFORMAT, "%s: unknown option \"%.60s\"; did you mean \"%s\"?", file,
+                       name, near);
+    return err_set(err, CVN_EFORMAT, "%s: unknown option \"%.60s\"; see caravan train --help", file,
+                   name);
 }
 
 int train_config_read(TrainConfig *c, const char *file, const json_t *json, bool *given,
@@ -301,10 +301,10 @@ int train_config_read(TrainConfig *c, const char *file, const json_t *json, bool
         if (!key)
             return unknown(file, name, err);
         if (seen[key - train_keys])
-            return err_set(err, CVN_EFORMAT,
-                           "%s: \"%.60s\" is another name of \"%s\", which is there, too; give one "
-                           "of them",
-                           file, name, key->name);
+            return err_set(
+                err, CVN_EFORMAT,
+                "%s: \"%.60s\" is an alias of \"%s\", which is also given; give one of them", file,
+                name, key->name);
         seen[key - train_keys] = true;
         TRY(train_config_set(c, key, file, value, arena, err));
         if (given)
@@ -416,23 +416,21 @@ int train_config_check(const TrainConfig *c, cvn_err *err)
     for (int i = 0; i < train_n_keys; i++)
         TRY(check_value(c, &train_keys[i], err));
     if (c->n_data == 0 && !c->dpo)
-        return err_set(err, CVN_EINVAL, "say what to train on: --data FILE");
+        return err_set(err, CVN_EINVAL, "training data are missing: give --data FILE");
     if (c->n_data > 0 && c->dpo)
         return err_set(err, CVN_EINVAL,
-                       "either --data, texts to learn, or --dpo, pairs of answers of which one is "
-                       "better");
+                       "give either --data, training texts, or --dpo, preference pairs");
     if (c->dpo && !c->init)
         return err_set(err, CVN_EINVAL,
-                       "pairs of answers (--dpo) need a model that can answer: --init DIR");
+                       "preference pairs (--dpo) need an instruction-tuned model: --init DIR");
     if (!c->preset == !c->init)
         return err_set(
             err, CVN_EINVAL,
-            "give either --preset NAME, for a new model, or --init DIR, to go on from one");
+            "give either --preset NAME, for a new model, or --init DIR, to fine-tune one");
     if (!c->out || !*c->out)
-        return err_set(err, CVN_EINVAL, "say where the run is to be kept: --out DIR");
+        return err_set(err, CVN_EINVAL, "the run folder is missing: give --out DIR");
     if (c->lora && !c->init)
-        return err_set(err, CVN_EINVAL,
-                       "adapters (--lora) need a model that they adapt: --init DIR");
+        return err_set(err, CVN_EINVAL, "adapters (--lora) need a base model: --init DIR");
     if (c->batch && c->micro_batch && c->batch % c->micro_batch)
         return err_set(err, CVN_EINVAL,
                        "a batch of %" PRId64 " does not divide into micro-batches of %" PRId64

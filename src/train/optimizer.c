@@ -60,7 +60,7 @@ int optimizer_check(const OptimizerOptions *o, cvn_err *err)
                        o->momentum);
     if (o->state != CVN_F32 && o->state != CVN_BF16)
         return err_set(err, CVN_EUNSUPPORTED,
-                       "the optimizer's state cannot be kept in %s; use f32 or bf16",
+                       "the optimizer state cannot have type %s; use f32 or bf16",
                        cvn_dtype_name(o->state));
     if (!(o->eps >= 0 && o->eps <= 1))
         return err_set(err, CVN_EINVAL, "eps is %g; give one from 0 to 1", o->eps);

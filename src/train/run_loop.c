@@ -81,10 +81,11 @@ static int evaluate(Run *r, double *loss, cvn_err *err)
 static void not_saved(Run *r, int64_t step, const cvn_err *why)
 {
     if (r->saving.failed.code == CVN_OK && !r->saving.ending)
-        run_warn(r,
-                 "step %" PRId64 " was not saved: %s; training goes on, and saving is tried again "
-                 "when its time comes",
-                 step, why->message);
+        run_warn(
+            r,
+            "step %" PRId64
+            " was not saved: %s; training continues, and the next checkpoint is tried at its time",
+            step, why->message);
     r->saving.failed = *why;
     r->saving.step = -1;
 }
@@ -99,7 +100,7 @@ static int look_at_save(Run *r, bool wait, cvn_err *err)
         return err->code;
     }
     if (r->saving.failed.code && newest >= 0 && newest == r->saving.step) {
-        run_note(r, "step %" PRId64 " was saved; saving works again", newest);
+        run_note(r, "step %" PRId64 " was saved; checkpoints work again", newest);
         r->saving.failed = (cvn_err){0};
     }
     return CVN_OK;
@@ -137,7 +138,7 @@ static void sample(Run *r, const char *folder)
          samples_add(&r->log.samples, step, prompt, text, &err) ||
          event_file_text(&r->log.board, step, "sample", text, &err)) &&
         err.code != CVN_EINTERRUPTED)
-        run_warn(r, "no text at step %" PRId64 ": %s", step, err.message);
+        run_warn(r, "no sample text at step %" PRId64 ": %s", step, err.message);
     free(text);
     if (!r->events->evaluate || !file)
         return;
@@ -146,7 +147,7 @@ static void sample(Run *r, const char *folder)
     if (r->events->evaluate(r->events->context, folder, file, &text, &err) == CVN_OK)
         run_note(r, "step %" PRId64 ", '%s': %s", step, file, text);
     else if (err.code != CVN_EINTERRUPTED)
-        run_warn(r, "'%s' was not asked at step %" PRId64 ": %s", file, step, err.message);
+        run_warn(r, "'%s' was not evaluated at step %" PRId64 ": %s", file, step, err.message);
     free(text);
 }
 
@@ -172,7 +173,7 @@ static void sample_checkpoint(Run *r)
         return;
     if (state_of(r)->shards) { /* slices are no model that could say something */
         if (export_result(r, &err))
-            run_warn(r, "no text at step %" PRId64 ": %s", step, err.message);
+            run_warn(r, "no sample text at step %" PRId64 ": %s", step, err.message);
         else
             sample(r, r->out);
         return;
@@ -218,8 +219,8 @@ static void record(Run *r, const MetricsRow *row)
                   history_add(&r->log.history, row, &err) ||
                   prometheus_write(r->out, r->config.steps, row, &r->log.exported, &err);
     if (failed && !r->log.no_room)
-        run_warn(r, "the metrics of step %" PRId64 " and later ones wait for room: %s", row->step,
-                 err.message);
+        run_warn(r, "the metrics of step %" PRId64 " and later ones wait for disk space: %s",
+                 row->step, err.message);
     r->log.no_room = failed;
 }
 
@@ -317,8 +318,8 @@ static void save_when_there_is_room(Run *r)
             return;
         if (waited == 0)
             run_warn(r,
-                     "step %" PRId64 " has no room: %s; it is tried again for half an hour, and "
-                     "Ctrl-C gives it up",
+                     "step %" PRId64
+                     " has no disk space: %s; retrying for half an hour, Ctrl-C aborts",
                      state_of(r)->step, r->saving.failed.message);
         for (int i = 0; i < 10 * WAIT && !has_stop(r); i++)
             usleep(100000);
@@ -342,11 +343,11 @@ static int finish(Run *r, cvn_err *err)
         SCOPED(scoped_free) int64_t *steps = NULL;
         size_t n = 0;
         bool before = checkpoint_steps(checkpoint_folder(r->out).text, &steps, &n, NULL) == CVN_OK;
-        err_prefix(
-            err, "step %" PRId64 " was not saved%s", state_of(r)->step,
-            before && n > 0
-                ? "; put right what follows, then go on from the checkpoint before by --resume"
-                : ", and no step before it; put right what follows, then begin again");
+        err_prefix(err, "step %" PRId64 " was not saved%s", state_of(r)->step,
+                   before && n > 0
+                       ? "; fix the error that follows, then use --resume to continue from the "
+                         "last checkpoint"
+                       : ", and no step before it; fix the error that follows, then start again");
     } else if (export_result(r, err) == CVN_OK && state_of(r)->step >= r->config.steps &&
                (did_steps(r) || !run_has_last_text(r)))
         sample(r, r->out);
@@ -391,12 +392,10 @@ static int run_loop(void *run, cvn_err *err)
     r->saving.step = r->begin.resumed ? state->step : -1;
     r->saving.at = clock_seconds();
     if (state->step >= c->steps)
-        run_note(r,
-                 "all %" PRId64 " steps of '%s' were done before; to go on, give --steps more than "
-                 "that",
+        run_note(r, "all %" PRId64 " steps of '%s' are done; to continue, raise --steps",
                  state->step, r->out);
     else if (state->step > 0)
-        run_note(r, "goes on after step %" PRId64 " of %" PRId64, state->step, c->steps);
+        run_note(r, "resumes after step %" PRId64 " of %" PRId64, state->step, c->steps);
     int code = run_steps(r, err);
     if (code == CVN_OK)
         code = finish(r, err);

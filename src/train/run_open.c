@@ -54,7 +54,7 @@ static int merge_options(Run *r, const TrainConfig *config, const bool *given, c
         if (key->kind == KEY_FIXED && !train_config_same(&r->config, config, key) &&
             !run_same_path(r, config, key))
             return err_set(err, CVN_EINVAL,
-                           "--%s cannot change when a run goes on; leave it out, or begin another "
+                           "--%s cannot change when a run is resumed; leave it out, or start a new "
                            "run with --init '%s'",
                            key->name, r->begin.from.folder);
         train_config_copy(&r->config, config, key);
@@ -109,15 +109,14 @@ static int check_folder(const char *out, cvn_err *err)
         return err_set(err, CVN_EINVAL, "'%s' is a file; --out names the folder of the run", out);
     if (file_has(out, "config.json") && !file_has(out, "checkpoints"))
         return err_set(err, CVN_EINVAL,
-                       "'%s' holds a model, over which training would write its own; give "
-                       "another --out",
+                       "'%s' contains a model, which training would overwrite; give another --out",
                        out);
     TRY(checkpoint_steps(checkpoint_folder(out).text, &steps, &n, err));
     free(steps);
     if (n > 0)
         return err_set(err, CVN_EINVAL,
-                       "'%s' holds a run already; go on with it by caravan train --resume '%s', or "
-                       "give another folder to --out",
+                       "'%s' already contains a run; resume it with caravan train --resume '%s', "
+                       "or give another --out",
                        out, out);
     return CVN_OK;
 }
@@ -134,8 +133,8 @@ static int open_init(Run *r, cvn_err *err)
     r->begin.has_init = true;
     if (c->lora && r->begin.init.adapter)
         return err_set(err, CVN_EINVAL,
-                       "'%s' holds adapters; merge them by caravan export --lora-merge before "
-                       "others are trained on top",
+                       "'%s' contains adapters; merge them with caravan export --lora-merge before "
+                       "training others on top",
                        c->init);
     return CVN_OK;
 }
@@ -156,8 +155,7 @@ static int check_tokenizer(const Run *r, cvn_err *err)
     if (c->tokenizer && pieces < vocab)
         run_warn(r,
                  "the tokenizer '%s' has %" PRId64 " pieces and the model '%s' a vocabulary of "
-                 "%" PRId64 ": if it is another one than the model's own, the model has to learn "
-                 "anew what tokens mean",
+                 "%" PRId64 ": if it is not the model's own, the model must relearn its embeddings",
                  c->tokenizer, pieces, c->init, vocab);
     return CVN_OK;
 }
@@ -277,8 +275,8 @@ static int open_data(Run *r, cvn_err *err)
              report->made ? "" : " (tokenised before)");
     if (report->cut_off)
         run_warn(r,
-                 "%" PRId64 " of %" PRId64 " answers are longer, with their prompts, than --seq "
-                 "%" PRId64 " and are cut off there",
+                 "%" PRId64 " of %" PRId64
+                 " answers with their prompts are longer than --seq %" PRId64 " and are truncated",
                  report->cut_off, report->documents, c->seq);
     char key[32];
     TrainConfig kept;
@@ -286,8 +284,8 @@ static int open_data(Run *r, cvn_err *err)
     TRY(run_keep_paths(r, &kept, err));
     if (r->kept.data_key && strcmp(r->kept.data_key, key) != 0)
         return err_set(err, CVN_EINVAL,
-                       "the data is not what '%s' was trained on; give the same files, or begin "
-                       "another run with --init '%s'",
+                       "the data differ from those that '%s' was trained on; give the same files, "
+                       "or start a new run with --init '%s'",
                        r->out, r->begin.from.folder);
     json_t *json = train_config_json(&kept);
     json = json_with(json, TRAIN_DATA_KEY, json_string(key));
@@ -334,7 +332,7 @@ static int check_mesh(Run *r, cvn_err *err)
         return CVN_OK;
     if (strcmp(r->config.layout, "auto") == 0) {
         r->config.layout = layout_for(r->config.mesh, true);
-        run_note(r, "layout %s, which suits mesh %s", r->config.layout, r->config.mesh);
+        run_note(r, "layout %s, chosen for mesh %s", r->config.layout, r->config.mesh);
     }
     return mesh_parse(&mesh, r->config.mesh, &r->arena, err)
                ? err->code
@@ -372,14 +370,14 @@ static int open_trainer(Run *r, cvn_err *err)
     const Mesh *mesh = &t->rt.mesh;
     int axis = runtime_idle_axis(&t->rt);
     if (axis >= 0)
-        return err_set(
-            err, CVN_EINVAL,
-            "the %d devices along the mesh's axis %s would all do the same: with layout %s "
-            "nothing of %" PRId64 " sequence%s at once can be divided by it; give a larger "
-            "--batch, or another --mesh or --layout",
-            (int)mesh->axis[axis].size, mesh->axis[axis].name, t->options.layout,
-            t->options.micro_batch, t->options.micro_batch == 1 ? "" : "s");
-    run_note(r, "model: %" PRId64 " parameters; %s in all, rematerialisation %s",
+        return err_set(err, CVN_EINVAL,
+                       "the %d devices along the mesh's axis %s would all compute the same: with "
+                       "layout %s a batch of %" PRId64
+                       " sequence%s cannot be sharded over it; give a larger "
+                       "--batch, or another --mesh or --layout",
+                       (int)mesh->axis[axis].size, mesh->axis[axis].name, t->options.layout,
+                       t->options.micro_batch, t->options.micro_batch == 1 ? "" : "s");
+    run_note(r, "model: %" PRId64 " parameters; %s in total, recomputation %s",
              model_size(r->model).params, bytes_text((double)r->trainer.bytes).text,
              remat_policy_names[r->trainer.options.remat]);
     TrainState *state = &r->trainer.state;
@@ -393,7 +391,7 @@ static int open_trainer(Run *r, cvn_err *err)
         double begin = clock_seconds();
         TRY(refer_to(r, DATA_TRAIN, all, err));
         TRY(refer_to(r, DATA_VALIDATION, RUN_MOST_VALIDATION, err));
-        run_note(r, "reference: what '%s' makes of the answers, in %.1f s", c->init,
+        run_note(r, "reference: log-probabilities of '%s', computed in %.1f s", c->init,
                  clock_seconds() - begin);
     }
     if (r->begin.has_from) {
@@ -435,7 +433,7 @@ static int open_files(Run *r, cvn_err *err)
                    ? room_check_disk(checkpoint_folder(r->out).text, checkpoint_bytes(saved), err)
                    : CVN_OK;
     if (code)
-        err_prefix(err, "no step is done: a checkpoint would not fit");
+        err_prefix(err, "not started: there is no disk space for a checkpoint");
     TRY(run_together(r, code, err));
     r->saving.writer = checkpoint_writer_new(r->out, saved->step, &options, err);
     if (!r->saving.writer || !run_is_first(r))
@@ -492,8 +490,7 @@ static int open_all(void *of, cvn_err *err)
         return runtime_mesh_missing(err);
     for (int i = 0; i < 2 && o->given && !on_mesh(&r->config); i++)
         if (o->given[train_key_find(of_mesh[i]) - train_keys])
-            run_warn(r, "--%s has no effect: this run is on one device, and --mesh is not given",
-                     of_mesh[i]);
+            run_warn(r, "--%s has no effect without --mesh: this run is on one device", of_mesh[i]);
     if (check_mesh(r, err) || run_make_folder(r, err) || open_init(r, err) ||
         run_open_tokenizer(r, err) || open_model(r, err))
         return err->code;

@@ -63,16 +63,15 @@ int run_find_paths(Run *r, const bool *given, cvn_err *err)
     change_paths(r, c, here, find_path);
     for (int64_t i = 0; i < c->n_data && !is_given(given, "data"); i++)
         if (!exists(c->data[i]))
-            return err_set(err, CVN_EIO,
-                           "'%s', which '%s' was trained on, is not there any more; %s", c->data[i],
-                           r->begin.from.folder,
-                           c->n_data == 1 ? "give its new place with --data"
+            return err_set(err, CVN_EIO, "'%s', training data of '%s', no longer exists; %s",
+                           c->data[i], r->begin.from.folder,
+                           c->n_data == 1 ? "give its new path with --data"
                                           : "give all files again with --data, in the same order");
     if ((c->lora || c->dpo) && c->init && !is_given(given, "init") && !file_exists(c->init))
-        return err_set(err, CVN_EIO,
-                       "'%s', the model that '%s' begins from, is not there any more; give its new "
-                       "place with --init",
-                       c->init, r->begin.from.folder);
+        return err_set(
+            err, CVN_EIO,
+            "'%s', the base model of '%s', no longer exists; give its new path with --init",
+            c->init, r->begin.from.folder);
     return CVN_OK;
 }
 

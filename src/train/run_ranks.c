@@ -45,7 +45,7 @@ int run_share_memory(const Run *r, size_t *limit, cvn_err *err)
     uint64_t own = *limit ? *limit : room_memory() / (size_t)beside;
     SCOPED(scoped_free) uint64_t *all = calloc((size_t)n, sizeof *all);
     if (!all)
-        return err_set(err, CVN_EMEM, "no memory to talk to other ranks");
+        return err_set(err, CVN_EMEM, "no memory for messages to other ranks");
     int code = cluster_gather(c, CLUSTER_STEPS, &own, all, sizeof own, err);
     for (int i = 0; i < n && code == CVN_OK; i++)
         own = all[i] < own ? all[i] : own;
@@ -87,7 +87,7 @@ int run_check_step(Run *r, const TrainReport *report, cvn_err *err)
     int n = cluster_size(c);
     SCOPED(scoped_free) Card *all = calloc((size_t)n, sizeof *all);
     if (!all)
-        return err_set(err, CVN_EMEM, "no memory to talk to other ranks");
+        return err_set(err, CVN_EMEM, "no memory for messages to other ranks");
     int code = cluster_gather(c, CLUSTER_STEPS, &own, all, sizeof own, err);
     r->saving.due = all[0].save;
     for (int i = 0; i < n && code == CVN_OK; i++) {

@@ -116,5 +116,5 @@ void run_report(Run *r)
                      .finished = saved->step >= c->steps};
     if (report_write(r->out, &report, &err) &&
         !r->log.no_room) /* of a full disk was told already */
-        run_warn(r, "the report was not written: %s", err.message);
+        run_warn(r, "cannot write the report: %s", err.message);
 }

@@ -57,8 +57,7 @@ static int make_fresh(Run *r, cvn_err *err)
         char *fresh = arena_copy(&r->arena, path_in(r, r->out, FRESH "XXXXXX"),
                                  strlen(r->out) + sizeof "/" FRESH "XXXXXX");
         if (!mkdtemp(fresh))
-            return err_set(err, CVN_EIO, "nothing can be written into '%s': %s", r->out,
-                           strerror(errno));
+            return err_set(err, CVN_EIO, "cannot write into '%s': %s", r->out, strerror(errno));
         r->folder.fresh_lock = open(fresh, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         bool taken = r->folder.fresh_lock >= 0 &&
                      flock(r->folder.fresh_lock, LOCK_EX | LOCK_NB) != 0 &&
@@ -77,8 +76,7 @@ static int make_folder(Run *r, cvn_err *err)
     TRY(file_make_folder(r->out, err));
     r->folder.made = !existed;
     if (r->begin.resuming && access(r->out, W_OK | X_OK) != 0)
-        return err_set(err, CVN_EIO, "nothing can be written into '%s': %s", r->out,
-                       strerror(errno));
+        return err_set(err, CVN_EIO, "cannot write into '%s': %s", r->out, strerror(errno));
     run_clear_left(r);
     return r->begin.resuming ? CVN_OK : make_fresh(r, err);
 }
@@ -137,7 +135,7 @@ static int prepare_tokenizer(Run *r, cvn_err *err)
                                .context = r};
         from = path_in(r, r->folder.fresh, tokenizer_files[0]);
         TRY(data_train_tokenizer(&options, from, &reached, err));
-        run_note(r, "tokenizer: %d pieces, made from the data", (int)reached);
+        run_note(r, "tokenizer: %d tokens, trained on the data", (int)reached);
     }
     bool any = from != r->config.init || !file_is_folder(from); /* a file has it inside */
     for (int i = 0; i < TOKENIZER_KINDS; i++)

@@ -25,7 +25,8 @@ int schedule_check(const Schedule *s, cvn_err *err)
                        " steps do not fit in %" PRId64 " steps; shorten them",
                        s->warmup, s->decay, s->steps);
     if (!(s->final >= 0 && s->final <= 1))
-        return err_set(err, CVN_EINVAL, "the final factor is %g; give one from 0 to 1", s->final);
+        return err_set(err, CVN_EINVAL, "the final learning rate factor is %g; give 0 to 1",
+                       s->final);
     return CVN_OK;
 }
 

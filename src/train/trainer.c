@@ -45,15 +45,15 @@ static int check_options(TrainerOptions *o, const Model *config, cvn_err *err)
                        cvn_dtype_name(o->compute));
     const DropoutRates *drop = &o->dropout;
     if (!(drop->attention >= 0 && drop->attention < 1 && drop->hidden >= 0 && drop->hidden < 1))
-        return err_set(err, CVN_EINVAL, "rates of dropout are numbers from 0 to below 1");
+        return err_set(err, CVN_EINVAL, "dropout rates must be from 0 to below 1");
     if (!(o->clip >= 0 && o->z_loss >= 0 && o->beta >= 0))
-        return err_set(err, CVN_EINVAL, "clip, z-loss and beta are numbers from 0 up");
+        return err_set(err, CVN_EINVAL, "clip, z-loss and beta must not be negative");
     if (o->beta > 0 && (o->batch % 2 || o->micro_batch % 2))
-        return err_set(err, CVN_EINVAL,
-                       "pairs of answers are two sequences each; give an even --batch and "
-                       "--micro-batch");
+        return err_set(
+            err, CVN_EINVAL,
+            "a preference pair is two sequences; give an even --batch and --micro-batch");
     if (o->beta > 0 && o->z_loss > 0)
-        return err_set(err, CVN_EINVAL, "pairs of answers are learned without --z-loss");
+        return err_set(err, CVN_EINVAL, "--dpo does not support --z-loss");
     return CVN_OK;
 }
 
@@ -156,8 +156,8 @@ static int check_memory(Trainer *t, cvn_err *err)
         snprintf(try, sizeof try, "try --micro-batch %" PRId64 ", or ", micro);
     return err_set(
         err, CVN_EMEM,
-        "training needs %s (weights and optimizer %s, gradients kept %s, activations %s) "
-        "and the limit is %s; %stake a smaller model, --batch or --seq%s",
+        "training needs %s (weights and optimizer %s, accumulated gradients %s, activations %s), "
+        "but the limit is %s; %suse a smaller model, --batch or --seq%s",
         bytes_text((double)t->bytes).text, bytes_text((double)state).text,
         bytes_text((double)sums).text, bytes_text((double)temporary).text,
         bytes_text((double)o->memory_limit).text, try, other_optimizer(o));
@@ -201,12 +201,11 @@ static int open_all(void *of, cvn_err *err)
     t->model = model_copy(config, &t->state.arena);
     /* What a device of a mesh holds of it is known when the step was cut. */
     if (t->state.bytes > o->memory_limit && !(o->mesh && *o->mesh))
-        return err_set(
-            err, CVN_EMEM,
-            "training needs %s for weights and optimizer alone and the limit is %s; take a smaller "
-            "model%s",
-            bytes_text((double)t->state.bytes).text, bytes_text((double)o->memory_limit).text,
-            other_optimizer(o));
+        return err_set(err, CVN_EMEM,
+                       "training needs %s for weights and optimizer alone, but the limit is %s; "
+                       "use a smaller model%s",
+                       bytes_text((double)t->state.bytes).text,
+                       bytes_text((double)o->memory_limit).text, other_optimizer(o));
     if (opening->checks)
         return CVN_OK;
     const RuntimeOptions runtime = {.mesh = o->mesh,
@@ -366,7 +365,7 @@ int trainer_step(Trainer *t, const TrainBatch *batch, TrainReport *report, cvn_e
 int trainer_score(Trainer *t, const TrainBatch *batch, float *out, cvn_err *err)
 {
     if (!t->program[TRAIN_SCORE].rt)
-        return err_set(err, CVN_EINVAL, "the trainer was opened without pairs");
+        return err_set(err, CVN_EINVAL, "the trainer was opened without preference pairs");
     TRY(run(t, TRAIN_SCORE, batch, 0, err));
     memcpy(out, program_output(&t->program[TRAIN_SCORE], ROLE_REPORT, 0),
            (size_t)t->options.micro_batch * sizeof *out);

@@ -92,7 +92,7 @@ static int begin(Mpi *mpi, bool sends, int rank, int tag, void *data, size_t byt
     int code = MPI_SUCCESS;
     bool is_long = bytes > INT_MAX;
     if (!enter(mpi)) {
-        fail(err, "MPI does not come back to us");
+        fail(err, "MPI does not return");
         if (err)
             err->code = CVN_EINTERRUPTED;
         return CVN_EINTERRUPTED;
@@ -139,7 +139,7 @@ static int mpi_test(Transport *t, Transfer *transfer, int n, bool *done, cvn_err
         int code = MPI_Test(&request, &ended, MPI_STATUS_IGNORE);
         pthread_mutex_unlock(&mpi->lock);
         if (code)
-            return fail_mpi(err, "go on talking, says", mpi->transport.rank, code);
+            return fail_mpi(err, "continue, says", mpi->transport.rank, code);
         keep(&transfer[i], request);
         if (!ended) {
             *done = false;
@@ -174,13 +174,13 @@ static Transport *mpi_open(cvn_err *err)
     }
     MPI_Initialized(&there);
     if (there || MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level)) {
-        fail(err, there ? "MPI was started before" : "MPI could not be started");
+        fail(err, there ? "MPI was already initialized" : "MPI cannot be initialized");
         free(mpi);
         return NULL;
     }
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     if (level < MPI_THREAD_SERIALIZED || MPI_Comm_dup(MPI_COMM_WORLD, &mpi->comm)) {
-        fail(err, "this MPI does not let threads take turns (MPI_THREAD_SERIALIZED)");
+        fail(err, "this MPI does not support MPI_THREAD_SERIALIZED");
         free(mpi);
         return NULL;
     }

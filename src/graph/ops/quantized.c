@@ -115,7 +115,7 @@ static BlockKind block_kind(cvn_graph *g, const char *name)
     for (int i = 1; i < BLOCK_KINDS; i++)
         if (strcmp(block_names[i], name) == 0)
             return (BlockKind)i;
-    graph_fail(g, CVN_EINVAL, "'%.40s' is no kind of blocks", name);
+    graph_fail(g, CVN_EINVAL, "'%.40s' is not a type of quantized blocks", name);
     return BLOCK_NONE;
 }
 

@@ -156,7 +156,7 @@ static void eval_args(Run *r, const Node *list, Scope *scope, Args *args)
         } else if (each->kind == N_STARS) {
             Value more = eval(r, each->a, scope);
             if (more.type != V_DICT) {
-                j_fail(r, "** stands before something that is no dictionary");
+                j_fail(r, "** is followed by something that is not a dictionary");
                 return;
             }
             for (size_t i = 0; i < more.dict->n && j_step(r, 1); i++)

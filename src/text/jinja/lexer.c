@@ -179,7 +179,7 @@ static void lex_string(Lexer *l)
             i++;
         } else if ((length = read_code(p + 1, end - i - 1, &point))) {
             if (point > 0x10ffff || (point >= 0xd800 && point < 0xe000))
-                lex_fail(l, "a string has an escape that is no character");
+                lex_fail(l, "a string has an escape that is not a character");
             else
                 put_utf8(&out, point);
             i += length;

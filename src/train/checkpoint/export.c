@@ -146,7 +146,7 @@ static int gather_adapters(const Checkpoint *checkpoint, IoTensors *list, Arena 
         if (strncmp(whole->name, CHECKPOINT_OPTIMIZER, sizeof CHECKPOINT_OPTIMIZER - 1) == 0)
             continue;
         if (whole->type.dtype != CVN_F32 || whole->type.rank < 2)
-            return err_set(err, CVN_EFORMAT, "'%s': '%s' is no adapter", checkpoint->folder,
+            return err_set(err, CVN_EFORMAT, "'%s': '%s' is not an adapter", checkpoint->folder,
                            whole->name);
         /* The shape that PEFT has: axes of the model that are apart here are one, A [rank, in], B [out, rank]. */
         bool first = strstr(whole->name, ".lora_A.") != NULL;
@@ -188,7 +188,7 @@ int checkpoint_export_adapter(const Checkpoint *checkpoint, const char *folder, 
 {
     if (!force && file_exists(file_path(folder, LORA_CONFIG_NAME).text))
         return err_set(err, CVN_EIO,
-                       "'%s' holds an adapter already; give another folder or --force", folder);
+                       "'%s' already contains an adapter; give another folder or --force", folder);
     TRY(file_make_folder(folder, err));
     TRY(write_adapters(checkpoint, folder, err));
     TRY(copy_into(checkpoint, LORA_CONFIG_NAME, folder, err));
@@ -210,8 +210,7 @@ int checkpoint_export_merged(const Checkpoint *checkpoint, const char *base, con
     TRY(arena_begin(&arena, err));
     TRY(lora_config_read(&lora, &named, checkpoint->folder, &arena, err));
     if (!base && !named)
-        return err_set(err, CVN_EINVAL,
-                       "'%s' does not say which model it adapts; give it by --init",
+        return err_set(err, CVN_EINVAL, "'%s' does not name its base model; give it with --init",
                        checkpoint->folder);
     TRY(io_open_model(&model, base ? base : named, err));
     CLEANUP(close_model, &model);

@@ -117,7 +117,7 @@ static int parse_files(Manifest *manifest, const char *path, const json_t *files
             !count_of(entry, "bytes", &bytes) ||
             !from_hex(json_string_value(json_object_get(entry, "crc32c")), &crc))
             return err_set(err, CVN_EFORMAT,
-                           "'%s': entry %zu of \"files\" is no {name, bytes, crc32c} of a file of "
+                           "'%s': entry %zu of \"files\" is not {name, bytes, crc32c} of a file in "
                            "that folder",
                            path, i);
         manifest->file[i] = (ManifestFile){arena_string(arena, name), (uint64_t)bytes, crc};
@@ -145,8 +145,8 @@ static int parse_tensor(ManifestTensor *tensor, const char *path, const json_t *
     good = good && st_dtype_name(type->dtype) &&
            io_shape_size(type->dim, (int)rank, cvn_dtype_bits(type->dtype), &n, &bytes);
     if (!good)
-        return err_set(err, CVN_EFORMAT, "'%s': an entry of \"tensors\" is no {name, dtype, shape}",
-                       path);
+        return err_set(err, CVN_EFORMAT,
+                       "'%s': an entry of \"tensors\" is not {name, dtype, shape}", path);
     tensor->name = arena_string(arena, name);
     return CVN_OK;
 }
@@ -180,19 +180,19 @@ int manifest_parse(Manifest *manifest, const char *path, const void *text, size_
     json_int_t version = json_integer_value(json_object_get(root, "version"));
     const json_t *config = json_object_get(root, "config");
     if (!format || strcmp(format, FORMAT) != 0)
-        return err_set(err, CVN_EFORMAT, "'%s' is no manifest of a checkpoint", path);
+        return err_set(err, CVN_EFORMAT, "'%s' is not a checkpoint manifest", path);
     if (version != MANIFEST_VERSION)
         return err_set(err, CVN_EFORMAT,
-                       "'%s' has version %" JSON_INTEGER_FORMAT " and this program reads version "
-                       "%d; take the program that wrote it, to export its model and begin a run "
-                       "with --init",
+                       "'%s' has version %" JSON_INTEGER_FORMAT
+                       " and this program reads version %d; export the model with the program that "
+                       "wrote it, and start a new run with --init",
                        path, version, MANIFEST_VERSION);
     if (!count_of(root, "step", &manifest->step) || !count_of(root, "tokens", &manifest->tokens) ||
         !count_of(root, "position", &manifest->position) || !seed_of(root, &manifest->seed))
         return err_set(err, CVN_EFORMAT,
                        "'%s': step, tokens, position and seed must be whole numbers from 0", path);
     if (config && !json_is_object(config))
-        return err_set(err, CVN_EFORMAT, "'%s': \"config\" is no object", path);
+        return err_set(err, CVN_EFORMAT, "'%s': \"config\" is not an object", path);
     manifest->config = json_arena_text(config, TEXT_FLAGS, arena);
     if (config && !manifest->config)
         return err_set(err, CVN_EMEM, "no memory for the config in '%s'", path);

@@ -21,8 +21,8 @@ static int open_file(Checkpoint *checkpoint, const ManifestFile *file, bool veri
         return err_set(err, CVN_EFORMAT, "'%s' has %zu bytes; its manifest says %" PRIu64, path,
                        map->size, file->bytes);
     if (verify && crc32c(0, map->data, map->size) != file->crc32c)
-        return err_set(err, CVN_EFORMAT,
-                       "'%s' is damaged: its checksum is not that of its manifest", path);
+        return err_set(err, CVN_EFORMAT, "'%s' is corrupt: its checksum differs from its manifest",
+                       path);
     if (!io_ends_with(file->name, ".safetensors"))
         return CVN_OK;
     return checkpoint_wholes_add(checkpoint->wholes, path, map->data, map->size, &checkpoint->arena,
@@ -87,24 +87,23 @@ void checkpoint_release(void *checkpoint)
 static int none_found(const char *run, const char *folder, size_t n, cvn_err *err)
 {
     if (n || file_is_folder(folder))
-        return err_set(err, CVN_EIO, "'%s' holds no whole checkpoint%s", folder,
-                       n ? "; each one is damaged"
-                         : ": the run ended before its first; begin it anew");
+        return err_set(err, CVN_EIO, "'%s' has no complete checkpoint%s", folder,
+                       n ? "; all are corrupt"
+                         : ": the run ended before its first; start it again");
     if (file_has(run, MANIFEST_NAME))
         return err_set(err, CVN_EIO, "'%s' is a checkpoint; give the folder of its run", run);
     if (file_exists(run) && !file_is_folder(run))
-        return err_set(err, CVN_EIO, "'%s' is no run of caravan train: it is a file; give a folder",
-                       run);
+        return err_set(err, CVN_EIO,
+                       "'%s' is not a run of caravan train: it is a file; give a folder", run);
     int64_t *steps;
     bool inside = checkpoint_steps(run, &steps, &n, NULL) == CVN_OK && n > 0;
     free(steps);
     if (inside)
         return err_set(err, CVN_EIO,
-                       "'%s' holds the checkpoints of a run; give the folder of the run, which it "
-                       "is in",
+                       "'%s' is the checkpoints folder of a run; give the run folder above it",
                        run);
-    return err_set(err, CVN_EIO,
-                   "'%s' is no run of caravan train: there is no folder checkpoints in it", run);
+    return err_set(err, CVN_EIO, "'%s' is not a run of caravan train: it has no folder checkpoints",
+                   run);
 }
 
 int checkpoint_open_latest(Checkpoint *checkpoint, const char *run, Cluster *cluster,
@@ -149,8 +148,8 @@ static int check_tensor(const Checkpoint *checkpoint, const CheckpointTensor *te
     if (cvn_type_equal(&whole->type, type))
         return CVN_OK;
     return err_set(err, CVN_EFORMAT,
-                   "'%s': tensor '%s' is %s %s, but this run has it as %s %s; go on with the "
-                   "options that the run was begun with",
+                   "'%s': tensor '%s' is %s %s, but this run expects %s %s; resume with the "
+                   "options of the run",
                    checkpoint->folder, tensor->name, cvn_dtype_name(whole->type.dtype),
                    io_shape_text(whole->type.dim, whole->type.rank, have, sizeof have),
                    cvn_dtype_name(type->dtype),
@@ -188,10 +187,10 @@ int checkpoint_restore_counters(const Checkpoint *checkpoint, CheckpointState *s
         TRY(check_tensor(checkpoint, &state->tensor[i], err));
     const char *extra = find_extra(checkpoint, state);
     if (extra)
-        return err_set(err, CVN_EFORMAT,
-                       "'%s' has the tensor '%s', which this run does not; go on with the options "
-                       "that the run was begun with",
-                       checkpoint->folder, extra);
+        return err_set(
+            err, CVN_EFORMAT,
+            "'%s' has the tensor '%s', which this run does not; resume with the options of the run",
+            checkpoint->folder, extra);
     state->step = checkpoint->manifest.step;
     state->tokens = checkpoint->manifest.tokens;
     state->position = checkpoint->manifest.position;

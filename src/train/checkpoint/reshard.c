@@ -42,7 +42,7 @@ static int read_model(Reshape *r, cvn_err *err)
         return model_read(&r->model, folder, &r->arena, err);
     TRY(lora_config_read(&r->lora, &r->base, folder, &r->arena, err));
     if (!r->base)
-        return err_set(err, CVN_EINVAL, "'%s' does not say which model it adapts", folder);
+        return err_set(err, CVN_EINVAL, "'%s' does not name its base model", folder);
     TRY(io_open_model(&model, r->base, err));
     r->model = model_copy(model.desc, &r->arena);
     model_set_hf_pairs(r->model);

@@ -77,7 +77,7 @@ static int add_slice(CheckpointWholes *wholes, const char *path, const IoTensor 
         good = slice->dims[d] == part.region.count[d];
     if (!good || slice->n != region_elements(&part.region))
         return err_set(err, CVN_EFORMAT,
-                       "'%s': tensor '%s' is no slice of one that the manifest names", path,
+                       "'%s': tensor '%s' is not a slice of a tensor in the manifest", path,
                        slice->name);
     part.next = whole->part;
     whole->part = arena_copy(arena, &part, sizeof part);

@@ -30,7 +30,7 @@ bool token_file_is(const void *bytes, size_t n)
 static int check_header(const Header *h, const char *name, size_t n, cvn_err *err)
 {
     if (n < sizeof *h || !token_file_is(h->magic, sizeof h->magic))
-        return err_set(err, CVN_EFORMAT, "'%s' is no file of tokens: it has no header of %d bytes",
+        return err_set(err, CVN_EFORMAT, "'%s' is not a token file: it has no header of %d bytes",
                        name, TOKEN_FILE_HEADER);
     if (h->version != VERSION)
         return err_set(err, CVN_EUNSUPPORTED,
@@ -88,7 +88,7 @@ int token_file_parse(TokenFile *file, const char *name, const void *bytes, size_
         h.flags & FLAG_LEARN ? (const uint64_t *)(const void *)(at + ids + h.documents * 8) : NULL;
     file->sum = crc32c(0, at, n - sizeof h);
     if (h.flags & FLAG_SUM && h.sum != file->sum)
-        return err_set(err, CVN_EFORMAT, "'%s' does not have its checksum: it was damaged", name);
+        return err_set(err, CVN_EFORMAT, "'%s' is corrupt: its checksum is wrong", name);
     for (int64_t i = 0; file->document && i < file->n_documents; i++) {
         uint64_t least = i ? file->document[i - 1] + 1 : 0;
         if (file->document[i] < least || (i == 0 && file->document[0] > 0) ||
@@ -157,7 +157,7 @@ static int reserve(TokenWriter *writer, int64_t n_tokens, cvn_err *err)
     while (writer->n_words < words) {
         uint64_t *learn = heap_more(writer->learn, writer->n_words, sizeof *learn);
         if (!learn)
-            return err_set(err, CVN_EMEM, "no memory to mark what is learnt of %" PRId64 " tokens",
+            return err_set(err, CVN_EMEM, "no memory for the loss mask of %" PRId64 " tokens",
                            n_tokens);
         writer->learn = learn;
         writer->learn[writer->n_words++] = 0;

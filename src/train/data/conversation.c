@@ -85,9 +85,10 @@ static int find_marked(Document *document, const JinjaText *prompt, size_t i, cv
             TRY(add_span(document, run, err));
     return document->n > had
                ? CVN_OK
-               : err_set(err, CVN_EFORMAT,
-                         "message %zu: the chat template marks nothing of it by {%% generation %%}",
-                         i);
+               : err_set(
+                     err, CVN_EFORMAT,
+                     "message %zu: the chat template marks no part of it with {%% generation %%}",
+                     i);
 }
 
 /* What the answered text has more than the prompt, which may open more than is there (<think>), but nothing that a message
@@ -99,12 +100,12 @@ static int find_unmarked(Document *document, const JinjaText *prompt, size_t i, 
     if (begin < prompt->text.length &&
         memchr(prompt->mark.text + begin, JINJA_DATA, prompt->text.length - begin))
         return err_set(err, CVN_EFORMAT,
-                       "message %zu: the chat template writes the messages before an answer "
-                       "otherwise once it is there, so that the answer cannot be told from them; "
-                       "give a template with {%% generation %%} markers by --chat-template",
+                       "message %zu: the chat template renders the messages before an answer "
+                       "differently once the answer is there, so the answer cannot be located; "
+                       "give a template with {%% generation %%} markers with --chat-template",
                        i);
     if (begin == text->text.length)
-        return err_set(err, CVN_EFORMAT, "message %zu: the chat template writes nothing of it", i);
+        return err_set(err, CVN_EFORMAT, "message %zu: the chat template does not render it", i);
     return add_span(document, (Span){begin, text->text.length, false}, err);
 }
 
@@ -129,8 +130,8 @@ static bool writes(const JinjaText *text, size_t from, const char *what, size_t 
 static int refuse_lost(size_t i, const char *what, cvn_err *err)
 {
     return err_set(err, CVN_EFORMAT,
-                   "message %zu %s, which the chat template does not write; take it out, or give a "
-                   "template that writes it by --chat-template",
+                   "message %zu %s, which the chat template does not render; remove it, or give a "
+                   "template that does with --chat-template",
                    i, what);
 }
 
@@ -146,21 +147,21 @@ static int check_written(const JinjaText *text, size_t from, const json_t *messa
     for (size_t k = 0; k < sizeof reasoning / sizeof *reasoning; k++) {
         const json_t *thought = json_object_get(message, reasoning[k]);
         if (!writes(text, from, json_string_value(thought), json_string_length(thought)))
-            return refuse_lost(i, "has thoughts", err);
+            return refuse_lost(i, "has thinking text", err);
     }
     const char *end = content ? strstr(content, close) : NULL;
     const char *begin =
         end && strncmp(content, open, sizeof open - 1) == 0 ? content + sizeof open - 1 : content;
     if (end && !writes(text, from, begin, (size_t)(end - begin)))
-        return refuse_lost(i, "has thoughts", err);
+        return refuse_lost(i, "has thinking text", err);
     for (size_t k = 0; k < json_array_size(calls); k++) {
         const json_t *function = json_object_get(json_array_get(calls, k), "function");
         const json_t *name = json_object_get(function, "name");
         if (!writes(text, from, json_string_value(name), json_string_length(name)))
-            return refuse_lost(i, "calls a function", err);
+            return refuse_lost(i, "has a tool call", err);
     }
     if (json_array_size(calls) && !end && !writes(text, from, content, json_string_length(said)))
-        return refuse_lost(i, "speaks and calls a function", err);
+        return refuse_lost(i, "has text and a tool call", err);
     return CVN_OK;
 }
 
@@ -295,8 +296,8 @@ int conversation_encode(const ChatWriter *w, const json_t *record, EncodedUnit *
             answers++;
         }
     if (answers == 0)
-        return err_set(err, CVN_EFORMAT,
-                       "the conversation has no answer: no message of role \"assistant\" behind "
-                       "another");
+        return err_set(
+            err, CVN_EFORMAT,
+            "the conversation has no answer: no message of role \"assistant\" follows another");
     return emit(w, &document, out, err);
 }

@@ -23,7 +23,8 @@ static int open_files(TrainData *data, const SourceList *list, const DataOptions
         if (list->file[i].kind != SOURCE_TOKENS)
             continue;
         if (options->pairs)
-            return err_set(err, CVN_EFORMAT, "'%s' holds token ids, and pairs of answers are JSON",
+            return err_set(err, CVN_EFORMAT,
+                           "'%s' contains token ids, but preference pairs must be JSON",
                            list->file[i].path);
         DataFile *file = &data->file[data->n_files];
         file->path = arena_string(&data->arena, list->file[i].path);
@@ -103,7 +104,7 @@ static int open_sources(void *of, cvn_err *err)
         data->report.documents += file->tokens.n_documents;
         if (file->tokens.vocab > data->vocab)
             return err_set(err, CVN_EINVAL,
-                           "'%s' has ids of a vocabulary of %" PRId64
+                           "'%s' has token ids of a vocabulary of %" PRId64
                            ", and the model's has %" PRId32
                            "; tokenise with the tokenizer of the model",
                            file->path, file->tokens.vocab, data->vocab);
@@ -121,12 +122,12 @@ int data_open(TrainData **out, const DataOptions *options, cvn_err *err)
 {
     *out = NULL;
     if (options->n_paths == 0)
-        return err_set(err, CVN_EINVAL, "no data was named; give a file or a folder");
+        return err_set(err, CVN_EINVAL, "no training data were given; name a file or a folder");
     if (options->seq < 1 || options->seq > INT32_MAX)
         return err_set(err, CVN_EINVAL, "a sequence of %" PRId64 " tokens is none; give 1 or more",
                        options->seq);
     if (!(options->validation >= 0 && options->validation <= 0.5))
-        return err_set(err, CVN_EINVAL, "%g is no part of the data for validation; give 0 to 0.5",
+        return err_set(err, CVN_EINVAL, "the validation fraction is %g; give 0 to 0.5",
                        options->validation);
     if (options->separator && !options->separator[0])
         return err_set(err, CVN_EINVAL, "the separator of documents is empty; give some text");

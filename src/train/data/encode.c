@@ -85,7 +85,7 @@ static json_t *read_unit(const SourceUnit *unit, bool pairs, cvn_err *err)
         json_loadb(unit->text, unit->n, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &where);
     json_t *record = value ? record_read(value, pairs, err) : NULL;
     if (!value)
-        err_set(err, CVN_EFORMAT, "no JSON object: %s", where.text);
+        err_set(err, CVN_EFORMAT, "not a JSON object: %s", where.text);
     if (!record)
         err_prefix(err, "%s:%" PRId64, unit->file->path, unit->line);
     return record;
@@ -112,9 +112,10 @@ static int encode_pair(const DataEncoder *e, const json_t *pair, EncodedUnit *ou
     TRY(encode_one(e, json_object_get(pair, "chosen"), out, err));
     TRY(encode_one(e, json_object_get(pair, "rejected"), &other, err));
     if (out->end.n > 1 || other.end.n > 1)
-        return err_set(err, CVN_EFORMAT,
-                       "the chat template writes an earlier answer otherwise once another follows, "
-                       "so that this is no pair of single answers; make a pair of each of them");
+        return err_set(
+            err, CVN_EFORMAT,
+            "the chat template renders an earlier answer differently once another follows, so this "
+            "cannot be used as one preference pair; make a pair of each answer");
     out->end.n = 0;
     token_ids_add(&out->end, (int32_t)out->ids.n);
     for (size_t i = 0; i < other.ids.n; i++)
@@ -133,8 +134,8 @@ int data_encode(const DataEncoder *e, const SourceUnit *unit, EncodedUnit *out, 
     strbuf_clear(&out->learn);
     if (e->pairs && unit->file->kind == SOURCE_TEXT)
         return err_set(err, CVN_EFORMAT,
-                       "'%s' is text, and pairs of answers are JSON: {\"prompt\": …, \"chosen\": "
-                       "…, \"rejected\": …}",
+                       "'%s' is text, but preference pairs must be JSON: {\"prompt\": …, "
+                       "\"chosen\": …, \"rejected\": …}",
                        unit->file->path);
     if (unit->file->kind != SOURCE_TEXT) {
         json_auto_t *record = read_unit(unit, e->pairs, err);

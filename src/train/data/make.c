@@ -83,13 +83,12 @@ static int make_all(Maker *m, const SourceList *list, const DataOptions *options
         TRY(write_units(m, err));
         if (options->progress &&
             !options->progress(options->context, source_position(&m->reader), total))
-            return err_set(err, CVN_EINTERRUPTED, "interrupted while tokenising");
+            return err_set(err, CVN_EINTERRUPTED, "interrupted while tokenizing");
     } while (m->n);
     for (size_t i = 0; i < list->n; i++)
         TRY(source_unchanged(&list->file[i], err));
     if (m->writer.n_tokens == 0)
-        return err_set(err, CVN_EFORMAT, "'%s' has no text in it; give a file with text",
-                       list->file[0].path);
+        return err_set(err, CVN_EFORMAT, "'%s' has no text", list->file[0].path);
     return token_writer_commit(&m->writer, err);
 }
 
@@ -100,7 +99,7 @@ static int write_cache(const SourceList *list, const DataOptions *options, const
     int32_t vocab = tokenizer_vocab_size(options->tokenizer);
     SCOPED(scoped_free) Maker *m = calloc(1, sizeof *m);
     if (!m)
-        return err_set(err, CVN_EMEM, "no memory to tokenise");
+        return err_set(err, CVN_EMEM, "no memory to tokenize");
     m->writer.file.fd = -1;
     m->reader.list = list;
     m->reader.separator = options->separator ? options->separator : SOURCE_SEPARATOR;
@@ -118,7 +117,7 @@ static int write_cache(const SourceList *list, const DataOptions *options, const
     m->errors = calloc((size_t)threads, sizeof *m->errors);
     m->where = calloc((size_t)threads, sizeof *m->where);
     if (!code && (!m->unit || !m->encoded || !m->errors || !m->where))
-        code = err_set(&inner, CVN_EMEM, "no memory to tokenise");
+        code = err_set(&inner, CVN_EMEM, "no memory to tokenize");
     if (!code)
         code = token_writer_open(&m->writer, path, vocab, key, &inner);
     if (!code)
@@ -182,7 +181,7 @@ int data_make(TrainData *data, const SourceList *list, const DataOptions *option
     cvn_err inner = {0};
     int64_t total = 0, begin = clock_ns();
     if (!options->tokenizer)
-        return err_set(err, CVN_EINVAL, "'%s' is text, and there is no tokenizer for it; name one",
+        return err_set(err, CVN_EINVAL, "'%s' is text, but there is no tokenizer; give --tokenizer",
                        list->file[0].path);
     uint64_t key = key_of(list, options, &inner);
     if (inner.code)
@@ -193,10 +192,8 @@ int data_make(TrainData *data, const SourceList *list, const DataOptions *option
     else if (!folder && home && home[0])
         folder = arena_printf(&data->arena, "%s/.cache/caravan", home);
     if (!folder)
-        return err_set(
-            err, CVN_EINVAL,
-            "there is no place for the tokenised data: $HOME is not set; name a folder in "
-            "$XDG_CACHE_HOME");
+        return err_set(err, CVN_EINVAL,
+                       "no cache folder for tokenized data: $HOME is not set; set $XDG_CACHE_HOME");
     file->path = arena_printf(&data->arena, "%s/%016" PRIx64 ".tokens", folder, key);
     data->report.cache = file->path;
     if (file_exists(file->path) && token_file_open(&file->tokens, file->path, NULL) == CVN_OK) {
@@ -207,10 +204,9 @@ int data_make(TrainData *data, const SourceList *list, const DataOptions *option
     for (size_t i = 0; i < list->n; i++)
         total += list->file[i].kind == SOURCE_TOKENS ? 0 : list->file[i].size;
     if (make_folders(&data->arena, folder, &inner))
-        return err_set(
-            err, inner.code,
-            "there is no place for the tokenised data: %s; name a folder in $XDG_CACHE_HOME",
-            inner.message);
+        return err_set(err, inner.code,
+                       "no cache folder for tokenized data: %s; set $XDG_CACHE_HOME",
+                       inner.message);
     TRY(write_cache(list, options, file->path, key, total, err));
     TRY(token_file_open(&file->tokens, file->path, err));
     data->report.made = true;

@@ -36,8 +36,8 @@ static int share_block(TrainData *data, const double *weight, cvn_err *err)
     for (size_t i = 0; i < n; i++)
         if (data->share[i] == 0)
             return err_set(err, CVN_EINVAL,
-                           "%g is less than a thousandth of the weights' sum, %g; leave that data "
-                           "out or give it more",
+                           "%g is less than a thousandth of the sum of weights, %g; leave these "
+                           "data out or increase their weight",
                            weight[i], sum);
     return CVN_OK;
 }
@@ -54,8 +54,7 @@ int data_mix_open(TrainData *data, const DataOptions *options, cvn_err *err)
         return CVN_OK;
     if (weighted < n)
         return err_set(err, CVN_EINVAL,
-                       "some of the data have a weight (FILE=0.7) and some have none; give all "
-                       "of them one, or none");
+                       "either all or none of the data must have a weight (FILE=0.7)");
     data->part = arena_array(&data->arena, n, sizeof *data->part);
     data->share = arena_array(&data->arena, n, sizeof *data->share);
     data->order = rng_key(options->seed, "order of parts");
@@ -89,7 +88,7 @@ int data_held_open(TrainData *data, const DataOptions *options, cvn_err *err)
         return CVN_OK;
     if (options->validation > 0)
         return err_set(err, CVN_EINVAL,
-                       "validation is either a part of the data or a file of its own, not both");
+                       "validation is either a fraction of the data or a file, not both");
     held.paths = &options->held;
     held.n_paths = 1;
     held.held = NULL;

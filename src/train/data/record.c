@@ -71,9 +71,8 @@ static json_t *join_parts(const json_t *parts, cvn_err *err)
         const char *type = json_string_value(json_object_get(part, "type"));
         if (!json_is_string(text) || (type && strcmp(type, "text") != 0)) {
             strbuf_free(&joined);
-            err_set(err, CVN_EFORMAT,
-                    "part %zu of its content is of type \"%.40s\", and only text can be learnt", i,
-                    type ? type : "?");
+            err_set(err, CVN_EFORMAT, "content part %zu has type \"%.40s\"; only text is supported",
+                    i, type ? type : "?");
             return NULL;
         }
         add_string(&joined, text);
@@ -94,8 +93,8 @@ static json_t *read_call(const json_t *call, cvn_err *err)
     if (!json_is_string(json_object_get(function, "name")) || !json_is_object(object)) {
         json_decref(object);
         err_set(err, CVN_EFORMAT,
-                "its \"tool_calls\" have no \"function\" with \"name\" and \"arguments\", a JSON "
-                "object");
+                "a \"tool_calls\" entry has no \"function\" with \"name\" and \"arguments\", a "
+                "JSON object");
         return NULL;
     }
     json_t *made = json_copy((json_t *)(uintptr_t)call),
@@ -149,7 +148,7 @@ static json_t *read_sharegpt(const json_t *item, const char *from, cvn_err *err)
         return make_message(json_string(role), json_incref(value), err);
     err_set(err, CVN_EFORMAT,
             role ? "it has no string \"value\""
-                 : "it is from \"%.40s\"; human, gpt, system and tool are known",
+                 : "it is from \"%.40s\"; known are human, gpt, system and tool",
             from);
     return NULL;
 }
@@ -258,10 +257,10 @@ static int read_tools(const json_t *value, json_t **tools, cvn_err *err)
     bool right = json_is_array(*tools);
     for (size_t i = 0; i < json_array_size(*tools); i++)
         right &= json_is_object(json_array_get(*tools, i));
-    return right ? CVN_OK
-                 : err_set(err, CVN_EFORMAT,
-                           "\"tools\" must be a list of descriptions of functions, {\"type\": "
-                           "\"function\", \"function\": {…}}");
+    return right
+               ? CVN_OK
+               : err_set(err, CVN_EFORMAT,
+                         "\"tools\" must be a list of {\"type\": \"function\", \"function\": {…}}");
 }
 
 static json_t *read_conversation(json_t *value, Shape shape, cvn_err *err)
@@ -284,7 +283,7 @@ static json_t *read_conversation(json_t *value, Shape shape, cvn_err *err)
         const char *key = shape == SHAPE_MESSAGES ? "messages" : "conversations";
         const json_t *list = shape == SHAPE_LIST ? value : json_object_get(value, key);
         if (json_array_size(list) == 0)
-            code = err_set(err, CVN_EFORMAT, "\"%s\" is empty; take the record out", key);
+            code = err_set(err, CVN_EFORMAT, "\"%s\" is empty; remove the record", key);
         else
             code = add_messages(messages, list, false, err);
     }
@@ -306,7 +305,7 @@ static json_t *read_one(json_t *value, Shape shape, cvn_err *err)
     if (shape == SHAPE_NONE) {
         bool message = json_object_get(value, "role") || json_object_get(value, "from");
         err_set(err, CVN_EFORMAT, "%s",
-                message ? "this is a message alone; a conversation is {\"messages\": […]}"
+                message ? "this is a single message; a conversation is {\"messages\": […]}"
                         : "this is neither a text nor a conversation; give {\"text\": …}, "
                           "{\"messages\": […]}, {\"conversations\": […]}, {\"instruction\": …, "
                           "\"output\": …} or {\"prompt\": …, \"completion\": …}");
@@ -415,10 +414,11 @@ json_t *record_read(json_t *value, bool pairs, cvn_err *err)
         return read_pair(value, err);
     if (!pairs && shape != SHAPE_PAIR)
         return read_one(value, shape, err);
-    err_set(err, CVN_EFORMAT, "%s",
-            pairs ? "this is no pair of answers; give {\"prompt\": …, \"chosen\": …, "
-                    "\"rejected\": …}"
-                  : "this is a pair of answers, from which caravan train --dpo learns");
+    err_set(
+        err, CVN_EFORMAT, "%s",
+        pairs
+            ? "this is not a preference pair; give {\"prompt\": …, \"chosen\": …, \"rejected\": …}"
+            : "this is a preference pair; use caravan train --dpo");
     return NULL;
 }
 

@@ -274,7 +274,7 @@ int data_fill(const TrainData *data, DataSplit split, int64_t first, int64_t n, 
         return err_set(err, CVN_EINVAL, "there are no rows %" PRId64 " to %" PRId64, first,
                        first + (n - 1));
     if (rows->n == 0 && n > 0)
-        return err_set(err, CVN_EINVAL, "no data was held back for validation");
+        return err_set(err, CVN_EINVAL, "there are no validation data");
     for (int64_t i = 0; i < n; i++) {
         const DataPlace at = data_place(data, split, first + i);
         Row row = {tokens + i * data->seq, targets + i * data->seq,

@@ -93,13 +93,12 @@ static int add_file(SourceList *list, const char *path, bool named, cvn_err *err
                    : err_set(err, CVN_EIO, "cannot read '%s': %s", path, strerror(errno));
     if (!S_ISREG(info.st_mode))
         return err_set(err, CVN_EIO,
-                       "'%s' is no regular file, and data are read more than once; write them into "
-                       "a file first",
+                       "'%s' is not a regular file, and training data are read more than once; "
+                       "write them to a file first",
                        path);
     TRY(file_map(&map, path, err));
     if (map.size == 0)
-        return named ? err_set(err, CVN_EFORMAT, "'%s' is empty; give a file with text", path)
-                     : CVN_OK;
+        return named ? err_set(err, CVN_EFORMAT, "'%s' is empty", path) : CVN_OK;
     SourceFile file = {.path = strdup(path),
                        .kind = kind_of(path, &map, named),
                        .size = info.st_size,
@@ -131,12 +130,12 @@ static int add_path(SourceList *list, const char *path, int depth, cvn_err *err)
     if (strcmp(path, "-") == 0)
         return err_set(err, CVN_EIO,
                        "standard input cannot be training data, which are read more than once; "
-                       "write them into a file first");
+                       "write them to a file first");
     if (!file_is_folder(path))
         return add_file(list, path, depth == 0, err);
     if (depth > MAX_DEPTH)
         return err_set(err, CVN_EIO,
-                       "'%s' is deeper than %d folders; is there a link that leads back?", path,
+                       "'%s' is nested more than %d folders deep; is there a cyclic link?", path,
                        MAX_DEPTH);
     int n = scandir(path, &entry, shown, by_name), code = CVN_OK;
     if (n < 0)
@@ -172,8 +171,8 @@ int source_list(SourceList *list, const char *const *paths, size_t n, cvn_err *e
     for (size_t i = 0; i < n && !code; i++)
         code = add_path(list, source_path(paths[i], NULL).text, 0, err);
     if (!code && list->n == 0)
-        code = n ? err_set(err, CVN_EFORMAT, "'%s' has no file with text in it", paths[0])
-                 : err_set(err, CVN_EINVAL, "no data was named; give a file or a folder");
+        code = n ? err_set(err, CVN_EFORMAT, "'%s' has no text files", paths[0])
+                 : err_set(err, CVN_EINVAL, "no training data were given; name a file or a folder");
     if (code)
         source_list_free(list);
     return code;
@@ -191,11 +190,11 @@ int source_unchanged(const SourceFile *file, cvn_err *err)
 {
     struct stat info;
     if (stat(file->path, &info) != 0)
-        return err_set(err, CVN_EIO, "'%s' was taken away while it was tokenised: %s", file->path,
+        return err_set(err, CVN_EIO, "'%s' was removed while it was tokenized: %s", file->path,
                        strerror(errno));
     if (info.st_size != file->size || modified(&info) != file->modified)
         return err_set(err, CVN_EIO,
-                       "'%s' was changed while it was tokenised; start again when it is complete",
+                       "'%s' was changed while it was tokenized; start again when it is complete",
                        file->path);
     return CVN_OK;
 }

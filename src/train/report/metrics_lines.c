@@ -43,7 +43,7 @@ int step_lines_open(StepLines *lines, const char *run, const char *name, int64_t
         return err_set(err, CVN_EIO, "cannot open '%s' for writing: %s", path, strerror(errno));
     int code = read_lines(path, step, each, context, &end, err);
     if (code == CVN_OK && ftruncate(lines->fd, (off_t)end) != 0)
-        code = err_set(err, CVN_EIO, "cannot cut '%s' to the steps that are kept: %s", path,
+        code = err_set(err, CVN_EIO, "cannot truncate '%s' to the resumed step: %s", path,
                        strerror(errno));
     if (code != CVN_OK)
         step_lines_close(lines);

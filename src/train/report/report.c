@@ -61,7 +61,7 @@ static const Chart charts[] = {
      .from_zero = true},
     {"Tokens per second", "", offsetof(MetricsRow, tokens_per_second), 0, NULL, .smooth = true,
      .from_zero = true},
-    {"Model FLOPs utilisation", "of the measured matrix peak", offsetof(MetricsRow, mfu), 0, NULL,
+    {"Model FLOPs utilization", "of the measured matrix peak", offsetof(MetricsRow, mfu), 0, NULL,
      .smooth = true, .from_zero = true, .percent = true},
 };
 
@@ -153,7 +153,7 @@ static void put_tiles(StrBuf *out, const Report *report)
     put_tile(out, recent(metrics, offsetof(MetricsRow, tokens_per_second)), chart_number,
              "tokens per second");
     put_tile(out, recent(metrics, offsetof(MetricsRow, mfu)), put_percent,
-             "model FLOPs utilisation");
+             "model FLOPs utilization");
     put_tile(out, seconds, put_duration, "training time");
     strbuf_puts(out, "</div>\n");
 }
