@@ -155,5 +155,16 @@ while IFS= read -r hit; do
     error "$hit"
 done < <(grep -E '^(src|include)/' "$code" >"$code.d"; awk -f tools/order.awk "$code.d" "$code.d")
 
+# 13. Words that once made help, messages and pages hard to read do not come back (docs/GLOSSARY.md has those to use): in strings
+# of the code, and in headings of the pages, which name things.
+odd='(?<!here )\b(is|are) no (?!longer|more\b)[a-z]|(?<!here )\bis none of\b|\b(is|are) wanted\b|\blooks? (at it|for the end)|\bgo on (from|with)\b|\blet only\b'
+odd+='|\bcarried out\b|\bmost (texts|tokens|threads|bytes|memory|connections|positions)\b|\bis said to be\b|\bto be had\b|\btake another one\b|\bwas asked for\b|\bwhose it is\b'
+while IFS= read -r hit; do
+    error "$hit  <- say it in the field's words (docs/GLOSSARY.md, CONTRIBUTING.md)"
+done < <(printf '%s\n' "${sources[@]}" | grep '^src/' | xargs -d '\n' grep -nP "^(?!\s*(\*|/\*)).*\"[^\"]*($odd)[^\"]*\"" /dev/null)
+while IFS= read -r hit; do
+    error "$hit  <- a heading names a thing"
+done < <(grep -nE '^#+ (Who|What|Whether|Where|Which|Why|When|Beside|Behind|The end)\b' README.md docs/*.md)
+
 echo "check: $errors errors, $warnings warnings"
 [ "$errors" = 0 ]
