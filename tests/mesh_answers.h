@@ -56,7 +56,7 @@ static inline int answers_ask(const Question *q, const char *mesh, const char *l
 {
     cvn_model *model = answers_model(q->variant, q->quantize);
     cvn_engine *engine = NULL;
-    cvn_engine_options options = {.rows = q->rows,
+    cvn_engine_options options = {.slots = q->rows,
                                   .threads = 1,
                                   .scoring = true,
                                   .context = 64,

@@ -53,14 +53,14 @@ static inline ServerOptions usual_options(void)
 static inline void make_server(Running *r, const ServerOptions *options)
 {
     *r = (Running){0};
-    const cvn_engine_options engine = {.rows = ROWS,
+    const cvn_engine_options engine = {.slots = ROWS,
                                        .context = server_context,
                                        .threads = 1,
                                        .sampling = true,
                                        .filters = true,
                                        .penalties = true,
                                        .reuse = true,
-                                       .adjust = true,
+                                       .logits_processors = true,
                                        .scoring = true,
                                        .n_buckets = 2,
                                        .bucket = {16, 64}};

@@ -32,7 +32,7 @@ static cvn_model *open_model(const char *path, const char *quantize, cvn_dtype d
 
 static int try_engine(const cvn_model *model, const Run *run, cvn_engine **e, cvn_err *err)
 {
-    const cvn_engine_options options = {.rows = 2,
+    const cvn_engine_options options = {.slots = 2,
                                         .context = 128,
                                         .threads = 1,
                                         .scoring = true,

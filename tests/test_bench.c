@@ -39,7 +39,7 @@ static void a_synthetic_model_runs_and_is_measured(void **state)
         cvn_model *model;
         cvn_engine *engine;
         must(model_synthetic(config, b ? CVN_BF16 : CVN_F32, &model, &err), &err);
-        cvn_engine_options options = {.rows = 2, .threads = 2};
+        cvn_engine_options options = {.slots = 2, .threads = 2};
         must(cvn_engine_new(model, &options, &engine, &err), &err);
         BenchFigure prefill = {0}, decode = {0};
         must(bench_prefill(engine, 130, 3, &prefill, &err), &err);

@@ -268,7 +268,7 @@ static void score(const char *quantize, const char *activations, const char *mes
     cvn_engine *engine;
     cvn_model_options open = {.dtype = dtype, .quantize = quantize, .no_tokenizer = true};
     cvn_engine_options options = {.threads = 1,
-                                  .rows = 1,
+                                  .slots = 1,
                                   .scoring = true,
                                   .activations = activations,
                                   .mesh = mesh,
@@ -358,7 +358,7 @@ static void a_scale_that_is_no_number_is_warned_of(void **state)
     memcpy(file.data + (t->data - io.map->data) + t->block->bytes, "\x00\x7e", 2);
     io_close_model(&io);
     assert_int_equal(file_write(path, file.data, file.n, NULL), CVN_OK);
-    cvn_engine_options options = {.threads = 1, .rows = 1};
+    cvn_engine_options options = {.threads = 1, .slots = 1};
     must(cvn_model_open(path, &(cvn_model_options){.dtype = CVN_BF16, .no_tokenizer = true}, &model,
                         &err),
          &err);

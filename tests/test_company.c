@@ -5,7 +5,7 @@
  */
 #include "adapter_make.h"
 #include "scratch.h"
-#include "serve/guess.h"
+#include "serve/speculate.h"
 #include "splitmix.h"
 #include "unit.h"
 
@@ -57,9 +57,9 @@ static int foretell(void *context, int row, int32_t *guess)
 {
     uint64_t *random = context;
     const Text *t = company->job[row]->listener.context, *is = &alone[t - beside];
-    for (int i = 0; i < GUESS_MOST; i++)
+    for (int i = 0; i < DRAFT_MOST; i++)
         guess[i] = splitmix(random) % 6 && t->n + i < is->n ? is->token[t->n + i] : i;
-    return (int)(splitmix(random) % (GUESS_MOST + 1));
+    return (int)(splitmix(random) % (DRAFT_MOST + 1));
 }
 
 typedef struct Kind {
@@ -86,10 +86,10 @@ static cvn_engine *new_engine(const cvn_model *model, const Kind *k)
     cvn_engine *e = NULL;
     const char *folder[ADAPTERS];
     make_adapters(model, folder);
-    const cvn_engine_options options = {.rows = k->rows,
+    const cvn_engine_options options = {.slots = k->rows,
                                         .context = CONTEXT,
                                         .threads = 1,
-                                        .adjust = true,
+                                        .logits_processors = true,
                                         .penalties = true,
                                         .kv_cache = k->kv,
                                         .reuse = k->reuse,
@@ -180,8 +180,8 @@ static void company_changes_no_bit(const Kind *k)
     company = new_engine(model, k);
     uint64_t random = 23;
     if (k->guesses) {
-        company->guesser->from = foretell;
-        company->guesser->context = &random;
+        company->speculation->from = foretell;
+        company->speculation->context = &random;
     }
     memset(beside, 0, (size_t)n_requests * sizeof *beside);
     for (int i = 0; i < n_requests; i++) {

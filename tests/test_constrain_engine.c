@@ -1,7 +1,7 @@
 /* Texts under constraints, as an engine writes them: whatever its logits are, what comes out is what was asked for. */
 #include "caravan/constrain.h"
 
-#include "serve/guess.h"
+#include "serve/speculate.h"
 #include "shell.h"
 
 enum { MOST = 400, N_PROMPT = 5, VOCAB = 512 };
@@ -30,16 +30,16 @@ static void end(void *context, int id, const cvn_result *result)
     t->result = *result;
 }
 
-static cvn_engine *new_engine(const cvn_model *of, int rows, bool adjust)
+static cvn_engine *new_engine(const cvn_model *of, int rows, bool processors)
 {
     cvn_err err = {0};
     cvn_engine *e = NULL;
-    const cvn_engine_options options = {.rows = rows,
+    const cvn_engine_options options = {.slots = rows,
                                         .context = MOST + N_PROMPT,
                                         .threads = 1,
                                         .penalties = true,
                                         .sampling = true,
-                                        .adjust = adjust,
+                                        .logits_processors = processors,
                                         .speculate = rows > 1 ? "lookup" : NULL,
                                         .eos_interval = 3,
                                         .n_buckets = 1,
@@ -119,9 +119,9 @@ static int foretell(void *context, int row, int32_t *guess)
 {
     const Text *t = three->job[row]->listener.context, *is = &plain[t - said];
     (void)context;
-    for (int i = 0; i < GUESS_MOST; i++)
+    for (int i = 0; i < DRAFT_MOST; i++)
         guess[i] = t->n + i < is->n - 2 ? is->token[t->n + i] : 100 + i;
-    return GUESS_MOST;
+    return DRAFT_MOST;
 }
 
 static void texts_fulfil_what_is_asked_of_their_row(void **state)
@@ -131,7 +131,7 @@ static void texts_fulfil_what_is_asked_of_their_row(void **state)
     int ended = 0;
     cvn_engine *one = new_engine(model, 1, true);
     three = new_engine(model, 3, true);
-    three->guesser->from = foretell;
+    three->speculation->from = foretell;
     for (int i = 0; i < ASKED; i++)
         c[i] = constraint_of(asked[i]);
     for (int i = 0; i < TEXTS; i++) {
@@ -184,7 +184,7 @@ static void what_is_forced_is_not_drawn_one_by_one(void **state)
     cvn_constraint *c[2];
     for (int rows = 1; rows <= 2; rows++) {
         cvn_engine *with = new_engine(model, rows, true), *without = new_engine(model, rows, true);
-        without->guesser->from = guess_nothing;
+        without->speculation->from = guess_nothing;
         for (int i = 0; i < 2; i++)
             c[i] = constraint_of(texts[i]);
         for (int i = 0; i < N; i++) {
@@ -360,7 +360,7 @@ static void what_cannot_be_done_is_refused(void **state)
     cvn_engine *without = new_engine(model, 1, false), *wordless = new_engine(bare, 1, true);
     cvn_err err = {0};
     assert_int_equal(cvn_engine_submit(without, &request, NULL, NULL, &err), CVN_EINVAL);
-    assert_non_null(strstr(err.message, "options.adjust"));
+    assert_non_null(strstr(err.message, "options.logits_processors"));
     err = (cvn_err){0};
     assert_int_equal(cvn_engine_submit(wordless, &request, NULL, NULL, &err), CVN_EINVAL);
     assert_non_null(strstr(err.message, "tokenizer"));

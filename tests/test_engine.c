@@ -115,9 +115,9 @@ static void a_batch_gives_what_each_gives_alone(void **state)
                                                  .top_p = r % 3 == 2 ? 0.9f : 1,
                                                  .top_k = r % 3 == 2 ? 40 : 0,
                                                  .seed = (uint64_t)r};
-    cvn_engine_options options = {.sampling = true, .filters = true, .rows = 1};
+    cvn_engine_options options = {.sampling = true, .filters = true, .slots = 1};
     cvn_engine *alone = new_engine(model, options);
-    options.rows = 3;
+    options.slots = 3;
     options.eos_interval = 4;
     cvn_engine *batch = new_engine(model, options);
     static Texts one, all;
@@ -145,7 +145,7 @@ static void seeds_differ_and_repeat(void **state)
         request[r].sampling =
             (cvn_sampling){.temperature = 1.5f, .top_p = 1, .seed = r == 1 ? 9 : 8};
     }
-    cvn_engine *e = new_engine(model, (cvn_engine_options){.sampling = true, .rows = 2});
+    cvn_engine *e = new_engine(model, (cvn_engine_options){.sampling = true, .slots = 2});
     static Texts t;
     generate(e, request, 3, &t);
     assert_same_text(&t, 0, &t, 2, "same seed");
@@ -201,25 +201,25 @@ static void a_long_prompt_compiles_nothing_and_runs_as_planned(void **state)
     cvn_engine_stats after = cvn_engine_get_stats(e);
     assert_int_equal(whole.n[0], 256);
     assert_int_equal(after.compilations, before.compilations);
-    /* 1500 = 512 + 512 + 476; the first token comes with the last section. */
+    /* 1500 = 512 + 512 + 476; the first token comes with the last chunk. */
     assert_int_equal(after.prefills - before.prefills, 3);
     assert_int_equal(after.decodes - before.decodes, 255);
     /* The cache was updated in place. */
     assert_ptr_equal(engine_output(&e->decode[0], ROLE_CACHE), k0);
     assert_ptr_equal(buffer_address(&e->rt, runtime_buffer(&e->rt, ROLE_CACHE, 0), 0), k0);
 
-    /* The same in small sections, and token by token. */
+    /* The same in small chunks, and token by token. */
     static const int64_t buckets[] = {100, 1};
     for (int i = 0; i < 2; i++) {
         cvn_engine_options options = cvn_engine_defaults();
         options.n_buckets = 1;
         options.bucket[0] = buckets[i];
-        cvn_engine *sections = new_engine(model, options);
-        generate(sections, &request, 1, &other);
-        assert_same_text(&other, 0, &whole, 0, "sections");
-        assert_int_equal(cvn_engine_get_stats(sections).prefills,
+        cvn_engine *chunks = new_engine(model, options);
+        generate(chunks, &request, 1, &other);
+        assert_same_text(&other, 0, &whole, 0, "chunks");
+        assert_int_equal(cvn_engine_get_stats(chunks).prefills,
                          (1500 + buckets[i] - 1) / buckets[i]);
-        cvn_engine_free(sections, NULL);
+        cvn_engine_free(chunks, NULL);
     }
     cvn_engine_free(e, NULL);
     cvn_model_free(model);
@@ -234,7 +234,7 @@ static void scores_do_not_depend_on_sections(void **state)
     static int32_t token[200], best_a[200], best_b[200];
     for (int i = 0; i < 200; i++)
         token[i] = (i * 13 + i / 7) % 259;
-    cvn_engine_options options = {.rows = 1, .scoring = true, .no_generation = true};
+    cvn_engine_options options = {.slots = 1, .scoring = true, .no_generation = true};
     cvn_engine *e = new_engine(model, options);
     options.n_buckets = 1;
     options.bucket[0] = 7;
@@ -260,7 +260,7 @@ static void scoring_is_interrupted(void **state)
     int32_t argmax[3];
     volatile int flag = 1;
     cvn_engine *e =
-        new_engine(model, (cvn_engine_options){.rows = 1, .scoring = true, .no_generation = true});
+        new_engine(model, (cvn_engine_options){.slots = 1, .scoring = true, .no_generation = true});
     cvn_engine_watch(e, &flag);
     assert_int_equal(cvn_engine_score(e, token, 3, logprob, argmax, NULL), CVN_EINTERRUPTED);
     flag = 0;
@@ -276,7 +276,7 @@ static void end_tokens_end_a_text_and_waste_little(void **state)
     static int32_t prompt[8][64];
     cvn_request request[8];
     make_requests(request, 8, prompt, cvn_model_vocab(model), 60);
-    cvn_engine_options options = {.rows = 3, .sampling = true};
+    cvn_engine_options options = {.slots = 3, .sampling = true};
     for (int r = 0; r < 8; r++)
         request[r].sampling = (cvn_sampling){.temperature = 1, .top_p = 1, .seed = (uint64_t)r};
     static Texts full, once, tens;
@@ -314,7 +314,7 @@ static void the_context_is_filled_to_the_last_position(void **state)
 {
     (void)state;
     cvn_model *model = open_tiny("tied");
-    cvn_engine *e = new_engine(model, (cvn_engine_options){.rows = 1, .context = 50});
+    cvn_engine *e = new_engine(model, (cvn_engine_options){.slots = 1, .context = 50});
     static int32_t prompt[1][64];
     cvn_request request;
     make_requests(&request, 1, prompt, cvn_model_vocab(model), 200);
@@ -342,7 +342,7 @@ static void bad_requests_are_refused(void **state)
 {
     (void)state;
     cvn_model *model = open_tiny("mqa");
-    cvn_engine *e = new_engine(model, (cvn_engine_options){.rows = 2, .context = 64});
+    cvn_engine *e = new_engine(model, (cvn_engine_options){.slots = 2, .context = 64});
     int32_t prompt[80] = {0};
     cvn_result result;
     cvn_request request = {.prompt = prompt,
@@ -381,9 +381,9 @@ static void bad_requests_are_refused(void **state)
     assert_int_equal(result.n_tokens, 5);
     cvn_engine_free(e, NULL);
     err = (cvn_err){0};
-    cvn_engine_options options = {.rows = 1, .memory_limit = 1000};
+    cvn_engine_options options = {.slots = 1, .memory_limit = 1000};
     assert_refused(cvn_engine_new(model, &options, &e, &err), &err, "the limit is");
-    options = (cvn_engine_options){.rows = 1, .context = 100000};
+    options = (cvn_engine_options){.slots = 1, .context = 100000};
     err = (cvn_err){0};
     assert_refused(cvn_engine_new(model, &options, &e, &err), &err, "the model has 256");
     cvn_model_free(model);
@@ -418,7 +418,7 @@ static void options_may_be_left_out_and_errors_unread(void **state)
     assert_int_equal(cvn_engine_generate(e, &request, 1, NULL, NULL, NULL, &result, NULL),
                      CVN_EINVAL);
     cvn_engine_free(e, NULL);
-    assert_int_equal(cvn_engine_new(model, &(cvn_engine_options){.rows = -1}, &e, NULL),
+    assert_int_equal(cvn_engine_new(model, &(cvn_engine_options){.slots = -1}, &e, NULL),
                      CVN_EINVAL);
     assert_null(e);
     cvn_model_free(model);
@@ -444,7 +444,7 @@ static void scores_equal_transformers(void **state)
             char path[512];
             snprintf(path, sizeof path, "%s/llama/%s", CVN_TEST_DATA, llama_variants[i]);
             cvn_model *model = open_model(path, b ? CVN_BF16 : CVN_F32);
-            cvn_engine *e = new_engine(model, (cvn_engine_options){.rows = 1,
+            cvn_engine *e = new_engine(model, (cvn_engine_options){.slots = 1,
                                                                    .context = f.n_tokens,
                                                                    .scoring = true,
                                                                    .no_generation = true});
@@ -500,7 +500,7 @@ static void the_trained_model_says_what_it_said_elsewhere(void **state)
         char path[512];
         snprintf(path, sizeof path, "%s/checkpoints/%s", CVN_SHARED_DATA, checkpoints[m]);
         cvn_model *model = open_model(path, CVN_F32);
-        cvn_engine *e = new_engine(model, (cvn_engine_options){.rows = 1, .scoring = true});
+        cvn_engine *e = new_engine(model, (cvn_engine_options){.slots = 1, .scoring = true});
         size_t i;
         json_t *c;
         json_array_foreach(json_object_get(json, "cases"), i, c)
@@ -559,7 +559,7 @@ static void a_bf16_checkpoint_scores_as_elsewhere(void **state)
         double worst = 0;
         cvn_model *model = open_model(path, b ? CVN_BF16 : CVN_F32);
         cvn_engine *e = new_engine(
-            model, (cvn_engine_options){.rows = 1, .scoring = true, .no_generation = true});
+            model, (cvn_engine_options){.slots = 1, .scoring = true, .no_generation = true});
         float logprob[40];
         int32_t argmax[40];
         assert_int_equal(cvn_engine_score(e, token, 40, logprob, argmax, NULL), CVN_OK);
@@ -588,7 +588,7 @@ static void bf16_stays_near_f32_on_the_trained_model(void **state)
     for (int b = 0; b < 2; b++) {
         cvn_model *model = open_model(path, b ? CVN_BF16 : CVN_F32);
         cvn_engine *e = new_engine(
-            model, (cvn_engine_options){.rows = 1, .scoring = true, .no_generation = true});
+            model, (cvn_engine_options){.slots = 1, .scoring = true, .no_generation = true});
         assert_int_equal(cvn_engine_score(e, prompt, n, logprob[b], argmax, NULL), CVN_OK);
         cvn_engine_free(e, NULL);
         cvn_model_free(model);

@@ -134,7 +134,7 @@ static void check_scores(const char *path, const char *variant, bool int8, doubl
     cvn_engine *e = NULL;
     const cvn_model_options options = {.dtype = CVN_F32, .no_tokenizer = true};
     fixture_open(&f, variant, CVN_F32);
-    const cvn_engine_options engine = {.rows = 1,
+    const cvn_engine_options engine = {.slots = 1,
                                        .threads = 1,
                                        .context = f.n_tokens,
                                        .kv_cache = int8 ? "int8" : NULL,

@@ -261,7 +261,7 @@ static cvn_engine *open_engine(const char *folder, const cvn_model_options *opti
     cvn_engine *e;
     cvn_model_options no_text = *options;
     no_text.no_tokenizer = true;
-    cvn_engine_options engine = {.rows = 1,
+    cvn_engine_options engine = {.slots = 1,
                                  .context = 64,
                                  .threads = 2,
                                  .scoring = true,

@@ -102,8 +102,8 @@ static void scores_are_near_those_of_floats(void **state)
             float whole[N_TOKENS], eight[N_TOKENS];
             double mean = 0;
             cvn_model *model = open_tiny(variants[v], dtypes[d]);
-            score(model, (cvn_engine_options){.rows = 1}, whole);
-            score(model, (cvn_engine_options){.rows = 1, .kv_cache = "int8"}, eight);
+            score(model, (cvn_engine_options){.slots = 1}, whole);
+            score(model, (cvn_engine_options){.slots = 1, .kv_cache = "int8"}, eight);
             for (int i = 0; i < N_TOKENS; i++)
                 mean += fabs((double)whole[i] - (double)eight[i]) / N_TOKENS;
             if (!(mean > 0 && mean < 0.06))
@@ -118,9 +118,9 @@ static void a_batch_gives_what_each_gives_alone(void **state)
     static int32_t prompt[N_TEXTS][N_TOKENS];
     cvn_request request[N_TEXTS];
     make_requests(request, prompt, cvn_model_vocab(model));
-    cvn_engine *batch = new_engine(model, (cvn_engine_options){.rows = 3, .kv_cache = "int8"});
+    cvn_engine *batch = new_engine(model, (cvn_engine_options){.slots = 3, .kv_cache = "int8"});
     cvn_engine *alone =
-        new_engine(model, (cvn_engine_options){.rows = 1, .kv_cache = "int8", .threads = 1});
+        new_engine(model, (cvn_engine_options){.slots = 1, .kv_cache = "int8", .threads = 1});
     static Texts all, one;
     generate(batch, request, N_TEXTS, &all);
     for (int r = 0; r < N_TEXTS; r++) {
@@ -138,7 +138,7 @@ static void a_dialog_that_is_rolled_back_is_as_if_new(void **state)
 {
     cvn_err err = {0};
     cvn_model *model = open_tiny("gqa", CVN_F32);
-    cvn_engine_options options = {.rows = 2, .kv_cache = "int8"};
+    cvn_engine_options options = {.slots = 2, .kv_cache = "int8"};
     cvn_engine *kept = new_engine(model, options), *fresh = new_engine(model, options);
     cvn_session *s = NULL;
     int32_t token[N_TOKENS];
@@ -170,11 +170,11 @@ static void meshes_divide_it(void **state)
     static const char *const meshes[] = {"model=2", "data=2,model=2"};
     cvn_model *whole = open_tiny("gqa", CVN_F32), *parts = open_tiny("gqa", CVN_F32);
     float want[N_TOKENS], got[N_TOKENS];
-    score(whole, (cvn_engine_options){.rows = 2, .kv_cache = "int8"}, want);
+    score(whole, (cvn_engine_options){.slots = 2, .kv_cache = "int8"}, want);
     for (int m = 0; m < 2; m++) {
         score(parts,
               (cvn_engine_options){
-                  .rows = 2, .threads = 1, .kv_cache = "int8", .mesh = meshes[m], .layout = "2d"},
+                  .slots = 2, .threads = 1, .kv_cache = "int8", .mesh = meshes[m], .layout = "2d"},
               got);
         for (int i = 0; i < N_TOKENS; i++)
             if (!(fabsf(got[i] - want[i]) <
@@ -192,7 +192,7 @@ static void it_weighs_what_is_said(void **state)
     cvn_model *model = open_tiny("gqa", CVN_BF16);
     const Model *c = model->io.desc;
     const ModelShape s = model_shape(c);
-    cvn_engine *e = new_engine(model, (cvn_engine_options){.rows = 3, .kv_cache = "int8"});
+    cvn_engine *e = new_engine(model, (cvn_engine_options){.slots = 3, .kv_cache = "int8"});
     int64_t bytes = kv_cache_bytes(c, 3, 64 + 16, CVN_I8);
     assert_int_equal(bytes, 2 * s.layers * s.kv_heads * 3 * 80 * (s.head_dim + 2));
     cvn_engine_stats stats = cvn_engine_get_stats(e);
@@ -209,8 +209,8 @@ static void prompts_in_8_bits_score_nearly_alike(void **state)
         float whole[N_TOKENS], eight[N_TOKENS];
         double mean = 0;
         cvn_model *model = open_quantized(variants[v], "int8");
-        score(model, (cvn_engine_options){.rows = 1}, whole);
-        score(model, (cvn_engine_options){.rows = 1, .activations = "int8"}, eight);
+        score(model, (cvn_engine_options){.slots = 1}, whole);
+        score(model, (cvn_engine_options){.slots = 1, .activations = "int8"}, eight);
         for (int i = 0; i < N_TOKENS; i++)
             mean += fabs((double)whole[i] - (double)eight[i]) / N_TOKENS;
         if (!(mean > 0 && mean < 0.06))
@@ -224,10 +224,10 @@ static void prompts_in_8_bits_are_the_same_in_a_batch(void **state)
     cvn_model *model = open_quantized("gqa", "int8");
     static int32_t prompt[N_TEXTS][N_TOKENS];
     cvn_request request[N_TEXTS];
-    cvn_engine_options options = {.rows = 3, .kv_cache = "int8", .activations = "int8"};
+    cvn_engine_options options = {.slots = 3, .kv_cache = "int8", .activations = "int8"};
     make_requests(request, prompt, cvn_model_vocab(model));
     cvn_engine *batch = new_engine(model, options);
-    options.rows = options.threads = 1;
+    options.slots = options.threads = 1;
     cvn_engine *alone = new_engine(model, options);
     static Texts all, one;
     generate(batch, request, N_TEXTS, &all);
@@ -245,11 +245,11 @@ static void other_names_are_refused(void **state)
     cvn_err err = {0};
     cvn_engine *engine = NULL;
     cvn_model *model = open_tiny("mha", CVN_F32);
-    cvn_engine_options options = {.rows = 1, .kv_cache = "int4"};
+    cvn_engine_options options = {.slots = 1, .kv_cache = "int4"};
     assert_int_equal(cvn_engine_new(model, &options, &engine, &err), CVN_EINVAL);
     assert_non_null(strstr(err.message, "int4"));
     err = (cvn_err){0};
-    options = (cvn_engine_options){.rows = 1, .activations = "int8"}; /* of weights in f32 */
+    options = (cvn_engine_options){.slots = 1, .activations = "int8"}; /* of weights in f32 */
     assert_int_equal(cvn_engine_new(model, &options, &engine, &err), CVN_EUNSUPPORTED);
     err = (cvn_err){0};
     options.activations = "fp8";

@@ -48,7 +48,7 @@ static void peak_memory_is_as_predicted(void **state)
     cvn_model *model;
     cvn_engine *e;
     cvn_model_options open = {.dtype = CVN_BF16, .no_tokenizer = true};
-    cvn_engine_options options = {.rows = 2, .threads = 2, .context = 1024};
+    cvn_engine_options options = {.slots = 2, .threads = 2, .context = 1024};
     must(cvn_model_open(folder, &open, &model, &err), &err);
     must(cvn_engine_new(model, &options, &e, &err), &err);
     static int32_t prompt[700];

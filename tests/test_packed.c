@@ -64,7 +64,7 @@ static void score(const char *name, const char *quantize, const char *mesh, floa
     cvn_err err = {0};
     cvn_model_options open = {.dtype = CVN_F32, .quantize = quantize, .no_tokenizer = true};
     cvn_engine_options options = {
-        .threads = 1, .rows = 1, .scoring = true, .mesh = mesh, .layout = mesh ? "tp" : NULL};
+        .threads = 1, .slots = 1, .scoring = true, .mesh = mesh, .layout = mesh ? "tp" : NULL};
     const int32_t token[4] = {1, 5, 9, 3};
     int32_t argmax[4];
     if (cvn_model_open(case_path(name, NULL), &open, &model, &err) ||

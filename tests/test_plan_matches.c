@@ -39,7 +39,7 @@ static cvn_engine *open_engine(const Case *c, cvn_model **model)
     cvn_err err = {0};
     cvn_engine_options options = cvn_engine_defaults();
     cvn_engine *engine = NULL;
-    options.rows = c->rows;
+    options.slots = c->rows;
     options.context = CONTEXT;
     options.threads = 1;
     options.mesh = c->mesh;
@@ -153,7 +153,7 @@ static void check_decode(const Case *c, cvn_engine *e)
     sim_answer_free(&want);
 }
 
-/* Of an engine with a row in each part, whose section is therefore of all rows. */
+/* Of an engine with a slot in each part, whose chunk is therefore of all slots. */
 static void check_prefill(const Case *c, cvn_engine *e)
 {
     cvn_err err = {0};
@@ -161,13 +161,13 @@ static void check_prefill(const Case *c, cvn_engine *e)
     CommTable before;
     const int32_t tokens[CONTEXT] = {0};
     const cvn_request request = {.prompt = tokens, .n_prompt = CONTEXT, .sampling = {.top_p = 1}};
-    RowPrompt prompt = {.row = 0, .request = &request};
+    SlotPrompt prompt = {.slot = 0, .request = &request};
     plan(c, SIM_PREFILL, &want);
     engine_communication(e, &before);
-    engine_begin_row(e, 0, &request, 0);
+    engine_begin_slot(e, 0, &request, 0);
     must(engine_prefill(e, &prompt, 1, &err), &err);
     CommTable got = taken(e, &before);
-    engine_reset_row(e, 0);
+    engine_reset_slot(e, 0);
     same_communication(c, &got, &want);
     const Program *prefill = &e->prefill[SAMPLE_GREEDY][0].program;
     same_memory(c, e, prefill, &e->decode[SAMPLE_GREEDY].program, &want.memory);

@@ -34,7 +34,7 @@ static cvn_engine *new_engine(const cvn_model *model, int rows, const char *mesh
 {
     cvn_err err = {0};
     cvn_engine *e = NULL;
-    const cvn_engine_options options = {.rows = rows,
+    const cvn_engine_options options = {.slots = rows,
                                         .context = CONTEXT,
                                         .threads = 1,
                                         .sampling = true,

@@ -12,7 +12,7 @@ enum { ROWS = 6, CONTEXT = 240, N = 40 };
 static double now;
 static double noise; /* a run takes up to so much more, as share */
 static double slow;  /* all runs take so many times as long */
-static const double DECODE = 0.05, SECTION = 0.03, TOKEN = 0.004, POSITION = 1e-6;
+static const double DECODE = 0.05, CHUNK = 0.03, TOKEN = 0.004, POSITION = 1e-6;
 static cvn_engine *engine;
 static Backend real, timed;
 
@@ -32,12 +32,12 @@ static double seconds_of(const Executable *x)
             const EngineStep *of[] = {&engine->prefill[m][b], &engine->batch[m][b], &engine->fill};
             for (int k = 0; k < 3; k++)
                 if (of[k]->program.executable == x)
-                    n = (double)(of[k]->rows * of[k]->seq);
+                    n = (double)(of[k]->slots * of[k]->seq);
         }
     }
-    for (int i = 0; i < engine->section.rows; i++)
-        start = engine->section.start[i] > start ? engine->section.start[i] : start;
-    return SECTION + TOKEN * n + POSITION * n * start;
+    for (int i = 0; i < engine->chunk.slots; i++)
+        start = engine->chunk.start[i] > start ? engine->chunk.start[i] : start;
+    return CHUNK + TOKEN * n + POSITION * n * start;
 }
 
 static int run_timed(Devices *devices, const Executable *executable, const Argument *argument,
@@ -51,7 +51,7 @@ static cvn_engine *new_engine(double max_stall)
 {
     cvn_err err = {0};
     const cvn_engine_options options = {
-        .rows = ROWS, .context = CONTEXT, .threads = 1, .n_buckets = 4, .bucket = {8, 16, 32, 64}};
+        .slots = ROWS, .context = CONTEXT, .threads = 1, .n_buckets = 4, .bucket = {8, 16, 32, 64}};
     if (cvn_engine_new(model, &options, &engine, &err))
         fail_msg("%s", err.message);
     real = timed = *engine->rt.backend;
@@ -123,8 +123,7 @@ static void no_text_waits_for_longer(void **state)
 {
     (void)state;
     static Heard h[3][N];
-    static const double limit[3] = {0, 0.3,
-                                    0.15}; /* the shortest section and decoding take 0.112 */
+    static const double limit[3] = {0, 0.3, 0.15}; /* the shortest chunk and decoding take 0.112 */
     for (int i = 0; i < 3; i++) {
         new_engine(limit[i] > 0 ? limit[i] : 1);
         engine->options.max_stall = limit[i];
@@ -212,7 +211,7 @@ static void where_none_fits_the_shortest_is_read_and_that_is_said(void **state)
                            "smallest prefill chunk, of 8 tokens, another 62 ms"));
     submit(0, 5, 100, &stream);
     step();
-    submit(1, 79, 2, &prompt); /* 10 sections of 8 */
+    submit(1, 79, 2, &prompt); /* 10 chunks of 8 */
     for (int i = 0; i < 10; i++) {
         int before = stream.n;
         assert_int_equal(prompt.n, 0);
@@ -224,7 +223,7 @@ static void where_none_fits_the_shortest_is_read_and_that_is_said(void **state)
     cvn_engine_free(engine, NULL);
 }
 
-/* Nobody waits: the longest sections, and a batch. */
+/* Nobody waits: the longest chunks, and a batch. */
 static void prompts_alone_are_read_at_once(void **state)
 {
     (void)state;
@@ -254,7 +253,7 @@ static void rows_decode_between_the_sections_of_a_score(void **state)
     for (int i = 0; i < 2; i++) {
         Heard stream = {0};
         cvn_err err = {0};
-        const cvn_engine_options options = {.rows = 2,
+        const cvn_engine_options options = {.slots = 2,
                                             .context = CONTEXT,
                                             .threads = 1,
                                             .scoring = true,

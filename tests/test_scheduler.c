@@ -63,7 +63,7 @@ static cvn_engine *new_engine(int rows, int eos_interval, const char *mesh)
 {
     cvn_err err = {0};
     cvn_engine *e = NULL;
-    cvn_engine_options options = {.rows = rows,
+    cvn_engine_options options = {.slots = rows,
                                   .context = CONTEXT,
                                   .threads = 1,
                                   .sampling = true,
@@ -78,7 +78,7 @@ static cvn_engine *new_engine(int rows, int eos_interval, const char *mesh)
     return e;
 }
 
-/* Prompts of one section and of several, drawn in all ways; the last one fills the context. */
+/* Prompts of one chunk and of several, drawn in all ways; the last one fills the context. */
 static int32_t prompt[N][CONTEXT];
 static cvn_request request[N];
 static Heard alone[N];
@@ -201,7 +201,7 @@ static void run_mix(cvn_engine *e, unsigned order, unsigned cancel)
             assert_beginning(&h[i], i);
         else
             assert_whole(&h[i], i);
-    for (int i = 0; i < e->options.rows; i++)
+    for (int i = 0; i < e->options.slots; i++)
         assert_int_equal(e->filled[i], 0);
 }
 
@@ -302,7 +302,7 @@ static void a_long_prompt_does_not_stop_others(void **state)
 static void short_prompts_that_come_together_decode_together(void **state)
 {
     (void)state;
-    static const int r[4] = {3, 0, 2, 6}; /* a section of 64 tokens, and three of 16 */
+    static const int r[4] = {3, 0, 2, 6}; /* a chunk of 64 tokens, and three of 16 */
     for (int before = 0; before < 2; before++) {
         cvn_engine *e = new_engine(6, 1, NULL);
         Heard h[6];

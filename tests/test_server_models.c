@@ -46,12 +46,12 @@ static int begin(void **state)
                          k ? "r=3,alpha=90,targets=q,v,o,up,down" : "r=8,alpha=160", NULL,
                          (uint64_t)k, false);
         }
-        const cvn_engine_options options = {.rows = i ? 1 : 4,
+        const cvn_engine_options options = {.slots = i ? 1 : 4,
                                             .context = 200,
                                             .threads = 1,
                                             .penalties = true,
                                             .reuse = true,
-                                            .adjust = true,
+                                            .logits_processors = true,
                                             .scoring = true,
                                             .pooling = i ? "last" : "mean",
                                             .adapter = folder,
@@ -191,7 +191,7 @@ static void expect_embedding(int of, int adapter, const char *text, const float 
     int64_t n;
     float *want = calloc(width, sizeof *want);
     cvn_engine_options options = engines[of]->options;
-    options.rows = 1;
+    options.slots = 1;
     options.reuse = false;
     must(cvn_engine_new(models[of], &options, &e, &err), &err);
     must(cvn_model_encode(models[of], text, strlen(text), CVN_ENCODE_BOS, &ids, &n, &err), &err);

@@ -33,7 +33,7 @@ static cvn_engine *new_engine(int rows)
 {
     cvn_err err = {0};
     cvn_engine *engine = NULL;
-    cvn_engine_options options = {.rows = rows,
+    cvn_engine_options options = {.slots = rows,
                                   .context = CONTEXT,
                                   .threads = 2,
                                   .sampling = true,
@@ -176,7 +176,7 @@ static void an_interrupted_answer_can_be_gone_on_from(void **state)
     r = answer(s, &t, 12, CVN_OK);
     assert_int_equal(r.reused, 24);
     assert_as_from_nothing(fresh, &t);
-    /* Interrupted before a prompt of several sections is computed. */
+    /* Interrupted before a prompt of several chunks is computed. */
     say(&t, 100, 5);
     t.interrupt = 1;
     r = answer(s, &t, 12, CVN_EINTERRUPTED);
@@ -319,7 +319,7 @@ static cvn_engine *engine_with(const cvn_model *of, const char *kv_cache, const 
 {
     cvn_err err = {0};
     cvn_engine *engine = NULL;
-    cvn_engine_options options = {.rows = 1,
+    cvn_engine_options options = {.slots = 1,
                                   .context = CONTEXT,
                                   .threads = mesh ? 1 : 2,
                                   .sampling = true,

@@ -9,7 +9,7 @@
  *         cvn_engine_new(model, &options, &engine, &err))
  *         puts(err.message);
  *
- * An engine has `rows`, each with a KV cache of its own at full context length (address space;
+ * An engine has `slots`, each with a KV cache of its own at full context length (address space;
  * memory only as far as it is filled). Everything it will run is compiled when it is made: a
  * prefill per bucket and the decode step. Nothing is compiled later. One thread at a time may call
  * into an engine; it uses many.
@@ -104,20 +104,20 @@ int cvn_decoder_push(cvn_decoder *decoder, const int32_t *ids, int64_t n, bool e
 enum { CVN_MAX_BUCKETS = 16 };
 
 typedef struct cvn_engine_options {
-    int rows;        /* texts generated at once, 1 to 4096 */
-    int64_t context; /* positions per row; 0: the model's */
+    int slots;       /* texts generated at once, 1 to 4096 */
+    int64_t context; /* positions per slot; 0: the model's */
     int threads;     /* 0: one per core that this process may use */
     bool sampling;   /* compile for temperature; without it only greedy requests */
     bool filters;    /* and for top-k, top-p, min-p */
     bool penalties;  /* and for repeat penalties, with any of these */
     /* And for all that a request says of single tokens: bias, presence and frequency penalties, min_tokens, on_logits,
        constraint. It includes sampling and filters. What it costs is paid by steps with such a request. */
-    bool adjust;
+    bool logits_processors;
     bool scoring;       /* compile for cvn_engine_score */
     bool no_generation; /* leave out what only cvn_engine_generate needs */
     bool op_by_op;      /* neither simplify nor fuse, and meet at every operation: for comparison */
     bool split_attention; /* attention in its parts instead of one kernel: for comparison */
-    /* Rows keep what they hold when a request has ended, and a prompt that begins alike computes only what is new in it.
+    /* Slots keep what they hold when a request has ended, and a prompt that begins alike computes only what is new in it.
        Texts stay what they are; memory that was filled is not given back. */
     bool reuse;
     /* "lookup": the next tokens are guessed to be those that followed when the text last went on as it does now, and several
@@ -131,10 +131,10 @@ typedef struct cvn_engine_options {
     /* "mean" or "last": compile for cvn_engine_embed, which gives the mean over the tokens, or that of the last one; NULL:
        not. */
     const char *pooling;
-    /* Seconds for which rows that decode may wait, between two of their tokens, while prompts are read: these are read in
-       sections as long as that allows, by what sections took, but at least of the shortest bucket. 0: any. */
+    /* Seconds for which slots that decode may wait, between two of their tokens, while prompts are read: these are read in
+       chunks as long as that allows, by what chunks took, but at least of the shortest bucket. 0: any. */
     double max_stall;
-    int eos_interval; /* decode steps between two looks at the tokens: what a row makes behind
+    int eos_interval; /* decode steps between two looks at the tokens: what a slot makes behind
                              its end until then is thrown away; 0: 1 */
     int n_buckets;    /* prefill lengths, ascending; 0: 16, 32, 64, 128, 256, 384, 512 */
     int64_t bucket[CVN_MAX_BUCKETS]; /* [n_buckets] tokens */
@@ -157,8 +157,8 @@ typedef struct cvn_engine_options {
     const char *profile_path; /* write a Chrome trace here when the engine is freed, or NULL */
 } cvn_engine_options;
 
-/* One row of the model's whole context, greedy, on
-   all cores: rows 1, and 0 for all that has a 0. */
+/* One slot of the model's whole context, greedy, on
+   all cores: slots 1, and 0 for all that has a 0. */
 cvn_engine_options cvn_engine_defaults(void);
 
 /* Compiles and plans everything. options: NULL for the defaults; strings in them are borrowed until
@@ -176,10 +176,10 @@ typedef struct cvn_sampling {
     int32_t top_k;     /* keep the k likeliest; 0: all */
     float top_p;       /* keep the smallest set of probability >= p, above 0; 1: all */
     float min_p;       /* keep what has at least min_p of the likeliest's probability; 0: all */
-    /* 1 or 0: off. Tokens that are in the row already have their logits divided by it where
+    /* 1 or 0: off. Tokens that are in the slot already have their logits divided by it where
        positive and multiplied where negative (Keskar et al., CTRL, 2019). */
     float repeat_penalty;
-    /* With options.adjust. Taken from the logit of each token that was generated, once; for each time that it was. */
+    /* With options.logits_processors. Taken from the logit of each token that was generated, once; for each time that it was. */
     float presence_penalty, frequency_penalty;
     uint64_t seed; /* same seed, same text, whatever else runs beside it */
 } cvn_sampling;
@@ -208,7 +208,7 @@ typedef struct cvn_request {
     int64_t max_tokens;    /* most to generate; 0: none, the result is empty */
     bool ignore_eos;       /* go on past end tokens */
     cvn_sampling sampling; /* what it asks for must be among the engine's options */
-    /* [n_bias] borrowed during the call; with options.adjust, as what follows. */
+    /* [n_bias] borrowed during the call; with options.logits_processors, as what follows. */
     const cvn_bias *bias;
     int64_t n_bias;
     int64_t min_tokens;       /* no end token before there are so many */
@@ -225,13 +225,13 @@ typedef struct cvn_request {
     int adapter;
     uint64_t key; /* who asks, any number: they take turns */
     int priority; /* lower goes first, but none is passed by more than 256 that came later */
-    /* With options.reuse: only requests of the same salt share what rows hold. */
+    /* With options.reuse: only requests of the same salt share what slots hold. */
     uint64_t cache_salt;
 } cvn_request;
 
 typedef struct cvn_result {
     int64_t n_tokens; /* generated and handed over, the end token included */
-    int64_t reused;   /* tokens of the prompt that were in the row's cache already (session.h) */
+    int64_t reused;   /* tokens of the prompt that were in the slot's cache already (session.h) */
     int64_t computed; /* tokens of the prompt that were not */
     cvn_finish finish;
     const char *why; /* of CVN_FINISH_CONSTRAINT, until the engine is used again; else NULL */
@@ -261,18 +261,18 @@ typedef struct cvn_listener {
  *     while (!cvn_engine_step(engine, &left, &err) && left)             calls listeners
  *         ;                                                             submit more, cancel some
  *
- * Rows are given by priority, fairly to those who ask, and first come first served, and each step goes on with all of them. A text depends on its request alone,
+ * Slots are given by priority, fairly to those who ask, and first come first served, and each step goes on with all of them. A text depends on its request alone,
  * not on what runs beside it. cvn_engine_generate and sessions submit and step, too; they may be called while requests are
  * under way, which then go on meanwhile.
  */
 
-/* Submits a request: it waits for a row until some step gives it one. The request, its prompt and the listener (NULL: nobody
+/* Submits a request: it waits for a slot until some step gives it one. The request, its prompt and the listener (NULL: nobody
    hears of it) are copied. *id (id may be NULL) is positive, and callbacks have it as `request`. Nothing is computed.
    CVN_EINVAL where the engine cannot do what is asked for, CVN_EMEM. */
 int cvn_engine_submit(cvn_engine *engine, const cvn_request *request, const cvn_listener *listener,
                       int *id, cvn_err *err);
 
-/* Reads some sections of prompts, no more tokens than the largest bucket has, and decodes eos_interval tokens of all rows
+/* Reads some chunks of prompts, no more tokens than the largest bucket has, and decodes eos_interval tokens of all slots
    that have read theirs; hands over what was generated. *left (left may be NULL): requests that have not ended, 0 when there
    is nothing to do. CVN_EINVAL from within a callback. After another error, such as CVN_EINTERRUPTED, nothing is lost that was
    handed over, nothing is half done, and the next step goes on from there. */
@@ -288,7 +288,7 @@ int cvn_engine_cancel(cvn_engine *engine, int id, cvn_err *err);
  * signals, or another thread, may set it. NULL: nobody does. With a cluster, steps are not ended but followed by the error. */
 void cvn_engine_watch(cvn_engine *engine, const volatile int *flag);
 
-/* Runs all requests, as many at once as there are rows; a row that ends is filled with the next
+/* Runs all requests, as many at once as there are slots; a slot that ends is filled with the next
    request while the others decode. result: [n], the caller's. on_token and interrupt may be NULL.
    All requests are checked before anything is computed: CVN_EINVAL. `interrupt` is looked at
    between steps: nonzero ends the call with CVN_EINTERRUPTED, results so far being filled in, those of requests that had
@@ -298,14 +298,14 @@ int cvn_engine_generate(cvn_engine *engine, const cvn_request *request, int n,
                         cvn_result *result, cvn_err *err);
 
 /* logprob[i] = ln p(token[i] | tokens before it), for i >= 1; logprob[0] is 0 and means nothing.
-   argmax[i] is the likeliest token after token[0 … i]. Each is [n], the caller's. Uses a row that no request has, and the
+   argmax[i] is the likeliest token after token[0 … i]. Each is [n], the caller's. Uses a slot that no request has, and the
    first adapter where there are some.
    CVN_EINVAL where there is none, where n exceeds the context or the engine was made without options.scoring. */
 int cvn_engine_score(cvn_engine *engine, const int32_t *token, int64_t n, float *logprob,
                      int32_t *argmax, cvn_err *err);
 
 /* The same for whoever wants more of each place: on_logits(context, i, the logits [vocab] after the tokens before it,
-   token[i]) for each i >= 1, in order. adapter: as that of a request. With options.scoring and options.adjust. */
+   token[i]) for each i >= 1, in order. adapter: as that of a request. With options.scoring and options.logits_processors. */
 int cvn_engine_score_logits(cvn_engine *engine, int adapter, const int32_t *token, int64_t n,
                             cvn_logits_fn *on_logits, void *context, cvn_err *err);
 
@@ -322,7 +322,7 @@ int cvn_logprobs(const float *logits, int64_t vocab, int32_t token, float *logpr
                  cvn_logprob *top, int n);
 
 /* What the model's last layer, normed, makes of a text, pooled as options.pooling says, and of length 1: out [the model's
-   width], the caller's. Uses a row that no request has. CVN_EINVAL as above, and without options.pooling. */
+   width], the caller's. Uses a slot that no request has. CVN_EINVAL as above, and without options.pooling. */
 int cvn_engine_embed(cvn_engine *engine, int adapter, const int32_t *token, int64_t n, float *out,
                      cvn_err *err);
 int64_t cvn_model_width(const cvn_model *model); /* numbers of an embedding */
@@ -331,12 +331,12 @@ typedef struct cvn_engine_stats {
     int64_t compilations;                    /* since the engine was made, its warm-up included */
     int64_t prefills;                        /* executions of prefill graphs */
     int64_t decodes;                         /* executions of the decode graph */
-    int64_t verifies;                        /* of those that draw several tokens of a row */
-    int64_t guessed_tokens, accepted_tokens; /* by speculation; of those: that stood */
+    int64_t verifies;                        /* of those that draw several tokens of a slot */
+    int64_t drafted_tokens, accepted_tokens; /* by speculation; of those: that stood */
     int64_t wasted_tokens;                   /* decoded past an end token */
     double prefill_seconds;                  /* in prefill graphs */
     double decode_seconds;  /* in the decode graph, or in those that draw several tokens */
-    int64_t decoded_tokens; /* by decode steps, over all rows */
+    int64_t decoded_tokens; /* by decode steps, over all slots */
     int64_t prefill_tokens; /* real ones, without padding */
     uint64_t
         weight_bytes; /* mapped or copied, without a table of which rows are looked up in the file */

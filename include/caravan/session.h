@@ -1,5 +1,5 @@
 /*
- * A dialog on one row of an engine, its KV cache kept from one call to the next.
+ * A dialog on one slot of an engine, its KV cache kept from one call to the next.
  *
  *     cvn_session *session;
  *     cvn_session_new(engine, 0, &session, &err);
@@ -15,7 +15,7 @@
  *     prompt   A B C D X Y Z        A B C D are reused, X Y Z computed
  *
  * The text is the same as if the dialog were computed from nothing. Several sessions may live on
- * the rows of one engine, and calls of cvn_engine_generate may come between: a session whose row
+ * the slots of one engine, and calls of cvn_engine_generate may come between: a session whose slot
  * was used by another computes its dialog anew.
  */
 #ifndef CARAVAN_SESSION_H
@@ -29,8 +29,8 @@ extern "C" {
 
 typedef struct cvn_session cvn_session;
 
-/* row: 0 to the engine's rows - 1. The engine must outlive the session. */
-int cvn_session_new(cvn_engine *engine, int row, cvn_session **out, cvn_err *err);
+/* slot: 0 to the engine's slots - 1. The engine must outlive the session. */
+int cvn_session_new(cvn_engine *engine, int slot, cvn_session **out, cvn_err *err);
 void cvn_session_free(cvn_session *session);
 
 typedef struct cvn_session_result {
@@ -67,7 +67,7 @@ void cvn_session_reset(cvn_session *session);
 /* Writes what the cache holds, with its tokens, to a file (safetensors); and takes it from one, instead of what it held,
  * if that is of the same model computed in the same way, and whole: else it says so and the cache is as it was. The next call of
  * cvn_session_generate computes what the file did not hold, so that a file of another dialog does no harm. On an engine of one
- * row, and one process: CVN_EUNSUPPORTED. */
+ * slot, and one process: CVN_EUNSUPPORTED. */
 int cvn_session_save(const cvn_session *session, const char *path, cvn_err *err);
 int cvn_session_load(cvn_session *session, const char *path, cvn_err *err);
 

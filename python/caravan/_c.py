@@ -96,8 +96,8 @@ class Listener(Structure):
 
 
 class EngineOptions(Structure):
-    _fields_ = [("rows", c_int), ("context", c_int64), ("threads", c_int), ("sampling", c_bool), ("filters", c_bool),
-                ("penalties", c_bool), ("adjust", c_bool), ("scoring", c_bool), ("no_generation", c_bool),
+    _fields_ = [("slots", c_int), ("context", c_int64), ("threads", c_int), ("sampling", c_bool), ("filters", c_bool),
+                ("penalties", c_bool), ("logits_processors", c_bool), ("scoring", c_bool), ("no_generation", c_bool),
                 ("op_by_op", c_bool), ("split_attention", c_bool), ("reuse", c_bool), ("speculate", c_char_p),
                 ("draft", c_void_p), ("adapter", POINTER(c_char_p)), ("n_adapters", c_int), ("pooling", c_char_p),
                 ("max_stall", c_double), ("eos_interval", c_int), ("n_buckets", c_int),
@@ -116,7 +116,7 @@ class Request(Structure):
 
 class EngineStats(Structure):
     _fields_ = [("compilations", c_int64), ("prefills", c_int64), ("decodes", c_int64), ("verifies", c_int64),
-                ("guessed_tokens", c_int64), ("accepted_tokens", c_int64), ("wasted_tokens", c_int64),
+                ("drafted_tokens", c_int64), ("accepted_tokens", c_int64), ("wasted_tokens", c_int64),
                 ("prefill_seconds", c_double), ("decode_seconds", c_double), ("decoded_tokens", c_int64),
                 ("prefill_tokens", c_int64), ("weight_bytes", c_uint64), ("arena_bytes", c_uint64),
                 ("cache_bytes", c_uint64), ("load_seconds", c_double), ("threads", c_int)]

@@ -320,8 +320,8 @@ class LLM:
                      adapters: Sequence[str], device: Optional[str], mesh: Optional[str], layout: Optional[str],
                      memory_limit: int, on_load: Optional[Callable[[int, int], None]]) -> None:
         o = _c.cvn_engine_defaults()
-        o.rows, o.context, o.threads = slots, context or 0, threads or 0
-        o.penalties = o.adjust = o.scoring = o.reuse = True
+        o.slots, o.context, o.threads = slots, context or 0, threads or 0
+        o.penalties = o.logits_processors = o.scoring = o.reuse = True
         o.pooling, o.kv_cache, o.activations = _c.text(pooling), _c.text(kv_cache), _c.text(activations)
         o.speculate, o.device, o.mesh, o.layout = map(_c.text, (speculate, device, mesh, layout))
         o.draft = self._draft._model if self._draft else None

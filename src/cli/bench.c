@@ -204,7 +204,7 @@ static int new_engine(Bench *b, const BenchMode *mode, int64_t rows, int64_t con
                       cvn_engine **engine, cvn_err *err)
 {
     cvn_engine_options wanted = cvn_engine_defaults();
-    wanted.rows = (int)rows;
+    wanted.slots = (int)rows;
     wanted.threads = b->value[MESH].given ? (int)b->value[THREADS].integer : b->threads;
     wanted.device = b->value[DEVICE].text;
     wanted.mesh = b->value[MESH].text;

@@ -60,7 +60,7 @@ static int own_text(int64_t n, const char *from, const IoModel *model, int threa
     cvn_model *opened = NULL;
     cvn_engine *engine = NULL;
     Texts t = {.length = length};
-    options.rows = (int)num_min(ROWS, pieces);
+    options.slots = (int)num_min(ROWS, pieces);
     options.context = length;
     options.threads = threads;
     options.sampling = options.filters = true;

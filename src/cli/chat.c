@@ -67,7 +67,7 @@ static int open_chat(Chat *chat, const Args *args, cvn_err *err)
     const Value *v = args->value;
     RunOptions run = run_model_options(args);
     run.needs_tokenizer = true;
-    run.engine.rows = 1;
+    run.engine.slots = 1;
     run.engine.context = v[CONTEXT].integer;
     if (!chat->once) /* what /set may ask for */
         run.engine.sampling = run.engine.filters = run.engine.penalties = true;

@@ -410,7 +410,7 @@ static int run_batch(Batch *b, cvn_err *err)
     size_t longest = 0;
     for (size_t i = 0; i < b->n_prompts; i++)
         longest = b->prompt[i].n > longest ? b->prompt[i].n : longest;
-    run.engine.rows = v[ROWS].integer < b->n_texts ? (int)v[ROWS].integer : b->n_texts;
+    run.engine.slots = v[ROWS].integer < b->n_texts ? (int)v[ROWS].integer : b->n_texts;
     TRY(run_model_start(&b->model, &run, (int64_t)longest, v[MAX_TOKENS].integer, err));
     return generate(b, err);
 }

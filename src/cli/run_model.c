@@ -254,7 +254,7 @@ RunOptions run_model_options(const Args *args)
                    .blocking = args_value(args, SHARED(OVERLAP))->integer == 1,
                    .dump_dir = args_value(args, SHARED(DUMP))->text,
                    .profile_path = args_value(args, SHARED(PROFILE))->text,
-                   .adjust = constrained,
+                   .logits_processors = constrained,
                    .sampling = samples,
                    .filters = samples && (s.top_k > 0 || s.top_p < 1 || s.min_p > 0),
                    .penalties =
@@ -336,7 +336,7 @@ int run_model_start(RunModel *run, const RunOptions *options, int64_t n_prompt, 
     /* Devices that only repeat what others do are no mistake here: the next text may divide. But nobody should wait for
        them. */
     const Runtime *rt = &run->engine->rt;
-    int axis = ranks_speaks() ? runtime_idle_axis(rt) : -1, rows = run->engine->options.rows;
+    int axis = ranks_speaks() ? runtime_idle_axis(rt) : -1, rows = run->engine->options.slots;
     if (axis >= 0)
         fprintf(stderr,
                 "caravan: warning: the %d devices along %s all compute the same: with layout %s a "

@@ -191,7 +191,7 @@ static int print_scores(const cvn_model *model, const Args *args, const TokenIds
 static RunOptions options_of(const Args *args)
 {
     RunOptions how = run_model_options(args);
-    how.engine.rows = 1;
+    how.engine.slots = 1;
     how.engine.scoring = true;
     how.engine.no_generation = true;
     return how;

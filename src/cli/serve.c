@@ -236,10 +236,10 @@ static RunOptions run_options(const Serve *serve)
 {
     RunOptions run = run_model_options(serve->args);
     run.tokenizer_later = true;
-    run.engine.rows = (int)serve->args->value[ROWS].integer;
+    run.engine.slots = (int)serve->args->value[ROWS].integer;
     run.engine.pooling = serve->args->value[POOLING].text;
     run.engine.sampling = run.engine.filters = run.engine.penalties = run.engine.reuse =
-        run.engine.adjust = run.engine.scoring = true;
+        run.engine.logits_processors = run.engine.scoring = true;
     return run;
 }
 

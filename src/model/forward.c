@@ -556,7 +556,7 @@ static void output_sample(Builder *b, cvn_value *x)
     cvn_value *own = logits;
     if (s->penalty)
         logits = sample_penalty(b->g, logits);
-    if (s->sample == SAMPLE_ADJUSTED)
+    if (s->sample == SAMPLE_PROCESSED)
         logits = sample_bias(b->g, logits);
     cvn_value *position = cvn_add(G, b->start, b->length);
     if (s->every) {
@@ -566,7 +566,7 @@ static void output_sample(Builder *b, cvn_value *x)
     cvn_value *next = sample_tokens(b->g, s->sample, logits, position);
     cvn_output(G, next);
     graph_output_role(G, ROLE_NEXT, 0);
-    if (s->sample == SAMPLE_ADJUSTED) {
+    if (s->sample == SAMPLE_PROCESSED) {
         cvn_output(G, own);
         graph_output_role(G, ROLE_LOGITS, 0);
     }

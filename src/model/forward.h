@@ -66,7 +66,7 @@ typedef struct ModelStep {
        row has another adapter, else the scale. */
     int64_t ranks;    /* 0: there are none */
     uint32_t adapted; /* bit ParamKind: weights of that kind have adapters */
-    /* SAMPLE_ADJUSTED has the parameters of sample_bias, and gives the model's own logits f32 [batch, vocab] too. */
+    /* SAMPLE_PROCESSED has the parameters of sample_bias, and gives the model's own logits f32 [batch, vocab] too. */
 } ModelStep;
 
 /* What training needs of the model: the loss of whole sequences, without a cache. */

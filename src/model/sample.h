@@ -21,7 +21,7 @@ typedef enum SampleMode {
     SAMPLE_RANDOM, /* temperature and key */
     SAMPLE_FILTER, /* and top_k, top_p, min_p */
     /* The same, of logits to which sample_bias was added. */
-    SAMPLE_ADJUSTED,
+    SAMPLE_PROCESSED,
     SAMPLE_MODE_COUNT
 } SampleMode;
 

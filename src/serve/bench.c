@@ -33,11 +33,11 @@ static double matrix_bytes(const Model *c, cvn_dtype dtype)
     return bytes;
 }
 
-double bench_decode_bytes(const Model *c, cvn_dtype dtype, cvn_dtype kv, int64_t rows,
+double bench_decode_bytes(const Model *c, cvn_dtype dtype, cvn_dtype kv, int64_t slots,
                           int64_t filled)
 {
     double weights = matrix_bytes(c, dtype);
-    return weights + (double)kv_cache_bytes(c, rows, filled, kv);
+    return weights + (double)kv_cache_bytes(c, slots, filled, kv);
 }
 
 /* Median and spread of the samples. */
@@ -59,7 +59,7 @@ int bench_prefill(cvn_engine *e, int64_t n, int repeats, BenchFigure *out, cvn_e
     static const double TURN = 0.02;
     SCOPED(scoped_free) int32_t *tokens = calloc((size_t)n, sizeof *tokens);
     const cvn_request request = {.prompt = tokens, .n_prompt = n};
-    RowPrompt prompt = {.row = 0, .request = &request};
+    SlotPrompt prompt = {.slot = 0, .request = &request};
     SCOPED(scoped_free) double *seconds = calloc((size_t)repeats, sizeof *seconds);
     SCOPED(scoped_free) double *peaks = calloc((size_t)repeats + 1, sizeof *peaks);
     cvn_dtype dtype = engine_product_dtype(e);
@@ -70,7 +70,7 @@ int bench_prefill(cvn_engine *e, int64_t n, int repeats, BenchFigure *out, cvn_e
         tokens[i] = (int32_t)(i * 7919 % model_vocab(e->model->io.desc));
     for (int i = -1; i < repeats && !code; i++) {
         double begin = clock_seconds();
-        engine_begin_row(e, 0, &request, 0);
+        engine_begin_slot(e, 0, &request, 0);
         while (!code && e->filled[0] < n)
             code = engine_prefill(e, &prompt, 1, err);
         if (i >= 0)
@@ -83,7 +83,7 @@ int bench_prefill(cvn_engine *e, int64_t n, int repeats, BenchFigure *out, cvn_e
         out->peak = median(peaks, repeats + 1);
         out->utilization = bench_prefill_flops(e->model->io.desc, n) / out->seconds / out->peak;
     }
-    engine_reset_row(e, 0);
+    engine_reset_slot(e, 0);
     return code;
 }
 
@@ -96,13 +96,13 @@ static int read_number(void *context, const Region *region, void *out, cvn_err *
     return CVN_OK;
 }
 
-/* Makes every row active, with n positions filled, with some number. */
-static int fill_rows(cvn_engine *e, int64_t n, cvn_err *err)
+/* Makes every slot active, with n positions filled, with some number. */
+static int fill_slots(cvn_engine *e, int64_t n, cvn_err *err)
 {
-    for (int row = 0; row < e->options.rows; row++) {
-        engine_reset_row(e, row);
-        engine_set_filled(e, row, n);
-        engine_set_active(e, row, true);
+    for (int slot = 0; slot < e->options.slots; slot++) {
+        engine_reset_slot(e, slot);
+        engine_set_filled(e, slot, n);
+        engine_set_active(e, slot, true);
     }
     for (int i = 0; i < e->n_caches; i++) {
         Buffer *cache = runtime_buffer(&e->rt, ROLE_CACHE, i);
@@ -118,7 +118,7 @@ static int measure_overhead(cvn_engine *e, int64_t context, double *out, cvn_err
     enum { STEPS = 15 };
     double sample[STEPS];
     const Backend *backend = e->rt.backend;
-    int code = fill_rows(e, context, err), n = 0;
+    int code = fill_slots(e, context, err), n = 0;
     *out = 0;
     if (code || !backend->traffic)
         return code;
@@ -186,16 +186,16 @@ int bench_decode(cvn_engine *e, int64_t context, int64_t steps, double seconds, 
                  cvn_err *err)
 {
     enum { LEAST = 3 };
-    int rows = e->options.rows;
+    int slots = e->options.slots;
     SCOPED(scoped_free) double *room = calloc((size_t)steps * 3, sizeof *room);
     if (!room)
         return err_set(err, CVN_EMEM, "no memory for %lld steps", (long long)steps);
     Turns t = {.bytes = bench_decode_bytes(e->model->io.desc, e->model->dtype, engine_kv_dtype(e),
-                                           rows, context + 1 + steps / 2),
+                                           slots, context + 1 + steps / 2),
                .seconds = room,
                .share = room + steps,
                .bandwidth = room + 2 * steps};
-    int code = fill_rows(e, context, err);
+    int code = fill_slots(e, context, err);
     if (!code)
         code = engine_decode(e, err); /* not counted */
     if (!code)
@@ -211,13 +211,13 @@ int bench_decode(cvn_engine *e, int64_t context, int64_t steps, double seconds, 
     }
     if (!code) {
         *out = figure(t.seconds, (int)t.steps);
-        out->tokens_per_second = rows / out->seconds;
+        out->tokens_per_second = slots / out->seconds;
         out->utilization = median(t.share, (int)t.turns);
         out->bandwidth = median(t.bandwidth, (int)t.turns);
         code = measure_overhead(e, context, &out->overhead, err);
     }
-    for (int row = 0; row < rows; row++)
-        engine_reset_row(e, row);
+    for (int slot = 0; slot < slots; slot++)
+        engine_reset_slot(e, slot);
     return code;
 }
 
@@ -228,9 +228,9 @@ const BenchMode bench_modes[BENCH_MODES] = {
     {"compiled + fused attention", false, false},
 };
 
-bool bench_fits(const cvn_engine *e, int64_t rows, int64_t positions)
+bool bench_fits(const cvn_engine *e, int64_t slots, int64_t positions)
 {
-    int64_t bytes = kv_cache_bytes(e->model->io.desc, rows, positions, engine_kv_dtype(e));
+    int64_t bytes = kv_cache_bytes(e->model->io.desc, slots, positions, engine_kv_dtype(e));
     double available = (double)sysconf(_SC_AVPHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
     return bytes >= 0 && (double)bytes < 0.8 * available;
 }

@@ -1,12 +1,12 @@
 /*
  * How fast a model runs, and what share of the machine that is.
  *
- *   prefill   N tokens of one row, the last of which is sampled from. MFU is the model's operations
+ *   prefill   N tokens of one slot, the last of which is sampled from. MFU is the model's operations
  *             (2 per weight and token that a product uses, the output head once, and causal
  *             attention) over the peak of products of what enters them (f32, bf16 or 8 bits), which is
  *             measured in turns with the prefills: neighbours change it, too.
- *   decode    one step of B rows, each with `context` positions filled. Bandwidth utilisation is
- *             the bytes that a step cannot do without (each weight once, the filled KV of each row)
+ *   decode    one step of B slots, each with `context` positions filled. Bandwidth utilisation is
+ *             the bytes that a step cannot do without (each weight once, the filled KV of each slot)
  *             over the measured bandwidth.
  *
  *             That bandwidth is measured in turns with the steps, on the same threads and with the
@@ -36,7 +36,7 @@
 typedef struct BenchFigure {
     double seconds;           /* median: of a prefill, of a step */
     double spread;            /* relative */
-    double tokens_per_second; /* of all rows */
+    double tokens_per_second; /* of all slots */
     double utilization;       /* prefill: MFU; decode: of the read bandwidth */
     double bandwidth;         /* decode: bytes per second that reads made meanwhile, median */
     double peak; /* prefill: operations per second that were possible meanwhile, median */
@@ -44,10 +44,10 @@ typedef struct BenchFigure {
     double overhead;
 } BenchFigure;
 
-/* Prefills n tokens `repeats` times on row 0. */
+/* Prefills n tokens `repeats` times on slot 0. */
 int bench_prefill(cvn_engine *e, int64_t n, int repeats, BenchFigure *out, cvn_err *err);
 
-/* Decodes with `context` positions of every row filled (with numbers, not by a prefill: what they
+/* Decodes with `context` positions of every slot filled (with numbers, not by a prefill: what they
    are does not matter to the time): `steps` steps, or fewer, but 3, once `seconds` have passed. */
 int bench_decode(cvn_engine *e, int64_t context, int64_t steps, double seconds, BenchFigure *out,
                  cvn_err *err);
@@ -61,13 +61,13 @@ typedef struct BenchMode {
 enum { BENCH_MODES = 4 };
 extern const BenchMode bench_modes[BENCH_MODES]; /* from the bottom of the ladder */
 
-/* Whether `rows` rows of `positions` positions fit in the memory that is free now. */
-bool bench_fits(const cvn_engine *e, int64_t rows, int64_t positions);
+/* Whether `slots` slots of `positions` positions fit in the memory that is free now. */
+bool bench_fits(const cvn_engine *e, int64_t slots, int64_t positions);
 
-/* Operations of a prefill of n tokens, and bytes that a decode step of `rows` rows reads at least:
+/* Operations of a prefill of n tokens, and bytes that a decode step of `slots` slots reads at least:
    matrices in dtype (or quantized), keys and values in kv. */
 double bench_prefill_flops(const Model *config, int64_t n);
-double bench_decode_bytes(const Model *config, cvn_dtype dtype, cvn_dtype kv, int64_t rows,
+double bench_decode_bytes(const Model *config, cvn_dtype dtype, cvn_dtype kv, int64_t slots,
                           int64_t filled);
 
 #endif

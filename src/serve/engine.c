@@ -9,7 +9,7 @@
 
 cvn_engine_options cvn_engine_defaults(void)
 {
-    return (cvn_engine_options){.rows = 1, .eos_interval = 1};
+    return (cvn_engine_options){.slots = 1, .eos_interval = 1};
 }
 
 cvn_engine_stats cvn_engine_get_stats(const cvn_engine *e)
@@ -22,24 +22,25 @@ cvn_engine_stats cvn_engine_get_stats(const cvn_engine *e)
 void engine_make_inputs(cvn_engine *e, Inputs *in, int64_t n, size_t seq)
 {
     const cvn_engine_options *o = &e->options;
-    size_t rows = (size_t)n, vocab = (size_t)model_vocab(e->model->io.desc);
+    size_t slots = (size_t)n, vocab = (size_t)model_vocab(e->model->io.desc);
     Arena *arena = &e->arena;
-    in->rows = n;
-    in->tokens = arena_array(arena, rows * seq, sizeof *in->tokens);
-    in->targets = arena_array(arena, rows * seq, sizeof *in->targets);
-    in->start = arena_array(arena, rows, sizeof *in->start);
-    in->length = arena_array(arena, rows, sizeof *in->length);
-    in->top_k = arena_array(arena, rows, sizeof *in->top_k);
-    in->temperature = arena_array(arena, rows, sizeof *in->temperature);
-    in->top_p = arena_array(arena, rows, sizeof *in->top_p);
-    in->min_p = arena_array(arena, rows, sizeof *in->min_p);
-    in->key = arena_array(arena, rows * 2, sizeof *in->key);
-    in->penalty = arena_array(arena, rows, sizeof *in->penalty);
-    in->seen = o->penalties ? arena_array(arena, rows * vocab, 1) : NULL;
-    in->bias = o->adjust ? arena_array(arena, rows * vocab, sizeof *in->bias) : NULL;
-    in->mask = o->adjust ? memset(arena_array(arena, rows * vocab, 1), 1, rows * vocab) : NULL;
+    in->slots = n;
+    in->tokens = arena_array(arena, slots * seq, sizeof *in->tokens);
+    in->targets = arena_array(arena, slots * seq, sizeof *in->targets);
+    in->start = arena_array(arena, slots, sizeof *in->start);
+    in->length = arena_array(arena, slots, sizeof *in->length);
+    in->top_k = arena_array(arena, slots, sizeof *in->top_k);
+    in->temperature = arena_array(arena, slots, sizeof *in->temperature);
+    in->top_p = arena_array(arena, slots, sizeof *in->top_p);
+    in->min_p = arena_array(arena, slots, sizeof *in->min_p);
+    in->key = arena_array(arena, slots * 2, sizeof *in->key);
+    in->penalty = arena_array(arena, slots, sizeof *in->penalty);
+    in->seen = o->penalties ? arena_array(arena, slots * vocab, 1) : NULL;
+    in->bias = o->logits_processors ? arena_array(arena, slots * vocab, sizeof *in->bias) : NULL;
+    in->mask = o->logits_processors ? memset(arena_array(arena, slots * vocab, 1), 1, slots * vocab)
+                                    : NULL;
     if (e->adapters.n)
-        in->select = arena_array(arena, rows * (size_t)e->adapters.ranks, sizeof *in->select);
+        in->select = arena_array(arena, slots * (size_t)e->adapters.ranks, sizeof *in->select);
 }
 
 static void bind_inputs(Program *p, const Inputs *in)
@@ -112,8 +113,8 @@ int engine_make_step(cvn_engine *e, EngineStep *out, ModelStep *step, const Inpu
     const cvn_engine_options *o = &e->options;
     /* Of an engine that adjusts, only the programs that do look at tokens one by one. */
     step->penalty = step->output == STEP_SAMPLE && o->penalties &&
-                    (!o->adjust || step->sample == SAMPLE_ADJUSTED);
-    out->rows = step->batch;
+                    (!o->logits_processors || step->sample == SAMPLE_PROCESSED);
+    out->slots = step->batch;
     out->seq = step->seq;
     TRY(make_program(e, &out->program, step, in, err));
     ModelStep plain = *step;
@@ -127,63 +128,63 @@ void engine_free_step(EngineStep *step)
     program_free(&step->plain);
 }
 
-/* All programs that the options ask for. Decode comes first: it has all rows, and so says how caches lie. */
+/* All programs that the options ask for. Decode comes first: it has all slots, and so says how caches lie. */
 static int compile_programs(cvn_engine *e, cvn_err *err)
 {
     const cvn_engine_options *o = &e->options;
     int64_t largest = o->bucket[o->n_buckets - 1];
     e->steps = (Steps){.model = {e->model->io.desc, o->layout},
-                       .rows = o->rows,
+                       .slots = o->slots,
                        .context = o->context,
                        .positions = o->context + largest,
                        .compute = e->model->dtype,
                        .kv_int8 = engine_kv_dtype(e) == CVN_I8,
                        .int8_inputs = int8_activations(o),
-                       .penalty = o->penalties && !o->adjust,
+                       .penalty = o->penalties && !o->logits_processors,
                        .ranks = e->adapters.ranks,
                        .adapted = e->adapters.targets};
-    ModelStep step = steps_section(&e->steps, o->rows, 1);
+    ModelStep step = steps_chunk(&e->steps, o->slots, 1);
     for (int m = 0; m <= (int)e->most && !o->no_generation; m++) {
         step.sample = (SampleMode)m;
-        TRY(engine_make_step(e, &e->decode[m], &step, &e->rows, err));
+        TRY(engine_make_step(e, &e->decode[m], &step, &e->slots, err));
     }
     e->parts = steps_parts(&e->rt);
-    int side_by_side = e->parts == 1 && o->rows >= SECTION_ROWS ? SECTION_ROWS : e->parts;
-    e->section_row = arena_array(&e->arena, (size_t)side_by_side, sizeof *e->section_row);
+    int side_by_side = e->parts == 1 && o->slots >= CHUNK_BATCH ? CHUNK_BATCH : e->parts;
+    e->chunk_slot = arena_array(&e->arena, (size_t)side_by_side, sizeof *e->chunk_slot);
     e->load = arena_array(&e->arena, (size_t)e->parts, sizeof *e->load);
-    engine_make_inputs(e, &e->section, side_by_side, (size_t)largest);
+    engine_make_inputs(e, &e->chunk, side_by_side, (size_t)largest);
     for (int i = 0; i < side_by_side; i++)
-        e->section.top_p[i] = e->section.penalty[i] = 1;
+        e->chunk.top_p[i] = e->chunk.penalty[i] = 1;
     for (int i = 0; i < o->n_buckets && !o->no_generation; i++) {
-        step = steps_section(&e->steps, e->parts, o->bucket[i]);
+        step = steps_chunk(&e->steps, e->parts, o->bucket[i]);
         step.output = STEP_FILL;
         if (i == o->n_buckets - 1)
-            TRY(engine_make_step(e, &e->fill, &step, &e->section, err));
+            TRY(engine_make_step(e, &e->fill, &step, &e->chunk, err));
         step.output = STEP_SAMPLE;
         for (int m = 0; m <= (int)e->most; m++) {
             step.sample = (SampleMode)m;
-            TRY(engine_make_step(e, &e->prefill[m][i], &step, &e->section, err));
+            TRY(engine_make_step(e, &e->prefill[m][i], &step, &e->chunk, err));
             ModelStep wide = step;
             wide.batch = side_by_side;
-            if (wide.batch == e->parts || wide.seq > SECTION_MOST)
+            if (wide.batch == e->parts || wide.seq > CHUNK_BATCH_TOKENS)
                 continue;
-            TRY(engine_make_step(e, &e->batch[m][i], &wide, &e->section, err));
+            TRY(engine_make_step(e, &e->batch[m][i], &wide, &e->chunk, err));
         }
     }
-    if (speculates(o) || (o->adjust && !o->no_generation && rounds_alike(o)))
-        TRY(guess_make(e, speculates(o), err));
+    if (speculates(o) || (o->logits_processors && !o->no_generation && rounds_alike(o)))
+        TRY(speculate_make(e, speculates(o), err));
     for (int i = 0; i < e->n_score_buckets; i++) {
-        step = steps_section(&e->steps, e->parts, e->score_bucket[i]);
+        step = steps_chunk(&e->steps, e->parts, e->score_bucket[i]);
         step.output = STEP_SCORE;
-        step.keep_logits = o->adjust;
+        step.keep_logits = o->logits_processors;
         if (o->scoring)
-            TRY(engine_make_step(e, &e->score[i], &step, &e->section, err));
+            TRY(engine_make_step(e, &e->score[i], &step, &e->chunk, err));
         step.output = means(o) ? STEP_SUM : STEP_HIDDEN;
         if (o->pooling)
-            TRY(engine_make_step(e, &e->embed[i], &step, &e->section, err));
+            TRY(engine_make_step(e, &e->embed[i], &step, &e->chunk, err));
         step.batch = side_by_side;
-        if (o->pooling && step.batch != e->parts && step.seq <= SECTION_MOST)
-            TRY(engine_make_step(e, &e->embed_batch[i], &step, &e->section, err));
+        if (o->pooling && step.batch != e->parts && step.seq <= CHUNK_BATCH_TOKENS)
+            TRY(engine_make_step(e, &e->embed_batch[i], &step, &e->chunk, err));
     }
     return CVN_OK;
 }
@@ -198,8 +199,8 @@ static int check_options(cvn_engine_options *o, const Model *config, cvn_err *er
                        "the context is %" PRId64 "; the model has only %" PRId64
                        ", so give at most that",
                        o->context, model_longest_context(config));
-    if (o->rows < 1 || o->rows > 4096)
-        return err_set(err, CVN_EINVAL, "%d slots were requested; give 1 to 4096", o->rows);
+    if (o->slots < 1 || o->slots > 4096)
+        return err_set(err, CVN_EINVAL, "%d slots were requested; give 1 to 4096", o->slots);
     if (o->kv_cache && strcmp(o->kv_cache, "int8") != 0 && strcmp(o->kv_cache, "none") != 0)
         return err_set(err, CVN_EINVAL,
                        "unknown KV cache type '%s'; give int8, or none for the model's dtype",
@@ -270,7 +271,7 @@ static int check_memory(cvn_engine *e, cvn_err *err)
                        bytes_text((double)s->cache_bytes).text,
                        bytes_text((double)s->arena_bytes).text,
                        bytes_text((double)e->options.memory_limit).text,
-                       e->options.rows > 1 ? " or --rows" : "");
+                       e->options.slots > 1 ? " or --slots" : "");
     return CVN_OK;
 }
 
@@ -291,22 +292,22 @@ static int open_runtime(cvn_engine *e, cvn_err *err)
     return code;
 }
 
-static void make_rows(cvn_engine *e, size_t rows)
+static void make_slots(cvn_engine *e, size_t slots)
 {
-    size_t history = rows * (size_t)e->options.eos_interval;
-    e->filled = arena_array(&e->arena, rows, sizeof *e->filled);
-    e->resets = arena_array(&e->arena, rows, sizeof *e->resets);
-    e->before = arena_array(&e->arena, rows, sizeof *e->before);
-    e->job = arena_array(&e->arena, rows, sizeof(Job *));
-    e->prompt = arena_array(&e->arena, rows, sizeof *e->prompt);
-    e->room = arena_array(&e->arena, rows, sizeof *e->room);
+    size_t history = slots * (size_t)e->options.eos_interval;
+    e->filled = arena_array(&e->arena, slots, sizeof *e->filled);
+    e->resets = arena_array(&e->arena, slots, sizeof *e->resets);
+    e->before = arena_array(&e->arena, slots, sizeof *e->before);
+    e->job = arena_array(&e->arena, slots, sizeof(Job *));
+    e->prompt = arena_array(&e->arena, slots, sizeof *e->prompt);
+    e->room = arena_array(&e->arena, slots, sizeof *e->room);
     e->drawn = arena_array(&e->arena, history, sizeof *e->drawn);
     if (e->options.reuse)
         prefix_init(e);
-    if (e->options.adjust)
-        adjust_init(e);
-    for (size_t i = 0; i < rows; i++)
-        engine_reset_row(e, (int)i);
+    if (e->options.logits_processors)
+        logits_init(e);
+    for (size_t i = 0; i < slots; i++)
+        engine_reset_slot(e, (int)i);
 }
 
 static int start_engine(void *engine, cvn_err *err)
@@ -317,31 +318,31 @@ static int start_engine(void *engine, cvn_err *err)
     o->layout = o->layout ? o->layout : "2d";
     TRY(check_options(o, config, err));
     int64_t largest = o->bucket[o->n_buckets - 1], positions = o->context + largest;
-    e->most = o->adjust      ? SAMPLE_ADJUSTED
-              : !o->sampling ? SAMPLE_GREEDY
-              : o->filters   ? SAMPLE_FILTER
-                             : SAMPLE_RANDOM;
+    e->most = o->logits_processors ? SAMPLE_PROCESSED
+              : !o->sampling       ? SAMPLE_GREEDY
+              : o->filters         ? SAMPLE_FILTER
+                                   : SAMPLE_RANDOM;
     e->longest = e->longest_batch = o->n_buckets - 1;
     e->pace.clock = clock_seconds;
     e->n_caches = model_caches(config, engine_kv_dtype(e) == CVN_I8);
-    /* Scoring needs logits of every token of a section, so its sections are shorter; where rows may not wait, all are of
+    /* Scoring needs logits of every token of a chunk, so its chunks are shorter; where slots may not wait, all are of
        the shortest: a sum over a text depends on where they end, and so may not depend on time. */
     static const int64_t sizes[] = {16, 32, 128};
     for (int i = 0; (o->scoring || o->pooling) && i < 3; i++)
         if (i == 0 || (sizes[i] <= largest && !(o->max_stall > 0)))
             e->score_bucket[e->n_score_buckets++] = sizes[i] < largest ? sizes[i] : largest;
     TRY(adapters_open(&e->adapters, e->model, o->adapter, o->n_adapters, &e->arena, err));
-    engine_make_inputs(e, &e->rows, o->rows, 1);
-    make_rows(e, (size_t)o->rows);
+    engine_make_inputs(e, &e->slots, o->slots, 1);
+    make_slots(e, (size_t)o->slots);
     LoadReport report;
     TRY(open_runtime(e, err));
-    int64_t all = kv_cache_bytes(config, o->rows, positions, engine_kv_dtype(e));
+    int64_t all = kv_cache_bytes(config, o->slots, positions, engine_kv_dtype(e));
     if (all < 0 || all > INT64_C(1) << 46)
         return err_set(err, CVN_EMEM,
                        "a KV cache of %d slots of %" PRId64
-                       " positions does not fit in the address space; ask for fewer rows or a "
+                       " positions does not fit in the address space; ask for fewer slots or a "
                        "shorter context",
-                       o->rows, positions);
+                       o->slots, positions);
     TRY(compile_programs(e, err));
     TRY(check_memory(e, err));
     TRY(runtime_reserve(&e->rt, err));
@@ -404,8 +405,8 @@ int cvn_engine_free(cvn_engine *e, cvn_err *err)
     for (size_t k = 0; k < sizeof n / sizeof *n; k++)
         for (size_t i = 0; i < n[k]; i++)
             engine_free_step(&steps[k][i]);
-    adjust_free(e);
-    guess_free(e);
+    logits_free(e);
+    speculate_free(e);
     adapters_close(&e->adapters);
     if (e->opened)
         runtime_close(&e->rt);

@@ -1,17 +1,17 @@
 /*
- * The inside of an engine: compiled programs and the state of the rows.
+ * The inside of an engine: compiled programs and the state of the slots.
  *
  * Everything runs through run/program.h: weights and caches are buffers that lie on the devices, one or several, and the
- * state of the rows is host memory that programs read. Decode reads and advances it in place: tokens and start are
+ * state of the slots is host memory that programs read. Decode reads and advances it in place: tokens and start are
  * parameters that its outputs are computed into, so that steps follow each other with nothing in between.
  *
- * A prefill program works on one row of each part into which the mesh splits the caches' rows: on one device on one row.
+ * A prefill program works on one slot of each part into which the mesh splits the caches' slots: on one device on one slot.
  *
- *     rows 0 1 2 3 on data=2      parts 0: rows 0, 1     1: rows 2, 3
- *     prefill of row 2            tokens [2, seq], length 0 in part 0, n in part 1
+ *     slots 0 1 2 3 on data=2      parts 0: slots 0, 1     1: slots 2, 3
+ *     prefill of slot 2            tokens [2, seq], length 0 in part 0, n in part 1
  *
- * Where rows are not split, short sections, which take almost as long as reading the weights does, are also made for
- * SECTION_ROWS rows side by side: those that have nothing to do have length 0. A row has the same bits in either.
+ * Where slots are not split, short chunks, which take almost as long as reading the weights does, are also made for
+ * CHUNK_BATCH slots side by side: those that have nothing to do have length 0. A slot has the same bits in either.
  */
 #ifndef CVN_SERVE_ENGINE_H
 #define CVN_SERVE_ENGINE_H
@@ -25,44 +25,45 @@
 #include "serve/queue.h"
 #include "serve/steps.h"
 
-/* Inputs for `rows` rows of up to `seq` tokens: [rows] each unless said otherwise. */
+/* Inputs for `slots` slots of up to `seq` tokens: [slots] each unless said otherwise. */
 typedef struct Inputs {
-    int64_t rows;
-    int32_t *tokens, *start, *length, *top_k, *targets; /* tokens, targets: [rows * seq] */
+    int64_t slots;
+    int32_t *tokens, *start, *length, *top_k, *targets; /* tokens, targets: [slots * seq] */
     float *temperature, *top_p, *min_p, *penalty;
-    uint8_t *seen; /* [rows * vocab] 1: the token is in the row; NULL without penalties */
-    float *bias;   /* [rows * vocab] of logits; NULL without options.adjust */
-    uint8_t *mask; /* [rows * vocab] 1: the token may come; NULL without options.adjust */
-    uint32_t *key; /* [rows * 2] */
-    float *select; /* [rows * ranks] of adapters; NULL without any */
+    uint8_t *seen; /* [slots * vocab] 1: the token is in the slot; NULL without penalties */
+    float *bias;   /* [slots * vocab] of logits; NULL without options.logits_processors */
+    uint8_t
+        *mask; /* [slots * vocab] 1: the token may come; NULL without options.logits_processors */
+    uint32_t *key; /* [slots * 2] */
+    float *select; /* [slots * ranks] of adapters; NULL without any */
 } Inputs;
 
-/* A program, the rows that it works on and the tokens of each that it takes. */
+/* A program, the slots that it works on and the tokens of each that it takes. */
 typedef struct EngineStep {
     Program program;
-    /* The same without adapters, for runs in which no row has one; where there are any. */
+    /* The same without adapters, for runs in which no slot has one; where there are any. */
     Program plain;
     const Program *ran; /* the last time: one of them */
-    int64_t rows, seq;
+    int64_t slots, seq;
     /* That it takes where texts begin, with options.max_stall (serve/pace.h); 0: not known. */
     double seconds;
 } EngineStep;
 
 /* Of serve/pace.h. */
-typedef struct RowPace {
+typedef struct StallPace {
     double (*clock)(void); /* in seconds */
-    double position;       /* seconds of a token of a section, for each position before it */
+    double position;       /* seconds of a token of a chunk, for each position before it */
     double late;           /* runs lately, in multiples of what was measured; at least 1 */
     double decode;         /* seconds of a step lately, at worst */
-    double since;          /* when rows that decode got their last tokens */
+    double since;          /* when slots that decode got their last tokens */
     /* When those of other engines did that take turns with this one; 0: none decode. */
     double beside;
-} RowPace;
+} StallPace;
 
 enum {
-    SECTION_ROWS = 4,   /* of a batch of short sections, … */
-    SECTION_FEWEST = 3, /* … which is faster than one by one from so many on … */
-    SECTION_MOST = 32   /* … and up to so many tokens of each */
+    CHUNK_BATCH = 4,        /* of a batch of short chunks, … */
+    CHUNK_BATCH_FEWEST = 3, /* … which is faster than one by one from so many on … */
+    CHUNK_BATCH_TOKENS = 32 /* … and up to so many tokens of each */
 };
 
 struct cvn_engine {
@@ -80,36 +81,38 @@ struct cvn_engine {
     Steps steps;                 /* what programs are made of */
     SampleMode most;             /* modes up to this one are compiled */
     int n_caches;                /* tensors of all layers */
-    int parts;                   /* into which the mesh splits the caches' rows */
-    int64_t *section_row; /* [section.rows] the row of each that the next prefill works on, or -1 */
-    Inputs rows;          /* of the decode program: [options.rows], seq 1 */
-    /* of prefill and scoring: a row of each part, or SECTION_ROWS; the largest bucket */
-    Inputs section;
-    int64_t *filled; /* [rows] positions in the row's cache; rows.start is always the same */
-    int64_t *resets; /* [rows] how often the row's text was forgotten */
-    int32_t *before; /* [rows] tokens as they were when a decode step began */
-    struct RowAdjust
-        *adjust; /* [rows + 1] with options.adjust (serve/adjust.h), one to look ahead; else NULL */
+    int parts;                   /* into which the mesh splits the caches' slots */
+    int64_t *chunk_slot; /* [chunk.slots] the slot of each that the next prefill works on, or -1 */
+    Inputs slots;        /* of the decode program: [options.slots], seq 1 */
+    /* of prefill and scoring: a slot of each part, or CHUNK_BATCH; the largest bucket */
+    Inputs chunk;
+    int64_t *filled; /* [slots] positions in the slot's cache; slots.start is always the same */
+    int64_t *resets; /* [slots] how often the slot's text was forgotten */
+    int32_t *before; /* [slots] tokens as they were when a decode step began */
+    /* [slots + 1] the logits processor of each slot (serve/logits.h), and one to look ahead with; NULL without
+       options.logits_processors. */
+    struct SlotLogits *logits;
     struct cvn_vocabulary *words; /* owned: of the tokenizer, once a request has a constraint … */
     struct HelperThread *helper;  /* owned: makes masks while steps run, from then on */
-    struct Prefix *prefix;    /* with options.reuse: what rows hold (serve/prefix.h); else NULL */
-    struct Guesser *guesser;  /* with options.speculate or adjust (serve/guess.h); or NULL */
-    Queue queue;              /* requests that have not ended (serve/scheduler.h) */
-    Job **job;                /* [rows] the request that works on the row, or NULL */
-    struct RowPrompt *prompt; /* [rows] of those that are being read */
-    int64_t *room;            /* [rows] tokens that each may still draw */
-    int32_t *drawn;           /* [eos_interval, rows] tokens of the steps since the last look */
-    int *load;                /* [parts] rows that are taken */
-    EngineStep fill;          /* whole sections of the largest bucket that are not the last */
+    struct Prefix *prefix; /* with options.reuse: what slots hold (serve/prefix.h); else NULL */
+    /* With options.speculate or logits_processors (serve/speculate.h); else NULL. */
+    struct Speculation *speculation;
+    Queue queue;      /* requests that have not ended (serve/scheduler.h) */
+    Job **job;        /* [slots] the request that works on the slot, or NULL */
+    struct SlotPrompt *prompt; /* [slots] of those that are being read */
+    int64_t *room;             /* [slots] tokens that each may still draw */
+    int32_t *drawn;            /* [eos_interval, slots] tokens of the steps since the last look */
+    int *load;                 /* [parts] slots that are taken */
+    EngineStep fill;           /* whole chunks of the largest bucket that are not the last */
     EngineStep prefill[SAMPLE_MODE_COUNT][CVN_MAX_BUCKETS];
     EngineStep batch[SAMPLE_MODE_COUNT]
-                    [CVN_MAX_BUCKETS]; /* prefill of SECTION_ROWS; rows 0: none */
-    /* Buckets of sections, and of batches, that may be read now; -1: no batch. */
+                    [CVN_MAX_BUCKETS]; /* prefill of CHUNK_BATCH; slots 0: none */
+    /* Buckets of chunks, and of batches, that may be read now; -1: no batch. */
     int longest, longest_batch;
-    int held; /* prompts that were read while young rows wait */
-    RowPace pace;
+    int held; /* prompts that were read while young slots wait */
+    StallPace pace;
     EngineStep score[CVN_MAX_BUCKETS], embed[CVN_MAX_BUCKETS],
-        embed_batch[CVN_MAX_BUCKETS]; /* of SECTION_ROWS texts; rows 0: none */
+        embed_batch[CVN_MAX_BUCKETS]; /* of CHUNK_BATCH texts; slots 0: none */
     EngineStep decode[SAMPLE_MODE_COUNT];
     int n_score_buckets; /* of both */
     int64_t score_bucket[CVN_MAX_BUCKETS];
@@ -119,81 +122,81 @@ struct cvn_engine {
 /* Of keys and values in the cache. */
 cvn_dtype engine_kv_dtype(const cvn_engine *e);
 
-/* Of what enters products: the model's, or i8 where rows are brought to 8 bits. */
+/* Of what enters products: the model's, or i8 where slots are brought to 8 bits. */
 cvn_dtype engine_product_dtype(const cvn_engine *e);
 
 /* What cvn_engine_new would refuse of options and adapters before it makes anything. */
 int engine_check(const cvn_model *model, const cvn_engine_options *options, cvn_err *err);
 
-/* For n rows of up to `seq` tokens, with all that the engine's programs read. */
+/* For n slots of up to `seq` tokens, with all that the engine's programs read. */
 void engine_make_inputs(cvn_engine *e, Inputs *in, int64_t n, size_t seq);
-/* Row `at` of other inputs has the adapter that a row has; and is drawn as a row is, but for what is said of single tokens. */
-void engine_copy_select(const cvn_engine *e, Inputs *in, int64_t at, int row);
-void engine_copy_sampling(const cvn_engine *e, Inputs *in, int64_t at, int row);
+/* Slot `at` of other inputs has the adapter that a slot has; and is drawn as a slot is, but for what is said of single tokens. */
+void engine_copy_select(const cvn_engine *e, Inputs *in, int64_t at, int slot);
+void engine_copy_sampling(const cvn_engine *e, Inputs *in, int64_t at, int slot);
 /* Makes programs that read these inputs, with the parameters that their mode has in this engine. */
 int engine_make_step(cvn_engine *e, EngineStep *out, ModelStep *step, const Inputs *in,
                      cvn_err *err);
 void engine_free_step(EngineStep *step);
 
-/* Runs a step on the inputs that it reads. `cache`: the caches' row that each of its rows is; NULL: as they lie. */
+/* Runs a step on the inputs that it reads. `cache`: the caches' slot that each of its slots is; NULL: as they lie. */
 int engine_run(cvn_engine *e, EngineStep *step, const Inputs *in, const int64_t *cache,
                cvn_err *err);
 /* What the last run gave. */
 const void *engine_output(const EngineStep *step, Role role);
 
-/* Begins a text on a row, whose cache holds the first `keep` tokens of the prompt already; the rest is to be prefilled. */
-void engine_begin_row(cvn_engine *e, int row, const cvn_request *request, int64_t keep);
+/* Begins a text on a slot, whose cache holds the first `keep` tokens of the prompt already; the rest is to be prefilled. */
+void engine_begin_slot(cvn_engine *e, int slot, const cvn_request *request, int64_t keep);
 
-/* A prompt of which the row's cache holds `filled` tokens, fewer than there are. */
-typedef struct RowPrompt {
-    int row;
+/* A prompt of which the slot's cache holds `filled` tokens, fewer than there are. */
+typedef struct SlotPrompt {
+    int slot;
     const cvn_request *request;
     int64_t computed; /* tokens that engine_prefill computed of it */
-} RowPrompt;
+} SlotPrompt;
 
-/* The program that reads the next section of the first of n prompts, of the mode that is cheapest: at most the longest one, a
+/* The program that reads the next chunk of the first of n prompts, of the mode that is cheapest: at most the longest one, a
    batch with others where there are enough. */
-EngineStep *engine_section(cvn_engine *e, const RowPrompt *prompt, int n);
+EngineStep *engine_chunk(cvn_engine *e, const SlotPrompt *prompt, int n);
 
-/* Reads a section of the first of n prompts, and beside it of those others that the same program takes: that lie in other
-   parts, or near it. Where that completes a prompt the next token is drawn, which becomes the row's token for decoding. */
-int engine_prefill(cvn_engine *e, RowPrompt *prompt, int n, cvn_err *err);
+/* Reads a chunk of the first of n prompts, and beside it of those others that the same program takes: that lie in other
+   parts, or near it. Where that completes a prompt the next token is drawn, which becomes the slot's token for decoding. */
+int engine_prefill(cvn_engine *e, SlotPrompt *prompt, int n, cvn_err *err);
 
-/* One decode step: every active row's token goes into its cache and the next is drawn into
- * rows.tokens. After an error, CVN_EINTERRUPTED among them, all rows are as they were. */
+/* One decode step: every active slot's token goes into its cache and the next is drawn into
+ * slots.tokens. After an error, CVN_EINTERRUPTED among them, all slots are as they were. */
 int engine_decode(cvn_engine *e, cvn_err *err);
 
-/* The cheapest mode that draws as all active rows want. */
+/* The cheapest mode that draws as all active slots want. */
 SampleMode engine_mode(const cvn_engine *e);
 
-/* A row's token is in its cache, and another was drawn, of these logits [vocab] where the program adjusts; else NULL. */
-void engine_draw(cvn_engine *e, int row, int32_t token, const float *logits);
+/* A slot's token is in its cache, and another was drawn, of these logits [vocab] where the program adjusts; else NULL. */
+void engine_draw(cvn_engine *e, int slot, int32_t token, const float *logits);
 
-/* A row takes part in decoding while it is active. */
-void engine_set_active(cvn_engine *e, int row, bool active);
+/* A slot takes part in decoding while it is active. */
+void engine_set_active(cvn_engine *e, int slot, bool active);
 
-/* What lies in a row's cache from position n on does not count any more, or, for measuring, does. */
-void engine_set_filled(cvn_engine *e, int row, int64_t n);
+/* What lies in a slot's cache from position n on does not count any more, or, for measuring, does. */
+void engine_set_filled(cvn_engine *e, int slot, int64_t n);
 
-/* Forgets a row's text. */
-void engine_reset_row(cvn_engine *e, int row);
+/* Forgets a slot's text. */
+void engine_reset_slot(cvn_engine *e, int slot);
 
-/* Gives the memory of a row's cache back. */
-void engine_release_row(cvn_engine *e, int row);
+/* Gives the memory of a slot's cache back. */
+void engine_release_slot(cvn_engine *e, int slot);
 
-/* The row without a request whose part has the fewest requests, the first of them; -1: all have one. */
-int engine_free_row(cvn_engine *e);
+/* The slot without a request whose part has the fewest requests, the first of them; -1: all have one. */
+int engine_free_slot(cvn_engine *e);
 
-/* Measures what programs take (serve/pace.h), while no row is taken; warns if max_stall cannot be held. */
+/* Measures what programs take (serve/pace.h), while no slot is taken; warns if max_stall cannot be held. */
 int engine_measure_pace(cvn_engine *e, cvn_err *err);
 
-/* What an engine makes with it, for all rows, of parts that stand on it: prefix.c, adjust.c and, with options.speculate and
-   for what constraints force, guess.c, whose programs are made with the others. */
+/* What an engine makes with it, for all slots, of parts that stand on it: prefix.c, logits.c and, with options.speculate and
+   for what constraints force, speculate.c, whose programs are made with the others. */
 void prefix_init(cvn_engine *e);
-void adjust_init(cvn_engine *e);
-void adjust_free(cvn_engine *e);
-int guess_make(cvn_engine *e, bool looks_up, cvn_err *err);
-void guess_free(cvn_engine *e);
+void logits_init(cvn_engine *e);
+void logits_free(cvn_engine *e);
+int speculate_make(cvn_engine *e, bool looks_up, cvn_err *err);
+void speculate_free(cvn_engine *e);
 
 /* What the devices have communicated until now; nothing on one device. */
 void engine_communication(const cvn_engine *e, CommTable *out);

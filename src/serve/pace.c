@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-/* Of the time that rows may wait, what is kept for writing tokens and for threads that begin late. */
+/* Of the time that slots may wait, what is kept for writing tokens and for threads that begin late. */
 static const double SPARE = 1 / 16.0;
 /* How fast what was slow is forgotten, by runs. */
 static const double FORGET = 1 / 16.0;
@@ -12,8 +12,8 @@ static const double FORGET = 1 / 16.0;
 bool pace_decodes(const cvn_engine *e)
 {
     bool any = false;
-    for (int row = 0; row < e->options.rows; row++)
-        any = any || e->rows.length[row];
+    for (int slot = 0; slot < e->options.slots; slot++)
+        any = any || e->slots.length[slot];
     return any;
 }
 
@@ -23,18 +23,18 @@ static double worst(double lately, double now)
     return now > lately ? now : lately + (now - lately) * FORGET;
 }
 
-static double further(const RowPace *p, const EngineStep *s, int64_t start)
+static double further(const StallPace *p, const EngineStep *s, int64_t start)
 {
-    return p->position * (double)(s->rows * s->seq * start);
+    return p->position * (double)(s->slots * s->seq * start);
 }
 
 /* What nobody has measured takes too long. */
-static double expected(const RowPace *p, const EngineStep *s, int64_t start)
+static double expected(const StallPace *p, const EngineStep *s, int64_t start)
 {
     return s->seconds > 0 ? (s->seconds + further(p, s, start)) * p->late : INFINITY;
 }
 
-void pace_note(RowPace *p, EngineStep *s, int64_t start, double seconds)
+void pace_note(StallPace *p, EngineStep *s, int64_t start, double seconds)
 {
     double begin = seconds - further(p, s, start);
     if (start == 0 && (begin < s->seconds || !(s->seconds > 0)))
@@ -43,7 +43,7 @@ void pace_note(RowPace *p, EngineStep *s, int64_t start, double seconds)
         p->late = fmax(1, worst(p->late, seconds / (s->seconds + further(p, s, start))));
 }
 
-void pace_decoded(RowPace *p, double begin)
+void pace_decoded(StallPace *p, double begin)
 {
     p->since = p->clock();
     p->decode = worst(p->decode, p->since - begin);
@@ -51,7 +51,7 @@ void pace_decoded(RowPace *p, double begin)
 
 static double left(const cvn_engine *e)
 {
-    const RowPace *p = &e->pace;
+    const StallPace *p = &e->pace;
     double own = pace_decodes(e) ? p->since : p->beside;
     double since = p->beside > 0 ? fmin(own, p->beside) : own;
     return e->options.max_stall * (1 - SPARE) - p->decode - (p->clock() - since);
@@ -82,17 +82,17 @@ int pace_choose(cvn_engine *e, int64_t start, bool least, bool *any, cvn_err *er
     return CVN_OK;
 }
 
-/* The shorter of two runs, the first of which has pages to find: a section behind `start` positions of n rows' texts. */
+/* The shorter of two runs, the first of which has pages to find: a chunk behind `start` positions of n slots' texts. */
 static int measure(cvn_engine *e, int b, int n, int64_t start, const int32_t *tokens,
                    double *seconds, cvn_err *err)
 {
     const cvn_request request = {.prompt = tokens, .n_prompt = start + e->options.bucket[b]};
-    RowPrompt prompt[SECTION_ROWS];
+    SlotPrompt prompt[CHUNK_BATCH];
     *seconds = INFINITY;
     e->longest = e->longest_batch = b;
     for (int turn = 0; turn < 2; turn++) {
         for (int i = 0; i < n; i++) {
-            prompt[i] = (RowPrompt){.row = i, .request = &request};
+            prompt[i] = (SlotPrompt){.slot = i, .request = &request};
             engine_set_filled(e, i, start);
         }
         double begin = e->pace.clock();
@@ -102,7 +102,7 @@ static int measure(cvn_engine *e, int b, int n, int64_t start, const int32_t *to
     return cluster_share(e->options.cluster, seconds, sizeof *seconds, err);
 }
 
-static int measure_sections(cvn_engine *e, const int32_t *tokens, int64_t far, cvn_err *err)
+static int measure_chunks(cvn_engine *e, const int32_t *tokens, int64_t far, cvn_err *err)
 {
     const cvn_engine_options *o = &e->options;
     double most = o->max_stall, seconds = 0;
@@ -111,15 +111,15 @@ static int measure_sections(cvn_engine *e, const int32_t *tokens, int64_t far, c
         e->prefill[0][b].seconds = seconds;
     }
     seconds = 0;
-    for (int b = 0; b < o->n_buckets && e->batch[0][b].rows && seconds <= most; b++) {
-        TRY(measure(e, b, SECTION_ROWS, 0, tokens, &seconds, err));
+    for (int b = 0; b < o->n_buckets && e->batch[0][b].slots && seconds <= most; b++) {
+        TRY(measure(e, b, CHUNK_BATCH, 0, tokens, &seconds, err));
         e->batch[0][b].seconds = seconds;
     }
     const EngineStep *shortest = &e->prefill[0][0];
     if (far > 0) {
         TRY(measure(e, 0, 1, far, tokens, &seconds, err));
         e->pace.position =
-            fmax(0, seconds - shortest->seconds) / (double)(far * shortest->seq * shortest->rows);
+            fmax(0, seconds - shortest->seconds) / (double)(far * shortest->seq * shortest->slots);
     }
     return CVN_OK;
 }
@@ -129,27 +129,27 @@ int engine_measure_pace(cvn_engine *e, cvn_err *err)
     enum { FAR = 2048 };
     const cvn_engine_options *o = &e->options;
     const cvn_engine_stats stats = e->stats;
-    RowPace *p = &e->pace;
+    StallPace *p = &e->pace;
     int64_t largest = o->bucket[o->n_buckets - 1], far = num_min(FAR, o->context - largest);
     SCOPED(scoped_free) int32_t *tokens = calloc((size_t)(FAR + largest), sizeof *tokens);
     if (!tokens)
         return err_set(err, CVN_EMEM, "no memory for a prompt of %d tokens", FAR);
     p->late = 1;
     for (int turn = 0; turn < 2; turn++) {
-        for (int row = 0; row < o->rows; row++) {
-            engine_set_filled(e, row, 0);
-            engine_set_active(e, row, true);
+        for (int slot = 0; slot < o->slots; slot++) {
+            engine_set_filled(e, slot, 0);
+            engine_set_active(e, slot, true);
         }
         double begin = p->clock();
         TRY(engine_decode(e, err));
         p->decode = p->clock() - begin;
     }
-    for (int row = 0; row < o->rows; row++)
-        engine_set_active(e, row, false);
-    TRY(measure_sections(e, tokens, far, err));
-    for (int row = 0; row < o->rows; row++) {
-        engine_reset_row(e, row);
-        engine_release_row(e, row);
+    for (int slot = 0; slot < o->slots; slot++)
+        engine_set_active(e, slot, false);
+    TRY(measure_chunks(e, tokens, far, err));
+    for (int slot = 0; slot < o->slots; slot++) {
+        engine_reset_slot(e, slot);
+        engine_release_slot(e, slot);
     }
     e->longest = e->longest_batch = o->n_buckets - 1;
     e->stats = stats;

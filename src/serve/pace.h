@@ -1,8 +1,8 @@
 /*
- * How long rows that decode wait while prompts are read (options.max_stall): from one of their tokens to the next no longer
- * than that, as far as the shortest section allows.
+ * How long slots that decode wait while prompts are read (options.max_stall): from one of their tokens to the next no longer
+ * than that, as far as the shortest chunk allows.
  *
- *     a token       section of 64        section of 16   decode      the next one
+ *     a token       chunk of 64        chunk of 16   decode      the next one
  *     |-- … --------|--------------------|---------------|-----------|
  *     since         now        one is begun only where, with what decoding takes, it ends in time
  *
@@ -16,15 +16,15 @@
 
 #include "serve/engine.h"
 
-/* A section of a text of `start` positions took so long. */
-void pace_note(RowPace *pace, EngineStep *section, int64_t start, double seconds);
-/* Rows have their next tokens, by a step that began then. */
-void pace_decoded(RowPace *pace, double begin);
+/* A chunk of a text of `start` positions took so long. */
+void pace_note(StallPace *pace, EngineStep *chunk, int64_t start, double seconds);
+/* Slots have their next tokens, by a step that began then. */
+void pace_decoded(StallPace *pace, double begin);
 
-/* Whether a row decodes. */
+/* Whether a slot decodes. */
 bool pace_decodes(const cvn_engine *e);
 
-/* Chooses which sections may begin now (longest, longest_batch), of a text of `start` positions; at least the shortest if
+/* Chooses which chunks may begin now (longest, longest_batch), of a text of `start` positions; at least the shortest if
    `least`. *any: there is one. All processes choose what the first one does. */
 int pace_choose(cvn_engine *e, int64_t start, bool least, bool *any, cvn_err *err);
 

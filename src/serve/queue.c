@@ -22,7 +22,7 @@ Job *queue_add(Queue *q, const cvn_request *request)
     int64_t turn = q->turn;
     for (const Job *own = q->first; own; own = own->next)
         turn = own->request.key == r->key && own->turn >= turn ? own->turn + 1 : turn;
-    *job = (Job){.before = q->last, .id = q->last_id, .request = *r, .row = -1, .turn = turn};
+    *job = (Job){.before = q->last, .id = q->last_id, .request = *r, .slot = -1, .turn = turn};
     job->request.prompt = prompt;
     job->request.bias = bias;
     job->request.end = end;

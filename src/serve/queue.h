@@ -4,11 +4,11 @@
 
 #include "caravan/engine.h"
 
-/* A row that keeps its cache from request to request. */
+/* A slot that keeps its cache from request to request. */
 typedef struct Kept {
-    int row;
+    int slot;
     int64_t n;      /* tokens that the cache holds … */
-    int64_t resets; /* … if the row's text was forgotten so often, and not once more */
+    int64_t resets; /* … if the slot's text was forgotten so often, and not once more */
     int adapter;    /* with which they were computed */
 } Kept;
 
@@ -17,10 +17,10 @@ typedef struct Job {
     int id;
     cvn_request request; /* its prompt, biases and end tokens lie behind the job, in one block */
     cvn_listener listener;
-    Kept *kept;     /* borrowed: the row that it must have; NULL: any */
-    int row;        /* that it works on; -1: it waits for one */
+    Kept *kept;     /* borrowed: the slot that it must have; NULL: any */
+    int slot;       /* that it works on; -1: it waits for one */
     int64_t turn;   /* when those who ask take turns: one of each, then a second of each */
-    int64_t passed; /* requests that came later and have got a row before it */
+    int64_t passed; /* requests that came later and have got a slot before it */
     bool cancelled;
     double begin; /* when it was submitted */
     cvn_result result;
@@ -29,7 +29,7 @@ typedef struct Job {
 typedef struct Queue {
     Job *first, *last; /* owned */
     Job *ended;        /* owned: to be freed when nobody looks at them any more */
-    int n, running;    /* in the queue; that have a row */
+    int n, running;    /* in the queue; that have a slot */
     int cancelled;     /* in the queue, marked so */
     int last_id;
     int64_t turn; /* that is on */

@@ -2,18 +2,18 @@
 
 #include "base/num.h"
 
-void radix_init(Radix *t, int rows, Arena *arena)
+void radix_init(Radix *t, int slots, Arena *arena)
 {
-    int nodes = 3 * rows + 1;
-    *t = (Radix){.rows = rows, .spare = 1, .newest = 0, .oldest = rows - 1};
+    int nodes = 3 * slots + 1;
+    *t = (Radix){.slots = slots, .spare = 1, .newest = 0, .oldest = slots - 1};
     t->node = arena_array(arena, (size_t)nodes, sizeof *t->node);
-    t->row = arena_array(arena, (size_t)rows, sizeof *t->row);
-    t->node[0] = (RadixNode){.parent = -1, .child = -1, .next = -1, .row = -1, .any = -1};
+    t->slot = arena_array(arena, (size_t)slots, sizeof *t->slot);
+    t->node[0] = (RadixNode){.parent = -1, .child = -1, .next = -1, .slot = -1, .any = -1};
     for (int i = 1; i < nodes; i++)
         t->node[i].next = i + 1 < nodes ? i + 1 : -1;
-    for (int i = 0; i < rows; i++)
-        t->row[i] =
-            (RadixRow){.node = -1, .next = -1, .newer = i - 1, .older = i + 1 < rows ? i + 1 : -1};
+    for (int i = 0; i < slots; i++)
+        t->slot[i] = (RadixSlot){
+            .node = -1, .next = -1, .newer = i - 1, .older = i + 1 < slots ? i + 1 : -1};
 }
 
 /* ---- nodes ---- */
@@ -25,7 +25,7 @@ static int new_node(Radix *t, int parent, int64_t end)
     t->node[at] = (RadixNode){.parent = parent,
                               .child = -1,
                               .next = t->node[parent].child,
-                              .row = -1,
+                              .slot = -1,
                               .any = -1,
                               .end = end};
     t->node[parent].child = at;
@@ -54,7 +54,7 @@ static int child_with(const Radix *t, int at, int32_t token)
 {
     int64_t end = t->node[at].end;
     int child = t->node[at].child;
-    while (child >= 0 && t->row[t->node[child].any].token[end] != token)
+    while (child >= 0 && t->slot[t->node[child].any].token[end] != token)
         child = t->node[child].next;
     return child;
 }
@@ -62,7 +62,7 @@ static int child_with(const Radix *t, int at, int32_t token)
 /* How far a sequence goes with the tokens of a node, from `from` on. */
 static int64_t follow(const Radix *t, int at, const int32_t *token, int64_t from, int64_t n)
 {
-    const int32_t *own = t->row[t->node[at].any].token;
+    const int32_t *own = t->slot[t->node[at].any].token;
     int64_t end = num_min(t->node[at].end, n);
     while (from < end && own[from] == token[from])
         from++;
@@ -76,7 +76,7 @@ static int split(Radix *t, int at, int64_t end)
     *link_of(t, at) = t->node[at].next;
     int upper = new_node(t, parent, end);
     t->node[upper].any = t->node[at].any;
-    t->node[upper].rows = t->node[at].rows;
+    t->node[upper].slots = t->node[at].slots;
     t->node[upper].free = t->node[at].free;
     t->node[upper].child = at;
     t->node[at].parent = upper;
@@ -84,17 +84,17 @@ static int split(Radix *t, int at, int64_t end)
     return upper;
 }
 
-/* Counts a row in, or out, from its node up; who read its tokens reads others, now that it is in no list. */
-static void count(Radix *t, int at, int row, int sign)
+/* Counts a slot in, or out, from its node up; who read its tokens reads others, now that it is in no list. */
+static void count(Radix *t, int at, int slot, int sign)
 {
     for (; at >= 0; at = t->node[at].parent) {
         RadixNode *n = &t->node[at];
-        n->rows += sign;
-        n->free += t->row[row].busy ? 0 : sign;
+        n->slots += sign;
+        n->free += t->slot[slot].busy ? 0 : sign;
         if (sign > 0 && n->any < 0)
-            n->any = row;
-        if (sign < 0 && n->any == row)
-            n->any = n->row;
+            n->any = slot;
+        if (sign < 0 && n->any == slot)
+            n->any = n->slot;
         for (int c = n->child; sign < 0 && n->any < 0 && c >= 0; c = t->node[c].next)
             n->any = t->node[c].any;
     }
@@ -103,7 +103,7 @@ static void count(Radix *t, int at, int row, int sign)
 /* A node that nothing ends or forks at is none. */
 static void tidy(Radix *t, int at)
 {
-    while (at > 0 && t->node[at].row < 0) {
+    while (at > 0 && t->node[at].slot < 0) {
         RadixNode *n = &t->node[at];
         int parent = n->parent, child = n->child;
         bool forks = child >= 0 && t->node[child].next >= 0;
@@ -122,17 +122,17 @@ static void tidy(Radix *t, int at)
     }
 }
 
-void radix_set(Radix *t, int row, uint64_t salt, int adapter, const int32_t *token, int64_t n)
+void radix_set(Radix *t, int slot, uint64_t salt, int adapter, const int32_t *token, int64_t n)
 {
-    RadixRow *r = &t->row[row];
+    RadixSlot *r = &t->slot[slot];
     int at = r->node;
     if (at >= 0) {
-        int *link = &t->node[at].row;
-        while (*link != row)
-            link = &t->row[*link].next;
+        int *link = &t->node[at].slot;
+        while (*link != slot)
+            link = &t->slot[*link].next;
         *link = r->next;
         r->node = r->next = -1;
-        count(t, at, row, -1);
+        count(t, at, slot, -1);
         tidy(t, at);
     }
     r->token = token;
@@ -155,30 +155,30 @@ void radix_set(Radix *t, int row, uint64_t salt, int adapter, const int32_t *tok
         at = done < t->node[child].end ? split(t, child, done) : child;
     }
     r->node = at;
-    r->next = t->node[at].row;
-    t->node[at].row = row;
-    count(t, at, row, 1);
+    r->next = t->node[at].slot;
+    t->node[at].slot = slot;
+    count(t, at, slot, 1);
 }
 
-void radix_set_busy(Radix *t, int row, bool busy)
+void radix_set_busy(Radix *t, int slot, bool busy)
 {
-    RadixRow *r = &t->row[row];
+    RadixSlot *r = &t->slot[slot];
     for (int at = r->node; at >= 0 && r->busy != busy; at = t->node[at].parent)
         t->node[at].free += busy ? -1 : 1;
     r->busy = busy;
 }
 
-/* A row at or below a node, not busy if there is one. */
-static int row_below(const Radix *t, int at)
+/* A slot at or below a node, not busy if there is one. */
+static int slot_below(const Radix *t, int at)
 {
     if (t->node[at].free == 0)
         return t->node[at].any;
     for (;;) {
-        int row = t->node[at].row, child = t->node[at].child;
-        while (row >= 0 && t->row[row].busy)
-            row = t->row[row].next;
-        if (row >= 0)
-            return row;
+        int slot = t->node[at].slot, child = t->node[at].child;
+        while (slot >= 0 && t->slot[slot].busy)
+            slot = t->slot[slot].next;
+        if (slot >= 0)
+            return slot;
         while (t->node[child].free == 0)
             child = t->node[child].next;
         at = child;
@@ -186,7 +186,7 @@ static int row_below(const Radix *t, int at)
 }
 
 int64_t radix_find(const Radix *t, uint64_t salt, int adapter, const int32_t *token, int64_t n,
-                   int *row)
+                   int *slot)
 {
     int at = salted(t, salt, adapter), best = -1;
     int64_t done = 0;
@@ -198,29 +198,29 @@ int64_t radix_find(const Radix *t, uint64_t salt, int adapter, const int32_t *to
         done = follow(t, child, token, done, n);
         at = done < t->node[child].end ? -1 : child;
     }
-    *row = best < 0 ? -1 : row_below(t, best);
+    *slot = best < 0 ? -1 : slot_below(t, best);
     return done;
 }
 
 /* ---- the order of use ---- */
 
-void radix_use(Radix *t, int row)
+void radix_use(Radix *t, int slot)
 {
-    RadixRow *r = &t->row[row];
-    if (t->newest == row)
+    RadixSlot *r = &t->slot[slot];
+    if (t->newest == slot)
         return;
-    t->row[r->newer].older = r->older;
-    *(r->older >= 0 ? &t->row[r->older].newer : &t->oldest) = r->newer;
-    t->row[t->newest].newer = row;
+    t->slot[r->newer].older = r->older;
+    *(r->older >= 0 ? &t->slot[r->older].newer : &t->oldest) = r->newer;
+    t->slot[t->newest].newer = slot;
     r->older = t->newest;
     r->newer = -1;
-    t->newest = row;
+    t->newest = slot;
 }
 
 int radix_oldest(const Radix *t)
 {
-    int row = t->oldest;
-    while (row >= 0 && t->row[row].busy)
-        row = t->row[row].newer;
-    return row;
+    int slot = t->oldest;
+    while (slot >= 0 && t->slot[slot].busy)
+        slot = t->slot[slot].newer;
+    return slot;
 }

@@ -1,10 +1,10 @@
 #include "serve/scheduler.h"
 
 #include "base/num.h"
-#include "serve/adjust.h"
-#include "serve/guess.h"
+#include "serve/logits.h"
 #include "serve/pace.h"
 #include "serve/prefix.h"
+#include "serve/speculate.h"
 
 #include <string.h>
 
@@ -12,7 +12,7 @@ int scheduler_submit(cvn_engine *e, const cvn_request *request, const cvn_listen
                      Kept *kept, int *id, cvn_err *err)
 {
     TRY(engine_check_request(e, request, 0, err));
-    TRY(adjust_prepare(e, request, err));
+    TRY(logits_prepare(e, request, err));
     Job *job = queue_add(&e->queue, request);
     if (!job)
         return err_set(err, CVN_EMEM, "no memory for a request");
@@ -34,30 +34,30 @@ int cvn_engine_submit(cvn_engine *e, const cvn_request *request, const cvn_liste
 /* So often a request may see others go before it. */
 enum { PASSED_MOST = 256 };
 
-/* Takes its row away, and says so. A row that is kept holds what was read and decoded until the last token that was
+/* Takes its slot away, and says so. A slot that is kept holds what was read and decoded until the last token that was
    handed over, and nothing that was decoded behind it. */
 static void finish(cvn_engine *e, Job *job, cvn_finish why)
 {
-    int row = job->row;
+    int slot = job->slot;
     job->result.finish = why;
     queue_end(&e->queue, job);
-    if (row >= 0) {
-        if (e->adjust)
-            adjust_begin(e, row, NULL);
-        engine_set_active(e, row, false);
-        e->job[row] = NULL;
+    if (slot >= 0) {
+        if (e->logits)
+            logits_begin(e, slot, NULL);
+        engine_set_active(e, slot, false);
+        e->job[slot] = NULL;
         e->queue.running--;
     }
-    if (row >= 0 && job->kept) {
+    if (slot >= 0 && job->kept) {
         if (job->result.n_tokens)
-            engine_set_filled(e, row, job->request.n_prompt + job->result.n_tokens - 1);
-        job->kept->n = e->filled[row];
-    } else if (row >= 0 && !e->prefix) {
-        engine_reset_row(e, row);
-        engine_release_row(e, row);
+            engine_set_filled(e, slot, job->request.n_prompt + job->result.n_tokens - 1);
+        job->kept->n = e->filled[slot];
+    } else if (slot >= 0 && !e->prefix) {
+        engine_reset_slot(e, slot);
+        engine_release_slot(e, slot);
     }
-    if (row >= 0 && e->prefix)
-        prefix_end(e, row);
+    if (slot >= 0 && e->prefix)
+        prefix_end(e, slot);
     if (job->listener.on_end)
         job->listener.on_end(job->listener.context, job->id, &job->result);
 }
@@ -90,28 +90,28 @@ int cvn_engine_cancel(cvn_engine *e, int id, cvn_err *err)
     return CVN_OK;
 }
 
-/* ---- rows ---- */
+/* ---- slots ---- */
 
-/* A row that is kept holds what its owner knows of, unless somebody else has had it; others what prompts have in common. */
-static void begin(cvn_engine *e, Job *job, int row, int64_t keep)
+/* A slot that is kept holds what its owner knows of, unless somebody else has had it; others what prompts have in common. */
+static void begin(cvn_engine *e, Job *job, int slot, int64_t keep)
 {
     Kept *kept = job->kept;
     if (kept)
         keep =
-            kept->resets == e->resets[row] && kept->adapter == job->request.adapter ? kept->n : 0;
-    job->row = row;
-    e->job[row] = job;
+            kept->resets == e->resets[slot] && kept->adapter == job->request.adapter ? kept->n : 0;
+    job->slot = slot;
+    e->job[slot] = job;
     e->queue.running++;
-    engine_begin_row(e, row, &job->request, keep);
+    engine_begin_slot(e, slot, &job->request, keep);
     job->result.reused = keep;
     if (kept) {
-        kept->resets = e->resets[row];
+        kept->resets = e->resets[slot];
         kept->adapter = job->request.adapter;
     } else if (e->prefix) {
-        e->resets[row]++; /* whoever kept it has lost it */
+        e->resets[slot]++; /* whoever kept it has lost it */
     }
     if (e->prefix)
-        prefix_begin(e, row, kept ? NULL : &job->request);
+        prefix_begin(e, slot, kept ? NULL : &job->request);
 }
 
 /* Whether a request goes before one that came earlier. */
@@ -125,22 +125,22 @@ static bool passes(const Job *late, const Job *early)
     return late->turn < early->turn;
 }
 
-/* Of those that wait, and whose row is free where they must have one. */
+/* Of those that wait, and whose slot is free where they must have one. */
 static Job *next_job(const cvn_engine *e)
 {
     Job *next = NULL;
     for (Job *job = e->queue.first; job; job = job->next)
-        if (job->row < 0 && !job->cancelled && !(job->kept && e->job[job->kept->row]) &&
+        if (job->slot < 0 && !job->cancelled && !(job->kept && e->job[job->kept->slot]) &&
             (!next || passes(job, next)))
             next = job;
     return next;
 }
 
-/* Gives free rows to those that wait. */
-static void give_rows(cvn_engine *e)
+/* Gives free slots to those that wait. */
+static void give_slots(cvn_engine *e)
 {
     Queue *q = &e->queue;
-    for (Job *job; q->running < e->options.rows && (job = next_job(e));) {
+    for (Job *job; q->running < e->options.slots && (job = next_job(e));) {
         int64_t keep = 0;
         if (job->request.max_tokens < 1) {
             finish(e, job, CVN_FINISH_LENGTH);
@@ -148,11 +148,11 @@ static void give_rows(cvn_engine *e)
         }
         q->turn = num_max(q->turn, job->turn);
         for (Job *early = q->first; early != job; early = early->next)
-            early->passed += early->row < 0;
-        int row = job->kept   ? job->kept->row
-                  : e->prefix ? prefix_take_row(e, &job->request, &keep)
-                              : engine_free_row(e);
-        begin(e, job, row, keep);
+            early->passed += early->slot < 0;
+        int slot = job->kept   ? job->kept->slot
+                   : e->prefix ? prefix_take_slot(e, &job->request, &keep)
+                               : engine_free_slot(e);
+        begin(e, job, slot, keep);
     }
 }
 
@@ -183,18 +183,18 @@ static bool take_token(cvn_engine *e, Job *job, int32_t token)
     const cvn_listener *l = &job->listener;
     cvn_result *result = &job->result;
     cvn_finish why;
-    if (e->adjust && e->adjust[job->row].err.code) {
-        result->why = e->adjust[job->row].err.message;
+    if (e->logits && e->logits[job->slot].err.code) {
+        result->why = e->logits[job->slot].err.message;
         finish(e, job, CVN_FINISH_CONSTRAINT);
         return false;
     }
     result->total_seconds = clock_seconds() - job->begin;
     if (result->n_tokens++ == 0)
         result->first_seconds = result->total_seconds;
-    if (e->adjust && e->adjust[job->row].logits && job->request.on_logits)
-        job->request.on_logits(l->context, job->id, e->adjust[job->row].logits, token);
-    if (e->guesser)
-        guess_add(e, job->row, token);
+    if (e->logits && e->logits[job->slot].logits && job->request.on_logits)
+        job->request.on_logits(l->context, job->id, e->logits[job->slot].logits, token);
+    if (e->speculation)
+        speculate_add(e, job->slot, token);
     bool go_on = !l->on_token || l->on_token(l->context, job->id, token);
     if (!has_ended(e, job, token, go_on, &why))
         return true;
@@ -204,16 +204,16 @@ static bool take_token(cvn_engine *e, Job *job, int32_t token)
 
 /* ---- a step ---- */
 
-/* Those that have a row and whose prompts are not read, in their order. */
+/* Those that have a slot and whose prompts are not read, in their order. */
 static int list_prompts(const cvn_engine *e)
 {
     int n = 0, seen = 0;
     for (Job *job = e->queue.first; job && seen < e->queue.running; job = job->next) {
-        if (job->row < 0)
+        if (job->slot < 0)
             continue;
         seen++;
-        if (!job->cancelled && e->filled[job->row] < job->request.n_prompt)
-            e->prompt[n++] = (RowPrompt){.row = job->row, .request = &job->request};
+        if (!job->cancelled && e->filled[job->slot] < job->request.n_prompt)
+            e->prompt[n++] = (SlotPrompt){.slot = job->slot, .request = &job->request};
     }
     return n;
 }
@@ -223,108 +223,108 @@ static int read_prompts(cvn_engine *e, cvn_err *err)
     int64_t most = e->options.bucket[e->options.n_buckets - 1], read = 0;
     for (;;) {
         bool any;
-        give_rows(e);
+        give_slots(e);
         int n = list_prompts(e);
         if (!n)
             return CVN_OK;
-        int64_t start = e->filled[e->prompt[0].row];
+        int64_t start = e->filled[e->prompt[0].slot];
         TRY(pace_choose(e, start, read == 0, &any, err));
-        EngineStep *section = engine_section(e, e->prompt, n);
-        if (!any || read + section->seq > most)
+        EngineStep *chunk = engine_chunk(e, e->prompt, n);
+        if (!any || read + chunk->seq > most)
             return CVN_OK;
-        read += section->seq;
+        read += chunk->seq;
         double begin = e->pace.clock();
         TRY(engine_prefill(e, e->prompt, n, err));
         double now = e->pace.clock();
         if (e->options.max_stall > 0)
-            pace_note(&e->pace, section, start, now - begin);
+            pace_note(&e->pace, chunk, start, now - begin);
         for (int i = 0; i < n; i++) {
-            const RowPrompt *p = &e->prompt[i];
-            Job *job = e->job[p->row];
+            const SlotPrompt *p = &e->prompt[i];
+            Job *job = e->job[p->slot];
             if (!p->computed)
                 continue;
             job->result.computed += p->computed;
             if (e->prefix)
-                prefix_read(e, p->row);
+                prefix_read(e, p->slot);
             job->result.prefill_seconds += now - begin;
-            if (e->filled[p->row] < job->request.n_prompt)
+            if (e->filled[p->slot] < job->request.n_prompt)
                 continue;
             if (!pace_decodes(e))
                 e->pace.since = now;
-            engine_set_active(e, p->row, true);
+            engine_set_active(e, p->slot, true);
             e->held++;
-            take_token(e, job, e->rows.tokens[p->row]);
+            take_token(e, job, e->slots.tokens[p->slot]);
         }
     }
 }
 
-/* Whether the next prompt is one that young rows wait for: a step of few rows takes almost as long as one of all, and who
-   came with others is to wait for them once, not before each token. It is read by one section; and no more are waited for than
-   there are rows. */
+/* Whether the next prompt is one that young slots wait for: a step of few slots takes almost as long as one of all, and who
+   came with others is to wait for them once, not before each token. It is read by one chunk; and no more are waited for than
+   there are slots. */
 static bool holds(const cvn_engine *e)
 {
-    if (e->options.max_stall > 0 || e->held >= e->options.rows || !list_prompts(e))
+    if (e->options.max_stall > 0 || e->held >= e->options.slots || !list_prompts(e))
         return false;
-    const RowPrompt *next = &e->prompt[0];
-    int64_t rest = next->request->n_prompt - e->filled[next->row];
+    const SlotPrompt *next = &e->prompt[0];
+    int64_t rest = next->request->n_prompt - e->filled[next->slot];
     return rest <= e->options.bucket[e->options.n_buckets - 1] &&
-           e->job[next->row]->result.computed == 0;
+           e->job[next->slot]->result.computed == 0;
 }
 
-/* Young rows, which have begun lately and whose prompts are read, decode with the others, or not yet. */
+/* Young slots, which have begun lately and whose prompts are read, decode with the others, or not yet. */
 static void hold_young(cvn_engine *e)
 {
     enum { YOUNG_TOKENS = 8 };
     bool wait = holds(e);
-    for (int row = 0; row < e->options.rows; row++) {
-        int64_t n = e->job[row] ? e->job[row]->result.n_tokens : 0;
+    for (int slot = 0; slot < e->options.slots; slot++) {
+        int64_t n = e->job[slot] ? e->job[slot]->result.n_tokens : 0;
         if (n && n < YOUNG_TOKENS)
-            engine_set_active(e, row, !wait);
+            engine_set_active(e, slot, !wait);
     }
     e->held = wait ? e->held : 0;
 }
 
-/* Tokens that a row may still draw: it may outrun neither its context nor its limit. */
-static int64_t room(const cvn_engine *e, int row)
+/* Tokens that a slot may still draw: it may outrun neither its context nor its limit. */
+static int64_t room(const cvn_engine *e, int slot)
 {
-    const Job *job = e->job[row];
-    return num_min(e->options.context - e->filled[row],
+    const Job *job = e->job[slot];
+    return num_min(e->options.context - e->filled[slot],
                    job->request.max_tokens - job->result.n_tokens);
 }
 
-/* Steps until the next look; 0 when no row decodes. */
+/* Steps until the next look; 0 when no slot decodes. */
 static int64_t steps_ahead(const cvn_engine *e)
 {
     int64_t steps = e->options.eos_interval;
     bool any = false;
-    for (int row = 0; row < e->options.rows; row++) {
-        const Job *job = e->job[row];
-        if (!job || !e->rows.length[row])
+    for (int slot = 0; slot < e->options.slots; slot++) {
+        const Job *job = e->job[slot];
+        if (!job || !e->slots.length[slot])
             continue;
         any = true;
         if (job->request.on_logits ||
             job->request.constraint) /* what they need lasts until the next run */
             steps = 1;
-        steps = num_min(steps, room(e, row));
+        steps = num_min(steps, room(e, slot));
     }
     return any ? steps : 0;
 }
 
-/* Draws several tokens of rows whose next ones can be guessed; *ran: it did. */
+/* Draws several tokens of slots whose next ones can be drafted; *ran: it did. */
 static int decode_guessed(cvn_engine *e, bool *ran, cvn_err *err)
 {
-    for (int row = 0; row < e->options.rows; row++)
-        e->room[row] = e->rows.length[row] ? room(e, row) : 0;
+    for (int slot = 0; slot < e->options.slots; slot++)
+        e->room[slot] = e->slots.length[slot] ? room(e, slot) : 0;
     double begin = e->pace.clock();
-    TRY(guess_run(e, e->room, ran, err));
+    TRY(speculate_run(e, e->room, ran, err));
     if (*ran)
         pace_decoded(&e->pace, begin);
-    for (int row = 0; row < e->options.rows && *ran; row++) {
-        Job *job = e->job[row];
-        bool goes_on = job && e->rows.length[row];
+    for (int slot = 0; slot < e->options.slots && *ran; slot++) {
+        Job *job = e->job[slot];
+        bool goes_on = job && e->slots.length[slot];
         for (int i = 0; goes_on; i++)
-            goes_on = !job->cancelled && take_token(e, job, guess_take(e, row, i)) &&
-                      e->guesser->row[row].stood > i; /* the next one was guessed */
+            goes_on = !job->cancelled && take_token(e, job, speculate_take(e, slot, i)) &&
+                      e->speculation->slot[slot].stood > i; /* the next one was drafted */
     }
     return CVN_OK;
 }
@@ -332,25 +332,25 @@ static int decode_guessed(cvn_engine *e, bool *ran, cvn_err *err)
 /* What was decoded before an error is handed over, too. */
 static int decode(cvn_engine *e, cvn_err *err)
 {
-    int rows = e->options.rows, code = CVN_OK;
+    int slots = e->options.slots, code = CVN_OK;
     int64_t most = steps_ahead(e), steps = 0;
     bool ran = false;
-    if (e->guesser && most)
+    if (e->speculation && most)
         TRY(decode_guessed(e, &ran, err));
     if (ran)
         return CVN_OK;
     double before = e->stats.decode_seconds, begin = e->pace.clock();
     while (steps < most && (code = engine_decode(e, err)) == CVN_OK)
-        memcpy(e->drawn + steps++ * rows, e->rows.tokens, (size_t)rows * sizeof *e->drawn);
+        memcpy(e->drawn + steps++ * slots, e->slots.tokens, (size_t)slots * sizeof *e->drawn);
     if (steps)
         pace_decoded(&e->pace, begin);
-    if (e->guesser && steps && code == CVN_OK)
-        code = guess_timed(e, (e->stats.decode_seconds - before) / (double)steps, err);
-    for (int row = 0; row < rows; row++) {
-        Job *job = e->job[row];
-        bool goes_on = job && e->rows.length[row];
+    if (e->speculation && steps && code == CVN_OK)
+        code = speculate_timed(e, (e->stats.decode_seconds - before) / (double)steps, err);
+    for (int slot = 0; slot < slots; slot++) {
+        Job *job = e->job[slot];
+        bool goes_on = job && e->slots.length[slot];
         for (int64_t s = 0; s < steps && goes_on; s++) {
-            goes_on = !job->cancelled && take_token(e, job, e->drawn[s * rows + row]);
+            goes_on = !job->cancelled && take_token(e, job, e->drawn[s * slots + slot]);
             if (!goes_on)
                 e->stats.wasted_tokens += steps - 1 - s;
         }
@@ -394,8 +394,8 @@ int scheduler_go_on(cvn_engine *e, cvn_err *err)
 void cvn_engine_watch(cvn_engine *e, const volatile int *flag)
 {
     e->watched = flag;
-    if (e->guesser && e->guesser->draft.e)
-        cvn_engine_watch(e->guesser->draft.e, flag);
+    if (e->speculation && e->speculation->model.e)
+        cvn_engine_watch(e->speculation->model.e, flag);
     e->rt.backend->watch(e->rt.devices, flag);
 }
 

@@ -1,4 +1,4 @@
-/* A dialog on one row; what is cached is known by its ids. */
+/* A dialog on one slot; what is cached is known by its ids. */
 #include "serve/session.h"
 
 #include "base/num.h"
@@ -7,15 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-int cvn_session_new(cvn_engine *e, int row, cvn_session **out, cvn_err *err)
+int cvn_session_new(cvn_engine *e, int slot, cvn_session **out, cvn_err *err)
 {
     *out = NULL;
     if (e->options.no_generation)
         return err_set(err, CVN_EINVAL,
                        "the engine cannot generate; create it without options.no_generation");
-    if (row < 0 || row >= e->options.rows)
-        return err_set(err, CVN_EINVAL, "slot %d does not exist; the engine has %d", row,
-                       e->options.rows);
+    if (slot < 0 || slot >= e->options.slots)
+        return err_set(err, CVN_EINVAL, "slot %d does not exist; the engine has %d", slot,
+                       e->options.slots);
     cvn_session *s = calloc(1, sizeof *s);
     int32_t *cached = calloc((size_t)e->options.context + 1, sizeof *cached);
     if (!s || !cached) {
@@ -24,7 +24,7 @@ int cvn_session_new(cvn_engine *e, int row, cvn_session **out, cvn_err *err)
         return err_set(err, CVN_EMEM, "no memory for a session of %" PRId64 " tokens",
                        e->options.context);
     }
-    *s = (cvn_session){.e = e, .kept = {.row = row, .resets = -1}, .cached = cached};
+    *s = (cvn_session){.e = e, .kept = {.slot = slot, .resets = -1}, .cached = cached};
     *out = s;
     return CVN_OK;
 }
@@ -40,14 +40,14 @@ void cvn_session_free(cvn_session *s)
 
 bool session_is_ours(const cvn_session *s)
 {
-    return s->kept.resets == s->e->resets[s->kept.row];
+    return s->kept.resets == s->e->resets[s->kept.slot];
 }
 
 void cvn_session_reset(cvn_session *s)
 {
     if (session_is_ours(s)) {
-        engine_reset_row(s->e, s->kept.row);
-        engine_release_row(s->e, s->kept.row);
+        engine_reset_slot(s->e, s->kept.slot);
+        engine_release_slot(s->e, s->kept.slot);
     }
     s->kept.n = 0;
 }

@@ -7,12 +7,12 @@
 
 struct cvn_session {
     cvn_engine *e;   /* borrowed */
-    Kept kept;       /* the row, and how many of `cached` its cache holds */
+    Kept kept;       /* the slot, and how many of `cached` its cache holds */
     int32_t *cached; /* [context + 1] the ids of the dialog, owned */
     cvn_session_stats stats;
 };
 
-/* Whether nobody else has used the row since. */
+/* Whether nobody else has used the slot since. */
 bool session_is_ours(const cvn_session *session);
 
 #endif

@@ -58,10 +58,10 @@ static int digest(const cvn_engine *e, char text[17], cvn_err *err)
     return failed ? err_set(err, CVN_EMEM, "no memory for the digest of a model") : CVN_OK;
 }
 
-/* One process has it all, nobody else has a row, and it lies as it is counted. */
+/* One process has it all, nobody else has a slot, and it lies as it is counted. */
 static int check_engine(const cvn_engine *e, cvn_err *err)
 {
-    bool plain = e->options.rows == 1 && cluster_size(e->options.cluster) == 1;
+    bool plain = e->options.slots == 1 && cluster_size(e->options.cluster) == 1;
     for (int i = 0; i < e->n_caches && plain; i++)
         plain = runtime_buffer(&e->rt, ROLE_CACHE, i)->layout == LAYOUT_PLAIN;
     if (plain)
@@ -72,11 +72,11 @@ static int check_engine(const cvn_engine *e, cvn_err *err)
 
 /* ---- writing ---- */
 
-/* The row's n positions of a cache [rows, heads, positions, width]. */
-static Region part_of(const Buffer *b, int row, int64_t n)
+/* The slot's n positions of a cache [slots, heads, positions, width]. */
+static Region part_of(const Buffer *b, int slot, int64_t n)
 {
     const cvn_type *t = &b->type;
-    return (Region){.rank = 4, .first = {row}, .count = {1, t->dim[1], n, t->dim[3]}};
+    return (Region){.rank = 4, .first = {slot}, .count = {1, t->dim[1], n, t->dim[3]}};
 }
 
 /* It in host memory, gathered from the shards. */
@@ -123,7 +123,7 @@ static int go_through(Saving *w, bool write, cvn_err *err)
         TRY(st_writer_data(&w->writer, 0, s->cached, bytes, err));
     for (int i = 0; i < e->n_caches; i++) {
         const Buffer *b = runtime_buffer(&e->rt, ROLE_CACHE, i);
-        const Region part = part_of(b, s->kept.row, s->kept.n);
+        const Region part = part_of(b, s->kept.slot, s->kept.n);
         bytes = part_bytes(w, b);
         TRY(gather(e, b, &part, w->part, err));
         w->crc = write ? w->crc : crc32c(w->crc, w->part, bytes);
@@ -187,7 +187,7 @@ typedef struct Loading {
     Map metadata;
     const IoTensor *tokens;
     int adapter;
-    int row; /* of the cache that is filled */
+    int slot; /* of the cache that is filled */
     const IoTensor *from;
 } Loading;
 
@@ -258,7 +258,7 @@ static int read_part(void *context, const Region *region, void *out, cvn_err *er
     const Loading *r = context;
     const IoTensor *t = r->from;
     const Region part = {
-        .rank = 4, .first = {r->row}, .count = {1, t->dims[0], t->dims[1], t->dims[2]}};
+        .rank = 4, .first = {r->slot}, .count = {1, t->dims[0], t->dims[1], t->dims[2]}};
     const RegionArray from = region_packed(&part), to = region_packed(region);
     memset(out, 0, cvn_dtype_bytes(t->dtype, region_elements(region)));
     region_copy(&from, t->data, &to, out, t->dtype);
@@ -277,7 +277,7 @@ static int load(void *of, cvn_err *err)
     TRY(st_read(&r->tensors, r->path, r->map.data, r->map.size, &r->metadata, err));
     TRY(check(r, err));
     cvn_session_reset(s);
-    engine_reset_row(e, r->row);
+    engine_reset_slot(e, r->slot);
     for (int i = 0; i < e->n_caches; i++) {
         Buffer *b = runtime_buffer(&e->rt, ROLE_CACHE, i);
         const Source source = {.read = read_part, .context = r};
@@ -286,7 +286,7 @@ static int load(void *of, cvn_err *err)
     }
     memcpy(s->cached, r->tokens->data, r->tokens->bytes);
     s->kept.n = r->tokens->n;
-    s->kept.resets = e->resets[r->row];
+    s->kept.resets = e->resets[r->slot];
     s->kept.adapter = r->adapter;
     return CVN_OK;
 }
@@ -295,11 +295,11 @@ int cvn_session_load(cvn_session *s, const char *path, cvn_err *err)
 {
     cvn_err local = {0};
     err = err ? err : &local;
-    Loading r = {.s = s, .path = path, .row = s->kept.row};
+    Loading r = {.s = s, .path = path, .slot = s->kept.slot};
     TRY(check_engine(s->e, err));
-    if (s->e->job[r.row])
+    if (s->e->job[r.slot])
         return err_set(err, CVN_EINVAL, "slot %d is busy; load when its request has finished",
-                       r.row);
+                       r.slot);
     TRY(arena_init(&r.arena, err));
     int code = protect(load, &r, "reading the cache of a conversation", err);
     file_unmap(&r.map);

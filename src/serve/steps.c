@@ -12,9 +12,9 @@ int steps_buckets(int64_t context, int64_t bucket[CVN_MAX_BUCKETS])
     return n;
 }
 
-ModelStep steps_section(const Steps *s, int64_t rows, int64_t seq)
+ModelStep steps_chunk(const Steps *s, int64_t slots, int64_t seq)
 {
-    return (ModelStep){.batch = rows,
+    return (ModelStep){.batch = slots,
                        .seq = seq,
                        .context = s->positions,
                        .longest = s->context,

@@ -47,7 +47,7 @@ typedef struct Served {
     cvn_engine *engine;         /* its thread's: others only check requests by it */
     const Tokenizer *tokenizer; /* or NULL */
     int64_t context;
-    int rows;
+    int slots;
     ChatKind chat;
     char fingerprint[24]; /* of weights, adapters, tokenizer and program */
 } Served;

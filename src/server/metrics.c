@@ -151,7 +151,7 @@ void metrics_text(const Gauges *g, int n, uint64_t refused, StrBuf *out)
     for (int k = 0; k < n; k++) {
         strbuf_puts(out, "vllm:cache_config_info{model_name=\"");
         put_label(out, g[k].model);
-        strbuf_printf(out, "\",rows=\"%d\",context=\"%" PRId64 "\"} 1\n", g[k].rows, g[k].context);
+        strbuf_printf(out, "\",rows=\"%d\",context=\"%" PRId64 "\"} 1\n", g[k].slots, g[k].context);
     }
     put_head(out, "lora_requests_info", "gauge", "LoRA adapters in use, and since when");
     for (int k = 0; k < n; k++)

@@ -47,8 +47,8 @@ typedef struct Metrics {
 typedef struct Gauges {
     const char *model;
     const Metrics *metrics;
-    int running, waiting, rows;
-    double cache_share; /* of the positions of all rows, 0 to 1 */
+    int running, waiting, slots;
+    double cache_share; /* of the positions of all slots, 0 to 1 */
     int64_t context;
     double weight_bytes, decode_seconds; /* of weights; in decode steps */
     int64_t decodes;

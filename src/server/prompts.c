@@ -120,7 +120,7 @@ static int check_prompt(const Served *m, const TokenIds *prompt, const char *fie
 /* What is said of each token of a prompt is kept until the answer is written. */
 static int check_scoring(const Ask *a, Refusal *why)
 {
-    int64_t tokens = 0, most = a->served->context * a->served->rows;
+    int64_t tokens = 0, most = a->served->context * a->served->slots;
     if (ask_prompt_top(a) < 0)
         return 0;
     if (a->stream && a->prompt_logprobs >= 0)

@@ -94,13 +94,13 @@ static void metrics(Server *s, StrBuf *out)
     pthread_mutex_lock(&s->lock);
     for (int i = 0; i < n && all; i++) {
         const Served *m = &s->served[i];
-        double positions = (double)m->rows * (double)m->context;
+        double positions = (double)m->slots * (double)m->context;
         int waiting = m->n_choices - m->running;
         all[i] = (Gauges){.model = m->is->name,
                           .metrics = &m->metrics,
                           .running = m->n_choices ? m->running : 0,
                           .waiting = waiting > 0 ? waiting : 0,
-                          .rows = m->rows,
+                          .slots = m->slots,
                           .cache_share = positions > 0 ? (double)m->filled / positions : 0,
                           .context = m->context,
                           .weight_bytes = (double)m->stats.weight_bytes,

@@ -67,10 +67,10 @@ int worker_add(Server *s, Exchange *x, Refusal *why)
         refuse(why, 503, NULL, "the server is %s",
                s->state == SERVER_LOADING ? "loading the model" : "shutting down");
         why->retry = 5;
-    } else if (m->n_choices + x->n_choices > m->rows + s->options.max_waiting) {
+    } else if (m->n_choices + x->n_choices > m->slots + s->options.max_waiting) {
         refuse(why, 429, NULL,
                "%d sequences are running or queued, and the request has %d more; the limit is %d",
-               m->n_choices, x->n_choices, m->rows + s->options.max_waiting);
+               m->n_choices, x->n_choices, m->slots + s->options.max_waiting);
         why->code = "rate_limit_exceeded";
         why->retry = 1;
     } else {
@@ -232,7 +232,7 @@ static bool embed_prompts(Exchange *x, cvn_err *err)
     if (failed)
         err_set(err, CVN_EMEM, "no memory for embeddings");
     for (bool first = true; x->n_seen < a->n_prompts && !is_over(x) && !failed; first = false) {
-        if (m->engine->queue.running == m->rows || (!first && m->engine->queue.n))
+        if (m->engine->queue.running == m->slots || (!first && m->engine->queue.n))
             return false;
         int n = engine_embed(m->engine, a->adapter, a->prompt + x->n_seen, a->n_prompts - x->n_seen,
                              x->embedding + x->n_seen, err);
@@ -253,7 +253,7 @@ static bool see_prompts(Exchange *x, cvn_err *err)
     x->seen = n_top >= 0 && !x->seen ? calloc((size_t)a->n_prompts, sizeof *x->seen) : x->seen;
     for (; n_top >= 0 && x->n_seen < a->n_prompts && !is_over(x); x->n_seen++) {
         const TokenIds *p = &a->prompt[x->n_seen];
-        if (m->engine->queue.running == m->rows)
+        if (m->engine->queue.running == m->slots)
             return false;
         Seeing seeing = {m->model, calloc(p->n, sizeof(Likely)), n_top};
         if (!x->seen || !seeing.likely) {
@@ -402,7 +402,7 @@ static void note_step(Server *s, Served *m)
     m->stats = now;
     m->running = m->engine->queue.running;
     m->filled = 0;
-    for (int i = 0; i < m->rows; i++)
+    for (int i = 0; i < m->slots; i++)
         m->filled += m->engine->job[i] ? m->engine->filled[i] : 0;
     pthread_mutex_unlock(&s->lock);
 }
@@ -466,7 +466,7 @@ static int begin_model(Server *s, Served *m, cvn_engine *e, cvn_err *err)
     m->model = e->model;
     m->tokenizer = e->model->tokenizer;
     m->context = e->options.context;
-    m->rows = e->options.rows;
+    m->slots = e->options.slots;
     m->stats = cvn_engine_get_stats(e);
     make_fingerprint(m);
     cvn_engine_watch(e, &s->aborting);
@@ -494,7 +494,7 @@ static void work_on(Server *s, Served *m)
     take_work(s, m);
     if (!m->engine->queue.n)
         return;
-    RowPace *pace = &m->engine->pace;
+    StallPace *pace = &m->engine->pace;
     pace->beside = 0;
     for (int i = 0; i < s->options.n_models; i++) {
         const cvn_engine *other = s->served[i].engine;

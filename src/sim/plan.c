@@ -231,11 +231,11 @@ static int make_engine(Sim *s, cvn_err *err)
     bool decodes = ask->task == SIM_DECODE;
     s->steps.context = ask->context;
     s->steps.positions = ask->context + (decodes || ask->seq < largest ? largest : ask->seq);
-    ModelStep step = steps_section(&s->steps, s->steps.rows, 1);
+    ModelStep step = steps_chunk(&s->steps, s->steps.slots, 1);
     int code = make(s, model_step(ask->model, &step, err), steps_options(&s->steps), decodes, err);
     if (code || decodes)
         return code;
-    step = steps_section(&s->steps, ask->batch, ask->seq);
+    step = steps_chunk(&s->steps, ask->batch, ask->seq);
     s->chip.clock = ask->clock;
     return make(s, model_step(ask->model, &step, err), steps_options(&s->steps), true, err);
 }
@@ -277,7 +277,7 @@ int sim_plan(const SimAsk *ask, SimAnswer *a, cvn_err *err)
              .answer = a,
              .chip = {.spans = ask->spans, .clock = ask->clock},
              .steps = {.model = {ask->model, ask->layout},
-                       .rows = ask->batch,
+                       .slots = ask->batch,
                        .compute = ask->compute,
                        .kv_int8 = ask->kv_int8,
                        .int8_inputs = ask->int8_inputs}};

@@ -6,7 +6,7 @@
 #include "compile/kernel.h"
 #include "graph/attention.h"
 
-/* So many positions of a row are taken one by one, as one alone is: several tokens that are drawn by one run (serve/guess.h)
+/* So many positions of a row are taken one by one, as one alone is: several tokens that are drawn by one run (serve/speculate.h)
    have the bits of tokens drawn one by one. */
 enum { ATTENTION_FEW = 8 };
 

@@ -1,12 +1,12 @@
 /*
- * The rows: what each holds, and the runs of programs that go on from there. A row's state, its fill and its token, advances
+ * The slots: what each holds, and the runs of programs that go on from there. A slot's state, its fill and its token, advances
  * after a run that succeeded and not before, so that a run which was interrupted is as if it had not been: what it
  * left in caches lies beyond their fill and is written again.
  */
-#include "serve/adjust.h"
-#include "serve/guess.h"
+#include "serve/logits.h"
 #include "serve/prefix.h"
 #include "serve/scheduler.h"
+#include "serve/speculate.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -18,7 +18,7 @@ int engine_run(cvn_engine *e, EngineStep *step, const Inputs *in, const int64_t 
 {
     int64_t ranks = e->adapters.ranks;
     bool plain = e->adapters.n > 0;
-    for (int64_t i = 0; i < step->rows * ranks; i++) /* no row that has something to do has one */
+    for (int64_t i = 0; i < step->slots * ranks; i++) /* no slot that has something to do has one */
         plain = plain && !(in->length[i / ranks] && in->select[i] != 0);
     Program *program = plain ? &step->plain : &step->program;
     step->ran = program;
@@ -35,76 +35,76 @@ const void *engine_output(const EngineStep *step, Role role)
     return program_output(step->ran, role, 0);
 }
 
-void engine_release_row(cvn_engine *e, int row)
+void engine_release_slot(cvn_engine *e, int slot)
 {
     for (int i = 0; i < e->n_caches; i++)
-        buffer_discard_row(&e->rt, runtime_buffer(&e->rt, ROLE_CACHE, i), row);
+        buffer_discard_row(&e->rt, runtime_buffer(&e->rt, ROLE_CACHE, i), slot);
 }
 
-void engine_set_active(cvn_engine *e, int row, bool active)
+void engine_set_active(cvn_engine *e, int slot, bool active)
 {
-    e->rows.length[row] = active;
+    e->slots.length[slot] = active;
 }
 
-/* Marks tokens, which are in the vocabulary, as being in a row. */
-static void add_seen(cvn_engine *e, int row, const int32_t *tokens, int64_t n)
-{
-    size_t vocab = (size_t)model_vocab(e->model->io.desc);
-    for (int64_t i = 0; e->rows.seen && i < n; i++)
-        e->rows.seen[(size_t)row * vocab + (size_t)tokens[i]] = 1;
-}
-
-static void set_seen(cvn_engine *e, int row, const int32_t *tokens, int64_t n)
+/* Marks tokens, which are in the vocabulary, as being in a slot. */
+static void add_seen(cvn_engine *e, int slot, const int32_t *tokens, int64_t n)
 {
     size_t vocab = (size_t)model_vocab(e->model->io.desc);
-    if (e->rows.seen)
-        memset(e->rows.seen + (size_t)row * vocab, 0, vocab);
-    add_seen(e, row, tokens, n);
+    for (int64_t i = 0; e->slots.seen && i < n; i++)
+        e->slots.seen[(size_t)slot * vocab + (size_t)tokens[i]] = 1;
 }
 
-void engine_set_filled(cvn_engine *e, int row, int64_t n)
+static void set_seen(cvn_engine *e, int slot, const int32_t *tokens, int64_t n)
 {
-    e->filled[row] = n;
-    e->rows.start[row] = (int32_t)n;
+    size_t vocab = (size_t)model_vocab(e->model->io.desc);
+    if (e->slots.seen)
+        memset(e->slots.seen + (size_t)slot * vocab, 0, vocab);
+    add_seen(e, slot, tokens, n);
 }
 
-void engine_reset_row(cvn_engine *e, int row)
+void engine_set_filled(cvn_engine *e, int slot, int64_t n)
 {
-    engine_set_filled(e, row, 0);
-    e->resets[row]++;
+    e->filled[slot] = n;
+    e->slots.start[slot] = (int32_t)n;
+}
+
+void engine_reset_slot(cvn_engine *e, int slot)
+{
+    engine_set_filled(e, slot, 0);
+    e->resets[slot]++;
     if (e->prefix)
-        prefix_forget(e, row);
-    e->rows.tokens[row] = 0;
-    e->rows.length[row] = 0;
-    e->rows.temperature[row] = 0;
-    e->rows.top_p[row] = 1;
-    e->rows.penalty[row] = 1;
-    set_seen(e, row, NULL, 0);
+        prefix_forget(e, slot);
+    e->slots.tokens[slot] = 0;
+    e->slots.length[slot] = 0;
+    e->slots.temperature[slot] = 0;
+    e->slots.top_p[slot] = 1;
+    e->slots.penalty[slot] = 1;
+    set_seen(e, slot, NULL, 0);
 }
 
-static void set_adapter(cvn_engine *e, int row, int which)
+static void set_adapter(cvn_engine *e, int slot, int which)
 {
     if (e->adapters.n)
-        adapters_select(&e->adapters, which, e->rows.select + row * e->adapters.ranks);
+        adapters_select(&e->adapters, which, e->slots.select + slot * e->adapters.ranks);
 }
 
-void engine_copy_select(const cvn_engine *e, Inputs *in, int64_t at, int row)
+void engine_copy_select(const cvn_engine *e, Inputs *in, int64_t at, int slot)
 {
     size_t ranks = (size_t)e->adapters.ranks;
     if (ranks)
-        memcpy(in->select + (size_t)at * ranks, e->rows.select + (size_t)row * ranks,
+        memcpy(in->select + (size_t)at * ranks, e->slots.select + (size_t)slot * ranks,
                ranks * sizeof *in->select);
 }
 
-void engine_copy_sampling(const cvn_engine *e, Inputs *in, int64_t at, int row)
+void engine_copy_sampling(const cvn_engine *e, Inputs *in, int64_t at, int slot)
 {
-    const Inputs *from = &e->rows;
-    in->temperature[at] = from->temperature[row];
-    in->top_k[at] = from->top_k[row];
-    in->top_p[at] = from->top_p[row];
-    in->min_p[at] = from->min_p[row];
-    in->penalty[at] = from->penalty[row];
-    memcpy(in->key + 2 * at, from->key + 2 * row, 2 * sizeof *in->key);
+    const Inputs *from = &e->slots;
+    in->temperature[at] = from->temperature[slot];
+    in->top_k[at] = from->top_k[slot];
+    in->top_p[at] = from->top_p[slot];
+    in->min_p[at] = from->min_p[slot];
+    in->penalty[at] = from->penalty[slot];
+    memcpy(in->key + 2 * at, from->key + 2 * slot, 2 * sizeof *in->key);
 }
 
 /* The cheapest program that draws so. */
@@ -116,79 +116,79 @@ static SampleMode sampling_mode(const cvn_sampling *s, int64_t vocab)
     return filters ? SAMPLE_FILTER : SAMPLE_RANDOM;
 }
 
-static SampleMode row_mode(const cvn_engine *e, int row)
+static SampleMode slot_mode(const cvn_engine *e, int slot)
 {
-    const Inputs *in = &e->rows;
-    if (e->adjust && e->adjust[row].request)
-        return SAMPLE_ADJUSTED;
-    const cvn_sampling sampling = {.temperature = in->temperature[row],
-                                   .top_k = in->top_k[row],
-                                   .top_p = in->top_p[row],
-                                   .min_p = in->min_p[row]};
+    const Inputs *in = &e->slots;
+    if (e->logits && e->logits[slot].request)
+        return SAMPLE_PROCESSED;
+    const cvn_sampling sampling = {.temperature = in->temperature[slot],
+                                   .top_k = in->top_k[slot],
+                                   .top_p = in->top_p[slot],
+                                   .min_p = in->min_p[slot]};
     return sampling_mode(&sampling, model_vocab(e->model->io.desc));
 }
 
 SampleMode engine_mode(const cvn_engine *e)
 {
     SampleMode mode = SAMPLE_GREEDY;
-    for (int i = 0; i < e->options.rows; i++) {
-        SampleMode wanted = e->rows.length[i] ? row_mode(e, i) : SAMPLE_GREEDY;
+    for (int i = 0; i < e->options.slots; i++) {
+        SampleMode wanted = e->slots.length[i] ? slot_mode(e, i) : SAMPLE_GREEDY;
         mode = wanted > mode ? wanted : mode;
     }
     return mode;
 }
 
-/* The part of the caches' rows that a row is in: its place among the rows of a section. */
-static int row_part(const cvn_engine *e, int row)
+/* The part of the caches' slots that a slot is in: its place among the slots of a chunk. */
+static int slot_part(const cvn_engine *e, int slot)
 {
-    return e->parts == 1 ? 0 : buffer_row_part(runtime_buffer(&e->rt, ROLE_CACHE, 0), row);
+    return e->parts == 1 ? 0 : buffer_row_part(runtime_buffer(&e->rt, ROLE_CACHE, 0), slot);
 }
 
-/* A section in which no row has anything to do. */
-static void clear_section(cvn_engine *e, const EngineStep *step)
+/* A chunk in which no slot has anything to do. */
+static void clear_chunk(cvn_engine *e, const EngineStep *step)
 {
-    Inputs *in = &e->section;
-    for (int64_t i = 0; i < step->rows; i++) {
-        e->section_row[i] = -1;
+    Inputs *in = &e->chunk;
+    for (int64_t i = 0; i < step->slots; i++) {
+        e->chunk_slot[i] = -1;
         in->start[i] = in->length[i] = 0;
     }
-    memset(in->tokens, 0, (size_t)(step->rows * step->seq) * sizeof *in->tokens);
+    memset(in->tokens, 0, (size_t)(step->slots * step->seq) * sizeof *in->tokens);
 }
 
-/* Stages a section of a row's tokens at a place in it. */
-static void stage_section(cvn_engine *e, const EngineStep *step, int64_t at, int row,
-                          const int32_t *tokens, int64_t n)
+/* Stages a chunk of a slot's tokens at a place in it. */
+static void stage_chunk(cvn_engine *e, const EngineStep *step, int64_t at, int slot,
+                        const int32_t *tokens, int64_t n)
 {
-    Inputs *in = &e->section;
-    const Inputs *from = &e->rows;
-    e->section_row[at] = row;
-    in->start[at] = from->start[row];
+    Inputs *in = &e->chunk;
+    const Inputs *from = &e->slots;
+    e->chunk_slot[at] = slot;
+    in->start[at] = from->start[slot];
     in->length[at] = (int32_t)n;
-    engine_copy_sampling(e, in, at, row);
+    engine_copy_sampling(e, in, at, slot);
     memcpy(in->tokens + at * step->seq, tokens, (size_t)n * sizeof *tokens);
-    engine_copy_select(e, in, at, row);
+    engine_copy_select(e, in, at, slot);
     size_t vocab = (size_t)model_vocab(e->model->io.desc);
     if (in->seen)
-        memcpy(in->seen + (size_t)at * vocab, from->seen + (size_t)row * vocab, vocab);
+        memcpy(in->seen + (size_t)at * vocab, from->seen + (size_t)slot * vocab, vocab);
     if (in->bias) {
-        memcpy(in->bias + (size_t)at * vocab, from->bias + (size_t)row * vocab,
+        memcpy(in->bias + (size_t)at * vocab, from->bias + (size_t)slot * vocab,
                vocab * sizeof *in->bias);
-        memcpy(in->mask + (size_t)at * vocab, from->mask + (size_t)row * vocab, vocab);
+        memcpy(in->mask + (size_t)at * vocab, from->mask + (size_t)slot * vocab, vocab);
     }
 }
 
-/* Runs a program on the section that is staged. */
-static int run_section(cvn_engine *e, EngineStep *step, cvn_err *err)
+/* Runs a program on the chunk that is staged. */
+static int run_chunk(cvn_engine *e, EngineStep *step, cvn_err *err)
 {
     double begin = clock_seconds();
-    TRY(engine_run(e, step, &e->section, e->section_row, err));
+    TRY(engine_run(e, step, &e->chunk, e->chunk_slot, err));
     e->stats.prefills++;
     e->stats.prefill_seconds += clock_seconds() - begin;
-    for (int64_t i = 0; i < step->rows; i++) {
-        int row = (int)e->section_row[i];
-        int64_t n = e->section.length[i];
+    for (int64_t i = 0; i < step->slots; i++) {
+        int slot = (int)e->chunk_slot[i];
+        int64_t n = e->chunk.length[i];
         if (n)
-            engine_set_filled(e, row, e->filled[row] + n);
+            engine_set_filled(e, slot, e->filled[slot] + n);
         e->stats.prefill_tokens += n;
     }
     return CVN_OK;
@@ -269,7 +269,7 @@ int engine_check_request(const cvn_engine *e, const cvn_request *r, int i, cvn_e
     TRY(check_tokens(e, r->prompt, r->n_prompt, err));
     TRY(check_sampling(e, &r->sampling, err));
     TRY(check_adapter(e, r->adapter, err));
-    return adjust_check(e, r, err);
+    return logits_check(e, r, err);
 }
 
 bool engine_ends(const cvn_engine *e, const cvn_request *r, int32_t token)
@@ -283,127 +283,128 @@ bool engine_ends(const cvn_engine *e, const cvn_request *r, int32_t token)
     return ends && (r->constraint || !r->ignore_eos);
 }
 
-void engine_begin_row(cvn_engine *e, int row, const cvn_request *request, int64_t keep)
+void engine_begin_slot(cvn_engine *e, int slot, const cvn_request *request, int64_t keep)
 {
     if (keep == 0)
-        engine_reset_row(e, row);
-    engine_set_filled(e, row, keep);
-    set_adapter(e, row, request->adapter);
+        engine_reset_slot(e, slot);
+    engine_set_filled(e, slot, keep);
+    set_adapter(e, slot, request->adapter);
     const cvn_sampling *s = &request->sampling;
-    Inputs *in = &e->rows;
-    in->temperature[row] = s->temperature;
-    in->top_k[row] = s->top_k;
-    in->top_p[row] = s->top_p > 0 ? s->top_p : 1; /* 0: of a greedy request */
-    in->min_p[row] = s->min_p;
-    in->penalty[row] = s->repeat_penalty > 0 ? s->repeat_penalty : 1;
-    in->key[2 * row] = (uint32_t)s->seed;
-    in->key[2 * row + 1] = (uint32_t)(s->seed >> 32);
-    set_seen(e, row, request->prompt, request->n_prompt);
-    if (e->guesser)
-        guess_begin(e, row, request);
-    if (e->adjust)
-        adjust_begin(e, row, request);
+    Inputs *in = &e->slots;
+    in->temperature[slot] = s->temperature;
+    in->top_k[slot] = s->top_k;
+    in->top_p[slot] = s->top_p > 0 ? s->top_p : 1; /* 0: of a greedy request */
+    in->min_p[slot] = s->min_p;
+    in->penalty[slot] = s->repeat_penalty > 0 ? s->repeat_penalty : 1;
+    in->key[2 * slot] = (uint32_t)s->seed;
+    in->key[2 * slot + 1] = (uint32_t)(s->seed >> 32);
+    set_seen(e, slot, request->prompt, request->n_prompt);
+    if (e->speculation)
+        speculate_begin(e, slot, request);
+    if (e->logits)
+        logits_begin(e, slot, request);
 }
 
-/* A run has drawn a row's next token: the row of the program's outputs was `at`. */
-static void note_drawn(cvn_engine *e, const EngineStep *step, int row, int64_t at)
+/* A run has drawn a slot's next token: the slot of the program's outputs was `at`. */
+static void note_drawn(cvn_engine *e, const EngineStep *step, int slot, int64_t at)
 {
-    if (!e->adjust || !e->adjust[row].request)
+    if (!e->logits || !e->logits[slot].request)
         return;
     const float *logits = engine_output(step, ROLE_LOGITS);
     logits += at * model_vocab(e->model->io.desc);
-    e->rows.tokens[row] = adjust_drawn(e, row, e->rows.tokens[row], logits);
+    e->slots.tokens[slot] = logits_drawn(e, slot, e->slots.tokens[slot], logits);
 }
 
-void engine_draw(cvn_engine *e, int row, int32_t token, const float *logits)
+void engine_draw(cvn_engine *e, int slot, int32_t token, const float *logits)
 {
-    add_seen(e, row, &e->rows.tokens[row], 1);
-    e->rows.tokens[row] =
-        e->adjust && e->adjust[row].request ? adjust_drawn(e, row, token, logits) : token;
+    add_seen(e, slot, &e->slots.tokens[slot], 1);
+    e->slots.tokens[slot] =
+        e->logits && e->logits[slot].request ? logits_drawn(e, slot, token, logits) : token;
 }
 
-int engine_free_row(cvn_engine *e)
+int engine_free_slot(cvn_engine *e)
 {
     int best = -1;
     memset(e->load, 0, (size_t)e->parts * sizeof *e->load);
-    for (int i = 0; i < e->options.rows; i++)
-        e->load[row_part(e, i)] += e->job[i] != NULL;
-    for (int i = 0; i < e->options.rows; i++)
-        if (!e->job[i] && (best < 0 || e->load[row_part(e, i)] < e->load[row_part(e, best)]))
+    for (int i = 0; i < e->options.slots; i++)
+        e->load[slot_part(e, i)] += e->job[i] != NULL;
+    for (int i = 0; i < e->options.slots; i++)
+        if (!e->job[i] && (best < 0 || e->load[slot_part(e, i)] < e->load[slot_part(e, best)]))
             best = i;
     return best;
 }
 
-/* How the rest of a prompt is read next: the bucket, and whether that is its last section. */
-static int next_section(const cvn_engine *e, const RowPrompt *p, bool *last)
+/* How the rest of a prompt is read next: the bucket, and whether that is its last chunk. */
+static int next_chunk(const cvn_engine *e, const SlotPrompt *p, bool *last)
 {
     const cvn_engine_options *o = &e->options;
-    int64_t rest = p->request->n_prompt - e->filled[p->row];
+    int64_t rest = p->request->n_prompt - e->filled[p->slot];
     int b = choose_bucket(o->bucket, e->longest + 1, rest);
     *last = rest <= o->bucket[b];
     return b;
 }
 
-/* The first of SECTION_ROWS rows side by side that a batch with a row is of. */
-static int batch_begin(const cvn_engine *e, int row)
+/* The first of CHUNK_BATCH slots side by side that a batch with a slot is of. */
+static int batch_begin(const cvn_engine *e, int slot)
 {
-    int begin = row - row % SECTION_ROWS, last = e->options.rows - SECTION_ROWS;
+    int begin = slot - slot % CHUNK_BATCH, last = e->options.slots - CHUNK_BATCH;
     return begin < last ? begin : last;
 }
 
-/* Whether a prompt's next section is read by bucket b, and is its last one or not. */
-static bool section_is(const cvn_engine *e, const RowPrompt *p, int b, bool last)
+/* Whether a prompt's next chunk is read by bucket b, and is its last one or not. */
+static bool chunk_is(const cvn_engine *e, const SlotPrompt *p, int b, bool last)
 {
     bool own;
-    return next_section(e, p, &own) == b && own == last;
+    return next_chunk(e, p, &own) == b && own == last;
 }
 
-EngineStep *engine_section(cvn_engine *e, const RowPrompt *prompt, int n)
+EngineStep *engine_chunk(cvn_engine *e, const SlotPrompt *prompt, int n)
 {
     bool last;
-    int b = next_section(e, prompt, &last), begin = batch_begin(e, prompt[0].row), near = 0;
-    for (int i = 0; i < n; i++) /* whose last section has the same length */
-        near += prompt[i].row >= begin && prompt[i].row < begin + SECTION_ROWS &&
-                section_is(e, &prompt[i], b, true);
-    bool batch = last && b <= e->longest_batch && e->batch[0][b].rows && near >= SECTION_FEWEST;
+    int b = next_chunk(e, prompt, &last), begin = batch_begin(e, prompt[0].slot), near = 0;
+    for (int i = 0; i < n; i++) /* whose last chunk has the same length */
+        near += prompt[i].slot >= begin && prompt[i].slot < begin + CHUNK_BATCH &&
+                chunk_is(e, &prompt[i], b, true);
+    bool batch =
+        last && b <= e->longest_batch && e->batch[0][b].slots && near >= CHUNK_BATCH_FEWEST;
     return batch ? &e->batch[0][b] : &e->prefill[0][b];
 }
 
-int engine_prefill(cvn_engine *e, RowPrompt *prompt, int n, cvn_err *err)
+int engine_prefill(cvn_engine *e, SlotPrompt *prompt, int n, cvn_err *err)
 {
     bool last;
-    int b = next_section(e, &prompt[0], &last);
+    int b = next_chunk(e, &prompt[0], &last);
     int64_t seq = e->options.bucket[b];
     SampleMode mode = SAMPLE_GREEDY;
-    const EngineStep *like = engine_section(e, prompt, n);
+    const EngineStep *like = engine_chunk(e, prompt, n);
     bool batch = like == &e->batch[0][b];
-    int begin = batch ? batch_begin(e, prompt[0].row) : 0;
-    clear_section(e, like);
-    for (int64_t i = 0; i < like->rows && batch; i++) {
-        e->section_row[i] = begin + i; /* those with nothing to do lie there as well, … */
-        e->section.start[i] = e->rows.start[begin + i]; /* … and go on where they ended */
+    int begin = batch ? batch_begin(e, prompt[0].slot) : 0;
+    clear_chunk(e, like);
+    for (int64_t i = 0; i < like->slots && batch; i++) {
+        e->chunk_slot[i] = begin + i; /* those with nothing to do lie there as well, … */
+        e->chunk.start[i] = e->slots.start[begin + i]; /* … and go on where they ended */
     }
     for (int i = 0; i < n; i++) {
-        RowPrompt *p = &prompt[i];
+        SlotPrompt *p = &prompt[i];
         const cvn_request *r = p->request;
-        int64_t at = batch ? p->row - begin : row_part(e, p->row);
+        int64_t at = batch ? p->slot - begin : slot_part(e, p->slot);
         p->computed = 0;
-        if (at < 0 || at >= like->rows || e->section.length[at] || !section_is(e, p, b, last))
+        if (at < 0 || at >= like->slots || e->chunk.length[at] || !chunk_is(e, p, b, last))
             continue;
-        int64_t filled = e->filled[p->row], rest = r->n_prompt - filled;
-        SampleMode wanted = row_mode(e, p->row);
+        int64_t filled = e->filled[p->slot], rest = r->n_prompt - filled;
+        SampleMode wanted = slot_mode(e, p->slot);
         mode = wanted > mode ? wanted : mode;
         p->computed = rest < seq ? rest : seq;
-        stage_section(e, like, at, p->row, r->prompt + filled, p->computed);
+        stage_chunk(e, like, at, p->slot, r->prompt + filled, p->computed);
     }
     bool fills = !last && b == e->options.n_buckets - 1; /* what shorter ones draw is not used */
     EngineStep *step = batch ? &e->batch[mode][b] : fills ? &e->fill : &e->prefill[mode][b];
-    TRY(run_section(e, step, err));
+    TRY(run_chunk(e, step, err));
     const int32_t *next = last ? engine_output(step, ROLE_NEXT) : NULL;
-    for (int64_t i = 0; i < step->rows && last; i++)
-        if (e->section.length[i]) {
-            e->rows.tokens[e->section_row[i]] = next[i];
-            note_drawn(e, step, (int)e->section_row[i], i);
+    for (int64_t i = 0; i < step->slots && last; i++)
+        if (e->chunk.length[i]) {
+            e->slots.tokens[e->chunk_slot[i]] = next[i];
+            note_drawn(e, step, (int)e->chunk_slot[i], i);
         }
     return CVN_OK;
 }
@@ -411,31 +412,31 @@ int engine_prefill(cvn_engine *e, RowPrompt *prompt, int n, cvn_err *err)
 int engine_decode(cvn_engine *e, cvn_err *err)
 {
     SampleMode mode = engine_mode(e);
-    int rows = e->options.rows;
-    for (int i = 0; i < rows; i++) {
-        if (!e->rows.length[i])
+    int slots = e->options.slots;
+    for (int i = 0; i < slots; i++) {
+        if (!e->slots.length[i])
             continue;
-        add_seen(e, i, &e->rows.tokens[i], 1);
+        add_seen(e, i, &e->slots.tokens[i], 1);
         if (e->filled[i] >= e->options.context)
             return err_set(err, CVN_EINVAL, "the context of slot %d is full: %" PRId64, i,
                            e->options.context);
     }
     double begin = clock_seconds();
-    memcpy(e->before, e->rows.tokens, (size_t)rows * sizeof *e->before);
-    adjust_start(e);
-    int code = engine_run(e, &e->decode[mode], &e->rows, NULL, err);
-    adjust_wait(e);
-    for (int i = 0; i < rows; i++) {
-        if (code || !e->rows.length[i]) /* the program advances tokens and start of all rows */
-            e->rows.tokens[i] = e->before[i];
-        int64_t new = code ? 0 : e->rows.length[i];
+    memcpy(e->before, e->slots.tokens, (size_t)slots * sizeof *e->before);
+    logits_start(e);
+    int code = engine_run(e, &e->decode[mode], &e->slots, NULL, err);
+    logits_wait(e);
+    for (int i = 0; i < slots; i++) {
+        if (code || !e->slots.length[i]) /* the program advances tokens and start of all slots */
+            e->slots.tokens[i] = e->before[i];
+        int64_t new = code ? 0 : e->slots.length[i];
         engine_set_filled(e, i, e->filled[i] + new);
         e->stats.decoded_tokens += new;
     }
     if (code)
         return code;
-    for (int i = 0; i < rows; i++)
-        if (e->rows.length[i])
+    for (int i = 0; i < slots; i++)
+        if (e->slots.length[i])
             note_drawn(e, &e->decode[mode], i, i);
     e->stats.decodes++;
     e->stats.decode_seconds += clock_seconds() - begin;
@@ -472,7 +473,7 @@ static void take_scores(const cvn_engine *e, const EngineStep *step, int64_t at,
         memcpy(want->argmax + done, likeliest + at, (size_t)here * sizeof *likeliest);
 }
 
-/* Of a section; of the last token only that of the last section stays. */
+/* Of a chunk; of the last token only that of the last chunk stays. */
 static void take_hidden(const cvn_engine *e, const EngineStep *step, int part, const Score *want)
 {
     int64_t dim = model_width(e->model->io.desc);
@@ -482,22 +483,22 @@ static void take_hidden(const cvn_engine *e, const EngineStep *step, int part, c
         want->hidden[i] = (last ? 0 : want->hidden[i]) + (double)got[part * dim + i];
 }
 
-static int score_row(cvn_engine *e, int row, const int32_t *token, int64_t n, const Score *want,
-                     cvn_err *err)
+static int score_slot(cvn_engine *e, int slot, const int32_t *token, int64_t n, const Score *want,
+                      cvn_err *err)
 {
-    int part = row_part(e, row);
+    int part = slot_part(e, slot);
     for (int64_t done = 0; done < n;) {
         int b = choose_bucket(e->score_bucket, e->n_score_buckets, n - done);
         EngineStep *step = want->hidden ? &e->embed[b] : &e->score[b];
         int64_t here = n - done < step->seq ? n - done : step->seq, at = part * step->seq;
         TRY(scheduler_go_on(e, err));
-        clear_section(e, step);
-        stage_section(e, step, part, row, token + done, here);
-        for (int64_t i = 0; i < step->rows * step->seq; i++)
-            e->section.targets[i] = -1;
+        clear_chunk(e, step);
+        stage_chunk(e, step, part, slot, token + done, here);
+        for (int64_t i = 0; i < step->slots * step->seq; i++)
+            e->chunk.targets[i] = -1;
         for (int64_t i = 0; i < step->seq && done + i + 1 < n; i++)
-            e->section.targets[at + i] = token[done + i + 1];
-        TRY(run_section(e, step, err));
+            e->chunk.targets[at + i] = token[done + i + 1];
+        TRY(run_chunk(e, step, err));
         if (want->hidden)
             take_hidden(e, step, part, want);
         else
@@ -516,17 +517,17 @@ static int score(cvn_engine *e, const int32_t *token, int64_t n, const Score *wa
                        want->hidden ? "embed" : "score", want->hidden ? "pooling" : "scoring");
     if (n < 1)
         return err_set(err, CVN_EINVAL, "the text has no tokens");
-    int row = prefix_free_row(e);
+    int slot = prefix_free_slot(e);
     TRY(check_tokens(e, token, n, err));
     TRY(check_adapter(e, want->adapter, err));
-    if (row < 0)
+    if (slot < 0)
         return err_set(err, CVN_EINVAL,
                        "all %d slots are busy; score when a request has finished or was cancelled",
-                       e->options.rows);
-    engine_reset_row(e, row);
-    set_adapter(e, row, want->adapter);
-    int code = score_row(e, row, token, n, want, err);
-    engine_reset_row(e, row);
+                       e->options.slots);
+    engine_reset_slot(e, slot);
+    set_adapter(e, slot, want->adapter);
+    int code = score_slot(e, slot, token, n, want, err);
+    engine_reset_slot(e, slot);
     return code;
 }
 
@@ -543,10 +544,10 @@ int cvn_engine_score_logits(cvn_engine *e, int adapter, const int32_t *token, in
                             cvn_logits_fn *on_logits, void *context, cvn_err *err)
 {
     const Score want = {.on_logits = on_logits, .context = context, .adapter = adapter};
-    if (!e->options.adjust)
-        return err_set(
-            err, CVN_EINVAL,
-            "the engine does not return logits; create it with options.scoring and options.adjust");
+    if (!e->options.logits_processors)
+        return err_set(err, CVN_EINVAL,
+                       "the engine does not return logits; create it with options.scoring and "
+                       "options.logits_processors");
     return score(e, token, n, &want, err);
 }
 
@@ -572,27 +573,27 @@ int cvn_engine_embed(cvn_engine *e, int adapter, const int32_t *token, int64_t n
     return CVN_OK;
 }
 
-/* Of n texts, those in front that are read by the same bucket, in one section, as a batch; *row: the first of rows side by side
+/* Of n texts, those in front that are read by the same bucket, in one chunk, as a batch; *slot: the first of slots side by side
    that no request has. */
-static int embed_together(const cvn_engine *e, const TokenIds *text, int n, int *row)
+static int embed_together(const cvn_engine *e, const TokenIds *text, int n, int *slot)
 {
     int b = choose_bucket(e->score_bucket, e->n_score_buckets, (int64_t)text[0].n), count = 0;
     const EngineStep *step = &e->embed_batch[b];
-    while (count < n && count < step->rows && (int64_t)text[count].n <= step->seq &&
+    while (count < n && count < step->slots && (int64_t)text[count].n <= step->seq &&
            choose_bucket(e->score_bucket, e->n_score_buckets, (int64_t)text[count].n) == b)
         count++;
     int free = 0;
-    for (int i = 0; i < e->options.rows && free < SECTION_ROWS; i++) {
+    for (int i = 0; i < e->options.slots && free < CHUNK_BATCH; i++) {
         free = e->job[i] ? 0 : free + 1;
-        *row = i + 1 - free;
+        *slot = i + 1 - free;
     }
-    return count >= SECTION_FEWEST && free == SECTION_ROWS ? count : 1;
+    return count >= CHUNK_BATCH_FEWEST && free == CHUNK_BATCH ? count : 1;
 }
 
 int engine_embed(cvn_engine *e, int adapter, const TokenIds *text, int n, float *const *out,
                  cvn_err *err)
 {
-    int row, count = embed_together(e, text, n, &row);
+    int slot, count = embed_together(e, text, n, &slot);
     if (count == 1) {
         TRY(cvn_engine_embed(e, adapter, text[0].id, (int64_t)text[0].n, out[0], err));
         return 1;
@@ -600,17 +601,17 @@ int engine_embed(cvn_engine *e, int adapter, const TokenIds *text, int n, float 
     int b = choose_bucket(e->score_bucket, e->n_score_buckets, (int64_t)text[0].n);
     EngineStep *step = &e->embed_batch[b];
     TRY(scheduler_go_on(e, err));
-    clear_section(e, step);
-    for (int i = 0; i < SECTION_ROWS; i++) {
-        engine_reset_row(e, row + i);
-        set_adapter(e, row + i, adapter);
-        e->section_row[i] = row + i;
+    clear_chunk(e, step);
+    for (int i = 0; i < CHUNK_BATCH; i++) {
+        engine_reset_slot(e, slot + i);
+        set_adapter(e, slot + i, adapter);
+        e->chunk_slot[i] = slot + i;
         if (i < count)
             TRY(check_tokens(e, text[i].id, (int64_t)text[i].n, err));
         if (i < count)
-            stage_section(e, step, i, row + i, text[i].id, (int64_t)text[i].n);
+            stage_chunk(e, step, i, slot + i, text[i].id, (int64_t)text[i].n);
     }
-    int code = run_section(e, step, err);
+    int code = run_chunk(e, step, err);
     int64_t dim = model_width(e->model->io.desc);
     SCOPED(scoped_free) double *sum = calloc((size_t)dim, sizeof *sum);
     if (!sum && code == CVN_OK)
@@ -621,7 +622,7 @@ int engine_embed(cvn_engine *e, int adapter, const TokenIds *text, int n, float 
         take_hidden(e, step, i, &want);
         put_embedding(sum, dim, out[i]);
     }
-    for (int i = 0; i < SECTION_ROWS; i++)
-        engine_reset_row(e, row + i);
+    for (int i = 0; i < CHUNK_BATCH; i++)
+        engine_reset_slot(e, slot + i);
     return code ? code : count;
 }

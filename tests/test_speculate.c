@@ -1,5 +1,5 @@
-/* Tokens that are guessed change no text: engines that guess and that do not agree, whatever requests ask for. */
-#include "serve/guess.h"
+/* Tokens that are drafted change no text: engines that draft and that do not agree, whatever requests ask for. */
+#include "serve/speculate.h"
 #include "splitmix.h"
 
 #include <setjmp.h>
@@ -68,11 +68,11 @@ static void make_requests(void)
     }
 }
 
-static void ask_for_tokens(bool adjust)
+static void ask_for_tokens(bool processors)
 {
     for (int i = 0; i < N; i++) {
         cvn_request *r = &request[i];
-        bool own = adjust && i % 2;
+        bool own = processors && i % 2;
         r->on_logits = own && i % 4 == 1 ? look : NULL;
         r->bias = &bias;
         r->n_bias = own;
@@ -87,28 +87,28 @@ typedef struct Kind {
     cvn_dtype dtype;
     const char *quantize, *kv, *mesh, *layout, *draft;
     int rows;
-    bool adjust;
+    bool logits_processors;
 } Kind;
 
 static cvn_engine *new_engine(const cvn_model *model, const cvn_model *draft, const Kind *k,
-                              int rows, bool guesses)
+                              int rows, bool drafts)
 {
     cvn_err err = {0};
     cvn_engine *e = NULL;
-    const cvn_engine_options options = {.rows = rows,
+    const cvn_engine_options options = {.slots = rows,
                                         .context = CONTEXT,
                                         .threads = 1,
                                         .sampling = true,
                                         .filters = true,
                                         .penalties = true,
-                                        .adjust = k->adjust,
+                                        .logits_processors = k->logits_processors,
                                         .n_buckets = 2,
                                         .bucket = {16, 64},
                                         .kv_cache = k->kv,
                                         .mesh = k->mesh,
                                         .layout = k->layout,
                                         .draft = draft,
-                                        .speculate = guesses ? "lookup" : NULL};
+                                        .speculate = drafts ? "lookup" : NULL};
     if (cvn_engine_new(model, &options, &e, &err))
         fail_msg("%s", err.message);
     return e;
@@ -133,19 +133,19 @@ static int step(cvn_engine *e)
     return left;
 }
 
-static Text plain[N], guessed[N];
-static cvn_engine *guessing;
+static Text plain[N], drafted[N];
+static cvn_engine *drafting;
 
 /* What the text is, with mistakes now and then. */
-static int foretell(void *context, int row, int32_t *guess)
+static int foretell(void *context, int row, int32_t *draft)
 {
     uint64_t *random = context;
-    const cvn_listener *l = &guessing->job[row]->listener;
-    const Text *t = l->context, *is = &plain[t - guessed];
-    int n = (int)(splitmix(random) % (GUESS_MOST + 1));
+    const cvn_listener *l = &drafting->job[row]->listener;
+    const Text *t = l->context, *is = &plain[t - drafted];
+    int n = (int)(splitmix(random) % (DRAFT_MOST + 1));
     for (int i = 0; i < n; i++) {
         bool right = splitmix(random) % 5 && t->n + i < is->n;
-        guess[i] = right ? is->token[t->n + i] : (int32_t)(splitmix(random) % VOCAB);
+        draft[i] = right ? is->token[t->n + i] : (int32_t)(splitmix(random) % VOCAB);
     }
     return n;
 }
@@ -169,31 +169,31 @@ static void guesses_change_no_text(const Kind *k)
     /* on a mesh rows are split, where there are several */
     cvn_engine *without = new_engine(model, NULL, k, k->mesh ? k->rows : 1, false);
     cvn_engine *with = new_engine(model, draft, k, k->rows, true);
-    ask_for_tokens(k->adjust);
+    ask_for_tokens(k->logits_processors);
     memset(plain, 0, sizeof plain);
-    memset(guessed, 0, sizeof guessed);
+    memset(drafted, 0, sizeof drafted);
     for (int i = 0; i < N; i++) {
         submit(without, i, &plain[i]);
         while (step(without))
             ;
     }
-    guessing = with;
-    with->guesser->from = draft ? NULL : foretell;
-    with->guesser->decode = 1e9; /* seconds: any guess is better */
-    with->guesser->context = &random;
+    drafting = with;
+    with->speculation->from = draft ? NULL : foretell;
+    with->speculation->decode = 1e9; /* seconds: any draft is better */
+    with->speculation->context = &random;
     int cancelled = 0;
     for (int i = 0; i < N; i++) {
-        int id = submit(with, i, &guessed[i]);
+        int id = submit(with, i, &drafted[i]);
         for (int s = 0; s < (i + 3) % 4; s++)
             step(with);
-        if (i % 6 == 5 && guessed[i].n < plain[i].n)
+        if (i % 6 == 5 && drafted[i].n < plain[i].n)
             cancelled += cvn_engine_cancel(with, id, NULL) == CVN_OK;
     }
     while (step(with))
         ;
     assert_true(cancelled > 0);
     for (int i = 0; i < N; i++) {
-        const Text *a = &plain[i], *b = &guessed[i];
+        const Text *a = &plain[i], *b = &drafted[i];
         bool whole = b->result.finish != CVN_FINISH_CANCELLED;
         for (int t = 0; t < b->n; t++)
             if (a->token[t] != b->token[t])
@@ -206,8 +206,8 @@ static void guesses_change_no_text(const Kind *k)
     }
     cvn_engine_stats s = cvn_engine_get_stats(with);
     assert_true(s.verifies > 0 && s.accepted_tokens > 0);
-    assert_true(s.accepted_tokens <= s.guessed_tokens);
-    wrong_guesses += s.guessed_tokens - s.accepted_tokens;
+    assert_true(s.accepted_tokens <= s.drafted_tokens);
+    wrong_guesses += s.drafted_tokens - s.accepted_tokens;
     cvn_engine_free(with, NULL);
     cvn_engine_free(without, NULL);
     cvn_model_free(model);
@@ -236,8 +236,8 @@ static void with_biases_penalties_and_logits(void **state)
 {
     (void)state;
     static const Kind kinds[] = {
-        {.variant = "gqa", .dtype = CVN_F32, .rows = 1, .adjust = true},
-        {.variant = "gqa", .dtype = CVN_BF16, .rows = 4, .adjust = true},
+        {.variant = "gqa", .dtype = CVN_F32, .rows = 1, .logits_processors = true},
+        {.variant = "gqa", .dtype = CVN_BF16, .rows = 4, .logits_processors = true},
     };
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         guesses_change_no_text(&kinds[i]);
@@ -252,19 +252,19 @@ static void on_meshes(void **state)
          .rows = 4,
          .mesh = "data=2",
          .layout = "dp",
-         .adjust = true},
+         .logits_processors = true},
         {.variant = "gqa",
          .dtype = CVN_F32,
          .rows = 3,
          .mesh = "model=2",
          .layout = "tp",
-         .adjust = true},
+         .logits_processors = true},
         {.variant = "gqa",
          .dtype = CVN_BF16,
          .rows = 1,
          .mesh = "model=2",
          .layout = "tp",
-         .adjust = true},
+         .logits_processors = true},
     };
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         guesses_change_no_text(&kinds[i]);
@@ -274,14 +274,14 @@ static void a_draft_changes_no_text(void **state)
 {
     (void)state;
     static const Kind kinds[] = {
-        {.variant = "gqa", .dtype = CVN_F32, .rows = 4, .draft = "gqa", .adjust = true},
+        {.variant = "gqa", .dtype = CVN_F32, .rows = 4, .draft = "gqa", .logits_processors = true},
         {.variant = "gqa", .dtype = CVN_BF16, .rows = 1, .draft = "mha"},
     };
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         guesses_change_no_text(&kinds[i]);
 }
 
-/* What was guessed is what followed when a text was last so: a model that says one thing again and again. */
+/* What was drafted is what followed when a text was last so: a model that says one thing again and again. */
 static void texts_are_looked_up(void **state)
 {
     (void)state;
@@ -293,23 +293,23 @@ static void texts_are_looked_up(void **state)
         fail_msg("%s", err.message);
     cvn_engine *e = new_engine(model, NULL, &k, 2, true);
     static const int32_t text[] = {5, 6, 7, 8, 9, 1, 6, 7, 8, 4, 2, 3, 6, 7};
-    RowGuess *g = &e->guesser->row[1];
+    SlotDraft *g = &e->speculation->slot[1];
     const cvn_request r = {.prompt = text, .n_prompt = sizeof text / sizeof *text};
-    guess_begin(e, 1, &r);
-    guess_look_up(g);
+    speculate_begin(e, 1, &r);
+    speculate_look_up(g);
     static const int32_t next[] = {8, 4, 2, 3,
                                    6, 7, 8}; /* the last such place, and on into itself */
-    assert_int_equal(g->n_guess, GUESS_MOST);
-    assert_memory_equal(g->guess, next, sizeof next);
+    assert_int_equal(g->n_draft, DRAFT_MOST);
+    assert_memory_equal(g->draft, next, sizeof next);
     /* a longer match further back is better */
-    guess_add(e, 1, 8);
-    guess_add(e, 1, 9);
-    guess_look_up(g);
-    assert_int_equal(g->guess[0], 1);
+    speculate_add(e, 1, 8);
+    speculate_add(e, 1, 9);
+    speculate_look_up(g);
+    assert_int_equal(g->draft[0], 1);
     /* nothing is like this */
-    guess_add(e, 1, 100);
-    guess_look_up(g);
-    assert_int_equal(g->n_guess, 0);
+    speculate_add(e, 1, 100);
+    speculate_look_up(g);
+    assert_int_equal(g->n_draft, 0);
     cvn_engine_free(e, NULL);
     cvn_model_free(model);
 }

@@ -39,17 +39,17 @@ static void end(void *context, int id, const cvn_result *result)
     t->result = *result;
 }
 
-static cvn_engine *new_engine(int rows, bool adjust, const char *mesh, int interval)
+static cvn_engine *new_engine(int rows, bool processors, const char *mesh, int interval)
 {
     cvn_err err = {0};
     cvn_engine *e = NULL;
-    const cvn_engine_options options = {.rows = rows,
+    const cvn_engine_options options = {.slots = rows,
                                         .context = 100,
                                         .threads = 1,
                                         .sampling = true,
                                         .filters = true,
                                         .penalties = true,
-                                        .adjust = adjust,
+                                        .logits_processors = processors,
                                         .eos_interval = interval,
                                         .n_buckets = 1,
                                         .bucket = {16},

@@ -1,60 +1,60 @@
 /*
  * What a request says of single tokens: biases, penalties on what was generated, a text's least length, and that it wants to
- * see logits. All but the last is a bias for each entry of the vocabulary, which moves as tokens are drawn: rows that ask for
+ * see logits. All but the last is a bias for each entry of the vocabulary, which moves as tokens are drawn: slots that ask for
  * nothing of the kind have a bias of 0, which changes no bit.
  *
  * What a constraint lets come is a mask. When a token has been drawn it is made at once, if that takes little: if it has one token,
- * that is taken unasked (guess.h). Else it is made by a thread of its own while the next step runs, which reads it when
+ * that is taken unasked (speculate.h). Else it is made by a thread of its own while the next step runs, which reads it when
  * logits are there:
  *
  *     drawn: {"n        step t + 1: layers, logits ......... | sample        drawn: ame
  *                       helper:     mask after {"n           |
  */
-#ifndef CVN_SERVE_ADJUST_H
-#define CVN_SERVE_ADJUST_H
+#ifndef CVN_SERVE_LOGITS_H
+#define CVN_SERVE_LOGITS_H
 
 #include "serve/engine.h"
 
-typedef struct RowAdjust {
-    const cvn_request *request; /* of the row, borrowed; NULL: it asks for nothing of the kind */
+typedef struct SlotLogits {
+    const cvn_request *request; /* of the slot, borrowed; NULL: it asks for nothing of the kind */
     int64_t drawn;              /* tokens so far */
     uint8_t *seen;              /* [vocab] 1: was drawn */
     const float *logits;        /* [vocab] of the last run, until the next; or NULL */
     struct cvn_constrained
         *text;      /* what was drawn, under the request's constraint; owned, or NULL */
-    float *bias;    /* [vocab] of the row's logits; borrowed */
+    float *bias;    /* [vocab] of the slot's logits; borrowed */
     uint8_t *mask;  /* [vocab] 1: the token may come; borrowed */
     uint32_t *bits; /* [CVN_MASK_WORDS(vocab)] of a mask that is made, … */
     uint32_t *had;  /* … and of the same size, of the mask as it is; owned with them */
     bool shown;     /* mask is that of the text; true without one */
     int32_t only;   /* the one token that is known to be allowed alone, or -1 */
     cvn_err err;    /* why that is not known */
-} RowAdjust;
+} SlotLogits;
 
 /* Whether a request needs programs that adjust. */
-bool adjust_wanted(const cvn_engine *e, const cvn_request *request);
+bool logits_wanted(const cvn_engine *e, const cvn_request *request);
 /* Refuses what makes no sense, or what the engine was not made for. */
-int adjust_check(const cvn_engine *e, const cvn_request *request, cvn_err *err);
+int logits_check(const cvn_engine *e, const cvn_request *request, cvn_err *err);
 
 /* Makes what requests with a constraint share. */
-int adjust_prepare(cvn_engine *e, const cvn_request *request, cvn_err *err);
+int logits_prepare(cvn_engine *e, const cvn_request *request, cvn_err *err);
 
-/* Begins to make the masks that rows lack, on the helper thread; and they are there, or rows have an err. In between nobody asks
-   rows or constraints anything. */
-void adjust_start(cvn_engine *e);
-void adjust_wait(cvn_engine *e);
+/* Begins to make the masks that slots lack, on the helper thread; and they are there, or slots have an err. In between nobody asks
+   slots or constraints anything. */
+void logits_start(cvn_engine *e);
+void logits_wait(cvn_engine *e);
 
-/* The row's request is another; NULL: none. */
-void adjust_begin(cvn_engine *e, int row, const cvn_request *request);
+/* The slot's request is another; NULL: none. */
+void logits_begin(cvn_engine *e, int slot, const cvn_request *request);
 /* It has drawn a token, of these logits. Returns it, or another, where logits without a likeliest (NaN, infinities) led to
    one that is not allowed. */
-int32_t adjust_drawn(cvn_engine *e, int row, int32_t token, const float *logits);
+int32_t logits_drawn(cvn_engine *e, int slot, int32_t token, const float *logits);
 
-/* Tokens that the row's constraint lets come next and no others: up to `most`, and no end; returns how many. */
-int adjust_forced(cvn_engine *e, int row, int32_t *token, int most);
+/* Tokens that the slot's constraint lets come next and no others: up to `most`, and no end; returns how many. */
+int logits_forced(cvn_engine *e, int slot, int32_t *token, int most);
 
 /* What is added to the logits after each of n tokens, if these are drawn, and what may come there: bias and mask [n + 1, vocab],
    from the next token on. Returns how many of them may be drawn; what is behind those is not written. */
-int adjust_ahead(cvn_engine *e, int row, const int32_t *token, int n, float *bias, uint8_t *mask);
+int logits_ahead(cvn_engine *e, int slot, const int32_t *token, int n, float *bias, uint8_t *mask);
 
 #endif

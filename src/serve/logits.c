@@ -1,4 +1,4 @@
-#include "serve/adjust.h"
+#include "serve/logits.h"
 
 #include "base/helper.h"
 #include "constrain/tokens.h"
@@ -16,25 +16,25 @@ static size_t vocab_of(const cvn_engine *e)
     return (size_t)model_vocab(e->model->io.desc);
 }
 
-void adjust_init(cvn_engine *e)
+void logits_init(cvn_engine *e)
 {
-    size_t rows = (size_t)e->options.rows, vocab = vocab_of(e);
-    e->adjust = arena_array(&e->arena, rows + 1, sizeof *e->adjust);
-    uint8_t *seen = arena_array(&e->arena, (rows + 1) * vocab, 1);
-    for (size_t i = 0; i <= rows; i++)
-        e->adjust[i] = (RowAdjust){.seen = seen + i * vocab, .shown = true};
-    for (size_t i = 0; i < rows; i++) {
-        e->adjust[i].bias = e->rows.bias + i * vocab;
-        e->adjust[i].mask = e->rows.mask + i * vocab;
+    size_t slots = (size_t)e->options.slots, vocab = vocab_of(e);
+    e->logits = arena_array(&e->arena, slots + 1, sizeof *e->logits);
+    uint8_t *seen = arena_array(&e->arena, (slots + 1) * vocab, 1);
+    for (size_t i = 0; i <= slots; i++)
+        e->logits[i] = (SlotLogits){.seen = seen + i * vocab, .shown = true};
+    for (size_t i = 0; i < slots; i++) {
+        e->logits[i].bias = e->slots.bias + i * vocab;
+        e->logits[i].mask = e->slots.mask + i * vocab;
     }
 }
 
-void adjust_free(cvn_engine *e)
+void logits_free(cvn_engine *e)
 {
     helper_free(e->helper);
-    for (int i = 0; e->adjust && i <= e->options.rows; i++) {
-        cvn_constrained_free(e->adjust[i].text);
-        free(e->adjust[i].bits);
+    for (int i = 0; e->logits && i <= e->options.slots; i++) {
+        cvn_constrained_free(e->logits[i].text);
+        free(e->logits[i].bits);
     }
     cvn_vocabulary_free(e->words);
 }
@@ -44,15 +44,16 @@ static bool is_on(float x, float off)
     return x < off || x > off;
 }
 
-bool adjust_wanted(const cvn_engine *e, const cvn_request *r)
+bool logits_wanted(const cvn_engine *e, const cvn_request *r)
 {
     const cvn_sampling *s = &r->sampling;
-    bool penalty = e->options.adjust && s->repeat_penalty > 0 && is_on(s->repeat_penalty, 1);
+    bool penalty =
+        e->options.logits_processors && s->repeat_penalty > 0 && is_on(s->repeat_penalty, 1);
     return r->n_bias || r->min_tokens > 0 || r->on_logits || r->constraint || penalty ||
            is_on(s->presence_penalty, 0) || is_on(s->frequency_penalty, 0);
 }
 
-int adjust_check(const cvn_engine *e, const cvn_request *r, cvn_err *err)
+int logits_check(const cvn_engine *e, const cvn_request *r, cvn_err *err)
 {
     const cvn_sampling *s = &r->sampling;
     if (!(fabsf(s->presence_penalty) <= 100) || !(fabsf(s->frequency_penalty) <= 100))
@@ -63,12 +64,12 @@ int adjust_check(const cvn_engine *e, const cvn_request *r, cvn_err *err)
         if (r->end[i] < 0 || r->end[i] >= model_vocab(e->model->io.desc))
             return err_set(err, CVN_EINVAL, "end token %d is not in the vocabulary of %" PRId64,
                            (int)r->end[i], model_vocab(e->model->io.desc));
-    if (!adjust_wanted(e, r))
+    if (!logits_wanted(e, r))
         return CVN_OK;
-    if (!e->options.adjust)
+    if (!e->options.logits_processors)
         return err_set(err, CVN_EINVAL,
                        "the request has a constraint, biases, penalties, min_tokens or asks for "
-                       "logits; create the engine with options.adjust");
+                       "logits; create the engine with options.logits_processors");
     if (r->constraint && !e->model->tokenizer)
         return err_set(err, CVN_EINVAL,
                        "the request has a constraint, but the model has no readable tokenizer%s%s",
@@ -87,21 +88,21 @@ int adjust_check(const cvn_engine *e, const cvn_request *r, cvn_err *err)
     return CVN_OK;
 }
 
-int adjust_prepare(cvn_engine *e, const cvn_request *r, cvn_err *err)
+int logits_prepare(cvn_engine *e, const cvn_request *r, cvn_err *err)
 {
     const SpecialIds *eos = model_ends(e->model->io.desc);
     if (!r->constraint || e->words)
         return CVN_OK;
     if (!e->helper && !(e->helper = helper_new(err)))
         return err->code;
-    program_set_pending(&e->decode[SAMPLE_ADJUSTED].program, ROLE_MASK, e->helper);
-    program_set_pending(&e->decode[SAMPLE_ADJUSTED].plain, ROLE_MASK, e->helper);
+    program_set_pending(&e->decode[SAMPLE_PROCESSED].program, ROLE_MASK, e->helper);
+    program_set_pending(&e->decode[SAMPLE_PROCESSED].plain, ROLE_MASK, e->helper);
     return vocabulary_of(e->model->tokenizer, (cvn_token)vocab_of(e), eos->id, (size_t)eos->n,
                          &e->words, err);
 }
 
 /* Ends of text have this bias, or, for 0, what the request itself gives them. */
-static void set_end(const cvn_engine *e, RowAdjust *a, float bias)
+static void set_end(const cvn_engine *e, SlotLogits *a, float bias)
 {
     const cvn_request *r = a->request;
     const SpecialIds *eos = model_ends(e->model->io.desc);
@@ -117,7 +118,7 @@ static void set_end(const cvn_engine *e, RowAdjust *a, float bias)
 }
 
 /* Whether there is memory for a text. */
-static bool has_room(const cvn_engine *e, RowAdjust *a)
+static bool has_room(const cvn_engine *e, SlotLogits *a)
 {
     size_t words = CVN_MASK_WORDS(vocab_of(e));
     a->bits = a->bits ? a->bits : malloc(2 * words * sizeof *a->bits);
@@ -128,7 +129,7 @@ static bool has_room(const cvn_engine *e, RowAdjust *a)
 }
 
 /* The bits after a text; returns how many tokens they let come, 2 for more, and the one if it is one. */
-static int make_bits(const cvn_engine *e, RowAdjust *a, cvn_constrained *text, int32_t *last)
+static int make_bits(const cvn_engine *e, SlotLogits *a, cvn_constrained *text, int32_t *last)
 {
     const cvn_request *r = a->request;
     int n = 0;
@@ -147,8 +148,8 @@ static int make_bits(const cvn_engine *e, RowAdjust *a, cvn_constrained *text, i
     return n;
 }
 
-/* Makes the row's mask that of its text. */
-static void show(const cvn_engine *e, RowAdjust *a)
+/* Makes the slot's mask that of its text. */
+static void show(const cvn_engine *e, SlotLogits *a)
 {
     size_t vocab = vocab_of(e);
     int n = a->shown || a->err.code ? 0 : make_bits(e, a, a->text, &a->only);
@@ -174,8 +175,8 @@ static int make_each_mask(void *of, cvn_err *err)
 {
     cvn_engine *e = of;
     (void)err;
-    for (int i = 0; i < e->options.rows; i++)
-        show(e, &e->adjust[i]);
+    for (int i = 0; i < e->options.slots; i++)
+        show(e, &e->logits[i]);
     return CVN_OK;
 }
 
@@ -185,29 +186,29 @@ static void make_masks(void *of)
     cvn_engine *e = of;
     cvn_err err = {0};
     if (protect(make_each_mask, e, "finding out which tokens may come", &err))
-        for (int i = 0; i < e->options.rows; i++)
-            if (e->adjust[i].text)
-                e->adjust[i].err = err;
+        for (int i = 0; i < e->options.slots; i++)
+            if (e->logits[i].text)
+                e->logits[i].err = err;
 }
 
-void adjust_start(cvn_engine *e)
+void logits_start(cvn_engine *e)
 {
     bool any = false;
-    for (int i = 0; e->helper && i < e->options.rows; i++)
-        any = any || !e->adjust[i].shown;
+    for (int i = 0; e->helper && i < e->options.slots; i++)
+        any = any || !e->logits[i].shown;
     if (any)
         helper_start(e->helper, make_masks, e);
 }
 
-void adjust_wait(cvn_engine *e)
+void logits_wait(cvn_engine *e)
 {
     if (e->helper)
         helper_wait(e->helper);
 }
 
-void adjust_begin(cvn_engine *e, int row, const cvn_request *r)
+void logits_begin(cvn_engine *e, int slot, const cvn_request *r)
 {
-    RowAdjust *a = &e->adjust[row];
+    SlotLogits *a = &e->logits[slot];
     if (a->request) { /* what it left */
         memset(a->bias, 0, vocab_of(e) * sizeof *a->bias);
         memset(a->mask, 1, vocab_of(e));
@@ -215,7 +216,7 @@ void adjust_begin(cvn_engine *e, int row, const cvn_request *r)
         cvn_constrained_free(a->text);
         a->text = NULL;
     }
-    a->request = r && adjust_wanted(e, r) ? r : NULL;
+    a->request = r && logits_wanted(e, r) ? r : NULL;
     a->drawn = 0;
     a->shown = true;
     a->logits = NULL;
@@ -236,7 +237,7 @@ void adjust_begin(cvn_engine *e, int row, const cvn_request *r)
 }
 
 /* A token is in the text. */
-static void note(const cvn_engine *e, RowAdjust *a, int32_t token)
+static void note(const cvn_engine *e, SlotLogits *a, int32_t token)
 {
     const cvn_request *r = a->request;
     if (++a->drawn == r->min_tokens)
@@ -253,9 +254,9 @@ static void note(const cvn_engine *e, RowAdjust *a, int32_t token)
         show(e, a);
 }
 
-int32_t adjust_drawn(cvn_engine *e, int row, int32_t token, const float *logits)
+int32_t logits_drawn(cvn_engine *e, int slot, int32_t token, const float *logits)
 {
-    RowAdjust *a = &e->adjust[row];
+    SlotLogits *a = &e->logits[slot];
     show(e, a);
     for (int32_t i = 0; a->text && !a->err.code && !a->mask[token]; i++)
         if (a->mask[i])
@@ -265,8 +266,8 @@ int32_t adjust_drawn(cvn_engine *e, int row, int32_t token, const float *logits)
     return token;
 }
 
-/* A row's state, to be moved on without it; false: there is no memory. */
-static bool copy_state(const cvn_engine *e, const RowAdjust *from, RowAdjust *to)
+/* A slot's state, to be moved on without it; false: there is no memory. */
+static bool copy_state(const cvn_engine *e, const SlotLogits *from, SlotLogits *to)
 {
     to->request = from->request;
     to->drawn = from->drawn;
@@ -280,9 +281,9 @@ static bool copy_state(const cvn_engine *e, const RowAdjust *from, RowAdjust *to
     return true;
 }
 
-int adjust_forced(cvn_engine *e, int row, int32_t *token, int most)
+int logits_forced(cvn_engine *e, int slot, int32_t *token, int most)
 {
-    RowAdjust *a = &e->adjust[row];
+    SlotLogits *a = &e->logits[slot];
     int32_t next = a->only;
     int n = 0, allowed = 1;
     if (!a->request || !a->text || a->err.code || next < 0)
@@ -300,9 +301,9 @@ int adjust_forced(cvn_engine *e, int row, int32_t *token, int most)
     return n;
 }
 
-int adjust_ahead(cvn_engine *e, int row, const int32_t *token, int n, float *bias, uint8_t *mask)
+int logits_ahead(cvn_engine *e, int slot, const int32_t *token, int n, float *bias, uint8_t *mask)
 {
-    RowAdjust *own = &e->adjust[row], *a = &e->adjust[e->options.rows];
+    SlotLogits *own = &e->logits[slot], *a = &e->logits[e->options.slots];
     size_t vocab = vocab_of(e);
     int i = 0;
     show(e, own);

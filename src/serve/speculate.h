@@ -1,0 +1,82 @@
+/*
+ * Speculation: tokens are drafted, and one run draws after each of them what would have been drawn one by one.
+ *
+ *     text       the cat sat on the mat and the cat
+ *     drafted    sat on the mat                         what followed when the text last went on so
+ *     drawn      after "cat" sat, "sat" on, "on" a      "sat on" stand, and "a" is drawn: 3 tokens of one run
+ *
+ * A draft stands where it equals what is drawn at its place, with the random number, the filters and the biases of that place,
+ * as if those before it had been decoded one by one: a text is the same whatever is drafted, and however much. So that may
+ * depend on time: of the programs there are that one runs which promises most tokens per second, by how long each took and by
+ * how often drafts of the kind stood in that slot.
+ *
+ * Where more slots than 32 are multiplied at once, some products round otherwise (cpu/kernels/choice.c): a run takes no more
+ * tokens than that. Of engines with many slots a program for one slot alone remains.
+ */
+#ifndef CVN_SERVE_SPECULATE_H
+#define CVN_SERVE_SPECULATE_H
+
+#include "serve/draft_model.h"
+
+enum {
+    DRAFT_MOST = 7, /* tokens drafted at once: attention takes so many and one more as one alone */
+    SPECULATE_TOKENS = 32, /* of a run */
+    SPECULATE_STEPS = 4,   /* programs of a mode, at most */
+    DRAFT_MODEL =
+        4, /* kind of a draft model's drafts; those below have the same tokens before them, the more the higher */
+    DRAFT_FORCED, /* what a constraint lets come alone: it stands */
+    DRAFT_KINDS
+};
+
+typedef struct SlotDraft {
+    int32_t *text; /* [context + 1] all tokens, the last one drawn included */
+    int64_t n;
+    int32_t draft[DRAFT_MOST];
+    int n_draft, stood; /* drafts; those that stood so far */
+    int kind;
+    float rate[DRAFT_KINDS]; /* of drafts that stood, lately */
+} SlotDraft;
+
+/* Writes up to DRAFT_MOST drafts of how a slot goes on; returns how many. */
+typedef int DraftFn(void *context, int slot, int32_t *draft);
+
+typedef struct Speculation {
+    bool looks_up;   /* options.speculate: else only what is forced is drafted */
+    SlotDraft *slot; /* [slots] */
+    Inputs in;       /* of a run: tokens, and everything that drawing needs, for each token */
+    int64_t *place;  /* [slots] of a slot among those of the run, or -1 */
+    int n_steps;
+    EngineStep step[SAMPLE_MODE_COUNT][SPECULATE_STEPS];
+    double seconds[SPECULATE_STEPS]; /* of a run, lately; 0: not known */
+    double decode;                   /* of a decode step */
+    DraftModel model;                /* with options.draft */
+    double draft_seconds;            /* seconds of a token that it drafts */
+    int32_t **text, **draft;         /* [slots] of those that it drafts for; else NULL */
+    int64_t *n;                      /* [slots] tokens of these texts */
+    int *n_draft;                    /* [slots] */
+    const int32_t *next;             /* [slots of the run, seq] what the last run drew … */
+    const float *logits; /* … of these [slots of the run, seq, vocab], where it adjusts */
+    int64_t seq;         /* of the last run */
+    DraftFn *from;       /* instead of looking texts up, whatever that promises: for tests */
+    void *context;       /* of `from` */
+} Speculation;
+
+/* The slot has another request; it has drawn a token. */
+void speculate_begin(cvn_engine *e, int slot, const cvn_request *request);
+void speculate_add(cvn_engine *e, int slot, int32_t token);
+
+/* Drafts what followed when the text last went on as it does now, where it is the same for longest; a text that repeats
+   itself goes on so. */
+void speculate_look_up(SlotDraft *slot);
+
+/* Drafts how the slots that decode go on, of each no more than `most` [slots] tokens in all, and draws. *ran is false, and
+   nothing is done, where decoding promises more. After an error all slots are as they were. */
+int speculate_run(cvn_engine *e, const int64_t *most, bool *ran, cvn_err *err);
+
+/* The i-th token that the last run drew for a slot, which has it from now on; i is at most the drafts that stood. */
+int32_t speculate_take(cvn_engine *e, int slot, int i);
+
+/* What a decode step took. */
+int speculate_timed(cvn_engine *e, double seconds, cvn_err *err);
+
+#endif
