@@ -54,10 +54,10 @@ static void take_event(const json_t *event, StrBuf *text)
 /* What a connection would send now. */
 static void send_events(Exchange *x, StrBuf *text)
 {
-    strbuf_clear(&x->out);
+    strbuf_clear(&x->events.out);
     x->dialect->stream(x);
-    check(!x->out.failed);
-    const char *at = x->out.text, *end = at ? at + x->out.length : at;
+    check(!x->events.out.failed);
+    const char *at = x->events.out.text, *end = at ? at + x->events.out.length : at;
     while (at < end) {
         const char *stop = memmem(at, (size_t)(end - at), "\n\n", 2);
         check(stop != NULL);
@@ -133,8 +133,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (what == 0)
             send_events(x, text);
         if (what == 1 && data[i + 1] == 0)
-            refuse(&x->failed, 500, NULL, "it \"failed\"\n");
-        if (c->ended)
+            refuse(&x->end.failed, 500, NULL, "it \"failed\"\n");
+        if (c->end.ended)
             continue;
         token_ids_add(&c->tokens, data[i + 1]);
         if (what == 1)
@@ -145,7 +145,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             add_character(&c->text, data[i + 1]);
     }
     for (int i = 0; i < x->n_choices; i++)
-        if (!x->choice[i].ended)
+        if (!x->choice[i].end.ended)
             choice_end(&x->choice[i], &(cvn_result){.finish = CVN_FINISH_LENGTH});
     for (int i = 0; i < 8; i++)
         send_events(x, text);
@@ -155,7 +155,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (int i = 0; i < TEXTS; i++) {
         bool same = text[i].length == whole[i].length &&
                     (!text[i].length || memcmp(text[i].text, whole[i].text, text[i].length) == 0);
-        check(same || x->failed.status); /* then the end is an error */
+        check(same || x->end.failed.status); /* then the end is an error */
         strbuf_free(&text[i]);
         strbuf_free(&whole[i]);
     }

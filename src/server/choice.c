@@ -37,23 +37,23 @@ static void give_text(Choice *c, const char *text)
 
 static void begin_phase(Choice *c, Phase phase)
 {
-    c->phase = phase;
-    c->next = c->met_id = false;
-    strbuf_clear(&c->picked);
+    c->phase.is = phase;
+    c->phase.next = c->end.met_id = false;
+    strbuf_clear(&c->phase.picked);
     decoder_init(&c->decoder, c->x->ask.served->tokenizer, TOKENIZER_CONTINUE);
 }
 
 /* Behind its name, or what stands for it where there is one only. */
 static void begin_arguments(Choice *c, const Tool *tool)
 {
-    Call *call = &c->call[c->n_calls++];
+    Call *call = &c->calls.call[c->calls.n++];
     unsigned char random[8];
     *call = (Call){.tool = tool};
     if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
-        memset(random, c->n_calls, sizeof random);
+        memset(random, c->calls.n, sizeof random);
     for (size_t i = 0; i < sizeof random; i++)
         call->id[i] = "0123456789abcdefghijklmnopqrstuv"[random[i] % 32];
-    call->id[sizeof random] = (char)('a' + c->n_calls % 26);
+    call->id[sizeof random] = (char)('a' + c->calls.n % 26);
     give_text(c, syntax_of(c)->between);
     begin_phase(c, PHASE_ARGUMENTS);
 }
@@ -61,9 +61,9 @@ static void begin_arguments(Choice *c, const Tool *tool)
 /* Whether the last call equals one before; or, with `may`, could come to. */
 static bool is_repeated(const Choice *c, bool may)
 {
-    const Call *last = &c->call[c->n_calls - 1];
+    const Call *last = &c->calls.call[c->calls.n - 1];
     size_t n = last->arguments.length;
-    for (const Call *call = c->call; call < last; call++)
+    for (const Call *call = c->calls.call; call < last; call++)
         if (call->tool == last->tool &&
             (may ? call->arguments.length >= n : call->arguments.length == n) &&
             (n == 0 || memcmp(call->arguments.text, last->arguments.text, n) == 0))
@@ -73,7 +73,8 @@ static bool is_repeated(const Choice *c, bool may)
 
 int choice_calls(const Choice *c)
 {
-    return c->n_calls - (c->n_calls && is_repeated(c, !c->ended && c->phase == PHASE_ARGUMENTS));
+    return c->calls.n -
+           (c->calls.n && is_repeated(c, !c->end.ended && c->phase.is == PHASE_ARGUMENTS));
 }
 
 /* What stands in front of a name has been given. */
@@ -92,7 +93,7 @@ static void choice_init(Exchange *x, int i)
     const Served *m = x->ask.served;
     Choice *c = &x->choice[i];
     const Ask *a = &x->ask;
-    *c = (Choice){.x = x, .index = i, .prompt = (int)(i / a->n), .call = c->call};
+    *c = (Choice){.x = x, .index = i, .prompt = (int)(i / a->n), .calls = {.call = c->calls.call}};
     bool chat = a->n_messages > 0;
     bool thinks = chat && m->chat.thinks && thinking_begun(m->tokenizer, &a->prompt[c->prompt]);
     unsigned flags = chat ? 0 : TOKENIZER_CONTINUE;
@@ -103,9 +104,9 @@ static void choice_init(Exchange *x, int i)
     /* the mark of a call stands behind the stop texts */
     stops_init(&c->stops, a->stop, a->n_stops + (may_call(c) && syntax_of(c)->mark));
     thinking_init(&c->thinking, thinks);
-    c->head_done = !may_call(c) || syntax_of(c)->mark;
-    c->waits = thinks && (a->constraint || must_call(c));
-    if (must_call(c) && !c->waits) {
+    c->phase.head_done = !may_call(c) || syntax_of(c)->mark;
+    c->phase.waits = thinks && (a->constraint || must_call(c));
+    if (must_call(c) && !c->phase.waits) {
         give_text(c, syntax_of(c)->before);
         begin_call(c);
     }
@@ -128,16 +129,15 @@ Exchange *exchange_new(Server *s, const Dialect *dialect, Ask *ask)
                     .choice = choice,
                     .n_choices = (int)n,
                     .refs = 1,
-                    .fd = -1,
-                    .begin = clock_seconds(),
-                    .created = (int64_t)time(NULL)};
+                    .link = {.fd = -1},
+                    .time = {.begin = clock_seconds(), .created = (int64_t)time(NULL)}};
     *ask = (Ask){0};
     for (int i = 0; i < (int)n && x->ask.names; i++)
-        choice[i].call = calloc((size_t)x->ask.max_tool_calls, sizeof *choice[i].call);
+        choice[i].calls.call = calloc((size_t)x->ask.max_tool_calls, sizeof *choice[i].calls.call);
     const char **stops = realloc(x->ask.stop, (x->ask.n_stops + 1) * sizeof *stops);
     bool failed = !stops;
     for (size_t i = 0; i < n; i++)
-        failed = failed || (x->ask.names && !choice[i].call);
+        failed = failed || (x->ask.names && !choice[i].calls.call);
     if (failed) {
         exchange_free(x);
         return NULL;
@@ -148,7 +148,7 @@ Exchange *exchange_new(Server *s, const Dialect *dialect, Ask *ask)
         choice_init(x, i);
     unsigned char random[12];
     if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
-        memcpy(random, &x->begin, sizeof x->begin);
+        memcpy(random, &x->time.begin, sizeof x->time.begin);
     for (size_t i = 0; i < sizeof random; i++)
         snprintf(x->id + 2 * i, 3, "%02x", random[i]);
     return x;
@@ -156,9 +156,9 @@ Exchange *exchange_new(Server *s, const Dialect *dialect, Ask *ask)
 
 void exchange_free(Exchange *x)
 {
-    for (int i = 0; x->embedding && i < x->ask.n_prompts; i++)
-        free(x->embedding[i]);
-    free(x->embedding);
+    for (int i = 0; x->prompts.embedding && i < x->ask.n_prompts; i++)
+        free(x->prompts.embedding[i]);
+    free(x->prompts.embedding);
     for (int i = 0; i < x->n_choices; i++) {
         Choice *c = &x->choice[i];
         stops_free(&c->stops);
@@ -166,19 +166,19 @@ void exchange_free(Exchange *x)
         strbuf_free(&c->thought);
         strbuf_free(&c->text);
         token_ids_free(&c->tokens);
-        token_ids_free(&c->joined);
-        strbuf_free(&c->head);
-        strbuf_free(&c->picked);
-        for (int k = 0; k < c->n_calls; k++)
-            strbuf_free(&c->call[k].arguments);
-        free(c->call);
-        free(c->likely);
+        token_ids_free(&c->phase.joined);
+        strbuf_free(&c->phase.head);
+        strbuf_free(&c->phase.picked);
+        for (int k = 0; k < c->calls.n; k++)
+            strbuf_free(&c->calls.call[k].arguments);
+        free(c->calls.call);
+        free(c->likely.token);
     }
     free(x->choice);
-    for (int i = 0; x->seen && i < x->ask.n_prompts; i++)
-        free(x->seen[i]);
-    free(x->seen);
-    strbuf_free(&x->out);
+    for (int i = 0; x->prompts.seen && i < x->ask.n_prompts; i++)
+        free(x->prompts.seen[i]);
+    free(x->prompts.seen);
+    strbuf_free(&x->events.out);
     json_decref(x->order);
     ask_free(&x->ask);
     free(x);
@@ -219,20 +219,20 @@ static bool add_answer(Choice *c, const StrBuf *answer)
 {
     const char *text = answer->length ? answer->text : "";
     size_t n = answer->length;
-    if (!c->head_done) {
-        strbuf_add(&c->head, text, n);
-        int like =
-            like_call(c->head.length ? c->head.text : "", c->head.length, syntax_of(c)->before);
-        c->next = like > 0;
-        c->head_done = like < 0 || c->ended;
-        if (!c->head_done)
-            return !c->next;
-        text = c->head.length ? c->head.text : "";
-        n = c->head.length;
+    if (!c->phase.head_done) {
+        strbuf_add(&c->phase.head, text, n);
+        int like = like_call(c->phase.head.length ? c->phase.head.text : "", c->phase.head.length,
+                             syntax_of(c)->before);
+        c->phase.next = like > 0;
+        c->phase.head_done = like < 0 || c->end.ended;
+        if (!c->phase.head_done)
+            return !c->phase.next;
+        text = c->phase.head.length ? c->phase.head.text : "";
+        n = c->phase.head.length;
     }
     bool go_on = stops_push(&c->stops, text, n, &c->text);
     if (!go_on && may_call(c) && c->stops.met == syntax_of(c)->mark)
-        c->next = true;
+        c->phase.next = true;
     return go_on;
 }
 
@@ -244,7 +244,7 @@ static bool add_piece(Choice *c)
     if (c->x->ask.n_messages && c->x->ask.served->chat.thinks) {
         thinking_push(&c->thinking, c->piece.length ? c->piece.text : "", c->piece.length,
                       &c->thought, &answer);
-        if (c->ended)
+        if (c->end.ended)
             thinking_flush(&c->thinking, &c->thought, &answer);
         go_on = add_answer(c, &answer);
         strbuf_free(&answer);
@@ -252,28 +252,29 @@ static bool add_piece(Choice *c)
         go_on = add_answer(c, &c->piece);
     }
     strbuf_clear(&c->piece);
-    c->next = c->next || (c->waits && !c->thinking.inside);
-    return go_on && !c->next;
+    c->phase.next = c->phase.next || (c->phase.waits && !c->thinking.inside);
+    return go_on && !c->phase.next;
 }
 
 bool choice_push(Choice *c, int32_t token)
 {
-    bool text = c->phase == PHASE_TEXT;
+    bool text = c->phase.is == PHASE_TEXT;
     c->n_drawn++;
     token_ids_add(&c->tokens, token);
     if (ends_answer(c, token)) {
-        c->met_id = true;
+        c->end.met_id = true;
         return false;
     }
     if (text && may_call(c) && !c->thinking.inside && token == syntax_of(c)->mark_token) {
-        c->next = true;
+        c->phase.next = true;
         return false;
     }
     if (c->x->ask.served->tokenizer)
         decoder_push(&c->decoder, token, &c->piece, NULL);
     if (text)
         return add_piece(c);
-    strbuf_add(c->phase == PHASE_ARGUMENTS ? &c->call[c->n_calls - 1].arguments : &c->picked,
+    strbuf_add(c->phase.is == PHASE_ARGUMENTS ? &c->calls.call[c->calls.n - 1].arguments
+                                              : &c->phase.picked,
                c->piece.length ? c->piece.text : "", c->piece.length);
     strbuf_clear(&c->piece);
     return true;
@@ -290,21 +291,22 @@ cvn_request choice_request(Choice *c, uint64_t seed)
         r.end = chat->stops;
         r.n_end = (int64_t)chat->n_stops;
     }
-    r.constraint = c->phase == PHASE_NAME        ? a->names
-                   : c->phase == PHASE_AGAIN     ? a->again
-                   : c->phase == PHASE_ARGUMENTS ? c->call[c->n_calls - 1].tool->arguments
-                   : c->waits                    ? NULL
-                                                 : a->constraint;
-    if (c->phase != PHASE_TEXT)
+    r.constraint = c->phase.is == PHASE_NAME        ? a->names
+                   : c->phase.is == PHASE_AGAIN     ? a->again
+                   : c->phase.is == PHASE_ARGUMENTS ? c->calls.call[c->calls.n - 1].tool->arguments
+                   : c->phase.waits                 ? NULL
+                                                    : a->constraint;
+    if (c->phase.is != PHASE_TEXT)
         r.min_tokens = 0;
     if (!c->tokens.n)
         return r;
     const TokenIds *prompt = &a->prompt[c->prompt];
-    c->joined.n = 0;
+    c->phase.joined.n = 0;
     for (size_t i = 0; i < prompt->n + c->tokens.n; i++)
-        token_ids_add(&c->joined, i < prompt->n ? prompt->id[i] : c->tokens.id[i - prompt->n]);
-    r.prompt = c->joined.id;
-    r.n_prompt = (int64_t)c->joined.n;
+        token_ids_add(&c->phase.joined,
+                      i < prompt->n ? prompt->id[i] : c->tokens.id[i - prompt->n]);
+    r.prompt = c->phase.joined.id;
+    r.n_prompt = (int64_t)c->phase.joined.n;
     r.max_tokens -= r.max_tokens > (int64_t)c->tokens.n ? (int64_t)c->tokens.n : r.max_tokens;
     return r;
 }
@@ -317,7 +319,8 @@ static void replace_mark(Choice *c)
     const CallSyntax *y = syntax_of(c);
     StrBuf all = {0}, kept = {0}, text = {0};
     tokenizer_decode(tokenizer, c->tokens.id, c->tokens.n, TOKENIZER_CONTINUE, &all, NULL);
-    size_t from = all.length - (c->head.length < all.length ? c->head.length : all.length);
+    size_t from =
+        all.length - (c->phase.head.length < all.length ? c->phase.head.length : all.length);
     for (size_t i = 0; y->mark && i + strlen(y->mark) <= all.length; i++)
         if (memcmp(all.text + i, y->mark, strlen(y->mark)) == 0)
             from = i;
@@ -346,10 +349,10 @@ static void replace_mark(Choice *c)
 static bool next_after_text(Choice *c)
 {
     const Ask *a = &c->x->ask;
-    if (!c->next)
+    if (!c->phase.next)
         return false;
-    if (c->waits) {
-        c->waits = c->next = false;
+    if (c->phase.waits) {
+        c->phase.waits = c->phase.next = false;
         if (a->constraint)
             return true;
         give_text(c, syntax_of(c)->before);
@@ -366,7 +369,7 @@ static bool next_after_text(Choice *c)
 
 static bool is_picked(const Choice *c, const char *text)
 {
-    return strcmp(c->picked.length ? c->picked.text : "", text) == 0;
+    return strcmp(c->phase.picked.length ? c->phase.picked.text : "", text) == 0;
 }
 
 static bool next_after_constraint(Choice *c)
@@ -374,20 +377,20 @@ static bool next_after_constraint(Choice *c)
     const Ask *a = &c->x->ask;
     const CallSyntax *y = syntax_of(c);
     c->tokens.n -= c->tokens.n > 0; /* the end of the phase, which is not that of the answer */
-    if (c->phase == PHASE_NAME) {
+    if (c->phase.is == PHASE_NAME) {
         int i = 0;
         while (i < a->n_tools - 1 && !is_picked(c, a->tool[i].name))
             i++;
         begin_arguments(c, &a->tool[i]);
         return true;
     }
-    if (c->phase == PHASE_ARGUMENTS && a->again && c->n_calls < a->max_tool_calls &&
+    if (c->phase.is == PHASE_ARGUMENTS && a->again && c->calls.n < a->max_tool_calls &&
         !is_repeated(c, false)) {
         give(c, y->after, a->same_end);
         begin_phase(c, PHASE_AGAIN);
         return true;
     }
-    if (c->phase != PHASE_AGAIN || !is_picked(c, y->again + a->same_end))
+    if (c->phase.is != PHASE_AGAIN || !is_picked(c, y->again + a->same_end))
         return false;
     begin_call(c);
     return true;
@@ -395,13 +398,13 @@ static bool next_after_constraint(Choice *c)
 
 bool choice_next(Choice *c, const cvn_result *r)
 {
-    if (!(c->begun > 0)) {
-        c->begun = r->first_seconds;
-        c->reused = r->reused;
+    if (!(c->phase.begun > 0)) {
+        c->phase.begun = r->first_seconds;
+        c->phase.reused = r->reused;
     }
-    c->seconds += r->total_seconds;
+    c->phase.seconds += r->total_seconds;
     bool ended = r->finish == CVN_FINISH_EOS || r->finish == CVN_FINISH_STOPPED;
-    return ended && (c->phase == PHASE_TEXT ? next_after_text(c) : next_after_constraint(c));
+    return ended && (c->phase.is == PHASE_TEXT ? next_after_text(c) : next_after_constraint(c));
 }
 
 Likely likely_of(const float *logits, int64_t vocab, int32_t token, int n_top)
@@ -413,37 +416,37 @@ Likely likely_of(const float *logits, int64_t vocab, int32_t token, int n_top)
 
 void choice_see(Choice *c, const float *logits, int64_t vocab, int32_t token)
 {
-    if (c->n_likely == c->likely_capacity) {
-        size_t capacity = c->likely_capacity ? 2 * c->likely_capacity : 16;
-        Likely *more = realloc(c->likely, capacity * sizeof *more);
+    if (c->likely.n == c->likely.capacity) {
+        size_t capacity = c->likely.capacity ? 2 * c->likely.capacity : 16;
+        Likely *more = realloc(c->likely.token, capacity * sizeof *more);
         if (!more)
             return; /* the answer then has fewer than tokens */
-        c->likely = more;
-        c->likely_capacity = capacity;
+        c->likely.token = more;
+        c->likely.capacity = capacity;
     }
-    c->likely[c->n_likely++] = likely_of(logits, vocab, token, (int)c->x->ask.top_logprobs);
+    c->likely.token[c->likely.n++] = likely_of(logits, vocab, token, (int)c->x->ask.top_logprobs);
 }
 
 void choice_end(Choice *c, const cvn_result *result)
 {
-    c->result = *result;
-    if (c->begun > 0) {
-        c->result.first_seconds = c->begun;
-        c->result.total_seconds = c->seconds;
-        c->result.reused = c->reused;
+    c->end.result = *result;
+    if (c->phase.begun > 0) {
+        c->end.result.first_seconds = c->phase.begun;
+        c->end.result.total_seconds = c->phase.seconds;
+        c->end.result.reused = c->phase.reused;
     }
     int64_t n_prompt =
         (int64_t)c->x->ask.prompt[c->prompt].n; /* a call's beginning is no part of it */
-    c->result.reused = c->result.reused < n_prompt ? c->result.reused : n_prompt;
-    c->result.n_tokens = (int64_t)c->tokens.n;
-    c->ended = true;
-    if (c->phase == PHASE_TEXT && !c->stops.stopped) {
+    c->end.result.reused = c->end.result.reused < n_prompt ? c->end.result.reused : n_prompt;
+    c->end.result.n_tokens = (int64_t)c->tokens.n;
+    c->end.ended = true;
+    if (c->phase.is == PHASE_TEXT && !c->stops.stopped) {
         if (c->x->ask.served->tokenizer)
             decoder_flush(&c->decoder, &c->piece);
         if (add_piece(c))
             stops_flush(&c->stops, &c->text);
     }
-    c->met = c->stops.met;
+    c->end.met = c->stops.met;
     c->x->n_ended++;
 }
 
@@ -455,7 +458,7 @@ Usage exchange_usage(const Exchange *x)
     for (int i = 0; i < x->n_choices; i++) {
         u.completion += (int64_t)x->choice[i].tokens.n;
         if (i % x->ask.n == 0)
-            u.cached += x->choice[i].result.reused;
+            u.cached += x->choice[i].end.result.reused;
     }
     return u;
 }

@@ -51,10 +51,10 @@ static json_t *whole(const Exchange *x)
     json_t *data = json_array();
     for (int i = 0; i < x->ask.n_prompts; i++)
         json_array_append_new(
-            data,
-            json_pack("{s:s,s:i,s:o}", "object", "embedding", "index", i, "embedding",
-                      x->ask.base64 ? base64_json(x->embedding[i], width * sizeof **x->embedding)
-                                    : numbers_json(x->embedding[i], width)));
+            data, json_pack("{s:s,s:i,s:o}", "object", "embedding", "index", i, "embedding",
+                            x->ask.base64 ? base64_json(x->prompts.embedding[i],
+                                                        width * sizeof **x->prompts.embedding)
+                                          : numbers_json(x->prompts.embedding[i], width)));
     return json_pack("{s:s,s:o,s:s,s:{s:I,s:I}}", "object", "list", "data", data, "model",
                      answers_as(x), "usage", "prompt_tokens", tokens, "total_tokens", tokens);
 }

@@ -42,7 +42,50 @@ typedef struct Call {
     bool opened;      /* in a stream */
 } Call;
 
-/* One text. */
+/* ---- a choice: one of the texts that an exchange generates ---- */
+
+/* The phase that a choice is in, and what earlier ones took. */
+typedef struct ChoicePhase {
+    Phase is;
+    bool waits; /* for the end of the thinking text, after which the answer or a tool call begins */
+    bool next;  /* what this phase waited for has come */
+    StrBuf head;     /* the beginning of the answer, while it may be that of a tool call */
+    bool head_done;  /* it is known which; head is not needed any more */
+    StrBuf picked;   /* of NAME and AGAIN */
+    TokenIds joined; /* the prompt and all tokens since: the prompt of the next phase */
+    double seconds;  /* that earlier phases took */
+    double begun;    /* that the first token took; 0: there were no earlier phases */
+    int64_t reused;  /* tokens of the prompt that the first phase found in the prefix cache */
+} ChoicePhase;
+
+/* Tool calls of a choice. Invariant: n is at most ask.max_tool_calls, and counts the one that is being written
+   (choice_calls says how many may be shown). */
+typedef struct ChoiceCalls {
+    Call *call; /* [ask.max_tool_calls] owned */
+    int n;
+} ChoiceCalls;
+
+/* Log-probabilities of the tokens of a choice. Invariant: n <= capacity; n is that of the tokens, or 0 where none were
+   requested (token is NULL then). */
+typedef struct ChoiceLikely {
+    Likely *token; /* [capacity] owned */
+    size_t n, capacity;
+} ChoiceLikely;
+
+/* How much of a choice a stream has sent. Invariant: no more than there is of each. */
+typedef struct ChoiceSent {
+    size_t thought, text, tokens; /* bytes, bytes, tokens */
+    bool end;                     /* and that it has ended; then all of them are sent */
+} ChoiceSent;
+
+/* How a choice has ended. Invariant: result is valid once `ended` is true. */
+typedef struct ChoiceEnd {
+    bool ended;
+    const char *met; /* the stop sequence that ended it, or NULL */
+    bool met_id;     /* a token id that ends answers did */
+    cvn_result result;
+} ChoiceEnd;
+
 typedef struct Choice {
     struct Exchange *x; /* borrowed */
     int index, prompt;  /* its number; that of its prompt */
@@ -51,60 +94,74 @@ typedef struct Choice {
     Stops stops;
     Thinking thinking;
     StrBuf piece; /* of one token */
-    Phase phase;
-    bool waits;      /* for the end of what is thought, behind which something else begins */
-    bool next;       /* what this phase waited for has come */
-    StrBuf head;     /* the beginning of the answer, while it may be that of a call */
-    bool head_done;  /* it is known which */
-    StrBuf picked;   /* of NAME and AGAIN */
-    Call *call;      /* [ask.max_tool_calls] owned */
-    int n_calls;     /* with the one that is being written (choice_calls) */
-    TokenIds joined; /* the prompt and what came since: what the next phase goes on from */
-    double seconds,
-        begun;      /* that earlier phases took; that the first token took; 0: there were none */
-    int64_t reused; /* tokens of the prompt that were in caches when the first phase began */
     StrBuf thought, text;
     TokenIds tokens; /* all that were generated, those that were given among them */
     int64_t n_drawn; /* in all phases */
-    Likely *likely;  /* [capacity] owned, of each token; NULL where nobody asked */
-    size_t n_likely, likely_capacity;
-    size_t thought_sent, text_sent, tokens_sent; /* of a stream */
-    const char *met;                             /* the stop text that ended it, or NULL */
-    bool met_id;                                 /* a token did that ends an answer here */
-    bool ended, end_sent;
-    cvn_result result;
+    ChoicePhase phase;
+    ChoiceCalls calls;
+    ChoiceLikely likely;
+    ChoiceSent sent;
+    ChoiceEnd end;
 } Choice;
+
+/* ---- an exchange ---- */
+
+/* Results of prompts: log-probabilities of their tokens, or embeddings. Invariant: the first n_done prompts have theirs. */
+typedef struct ExchangePrompts {
+    Likely *
+        *seen; /* [ask.n_prompts] owned, per token of a prompt; NULL where none were requested */
+    float **
+        embedding; /* [ask.n_prompts] owned, the model's width each; NULL where texts are generated */
+    int n_done;
+} ExchangePrompts;
+
+/* What ends an exchange before its texts do. `cancelled` is written by the connection, all else by the engine's thread. */
+typedef struct ExchangeEnd {
+    Ending ending;         /* that all processes know of, and act upon */
+    atomic_bool cancelled; /* the client is gone */
+    bool late;             /* its deadline has passed */
+    Refusal failed;        /* of the engine */
+} ExchangeEnd;
+
+/* The connection that waits for the answer. Invariant: fd is -1 once the connection is gone. */
+typedef struct ExchangeLink {
+    void *connection;
+    int fd;
+    bool suspended; /* until there is something to send (http_wake) */
+} ExchangeLink;
+
+/* Times, of clock_seconds but for the last. Invariant: begin <= first <= last, where first is not 0. */
+typedef struct ExchangeTime {
+    double begin, first, last; /* it came; its first and its last token */
+    int64_t created;           /* seconds since 1970 */
+} ExchangeTime;
+
+/* The events of a stream. Invariant: sent <= out.length. */
+typedef struct ExchangeEvents {
+    StrBuf out;           /* what is being sent … */
+    size_t sent;          /* … and how much of it was */
+    int stage;            /* what has been written; 0: nothing */
+    int item, item_index; /* the part of the answer that is open, and its number */
+    int sequence;         /* of the next event */
+} ExchangeEvents;
 
 typedef struct Exchange {
     struct Server *server;          /* borrowed */
     const struct Dialect *dialect;  /* borrowed */
-    struct Exchange *before, *next; /* among those that the engine has, or is to get */
+    struct Exchange *before, *next; /* in the server's queue */
+    int refs;                       /* of the connection and the engine's thread */
+    int64_t number;                 /* among those that all processes know of; 0: they do not yet */
+    json_t *order;                  /* owned: what other processes are told of it; or NULL */
+    bool submitted;                 /* the engine has it */
+    char id[32];                    /* without the prefix that dialects add */
     Ask ask;
     Choice *choice; /* [n_choices] owned */
-    Likely **seen;  /* [ask.n_prompts] owned: of each token of a prompt; NULL where nobody asked */
-    float **
-        embedding; /* [ask.n_prompts] owned, of each the model's width; NULL where texts are asked for */
-    int n_seen; /* prompts for which one of these is known */
     int n_choices, n_ended;
-    int refs;                  /* who holds it */
-    int64_t number;            /* among those that all processes know of; 0: they do not yet */
-    json_t *order;             /* owned: what other processes are told of it; or NULL */
-    Ending ending;             /* that they know of, and act upon */
-    atomic_bool cancelled;     /* nobody waits for it any more */
-    bool submitted;            /* the engine has it */
-    bool late;                 /* its deadline has passed */
-    void *connection;          /* while there is one */
-    int fd;                    /* of the connection; -1: it is gone */
-    bool suspended;            /* it waits for something to send */
-    Refusal failed;            /* of the engine */
-    double begin, first, last; /* seconds of clock_seconds: it came; the first and the last token */
-    int64_t created;           /* seconds since 1970 */
-    char id[32];               /* without the prefix that dialects want */
-    StrBuf out;                /* of a stream: what is being sent … */
-    size_t out_sent;           /* … and how much of it was */
-    int stage;                 /* of a stream: what has been written; 0: nothing */
-    int item, item_index;      /* the part of the answer that is open in it, and its number */
-    int sequence;              /* of its next event */
+    ExchangePrompts prompts;
+    ExchangeEnd end;
+    ExchangeLink link;
+    ExchangeTime time;
+    ExchangeEvents events;
 } Exchange;
 
 /* Takes the Ask over, also after an error; its prompts are token ids. */

@@ -68,9 +68,9 @@ typedef struct Visit {
 
 void http_wake(Exchange *x)
 {
-    if (x->suspended && x->connection)
-        MHD_resume_connection(x->connection);
-    x->suspended = false;
+    if (x->link.suspended && x->link.connection)
+        MHD_resume_connection(x->link.connection);
+    x->link.suspended = false;
 }
 
 /* ---- sending ---- */
@@ -178,23 +178,23 @@ static ssize_t read_stream(void *context, uint64_t at, char *out, size_t most)
     (void)at;
     ssize_t n = 0;
     pthread_mutex_lock(&s->lock);
-    if (x->out_sent == x->out.length) {
-        strbuf_clear(&x->out);
-        x->out_sent = 0;
+    if (x->events.sent == x->events.out.length) {
+        strbuf_clear(&x->events.out);
+        x->events.sent = 0;
         x->dialect->stream(x);
     }
-    size_t left = x->out.length - x->out_sent;
+    size_t left = x->events.out.length - x->events.sent;
     n = (ssize_t)(left < most ? left : most);
-    if (x->out.failed) {
+    if (x->events.out.failed) {
         n = MHD_CONTENT_READER_END_WITH_ERROR;
     } else if (n) {
-        memcpy(out, x->out.text + x->out_sent, (size_t)n);
-        x->out_sent += (size_t)n;
+        memcpy(out, x->events.out.text + x->events.sent, (size_t)n);
+        x->events.sent += (size_t)n;
     } else if (x->n_ended == x->n_choices) {
         n = MHD_CONTENT_READER_END_OF_STREAM;
     } else {
-        x->suspended = true;
-        MHD_suspend_connection(x->connection);
+        x->link.suspended = true;
+        MHD_suspend_connection(x->link.connection);
     }
     pthread_mutex_unlock(&s->lock);
     return n;
@@ -225,7 +225,7 @@ static enum MHD_Result go_on(Visit *v, struct MHD_Connection *c)
     pthread_mutex_lock(&s->lock);
     bool ended = x->n_ended == x->n_choices;
     if (!ended && !x->ask.stream) {
-        x->suspended = true;
+        x->link.suspended = true;
         MHD_suspend_connection(c);
     }
     pthread_mutex_unlock(&s->lock);
@@ -234,8 +234,8 @@ static enum MHD_Result go_on(Visit *v, struct MHD_Connection *c)
     if (!ended)
         return MHD_YES;
     /* The engine is done with it: nobody writes to it any more. */
-    if (x->failed.status)
-        return send_refusal(v, c, &x->failed);
+    if (x->end.failed.status)
+        return send_refusal(v, c, &x->end.failed);
     return send_json(v, c, 200, x->dialect->whole(x), NULL, &x->ask.ignored);
 }
 
@@ -248,15 +248,15 @@ static int generate(Visit *v, struct MHD_Connection *c, Ask *ask, Refusal *why)
         return why->status;
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
-    x->connection = c;
-    x->fd = info ? info->connect_fd : -1;
-    x->begin = v->begin;
+    x->link.connection = c;
+    x->link.fd = info ? info->connect_fd : -1;
+    x->time.begin = v->begin;
     if (worker_add(s, x, why)) {
         exchange_free(x);
         return why->status;
     }
     pthread_mutex_lock(&s->lock);
-    s->http->open++;
+    s->listen.http->open++;
     pthread_mutex_unlock(&s->lock);
     v->x = x;
     return 0;
@@ -270,7 +270,7 @@ static void release_body(Visit *v)
     strbuf_free(&v->body);
     v->body = (StrBuf){0};
     pthread_mutex_lock(&s->lock);
-    s->http->bodies -= v->reserved;
+    s->listen.http->bodies -= v->reserved;
     pthread_mutex_unlock(&s->lock);
     v->reserved = 0;
 }
@@ -284,12 +284,12 @@ static int reserve_body(Visit *v, const char *length, Refusal *why)
         return refuse(why, 413, NULL, "the body has %.20s bytes; the limit is %lld", length,
                       (long long)most);
     pthread_mutex_lock(&s->lock);
-    if (s->http->bodies + bytes <= BODIES_AT_ONCE * most) {
+    if (s->listen.http->bodies + bytes <= BODIES_AT_ONCE * most) {
         v->reserved = bytes;
-        s->http->bodies += bytes;
+        s->listen.http->bodies += bytes;
     } else {
         refuse(why, 429, NULL, "%lld bytes of request bodies are already being received",
-               (long long)s->http->bodies);
+               (long long)s->listen.http->bodies);
         why->retry = 1;
     }
     pthread_mutex_unlock(&s->lock);
@@ -374,7 +374,7 @@ static int check_origin(const Visit *v, struct MHD_Connection *c, Refusal *why)
     const Server *s = v->server;
     const char *origin = header(c, "Origin"), *host = header(c, "Host");
     bool local = s->options.socket_path || listen_is_local_name(host);
-    if (s->loopback && !local)
+    if (s->listen.loopback && !local)
         return refuse(why, 403, NULL,
                       "this server accepts local requests only, and the Host header is %.100s",
                       host);
@@ -519,7 +519,8 @@ static void write_log(const Visit *v, bool gone)
                       ",\"stream\":%s,\"prompt_tokens\":%lld,\"cached_tokens\":%lld,"
                       "\"completion_tokens\":%lld,\"first_token_seconds\":%.4f,\"reason\":\"%s\"",
                       v->x->ask.stream ? "true" : "false", (long long)u.prompt, (long long)u.cached,
-                      (long long)u.completion, v->x->first > 0 ? v->x->first - v->begin : 0,
+                      (long long)u.completion,
+                      v->x->time.first > 0 ? v->x->time.first - v->begin : 0,
                       gone ? "disconnected" : finish_reason(&v->x->choice[0]));
     }
     if (v->x && s->options.log_text)
@@ -541,15 +542,15 @@ static void on_completed(void *context, struct MHD_Connection *c, void **visit,
     pthread_mutex_lock(&s->lock);
     bool gone = v->x && v->x->n_ended < v->x->n_choices;
     if (v->x) {
-        v->x->connection = NULL;
-        v->x->fd = -1;
-        v->x->cancelled = v->x->cancelled || gone;
+        v->x->link.connection = NULL;
+        v->x->link.fd = -1;
+        v->x->end.cancelled = v->x->end.cancelled || gone;
     }
     if (s->options.access && v->path && v->method)
         write_log(v, gone || (v->x && code != MHD_REQUEST_TERMINATED_COMPLETED_OK));
     if (v->x) {
         exchange_drop(v->x);
-        s->http->open--;
+        s->listen.http->open--;
     }
     pthread_cond_broadcast(&s->wake);
     pthread_mutex_unlock(&s->lock);
@@ -606,7 +607,7 @@ static struct MHD_Daemon *make_daemon(Server *s, cvn_err *err)
         {MHD_OPTION_END, 0, NULL}};
     static const struct MHD_OptionItem plain[] = {{MHD_OPTION_END, 0, NULL}};
     unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC;
-    int fd = !o->tls_cert || key ? fcntl(s->http->fd, F_DUPFD_CLOEXEC, 0) : -1;
+    int fd = !o->tls_cert || key ? fcntl(s->listen.http->fd, F_DUPFD_CLOEXEC, 0) : -1;
     if (fd >= 0)
         daemon = MHD_start_daemon(
             flags | (key ? MHD_USE_TLS : 0), 0, NULL, NULL, on_request, s, MHD_OPTION_LISTEN_SOCKET,
@@ -630,7 +631,7 @@ static struct MHD_Daemon *make_daemon(Server *s, cvn_err *err)
 /* Takes the place of the one that listens, whose connections go on. */
 static int add_daemon(Server *s, cvn_err *err)
 {
-    struct Http *h = s->http;
+    struct Http *h = s->listen.http;
     int code = CVN_OK, kept = 0;
     pthread_mutex_lock(&h->reload);
     for (int i = 0; i < h->n_daemons; i++) {
@@ -666,23 +667,23 @@ static int start(Server *s, cvn_err *err)
     if (s->options.tls_cert && MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
         return err_set(err, CVN_EUNSUPPORTED, "libmicrohttpd was built without TLS");
     const ServerOptions *o = &s->options;
-    int fd = listen_open(o, &s->port, &s->loopback, err);
+    int fd = listen_open(o, &s->listen.port, &s->listen.loopback, err);
     if (fd < 0)
         return err->code;
-    if (!s->loopback && !s->keys.n && !o->open) {
+    if (!s->listen.loopback && !s->keys.n && !o->open) {
         close(fd);
         return err_set(err, CVN_EINVAL,
                        "%s is reachable from other machines without authentication; give "
                        "--api-key-file FILE, or --open to allow that",
                        o->host);
     }
-    s->http = calloc(1, sizeof *s->http);
-    if (!s->http) {
+    s->listen.http = calloc(1, sizeof *s->listen.http);
+    if (!s->listen.http) {
         close(fd);
         return err_set(err, CVN_EMEM, "no memory for a server");
     }
-    s->http->fd = fd;
-    pthread_mutex_init(&s->http->reload, NULL);
+    s->listen.http->fd = fd;
+    pthread_mutex_init(&s->listen.http->reload, NULL);
     return add_daemon(s, err);
 }
 
@@ -715,7 +716,7 @@ int server_new(const ServerOptions *options, Server **out, cvn_err *err)
 
 int server_port(const Server *s)
 {
-    return s->port;
+    return s->listen.port;
 }
 
 int server_reload(Server *s, cvn_err *err)
@@ -760,7 +761,7 @@ static void flush(Server *s)
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += FLUSH_SECONDS;
     pthread_mutex_lock(&s->lock);
-    while (s->http->open && pthread_cond_timedwait(&s->wake, &s->lock, &until) == 0)
+    while (s->listen.http->open && pthread_cond_timedwait(&s->wake, &s->lock, &until) == 0)
         ;
     pthread_mutex_unlock(&s->lock);
 }
@@ -769,16 +770,16 @@ void server_free(Server *s)
 {
     if (!s)
         return;
-    if (s->http) {
+    if (s->listen.http) {
         flush(s);
-        for (int i = 0; i < s->http->n_daemons; i++)
-            stop_daemon(&s->http->daemon[i]);
-        close(s->http->fd);
-        pthread_mutex_destroy(&s->http->reload);
+        for (int i = 0; i < s->listen.http->n_daemons; i++)
+            stop_daemon(&s->listen.http->daemon[i]);
+        close(s->listen.http->fd);
+        pthread_mutex_destroy(&s->listen.http->reload);
         if (s->options.socket_path)
             unlink(s->options.socket_path);
     }
-    free(s->http);
+    free(s->listen.http);
     keys_free(&s->keys);
     for (int i = 0; s->served && i < s->options.n_models; i++) {
         chat_template_free(s->served[i].chat.template);

@@ -52,27 +52,41 @@ typedef struct Served {
     char fingerprint[24]; /* of weights, adapters, tokenizer and program */
 } Served;
 
+/* Exchanges that engines have, or are to get. Invariant: first and last are NULL together; numbers grow from first to last. */
+typedef struct ExchangeQueue {
+    Exchange *first, *last;
+    int64_t last_number; /* that an exchange was given (orders.c) */
+} ExchangeQueue;
+
+/* How far loading has come. Invariant: bytes <= of, where of is known. */
+typedef struct ServerLoad {
+    int model; /* the number of the model that is being loaded */
+    uint64_t bytes, of;
+} ServerLoad;
+
+/* Where the server listens; known before it loads, and not changed. */
+typedef struct ServerListen {
+    struct Http *http;
+    int port;
+    bool loopback; /* only this machine can reach it */
+} ServerListen;
+
 struct Server {
     ServerOptions options;
     pthread_mutex_t lock; /* of all below, and of exchanges */
     pthread_cond_t wake;  /* of the engines' thread */
     ServerState state;
-    volatile int aborting;  /* what the engines watch */
-    Exchange *first, *last; /* those that engines have, or are to get */
-    int64_t last_number;    /* of an exchange (orders.c) */
-    bool several;           /* processes serve the model together; known once it is ready */
+    volatile int aborting; /* what the engines watch */
+    bool several;          /* processes serve the model together; known once it is ready */
+    ExchangeQueue queue;
     Keys keys;
-    uint64_t refused; /* requests that were answered with an error */
-    double started;
-    int loading;              /* the number of the model that is … */
-    uint64_t loaded, to_load; /* … and bytes of its weights */
-    json_int_t created;       /* seconds since 1970 */
-    double looked;            /* when connections were last looked at */
-    Served *served;           /* [options.n_models] owned */
-
-    struct Http *http; /* what listens */
-    int port;
-    bool loopback; /* only this machine can reach it */
+    uint64_t refused;   /* requests that were answered with an error */
+    double started;     /* by clock_seconds */
+    json_int_t created; /* the same, in seconds since 1970 */
+    double looked;      /* when connections were last checked */
+    ServerLoad load;
+    Served *served; /* [options.n_models] owned */
+    ServerListen listen;
 };
 
 /* ---- dialects ---- */
@@ -86,7 +100,7 @@ typedef struct Dialect {
     int (*finish)(Server *s, Ask *ask, Refusal *why);
     /* The answer in one piece. */
     json_t *(*whole)(const Exchange *x);
-    /* What a stream has to say now: events into x->out. Called while the lock is held. */
+    /* What a stream has to say now: events into x->events.out. Called while the lock is held. */
     void (*stream)(Exchange *x);
 } Dialect;
 

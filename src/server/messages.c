@@ -35,7 +35,7 @@ static json_t *usage_json(const Exchange *x, bool whole)
 static json_t *block(const Choice *c, int kind, bool whole)
 {
     if (kind >= PART_CALL) {
-        const Call *call = &c->call[kind - PART_CALL];
+        const Call *call = &c->calls.call[kind - PART_CALL];
         json_t *input =
             whole && call->arguments.length
                 ? json_loadb(call->arguments.text, call->arguments.length, JSON_ALLOW_NUL, NULL)
@@ -56,7 +56,7 @@ static const char *stop_reason(const Choice *c)
 {
     const char *reason = finish_reason(c);
     return ends_in_calls(c)                ? "tool_use"
-           : c->met                        ? "stop_sequence"
+           : c->end.met                    ? "stop_sequence"
            : strcmp(reason, "length") == 0 ? "max_tokens"
                                            : "end_turn";
 }
@@ -75,8 +75,8 @@ static json_t *message(const Exchange *x, bool whole)
         json_array_append_new(content, block(c, PART_CALL + k, true));
     return json_pack("{s:s,s:s,s:s,s:s,s:o,s:s?,s:s?,s:o,s:n,s:n}", "id", id, "type", "message",
                      "role", "assistant", "model", answers_as(x), "content", content, "stop_reason",
-                     whole ? stop_reason(c) : NULL, "stop_sequence", whole ? c->met : NULL, "usage",
-                     usage_json(x, whole), "stop_details", "container");
+                     whole ? stop_reason(c) : NULL, "stop_sequence", whole ? c->end.met : NULL,
+                     "usage", usage_json(x, whole), "stop_details", "container");
 }
 
 static json_t *whole(const Exchange *x)
@@ -89,28 +89,29 @@ static json_t *whole(const Exchange *x)
 static void put(Exchange *x, const char *name, json_t *event)
 {
     json_object_set_new(event, "type", json_string(name));
-    put_event(&x->out, name, event);
+    put_event(&x->events.out, name, event);
 }
 
 static void close_block(Exchange *x)
 {
-    if (x->item == PART_NONE)
+    if (x->events.item == PART_NONE)
         return;
-    put(x, "content_block_stop", json_pack("{s:i}", "index", x->item_index++));
-    x->item = PART_NONE;
+    put(x, "content_block_stop", json_pack("{s:i}", "index", x->events.item_index++));
+    x->events.item = PART_NONE;
 }
 
 static void put_news(Exchange *x, int kind, const StrBuf *text, size_t *sent)
 {
     const Choice *c = &x->choice[0];
-    bool wanted = kind == PART_ANSWER && c->ended && !choice_calls(c);
+    bool wanted = kind == PART_ANSWER && c->end.ended && !choice_calls(c);
     if (text->length == *sent && !wanted && kind < PART_CALL)
         return;
-    if (x->item != kind) {
+    if (x->events.item != kind) {
         close_block(x);
-        x->item = kind;
+        x->events.item = kind;
         put(x, "content_block_start",
-            json_pack("{s:i,s:o}", "index", x->item_index, "content_block", block(c, kind, false)));
+            json_pack("{s:i,s:o}", "index", x->events.item_index, "content_block",
+                      block(c, kind, false)));
     }
     if (text->length > *sent) {
         static const struct {
@@ -122,7 +123,7 @@ static void put_news(Exchange *x, int kind, const StrBuf *text, size_t *sent)
         json_t *delta = json_pack("{s:s,s:o}", "type", deltas[i].type, deltas[i].name,
                                   json_text_of(text->text + *sent, text->length - *sent));
         put(x, "content_block_delta",
-            json_pack("{s:i,s:o}", "index", x->item_index, "delta", delta));
+            json_pack("{s:i,s:o}", "index", x->events.item_index, "delta", delta));
     }
     *sent = text->length;
 }
@@ -131,33 +132,33 @@ static void stream(Exchange *x)
 {
     enum { BEGIN, TEXT, END };
     Choice *c = &x->choice[0];
-    if (x->stage == BEGIN)
+    if (x->events.stage == BEGIN)
         put(x, "message_start", json_pack("{s:o}", "message", message(x, false)));
-    if (x->stage == END)
+    if (x->events.stage == END)
         return;
-    x->stage = TEXT;
-    if (x->failed.status) {
-        put_event(&x->out, "error", dialect_error(x->dialect->path, &x->failed));
-        x->stage = END;
+    x->events.stage = TEXT;
+    if (x->end.failed.status) {
+        put_event(&x->events.out, "error", dialect_error(x->dialect->path, &x->end.failed));
+        x->events.stage = END;
         return;
     }
-    put_news(x, PART_THOUGHT, &c->thought, &c->thought_sent);
-    put_news(x, PART_ANSWER, &c->text, &c->text_sent);
+    put_news(x, PART_THOUGHT, &c->thought, &c->sent.thought);
+    put_news(x, PART_ANSWER, &c->text, &c->sent.text);
     for (int k = 0; k < choice_calls(c); k++) {
-        Call *call = &c->call[k];
+        Call *call = &c->calls.call[k];
         if (!call->opened || call->arguments.length > call->sent)
             put_news(x, PART_CALL + k, &call->arguments, &call->sent);
         call->opened = true;
     }
-    if (!c->ended)
+    if (!c->end.ended)
         return;
     close_block(x);
     put(x, "message_delta",
         json_pack("{s:{s:s,s:s?},s:o}", "delta", "stop_reason", stop_reason(c), "stop_sequence",
-                  c->met, "usage", usage_json(x, true)));
+                  c->end.met, "usage", usage_json(x, true)));
     put(x, "message_stop", json_object());
-    c->end_sent = true;
-    x->stage = END;
+    c->sent.end = true;
+    x->events.stage = END;
 }
 
 const Dialect dialect_messages = {.path = "/v1/messages",

@@ -39,12 +39,12 @@ void put_event(StrBuf *out, const char *name, json_t *json)
 bool ends_in_calls(const Choice *c)
 {
     return choice_calls(c) &&
-           (c->result.finish == CVN_FINISH_EOS || c->result.finish == CVN_FINISH_STOPPED);
+           (c->end.result.finish == CVN_FINISH_EOS || c->end.result.finish == CVN_FINISH_STOPPED);
 }
 
 const char *finish_reason(const Choice *c)
 {
-    switch (c->result.finish) {
+    switch (c->end.result.finish) {
     case CVN_FINISH_EOS:
     case CVN_FINISH_STOPPED:
         return "stop";
@@ -78,7 +78,7 @@ static json_t *head(const Exchange *x, const char *object)
     char id[48];
     snprintf(id, sizeof id, "%s-%s", is_chat(x) ? "chatcmpl" : "cmpl", x->id);
     return json_pack("{s:s,s:s,s:I,s:s,s:s}", "id", id, "object", object, "created",
-                     (json_int_t)x->created, "model", answers_as(x), "system_fingerprint",
+                     (json_int_t)x->time.created, "model", answers_as(x), "system_fingerprint",
                      x->ask.served->fingerprint);
 }
 
@@ -122,8 +122,8 @@ static json_t *chat_logprobs(const Choice *c, size_t from)
 {
     StrBuf bytes = {0};
     json_t *content = json_array();
-    for (size_t i = from; i < c->n_likely && i < c->tokens.n; i++) {
-        const Likely *l = &c->likely[i];
+    for (size_t i = from; i < c->likely.n && i < c->tokens.n; i++) {
+        const Likely *l = &c->likely.token[i];
         json_t *token = likely_json(c, c->tokens.id[i], l->logprob, &bytes), *top = json_array();
         for (int k = 0; k < l->n_top; k++)
             json_array_append_new(top, likely_json(c, l->top[k].token, l->top[k].logprob, &bytes));
@@ -151,7 +151,7 @@ static json_t *top_json(const Choice *c, const Likely *l, const char *token)
 
 static bool echoes_logprobs(const Choice *c)
 {
-    return c->x->ask.echo && c->x->seen;
+    return c->x->ask.echo && c->x->prompts.seen;
 }
 
 /* As completions have it, of tokens [from, to): those of the prompt come first where it is echoed, and of the very first
@@ -159,13 +159,13 @@ static bool echoes_logprobs(const Choice *c)
 static json_t *completion_logprobs(const Choice *c, size_t from, size_t to)
 {
     const TokenIds *prompt = &c->x->ask.prompt[c->prompt];
-    const Likely *seen = echoes_logprobs(c) ? c->x->seen[c->prompt] : NULL;
+    const Likely *seen = echoes_logprobs(c) ? c->x->prompts.seen[c->prompt] : NULL;
     size_t echoed = seen ? prompt->n : 0, offset = 0;
     StrBuf bytes = {0};
     json_t *tokens = json_array(), *logprobs = json_array(), *tops = json_array(),
            *offsets = json_array();
-    for (size_t i = 0; i < to && i < echoed + c->n_likely && i < echoed + c->tokens.n; i++) {
-        const Likely *l = i < echoed ? &seen[i] : &c->likely[i - echoed];
+    for (size_t i = 0; i < to && i < echoed + c->likely.n && i < echoed + c->tokens.n; i++) {
+        const Likely *l = i < echoed ? &seen[i] : &c->likely.token[i - echoed];
         json_t *text = token_text(c, i < echoed ? prompt->id[i] : c->tokens.id[i - echoed], &bytes);
         bool said = i > 0 || !echoed;
         if (i >= from) {
@@ -187,7 +187,7 @@ static json_t *completion_logprobs(const Choice *c, size_t from, size_t to)
 static json_t *prompt_logprobs(const Choice *c)
 {
     const TokenIds *prompt = &c->x->ask.prompt[c->prompt];
-    const Likely *seen = c->x->seen[c->prompt];
+    const Likely *seen = c->x->prompts.seen[c->prompt];
     StrBuf bytes = {0};
     json_t *all = json_array();
     json_array_append_new(all, json_null());
@@ -221,16 +221,17 @@ static json_t *logprobs_json(const Choice *c, size_t from)
 static size_t logprobs_from(const Choice *c)
 {
     bool echoed = echoes_logprobs(c) && c->x->ask.stream;
-    return c->tokens_sent + (echoed ? c->x->ask.prompt[c->prompt].n : 0);
+    return c->sent.tokens + (echoed ? c->x->ask.prompt[c->prompt].n : 0);
 }
 
 static void set_finish(json_t *choice, const Choice *c)
 {
     json_object_set_new(choice, "logprobs", logprobs_json(c, logprobs_from(c)));
     const char *reason = ends_in_calls(c) ? "tool_calls" : finish_reason(c);
-    json_object_set_new(choice, "finish_reason", c->ended ? json_string(reason) : json_null());
-    if (c->ended)
-        json_object_set_new(choice, "stop_reason", c->met ? json_string(c->met) : json_null());
+    json_object_set_new(choice, "finish_reason", c->end.ended ? json_string(reason) : json_null());
+    if (c->end.ended)
+        json_object_set_new(choice, "stop_reason",
+                            c->end.met ? json_string(c->end.met) : json_null());
 }
 
 /* The prompt's text, which echo puts in front. */
@@ -245,7 +246,7 @@ static void put_prompt(const Choice *c, StrBuf *out)
 /* Call number k; its arguments from byte `from` on; where it is not the first that is told of it, no more than these. */
 static json_t *call_json(const Choice *c, int k, size_t from, bool first, bool streamed)
 {
-    const Call *call = &c->call[k];
+    const Call *call = &c->calls.call[k];
     json_t *function =
         json_pack("{s:o}", "arguments",
                   json_text_of(call->arguments.length ? call->arguments.text + from : "",
@@ -323,21 +324,21 @@ static void put_chunk(Exchange *x, json_t *choice)
     if (x->ask.include_usage)
         json_object_set_new(chunk, "usage",
                             last || x->ask.continuous_usage ? usage_json(x) : json_null());
-    put_event(&x->out, NULL, chunk);
+    put_event(&x->events.out, NULL, chunk);
 }
 
 static json_t *delta_of(Choice *c, bool *something)
 {
     json_t *delta = json_object();
-    size_t thought = c->thought.length - c->thought_sent, text = c->text.length - c->text_sent;
+    size_t thought = c->thought.length - c->sent.thought, text = c->text.length - c->sent.text;
     if (thought)
         json_object_set_new(delta, "reasoning_content",
-                            json_text_of(c->thought.text + c->thought_sent, thought));
+                            json_text_of(c->thought.text + c->sent.thought, thought));
     if (text)
-        json_object_set_new(delta, "content", json_text_of(c->text.text + c->text_sent, text));
+        json_object_set_new(delta, "content", json_text_of(c->text.text + c->sent.text, text));
     json_t *calls = json_array();
     for (int k = 0; k < choice_calls(c); k++) {
-        Call *call = &c->call[k];
+        Call *call = &c->calls.call[k];
         if (!call->opened || call->arguments.length > call->sent)
             json_array_append_new(calls, call_json(c, k, call->sent, !call->opened, true));
         call->opened = true;
@@ -355,21 +356,21 @@ static void put_news(Choice *c)
 {
     Exchange *x = c->x;
     json_t *choice = json_pack("{s:i}", "index", c->index);
-    bool something = c->text.length > c->text_sent;
+    bool something = c->text.length > c->sent.text;
     if (is_chat(x))
         json_object_set_new(choice, "delta", delta_of(c, &something));
     else
         json_object_set_new(
             choice, "text",
-            json_text_of(c->text.text + c->text_sent, c->text.length - c->text_sent));
+            json_text_of(c->text.text + c->sent.text, c->text.length - c->sent.text));
     set_finish(choice, c);
     if (x->ask.return_token_ids)
-        json_object_set_new(choice, "token_ids", ids_json(&c->tokens, c->tokens_sent));
-    c->text_sent = c->text.length;
-    c->thought_sent = c->thought.length;
-    c->tokens_sent = c->tokens.n;
-    c->end_sent = c->ended;
-    if (something || c->ended)
+        json_object_set_new(choice, "token_ids", ids_json(&c->tokens, c->sent.tokens));
+    c->sent.text = c->text.length;
+    c->sent.thought = c->thought.length;
+    c->sent.tokens = c->tokens.n;
+    c->sent.end = c->end.ended;
+    if (something || c->end.ended)
         put_chunk(x, choice);
     else
         json_decref(choice);
@@ -405,26 +406,26 @@ enum { STAGE_BEGIN, STAGE_TEXT, STAGE_END };
 static void stream(Exchange *x)
 {
     const Choice *first = &x->choice[0];
-    if (x->stage == STAGE_BEGIN && x->ask.echo && x->ask.logprobs && !first->tokens.n &&
+    if (x->events.stage == STAGE_BEGIN && x->ask.echo && x->ask.logprobs && !first->tokens.n &&
         !x->n_ended)
         return; /* the prompt is being looked at */
-    if (x->stage == STAGE_BEGIN)
+    if (x->events.stage == STAGE_BEGIN)
         for (int i = 0; i < x->n_choices; i++)
             put_first(&x->choice[i]);
-    if (x->stage == STAGE_BEGIN)
-        x->stage = STAGE_TEXT;
-    for (int i = 0; i < x->n_choices && !x->failed.status; i++) {
+    if (x->events.stage == STAGE_BEGIN)
+        x->events.stage = STAGE_TEXT;
+    for (int i = 0; i < x->n_choices && !x->end.failed.status; i++) {
         Choice *c = &x->choice[i];
-        if (!c->end_sent && choice_has_news(c))
+        if (!c->sent.end && choice_has_news(c))
             put_news(c);
     }
-    if (x->stage == STAGE_TEXT && x->n_ended == x->n_choices) {
-        if (x->failed.status)
-            put_event(&x->out, NULL, dialect_error(x->dialect->path, &x->failed));
+    if (x->events.stage == STAGE_TEXT && x->n_ended == x->n_choices) {
+        if (x->end.failed.status)
+            put_event(&x->events.out, NULL, dialect_error(x->dialect->path, &x->end.failed));
         else if (x->ask.include_usage)
             put_chunk(x, NULL);
-        strbuf_puts(&x->out, "data: [DONE]\n\n");
-        x->stage = STAGE_END;
+        strbuf_puts(&x->events.out, "data: [DONE]\n\n");
+        x->events.stage = STAGE_END;
     }
 }
 

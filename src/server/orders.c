@@ -51,16 +51,16 @@ Exchange *exchange_read(Server *s, const Dialect *dialect, Ask *ask, Refusal *wh
 static void look(Server *s, json_t *new, json_t *end)
 {
     pthread_mutex_lock(&s->lock);
-    for (Exchange *x = s->first; x; x = x->next) {
+    for (Exchange *x = s->queue.first; x; x = x->next) {
         if (!x->number) {
-            x->number = ++s->last_number;
+            x->number = ++s->queue.last_number;
             json_array_append_new(new, x->order);
             x->order = NULL;
         }
-        Ending ending = x->cancelled ? ENDING_GONE : x->late ? ENDING_LATE : ENDING_NOT;
-        if (ending && !x->ending)
+        Ending ending = x->end.cancelled ? ENDING_GONE : x->end.late ? ENDING_LATE : ENDING_NOT;
+        if (ending && !x->end.ending)
             json_array_append_new(end, json_pack("[I,i]", (json_int_t)x->number, (int)ending));
-        x->ending = x->ending ? x->ending : ending;
+        x->end.ending = x->end.ending ? x->end.ending : ending;
     }
     pthread_mutex_unlock(&s->lock);
 }
@@ -85,7 +85,7 @@ static int admit(Server *s, const json_t *order, cvn_err *err)
     json_decref(x->order);
     x->order = NULL;
     x->ask.seed = json_integer_value(json_object_get(order, "seed"));
-    x->number = ++s->last_number;
+    x->number = ++s->queue.last_number;
     pthread_mutex_lock(&s->lock);
     worker_link(s, x);
     pthread_mutex_unlock(&s->lock);
@@ -103,11 +103,11 @@ static int obey(Server *s, const char *text, size_t n, cvn_err *err)
     }
     json_array_foreach(json_object_get(orders, "end"), i, value)
     {
-        Exchange *x = s->first;
+        Exchange *x = s->queue.first;
         while (x && x->number != json_integer_value(json_array_get(value, 0)))
             x = x->next;
         if (x)
-            x->ending = (Ending)json_integer_value(json_array_get(value, 1));
+            x->end.ending = (Ending)json_integer_value(json_array_get(value, 1));
     }
     json_decref(orders);
     return code;

@@ -32,8 +32,8 @@ static json_t *part(const Choice *c, int kind, bool whole)
 
 static const char *status_of(const Choice *c)
 {
-    return !c->ended ? "in_progress"
-           : c->result.finish == CVN_FINISH_LENGTH || c->result.finish == CVN_FINISH_CONTEXT
+    return !c->end.ended ? "in_progress"
+           : c->end.result.finish == CVN_FINISH_LENGTH || c->end.result.finish == CVN_FINISH_CONTEXT
                ? "incomplete"
                : "completed";
 }
@@ -51,7 +51,7 @@ static json_t *item(const Choice *c, int kind, bool whole)
     char id[48];
     item_id(c->x, kind, id, sizeof id);
     if (kind >= ITEM_CALL) {
-        const Call *call = &c->call[kind - ITEM_CALL];
+        const Call *call = &c->calls.call[kind - ITEM_CALL];
         return json_pack("{s:s,s:s,s:s,s:s,s:s,s:o}", "id", id, "type", "function_call", "call_id",
                          call->id, "name", call->tool->name, "status",
                          whole ? status_of(c) : "in_progress", "arguments",
@@ -98,8 +98,8 @@ static json_t *response(const Exchange *x, bool whole)
     json_t *r =
         json_pack("{s:s,s:s,s:I,s:s,s:n,s:o,s:s,s:o,s:b,s:n,s:b,s:f,s:f,s:s,s:[],s:s,s:{s:{s:s}},s:"
                   "{s:n,s:n}}",
-                  "id", id, "object", "response", "created_at", (json_int_t)x->created, "status",
-                  whole ? status_of(c) : "in_progress", "error", "incomplete_details",
+                  "id", id, "object", "response", "created_at", (json_int_t)x->time.created,
+                  "status", whole ? status_of(c) : "in_progress", "error", "incomplete_details",
                   cut ? json_pack("{s:s}", "reason", "max_output_tokens") : json_null(), "model",
                   answers_as(x), "output", output, "parallel_tool_calls", 1, "previous_response_id",
                   "store", 0, "temperature", a->temperature, "top_p", a->top_p, "tool_choice",
@@ -139,8 +139,8 @@ static json_t *whole(const Exchange *x)
 static void put(Exchange *x, const char *name, json_t *event)
 {
     json_object_set_new(event, "type", json_string(name));
-    json_object_set_new(event, "sequence_number", json_integer(x->sequence++));
-    put_event(&x->out, name, event);
+    json_object_set_new(event, "sequence_number", json_integer(x->events.sequence++));
+    put_event(&x->events.out, name, event);
 }
 
 /* An event about a part of the item that is open. */
@@ -148,8 +148,8 @@ static json_t *about_part(const Exchange *x, int kind)
 {
     char id[48];
     item_id(x, kind, id, sizeof id);
-    return json_pack("{s:s,s:i,s:i}", "item_id", id, "output_index", x->item_index, "content_index",
-                     0);
+    return json_pack("{s:s,s:i,s:i}", "item_id", id, "output_index", x->events.item_index,
+                     "content_index", 0);
 }
 
 /* An event about a call. */
@@ -157,15 +157,15 @@ static json_t *about_call(const Exchange *x, int kind)
 {
     char id[48];
     item_id(x, kind, id, sizeof id);
-    return json_pack("{s:s,s:i}", "item_id", id, "output_index", x->item_index);
+    return json_pack("{s:s,s:i}", "item_id", id, "output_index", x->events.item_index);
 }
 
 static void open_item(Exchange *x, int kind)
 {
     const Choice *c = &x->choice[0];
-    x->item = kind;
+    x->events.item = kind;
     put(x, "response.output_item.added",
-        json_pack("{s:i,s:o}", "output_index", x->item_index, "item", item(c, kind, false)));
+        json_pack("{s:i,s:o}", "output_index", x->events.item_index, "item", item(c, kind, false)));
     if (kind >= ITEM_CALL)
         return;
     json_t *event = about_part(x, kind);
@@ -190,24 +190,24 @@ static void put_delta(Exchange *x, int kind, const char *text, size_t n)
 static void close_call(Exchange *x, int kind)
 {
     const Choice *c = &x->choice[0];
-    const Call *call = &c->call[kind - ITEM_CALL];
+    const Call *call = &c->calls.call[kind - ITEM_CALL];
     json_t *event = about_call(x, kind);
     json_object_set_new(event, "name", json_string(call->tool->name));
     json_object_set_new(event, "arguments",
                         json_text_of(call->arguments.text, call->arguments.length));
     put(x, "response.function_call_arguments.done", event);
     put(x, "response.output_item.done",
-        json_pack("{s:i,s:o}", "output_index", x->item_index, "item", item(c, kind, true)));
+        json_pack("{s:i,s:o}", "output_index", x->events.item_index, "item", item(c, kind, true)));
 }
 
 static void close_item(Exchange *x)
 {
     const Choice *c = &x->choice[0];
-    int kind = x->item;
+    int kind = x->events.item;
     if (kind >= ITEM_CALL) {
         close_call(x, kind);
-        x->item = ITEM_NONE;
-        x->item_index++;
+        x->events.item = ITEM_NONE;
+        x->events.item_index++;
         return;
     }
     const StrBuf *text = kind == ITEM_ANSWER ? &c->text : &c->thought;
@@ -223,18 +223,18 @@ static void close_item(Exchange *x)
     json_object_set_new(event, "part", part(c, kind, true));
     put(x, "response.content_part.done", event);
     put(x, "response.output_item.done",
-        json_pack("{s:i,s:o}", "output_index", x->item_index, "item", item(c, kind, true)));
-    x->item = ITEM_NONE;
-    x->item_index++;
+        json_pack("{s:i,s:o}", "output_index", x->events.item_index, "item", item(c, kind, true)));
+    x->events.item = ITEM_NONE;
+    x->events.item_index++;
 }
 
 static void put_news(Exchange *x, int kind, const StrBuf *text, size_t *sent)
 {
     const Choice *c = &x->choice[0];
-    bool wanted = kind == ITEM_ANSWER && c->ended && !choice_calls(c);
+    bool wanted = kind == ITEM_ANSWER && c->end.ended && !choice_calls(c);
     if (text->length == *sent && !wanted && kind < ITEM_CALL)
         return;
-    if (x->item != kind) {
+    if (x->events.item != kind) {
         close_item(x);
         open_item(x, kind);
     }
@@ -247,37 +247,37 @@ static void stream(Exchange *x)
 {
     enum { BEGIN, TEXT, END };
     Choice *c = &x->choice[0];
-    if (x->stage == BEGIN) {
+    if (x->events.stage == BEGIN) {
         put(x, "response.created", json_pack("{s:o}", "response", response(x, false)));
         put(x, "response.in_progress", json_pack("{s:o}", "response", response(x, false)));
-        x->stage = TEXT;
+        x->events.stage = TEXT;
     }
-    if (x->stage == END)
+    if (x->events.stage == END)
         return;
-    if (x->failed.status) {
-        json_t *event =
-            json_pack("{s:s,s:o,s:n}", "code", "server_error", "message",
-                      json_text_of(x->failed.err.message, strlen(x->failed.err.message)), "param");
+    if (x->end.failed.status) {
+        json_t *event = json_pack(
+            "{s:s,s:o,s:n}", "code", "server_error", "message",
+            json_text_of(x->end.failed.err.message, strlen(x->end.failed.err.message)), "param");
         put(x, "error", event);
-        x->stage = END;
+        x->events.stage = END;
         return;
     }
-    put_news(x, ITEM_THOUGHT, &c->thought, &c->thought_sent);
-    put_news(x, ITEM_ANSWER, &c->text, &c->text_sent);
+    put_news(x, ITEM_THOUGHT, &c->thought, &c->sent.thought);
+    put_news(x, ITEM_ANSWER, &c->text, &c->sent.text);
     for (int k = 0; k < choice_calls(c); k++) {
-        Call *call = &c->call[k];
+        Call *call = &c->calls.call[k];
         if (!call->opened || call->arguments.length > call->sent)
             put_news(x, ITEM_CALL + k, &call->arguments, &call->sent);
         call->opened = true;
     }
-    if (!c->ended)
+    if (!c->end.ended)
         return;
     close_item(x);
     bool cut = strcmp(status_of(c), "incomplete") == 0;
     put(x, cut ? "response.incomplete" : "response.completed",
         json_pack("{s:o}", "response", response(x, true)));
-    c->end_sent = true;
-    x->stage = END;
+    c->sent.end = true;
+    x->events.stage = END;
 }
 
 const Dialect dialect_responses = {.path = "/v1/responses",

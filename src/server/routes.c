@@ -16,9 +16,9 @@ uint64_t routes_random(void)
 void server_progress(Server *s, int model, uint64_t done, uint64_t all)
 {
     pthread_mutex_lock(&s->lock);
-    s->loading = model;
-    s->loaded = done;
-    s->to_load = all;
+    s->load.model = model;
+    s->load.bytes = done;
+    s->load.of = all;
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -31,10 +31,10 @@ static int health(Server *s, Ask *ask, json_t **out, Refusal *why)
     ServerState state = s->state;
     *out = json_pack("{s:s,s:f}", "status", states[state], "seconds", clock_seconds() - s->started);
     if (state == SERVER_LOADING) {
-        const char *model = s->options.model[s->loading].name;
+        const char *model = s->options.model[s->load.model].name;
         json_object_set_new(*out, "model", json_text_of(model, strlen(model)));
-        json_object_set_new(*out, "bytes_loaded", json_integer((json_int_t)s->loaded));
-        json_object_set_new(*out, "bytes", json_integer((json_int_t)s->to_load));
+        json_object_set_new(*out, "bytes_loaded", json_integer((json_int_t)s->load.bytes));
+        json_object_set_new(*out, "bytes", json_integer((json_int_t)s->load.of));
     }
     pthread_mutex_unlock(&s->lock);
     return state == SERVER_READY ? 200 : 503;
@@ -78,8 +78,8 @@ static int models(Server *s, Ask *ask, json_t **out, Refusal *why)
 static void list_adapters(const Server *s, const Served *m, bool waiting, StrBuf *out)
 {
     for (int i = 0; i < m->is->n_adapters; i++) {
-        const Exchange *x = s->first;
-        while (x && (x->ask.served != m || x->ask.adapter != i || waiting == (x->first > 0)))
+        const Exchange *x = s->queue.first;
+        while (x && (x->ask.served != m || x->ask.adapter != i || waiting == (x->time.first > 0)))
             x = x->next;
         if (x)
             strbuf_printf(out, "%s%s", out->length ? "," : "", m->is->adapter[i]);

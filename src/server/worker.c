@@ -14,16 +14,17 @@ enum { LOOK_MS = 20, POLL_AT_ONCE = 256, IDLE_SECONDS = 3600 };
 
 bool choice_has_news(const Choice *c)
 {
-    bool news = c->text.length > c->text_sent || c->thought.length > c->thought_sent ||
-                c->ended > c->end_sent;
+    bool news = c->text.length > c->sent.text || c->thought.length > c->sent.thought ||
+                c->end.ended > c->sent.end;
     for (int k = 0; k < choice_calls(c) && !news; k++)
-        news = !c->call[k].opened || c->call[k].arguments.length > c->call[k].sent;
+        news =
+            !c->calls.call[k].opened || c->calls.call[k].arguments.length > c->calls.call[k].sent;
     return news;
 }
 
 bool exchange_has_news(const Exchange *x)
 {
-    bool news = x->stage == 0 || x->n_ended == x->n_choices;
+    bool news = x->events.stage == 0 || x->n_ended == x->n_choices;
     for (int i = 0; i < x->n_choices && !news; i++)
         news = choice_has_news(&x->choice[i]);
     return news;
@@ -37,16 +38,16 @@ void exchange_drop(Exchange *x)
 
 static void unlink_exchange(Server *s, Exchange *x)
 {
-    *(x->before ? &x->before->next : &s->first) = x->next;
-    *(x->next ? &x->next->before : &s->last) = x->before;
+    *(x->before ? &x->before->next : &s->queue.first) = x->next;
+    *(x->next ? &x->next->before : &s->queue.last) = x->before;
     x->before = x->next = NULL;
 }
 
 void worker_link(Server *s, Exchange *x)
 {
-    x->before = s->last;
-    *(s->last ? &s->last->next : &s->first) = x;
-    s->last = x;
+    x->before = s->queue.last;
+    *(s->queue.last ? &s->queue.last->next : &s->queue.first) = x;
+    s->queue.last = x;
     x->ask.served->n_choices += x->n_choices;
 }
 
@@ -87,7 +88,7 @@ int worker_add(Server *s, Exchange *x, Refusal *why)
 /* Of several processes none acts upon what only connections know. */
 static bool is_over(const Exchange *x)
 {
-    return x->ending || (x->cancelled && !x->server->several);
+    return x->end.ending || (x->end.cancelled && !x->server->several);
 }
 
 static bool hear(void *context, int id, int32_t token)
@@ -100,11 +101,11 @@ static bool hear(void *context, int id, int32_t token)
     double now = clock_seconds();
     pthread_mutex_lock(&s->lock);
     if (c->n_drawn)
-        metrics_observe(m, HIST_INTER_TOKEN, now - x->last);
+        metrics_observe(m, HIST_INTER_TOKEN, now - x->time.last);
     else
-        metrics_observe(m, HIST_FIRST_TOKEN, now - x->begin);
-    x->first = x->first > 0 ? x->first : now;
-    x->last = now;
+        metrics_observe(m, HIST_FIRST_TOKEN, now - x->time.begin);
+    x->time.first = x->time.first > 0 ? x->time.first : now;
+    x->time.last = now;
     bool go_on = choice_push(c, token) && !is_over(x);
     m->generation_tokens++;
     if (x->ask.stream && exchange_has_news(x))
@@ -126,14 +127,14 @@ static void look(void *context, int id, const float *logits, int32_t token)
 static void note_end(const Choice *c)
 {
     Metrics *m = &c->x->ask.served->metrics;
-    const cvn_result *r = &c->result;
+    const cvn_result *r = &c->end.result;
     bool gone = r->finish == CVN_FINISH_CANCELLED;
     m->finished[gone ? REASON_ABORT
                 : r->finish == CVN_FINISH_LENGTH || r->finish == CVN_FINISH_CONTEXT
                     ? REASON_LENGTH
                     : REASON_STOP]++;
     int64_t n_prompt = (int64_t)c->x->ask.prompt[c->prompt].n;
-    if (c->x->embedding) {
+    if (c->x->prompts.embedding) {
         m->prompt_tokens += (uint64_t)exchange_usage(c->x).prompt;
         return;
     }
@@ -168,9 +169,9 @@ static void end(void *context, int id, const cvn_result *result)
         return;
     pthread_mutex_lock(&s->lock);
     if (err.code)
-        refuse(&x->failed, 500, NULL, "%s", err.message);
+        refuse(&x->end.failed, 500, NULL, "%s", err.message);
     if (result->finish == CVN_FINISH_CONSTRAINT)
-        refuse(&x->failed, 500, NULL, "%s", result->why);
+        refuse(&x->end.failed, 500, NULL, "%s", result->why);
     choice_end(c, result);
     x->ask.served->n_choices--;
     note_end(c);
@@ -191,12 +192,12 @@ static void end_exchange(Server *s, Exchange *x, int status, const cvn_err *why)
     static const cvn_result none = {.finish = CVN_FINISH_CANCELLED};
     pthread_mutex_lock(&s->lock);
     if (why)
-        refuse(&x->failed, status, NULL, "%s", why->message);
+        refuse(&x->end.failed, status, NULL, "%s", why->message);
     x->refs++; /* the last end would free it */
     pthread_mutex_unlock(&s->lock);
     for (int i = 0; i < x->n_choices; i++) {
         Choice *c = &x->choice[i];
-        if (!c->ended && (!c->id || cvn_engine_cancel(x->ask.served->engine, c->id, NULL)))
+        if (!c->end.ended && (!c->id || cvn_engine_cancel(x->ask.served->engine, c->id, NULL)))
             end(c, 0, &none);
     }
     pthread_mutex_lock(&s->lock);
@@ -221,23 +222,25 @@ static bool embed_prompts(Exchange *x, cvn_err *err)
 {
     const Ask *a = &x->ask;
     const Served *m = a->served;
-    if (!x->embedding)
-        x->embedding = calloc((size_t)a->n_prompts, sizeof *x->embedding);
-    bool failed = !x->embedding;
+    if (!x->prompts.embedding)
+        x->prompts.embedding = calloc((size_t)a->n_prompts, sizeof *x->prompts.embedding);
+    bool failed = !x->prompts.embedding;
     for (int i = 0; i < a->n_prompts && !failed; i++) {
-        if (!x->embedding[i])
-            x->embedding[i] = calloc((size_t)cvn_model_width(m->model), sizeof(float));
-        failed = !x->embedding[i];
+        if (!x->prompts.embedding[i])
+            x->prompts.embedding[i] = calloc((size_t)cvn_model_width(m->model), sizeof(float));
+        failed = !x->prompts.embedding[i];
     }
     if (failed)
         err_set(err, CVN_EMEM, "no memory for embeddings");
-    for (bool first = true; x->n_seen < a->n_prompts && !is_over(x) && !failed; first = false) {
+    for (bool first = true; x->prompts.n_done < a->n_prompts && !is_over(x) && !failed;
+         first = false) {
         if (m->engine->queue.running == m->slots || (!first && m->engine->queue.n))
             return false;
-        int n = engine_embed(m->engine, a->adapter, a->prompt + x->n_seen, a->n_prompts - x->n_seen,
-                             x->embedding + x->n_seen, err);
+        int n = engine_embed(m->engine, a->adapter, a->prompt + x->prompts.n_done,
+                             a->n_prompts - x->prompts.n_done,
+                             x->prompts.embedding + x->prompts.n_done, err);
         failed = n < 0;
-        x->n_seen += failed ? 0 : n;
+        x->prompts.n_done += failed ? 0 : n;
     }
     return true;
 }
@@ -250,18 +253,20 @@ static bool see_prompts(Exchange *x, cvn_err *err)
     if (x->dialect == &dialect_embeddings)
         return embed_prompts(x, err);
     int n_top = ask_prompt_top(a);
-    x->seen = n_top >= 0 && !x->seen ? calloc((size_t)a->n_prompts, sizeof *x->seen) : x->seen;
-    for (; n_top >= 0 && x->n_seen < a->n_prompts && !is_over(x); x->n_seen++) {
-        const TokenIds *p = &a->prompt[x->n_seen];
+    x->prompts.seen = n_top >= 0 && !x->prompts.seen
+                          ? calloc((size_t)a->n_prompts, sizeof *x->prompts.seen)
+                          : x->prompts.seen;
+    for (; n_top >= 0 && x->prompts.n_done < a->n_prompts && !is_over(x); x->prompts.n_done++) {
+        const TokenIds *p = &a->prompt[x->prompts.n_done];
         if (m->engine->queue.running == m->slots)
             return false;
         Seeing seeing = {m->model, calloc(p->n, sizeof(Likely)), n_top};
-        if (!x->seen || !seeing.likely) {
+        if (!x->prompts.seen || !seeing.likely) {
             free(seeing.likely);
             err_set(err, CVN_EMEM, "no memory for log-probabilities of %zu tokens", p->n);
             return true;
         }
-        x->seen[x->n_seen] = seeing.likely;
+        x->prompts.seen[x->prompts.n_done] = seeing.likely;
         if (cvn_engine_score_logits(m->engine, a->adapter, p->id, (int64_t)p->n, see, &seeing, err))
             return true;
     }
@@ -276,7 +281,7 @@ static int submit_choice(Choice *c, cvn_err *err)
     const cvn_listener listener = {hear, end, c};
     cvn_request request = choice_request(c, (uint64_t)x->ask.seed);
     request.on_logits = x->ask.logprobs ? look : NULL;
-    if (c->tokens.failed || c->joined.failed)
+    if (c->tokens.failed || c->phase.joined.failed)
         return err_set(err, CVN_EMEM, "no memory for an answer");
     if (request.n_prompt > m->context) {
         request.n_prompt = m->context;
@@ -299,8 +304,8 @@ static void submit(Server *s, Exchange *x)
 /* The first exchange with a model that is new, or that nobody waits for any more; the lock is held. */
 static Exchange *find_work(const Server *s, const Served *m)
 {
-    Exchange *x = s->first;
-    while (x && (x->ask.served != m || !x->number || (x->submitted && !x->ending)))
+    Exchange *x = s->queue.first;
+    while (x && (x->ask.served != m || !x->number || (x->submitted && !x->end.ending)))
         x = x->next;
     return x;
 }
@@ -314,12 +319,12 @@ static void take_work(Server *s, const Served *m)
         if (!x)
             return;
         cvn_err err = {0};
-        if (x->ending == ENDING_LATE)
+        if (x->end.ending == ENDING_LATE)
             err_set(&err, CVN_EINTERRUPTED, "the request timed out after %d seconds",
                     s->options.deadline_seconds);
-        if (x->ending == ENDING_GONE)
+        if (x->end.ending == ENDING_GONE)
             end_exchange(s, x, 0, NULL);
-        else if (x->ending == ENDING_LATE)
+        else if (x->end.ending == ENDING_LATE)
             end_exchange(s, x, 504, &err);
         else if (!see_prompts(x, &err))
             return; /* those behind it wait, too: a row will be free */
@@ -341,20 +346,20 @@ static void look_at_connections(Server *s)
     s->looked = now;
     int most = s->options.deadline_seconds;
     pthread_mutex_lock(&s->lock);
-    for (Exchange *x = s->first; x;) {
+    for (Exchange *x = s->queue.first; x;) {
         nfds_t n = 0;
         for (; x && n < POLL_AT_ONCE; x = x->next) {
-            x->late = most && now - x->begin > most;
-            if (x->fd < 0)
+            x->end.late = most && now - x->time.begin > most;
+            if (x->link.fd < 0)
                 continue;
-            fd[n] = (struct pollfd){.fd = x->fd, .events = POLLRDHUP};
+            fd[n] = (struct pollfd){.fd = x->link.fd, .events = POLLRDHUP};
             of[n++] = x;
         }
         if (poll(fd, n, 0) <= 0)
             continue;
         for (nfds_t i = 0; i < n; i++)
             if (fd[i].revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL))
-                of[i]->cancelled = true;
+                of[i]->end.cancelled = true;
     }
     pthread_mutex_unlock(&s->lock);
 }
@@ -369,10 +374,10 @@ static bool wait_for_work(Server *s)
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += IDLE_SECONDS;
     pthread_mutex_lock(&s->lock);
-    while (!s->first && s->state == SERVER_READY &&
+    while (!s->queue.first && s->state == SERVER_READY &&
            pthread_cond_timedwait(&s->wake, &s->lock, &until) == 0)
         ;
-    bool more = s->first || s->state == SERVER_READY;
+    bool more = s->queue.first || s->state == SERVER_READY;
     pthread_mutex_unlock(&s->lock);
     return more;
 }
@@ -382,7 +387,7 @@ static void end_all(Server *s, const Served *m, const cvn_err *why)
 {
     for (;;) {
         pthread_mutex_lock(&s->lock);
-        Exchange *x = s->first;
+        Exchange *x = s->queue.first;
         while (x && m && x->ask.served != m)
             x = x->next;
         pthread_mutex_unlock(&s->lock);
