@@ -122,9 +122,8 @@ typedef struct Argument {
 typedef struct Backend {
     const char *name; /* "cpu" */
     int (*open)(const DeviceOptions *options, Devices **out, cvn_err *err);
-    void (*close)(
-        Devices
-            *devices); /* NULL is allowed; all memory is freed and no executable used any more */
+    /* NULL is allowed. All memory was freed before, and no executable is used any more. */
+    void (*close)(Devices *devices);
     void (*describe)(const Devices *devices, DeviceInfo *out);
 
     /* The graph of a device, which is not changed, with the report that it was cut with; layout [parameters]; rows
@@ -139,30 +138,31 @@ typedef struct Backend {
     /* Takes memory on local device d, all 0. */
     int (*alloc)(Devices *devices, int d, const MemoryOptions *options, Memory **out, cvn_err *err);
     void (*free)(Devices *devices, Memory *memory); /* NULL is allowed */
-    /* Fills a shard, whose region and array in the whole are given. Padding stays 0. NULL: nobody reads them. */
+    /* Fills a shard with its region of the whole tensor, read from source. Padding stays 0. NULL where a back end holds no
+       numbers. */
     int (*upload)(Devices *devices, int d, Memory *memory, const RegionArray *shard,
                   const Source *source, cvn_err *err);
-    /* The bytes of a shard that lies plainly, if the host can address them, writable; or NULL, as where this is NULL. */
+    /* The address of a shard in the plain layout, writable, if the host can address it; else NULL. The function may be NULL. */
     void *(*address)(Memory *memory);
-    /* Bytes [offset, offset + bytes) of a shard that lies plainly, to host memory. */
+    /* Copies bytes [offset, offset + bytes) of a shard in the plain layout to host memory. */
     int (*download)(Devices *devices, const Memory *memory, size_t offset, size_t bytes, void *out,
                     cvn_err *err);
-    /* Its bytes [offset, offset + bytes) are not needed any more; they read as 0 or as they were. NULL: they stay. */
+    /* Says that bytes [offset, offset + bytes) are not needed any more; afterwards they read as 0 or as before. May be NULL. */
     void (*discard)(Devices *devices, Memory *memory, size_t offset, size_t bytes);
-    /* Memory for temporaries of the executables that there are; at the latest the first run takes it. */
+    /* Allocates memory for the temporaries of all executables; without this call the first run does. */
     int (*reserve)(Devices *devices, size_t temporary_bytes, cvn_err *err);
 
     /* Starts a run on all devices of this process: argument [local devices * parameters], output [outputs] gets where the
-       first local device has its results in host memory when wait returns; they stay until the next run. NULL output:
-       nobody looks. */
+       first local device has its results in host memory when wait returns; they stay until the next run. output may be
+       NULL. */
     int (*run)(Devices *devices, const Executable *executable, const Argument *argument,
                const void **output, cvn_err *err);
     int (*wait)(Devices *devices, cvn_err *err);
-    /* All that follows, but for `communication`, is NULL where runs are only added up: nobody asks for it. */
+    /* Of the functions that follow only `communication` is there in a back end that only adds up costs. */
 
-    /* From now on, once *flag is not 0, a run ends as soon as it can, with CVN_EINTERRUPTED: what it was to write has no
-       meaning then. Signal handlers and other threads may set it. NULL: nobody ends runs. Of a mesh in several processes
-       all watch or none, and they agree: a flag that one of them sees ends the run in all. */
+    /* From now on a run ends as soon as it can with CVN_EINTERRUPTED once *flag is not 0, and its outputs are invalid. Signal
+       handlers and other threads may set the flag. NULL ends the watch. Of the processes of a mesh all watch or none, and
+       a flag that one of them sees ends the run in all. */
     void (*watch)(Devices *devices, const volatile int *flag);
 
     /* What its devices have communicated until now. */

@@ -1,6 +1,6 @@
 /*
- * Drafts of a small model (options.draft), which runs on slots of its own beside those of the engine. What a slot of it holds is
- * compared with the text, so that it reads what is new, and again what it drafted wrong:
+ * The draft model (options.draft): a smaller model that drafts tokens, with slots of its own beside those of the engine. Its
+ * cache is compared with the text, so that it computes only tokens that are new, and those that it drafted wrong:
  *
  *     text             the cat sat on a          (the draft drafted "the mat" behind "on")
  *     its slot holds    the cat sat on the        keeps 4 tokens, reads "a", and drafts what follows
@@ -16,7 +16,7 @@
 typedef struct DraftModel {
     cvn_engine *e; /* owned */
     int32_t *
-        *held; /* [slots] [context + 1]: what its caches hold, of each slot as many as are filled */
+        *held; /* [slots] [context + 1] tokens in its caches; of each slot as many as are filled */
     cvn_request *request; /* [slots] texts as prompts */
 } DraftModel;
 

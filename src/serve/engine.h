@@ -1,5 +1,5 @@
 /*
- * The inside of an engine: compiled programs and the state of the slots.
+ * The inside of an engine: its compiled programs and the state of its slots.
  *
  * Everything runs through run/program.h: weights and caches are buffers that lie on the devices, one or several, and the
  * state of the slots is host memory that programs read. Decode reads and advances it in place: tokens and start are
@@ -10,8 +10,8 @@
  *     slots 0 1 2 3 on data=2      parts 0: slots 0, 1     1: slots 2, 3
  *     prefill of slot 2            tokens [2, seq], length 0 in part 0, n in part 1
  *
- * Where slots are not split, short chunks, which take almost as long as reading the weights does, are also made for
- * CHUNK_BATCH slots side by side: those that have nothing to do have length 0. A slot has the same bits in either.
+ * Where slots are not sharded, small chunks, whose time is that of reading the weights, also have programs for CHUNK_BATCH slots
+ * side by side, in which idle slots have length 0. A slot has the same bits in either.
  */
 #ifndef CVN_SERVE_ENGINE_H
 #define CVN_SERVE_ENGINE_H
@@ -84,7 +84,7 @@ struct cvn_engine {
     int parts;                   /* into which the mesh splits the caches' slots */
     int64_t *chunk_slot; /* [chunk.slots] the slot of each that the next prefill works on, or -1 */
     Inputs slots;        /* of the decode program: [options.slots], seq 1 */
-    /* of prefill and scoring: a slot of each part, or CHUNK_BATCH; the largest bucket */
+    /* Of prefill and scoring, as many as the larger of `parts` and CHUNK_BATCH, of the largest bucket. */
     Inputs chunk;
     int64_t *filled; /* [slots] positions in the slot's cache; slots.start is always the same */
     int64_t *resets; /* [slots] how often the slot's text was forgotten */
@@ -97,8 +97,8 @@ struct cvn_engine {
     struct Prefix *prefix; /* with options.reuse: what slots hold (serve/prefix.h); else NULL */
     /* With options.speculate or logits_processors (serve/speculate.h); else NULL. */
     struct Speculation *speculation;
-    Queue queue;      /* requests that have not ended (serve/scheduler.h) */
-    Job **job;        /* [slots] the request that works on the slot, or NULL */
+    Queue queue;               /* requests that have not ended (serve/scheduler.h) */
+    Job **job;                 /* [slots] the request that works on the slot, or NULL */
     struct SlotPrompt *prompt; /* [slots] of those that are being read */
     int64_t *room;             /* [slots] tokens that each may still draw */
     int32_t *drawn;            /* [eos_interval, slots] tokens of the steps since the last look */
@@ -107,14 +107,14 @@ struct cvn_engine {
     EngineStep prefill[SAMPLE_MODE_COUNT][CVN_MAX_BUCKETS];
     EngineStep batch[SAMPLE_MODE_COUNT]
                     [CVN_MAX_BUCKETS]; /* prefill of CHUNK_BATCH; slots 0: none */
-    /* Buckets of chunks, and of batches, that may be read now; -1: no batch. */
+    /* The largest buckets that a chunk, and a batch of chunks, may have now; -1: no batch. */
     int longest, longest_batch;
-    int held; /* prompts that were read while young slots wait */
+    int held; /* prompts prefilled while slots that have just begun to decode wait for them (scheduler.c) */
     StallPace pace;
     EngineStep score[CVN_MAX_BUCKETS], embed[CVN_MAX_BUCKETS],
         embed_batch[CVN_MAX_BUCKETS]; /* of CHUNK_BATCH texts; slots 0: none */
     EngineStep decode[SAMPLE_MODE_COUNT];
-    int n_score_buckets; /* of both */
+    int n_score_buckets; /* of score and embed */
     int64_t score_bucket[CVN_MAX_BUCKETS];
     cvn_engine_stats stats;
 };

@@ -1,13 +1,13 @@
 /*
- * What a request says of single tokens: biases, penalties on what was generated, a text's least length, and that it wants to
- * see logits. All but the last is a bias for each entry of the vocabulary, which moves as tokens are drawn: slots that ask for
- * nothing of the kind have a bias of 0, which changes no bit.
+ * Logits processors: what a request changes of the logits of its slot before sampling (biases, penalties on tokens that were
+ * generated, a minimum length), and what it wants to see of them. Each is a bias per entry of the vocabulary, which follows the
+ * tokens as they are sampled; slots without any have a bias of 0, which changes no bit.
  *
- * What a constraint lets come is a mask. When a token has been drawn it is made at once, if that takes little: if it has one token,
- * that is taken unasked (speculate.h). Else it is made by a thread of its own while the next step runs, which reads it when
- * logits are there:
+ * A constraint is a mask over the vocabulary. It is made at once after a token was sampled, if that takes little time: if it allows only one
+ * token, that is taken without sampling (speculate.h). Otherwise a helper thread makes it while the next step computes its
+ * layers, and the step waits for it before it samples:
  *
- *     drawn: {"n        step t + 1: layers, logits ......... | sample        drawn: ame
+ *     sampled: {"n      step t + 1: layers, logits ......... | sample        sampled: ame
  *                       helper:     mask after {"n           |
  */
 #ifndef CVN_SERVE_LOGITS_H
@@ -31,12 +31,12 @@ typedef struct SlotLogits {
     cvn_err err;    /* why that is not known */
 } SlotLogits;
 
-/* Whether a request needs programs that adjust. */
+/* Whether a request needs programs with logits processors. */
 bool logits_wanted(const cvn_engine *e, const cvn_request *request);
-/* Refuses what makes no sense, or what the engine was not made for. */
+/* Refuses settings that are invalid, or that the engine was not created for. */
 int logits_check(const cvn_engine *e, const cvn_request *request, cvn_err *err);
 
-/* Makes what requests with a constraint share. */
+/* Makes the vocabulary and the helper thread that requests with a constraint share. */
 int logits_prepare(cvn_engine *e, const cvn_request *request, cvn_err *err);
 
 /* Begins to make the masks that slots lack, on the helper thread; and they are there, or slots have an err. In between nobody asks

@@ -1,15 +1,15 @@
 /*
- * How long slots that decode wait while prompts are read (options.max_stall): from one of their tokens to the next no longer
- * than that, as far as the shortest chunk allows.
+ * Prefill without long stalls (options.max_stall): the time from one token of a decoding slot to its next is at most max_stall,
+ * as far as the smallest chunk allows.
  *
- *     a token       chunk of 64        chunk of 16   decode      the next one
+ *     a token       chunk of 64          chunk of 16     decode      the next token
  *     |-- … --------|--------------------|---------------|-----------|
- *     since         now        one is begun only where, with what decoding takes, it ends in time
+ *     since         now        a chunk starts only if it ends in time, decoding included
  *
- * What each program takes is measured when the engine begins, on texts that begin and on one that has gone on; `late` is how
- * much slower it was lately, at worst: it jumps up with a run that was slower than any, and comes down slowly. All programs
- * have it in common, since what makes them slow is what else the machine does, and what was measured of one lets others be
- * chosen that have not run for long. What a text says depends on none of this.
+ * The time of each program is measured when the engine starts, at the beginning of a text and far into one. `late` is how much
+ * slower runs were recently, at worst: it jumps up with a run that was slower than any, and decays slowly. All programs
+ * share it, because they are slowed by the same thing, other work on the machine; so a program's time is known even if it has
+ * not run for long. No text depends on any of this.
  */
 #ifndef CVN_SERVE_PACE_H
 #define CVN_SERVE_PACE_H

@@ -1,6 +1,6 @@
 /*
- * What slots hold when their request has ended, for those that begin alike (options.reuse): the turns of a conversation, and
- * the system prompt of many.
+ * The prefix cache (options.reuse): slots keep the prompts of finished requests for prompts that begin alike, such as the turns of a
+ * conversation, or many with one system prompt.
  *
  *     slot 0   system, question 1, (answer 1)        system, question 1, answer 1, question 2: goes on in slot 0
  *     slot 1   (oldest)                              system, question 3: copies "system" from slot 0 to slot 1

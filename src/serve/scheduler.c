@@ -258,9 +258,9 @@ static int read_prompts(cvn_engine *e, cvn_err *err)
     }
 }
 
-/* Whether the next prompt is one that young slots wait for: a step of few slots takes almost as long as one of all, and who
-   came with others is to wait for them once, not before each token. It is read by one chunk; and no more are waited for than
-   there are slots. */
+/* Whether the next prompt is one that slots which have just begun to decode wait for: a step of few slots takes almost as long as one of all,
+   and requests that arrived together should wait for each other once, not before each token. It is a prompt of one chunk; and they wait
+   for no more prompts than there are slots. */
 static bool holds(const cvn_engine *e)
 {
     if (e->options.max_stall > 0 || e->held >= e->options.slots || !list_prompts(e))
@@ -271,7 +271,7 @@ static bool holds(const cvn_engine *e)
            e->job[next->slot]->result.computed == 0;
 }
 
-/* Young slots, which have begun lately and whose prompts are read, decode with the others, or not yet. */
+/* Slots that have generated fewer than YOUNG_TOKENS tokens decode with the others, or wait for the next prompt. */
 static void hold_young(cvn_engine *e)
 {
     enum { YOUNG_TOKENS = 8 };

@@ -1,20 +1,20 @@
 /*
- * Many requests on few slots (continuous batching): cvn_engine_submit, cvn_engine_step and cvn_engine_cancel. All that
+ * Continuous batching: many requests on a few slots (cvn_engine_submit, cvn_engine_step and cvn_engine_cancel). All that
  * generates is a client of it: cvn_engine_generate, sessions, a server.
  *
- *     slots     steps →
+ *     slots    steps →
  *     0        P0 d d d d E P3 d d d d …
  *     1        P1 P1 P1 d d E P2 d d d d …        P a chunk of a prompt, d decode, E end token
  *
- * Slots are given by priority, those who ask taking turns, first come first served; none is passed too often. A step reads
- * chunks of prompts, the oldest first and no more tokens than the largest bucket has, and then decodes: a long prompt does
- * not stop the texts beside it. Short prompts that come together are all read before any of them goes on, while others
- * decode, unless somebody says how long slots may wait. Where the mesh splits slots into parts, slots are taken from all parts alike, and prompts of
- * different parts are read side by side. What a slot says depends on its request alone: whichever programs read a prompt,
- * caches hold the same bits. So chunks may be as long as slots that decode may wait (serve/pace.h).
+ * Slots are given by priority, round-robin over keys, first come first served; a request is overtaken a limited number of times. A step
+ * prefills chunks of prompts, the oldest first and no more tokens than the largest bucket has, and then decodes all active slots: a long
+ * prompt does not stop the other sequences. Short prompts that arrive together are all prefilled before any of them decodes, while
+ * others do, unless options.max_stall limits how long slots may wait. Where the mesh shards the slots, they are taken from all
+ * shards alike, and prompts in different shards are prefilled together. A text depends on its request alone: caches hold the same bits,
+ * whatever the chunks. So chunks may be as long as max_stall allows (serve/pace.h).
  *
- * Looking at tokens may be dear where they are not in host memory, so a step decodes eos_interval times; what a slot
- * decoded past its end is dropped, at most eos_interval - 1 tokens.
+ * Reading tokens back may be slow where they are not in host memory, so a step decodes eos_interval times; what a slot
+ * decoded past its end, at most eos_interval - 1 tokens, is dropped.
  */
 #ifndef CVN_SERVE_SCHEDULER_H
 #define CVN_SERVE_SCHEDULER_H

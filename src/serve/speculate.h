@@ -1,5 +1,6 @@
 /*
- * Speculation: tokens are drafted, and one run draws after each of them what would have been drawn one by one.
+ * Speculative decoding: tokens are drafted, and one run verifies them, by sampling after each of them the token that decoding one
+ * by one would sample.
  *
  *     text       the cat sat on the mat and the cat
  *     drafted    sat on the mat                         what followed when the text last went on so

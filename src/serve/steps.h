@@ -27,13 +27,13 @@ typedef struct Steps {
     uint32_t adapted;                   /* … and this, too */
 } Steps;
 
-/* Lengths of chunks for a context, ascending, where nobody asks for others; returns how many. */
+/* The default chunk sizes for a context, ascending; returns how many. */
 int steps_buckets(int64_t context, int64_t bucket[CVN_MAX_BUCKETS]);
 
 /* Draws greedily; decoding is of all slots, and 1 long. */
 ModelStep steps_chunk(const Steps *steps, int64_t slots, int64_t seq);
 
-/* Parts into which the mesh splits the caches' slots: a chunk has a slot of each. */
+/* Shards of the caches' slots on the mesh: a chunk has a slot of each. */
 int steps_parts(const Runtime *rt);
 
 /* How programs of them are made; *steps is borrowed. */

@@ -108,10 +108,10 @@ typedef struct Choice {
 
 /* Results of prompts: log-probabilities of their tokens, or embeddings. Invariant: the first n_done prompts have theirs. */
 typedef struct ExchangePrompts {
-    Likely *
-        *seen; /* [ask.n_prompts] owned, per token of a prompt; NULL where none were requested */
-    float **
-        embedding; /* [ask.n_prompts] owned, the model's width each; NULL where texts are generated */
+    /* [ask.n_prompts] owned: of each token of a prompt. NULL where none were requested. */
+    Likely **seen;
+    /* [ask.n_prompts] owned: as many numbers as the model is wide. NULL where texts are generated. */
+    float **embedding;
     int n_done;
 } ExchangePrompts;
 
