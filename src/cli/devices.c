@@ -1,7 +1,7 @@
 /* caravan devices: what there is to run on. */
 #include "base/bytes.h"
+#include "base/capacity.h"
 #include "base/json_file.h"
-#include "base/room.h"
 #include "cli/common.h"
 #include "cli/terminal.h"
 #include "pjrt/plugin.h"
@@ -30,7 +30,7 @@ static int list_cpu(Listing *l, cvn_err *err)
     const DeviceOptions none = {0};
     Devices *devices;
     DeviceInfo info;
-    size_t memory = room_memory();
+    size_t memory = capacity_memory();
     TRY(backends[0]->open(&none, &devices, err));
     backends[0]->describe(devices, &info);
     if (l->as_json)

@@ -9,10 +9,10 @@
  */
 #include "cli/opt_run.h"
 
+#include "base/capacity.h"
 #include "base/file.h"
 #include "base/num.h"
 #include "base/rng.h"
-#include "base/room.h"
 #include "caravan/run.h"
 #include "graph/attention.h"
 #include "graph/interp/interp.h"
@@ -367,7 +367,7 @@ static int allocate(Run *r, cvn_err *err)
         bytes = __builtin_add_overflow(bytes, (uint64_t)cvn_type_bytes(&v->type), &sum) ? UINT64_MAX
                                                                                         : sum;
     }
-    TRY(room_check_memory(bytes, what, err));
+    TRY(capacity_check_memory(bytes, what, err));
     r->input = calloc((size_t)g->n_parameters + 1, sizeof(void *));
     r->output = calloc((size_t)g->n_outputs + 1, sizeof(void *));
     r->expected = calloc((size_t)g->n_outputs + 1, sizeof(void *));

@@ -1,8 +1,8 @@
 #include "io/out.h"
 
+#include "base/capacity.h"
 #include "base/crc32.h"
 #include "base/num.h"
-#include "base/room.h"
 #include "base/threads.h"
 #include "io/convert.h"
 #include "io/encode.h"
@@ -377,7 +377,7 @@ int out_write(Out *out, const char *folder, cvn_err *err)
         if (stat(path.text, &there) == 0)
             bytes -= num_min((int64_t)out->file[i].bytes, (int64_t)there.st_size);
     }
-    int code = room_check_disk(folder, bytes, err);
+    int code = capacity_check_disk(folder, bytes, err);
     for (size_t i = 0; i < out->n_files && code == CVN_OK; i++)
         code = write_file(out, pool, &crc, folder, &out->file[i], err);
     pool_free(pool);

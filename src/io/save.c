@@ -1,8 +1,8 @@
 #include "io/save.h"
 
+#include "base/capacity.h"
 #include "base/file.h"
 #include "base/num.h"
-#include "base/room.h"
 #include "base/threads.h"
 #include "io/convert.h"
 #include "io/safetensors.h"
@@ -335,7 +335,7 @@ static int save_all(void *of, cvn_err *err)
     save->err = arena_array(&save->arena, threads, sizeof *save->err);
     if (filled)
         file_clear_left(save->folder, NULL);
-    int code = room_check_disk(save->folder, save->files.total, err);
+    int code = capacity_check_disk(save->folder, save->files.total, err);
     if (code == CVN_OK)
         code = filled ? write_all(save, err) : write_staged(save, folder, err);
     if (code == CVN_OK && filled)

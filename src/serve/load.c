@@ -1,7 +1,7 @@
 #include "serve/load.h"
 
+#include "base/capacity.h"
 #include "base/num.h"
-#include "base/room.h"
 #include "io/convert.h"
 #include "io/encode.h"
 #include "io/packed.h"
@@ -280,7 +280,7 @@ int load_weights(Runtime *rt, const cvn_model *model, const cvn_engine_options *
         snprintf(what, sizeof what, "the weights of '%.200s' in memory", model->io.path);
     else
         snprintf(what, sizeof what, "the weights of this shape");
-    TRY(room_check_memory(bytes, what, err));
+    TRY(capacity_check_memory(bytes, what, err));
     for (int i = 0; i < model->io.params.n; i++) {
         const Buffer *b = runtime_buffer(rt, ROLE_WEIGHT, i);
         if (options && options->on_load)

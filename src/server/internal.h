@@ -55,7 +55,7 @@ typedef struct Served {
 /* Exchanges that engines have, or are to get. Invariant: first and last are NULL together; numbers grow from first to last. */
 typedef struct ExchangeQueue {
     Exchange *first, *last;
-    int64_t last_number; /* that an exchange was given (orders.c) */
+    int64_t last_number; /* that an exchange was given (broadcast.c) */
 } ExchangeQueue;
 
 /* How far loading has come. Invariant: bytes <= of, where of is known. */
@@ -133,12 +133,12 @@ const char *finish_reason(const Choice *c);
 /* What it ends with is that it calls tools. */
 bool ends_in_calls(const Choice *c);
 
-/* ---- orders.c ---- */
+/* ---- broadcast.c ---- */
 
 /* A request for texts, of its body; takes the Ask over. NULL: it is refused. */
 Exchange *exchange_read(Server *s, const Dialect *dialect, Ask *ask, Refusal *why);
 /* Before a step: what has come and what is to end is known to the engines' threads of all processes, and whether they go on. */
-int orders_share(Server *s, bool *more, cvn_err *err);
+int broadcast_requests(Server *s, bool *more, cvn_err *err);
 /* Another process listens. */
 static inline bool server_follows(const Server *s)
 {

@@ -39,7 +39,7 @@ typedef struct ServerOptions {
     const char *chat_template;      /* file or name (text/chat_template.h), or NULL: the model's */
     const char *key_file;           /* a key per line, or NULL: none is wanted */
     const char *tls_cert, *tls_key; /* PEM files, the chain and its key; or NULL: no TLS */
-    bool follows;     /* another process listens: this one does what that one says (orders.c) */
+    bool follows;     /* another process listens: this one does what that one says (broadcast.c) */
     bool open;        /* strangers may come without a key */
     const char *cors; /* the origin whose pages may use it, or NULL: none but its own */
     bool lenient;     /* unknown fields are named in a header, not refused */

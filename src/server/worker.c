@@ -518,7 +518,7 @@ int server_run(Server *s, cvn_engine *const *engine, cvn_err *err)
     int code = begin(s, engine, err);
     for (bool more = code == CVN_OK; more;) {
         more = server_follows(s) || (!flag_is_set(&s->aborting) && wait_for_work(s));
-        code = orders_share(s, &more, err);
+        code = broadcast_requests(s, &more, err);
         more = more && code == CVN_OK;
         for (int i = 0; i < s->options.n_models && more; i++)
             work_on(s, &s->served[i]);

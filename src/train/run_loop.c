@@ -1,7 +1,7 @@
 /* The steps of a run, and what is left behind when they end. */
 #include "train/run_impl.h"
 
-#include "base/room.h"
+#include "base/capacity.h"
 #include "base/threads.h"
 #include "train/bench.h"
 #include "train/checkpoint/export.h"
@@ -313,8 +313,8 @@ static void save_when_there_is_room(Run *r)
         save(r);
         look_at_save(r, true, &err);
         if (r->saving.step == state_of(r)->step || r->events->cluster || has_stop(r) ||
-            room_check_disk(checkpoint_folder(r->out).text, checkpoint_bytes(state_of(r)), &err) ==
-                CVN_OK)
+            capacity_check_disk(checkpoint_folder(r->out).text, checkpoint_bytes(state_of(r)),
+                                &err) == CVN_OK)
             return;
         if (waited == 0)
             run_warn(r,

@@ -2,8 +2,8 @@
 #include "train/run_impl.h"
 
 #include "base/bytes.h"
+#include "base/capacity.h"
 #include "base/json_file.h"
-#include "base/room.h"
 #include "base/threads.h"
 #include "model/layouts.h"
 #include "model/presets.h"
@@ -429,9 +429,9 @@ static int open_files(Run *r, cvn_err *err)
                                  .cluster = r->events->cluster,
                                  .locked = r->folder.lock >= 0};
     /* Where not even one checkpoint fits, nothing that the run learns could be kept. */
-    int code = run_is_first(r)
-                   ? room_check_disk(checkpoint_folder(r->out).text, checkpoint_bytes(saved), err)
-                   : CVN_OK;
+    int code = run_is_first(r) ? capacity_check_disk(checkpoint_folder(r->out).text,
+                                                     checkpoint_bytes(saved), err)
+                               : CVN_OK;
     if (code)
         err_prefix(err, "not started: there is no disk space for a checkpoint");
     TRY(run_together(r, code, err));

@@ -5,7 +5,7 @@
  * tokenizer, metrics, texts, report, model. It makes what others wait for (the tokenizer, the cache of the data), so
  * RUN must be one folder for all. Before the first step they compare data, options and model; after each, what it was.
  */
-#include "base/room.h"
+#include "base/capacity.h"
 #include "train/run_impl.h"
 
 #include "base/threads.h"
@@ -42,7 +42,7 @@ int run_share_memory(const Run *r, size_t *limit, cvn_err *err)
     int n = cluster_size(c), beside = 0;
     for (int i = 0; i < n; i++)
         beside += strcmp(cluster_host(c, i), cluster_host(c, cluster_rank(c))) == 0;
-    uint64_t own = *limit ? *limit : room_memory() / (size_t)beside;
+    uint64_t own = *limit ? *limit : capacity_memory() / (size_t)beside;
     SCOPED(scoped_free) uint64_t *all = calloc((size_t)n, sizeof *all);
     if (!all)
         return err_set(err, CVN_EMEM, "no memory for messages to other ranks");

@@ -1,8 +1,8 @@
 #include "train/trainer.h"
 
 #include "base/bytes.h"
+#include "base/capacity.h"
 #include "base/rng.h"
-#include "base/room.h"
 #include "model/forward.h"
 #include "model/layouts.h"
 
@@ -195,7 +195,7 @@ static int open_all(void *of, cvn_err *err)
     TrainerOptions *o = &t->options;
     TRY(check_options(o, config, err));
     o->layout = o->layout ? o->layout : "2d";
-    o->memory_limit = o->memory_limit ? o->memory_limit : room_memory();
+    o->memory_limit = o->memory_limit ? o->memory_limit : capacity_memory();
     const TrainStateOptions state = {o->optimizer, o->lora, o->compute};
     TRY(train_state_init(&t->state, config, &state, err));
     t->model = model_copy(config, &t->state.arena);

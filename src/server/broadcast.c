@@ -115,7 +115,7 @@ static int obey(Server *s, const char *text, size_t n, cvn_err *err)
 
 /* ---- all ranks ---- */
 
-int orders_share(Server *s, bool *more, cvn_err *err)
+int broadcast_requests(Server *s, bool *more, cvn_err *err)
 {
     Cluster *cluster = s->served[0].engine->options.cluster;
     json_t *new = json_array(), *end = json_array();

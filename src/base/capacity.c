@@ -1,4 +1,4 @@
-#include "base/room.h"
+#include "base/capacity.h"
 
 #include "base/bytes.h"
 
@@ -29,7 +29,7 @@ static size_t number_in(const char *path, const char *key)
     return found;
 }
 
-size_t room_memory(void)
+size_t capacity_memory(void)
 {
     size_t kib = number_in("/proc/meminfo", "MemAvailable:");
     size_t available = kib > SIZE_MAX / 1024 ? SIZE_MAX : kib * 1024;
@@ -42,9 +42,9 @@ size_t room_memory(void)
     return available;
 }
 
-int room_check_memory(uint64_t bytes, const char *what, cvn_err *err)
+int capacity_check_memory(uint64_t bytes, const char *what, cvn_err *err)
 {
-    size_t memory = room_memory(), kib = number_in("/proc/meminfo", "SwapFree:");
+    size_t memory = capacity_memory(), kib = number_in("/proc/meminfo", "SwapFree:");
     uint64_t swap = kib > SIZE_MAX / 1024 ? 0 : (uint64_t)kib * 1024;
     if (memory == SIZE_MAX || bytes <= swap || bytes - swap <= memory)
         return CVN_OK;
@@ -55,7 +55,7 @@ int room_check_memory(uint64_t bytes, const char *what, cvn_err *err)
                    bytes_text((double)memory + (double)swap).text);
 }
 
-int room_check_disk(const char *path, uint64_t bytes, cvn_err *err)
+int capacity_check_disk(const char *path, uint64_t bytes, cvn_err *err)
 {
     struct statvfs disk;
     size_t n = strlen(path); /* up to the folder that it stands in, or will stand in */
