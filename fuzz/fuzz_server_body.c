@@ -25,10 +25,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if ((status == 0) != (why.status == 0) || (status && !*why.err.message))
             abort();
         if (status == 0) {
-            ask.prompt = calloc(1, sizeof *ask.prompt);
-            if (ask.prompt) {
+            ask.input.prompt = calloc(1, sizeof *ask.input.prompt);
+            if (ask.input.prompt) {
                 cvn_request r = ask_request(&ask, 0, 1);
-                if (ask.n < 1 || r.sampling.temperature < 0 || !(r.sampling.top_p > 0) ||
+                if (ask.sampling.n < 1 || r.sampling.temperature < 0 || !(r.sampling.top_p > 0) ||
                     r.sampling.top_p > 1 || r.max_tokens < 0 || r.n_bias > ASK_MAX_BIAS)
                     abort();
             }

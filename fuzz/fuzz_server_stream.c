@@ -104,16 +104,16 @@ static Exchange *make_exchange(Server *s, uint8_t kind, uint8_t flags)
     ask_init(&ask);
     ask.served = s->served;
     ask.adapter = -1;
-    ask.n = kind % 4 < 2 ? 1 + flags % TEXTS : 1;
-    ask.prompt = calloc(1, sizeof *ask.prompt);
-    ask.n_prompts = ask.prompt ? 1 : 0;
-    ask.n_messages = dialect != &dialect_completions;
-    ask.stream = true;
-    ask.include_usage = flags & 4;
-    ask.continuous_usage = flags & 8;
-    ask.return_token_ids = flags & 16;
-    check(ask.prompt != NULL);
-    token_ids_add(ask.prompt, 1);
+    ask.sampling.n = kind % 4 < 2 ? 1 + flags % TEXTS : 1;
+    ask.input.prompt = calloc(1, sizeof *ask.input.prompt);
+    ask.input.n_prompts = ask.input.prompt ? 1 : 0;
+    ask.input.n_messages = dialect != &dialect_completions;
+    ask.output.stream = true;
+    ask.output.include_usage = flags & 4;
+    ask.output.continuous_usage = flags & 8;
+    ask.output.return_token_ids = flags & 16;
+    check(ask.input.prompt != NULL);
+    token_ids_add(ask.input.prompt, 1);
     return exchange_new(s, dialect, &ask);
 }
 
@@ -139,7 +139,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         token_ids_add(&c->tokens, data[i + 1]);
         if (what == 1)
             choice_end(c, &(cvn_result){.finish = (cvn_finish)(data[i + 1] % 5)});
-        else if (what == 2 && !c->text.length && x->ask.n_messages)
+        else if (what == 2 && !c->text.length && x->ask.input.n_messages)
             add_character(&c->thought, data[i + 1]);
         else if (what > 2)
             add_character(&c->text, data[i + 1]);

@@ -8,36 +8,31 @@
 
 void ask_init(Ask *a)
 {
-    *a = (Ask){.n = 1,
-               .max_tokens = -1,
-               .prompt_logprobs = -1,
-               .temperature = 1,
-               .top_p = 1,
-               .repetition_penalty = 1,
-               .add_generation_prompt = true,
-               .parallel_tool_calls = true,
-               .max_tool_calls = 16,
-               .add_special_tokens = true,
-               .skip_special_tokens = true,
-               .adapter = -1};
+    *a = (Ask){
+        .adapter = -1,
+        .input = {.add_generation_prompt = true},
+        .sampling =
+            {.n = 1, .max_tokens = -1, .temperature = 1, .top_p = 1, .repetition_penalty = 1},
+        .calls = {.parallel_tool_calls = true, .max_tool_calls = 16},
+        .output = {.prompt_logprobs = -1, .add_special_tokens = true, .skip_special_tokens = true}};
 }
 
 void ask_free(Ask *a)
 {
-    for (int i = 0; i < a->n_prompts; i++)
-        token_ids_free(&a->prompt[i]);
-    for (int i = 0; i < a->n_tools; i++)
-        cvn_constraint_free(a->tool[i].arguments);
+    for (int i = 0; i < a->input.n_prompts; i++)
+        token_ids_free(&a->input.prompt[i]);
+    for (int i = 0; i < a->calls.n_tools; i++)
+        cvn_constraint_free(a->calls.tool[i].arguments);
     cvn_constraint_free(a->constraint);
-    cvn_constraint_free(a->names);
-    cvn_constraint_free(a->again);
-    free(a->tool);
-    json_decref(a->tools);
-    json_decref(a->messages);
-    free(a->prompt);
-    free(a->stop);
-    free(a->bias);
-    token_ids_free(&a->stop_ids);
+    cvn_constraint_free(a->calls.names);
+    cvn_constraint_free(a->calls.again);
+    free(a->calls.tool);
+    json_decref(a->calls.tools);
+    json_decref(a->input.messages);
+    free(a->input.prompt);
+    free(a->stops.text);
+    free(a->sampling.bias);
+    token_ids_free(&a->stops.ids);
     strbuf_free(&a->ignored);
     json_decref(a->body);
     *a = (Ask){0};
@@ -45,9 +40,9 @@ void ask_free(Ask *a)
 
 void ask_forget_text(Ask *a)
 {
-    json_decref(a->messages);
-    a->messages = NULL;
-    a->prompts = a->template_variables = NULL;
+    json_decref(a->input.messages);
+    a->input.messages = NULL;
+    a->input.prompts = a->input.template_variables = NULL;
     static const char *const texts[] = {"prompt", "messages", "input", "system",
                                         "chat_template_kwargs"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
@@ -94,32 +89,33 @@ int ask_parse(const char *text, size_t n, json_t **out, Refusal *why)
 
 int ask_prompt_top(const Ask *a)
 {
-    int64_t echoed = a->echo && a->logprobs ? a->top_logprobs : -1;
-    return (int)(echoed > a->prompt_logprobs ? echoed : a->prompt_logprobs);
+    int64_t echoed = a->output.echo && a->output.logprobs ? a->output.top_logprobs : -1;
+    return (int)(echoed > a->output.prompt_logprobs ? echoed : a->output.prompt_logprobs);
 }
 
 cvn_request ask_request(const Ask *a, int index, uint64_t seed)
 {
-    const TokenIds *prompt = &a->prompt[index / a->n];
-    return (cvn_request){.prompt = prompt->id,
-                         .n_prompt = (int64_t)prompt->n,
-                         .max_tokens = a->max_tokens < 0 ? INT64_MAX : a->max_tokens,
-                         .ignore_eos = a->ignore_eos,
-                         .bias = a->bias,
-                         .n_bias = a->n_bias,
-                         .min_tokens = a->min_tokens,
-                         .constraint = a->constraint,
-                         .adapter = a->adapter,
-                         .key = (uint64_t)a->key,
-                         .priority = (int)a->priority,
-                         .cache_salt =
-                             a->cache_salt ? hash_bytes(a->cache_salt, strlen(a->cache_salt)) : 0,
-                         .sampling = {.temperature = (float)a->temperature,
-                                      .top_k = (int32_t)(a->top_k > 0 ? a->top_k : 0),
-                                      .top_p = (float)(a->top_p > 1e-6 ? a->top_p : 1e-6),
-                                      .min_p = (float)a->min_p,
-                                      .repeat_penalty = (float)a->repetition_penalty,
-                                      .presence_penalty = (float)a->presence_penalty,
-                                      .frequency_penalty = (float)a->frequency_penalty,
-                                      .seed = rng_seed(seed, (uint64_t)(index % a->n))}};
+    const TokenIds *prompt = &a->input.prompt[index / a->sampling.n];
+    return (cvn_request){
+        .prompt = prompt->id,
+        .n_prompt = (int64_t)prompt->n,
+        .max_tokens = a->sampling.max_tokens < 0 ? INT64_MAX : a->sampling.max_tokens,
+        .ignore_eos = a->sampling.ignore_eos,
+        .bias = a->sampling.bias,
+        .n_bias = a->sampling.n_bias,
+        .min_tokens = a->sampling.min_tokens,
+        .constraint = a->constraint,
+        .adapter = a->adapter,
+        .key = (uint64_t)a->queue.key,
+        .priority = (int)a->queue.priority,
+        .cache_salt =
+            a->queue.cache_salt ? hash_bytes(a->queue.cache_salt, strlen(a->queue.cache_salt)) : 0,
+        .sampling = {.temperature = (float)a->sampling.temperature,
+                     .top_k = (int32_t)(a->sampling.top_k > 0 ? a->sampling.top_k : 0),
+                     .top_p = (float)(a->sampling.top_p > 1e-6 ? a->sampling.top_p : 1e-6),
+                     .min_p = (float)a->sampling.min_p,
+                     .repeat_penalty = (float)a->sampling.repetition_penalty,
+                     .presence_penalty = (float)a->sampling.presence_penalty,
+                     .frequency_penalty = (float)a->sampling.frequency_penalty,
+                     .seed = rng_seed(seed, (uint64_t)(index % a->sampling.n))}};
 }

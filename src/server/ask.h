@@ -30,74 +30,96 @@ typedef enum ToolChoice {
 } ToolChoice;
 
 typedef struct Tool {
-    const char *name;          /* in Ask.tools */
+    const char *name;          /* in AskCalls.tools */
     cvn_constraint *arguments; /* owned: what they are */
 } Tool;
 
-typedef struct Ask {
-    json_t *body;             /* owned: strings below lie in it */
-    const char *model;        /* NULL: the only one */
-    const char *adapter_name; /* NULL: none, or the model is one */
-    struct Served *served;    /* borrowed, once it is found (find_model); … */
-    int adapter;              /* … and of its adapters which, or -1 */
-
-    /* What to go on from: messages, or prompts. */
-    json_t *messages;  /* owned array, as templates want them (conversation.c); or NULL */
-    bool anthropic;    /* they came in blocks of Anthropic's kinds */
-    size_t n_messages; /* once there is a prompt; 0: of no conversation */
-    TokenIds *prompt;  /* [n_prompts] owned */
-    int n_prompts;
+/* What is continued: a conversation, or prompts. Invariant: prompt is made of messages or prompts by the dialect's finish, and then
+   n_prompts is at least 1. */
+typedef struct AskInput {
+    json_t *messages;      /* owned array, as templates want them (conversation.c); or NULL */
+    bool anthropic;        /* they came in blocks of Anthropic's kinds */
+    size_t n_messages;     /* once there is a prompt; 0: of no conversation */
     const json_t *prompts; /* of completions, as they were given */
+    TokenIds *prompt;      /* [n_prompts] owned */
+    int n_prompts;
     bool add_generation_prompt, continue_final_message;
     const json_t *template_variables; /* object in the body, or NULL */
     const char *effort,
-        *effort_field; /* how much to think, in the body, and who said so; or NULL */
+        *effort_field; /* reasoning effort and the field that set it, in the body; or NULL */
+    int64_t now;       /* time of the request for templates: seconds since 1970; 0: unknown */
+} AskInput;
 
-    /* How to go on; numbers as they were given. */
+/* Sampling settings, as they were given. */
+typedef struct AskSampling {
     int64_t n;          /* texts per prompt */
-    int64_t max_tokens; /* -1: not said */
+    int64_t max_tokens; /* -1: not given */
     int64_t min_tokens;
     double temperature, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty;
-    int64_t top_k; /* 0 and -1: all */
+    int64_t top_k; /* 0 and -1: off */
     int64_t seed;
-    bool has_seed, ignore_eos, skip_special_tokens;
-    const char **stop; /* [n_stops] owned, the texts lie in the body */
-    size_t n_stops;
-    TokenIds stop_ids; /* tokens that end a text, and are no part of it */
-    cvn_bias *bias;    /* [n_bias] owned */
+    bool has_seed, ignore_eos;
+    cvn_bias *bias; /* [n_bias] owned */
     int n_bias;
-    cvn_constraint *constraint;   /* owned: what the answer is, or NULL; … */
-    const char *constraint_field; /* … and who said so */
-    int64_t now;                  /* when it came, for templates: seconds since 1970; 0: not said */
-    int key;                      /* number of the API key that asks: they take turns */
-    int64_t priority;             /* lower goes first */
-    const char *cache_salt; /* caches are shared with those only that have the same; or NULL */
+} AskSampling;
 
-    /* What may be called (tools.h). */
+/* Stop sequences, and tokens that end a text and are no part of it. */
+typedef struct AskStops {
+    const char **text; /* [n] owned, the strings lie in the body */
+    size_t n;
+    TokenIds ids;
+} AskStops;
+
+/* The place in the queue, and with whom caches are shared. */
+typedef struct AskQueue {
+    int key;                /* number of the API key, for round-robin; -1: none */
+    int64_t priority;       /* lower goes first */
+    const char *cache_salt; /* only requests with the same share prefixes; or NULL */
+} AskQueue;
+
+/* Tools that may be called (tools.h). Invariant: names is NULL exactly where no tool can be called. */
+typedef struct AskCalls {
     json_t *tools; /* owned array, as templates want them; or NULL */
     Tool *tool;    /* [n_tools] owned */
     int n_tools;
-    ToolChoice tool_choice;
+    ToolChoice choice;
     const char *named_tool; /* in the body */
     bool parallel_tool_calls;
     int64_t max_tool_calls; /* of an answer */
     int only_tool;          /* the one that can be called, or -1 */
-    cvn_constraint *names;  /* owned: of the tools; NULL: nothing is called */
-    cvn_constraint *again;  /* owned: what comes behind a call, another or the end, … */
-    size_t same_end; /* … but for so many bytes that both begin with; NULL: one call only */
+    cvn_constraint *names;  /* owned: of the tools' names */
+    cvn_constraint *again; /* owned: what follows a call, another or the end; NULL: one call only */
+    size_t same_end;       /* bytes that both begin with */
+} AskCalls;
 
-    /* How to answer. */
+/* What the answer contains. */
+typedef struct AskOutput {
     bool stream, include_usage, continuous_usage;
+    bool skip_special_tokens;
     bool echo;               /* the prompt is part of the text */
     bool logprobs;           /* of each token … */
-    int64_t top_logprobs;    /* … and of so many of the likeliest */
-    int64_t prompt_logprobs; /* the same of each token of the prompts; -1: not */
+    int64_t top_logprobs;    /* … and of so many of the most likely */
+    int64_t prompt_logprobs; /* the same for the tokens of prompts; -1: none */
     bool return_token_ids;
     bool add_special_tokens, return_token_strs; /* of /tokenize */
+    int64_t dimensions;                         /* of embeddings; 0: not given */
+    bool base64;                                /* embeddings are bytes of f32, in base64 */
+} AskOutput;
 
-    int64_t dimensions; /* of embeddings; 0: not said */
-    bool base64;        /* embeddings are bytes of f32, in base64 */
-
+typedef struct Ask {
+    json_t *body;             /* owned: strings lie in it */
+    const char *model;        /* NULL: the only one */
+    const char *adapter_name; /* NULL: none, or the model is one */
+    struct Served *served;    /* borrowed, once it is found (find_model); … */
+    int adapter;              /* … and of its adapters which, or -1 */
+    AskInput input;
+    AskSampling sampling;
+    AskStops stops;
+    cvn_constraint *constraint;   /* owned: of the answer, or NULL; … */
+    const char *constraint_field; /* … and the field that set it */
+    AskQueue queue;
+    AskCalls calls;
+    AskOutput output;
     StrBuf ignored; /* owned: unknown fields that --lenient let pass, "a, b" */
 } Ask;
 

@@ -21,18 +21,18 @@
 Exchange *exchange_read(Server *s, const Dialect *dialect, Ask *ask, Refusal *why)
 {
     json_t *order = NULL;
-    ask->now = ask->now ? ask->now : (int64_t)time(NULL);
+    ask->input.now = ask->input.now ? ask->input.now : (int64_t)time(NULL);
     if (s->several)
-        order = json_pack("{s:s,s:i,s:I,s:o}", "path", dialect->path, "key", ask->key, "now",
-                          (json_int_t)ask->now, "body", json_deep_copy(ask->body));
+        order = json_pack("{s:s,s:i,s:I,s:o}", "path", dialect->path, "key", ask->queue.key, "now",
+                          (json_int_t)ask->input.now, "body", json_deep_copy(ask->body));
     Exchange *x = NULL;
     if (!fields_read(dialect->fields, ask, s->options.lenient, why) &&
         !dialect->finish(s, ask, why)) {
         ask_forget_text(ask);
-        if (!ask->has_seed)
-            ask->seed = (int64_t)routes_random();
+        if (!ask->sampling.has_seed)
+            ask->sampling.seed = (int64_t)routes_random();
         if (order)
-            json_object_set_new(order, "seed", json_integer(ask->seed));
+            json_object_set_new(order, "seed", json_integer(ask->sampling.seed));
         x = exchange_new(s, dialect, ask);
         if (!x || (s->several && !order))
             refuse(why, 500, NULL, "no memory for the request");
@@ -75,8 +75,8 @@ static int admit(Server *s, const json_t *order, cvn_err *err)
     const Route *route = path ? routes_find(path, "POST") : NULL;
     ask_init(&ask);
     ask.body = json_incref(json_object_get(order, "body"));
-    ask.key = (int)json_integer_value(json_object_get(order, "key"));
-    ask.now = json_integer_value(json_object_get(order, "now"));
+    ask.queue.key = (int)json_integer_value(json_object_get(order, "key"));
+    ask.input.now = json_integer_value(json_object_get(order, "now"));
     Exchange *x = route && route->dialect ? exchange_read(s, route->dialect, &ask, &why) : NULL;
     ask_free(&ask);
     if (!x)
@@ -84,7 +84,7 @@ static int admit(Server *s, const json_t *order, cvn_err *err)
                        why.err.message);
     json_decref(x->order);
     x->order = NULL;
-    x->ask.seed = json_integer_value(json_object_get(order, "seed"));
+    x->ask.sampling.seed = json_integer_value(json_object_get(order, "seed"));
     x->number = ++s->queue.last_number;
     pthread_mutex_lock(&s->lock);
     worker_link(s, x);

@@ -11,12 +11,12 @@
 /* Tools may be called. */
 static bool may_call(const Choice *c)
 {
-    return c->x->ask.names != NULL;
+    return c->x->ask.calls.names != NULL;
 }
 
 static bool must_call(const Choice *c)
 {
-    return may_call(c) && c->x->ask.tool_choice >= TOOLS_REQUIRED;
+    return may_call(c) && c->x->ask.calls.choice >= TOOLS_REQUIRED;
 }
 
 static const CallSyntax *syntax_of(const Choice *c)
@@ -82,9 +82,9 @@ static void begin_call(Choice *c)
 {
     const Ask *a = &c->x->ask;
     begin_phase(c, PHASE_NAME);
-    if (a->only_tool >= 0) {
-        give_text(c, a->tool[a->only_tool].name);
-        begin_arguments(c, &a->tool[a->only_tool]);
+    if (a->calls.only_tool >= 0) {
+        give_text(c, a->calls.tool[a->calls.only_tool].name);
+        begin_arguments(c, &a->calls.tool[a->calls.only_tool]);
     }
 }
 
@@ -93,16 +93,18 @@ static void choice_init(Exchange *x, int i)
     const Served *m = x->ask.served;
     Choice *c = &x->choice[i];
     const Ask *a = &x->ask;
-    *c = (Choice){.x = x, .index = i, .prompt = (int)(i / a->n), .calls = {.call = c->calls.call}};
-    bool chat = a->n_messages > 0;
-    bool thinks = chat && m->chat.thinks && thinking_begun(m->tokenizer, &a->prompt[c->prompt]);
+    *c = (Choice){
+        .x = x, .index = i, .prompt = (int)(i / a->sampling.n), .calls = {.call = c->calls.call}};
+    bool chat = a->input.n_messages > 0;
+    bool thinks =
+        chat && m->chat.thinks && thinking_begun(m->tokenizer, &a->input.prompt[c->prompt]);
     unsigned flags = chat ? 0 : TOKENIZER_CONTINUE;
-    if (!a->skip_special_tokens)
+    if (!a->output.skip_special_tokens)
         flags |= TOKENIZER_SPECIAL;
     if (m->tokenizer)
         decoder_init(&c->decoder, m->tokenizer, flags);
     /* the mark of a call stands behind the stop texts */
-    stops_init(&c->stops, a->stop, a->n_stops + (may_call(c) && syntax_of(c)->mark));
+    stops_init(&c->stops, a->stops.text, a->stops.n + (may_call(c) && syntax_of(c)->mark));
     thinking_init(&c->thinking, thinks);
     c->phase.head_done = !may_call(c) || syntax_of(c)->mark;
     c->phase.waits = thinks && (a->constraint || must_call(c));
@@ -115,7 +117,8 @@ static void choice_init(Exchange *x, int i)
 Exchange *exchange_new(Server *s, const Dialect *dialect, Ask *ask)
 {
     Exchange *x = calloc(1, sizeof *x);
-    size_t n = dialect == &dialect_embeddings ? 1 : (size_t)(ask->n * ask->n_prompts);
+    size_t n =
+        dialect == &dialect_embeddings ? 1 : (size_t)(ask->sampling.n * ask->input.n_prompts);
     Choice *choice = calloc(n, sizeof *choice);
     if (!x || !choice) {
         free(x);
@@ -132,18 +135,19 @@ Exchange *exchange_new(Server *s, const Dialect *dialect, Ask *ask)
                     .link = {.fd = -1},
                     .time = {.begin = clock_seconds(), .created = (int64_t)time(NULL)}};
     *ask = (Ask){0};
-    for (int i = 0; i < (int)n && x->ask.names; i++)
-        choice[i].calls.call = calloc((size_t)x->ask.max_tool_calls, sizeof *choice[i].calls.call);
-    const char **stops = realloc(x->ask.stop, (x->ask.n_stops + 1) * sizeof *stops);
+    for (int i = 0; i < (int)n && x->ask.calls.names; i++)
+        choice[i].calls.call =
+            calloc((size_t)x->ask.calls.max_tool_calls, sizeof *choice[i].calls.call);
+    const char **stops = realloc(x->ask.stops.text, (x->ask.stops.n + 1) * sizeof *stops);
     bool failed = !stops;
     for (size_t i = 0; i < n; i++)
-        failed = failed || (x->ask.names && !choice[i].calls.call);
+        failed = failed || (x->ask.calls.names && !choice[i].calls.call);
     if (failed) {
         exchange_free(x);
         return NULL;
     }
-    stops[x->ask.n_stops] = x->ask.served->chat.calls.mark;
-    x->ask.stop = stops;
+    stops[x->ask.stops.n] = x->ask.served->chat.calls.mark;
+    x->ask.stops.text = stops;
     for (int i = 0; i < (int)n; i++)
         choice_init(x, i);
     unsigned char random[12];
@@ -156,7 +160,7 @@ Exchange *exchange_new(Server *s, const Dialect *dialect, Ask *ask)
 
 void exchange_free(Exchange *x)
 {
-    for (int i = 0; x->prompts.embedding && i < x->ask.n_prompts; i++)
+    for (int i = 0; x->prompts.embedding && i < x->ask.input.n_prompts; i++)
         free(x->prompts.embedding[i]);
     free(x->prompts.embedding);
     for (int i = 0; i < x->n_choices; i++) {
@@ -175,7 +179,7 @@ void exchange_free(Exchange *x)
         free(c->likely.token);
     }
     free(x->choice);
-    for (int i = 0; x->prompts.seen && i < x->ask.n_prompts; i++)
+    for (int i = 0; x->prompts.seen && i < x->ask.input.n_prompts; i++)
         free(x->prompts.seen[i]);
     free(x->prompts.seen);
     strbuf_free(&x->events.out);
@@ -188,10 +192,11 @@ static bool ends_answer(const Choice *c, int32_t token)
 {
     const Exchange *x = c->x;
     const ChatKind *chat = &x->ask.served->chat;
-    for (size_t i = 0; i < x->ask.stop_ids.n; i++)
-        if (x->ask.stop_ids.id[i] == token)
+    for (size_t i = 0; i < x->ask.stops.ids.n; i++)
+        if (x->ask.stops.ids.id[i] == token)
             return true;
-    for (size_t i = 0; x->ask.n_messages && !x->ask.ignore_eos && i < chat->n_stops; i++)
+    for (size_t i = 0; x->ask.input.n_messages && !x->ask.sampling.ignore_eos && i < chat->n_stops;
+         i++)
         if (chat->stops[i] == token)
             return true;
     return false;
@@ -241,7 +246,7 @@ static bool add_piece(Choice *c)
 {
     StrBuf answer = {0};
     bool go_on = true;
-    if (c->x->ask.n_messages && c->x->ask.served->chat.thinks) {
+    if (c->x->ask.input.n_messages && c->x->ask.served->chat.thinks) {
         thinking_push(&c->thinking, c->piece.length ? c->piece.text : "", c->piece.length,
                       &c->thought, &answer);
         if (c->end.ended)
@@ -287,12 +292,12 @@ cvn_request choice_request(Choice *c, uint64_t seed)
     const Ask *a = &c->x->ask;
     const ChatKind *chat = &c->x->ask.served->chat;
     cvn_request r = ask_request(a, c->index, seed);
-    if (a->n_messages && !a->ignore_eos) {
+    if (a->input.n_messages && !a->sampling.ignore_eos) {
         r.end = chat->stops;
         r.n_end = (int64_t)chat->n_stops;
     }
-    r.constraint = c->phase.is == PHASE_NAME        ? a->names
-                   : c->phase.is == PHASE_AGAIN     ? a->again
+    r.constraint = c->phase.is == PHASE_NAME        ? a->calls.names
+                   : c->phase.is == PHASE_AGAIN     ? a->calls.again
                    : c->phase.is == PHASE_ARGUMENTS ? c->calls.call[c->calls.n - 1].tool->arguments
                    : c->phase.waits                 ? NULL
                                                     : a->constraint;
@@ -300,7 +305,7 @@ cvn_request choice_request(Choice *c, uint64_t seed)
         r.min_tokens = 0;
     if (!c->tokens.n)
         return r;
-    const TokenIds *prompt = &a->prompt[c->prompt];
+    const TokenIds *prompt = &a->input.prompt[c->prompt];
     c->phase.joined.n = 0;
     for (size_t i = 0; i < prompt->n + c->tokens.n; i++)
         token_ids_add(&c->phase.joined,
@@ -379,18 +384,18 @@ static bool next_after_constraint(Choice *c)
     c->tokens.n -= c->tokens.n > 0; /* the end of the phase, which is not that of the answer */
     if (c->phase.is == PHASE_NAME) {
         int i = 0;
-        while (i < a->n_tools - 1 && !is_picked(c, a->tool[i].name))
+        while (i < a->calls.n_tools - 1 && !is_picked(c, a->calls.tool[i].name))
             i++;
-        begin_arguments(c, &a->tool[i]);
+        begin_arguments(c, &a->calls.tool[i]);
         return true;
     }
-    if (c->phase.is == PHASE_ARGUMENTS && a->again && c->calls.n < a->max_tool_calls &&
+    if (c->phase.is == PHASE_ARGUMENTS && a->calls.again && c->calls.n < a->calls.max_tool_calls &&
         !is_repeated(c, false)) {
-        give(c, y->after, a->same_end);
+        give(c, y->after, a->calls.same_end);
         begin_phase(c, PHASE_AGAIN);
         return true;
     }
-    if (c->phase.is != PHASE_AGAIN || !is_picked(c, y->again + a->same_end))
+    if (c->phase.is != PHASE_AGAIN || !is_picked(c, y->again + a->calls.same_end))
         return false;
     begin_call(c);
     return true;
@@ -424,7 +429,8 @@ void choice_see(Choice *c, const float *logits, int64_t vocab, int32_t token)
         c->likely.token = more;
         c->likely.capacity = capacity;
     }
-    c->likely.token[c->likely.n++] = likely_of(logits, vocab, token, (int)c->x->ask.top_logprobs);
+    c->likely.token[c->likely.n++] =
+        likely_of(logits, vocab, token, (int)c->x->ask.output.top_logprobs);
 }
 
 void choice_end(Choice *c, const cvn_result *result)
@@ -436,7 +442,7 @@ void choice_end(Choice *c, const cvn_result *result)
         c->end.result.reused = c->phase.reused;
     }
     int64_t n_prompt =
-        (int64_t)c->x->ask.prompt[c->prompt].n; /* a call's beginning is no part of it */
+        (int64_t)c->x->ask.input.prompt[c->prompt].n; /* a call's beginning is no part of it */
     c->end.result.reused = c->end.result.reused < n_prompt ? c->end.result.reused : n_prompt;
     c->end.result.n_tokens = (int64_t)c->tokens.n;
     c->end.ended = true;
@@ -453,11 +459,11 @@ void choice_end(Choice *c, const cvn_result *result)
 Usage exchange_usage(const Exchange *x)
 {
     Usage u = {0};
-    for (int i = 0; i < x->ask.n_prompts; i++)
-        u.prompt += (int64_t)x->ask.prompt[i].n;
+    for (int i = 0; i < x->ask.input.n_prompts; i++)
+        u.prompt += (int64_t)x->ask.input.prompt[i].n;
     for (int i = 0; i < x->n_choices; i++) {
         u.completion += (int64_t)x->choice[i].tokens.n;
-        if (i % x->ask.n == 0)
+        if (i % x->ask.sampling.n == 0)
             u.cached += x->choice[i].end.result.reused;
     }
     return u;
@@ -467,10 +473,10 @@ void exchange_put_texts(const Exchange *x, StrBuf *out)
 {
     const Tokenizer *tokenizer = x->ask.served->tokenizer;
     json_t *prompts = json_array(), *texts = json_array();
-    for (int i = 0; i < x->ask.n_prompts && tokenizer; i++) {
+    for (int i = 0; i < x->ask.input.n_prompts && tokenizer; i++) {
         StrBuf text = {0};
-        tokenizer_decode(tokenizer, x->ask.prompt[i].id, x->ask.prompt[i].n, TOKENIZER_SPECIAL,
-                         &text, NULL);
+        tokenizer_decode(tokenizer, x->ask.input.prompt[i].id, x->ask.input.prompt[i].n,
+                         TOKENIZER_SPECIAL, &text, NULL);
         json_array_append_new(prompts, json_text_of(text.text, text.length));
         strbuf_free(&text);
     }

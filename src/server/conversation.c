@@ -49,18 +49,18 @@ static int check_members(const json_t *object, const char *const *known, size_t 
 
 static json_t *last_message(const Ask *a)
 {
-    size_t n = json_array_size(a->messages);
-    return n ? json_array_get(a->messages, n - 1) : NULL;
+    size_t n = json_array_size(a->input.messages);
+    return n ? json_array_get(a->input.messages, n - 1) : NULL;
 }
 
 static int add(Ask *a, json_t *message, Refusal *why)
 {
-    if (json_array_size(a->messages) >= ASK_MAX_MESSAGES) {
+    if (json_array_size(a->input.messages) >= ASK_MAX_MESSAGES) {
         json_decref(message);
         return refuse(why, 400, "messages", "there are more than %d messages", ASK_MAX_MESSAGES);
     }
-    a->messages = a->messages ? a->messages : json_array();
-    return json_array_append_new(a->messages, message)
+    a->input.messages = a->input.messages ? a->input.messages : json_array();
+    return json_array_append_new(a->input.messages, message)
                ? refuse(why, 500, NULL, "no memory for the request")
                : 0;
 }
@@ -216,11 +216,11 @@ static int add_block(Ask *a, const json_t *block, const char *role, const char *
 static int add_blocks(Ask *a, const json_t *blocks, const char *role, const char *field,
                       Refusal *why)
 {
-    size_t before = json_array_size(a->messages);
+    size_t before = json_array_size(a->input.messages);
     for (size_t i = 0; i < json_array_size(blocks) && !why->status; i++)
         add_block(a, json_array_get(blocks, i), role, field, why);
-    for (size_t i = before; i < json_array_size(a->messages); i++)
-        json_object_del(json_array_get(a->messages, i), "open");
+    for (size_t i = before; i < json_array_size(a->input.messages); i++)
+        json_object_del(json_array_get(a->input.messages, i), "open");
     return why->status;
 }
 
@@ -257,13 +257,14 @@ static int add_item(Ask *a, const char *type, const json_t *item, const char *fi
 /* What was thought, as an item of its own, belongs to the message behind it. */
 static void join_thought(Ask *a)
 {
-    size_t n = json_array_size(a->messages);
-    json_t *before = n > 1 ? json_array_get(a->messages, n - 2) : NULL, *last = last_message(a);
+    size_t n = json_array_size(a->input.messages);
+    json_t *before = n > 1 ? json_array_get(a->input.messages, n - 2) : NULL,
+           *last = last_message(a);
     const char *role = string_of(last, "role");
     if (!json_object_get(before, "thought") || !role || strcmp(role, "assistant") != 0)
         return;
     json_object_set(last, "reasoning_content", json_object_get(before, "reasoning_content"));
-    json_array_remove(a->messages, n - 2);
+    json_array_remove(a->input.messages, n - 2);
 }
 
 static int add_message(Ask *a, const char *field, const json_t *message, Refusal *why)
@@ -296,7 +297,7 @@ static int add_message(Ask *a, const char *field, const json_t *message, Refusal
         return add_result(a, json_object_get(message, "tool_call_id"), content, field, why);
     if (calls && strcmp(role, "assistant") != 0)
         return refuse(why, 400, field, "a message of %s has tool_calls", role);
-    bool blocks = json_is_array(content) && a->anthropic && strcmp(role, "system") != 0;
+    bool blocks = json_is_array(content) && a->input.anthropic && strcmp(role, "system") != 0;
     json_t *none = calls && (!content || json_is_null(content)) ? json_string("") : NULL;
     if (blocks && json_array_size(content))
         add_blocks(a, content, role, field, why);
@@ -325,18 +326,18 @@ int read_messages(Ask *a, const char *name, const json_t *value, Refusal *why)
 
 int read_anthropic_messages(Ask *a, const char *name, const json_t *value, Refusal *why)
 {
-    a->anthropic = true;
+    a->input.anthropic = true;
     return read_messages(a, name, value, why);
 }
 
 /* A system message that is a field of its own: before all messages, whichever field comes first. */
 int read_system(Ask *a, const char *name, const json_t *value, Refusal *why)
 {
-    json_t *rest = a->messages;
-    a->messages = NULL;
+    json_t *rest = a->input.messages;
+    a->input.messages = NULL;
     add_plain(a, "system", value, name, why);
-    if (rest && a->messages)
-        json_array_extend(a->messages, rest);
+    if (rest && a->input.messages)
+        json_array_extend(a->input.messages, rest);
     json_decref(rest);
     return why->status;
 }

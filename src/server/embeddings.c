@@ -10,11 +10,11 @@ static int finish(Server *s, Ask *a, Refusal *why)
     if (!a->served->engine->options.pooling)
         return refuse(why, 400, NULL, "this server does not serve embeddings");
     int64_t width = cvn_model_width(a->served->model);
-    a->max_tokens = 0;
-    if (a->dimensions && a->dimensions != width)
+    a->sampling.max_tokens = 0;
+    if (a->output.dimensions && a->output.dimensions != width)
         return refuse(why, 400, "dimensions",
                       "dimensions is %lld; the model supports only its own %lld",
-                      (long long)a->dimensions, (long long)width);
+                      (long long)a->output.dimensions, (long long)width);
     return 0;
 }
 
@@ -49,12 +49,13 @@ static json_t *whole(const Exchange *x)
     size_t width = (size_t)cvn_model_width(x->ask.served->model);
     json_int_t tokens = exchange_usage(x).prompt;
     json_t *data = json_array();
-    for (int i = 0; i < x->ask.n_prompts; i++)
+    for (int i = 0; i < x->ask.input.n_prompts; i++)
         json_array_append_new(
-            data, json_pack("{s:s,s:i,s:o}", "object", "embedding", "index", i, "embedding",
-                            x->ask.base64 ? base64_json(x->prompts.embedding[i],
-                                                        width * sizeof **x->prompts.embedding)
-                                          : numbers_json(x->prompts.embedding[i], width)));
+            data,
+            json_pack("{s:s,s:i,s:o}", "object", "embedding", "index", i, "embedding",
+                      x->ask.output.base64 ? base64_json(x->prompts.embedding[i],
+                                                         width * sizeof **x->prompts.embedding)
+                                           : numbers_json(x->prompts.embedding[i], width)));
     return json_pack("{s:s,s:o,s:s,s:{s:I,s:I}}", "object", "list", "data", data, "model",
                      answers_as(x), "usage", "prompt_tokens", tokens, "total_tokens", tokens);
 }

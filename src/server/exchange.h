@@ -58,10 +58,10 @@ typedef struct ChoicePhase {
     int64_t reused;  /* tokens of the prompt that the first phase found in the prefix cache */
 } ChoicePhase;
 
-/* Tool calls of a choice. Invariant: n is at most ask.max_tool_calls, and counts the one that is being written
+/* Tool calls of a choice. Invariant: n is at most ask.calls.max_tool_calls, and counts the one that is being written
    (choice_calls says how many may be shown). */
 typedef struct ChoiceCalls {
-    Call *call; /* [ask.max_tool_calls] owned */
+    Call *call; /* [ask.calls.max_tool_calls] owned */
     int n;
 } ChoiceCalls;
 
@@ -108,9 +108,9 @@ typedef struct Choice {
 
 /* Results of prompts: log-probabilities of their tokens, or embeddings. Invariant: the first n_done prompts have theirs. */
 typedef struct ExchangePrompts {
-    /* [ask.n_prompts] owned: of each token of a prompt. NULL where none were requested. */
+    /* [ask.input.n_prompts] owned: of each token of a prompt. NULL where none were requested. */
     Likely **seen;
-    /* [ask.n_prompts] owned: as many numbers as the model is wide. NULL where texts are generated. */
+    /* [ask.input.n_prompts] owned: as many numbers as the model is wide. NULL where texts are generated. */
     float **embedding;
     int n_done;
 } ExchangePrompts;

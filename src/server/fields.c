@@ -29,15 +29,15 @@ static int add_stop(Ask *a, const char *name, const json_t *value, Refusal *why)
             why, 400, name,
             "a string of %s has %zu bytes or contains NUL; give 1 to %d bytes without NUL", name, n,
             ASK_MAX_STOP_BYTES);
-    a->stop[a->n_stops++] = json_string_value(value);
+    a->stops.text[a->stops.n++] = json_string_value(value);
     return 0;
 }
 
 static int read_encoding(Ask *a, const char *name, const json_t *value, Refusal *why)
 {
     const char *text = json_string_value(value);
-    a->base64 = text && strcmp(text, "base64") == 0;
-    return a->base64 || (text && strcmp(text, "float") == 0)
+    a->output.base64 = text && strcmp(text, "base64") == 0;
+    return a->output.base64 || (text && strcmp(text, "float") == 0)
                ? 0
                : wrong_type(name, value, "\"float\" or \"base64\"", why);
 }
@@ -48,8 +48,8 @@ static int read_stop(Ask *a, const char *name, const json_t *value, Refusal *why
     if (n > ASK_MAX_STOPS)
         return refuse(why, 400, name, "%s has %zu strings; give at most %d", name, n,
                       ASK_MAX_STOPS);
-    a->stop = calloc(n + 1, sizeof *a->stop);
-    if (!a->stop)
+    a->stops.text = calloc(n + 1, sizeof *a->stops.text);
+    if (!a->stops.text)
         return refuse(why, 500, NULL, "no memory for the request");
     if (!json_is_array(value))
         return add_stop(a, name, value, why);
@@ -68,17 +68,17 @@ static int read_stop_ids(Ask *a, const char *name, const json_t *value, Refusal 
         if (!json_is_integer(id) || json_integer_value(id) < 0 ||
             json_integer_value(id) > INT32_MAX)
             return wrong_type(name, id, "a token id", why);
-        token_ids_add(&a->stop_ids, (int32_t)json_integer_value(id));
+        token_ids_add(&a->stops.ids, (int32_t)json_integer_value(id));
     }
-    return a->stop_ids.failed ? refuse(why, 500, NULL, "no memory for the request") : 0;
+    return a->stops.ids.failed ? refuse(why, 500, NULL, "no memory for the request") : 0;
 }
 
 static int read_seed(Ask *a, const char *name, const json_t *value, Refusal *why)
 {
     if (!json_is_integer(value))
         return wrong_type(name, value, "an integer", why);
-    a->has_seed = true;
-    a->seed = json_integer_value(value);
+    a->sampling.has_seed = true;
+    a->sampling.seed = json_integer_value(value);
     return 0;
 }
 
@@ -87,8 +87,8 @@ static int read_stream_options(Ask *a, const char *name, const json_t *value, Re
     static const struct {
         const char *name;
         size_t at;
-    } flags[] = {{"include_usage", offsetof(Ask, include_usage)},
-                 {"continuous_usage_stats", offsetof(Ask, continuous_usage)}};
+    } flags[] = {{"include_usage", offsetof(Ask, output.include_usage)},
+                 {"continuous_usage_stats", offsetof(Ask, output.continuous_usage)}};
     const char *key;
     json_t *flag;
     if (!json_is_object(value))
@@ -119,7 +119,7 @@ static int read_prompts(Ask *a, const char *name, const json_t *value, Refusal *
 {
     if (!json_is_string(value) && !json_is_array(value))
         return wrong_type(name, value, "a string, token ids, or an array of these", why);
-    a->prompts = value;
+    a->input.prompts = value;
     return 0;
 }
 
@@ -133,8 +133,8 @@ static int read_bias(Ask *a, const char *name, const json_t *value, Refusal *why
     if (json_object_size(value) > ASK_MAX_BIAS)
         return refuse(why, 400, name, "%s has %zu tokens; give at most %d", name,
                       json_object_size(value), ASK_MAX_BIAS);
-    a->bias = calloc(json_object_size(value) + 1, sizeof *a->bias);
-    if (!a->bias)
+    a->sampling.bias = calloc(json_object_size(value) + 1, sizeof *a->sampling.bias);
+    if (!a->sampling.bias)
         return refuse(why, 500, NULL, "no memory for the request");
     json_object_foreach((json_t *)(uintptr_t)value, key, bias)
     {
@@ -146,7 +146,7 @@ static int read_bias(Ask *a, const char *name, const json_t *value, Refusal *why
         if (!json_is_number(bias) || !(x >= -100 && x <= 100))
             return refuse(why, 400, name, "the bias of token %ld is not a number from -100 to 100",
                           id);
-        a->bias[a->n_bias++] = (cvn_bias){.token = (int32_t)id, .bias = (float)x};
+        a->sampling.bias[a->sampling.n_bias++] = (cvn_bias){.token = (int32_t)id, .bias = (float)x};
     }
     return 0;
 }
@@ -157,8 +157,8 @@ static int read_logprobs(Ask *a, const char *name, const json_t *value, Refusal 
     if (!json_is_integer(value) || json_integer_value(value) < 0 ||
         json_integer_value(value) > ASK_MAX_TOP_LOGPROBS)
         return wrong_type(name, value, "an integer from 0 to 20", why);
-    a->logprobs = true;
-    a->top_logprobs = json_integer_value(value);
+    a->output.logprobs = true;
+    a->output.top_logprobs = json_integer_value(value);
     return 0;
 }
 
@@ -172,7 +172,7 @@ static int read_template_variables(Ask *a, const char *name, const json_t *value
         if (json_object_get(value, own[i]))
             return refuse(why, 400, name, "%s sets %s, which is reserved by the chat template",
                           name, own[i]);
-    a->template_variables = value;
+    a->input.template_variables = value;
     return 0;
 }
 
@@ -182,8 +182,8 @@ static int read_effort(Ask *a, const char *name, const json_t *value, Refusal *w
     const char *text = json_string_value(value);
     for (size_t i = 0; text && i < sizeof words / sizeof *words; i++)
         if (strcmp(text, words[i]) == 0) {
-            a->effort = text;
-            a->effort_field = name;
+            a->input.effort = text;
+            a->input.effort_field = name;
             return 0;
         }
     return wrong_type(name, value, "none, minimal, low, medium, high or xhigh", why);
@@ -215,10 +215,10 @@ static int read_reasoning(Ask *a, const char *name, const json_t *value, Refusal
 static const Field sampling[] = {
     {"model", .kind = FIELD_STRING, .at = AT(model)},
     {"adapter", .kind = FIELD_STRING, .at = AT(adapter_name)},
-    {"temperature", .kind = FIELD_REAL, .high = 100, .at = AT(temperature)},
-    {"top_p", .kind = FIELD_REAL, .high = 1, .at = AT(top_p)},
-    {"top_k", .kind = FIELD_INT, .low = -1, .high = INT32_MAX, .at = AT(top_k)},
-    {"stream", .kind = FIELD_BOOL, .at = AT(stream)},
+    {"temperature", .kind = FIELD_REAL, .high = 100, .at = AT(sampling.temperature)},
+    {"top_p", .kind = FIELD_REAL, .high = 1, .at = AT(sampling.top_p)},
+    {"top_k", .kind = FIELD_INT, .low = -1, .high = INT32_MAX, .at = AT(sampling.top_k)},
+    {"stream", .kind = FIELD_BOOL, .at = AT(output.stream)},
     {"metadata", .kind = FIELD_NEUTRAL},
     {"service_tier", .kind = FIELD_NEUTRAL},
     {0},
@@ -226,34 +226,37 @@ static const Field sampling[] = {
 
 /* What both of OpenAI's older dialects have, vLLM's additions among it. */
 static const Field openai[] = {
-    {"n", .kind = FIELD_INT, .low = 1, .high = 128, .at = AT(n)},
+    {"n", .kind = FIELD_INT, .low = 1, .high = 128, .at = AT(sampling.n)},
     {"seed", .kind = FIELD_READ, .read = read_seed},
     {"stop", .kind = FIELD_READ, .read = read_stop},
     {"stop_token_ids", .kind = FIELD_READ, .read = read_stop_ids},
-    {"max_tokens", .kind = FIELD_INT, .high = 1 << 30, .at = AT(max_tokens)},
-    {"min_p", .kind = FIELD_REAL, .high = 1, .at = AT(min_p)},
+    {"max_tokens", .kind = FIELD_INT, .high = 1 << 30, .at = AT(sampling.max_tokens)},
+    {"min_p", .kind = FIELD_REAL, .high = 1, .at = AT(sampling.min_p)},
     {"repetition_penalty", .kind = FIELD_REAL, .low = 0.01, .high = 100,
-     .at = AT(repetition_penalty)},
-    {"ignore_eos", .kind = FIELD_BOOL, .at = AT(ignore_eos)},
+     .at = AT(sampling.repetition_penalty)},
+    {"ignore_eos", .kind = FIELD_BOOL, .at = AT(sampling.ignore_eos)},
     {"stream_options", .kind = FIELD_READ, .read = read_stream_options},
-    {"return_token_ids", .kind = FIELD_BOOL, .at = AT(return_token_ids)},
-    {"skip_special_tokens", .kind = FIELD_BOOL, .at = AT(skip_special_tokens)},
+    {"return_token_ids", .kind = FIELD_BOOL, .at = AT(output.return_token_ids)},
+    {"skip_special_tokens", .kind = FIELD_BOOL, .at = AT(output.skip_special_tokens)},
     {"user", .kind = FIELD_NEUTRAL},
     {"request_id", .kind = FIELD_NEUTRAL},
     {"session_id", .kind = FIELD_NEUTRAL},
     {"spaces_between_special_tokens", .kind = FIELD_ONLY, .only = "[false]"},
     {"include_stop_str_in_output", .kind = FIELD_ONLY, .only = "[false]"},
-    {"presence_penalty", .kind = FIELD_REAL, .low = -2, .high = 2, .at = AT(presence_penalty)},
-    {"frequency_penalty", .kind = FIELD_REAL, .low = -2, .high = 2, .at = AT(frequency_penalty)},
+    {"presence_penalty", .kind = FIELD_REAL, .low = -2, .high = 2,
+     .at = AT(sampling.presence_penalty)},
+    {"frequency_penalty", .kind = FIELD_REAL, .low = -2, .high = 2,
+     .at = AT(sampling.frequency_penalty)},
     {"logit_bias", .kind = FIELD_READ, .read = read_bias},
-    {"min_tokens", .kind = FIELD_INT, .high = 1 << 30, .at = AT(min_tokens)},
+    {"min_tokens", .kind = FIELD_INT, .high = 1 << 30, .at = AT(sampling.min_tokens)},
     {"bad_words", .kind = FIELD_ONLY, .only = "[[]]"},
     {"allowed_token_ids", .kind = FIELD_ONLY, .only = "[]"},
     {"logprob_token_ids", .kind = FIELD_ONLY, .only = "[]"},
-    {"prompt_logprobs", .kind = FIELD_INT, .high = ASK_MAX_TOP_LOGPROBS, .at = AT(prompt_logprobs)},
+    {"prompt_logprobs", .kind = FIELD_INT, .high = ASK_MAX_TOP_LOGPROBS,
+     .at = AT(output.prompt_logprobs)},
     {"truncate_prompt_tokens", .kind = FIELD_ONLY, .only = "[]"},
-    {"priority", .kind = FIELD_INT, .low = -1000, .high = 1000, .at = AT(priority)},
-    {"cache_salt", .kind = FIELD_STRING, .at = AT(cache_salt)},
+    {"priority", .kind = FIELD_INT, .low = -1000, .high = 1000, .at = AT(queue.priority)},
+    {"cache_salt", .kind = FIELD_STRING, .at = AT(queue.cache_salt)},
     {"return_tokens_as_token_ids", .kind = FIELD_ONLY, .only = "[false]"},
     {"best_of", .kind = FIELD_ONLY, .only = "[1]"},
     {"response_format", .kind = FIELD_READ, .read = read_response_format},
@@ -263,8 +266,8 @@ static const Field openai[] = {
 
 /* How a conversation becomes a prompt. */
 static const Field by_template[] = {
-    {"add_generation_prompt", .kind = FIELD_BOOL, .at = AT(add_generation_prompt)},
-    {"continue_final_message", .kind = FIELD_BOOL, .at = AT(continue_final_message)},
+    {"add_generation_prompt", .kind = FIELD_BOOL, .at = AT(input.add_generation_prompt)},
+    {"continue_final_message", .kind = FIELD_BOOL, .at = AT(input.continue_final_message)},
     {"chat_template_kwargs", .kind = FIELD_READ, .read = read_template_variables},
     {"reasoning_effort", .kind = FIELD_READ, .read = read_effort},
     {0},
@@ -272,16 +275,17 @@ static const Field by_template[] = {
 
 static const Field chat[] = {
     {"messages", .kind = FIELD_READ, .read = read_messages},
-    {"max_completion_tokens", .kind = FIELD_INT, .high = 1 << 30, .at = AT(max_tokens)},
-    {"logprobs", .kind = FIELD_BOOL, .at = AT(logprobs)},
-    {"top_logprobs", .kind = FIELD_INT, .high = ASK_MAX_TOP_LOGPROBS, .at = AT(top_logprobs)},
+    {"max_completion_tokens", .kind = FIELD_INT, .high = 1 << 30, .at = AT(sampling.max_tokens)},
+    {"logprobs", .kind = FIELD_BOOL, .at = AT(output.logprobs)},
+    {"top_logprobs", .kind = FIELD_INT, .high = ASK_MAX_TOP_LOGPROBS,
+     .at = AT(output.top_logprobs)},
     {"echo", .kind = FIELD_ONLY, .only = "[false]"},
     {"chat_template", .kind = FIELD_ONLY, .only = "[]"},
     {"documents", .kind = FIELD_ONLY, .only = "[[]]"},
     {"tools", .kind = FIELD_READ, .read = read_chat_tools},
     {"tool_choice", .kind = FIELD_READ, .read = read_tool_choice},
-    {"parallel_tool_calls", .kind = FIELD_BOOL, .at = AT(parallel_tool_calls)},
-    {"max_tool_calls", .kind = FIELD_INT, .low = 1, .high = 128, .at = AT(max_tool_calls)},
+    {"parallel_tool_calls", .kind = FIELD_BOOL, .at = AT(calls.parallel_tool_calls)},
+    {"max_tool_calls", .kind = FIELD_INT, .low = 1, .high = 128, .at = AT(calls.max_tool_calls)},
     {"functions", .kind = FIELD_ONLY, .only = "[[]]"},
     {"function_call", .kind = FIELD_ONLY, .only = "[\"none\", \"auto\"]"},
     {"thinking_token_budget", .kind = FIELD_ONLY, .only = "[]"},
@@ -299,7 +303,7 @@ static const Field chat[] = {
 
 static const Field completions[] = {
     {"prompt", .kind = FIELD_READ, .read = read_prompts},
-    {"echo", .kind = FIELD_BOOL, .at = AT(echo)},
+    {"echo", .kind = FIELD_BOOL, .at = AT(output.echo)},
     {"logprobs", .kind = FIELD_READ, .read = read_logprobs},
     {"suffix", .kind = FIELD_ONLY, .only = "[\"\"]"},
     {0},
@@ -308,9 +312,10 @@ static const Field completions[] = {
 static const Field responses[] = {
     {"input", .kind = FIELD_READ, .read = read_responses_input},
     {"instructions", .kind = FIELD_READ, .read = read_system},
-    {"max_output_tokens", .kind = FIELD_INT, .low = 1, .high = 1 << 30, .at = AT(max_tokens)},
+    {"max_output_tokens", .kind = FIELD_INT, .low = 1, .high = 1 << 30,
+     .at = AT(sampling.max_tokens)},
     {"seed", .kind = FIELD_READ, .read = read_seed},
-    {"min_p", .kind = FIELD_REAL, .high = 1, .at = AT(min_p)},
+    {"min_p", .kind = FIELD_REAL, .high = 1, .at = AT(sampling.min_p)},
     {"store", .kind = FIELD_ONLY, .only = "[false]"},
     {"background", .kind = FIELD_ONLY, .only = "[false]"},
     {"conversation", .kind = FIELD_ONLY, .only = "[]"},
@@ -321,8 +326,8 @@ static const Field responses[] = {
     {"text", .kind = FIELD_READ, .read = read_responses_text},
     {"tools", .kind = FIELD_READ, .read = read_responses_tools},
     {"tool_choice", .kind = FIELD_READ, .read = read_tool_choice},
-    {"parallel_tool_calls", .kind = FIELD_BOOL, .at = AT(parallel_tool_calls)},
-    {"max_tool_calls", .kind = FIELD_INT, .low = 1, .high = 128, .at = AT(max_tool_calls)},
+    {"parallel_tool_calls", .kind = FIELD_BOOL, .at = AT(calls.parallel_tool_calls)},
+    {"max_tool_calls", .kind = FIELD_INT, .low = 1, .high = 128, .at = AT(calls.max_tool_calls)},
     {"top_logprobs", .kind = FIELD_ONLY, .only = "[0]"},
     {"truncation", .kind = FIELD_ONLY, .only = "[\"disabled\"]"},
     {"stream_options", .kind = FIELD_READ, .read = read_stream_options},
@@ -348,11 +353,11 @@ static const Field messages[] = {
 };
 
 static const Field messages_answer[] = {
-    {"max_tokens", .kind = FIELD_INT, .low = 1, .high = 1 << 30, .at = AT(max_tokens)},
+    {"max_tokens", .kind = FIELD_INT, .low = 1, .high = 1 << 30, .at = AT(sampling.max_tokens)},
     {"stop_sequences", .kind = FIELD_READ, .read = read_stop},
     {"seed", .kind = FIELD_READ, .read = read_seed},
     {"container", .kind = FIELD_ONLY, .only = "[]"},
-    {"max_tool_calls", .kind = FIELD_INT, .low = 1, .high = 128, .at = AT(max_tool_calls)},
+    {"max_tool_calls", .kind = FIELD_INT, .low = 1, .high = 128, .at = AT(calls.max_tool_calls)},
     {"inference_geo", .kind = FIELD_NEUTRAL},
     {0},
 };
@@ -366,16 +371,16 @@ static const Field tokenize[] = {
     {"tools", .kind = FIELD_READ, .read = read_chat_tools},
     {"prompt", .kind = FIELD_READ, .read = read_prompts},
     {"messages", .kind = FIELD_READ, .read = read_messages},
-    {"add_special_tokens", .kind = FIELD_BOOL, .at = AT(add_special_tokens)},
-    {"return_token_strs", .kind = FIELD_BOOL, .at = AT(return_token_strs)},
+    {"add_special_tokens", .kind = FIELD_BOOL, .at = AT(output.add_special_tokens)},
+    {"return_token_strs", .kind = FIELD_BOOL, .at = AT(output.return_token_strs)},
     {0},
 };
 
 static const Field embeddings[] = {
     {"input", .kind = FIELD_READ, .read = read_prompts},
     {"encoding_format", .kind = FIELD_READ, .read = read_encoding},
-    {"dimensions", .kind = FIELD_INT, .low = 1, .high = 1 << 30, .at = AT(dimensions)},
-    {"add_special_tokens", .kind = FIELD_BOOL, .at = AT(add_special_tokens)},
+    {"dimensions", .kind = FIELD_INT, .low = 1, .high = 1 << 30, .at = AT(output.dimensions)},
+    {"add_special_tokens", .kind = FIELD_BOOL, .at = AT(output.add_special_tokens)},
     {"priority", .kind = FIELD_NEUTRAL},
     {"truncate_prompt_tokens", .kind = FIELD_ONLY, .only = "[]"},
     {"user", .kind = FIELD_NEUTRAL},

@@ -2,7 +2,7 @@
  * Dialects as tables of fields. Every field that a client may know has a row: it is carried out, or it changes no answer
  * and is accepted, or it is refused by name. What has no row is unknown, and refused too.
  *
- *     {"temperature", FIELD_REAL, .low = 0, .high = 100, .at = offsetof(Ask, temperature)}
+ *     {"temperature", FIELD_REAL, .low = 0, .high = 100, .at = offsetof(Ask, sampling.temperature)}
  *     {"stop", FIELD_READ, .read = read_stop}
  *     {"user", FIELD_NEUTRAL}
  *     {"tools", FIELD_ONLY, .only = "[[]]"}           a JSON array of the values that ask for nothing

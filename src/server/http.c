@@ -224,12 +224,12 @@ static enum MHD_Result go_on(Visit *v, struct MHD_Connection *c)
     Server *s = v->server;
     pthread_mutex_lock(&s->lock);
     bool ended = x->n_ended == x->n_choices;
-    if (!ended && !x->ask.stream) {
+    if (!ended && !x->ask.output.stream) {
         x->link.suspended = true;
         MHD_suspend_connection(c);
     }
     pthread_mutex_unlock(&s->lock);
-    if (x->ask.stream)
+    if (x->ask.output.stream)
         return send_stream(v, c);
     if (!ended)
         return MHD_YES;
@@ -315,7 +315,7 @@ static enum MHD_Result handle(Visit *v, struct MHD_Connection *c)
     Ask ask;
     json_t *answer = NULL;
     ask_init(&ask);
-    ask.key = v->key;
+    ask.queue.key = v->key;
     const Route *route = v->route;
     if (v->too_big || v->body.failed)
         refuse(&why, 413, NULL, "the body exceeds the limit of %lld bytes",
@@ -518,8 +518,8 @@ static void write_log(const Visit *v, bool gone)
         strbuf_printf(&line,
                       ",\"stream\":%s,\"prompt_tokens\":%lld,\"cached_tokens\":%lld,"
                       "\"completion_tokens\":%lld,\"first_token_seconds\":%.4f,\"reason\":\"%s\"",
-                      v->x->ask.stream ? "true" : "false", (long long)u.prompt, (long long)u.cached,
-                      (long long)u.completion,
+                      v->x->ask.output.stream ? "true" : "false", (long long)u.prompt,
+                      (long long)u.cached, (long long)u.completion,
                       v->x->time.first > 0 ? v->x->time.first - v->begin : 0,
                       gone ? "disconnected" : finish_reason(&v->x->choice[0]));
     }

@@ -9,14 +9,15 @@ enum { PART_NONE, PART_THOUGHT, PART_ANSWER, PART_CALL /* and the number of the 
 
 static int finish(Server *s, Ask *a, Refusal *why)
 {
-    if (a->max_tokens < 0)
+    if (a->sampling.max_tokens < 0)
         return refuse(why, 400, "max_tokens", "max_tokens is missing");
-    if (a->temperature > 1)
-        return refuse(why, 400, "temperature", "temperature is %g; give 0 to 1", a->temperature);
+    if (a->sampling.temperature > 1)
+        return refuse(why, 400, "temperature", "temperature is %g; give 0 to 1",
+                      a->sampling.temperature);
     /* an answer goes on in the last message where that is the assistant's */
-    const json_t *last = json_array_get(a->messages, json_array_size(a->messages) - 1);
+    const json_t *last = json_array_get(a->input.messages, json_array_size(a->input.messages) - 1);
     const char *role = json_string_value(json_object_get(last, "role"));
-    a->continue_final_message = role && strcmp(role, "assistant") == 0;
+    a->input.continue_final_message = role && strcmp(role, "assistant") == 0;
     return prompt_of_messages(s, a, why);
 }
 

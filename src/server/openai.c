@@ -151,14 +151,14 @@ static json_t *top_json(const Choice *c, const Likely *l, const char *token)
 
 static bool echoes_logprobs(const Choice *c)
 {
-    return c->x->ask.echo && c->x->prompts.seen;
+    return c->x->ask.output.echo && c->x->prompts.seen;
 }
 
 /* As completions have it, of tokens [from, to): those of the prompt come first where it is echoed, and of the very first
    nothing can be said. */
 static json_t *completion_logprobs(const Choice *c, size_t from, size_t to)
 {
-    const TokenIds *prompt = &c->x->ask.prompt[c->prompt];
+    const TokenIds *prompt = &c->x->ask.input.prompt[c->prompt];
     const Likely *seen = echoes_logprobs(c) ? c->x->prompts.seen[c->prompt] : NULL;
     size_t echoed = seen ? prompt->n : 0, offset = 0;
     StrBuf bytes = {0};
@@ -186,7 +186,7 @@ static json_t *completion_logprobs(const Choice *c, size_t from, size_t to)
 /* Of each token of a prompt but the first: what it was, and the likeliest, by their ids. */
 static json_t *prompt_logprobs(const Choice *c)
 {
-    const TokenIds *prompt = &c->x->ask.prompt[c->prompt];
+    const TokenIds *prompt = &c->x->ask.input.prompt[c->prompt];
     const Likely *seen = c->x->prompts.seen[c->prompt];
     StrBuf bytes = {0};
     json_t *all = json_array();
@@ -212,16 +212,16 @@ static json_t *prompt_logprobs(const Choice *c)
 
 static json_t *logprobs_json(const Choice *c, size_t from)
 {
-    return !c->x->ask.logprobs ? json_null()
-           : is_chat(c->x)     ? chat_logprobs(c, from)
-                               : completion_logprobs(c, from, SIZE_MAX);
+    return !c->x->ask.output.logprobs ? json_null()
+           : is_chat(c->x)            ? chat_logprobs(c, from)
+                                      : completion_logprobs(c, from, SIZE_MAX);
 }
 
 /* The first token that is not sent yet, where that of a prompt is echoed. */
 static size_t logprobs_from(const Choice *c)
 {
-    bool echoed = echoes_logprobs(c) && c->x->ask.stream;
-    return c->sent.tokens + (echoed ? c->x->ask.prompt[c->prompt].n : 0);
+    bool echoed = echoes_logprobs(c) && c->x->ask.output.stream;
+    return c->sent.tokens + (echoed ? c->x->ask.input.prompt[c->prompt].n : 0);
 }
 
 static void set_finish(json_t *choice, const Choice *c)
@@ -238,8 +238,8 @@ static void set_finish(json_t *choice, const Choice *c)
 static void put_prompt(const Choice *c, StrBuf *out)
 {
     const Exchange *x = c->x;
-    const TokenIds *prompt = &x->ask.prompt[c->prompt];
-    if (x->ask.echo && x->ask.served->tokenizer)
+    const TokenIds *prompt = &x->ask.input.prompt[c->prompt];
+    if (x->ask.output.echo && x->ask.served->tokenizer)
         tokenizer_decode(x->ask.served->tokenizer, prompt->id, prompt->n, 0, out, NULL);
 }
 
@@ -289,11 +289,11 @@ static json_t *whole_choice(const Choice *c)
         strbuf_free(&text);
     }
     set_finish(choice, c);
-    if (a->prompt_logprobs >= 0 && !is_chat(c->x))
+    if (a->output.prompt_logprobs >= 0 && !is_chat(c->x))
         json_object_set_new(choice, "prompt_logprobs", prompt_logprobs(c));
-    if (a->return_token_ids) {
+    if (a->output.return_token_ids) {
         json_object_set_new(choice, "token_ids", ids_json(&c->tokens, 0));
-        json_object_set_new(choice, "prompt_token_ids", ids_json(&a->prompt[c->prompt], 0));
+        json_object_set_new(choice, "prompt_token_ids", ids_json(&a->input.prompt[c->prompt], 0));
     }
     return choice;
 }
@@ -306,7 +306,7 @@ static json_t *whole(const Exchange *x)
         json_array_append_new(choices, whole_choice(&x->choice[i]));
     json_object_set_new(answer, "choices", choices);
     json_object_set_new(answer, "usage", usage_json(x));
-    if (is_chat(x) && x->ask.prompt_logprobs >= 0)
+    if (is_chat(x) && x->ask.output.prompt_logprobs >= 0)
         json_object_set_new(answer, "prompt_logprobs", prompt_logprobs(&x->choice[0]));
     return answer;
 }
@@ -321,9 +321,9 @@ static void put_chunk(Exchange *x, json_t *choice)
         json_array_append_new(choices, choice);
     json_object_set_new(chunk, "choices", choices);
     bool last = !choice;
-    if (x->ask.include_usage)
+    if (x->ask.output.include_usage)
         json_object_set_new(chunk, "usage",
-                            last || x->ask.continuous_usage ? usage_json(x) : json_null());
+                            last || x->ask.output.continuous_usage ? usage_json(x) : json_null());
     put_event(&x->events.out, NULL, chunk);
 }
 
@@ -364,7 +364,7 @@ static void put_news(Choice *c)
             choice, "text",
             json_text_of(c->text.text + c->sent.text, c->text.length - c->sent.text));
     set_finish(choice, c);
-    if (x->ask.return_token_ids)
+    if (x->ask.output.return_token_ids)
         json_object_set_new(choice, "token_ids", ids_json(&c->tokens, c->sent.tokens));
     c->sent.text = c->text.length;
     c->sent.thought = c->thought.length;
@@ -389,12 +389,13 @@ static void put_first(Choice *c)
         json_object_set_new(choice, "text", json_text_of(text.text, text.length));
     json_object_set_new(choice, "logprobs",
                         echoes_logprobs(c)
-                            ? completion_logprobs(c, 0, c->x->ask.prompt[c->prompt].n)
+                            ? completion_logprobs(c, 0, c->x->ask.input.prompt[c->prompt].n)
                             : json_null());
     json_object_set_new(choice, "finish_reason", json_null());
-    if (c->x->ask.return_token_ids)
-        json_object_set_new(choice, "prompt_token_ids", ids_json(&c->x->ask.prompt[c->prompt], 0));
-    if (is_chat(c->x) || text.length || c->x->ask.return_token_ids)
+    if (c->x->ask.output.return_token_ids)
+        json_object_set_new(choice, "prompt_token_ids",
+                            ids_json(&c->x->ask.input.prompt[c->prompt], 0));
+    if (is_chat(c->x) || text.length || c->x->ask.output.return_token_ids)
         put_chunk(c->x, choice);
     else
         json_decref(choice);
@@ -406,8 +407,8 @@ enum { STAGE_BEGIN, STAGE_TEXT, STAGE_END };
 static void stream(Exchange *x)
 {
     const Choice *first = &x->choice[0];
-    if (x->events.stage == STAGE_BEGIN && x->ask.echo && x->ask.logprobs && !first->tokens.n &&
-        !x->n_ended)
+    if (x->events.stage == STAGE_BEGIN && x->ask.output.echo && x->ask.output.logprobs &&
+        !first->tokens.n && !x->n_ended)
         return; /* the prompt is being looked at */
     if (x->events.stage == STAGE_BEGIN)
         for (int i = 0; i < x->n_choices; i++)
@@ -422,7 +423,7 @@ static void stream(Exchange *x)
     if (x->events.stage == STAGE_TEXT && x->n_ended == x->n_choices) {
         if (x->end.failed.status)
             put_event(&x->events.out, NULL, dialect_error(x->dialect->path, &x->end.failed));
-        else if (x->ask.include_usage)
+        else if (x->ask.output.include_usage)
             put_chunk(x, NULL);
         strbuf_puts(&x->events.out, "data: [DONE]\n\n");
         x->events.stage = STAGE_END;

@@ -95,10 +95,10 @@ static int make_prompts(Ask *a, size_t n, const char *field, Refusal *why)
     if (n == 0 || n > ASK_MAX_PROMPTS)
         return refuse(why, 400, field, "the request has %zu prompts; send 1 to %d", n,
                       ASK_MAX_PROMPTS);
-    a->prompt = calloc(n, sizeof *a->prompt);
-    if (!a->prompt)
+    a->input.prompt = calloc(n, sizeof *a->input.prompt);
+    if (!a->input.prompt)
         return refuse(why, 500, NULL, "no memory for the request");
-    a->n_prompts = (int)n;
+    a->input.n_prompts = (int)n;
     return 0;
 }
 
@@ -123,10 +123,10 @@ static int check_scoring(const Ask *a, Refusal *why)
     int64_t tokens = 0, most = a->served->context * a->served->slots;
     if (ask_prompt_top(a) < 0)
         return 0;
-    if (a->stream && a->prompt_logprobs >= 0)
+    if (a->output.stream && a->output.prompt_logprobs >= 0)
         return refuse(why, 400, "prompt_logprobs", "prompt_logprobs cannot be streamed");
-    for (int i = 0; i < a->n_prompts; i++)
-        tokens += (int64_t)a->prompt[i].n;
+    for (int i = 0; i < a->input.n_prompts; i++)
+        tokens += (int64_t)a->input.prompt[i].n;
     return tokens <= most
                ? 0
                : refuse(why, 400, "prompt",
@@ -137,20 +137,20 @@ static int check_scoring(const Ask *a, Refusal *why)
 
 static const json_t *shown_tools(const Ask *a)
 {
-    return a->n_tools && a->tool_choice != TOOLS_NONE ? a->tools : NULL;
+    return a->calls.n_tools && a->calls.choice != TOOLS_NONE ? a->calls.tools : NULL;
 }
 
 /* By the chat template, and the time in this place. */
 static int encode_messages(const Served *m, const Ask *a, TokenIds *prompt, cvn_err *err)
 {
-    time_t clock = a->now ? (time_t)a->now : time(NULL);
+    time_t clock = a->input.now ? (time_t)a->input.now : time(NULL);
     struct tm now;
-    const ChatInput input = {.messages = a->messages,
+    const ChatInput input = {.messages = a->input.messages,
                              .tools = m->chat.calls.plain ? NULL : shown_tools(a),
-                             .variables = a->template_variables,
+                             .variables = a->input.template_variables,
                              .generation_prompt =
-                                 a->add_generation_prompt && !a->continue_final_message,
-                             .continues = a->continue_final_message ? "content" : NULL,
+                                 a->input.add_generation_prompt && !a->input.continue_final_message,
+                             .continues = a->input.continue_final_message ? "content" : NULL,
                              .now = localtime_r(&clock, &now)};
     return chat_template_encode(m->chat.template, m->tokenizer, &input, prompt, NULL, err);
 }
@@ -159,21 +159,21 @@ static int encode_messages(const Served *m, const Ask *a, TokenIds *prompt, cvn_
 static int apply_effort(const Served *m, Ask *a, Refusal *why)
 {
     const char *source = chat_template_source(m->chat.template);
-    bool none = a->effort && strcmp(a->effort, "none") == 0;
-    if (!a->effort || (none && !m->chat.thinks))
+    bool none = a->input.effort && strcmp(a->input.effort, "none") == 0;
+    if (!a->input.effort || (none && !m->chat.thinks))
         return 0;
     bool graded = strstr(source, "reasoning_effort");
     if (!graded && !strstr(source, "enable_thinking"))
-        return refuse(why, 400, a->effort_field,
+        return refuse(why, 400, a->input.effort_field,
                       "%s = %s is not supported: the model's chat template has no variable for it",
-                      a->effort_field, a->effort);
+                      a->input.effort_field, a->input.effort);
     json_t *variables = json_object();
-    if (a->template_variables)
-        json_object_update(variables, (json_t *)(uintptr_t)a->template_variables);
+    if (a->input.template_variables)
+        json_object_update(variables, (json_t *)(uintptr_t)a->input.template_variables);
     json_object_set_new(variables, graded ? "reasoning_effort" : "enable_thinking",
-                        graded ? json_string(a->effort) : json_boolean(!none));
+                        graded ? json_string(a->input.effort) : json_boolean(!none));
     json_object_set_new(a->body, "chat_template_kwargs", variables);
-    a->template_variables = variables;
+    a->input.template_variables = variables;
     return 0;
 }
 
@@ -182,10 +182,10 @@ int prompt_of_messages(Server *s, Ask *a, Refusal *why)
     if (find_model(s, a, why))
         return why->status;
     const Served *m = a->served;
-    if (a->top_logprobs && !a->logprobs)
+    if (a->output.top_logprobs && !a->output.logprobs)
         return refuse(why, 400, "top_logprobs", "top_logprobs requires logprobs");
-    a->n_messages = json_array_size(a->messages);
-    if (!a->n_messages)
+    a->input.n_messages = json_array_size(a->input.messages);
+    if (!a->input.n_messages)
         return refuse(why, 400, "messages", "messages are missing");
     if (!m->chat.template)
         return refuse(why, 400, "messages", "the model has no chat template: %s",
@@ -193,21 +193,22 @@ int prompt_of_messages(Server *s, Ask *a, Refusal *why)
     if (apply_effort(m, a, why) || tools_finish(a, &m->chat.calls, why) ||
         make_prompts(a, 1, "messages", why))
         return why->status;
-    if (a->continue_final_message &&
+    if (a->input.continue_final_message &&
         json_is_true(json_object_get(a->body, "add_generation_prompt")))
         return refuse(why, 400, "continue_final_message",
                       "continue_final_message and add_generation_prompt contradict each other");
     if (m->chat.calls.plain) {
-        json_t *plain = plain_messages(a->messages, shown_tools(a), m->chat.calls.system);
+        json_t *plain = plain_messages(a->input.messages, shown_tools(a), m->chat.calls.system);
         if (!plain)
             return refuse(why, 500, NULL, "no memory for the conversation");
-        json_decref(a->messages);
-        a->messages = plain;
+        json_decref(a->input.messages);
+        a->input.messages = plain;
     }
     cvn_err err = {0};
-    if (encode_messages(m, a, a->prompt, &err))
+    if (encode_messages(m, a, a->input.prompt, &err))
         return refuse(why, err.code == CVN_EMEM ? 500 : 400, "messages", "%s", err.message);
-    return check_prompt(m, a->prompt, "messages", why) || check_scoring(a, why) ? why->status : 0;
+    return check_prompt(m, a->input.prompt, "messages", why) || check_scoring(a, why) ? why->status
+                                                                                      : 0;
 }
 
 static int encode_text(const Served *m, const json_t *text, bool add_special, const char *field,
@@ -246,7 +247,7 @@ static int take_ids(const Served *m, const json_t *ids, const char *field, Token
 /* "text", [1, 2], ["text", "text"] or [[1, 2], [3]]. */
 int prompts_of_texts(Server *s, Ask *a, const char *field, Refusal *why)
 {
-    const json_t *given = a->prompts;
+    const json_t *given = a->input.prompts;
     if (find_model(s, a, why))
         return why->status;
     const Served *m = a->served;
@@ -255,12 +256,12 @@ int prompts_of_texts(Server *s, Ask *a, const char *field, Refusal *why)
     bool one = json_is_string(given) || json_is_integer(json_array_get(given, 0));
     if (make_prompts(a, one ? 1 : json_array_size(given), field, why))
         return why->status;
-    for (int i = 0; i < a->n_prompts; i++) {
+    for (int i = 0; i < a->input.n_prompts; i++) {
         const json_t *p = one ? given : json_array_get(given, (size_t)i);
         if (json_is_string(p))
-            encode_text(m, p, a->add_special_tokens, field, &a->prompt[i], why);
+            encode_text(m, p, a->output.add_special_tokens, field, &a->input.prompt[i], why);
         else if (json_is_array(p))
-            take_ids(m, p, field, &a->prompt[i], why);
+            take_ids(m, p, field, &a->input.prompt[i], why);
         else
             refuse(why, 400, field, "%s %d is neither a string nor an array of token ids", field,
                    i);
@@ -274,7 +275,7 @@ int prompts_of_completion(Server *s, Ask *a, Refusal *why)
 {
     if (prompts_of_texts(s, a, "prompt", why))
         return why->status;
-    if (a->max_tokens < 0)
-        a->max_tokens = 16; /* OpenAI's default */
+    if (a->sampling.max_tokens < 0)
+        a->sampling.max_tokens = 16; /* OpenAI's default */
     return check_scoring(a, why);
 }

@@ -102,9 +102,9 @@ static json_t *response(const Exchange *x, bool whole)
                   "status", whole ? status_of(c) : "in_progress", "error", "incomplete_details",
                   cut ? json_pack("{s:s}", "reason", "max_output_tokens") : json_null(), "model",
                   answers_as(x), "output", output, "parallel_tool_calls", 1, "previous_response_id",
-                  "store", 0, "temperature", a->temperature, "top_p", a->top_p, "tool_choice",
-                  "auto", "tools", "truncation", "disabled", "text", "format", "type", "text",
-                  "reasoning", "effort", "summary");
+                  "store", 0, "temperature", a->sampling.temperature, "top_p", a->sampling.top_p,
+                  "tool_choice", "auto", "tools", "truncation", "disabled", "text", "format",
+                  "type", "text", "reasoning", "effort", "summary");
     static const char *const as_given[] = {"tools", "tool_choice", "parallel_tool_calls", "text"};
     for (size_t i = 0; i < sizeof as_given / sizeof *as_given; i++) {
         json_t *given = json_object_get(a->body, as_given[i]);
@@ -124,7 +124,8 @@ static json_t *response(const Exchange *x, bool whole)
                         whole && !cut ? json_integer((json_int_t)time(NULL)) : json_null());
     json_object_set_new(r, "usage", whole ? usage_json(x) : json_null());
     json_object_set_new(r, "max_output_tokens",
-                        a->max_tokens < 0 ? json_null() : json_integer(a->max_tokens));
+                        a->sampling.max_tokens < 0 ? json_null()
+                                                   : json_integer(a->sampling.max_tokens));
     json_object_set_new(r, "metadata", metadata ? json_deep_copy(metadata) : json_object());
     return r;
 }

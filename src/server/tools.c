@@ -224,21 +224,21 @@ static int add_tool(Ask *a, const char *field, const json_t *tool, const json_t 
     if (!is_name(name))
         return refuse(why, 400, field, "a tool name must have 1 to %d letters, digits, _, - and .",
                       MAX_NAME);
-    for (int i = 0; i < a->n_tools; i++)
-        if (strcmp(a->tool[i].name, name) == 0)
+    for (int i = 0; i < a->calls.n_tools; i++)
+        if (strcmp(a->calls.tool[i].name, name) == 0)
             return refuse(why, 400, field, "two tools are named %s", name);
     bool given = parameters && !json_is_null(parameters);
     json_t *schema = given ? json_incref((json_t *)(uintptr_t)parameters)
                            : json_pack("{s:s,s:{}}", "type", "object", "properties");
-    Tool *t = &a->tool[a->n_tools];
+    Tool *t = &a->calls.tool[a->calls.n_tools];
     json_t *function =
         json_pack("{s:s,s:s,s:o}", "name", name, "description",
                   json_is_string(text) ? json_string_value(text) : "", "parameters", schema);
     json_t *shown = json_pack("{s:s,s:o}", "type", "function", "function", function);
-    if (!shown || json_array_append_new(a->tools, shown))
+    if (!shown || json_array_append_new(a->calls.tools, shown))
         return refuse(why, 500, NULL, "no memory for tools");
     *t = (Tool){.name = string_of(function, "name")};
-    a->n_tools++;
+    a->calls.n_tools++;
     if (!json_is_object(schema))
         return refuse(why, 400, field, "the parameters of the tool %s are not a JSON schema", name);
     json_t *asked = arguments_schema(schema);
@@ -259,9 +259,9 @@ static int begin_tools(Ask *a, const char *name, const json_t *value, Refusal *w
     size_t n = json_array_size(value);
     if (!json_is_array(value) || n > MAX_TOOLS)
         return refuse(why, 400, name, "%s must be an array of at most %d tools", name, MAX_TOOLS);
-    a->tools = json_array();
-    a->tool = calloc(n + 1, sizeof *a->tool);
-    return a->tool && a->tools ? 0 : refuse(why, 500, NULL, "no memory for tools");
+    a->calls.tools = json_array();
+    a->calls.tool = calloc(n + 1, sizeof *a->calls.tool);
+    return a->calls.tool && a->calls.tools ? 0 : refuse(why, 500, NULL, "no memory for tools");
 }
 
 static int wrong_kind(const json_t *tool, const char *field, Refusal *why)
@@ -313,15 +313,15 @@ int read_tool_choice(Ask *a, const char *name, const json_t *value, Refusal *why
 {
     const char *word = json_string_value(value);
     const json_t *function = json_object_get(value, "function");
-    a->tool_choice = is(word, "none")       ? TOOLS_NONE
-                     : is(word, "required") ? TOOLS_REQUIRED
-                                            : TOOLS_AUTO;
-    if (word && (a->tool_choice != TOOLS_AUTO || is(word, "auto")))
+    a->calls.choice = is(word, "none")       ? TOOLS_NONE
+                      : is(word, "required") ? TOOLS_REQUIRED
+                                             : TOOLS_AUTO;
+    if (word && (a->calls.choice != TOOLS_AUTO || is(word, "auto")))
         return 0;
-    a->named_tool = string_of(function ? function : value, "name");
-    if (!is(string_of(value, "type"), "function") || !a->named_tool)
+    a->calls.named_tool = string_of(function ? function : value, "name");
+    if (!is(string_of(value, "type"), "function") || !a->calls.named_tool)
         return refuse(why, 400, name, "%s must be none, auto, required or name a function", name);
-    a->tool_choice = TOOLS_NAMED;
+    a->calls.choice = TOOLS_NAMED;
     return 0;
 }
 
@@ -332,10 +332,11 @@ int read_messages_tool_choice(Ask *a, const char *name, const json_t *value, Ref
     int i = 0;
     while (i < 4 && !is(type, words[i]))
         i++;
-    a->tool_choice = (ToolChoice)i;
-    a->parallel_tool_calls = !json_is_true(json_object_get(value, "disable_parallel_tool_use"));
-    a->named_tool = string_of(value, "name");
-    if (i == 4 || (a->tool_choice == TOOLS_NAMED && !a->named_tool))
+    a->calls.choice = (ToolChoice)i;
+    a->calls.parallel_tool_calls =
+        !json_is_true(json_object_get(value, "disable_parallel_tool_use"));
+    a->calls.named_tool = string_of(value, "name");
+    if (i == 4 || (a->calls.choice == TOOLS_NAMED && !a->calls.named_tool))
         return refuse(why, 400, name, "%s must have the type auto, any, none, or tool with a name",
                       name);
     return 0;
@@ -350,45 +351,47 @@ static int make_again(Ask *a, const CallSyntax *y, Refusal *why)
         same++;
     const char *const texts[] = {y->again + same, y->after + same};
     const size_t lengths[] = {strlen(texts[0]), strlen(texts[1])};
-    a->same_end = same;
-    if (cvn_constraint_choices(texts, lengths, 2, &a->again, &err))
+    a->calls.same_end = same;
+    if (cvn_constraint_choices(texts, lengths, 2, &a->calls.again, &err))
         refuse(why, 500, NULL, "%s", err.message);
     return why->status;
 }
 
 int tools_finish(Ask *a, const CallSyntax *y, Refusal *why)
 {
-    if (a->tool_choice >= TOOLS_REQUIRED && !a->n_tools)
+    if (a->calls.choice >= TOOLS_REQUIRED && !a->calls.n_tools)
         return refuse(why, 400, "tool_choice",
                       "tool_choice requires a tool call, but the request has no tools");
-    if (!a->n_tools)
+    if (!a->calls.n_tools)
         return 0;
     if (!y->known)
         return refuse(why, 500, NULL, "no memory for the tool call format");
-    a->only_tool = a->n_tools == 1 ? 0 : -1;
-    for (int i = 0; i < a->n_tools && a->named_tool; i++)
-        a->only_tool = is(a->named_tool, a->tool[i].name) ? i : a->only_tool;
-    if (a->tool_choice == TOOLS_NAMED &&
-        (a->only_tool < 0 || !is(a->named_tool, a->tool[a->only_tool].name)))
-        return refuse(why, 400, "tool_choice", "unknown tool \"%.100s\"", a->named_tool);
-    if (a->constraint && a->tool_choice != TOOLS_NONE)
+    a->calls.only_tool = a->calls.n_tools == 1 ? 0 : -1;
+    for (int i = 0; i < a->calls.n_tools && a->calls.named_tool; i++)
+        a->calls.only_tool =
+            is(a->calls.named_tool, a->calls.tool[i].name) ? i : a->calls.only_tool;
+    if (a->calls.choice == TOOLS_NAMED &&
+        (a->calls.only_tool < 0 ||
+         !is(a->calls.named_tool, a->calls.tool[a->calls.only_tool].name)))
+        return refuse(why, 400, "tool_choice", "unknown tool \"%.100s\"", a->calls.named_tool);
+    if (a->constraint && a->calls.choice != TOOLS_NONE)
         return refuse(why, 400, "tools", "%s constrains the answer and requires tool_choice none",
                       a->constraint_field);
-    if (a->tool_choice == TOOLS_NONE)
+    if (a->calls.choice == TOOLS_NONE)
         return 0;
-    if (a->logprobs || a->return_token_ids)
-        return refuse(why, 400, a->logprobs ? "logprobs" : "return_token_ids",
+    if (a->output.logprobs || a->output.return_token_ids)
+        return refuse(why, 400, a->output.logprobs ? "logprobs" : "return_token_ids",
                       "log-probabilities are not available with tool calls");
     const char *names[MAX_TOOLS];
     size_t lengths[MAX_TOOLS];
     cvn_err err = {0};
-    for (int i = 0; i < a->n_tools; i++) {
-        names[i] = a->tool[i].name;
+    for (int i = 0; i < a->calls.n_tools; i++) {
+        names[i] = a->calls.tool[i].name;
         lengths[i] = strlen(names[i]);
     }
-    if (cvn_constraint_choices(names, lengths, (size_t)a->n_tools, &a->names, &err))
+    if (cvn_constraint_choices(names, lengths, (size_t)a->calls.n_tools, &a->calls.names, &err))
         return refuse(why, 500, NULL, "%s", err.message);
-    return a->parallel_tool_calls && y->again && a->tool_choice != TOOLS_NAMED
+    return a->calls.parallel_tool_calls && y->again && a->calls.choice != TOOLS_NAMED
                ? make_again(a, y, why)
                : 0;
 }

@@ -57,8 +57,8 @@ int worker_add(Server *s, Exchange *x, Refusal *why)
     cvn_err err = {0};
     Served *m = x->ask.served;
     bool ready = s->state == SERVER_READY;
-    for (int i = 0; i < x->ask.n_prompts && ready; i++) {
-        const cvn_request request = ask_request(&x->ask, i * (int)x->ask.n, 0);
+    for (int i = 0; i < x->ask.input.n_prompts && ready; i++) {
+        const cvn_request request = ask_request(&x->ask, i * (int)x->ask.sampling.n, 0);
         if (engine_check_request(m->engine, &request, i, &err))
             refuse(why, 400, NULL, "%s", err.message);
     }
@@ -108,7 +108,7 @@ static bool hear(void *context, int id, int32_t token)
     x->time.last = now;
     bool go_on = choice_push(c, token) && !is_over(x);
     m->generation_tokens++;
-    if (x->ask.stream && exchange_has_news(x))
+    if (x->ask.output.stream && exchange_has_news(x))
         http_wake(x);
     pthread_mutex_unlock(&s->lock);
     return go_on;
@@ -133,7 +133,7 @@ static void note_end(const Choice *c)
                 : r->finish == CVN_FINISH_LENGTH || r->finish == CVN_FINISH_CONTEXT
                     ? REASON_LENGTH
                     : REASON_STOP]++;
-    int64_t n_prompt = (int64_t)c->x->ask.prompt[c->prompt].n;
+    int64_t n_prompt = (int64_t)c->x->ask.input.prompt[c->prompt].n;
     if (c->x->prompts.embedding) {
         m->prompt_tokens += (uint64_t)exchange_usage(c->x).prompt;
         return;
@@ -175,7 +175,7 @@ static void end(void *context, int id, const cvn_result *result)
     choice_end(c, result);
     x->ask.served->n_choices--;
     note_end(c);
-    if (x->n_ended == x->n_choices || x->ask.stream)
+    if (x->n_ended == x->n_choices || x->ask.output.stream)
         http_wake(x);
     if (x->n_ended == x->n_choices) {
         unlink_exchange(s, x);
@@ -223,21 +223,21 @@ static bool embed_prompts(Exchange *x, cvn_err *err)
     const Ask *a = &x->ask;
     const Served *m = a->served;
     if (!x->prompts.embedding)
-        x->prompts.embedding = calloc((size_t)a->n_prompts, sizeof *x->prompts.embedding);
+        x->prompts.embedding = calloc((size_t)a->input.n_prompts, sizeof *x->prompts.embedding);
     bool failed = !x->prompts.embedding;
-    for (int i = 0; i < a->n_prompts && !failed; i++) {
+    for (int i = 0; i < a->input.n_prompts && !failed; i++) {
         if (!x->prompts.embedding[i])
             x->prompts.embedding[i] = calloc((size_t)cvn_model_width(m->model), sizeof(float));
         failed = !x->prompts.embedding[i];
     }
     if (failed)
         err_set(err, CVN_EMEM, "no memory for embeddings");
-    for (bool first = true; x->prompts.n_done < a->n_prompts && !is_over(x) && !failed;
+    for (bool first = true; x->prompts.n_done < a->input.n_prompts && !is_over(x) && !failed;
          first = false) {
         if (m->engine->queue.running == m->slots || (!first && m->engine->queue.n))
             return false;
-        int n = engine_embed(m->engine, a->adapter, a->prompt + x->prompts.n_done,
-                             a->n_prompts - x->prompts.n_done,
+        int n = engine_embed(m->engine, a->adapter, a->input.prompt + x->prompts.n_done,
+                             a->input.n_prompts - x->prompts.n_done,
                              x->prompts.embedding + x->prompts.n_done, err);
         failed = n < 0;
         x->prompts.n_done += failed ? 0 : n;
@@ -254,10 +254,11 @@ static bool see_prompts(Exchange *x, cvn_err *err)
         return embed_prompts(x, err);
     int n_top = ask_prompt_top(a);
     x->prompts.seen = n_top >= 0 && !x->prompts.seen
-                          ? calloc((size_t)a->n_prompts, sizeof *x->prompts.seen)
+                          ? calloc((size_t)a->input.n_prompts, sizeof *x->prompts.seen)
                           : x->prompts.seen;
-    for (; n_top >= 0 && x->prompts.n_done < a->n_prompts && !is_over(x); x->prompts.n_done++) {
-        const TokenIds *p = &a->prompt[x->prompts.n_done];
+    for (; n_top >= 0 && x->prompts.n_done < a->input.n_prompts && !is_over(x);
+         x->prompts.n_done++) {
+        const TokenIds *p = &a->input.prompt[x->prompts.n_done];
         if (m->engine->queue.running == m->slots)
             return false;
         Seeing seeing = {m->model, calloc(p->n, sizeof(Likely)), n_top};
@@ -279,8 +280,8 @@ static int submit_choice(Choice *c, cvn_err *err)
     const Exchange *x = c->x;
     const Served *m = x->ask.served;
     const cvn_listener listener = {hear, end, c};
-    cvn_request request = choice_request(c, (uint64_t)x->ask.seed);
-    request.on_logits = x->ask.logprobs ? look : NULL;
+    cvn_request request = choice_request(c, (uint64_t)x->ask.sampling.seed);
+    request.on_logits = x->ask.output.logprobs ? look : NULL;
     if (c->tokens.failed || c->phase.joined.failed)
         return err_set(err, CVN_EMEM, "no memory for an answer");
     if (request.n_prompt > m->context) {
