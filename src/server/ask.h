@@ -1,6 +1,6 @@
 /*
- * What a request asks for, whatever dialect it is written in. A dialect is tables of fields (fields.h): what reads them
- * fills an Ask, and nothing after that knows JSON.
+ * The contents of a request, in whatever dialect it is written. A dialect is tables of fields (fields.h), by which the body is
+ * parsed into an Ask; nothing after that reads JSON.
  */
 #ifndef CVN_SERVER_ASK_H
 #define CVN_SERVER_ASK_H
@@ -25,7 +25,7 @@ enum {
 typedef enum ToolChoice {
     TOOLS_AUTO,
     TOOLS_NONE,
-    TOOLS_REQUIRED, /* and those above are called, whatever else */
+    TOOLS_REQUIRED, /* the answer must be tool calls */
     TOOLS_NAMED,
 } ToolChoice;
 
@@ -127,16 +127,16 @@ typedef struct Ask {
 void ask_init(Ask *ask);
 void ask_free(Ask *ask);
 
-/* What the prompts were made of is not needed any more: its memory goes. */
+/* Frees what the prompts were made of, which is not needed any more. */
 void ask_forget_text(Ask *ask);
 
 /* The body of a request, n bytes of JSON that must be an object: *out is the caller's. Returns 0 or a status. */
 int ask_parse(const char *text, size_t n, json_t **out, Refusal *why);
 
-/* How many of the likeliest tokens are wanted at each place of a prompt; -1: nothing is said of prompts. */
+/* The number of most likely tokens requested for each token of a prompt; -1: no log-probabilities of prompts. */
 int ask_prompt_top(const Ask *ask);
 
-/* What the engine is asked for text number `index`, of which there are n per prompt. It borrows from the Ask. */
+/* The engine's request for text number `index`, of which there are n per prompt. It borrows from the Ask. */
 cvn_request ask_request(const Ask *ask, int index, uint64_t seed);
 
 #endif

@@ -1,4 +1,4 @@
-/* Fields that are conversations (conversation.c): they fill Ask.messages. */
+/* Fields that are conversations (conversation.c): they fill Ask.input.messages. */
 #ifndef CVN_SERVER_CONVERSATION_H
 #define CVN_SERVER_CONVERSATION_H
 

@@ -1,6 +1,6 @@
 /*
- * An exchange: a request for texts, and what has been generated for it. Two hold it, the connection and the engine's thread,
- * and it is freed when both are done. What the engine's thread writes and connections read is guarded by the server's lock.
+ * An exchange: a request, and what has been generated for it. The connection and the engine's thread have a reference each, and it
+ * is freed when both have dropped theirs. What the engine's thread writes and connections read is guarded by the server's lock.
  */
 #ifndef CVN_SERVER_EXCHANGE_H
 #define CVN_SERVER_EXCHANGE_H
@@ -13,7 +13,7 @@
 struct Server;
 struct Dialect;
 
-/* How likely a token was, by the model's own logits, and which were the likeliest. */
+/* The log-probability of a token by the model's own logits, and the most likely ones. */
 typedef struct Likely {
     float logprob;
     int rank; /* 1: the likeliest; of equals all have the same */
@@ -30,10 +30,10 @@ typedef struct Likely {
  */
 typedef enum Phase { PHASE_TEXT, PHASE_NAME, PHASE_ARGUMENTS, PHASE_AGAIN } Phase;
 
-/* Why it ends before its texts do. */
+/* Why an exchange ends before its texts do: the client is gone, or it timed out. */
 typedef enum Ending { ENDING_NOT, ENDING_GONE, ENDING_LATE } Ending;
 
-/* A call of a tool. */
+/* A tool call. */
 typedef struct Call {
     char id[12]; /* letters and digits, 9 of them: what the strictest template takes */
     const Tool *tool;
@@ -168,16 +168,16 @@ typedef struct Exchange {
 Exchange *exchange_new(struct Server *server, const struct Dialect *dialect, Ask *ask);
 void exchange_free(Exchange *x);
 
-/* What the engine is asked for next. It borrows from the choice. */
+/* The engine's request for the next phase. It borrows from the choice. */
 cvn_request choice_request(Choice *c, uint64_t seed);
 /* A phase has ended: whether another follows, which choice_request then says. */
 bool choice_next(Choice *c, const cvn_result *result);
 
 /* A token of a choice, from the engine's thread; false: it ends here. */
 bool choice_push(Choice *c, int32_t token);
-/* What logits [vocab] say of a token, and the n_top likeliest. */
+/* The log-probability of a token by logits [vocab], and the n_top most likely ones. */
 Likely likely_of(const float *logits, int64_t vocab, int32_t token, int n_top);
-/* The logits [vocab] that the next token was drawn from. */
+/* Takes the logits [vocab] that the next token was sampled from. */
 void choice_see(Choice *c, const float *logits, int64_t vocab, int32_t token);
 void choice_end(Choice *c, const cvn_result *result);
 /* How many calls there are to tell of. A call that equals one before ends the answer and is no part of it, so that one that

@@ -1,11 +1,11 @@
 /*
- * Dialects as tables of fields. Every field that a client may know has a row: it is carried out, or it changes no answer
- * and is accepted, or it is refused by name. What has no row is unknown, and refused too.
+ * Dialects as tables of fields. Every field that a client may send has a row: it is supported, or it changes no answer and is
+ * accepted, or it is refused by name. A field without a row is unknown and refused, too.
  *
  *     {"temperature", FIELD_REAL, .low = 0, .high = 100, .at = offsetof(Ask, sampling.temperature)}
  *     {"stop", FIELD_READ, .read = read_stop}
  *     {"user", FIELD_NEUTRAL}
- *     {"tools", FIELD_ONLY, .only = "[[]]"}           a JSON array of the values that ask for nothing
+ *     {"tools", FIELD_ONLY, .only = "[[]]"}           a JSON array of the values that request nothing
  */
 #ifndef CVN_SERVER_FIELDS_H
 #define CVN_SERVER_FIELDS_H
@@ -19,7 +19,7 @@ typedef enum FieldKind {
     FIELD_STRING,  /* const char * in the body, without NUL bytes */
     FIELD_READ,    /* by a function */
     FIELD_NEUTRAL, /* changes no answer */
-    FIELD_ONLY,    /* not carried out: some values ask for nothing, all others are refused */
+    FIELD_ONLY,    /* not supported: some values request nothing, all others are refused */
 } FieldKind;
 
 typedef int FieldFn(Ask *ask, const char *name, const json_t *value, Refusal *why);

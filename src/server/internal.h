@@ -17,26 +17,26 @@
 typedef enum ServerState {
     SERVER_LOADING,
     SERVER_READY,
-    SERVER_DRAINING, /* what is new is refused */
+    SERVER_DRAINING, /* new requests are refused */
     SERVER_ENDED,
 } ServerState;
 
-/* How conversations become ids. */
+/* How conversations of a model are rendered and parsed. */
 typedef struct ChatKind {
-    ChatTemplate *template; /* owned; NULL: there is none */
-    bool thinks;            /* answers may begin with thoughts */
+    ChatTemplate *template; /* owned; NULL: there is none … */
+    bool thinks;            /* answers may begin with thinking text */
     CallSyntax calls;       /* owned: how tools are called */
     int32_t stops[4];       /* [n_stops] ids that end an answer */
     size_t n_stops;
-    cvn_err why; /* … and why */
+    cvn_err why; /* … and this is the reason */
 } ChatKind;
 
-/* A model that is asked for. */
+/* A model that is served. */
 typedef struct Served {
     const ServerModel *is; /* borrowed */
 
     /* Under the server's lock. */
-    int n_choices; /* texts that have not ended */
+    int n_choices; /* sequences that have not ended */
     Metrics metrics;
     cvn_engine_stats stats; /* after the last step … */
     int running;            /* … and texts that have a row */
@@ -44,7 +44,7 @@ typedef struct Served {
 
     /* Known once the server is ready, and then not changed. */
     const cvn_model *model;
-    cvn_engine *engine;         /* its thread's: others only check requests by it */
+    cvn_engine *engine;         /* used by its thread; others only check requests with it */
     const Tokenizer *tokenizer; /* or NULL */
     int64_t context;
     int slots;
@@ -119,7 +119,7 @@ int prompts_of_completion(Server *s, Ask *ask, Refusal *why);
 /* Which model is asked for, and with which adapter. */
 int find_model(Server *s, Ask *ask, Refusal *why);
 int find_chat_template(const Server *s, Served *m, cvn_err *err);
-/* What clients call what answers. */
+/* The name that clients know the answering model or adapter by. */
 const char *answers_as(const Exchange *x);
 
 /* ---- writing ---- */
@@ -130,14 +130,14 @@ json_t *json_text_of(const char *text, size_t n);
 void put_event(StrBuf *out, const char *name, json_t *json);
 /* "stop", "length" or "abort". */
 const char *finish_reason(const Choice *c);
-/* What it ends with is that it calls tools. */
+/* Whether it ends with tool calls. */
 bool ends_in_calls(const Choice *c);
 
 /* ---- broadcast.c ---- */
 
-/* A request for texts, of its body; takes the Ask over. NULL: it is refused. */
+/* Makes an exchange of a request's body; takes the Ask over. NULL: it is refused. */
 Exchange *exchange_read(Server *s, const Dialect *dialect, Ask *ask, Refusal *why);
-/* Before a step: what has come and what is to end is known to the engines' threads of all processes, and whether they go on. */
+/* Before each step: tells all processes which requests are new and which have ended, and whether the server continues. */
 int broadcast_requests(Server *s, bool *more, cvn_err *err);
 /* Another process listens. */
 static inline bool server_follows(const Server *s)
@@ -147,16 +147,16 @@ static inline bool server_follows(const Server *s)
 
 /* ---- worker.c ---- */
 
-/* Puts it where the engine's thread finds it; a status where it may not wait there. */
+/* Adds it to the queue of the engine's thread; returns a status where it is refused. */
 int worker_add(Server *s, Exchange *x, Refusal *why);
-/* The engine's thread holds it, too. The lock is held. */
+/* Adds a reference of the engine's thread. The lock is held. */
 void worker_link(Server *s, Exchange *x);
-/* One who holds it lets go. The lock is held. */
+/* Drops a reference. The lock is held. */
 void exchange_drop(Exchange *x);
 /* Whether there is something to send. The lock is held. */
 bool choice_has_news(const Choice *c);
 bool exchange_has_news(const Exchange *x);
-/* The connection goes on. The lock is held. */
+/* Resumes the connection. The lock is held. */
 void http_wake(Exchange *x);
 
 #endif

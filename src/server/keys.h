@@ -1,4 +1,4 @@
-/* Keys that clients must have: lines of a file. Which one is compared, and how far it agrees, cannot be told from the time. */
+/* API keys, a line of a file each. They are compared in constant time. */
 #ifndef CVN_SERVER_KEYS_H
 #define CVN_SERVER_KEYS_H
 
@@ -15,7 +15,7 @@ typedef struct Keys {
     size_t n;
 } Keys;
 
-/* Empty lines and those that begin with # do not count; a file without keys is an error. */
+/* Empty lines and those that begin with # are skipped; a file without keys is an error. */
 int keys_read(Keys *keys, const char *path, cvn_err *err);
 void keys_free(Keys *keys);
 

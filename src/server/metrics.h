@@ -1,6 +1,6 @@
 /*
- * What Prometheus reads at /metrics, under the names and types that vLLM gave them, for which dashboards and gateways exist.
- * Guarded by the server's lock.
+ * Metrics for Prometheus at /metrics, with the names and types of vLLM, for which dashboards and gateways exist. The server's
+ * lock guards them.
  */
 #ifndef CVN_SERVER_METRICS_H
 #define CVN_SERVER_METRICS_H
@@ -43,7 +43,7 @@ typedef struct Metrics {
     uint64_t prompt_tokens, generation_tokens, cached_tokens, queried_tokens;
 } Metrics;
 
-/* A model: what has been counted, and what is so at this moment. */
+/* A model: counters and gauges. */
 typedef struct Gauges {
     const char *model;
     const Metrics *metrics;

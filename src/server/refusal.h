@@ -1,4 +1,4 @@
-/* What a request is told that is not carried out: the status of HTTP, what kind of mistake it was, the field, a sentence. */
+/* The error response to a request that is refused: HTTP status, error code, the field, a sentence. */
 #ifndef CVN_SERVER_REFUSAL_H
 #define CVN_SERVER_REFUSAL_H
 
@@ -12,7 +12,7 @@ typedef struct Refusal {
     cvn_err err;
 } Refusal;
 
-/* Fills *why, unless it says something already, and returns its status. field: NULL where it is about none. */
+/* Fills *why, unless it already has an error, and returns its status. field may be NULL. */
 int refuse(Refusal *why, int status, const char *field, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 

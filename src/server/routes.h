@@ -1,4 +1,4 @@
-/* What is where: the table of paths. */
+/* The table of paths. */
 #ifndef CVN_SERVER_ROUTES_H
 #define CVN_SERVER_ROUTES_H
 
@@ -6,7 +6,7 @@
 
 typedef struct Route {
     const char *method, *path;
-    bool is_public;                                                 /* wants no key */
+    bool is_public;                                                 /* needs no API key */
     const Dialect *dialect;                                         /* texts are generated; or */
     int (*answer)(Server *s, Ask *ask, json_t **out, Refusal *why); /* returns the status; or */
     void (*text)(Server *s, StrBuf *out);                           /* of `type`; or */
@@ -18,7 +18,7 @@ typedef struct Route {
 extern const Route routes[];
 extern const size_t n_routes;
 
-/* The route of a path and method, or else one of the path with another method; NULL: there is nothing. */
+/* The route of a path and method, else one of the path with another method, else NULL. */
 const Route *routes_find(const char *path, const char *method);
 
 /* openapi.c */
@@ -30,11 +30,11 @@ int answer_tokenize(Server *s, Ask *ask, json_t **out, Refusal *why);
 int answer_detokenize(Server *s, Ask *ask, json_t **out, Refusal *why);
 int answer_apply_template(Server *s, Ask *ask, json_t **out, Refusal *why);
 
-/* page.c: the page, which is compiled in; each ends where its other name says. */
+/* page.c: the web interface, which is compiled in, as pairs of begin and end. */
 extern const char page_html[], page_html_end[], page_css[], page_css_end[], page_js[],
     page_js_end[];
 
-/* 64 bits that nobody can guess. */
+/* 64 unpredictable bits. */
 uint64_t routes_random(void);
 
 #endif

@@ -6,7 +6,7 @@
  *     the engine        the thread that called server_run   submits, steps, cancels
  *
  * A request is read whole and checked (fields.h), becomes token ids, and is put where the engine's thread finds it before
- * its next step. Tokens become text on the engine's thread, because a stop text ends a row; they become JSON on the
+ * its next step. Tokens become text on the engine's thread, because a stop sequence ends a slot's request; they become JSON on the
  * threads of connections. A connection that has nothing to send is suspended, and costs nothing until there is something.
  */
 #ifndef CVN_SERVER_SERVER_H
@@ -18,12 +18,12 @@
 
 typedef struct Server Server;
 
-/* A line, without its end, that goes to a log. Called by several threads at once. */
+/* Writes a line, given without its line end, to a log. Called by several threads at once. */
 typedef void ServerLog(void *context, const char *line);
 
-/* A model that clients may ask for. */
+/* A model that is served. */
 typedef struct ServerModel {
-    const char *name; /* what clients call it */
+    const char *name; /* its name for clients */
     const char *path; /* where it is */
     const char *const *
         adapter; /* [n_adapters] what they call those of its engine's options; no two names are the same */
@@ -37,19 +37,19 @@ typedef struct ServerOptions {
     const ServerModel *model;       /* [n_models] */
     int n_models;                   /* at least 1 */
     const char *chat_template;      /* file or name (text/chat_template.h), or NULL: the model's */
-    const char *key_file;           /* a key per line, or NULL: none is wanted */
+    const char *key_file;           /* API keys, one per line, or NULL: no authentication */
     const char *tls_cert, *tls_key; /* PEM files, the chain and its key; or NULL: no TLS */
-    bool follows;     /* another process listens: this one does what that one says (broadcast.c) */
-    bool open;        /* strangers may come without a key */
-    const char *cors; /* the origin whose pages may use it, or NULL: none but its own */
+    bool follows;     /* rank 0 listens: this process follows its messages (broadcast.c) */
+    bool open;        /* serves other machines without authentication */
+    const char *cors; /* an allowed origin of CORS requests, or NULL */
     bool lenient;     /* unknown fields are named in a header, not refused */
-    int max_waiting;  /* texts that wait for a row; more are told to come back */
+    int max_waiting;  /* sequences that may wait for a slot; further requests are refused */
     int64_t max_body; /* bytes of a request */
     int max_connections;
-    int deadline_seconds;         /* that a request may take, from its coming to its end; 0: any */
+    int deadline_seconds;         /* request timeout; 0: none */
     void (*ready)(void *context); /* called once requests are answered; or NULL */
     void *ready_context;
-    int idle_seconds;  /* until a connection is closed on which nothing moves */
+    int idle_seconds;  /* idle timeout of connections */
     bool log_text;     /* with prompts and answers */
     ServerLog *access; /* a JSON line for each request; or NULL */
     void *access_context;
