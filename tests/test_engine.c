@@ -385,7 +385,7 @@ static void bad_requests_are_refused(void **state)
     assert_refused(cvn_engine_new(model, &options, &e, &err), &err, "the limit is");
     options = (cvn_engine_options){.slots = 1, .context = 100000};
     err = (cvn_err){0};
-    assert_refused(cvn_engine_new(model, &options, &e, &err), &err, "the model has 256");
+    assert_refused(cvn_engine_new(model, &options, &e, &err), &err, "the model has only 256");
     cvn_model_free(model);
 }
 

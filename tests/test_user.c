@@ -71,7 +71,7 @@ static void a_disk_that_is_full_at_the_end_does_not_lose_the_run(void **state)
     StrBuf line = {0};
     strbuf_printf(&line, "%swait $!; echo code $?' 6M; cat log", begin);
     expect(0, line.text,
-           "no step is done: a checkpoint would not fit: '/mnt/run/checkpoints' takes 2");
+           "not started: there is no disk space for a checkpoint: '/mnt/run/checkpoints' needs 2");
     /* Room for one checkpoint and no second one beside it, until somebody makes some. */
     strbuf_clear(&line);
     strbuf_printf(
@@ -145,7 +145,8 @@ static void no_option_is_without_effect(void **state)
 {
     (void)state;
     expect(0, "caravan inspect -m model --tensors --json", "\"tensors\":");
-    expect(2, "caravan inspect --preset tiny --tensors 2>&1", "--tensors and --preset do not go");
+    expect(2, "caravan inspect --preset tiny --tensors 2>&1",
+           "--tensors and --preset exclude each other");
     expect(1,
            "caravan score -m model --text 'the sea' --summary --json | grep -e argmax -e logprobs",
            "");
@@ -175,8 +176,7 @@ static void a_shape_needs_no_preset_and_no_weights(void **state)
            "no weights");
     expect(0, "caravan plan -m " CVN_TEST_DATA "/gguf/mixed.gguf",
            "of these looked up in the file         12.0 KiB");
-    expect(0, "caravan plan -m bare-config --mesh model=2 | head -1",
-           "bare-config, a step of decoding");
+    expect(0, "caravan plan -m bare-config --mesh model=2 | head -1", "bare-config, a decode step");
     expect(0, "caravan bench -m bare-config --prefill 8 --decode 2 -t 1 --context 8 2>&1",
            "decode");
     expect(0, "caravan bench -p " SHAPE " --train --seq 16 -t 1 2>&1", "tokens/s");
