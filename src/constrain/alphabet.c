@@ -79,9 +79,9 @@ static void find_classes(Engine *e, Collected *c, Alphabet *a)
                 Term term = e->set[c->set[s]].term;
                 Term in = term_and2(&e->terms, class[i], term),
                      out = term_and2(&e->terms, class[i], term_not(&e->terms, term));
-                if (term_alive(&e->terms, in, 0))
+                if (term_is_live(&e->terms, in, 0))
                     cut[kept++] = in;
-                if (term_alive(&e->terms, out, 0))
+                if (term_is_live(&e->terms, out, 0))
                     cut[kept++] = out;
             }
             memcpy(class, cut, kept * sizeof *cut);
@@ -107,7 +107,7 @@ static void find_classes(Engine *e, Collected *c, Alphabet *a)
 
 static bool set_has_class(Engine *e, uint32_t set, Term class)
 {
-    return term_alive(&e->terms, term_and2(&e->terms, class, e->set[set].term), 0);
+    return term_is_live(&e->terms, term_and2(&e->terms, class, e->set[set].term), 0);
 }
 
 uint32_t alphabet_of(Engine *e, Formula f)

@@ -1,8 +1,8 @@
 /* The public interface: constraints, texts that fulfil them, masks. */
 #include "caravan/constrain.h"
 
+#include "constrain/automaton.h"
 #include "constrain/explore.h"
-#include "constrain/machine.h"
 #include "constrain/mask.h"
 #include "constrain/pattern.h"
 #include "constrain/schema.h"
@@ -12,7 +12,7 @@
 #include <string.h>
 
 struct cvn_constraint {
-    Machine m;
+    Automaton m;
     Formula f;   /* of a schema */
     Masks masks; /* of the vocabulary that was asked about last */
 };
@@ -103,7 +103,7 @@ void cvn_vocabulary_free(cvn_vocabulary *vocabulary)
 static int new_constraint(const cvn_constrain_options *options, cvn_constraint **out, cvn_err *err)
 {
     cvn_constraint *c = calloc(1, sizeof *c);
-    if (!c || machine_init(&c->m, err)) {
+    if (!c || automaton_init(&c->m, err)) {
         free(c);
         return err_set(err, CVN_EMEM, "there is no memory for the constraint");
     }
@@ -120,7 +120,7 @@ void cvn_constraint_free(cvn_constraint *constraint)
         return;
     if (constraint->masks.vocabulary)
         masks_free(&constraint->masks);
-    machine_free(&constraint->m);
+    automaton_free(&constraint->m);
     free(constraint);
 }
 
@@ -164,7 +164,7 @@ int cvn_constraint_schema(const char *schema, size_t n, const cvn_constrain_opti
         cvn_constraint_free(c);
         return CVN_EFORMAT;
     }
-    Draft draft;
+    SchemaDraft draft;
     if (!schema_draft(options ? options->draft : 0, &draft)) {
         cvn_constraint_free(c);
         return err_set(err, CVN_EINVAL,
@@ -173,7 +173,7 @@ int cvn_constraint_schema(const char *schema, size_t n, const cvn_constrain_opti
     }
     c->m.reads = mentions(document, "uniqueItems");
     c->f = schema_read(&c->m.e, document, draft, !options || !options->annotate_format);
-    machine_begin_json(&c->m, c->f);
+    automaton_begin_json(&c->m, c->f);
     if (!options || !options->lazy)
         explore(&c->m.e, c->f);
     return finish(c, out, err);
@@ -203,7 +203,7 @@ int cvn_constraint_regex(const char *regex, size_t n, cvn_constraint **out, cvn_
         cvn_constraint_free(c);
         return code;
     }
-    machine_begin_text(&c->m, term);
+    automaton_begin_text(&c->m, term);
     return finish(c, out, err);
 }
 
@@ -217,7 +217,7 @@ int cvn_constraint_grammar(const char *grammar, size_t n, cvn_constraint **out, 
         cvn_constraint_free(c);
         return code;
     }
-    machine_begin_grammar(&c->m);
+    automaton_begin_grammar(&c->m);
     return finish(c, out, err);
 }
 
@@ -230,7 +230,7 @@ int cvn_constraint_choices(const char *const *choice, const size_t *length, size
     Term *list = arena_array(&c->m.e.arena, n + 1, sizeof *list);
     for (size_t i = 0; i < n; i++)
         list[i] = term_text(&c->m.e.terms, choice[i], length[i]);
-    machine_begin_text(&c->m, term_or(&c->m.e.terms, list, n));
+    automaton_begin_text(&c->m, term_or(&c->m.e.terms, list, n));
     return finish(c, out, err);
 }
 
@@ -272,7 +272,7 @@ static int check(const cvn_constrained *text, cvn_err *err)
 
 int cvn_constrained_mask(cvn_constrained *text, uint32_t *mask, cvn_err *err)
 {
-    Machine *m = &text->of->m;
+    Automaton *m = &text->of->m;
     const cvn_vocabulary *v = text->vocabulary;
     Masks *masks = &text->of->masks;
     if (!v)
@@ -297,7 +297,7 @@ int cvn_constrained_mask(cvn_constrained *text, uint32_t *mask, cvn_err *err)
 
 bool cvn_constrained_is_quick(cvn_constrained *text)
 {
-    Machine *m = &text->of->m;
+    Automaton *m = &text->of->m;
     const cvn_vocabulary *v = text->vocabulary;
     const Masks *masks = &text->of->masks;
     int ways = m->state[text->state].can_end;
@@ -306,7 +306,7 @@ bool cvn_constrained_is_quick(cvn_constrained *text)
     engine_begin(&m->e);
     for (int i = 0; i < 256 && ways < 2; i++) {
         unsigned char b = (unsigned char)('a' + i); /* of strings, the first two will do */
-        ways += v->begin[b] < v->begin[b + 1] && machine_next(m, text->state, b) != STATE_DEAD;
+        ways += v->begin[b] < v->begin[b + 1] && automaton_next(m, text->state, b) != STATE_DEAD;
     }
     return ways < 2;
 }
@@ -316,7 +316,7 @@ int cvn_constrained_advance_bytes(cvn_constrained *text, const char *bytes, size
     uint32_t state = text->state;
     engine_begin(&text->of->m.e);
     for (size_t i = 0; i < n && state != STATE_DEAD; i++)
-        state = machine_next(&text->of->m, state, (unsigned char)bytes[i]);
+        state = automaton_next(&text->of->m, state, (unsigned char)bytes[i]);
     if (check(text, err))
         return CVN_EUNSUPPORTED;
     if (state == STATE_DEAD || text->ended)

@@ -27,12 +27,12 @@ static const struct {
 };
 enum { DIALECTS = sizeof dialects / sizeof *dialects };
 
-bool schema_draft(int number, Draft *out)
+bool schema_draft(int number, SchemaDraft *out)
 {
     *out = DRAFT_2020;
     for (int i = 0; i < DIALECTS; i++)
         if (dialects[i].number == number)
-            *out = (Draft)i;
+            *out = (SchemaDraft)i;
     return !number || dialects[*out].number == number;
 }
 
@@ -90,7 +90,7 @@ bool is_schema(const JsonValue *value)
 }
 
 /* False for a dialect that is not known. */
-static bool draft_of(const JsonValue *name, Draft *out)
+static bool draft_of(const JsonValue *name, SchemaDraft *out)
 {
     const char *text = name->kind == JSON_K_STRING ? name->text : "";
     text += strncmp(text, "http://", 7) == 0 ? 7 : strncmp(text, "https://", 8) == 0 ? 8 : 0;
@@ -98,7 +98,7 @@ static bool draft_of(const JsonValue *name, Draft *out)
     for (int i = 0; i < DIALECTS; i++)
         if (n == strlen(dialects[i].uri) && strncmp(text, dialects[i].uri, n) == 0 &&
             strlen(text + n) <= 1) {
-            *out = (Draft)i;
+            *out = (SchemaDraft)i;
             return true;
         }
     return false;
@@ -197,7 +197,7 @@ uint32_t schema_walk(Schemas *s, const Schema *schema)
     return index;
 }
 
-static const Dynamic *find_dynamic(const Schemas *s, const Scope *scope, const char *name)
+static const Dynamic *find_dynamic(const Schemas *s, const DynamicScope *scope, const char *name)
 {
     for (uint32_t i = 0; i < scope->n; i++)
         if (strcmp(s->dynamic[scope->at[i]].name, name) == 0)
@@ -208,7 +208,7 @@ static const Dynamic *find_dynamic(const Schemas *s, const Scope *scope, const c
 /* The scope in which a resource is met that is entered from another: its anchors come behind those that were there. */
 static uint32_t scope_within(Schemas *s, uint32_t scope, const char *base)
 {
-    Scope next = {.n = s->scope[scope].n};
+    DynamicScope next = {.n = s->scope[scope].n};
     bool added;
     if (!s->n_dynamic)
         return scope;
@@ -238,7 +238,7 @@ static uint32_t in_scope(Schemas *s, uint32_t index, uint32_t scope)
     return of.scope ? find_or_add(s, &of, &added) : index;
 }
 
-uint32_t schema_root(Schemas *s, const JsonValue *document, Draft draft)
+uint32_t schema_root(Schemas *s, const JsonValue *document, SchemaDraft draft)
 {
     const Schema of = {.value = document, .base = "", .path = "#", .draft = draft};
     s->scope = arena_more(&s->e->arena, s->scope, s->n_scopes, sizeof *s->scope);

@@ -160,15 +160,15 @@ bool name_has_point(const char *text, size_t n, uint32_t low, uint32_t high)
     return length && point >= low && point <= high;
 }
 
-bool alive_in_string(Terms *t, Term term, uint32_t escape, bool canonical)
+bool live_in_string(Terms *t, Term term, uint32_t escape, bool canonical)
 {
     uint32_t low, high;
     if (term == TERM_ALL)
         return true;
     if (escape_is_plain(escape))
-        return term_alive(t, term, escape_u(escape));
+        return term_is_live(t, term, escape_u(escape));
     for (int part = 0; escape_points(escape, part, canonical, &low, &high); part++)
-        if (term_alive_between(t, term, low, high))
+        if (term_is_live_between(t, term, low, high))
             return true;
     return false;
 }

@@ -1,4 +1,4 @@
-/* Looks ahead at what a schema leads to, so that what is refused is refused when the constraint is made. */
+/* Visits the values that a schema leads to, so that what is not supported is refused when the constraint is made and not later. */
 #ifndef CVN_CONSTRAIN_EXPLORE_H
 #define CVN_CONSTRAIN_EXPLORE_H
 

@@ -180,7 +180,7 @@ Term format_base64(Terms *terms)
     return term_of(terms, "<base64>", false);
 }
 
-int format_term(Terms *terms, const JsonValue *name, Draft draft, Term *out)
+int format_term(Terms *terms, const JsonValue *name, SchemaDraft draft, Term *out)
 {
     bool time = json_is(name, "time");
     if (time || json_is(name, "date-time")) {

@@ -497,7 +497,7 @@ bool set_has_name(Engine *e, uint32_t set, uint32_t name)
 {
     if (e->set[set].name != UINT32_MAX)
         return e->set[set].name == name;
-    return term_has(&e->terms, e->set[set].term, e->name[name].text, e->name[name].length);
+    return term_matches(&e->terms, e->set[set].term, e->name[name].text, e->name[name].length);
 }
 
 static uint32_t kind_of_atom(FormulaKind kind)

@@ -259,8 +259,9 @@ static void find_living(Maker *m)
                     uint32_t what = m->symbol[at] >> SYMBOL_BITS;
                     bool term = (m->symbol[at] & 3) == SYMBOL_TERM;
                     lives =
-                        lives && (term ? term_alive(&m->e->terms, what, 0) : m->made[what].lives);
-                    empty = empty && (term ? term_ends(&m->e->terms, what) : m->made[what].empty);
+                        lives && (term ? term_is_live(&m->e->terms, what, 0) : m->made[what].lives);
+                    empty = empty &&
+                            (term ? term_is_nullable(&m->e->terms, what) : m->made[what].empty);
                 }
                 again = again || (lives && !made->lives) || (empty && !made->empty);
                 made->lives = made->lives || lives;
@@ -275,9 +276,9 @@ static void find_living(Maker *m)
             bool lives = true;
             for (uint32_t at = made->at[i]; m->symbol[at] != SYMBOL_END; at++) {
                 uint32_t what = m->symbol[at] >> SYMBOL_BITS;
-                lives =
-                    lives && ((m->symbol[at] & 3) == SYMBOL_TERM ? term_alive(&m->e->terms, what, 0)
-                                                                 : m->made[what].lives);
+                lives = lives &&
+                        ((m->symbol[at] & 3) == SYMBOL_TERM ? term_is_live(&m->e->terms, what, 0)
+                                                            : m->made[what].lives);
             }
             if (lives)
                 made->at[kept++] = made->at[i];
@@ -310,7 +311,7 @@ static bool begins_with_itself(Maker *m, uint32_t rule, uint32_t goal, uint8_t *
                         return true;
                 }
             }
-            if (is_rule ? !m->made[what].empty : !term_ends(&m->e->terms, what))
+            if (is_rule ? !m->made[what].empty : !term_is_nullable(&m->e->terms, what))
                 break;
         }
     return false;
@@ -367,9 +368,9 @@ int grammar_read(Engine *e, const char *text, size_t n, Grammar *out, cvn_err *e
         return err_set(err, CVN_EUNSUPPORTED, "%s", e->failed);
     if (!m.made[0].lives)
         return err_set(err, CVN_EFORMAT, "no text can come of the grammar");
-    Rule *rule = arena_array(&e->arena, m.n_made, sizeof *rule);
+    GrammarRule *rule = arena_array(&e->arena, m.n_made, sizeof *rule);
     for (uint32_t i = 0; i < m.n_made; i++)
-        rule[i] = (Rule){m.made[i].at, m.made[i].n};
+        rule[i] = (GrammarRule){m.made[i].at, m.made[i].n};
     *out = (Grammar){m.symbol, rule};
     return CVN_OK;
 }

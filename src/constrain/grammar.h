@@ -17,7 +17,7 @@
  * would take the longest. What %ignore names may stand before the first terminal of a text and behind each.
  *
  * What no rule leads back to is a term (term.h), and terms beside each other are one. What is left is a pushdown automaton
- * (machine.h), which has to know the next symbol: a rule may begin with itself where it names itself first, which is read as
+ * (automaton.h), which has to know the next symbol: a rule may begin with itself where it names itself first, which is read as
  * a repetition of what follows; rules that begin with each other are refused, and so are Lark's templates, %declare, %extend,
  * %override, flags of expressions, and GBNF's tokens.
  */
@@ -35,14 +35,14 @@ enum {
 /* A symbol: its kind in the low bits, above it a term or the number of a rule. */
 enum { SYMBOL_END, SYMBOL_TERM, SYMBOL_RULE, SYMBOL_BITS = 2 };
 
-typedef struct Rule {
+typedef struct GrammarRule {
     uint32_t *at; /* [n] where its alternatives begin in Grammar.symbol */
     uint32_t n;
-} Rule;
+} GrammarRule;
 
 typedef struct Grammar {
-    const uint32_t *symbol; /* alternatives, each ended by SYMBOL_END */
-    const Rule *rule;       /* the first is the start */
+    const uint32_t *symbol;  /* alternatives, each ended by SYMBOL_END */
+    const GrammarRule *rule; /* the first is the start */
 } Grammar;
 
 /* Everything lies in the engine's arena. CVN_EFORMAT for what is malformed, CVN_EUNSUPPORTED for what is refused. */

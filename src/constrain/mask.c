@@ -12,7 +12,7 @@ int masks_init(Masks *masks, const cvn_vocabulary *vocabulary, cvn_err *err)
         return CVN_EMEM;
     map_init(&masks->strings, &masks->arena);
     map_init(&masks->numbers, &masks->arena);
-    return text_places_init(&masks->places, &masks->arena);
+    return text_dfa_init(&masks->dfa, &masks->arena);
 }
 
 static void free_frame_mask(FrameMask *mask)
@@ -56,8 +56,8 @@ static Term nearby(Terms *t, Term term, uint32_t reach)
     return term_rep(t, node.list[0], min, max);
 }
 
-static const StringMask *string_mask(Masks *masks, Machine *m, Term term, uint32_t escape, bool raw,
-                                     bool tails)
+static const StringMask *string_mask(Masks *masks, Automaton *m, Term term, uint32_t escape,
+                                     bool raw, bool tails)
 {
     const cvn_vocabulary *v = masks->vocabulary;
     term = nearby(&m->e.terms, term, v->longest);
@@ -71,11 +71,11 @@ static const StringMask *string_mask(Masks *masks, Machine *m, Term term, uint32
         return masks->string[*known];
     StringMask **more = heap_more(masks->string, masks->n_strings, sizeof(StringMask *));
     StringMask *mask = NULL;
-    size_t before = text_places_bytes(&masks->places);
+    size_t before = text_dfa_bytes(&masks->dfa);
     if (more) {
         masks->string = more;
-        mask = string_mask_make(v, &masks->places, &m->e.terms, term, escape, m->e.canonical, raw,
-                                tails);
+        mask =
+            string_mask_make(v, &masks->dfa, &m->e.terms, term, escape, m->e.canonical, raw, tails);
     }
     if (!mask) {
         engine_fail(&m->e, "there is no memory for masks");
@@ -83,8 +83,7 @@ static const StringMask *string_mask(Masks *masks, Machine *m, Term term, uint32
     }
     masks->string[masks->n_strings] = mask;
     *map_put(&masks->strings, key, sizeof key, NULL) = masks->n_strings++;
-    masks->bytes +=
-        CVN_MASK_WORDS(v->n) * sizeof(uint32_t) + text_places_bytes(&masks->places) - before;
+    masks->bytes += CVN_MASK_WORDS(v->n) * sizeof(uint32_t) + text_dfa_bytes(&masks->dfa) - before;
     return mask;
 }
 
@@ -119,13 +118,13 @@ typedef struct Walked {
 } Walked;
 
 /* Whether a comma or a bracket stands behind the whole value: what it leads to is not known here, but where the value is an item. */
-static bool leaves(const Machine *m, uint32_t state, unsigned char byte, const Walked *w)
+static bool leaves(const Automaton *m, uint32_t state, unsigned char byte, const Walked *w)
 {
-    return w->left && (byte == ',' || byte == ']') && machine_at(m, state)->can_end;
+    return w->left && (byte == ',' || byte == ']') && automaton_at(m, state)->can_end;
 }
 
 /* Tokens that go through a node, from the state before it. */
-static void walk(Machine *m, const Trie *trie, uint32_t from, uint32_t to, uint32_t *at,
+static void walk(Automaton *m, const Trie *trie, uint32_t from, uint32_t to, uint32_t *at,
                  const Walked *w)
 {
     for (uint32_t i = from; i < to && !m->e.failed[0];) {
@@ -135,7 +134,7 @@ static void walk(Machine *m, const Trie *trie, uint32_t from, uint32_t to, uint3
                 add_tokens(&m->e, w->left, trie, &trie->node[i]);
             continue;
         }
-        uint32_t next = machine_next(m, at[node->depth], node->byte);
+        uint32_t next = automaton_next(m, at[node->depth], node->byte);
         if (next == STATE_DEAD) {
             i = node->after;
             continue;
@@ -147,7 +146,7 @@ static void walk(Machine *m, const Trie *trie, uint32_t from, uint32_t to, uint3
 }
 
 /* All tokens but those of blanks alone, where these leave the state as it is, and those that begin with one of `but` at once. */
-static void walk_all(Machine *m, const cvn_vocabulary *v, uint32_t state, bool blanks,
+static void walk_all(Automaton *m, const cvn_vocabulary *v, uint32_t state, bool blanks,
                      const char *but, const Walked *w)
 {
     uint32_t at[TOKEN_BYTES + 1];
@@ -156,7 +155,7 @@ static void walk_all(Machine *m, const cvn_vocabulary *v, uint32_t state, bool b
         bool left_out = b && strchr(but, b);
         if (v->begin[b] == v->begin[b + 1] || (left_out && !blanks) ||
             (!leaves(m, state, (unsigned char)b, w) &&
-             machine_next(m, state, (unsigned char)b) == STATE_DEAD))
+             automaton_next(m, state, (unsigned char)b) == STATE_DEAD))
             continue;
         for (uint32_t i = v->begin[b]; i < v->begin[b + 1]; i++) {
             const TrieNode *node = &trie->node[v->node[i]];
@@ -184,8 +183,8 @@ static void drop_seen(Found *found, uint32_t n, const uint32_t *seen)
 }
 
 /* What follows the quote of a string. */
-static void walk_tails(Machine *m, const cvn_vocabulary *v, const StringMask *mask, uint32_t state,
-                       const Walked *w)
+static void walk_tails(Automaton *m, const cvn_vocabulary *v, const StringMask *mask,
+                       uint32_t state, const Walked *w)
 {
     uint32_t at[TOKEN_BYTES + 1] = {state};
     walk(m, &mask->tail, 0, mask->tail.n_nodes, at, w);
@@ -200,7 +199,7 @@ static void walk_tails(Machine *m, const cvn_vocabulary *v, const StringMask *ma
 }
 
 /* Tokens through nodes side by side, from the state before their first byte. */
-static void walk_from(Machine *m, const cvn_vocabulary *v, uint32_t from, uint32_t to,
+static void walk_from(Automaton *m, const cvn_vocabulary *v, uint32_t from, uint32_t to,
                       uint32_t state, const Walked *w)
 {
     uint32_t at[TOKEN_BYTES + 1] = {state}, k = from;
@@ -209,17 +208,17 @@ static void walk_from(Machine *m, const cvn_vocabulary *v, uint32_t from, uint32
         k++;
     const char *text = v->piece[v->trie.token[v->trie.node[k].first]];
     for (uint16_t d = 0; d < depth; d++)
-        at[d + 1] = machine_next(m, at[d], (unsigned char)text[d]);
+        at[d + 1] = automaton_next(m, at[d], (unsigned char)text[d]);
     if (at[depth] != STATE_DEAD)
         walk(m, &v->trie, from, to, at, w);
 }
 
 /* A number, or where a value begins that may be one: then *f is that number, of which nothing is there. */
-static bool begins_number(Machine *m, Frame *f)
+static bool begins_number(Automaton *m, Frame *f)
 {
     Engine *e = &m->e;
     Formula value;
-    if (f->kind == FRAME_NUMBER || !machine_value_at(m, f, &value))
+    if (f->kind == FRAME_NUMBER || !automaton_value_at(m, f, &value))
         return f->kind == FRAME_NUMBER;
     Formula of = f_restrict(e, value, KIND_NUMBER);
     if (of != F_FALSE)
@@ -229,7 +228,7 @@ static bool begins_number(Machine *m, Frame *f)
 
 /* Of names that may not come again, the tails were tried without the name itself. That matters to tokens with another name in them, which
    begins and ends with quotes: they are put aside, to be tried in each frame. */
-static void put_aside(Machine *m, const cvn_vocabulary *v, Found *found, FrameMask *mask)
+static void put_aside(Automaton *m, const cvn_vocabulary *v, Found *found, FrameMask *mask)
 {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < found->n; i++) {
@@ -250,34 +249,34 @@ static void put_aside(Machine *m, const cvn_vocabulary *v, Found *found, FrameMa
 }
 
 /* Adds those that were put aside and may come in a frame. */
-static void fill_named(const cvn_vocabulary *v, Machine *m, uint32_t frame, const FrameMask *mask,
+static void fill_named(const cvn_vocabulary *v, Automaton *m, uint32_t frame, const FrameMask *mask,
                        uint32_t *bits)
 {
-    const uint32_t begin = mask->n_named ? machine_state_of(m, frame) : STATE_DEAD;
+    const uint32_t begin = mask->n_named ? automaton_state_of(m, frame) : STATE_DEAD;
     for (uint32_t i = 0; i < mask->n_named; i++) {
         const cvn_token token = mask->named[i];
         uint32_t state = begin;
         for (size_t k = 0; k < v->length[token] && state != STATE_DEAD; k++)
-            state = machine_next(m, state, (unsigned char)v->piece[token][k]);
+            state = automaton_next(m, state, (unsigned char)v->piece[token][k]);
         if (state != STATE_DEAD)
             set_bit(bits, token);
     }
 }
 
 /* The frame of which the mask is that of this one, but for what was put aside: names as if nothing of them were there. */
-static uint32_t nameless(Machine *m, uint32_t id)
+static uint32_t nameless(Automaton *m, uint32_t id)
 {
     Frame f = m->frame[id];
     if (f.kind != FRAME_OTHER || !f.used)
         return id;
     f.used = 1 + name_id(&m->e, "", 0);
-    return machine_frame(m, &f);
+    return automaton_frame(m, &f);
 }
 
 /* A number that is being written, without a frame for each of its texts. */
 static bool walk_number(Engine *e, const Trie *trie, const Frame *f, NumberMask *mask, Found *found)
 {
-    NumberPlace place[TOKEN_BYTES + 1] = {f->c};
+    NumberState state[TOKEN_BYTES + 1] = {f->c};
     char text[NUMBER_TEXT + TOKEN_BYTES + 1];
     size_t n = f->a == F_TRUE ? 0 : e->name[f->b].length;
     memcpy(text, n ? e->name[f->b].text : "", n);
@@ -286,15 +285,15 @@ static bool walk_number(Engine *e, const Trie *trie, const Frame *f, NumberMask 
     for (uint32_t i = 0; i < trie->n_nodes && !e->failed[0];) {
         const TrieNode *node = &trie->node[i];
         size_t length = n + node->depth, d = node->depth;
-        NumberPlace next = number_step(e, f->a, place[d], node->byte);
-        bool goes_on = next != NUMBER_NO_PLACE;
+        NumberState next = number_step(e, f->a, state[d], node->byte);
+        bool goes_on = next != NUMBER_DEAD;
         if (goes_on) {
-            place[d + 1] = next;
+            state[d + 1] = next;
             text[length] = (char)node->byte;
             goes_on = f->a == F_TRUE || (length < NUMBER_TEXT &&
                                          ((number_phase(next) < NUMBER_E && open[text[0] == '-']) ||
                                           number_exists(e, f->a, next, text, length + 1)));
-        } else if (d && number_can_end(place[d]) && number_is(e, f->a, text, length)) {
+        } else if (d && number_can_end(state[d]) && number_is(e, f->a, text, length)) {
             uint32_t *more = heap_more(mask->exit, mask->n_exits, sizeof *more);
             if (!more)
                 return false;
@@ -308,7 +307,7 @@ static bool walk_number(Engine *e, const Trie *trie, const Frame *f, NumberMask 
     return true;
 }
 
-static const NumberMask *number_mask(Masks *masks, Machine *m, const Frame *f)
+static const NumberMask *number_mask(Masks *masks, Automaton *m, const Frame *f)
 {
     const uint32_t key[3] = {f->a, f->a == F_TRUE ? 0 : f->b, f->c};
     uint64_t *known = map_get(&masks->numbers, key, sizeof key);
@@ -332,7 +331,7 @@ static const NumberMask *number_mask(Masks *masks, Machine *m, const Frame *f)
 }
 
 /* Of a string, a name or a term: returns what stays in it. */
-static const uint32_t *fill_string(Masks *masks, Machine *m, uint32_t id, const Walked *w)
+static const uint32_t *fill_string(Masks *masks, Automaton *m, uint32_t id, const Walked *w)
 {
     const cvn_vocabulary *v = masks->vocabulary;
     Frame f = m->frame[id];
@@ -343,16 +342,16 @@ static const uint32_t *fill_string(Masks *masks, Machine *m, uint32_t id, const 
     if (!string || last)
         return string ? string->bits : NULL;
     if (raw && string->no_tails) {
-        walk_all(m, v, machine_state_of(m, id), false, "", w);
+        walk_all(m, v, automaton_state_of(m, id), false, "", w);
         return string->bits;
     }
     const Frame colon = {.kind = FRAME_COLON, .a = f.a, .below = f.below};
-    uint32_t behind = machine_state_of(m, name ? machine_frame(m, &colon) : f.below);
+    uint32_t behind = automaton_state_of(m, name ? automaton_frame(m, &colon) : f.below);
     walk_tails(m, v, string, behind, w);
     return string->bits;
 }
 
-static void keep_left(Machine *m, const cvn_vocabulary *v, const Found *left, Trie *out)
+static void keep_left(Automaton *m, const cvn_vocabulary *v, const Found *left, Trie *out)
 {
     TriePiece *piece = left->n ? malloc(left->n * sizeof *piece) : NULL;
     for (uint32_t i = 0; piece && i < left->n; i++)
@@ -363,15 +362,15 @@ static void keep_left(Machine *m, const cvn_vocabulary *v, const Found *left, Tr
     free(left->list);
 }
 
-static FrameMask make_frame_mask(Masks *masks, Machine *m, uint32_t id)
+static FrameMask make_frame_mask(Masks *masks, Automaton *m, uint32_t id)
 {
     const cvn_vocabulary *v = masks->vocabulary;
     Frame f = m->frame[id];
-    FrameMask mask = {.known = true, .also = machine_item_at(m, id)};
+    FrameMask mask = {.known = true, .also = automaton_item_at(m, id)};
     Found found = {0}, left = {0};
     const Walked w = {&found, m->grammar.rule ? NULL : &left};
-    bool number = f.kind == FRAME_NUMBER, blanks = machine_takes_blanks(m, id);
-    uint32_t begin = machine_state_of(m, number ? f.below : id);
+    bool number = f.kind == FRAME_NUMBER, blanks = automaton_takes_blanks(m, id);
+    uint32_t begin = automaton_state_of(m, number ? f.below : id);
     mask.bits = blanks ? v->blank : NULL;
     if (mask.also != NO_FRAME) { /* an empty array is what is left */
         for (uint32_t i = v->begin[']']; i < v->begin[']' + 1]; i++)
@@ -431,17 +430,17 @@ static bool room_for_frame(Masks *masks, uint32_t id)
 }
 
 /* Adds the tokens of a frame, of which `id` is the nameless one; returns another whose tokens come with them, or NO_FRAME. */
-static uint32_t fill_frame(Masks *masks, Machine *m, uint32_t frame, uint32_t id, uint32_t *bits)
+static uint32_t fill_frame(Masks *masks, Automaton *m, uint32_t frame, uint32_t id, uint32_t *bits)
 {
     if (!room_for_frame(masks, id > frame ? id : frame)) {
         engine_fail(&m->e, "there is no memory for masks");
         return NO_FRAME;
     }
     if (!masks->frame[id].known) {
-        if (!machine_look_ahead(m))
+        if (!automaton_look_ahead(m))
             return NO_FRAME;
         FrameMask mask = make_frame_mask(masks, m, id);
-        machine_look_back(m);
+        automaton_look_back(m);
         if (m->e.failed[0]) {
             free_frame_mask(&mask);
             return NO_FRAME;
@@ -458,20 +457,20 @@ static uint32_t fill_frame(Masks *masks, Machine *m, uint32_t frame, uint32_t id
 }
 
 /* Adds what is left and may come in a state, in which the value is an item. */
-static void fill_left(Machine *m, const Trie *left, uint32_t state, uint32_t *bits)
+static void fill_left(Automaton *m, const Trie *left, uint32_t state, uint32_t *bits)
 {
     uint32_t at[TOKEN_BYTES + 1] = {state};
     Found found = {0};
-    if (!left->n_nodes || !machine_look_ahead(m))
+    if (!left->n_nodes || !automaton_look_ahead(m))
         return;
     walk(m, left, 0, left->n_nodes, at, &(Walked){&found, NULL});
-    machine_look_back(m);
+    automaton_look_back(m);
     for (uint32_t i = 0; i < found.n; i++)
         set_bit(bits, found.list[i]);
     free(found.list);
 }
 
-bool masks_know(const Masks *masks, const Machine *m, uint32_t state)
+bool masks_know(const Masks *masks, const Automaton *m, uint32_t state)
 {
     for (uint32_t i = 0; i < m->state[state].n; i++)
         for (uint32_t id = m->state[state].frame[i]; id != NO_FRAME; id = masks->frame[id].also)
@@ -480,7 +479,7 @@ bool masks_know(const Masks *masks, const Machine *m, uint32_t state)
     return true;
 }
 
-void masks_fill(Masks *masks, Machine *m, uint32_t state, uint32_t *bits)
+void masks_fill(Masks *masks, Automaton *m, uint32_t state, uint32_t *bits)
 {
     uint32_t n = m->state[state].n;
     const cvn_vocabulary *v = masks->vocabulary;
@@ -492,9 +491,9 @@ void masks_fill(Masks *masks, Machine *m, uint32_t state, uint32_t *bits)
     }
     for (uint32_t i = 0; i < n && !m->e.failed[0]; i++) {
         uint32_t frame = m->state[state].frame[i], id = frame, also;
-        bool in_item = m->in_item[frame], item = in_item || machine_item_at(m, frame) != NO_FRAME;
+        bool in_item = m->in_item[frame], item = in_item || automaton_item_at(m, frame) != NO_FRAME;
         if (in_item)
-            id = machine_alone(m, frame);
+            id = automaton_alone(m, frame);
         for (; id != NO_FRAME && !m->e.failed[0]; id = also) {
             const uint32_t like = nameless(m, id);
             also = fill_frame(masks, m, id, like, bits);

@@ -1,6 +1,6 @@
 /*
- * Masks: the tokens that may follow in a state. A state's mask is the union of those of its frames, and of a frame only
- * what depends on it is kept:
+ * Token masks: a bit for each token of the vocabulary, set where the token may follow in a state of the automaton. The mask of a state
+ * is the union of the masks of its frames, which are cached by what they depend on:
  *
  *     inside a string     the tokens that stay in it or end with its quote depend on the term of the rest only: they are
  *                         bits, shared by all strings of this term (StringMask). What follows the quote in a token is
@@ -18,26 +18,26 @@
 #ifndef CVN_CONSTRAIN_MASK_H
 #define CVN_CONSTRAIN_MASK_H
 
-#include "constrain/machine.h"
+#include "constrain/automaton.h"
 #include "constrain/string_mask.h"
 
 enum { MASK_BYTES = 64 << 20 }; /* of masks that are kept: more, and all are made anew */
 
-/* Of numbers of which this is asked, and that have begun so. */
+/* The tokens that may follow in a number: of one formula, text and NumberState. */
 typedef struct NumberMask {
     cvn_token *list; /* [n] tokens that stay in the number; owned */
     uint32_t n;
     uint32_t
         *exit; /* [n_exits] nodes of the vocabulary with the first byte behind the number; owned */
     uint32_t n_exits;
-    bool ends; /* as it is */
+    bool ends; /* the number may end before the next token */
 } NumberMask;
 
 typedef struct FrameMask {
     const uint32_t *bits;     /* [CVN_MASK_WORDS(n)], or NULL */
     const NumberMask *number; /* or NULL */
-    uint32_t also;            /* a frame whose mask belongs to it, too, or NO_FRAME */
-    cvn_token *list;          /* [n] and these; owned */
+    uint32_t also;            /* a frame whose mask is to be added, or NO_FRAME */
+    cvn_token *list;          /* [n] tokens besides those of bits; owned */
     uint32_t n;
     /* [n_named] with a whole name in them, of objects in which none may come again: tried each time; owned */
     cvn_token *named;
@@ -51,7 +51,7 @@ typedef struct Masks {
     Map strings;                      /* (term, escape, raw) -> StringMask */
     StringMask **string;              /* [n_strings] owned */
     uint32_t n_strings;
-    TextPlaces places;   /* of the walks that made them */
+    TextDfa dfa;         /* shared by the string masks */
     Map numbers;         /* (formula, text, phase) -> NumberMask */
     NumberMask **number; /* [n_numbers] owned */
     uint32_t n_numbers;
@@ -65,9 +65,9 @@ int masks_init(Masks *masks, const cvn_vocabulary *vocabulary, cvn_err *err);
 void masks_free(Masks *masks);
 
 /* Whether all that a state's mask is made of is kept. */
-bool masks_know(const Masks *masks, const Machine *m, uint32_t state);
+bool masks_know(const Masks *masks, const Automaton *m, uint32_t state);
 
-/* Writes the mask of a state, without tokens that end a text. Failures are the machine's. */
-void masks_fill(Masks *masks, Machine *m, uint32_t state, uint32_t *bits);
+/* Writes the mask of a state, without tokens that end a text. Failures are the automaton's. */
+void masks_fill(Masks *masks, Automaton *m, uint32_t state, uint32_t *bits);
 
 #endif

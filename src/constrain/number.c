@@ -145,7 +145,7 @@ static bool is_listed(const Engine *e, Formula f)
 }
 
 /* The next phase of a number that is written as one likes. */
-static NumberPlace free_step(NumberPhase phase, unsigned char byte)
+static NumberState free_step(NumberPhase phase, unsigned char byte)
 {
     bool digit = byte >= '0' && byte <= '9';
     switch (phase) {
@@ -154,28 +154,28 @@ static NumberPlace free_step(NumberPhase phase, unsigned char byte)
             return NUMBER_MINUS;
         /* fall through */
     case NUMBER_MINUS:
-        return byte == '0' ? NUMBER_ZERO : digit ? NUMBER_INTEGER : NUMBER_NO_PLACE;
+        return byte == '0' ? NUMBER_ZERO : digit ? NUMBER_INTEGER : NUMBER_DEAD;
     case NUMBER_ZERO:
     case NUMBER_INTEGER:
         if (digit)
-            return phase == NUMBER_INTEGER ? NUMBER_INTEGER : NUMBER_NO_PLACE;
-        return byte == '.' ? NUMBER_POINT : (byte | 32) == 'e' ? NUMBER_E : NUMBER_NO_PLACE;
+            return phase == NUMBER_INTEGER ? NUMBER_INTEGER : NUMBER_DEAD;
+        return byte == '.' ? NUMBER_POINT : (byte | 32) == 'e' ? NUMBER_E : NUMBER_DEAD;
     case NUMBER_POINT:
-        return digit ? NUMBER_FRACTION : NUMBER_NO_PLACE;
+        return digit ? NUMBER_FRACTION : NUMBER_DEAD;
     case NUMBER_FRACTION:
-        return digit ? NUMBER_FRACTION : (byte | 32) == 'e' ? NUMBER_E : NUMBER_NO_PLACE;
+        return digit ? NUMBER_FRACTION : (byte | 32) == 'e' ? NUMBER_E : NUMBER_DEAD;
     case NUMBER_E:
         if (byte == '+' || byte == '-')
             return NUMBER_SIGN;
         /* fall through */
     case NUMBER_SIGN:
     case NUMBER_EXPONENT:
-        return digit ? NUMBER_EXPONENT : NUMBER_NO_PLACE;
+        return digit ? NUMBER_EXPONENT : NUMBER_DEAD;
     }
-    return NUMBER_NO_PLACE;
+    return NUMBER_DEAD;
 }
 
-/* What a place says besides its phase, where numbers are spelled in one way. */
+/* What a state says besides its phase, where numbers are spelled in one way. */
 enum {
     SPELLED_LEADING = 1 << 5, /* 0.00: no digit but 0 is there */
     SPELLED_ONE =
@@ -195,78 +195,80 @@ static uint32_t least_exponent(bool negative)
     return negative ? SPELLED_ZEROS + 2 : SPELLED_PLAIN;
 }
 
-static NumberPlace place_at(uint32_t phase, uint32_t count)
+static NumberState number_state(uint32_t phase, uint32_t count)
 {
     return phase | count << SPELLED_COUNT;
 }
 
-/* The next place of a number that is written as JSON.stringify writes it. */
-static NumberPlace spelled_step(NumberPlace place, unsigned char byte)
+/* The next state of a number that is written as JSON.stringify writes it. */
+static NumberState spelled_step(NumberState state, unsigned char byte)
 {
-    const uint32_t count = place >> SPELLED_COUNT, digit = (uint32_t)byte - '0';
+    const uint32_t count = state >> SPELLED_COUNT, digit = (uint32_t)byte - '0';
     const bool is_digit = digit < 10, exponent = byte == 'e';
-    switch (number_phase(place)) {
+    switch (number_phase(state)) {
     case NUMBER_BEGIN:
         if (byte == '-')
             return NUMBER_MINUS;
-        return !is_digit ? NUMBER_NO_PLACE : digit ? place_at(NUMBER_INTEGER, 1) : NUMBER_ZERO;
+        return !is_digit ? NUMBER_DEAD : digit ? number_state(NUMBER_INTEGER, 1) : NUMBER_ZERO;
     case NUMBER_MINUS: /* -0 is written 0 */
-        return !is_digit ? NUMBER_NO_PLACE
-               : digit   ? place_at(NUMBER_INTEGER, 1)
+        return !is_digit ? NUMBER_DEAD
+               : digit   ? number_state(NUMBER_INTEGER, 1)
                          : NUMBER_ZERO | NUMBER_UNFINISHED;
     case NUMBER_ZERO:
-        return byte == '.' ? NUMBER_POINT | SPELLED_LEADING : NUMBER_NO_PLACE;
+        return byte == '.' ? NUMBER_POINT | SPELLED_LEADING : NUMBER_DEAD;
     case NUMBER_INTEGER:
         if (is_digit && (count < SPELLED_DIGITS || (digit == 0 && count < SPELLED_PLAIN)))
-            return place_at(NUMBER_INTEGER, count + 1);
+            return number_state(NUMBER_INTEGER, count + 1);
         if (byte == '.' && count < SPELLED_DIGITS)
-            return place_at(NUMBER_POINT | (count == 1 ? SPELLED_ONE : 0), count);
-        return exponent && count == 1 ? NUMBER_E : NUMBER_NO_PLACE;
+            return number_state(NUMBER_POINT | (count == 1 ? SPELLED_ONE : 0), count);
+        return exponent && count == 1 ? NUMBER_E : NUMBER_DEAD;
     case NUMBER_POINT:
     case NUMBER_FRACTION:
         if (exponent)
-            return place & SPELLED_ONE && number_can_end(place) ? NUMBER_E : NUMBER_NO_PLACE;
+            return state & SPELLED_ONE && number_can_end(state) ? NUMBER_E : NUMBER_DEAD;
         if (!is_digit)
-            return NUMBER_NO_PLACE;
-        if (place & SPELLED_LEADING && !digit)
+            return NUMBER_DEAD;
+        if (state & SPELLED_LEADING && !digit)
             return count < SPELLED_ZEROS
-                       ? place_at(NUMBER_FRACTION | NUMBER_UNFINISHED | SPELLED_LEADING, count + 1)
-                       : NUMBER_NO_PLACE;
-        if (place & SPELLED_LEADING)
-            return place_at(NUMBER_FRACTION, 1);
-        return count + !digit < SPELLED_DIGITS ? place_at(NUMBER_FRACTION | (place & SPELLED_ONE) |
-                                                              (digit ? 0 : NUMBER_UNFINISHED),
-                                                          count + 1)
-                                               : NUMBER_NO_PLACE;
+                       ? number_state(NUMBER_FRACTION | NUMBER_UNFINISHED | SPELLED_LEADING,
+                                      count + 1)
+                       : NUMBER_DEAD;
+        if (state & SPELLED_LEADING)
+            return number_state(NUMBER_FRACTION, 1);
+        return count + !digit < SPELLED_DIGITS
+                   ? number_state(NUMBER_FRACTION | (state & SPELLED_ONE) |
+                                      (digit ? 0 : NUMBER_UNFINISHED),
+                                  count + 1)
+                   : NUMBER_DEAD;
     case NUMBER_E:
         return byte == '+'   ? NUMBER_SIGN
                : byte == '-' ? NUMBER_SIGN | SPELLED_NEGATIVE
-                             : NUMBER_NO_PLACE;
+                             : NUMBER_DEAD;
     case NUMBER_SIGN:
     case NUMBER_EXPONENT: {
-        const uint32_t power = count * 10 + digit, least = least_exponent(place & SPELLED_NEGATIVE);
+        const uint32_t power = count * 10 + digit, least = least_exponent(state & SPELLED_NEGATIVE);
         if (!is_digit || !power || power > SPELLED_LARGEST)
-            return NUMBER_NO_PLACE;
-        return place_at(NUMBER_EXPONENT | (place & SPELLED_NEGATIVE) |
-                            (power < least ? NUMBER_UNFINISHED : 0),
-                        power);
+            return NUMBER_DEAD;
+        return number_state(NUMBER_EXPONENT | (state & SPELLED_NEGATIVE) |
+                                (power < least ? NUMBER_UNFINISHED : 0),
+                            power);
     }
     }
-    return NUMBER_NO_PLACE;
+    return NUMBER_DEAD;
 }
 
 static bool is_spelled(Engine *e, Formula f);
 
-NumberPlace number_step(Engine *e, Formula f, NumberPlace place, unsigned char byte)
+NumberState number_step(Engine *e, Formula f, NumberState state, unsigned char byte)
 {
-    const NumberPhase phase = number_phase(place);
+    const NumberPhase phase = number_phase(state);
     const bool digit = byte >= '0' && byte <= '9';
     if (is_spelled(e, f))
-        return spelled_step(place, byte);
+        return spelled_step(state, byte);
     bool zero = phase == NUMBER_MINUS && byte == '0'; /* -0 is 0 */
     if ((zero || ((phase == NUMBER_ZERO || phase == NUMBER_INTEGER) && !digit)) &&
         has_digits_only(e, f))
-        return NUMBER_NO_PLACE;
+        return NUMBER_DEAD;
     return free_step(phase, byte);
 }
 
@@ -567,14 +569,14 @@ static bool holds_for_all(const Engine *e, Formula of, bool negative)
 }
 
 /* Whether a number that is written in one way goes on from a text. */
-static bool spelled_exists(Engine *e, Formula f, NumberPlace place, const char *text, size_t n)
+static bool spelled_exists(Engine *e, Formula f, NumberState state, const char *text, size_t n)
 {
     char digits[NUMBER_TEXT];
     /* A text that has begun is empty where number_simplify left nothing of it. */
-    if (place != NUMBER_BEGIN && holds_for_all(e, f, n && text[0] == '-'))
+    if (state != NUMBER_BEGIN && holds_for_all(e, f, n && text[0] == '-'))
         return true;
-    if (number_phase(place) < NUMBER_E) {
-        Begun b = {.phase = number_phase(place), .spelled = true, .room = -1, .f = f};
+    if (number_phase(state) < NUMBER_E) {
+        Begun b = {.phase = number_phase(state), .spelled = true, .room = -1, .f = f};
         begin(&b, digits, text, n);
         return either_sign(e, f, &b, b.phase == NUMBER_BEGIN);
     }
@@ -633,9 +635,9 @@ static bool exponent_exists(Engine *e, Formula f, const char *text, size_t n)
     return false;
 }
 
-bool number_exists(Engine *e, Formula f, NumberPlace place, const char *text, size_t n)
+bool number_exists(Engine *e, Formula f, NumberState state, const char *text, size_t n)
 {
-    const NumberPhase phase = number_phase(place);
+    const NumberPhase phase = number_phase(state);
     if (f <= F_TRUE)
         return f;
     if (n > NUMBER_TEXT)
@@ -644,7 +646,7 @@ bool number_exists(Engine *e, Formula f, NumberPlace place, const char *text, si
     if (e->canonical && find_listed(e, f, &look))
         return look.found;
     if (is_spelled(e, f))
-        return spelled_exists(e, f, place, text, n);
+        return spelled_exists(e, f, state, text, n);
     Decimal value = decimal_read(&e->arena, text, n);
     bool only = has_digits_only(e, f);
     if (!(only && phase == NUMBER_MINUS) && holds(e, f, &value)) /* by zeros, if it may not end */
@@ -716,9 +718,9 @@ static bool asks_little(const Engine *e, Formula of)
     return whole || !from_one;
 }
 
-size_t number_simplify(Engine *e, Formula f, NumberPlace place, char *text, size_t n)
+size_t number_simplify(Engine *e, Formula f, NumberState state, char *text, size_t n)
 {
-    const NumberPhase phase = number_phase(place);
+    const NumberPhase phase = number_phase(state);
     if (is_spelled(e, f))
         return phase < NUMBER_E && holds_for_all(e, f, text[0] == '-') ? text[0] == '-' : n;
     Listed look = {f, text, n, false, false};

@@ -623,8 +623,9 @@ static Term build_parts(Parser *p, const Node *node, size_t i, Term rest, Left l
         such = term_and2(p->t, part, such);
         all = term_or2(p->t, all, term_cat(p->t, such, build_parts(p, node, i + 1, rest, ends)));
     }
-    return term_ends(p->t, part) ? term_or2(p->t, all, build_parts(p, node, i + 1, rest, left))
-                                 : all;
+    return term_is_nullable(p->t, part)
+               ? term_or2(p->t, all, build_parts(p, node, i + 1, rest, left))
+               : all;
 }
 
 static Term build_rep(Parser *p, const Node *node, Term rest, Left left)
@@ -644,7 +645,7 @@ static Term build_rep(Parser *p, const Node *node, Term rest, Left left)
         return TERM_NONE;
     }
     if (node->max == TERM_MANY) {
-        term = term_loop(p->t, term_ends(p->t, rest));
+        term = term_loop(p->t, term_is_nullable(p->t, rest));
         Term is = term_or2(p->t, rest, build(p, of, term, LEFT_ANY));
         if (!p->err->code && !term_loop_is(p->t, term, is))
             unsupported(p, "^, $, \\b or looking ahead in a repeated group that may be empty");
@@ -673,7 +674,7 @@ static Term build(Parser *p, const Node *node, Term rest, Left left)
     case NODE_BEGIN:
         return left == LEFT_NONE ? rest : TERM_NONE;
     case NODE_END:
-        return term_ends(p->t, rest) ? TERM_EMPTY : TERM_NONE;
+        return term_is_nullable(p->t, rest) ? TERM_EMPTY : TERM_NONE;
     case NODE_BOUND:
         return build_bound(p, node, rest, left);
     case NODE_LOOK:

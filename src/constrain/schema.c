@@ -631,7 +631,7 @@ Formula schema_formula(Engine *e, uint32_t of)
     return s->at[of].formula;
 }
 
-Formula schema_read(Engine *e, const JsonValue *document, Draft draft, bool assert_format)
+Formula schema_read(Engine *e, const JsonValue *document, SchemaDraft draft, bool assert_format)
 {
     Schemas *s = arena_alloc(&e->arena, sizeof *s);
     *s = (Schemas){.e = e, .assert_format = assert_format};

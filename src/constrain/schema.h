@@ -16,13 +16,19 @@ enum {
     SCHEMA_EXPONENT = 400, /* powers of ten of numbers in schemas, and their digits */
 };
 
-typedef enum Draft { DRAFT_4, DRAFT_6, DRAFT_7, DRAFT_2019, DRAFT_2020 } Draft; /* by age */
+typedef enum SchemaDraft {
+    DRAFT_4,
+    DRAFT_6,
+    DRAFT_7,
+    DRAFT_2019,
+    DRAFT_2020
+} SchemaDraft; /* by age */
 
 typedef struct Schema {
     const JsonValue *value; /* an object, or true or false */
     const char *base;       /* the URI that references in it are relative to, without fragment */
     const char *path;       /* "#/properties/a", for messages */
-    Draft draft;
+    SchemaDraft draft;
     uint32_t scope; /* of Schemas.scope */
     bool one_of;    /* not the schema, but what its oneOf says */
     bool doing;     /* its formula is being made */
@@ -39,10 +45,10 @@ typedef struct Dynamic {
 } Dynamic;
 
 /* The dynamic anchors that were met on the way to a schema, each name once. */
-typedef struct Scope {
+typedef struct DynamicScope {
     uint32_t *at; /* [n] of Schemas.dynamic */
     uint32_t n;
-} Scope;
+} DynamicScope;
 
 typedef struct Schemas {
     Engine *e;
@@ -50,7 +56,7 @@ typedef struct Schemas {
     uint32_t n;
     Dynamic *dynamic;
     uint32_t n_dynamic;
-    Scope *scope; /* [n_scopes], the first is empty */
+    DynamicScope *scope; /* [n_scopes], the first is empty */
     uint32_t n_scopes;
     Map scopes;
     Map by_value;  /* address of a JsonValue, scope -> index */
@@ -61,10 +67,10 @@ typedef struct Schemas {
 } Schemas;
 
 /* The draft of a number of options.draft; false: there is none. */
-bool schema_draft(int number, Draft *out);
+bool schema_draft(int number, SchemaDraft *out);
 
 /* The formula of a document; F_FALSE with engine->failed where it is refused. */
-Formula schema_read(Engine *e, const JsonValue *document, Draft draft, bool assert_format);
+Formula schema_read(Engine *e, const JsonValue *document, SchemaDraft draft, bool assert_format);
 
 /* What a keyword holds: a schema, a list of them, or an object whose members are schemas. */
 enum { HOLDS_ONE = 1, HOLDS_LIST = 2, HOLDS_MEMBERS = 4 };
@@ -81,7 +87,7 @@ extern const Keyword schema_keywords[];
 extern const size_t n_schema_keywords;
 
 /* Document.c: the index of the root, of a schema that is noted with all below it, of what oneOf says. */
-uint32_t schema_root(Schemas *s, const JsonValue *document, Draft draft);
+uint32_t schema_root(Schemas *s, const JsonValue *document, SchemaDraft draft);
 uint32_t schema_walk(Schemas *s, const Schema *schema);
 uint32_t schema_of_one_of(Schemas *s, uint32_t of, const JsonValue *list);
 bool is_schema(const JsonValue *value);
@@ -105,7 +111,7 @@ Term schema_own_names(Schemas *s, uint32_t of, uint32_t **known, uint32_t *n_kno
 Formula schema_evaluated(Schemas *s, uint32_t of);
 
 /* Format.c: the term of a format's texts. 1: known; 0: there is no such format, which then says nothing; -1: refused. */
-int format_term(Terms *terms, const JsonValue *name, Draft draft, Term *out);
+int format_term(Terms *terms, const JsonValue *name, SchemaDraft draft, Term *out);
 Term format_base64(Terms *terms);
 
 #endif

@@ -393,7 +393,7 @@ bool array_can_end(const Engine *e, Formula f)
  *     disjoint       it fulfils those that are true and none of the others, and a set that no value fulfils is left as soon as that is seen:
  *                    there are as many branches as kinds of values, though there be many atoms (oneOf over 20 values of one member: 21)
  */
-typedef struct Step {
+typedef struct MemberStep {
     Formula f; /* restricted to the kind */
     uint32_t kind;
     Formula atom[SOLVE_CONCERNED];    /* [n] those with a choice, or that the value depends on */
@@ -405,7 +405,7 @@ typedef struct Step {
     size_t tried;         /* sets of them */
     bool disjoint;        /* how the sets are found */
     const char *too_many; /* what there are too many of, or NULL */
-} Step;
+} MemberStep;
 
 /* What becomes of the others. */
 static Formula shifted(Engine *e, Formula of)
@@ -430,14 +430,14 @@ static Formula shifted(Engine *e, Formula of)
 
 static Formula step_atom(Engine *e, Formula atom, void *data)
 {
-    const Step *s = data;
+    const MemberStep *s = data;
     for (size_t i = 0; i < s->n; i++)
         if (s->atom[i] == atom)
             return s->becomes[i];
     return shifted(e, atom);
 }
 
-static bool is_concerned(const Engine *e, const Step *s, Formula atom)
+static bool is_concerned(const Engine *e, const MemberStep *s, Formula atom)
 {
     const FormulaNode *f = &e->node[atom];
     if (f->kind == F_K_ALL_KEYS || f->kind == F_K_SOME_KEY)
@@ -445,7 +445,7 @@ static bool is_concerned(const Engine *e, const Step *s, Formula atom)
     return (f->kind == F_K_ITEM || f->kind == F_K_ITEMS || f->kind == F_K_CONTAINS) && f->a == 0;
 }
 
-static void find_concerned(Engine *e, Step *s, Formula of)
+static void find_concerned(Engine *e, MemberStep *s, Formula of)
 {
     const FormulaNode *f = &e->node[of];
     if (f->kind == F_K_AND || f->kind == F_K_OR) {
@@ -464,7 +464,7 @@ static void find_concerned(Engine *e, Step *s, Formula of)
         s->atom[s->n++] = of;
 }
 
-static bool must_hold(const Engine *e, const Step *s, Formula atom)
+static bool must_hold(const Engine *e, const MemberStep *s, Formula atom)
 {
     const FormulaNode *f = &e->node[s->f];
     if (s->f == atom)
@@ -476,7 +476,7 @@ static bool must_hold(const Engine *e, const Step *s, Formula atom)
 }
 
 /* Decides for the atoms from the i-th on whether the value fulfils them. */
-static void decide(Engine *e, Step *s, size_t i, Formula value)
+static void decide(Engine *e, MemberStep *s, size_t i, Formula value)
 {
     if (value == F_FALSE || s->too_many || !engine_work(e, 1))
         return;
@@ -557,7 +557,7 @@ static uint32_t choices_in(const Engine *e, Formula of)
 
 /* Adds the branches of s->f. Where they are too many, they are looked for the disjoint way if several parts of it have alternatives, since these
    multiply; and else, or where they are still too many, for one alternative after the other, each with fewer atoms. */
-static void take_step(Engine *e, Step *s, Formula value)
+static void take_step(Engine *e, MemberStep *s, Formula value)
 {
     Formula alternative[SOLVE_BRANCHES + 1];
     size_t before = s->out->n;
@@ -581,7 +581,7 @@ static void take_step(Engine *e, Step *s, Formula value)
     if (n)
         s->out->n = before;
     for (uint32_t i = 0; i < n && engine_work(e, 1); i++) {
-        Step one = *s;
+        MemberStep one = *s;
         one.f = alternative[i];
         take_step(e, &one, value);
     }
@@ -590,7 +590,8 @@ static void take_step(Engine *e, Step *s, Formula value)
 
 void object_step(Engine *e, Formula f, uint32_t alphabet, uint32_t key, Branches *out)
 {
-    Step s = {.f = f, .kind = KIND_OBJECT, .a = e->alphabet[alphabet], .key = key, .out = out};
+    MemberStep s = {
+        .f = f, .kind = KIND_OBJECT, .a = e->alphabet[alphabet], .key = key, .out = out};
     out->n = 0;
     take_step(e, &s, F_TRUE);
 }
@@ -613,7 +614,7 @@ static void find_unique(const Engine *e, Formula of, Unique *unique)
 
 void array_step(Engine *e, Formula f, Branches *out)
 {
-    Step s = {.f = f, .kind = KIND_ARRAY, .out = out};
+    MemberStep s = {.f = f, .kind = KIND_ARRAY, .out = out};
     Unique unique = {0};
     Formula value = F_TRUE;
     out->n = 0;
@@ -716,7 +717,7 @@ static bool find_value(Engine *e, Formula f)
             return true;
         if (kind == KIND_NUMBER && number_exists(e, of, NUMBER_BEGIN, "", 0))
             return true;
-        if (kind == KIND_STRING && term_alive(&e->terms, e->node[of].a, 0))
+        if (kind == KIND_STRING && term_is_live(&e->terms, e->node[of].a, 0))
             return true;
         if (kind == KIND_ARRAY && array_exists(e, of))
             return true;

@@ -82,8 +82,8 @@ void array_step(Engine *e, Formula f, Branches *out);
 bool array_is_unique(const Engine *e, Formula f);
 Formula array_after_unique(Engine *e, Formula f, Formula value);
 
-/* Where in a number a text stands: a phase and, where numbers are spelled in one way (number.c), what that depends on above it. */
-typedef uint32_t NumberPlace;
+/* A state of the DFA of numbers: its phase in the low bits and, where numbers are spelled in one way (number.c), counters above. */
+typedef uint32_t NumberState;
 typedef enum NumberPhase {
     NUMBER_BEGIN,
     NUMBER_MINUS,
@@ -98,30 +98,30 @@ typedef enum NumberPhase {
 
 enum { NUMBER_PHASES = 15, NUMBER_UNFINISHED = 16 /* it may not end here */ };
 
-static inline NumberPhase number_phase(NumberPlace place)
+static inline NumberPhase number_phase(NumberState state)
 {
-    return (NumberPhase)(place & NUMBER_PHASES);
+    return (NumberPhase)(state & NUMBER_PHASES);
 }
 
-/* The next place in a number of which f is asked, or NUMBER_NO_PLACE. */
-#define NUMBER_NO_PLACE UINT32_MAX
-NumberPlace number_step(Engine *e, Formula f, NumberPlace place, unsigned char byte);
+/* The transition of a number of which f is asked; NUMBER_DEAD: none. */
+#define NUMBER_DEAD UINT32_MAX
+NumberState number_step(Engine *e, Formula f, NumberState state, unsigned char byte);
 
-static inline bool number_can_end(NumberPlace place)
+static inline bool number_can_end(NumberState state)
 {
-    NumberPhase phase = number_phase(place);
-    return !(place & NUMBER_UNFINISHED) && (phase == NUMBER_ZERO || phase == NUMBER_INTEGER ||
+    NumberPhase phase = number_phase(state);
+    return !(state & NUMBER_UNFINISHED) && (phase == NUMBER_ZERO || phase == NUMBER_INTEGER ||
                                             phase == NUMBER_FRACTION || phase == NUMBER_EXPONENT);
 }
 
 bool number_is(Engine *e, Formula f, const char *text, size_t n);
-bool number_exists(Engine *e, Formula f, NumberPlace place, const char *text, size_t n);
+bool number_exists(Engine *e, Formula f, NumberState state, const char *text, size_t n);
 
 /* Whether numbers of this sign may be as far from 0 as one likes, so that all that has no exponent yet goes on. */
 bool number_is_open(Engine *e, Formula f, bool negative);
 
 /* Replaces a text by one that f makes no difference between, whatever follows; returns its length. */
-size_t number_simplify(Engine *e, Formula f, NumberPlace place, char *text, size_t n);
+size_t number_simplify(Engine *e, Formula f, NumberState state, char *text, size_t n);
 
 /* Whether there are so many numbers. */
 bool number_has(Engine *e, Formula f, uint32_t count);

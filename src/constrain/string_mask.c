@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PLACE_UNKNOWN, PLACE_DEAD, PLACE_END, PLACE_FIRST };
+enum { TEXT_UNKNOWN, TEXT_DEAD, TEXT_END, TEXT_FIRST };
 
 enum { STAY_NODES = 3 }; /* fewer nodes are walked one by one */
 
@@ -24,25 +24,25 @@ void string_mask_free(StringMask *mask)
     free(mask);
 }
 
-int text_places_init(TextPlaces *places, Arena *arena)
+int text_dfa_init(TextDfa *dfa, Arena *arena)
 {
-    *places = (TextPlaces){.arena = arena, .n = PLACE_FIRST};
-    map_init(&places->ids, arena);
-    map_init(&places->free, arena);
-    places->at = arena_try(arena, (PLACES + TOKEN_BYTES + 2) * sizeof *places->at);
-    return places->at ? CVN_OK : CVN_EMEM;
+    *dfa = (TextDfa){.arena = arena, .n = TEXT_FIRST};
+    map_init(&dfa->ids, arena);
+    map_init(&dfa->free, arena);
+    dfa->at = arena_try(arena, (TEXT_STATES + TOKEN_BYTES + 2) * sizeof *dfa->at);
+    return dfa->at ? CVN_OK : CVN_EMEM;
 }
 
-size_t text_places_bytes(const TextPlaces *places)
+size_t text_dfa_bytes(const TextDfa *dfa)
 {
-    return (places->n - PLACE_FIRST) * sizeof(TextPlace);
+    return (dfa->n - TEXT_FIRST) * sizeof(TextState);
 }
 
 /* What is being collected of one string mask. */
 typedef struct Strings {
     const cvn_vocabulary *v;
     Terms *terms;
-    TextPlaces *places;
+    TextDfa *dfa;
     const StringMask *base; /* of strings of which nothing is asked; NULL while that is made */
     bool canonical;         /* escape.h */
     bool raw;               /* no JSON string, but a text of the term … */
@@ -54,55 +54,56 @@ typedef struct Strings {
     size_t n_tail, room;
 } Strings;
 
-static uint32_t place_of(Strings *s, Term term, uint32_t escape, uint32_t depth)
+static uint32_t text_state_of(Strings *s, Term term, uint32_t escape, uint32_t depth)
 {
-    TextPlaces *p = s->places;
+    TextDfa *p = s->dfa;
     const uint32_t key[3] = {term, escape, s->raw};
     uint64_t *known = map_get(&p->ids, key, sizeof key);
     if (known)
         return (uint32_t)*known;
-    uint32_t id = p->n < PLACES ? p->n++ : PLACES + depth;
+    uint32_t id = p->n < TEXT_STATES ? p->n++ : TEXT_STATES + depth;
     if (!p->at[id])
-        p->at[id] = arena_alloc(p->arena, sizeof(TextPlace));
-    *p->at[id] = (TextPlace){.term = term,
+        p->at[id] = arena_alloc(p->arena, sizeof(TextState));
+    *p->at[id] = (TextState){.term = term,
                              .escape = escape,
                              .raw = s->raw,
-                             .ends = escape == 0 && term_ends(s->terms, term),
+                             .ends = escape == 0 && term_is_nullable(s->terms, term),
                              .free = -1};
-    if (id < PLACES)
+    if (id < TEXT_STATES)
         *map_put(&p->ids, key, sizeof key, NULL) = id;
     return id;
 }
 
-static uint32_t find_next(Strings *s, const TextPlace *at, unsigned char byte, uint32_t depth)
+static uint32_t find_next(Strings *s, const TextState *at, unsigned char byte, uint32_t depth)
 {
     Escaped escaped = {.state = 0, .n = 1, .byte = {byte}};
     if (at->raw) {
         int u = utf8_step((int)at->escape, byte);
         if (u < 0)
-            return PLACE_DEAD;
+            return TEXT_DEAD;
         escaped.state = (uint32_t)u;
     } else if (!escape_step(at->escape, byte, s->canonical, &escaped)) {
-        return PLACE_DEAD;
+        return TEXT_DEAD;
     }
     if (escaped.end)
-        return term_ends(s->terms, at->term) ? PLACE_END : PLACE_DEAD;
+        return term_is_nullable(s->terms, at->term) ? TEXT_END : TEXT_DEAD;
     Term term = at->term;
     for (int i = 0; i < escaped.n; i++)
-        term = term_next(s->terms, term, escaped.byte[i]);
-    bool alive = at->raw ? term_alive(s->terms, term, (int)escaped.state)
-                         : alive_in_string(s->terms, term, escaped.state, s->canonical);
-    return alive ? place_of(s, term, escaped.state, depth + 1) : PLACE_DEAD;
+        term = term_derivative(s->terms, term, escaped.byte[i]);
+    bool alive = at->raw ? term_is_live(s->terms, term, (int)escaped.state)
+                         : live_in_string(s->terms, term, escaped.state, s->canonical);
+    return alive ? text_state_of(s, term, escaped.state, depth + 1) : TEXT_DEAD;
 }
 
-/* From a place at this depth of a walk. */
-static inline uint32_t next_place(Strings *s, uint32_t from, unsigned char byte, uint32_t depth)
+/* From a state at this depth of a walk. */
+static inline uint32_t next_text_state(Strings *s, uint32_t from, unsigned char byte,
+                                       uint32_t depth)
 {
-    TextPlace *at = s->places->at[from];
+    TextState *at = s->dfa->at[from];
     uint32_t next = at->next[byte];
-    if (next == PLACE_UNKNOWN) {
+    if (next == TEXT_UNKNOWN) {
         next = find_next(s, at, byte, depth);
-        if (next < PLACES)
+        if (next < TEXT_STATES)
             at->next[byte] = (uint16_t)next;
     }
     return next;
@@ -110,20 +111,20 @@ static inline uint32_t next_place(Strings *s, uint32_t from, unsigned char byte,
 
 /* Terms that a term leads to, with where in a character. */
 typedef struct Reached {
-    Term term[FREE_PLACES];
-    uint8_t u[FREE_PLACES];
-    uint16_t slot[4 * FREE_PLACES]; /* 1 + index, by hash */
+    Term term[FREE_STATES];
+    uint8_t u[FREE_STATES];
+    uint16_t slot[4 * FREE_STATES]; /* 1 + index, by hash */
     size_t n;
 } Reached;
 
 /* False where there is no room. */
 static bool reach(Reached *r, Term term, int u)
 {
-    size_t i = (term * 8u + (unsigned)u) * 2654435761u % (4 * FREE_PLACES);
-    for (; r->slot[i]; i = (i + 1) % (4 * FREE_PLACES))
+    size_t i = (term * 8u + (unsigned)u) * 2654435761u % (4 * FREE_STATES);
+    for (; r->slot[i]; i = (i + 1) % (4 * FREE_STATES))
         if (r->term[r->slot[i] - 1] == term && r->u[r->slot[i] - 1] == u)
             return true;
-    if (r->n == FREE_PLACES)
+    if (r->n == FREE_STATES)
         return false;
     r->term[r->n] = term;
     r->u[r->n++] = (uint8_t)u;
@@ -136,10 +137,10 @@ static bool find_free(Terms *t, Reached *r)
     for (size_t i = 0; i < r->n; i++)
         for (unsigned b = 0; b < 256; b++) {
             int u = utf8_step(r->u[i], (unsigned char)b);
-            Term next = u < 0 ? TERM_ALL : term_next(t, r->term[i], (unsigned char)b);
+            Term next = u < 0 ? TERM_ALL : term_derivative(t, r->term[i], (unsigned char)b);
             if (next == TERM_ALL || (next == r->term[i] && u == r->u[i]))
                 continue;
-            if (!term_alive(t, next, u) || !reach(r, next, u))
+            if (!term_is_live(t, next, u) || !reach(r, next, u))
                 return false;
         }
     return !t->failed;
@@ -152,13 +153,13 @@ static bool begins_anyhow(Terms *t, Term term)
     for (uint32_t i = 0; node.kind == TERM_K_OR && i < node.n; i++)
         if (begins_anyhow(t, node.list[i]))
             return true;
-    return node.kind == TERM_K_CAT && node.list[0] == TERM_ALL && term_alive(t, node.list[1], 0);
+    return node.kind == TERM_K_CAT && node.list[0] == TERM_ALL && term_is_live(t, node.list[1], 0);
 }
 
 /* Whether every text goes on from a term to some end: false where that would take long to find out. */
 static bool is_free(Strings *s, Term term)
 {
-    TextPlaces *p = s->places;
+    TextDfa *p = s->dfa;
     if (term <= TERM_ALL)
         return term == TERM_ALL;
     uint64_t *known = map_get(&p->free, &term, sizeof term);
@@ -174,7 +175,7 @@ static bool is_free(Strings *s, Term term)
     return is;
 }
 
-static bool place_is_free(Strings *s, TextPlace *at)
+static bool state_is_free(Strings *s, TextState *at)
 {
     if (at->free < 0)
         at->free = !at->raw && at->escape == 0 && s->base && is_free(s, at->term);
@@ -212,7 +213,7 @@ static bool leads_to(Terms *t, Term from, int u, Term to)
     Term last[8] = {0};
     for (unsigned b = 0x80; b < 0xc0; b++) {
         int then = utf8_step(u, (unsigned char)b);
-        Term next = then < 0 ? to : term_next(t, from, (unsigned char)b);
+        Term next = then < 0 ? to : term_derivative(t, from, (unsigned char)b);
         if (then < 0 || (then && next == last[then]))
             continue;
         if (then ? !leads_to(t, next, then, to) : next != to)
@@ -223,13 +224,13 @@ static bool leads_to(Terms *t, Term from, int u, Term to)
 }
 
 /* Whether all that stands below a node leaves the term as it is. */
-static bool stays(Strings *s, uint32_t node, TextPlace *at)
+static bool stays(Strings *s, uint32_t node, TextState *at)
 {
     const TrieBelow *below = &s->v->trie.below[node];
     Term term = at->term;
     for (unsigned b = s->raw ? 0 : 0x20; b < 128 && !at->stays_known; b++)
         if ((s->raw || (b != '"' && b != '\\')) &&
-            term_next(s->terms, term, (unsigned char)b) == term)
+            term_derivative(s->terms, term, (unsigned char)b) == term)
             at->ascii[b >> 6] |= 1ull << (b & 63);
     at->stays_known = true;
     if (below->broken || (below->ascii[0] & ~at->ascii[0]) || (below->ascii[1] & ~at->ascii[1]))
@@ -237,7 +238,7 @@ static bool stays(Strings *s, uint32_t node, TextPlace *at)
     for (uint64_t left = below->lead & ~at->known; left; left &= left - 1) {
         unsigned char b = (unsigned char)(TRIE_LEAD + __builtin_ctzll(left));
         at->known |= left & -left;
-        if (leads_to(s->terms, term_next(s->terms, term, b), utf8_step(0, b), term))
+        if (leads_to(s->terms, term_derivative(s->terms, term, b), utf8_step(0, b), term))
             at->lead |= left & -left;
     }
     return !(below->lead & ~at->lead);
@@ -246,11 +247,11 @@ static bool stays(Strings *s, uint32_t node, TextPlace *at)
 /* Whether more bytes than not lead to where tokens are as in strings of which nothing is asked. */
 static bool is_wide(Strings *s, uint32_t begin)
 {
-    TextPlace *at = s->places->at[begin];
+    TextState *at = s->dfa->at[begin];
     int free_bytes = 0;
     for (unsigned b = 0x20; b < 128 && !s->raw && s->base && at->escape == 0; b++) {
-        uint32_t next = next_place(s, begin, (unsigned char)b, 0);
-        free_bytes += next >= PLACE_FIRST && place_is_free(s, s->places->at[next]);
+        uint32_t next = next_text_state(s, begin, (unsigned char)b, 0);
+        free_bytes += next >= TEXT_FIRST && state_is_free(s, s->dfa->at[next]);
     }
     return free_bytes > 64;
 }
@@ -339,8 +340,8 @@ static void take_away(Strings *s, uint32_t from, uint32_t to)
     }
 }
 
-/* Where a quote stands in a token, the string may end or not: of those from a place on, before which `depth` bytes are there. */
-static bool take_quotes(Strings *s, uint32_t from, uint32_t to, uint32_t place, uint32_t depth)
+/* Where a quote stands in a token, the string may end or not: of those from a state on, before which `depth` bytes are there. */
+static bool take_quotes(Strings *s, uint32_t from, uint32_t to, uint32_t state, uint32_t depth)
 {
     const Trie *trie = &s->v->trie;
     const StringMask *base = s->base;
@@ -353,11 +354,11 @@ static bool take_quotes(Strings *s, uint32_t from, uint32_t to, uint32_t place, 
             high = middle;
     }
     for (; low < base->n_quotes && base->quote[low] < to; low++) {
-        uint32_t quote = base->quote[low], at = place, last = tokens_end(trie, quote);
+        uint32_t quote = base->quote[low], at = state, last = tokens_end(trie, quote);
         const char *text = s->v->piece[trie->token[trie->node[quote].first]];
         for (uint32_t d = depth; d < trie->node[quote].depth; d++)
-            at = next_place(s, at, (unsigned char)text[d], d);
-        if (!s->places->at[at]->ends)
+            at = next_text_state(s, at, (unsigned char)text[d], d);
+        if (!s->dfa->at[at]->ends)
             take_away(s, trie->node[quote].first, last);
         else if (!s->wide && trie->node[quote].after > quote + 1 && !add_tail(s, quote))
             return false;
@@ -365,14 +366,14 @@ static bool take_quotes(Strings *s, uint32_t from, uint32_t to, uint32_t place, 
     return true;
 }
 
-/* All that goes through a node from a free place on. */
-static bool take_free(Strings *s, uint32_t node, uint32_t place)
+/* All that goes through a node from a free state on. */
+static bool take_free(Strings *s, uint32_t node, uint32_t state)
 {
     const Trie *trie = &s->v->trie;
     for (uint32_t k = trie->node[node].first; k < tokens_end(trie, node) && !s->wide; k++)
         if (has_bit(s->base->bits, trie->token[k]))
             set_bit(s->mask->bits, trie->token[k]);
-    return take_quotes(s, node + 1, trie->node[node].after, place, trie->node[node].depth + 1u);
+    return take_quotes(s, node + 1, trie->node[node].after, state, trie->node[node].depth + 1u);
 }
 
 static bool walk_tokens(Strings *s, uint32_t begin)
@@ -380,44 +381,44 @@ static bool walk_tokens(Strings *s, uint32_t begin)
     const Trie *trie = &s->v->trie;
     uint32_t at[TOKEN_BYTES + 1] = {begin};
     uint16_t characters[TOKEN_BYTES + 1] = {0};
-    bool first = !s->base, plain = s->places->at[begin]->escape == 0;
+    bool first = !s->base, plain = s->dfa->at[begin]->escape == 0;
     for (uint32_t i = 0; i < trie->n_nodes;) {
         const TrieNode *node = &trie->node[i];
-        uint32_t next = next_place(s, at[node->depth], node->byte, node->depth);
-        if (next == PLACE_DEAD && !s->wide) {
+        uint32_t next = next_text_state(s, at[node->depth], node->byte, node->depth);
+        if (next == TEXT_DEAD && !s->wide) {
             i = node->after;
             continue;
         }
         uint32_t last = tokens_end(trie, i);
-        if (first && next != PLACE_DEAD) {
-            bool begins = next != PLACE_END && s->places->at[at[node->depth]]->escape == 0;
+        if (first && next != TEXT_DEAD) {
+            bool begins = next != TEXT_END && s->dfa->at[at[node->depth]]->escape == 0;
             characters[node->depth + 1] = (uint16_t)(characters[node->depth] + begins);
-            if (!note_characters(s, i, characters[node->depth + 1], next == PLACE_END))
+            if (!note_characters(s, i, characters[node->depth + 1], next == TEXT_END))
                 return false;
         }
-        if (next < PLACE_FIRST) {
+        if (next < TEXT_FIRST) {
             if (s->wide)
                 take_away(s, node->first, last);
-            for (uint32_t k = 0; k < node->n && next == PLACE_END; k++)
+            for (uint32_t k = 0; k < node->n && next == TEXT_END; k++)
                 set_bit(s->mask->bits, trie->token[node->first + k]);
-            if (next == PLACE_END && node->after > i + 1 && !add_tail(s, i))
+            if (next == TEXT_END && node->after > i + 1 && !add_tail(s, i))
                 return false;
             i = node->after;
             continue;
         }
-        TextPlace *place = s->places->at[next];
+        TextState *state = s->dfa->at[next];
         at[node->depth + 1] = next;
-        if (node->after - i >= STAY_NODES && place->escape == 0 && !first) {
-            bool free_place = plain && place_is_free(s, place);
-            if (free_place && !take_free(s, i, next))
+        if (node->after - i >= STAY_NODES && state->escape == 0 && !first) {
+            bool free_state = plain && state_is_free(s, state);
+            if (free_state && !take_free(s, i, next))
                 return false;
-            bool all = !free_place && !(s->tails && place->ends) && stays(s, i, place);
+            bool all = !free_state && !(s->tails && state->ends) && stays(s, i, state);
             for (uint32_t k = node->first; k < last && all; k++)
                 set_bit(s->mask->bits, trie->token[k]);
             if (all && s->wide)
                 for (uint32_t k = node->first; k < last; k++)
                     set_bit(s->seen, trie->token[k]);
-            if (free_place || all) {
+            if (free_state || all) {
                 i = node->after;
                 continue;
             }
@@ -427,7 +428,7 @@ static bool walk_tokens(Strings *s, uint32_t begin)
         for (uint32_t k = 0; k < node->n; k++)
             set_bit(s->mask->bits, trie->token[node->first + k]);
         s->mask->no_tails = s->n_tail > 4 * (size_t)s->v->n;
-        if (s->tails && place->ends && node->after > i + 1 && !s->mask->no_tails && !add_tail(s, i))
+        if (s->tails && state->ends && node->after > i + 1 && !s->mask->no_tails && !add_tail(s, i))
             return false;
         i++;
     }
@@ -439,8 +440,8 @@ static StringMask *make_string_mask(Strings *s, Term term, uint32_t escape)
 {
     const Trie *trie = &s->v->trie;
     size_t words = CVN_MASK_WORDS(s->v->n) + 1;
-    uint32_t begin = place_of(s, term, escape, 0);
-    bool all = place_is_free(s, s->places->at[begin]);
+    uint32_t begin = text_state_of(s, term, escape, 0);
+    bool all = state_is_free(s, s->dfa->at[begin]);
     s->wide = all || is_wide(s, begin);
     s->seen = calloc(words, sizeof *s->seen);
     s->mask = calloc(1, sizeof *s->mask);
@@ -466,12 +467,12 @@ static StringMask *make_string_mask(Strings *s, Term term, uint32_t escape)
     return NULL;
 }
 
-StringMask *string_mask_make(const cvn_vocabulary *v, TextPlaces *places, Terms *terms, Term term,
+StringMask *string_mask_make(const cvn_vocabulary *v, TextDfa *dfa, Terms *terms, Term term,
                              uint32_t escape, bool canonical, bool raw, bool tails)
 {
     Strings s = {.v = v,
                  .terms = terms,
-                 .places = places,
+                 .dfa = dfa,
                  .base = v->free_text[canonical],
                  .canonical = canonical,
                  .raw = raw,
@@ -486,13 +487,13 @@ StringMask *string_mask_free_text(const cvn_vocabulary *vocabulary, bool canonic
 {
     Arena arena;
     Terms terms;
-    TextPlaces places;
+    TextDfa dfa;
     StringMask *mask = NULL;
     if (arena_init(&arena, NULL))
         return NULL;
     terms_init(&terms, &arena);
-    if (!text_places_init(&places, &arena))
-        mask = string_mask_make(vocabulary, &places, &terms, TERM_ALL, 0, canonical, false, false);
+    if (!text_dfa_init(&dfa, &arena))
+        mask = string_mask_make(vocabulary, &dfa, &terms, TERM_ALL, 0, canonical, false, false);
     arena_free(&arena);
     return mask;
 }

@@ -1,6 +1,6 @@
 /*
- * The tokens that go on in a string, in a name or in a text that is no JSON: of those of a term (term.h) one mask each. A token is
- * walked through a table of what was found out about each byte, which all masks of a constraint share:
+ * Token masks within strings, names and texts that are not JSON: one for each term (term.h). The vocabulary trie is walked through a DFA
+ * whose states are terms and whose transitions are computed on first use; all masks of a constraint share it:
  *
  *     [a-z]+     state 3: a → 4, b → 4, …, " → dead        state 4: a → 4, …, " → the end
  *
@@ -30,40 +30,40 @@ typedef struct StringMask {
 } StringMask;
 
 enum {
-    PLACES = 30000,    /* that are kept: more are found out again */
-    FREE_PLACES = 128, /* of terms that are tried for whether they are free */
+    TEXT_STATES = 30000, /* states that are kept; others are computed again */
+    FREE_STATES = 128,   /* states that are looked at to find out whether a term is free */
 };
 
-/* Where in a string a text is, and what follows. */
-typedef struct TextPlace {
+/* A state of the DFA: a position in a string, by what may follow it. */
+typedef struct TextState {
     Term term;
     uint32_t escape; /* of raw text: u */
     bool raw, ends;
     bool stays_known;
-    int8_t free;       /* 1, 0; -1: not known */
+    int8_t free;       /* whether every text goes on from it (1, 0); -1: not known */
     uint64_t ascii[2]; /* the characters that leave the term as it is: a bit for each … */
     uint64_t lead,
         known; /* … and as TrieBelow has them: whether all that begin so do, and whether that is known */
-    uint16_t next[256]; /* places, PLACE_DEAD, PLACE_END, or PLACE_UNKNOWN */
-} TextPlace;
+    uint16_t next[256]; /* transitions: states, TEXT_DEAD, TEXT_END, or TEXT_UNKNOWN */
+} TextState;
 
-typedef struct TextPlaces {
+typedef struct TextDfa {
     Arena *arena;   /* borrowed */
-    Map ids;        /* (term, escape, raw) -> place */
+    Map ids;        /* (term, escape, raw) -> index of a state */
     Map free;       /* term -> whether it is */
-    TextPlace **at; /* [n], and behind PLACES those of one walk */
+    TextState **at; /* [n] states; from TEXT_STATES on those that last for one walk only */
     uint32_t n;
-} TextPlaces;
+} TextDfa;
 
 /* NULL: no memory. */
-int text_places_init(TextPlaces *places, Arena *arena);
-size_t text_places_bytes(const TextPlaces *places);
+int text_dfa_init(TextDfa *dfa, Arena *arena);
+size_t text_dfa_bytes(const TextDfa *dfa);
 
-/* What goes on from a term. `tails`: a text that is no JSON, behind which another may follow. NULL: no memory. */
-StringMask *string_mask_make(const cvn_vocabulary *v, TextPlaces *places, Terms *terms, Term term,
+/* The mask of a term. `tails`: a text that is not JSON, behind which another may follow. NULL: no memory. */
+StringMask *string_mask_make(const cvn_vocabulary *v, TextDfa *dfa, Terms *terms, Term term,
                              uint32_t escape, bool canonical, bool raw, bool tails);
 
-/* Of strings of which nothing is asked; made with the vocabulary. NULL: no memory. */
+/* The mask of strings of which nothing is asked; it is made with the vocabulary. NULL: no memory. */
 StringMask *string_mask_free_text(const cvn_vocabulary *vocabulary, bool canonical);
 void string_mask_free(StringMask *mask);
 

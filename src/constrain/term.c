@@ -460,7 +460,7 @@ static Term derive(Terms *t, Term a, unsigned char byte, ByteSet *same)
     return result;
 }
 
-Term term_next(Terms *t, Term a, unsigned char byte)
+Term term_derivative(Terms *t, Term a, unsigned char byte)
 {
     if (a <= TERM_ALL)
         return a == TERM_ALL ? TERM_ALL : TERM_NONE;
@@ -484,18 +484,18 @@ Term term_next(Terms *t, Term a, unsigned char byte)
 Term term_after(Terms *t, Term a, const char *text, size_t n)
 {
     for (size_t i = 0; i < n && a != TERM_NONE; i++)
-        a = term_next(t, a, (unsigned char)text[i]);
+        a = term_derivative(t, a, (unsigned char)text[i]);
     return a;
 }
 
-bool term_ends(const Terms *t, Term a)
+bool term_is_nullable(const Terms *t, Term a)
 {
     return t->node[a].nullable;
 }
 
-bool term_has(Terms *t, Term a, const char *text, size_t n)
+bool term_matches(Terms *t, Term a, const char *text, size_t n)
 {
-    return term_ends(t, term_after(t, a, text, n));
+    return term_is_nullable(t, term_after(t, a, text, n));
 }
 
 /* 0: between characters; 1, 2, 3: so many bytes are owed; 4, 5, 6, 7: after E0, ED, F0, F4. */
@@ -581,7 +581,7 @@ static bool search(Terms *t, Term a, int u)
             int then = utf8_step(top->u, (unsigned char)top->byte);
             if (then < 0)
                 continue;
-            Term term = term_next(t, top->term, (unsigned char)top->byte);
+            Term term = term_derivative(t, top->term, (unsigned char)top->byte);
             int is = term == last && then == 0 ? 0 : known(t, term, then);
             last = then == 0 ? term : TERM_NONE;
             found = is == 1;
@@ -641,7 +641,7 @@ static bool has_room(Terms *t, Term a)
     return false;
 }
 
-bool term_alive(Terms *t, Term a, int u)
+bool term_is_live(Terms *t, Term a, int u)
 {
     int is = known(t, a, u);
     if (is == UNKNOWN && u == 0 && !t->failed && has_room(t, a)) {
@@ -728,10 +728,10 @@ Term term_any_character(Terms *t)
 static bool alive_through(Terms *t, Term a, const ByteRanges *ranges, int i)
 {
     if (i == ranges->n)
-        return term_alive(t, a, 0);
+        return term_is_live(t, a, 0);
     Term last = TERM_NONE;
     for (unsigned b = ranges->low[i]; b <= ranges->high[i]; b++) {
-        Term next = term_next(t, a, (unsigned char)b);
+        Term next = term_derivative(t, a, (unsigned char)b);
         if (next != TERM_NONE && next != last && alive_through(t, next, ranges, i + 1))
             return true;
         last = next;
@@ -745,7 +745,7 @@ static bool is_alive_through(void *data, const ByteRanges *ranges)
     return alive_through(p->t, p->term, ranges, 0);
 }
 
-bool term_alive_between(Terms *t, Term a, uint32_t low, uint32_t high)
+bool term_is_live_between(Terms *t, Term a, uint32_t low, uint32_t high)
 {
     Points p = {.t = t, .term = a};
     return each_ranges(low, high, is_alive_through, &p);
@@ -763,7 +763,7 @@ static void add_words(Words *w, Term a, int u, size_t depth)
 {
     if (w->n > w->most || w->t->failed)
         return;
-    if (u == 0 && term_ends(w->t, a)) {
+    if (u == 0 && term_is_nullable(w->t, a)) {
         if (w->n < w->most) {
             w->word[w->n] = arena_stringn(w->t->arena, w->text, depth);
             w->length[w->n] = depth;
@@ -772,8 +772,8 @@ static void add_words(Words *w, Term a, int u, size_t depth)
     }
     for (unsigned b = 0; b < 256 && w->n <= w->most; b++) {
         int then = utf8_step(u, (unsigned char)b);
-        Term next = then < 0 ? TERM_NONE : term_next(w->t, a, (unsigned char)b);
-        if (next == TERM_NONE || !term_alive(w->t, next, then))
+        Term next = then < 0 ? TERM_NONE : term_derivative(w->t, a, (unsigned char)b);
+        if (next == TERM_NONE || !term_is_live(w->t, next, then))
             continue;
         if (depth == TERM_WORD) {
             w->n = w->most + 1;
@@ -810,11 +810,11 @@ static uint32_t count_texts(Count *c, Term a, int u)
     *known = TERM_TEXTS;
     if (++c->depth > TERM_DEPTH || c->known.n > TERM_SEARCH)
         fail(c->t, "it has names that are too long, or too many, to be counted");
-    uint32_t n = u == 0 && term_ends(c->t, a);
+    uint32_t n = u == 0 && term_is_nullable(c->t, a);
     for (unsigned b = 0; b < 256 && n < TERM_TEXTS && !c->t->failed; b++) {
         int then = utf8_step(u, (unsigned char)b);
-        Term next = then < 0 ? TERM_NONE : term_next(c->t, a, (unsigned char)b);
-        if (next != TERM_NONE && term_alive(c->t, next, then))
+        Term next = then < 0 ? TERM_NONE : term_derivative(c->t, a, (unsigned char)b);
+        if (next != TERM_NONE && term_is_live(c->t, next, then))
             n += count_texts(c, next, then);
     }
     c->depth--;

@@ -68,15 +68,16 @@ typedef struct TermNode {
     uint8_t kind;
     bool nullable;    /* contains the empty text */
     bool plain;       /* made without and, not: contains a text */
-    uint8_t alive[2]; /* for each u, a bit: known to be alive; known to be dead */
-    uint8_t met;      /* and met by the search of this number */
+    uint8_t alive[2]; /* for each u, a bit: known to be live; known to be dead */
+    uint8_t met;      /* for each u, a bit: visited by the search of this number */
     uint32_t search;
     uint32_t min, max; /* REP */
     uint32_t n;        /* of list */
     /* [n] CAT: two; OR, AND: sorted; NOT, REP, LOOP: one; LANGUAGE: the two halves of a pointer and a byte each of the text so far */
     const Term *list;
     ByteSet set; /* BYTES */
-    Term *next;  /* [256] derivatives, UINT32_MAX where not known; or NULL */
+    /* [256] transitions (derivatives), UINT32_MAX where they are not computed yet; or NULL */
+    Term *next;
 } TermNode;
 
 typedef struct Terms {
@@ -122,17 +123,17 @@ typedef struct Language {
 } Language;
 Term term_language(Terms *t, const Language *of);
 
-/* What may follow a byte. */
-Term term_next(Terms *t, Term a, unsigned char byte);
+/* The Brzozowski derivative by a byte: the texts that may follow it. */
+Term term_derivative(Terms *t, Term a, unsigned char byte);
 Term term_after(Terms *t, Term a, const char *text, size_t n);
-bool term_ends(const Terms *t, Term a);
-bool term_has(Terms *t, Term a, const char *text, size_t n);
+bool term_is_nullable(const Terms *t, Term a);
+bool term_matches(Terms *t, Term a, const char *text, size_t n);
 
-/* Whether some text of the language follows, where u bytes of a character are owed. */
-bool term_alive(Terms *t, Term a, int u);
+/* Whether the state is live: whether some text of the language follows, where a character has been begun as u says (utf8_step). */
+bool term_is_live(Terms *t, Term a, int u);
 
 /* Whether a character between two code points may come next, and the rest after it. */
-bool term_alive_between(Terms *t, Term a, uint32_t low, uint32_t high);
+bool term_is_live_between(Terms *t, Term a, uint32_t low, uint32_t high);
 
 /* Up to `most` texts, as NUL-ended strings in the arena; more, or one longer than TERM_WORD bytes: most + 1 is returned. */
 enum { TERM_WORD = 64 };

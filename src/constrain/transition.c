@@ -1,16 +1,17 @@
 /*
- * What a byte does to a frame of the machine: it stays, becomes another, puts others above itself, or ends, and the frame below goes on.
+ * The transitions of the automaton: by a byte a frame stays, becomes another, pushes others above itself, or is popped, and the frame
+ * below goes on.
  *
  *     value of [1, 2     '['   array, first item     '1'   number 1 above array, after an item     ','   array, next item
  */
+#include "constrain/automaton.h"
 #include "constrain/escape.h"
-#include "constrain/machine.h"
 
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-static uint32_t seen_id(Machine *m, const uint64_t *seen, size_t n_words)
+static uint32_t seen_id(Automaton *m, const uint64_t *seen, size_t n_words)
 {
     bool added;
     uint64_t *id = map_put(&m->seens, seen, n_words * sizeof *seen, &added);
@@ -22,7 +23,7 @@ static uint32_t seen_id(Machine *m, const uint64_t *seen, size_t n_words)
     return (uint32_t)*id;
 }
 
-static bool blank(const Machine *m, unsigned char byte)
+static bool blank(const Automaton *m, unsigned char byte)
 {
     return !m->compact && (byte == ' ' || byte == '\t' || byte == '\n' || byte == '\r');
 }
@@ -35,7 +36,7 @@ static size_t seen_words(const Alphabet *a)
 }
 
 /* The names that cannot come any more after this key. */
-static uint32_t seen_after(Machine *m, const Frame *object, uint32_t key)
+static uint32_t seen_after(Automaton *m, const Frame *object, uint32_t key)
 {
     const Alphabet *a = m->e.alphabet[object->b];
     size_t n = seen_words(a);
@@ -51,7 +52,7 @@ static uint32_t seen_after(Machine *m, const Frame *object, uint32_t key)
     return seen_id(m, seen, n);
 }
 
-static ObjectKeys *keys_of(Machine *m, uint32_t object)
+static ObjectKeys *keys_of(Automaton *m, uint32_t object)
 {
     if (!m->keys[object]) {
         const Alphabet *a = m->e.alphabet[m->frame[object].b];
@@ -66,7 +67,7 @@ static ObjectKeys *keys_of(Machine *m, uint32_t object)
 }
 
 /* What a member of this name leads to; NULL where it may not come. */
-static const Branches *branches_of(Machine *m, uint32_t object, uint32_t key)
+static const Branches *branches_of(Automaton *m, uint32_t object, uint32_t key)
 {
     ObjectKeys *keys = keys_of(m, object);
     Frame f = m->frame[object];
@@ -100,7 +101,7 @@ static const Branches *branches_of(Machine *m, uint32_t object, uint32_t key)
 }
 
 /* The names of a class that may still come. */
-static Term names_left(Machine *m, uint32_t object, uint32_t key)
+static Term names_left(Automaton *m, uint32_t object, uint32_t key)
 {
     Terms *t = &m->e.terms;
     const Frame *f = &m->frame[object];
@@ -108,11 +109,11 @@ static Term names_left(Machine *m, uint32_t object, uint32_t key)
     Term term = a->class[key - a->n_names];
     if (f->used > 1 + TERM_NONE)
         term = term_and2(t, term, term_not(t, f->used - 1));
-    return branches_of(m, object, key) && term_alive(t, term, 0) ? term : TERM_NONE;
+    return branches_of(m, object, key) && term_is_live(t, term, 0) ? term : TERM_NONE;
 }
 
 /* Whether one of the names of an alphabet from `from` to `to` may come; from n_names on, those of a class. */
-static bool any_key(Machine *m, uint32_t object, uint32_t from, uint32_t to)
+static bool any_key(Automaton *m, uint32_t object, uint32_t from, uint32_t to)
 {
     const uint32_t n_names = m->e.alphabet[m->frame[object].b]->n_names;
     for (uint32_t k = from; k < to; k++)
@@ -121,50 +122,50 @@ static bool any_key(Machine *m, uint32_t object, uint32_t from, uint32_t to)
     return false;
 }
 
-static uint32_t n_keys(const Machine *m, uint32_t object)
+static uint32_t n_keys(const Automaton *m, uint32_t object)
 {
     const Alphabet *a = m->e.alphabet[m->frame[object].b];
     return a->n_names + a->n_classes;
 }
 
-static void begin_name(Walk *w, uint32_t object)
+static void begin_name(ByteStep *w, uint32_t object)
 {
     const Alphabet *a = w->m->e.alphabet[w->m->frame[object].b];
     const bool distinct = w->m->frame[object].used;
     if (any_key(w->m, object, 0, a->n_names))
-        machine_add(w->m, w->out, &(Frame){.kind = FRAME_NAME, .b = a->n_names, .below = object});
+        automaton_add(w->m, w->out, &(Frame){.kind = FRAME_NAME, .b = a->n_names, .below = object});
     for (uint32_t k = a->n_names; k < a->n_names + a->n_classes; k++) {
         Term term = names_left(w->m, object, k);
         if (term != TERM_NONE)
-            machine_add(w->m, w->out,
-                        &(Frame){.kind = FRAME_OTHER,
-                                 .a = k,
-                                 .b = term,
-                                 .below = object,
-                                 .used = distinct ? 1 + name_id(&w->m->e, "", 0) : 0});
+            automaton_add(w->m, w->out,
+                          &(Frame){.kind = FRAME_OTHER,
+                                   .a = k,
+                                   .b = term,
+                                   .below = object,
+                                   .used = distinct ? 1 + name_id(&w->m->e, "", 0) : 0});
     }
 }
 
-int machine_name_byte(const Machine *m, const Alphabet *a, uint32_t key, uint32_t depth)
+int automaton_name_byte(const Automaton *m, const Alphabet *a, uint32_t key, uint32_t depth)
 {
     const JsonName *name = &m->e.name[a->name[key]];
     return depth < name->length ? (unsigned char)name->text[depth] : -1;
 }
 
 /* Narrows the names from f->a to f->b - 1 to those that go on with the byte. */
-static void narrow(const Machine *m, const Alphabet *a, Frame *f, unsigned char byte)
+static void narrow(const Automaton *m, const Alphabet *a, Frame *f, unsigned char byte)
 {
     uint32_t low = f->a, high = f->b;
     for (uint32_t end = f->b; low < end;) {
         uint32_t middle = (low + end) / 2;
-        if (machine_name_byte(m, a, middle, f->c) < byte)
+        if (automaton_name_byte(m, a, middle, f->c) < byte)
             low = middle + 1;
         else
             end = middle;
     }
     for (uint32_t begin = low; begin < high;) {
         uint32_t middle = (begin + high) / 2;
-        if (machine_name_byte(m, a, middle, f->c) <= byte)
+        if (automaton_name_byte(m, a, middle, f->c) <= byte)
             begin = middle + 1;
         else
             high = middle;
@@ -174,24 +175,24 @@ static void narrow(const Machine *m, const Alphabet *a, Frame *f, unsigned char 
     f->c++;
 }
 
-static void step_name(Walk *w, const Frame *of)
+static void step_name(ByteStep *w, const Frame *of)
 {
-    Machine *m = w->m;
+    Automaton *m = w->m;
     const Alphabet *a = m->e.alphabet[m->frame[of->below].b];
     Escaped escaped;
     Frame f = *of;
     if (!escape_step(of->d, w->byte, m->e.canonical, &escaped))
         return;
     if (escaped.end) {
-        if (machine_name_byte(m, a, f.a, f.c) < 0 && branches_of(m, f.below, f.a))
-            machine_add(m, w->out, &(Frame){.kind = FRAME_COLON, .a = f.a, .below = f.below});
+        if (automaton_name_byte(m, a, f.a, f.c) < 0 && branches_of(m, f.below, f.a))
+            automaton_add(m, w->out, &(Frame){.kind = FRAME_COLON, .a = f.a, .below = f.below});
         return;
     }
     for (int i = 0; i < escaped.n && f.a < f.b; i++)
         narrow(m, a, &f, escaped.byte[i]);
     f.d = escaped.state;
     if (f.a < f.b && escape_is_plain(f.d) ? any_key(m, f.below, f.a, f.b) : false) {
-        machine_add(m, w->out, &f);
+        automaton_add(m, w->out, &f);
         return;
     }
     uint32_t low, high;
@@ -201,47 +202,47 @@ static void step_name(Walk *w, const Frame *of)
         for (int part = 0; escape_points(f.d, part, m->e.canonical, &low, &high); part++)
             follows = follows || name_has_point(name->text + f.c, name->length - f.c, low, high);
         if (follows && branches_of(m, f.below, k)) {
-            machine_add(m, w->out, &f);
+            automaton_add(m, w->out, &f);
             return;
         }
     }
 }
 
 /* The characters of a string; read->end where its quote was read and it may end. False where it cannot go on. */
-static bool step_characters(Walk *w, Term *term, uint32_t *escape, Escaped *read)
+static bool step_characters(ByteStep *w, Term *term, uint32_t *escape, Escaped *read)
 {
     if (!escape_step(*escape, w->byte, w->m->e.canonical, read))
         return false;
     if (read->end)
-        return term_ends(&w->m->e.terms, *term);
+        return term_is_nullable(&w->m->e.terms, *term);
     for (int i = 0; i < read->n; i++)
-        *term = term_next(&w->m->e.terms, *term, read->byte[i]);
+        *term = term_derivative(&w->m->e.terms, *term, read->byte[i]);
     *escape = read->state;
-    return alive_in_string(&w->m->e.terms, *term, *escape, w->m->e.canonical);
+    return live_in_string(&w->m->e.terms, *term, *escape, w->m->e.canonical);
 }
 
 /* A value has ended above this frame. */
-static void add_below(Walk *w, uint32_t below, const Read *read)
+static void add_below(ByteStep *w, uint32_t below, const Read *read)
 {
-    Machine *m = w->m;
+    Automaton *m = w->m;
     Frame f = m->frame[below];
     if (f.kind != FRAME_ITEM) {
-        machine_add_id(m, w->out, below);
+        automaton_add_id(m, w->out, below);
         return;
     }
     /* A value of an array with unique items: what it is matters when another follows. */
     Frame array = m->frame[f.below];
-    machine_add(m, w->out,
-                &(Frame){.kind = FRAME_ARRAY,
-                         .a = array.a,
-                         .b = f.a,
-                         .c = read->length,
-                         .d = AT_PENDING,
-                         .below = array.below});
+    automaton_add(m, w->out,
+                  &(Frame){.kind = FRAME_ARRAY,
+                           .a = array.a,
+                           .b = f.a,
+                           .c = read->length,
+                           .d = AT_PENDING,
+                           .below = array.below});
 }
 
 /* What is asked of the rest after an item whose text was read from f->b to f->c. */
-static Formula after_item(Walk *w, const Frame *f)
+static Formula after_item(ByteStep *w, const Frame *f)
 {
     Arena *arena = &w->m->e.arena;
     size_t n = f->c - f->b;
@@ -255,9 +256,9 @@ static Formula after_item(Walk *w, const Frame *f)
     return value ? array_after_unique(&w->m->e, f->a, f_const(&w->m->e, value)) : F_FALSE;
 }
 
-static void begin_value(Walk *w, Formula f, uint32_t below)
+static void begin_value(ByteStep *w, Formula f, uint32_t below)
 {
-    Machine *m = w->m;
+    Automaton *m = w->m;
     Engine *e = &m->e;
     Formula of;
     if (w->byte == '{' && (of = f_restrict(e, f, KIND_OBJECT)) != F_FALSE) {
@@ -266,42 +267,43 @@ static void begin_value(Walk *w, Formula f, uint32_t below)
         uint32_t seen = seen_id(m, arena_array(&e->arena, n + 1, sizeof(uint64_t)), n);
         object_check_names(e, of, alphabet, TERM_NONE);
         if (object_exists(e, of, alphabet, m->seen[seen]))
-            machine_add(m, w->out,
-                        &(Frame){.kind = FRAME_OBJECT,
-                                 .a = of,
-                                 .b = alphabet,
-                                 .c = seen,
-                                 .d = AT_FIRST,
-                                 .below = below,
-                                 .used = object_is_distinct(e, of, alphabet) ? 1 + TERM_NONE : 0});
+            automaton_add(
+                m, w->out,
+                &(Frame){.kind = FRAME_OBJECT,
+                         .a = of,
+                         .b = alphabet,
+                         .c = seen,
+                         .d = AT_FIRST,
+                         .below = below,
+                         .used = object_is_distinct(e, of, alphabet) ? 1 + TERM_NONE : 0});
     } else if (w->byte == '[' && (of = f_restrict(e, f, KIND_ARRAY)) != F_FALSE) {
         if (array_exists(e, of))
-            machine_add(m, w->out,
-                        &(Frame){.kind = FRAME_ARRAY, .a = of, .d = AT_FIRST, .below = below});
+            automaton_add(m, w->out,
+                          &(Frame){.kind = FRAME_ARRAY, .a = of, .d = AT_FIRST, .below = below});
     } else if (w->byte == '"' && (of = f_restrict(e, f, KIND_STRING)) != F_FALSE) {
         Term term = of == F_TRUE ? TERM_ALL : e->node[of].a;
-        if (term_alive(&e->terms, term, 0))
-            machine_add(m, w->out, &(Frame){.kind = FRAME_STRING, .a = term, .below = below});
+        if (term_is_live(&e->terms, term, 0))
+            automaton_add(m, w->out, &(Frame){.kind = FRAME_STRING, .a = term, .below = below});
     } else if (w->byte == '-' || (w->byte >= '0' && w->byte <= '9')) {
         if ((of = f_restrict(e, f, KIND_NUMBER)) != F_FALSE)
-            machine_step(w, machine_frame(m, &(Frame){.kind = FRAME_NUMBER,
-                                                      .a = of,
-                                                      .b = name_id(e, "", 0),
-                                                      .c = NUMBER_BEGIN,
-                                                      .below = below}));
+            automaton_step(w, automaton_frame(m, &(Frame){.kind = FRAME_NUMBER,
+                                                          .a = of,
+                                                          .b = name_id(e, "", 0),
+                                                          .c = NUMBER_BEGIN,
+                                                          .below = below}));
     }
     for (uint32_t i = 0; i < 3; i++)
-        if (w->byte == (unsigned char)machine_words[i][0] &&
+        if (w->byte == (unsigned char)automaton_words[i][0] &&
             f_restrict(e, f, KIND_NULL << i) == F_TRUE)
-            machine_add(m, w->out, &(Frame){.kind = FRAME_WORD, .a = i, .b = 1, .below = below});
+            automaton_add(m, w->out, &(Frame){.kind = FRAME_WORD, .a = i, .b = 1, .below = below});
 }
 
-static void step_number(Walk *w, const Frame *f)
+static void step_number(ByteStep *w, const Frame *f)
 {
-    Machine *m = w->m;
+    Automaton *m = w->m;
     Engine *e = &m->e;
-    NumberPlace place = number_step(e, f->a, f->c, w->byte);
-    if (place == NUMBER_NO_PLACE) {
+    NumberState place = number_step(e, f->a, f->c, w->byte);
+    if (place == NUMBER_DEAD) {
         const JsonName *name = &e->name[f->b];
         if (number_can_end(f->c) &&
             (f->a == F_TRUE || number_is(e, f->a, name->text, name->length))) {
@@ -310,7 +312,7 @@ static void step_number(Walk *w, const Frame *f)
             add_below(w, f->below, w->before);
             w->out = out;
             for (uint32_t i = 0; i < popped.n; i++)
-                machine_step(w, popped.at[i]);
+                automaton_step(w, popped.at[i]);
             free(popped.at);
         }
         return;
@@ -329,10 +331,10 @@ static void step_number(Walk *w, const Frame *f)
             return;
         next.b = name_id(e, text, n);
     }
-    machine_add(m, w->out, &next);
+    automaton_add(m, w->out, &next);
 }
 
-const Branches *machine_array_branches(Machine *m, Formula f)
+const Branches *automaton_array_branches(Automaton *m, Formula f)
 {
     bool added;
     uint64_t *known = map_put(&m->arrays, &f, sizeof f, &added);
@@ -360,9 +362,9 @@ const Branches *machine_array_branches(Machine *m, Formula f)
     return kept;
 }
 
-static void step_array(Walk *w, const Frame *f)
+static void step_array(ByteStep *w, const Frame *f)
 {
-    Machine *m = w->m;
+    Automaton *m = w->m;
     if (w->byte == ']' && f->d != AT_NEXT) {
         if (array_can_end(&m->e, f->a))
             add_below(w, f->below, w->after);
@@ -371,29 +373,30 @@ static void step_array(Walk *w, const Frame *f)
     if (f->d >= AT_AFTER && w->byte != ',')
         return;
     Formula rest = f->d == AT_PENDING ? after_item(w, f) : f->a;
-    const Branches *branches = machine_array_branches(m, rest);
+    const Branches *branches = automaton_array_branches(m, rest);
     if (f->d >= AT_AFTER) {
         if (branches)
-            machine_add(m, w->out,
-                        &(Frame){.kind = FRAME_ARRAY, .a = rest, .d = AT_NEXT, .below = f->below});
+            automaton_add(
+                m, w->out,
+                &(Frame){.kind = FRAME_ARRAY, .a = rest, .d = AT_NEXT, .below = f->below});
         return;
     }
     for (size_t i = 0; branches && i < branches->n; i++) {
-        uint32_t below = machine_frame(m, &(Frame){.kind = FRAME_ARRAY,
-                                                   .a = branches->at[i].rest,
-                                                   .d = AT_AFTER,
-                                                   .below = f->below});
+        uint32_t below = automaton_frame(m, &(Frame){.kind = FRAME_ARRAY,
+                                                     .a = branches->at[i].rest,
+                                                     .d = AT_AFTER,
+                                                     .below = f->below});
         if (array_is_unique(&m->e, branches->at[i].rest))
-            below = machine_frame(m, &(Frame){.kind = FRAME_ITEM,
-                                              .a = w->before ? w->before->length : 0,
-                                              .below = below});
+            below = automaton_frame(m, &(Frame){.kind = FRAME_ITEM,
+                                                .a = w->before ? w->before->length : 0,
+                                                .below = below});
         begin_value(w, branches->at[i].value, below);
     }
 }
 
-static void step_object(Walk *w, uint32_t id, const Frame *f)
+static void step_object(ByteStep *w, uint32_t id, const Frame *f)
 {
-    Machine *m = w->m;
+    Automaton *m = w->m;
     if (w->byte == '}' && f->d != AT_NEXT) {
         if (object_can_end(&m->e, f->a))
             add_below(w, f->below, w->after);
@@ -402,17 +405,17 @@ static void step_object(Walk *w, uint32_t id, const Frame *f)
             return;
         Frame next = *f;
         next.d = AT_NEXT;
-        uint32_t object = machine_frame(m, &next);
+        uint32_t object = automaton_frame(m, &next);
         if (any_key(m, object, 0, n_keys(m, object)))
-            machine_add_id(m, w->out, object);
+            automaton_add_id(m, w->out, object);
     } else if (w->byte == '"') {
         begin_name(w, id);
     }
 }
 
-static void step_colon(Walk *w, const Frame *f)
+static void step_colon(ByteStep *w, const Frame *f)
 {
-    Machine *m = w->m;
+    Automaton *m = w->m;
     const Branches *branches = branches_of(m, f->below, f->a);
     Frame object = m->frame[f->below];
     uint32_t seen = seen_after(m, &object, f->a), used = object.used;
@@ -424,27 +427,27 @@ static void step_colon(Walk *w, const Frame *f)
     for (size_t i = 0; branches && i < branches->n; i++) {
         if (f->used)
             object_check_names(&m->e, branches->at[i].rest, object.b, used - 1);
-        uint32_t below = machine_frame(m, &(Frame){.kind = FRAME_OBJECT,
-                                                   .a = branches->at[i].rest,
-                                                   .b = object.b,
-                                                   .c = seen,
-                                                   .d = AT_AFTER,
-                                                   .below = object.below,
-                                                   .used = used});
-        machine_add(m, w->out,
-                    &(Frame){.kind = FRAME_VALUE, .a = branches->at[i].value, .below = below});
+        uint32_t below = automaton_frame(m, &(Frame){.kind = FRAME_OBJECT,
+                                                     .a = branches->at[i].rest,
+                                                     .b = object.b,
+                                                     .c = seen,
+                                                     .d = AT_AFTER,
+                                                     .below = object.below,
+                                                     .used = used});
+        automaton_add(m, w->out,
+                      &(Frame){.kind = FRAME_VALUE, .a = branches->at[i].value, .below = below});
     }
 }
 
 /* Adds a frame that a grammar leads to, once in a round. */
-static void meet(Machine *m, FrameList *list, uint32_t id)
+static void meet(Automaton *m, FrameList *list, uint32_t id)
 {
     if (m->met[id] != m->rounds)
-        machine_add_id(m, list, id);
+        automaton_add_id(m, list, id);
     m->met[id] = m->rounds;
 }
 
-void machine_begin_lines(Machine *m, uint32_t frame, FrameList *out)
+void automaton_expand(Automaton *m, uint32_t frame, FrameList *out)
 {
     FrameList list = {0};
     m->rounds++;
@@ -453,21 +456,23 @@ void machine_begin_lines(Machine *m, uint32_t frame, FrameList *out)
         Frame f = m->frame[list.at[i]];
         const uint32_t *symbol = m->grammar.symbol + f.a;
         if (f.kind == FRAME_DONE) {
-            machine_add_id(m, out, list.at[i]);
+            automaton_add_id(m, out, list.at[i]);
             continue;
         }
         uint32_t what = *symbol >> SYMBOL_BITS, kind = *symbol & ((1 << SYMBOL_BITS) - 1),
                  below = f.below;
         if (kind != SYMBOL_END && symbol[1] != SYMBOL_END)
-            below = machine_frame(m, &(Frame){.kind = FRAME_LINE, .a = f.a + 1, .below = f.below});
+            below = automaton_frame(
+                m, &(Frame){.kind = FRAME_PRODUCTION, .a = f.a + 1, .below = f.below});
         if (kind == SYMBOL_TERM)
-            machine_add(m, out, &(Frame){.kind = FRAME_TERM, .a = what, .below = below});
-        if (kind == SYMBOL_END || (kind == SYMBOL_TERM && term_ends(&m->e.terms, what)))
+            automaton_add(m, out, &(Frame){.kind = FRAME_TERM, .a = what, .below = below});
+        if (kind == SYMBOL_END || (kind == SYMBOL_TERM && term_is_nullable(&m->e.terms, what)))
             meet(m, &list, below);
-        const Rule *rule = &m->grammar.rule[kind == SYMBOL_RULE ? what : 0];
+        const GrammarRule *rule = &m->grammar.rule[kind == SYMBOL_RULE ? what : 0];
         for (uint32_t k = 0; kind == SYMBOL_RULE && k < rule->n; k++)
             meet(m, &list,
-                 machine_frame(m, &(Frame){.kind = FRAME_LINE, .a = rule->at[k], .below = below}));
+                 automaton_frame(
+                     m, &(Frame){.kind = FRAME_PRODUCTION, .a = rule->at[k], .below = below}));
     }
     free(list.at);
 }
@@ -484,9 +489,9 @@ static uint32_t longer_name(Engine *e, uint32_t id, const Escaped *read)
     return name_id(e, text, name->length + (size_t)read->n);
 }
 
-void machine_step(Walk *w, uint32_t id)
+void automaton_step(ByteStep *w, uint32_t id)
 {
-    Machine *m = w->m;
+    Automaton *m = w->m;
     Frame f = m->frame[id]; /* a copy: frames move when one is added */
     Escaped read;
     if (!engine_work(&m->e, 1))
@@ -498,7 +503,7 @@ void machine_step(Walk *w, uint32_t id)
     case FRAME_ARRAY:
     case FRAME_COLON:
         if (blank(m, w->byte)) {
-            machine_add_id(m, w->out, id);
+            automaton_add_id(m, w->out, id);
         } else if (f.kind == FRAME_VALUE) {
             begin_value(w, f.a, f.below);
         } else if (f.kind == FRAME_OBJECT) {
@@ -511,25 +516,25 @@ void machine_step(Walk *w, uint32_t id)
         break;
     case FRAME_TERM: {
         int u = utf8_step((int)f.b, w->byte);
-        f.a = term_next(&m->e.terms, f.a, w->byte);
+        f.a = term_derivative(&m->e.terms, f.a, w->byte);
         f.b = (uint32_t)u;
-        if (u < 0 || !term_alive(&m->e.terms, f.a, u))
+        if (u < 0 || !term_is_live(&m->e.terms, f.a, u))
             break;
         if (f.a != TERM_EMPTY)
-            machine_add(m, w->out, &f);
-        if (u == 0 && term_ends(&m->e.terms, f.a))
-            machine_begin_lines(m, f.below, w->out);
+            automaton_add(m, w->out, &f);
+        if (u == 0 && term_is_nullable(&m->e.terms, f.a))
+            automaton_expand(m, f.below, w->out);
         break;
     }
     case FRAME_DONE:
-    case FRAME_LINE:
+    case FRAME_PRODUCTION:
         break;
     case FRAME_WORD:
-        if (w->byte != (unsigned char)machine_words[f.a][f.b])
+        if (w->byte != (unsigned char)automaton_words[f.a][f.b])
             break;
         f.b++;
-        if (machine_words[f.a][f.b])
-            machine_add(m, w->out, &f);
+        if (automaton_words[f.a][f.b])
+            automaton_add(m, w->out, &f);
         else
             add_below(w, f.below, w->after);
         break;
@@ -539,7 +544,7 @@ void machine_step(Walk *w, uint32_t id)
         if (read.end)
             add_below(w, f.below, w->after);
         else
-            machine_add(m, w->out, &f);
+            automaton_add(m, w->out, &f);
         break;
     case FRAME_NUMBER:
         step_number(w, &f);
@@ -552,10 +557,11 @@ void machine_step(Walk *w, uint32_t id)
             break;
         f.used = f.used ? 1 + longer_name(&m->e, f.used - 1, &read) : 0;
         if (read.end)
-            machine_add(m, w->out,
-                        &(Frame){.kind = FRAME_COLON, .a = f.a, .below = f.below, .used = f.used});
+            automaton_add(
+                m, w->out,
+                &(Frame){.kind = FRAME_COLON, .a = f.a, .below = f.below, .used = f.used});
         else
-            machine_add(m, w->out, &f);
+            automaton_add(m, w->out, &f);
         break;
     case FRAME_ITEM:
         break;

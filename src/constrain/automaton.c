@@ -1,4 +1,4 @@
-#include "constrain/machine.h"
+#include "constrain/automaton.h"
 
 #include "base/heap.h"
 #include "constrain/ids.h"
@@ -9,11 +9,11 @@
 
 #define NOT_KNOWN UINT32_MAX
 
-const char *const machine_words[] = {"null", "false", "true"};
+const char *const automaton_words[] = {"null", "false", "true"};
 
-int machine_init(Machine *m, cvn_err *err)
+int automaton_init(Automaton *m, cvn_err *err)
 {
-    *m = (Machine){0};
+    *m = (Automaton){0};
     if (engine_init(&m->e, err))
         return CVN_EMEM;
     Map *const maps[] = {&m->frames, &m->states, &m->seens, &m->arrays};
@@ -24,7 +24,7 @@ int machine_init(Machine *m, cvn_err *err)
     return CVN_OK;
 }
 
-void machine_free(Machine *m)
+void automaton_free(Automaton *m)
 {
     free(m->scratch);
     engine_free(&m->e);
@@ -35,15 +35,15 @@ static bool is_pending(const Frame *f)
     return f->kind == FRAME_ARRAY && f->d == AT_PENDING;
 }
 
-uint32_t machine_frame(Machine *m, const Frame *frame)
+uint32_t automaton_frame(Automaton *m, const Frame *frame)
 {
     bool added;
     uint64_t *id = map_put(&m->frames, frame, sizeof *frame, &added);
     if (!added)
         return (uint32_t)*id;
     *id = m->n_frames;
-    if (m->n_frames >= MACHINE_FRAMES) {
-        engine_fail(&m->e, "the text and its schema need more than %d states", MACHINE_FRAMES);
+    if (m->n_frames >= AUTOMATON_FRAMES) {
+        engine_fail(&m->e, "the text and its schema need more than %d states", AUTOMATON_FRAMES);
         return 0;
     }
     m->frame = arena_more(&m->e.arena, m->frame, m->n_frames, sizeof *m->frame);
@@ -58,18 +58,19 @@ uint32_t machine_frame(Machine *m, const Frame *frame)
     return m->n_frames++;
 }
 
-void machine_add_id(Machine *m, FrameList *list, uint32_t id)
+void automaton_add_id(Automaton *m, FrameList *list, uint32_t id)
 {
     for (uint32_t i = 0; i < list->n && list->n < 16; i++)
         if (list->at[i] == id)
             return;
     if (list->n == list->room) {
         list->room = list->room ? list->room * 2 : 16;
-        uint32_t *more =
-            list->n < MACHINE_CONFIGURATIONS ? realloc(list->at, list->room * sizeof *more) : NULL;
+        uint32_t *more = list->n < AUTOMATON_CONFIGURATIONS
+                             ? realloc(list->at, list->room * sizeof *more)
+                             : NULL;
         if (!more) {
             engine_fail(&m->e, "its alternatives multiply: more than %d ways to read the text",
-                        MACHINE_CONFIGURATIONS);
+                        AUTOMATON_CONFIGURATIONS);
             list->n = 0;
             return;
         }
@@ -78,12 +79,12 @@ void machine_add_id(Machine *m, FrameList *list, uint32_t id)
     list->at[list->n++] = id;
 }
 
-void machine_add(Machine *m, FrameList *list, const Frame *frame)
+void automaton_add(Automaton *m, FrameList *list, const Frame *frame)
 {
-    machine_add_id(m, list, machine_frame(m, frame));
+    automaton_add_id(m, list, automaton_frame(m, frame));
 }
 
-static bool frame_can_end(Machine *m, uint32_t id)
+static bool frame_can_end(Automaton *m, uint32_t id)
 {
     Frame f = m->frame[id];
     if (f.kind == FRAME_END || f.kind == FRAME_DONE)
@@ -95,7 +96,7 @@ static bool frame_can_end(Machine *m, uint32_t id)
     return f.a == F_TRUE || number_is(&m->e, f.a, m->e.name[f.b].text, m->e.name[f.b].length);
 }
 
-uint32_t machine_state(Machine *m, FrameList *list, const Read *read)
+uint32_t automaton_state(Automaton *m, FrameList *list, const Read *read)
 {
     if (m->e.failed[0] || !list->n)
         return STATE_DEAD;
@@ -110,85 +111,87 @@ uint32_t machine_state(Machine *m, FrameList *list, const Read *read)
     if (read && m->scratching) {
         if (m->n_scratch == m->scratch_room) {
             uint32_t room = m->scratch_room * 2 + 256;
-            State *more = realloc(m->scratch, room * sizeof *more);
+            AutomatonState *more = realloc(m->scratch, room * sizeof *more);
             if (!more)
                 return engine_fail(&m->e, "there is no memory");
             m->scratch = more;
             m->scratch_room = room;
         }
         m->scratch[m->n_scratch] =
-            (State){.n = n,
-                    .frame = arena_copy(&m->scratch_arena, list->at, n * sizeof *list->at),
-                    .read = read};
+            (AutomatonState){.n = n,
+                             .frame = arena_copy(&m->scratch_arena, list->at, n * sizeof *list->at),
+                             .read = read};
         return SCRATCH | m->n_scratch++;
     }
-    if (m->n_states >= MACHINE_STATES) {
-        engine_fail(&m->e, "the text and its schema need more than %d states", MACHINE_STATES);
+    if (m->n_states >= AUTOMATON_STATES) {
+        engine_fail(&m->e, "the text and its schema need more than %d states", AUTOMATON_STATES);
         return STATE_DEAD;
     }
     if (id)
         *id = m->n_states;
     m->state = arena_more(&m->e.arena, m->state, m->n_states, sizeof *m->state);
-    State *state = &m->state[m->n_states];
-    *state = (State){
+    AutomatonState *state = &m->state[m->n_states];
+    *state = (AutomatonState){
         .n = n, .frame = arena_copy(&m->e.arena, list->at, n * sizeof *list->at), .read = read};
     for (uint32_t i = 0; i < n && !state->can_end; i++)
         state->can_end = frame_can_end(m, list->at[i]);
     return m->n_states++;
 }
 
-bool machine_begin_json(Machine *m, Formula f)
+bool automaton_begin_json(Automaton *m, Formula f)
 {
     FrameList list = {0};
     /* Behind a whole value that is generated nothing follows: a small model would write empty lines without end. */
-    uint32_t end = machine_frame(m, &(Frame){.kind = m->e.canonical ? FRAME_DONE : FRAME_END});
+    uint32_t end = automaton_frame(m, &(Frame){.kind = m->e.canonical ? FRAME_DONE : FRAME_END});
     if (value_exists(&m->e, f))
-        machine_add(m, &list, &(Frame){.kind = FRAME_VALUE, .a = f, .below = end});
-    m->begin = machine_state(m, &list, NULL);
+        automaton_add(m, &list, &(Frame){.kind = FRAME_VALUE, .a = f, .below = end});
+    m->begin = automaton_state(m, &list, NULL);
     free(list.at);
     return !m->e.failed[0];
 }
 
-bool machine_begin_text(Machine *m, Term term)
+bool automaton_begin_text(Automaton *m, Term term)
 {
     uint32_t *symbol = arena_array(&m->e.arena, 2, sizeof *symbol),
              *first = arena_array(&m->e.arena, 1, sizeof *first);
-    Rule *rule = arena_alloc(&m->e.arena, sizeof *rule);
+    GrammarRule *rule = arena_alloc(&m->e.arena, sizeof *rule);
     symbol[0] = term << SYMBOL_BITS | SYMBOL_TERM;
-    *rule = (Rule){first, term_alive(&m->e.terms, term, 0)};
+    *rule = (GrammarRule){first, term_is_live(&m->e.terms, term, 0)};
     m->grammar = (Grammar){symbol, rule};
-    return machine_begin_grammar(m);
+    return automaton_begin_grammar(m);
 }
 
-bool machine_begin_grammar(Machine *m)
+bool automaton_begin_grammar(Automaton *m)
 {
     FrameList list = {0};
-    uint32_t done = machine_frame(m, &(Frame){.kind = FRAME_DONE});
-    const Rule *start = m->grammar.rule;
+    uint32_t done = automaton_frame(m, &(Frame){.kind = FRAME_DONE});
+    const GrammarRule *start = m->grammar.rule;
     for (uint32_t i = 0; i < start->n; i++)
-        machine_begin_lines(
-            m, machine_frame(m, &(Frame){.kind = FRAME_LINE, .a = start->at[i], .below = done}),
+        automaton_expand(
+            m,
+            automaton_frame(m,
+                            &(Frame){.kind = FRAME_PRODUCTION, .a = start->at[i], .below = done}),
             &list);
-    m->begin = machine_state(m, &list, NULL);
+    m->begin = automaton_state(m, &list, NULL);
     free(list.at);
     return engine_work(&m->e, 1);
 }
 
-uint32_t machine_state_of(Machine *m, uint32_t frame)
+uint32_t automaton_state_of(Automaton *m, uint32_t frame)
 {
     FrameList list = {0};
-    if (m->frame[frame].kind == FRAME_LINE)
-        machine_begin_lines(m, frame, &list);
+    if (m->frame[frame].kind == FRAME_PRODUCTION)
+        automaton_expand(m, frame, &list);
     else
-        machine_add_id(m, &list, frame);
-    uint32_t state = machine_state(m, &list, NULL);
+        automaton_add_id(m, &list, frame);
+    uint32_t state = automaton_state(m, &list, NULL);
     free(list.at);
     return state;
 }
 
-uint32_t machine_alone(Machine *m, uint32_t frame)
+uint32_t automaton_alone(Automaton *m, uint32_t frame)
 {
-    uint32_t *above = NULL, n = 0, alone = machine_frame(m, &(Frame){.kind = FRAME_END});
+    uint32_t *above = NULL, n = 0, alone = automaton_frame(m, &(Frame){.kind = FRAME_END});
     const Frame *f = &m->frame[frame];
     for (uint32_t id = frame; !(f->kind == FRAME_ITEM || is_pending(f)); n++) {
         uint32_t *more = heap_more(above, n, sizeof *above);
@@ -204,40 +207,40 @@ uint32_t machine_alone(Machine *m, uint32_t frame)
     while (n) {
         Frame copy = m->frame[above[--n]];
         copy.below = alone;
-        alone = machine_frame(m, &copy);
+        alone = automaton_frame(m, &copy);
     }
     free(above);
     return alone;
 }
 
-uint32_t machine_item_at(Machine *m, uint32_t frame)
+uint32_t automaton_item_at(Automaton *m, uint32_t frame)
 {
     const Frame f = m->frame[frame];
     bool begins = f.kind == FRAME_ARRAY && (f.d == AT_FIRST || f.d == AT_NEXT);
-    const Branches *branches = begins && m->reads ? machine_array_branches(m, f.a) : NULL;
+    const Branches *branches = begins && m->reads ? automaton_array_branches(m, f.a) : NULL;
     if (!branches || branches->n != 1 || !array_is_unique(&m->e, branches->at[0].rest))
         return NO_FRAME;
-    uint32_t end = machine_frame(m, &(Frame){.kind = FRAME_END});
-    return machine_frame(m,
-                         &(Frame){.kind = FRAME_VALUE, .a = branches->at[0].value, .below = end});
+    uint32_t end = automaton_frame(m, &(Frame){.kind = FRAME_END});
+    return automaton_frame(m,
+                           &(Frame){.kind = FRAME_VALUE, .a = branches->at[0].value, .below = end});
 }
 
-bool machine_value_at(Machine *m, const Frame *frame, Formula *value)
+bool automaton_value_at(Automaton *m, const Frame *frame, Formula *value)
 {
     bool item = frame->kind == FRAME_ARRAY && (frame->d == AT_FIRST || frame->d == AT_NEXT);
-    const Branches *branches = item ? machine_array_branches(m, frame->a) : NULL;
+    const Branches *branches = item ? automaton_array_branches(m, frame->a) : NULL;
     *value = frame->kind == FRAME_VALUE ? frame->a : branches ? branches->at[0].value : F_FALSE;
     return frame->kind == FRAME_VALUE || (branches && branches->n == 1);
 }
 
-bool machine_takes_blanks(const Machine *m, uint32_t frame)
+bool automaton_takes_blanks(const Automaton *m, uint32_t frame)
 {
     static const uint32_t kinds = 1u << FRAME_END | 1u << FRAME_VALUE | 1u << FRAME_OBJECT |
                                   1u << FRAME_ARRAY | 1u << FRAME_COLON;
     return !m->compact && (kinds >> m->frame[frame].kind & 1);
 }
 
-bool machine_look_ahead(Machine *m)
+bool automaton_look_ahead(Automaton *m)
 {
     if (m->reads && arena_init(&m->scratch_arena, NULL)) {
         engine_fail(&m->e, "there is no memory");
@@ -247,7 +250,7 @@ bool machine_look_ahead(Machine *m)
     return true;
 }
 
-void machine_look_back(Machine *m)
+void automaton_look_back(Automaton *m)
 {
     if (m->reads)
         arena_free(&m->scratch_arena);
@@ -262,7 +265,7 @@ static void add_bytes(ByteSet *set, const char *bytes)
 }
 
 /* Adds the bytes that may follow in a frame, and perhaps others: those that are missing lead nowhere. */
-static void add_first(const Machine *m, uint32_t id, ByteSet *set)
+static void add_first(const Automaton *m, uint32_t id, ByteSet *set)
 {
     static const char values[] = "{[\"-0123456789nft";
     const Frame *f = &m->frame[id];
@@ -282,7 +285,7 @@ static void add_first(const Machine *m, uint32_t id, ByteSet *set)
         add_bytes(set, ":");
         break;
     case FRAME_WORD:
-        set_add(set, (unsigned char)machine_words[f->a][f->b]);
+        set_add(set, (unsigned char)automaton_words[f->a][f->b]);
         break;
     case FRAME_NUMBER:
         add_bytes(set, "0123456789.eE+-");
@@ -297,7 +300,7 @@ static void add_first(const Machine *m, uint32_t id, ByteSet *set)
         if (f->d == 0) {
             add_bytes(set, "\"\\");
             for (uint32_t k = f->a; k < f->b; k++)
-                set_add(set, (unsigned char)machine_name_byte(m, a, k, f->c));
+                set_add(set, (unsigned char)automaton_name_byte(m, a, k, f->c));
             break;
         } /* fall through */
     case FRAME_TERM:
@@ -307,21 +310,21 @@ static void add_first(const Machine *m, uint32_t id, ByteSet *set)
         break;
     case FRAME_END:
     case FRAME_DONE:
-    case FRAME_LINE:
+    case FRAME_PRODUCTION:
         break;
     }
-    if (machine_takes_blanks(m, id))
+    if (automaton_takes_blanks(m, id))
         add_bytes(set, " \t\n\r");
 }
 
 /* Where a byte of the set leads. */
-static uint32_t *step_of(Steps *steps, unsigned char byte)
+static uint32_t *transition_of(Transitions *transitions, unsigned char byte)
 {
-    uint64_t below = steps->set.bit[byte >> 6] & ((1ull << (byte & 63)) - 1);
-    return &steps->next[steps->before[byte >> 6] + __builtin_popcountll(below)];
+    uint64_t below = transitions->set.bit[byte >> 6] & ((1ull << (byte & 63)) - 1);
+    return &transitions->next[transitions->before[byte >> 6] + __builtin_popcountll(below)];
 }
 
-static Steps *new_steps(Machine *m, const ByteSet *set)
+static Transitions *new_transitions(Automaton *m, const ByteSet *set)
 {
     uint8_t before[4];
     size_t n = 0;
@@ -329,29 +332,30 @@ static Steps *new_steps(Machine *m, const ByteSet *set)
         before[w] = (uint8_t)n;
         n += (size_t)__builtin_popcountll(set->bit[w]);
     }
-    Steps *steps = arena_alloc(&m->e.arena, sizeof *steps + n * sizeof *steps->next);
-    steps->set = *set;
-    memcpy(steps->before, before, sizeof before);
-    memset(steps->next, 0xff, n * sizeof *steps->next);
-    return steps;
+    Transitions *transitions =
+        arena_alloc(&m->e.arena, sizeof *transitions + n * sizeof *transitions->next);
+    transitions->set = *set;
+    memcpy(transitions->before, before, sizeof before);
+    memset(transitions->next, 0xff, n * sizeof *transitions->next);
+    return transitions;
 }
 
-uint32_t machine_next(Machine *m, uint32_t id, unsigned char byte)
+uint32_t automaton_next(Automaton *m, uint32_t id, unsigned char byte)
 {
-    State state = *machine_at(m, id); /* a copy: states move when one is added */
+    AutomatonState state = *automaton_at(m, id); /* a copy: states move when one is added */
     ByteSet set = {{0}};
-    if (id == STATE_DEAD || (state.steps && !set_has(&state.steps->set, byte)))
+    if (id == STATE_DEAD || (state.transitions && !set_has(&state.transitions->set, byte)))
         return STATE_DEAD;
-    if (state.steps && *step_of(state.steps, byte) != NOT_KNOWN)
-        return *step_of(state.steps, byte);
-    for (uint32_t i = 0; i < state.n && !state.steps; i++)
+    if (state.transitions && *transition_of(state.transitions, byte) != NOT_KNOWN)
+        return *transition_of(state.transitions, byte);
+    for (uint32_t i = 0; i < state.n && !state.transitions; i++)
         add_first(m, state.frame[i], &set);
-    if (!state.steps && !state.read)
-        m->state[id].steps = state.steps = new_steps(m, &set);
-    if (!set_has(state.steps ? &state.steps->set : &set, byte))
+    if (!state.transitions && !state.read)
+        m->state[id].transitions = state.transitions = new_transitions(m, &set);
+    if (!set_has(state.transitions ? &state.transitions->set : &set, byte))
         return STATE_DEAD;
     FrameList list = {0};
-    Walk w = {.m = m, .byte = byte, .before = state.read, .after = state.read, .out = &list};
+    ByteStep w = {.m = m, .byte = byte, .before = state.read, .after = state.read, .out = &list};
     if (m->reads) {
         Read *read = arena_alloc(m->scratching ? &m->scratch_arena : &m->e.arena, sizeof *read);
         *read = (Read){
@@ -359,10 +363,10 @@ uint32_t machine_next(Machine *m, uint32_t id, unsigned char byte)
         w.after = read;
     }
     for (uint32_t i = 0; i < state.n; i++)
-        machine_step(&w, state.frame[i]);
-    uint32_t next = machine_state(m, &list, m->reads ? w.after : NULL);
+        automaton_step(&w, state.frame[i]);
+    uint32_t next = automaton_state(m, &list, m->reads ? w.after : NULL);
     free(list.at);
     if (!state.read && !(next & SCRATCH) && !m->e.failed[0])
-        *step_of(state.steps, byte) = next;
+        *transition_of(state.transitions, byte) = next;
     return next;
 }
