@@ -31,7 +31,7 @@ static inline void make_plain_of(const KernelSet *best, bool fuses, Plain *out)
     out->backend.kernel = out->table;
     out->backend.n_kernels = 0;
     for (int i = 0; i < best->n_kernels; i++) {
-        if (fuses && best->kernel[i]->kind == OP_FUSION)
+        if (fuses && best->kernel[i]->kind == OP_REGION)
             continue;
         int n = out->backend.n_kernels++;
         out->kernel[n] = *best->kernel[i];
@@ -72,12 +72,13 @@ static inline Ran run_on(const cvn_graph *g, const KernelSet *backend, int threa
     must(executor_run(device, plan, at, out, &err), &err);
     Ran ran = {.n_steps = plan->n_steps, .arena_bytes = plan->arena_bytes, .whole = WHOLE_COUNT};
     for (int i = 0; i < plan->n_steps; i++) {
-        ran.n_fusions += plan->step[i].op->kind == OP_FUSION;
-        if (plan->step[i].op->kind == OP_FUSION && plan->step[i].op->attr.fusion->program)
-            ran.whole = whole_find(plan->step[i].op->attr.fusion->program);
-        ran.n_epilogues +=
-            plan->step[i].op->kind == OP_DOT_GENERAL && plan->step[i].op->attr.fusion;
-        ran.n_programs += strncmp(plan->step[i].kernel, "fusion.", 7) == 0;
+        const Op *op = plan->step[i].op;
+        const Fusion *program = kernel_fused(op)->program;
+        ran.n_fusions += op->kind == OP_REGION;
+        if (op->kind == OP_REGION && program->program)
+            ran.whole = whole_find(program->program);
+        ran.n_epilogues += op->kind == OP_DOT_GENERAL && program;
+        ran.n_programs += strncmp(plan->step[i].kernel, "region.", 7) == 0;
         for (int k = 0; k < plan->step[i].op->n_results; k++) {
             const cvn_type *type = &plan->step[i].op->result[k]->type;
             int64_t n = type->dtype == CVN_F32 ? cvn_type_elements(type) : 0;

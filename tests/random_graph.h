@@ -18,6 +18,7 @@
 #include "random_composite.h"
 #include "random_fused.h"
 #include "random_op.h"
+#include "random_region.h"
 
 typedef cvn_value *RandomMaker(RandomGraph *r, OpKind kind);
 
@@ -147,7 +148,8 @@ static inline cvn_graph *random_graph(uint64_t seed, const RandomOptions *option
             kind = random_fused_kind(r);
         else if (!random_chance(r, 25)) /* or the same kind again, for chains of them */
             kind = (OpKind)random_below(r, OP_COUNT);
-        RandomMaker *maker = random_maker(kind);
+        bool region = options->regions && (kind == OP_REGION || random_chance(r, 15));
+        RandomMaker *maker = region ? random_region : random_maker(kind);
         cvn_value *v = NULL;
         if (random_chance(r, 4))
             v = random_split_and_join(r, OP_CONCATENATE);

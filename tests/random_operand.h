@@ -14,6 +14,7 @@ typedef struct RandomOptions {
     bool composites;       /* also draw attention, rms_norm, … */
     bool collectives;      /* also draw collectives, in groups of one device, for a run on one */
     bool specials;         /* inputs hold NaN, infinities, -0 and the extremes of integers */
+    bool regions;          /* some operations are regions */
     bool marks;            /* some values carry a spec */
     bool into;             /* some outputs are computed into parameters */
     /* Most tensors are large enough for fusion, and most operations are what it fuses. most_elements is to be RANDOM_LARGE

@@ -222,7 +222,7 @@ static void a_plan_and_a_profile_name_the_members(void **state)
     assert_int_equal(compile_graph(g, &options, &plan, NULL), CVN_OK);
     StrBuf text = {0};
     plan_print(&text, plan);
-    assert_non_null(strstr(text.text, "of sqrt, add\n"));
+    assert_non_null(strstr(text.text, "of sqrt+add\n"));
     strbuf_free(&text);
 
     Trace *recorded = trace_begin(&device, 1, 0, NULL);
@@ -237,7 +237,7 @@ static void a_plan_and_a_profile_name_the_members(void **state)
     FILE *in = fopen(path, "r");
     assert_non_null(in);
     trace[fread(trace, 1, sizeof trace - 1, in)] = 0;
-    assert_non_null(strstr(trace, "\"members\":\"sqrt, add\""));
+    assert_non_null(strstr(trace, "\"region\":\"sqrt+add\""));
     fclose(in);
     close(file);
     unlink(path);

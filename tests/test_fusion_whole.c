@@ -102,9 +102,9 @@ static void steps_of_training_have_updates_that_are_compiled_whole(void **state)
         assert_int_equal(compile_graph(g, &options, &plan, &err), CVN_OK);
         for (int s = 0; s < plan->n_steps; s++) {
             const Op *op = plan->step[s].op;
-            if (op->kind != OP_FUSION || op->n_results < 3 || !op->attr.fusion->program)
+            if (op->kind != OP_REGION || op->n_results < 3 || !op->fused->program->program)
                 continue;
-            WholeKind kind = whole_find(op->attr.fusion->program);
+            WholeKind kind = whole_find(op->fused->program->program);
             n += kind == (half ? WHOLE_ADAMW_HALF : i & 1 ? WHOLE_ADAMW_ROUNDED : WHOLE_ADAMW);
         }
         if (n < 3 * model_layers(config))

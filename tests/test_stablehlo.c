@@ -198,7 +198,7 @@ static void every_operation_is_compared(void **state)
     bool seen[OP_COUNT] = {false};
     for_graphs(note_kinds, seen);
     for (int i = 0; i < OP_COUNT; i++)
-        if (!seen[i])
+        if (!seen[i] && i != OP_REGION) /* which is its body */
             fail_msg("no graph in tests/data/graphs has a %s", op_info[i].name);
 }
 

@@ -96,6 +96,7 @@ static void random_graphs_round_trip(void **state)
                                    .composites = true,
                                    .collectives = true,
                                    .specials = true,
+                                   .regions = true,
                                    .marks = true,
                                    .into = true};
     for (uint64_t seed = 0; seed < 300; seed++) {

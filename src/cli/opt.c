@@ -5,6 +5,7 @@
 #include "cli/opt_run.h"
 #include "cli/terminal.h"
 #include "compile/pipeline.h"
+#include "cpu/registry.h"
 #include "graph/passes.h"
 #include "graph/stablehlo/stablehlo.h"
 #include "graph/text/text.h"
@@ -177,7 +178,10 @@ static int run(const Args *args, cvn_err *err)
     if (args->value[MESH].text)
         g->mesh = arena_string(&g->arena, args->value[MESH].text);
     Dump dump;
-    PassOptions how = {.dump = &dump, .report = args->value[QUIET].flag ? NULL : report};
+    const CompileOptions how_compiled = {.backend = cpu_kernels(), .n_threads = 1};
+    const Compile compile = {.options = &how_compiled, .free_layout = true};
+    PassOptions how = {
+        .context = &compile, .dump = &dump, .report = args->value[QUIET].flag ? NULL : report};
     TRY(dump_init(&dump, args->value[DUMP].text, NULL, err));
     TRY(passes_run(g, pass, n, &how, err));
     return (args->value[RUN].flag ? run_graph : print_graph)(g, args, err);
@@ -205,6 +209,7 @@ const Command command_opt = {
              "decompose (replace composites by primitive operations), dead (remove dead "
              "operations), pack (store weights of matrix products in the layout of the kernels), "
              "fuse_linear (fuse products that share their input with the operations around them), "
+             "fuse (group operations into regions that the back end executes as one), "
              "propagate (sharding propagation from the values marked <data,_>, on --mesh), "
              "partition (SPMD partitioning: the graph of one device, with collectives).\n"
              "FILE may be - for standard input; docs/GRAPH.md describes the text form. The graph "

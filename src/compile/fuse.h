@@ -1,27 +1,33 @@
 /*
- * Fusion: elementwise operations that read each other's results, or the same tensors, become one step, which takes
- * all of them over FUSION_ELEMENTS elements before it goes on to the next. What is between them stays in cache and
- * has no place in the arena.
+ * Fusion: a pass that makes regions (graph/region.h) of what a back end does in one go.
  *
- *     %m1 = multiply %m, splat 0.9                fusion %m, %g -> %m1
- *     %g1 = multiply %g, splat 0.1        ->        multiply slot 0, splat    -> slot 2 (scratch)
- *     %m2 = add %m1, %g1                            multiply slot 1, splat    -> slot 3 (scratch)
- *                                                   add slot 2, slot 3        -> result 0
+ *     %d = dot_general %x, %w         %h = region %x, %w, %r {
+ *     %s = add %d, %r         ->        %d = dot_general %x, %w
+ *     %h = convert %s                   %s = add %d, %r
+ *                                       %h = convert %s
+ *                                       return %h }
  *
- * A member runs the backend's own kernel, as if it were one of many threads, so that its bits are those of the
- * operation alone. Constants of one value, and broadcasts, are written out for a tile at a time and take no
- * memory either.
+ * The order is one for all:
  *
- * It is done while lowering, on the plan's own graph: an operation of kind OP_FUSION takes the place of its members
- * (whose results it has) and is not seen by any pass.
+ *     rows         the norm of a product that rows are added to (fuse_rows.c)
+ *     roots        products, turns, gradients of norms and losses, sums of rows: each takes what reads it, and what only it
+ *                  reads, one operation after the other
+ *     recompute    what is elementwise and read again much later is computed again there (fuse_recompute.c)
+ *     sums         reductions take what makes their terms (fuse_reduce.c)
+ *     chains       elementwise operations that read each other's results, or the same tensors (fuse_chains.c)
+ *     roots again  products take the chains behind them
+ *
+ * and so is the rule: operations join where the back end accepts the region that comes of it (region_plan.h) and where that
+ * writes and reads fewer bytes, which what is made and taken inside of a region never is. A region computes at the place of
+ * its root: what else it reads must be there by then. Nothing of a region is rounded but where its body says so, and each
+ * operation of it is done as it would be alone: the bits are the same.
  */
 #ifndef CVN_COMPILE_FUSE_H
 #define CVN_COMPILE_FUSE_H
 
-#include "compile/fusion.h"
+#include "compile/kernel.h"
 
-/* Makes prologues and epilogues of what the backend's kernels say that they fuse, and fusions of what they say is
-   elementwise. g is verified; afterwards it can only be lowered. scratch: for what is not needed afterwards. */
-void fuse_graph(cvn_graph *g, const KernelSet *backend, Arena *scratch);
+/* Makes regions of g, which is without composites that the back end has no kernel for; says whether there were any. */
+int fuse_graph(cvn_graph *g, const KernelSet *backend, bool *changed, cvn_err *err);
 
 #endif

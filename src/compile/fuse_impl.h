@@ -1,88 +1,54 @@
-/*
- * Inside fuse*.c: the rules, in the order in which they are applied, what they change the graph with, and the making of one
- * fusion out of operations that are to be its members.
- */
+/* Inside fuse*.c: what the walks share, and the making of one region. */
 #ifndef CVN_COMPILE_FUSE_IMPL_H
 #define CVN_COMPILE_FUSE_IMPL_H
 
 #include "compile/fuse.h"
+#include "compile/fusion_make.h"
 
-/* What rules share during one walk over the graph. */
+/* One who reads a value: the operation that makes `of`, which may have become part of a region by now. */
+typedef struct Reader {
+    cvn_value *of;
+    struct Reader *next;
+} Reader;
+
+/* What one walk over the graph knows. */
 typedef struct Fuse {
     cvn_graph *g;
     const KernelSet *backend;
-    Arena *arena;          /* for what is not needed afterwards */
-    uint32_t *uses;        /* [n_values] by operations and outputs, before anything was changed */
-    int64_t *position;     /* [n_values] of the operation that makes a value, from the first on */
-    struct Making *making; /* for one fusion after the other */
+    Arena *arena;      /* for what is not needed afterwards */
+    bool changed;      /* some region was made */
+    bool by_root;      /* uses are of roots: views of all of a value are none */
+    uint32_t *uses;    /* [n_values] by operations and outputs, before the walk began */
+    int64_t *position; /* [n_values] of the operation that makes a value, from the first on */
+    Reader **reader;   /* [n_values] the operations that read it */
 } Fuse;
 
-/* What may be done with an operation, which may be removed. */
-typedef void FuseRule(Fuse *f, Op *op);
-
-/* ---- the rules: each is a file, which see ---- */
-
-FuseRule fuse_squares, fuse_convert, fuse_epilogue, fuse_reduce;
-/* A walk of its own, from the last to the first. */
-void fuse_recompute(Fuse *f);
-/* fuse.c: chains of elementwise operations. Then, with uses as fuse_uses has it: */
-FuseRule fuse_product;
-
-/* ---- changes of the graph ---- */
-
-/* Makes op the one that its results come from. */
-void fuse_own_results(Op *op);
-
-/* A further operand or result, the last. */
-void fuse_add_operand(cvn_graph *g, Op *op, cvn_value *v);
-void fuse_add_result(cvn_graph *g, Op *op, cvn_value *v);
+/* Begins a walk: finds uses, positions and readers. */
+void fuse_begin(Fuse *f, bool by_root);
 
 /* [n_values] of the operation that makes a value, counted from the first. */
 int64_t *fuse_positions(const cvn_graph *g, Arena *arena);
 
-/* ---- one fusion ---- */
+/* ---- one region ---- */
 
-/* A fusion being made. */
-typedef struct Making {
-    cvn_graph *g;
-    const KernelSet *backend;
-    const uint32_t *uses; /* [n_values] as fuse_uses has it, before anything was fused */
-    Op *const *op;        /* [n] its members, in order */
-    int n;
-    const cvn_value *only; /* the one result that is wanted; NULL: all that others use */
-    const cvn_value *sums; /* of a product whose epilogue it is, or NULL */
-    Slot slot[FUSION_SLOTS];
-    Member member[FUSION_MEMBERS];
-    cvn_value *operand[FUSION_OPERANDS], *result[FUSION_RESULTS];
-    uint32_t over[FUSION_RESULTS];
-    int n_slots, n_operands, n_results;
-    size_t scratch;
-    bool spared; /* a constant or broadcast need not be written out */
-} Making;
+enum { FUSE_MOST = FUSION_MEMBERS }; /* operations that become one region at a time */
 
-/* What v is all of, under another shape. */
-cvn_value *fuse_root_of(cvn_value *v);
+/* The region of n operations in their order, some of which may be regions, or NULL: the back end does not accept it. It is
+   in no graph yet. It returns what others use of their results; or `only` that, where it is not NULL. spreads: it makes
+   constants of one value, and what is broadcast, for itself. */
+Op *fuse_region(Fuse *f, Op *const *op, int n, const cvn_value *only, bool spreads);
 
-/* A view of all of its operand: a reshape or barrier, most often. */
-bool fuse_is_whole(const Op *op);
+/* Puts it before `next`, which may be one of the operations, and removes these; of those of `only` but the last. */
+void fuse_put_region(Fuse *f, Op *region, Op *const *op, int n, const cvn_value *only, Op *next);
 
-/* [n_values] How often operations and outputs use what has this root; views of all of it are no uses. */
-uint32_t *fuse_uses(const cvn_graph *g, Arena *arena);
+/* ---- the walks, in their order ---- */
 
-/* A constant of one value. */
-bool fuse_is_splat(const cvn_value *v);
-
-/* A broadcast of one value, or of a tensor that has a run of the result's dimensions: *inner elements of the result
-   in turn are of one element. */
-bool fuse_is_spread(const cvn_value *v, int64_t *inner);
-
-/* The kernel of an operation that can be a member, or NULL. */
-const Kernel *fuse_member_kernel(const KernelSet *backend, const Op *op);
-
-/* What members read and write; false where that is more than one fusion has room for. */
-bool fuse_make_members(Making *m);
-
-/* The fusion that comes of it; m->operand and m->result are what its operation reads and makes. */
-Fusion *fuse_make(Making *m);
+/* Sums of squares of products with rows. */
+void fuse_rows(Fuse *f);
+/* Roots of a product, and of all else that is one, take what stands beside them. chains: products, and those only. */
+void fuse_roots(Fuse *f, bool chains);
+void fuse_recompute(Fuse *f);
+void fuse_reduce(Fuse *f);
+void fuse_chains(Fuse *f);
 
 #endif

@@ -8,7 +8,7 @@
  *     …                                    a product or more: %g and %s would wait in memory
  *     %d = multiply %dy, %s        ->      %g' = convert %half,  %s' = logistic %g',  %d = multiply %dy, %s'
  *
- * The copies join the fusion of what reads them, so that neither pass writes or reads %g and %s: of SwiGLU only the
+ * The copies join the region of what reads them, so that neither pass writes or reads %g and %s: of SwiGLU only the
  * two products are kept. The bits are the same.
  *
  * Time is counted in epochs: one ends with every operation that is neither elementwise nor free. A value has readers

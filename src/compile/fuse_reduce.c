@@ -1,15 +1,16 @@
 /*
- * What is made only to be reduced is made where it is: its producers become the prologue of the reduce:
+ * What is made only to be reduced is made where it is: its producers become part of the reduction's region:
  *
  *     %s = multiply %g, broadcast %scale
  *     %q = multiply %s, %s
- *     %r = reduce %q                    ->      %r = reduce %g, %scale {fusion}
- *     %c = reduce %q                            %c = reduce %g, %scale {fusion}
+ *     %r = reduce %q                    ->      %r = region %g, %scale { … }
+ *     %c = reduce %q                            %c = region %g, %scale { … }
  *
  * A tensor as large as a weight is then neither written nor read again, at the price of computing it for each reduce. It is
  * done where what it is made of is no larger, and where nothing else wants it in memory. The bits are the same.
  */
 #include "compile/fuse_impl.h"
+#include "graph/region.h"
 
 enum {
     MOST = 12, /* members */
@@ -18,20 +19,28 @@ enum {
 
 /* Operations, [n]. */
 typedef struct Producers {
-    Op *op[MOST]; /* of what a reduce reads, each behind what it reads */
+    Op *op[MOST + 1]; /* of what a reduce reads, each behind what it reads */
     int n;
 } Producers;
 
+/* A reduction, or one of squares, whose terms are operand 0. */
+static const Op *reduction_of(const Op *op)
+{
+    const Op *root = op->kind == OP_REGION ? body_root(op->attr.body) : op;
+    return root && root->kind == OP_REDUCE && op->n_operands == 1 ? root : NULL;
+}
+
 static bool takes_prologue(const Fuse *f, const Op *op)
 {
-    if (op->kind != OP_REDUCE)
+    const Op *reduce = reduction_of(op);
+    if (!reduce)
         return false;
-    const cvn_type *x = op_in(op, 0);
+    const cvn_type *x = op_in(reduce, 0);
     int64_t run = 1; /* elements that a sum, or a row of sums down columns, reads in one go */
-    bool along = x->rank > 0 && ints_contain(&op->attr.dims, x->rank - 1);
-    for (int d = x->rank - 1; d >= 0 && ints_contain(&op->attr.dims, d) == along; d--)
+    bool along = x->rank > 0 && ints_contain(&reduce->attr.dims, x->rank - 1);
+    for (int d = x->rank - 1; d >= 0 && ints_contain(&reduce->attr.dims, d) == along; d--)
         run *= x->dim[d];
-    return run >= RUN && x->dtype == CVN_F32 && kernel_fuses(f->backend, op, PROLOGUE_PROGRAM);
+    return run >= RUN && x->dtype == CVN_F32 && kernel_find(f->backend, reduce);
 }
 
 /* Adds the elementwise operations that v is made by; false where there are too many. */
@@ -71,30 +80,7 @@ static bool is_spared(const Fuse *f, const cvn_value *v, const Op *after)
     return seen == f->uses[v->id];
 }
 
-/* Makes one of the shape of the terms operand 0, by which a sum knows what it goes over; false where there is none. */
-static bool put_shape_first(Making *m, const cvn_value *v)
-{
-    int k = 0;
-    for (; k < m->n_operands; k++) {
-        cvn_type shape = m->operand[k]->type;
-        shape.dtype = v->type.dtype;
-        if (cvn_type_equal(&shape, &v->type))
-            break;
-    }
-    if (k == m->n_operands)
-        return false;
-    cvn_value *first = m->operand[0];
-    m->operand[0] = m->operand[k];
-    m->operand[k] = first;
-    for (int i = 0; i < m->n_slots; i++) {
-        Slot *slot = &m->slot[i];
-        if (slot->kind == SLOT_OPERAND || slot->kind == SLOT_WHOLE || slot->kind == SLOT_SPREAD)
-            slot->index = slot->index == 0 ? k : slot->index == k ? 0 : slot->index;
-    }
-    return true;
-}
-
-void fuse_reduce(Fuse *f, Op *reduce)
+static void take_producers(Fuse *f, Op *reduce)
 {
     if (!takes_prologue(f, reduce))
         return;
@@ -103,21 +89,22 @@ void fuse_reduce(Fuse *f, Op *reduce)
     if (!collect(f, &r, v, cvn_type_elements(&v->type)) || r.n == 0 || r.op[r.n - 1] != v->def ||
         !is_spared(f, v, v->def))
         return;
-    Making *m = f->making;
-    *m = (Making){
-        .g = f->g, .backend = f->backend, .uses = f->uses, .op = r.op, .n = r.n, .only = v};
-    bool good = fuse_make_members(m);
+    r.op[r.n++] = reduce;
+    Op *region = fuse_region(f, r.op, r.n, reduce->result[0], true);
     size_t bytes = 0; /* of the tensors that the terms are made of: no more than of the terms */
-    for (int i = 0; i < m->n_operands; i++)
-        if (cvn_type_elements(&m->operand[i]->type) == cvn_type_elements(&v->type))
-            bytes += cvn_type_bytes(&m->operand[i]->type);
-    good = good && bytes <= cvn_type_bytes(&v->type) && put_shape_first(m, v);
-    Fusion *made = good ? fuse_make(m) : NULL;
-    if (made && made->program) {
-        f->uses[v->id]--;
-        reduce->operand =
-            arena_copy(&f->g->arena, m->operand, (size_t)m->n_operands * sizeof *m->operand);
-        reduce->n_operands = m->n_operands;
-        reduce->attr.fusion = made;
+    for (int i = 0; region && i < region->n_operands; i++)
+        if (cvn_type_elements(op_in(region, i)) == cvn_type_elements(&v->type))
+            bytes += cvn_type_bytes(op_in(region, i));
+    if (region && bytes <= cvn_type_bytes(&v->type))
+        fuse_put_region(f, region, r.op, r.n, reduce->result[0], reduce);
+}
+
+void fuse_reduce(Fuse *f)
+{
+    fuse_begin(f, false);
+    for (Op *op = f->g->first, *next; op; op = next) {
+        next = op->next;
+        take_producers(f, op);
     }
+    graph_remove_dead(f->g);
 }

@@ -62,7 +62,7 @@ static bool is_scalar(const Slot *slot)
 
 static void run(const KernelArgs *args)
 {
-    const Fusion *f = args->op->attr.fusion;
+    const Fusion *f = args->op->fused->program;
     char *scratch = (char *)args->scratch + f->scratch * (size_t)args->thread;
     int tiles = (int)num_pieces(f->elements, FUSION_ELEMENTS);
     int64_t first, last, begin, end;
@@ -93,25 +93,19 @@ static void run(const KernelArgs *args)
 
 static size_t scratch(const Op *op, int n_threads)
 {
-    return op->attr.fusion->scratch * (size_t)n_threads;
+    return op->fused->program->scratch * (size_t)n_threads;
 }
 
 bool kernel_overwrites(const Kernel *kernel, const Op *op, int k, int i)
 {
     if (!kernel || i >= 32)
         return false;
-    if (op->attr.fusion && op->kind != OP_REDUCE)
-        return op->attr.fusion->over[k] >> i & 1;
-    if (op->kind == OP_ROPE && (op->attr.transposed == 1 || op->attr.transposed == 2))
+    const Fused *fused = kernel_fused(op);
+    if (fused->program && op->kind != OP_REDUCE)
+        return fused->program->over[k] >> i & 1;
+    if (op->kind == OP_ROPE && (fused->transposed == 1 || fused->transposed == 2))
         return false; /* it is elsewhere that elements go */
     return k == 0 && kernel->in_place >> i & 1;
 }
 
-const Kernel fusion_kernel = {.name = "fusion", .kind = OP_FUSION, .scratch = scratch, .run = run};
-
-void fusion_print(StrBuf *out, const Op *op)
-{
-    const Fusion *f = op->attr.fusion;
-    for (int i = 0; i < f->n_members; i++)
-        strbuf_printf(out, "%s%s", i ? ", " : "", op_info[f->member[i].op->kind].name);
-}
+const Kernel fusion_kernel = {.name = "region", .kind = OP_REGION, .scratch = scratch, .run = run};

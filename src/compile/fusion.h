@@ -1,4 +1,4 @@
-/* An operation of kind OP_FUSION: the operations that it stands for, and what they read and write. See fuse.h. */
+/* A program of elementwise operations: what they are, and what they read and write. See region_plan.h. */
 #ifndef CVN_COMPILE_FUSION_H
 #define CVN_COMPILE_FUSION_H
 
@@ -41,9 +41,7 @@ typedef struct Member {
     int in[3], out; /* slots */
 } Member;
 
-/* In the attributes of an OP_FUSION; or of a product whose epilogue it is (fuse_product.c): then operands are those of the
-   product, its two and others, and results those of the fusion; or of a reduce whose prologue it is (fuse_reduce.c). Lives
-   in the graph's arena. */
+/* Of a region, as Fused.program says. Lives in the graph's arena. */
 typedef struct Fusion {
     int64_t elements;
     Member *member; /* [n_members], in order */
@@ -57,9 +55,6 @@ typedef struct Fusion {
 } Fusion;
 
 extern const Kernel fusion_kernel;
-
-/* "subtract, multiply, add": what an operation of kind OP_FUSION does, in order. */
-void fusion_print(StrBuf *out, const Op *op);
 
 /* True when a kernel may write result k of op over its operand i. */
 bool kernel_overwrites(const Kernel *kernel, const Op *op, int k, int i);

@@ -58,26 +58,48 @@ typedef void KernelFn(const KernelArgs *args);
 
 enum { KERNEL_GRAIN = 512 }; /* elements */
 
-/* What a kernel does of the operations beside its own, once fusion has made them part of it: a prologue to an operand as
-   it is read, an epilogue to a result as it is written. Each rounds as the operation by itself would. */
+/* What the kernel of a plan's operation does beside it: the rest of the region whose root it is (compile/region_plan.h). */
+typedef struct Fused {
+    const cvn_graph *body; /* of the region */
+    /* All of a region without a root; the epilogue of a product, on operands behind its own; the prologue of a reduce, whose
+       operands are then the program's. Or NULL. */
+    const struct Fusion *program;
+    /* Of a product: its result's dimensions are permuted; or empty. */
+    Ints dims;
+    /* Of a reduce: it sums the squares of what it reads. */
+    bool squares;
+    /* Of a scatter: operand 0 is a residual, to which the sums of the updates are added. */
+    bool residual;
+    /* Of a rope: bit 0, its operand, bit 1, its result is [batch, heads, seq, head_dim]. */
+    unsigned transposed;
+} Fused;
+
+static inline const Fused *kernel_fused(const Op *op)
+{
+    static const Fused none;
+    return op->fused ? op->fused : &none;
+}
+
+/* What a kernel does of the operations of a region beside its root: a prologue to an operand as it is read, an epilogue to a
+   result as it is written. Each rounds as the operation by itself would. */
 typedef enum KernelFuses {
     /* Operand 0, result 0 is of any float dtype; what is computed is f32. */
     PROLOGUE_CONVERT = 1 << 0,
     EPILOGUE_CONVERT = 1 << 1,
-    /* Dimensions of operand 0, of result 0 are permuted: attr.dims of a product, attr.transposed of a rope. */
+    /* Dimensions of operand 0, of result 0 are permuted: see Fused. */
     PROLOGUE_TRANSPOSE = 1 << 2,
     EPILOGUE_TRANSPOSE = 1 << 3,
     /* A further operand, the last, of the type of result 0, is added to it; a scatter adds the sums of its updates to
-       operand 0, where attr.residual says so. */
+       operand 0, where Fused.residual says so. */
     EPILOGUE_RESIDUAL = 1 << 4,
     EPILOGUE_COPY = 1 << 5, /* a further result is a rounding of result 0 to bf16 */
-    /* Of a reduce of f32: it is squared as it is read, where attr.squares says so; attr.fusion says how what is reduced is
-       made of the operands. */
+    /* Of a reduce of f32: it is squared as it is read, where Fused.squares says so; Fused.program makes what is reduced of
+       the operands. */
     PROLOGUE_SQUARE = 1 << 6,
     PROLOGUE_PROGRAM = 1 << 7,
     /* Of a dot_general to f32, without batch dimensions: where it has a second result, f32, of its rhs's free dimensions,
        that gets the sums of squares down the columns, as `reduce` sums them; of the exact sums, where result 0 is rounded.
-       Of a scatter with attr.residual: operand 3 is such sums of operand 0's, and result 1 the same of the result's. */
+       Of a scatter with a residual: operand 3 is such sums of operand 0's, and result 1 the same of the result's. */
     EPILOGUE_COLUMN_SQUARES = 1 << 8,
     FUSES_FORWARD = 1 << 9 /* a gradient makes the results of what it is the gradient of, too */
 } KernelFuses;

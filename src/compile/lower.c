@@ -1,10 +1,10 @@
-/* The order of lowering: fusion, outputs and donation, results over dying operands, places, steps, syncs. */
+/* The order of lowering: what runs regions, outputs and donation, results over dying operands, places, steps, syncs. */
 #include "compile/lower.h"
 
 #include "base/threads.h"
-#include "compile/fuse.h"
 #include "compile/lower_impl.h"
 #include "compile/moves.h"
+#include "compile/region_plan.h"
 
 #include <assert.h>
 
@@ -15,7 +15,7 @@ const Kernel *lower_kernel(const KernelSet *backend, const Op *op)
     if (op->kind == OP_CONSTANT && op->attr.literal.splat)
         return &move_fill;
     const Kernel *kernel = kernel_find(backend, op);
-    return !kernel && op->kind == OP_FUSION ? &fusion_kernel : kernel;
+    return !kernel && op->kind == OP_REGION ? &fusion_kernel : kernel;
 }
 
 /* Everything but the places. */
@@ -110,7 +110,7 @@ static int make_plan(Lowering *lowering, Plan *plan, cvn_err *err)
 static int lower(Lowering *lowering, const Link *link, Plan **out, cvn_err *err)
 {
     cvn_graph *g = lowering->g;
-    fuse_graph(g, lowering->backend, &lowering->arena);
+    TRY(region_plan_all(g, lowering->backend, err));
     TRY(link ? schedule_graph(g, lowering->backend, *link, err) : CVN_OK);
     TRY(lower_outputs(lowering, err));
     const Liveness *live = &lowering->live;

@@ -1,6 +1,7 @@
 /* The passes of a compilation, the way through them, and what is checked of the plan. */
 #include "compile/pipeline.h"
 
+#include "compile/fuse.h"
 #include "compile/fuse_linear.h"
 #include "compile/lower.h"
 #include "compile/pack.h"
@@ -8,12 +9,6 @@
 
 #include <assert.h>
 #include <string.h>
-
-/* What passes are told; NULL: as caravan opt runs them. */
-typedef struct Compile {
-    const CompileOptions *options;
-    signed char *layout; /* [n_parameters] as the options have it, then as it is; or NULL */
-} Compile;
 
 static bool has_kernel(const Op *op, void *context)
 {
@@ -31,8 +26,9 @@ static int decompose(cvn_graph *g, const void *context, bool *changed, cvn_err *
 
 static int pack(cvn_graph *g, const void *context, bool *changed, cvn_err *err)
 {
-    signed char *layout = context ? ((const Compile *)context)->layout : NULL;
-    if (!context) { /* all as the compiler likes */
+    const Compile *compile = context;
+    signed char *layout = compile->layout;
+    if (compile->free_layout) {
         layout = arena_array(&g->arena, (size_t)g->n_parameters + 1, sizeof *layout);
         memset(layout, PACK_FREE, (size_t)g->n_parameters);
     }
@@ -42,7 +38,12 @@ static int pack(cvn_graph *g, const void *context, bool *changed, cvn_err *err)
 static int fuse_linear(cvn_graph *g, const void *context, bool *changed, cvn_err *err)
 {
     const Compile *compile = context;
-    return graph_fuse_linear(g, compile && compile->options->op_by_op, changed, err);
+    return graph_fuse_linear(g, compile->options->op_by_op, changed, err);
+}
+
+static int fuse(cvn_graph *g, const void *context, bool *changed, cvn_err *err)
+{
+    return fuse_graph(g, ((const Compile *)context)->options->backend, changed, err);
 }
 
 static const GraphPass pass_pack = {
@@ -55,15 +56,19 @@ static const GraphPass pass_fuse_linear = {
 static const GraphPass pass_decompose = {
     "decompose", "replace composites that the backend has no kernel for", decompose};
 
-const GraphPass *const compile_passes[] = {&pass_pack, &pass_fuse_linear, NULL};
+static const GraphPass pass_fuse = {
+    "fuse", "group operations into regions that the back end executes as one", fuse};
+
+const GraphPass *const compile_passes[] = {&pass_pack, &pass_fuse_linear, &pass_fuse, NULL};
 
 /* The order matters: a composite is recognised whole before it is taken apart, and what comes out of taking
    it apart has constants to fold. */
-static const GraphPass *const passes[] = {&pass_simplify, &pass_pack, &pass_fuse_linear,
-                                          &pass_decompose, &pass_simplify};
+static const GraphPass *const passes[] = {&pass_simplify,  &pass_pack,     &pass_fuse_linear,
+                                          &pass_decompose, &pass_simplify, &pass_fuse};
 
 /* What a graph cannot be lowered without. */
-static const GraphPass *const needed[] = {&pass_pack, &pass_fuse_linear, &pass_decompose};
+static const GraphPass *const needed[] = {&pass_pack, &pass_fuse_linear, &pass_decompose,
+                                          &pass_fuse};
 
 int compile_graph(const cvn_graph *g, const CompileOptions *options, Plan **out, cvn_err *err)
 {

@@ -1,7 +1,8 @@
 /*
  * Compiling: a graph goes through a table of passes, with the verifier between them, and is lowered to a plan.
  *
- *     verify → simplify → pack weights → fuse products → decompose what the backend has no kernel for → simplify → lower
+ *     verify → simplify → pack weights → fuse products → decompose what the backend has no kernel for → simplify
+ *     → fuse → lower
  *
  * Op by op, only the passes run that a graph cannot be lowered without: how much the others bring is then seen by
  * measuring. With a dump directory, the graph is written after each pass (graph/dump.h), and the plan.
@@ -30,7 +31,14 @@ typedef struct CompileOptions {
 /* g is left as it is. */
 int compile_graph(const cvn_graph *g, const CompileOptions *options, Plan **out, cvn_err *err);
 
-/* The passes of this folder that caravan opt runs too, ended by NULL. */
+/* What the passes of this folder are told. */
+typedef struct Compile {
+    const CompileOptions *options;
+    signed char *layout; /* [n_parameters] as the options have it, then as it is; or NULL */
+    bool free_layout;    /* there is no caller who fills parameters: all as the compiler likes */
+} Compile;
+
+/* The passes of this folder that caravan opt runs too, ended by NULL; their context is a Compile. */
 extern const GraphPass *const compile_passes[];
 
 #endif

@@ -114,9 +114,7 @@ void plan_print(StrBuf *out, const Plan *plan);
    once: "sort, pad". */
 int plan_fallbacks(const Plan *plan, StrBuf *names);
 
-/* Work of an operation by its shapes: floating-point operations (a multiply-add is two; attention counts the
-   whole context), and bytes that must move at least (a gather reads its slices, not its table). */
-double op_flops(const Op *op);
+/* Bytes that an operation must move at least (a gather reads its slices, not its table): those inside of a region do not. */
 size_t op_bytes(const Op *op);
 
 /* The bytes that a device sends for a collective, around a ring. */

@@ -1,33 +1,5 @@
-/*
- * Work of operations, counted from their shapes, as ops.def says: what the profile shows and ratios of speed are taken of.
- *
- *     dot_general  2 * elements of the result * sizes summed over
- *     attention    4 * batch * heads * seq * context * head_dim: scores, and their product with the values
- *     elementwise  one per element, whatever the function costs
- *     moving       none
- */
-#include "compile/fusion.h"
+/* Work of operations in a plan, counted from their shapes. */
 #include "compile/plan.h"
-
-#include "graph/record.h"
-
-static double elements(const cvn_value *v)
-{
-    return (double)cvn_type_elements(&v->type);
-}
-
-double op_flops(const Op *op)
-{
-    if (op->kind == OP_FUSION)
-        return (double)op->attr.fusion->n_members * (double)op->attr.fusion->elements;
-    const OpRecord *record = &op_record[op->kind];
-    const bool elementwise = class_is_elementwise(op_info[op->kind].class_);
-    if (record->flops)
-        return record->flops(op);
-    if (!record->flops_each)
-        return 0;
-    return record->flops_each * elements(elementwise ? op->result[0] : op->operand[0]);
-}
 
 /* Bytes of all operands but those in the mask. */
 static size_t operand_bytes(const Op *op, unsigned but)

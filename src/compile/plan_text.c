@@ -1,6 +1,6 @@
 /* Plans for people to read. */
-#include "compile/fusion.h"
 #include "compile/plan.h"
+#include "graph/region.h"
 
 /* "f32[2] at arena+64" */
 static void print_place(StrBuf *out, const Plan *plan, const cvn_type *type, const BufferRef *ref)
@@ -33,9 +33,9 @@ static void print_step(StrBuf *out, const Plan *plan, int i)
         strbuf_printf(out, ", scratch %zu at arena+%zu", step->scratch.bytes, step->scratch.offset);
     strbuf_printf(out, "    [%s%s] %.0f flops, %zu bytes\n", step->kernel,
                   step->single ? ", one thread" : "", step->flops, step->bytes);
-    if (step->op->attr.fusion) {
-        strbuf_puts(out, step->op->kind == OP_DOT_GENERAL ? "           then " : "           of ");
-        fusion_print(out, step->op);
+    if (step->op->fused) {
+        strbuf_puts(out, "           of ");
+        body_print_name(out, step->op->fused->body);
         strbuf_putc(out, '\n');
     }
 }

@@ -11,8 +11,8 @@
 #include "base/file.h"
 #include "base/num.h"
 #include "base/threads.h"
-#include "compile/fusion.h"
 #include "compile/schedule.h"
+#include "graph/region.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -142,9 +142,9 @@ static void print_step(Printer *p, const ProfileEvent *event)
     strbuf_puts(text, ",\"args\":{\"graph\":\"");
     print_quoted(text, event->plan->name);
     strbuf_printf(text, "\",\"step\":%d,\"kernel\":\"%s\",", event->step, step->kernel);
-    if (op->attr.fusion) {
-        strbuf_puts(text, "\"members\":\"");
-        fusion_print(text, op);
+    if (op->fused) {
+        strbuf_puts(text, "\"region\":\"");
+        body_print_name(text, op->fused->body);
         strbuf_puts(text, "\",");
     }
     print_types(text, "operands", op->n_operands, op->operand);

@@ -4,6 +4,7 @@
  */
 #include "graph/blocks.h"
 #include "graph/linear.h"
+#include "graph/region.h"
 
 #include <string.h>
 
@@ -23,6 +24,7 @@ const AttrTypeInfo attr_types[ATTR_TYPES] = {
     [ATTR_COMBINE] = {sizeof(Combine), false, combine_names, COMBINE_COUNT},
     [ATTR_BLOCKS] = {sizeof(BlockKind), true, block_names, BLOCK_KINDS},
     [ATTR_LITERAL] = {sizeof(Literal), false, NULL, 0},
+    [ATTR_BODY] = {sizeof(cvn_graph *), false, NULL, 0},
 };
 _Static_assert(sizeof(cvn_compare) == sizeof(unsigned) && sizeof(cvn_reduce) == sizeof(unsigned) &&
                    sizeof(Combine) == sizeof(unsigned) && sizeof(BlockKind) == sizeof(unsigned),
@@ -32,6 +34,8 @@ int op_results(OpKind kind, int n_operands, const OpAttr *attr)
 {
     if (op_info[kind].results)
         return op_info[kind].results;
+    if (kind == OP_REGION)
+        return attr->body ? attr->body->n_outputs : 1; /* which inference refuses */
     if (kind != OP_LINEAR)
         return n_operands;
     bool legal = attr->group_size >= 1 && attr->group_size <= LINEAR_WEIGHTS;
@@ -46,6 +50,8 @@ static bool field_equal(AttrType type, const void *a, const void *b)
     }
     if (type == ATTR_STRING)
         return strcmp(*(const char *const *)a, *(const char *const *)b) == 0;
+    if (type == ATTR_BODY)
+        return body_equal(*(const cvn_graph *const *)a, *(const cvn_graph *const *)b);
     if (type != ATTR_LITERAL)
         return memcmp(a, b, attr_types[type].size) == 0;
     const Literal *x = a, *y = b;
@@ -85,6 +91,9 @@ OpAttr attr_copy(cvn_graph *g, OpKind kind, const OpAttr *attr)
         } else if (row->type == ATTR_LITERAL) {
             Literal *literal = field;
             literal->data = arena_copy(&g->arena, literal->data, literal->bytes);
+        } else if (row->type == ATTR_BODY) {
+            const cvn_graph **body = field;
+            *body = body_copy(g, *body);
         }
     }
     return copy;

@@ -1,6 +1,7 @@
 #include "graph/cse.h"
 
 #include "base/map.h"
+#include "graph/region.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -51,6 +52,18 @@ static uint64_t mix(uint64_t hash, uint64_t x)
     return hash ^ hash >> 29;
 }
 
+static uint64_t hash_op(const Op *op);
+
+static uint64_t hash_body(const cvn_graph *body)
+{
+    uint64_t hash = (uint64_t)body->n_outputs;
+    for (const Op *op = body->first; op; op = op->next)
+        hash = mix(hash, op->kind == OP_PARAMETER ? 0 : hash_op(op));
+    for (int i = 0; i < body->n_outputs; i++)
+        hash = mix(hash, body->output[i].value->id);
+    return hash;
+}
+
 static uint64_t hash_field(AttrType type, const void *field)
 {
     if (type == ATTR_INTS) {
@@ -65,6 +78,8 @@ static uint64_t hash_field(AttrType type, const void *field)
         const Literal *literal = field;
         return hash_bytes(literal->data, literal->bytes);
     }
+    if (type == ATTR_BODY)
+        return hash_body(*(const cvn_graph *const *)field);
     return hash_bytes(field, attr_types[type].size);
 }
 

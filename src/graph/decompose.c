@@ -51,7 +51,7 @@ int graph_decompose(cvn_graph *g, bool (*keep)(const Op *op, void *context), voi
     for (Op *op = g->first, *next; op && !g->err.code; op = next) {
         next = op->next;
         graph_resolve_op(op);
-        if (op_info[op->kind].class_ != CLASS_COMPOSITE || (keep && keep(op, context)))
+        if (!op_record[op->kind].decompose || (keep && keep(op, context)))
             continue;
         next = decompose_op(g, op);
         any = true;

@@ -23,9 +23,7 @@ typedef enum OpKind {
 #define OP(kind, ...) OP_##kind,
 #include "graph/ops.def"
 #undef OP
-    OP_COUNT,
-    OP_FUSION =
-        OP_COUNT /* what compile/fuse.h makes of others in a plan's graph; in no table but op_info */
+    OP_COUNT
 } OpKind;
 
 typedef enum OpClass {
@@ -39,7 +37,8 @@ typedef enum OpClass {
     CLASS_CONTRACT,
     CLASS_COLLECTIVE,
     CLASS_CONTROL,
-    CLASS_COMPOSITE
+    CLASS_COMPOSITE,
+    CLASS_REGION
 } OpClass;
 
 /* Elementwise operations: each element of the result is made of the elements in the same place of the operands (or of
@@ -50,7 +49,7 @@ static inline bool class_is_elementwise(OpClass class_)
 }
 
 /* No operation has more results. */
-enum { OP_MOST_RESULTS = 3 };
+enum { OP_MOST_RESULTS = 8 };
 
 typedef enum OpDTypes { DTYPES_F, DTYPES_N, DTYPES_I, DTYPES_A } OpDTypes;
 
@@ -64,7 +63,7 @@ typedef struct OpInfo {
     const struct AttrInfo *attrs; /* in the order of the text; one without a name ends them */
 } OpInfo;
 
-extern const OpInfo op_info[OP_COUNT + 1];
+extern const OpInfo op_info[OP_COUNT];
 
 static inline bool dtype_is_float(cvn_dtype dtype)
 {
@@ -136,17 +135,10 @@ typedef struct OpAttr {
     BlockKind blocks;
     bool flag, norm, bias, int8;
     double eps, scale;
-    const struct Fusion *
-        fusion; /* of an OP_FUSION, or in a plan the epilogue of a product, or the prologue of a reduce */
-    bool squares; /* of a reduce in a plan: it sums the squares of what it reads */
-    /* Of a scatter in a plan: operand 0 is a residual, to which the sums of the updates are added. */
-    bool residual;
-    /* Of a rope in a plan: bit 0, its operand, bit 1,
-       its result is [batch, heads, seq, head_dim]. */
-    unsigned transposed;
+    const cvn_graph *body; /* of a region: graph/region.h */
 } OpAttr;
 
-/* Results of an operation: as ops.def says; of a sort as many as operands, of a linear as its
+/* Results of an operation: as ops.def says; of a sort as many as operands, of a linear and a region as its
    attributes say. */
 int op_results(OpKind kind, int n_operands, const OpAttr *attr);
 
@@ -161,6 +153,7 @@ typedef enum AttrType {
     ATTR_COMBINE,
     ATTR_BLOCKS,
     ATTR_LITERAL,
+    ATTR_BODY,
     ATTR_TYPES
 } AttrType;
 
@@ -214,6 +207,8 @@ struct Op {
     cvn_value **operand; /* [n_operands] */
     cvn_value **result;  /* [n_results] */
     OpAttr attr;
+    const struct Fused
+        *fused;      /* in a plan: what its kernel does beside it (compile/kernel.h), or NULL */
     Op *prev, *next; /* in execution order */
     /* A schedule (compile/schedule.h) may start a collective
        before its place in that order, where it ends. */
@@ -326,6 +321,10 @@ OpAttr attr_copy(cvn_graph *g, OpKind kind, const OpAttr *attr);
    CVN_DTYPE_COUNT when none was given) and the inferred one on return. Checks everything that makes
    an operation legal. */
 int infer_types(const Op *op, cvn_type *type, cvn_err *err);
+
+/* Floating-point operations of one, counted from its shapes: a multiply-add is two, attention counts the whole context,
+   a region is its body. */
+double op_flops(const Op *op);
 
 /* Every invariant of a graph: definitions before uses, types as inferred, unique parameter names,
  * outputs. */

@@ -24,7 +24,7 @@
 #include "graph/panels.h"
 
 enum {
-    LINEAR_WEIGHTS = OP_MOST_RESULTS,
+    LINEAR_WEIGHTS = 3,
     LINEAR_OPERANDS = 3 + 3 * LINEAR_WEIGHTS,
     LINEAR_INT8_MOST_K = 131072 /* whose sums of products of 8 bits fit 32 */
 };

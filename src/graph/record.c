@@ -1,8 +1,6 @@
 /* The rows of ops.def as data: op_info, and op_record with the functions that are found by a row's name. */
 #include "graph/record.h"
 
-#include <limits.h>
-
 /* ---- attributes ---- */
 
 #define NONE
@@ -15,14 +13,11 @@
 #include "graph/ops.def"
 #undef OP
 
-static const AttrInfo no_attrs[] = {{0}};
-
-const OpInfo op_info[OP_COUNT + 1] = {
+const OpInfo op_info[OP_COUNT] = {
 #define OP(kind, name, least, most, results, class, dtypes, ...)                                   \
     [OP_##kind] = {#name, least, most, results, CLASS_##class, DTYPES_##dtypes, attrs_##name},
 #include "graph/ops.def"
 #undef OP
-    [OP_FUSION] = {"fusion", 1, INT_MAX, 1, CLASS_CONTROL, DTYPES_A, no_attrs},
 };
 
 /* ---- functions ---- */
@@ -56,6 +51,7 @@ const OpInfo op_info[OP_COUNT + 1] = {
 #define CONTROL(name, dtypes) .infer = infer_unary, .interp = interp_copy,
 #define COMPOSITE(name, dtypes)                                                                    \
     .infer = infer_##name, .interp = interp_composite, .decompose = decompose_##name,
+#define REGION(name, dtypes) OWN_TYPES(name).decompose = decompose_##name,
 
 #define GRAD_OWN(name) .gradient = grad_##name,
 #define GRAD_LEAF(name) .flat = "it has no operands",
@@ -85,3 +81,23 @@ const OpRecord op_record[OP_COUNT] = {
 #include "graph/ops.def"
 #undef OP
 };
+
+/*
+ * Work, counted from shapes: what profiles show and ratios of speed are taken of.
+ *
+ *     dot_general  2 * elements of the result * sizes summed over
+ *     attention    4 * batch * heads * seq * context * head_dim: scores, and their product with the values
+ *     elementwise  one per element, whatever the function costs
+ *     moving       none
+ */
+double op_flops(const Op *op)
+{
+    const OpRecord *record = &op_record[op->kind];
+    if (record->flops)
+        return record->flops(op);
+    if (!record->flops_each)
+        return 0;
+    const cvn_value *of =
+        class_is_elementwise(op_info[op->kind].class_) ? op->result[0] : op->operand[0];
+    return record->flops_each * (double)cvn_type_elements(&of->type);
+}

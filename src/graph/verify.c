@@ -79,6 +79,8 @@ static int check_attrs(Verifier *v)
                         ints->n);
         if (row->type == ATTR_STRING && !*(const char *const *)field)
             return fail(v, "attribute %s is missing", row->name);
+        if (row->type == ATTR_BODY && !*(const cvn_graph *const *)field)
+            return fail(v, "its body is missing");
         memset((char *)&rest + row->offset, 0, attr_types[row->type].size);
     }
     for (int kind = 0; kind < OP_COUNT; kind++)
@@ -101,6 +103,8 @@ static int check_types(Verifier *v)
             return fail(v, "result %d is not its own", i);
         type[i] = op->result[i]->type;
     }
+    if (op->kind == OP_REGION && graph_verify(op->attr.body, &why))
+        return fail(v, "in its body, %s", why.message);
     if (infer_types(op, type, &why))
         return fail(v, "%s", why.message);
     for (int i = 0; i < op->n_results; i++) {

@@ -79,7 +79,7 @@ void shard_report(StrBuf *out, const cvn_graph *g, const Mesh *mesh, const Shard
         out->failed = true;
         return;
     }
-    r.name = names_choose(g, &r.arena);
+    r.name = names_choose(g, NULL, &r.arena);
     strbuf_puts(out, "mesh ");
     mesh_print(out, mesh);
     strbuf_putc(out, '\n');

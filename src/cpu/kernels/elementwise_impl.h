@@ -445,6 +445,7 @@ enum { IN_PLACE_0 = 1, IN_PLACE_1 = 2, IN_PLACE_2 = 4 };
 #define COLLECTIVE(kind, name, dtypes)
 #define CONTROL(kind, name, dtypes)
 #define COMPOSITE(kind, name, dtypes)
+#define REGION(kind, name, dtypes)
 #define OP(kind, name, least, most, results, class, dtypes, ...) class(OP_##kind, #name, dtypes)
 const Kernel ISA_NAME(elementwise_kernels)[] = {
 #include "graph/ops.def"

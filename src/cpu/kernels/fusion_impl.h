@@ -98,7 +98,7 @@ static void run_step(const KernelArgs *args, const TileStep *step, const Tiles *
     const View *out = &tiles->view[step->out];
     VecOperands x = {.out = (float *)(void *)(out->base + at * out->advance), .n = n};
     if (step->code == TILE_SPREAD) {
-        const Slot *slot = &args->op->attr.fusion->slot[step->a];
+        const Slot *slot = &args->op->fused->program->slot[step->a];
         spread(slot, args->in[slot->index], at, x.out, n);
         return;
     }
@@ -244,7 +244,7 @@ static int64_t run_known(const KernelArgs *args, const TileProgram *program, con
 {
     enum { MANY = 1 << 16 };
     const int64_t last = end - (end - begin) % VN;
-    const bool many = args->op->attr.fusion->elements >= MANY;
+    const bool many = args->op->fused->program->elements >= MANY;
     for (int i = 0; i < program->n_steps; i++) /* only where the first of two is chosen */
         if (program->step[i].code == TILE_SELECT && !*(const uint8_t *)args->in[program->step[i].c])
             return begin;
@@ -270,7 +270,7 @@ static int64_t run_known(const KernelArgs *args, const TileProgram *program, con
 
 void ISA_NAME(fusion_prologue)(const KernelArgs *args, int64_t at, int64_t n, float *out)
 {
-    const TileProgram *program = args->op->attr.fusion->program;
+    const TileProgram *program = args->op->fused->program->program;
     Tiles tiles;
     make_views(args, args->in, program, &tiles);
     for (int i = 0; i < program->n_places; i++)
@@ -285,7 +285,7 @@ void ISA_NAME(fusion_prologue)(const KernelArgs *args, int64_t at, int64_t n, fl
 void ISA_NAME(fusion_epilogue)(const KernelArgs *args, int64_t at, int64_t ld, const float *sum,
                                int64_t row, int64_t rows, int64_t n)
 {
-    const Fusion *f = args->op->attr.fusion;
+    const Fusion *f = args->op->fused->program;
     const TilePlace *place = f->program->place;
     Tiles tiles;
     View *view = tiles.view;
@@ -304,12 +304,12 @@ void ISA_NAME(fusion_epilogue)(const KernelArgs *args, int64_t at, int64_t ld, c
 
 static bool match(const Op *op)
 {
-    return op->attr.fusion->program;
+    return kernel_fused(op)->program && op->fused->program->program;
 }
 
 static void run(const KernelArgs *args)
 {
-    const Fusion *f = args->op->attr.fusion;
+    const Fusion *f = args->op->fused->program;
     const TileProgram *program = f->program;
     Tiles tiles;
     int64_t begin, end;
@@ -324,6 +324,6 @@ static void run(const KernelArgs *args)
 }
 
 const Kernel ISA_NAME(fusion_kernels)[] = {
-    {.name = "fusion." ISA, .kind = OP_FUSION, .match = match, .run = run},
+    {.name = "region." ISA, .kind = OP_REGION, .match = match, .run = run},
     {0},
 };

@@ -5,7 +5,7 @@
  * A program is a row of the list below, in the numbers that tile_program_make gives to places: those of its first steps
  * first, a, b, c and the result of each. What a row says is a constant for the compiler, which makes one loop of it
  * (run_whole in fusion_impl.h); a program that is no row is taken step by step, with the same bits. Rows are worth it
- * where a program is long and its tensors are larger than the caches; and of epilogues of products (compile/fuse_product.c)
+ * where a program is long and its tensors are larger than the caches; and of epilogues of products (compile/region_plan.h)
  * only rows are taken, because it comes in pieces as small as a tile of sums. tests/test_fusion_whole.c holds that the
  * optimizer's programs are rows, tests/test_fuse_products.c that those of SwiGLU are.
  */

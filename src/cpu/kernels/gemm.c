@@ -58,7 +58,8 @@ static int64_t operand_from_type(const cvn_type *type, const Ints *batch, const 
 static void transpose_result(const Op *op, Gemm *gemm)
 {
     const cvn_type *type = &op->result[0]->type;
-    const int64_t *from = op->attr.dims.v; /* dimension i of the result is from[i] of the product */
+    const int64_t *from =
+        kernel_fused(op)->dims.v; /* dimension i of the result is from[i] of the product */
     int64_t size[CVN_MAX_RANK], stride[CVN_MAX_RANK], step = 1;
     int n_rows = op->operand[0]->type.rank - op->attr.lhs_contract.n;
     for (int i = type->rank - 1; i >= 0; i--) {
@@ -74,19 +75,20 @@ static void transpose_result(const Op *op, Gemm *gemm)
 Gemm gemm_from_op(const Op *op)
 {
     const OpAttr *attr = &op->attr;
+    const Fused *fused = kernel_fused(op);
     const cvn_type *lhs = &op->operand[0]->type, *rhs = &op->operand[1]->type;
     Gemm gemm = {.out = op->result[0]->type.dtype,
-                 .epilogue = op->attr.fusion,
-                 .residual = op->n_operands == 3 && !op->attr.fusion};
+                 .epilogue = fused->program,
+                 .residual = op->n_operands == 3 && !fused->program};
     gemm.m = operand_from_type(lhs, &attr->lhs_batch, &attr->lhs_contract, &gemm.a);
     gemm.n = operand_from_type(rhs, &attr->rhs_batch, &attr->rhs_contract, &gemm.b);
     gemm.batch = gemm.k = 1;
-    gemm.squares = op->n_results > 1 && !op->attr.fusion;
+    gemm.squares = op->n_results > 1 && !fused->program;
     for (int i = 0; i < attr->lhs_batch.n; i++)
         gemm.batch *= lhs->dim[attr->lhs_batch.v[i]];
     for (int i = 0; i < attr->lhs_contract.n; i++)
         gemm.k *= lhs->dim[attr->lhs_contract.v[i]];
-    if (attr->dims.n)
+    if (fused->dims.n)
         transpose_result(op, &gemm);
     return gemm;
 }

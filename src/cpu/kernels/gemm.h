@@ -58,7 +58,7 @@ typedef struct GemmTiles {
    where it is k that lies across, between its values. The same of `ahead`, any address, is asked for. */
 typedef void GemmPack(const uint16_t *x, int64_t stride, const uint16_t *ahead, void *out[2]);
 
-/* Does the epilogue of the product (OpAttr.fusion) to rows of sums that lie `row` floats apart: result elements [at,
+/* Does the epilogue of the product (Fused.program) to rows of sums that lie `row` floats apart: result elements [at,
    at + n), and so on, `ld` from row to row. n is a multiple of FUSION_COLUMNS. */
 typedef void GemmEpilogue(const KernelArgs *args, int64_t at, int64_t ld, const float *sum,
                           int64_t row, int64_t rows, int64_t n);
@@ -129,7 +129,7 @@ typedef struct Gemm {
     int64_t batch, m, n, k;
     GemmOperand a, b;
     cvn_dtype out;
-    bool epilogue;   /* what Op.attr.fusion says is done to the sums, and nothing else is written */
+    bool epilogue;   /* what Fused.program says is done to the sums, and nothing else is written */
     bool residual;   /* operand 2, of the type of the result, is added to it */
     bool transposed; /* element (row, column) goes to offset(row) + offset(column); no batch */
     GemmDims row_at,

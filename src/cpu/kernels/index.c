@@ -190,7 +190,7 @@ static size_t sums_bytes(const Op *op)
 
 static size_t scratch_scatter(const Op *op, int n_threads)
 {
-    return op->attr.residual ? sums_bytes(op) * (size_t)n_threads : 0;
+    return kernel_fused(op)->residual ? sums_bytes(op) * (size_t)n_threads : 0;
 }
 
 /* Columns [begin, end) of f32: what is added to a row is the sum of its updates; other rows are not touched. */
@@ -243,7 +243,7 @@ static void run_scatter(const KernelArgs *args)
             memcpy((char *)args->out[0] + (size_t)(row * length + begin) * size,
                    (const char *)args->in[0] + (size_t)(row * length + begin) * size,
                    (size_t)(end - begin) * size);
-    if (args->op->attr.residual) {
+    if (kernel_fused(args->op)->residual) {
         scatter_to_residual(args, begin, end);
         return;
     }

@@ -115,7 +115,7 @@ static void run_rope(const KernelArgs *args)
     const float *inv_freq = args->in[2];             /* [pairs] */
     Turned turned = {args->in[0], args->out[0], x->dtype, args->op->result[0]->type.dtype, 0, 0};
     bool interleaved = args->op->attr.flag;
-    unsigned transposed = args->op->attr.transposed;
+    unsigned transposed = kernel_fused(args->op)->transposed;
     int64_t seq = x->dim[transposed & 1 ? 2 : 1], heads = x->dim[transposed & 1 ? 1 : 2];
     int64_t head_dim = x->dim[3], pairs = head_dim / 2, begin, end;
     float cosine[PAIRS], sine[PAIRS];

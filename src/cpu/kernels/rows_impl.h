@@ -196,11 +196,11 @@ VEC_INLINE const float *read_terms(const KernelArgs *args, int64_t at, int64_t n
 {
     const Op *op = args->op;
     const float *x = buffer;
-    if (op->attr.fusion)
+    if (kernel_fused(op)->program)
         ISA_NAME(fusion_prologue)(args, at, n, buffer);
     else
         x = tile_read(op_in(op, 0)->dtype, args->in[0], at, n, buffer);
-    if (!op->attr.squares)
+    if (!kernel_fused(op)->squares)
         return x;
     for (int64_t i = 0; i < n; i++)
         buffer[i] = x[i] * x[i];

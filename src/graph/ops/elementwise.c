@@ -38,6 +38,7 @@
 #define COLLECTIVE(name, KIND, dtypes)
 #define CONTROL(name, KIND, dtypes) ONE(name, KIND)
 #define COMPOSITE(name, KIND, dtypes)
+#define REGION(name, KIND, dtypes)
 #define OP(KIND, name, least, most, results, class, dtypes, ...) class(name, KIND, dtypes)
 #include "graph/ops.def"
 #undef OP

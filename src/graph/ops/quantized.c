@@ -453,16 +453,16 @@ void cvn_linear(cvn_graph *g, cvn_value *x, const cvn_linear_spec *spec, cvn_val
                    .bias = spec->bias[0] != NULL,
                    .int8 = spec->int8,
                    .blocks = spec->blocks ? block_kind(g, spec->blocks) : BLOCK_NONE};
-    cvn_value *operand[3 + 3 * OP_MOST_RESULTS] = {x};
+    cvn_value *operand[LINEAR_OPERANDS] = {x};
     int n = 1;
-    for (int i = 0; i < spec->n_weights && i < OP_MOST_RESULTS; i++) {
+    for (int i = 0; i < spec->n_weights && i < LINEAR_WEIGHTS; i++) {
         operand[n++] = spec->q[i];
         if (spec->scale[i])
             operand[n++] = spec->scale[i];
     }
     if (spec->norm)
         operand[n++] = spec->norm;
-    for (int i = 0; i < spec->n_weights && i < OP_MOST_RESULTS; i++)
+    for (int i = 0; i < spec->n_weights && i < LINEAR_WEIGHTS; i++)
         if (spec->bias[i])
             operand[n++] = spec->bias[i];
     if (spec->residual)

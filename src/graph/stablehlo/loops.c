@@ -193,7 +193,7 @@ static cvn_graph *turn_of(const Op *op, AttentionBlocks b, cvn_err *err)
 /* Prints a graph's operations where its parameters are called argument[]; returns what its outputs are called. */
 static const char *put_inside(Hlo *h, const cvn_graph *g, const char *const *argument)
 {
-    char **name = names_choose(g, &h->arena);
+    char **name = names_choose(g, NULL, &h->arena);
     char **outside = h->name;
     const Fences fences = h->fences;
     const char *prefix = hlo_temp(h) + 1, *outputs = "";

@@ -83,7 +83,7 @@ int graph_print_stablehlo(StrBuf *out, const cvn_graph *g, const StableHloOption
     if (!local.code && graph_decompose(copy, hlo_loops, NULL, NULL, &local) == CVN_OK &&
         arena_begin(&h.arena, &local) == CVN_OK) {
         hlo_more_rows(copy, options ? options->rows : 0);
-        h.name = names_choose(copy, &h.arena);
+        h.name = names_choose(copy, NULL, &h.arena);
         hlo_fences_begin(&h, copy);
         put_module(&h, copy, n_devices, options ? options : &(StableHloOptions){.n_devices = 0});
         arena_free(&h.arena);

@@ -25,18 +25,28 @@ static char *choose_name(Map *taken, const cvn_value *v)
     return name;
 }
 
-char **names_choose(const cvn_graph *g, Arena *arena)
+char **names_choose(const cvn_graph *g, const char *const *given, Arena *arena)
 {
     Map taken;
     int64_t number = 0;
+    bool added;
     map_init(&taken, arena);
     char **name = arena_array(arena, g->n_values + (size_t)1, sizeof *name);
+    for (int i = 0; given && i < g->n_parameters; i++) {
+        map_put(&taken, given[i], strlen(given[i]), &added);
+        name[g->parameter[i]->id] = arena_string(arena, given[i]);
+    }
     for (const Op *op = g->first; op; op = op->next) {
         for (int i = 0; i < op->n_results; i++, number++) {
             const cvn_value *v = op->result[i];
+            if (name[v->id])
+                continue;
             name[v->id] = choose_name(&taken, v);
-            if (!name[v->id])
+            if (name[v->id])
+                continue;
+            do /* of a body, numbers are names of operands, too */
                 name[v->id] = arena_printf(arena, "%" PRId64, number);
+            while (map_get(&taken, name[v->id], strlen(name[v->id])) && ++number);
         }
     }
     return name;

@@ -8,7 +8,7 @@
 
 #include "graph/graph.h"
 
-/* [n_values] by id, without the %, in the arena. */
-char **names_choose(const cvn_graph *g, Arena *arena);
+/* [n_values] by id, without the %, in the arena. given [n_parameters]: those of the parameters, each once; or NULL. */
+char **names_choose(const cvn_graph *g, const char *const *given, Arena *arena);
 
 #endif

@@ -1,8 +1,10 @@
 /*
- * Reads the text form. One pass, no recursion:
+ * Reads the text form. One pass, no recursion but for the bodies of regions, which hold none:
  *
  *     graph      = "graph" "@" (name | string) "{" operation* "return" [output ("," output)*] "}"
  *     operation  = result ("," result)* "=" name [value ("," value)*] ["{" attributes "}"]
+ *                | result ("," result)* "=" "region" [operand ("," operand)*] "{" operation* "return" output ("," output)* "}"
+ *     operand    = [value "="] value
  *     result     = value ":" type ["<" [int ":"] split ("," split)* ">"]
  *     split      = "_" | axis ("*" axis)*
  *     output     = value ["into" value]
@@ -12,6 +14,7 @@
  * and dense constants are as long as they are written, and a splat stays one element.
  */
 #include "graph/text/parse.h"
+#include "graph/region.h"
 #include "graph/text/text.h"
 
 #include <ctype.h>
@@ -133,10 +136,9 @@ static int parse_value_name(Parser *p, Span *name)
     return lex_name(lex, name, "the name of a value");
 }
 
-static int parse_use(Parser *p, cvn_value **value)
+/* A value that is defined above and has this name. */
+static int find_use(Parser *p, Span name, cvn_value **value)
 {
-    Span name;
-    TRY(parse_value_name(p, &name));
     const uint64_t *entry = map_get(&p->values, name.p, name.n);
     if (!entry)
         return lex_fail_at(&p->lex, name.p - 1,
@@ -144,6 +146,13 @@ static int parse_use(Parser *p, cvn_value **value)
                            name.n < 60 ? (int)name.n : 60, name.p);
     *value = (cvn_value *)(uintptr_t)*entry;
     return CVN_OK;
+}
+
+static int parse_use(Parser *p, cvn_value **value)
+{
+    Span name;
+    TRY(parse_value_name(p, &name));
+    return find_use(p, name, value);
 }
 
 static int parse_declared(Parser *p, Declared *declared)
@@ -172,6 +181,20 @@ static int parse_kind(Parser *p, OpKind *kind)
     return lex_expected(&p->lex, "the name of an operation, such as add");
 }
 
+/* An operand of a region, "%x", or "%a = %x", which its body calls %a. */
+static int parse_operand(Parser *p, cvn_value **value)
+{
+    Span name, other;
+    TRY(parse_value_name(p, &name));
+    other = name;
+    if (lex_take(&p->lex, '='))
+        TRY(parse_value_name(p, &other));
+    p->given = arena_more(&p->scratch, p->operands.n > 1 ? p->given : NULL, p->operands.n - 1,
+                          sizeof *p->given);
+    p->given[p->operands.n - 1] = name;
+    return find_use(p, other, value);
+}
+
 static int parse_operands(Parser *p, OpKind kind)
 {
     const OpInfo *info = &op_info[kind];
@@ -184,7 +207,7 @@ static int parse_operands(Parser *p, OpKind kind)
             cvn_value **operand = parse_append(p, &p->operands, sizeof(cvn_value *));
             if (!operand)
                 return CVN_EMEM;
-            TRY(parse_use(p, operand));
+            TRY(kind == OP_REGION ? parse_operand(p, operand) : parse_use(p, operand));
         } while (lex_take(&p->lex, ','));
     }
     int n = p->operands.n > (size_t)info->most ? info->most + 1 : (int)p->operands.n;
@@ -214,6 +237,68 @@ static int define(Parser *p, const Declared *declared, cvn_value *v)
     return CVN_OK;
 }
 
+static int parse_op(Parser *p);
+
+/* Operations, up to what "return" says, whose '}' is next. */
+static int parse_ops(Parser *p)
+{
+    Lexer *lex = &p->lex;
+    while (!lex_take_word(lex, "return")) {
+        lex_space(lex);
+        if (lex->p == lex->end || *lex->p != '%')
+            return lex_expected(lex, "an operation (%x: f32[4] = ...) or 'return'");
+        TRY(parse_op(p));
+    }
+    if (lex_take(lex, '}'))
+        return CVN_OK;
+    do {
+        cvn_value *value, *into = NULL;
+        lex_space(lex);
+        const char *at = lex->p;
+        TRY(parse_use(p, &value));
+        if (!p->body && lex_take_word(lex, "into"))
+            TRY(parse_use(p, &into));
+        cvn_output_into(p->g, value, into);
+        if (p->g->err.code)
+            return lex_fail_at(lex, at, "%s", p->g->err.message);
+    } while (lex_take(lex, ','));
+    return lex_need(lex, '}', p->body ? "and the end of the region" : "and the end of the graph");
+}
+
+/* "{ … return … }" behind the operands of a region, in which nothing has a name but they. */
+static int parse_body(Parser *p, OpAttr *attr)
+{
+    Parser outside = *p;
+    SCOPED(graph_release) cvn_graph *body = cvn_graph_new("body", p->lex.err);
+    if (!body)
+        return CVN_EMEM;
+    if (p->body)
+        return lex_fail_at(&p->lex, p->lex.p, "a region stands inside of another one");
+    TRY(lex_need(&p->lex, '{', "and the body of the region"));
+    p->g = body;
+    p->body = true;
+    map_init(&p->values, &p->scratch);
+    p->operands = (List){0};
+    cvn_value *const *operand = outside.operands.data;
+    int code = CVN_OK;
+    for (size_t i = 0; i < outside.operands.n && !code; i++) {
+        bool added;
+        Span name = outside.given[i];
+        cvn_value *v = cvn_parameter(body, arena_printf(&p->scratch, "%zu", i), operand[i]->type);
+        *map_put(&p->values, name.p, name.n, &added) = (uintptr_t)v;
+        code =
+            added ? CVN_OK : lex_fail_at(&p->lex, name.p, "the body has two values of this name");
+    }
+    code = code ? code : parse_ops(p);
+    free(p->operands.data);
+    p->g = outside.g;
+    p->body = false;
+    p->values = outside.values;
+    p->operands = outside.operands;
+    attr->body = code ? NULL : body_copy(p->g, body);
+    return code;
+}
+
 static int parse_op(Parser *p)
 {
     Declared declared[OP_MOST_RESULTS];
@@ -223,12 +308,16 @@ static int parse_op(Parser *p)
     const char *name_at = NULL;
     do {
         if (n == OP_MOST_RESULTS)
-            return lex_expected(&p->lex, "'=': no operation has more than three results");
+            return lex_expected(&p->lex, "'=': no operation has more than eight results");
         TRY(parse_declared(p, &declared[n++]));
     } while (lex_take(&p->lex, ','));
     if (lex_need(&p->lex, '=', "and the operation") || parse_kind(p, &kind) ||
-        parse_operands(p, kind) || parse_attrs(p, kind, &declared[0], &attr, &name_at))
+        parse_operands(p, kind) ||
+        (kind == OP_REGION ? parse_body(p, &attr)
+                           : parse_attrs(p, kind, &declared[0], &attr, &name_at)))
         return CVN_EFORMAT;
+    if (kind == OP_PARAMETER && p->body)
+        return lex_fail_at(&p->lex, declared[0].at, "the parameters of a body are its operands");
     int n_operands = (int)p->operands.n;
     int n_results = op_results(kind, n_operands, &attr);
     if (n != n_results)
@@ -255,28 +344,6 @@ static int parse_op(Parser *p)
     return CVN_OK;
 }
 
-/* What follows "return", up to the end of the text. */
-static int parse_outputs(Parser *p)
-{
-    Lexer *lex = &p->lex;
-    if (!lex_take(lex, '}')) {
-        do {
-            cvn_value *value, *into = NULL;
-            lex_space(lex);
-            const char *at = lex->p;
-            TRY(parse_use(p, &value));
-            if (lex_take_word(lex, "into"))
-                TRY(parse_use(p, &into));
-            cvn_output_into(p->g, value, into);
-            if (p->g->err.code)
-                return lex_fail_at(lex, at, "%s", p->g->err.message);
-        } while (lex_take(lex, ','));
-        TRY(lex_need(lex, '}', "and the end of the graph"));
-    }
-    lex_space(lex);
-    return lex->p == lex->end ? CVN_OK : lex_expected(lex, "the end of the text");
-}
-
 static int parse_graph(Parser *p)
 {
     Lexer *lex = &p->lex;
@@ -292,13 +359,9 @@ static int parse_graph(Parser *p)
         p->g->name = arena_stringn(&p->g->arena, name.p, name.n);
     }
     TRY(lex_need(lex, '{', "and the operations"));
-    while (!lex_take_word(lex, "return")) {
-        lex_space(lex);
-        if (lex->p == lex->end || *lex->p != '%')
-            return lex_expected(lex, "an operation (%x: f32[4] = ...) or 'return'");
-        TRY(parse_op(p));
-    }
-    return parse_outputs(p);
+    TRY(parse_ops(p));
+    lex_space(lex);
+    return lex->p == lex->end ? CVN_OK : lex_expected(lex, "the end of the text");
 }
 
 static void release(void *of)

@@ -33,6 +33,8 @@ typedef struct Parser {
     List numbers;           /* of double */
     List ints;              /* of int64_t */
     List operands;          /* of cvn_value * */
+    Span *given;            /* of a region: how its body calls each operand, in scratch */
+    bool body;              /* what is being read is the body of a region */
 } Parser;
 
 /* The place of one more entry of `size` bytes; NULL with an error set when there is no memory. */

@@ -1,6 +1,7 @@
 /* Writes the text form. */
 #include "graph/text/text.h"
 
+#include "base/map.h"
 #include "graph/text/lex.h"
 #include "graph/text/names.h"
 
@@ -12,8 +13,10 @@
 /* What the printer knows beside the graph: how each value is called. */
 typedef struct Printer {
     StrBuf *out;
-    Arena arena;
-    char **name; /* [n_values], without the % */
+    Arena *arena;
+    char **name;        /* [n_values], without the % */
+    const char *margin; /* before each operation */
+    bool body;          /* of a region: its parameters are named where it is read */
 } Printer;
 
 static void put_value(Printer *p, const cvn_value *v)
@@ -129,9 +132,42 @@ static void put_attr(StrBuf *out, const AttrInfo *row, const void *field, const 
     }
 }
 
+static void put_ops(Printer *p, const cvn_graph *g);
+
+/* The operands of a region are known in its body by the names that they have outside; one that is given again gets
+   another there: "region %x, %x.1 = %x {". */
+static void put_region(Printer *p, const Op *op)
+{
+    const cvn_graph *body = op->attr.body;
+    const char **given = arena_array(p->arena, (size_t)op->n_operands + 1, sizeof *given);
+    Map taken;
+    bool added;
+    map_init(&taken, p->arena);
+    for (int i = 0; i < op->n_operands; i++) {
+        const char *name = p->name[op->operand[i]->id];
+        strbuf_puts(p->out, i ? ", " : " ");
+        given[i] = name;
+        map_put(&taken, name, strlen(name), &added);
+        for (int more = 1; !added; more++) {
+            given[i] = arena_printf(p->arena, "%s.%d", name, more);
+            map_put(&taken, given[i], strlen(given[i]), &added);
+        }
+        if (given[i] != name)
+            strbuf_printf(p->out, "%%%s = ", given[i]);
+        strbuf_printf(p->out, "%%%s", name);
+    }
+    Printer inside = *p;
+    inside.name = names_choose(body, given, p->arena);
+    inside.margin = "    ";
+    inside.body = true;
+    strbuf_puts(p->out, " {\n");
+    put_ops(&inside, body);
+    strbuf_printf(p->out, "\n%s}\n", p->margin);
+}
+
 static void put_op(Printer *p, const Op *op)
 {
-    strbuf_puts(p->out, "  ");
+    strbuf_puts(p->out, p->margin);
     for (int i = 0; i < op->n_results; i++) {
         strbuf_puts(p->out, i ? ", " : "");
         put_value(p, op->result[i]);
@@ -141,6 +177,10 @@ static void put_op(Printer *p, const Op *op)
             put_spec(p->out, op->result[i]->spec);
     }
     strbuf_printf(p->out, " = %s", op_info[op->kind].name);
+    if (op->kind == OP_REGION) {
+        put_region(p, op);
+        return;
+    }
     for (int i = 0; i < op->n_operands; i++) {
         strbuf_puts(p->out, i ? ", " : " ");
         put_value(p, op->operand[i]);
@@ -156,31 +196,38 @@ static void put_op(Printer *p, const Op *op)
     strbuf_putc(p->out, '\n');
 }
 
+/* The operations of a graph or a body, and what it returns. */
+static void put_ops(Printer *p, const cvn_graph *g)
+{
+    for (const Op *op = g->first; op; op = op->next)
+        if (op->kind != OP_PARAMETER || !p->body)
+            put_op(p, op);
+    strbuf_printf(p->out, "%sreturn", p->margin);
+    for (int i = 0; i < g->n_outputs; i++) {
+        strbuf_puts(p->out, i ? ", " : " ");
+        put_value(p, g->output[i].value);
+        if (g->output[i].into) {
+            strbuf_puts(p->out, " into ");
+            put_value(p, g->output[i].into);
+        }
+    }
+}
+
 void graph_print(StrBuf *out, const cvn_graph *g)
 {
-    Printer p = {.out = out};
-    if (arena_begin(&p.arena, NULL)) {
+    SCOPED(arena_free) Arena arena = {0};
+    if (arena_begin(&arena, NULL)) {
         out->failed = true;
         return;
     }
-    p.name = names_choose(g, &p.arena);
+    Printer p = {.out = out, .arena = &arena, .margin = "  "};
+    p.name = names_choose(g, NULL, &arena);
     strbuf_puts(out, "graph @");
     if (lex_is_plain_name(g->name))
         strbuf_puts(out, g->name);
     else
         put_string(out, g->name);
     strbuf_puts(out, " {\n");
-    for (const Op *op = g->first; op; op = op->next)
-        put_op(&p, op);
-    strbuf_puts(out, "  return");
-    for (int i = 0; i < g->n_outputs; i++) {
-        strbuf_puts(out, i ? ", " : " ");
-        put_value(&p, g->output[i].value);
-        if (g->output[i].into) {
-            strbuf_puts(out, " into ");
-            put_value(&p, g->output[i].into);
-        }
-    }
+    put_ops(&p, g);
     strbuf_puts(out, "\n}\n");
-    arena_free(&p.arena);
 }

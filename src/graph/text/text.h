@@ -12,7 +12,7 @@
  *     }
  *
  * Printing and parsing are driven by op_info and attr_info, so an
- * operation needs no code here. Attributes that are zero, empty or false
+ * operation needs no code here, but for a region, whose body is operations (graph/region.h). Attributes that are zero, empty or false
  * are left out. A graph that was printed parses to an equal graph.
  */
 #ifndef CVN_GRAPH_TEXT_TEXT_H

@@ -1,5 +1,5 @@
 /* One fusion out of its members: what they read, what is wanted of them, and where it lies in the scratch of a thread. */
-#include "compile/fuse_impl.h"
+#include "compile/fusion_make.h"
 
 #include "compile/liveness.h"
 #include "compile/tile_program.h"
@@ -17,17 +17,6 @@ cvn_value *fuse_root_of(cvn_value *v)
     while (fuse_is_whole(v->def))
         v = v->def->operand[0];
     return v;
-}
-
-uint32_t *fuse_uses(const cvn_graph *g, Arena *arena)
-{
-    uint32_t *uses = arena_array(arena, g->n_values + (size_t)1, sizeof *uses);
-    for (const Op *op = g->first; op; op = op->next)
-        for (int i = 0; i < op->n_operands && !fuse_is_whole(op); i++)
-            uses[fuse_root_of(op->operand[i])->id]++;
-    for (int i = 0; i < g->n_outputs; i++)
-        uses[fuse_root_of(g->output[i].value)->id]++;
-    return uses;
 }
 
 static size_t element_bytes(const cvn_value *v)
@@ -70,13 +59,13 @@ const Kernel *fuse_member_kernel(const KernelSet *backend, const Op *op)
     return kernel && kernel->elementwise ? kernel : NULL;
 }
 
-/* Index of an operand, which is added if it is not there; -1 where there is no room. */
+/* Index of an operand, which is added if it is not there; -1 where there is no room, or it is no parameter of the body. */
 static int add_operand(Making *m, cvn_value *v)
 {
     for (int i = 0; i < m->n_operands; i++)
         if (m->operand[i] == v)
             return i;
-    if (m->n_operands == FUSION_OPERANDS)
+    if (m->n_operands == FUSION_OPERANDS || v->def->kind != OP_PARAMETER)
         return -1;
     m->operand[m->n_operands] = v;
     return m->n_operands++;
@@ -101,7 +90,7 @@ static int slot_of(Making *m, cvn_value *v, int64_t elements)
     int64_t n = cvn_type_elements(&root->type);
     bool inside = false;
     for (int i = 0; i < m->n; i++)
-        inside = inside || m->op[i] == root->def;
+        inside = inside || m->op[i]->result[0] == root;
     if (inside) {
         for (int i = 0; i < m->n_slots; i++)
             if (m->slot[i].value_id == root->id)
@@ -111,7 +100,6 @@ static int slot_of(Making *m, cvn_value *v, int64_t elements)
     if (n == elements && fuse_is_splat(root)) {
         slot.kind = SLOT_SPLAT;
         slot.value = root->def->attr.literal.data;
-        m->spared = true;
         return add_slot(m, slot);
     }
     if (n == elements && fuse_is_spread(root, &slot.inner)) {
@@ -119,12 +107,22 @@ static int slot_of(Making *m, cvn_value *v, int64_t elements)
         slot.kind = SLOT_SPREAD;
         slot.size = cvn_type_elements(&from->type);
         slot.index = add_operand(m, from);
-        m->spared = true;
     } else {
         slot.kind = n == elements ? SLOT_OPERAND : SLOT_WHOLE;
         slot.index = root == m->sums ? FUSION_SUMS : add_operand(m, root);
     }
     return slot.index < 0 && root != m->sums ? -1 : add_slot(m, slot);
+}
+
+/* Which result of the fusion v is, or -1. */
+static int result_index(const Making *m, const cvn_value *v)
+{
+    if (m->only)
+        return m->only == v ? 0 : -1;
+    for (int i = 0; i < m->body->n_outputs; i++)
+        if (m->body->output[i].value == v)
+            return i;
+    return -1;
 }
 
 bool fuse_make_members(Making *m)
@@ -134,22 +132,21 @@ bool fuse_make_members(Making *m)
         cvn_value *v = op->result[0];
         Member *member = &m->member[i];
         *member = (Member){.op = op, .kernel = fuse_member_kernel(m->backend, op)};
+        if (!member->kernel && !m->sums)
+            return false;
         for (int k = 0; k < op->n_operands; k++) {
             member->in[k] = slot_of(m, op->operand[k], cvn_type_elements(&v->type));
             if (member->in[k] < 0)
                 return false;
         }
         Slot slot = {.kind = SLOT_INSIDE, .bytes = element_bytes(v), .value_id = v->id};
-        uint32_t inside = 0; /* uses by members: are there others? */
-        for (int j = 0; j < m->n; j++)
-            for (int k = 0; k < m->op[j]->n_operands; k++)
-                inside += fuse_root_of(m->op[j]->operand[k]) == v;
-        if (m->only ? m->only == v : m->uses[v->id] > inside) {
-            if (m->n_results == FUSION_RESULTS)
-                return false;
+        int result = result_index(m, v);
+        if (result >= FUSION_RESULTS)
+            return false;
+        if (result >= 0) {
             slot.kind = SLOT_RESULT;
-            slot.index = m->n_results;
-            m->result[m->n_results++] = v;
+            slot.index = result;
+            m->n_results++;
         }
         member->out = add_slot(m, slot);
         if (member->out < 0)
@@ -210,9 +207,8 @@ static uint32_t overwrites(const Making *m, int at)
     return mask;
 }
 
-Fusion *fuse_make(Making *m)
+Fusion *fuse_make(Making *m, Arena *arena)
 {
-    Arena *arena = &m->g->arena;
     place_slots(m);
     for (int i = 0; i < m->n; i++)
         if (m->slot[m->member[i].out].kind == SLOT_RESULT)

@@ -1,0 +1,151 @@
+/*
+ * What stands beside a root becomes part of its region, one operation after the other:
+ *
+ *     add(dot_general(x, w), r)              a residual, or a gradient's sum, is added as the product is written
+ *     transpose(dot_general(x, w))           heads in front of positions
+ *     transpose(rope(convert(x)))            and turned as they are read and written
+ *     reduce(multiply(p, p)), p a product    squares are summed down the columns of the sums that are there
+ *     add(rms_norm_backward(x, w, dy), r)    and a rounded copy of that
+ *     add(r, scatter(zeros, …))              rows that occur, and no others
+ *     softmax_cross_entropy, and its gradient, where nothing of the loss's own gradient is computed: one exponential
+ *                                            instead of two
+ *
+ * Any elementwise operation that reads or is read by a root alone is offered to the back end, which knows what it can do. A
+ * sum of two products is the later one's, for there both are known.
+ */
+#include "compile/fuse_impl.h"
+#include "graph/region.h"
+
+/* The root of an operation or a region, or NULL. */
+static const Op *root_of(const Op *op)
+{
+    return op->kind == OP_REGION ? body_root(op->attr.body) : op;
+}
+
+/* The operations of a region that is to be. */
+typedef struct Parts {
+    Op *op[4];
+    int n;
+} Parts;
+
+static void add_part(const Fuse *f, Parts *parts, Op *op)
+{
+    int i = parts->n++;
+    int64_t position = f->position[op->result[0]->id];
+    for (; i > 0 && f->position[parts->op[i - 1]->result[0]->id] > position; i--)
+        parts->op[i] = parts->op[i - 1];
+    parts->op[i] = op;
+}
+
+/* What a region at that place reads must be there; constants can be brought. */
+static bool has_operands(const Fuse *f, const Op *region, const Op *place)
+{
+    int64_t position = f->position[place->result[0]->id];
+    for (int i = 0; i < region->n_operands; i++)
+        if (f->position[region->operand[i]->id] >= position &&
+            region->operand[i]->def->kind != OP_CONSTANT)
+            return false;
+    return true;
+}
+
+static void bring_constants(Fuse *f, const Op *region, Op *place)
+{
+    int64_t position = f->position[place->result[0]->id];
+    for (int i = 0; i < region->n_operands; i++) {
+        Op *op = region->operand[i]->def;
+        if (op->kind != OP_CONSTANT || f->position[op->result[0]->id] < position)
+            continue;
+        graph_remove(f->g, op);
+        graph_put_before(f->g, op, place);
+        f->position[op->result[0]->id] = position - 1;
+    }
+}
+
+/* One region of the root and others, at the place of the root; of sums of rows, which must be known before they are added,
+   at that of the last. NULL where it cannot be. */
+static Op *merge(Fuse *f, Op *root, Op *other, Op *third)
+{
+    Parts parts = {.n = 0};
+    add_part(f, &parts, root);
+    add_part(f, &parts, other);
+    if (third)
+        add_part(f, &parts, third);
+    Op *place = root->kind == OP_SCATTER ? parts.op[parts.n - 1] : root;
+    Op *region = fuse_region(f, parts.op, parts.n, NULL, false);
+    if (!region || !has_operands(f, region, place))
+        return NULL;
+    bring_constants(f, region, place);
+    fuse_put_region(f, region, parts.op, parts.n, NULL, place);
+    return region;
+}
+
+static Op *only_reader(const Fuse *f, const cvn_value *v)
+{
+    const Reader *r = f->reader[v->id];
+    return r && !r->next ? r->of->def : NULL;
+}
+
+/* Takes one of those that read a result; NULL: there is none. */
+static Op *take_reader(Fuse *f, Op *op, bool chains)
+{
+    for (int i = 0; i < op->n_results; i++) {
+        const cvn_value *v = op->result[i];
+        for (const Reader *r = f->reader[v->id]; r; r = r->next) {
+            Op *reader = r->of->def, *merged = NULL, *third = NULL;
+            OpKind kind = reader->kind;
+            bool squares =
+                kind == OP_MULTIPLY && reader->operand[0] == v && reader->operand[1] == v;
+            if (reader == op)
+                continue;
+            if (squares)
+                third = only_reader(f, reader->result[0]);
+            if (chains ? kind == OP_REGION && !root_of(reader)
+                       : kind == OP_CONVERT || kind == OP_ADD || kind == OP_TRANSPOSE ||
+                             kind == OP_SOFTMAX_CROSS_ENTROPY_BACKWARD ||
+                             (third && third->kind == OP_REDUCE))
+                merged = merge(f, op, reader, third);
+            if (merged)
+                return merged;
+        }
+    }
+    return NULL;
+}
+
+/* Takes one of those that make an operand which nothing else reads. */
+static Op *take_producer(Fuse *f, Op *op)
+{
+    for (int i = 0; i < op->n_operands; i++) {
+        Op *from = op->operand[i]->def;
+        bool squares = from->kind == OP_MULTIPLY && from->operand[0] == from->operand[1];
+        if (f->uses[op->operand[i]->id] != 1 ||
+            (op->kind == OP_REDUCE ? !squares
+                                   : from->kind != OP_CONVERT && from->kind != OP_TRANSPOSE))
+            continue;
+        Op *merged = merge(f, op, from, NULL);
+        if (merged)
+            return merged;
+    }
+    return NULL;
+}
+
+void fuse_roots(Fuse *f, bool chains)
+{
+    fuse_begin(f, chains);
+    Op **list = arena_array(f->arena, (size_t)f->g->n_ops + 1, sizeof *list);
+    int64_t n = 0;
+    for (Op *op = f->g->first; op; op = op->next) {
+        const Op *root = root_of(op);
+        if (chains ? root && root->kind == OP_DOT_GENERAL
+                   : op->kind != OP_REGION && op_may_be_root(op) && kernel_find(f->backend, op))
+            list[n++] = op;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        Op *op = list[i];
+        if (op->result[0]->def != op)
+            continue; /* it is part of another one by now */
+        for (Op *more;
+             (more = take_reader(f, op, chains)) || (!chains && (more = take_producer(f, op)));)
+            op = more;
+    }
+    graph_remove_dead(f->g);
+}

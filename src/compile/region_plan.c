@@ -1,0 +1,596 @@
+/*
+ * Bodies are matched by walking from the root to what reads it and to what it reads. Every operation of a body must be
+ * accounted for, every output must be a result, and the root's own kernel must do what was found (Kernel.fuses).
+ */
+#include "compile/region_plan.h"
+
+#include "compile/fusion_make.h"
+#include "compile/tile_program.h"
+#include "graph/region.h"
+
+#include <string.h>
+
+/* A body being matched. */
+typedef struct Match {
+    const KernelSet *backend;
+    const Op *region;
+    const cvn_graph *body;
+    const Op *root;
+    const Op *owner; /* whose kernel runs it: the root, but of a loss with its gradient */
+    Arena *arena;
+    uint32_t *next_id;
+    int64_t left;     /* operations that are not accounted for */
+    unsigned covered; /* bit i: output i is a result */
+    unsigned needs;   /* KernelFuses */
+    Op *plan;
+    Fused *fused;
+} Match;
+
+/* ---- the body ---- */
+
+static bool is_parameter(const cvn_value *v)
+{
+    return v->def->kind == OP_PARAMETER;
+}
+
+/* What is outside for a parameter. */
+static cvn_value *outside(const Match *m, const cvn_value *v)
+{
+    return m->region->operand[v->id];
+}
+
+static bool is_returned(const Match *m, const cvn_value *v)
+{
+    for (int i = 0; i < m->body->n_outputs; i++)
+        if (m->body->output[i].value == v)
+            return true;
+    return false;
+}
+
+static bool op_reads(const Op *op, const cvn_value *v)
+{
+    for (int i = 0; i < op->n_operands; i++)
+        if (op->operand[i] == v)
+            return true;
+    return false;
+}
+
+/* How many operations read v; *reader is the last. But for `but`. */
+static int readers_of(const Match *m, const cvn_value *v, const Op *but, const Op **reader)
+{
+    int n = 0;
+    for (const Op *op = m->body->first; op; op = op->next)
+        if (op != but && op_reads(op, v)) {
+            *reader = op;
+            n++;
+        }
+    return n;
+}
+
+/* The one operation that takes v, which is not returned; or NULL. */
+static const Op *only_reader(const Match *m, const cvn_value *v, const Op *but)
+{
+    const Op *reader = NULL;
+    return !is_returned(m, v) && readers_of(m, v, but, &reader) == 1 ? reader : NULL;
+}
+
+/* The other operand of a binary operation. */
+static cvn_value *other_operand(const Op *op, const cvn_value *v)
+{
+    return op->operand[op->operand[0] == v];
+}
+
+static bool is_half(cvn_dtype dtype)
+{
+    return dtype == CVN_BF16 || dtype == CVN_F16;
+}
+
+static bool is_rounding(const Op *op)
+{
+    return op->kind == OP_CONVERT && op_in(op, 0)->dtype == CVN_F32 &&
+           is_half(op_out(op, 0)->dtype);
+}
+
+static bool is_widening(const Op *op)
+{
+    return op->kind == OP_CONVERT && is_half(op_in(op, 0)->dtype) &&
+           op_out(op, 0)->dtype == CVN_F32;
+}
+
+/* ---- the operation of the plan ---- */
+
+static void begin_plan(Match *m, const Op *like, int n_operands, int n_results)
+{
+    Arena *arena = m->arena;
+    m->fused = arena_alloc(arena, sizeof *m->fused);
+    m->fused->body = m->body;
+    m->plan = arena_alloc(arena, sizeof *m->plan);
+    *m->plan = (Op){.kind = like->kind,
+                    .n_operands = n_operands,
+                    .n_results = n_results,
+                    .operand = arena_array(arena, (size_t)n_operands + 1, sizeof(cvn_value *)),
+                    .result = arena_array(arena, (size_t)n_results + 1, sizeof(cvn_value *)),
+                    .attr = like->attr,
+                    .fused = m->fused,
+                    .file = m->region->file,
+                    .line = m->region->line};
+}
+
+/* Result k of the plan's operation is v of the body: the region's, or one that nobody wants. */
+static void put_result(Match *m, int k, const cvn_value *v)
+{
+    for (int i = 0; i < m->body->n_outputs; i++)
+        if (m->body->output[i].value == v && !(m->covered >> i & 1)) {
+            m->covered |= 1u << i;
+            m->plan->result[k] = m->region->result[i];
+            return;
+        }
+    cvn_value *unwanted = arena_alloc(m->arena, sizeof *unwanted);
+    *unwanted = (cvn_value){.type = v->type, .id = (*m->next_id)++, .result = k, .def = m->plan};
+    m->plan->result[k] = unwanted;
+}
+
+/* The root alone, on operands that are the region's: false where they are not. */
+static bool begin_root(Match *m, const Op *root)
+{
+    for (int i = 0; i < root->n_operands; i++)
+        if (!is_parameter(root->operand[i]))
+            return false;
+    begin_plan(m, root, root->n_operands, root->n_results);
+    for (int i = 0; i < root->n_operands; i++)
+        m->plan->operand[i] = outside(m, root->operand[i]);
+    m->left--;
+    return true;
+}
+
+static void add_operand(Match *m, cvn_value *v)
+{
+    Op *op = m->plan;
+    cvn_value **more = arena_array(m->arena, (size_t)op->n_operands + 2, sizeof *more);
+    memcpy(more, op->operand, (size_t)op->n_operands * sizeof *more);
+    more[op->n_operands++] = v;
+    op->operand = more;
+}
+
+static void add_result(Match *m, const cvn_value *v)
+{
+    Op *op = m->plan;
+    cvn_value **more = arena_array(m->arena, (size_t)op->n_results + 2, sizeof *more);
+    memcpy(more, op->result, (size_t)op->n_results * sizeof *more);
+    op->result = more;
+    put_result(m, op->n_results++, v);
+}
+
+/* ---- programs ---- */
+
+/* Elementwise operations of the body, all but views and what is spread. */
+static int members_of(const Match *m, Op **member)
+{
+    int n = 0;
+    for (Op *op = m->body->first; op; op = op->next)
+        if (op->kind != OP_PARAMETER && class_is_elementwise(op_info[op->kind].class_)) {
+            if (n == FUSION_MEMBERS)
+                return 0;
+            member[n++] = op;
+        }
+    return n;
+}
+
+static bool match_chain(Match *m)
+{
+    Op *member[FUSION_MEMBERS];
+    Making made = {.backend = m->backend, .body = m->body, .op = member};
+    made.n = members_of(m, member);
+    if (made.n == 0 || m->body->n_parameters > FUSION_OPERANDS)
+        return false;
+    for (int i = 0; i < m->body->n_parameters; i++)
+        made.operand[made.n_operands++] = m->body->parameter[i];
+    if (!fuse_make_members(&made))
+        return false;
+    begin_plan(m, m->region, m->region->n_operands, 0);
+    memcpy(m->plan->operand, m->region->operand,
+           (size_t)m->region->n_operands * sizeof(cvn_value *));
+    for (int i = 0; i < m->body->n_outputs; i++)
+        add_result(m, m->body->output[i].value);
+    m->fused->program = fuse_make(&made, m->arena);
+    m->left = 0; /* members read what else there is */
+    return made.n_results == m->body->n_outputs;
+}
+
+/* Of sums, elementwise operations of which the first rounds them to bf16: a product's epilogue. */
+static bool match_product_program(Match *m)
+{
+    const Op *root = m->root;
+    const Kernel *kernel = kernel_find(m->backend, root);
+    cvn_value *v = root->result[0], *sums = v;
+    Op *member[FUSION_MEMBERS + 1], convert, **first = member;
+    int64_t columns = cvn_type_elements(op_in(root, 1)); /* of its result */
+    for (int i = 0; i < root->attr.rhs_contract.n; i++)
+        columns /= op_in(root, 1)->dim[root->attr.rhs_contract.v[i]];
+    if (cvn_type_elements(op_in(root, 0)) == 0 || root->attr.lhs_batch.n > 0 || !kernel ||
+        !kernel->epilogue || columns % FUSION_COLUMNS != 0)
+        return false;
+    if (v->type.dtype == CVN_BF16) { /* products round their sums */
+        sums = arena_alloc(m->arena, sizeof *sums);
+        *sums = (cvn_value){.type = v->type, .id = m->body->n_values, .def = (Op *)(uintptr_t)root};
+        sums->type.dtype = CVN_F32;
+        convert = (Op){.kind = OP_CONVERT,
+                       .n_operands = 1,
+                       .n_results = 1,
+                       .operand = arena_copy(m->arena, &sums, sizeof sums),
+                       .result = arena_copy(m->arena, &v, sizeof v)};
+        *first++ = arena_copy(m->arena, &convert, sizeof convert);
+    }
+    int n = members_of(m, first), added = (int)(first - member);
+    if (n == 0 || n + added > FUSION_MEMBERS || !is_rounding(member[0]) ||
+        member[0]->operand[0] != sums)
+        return false;
+    Making made = {
+        .backend = m->backend, .body = m->body, .op = member, .n = n + added, .sums = sums};
+    Fusion *f = fuse_make_members(&made) ? fuse_make(&made, m->arena) : NULL;
+    if (!f || !f->program || made.n_results != m->body->n_outputs || !begin_root(m, root))
+        return false;
+    f->epilogue = kernel->epilogue(f);
+    for (int i = 0; i < made.n_operands; i++)
+        add_operand(m, outside(m, made.operand[i]));
+    m->plan->n_results = 0;
+    for (int i = 0; i < made.n_results; i++) {
+        f->over[i] <<= 2; /* its operands come behind the product's */
+        add_result(m, m->body->output[i].value);
+    }
+    m->fused->program = f;
+    m->left = 0; /* members read what else there is */
+    return f->epilogue >= 0;
+}
+
+/* ---- products ---- */
+
+/* The reader of v that squares it for a sum down the columns, over the free dimensions of lhs: those that the result begins
+   with. *sum is that. */
+static const Op *column_squares(const Match *m, const Op *root, const Op **sum)
+{
+    const cvn_value *v = root->result[0];
+    int n_rows = op_in(root, 0)->rank - root->attr.lhs_contract.n;
+    for (const Op *op = m->body->first; op; op = op->next) {
+        if (op->kind != OP_MULTIPLY || op->operand[0] != v || op->operand[1] != v)
+            continue;
+        const Op *reduce = only_reader(m, op->result[0], NULL);
+        unsigned dims = 0;
+        if (!reduce || reduce->kind != OP_REDUCE || reduce->attr.reduce != CVN_SUM ||
+            v->type.dtype != CVN_F32 || root->attr.lhs_batch.n > 0)
+            continue;
+        for (int i = 0; i < reduce->attr.dims.n; i++)
+            dims |= 1u << reduce->attr.dims.v[i];
+        if (dims != (1u << n_rows) - 1)
+            continue;
+        *sum = reduce;
+        return op;
+    }
+    return NULL;
+}
+
+static bool takes_transpose(const Op *root, const Op *transpose)
+{
+    int last = root->result[0]->type.rank - 1;
+    return root->attr.lhs_batch.n == 0 && transpose->attr.dims.v[last] == last &&
+           op_in(root, 1)->rank > root->attr.rhs_contract.n;
+}
+
+static bool match_product(Match *m)
+{
+    const Op *root = m->root, *sum = NULL;
+    if (cvn_type_elements(op_in(root, 0)) == 0 || !begin_root(m, root))
+        return false; /* a sum of nothing is written by itself */
+    const cvn_value *v = root->result[0];
+    const Op *squares = column_squares(m, root, &sum);
+    if (squares) {
+        m->needs |= EPILOGUE_COLUMN_SQUARES;
+        m->left -= 2;
+    }
+    for (const Op *op; (op = only_reader(m, v, v == root->result[0] ? squares : NULL));) {
+        bool first = v == root->result[0];
+        if (first && is_rounding(op)) {
+            m->needs |= EPILOGUE_CONVERT;
+        } else if (op->kind == OP_ADD && op->operand[0] != op->operand[1] && !squares &&
+                   m->plan->n_operands == 2 && m->fused->dims.n == 0 &&
+                   is_parameter(other_operand(op, v)) &&
+                   (op_out(op, 0)->dtype == CVN_F32 || op_out(op, 0)->dtype == CVN_BF16)) {
+            m->needs |= EPILOGUE_RESIDUAL;
+            add_operand(m, outside(m, other_operand(op, v)));
+        } else if (op->kind == OP_TRANSPOSE && !squares && m->fused->dims.n == 0 &&
+                   m->plan->n_operands == 2 && takes_transpose(root, op)) {
+            m->needs |= EPILOGUE_TRANSPOSE;
+            m->fused->dims = op->attr.dims;
+        } else {
+            return false;
+        }
+        v = op->result[0];
+        m->left--;
+    }
+    put_result(m, 0, v);
+    if (squares)
+        add_result(m, sum->result[0]);
+    return true;
+}
+
+/* ---- others ---- */
+
+/* [batch, seq, heads, head_dim] to [batch, heads, seq, head_dim], or back. */
+static bool is_swap(const Op *op)
+{
+    const int64_t *p = op->attr.dims.v;
+    return op->kind == OP_TRANSPOSE && op->attr.dims.n == 4 && p[0] == 0 && p[1] == 2 &&
+           p[2] == 1 && p[3] == 3;
+}
+
+/* A rope reads and writes any float dtype, computing in f32, and either order of its dimensions. */
+static bool match_rope(Match *m)
+{
+    const Op *root = m->root;
+    const cvn_value *x = root->operand[0], *y = root->result[0];
+    begin_plan(m, root, root->n_operands, 1);
+    m->left--;
+    for (; !is_parameter(x); x = x->def->operand[0], m->left--) {
+        const Op *op = x->def;
+        bool swaps = is_swap(op) && !(m->fused->transposed & 1);
+        if (!swaps && !(is_widening(op) && !(m->needs & PROLOGUE_CONVERT)))
+            return false;
+        m->fused->transposed |= swaps;
+        m->needs |= swaps ? PROLOGUE_TRANSPOSE : PROLOGUE_CONVERT;
+    }
+    for (const Op *op; (op = only_reader(m, y, NULL)); y = op->result[0], m->left--) {
+        bool swaps = is_swap(op) && !(m->fused->transposed & 2);
+        if (!swaps && !(is_rounding(op) && !(m->needs & EPILOGUE_CONVERT)))
+            return false;
+        m->fused->transposed |= swaps ? 2u : 0u;
+        m->needs |= swaps ? EPILOGUE_TRANSPOSE : EPILOGUE_CONVERT;
+    }
+    m->plan->operand[0] = outside(m, x);
+    for (int i = 1; i < root->n_operands; i++) {
+        if (!is_parameter(root->operand[i]))
+            return false;
+        m->plan->operand[i] = outside(m, root->operand[i]);
+    }
+    put_result(m, 0, y);
+    return true;
+}
+
+/* Makes one of the shape of the terms operand 0, by which a sum knows what it goes over; false where there is none. */
+static bool put_shape_first(Making *m, const cvn_value *v)
+{
+    int k = 0;
+    for (; k < m->n_operands; k++) {
+        cvn_type shape = m->operand[k]->type;
+        shape.dtype = v->type.dtype;
+        if (cvn_type_equal(&shape, &v->type))
+            break;
+    }
+    if (k == m->n_operands)
+        return false;
+    cvn_value *first = m->operand[0];
+    m->operand[0] = m->operand[k];
+    m->operand[k] = first;
+    for (int i = 0; i < m->n_slots; i++) {
+        Slot *slot = &m->slot[i];
+        if (slot->kind == SLOT_OPERAND || slot->kind == SLOT_WHOLE || slot->kind == SLOT_SPREAD)
+            slot->index = slot->index == 0 ? k : slot->index == k ? 0 : slot->index;
+    }
+    return true;
+}
+
+/* A sum of squares, or of what a program makes. */
+static bool match_reduce(Match *m)
+{
+    const Op *root = m->root, *terms = root->operand[0]->def;
+    const cvn_value *v = root->operand[0];
+    begin_plan(m, root, 0, 1);
+    m->left--;
+    put_result(m, 0, root->result[0]);
+    if (terms->kind == OP_MULTIPLY && terms->operand[0] == terms->operand[1] &&
+        root->attr.reduce == CVN_SUM && v->type.dtype == CVN_F32) {
+        m->needs |= PROLOGUE_SQUARE;
+        m->fused->squares = true;
+        m->left--;
+        v = terms->operand[0];
+    }
+    if (is_parameter(v)) {
+        add_operand(m, outside(m, v));
+        return m->fused->squares;
+    }
+    Op *member[FUSION_MEMBERS];
+    Making made = {.backend = m->backend, .body = m->body, .op = member, .only = v};
+    made.n = members_of(m, member);
+    if (m->fused->squares && made.n > 0 && member[--made.n] != terms)
+        return false;
+    if (made.n == 0 || v->type.dtype != CVN_F32 || !fuse_make_members(&made) ||
+        made.n_results != 1 || !put_shape_first(&made, v))
+        return false;
+    for (int i = 0; i < made.n_operands; i++)
+        add_operand(m, outside(m, made.operand[i]));
+    m->needs |= PROLOGUE_PROGRAM;
+    m->fused->program = fuse_make(&made, m->arena);
+    m->left = 0; /* members read what else there is */
+    return m->fused->program->program;
+}
+
+/* The gradient of a norm, with what is added to it, and a copy of it in bf16. */
+static bool match_norm(Match *m)
+{
+    const Op *root = m->root;
+    const cvn_value *v = root->result[0];
+    if (!begin_root(m, root))
+        return false;
+    const Op *op = only_reader(m, v, NULL);
+    if (op && op->kind == OP_ADD && op->operand[0] != op->operand[1] &&
+        is_parameter(other_operand(op, v)) && op_out(op, 0)->dtype == CVN_F32) {
+        m->needs |= EPILOGUE_RESIDUAL;
+        add_operand(m, outside(m, other_operand(op, v)));
+        v = op->result[0];
+        m->left--;
+    }
+    put_result(m, 0, v);
+    put_result(m, 1, root->result[1]);
+    if (readers_of(m, v, NULL, &op) == 1 && is_rounding(op) && op_out(op, 0)->dtype == CVN_BF16) {
+        m->needs |= EPILOGUE_COPY;
+        add_result(m, op->result[0]);
+        m->left--;
+    }
+    return true;
+}
+
+/* The gradient of a loss, with the loss, where nothing of the loss's own gradient is computed: then one exponential is taken
+   instead of two. Its logits may be widened, and what it makes rounded. */
+static bool match_loss(Match *m)
+{
+    const Op *loss = m->root->kind == OP_SOFTMAX_CROSS_ENTROPY ? m->root : NULL, *root = NULL;
+    for (const Op *op = m->body->first; op; op = op->next)
+        root = op->kind == OP_SOFTMAX_CROSS_ENTROPY_BACKWARD ? op : root;
+    if (!root)
+        return false;
+    m->owner = root;
+    const cvn_value *x = root->operand[0], *y = root->result[0];
+    bool widened = !is_parameter(x) && is_widening(x->def) && !loss;
+    begin_plan(m, root, 0, 1);
+    add_operand(m, outside(m, widened ? x->def->operand[0] : x));
+    if (widened)
+        m->needs |= PROLOGUE_CONVERT;
+    m->left -= 1 + widened;
+    x = widened ? x->def->operand[0] : x;
+    bool good = is_parameter(x) && is_parameter(root->operand[1]) &&
+                is_parameter(root->operand[3]) && is_parameter(root->operand[4]);
+    for (int i = 1; i < 5 && good; i++)
+        if (!loss || i != 2)
+            add_operand(m, outside(m, root->operand[i]));
+    const Op *op = only_reader(m, y, NULL);
+    if (op && is_rounding(op)) {
+        m->needs |= EPILOGUE_CONVERT;
+        y = op->result[0];
+        m->left--;
+    }
+    put_result(m, 0, y);
+    if (!loss)
+        return good && is_parameter(root->operand[2]);
+    m->needs |= FUSES_FORWARD;
+    m->left--;
+    add_result(m, loss->result[0]);
+    add_result(m, loss->result[1]);
+    return good && root->operand[2] == loss->result[1] && loss->operand[0] == root->operand[0] &&
+           loss->operand[1] == root->operand[1];
+}
+
+static bool is_zero(const cvn_value *v)
+{
+    const Op *op = v->def;
+    return op->kind == OP_CONSTANT && op->attr.literal.splat && v->type.dtype == CVN_F32 &&
+           element_get(CVN_F32, op->attr.literal.data, 0) == 0;
+}
+
+/* Whether v is a sum of the squares of x. */
+static bool is_sum_of_squares(const cvn_value *v, const cvn_value *x)
+{
+    const Op *sum = v->def, *square = sum->kind == OP_REDUCE ? sum->operand[0]->def : NULL;
+    return square && sum->attr.reduce == CVN_SUM && square->kind == OP_MULTIPLY &&
+           square->operand[0] == x && square->operand[1] == x;
+}
+
+/* Rows that are added where they occur: to zeros, and that to a residual. What the squares of both are together may follow
+   from those of the residual, an operand: fuse_rows.c. */
+static bool match_scatter(Match *m)
+{
+    const Op *root = m->root, *sum = only_reader(m, root->result[0], NULL);
+    if (!is_zero(root->operand[0]) || root->attr.combine != COMBINE_ADD ||
+        !is_parameter(root->operand[1]) || !is_parameter(root->operand[2]) || !sum ||
+        sum->kind != OP_ADD || !is_parameter(other_operand(sum, root->result[0])))
+        return false;
+    const cvn_value *x = other_operand(sum, root->result[0]), *y = sum->result[0];
+    begin_plan(m, root, 0, 1);
+    add_operand(m, outside(m, x));
+    add_operand(m, outside(m, root->operand[1]));
+    add_operand(m, outside(m, root->operand[2]));
+    put_result(m, 0, y);
+    m->needs |= EPILOGUE_RESIDUAL;
+    m->fused->residual = true;
+    m->left -= 3;
+    const Op *norm = m->body->last;
+    if (m->left == 0 || norm->kind != OP_MAXIMUM || !is_zero(norm->operand[1]))
+        return true;
+    const Op *more = norm->operand[0]->def, *growth = more->operand[1]->def;
+    if (more->kind != OP_ADD || !is_parameter(more->operand[0]) || growth->kind != OP_SUBTRACT ||
+        !is_sum_of_squares(growth->operand[0], y) || !is_sum_of_squares(growth->operand[1], x))
+        return false;
+    m->needs |= EPILOGUE_COLUMN_SQUARES;
+    add_operand(m, outside(m, more->operand[0]));
+    add_result(m, norm->result[0]);
+    m->left -= 8;
+    return true;
+}
+
+/* ---- all ---- */
+
+typedef bool MatchFn(Match *m);
+
+static bool matches(Match *m, MatchFn *match)
+{
+    m->left = m->body->n_ops - m->body->n_parameters;
+    m->covered = m->needs = 0;
+    m->owner = m->root;
+    m->plan = NULL;
+    return match(m) && m->left == 0 && m->covered == (1u << m->body->n_outputs) - 1;
+}
+
+Op *region_plan(const KernelSet *backend, const Op *region, Arena *arena, uint32_t *next_id)
+{
+    static MatchFn *const match[OP_COUNT] = {
+        [OP_DOT_GENERAL] = match_product,
+        [OP_ROPE] = match_rope,
+        [OP_REDUCE] = match_reduce,
+        [OP_RMS_NORM_BACKWARD] = match_norm,
+        [OP_SOFTMAX_CROSS_ENTROPY] = match_loss,
+        [OP_SOFTMAX_CROSS_ENTROPY_BACKWARD] = match_loss,
+        [OP_SCATTER] = match_scatter,
+    };
+    Match m = {.backend = backend,
+               .region = region,
+               .body = region->attr.body,
+               .arena = arena,
+               .next_id = next_id};
+    m.root = body_root(m.body);
+    if (!m.root)
+        return matches(&m, match_chain) ? m.plan : NULL;
+    if (!match[m.root->kind])
+        return NULL;
+    if (!matches(&m, match[m.root->kind]) &&
+        !(m.root->kind == OP_DOT_GENERAL && matches(&m, match_product_program)))
+        return NULL;
+    const Kernel *own = kernel_find(backend, m.owner);
+    bool takes = own && (own->fuses & m.needs) == m.needs && kernel_find(backend, m.plan);
+    return takes ? m.plan : NULL;
+}
+
+int region_plan_all(cvn_graph *g, const KernelSet *backend, cvn_err *err)
+{
+    for (Op *op = g->first, *next; op; op = next) {
+        next = op->next;
+        graph_resolve_op(op);
+        if (op->kind != OP_REGION)
+            continue;
+        Op *plan = region_plan(backend, op, &g->arena, &g->n_values);
+        if (plan) {
+            graph_put_before(g, plan, op);
+            for (int i = 0; i < plan->n_results; i++) {
+                plan->result[i]->def = plan;
+                plan->result[i]->result = i;
+            }
+        } else {
+            cvn_value *out[OP_MOST_RESULTS];
+            graph_insert_before(g, op);
+            region_inline(g, op, op->operand, out);
+            for (int i = 0; i < op->n_results; i++)
+                graph_replace(op->result[i], out[i]);
+            graph_insert_before(g, NULL);
+        }
+        graph_remove(g, op);
+    }
+    graph_resolve(g);
+    return cvn_graph_check(g, err);
+}
