@@ -82,7 +82,8 @@ static int check_asked(const Pull *p, cvn_err *err)
                        p->name);
     if (!*p->revision || p->revision[strspn(p->revision, letters)] || p->revision[0] == '-' ||
         strstr(p->revision, ".."))
-        return err_set(err, CVN_EINVAL, "--revision: %s is not a branch, tag or commit", p->revision);
+        return err_set(err, CVN_EINVAL, "--revision: %s is not a branch, tag or commit",
+                       p->revision);
     if (strncmp(p->endpoint, "https://", 8) != 0 && strncmp(p->endpoint, "http://", 7) != 0)
         return err_set(err, CVN_EINVAL, "HF_ENDPOINT: %s does not begin with https:// or http://",
                        p->endpoint);
