@@ -36,14 +36,8 @@ for type in "${types[@]}"; do
     *) score "$type calibrated" "$type" --calibrate "$calibration" ;;
     esac
 done
-awk -F '|' '
-    { size[$1] = $2; value[$1] = $3; if ($1 !~ / calibrated$/) name[++n] = $1 }
-    function shown(v) { return v == "" ? "" : sprintf("%.2f (%+.1f %%)", v, 100 * (v / value["bf16"] - 1)) }
-    END {
-        print "| type | MB | to the nearest | calibrated |"
-        print "| --- | ---: | ---: | ---: |"
-        for (i = 1; i <= n; i++) {
-            c = name[i] " calibrated"
-            printf "| %s | %.0f%s | %s | %s |\n", name[i], size[name[i]] / 1e6, size[c] && size[c] != size[name[i]] ? sprintf(", %.0f", size[c] / 1e6) : "", shown(value[name[i]]), shown(value[c])
-        }
-    }' "$folder/rows"
+echo "| type | MB | perplexity |"
+echo "| --- | ---: | ---: |"
+awk -F '|' '$1 == "bf16" { base = $3 }
+    { row[++n] = sprintf("| %s | %.0f | %.2f", $1, $2 / 1e6, $3); value[n] = $3 }
+    END { for (i = 1; i <= n; i++) printf "%s (%+.1f %%) |\n", row[i], 100 * (value[i] / base - 1) }' "$folder/rows"

@@ -60,9 +60,13 @@ void layers_rewind(Layers *l)
     const Param *embed = params_find(params, PARAM_EMBED, -1);
     forget_weights(l);
     l->layer = -1;
-    for (int64_t t = 0; t < l->texts * l->length; t++)
-        io_decode(l->model->source[embed - params->param], l->id[t] * l->dim, l->dim,
-                  l->state + t * l->dim);
+    const float scale = (float)model_embedding_scale(l->model->desc);
+    for (int64_t t = 0; t < l->texts * l->length; t++) {
+        float *state = l->state + t * l->dim;
+        io_decode(l->model->source[embed - params->param], l->id[t] * l->dim, l->dim, state);
+        for (int64_t i = 0; i < l->dim; i++)
+            state[i] *= scale;
+    }
 }
 
 int layers_open(Layers *l, const IoModel *model, const int32_t *id, int64_t n, int threads,
@@ -107,7 +111,8 @@ cvn_value *layer_parameter(LayerGraph *l, cvn_type type, void *array)
     return v;
 }
 
-cvn_value *layer_part(LayerGraph *l, cvn_type type, void *all)
+/* One that has of all pieces those of a run. */
+static cvn_value *layer_part(LayerGraph *l, cvn_type type, void *all)
 {
     assert(l->parts < (int)(sizeof l->part / sizeof *l->part));
     l->part[l->parts].all = all;

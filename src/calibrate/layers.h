@@ -56,9 +56,8 @@ typedef struct LayerGraph {
     int parts, givens, outputs;
 } LayerGraph;
 
-/* Another parameter of the graph: the same array in each run, or of all pieces those that a run has. */
+/* Another parameter of the graph. */
 cvn_value *layer_parameter(LayerGraph *l, cvn_type type, void *array);
-cvn_value *layer_part(LayerGraph *l, cvn_type type, void *all);
 /* An output, written among those of all pieces. */
 void layer_give(LayerGraph *l, cvn_value *v, void *all);
 /* Adds the sum of v, over all runs, to an array. */

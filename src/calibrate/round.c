@@ -154,86 +154,7 @@ static void factor(float *u, int64_t n, Pool *pool)
             u[r * n + i] /= u[r * n + r];
 }
 
-typedef struct Mending {
-    Inputs *in;
-    const float *changes; /* [n, n] */
-    Lanes *rows;          /* [threads, n] */
-} Mending;
-
-/* From the front, z U = c: z_j = c_j - sum over i < j of z_i U_ij. */
-static INLINE void solve_front(const Inputs *in, Lanes *z)
-{
-    const int64_t n = in->n;
-    for (int64_t begin = 0; begin < n; begin += BLOCK) {
-        const int64_t end = num_min(begin + BLOCK, n);
-        const float *row[BLOCK];
-        Lanes by[BLOCK];
-        for (int64_t i = begin; i < end; i++) {
-            row[i - begin] = in->upper + i * n;
-            by[i - begin] = -z[i];
-            add_rows(z, i + 1, end, &row[i - begin], &by[i - begin], 1);
-        }
-        add_rows(z, end, n, row, by, end - begin);
-    }
-}
-
-/* From the back, m U^T = t: m_j = t_j - sum over i > j of U_ji m_i. */
-static INLINE void solve_back(const Inputs *in, Lanes *m, Lanes *minus)
-{
-    const int64_t n = in->n;
-    memset(minus, 0, (size_t)n * sizeof *minus);
-    for (int64_t end = n, begin; end > 0; end = begin) {
-        begin = end > BLOCK ? end - BLOCK : 0;
-        for (int64_t j = end - 1; j >= begin; j--) {
-            add_products(&minus[j], in->upper + j * n + j + 1, n, 1, m + j + 1, end - j - 1);
-            m[j] -= minus[j];
-        }
-        add_products(minus, in->upper + begin, n, begin, m + begin, end - begin);
-    }
-}
-
-/* Rows m of M, m H = c, some together: with z = m U^T D, z U = c, and then m U^T = z / D. */
-static INLINE void mend_some(void *context, int thread, int n_threads)
-{
-    const Mending *of = context;
-    const Inputs *in = of->in;
-    const int64_t n = in->n;
-    Lanes *z = of->rows + 2 * thread * n;
-    for (int64_t first = thread * LANES; first < n; first += (int64_t)n_threads * LANES) {
-        const int64_t rows = num_min(LANES, n - first);
-        memset(z, 0, (size_t)n * sizeof *z);
-        for (int64_t l = 0; l < rows; l++)
-            for (int64_t j = 0; j < n; j++)
-                z[j][l] = of->changes[(first + l) * n + in->order[j]];
-        solve_front(in, z);
-        for (int64_t j = 0; j < n; j++)
-            z[j] /= in->upper[j * n + j];
-        solve_back(in, z, z + n);
-        for (int64_t l = 0; l < rows; l++)
-            for (int64_t j = 0; j < n; j++)
-                in->mend[(first + l) * n + j] = z[j][l];
-    }
-}
-
-WIDE(mend_wide, mend_some)
-
-static int find_mend(Inputs *in, const float *changes, Pool *pool, cvn_err *err)
-{
-    const size_t n = (size_t)in->n;
-    Mending m = {.in = in, .changes = changes};
-    in->mend = malloc(n * n * sizeof *in->mend);
-    m.rows = aligned_alloc(sizeof(Lanes), 2 * (size_t)pool_threads(pool) * n * sizeof(Lanes));
-    if (in->mend && m.rows)
-        pool_run(pool, mend_wide, &m);
-    bool room = in->mend && m.rows;
-    free(m.rows);
-    return room ? CVN_OK
-                : err_set(err, CVN_EMEM, "no memory to calibrate a matrix of %lld columns",
-                          (long long)n);
-}
-
-int inputs_open(Inputs *in, const float *sums, const float *changes, int64_t n, Pool *pool,
-                cvn_err *err)
+int inputs_open(Inputs *in, const float *sums, int64_t n, Pool *pool, cvn_err *err)
 {
     const size_t bytes = (size_t)(n * n) * sizeof *sums;
     double mean = 0;
@@ -263,17 +184,13 @@ int inputs_open(Inputs *in, const float *sums, const float *changes, int64_t n, 
         in->sums[i * n + i] += (float)(mean > 0 ? DAMPING * mean : 1);
     memcpy(in->upper, in->sums, bytes);
     factor(in->upper, n, pool);
-    int code = changes ? find_mend(in, changes, pool, err) : CVN_OK;
-    if (code != CVN_OK)
-        inputs_close(in);
-    return code;
+    return CVN_OK;
 }
 
 void inputs_close(Inputs *in)
 {
     free(in->sums);
     free(in->upper);
-    free(in->mend);
     free(in->order);
     *in = (Inputs){0};
 }
@@ -285,7 +202,6 @@ typedef struct Rows {
     Lanes *error, *code, *pull; /* [k] e; the numbers; e H */
     Lanes *scale;               /* [groups] */
     float *importance;          /* [k] diagonal of H, columns in their own order */
-    float *row;                 /* [k] what is rounded of one, likewise */
     void *memory;               /* owned: all of it */
 } Rows;
 
@@ -398,24 +314,13 @@ static INLINE void round_rows(const Rounding *r, Rows *rows, int64_t first, int6
     memset(rows->scale, 0, (size_t)groups * sizeof *rows->scale);
     for (int64_t i = 0; i < k; i++)
         rows->importance[in->order[i]] = in->sums[i * k + i];
-    for (int64_t l = 0; l < n_rows; l++)
-        for (int64_t i = 0; i < k; i++)
-            rows->code[i][l] = r->w[(first + l) * k + i];
-    for (int64_t j = 0; j < k; j++)
-        rows->error[j] = rows->code[in->order[j]];
-    for (int64_t i = 0; in->mend && i < k; i += BLOCK) {
-        const float *mend[BLOCK];
-        const int64_t m = num_min(BLOCK, k - i);
-        for (int64_t a = 0; a < m; a++)
-            mend[a] = in->mend + (i + a) * k;
-        add_rows(rows->error, 0, k, mend, rows->code + i, m);
-    }
     for (int64_t l = 0; l < n_rows; l++) {
-        for (int64_t j = 0; j < k; j++)
-            rows->row[in->order[j]] = rows->error[j][l];
+        const float *w = r->w + (first + l) * k;
         for (int64_t g = 0; g < groups; g++)
-            rows->scale[g][l] = bf16_to_f32(
-                quant_scale(rows->row + g * group, rows->importance + g * group, group));
+            rows->scale[g][l] =
+                bf16_to_f32(quant_scale(w + g * group, rows->importance + g * group, group));
+        for (int64_t j = 0; j < k; j++)
+            rows->error[j][l] = w[in->order[j]];
     }
     Lanes *more = rows->pull; /* [k] what errors behind add to a column */
     memset(more, 0, (size_t)k * sizeof *more);
@@ -467,7 +372,7 @@ WIDE(round_wide, round_some)
 static bool rows_open(Rows *rows, const QuantForm *f)
 {
     size_t lanes = (size_t)(3 * f->k + f->groups) * sizeof(Lanes);
-    size_t bytes = num_padded(lanes + 2 * (size_t)f->k * sizeof(float), sizeof(Lanes));
+    size_t bytes = num_padded(lanes + (size_t)f->k * sizeof(float), sizeof(Lanes));
     rows->memory = aligned_alloc(sizeof(Lanes), bytes);
     rows->error = rows->memory;
     if (!rows->memory)
@@ -476,7 +381,6 @@ static bool rows_open(Rows *rows, const QuantForm *f)
     rows->pull = rows->code + f->k;
     rows->scale = rows->pull + f->k;
     rows->importance = (float *)(rows->scale + f->groups);
-    rows->row = rows->importance + f->k;
     return true;
 }
 

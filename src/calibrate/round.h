@@ -13,10 +13,6 @@
  * (Chee et al. 2023, arXiv:2307.13304) gives it. The columns whose inputs are largest are rounded first. A share of the mean of
  * the diagonal is added to it, so that U exists however few tokens there were.
  *
- * Where x^ enters the quantized matrix and x entered the matrix as it was, what is wanted of v is not the product of w with x^, but
- * that of w with x. The least squares solution of that is w + w M, M = (sum (x - x^) x^^T) H^-1, which is rounded in place of w:
- * so matrices make good what was lost in those before them, as far as what enters them can say it.
- *
  * What follows is descent: in turns each group's scale, and each number, is set to what is best while all others stay,
  * which never adds to e H e^T.
  */
@@ -28,16 +24,14 @@
 
 /* What all matrices of the same inputs share. */
 typedef struct Inputs {
-    int64_t n;    /* columns */
-    float *sums;  /* [n, n] H, rows and columns in `order`; owned */
-    float *upper; /* [n, n] U, above its diagonal; owned */
-    float *mend;  /* [n, n] M, rows in their own order, columns in `order`; NULL: it is 0; owned */
+    int64_t n;      /* columns */
+    float *sums;    /* [n, n] H, rows and columns in `order`; owned */
+    float *upper;   /* [n, n] U, above its diagonal; owned */
     int32_t *order; /* [n] the column that stands at each place; owned */
 } Inputs;
 
-/* sums [n, n]: H as it was added up; changes [n, n]: the sum of (x - x^) x^^T, or NULL. */
-int inputs_open(Inputs *inputs, const float *sums, const float *changes, int64_t n, Pool *pool,
-                cvn_err *err);
+/* sums [n, n]: H as it was added up. */
+int inputs_open(Inputs *inputs, const float *sums, int64_t n, Pool *pool, cvn_err *err);
 /* Safe on {0}. */
 void inputs_close(Inputs *inputs);
 

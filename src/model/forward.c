@@ -704,6 +704,11 @@ static void begin_texts(Builder *b, int64_t batch, int64_t seq)
     add_frequencies(b, seq);
 }
 
+double model_embedding_scale(const Model *model)
+{
+    return model->embedding_scale;
+}
+
 cvn_value *model_layer(cvn_graph *g, const Model *model, cvn_dtype compute_dtype, int64_t i,
                        cvn_value *x, cvn_value *const *weights, cvn_value **input)
 {

@@ -111,6 +111,9 @@ int model_loss_adapted(cvn_graph *g, const Model *config, cvn_dtype compute,
                        cvn_value *const *weight, const ModelAdapters *adapters,
                        const ModelBatch *batch, ModelLoss *loss, cvn_err *err);
 
+/* What embeddings are multiplied by before the first layer. */
+double model_embedding_scale(const Model *model);
+
 /* Appends a layer by itself: x f32 [batch, seq, dim], of texts from their beginnings, becomes what the layer makes of it. Behind the
    last layer follows the norm. weight[i] is parameter i, as above, or NULL where the layer has no use for it. input[i] becomes
    what enters the product with parameter i, [batch, seq, what is summed …]; others stay. */
