@@ -17,9 +17,12 @@
 #include <string.h>
 
 static const char *const llama_variants[] = {
-    "mha",           "gqa",     "tied",           "llama3_rope", "linear_rope",
-    "biases",        "mqa",     "dynamic_rope",   "alpha_rope",  "yarn_rope",
-    "yarn_rope_all", "smollm3", "smollm3_listed", "qwen2",       "qwen3"};
+    "mha",           "gqa",        "tied",           "llama3_rope", "linear_rope",
+    "biases",        "mqa",        "dynamic_rope",   "alpha_rope",  "yarn_rope",
+    "yarn_rope_all", "smollm3",    "smollm3_listed", "qwen2",       "qwen3",
+    "mistral",       "ministral3", "granite",        "granite4",    "granite4_nope",
+    "olmo2",         "gemma",      "phi3",           "phi4_mini",   "phi3_long",
+    "glm",           "glm4",       "cohere",         "cohere_plus"};
 enum { LLAMA_VARIANTS = sizeof llama_variants / sizeof *llama_variants };
 
 typedef struct LlamaFixture {

@@ -180,6 +180,11 @@ static void put_switches(void *of, const char *key, const int64_t *value, int64_
         strbuf_putc(&keys->bytes, (char)value[i]);
 }
 
+static void put_boolean(void *of, const char *key, bool value)
+{
+    gguf_key_bool(of, key, value);
+}
+
 static void put_text(void *of, const char *key, const char *value)
 {
     gguf_key_text(of, key, value);
@@ -218,6 +223,7 @@ static int put_settings(GgufKeys *keys, const IoModel *model, const FormOptions 
                            .integer = put_integer,
                            .real = put_real,
                            .text = put_text,
+                           .boolean = put_boolean,
                            .switches = put_switches};
     const char *architecture = model_gguf_architecture(model->desc);
     gguf_key_text(keys, "general.architecture", architecture ? architecture : "");

@@ -31,9 +31,14 @@ static int check_keys(const Gguf *gguf, const char *architecture, cvn_err *err)
     return CVN_OK;
 }
 
+/* Booleans as 0 and 1. */
 static bool get_integer(const void *of, const char *key, int64_t *out)
 {
-    return gguf_int(of, key, out);
+    const GgufValue *value = gguf_find(of, key);
+    if (!value || value->type != GGUF_BOOL)
+        return gguf_int(of, key, out);
+    *out = value->data[0] != 0;
+    return true;
 }
 
 static bool get_real(const void *of, const char *key, double *out)

@@ -392,17 +392,17 @@ int model_check_layers(int64_t layers, const char *file, cvn_err *err)
 }
 
 /* What a block can say and the graph cannot do; NULL: it can. */
-static const char *undone_block(const Block *b)
+static const char *undone_block(const Block *b, int64_t context)
 {
     const Attention *a = &b->attention;
-    return a->local && a->window        ? "attention within a window"
-           : a->chunk                   ? "attention within chunks"
-           : a->sinks                   ? "sinks of attention"
-           : a->cap != 0                ? "a soft cap on the scores of attention"
-           : !b->mlp.gated              ? "feed-forward parts without a gate"
-           : b->experts.number          ? "experts"
-           : b->norms.gain == GAIN_NONE ? "layers whose norms have no weights"
-                                        : NULL;
+    return a->local && a->window && a->window < context ? "attention within a window"
+           : a->chunk                                   ? "attention within chunks"
+           : a->sinks                                   ? "sinks of attention"
+           : a->cap != 0                                ? "a soft cap on the scores of attention"
+           : !b->mlp.gated                              ? "feed-forward parts without a gate"
+           : b->experts.number                          ? "experts"
+           : b->norms.gain == GAIN_NONE                 ? "layers whose norms have no weights"
+                                                        : NULL;
 }
 
 static int check_block(const Block *b, const char *file, cvn_err *err)
@@ -457,7 +457,7 @@ int model_check(const Model *m, const char *file, cvn_err *err)
     TRY(model_check_layers(m->layers, file, err));
     for (int64_t i = 0; i < m->layers; i++) {
         TRY(check_block(&m->block[i], file, err));
-        what = what ? what : undone_block(&m->block[i]);
+        what = what ? what : undone_block(&m->block[i], m->context);
     }
     if (what)
         return err_set(err, CVN_EUNSUPPORTED, "'%s': %s: not supported", file, what);

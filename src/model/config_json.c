@@ -308,13 +308,13 @@ json_t *config_words(const char *words, const char *file, Arena *arena, cvn_err 
 static json_t *with_absent(const Family *family, const json_t *json, const char *file, Arena *arena,
                            cvn_err *err)
 {
-    json_t *whole = family->extends ? with_absent(family->extends, json_object(), file, arena, err)
+    json_t *whole = family->extends ? with_absent(family_extended(family), NULL, file, arena, err)
                                     : json_object();
     if (whole && family->absent)
         whole = json_merged(whole, config_words(family->absent, file, arena, err));
     if (json_is_object(json_object_get(json, "rope_scaling")))
         json_object_del(whole, "rope_parameters"); /* one of the two */
-    return json_merged(whole, json_incref((json_t *)(uintptr_t)json));
+    return json ? json_merged(whole, json_incref((json_t *)(uintptr_t)json)) : whole;
 }
 
 int model_parse(Model **model, const char *file, const json_t *said, const json_t *generation,

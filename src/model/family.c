@@ -28,6 +28,11 @@ const Family *family_by_name(const char *name)
     return NULL;
 }
 
+const Family *family_extended(const Family *family)
+{
+    return family->extends ? family_by_name(family->extends) : NULL;
+}
+
 const Family *family_by_gguf(const char *architecture, bool (*has)(const void *of, const char *key),
                              const void *of)
 {
@@ -61,7 +66,7 @@ const char *family_names(bool gguf, char *text, size_t size)
 
 static const TensorName *tensor_name(const Family *f, ParamKind kind)
 {
-    for (; f; f = f->extends)
+    for (; f; f = family_extended(f))
         for (const TensorName *t = f->tensors; t && (t->name[NAMING_HF] || t->name[NAMING_GGUF] ||
                                                      t->fused[NAMING_HF] || t->fused[NAMING_GGUF]);
              t++)
@@ -133,42 +138,37 @@ static bool is_same(const char *a, const char *b)
 /* Whether a row stands in place of another: of one that is of the same field, or says another key of it again. */
 static bool replaces(const Setting *row, const Setting *old)
 {
-    if (!row->key && row->gguf)
-        return !old->key && is_same(row->gguf, old->gguf);
+    if (row->gguf && !old->key && is_same(row->gguf, old->gguf))
+        return true;
+    if (!row->key && row->gguf && row->flags & SETTING_AGAIN)
+        return false;
     return row->of_block == old->of_block && row->offset == old->offset &&
            !(old->flags & SETTING_AGAIN);
 }
 
-/* Rows of one family, the first of a field where the row is that it replaces, others of it behind. */
+/* Rows of one family: where the first of those that one replaces was, or at the end; several of one field behind each other. */
 static int add_rows(const Setting *own, const Setting **rows, int n)
 {
-    const Setting *inherited[FAMILY_SETTINGS];
-    const int before = n;
-    memcpy(inherited, rows, (size_t)n * sizeof *inherited);
     for (const Setting *row = own; row && row->kind; row++) {
-        int at = 0, last = -1;
-        while (at < before && !replaces(row, inherited[at]))
-            at++;
-        for (int i = 0; i < n; i++)
-            if (rows[i] >= own && rows[i] < row && replaces(row, rows[i]))
-                last = i;
-        if (last < 0 && at < before)
-            for (last = 0; rows[last] != inherited[at];)
-                last++;
-        else if (last >= 0) {
-            memmove(rows + last + 2, rows + last + 1, (size_t)(n++ - last - 1) * sizeof *rows);
-            last++;
-        } else {
-            last = n++;
+        int at = n, kept = 0;
+        for (int i = 0; i < n; i++) {
+            const bool mine = rows[i] >= own && rows[i] < row;
+            if (replaces(row, rows[i]))
+                at = mine ? kept + 1 : at == n ? kept : at;
+            if (mine || !replaces(row, rows[i]))
+                rows[kept++] = rows[i];
         }
-        rows[last] = row;
+        at = at > kept ? kept : at;
+        memmove(rows + at + 1, rows + at, (size_t)(kept - at) * sizeof *rows);
+        rows[at] = row;
+        n = kept + 1;
     }
     return n;
 }
 
 static int add_family(const Family *family, const Setting **rows)
 {
-    int n = family->extends ? add_family(family->extends, rows) : add_rows(common, rows, 0);
+    int n = family->extends ? add_family(family_extended(family), rows) : add_rows(common, rows, 0);
     return add_rows(family->settings, rows, n);
 }
 
@@ -200,7 +200,7 @@ bool config_lists(const char *words, const char *key)
 
 bool family_is_harmless(const Family *family, const char *key)
 {
-    for (; family; family = family->extends)
+    for (; family; family = family_extended(family))
         if (family->harmless && config_lists(family->harmless, key))
             return true;
     return false;

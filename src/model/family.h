@@ -38,11 +38,13 @@ enum {
     SETTING_NEEDED = 1, /* a GGUF file without it is refused */
     SETTING_AGAIN =
         2, /* another key of the field of a row before: a file where the two differ is refused */
-    SETTING_IMPLIED = 4, /* a GGUF file says it only where it is not what its absence means */
-    SETTING_TENSORS = 8, /* a GGUF file says it by the tensors that it has */
-    SETTING_FRESH = 16,  /* only of new weights: files that cannot say it lose nothing */
-    SETTING_LOCAL = 32,  /* of layers whose attention is local (Attention.local), and */
-    SETTING_GLOBAL = 64, /* of the others; rows behind the one that says which are which */
+    SETTING_IMPLIED = 4,     /* a GGUF file says it only where it is not what its absence means */
+    SETTING_TENSORS = 8,     /* a GGUF file says it by the tensors that it has */
+    SETTING_FRESH = 16,      /* only of new weights: files that cannot say it lose nothing */
+    SETTING_LOCAL = 32,      /* of layers whose attention is local (Attention.local), and */
+    SETTING_GLOBAL = 64,     /* of the others */
+    SETTING_ROPED = 128,     /* a config.json says it in its rope settings */
+    SETTING_GELU_TANH = 256, /* "gelu" means the one with tanh */
 };
 
 /* In fallback: of kv_heads, as many as heads; of head_dim, the width over the heads; of embedding_scale, the root of the width;
@@ -104,8 +106,8 @@ typedef struct Family {
     const char *gguf;  /* general.architecture of GGUF files; NULL: they have none */
     /* a key of those files, behind the architecture, by which they are told from another family's of that architecture */
     const char *gguf_key;
-    const struct Family *
-        extends; /* whose rows, names, harmless keys and words it has, too, where it has none of its own */
+    /* the name of another, whose rows, names, harmless keys and words it has where it has none of its own; or NULL */
+    const char *extends;
     bool pairs; /* rotary pairs lie side by side in Hugging Face's files, and in GGUF files, too */
     /* GGUF files have q and k as Hugging Face's have them, and not in the order of pairs side by side */
     bool gguf_halves;
@@ -138,6 +140,9 @@ bool config_lists(const char *words, const char *key);
 
 /* Whether such a key changes nothing. */
 bool family_is_harmless(const Family *family, const char *key);
+
+/* The one that it extends; NULL: none. */
+const Family *family_extended(const Family *family);
 
 /* The i-th; NULL behind the last. */
 const Family *family_at(int i);

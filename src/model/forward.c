@@ -25,6 +25,7 @@ typedef struct Builder {
     cvn_value **input;             /* [params->n] what enters products; NULL: nobody asks */
     int caches;                    /* of a layer: k, v, and in 8 bits the scales of both */
     cvn_value *tokens, *start, *length, *positions;
+    cvn_value *temper;      /* f32 [batch, seq] of queries, by their positions; or NULL */
     const float *frequency; /* those that were added last */
     cvn_value **inv_freq;   /* [layers]: f32 [rope_pairs]; NULL of a layer that does not rotate */
     ModelDropout drop;      /* of training */
@@ -308,20 +309,24 @@ static cvn_value *rotated(Builder *b, cvn_value *x, int64_t layer)
     return cvn_concatenate(G, 2, part, 3);
 }
 
-/* Queries times 1 + temper ln(1 + floor(p / original context)) of their positions p, which keeps attention to long texts from
-   spreading. */
-static cvn_value *tempered(Builder *b, cvn_value *q, int64_t layer)
+/* By what part queries grow, [batch, seq], which keeps attention to long texts from spreading: temper ln(1 + floor(p / original
+   context)) of their positions p. It is of all layers. */
+static void add_temper(Builder *b)
 {
-    const Rope *r = &b->model->block[layer].attention.rope;
+    const Rope *r = &b->model->block[0].attention.rope;
     if (r->temper == 0)
-        return q;
+        return;
     cvn_value *by = cvn_convert(G, b->positions, CVN_F32);
     by = cvn_divide(G, by, cvn_splat(G, *cvn_value_type(by), (double)r->original_context));
-    by = cvn_floor(G, by);
-    by = cvn_log(G, cvn_add(G, by, cvn_splat(G, *cvn_value_type(by), 1)));
-    by = scaled(b, by, r->temper);
-    by = cvn_add(G, by, cvn_splat(G, *cvn_value_type(by), 1));
-    return cvn_multiply(G, q, cvn_broadcast_in_dim(G, by, *cvn_value_type(q), (int[]){0, 1}));
+    b->temper = scaled(b, cvn_log_plus_one(G, cvn_floor(G, by)), r->temper);
+}
+
+static cvn_value *tempered(Builder *b, cvn_value *q)
+{
+    if (!b->temper)
+        return q;
+    cvn_value *more = cvn_broadcast_in_dim(G, b->temper, *cvn_value_type(q), (int[]){0, 1});
+    return cvn_add(G, q, cvn_multiply(G, q, more));
 }
 
 /* Values [batch, seq, kv_heads, head_dim] of what enters attention, k being its keys as their weight gives them. */
@@ -342,7 +347,7 @@ static cvn_value *attention(Builder *b, cvn_value *h, int64_t layer)
     cvn_value *v = values_of(b, h, k, layer);
     q = head_norm(b, kept(b, q), PARAM_Q_NORM, PARAM_Q_NORMS, layer);
     k = head_norm(b, kept(b, k), PARAM_K_NORM, PARAM_K_NORMS, layer);
-    q = compute(b, tempered(b, rotated(b, q, layer), layer));
+    q = compute(b, tempered(b, rotated(b, q, layer)));
     k = rotated(b, k, layer);
     Past keys = with_past(b, k, layer, 0), values = with_past(b, v, layer, 1);
     double scale = attention_scale(&b->model->block[layer].attention);
@@ -680,6 +685,7 @@ cvn_graph *model_step(const Model *config, const ModelStep *step, cvn_err *err)
     add_parameters(b);
     cvn_value **cache_in = arena_copy(arena, b->cache, n_caches * sizeof(cvn_value *));
     add_frequencies(b, step->longest ? step->longest : step->context);
+    add_temper(b);
     cvn_value *x = embed(b);
     for (int64_t i = 0; i < config->layers; i++)
         x = layer(b, x, i);
@@ -702,6 +708,7 @@ static void begin_texts(Builder *b, int64_t batch, int64_t seq)
     if (b->first)
         b->positions = cvn_subtract(G, b->positions, b->first);
     add_frequencies(b, seq);
+    add_temper(b);
 }
 
 double model_embedding_scale(const Model *model)

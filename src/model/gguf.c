@@ -233,7 +233,7 @@ static void put_real(void *of, const char *key, double value)
 static void put_boolean(void *of, const char *key, bool value)
 {
     const GgufSink *s = of;
-    s->integer(s->of, key, value);
+    s->boolean(s->of, key, value);
 }
 
 static void put_text(void *of, const char *key, const char *value)

@@ -44,6 +44,7 @@ typedef struct GgufSink {
     void (*integer)(void *of, const char *key, int64_t value);
     void (*real)(void *of, const char *key, double value);
     void (*text)(void *of, const char *key, const char *value);
+    void (*boolean)(void *of, const char *key, bool value);
     void (*switches)(void *of, const char *key, const int64_t *value /* [n], 0 or 1 */, int64_t n);
 } GgufSink;
 

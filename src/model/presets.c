@@ -126,12 +126,13 @@ static int finish_shape(Model **model, const Own *own, Arena *arena, cvn_err *er
     s.ffn = s.ffn ? s.ffn : num_round_up(num_pieces(8 * s.width, 3), 32);
     s.vocab = s.vocab ? s.vocab : 32000;
     s.context = s.context ? s.context : 2048;
-    return make(model, own->family, &s,
-                own->family == family_by_name("llama")
-                    ? "'rms_norm_eps': 1e-5, 'torch_dtype': 'bfloat16'"
-                    : "'torch_dtype': 'bfloat16', 'bos_token_id': 1, 'eos_token_id': 2, "
-                      "'pad_token_id': null",
-                own->name, arena, err);
+    const bool experts = family_setting(own->family, true, offsetof(Block, experts.number)) != NULL;
+    const char *words =
+        arena_printf(arena, "'torch_dtype': 'bfloat16', 'bos_token_id': 1, 'eos_token_id': 2%s%s",
+                     own->family == family_by_name("llama") ? ", 'rms_norm_eps': 1e-5"
+                                                            : ", 'pad_token_id': null",
+                     experts ? ", 'num_local_experts': 0, 'position_embedding_type': 'rope'" : "");
+    return make(model, own->family, &s, words, own->name, arena, err);
 }
 
 /* "family=qwen3,dim=512,layers=8,heads=8" */

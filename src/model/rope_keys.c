@@ -7,6 +7,7 @@
 #include "model/config_json.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -332,12 +333,25 @@ static int get_real(const SettingSource *s, const Model *m, const char *name, do
     return s->real(s->of, key_of(m, name, key), out, err);
 }
 
+/* Where an architecture has the temperature of queries, it has mscale_all_dim by this key, too. */
+static bool has_log_multiplier(const Model *m)
+{
+    return family_setting(m->family, true, offsetof(Block, attention.rope.temper)) != NULL;
+}
+
+/* What mscale_all_dim is that makes yarn as sharp as it is. */
+static double log_multiplier_of(const Rope *r)
+{
+    const double own = rope_yarn_sharpness(r->factor, 1);
+    return own == 1 ? 0 : (own / r->sharpness - 1) / (own - 1);
+}
+
 /* llama.cpp multiplies yarn's own sharpening by attn_factor; the converter of Hugging Face's files writes all of it as
    yarn_attn_factor, which llama.cpp does not read for this architecture. */
 static int read_yarn(const Model *m, Rope *r, const SettingSource *s, cvn_err *err)
 {
     char key[KEY_SIZE], name[64];
-    double more = 1, extrapolated = 1;
+    double more = 1, extrapolated = 1, log_multiplier = 0;
     r->original_context = m->context;
     r->ramp[0] = 1;
     r->ramp[1] = 32;
@@ -353,6 +367,10 @@ static int read_yarn(const Model *m, Rope *r, const SettingSource *s, cvn_err *e
             return found;
     }
     r->sharpness = rope_yarn_sharpness(r->factor, 1) * more;
+    if (has_log_multiplier(m) &&
+        get_real(s, m, "scaling.yarn_log_multiplier", &log_multiplier, err) < 0)
+        return CVN_EFORMAT;
+    r->sharpness /= rope_yarn_sharpness(r->factor, log_multiplier);
     if (get_real(s, m, "scaling.yarn_attn_factor", &r->sharpness, err) < 0 ||
         get_real(s, m, "scaling.yarn_ext_factor", &extrapolated, err) < 0)
         return CVN_EFORMAT;
@@ -390,6 +408,20 @@ int rope_read_gguf(Model *m, const SettingSource *s, cvn_err *err)
     return CVN_OK;
 }
 
+/* Its lists are tensors there. What the factor is, the two lengths say. */
+static int write_longrope(const Model *m, const Rope *r, const SettingSink *s, cvn_err *err)
+{
+    char key[KEY_SIZE];
+    if (fabs(r->factor * (double)r->original_context / (double)m->context - 1) > 1e-9)
+        return err_set(err, CVN_EUNSUPPORTED,
+                       "a GGUF file cannot say that '%s' has longrope by %g from %" PRId64
+                       " positions to %" PRId64,
+                       s->file, r->factor, r->original_context, m->context);
+    s->integer(s->of, key_of(m, "scaling.original_context_length", key), r->original_context);
+    s->real(s->of, key_of(m, "scaling.attn_factor", key), r->sharpness);
+    return CVN_OK;
+}
+
 /* Llama3's scaling is a tensor there, and what is dynamic is said by nothing but the base. */
 int rope_write_gguf(const Model *m, const SettingSink *s, cvn_err *err)
 {
@@ -400,13 +432,18 @@ int rope_write_gguf(const Model *m, const SettingSink *s, cvn_err *err)
         return err_set(err, CVN_EUNSUPPORTED,
                        "a GGUF file cannot say that '%s' has yarn scaling that is not truncated",
                        s->file);
+    if (r.scaling == ROPE_LONGROPE)
+        return write_longrope(m, &r, s, err);
     if (r.scaling != ROPE_LINEAR && r.scaling != ROPE_YARN)
         return CVN_OK;
     s->text(s->of, key_of(m, "scaling.type", key), rope_scaling_name(r.scaling));
+    const bool by_log = r.scaling == ROPE_YARN && has_log_multiplier(m);
+    if (by_log)
+        s->real(s->of, key_of(m, "scaling.yarn_log_multiplier", key), log_multiplier_of(&r));
     if (r.scaling == ROPE_YARN)
-        r.sharpness /= rope_yarn_sharpness(r.factor, 1);
+        r.sharpness = by_log ? 1 : r.sharpness / rope_yarn_sharpness(r.factor, 1);
     for (int i = 0; i < ROWS; i++) {
-        if (!has(&r, i) || !rows[i].gguf)
+        if (!has(&r, i) || !rows[i].gguf || (by_log && rows[i].offset == offsetof(Rope, sharpness)))
             continue;
         snprintf(name, sizeof name, "scaling.%s", rows[i].gguf);
         if (rows[i].kind == SETTING_INT)

@@ -151,7 +151,8 @@ static int derive(const Model *m, const Setting *row, const char *file, Value *o
     return CVN_OK;
 }
 
-static int read_activation(const SettingSource *s, const char *key, Activation *out, cvn_err *err)
+static int read_activation(const SettingSource *s, const Setting *row, const char *key,
+                           Activation *out, cvn_err *err)
 {
     const char *name = NULL;
     int found = s->text(s->of, key, &name, err);
@@ -159,6 +160,8 @@ static int read_activation(const SettingSource *s, const char *key, Activation *
         return found;
     if (strcmp(name, "swish") == 0)
         name = "silu";
+    if (strcmp(name, "gelu") == 0 && row->flags & SETTING_GELU_TANH)
+        name = "gelu_pytorch_tanh";
     for (int i = 0; i < ACTIVATIONS; i++)
         if (strcmp(activations[i], name) == 0) {
             *out = (Activation)i;
@@ -206,11 +209,16 @@ static int read_value(const Model *m, const SettingSource *s, const Setting *row
             value->activation = value->boolean ? (Activation)QK_NORM_HEADS : (Activation)0;
         return found;
     case SETTING_ROPE_NAME:
+        if (s->gguf) {
+            found = s->boolean(s->of, key, &value->boolean, err);
+            value->boolean ^= found > 0;
+            return found;
+        }
         found = s->text(s->of, key, &name, err);
         value->boolean = found > 0 ? strcmp(name, "rope") != 0 : value->boolean;
         return found;
     case SETTING_ACTIVATION:
-        return read_activation(s, key, &value->activation, err);
+        return read_activation(s, row, key, &value->activation, err);
     default:
         return 0;
     }
@@ -276,6 +284,8 @@ static int read_row(Model *m, const Setting *row, const SettingSource *s, cvn_er
         set_interval(m, row, found ? value.integer : (int64_t)row->fallback);
         return CVN_OK;
     }
+    if (!s->gguf && row->flags & SETTING_ROPED)
+        return CVN_OK;
     if (!found && row->fallback == SETTING_DERIVED)
         TRY(derive(m, row, s->file, &value, err));
     set(m, row, &value);
@@ -303,8 +313,12 @@ int settings_read(Model **model, const Family *family, const SettingSource *sour
     m->family = family;
     m->begin = family->begin;
     m->end = family->end;
-    for (int i = 0; i < n; i++)
-        TRY(read_row(m, rows[i], source, err));
+    for (int locals = 1; locals >= 0;
+         locals--) /* rows may be of some layers: which are local comes first */
+        for (int i = 0; i < n; i++)
+            if ((rows[i]->of_block && rows[i]->offset == offsetof(Block, attention.local)) ==
+                locals)
+                TRY(read_row(m, rows[i], source, err));
     model_set_interleaved(m, source->gguf ? model_gguf_interleaves(m) : family->pairs);
     return CVN_OK;
 }
@@ -396,7 +410,10 @@ static void put_value(const Model *m, const Setting *row, const SettingSink *s, 
         s->boolean(s->of, key, value.activation != 0);
         break;
     case SETTING_ROPE_NAME:
-        s->text(s->of, key, value.boolean ? "nope" : "rope");
+        if (s->gguf)
+            s->boolean(s->of, key, !value.boolean);
+        else
+            s->text(s->of, key, value.boolean ? "nope" : "rope");
         break;
     default:
         s->text(s->of, key, activations[value.activation]);
@@ -417,7 +434,8 @@ static int write_row(const Model *m, const Setting *row, const SettingSink *s, c
         if (memcmp(field(m, row, i), &value, value_size(row->kind)) != 0)
             return refuse(m, row, s, err);
     if (!key) {
-        bool said = row->flags & (SETTING_FRESH | (s->gguf ? SETTING_TENSORS : SETTING_AGAIN));
+        bool said = row->flags &
+                    (SETTING_FRESH | (s->gguf ? SETTING_TENSORS : SETTING_AGAIN | SETTING_ROPED));
         return said || is_implied(m, row, &value) ? CVN_OK : refuse(m, row, s, err);
     }
     if (s->gguf && row->flags & SETTING_IMPLIED &&

@@ -53,6 +53,44 @@ VARIANTS = {
     "qwen2": dict(model_type="qwen2", num_key_value_heads=2, tie_word_embeddings=True, sliding_window=8,
                   max_window_layers=1, use_sliding_window=False),
     "qwen3": dict(model_type="qwen3", num_key_value_heads=2, head_dim=16),
+    "mistral": dict(model_type="mistral", num_key_value_heads=2, sliding_window=None),
+    # Queries grow from position 16 on.
+    "ministral3": dict(
+        model_type="ministral3", num_key_value_heads=2, head_dim=16, pad_token_id=0, rope_theta=None,
+        rope_parameters=dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=16,
+                             beta_fast=32.0, beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.1)),
+    # Numbers that embeddings, scores, what is added and logits are multiplied by; without positions; fused tensors.
+    "granite": dict(model_type="granite", num_key_value_heads=2, attention_bias=True, embedding_multiplier=6.0,
+                    residual_multiplier=0.22, attention_multiplier=0.125, logits_scaling=2.0),
+    "granite4": dict(model_type="granitemoehybrid", num_key_value_heads=2, shared_intermediate_size=70, num_local_experts=0,
+                     num_experts_per_tok=0, mamba_n_heads=4, position_embedding_type="rope", layer_types=["full_attention"] * 2,
+                     embedding_multiplier=6.0, residual_multiplier=0.22, attention_multiplier=0.125, logits_scaling=2.0,
+                     tie_word_embeddings=True),
+    "granite4_nope": dict(model_type="granitemoehybrid", num_key_value_heads=2, shared_intermediate_size=70,
+                          num_local_experts=0, num_experts_per_tok=0, mamba_n_heads=4, position_embedding_type=None,
+                          layer_types=["full_attention"] * 2, attention_multiplier=0.125),
+    # Norms behind, and of all heads together.
+    "olmo2": dict(model_type="olmo2", num_key_value_heads=2, pad_token_id=0),
+    "gemma": dict(model_type="gemma", num_key_value_heads=1, head_dim=16, hidden_act="gelu", tie_word_embeddings=True),
+    # Fused tensors; part of a head rotates; longrope within its first length, and past it.
+    "phi3": dict(model_type="phi3", num_key_value_heads=2, pad_token_id=0),
+    "phi4_mini": dict(
+        model_type="phi3", num_key_value_heads=1, head_dim=None, num_attention_heads=3, pad_token_id=0,
+        partial_rotary_factor=0.75, original_max_position_embeddings=64, max_position_embeddings=256, tie_word_embeddings=True,
+        rope_scaling=dict(rope_type="longrope", short_factor=[1.0, 1.1, 1.2, 1.3, 1.4, 1.5],
+                          long_factor=[1.0, 1.5, 2.5, 4.0, 6.0, 8.0])),
+    "phi3_long": dict(
+        model_type="phi3", num_key_value_heads=2, pad_token_id=0, original_max_position_embeddings=32,
+        max_position_embeddings=64,
+        rope_scaling=dict(rope_type="longrope", short_factor=[1.0] * 6, long_factor=[1.0, 1.5, 2.5, 4.0, 6.0, 8.0])),
+    # Pairs side by side; norms before and behind.
+    "glm": dict(model_type="glm", num_key_value_heads=2, pad_token_id=0, attention_bias=True),
+    "glm4": dict(model_type="glm4", num_key_value_heads=2, head_dim=16, pad_token_id=0, attention_bias=False),
+    # LayerNorm; attention and feed-forward part side by side; norms with a weight for each head.
+    "cohere": dict(model_type="cohere", num_key_value_heads=2, pad_token_id=0, logit_scale=0.25, layer_norm_eps=1e-5, rms_norm_eps=None,
+                   tie_word_embeddings=True, head_dim=None),
+    "cohere_plus": dict(model_type="cohere", num_key_value_heads=2, pad_token_id=0, logit_scale=0.5, layer_norm_eps=1e-5, rms_norm_eps=None,
+                        use_qk_norm=True, head_dim=None, tie_word_embeddings=True),
 }
 
 # Families whose norms multiply by one more than their weight.
@@ -73,7 +111,8 @@ def make(name, changes):
     heads = settings["num_attention_heads"]
     divides = settings["hidden_size"] % heads == 0
     # It writes into the settings of rope that it is given, too.
-    given = {k: v for k, v in copy.deepcopy(settings).items() if k != "model_type"}
+    given = {k: v for k, v in copy.deepcopy(settings).items()
+             if k != "model_type" and (v is not None or k == "sliding_window")}
     config = AutoConfig.for_model(settings["model_type"], **{**given, "num_attention_heads": heads if divides else 1})
     config.num_attention_heads = heads
     model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
@@ -98,6 +137,7 @@ def make(name, changes):
         state.pop("lm_head.weight", None)
     save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
     save_file({"tokens": tokens.int(), "logits": logits.float().contiguous()}, folder / "expected.safetensors")
+    settings = {k: v for k, v in settings.items() if v is not None or k == "sliding_window"}
     written = {"architectures": [type(model).__name__], "model_type": settings["model_type"],
                "torch_dtype": "bfloat16", "hidden_act": "silu", **settings}
     (folder / "config.json").write_text(json.dumps(written, indent=2) + "\n")
