@@ -3,6 +3,7 @@
 #include "base/cores.h"
 #include "base/file.h"
 #include "cli/terminal.h"
+#include "cpu/registry.h"
 #include "grad/remat.h"
 #include "io/tensor.h"
 #include "model/layouts.h"
@@ -76,9 +77,21 @@ const char *choice_of_remat(size_t i)
 
 const char *const storage_choices[] = {"f32", "bf16", "f16", NULL};
 
+/* Unless it was asked for. */
+static void warn_of_slow_kernels(void)
+{
+    const char *wanted = getenv("CARAVAN_CPU");
+    if (strcmp(cpu_kernels()->name, "portable") == 0 &&
+        !(wanted && strcmp(wanted, "portable") == 0))
+        fprintf(stderr,
+                "caravan: warning: this processor lacks AVX2, FMA or F16C, so that everything "
+                "runs several times slower than it could; caravan --version says more\n");
+}
+
 int64_t limit_threads(int64_t wanted)
 {
     Cores cores;
+    warn_of_slow_kernels();
     if (wanted <= 1)
         return wanted;
     cores_find(&cores);

@@ -40,7 +40,8 @@ bool is_shape(const char *folder);
 const char *choice_of_remat(size_t i);
 extern const char *const storage_choices[];
 
-/* So many threads as are wanted, and no more than there are processors that this process may use: that is warned of. */
+/* So many threads as are wanted, and no more than there are processors that this process may use: that is warned of, and so
+   is a processor on which all of them are slow. */
 int64_t limit_threads(int64_t wanted);
 
 /* Warns of bytes of a text that a tokenizer leaves out. */
