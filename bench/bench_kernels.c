@@ -81,13 +81,21 @@ static double time_kernel(Pool *pool, const Kernel *kernel, const cvn_value *v,
         in[i] = inputs && inputs[i] ? inputs[i] : (made[i] = make_data(&op->operand[i]->type));
     size_t bytes = kernel_scratch(run.kernel, op, pool_threads(pool));
     void *scratch = allocate(bytes + 1);
-    run.args = (KernelArgs){
-        .op = op, .in = in, .out = out, .scratch = scratch, .barrier = pool_barrier(pool)};
+    const size_t tails = (size_t)pool_threads(pool) * sizeof(KernelTail);
+    KernelTail *tail = allocate(tails);
+    memset(tail, 0, tails);
+    run.args = (KernelArgs){.op = op,
+                            .in = in,
+                            .out = out,
+                            .scratch = scratch,
+                            .barrier = pool_barrier(pool),
+                            .tail = tail};
     enum { REPEATS = 7 };
     double sample[REPEATS];
     pool_run(pool, run_kernel, &run);
     for (int i = 0; i < REPEATS; i++) {
         int64_t begin = clock_ns();
+        run.args.turn++;
         pool_run(pool, run_kernel, &run);
         sample[i] = (double)(clock_ns() - begin) * 1e-9;
     }
@@ -97,6 +105,7 @@ static double time_kernel(Pool *pool, const Kernel *kernel, const cvn_value *v,
     for (int i = 0; i < op->n_results; i++)
         free(out[i]);
     free(scratch);
+    free(tail);
     return seconds;
 }
 
@@ -180,7 +189,7 @@ static void bench_linear(Pool *pool, const Ceilings *c, cvn_dtype dtype, BlockKi
     double bytes = (double)cvn_type_bytes(cvn_value_type(q));
     bytes += scale ? (double)cvn_type_bytes(&scales) : 0;
     print_row(what, name, seconds, 2.0 * (double)m * (double)n * (double)k, bytes,
-              dtype == CVN_F32 ? c->flops_f32 : c->flops_bf16, c);
+              ceilings_flops(c, int8 ? CVN_I8 : x_dtype), c);
     cvn_graph_free(g);
 }
 
@@ -412,9 +421,10 @@ int main(int argc, char **argv)
                   .flops_bf16 = peak_run(pool, CVN_BF16, 0.3),
                   .flops_int8 = peak_run(pool, CVN_I8, 0.3)};
     read_probe_free(probe);
-    printf("%d threads, %s: reads %.1f GB/s, f32 %.1f GFLOP/s, bf16 %.1f GFLOP/s\n",
-           pool_threads(pool), cpu_kernels()->name, c.bandwidth * 1e-9, c.flops_f32 * 1e-9,
-           c.flops_bf16 * 1e-9);
+    printf(
+        "%d threads, %s: reads %.1f GB/s, f32 %.1f GFLOP/s, bf16 %.1f GFLOP/s, int8 %.1f GOP/s\n",
+        pool_threads(pool), cpu_kernels()->name, c.bandwidth * 1e-9, c.flops_f32 * 1e-9,
+        c.flops_bf16 * 1e-9, c.flops_int8 * 1e-9);
 
     const char *only = argc > 2 ? argv[2] : "";
     if (!*only || strcmp(only, "products") == 0)
