@@ -3,6 +3,7 @@
 #include "kernel_check.h"
 
 #include "cpu/kernels/linear.h"
+#include "cpu/kernels/share.h"
 #include "graph/panels.h"
 
 /* Activations in [-1, 1) are rounded to multiples of 1 / 32512, which disturbs each product by
@@ -398,23 +399,23 @@ static void a_row_of_floats_has_the_same_bits_in_any_batch(void **state)
     }
 }
 
-/* Threads come for more in every order that a number's bits say, turn after turn, and one of them never comes. */
+/* Threads come for more in every order that a number's bits say, turn after turn, twice in each, and one of them never comes. */
 static void every_panel_is_taken_once_in_any_order(void **state)
 {
     enum { THREADS = 3, MOST = 300 };
     static const int64_t jobs[] = {0, 1, 3, 31, 32, 97, 256, MOST};
     KernelTail tail[THREADS] = {{0}};
     uint64_t turn = 1;
-    for (size_t j = 0; j < sizeof jobs / sizeof *jobs; j++)
-        for (uint32_t order = 1; order < 2000; order += 37, turn++) {
+    for (size_t j = 0; j < sizeof jobs / sizeof *jobs; j++, turn++)
+        for (uint32_t order = 1; order < 2000; order += 37, turn += order % 2) {
             KernelArgs args[THREADS];
-            LinearShare share[THREADS];
+            Share share[THREADS];
             int taken[MOST] = {0};
             bool done[THREADS] = {false};
             for (int t = 0; t < THREADS; t++) {
                 args[t] =
                     (KernelArgs){.thread = t, .n_threads = THREADS, .tail = tail, .turn = turn};
-                share[t] = linear_share(&args[t], jobs[j], true);
+                share[t] = share_of(&args[t], jobs[j], true, order % 2 == 0);
             }
             uint32_t bits = order;
             while (!done[0] || !done[1] || !done[2]) {
@@ -422,7 +423,7 @@ static void every_panel_is_taken_once_in_any_order(void **state)
                 int64_t begin, end;
                 bits = bits * 1664525u + 1013904223u;
                 bits ^= bits >> 15;
-                if (done[t] || (done[t] = !linear_next(&share[t], &begin, &end)))
+                if (done[t] || (done[t] = !share_next(&share[t], &begin, &end)))
                     continue;
                 for (int64_t i = begin; i < end; i++)
                     taken[i]++;
@@ -430,6 +431,41 @@ static void every_panel_is_taken_once_in_any_order(void **state)
             for (int64_t i = 0; i < jobs[j]; i++)
                 assert_int_equal(taken[i], 1);
         }
+}
+
+/* Threads of unequal speed, by a clock that counts panels: all are done at about the time that all panels take all of them. */
+static void a_slow_core_holds_up_nobody(void **state)
+{
+    enum { THREADS = 4, JOBS = 1024 };
+    static const double speed[][THREADS] = {
+        {1, 1, 1, 1}, {1, 1, 1, 0.5}, {1, 1, 0.5, 0.5}, {1, 0.4, 0.4, 0.4}};
+    KernelTail tail[THREADS] = {{0}};
+    for (int i = 0; i < 4; i++) {
+        KernelArgs args[THREADS];
+        Share share[THREADS];
+        double at[THREADS] = {0}, all = 0, last = 0;
+        bool done[THREADS] = {false};
+        for (int t = 0; t < THREADS; t++, all += speed[i][t - 1]) {
+            args[t] = (KernelArgs){
+                .thread = t, .n_threads = THREADS, .tail = tail, .turn = (uint64_t)i + 1};
+            share[t] = share_of(&args[t], JOBS, true, 0);
+        }
+        for (int left = THREADS; left;) {
+            int t = -1;
+            for (int j = 0; j < THREADS; j++)
+                if (!done[j] && (t < 0 || at[j] < at[t]))
+                    t = j;
+            int64_t begin, end;
+            if (share_next(&share[t], &begin, &end)) {
+                at[t] += (double)(end - begin) / speed[i][t];
+                last = at[t] > last ? at[t] : last;
+            } else {
+                done[t] = true;
+                left--;
+            }
+        }
+        assert_true(last < 1.15 * JOBS / all);
+    }
 }
 
 /* Who comes late to a step that others have left finds nothing, even when they have begun the next. */
@@ -451,6 +487,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_panel_is_taken_once_in_any_order),
+        cmocka_unit_test(a_slow_core_holds_up_nobody),
         cmocka_unit_test(a_late_thread_takes_nothing_of_a_later_step),
         cmocka_unit_test(weights_of_8_bits_of_all_odd_shapes),
         cmocka_unit_test(weights_of_4_bits_of_all_groups),

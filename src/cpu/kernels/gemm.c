@@ -6,6 +6,7 @@
 
 #include "base/float16.h"
 #include "base/num.h"
+#include "cpu/kernels/share.h"
 #include "graph/strides.h"
 
 #include <string.h>
@@ -329,6 +330,7 @@ typedef struct Work {
     char *pack_a, *pack_b; /* packed blocks */
     float *c;              /* C tiles, [row panel][column group]; one where kc is all of k */
     int thread, n_threads; /* among those that share this product */
+    int64_t round;         /* blocks of rows that were shared out before */
 } Work;
 
 /* Packed rows times one packed block of B, k from k0 on. A tile whose sums are whole leaves at once. */
@@ -370,22 +372,29 @@ static void multiply_block(const Work *w, const GemmRegion *block)
     }
 }
 
-static void run_product(const Work *w, const KernelArgs *args)
+static void run_product(Work *w, const KernelArgs *args)
 {
     const GemmIsa *isa = w->isa;
     const Gemm *gemm = w->gemm;
+    const int64_t group = (int64_t)w->p.group;
     int64_t first, last, begin, end;
-    kernel_share(gemm->n, (int64_t)w->p.group, w->thread, w->n_threads, &begin, &end);
-    for (int64_t m0 = 0; m0 < gemm->m; m0 += w->p.mc) {
+    for (int64_t m0 = 0; m0 < gemm->m; m0 += w->p.mc, w->round++) {
         int64_t rows = num_min(w->p.mc, gemm->m - m0);
         kernel_share(num_pieces(rows, isa->mr), 1, w->thread, w->n_threads, &first, &last);
         gemm_pack_panels(isa, &gemm->a, w->a, gemm->m, m0 + first * isa->mr, isa->mr, last - first,
                          0, gemm->k, w->pack_a + (size_t)first * w->p.a_panel, w->p.a_panel);
         if (!w->p.alone)
             kernel_sync(args);
-        for (int64_t n0 = begin; n0 < end && !kernel_cancelled(args); n0 += w->p.nc) {
-            GemmRegion block = {m0, rows, n0, num_min(w->p.nc, end - n0)};
-            multiply_block(w, &block);
+        KernelArgs sharing = *args;
+        sharing.thread = w->thread;
+        sharing.n_threads = w->n_threads;
+        Share share = share_of(&sharing, num_pieces(gemm->n, group), true, w->round);
+        while (share_next(&share, &begin, &end)) {
+            end = num_min(end * group, gemm->n);
+            for (int64_t n0 = begin * group; n0 < end && !kernel_cancelled(args); n0 += w->p.nc) {
+                GemmRegion block = {m0, rows, n0, num_min(w->p.nc, end - n0)};
+                multiply_block(w, &block);
+            }
         }
         if (!w->p.alone)
             kernel_sync(args);

@@ -5,7 +5,7 @@
  * Geijn 2015), with the vectors along n, because C and packed weights have n contiguous:
  *
  *     for rows of A, mc at a time                  A packed once, by all threads, into row panels
- *       for columns of B, nc at a time             each thread its own range of columns
+ *       for columns of B, nc at a time             each thread its share, then what is left (share.h)
  *         for k, kc at a time                      B block packed into column panels, stays in L2
  *           for each row panel of A (mr rows)      stays in L1
  *             for each group of column panels      tile(): mr x (16 * panels) accumulators in
@@ -184,8 +184,8 @@ typedef struct GemmResult {
 /* part: [n], where squares are summed. */
 GemmResult gemm_result(const GemmIsa *isa, const Gemm *gemm, const KernelArgs *args, float *part);
 
-/* Writes a tile of sums, `row` elements from row to row; tiles of a column come in the order of their rows, from one
-   thread, where squares are summed. */
+/* Writes a tile of sums, `row` elements from row to row; tiles of a column come in the order of their rows, one after the
+   other, where squares are summed. */
 void gemm_write(const GemmResult *result, const GemmRegion *tile, const float *sum, int64_t row);
 
 /* The operand of product b of the batch. */

@@ -10,7 +10,7 @@
  *     dot_general, gemm*                          products of two tensors, in any layout; gemm_tiles.c for AMX
  *     linear*                                     products with weights in panels: loops (linear_loops.h) around tiles (linear.h);
  *                                                 of quantized ones linear_codes_impl.h, on the vectors of vec_codes.h
- *     choice                                      how many rows each kernel of a product takes
+ *     choice, share                               how many rows each kernel of a product takes; which thread computes what of it
  *
  * A new kernel is a row in a table of its file, with all that kernel.h asks for; a new table is declared here and listed in
  * registry.c. A body that every instruction set is to have is a *_impl.h, of which cmake/Kernels.cmake makes a source for each.

@@ -60,7 +60,7 @@ static Product read_product(const LinearIsa *isa, const Op *op, int n_threads)
     l->spans = num_pieces(l->k, l->span);
     l->chunk = chunks > 1 ? num_round_up(num_pieces(l->m, chunks), isa->rows) : l->m;
     l->chunk = isa->turned ? num_round_up(l->chunk, TILED) : l->chunk;
-    l->divided = l->chunk >= l->m && (isa->fixed || !l->many);
+    l->divided = !l->many || (isa->fixed && l->chunk >= l->m);
     l->alone = n_threads > 1 && l->m * l->k <= (isa->fixed ? ALONE_FIXED : ALONE);
     p.eight = isa->fixed && op->attr.int8;
     p.element = !isa->fixed               ? cvn_dtype_bits(isa->x) / 8

@@ -1,6 +1,10 @@
 /* The loops of linear_loops.h: who computes which panels, in which order, and what becomes of their sums. */
 #include "cpu/kernels/linear_loops.h"
 
+#include "cpu/kernels/share.h"
+
+_Static_assert((int)SHARE_PANELS == (int)LINEAR_BLOCK, "pieces of shares are whole blocks");
+
 bool linear_panels(LinearPanels *out, int64_t from, int64_t to, int64_t done, int64_t most,
                    int64_t rows)
 {
@@ -14,36 +18,6 @@ bool linear_panels(LinearPanels *out, int64_t from, int64_t to, int64_t done, in
     return true;
 }
 
-LinearShare linear_share(const KernelArgs *args, int64_t jobs, bool divided)
-{
-    return (LinearShare){args, jobs, divided && args->tail && args->n_threads > 1, -1};
-}
-
-bool linear_next(LinearShare *share, int64_t *begin, int64_t *end)
-{
-    enum { PART = 8, ITEM = LINEAR_BLOCK };
-    const KernelArgs *args = share->args;
-    int n = args->n_threads, first = share->asked < 0;
-    for (share->asked += first; share->asked < n; share->asked++) {
-        int owner = (args->thread + share->asked) % n;
-        panel_share(share->jobs, owner, n, begin, end);
-        int64_t items = share->divided ? (*end - *begin) / PART / ITEM : 0;
-        int64_t tail = *end - items * ITEM, item = -1;
-        if (first) {
-            *end = tail;
-            return true;
-        }
-        if (items)
-            item = kernel_take(args, owner, items);
-        if (item >= 0) {
-            *begin = tail + item * ITEM;
-            *end = *begin + ITEM;
-            return true;
-        }
-    }
-    return false;
-}
-
 /* The bias of a weight from row n0 on. */
 static const void *bias_at(const KernelArgs *args, int weight, int64_t n0, cvn_dtype *dtype)
 {
@@ -52,9 +26,9 @@ static const void *bias_at(const KernelArgs *args, int weight, int64_t n0, cvn_d
     return (const char *)args->in[bias] + cvn_dtype_bytes(*dtype, n0);
 }
 
-/* Rows [m0, m0 + rows) of `n` neighbouring panels from the given one on, the `at`-th of those that there are sums of. */
-static LinearOut out_of(const LinearLoops *l, int weight, int64_t panel, int64_t n, int64_t at,
-                        int64_t m0, int64_t rows)
+/* Rows [m0, m0 + rows) of `n` neighbouring panels from the given one on, the first of those that there are sums of. */
+static LinearOut out_of(const LinearLoops *l, int weight, int64_t panel, int64_t n, int64_t m0,
+                        int64_t rows)
 {
     const KernelArgs *args = l->args;
     const Op *op = args->op;
@@ -64,8 +38,8 @@ static LinearOut out_of(const LinearLoops *l, int weight, int64_t panel, int64_t
     LinearOut o = {
         .rows = (int)rows,
         .columns = (int)num_min(n * PANEL_ROWS, lw->n - n0),
-        .c = l->c + at * size,
-        .up = l->swiglu ? l->c + (l->block + at) * size : NULL,
+        .c = l->c,
+        .up = l->swiglu ? l->c + l->block * size : NULL,
         .c_stride = size,
         .step = l->step ? l->step + m0 : NULL,
         .out = args->out[weight],
@@ -84,6 +58,23 @@ static LinearOut out_of(const LinearLoops *l, int weight, int64_t panel, int64_t
     if (residual >= 0)
         o.residual = (const float *)args->in[residual] + o.at;
     return o;
+}
+
+/* Brings `o` to the panel that is so many panels on, of which so many columns are there, and to the sums beside. In place,
+   because few rows leave panel by panel, every microsecond. */
+static void next_panel(LinearOut *o, int64_t panels, int64_t columns)
+{
+    const int64_t j = panels * PANEL_ROWS;
+    o->columns = (int)num_min(PANEL_ROWS, columns);
+    o->c += o->c_stride;
+    o->up = o->up ? o->up + o->c_stride : NULL;
+    o->scale = o->scale ? o->scale + j : NULL;
+    o->up_scale = o->up_scale ? o->up_scale + j : NULL;
+    o->bias = o->bias ? (const char *)o->bias + cvn_dtype_bytes(o->bias_dtype, j) : NULL;
+    o->up_bias =
+        o->up_bias ? (const char *)o->up_bias + cvn_dtype_bytes(o->up_bias_dtype, j) : NULL;
+    o->residual = o->residual ? o->residual + j : NULL;
+    o->at += j;
 }
 
 void linear_write_tile(LinearWrite *write, const LinearOut *all, int64_t panel, int64_t n,
@@ -125,7 +116,7 @@ static void run_block(const LinearLoops *l, int weight, const LinearPanels *pane
     const LinearWeight *w = &l->weight[weight];
     int64_t behind = panels->first + panels->n, together = panels->stride == 1 ? panels->n : 1;
     bool by_tile = l->many && panels->stride == 1;
-    LinearOut out = out_of(l, weight, panels->first, panels->n, 0, m0, rows);
+    LinearOut out = out_of(l, weight, panels->first, together, m0, rows);
     for (int64_t span = 0; span < l->spans && !kernel_cancelled(l->args); span++) {
         LinearPiece piece = {weight, panels, span, m0, rows, NULL, NULL};
         const LinearOut *whole = by_tile && span + 1 == l->spans ? &out : NULL;
@@ -146,7 +137,9 @@ static void run_block(const LinearLoops *l, int weight, const LinearPanels *pane
         }
     }
     for (int64_t i = 0; !by_tile && i < panels->n; i += together) {
-        out = out_of(l, weight, panels->first + i * panels->stride, together, i, m0, rows);
+        if (i)
+            next_panel(&out, panels->stride,
+                       w->n - (panels->first + i * panels->stride) * PANEL_ROWS);
         l->write(&out);
     }
 }
@@ -196,11 +189,11 @@ void linear_meet(const LinearLoops *l)
 
 void linear_loops_run(const LinearLoops *l, void (*enter)(void), void (*leave)(void))
 {
-    LinearShare share = linear_share(l->args, l->jobs, l->divided);
+    Share share = share_of(l->args, l->jobs, l->divided, 0);
     int64_t begin, end;
     if (enter)
         enter();
-    while (linear_next(&share, &begin, &end))
+    while (share_next(&share, &begin, &end))
         for (int64_t m0 = 0; m0 < l->m; m0 += l->chunk)
             run_panels(l, begin, end, m0, num_min(l->chunk, l->m - m0));
     if (leave)

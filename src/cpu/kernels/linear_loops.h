@@ -27,20 +27,6 @@ typedef struct LinearPanels {
 bool linear_panels(LinearPanels *out, int64_t from, int64_t to, int64_t done, int64_t most,
                    int64_t rows);
 
-/* What a thread computes of a product: its share, but for the last eighth, and then, four panels at a time, what it
-   and others have left of theirs: cores are not equally fast, and neighbours disturb one of them only. */
-typedef struct LinearShare {
-    const KernelArgs *args;
-    int64_t jobs; /* panels of all threads */
-    bool divided; /* whether an eighth is left to all */
-    int asked;    /* threads whose eighth was found taken; -1: the share itself has yet to come */
-} LinearShare;
-
-LinearShare linear_share(const KernelArgs *args, int64_t jobs, bool divided);
-
-/* The next panels [*begin, *end); false: there are no more. */
-bool linear_next(LinearShare *share, int64_t *begin, int64_t *end);
-
 /* What leaves: `rows` rows of the 16 sums of some neighbouring panels. */
 typedef struct LinearOut {
     int rows, columns; /* columns: of all the panels, at most 16 * LINEAR_MOST_BLOCK */
