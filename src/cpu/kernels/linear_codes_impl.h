@@ -19,6 +19,11 @@
 #include "cpu/kernels/vec.h"
 #include "cpu/kernels/vec_codes.h"
 
+/* gcc looks for vectors beyond those of a block */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+
 /* What is multiplied. KEPT: what block() unpacked before. ROWS8: of 8 bits like I8, but what leaves are whole numbers. */
 typedef enum Weights { BLOCKS, I4, I8, ROWS8, KEPT } Weights;
 
@@ -40,7 +45,7 @@ enum {
     VECTORS = 4 * CODE_PARTS,
     SIXTEEN = 16 / PANEL_QUAD, /* quads that are unpacked at a time */
     KEPT_PANELS = CODE_PARTS == 1 ? 2 : 1,
-    DIRECT = 4, /* rows that are multiplied while codes are unpacked */
+    DIRECT = 4, /* rows that are multiplied at a time while codes are unpacked */
     FIRST =
         CODE_SUMS == 2 ? 4 : 0 /* rows that are multiplied while panels are unpacked to be kept */
 };
@@ -53,17 +58,21 @@ VEC_INLINE int kept_rows(const bool eight)
     return rows >= ROWS ? ROWS : rows >= 4 ? 4 : rows;
 }
 
-/* Panels that M rows take at a time where codes are unpacked on the way. */
-VEC_INLINE int direct_panels(const int M)
-{
-    return CODE_PARTS > 1 ? 1 : M == 1 ? 4 : 2;
-}
-
 VEC_INLINE Form form_of(const BlockForm b)
 {
     const bool wide = b.base == 8 || b.table == block_iq4_step;
     const int bits = b.base + (b.two != NO_PLANE ? 2 : 0) + (b.one != NO_PLANE ? 1 : 0);
     return (Form){b, BLOCKS, wide, wide ? 8 : b.table ? 5 : bits};
+}
+
+/* Panels that M rows take at a time where codes are unpacked on the way. Of one row several, because memory gives several
+   streams more than one; fewer where the sums would leave no registers to unpack in. */
+VEC_INLINE int direct_panels(const int M, const bool eight, const Form f)
+{
+    const int vectors = eight || (f.wide && CODE_SUMS == 1) ? 8 : 4;
+    if (M > 1 || CODE_PARTS > 2)
+        return CODE_PARTS > 1 ? 1 : 2;
+    return CODE_PARTS == 1 ? LINEAR_BLOCK : vectors / CODE_PARTS;
 }
 
 /* A panel, as it lies. */
@@ -104,6 +113,29 @@ VEC_INLINE int step_of(const Form f)
     return f.weights == I4 ? 2 : f.weights == I8 || f.weights == ROWS8 ? 1 : SIXTEEN;
 }
 
+/* Whether codes are halves of bytes and nothing else: they leave unpack() together, code[i + 1] above code[i]. */
+VEC_INLINE bool in_halves(const Form f)
+{
+    return f.weights == I4 || (f.weights == BLOCKS && f.of.base == 4 && f.of.two == NO_PLANE &&
+                               f.of.one == NO_PLANE && !f.of.table);
+}
+
+/* What code[u] is multiplied as. */
+VEC_INLINE Factor factor_of(const bool eight, const Form f, const vb code[SIXTEEN], const int u)
+{
+    return in_halves(f) ? codes_half(eight, code[u / 2 * 2], u % 2)
+                        : codes_factor(eight, f.wide, code[u]);
+}
+
+/* Up to how many rows unpacking codes again for each DIRECT of them takes less than keeping them: codes that are widened take
+   twice the room. As measured (AVX2, Zen 3). */
+VEC_INLINE int direct_most(const Form f)
+{
+    if (CODE_SUMS == 2)
+        return DIRECT;
+    return f.wide ? 3 * DIRECT : in_halves(f) ? 2 * DIRECT : DIRECT;
+}
+
 /* The codes of step `at` of a chunk. */
 VEC_INLINE void unpack(const Form f, const BlockChunk *c, const Stream *s, int64_t at,
                        const int part, vb table, vb code[SIXTEEN])
@@ -112,9 +144,7 @@ VEC_INLINE void unpack(const Form f, const BlockChunk *c, const Stream *s, int64
         vb_splat(codes_signed(true) ? 0 : 128); /* codes of 8 bits lie as signed numbers */
     const BlockForm b = f.of;
     if (f.weights == I4) {
-        const vb both = unit_at(s, at * PANEL_BYTES, part) ^ 0x88;
-        code[0] = both & 15;
-        code[1] = both >> 4;
+        code[0] = unit_at(s, at * PANEL_BYTES, part) ^ 0x88;
         return;
     }
     if (f.weights != BLOCKS) {
@@ -126,9 +156,9 @@ VEC_INLINE void unpack(const Form f, const BlockChunk *c, const Stream *s, int64
         if (b.base == 8) {
             code[i] = unit_at(s, (SIXTEEN * at + i) * PANEL_BYTES, part) ^ flip;
         } else if (b.base == 4 && i % 2 == 0) {
-            code[i + 1] = unit_at(s, (2 * at + i / 2) * PANEL_BYTES, part);
-            code[i] = code[i + 1] & 15;
-            code[i + 1] = code[i + 1] >> 4;
+            const vb both = unit_at(s, (2 * at + i / 2) * PANEL_BYTES, part);
+            code[i] = in_halves(f) ? both : both & 15;
+            code[i + 1] = both >> 4;
         }
     }
     if (b.two != NO_PLANE) {
@@ -188,7 +218,9 @@ VEC_INLINE vf add_group(const bool eight, const bool minima, const LinearSpan *s
                         vi total, vf scale, vf minimum, vf sum)
 {
     sum = vf_fma(__builtin_convertvector(total, vf), scale, sum);
-    return minima ? vf_fma(vf_splat((float)minus_of(eight, span, g)), minimum, sum) : sum;
+    const int32_t *minus = eight ? &span->minus[g] : &span->minus8[g];
+    const vi of_x = vi_word((const int8_t *)minus); /* which is read into all lanes at once */
+    return minima ? vf_fma(__builtin_convertvector(of_x, vf), minimum, sum) : sum;
 }
 
 /* The scales of I4 from element `at` on. */
@@ -304,7 +336,7 @@ VEC_INLINE void block(const bool eight, const Form f, const bool keep, const int
                       const LinearTile *t, LinearCodes *k, int r0, int vector)
 {
     const bool kept = f.weights == KEPT, blocks = f.weights == BLOCKS,
-               half = blocks && f.of.scale >= BLOCK_WHOLE;
+               half = blocks && f.of.scale >= BLOCK_WHOLE, alone = M == 1 && !kept && !keep;
     const int quads = step_of(f), vectors = kept_vectors(eight, f),
               settled = settle_after(eight, f);
     const int number = kept ? k->offset : offset_of(f);
@@ -341,7 +373,7 @@ VEC_INLINE void block(const bool eight, const Form f, const bool keep, const int
                 const int32_t first = f.weights == ROWS8 ? -t->sum[r0 + r]
                                       : f.of.minimum
                                           ? 0
-                                          : minus_of(eight, &span[r], group) / (eight ? 1 : 8);
+                                          : minus_of(eight, &span[r], group) >> (eight ? 0 : 3);
 #pragma GCC unroll 16
                 for (int v = 0; v < N; v++)
                     total[r][v] = (Sum){vi_splat(first * number), {0}};
@@ -349,10 +381,22 @@ VEC_INLINE void block(const bool eight, const Form f, const bool keep, const int
             for (int64_t step = 0; step < walk.steps; step++, at++) {
                 vb code[VECTORS][SIXTEEN];
 #pragma GCC unroll 16
-                for (int v = 0; v < N && !kept; v++)
+                for (int v = 0; v < N && !kept; v++) {
                     unpack(f, c, &s[v], at, (vector + v) % CODE_PARTS, table, code[v]);
 #pragma GCC unroll 4
-                for (int u = 0; u < quads; u++, quad++, x += codes_quad(eight)) {
+                    for (int u = 0; u < quads && alone;
+                         u++) { /* before the next ones are unpacked */
+                        const Quad four = codes_x(eight, f.wide, x + u * codes_quad(eight));
+                        codes_add(eight, f.wide, &total[0][v], factor_of(eight, f, code[v], u),
+                                  four);
+                        if (settled && u % settled == settled - 1)
+                            codes_settle(eight, f.wide, &total[0][v]);
+                    }
+                }
+                if (alone)
+                    x += quads * codes_quad(eight);
+#pragma GCC unroll 4
+                for (int u = 0; u < quads && !alone; u++, quad++, x += codes_quad(eight)) {
                     Factor w[VECTORS];
 #pragma GCC unroll 16
                     for (int v = 0; v < N; v++) {
@@ -360,7 +404,7 @@ VEC_INLINE void block(const bool eight, const Form f, const bool keep, const int
                                              (vector + v) % CODE_PARTS)
                                    : NULL;
                         w[v] = kept ? (Factor){in[0], in[vectors - 1]}
-                                    : codes_factor(eight, f.wide, code[v][u]);
+                                    : factor_of(eight, f, code[v], u);
                         if (keep)
                             in[0] = w[v].a;
                         if (keep && vectors > 1)
@@ -423,7 +467,7 @@ VEC_INLINE void block(const bool eight, const Form f, const bool keep, const int
 VEC_INLINE void direct_rows(const int M, const bool eight, const Form f, const LinearTile *t,
                             int r0, int vector)
 {
-    const int end = t->panels * CODE_PARTS, N = direct_panels(M) * CODE_PARTS;
+    const int end = t->panels * CODE_PARTS, N = direct_panels(M, eight, f) * CODE_PARTS;
     for (; vector + N <= end; vector += N)
         block(eight, f, false, M, N, t, NULL, r0, vector);
     for (; N > CODE_PARTS && vector < end; vector += CODE_PARTS)
@@ -508,7 +552,7 @@ VEC_INLINE void all_rows(const bool eight, const Form f, const LinearTile *t)
         k[j].code = (uint8_t *)code[j];
         k[j].offset = offset_of(f);
     }
-    for (; t->rows > DIRECT && can_keep(f, t) &&
+    for (; t->rows > direct_most(f) && can_keep(f, t) &&
            vector + KEPT_PANELS * CODE_PARTS <= t->panels * CODE_PARTS;
          vector += KEPT_PANELS * CODE_PARTS) {
         block(eight, f, true, FIRST, KEPT_PANELS * CODE_PARTS, t, k, 0, vector);

@@ -196,6 +196,13 @@ VEC_INLINE Factor codes_factor(const bool eight, const bool wide, vb code)
     return (Factor){(vi)code, {0}};
 }
 
+/* The same of codes that are halves of bytes, the lower or the upper ones. */
+VEC_INLINE Factor codes_half(const bool eight, vb both, const bool upper)
+{
+    (void)eight;
+    return (Factor){(vi)(upper ? both >> 4 : both & 15), {0}};
+}
+
 VEC_INLINE Quad codes_x(const bool eight, const bool wide, const int8_t *x)
 {
     (void)wide;
@@ -332,6 +339,15 @@ VEC_INLINE Factor codes_factor(const bool eight, const bool wide, vb code)
 #endif
     (void)eight;
     return pair_of(wide, (vi)code);
+}
+
+VEC_INLINE Factor codes_half(const bool eight, vb both, const bool upper)
+{
+    const vw pair = (vw)both;
+    if (eight)
+        return codes_factor(true, false, upper ? both >> 4 : both & 15);
+    return upper ? (Factor){(vi)(pair >> 4 & 15), (vi)(pair >> 12)}
+                 : (Factor){(vi)(pair & 15), (vi)(pair >> 8 & 15)};
 }
 
 VEC_INLINE Quad codes_x(const bool eight, const bool wide, const int8_t *x)
