@@ -132,7 +132,7 @@ bool fuse_make_members(Making *m)
         cvn_value *v = op->result[0];
         Member *member = &m->member[i];
         *member = (Member){.op = op, .kernel = fuse_member_kernel(m->backend, op)};
-        if (!member->kernel && !m->sums)
+        if (!member->kernel)
             return false;
         for (int k = 0; k < op->n_operands; k++) {
             member->in[k] = slot_of(m, op->operand[k], cvn_type_elements(&v->type));
