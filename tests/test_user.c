@@ -74,11 +74,11 @@ static void a_disk_that_is_full_at_the_end_does_not_lose_the_run(void **state)
            "not started: there is no disk space for a checkpoint: '/mnt/run/checkpoints' needs 2");
     /* Room for one checkpoint and no second one beside it, until somebody makes some. */
     strbuf_clear(&line);
-    strbuf_printf(
-        &line,
-        "%sfor i in $(seq 600); do grep -q \"warning: step 2 has no disk space: \" log && break; sleep "
-        "0.1; done; rm /mnt/ballast; wait $!; echo code $?; ls /mnt/run/checkpoints' 3M",
-        begin);
+    strbuf_printf(&line,
+                  "%sfor i in $(seq 600); do grep -q \"warning: step 2 has no disk space: \" log "
+                  "&& break; sleep "
+                  "0.1; done; rm /mnt/ballast; wait $!; echo code $?; ls /mnt/run/checkpoints' 3M",
+                  begin);
     expect(0, line.text, "code 0\nlock\nstep-00000001\nstep-00000002\n");
     expect(0, "cat log", "caravan: warning: step 2 has no disk space: ");
     strbuf_free(&line);
