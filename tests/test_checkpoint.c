@@ -172,7 +172,7 @@ static void a_file_cut_short_or_missing_is_passed_over(void **state)
     Checkpoint checkpoint;
     cvn_err err = {0};
     assert_int_equal(checkpoint_open_latest(&checkpoint, run, NULL, NULL, NULL, &err), CVN_EIO);
-    assert_non_null(strstr(err.message, "holds no whole checkpoint; each one is damaged"));
+    assert_non_null(strstr(err.message, "has no complete checkpoint; all are corrupt"));
 }
 
 static void old_ones_go_and_every_mth_stays(void **state)

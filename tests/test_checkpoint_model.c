@@ -122,7 +122,7 @@ static void the_command_exports_and_the_program_reads_it(void **unused)
     expect(0,
            "printf x | dd of=run0/checkpoints/step-00000009/model.safetensors bs=1 seek=9000 "
            "conv=notrunc 2>/dev/null; caravan export run0 out3 2>&1",
-           "warning: 'run0/checkpoints/step-00000009/model.safetensors' is damaged");
+           "warning: 'run0/checkpoints/step-00000009/model.safetensors' is corrupt");
     expect(0, "caravan export run0 out4 2>/dev/null", "out4: step 7 of run0");
 }
 

@@ -112,7 +112,7 @@ static void killed_at_random_moments_is_never_killed(void **state)
            "same");
     expect(0, "ls killed/checkpoints | tr '\\n' ' '",
            "lock step-00000024 step-00000027 step-00000030 ");
-    expect(1, "grep -c damaged log", "0");
+    expect(1, "grep -c corrupt log", "0");
     expect(1, "ls -A killed | grep -c -e '^[.]' -e tmp", "0"); /* nothing half done is left */
     print_message("%d deaths, %d runs\n", killed, restarted + 1);
 }
