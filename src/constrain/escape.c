@@ -160,7 +160,7 @@ bool name_has_point(const char *text, size_t n, uint32_t low, uint32_t high)
     return length && point >= low && point <= high;
 }
 
-bool live_in_string(Terms *t, Term term, uint32_t escape, bool canonical)
+bool live_in_string(TermTable *t, Term term, uint32_t escape, bool canonical)
 {
     uint32_t low, high;
     if (term == TERM_ALL)

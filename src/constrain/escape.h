@@ -34,7 +34,7 @@ int escape_u(uint32_t state); /* of a plain state, for utf8_step */
 bool escape_points(uint32_t state, int part, bool canonical, uint32_t *low, uint32_t *high);
 
 /* Whether a string of which the term is asked can go on in this state of an escape. */
-bool live_in_string(Terms *t, Term term, uint32_t escape, bool canonical);
+bool live_in_string(TermTable *t, Term term, uint32_t escape, bool canonical);
 
 /* Whether UTF-8 text begins with a code point in the range. */
 bool name_has_point(const char *text, size_t n, uint32_t low, uint32_t high);

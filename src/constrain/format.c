@@ -99,7 +99,7 @@ static void expand(const char *pattern, size_t n_rules, bool international, StrB
     }
 }
 
-static Term term_of(Terms *terms, const char *pattern, bool international)
+static Term term_of(TermTable *terms, const char *pattern, bool international)
 {
     StrBuf text = {0};
     Term term = TERM_NONE;
@@ -111,8 +111,8 @@ static Term term_of(Terms *terms, const char *pattern, bool international)
 }
 
 /* Texts "HH:MM:60.123+hh:mm" in which two numbers are given, the others any: -1. */
-static Term clock_text(Terms *terms, Term fraction, int hour, int minute, char sign, int off_hour,
-                       int off_minute)
+static Term clock_text(TermTable *terms, Term fraction, int hour, int minute, char sign,
+                       int off_hour, int off_minute)
 {
     Term digit = term_range(terms, '0', '9'), two = term_cat(terms, digit, digit), part[4];
     int number[4] = {hour, minute, off_hour, off_minute};
@@ -129,7 +129,7 @@ static Term clock_text(Terms *terms, Term fraction, int hour, int minute, char s
 
 /* Leap seconds come at 23:59:60 of UTC, so a local time HH:MM has the offset -(23 - HH):(59 - MM), or +HH:(MM + 1), with a
    carry for MM = 59: relations between the hours, and between the minutes, that hold together. */
-static Term leap_seconds(Terms *terms)
+static Term leap_seconds(TermTable *terms)
 {
     Term fraction = term_of(terms, "<fraction>", false), behind[2] = {0}, ahead[2] = {0};
     Term any = term_of(terms, "23:59:60<fraction>[zZ]", false);
@@ -147,14 +147,14 @@ static Term leap_seconds(Terms *terms)
     return term_or(terms, (Term[]){any, term_and(terms, behind, 2), term_and(terms, ahead, 2)}, 3);
 }
 
-static Term at_most(Terms *terms, uint32_t characters)
+static Term at_most(TermTable *terms, uint32_t characters)
 {
     return term_rep(terms, term_any_character(terms), 1, characters);
 }
 
 /* RFC 1123 and, from draft 7 on, RFC 5890: labels that begin with "xn--" stand for others, and in international names these stand
    themselves. Names keep to one direction, or all of their labels keep the rule for both. */
-static Term host_names(Terms *terms, bool encoded, bool international)
+static Term host_names(TermTable *terms, bool encoded, bool international)
 {
     static const uint32_t dots[] = {'.', '.', 0x3002, 0x3002, 0xff0e, 0xff0e, 0xff61, 0xff61};
     Term dot = term_points(terms, dots, international ? 4 : 1), name[2];
@@ -175,12 +175,12 @@ static Term host_names(Terms *terms, bool encoded, bool international)
                      at_most(terms, 253));
 }
 
-Term format_base64(Terms *terms)
+Term format_base64(TermTable *terms)
 {
     return term_of(terms, "<base64>", false);
 }
 
-int format_term(Terms *terms, const JsonValue *name, SchemaDraft draft, Term *out)
+int format_term(TermTable *terms, const JsonValue *name, SchemaDraft draft, Term *out)
 {
     bool time = json_is(name, "time");
     if (time || json_is(name, "date-time")) {

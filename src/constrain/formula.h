@@ -110,7 +110,7 @@ struct Schemas;
 
 typedef struct Engine {
     Arena arena;
-    Terms terms;
+    TermTable terms;
     Map ids;                  /* of formulas, by content */
     Map restricted;           /* (formula, kind) -> formula */
     Map sets, names, numbers; /* of key sets, names, decimals by content */

@@ -42,7 +42,7 @@ typedef struct Line {
     uint32_t n;
 } Line;
 
-static bool is_regular(Maker *m, const Part *part);
+static bool is_regular(Maker *m, const GrammarPart *part);
 
 static bool rule_is_regular(Maker *m, uint32_t id)
 {
@@ -56,7 +56,7 @@ static bool rule_is_regular(Maker *m, uint32_t id)
     return rule->state == REGULAR;
 }
 
-static bool is_regular(Maker *m, const Part *part)
+static bool is_regular(Maker *m, const GrammarPart *part)
 {
     if (part->kind == PART_RULE)
         return rule_is_regular(m, part->rule);
@@ -67,9 +67,9 @@ static bool is_regular(Maker *m, const Part *part)
 }
 
 /* Of a part that is regular. */
-static Term fold(Maker *m, const Part *part)
+static Term fold(Maker *m, const GrammarPart *part)
 {
-    Terms *t = &m->e->terms;
+    TermTable *t = &m->e->terms;
     Term term = part->kind == PART_ALL ? TERM_EMPTY : TERM_NONE;
     if (!engine_work(m->e, 1))
         return TERM_NONE;
@@ -78,7 +78,7 @@ static Term fold(Maker *m, const Part *part)
     if (part->kind == PART_RULE) {
         NamedRule *rule = &m->of->rule[part->rule];
         if (rule->body) {
-            const Part *body = rule->body;
+            const GrammarPart *body = rule->body;
             rule->body = NULL;
             rule->term = fold(m, body);
         }
@@ -143,10 +143,10 @@ static uint32_t number_of(Maker *m, uint32_t named)
     return m->number[named] - 1;
 }
 
-static void add_part(Maker *m, Line *line, const Part *part);
+static void add_part(Maker *m, Line *line, const GrammarPart *part);
 
 /* A rule with the alternatives of a part. */
-static uint32_t rule_of(Maker *m, const Part *part)
+static uint32_t rule_of(Maker *m, const GrammarPart *part)
 {
     uint32_t rule = new_rule(m);
     bool several = part->kind == PART_ONE;
@@ -159,7 +159,7 @@ static uint32_t rule_of(Maker *m, const Part *part)
 }
 
 /* one x, or nothing, and then `rest` times more: the rule of x{0,n} */
-static void add_repeat(Maker *m, Line *line, const Part *part)
+static void add_repeat(Maker *m, Line *line, const GrammarPart *part)
 {
     uint32_t one = rule_of(m, part->part[0]), min = part->min, max = part->max;
     const Line nothing = {0};
@@ -193,7 +193,7 @@ static void add_repeat(Maker *m, Line *line, const Part *part)
     add_symbol(m, line, SYMBOL_RULE, rest);
 }
 
-static void add_part(Maker *m, Line *line, const Part *part)
+static void add_part(Maker *m, Line *line, const GrammarPart *part)
 {
     if (!engine_work(m->e, 1))
         return;
@@ -213,7 +213,7 @@ static void add_part(Maker *m, Line *line, const Part *part)
 }
 
 /* Where a rule's alternative begins with the rule itself: what follows; else NULL. */
-static Part *behind_itself(Maker *m, uint32_t named, Part *part)
+static GrammarPart *behind_itself(Maker *m, uint32_t named, GrammarPart *part)
 {
     if (part->kind == PART_RULE && part->rule == named)
         return part_term(m->e, TERM_EMPTY);
@@ -223,15 +223,15 @@ static Part *behind_itself(Maker *m, uint32_t named, Part *part)
 }
 
 /* a: a x | y becomes a: y x* */
-static const Part *without_left_recursion(Maker *m, uint32_t named)
+static const GrammarPart *without_left_recursion(Maker *m, uint32_t named)
 {
-    Part *body = m->of->rule[named].body, *alone[] = {body};
+    GrammarPart *body = m->of->rule[named].body, *alone[] = {body};
     bool several = body->kind == PART_ONE;
-    Part **from = several ? body->part : alone;
+    GrammarPart **from = several ? body->part : alone;
     uint32_t n = several ? body->n : 1, first = 0, after = 0;
-    Part **list = arena_array(&m->e->arena, 2 * (size_t)n + 1, sizeof *list);
+    GrammarPart **list = arena_array(&m->e->arena, 2 * (size_t)n + 1, sizeof *list);
     for (uint32_t i = 0; i < n; i++) {
-        Part *rest = behind_itself(m, named, from[i]);
+        GrammarPart *rest = behind_itself(m, named, from[i]);
         if (rest)
             list[n + after++] = rest;
         else
@@ -239,7 +239,7 @@ static const Part *without_left_recursion(Maker *m, uint32_t named)
     }
     if (!after)
         return body;
-    Part *both[] = {
+    GrammarPart *both[] = {
         part_list(m->e, PART_ONE, list, first),
         part_repeat(m->e, part_list(m->e, PART_ONE, list + n, after), 0, TERM_MANY),
     };
@@ -352,7 +352,7 @@ int grammar_read(Engine *e, const char *text, size_t n, Grammar *out, cvn_err *e
     rule_of(&m, part_rule(e, notation.start));
     for (uint32_t i = 0; i < m.n_todo && engine_work(e, 1); i++) {
         uint32_t named = m.todo[i], rule = m.number[named] - 1;
-        const Part *body = without_left_recursion(&m, named);
+        const GrammarPart *body = without_left_recursion(&m, named);
         bool several = body->kind == PART_ONE;
         for (uint32_t k = 0; k < (several ? body->n : 1) && engine_work(e, 1); k++) {
             Line line = {0};

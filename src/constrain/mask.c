@@ -42,7 +42,7 @@ void masks_free(Masks *masks)
 }
 
 /* The term with the ends of repetitions that a token cannot reach taken away. */
-static Term nearby(Terms *t, Term term, uint32_t reach)
+static Term nearby(TermTable *t, Term term, uint32_t reach)
 {
     TermNode node = t->node[term];
     if (!node.plain)

@@ -15,7 +15,7 @@ typedef struct Reader {
     bool in_terminal; /* nothing is ignored between its parts */
     uint32_t ignored; /* rule of what is ignored */
     int depth;
-    Part **ignores; /* [n_ignores] */
+    GrammarPart **ignores; /* [n_ignores] */
     uint32_t n_ignores;
     cvn_err *err;
 } Reader;
@@ -50,41 +50,41 @@ static const struct {
     {"SQL_COMMENT", "--[^\\n]*"},
 };
 
-static Part *new_part(Engine *e, Part part)
+static GrammarPart *new_part(Engine *e, GrammarPart part)
 {
-    Part *copy = arena_alloc(&e->arena, sizeof *copy);
+    GrammarPart *copy = arena_alloc(&e->arena, sizeof *copy);
     *copy = part;
     return copy;
 }
 
-Part *part_term(Engine *e, Term term)
+GrammarPart *part_term(Engine *e, Term term)
 {
-    return new_part(e, (Part){.kind = PART_TERM, .term = term});
+    return new_part(e, (GrammarPart){.kind = PART_TERM, .term = term});
 }
 
-Part *part_rule(Engine *e, uint32_t rule)
+GrammarPart *part_rule(Engine *e, uint32_t rule)
 {
-    return new_part(e, (Part){.kind = PART_RULE, .rule = rule});
+    return new_part(e, (GrammarPart){.kind = PART_RULE, .rule = rule});
 }
 
-Part *part_list(Engine *e, PartKind kind, Part **part, uint32_t n)
+GrammarPart *part_list(Engine *e, PartKind kind, GrammarPart **part, uint32_t n)
 {
     if (n == 1)
         return part[0];
-    Part *list = new_part(e, (Part){.kind = (uint8_t)kind, .n = n});
+    GrammarPart *list = new_part(e, (GrammarPart){.kind = (uint8_t)kind, .n = n});
     list->part = arena_array(&e->arena, n + 1, sizeof *part);
     if (n)
         memcpy(list->part, part, n * sizeof *part);
     return list;
 }
 
-Part *part_repeat(Engine *e, Part *of, uint32_t min, uint32_t max)
+GrammarPart *part_repeat(Engine *e, GrammarPart *of, uint32_t min, uint32_t max)
 {
-    return new_part(e, (Part){.kind = PART_REPEAT,
-                              .min = min,
-                              .max = max,
-                              .part = arena_copy(&e->arena, &of, sizeof of),
-                              .n = 1});
+    return new_part(e, (GrammarPart){.kind = PART_REPEAT,
+                                     .min = min,
+                                     .max = max,
+                                     .part = arena_copy(&e->arena, &of, sizeof of),
+                                     .n = 1});
 }
 
 uint32_t notation_rule(Notation *notation, const char *name, size_t n)
@@ -111,13 +111,13 @@ static size_t line_of(const Reader *r)
 }
 
 /* Returns NULL, as what could not be read. */
-static Part *wrong(Reader *r, const char *what)
+static GrammarPart *wrong(Reader *r, const char *what)
 {
     err_set(r->err, CVN_EFORMAT, "line %zu of the grammar: %s", line_of(r), what);
     return NULL;
 }
 
-static Part *refused(Reader *r, const char *what)
+static GrammarPart *refused(Reader *r, const char *what)
 {
     err_set(r->err, CVN_EUNSUPPORTED, "line %zu of the grammar: %s is not supported", line_of(r),
             what);
@@ -254,9 +254,9 @@ static Term term_of_point(Reader *r, uint32_t point)
 }
 
 /* Behind the opening quote. */
-static Part *read_text(Reader *r)
+static GrammarPart *read_text(Reader *r)
 {
-    Terms *t = &r->out->e->terms;
+    TermTable *t = &r->out->e->terms;
     Term *list = NULL, term = TERM_EMPTY;
     uint32_t n = 0, point, only = 0;
     while (peek(r) != '"') {
@@ -293,7 +293,7 @@ static int by_low(const void *a, const void *b)
 }
 
 /* Behind the opening bracket. */
-static Part *read_class(Reader *r)
+static GrammarPart *read_class(Reader *r)
 {
     Arena *arena = &r->out->e->arena;
     uint32_t(*range)[2] = NULL;
@@ -331,7 +331,7 @@ static Part *read_class(Reader *r)
 }
 
 /* Behind the opening slash. */
-static Part *read_regex(Reader *r)
+static GrammarPart *read_regex(Reader *r)
 {
     size_t begin = r->at;
     Term term;
@@ -354,26 +354,26 @@ static Part *read_regex(Reader *r)
 }
 
 /* With what may be ignored behind it. */
-static Part *ended(Reader *r, Part *part)
+static GrammarPart *ended(Reader *r, GrammarPart *part)
 {
     if (!part || !r->lark || r->in_terminal)
         return part;
-    Part *both[] = {part, part_rule(r->out->e, r->ignored)};
+    GrammarPart *both[] = {part, part_rule(r->out->e, r->ignored)};
     return part_list(r->out->e, PART_ALL, both, 2);
 }
 
-static Part *read_alternatives(Reader *r);
+static GrammarPart *read_alternatives(Reader *r);
 
-static Part *read_group(Reader *r, const char *end, bool optional)
+static GrammarPart *read_group(Reader *r, const char *end, bool optional)
 {
-    Part *part = read_alternatives(r);
+    GrammarPart *part = read_alternatives(r);
     skip_blanks(r);
     if (part && !take(r, end))
         return wrong(r, "a group does not end");
     return part && optional ? part_repeat(r->out->e, part, 0, 1) : part;
 }
 
-static Part *read_atom(Reader *r)
+static GrammarPart *read_atom(Reader *r)
 {
     int c = peek(r);
     r->at++;
@@ -400,7 +400,7 @@ static Part *read_atom(Reader *r)
     bool terminal = r->lark && is_terminal(name, n);
     if (r->in_terminal && !terminal)
         return wrong(r, "a terminal may not name a rule");
-    Part *part = part_rule(r->out->e, notation_rule(r->out, name, n));
+    GrammarPart *part = part_rule(r->out->e, notation_rule(r->out, name, n));
     return terminal ? ended(r, part) : part;
 }
 
@@ -415,7 +415,7 @@ static bool read_count(Reader *r, uint32_t *count)
     return r->at > begin || (wrong(r, "a number of times is expected here"), false);
 }
 
-static Part *read_repeat(Reader *r, Part *part)
+static GrammarPart *read_repeat(Reader *r, GrammarPart *part)
 {
     for (int times = 0; part; times++) {
         uint32_t min = 0, max = TERM_MANY;
@@ -457,9 +457,9 @@ static Part *read_repeat(Reader *r, Part *part)
     return NULL;
 }
 
-static Part *read_sequence(Reader *r)
+static GrammarPart *read_sequence(Reader *r)
 {
-    Part **list = NULL;
+    GrammarPart **list = NULL;
     uint32_t n = 0;
     for (;;) {
         skip_blanks(r);
@@ -471,7 +471,7 @@ static Part *read_sequence(Reader *r)
             r->at += name_length(r);
             continue;
         }
-        Part *part = read_repeat(r, read_atom(r));
+        GrammarPart *part = read_repeat(r, read_atom(r));
         if (!part)
             return NULL;
         list = arena_more(&r->out->e->arena, list, n, sizeof *list);
@@ -480,14 +480,14 @@ static Part *read_sequence(Reader *r)
     return n ? part_list(r->out->e, PART_ALL, list, n) : part_term(r->out->e, TERM_EMPTY);
 }
 
-static Part *read_alternatives(Reader *r)
+static GrammarPart *read_alternatives(Reader *r)
 {
-    Part **list = NULL;
+    GrammarPart **list = NULL;
     uint32_t n = 0;
     if (++r->depth > GRAMMAR_DEPTH)
         return refused(r, "a group within so many");
     do {
-        Part *part = read_sequence(r);
+        GrammarPart *part = read_sequence(r);
         if (!part)
             return NULL;
         list = arena_more(&r->out->e->arena, list, n, sizeof *list);
@@ -497,7 +497,7 @@ static Part *read_alternatives(Reader *r)
     return part_list(r->out->e, PART_ONE, list, n);
 }
 
-static bool define(Reader *r, const char *name, size_t n, Part *body)
+static bool define(Reader *r, const char *name, size_t n, GrammarPart *body)
 {
     uint32_t rule = notation_rule(r->out, name, n);
     if (body && r->out->rule[rule].body)
@@ -540,7 +540,7 @@ static bool read_directive(Reader *r)
 {
     if (take(r, "%ignore")) {
         r->in_terminal = true;
-        Part *part = read_alternatives(r);
+        GrammarPart *part = read_alternatives(r);
         r->in_terminal = false;
         r->ignores = arena_more(&r->out->e->arena, r->ignores, r->n_ignores, sizeof *r->ignores);
         r->ignores[r->n_ignores++] = part;
@@ -569,8 +569,8 @@ static void define_start(Reader *r)
 {
     Engine *e = r->out->e;
     const char *name = r->lark ? "start" : "root";
-    Part *both[] = {part_rule(e, r->ignored),
-                    part_rule(e, notation_rule(r->out, name, strlen(name)))};
+    GrammarPart *both[] = {part_rule(e, r->ignored),
+                           part_rule(e, notation_rule(r->out, name, strlen(name)))};
     if (!r->out->rule[both[1]->rule].body)
         err_set(r->err, CVN_EFORMAT, "the grammar has no rule '%s', which texts begin with", name);
     r->out->rule[r->out->start].body = part_list(e, PART_ALL, both, 2);

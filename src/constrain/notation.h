@@ -14,20 +14,20 @@ typedef enum PartKind {
     PART_REPEAT /* the first and only, min to max times */
 } PartKind;
 
-typedef struct Part {
+typedef struct GrammarPart {
     uint8_t kind;
     Term term;         /* PART_TERM */
     uint32_t rule;     /* PART_RULE: of Notation.rule */
     uint32_t min, max; /* PART_REPEAT; TERM_MANY: no end */
-    struct Part **part;
+    struct GrammarPart **part;
     uint32_t n;
-} Part;
+} GrammarPart;
 
 typedef struct NamedRule {
     const char *name;
     size_t length;
-    Part *body; /* NULL: not defined */
-    Term term;  /* of those that are regular, once it is known */
+    GrammarPart *body; /* NULL: not defined */
+    Term term;         /* of those that are regular, once it is known */
     uint8_t state;
 } NamedRule;
 
@@ -39,11 +39,11 @@ typedef struct Notation {
     uint32_t start;
 } Notation;
 
-Part *part_term(Engine *e, Term term);
-Part *part_rule(Engine *e, uint32_t rule);
-Part *part_repeat(Engine *e, Part *of, uint32_t min, uint32_t max);
+GrammarPart *part_term(Engine *e, Term term);
+GrammarPart *part_rule(Engine *e, uint32_t rule);
+GrammarPart *part_repeat(Engine *e, GrammarPart *of, uint32_t min, uint32_t max);
 /* Of parts that are copied; one alone is itself. */
-Part *part_list(Engine *e, PartKind kind, Part **part, uint32_t n);
+GrammarPart *part_list(Engine *e, PartKind kind, GrammarPart **part, uint32_t n);
 
 /* The number of a rule, which may be defined later. */
 uint32_t notation_rule(Notation *notation, const char *name, size_t n);

@@ -49,7 +49,7 @@ typedef struct Node {
 } Node;
 
 typedef struct Parser {
-    Terms *t;
+    TermTable *t;
     Arena *arena;
     const char *text;
     size_t at, n;
@@ -753,7 +753,7 @@ static Term build_words(Parser *p, const Node *tree, bool whole, size_t i)
     return all;
 }
 
-int pattern_term(Terms *terms, const char *text, size_t n, bool whole, Term *out, cvn_err *err)
+int pattern_term(TermTable *terms, const char *text, size_t n, bool whole, Term *out, cvn_err *err)
 {
     cvn_err local = {0};
     Parser p = {.t = terms, .arena = terms->arena, .text = text, .n = n, .err = &local};

@@ -22,6 +22,6 @@ enum {
 
 /* The texts that have a match in them; or, with `whole`, that are one. CVN_EFORMAT or CVN_EUNSUPPORTED says what is wrong
    with the expression. */
-int pattern_term(Terms *terms, const char *text, size_t n, bool whole, Term *out, cvn_err *err);
+int pattern_term(TermTable *terms, const char *text, size_t n, bool whole, Term *out, cvn_err *err);
 
 #endif

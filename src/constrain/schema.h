@@ -111,7 +111,7 @@ Term schema_own_names(Schemas *s, uint32_t of, uint32_t **known, uint32_t *n_kno
 Formula schema_evaluated(Schemas *s, uint32_t of);
 
 /* Format.c: the term of a format's texts. 1: known; 0: there is no such format, which then says nothing; -1: refused. */
-int format_term(Terms *terms, const JsonValue *name, SchemaDraft draft, Term *out);
-Term format_base64(Terms *terms);
+int format_term(TermTable *terms, const JsonValue *name, SchemaDraft draft, Term *out);
+Term format_base64(TermTable *terms);
 
 #endif

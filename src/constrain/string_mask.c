@@ -41,7 +41,7 @@ size_t text_dfa_bytes(const TextDfa *dfa)
 /* What is being collected of one string mask. */
 typedef struct Strings {
     const cvn_vocabulary *v;
-    Terms *terms;
+    TermTable *terms;
     TextDfa *dfa;
     const StringMask *base; /* of strings of which nothing is asked; NULL while that is made */
     bool canonical;         /* escape.h */
@@ -132,7 +132,7 @@ static bool reach(Reached *r, Term term, int u)
     return true;
 }
 
-static bool find_free(Terms *t, Reached *r)
+static bool find_free(TermTable *t, Reached *r)
 {
     for (size_t i = 0; i < r->n; i++)
         for (unsigned b = 0; b < 256; b++) {
@@ -147,7 +147,7 @@ static bool find_free(Terms *t, Reached *r)
 }
 
 /* Whether a text of the term may begin with any other: it is one that may stand anywhere. */
-static bool begins_anyhow(Terms *t, Term term)
+static bool begins_anyhow(TermTable *t, Term term)
 {
     TermNode node = t->node[term];
     for (uint32_t i = 0; node.kind == TERM_K_OR && i < node.n; i++)
@@ -208,7 +208,7 @@ static bool add_tail(Strings *s, uint32_t node)
 }
 
 /* Whether what follows within a character leads to a term, whatever it is. */
-static bool leads_to(Terms *t, Term from, int u, Term to)
+static bool leads_to(TermTable *t, Term from, int u, Term to)
 {
     Term last[8] = {0};
     for (unsigned b = 0x80; b < 0xc0; b++) {
@@ -467,7 +467,7 @@ static StringMask *make_string_mask(Strings *s, Term term, uint32_t escape)
     return NULL;
 }
 
-StringMask *string_mask_make(const cvn_vocabulary *v, TextDfa *dfa, Terms *terms, Term term,
+StringMask *string_mask_make(const cvn_vocabulary *v, TextDfa *dfa, TermTable *terms, Term term,
                              uint32_t escape, bool canonical, bool raw, bool tails)
 {
     Strings s = {.v = v,
@@ -486,7 +486,7 @@ StringMask *string_mask_make(const cvn_vocabulary *v, TextDfa *dfa, Terms *terms
 StringMask *string_mask_free_text(const cvn_vocabulary *vocabulary, bool canonical)
 {
     Arena arena;
-    Terms terms;
+    TermTable terms;
     TextDfa dfa;
     StringMask *mask = NULL;
     if (arena_init(&arena, NULL))

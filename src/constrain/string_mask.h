@@ -60,7 +60,7 @@ int text_dfa_init(TextDfa *dfa, Arena *arena);
 size_t text_dfa_bytes(const TextDfa *dfa);
 
 /* The mask of a term. `tails`: a text that is not JSON, behind which another may follow. NULL: no memory. */
-StringMask *string_mask_make(const cvn_vocabulary *v, TextDfa *dfa, Terms *terms, Term term,
+StringMask *string_mask_make(const cvn_vocabulary *v, TextDfa *dfa, TermTable *terms, Term term,
                              uint32_t escape, bool canonical, bool raw, bool tails);
 
 /* The mask of strings of which nothing is asked; it is made with the vocabulary. NULL: no memory. */

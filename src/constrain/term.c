@@ -11,23 +11,23 @@
 enum { UNKNOWN = -1 };
 #define NOT_KNOWN UINT32_MAX
 
-static uint32_t add_node(Terms *t, const TermNode *like)
+static uint32_t add_node(TermTable *t, const TermNode *like)
 {
     t->node = arena_more(t->arena, t->node, t->n, sizeof *t->node);
     t->node[t->n] = *like;
     return t->n++;
 }
 
-void terms_init(Terms *terms, Arena *arena)
+void terms_init(TermTable *terms, Arena *arena)
 {
-    *terms = (Terms){.arena = arena};
+    *terms = (TermTable){.arena = arena};
     map_init(&terms->ids, arena);
     add_node(terms, &(TermNode){.kind = TERM_K_NONE});
     add_node(terms, &(TermNode){.kind = TERM_K_EMPTY, .nullable = true, .plain = true});
     add_node(terms, &(TermNode){.kind = TERM_K_ALL, .nullable = true, .plain = true});
 }
 
-static Term fail(Terms *t, const char *what)
+static Term fail(TermTable *t, const char *what)
 {
     if (!t->failed)
         t->failed = what;
@@ -35,7 +35,7 @@ static Term fail(Terms *t, const char *what)
 }
 
 /* The id of a node with this content. */
-static Term intern(Terms *t, TermKind kind, const ByteSet *set, uint32_t min, uint32_t max,
+static Term intern(TermTable *t, TermKind kind, const ByteSet *set, uint32_t min, uint32_t max,
                    const Term *list, size_t n, bool nullable, bool plain)
 {
     enum { SHORT = 64 };
@@ -67,14 +67,14 @@ static Term intern(Terms *t, TermKind kind, const ByteSet *set, uint32_t min, ui
     return (Term)*id;
 }
 
-Term term_bytes(Terms *t, const ByteSet *set)
+Term term_bytes(TermTable *t, const ByteSet *set)
 {
     if (!(set->bit[0] | set->bit[1] | set->bit[2] | set->bit[3]))
         return TERM_NONE;
     return intern(t, TERM_K_BYTES, set, 0, 0, NULL, 0, false, true);
 }
 
-Term term_range(Terms *t, unsigned char low, unsigned char high)
+Term term_range(TermTable *t, unsigned char low, unsigned char high)
 {
     ByteSet set = {{0}};
     for (unsigned b = low; b <= high; b++)
@@ -82,7 +82,7 @@ Term term_range(Terms *t, unsigned char low, unsigned char high)
     return term_bytes(t, &set);
 }
 
-Term term_text(Terms *t, const char *text, size_t n)
+Term term_text(TermTable *t, const char *text, size_t n)
 {
     Term term = TERM_EMPTY;
     while (n--)
@@ -90,7 +90,7 @@ Term term_text(Terms *t, const char *text, size_t n)
     return term;
 }
 
-static void count_work(Terms *t, size_t n)
+static void count_work(TermTable *t, size_t n)
 {
     t->work += n;
     if (t->work > TERM_WORK)
@@ -98,7 +98,7 @@ static void count_work(Terms *t, size_t n)
 }
 
 /* Concatenations nest to the right; one that is itself the left side is taken apart, from its end. */
-Term term_cat(Terms *t, Term a, Term b)
+Term term_cat(TermTable *t, Term a, Term b)
 {
     enum { FEW = 32 };
     if (a == TERM_NONE || b == TERM_NONE)
@@ -132,7 +132,7 @@ Term term_cat(Terms *t, Term a, Term b)
 
 /* Copies what is not `neutral`, taking lists of the same kind apart; sorts; drops doubles. Returns the number, or 0
    with *whole set where something makes the whole of it `absorbing`. */
-static size_t collect(Terms *t, TermKind kind, const Term *list, size_t n, Term neutral,
+static size_t collect(TermTable *t, TermKind kind, const Term *list, size_t n, Term neutral,
                       Term absorbing, Term **out, bool *whole)
 {
     size_t room = 0, count = 0;
@@ -158,7 +158,7 @@ static size_t collect(Terms *t, TermKind kind, const Term *list, size_t n, Term 
 }
 
 /* The bytes that a term begins with, where it is bytes or bytes followed by something. */
-static Term head_of(const Terms *t, Term a)
+static Term head_of(const TermTable *t, Term a)
 {
     const TermNode *node = &t->node[a];
     if (node->kind == TERM_K_BYTES)
@@ -180,7 +180,7 @@ static int by_head(const void *a, const void *b)
 }
 
 /* ab|ac is a(b|c): what a union of words becomes is a tree, of which each byte keeps one branch. */
-static size_t factor(Terms *t, Term *list, size_t n)
+static size_t factor(TermTable *t, Term *list, size_t n)
 {
     Headed *headed = malloc((n + !n) * sizeof *headed);
     if (!headed)
@@ -213,7 +213,7 @@ static size_t factor(Terms *t, Term *list, size_t n)
 }
 
 /* Sets of bytes in a union are one set. */
-static size_t merge_sets(Terms *t, Term *list, size_t n)
+static size_t merge_sets(TermTable *t, Term *list, size_t n)
 {
     ByteSet set = {{0}};
     size_t kept = 0, sets = 0;
@@ -232,7 +232,7 @@ static size_t merge_sets(Terms *t, Term *list, size_t n)
     return ids_sort(list, kept);
 }
 
-Term term_or(Terms *t, const Term *given, size_t n)
+Term term_or(TermTable *t, const Term *given, size_t n)
 {
     bool whole;
     Term *list, term = TERM_NONE;
@@ -260,12 +260,12 @@ Term term_or(Terms *t, const Term *given, size_t n)
     return term;
 }
 
-Term term_or2(Terms *t, Term a, Term b)
+Term term_or2(TermTable *t, Term a, Term b)
 {
     return term_or(t, (Term[]){a, b}, 2);
 }
 
-Term term_and(Terms *t, const Term *given, size_t n)
+Term term_and(TermTable *t, const Term *given, size_t n)
 {
     bool whole;
     Term *list, term = TERM_ALL;
@@ -298,12 +298,12 @@ Term term_and(Terms *t, const Term *given, size_t n)
     return term;
 }
 
-Term term_and2(Terms *t, Term a, Term b)
+Term term_and2(TermTable *t, Term a, Term b)
 {
     return term_and(t, (Term[]){a, b}, 2);
 }
 
-Term term_not(Terms *t, Term a)
+Term term_not(TermTable *t, Term a)
 {
     if (a == TERM_NONE || a == TERM_ALL)
         return a == TERM_NONE ? TERM_ALL : TERM_NONE;
@@ -312,7 +312,7 @@ Term term_not(Terms *t, Term a)
     return intern(t, TERM_K_NOT, NULL, 0, 0, &a, 1, !t->node[a].nullable, false);
 }
 
-Term term_rep(Terms *t, Term a, uint32_t min, uint32_t max)
+Term term_rep(TermTable *t, Term a, uint32_t min, uint32_t max)
 {
     if (max == 0 || a == TERM_EMPTY)
         return TERM_EMPTY;
@@ -328,7 +328,7 @@ Term term_rep(Terms *t, Term a, uint32_t min, uint32_t max)
     return intern(t, TERM_K_REP, NULL, min, max, &a, 1, nullable, nullable || t->node[a].plain);
 }
 
-Term term_loop(Terms *t, bool nullable)
+Term term_loop(TermTable *t, bool nullable)
 {
     if (t->n >= TERM_LIMIT)
         return fail(t, "the pattern needs too many states");
@@ -336,7 +336,7 @@ Term term_loop(Terms *t, bool nullable)
 }
 
 /* Whether a term may be at another before a byte is taken. */
-static bool begins_with(const Terms *t, Term a, Term loop, int depth)
+static bool begins_with(const TermTable *t, Term a, Term loop, int depth)
 {
     const TermNode *node = &t->node[a];
     if (a == loop || depth > TERM_DEPTH)
@@ -348,7 +348,7 @@ static bool begins_with(const Terms *t, Term a, Term loop, int depth)
     return false;
 }
 
-bool term_loop_is(Terms *t, Term loop, Term is)
+bool term_loop_is(TermTable *t, Term loop, Term is)
 {
     if (t->failed || begins_with(t, is, loop, 0))
         return false;
@@ -363,7 +363,7 @@ static const Language *language_of(const TermNode *node)
 }
 
 /* What follows a text of a language. */
-static Term after_text(Terms *t, const Language *of, const char *text, size_t n)
+static Term after_text(TermTable *t, const Language *of, const char *text, size_t n)
 {
     enum { STEPS = 100 }; /* that asking about a text counts as */
     Term list[LANGUAGE_TEXT + 2] = {(Term)(uintptr_t)of, (Term)((uint64_t)(uintptr_t)of >> 32)};
@@ -375,12 +375,12 @@ static Term after_text(Terms *t, const Language *of, const char *text, size_t n)
     return intern(t, TERM_K_LANGUAGE, NULL, 0, 0, list, n + 2, of->has(of, text, n), true);
 }
 
-Term term_language(Terms *t, const Language *of)
+Term term_language(TermTable *t, const Language *of)
 {
     return after_text(t, of, "", 0);
 }
 
-static Term derive_language(Terms *t, const TermNode *node, unsigned char byte, ByteSet *same)
+static Term derive_language(TermTable *t, const TermNode *node, unsigned char byte, ByteSet *same)
 {
     const Language *of = language_of(node);
     char text[LANGUAGE_TEXT + 1];
@@ -396,7 +396,7 @@ static Term derive_language(Terms *t, const TermNode *node, unsigned char byte, 
 }
 
 /* The derivative by a byte; *same is narrowed to bytes that all have this derivative. */
-static Term derive(Terms *t, Term a, unsigned char byte, ByteSet *same)
+static Term derive(TermTable *t, Term a, unsigned char byte, ByteSet *same)
 {
     TermNode node = t->node[a]; /* a copy: the nodes move when one is added */
     if (t->failed)
@@ -460,7 +460,7 @@ static Term derive(Terms *t, Term a, unsigned char byte, ByteSet *same)
     return result;
 }
 
-Term term_derivative(Terms *t, Term a, unsigned char byte)
+Term term_derivative(TermTable *t, Term a, unsigned char byte)
 {
     if (a <= TERM_ALL)
         return a == TERM_ALL ? TERM_ALL : TERM_NONE;
@@ -481,19 +481,19 @@ Term term_derivative(Terms *t, Term a, unsigned char byte)
     return t->node[a].next[byte];
 }
 
-Term term_after(Terms *t, Term a, const char *text, size_t n)
+Term term_after(TermTable *t, Term a, const char *text, size_t n)
 {
     for (size_t i = 0; i < n && a != TERM_NONE; i++)
         a = term_derivative(t, a, (unsigned char)text[i]);
     return a;
 }
 
-bool term_is_nullable(const Terms *t, Term a)
+bool term_is_nullable(const TermTable *t, Term a)
 {
     return t->node[a].nullable;
 }
 
-bool term_matches(Terms *t, Term a, const char *text, size_t n)
+bool term_matches(TermTable *t, Term a, const char *text, size_t n)
 {
     return term_is_nullable(t, term_after(t, a, text, n));
 }
@@ -526,7 +526,7 @@ typedef struct Search {
     uint16_t byte; /* that is tried next */
 } Search;
 
-static int known(const Terms *t, Term a, int u)
+static int known(const TermTable *t, Term a, int u)
 {
     const TermNode *node = &t->node[a];
     if (a == TERM_NONE || (node->alive[1] >> u & 1))
@@ -537,7 +537,7 @@ static int known(const Terms *t, Term a, int u)
 }
 
 /* Whether it is met for the first time in this search. */
-static bool visit(Terms *t, Term a, uint8_t u)
+static bool visit(TermTable *t, Term a, uint8_t u)
 {
     TermNode *node = &t->node[a];
     if (node->search != t->searches)
@@ -549,7 +549,7 @@ static bool visit(Terms *t, Term a, uint8_t u)
 }
 
 /* Depth first, until a text is found: then all on the way are alive. Where none is, all that was seen is dead. */
-static bool search(Terms *t, Term a, int u)
+static bool search(TermTable *t, Term a, int u)
 {
     Search *way = NULL, *seen = NULL;
     size_t depth = 0, n_seen = 0;
@@ -603,7 +603,7 @@ static bool search(Terms *t, Term a, int u)
 #define NO_ROOM UINT32_MAX
 
 /* Bytes that some text of a term needs at most; NO_ROOM: that is not easy to see. */
-static uint32_t room_of(const Terms *t, Term a, int depth)
+static uint32_t room_of(const TermTable *t, Term a, int depth)
 {
     const TermNode *node = &t->node[a];
     uint32_t n = NO_ROOM, each;
@@ -626,7 +626,7 @@ static uint32_t room_of(const Terms *t, Term a, int depth)
 }
 
 /* Whether two terms have a text in common because one asks for the length only, and some text of the other is short. */
-static bool has_room(Terms *t, Term a)
+static bool has_room(TermTable *t, Term a)
 {
     const TermNode node = t->node[a];
     Term any = term_any_character(t);
@@ -641,7 +641,7 @@ static bool has_room(Terms *t, Term a)
     return false;
 }
 
-bool term_is_live(Terms *t, Term a, int u)
+bool term_is_live(TermTable *t, Term a, int u)
 {
     int is = known(t, a, u);
     if (is == UNKNOWN && u == 0 && !t->failed && has_room(t, a)) {
@@ -695,7 +695,7 @@ static bool each_ranges(uint32_t low, uint32_t high, bool (*each)(void *, const 
 }
 
 typedef struct Points {
-    Terms *t;
+    TermTable *t;
     Term *list;
     size_t n;
     Term term;
@@ -712,7 +712,7 @@ static bool add_points(void *data, const ByteRanges *ranges)
     return false;
 }
 
-Term term_points(Terms *t, const uint32_t *range, size_t n_ranges)
+Term term_points(TermTable *t, const uint32_t *range, size_t n_ranges)
 {
     Points p = {.t = t};
     for (size_t i = 0; i < n_ranges; i++)
@@ -720,12 +720,12 @@ Term term_points(Terms *t, const uint32_t *range, size_t n_ranges)
     return term_or(t, p.list, p.n);
 }
 
-Term term_any_character(Terms *t)
+Term term_any_character(TermTable *t)
 {
     return term_points(t, (const uint32_t[]){0, 0x10ffff}, 1);
 }
 
-static bool alive_through(Terms *t, Term a, const ByteRanges *ranges, int i)
+static bool alive_through(TermTable *t, Term a, const ByteRanges *ranges, int i)
 {
     if (i == ranges->n)
         return term_is_live(t, a, 0);
@@ -745,14 +745,14 @@ static bool is_alive_through(void *data, const ByteRanges *ranges)
     return alive_through(p->t, p->term, ranges, 0);
 }
 
-bool term_is_live_between(Terms *t, Term a, uint32_t low, uint32_t high)
+bool term_is_live_between(TermTable *t, Term a, uint32_t low, uint32_t high)
 {
     Points p = {.t = t, .term = a};
     return each_ranges(low, high, is_alive_through, &p);
 }
 
 typedef struct Words {
-    Terms *t;
+    TermTable *t;
     size_t n, most;
     const char **word;
     size_t *length;
@@ -784,7 +784,7 @@ static void add_words(Words *w, Term a, int u, size_t depth)
     }
 }
 
-size_t term_words(Terms *t, Term a, size_t most, const char **word, size_t *length)
+size_t term_words(TermTable *t, Term a, size_t most, const char **word, size_t *length)
 {
     Words w = {.t = t, .most = most, .word = word, .length = length};
     if (a == TERM_ALL)
@@ -795,7 +795,7 @@ size_t term_words(Terms *t, Term a, size_t most, const char **word, size_t *leng
 
 /* Counting texts: TERM_TEXTS for a term that the count is within, of which there is no end. */
 typedef struct Count {
-    Terms *t;
+    TermTable *t;
     Map known; /* (term, u) -> texts */
     int depth;
 } Count;
@@ -822,7 +822,7 @@ static uint32_t count_texts(Count *c, Term a, int u)
     return n;
 }
 
-uint32_t term_count(Terms *t, Term a)
+uint32_t term_count(TermTable *t, Term a)
 {
     Count c = {.t = t};
     map_init(&c.known, t->arena);

@@ -80,7 +80,7 @@ typedef struct TermNode {
     Term *next;
 } TermNode;
 
-typedef struct Terms {
+typedef struct TermTable {
     Arena *arena; /* borrowed */
     Map ids;      /* of a node's content */
     TermNode *node;
@@ -89,29 +89,29 @@ typedef struct Terms {
     uint32_t searches;  /* that there were */
     uint64_t work;      /* since whoever owns them set it to 0 */
     const char *failed; /* the limit that was met, or NULL; then results mean nothing */
-} Terms;
+} TermTable;
 
-void terms_init(Terms *terms, Arena *arena);
+void terms_init(TermTable *terms, Arena *arena);
 
-Term term_bytes(Terms *t, const ByteSet *set);
-Term term_range(Terms *t, unsigned char low, unsigned char high);
-Term term_text(Terms *t, const char *text, size_t n);
-Term term_cat(Terms *t, Term a, Term b);
-Term term_or(Terms *t, const Term *list, size_t n);
-Term term_or2(Terms *t, Term a, Term b);
-Term term_and(Terms *t, const Term *list, size_t n);
-Term term_and2(Terms *t, Term a, Term b);
-Term term_not(Terms *t, Term a);
-Term term_rep(Terms *t, Term a, uint32_t min, uint32_t max);
+Term term_bytes(TermTable *t, const ByteSet *set);
+Term term_range(TermTable *t, unsigned char low, unsigned char high);
+Term term_text(TermTable *t, const char *text, size_t n);
+Term term_cat(TermTable *t, Term a, Term b);
+Term term_or(TermTable *t, const Term *list, size_t n);
+Term term_or2(TermTable *t, Term a, Term b);
+Term term_and(TermTable *t, const Term *list, size_t n);
+Term term_and2(TermTable *t, Term a, Term b);
+Term term_not(TermTable *t, Term a);
+Term term_rep(TermTable *t, Term a, uint32_t min, uint32_t max);
 
 /* Characters of ranges of code points [low, high], two numbers each, sorted or not; surrogates are left out. */
-Term term_points(Terms *t, const uint32_t *range, size_t n_ranges);
-Term term_any_character(Terms *t);
+Term term_points(TermTable *t, const uint32_t *range, size_t n_ranges);
+Term term_any_character(TermTable *t);
 
 /* A term that is defined by itself: term_loop is what stands for it within, of which it is said whether it contains the empty text, and
    term_loop_is says what it is, where that takes a byte before it comes to itself: else false. */
-Term term_loop(Terms *t, bool nullable);
-bool term_loop_is(Terms *t, Term loop, Term is);
+Term term_loop(TermTable *t, bool nullable);
+bool term_loop_is(TermTable *t, Term loop, Term is);
 
 /* A language that no expression tells, of texts of up to LANGUAGE_TEXT bytes. */
 enum { LANGUAGE_TEXT = 255 };
@@ -121,27 +121,27 @@ typedef struct Language {
     uint32_t room; /* what begins is ended by so many bytes, or fewer */
     int is;        /* theirs */
 } Language;
-Term term_language(Terms *t, const Language *of);
+Term term_language(TermTable *t, const Language *of);
 
 /* The Brzozowski derivative by a byte: the texts that may follow it. */
-Term term_derivative(Terms *t, Term a, unsigned char byte);
-Term term_after(Terms *t, Term a, const char *text, size_t n);
-bool term_is_nullable(const Terms *t, Term a);
-bool term_matches(Terms *t, Term a, const char *text, size_t n);
+Term term_derivative(TermTable *t, Term a, unsigned char byte);
+Term term_after(TermTable *t, Term a, const char *text, size_t n);
+bool term_is_nullable(const TermTable *t, Term a);
+bool term_matches(TermTable *t, Term a, const char *text, size_t n);
 
 /* Whether the state is live: whether some text of the language follows, where a character has been begun as u says (utf8_step). */
-bool term_is_live(Terms *t, Term a, int u);
+bool term_is_live(TermTable *t, Term a, int u);
 
 /* Whether a character between two code points may come next, and the rest after it. */
-bool term_is_live_between(Terms *t, Term a, uint32_t low, uint32_t high);
+bool term_is_live_between(TermTable *t, Term a, uint32_t low, uint32_t high);
 
 /* Up to `most` texts, as NUL-ended strings in the arena; more, or one longer than TERM_WORD bytes: most + 1 is returned. */
 enum { TERM_WORD = 64 };
-size_t term_words(Terms *t, Term a, size_t most, const char **word, size_t *length);
+size_t term_words(TermTable *t, Term a, size_t most, const char **word, size_t *length);
 
 /* How many texts there are; TERM_TEXTS: so many, or more, which is more than one text has room for. */
 enum { TERM_TEXTS = 4000000 };
-uint32_t term_count(Terms *t, Term a);
+uint32_t term_count(TermTable *t, Term a);
 
 /* The state after a byte, from state 0 between characters; -1 for a byte that cannot be there. */
 int utf8_step(int u, unsigned char byte);

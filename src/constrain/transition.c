@@ -103,7 +103,7 @@ static const Branches *branches_of(Automaton *m, uint32_t object, uint32_t key)
 /* The names of a class that may still come. */
 static Term names_left(Automaton *m, uint32_t object, uint32_t key)
 {
-    Terms *t = &m->e.terms;
+    TermTable *t = &m->e.terms;
     const Frame *f = &m->frame[object];
     const Alphabet *a = m->e.alphabet[f->b];
     Term term = a->class[key - a->n_names];

@@ -44,7 +44,7 @@ static BpeKey *find_key(const Bpe *bpe, const char *text, size_t n, uint32_t has
         BpeKey *key = &bpe->key[i];
         if (key->symbol < 0)
             return key;
-        const Piece *piece = &bpe->piece[key->symbol];
+        const BpePiece *piece = &bpe->piece[key->symbol];
         if (key->hash == hash && (size_t)piece->length == n && memcmp(piece->text, text, n) == 0)
             return key;
     }
@@ -65,7 +65,7 @@ static void make_keys(Bpe *bpe, size_t capacity)
     for (size_t i = 0; i < n_old; i++) {
         if (old[i].symbol < 0)
             continue;
-        const Piece *piece = &bpe->piece[old[i].symbol];
+        const BpePiece *piece = &bpe->piece[old[i].symbol];
         *find_key(bpe, piece->text, (size_t)piece->length, old[i].hash) = old[i];
     }
 }
@@ -74,7 +74,7 @@ bool bpe_index(Bpe *bpe, int32_t symbol)
 {
     if (bpe->n_keys * 2 >= bpe->key_capacity)
         make_keys(bpe, bpe->key_capacity * 2);
-    const Piece *piece = &bpe->piece[symbol];
+    const BpePiece *piece = &bpe->piece[symbol];
     uint32_t hash = hash_text(piece->text, (size_t)piece->length);
     BpeKey *key = find_key(bpe, piece->text, (size_t)piece->length, hash);
     if (key->symbol >= 0)
@@ -160,11 +160,11 @@ void bpe_init(Bpe *bpe, Arena *arena, int32_t n_ids, size_t n_pieces)
 void bpe_set_piece(Bpe *bpe, int32_t id, PieceKind kind, const char *text, size_t n)
 {
     const char *copy = arena_stringn(bpe->arena, text, n);
-    bpe->piece[id] = (Piece){.text = copy,
-                             .out = copy,
-                             .length = (int32_t)n,
-                             .out_length = (int32_t)n,
-                             .kind = (uint8_t)kind};
+    bpe->piece[id] = (BpePiece){.text = copy,
+                                .out = copy,
+                                .length = (int32_t)n,
+                                .out_length = (int32_t)n,
+                                .kind = (uint8_t)kind};
 }
 
 void bpe_set_out(Bpe *bpe, int32_t id, const char *text, size_t n, bool blanks)
@@ -182,7 +182,7 @@ void bpe_set_out(Bpe *bpe, int32_t id, const char *text, size_t n, bool blanks)
 
 void bpe_set_byte(Bpe *bpe, int32_t id, unsigned char byte)
 {
-    Piece *piece = &bpe->piece[id];
+    BpePiece *piece = &bpe->piece[id];
     piece->kind = PIECE_BYTE;
     piece->out = arena_copy(bpe->arena, &byte, 1);
     piece->out_length = 1;
@@ -204,7 +204,7 @@ int32_t bpe_character(Bpe *bpe, const char *text, size_t n)
         return symbol;
     if (bpe->n_symbols == bpe->symbol_capacity) {
         int32_t capacity = bpe->symbol_capacity * 2;
-        Piece *piece = arena_array(bpe->arena, (size_t)capacity, sizeof *piece);
+        BpePiece *piece = arena_array(bpe->arena, (size_t)capacity, sizeof *piece);
         memcpy(piece, bpe->piece, (size_t)bpe->n_symbols * sizeof *piece);
         bpe->piece = piece;
         bpe->symbol_capacity = capacity;
@@ -408,7 +408,7 @@ static void emit_unknown(const Bpe *bpe, size_t start, TokenIds *out)
 /* Writes a symbol that is a character without an id. */
 static int emit_character(const Bpe *bpe, int32_t symbol, size_t start, TokenIds *out, cvn_err *err)
 {
-    const Piece *piece = &bpe->piece[symbol];
+    const BpePiece *piece = &bpe->piece[symbol];
     if (!has_bytes(bpe, piece->text, (size_t)piece->length)) {
         if (bpe->unknown < 0)
             return no_symbol((unsigned char)piece->text[0], err);
@@ -481,7 +481,7 @@ int bpe_encode_joined(const Bpe *bpe, BpeWork *work, const char *text, size_t n,
     return n > begin ? bpe_encode(bpe, work, text + begin, n - begin, start, out, err) : CVN_OK;
 }
 
-static void mark_joins(Bpe *bpe, const Piece *piece)
+static void mark_joins(Bpe *bpe, const BpePiece *piece)
 {
     unsigned left = 128;
     size_t n = (size_t)piece->length, length;
@@ -500,7 +500,7 @@ int bpe_finish(Bpe *bpe, bool always_whole, cvn_err *err)
     cvn_err ignored = {0};
     int rc = CVN_OK;
     for (int32_t id = 0; id < bpe->n_ids; id++) {
-        Piece *piece = &bpe->piece[id];
+        BpePiece *piece = &bpe->piece[id];
         if (piece->kind != PIECE_NORMAL && piece->kind != PIECE_BYTE)
             continue;
         if (piece->kind == PIECE_NORMAL)

@@ -34,14 +34,14 @@ typedef enum PieceKind {
     PIECE_SPECIAL, /* control: never made of text unless asked for */
 } PieceKind;
 
-typedef struct Piece {
+typedef struct BpePiece {
     const char *text; /* [length] as in the vocabulary, arena */
     const char *out;  /* [out_length] what decoding writes, arena */
     int32_t length;
     int32_t out_length;
     uint8_t kind; /* PieceKind */
     bool whole;   /* encodes to itself: looking it up replaces merging */
-} Piece;
+} BpePiece;
 
 typedef struct BpeKey {
     uint32_t hash;
@@ -61,7 +61,7 @@ typedef struct BpePair {
  */
 typedef struct Bpe {
     Arena *arena;      /* borrowed: the tokenizer's */
-    Piece *piece;      /* [symbol_capacity], arena */
+    BpePiece *piece;   /* [symbol_capacity], arena */
     int32_t n_ids;     /* size of the vocabulary */
     int32_t n_symbols; /* n_ids and the characters that are no piece */
     BpeKey *key;       /* [key_capacity] text of a piece -> symbol, open addressing */

@@ -25,11 +25,11 @@ unsigned char bpe_train_byte(int order)
 }
 
 /* The character that shows each byte, as UTF-8. */
-typedef struct Alphabet {
+typedef struct ByteAlphabet {
     char text[256][3];
-} Alphabet;
+} ByteAlphabet;
 
-static void fill(Alphabet *alphabet)
+static void fill(ByteAlphabet *alphabet)
 {
     uint16_t points[256];
     byte_level_fill(points);
@@ -43,7 +43,7 @@ static void fill(Alphabet *alphabet)
 }
 
 /* Appends a symbol in the alphabet; of its characters, '"' and '\' alone need an escape in JSON. */
-static void spell(const Alphabet *alphabet, const TrainSymbol *symbol, StrBuf *out)
+static void spell(const ByteAlphabet *alphabet, const TrainSymbol *symbol, StrBuf *out)
 {
     for (int32_t i = 0; i < symbol->length; i++) {
         const char *text = alphabet->text[(unsigned char)symbol->text[i]];
@@ -90,7 +90,7 @@ static void add_stages(int32_t bos, StrBuf *out)
 void bpe_train_json(const TrainSymbol *symbol, int32_t n, const TrainMerge *merge, size_t n_merges,
                     StrBuf *out)
 {
-    Alphabet alphabet;
+    ByteAlphabet alphabet;
     fill(&alphabet);
     strbuf_puts(out, "{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n  \"padding\": null,\n");
     add_special(n, out);

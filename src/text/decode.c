@@ -43,7 +43,7 @@ static void write_bytes(Decoder *decoder, const char *bytes, size_t n, StrBuf *o
 }
 
 /* Drops what the tokenizer put in front of the text: at most one space, or all of the first piece. */
-static void strip_space(Decoder *decoder, const Piece *piece, const char **text, size_t *n)
+static void strip_space(Decoder *decoder, const BpePiece *piece, const char **text, size_t *n)
 {
     const Tokenizer *t = decoder->tokenizer;
     bool strip = piece->kind == PIECE_NORMAL || piece->kind == PIECE_USER ||
@@ -67,7 +67,7 @@ int decoder_push(Decoder *decoder, int32_t id, StrBuf *out, cvn_err *err)
             "token id %d is outside the vocabulary of %d; use the tokenizer that belongs to "
             "the model",
             id, t->bpe.n_ids);
-    const Piece *piece = &t->bpe.piece[id];
+    const BpePiece *piece = &t->bpe.piece[id];
     if (piece->kind == PIECE_NONE ||
         (piece->kind == PIECE_SPECIAL && !(decoder->flags & TOKENIZER_SPECIAL)))
         return CVN_OK;

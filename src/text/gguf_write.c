@@ -29,7 +29,7 @@ static void put_alphabet(const uint16_t point[256], const char *text, size_t n, 
 /* The text of a token: in the alphabet where it is made by merging bytes. */
 static void put_token(const Tokenizer *t, const uint16_t point[256], int32_t id, StrBuf *out)
 {
-    const Piece *p = &t->bpe.piece[id];
+    const BpePiece *p = &t->bpe.piece[id];
     bool spelled = t->bpe.byte_symbols && (p->kind == PIECE_NORMAL || p->kind == PIECE_BYTE);
     if (p->kind == PIECE_NONE)
         strbuf_printf(out, "[PAD%d]", (int)id);
@@ -90,7 +90,7 @@ static bool is_last_merge(const Bpe *bpe, const BpePair *pair)
 {
     enum { MOST = TOKENIZER_MAX_PIECE };
     int32_t symbol[MOST];
-    const Piece *p = &bpe->piece[pair->merged];
+    const BpePiece *p = &bpe->piece[pair->merged];
     int n = 0;
     for (int32_t i = 0; i < p->length && i < MOST; i++)
         symbol[n++] = bpe_find(bpe, p->text + i, 1);

@@ -182,7 +182,7 @@ static int read_added(Reader *r, const json_t *entry, Added *added, bool *normal
                        TOKENIZER_MAX_PIECE);
     if (n == 0)
         return CVN_OK;
-    Piece *piece = &t->bpe.piece[added->id];
+    BpePiece *piece = &t->bpe.piece[added->id];
     strbuf_clear(&r->buffer);
     spell(r, content, n);
     bool same = piece->kind != PIECE_NONE && (size_t)piece->length == r->buffer.length &&

@@ -382,7 +382,7 @@ static void add_tokens(Tokenizer *t, const SpmModel *model)
     Added *user = arena_array(&t->arena, model->n, sizeof *user);
     size_t n_control = 0, n_user = 0;
     for (int32_t id = 0; id < t->bpe.n_ids; id++) {
-        const Piece *piece = &t->bpe.piece[id];
+        const BpePiece *piece = &t->bpe.piece[id];
         Added added = {.text = piece->text, .length = (size_t)piece->length, .id = id};
         added.kind = piece->kind == PIECE_USER ? ADDED_PIECE : ADDED_SPECIAL;
         if (piece->kind == PIECE_SPECIAL || piece->kind == PIECE_UNKNOWN)

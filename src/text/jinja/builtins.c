@@ -45,15 +45,15 @@ bool j_method_is_known(const char *name)
     return j_builtin_find(METHOD, name) != NULL;
 }
 
-Value *j_named_arg(const Args *args, const char *name)
+JinjaValue *j_named_arg(const JinjaArgs *args, const char *name)
 {
     Dict named = {args->named, args->n_named};
     return j_dict_get(&named, name);
 }
 
-Value j_call_builtin(Run *r, const Builtin *row, Value self, const Args *args)
+JinjaValue j_call_builtin(JinjaRun *r, const Builtin *row, JinjaValue self, const JinjaArgs *args)
 {
-    Value arg[MAX_PARAMETERS] = {0};
+    JinjaValue arg[MAX_PARAMETERS] = {0};
     int n = 0;
     while (n < MAX_PARAMETERS && row->parameter[n])
         n++;
@@ -64,11 +64,11 @@ Value j_call_builtin(Run *r, const Builtin *row, Value self, const Args *args)
         if (args->n > (size_t)n)
             return j_fail(r, "'%s' takes at most %d arguments", row->name, n);
         for (int i = 0; i < n; i++) {
-            const Value *named = j_named_arg(args, row->parameter[i]);
+            const JinjaValue *named = j_named_arg(args, row->parameter[i]);
             if (named && (size_t)i < args->n)
                 return j_fail(r, "'%s' is given '%s' twice", row->name, row->parameter[i]);
             used += named != NULL;
-            arg[i] = (size_t)i < args->n ? args->item[i] : named ? *named : (Value){0};
+            arg[i] = (size_t)i < args->n ? args->item[i] : named ? *named : (JinjaValue){0};
             if (i < row->required && arg[i].type == V_ABSENT)
                 return j_fail(r, "'%s' needs '%s'", row->name, row->parameter[i]);
         }
@@ -76,50 +76,50 @@ Value j_call_builtin(Run *r, const Builtin *row, Value self, const Args *args)
             return j_fail(r, "'%s' is given an argument by a name that it does not have",
                           row->name);
     }
-    return row->run(r, &(Call){row, self, arg, args});
+    return row->run(r, &(JinjaCall){row, self, arg, args});
 }
 
-int64_t j_int_or(Run *r, Value v, int64_t usual, const char *what)
+int64_t j_int_or(JinjaRun *r, JinjaValue v, int64_t usual, const char *what)
 {
     return v.type == V_ABSENT ? usual : v_to_int(r, v, what);
 }
 
 /* ---- tests ---- */
 
-Value b_is_type(Run *r, const Call *c)
+JinjaValue b_is_type(JinjaRun *r, const JinjaCall *c)
 {
     (void)r;
     return v_bool(c->row->which >> c->self.type & 1);
 }
 
-Value b_is_bool(Run *r, const Call *c)
+JinjaValue b_is_bool(JinjaRun *r, const JinjaCall *c)
 {
     (void)r;
     return v_bool(c->self.type == V_BOOL && c->self.b == (bool)c->row->which);
 }
 
-Value b_is_odd(Run *r, const Call *c)
+JinjaValue b_is_odd(JinjaRun *r, const JinjaCall *c)
 {
     return v_bool((v_to_int(r, c->self, "what is odd or even") % 2 != 0) == (bool)c->row->which);
 }
 
-Value b_divisibleby(Run *r, const Call *c)
+JinjaValue b_divisibleby(JinjaRun *r, const JinjaCall *c)
 {
     int64_t by = v_to_int(r, c->arg[0], "the divisor"), n = v_to_int(r, c->self, "what is divided");
     return by == 0 ? j_fail(r, "a number is divided by 0") : v_bool(by == -1 || n % by == 0);
 }
 
-Value b_compare(Run *r, const Call *c)
+JinjaValue b_compare(JinjaRun *r, const JinjaCall *c)
 {
-    return v_bool(j_compare(r, (Op)c->row->which, c->self, c->arg[0]));
+    return v_bool(j_compare(r, (JinjaOp)c->row->which, c->self, c->arg[0]));
 }
 
-Value b_sameas(Run *r, const Call *c)
+JinjaValue b_sameas(JinjaRun *r, const JinjaCall *c)
 {
     return v_bool(c->self.type == c->arg[0].type && v_equal(r, c->self, c->arg[0]));
 }
 
-Value b_default(Run *r, const Call *c)
+JinjaValue b_default(JinjaRun *r, const JinjaCall *c)
 {
     bool use = c->self.type == V_UNDEFINED || (v_true(c->arg[1]) && !v_true(c->self));
     return !use ? c->self : c->arg[0].type == V_ABSENT ? v_own(r, "") : c->arg[0];
@@ -128,7 +128,7 @@ Value b_default(Run *r, const Call *c)
 /* ---- numbers ---- */
 
 /* ---- of one value ---- */
-Value b_abs(Run *r, const Call *c)
+JinjaValue b_abs(JinjaRun *r, const JinjaCall *c)
 {
     if (c->self.type == V_INT && c->self.i < 0 && c->self.i != INT64_MIN)
         return v_int(-c->self.i);
@@ -138,7 +138,7 @@ Value b_abs(Run *r, const Call *c)
 }
 
 /* A string as a number; false when it is none. */
-static bool read_number(Run *r, Str s, int base, double *real, int64_t *whole, bool *is_whole)
+static bool read_number(JinjaRun *r, Str s, int base, double *real, int64_t *whole, bool *is_whole)
 {
     char digits[64], *end;
     s = str_strip(s, NULL, true, true);
@@ -157,14 +157,16 @@ static bool read_number(Run *r, Str s, int base, double *real, int64_t *whole, b
 }
 
 /* A number as one of type `which`, V_INT or V_FLOAT, or what is given in its place. */
-Value b_number(Run *r, const Call *c)
+JinjaValue b_number(JinjaRun *r, const JinjaCall *c)
 {
     const bool to_int = c->row->which == V_INT;
-    const Value usual = c->arg[0].type != V_ABSENT ? c->arg[0] : to_int ? v_int(0) : v_float(0);
+    const JinjaValue usual = c->arg[0].type != V_ABSENT ? c->arg[0]
+                             : to_int                   ? v_int(0)
+                                                        : v_float(0);
     int64_t base = to_int ? j_int_or(r, c->arg[1], 10, "the base") : 10, whole;
     double real = 0;
     bool is_whole;
-    Value v = c->self;
+    JinjaValue v = c->self;
     if (v.type == V_UNDEFINED)
         return j_fail(r, "'%.60s' is not defined, and its number is asked for",
                       v.missing ? v.missing : "");
@@ -182,7 +184,7 @@ Value b_number(Run *r, const Call *c)
     return fabs(v.f) < 9e18 ? v_int((int64_t)v.f) : usual;
 }
 
-Value b_round(Run *r, const Call *c)
+JinjaValue b_round(JinjaRun *r, const JinjaCall *c)
 {
     int64_t digits = j_int_or(r, c->arg[0], 0, "the precision of round");
     if (!v_is_number(c->self) || digits < -300 || digits > 300)
@@ -201,16 +203,16 @@ Value b_round(Run *r, const Call *c)
 
 /* ---- loops ---- */
 
-Value b_cycle(Run *r, const Call *c)
+JinjaValue b_cycle(JinjaRun *r, const JinjaCall *c)
 {
     return c->args->n ? c->args->item[c->self.loop->i % c->args->n]
                       : j_fail(r, "there is nothing to cycle through");
 }
 
-Value b_changed(Run *r, const Call *c)
+JinjaValue b_changed(JinjaRun *r, const JinjaCall *c)
 {
-    Loop *loop = c->self.loop;
-    Value now = v_seq(r, V_TUPLE, c->args->item, c->args->n);
+    JinjaLoop *loop = c->self.loop;
+    JinjaValue now = v_seq(r, V_TUPLE, c->args->item, c->args->n);
     bool changed = loop->last.type == V_ABSENT || !v_equal(r, loop->last, now);
     loop->last = now;
     return v_bool(changed);
@@ -219,7 +221,7 @@ Value b_changed(Run *r, const Call *c)
 /* ---- functions ---- */
 
 /* ---- functions ---- */
-Value b_range(Run *r, const Call *c)
+JinjaValue b_range(JinjaRun *r, const JinjaCall *c)
 {
     bool one = c->arg[1].type == V_ABSENT;
     int64_t from = one ? 0 : v_to_int(r, c->arg[0], "the begin of a range");
@@ -239,9 +241,9 @@ Value b_range(Run *r, const Call *c)
 }
 
 /* What dict() and namespace() are given: a dictionary, and members by name. */
-Value b_dict(Run *r, const Call *c)
+JinjaValue b_dict(JinjaRun *r, const JinjaCall *c)
 {
-    const Args *args = c->args;
+    const JinjaArgs *args = c->args;
     const ValueType type = (ValueType)c->row->which;
     Dict *dict = j_take(r, sizeof *dict);
     if (args->n > 1 || (args->n == 1 && args->item[0].type != V_DICT))
@@ -254,10 +256,10 @@ Value b_dict(Run *r, const Call *c)
         if (dict->pair[i].key.type == V_STR && dict->pair[i].key.str->n &&
             dict->pair[i].key.str->text[0] == '_')
             return j_fail(r, "a namespace has no attributes that begin with _");
-    return (Value){.type = type, .dict = dict};
+    return (JinjaValue){.type = type, .dict = dict};
 }
 
-Value b_raise(Run *r, const Call *c)
+JinjaValue b_raise(JinjaRun *r, const JinjaCall *c)
 {
     Str text = v_text(r, c->arg[0]);
     if (!r->rc)
@@ -265,7 +267,7 @@ Value b_raise(Run *r, const Call *c)
     return v_undefined(NULL);
 }
 
-Value b_strftime(Run *r, const Call *c)
+JinjaValue b_strftime(JinjaRun *r, const JinjaCall *c)
 {
     char format[200] = " ", text[400];
     if (!r->input->now)
@@ -282,7 +284,7 @@ Value b_strftime(Run *r, const Call *c)
 #pragma GCC diagnostic pop
     if (n == 0)
         return j_fail(r, "a time has more than %zu bytes", sizeof text);
-    Text out = {0};
+    JinjaWriter out = {0};
     j_text_bytes(r, &out, text + 1, n - 1, str_mark(*c->arg[0].str));
     return j_text_value(r, &out);
 }

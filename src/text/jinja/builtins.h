@@ -6,11 +6,11 @@
 #include "text/unicode.h"
 
 /* A call of a row. `arg`: [MAX_PARAMETERS] its parameters, bound; V_ABSENT where not given. */
-struct Call {
+struct JinjaCall {
     const Builtin *row;
-    Value self;
-    const Value *arg;
-    const Args *args; /* as they were given */
+    JinjaValue self;
+    const JinjaValue *arg;
+    const JinjaArgs *args; /* as they were given */
 };
 
 /* What `which` says in the rows. Ends of a string, as bits; */
@@ -29,13 +29,13 @@ enum {
     TYPES_CALLABLE = 1 << V_UNDEFINED | 1 << V_MACRO | 1 << V_METHOD | 1 << V_FUNCTION,
 };
 
-static inline bool is_given(Value v)
+static inline bool is_given(JinjaValue v)
 {
     return v.type != V_ABSENT && v.type != V_NONE;
 }
 
 /* An argument that is a whole number, `usual` where it is not given. */
-int64_t j_int_or(Run *r, Value v, int64_t usual, const char *what);
+int64_t j_int_or(JinjaRun *r, JinjaValue v, int64_t usual, const char *what);
 
 #define ROW(kind, type, name, run, which, required, ...) BuiltinFn run;
 #include "text/jinja/builtins.def"

@@ -3,41 +3,41 @@
 
 #include <string.h>
 
-static Value list_of(Run *r, const Items *items)
+static JinjaValue list_of(JinjaRun *r, const Items *items)
 {
     return v_seq(r, V_LIST, items->item, items->n);
 }
 
-static Value generator(Run *r, const Items *items)
+static JinjaValue generator(JinjaRun *r, const Items *items)
 {
     return v_seq(r, V_ITER, items->item, items->n);
 }
 
 /* What a comparison goes by unless it minds the case. */
-static Value sort_key(Run *r, Value v, bool minds_case)
+static JinjaValue sort_key(JinjaRun *r, JinjaValue v, bool minds_case)
 {
     return v.type == V_STR && !minds_case ? str_case(r, *v.str, CASE_LOWER) : v;
 }
 
-Value b_length(Run *r, const Call *c)
+JinjaValue b_length(JinjaRun *r, const JinjaCall *c)
 {
     return v_int(v_length(r, c->self));
 }
 
 /* ---- of lists ---- */
-Value b_list(Run *r, const Call *c)
+JinjaValue b_list(JinjaRun *r, const JinjaCall *c)
 {
     Seq items = v_items(r, c->self);
     return v_seq(r, V_LIST, items.item, items.n);
 }
 
-Value b_first(Run *r, const Call *c)
+JinjaValue b_first(JinjaRun *r, const JinjaCall *c)
 {
     Seq items = v_items(r, c->self);
     return items.n ? items.item[0] : v_undefined("the first of nothing");
 }
 
-Value b_last(Run *r, const Call *c)
+JinjaValue b_last(JinjaRun *r, const JinjaCall *c)
 {
     if (c->self.type == V_ITER && !c->self.flag)
         return j_fail(r, "a generator has no last item; make it a list");
@@ -45,10 +45,10 @@ Value b_last(Run *r, const Call *c)
     return items.n ? items.item[items.n - 1] : v_undefined("the last of nothing");
 }
 
-Value b_reverse(Run *r, const Call *c)
+JinjaValue b_reverse(JinjaRun *r, const JinjaCall *c)
 {
     Items out = {0};
-    Text text = {0};
+    JinjaWriter text = {0};
     Seq items = v_items(r, c->self);
     for (size_t i = items.n; i-- > 0 && j_step(r, 1);) {
         if (c->self.type == V_STR)
@@ -59,12 +59,12 @@ Value b_reverse(Run *r, const Call *c)
     return c->self.type == V_STR ? j_text_value(r, &text) : generator(r, &out);
 }
 
-Value b_join(Run *r, const Call *c)
+JinjaValue b_join(JinjaRun *r, const JinjaCall *c)
 {
-    Text text = {0};
+    JinjaWriter text = {0};
     Seq items = v_items(r, c->self);
     for (size_t i = 0; i < items.n && j_step(r, 1); i++) {
-        Value item = items.item[i];
+        JinjaValue item = items.item[i];
         if (i && is_given(c->arg[0]))
             j_write_value(r, &text, c->arg[0], false);
         j_write_value(r, &text, is_given(c->arg[1]) ? j_follow(r, item, c->arg[1]) : item, false);
@@ -72,7 +72,7 @@ Value b_join(Run *r, const Call *c)
     return j_text_value(r, &text);
 }
 
-Value b_items(Run *r, const Call *c)
+JinjaValue b_items(JinjaRun *r, const JinjaCall *c)
 {
     Items out = {0};
     if (c->self.type == V_UNDEFINED)
@@ -80,30 +80,30 @@ Value b_items(Run *r, const Call *c)
     if (c->self.type != V_DICT)
         return j_fail(r, "items of a %s", v_type_name(c->self));
     for (size_t i = 0; i < c->self.dict->n && j_step(r, 1); i++) {
-        Value *two = j_take(r, 2 * sizeof *two);
+        JinjaValue *two = j_take(r, 2 * sizeof *two);
         two[0] = c->self.dict->pair[i].key;
         two[1] = c->self.dict->pair[i].value;
         j_items_add(r, &out, v_seq(r, V_TUPLE, two, 2));
     }
-    Value items = generator(r, &out);
+    JinjaValue items = generator(r, &out);
     items.flag = c->row->which == IS_VIEW;
     return items;
 }
 
-Value b_members(Run *r, const Call *c)
+JinjaValue b_members(JinjaRun *r, const JinjaCall *c)
 {
     Items items = {0};
     for (size_t i = 0; i < c->self.dict->n && j_step(r, 1); i++) {
-        const Pair *pair = &c->self.dict->pair[i];
+        const JinjaPair *pair = &c->self.dict->pair[i];
         j_items_add(r, &items, c->row->which == VALUES ? pair->value : pair->key);
     }
-    Value view = generator(r, &items);
+    JinjaValue view = generator(r, &items);
     view.flag = true;
     return view;
 }
 
 /* ---- dictionaries ---- */
-Value b_get(Run *r, const Call *c)
+JinjaValue b_get(JinjaRun *r, const JinjaCall *c)
 {
     for (size_t i = 0; i < c->self.dict->n && j_step(r, 1); i++)
         if (v_equal(r, c->self.dict->pair[i].key, c->arg[0]))
@@ -111,13 +111,13 @@ Value b_get(Run *r, const Call *c)
     return c->arg[1].type == V_ABSENT ? v_none() : c->arg[1];
 }
 
-Value b_copy(Run *r, const Call *c)
+JinjaValue b_copy(JinjaRun *r, const JinjaCall *c)
 {
     (void)r;
     return c->self; /* nothing changes */
 }
 
-Value b_count_items(Run *r, const Call *c)
+JinjaValue b_count_items(JinjaRun *r, const JinjaCall *c)
 {
     int64_t n = 0;
     for (size_t i = 0; i < c->self.seq->n && j_step(r, 1); i++)
@@ -125,7 +125,7 @@ Value b_count_items(Run *r, const Call *c)
     return v_int(n);
 }
 
-Value b_index(Run *r, const Call *c)
+JinjaValue b_index(JinjaRun *r, const JinjaCall *c)
 {
     for (size_t i = 0; i < c->self.seq->n && j_step(r, 1); i++)
         if (v_equal(r, c->self.seq->item[i], c->arg[0]))
@@ -133,7 +133,7 @@ Value b_index(Run *r, const Call *c)
     return j_fail(r, "a list does not have what it is asked for");
 }
 
-Value b_dictsort(Run *r, const Call *c)
+JinjaValue b_dictsort(JinjaRun *r, const JinjaCall *c)
 {
     Items out = {0};
     if (c->self.type != V_DICT)
@@ -141,12 +141,13 @@ Value b_dictsort(Run *r, const Call *c)
     bool by_value =
         is_given(c->arg[1]) && c->arg[1].type == V_STR && str_is(*c->arg[1].str, "value");
     size_t n = c->self.dict->n;
-    Pair *pair = j_take(r, n * sizeof *pair);
+    JinjaPair *pair = j_take(r, n * sizeof *pair);
     for (size_t i = 0; i < n && j_step(r, 1); i++) {
-        Value *two = j_take(r, 2 * sizeof *two);
+        JinjaValue *two = j_take(r, 2 * sizeof *two);
         two[0] = c->self.dict->pair[i].key;
         two[1] = c->self.dict->pair[i].value;
-        pair[i] = (Pair){sort_key(r, two[by_value], v_true(c->arg[0])), v_seq(r, V_TUPLE, two, 2)};
+        pair[i] =
+            (JinjaPair){sort_key(r, two[by_value], v_true(c->arg[0])), v_seq(r, V_TUPLE, two, 2)};
     }
     j_sort_values(r, pair, r->rc ? 0 : n);
     for (size_t i = 0; i < n && !r->rc; i++)
@@ -154,18 +155,18 @@ Value b_dictsort(Run *r, const Call *c)
     return list_of(r, &out);
 }
 
-Value b_sort(Run *r, const Call *c)
+JinjaValue b_sort(JinjaRun *r, const JinjaCall *c)
 {
     Items out = {0};
     Seq items = v_items(r, c->self);
     bool reverse = v_true(c->arg[0]);
-    Pair *pair = j_take(r, items.n * sizeof *pair);
+    JinjaPair *pair = j_take(r, items.n * sizeof *pair);
     /* Equal ones keep their order also in reverse. */
     for (size_t i = 0; i < items.n && j_step(r, 1); i++) {
-        Value item = items.item[reverse ? items.n - 1 - i : i];
-        pair[i] = (Pair){sort_key(r, is_given(c->arg[2]) ? j_follow(r, item, c->arg[2]) : item,
-                                  v_true(c->arg[1])),
-                         item};
+        JinjaValue item = items.item[reverse ? items.n - 1 - i : i];
+        pair[i] = (JinjaPair){sort_key(r, is_given(c->arg[2]) ? j_follow(r, item, c->arg[2]) : item,
+                                       v_true(c->arg[1])),
+                              item};
     }
     j_sort_values(r, pair, r->rc ? 0 : items.n);
     for (size_t i = 0; i < items.n && !r->rc; i++)
@@ -173,12 +174,13 @@ Value b_sort(Run *r, const Call *c)
     return list_of(r, &out);
 }
 
-Value b_unique(Run *r, const Call *c)
+JinjaValue b_unique(JinjaRun *r, const JinjaCall *c)
 {
     Items out = {0}, keys = {0};
     Seq items = v_items(r, c->self);
     for (size_t i = 0; i < items.n && j_step(r, 1); i++) {
-        Value key = is_given(c->arg[1]) ? j_follow(r, items.item[i], c->arg[1]) : items.item[i];
+        JinjaValue key =
+            is_given(c->arg[1]) ? j_follow(r, items.item[i], c->arg[1]) : items.item[i];
         size_t k = 0;
         key = sort_key(r, key, v_true(c->arg[0]));
         while (k < keys.n && j_step(r, 1) && !v_equal(r, keys.item[k], key))
@@ -191,12 +193,13 @@ Value b_unique(Run *r, const Call *c)
     return generator(r, &out);
 }
 
-Value b_extreme(Run *r, const Call *c)
+JinjaValue b_extreme(JinjaRun *r, const JinjaCall *c)
 {
     Seq items = v_items(r, c->self);
-    Value best = v_undefined("the extreme of nothing"), best_key = best;
+    JinjaValue best = v_undefined("the extreme of nothing"), best_key = best;
     for (size_t i = 0; i < items.n && j_step(r, 1); i++) {
-        Value key = is_given(c->arg[1]) ? j_follow(r, items.item[i], c->arg[1]) : items.item[i];
+        JinjaValue key =
+            is_given(c->arg[1]) ? j_follow(r, items.item[i], c->arg[1]) : items.item[i];
         key = sort_key(r, key, v_true(c->arg[0]));
         if (i && c->row->which * v_order(r, key, best_key) <= 0)
             continue;
@@ -206,12 +209,13 @@ Value b_extreme(Run *r, const Call *c)
     return best;
 }
 
-Value b_sum(Run *r, const Call *c)
+JinjaValue b_sum(JinjaRun *r, const JinjaCall *c)
 {
     Seq items = v_items(r, c->self);
-    Value sum = c->arg[1].type == V_ABSENT ? v_int(0) : c->arg[1];
+    JinjaValue sum = c->arg[1].type == V_ABSENT ? v_int(0) : c->arg[1];
     for (size_t i = 0; i < items.n && j_step(r, 1); i++) {
-        Value item = is_given(c->arg[0]) ? j_follow(r, items.item[i], c->arg[0]) : items.item[i];
+        JinjaValue item =
+            is_given(c->arg[0]) ? j_follow(r, items.item[i], c->arg[0]) : items.item[i];
         int64_t whole;
         if (!v_is_number(item) || !v_is_number(sum))
             return j_fail(r, "sum of a %s", v_type_name(item));
@@ -227,15 +231,15 @@ Value b_sum(Run *r, const Call *c)
 /* ---- filters that take filters and tests ---- */
 
 /* ---- filters that take filters and tests ---- */
-static Args args_from(const Args *args, size_t first)
+static JinjaArgs args_from(const JinjaArgs *args, size_t first)
 {
     bool more = args->n > first;
-    return (Args){more ? args->item + first : NULL, more ? args->n - first : 0, args->named,
-                  args->n_named};
+    return (JinjaArgs){more ? args->item + first : NULL, more ? args->n - first : 0, args->named,
+                       args->n_named};
 }
 
 /* The filter or test that argument `i` names. */
-static const Builtin *named_builtin(Run *r, const Args *args, size_t i, BuiltinKind kind,
+static const Builtin *named_builtin(JinjaRun *r, const JinjaArgs *args, size_t i, BuiltinKind kind,
                                     const char *what)
 {
     char name[40] = "";
@@ -247,19 +251,19 @@ static const Builtin *named_builtin(Run *r, const Args *args, size_t i, BuiltinK
     return row;
 }
 
-Value b_map(Run *r, const Call *c)
+JinjaValue b_map(JinjaRun *r, const JinjaCall *c)
 {
     Items out = {0};
     Dict named = {c->args->named, c->args->n_named};
-    const Value *attribute = c->args->n == 0 ? j_dict_get(&named, "attribute") : NULL,
-                *usual = j_dict_get(&named, "default");
+    const JinjaValue *attribute = c->args->n == 0 ? j_dict_get(&named, "attribute") : NULL,
+                     *usual = j_dict_get(&named, "default");
     const Builtin *filter = attribute ? NULL : named_builtin(r, c->args, 0, FILTER, "filter");
-    Args rest = args_from(c->args, 1);
+    JinjaArgs rest = args_from(c->args, 1);
     Seq items =
         v_true(c->self) ? v_items(r, c->self) : (Seq){0}; /* what is false has none, be it None */
     for (size_t i = 0; i < items.n && j_step(r, 1); i++) {
-        Value item = items.item[i];
-        Value value =
+        JinjaValue item = items.item[i];
+        JinjaValue value =
             filter ? j_call_builtin(r, filter, item, &rest) : j_follow(r, item, *attribute);
         j_items_add(r, &out, attribute && usual && value.type == V_UNDEFINED ? *usual : value);
     }
@@ -267,18 +271,18 @@ Value b_map(Run *r, const Call *c)
 }
 
 /* Items for which a test has the outcome `wanted`; `by` says that the first argument is an attribute to test. */
-Value b_select(Run *r, const Call *c)
+JinjaValue b_select(JinjaRun *r, const JinjaCall *c)
 {
-    const Args *args = c->args;
+    const JinjaArgs *args = c->args;
     const bool by = c->row->which & BY_ATTRIBUTE, wanted = c->row->which & WANTED;
     Items out = {0};
     const Builtin *test = args->n > by ? named_builtin(r, args, by, TEST, "test") : NULL;
-    Args rest = args_from(args, (size_t)by + 1);
+    JinjaArgs rest = args_from(args, (size_t)by + 1);
     Seq items = v_true(c->self) ? v_items(r, c->self) : (Seq){0};
     if (by && args->n == 0)
         return j_fail(r, "an attribute is missing");
     for (size_t i = 0; i < items.n && j_step(r, 1); i++) {
-        Value value = by ? j_follow(r, items.item[i], args->item[0]) : items.item[i];
+        JinjaValue value = by ? j_follow(r, items.item[i], args->item[0]) : items.item[i];
         if (v_true(test ? j_call_builtin(r, test, value, &rest) : value) == wanted)
             j_items_add(r, &out, items.item[i]);
     }

@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* A parameter that has to be a string; "" having failed where it is none. */
-static Str str_arg(Run *r, const Call *c, Value v)
+static Str str_arg(JinjaRun *r, const JinjaCall *c, JinjaValue v)
 {
     if (v.type == V_STR)
         return *v.str;
@@ -12,29 +12,29 @@ static Str str_arg(Run *r, const Call *c, Value v)
     return (Str){"", "", 0};
 }
 
-Value b_string(Run *r, const Call *c)
+JinjaValue b_string(JinjaRun *r, const JinjaCall *c)
 {
-    Value text = c->self.type == V_STR ? c->self : v_str(r, v_text(r, c->self));
+    JinjaValue text = c->self.type == V_STR ? c->self : v_str(r, v_text(r, c->self));
     text.flag = text.flag || c->row->which == IS_SAFE;
     return text;
 }
 
-Value b_escape(Run *r, const Call *c)
+JinjaValue b_escape(JinjaRun *r, const JinjaCall *c)
 {
     return c->self.type == V_STR && c->self.flag ? c->self : str_escape(r, v_text(r, c->self));
 }
 
-Value b_case(Run *r, const Call *c)
+JinjaValue b_case(JinjaRun *r, const JinjaCall *c)
 {
     return str_case(r, v_text(r, c->self), (Case)c->row->which);
 }
 
-Value b_strip(Run *r, const Call *c)
+JinjaValue b_strip(JinjaRun *r, const JinjaCall *c)
 {
     const bool some = is_given(c->arg[0]);
     Str text = v_text(r, c->self), characters = some ? str_arg(r, c, c->arg[0]) : (Str){0};
     j_step(r, text.n / 64);
-    Value v = v_str(
+    JinjaValue v = v_str(
         r, str_strip(text, some ? &characters : NULL, c->row->which & LEFT, c->row->which & RIGHT));
     v.flag = c->self.type == V_STR && c->self.flag;
     return v;
@@ -42,7 +42,7 @@ Value b_strip(Run *r, const Call *c)
 
 /* Where `what` is next in s, from `at` on or, from the right, before `at`; with what.n == 0 a run of white space, of
    which *end is the end. */
-static size_t find_cut(Run *r, Str s, Str what, bool space, bool right, size_t at, size_t *end)
+static size_t find_cut(JinjaRun *r, Str s, Str what, bool space, bool right, size_t at, size_t *end)
 {
     size_t best = SIZE_MAX;
     int length;
@@ -66,7 +66,7 @@ static size_t find_cut(Run *r, Str s, Str what, bool space, bool right, size_t a
     return best;
 }
 
-Value b_split(Run *r, const Call *c)
+JinjaValue b_split(JinjaRun *r, const JinjaCall *c)
 {
     const bool right = c->row->which == RIGHT;
     bool space = !is_given(c->arg[0]);
@@ -89,20 +89,20 @@ Value b_split(Run *r, const Call *c)
     if (!space || from < to)
         j_items_add(r, &parts, v_str(r, str_part(s, from, to)));
     for (size_t i = 0; right && i < parts.n / 2; i++) {
-        Value swap = parts.item[i];
+        JinjaValue swap = parts.item[i];
         parts.item[i] = parts.item[parts.n - 1 - i];
         parts.item[parts.n - 1 - i] = swap;
     }
     return v_seq(r, V_LIST, parts.item, parts.n);
 }
 
-Value b_partition(Run *r, const Call *c)
+JinjaValue b_partition(JinjaRun *r, const JinjaCall *c)
 {
     const bool right = c->row->which == RIGHT;
     Str s = *c->self.str, what = str_arg(r, c, c->arg[0]);
     size_t end = 0,
            cut = what.n ? find_cut(r, s, what, false, right, right ? s.n : 0, &end) : SIZE_MAX;
-    Value *three = j_take(r, 3 * sizeof *three);
+    JinjaValue *three = j_take(r, 3 * sizeof *three);
     if (!what.n)
         return j_fail(r, "a str is split by an empty one");
     bool found = cut != SIZE_MAX;
@@ -112,7 +112,7 @@ Value b_partition(Run *r, const Call *c)
     return v_seq(r, V_TUPLE, three, 3);
 }
 
-Value b_splitlines(Run *r, const Call *c)
+JinjaValue b_splitlines(JinjaRun *r, const JinjaCall *c)
 {
     Seq lines = str_lines(r, *c->self.str);
     return v_seq(r, V_LIST, lines.item, lines.n);
@@ -125,10 +125,10 @@ static bool has_at(Str s, Str with, bool right)
 }
 
 /* Whether one of what is given, a string or a tuple of them, stands at an end. */
-Value b_has_at(Run *r, const Call *c)
+JinjaValue b_has_at(JinjaRun *r, const JinjaCall *c)
 {
     const bool right = c->row->which == RIGHT;
-    const Value what = c->arg[0], *each = what.type == V_TUPLE ? what.seq->item : &what;
+    const JinjaValue what = c->arg[0], *each = what.type == V_TUPLE ? what.seq->item : &what;
     const size_t n = what.type == V_TUPLE ? what.seq->n : 1;
     bool found = false;
     for (size_t i = 0; i < n && !found && (n == 1 || j_step(r, 1)); i++)
@@ -136,7 +136,7 @@ Value b_has_at(Run *r, const Call *c)
     return v_bool(found);
 }
 
-Value b_remove(Run *r, const Call *c)
+JinjaValue b_remove(JinjaRun *r, const JinjaCall *c)
 {
     const bool right = c->row->which == RIGHT;
     Str s = *c->self.str, what = str_arg(r, c, c->arg[0]);
@@ -145,14 +145,14 @@ Value b_remove(Run *r, const Call *c)
     return v_str(r, right ? str_part(s, 0, s.n - what.n) : str_part(s, what.n, s.n));
 }
 
-Value b_replace(Run *r, const Call *c)
+JinjaValue b_replace(JinjaRun *r, const JinjaCall *c)
 {
     Str old = str_arg(r, c, c->arg[0]), new = str_arg(r, c, c->arg[1]);
     return str_replace(r, v_text(r, c->self), old, new,
                        is_given(c->arg[2]) ? v_to_int(r, c->arg[2], "the count of replace") : -1);
 }
 
-Value b_find(Run *r, const Call *c)
+JinjaValue b_find(JinjaRun *r, const JinjaCall *c)
 {
     const bool right = c->row->which == RIGHT;
     Str s = *c->self.str;
@@ -162,7 +162,7 @@ Value b_find(Run *r, const Call *c)
     return v_int(at == SIZE_MAX ? -1 : (int64_t)str_points(str_part(s, 0, at)));
 }
 
-Value b_count_text(Run *r, const Call *c)
+JinjaValue b_count_text(JinjaRun *r, const JinjaCall *c)
 {
     int64_t n = 0;
     Str s = *c->self.str, what = str_arg(r, c, c->arg[0]);
@@ -173,9 +173,9 @@ Value b_count_text(Run *r, const Call *c)
     return v_int(n);
 }
 
-Value b_join_text(Run *r, const Call *c)
+JinjaValue b_join_text(JinjaRun *r, const JinjaCall *c)
 {
-    Text text = {0};
+    JinjaWriter text = {0};
     Seq items = v_items(r, c->arg[0]);
     for (size_t i = 0; i < items.n && j_step(r, 1); i++) {
         if (i)
@@ -186,9 +186,9 @@ Value b_join_text(Run *r, const Call *c)
 }
 
 /* {}, {0}, {name}, {{ and }}; what else Python's has is refused. */
-Value b_format(Run *r, const Call *c)
+JinjaValue b_format(JinjaRun *r, const JinjaCall *c)
 {
-    Text text = {0};
+    JinjaWriter text = {0};
     Str s = *c->self.str;
     Dict named = {c->args->named, c->args->n_named};
     size_t next = 0;
@@ -207,7 +207,7 @@ Value b_format(Run *r, const Call *c)
         while (i < s.n && s.text[i] != '}')
             i++;
         Str field = str_part(s, begin, i);
-        const Value *value = NULL;
+        const JinjaValue *value = NULL;
         for (size_t k = 0; k < field.n && k < 6; k++)
             at = field.text[k] >= '0' && field.text[k] <= '9'
                      ? at * 10 + (size_t)(field.text[k] - '0')
@@ -228,13 +228,13 @@ Value b_format(Run *r, const Call *c)
     return j_text_value(r, &text);
 }
 
-Value b_percent(Run *r, const Call *c)
+JinjaValue b_percent(JinjaRun *r, const JinjaCall *c)
 {
     return str_percent(r, v_text(r, c->self), c->args->item, c->args->n);
 }
 
 /* Whether all characters are of some classes, and there are any. */
-Value b_is_class(Run *r, const Call *c)
+JinjaValue b_is_class(JinjaRun *r, const JinjaCall *c)
 {
     Str s = *c->self.str;
     int length;
@@ -244,14 +244,14 @@ Value b_is_class(Run *r, const Call *c)
     return v_bool(s.n > 0);
 }
 
-Value b_has_case(Run *r, const Call *c)
+JinjaValue b_has_case(JinjaRun *r, const JinjaCall *c)
 {
     Str text = v_text(r, c->self);
     return v_bool(v_equal(r, v_str(r, text), str_case(r, text, (Case)c->row->which)) &&
                   !v_equal(r, str_case(r, text, CASE_UPPER), str_case(r, text, CASE_LOWER)));
 }
 
-Value b_wordcount(Run *r, const Call *c)
+JinjaValue b_wordcount(JinjaRun *r, const JinjaCall *c)
 {
     Str s = v_text(r, c->self);
     int64_t n = 0;
@@ -265,9 +265,9 @@ Value b_wordcount(Run *r, const Call *c)
     return v_int(n);
 }
 
-Value b_indent(Run *r, const Call *c)
+JinjaValue b_indent(JinjaRun *r, const JinjaCall *c)
 {
-    Text text = {0}, width = {0};
+    JinjaWriter text = {0}, width = {0};
     Str s = v_text(r, c->self);
     bool first = v_true(c->arg[1]), blank = v_true(c->arg[2]),
          ended = s.n && s.text[s.n - 1] == '\n';
@@ -296,10 +296,10 @@ Value b_indent(Run *r, const Call *c)
     return j_text_value(r, &text);
 }
 
-Value b_tojson(Run *r, const Call *c)
+JinjaValue b_tojson(JinjaRun *r, const JinjaCall *c)
 {
-    Text text = {0}, level = {0};
-    Value between = v_own(r, is_given(c->arg[1]) ? "," : ", "), behind = v_own(r, ": ");
+    JinjaWriter text = {0}, level = {0};
+    JinjaValue between = v_own(r, is_given(c->arg[1]) ? "," : ", "), behind = v_own(r, ": ");
     JsonStyle style = {.ascii = v_true(c->arg[0]), .sort = v_true(c->arg[3]), .indent = v_none()};
     if (is_given(c->arg[1])) {
         if (c->arg[1].type == V_STR)

@@ -13,12 +13,12 @@
 
 typedef enum Jump { JUMP_NONE, JUMP_BREAK, JUMP_CONTINUE } Jump;
 
-static Value eval(Run *r, const Node *node, Scope *scope);
-static Jump exec(Run *r, const Node *body, Scope *scope, Text *out);
+static JinjaValue eval(JinjaRun *r, const JinjaNode *node, JinjaScope *scope);
+static Jump exec(JinjaRun *r, const JinjaNode *body, JinjaScope *scope, JinjaWriter *out);
 
 /* ---- failing, memory, steps ---- */
 
-Value j_fail(Run *r, const char *format, ...)
+JinjaValue j_fail(JinjaRun *r, const char *format, ...)
 {
     char what[512];
     va_list args;
@@ -30,14 +30,14 @@ Value j_fail(Run *r, const char *format, ...)
     return v_undefined(NULL);
 }
 
-void *j_take(Run *r, size_t size)
+void *j_take(JinjaRun *r, size_t size)
 {
     if (r->arena.used > r->max_memory)
         j_fail(r, "it makes more than %zu MiB of text and lists", r->max_memory >> 20);
     return arena_alloc(&r->arena, size);
 }
 
-bool j_step(Run *r, size_t n)
+bool j_step(JinjaRun *r, size_t n)
 {
     if (r->rc)
         return false;
@@ -50,7 +50,7 @@ bool j_step(Run *r, size_t n)
     return true;
 }
 
-bool j_deeper(Run *r)
+bool j_deeper(JinjaRun *r)
 {
     if (r->depth >= JINJA_MAX_DEPTH) {
         j_fail(r, "calls and values are nested too deeply");
@@ -62,7 +62,7 @@ bool j_deeper(Run *r)
 
 /* ---- variables ---- */
 
-static Value *find(const Scope *scope, const char *name)
+static JinjaValue *find(const JinjaScope *scope, const char *name)
 {
     for (; scope; scope = scope->parent)
         for (size_t i = 0; i < scope->n; i++)
@@ -71,7 +71,7 @@ static Value *find(const Scope *scope, const char *name)
     return NULL;
 }
 
-static void set(Run *r, Scope *scope, const char *name, Value value)
+static void set(JinjaRun *r, JinjaScope *scope, const char *name, JinjaValue value)
 {
     for (size_t i = 0; i < scope->n; i++) {
         if (scope->variable[i].name == name) {
@@ -86,23 +86,23 @@ static void set(Run *r, Scope *scope, const char *name, Value value)
     scope->variable[scope->n++] = (Variable){name, value};
 }
 
-static Value lookup(const Scope *scope, const char *name)
+static JinjaValue lookup(const JinjaScope *scope, const char *name)
 {
-    const Value *found = find(scope, name);
+    const JinjaValue *found = find(scope, name);
     const Builtin *function = found ? NULL : j_builtin_find(FUNCTION, name);
     return found      ? *found
-           : function ? (Value){.type = V_FUNCTION, .function = function}
+           : function ? (JinjaValue){.type = V_FUNCTION, .function = function}
                       : v_undefined(name);
 }
 
-static void assign(Run *r, Scope *scope, const Node *target, Value value)
+static void assign(JinjaRun *r, JinjaScope *scope, const JinjaNode *target, JinjaValue value)
 {
     if (target->kind == N_NAME) {
         set(r, scope, target->name, value);
         return;
     }
     if (target->kind == N_ATTR_TARGET) {
-        Value object = lookup(scope, target->name);
+        JinjaValue object = lookup(scope, target->name);
         if (object.type != V_NAMESPACE)
             j_fail(r, "only attributes of a namespace can be set, and '%.40s' is none",
                    target->name);
@@ -114,7 +114,7 @@ static void assign(Run *r, Scope *scope, const Node *target, Value value)
     }
     Seq items = v_items(r, value);
     size_t i = 0;
-    const Node *each = target->child;
+    const JinjaNode *each = target->child;
     if (!j_deeper(r))
         return;
     for (; each && i < items.n; each = each->next)
@@ -124,15 +124,15 @@ static void assign(Run *r, Scope *scope, const Node *target, Value value)
         j_fail(r, "there are %zu values to be put into other than so many names", items.n);
 }
 
-static Scope *scope_new(Run *r, Scope *parent)
+static JinjaScope *scope_new(JinjaRun *r, JinjaScope *parent)
 {
-    Scope *scope = j_take(r, sizeof *scope);
+    JinjaScope *scope = j_take(r, sizeof *scope);
     scope->parent = parent;
     return scope;
 }
 
 /* A scope for the next round of a loop: the last one's, unless something looks names up there. */
-static Scope *scope_again(Run *r, Scope *last)
+static JinjaScope *scope_again(JinjaRun *r, JinjaScope *last)
 {
     if (last->kept)
         return scope_new(r, last->parent);
@@ -142,11 +142,11 @@ static Scope *scope_again(Run *r, Scope *last)
 
 /* ---- calls ---- */
 
-static void eval_args(Run *r, const Node *list, Scope *scope, Args *args)
+static void eval_args(JinjaRun *r, const JinjaNode *list, JinjaScope *scope, JinjaArgs *args)
 {
     Items items = {0};
     Dict named = {0};
-    for (const Node *each = list; each && !r->rc; each = each->next) {
+    for (const JinjaNode *each = list; each && !r->rc; each = each->next) {
         if (each->kind == N_NAMED) {
             j_dict_set(r, &named, v_own(r, each->name), eval(r, each->a, scope));
         } else if (each->kind == N_STAR) {
@@ -154,7 +154,7 @@ static void eval_args(Run *r, const Node *list, Scope *scope, Args *args)
             for (size_t i = 0; i < more.n; i++)
                 j_items_add(r, &items, more.item[i]);
         } else if (each->kind == N_STARS) {
-            Value more = eval(r, each->a, scope);
+            JinjaValue more = eval(r, each->a, scope);
             if (more.type != V_DICT) {
                 j_fail(r, "** is followed by something that is not a dictionary");
                 return;
@@ -165,20 +165,20 @@ static void eval_args(Run *r, const Node *list, Scope *scope, Args *args)
             j_items_add(r, &items, eval(r, each, scope));
         }
     }
-    *args = (Args){items.item, items.n, named.pair, named.n};
+    *args = (JinjaArgs){items.item, items.n, named.pair, named.n};
 }
 
 /* A macro's parameters in `scope`, by position, by name, or by their defaults. */
-static void bind(Run *r, const Macro *macro, const Args *args, Scope *scope)
+static void bind(JinjaRun *r, const Macro *macro, const JinjaArgs *args, JinjaScope *scope)
 {
-    const Node *node = macro->node;
+    const JinjaNode *node = macro->node;
     size_t i = 0, used = 0;
-    for (const Node *p = node->others; p && !r->rc; p = p->next, i++) {
-        const Value *named = j_named_arg(args, p->name);
+    for (const JinjaNode *p = node->others; p && !r->rc; p = p->next, i++) {
+        const JinjaValue *named = j_named_arg(args, p->name);
         if (named && i < args->n)
             j_fail(r, "'%s' is given '%s' twice", node->name, p->name);
         used += named != NULL;
-        Value value = v_undefined(p->name);
+        JinjaValue value = v_undefined(p->name);
         if (i < args->n)
             value = args->item[i];
         else if (named)
@@ -205,19 +205,19 @@ static void bind(Run *r, const Macro *macro, const Args *args, Scope *scope)
     }
     Dict *rest = j_take(r, sizeof *rest);
     for (size_t k = 0; k < args->n_named; k++) {
-        const Node *p = node->others;
+        const JinjaNode *p = node->others;
         while (p && !str_is(*args->named[k].key.str, p->name))
             p = p->next;
         if (!p)
             j_dict_set(r, rest, args->named[k].key, args->named[k].value);
     }
-    set(r, scope, kwargs, (Value){.type = V_DICT, .dict = rest});
+    set(r, scope, kwargs, (JinjaValue){.type = V_DICT, .dict = rest});
 }
 
-static Value call_macro(Run *r, const Macro *macro, const Args *args)
+static JinjaValue call_macro(JinjaRun *r, const Macro *macro, const JinjaArgs *args)
 {
-    Scope *scope = scope_new(r, macro->scope);
-    Text out = {0};
+    JinjaScope *scope = scope_new(r, macro->scope);
+    JinjaWriter out = {0};
     if (!j_deeper(r))
         return v_undefined(NULL);
     bind(r, macro, args, scope);
@@ -226,7 +226,7 @@ static Value call_macro(Run *r, const Macro *macro, const Args *args)
     return j_text_value(r, &out);
 }
 
-Value j_call_value(Run *r, Value callee, const Args *args)
+JinjaValue j_call_value(JinjaRun *r, JinjaValue callee, const JinjaArgs *args)
 {
     switch (callee.type) {
     case V_MACRO:
@@ -243,10 +243,11 @@ Value j_call_value(Run *r, Value callee, const Args *args)
     }
 }
 
-static Value eval_call(Run *r, const Node *node, Scope *scope, Value caller)
+static JinjaValue eval_call(JinjaRun *r, const JinjaNode *node, JinjaScope *scope,
+                            JinjaValue caller)
 {
-    Args args;
-    Value callee, self;
+    JinjaArgs args;
+    JinjaValue callee, self;
     if (node->a->kind == N_ATTR) {
         self = eval(r, node->a->a, scope);
         const Builtin *row = j_method_find(self.type, node->a->name);
@@ -273,11 +274,11 @@ static Value eval_call(Run *r, const Node *node, Scope *scope, Value caller)
 
 /* ---- expressions ---- */
 
-static Value eval_compare(Run *r, const Node *node, Scope *scope)
+static JinjaValue eval_compare(JinjaRun *r, const JinjaNode *node, JinjaScope *scope)
 {
-    Value left = eval(r, node->a, scope);
-    for (const Node *each = node->child; each && !r->rc; each = each->next) {
-        Value right = eval(r, each->a, scope);
+    JinjaValue left = eval(r, node->a, scope);
+    for (const JinjaNode *each = node->child; each && !r->rc; each = each->next) {
+        JinjaValue right = eval(r, each->a, scope);
         if (r->rc || !j_compare(r, each->op, left, right))
             return v_bool(false);
         left = right;
@@ -285,19 +286,20 @@ static Value eval_compare(Run *r, const Node *node, Scope *scope)
     return v_bool(true);
 }
 
-static Value eval_sign(Run *r, const Node *node, Scope *scope)
+static JinjaValue eval_sign(JinjaRun *r, const JinjaNode *node, JinjaScope *scope)
 {
-    Value v = eval(r, node->a, scope);
+    JinjaValue v = eval(r, node->a, scope);
     if (r->rc || v_is_number(v))
         return j_operate(r, node->kind == N_NEGATE ? OP_SUB : OP_ADD, v_int(0), v);
     return j_fail(r, "a %s has no sign", v_type_name(v));
 }
 
 /* node->a, or what a filter block's text was, through a chain of filters. */
-static Value eval_filter(Run *r, const Node *node, Scope *scope, Value inner)
+static JinjaValue eval_filter(JinjaRun *r, const JinjaNode *node, JinjaScope *scope,
+                              JinjaValue inner)
 {
-    Args args;
-    Value self = inner;
+    JinjaArgs args;
+    JinjaValue self = inner;
     if (node->a)
         self = node->a->kind == N_FILTER ? eval_filter(r, node->a, scope, inner)
                                          : eval(r, node->a, scope);
@@ -309,43 +311,43 @@ static Value eval_filter(Run *r, const Node *node, Scope *scope, Value inner)
     return j_call_builtin(r, node->builtin, self, &args);
 }
 
-static Value eval_list(Run *r, const Node *node, Scope *scope)
+static JinjaValue eval_list(JinjaRun *r, const JinjaNode *node, JinjaScope *scope)
 {
     Items items = {0};
-    for (const Node *each = node->child; each && !r->rc; each = each->next)
+    for (const JinjaNode *each = node->child; each && !r->rc; each = each->next)
         j_items_add(r, &items, eval(r, each, scope));
     return v_seq(r, node->kind == N_LIST ? V_LIST : V_TUPLE, items.item, items.n);
 }
 
-static Value eval_dict(Run *r, const Node *node, Scope *scope)
+static JinjaValue eval_dict(JinjaRun *r, const JinjaNode *node, JinjaScope *scope)
 {
     Dict *dict = j_take(r, sizeof *dict);
-    for (const Node *each = node->child; each && !r->rc; each = each->next->next) {
-        Value key = eval(r, each, scope);
+    for (const JinjaNode *each = node->child; each && !r->rc; each = each->next->next) {
+        JinjaValue key = eval(r, each, scope);
         j_dict_set(r, dict, key, eval(r, each->next, scope));
     }
-    return (Value){.type = V_DICT, .dict = dict};
+    return (JinjaValue){.type = V_DICT, .dict = dict};
 }
 
-static Value eval_concat(Run *r, const Node *node, Scope *scope)
+static JinjaValue eval_concat(JinjaRun *r, const JinjaNode *node, JinjaScope *scope)
 {
-    Text text = {0};
-    for (const Node *each = node->child; each && !r->rc; each = each->next)
+    JinjaWriter text = {0};
+    for (const JinjaNode *each = node->child; each && !r->rc; each = each->next)
         j_write_value(r, &text, eval(r, each, scope), false);
     return j_text_value(r, &text);
 }
 
-static Value eval_slice(Run *r, const Node *node, Scope *scope)
+static JinjaValue eval_slice(JinjaRun *r, const JinjaNode *node, JinjaScope *scope)
 {
-    Value of = eval(r, node->a, scope);
-    Value from = node->b ? eval(r, node->b, scope) : v_none();
-    Value to = node->c ? eval(r, node->c, scope) : v_none();
+    JinjaValue of = eval(r, node->a, scope);
+    JinjaValue from = node->b ? eval(r, node->b, scope) : v_none();
+    JinjaValue to = node->c ? eval(r, node->c, scope) : v_none();
     return v_slice(r, of, from, to, node->d ? eval(r, node->d, scope) : v_none());
 }
 
-static Value eval_node(Run *r, const Node *node, Scope *scope)
+static JinjaValue eval_node(JinjaRun *r, const JinjaNode *node, JinjaScope *scope)
 {
-    Value a;
+    JinjaValue a;
     switch (node->kind) {
     case N_CONST:
         return node->value;
@@ -365,7 +367,7 @@ static Value eval_node(Run *r, const Node *node, Scope *scope)
     case N_SLICE:
         return eval_slice(r, node, scope);
     case N_CALL:
-        return eval_call(r, node, scope, (Value){0});
+        return eval_call(r, node, scope, (JinjaValue){0});
     case N_FILTER:
     case N_TEST:
         return eval_filter(r, node, scope, v_undefined(NULL));
@@ -396,12 +398,12 @@ static Value eval_node(Run *r, const Node *node, Scope *scope)
     }
 }
 
-static Value eval(Run *r, const Node *node, Scope *scope)
+static JinjaValue eval(JinjaRun *r, const JinjaNode *node, JinjaScope *scope)
 {
     if (!j_step(r, 1) || !j_deeper(r))
         return v_undefined(NULL);
     r->line = node->line;
-    Value value = eval_node(r, node, scope);
+    JinjaValue value = eval_node(r, node, scope);
     r->depth--;
     return r->rc ? v_undefined(NULL) : value;
 }
@@ -409,10 +411,10 @@ static Value eval(Run *r, const Node *node, Scope *scope)
 /* ---- statements ---- */
 
 /* The items of a loop that pass its `if`. */
-static Seq chosen(Run *r, const Node *node, Scope *scope, Seq items)
+static Seq chosen(JinjaRun *r, const JinjaNode *node, JinjaScope *scope, Seq items)
 {
     Items kept = {0};
-    Scope *inner = scope_new(r, scope);
+    JinjaScope *inner = scope_new(r, scope);
     for (size_t i = 0; i < items.n && !r->rc; i++) {
         inner = scope_again(r, inner);
         assign(r, inner, node->a, items.item[i]);
@@ -422,19 +424,19 @@ static Seq chosen(Run *r, const Node *node, Scope *scope, Seq items)
     return (Seq){kept.item, kept.n};
 }
 
-static Jump exec_for(Run *r, const Node *node, Scope *scope, Text *out)
+static Jump exec_for(JinjaRun *r, const JinjaNode *node, JinjaScope *scope, JinjaWriter *out)
 {
     const char *name = j_name_find(r->jinja, "loop", 4);
     Seq items = v_items(r, eval(r, node->b, scope));
     if (node->c)
         items = chosen(r, node, scope, items);
-    Loop *loop = j_take(r, sizeof *loop);
-    *loop = (Loop){.item = items.item, .n = items.n};
-    Scope *inner = scope_new(r, scope);
+    JinjaLoop *loop = j_take(r, sizeof *loop);
+    *loop = (JinjaLoop){.item = items.item, .n = items.n};
+    JinjaScope *inner = scope_new(r, scope);
     for (; loop->i < loop->n && j_step(r, 1); loop->i++) {
         inner = scope_again(r, inner);
         if (name)
-            set(r, inner, name, (Value){.type = V_LOOP, .loop = loop});
+            set(r, inner, name, (JinjaValue){.type = V_LOOP, .loop = loop});
         assign(r, inner, node->a, items.item[loop->i]);
         if (exec(r, node->child, inner, out) == JUMP_BREAK)
             break;
@@ -444,40 +446,40 @@ static Jump exec_for(Run *r, const Node *node, Scope *scope, Text *out)
     return JUMP_NONE;
 }
 
-static Jump exec_if(Run *r, const Node *node, Scope *scope, Text *out)
+static Jump exec_if(JinjaRun *r, const JinjaNode *node, JinjaScope *scope, JinjaWriter *out)
 {
-    for (const Node *branch = node->child; branch && !r->rc; branch = branch->next)
+    for (const JinjaNode *branch = node->child; branch && !r->rc; branch = branch->next)
         if (!branch->a || v_true(eval(r, branch->a, scope)))
             return exec(r, branch->child, scope, out);
     return JUMP_NONE;
 }
 
-static Value exec_text(Run *r, const Node *body, Scope *scope)
+static JinjaValue exec_text(JinjaRun *r, const JinjaNode *body, JinjaScope *scope)
 {
-    Text text = {0};
+    JinjaWriter text = {0};
     exec(r, body, scope_new(r, scope), &text);
     return j_text_value(r, &text);
 }
 
-static Value macro_new(Run *r, const Node *node, Scope *scope)
+static JinjaValue macro_new(JinjaRun *r, const JinjaNode *node, JinjaScope *scope)
 {
     Macro *macro = j_take(r, sizeof *macro);
     *macro = (Macro){.node = node, .scope = scope};
-    for (Scope *each = scope; each && !each->kept; each = each->parent)
+    for (JinjaScope *each = scope; each && !each->kept; each = each->parent)
         each->kept = true;
-    return (Value){.type = V_MACRO, .macro = macro};
+    return (JinjaValue){.type = V_MACRO, .macro = macro};
 }
 
-static Jump exec_scope(Run *r, const Node *node, Scope *scope, Text *out)
+static Jump exec_scope(JinjaRun *r, const JinjaNode *node, JinjaScope *scope, JinjaWriter *out)
 {
-    Scope *inner = scope_new(r, scope);
-    for (const Node *set = node->others; set && !r->rc; set = set->next)
+    JinjaScope *inner = scope_new(r, scope);
+    for (const JinjaNode *set = node->others; set && !r->rc; set = set->next)
         assign(r, inner, set->a, eval(r, set->b, scope));
     return exec(r, node->child, inner, out);
 }
 
 /* What the assistant says, as the template tells. */
-static Jump exec_generation(Run *r, const Node *node, Scope *scope, Text *out)
+static Jump exec_generation(JinjaRun *r, const JinjaNode *node, JinjaScope *scope, JinjaWriter *out)
 {
     size_t from = out->n;
     Jump jump = exec_scope(r, node, scope, out);
@@ -486,9 +488,9 @@ static Jump exec_generation(Run *r, const Node *node, Scope *scope, Text *out)
     return jump;
 }
 
-static Jump exec_node(Run *r, const Node *node, Scope *scope, Text *out)
+static Jump exec_node(JinjaRun *r, const JinjaNode *node, JinjaScope *scope, JinjaWriter *out)
 {
-    Value value;
+    JinjaValue value;
     switch (node->kind) {
     case N_TEXT:
         j_text_add(r, out, *node->value.str);
@@ -531,12 +533,13 @@ static Jump exec_node(Run *r, const Node *node, Scope *scope, Text *out)
     return JUMP_NONE;
 }
 
-static Jump exec(Run *r, const Node *body, Scope *scope, Text *out)
+static Jump exec(JinjaRun *r, const JinjaNode *body, JinjaScope *scope, JinjaWriter *out)
 {
     Jump jump = JUMP_NONE;
     if (!j_deeper(r))
         return JUMP_NONE;
-    for (const Node *node = body; node && jump == JUMP_NONE && j_step(r, 1); node = node->next) {
+    for (const JinjaNode *node = body; node && jump == JUMP_NONE && j_step(r, 1);
+         node = node->next) {
         r->line = node->line;
         jump = exec_node(r, node, scope, out);
     }
@@ -598,7 +601,7 @@ void jinja_text_free(JinjaText *text)
 }
 
 /* The members of an object, as far as the template has their names. */
-static void set_variables(Run *r, const json_t *object, char mark)
+static void set_variables(JinjaRun *r, const json_t *object, char mark)
 {
     const char *key;
     json_t *value;
@@ -610,7 +613,7 @@ static void set_variables(Run *r, const json_t *object, char mark)
     }
 }
 
-static void run_free(Run *r)
+static void run_free(JinjaRun *r)
 {
     if (r->locale)
         freelocale((locale_t)r->locale);
@@ -619,14 +622,14 @@ static void run_free(Run *r)
 
 /* What is rendered goes to *text, in the run's arena. */
 typedef struct Rendering {
-    Run *r;
-    Text text;
+    JinjaRun *r;
+    JinjaWriter text;
 } Rendering;
 
 static int render(void *of, cvn_err *err)
 {
     Rendering *to = of;
-    Run *r = to->r;
+    JinjaRun *r = to->r;
     (void)err; /* the run's */
     set_variables(r, r->input->own, JINJA_OWN);
     set_variables(r, r->input->data, JINJA_DATA);
@@ -637,14 +640,14 @@ static int render(void *of, cvn_err *err)
 
 int jinja_render(const JinjaTemplate *jinja, const JinjaInput *input, JinjaText *out, cvn_err *err)
 {
-    Run r = {.jinja = jinja,
-             .input = input,
-             .err = err,
-             .line = 1,
-             .max_memory = input->max_memory ? input->max_memory : JINJA_MAX_MEMORY,
-             .steps = input->max_steps ? input->max_steps : JINJA_MAX_STEPS};
+    JinjaRun r = {.jinja = jinja,
+                  .input = input,
+                  .err = err,
+                  .line = 1,
+                  .max_memory = input->max_memory ? input->max_memory : JINJA_MAX_MEMORY,
+                  .steps = input->max_steps ? input->max_steps : JINJA_MAX_STEPS};
     Rendering to = {.r = &r};
-    const Text *text = &to.text;
+    const JinjaWriter *text = &to.text;
     TRY(arena_init(&r.arena, err));
     r.rc = protect(render, &to, "rendering a chat template", err);
     if (!r.rc) {

@@ -46,7 +46,7 @@ typedef enum ValueType {
     V_FUNCTION, /* range, dict, … */
 } ValueType;
 
-typedef struct Value {
+typedef struct JinjaValue {
     ValueType type;
     bool flag; /* V_STR: `safe` was applied, + escapes what it is added to; V_ITER: a view */
     union {
@@ -56,67 +56,67 @@ typedef struct Value {
         Str *str;
         struct Seq *seq;
         struct Dict *dict; /* of V_NAMESPACE, too */
-        struct Loop *loop;
+        struct JinjaLoop *loop;
         struct Macro *macro;
         struct Method *method;
         const struct Builtin *function;
         const char *missing; /* V_UNDEFINED: what is not there, for messages; or NULL */
     };
-} Value;
+} JinjaValue;
 
 typedef struct Seq {
-    Value *item; /* [n] */
+    JinjaValue *item; /* [n] */
     size_t n;
 } Seq;
 
-typedef struct Pair {
-    Value key, value;
-} Pair;
+typedef struct JinjaPair {
+    JinjaValue key, value;
+} JinjaPair;
 
 /* In the order in which keys came. */
 typedef struct Dict {
-    Pair *pair; /* [n] */
+    JinjaPair *pair; /* [n] */
     size_t n;
 } Dict;
 
-typedef struct Scope {
-    struct Scope *parent;
+typedef struct JinjaScope {
+    struct JinjaScope *parent;
     struct Variable *variable; /* [n] arena */
     size_t n;
     bool kept; /* a macro was defined in it or below, and looks names up here later */
-} Scope;
+} JinjaScope;
 
 typedef struct Variable {
     const char *name; /* interned: equal names are the same pointer */
-    Value value;
+    JinjaValue value;
 } Variable;
 
-typedef struct Loop {
-    const Value *item; /* [n] */
-    size_t n, i;       /* i: of the item that is at its turn */
-    Value last;        /* what `changed` was last called with, a tuple */
-} Loop;
+typedef struct JinjaLoop {
+    const JinjaValue *item; /* [n] */
+    size_t n, i;            /* i: of the item that is at its turn */
+    JinjaValue last;        /* what `changed` was last called with, a tuple */
+} JinjaLoop;
 
 typedef struct Macro {
-    const struct Node *node;
-    Scope *scope; /* where it was defined */
-    Value caller; /* a call block's body, for the time of a call; V_ABSENT else */
+    const struct JinjaNode *node;
+    JinjaScope *scope; /* where it was defined */
+    JinjaValue caller; /* a call block's body, for the time of a call; V_ABSENT else */
 } Macro;
 
 typedef struct Method {
     const struct Builtin *row;
-    Value self;
+    JinjaValue self;
 } Method;
 
 /* The arguments of a call. */
-typedef struct Args {
-    Value *item; /* [n] by position */
+typedef struct JinjaArgs {
+    JinjaValue *item; /* [n] by position */
     size_t n;
-    Pair *named; /* [n_named] by name; keys are strings */
+    JinjaPair *named; /* [n_named] by name; keys are strings */
     size_t n_named;
-} Args;
+} JinjaArgs;
 
-typedef struct Run {
+typedef struct JinjaRun {
     Arena arena;       /* owned: all values */
     size_t max_memory; /* bytes of it */
     int64_t steps;     /* that are left */
@@ -126,15 +126,15 @@ typedef struct Run {
     cvn_err *err;      /* borrowed */
     const JinjaInput *input;
     const JinjaTemplate *jinja;
-    Scope root;
+    JinjaScope root;
     void *locale; /* a locale_t for upper and lower, once needed */
-} Run;
+} JinjaRun;
 
 /* A filter, test, function or method: a row of builtins.def. */
 enum { MAX_PARAMETERS = 5, ANY = -1 };
 typedef enum BuiltinKind { FILTER, TEST, FUNCTION, METHOD } BuiltinKind;
-typedef struct Call Call; /* builtins.h */
-typedef Value BuiltinFn(Run *r, const Call *call);
+typedef struct JinjaCall JinjaCall; /* builtins.h */
+typedef JinjaValue BuiltinFn(JinjaRun *r, const JinjaCall *call);
 
 typedef struct Builtin {
     BuiltinKind kind;
@@ -154,100 +154,102 @@ bool j_method_is_known(const char *name);
 /* ---- failing, memory, steps ---- */
 
 /* Keeps the sentence if it is the first; an undefined value. */
-Value j_fail(Run *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
+JinjaValue j_fail(JinjaRun *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Takes memory; more than may be taken is a failure, but the memory is there. */
-void *j_take(Run *r, size_t size);
+void *j_take(JinjaRun *r, size_t size);
 
 /* Counts n steps; false when there was a failure or there are none left. */
-bool j_step(Run *r, size_t n);
+bool j_step(JinjaRun *r, size_t n);
 
 /* One level deeper; false, having failed, at the bottom. Each that is true is undone by r->depth--. */
-bool j_deeper(Run *r);
+bool j_deeper(JinjaRun *r);
 
 /* ---- making values ---- */
 
 /* A string that grows. */
-typedef struct Text {
+typedef struct JinjaWriter {
     char *text, *mark; /* [capacity] arena */
     size_t n, capacity;
-} Text;
+} JinjaWriter;
 
-void j_text_add(Run *r, Text *t, Str s);
-void j_text_bytes(Run *r, Text *t, const char *bytes, size_t n, char mark);
-void j_text_puts(Run *r, Text *t, const char *text);
-void j_text_point(Run *r, Text *t, uint32_t point, char mark);
-Value j_text_value(Run *r, const Text *t);
+void j_text_add(JinjaRun *r, JinjaWriter *t, Str s);
+void j_text_bytes(JinjaRun *r, JinjaWriter *t, const char *bytes, size_t n, char mark);
+void j_text_puts(JinjaRun *r, JinjaWriter *t, const char *text);
+void j_text_point(JinjaRun *r, JinjaWriter *t, uint32_t point, char mark);
+JinjaValue j_text_value(JinjaRun *r, const JinjaWriter *t);
 
-static inline Value v_none(void)
+static inline JinjaValue v_none(void)
 {
-    return (Value){.type = V_NONE};
+    return (JinjaValue){.type = V_NONE};
 }
 
-static inline Value v_bool(bool b)
+static inline JinjaValue v_bool(bool b)
 {
-    return (Value){.type = V_BOOL, .b = b};
+    return (JinjaValue){.type = V_BOOL, .b = b};
 }
 
-static inline Value v_int(int64_t i)
+static inline JinjaValue v_int(int64_t i)
 {
-    return (Value){.type = V_INT, .i = i};
+    return (JinjaValue){.type = V_INT, .i = i};
 }
 
-static inline Value v_float(double f)
+static inline JinjaValue v_float(double f)
 {
-    return (Value){.type = V_FLOAT, .f = f};
+    return (JinjaValue){.type = V_FLOAT, .f = f};
 }
 
-static inline Value v_undefined(const char *missing)
+static inline JinjaValue v_undefined(const char *missing)
 {
-    return (Value){.type = V_UNDEFINED, .missing = missing};
+    return (JinjaValue){.type = V_UNDEFINED, .missing = missing};
 }
 
-Value v_str(Run *r, Str s);
-Value v_own(Run *r, const char *text); /* a string of the template's own */
-Value v_seq(Run *r, ValueType type, Value *item, size_t n);
-Value v_from_json(Run *r, const json_t *json, char mark);
+JinjaValue v_str(JinjaRun *r, Str s);
+JinjaValue v_own(JinjaRun *r, const char *text); /* a string of the template's own */
+JinjaValue v_seq(JinjaRun *r, ValueType type, JinjaValue *item, size_t n);
+JinjaValue v_from_json(JinjaRun *r, const json_t *json, char mark);
 
 /* A list that is being made. */
 typedef struct Items {
-    Value *item;
+    JinjaValue *item;
     size_t n;
 } Items;
 
-void j_items_add(Run *r, Items *items, Value value);
-void j_dict_set(Run *r, Dict *dict, Value key, Value value);
+void j_items_add(JinjaRun *r, Items *items, JinjaValue value);
+void j_dict_set(JinjaRun *r, Dict *dict, JinjaValue key, JinjaValue value);
 
 /* ---- asking values ---- */
 
-const char *v_type_name(Value v);
-bool v_is_seq(Value v); /* list, tuple, range or iterator */
-bool v_is_number(Value v);
-double v_real(Value v);
-bool v_true(Value v);
-bool v_equal(Run *r, Value a, Value b);
-int v_order(Run *r, Value a, Value b); /* < 0, 0, > 0; fails where Python has no order */
-bool v_in(Run *r, Value item, Value container);
-Value v_item(Run *r, Value v, Value key);             /* v[key] */
-Value v_attribute(Run *r, Value v, const char *name); /* v.name */
-Value v_slice(Run *r, Value v, Value from, Value to, Value by);
-int64_t v_length(Run *r, Value v); /* what len() says; fails where it does */
+const char *v_type_name(JinjaValue v);
+bool v_is_seq(JinjaValue v); /* list, tuple, range or iterator */
+bool v_is_number(JinjaValue v);
+double v_real(JinjaValue v);
+bool v_true(JinjaValue v);
+bool v_equal(JinjaRun *r, JinjaValue a, JinjaValue b);
+int v_order(JinjaRun *r, JinjaValue a,
+            JinjaValue b); /* < 0, 0, > 0; fails where Python has no order */
+bool v_in(JinjaRun *r, JinjaValue item, JinjaValue container);
+JinjaValue v_item(JinjaRun *r, JinjaValue v, JinjaValue key);        /* v[key] */
+JinjaValue v_attribute(JinjaRun *r, JinjaValue v, const char *name); /* v.name */
+JinjaValue v_slice(JinjaRun *r, JinjaValue v, JinjaValue from, JinjaValue to, JinjaValue by);
+int64_t v_length(JinjaRun *r, JinjaValue v); /* what len() says; fails where it does */
 /* The items, those of a string and of a dict being characters and keys; fails where Python cannot go through it. An
    iterator is empty afterwards. */
-Seq v_items(Run *r, Value v);
-Value *j_dict_get(const Dict *dict, const char *name);
-Str v_text(Run *r, Value v);                         /* str(v) */
-int64_t v_to_int(Run *r, Value v, const char *what); /* of a number that is whole; else fails */
-void j_write_value(Run *r, Text *t, Value v, bool repr);
+Seq v_items(JinjaRun *r, JinjaValue v);
+JinjaValue *j_dict_get(const Dict *dict, const char *name);
+Str v_text(JinjaRun *r, JinjaValue v); /* str(v) */
+int64_t v_to_int(JinjaRun *r, JinjaValue v,
+                 const char *what); /* of a number that is whole; else fails */
+void j_write_value(JinjaRun *r, JinjaWriter *t, JinjaValue v, bool repr);
 typedef struct JsonStyle {
     bool ascii, sort;
-    Value indent;        /* NONE, or the text of one level */
+    JinjaValue indent;   /* NONE, or the text of one level */
     Str between, behind; /* of items, of keys */
 } JsonStyle;
-void j_write_json(Run *r, Text *t, Value v, const JsonStyle *style, size_t level);
-void j_sort_values(Run *r, Pair *pair, size_t n); /* by key, stable */
+void j_write_json(JinjaRun *r, JinjaWriter *t, JinjaValue v, const JsonStyle *style, size_t level);
+void j_sort_values(JinjaRun *r, JinjaPair *pair, size_t n); /* by key, stable */
 
-typedef enum Op {
+typedef enum JinjaOp {
     OP_ADD,
     OP_SUB,
     OP_MUL,
@@ -263,11 +265,11 @@ typedef enum Op {
     OP_GE,
     OP_IN,
     OP_NOT_IN,
-} Op;
+} JinjaOp;
 
 /* a op b, for the first seven; for the others. */
-Value j_operate(Run *r, Op op, Value a, Value b);
-bool j_compare(Run *r, Op op, Value a, Value b);
+JinjaValue j_operate(JinjaRun *r, JinjaOp op, JinjaValue a, JinjaValue b);
+bool j_compare(JinjaRun *r, JinjaOp op, JinjaValue a, JinjaValue b);
 
 /* ---- strings ---- */
 
@@ -275,29 +277,29 @@ bool j_is_space(uint32_t point);
 uint32_t str_point(Str s, size_t at, int *length);
 Str str_part(Str s, size_t from, size_t to);
 Str str_strip(Str s, const Str *characters, bool left, bool right);
-size_t str_find(Run *r, Str s, Str what, size_t from); /* SIZE_MAX: nowhere */
+size_t str_find(JinjaRun *r, Str s, Str what, size_t from); /* SIZE_MAX: nowhere */
 size_t str_points(Str s);
 size_t str_offset(Str s, size_t point); /* bytes before that code point; n behind the last */
 bool str_is(Str s, const char *text);
 char str_mark(Str s); /* JINJA_DATA if any of it is */
 typedef enum Case { CASE_UPPER, CASE_LOWER, CASE_TITLE, CASE_CAPITAL, CASE_WORDS } Case;
-Value str_case(Run *r, Str s, Case which);
-Value str_replace(Run *r, Str s, Str old, Str new, int64_t most);
-Value str_percent(Run *r, Str format, const Value *arg, size_t n);
-Seq str_lines(Run *r, Str s);
-Value str_escape(Run *r, Str s);
+JinjaValue str_case(JinjaRun *r, Str s, Case which);
+JinjaValue str_replace(JinjaRun *r, Str s, Str old, Str new, int64_t most);
+JinjaValue str_percent(JinjaRun *r, Str format, const JinjaValue *arg, size_t n);
+Seq str_lines(JinjaRun *r, Str s);
+JinjaValue str_escape(JinjaRun *r, Str s);
 
 /* ---- calling ---- */
 
-Value j_call_builtin(Run *r, const Builtin *row, Value self, const Args *args);
-Value *j_named_arg(const Args *args, const char *name); /* NULL: it is not given */
-Value j_call_value(Run *r, Value callee, const Args *args);
+JinjaValue j_call_builtin(JinjaRun *r, const Builtin *row, JinjaValue self, const JinjaArgs *args);
+JinjaValue *j_named_arg(const JinjaArgs *args, const char *name); /* NULL: it is not given */
+JinjaValue j_call_value(JinjaRun *r, JinjaValue callee, const JinjaArgs *args);
 /* The value at "a.b.0", step by step. */
-Value j_follow(Run *r, Value v, Value path);
+JinjaValue j_follow(JinjaRun *r, JinjaValue v, JinjaValue path);
 
 /* ---- nodes ---- */
 
-typedef enum NodeKind {
+typedef enum JinjaNodeKind {
     N_CONST,
     N_NAME,
     N_LIST,
@@ -337,26 +339,26 @@ typedef enum NodeKind {
     N_GENERATION,   /* children */
     N_BREAK,
     N_CONTINUE,
-} NodeKind;
+} JinjaNodeKind;
 
-typedef struct Node {
-    NodeKind kind;
-    Op op; /* N_BINARY, and of a child of N_COMPARE the operation before it */
+typedef struct JinjaNode {
+    JinjaNodeKind kind;
+    JinjaOp op; /* N_BINARY, and of a child of N_COMPARE the operation before it */
     int line;
     int nesting;            /* of all below */
     const char *name;       /* interned */
     const char *attribute;  /* N_ATTR_TARGET: interned */
     const Builtin *builtin; /* N_FILTER, N_TEST; NULL where it is not known */
-    Value value;            /* N_CONST, N_TEXT */
-    struct Node *a, *b, *c, *d;
-    struct Node *child, *others; /* lists, by `next` */
-    struct Node *next;
-} Node;
+    JinjaValue value;       /* N_CONST, N_TEXT */
+    struct JinjaNode *a, *b, *c, *d;
+    struct JinjaNode *child, *others; /* lists, by `next` */
+    struct JinjaNode *next;
+} JinjaNode;
 
 struct JinjaTemplate {
     Arena arena; /* owned: everything */
     Map names;   /* text -> its interned pointer */
-    Node *body;
+    JinjaNode *body;
 };
 
 /* The pointer that stands for a name; NULL when the template has no such name. */
@@ -383,7 +385,7 @@ typedef struct Token {
     int line;
     const char *text; /* [n] T_DATA, T_STRING (what it means), T_NAME, T_OPERATOR; arena */
     size_t n;
-    Value value; /* T_INT, T_FLOAT */
+    JinjaValue value; /* T_INT, T_FLOAT */
 } Token;
 
 /* Cuts n bytes of source into tokens, the last being T_END. */

@@ -15,7 +15,7 @@
 
 enum { MAX_BRACKETS = JINJA_MAX_NESTING };
 
-typedef struct Lexer {
+typedef struct JinjaLexer {
     const char *text; /* [n] arena: the source, with line ends as \n */
     size_t n, at;     /* bytes; where it is */
     size_t counted;   /* bytes whose line ends are in `line` */
@@ -25,21 +25,21 @@ typedef struct Lexer {
     Arena *arena;
     cvn_err *err;
     int rc;
-} Lexer;
+} JinjaLexer;
 
-static void lex_fail(Lexer *l, const char *what)
+static void lex_fail(JinjaLexer *l, const char *what)
 {
     if (!l->rc)
         l->rc = err_set(l->err, CVN_EFORMAT, "line %d of the chat template: %s", l->line, what);
 }
 
-static void count_lines(Lexer *l)
+static void count_lines(JinjaLexer *l)
 {
     for (; l->counted < l->at; l->counted++)
         l->line += l->text[l->counted] == '\n';
 }
 
-static Token *add(Lexer *l, TokenKind kind, const char *text, size_t n)
+static Token *add(JinjaLexer *l, TokenKind kind, const char *text, size_t n)
 {
     l->token = arena_more(l->arena, l->token, l->n_tokens, sizeof *l->token);
     Token *token = &l->token[l->n_tokens++];
@@ -48,20 +48,20 @@ static Token *add(Lexer *l, TokenKind kind, const char *text, size_t n)
     return token;
 }
 
-static bool looking_at(const Lexer *l, const char *what)
+static bool looking_at(const JinjaLexer *l, const char *what)
 {
     size_t n = strlen(what);
     return l->n - l->at >= n && memcmp(l->text + l->at, what, n) == 0;
 }
 
-static int point_at(const Lexer *l, size_t at, uint32_t *point)
+static int point_at(const JinjaLexer *l, size_t at, uint32_t *point)
 {
     int length = utf8_length(l->text + at, l->n - at);
     *point = length ? utf8_point(l->text + at, length) : 0;
     return length;
 }
 
-static void skip_space(Lexer *l)
+static void skip_space(JinjaLexer *l)
 {
     uint32_t point;
     while (l->at < l->n) {
@@ -73,7 +73,7 @@ static void skip_space(Lexer *l)
 }
 
 /* Behind a tag's end: "-" was in it, or it ends a block or a comment, whose line end goes along. */
-static void skip_behind(Lexer *l, char sign, bool trims)
+static void skip_behind(JinjaLexer *l, char sign, bool trims)
 {
     if (sign == '-')
         skip_space(l);
@@ -82,7 +82,7 @@ static void skip_behind(Lexer *l, char sign, bool trims)
 }
 
 /* The text before a tag, from `begin`, without the white space that goes. */
-static size_t text_before(const Lexer *l, size_t begin, size_t tag, char sign, bool print)
+static size_t text_before(const JinjaLexer *l, size_t begin, size_t tag, char sign, bool print)
 {
     Str text = {l->text + begin, l->text, tag - begin};
     if (sign == '-')
@@ -99,7 +99,7 @@ static size_t text_before(const Lexer *l, size_t begin, size_t tag, char sign, b
 }
 
 /* A sign at the beginning of a tag. */
-static char take_sign(Lexer *l)
+static char take_sign(JinjaLexer *l)
 {
     char c = l->at < l->n ? l->text[l->at] : 0;
     if (c != '-' && c != '+')
@@ -151,7 +151,7 @@ static size_t read_code(const char *p, size_t n, uint32_t *point)
     return i;
 }
 
-static void lex_string(Lexer *l)
+static void lex_string(JinjaLexer *l)
 {
     static const char letter[] = "ntr\\'\"abfv\n", means[] = "\n\t\r\\'\"\a\b\f\v";
     char quote = l->text[l->at];
@@ -195,7 +195,7 @@ static void lex_string(Lexer *l)
     l->at = end + 1;
 }
 
-static size_t digits(const Lexer *l, size_t at)
+static size_t digits(const JinjaLexer *l, size_t at)
 {
     while (at < l->n && ((l->text[at] >= '0' && l->text[at] <= '9') ||
                          (l->text[at] == '_' && at + 1 < l->n && l->text[at + 1] >= '0' &&
@@ -204,12 +204,12 @@ static size_t digits(const Lexer *l, size_t at)
     return at;
 }
 
-static bool is_digit_at(const Lexer *l, size_t at)
+static bool is_digit_at(const JinjaLexer *l, size_t at)
 {
     return at < l->n && l->text[at] >= '0' && l->text[at] <= '9';
 }
 
-static void lex_number(Lexer *l)
+static void lex_number(JinjaLexer *l)
 {
     size_t begin = l->at, end = digits(l, begin);
     bool real = false, after_dot = l->n_tokens && l->token[l->n_tokens - 1].kind == T_OPERATOR &&
@@ -247,7 +247,7 @@ static bool is_word(uint32_t point)
     return point == '_' || class == UNICODE_LETTER || class == UNICODE_NUMBER;
 }
 
-static void lex_name(Lexer *l)
+static void lex_name(JinjaLexer *l)
 {
     size_t begin = l->at;
     uint32_t point;
@@ -264,7 +264,7 @@ static void lex_name(Lexer *l)
     l->at = end;
 }
 
-static void lex_operator(Lexer *l, char bracket[MAX_BRACKETS], int *depth)
+static void lex_operator(JinjaLexer *l, char bracket[MAX_BRACKETS], int *depth)
 {
     static const char two[][3] = {"//", "**", "==", "!=", ">=", "<="};
     size_t n = 1;
@@ -284,7 +284,7 @@ static void lex_operator(Lexer *l, char bracket[MAX_BRACKETS], int *depth)
 }
 
 /* The tokens of a tag up to its end. */
-static void lex_tag(Lexer *l, bool print)
+static void lex_tag(JinjaLexer *l, bool print)
 {
     const char *end = print ? "}}" : "%}";
     char bracket[MAX_BRACKETS];
@@ -318,7 +318,7 @@ static void lex_tag(Lexer *l, bool print)
 }
 
 /* "raw" at l->at, which stands behind {%: up to behind its {% endraw %}. False when it is another tag. */
-static bool lex_raw(Lexer *l)
+static bool lex_raw(JinjaLexer *l)
 {
     size_t tag = l->at;
     skip_space(l);
@@ -360,7 +360,7 @@ static bool lex_raw(Lexer *l)
     return true;
 }
 
-static void lex_comment(Lexer *l)
+static void lex_comment(JinjaLexer *l)
 {
     const char *end = memmem(l->text + l->at, l->n - l->at, "#}", 2);
     if (!end) {
@@ -374,7 +374,7 @@ static void lex_comment(Lexer *l)
     skip_behind(l, sign, true);
 }
 
-static void lex_text(Lexer *l)
+static void lex_text(JinjaLexer *l)
 {
     size_t begin = l->at, tag = begin;
     while (tag + 1 < l->n &&
@@ -416,7 +416,7 @@ int jinja_lex(const char *source, size_t n, Arena *arena, Token **tokens, cvn_er
             text[length++] = source[i] == '\r' ? '\n' : source[i];
     }
     length -= length && text[length - 1] == '\n';
-    Lexer l = {.text = text, .n = length, .line = 1, .arena = arena, .err = err};
+    JinjaLexer l = {.text = text, .n = length, .line = 1, .arena = arena, .err = err};
     while (!l.rc && l.at < l.n)
         lex_text(&l);
     add(&l, T_END, NULL, 0);

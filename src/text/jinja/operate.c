@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-static Value number_op(Run *r, Op op, Value a, Value b)
+static JinjaValue number_op(JinjaRun *r, JinjaOp op, JinjaValue a, JinjaValue b)
 {
     double x = v_real(a), y = v_real(b);
     bool whole = a.type != V_FLOAT && b.type != V_FLOAT;
@@ -52,9 +52,9 @@ static Value number_op(Run *r, Op op, Value a, Value b)
     }
 }
 
-static Value repeat(Run *r, Value v, int64_t n)
+static JinjaValue repeat(JinjaRun *r, JinjaValue v, int64_t n)
 {
-    Text text = {0};
+    JinjaWriter text = {0};
     Items items = {0};
     for (int64_t i = 0; i < n && j_step(r, 1); i++) {
         if (v.type == V_STR)
@@ -65,14 +65,14 @@ static Value repeat(Run *r, Value v, int64_t n)
     return v.type == V_STR ? j_text_value(r, &text) : v_seq(r, v.type, items.item, items.n);
 }
 
-static Value add_values(Run *r, Value a, Value b)
+static JinjaValue add_values(JinjaRun *r, JinjaValue a, JinjaValue b)
 {
     if (a.type == V_STR && b.type == V_STR) {
-        Text text = {0};
+        JinjaWriter text = {0};
         bool safe = a.flag || b.flag;
         j_text_add(r, &text, safe && !a.flag ? *str_escape(r, *a.str).str : *a.str);
         j_text_add(r, &text, safe && !b.flag ? *str_escape(r, *b.str).str : *b.str);
-        Value sum = j_text_value(r, &text);
+        JinjaValue sum = j_text_value(r, &text);
         sum.flag = safe;
         return sum;
     }
@@ -84,7 +84,7 @@ static Value add_values(Run *r, Value a, Value b)
     return v_seq(r, a.type, items.item, items.n);
 }
 
-Value j_operate(Run *r, Op op, Value a, Value b)
+JinjaValue j_operate(JinjaRun *r, JinjaOp op, JinjaValue a, JinjaValue b)
 {
     static const char *const sign[] = {"+", "-", "*", "/", "//", "%", "**"};
     bool list = a.type == V_LIST || a.type == V_TUPLE;
@@ -112,7 +112,7 @@ Value j_operate(Run *r, Op op, Value a, Value b)
 }
 
 /* ---- expressions ---- */
-bool j_compare(Run *r, Op op, Value a, Value b)
+bool j_compare(JinjaRun *r, JinjaOp op, JinjaValue a, JinjaValue b)
 {
     switch (op) {
     case OP_EQ:

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef struct Parser {
+typedef struct JinjaParser {
     JinjaTemplate *jinja;
     const Token *token; /* the next */
     int depth;          /* of expressions and blocks now */
@@ -13,14 +13,14 @@ typedef struct Parser {
     int loops; /* `for` bodies around, up to the next macro */
     cvn_err *err;
     int rc;
-} Parser;
+} JinjaParser;
 
-static Node *parse_expression(Parser *p);
-static Node *parse_unary(Parser *p, bool filters);
-static Node *parse_primary(Parser *p);
-static Node *parse_block(Parser *p, const char *const *ends);
+static JinjaNode *parse_expression(JinjaParser *p);
+static JinjaNode *parse_unary(JinjaParser *p, bool filters);
+static JinjaNode *parse_primary(JinjaParser *p);
+static JinjaNode *parse_block(JinjaParser *p, const char *const *ends);
 
-__attribute__((format(printf, 3, 4))) static void parse_fail(Parser *p, int code,
+__attribute__((format(printf, 3, 4))) static void parse_fail(JinjaParser *p, int code,
                                                              const char *format, ...)
 {
     char what[256];
@@ -32,16 +32,16 @@ __attribute__((format(printf, 3, 4))) static void parse_fail(Parser *p, int code
         p->rc = err_set(p->err, code, "line %d of the chat template: %s", p->token->line, what);
 }
 
-static Node *node_new(Parser *p, NodeKind kind)
+static JinjaNode *node_new(JinjaParser *p, JinjaNodeKind kind)
 {
-    Node *node = arena_alloc(&p->jinja->arena, sizeof *node);
+    JinjaNode *node = arena_alloc(&p->jinja->arena, sizeof *node);
     node->kind = kind;
     node->line = p->token->line;
     return node;
 }
 
 /* Above `below`, which may be NULL, and below which what is nested is bounded. */
-static void nest(Parser *p, Node *node, const Node *below)
+static void nest(JinjaParser *p, JinjaNode *node, const JinjaNode *below)
 {
     if (below && below->nesting >= node->nesting)
         node->nesting = below->nesting + 1;
@@ -49,7 +49,7 @@ static void nest(Parser *p, Node *node, const Node *below)
         parse_fail(p, CVN_EFORMAT, "it is nested too deeply");
 }
 
-static bool enter(Parser *p)
+static bool enter(JinjaParser *p)
 {
     if (++p->depth > JINJA_MAX_NESTING)
         parse_fail(p, CVN_EFORMAT, "it is nested too deeply");
@@ -57,7 +57,7 @@ static bool enter(Parser *p)
 }
 
 /* Appends to the list whose last link is *link. */
-static void append(Parser *p, Node *parent, Node ***link, Node *node)
+static void append(JinjaParser *p, JinjaNode *parent, JinjaNode ***link, JinjaNode *node)
 {
     **link = node;
     *link = &node->next;
@@ -66,7 +66,7 @@ static void append(Parser *p, Node *parent, Node ***link, Node *node)
 
 /* ---- tokens ---- */
 
-static bool is_op(const Parser *p, const char *op)
+static bool is_op(const JinjaParser *p, const char *op)
 {
     return p->token->kind == T_OPERATOR && p->token->n == strlen(op) &&
            memcmp(p->token->text, op, p->token->n) == 0;
@@ -78,18 +78,18 @@ static bool token_is(const Token *token, const char *word)
            memcmp(token->text, word, token->n) == 0;
 }
 
-static bool is_word(const Parser *p, const char *word)
+static bool is_word(const JinjaParser *p, const char *word)
 {
     return token_is(p->token, word);
 }
 
-static void next(Parser *p)
+static void next(JinjaParser *p)
 {
     if (p->token->kind != T_END)
         p->token++;
 }
 
-static bool skip_op(Parser *p, const char *op)
+static bool skip_op(JinjaParser *p, const char *op)
 {
     bool is = is_op(p, op);
     if (is)
@@ -97,7 +97,7 @@ static bool skip_op(Parser *p, const char *op)
     return is;
 }
 
-static bool skip_word(Parser *p, const char *word)
+static bool skip_word(JinjaParser *p, const char *word)
 {
     bool is = is_word(p, word);
     if (is)
@@ -105,20 +105,20 @@ static bool skip_word(Parser *p, const char *word)
     return is;
 }
 
-static void expect_kind(Parser *p, TokenKind kind, const char *name)
+static void expect_kind(JinjaParser *p, TokenKind kind, const char *name)
 {
     if (p->token->kind != kind)
         parse_fail(p, CVN_EFORMAT, "expected %s", name);
     next(p);
 }
 
-static void expect_op(Parser *p, const char *op)
+static void expect_op(JinjaParser *p, const char *op)
 {
     if (!skip_op(p, op))
         parse_fail(p, CVN_EFORMAT, "expected '%s'", op);
 }
 
-static const char *intern(Parser *p, const char *text, size_t n)
+static const char *intern(JinjaParser *p, const char *text, size_t n)
 {
     bool added;
     uint64_t *slot = map_put(&p->jinja->names, text, n, &added);
@@ -127,7 +127,7 @@ static const char *intern(Parser *p, const char *text, size_t n)
     return (const char *)(uintptr_t)*slot;
 }
 
-static const char *expect_name(Parser *p)
+static const char *expect_name(JinjaParser *p)
 {
     const Token *token = p->token;
     if (token->kind != T_NAME) {
@@ -138,38 +138,38 @@ static const char *expect_name(Parser *p)
     return intern(p, token->text, token->n);
 }
 
-static Value constant(Parser *p, const char *text, size_t n)
+static JinjaValue constant(JinjaParser *p, const char *text, size_t n)
 {
     Str *str = arena_alloc(&p->jinja->arena, sizeof *str);
     char *mark = arena_alloc(&p->jinja->arena, n + 1);
     memset(mark, JINJA_OWN, n);
     *str = (Str){text, mark, n};
-    return (Value){.type = V_STR, .str = str};
+    return (JinjaValue){.type = V_STR, .str = str};
 }
 
 /* ---- expressions ---- */
 
-static Node *binary(Parser *p, NodeKind kind, Op op, Node *a, Node *b)
+static JinjaNode *binary(JinjaParser *p, JinjaNodeKind kind, JinjaOp op, JinjaNode *a, JinjaNode *b)
 {
-    Node *node = node_new(p, kind);
-    *node = (Node){.kind = kind, .op = op, .line = a->line, .a = a, .b = b};
+    JinjaNode *node = node_new(p, kind);
+    *node = (JinjaNode){.kind = kind, .op = op, .line = a->line, .a = a, .b = b};
     nest(p, node, a);
     nest(p, node, b);
     return node;
 }
 
-static Node *unary(Parser *p, NodeKind kind, Node *a)
+static JinjaNode *unary(JinjaParser *p, JinjaNodeKind kind, JinjaNode *a)
 {
-    Node *node = node_new(p, kind);
+    JinjaNode *node = node_new(p, kind);
     node->line = a->line;
     node->a = a;
     nest(p, node, a);
     return node;
 }
 
-static void parse_args(Parser *p, Node *call)
+static void parse_args(JinjaParser *p, JinjaNode *call)
 {
-    Node **link = &call->child;
+    JinjaNode **link = &call->child;
     bool named = false;
     expect_op(p, "(");
     while (!p->rc && !skip_op(p, ")")) {
@@ -181,7 +181,7 @@ static void parse_args(Parser *p, Node *call)
         bool star = is_op(p, "*"), stars = is_op(p, "**");
         bool name = p->token->kind == T_NAME && p->token[1].kind == T_OPERATOR &&
                     p->token[1].n == 1 && p->token[1].text[0] == '=';
-        Node *arg = node_new(p, star ? N_STAR : stars ? N_STARS : N_NAMED);
+        JinjaNode *arg = node_new(p, star ? N_STAR : stars ? N_STARS : N_NAMED);
         if (name)
             arg->name = expect_name(p);
         if (name || star || stars) {
@@ -199,16 +199,16 @@ static void parse_args(Parser *p, Node *call)
     }
 }
 
-static void not_known(Parser *p, const char *what, const char *name)
+static void not_known(JinjaParser *p, const char *what, const char *name)
 {
     if (p->branches == 0)
         parse_fail(p, CVN_EUNSUPPORTED, "the %s '%.40s' is not known", what, name);
 }
 
 /* name(arguments) behind | or is. */
-static Node *parse_filter_name(Parser *p, Node *of, NodeKind kind)
+static JinjaNode *parse_filter_name(JinjaParser *p, JinjaNode *of, JinjaNodeKind kind)
 {
-    Node *node = node_new(p, kind);
+    JinjaNode *node = node_new(p, kind);
     node->a = of;
     nest(p, node, of);
     node->name = expect_name(p);
@@ -218,17 +218,17 @@ static Node *parse_filter_name(Parser *p, Node *of, NodeKind kind)
     return node;
 }
 
-static Node *parse_filter(Parser *p, Node *of)
+static JinjaNode *parse_filter(JinjaParser *p, JinjaNode *of)
 {
-    Node *node = parse_filter_name(p, of, N_FILTER);
+    JinjaNode *node = parse_filter_name(p, of, N_FILTER);
     if (is_op(p, "("))
         parse_args(p, node);
     return node;
 }
 
-static Node *parse_call(Parser *p, Node *callee)
+static JinjaNode *parse_call(JinjaParser *p, JinjaNode *callee)
 {
-    Node *node = unary(p, N_CALL, callee);
+    JinjaNode *node = unary(p, N_CALL, callee);
     if (callee->kind == N_ATTR && !j_method_is_known(callee->name))
         not_known(p, "method", callee->name);
     parse_args(p, node);
@@ -236,9 +236,9 @@ static Node *parse_call(Parser *p, Node *callee)
 }
 
 /* What stands in [ ]. */
-static Node *parse_subscript(Parser *p, Node *of)
+static JinjaNode *parse_subscript(JinjaParser *p, JinjaNode *of)
 {
-    Node *node = node_new(p, N_ITEM);
+    JinjaNode *node = node_new(p, N_ITEM);
     node->a = of;
     nest(p, node, of);
     if (!is_op(p, ":"))
@@ -257,7 +257,7 @@ static Node *parse_subscript(Parser *p, Node *of)
     return node;
 }
 
-static Node *parse_postfix(Parser *p, Node *node)
+static JinjaNode *parse_postfix(JinjaParser *p, JinjaNode *node)
 {
     while (!p->rc) {
         if (is_op(p, "(")) {
@@ -265,7 +265,7 @@ static Node *parse_postfix(Parser *p, Node *node)
         } else if (skip_op(p, "[")) {
             node = parse_subscript(p, node);
         } else if (skip_op(p, ".")) {
-            Node *of = node;
+            JinjaNode *of = node;
             node = unary(p, N_ATTR, of);
             if (p->token->kind == T_INT) {
                 node->kind = N_ITEM;
@@ -283,7 +283,7 @@ static Node *parse_postfix(Parser *p, Node *node)
 }
 
 /* What may be the argument of a test without brackets. */
-static bool begins_test_argument(const Parser *p)
+static bool begins_test_argument(const JinjaParser *p)
 {
     switch (p->token->kind) {
     case T_STRING:
@@ -298,10 +298,10 @@ static bool begins_test_argument(const Parser *p)
     }
 }
 
-static Node *parse_test(Parser *p, Node *of)
+static JinjaNode *parse_test(JinjaParser *p, JinjaNode *of)
 {
     bool not = skip_word(p, "not");
-    Node *node = parse_filter_name(p, of, N_TEST);
+    JinjaNode *node = parse_filter_name(p, of, N_TEST);
     if (is_op(p, "(")) {
         parse_args(p, node);
     } else if (begins_test_argument(p)) {
@@ -311,7 +311,7 @@ static Node *parse_test(Parser *p, Node *of)
     return not ? unary(p, N_NOT, node) : node;
 }
 
-static Node *parse_filters(Parser *p, Node *node)
+static JinjaNode *parse_filters(JinjaParser *p, JinjaNode *node)
 {
     while (!p->rc) {
         if (skip_op(p, "|"))
@@ -327,9 +327,10 @@ static Node *parse_filters(Parser *p, Node *node)
 }
 
 /* a, b … up to what ends such a list: one expression, or a tuple of them. */
-static Node *parse_tuple(Parser *p, bool may_be_empty, Node *(*parse_one)(Parser *p))
+static JinjaNode *parse_tuple(JinjaParser *p, bool may_be_empty,
+                              JinjaNode *(*parse_one)(JinjaParser *p))
 {
-    Node *tuple = node_new(p, N_TUPLE), **link = &tuple->child;
+    JinjaNode *tuple = node_new(p, N_TUPLE), **link = &tuple->child;
     bool commas = false;
     while (!p->rc) {
         if (is_op(p, ")") || p->token->kind == T_PRINT_END || p->token->kind == T_BLOCK_END ||
@@ -345,9 +346,9 @@ static Node *parse_tuple(Parser *p, bool may_be_empty, Node *(*parse_one)(Parser
     return tuple->child && !commas ? tuple->child : tuple;
 }
 
-static Node *parse_list(Parser *p, NodeKind kind)
+static JinjaNode *parse_list(JinjaParser *p, JinjaNodeKind kind)
 {
-    Node *node = node_new(p, kind), **link = &node->child;
+    JinjaNode *node = node_new(p, kind), **link = &node->child;
     const char *end = kind == N_LIST ? "]" : "}";
     next(p);
     while (!p->rc && !skip_op(p, end)) {
@@ -362,9 +363,9 @@ static Node *parse_list(Parser *p, NodeKind kind)
     return node;
 }
 
-static Node *parse_strings(Parser *p)
+static JinjaNode *parse_strings(JinjaParser *p)
 {
-    Node *node = node_new(p, N_CONST);
+    JinjaNode *node = node_new(p, N_CONST);
     SCOPED(strbuf_free) StrBuf whole = {0};
     const Token *first = p->token;
     next(p);
@@ -381,11 +382,11 @@ static Node *parse_strings(Parser *p)
     return node;
 }
 
-static Node *parse_word(Parser *p)
+static JinjaNode *parse_word(JinjaParser *p)
 {
     static const struct {
         const char *word;
-        Value value;
+        JinjaValue value;
     } constants[] = {
         {"true", {.type = V_BOOL, .b = true}},
         {"True", {.type = V_BOOL, .b = true}},
@@ -394,7 +395,7 @@ static Node *parse_word(Parser *p)
         {"none", {.type = V_NONE}},
         {"None", {.type = V_NONE}},
     };
-    Node *node = node_new(p, N_NAME);
+    JinjaNode *node = node_new(p, N_NAME);
     for (size_t i = 0; i < sizeof constants / sizeof *constants; i++) {
         if (skip_word(p, constants[i].word)) {
             node->kind = N_CONST;
@@ -406,9 +407,9 @@ static Node *parse_word(Parser *p)
     return node;
 }
 
-static Node *parse_primary(Parser *p)
+static JinjaNode *parse_primary(JinjaParser *p)
 {
-    Node *node;
+    JinjaNode *node;
     switch (p->token->kind) {
     case T_NAME:
         return parse_word(p);
@@ -436,9 +437,9 @@ static Node *parse_primary(Parser *p)
     return node_new(p, N_CONST);
 }
 
-static Node *parse_unary(Parser *p, bool filters)
+static JinjaNode *parse_unary(JinjaParser *p, bool filters)
 {
-    Node *node = NULL;
+    JinjaNode *node = NULL;
     if (!enter(p)) {
         p->depth--;
         return node_new(p, N_CONST);
@@ -459,49 +460,51 @@ static Node *parse_unary(Parser *p, bool filters)
 /* Operations by rank, those that bind least first; ~ stands between the first row and the second. */
 static const struct {
     const char *text;
-    Op op;
+    JinjaOp op;
     int rank;
 } OPERATOR[] = {
     {"+", OP_ADD, 0},       {"-", OP_SUB, 0}, {"*", OP_MUL, 1},  {"/", OP_DIV, 1},
     {"//", OP_FLOORDIV, 1}, {"%", OP_MOD, 1}, {"**", OP_POW, 2},
 };
 
-static Node *parse_concat(Parser *p);
+static JinjaNode *parse_concat(JinjaParser *p);
 
-static Node *parse_rank(Parser *p, int rank)
+static JinjaNode *parse_rank(JinjaParser *p, int rank)
 {
-    Node *left = rank == 0 ? parse_concat(p) : rank == 1 ? parse_rank(p, 2) : parse_unary(p, true);
+    JinjaNode *left = rank == 0   ? parse_concat(p)
+                      : rank == 1 ? parse_rank(p, 2)
+                                  : parse_unary(p, true);
     for (size_t i = 0; !p->rc && i < sizeof OPERATOR / sizeof *OPERATOR;) {
         if (OPERATOR[i].rank != rank || !skip_op(p, OPERATOR[i].text)) {
             i++;
             continue;
         }
-        Node *right = rank == 0   ? parse_concat(p)
-                      : rank == 1 ? parse_rank(p, 2)
-                                  : parse_unary(p, true);
+        JinjaNode *right = rank == 0   ? parse_concat(p)
+                           : rank == 1 ? parse_rank(p, 2)
+                                       : parse_unary(p, true);
         left = binary(p, N_BINARY, OPERATOR[i].op, left, right);
         i = 0;
     }
     return left;
 }
 
-static Node *parse_concat(Parser *p)
+static JinjaNode *parse_concat(JinjaParser *p)
 {
-    Node *first = parse_rank(p, 1);
+    JinjaNode *first = parse_rank(p, 1);
     if (!is_op(p, "~"))
         return first;
-    Node *node = node_new(p, N_CONCAT), **link = &node->child;
+    JinjaNode *node = node_new(p, N_CONCAT), **link = &node->child;
     append(p, node, &link, first);
     while (!p->rc && skip_op(p, "~"))
         append(p, node, &link, parse_rank(p, 1));
     return node;
 }
 
-static bool skip_comparison(Parser *p, Op *op)
+static bool skip_comparison(JinjaParser *p, JinjaOp *op)
 {
     static const struct {
         const char *text;
-        Op op;
+        JinjaOp op;
     } comparison[] = {{"==", OP_EQ}, {"!=", OP_NE}, {"<", OP_LT},
                       {"<=", OP_LE}, {">", OP_GT},  {">=", OP_GE}};
     for (size_t i = 0; i < sizeof comparison / sizeof *comparison; i++) {
@@ -519,58 +522,58 @@ static bool skip_comparison(Parser *p, Op *op)
     return true;
 }
 
-static Node *parse_compare(Parser *p)
+static JinjaNode *parse_compare(JinjaParser *p)
 {
-    Node *first = parse_rank(p, 0);
-    Op op;
+    JinjaNode *first = parse_rank(p, 0);
+    JinjaOp op;
     if (!skip_comparison(p, &op))
         return first;
-    Node *node = unary(p, N_COMPARE, first), **link = &node->child;
+    JinjaNode *node = unary(p, N_COMPARE, first), **link = &node->child;
     do {
         /* A node of its own, as the operation is kept in it. */
-        Node *right = unary(p, N_NAMED, parse_rank(p, 0));
+        JinjaNode *right = unary(p, N_NAMED, parse_rank(p, 0));
         right->op = op;
         append(p, node, &link, right);
     } while (!p->rc && skip_comparison(p, &op));
     return node;
 }
 
-static Node *parse_not(Parser *p)
+static JinjaNode *parse_not(JinjaParser *p)
 {
     int nots = 0;
     while (skip_word(p, "not"))
         nots++;
-    Node *node = parse_compare(p);
+    JinjaNode *node = parse_compare(p);
     while (nots-- > 0 && !p->rc)
         node = unary(p, N_NOT, node);
     return node;
 }
 
-static Node *parse_and(Parser *p)
+static JinjaNode *parse_and(JinjaParser *p)
 {
-    Node *left = parse_not(p);
+    JinjaNode *left = parse_not(p);
     while (!p->rc && skip_word(p, "and"))
         left = binary(p, N_AND, OP_ADD, left, parse_not(p));
     return left;
 }
 
-static Node *parse_or(Parser *p)
+static JinjaNode *parse_or(JinjaParser *p)
 {
-    Node *left = parse_and(p);
+    JinjaNode *left = parse_and(p);
     while (!p->rc && skip_word(p, "or"))
         left = binary(p, N_OR, OP_ADD, left, parse_and(p));
     return left;
 }
 
-static Node *parse_expression(Parser *p)
+static JinjaNode *parse_expression(JinjaParser *p)
 {
     if (!enter(p)) {
         p->depth--;
         return node_new(p, N_CONST);
     }
-    Node *node = parse_or(p);
+    JinjaNode *node = parse_or(p);
     while (!p->rc && skip_word(p, "if")) {
-        Node *choice = node_new(p, N_IF_ELSE);
+        JinjaNode *choice = node_new(p, N_IF_ELSE);
         choice->a = node;
         p->branches++;
         choice->b = parse_or(p);
@@ -589,15 +592,15 @@ static Node *parse_expression(Parser *p)
 /* ---- statements ---- */
 
 /* What can be assigned to: a name, an attribute of a namespace, a tuple of them. */
-static Node *parse_target_one(Parser *p)
+static JinjaNode *parse_target_one(JinjaParser *p)
 {
     if (is_op(p, "(")) {
         next(p);
-        Node *tuple = parse_tuple(p, false, parse_target_one);
+        JinjaNode *tuple = parse_tuple(p, false, parse_target_one);
         expect_op(p, ")");
         return tuple;
     }
-    Node *node = node_new(p, N_NAME);
+    JinjaNode *node = node_new(p, N_NAME);
     node->name = expect_name(p);
     if (skip_op(p, ".")) {
         node->kind = N_ATTR_TARGET;
@@ -606,44 +609,44 @@ static Node *parse_target_one(Parser *p)
     return node;
 }
 
-static Node *parse_target(Parser *p)
+static JinjaNode *parse_target(JinjaParser *p)
 {
-    Node *node = NULL;
+    JinjaNode *node = NULL;
     if (enter(p))
         node = parse_tuple(p, false, parse_target_one);
     p->depth--;
     return node ? node : node_new(p, N_NAME);
 }
 
-static Node *parse_any_tuple(Parser *p)
+static JinjaNode *parse_any_tuple(JinjaParser *p)
 {
     return parse_tuple(p, false, parse_expression);
 }
 
 /* The body of a block, from behind its tag's words. */
-static Node *parse_body(Parser *p, Node *node, const char *end, const char *other,
-                        const char *third)
+static JinjaNode *parse_body(JinjaParser *p, JinjaNode *node, const char *end, const char *other,
+                             const char *third)
 {
     const char *const ends[] = {end, other, third, NULL};
     skip_op(p, ":");
     expect_kind(p, T_BLOCK_END, "the end of the tag");
-    Node *body = parse_block(p, ends);
-    for (const Node *each = body; each; each = each->next)
+    JinjaNode *body = parse_block(p, ends);
+    for (const JinjaNode *each = body; each; each = each->next)
         nest(p, node, each);
     if (!p->rc && p->token->kind == T_END)
         parse_fail(p, CVN_EFORMAT, "the block of line %d has no '%s'", node->line, end);
     return body;
 }
 
-static void parse_ending(Parser *p, Node *node, const char *end)
+static void parse_ending(JinjaParser *p, JinjaNode *node, const char *end)
 {
     node->child = parse_body(p, node, end, NULL, NULL);
     next(p);
 }
 
-static Node *parse_set(Parser *p)
+static JinjaNode *parse_set(JinjaParser *p)
 {
-    Node *node = node_new(p, N_SET);
+    JinjaNode *node = node_new(p, N_SET);
     node->a = parse_target(p);
     if (skip_op(p, "=")) {
         node->b = parse_any_tuple(p);
@@ -657,9 +660,9 @@ static Node *parse_set(Parser *p)
     return node;
 }
 
-static Node *parse_for(Parser *p)
+static JinjaNode *parse_for(JinjaParser *p)
 {
-    Node *node = node_new(p, N_FOR);
+    JinjaNode *node = node_new(p, N_FOR);
     node->a = parse_target(p);
     if (!skip_word(p, "in"))
         parse_fail(p, CVN_EFORMAT, "expected 'in'");
@@ -680,13 +683,13 @@ static Node *parse_for(Parser *p)
     return node;
 }
 
-static Node *parse_if(Parser *p)
+static JinjaNode *parse_if(JinjaParser *p)
 {
-    Node *node = node_new(p, N_IF), **link = &node->child;
+    JinjaNode *node = node_new(p, N_IF), **link = &node->child;
     bool more = true, last = false;
     p->branches++;
     while (more && !p->rc) {
-        Node *branch = node_new(p, N_BRANCH);
+        JinjaNode *branch = node_new(p, N_BRANCH);
         if (!last)
             branch->a = parse_tuple(p, false, parse_or);
         nest(p, branch, branch->a);
@@ -700,12 +703,12 @@ static Node *parse_if(Parser *p)
     return node;
 }
 
-static void parse_parameters(Parser *p, Node *node)
+static void parse_parameters(JinjaParser *p, JinjaNode *node)
 {
-    Node **link = &node->others;
+    JinjaNode **link = &node->others;
     expect_op(p, "(");
     while (!p->rc && !skip_op(p, ")")) {
-        Node *parameter = node_new(p, N_NAME);
+        JinjaNode *parameter = node_new(p, N_NAME);
         if (node->others)
             expect_op(p, ",");
         parameter->name = expect_name(p);
@@ -718,7 +721,7 @@ static void parse_parameters(Parser *p, Node *node)
 }
 
 /* The body of a macro or of a call block, out of which `break` cannot go. */
-static void parse_function_body(Parser *p, Node *node, const char *end)
+static void parse_function_body(JinjaParser *p, JinjaNode *node, const char *end)
 {
     int loops = p->loops;
     p->loops = 0;
@@ -726,18 +729,18 @@ static void parse_function_body(Parser *p, Node *node, const char *end)
     p->loops = loops;
 }
 
-static Node *parse_macro(Parser *p)
+static JinjaNode *parse_macro(JinjaParser *p)
 {
-    Node *node = node_new(p, N_MACRO);
+    JinjaNode *node = node_new(p, N_MACRO);
     node->name = expect_name(p);
     parse_parameters(p, node);
     parse_function_body(p, node, "endmacro");
     return node;
 }
 
-static Node *parse_call_block(Parser *p)
+static JinjaNode *parse_call_block(JinjaParser *p)
 {
-    Node *node = node_new(p, N_CALL_BLOCK);
+    JinjaNode *node = node_new(p, N_CALL_BLOCK);
     node->name = intern(p, "caller", 6);
     if (is_op(p, "("))
         parse_parameters(p, node);
@@ -749,9 +752,9 @@ static Node *parse_call_block(Parser *p)
     return node;
 }
 
-static Node *parse_filter_block(Parser *p)
+static JinjaNode *parse_filter_block(JinjaParser *p)
 {
-    Node *node = node_new(p, N_FILTER_BLOCK);
+    JinjaNode *node = node_new(p, N_FILTER_BLOCK);
     do
         node->a = parse_filter(p, node->a);
     while (!p->rc && skip_op(p, "|"));
@@ -759,11 +762,11 @@ static Node *parse_filter_block(Parser *p)
     return node;
 }
 
-static Node *parse_with(Parser *p)
+static JinjaNode *parse_with(JinjaParser *p)
 {
-    Node *node = node_new(p, N_SCOPE), **link = &node->others;
+    JinjaNode *node = node_new(p, N_SCOPE), **link = &node->others;
     while (!p->rc && p->token->kind != T_BLOCK_END) {
-        Node *set = node_new(p, N_SET);
+        JinjaNode *set = node_new(p, N_SET);
         if (node->others)
             expect_op(p, ",");
         set->a = parse_target_one(p);
@@ -776,16 +779,16 @@ static Node *parse_with(Parser *p)
     return node;
 }
 
-static Node *parse_generation(Parser *p)
+static JinjaNode *parse_generation(JinjaParser *p)
 {
-    Node *node = node_new(p, N_GENERATION);
+    JinjaNode *node = node_new(p, N_GENERATION);
     parse_function_body(p, node, "endgeneration");
     return node;
 }
 
-static Node *parse_jump(Parser *p)
+static JinjaNode *parse_jump(JinjaParser *p)
 {
-    Node *node = node_new(p, p->token[-1].n == 5 ? N_BREAK : N_CONTINUE);
+    JinjaNode *node = node_new(p, p->token[-1].n == 5 ? N_BREAK : N_CONTINUE);
     if (!p->loops)
         parse_fail(p, CVN_EFORMAT, "break and continue belong into a loop");
     return node;
@@ -793,7 +796,7 @@ static Node *parse_jump(Parser *p)
 
 static const struct {
     const char *tag;
-    Node *(*parse)(Parser *p);
+    JinjaNode *(*parse)(JinjaParser *p);
 } TAG[] = {
     {"set", parse_set},         {"if", parse_if},
     {"for", parse_for},         {"macro", parse_macro},
@@ -802,7 +805,7 @@ static const struct {
     {"continue", parse_jump},   {"generation", parse_generation},
 };
 
-static Node *parse_statement(Parser *p)
+static JinjaNode *parse_statement(JinjaParser *p)
 {
     const Token *tag = p->token;
     if (tag->kind != T_NAME)
@@ -816,9 +819,9 @@ static Node *parse_statement(Parser *p)
 }
 
 /* Statements up to a tag of `ends`, behind whose {% it stands then, or to the end of the template. */
-static Node *parse_block(Parser *p, const char *const *ends)
+static JinjaNode *parse_block(JinjaParser *p, const char *const *ends)
 {
-    Node *first = NULL, **link = &first, *node;
+    JinjaNode *first = NULL, **link = &first, *node;
     if (!enter(p)) {
         p->depth--;
         return NULL;
@@ -855,7 +858,7 @@ static Node *parse_block(Parser *p, const char *const *ends)
 
 int jinja_parse(JinjaTemplate *jinja, const Token *tokens, cvn_err *err)
 {
-    Parser p = {.jinja = jinja, .token = tokens, .err = err};
+    JinjaParser p = {.jinja = jinja, .token = tokens, .err = err};
     jinja->body = parse_block(&p, NULL);
     return p.rc;
 }

@@ -83,7 +83,7 @@ Str str_strip(Str s, const Str *characters, bool left, bool right)
     return str_part(s, from, to);
 }
 
-size_t str_find(Run *r, Str s, Str what, size_t from)
+size_t str_find(JinjaRun *r, Str s, Str what, size_t from)
 {
     if (!j_step(r, (s.n - from) / 64))
         return SIZE_MAX;
@@ -94,7 +94,7 @@ size_t str_find(Run *r, Str s, Str what, size_t from)
 
 /* ---- text that grows ---- */
 
-static bool room(Run *r, Text *t, size_t n)
+static bool room(JinjaRun *r, JinjaWriter *t, size_t n)
 {
     if (!j_step(r, n / 64))
         return false;
@@ -108,11 +108,11 @@ static bool room(Run *r, Text *t, size_t n)
         memcpy(text, t->text, t->n);
         memcpy(mark, t->mark, t->n);
     }
-    *t = (Text){text, mark, t->n, capacity};
+    *t = (JinjaWriter){text, mark, t->n, capacity};
     return true;
 }
 
-void j_text_add(Run *r, Text *t, Str s)
+void j_text_add(JinjaRun *r, JinjaWriter *t, Str s)
 {
     if (s.n == 0 || !room(r, t, s.n))
         return;
@@ -121,7 +121,7 @@ void j_text_add(Run *r, Text *t, Str s)
     t->n += s.n;
 }
 
-void j_text_bytes(Run *r, Text *t, const char *bytes, size_t n, char mark)
+void j_text_bytes(JinjaRun *r, JinjaWriter *t, const char *bytes, size_t n, char mark)
 {
     if (n == 0 || !room(r, t, n))
         return;
@@ -130,12 +130,12 @@ void j_text_bytes(Run *r, Text *t, const char *bytes, size_t n, char mark)
     t->n += n;
 }
 
-void j_text_puts(Run *r, Text *t, const char *text)
+void j_text_puts(JinjaRun *r, JinjaWriter *t, const char *text)
 {
     j_text_bytes(r, t, text, strlen(text), JINJA_OWN);
 }
 
-void j_text_point(Run *r, Text *t, uint32_t point, char mark)
+void j_text_point(JinjaRun *r, JinjaWriter *t, uint32_t point, char mark)
 {
     char c[4];
     int more = point < 0x80 ? 0 : point < 0x800 ? 1 : point < 0x10000 ? 2 : 3;
@@ -146,7 +146,7 @@ void j_text_point(Run *r, Text *t, uint32_t point, char mark)
     j_text_bytes(r, t, c, (size_t)more + 1, mark);
 }
 
-Value j_text_value(Run *r, const Text *t)
+JinjaValue j_text_value(JinjaRun *r, const JinjaWriter *t)
 {
     return v_str(r, t->n ? (Str){t->text, t->mark, t->n} : (Str){"", "", 0});
 }
@@ -156,7 +156,7 @@ Value j_text_value(Run *r, const Text *t)
 enum { SHARP_S = 0xdf };
 
 /* The simple mappings of the C library's Unicode: but for the sharp s, characters that become several stay as they are. */
-static uint32_t change_case(Run *r, uint32_t point, bool upper)
+static uint32_t change_case(JinjaRun *r, uint32_t point, bool upper)
 {
     if (point < 0x80) {
         bool letter = (point | 32) >= 'a' && (point | 32) <= 'z';
@@ -173,9 +173,9 @@ static uint32_t change_case(Run *r, uint32_t point, bool upper)
                : point;
 }
 
-Value str_case(Run *r, Str s, Case which)
+JinjaValue str_case(JinjaRun *r, Str s, Case which)
 {
-    Text text = {0};
+    JinjaWriter text = {0};
     bool inside = false; /* of a word */
     int length;
     for (size_t i = 0; i < s.n && j_step(r, 1); i += (size_t)length) {
@@ -195,9 +195,9 @@ Value str_case(Run *r, Str s, Case which)
     return j_text_value(r, &text);
 }
 
-Value str_replace(Run *r, Str s, Str old, Str new, int64_t most)
+JinjaValue str_replace(JinjaRun *r, Str s, Str old, Str new, int64_t most)
 {
-    Text text = {0};
+    JinjaWriter text = {0};
     size_t at = 0;
     for (int64_t i = 0; (most < 0 || i < most) && j_step(r, 1); i++) {
         size_t found = str_find(r, s, old, at);
@@ -219,9 +219,9 @@ Value str_replace(Run *r, Str s, Str old, Str new, int64_t most)
 }
 
 /* The conversions of Python's % that templates use: %s, %r, %d and %%. */
-Value str_percent(Run *r, Str format, const Value *arg, size_t n)
+JinjaValue str_percent(JinjaRun *r, Str format, const JinjaValue *arg, size_t n)
 {
-    Text text = {0};
+    JinjaWriter text = {0};
     size_t used = 0, done = 0;
     for (size_t i = 0; i < format.n && j_step(r, 1); i++) {
         if (format.text[i] != '%')
@@ -257,7 +257,7 @@ static bool ends_line(uint32_t point)
            point == 0x2028 || point == 0x2029;
 }
 
-Seq str_lines(Run *r, Str s)
+Seq str_lines(JinjaRun *r, Str s)
 {
     Items lines = {0};
     size_t begin = 0, i = 0;
@@ -278,13 +278,13 @@ Seq str_lines(Run *r, Str s)
     return (Seq){lines.item, lines.n};
 }
 
-Value str_escape(Run *r, Str s)
+JinjaValue str_escape(JinjaRun *r, Str s)
 {
     static const struct {
         char c;
         const char *entity;
     } table[] = {{'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&#34;"}, {'\'', "&#39;"}};
-    Text text = {0};
+    JinjaWriter text = {0};
     for (size_t i = 0; i < s.n && j_step(r, 1); i++) {
         const char *entity = NULL;
         for (size_t k = 0; k < sizeof table / sizeof *table; k++)
@@ -295,7 +295,7 @@ Value str_escape(Run *r, Str s)
         else
             j_text_add(r, &text, str_part(s, i, i + 1));
     }
-    Value value = j_text_value(r, &text);
+    JinjaValue value = j_text_value(r, &text);
     value.flag = true;
     return value;
 }

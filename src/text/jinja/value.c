@@ -8,14 +8,14 @@
 
 /* ---- making ---- */
 
-Value v_str(Run *r, Str s)
+JinjaValue v_str(JinjaRun *r, Str s)
 {
     Str *str = j_take(r, sizeof *str);
     *str = s;
-    return (Value){.type = V_STR, .str = str};
+    return (JinjaValue){.type = V_STR, .str = str};
 }
 
-Value v_own(Run *r, const char *text)
+JinjaValue v_own(JinjaRun *r, const char *text)
 {
     size_t n = strlen(text);
     char *mark = j_take(r, n + 1);
@@ -23,14 +23,14 @@ Value v_own(Run *r, const char *text)
     return v_str(r, (Str){text, mark, n});
 }
 
-Value v_seq(Run *r, ValueType type, Value *item, size_t n)
+JinjaValue v_seq(JinjaRun *r, ValueType type, JinjaValue *item, size_t n)
 {
     Seq *seq = j_take(r, sizeof *seq);
     *seq = (Seq){item, n};
-    return (Value){.type = type, .seq = seq};
+    return (JinjaValue){.type = type, .seq = seq};
 }
 
-void j_items_add(Run *r, Items *items, Value value)
+void j_items_add(JinjaRun *r, Items *items, JinjaValue value)
 {
     j_take(r, 1); /* looks at what has been taken */
     if (r->rc)
@@ -39,7 +39,7 @@ void j_items_add(Run *r, Items *items, Value value)
     items->item[items->n++] = value;
 }
 
-void j_dict_set(Run *r, Dict *dict, Value key, Value value)
+void j_dict_set(JinjaRun *r, Dict *dict, JinjaValue key, JinjaValue value)
 {
     if (key.type == V_LIST || key.type == V_DICT || key.type == V_NAMESPACE) {
         j_fail(r, "a %s cannot be a key", v_type_name(key));
@@ -55,18 +55,18 @@ void j_dict_set(Run *r, Dict *dict, Value key, Value value)
     if (r->rc)
         return;
     dict->pair = arena_more(&r->arena, dict->pair, dict->n, sizeof *dict->pair);
-    dict->pair[dict->n++] = (Pair){key, value};
+    dict->pair[dict->n++] = (JinjaPair){key, value};
 }
 
-static Value json_text_value(Run *r, const char *text, size_t n, char mark)
+static JinjaValue json_text_value(JinjaRun *r, const char *text, size_t n, char mark)
 {
-    Text copy = {0};
+    JinjaWriter copy = {0};
     j_text_bytes(r, &copy, text, n, mark);
     return j_text_value(r, &copy);
 }
 
 /* Whether what stands under a key of the data may be part of a marker. */
-static bool is_own_word(const Run *r, const char *key, const json_t *member)
+static bool is_own_word(const JinjaRun *r, const char *key, const json_t *member)
 {
     const char *const *word = r->input->own_words, *text = json_string_value(member);
     if (!text || !word || strcmp(key, r->input->own_key) != 0)
@@ -76,9 +76,9 @@ static bool is_own_word(const Run *r, const char *key, const json_t *member)
     return *word != NULL;
 }
 
-Value v_from_json(Run *r, const json_t *json, char mark)
+JinjaValue v_from_json(JinjaRun *r, const json_t *json, char mark)
 {
-    Value value = v_none();
+    JinjaValue value = v_none();
     const char *key;
     json_t *member;
     size_t n = json_is_object(json) ? json_object_size(json) : json_array_size(json);
@@ -90,15 +90,15 @@ Value v_from_json(Run *r, const json_t *json, char mark)
         dict->pair = arena_array(&r->arena, n, sizeof *dict->pair);
         json_object_foreach((json_t *)json, key, member)
         {
-            Pair *pair = &dict->pair[dict->n++];
+            JinjaPair *pair = &dict->pair[dict->n++];
             pair->key = json_text_value(r, key, strlen(key), mark);
             pair->value = v_from_json(r, member, is_own_word(r, key, member) ? JINJA_OWN : mark);
         }
-        value = (Value){.type = V_DICT, .dict = dict};
+        value = (JinjaValue){.type = V_DICT, .dict = dict};
         break;
     }
     case JSON_ARRAY: {
-        Value *item = arena_array(&r->arena, n, sizeof *item);
+        JinjaValue *item = arena_array(&r->arena, n, sizeof *item);
         for (size_t i = 0; i < n; i++)
             item[i] = v_from_json(r, json_array_get(json, i), mark);
         value = v_seq(r, V_LIST, item, n);
@@ -126,7 +126,7 @@ Value v_from_json(Run *r, const json_t *json, char mark)
 
 /* ---- kinds ---- */
 
-const char *v_type_name(Value v)
+const char *v_type_name(JinjaValue v)
 {
     static const char *const name[] = {
         [V_ABSENT] = "value that is not there",
@@ -150,22 +150,22 @@ const char *v_type_name(Value v)
     return name[v.type];
 }
 
-bool v_is_seq(Value v)
+bool v_is_seq(JinjaValue v)
 {
     return v.type >= V_LIST && v.type <= V_ITER;
 }
 
-bool v_is_number(Value v)
+bool v_is_number(JinjaValue v)
 {
     return v.type >= V_BOOL && v.type <= V_FLOAT;
 }
 
-double v_real(Value v)
+double v_real(JinjaValue v)
 {
     return v.type == V_FLOAT ? v.f : v.type == V_INT ? (double)v.i : v.b;
 }
 
-bool v_true(Value v)
+bool v_true(JinjaValue v)
 {
     switch (v.type) {
     case V_ABSENT:
@@ -193,7 +193,7 @@ bool v_true(Value v)
     }
 }
 
-int64_t v_to_int(Run *r, Value v, const char *what)
+int64_t v_to_int(JinjaRun *r, JinjaValue v, const char *what)
 {
     if (v.type == V_BOOL)
         return v.b;
@@ -210,7 +210,7 @@ static int int_order(int64_t a, int64_t b)
     return a < b ? -1 : a > b;
 }
 
-static int number_order(Value a, Value b)
+static int number_order(JinjaValue a, JinjaValue b)
 {
     if (a.type != V_FLOAT && b.type != V_FLOAT)
         return int_order(a.type == V_INT ? a.i : a.b, b.type == V_INT ? b.i : b.b);
@@ -218,7 +218,7 @@ static int number_order(Value a, Value b)
     return x < y ? -1 : x > y;
 }
 
-static int str_order(Run *r, Str a, Str b)
+static int str_order(JinjaRun *r, Str a, Str b)
 {
     size_t n = a.n < b.n ? a.n : b.n;
     j_step(r, n / 64);
@@ -226,7 +226,7 @@ static int str_order(Run *r, Str a, Str b)
     return order ? order : a.n < b.n ? -1 : a.n > b.n;
 }
 
-static bool seq_equal(Run *r, const Seq *a, const Seq *b)
+static bool seq_equal(JinjaRun *r, const Seq *a, const Seq *b)
 {
     bool equal = a->n == b->n;
     if (!equal || !j_deeper(r))
@@ -237,7 +237,7 @@ static bool seq_equal(Run *r, const Seq *a, const Seq *b)
     return equal;
 }
 
-static bool dict_equal(Run *r, const Dict *a, const Dict *b)
+static bool dict_equal(JinjaRun *r, const Dict *a, const Dict *b)
 {
     bool equal = a->n == b->n;
     if (!equal || !j_deeper(r))
@@ -252,7 +252,7 @@ static bool dict_equal(Run *r, const Dict *a, const Dict *b)
     return equal;
 }
 
-bool v_equal(Run *r, Value a, Value b)
+bool v_equal(JinjaRun *r, JinjaValue a, JinjaValue b)
 {
     if (v_is_number(a) && v_is_number(b))
         return (a.type != V_FLOAT || !isnan(a.f)) && (b.type != V_FLOAT || !isnan(b.f)) &&
@@ -278,7 +278,7 @@ bool v_equal(Run *r, Value a, Value b)
     }
 }
 
-int v_order(Run *r, Value a, Value b)
+int v_order(JinjaRun *r, JinjaValue a, JinjaValue b)
 {
     if (v_is_number(a) && v_is_number(b))
         return number_order(a, b);
@@ -301,7 +301,7 @@ int v_order(Run *r, Value a, Value b)
     return 0;
 }
 
-bool v_in(Run *r, Value item, Value container)
+bool v_in(JinjaRun *r, JinjaValue item, JinjaValue container)
 {
     if (container.type == V_STR) {
         if (item.type == V_STR)
@@ -324,7 +324,7 @@ bool v_in(Run *r, Value item, Value container)
 
 /* ---- what is in them ---- */
 
-Value *j_dict_get(const Dict *dict, const char *name)
+JinjaValue *j_dict_get(const Dict *dict, const char *name)
 {
     for (size_t i = 0; i < dict->n; i++)
         if (dict->pair[i].key.type == V_STR && str_is(*dict->pair[i].key.str, name))
@@ -332,7 +332,7 @@ Value *j_dict_get(const Dict *dict, const char *name)
     return NULL;
 }
 
-int64_t v_length(Run *r, Value v)
+int64_t v_length(JinjaRun *r, JinjaValue v)
 {
     switch (v.type) {
     case V_UNDEFINED:
@@ -359,7 +359,7 @@ int64_t v_length(Run *r, Value v)
     return 0;
 }
 
-Seq v_items(Run *r, Value v)
+Seq v_items(JinjaRun *r, JinjaValue v)
 {
     Items items = {0};
     if (r->rc)
@@ -402,12 +402,12 @@ static bool index_of(int64_t i, size_t n, size_t *index)
     return i >= 0 && (size_t)i < n;
 }
 
-static bool loop_attribute(const Loop *loop, const char *name, Value *value)
+static bool loop_attribute(const JinjaLoop *loop, const char *name, JinjaValue *value)
 {
     const int64_t i = (int64_t)loop->i, n = (int64_t)loop->n;
     const struct {
         const char *name;
-        Value value;
+        JinjaValue value;
     } table[] = {
         {"index", v_int(i + 1)},
         {"index0", v_int(i)},
@@ -432,18 +432,18 @@ static bool loop_attribute(const Loop *loop, const char *name, Value *value)
 }
 
 /* What is there under a string key: members, and attributes of loops and namespaces. */
-static bool member(Value v, const char *name, Value *value)
+static bool member(JinjaValue v, const char *name, JinjaValue *value)
 {
     if (v.type == V_LOOP)
         return loop_attribute(v.loop, name, value);
-    const Value *found =
+    const JinjaValue *found =
         v.type == V_DICT || v.type == V_NAMESPACE ? j_dict_get(v.dict, name) : NULL;
     if (found)
         *value = *found;
     return found != NULL;
 }
 
-static Value not_there(Run *r, Value v, const char *name)
+static JinjaValue not_there(JinjaRun *r, JinjaValue v, const char *name)
 {
     if (v.type == V_UNDEFINED)
         return j_fail(r, "'%.60s' is not defined, and '%.60s' of it is asked for",
@@ -451,7 +451,7 @@ static Value not_there(Run *r, Value v, const char *name)
     return v_undefined(name);
 }
 
-static const char *c_string(Run *r, Str s)
+static const char *c_string(JinjaRun *r, Str s)
 {
     char *text = j_take(r, s.n + 1);
     if (s.n)
@@ -459,19 +459,19 @@ static const char *c_string(Run *r, Str s)
     return text;
 }
 
-static Value method_of(Run *r, Value v, const char *name)
+static JinjaValue method_of(JinjaRun *r, JinjaValue v, const char *name)
 {
     const Builtin *row = j_method_find(v.type, name);
     if (!row)
         return not_there(r, v, name);
     Method *method = j_take(r, sizeof *method);
     *method = (Method){row, v};
-    return (Value){.type = V_METHOD, .method = method};
+    return (JinjaValue){.type = V_METHOD, .method = method};
 }
 
-Value v_attribute(Run *r, Value v, const char *name)
+JinjaValue v_attribute(JinjaRun *r, JinjaValue v, const char *name)
 {
-    Value value;
+    JinjaValue value;
     if (r->rc)
         return v_undefined(NULL);
     if (v.type == V_DICT && j_method_find(V_DICT, name))
@@ -480,9 +480,9 @@ Value v_attribute(Run *r, Value v, const char *name)
     return member(v, name, &value) ? value : method_of(r, v, name);
 }
 
-Value v_item(Run *r, Value v, Value key)
+JinjaValue v_item(JinjaRun *r, JinjaValue v, JinjaValue key)
 {
-    Value value;
+    JinjaValue value;
     size_t i;
     if (r->rc)
         return v_undefined(NULL);
@@ -511,7 +511,7 @@ Value v_item(Run *r, Value v, Value key)
     return index_of(at, v.seq->n, &i) ? v.seq->item[i] : v_undefined("an item");
 }
 
-static int64_t bound(Run *r, Value v, int64_t usual, int64_t n, bool back)
+static int64_t bound(JinjaRun *r, JinjaValue v, int64_t usual, int64_t n, bool back)
 {
     if (v.type == V_NONE)
         return usual;
@@ -522,7 +522,7 @@ static int64_t bound(Run *r, Value v, int64_t usual, int64_t n, bool back)
     return i < low ? low : i > high ? high : i;
 }
 
-Value v_slice(Run *r, Value v, Value from, Value to, Value by)
+JinjaValue v_slice(JinjaRun *r, JinjaValue v, JinjaValue from, JinjaValue to, JinjaValue by)
 {
     if (r->rc)
         return v_undefined(NULL);
@@ -551,13 +551,13 @@ Value v_slice(Run *r, Value v, Value from, Value to, Value by)
     }
     if (v.type != V_STR)
         return v_seq(r, v.type, kept.item, kept.n);
-    Text text = {0};
+    JinjaWriter text = {0};
     for (size_t k = 0; k < kept.n; k++)
         j_text_add(r, &text, *kept.item[k].str);
     return j_text_value(r, &text);
 }
 
-Value j_follow(Run *r, Value v, Value path)
+JinjaValue j_follow(JinjaRun *r, JinjaValue v, JinjaValue path)
 {
     if (path.type != V_STR)
         return v_item(r, v, path);
@@ -580,7 +580,7 @@ Value j_follow(Run *r, Value v, Value path)
 /* ---- order ---- */
 
 /* Merges two sorted runs of `from` into `to`. */
-static void merge(Run *r, const Pair *from, Pair *to, size_t a, size_t b, size_t end)
+static void merge(JinjaRun *r, const JinjaPair *from, JinjaPair *to, size_t a, size_t b, size_t end)
 {
     size_t middle = b;
     for (size_t i = a; i < end && j_step(r, 1); i++) {
@@ -589,15 +589,15 @@ static void merge(Run *r, const Pair *from, Pair *to, size_t a, size_t b, size_t
     }
 }
 
-void j_sort_values(Run *r, Pair *pair, size_t n)
+void j_sort_values(JinjaRun *r, JinjaPair *pair, size_t n)
 {
-    Pair *other = arena_array(&r->arena, n, sizeof *other), *from = pair, *to = other;
+    JinjaPair *other = arena_array(&r->arena, n, sizeof *other), *from = pair, *to = other;
     for (size_t width = 1; width < n && !r->rc; width *= 2) {
         for (size_t a = 0; a < n; a += 2 * width) {
             size_t b = a + width < n ? a + width : n, end = b + width < n ? b + width : n;
             merge(r, from, to, a, b, end);
         }
-        Pair *swap = from;
+        JinjaPair *swap = from;
         from = to;
         to = swap;
     }

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static void put_real(Run *r, Text *t, double x, const char *inf, const char *nan)
+static void put_real(JinjaRun *r, JinjaWriter *t, double x, const char *inf, const char *nan)
 {
     SCOPED(strbuf_free) StrBuf text = {0};
     if (isfinite(x))
@@ -19,7 +19,7 @@ static void put_real(Run *r, Text *t, double x, const char *inf, const char *nan
     j_text_bytes(r, t, text.text ? text.text : "", text.length, JINJA_OWN);
 }
 
-static void put_int(Run *r, Text *t, int64_t i)
+static void put_int(JinjaRun *r, JinjaWriter *t, int64_t i)
 {
     char digits[24];
     snprintf(digits, sizeof digits, "%" PRId64, i);
@@ -37,7 +37,7 @@ static bool printable(uint32_t p)
            p < 0xe0000;
 }
 
-static void put_repr(Run *r, Text *t, Str s)
+static void put_repr(JinjaRun *r, JinjaWriter *t, Str s)
 {
     char quote = s.n && memchr(s.text, '\'', s.n) && !memchr(s.text, '"', s.n) ? '"' : '\'';
     char mark = str_mark(s), code[16];
@@ -66,7 +66,8 @@ static void put_repr(Run *r, Text *t, Str s)
     j_text_bytes(r, t, &quote, 1, mark);
 }
 
-static void put_items(Run *r, Text *t, const Seq *seq, const char *open, const char *close)
+static void put_items(JinjaRun *r, JinjaWriter *t, const Seq *seq, const char *open,
+                      const char *close)
 {
     j_text_puts(r, t, open);
     for (size_t i = 0; i < seq->n && j_step(r, 1); i++) {
@@ -76,7 +77,7 @@ static void put_items(Run *r, Text *t, const Seq *seq, const char *open, const c
     j_text_puts(r, t, close);
 }
 
-static void put_dict(Run *r, Text *t, const Dict *dict)
+static void put_dict(JinjaRun *r, JinjaWriter *t, const Dict *dict)
 {
     j_text_puts(r, t, "{");
     for (size_t i = 0; i < dict->n && j_step(r, 1); i++) {
@@ -88,7 +89,7 @@ static void put_dict(Run *r, Text *t, const Dict *dict)
     j_text_puts(r, t, "}");
 }
 
-void j_write_value(Run *r, Text *t, Value v, bool repr)
+void j_write_value(JinjaRun *r, JinjaWriter *t, JinjaValue v, bool repr)
 {
     if (r->rc || !j_deeper(r))
         return;
@@ -129,9 +130,9 @@ void j_write_value(Run *r, Text *t, Value v, bool repr)
     r->depth--;
 }
 
-Str v_text(Run *r, Value v)
+Str v_text(JinjaRun *r, JinjaValue v)
 {
-    Text text = {0};
+    JinjaWriter text = {0};
     if (v.type == V_STR)
         return *v.str;
     j_write_value(r, &text, v, false);
@@ -140,7 +141,7 @@ Str v_text(Run *r, Value v)
 
 /* ---- JSON ---- */
 
-static void put_json_string(Run *r, Text *t, Str s, bool ascii)
+static void put_json_string(JinjaRun *r, JinjaWriter *t, Str s, bool ascii)
 {
     char mark = str_mark(s), code[16];
     int length;
@@ -165,7 +166,7 @@ static void put_json_string(Run *r, Text *t, Str s, bool ascii)
     j_text_bytes(r, t, "\"", 1, mark);
 }
 
-static void new_line(Run *r, Text *t, const JsonStyle *style, size_t level)
+static void new_line(JinjaRun *r, JinjaWriter *t, const JsonStyle *style, size_t level)
 {
     if (style->indent.type == V_NONE)
         return;
@@ -174,7 +175,8 @@ static void new_line(Run *r, Text *t, const JsonStyle *style, size_t level)
         j_text_add(r, t, *style->indent.str);
 }
 
-static void put_json_list(Run *r, Text *t, const Seq *seq, const JsonStyle *style, size_t level)
+static void put_json_list(JinjaRun *r, JinjaWriter *t, const Seq *seq, const JsonStyle *style,
+                          size_t level)
 {
     j_text_puts(r, t, "[");
     for (size_t i = 0; i < seq->n && j_step(r, 1); i++) {
@@ -188,9 +190,9 @@ static void put_json_list(Run *r, Text *t, const Seq *seq, const JsonStyle *styl
     j_text_puts(r, t, "]");
 }
 
-static Str json_key(Run *r, Value key)
+static Str json_key(JinjaRun *r, JinjaValue key)
 {
-    Text text = {0};
+    JinjaWriter text = {0};
     static const JsonStyle plain = {0};
     if (key.type == V_STR)
         return *key.str;
@@ -200,9 +202,10 @@ static Str json_key(Run *r, Value key)
     return *j_text_value(r, &text).str;
 }
 
-static void put_json_dict(Run *r, Text *t, const Dict *dict, const JsonStyle *style, size_t level)
+static void put_json_dict(JinjaRun *r, JinjaWriter *t, const Dict *dict, const JsonStyle *style,
+                          size_t level)
 {
-    Pair *pair = dict->pair;
+    JinjaPair *pair = dict->pair;
     if (style->sort && dict->n) {
         pair = j_take(r, dict->n * sizeof *pair);
         memcpy(pair, dict->pair, dict->n * sizeof *pair);
@@ -222,7 +225,7 @@ static void put_json_dict(Run *r, Text *t, const Dict *dict, const JsonStyle *st
     j_text_puts(r, t, "}");
 }
 
-void j_write_json(Run *r, Text *t, Value v, const JsonStyle *style, size_t level)
+void j_write_json(JinjaRun *r, JinjaWriter *t, JinjaValue v, const JsonStyle *style, size_t level)
 {
     if (r->rc || !j_deeper(r))
         return;
