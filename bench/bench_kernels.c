@@ -224,15 +224,17 @@ static void bench_attention(Pool *pool, const Ceilings *c, cvn_dtype dtype, cons
     }
     const void *inputs[] = {NULL, NULL, NULL, starts, lengths, NULL, NULL};
     const char *name = "";
-    cvn_value *out[3];
+    cvn_value *out[4];
+    cvn_attention_spec spec = {.scale = 0.125};
+    if (dtype == CVN_I8) {
+        spec.k_scale = cvn_parameter(g, "ks", scales);
+        spec.v_scale = cvn_parameter(g, "vs", scales);
+    }
     if (b->gradient)
-        cvn_attention_backward(g, q, k, v, start, length, NULL, cvn_parameter(g, "dy", queries),
-                               0.125, out);
-    else if (dtype == CVN_I8)
-        out[0] = cvn_attention_quantized(g, q, k, cvn_parameter(g, "ks", scales), v,
-                                         cvn_parameter(g, "vs", scales), start, length, 0.125);
+        cvn_attention_backward(g, q, k, v, start, length, cvn_parameter(g, "dy", queries), &spec,
+                               out);
     else
-        out[0] = cvn_attention(g, q, k, v, start, length, NULL, 0.125);
+        out[0] = cvn_attention(g, q, k, v, start, length, &spec);
     double seconds = time_op(pool, out[0], inputs, &name);
     char what[64];
     snprintf(what, sizeof what, "%lld x %lld of %lld, %lld/%lld of %lld %s", (long long)b->batch,

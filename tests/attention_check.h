@@ -4,6 +4,8 @@
 
 #include "kernel_check.h"
 
+#include "graph/attention.h"
+
 /* From element `from` of each of n lines of `width` on: never written. */
 static inline void check_attention_unwritten(cvn_dtype dtype, void *data, int64_t first, int64_t n,
                                              int64_t width, int64_t from)
@@ -21,8 +23,11 @@ static inline void check_attention_fill(Check *c, const int64_t dim[6], const in
     int64_t b = dim[0], s = dim[1], g = dim[2], h = dim[3], n = dim[4], d = dim[5];
     const cvn_dtype q = c->op->operand[0]->type.dtype, kv = c->op->operand[1]->type.dtype;
     bool eight = kv == CVN_I8;
+    int first = attention_first_at(c->op), sinks = attention_sinks(c->op);
     if (how != FIRST_NONE)
-        check_fill_first(how, b, s, starts, n, c->in[backward ? 6 : 5].data);
+        check_fill_first(how, b, s, starts, n, c->in[first].data);
+    if (sinks >= 0)
+        check_fill(&c->op->operand[sinks]->type, c->in[sinks].data, -3, 3);
     for (int i = 0; i < 3; i++)
         check_fill(&c->op->operand[i]->type, c->in[i].data, eight && i ? -127 : -2,
                    eight && i ? 128 : 2);
@@ -43,50 +48,69 @@ static inline void check_attention_fill(Check *c, const int64_t dim[6], const in
     }
 }
 
-/* dim: b rows of s positions, g heads for each of h KV heads, context n, head_dim d. kv CVN_I8: with scales, and
-   without first keys. */
+/* What an attention has beside what every one has; NULL: nothing. */
+typedef struct Extra {
+    int64_t window, chunk;
+    double cap;
+    bool sinks;
+} Extra;
+
+/* Parameters behind those that are always there. */
+static inline cvn_attention_spec check_attention_spec(Check *c, const int64_t dim[6], cvn_dtype kv,
+                                                      FirstKeys how, const Extra *extra)
+{
+    cvn_attention_spec spec = {.scale = 1 / sqrt((double)dim[5])};
+    const cvn_type scales = CVN_TYPE(CVN_BF16, dim[0], dim[3], dim[4], 1);
+    if (kv == CVN_I8) {
+        spec.k_scale = check_parameter(c, scales);
+        spec.v_scale = check_parameter(c, scales);
+    }
+    if (how != FIRST_NONE)
+        spec.first = check_parameter(c, CVN_TYPE(CVN_I32, dim[0], dim[1]));
+    if (!extra)
+        return spec;
+    spec.window = extra->window;
+    spec.chunk = extra->chunk;
+    spec.cap = extra->cap;
+    if (extra->sinks)
+        spec.sinks = check_parameter(c, CVN_TYPE(dim[4] % 2 ? CVN_BF16 : CVN_F32, dim[2] * dim[3]));
+    return spec;
+}
+
+/* dim: b rows of s positions, g heads for each of h KV heads, context n, head_dim d. kv CVN_I8: with scales. */
 static inline Check check_attention_begin(cvn_dtype q, cvn_dtype kv, const int64_t dim[6],
                                           const int32_t *starts, const int32_t *lengths,
-                                          FirstKeys how)
+                                          FirstKeys how, const Extra *extra)
 {
     int64_t b = dim[0], s = dim[1], g = dim[2], h = dim[3], n = dim[4], d = dim[5];
-    double scale = 1 / sqrt((double)d);
     Check c = check_begin();
-    cvn_value *v[7] = {0};
+    cvn_value *v[5];
     v[0] = check_parameter(&c, CVN_TYPE(q, b, s, g * h, d));
     v[1] = check_parameter(&c, CVN_TYPE(kv, b, h, n, d));
     v[2] = check_parameter(&c, CVN_TYPE(kv, b, h, n, d));
     v[3] = check_parameter(&c, CVN_TYPE(CVN_I32, b));
     v[4] = check_parameter(&c, CVN_TYPE(CVN_I32, b));
-    if (kv == CVN_I8) {
-        for (int i = 5; i < 7; i++)
-            v[i] = check_parameter(&c, CVN_TYPE(CVN_BF16, b, h, n, 1));
-        check_inputs(&c,
-                     cvn_attention_quantized(c.g, v[0], v[1], v[5], v[2], v[6], v[3], v[4], scale));
-    } else {
-        if (how != FIRST_NONE)
-            v[5] = check_parameter(&c, CVN_TYPE(CVN_I32, b, s));
-        check_inputs(&c, cvn_attention(c.g, v[0], v[1], v[2], v[3], v[4], v[5], scale));
-    }
+    cvn_attention_spec spec = check_attention_spec(&c, dim, kv, how, extra);
+    check_inputs(&c, cvn_attention(c.g, v[0], v[1], v[2], v[3], v[4], &spec));
     check_attention_fill(&c, dim, starts, lengths, how, false);
     return c;
 }
 
 static inline Check check_attention_backward_begin(cvn_dtype q, cvn_dtype kv, const int64_t dim[6],
                                                    const int32_t *starts, const int32_t *lengths,
-                                                   FirstKeys how)
+                                                   FirstKeys how, const Extra *extra)
 {
     int64_t b = dim[0], s = dim[1], g = dim[2], h = dim[3], n = dim[4], d = dim[5];
     Check c = check_begin();
-    cvn_value *v[7], *out[3];
+    cvn_value *v[6], *out[4];
     v[0] = check_parameter(&c, CVN_TYPE(q, b, s, g * h, d));
     v[1] = check_parameter(&c, CVN_TYPE(kv, b, h, n, d));
     v[2] = check_parameter(&c, CVN_TYPE(kv, b, h, n, d));
     v[3] = check_parameter(&c, CVN_TYPE(CVN_I32, b));
     v[4] = check_parameter(&c, CVN_TYPE(CVN_I32, b));
     v[5] = check_parameter(&c, CVN_TYPE(q, b, s, g * h, d));
-    v[6] = how == FIRST_NONE ? NULL : check_parameter(&c, CVN_TYPE(CVN_I32, b, s));
-    cvn_attention_backward(c.g, v[0], v[1], v[2], v[3], v[4], v[6], v[5], 1 / sqrt((double)d), out);
+    cvn_attention_spec spec = check_attention_spec(&c, dim, kv, how, extra);
+    cvn_attention_backward(c.g, v[0], v[1], v[2], v[3], v[4], v[5], &spec, out);
     check_inputs(&c, out[0]);
     check_attention_fill(&c, dim, starts, lengths, how, true);
     return c;

@@ -68,6 +68,24 @@ static inline cvn_value *random_quantized(RandomGraph *r, OpKind kind, int64_t b
     return results[0];
 }
 
+/* First keys, windows, chunks, caps and sinks, or none. */
+static inline cvn_attention_spec random_attention(RandomGraph *r, int64_t batch, int64_t seq,
+                                                  int64_t heads)
+{
+    cvn_attention_spec spec = {.scale = 0.5};
+    if (random_chance(r, 50))
+        spec.first = random_of_type(r, CVN_TYPE(CVN_I32, batch, seq));
+    if (random_chance(r, 25))
+        spec.window = 1 + random_below(r, 3);
+    if (random_chance(r, 25))
+        spec.chunk = 1 + random_below(r, 3);
+    if (random_chance(r, 25))
+        spec.cap = 0.7;
+    if (random_chance(r, 25))
+        spec.sinks = random_of_type(r, CVN_TYPE(CVN_F32, heads));
+    return spec;
+}
+
 static inline cvn_value *random_composite(RandomGraph *r, OpKind kind)
 {
     cvn_graph *g = r->g;
@@ -80,7 +98,8 @@ static inline cvn_value *random_composite(RandomGraph *r, OpKind kind)
     int64_t context = seq + random_below(r, 3), heads = kv * group;
     cvn_type rows = CVN_TYPE(CVN_I32, batch), q = CVN_TYPE(dtype, batch, seq, heads, dim);
     cvn_type cache = CVN_TYPE(dtype, batch, kv, context, dim);
-    cvn_value *v[7], *out[3];
+    cvn_value *v[7], *out[4];
+    cvn_attention_spec spec;
     switch (kind) {
     case OP_RMS_NORM:
         v[0] = random_of_type(r, q);
@@ -97,15 +116,17 @@ static inline cvn_value *random_composite(RandomGraph *r, OpKind kind)
         v[2] = random_of_type(r, cache);
         v[3] = random_of_type(r, rows);
         v[4] = random_of_type(r, rows);
+        spec = random_attention(r, batch, seq, q.dim[2]);
         if (random_chance(r, 30)) {
             cvn_type eight = CVN_TYPE(CVN_I8, batch, kv, context, dim);
             cvn_type scales = CVN_TYPE(CVN_BF16, batch, kv, context, 1);
-            return cvn_attention_quantized(g, v[0], random_of_type(r, eight),
-                                           random_of_type(r, scales), random_of_type(r, eight),
-                                           random_of_type(r, scales), v[3], v[4], 0.01);
+            v[1] = random_of_type(r, eight);
+            spec.k_scale = random_of_type(r, scales);
+            v[2] = random_of_type(r, eight);
+            spec.v_scale = random_of_type(r, scales);
+            spec.scale = 0.01;
         }
-        v[5] = random_chance(r, 50) ? random_of_type(r, CVN_TYPE(CVN_I32, batch, seq)) : NULL;
-        return cvn_attention(g, v[0], v[1], v[2], v[3], v[4], v[5], 0.5);
+        return cvn_attention(g, v[0], v[1], v[2], v[3], v[4], &spec);
     case OP_CACHE_UPDATE:
         v[0] = random_of_type(r, cache);
         v[1] = random_of_type(r, CVN_TYPE(dtype, batch, seq, kv, dim));
@@ -128,8 +149,8 @@ static inline cvn_value *random_composite(RandomGraph *r, OpKind kind)
         v[3] = random_of_type(r, rows);
         v[4] = random_of_type(r, rows);
         v[5] = random_of_type(r, q);
-        v[6] = random_chance(r, 50) ? random_of_type(r, CVN_TYPE(CVN_I32, batch, seq)) : NULL;
-        cvn_attention_backward(g, v[0], v[1], v[2], v[3], v[4], v[6], v[5], 0.5, out);
+        spec = random_attention(r, batch, seq, q.dim[2]);
+        cvn_attention_backward(g, v[0], v[1], v[2], v[3], v[4], v[5], &spec, out);
         return out[0];
     case OP_SOFTMAX_CROSS_ENTROPY_BACKWARD:
         v[0] = random_of_type(r, CVN_TYPE(dtype, batch, context));

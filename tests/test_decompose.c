@@ -151,8 +151,21 @@ static void rope_agrees_in_both_layouts(void **state)
     }
 }
 
+/* Windows, chunks, caps and sinks, each in some of the seeds, 0 being none; with parameters of a graph with so many heads. */
+static cvn_attention_spec some_spec(cvn_graph *g, int seed, int64_t heads, double scale)
+{
+    return (cvn_attention_spec){
+        .scale = scale,
+        .cap = seed % 4 == 3 ? 0.6 : 0,
+        .window = seed % 5 > 2 ? 1 + seed % 3 : 0,
+        .chunk = seed % 7 > 4 ? 2 + seed % 2 : 0,
+        .sinks = seed % 3 == 2 ? cvn_parameter(g, "sinks", CVN_TYPE(floats[seed % N_FLOATS], heads))
+                               : NULL};
+}
+
 static cvn_graph *attention_graph(cvn_dtype q_type, cvn_dtype kv_type, int64_t seq, int64_t kv,
-                                  int64_t group, int64_t context, int64_t dim, bool packed)
+                                  int64_t group, int64_t context, int64_t dim, bool packed,
+                                  int seed)
 {
     cvn_graph *g = new_graph();
     cvn_value *q = cvn_parameter(g, "q", CVN_TYPE(q_type, 2, seq, kv * group, dim));
@@ -161,7 +174,9 @@ static cvn_graph *attention_graph(cvn_dtype q_type, cvn_dtype kv_type, int64_t s
     cvn_value *start = cvn_parameter(g, "start", CVN_TYPE(CVN_I32, 2));
     cvn_value *length = cvn_parameter(g, "length", CVN_TYPE(CVN_I32, 2));
     cvn_value *first = packed ? cvn_parameter(g, "first", CVN_TYPE(CVN_I32, 2, seq)) : NULL;
-    cvn_output(g, cvn_attention(g, q, k, v, start, length, first, 0.37));
+    cvn_attention_spec spec = some_spec(g, seed, kv * group, 0.37);
+    spec.first = first;
+    cvn_output(g, cvn_attention(g, q, k, v, start, length, &spec));
     return g;
 }
 
@@ -171,7 +186,7 @@ static void attention_agrees(void **state)
         int64_t seq = 1 + seed % 5, kv = 1 + seed % 3, group = 1 + seed / 2 % 4;
         int64_t context = seq + seed % 7, dim = 1 + seed * 3 % 11;
         cvn_dtype q = floats[seed % N_FLOATS], k = floats[seed / 4 % N_FLOATS];
-        cvn_graph *g = attention_graph(q, k, seq, kv, group, context, dim, seed % 3 == 1);
+        cvn_graph *g = attention_graph(q, k, seq, kv, group, context, dim, seed % 3 == 1, seed);
         check(g, (uint64_t)seed, 0, (int)context, "attention");
     }
 }
@@ -191,7 +206,10 @@ static void attention_over_8_bits_agrees(void **state)
         cvn_value *ks = cvn_parameter(g, "ks", scales), *vs = cvn_parameter(g, "vs", scales);
         cvn_value *start = cvn_parameter(g, "start", rows);
         cvn_value *length = cvn_parameter(g, "length", rows);
-        cvn_output(g, cvn_attention_quantized(g, q, k, ks, v, vs, start, length, 0.037));
+        cvn_attention_spec spec = some_spec(g, seed, kv * group, 0.037);
+        spec.k_scale = ks;
+        spec.v_scale = vs;
+        cvn_output(g, cvn_attention(g, q, k, v, start, length, &spec));
         check(g, (uint64_t)seed, 0, (int)context, "attention over 8 bits");
     }
 }
@@ -200,7 +218,7 @@ static void attention_over_8_bits_agrees(void **state)
 static void attention_does_not_look_at_unwritten_memory(void **state)
 {
     enum { CONTEXT = 9, DIM = 4, SEQ = 2 };
-    cvn_graph *g = attention_graph(CVN_F32, CVN_F32, SEQ, 1, 2, CONTEXT, DIM, false);
+    cvn_graph *g = attention_graph(CVN_F32, CVN_F32, SEQ, 1, 2, CONTEXT, DIM, false, 0);
     void **inputs = inputs_in(g, 1, 3, 3); /* start and length 3: keys 0 … 4 are seen */
     for (int b = 0; b < 2; b++) {
         for (int i = (3 + SEQ) * DIM; i < CONTEXT * DIM; i++) {
@@ -288,10 +306,10 @@ static void gradient_of_rms_norm_agrees(void **state)
 /* Attention's graph with its gradient instead; dy is the last parameter. */
 static cvn_graph *attention_backward_graph(cvn_dtype q_type, cvn_dtype kv_type, int64_t seq,
                                            int64_t kv, int64_t group, int64_t context, int64_t dim,
-                                           bool packed)
+                                           bool packed, int seed)
 {
     cvn_graph *g = new_graph();
-    cvn_value *out[3];
+    cvn_value *out[4];
     cvn_value *q = cvn_parameter(g, "q", CVN_TYPE(q_type, 2, seq, kv * group, dim));
     cvn_value *k = cvn_parameter(g, "k", CVN_TYPE(kv_type, 2, kv, context, dim));
     cvn_value *v = cvn_parameter(g, "v", CVN_TYPE(kv_type, 2, kv, context, dim));
@@ -299,8 +317,10 @@ static cvn_graph *attention_backward_graph(cvn_dtype q_type, cvn_dtype kv_type, 
     cvn_value *length = cvn_parameter(g, "length", CVN_TYPE(CVN_I32, 2));
     cvn_value *dy = cvn_parameter(g, "dy", CVN_TYPE(q_type, 2, seq, kv * group, dim));
     cvn_value *first = packed ? cvn_parameter(g, "first", CVN_TYPE(CVN_I32, 2, seq)) : NULL;
-    cvn_attention_backward(g, q, k, v, start, length, first, dy, 0.37, out);
-    for (int i = 0; i < 3; i++)
+    cvn_attention_spec spec = some_spec(g, seed, kv * group, 0.37);
+    spec.first = first;
+    cvn_attention_backward(g, q, k, v, start, length, dy, &spec, out);
+    for (int i = 0; i < (spec.sinks ? 4 : 3); i++)
         cvn_output(g, out[i]);
     return g;
 }
@@ -312,7 +332,8 @@ static void gradient_of_attention_agrees(void **state)
         int64_t context = seq + (seed == 5 ? 20 : seed % 7),
                 dim = seed == 9 ? 70 : 1 + seed * 3 % 11;
         cvn_dtype q = floats[seed % N_FLOATS], k = floats[seed / 4 % N_FLOATS];
-        cvn_graph *g = attention_backward_graph(q, k, seq, kv, group, context, dim, seed % 3 == 1);
+        cvn_graph *g =
+            attention_backward_graph(q, k, seq, kv, group, context, dim, seed % 3 == 1, seed);
         check(g, (uint64_t)seed, -(int)seq, (int)context, "attention_backward");
     }
 }
@@ -320,7 +341,7 @@ static void gradient_of_attention_agrees(void **state)
 static void gradient_of_attention_does_not_look_at_unwritten_memory(void **state)
 {
     enum { CONTEXT = 9, DIM = 4, SEQ = 2 };
-    cvn_graph *g = attention_backward_graph(CVN_F32, CVN_F32, SEQ, 1, 2, CONTEXT, DIM, false);
+    cvn_graph *g = attention_backward_graph(CVN_F32, CVN_F32, SEQ, 1, 2, CONTEXT, DIM, false, 0);
     void **inputs = inputs_in(g, 1, 3, 3); /* start and length 3: keys 0 … 4 are seen */
     for (int b = 0; b < 2; b++) {
         for (int i = (3 + SEQ) * DIM; i < CONTEXT * DIM; i++) {

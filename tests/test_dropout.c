@@ -30,7 +30,13 @@ static void gradients_are_slopes(void **state)
         cvn_value *k = trial_real(&t, CVN_TYPE(CVN_F64, 2, 2, 5, 2), -2, 2);
         cvn_value *v = trial_real(&t, CVN_TYPE(CVN_F64, 2, 2, 5, 2), -2, 2);
         cvn_value *first = trial_whole(&t, CVN_TYPE(CVN_I32, 2, 5), 0, 0);
-        grad_check_one(&t, dropout_attention(t.g, q, k, v, first, 0.7, &d, dropout_site(3, 2)));
+        const cvn_attention_spec spec = {
+            .scale = 0.7,
+            .first = first,
+            .window = seed % 2 ? 2 : 0,
+            .cap = seed % 2,
+            .sinks = seed > 1 ? trial_real(&t, CVN_TYPE(CVN_F64, 4), -1, 1) : NULL};
+        grad_check_one(&t, dropout_attention(t.g, q, k, v, &spec, &d, dropout_site(3, 2)));
     }
 }
 
@@ -88,19 +94,21 @@ static void as_many_are_dropped_as_the_rate_says(void **state)
 enum { B = 2, S = 6, HEADS = 4, KV = 2, D = 4, Q = B * S * HEADS * D, K = B * KV * S * D };
 
 /* Attention of f32, by the composite or in plain operations with a rate. */
-static float *attend(bool composite, double rate, const void *const *inputs)
+static float *attend(bool composite, double rate, cvn_attention_spec spec, bool sinks,
+                     const void *const *inputs)
 {
     cvn_graph *g = cvn_graph_new("attention", NULL);
     ModelDropout d = keyed(g, B, rate);
     cvn_value *q = cvn_parameter(g, "q", CVN_TYPE(CVN_F32, B, S, HEADS, D));
     cvn_value *k = cvn_parameter(g, "k", CVN_TYPE(CVN_F32, B, KV, S, D));
     cvn_value *v = cvn_parameter(g, "v", CVN_TYPE(CVN_F32, B, KV, S, D));
-    cvn_value *first = cvn_parameter(g, "first", CVN_TYPE(CVN_I32, B, S));
+    spec.first = cvn_parameter(g, "first", CVN_TYPE(CVN_I32, B, S));
+    spec.sinks = sinks ? cvn_parameter(g, "sinks", CVN_TYPE(CVN_F32, HEADS)) : NULL;
     cvn_value *start = cvn_splat(g, CVN_TYPE(CVN_I32, B), 0);
     cvn_value *length = cvn_splat(g, CVN_TYPE(CVN_I32, B), S);
     return run(g,
-               composite ? cvn_attention(g, q, k, v, start, length, first, 0.5)
-                         : dropout_attention(g, q, k, v, first, 0.5, &d, 5),
+               composite ? cvn_attention(g, q, k, v, start, length, &spec)
+                         : dropout_attention(g, q, k, v, &spec, &d, 5),
                inputs);
 }
 
@@ -115,18 +123,28 @@ static void attention_without_dropping_is_attention(void **state)
         k[i] = (float)draw(&random, 200) / 50 - 2;
         v[i] = (float)draw(&random, 200) / 50 - 2;
     }
-    const void *inputs[] = {q, k, v, first};
-    float *want = attend(true, 0, inputs), *got = attend(false, 0, inputs);
-    for (int i = 0; i < Q; i++)
-        assert_true(fabsf(want[i] - got[i]) < 2e-6F);
-    free(got);
-    got = attend(false, 0.5, inputs);
-    int other = 0;
-    for (int i = 0; i < Q; i++)
-        other += fabsf(got[i] - want[i]) > 1e-3F;
-    assert_true(other > Q / 2);
-    free(got);
-    free(want);
+    float sinks[HEADS];
+    for (int i = 0; i < HEADS; i++)
+        sinks[i] = (float)draw(&random, 200) / 50 - 2;
+    const void *inputs[] = {q, k, v, first, sinks};
+    const cvn_attention_spec specs[] = {{.scale = 0.5},
+                                        {.scale = 0.5, .window = 2, .cap = 0.8},
+                                        {.scale = 0.6, .chunk = 3},
+                                        {.scale = 0.7, .window = 3, .chunk = 4, .cap = 1.5}};
+    for (size_t k = 0; k < sizeof specs / sizeof *specs; k++) {
+        float *want = attend(true, 0, specs[k], k >= 2, inputs);
+        float *got = attend(false, 0, specs[k], k >= 2, inputs);
+        for (int i = 0; i < Q; i++)
+            assert_true(fabsf(want[i] - got[i]) < 2e-6F);
+        free(got);
+        got = attend(false, 0.5, specs[k], k >= 2, inputs);
+        int other = 0;
+        for (int i = 0; i < Q; i++)
+            other += fabsf(got[i] - want[i]) > 1e-3F;
+        assert_true(other > Q / 3);
+        free(got);
+        free(want);
+    }
 }
 
 int main(void)

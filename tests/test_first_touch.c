@@ -226,7 +226,8 @@ static void find_cache_readers(int rows, int kv_heads, int nt, const int32_t *st
     cvn_value *cache = cache_of(g, rows, kv_heads);
     cvn_value *q = cvn_parameter(g, "q", CVN_TYPE(CVN_F32, rows, 1, kv_heads * GROUP, HEAD_DIM));
     cvn_value *at = cvn_parameter(g, "start", CVN_TYPE(CVN_I32, rows));
-    const Op *op = cvn_attention(g, q, cache, cache, at, at, NULL, 1)->def;
+    const Op *op =
+        cvn_attention(g, q, cache, cache, at, at, &(cvn_attention_spec){.scale = 1})->def;
     int heads = rows * kv_heads, each = GROUP * HEAD_DIM;
     float *data = calloc(cvn_type_bytes(&cache->type), 1);
     float *in = calloc((size_t)(heads * each), sizeof *in),

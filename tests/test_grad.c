@@ -334,20 +334,27 @@ static void rope_rule(void **state)
     }
 }
 
-/* Grouped heads, padding, rows at different places. */
+/* Grouped heads, padding, rows at different places; windows, chunks, caps and sinks. */
 static void attention_rule(void **state)
 {
-    for (int seed = 0; seed < 8; seed++) {
+    for (int seed = 0; seed < 20; seed++) {
         Trial t = trial_new("attention", seed);
-        int64_t seq = 1 + seed % 5, kv = 1 + seed % 3, group = 1 + seed % 2, dim = 1 + seed;
-        int64_t context = seq + 3;
+        int64_t seq = 1 + seed % 5, kv = 1 + seed % 3, group = 1 + seed % 2, dim = 1 + seed % 8;
+        int64_t context = seq + (seed < 8 ? 3 : 4); /* with a window every query must see a key */
         cvn_value *q = trial_real(&t, F64(2, seq, kv * group, dim), -1, 1);
         cvn_value *k = trial_real(&t, F64(2, kv, context, dim), -1, 1);
         cvn_value *v = trial_real(&t, F64(2, kv, context, dim), -1, 1);
         cvn_value *start = trial_whole(&t, I32(2), 0, 4), *length = trial_whole(&t, I32(2), 0, 5);
         cvn_value *first = trial_whole(&t, I32(2, seq), -3, 0); /* up to the query itself */
         cvn_value *key = cvn_add(t.g, first, cvn_iota(t.g, I32(2, seq), 1));
-        grad_check_one(&t, cvn_attention(t.g, q, k, v, start, length, seed % 2 ? key : NULL, 0.7));
+        cvn_attention_spec spec = {.scale = 0.7, .first = seed % 2 ? key : NULL};
+        if (seed >= 8) {
+            spec.window = seed % 3 ? 1 + seed % 4 : 0;
+            spec.chunk = seed % 3 == 2 ? 3 : 0;
+            spec.cap = seed % 4 ? 0.8 : 0;
+            spec.sinks = seed % 2 ? trial_real(&t, F64(kv * group), -1, 1) : NULL;
+        }
+        grad_check_one(&t, cvn_attention(t.g, q, k, v, start, length, &spec));
     }
 }
 

@@ -246,7 +246,7 @@ static void attention_of_wide_heads_is_made_in_pieces(void **state)
     cvn_value *k = cvn_parameter(g, "k", cache), *v = cvn_parameter(g, "v", cache);
     cvn_value *start = cvn_parameter(g, "start", CVN_TYPE(CVN_I32, 1));
     cvn_value *length = cvn_parameter(g, "length", CVN_TYPE(CVN_I32, 1));
-    cvn_output(g, cvn_attention(g, q, k, v, start, length, NULL, 0.5));
+    cvn_output(g, cvn_attention(g, q, k, v, start, length, &(cvn_attention_spec){.scale = 0.5}));
     float q_data[2 * DIM] = {0}, k_data[2 * DIM] = {0}, v_data[2 * DIM];
     q_data[2 * DIM - 1] = 2;
     k_data[2 * DIM - 1] = (float)log(3);
@@ -276,7 +276,7 @@ static void attention_never_looks_at_keys_behind_the_query(void **state)
     cvn_value *k = cvn_parameter(g, "k", cache), *v = cvn_parameter(g, "v", cache);
     cvn_value *start = cvn_parameter(g, "start", CVN_TYPE(CVN_I32, 1));
     cvn_value *length = cvn_parameter(g, "length", CVN_TYPE(CVN_I32, 1));
-    cvn_output(g, cvn_attention(g, q, k, v, start, length, NULL, 1));
+    cvn_output(g, cvn_attention(g, q, k, v, start, length, &(cvn_attention_spec){.scale = 1}));
     float q_data[4] = {0, 0, 0, 0}, k_data[8] = {1, 2, 3, 4, NAN, NAN, NAN, NAN};
     float v_data[8] = {1, 2, 3, 6, NAN, NAN, INFINITY, NAN};
     int32_t start_data = 1, length_data = 1;

@@ -8,7 +8,7 @@
 static void check(const int64_t dim[6], const int32_t *starts, const int32_t *lengths,
                   FirstKeys how)
 {
-    Check c = check_attention_begin(CVN_BF16, CVN_BF16, dim, starts, lengths, how);
+    Check c = check_attention_begin(CVN_BF16, CVN_BF16, dim, starts, lengths, how, NULL);
     assert_true(attention_kernels_amx->match(c.op));
     c.relative = 0x1.01p-7;
     c.absolute = 1e-2;
@@ -68,8 +68,9 @@ static void check_8_bits(const int64_t dim[6], const int32_t *starts, const int3
     cvn_value *start = check_parameter(&c, CVN_TYPE(CVN_I32, b));
     cvn_value *length = check_parameter(&c, CVN_TYPE(CVN_I32, b));
     cvn_value *k_scale = check_parameter(&c, scales), *v_scale = check_parameter(&c, scales);
-    check_inputs(&c, cvn_attention_quantized(c.g, q, k, k_scale, v, v_scale, start, length,
-                                             1 / sqrt((double)d)));
+    const cvn_attention_spec spec = {
+        .scale = 1 / sqrt((double)d), .k_scale = k_scale, .v_scale = v_scale};
+    check_inputs(&c, cvn_attention(c.g, q, k, v, start, length, &spec));
     memcpy(c.in[3].data, starts, (size_t)b * sizeof *starts);
     memcpy(c.in[4].data, lengths, (size_t)b * sizeof *lengths);
     check_fill(&q->type, c.in[0].data, -2, 2);
@@ -112,7 +113,7 @@ static void peaks_that_rise(void **state)
     needs_amx();
     int64_t dim[] = {1, 40, 1, 1, 400, 32};
     Check c = check_attention_begin(CVN_BF16, CVN_BF16, dim, (int32_t[]){360}, (int32_t[]){40},
-                                    FIRST_NONE);
+                                    FIRST_NONE, NULL);
     amx_attention_rise(&c, dim, 1, 0.1);
     c.relative = 0x1.01p-7;
     c.absolute = 1e-2;
@@ -132,7 +133,7 @@ static void a_query_does_not_depend_on_others(void **state)
             int64_t dim[] = {1, seq, HEADS, 1, CONTEXT, DIM};
             Check c =
                 check_attention_begin(CVN_BF16, CVN_BF16, dim, (int32_t[]){500 + (int32_t)skip},
-                                      (int32_t[]){(int32_t)seq}, (FirstKeys)how);
+                                      (int32_t[]){(int32_t)seq}, (FirstKeys)how, NULL);
             uint64_t random = 7;
             uint16_t *tensor[3] = {c.in[0].data, c.in[1].data, c.in[2].data};
             for (int t = 0; t < 3; t++)
@@ -160,12 +161,12 @@ static void few_positions_are_left_to_others(void **state)
     static const int64_t dims[][6] = {{1, 1, 32, 1, 64, 64}, {1, 4, 32, 1, 64, 64}};
     for (int i = 0; i < 2; i++) {
         Check c = check_attention_begin(CVN_BF16, CVN_BF16, dims[i], (int32_t[]){3}, (int32_t[]){1},
-                                        FIRST_NONE);
+                                        FIRST_NONE, NULL);
         assert_false(attention_kernels_amx->match(c.op));
         check_end(&c);
     }
     Check c = check_attention_begin(CVN_BF16, CVN_F32, (int64_t[]){1, 64, 1, 1, 64, 64},
-                                    (int32_t[]){0}, (int32_t[]){64}, FIRST_NONE);
+                                    (int32_t[]){0}, (int32_t[]){64}, FIRST_NONE, NULL);
     assert_false(attention_kernels_amx->match(c.op));
     check_end(&c);
 }

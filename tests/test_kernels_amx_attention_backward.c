@@ -8,7 +8,7 @@
 static void check(const int64_t dim[6], const int32_t *starts, const int32_t *lengths,
                   FirstKeys how)
 {
-    Check c = check_attention_backward_begin(CVN_BF16, CVN_BF16, dim, starts, lengths, how);
+    Check c = check_attention_backward_begin(CVN_BF16, CVN_BF16, dim, starts, lengths, how, NULL);
     assert_true(attention_backward_kernels_amx->match(c.op));
     c.relative = c.absolute = 2e-2; /* as for the kernels of AVX-512 on bf16 */
     /* The interpreter takes the cube of the length: longer ones are held to the kernel in f32. */
@@ -63,7 +63,7 @@ static void peaks_that_rise(void **state)
     needs_amx();
     int64_t dim[] = {1, 80, 1, 1, 200, 32};
     Check c = check_attention_backward_begin(CVN_BF16, CVN_BF16, dim, (int32_t[]){120},
-                                             (int32_t[]){80}, FIRST_NONE);
+                                             (int32_t[]){80}, FIRST_NONE, NULL);
     amx_attention_rise(&c, dim, 0.25, 0.0625);
     c.relative = c.absolute =
         5e-2; /* keys are as large as 20 here, and so is what the weights' rounding gives */

@@ -2,14 +2,20 @@
 #include "attention_check.h"
 
 /* `near`: how far a gradient may be off, of numbers around 1. */
-static void check_attention(cvn_dtype q, cvn_dtype kv, const int64_t dim[6], const int32_t *starts,
-                            const int32_t *lengths, FirstKeys how, double near)
+static void check_extra(cvn_dtype q, cvn_dtype kv, const int64_t dim[6], const int32_t *starts,
+                        const int32_t *lengths, FirstKeys how, const Extra *extra, double near)
 {
-    Check c = check_attention_backward_begin(q, kv, dim, starts, lengths, how);
+    Check c = check_attention_backward_begin(q, kv, dim, starts, lengths, how, extra);
     c.relative = near;
     c.absolute = near;
     check_kernels(&c, 1);
     check_end(&c);
+}
+
+static void check_attention(cvn_dtype q, cvn_dtype kv, const int64_t dim[6], const int32_t *starts,
+                            const int32_t *lengths, FirstKeys how, double near)
+{
+    check_extra(q, kv, dim, starts, lengths, how, NULL, near);
 }
 
 static const int64_t attention_dims[][6] = {
@@ -43,6 +49,32 @@ static void attention_of_queries_with_a_first_key(void **state)
                 cvn_dtype dtype = t ? CVN_BF16 : CVN_F32;
                 check_attention(dtype, dtype, dims[i], (int32_t[]){last, last / 2 - 3},
                                 (int32_t[]){all, 13}, (FirstKeys)how, t ? 2e-2 : 2e-5);
+            }
+}
+
+static void attention_with_windows_caps_and_sinks(void **state)
+{
+    static const int64_t dims[][6] = {{2, 17, 1, 3, 33, 20},
+                                      {2, 40, 2, 2, 251, 33},
+                                      {1, 133, 1, 1, 141, 48},
+                                      {3, 300, 3, 1, 300, 16}};
+    static const Extra extras[] = {
+        {.window = 1},
+        {.window = 50, .sinks = true},
+        {.window = 5000, .cap = 1.5},
+        {.chunk = 64, .sinks = true},
+        {.chunk = 30, .cap = 0.7},
+        {.chunk = 90, .window = 70, .cap = 2, .sinks = true},
+        {.sinks = true},
+    };
+    for (int i = 0; i < 4; i++)
+        for (size_t e = 0; e < sizeof extras / sizeof *extras; e++)
+            for (int t = 0; t < 2; t++) {
+                int32_t last = (int32_t)(dims[i][4] - dims[i][1]), all = (int32_t)dims[i][1];
+                cvn_dtype dtype = t ? CVN_BF16 : CVN_F32;
+                FirstKeys how = ((size_t)i + e) % 3 ? FIRST_NONE : FIRST_DOCUMENTS;
+                check_extra(dtype, dtype, dims[i], (int32_t[]){last, last / 2 - 3, last / 3},
+                            (int32_t[]){all, 13, 0}, how, &extras[e], t ? 2e-2 : 2e-5);
             }
 }
 
@@ -114,6 +146,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attention_of_all_shapes),
         cmocka_unit_test(attention_of_queries_with_a_first_key),
+        cmocka_unit_test(attention_with_windows_caps_and_sinks),
         cmocka_unit_test(attention_with_nothing_to_see),
         cmocka_unit_test(rms_norm_of_all_dtypes),
         cmocka_unit_test(cross_entropy_of_all_dtypes),

@@ -41,10 +41,10 @@ static void rope_of_both_kinds(void **state)
             }
 }
 
-static void check_attention(cvn_dtype q, cvn_dtype kv, const int64_t dim[6], const int32_t *starts,
-                            const int32_t *lengths, FirstKeys how)
+static void check_extra(cvn_dtype q, cvn_dtype kv, const int64_t dim[6], const int32_t *starts,
+                        const int32_t *lengths, FirstKeys how, const Extra *extra)
 {
-    Check c = check_attention_begin(q, kv, dim, starts, lengths, how);
+    Check c = check_attention_begin(q, kv, dim, starts, lengths, how, extra);
     c.relative = check_ulp(q);
     c.absolute = q == CVN_F32 ? 2e-6 : 1e-5;
     if (dim[1] > 4 && q == CVN_BF16 &&
@@ -52,6 +52,12 @@ static void check_attention(cvn_dtype q, cvn_dtype kv, const int64_t dim[6], con
         c.absolute = 1e-2;
     check_kernels(&c, 1);
     check_end(&c);
+}
+
+static void check_attention(cvn_dtype q, cvn_dtype kv, const int64_t dim[6], const int32_t *starts,
+                            const int32_t *lengths, FirstKeys how)
+{
+    check_extra(q, kv, dim, starts, lengths, how, NULL);
 }
 
 static void attention_of_one_position(void **state)
@@ -103,6 +109,38 @@ static void attention_of_queries_with_a_first_key(void **state)
             }
 }
 
+/* Windows and chunks shorter than a block of keys, longer, and longer than the context; caps; sinks: of decoding, of sections of
+   a prompt behind a filled cache, and of rows of different lengths. */
+static void attention_with_windows_caps_and_sinks(void **state)
+{
+    static const int64_t dims[][6] = {
+        {2, 1, 2, 3, 300, 33},  {2, 3, 3, 2, 801, 16},   {2, 1, 4, 2, 1400, 64},
+        {2, 31, 2, 2, 451, 33}, {1, 300, 1, 1, 300, 64}, {2, 133, 3, 1, 640, 48},
+    };
+    static const Extra extras[] = {
+        {.window = 1},
+        {.window = 60, .sinks = true},
+        {.window = 5000, .cap = 1.5},
+        {.window = 300},
+        {.chunk = 64, .sinks = true},
+        {.chunk = 200, .cap = 0.7},
+        {.chunk = 90, .window = 70, .cap = 2, .sinks = true},
+        {.sinks = true},
+    };
+    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++)
+        for (size_t e = 0; e < sizeof extras / sizeof *extras; e++)
+            for (int t = 0; t < 4; t++) {
+                static const cvn_dtype types[4][2] = {{CVN_F32, CVN_F32},
+                                                      {CVN_BF16, CVN_BF16},
+                                                      {CVN_BF16, CVN_I8},
+                                                      {CVN_F32, CVN_I8}};
+                int32_t last = (int32_t)(dims[i][4] - dims[i][1]);
+                FirstKeys how = (i + e) % 3 ? FIRST_NONE : FIRST_DOCUMENTS;
+                check_extra(types[t][0], types[t][1], dims[i], (int32_t[]){last, last / 2},
+                            (int32_t[]){(int32_t)dims[i][1], 13}, how, &extras[e]);
+            }
+}
+
 static void attention_of_padding_only(void **state)
 {
     check_attention(CVN_F32, CVN_F32, (int64_t[]){2, 9, 2, 1, 20, 8}, (int32_t[]){0, 4},
@@ -113,7 +151,7 @@ static void attention_of_padding_only(void **state)
 }
 
 /* Rows of different lengths together, and each for itself: bits of the same result. */
-static void check_rows_alone(int64_t seq, cvn_dtype kv)
+static void check_rows_alone(int64_t seq, cvn_dtype kv, int64_t window)
 {
     enum { ROWS = 4, HEADS = 4, KV_HEADS = 2, CONTEXT = 1100, HEAD_DIM = 20 };
     static const int32_t starts[ROWS] = {1000, 3, 300, 700};
@@ -127,15 +165,14 @@ static void check_rows_alone(int64_t seq, cvn_dtype kv)
         cvn_value *k = check_parameter(&c[i], cache), *v = check_parameter(&c[i], cache);
         cvn_value *start = check_parameter(&c[i], CVN_TYPE(CVN_I32, b));
         cvn_value *length = check_parameter(&c[i], CVN_TYPE(CVN_I32, b));
+        cvn_attention_spec spec = {.scale = 0.3, .window = window};
         if (kv == CVN_I8) {
-            cvn_value *ks = check_parameter(&c[i], scales), *vs = check_parameter(&c[i], scales);
-            check_inputs(&c[i],
-                         cvn_attention_quantized(c[i].g, q, k, ks, v, vs, start, length, 0.3));
-            check_fill(&cache, c[i].in[1].data, -127, 128);
-            check_fill(&cache, c[i].in[2].data, -127, 128);
-        } else {
-            check_inputs(&c[i], cvn_attention(c[i].g, q, k, v, start, length, NULL, 0.3));
+            spec.k_scale = check_parameter(&c[i], scales);
+            spec.v_scale = check_parameter(&c[i], scales);
         }
+        check_inputs(&c[i], cvn_attention(c[i].g, q, k, v, start, length, &spec));
+        for (int t = 1; t < 3 && kv == CVN_I8; t++)
+            check_fill(&cache, c[i].in[t].data, -127, 128);
         for (int32_t r = 0; r < (int32_t)b; r++) {
             ((int32_t *)c[i].in[3].data)[r] = starts[r];
             ((int32_t *)c[i].in[4].data)[r] = (int32_t)seq;
@@ -162,10 +199,12 @@ static void check_rows_alone(int64_t seq, cvn_dtype kv)
 
 static void attention_of_a_row_does_not_depend_on_the_other_rows(void **state)
 {
-    for (int d = 0; d < 2; d++) {
-        check_rows_alone(1, d ? CVN_I8 : CVN_BF16);
-        check_rows_alone(3, d ? CVN_I8 : CVN_BF16);
-        check_rows_alone(40, d ? CVN_I8 : CVN_BF16);
+    for (int d = 0; d < 4; d++) {
+        const cvn_dtype kv = d % 2 ? CVN_I8 : CVN_BF16;
+        const int64_t window = d < 2 ? 0 : 400;
+        check_rows_alone(1, kv, window);
+        check_rows_alone(3, kv, window);
+        check_rows_alone(40, kv, window);
     }
 }
 
@@ -307,6 +346,7 @@ int main(void)
         cmocka_unit_test(attention_of_one_position),
         cmocka_unit_test(attention_of_many_positions),
         cmocka_unit_test(attention_of_queries_with_a_first_key),
+        cmocka_unit_test(attention_with_windows_caps_and_sinks),
         cmocka_unit_test(attention_of_padding_only),
         cmocka_unit_test(attention_of_a_row_does_not_depend_on_the_other_rows),
         cmocka_unit_test(cache_updates_in_and_out_of_the_context),

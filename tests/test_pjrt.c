@@ -206,7 +206,7 @@ static float *attend(const char *on, int64_t batch, int64_t seq, int64_t heads)
                                     CVN_TYPE(CVN_I32, batch),
                                     CVN_TYPE(CVN_I32, batch, seq),
                                     rows};
-    cvn_value *in[INPUTS], *d[3];
+    cvn_value *in[INPUTS], *d[4];
     void *data[INPUTS], *out[OUTPUTS];
     for (int i = 0; i < INPUTS; i++) {
         int64_t n = cvn_type_elements(&types[i]);
@@ -221,8 +221,9 @@ static float *attend(const char *on, int64_t batch, int64_t seq, int64_t heads)
             else if (i == 5) /* two documents a row */
                 ((int32_t *)data[i])[k] = (int32_t)(k % seq > 100 ? 101 : 0);
     }
-    cvn_output(g, cvn_attention(g, in[0], in[1], in[2], in[3], in[4], in[5], 0.4));
-    cvn_attention_backward(g, in[0], in[1], in[2], in[3], in[4], in[5], in[6], 0.4, d);
+    const cvn_attention_spec spec = {.scale = 0.4, .first = in[5]};
+    cvn_output(g, cvn_attention(g, in[0], in[1], in[2], in[3], in[4], &spec));
+    cvn_attention_backward(g, in[0], in[1], in[2], in[3], in[4], in[6], &spec, d);
     for (int i = 0; i < 3; i++)
         cvn_output(g, d[i]);
     size_t n[OUTPUTS] = {0}, all = 0;

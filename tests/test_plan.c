@@ -217,7 +217,8 @@ static void a_chain_of_cache_updates_never_copies_the_cache(void **state)
     cvn_value *length = cvn_parameter(g, "length", CVN_TYPE(CVN_I32, 2));
     cvn_value *once = cvn_cache_update(g, cache, update, start);
     cvn_value *twice = cvn_cache_update(g, once, cvn_negate(g, update), length);
-    cvn_output(g, cvn_attention(g, q, twice, twice, start, length, NULL, 1));
+    cvn_output(g,
+               cvn_attention(g, q, twice, twice, start, length, &(cvn_attention_spec){.scale = 1}));
     cvn_output_into(g, twice, cache);
     EagerBackend eager;
     const KernelSet *backends[] = {cpu_kernels(), eager_backend(&eager)};

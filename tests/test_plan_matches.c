@@ -288,7 +288,7 @@ static void attention_counts_what_its_queries_see(void **state)
 {
     SimAnswer a;
     Model *c = model_preset("stories15m");
-    double key = 2 * 4.0 * (double)model_attention_width(c); /* of two rows */
+    double key = 2 * 4.0 * model_attention_pairs(c, 0, 0); /* of two rows */
     /* However long a cache could get, a prefill looks at what is before each token. */
     near(work(SIM_PREFILL, 64, 16384, &a), work(SIM_PREFILL, 64, 64, &a));
     assert_true(work(SIM_PREFILL, 64, 16384, &a) < 1.01 * a.model_flops + 1e9);

@@ -298,11 +298,12 @@ static void attention_never_holds_all_scores(void **state)
         cvn_err err = {0};
         StrBuf text = {0};
         cvn_graph *g = cvn_graph_new("attend", &err);
-        cvn_value *q = cvn_parameter(g, "q", CVN_TYPE(CVN_BF16, 1, cases[i].queries, 8, 16)), *d[3];
+        cvn_value *q = cvn_parameter(g, "q", CVN_TYPE(CVN_BF16, 1, cases[i].queries, 8, 16)), *d[4];
         cvn_value *k = cvn_parameter(g, "k", CVN_TYPE(CVN_BF16, 1, 2, cases[i].keys, 16));
         cvn_value *at = cvn_parameter(g, "at", CVN_TYPE(CVN_I32, 1));
-        cvn_value *y = cvn_attention(g, q, k, k, at, at, NULL, 1);
-        cvn_attention_backward(g, q, k, k, at, at, NULL, y, 1, d);
+        const cvn_attention_spec spec = {.scale = 1};
+        cvn_value *y = cvn_attention(g, q, k, k, at, at, &spec);
+        cvn_attention_backward(g, q, k, k, at, at, y, &spec, d);
         for (int j = 0; j < 3; j++)
             cvn_output(g, d[j]);
         assert_int_equal(graph_print_stablehlo(&text, g, NULL, &err), CVN_OK);

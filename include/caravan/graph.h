@@ -314,24 +314,31 @@ cvn_value *cvn_rms_norm(cvn_graph *g, cvn_value *x, cvn_value *weight, double ep
 cvn_value *cvn_rope(cvn_graph *g, cvn_value *x, cvn_value *positions, cvn_value *inv_freq,
                     bool interleaved);
 
-/* Causal grouped-query attention over a KV cache, each row with its own start and length.
-   q [batch, seq, heads, head_dim]; k, v [batch, kv_heads, context, head_dim];
-   start i32 [batch]: query s of row b is at position start[b] + s and sees keys 0 … start[b] + s;
-   length i32 [batch]: queries s >= length[b] are padding, their output is 0;
-   first i32 [batch, seq], or NULL for zeros: query s sees no keys before first[b, s] either, which
-   is how documents that share a row are kept apart. (Keys that another query of the row may see
-   have weight 0 then, but must be finite numbers.) A query that sees no key at all gives NaN.
-   Head h reads KV head h / (heads / kv_heads). Scores are scaled by `scale`, softmax is in f32.
-   Result [batch, seq, heads, head_dim] in q's dtype. */
-cvn_value *cvn_attention(cvn_graph *g, cvn_value *q, cvn_value *k, cvn_value *v, cvn_value *start,
-                         cvn_value *length, cvn_value *first, double scale);
+/* What an attention has beside what every one has. NULL and 0 where it has not. */
+typedef struct cvn_attention_spec {
+    double scale; /* of scores */
+    double cap;   /* scaled scores s become cap * tanh(s / cap) */
+    /* A query sees so many keys at most, itself among them; and those alone that are in its own chunk, that is of the same
+       position / chunk, rounded down. */
+    int64_t window, chunk;
+    /* i32 [batch, seq]: query s sees no keys before first[b, s] either, which is how documents that share a row are kept apart. */
+    cvn_value *first;
+    cvn_value *sinks; /* floats [heads]: a logit of each head's softmax that gives nothing */
+    /* Of k and v of 8 bits: bf16 [batch, kv_heads, context, 1], a scale for each position of a head, as cvn_quantize_rows
+       makes them. */
+    cvn_value *k_scale, *v_scale;
+} cvn_attention_spec;
 
-/* The same over keys and values of 8 bits: k and v i8 [batch, kv_heads,
-   context, head_dim], each position of a head with a scale, bf16
-   [batch, kv_heads, context, 1], as cvn_quantize_rows makes them. */
-cvn_value *cvn_attention_quantized(cvn_graph *g, cvn_value *q, cvn_value *k, cvn_value *k_scale,
-                                   cvn_value *v, cvn_value *v_scale, cvn_value *start,
-                                   cvn_value *length, double scale);
+/* Causal grouped-query attention over a KV cache, each row with its own start and length.
+   q [batch, seq, heads, head_dim]; k, v [batch, kv_heads, context, head_dim], floats, or i8 with scales;
+   start i32 [batch]: query s of row b is at position start[b] + s and sees keys 0 … start[b] + s;
+   length i32 [batch]: queries s >= length[b] are padding, their output is 0.
+   Windows, chunks and `first` leave keys out. (Keys that a query leaves out have weight 0, but must be finite numbers
+   unless they are behind all queries of the row.) A query that sees no key at all gives NaN, or 0 where there are sinks.
+   Head h reads KV head h / (heads / kv_heads). Scores are scaled, then capped, then masked; softmax is in f32:
+   weight[j] = exp(s[j]) / (sum of exp(s) + exp(sink of the head)). Result [batch, seq, heads, head_dim] in q's dtype. */
+cvn_value *cvn_attention(cvn_graph *g, cvn_value *q, cvn_value *k, cvn_value *v, cvn_value *start,
+                         cvn_value *length, const cvn_attention_spec *spec);
 
 /* Writes new keys or values into a cache: cache[b, h, start[b] + s, :] = update[b, s, h, :] for s <
    seq. cache [batch, kv_heads, context, head_dim], update [batch, seq, kv_heads, head_dim], start
@@ -423,13 +430,14 @@ void cvn_rms_norm_backward(cvn_graph *g, cvn_value *x, cvn_value *weight, cvn_va
                            cvn_value *out[2]);
 
 /* Of cvn_attention, whose operands it takes again, with dy of q's shape: out = dq, dk, dv, of the
-   types of q, k, v. The attention weights P are computed anew (Dao 2023, arXiv:2307.08691):
-   dv = P^T dy, dP = dy v^T, dS = P (dP - rowsum(P dP)), dq = scale dS k, dk = scale dS^T q.
+   types of q, k, v, and dsinks, of that of the sinks, or NULL. The attention weights P are computed anew (Dao 2023,
+   arXiv:2307.08691): dv = P^T dy, dP = dy v^T, m = rowsum(P dP), dS = P (dP - m), dq = scale dS k, dk = scale dS^T q.
+   Where scores are capped, dS is times 1 - (s / cap)^2; dsinks is the sum over the queries of -(weight of the sink) m.
    Keys that no query sees have gradient 0; the memory of those past the last position is not looked
    at. Queries that see no key have gradient 0. */
 void cvn_attention_backward(cvn_graph *g, cvn_value *q, cvn_value *k, cvn_value *v,
-                            cvn_value *start, cvn_value *length, cvn_value *first, cvn_value *dy,
-                            double scale, cvn_value *out[3]);
+                            cvn_value *start, cvn_value *length, cvn_value *dy,
+                            const cvn_attention_spec *spec, cvn_value *out[4]);
 
 /* Of cvn_softmax_cross_entropy, in the type of logits: exp(logits - lse) (dloss' + dlse), less
    dloss' at the target, where dloss' is dloss, or 0 where the target is outside [0, vocab).

@@ -57,6 +57,11 @@ class DotDims(Structure):
                 ("rhs_contract", c_int64 * MAX_RANK)]
 
 
+class AttentionSpec(Structure):
+    _fields_ = [("scale", c_double), ("cap", c_double), ("window", c_int64), ("chunk", c_int64), ("first", c_void_p),
+                ("sinks", c_void_p), ("k_scale", c_void_p), ("v_scale", c_void_p)]
+
+
 class MeshOptions(Structure):
     _fields_ = [("threads", c_int), ("backend", c_char_p)]
 
@@ -153,6 +158,7 @@ class TrainResult(Structure):
 
 # Name in C of each struct.
 STRUCTS = {"cvn_err": Err, "cvn_type": Type, "cvn_spec": Spec, "cvn_gather_dims": GatherDims, "cvn_dot_dims": DotDims,
+           "cvn_attention_spec": AttentionSpec,
            "cvn_mesh_options": MeshOptions, "cvn_model_options": ModelOptions, "cvn_sampling": Sampling,
            "cvn_bias": Bias, "cvn_logprob": Logprob, "cvn_result": Result, "cvn_listener": Listener,
            "cvn_engine_options": EngineOptions, "cvn_request": Request, "cvn_engine_stats": EngineStats,
@@ -275,7 +281,7 @@ v     cvn_einsum_as g s v v int
 v     cvn_optimization_barrier g v
 v     cvn_rms_norm g v v f64 int
 v     cvn_rope g v v v bool
-v     cvn_attention g v v v v v v f64
+v     cvn_attention g v v v v v attention_spec*
 v     cvn_cache_update g v v v
 void  cvn_softmax_cross_entropy g v v v*
 v     cvn_argmax g v int

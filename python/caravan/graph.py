@@ -613,11 +613,15 @@ def rope(x: Value, positions: Value, inv_freq: Value, interleaved: bool = False)
 
 
 def attention(q: Value, k: Value, v: Value, start: Value, length: Value, scale: float,
-              first: Optional[Value] = None) -> Value:
+              first: Optional[Value] = None, *, window: int = 0, chunk: int = 0, cap: float = 0.0,
+              sinks: Optional[Value] = None) -> Value:
     """Causal grouped-query attention over a KV cache: q [batch, seq, heads, head_dim]; k, v [batch, kv_heads, context,
-    head_dim]; start, length i32 [batch]; first i32 [batch, seq]."""
-    return q._apply(_c.cvn_attention, k._pointer, v._pointer, start._pointer, length._pointer,
-                    first._pointer if first is not None else None, scale)
+    head_dim]; start, length i32 [batch]; first i32 [batch, seq]. A query sees `window` keys at most, and those of its own
+    chunk; scores become cap tanh(score / cap); sinks [heads] take part in the softmax. 0 and None: no such."""
+    spec = _c.AttentionSpec(scale=scale, cap=cap, window=window, chunk=chunk,
+                            first=first._pointer if first is not None else None,
+                            sinks=sinks._pointer if sinks is not None else None)
+    return q._apply(_c.cvn_attention, k._pointer, v._pointer, start._pointer, length._pointer, ctypes.byref(spec))
 
 
 def cache_update(cache: Value, update: Value, start: Value) -> Value:

@@ -1,23 +1,61 @@
-/* The operands of attention: q, k, v, start, length, and then the scales of k and v where these are
-   of 8 bits, or the first key of each query where it is said; and of its gradient: q, k, v, start,
-   length, dy, and the first keys. */
+/* The operands of attention: q, k, v, start, length, of its gradient then dy, and then those that may be missing, in this
+   order: the scales of k and v, where these are of 8 bits; the first key of each query; the sinks, which the attribute of
+   that name says. */
 #ifndef CVN_GRAPH_ATTENTION_H
 #define CVN_GRAPH_ATTENTION_H
 
 #include "graph/graph.h"
 
+enum { ATTENTION_MOST_OPERANDS = 9 };
+
+/* Operands that are always there. */
+static inline int attention_least(const Op *op)
+{
+    return op->kind == OP_ATTENTION ? 5 : 6;
+}
+
 /* Which operand is the scale of k; that of v is the next. -1: k and v are floats. */
 static inline int attention_scales(const Op *op)
 {
-    return op->kind == OP_ATTENTION && op->operand[1]->type.dtype == CVN_I8 ? op->n_operands - 2
-                                                                            : -1;
+    bool eight = op->kind == OP_ATTENTION && op->operand[1]->type.dtype == CVN_I8;
+    return eight ? attention_least(op) : -1;
 }
 
-/* The first key that each query sees, i32 [batch, seq]; NULL: key 0. */
+/* Which operand is i32 [batch, seq], the first key that each query sees; -1: key 0. */
+static inline int attention_first_at(const Op *op)
+{
+    int at = attention_least(op) + (attention_scales(op) < 0 ? 0 : 2);
+    return op->n_operands > at + op->attr.sinks ? at : -1;
+}
+
 static inline cvn_value *attention_first(const Op *op)
 {
-    int at = op->kind == OP_ATTENTION ? 5 : 6;
-    return op->n_operands == at + 1 ? op->operand[at] : NULL;
+    int at = attention_first_at(op);
+    return at < 0 ? NULL : op->operand[at];
+}
+
+/* Which operand is [heads], a logit for each head that takes part in the softmax; -1: there is none. */
+static inline int attention_sinks(const Op *op)
+{
+    return op->attr.sinks ? op->n_operands - 1 : -1;
+}
+
+/* Keys that queries at positions first … last see on average, each those before it and itself, and `reach` at most. */
+static inline double attention_mean_keys(int64_t first, int64_t last, int64_t reach)
+{
+    int64_t n = last - first + 1, short_ones = reach - 1 - first; /* that see fewer than reach */
+    short_ones = short_ones < 0 ? 0 : short_ones > n ? n : short_ones;
+    double sum = (double)short_ones * ((double)first + (double)(short_ones + 1) / 2);
+    return (sum + (double)(n - short_ones) * (double)reach) / (double)n;
+}
+
+/* So many keys a query sees at most. */
+static inline int64_t attention_reach(const Op *op)
+{
+    int64_t n = op->operand[1]->type.dim[2], window = op->attr.sliding_window,
+            chunk = op->attr.attention_chunk;
+    n = window && window < n ? window : n;
+    return chunk && chunk < n ? chunk : n;
 }
 
 #endif

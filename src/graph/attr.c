@@ -36,6 +36,8 @@ int op_results(OpKind kind, int n_operands, const OpAttr *attr)
         return op_info[kind].results;
     if (kind == OP_REGION)
         return attr->body ? attr->body->n_outputs : 1; /* which inference refuses */
+    if (kind == OP_ATTENTION_BACKWARD)
+        return attr->sinks ? 4 : 3;
     if (kind != OP_LINEAR)
         return n_operands;
     bool legal = attr->group_size >= 1 && attr->group_size <= LINEAR_WEIGHTS;

@@ -53,21 +53,28 @@ static inline cvn_value *is_known(cvn_graph *g, cvn_value *target, int64_t vocab
 
 /* The parts of a softmax along the last dimension: peak m, the largest element, taken out so that nothing overflows;
    power exp(x - m); and the sum of that. Where all elements are -inf, or one is +inf, m is taken as 0, which keeps
-   -inf - -inf from making NaN. */
+   -inf - -inf from making NaN. `other`, or NULL, is one more element, whose power stands alone. */
 typedef struct Softmax {
     cvn_value *peak, *power, *sum; /* [...], [..., n], [...] */
+    cvn_value *other;              /* [...]; NULL: there is none */
 } Softmax;
 
-static inline Softmax softmax_parts(cvn_graph *g, cvn_value *x)
+static inline Softmax softmax_parts(cvn_graph *g, cvn_value *x, cvn_value *other)
 {
-    Softmax s;
+    Softmax s = {0};
     int last = x->type.rank - 1;
     cvn_value *most = cvn_reduce_dims(g, CVN_MAX, x, 1, &last);
+    if (other)
+        most = cvn_maximum(g, most, other);
     cvn_value *finite = cvn_is_finite(g, most);
     s.peak = cvn_select(g, finite, most, like(g, most, 0));
     cvn_value *shifted = cvn_subtract(g, x, spread_over(g, s.peak, &x->type, last));
     s.power = cvn_exponential(g, shifted);
     s.sum = cvn_reduce_dims(g, CVN_SUM, s.power, 1, &last);
+    if (other) {
+        s.other = cvn_exponential(g, cvn_subtract(g, other, s.peak));
+        s.sum = cvn_add(g, s.sum, s.other);
+    }
     return s;
 }
 

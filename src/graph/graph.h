@@ -134,11 +134,13 @@ typedef struct OpAttr {
     Combine combine;
     BlockKind blocks;
     bool flag, norm, bias, int8;
-    double eps, scale;
+    double eps, scale, cap;
+    int64_t sliding_window, attention_chunk;
+    bool sinks;
     const cvn_graph *body; /* of a region: graph/region.h */
 } OpAttr;
 
-/* Results of an operation: as ops.def says; of a sort as many as operands, of a linear and a region as its
+/* Results of an operation: as ops.def says; of a sort as many as operands, of a linear, a region and attention_backward as their
    attributes say. */
 int op_results(OpKind kind, int n_operands, const OpAttr *attr);
 

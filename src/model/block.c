@@ -1,5 +1,7 @@
 #include "model/block.h"
+
 #include "base/map.h"
+#include "graph/attention.h"
 #include "model/kinds.h"
 
 #include <inttypes.h>
@@ -220,11 +222,32 @@ const char *model_warnings(const Model *m)
     return m->warnings;
 }
 
-int64_t model_attention_width(const Model *m)
+void model_limit_attention(Model *m, int64_t first, int64_t window, int64_t chunk, double cap)
 {
-    int64_t n = 0;
-    for (int64_t i = 0; i < m->layers; i++)
-        n += m->block[i].attention.heads * m->block[i].attention.head_dim;
+    for (int64_t i = first; i < m->layers; i++) {
+        m->block[i].attention.local = window > 0;
+        m->block[i].attention.window = window;
+        m->block[i].attention.chunk = chunk;
+        m->block[i].attention.cap = cap;
+    }
+}
+
+int64_t model_window(const Model *m, int64_t layer)
+{
+    const Attention *a = &m->block[layer].attention;
+    int64_t window = a->local ? a->window : 0;
+    return !window || (a->chunk && a->chunk < window) ? a->chunk : window;
+}
+
+double model_attention_pairs(const Model *m, int64_t first, int64_t last)
+{
+    double n = 0;
+    for (int64_t i = 0; i < m->layers; i++) {
+        const Attention *a = &m->block[i].attention;
+        int64_t window = model_window(m, i);
+        n += (double)(a->heads * a->head_dim) *
+             attention_mean_keys(first, last, window ? window : last + 1);
+    }
     return n;
 }
 
@@ -234,10 +257,12 @@ int64_t kv_cache_bytes(const Model *m, int64_t batch, int64_t length, cvn_dtype 
     int64_t n = 0;
     for (int64_t i = 0; i < m->layers; i++) {
         const Attention *a = &m->block[i].attention;
-        n += 2 * a->kv_heads * (a->head_dim + scale);
+        int64_t window = model_window(m, i), one = 2 * a->kv_heads * (a->head_dim + scale);
+        if (__builtin_mul_overflow(one, window && window < length ? window : length, &one) ||
+            __builtin_add_overflow(n, one, &n))
+            return -1;
     }
-    if (batch < 0 || length < 0 || __builtin_mul_overflow(n, batch, &n) ||
-        __builtin_mul_overflow(n, length, &n) || n > INT64_MAX / 4)
+    if (batch < 0 || length < 0 || __builtin_mul_overflow(n, batch, &n) || n > INT64_MAX / 4)
         return -1;
     return (int64_t)cvn_dtype_bytes(dtype, n);
 }
@@ -392,17 +417,12 @@ int model_check_layers(int64_t layers, const char *file, cvn_err *err)
 }
 
 /* What a block can say and the graph cannot do; NULL: it can. */
-static const char *undone_block(const Block *b, int64_t context)
+static const char *undone_block(const Block *b)
 {
-    const Attention *a = &b->attention;
-    return a->local && a->window && a->window < context ? "attention within a window"
-           : a->chunk                                   ? "attention within chunks"
-           : a->sinks                                   ? "sinks of attention"
-           : a->cap != 0                                ? "a soft cap on the scores of attention"
-           : !b->mlp.gated                              ? "feed-forward parts without a gate"
-           : b->experts.number                          ? "experts"
-           : b->norms.gain == GAIN_NONE                 ? "layers whose norms have no weights"
-                                                        : NULL;
+    return !b->mlp.gated                ? "feed-forward parts without a gate"
+           : b->experts.number          ? "experts"
+           : b->norms.gain == GAIN_NONE ? "layers whose norms have no weights"
+                                        : NULL;
 }
 
 static int check_block(const Block *b, const char *file, cvn_err *err)
@@ -423,6 +443,17 @@ static int check_block(const Block *b, const char *file, cvn_err *err)
         return err_set(err, CVN_EFORMAT,
                        "'%s': %" PRId64 " heads of %" PRId64 " are wider than 2^20", file, a->heads,
                        a->head_dim);
+    if (a->window < 0 || a->window > INT32_MAX || a->chunk < 0 || a->chunk > INT32_MAX)
+        return err_set(err, CVN_EFORMAT,
+                       "'%s': the attention window is %" PRId64 " and the chunk %" PRId64
+                       " positions; they must be 0, for none, or below 2^31",
+                       file, a->window, a->chunk);
+    if (!(a->cap >= 0 && a->cap <= 1e6))
+        return err_set(
+            err, CVN_EFORMAT,
+            "'%s': the soft cap on scores of attention is %g; it must be from 0, for none, "
+            "to 1e6",
+            file, a->cap);
     if (!(b->norms.eps > 0 &&
           b->norms.eps < 1)) /* with 0 the norm of a row of zeros is no number */
         return err_set(err, CVN_EFORMAT, "'%s': rms_norm_eps is %g; it must be over 0 and below 1",
@@ -457,7 +488,7 @@ int model_check(const Model *m, const char *file, cvn_err *err)
     TRY(model_check_layers(m->layers, file, err));
     for (int64_t i = 0; i < m->layers; i++) {
         TRY(check_block(&m->block[i], file, err));
-        what = what ? what : undone_block(&m->block[i], m->context);
+        what = what ? what : undone_block(&m->block[i]);
     }
     if (what)
         return err_set(err, CVN_EUNSUPPORTED, "'%s': %s: not supported", file, what);

@@ -58,20 +58,46 @@ cvn_value *dropout(cvn_graph *g, cvn_value *x, const ModelDropout *d, double rat
     return drop(g, x, d, rate, site, place, head);
 }
 
-/* Which keys queries see, bool [batch, seq, seq]: those of their document up to themselves. */
-static cvn_value *seen_keys(cvn_graph *g, int64_t batch, int64_t seq, cvn_value *first)
+/* Which keys queries see, bool [batch, seq, seq]: those of their document, window and chunk up to themselves. */
+static cvn_value *seen_keys(cvn_graph *g, int64_t batch, int64_t seq,
+                            const cvn_attention_spec *spec)
 {
     const cvn_type plane = CVN_TYPE(CVN_I32, batch, seq, seq);
-    cvn_value *query = cvn_iota(G, plane, 1), *key = cvn_iota(G, plane, 2);
+    cvn_value *query = cvn_iota(G, plane, 1), *key = cvn_iota(G, plane, 2), *from[3] = {NULL};
     cvn_value *seen = cvn_compare_values(G, CVN_LE, key, query);
-    if (!first)
-        return seen;
-    first = spread(G, first, &plane, (const int[]){0, 1});
-    return cvn_and(G, seen, cvn_compare_values(G, CVN_GE, key, first));
+    if (spec->first)
+        from[0] = spread(G, spec->first, &plane, (const int[]){0, 1});
+    if (spec->window)
+        from[1] = cvn_subtract(G, query, like(G, query, (double)(spec->window - 1)));
+    if (spec->chunk) {
+        cvn_value *inside = cvn_remainder(G, query, like(G, query, (double)spec->chunk));
+        from[2] = cvn_subtract(G, query, inside);
+    }
+    for (int i = 0; i < 3; i++)
+        if (from[i])
+            seen = cvn_and(G, seen, cvn_compare_values(G, CVN_GE, key, from[i]));
+    return seen;
+}
+
+/* cap * tanh(x / cap) */
+static cvn_value *capped(cvn_graph *g, cvn_value *x, double cap)
+{
+    if (cap == 0)
+        return x;
+    x = cvn_tanh(G, cvn_multiply(G, x, like(G, x, 1 / cap)));
+    return cvn_multiply(G, x, like(G, x, cap));
+}
+
+/* Sinks [heads] for each query, [batch, kv_heads, seq, group]. */
+static cvn_value *sinks_of_rows(cvn_graph *g, cvn_value *sinks, const cvn_type *rows)
+{
+    sinks =
+        cvn_reshape(G, as(G, sinks, rows->dtype), 2, (const int64_t[]){rows->dim[1], rows->dim[3]});
+    return spread(G, sinks, rows, (const int[]){1, 3});
 }
 
 cvn_value *dropout_attention(cvn_graph *g, cvn_value *q, cvn_value *k, cvn_value *v,
-                             cvn_value *first, double scale, const ModelDropout *d, int64_t site)
+                             const cvn_attention_spec *spec, const ModelDropout *d, int64_t site)
 {
     const cvn_type shape = *cvn_value_type(q);
     const int64_t batch = shape.dim[0], seq = shape.dim[1], kv = cvn_value_type(k)->dim[1];
@@ -80,17 +106,23 @@ cvn_value *dropout_attention(cvn_graph *g, cvn_value *q, cvn_value *k, cvn_value
     q = cvn_reshape(G, q, 5, (const int64_t[]){batch, seq, kv, group, shape.dim[3]});
     cvn_value *scores /* [batch, kv_heads, seq, group, seq] */ =
         cvn_einsum_as(G, "bqkgd,bktd->bkqgt", q, k, math);
-    scores = cvn_multiply(G, scores, like(G, scores, scale));
-    const cvn_type type = *cvn_value_type(scores), rows = with_dtype(type, CVN_BOOL);
-    cvn_value *seen = seen_keys(g, batch, seq, first);
-    seen = spread(G, seen, &rows, (const int[]){0, 2, 4});
+    scores = capped(g, cvn_multiply(G, scores, like(G, scores, spec->scale)), spec->cap);
+    const cvn_type type = *cvn_value_type(scores), mask = with_dtype(type, CVN_BOOL);
+    cvn_value *seen = seen_keys(g, batch, seq, spec), *sinks = NULL;
+    seen = spread(G, seen, &mask, (const int[]){0, 2, 4});
     /* Not -infinity: a row of padding that sees nothing stays finite. */
     scores = cvn_select(G, seen, scores, like(G, scores, -1e30));
     const int last = 4;
     cvn_value *peak = cvn_reduce_dims(G, CVN_MAX, scores, 1, &last);
+    if (spec->sinks) {
+        sinks = sinks_of_rows(g, spec->sinks, cvn_value_type(peak));
+        peak = cvn_maximum(G, peak, sinks);
+    }
     cvn_value *power =
         cvn_exponential(G, cvn_subtract(G, scores, spread_over(G, peak, &type, last)));
     cvn_value *sum = cvn_reduce_dims(G, CVN_SUM, power, 1, &last);
+    if (sinks)
+        sum = cvn_add(G, sum, cvn_exponential(G, cvn_subtract(G, sinks, peak)));
     cvn_value *weights = cvn_divide(G, power, spread_over(G, sum, &type, last));
     const int64_t place[] = {0, 0, seq, 0, 1};
     const int64_t head[] = {0, group << HEAD_SHIFT, 0, INT64_C(1) << HEAD_SHIFT, 0};

@@ -350,14 +350,20 @@ static cvn_value *attention(Builder *b, cvn_value *h, int64_t layer)
     q = compute(b, tempered(b, rotated(b, q, layer)));
     k = rotated(b, k, layer);
     Past keys = with_past(b, k, layer, 0), values = with_past(b, v, layer, 1);
-    double scale = attention_scale(&b->model->block[layer].attention);
+    const Attention *how = &b->model->block[layer].attention;
+    const cvn_attention_spec spec = {.scale = attention_scale(how),
+                                     .cap = how->cap,
+                                     .window = how->local ? how->window : 0,
+                                     .chunk = how->chunk,
+                                     .first = b->first,
+                                     .sinks = weight(b, PARAM_SINKS, layer),
+                                     .k_scale = keys.scale,
+                                     .v_scale = values.scale};
     bool drops = b->drop.key && b->drop.attention > 0;
-    int64_t site = dropout_site(layer, DROPOUT_ATTENTION);
     cvn_value *a /* [batch, seq, heads, head_dim] */ =
-        drops        ? dropout_attention(G, q, keys.x, values.x, b->first, scale, &b->drop, site)
-        : keys.scale ? cvn_attention_quantized(G, q, keys.x, keys.scale, values.x, values.scale,
-                                               b->start, b->length, scale)
-                     : cvn_attention(G, q, keys.x, values.x, b->start, b->length, b->first, scale);
+        drops ? dropout_attention(G, q, keys.x, values.x, &spec, &b->drop,
+                                  dropout_site(layer, DROPOUT_ATTENTION))
+              : cvn_attention(G, q, keys.x, values.x, b->start, b->length, &spec);
     return linear(b, "bsnh,enh->bse", a, PARAM_O, PARAM_O_BIAS, layer);
 }
 

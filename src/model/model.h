@@ -108,11 +108,18 @@ DropoutRates model_dropout(const Model *model);
 int32_t model_pad(const Model *model);          /* or -1 */
 const char *model_warnings(const Model *model); /* a line each; "" */
 
-/* Heads times their width, over all layers: what work of attention is counted by. */
-int64_t model_attention_width(const Model *model);
+/* Of a query at positions first … last on average, over all layers, the keys that it sees times heads times their width: what
+   work of attention is counted by. */
+double model_attention_pairs(const Model *model, int64_t first, int64_t last);
+
+/* Gives layers from `first` on a window, a chunk and a cap of scores, 0 for none, whatever its family has: for tests. */
+void model_limit_attention(Model *model, int64_t first, int64_t window, int64_t chunk, double cap);
+
+/* Positions that a query of a layer sees at most, by its window or chunk, itself among them; 0: all before it. */
+int64_t model_window(const Model *model, int64_t layer);
 
 /* layers * 2 * batch * length * kv_heads * head_dim elements, in bytes; -1 when it overflows. (dtype CVN_I8: with the scales,
-   2 bytes for each position of a head) */
+   2 bytes for each position of a head.) Of layers with a window those that the last query sees. */
 int64_t kv_cache_bytes(const Model *model, int64_t batch, int64_t length, cvn_dtype dtype);
 
 /* Rotary frequencies in radians per position in a text of `length` positions, out: [model_rope_pairs]: of the first layer

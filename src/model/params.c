@@ -136,13 +136,15 @@ const char *param_tensor(const Model *m, ParamKind kind, ParamNaming naming, int
                          size_t size)
 {
     const char *name = family_tensor_name(m->family, kind, naming, table[kind].file_name[naming]);
-    const char *ending = is_bias(kind) ? "bias" : "weight";
+    const char *ending = kind == PARAM_SINKS ? naming == NAMING_HF ? "" : ".weight"
+                         : is_bias(kind)     ? ".bias"
+                                             : ".weight";
     if (!name)
         return NULL;
     if (table[kind].per_layer)
-        snprintf(text, size, "%s%d.%s.%s", layer_prefix[naming], layer, name, ending);
+        snprintf(text, size, "%s%d.%s%s", layer_prefix[naming], layer, name, ending);
     else
-        snprintf(text, size, "%s.%s", name, ending);
+        snprintf(text, size, "%s%s", name, ending);
     return text;
 }
 

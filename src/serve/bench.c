@@ -8,8 +8,7 @@ double bench_prefill_flops(const Model *c, int64_t n)
 {
     double head = (double)(model_vocab(c) * model_width(c));
     double body = (double)model_size(c).matmul_params - head;
-    double pairs = (double)n * (double)(n + 1) / 2; /* of a query and a key that it sees */
-    double attention = 4 * pairs * (double)(model_attention_width(c));
+    double attention = 4 * (double)n * model_attention_pairs(c, 0, n - 1);
     return 2 * body * (double)n + 2 * head + attention;
 }
 

@@ -94,34 +94,22 @@ static void give_every_head_its_own(cvn_graph *g, Op *op)
     /* The KV head of every head, i32 [heads]: counted, so that a device counts its own. */
     cvn_value *index = cvn_iota(g, CVN_TYPE(CVN_I32, heads), 0);
     index = cvn_divide(g, index, like(g, index, (double)(heads / kv)));
-    cvn_value *k = repeat_heads(g, op->operand[1], index);
-    cvn_value *v = repeat_heads(g, op->operand[2], index);
-    cvn_value **o = op->operand;
-    if (op->kind == OP_ATTENTION) {
-        int at = attention_scales(op);
-        cvn_value *y;
-        if (at < 0) {
-            y = cvn_attention(g, o[0], k, v, o[3], o[4], attention_first(op), op->attr.scale);
-        } else {
-            cvn_value *k_scale = repeat_heads(g, o[at], index);
-            cvn_value *v_scale = repeat_heads(g, o[at + 1], index);
-            y = cvn_attention_quantized(g, o[0], k, k_scale, v, v_scale, o[3], o[4],
-                                        op->attr.scale);
+    cvn_value *operand[ATTENTION_MOST_OPERANDS];
+    int scales = attention_scales(op);
+    for (int i = 0; i < op->n_operands; i++) {
+        bool keys = i == 1 || i == 2 || (scales >= 0 && (i == scales || i == scales + 1));
+        operand[i] = keys ? repeat_heads(g, op->operand[i], index) : op->operand[i];
+    }
+    const cvn_value *made = graph_add(g, op->kind, &op->attr, op->n_operands, operand, NULL);
+    for (int i = 0; i < op->n_results && !g->err.code; i++) {
+        cvn_value *out = made->def->result[i];
+        if (op->kind == OP_ATTENTION_BACKWARD && (i == 1 || i == 2)) {
+            /* dk and dv: sums over the heads of each group */
+            cvn_type type = with_dtype(op->result[i]->type, out->type.dtype);
+            out = cvn_scatter_add(g, cvn_splat(g, type, 0), index, out, &by_head);
         }
-        y->spec = op->result[0]->spec;
-        graph_replace(op->result[0], y);
-        return;
-    }
-    cvn_value *out[3];
-    cvn_attention_backward(g, o[0], k, v, o[3], o[4], attention_first(op), o[5], op->attr.scale,
-                           out);
-    for (int i = 1; i < 3; i++) { /* sums over the heads of each group */
-        cvn_type type = with_dtype(op->result[i]->type, out[i]->type.dtype);
-        out[i] = cvn_scatter_add(g, cvn_splat(g, type, 0), index, out[i], &by_head);
-    }
-    for (int i = 0; i < 3; i++) {
-        out[i]->spec = op->result[i]->spec;
-        graph_replace(op->result[i], out[i]);
+        out->spec = op->result[i]->spec;
+        graph_replace(op->result[i], out);
     }
 }
 

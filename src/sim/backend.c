@@ -3,6 +3,7 @@
 #include "base/map.h"
 #include "base/strbuf.h"
 #include "compile/plan.h"
+#include "graph/attention.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@ struct Devices {
     Map axes; /* groups of devices -> the mesh's axes that they lie along, as text */
     Counts counts;
     const TimedFor *chip; /* borrowed, or NULL */
+    int64_t first, last;  /* positions of queries */
     void *zeros;          /* what results read as */
     size_t zero_bytes;
 };
@@ -139,14 +141,20 @@ static void count_collectives(Devices *c, Counts *run, const cvn_graph *g)
     }
 }
 
-static void count_work(Counts *run, const cvn_graph *local)
+/* Of attention op_flops takes every query to see as much as any can. */
+static double seen_share(const Devices *c, const Op *op)
+{
+    if (op->kind != OP_ATTENTION && op->kind != OP_ATTENTION_BACKWARD)
+        return 1;
+    int64_t reach = attention_reach(op);
+    return reach ? attention_mean_keys(c->first, c->last, reach) / (double)reach : 1;
+}
+
+static void count_work(const Devices *c, Counts *run, const cvn_graph *local)
 {
     for (const Op *op = local->first; op; op = op->next) {
-        double flops = op_flops(op);
         run->operations++;
-        run->flops += flops;
-        if (op->kind == OP_ATTENTION || op->kind == OP_ATTENTION_BACKWARD)
-            run->attention_flops += flops;
+        run->flops += op_flops(op) * seen_share(c, op);
     }
 }
 
@@ -176,7 +184,7 @@ static int counting_compile(Devices *c, const cvn_graph *local, const PartitionR
     } else {
         info_of_shapes(c, local, &x->info);
     }
-    count_work(&x->run, local);
+    count_work(c, &x->run, local);
     name_axes(c, report);
     count_collectives(c, &x->run, x->info.plan ? x->info.plan->graph : local);
     if (c->chip && x->info.plan &&
@@ -253,7 +261,6 @@ static int counting_run(Devices *c, const Executable *x, const Argument *argumen
     sum->operations += x->run.operations;
     sum->steps += x->run.steps;
     sum->flops += x->run.flops;
-    sum->attention_flops += x->run.attention_flops;
     sum->timed = x->run.timed;
     for (int i = 0; i < x->run.n_collectives; i++)
         add_collective(c, sum, &x->run.collective[i]);
@@ -291,6 +298,12 @@ static void counting_communication(const Devices *c, CommTable *out)
 void counting_time_for(Devices *c, const TimedFor *chip)
 {
     c->chip = chip;
+}
+
+void counting_positions(Devices *c, int64_t first, int64_t last)
+{
+    c->first = first;
+    c->last = last;
 }
 
 const Counts *counting_counts(const Devices *c)

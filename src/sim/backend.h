@@ -32,8 +32,7 @@ typedef struct Counts {
     size_t bytes; /* allocated, and reserved for temporaries */
     size_t reserved;
     int64_t operations, steps; /* of all runs: of the graphs, and of what was compiled of them */
-    double flops;
-    double attention_flops; /* of these, of attention over all positions that keys have room for */
+    double flops;              /* of attention by the keys that queries look at */
     CountedCollective *collective; /* [n_collectives] in the order of first runs */
     int n_collectives;
     Timed timed; /* of the last run, when a chip was said */
@@ -42,6 +41,9 @@ typedef struct Counts {
 /* Graphs that are compiled from now on are timed for this chip, when they are compiled by a back end that says its plan; borrowed;
    NULL: they are not. A run then takes as long as `timed` says, without taking it. */
 void counting_time_for(Devices *devices, const TimedFor *chip);
+
+/* In graphs that are compiled from now on queries are at positions first … last of a text. */
+void counting_positions(Devices *devices, int64_t first, int64_t last);
 
 /* Until now; the devices'. */
 const Counts *counting_counts(const Devices *devices);

@@ -82,7 +82,7 @@ static const char *chain(Sim *s, const cvn_value *v)
     return kept;
 }
 
-static void add_tensor(Sim *s, SimRole role, const char *kind, const cvn_value *v, size_t bytes)
+static void add_tensor(Sim *s, SimRole role, const char *kind, const cvn_value *v, double bytes)
 {
     SimAnswer *a = s->answer;
     const Sharding *sharding = &s->shardings.sharding[v->id];
@@ -105,7 +105,7 @@ static void add_tensor(Sim *s, SimRole role, const char *kind, const cvn_value *
             t->shards[d] = (int)axes_size(&sharding->dim[d].axes);
     }
     a->tensor[*at].count++;
-    a->tensor[*at].device_bytes += (double)bytes;
+    a->tensor[*at].device_bytes += bytes;
     cleanup_run(&cleanup);
 }
 
@@ -121,39 +121,40 @@ static void add_tensors(Sim *s, const cvn_graph *g, const Program *p)
     for (int i = 0; i < g->n_parameters; i++) {
         const cvn_value *v = g->parameter[i];
         add_tensor(s, role_of(v), kind_of(s, v), v,
-                   p->buffer[i] ? p->buffer[i]->bytes
-                                : cvn_type_bytes(&p->report.parameter[i].local));
+                   p->buffer[i] ? (double)p->buffer[i]->bytes
+                                : (double)cvn_type_bytes(&p->report.parameter[i].local));
     }
     for (const Op *op = g->first; op; op = op->next) {
         if (!is_activation(op))
             continue;
         const cvn_value *v = op->result[0];
         const cvn_type local = sharding_local(&s->shardings.sharding[v->id], &v->type);
-        add_tensor(s, SIM_ACTIVATION, op_info[op->kind].name, v, cvn_type_bytes(&local));
+        add_tensor(s, SIM_ACTIVATION, op_info[op->kind].name, v, (double)cvn_type_bytes(&local));
     }
 }
 
 /* ---- work ---- */
+
+/* Where in a text its queries are. */
+static int64_t first_position(const SimAsk *ask)
+{
+    return ask->task == SIM_DECODE ? ask->context - 1 : 0;
+}
+
+static int64_t last_position(const SimAsk *ask)
+{
+    return ask->task == SIM_DECODE ? ask->context - 1 : ask->seq - 1;
+}
 
 /* 2 operations per weight and token forward and twice that backward, and causal attention. */
 static double model_flops(const SimAsk *ask)
 {
     const Model *c = ask->model;
     double tokens = (double)(ask->batch * (ask->task == SIM_DECODE ? 1 : ask->seq));
-    double keys = ask->task == SIM_DECODE ? (double)ask->context : (double)(ask->seq + 1) / 2;
-    double attention = 4 * tokens * keys * (double)(model_attention_width(c));
+    int64_t first = first_position(ask), last = last_position(ask);
+    double attention = 4 * tokens * model_attention_pairs(c, first, last);
     double forward = 2 * (double)model_size(c).matmul_params * tokens + attention;
     return ask->task == SIM_TRAIN ? 3 * forward : forward;
-}
-
-/* Of the positions that keys have room for, the share that queries look at: all before them. */
-static double keys_seen(const Sim *s)
-{
-    const SimAsk *ask = s->ask;
-    if (ask->task == SIM_DECODE)
-        return (double)ask->context / (double)s->steps.positions;
-    double room = (double)(ask->task == SIM_TRAIN ? ask->seq : s->steps.positions);
-    return (double)(ask->seq + 1) / 2 / room;
 }
 
 static void note_interpreted(SimAnswer *a, const Plan *plan)
@@ -179,7 +180,7 @@ static int add_up(Sim *s, const cvn_graph *g, const Program *p, cvn_err *err)
     a->compiled = p->info.compiled;
     a->operations = counts->operations;
     a->steps = counts->steps;
-    a->flops = counts->flops - counts->attention_flops * (1 - keys_seen(s));
+    a->flops = counts->flops;
     a->timed = counts->timed;
     a->model_flops = model_flops(s->ask);
     a->n_conflicts = s->shardings.n_conflicts;
@@ -211,7 +212,9 @@ static int make(Sim *s, cvn_graph *g, ProgramOptions options, bool counts, cvn_e
     Cleanup cleanup;
     cleanup_push(&cleanup, free_program, &program);
     options.shardings = &s->shardings;
-    s->chip.keys_seen = keys_seen(s);
+    s->chip.first = first_position(s->ask);
+    s->chip.last = last_position(s->ask);
+    counting_positions(s->answer->rt.devices, s->chip.first, s->chip.last);
     s->chip.at = s->ask->task == SIM_DECODE ? (int32_t)s->ask->context - 1 : 0;
     if (!counts) /* only how caches lie is wanted of it */
         s->chip.clock = NULL;

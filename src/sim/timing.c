@@ -1,5 +1,6 @@
 #include "sim/timing.h"
 
+#include "graph/attention.h"
 #include "graph/linear.h"
 
 #include <math.h>
@@ -71,14 +72,15 @@ static Cost of_dot(const CostModel *m, const Op *op)
 static Cost of_attention(const TimedFor *chip, const Op *op)
 {
     const cvn_type *q = &op->operand[0]->type, *keys = &op->operand[1]->type;
-    double dim = (double)q->dim[q->rank - 1], context = (double)keys->dim[2] * chip->keys_seen;
+    double dim = (double)q->dim[q->rank - 1];
+    double seen = attention_mean_keys(chip->first, chip->last, attention_reach(op));
     if (op->kind == OP_ATTENTION &&
         elements(op->operand[0]) <= 16 * elements(op->operand[1]) / fmax(1, (double)keys->dim[2])) {
         /* Few queries: keys and values are read, and that is all. */
-        double bytes = 2 * (double)cvn_type_bytes(keys) * chip->keys_seen;
+        double bytes = 2 * (double)cvn_type_bytes(keys) * (seen / (double)keys->dim[2]);
         return cost_decode(&chip->model, bytes, keys->dtype == CVN_I8);
     }
-    return cost_prefill(&chip->model, elements(op->operand[0]) / dim, 1, context, dim,
+    return cost_prefill(&chip->model, elements(op->operand[0]) / dim, 1, seen, dim,
                         op->kind == OP_ATTENTION ? 1 : 2.5);
 }
 

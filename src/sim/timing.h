@@ -24,9 +24,8 @@ typedef struct TimedFor {
     CostModel model;
     const StepClock *clock; /* borrowed; NULL: by what the chip's fit says */
     int32_t at;             /* for the clock */
-    /* Share of the positions that keys have room for, that a query looks at on average. */
-    double keys_seen;
-    bool spans; /* what was when is wanted */
+    int64_t first, last;    /* positions of a text at which its queries are */
+    bool spans;             /* what was when is wanted */
 } TimedFor;
 
 /* A step, or a collective under way. */

@@ -7,9 +7,8 @@
 double train_flops(const Model *config, int64_t batch, int64_t seq)
 {
     double tokens = (double)(batch * seq);
-    double width = (double)(model_attention_width(config));
-    double pairs = (double)batch * (double)seq * (double)(seq + 1) / 2;
-    return 6 * (double)model_size(config).matmul_params * tokens + 12 * pairs * width;
+    double attention = tokens * model_attention_pairs(config, 0, seq - 1);
+    return 6 * (double)model_size(config).matmul_params * tokens + 12 * attention;
 }
 
 static uint32_t next_random(uint32_t *state)

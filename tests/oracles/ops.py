@@ -480,6 +480,64 @@ def rms_norm(x, w, eps, dtype):
     return (v * lax.rsqrt(jnp.mean(v * v, -1, keepdims=True) + eps) * w.astype(wide)).astype(dtype)
 
 
+def attention_with(q, k, v, start, length, first, sinks, scale, window, chunk, cap):
+    """As transformers has it (masking_utils.py, models/gemma2 and gpt_oss): scores are scaled, capped and masked; sinks
+    are one more column of the softmax, dropped behind it."""
+    wide = np.float64 if q.dtype == np.float64 else np.float32
+    group = q.shape[2] // k.shape[1]
+    k, v = (jnp.repeat(t.astype(wide), group, 1) for t in (k, v))
+    scores = jnp.einsum("bshd,bhcd->bhsc", q.astype(wide), k, precision="highest") * scale
+    if cap:
+        scores = cap * jnp.tanh(scores / cap)
+    position = start[:, None, None] + jnp.arange(q.shape[1])[:, None]
+    key = jnp.arange(k.shape[2])[None, None, :]
+    seen = key <= position
+    if window:
+        seen &= key > position - window
+    if chunk:
+        seen &= key // chunk == position // chunk
+    if first is not None:
+        seen &= key >= first[:, :, None]
+    scores = jnp.where(seen[:, None], scores, -jnp.inf)
+    if sinks is not None:
+        sink = jnp.broadcast_to(sinks.astype(wide)[None, :, None, None], scores[..., :1].shape)
+        weights = jax.nn.softmax(jnp.concatenate([scores, sink], -1), -1)[..., :-1]
+    else:
+        weights = jax.nn.softmax(scores, -1)
+    y = jnp.einsum("bhsc,bhcd->bshd", weights, v, precision="highest")
+    real = jnp.arange(q.shape[1]) < length[:, None]
+    return jnp.where(real[..., None, None], y, 0).astype(q.dtype)
+
+
+KINDS_OF_ATTENTION = [
+    # window, chunk, cap, sinks, first
+    (2, 0, 0, False, False), (3, 0, 1.5, True, False), (0, 3, 0, True, True), (50, 4, 0.7, False, True),
+    (0, 0, 0, True, False), (2, 3, 2.0, True, True),
+]
+
+
+def kinds_of_attention(dtype):
+    """Operands, the names of those that may be missing, and attributes."""
+    own = np.random.default_rng(33)
+    for window, chunk, cap, sinks, first in KINDS_OF_ATTENTION:
+        q, k, v, dy = (np.abs(own.standard_normal(s)).astype(NAMES[dtype])
+                       for s in [(2, 5, 6, 3), (2, 3, 9, 3), (2, 3, 9, 3), (2, 5, 6, 3)])
+        rows = np.array([0, 4], np.int32), np.array([5, 3], np.int32)
+        more = []
+        if first:
+            more.append(np.array([[0, 0, 0, 3, 3], [1, 1, 6, 6, 6]], np.int32))
+        if sinks:
+            more.append(own.standard_normal(6).astype(NAMES["f32" if dtype == "bf16" else dtype]))
+        attrs = {"scale": 0.25, "window": window, "chunk": chunk, "cap": cap, "sinks": sinks}
+        attrs = {k: v for k, v in attrs.items() if v}
+
+        def f(q, k, v, start, length, *more):
+            return attention_with(q, k, v, start, length, more[0] if first else None,
+                                  more[-1] if sinks else None, 0.25, window, chunk, cap)
+
+        yield f, [q, k, v, *rows], more, dy, attrs
+
+
 def attention(q, k, v, start, length, scale):
     wide = np.float64 if q.dtype == np.float64 else np.float32
     group = q.shape[2] // k.shape[1]
@@ -533,6 +591,11 @@ def composites():
             rows = np.array([0, 4], np.int32), np.array([3, 2], np.int32)
             check("composite", "attention", lambda *t: attention(*t, 0.25), [q, k, v, *rows],
                   {"scale": 0.25}, ulp=32 if dtype in ("f32", "f64") else 1)
+
+    for dtype in FLOATS:
+        for f, inputs, more, _, attrs in kinds_of_attention(dtype):
+            check("composite", "attention", f, inputs + more, attrs,
+                  ulp=64 if dtype in ("f32", "f64") else 1)
 
     def cache_update(cache, update, start):
         place = start[:, None] + jnp.arange(update.shape[1])
@@ -630,6 +693,15 @@ def gradients():
             rows = np.array([0, 3], np.int32), np.array([3, 2], np.int32)
             run("attention_backward", lambda *t: attention(*t, 0.25), 3, [q, k, v, *rows, dy],
                 {"scale": 0.25}, loose[dtype])
+    for dtype in FLOATS:
+        for f, inputs, more, dy, attrs in kinds_of_attention(dtype):
+            def back(q, k, v, start, length, dy, *more, f=f, sinks=attrs.get("sinks", False)):
+                whole = more[:-1] if sinks else more
+                grads = jax.vjp(lambda q, k, v, *s: f(q, k, v, start, length, *whole, *s), q, k, v,
+                                *more[len(whole):])[1](dy)
+                return grads
+            check("gradient", "attention_backward", back, inputs + [dy] + more, attrs,
+                  ulp=4 * loose[dtype])
     for dtype in FLOATS:
         logits = draw(dtype, 4, 3, 11, spread=1.0)
         targets = random.integers(0, 11, (4, 3)).astype(np.int32)

@@ -11,6 +11,9 @@
  *     dS = scale P (dP - rowsum(P dP))              KEYS keys at a time
  *     dV += P' dO    dK += dS' Q    dQ += dS K
  *
+ * Where scores are capped, S = cap tanh(scale Q K' / cap) and dS is times the slope of that, a third strip. A sink takes part in
+ * the softmax, and its gradient is the sum over its head's queries of -(its weight) rowsum(P dP).
+ *
  * All five are products of packed panels by the micro-kernel of gemm.h. A thread takes whole pairs of batch and
  * KV head, so that sums over queries have one order. Queries that are padding, or before the first key, are
  * left out: their gradient is 0 and they add nothing. Where documents share a row, blocks of keys that none of the
@@ -39,6 +42,9 @@ typedef struct Strip {
     char *k_columns;                  /* [keys / KEYS][d_columns / 16] B panels over KEYS keys */
     float *dk, *dv;                   /* [keys / mr][d_columns / columns] C tiles */
     float *score, *dweight;           /* [keys / columns][ROWS / mr] C tiles: the strips */
+    float *slope;                     /* the same, of capped scores */
+    double *dsinks;                   /* [batch, heads], of all threads */
+    double *dsink;                    /* [group]: those of the heads that are at hand */
     char *q_rows, *dy_rows;           /* [ROWS / mr] A panels over head_dim */
     char *q_columns, *dy_columns;     /* [d_columns / 16] B panels over ROWS queries */
     char *weight, *dscore;            /* [KEYS / mr] A panels over ROWS queries */
@@ -57,7 +63,7 @@ static bool match(const Op *op)
         if (!tile_dtype(op_in(op, tensors[i])->dtype))
             return false;
     }
-    return op_in(op, 1)->dim[2] <= INT32_MAX / 2;
+    return op_in(op, 1)->dim[2] <= INT32_MAX / 2 && attention_sinks_match(op);
 }
 
 /* Bytes of a panel of `width` rows over k. */
@@ -83,6 +89,7 @@ static size_t strip_of(const Attention *a, const GemmIsa *isa, char *base, Strip
     s->dv = scratch_take(base, &used, keys * d_columns * UNIT);
     s->score = scratch_take(base, &used, ROWS * keys * UNIT);
     s->dweight = scratch_take(base, &used, ROWS * keys * UNIT);
+    s->slope = scratch_take(base, &used, a->cap > 0 ? ROWS * keys * UNIT : 0);
     s->q_rows = scratch_take(base, &used, ROWS * over_d);
     s->dy_rows = scratch_take(base, &used, ROWS * over_d);
     s->q_columns = scratch_take(base, &used, d_columns * over_rows);
@@ -100,11 +107,18 @@ static size_t strip_of(const Attention *a, const GemmIsa *isa, char *base, Strip
     return used;
 }
 
+/* Gradients of sinks are summed over the rows of a batch when all are there. */
+static size_t dsinks_bytes(const Op *op)
+{
+    int64_t n = op->attr.sinks ? op_in(op, 0)->dim[0] * op_in(op, 0)->dim[2] : 0;
+    return (size_t)n * sizeof(double);
+}
+
 static size_t scratch(const Op *op, int n_threads)
 {
     Strip s;
     Attention a = attention_of(op, NULL);
-    return strip_of(&a, &ISA_GEMM, NULL, &s) * (size_t)n_threads;
+    return strip_of(&a, &ISA_GEMM, NULL, &s) * (size_t)n_threads + dsinks_bytes(op);
 }
 
 /* ---- what lies where ---- */
@@ -179,39 +193,52 @@ VEC_INLINE vi lanes_below(int64_t n)
     return lane < (int32_t)num_min(n, VN);
 }
 
-/* Scaled scores of VN keys of a row; -inf where it does not see them. */
-VEC_INLINE vf scaled(const Attention *a, const Strip *s, int64_t r, int64_t key)
+/* Scores of VN keys of a row become scaled, and capped; -inf where it does not see them. */
+VEC_INLINE vf scale_scores(const Attention *a, const Strip *s, int64_t r, int64_t key)
 {
-    vf x = vf_load(strip_at(s, s->score, r, key)) * vf_splat(a->scale);
+    float *score = strip_at(s, s->score, r, key);
+    vf x = vf_load(score) * vf_splat(a->scale);
+    if (a->cap > 0) {
+        vf t = vf_tanh(x * vf_splat(1.0f / a->cap));
+        vf_store(strip_at(s, s->slope, r, key), 1.0f - t * t);
+        x = t * vf_splat(a->cap);
+    }
     int64_t left = s->seen[r] - key, before = s->first[r] - key;
     if (left < VN)
         x = vf_select(lanes_below(left), x, vf_splat(-INFINITY));
-    return before <= 0 ? x : vf_select(lanes_below(before), vf_splat(-INFINITY), x);
+    if (before > 0)
+        x = vf_select(lanes_below(before), vf_splat(-INFINITY), x);
+    vf_store(score, x);
+    return x;
 }
 
-/* Scores of a row become exp(scale score - peak); finds their sum and the mean of dweight under them. In the last vector
-   that holds a key, what is past it becomes 0. */
-static void soften_row(const Attention *a, const Strip *s, int64_t r)
+/* Scores of a row become exp(scale score - peak); finds their sum, with the sink of head `head` of the group, and the mean of
+   dweight under them. In the last vector that holds a key, what is past it becomes 0. */
+static void soften_row(const Attention *a, const Strip *s, int64_t r, int64_t kv_head, int64_t head)
 {
     int64_t n = s->seen[r], begin = s->first[r] / VN * VN;
-    vf most = vf_splat(-INFINITY);
+    float sum, sink = attention_sink(a, kv_head * a->group + head, &sum);
+    vf most = vf_splat(sink);
     for (int64_t key = begin; key < n; key += VN)
-        most = vf_max(scaled(a, s, r, key), most);
+        most = vf_max(scale_scores(a, s, r, key), most);
     float peak = vf_max_lane(most);
     vf base = vf_splat(isfinite(peak) ? peak : 0.0f), total = vf_zero(), along = vf_zero();
     for (int64_t key = begin; key < n; key += VN) {
-        float *dweight = strip_at(s, s->dweight, r, key);
-        vf p = vf_exp(scaled(a, s, r, key) - base), d = vf_load(dweight);
+        float *dweight = strip_at(s, s->dweight, r, key), *score = strip_at(s, s->score, r, key);
+        vf p = vf_exp(vf_load(score) - base), d = vf_load(dweight);
         if (n - key < VN) {
             d = vf_select(lanes_below(n - key), d, vf_zero());
             vf_store(dweight, d);
         }
-        vf_store(strip_at(s, s->score, r, key), p);
+        vf_store(score, p);
         total += p;
         along = vf_fma(p, d, along);
     }
-    s->inverse[r] = 1.0f / vf_sum(total);
+    sum *= vf_exp(vf_splat(sink) - base)[0];
+    s->inverse[r] = 1.0f / (a->sinks ? vf_sum(total) + sum : vf_sum(total));
     s->mean[r] = vf_sum(along) * s->inverse[r];
+    if (a->sinks)
+        s->dsink[head] -= (double)(sum * s->inverse[r] * s->mean[r]);
 }
 
 /* P and dS of VN keys of a row, 0 where it does not see them. */
@@ -223,6 +250,8 @@ VEC_INLINE void weigh(const Attention *a, const Strip *s, int64_t r, int64_t key
     *p = vf_load(strip_at(s, s->score, r, key)) * vf_splat(s->inverse[r]);
     vf d = vf_load(strip_at(s, s->dweight, r, key)) - vf_splat(s->mean[r]);
     *ds = *p * d * vf_splat(a->scale);
+    if (a->cap > 0)
+        *ds *= vf_load(strip_at(s, s->slope, r, key));
 }
 
 /* A line of KEYS numbers goes to row u of the A panels over queries. */
@@ -323,9 +352,9 @@ static void write_zeros(const Op *op, int i, void *out, int64_t at, int64_t n)
     memset((char *)out + (size_t)at * size, 0, (size_t)n * size);
 }
 
-/* A tile of `rows` queries from number r0 on; q_at: where those of the pair begin. */
-static void run_rows(const Attention *a, const Strip *s, int64_t b, int64_t q_at, int64_t r0,
-                     int64_t rows)
+/* A tile of `rows` queries of KV head h of row b, from number r0 on; q_at: where those of the pair begin. */
+static void run_rows(const Attention *a, const Strip *s, int64_t b, int64_t h, int64_t q_at,
+                     int64_t r0, int64_t rows)
 {
     int64_t d = a->head_dim, begin;
     int64_t end = attention_see(a, b, r0, rows, rows, s->first, s->seen, &begin);
@@ -336,7 +365,7 @@ static void run_rows(const Attention *a, const Strip *s, int64_t b, int64_t q_at
                      s->dy_columns);
         make_strips(a, s, rows, begin, end);
         for (int64_t r = 0; r < rows; r++)
-            soften_row(a, s, r);
+            soften_row(a, s, r, h, (r0 + r) % a->group);
         add_rows(a, s, rows, begin, end);
     }
     for (int64_t r = 0; r < rows; r++) {
@@ -349,7 +378,7 @@ static void run_rows(const Attention *a, const Strip *s, int64_t b, int64_t q_at
 }
 
 /* One pair of batch and KV head. Positions from `first` to `last` see a key and are no padding. */
-static void run_head(const Attention *a, const Strip *s, int64_t b, int64_t h)
+static void run_head(const Attention *a, Strip *s, int64_t b, int64_t h)
 {
     int64_t d = a->head_dim, last = num_min(a->length[b], a->seq);
     int64_t first = a->start[b] < 0 ? -(int64_t)a->start[b] : 0;
@@ -364,14 +393,29 @@ static void run_head(const Attention *a, const Strip *s, int64_t b, int64_t h)
     size_t bytes = (size_t)(num_round_up(n, KEYS) * s->d_columns) * sizeof(float);
     memset(s->dk, 0, bytes);
     memset(s->dv, 0, bytes);
+    s->dsink = a->sinks ? s->dsinks + b * a->heads + h * a->group : NULL;
+    for (int64_t i = 0; a->sinks && i < a->group; i++)
+        s->dsink[i] = 0;
     for (int64_t r0 = first * a->group; n > 0 && r0 < last * a->group; r0 += ROWS)
-        run_rows(a, s, b, q_at, r0, num_min(ROWS, last * a->group - r0));
+        run_rows(a, s, b, h, q_at, r0, num_min(ROWS, last * a->group - r0));
     for (int64_t j = 0; j < n; j++) {
         write_row(a, s, s->dk, j, a->op->result[1]->type.dtype, a->dk, kv_at + j * d);
         write_row(a, s, s->dv, j, a->op->result[2]->type.dtype, a->dv, kv_at + j * d);
     }
     write_zeros(a->op, 1, a->dk, kv_at + n * d, (a->context - n) * d);
     write_zeros(a->op, 2, a->dv, kv_at + n * d, (a->context - n) * d);
+}
+
+/* Sums over the rows of the batch. */
+static void write_dsinks(const Attention *a, const Strip *s)
+{
+    for (int64_t head = 0; head < a->heads; head++) {
+        double sum = 0;
+        for (int64_t b = 0; b < a->batch && a->head_dim > 0; b++)
+            sum += s->dsinks[b * a->heads + head];
+        float rounded = (float)sum;
+        tile_write(a->sinks_dtype, a->dsinks, head, 1, &rounded);
+    }
 }
 
 static void run(const KernelArgs *args)
@@ -381,11 +425,17 @@ static void run(const KernelArgs *args)
     int64_t begin, end;
     size_t bytes = strip_of(&a, &ISA_GEMM, NULL, &s);
     strip_of(&a, &ISA_GEMM, (char *)args->scratch + bytes * (size_t)args->thread, &s);
+    s.dsinks = (double *)(void *)((char *)args->scratch + bytes * (size_t)args->n_threads);
     assert(s.isa->kpack == 1 && ROWS % s.isa->mr == 0 && KEYS % s.isa->mr == 0 &&
            KEYS % s.columns == 0);
     kernel_share(a.batch * a.kv_heads, 1, args->thread, args->n_threads, &begin, &end);
     for (int64_t i = begin; i < end && a.head_dim > 0; i++)
         run_head(&a, &s, i / a.kv_heads, i % a.kv_heads);
+    if (!a.sinks)
+        return;
+    kernel_sync(args);
+    if (args->thread == 0)
+        write_dsinks(&a, &s);
 }
 
 const Kernel ISA_NAME(attention_backward_kernels)[] = {

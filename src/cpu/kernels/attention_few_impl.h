@@ -271,6 +271,16 @@ static void scores(const Attention *a, const Few *f, int64_t at, int64_t keys)
     }
 }
 
+/* Scores of all heads that share the keys, whole vectors of them, are capped. */
+static void cap_scores(const Attention *a, const Few *f, int64_t keys)
+{
+    for (int64_t r = 0; r < a->group; r++)
+        for (int64_t j = 0; j < keys; j += VN) {
+            float *x = f->score + r * KEYS + j;
+            vf_store(x, vf_cap(vf_load(x), a->cap));
+        }
+}
+
 /* Scores of row r become weights, times the scales of their values; returns what sums so far must be multiplied by. */
 static float weigh(const Attention *a, const Few *f, int64_t r, int64_t at, int64_t keys,
                    float *peak, float *sum)
@@ -339,18 +349,23 @@ static void read_query(const Attention *a, const Few *f, const Query *q)
     }
 }
 
-/* Makes `state` what chunk c of a query gives. */
+/* Makes `state` what chunk c of a query gives, the first with the sinks of the heads. */
 static void attend_chunk(const Attention *a, const Few *f, const Query *q, int64_t c, float *state)
 {
     int64_t d = a->head_dim, begin = q->begin + c * CHUNK, end = num_min(q->end, begin + CHUNK);
     float *o = state, *peak = o + a->group * d, *sum = peak + a->group;
     memset(state, 0, (size_t)state_floats(a) * sizeof *state);
-    for (int64_t r = 0; r < a->group; r++)
-        peak[r] = -INFINITY;
+    for (int64_t r = 0; r < a->group; r++) {
+        float first = attention_sink(a, q->h * a->group + r, &sum[r]);
+        peak[r] = c == 0 ? first : -INFINITY;
+        sum[r] = c == 0 ? sum[r] : 0;
+    }
     int64_t cache = (q->b * a->kv_heads + q->h) * a->context;
     for (int64_t j = begin; j < end; j += KEYS) {
         int64_t keys = num_min(KEYS, end - j);
         scores(a, f, cache + j, keys);
+        if (a->cap > 0)
+            cap_scores(a, f, keys);
         for (int64_t r = 0; r < a->group; r++) {
             float factor = weigh(a, f, r, cache + j, keys, &peak[r], &sum[r]);
             if (j > begin && factor != 1.0f)

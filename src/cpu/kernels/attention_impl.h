@@ -1,6 +1,6 @@
 /*
  * attention: causal, grouped queries, over a cache with a start and a length for each row, and, where documents share
- * a row, a first key for each query. Compiled once per instruction set; ISA_GEMM names the micro-kernel to use, of f32.
+ * a row, a first key for each query; with windows, chunks, caps and sinks. Compiled once per instruction set; ISA_GEMM names the micro-kernel to use, of f32.
  * (Where bf16 is multiplied, prompts have a kernel of their own, attention_tiles_impl.h.)
  *
  * The scores of a query are never all kept: keys are taken KEYS at a time, and the softmax is corrected as its
@@ -10,7 +10,8 @@
  *     m' = max(m, scores of the tile)       l' = l exp(m - m') + sum of exp(score - m')
  *                                           o' = o exp(m - m') + sum of exp(score - m') value
  *
- * The result is o / l. All queries that share a KV head are taken together, so that a key is read once for all:
+ * The result is o / l. A sink is a score without a value: m begins as it, and l as 1. Windows and chunks are first keys, before
+ * which nothing is read but in the same KEYS. All queries that share a KV head are taken together, so that a key is read once for all:
  * a few positions (decoding) by dot products against the keys where they lie; many (prefill) as two matrix
  * products on packed tiles, with the micro-kernel of gemm.h. Threads share chunks of keys there (attention_few_impl.h),
  * and batch x KV heads x tiles of queries here; what a query gives does not depend on the others, but few and many
@@ -40,7 +41,7 @@ static bool match(const Op *op)
         return false;
 #endif
     return tile_dtype(q) && (kv == CVN_F32 || kv == CVN_BF16 || kv == CVN_I8) &&
-           op->operand[1]->type.dim[2] <= INT32_MAX;
+           op->operand[1]->type.dim[2] <= INT32_MAX && attention_sinks_match(op);
 }
 
 /* Keys that position s of a row sees; 0 for padding. */
@@ -201,14 +202,17 @@ VEC_INLINE vi sees(const Many *m, int64_t query, int64_t key)
     return (first <= (int32_t)key) & (seen > (int32_t)key);
 }
 
-/* Softens the scores of queries [c, c + VN) of a group into p; `masked` where some do not see all keys. */
+/* Softens the scores of queries [c, c + VN) of a group into p; `masked` where some do not see all keys, cap > 0 where scores
+   are capped, and masked. */
 VEC_INLINE void soften_queries(const Many *m, int64_t query, int64_t c, int64_t j, int64_t keys,
-                               bool masked)
+                               bool masked, float cap)
 {
     vf old = vf_load(m->peak + query + c), high = old;
     float *score = m->score + c;
     for (int64_t i = 0; i < keys; i++, score += m->columns) {
         vf x = vf_load(score);
+        if (cap > 0)
+            x = vf_cap(x, cap);
         if (masked) {
             x = vf_select(sees(m, query + c, j + i), x, vf_splat(-INFINITY));
             vf_store(score, x);
@@ -243,10 +247,12 @@ static void attend_group(const Attention *a, const Many *m, int64_t g, int64_t j
         isa->tile(d, m->k + i * d, m->q + query * d, (size_t)d * GEMM_PANEL * sizeof(float),
                   m->score + i * m->columns, false);
     for (int64_t c = 0; c < m->columns; c += VN) {
-        if (masked)
-            soften_queries(m, query, c, j, keys, true);
+        if (a->cap > 0)
+            soften_queries(m, query, c, j, keys, true, a->cap);
+        else if (masked)
+            soften_queries(m, query, c, j, keys, true, 0);
         else
-            soften_queries(m, query, c, j, keys, false);
+            soften_queries(m, query, c, j, keys, false, 0);
     }
     float *o = m->o + query * m->d_rows;
     bool same = true;
@@ -287,8 +293,8 @@ static void attend_many(const Attention *a, const Many *m, const Positions *p)
     int64_t end = attention_see(a, p->b, p->from * a->group, p->n * a->group, queries, m->first,
                                 m->seen, &begin);
     for (int64_t r = 0; r < queries; r++) {
-        m->peak[r] = -INFINITY;
-        m->sum[r] = 0;
+        int64_t head = p->h * a->group + r % a->group;
+        m->peak[r] = attention_sink(a, head, &m->sum[r]);
     }
     memset(m->o, 0, (size_t)(queries * m->d_rows) * sizeof *m->o);
     if (end > 0)

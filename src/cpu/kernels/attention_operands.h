@@ -4,6 +4,7 @@
 
 #include "base/num.h"
 #include "compile/kernel.h"
+#include "cpu/kernels/tile.h"
 #include "graph/attention.h"
 
 /* So many positions of a row are taken one by one, as one alone is: several tokens that are drawn by one run (serve/speculate.h)
@@ -18,15 +19,19 @@ typedef struct Attention {
     int64_t group;        /* heads for each KV head */
     int64_t steps, tiles; /* of 32 and of 16 elements in head_dim, rounded up */
     float scale;
-    float exponent; /* scale * log2(e): weights are 2^(exponent * (score - peak)) */
+    float exponent;        /* scale * log2(e): weights are 2^(exponent * (score - peak)) */
+    float cap;             /* scaled scores s become cap tanh(s / cap); 0: they stay */
+    int64_t window, chunk; /* of keys that a query sees; 0: no such */
     const void *q, *k, *v;
     const int32_t *start, *length; /* [batch] */
     const int32_t *first;          /* [batch, seq], or NULL for zeros */
+    const void *sinks;             /* [heads] of sinks_dtype, or NULL */
+    cvn_dtype sinks_dtype;
     const uint16_t *k_scale,
-        *v_scale;       /* bf16 [batch, kv_heads, context] of k and v in 8 bits, or NULL */
-    void *out;          /* of an attention */
-    const void *dy;     /* of a gradient, as out */
-    void *dq, *dk, *dv; /* likewise */
+        *v_scale;                /* bf16 [batch, kv_heads, context] of k and v in 8 bits, or NULL */
+    void *out;                   /* of an attention */
+    const void *dy;              /* of a gradient, as out */
+    void *dq, *dk, *dv, *dsinks; /* likewise */
 } Attention;
 
 /* Sizes and dtypes alone where there are no args. */
@@ -46,17 +51,22 @@ static inline Attention attention_of(const Op *op, const KernelArgs *args)
                    .steps = num_pieces(q->dim[3], 32),
                    .tiles = num_pieces(q->dim[3], 16),
                    .scale = (float)op->attr.scale,
-                   .exponent = (float)op->attr.scale * 1.44269504088896341f};
+                   .exponent = (float)op->attr.scale * 1.44269504088896341f,
+                   .cap = (float)op->attr.cap,
+                   .window = op->attr.sliding_window,
+                   .chunk = op->attr.attention_chunk};
     if (!args)
         return a;
-    int scales = attention_scales(op);
+    int scales = attention_scales(op), first = attention_first_at(op), sinks = attention_sinks(op);
     bool backward = op->kind == OP_ATTENTION_BACKWARD;
     a.q = args->in[0];
     a.k = args->in[1];
     a.v = args->in[2];
     a.start = args->in[3];
     a.length = args->in[4];
-    a.first = attention_first(op) ? args->in[backward ? 6 : 5] : NULL;
+    a.first = first < 0 ? NULL : args->in[first];
+    a.sinks = sinks < 0 ? NULL : args->in[sinks];
+    a.sinks_dtype = sinks < 0 ? CVN_F32 : op_in(op, sinks)->dtype;
     a.k_scale = scales < 0 ? NULL : args->in[scales];
     a.v_scale = scales < 0 ? NULL : args->in[scales + 1];
     if (!backward) {
@@ -67,7 +77,22 @@ static inline Attention attention_of(const Op *op, const KernelArgs *args)
     a.dq = args->out[0];
     a.dk = args->out[1];
     a.dv = args->out[2];
+    a.dsinks = a.sinks ? args->out[3] : NULL;
     return a;
+}
+
+/* Whether there are no sinks, or some of a type that kernels read. */
+static inline bool attention_sinks_match(const Op *op)
+{
+    return !op->attr.sinks || tile_dtype(op_in(op, attention_sinks(op))->dtype);
+}
+
+/* What a softmax begins with: the sink of a head is its largest score so far, and their sum is 1. */
+static inline float attention_sink(const Attention *a, int64_t head, float *sum)
+{
+    float sink = -INFINITY;
+    *sum = a->sinks ? 1.0f : 0.0f;
+    return a->sinks ? *tile_read(a->sinks_dtype, a->sinks, head, 1, &sink) : sink;
 }
 
 /* Keys that position s of a row sees, as far as the context goes; its padding is not looked at. */
@@ -80,7 +105,11 @@ static inline int64_t attention_keys(const Attention *a, int64_t b, int64_t s)
 /* The first of them. */
 static inline int64_t attention_first_key(const Attention *a, int64_t b, int64_t s)
 {
-    int32_t n = a->first ? a->first[b * a->seq + s] : 0;
+    int64_t n = a->first ? a->first[b * a->seq + s] : 0, position = (int64_t)a->start[b] + s;
+    if (a->window)
+        n = num_max(n, position - a->window + 1);
+    if (a->chunk && position > 0)
+        n = num_max(n, position / a->chunk * a->chunk);
     return n > 0 ? n : 0;
 }
 

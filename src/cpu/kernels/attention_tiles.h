@@ -31,11 +31,13 @@ static const float HIDDEN =
     -1e35f; /* a score that a query does not see, times exponent: a weight of 0 */
 
 /* All of bf16, or k and v of 8 bits; and a scale by which HIDDEN can be divided. Few positions read the cache where it
-   lies (attention_few_impl.h). */
+   lies (attention_few_impl.h); caps and sinks are attention_impl.h's. */
 static inline bool match_tiles(const Op *op)
 {
     Attention a = attention_of(op, NULL);
     bool scale = a.exponent > 1e-3f && a.exponent < 1e3f;
+    if (a.cap > 0 || op->attr.sinks)
+        return false;
     cvn_dtype kv = op->operand[1]->type.dtype;
     if (op->operand[0]->type.dtype != CVN_BF16 || op->operand[2]->type.dtype != kv ||
         (kv != CVN_BF16 && (kv != CVN_I8 || op->kind != OP_ATTENTION)))

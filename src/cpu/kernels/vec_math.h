@@ -139,4 +139,10 @@ VEC_INLINE vf vf_tanh(vf x)
     return vf_select(a < 0.625f, small, vf_select(x != x, x, signed_large));
 }
 
+/* A soft cap: about x where that is small, never above cap. */
+VEC_INLINE vf vf_cap(vf x, float cap)
+{
+    return vf_tanh(x * vf_splat(1.0f / cap)) * vf_splat(cap);
+}
+
 #endif

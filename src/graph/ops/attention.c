@@ -5,12 +5,14 @@
  * product:
  *
  *     scores  [batch, kv, seq, group, context] = q [batch, seq, kv, group, dim] . k [batch, kv, context, dim]
- *     seen    first[batch, query] <= key <= start[batch] + query
- *     weights = softmax(seen ? scores * scale : -inf)
+ *     position = start[batch] + query
+ *     seen    max(first[batch, query], position - window + 1, position / chunk * chunk) <= key <= position
+ *     weights = softmax(seen ? cap tanh(scores * scale / cap) : -inf), with a sink for each head in the sum
  *     out     [batch, kv, seq, group, dim] = weights . v [batch, kv, context, dim], 0 where query >= length
  *
  * The gradient makes the weights again and goes back the same way: with P the weights and dy the
- * gradient of out, dv = P^T dy, dP = dy v^T, dS = P (dP - rowsum(P dP)), dq = scale dS k, dk = scale dS^T q.
+ * gradient of out, dv = P^T dy, dP = dy v^T, dS = P (dP - rowsum(P dP)), dq = scale dS k, dk = scale dS^T q, where dS is
+ * times the slope of the cap; and of a sink, whose weight is p, dsink = -p rowsum(P dP), summed over its head's queries.
  */
 #include "graph/attention.h"
 #include "graph/ops/ops.h"
@@ -88,37 +90,67 @@ void grad_cache_update(Grad *d, const Op *op)
 
 /* ---- attention ---- */
 
+/* Puts what a spec names behind n operands; returns how many there are then. */
+static int add_spec(const cvn_attention_spec *spec, OpAttr *attr, cvn_value **operand, int n)
+{
+    *attr = (OpAttr){.scale = spec->scale,
+                     .cap = spec->cap,
+                     .sliding_window = spec->window,
+                     .attention_chunk = spec->chunk,
+                     .sinks = spec->sinks != NULL};
+    cvn_value *const more[] = {spec->k_scale, spec->v_scale, spec->first, spec->sinks};
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++)
+        if (more[i])
+            operand[n++] = more[i];
+    return n;
+}
+
 cvn_value *cvn_attention(cvn_graph *g, cvn_value *q, cvn_value *k, cvn_value *v, cvn_value *start,
-                         cvn_value *length, cvn_value *first, double scale)
+                         cvn_value *length, const cvn_attention_spec *spec)
 {
-    OpAttr attr = {.scale = scale};
-    cvn_value *operand[] = {q, k, v, start, length, first};
-    return graph_add(g, OP_ATTENTION, &attr, first ? 6 : 5, operand, NULL);
+    OpAttr attr;
+    cvn_value *operand[ATTENTION_MOST_OPERANDS] = {q, k, v, start, length};
+    int n = add_spec(spec, &attr, operand, 5);
+    return graph_add(g, OP_ATTENTION, &attr, n, operand, NULL);
 }
 
-cvn_value *cvn_attention_quantized(cvn_graph *g, cvn_value *q, cvn_value *k, cvn_value *k_scale,
-                                   cvn_value *v, cvn_value *v_scale, cvn_value *start,
-                                   cvn_value *length, double scale)
+/* Checks the operands that may be missing: how many there are, and their types. */
+static int check_optional(const Op *op, cvn_err *err)
 {
-    OpAttr attr = {.scale = scale};
-    cvn_value *operand[] = {q, k, v, start, length, k_scale, v_scale};
-    return graph_add(g, OP_ATTENTION, &attr, 7, operand, NULL);
-}
-
-/* Checks that k and v are of 8 bits and have scales, or of floats and have none. */
-static int check_scales(const Op *op, cvn_err *err)
-{
-    int at = attention_scales(op);
-    if (at < 5) {
-        if (op->kind == OP_ATTENTION && (at >= 0 || op->n_operands > 6))
-            return infer_fail(op, err, "k and v have scales where they are i8, and only there");
-        return CVN_OK;
-    }
+    int scales = attention_scales(op), first = attention_first_at(op), sinks = attention_sinks(op);
+    int n = attention_least(op) + (scales < 0 ? 0 : 2) + (first < 0 ? 0 : 1) + op->attr.sinks;
+    const cvn_type *q = op_in(op, 0);
+    if (n != op->n_operands)
+        return infer_fail(
+            op, err,
+            "there must be scales where k and v are i8, and only there; then, or not, the first "
+            "keys; and sinks where `sinks` is true");
     cvn_type want = *op_in(op, 1);
     want.dtype = CVN_BF16;
     want.dim[3] = 1;
-    if (!cvn_type_equal(op_in(op, at), &want) || !cvn_type_equal(op_in(op, at + 1), &want))
+    if (scales >= 0 && (!cvn_type_equal(op_in(op, scales), &want) ||
+                        !cvn_type_equal(op_in(op, scales + 1), &want)))
         return infer_fail(op, err, "scales must be bf16 [batch, kv_heads, context, 1]");
+    want = CVN_TYPE(CVN_I32, q->dim[0], q->dim[1]);
+    if (first >= 0 && !cvn_type_equal(op_in(op, first), &want))
+        return infer_fail(op, err, "first must be i32 [batch, seq]");
+    const cvn_type *sink = sinks < 0 ? NULL : op_in(op, sinks);
+    if (sink && (!dtype_is_float(sink->dtype) || sink->rank != 1 || sink->dim[0] != q->dim[2]))
+        return infer_fail(op, err, "sinks must be floats [heads]");
+    return CVN_OK;
+}
+
+static int check_attributes(const Op *op, cvn_err *err)
+{
+    const OpAttr *a = &op->attr;
+    if (!isfinite(a->scale))
+        return infer_fail(op, err, "the scale must be finite");
+    if (!isfinite(a->cap) || a->cap < 0)
+        return infer_fail(op, err, "the cap must be finite, and 0 or more");
+    if (a->sliding_window < 0 || a->sliding_window > INT32_MAX || a->attention_chunk < 0 ||
+        a->attention_chunk > INT32_MAX)
+        return infer_fail(op, err,
+                          "window and chunk must be 0, for none, or up to 2^31 - 1 positions");
     return CVN_OK;
 }
 
@@ -136,21 +168,90 @@ int infer_attention(const Op *op, cvn_type *type, cvn_err *err)
     if (k->dim[1] < 1 || q->dim[2] % k->dim[1])
         return infer_fail(op, err, "%lld heads do not share %lld KV heads evenly",
                           (long long)q->dim[2], (long long)k->dim[1]);
-    if (!isfinite(op->attr.scale))
-        return infer_fail(op, err, "the scale must be finite");
-    TRY(check_scales(op, err));
+    TRY(check_attributes(op, err));
+    TRY(check_optional(op, err));
     TRY(check_rows(op, 3, q->dim[0], "start", err));
     TRY(check_rows(op, 4, q->dim[0], "length", err));
-    const cvn_value *first = attention_first(op); /* NULL unless documents share a row */
-    cvn_type want = *q;
-    want.dtype = CVN_I32;
-    want.rank = 2;
-    want.dim[2] = want.dim[3] = 0;
-    if (first && !cvn_type_equal(&first->type, &want))
-        return infer_fail(op, err, "first must be i32 [batch, seq]");
     type[0] = *q;
     return CVN_OK;
 }
+
+/* ---- factors ---- */
+
+/* What the dimensions of attention and its gradient are. A head of queries is a KV head and one of its group. */
+typedef struct AttentionFactors {
+    int batch, seq, kv, group, dim, context;
+} AttentionFactors;
+
+static void put_rows(Rule *rule, int t, const AttentionFactors *f) /* [batch, seq, heads, dim] */
+{
+    rule_put(rule, t, 0, f->batch);
+    rule_put(rule, t, 1, f->seq);
+    rule_put(rule, t, 2, f->kv);
+    rule_put(rule, t, 2, f->group);
+    rule_put(rule, t, 3, f->dim);
+}
+
+static void put_keys(Rule *rule, int t, const AttentionFactors *f) /* [batch, kv, context, dim] */
+{
+    rule_put(rule, t, 0, f->batch);
+    rule_put(rule, t, 1, f->kv);
+    rule_put(rule, t, 2, f->context);
+    rule_put(rule, t, 3, f->dim);
+}
+
+static void put_heads(Rule *rule, int t, const AttentionFactors *f) /* [heads] */
+{
+    rule_put(rule, t, 0, f->kv);
+    rule_put(rule, t, 0, f->group);
+}
+
+/* Queries of a later shard of the sequence begin later: start and length are made relative. Heads are the KV heads times
+   the group of each, so a split of heads beyond the KV heads splits the groups. Of the gradients, dk and dv are sums over
+   the queries and over the heads of a group, dsinks over all queries of all rows. */
+void factors_attention(const Op *op, Rule *rule)
+{
+    const cvn_type *q = op_in(op, 0), *k = op_in(op, 1);
+    FactorKind sum = op->kind == OP_ATTENTION ? FACTOR_PASS : FACTOR_REDUCE;
+    int scales = attention_scales(op), first = attention_first_at(op), sinks = attention_sinks(op);
+    AttentionFactors f;
+    f.batch = rule_add(rule, q->dim[0], op->attr.sinks ? sum : FACTOR_PASS);
+    f.seq = rule_add_local(rule, q->dim[1], sum, LOCAL_INDEX);
+    f.kv = rule_add(rule, k->dim[1], FACTOR_PASS);
+    f.group = rule_add(rule, q->dim[2] / k->dim[1], sum);
+    f.dim = rule_add(rule, q->dim[3], FACTOR_WHOLE);
+    f.context = rule_add(rule, k->dim[2], FACTOR_WHOLE);
+    put_rows(rule, 0, &f);
+    put_keys(rule, 1, &f);
+    put_keys(rule, 2, &f);
+    rule_put(rule, 3, 0, f.batch);
+    rule_put(rule, 4, 0, f.batch);
+    AttentionFactors scale = f;
+    scale.dim = NO_FACTOR;
+    for (int t = scales; scales >= 0 && t < scales + 2; t++)
+        put_keys(rule, t, &scale);
+    if (first >= 0) {
+        rule_put(rule, first, 0, f.batch);
+        rule_put(rule, first, 1, f.seq);
+    }
+    if (sinks >= 0)
+        put_heads(rule, sinks, &f);
+    put_rows(rule, op->n_operands, &f);
+    if (op->kind == OP_ATTENTION)
+        return;
+    put_rows(rule, 5, &f);
+    put_keys(rule, op->n_operands + 1, &f);
+    put_keys(rule, op->n_operands + 2, &f);
+    if (sinks >= 0)
+        put_heads(rule, op->n_operands + 3, &f);
+}
+
+void factors_attention_backward(const Op *op, Rule *rule)
+{
+    factors_attention(op, rule);
+}
+
+/* ---- what it means ---- */
 
 /* Multiplies keys or values of 8 bits by their scales [batch, kv_heads, context, 1]. */
 static cvn_value *unscaled(cvn_graph *g, cvn_value *x, cvn_value *scale, cvn_dtype math)
@@ -237,28 +338,78 @@ static cvn_value *no_padding(cvn_graph *g, const cvn_type *rows, cvn_value *leng
     return cvn_compare_values(g, CVN_LT, count_along(g, rows, 1), length);
 }
 
-/* What each query makes of the keys: q [batch, seq, kv, group, dim] and k give
-   [batch, kv, seq, group, context]. */
-static cvn_value *attention_weights(cvn_graph *g, const Op *op, cvn_value *q, cvn_value *k,
-                                    cvn_dtype math)
+/* At which position each query is, i32 of the shape of rows [batch, seq]. */
+static cvn_value *positions(cvn_graph *g, const cvn_type *rows, const Op *op)
 {
-    cvn_value *scores = with_keys(g, q, k, math);
-    scores = cvn_multiply(g, scores, like(g, scores, op->attr.scale));
-    const cvn_type *shape = &scores->type;
+    cvn_value *start = spread(g, op->operand[3], rows, (const int[]){0});
+    return cvn_add(g, count_along(g, rows, 1), start);
+}
+
+/* The first key that queries at these positions [batch, seq] see; NULL: key 0. */
+static cvn_value *first_keys(cvn_graph *g, const Op *op, cvn_value *position)
+{
+    cvn_value *first = attention_first(op), *low[2] = {NULL, NULL};
+    int64_t window = op->attr.sliding_window, chunk = op->attr.attention_chunk;
+    if (window)
+        low[0] = cvn_subtract(g, position, like(g, position, (double)(window - 1)));
+    if (chunk) {
+        cvn_value *inside = cvn_remainder(g, position, like(g, position, (double)chunk));
+        low[1] = cvn_subtract(g, position, inside);
+    }
+    for (int i = 0; i < 2; i++)
+        if (low[i])
+            first = first ? cvn_maximum(g, first, low[i]) : low[i];
+    return first;
+}
+
+/* Which keys queries see, bool of the shape of scores [batch, kv, seq, group, context]. */
+static cvn_value *seen_keys(cvn_graph *g, const Op *op, const cvn_type *shape)
+{
     cvn_type plane = CVN_TYPE(CVN_I32, shape->dim[0], shape->dim[2], shape->dim[4]);
-    /* Which keys a query sees, bool [batch, seq, context]: those from `first` [batch, seq] (or 0) to the query's
-       position, which counts on from start [batch]. */
-    cvn_value *key = count_along(g, &plane, 2), *first = attention_first(op);
-    cvn_value *start = spread(g, op->operand[3], &plane, (const int[]){0});
-    cvn_value *query = cvn_add(g, count_along(g, &plane, 1), start);
-    cvn_value *seen = cvn_compare_values(g, CVN_LE, key, query);
+    cvn_type rows = CVN_TYPE(CVN_I32, shape->dim[0], shape->dim[2]);
+    cvn_value *key = count_along(g, &plane, 2), *position = positions(g, &rows, op);
+    cvn_value *first = first_keys(g, op, position);
+    position = spread(g, position, &plane, (const int[]){0, 1});
+    cvn_value *seen = cvn_compare_values(g, CVN_LE, key, position);
     if (first) {
         first = spread(g, first, &plane, (const int[]){0, 1});
         seen = cvn_and(g, seen, cvn_compare_values(g, CVN_GE, key, first));
     }
-    seen = spread(g, seen, shape, (const int[]){0, 2, 4});
-    Softmax s = softmax_parts(g, cvn_select(g, seen, scores, like(g, scores, -INFINITY)));
-    return cvn_divide(g, s.power, spread_over(g, s.sum, shape, 4));
+    return spread(g, seen, shape, (const int[]){0, 2, 4});
+}
+
+/* What queries make of the keys. */
+typedef struct Weights {
+    cvn_value *x;    /* [batch, kv, seq, group, context] */
+    cvn_value *sink; /* [batch, kv, seq, group]: weights of the sinks; NULL: there are none */
+    cvn_value *tanh; /* of scores over the cap; NULL: there is none */
+} Weights;
+
+/* q [batch, seq, kv, group, dim] and k */
+static Weights attention_weights(cvn_graph *g, const Op *op, cvn_value *q, cvn_value *k,
+                                 cvn_dtype math)
+{
+    Weights w = {0};
+    cvn_value *scores = with_keys(g, q, k, math), *sinks = NULL;
+    scores = cvn_multiply(g, scores, like(g, scores, op->attr.scale));
+    const cvn_type *shape = &scores->type;
+    if (op->attr.cap > 0) {
+        cvn_value *cap = like(g, scores, op->attr.cap);
+        w.tanh = cvn_tanh(g, cvn_divide(g, scores, cap));
+        scores = cvn_multiply(g, w.tanh, cap);
+    }
+    cvn_value *seen = seen_keys(g, op, shape);
+    if (op->attr.sinks) {
+        const cvn_type rows =
+            CVN_TYPE(math, shape->dim[0], shape->dim[1], shape->dim[2], shape->dim[3]);
+        sinks = as(g, op->operand[attention_sinks(op)], math);
+        sinks = cvn_reshape(g, sinks, 2, (const int64_t[]){rows.dim[1], rows.dim[3]});
+        sinks = spread(g, sinks, &rows, (const int[]){1, 3});
+    }
+    Softmax s = softmax_parts(g, cvn_select(g, seen, scores, like(g, scores, -INFINITY)), sinks);
+    w.x = cvn_divide(g, s.power, spread_over(g, s.sum, shape, 4));
+    w.sink = s.other ? cvn_divide(g, s.other, s.sum) : NULL;
+    return w;
 }
 
 void decompose_attention(cvn_graph *g, const Op *op, cvn_value **out)
@@ -276,7 +427,7 @@ void decompose_attention(cvn_graph *g, const Op *op, cvn_value **out)
         k = as(g, k, math);
     }
     q = by_group(g, q, k->type.dim[1]);
-    cvn_value *weights = attention_weights(g, op, q, k, math);
+    cvn_value *weights = attention_weights(g, op, q, k, math).x;
     v = visible_values(g, as(g, v, math), op);
     cvn_value *y = over_keys(g, weights, v, &shape);
     cvn_type rows = CVN_TYPE(CVN_I32, shape.dim[0], shape.dim[1]);
@@ -285,33 +436,43 @@ void decompose_attention(cvn_graph *g, const Op *op, cvn_value **out)
 
 void grad_attention(Grad *d, const Op *op)
 {
-    cvn_value *const *v = op->operand, *out[3];
+    cvn_value *const *v = op->operand, *out[4];
+    int sinks = attention_sinks(op);
     if (attention_scales(op) >= 0) {
         grad_refuse(d, op, "over keys and values of 8 bits");
         return;
     }
-    cvn_value *first = attention_first(op), *dy = grad_of(d, op, 0);
-    cvn_attention_backward(d->g, v[0], v[1], v[2], v[3], v[4], first, dy, op->attr.scale, out);
+    const cvn_attention_spec spec = {.scale = op->attr.scale,
+                                     .cap = op->attr.cap,
+                                     .window = op->attr.sliding_window,
+                                     .chunk = op->attr.attention_chunk,
+                                     .first = attention_first(op),
+                                     .sinks = sinks < 0 ? NULL : v[sinks]};
+    cvn_attention_backward(d->g, v[0], v[1], v[2], v[3], v[4], grad_of(d, op, 0), &spec, out);
     for (int i = 0; i < 3; i++)
         grad_give(d, op, i, out[i]);
+    if (sinks >= 0)
+        grad_give(d, op, sinks, out[3]);
 }
 
 /* The work is that of the scores and of their product with the values. */
 double flops_attention(const Op *op)
 {
-    return 4 * op_elements(op->operand[0]) * (double)op_in(op, 1)->dim[2];
+    return 4 * op_elements(op->operand[0]) * (double)attention_reach(op);
 }
 
 /* ---- attention_backward ---- */
 
 void cvn_attention_backward(cvn_graph *g, cvn_value *q, cvn_value *k, cvn_value *v,
-                            cvn_value *start, cvn_value *length, cvn_value *first, cvn_value *dy,
-                            double scale, cvn_value *out[3])
+                            cvn_value *start, cvn_value *length, cvn_value *dy,
+                            const cvn_attention_spec *spec, cvn_value *out[4])
 {
-    OpAttr attr = {.scale = scale};
-    cvn_value *operand[] = {q, k, v, start, length, dy, first};
-    cvn_value *dq = graph_add(g, OP_ATTENTION_BACKWARD, &attr, first ? 7 : 6, operand, NULL);
-    build_results(g, dq, 3, out);
+    OpAttr attr;
+    cvn_value *operand[ATTENTION_MOST_OPERANDS + 1] = {q, k, v, start, length, dy};
+    int n = add_spec(spec, &attr, operand, 6);
+    cvn_value *dq = graph_add(g, OP_ATTENTION_BACKWARD, &attr, n, operand, NULL);
+    out[3] = NULL;
+    build_results(g, dq, op_results(OP_ATTENTION_BACKWARD, n, &attr), out);
 }
 
 int infer_attention_backward(const Op *op, cvn_type *type, cvn_err *err)
@@ -320,6 +481,8 @@ int infer_attention_backward(const Op *op, cvn_type *type, cvn_err *err)
     TRY(infer_check_gradient(op, 5, 0, "dy", err));
     for (int i = 0; i < 3; i++)
         type[i] = *op_in(op, i);
+    if (op->attr.sinks)
+        type[3] = *op_in(op, attention_sinks(op));
     return CVN_OK;
 }
 
@@ -328,14 +491,23 @@ static cvn_value *real_queries(cvn_graph *g, const Op *op)
 {
     const cvn_type *q = &op->operand[0]->type, *k = &op->operand[1]->type;
     cvn_type rows = CVN_TYPE(CVN_I32, q->dim[0], q->dim[1]);
-    cvn_value *first = attention_first(op), *real = no_padding(g, &rows, op->operand[4]);
-    cvn_value *start = spread(g, op->operand[3], &rows, (const int[]){0});
-    cvn_value *position = cvn_add(g, count_along(g, &rows, 1), start);
+    cvn_value *real = no_padding(g, &rows, op->operand[4]), *position = positions(g, &rows, op);
+    cvn_value *first = first_keys(g, op, position);
     real = cvn_and(g, real, cvn_compare_values(g, CVN_GE, position, like(g, position, 0)));
     if (!first)
         return real;
     cvn_value *last = cvn_minimum(g, position, like(g, position, (double)k->dim[2] - 1));
     return cvn_and(g, real, cvn_compare_values(g, CVN_GE, last, first));
+}
+
+/* The gradient of scores before they are capped, of which this is what comes of it. */
+static cvn_value *uncapped(cvn_graph *g, cvn_value *dscores, cvn_value *tanh)
+{
+    if (!tanh)
+        return dscores;
+    cvn_value *square = cvn_multiply(g, tanh, tanh);
+    cvn_value *slope = cvn_subtract(g, like(g, tanh, 1), square);
+    return cvn_multiply(g, dscores, slope);
 }
 
 void decompose_attention_backward(cvn_graph *g, const Op *op, cvn_value **out)
@@ -349,23 +521,29 @@ void decompose_attention_backward(cvn_graph *g, const Op *op, cvn_value **out)
     cvn_value *dy = by_group(g, real_rows(g, as(g, op->operand[5], math), real), kv);
     cvn_value *k = visible_values(g, as(g, op->operand[1], math), op);
     cvn_value *v = visible_values(g, as(g, op->operand[2], math), op);
-    cvn_value *weights = attention_weights(g, op, q, k, math);
-    cvn_value *counts = spread(g, real, &weights->type, (const int[]){0, 2});
-    weights = cvn_select(g, counts, weights, like(g, weights, 0));
+    Weights w = attention_weights(g, op, q, k, math);
+    cvn_value *counts = spread(g, real, &w.x->type, (const int[]){0, 2});
+    cvn_value *weights = cvn_select(g, counts, w.x, like(g, w.x, 0));
 
     cvn_value *dweights = with_keys(g, dy, v, math);
     const int last = 4;
     cvn_value *mean = cvn_reduce_dims(g, CVN_SUM, cvn_multiply(g, weights, dweights), 1, &last);
     cvn_value *dscores = cvn_subtract(g, dweights, spread_over(g, mean, &dweights->type, last));
-    dscores = cvn_multiply(g, weights, dscores);
+    dscores = uncapped(g, cvn_multiply(g, weights, dscores), w.tanh);
     dscores = cvn_multiply(g, dscores, like(g, dscores, op->attr.scale));
     out[0] = as(g, over_keys(g, dscores, k, type), type->dtype);
     out[1] = as(g, over_queries(g, dscores, q), k_type->dtype);
     out[2] = as(g, over_queries(g, weights, dy), k_type->dtype);
+    if (!w.sink)
+        return;
+    cvn_value *sink = cvn_negate(g, cvn_multiply(g, w.sink, mean)); /* [batch, kv, seq, group] */
+    sink = cvn_reduce_dims(g, CVN_SUM, sink, 2, (const int[]){0, 2});
+    sink = cvn_reshape(g, sink, 1, &type->dim[2]);
+    out[3] = as(g, sink, op_out(op, 3)->dtype);
 }
 
 /* There are five products where the forward pass has two. */
 double flops_attention_backward(const Op *op)
 {
-    return 10 * op_elements(op->operand[0]) * (double)op_in(op, 1)->dim[2];
+    return 10 * op_elements(op->operand[0]) * (double)attention_reach(op);
 }

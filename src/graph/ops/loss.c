@@ -34,7 +34,7 @@ void decompose_softmax_cross_entropy(cvn_graph *g, const Op *op, cvn_value **out
     cvn_value *target = op->operand[1];                                          /* [...] */
     int last = logits->type.rank - 1;
 
-    Softmax s = softmax_parts(g, logits);
+    Softmax s = softmax_parts(g, logits, NULL);
     cvn_value *lse = cvn_add(g, cvn_log(g, s.sum), s.peak);
     cvn_value *entry = count_along(g, &logits->type, last);
     cvn_value *here =

@@ -20,12 +20,7 @@
 
 /* Bytes of scores that are worth a loop, and that a turn should hold; but so many queries it takes. Heads are taken apart where
    these would still hold more than that. */
-enum {
-    SCORES_MOST = 16 << 20,
-    QUERIES_LEAST = 128,
-    SCORES_OF_HEADS = 128 << 20,
-    ATTENTION_MOST_OPERANDS = 7
-};
+enum { SCORES_MOST = 16 << 20, QUERIES_LEAST = 128, SCORES_OF_HEADS = 128 << 20 };
 
 /* q [batch, seq, heads, dim] goes by blocks of so many rows and queries, and of the heads of so many KV heads. */
 typedef struct AttentionBlocks {
@@ -37,7 +32,8 @@ typedef enum OperandDims {
     OF_ROWS,    /* [batch] */
     OF_FIRST,   /* [batch, seq] */
     OF_QUERIES, /* [batch, seq, heads, dim] */
-    OF_KEYS     /* [batch, kv_heads, context, …] */
+    OF_KEYS,    /* [batch, kv_heads, context, …] */
+    OF_HEADS    /* [heads] */
 } OperandDims;
 
 static int64_t largest_divisor(int64_t n, int64_t most)
@@ -91,13 +87,14 @@ static void place_of(cvn_graph *g, const cvn_type *type, OperandDims role, int64
         size[d] = d == 0 ? b.rows : type->dim[d];
         start[d] = d == 0 ? at[0] : whole_number(g, 0);
     }
+    if (role == OF_QUERIES || role == OF_HEADS) {
+        int d = role == OF_HEADS ? 0 : 2;
+        size[d] = b.heads * group;
+        start[d] = cvn_multiply(g, at[2], whole_number(g, group));
+    }
     if (role == OF_FIRST || role == OF_QUERIES) {
         size[1] = b.queries;
         start[1] = at[1];
-    }
-    if (role == OF_QUERIES) {
-        size[2] = b.heads * group;
-        start[2] = cvn_multiply(g, at[2], whole_number(g, group));
     }
     if (role == OF_KEYS) {
         size[1] = b.heads;
@@ -127,10 +124,11 @@ static cvn_value *op_of_block(cvn_graph *g, const Op *op, cvn_value *const *oper
     cvn_value *part[ATTENTION_MOST_OPERANDS];
     for (int i = 0; i < op->n_operands; i++) {
         bool queries = i == 0 || (op->kind == OP_ATTENTION_BACKWARD && i == 5);
-        OperandDims role = op->operand[i] == attention_first(op) ? OF_FIRST
-                           : op->operand[i]->type.rank == 1      ? OF_ROWS
-                           : queries                             ? OF_QUERIES
-                                                                 : OF_KEYS;
+        OperandDims role = i == attention_first_at(op)      ? OF_FIRST
+                           : i == attention_sinks(op)       ? OF_HEADS
+                           : op->operand[i]->type.rank == 1 ? OF_ROWS
+                           : queries                        ? OF_QUERIES
+                                                            : OF_KEYS;
         part[i] = block_of(g, operand[i], role, group_of(op), b, at);
     }
     cvn_value *skipped = spread(g, at[1], &part[3]->type, NULL);
@@ -176,7 +174,7 @@ static cvn_graph *turn_of(const Op *op, AttentionBlocks b, cvn_err *err)
     for (int i = 0; i < op->n_results && !g->err.code; i++) {
         int64_t shape[CVN_MAX_RANK];
         cvn_value *start[CVN_MAX_RANK], *block = part->result[i];
-        OperandDims role = i == 0 ? OF_QUERIES : OF_KEYS;
+        OperandDims role = i == 0 ? OF_QUERIES : i < 3 ? OF_KEYS : OF_HEADS;
         if (i > 0)
             block = cvn_add(g, block_of(g, carried[i], role, group_of(op), b, at), block);
         place_of(g, &carried[i]->type, role, group_of(op), b, at, start, shape);
