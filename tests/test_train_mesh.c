@@ -107,6 +107,32 @@ static void training_on_a_mesh_is_training_on_one_device(void **state)
             }
 }
 
+/* Queries of a later part of a sequence count their windows and chunks from where they are. */
+static void windows_are_the_same_on_meshes(void **state)
+{
+    enum { STEPS = 3 };
+    static const char *const on[][2] = {{"data=2", "dp"},
+                                        {"model=3", "tp"},
+                                        {"data=2,model=2", "2d"},
+                                        {"data=3,model=2", "tp-scatter"},
+                                        {"data=2,model=4", "fsdp+tp"}};
+    static const int64_t windows[] = {0, 3, 0, 2}, chunks[] = {0, 0, 4, 3};
+    Curve curve[4], mesh;
+    for (int k = 0; k < 4; k++) {
+        Model *config = tiny_llama_config(&tiny_llamas[k % TINY_LLAMAS]);
+        model_limit_attention(config, 0, windows[k], chunks[k], k == 1 ? 1.5 : 0);
+        TrainerOptions o = options_of(OPTIMIZER_ADAMW, BATCH);
+        train(config, o, NULL, NULL, STEPS, &curve[k]);
+        for (size_t m = 0; m < sizeof on / sizeof *on && k; m++) {
+            train(config, o, on[m][0], on[m][1], STEPS, &mesh);
+            compare(&curve[k], &mesh, STEPS, 1e-5, on[m][0], on[m][1], "windows");
+        }
+    }
+    Model *config = tiny_llama_config(&tiny_llamas[1 % TINY_LLAMAS]);
+    train(config, options_of(OPTIMIZER_ADAMW, BATCH), NULL, NULL, STEPS, &mesh);
+    assert_true(fabs(mesh.loss[0] - curve[1].loss[0]) > 1e-6); /* they count */
+}
+
 /* What is dropped is the same however the work is divided, and nothing is when validating. */
 static void dropout_is_the_same_on_meshes_and_in_parts(void **state)
 {
@@ -309,6 +335,7 @@ int main(void)
         cmocka_unit_test(weights_in_shards_are_those_of_one_device),
         cmocka_unit_test(a_process_reads_the_rows_of_its_devices),
         cmocka_unit_test(fsdp_holds_its_part_and_gathers_a_layer),
+        cmocka_unit_test(windows_are_the_same_on_meshes),
         cmocka_unit_test(dropout_is_the_same_on_meshes_and_in_parts),
         cmocka_unit_test(fifty_steps_are_the_same_curve_and_the_same_bits_again),
     };

@@ -138,7 +138,8 @@ static void cpu_describe(const Devices *c, DeviceInfo *out)
     *out = (DeviceInfo){.kind = c->kind,
                         .n_local = c->n_local,
                         .first = c->comm ? comm_first(c->comm) : 0,
-                        .threads = c->cache.options.n_threads};
+                        .threads = c->cache.options.n_threads,
+                        .discards = true};
 }
 
 /* ---- executables ---- */

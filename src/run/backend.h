@@ -56,6 +56,7 @@ typedef struct DeviceInfo {
     int n_local;      /* devices in this process */
     int first;        /* the number of the first of them on the mesh */
     int threads;      /* of each */
+    bool discards;    /* memory that is discarded goes back to the system */
 } DeviceInfo;
 
 /* How a parameter that stays on the device lies there: dense and row-major in its type; or, above LAYOUT_PLAIN, in one of

@@ -77,7 +77,8 @@ static Buffer *add_buffer(Program *p, int parameter)
                   .index = is->index,
                   .type = t->global,
                   .local = t->local,
-                  .sharding = t->sharding};
+                  .sharding = t->sharding,
+                  .held = 1};
     if (is->role == ROLE_CACHE && buffer_row_parts(b) > 1)
         b->local.dim[0]++; /* the spare row */
     *map_put(&rt->buffers, key, sizeof key, NULL) = (uint64_t)(uintptr_t)b;

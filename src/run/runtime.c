@@ -80,10 +80,10 @@ Buffer *runtime_buffer(const Runtime *rt, Role role, int index)
 
 size_t runtime_role_bytes(const Runtime *rt, Role role)
 {
-    size_t bytes = 0;
+    double bytes = 0;
     for (const Buffer *b = rt->first; b; b = b->next)
-        bytes += b->role == role ? b->bytes : 0;
-    return bytes * (size_t)rt->info.n_local;
+        bytes += b->role == role ? (double)b->bytes * b->held : 0;
+    return (size_t)bytes * (size_t)rt->info.n_local;
 }
 
 void runtime_memory(const Runtime *rt, DeviceMemory *m)
@@ -103,8 +103,8 @@ void runtime_memory(const Runtime *rt, DeviceMemory *m)
     };
     m->total = m->inputs + m->temporaries;
     for (const Buffer *b = rt->first; b; b = b->next) {
-        *of[b->role] += (double)b->bytes;
-        m->total += (double)b->bytes;
+        *of[b->role] += (double)b->bytes * b->held;
+        m->total += (double)b->bytes * b->held;
     }
 }
 
@@ -192,14 +192,21 @@ int buffer_row_part(const Buffer *b, int64_t row)
     return (int)(row / sharding_chunk(&b->sharding, 0, b->type.dim[0]));
 }
 
-void buffer_discard_row(Runtime *rt, Buffer *b, int64_t row)
+void buffer_discard(Runtime *rt, Buffer *b, int64_t row, int64_t from, int64_t to)
 {
-    size_t bytes = cvn_type_bytes(&b->local) / (size_t)b->local.dim[0];
+    const cvn_type *t = &b->local;
+    size_t position = cvn_dtype_bytes(t->dtype, t->dim[3]), head = position * (size_t)t->dim[2];
+    bool all = from == 0 && to == t->dim[2]; /* heads lie behind each other */
+    int64_t pieces = all ? 1 : t->dim[1];
+    size_t bytes = all ? head * (size_t)t->dim[1] : position * (size_t)(to - from);
     for (int d = 0; b->memory && rt->backend->discard && d < rt->info.n_local; d++) {
         const Region part = buffer_shard(rt, b, d).region;
-        if (row >= part.first[0] && row < part.first[0] + part.count[0])
-            rt->backend->discard(rt->devices, b->memory[d], (size_t)(row - part.first[0]) * bytes,
-                                 bytes);
+        size_t at =
+            head * (size_t)t->dim[1] * (size_t)(row - part.first[0]) + position * (size_t)from;
+        if (row < part.first[0] || row >= part.first[0] + part.count[0])
+            continue;
+        for (int64_t h = 0; h < pieces; h++, at += head)
+            rt->backend->discard(rt->devices, b->memory[d], at, bytes);
     }
 }
 

@@ -36,6 +36,7 @@ typedef struct Buffer {
     const Executable *executable; /* the first that has it, as its parameter number … */
     int parameter;
     size_t bytes;        /* of a shard, as it lies */
+    double held;         /* share of it that is ever taken: of a cache, pages are given back */
     Memory **memory;     /* [n_local]; NULL until it is allocated */
     struct Buffer *next; /* in the order in which they became known */
 } Buffer;
@@ -81,7 +82,7 @@ int runtime_idle_axis(const Runtime *rt);
 /* NULL: no program has one. */
 Buffer *runtime_buffer(const Runtime *rt, Role role, int index);
 
-/* Bytes, on the devices of this process together, of the buffers of a role; allocated or not. */
+/* Bytes, on the devices of this process together, of what is held of the buffers of a role; allocated or not. */
 size_t runtime_role_bytes(const Runtime *rt, Role role);
 
 /* Bytes that one device needs for all programs together, by what they are for. */
@@ -124,7 +125,8 @@ void *buffer_address(const Runtime *rt, const Buffer *buffer, int d);
 int buffer_row_parts(const Buffer *buffer);
 int buffer_row_part(const Buffer *buffer, int64_t row);
 
-/* Row `row` of the whole is done with: its memory may go back to the system. */
-void buffer_discard_row(Runtime *rt, Buffer *buffer, int64_t row);
+/* Of a cache [rows, heads, positions, width], positions [from, to) of a row of the whole are done with: their memory may go back
+   to the system, by pages, which are 0 then, where the back end can do that. */
+void buffer_discard(Runtime *rt, Buffer *buffer, int64_t row, int64_t from, int64_t to);
 
 #endif

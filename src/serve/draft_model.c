@@ -1,6 +1,7 @@
 #include "serve/draft_model.h"
 
 #include "base/num.h"
+#include "serve/windows.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -48,6 +49,7 @@ static void begin(DraftModel *d, const cvn_engine *of, int slot, const int32_t *
     int64_t same = 0, most = num_min(d->e->filled[slot], n - 1);
     while (same < most && held[same] == text[same])
         same++;
+    same = windows_back(d->e, slot, same);
     engine_set_filled(d->e, slot, same);
     memcpy(held, text, (size_t)n * sizeof *held);
     d->request[slot] = (cvn_request){.prompt = held, .n_prompt = n};

@@ -344,6 +344,8 @@ static int start_engine(void *engine, cvn_err *err)
                        "shorter context",
                        o->slots, positions);
     TRY(compile_programs(e, err));
+    steps_hold(&e->steps, &e->rt);
+    windows_init(e);
     TRY(check_memory(e, err));
     TRY(runtime_reserve(&e->rt, err));
     TRY(runtime_allocate(&e->rt, ROLE_CACHE, err));

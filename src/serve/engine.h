@@ -87,8 +87,9 @@ struct cvn_engine {
     /* Of prefill and scoring, as many as the larger of `parts` and CHUNK_BATCH, of the largest bucket. */
     Inputs chunk;
     int64_t *filled; /* [slots] positions in the slot's cache; slots.start is always the same */
-    int64_t *resets; /* [slots] how often the slot's text was forgotten */
-    int32_t *before; /* [slots] tokens as they were when a decode step began */
+    struct SlotWindow *window; /* [slots] what is kept of each (serve/windows.h); NULL: all */
+    int64_t *resets;           /* [slots] how often the slot's text was forgotten */
+    int32_t *before;           /* [slots] tokens as they were when a decode step began */
     /* [slots + 1] the logits processor of each slot (serve/logits.h), and one to look ahead with; NULL without
        options.logits_processors. */
     struct SlotLogits *logits;
@@ -190,9 +191,10 @@ int engine_free_slot(cvn_engine *e);
 /* Measures what programs take (serve/pace.h), while no slot is taken; warns if max_stall cannot be held. */
 int engine_measure_pace(cvn_engine *e, cvn_err *err);
 
-/* What an engine makes with it, for all slots, of parts that stand on it: prefix.c, logits.c and, with options.speculate and
+/* What an engine makes with it, for all slots, of parts that stand on it: prefix.c, windows.c, logits.c and, with options.speculate and
    for what constraints force, speculate.c, whose programs are made with the others. */
 void prefix_init(cvn_engine *e);
+void windows_init(cvn_engine *e);
 void logits_init(cvn_engine *e);
 void logits_free(cvn_engine *e);
 int speculate_make(cvn_engine *e, bool looks_up, cvn_err *err);

@@ -1,6 +1,7 @@
 #include "serve/prefix.h"
 
 #include "base/num.h"
+#include "serve/windows.h"
 
 #include <string.h>
 
@@ -20,7 +21,8 @@ void prefix_init(cvn_engine *e)
         p->token[i] = arena_array(&e->arena, (size_t)e->options.context, sizeof(int32_t));
 }
 
-/* Positions [0, n) of a slot into another, on all devices. Slots must be of one part. */
+/* Positions [0, n) of a slot into another, on all devices; of layers with a window those that what follows needs. Slots must
+   be of one part. */
 static bool copy_slot(cvn_engine *e, int from, int to, int64_t n)
 {
     if (e->parts != 1)
@@ -32,13 +34,16 @@ static bool copy_slot(cvn_engine *e, int from, int to, int64_t n)
             return false;
         size_t position = cvn_dtype_bytes(t->dtype, t->dim[3]);
         size_t head = position * (size_t)t->dim[2], slot = head * (size_t)t->dim[1];
+        int64_t layers = model_layers(e->model->io.desc);
+        size_t skipped = position * (size_t)windows_first(e, i / (e->n_caches / layers), n);
         for (int d = 0; d < e->rt.info.n_local; d++) {
             char *base = buffer_address(&e->rt, cache, d);
             if (!base || t->dim[0] != e->options.slots)
                 return false;
             for (int64_t h = 0; h < t->dim[1]; h++)
-                memcpy(base + slot * (size_t)to + head * (size_t)h,
-                       base + slot * (size_t)from + head * (size_t)h, position * (size_t)n);
+                memcpy(base + slot * (size_t)to + head * (size_t)h + skipped,
+                       base + slot * (size_t)from + head * (size_t)h + skipped,
+                       position * (size_t)n - skipped);
         }
     }
     return true;
@@ -55,6 +60,8 @@ int prefix_take_slot(cvn_engine *e, const cvn_request *request, int64_t *keep)
     int best, slot = prefix_free_slot(e);
     *keep = radix_find(radix, request->cache_salt, request->adapter, request->prompt,
                        request->n_prompt - 1, &best);
+    if (best >= 0 && *keep > 0 && !(*keep = windows_back(e, best, *keep)))
+        best = -1;
     if (best >= 0 && !e->job[best] && (best == slot || *keep * 2 > radix->slot[best].n))
         return best;
     if (best >= 0 && *keep >= WORTH_COPYING && copy_slot(e, best, slot, *keep))

@@ -2,6 +2,7 @@
 #include "serve/session.h"
 
 #include "base/num.h"
+#include "serve/windows.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -111,6 +112,7 @@ int cvn_session_generate(cvn_session *s, const cvn_request *request, cvn_token_f
     int64_t most = session_is_ours(s) ? num_min(request->n_prompt - 1, s->kept.n) : 0;
     for (s->kept.n = 0; s->kept.n < most && s->cached[s->kept.n] == request->prompt[s->kept.n];)
         s->kept.n++;
+    s->kept.n = windows_back(e, s->kept.slot, s->kept.n);
     memcpy(s->cached, request->prompt, (size_t)request->n_prompt * sizeof *s->cached);
     int id, code = scheduler_submit(e, request, &listener, &s->kept, &id, err);
     if (code == CVN_OK) {

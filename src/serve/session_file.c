@@ -16,6 +16,7 @@
 #include "base/protect.h"
 #include "io/safetensors.h"
 #include "serve/session.h"
+#include "serve/windows.h"
 #include "shard/region.h"
 
 #include <inttypes.h>
@@ -288,6 +289,7 @@ static int load(void *of, cvn_err *err)
     s->kept.n = r->tokens->n;
     s->kept.resets = e->resets[r->slot];
     s->kept.adapter = r->adapter;
+    windows_begin(e, r->slot, 0, s->kept.n); /* what was behind windows is in no file */
     return CVN_OK;
 }
 

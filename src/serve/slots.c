@@ -7,6 +7,7 @@
 #include "serve/prefix.h"
 #include "serve/scheduler.h"
 #include "serve/speculate.h"
+#include "serve/windows.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -37,8 +38,10 @@ const void *engine_output(const EngineStep *step, Role role)
 
 void engine_release_slot(cvn_engine *e, int slot)
 {
-    for (int i = 0; i < e->n_caches; i++)
-        buffer_discard_row(&e->rt, runtime_buffer(&e->rt, ROLE_CACHE, i), slot);
+    for (int i = 0; i < e->n_caches; i++) {
+        Buffer *cache = runtime_buffer(&e->rt, ROLE_CACHE, i);
+        buffer_discard(&e->rt, cache, slot, 0, cache->local.dim[2]);
+    }
 }
 
 void engine_set_active(cvn_engine *e, int slot, bool active)
@@ -66,6 +69,7 @@ void engine_set_filled(cvn_engine *e, int slot, int64_t n)
 {
     e->filled[slot] = n;
     e->slots.start[slot] = (int32_t)n;
+    windows_fill(e, slot, n);
 }
 
 void engine_reset_slot(cvn_engine *e, int slot)
@@ -288,6 +292,7 @@ void engine_begin_slot(cvn_engine *e, int slot, const cvn_request *request, int6
     if (keep == 0)
         engine_reset_slot(e, slot);
     engine_set_filled(e, slot, keep);
+    windows_begin(e, slot, request->n_prompt, keep);
     set_adapter(e, slot, request->adapter);
     const cvn_sampling *s = &request->sampling;
     Inputs *in = &e->slots;

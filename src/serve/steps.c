@@ -12,6 +12,21 @@ int steps_buckets(int64_t context, int64_t bucket[CVN_MAX_BUCKETS])
     return n;
 }
 
+/* A window before the end of the prompt, and one before what was decoded last; and a chunk that is being read. */
+void steps_hold(const Steps *s, Runtime *rt)
+{
+    const Model *model = s->model.model;
+    int caches = s->kv_int8 ? MODEL_CACHES_INT8 : MODEL_CACHES;
+    int64_t more = 2 * WINDOW_SLACK + WINDOW_STEP + s->positions - s->context;
+    for (int i = 0; rt->info.discards && i < model_caches(model, s->kv_int8); i++) {
+        Buffer *cache = runtime_buffer(rt, ROLE_CACHE, i);
+        int64_t window = model_window(model, i / caches);
+        double kept = 2.0 * (double)window + (double)more;
+        if (cache && window && kept < (double)s->positions)
+            cache->held = kept / (double)s->positions;
+    }
+}
+
 ModelStep steps_chunk(const Steps *s, int64_t slots, int64_t seq)
 {
     return (ModelStep){.batch = slots,

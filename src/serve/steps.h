@@ -30,6 +30,15 @@ typedef struct Steps {
 /* The default chunk sizes for a context, ascending; returns how many. */
 int steps_buckets(int64_t context, int64_t bucket[CVN_MAX_BUCKETS]);
 
+/* What of a slot's cache is kept where a layer has a window (serve/windows.h), in positions. */
+enum {
+    WINDOW_SLACK = 64, /* more than the window, for a text that is taken back a little */
+    WINDOW_STEP = 256  /* what is behind it is given back by so many */
+};
+
+/* Says of caches whose layers have windows which share of them is ever taken, where the devices give memory back. */
+void steps_hold(const Steps *steps, Runtime *rt);
+
 /* Draws greedily; decoding is of all slots, and 1 long. */
 ModelStep steps_chunk(const Steps *steps, int64_t slots, int64_t seq);
 

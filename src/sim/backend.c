@@ -141,20 +141,22 @@ static void count_collectives(Devices *c, Counts *run, const cvn_graph *g)
     }
 }
 
-/* Of attention op_flops takes every query to see as much as any can. */
-static double seen_share(const Devices *c, const Op *op)
+/* Of attention: op_flops takes every query to see as much as any can. */
+static double unseen_flops(const Devices *c, const Op *op)
 {
-    if (op->kind != OP_ATTENTION && op->kind != OP_ATTENTION_BACKWARD)
-        return 1;
-    int64_t reach = attention_reach(op);
-    return reach ? attention_mean_keys(c->first, c->last, reach) / (double)reach : 1;
+    int64_t reach;
+    if ((op->kind != OP_ATTENTION && op->kind != OP_ATTENTION_BACKWARD) ||
+        !(reach = attention_reach(op)))
+        return 0;
+    return op_flops(op) * (1 - attention_mean_keys(c->first, c->last, reach) / (double)reach);
 }
 
 static void count_work(const Devices *c, Counts *run, const cvn_graph *local)
 {
     for (const Op *op = local->first; op; op = op->next) {
         run->operations++;
-        run->flops += op_flops(op) * seen_share(c, op);
+        run->flops += op_flops(op);
+        run->unseen_flops += unseen_flops(c, op);
     }
 }
 
@@ -261,6 +263,7 @@ static int counting_run(Devices *c, const Executable *x, const Argument *argumen
     sum->operations += x->run.operations;
     sum->steps += x->run.steps;
     sum->flops += x->run.flops;
+    sum->unseen_flops += x->run.unseen_flops;
     sum->timed = x->run.timed;
     for (int i = 0; i < x->run.n_collectives; i++)
         add_collective(c, sum, &x->run.collective[i]);

@@ -32,7 +32,8 @@ typedef struct Counts {
     size_t bytes; /* allocated, and reserved for temporaries */
     size_t reserved;
     int64_t operations, steps; /* of all runs: of the graphs, and of what was compiled of them */
-    double flops;              /* of attention by the keys that queries look at */
+    double flops;
+    double unseen_flops;           /* of these, of attention over keys that no query looks at */
     CountedCollective *collective; /* [n_collectives] in the order of first runs */
     int n_collectives;
     Timed timed; /* of the last run, when a chip was said */

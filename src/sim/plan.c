@@ -121,7 +121,7 @@ static void add_tensors(Sim *s, const cvn_graph *g, const Program *p)
     for (int i = 0; i < g->n_parameters; i++) {
         const cvn_value *v = g->parameter[i];
         add_tensor(s, role_of(v), kind_of(s, v), v,
-                   p->buffer[i] ? (double)p->buffer[i]->bytes
+                   p->buffer[i] ? (double)p->buffer[i]->bytes * p->buffer[i]->held
                                 : (double)cvn_type_bytes(&p->report.parameter[i].local));
     }
     for (const Op *op = g->first; op; op = op->next) {
@@ -171,6 +171,8 @@ static int add_up(Sim *s, const cvn_graph *g, const Program *p, cvn_err *err)
 {
     SimAnswer *a = s->answer;
     Runtime *rt = &a->rt;
+    if (s->ask->task != SIM_TRAIN)
+        steps_hold(&s->steps, rt);
     if (rt->backend->run(rt->devices, p->executable, p->argument, NULL, err))
         return err->code;
     const Counts *counts = counting_counts(rt->devices);
@@ -180,7 +182,7 @@ static int add_up(Sim *s, const cvn_graph *g, const Program *p, cvn_err *err)
     a->compiled = p->info.compiled;
     a->operations = counts->operations;
     a->steps = counts->steps;
-    a->flops = counts->flops;
+    a->flops = counts->flops - counts->unseen_flops;
     a->timed = counts->timed;
     a->model_flops = model_flops(s->ask);
     a->n_conflicts = s->shardings.n_conflicts;

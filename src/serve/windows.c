@@ -1,0 +1,77 @@
+#include "serve/windows.h"
+
+#include "base/num.h"
+
+void windows_init(cvn_engine *e)
+{
+    const Model *model = e->model->io.desc;
+    bool any = false;
+    for (int64_t i = 0; i < model_layers(model); i++)
+        any = any || model_window(model, i);
+    if (any && e->rt.info.discards)
+        e->window = arena_array(&e->arena, (size_t)e->options.slots, sizeof *e->window);
+}
+
+int64_t windows_first(const cvn_engine *e, int64_t layer, int64_t n)
+{
+    int64_t window = e->window ? model_window(e->model->io.desc, layer) : 0;
+    return window ? num_max(n - window + 1 - WINDOW_SLACK, 0) : 0;
+}
+
+/* Positions [from, what a text that goes on from n needs) of all layers that have a window. */
+static void give_back(cvn_engine *e, int slot, int64_t from, int64_t n)
+{
+    int64_t layers = model_layers(e->model->io.desc);
+    for (int i = 0; i < e->n_caches; i++) {
+        int64_t to = windows_first(e, i / (e->n_caches / layers), n);
+        if (from >= to)
+            continue;
+        buffer_discard(&e->rt, runtime_buffer(&e->rt, ROLE_CACHE, i), slot, from, to);
+        e->window[slot].gone = true;
+    }
+}
+
+void windows_fill(cvn_engine *e, int slot, int64_t n)
+{
+    if (!e->window)
+        return;
+    SlotWindow *w = &e->window[slot];
+    if (n == 0) {
+        *w = (SlotWindow){0};
+        return;
+    }
+    w->filled = num_max(n, w->filled);
+    w->read = num_max(num_min(n, w->prompt), w->read);
+    if (w->read >= w->done[0] + WINDOW_STEP) {
+        give_back(e, slot, 0, w->read);
+        w->done[0] = w->read;
+    }
+    if (w->filled > w->read && w->filled >= num_max(w->done[1], w->read) + WINDOW_STEP) {
+        give_back(e, slot, w->read, w->filled);
+        w->done[1] = w->filled;
+    }
+}
+
+void windows_begin(cvn_engine *e, int slot, int64_t prompt, int64_t keep)
+{
+    if (!e->window)
+        return;
+    SlotWindow *w = &e->window[slot];
+    *w = (SlotWindow){.prompt = prompt, .read = keep, .filled = keep, .least = keep};
+    for (int64_t i = 0; i < model_layers(e->model->io.desc); i++) {
+        int64_t window = model_window(e->model->io.desc, i);
+        w->gone = w->gone || (window && keep >= window);
+    }
+    give_back(e, slot, 0, keep);
+    w->done[0] = keep;
+}
+
+int64_t windows_back(const cvn_engine *e, int slot, int64_t n)
+{
+    const SlotWindow *w = e->window ? &e->window[slot] : NULL;
+    if (!w || !w->gone)
+        return n;
+    bool near_read = n <= w->read && n >= w->read - WINDOW_SLACK;
+    bool held = n >= w->least && (near_read || n >= w->filled - WINDOW_SLACK);
+    return held ? n : 0;
+}

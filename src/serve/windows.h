@@ -1,0 +1,37 @@
+/*
+ * Layers with a window (model_window) look back so far and no further: what lies behind it in their caches is given back, by
+ * pages, as a text grows. A text goes on from where it ends, and from where its prompt ends: an answer is read again by the next
+ * turn of a conversation (prefix.h). So two pieces are kept of a slot, W positions and a little more before either:
+ *
+ *     position   0 ……………… read - W ………… read ……………………… filled - W ………… filled
+ *                  given back      kept        given back            kept
+ *
+ * Anybody who would take a text back, or go on from a beginning that it shares, asks windows_back first; where what that needs is
+ * gone, the text is read again from its first token.
+ */
+#ifndef CVN_SERVE_WINDOWS_H
+#define CVN_SERVE_WINDOWS_H
+
+#include "serve/engine.h"
+
+typedef struct SlotWindow {
+    int64_t prompt;       /* tokens of the request's prompt; 0: nobody goes on from there */
+    int64_t read, filled; /* of the prompt, and of all, that were ever in the cache */
+    int64_t least;        /* the text has gone on from here: further back is not known */
+    int64_t done[2];      /* positions of read and filled up to which was given back */
+    bool gone;            /* something was */
+} SlotWindow;
+
+/* A text goes on in a slot that holds the first `keep` tokens of its prompt, of so many. */
+void windows_begin(cvn_engine *e, int slot, int64_t prompt, int64_t keep);
+
+/* The slot has n positions filled now; 0: it is empty. */
+void windows_fill(cvn_engine *e, int slot, int64_t n);
+
+/* n, where the slot's text can go on from its first n positions; else 0. */
+int64_t windows_back(const cvn_engine *e, int slot, int64_t n);
+
+/* The first position of a layer's cache that a text needs which goes on from n. */
+int64_t windows_first(const cvn_engine *e, int64_t layer, int64_t n);
+
+#endif

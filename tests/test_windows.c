@@ -1,0 +1,370 @@
+/*
+ * Models whose layers look back so far and no further: what they see, and that engines give back what lies behind, which
+ * changes no text: conversations go on, prompts are shared, drafts and lookups guess, caches are read from files.
+ */
+#include "caravan/session.h"
+#include "scratch.h"
+#include "serve/engine.h"
+#include "serve/windows.h"
+#include "splitmix.h"
+#include "unit.h"
+
+#include <math.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { CONTEXT = 2048, WINDOW = 48, LONG = 1100, VOCAB = 259 };
+
+typedef struct Limits {
+    int64_t window, chunk;
+    double cap;
+} Limits;
+
+/* The tiny model, whose second layer (or all) has a window, a chunk or a cap. */
+static cvn_model *open_model(cvn_dtype dtype, const Limits *how, bool all)
+{
+    cvn_err err = {0};
+    cvn_model *model = NULL;
+    const cvn_model_options options = {.dtype = dtype, .no_tokenizer = true};
+    must(cvn_model_open(in_scratch("model"), &options, &model, &err), &err);
+    model_limit_attention(model->io.desc, all ? 0 : 1, how->window, how->chunk, how->cap);
+    must(model_check(model->io.desc, "a test", &err), &err);
+    return model;
+}
+
+static cvn_engine *new_engine(const cvn_model *model, cvn_engine_options options)
+{
+    cvn_err err = {0};
+    cvn_engine *e = NULL;
+    options.threads = 1;
+    options.context = CONTEXT;
+    options.n_buckets = 2;
+    options.bucket[0] = 16;
+    options.bucket[1] = 128;
+    must(cvn_engine_new(model, &options, &e, &err), &err);
+    return e;
+}
+
+static void make_text(int32_t *token, int64_t n, uint64_t seed)
+{
+    for (int64_t i = 0; i < n; i++)
+        token[i] = (int32_t)(splitmix(&seed) % VOCAB);
+}
+
+/* ---- what is seen ---- */
+
+enum { SHORT = 120, CHANGED = 20 };
+
+static void score(cvn_engine *e, const int32_t *token, int64_t n, float *logprob)
+{
+    cvn_err err = {0};
+    int32_t argmax[SHORT];
+    must(cvn_engine_score(e, token, n, logprob, argmax, &err), &err);
+}
+
+/* A token is changed: which of those behind it are foretold otherwise? `far`: the first that is not, or SHORT. */
+static void reaches(const Limits *how, int64_t far)
+{
+    for (int kv = 0; kv < 2; kv++) {
+        cvn_model *model = open_model(CVN_F32, how, true);
+        cvn_engine *e = new_engine(model, (cvn_engine_options){.slots = 1,
+                                                               .scoring = true,
+                                                               .no_generation = true,
+                                                               .kv_cache = kv ? "int8" : NULL});
+        int32_t token[SHORT];
+        float before[SHORT], after[SHORT];
+        make_text(token, SHORT, 3);
+        score(e, token, SHORT, before);
+        token[CHANGED] = (token[CHANGED] + 1) % VOCAB;
+        score(e, token, SHORT, after);
+        for (int64_t i = 0; i < SHORT; i++) {
+            /* the token itself is another one, and those behind it are foretold from it */
+            bool same = before[i] == after[i], reached = i >= CHANGED && i < far;
+            if (same == reached)
+                fail_msg("window %lld, chunk %lld: token %lld is %s", (long long)how->window,
+                         (long long)how->chunk, (long long)i, same ? "the same" : "another");
+        }
+        cvn_engine_free(e, NULL);
+        cvn_model_free(model);
+    }
+}
+
+/* Through two layers of windows of 9 a token is seen 16 positions behind it, and foretells the next one. */
+static void a_token_is_seen_as_far_as_windows_and_chunks_let_it(void **state)
+{
+    reaches(&(Limits){.window = 9}, CHANGED + 2 * 8 + 2);
+    reaches(&(Limits){.chunk = 32},
+            32 + 1); /* the first of the next chunk is foretold by the last of this */
+    reaches(&(Limits){.window = 500}, SHORT);
+    reaches(&(Limits){.cap = 0.5}, SHORT);
+}
+
+static void a_cap_counts_and_a_window_longer_than_the_text_does_not(void **state)
+{
+    static const Limits how[] = {{0}, {.window = 500}, {.chunk = 500}, {.cap = 0.3}, {.cap = 1e5}};
+    float logprob[5][SHORT];
+    int32_t token[SHORT];
+    make_text(token, SHORT, 4);
+    for (int i = 0; i < 5; i++) {
+        cvn_model *model = open_model(CVN_F32, &how[i], true);
+        cvn_engine *e = new_engine(
+            model, (cvn_engine_options){.slots = 1, .scoring = true, .no_generation = true});
+        score(e, token, SHORT, logprob[i]);
+        cvn_engine_free(e, NULL);
+        cvn_model_free(model);
+    }
+    float far = 0;
+    for (int k = 0; k < SHORT; k++) {
+        assert_true(logprob[1][k] == logprob[0][k] && logprob[2][k] == logprob[0][k]);
+        assert_true(fabsf(logprob[4][k] - logprob[0][k]) < 1e-4F);
+        far = fmaxf(far, fabsf(logprob[3][k] - logprob[0][k]));
+    }
+    assert_true(far > 1e-3F);
+}
+
+/* ---- what is kept ---- */
+
+/* Bytes of a layer's caches of keys that are in memory. */
+static size_t resident(const cvn_engine *e, int64_t layer)
+{
+    const Buffer *b = runtime_buffer(&e->rt, ROLE_CACHE,
+                                     (int)(layer * e->n_caches / model_layers(e->model->io.desc)));
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = cvn_type_bytes(&b->local), n = 0;
+    uintptr_t at = (uintptr_t)buffer_address(&e->rt, b, 0), begin = (at + page - 1) / page * page;
+    unsigned char *in = calloc(bytes / page + 1, 1);
+    assert_int_equal(mincore((void *)begin, (at + bytes - begin) / page * page, in), 0);
+    for (size_t i = 0; i < (at + bytes - begin) / page; i++)
+        n += in[i] & 1;
+    free(in);
+    return n * page;
+}
+
+typedef struct Heard {
+    int32_t token[CONTEXT];
+    int n;
+} Heard;
+
+static bool hear(void *context, int id, int32_t token)
+{
+    Heard *h = context;
+    (void)id;
+    h->token[h->n++] = token;
+    return true;
+}
+
+/* Answers a prompt; returns how many of its tokens were in a cache. */
+static int64_t answer(cvn_engine *e, const int32_t *prompt, int64_t n, int64_t tokens, Heard *out)
+{
+    cvn_err err = {0};
+    const cvn_request request = {
+        .prompt = prompt, .n_prompt = n, .max_tokens = tokens, .ignore_eos = true};
+    cvn_result result;
+    out->n = 0;
+    must(cvn_engine_generate(e, &request, 1, hear, out, NULL, &result, &err), &err);
+    assert_int_equal(out->n, tokens);
+    return result.reused;
+}
+
+static void same(const char *what, const Heard *got, const Heard *want)
+{
+    assert_int_equal(got->n, want->n);
+    for (int i = 0; i < got->n; i++)
+        if (got->token[i] != want->token[i])
+            fail_msg("%s: token %d is %d, not %d", what, i, got->token[i], want->token[i]);
+}
+
+static void a_text_is_the_same_when_what_is_behind_windows_is_given_back(void **state)
+{
+    static int32_t prompt[LONG];
+    static Heard got, want;
+    make_text(prompt, LONG, 5);
+    for (int i = 0; i < 6; i++) {
+        static const Limits how[] = {{.window = WINDOW}, {.window = 300}, {.chunk = 100}};
+        cvn_model *model = open_model(i % 2 ? CVN_BF16 : CVN_F32, &how[i / 2], false);
+        for (int kv = 0; kv < 2; kv++) {
+            const cvn_engine_options options = {.slots = 2,
+                                                .kv_cache = kv ? "int8" : NULL,
+                                                .mesh = i == 3 ? "model=3" : NULL,
+                                                .layout = "tp"};
+            cvn_engine *e = new_engine(model, options), *all = new_engine(model, options);
+            assert_non_null(all->window);
+            all->window = NULL;
+            answer(e, prompt, LONG, 600, &got);
+            answer(all, prompt, LONG, 600, &want);
+            same("a long text", &got, &want);
+            cvn_engine_free(e, NULL);
+            cvn_engine_free(all, NULL);
+        }
+        cvn_model_free(model);
+    }
+}
+
+/* A slot of 1,700 positions, one layer with a window of 48 and one without. */
+static void memory_is_the_window_s(void **state)
+{
+    static int32_t prompt[LONG];
+    Heard got;
+    const Limits how = {.window = WINDOW};
+    cvn_err err = {0};
+    cvn_model *model = open_model(CVN_F32, &how, false);
+    cvn_engine *e = new_engine(model, (cvn_engine_options){.slots = 1});
+    cvn_session *s;
+    cvn_session_result result;
+    must(cvn_session_new(e, 0, &s, &err), &err);
+    make_text(prompt, LONG, 6);
+    got.n = 0;
+    const cvn_request request = {
+        .prompt = prompt, .n_prompt = LONG, .max_tokens = 600, .ignore_eos = true};
+    must(cvn_session_generate(s, &request, hear, &got, NULL, &result, &err), &err);
+    const Buffer *b = runtime_buffer(&e->rt, ROLE_CACHE, 0);
+    size_t position = cvn_dtype_bytes(b->type.dtype, 3 * 20), page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t kept = (2 * (WINDOW + WINDOW_SLACK) + WINDOW_STEP + 128) * position + 3 * 4 * page;
+    assert_true(resident(e, 0) >= (LONG + 599) * position);
+    if (resident(e, 1) > kept)
+        fail_msg("%zu bytes are kept, %zu expected", resident(e, 1), kept);
+    /* The statistics, and what a plan says, count no more. */
+    size_t whole = 2 * 2 * cvn_type_bytes(&b->local);
+    assert_true((double)e->stats.cache_bytes < 0.65 * (double)whole &&
+                (double)e->stats.cache_bytes > 0.5 * (double)whole);
+    cvn_session_free(s);
+    assert_true(resident(e, 0) == 0 && resident(e, 1) == 0);
+    cvn_engine_free(e, NULL);
+    cvn_model_free(model);
+}
+
+/* Requests that go on from others, share their beginning, or nothing; of answers longer and shorter than what is kept. */
+static void shared_beginnings_change_no_text(void **state)
+{
+    enum { TURNS = 14 };
+    static int32_t prompt[TURNS][CONTEXT];
+    static int64_t n[TURNS];
+    static Heard got[TURNS], want;
+    const Limits how = {.window = WINDOW};
+    cvn_model *model = open_model(CVN_F32, &how, false);
+    cvn_engine *e = new_engine(model, (cvn_engine_options){.slots = 3, .reuse = true});
+    cvn_engine *plain = new_engine(model, (cvn_engine_options){.slots = 1});
+    plain->window = NULL;
+    uint64_t random = 8;
+    int64_t reused = 0, lost = 0;
+    for (int i = 0; i < TURNS; i++) {
+        int from = i ? (int)(splitmix(&random) % (uint64_t)i) : 0;
+        int64_t keep = i % 3 == 2 ? n[from] / 2 : i % 5 == 4 ? 0 : n[from];
+        memcpy(prompt[i], prompt[from], (size_t)keep * sizeof **prompt);
+        n[i] = keep;
+        if (i && keep == n[from] && keep + got[from].n < 1500) { /* the next turn of it */
+            memcpy(prompt[i] + keep, got[from].token, (size_t)got[from].n * sizeof **prompt);
+            n[i] += got[from].n;
+        }
+        n[i] = n[i] > 1200 ? 0 : n[i];
+        int64_t more = 20 + (int64_t)(splitmix(&random) % 400);
+        make_text(prompt[i] + n[i], more, splitmix(&random));
+        n[i] += more;
+        int64_t here = answer(e, prompt[i], n[i], i % 2 ? 350 : 30, &got[i]);
+        reused += here;
+        lost += n[i] > more && keep > 0 && here == 0;
+        answer(plain, prompt[i], n[i], got[i].n, &want);
+        same("a request", &got[i], &want);
+    }
+    assert_true(reused > 500 && lost > 0); /* both happen */
+    cvn_engine_free(e, NULL);
+    cvn_engine_free(plain, NULL);
+    cvn_model_free(model);
+}
+
+static void sessions_go_on_and_back(void **state)
+{
+    static int32_t text[CONTEXT];
+    static Heard got, want;
+    const Limits how = {.window = WINDOW};
+    cvn_err err = {0};
+    cvn_model *model = open_model(CVN_F32, &how, false);
+    cvn_engine *e = new_engine(model, (cvn_engine_options){.slots = 1});
+    cvn_engine *plain = new_engine(model, (cvn_engine_options){.slots = 1});
+    cvn_session *s;
+    plain->window = NULL;
+    must(cvn_session_new(e, 0, &s, &err), &err);
+    make_text(text, CONTEXT, 9);
+    const char *path = in_scratch("windows.safetensors");
+    /* prompts of so many tokens of one text: on, back a little, back to where nothing is kept, on; from a file */
+    static const int64_t length[] = {700, 800, 790, 300, 1000, 1100, 1200, 1100};
+    static const bool kept[] = {false, true, true, false, true, true, true, false};
+    for (int i = 0; i < 8; i++) {
+        cvn_session_result result;
+        const cvn_request request = {
+            .prompt = text, .n_prompt = length[i], .max_tokens = 12, .ignore_eos = true};
+        got.n = 0;
+        must(cvn_session_generate(s, &request, hear, &got, NULL, &result, &err), &err);
+        answer(plain, text, length[i], 12, &want);
+        same("a turn", &got, &want);
+        if (kept[i] != (result.reused > 0))
+            fail_msg("turn %d of %lld tokens used %lld again", i, (long long)length[i],
+                     (long long)result.reused);
+        if (i == 4 || i == 5) { /* the next turn takes the answer up */
+            memcpy(text + length[i], got.token, (size_t)got.n * sizeof *text);
+            must(cvn_session_save(s, path, &err), &err);
+            cvn_session_reset(s);
+            must(cvn_session_load(s, path, &err), &err);
+        }
+    }
+    cvn_session_free(s);
+    cvn_engine_free(e, NULL);
+    cvn_engine_free(plain, NULL);
+    cvn_model_free(model);
+}
+
+/* A model that drafts for itself, whose guesses all stand, and one whose do not; and texts that repeat themselves. */
+static void guesses_change_no_text(void **state)
+{
+    static int32_t prompt[LONG];
+    static Heard got, want;
+    const Limits how = {.window = WINDOW}, other = {.window = 20};
+    cvn_model *model = open_model(CVN_F32, &how, false), *draft = open_model(CVN_F32, &other, true);
+    cvn_engine *plain = new_engine(model, (cvn_engine_options){.slots = 1});
+    plain->window = NULL;
+    make_text(prompt, LONG, 11);
+    for (int i = 0; i < LONG; i++)
+        prompt[i] = prompt[i % 97];
+    answer(plain, prompt, 500, 700, &want);
+    for (int i = 0; i < 3; i++) {
+        cvn_engine *e =
+            new_engine(model, (cvn_engine_options){.slots = 1,
+                                                   .speculate = i == 0 ? "lookup" : NULL,
+                                                   .draft = i == 1   ? model
+                                                            : i == 2 ? draft
+                                                                     : NULL});
+        answer(e, prompt, 500, 700, &got);
+        same("a guessed text", &got, &want);
+        cvn_engine_free(e, NULL);
+    }
+    cvn_engine_free(plain, NULL);
+    cvn_model_free(draft);
+    cvn_model_free(model);
+}
+
+/* The tiny model for texts of CONTEXT tokens. */
+static int make_model(void **state)
+{
+    char line[1024];
+    if (make_scratch(state))
+        return -1;
+    snprintf(line, sizeof line,
+             "mkdir '%s/model' && cd '%s/model' && cp '%s/llama/gqa/model.safetensors' . && "
+             "sed 's/\\(max_position_embeddings\": \\)256/\\1%d/' '%s/llama/gqa/config.json' "
+             "> config.json",
+             scratch, scratch, CVN_TEST_DATA, CONTEXT, CVN_TEST_DATA);
+    return system(line);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_token_is_seen_as_far_as_windows_and_chunks_let_it),
+        cmocka_unit_test(a_cap_counts_and_a_window_longer_than_the_text_does_not),
+        cmocka_unit_test(a_text_is_the_same_when_what_is_behind_windows_is_given_back),
+        cmocka_unit_test(memory_is_the_window_s),
+        cmocka_unit_test(shared_beginnings_change_no_text),
+        cmocka_unit_test(sessions_go_on_and_back),
+        cmocka_unit_test(guesses_change_no_text),
+    };
+    return cmocka_run_group_tests(tests, make_model, remove_scratch);
+}
