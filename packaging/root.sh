@@ -16,7 +16,7 @@ needs=$(dpkg-deb -f "$package" Depends | sed 's/([^)]*)//g; s/|[^,]*//g; s/ //g'
 mmdebstrap --quiet --variant=minbase --include="ca-certificates,curl,$needs" \
     --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/doc/*' \
     --customize-hook="cp '$package' \"\$1/tmp/caravan.deb\" && chroot \"\$1\" dpkg -i /tmp/caravan.deb >/dev/null && rm \"\$1/tmp/caravan.deb\"" \
-    --customize-hook='chroot "$1" useradd --system --uid 10001 --create-home --home-dir /var/lib/caravan caravan' \
+    --customize-hook='chroot "$1" useradd --uid 10001 --shell /usr/sbin/nologin --create-home --home-dir /var/lib/caravan caravan' \
     --customize-hook='chroot "$1" install -d -o caravan -g caravan /models' \
     "${SUITE:-bookworm}" "$archive"
 echo "$archive"

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# docs_index.sh CARAVAN SOURCE LIBRARY CC: the quick starts of docs/index.md run as they stand there, one block of ```sh after the
+# other, in a folder with a text and the examples. What they pull is a small model of random weights that is here already, the server's
+# port is one that is free, and pkg-config knows the library that was built.
+set -uo pipefail
+caravan=$(realpath "$1") source=$(realpath "$2") library=$(realpath "$3") cc=$(command -v "$4")
+work=$(mktemp -d)
+cd "$work" || exit 1
+command -v curl >/dev/null || { echo "SKIP: curl is not installed"; exit 77; }
+trap 'rm -rf "$work"' EXIT
+mkdir -p bin models/HuggingFaceTB
+export CARAVAN_MODELS=$work/models HOME=$work PATH=$work/bin:$PATH CARAVAN_THREADS=2
+ln -s "$caravan" bin/caravan
+printf '#!/bin/sh\nexit 0\n' >bin/hf # all is here
+printf '#!/bin/sh\necho "-I%s/include %s -Wl,-rpath,%s"\n' "$source" "$library" "$(dirname "$library")" >bin/pkg-config
+printf '#!/bin/sh\nexec %s "$@"\n' "$cc" >bin/cc
+chmod +x bin/*
+ln -s "$source/examples" "$source/packaging" .
+head -c 60000 "$source/docs/ARCHITECTURE.md" >story.txt
+caravan init -p tiny -s 3 --context 512 --tokenizer "$source/tests/data/chat/tokenizer.json" \
+    -o models/HuggingFaceTB/SmolLM2-135M-Instruct >said 2>&1 || { cat said; exit 1; }
+
+# Some port that nobody listens at.
+port=$((20000 + RANDOM % 20000))
+while (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do port=$((20000 + RANDOM % 20000)); done
+export CARAVAN_PORT=$port
+
+ran=0 wrong=0
+block="" on=0
+while IFS= read -r line; do
+    case $line in
+    '```sh') on=1 block="" ;;
+    '```'*)
+        if [ $on = 1 ]; then
+            ran=$((ran + 1))
+            # What it starts in the background ends with it.
+            printf '%s\n' 'set -e; trap '"'"'code=$?; kill $(jobs -p) 2>/dev/null || true; wait || true; exit $code'"'"' EXIT' \
+                "${block//127.0.0.1:8080/127.0.0.1:$port}" >block.sh
+            bash block.sh >said 2>&1 </dev/null
+            code=$?
+            if [ $code != 0 ]; then
+                wrong=$((wrong + 1))
+                printf '%s\n--- %s\n' "$block" "$code" && cat said
+            fi
+        fi
+        on=0 ;;
+    *) block+=$line$'\n' ;;
+    esac
+done <"$source/docs/index.md"
+echo "$ran quick starts, $wrong of them wrong"
+[ $wrong = 0 ] && [ $ran = 6 ]
