@@ -79,15 +79,15 @@ static void sums_fit(void **state)
 
 /* ---- products that bring their rows to 8 bits themselves ---- */
 
-typedef struct Fused {
+typedef struct FusedLinear {
     int64_t m, k, n[3];
     int n_weights;
     bool swiglu, norm, bias, residual;
     cvn_dtype x, out;
-} Fused;
+} FusedLinear;
 
 /* A normalised element near a tie may be rounded to the other bf16, and so its row to other steps. */
-static void check_fused(const Fused *s)
+static void check_fused(const FusedLinear *s)
 {
     static const cvn_dtype dtypes[] = {CVN_F32, CVN_BF16, CVN_F16};
     Check c = check_begin();
@@ -121,14 +121,14 @@ static void all_that_is_fused(void **state)
     static const int64_t ms[] = {1, 4, 7, 17, 31, 33, 70}, ks[] = {17, 64, 608, 1100};
     for (int m = 0; m < 7; m++)
         for (int k = 0; k < 4; k++) {
-            Fused s = {.m = ms[m],
-                       .k = ks[k],
-                       .n = {35, 35, 17},
-                       .n_weights = 1,
-                       .residual = k % 2,
-                       .bias = m % 2,
-                       .x = k % 2 ? CVN_F32 : CVN_BF16,
-                       .out = CVN_F32};
+            FusedLinear s = {.m = ms[m],
+                             .k = ks[k],
+                             .n = {35, 35, 17},
+                             .n_weights = 1,
+                             .residual = k % 2,
+                             .bias = m % 2,
+                             .x = k % 2 ? CVN_F32 : CVN_BF16,
+                             .out = CVN_F32};
             check_fused(&s);
             s.residual = false;
             s.norm = k < 3;

@@ -66,10 +66,10 @@ VEC_INLINE Form form_of(const BlockForm b)
 }
 
 /* Panels that M rows take at a time where codes are unpacked on the way. Of one row several, because memory gives several
-   streams more than one; fewer where the sums would leave no registers to unpack in. */
+   streams more than one; fewer where the sums, or the table that codes are looked up in, would leave no registers to unpack in. */
 VEC_INLINE int direct_panels(const int M, const bool eight, const Form f)
 {
-    const int vectors = eight || (f.wide && CODE_SUMS == 1) ? 8 : 4;
+    const int vectors = f.of.table ? CODE_PARTS : eight || (f.wide && CODE_SUMS == 1) ? 8 : 4;
     if (M > 1 || CODE_PARTS > 2)
         return CODE_PARTS > 1 ? 1 : 2;
     return CODE_PARTS == 1 ? LINEAR_BLOCK : vectors / CODE_PARTS;
@@ -336,7 +336,8 @@ VEC_INLINE void block(const bool eight, const Form f, const bool keep, const int
                       const LinearTile *t, LinearCodes *k, int r0, int vector)
 {
     const bool kept = f.weights == KEPT, blocks = f.weights == BLOCKS,
-               half = blocks && f.of.scale >= BLOCK_WHOLE, alone = M == 1 && !kept && !keep;
+               half = blocks && f.of.scale >= BLOCK_WHOLE,
+               alone = M == 1 && !kept && !keep && !f.of.table;
     const int quads = step_of(f), vectors = kept_vectors(eight, f),
               settled = settle_after(eight, f);
     const int number = kept ? k->offset : offset_of(f);
