@@ -131,13 +131,13 @@ static void attention_without_dropping_is_attention(void **state)
                                         {.scale = 0.5, .window = 2, .cap = 0.8},
                                         {.scale = 0.6, .chunk = 3},
                                         {.scale = 0.7, .window = 3, .chunk = 4, .cap = 1.5}};
-    for (size_t k = 0; k < sizeof specs / sizeof *specs; k++) {
-        float *want = attend(true, 0, specs[k], k >= 2, inputs);
-        float *got = attend(false, 0, specs[k], k >= 2, inputs);
+    for (size_t n = 0; n < sizeof specs / sizeof *specs; n++) {
+        float *want = attend(true, 0, specs[n], n >= 2, inputs);
+        float *got = attend(false, 0, specs[n], n >= 2, inputs);
         for (int i = 0; i < Q; i++)
             assert_true(fabsf(want[i] - got[i]) < 2e-6F);
         free(got);
-        got = attend(false, 0.5, specs[k], k >= 2, inputs);
+        got = attend(false, 0.5, specs[n], n >= 2, inputs);
         int other = 0;
         for (int i = 0; i < Q; i++)
             other += fabsf(got[i] - want[i]) > 1e-3F;
