@@ -107,7 +107,8 @@ static void dumps_are_numbered_and_end_with_the_plan(void **state)
     static const char *const want[][2] = {{"00-input.txt", "graph @count"},
                                           {"01-simplify.txt", "add %"},
                                           {"04-decompose.txt", "return"},
-                                          {"05-plan.txt", "-> f32[64] at state"}};
+                                          {"05-fuse.txt", "return"},
+                                          {"06-plan.txt", "-> f32[64] at state"}};
     for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
         char path[256], text[4096] = {0};
         snprintf(path, sizeof path, "%s/count/%s", scratch, want[i][0]);

@@ -209,7 +209,8 @@ static void mistakes_end_in_one_sentence_with_the_nearest_word(void **state)
     expect(2, "", "init --prest tiny 2>&1", "did you mean --preset?");
     expect(2, "", "init --preset=tyni -o x 2>&1", "did you mean tiny?");
     expect(2, "", "init --preset=sotries15m -o x 2>&1", "did you mean stories15m?");
-    expect(2, "", "init --preset qqqqqqqq -o x 2>&1", "give one of tiny, ");
+    expect(2, "", "init --preset qqqqqqqq -o x 2>&1", "give one of ");
+    expect(2, "", "init --preset qqqqqqqq -o x 2>&1", ", tiny, stories260k, ");
     expect(2, "", "init -z 2>&1", "unknown option -z");
     expect(2, "", "init --preset tiny 2>&1", "--out DIR is missing");
     expect(2, "", "init --preset 2>&1", "--preset needs a value: --preset NAME");

@@ -62,7 +62,7 @@ static void what_cannot_be_had_is_an_error_that_says_so(void **state)
     assert_int_equal(protect(fill, &t, "filling an arena", &err), CVN_OK);
     assert_int_equal(protect(overfill, &t, "filling an arena", &err), CVN_EMEM);
     assert_int_equal(err.code, CVN_EMEM);
-    assert_non_null(strstr(err.message, "memory ran out while filling an arena"));
+    assert_non_null(strstr(err.message, "out of memory while filling an arena"));
     assert_int_equal(protect(overfill, &t, "filling an arena", NULL), CVN_EMEM);
     assert_string_equal(arena_string(&arena, "as good as before"), "as good as before");
     arena_free(&arena);

@@ -178,7 +178,7 @@ static void mistakes_in_options_are_named(void **state)
     read("{\"data\":\"a\",\"out\":\"R\",\"preset\":\"tiny\",\"init\":\"x\"}", &arena, CVN_EINVAL,
          "--init");
     read("{\"data\":\"a\",\"out\":\"R\",\"preset\":\"tiny\",\"optimizer\":\"sgd\"}", &arena,
-         CVN_EINVAL, "run.json: \"optimizer\" cannot be \"sgd\"; give one of adamw, adafactor");
+         CVN_EINVAL, "run.json: \"optimizer\" is \"sgd\"; give one of adamw, adafactor");
     read("{\"data\":\"a\",\"out\":\"R\",\"preset\":\"tiny\",\"validation\":0.9}", &arena,
          CVN_EINVAL, "run.json: \"validation\" is 0.9; give a number from 0 to 0.5");
     read("{\"data\":\"a\",\"out\":\"R\",\"preset\":\"tiny\",\"batch\":-1}", &arena, CVN_EINVAL,

@@ -111,7 +111,7 @@ static int read_number(const Option *option, const OptionSource *source, Value *
 static int read_choice(const Option *option, const OptionSource *source, Value *value, cvn_err *err)
 {
     const char *name, *text = option->alias ? option->alias(value->text) : value->text;
-    char list[512] = "";
+    char list[900] = ""; /* a sentence has room for 1,023 */
     size_t n = 0, few = 8, i = 0;
     for (; (name = option_choice(option, i)); i++) {
         if (strcasecmp(name, text) == 0) {
@@ -124,6 +124,8 @@ static int read_choice(const Option *option, const OptionSource *source, Value *
     }
     if (option->or_shape && preset_is_own(value->text))
         return CVN_OK;
+    if (n >= sizeof list)
+        snprintf(strrchr(list, ','), sizeof ", …", ", …");
     const char *near = suggest(value->text, choice_at, option);
     if (near && i > few)
         return err_set(err, CVN_EINVAL, "%s is \"%s\"; did you mean %s?", source->name, value->text,
