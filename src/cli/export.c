@@ -73,8 +73,8 @@ static int run_modules(const Args *args, cvn_err *err)
     TRY(quant_parse(v[QUANTIZE].text, &scheme, err));
     if (scheme.kind == QUANT_BLOCKS)
         return err_set(err, CVN_EINVAL,
-                       "modules have weights of safetensors, which %s is no type of; give int8 or "
-                       "int4",
+                       "%s is not a type of safetensors, in which modules have their weights; give "
+                       "int8 or int4",
                        v[QUANTIZE].text);
     if (ask.train_seq && scheme.kind != QUANT_NONE)
         return err_set(err, CVN_EINVAL,
