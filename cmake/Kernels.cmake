@@ -69,8 +69,8 @@ foreach(source ${CVN_SOURCES})
     else()
       list(APPEND flags -fno-sanitize=all) # what is fuzzed reads files; instrumented, these take most of the build
     endif()
-    # All of its sums are in registers; instrumented it takes minutes to compile, and its tests end buffers at guarded pages.
-    if(CVN_SANITIZE AND source MATCHES "linear_codes")
+    # All of their sums are in registers; instrumented they take minutes to compile, and their tests end buffers at guarded pages.
+    if(CVN_SANITIZE AND source MATCHES "linear_codes|avx512/linear_blocks")
       list(APPEND flags -fno-sanitize=all)
     endif()
     foreach(isa ${CVN_ISAS})
