@@ -32,7 +32,7 @@ class Server:
             s.bind(("127.0.0.1", 0))
             self.port = s.getsockname()[1]
         threads, port = str(o.threads), str(self.port)
-        command = [o.caravan, "serve", "-m", file, "--rows", str(rows), "--context", str(context), "-t", threads, "--port", port,
+        command = [o.caravan, "serve", "-m", file, "--slots", str(rows), "--context", str(context), "-t", threads, "--port", port,
                    *o.caravan_options.split(), *KINDS[kind].split(), *more.split()]
         if kind == "llama.cpp":
             command = [o.llama_server, "-m", file, "-np", str(rows), "-c", str(context * rows), "-t", threads, "-tb", threads,

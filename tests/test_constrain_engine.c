@@ -401,7 +401,7 @@ static void commands_take_schemas_expressions_and_choices(void **state)
            "3");
     expect(
         0,
-        "caravan generate -m model -p Once --regex '[ab]{2,5}c' --n 5 --rows 2 --temperature 1.5 "
+        "caravan generate -m model -p Once --regex '[ab]{2,5}c' --n 5 --slots 2 --temperature 1.5 "
         "--repeat-penalty 1.4 --min-p 0.1 --top-p 0.8 --json | "
         "grep -c '\"text\": \"[ab]*c\", \"finish\": \"eos\"'",
         "5");

@@ -37,7 +37,7 @@ static void a_batch_gives_each_prompt_what_it_gets_alone(void **state)
     int status;
     StrBuf all =
         shell("printf '\"the sea\"\\n\\n\"a much longer story of the land\"\\n\"what\"\\n' | "
-              "caravan generate -m model --prompts - -n 9 --ignore-eos --rows 2 --json",
+              "caravan generate -m model --prompts - -n 9 --ignore-eos --slots 2 --json",
               &status);
     assert_int_equal(status, 0);
     assert_int_equal(count_lines(&all), 3);

@@ -287,7 +287,7 @@ static void a_second_signal_ends_what_runs(void **state)
 static void the_command_serves_and_ends_with_a_signal(void **state)
 {
     expect(0,
-           "rm -f out; " CVN_BINARY " serve -m model --port 0 --rows 2 --access-log log > out & "
+           "rm -f out; " CVN_BINARY " serve -m model --port 0 --slots 2 --access-log log > out & "
            "for i in $(seq 900); do grep -q listening out && break; sleep 0.05; done; "
            "url=$(sed -n 's/^listening at //p' out); "
            "sleep 1; kill -TERM $!; wait $!; echo ended $? $url",
@@ -303,22 +303,23 @@ static void tls_has_the_certificate_that_was_read_last(void **state)
     strbuf_free(&tools);
     if (status)
         skip();
-    expect(0,
-           "for i in 1 2; do openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes "
-           "-subj /CN=localhost -addext subjectAltName=IP:127.0.0.1 -days 2 -keyout key$i -out "
-           "cert$i 2>/dev/null; done; cp cert1 cert; cp key1 key; rm -f out err; " CVN_BINARY
-           " serve -m model --port 0 --rows 2 --tls-cert cert --tls-key key > out 2> err & pid=$!; "
-           "for i in $(seq 900); do grep -q ready err && break; sleep 0.05; done; "
-           "url=$(sed -n 's/^listening at //p' out); "
-           "ask() { curl -s -o answer -w '%{http_code} ' --max-time 20 --cacert $1 $url/health; }; "
-           "ask cert1; ask cert2; cp cert2 cert; cp key2 key; kill -HUP $pid; "
-           "for i in $(seq 600); do ask cert2 | grep -q 200 && break; sleep 0.05; done; "
-           "ask cert1; ask cert2; echo garbage > key; kill -HUP $pid; "
-           "for i in $(seq 600); do grep -q stays err && break; sleep 0.05; done; ask cert2; "
-           "curl -s -o answer -w '%{http_code} ' --max-time 5 http${url#https}/health; "
-           "kill -TERM $pid; wait $pid; echo ended $?; grep -o 'previous keys and certificates "
-           "stay' err",
-           "200 000 000 200 200 000 ended 0\nprevious keys and certificates stay");
+    expect(
+        0,
+        "for i in 1 2; do openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes "
+        "-subj /CN=localhost -addext subjectAltName=IP:127.0.0.1 -days 2 -keyout key$i -out "
+        "cert$i 2>/dev/null; done; cp cert1 cert; cp key1 key; rm -f out err; " CVN_BINARY
+        " serve -m model --port 0 --slots 2 --tls-cert cert --tls-key key > out 2> err & pid=$!; "
+        "for i in $(seq 900); do grep -q ready err && break; sleep 0.05; done; "
+        "url=$(sed -n 's/^listening at //p' out); "
+        "ask() { curl -s -o answer -w '%{http_code} ' --max-time 20 --cacert $1 $url/health; }; "
+        "ask cert1; ask cert2; cp cert2 cert; cp key2 key; kill -HUP $pid; "
+        "for i in $(seq 600); do ask cert2 | grep -q 200 && break; sleep 0.05; done; "
+        "ask cert1; ask cert2; echo garbage > key; kill -HUP $pid; "
+        "for i in $(seq 600); do grep -q stays err && break; sleep 0.05; done; ask cert2; "
+        "curl -s -o answer -w '%{http_code} ' --max-time 5 http${url#https}/health; "
+        "kill -TERM $pid; wait $pid; echo ended $?; grep -o 'previous keys and certificates "
+        "stay' err",
+        "200 000 000 200 200 000 ended 0\nprevious keys and certificates stay");
     expect(1, "caravan serve -m model --port 0 --tls-cert cert 2>&1", "its key");
     expect(1, "caravan serve -m model --port 0 --tls-cert cert1 --tls-key key2 2>&1", "PEM");
 }

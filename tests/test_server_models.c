@@ -442,7 +442,7 @@ static void the_command_takes_them_by_name(void **state)
     }
     expect(0,
            "rm -f out err; " CVN_BINARY " serve -m a=model -m b=long --adapter a/law=law "
-           "--adapter a/code=code --rows 2 --context 64 --port 0 > out 2> err & pid=$!; "
+           "--adapter a/code=code --slots 2 --context 64 --port 0 > out 2> err & pid=$!; "
            "for i in $(seq 900); do grep -q 'b is ready' err && break; sleep 0.05; done; "
            "url=$(sed -n 's/^listening at //p' out); "
            "for i in $(seq 600); do curl -s $url/health | grep -q '\"ok\"' && break; sleep 0.05; "

@@ -8,7 +8,7 @@
 #include "server_run.h"
 
 #define SERVE                                                                                      \
-    "serve -m model --mesh data=2 --layout dp --threads 1 --rows 4 --context 200 --port 0 "
+    "serve -m model --mesh data=2 --layout dp --threads 1 --slots 4 --context 200 --port 0 "
 
 static const Question questions[] = {
     {"/v1/completions", "\"prompt\": \"Once\", \"max_tokens\": 30, \"seed\": 3", "choices.0.text",

@@ -207,7 +207,7 @@ def texts(args, r):
             continue
         command = [args.caravan, "generate", "--model", args.model, "--prompt", "Once", "--json",
                    "--json-schema", json.dumps(s), "--temperature", "1.5", "--top-p", "1",
-                   "--n", str(args.samples), "--rows", "8", "--max-tokens", "150", "--seed", str(i)]
+                   "--n", str(args.samples), "--slots", "8", "--max-tokens", "150", "--seed", str(i)]
         for flag in ("--any-order", "--pretty"):
             command += [flag] if r.random() < 0.3 else []
         run = subprocess.run(command, capture_output=True, text=True)

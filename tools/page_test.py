@@ -191,7 +191,7 @@ def main():
                         folder + "/model"], check=True, stdout=subprocess.DEVNULL)
         with open(folder + "/keys", "w") as f:
             f.write("secret\n")
-        server = subprocess.Popen([caravan, "serve", "-m", folder + "/model", "--port", "0", "--rows", "2", "--api-key-file",
+        server = subprocess.Popen([caravan, "serve", "-m", folder + "/model", "--port", "0", "--slots", "2", "--api-key-file",
                                    folder + "/keys"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         page = None
         try:

@@ -500,7 +500,7 @@ def main():
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--model", help="a folder, else one of random weights")
     p.add_argument("--any-memory", action="store_true", help="for sanitizers, which keep what was freed")
-    p.add_argument("--serve", default="--rows 8 --speculate lookup", help="options of the server")
+    p.add_argument("--serve", default="--slots 8 --speculate lookup", help="options of the server")
     o = p.parse_args()
     caravan, r = os.path.abspath(o.caravan), random.Random(o.seed)
     with tempfile.TemporaryDirectory() as folder:
@@ -514,7 +514,7 @@ def main():
             make_adapter(path, model, i)
         own = [x for name, path in adapters.items() for x in ("--adapter", f"{name}={path}")]
         questions = [Question(*draw_question(r, i)) for i in range(o.questions)]
-        server = Server(caravan, model, "--rows", "1", *own)
+        server = Server(caravan, model, "--slots", "1", *own)
         connection = server.connect()
         for q in questions:
             response = ask(connection, q, False)

@@ -12,7 +12,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MODEL, PROMPT, FILE_, TOKENS, PROMPTS, SAMPLES, ROWS, STOP, MAX_TOKENS, SPECIAL, TOKENIZER };
+enum {
+    MODEL,
+    PROMPT,
+    FILE_,
+    TOKENS,
+    PROMPTS,
+    SAMPLES,
+    SLOTS,
+    STOP,
+    MAX_TOKENS,
+    SPECIAL,
+    TOKENIZER
+};
 
 static const Option *const options[] = {
     [MODEL] = SHARED(MODEL),
@@ -25,7 +37,7 @@ static const Option *const options[] = {
            .help = "prompts, a JSON string per line"),
     OPTION(SAMPLES, "n", .kind = ARG_INT, .low = 1, .high = 1 << 16, .value = "N", .fallback = "1",
            .help = "completions per prompt, each with its own seed"),
-    [ROWS] = SHARED(ROWS),
+    [SLOTS] = SHARED(SLOTS),
     OPTION(STOP, "stop", .kind = ARG_TEXT, .repeats = true, .value = "TEXT",
            .help = "stop sequence; repeatable"),
     OPTION(MAX_TOKENS, "max-tokens", .letter = 'n', .kind = ARG_INT, .low = 1, .high = 1 << 30,
@@ -410,7 +422,7 @@ static int run_batch(Batch *b, cvn_err *err)
     size_t longest = 0;
     for (size_t i = 0; i < b->n_prompts; i++)
         longest = b->prompt[i].n > longest ? b->prompt[i].n : longest;
-    run.engine.slots = v[ROWS].integer < b->n_texts ? (int)v[ROWS].integer : b->n_texts;
+    run.engine.slots = v[SLOTS].integer < b->n_texts ? (int)v[SLOTS].integer : b->n_texts;
     TRY(run_model_start(&b->model, &run, (int64_t)longest, v[MAX_TOKENS].integer, err));
     return generate(b, err);
 }

@@ -31,7 +31,7 @@ enum {
     TLS_KEY,
     OPEN,
     CORS,
-    ROWS,
+    SLOTS,
     WAITING,
     CHAT_TEMPLATE,
     LENIENT,
@@ -67,7 +67,7 @@ static const Option *const options[] = {
     OPTION(OPEN, "open", .kind = ARG_FLAG, .help = "serve without authentication"),
     OPTION(CORS, "cors", .kind = ARG_TEXT, .value = "ORIGIN",
            .help = "allow CORS requests from ORIGIN, https://example.org"),
-    [ROWS] = SHARED(ROWS),
+    [SLOTS] = SHARED(SLOTS),
     OPTION(WAITING, "max-waiting", .kind = ARG_INT, .high = 1 << 20, .value = "N",
            .fallback = "256", .help = "maximum queued requests"),
     [CHAT_TEMPLATE] = SHARED(CHAT_TEMPLATE),
@@ -236,7 +236,7 @@ static RunOptions run_options(const Serve *serve)
 {
     RunOptions run = run_model_options(serve->args);
     run.tokenizer_later = true;
-    run.engine.slots = (int)serve->args->value[ROWS].integer;
+    run.engine.slots = (int)serve->args->value[SLOTS].integer;
     run.engine.pooling = serve->args->value[POOLING].text;
     run.engine.sampling = run.engine.filters = run.engine.penalties = run.engine.reuse =
         run.engine.logits_processors = run.engine.scoring = true;
@@ -262,7 +262,7 @@ static void say_ready(void *context)
         fprintf(stderr,
                 "caravan: %s is ready after %.1f s: %d slots, at most %s of memory (weights %s, KV "
                 "cache %s, activations %s)\n",
-                serve->model[i].name, serve->seconds[i], (int)serve->args->value[ROWS].integer,
+                serve->model[i].name, serve->seconds[i], (int)serve->args->value[SLOTS].integer,
                 bytes_text(bytes[0] + bytes[1] + bytes[2]).text, bytes_text(bytes[0]).text,
                 bytes_text(bytes[1]).text, bytes_text(bytes[2]).text);
     }
@@ -467,7 +467,7 @@ const Command command_serve = {
         "serve -m my-llama --host 0.0.0.0 --api-key-file keys.txt\tother machines, with API keys\n"
         "serve -m my-llama --socket /run/caravan.sock\tbehind a reverse proxy\n"
         "serve -m my-llama --adapter law=law-lora --adapter code=code-lora\tLoRA adapters by name\n"
-        "serve -m small=my-llama -m large=my-llama-8b --rows 32\tseveral models, up to 32 "
+        "serve -m small=my-llama -m large=my-llama-8b --slots 32\tseveral models, up to 32 "
         "sequences each\n",
     .notes = "SIGTERM and Ctrl-C finish the accepted requests and exit; a second signal exits at "
              "once. SIGHUP reloads keys and certificates. /health returns 503 until the model is "
