@@ -13,7 +13,6 @@
 #include "text/gguf_write.h"
 #include "text/tokenizer_config.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -135,33 +134,6 @@ static int open_staging(Convert *c, cvn_err *err)
     return file_write(path.text, record.text, record.length, err);
 }
 
-/* Into a folder that holds something: file by file, and last what makes a model of them. */
-static int move_into(Convert *c, cvn_err *err)
-{
-    static const char *const last[] = {"config.json", "params.json"};
-    const char **name = NULL;
-    size_t n = 0;
-    DIR *stream = opendir(c->staging);
-    if (!stream)
-        return err_set(err, CVN_EIO, "cannot read '%s': %s", c->staging, strerror(errno));
-    for (struct dirent *entry; (entry = readdir(stream));)
-        if (entry->d_name[0] != '.') {
-            name = arena_more(&c->arena, name, n, sizeof *name);
-            name[n++] = arena_string(&c->arena, entry->d_name);
-        }
-    closedir(stream);
-    for (int turn = 0; turn < 2; turn++)
-        for (size_t i = 0; i < n; i++) {
-            bool waits = strcmp(name[i], last[0]) == 0 || strcmp(name[i], last[1]) == 0;
-            const FilePath from = file_path(c->staging, name[i]), to = file_path(c->to, name[i]);
-            if (waits == (turn == 1) && rename(from.text, to.text) != 0)
-                return err_set(err, CVN_EIO, "cannot rename '%s' to '%s': %s", from.text, to.text,
-                               strerror(errno));
-        }
-    save_remove_others(c->to, name, n);
-    return file_remove_folder(c->staging, err);
-}
-
 /* Whole now: under its name. */
 static int commit(Convert *c, cvn_err *err)
 {
@@ -172,7 +144,7 @@ static int commit(Convert *c, cvn_err *err)
         return err_set(err, CVN_EIO, "cannot remove '%s': %s", record.text, strerror(errno));
     TRY(file_sync_folder(c->staging, err));
     if (!forms[c->form].file && file_exists(c->to) && !file_folder_is_empty(c->to))
-        return move_into(c, err);
+        return save_move_into(c->staging, c->to, &c->arena, err);
     if (rename(from, c->to) != 0)
         return err_set(err, CVN_EIO, "cannot rename '%s' to '%s': %s", from, c->to,
                        strerror(errno));
@@ -306,6 +278,7 @@ static int convert_all(void *of, cvn_err *err)
     c->out = (Out){.arena = &c->arena,
                    .model = &c->model,
                    .threads = (int)v[THREADS].integer,
+                   .resumes = true,
                    .interrupt = run_interrupt_once(false)};
     TRY(check_out(c, err));
     /* Quantized the same way, there is nothing to convert; else what is quantized is widened as it is read. */

@@ -38,15 +38,13 @@ typedef struct Filling {
     pthread_t owner;
 } Filling;
 
-static int fill(void *context, const Param *param, int64_t first, int64_t n, float *out,
-                cvn_err *err)
+static void fill(void *context, const Param *param, int64_t first, int64_t n, float *out)
 {
     Filling *filling = context;
-    int code = init_fill(&filling->seed, param, first, n, out, err);
+    init_fill(&filling->seed, param, first, n, out);
     long long done = atomic_fetch_add(&filling->done, (long long)n) + n;
     if (pthread_equal(pthread_self(), filling->owner))
         progress_set(&filling->progress, (double)done);
-    return code;
 }
 
 static int run(const Args *args, cvn_err *err)

@@ -11,6 +11,7 @@ bool io_is_numeric(const IoTensor *tensor)
     switch (tensor->coding) {
     case IO_BLOCKS:
     case IO_PACKED:
+    case IO_FILLED:
         return true;
     case IO_PLAIN:
         return tensor->dtype == CVN_F32 || tensor->dtype == CVN_BF16 || tensor->dtype == CVN_F16 ||
@@ -98,6 +99,8 @@ void io_decode(const IoTensor *tensor, int64_t first, int64_t n, float *out)
 {
     if (tensor->coding == IO_PACKED)
         packed_decode(tensor, first, n, out);
+    else if (tensor->coding == IO_FILLED)
+        tensor->filled->fill(tensor->filled->context, tensor->filled->param, first, n, out);
     else if (tensor->n_parts > 0)
         decode_parts(tensor, first, n, out);
     else if (tensor->coding == IO_BLOCKS)

@@ -100,6 +100,7 @@ int form_hf(Out *out, const FormOptions *o, cvn_err *err)
     const Model *written = form_hf_model(out->model, o, out->arena);
     cvn_dtype dtype = model_dtype(written);
     ParamList params;
+    out->interleaved = model_is_interleaved(written);
     if (o->type->block)
         return refuse_type(o, "Hugging Face folders",
                            "f32, f16 and bf16 are, and our own int8 and int4", err);
@@ -123,6 +124,7 @@ int form_hf(Out *out, const FormOptions *o, cvn_err *err)
             return err_set(err, CVN_EMEM, "no memory for an index");
         out_file(out, SAVE_INDEX);
         out_bytes(out, text, strlen(text));
+        out_bytes(out, "\n", 1);
     }
     return CVN_OK;
 }

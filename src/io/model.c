@@ -112,6 +112,14 @@ int io_open_files(IoModel *model, const char *path, cvn_err *err)
     return code;
 }
 
+int64_t io_row(const IoModel *model, const Param *p, int64_t row, bool interleaved)
+{
+    if (!p->rotated || interleaved == model_is_interleaved(model->desc))
+        return row;
+    int64_t size = p->dims[1], half = size / 2, d = row % size;
+    return row - d + (interleaved ? d % 2 * half + d / 2 : d % half * 2 + d / half);
+}
+
 ParamNaming io_naming(IoKind kind)
 {
     return kind == IO_KIND_HF ? NAMING_HF : kind == IO_KIND_GGUF ? NAMING_GGUF : NAMING_META;

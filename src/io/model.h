@@ -44,6 +44,11 @@ typedef struct IoModel {
 /* Opens and audits. Close it also after weights were loaded from it only when they are freed too. */
 int io_open_model(IoModel *model, const char *path, cvn_err *err);
 
+/* A model that is in no file: its elements are given by a call-back, which is called while the model is read. `name` is what
+   messages call it. */
+int io_filled_model(IoModel *model, const char *name, const Model *desc, IoFill *fill,
+                    void *context, cvn_err *err);
+
 /* Opens without the audit: config and tensors, for showing what a model holds. */
 int io_open_files(IoModel *model, const char *path, cvn_err *err);
 /* The same, and of a folder of adapters the files of their model. */
@@ -66,6 +71,13 @@ IoTensors io_joined(IoModel *model);
 void io_keep_blocks(IoModel *model);
 
 void io_close_model(IoModel *model);
+
+/* The row of a parameter that is in the files of a model where `row` is with rotary pairs side by side (interleaved, as Meta and
+   GGUF have them) or half a head apart (as Hugging Face has them):
+
+       row of Hugging Face     0  1  2  3     (head dimension 4, half 2)
+       row of Meta             0  2  1  3 */
+int64_t io_row(const IoModel *model, const Param *param, int64_t row, bool interleaved);
 
 /* How the files of a kind name their tensors. */
 ParamNaming io_naming(IoKind kind);

@@ -104,15 +104,6 @@ typedef struct Rows {
     int64_t *too_large; /* [threads] */
 } Rows;
 
-/* Where row `row` of what is written is in the model: rotary pairs lie side by side or half a head apart. */
-static int64_t row_in_model(const Out *out, const Param *p, int64_t row)
-{
-    if (!p->rotated || out->interleaved == model_is_interleaved(out->model->desc))
-        return row;
-    int64_t size = p->dims[1], half = size / 2, d = row % size;
-    return row - d + (out->interleaved ? d % 2 * half + d / 2 : d % half * 2 + d / half);
-}
-
 static void encode_rows(void *context, int thread, int n_threads)
 {
     const Rows *r = context;
@@ -128,7 +119,7 @@ static void encode_rows(void *context, int thread, int n_threads)
         p->type.block && r->out->importance ? r->out->importance(r->out->context, p->param) : NULL;
     importance = importance ? importance + p->column : NULL;
     for (int64_t i = begin; i < end; i++) {
-        int64_t from = row_in_model(r->out, p->param, p->row + r->first + i);
+        int64_t from = io_row(r->out->model, p->param, p->row + r->first + i, r->out->interleaved);
         float *values = r->values + i * p->columns;
         uint8_t *to = r->encoded + (size_t)i * r->row_bytes;
         if (same) {
@@ -249,9 +240,8 @@ static int write_rows(Writing *w, const OutPiece *p, Rows *r, int64_t together, 
     for (r->first = 0; r->first < p->rows; r->first += together) {
         r->n = num_min(p->rows - r->first, together);
         if (flag_is_set(w->out->interrupt))
-            return err_set(err, CVN_EINTERRUPTED,
-                           "interrupted while writing '%s'; the same command goes on there",
-                           w->path);
+            return err_set(err, CVN_EINTERRUPTED, "interrupted while writing '%s'%s", w->path,
+                           w->out->resumes ? "; the same command goes on there" : "");
         pool_run(w->pool, encode_rows, r);
         size_t bytes = (size_t)r->n * r->row_bytes;
         if (p->crc[0])
@@ -283,7 +273,8 @@ static int write_rounded(Writing *w, const OutPiece *p, cvn_err *err)
         if (turn == 1)
             TRY(out->round(out->context, p->param, false, model, model + n, err));
         for (int64_t i = 0; i < f->n; i++) {
-            const size_t a = (size_t)i, b = (size_t)row_in_model(out, p->param, i);
+            const size_t a = (size_t)i,
+                         b = (size_t)io_row(out->model, p->param, i, out->interleaved);
             uint8_t *to = turn ? file : model;
             const uint8_t *from = turn ? model : file;
             const size_t t = turn ? a : b, s = turn ? b : a;

@@ -55,7 +55,8 @@ typedef struct Out {
     bool above_one;       /* norms are written as what is multiplied by (Param.above_one) */
     OutFile *file;        /* [n_files] */
     size_t n_files;
-    int threads; /* 0: as many as the machine has */
+    bool resumes; /* what an interrupt leaves is gone on with by the same command */
+    int threads;  /* 0: as many as the machine has */
     const volatile int *interrupt;
     OutRound *round; /* called for each quantized parameter, in the order of the pieces; or NULL */
     OutImportance *importance; /* asked for by encoders of blocks; or NULL */

@@ -1,10 +1,8 @@
 /*
- * Writing a model as a Hugging Face folder: config.json, generation_config.json, and the weights as
- * model.safetensors or, above shard_bytes, as model-0000N-of-0000M.safetensors with an index.
- * Weights are asked for in pieces and never held whole.
+ * Writing a model as a Hugging Face folder in one go, the weights as form_hf lays them out (forms.h).
  *
  * A new folder is filled beside ("OUT.tmp-PID") and renamed, so OUT is absent or complete. With
- * `force` on a folder that is not empty, its files are replaced one by one, each whole, the config
+ * `force` on a folder that is not empty, that is filled in it, and files are replaced one by one, each whole, the config
  * last; what else the old model consisted of, its tokenizer too, is removed. Files of nobody's model stay.
  */
 #ifndef CVN_IO_SAVE_H
@@ -17,11 +15,6 @@
 extern const char *const tokenizer_files[];
 enum { TOKENIZER_KINDS = 2, TOKENIZER_FILES = 6 };
 
-/* Gives elements first .. first+n-1 of a parameter, row-major in its logical shape, as f32. Called from
- * several threads at once, for different ranges. */
-typedef int (*SaveFill)(void *context, const Param *param, int64_t first, int64_t n, float *out,
-                        cvn_err *err);
-
 typedef struct SaveOptions {
     cvn_dtype dtype;       /* f32, bf16 or f16: of the file; also written into the config */
     uint64_t shard_bytes;  /* most bytes of weights in a file (one tensor may exceed it); 0: 5e9 */
@@ -33,22 +26,22 @@ typedef struct SaveOptions {
     const volatile int *interrupt;
 } SaveOptions;
 
-int save_folder(const char *folder, const Model *config, const SaveOptions *options, SaveFill fill,
+/* An opened and audited model of any form. */
+int save_model(const char *folder, const IoModel *model, const SaveOptions *options, cvn_err *err);
+
+/* The same of a model that is in no file (io_filled_model). */
+int save_folder(const char *folder, const Model *desc, const SaveOptions *options, IoFill *fill,
                 void *context, cvn_err *err);
+
+/* Moves the files of a folder into another, what makes a model of them last, and removes what else there is of a model, or of
+   adapters, there; then the folder they came from, which is beside or in the other. */
+int save_move_into(const char *from, const char *folder, Arena *arena, cvn_err *err);
 
 /* Removes the files of a model, or of adapters, from a folder, but those of these n names. */
 void save_remove_others(const char *folder, const char *const *written, size_t n);
 
-/* An opened and audited model of any form, as a Hugging Face folder: interleaved rotary pairs are brought
- * into Hugging Face's order. */
-int save_model(const char *folder, const IoModel *model, const SaveOptions *options, cvn_err *err);
-
-/* The fill that save_model uses; context is the IoModel. The rows of q and k are in Hugging Face's order. */
-int save_fill_model(void *model, const Param *param, int64_t first, int64_t n, float *out,
-                    cvn_err *err);
-
 /* A fill of random weights: every parameter drawn by its initialiser (Param.init) from the stream (seed,
  * Hugging Face name), so that any slice could be drawn alone. `seed` points to a uint64_t. */
-int init_fill(void *seed, const Param *param, int64_t first, int64_t n, float *out, cvn_err *err);
+IoFill init_fill;
 
 #endif

@@ -16,6 +16,7 @@ typedef enum IoCoding {
     IO_PLAIN,  /* an array of `dtype` */
     IO_BLOCKS, /* an array of `block`s; `dtype` is f32 */
     IO_PACKED, /* a matrix that lies in several tensors, its parts, in a way of its own; `dtype` is f32 */
+    IO_FILLED, /* in no file: given by a function; `dtype` is f32 */
     IO_OPAQUE, /* known size, but nothing here computes with it; `dtype` means nothing */
 } IoCoding;
 
@@ -28,6 +29,18 @@ typedef struct IoBlock {
     BlockKind kind; /* of IO_BLOCKS, or BLOCK_NONE: products read no such blocks, and they are */
     void (*widen)(const uint8_t *block, float *out); /* only widened, by this; else NULL */
 } IoBlock;
+
+struct Param; /* model/params.h */
+
+/* Gives elements first .. first+n-1 of a parameter, row-major in its logical shape. Called from several threads at once, for
+   different ranges. */
+typedef void IoFill(void *context, const struct Param *param, int64_t first, int64_t n, float *out);
+
+typedef struct IoFilled {
+    IoFill *fill;
+    void *context;
+    const struct Param *param;
+} IoFilled;
 
 /* A tensor that lies in parts (Meta's model-parallel files) has data NULL and its parts, equal in
  * shape, side by side along split_dim. Use io_decode, which knows all of this. */
@@ -47,6 +60,7 @@ typedef struct IoTensor {
     int n_parts;                   /* 0 for a tensor in one piece */
     const struct IoTensor *part;   /* [n_parts], in the list's arena */
     const struct IoPacked *packed; /* of IO_PACKED: how (packed.h) */
+    const IoFilled *filled;        /* of IO_FILLED: by what */
     /* Added to the elements when they are read: -1 of norms that a file has above one. */
     float shift;
     /* Added likewise, or NULL (adapter.h). */

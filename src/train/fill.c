@@ -2,6 +2,7 @@
  * Where a trainer's numbers come from: drawn from a seed, a model, a checkpoint. Each is a source of regions of a tensor in
  * f32, whatever lies on the devices; a weight that has a rounded copy fills both.
  */
+#include "base/num.h"
 #include "io/convert.h"
 #include "io/save.h"
 #include "train/trainer.h"
@@ -46,7 +47,7 @@ static int fill(Trainer *t, Role role, int index, const Source *exact, cvn_err *
 
 typedef struct Given {
     const Param *param;
-    SaveFill fill;
+    IoFill *fill;
     void *context;
 } Given;
 
@@ -59,11 +60,12 @@ static int read_param(void *context, const Region *region, void *out, cvn_err *e
     RegionWalk w;
     region_walk(&w, region, &whole, &part);
     while (region_next(&w))
-        TRY(g->fill(g->context, g->param, w.a, w.n, (float *)out + w.b, err));
+        g->fill(g->context, g->param, w.a, w.n, (float *)out + w.b);
+    (void)err;
     return CVN_OK;
 }
 
-static int fill_params(Trainer *t, Role role, const ParamList *list, SaveFill from, void *context,
+static int fill_params(Trainer *t, Role role, const ParamList *list, IoFill *from, void *context,
                        cvn_err *err)
 {
     for (int i = 0; i < list->n; i++) {
@@ -76,12 +78,27 @@ static int fill_params(Trainer *t, Role role, const ParamList *list, SaveFill fr
 }
 
 /* context is the seed. */
-static int draw_adapter(void *context, const Param *param, int64_t first, int64_t n, float *out,
-                        cvn_err *err)
+static void draw_adapter(void *context, const Param *param, int64_t first, int64_t n, float *out)
 {
-    (void)err;
     lora_fill(param, *(const uint64_t *)context, first, n, out);
-    return CVN_OK;
+}
+
+/* context is the model, whose pairs become those that its family has in Hugging Face's files. */
+static void read_model(void *context, const Param *param, int64_t first, int64_t n, float *out)
+{
+    const IoModel *model = context;
+    const Param *same = params_find(&model->params, param->kind, param->layer);
+    const IoTensor *tensor = model->source[same - model->params.param];
+    const int64_t width = param->rank == 3 ? param->dims[2] : 1;
+    const bool other = !model_is_interleaved(model->desc);
+    if (!param->rotated || model_has_hf_pairs(model->desc)) {
+        io_decode(tensor, first, n, out);
+        return;
+    }
+    for (int64_t at = first, step; at < first + n; at += step, out += step) {
+        step = num_min(width - at % width, first + n - at);
+        io_decode(tensor, io_row(model, param, at / width, other) * width + at % width, step, out);
+    }
 }
 
 int trainer_random(Trainer *t, uint64_t seed, cvn_err *err)
@@ -94,7 +111,7 @@ int trainer_random(Trainer *t, uint64_t seed, cvn_err *err)
 int trainer_from_model(Trainer *t, const IoModel *model, cvn_err *err)
 {
     bool lora = t->options.lora.rank > 0;
-    return fill_params(t, lora ? ROLE_WEIGHT : ROLE_TRAINED, &t->state.model, save_fill_model,
+    return fill_params(t, lora ? ROLE_WEIGHT : ROLE_TRAINED, &t->state.model, read_model,
                        (void *)(uintptr_t)model, err);
 }
 

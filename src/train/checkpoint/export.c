@@ -85,14 +85,12 @@ int checkpoint_copy_tokenizer(const Checkpoint *checkpoint, const char *folder, 
 }
 
 /* context is the Checkpoint. */
-static int fill_from_slices(void *context, const Param *param, int64_t first, int64_t n, float *out,
-                            cvn_err *err)
+static void fill_from_slices(void *context, const Param *param, int64_t first, int64_t n,
+                             float *out)
 {
     const Checkpoint *checkpoint = context;
-    (void)err;
     checkpoint_whole_range(checkpoint_wholes_find(checkpoint->wholes, param->file_name[NAMING_HF]),
                            first, n, out);
-    return CVN_OK;
 }
 
 /* The model is put together piece by piece. */
