@@ -69,7 +69,7 @@ static void the_models_template_writes_the_conversation(void **state)
     expect(
         1,
         "printf '{{ a | nosuch }}' > tmpl/chat_template.jinja; echo a | caravan chat -m tmpl 2>&1",
-        "line 1 of the chat template: the filter 'nosuch' is not known");
+        "line 1 of the chat template: unknown filter 'nosuch'");
     expect(0, "echo a | caravan chat -m tmpl --chat-template llama3-meta -n 4 2>&1", "");
     /* What it says of a conversation is said, and the turn taken back. */
     expect(1,
@@ -313,7 +313,8 @@ static void mistakes_end_in_a_sentence(void **state)
 {
     expect(2, "caravan chat 2>&1", "--model DIR is missing");
     expect(1, "mkdir typed; caravan chat -m model --history typed </dev/null 2>&1", "typed");
-    expect(1, "caravan chat -m model --chat-template lama3 2>&1", "no file 'lama3'");
+    expect(1, "caravan chat -m model --chat-template lama3 2>&1",
+           "'lama3' is neither a file nor a built-in chat template");
     expect(1,
            "caravan chat -m model --chat-template llama2 </dev/null 2>&1; echo a | caravan chat -m "
            "model "

@@ -279,13 +279,12 @@ static void the_last_message_is_continued(void **state)
                 "[{\"role\": \"assistant\", \"content\": \"x\", \"reasoning\": \"hm\"}]",
                 (ChatInput){.continues = "reasoning"}, "hm");
     expect_text("{{ messages[0].content }}", turns, (ChatInput){.continues = "content"},
-                "the chat template does not write the last message as it is, so that it cannot be "
-                "continued");
+                "the chat template changes the last message, so it cannot be continued");
     expect_text(CHATML, turns, (ChatInput){.continues = "thinking"},
-                "the last message has no text 'thinking' to continue");
+                "the last message has no text in 'thinking' to continue");
     expect_text(
         CHATML, turns, (ChatInput){.continues = "content", .generation_prompt = true},
-        "the last message is to be continued, and a new one to be begun; choose one of them");
+        "continuing the last message and starting a new one exclude each other; choose one");
 }
 
 static void what_a_template_is_given(void **state)

@@ -115,7 +115,7 @@ static void the_command_exports_and_the_program_reads_it(void **unused)
         "caravan export run0 small.gguf -q q8_0 && caravan generate -m small.gguf -p a -n 3 2>&1",
         "small.gguf: step 9 of run0, in q8_0");
     expect(1, "caravan export run0 blocks -q q4_0 2>&1",
-           "q4_0 is not a type of Hugging Face folders");
+           "q4_0 does not exist in Hugging Face folders");
     expect(0, "! ls | grep -E 'blocks|floats' && echo none", "none\n");
     expect(1, "caravan export run0 small -q int4 2>&1", "is not empty");
     expect(1, "caravan export nowhere out2 2>&1", "there is no folder 'nowhere'");

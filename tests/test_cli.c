@@ -175,7 +175,7 @@ static void wrong_folders_are_told_what_they_are(void **state)
     snprintf(args, sizeof args, "init -p stories260k -o %s", model);
     expect(0, "", args, "");
     snprintf(args, sizeof args, "inspect -m %s/config.json 2>&1", model);
-    expect(1, "", args, "is a part of a model; give the folder that it stands in");
+    expect(1, "", args, "is one file of a model; give the folder that contains it");
     snprintf(args, sizeof args, "train --resume %s 2>&1", model);
     expect(1, "", args, "is not a run of caravan train");
     snprintf(args, sizeof args, "export %s/config.json x 2>&1", model);

@@ -73,7 +73,7 @@ static void wrong_inputs_are_told_what_they_are(void **state)
     static const char *const cases[][2] = {
         {"--init text", "'text' is not a model"},
         {"--init empty", "'empty' is not a model"},
-        {"--init model/model.safetensors", "is a part of a model; give the folder"},
+        {"--init model/model.safetensors", "is one file of a model; give the folder"},
         {"--init bare", "the model 'bare' has no tokenizer; give one with --tokenizer"},
         {"--init bare --tokenizer large.json",
          "the tokenizer 'large.json' has 600 pieces and the model 'bare' a vocabulary of 512"},

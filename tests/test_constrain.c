@@ -305,7 +305,7 @@ static void what_multiplies_is_bounded(void **unused)
          "", "", "", "", 0, "uniqueItems"},
         {"{\"type\":\"string\",\"minLength\":1e9}", "", "", "", "", 0, NULL},
         {"{\"type\":\"object\",\"patternProperties\":{", "\"^.*%d.*%n\":{\"minimum\":%d},",
-         "\"x\":true", "", "}}", 9, "cut names"},
+         "\"x\":true", "", "}}", 9, "classes of names"},
         {"{\"unevaluatedProperties\":false,\"anyOf\":[", "{\"properties\":{\"a%d\":true}},", "true",
          "", "]}", 20, "combinations"},
         {"{\"oneOf\":[",

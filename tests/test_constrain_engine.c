@@ -418,7 +418,7 @@ static void commands_take_schemas_expressions_and_choices(void **state)
            "--grammar g.gbnf 2> log | grep -c '^(*)*$'",
            "1");
     expect(1, "echo 'root ::= a' > g.gbnf; caravan generate -m model -p Once --grammar g.gbnf 2>&1",
-           "g.gbnf: the grammar has no rule 'a'");
+           "g.gbnf: the grammar refers to the rule 'a'");
     expect(1, "caravan generate -m model -p Once --regex '(a' 2>&1", "--regex: the regular");
     expect(1, "caravan generate -m model -p Once --json-schema '{\"$dynamicRef\":\"x\"}' 2>&1",
            "--json-schema: #/$dynamicRef");

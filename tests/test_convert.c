@@ -71,7 +71,7 @@ static void there_and_back_are_the_same_bytes(void **state)
     round_trip("f16", CVN_F16, "meta8", "--to meta --parts 8");
     round_trip("f16", CVN_F16, "meta16", "--to meta --parts 16"); /* more than KV heads */
     expect(1, "caravan convert f16 meta12 --to meta --parts 12 2>&1",
-           "do not divide into 12 parts");
+           "cannot be divided into 12 parts");
     c = model_with(c, "'attention_bias': true, 'mlp_bias': true");
     random_folder("biases", c, CVN_BF16);
     round_trip("biases", CVN_BF16, "m.gguf", "");
@@ -131,12 +131,12 @@ static void what_a_form_cannot_say_is_refused(void **state)
     Model *c = small_config();
     c = model_with(c, "'attention_bias': true");
     random_folder("said", c, CVN_F32);
-    expect(1, "caravan convert said x.bin 2>&1", "cannot say that 'said' has biases");
-    expect(1, "caravan convert said x --to meta 2>&1", "cannot say that 'said' has biases");
+    expect(1, "caravan convert said x.bin 2>&1", "cannot express that 'said' has biases");
+    expect(1, "caravan convert said x --to meta 2>&1", "cannot express that 'said' has biases");
     expect(1, "caravan convert said x --type q4_0 2>&1",
-           "q4_0 is not a type of Hugging Face folders");
+           "q4_0 does not exist in Hugging Face folders");
     expect(1, "caravan convert said x.gguf --type int8 --to gguf 2>&1",
-           "int8 is not a type of GGUF");
+           "int8 does not exist in GGUF");
     expect(1, "caravan convert said said 2>&1", "is not empty");
     expect(0, "caravan convert said said.gguf 2>&1", "has no tokenizer");
     expect(1, "caravan convert said said.gguf 2>&1", "exists; give another name or --force");
@@ -145,7 +145,8 @@ static void what_a_form_cannot_say_is_refused(void **state)
     c = model_with(
         c, "'attention_bias': false, 'rope_scaling': {'rope_type': 'dynamic', 'factor': 4}");
     random_folder("longer", c, CVN_F32);
-    expect(1, "caravan convert longer x.bin 2>&1", "cannot say that 'longer' has scaled rotary");
+    expect(1, "caravan convert longer x.bin 2>&1",
+           "cannot express that 'longer' has scaled rotary");
     expect(0, "caravan convert longer l.gguf 2>&1",
            "has dynamic rope scaling; up to that length the model is the same");
     c = model_with(c, "'rope_scaling': {'rope_type': 'yarn', 'factor': 4, 'attention_factor': 1, "

@@ -118,9 +118,10 @@ static void files_say_it_as_it_is_or_refuse(void **state)
     expect(0, "caravan inspect --model f.gguf", "; none in 1 layer\n");
     expect(1, "caravan convert listed l.gguf 2>&1",
            "a GGUF file cannot say what no_rope_layers of this model is");
-    expect(1, "caravan convert fourth x.bin 2>&1", "cannot say that 'fourth' has settings that");
+    expect(1, "caravan convert fourth x.bin 2>&1",
+           "cannot express that 'fourth' has settings that");
     expect(1, "caravan convert fourth x --to meta 2>&1",
-           "cannot say that 'fourth' has settings that");
+           "cannot express that 'fourth' has settings that");
     expect(0, "caravan convert listed again --type f32 && caravan inspect --model again",
            "; none in 2 layers");
 }

@@ -208,7 +208,7 @@ static void ids_need_no_tokenizer_that_can_be_read(void **state)
     write_odd_gguf("odd.gguf");
     expect(0, "cp -r bare broken && echo '{}' >broken/tokenizer.json", "");
     expect(0, "caravan generate -m odd.gguf --tokens 1,2 -n 3 --json 2>&1",
-           "'a-way-that-nobody-knows!' does, which is not known; only token ids");
+           "'a-way-that-nobody-knows!' in the GGUF file; only token ids");
     static const char *const models[] = {"odd.gguf", "bare", "broken"};
     for (size_t i = 0; i < 3; i++) {
         char line[256];
@@ -323,9 +323,9 @@ static void adapters_are_given_beside_the_model(void **state)
     }
     for (int i = 0; i < 4; i++)
         strbuf_free(&said[i]);
-    expect(1, "caravan generate -m lost -p x 2>&1", "this folder by --adapter");
+    expect(1, "caravan generate -m lost -p x 2>&1", "this folder with --adapter");
     expect(1, "caravan generate -m model --adapter bare -p x 2>&1",
-           "'bare' holds no adapters; give a folder with adapter_config.json");
+           "'bare' is not a folder of adapters; give one with adapter_config.json");
     expect(0, "printf 'Hi\n' | caravan chat -m model --adapter lora -n 3 2>&1", "");
     expect(0, "caravan bench -m model --adapter lora --prefill 4 --decode 2 --repeats 1", "decode");
     expect(2, "caravan bench --train -p tiny --adapter lora 2>&1", "--adapter has no effect");

@@ -140,8 +140,9 @@ static void a_type_that_is_not_read_is_refused_by_name_with_what_to_do(void **st
     cvn_err err = {0};
     const char *path = file_of_another_type("blk.0.attn_q.weight", 12, 40);
     assert_int_equal(io_open_model(&model, path, &err), CVN_EUNSUPPORTED);
-    if (!strstr(err.message, "tensor 'blk.0.attn_q.weight' is of type NVFP4, which is not read; "
-                             "take the model in another quantization, such as Q4_K_M or Q6_K"))
+    if (!strstr(err.message,
+                "tensor 'blk.0.attn_q.weight' is of type NVFP4, which is not supported; get the "
+                "model in another quantization, such as Q4_K_M or Q6_K"))
         fail_msg("%s", err.message);
 }
 

@@ -90,7 +90,7 @@ static void an_index_that_lies_is_refused(void **state)
          NULL},
         {"{\"weight_map\":{\"a\":\"s1.safetensors\",\"b\":\"s1.safetensors\"}}", NULL},
         {"{\"weight_map\":{\"a\":\"s1.safetensors\",\"b\":\"s3.safetensors\"}}",
-         "names the shard 's3.safetensors', which is missing"},
+         "lists the shard 's3.safetensors', which is missing"},
         {"{\"weight_map\":{\"a\":\"s1.safetensors\",\"b\":\"s2.safetensors\","
          "\"c\":\"s2.safetensors\"}}",
          "lists tensor 'b' in 's2.safetensors', but it is in"},
@@ -124,7 +124,7 @@ static void a_tensor_in_two_shards_is_refused(void **state)
     put_safetensors("s2.safetensors", two, 3);
     put_text("model.safetensors.index.json",
              "{\"weight_map\":{\"a\":\"s1.safetensors\",\"b\":\"s2.safetensors\"}}");
-    expect("both hold a tensor 'a'");
+    expect("both contain the tensor 'a'");
 }
 
 int main(void)

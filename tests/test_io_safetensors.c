@@ -115,7 +115,7 @@ static const struct {
      3, "'a' and 'b' overlap"},
     {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},"
      "\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[3,5]}}",
-     5, "before tensor 'b', belong to no tensor"},
+     5, "before tensor 'b', do not belong to a tensor"},
     {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
      "\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}",
      2, "duplicate"},

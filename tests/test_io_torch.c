@@ -99,12 +99,12 @@ static void what_is_no_dictionary_of_tensors_is_refused(void **state)
     } cases[] = {
         {"bad_strides.pth", "'a' is not contiguous"},
         {"bad_nested.pth", "'a' is not a tensor"},
-        {"bad_list.pth", "no dictionary of tensors"},
+        {"bad_list.pth", "not contain a dictionary of tensors"},
         {"bad_module.pth", "calls 'torch.nn.modules.linear Linear'"},
         {"bad_legacy.pth", "is not a zip archive"},
         {"bad_evil.pth", "the pickle calls 'posix system'"},
         {"bad_compressed.pth", "is compressed"},
-        {"bad_storage.pth", "missing or of another size"},
+        {"bad_storage.pth", "missing or has the wrong size"},
         {"bad_byteorder.pth", "not written in little-endian"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -310,8 +310,8 @@ static void params_json_is_read_strictly(void **state)
         {"{\"multiple_of\":0}", "out of range"},
         {"{\"ffn_dim_multiplier\":1e300}", "out of range"},
         {"{\"norm_eps\":true}", "norm_eps is true, expected a number"},
-        {"{\"moe\":{\"num_experts\":8}}", "'moe' is not known"},
-        {"{\"quantization_args\":{}}", "'quantization_args' is not known"},
+        {"{\"moe\":{\"num_experts\":8}}", "unknown setting 'moe'"},
+        {"{\"quantization_args\":{}}", "unknown setting 'quantization_args'"},
         {"{\"lora_args\":null,\"vocab_size\":32000}", NULL},
     };
     Arena arena;

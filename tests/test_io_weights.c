@@ -202,18 +202,18 @@ static void the_audit_accounts_for_every_tensor(void **state)
     static const Change changes[] = {
         {.message = NULL},
         {.drop = "model.layers.1.mlp.up_proj.weight",
-         .message = "lacks 1 tensor that its config needs: 'model.layers.1.mlp.up_proj.weight'"},
+         .message = "lacks 1 tensor that its config requires: 'model.layers.1.mlp.up_proj.weight'"},
         {.add = "model.layers.2.mlp.up_proj.weight",
          .add_dims = {70, 44},
-         .message = "1 tensor that its config has no use for: 'model.layers.2.mlp.up_proj.weight'"},
+         .message = "1 tensor that its config does not know: 'model.layers.2.mlp.up_proj.weight'"},
         {.add = "model.layers.0.self_attn.q_proj.bias",
          .add_dims = {1, 120},
-         .message = "no use for"},
+         .message = "does not know"},
         {.add = "model.layers.0.self_attn.rotary_emb.inv_freq", .add_dims = {1, 10}},
         {.drop = "model.norm.weight",
          .add = "model.norm.weight",
          .add_dims = {44, 1},
-         .message = "has shape [44, 1] where the config"},
+         .message = "has shape [44, 1] but the config"},
         {.misshape = true, .message = "'model.norm.weight' has shape [2, 22]"},
         {.drop = "model.layers.0.mlp.up_proj.weight",
          .add = "model.layers.0.mlp.up_proj.weight",
@@ -221,7 +221,9 @@ static void the_audit_accounts_for_every_tensor(void **state)
          .add_dtype = CVN_I32,
          .message = "is of type I32, which cannot be used as a weight"},
         {.add = "lm_head.weight", .add_dims = {259, 44}}, /* tied: the config wins */
-        {.add = "lm_head.weight", .add_dims = {259, 45}, .message = "no use for: 'lm_head.weight'"},
+        {.add = "lm_head.weight",
+         .add_dims = {259, 45},
+         .message = "does not know: 'lm_head.weight'"},
     };
     Model *config = odd_config(true, false);
     make_model(in_scratch("good"), config, &(SaveOptions){.dtype = CVN_F32});
@@ -377,7 +379,7 @@ static void what_is_no_model_is_said_so(void **state)
     IoModel model;
     cvn_err err = {0};
     assert_int_equal(io_open_model(&model, "/no/such/model", &err), CVN_EIO);
-    assert_string_equal(err.message, "there is no '/no/such/model'");
+    assert_string_equal(err.message, "'/no/such/model' does not exist");
     err = (cvn_err){0};
     assert_true(io_open_model(&model, scratch, &err) < 0);
     assert_non_null(strstr(err.message, "is not a model"));

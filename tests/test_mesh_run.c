@@ -313,7 +313,7 @@ static void what_cannot_be_is_refused(void **state)
     run("test ! -e no/checkpoints");
     /* Slices are no model yet; it says how they become one, and that is true. */
     expect(1, "caravan train --data story.txt --init mesh/checkpoints/step-00000008 --out no 2>&1",
-           "make a model of it by caravan export 'mesh/checkpoints/step-00000008' MODEL");
+           "make a model of it with caravan export 'mesh/checkpoints/step-00000008' MODEL");
     expect(1, "caravan generate -m mesh/checkpoints/step-00000008 --prompt a 2>&1",
            "is a checkpoint of a mesh");
     run("caravan export mesh/checkpoints/step-00000008 exported && caravan inspect -m exported");

@@ -158,10 +158,11 @@ static void what_does_not_fit_is_refused_by_name(void **state)
     static const struct {
         const char *name, *settings, *message;
     } refused[] = {
-        {"gptq4-act", "{\"quant_method\": \"hqq\"}", "quantized by 'hqq' are not read"},
+        {"gptq4-act", "{\"quant_method\": \"hqq\"}", "quantized by 'hqq' are not supported"},
         {"w4a16", "{\"quant_method\": \"compressed-tensors\", \"format\": \"marlin-24\"}",
          "'compressed-tensors' as marlin-24"},
-        {"gptq4-act", GPTQ "\"bits\": 3, \"group_size\": 8}", "weights of 3 bits are not read"},
+        {"gptq4-act", GPTQ "\"bits\": 3, \"group_size\": 8}",
+         "weights of 3 bits are not supported"},
         {"gptq4-act", GPTQ "\"bits\": 4, \"group_size\": 0}", "group_size is 0"},
         {"gptq4-act", GPTQ "\"bits\": 8, \"group_size\": 8}", "where F16, BF16 or F32 [1, 16]"},
         {"gptq4-act", GPTQ "\"bits\": 4, \"group_size\": 4}", "where F16, BF16 or F32 [4, 16]"},

@@ -424,7 +424,7 @@ static void the_command_takes_them_by_name(void **state)
         {"-m a=model --adapter a=law", "two have the name a"},
         {"-m a=model -m b=long --adapter x=law", "MODEL/NAME=DIR"},
         {"-m a=nothing", "no file or folder nothing"},
-        {"-m a=model --adapter x=long", "holds no adapters"},
+        {"-m a=model --adapter x=long", "is not a folder of adapters"},
         {"-m a=model --adapter x=nothing", "nothing"},
         {"-m a=model --context 1000000", "the context is 1000000"},
         {"-m a=model --activations int8", "int8"},

@@ -259,8 +259,8 @@ static void the_template_is_found_from_the_folder(void **state)
         {"spm.model", "{\"chat_template\": \"{{ messages }}\"}", "llama2", "llama2", NULL},
         {"rank.model", NULL, "llama3.1", "llama3.1", NULL},
         {"rank.model", "{\"chat_template\": \"{% if %}\"}", NULL, NULL, "line 1"},
-        {"rank.model", NULL, "llama2", NULL, "writes the tokens <s> and </s>"},
-        {"rank.model", NULL, "lama3", NULL, "no file 'lama3'"},
+        {"rank.model", NULL, "llama2", NULL, "uses the tokens <s> and </s>"},
+        {"rank.model", NULL, "lama3", NULL, "'lama3' is neither a file"},
         {"rank.model", NULL, CVN_TEST_DATA "/text/spm.model", NULL, "the text of a chat template"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

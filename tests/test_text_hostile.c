@@ -366,7 +366,7 @@ static void malformed_sentencepiece_is_refused(void **state)
         {"b", 0, 1, "", "unigram"},
         {"b", 0, 1, "\x12\x02\x18\x04", "char"},
         {"a", 0, 1, "\x12\x02\x18\x02", "earlier piece"},
-        {"b", 0, 2, "\x12\x02\x18\x02", "unknown piece"},
+        {"b", 0, 2, "\x12\x02\x18\x02", "of type unknown"},
         {"b", 0, 5, "\x12\x02\x18\x02", "type 5"},
         {"b", 0, 7, "\x12\x02\x18\x02", "type 7"},
         {"b", 0, 6, "\x12\x02\x18\x02", "type byte"},

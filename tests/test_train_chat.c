@@ -72,7 +72,7 @@ static void another_template_can_be_given(void **state)
     expect(1,
            "caravan train --data talk.jsonl --init model --chat-template lama3 --seq 32 --steps 1 "
            "-t 1 --out no 2>&1",
-           "no file 'lama3', and no chat template of that name is built in: r1, ");
+           "'lama3' is neither a file nor a built-in chat template; built in are r1, ");
     expect(1, "test -e no", "");
 }
 
@@ -80,8 +80,8 @@ static void who_has_no_template_is_told_how_to_give_one(void **state)
 {
     expect(0, "cp -r model mute && printf '{{ messages | nosuch }}' >mute/chat_template.jinja", "");
     expect(1, "caravan train --data talk.jsonl --init mute --seq 32 --steps 1 -t 1 --out no 2>&1",
-           "talk.jsonl:1: there are messages here, and line 1 of the chat template: the filter "
-           "'nosuch'");
+           "talk.jsonl:1: there are messages here, and line 1 of the chat template: unknown "
+           "filter 'nosuch'");
     /* Who learns texts needs none. */
     expect(0,
            "for i in $(seq 60); do echo a story of $i; done >t.txt; caravan train --data t.txt "

@@ -155,7 +155,7 @@ static void adapters_are_trained_exported_and_merged(void **state)
     expect(0, "caravan inspect --model tuned", "tuned: adapters for the Hugging Face folder ");
     expect(0, "sed -i 's#/run\"#/gone\"#' adapter/adapter_config.json", "");
     expect(1, "caravan generate --model adapter --prompt fox 2>&1",
-           "/gone', which is not there; give its model by --model");
+           "/gone', which does not exist; give the base model with --model");
     expect(1, "caravan export run plain --lora-merge 2>&1", "is a full model, not an adapter");
     /* In two parts: the same adapters. */
     snprintf(line, sizeof line, "%s --out parts --stop-after 4 2>&1", tune);

@@ -88,7 +88,7 @@ static void find_classes(Engine *e, Collected *c, Alphabet *a)
             n = kept;
         }
         if (n > SOLVE_CLASSES) {
-            engine_fail(e, "its patternProperties and the like cut names into more than %d classes",
+            engine_fail(e, "its patternProperties distinguish more than %d classes of names",
                         SOLVE_CLASSES);
             return;
         }

@@ -43,7 +43,8 @@ uint32_t automaton_frame(Automaton *m, const Frame *frame)
         return (uint32_t)*id;
     *id = m->n_frames;
     if (m->n_frames >= AUTOMATON_FRAMES) {
-        engine_fail(&m->e, "the text and its schema need more than %d states", AUTOMATON_FRAMES);
+        engine_fail(&m->e, "the constraint needs more than %d states for this text",
+                    AUTOMATON_FRAMES);
         return 0;
     }
     m->frame = arena_more(&m->e.arena, m->frame, m->n_frames, sizeof *m->frame);
@@ -69,7 +70,7 @@ void automaton_add_id(Automaton *m, FrameList *list, uint32_t id)
                              ? realloc(list->at, list->room * sizeof *more)
                              : NULL;
         if (!more) {
-            engine_fail(&m->e, "its alternatives multiply: more than %d ways to read the text",
+            engine_fail(&m->e, "it is too ambiguous: the text can be parsed in more than %d ways",
                         AUTOMATON_CONFIGURATIONS);
             list->n = 0;
             return;
@@ -113,7 +114,7 @@ uint32_t automaton_state(Automaton *m, FrameList *list, const Read *read)
             uint32_t room = m->scratch_room * 2 + 256;
             AutomatonState *more = realloc(m->scratch, room * sizeof *more);
             if (!more)
-                return engine_fail(&m->e, "there is no memory");
+                return engine_fail(&m->e, "out of memory");
             m->scratch = more;
             m->scratch_room = room;
         }
@@ -124,7 +125,8 @@ uint32_t automaton_state(Automaton *m, FrameList *list, const Read *read)
         return SCRATCH | m->n_scratch++;
     }
     if (m->n_states >= AUTOMATON_STATES) {
-        engine_fail(&m->e, "the text and its schema need more than %d states", AUTOMATON_STATES);
+        engine_fail(&m->e, "the constraint needs more than %d states for this text",
+                    AUTOMATON_STATES);
         return STATE_DEAD;
     }
     if (id)
@@ -196,7 +198,7 @@ uint32_t automaton_alone(Automaton *m, uint32_t frame)
     for (uint32_t id = frame; !(f->kind == FRAME_ITEM || is_pending(f)); n++) {
         uint32_t *more = heap_more(above, n, sizeof *above);
         if (!more) {
-            engine_fail(&m->e, "there is no memory");
+            engine_fail(&m->e, "out of memory");
             break;
         }
         above = more;
@@ -243,7 +245,7 @@ bool automaton_takes_blanks(const Automaton *m, uint32_t frame)
 bool automaton_look_ahead(Automaton *m)
 {
     if (m->reads && arena_init(&m->scratch_arena, NULL)) {
-        engine_fail(&m->e, "there is no memory");
+        engine_fail(&m->e, "out of memory");
         return false;
     }
     m->scratching = true;

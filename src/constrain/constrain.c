@@ -59,7 +59,7 @@ int cvn_vocabulary_new(const char *const *piece, const size_t *length, cvn_token
     size_t count = 0;
     if (!v || arena_init(&v->arena, err)) {
         free(v);
-        return err_set(err, CVN_EMEM, "there is no memory for the vocabulary");
+        return err_set(err, CVN_EMEM, "no memory for the vocabulary");
     }
     v->n = n > 0 ? n : 0;
     v->piece = arena_array(&v->arena, (size_t)v->n + 1, sizeof *v->piece);
@@ -82,7 +82,7 @@ int cvn_vocabulary_new(const char *const *piece, const size_t *length, cvn_token
         !(v->free_text[false] = string_mask_free_text(v, false)) ||
         !(v->free_text[true] = string_mask_free_text(v, true))) {
         cvn_vocabulary_free(v);
-        return err_set(err, CVN_EMEM, "there is no memory for the vocabulary");
+        return err_set(err, CVN_EMEM, "no memory for the vocabulary");
     }
     look_behind_blanks(v);
     *out = v;
@@ -105,7 +105,7 @@ static int new_constraint(const cvn_constrain_options *options, cvn_constraint *
     cvn_constraint *c = calloc(1, sizeof *c);
     if (!c || automaton_init(&c->m, err)) {
         free(c);
-        return err_set(err, CVN_EMEM, "there is no memory for the constraint");
+        return err_set(err, CVN_EMEM, "no memory for the constraint");
     }
     c->m.compact = options && options->compact;
     c->m.e.in_order = options && options->in_order;
@@ -167,8 +167,7 @@ int cvn_constraint_schema(const char *schema, size_t n, const cvn_constrain_opti
     SchemaDraft draft;
     if (!schema_draft(options ? options->draft : 0, &draft)) {
         cvn_constraint_free(c);
-        return err_set(err, CVN_EINVAL,
-                       "there is no draft %d of JSON Schema: 4, 6, 7, 2019 and 2020 are known",
+        return err_set(err, CVN_EINVAL, "unknown JSON Schema draft %d; give 4, 6, 7, 2019 or 2020",
                        options->draft);
     }
     c->m.reads = mentions(document, "uniqueItems");
@@ -239,7 +238,7 @@ int cvn_constrained_new(cvn_constraint *constraint, const cvn_vocabulary *vocabu
 {
     cvn_constrained *text = calloc(1, sizeof *text);
     if (!text)
-        return err_set(err, CVN_EMEM, "there is no memory for a text");
+        return err_set(err, CVN_EMEM, "no memory for the state of a constraint");
     *text =
         (cvn_constrained){.of = constraint, .vocabulary = vocabulary, .state = constraint->m.begin};
     *out = text;
@@ -261,7 +260,8 @@ void cvn_constrained_free(cvn_constrained *text)
 
 static int no_tokens(cvn_err *err)
 {
-    return err_set(err, CVN_EINVAL, "a text that was made without a vocabulary has no tokens");
+    return err_set(err, CVN_EINVAL,
+                   "this constrained text has no vocabulary; give one to cvn_constrained_new");
 }
 
 static int check(const cvn_constrained *text, cvn_err *err)
@@ -320,7 +320,7 @@ int cvn_constrained_advance_bytes(cvn_constrained *text, const char *bytes, size
     if (check(text, err))
         return CVN_EUNSUPPORTED;
     if (state == STATE_DEAD || text->ended)
-        return err_set(err, CVN_EINVAL, "the text may not go on like this");
+        return err_set(err, CVN_EINVAL, "the constraint does not allow this text here");
     text->state = state;
     return CVN_OK;
 }
@@ -334,12 +334,13 @@ int cvn_constrained_advance(cvn_constrained *text, cvn_token token, cvn_err *err
         if (v->end[i] != token)
             continue;
         if (text->ended || !cvn_constrained_complete(text))
-            return err_set(err, CVN_EINVAL, "the text may not end here");
+            return err_set(err, CVN_EINVAL, "the constraint does not allow the text to end here");
         text->ended = true;
         return CVN_OK;
     }
     if (token < 0 || token >= v->n || !v->length[token])
-        return err_set(err, CVN_EINVAL, "token %d has no text and may not come", (int)token);
+        return err_set(err, CVN_EINVAL, "token %d has no text, so no constraint allows it",
+                       (int)token);
     return cvn_constrained_advance_bytes(text, v->piece[token], v->length[token], err);
 }
 

@@ -164,7 +164,7 @@ uint32_t schema_walk(Schemas *s, const Schema *schema)
     bool added, named = json_member(of.value, "$id", 3) || json_member(of.value, "id", 2);
     if (dialect && (named || !s->n) && !draft_of(dialect, &of.draft))
         engine_fail(
-            s->e, "%s/$schema: this dialect is not known; drafts 4, 6, 7, 2019-09 and 2020-12 are",
+            s->e, "%s/$schema: unknown dialect; supported are drafts 4, 6, 7, 2019-09 and 2020-12",
             of.path);
     bool hidden = of.draft <= DRAFT_7 && json_member(of.value, "$ref", 4);
     const char *word = of.draft == DRAFT_4 ? "id" : "$id";
@@ -344,10 +344,12 @@ uint32_t schema_reference(Schemas *s, uint32_t of, const char *keyword, const Js
             target = by_pointer(s, (uint32_t)*resource, fragment, &found);
     }
     if (twice)
-        engine_fail(s->e, "%s/%s: two schemas are called '%.100s'", s->at[of].path, keyword, uri);
+        engine_fail(s->e, "%s/%s: two schemas have the identifier '%.100s'", s->at[of].path,
+                    keyword, uri);
     if (!found) {
         engine_fail(s->e,
-                    "%s/%s: '%.100s' leads to no schema in this document, and others are not read",
+                    "%s/%s: '%.100s' does not resolve to a schema in this document; other "
+                    "documents are not read",
                     s->at[of].path, keyword, reference->text);
         return of;
     }

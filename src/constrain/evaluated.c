@@ -96,7 +96,9 @@ static Outcomes of_schema(Schemas *s, uint32_t index)
 {
     Outcomes list = {0};
     if (++s->e->depth > FORMULA_DEPTH / 8)
-        engine_fail(s->e, "%s: schemas with unevaluated… refer to each other too deeply",
+        engine_fail(s->e,
+                    "%s: references between schemas with unevaluatedProperties or unevaluatedItems "
+                    "are nested too deeply",
                     s->at[index].path);
     else
         list = outcomes_of(s, index);
@@ -173,7 +175,7 @@ static Outcomes of_dependent(Schemas *s, uint32_t of, const JsonValue *value, co
         Outcomes without = single(s, absent), with = single(s, f_not(s->e, absent)), other_kind;
         if (value->item[i]->kind == JSON_K_ARRAY) {
             engine_fail(s->e,
-                        "%s/%s: lists of names beside unevaluated… are not supported; use "
+                        "%s/%s: lists of names beside unevaluatedProperties are not supported; use "
                         "dependentRequired",
                         s->at[of].path, keyword);
             break;

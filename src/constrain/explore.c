@@ -126,7 +126,7 @@ void explore(Engine *e, Formula f)
 {
     Explorer *x = calloc(1, sizeof *x);
     if (!x) {
-        engine_fail(e, "there is no memory");
+        engine_fail(e, "out of memory");
         return;
     }
     x->e = e;

@@ -105,7 +105,7 @@ static Term term_of(TermTable *terms, const char *pattern, bool international)
     Term term = TERM_NONE;
     expand(pattern, sizeof rules / sizeof *rules, international, &text);
     if (text.failed || pattern_term(terms, text.text, text.length, true, &term, NULL))
-        terms->failed = terms->failed ? terms->failed : "there is no memory for a format";
+        terms->failed = terms->failed ? terms->failed : "no memory for a format";
     strbuf_free(&text);
     return term;
 }

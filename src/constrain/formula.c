@@ -54,7 +54,7 @@ bool engine_work(Engine *e, uint64_t n)
 {
     e->work += n;
     if (e->work > FORMULA_WORK)
-        engine_fail(e, "its alternatives multiply: finding out what may follow takes too long");
+        engine_fail(e, "its alternatives multiply: computing what is allowed next takes too long");
     if (e->terms.failed)
         engine_fail(e, "%s", e->terms.failed);
     return !e->failed[0];
@@ -66,7 +66,7 @@ static Formula intern(Engine *e, FormulaKind kind, uint32_t a, uint32_t b, uint3
     enum { SHORT = 128 };
     uint32_t few[SHORT], *key = n + 5 <= SHORT ? few : malloc((n + 5) * sizeof *key);
     if (!key)
-        return engine_fail(e, "there is no memory");
+        return engine_fail(e, "out of memory");
     key[0] = kind;
     key[1] = a;
     key[2] = b;
@@ -211,7 +211,7 @@ static size_t merge_atoms(Engine *e, bool is_and, Formula *list, size_t n)
         return n;
     term = malloc((strings + 1) * sizeof *term);
     if (!term)
-        return engine_fail(e, "there is no memory");
+        return engine_fail(e, "out of memory");
     strings = 0;
     for (size_t i = 0; i < n; i++) {
         const FormulaNode *f = &e->node[list[i]];
@@ -248,7 +248,7 @@ static size_t absorb(Engine *e, bool is_and, Formula *list, size_t n)
     bool opposite = false;
     bool *drop = calloc(n + 1, sizeof *drop);
     if (!drop)
-        return engine_fail(e, "there is no memory");
+        return engine_fail(e, "out of memory");
     for (size_t i = 0; i < n; i++) {
         const FormulaNode *f = &e->node[list[i]];
         for (uint32_t k = 0; f->kind == inner && k < f->n && !drop[i]; k++)
@@ -281,7 +281,7 @@ static Formula combine(Engine *e, bool is_and, const Formula *given, size_t n)
     }
     Formula *list = malloc((room + 4) * sizeof *list);
     if (!list)
-        return engine_fail(e, "there is no memory");
+        return engine_fail(e, "out of memory");
     for (size_t i = 0; i < n; i++) {
         const FormulaNode *f = &e->node[given[i]];
         if (f->kind == kind)
@@ -354,7 +354,7 @@ static Formula negate(Engine *e, Formula of)
     case F_K_OR: {
         Formula *list = malloc(f.n * sizeof *list), result;
         if (!list)
-            return engine_fail(e, "there is no memory");
+            return engine_fail(e, "out of memory");
         for (uint32_t i = 0; i < f.n; i++)
             list[i] = f_not(e, f.list[i]);
         result = combine(e, f.kind == F_K_OR, list, f.n);
@@ -526,7 +526,7 @@ Formula f_restrict(Engine *e, Formula of, uint32_t kind)
     uint64_t *known = map_put(&e->restricted, key, sizeof key, &added);
     if (!added)
         return *known == BEING_DONE
-                   ? engine_fail(e, "$ref leads back to itself without anything in between")
+                   ? engine_fail(e, "$ref refers to itself without another keyword in between")
                    : (Formula)*known;
     *known = BEING_DONE;
     Formula result = F_FALSE;
@@ -538,7 +538,7 @@ Formula f_restrict(Engine *e, Formula of, uint32_t kind)
     } else {
         Formula *list = malloc(f.n * sizeof *list);
         if (!list)
-            engine_fail(e, "there is no memory");
+            engine_fail(e, "out of memory");
         for (uint32_t i = 0; list && i < f.n; i++)
             list[i] = f_restrict(e, f.list[i], kind);
         if (list)
@@ -564,7 +564,7 @@ Formula f_replace(Engine *e, Formula of, Formula (*replace)(Engine *, Formula, v
     Formula few[FEW], *list = f.n <= FEW ? few : malloc(f.n * sizeof *list), result = of;
     bool changed = false;
     if (!list)
-        return engine_fail(e, "there is no memory");
+        return engine_fail(e, "out of memory");
     for (uint32_t i = 0; i < f.n; i++) {
         list[i] = f_replace(e, f.list[i], replace, data);
         changed = changed || list[i] != f.list[i];

@@ -110,7 +110,7 @@ static void add_symbol(Maker *m, Line *line, uint32_t kind, uint32_t what)
 static uint32_t new_rule(Maker *m)
 {
     if (m->n_made >= GRAMMAR_RULES) {
-        engine_fail(m->e, "the grammar comes to more than %d rules", GRAMMAR_RULES);
+        engine_fail(m->e, "the grammar expands to more than %d rules", GRAMMAR_RULES);
         return 0;
     }
     m->made = arena_more(&m->e->arena, m->made, m->n_made, sizeof *m->made);
@@ -121,7 +121,7 @@ static uint32_t new_rule(Maker *m)
 static void add_line(Maker *m, uint32_t rule, const Line *line)
 {
     if (m->n_symbols + line->n >= GRAMMAR_SYMBOLS) {
-        engine_fail(m->e, "the grammar comes to more than %d symbols", GRAMMAR_SYMBOLS);
+        engine_fail(m->e, "the grammar expands to more than %d symbols", GRAMMAR_SYMBOLS);
         return;
     }
     Made *made = &m->made[rule];
@@ -164,8 +164,7 @@ static void add_repeat(Maker *m, Line *line, const GrammarPart *part)
     uint32_t one = rule_of(m, part->part[0]), min = part->min, max = part->max;
     const Line nothing = {0};
     if (min > GRAMMAR_REPEAT || (max != TERM_MANY && max > GRAMMAR_REPEAT)) {
-        engine_fail(m->e,
-                    "a repetition of more than %d times is not supported of what is recursive",
+        engine_fail(m->e, "repeating a recursive rule more than %d times is not supported",
                     GRAMMAR_REPEAT);
         return;
     }
@@ -293,7 +292,7 @@ static bool begins_with_itself(Maker *m, uint32_t rule, uint32_t goal, uint8_t *
 {
     const Made *made = &m->made[rule];
     if (depth > FORMULA_DEPTH || !engine_work(m->e, 1)) {
-        engine_fail(m->e, "its rules lead to each other more than %d deep", FORMULA_DEPTH);
+        engine_fail(m->e, "its rules are nested more than %d deep", FORMULA_DEPTH);
         return false;
     }
     for (uint32_t i = 0; i < made->n; i++)
@@ -321,7 +320,7 @@ static void check_left_recursion(Maker *m)
 {
     uint8_t *seen = malloc(m->n_made + 1);
     if (!seen)
-        engine_fail(m->e, "there is no memory");
+        engine_fail(m->e, "out of memory");
     for (uint32_t r = 0; seen && r < m->n_made && !m->e->failed[0]; r++) {
         memset(seen, 0, m->n_made);
         seen[r] = 1;
@@ -367,7 +366,7 @@ int grammar_read(Engine *e, const char *text, size_t n, Grammar *out, cvn_err *e
     if (!engine_work(e, 1))
         return err_set(err, CVN_EUNSUPPORTED, "%s", e->failed);
     if (!m.made[0].lives)
-        return err_set(err, CVN_EFORMAT, "no text can come of the grammar");
+        return err_set(err, CVN_EFORMAT, "the grammar matches no text");
     GrammarRule *rule = arena_array(&e->arena, m.n_made, sizeof *rule);
     for (uint32_t i = 0; i < m.n_made; i++)
         rule[i] = (GrammarRule){m.made[i].at, m.made[i].n};

@@ -86,7 +86,7 @@ static bool read_string(Reader *r, JsonName *out)
     for (r->at = plain; peek(r) != '"'; r->at++) {
         if (peek(r) < 0x20)
             return fail(r,
-                        peek(r) < 0 ? "a string does not end" : "a control character in a string"),
+                        peek(r) < 0 ? "a string is not closed" : "a control character in a string"),
                    false;
         if (peek(r) == '\\')
             r->at++;
@@ -100,13 +100,13 @@ static bool read_string(Reader *r, JsonName *out)
             r->at++;
             size_t made = read_escape(r, (unsigned char *)text + n);
             if (!made)
-                return fail(r, "an escape that means no character"), false;
+                return fail(r, "an escape does not encode a character"), false;
             n += made;
             continue;
         }
         int length = utf8_length(r->text + r->at, end - r->at);
         if (!length)
-            return fail(r, "bytes that are not UTF-8"), false;
+            return fail(r, "invalid UTF-8"), false;
         memcpy(text + n, r->text + r->at, (size_t)length);
         n += (size_t)length;
         r->at += (size_t)length;
@@ -130,14 +130,14 @@ static bool read_number(Reader *r, JsonValue *value)
     r->at += peek(r) == '-';
     size_t first = r->at;
     if (!digits(r) || (r->text[first] == '0' && r->at > first + 1))
-        return fail(r, "no value"), false;
+        return fail(r, "a value is expected"), false;
     if (peek(r) == '.' && (r->at++, !digits(r)))
-        return fail(r, "a number without digits behind its point"), false;
+        return fail(r, "a number has no digits after its decimal point"), false;
     if ((peek(r) | 32) == 'e') {
         r->at++;
         r->at += peek(r) == '+' || peek(r) == '-';
         if (!digits(r))
-            return fail(r, "a number without digits in its exponent"), false;
+            return fail(r, "a number has no digits in its exponent"), false;
     }
     value->kind = JSON_K_NUMBER;
     value->length = r->at - begin;
@@ -178,12 +178,12 @@ static const JsonValue *read_members(Reader *r, JsonValue *value, char close)
         skip_blanks(r);
         if (close == '}') {
             if (peek(r) != '"')
-                return fail(r, "an object's member needs a name");
+                return fail(r, "a member of an object needs a name");
             if (!read_string(r, &name))
                 return NULL;
             skip_blanks(r);
             if (peek(r) != ':')
-                return fail(r, "a colon follows a name");
+                return fail(r, "a colon is expected after a name");
             r->at++;
         }
         const JsonValue *item = read_value(r);
@@ -229,7 +229,7 @@ static const JsonValue *read_value(Reader *r)
     } else if (c == 'n' || c == 't' || c == 'f') {
         size_t word = c == 'n' ? 0 : c == 't' ? 1 : 2, length = strlen(words[word].text);
         if (r->n - r->at < length || memcmp(r->text + r->at, words[word].text, length) != 0)
-            return fail(r, "no value");
+            return fail(r, "a value is expected");
         value->kind = words[word].kind;
         r->at += length;
     } else if (!read_number(r, value)) {
@@ -243,7 +243,7 @@ const JsonValue *json_tree(Arena *arena, const char *text, size_t n, cvn_err *er
 {
     Reader r = {.arena = arena, .text = text, .n = n, .err = err};
     const JsonValue *value = read_value(&r);
-    return value && r.at < n ? fail(&r, "something follows the value") : value;
+    return value && r.at < n ? fail(&r, "there is text after the value") : value;
 }
 
 const JsonValue *json_member(const JsonValue *value, const char *name, size_t length)

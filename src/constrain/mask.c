@@ -78,7 +78,7 @@ static const StringMask *string_mask(Masks *masks, Automaton *m, Term term, uint
             string_mask_make(v, &masks->dfa, &m->e.terms, term, escape, m->e.canonical, raw, tails);
     }
     if (!mask) {
-        engine_fail(&m->e, "there is no memory for masks");
+        engine_fail(&m->e, "no memory for masks");
         return NULL;
     }
     masks->string[masks->n_strings] = mask;
@@ -101,7 +101,7 @@ static void add_tokens(Engine *e, Found *found, const Trie *trie, const TrieNode
         uint32_t room = (found->n + node->n) * 2 + 64;
         cvn_token *more = realloc(found->list, room * sizeof *more);
         if (!more) {
-            engine_fail(e, "there is no memory for masks");
+            engine_fail(e, "no memory for masks");
             return;
         }
         found->list = more;
@@ -242,7 +242,7 @@ static void put_aside(Automaton *m, const cvn_vocabulary *v, Found *found, Frame
             mask->named = more;
             mask->named[mask->n_named++] = token;
         } else {
-            engine_fail(&m->e, "there is no memory for masks");
+            engine_fail(&m->e, "no memory for masks");
         }
     }
     found->n = kept;
@@ -319,7 +319,7 @@ static const NumberMask *number_mask(Masks *masks, Automaton *m, const Frame *f)
     masks->number = more ? more : masks->number;
     if (!mask || !more || !walk_number(&m->e, &masks->vocabulary->trie, f, mask, &found)) {
         free(mask);
-        engine_fail(&m->e, "there is no memory for masks");
+        engine_fail(&m->e, "no memory for masks");
         return NULL;
     }
     mask->list = found.list;
@@ -357,7 +357,7 @@ static void keep_left(Automaton *m, const cvn_vocabulary *v, const Found *left, 
     for (uint32_t i = 0; piece && i < left->n; i++)
         piece[i] = (TriePiece){v->piece[left->list[i]], v->length[left->list[i]], left->list[i]};
     if (left->n && (!piece || !trie_make(out, piece, left->n)))
-        engine_fail(&m->e, "there is no memory for masks");
+        engine_fail(&m->e, "no memory for masks");
     free(piece);
     free(left->list);
 }
@@ -433,7 +433,7 @@ static bool room_for_frame(Masks *masks, uint32_t id)
 static uint32_t fill_frame(Masks *masks, Automaton *m, uint32_t frame, uint32_t id, uint32_t *bits)
 {
     if (!room_for_frame(masks, id > frame ? id : frame)) {
-        engine_fail(&m->e, "there is no memory for masks");
+        engine_fail(&m->e, "no memory for masks");
         return NO_FRAME;
     }
     if (!masks->frame[id].known) {
@@ -487,7 +487,7 @@ void masks_fill(Masks *masks, Automaton *m, uint32_t state, uint32_t *bits)
     if (masks->bytes > MASK_BYTES) {
         masks_free(masks);
         if (masks_init(masks, v, NULL))
-            engine_fail(&m->e, "there is no memory for masks");
+            engine_fail(&m->e, "no memory for masks");
     }
     for (uint32_t i = 0; i < n && !m->e.failed[0]; i++) {
         uint32_t frame = m->state[state].frame[i], id = frame, also;

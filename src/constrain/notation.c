@@ -219,7 +219,8 @@ static bool read_point(Reader *r, uint32_t *point)
     if (c != '\\') {
         int n = c < 0 ? 0 : utf8_length(r->text + r->at, r->n - r->at);
         if (!n)
-            return wrong(r, c < 0 ? "it ends within a text or class" : "this is not UTF-8"), false;
+            return wrong(r, c < 0 ? "a string or character class is not closed" : "invalid UTF-8"),
+                   false;
         *point = utf8_point(r->text + r->at, n);
         r->at += (size_t)n;
         return true;
@@ -233,7 +234,7 @@ static bool read_point(Reader *r, uint32_t *point)
     if (!letter && !digits &&
         ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c < 0 || c > 127 ||
          (c >= '1' && c <= '9')))
-        return wrong(r, "this escape is not known"), false;
+        return wrong(r, "unknown escape"), false;
     if (digits)
         *point = 0;
     for (int i = 0; i < digits; i++) {
@@ -244,7 +245,7 @@ static bool read_point(Reader *r, uint32_t *point)
         r->at++;
     }
     if (*point > 0x10ffff || (*point >= 0xd800 && *point < 0xe000))
-        return wrong(r, "an escape stands for no character"), false;
+        return wrong(r, "an escape does not encode a character"), false;
     return true;
 }
 
@@ -272,7 +273,7 @@ static GrammarPart *read_text(Reader *r)
     if (r->lark && take(r, "..")) {
         skip_blanks(r);
         if (n != 1 || !take(r, "\"") || !read_point(r, &point) || !take(r, "\"") || point < only)
-            return wrong(r, "a range is of two characters in order, \"a\"..\"z\"");
+            return wrong(r, "a range is two characters in order, \"a\"..\"z\"");
         return part_term(r->out->e, term_points(t, (const uint32_t[]){only, point}, 1));
     }
     r->at = begin;
@@ -309,7 +310,7 @@ static GrammarPart *read_class(Reader *r)
         if (spans && !read_point(r, &range[n][1]))
             return NULL;
         if (range[n][1] < range[n][0])
-            return wrong(r, "a range of characters runs backwards");
+            return wrong(r, "a range of characters is out of order");
         n++;
     }
     r->at++;
@@ -369,7 +370,7 @@ static GrammarPart *read_group(Reader *r, const char *end, bool optional)
     GrammarPart *part = read_alternatives(r);
     skip_blanks(r);
     if (part && !take(r, end))
-        return wrong(r, "a group does not end");
+        return wrong(r, "a group is not closed");
     return part && optional ? part_repeat(r->out->e, part, 0, 1) : part;
 }
 
@@ -389,10 +390,10 @@ static GrammarPart *read_atom(Reader *r)
         return part_term(r->out->e, term_any_character(&r->out->e->terms));
     r->at--;
     if (c == '<' && !r->lark)
-        return refused(r, "a token by its name");
+        return refused(r, "a token named by its text");
     size_t n = name_length(r);
     if (!n)
-        return wrong(r, "a text, a group or a name is expected here");
+        return wrong(r, "a string, a group or a name is expected here");
     const char *name = r->text + r->at;
     r->at += n;
     if (r->lark && peek(r) == '{')
@@ -412,7 +413,7 @@ static bool read_count(Reader *r, uint32_t *count)
         if ((value = value * 10 + (uint64_t)(peek(r) - '0')) > 100000)
             return refused(r, "a repetition of more than 100,000 times"), false;
     *count = (uint32_t)value;
-    return r->at > begin || (wrong(r, "a number of times is expected here"), false);
+    return r->at > begin || (wrong(r, "a repeat count is expected here"), false);
 }
 
 static GrammarPart *read_repeat(Reader *r, GrammarPart *part)
@@ -451,7 +452,7 @@ static GrammarPart *read_repeat(Reader *r, GrammarPart *part)
                 return wrong(r, "a repetition is ~m or ~m..n with m <= n");
         }
         if (times == GRAMMAR_DEPTH)
-            return refused(r, "so many repetitions of each other");
+            return refused(r, "nesting repetitions this deeply");
         part = part_repeat(r->out->e, part, min, max);
     }
     return NULL;
@@ -485,7 +486,7 @@ static GrammarPart *read_alternatives(Reader *r)
     GrammarPart **list = NULL;
     uint32_t n = 0;
     if (++r->depth > GRAMMAR_DEPTH)
-        return refused(r, "a group within so many");
+        return refused(r, "nesting groups this deeply");
     do {
         GrammarPart *part = read_sequence(r);
         if (!part)
@@ -501,7 +502,7 @@ static bool define(Reader *r, const char *name, size_t n, GrammarPart *body)
 {
     uint32_t rule = notation_rule(r->out, name, n);
     if (body && r->out->rule[rule].body)
-        return wrong(r, "a rule of this name was there before"), false;
+        return wrong(r, "this rule is already defined"), false;
     r->out->rule[rule].body = body;
     return body != NULL;
 }
@@ -572,7 +573,7 @@ static void define_start(Reader *r)
     GrammarPart *both[] = {part_rule(e, r->ignored),
                            part_rule(e, notation_rule(r->out, name, strlen(name)))};
     if (!r->out->rule[both[1]->rule].body)
-        err_set(r->err, CVN_EFORMAT, "the grammar has no rule '%s', which texts begin with", name);
+        err_set(r->err, CVN_EFORMAT, "the grammar has no rule '%s', its start rule", name);
     r->out->rule[r->out->start].body = part_list(e, PART_ALL, both, 2);
     r->out->rule[r->ignored].body =
         part_repeat(e, part_list(e, PART_ONE, r->ignores, r->n_ignores), 0, TERM_MANY);
@@ -609,7 +610,7 @@ int notation_read(Notation *out, const char *text, size_t n, cvn_err *err)
         define_start(&r);
     for (uint32_t i = 0; i < out->n_rules && !err->code; i++)
         if (!out->rule[i].body)
-            err_set(err, CVN_EFORMAT, "the grammar has no rule '%s', which another one names",
+            err_set(err, CVN_EFORMAT, "the grammar refers to the rule '%s', which is not defined",
                     out->rule[i].name);
     return err->code;
 }

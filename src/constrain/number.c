@@ -346,7 +346,7 @@ static bool wanted_in(Engine *e, const Begun *b, const Interval *i, const Decima
     bool above = i->low_open;
     for (int tried = 0; tried < TRIED_MULTIPLES; tried++, above = true) {
         if (!decimal_multiple_from(&e->arena, &value, unit, above, &value))
-            return engine_fail(e, "bounds and multipleOf need too many digits"), false;
+            return engine_fail(e, "bounds and multipleOf have too many digits"), false;
         order = i->bounded ? decimal_compare(&value, &i->high) : -1;
         if (order > 0 || (order == 0 && i->high_open))
             return false;
@@ -359,7 +359,7 @@ static bool wanted_in(Engine *e, const Begun *b, const Interval *i, const Decima
             return true;
         engine_work(e, 4);
     }
-    return engine_fail(e, "multipleOf that is combined in this way is not supported"), false;
+    return engine_fail(e, "this combination of multipleOf is not supported"), false;
 }
 
 static Interval cut(Engine *e, const Interval *whole, const Begun *b, int64_t power)
@@ -449,8 +449,8 @@ static bool conjunction_exists(Engine *e, const Formula *atom, size_t n, void *d
             return false;
         if ((f->a == NUMBER_MULTIPLE || f->a == NUMBER_DIGITS) &&
             !decimal_common_multiple(&e->arena, unit ? unit : value, value, &common))
-            return engine_fail(e, "numbers of multipleOf that have no common multiple of at most "
-                                  "18 digits are not supported"),
+            return engine_fail(e, "values of multipleOf without a common multiple of at most 18 "
+                                  "digits are not supported"),
                    false;
         if (f->a == NUMBER_MULTIPLE || f->a == NUMBER_DIGITS)
             unit = &common;

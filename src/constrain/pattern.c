@@ -210,9 +210,9 @@ static int read_unit(Parser *p, uint32_t *out)
         size_t begin = p->at;
         for (*out = 0; peek(p) != '}'; *out = *out << 4 | low)
             if (p->at - begin > 6 || hex(p, 1, &low))
-                return bad(p, "no code point");
+                return bad(p, "an escape that is not a code point");
         if (p->at == begin || *out > LAST_POINT)
-            return bad(p, "no code point");
+            return bad(p, "an escape that is not a code point");
         p->at++;
         return CVN_OK;
     }
@@ -287,7 +287,7 @@ static int read_escape(Parser *p, bool in_class, Ranges *out, uint32_t *point)
         p->at--;
         int length = utf8_length(p->text + p->at, p->n - p->at);
         if (!length)
-            return bad(p, "bytes that are not UTF-8");
+            return bad(p, "invalid UTF-8");
         *point = utf8_point(p->text + p->at, length);
         p->at += (size_t)length;
     }
@@ -302,7 +302,7 @@ static int read_member(Parser *p, Ranges *out, uint32_t *point)
         return read_escape(p, true, out, point);
     int length = p->at < p->n ? utf8_length(p->text + p->at, p->n - p->at) : 0;
     if (!length)
-        return bad(p, "a class that does not end");
+        return bad(p, "a character class that is not closed");
     *point = utf8_point(p->text + p->at, length);
     p->at += (size_t)length;
     add_range(p, out, *point, *point);
@@ -325,7 +325,7 @@ static int read_class(Parser *p, Ranges *out)
         if ((code = read_member(p, &none, &high)))
             return code;
         if (low > LAST_POINT || high > LAST_POINT || low > high)
-            return bad(p, "a range without an order in a class");
+            return bad(p, "a range that is out of order in a character class");
         add_range(p, &set, low, high);
     }
     *out = negative ? complement(p, &set) : set;
@@ -362,7 +362,7 @@ static const Node *parse_group(Parser *p)
         group.name = p->text + p->at;
         const char *end = memchr(group.name, '>', p->n - p->at);
         if (!end) {
-            bad(p, "a name of a group that does not end");
+            bad(p, "a group name that is not closed");
             return NULL;
         }
         group.length = (size_t)(end - group.name);
@@ -385,7 +385,7 @@ static const Node *parse_group(Parser *p)
     const Node *body = parse_alternatives(p);
     p->depth--;
     if (body && !take(p, ")")) {
-        bad(p, "a group that does not end");
+        bad(p, "a group that is not closed");
         return NULL;
     }
     if (body && captures) {
@@ -481,7 +481,7 @@ static const Node *parse_atom(Parser *p)
     } else {
         int length = utf8_length(p->text + p->at, p->n - p->at);
         if (!length)
-            code = bad(p, "bytes that are not UTF-8");
+            code = bad(p, "invalid UTF-8");
         else
             point = utf8_point(p->text + p->at, length), add_range(p, &set, point, point);
         p->at += (size_t)length;
@@ -518,7 +518,7 @@ static const Node *parse_repeated(Parser *p)
             }
             if (min > max) {
                 p->at = begin;
-                bad(p, "a count that ends before it begins");
+                bad(p, "a quantifier whose maximum is below its minimum");
                 return NULL;
             }
         } else if (!take(p, "*")) {
@@ -526,7 +526,7 @@ static const Node *parse_repeated(Parser *p)
         }
         take(p, "?"); /* a lazy quantifier matches the same texts */
         if (peek(p) > 0 && strchr("*+?", peek(p))) {
-            bad(p, "a quantifier behind a quantifier");
+            bad(p, "a quantifier after a quantifier");
             return NULL;
         }
         Node *node = new_node(p, NODE_REP);
@@ -759,7 +759,7 @@ int pattern_term(TermTable *terms, const char *text, size_t n, bool whole, Term 
     Parser p = {.t = terms, .arena = terms->arena, .text = text, .n = n, .err = &local};
     const Node *tree = parse_alternatives(&p);
     if (tree && p.at < n)
-        bad(&p, "a ) without its (");
+        bad(&p, "an unmatched )");
     if (!local.code && tree)
         *out = build_words(&p, tree, whole, 0);
     if (!local.code && terms->failed)

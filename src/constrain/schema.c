@@ -16,7 +16,7 @@ static uint32_t count_of(Schemas *s, uint32_t of, const char *keyword, uint32_t 
     Decimal number = decimal_read(&s->e->arena, value->kind == JSON_K_NUMBER ? value->text : "-1",
                                   value->kind == JSON_K_NUMBER ? value->length : 2);
     if (number.negative || number.exp < 0) {
-        schema_refuse(s, of, keyword, "a whole number from 0 is expected");
+        schema_refuse(s, of, keyword, "a non-negative integer is expected");
         return absent;
     }
     if (number.n && decimal_magnitude(&number) > 9)
@@ -90,9 +90,9 @@ static Formula add_bound(Schemas *s, uint32_t of, const JsonValue *value, const 
     Decimal number = decimal_read(&s->e->arena, value->text, value->length);
     if (llabs(number.exp) > SCHEMA_EXPONENT || number.n > SCHEMA_EXPONENT ||
         (op == NUMBER_MULTIPLE && number.n > 18))
-        return schema_refuse(s, of, keyword, "the number has more digits than are supported");
+        return schema_refuse(s, of, keyword, "the number has too many digits");
     if (op == NUMBER_MULTIPLE && (number.negative || !number.n))
-        return schema_refuse(s, of, keyword, "a number above 0 is expected");
+        return schema_refuse(s, of, keyword, "a positive number is expected");
     return f_number(s->e, op, &number);
 }
 
@@ -621,7 +621,8 @@ Formula schema_formula(Engine *e, uint32_t of)
         bool evaluates = schema_keyword(s, of, "unevaluatedItems") ||
                          schema_keyword(s, of, "unevaluatedProperties");
         if (s->at[of].doing)
-            return schema_refuse(s, of, "$ref", "leads back to itself without anything in between");
+            return schema_refuse(s, of, "$ref",
+                                 "refers to itself without another keyword in between");
         s->at[of].doing = true;
         Formula f = evaluates ? schema_evaluated(s, of) : say(s, of, true);
         s->at[of].doing = false;

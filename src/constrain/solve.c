@@ -41,13 +41,13 @@ static bool conjunctions(Conjunctions *c, const Pending *pending)
         Pending *rest = malloc((f.n + 1) * sizeof *rest);
         const Pending *next = pending->more;
         if (!rest)
-            return engine_fail(e, "there is no memory"), false;
+            return engine_fail(e, "out of memory"), false;
         size_t alternatives = 0;
         if (c->n + f.n > c->room) {
             Formula *more = realloc(c->atom, (c->n + f.n) * 2 * sizeof *more);
             if (!more) {
                 free(rest);
-                return engine_fail(e, "there is no memory"), false;
+                return engine_fail(e, "out of memory"), false;
             }
             c->atom = more;
             c->room = (c->n + f.n) * 2;
@@ -77,7 +77,7 @@ static bool conjunctions(Conjunctions *c, const Pending *pending)
             if (c->n == c->room) {
                 Formula *more = realloc(c->atom, (c->room * 2 + 16) * sizeof *more);
                 if (!more)
-                    return engine_fail(e, "there is no memory"), false;
+                    return engine_fail(e, "out of memory"), false;
                 c->atom = more;
                 c->room = c->room * 2 + 16;
             }
@@ -219,7 +219,7 @@ static bool rest_exists(Engine *e, Rest *r)
     size_t n_wanted = 0;
     bool possible = named != NULL;
     if (!named)
-        return engine_fail(e, "there is no memory"), false;
+        return engine_fail(e, "out of memory"), false;
     for (size_t i = 0; i < r->n && possible; i++) {
         const FormulaNode *f = &e->node[r->atom[i]];
         uint32_t name = f->kind == F_K_KEY_COUNT ? 0 : e->set[f->a].name;
@@ -262,7 +262,7 @@ static bool try_rest(Engine *e, const Formula *atom, size_t n, void *data)
     Rest r = {.a = of->a, .seen = of->seen, .atom = atom, .n = n, .max = FORMULA_MANY};
     uint32_t *room = malloc((5 * n + 5) * sizeof *room);
     if (!room)
-        return engine_fail(e, "there is no memory"), false;
+        return engine_fail(e, "out of memory"), false;
     r.all = room;
     r.wide = room + n;
     r.open = room + 2 * n;
@@ -288,7 +288,7 @@ bool object_exists(Engine *e, Formula f, uint32_t alphabet, const uint64_t *seen
     size_t words = (a->n_names + 63) / 64, size = 8 + words * sizeof *seen;
     uint64_t few[20], *key = words < 18 ? few : malloc(size + 8), assumed = e->assumed;
     if (!key)
-        return engine_fail(e, "there is no memory"), false;
+        return engine_fail(e, "out of memory"), false;
     key[0] = (uint64_t)f << 32 | alphabet;
     if (words)
         memcpy(key + 1, seen, words * sizeof *seen);
@@ -376,8 +376,8 @@ void object_check_names(Engine *e, Formula f, uint32_t alphabet, Term came)
         }
     }
     if (a->fewest < TERM_TEXTS && names_wanted(e, f) + term_count(&e->terms, came) > a->fewest)
-        engine_fail(e, "members are counted, or one of them is asked for, and a pattern lets so "
-                       "few names come that they may not be enough");
+        engine_fail(e, "members are counted or required, and a pattern that allows only a few "
+                       "names may not leave enough of them");
 }
 
 bool array_can_end(const Engine *e, Formula f)
@@ -620,7 +620,7 @@ void array_step(Engine *e, Formula f, Branches *out)
     out->n = 0;
     find_unique(e, f, &unique);
     if (unique.negated)
-        engine_fail(e, "uniqueItems that is negated is not supported");
+        engine_fail(e, "negated uniqueItems is not supported");
     if (unique.there && unique.list)
         value = e->values[unique.list].differs;
     take_step(e, &s, value);
@@ -665,7 +665,7 @@ static bool walk_array(Engine *e, Formula f)
     Arena arena;
     if (!branches || arena_init(&arena, NULL)) {
         free(branches);
-        return engine_fail(e, "there is no memory"), false;
+        return engine_fail(e, "out of memory"), false;
     }
     map_init(&visited, &arena);
     stack = arena_more(&arena, stack, n, sizeof *stack);

@@ -94,7 +94,8 @@ static void count_work(TermTable *t, size_t n)
 {
     t->work += n;
     if (t->work > TERM_WORK)
-        fail(t, "its counts and alternatives multiply: finding out what may follow takes too long");
+        fail(t,
+             "its counts and alternatives multiply: computing what is allowed next takes too long");
 }
 
 /* Concatenations nest to the right; one that is itself the left side is taken apart, from its end. */
@@ -143,7 +144,7 @@ static size_t collect(TermTable *t, TermKind kind, const Term *list, size_t n, T
     *whole = false;
     *out = all;
     if (!all)
-        return fail(t, "there is no memory for the pattern");
+        return fail(t, "no memory for the pattern");
     for (size_t i = 0; i < n; i++) {
         const TermNode *node = &t->node[list[i]];
         *whole = *whole || list[i] == absorbing;
@@ -184,7 +185,7 @@ static size_t factor(TermTable *t, Term *list, size_t n)
 {
     Headed *headed = malloc((n + !n) * sizeof *headed);
     if (!headed)
-        return fail(t, "there is no memory for the pattern");
+        return fail(t, "no memory for the pattern");
     for (size_t i = 0; i < n; i++)
         headed[i] = (Headed){head_of(t, list[i]), list[i]};
     qsort(headed, n, sizeof *headed, by_head);
@@ -199,7 +200,7 @@ static size_t factor(TermTable *t, Term *list, size_t n)
         Term *tail = malloc((end - i) * sizeof *tail);
         if (!tail) {
             free(headed);
-            return fail(t, "there is no memory for the pattern");
+            return fail(t, "no memory for the pattern");
         }
         for (size_t k = i; k < end; k++)
             tail[k - i] = t->node[headed[k].term].kind == TERM_K_BYTES
@@ -435,7 +436,7 @@ static Term derive(TermTable *t, Term a, unsigned char byte, ByteSet *same)
             dead = node.kind == TERM_K_AND && list[n - 1] == TERM_NONE;
         }
         if (!list)
-            fail(t, "there is no memory for the pattern");
+            fail(t, "no memory for the pattern");
         else
             result = node.kind == TERM_K_OR ? term_or(t, list, n) : term_and(t, list, n);
         free(list);
@@ -564,9 +565,8 @@ static bool search(TermTable *t, Term a, int u)
             seen = more ? more : seen;
             if (!longer || !more || n_seen == TERM_SEARCH) {
                 fail(t, longer && more
-                            ? "whether patterns that are combined leave any text takes too long to "
-                              "find out"
-                            : "there is no memory for the pattern");
+                            ? "deciding whether the combined patterns match any text takes too long"
+                            : "no memory for the pattern");
                 break;
             }
             way[depth++] = next;
@@ -809,7 +809,7 @@ static uint32_t count_texts(Count *c, Term a, int u)
         return (uint32_t)*known;
     *known = TERM_TEXTS;
     if (++c->depth > TERM_DEPTH || c->known.n > TERM_SEARCH)
-        fail(c->t, "it has names that are too long, or too many, to be counted");
+        fail(c->t, "it has names that are too long or too many to count");
     uint32_t n = u == 0 && term_is_nullable(c->t, a);
     for (unsigned b = 0; b < 256 && n < TERM_TEXTS && !c->t->failed; b++) {
         int then = utf8_step(u, (unsigned char)b);

@@ -79,7 +79,7 @@ static const Branches *branches_of(Automaton *m, uint32_t object, uint32_t key)
         return NULL;
     Branches *all = malloc(sizeof *all);
     if (!all) {
-        engine_fail(&m->e, "there is no memory");
+        engine_fail(&m->e, "out of memory");
         return NULL;
     }
     object_step(&m->e, f.a, f.b, key, all);
@@ -344,7 +344,7 @@ const Branches *automaton_array_branches(Automaton *m, Formula f)
     Branches *all = malloc(sizeof *all);
     size_t n = 0;
     if (!all) {
-        engine_fail(&m->e, "there is no memory");
+        engine_fail(&m->e, "out of memory");
         return NULL;
     }
     array_step(&m->e, f, all);

@@ -16,7 +16,8 @@ static int check_tensor(const IoAdapter *adapter, const IoModel *model, const Pa
         tensor->dims[0] == param->file_dims[0] && tensor->dims[1] == param->file_dims[1])
         return CVN_OK;
     return err_set(err, CVN_EFORMAT,
-                   "the adapters of '%s' do not fit the model '%s': there is no '%s' of its shape",
+                   "the adapters of '%s' do not fit the model '%s': the tensor '%s' is missing or "
+                   "has another shape",
                    adapter->folder, model->path, name);
 }
 
@@ -26,10 +27,10 @@ static int open_by(IoAdapter *adapter, const IoModel *model, Arena *arena, cvn_e
     lora_params(&adapter->params, &model->params, &adapter->options, arena);
     const ParamList *list = &adapter->params.list;
     if (adapter->tensors.n != (size_t)list->n)
-        return err_set(err, CVN_EFORMAT,
-                       "the adapters of '%s' do not fit the model '%s': it has %zu tensors where "
-                       "%d are expected",
-                       adapter->folder, model->path, adapter->tensors.n, list->n);
+        return err_set(
+            err, CVN_EFORMAT,
+            "the adapters of '%s' do not fit the model '%s': it has %zu tensors, expected %d",
+            adapter->folder, model->path, adapter->tensors.n, list->n);
     for (int i = 0; i < list->n; i++)
         TRY(check_tensor(adapter, model, &list->param[i], err));
     return CVN_OK;
@@ -43,7 +44,7 @@ int io_adapter_open(IoAdapter *adapter, const IoModel *model, const char *folder
     /* A folder that may not be looked into is told by what opens its files. */
     if (!file_has(folder, LORA_CONFIG_NAME) && (!file_is_folder(folder) || !access(folder, X_OK)))
         return err_set(err, CVN_EIO,
-                       "'%s' holds no adapters; give a folder with " LORA_CONFIG_NAME
+                       "'%s' is not a folder of adapters; give one with " LORA_CONFIG_NAME
                        " and adapter_model.safetensors, as train and PEFT write them",
                        folder);
     TRY(lora_config_read(&adapter->options, &base, folder, arena, err));
@@ -83,8 +84,8 @@ static int merge(IoModel *model, const IoAdapter *adapter, cvn_err *err)
     const LoraOptions *options = &adapter->options;
     if (model_quant(model->desc).kind != QUANT_NONE)
         return err_set(err, CVN_EUNSUPPORTED,
-                       "the adapters of '%s' cannot be merged into '%s', which is quantized; "
-                       "give them to --adapter",
+                       "the adapters of '%s' cannot be merged into '%s', which is quantized; give "
+                       "them with --adapter",
                        adapter->folder, model->path);
     for (int i = 0; i < model->params.n; i++) {
         int number = adapter->params.a[i];

@@ -48,7 +48,7 @@ static int open_shards(Folder *folder, const char *path, const char *index, json
         *slot = (uint64_t)(uintptr_t)shard_path;
         int code = file_exists(shard_path)
                        ? add_file(folder, shard_path, err)
-                       : err_set(err, CVN_EIO, "'%s' names the shard '%s', which is missing", index,
+                       : err_set(err, CVN_EIO, "'%s' lists the shard '%s', which is missing", index,
                                  shard);
         if (code != CVN_OK)
             return code;
@@ -139,7 +139,7 @@ static const char *only_file(const char *path, Arena *arena, cvn_err *err)
         err_set(
             err, CVN_EFORMAT,
             "'%s' is a checkpoint of a mesh, whose files hold slices of tensors; make a model of "
-            "it by caravan export '%s' MODEL, or a run for one device by caravan reshard",
+            "it with caravan export '%s' MODEL, or a run for one device with caravan reshard",
             path, path);
         return NULL;
     }

@@ -298,7 +298,7 @@ static const char *unsayable(const Model *m, const json_t *config)
 {
     const json_t *scaling = json_object_get(config, "rope_scaling");
     const ModelShape c = model_shape(m);
-    return !model_has_names(m, NAMING_META) ? "settings that Llama has not"
+    return !model_has_names(m, NAMING_META) ? "settings that Llama does not have"
            : json_is_true(json_object_get(config, "attention_bias")) ||
                    json_is_true(json_object_get(config, "mlp_bias"))
                ? "biases"
@@ -335,7 +335,7 @@ static int check(const Out *out, const FormOptions *o, const json_t *config, cvn
     const ModelShape c = model_shape(out->model->desc);
     const char *refused = unsayable(out->model->desc, config);
     if (refused)
-        return err_set(err, CVN_EUNSUPPORTED, "Meta's folders cannot say that '%s' has %s",
+        return err_set(err, CVN_EUNSUPPORTED, "Meta's params.json cannot express that '%s' has %s",
                        out->model->path, refused);
     if (o->type->block || o->type->quant.kind)
         return err_set(err, CVN_EINVAL, "Meta folders do not support %s; use f32, f16 or bf16",
@@ -344,7 +344,7 @@ static int check(const Out *out, const FormOptions *o, const json_t *config, cvn
         c.ffn % o->parts || (c.vocab % o->parts && (c.width % o->parts || !c.tied)))
         return err_set(err, CVN_EINVAL,
                        "%" PRId64 " heads, %" PRId64 " KV heads, a feed-forward width of %" PRId64
-                       " and %" PRId64 " tokens do not divide into %d parts",
+                       " and %" PRId64 " tokens cannot be divided into %d parts",
                        c.heads, c.kv_heads, c.ffn, c.vocab, o->parts);
     return CVN_OK;
 }

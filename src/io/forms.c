@@ -15,7 +15,7 @@
 
 static int refuse_type(const FormOptions *o, const char *form, const char *types, cvn_err *err)
 {
-    return err_set(err, CVN_EINVAL, "%s is not a type of %s; %s", o->type->name, form, types);
+    return err_set(err, CVN_EINVAL, "%s does not exist in %s; give %s", o->type->name, form, types);
 }
 
 /* ---- Hugging Face ---- */
@@ -102,8 +102,8 @@ int form_hf(Out *out, const FormOptions *o, cvn_err *err)
     ParamList params;
     out->interleaved = model_is_interleaved(written);
     if (o->type->block)
-        return refuse_type(o, "Hugging Face folders",
-                           "f32, f16 and bf16 are, and our own int8 and int4", err);
+        return refuse_type(o, "Hugging Face folders", "f32, f16, bf16, or Caravan's int8 or int4",
+                           err);
     params_list(&params, written, out->arena);
     SaveFiles files = save_files("model", o->shard_bytes, params.n, out->arena);
     for (int i = 0; i < params.n; i++) {
@@ -264,7 +264,7 @@ int form_gguf(Out *out, const FormOptions *o, cvn_err *err)
     for (int i = 0; i < params->n; i++)
         n += params_tensor(params, i, NAMING_GGUF).n > 0;
     if (o->type->quant.kind)
-        return refuse_type(o, "GGUF files", "those from q4_0 to q8_0 are", err);
+        return refuse_type(o, "GGUF files", "f32, f16, bf16, or a type from q4_0 to q8_0", err);
     int code = put_settings(&keys, out->model, o, out->arena, err);
     if (code != CVN_OK) {
         strbuf_free(&keys.bytes);
@@ -342,7 +342,7 @@ static int write_llama2c(Out *out, const FormOptions *o, int version, cvn_err *e
         return CVN_EUNSUPPORTED;
     CLEANUP(json_release, json);
     const double eps = json_number_value(json_object_get(json, "rms_norm_eps"));
-    const char *refused = !model_has_names(m, NAMING_META) ? "settings that Llama has not"
+    const char *refused = !model_has_names(m, NAMING_META) ? "settings that Llama does not have"
                           : json_is_true(json_object_get(json, "attention_bias")) ||
                                   json_is_true(json_object_get(json, "mlp_bias"))
                               ? "biases"
@@ -354,10 +354,10 @@ static int write_llama2c(Out *out, const FormOptions *o, int version, cvn_err *e
                           : eps < 0.9e-5 || eps > 1.1e-5 ? "another eps than 1e-5"
                                                          : NULL;
     if (refused)
-        return err_set(err, CVN_EUNSUPPORTED, "a file of llama2.c cannot say that '%s' has %s",
+        return err_set(err, CVN_EUNSUPPORTED, "a llama2.c file cannot express that '%s' has %s",
                        out->model->path, refused);
     if (o->type->block || o->type->quant.kind || o->type->dtype != CVN_F32)
-        return refuse_type(o, "llama2.c's files", "f32 is", err);
+        return refuse_type(o, "llama2.c files", "f32", err);
     uint8_t head[LLAMA2C_HEADER] = {0};
     const int32_t vocab = (int32_t)c.vocab;
     const int32_t numbers[9] = {LLAMA2C_MAGIC,       1,

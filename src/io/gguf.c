@@ -24,7 +24,8 @@ typedef struct Cursor {
 
 static int short_file(const Cursor *c)
 {
-    return err_set(c->err, CVN_EFORMAT, "'%s' ends inside of its header, at byte %zu", c->file,
+    return err_set(c->err, CVN_EFORMAT,
+                   "the header of '%s' is cut short at byte %zu; download the file again", c->file,
                    c->size);
 }
 
@@ -139,7 +140,8 @@ static int take_value(Cursor *c, const char *key, GgufValue *value)
 static int read_values(Gguf *gguf, Cursor *c, uint64_t n, Arena *arena)
 {
     if (n > (c->size - c->at) / 13) /* a key of one byte, a type, a value of one byte, less one */
-        return err_set(c->err, CVN_EFORMAT, "'%s' claims %" PRIu64 " keys, more than fit into it",
+        return err_set(c->err, CVN_EFORMAT,
+                       "the header of '%s' says %" PRIu64 " keys, more than the file can hold",
                        c->file, n);
     gguf->value = arena_array(arena, (size_t)n + 1, sizeof *gguf->value);
     for (; gguf->n_values < n; gguf->n_values++) {
@@ -221,7 +223,8 @@ static int place_tensors(Gguf *gguf, Cursor *c, const uint64_t *offset, uint64_t
                            c->file, tensor->name, offset[i], alignment, expected);
         if (expected > size || tensor->bytes > size - expected)
             return err_set(c->err, CVN_EFORMAT,
-                           "'%s': tensor '%s' runs past the end of the file; it was cut short",
+                           "'%s': tensor '%s' runs past the end of the file, which was cut short; "
+                           "download it again",
                            c->file, tensor->name);
         tensor->data = data + expected;
         expected += tensor->bytes; /* both at most size */
@@ -275,7 +278,8 @@ int gguf_read(Gguf *gguf, const char *file, const uint8_t *data, size_t size, Ar
         (code = read_alignment(gguf, &alignment, err)) != CVN_OK)
         return code;
     if (n_tensors > (size - c.at) / 25) /* a name of one byte and no dimensions */
-        return err_set(err, CVN_EFORMAT, "'%s' claims %" PRIu64 " tensors, more than fit into it",
+        return err_set(err, CVN_EFORMAT,
+                       "the header of '%s' says %" PRIu64 " tensors, more than the file can hold",
                        file, n_tensors);
     uint64_t *offset = arena_array(arena, (size_t)n_tensors + 1, sizeof *offset);
     for (uint64_t i = 0; i < n_tensors; i++) {

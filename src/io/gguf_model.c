@@ -25,8 +25,8 @@ static int check_keys(const Gguf *gguf, const char *architecture, cvn_err *err)
             model_knows_gguf_key(architecture, entry->key, entry->length))
             continue;
         return err_set(err, CVN_EUNSUPPORTED,
-                       "'%s': the setting '%.*s' is not known and may change the mathematics",
-                       gguf->file, (int)(entry->length < 100 ? entry->length : 100), entry->key);
+                       "'%s': unknown setting '%.*s', which may change the mathematics", gguf->file,
+                       (int)(entry->length < 100 ? entry->length : 100), entry->key);
     }
     return CVN_OK;
 }

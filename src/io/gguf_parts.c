@@ -48,7 +48,8 @@ static int add_parts(Gguf *gguf, FileMap **map, size_t *n_maps, int64_t count, c
     if (no != 0 || !io_ends_with(path, ending_of(1, count, ending)))
         return err_set(err, CVN_EFORMAT,
                        "'%s' is part %" PRId64 " of %" PRId64
-                       "; give the first, whose name ends with '%s', and keep the others beside it",
+                       "; give the first part, whose name ends with '%s', and keep the others in "
+                       "the same folder",
                        path, no + 1, count, ending_of(1, count, ending));
     size_t stem = strlen(path) - strlen(ending);
     *map = arena_array(arena, (size_t)count, sizeof **map);

@@ -25,7 +25,7 @@ static int read_header(Model **model, const char *file, const uint8_t *data, siz
     if (head[0] == LLAMA2C_MAGIC && *version != 1)
         return err_set(err, CVN_EUNSUPPORTED,
                        "'%s' is a file of llama2.c of version %" PRId32
-                       "; 0 and 1 are read, later ones are quantized",
+                       "; only 0 and 1 are supported",
                        file, *version);
     if (size < *at)
         return err_set(err, CVN_EFORMAT, "'%s' is too short for a header of llama2.c", file);
@@ -90,8 +90,8 @@ int llama2c_read(IoTensors *list, Model **model, const char *file, const uint8_t
     want += version ? 0 : (uint64_t)angles * 4;
     if (want != size)
         return err_set(err, CVN_EFORMAT,
-                       "'%s' has %zu bytes where its header, of llama2.c, asks for %" PRIu64, file,
-                       size, want);
+                       "'%s' has %zu bytes where its llama2.c header requires %" PRIu64, file, size,
+                       want);
     ParamList params;
     params_list(&params, *model, list->arena);
     for (int k = 0; k < LLAMA2C_KINDS + 1 - version; k++) {

@@ -36,10 +36,9 @@ static void check_keys(JsonReader *r)
         while (i < n && strcmp(key, known_keys[i]) != 0)
             i++;
         if (i == n && !json_is_null(value) && r->code == CVN_OK)
-            r->code =
-                err_set(r->err, CVN_EUNSUPPORTED,
-                        "'%s': the setting '%.80s' is not known and may change the mathematics",
-                        r->file, key);
+            r->code = err_set(r->err, CVN_EUNSUPPORTED,
+                              "'%s': unknown setting '%.80s', which may change the mathematics",
+                              r->file, key);
     }
 }
 
@@ -214,9 +213,8 @@ static int merge_tensor(Folder *folder, const IoTensors *parts, size_t n_parts, 
         merged.split_dim = along;
         if (__builtin_mul_overflow(merged.dims[along], (int64_t)n_parts, &merged.dims[along]) ||
             __builtin_mul_overflow(merged.n, (int64_t)n_parts, &merged.n))
-            return err_set(err, CVN_EFORMAT,
-                           "'%s': the parts of tensor '%s' are too large together", first->file,
-                           first->name);
+            return err_set(err, CVN_EFORMAT, "'%s': the parts of tensor '%s' are too large",
+                           first->file, first->name);
         merged.bytes *= n_parts; /* the parts are in mapped files, so their sum fits */
     }
     return io_tensors_add(&folder->tensors, &merged, err);

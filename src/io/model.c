@@ -77,7 +77,7 @@ int io_open_files(IoModel *model, const char *path, cvn_err *err)
     if (file_check_seen(path, err)) {
         code = err->code;
     } else if (!file_exists(path)) {
-        code = err_set(err, CVN_EIO, "there is no '%s'", path);
+        code = err_set(err, CVN_EIO, "'%s' does not exist", path);
     } else if (file_has(path, "config.json")) {
         model->kind = IO_KIND_HF;
         code = open_folder(model, err);
@@ -93,13 +93,12 @@ int io_open_files(IoModel *model, const char *path, cvn_err *err)
     } else if (!file_is_folder(path) &&
                (io_ends_with(path, "/config.json") || io_ends_with(path, ".safetensors"))) {
         code = err_set(err, CVN_EUNSUPPORTED,
-                       "'%s' is a part of a model; give the folder that it stands in", path);
+                       "'%s' is one file of a model; give the folder that contains it", path);
     } else if (file_has(path, "checkpoints")) {
-        code = err_set(
-            err, CVN_EUNSUPPORTED,
-            "'%s' is a run of caravan train that has not written its model yet; make one of "
-            "its newest checkpoint by caravan export",
-            path);
+        code = err_set(err, CVN_EUNSUPPORTED,
+                       "'%s' is a run of caravan train that has not written its model yet; make a "
+                       "model of its newest checkpoint with caravan export",
+                       path);
     } else {
         code =
             err_set(err, CVN_EUNSUPPORTED,
@@ -134,9 +133,8 @@ static int check_quantized(const Param *param, const IoTensor *tensor, cvn_err *
                                                       : "BF16";
     if (strcmp(tensor->type, want) == 0 && tensor->n_parts == 0)
         return CVN_OK;
-    return err_set(err, CVN_EFORMAT,
-                   "'%s': tensor '%s' is of type %s where a quantized model has %s", tensor->file,
-                   tensor->name, tensor->type, want);
+    return err_set(err, CVN_EFORMAT, "'%s': tensor '%s' is of type %s; a quantized model needs %s",
+                   tensor->file, tensor->name, tensor->type, want);
 }
 
 static int check_tensor(const IoModel *model, const Param *param, const IoTensor *tensor,
@@ -146,14 +144,14 @@ static int check_tensor(const IoModel *model, const Param *param, const IoTensor
     if (tensor->rank != param->file_rank ||
         memcmp(tensor->dims, param->file_dims, (size_t)tensor->rank * sizeof *tensor->dims) != 0)
         return err_set(
-            err, CVN_ESHAPE, "'%s': tensor '%s' has shape %s where the config of '%s' makes it %s",
+            err, CVN_ESHAPE, "'%s': tensor '%s' has shape %s but the config of '%s' requires %s",
             tensor->file, tensor->name, io_shape_text(tensor->dims, tensor->rank, got, sizeof got),
             model->path, io_shape_text(param->file_dims, param->file_rank, want, sizeof want));
     if (param->form != PARAM_PLAIN)
         return check_quantized(param, tensor, err);
     if (tensor->coding == IO_OPAQUE && tensor->block && tensor->block->elements > 1)
         return err_set(err, CVN_EUNSUPPORTED,
-                       "'%s': tensor '%s' is of type %s, which is not read; take the model in "
+                       "'%s': tensor '%s' is of type %s, which is not supported; get the model in "
                        "another quantization, such as Q4_K_M or Q6_K",
                        tensor->file, tensor->name, tensor->type);
     if (!io_is_numeric(tensor))
@@ -190,12 +188,12 @@ static int report(const IoModel *model, int n_missing, const StrBuf *missing, in
     if (missing->failed || unknown->failed)
         return err_set(err, CVN_EMEM, "no memory to check '%s'", model->path);
     if (n_missing)
-        return err_set(err, CVN_EFORMAT, "'%s' lacks %d tensor%s that its config needs: %s%s",
+        return err_set(err, CVN_EFORMAT, "'%s' lacks %d tensor%s that its config requires: %s%s",
                        model->path, n_missing, n_missing > 1 ? "s" : "", missing->text,
                        n_missing > 4 ? ", ..." : "");
     if (n_unknown)
         return err_set(err, CVN_EFORMAT,
-                       "'%s' holds %d tensor%s that its config has no use for: %s%s", model->path,
+                       "'%s' holds %d tensor%s that its config does not know: %s%s", model->path,
                        n_unknown, n_unknown > 1 ? "s" : "", unknown->text,
                        n_unknown > 4 ? ", ..." : "");
     return CVN_OK;
@@ -219,13 +217,13 @@ static int take_rows(IoModel *model, int i, const IoTensor *whole, ParamNaming n
     if (whole->dims[0] != rows || whole->rank != param->file_rank)
         return err_set(
             err, CVN_ESHAPE,
-            "'%s': tensor '%s' has shape %s where the config of '%s' makes it %" PRId64 " rows",
+            "'%s': tensor '%s' has shape %s but the config of '%s' requires %" PRId64 " rows",
             whole->file, whole->name, io_shape_text(whole->dims, whole->rank, shape, sizeof shape),
             model->path, rows);
     if (whole->n_parts || (whole->coding != IO_PLAIN && whole->coding != IO_BLOCKS))
         return err_set(err, CVN_EUNSUPPORTED,
                        "'%s': tensor '%s' is of type %s and holds several weights, which is not "
-                       "read; take the model in another quantization",
+                       "supported; get the model in another quantization",
                        whole->file, whole->name, whole->type);
     IoTensor part = *whole;
     const size_t row = whole->bytes / (size_t)rows;

@@ -21,8 +21,8 @@ static int read_base(const char *folder, const char **base, Arena *arena, cvn_er
     int code = lora_config_read(&options, base, folder, arena, err);
     if (code == CVN_OK && (!*base || !file_exists(*base)))
         code = err_set(err, CVN_EIO,
-                       "'%s' holds adapters of the model '%s', which is not there; give its model "
-                       "by --model, and this folder by --adapter",
+                       "'%s' holds adapters of the model '%s', which does not exist; give the base "
+                       "model with --model and this folder with --adapter",
                        folder, *base ? *base : "");
     return code;
 }

@@ -241,7 +241,7 @@ static int write_rows(Writing *w, const OutPiece *p, Rows *r, int64_t together, 
         r->n = num_min(p->rows - r->first, together);
         if (flag_is_set(w->out->interrupt))
             return err_set(err, CVN_EINTERRUPTED, "interrupted while writing '%s'%s", w->path,
-                           w->out->resumes ? "; the same command goes on there" : "");
+                           w->out->resumes ? "; repeat the command to resume" : "");
         pool_run(w->pool, encode_rows, r);
         size_t bytes = (size_t)r->n * r->row_bytes;
         if (p->crc[0])

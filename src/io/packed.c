@@ -311,7 +311,7 @@ static int lay_order(struct IoPacked *p, const IoTensor *t, int64_t k, int64_t g
     for (int64_t i = 0; i < k; i++)
         if (load32(t->data + 4 * i) >= groups)
             return err_set(err, CVN_EFORMAT,
-                           "'%s': '%s' puts column %" PRId64 " into group %" PRIu32 " of %" PRId64,
+                           "'%s': '%s' assigns column %" PRId64 " to group %" PRIu32 " of %" PRId64,
                            t->file, t->name, i, load32(t->data + 4 * i), groups);
     for (int64_t i = 0; i < k && !p->group_of; i++)
         if (load32(t->data + 4 * i) != i / p->columns) /* files without act-order have it, too */
@@ -469,9 +469,9 @@ static void refuse_setting(JsonReader *r, const char *key, const json_t *value)
 {
     char text[80];
     if (r->code == CVN_OK)
-        r->code =
-            err_set(r->err, CVN_EUNSUPPORTED, "'%s': %s = %s in quantization_config is not read",
-                    r->file, key, json_value_text(value, text, sizeof text));
+        r->code = err_set(r->err, CVN_EUNSUPPORTED,
+                          "'%s': %s = %s in quantization_config is not supported", r->file, key,
+                          json_value_text(value, text, sizeof text));
 }
 
 /* Null, false, an empty list and an empty object switch nothing on. */
@@ -498,9 +498,9 @@ static const char *one_of(JsonReader *r, const char *key, const char *a, const c
 static int check_bits(JsonReader *r, const Settings *s, bool eight)
 {
     if (r->code == CVN_OK && s->bits != 4 && !(eight && s->bits == 8))
-        r->code =
-            err_set(r->err, CVN_EUNSUPPORTED, "'%s': weights of %" PRId64 " bits are not read; %s",
-                    r->file, s->bits, eight ? "4 and 8 are" : "4 are");
+        r->code = err_set(r->err, CVN_EUNSUPPORTED,
+                          "'%s': weights of %" PRId64 " bits are not supported; %s", r->file,
+                          s->bits, eight ? "4 and 8 are" : "4 are");
     if (r->code == CVN_OK && s->group != -1 && s->group < 1)
         r->code = err_set(r->err, CVN_EFORMAT, "'%s': group_size is %" PRId64, r->file, s->group);
     return r->code;
@@ -716,11 +716,10 @@ static const Reader *find_reader(const char *file, const char *method, const cha
         if (strcmp(readers[i].method, method) == 0 &&
             (!readers[i].format || (format && strcmp(readers[i].format, format) == 0)))
             return &readers[i];
-    err_set(
-        err, CVN_EUNSUPPORTED,
-        "'%s': weights quantized by '%.40s'%s%.40s are not read; gptq, awq, fp8, fbgemm_fp8 and "
-        "compressed-tensors (pack-, int-, float-quantized) are",
-        file, method, format ? " as " : "", format ? format : "");
+    err_set(err, CVN_EUNSUPPORTED,
+            "'%s': weights quantized by '%.40s'%s%.40s are not supported; gptq, awq, fp8, "
+            "fbgemm_fp8 and compressed-tensors (pack-, int-, float-quantized) are",
+            file, method, format ? " as " : "", format ? format : "");
     return NULL;
 }
 

@@ -366,8 +366,8 @@ int pickle_read(PickleValue *result, const char *file, const uint8_t *data, size
     Machine m = {
         .file = file, .at = data, .end = data + size, .size = size, .arena = arena, .err = err};
     if (size > PICKLE_MAX)
-        return err_set(err, CVN_EFORMAT, "'%s': the pickle has %zu bytes; at most %zu are read",
-                       file, size, PICKLE_MAX);
+        return err_set(err, CVN_EFORMAT, "'%s': the pickle has %zu bytes; the maximum is %zu", file,
+                       size, PICKLE_MAX);
     while (m.at < m.end) {
         uint8_t op = *m.at++;
         if (op == '.') {

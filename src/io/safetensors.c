@@ -54,7 +54,7 @@ static int check_tiling(const char *file, Span *span, size_t n, uint64_t size, c
         if (span[i].begin > at)
             return err_set(err, CVN_EFORMAT,
                            "'%s': bytes %" PRIu64 " to %" PRIu64
-                           " of the data, before tensor '%s', belong to no tensor",
+                           " of the data, before tensor '%s', do not belong to a tensor",
                            file, at, span[i].begin, span[i].name);
         at = span[i].end;
     }
@@ -88,9 +88,8 @@ static int read_shape(IoTensor *tensor, const json_t *value, cvn_err *err)
                        tensor->name);
     size_t rank = json_array_size(value);
     if (rank > IO_MAX_RANK)
-        return err_set(err, CVN_EFORMAT,
-                       "'%s': tensor '%s' has %zu dimensions; at most %d are read", tensor->file,
-                       tensor->name, rank, IO_MAX_RANK);
+        return err_set(err, CVN_EFORMAT, "'%s': tensor '%s' has %zu dimensions; the maximum is %d",
+                       tensor->file, tensor->name, rank, IO_MAX_RANK);
     tensor->rank = (int)rank;
     for (size_t i = 0; i < rank; i++) {
         const json_t *dim = json_array_get(value, i);
@@ -142,7 +141,8 @@ static int read_tensor(IoTensor *tensor, Span *span, const json_t *entry, const 
     if (span->end > size)
         return err_set(err, CVN_EFORMAT,
                        "'%s': tensor '%s' ends at byte %" PRIu64 " of the data, but the file has "
-                       "only %" PRIu64 "; it was cut short, or its header lies; fetch it again",
+                       "only %" PRIu64
+                       "; the file was cut short or its header is wrong; download it again",
                        tensor->file, tensor->name, span->end, size);
     tensor->data = buffer + span->begin;
     return CVN_OK;
@@ -172,21 +172,22 @@ static int find_header(const char *file, const uint8_t *data, size_t size, size_
     uint64_t n = 0;
     if (size < 8)
         return err_set(err, CVN_EFORMAT,
-                       "'%s' has %zu bytes; a safetensors file starts with 8 bytes of header size: "
-                       "fetch it again",
+                       "'%s' has %zu bytes; a safetensors file starts with 8 bytes of header size; "
+                       "download it again",
                        file, size);
     memcpy(&n, data, 8);
     if (n > ST_HEADER_MAX)
+        return err_set(err, CVN_EFORMAT,
+                       "'%s' declares a header of %" PRIu64
+                       " bytes; at most %zu are allowed, so this is %s, not a safetensors file; "
+                       "download it again",
+                       file, n, ST_HEADER_MAX, data[0] == '<' ? "a web page" : "something else");
+    if (n > size - 8)
         return err_set(
             err, CVN_EFORMAT,
-            "'%s' claims a header of %" PRIu64 " bytes; at most %zu are allowed, so this "
-            "is %s, no safetensors file; fetch it again",
-            file, n, ST_HEADER_MAX, data[0] == '<' ? "a page of the web" : "something else");
-    if (n > size - 8)
-        return err_set(err, CVN_EFORMAT,
-                       "'%s' claims a header of %" PRIu64
-                       " bytes but has only %zu after its size: it was cut short; fetch it again",
-                       file, n, size - 8);
+            "'%s' declares a header of %" PRIu64
+            " bytes but has only %zu after its size: it was cut short; download it again",
+            file, n, size - 8);
     if (n == 0 || data[8] != '{')
         return err_set(err, CVN_EFORMAT, "'%s': the header does not begin with '{'", file);
     *header_size = (size_t)n;

@@ -76,7 +76,7 @@ int st_writer_begin(StWriter *writer, cvn_err *err)
 {
     const char *path = writer->file.path;
     if (writer->begun)
-        return err_set(err, CVN_EINVAL, "'%s': begun twice", path);
+        return err_set(err, CVN_EINVAL, "'%s': the header was written twice", path);
     char *text = json_dumps(writer->header, JSON_COMPACT);
     if (!text)
         return err_set(err, CVN_EMEM, "no memory for the header of '%s'", path);
@@ -94,7 +94,7 @@ int st_writer_data(StWriter *writer, size_t index, const void *bytes, size_t n, 
                 writer->at >= (index ? writer->end[index - 1] : 0) &&
                 n <= writer->end[index] - writer->at;
     if (!mine)
-        return err_set(err, CVN_EINVAL, "'%s': %zu bytes for tensor %zu are out of turn",
+        return err_set(err, CVN_EINVAL, "'%s': %zu bytes for tensor %zu are out of order",
                        writer->file.path, n, index);
     writer->at += n;
     return file_writer_write(&writer->file, bytes, n, err);

@@ -160,7 +160,7 @@ static int make_staging(Save *save, cvn_err *err)
                                 save->filled ? "/model" : "", (long)getpid());
     for (;;) { /* again where another process took it for a dead one's before it was locked */
         if (mkdir(save->folder, 0777) != 0 && errno != EEXIST)
-            return err_set(err, CVN_EIO, "cannot make the folder '%s': %s", save->final,
+            return err_set(err, CVN_EIO, "cannot create the folder '%s': %s", save->final,
                            strerror(errno));
         save->lock = open(save->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (save->lock < 0 && errno != ENOENT)
@@ -214,7 +214,7 @@ int save_model(const char *folder, const IoModel *model, const SaveOptions *opti
                           .shard_bytes = options->shard_bytes}};
     if (model_quant(model->desc).kind != QUANT_NONE)
         return err_set(err, CVN_EUNSUPPORTED,
-                       "'%s' is quantized; convert the model it was made from", model->path);
+                       "'%s' is quantized; convert the original model instead", model->path);
     TRY(arena_init(&save.arena, err));
     save.final = arena_stringn(&save.arena, folder, n);
     save.out = (Out){.arena = &save.arena,

@@ -14,7 +14,7 @@ int io_tensors_add(IoTensors *list, const IoTensor *tensor, cvn_err *err)
     bool added;
     uint64_t *index = map_put(&list->by_name, tensor->name, strlen(tensor->name), &added);
     if (!added)
-        return err_set(err, CVN_EFORMAT, "'%s' and '%s' both hold a tensor '%s'",
+        return err_set(err, CVN_EFORMAT, "'%s' and '%s' both contain the tensor '%s'",
                        list->tensor[*index].file, tensor->file, tensor->name);
     list->tensor = arena_more(list->arena, list->tensor, list->n, sizeof *list->tensor);
     *index = list->n;

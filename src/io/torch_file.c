@@ -101,7 +101,7 @@ static int read_storage(TorchFile *f, const char *name, const PickleValue *id, I
     int64_t checked;
     size_t bytes;
     if (!entry || !io_shape_size(elements, 1, *bits, &checked, &bytes) || bytes != entry->size)
-        return bad(f, name, "has a storage that is missing or of another size than it says");
+        return bad(f, name, "has a storage that is missing or has the wrong size");
     tensor->data = entry->data;
     return CVN_OK;
 }
@@ -145,7 +145,8 @@ static const ZipEntry *find_pickle(TorchFile *f)
             return &f->zip.entry[i];
         }
     }
-    err_set(f->err, CVN_EFORMAT, "'%s' holds no data.pkl, so torch.save did not write it", f->file);
+    err_set(f->err, CVN_EFORMAT, "'%s' has no data.pkl, so it was not written by torch.save",
+            f->file);
     return NULL;
 }
 
@@ -173,7 +174,7 @@ int torch_read(IoTensors *list, const char *file, const uint8_t *data, size_t si
         (code = pickle_read(&root, f.file, pickle->data, pickle->size, list->arena, err)) != CVN_OK)
         return code;
     if (root.type != PICKLE_DICT)
-        return err_set(err, CVN_EFORMAT, "'%s' holds no dictionary of tensors", f.file);
+        return err_set(err, CVN_EFORMAT, "'%s' does not contain a dictionary of tensors", f.file);
     for (size_t i = 0; i < root.as.items->n; i += 2) {
         const PickleValue *pair = &root.as.items->value[i];
         if (pair[0].type != PICKLE_STRING || !io_name_is_clean(pair[0].as.text))

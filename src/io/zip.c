@@ -45,13 +45,13 @@ static int bad(const ZipFile *s, const char *what)
 static int find_directory(const ZipFile *s, uint64_t *offset, uint64_t *n)
 {
     if (s->size < END_BYTES)
-        return bad(s, "no end record");
+        return bad(s, "the end record is missing");
     uint64_t at = s->size - END_BYTES;
     uint64_t lowest = at > MAX_COMMENT ? at - MAX_COMMENT : 0;
     while (at > lowest && !is_record(s, at, END_BYTES, "PK\5\6"))
         at--;
     if (!is_record(s, at, END_BYTES, "PK\5\6"))
-        return bad(s, "no end record");
+        return bad(s, "the end record is missing");
     *n = load(s->data + at + 10, 2);
     *offset = load(s->data + at + 16, 4);
     if (at < LOCATOR_BYTES || !is_record(s, at - LOCATOR_BYTES, LOCATOR_BYTES, "PK\6\7"))
@@ -104,10 +104,10 @@ static int read_entry(const ZipFile *s, uint64_t *at, Arena *arena, ZipEntry *en
         return err_set(s->err, CVN_EUNSUPPORTED, "'%s': entry '%s' is compressed or encrypted",
                        s->file, entry->name);
     if (!is_record(s, local, LOCAL_BYTES, "PK\3\4"))
-        return bad(s, "an entry's header is missing");
+        return bad(s, "the header of an entry is missing");
     uint64_t skip = LOCAL_BYTES + load(s->data + local + 26, 2) + load(s->data + local + 28, 2);
     if (skip > s->size - local || size > s->size - local - skip)
-        return bad(s, "an entry's data runs past the end");
+        return bad(s, "the data of an entry runs past the end");
     entry->data = s->data + local + skip;
     entry->size = (size_t)size;
     *at += DIRECTORY_BYTES + name + extra + comment;
@@ -123,13 +123,12 @@ int zip_read(Zip *zip, const char *file, const uint8_t *data, size_t size, Arena
     map_init(&zip->by_name, arena);
     if (size < 4 || memcmp(data, "PK\3\4", 4) != 0)
         return err_set(err, CVN_EFORMAT,
-                       "'%s' is not a zip archive, which torch.save writes since version 1.6",
-                       file);
+                       "'%s' is not a zip archive, as torch.save writes since version 1.6", file);
     int code = find_directory(&s, &at, &n);
     if (code != CVN_OK)
         return code;
     if (n > size / DIRECTORY_BYTES)
-        return bad(&s, "there are more entries than fit");
+        return bad(&s, "it has too many entries");
     zip->entry = arena_array(arena, (size_t)n + 1, sizeof *zip->entry);
     for (; zip->n < n; zip->n++) {
         bool added;

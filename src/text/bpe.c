@@ -239,9 +239,8 @@ static int reserve(BpeWork *work, size_t n, cvn_err *err)
 {
     if (n > INT32_MAX)
         return err_set(err, CVN_EINVAL,
-                       "one unbroken piece of text has %zu bytes, and at most %d can be encoded; "
-                       "cut the text into parts",
-                       n, INT32_MAX);
+                       "a word of %zu bytes exceeds the maximum of %d; split the text", n,
+                       INT32_MAX);
     if (n <= work->capacity)
         return CVN_OK;
     size_t capacity = work->capacity < 64 ? 64 : work->capacity;
@@ -356,7 +355,7 @@ static int merge(const Bpe *bpe, BpeWork *work, int32_t n, cvn_err *err)
 static int no_symbol(unsigned char byte, cvn_err *err)
 {
     return err_set(err, CVN_EFORMAT,
-                   "the tokenizer has no token for byte 0x%02X and none for unknown text; use the "
+                   "the tokenizer has no token for byte 0x%02X and no unknown token; use the "
                    "tokenizer that belongs to the model",
                    byte);
 }

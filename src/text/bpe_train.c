@@ -378,7 +378,7 @@ static int run(void *of, cvn_err *err)
                        vocab, BPE_TRAIN_LEAST, 1 << 22);
     if (t->words.n == 0)
         return err_set(err, CVN_EFORMAT,
-                       "there is no text in the data to make a tokenizer from; give text or JSONL, "
+                       "the data have no text to train a tokenizer on; give text or JSONL, "
                        "or a tokenizer");
     if (t->words.n > UINT32_MAX)
         return err_set(err, CVN_EUNSUPPORTED,

@@ -82,16 +82,15 @@ static int open_choice(ChatTemplate *chat, const Tokenizer *tokenizer, const cha
         strbuf_printf(&names, "%s%s", names.length ? ", " : "", row->name);
     if (row->name && !has_tokens(tokenizer, row))
         return err_set(err, CVN_EINVAL,
-                       "the chat template %s writes the tokens %s and %s, and the tokenizer has "
-                       "them not both; use the template and the tokenizer of the same model",
+                       "the chat template %s uses the tokens %s and %s, which the tokenizer does "
+                       "not both have; use the template and the tokenizer of the same model",
                        row->name, row->token[0], row->token[1]);
     if (row->name)
         return open_built_in(chat, row, err);
     if (!file_exists(choice))
-        return err_set(
-            err, CVN_EINVAL,
-            "there is no file '%s', and no chat template of that name is built in: %s are", choice,
-            names.text ? names.text : "others");
+        return err_set(err, CVN_EINVAL,
+                       "'%s' is neither a file nor a built-in chat template; built in are %s",
+                       choice, names.text ? names.text : "others");
     return open_file(chat, choice, err);
 }
 
@@ -107,11 +106,10 @@ static int open_own(ChatTemplate *chat, const Tokenizer *tokenizer, cvn_err *err
     }
     while (row->name && !(row->found && has_tokens(tokenizer, row)))
         row++;
-    return row->name
-               ? open_built_in(chat, row, err)
-               : err_set(err, CVN_EUNSUPPORTED,
-                         "the model has no chat template, and its tokenizer has the tokens of "
-                         "none that is built in; give one by --chat-template FILE");
+    return row->name ? open_built_in(chat, row, err)
+                     : err_set(err, CVN_EUNSUPPORTED,
+                               "the model has no chat template, and no built-in template fits its "
+                               "tokens; give one with --chat-template FILE");
 }
 
 int chat_template_open(const Tokenizer *tokenizer, const char *choice, ChatTemplate **out,
@@ -191,11 +189,11 @@ static int check(const ChatInput *input, cvn_err *err)
     if (json_array_size(input->messages) == 0)
         return err_set(err, CVN_EINVAL, "the conversation has no message");
     if (input->variables && !json_is_object(input->variables))
-        return err_set(err, CVN_EINVAL, "the variables of a chat template are an object");
+        return err_set(err, CVN_EINVAL, "the variables of a chat template must be a JSON object");
     if (input->continues && input->generation_prompt)
         return err_set(
             err, CVN_EINVAL,
-            "the last message is to be continued, and a new one to be begun; choose one of them");
+            "continuing the last message and starting a new one exclude each other; choose one");
     return CVN_OK;
 }
 
@@ -237,7 +235,8 @@ static int tag_last(json_t *messages, const char *member, StrBuf *text, cvn_err 
     json_array_set_new(messages, json_array_size(messages) - 1, whole);
     const json_t *value = last_text(whole, member, &holder, &key);
     if (!json_is_string(value))
-        return err_set(err, CVN_EINVAL, "the last message has no text '%.40s' to continue", member);
+        return err_set(err, CVN_EINVAL, "the last message has no text in '%.40s' to continue",
+                       member);
     strbuf_add(text, json_string_value(value), json_string_length(value));
     SCOPED(strbuf_free) StrBuf tagged = {0};
     strbuf_add(&tagged, json_string_value(value), json_string_length(value));
@@ -271,8 +270,7 @@ static int cut_at_tag(JinjaText *out, cvn_err *err)
             at = i;
     if (at == n)
         return err_set(err, CVN_EINVAL,
-                       "the chat template does not write the last message as it is, so that it "
-                       "cannot be continued");
+                       "the chat template changes the last message, so it cannot be continued");
     bool whole = at + word < n && text[at + word] == ' ';
     out->text.length = out->mark.length = out->generated.length = at;
     while (!whole && ends_in_space(out))

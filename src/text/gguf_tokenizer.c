@@ -54,8 +54,8 @@ bool gguf_tokenizer_is(const char *bytes, size_t n)
 
 static int malformed(const char *key, cvn_err *err)
 {
-    return err_set(err, CVN_EFORMAT, "the GGUF file's '%s' does not have the form of its format",
-                   key);
+    return err_set(err, CVN_EFORMAT,
+                   "'%s' of the GGUF file does not have the type that the format gives it", key);
 }
 
 /* An array of strings, each checked to be UTF-8; *text is in the arena. */
@@ -362,16 +362,14 @@ static int read_kind(const Gguf *gguf, Lists *lists, Arena *arena, cvn_err *err)
     bool sentencepiece = strcmp(model, "llama") == 0, gemma = strcmp(model, "gemma4") == 0;
     if (!sentencepiece && !gemma && strcmp(model, "gpt2") != 0)
         return err_set(err, CVN_EUNSUPPORTED,
-                       "the GGUF file's tokenizer is of the model '%.40s'; 'llama', 'gpt2' and "
-                       "'gemma4' are read",
+                       "unsupported tokenizer model '%.40s' in the GGUF file; supported are "
+                       "'llama', 'gpt2' and 'gemma4'",
                        model);
     if (!sentencepiece) {
         lists->pre = gguf_pre_find(gemma ? model : pre ? pre : "");
         if (!lists->pre)
-            return err_set(
-                err, CVN_EUNSUPPORTED,
-                "the GGUF file's tokenizer cuts text as '%.40s' does, which is not known",
-                pre ? pre : "");
+            return err_set(err, CVN_EUNSUPPORTED, "unknown pre-tokenizer '%.40s' in the GGUF file",
+                           pre ? pre : "");
     }
     lists->begins = read_flag(gguf, KEY("add_bos_token"), sentencepiece || lists->pre->bos);
     return CVN_OK;

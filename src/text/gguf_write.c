@@ -160,7 +160,7 @@ int gguf_write_tokenizer(const Tokenizer *t, GgufKeys *keys, cvn_err *err)
     const GgufPre *pre = NULL;
     if (t->bpe.byte_symbols && !(pre = gguf_pre_of(t->pattern, t->whole)))
         return err_set(err, CVN_EUNSUPPORTED,
-                       "the tokenizer cuts text in a way for which GGUF files have no name");
+                       "GGUF files have no name for the pre-tokenizer of this tokenizer");
     byte_level_fill(point);
     gguf_key_text(keys, KEY("model"), pre ? "gpt2" : "llama");
     char name[64] = "default"; /* the first of its names */

@@ -53,9 +53,8 @@ static bool spell(Reader *r, const char *token, size_t n)
 
 static int bad_id(const char *token, cvn_err *err)
 {
-    return err_set(err, CVN_EFORMAT,
-                   "token '%.60s' must have an id from 0 to %d, which no other token has", token,
-                   TOKENIZER_MAX_IDS - 1);
+    return err_set(err, CVN_EFORMAT, "token '%.60s' must have an id of its own, from 0 to %d",
+                   token, TOKENIZER_MAX_IDS - 1);
 }
 
 /* The largest id + 1 of the vocabulary and the added tokens. */
@@ -175,8 +174,7 @@ static int read_added(Reader *r, const json_t *entry, Added *added, bool *normal
     added->kind = special ? ADDED_SPECIAL : ADDED_TEXT;
     if (single_word)
         return err_set(r->err, CVN_EUNSUPPORTED,
-                       "added token '%.60s' asks for \"single_word\", which is not supported",
-                       content);
+                       "added token '%.60s' has \"single_word\", which is not supported", content);
     if (n > TOKENIZER_MAX_PIECE)
         return err_set(r->err, CVN_EFORMAT, "added token '%.60s…' is longer than %d bytes", content,
                        TOKENIZER_MAX_PIECE);
@@ -216,7 +214,7 @@ static int rewrite_added(Reader *r, Added *added)
                  ? err_set(r->err, CVN_EMEM, "no memory for the added tokens")
                  : CVN_OK;
     if (!rc && n == 0)
-        rc = err_set(r->err, CVN_EFORMAT, "added token '%.60s' is nothing once normalized",
+        rc = err_set(r->err, CVN_EFORMAT, "added token '%.60s' is empty after normalization",
                      added->text);
     added->text = arena_stringn(&r->t->arena, text, n);
     added->length = n;
@@ -294,8 +292,8 @@ static int read_merge(Reader *r, const json_t *merge, size_t rank)
     int32_t b = bpe_find(&t->bpe, text + n_left, r->buffer.length - n_left);
     int32_t merged = bpe_find(&t->bpe, text, r->buffer.length);
     if (!spelled || a < 0 || b < 0 || merged < 0)
-        return err_set(r->err, CVN_EFORMAT,
-                       "merge %zu has or makes a token that is not in the vocabulary", rank);
+        return err_set(r->err, CVN_EFORMAT, "merge %zu needs a token that is not in the vocabulary",
+                       rank);
     /* Plain text must never become a special token, whatever the merges say. */
     if (t->bpe.piece[merged].kind != PIECE_SPECIAL)
         bpe_add_pair(&t->bpe, a, b, (uint32_t)rank, merged);
@@ -346,8 +344,8 @@ static int read_root(Reader *r, const json_t *root)
     if (!type)
         return CVN_EFORMAT;
     if (strcmp(type, "BPE") != 0)
-        return err_set(r->err, CVN_EUNSUPPORTED, "model '%.60s' is not supported; supported is BPE",
-                       type);
+        return err_set(r->err, CVN_EUNSUPPORTED,
+                       "tokenizer model '%.60s' is not supported; only BPE is", type);
     const json_t *vocab = json_object_get(r->model, "vocab");
     if (count_ids(vocab, added, &n_ids, r->err))
         return r->err->code;

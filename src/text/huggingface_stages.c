@@ -52,7 +52,7 @@ static const char *need_string(const json_t *object, const char *key, const char
 {
     const char *text = json_string_value(json_object_get(object, key));
     if (!text || !*text) {
-        err_set(err, CVN_EFORMAT, "%s: \"%s\" must be a string that is not empty", section, key);
+        err_set(err, CVN_EFORMAT, "%s: \"%s\" must be a non-empty string", section, key);
         return NULL;
     }
     return text;
@@ -62,11 +62,10 @@ static int add_step(Tokenizer *t, RewriteList *list, RewriteKind kind, const cha
                     const char *to, cvn_err *err)
 {
     if (list->n == REWRITE_MAX)
-        return err_set(err, CVN_EUNSUPPORTED, "the text is rewritten in more than %d steps",
-                       REWRITE_MAX);
+        return err_set(err, CVN_EUNSUPPORTED, "the normalizer has more than %d steps", REWRITE_MAX);
     /* Replacements multiply: eight that make a hundred characters of one would make 10^16 of it. */
     if (strlen(to) > TOKENIZER_MAX_PIECE)
-        return err_set(err, CVN_EUNSUPPORTED, "the text '%.20s…' to write is longer than %d bytes",
+        return err_set(err, CVN_EUNSUPPORTED, "the replacement '%.20s…' is longer than %d bytes",
                        to, TOKENIZER_MAX_PIECE);
     list->growth = list->growth ? list->growth : 1;
     if (kind == REWRITE_REPLACE && strlen(to) > strlen(from))
@@ -129,7 +128,8 @@ static int add_split(Tokenizer *t, int (*make)(const char *, size_t, Split **, c
                      const char *text, cvn_err *err)
 {
     if (t->n_split == SPLIT_MAX)
-        return err_set(err, CVN_EUNSUPPORTED, "the text is split in more than %d steps", SPLIT_MAX);
+        return err_set(err, CVN_EUNSUPPORTED, "the pre-tokenizer has more than %d steps",
+                       SPLIT_MAX);
     t->pattern[t->n_split] =
         make == split_pattern_new ? arena_string(&t->arena, text) : "(before a text)";
     TRY(make(text, strlen(text), &t->split[t->n_split], err));
@@ -257,7 +257,7 @@ static int read_strip(const json_t *section, HfDecoder *decoder, cvn_err *err)
     json_int_t stop = json_integer_value(json_object_get(section, "stop"));
     if (!content || strcmp(content, " ") != 0 || start < 0 || start > 1 || stop != 0)
         return err_set(err, CVN_EUNSUPPORTED,
-                       "decoder Strip is supported for one space at the start, nothing else");
+                       "decoder Strip is only supported for one space at the start");
     decoder->space = start ? DECODE_STRIP_ONE : DECODE_KEEP_SPACE;
     return CVN_OK;
 }
@@ -342,10 +342,9 @@ static int read_template(Tokenizer *t, const json_t *section, cvn_err *err)
         }
         int32_t *to = behind ? &t->eos : &t->bos;
         if (!token || *to >= 0)
-            return err_set(
-                err, CVN_EUNSUPPORTED,
-                "post-processor: the template is supported with one token before the text and "
-                "one behind it");
+            return err_set(err, CVN_EUNSUPPORTED,
+                           "post-processor: the template may only have one token before the text "
+                           "and one after it");
         *to = template_id(t, section, token, err);
         if (*to < 0)
             return CVN_EFORMAT;

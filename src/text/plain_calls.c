@@ -53,7 +53,7 @@ static int tell_tools(json_t *messages, const json_t *tools, bool system, StrBuf
     strbuf_puts(text,
                 "To call one, answer with its name and its arguments as JSON:\n" PLAIN_CALL_BEGIN
                 "NAME" PLAIN_CALL_MIDDLE "{…}" PLAIN_CALL_END
-                "\nWhat came of it is told between <tool_response> and </tool_response>.");
+                "\nResults are returned between <tool_response> and </tool_response>.");
     if (!system) {
         strbuf_puts(text, "\n\n");
         add_content(text, first);

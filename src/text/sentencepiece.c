@@ -92,17 +92,16 @@ malformed:
 
 static int malformed(const char *what, cvn_err *err)
 {
-    return err_set(err, CVN_EFORMAT,
-                   "the SentencePiece model is malformed: %s cannot be read; fetch the file again",
-                   what);
+    return err_set(
+        err, CVN_EFORMAT,
+        "the SentencePiece model is malformed: %s cannot be read; download the file again", what);
 }
 
 static int wrong_type(const char *what, cvn_err *err)
 {
     return err_set(
         err, CVN_EFORMAT,
-        "the SentencePiece model is malformed: %s has the wrong wire type; fetch the file "
-        "again",
+        "the SentencePiece model is malformed: %s has the wrong wire type; download the file again",
         what);
 }
 
@@ -244,7 +243,7 @@ static int check_model(const SpmModel *model, cvn_err *err)
     static const char *const names[] = {"", "unigram", "BPE", "word", "char"};
     if (model->n == 0)
         return err_set(err, CVN_EFORMAT,
-                       "the SentencePiece model has no pieces; fetch the file again");
+                       "the SentencePiece model has no pieces; download the file again");
     if (model->model_type != 2)
         return err_set(
             err, CVN_EUNSUPPORTED,
@@ -252,10 +251,9 @@ static int check_model(const SpmModel *model, cvn_err *err)
             "supported",
             model->model_type < 5 ? names[model->model_type] : "unknown");
     if (model->has_charsmap)
-        return err_set(
-            err, CVN_EUNSUPPORTED,
-            "the SentencePiece model normalizes text by a table (nmt_nfkc or the like), and "
-            "only the identity normalizer of Llama is supported");
+        return err_set(err, CVN_EUNSUPPORTED,
+                       "the SentencePiece model has a normalization table (such as nmt_nfkc); only "
+                       "the identity normalizer of Llama is supported");
     for (size_t i = 0; i < model->n; i++) {
         const SpmPiece *piece = &model->piece[i];
         if (piece->length == 0 || piece->length > TOKENIZER_MAX_PIECE)
@@ -308,7 +306,7 @@ static int add_piece(Tokenizer *t, const SpmModel *model, int32_t id, cvn_err *e
     if (from->type == TYPE_UNKNOWN) {
         if (t->bpe.unknown >= 0)
             return err_set(err, CVN_EFORMAT,
-                           "SentencePiece pieces %d and %d are both the unknown piece",
+                           "SentencePiece pieces %d and %d are both of type unknown",
                            t->bpe.unknown, id);
         t->bpe.unknown = id;
         const Proto *surface = &model->unknown_surface;
@@ -316,8 +314,8 @@ static int add_piece(Tokenizer *t, const SpmModel *model, int32_t id, cvn_err *e
                     false);
     }
     if (!added)
-        return err_set(err, CVN_EFORMAT, "SentencePiece piece %d has the text of an earlier piece",
-                       id);
+        return err_set(err, CVN_EFORMAT,
+                       "SentencePiece piece %d repeats the text of an earlier piece", id);
     return CVN_OK;
 }
 
@@ -330,10 +328,10 @@ static int check_bytes(Tokenizer *t, const SpmModel *model, cvn_err *err)
     for (int byte = 0; model->byte_fallback && byte < 256; byte++)
         if (t->bpe.byte_id[byte] < 0)
             return err_set(err, CVN_EFORMAT,
-                           "the SentencePiece model falls back to bytes, but has no piece <0x%02X>",
+                           "the SentencePiece model has byte fallback, but no piece <0x%02X>",
                            byte);
     if (t->bpe.unknown < 0)
-        return err_set(err, CVN_EFORMAT, "the SentencePiece model has no unknown piece");
+        return err_set(err, CVN_EFORMAT, "the SentencePiece model has no piece of type unknown");
     return CVN_OK;
 }
 

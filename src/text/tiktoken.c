@@ -114,8 +114,8 @@ bool tiktoken_is(const char *bytes, size_t n)
 static int malformed(size_t line, const char *what, cvn_err *err)
 {
     return err_set(err, CVN_EFORMAT,
-                   "line %zu of the tiktoken file is malformed: %s; fetch the file again", line + 1,
-                   what);
+                   "line %zu of the tiktoken file is malformed: %s; download the file again",
+                   line + 1, what);
 }
 
 static int read_lines(Tokenizer *t, const char *p, const char *end, cvn_err *err)

@@ -29,7 +29,7 @@ static bool is_json(const char *bytes, size_t n)
 static int read_kind(Tokenizer *t, const char *bytes, size_t n, cvn_err *err)
 {
     if (n == 0)
-        return err_set(err, CVN_EFORMAT, "the tokenizer file is empty; fetch it again");
+        return err_set(err, CVN_EFORMAT, "the tokenizer file is empty; download it again");
     if (is_json(bytes, n))
         return huggingface_read(t, bytes, n, err);
     if (tiktoken_is(bytes, n))

@@ -73,8 +73,7 @@ JinjaValue j_call_builtin(JinjaRun *r, const Builtin *row, JinjaValue self, cons
                 return j_fail(r, "'%s' needs '%s'", row->name, row->parameter[i]);
         }
         if (used < args->n_named)
-            return j_fail(r, "'%s' is given an argument by a name that it does not have",
-                          row->name);
+            return j_fail(r, "'%s' has no parameter of that name", row->name);
     }
     return row->run(r, &(JinjaCall){row, self, arg, args});
 }
@@ -106,7 +105,7 @@ JinjaValue b_is_odd(JinjaRun *r, const JinjaCall *c)
 JinjaValue b_divisibleby(JinjaRun *r, const JinjaCall *c)
 {
     int64_t by = v_to_int(r, c->arg[0], "the divisor"), n = v_to_int(r, c->self, "what is divided");
-    return by == 0 ? j_fail(r, "a number is divided by 0") : v_bool(by == -1 || n % by == 0);
+    return by == 0 ? j_fail(r, "division by zero") : v_bool(by == -1 || n % by == 0);
 }
 
 JinjaValue b_compare(JinjaRun *r, const JinjaCall *c)
@@ -168,7 +167,7 @@ JinjaValue b_number(JinjaRun *r, const JinjaCall *c)
     bool is_whole;
     JinjaValue v = c->self;
     if (v.type == V_UNDEFINED)
-        return j_fail(r, "'%.60s' is not defined, and its number is asked for",
+        return j_fail(r, "'%.60s' is undefined, and a number is expected",
                       v.missing ? v.missing : "");
     if (v.type == V_STR) {
         if (base < 2 || base > 36 || !read_number(r, *v.str, (int)base, &real, &whole, &is_whole))
@@ -206,7 +205,7 @@ JinjaValue b_round(JinjaRun *r, const JinjaCall *c)
 JinjaValue b_cycle(JinjaRun *r, const JinjaCall *c)
 {
     return c->args->n ? c->args->item[c->self.loop->i % c->args->n]
-                      : j_fail(r, "there is nothing to cycle through");
+                      : j_fail(r, "cycle needs at least one item");
 }
 
 JinjaValue b_changed(JinjaRun *r, const JinjaCall *c)
@@ -224,12 +223,12 @@ JinjaValue b_changed(JinjaRun *r, const JinjaCall *c)
 JinjaValue b_range(JinjaRun *r, const JinjaCall *c)
 {
     bool one = c->arg[1].type == V_ABSENT;
-    int64_t from = one ? 0 : v_to_int(r, c->arg[0], "the begin of a range");
+    int64_t from = one ? 0 : v_to_int(r, c->arg[0], "the start of a range");
     int64_t to = v_to_int(r, c->arg[!one], "the end of a range"),
-            by = c->arg[2].type == V_ABSENT ? 1 : v_to_int(r, c->arg[2], "the pace of a range");
+            by = c->arg[2].type == V_ABSENT ? 1 : v_to_int(r, c->arg[2], "the step of a range");
     Items items = {0};
     if (by == 0)
-        return j_fail(r, "a range has pace 0");
+        return j_fail(r, "a range has step 0");
     for (int64_t i = from; (by > 0 ? i < to : i > to) && j_step(r, 1);) {
         if (items.n == JINJA_MAX_RANGE)
             return j_fail(r, "a range has more than %d numbers", JINJA_MAX_RANGE);
@@ -247,7 +246,7 @@ JinjaValue b_dict(JinjaRun *r, const JinjaCall *c)
     const ValueType type = (ValueType)c->row->which;
     Dict *dict = j_take(r, sizeof *dict);
     if (args->n > 1 || (args->n == 1 && args->item[0].type != V_DICT))
-        return j_fail(r, "a dictionary is made of a dictionary, or of names and values");
+        return j_fail(r, "dict takes a dictionary or named arguments");
     for (size_t i = 0; args->n && i < args->item[0].dict->n && !r->rc; i++)
         j_dict_set(r, dict, args->item[0].dict->pair[i].key, args->item[0].dict->pair[i].value);
     for (size_t i = 0; i < args->n_named && !r->rc; i++)
@@ -271,9 +270,9 @@ JinjaValue b_strftime(JinjaRun *r, const JinjaCall *c)
 {
     char format[200] = " ", text[400];
     if (!r->input->now)
-        return j_fail(r, "it asks for the time, which it was not given");
+        return j_fail(r, "strftime_now needs the time, which was not given");
     if (c->arg[0].type != V_STR || c->arg[0].str->n > sizeof format - 2)
-        return j_fail(r, "strftime_now wants a format of at most %zu bytes", sizeof format - 2);
+        return j_fail(r, "strftime_now takes a format of at most %zu bytes", sizeof format - 2);
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored                                                                     \
     "-Wformat-nonliteral" /* the template's own format is what is wanted */

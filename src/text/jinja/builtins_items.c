@@ -130,7 +130,7 @@ JinjaValue b_index(JinjaRun *r, const JinjaCall *c)
     for (size_t i = 0; i < c->self.seq->n && j_step(r, 1); i++)
         if (v_equal(r, c->self.seq->item[i], c->arg[0]))
             return v_int((int64_t)i);
-    return j_fail(r, "a list does not have what it is asked for");
+    return j_fail(r, "the item is not in the list");
 }
 
 JinjaValue b_dictsort(JinjaRun *r, const JinjaCall *c)
@@ -222,7 +222,7 @@ JinjaValue b_sum(JinjaRun *r, const JinjaCall *c)
         bool real = item.type == V_FLOAT || sum.type == V_FLOAT;
         if (!real && __builtin_add_overflow(sum.type == V_INT ? sum.i : sum.b,
                                             item.type == V_INT ? item.i : item.b, &whole))
-            return j_fail(r, "a whole number has more than 64 bits");
+            return j_fail(r, "an integer exceeds 64 bits");
         sum = real ? v_float(v_real(sum) + v_real(item)) : v_int(whole);
     }
     return sum;
@@ -247,7 +247,7 @@ static const Builtin *named_builtin(JinjaRun *r, const JinjaArgs *args, size_t i
         memcpy(name, args->item[i].str->text, args->item[i].str->n);
     const Builtin *row = j_builtin_find(kind, name);
     if (!row)
-        j_fail(r, "the %s '%s' is not known", what, name);
+        j_fail(r, "unknown %s '%s'", what, name);
     return row;
 }
 
@@ -280,7 +280,7 @@ JinjaValue b_select(JinjaRun *r, const JinjaCall *c)
     JinjaArgs rest = args_from(args, (size_t)by + 1);
     Seq items = v_true(c->self) ? v_items(r, c->self) : (Seq){0};
     if (by && args->n == 0)
-        return j_fail(r, "an attribute is missing");
+        return j_fail(r, "an attribute is required");
     for (size_t i = 0; i < items.n && j_step(r, 1); i++) {
         JinjaValue value = by ? j_follow(r, items.item[i], args->item[0]) : items.item[i];
         if (v_true(test ? j_call_builtin(r, test, value, &rest) : value) == wanted)

@@ -8,7 +8,7 @@ static Str str_arg(JinjaRun *r, const JinjaCall *c, JinjaValue v)
 {
     if (v.type == V_STR)
         return *v.str;
-    j_fail(r, "'%s' is given a %s in place of a str", c->row->name, v_type_name(v));
+    j_fail(r, "'%s' expects a str, not a %s", c->row->name, v_type_name(v));
     return (Str){"", "", 0};
 }
 
@@ -74,7 +74,7 @@ JinjaValue b_split(JinjaRun *r, const JinjaCall *c)
     int64_t most = is_given(c->arg[1]) ? v_to_int(r, c->arg[1], "the number of splits") : -1;
     Items parts = {0};
     if (!space && what.n == 0)
-        return j_fail(r, "a str is split by an empty one");
+        return j_fail(r, "the separator of split is empty");
     if (space)
         s = str_strip(s, NULL, !right, right);
     size_t from = 0, to = s.n, end = 0;
@@ -104,7 +104,7 @@ JinjaValue b_partition(JinjaRun *r, const JinjaCall *c)
            cut = what.n ? find_cut(r, s, what, false, right, right ? s.n : 0, &end) : SIZE_MAX;
     JinjaValue *three = j_take(r, 3 * sizeof *three);
     if (!what.n)
-        return j_fail(r, "a str is split by an empty one");
+        return j_fail(r, "the separator of split is empty");
     bool found = cut != SIZE_MAX;
     three[0] = v_str(r, found ? str_part(s, 0, cut) : right ? str_part(s, 0, 0) : s);
     three[1] = v_str(r, found ? str_part(s, cut, end) : str_part(s, 0, 0));
@@ -158,7 +158,7 @@ JinjaValue b_find(JinjaRun *r, const JinjaCall *c)
     Str s = *c->self.str;
     size_t end, at = find_cut(r, s, str_arg(r, c, c->arg[0]), false, right, right ? s.n : 0, &end);
     if (at == SIZE_MAX && c->row->which == OR_FAIL)
-        return j_fail(r, "a str does not have what it is asked for");
+        return j_fail(r, "the substring is not in the str");
     return v_int(at == SIZE_MAX ? -1 : (int64_t)str_points(str_part(s, 0, at)));
 }
 
@@ -213,7 +213,7 @@ JinjaValue b_format(JinjaRun *r, const JinjaCall *c)
                      ? at * 10 + (size_t)(field.text[k] - '0')
                      : SIZE_MAX / 100;
         if (brace == '}' || i == s.n)
-            return j_fail(r, "a format has a brace that has no other");
+            return j_fail(r, "a format has an unmatched brace");
         at = field.n ? at : next++;
         if (at < c->args->n)
             value = &c->args->item[at];
@@ -221,7 +221,7 @@ JinjaValue b_format(JinjaRun *r, const JinjaCall *c)
             if (v_equal(r, named.pair[k].key, v_str(r, field)))
                 value = &named.pair[k].value;
         if (!value)
-            return j_fail(r, "a format has {%.*s}, for which there is no value",
+            return j_fail(r, "a format has {%.*s}, which has no argument",
                           field.n > 40 ? 40 : (int)field.n, field.text);
         j_write_value(r, &text, *value, false);
     }

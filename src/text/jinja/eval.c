@@ -33,7 +33,7 @@ JinjaValue j_fail(JinjaRun *r, const char *format, ...)
 void *j_take(JinjaRun *r, size_t size)
 {
     if (r->arena.used > r->max_memory)
-        j_fail(r, "it makes more than %zu MiB of text and lists", r->max_memory >> 20);
+        j_fail(r, "it creates more than %zu MiB of text and lists", r->max_memory >> 20);
     return arena_alloc(&r->arena, size);
 }
 
@@ -104,7 +104,7 @@ static void assign(JinjaRun *r, JinjaScope *scope, const JinjaNode *target, Jinj
     if (target->kind == N_ATTR_TARGET) {
         JinjaValue object = lookup(scope, target->name);
         if (object.type != V_NAMESPACE)
-            j_fail(r, "only attributes of a namespace can be set, and '%.40s' is none",
+            j_fail(r, "only attributes of a namespace can be set, and '%.40s' is not a namespace",
                    target->name);
         else if (target->attribute[0] == '_')
             j_fail(r, "a namespace has no attributes that begin with _");
@@ -121,7 +121,7 @@ static void assign(JinjaRun *r, JinjaScope *scope, const JinjaNode *target, Jinj
         assign(r, scope, each, items.item[i++]);
     r->depth--;
     if (each || i < items.n)
-        j_fail(r, "there are %zu values to be put into other than so many names", items.n);
+        j_fail(r, "%zu values cannot be unpacked into another number of names", items.n);
 }
 
 static JinjaScope *scope_new(JinjaRun *r, JinjaScope *parent)
@@ -200,7 +200,7 @@ static void bind(JinjaRun *r, const Macro *macro, const JinjaArgs *args, JinjaSc
     if (used == args->n_named && !kwargs)
         return;
     if (!kwargs) {
-        j_fail(r, "'%s' is given an argument by a name that it does not have", node->name);
+        j_fail(r, "'%s' has no parameter of that name", node->name);
         return;
     }
     Dict *rest = j_take(r, sizeof *rest);
@@ -236,7 +236,7 @@ JinjaValue j_call_value(JinjaRun *r, JinjaValue callee, const JinjaArgs *args)
     case V_METHOD:
         return j_call_builtin(r, callee.method->row, callee.method->self, args);
     case V_UNDEFINED:
-        return j_fail(r, "'%.60s' is not known, and cannot be called",
+        return j_fail(r, "'%.60s' is undefined and cannot be called",
                       callee.missing ? callee.missing : "");
     default:
         return j_fail(r, "a %s cannot be called", v_type_name(callee));
@@ -258,8 +258,8 @@ static JinjaValue eval_call(JinjaRun *r, const JinjaNode *node, JinjaScope *scop
         }
         callee = v_attribute(r, self, node->a->name);
         if (callee.type == V_UNDEFINED && !r->rc)
-            return j_fail(r, "a %s has no method '%.40s' that may be called here",
-                          v_type_name(self), node->a->name);
+            return j_fail(r, "a %s has no method '%.40s' that is allowed here", v_type_name(self),
+                          node->a->name);
     } else {
         callee = eval(r, node->a, scope);
     }
@@ -306,7 +306,7 @@ static JinjaValue eval_filter(JinjaRun *r, const JinjaNode *node, JinjaScope *sc
     eval_args(r, node->child, scope, &args);
     r->line = node->line;
     if (!node->builtin)
-        return j_fail(r, "the %s '%.40s' is not known", node->kind == N_FILTER ? "filter" : "test",
+        return j_fail(r, "unknown %s '%.40s'", node->kind == N_FILTER ? "filter" : "test",
                       node->name);
     return j_call_builtin(r, node->builtin, self, &args);
 }
@@ -394,7 +394,7 @@ static JinjaValue eval_node(JinjaRun *r, const JinjaNode *node, JinjaScope *scop
             return eval(r, node->a, scope);
         return node->c ? eval(r, node->c, scope) : v_undefined("else");
     default:
-        return j_fail(r, "a name or an argument stands where it means nothing");
+        return j_fail(r, "a name or an argument is not expected here");
     }
 }
 

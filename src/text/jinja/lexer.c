@@ -159,7 +159,7 @@ static void lex_string(JinjaLexer *l)
     while (end < l->n && l->text[end] != quote)
         end += l->text[end] == '\\' ? 2 : 1;
     if (end >= l->n) {
-        lex_fail(l, "a string has no end");
+        lex_fail(l, "a string is not closed");
         return;
     }
     SCOPED(strbuf_free) StrBuf out = {0};
@@ -179,12 +179,12 @@ static void lex_string(JinjaLexer *l)
             i++;
         } else if ((length = read_code(p + 1, end - i - 1, &point))) {
             if (point > 0x10ffff || (point >= 0xd800 && point < 0xe000))
-                lex_fail(l, "a string has an escape that is not a character");
+                lex_fail(l, "an escape in a string does not encode a character");
             else
                 put_utf8(&out, point);
             i += length;
         } else if (strchr("xuUN", p[1])) {
-            lex_fail(l, "a string has an escape with too few digits, or by name");
+            lex_fail(l, "an escape in a string has too few digits or uses a name");
         } else {
             strbuf_putc(&out, '\\');
         }
@@ -256,7 +256,7 @@ static void lex_name(JinjaLexer *l)
     size_t end = l->at;
     l->at = begin;
     if (end == begin) {
-        lex_fail(l, "there is a character that means nothing here");
+        lex_fail(l, "unexpected character");
         end = l->n;
     } else {
         add(l, T_NAME, l->text + begin, end - begin);
@@ -278,7 +278,7 @@ static void lex_operator(JinjaLexer *l, char bracket[MAX_BRACKETS], int *depth)
     else if (closes)
         bracket[(*depth)++] = closes;
     else if (strchr(")]}", *p) && (*depth == 0 || bracket[--*depth] != *p))
-        lex_fail(l, "a bracket closes none that is open");
+        lex_fail(l, "unmatched closing bracket");
     add(l, T_OPERATOR, p, n);
     l->at += n;
 }
@@ -293,7 +293,7 @@ static void lex_tag(JinjaLexer *l, bool print)
         skip_space(l);
         count_lines(l);
         if (l->at >= l->n) {
-            lex_fail(l, "a tag has no end");
+            lex_fail(l, "a tag is not closed");
             return;
         }
         char c = l->text[l->at];
@@ -356,7 +356,7 @@ static bool lex_raw(JinjaLexer *l)
         }
         l->at = open;
     }
-    lex_fail(l, "a raw block has no end");
+    lex_fail(l, "a raw block is not closed");
     return true;
 }
 
@@ -364,7 +364,7 @@ static void lex_comment(JinjaLexer *l)
 {
     const char *end = memmem(l->text + l->at, l->n - l->at, "#}", 2);
     if (!end) {
-        lex_fail(l, "a comment has no end");
+        lex_fail(l, "a comment is not closed");
         return;
     }
     size_t begin = l->at;

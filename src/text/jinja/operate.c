@@ -9,7 +9,7 @@ static JinjaValue number_op(JinjaRun *r, JinjaOp op, JinjaValue a, JinjaValue b)
     bool whole = a.type != V_FLOAT && b.type != V_FLOAT;
     int64_t i = a.type == V_BOOL ? a.b : a.i, k = b.type == V_BOOL ? b.b : b.i, result = 0;
     if ((op == OP_DIV || op == OP_FLOORDIV || op == OP_MOD) && y == 0)
-        return j_fail(r, "a number is divided by 0");
+        return j_fail(r, "division by zero");
     if (whole && op != OP_DIV && !(op == OP_POW && k < 0)) {
         bool over = false;
         if (op == OP_ADD)
@@ -30,7 +30,7 @@ static JinjaValue number_op(JinjaRun *r, JinjaOp op, JinjaValue a, JinjaValue b)
             rest += rest && (rest < 0) != (k < 0) ? k : 0;
             result = op == OP_MOD ? rest : i / k - (i % k && (i < 0) != (k < 0));
         }
-        return over ? j_fail(r, "a whole number has more than 64 bits") : v_int(result);
+        return over ? j_fail(r, "an integer exceeds 64 bits") : v_int(result);
     }
     switch (op) {
     case OP_ADD:
@@ -104,10 +104,10 @@ JinjaValue j_operate(JinjaRun *r, JinjaOp op, JinjaValue a, JinjaValue b)
                                  : str_percent(r, *a.str, &b, 1);
     if (a.type == V_UNDEFINED || b.type == V_UNDEFINED) {
         const char *name = a.type == V_UNDEFINED ? a.missing : b.missing;
-        return j_fail(r, "'%.60s' is not defined, and stands beside '%s'", name ? name : "",
+        return j_fail(r, "'%.60s' is undefined, and '%s' needs a value", name ? name : "",
                       sign[op]);
     }
-    return j_fail(r, "'%s' cannot stand between a %s and a %s", sign[op], v_type_name(a),
+    return j_fail(r, "unsupported operand types for '%s': %s and %s", sign[op], v_type_name(a),
                   v_type_name(b));
 }
 

@@ -191,8 +191,7 @@ static void parse_args(JinjaParser *p, JinjaNode *call)
             named |= name || stars;
         } else {
             if (named)
-                parse_fail(p, CVN_EFORMAT,
-                           "an argument without a name stands behind one with a name");
+                parse_fail(p, CVN_EFORMAT, "a positional argument follows a named one");
             arg = parse_expression(p);
         }
         append(p, call, &link, arg);
@@ -202,7 +201,7 @@ static void parse_args(JinjaParser *p, JinjaNode *call)
 static void not_known(JinjaParser *p, const char *what, const char *name)
 {
     if (p->branches == 0)
-        parse_fail(p, CVN_EUNSUPPORTED, "the %s '%.40s' is not known", what, name);
+        parse_fail(p, CVN_EUNSUPPORTED, "unknown %s '%.40s'", what, name);
 }
 
 /* name(arguments) behind | or is. */
@@ -342,7 +341,7 @@ static JinjaNode *parse_tuple(JinjaParser *p, bool may_be_empty,
         commas = true;
     }
     if (!tuple->child && !may_be_empty)
-        parse_fail(p, CVN_EFORMAT, "an expression is missing");
+        parse_fail(p, CVN_EFORMAT, "an expression is expected");
     return tuple->child && !commas ? tuple->child : tuple;
 }
 
@@ -673,7 +672,7 @@ static JinjaNode *parse_for(JinjaParser *p)
     nest(p, node, node->b);
     nest(p, node, node->c);
     if (is_word(p, "recursive"))
-        parse_fail(p, CVN_EUNSUPPORTED, "'recursive' loops are not known");
+        parse_fail(p, CVN_EUNSUPPORTED, "'recursive' loops are not supported");
     p->loops++;
     node->child = parse_body(p, node, "endfor", "else", NULL);
     p->loops--;
@@ -790,7 +789,7 @@ static JinjaNode *parse_jump(JinjaParser *p)
 {
     JinjaNode *node = node_new(p, p->token[-1].n == 5 ? N_BREAK : N_CONTINUE);
     if (!p->loops)
-        parse_fail(p, CVN_EFORMAT, "break and continue belong into a loop");
+        parse_fail(p, CVN_EFORMAT, "break and continue are only allowed in a loop");
     return node;
 }
 
@@ -809,12 +808,12 @@ static JinjaNode *parse_statement(JinjaParser *p)
 {
     const Token *tag = p->token;
     if (tag->kind != T_NAME)
-        parse_fail(p, CVN_EFORMAT, "a tag's name is expected");
+        parse_fail(p, CVN_EFORMAT, "the name of a tag is expected");
     for (size_t i = 0; !p->rc && i < sizeof TAG / sizeof *TAG; i++)
         if (skip_word(p, TAG[i].tag))
             return TAG[i].parse(p);
     parse_fail(p, tag->n > 3 && memcmp(tag->text, "end", 3) == 0 ? CVN_EFORMAT : CVN_EUNSUPPORTED,
-               "the tag '%.*s' is not known here", tag->n > 40 ? 40 : (int)tag->n, tag->text);
+               "unknown tag '%.*s'", tag->n > 40 ? 40 : (int)tag->n, tag->text);
     return node_new(p, N_CONST);
 }
 

@@ -232,12 +232,12 @@ JinjaValue str_percent(JinjaRun *r, Str format, const JinjaValue *arg, size_t n)
         if (kind == '%')
             j_text_add(r, &text, str_part(format, i, i + 1));
         else if (kind != 's' && kind != 'r' && kind != 'd' && kind != 'i')
-            return j_fail(r, "of the formats of %%, %%s, %%r, %%d and %%%% are known");
+            return j_fail(r, "the operator %% only supports %%s, %%r, %%d and %%%%");
         else if (used >= n)
-            return j_fail(r, "a format has more %%s than there are values");
+            return j_fail(r, "a format has more placeholders than values");
         else if ((kind == 'd' || kind == 'i') && arg[used].type != V_INT &&
                  arg[used].type != V_BOOL)
-            return j_fail(r, "%%d stands for a %s", v_type_name(arg[used]));
+            return j_fail(r, "%%d expects a number, not a %s", v_type_name(arg[used]));
         else
             j_write_value(r, &text,
                           kind == 'd' && arg[used].type == V_BOOL ? v_int(arg[used].b) : arg[used],
@@ -246,7 +246,7 @@ JinjaValue str_percent(JinjaRun *r, Str format, const JinjaValue *arg, size_t n)
     }
     j_text_add(r, &text, str_part(format, done, format.n));
     if (used < n && !(n == 1 && arg[0].type == V_DICT))
-        return j_fail(r, "a format has fewer %%s than there are values");
+        return j_fail(r, "a format has fewer placeholders than values");
     return j_text_value(r, &text);
 }
 

@@ -199,7 +199,7 @@ int64_t v_to_int(JinjaRun *r, JinjaValue v, const char *what)
         return v.b;
     if (v.type == V_INT)
         return v.i;
-    j_fail(r, "%s is a %s; a whole number is expected", what, v_type_name(v));
+    j_fail(r, "%s is a %s; an integer is expected", what, v_type_name(v));
     return 0;
 }
 
@@ -297,7 +297,7 @@ int v_order(JinjaRun *r, JinjaValue a, JinjaValue b)
         return order;
     }
     if (!r->rc)
-        j_fail(r, "a %s and a %s have no order", v_type_name(a), v_type_name(b));
+        j_fail(r, "a %s and a %s cannot be ordered", v_type_name(a), v_type_name(b));
     return 0;
 }
 
@@ -306,7 +306,7 @@ bool v_in(JinjaRun *r, JinjaValue item, JinjaValue container)
     if (container.type == V_STR) {
         if (item.type == V_STR)
             return str_find(r, *container.str, *item.str, 0) != SIZE_MAX;
-        j_fail(r, "'in' a str stands behind a %s", v_type_name(item));
+        j_fail(r, "'in' on a str needs a str, not a %s", v_type_name(item));
         return false;
     }
     if (container.type == V_DICT) {
@@ -388,7 +388,7 @@ Seq v_items(JinjaRun *r, JinjaValue v)
             j_items_add(r, &items, v.dict->pair[i].key);
         break;
     default:
-        j_fail(r, "a %s has no items to go through", v_type_name(v));
+        j_fail(r, "a %s is not iterable", v_type_name(v));
     }
     return (Seq){items.item, items.n};
 }
@@ -446,7 +446,7 @@ static bool member(JinjaValue v, const char *name, JinjaValue *value)
 static JinjaValue not_there(JinjaRun *r, JinjaValue v, const char *name)
 {
     if (v.type == V_UNDEFINED)
-        return j_fail(r, "'%.60s' is not defined, and '%.60s' of it is asked for",
+        return j_fail(r, "'%.60s' is undefined and has no attribute '%.60s'",
                       v.missing ? v.missing : "", name);
     return v_undefined(name);
 }
@@ -529,9 +529,9 @@ JinjaValue v_slice(JinjaRun *r, JinjaValue v, JinjaValue from, JinjaValue to, Ji
     if (v.type != V_STR && (!v_is_seq(v) || v.type == V_ITER))
         return v.type == V_UNDEFINED ? not_there(r, v, "a slice") : v_undefined("a slice");
     int64_t n = v_length(r, v),
-            pace = by.type == V_NONE ? 1 : v_to_int(r, by, "the pace of a slice");
+            pace = by.type == V_NONE ? 1 : v_to_int(r, by, "the step of a slice");
     if (pace == 0)
-        return j_fail(r, "a slice has pace 0");
+        return j_fail(r, "a slice has step 0");
     bool back = pace < 0;
     int64_t i = bound(r, from, back ? n - 1 : 0, n, back),
             end = bound(r, to, back ? -1 : n, n, back);
