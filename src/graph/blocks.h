@@ -37,96 +37,6 @@
 
 #include "graph/graph.h"
 
-enum {
-    BLOCK_MOST = 256,       /* elements of a block, and columns of a chunk */
-    BLOCK_LEAST_GROUP = 16, /* columns that share a scale */
-    BLOCK_LEAST_CHUNK = 32,
-    BLOCK_GROUPS = BLOCK_MOST / BLOCK_LEAST_GROUP
-};
-
-/* How scales (and minima) are kept. */
-typedef enum BlockScale {
-    BLOCK_F16, /* of each group a float */
-    BLOCK_BF16,
-    BLOCK_WHOLE,  /* of each group a whole number, signed, in a byte */
-    BLOCK_NIBBLES /* scale and minimum, without sign, in one */
-} BlockScale;
-
-typedef struct BlockForm {
-    int base; /* low bits of a code that lie in units of i4 or i8: 0, 4 or 8 */
-    int two,
-        one; /* the bits of a code from which on the planes of two bits and of one have theirs; or NO_PLANE */
-    int offset;          /* taken off codes */
-    const int8_t *table; /* [16] what codes of 4 bits stand for; or NULL */
-    int group;           /* columns that share a scale */
-    BlockScale scale;
-    bool minimum;
-} BlockForm;
-
-enum { NO_PLANE = -1 };
-
-extern const int8_t block_iq4_step[16], block_mxfp4_number[16];
-
-/* The form of each kind, for what is compiled for one. */
-#define BLOCK_HALF .base = 4, .two = NO_PLANE, .one = NO_PLANE
-#define BLOCK_FORM_q4_0                                                                            \
-    {                                                                                              \
-        BLOCK_HALF, .offset = 8, .group = 32                                                       \
-    }
-#define BLOCK_FORM_q4_1                                                                            \
-    {                                                                                              \
-        BLOCK_HALF, .group = 32, .minimum = true                                                   \
-    }
-#define BLOCK_FORM_q5_0                                                                            \
-    {                                                                                              \
-        .base = 4, .two = NO_PLANE, .one = 4, .offset = 16, .group = 32                            \
-    }
-#define BLOCK_FORM_q5_1                                                                            \
-    {                                                                                              \
-        .base = 4, .two = NO_PLANE, .one = 4, .group = 32, .minimum = true                         \
-    }
-#define BLOCK_FORM_q8_0                                                                            \
-    {                                                                                              \
-        .base = 8, .two = NO_PLANE, .one = NO_PLANE, .offset = 128, .group = 32                    \
-    }
-#define BLOCK_FORM_q2_k                                                                            \
-    {                                                                                              \
-        .one = NO_PLANE, .group = 16, .scale = BLOCK_NIBBLES, .minimum = true                      \
-    }
-#define BLOCK_FORM_q3_k                                                                            \
-    {                                                                                              \
-        .one = 2, .offset = 4, .group = 16, .scale = BLOCK_WHOLE                                   \
-    }
-#define BLOCK_FORM_q4_k                                                                            \
-    {                                                                                              \
-        BLOCK_HALF, .group = 32, .scale = BLOCK_WHOLE, .minimum = true                             \
-    }
-#define BLOCK_FORM_q5_k                                                                            \
-    {                                                                                              \
-        .base = 4, .two = NO_PLANE, .one = 4, .group = 32, .scale = BLOCK_WHOLE, .minimum = true   \
-    }
-#define BLOCK_FORM_q6_k                                                                            \
-    {                                                                                              \
-        .base = 4, .two = 4, .one = NO_PLANE, .offset = 32, .group = 16, .scale = BLOCK_WHOLE      \
-    }
-#define BLOCK_FORM_iq4_nl                                                                          \
-    {                                                                                              \
-        BLOCK_HALF, .table = block_iq4_step, .group = 32                                           \
-    }
-#define BLOCK_FORM_iq4_xs                                                                          \
-    {                                                                                              \
-        BLOCK_HALF, .table = block_iq4_step, .group = 32, .scale = BLOCK_WHOLE                     \
-    }
-#define BLOCK_FORM_tq1_0                                                                           \
-    {                                                                                              \
-        .one = NO_PLANE, .offset = 1, .group = BLOCK_MOST                                          \
-    }
-#define BLOCK_FORM_tq2_0 BLOCK_FORM_tq1_0
-#define BLOCK_FORM_mxfp4                                                                           \
-    {                                                                                              \
-        BLOCK_HALF, .table = block_mxfp4_number, .group = 32, .scale = BLOCK_BF16                  \
-    }
-
 /* A block taken apart. */
 typedef struct BlockParts {
     uint8_t code[BLOCK_MOST];
@@ -181,13 +91,7 @@ extern const char *const block_names[BLOCK_KINDS];
 /* How many blocks of an array of so many bytes have a scale or minimum that is NaN or infinite. */
 int64_t block_count_nonfinite(BlockKind kind, const uint8_t *blocks, int64_t bytes);
 
-/* The chunks that k columns are cut into, and how one lies. Offsets are bytes from its beginning. */
-typedef struct BlockChunk {
-    int64_t columns, groups;
-    int64_t two, one, scale, minimum, d, m;
-    int64_t bytes;
-} BlockChunk;
-
+/* The chunks that k columns are cut into. */
 BlockChunk block_chunk(BlockKind kind, int64_t k);
 
 /* The array of bytes of a weight of this type, whose first `rows` dimensions are rows; and the panels of one of n rows and k

@@ -18,6 +18,7 @@
 #include "base/arena.h"
 #include "base/strbuf.h"
 #include "caravan/graph.h"
+#include "graph/panel_form.h"
 
 typedef enum OpKind {
 #define OP(kind, ...) OP_##kind,
@@ -85,32 +86,6 @@ static inline bool ints_contain(const Ints *list, int64_t x)
 }
 
 typedef enum Combine { COMBINE_ASSIGN, COMBINE_ADD } Combine;
-
-/* Kinds of blocks in which weights are stored (graph/blocks.h): name, elements and bytes of one. */
-#define CVN_BLOCKS(X)                                                                              \
-    X(Q4_0, q4_0, 32, 18)                                                                          \
-    X(Q4_1, q4_1, 32, 20)                                                                          \
-    X(Q5_0, q5_0, 32, 22)                                                                          \
-    X(Q5_1, q5_1, 32, 24)                                                                          \
-    X(Q8_0, q8_0, 32, 34)                                                                          \
-    X(Q2_K, q2_k, 256, 84)                                                                         \
-    X(Q3_K, q3_k, 256, 110)                                                                        \
-    X(Q4_K, q4_k, 256, 144)                                                                        \
-    X(Q5_K, q5_k, 256, 176)                                                                        \
-    X(Q6_K, q6_k, 256, 210)                                                                        \
-    X(IQ4_NL, iq4_nl, 32, 18)                                                                      \
-    X(IQ4_XS, iq4_xs, 256, 136)                                                                    \
-    X(TQ1_0, tq1_0, 256, 54)                                                                       \
-    X(TQ2_0, tq2_0, 256, 66)                                                                       \
-    X(MXFP4, mxfp4, 32, 17)
-
-typedef enum BlockKind {
-    BLOCK_NONE, /* not in blocks */
-#define X(kind, name, elements, bytes) BLOCK_##kind,
-    CVN_BLOCKS(X)
-#undef X
-        BLOCK_KINDS
-} BlockKind;
 
 /* The contents of a constant: one element if splat, else all of them, packed as in memory. */
 typedef struct Literal {

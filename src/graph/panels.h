@@ -25,12 +25,7 @@
 #define CVN_GRAPH_PANELS_H
 
 #include "caravan/graph.h"
-
-enum {
-    PANEL_ROWS = 16, /* of a panel */
-    PANEL_QUAD = 4,  /* neighbours in k that lie together */
-    PANEL_BYTES = 64 /* of a unit */
-};
+#include "graph/panel_form.h"
 
 /* Whether weights of the dtype lie in panels at all. */
 static inline bool panel_dtype(cvn_dtype dtype)

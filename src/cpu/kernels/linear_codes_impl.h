@@ -15,7 +15,7 @@
  * Integers of a group become a float once, times the group's scale. A row's sums have one order, whatever is beside it.
  */
 #include "cpu/kernels/constant_rows.h"
-#include "cpu/kernels/linear.h"
+#include "cpu/kernels/linear_tile.h"
 #include "cpu/kernels/vec.h"
 #include "cpu/kernels/vec_codes.h"
 
@@ -46,8 +46,10 @@ enum {
     SIXTEEN = 16 / PANEL_QUAD, /* quads that are unpacked at a time */
     KEPT_PANELS = CODE_PARTS == 1 ? 2 : 1,
     DIRECT = 4, /* rows that are multiplied at a time while codes are unpacked */
-    FIRST =
-        CODE_SUMS == 2 ? 4 : 0 /* rows that are multiplied while panels are unpacked to be kept */
+    FIRST =     /* rows that are multiplied while panels are unpacked to be kept */
+    CODE_SUMS == 2 ? 4 : 0,
+    /* Blocks are always kept where portable code unpacks them, which takes long to compile: a function per kind is enough. */
+    KEEPS = CODE_PARTS > 2
 };
 
 /* How many rows are multiplied at a time with kept panels. */
@@ -131,6 +133,8 @@ VEC_INLINE Factor factor_of(const bool eight, const Form f, const vb code[SIXTEE
    twice the room. As measured (AVX2, Zen 3). */
 VEC_INLINE int direct_most(const Form f)
 {
+    if (KEEPS && f.weights == BLOCKS)
+        return 0;
     if (CODE_SUMS == 2)
         return DIRECT;
     return f.wide ? 3 * DIRECT : in_halves(f) ? 2 * DIRECT : DIRECT;
@@ -559,6 +563,8 @@ VEC_INLINE void all_rows(const bool eight, const Form f, const LinearTile *t)
         block(eight, f, true, FIRST, KEPT_PANELS * CODE_PARTS, t, k, 0, vector);
         kept_form(eight, f)(t, k, FIRST, vector);
     }
+    if (direct_most(f) == 0)
+        return;
     const int most =
         SUMS < 24 && CODE_SUMS > 1 && !eight ? 2 : DIRECT; /* for which there are registers */
     for (; t->rows - r >= most; r += most)

@@ -11,7 +11,7 @@
  * With AVX-512 up to 6 rows take four panels at a time, up to 12 two: at most 24 sums of 32 registers.
  */
 #include "cpu/kernels/constant_rows.h"
-#include "cpu/kernels/linear.h"
+#include "cpu/kernels/linear_tile.h"
 #include "cpu/kernels/vec.h"
 #if defined(VEC_BF16)
 #include "cpu/kernels/avx512/linear_vnni.h"

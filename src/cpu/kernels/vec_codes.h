@@ -18,7 +18,7 @@
 #ifndef CVN_CPU_KERNELS_VEC_CODES_H
 #define CVN_CPU_KERNELS_VEC_CODES_H
 
-#include "cpu/kernels/linear.h"
+#include "cpu/kernels/linear_tile.h"
 #include "cpu/kernels/vec.h"
 
 #if (defined(__AVX512VNNI__) && defined(VEC_BF16)) || defined(VEC_VNNI)

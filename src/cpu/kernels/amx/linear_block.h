@@ -11,7 +11,7 @@
 #ifndef CVN_CPU_KERNELS_AMX_LINEAR_BLOCK_H
 #define CVN_CPU_KERNELS_AMX_LINEAR_BLOCK_H
 
-#include "cpu/kernels/linear.h"
+#include "cpu/kernels/linear_tile.h"
 
 #include "cpu/kernels/amx/tiles.h"
 

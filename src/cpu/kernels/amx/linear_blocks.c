@@ -18,7 +18,7 @@
  * Integers of 8 bits (linear_int4.c) would take two tiles, of high and of low bytes of x, and fill half of each where groups
  * are of 32. So x in 8 bits is no faster here than in 16.
  */
-#include "cpu/kernels/linear.h"
+#include "cpu/kernels/linear_tile.h"
 
 #include "cpu/kernels/amx/tiles.h"
 

@@ -8,7 +8,7 @@
  * limited by memory, as they are by tiles that they do not fill.
  */
 #include "cpu/kernels/constant_rows.h"
-#include "cpu/kernels/linear.h"
+#include "cpu/kernels/linear_tile.h"
 #include "cpu/kernels/vec.h"
 
 enum { ROWS = 4, STEP = 16 /* units of a tile */, AHEAD = 64 * PANEL_BYTES };

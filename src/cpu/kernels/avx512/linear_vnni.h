@@ -2,7 +2,7 @@
 #ifndef CVN_CPU_KERNELS_AVX512_LINEAR_VNNI_H
 #define CVN_CPU_KERNELS_AVX512_LINEAR_VNNI_H
 
-#include "cpu/kernels/linear.h"
+#include "cpu/kernels/linear_tile.h"
 #include "cpu/kernels/vec.h"
 
 /* Where the panels of a block are read, and what of them is asked for at the same time. */
