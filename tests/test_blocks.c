@@ -237,7 +237,7 @@ static void plain_operations_read_blocks(void **state)
         cvn_output(g, graph_add(g, OP_DEQUANTIZE, &attr, 1, &w, &type));
         int code = graph_decompose(g, NULL, NULL, NULL, &err);
         if (code) {
-            assert_non_null(strstr(err.message, "take the model with --quantize none"));
+            assert_non_null(strstr(err.message, "use the model with --quantize none"));
         } else {
             const void *in[] = {blocks.data};
             void *out[1];

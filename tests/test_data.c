@@ -584,7 +584,7 @@ static void bad_files_are_refused_with_what_to_do(void **state)
     options.tokenizer = NULL;
     refuse(&options, CVN_EINVAL, "texts.txt", "no tokenizer");
     options = options_for(&path, 0);
-    refuse(&options, CVN_EINVAL, "sequence of 0", "");
+    refuse(&options, CVN_EINVAL, "sequence length is 0", "");
     options = options_for(&path, 4);
     options.validation = 0.9;
     refuse(&options, CVN_EINVAL, "0.9", "0 to 0.5");

@@ -117,7 +117,7 @@ static void files_say_it_as_it_is_or_refuse(void **state)
            "same\n");
     expect(0, "caravan inspect --model f.gguf", "; none in 1 layer\n");
     expect(1, "caravan convert listed l.gguf 2>&1",
-           "a GGUF file cannot say what no_rope_layers of this model is");
+           "a GGUF file cannot express no_rope_layers of this model");
     expect(1, "caravan convert fourth x.bin 2>&1",
            "cannot express that 'fourth' has settings that");
     expect(1, "caravan convert fourth x --to meta 2>&1",
@@ -223,7 +223,7 @@ static void own_shapes_name_their_family(void **state)
         expect(0, words, "1\n");
     }
     expect(1, "caravan init --preset family=llana,dim=64,layers=3,heads=4 -o x 2>&1",
-           "there is no family 'llana'; there are ");
+           "unknown family 'llana'; known are ");
 }
 
 int main(void)

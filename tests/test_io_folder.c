@@ -45,14 +45,14 @@ static void one_file_of_any_name_is_the_model(void **state)
     put_text("README.md", "x");
     expect(NULL);
     put_safetensors("other.safetensors", only_c, 1);
-    expect("holds 2 *.safetensors files");
+    expect("has 2 *.safetensors files");
     put_safetensors("model.safetensors", only_c, 1);
     expect(NULL);
 }
 
 static void no_weights_is_an_error_that_says_so(void **state)
 {
-    expect("holds no *.safetensors file");
+    expect("has no *.safetensors file");
     put_text("pytorch_model.bin", "x");
     expect("must be saved as safetensors");
 }

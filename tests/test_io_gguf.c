@@ -351,7 +351,7 @@ static void settings_are_refused_by_name(void **state)
         {put_longrope, 1, "rope scaling 'longrope'"},
         {put_half_yarn, 5, "yarn_ext_factor is 0.5"},
         {put_odd_kv, 1, "2 heads cannot share 3"},
-        {put_kv_string, 1, "head_count_kv' is missing or no integer"},
+        {put_kv_string, 1, "head_count_kv' is missing or not of type integer"},
         {put_linear, 2, NULL},
     };
     static Builder b;

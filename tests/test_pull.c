@@ -223,7 +223,7 @@ static void a_model_comes_with_what_it_needs_and_no_more(void **state)
            "merges");
     expect(0, "CARAVAN_MODELS=models caravan models", "models/org/tiny");
     expect(0, "CARAVAN_MODELS=models caravan generate -m org/tiny -p a -n 3 2>/dev/null", "");
-    pull(0, "org/tiny", "config.json is here"); /* nothing is fetched twice */
+    pull(0, "org/tiny", "config.json is up to date"); /* nothing is fetched twice */
     assert_null(strstr(hub.log.text, "resolve"));
     expect(0,
            "XDG_DATA_HOME=$HOME/data; mkdir -p data/caravan && mv models data/caravan/models && "
@@ -255,7 +255,7 @@ static void what_was_cut_short_goes_on(void **state)
     expect(0, "cmp repo/model.safetensors models/org/tiny/model.safetensors", "");
     hub.most = (size_t)info.st_size / 20; /* more often than it is asked: the next run goes on */
     expect(0, "rm -rf models/org/tiny/model.safetensors", "");
-    pull(1, "org/tiny", "the connection ended early; the same command goes on from there");
+    pull(1, "org/tiny", "the connection ended early; repeat the command to resume");
     hub.most = 0;
     pull(0, "org/tiny", "");
     assert_null(strstr(hub.log.text, "model.safetensors 0 "));
@@ -281,7 +281,7 @@ static void what_is_damaged_is_not_kept(void **state)
         skip();
     expect(0, "rm -rf models", "");
     hub.damages = true;
-    pull(1, "org/tiny", "came damaged: its digest is ");
+    pull(1, "org/tiny", "is corrupt: its digest is ");
     hub.damages = false;
     expect(1, "ls models/org/tiny | grep -E 'part|LICENSE'", "");
     pull(0, "org/tiny", "");
@@ -289,9 +289,9 @@ static void what_is_damaged_is_not_kept(void **state)
     snprintf(hub.lied, sizeof hub.lied, "model.safetensors");
     hub.lie = 5;
     expect(0, "rm models/org/tiny/model.safetensors", "");
-    pull(1, "org/tiny", "and should have");
+    pull(1, "org/tiny", " bytes, expected ");
     hub.lie = 1LL << 60;
-    pull(1, "org/tiny", "make room, or name another folder in CARAVAN_MODELS");
+    pull(1, "org/tiny", "free space, or name another folder in CARAVAN_MODELS");
     hub.lied[0] = '\0';
     expect(0,
            "rm -f models/org/tiny/*.part; ln -s /dev/full models/org/tiny/model.safetensors.part",
@@ -311,7 +311,7 @@ static void a_refusal_is_one_sentence(void **state)
     } cases[] = {{401, "give a token in HF_TOKEN"},
                  {403, "accept its licence"},
                  {404, "has no org/tiny (HTTP 404)"},
-                 {429, "too many requests"},
+                 {429, "rate limit exceeded"},
                  {500, "HTTP 500"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         hub.status = cases[i].status;
@@ -329,7 +329,7 @@ static void a_refusal_is_one_sentence(void **state)
     expect(1,
            "PATH=$HOME/bin HF_ENDPOINT=http://127.0.0.1:1 CARAVAN_MODELS=models caravan pull "
            "org/tiny 2>&1",
-           "nobody answers there");
+           "cannot connect");
     expect(1, "mkdir -p none; PATH=$HOME/none CARAVAN_MODELS=models caravan pull org/tiny 2>&1",
            "neither hf nor curl is installed");
     char line[512];
@@ -351,7 +351,7 @@ static void of_gguf_files_one_comes(void **state)
         ">/dev/null 2>&1; cp repo/a-q8_0.gguf repo/b.gguf; for i in 1 2; do echo $i "
         ">repo/c-0000$i-of-00002.gguf; done; ls repo | wc -l",
         "4\n");
-    pull(1, "org/tiny", "choose one by --file: a-q8_0.gguf, b.gguf, ");
+    pull(1, "org/tiny", "choose one with --file: a-q8_0.gguf, b.gguf, ");
     pull(0, "org/tiny --file b.gguf", "org/tiny/b.gguf");
     expect(0, "ls models/org/tiny", "b.gguf\n");
     expect(0, "CARAVAN_MODELS=models caravan generate -m org/tiny/b.gguf -p a -n 3 2>/dev/null",
@@ -377,7 +377,7 @@ static void hf_does_it_where_it_is_installed(void **state)
     expect(0, "cat asked", "/models/org/tiny --include config.json ");
     assert_string_equal(hub.log.text, "");
     expect(1, "PATH=$HOME/bin HF_STATUS=3 CARAVAN_MODELS=models caravan pull org/tiny 2>&1",
-           "hf download org/tiny ended with 3");
+           "hf download org/tiny failed with status 3");
     expect(0, "rm bin/hf", "");
 }
 

@@ -92,7 +92,7 @@ static void what_is_no_region_is_refused(void **state)
          "its roots have no operand in common"},
         {BODY("    %a: f32[4,8] = region %x {\n      %b: f32[4,8] = negate %x\n      return %b\n"
               "    }\n    return %a\n"),
-         "a region stands inside of another one"},
+         "regions cannot be nested"},
         {BODY("    return %x into %x\n"), "expected '}' and the end of the region"},
         {HEAD "  %y: f32[4,8] = region %x, %w\n  return %y\n}\n",
          "expected '{' and the body of the region"},

@@ -17,7 +17,7 @@ static void a_run_has_its_files(void **state)
     expect(0, "cat run/report.html",
            "caravan train --data text --out run --preset stories260k --tokenizer ");
     expect(0, "cat run/report.html", "matrix products: ");
-    expect(0, "cat run/report.html", "What it writes");
+    expect(0, "cat run/report.html", "Samples");
     expect(0, "cat run/report.html", "<path class=line");
     expect(0, "wc -l <run/metrics.jsonl; wc -l <run/samples.jsonl; ls run/tensorboard | wc -l",
            "8\n2\n1\n");

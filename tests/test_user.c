@@ -185,8 +185,8 @@ static void a_shape_needs_no_preset_and_no_weights(void **state)
            " --seq 16 --batch 2 --steps 1 --tokenizer model -o owned 2>&1 && caravan train "
            "--resume owned --steps 2 2>&1",
            "finished after step 2");
-    expect(1, "caravan inspect -p dim=64,layers=2 2>&1", "at least dim, layers and heads");
-    expect(1, "caravan inspect -p dim=64,width=2 2>&1", "there is no \"width\" in a shape");
+    expect(1, "caravan inspect -p dim=64,layers=2 2>&1", "requires dim, layers and heads");
+    expect(1, "caravan inspect -p dim=64,width=2 2>&1", "unknown \"width\" in a shape");
     expect(1, "caravan inspect -p dim=64,layers=x 2>&1", "\"layers=x\" is not KEY=NUMBER");
     /* A dimension of heads that would be rounded, wherever a shape is named. */
     static const char *const uneven[] = {
@@ -197,7 +197,7 @@ static void a_shape_needs_no_preset_and_no_weights(void **state)
     for (size_t i = 0; i < sizeof uneven / sizeof *uneven; i++) {
         char line[128];
         snprintf(line, sizeof line, "caravan %s 2>&1", uneven[i]);
-        expect(1, line, "dim 97 does not divide into 4 heads; give a dim that is a multiple");
+        expect(1, line, "dim 97 cannot be divided among 4 heads; give a dim that is a multiple");
     }
     expect(0, "caravan inspect -p dim=97,heads=4,layers=1,head_dim=24", "4 heads of 24");
     expect(2, "caravan inspect -p tinny 2>&1", "did you mean tiny?");

@@ -159,6 +159,9 @@ done < <(grep -E '^(src|include)/' "$code" >"$code.d"; awk -f tools/order.awk "$
 # of the code, and in headings of the pages, which name things.
 odd='(?<!here )\b(is|are) no (?!longer|more\b)[a-z]|(?<!here )\bis none of\b|\b(is|are) wanted\b|\blooks? (at it|for the end)|\bgo on (from|with)\b|\blet only\b'
 odd+='|\bcarried out\b|\bmost (texts|tokens|threads|bytes|memory|connections|positions)\b|\bis said to be\b|\bto be had\b|\btake another one\b|\bwas asked for\b|\bwhose it is\b'
+odd+='|\b(does|do|has|have) (not|no) end\b|\bhas no end\b|\b(is|are) not known\b|\bthere is no memory\b|\b(is|are) not read\b|\b(holds no|claims an?|wants an?)\b'
+odd+='|\bcannot say (that|what)\b|\bfetch (it|the file) again\b|\bhas not (%|a)|\bcomes? to more\b|\bmay (not )?go on\b|\bgoes on (there|from|behind)\b|\bthe same command goes on\b'
+odd+='|\bleads? (back )?to (itself|each|no)\b|\bstands? (where|twice|beside|inside)\b|\bmissing or no\b|\bout of turn\b|\bgives? .{1,12} back\b|\bpace of a\b|\btime went to\b'
 while IFS= read -r hit; do
     error "$hit  <- say it in the field's words (docs/GLOSSARY.md, CONTRIBUTING.md)"
 done < <(printf '%s\n' "${sources[@]}" | grep '^src/' | xargs -d '\n' grep -nP "^(?!\s*(\*|/\*)).*\"[^\"]*($odd)[^\"]*\"" /dev/null)

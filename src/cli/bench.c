@@ -415,7 +415,7 @@ static int draw_sweep(const Bench *b, cvn_err *err)
     SvgSeries *whole = chart.series, *prompt = whole + SWEEP_WAYS;
     if (!ranks_speaks())
         return CVN_OK;
-    snprintf(title, sizeof title, "%.32s%s: a prompt and %" PRId64 " tokens after it", name,
+    snprintf(title, sizeof title, "%.32s%s: latency with %" PRId64 " output tokens", name,
              strlen(name) > 32 ? "…" : "", b->value[DECODE].integer);
     for (size_t w = 0; w < SWEEP_WAYS; w++) {
         snprintf(whole[w].name, sizeof whole->name, "%s", sweep_ways[w].name);

@@ -33,7 +33,7 @@ static int generate(const IoModel *model, Texts *t, int64_t pieces, cvn_engine *
     SCOPED(scoped_free) cvn_request *request = calloc((size_t)pieces, sizeof *request);
     SCOPED(scoped_free) cvn_result *result = calloc((size_t)pieces, sizeof *result);
     if (!request || !result)
-        return err_set(err, CVN_EMEM, "no memory for a text of the model's own");
+        return err_set(err, CVN_EMEM, "no memory for generated text");
     for (int64_t i = 0; i < pieces; i++) {
         int32_t *first = &t->id[i * t->length];
         uint32_t drawn;
@@ -67,8 +67,7 @@ static int own_text(int64_t n, const char *from, const IoModel *model, int threa
     t.id = malloc((size_t)(pieces * length) * sizeof *t.id);
     t.n = calloc((size_t)pieces, sizeof *t.n);
     const cvn_model_options how = {.dtype = CVN_DTYPE_COUNT, .no_tokenizer = true};
-    int code =
-        t.id && t.n ? CVN_OK : err_set(err, CVN_EMEM, "no memory for a text of the model's own");
+    int code = t.id && t.n ? CVN_OK : err_set(err, CVN_EMEM, "no memory for generated text");
     if (code == CVN_OK)
         code = cvn_model_open(from, &how, &opened, err);
     if (code == CVN_OK)

@@ -223,7 +223,7 @@ static int lines_of(Work *w, const char *path, TakeLine *take, cvn_err *err)
     TRY(read_input(path, &text, &n, err));
     TRY(each_line(path, text, n, take, w, err));
     if (!w->n_lines)
-        fprintf(stderr, "caravan: %s has no lines, so nothing was looked at\n", path);
+        fprintf(stderr, "caravan: %s has no lines, so nothing was checked\n", path);
     return CVN_OK;
 }
 

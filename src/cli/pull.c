@@ -118,7 +118,7 @@ static int write_config(void *context, int to, cvn_err *err)
     if (p->token[0])
         strbuf_printf(&text, "header = \"Authorization: Bearer %s\"\n", p->token);
     if (text.failed || write(to, text.text, text.length) != (ssize_t)text.length)
-        return err_set(err, CVN_EIO, "cannot tell curl what to fetch");
+        return err_set(err, CVN_EIO, "cannot pass the options to curl");
     return CVN_OK;
 }
 
@@ -129,34 +129,40 @@ static int refuse(const Pull *p, const char *what, int status, int http, cvn_err
         int status;
         const char *says;
     } reasons[] = {
-        {5, "the proxy is not known"},        {6, "there is no such host, or no network"},
-        {7, "nobody answers there"},          {18, "the connection ended early"},
-        {28, "no answer came in time"},       {35, "the TLS connection failed"},
-        {47, "it is redirected in a circle"}, {52, "the answer was empty"},
-        {56, "the connection broke"},         {60, "its certificate is not trusted"},
+        {5, "cannot resolve the proxy"},
+        {6, "cannot resolve the host, or no network"},
+        {7, "cannot connect"},
+        {18, "the connection ended early"},
+        {28, "timed out"},
+        {35, "the TLS connection failed"},
+        {47, "too many redirects"},
+        {52, "the response is empty"},
+        {56, "the connection was reset"},
+        {60, "its certificate is not trusted"},
     };
     if (http == 401 || http == 403)
         return err_set(err, CVN_EIO,
-                       "%s/%s is not there, or wants to know who asks (HTTP %d): accept its "
+                       "%s/%s does not exist or requires authentication (HTTP %d): accept its "
                        "licence on that page, and give a token in HF_TOKEN or by hf auth login",
                        p->endpoint, p->name, http);
     if (http == 404)
         return err_set(err, CVN_EIO, "%s has no %s (HTTP 404)", p->endpoint, what);
     if (http == 429)
-        return err_set(err, CVN_EIO, "%s has had too many requests (HTTP 429); try again later",
+        return err_set(err, CVN_EIO, "%s: rate limit exceeded (HTTP 429); try again later",
                        p->endpoint);
     if (http >= 400)
         return err_set(err, CVN_EIO, "%s refuses %s: HTTP %d", p->endpoint, what, http);
     if (status == 23)
         return err_set(err, CVN_EIO,
-                       "%s cannot be written into %s: is the disk full? What came is kept, and "
-                       "the same command goes on from there",
+                       "%s cannot be written to %s: is the disk full? The part that came is kept; "
+                       "repeat the command to resume",
                        what, p->folder.text);
     for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)
         if (reasons[i].status == status)
-            return err_set(err, CVN_EIO, "%s: fetching %s: %s; the same command goes on from there",
+            return err_set(err, CVN_EIO, "%s: fetching %s: %s; repeat the command to resume",
                            p->endpoint, what, reasons[i].says);
-    return err_set(err, CVN_EIO, "%s: fetching %s: curl ended with %d", p->endpoint, what, status);
+    return err_set(err, CVN_EIO, "%s: fetching %s: curl failed with status %d", p->endpoint, what,
+                   status);
 }
 
 /* An answer whose last line is the status of HTTP, which is taken off. */
@@ -226,7 +232,7 @@ static int read_listing(Pull *p, cvn_err *err)
     if (!p->commit || p->commit[strspn(p->commit, "0123456789abcdef")] || !*p->commit ||
         !json_is_array(json_object_get(p->listing, "siblings")))
         return err_set(err, CVN_EFORMAT,
-                       "%s does not answer as a hub: \"sha\" or \"siblings\" is missing",
+                       "%s is not a Hugging Face hub: its response has no \"sha\" or \"siblings\"",
                        p->endpoint);
     return CVN_OK;
 }
@@ -303,7 +309,7 @@ static int choose(Pull *p, bool *consolidated, cvn_err *err)
         const char *name = remote_at(p, i).name;
         if (is_sound(name) && fnmatch("*.gguf", name, 0) == 0 &&
             fnmatch(parts_of(gguf).text, name, 0) != 0)
-            return err_set(err, CVN_EINVAL, "%s has %zu GGUF files; choose one by --file: %s",
+            return err_set(err, CVN_EINVAL, "%s has %zu GGUF files; choose one with --file: %s",
                            p->name, n_gguf, list.text);
     }
     p->file = gguf;
@@ -352,10 +358,9 @@ static int check_digest(const Remote *r, const char *path, cvn_err *err)
     if (strncmp(found.text, expected, n) == 0)
         return CVN_OK;
     unlink(path);
-    return err_set(
-        err, CVN_EFORMAT,
-        "%s came damaged: its digest is %.*s, and should be %s; it was removed: try again", r->name,
-        (int)n, found.text, expected);
+    return err_set(err, CVN_EFORMAT,
+                   "%s is corrupt: its digest is %.*s, expected %s; it was removed, try again",
+                   r->name, (int)n, found.text, expected);
 }
 
 /* ---- fetching ---- */
@@ -407,8 +412,8 @@ static int fetch_part(const Pull *p, const Remote *r, const char *part, cvn_err 
         if (status == 0 && size == r->size)
             return CVN_OK;
         if (status == 0)
-            return err_set(err, CVN_EIO, "%s has %" PRId64 " bytes, and should have %" PRId64,
-                           r->name, size, r->size);
+            return err_set(err, CVN_EIO, "%s has %" PRId64 " bytes, expected %" PRId64, r->name,
+                           size, r->size);
         if (status == 33 || http == 416) /* it cannot go on from the middle */
             unlink(part);
         else if (http >= 400 || status == 23 || size <= before || size <= 0)
@@ -421,7 +426,7 @@ static int pull_file(const Pull *p, const Remote *r, cvn_err *err)
 {
     const FilePath path = place_of(p, r, ""), part = place_of(p, r, ".part");
     if (size_of(path.text) == r->size) {
-        fprintf(stderr, "%s is here\n", r->name);
+        fprintf(stderr, "%s is up to date\n", r->name);
         return CVN_OK;
     }
     fprintf(stderr, "%s, %s\n", r->name, bytes_text((double)r->size).text);
@@ -449,12 +454,12 @@ static int check_room(const Pull *p, const bool *wanted, size_t n, cvn_err *err)
             more += (double)(r.size - (part > 0 && part <= r.size ? part : 0));
     }
     if (statvfs(p->folder.text, &disk))
-        return err_set(err, CVN_EIO, "cannot look at %s: %s", p->folder.text, strerror(errno));
+        return err_set(err, CVN_EIO, "cannot stat %s: %s", p->folder.text, strerror(errno));
     double room = (double)disk.f_bavail * (double)disk.f_frsize;
     if (more > room)
         return err_set(err, CVN_EIO,
-                       "%s takes %s more, and %s has %s left; make room, or name another folder in "
-                       "CARAVAN_MODELS",
+                       "%s needs %s more, but %s has only %s free; free space, or name another "
+                       "folder in CARAVAN_MODELS",
                        p->name, bytes_text(more).text, p->folder.text, bytes_text(room).text);
     return CVN_OK;
 }
@@ -495,7 +500,8 @@ static int pull_by_hf(const Pull *p, cvn_err *err)
         line[n++] = parts.text;
     line[n] = NULL;
     TRY(child_run(line, &(Child){0}, &status, err));
-    return status ? err_set(err, CVN_EIO, "hf download %s ended with %d", p->name, status) : CVN_OK;
+    return status ? err_set(err, CVN_EIO, "hf download %s failed with status %d", p->name, status)
+                  : CVN_OK;
 }
 
 /* ---- the command ---- */
@@ -552,9 +558,8 @@ static int run(const Args *args, cvn_err *err)
         return code;
     Found found = {.folder = p.folder.text};
     model_names_list(print_found, &found);
-    return found.n
-               ? EXIT_OK
-               : err_set(err, CVN_EFORMAT, "%s holds no model that could be opened", p.folder.text);
+    return found.n ? EXIT_OK
+                   : err_set(err, CVN_EFORMAT, "%s has no model that can be opened", p.folder.text);
 }
 
 const Command command_pull = {

@@ -162,7 +162,7 @@ static void print_figures(const SimFigures *f)
                figures_per_million(f), f->chip->price, f->chip->priced);
     else
         printf("  %-36s %12s $ (list price unknown: --price)\n", "a million tokens", "-");
-    printf("  %-36s", "time went to");
+    printf("  %-36s", "time spent on");
     for (int b = 0; b < COST_BOUNDS; b++)
         printf("%s %s %.1f %%", b ? "," : "", cost_bound_names[b],
                100 * f->cost.spent[b] / f->seconds);
@@ -354,7 +354,7 @@ static void print_ways(const SearchFound *found, const SearchAsk *ask)
     const Chip *chip = ask->ask.chip;
     bool trains = ask->ask.task == SIM_TRAIN;
     printf("%-22s %-10s %-9s %7s %12s %13s %10s  %s\n", "mesh", "layout", trains ? "remat" : "",
-           "batch", "ms", "tokens/s/chip", "memory", "time went to");
+           "batch", "ms", "tokens/s/chip", "memory", "time spent on");
     for (int i = 0; i < found->n; i++) {
         const SearchWay *w = &found->way[i];
         printf("%-22s %-10s %-9s %7" PRId64 " %12.2f %13.1f %10s ", w->mesh[0] ? w->mesh : "one",
@@ -462,10 +462,11 @@ static int simulate_serving(const Args *args, const Chip *chip, cvn_err *err)
                                     json_real(served.tokens * replicas / (double)ask.output)),
                           err);
     }
-    printf("%s, %g requests %s of %" PRId64 " + %" PRId64 " tokens, on %.0f x %s, as %s serves\n\n",
-           f.model, ask.rate > 0 ? v[RATE].real : (double)ask.in_flight * replicas,
-           ask.rate > 0 ? "a second" : "at a time", ask.input, ask.output, f.chips, chip->name,
-           ask.engine.name);
+    printf("%s, %s %g, input %" PRId64 ", output %" PRId64
+           " tokens, on %.0f x %s, served by %s\n\n",
+           f.model, ask.rate > 0 ? "requests per second" : "concurrency",
+           ask.rate > 0 ? v[RATE].real : (double)ask.in_flight * replicas, ask.input, ask.output,
+           f.chips, chip->name, ask.engine.name);
     printf("  %-36s %12.2f ms\n  %-36s %12.3f ms\n", "time to first token (TTFT)",
            1e3 * served.ttft, "time per output token (TPOT)", 1e3 * served.tpot);
     print_figures(&f);

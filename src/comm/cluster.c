@@ -235,7 +235,7 @@ static char state_of(const Cluster *c, int rank)
 static void end_with_others(Cluster *c, bool woken)
 {
     cvn_err err = {0};
-    err_set(&err, CVN_EINTERRUPTED, "told to end");
+    err_set(&err, CVN_EINTERRUPTED, "was told to stop");
     /* Long before rank 0 was gone something held it up, and it has said what. */
     double silence = (double)(clock_ns() - c->peer[0].heard_ns) * 1e-9;
     woken |= c->t->rank > 0 && !c->peer[0].bye && silence > c->options.timeout * 0.25;

@@ -394,7 +394,7 @@ static void read_blocks(Pack *p, Op *op, const Weight *w)
     const cvn_type *type = op_out(op, 0);
     if (op->kind != OP_DEQUANTIZE) {
         graph_fail(g, CVN_EUNSUPPORTED,
-                   "'%s' lies in panels, and %s would read its blocks; take another layout",
+                   "'%s' lies in panels, and %s would read its blocks; use another layout",
                    g->parameter[w->parameter]->def->attr.name, op_info[op->kind].name);
         return;
     }

@@ -347,10 +347,10 @@ uint32_t schema_reference(Schemas *s, uint32_t of, const char *keyword, const Js
         engine_fail(s->e, "%s/%s: two schemas have the identifier '%.100s'", s->at[of].path,
                     keyword, uri);
     if (!found) {
-        engine_fail(s->e,
-                    "%s/%s: '%.100s' does not resolve to a schema in this document; other "
-                    "documents are not read",
-                    s->at[of].path, keyword, reference->text);
+        engine_fail(
+            s->e,
+            "%s/%s: '%.100s' does not resolve to a schema in this document; others are not loaded",
+            s->at[of].path, keyword, reference->text);
         return of;
     }
     /* A dynamic anchor leads to the first of its name that was met; nothing else does. */

@@ -384,7 +384,7 @@ static void upload_share(void *context, int thread, int n_threads)
     int code = m->panels ? upload_panels(u, begin, end, &err)
                          : read_slices(u, begin, end, m->data + at, &err);
     if (code && !atomic_flag_test_and_set(&u->failed)) {
-        err_set(&err, code, "a tensor could not be filled, and nothing was said why");
+        err_set(&err, code, "a tensor could not be filled, and no reason was given");
         u->err = err;
     }
 }

@@ -139,8 +139,8 @@ cvn_value *decompose_blocks(cvn_graph *g, cvn_value *w, BlockKind kind, bool pan
     bool codes_known = p->code == CODE_8 || (p->code == CODE_4 && !info->form.table);
     if (panels || !codes_known) {
         graph_fail(g, CVN_EUNSUPPORTED,
-                   "weights in blocks of %s have no form in plain operations; take the model with "
-                   "--quantize none",
+                   "weights in blocks of %s cannot be decomposed into plain operations; use the "
+                   "model with --quantize none",
                    info->name);
         return g->poison;
     }

@@ -54,7 +54,7 @@ static bool parse_term(cvn_graph *g, const char *text, const char **at, const ch
         if (find(term, **at) >= 0) {
             graph_fail(
                 g, CVN_EINVAL,
-                "einsum \"%s\": letter '%c' stands twice in the %s; diagonals are not supported",
+                "einsum \"%s\": letter '%c' appears twice in the %s; diagonals are not supported",
                 text, **at, what);
             return false;
         }

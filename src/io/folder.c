@@ -146,12 +146,12 @@ static const char *only_file(const char *path, Arena *arena, cvn_err *err)
     if (n == 1)
         return found;
     if (n == 0)
-        err_set(err, CVN_EIO, "'%s' holds no *" SUFFIX " file%s", path,
+        err_set(err, CVN_EIO, "'%s' has no *" SUFFIX " file%s", path,
                 pickled ? "; pickled weights must be saved as safetensors first" : "");
     else
         err_set(err, CVN_EIO,
-                "'%s' holds %d *" SUFFIX " files but neither model" SUFFIX " nor model" SUFFIX
-                ".index.json, so it is not known which belong to the model",
+                "'%s' has %d *" SUFFIX " files but neither model" SUFFIX " nor model" SUFFIX
+                ".index.json, so which of them belong to the model is unclear",
                 path, n);
     return NULL;
 }

@@ -146,7 +146,7 @@ static int op_string(Machine *m, int length_bytes)
     if (!p)
         return CVN_EFORMAT;
     if (memchr(p, 0, n))
-        return malformed(m, "a string holds a NUL");
+        return malformed(m, "a string contains a NUL");
     return push(m, (PickleValue){.type = PICKLE_STRING,
                                  .as.text = arena_stringn(m->arena, (const char *)p, n)});
 }
@@ -170,7 +170,7 @@ static int op_global(Machine *m) /* two lines of text: module, name */
     const uint8_t *second = newline ? newline + 1 : NULL;
     const uint8_t *last = second ? memchr(second, '\n', (size_t)(m->end - second)) : NULL;
     if (!last || last - first > 100)
-        return malformed(m, "a name does not end");
+        return malformed(m, "a name is not terminated");
     m->at = last + 1;
     return push_global(m, (const char *)first, (int)(newline - first), (const char *)second,
                        (int)(last - second));
@@ -372,7 +372,7 @@ int pickle_read(PickleValue *result, const char *file, const uint8_t *data, size
         uint8_t op = *m.at++;
         if (op == '.') {
             if (m.stack.n != 1 || m.stack.value[0].type == PICKLE_MARK)
-                return malformed(&m, "it does not end with one value");
+                return malformed(&m, "it leaves more or less than one value");
             *result = m.stack.value[0];
             return CVN_OK;
         }

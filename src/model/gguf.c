@@ -41,7 +41,8 @@ static int found(const GgufSource *s, const char *key, const char *what, bool th
 {
     if (there || !s->has(s->of, key))
         return there;
-    return err_set(err, CVN_EFORMAT, "'%s': the key '%s' is missing or no %s", s->file, key, what);
+    return err_set(err, CVN_EFORMAT, "'%s': the key '%s' is missing or not of type %s", s->file,
+                   key, what);
 }
 
 static int get_integer(void *of, const char *key, int64_t *out, cvn_err *err)
@@ -115,7 +116,7 @@ static int read_divisors(Model *m, const GgufSource *s, cvn_err *err)
                        "'%s' has both rope_freqs.weight and a scaling factor", s->file);
     TRY(model_check(m, s->file, err));
     if (!divisor || there != n || n > MOST)
-        return err_set(err, CVN_EFORMAT, "'%s': rope_freqs.weight has not %" PRId64 " factors",
+        return err_set(err, CVN_EFORMAT, "'%s': rope_freqs.weight must have %" PRId64 " factors",
                        s->file, n);
     rope_frequencies(&a, m->context, m->context, plain);
     a.rope.scaling = ROPE_LLAMA3;
@@ -134,7 +135,7 @@ static int read_divisors(Model *m, const GgufSource *s, cvn_err *err)
         }
     }
     return err_set(err, CVN_EUNSUPPORTED,
-                   "'%s': rope_freqs.weight holds no known llama3 frequency scaling", s->file);
+                   "'%s': rope_freqs.weight is not a known llama3 frequency scaling", s->file);
 }
 
 /* The two lists of longrope are tensors of all layers. */
@@ -151,7 +152,7 @@ static int read_longrope(Model *m, const GgufSource *s, Arena *arena, cvn_err *e
     for (int list = 0; list < 2; list++) {
         const float *from = s->numbers(s->of, name[list], &there);
         if (!from || there != n)
-            return err_set(err, CVN_EFORMAT, "'%s': %s has not %" PRId64 " factors", s->file,
+            return err_set(err, CVN_EFORMAT, "'%s': %s must have %" PRId64 " factors", s->file,
                            name[list], n);
         divisor[list] = arena_array(arena, (size_t)n, sizeof **divisor);
         for (int64_t i = 0; i < n; i++)
@@ -260,7 +261,7 @@ int model_to_gguf(const Model *m, const char *path, const GgufSink *s, cvn_err *
                               .text = put_text,
                               .list = put_list};
     if (!m->family->gguf)
-        return err_set(err, CVN_EUNSUPPORTED, "no GGUF file holds a %s such as '%s'",
+        return err_set(err, CVN_EUNSUPPORTED, "GGUF files cannot hold a %s such as '%s'",
                        m->family->name, path);
     TRY(settings_write(m, &sink, err));
     return rope_write_gguf(m, &sink, err);

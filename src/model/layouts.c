@@ -409,12 +409,12 @@ static int check_axes(const char *layout, const Rules *rules, const Mesh *mesh, 
     for (int i = 0; i < rules->n; i++)
         if (!rules_name(rules, i, rules->rule[i].mesh_axis))
             strbuf_printf(&known, "%s%s", known.length ? ", " : "", rules->rule[i].mesh_axis);
-    return err_set(err, CVN_EINVAL,
-                   "the %d devices along the mesh's axis %s would all compute the same: layout %s "
-                   "shards nothing over it, only over %s; name such an axis, or take a layout "
-                   "that knows %s",
-                   (int)mesh->axis[lost].size, mesh->axis[lost].name, layout,
-                   known.text ? known.text : "nothing", mesh->axis[lost].name);
+    return err_set(
+        err, CVN_EINVAL,
+        "the %d devices along the mesh's axis %s would all compute the same: layout %s "
+        "shards nothing over it, only over %s; name such an axis, or use a layout that knows %s",
+        (int)mesh->axis[lost].size, mesh->axis[lost].name, layout,
+        known.text ? known.text : "nothing", mesh->axis[lost].name);
 }
 
 const char *layout_for(const char *text, bool training)

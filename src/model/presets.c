@@ -88,7 +88,7 @@ static int set_family(Own *own, const char *name, cvn_err *err)
     char names[512];
     own->family = family_by_name(name);
     return own->family ? CVN_OK
-                       : err_set(err, CVN_EINVAL, "%.60s: there is no family '%.40s'; there are %s",
+                       : err_set(err, CVN_EINVAL, "%.60s: unknown family '%.40s'; known are %s",
                                  own->name, name, family_names(false, names, sizeof names));
 }
 
@@ -104,7 +104,7 @@ static int set_size(Own *own, const char *key, int64_t value, cvn_err *err)
         return CVN_OK;
     }
     return err_set(err, CVN_EINVAL,
-                   "%.60s: there is no \"%.40s\" in a shape; there are family, dim, layers, heads, "
+                   "%.60s: unknown \"%.40s\" in a shape; known are family, dim, layers, heads, "
                    "kv_heads, head_dim, ffn, vocab and context",
                    own->name, key);
 }
@@ -114,11 +114,11 @@ static int finish_shape(Model **model, const Own *own, Arena *arena, cvn_err *er
 {
     ModelShape s = own->shape;
     if (s.width == 0 || s.layers == 0 || s.heads == 0)
-        return err_set(err, CVN_EINVAL, "%.60s: a shape has at least dim, layers and heads",
-                       own->name);
+        return err_set(err, CVN_EINVAL, "%.60s: a shape requires dim, layers and heads", own->name);
     if (s.head_dim == 0 && s.width % s.heads != 0)
         return err_set(err, CVN_EINVAL,
-                       "%.60s: dim %" PRId64 " does not divide into %" PRId64 " heads; give a dim "
+                       "%.60s: dim %" PRId64 " cannot be divided among %" PRId64
+                       " heads; give a dim "
                        "that is a multiple of heads, or head_dim as well",
                        own->name, s.width, s.heads);
     s.kv_heads = s.kv_heads ? s.kv_heads : s.heads;
@@ -152,9 +152,9 @@ static int shape_of_pairs(const char *text, Model **model, Arena *arena, cvn_err
         digits = equals ? strspn(equals + 1, "0123456789") : 0;
         if (!equals || digits == 0 || digits > 10 || equals[1 + digits])
             return err_set(err, CVN_EINVAL,
-                           "%.60s: \"%s\" is not KEY=NUMBER; a shape is such as "
-                           "dim=512,layers=8,heads=8,vocab=4096, with family=NAME for another than "
-                           "llama",
+                           "%.60s: \"%s\" is not KEY=NUMBER; a shape looks like "
+                           "dim=512,layers=8,heads=8,vocab=4096, with family=NAME for families "
+                           "other than llama",
                            text, pair);
         *equals = '\0';
         TRY(set_size(&own, pair, strtoll(equals + 1, NULL, 10), err));
@@ -214,7 +214,7 @@ int preset_model(const char *name, Model **model, Arena *arena, cvn_err *err)
     SCOPED(strbuf_free) StrBuf names = {0};
     for (size_t i = 0; (p = find(i, &family)); i++)
         strbuf_printf(&names, "%s%s", i ? ", " : "", p->name);
-    return err_set(err, CVN_EINVAL, "there is no preset '%.60s'; there are %s", name,
+    return err_set(err, CVN_EINVAL, "unknown preset '%.60s'; known are %s", name,
                    names.failed ? "some" : names.text);
 }
 

@@ -414,7 +414,7 @@ static int write_longrope(const Model *m, const Rope *r, const SettingSink *s, c
     char key[KEY_SIZE];
     if (fabs(r->factor * (double)r->original_context / (double)m->context - 1) > 1e-9)
         return err_set(err, CVN_EUNSUPPORTED,
-                       "a GGUF file cannot say that '%s' has longrope by %g from %" PRId64
+                       "a GGUF file cannot express that '%s' has longrope by %g from %" PRId64
                        " positions to %" PRId64,
                        s->file, r->factor, r->original_context, m->context);
     s->integer(s->of, key_of(m, "scaling.original_context_length", key), r->original_context);
@@ -429,9 +429,9 @@ int rope_write_gguf(const Model *m, const SettingSink *s, cvn_err *err)
     const LayerSet set = m->family->scaling_global ? LAYERS_GLOBAL : LAYERS_ALL;
     Rope r = first_of(m, set)->rope;
     if (r.scaling == ROPE_YARN && !r.truncate)
-        return err_set(err, CVN_EUNSUPPORTED,
-                       "a GGUF file cannot say that '%s' has yarn scaling that is not truncated",
-                       s->file);
+        return err_set(
+            err, CVN_EUNSUPPORTED,
+            "a GGUF file cannot express that '%s' has yarn scaling that is not truncated", s->file);
     if (r.scaling == ROPE_LONGROPE)
         return write_longrope(m, &r, s, err);
     if (r.scaling != ROPE_LINEAR && r.scaling != ROPE_YARN)

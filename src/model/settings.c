@@ -271,8 +271,8 @@ static int read_row(Model *m, const Setting *row, const SettingSource *s, cvn_er
     if (found < 0)
         return found;
     if (!found && s->gguf && row->flags & SETTING_NEEDED)
-        return err_set(err, CVN_EFORMAT, "'%s': the key '%s' is missing or no integer", s->file,
-                       key);
+        return err_set(err, CVN_EFORMAT, "'%s': the key '%s' is missing or not of type integer",
+                       s->file, key);
     if (row->flags & SETTING_AGAIN) {
         if (found && value.integer != first_value(m, row).integer)
             return err_set(err, CVN_EUNSUPPORTED,
@@ -305,7 +305,7 @@ int settings_read(Model **model, const Family *family, const SettingSource *sour
     if (found < 0)
         return found;
     if (!found && source->gguf)
-        return err_set(err, CVN_EFORMAT, "'%s': the key '%s' is missing or no integer",
+        return err_set(err, CVN_EFORMAT, "'%s': the key '%s' is missing or not of type integer",
                        source->file, key);
     layers = found ? layers : fallback(row);
     TRY(model_check_layers(layers.integer, source->file, err));
@@ -348,9 +348,9 @@ static bool is_by_interval(const Model *m, const Setting *row)
 
 static int refuse(const Model *m, const Setting *row, const SettingSink *s, cvn_err *err)
 {
-    return err_set(err, CVN_EUNSUPPORTED, "'%s': %s cannot say what %s of this model is, a %s",
-                   s->file, s->gguf ? "a GGUF file" : "a config.json",
-                   row->key ? row->key : row->gguf, m->family->name);
+    return err_set(err, CVN_EUNSUPPORTED, "'%s': %s cannot express %s of this model, a %s", s->file,
+                   s->gguf ? "a GGUF file" : "a config.json", row->key ? row->key : row->gguf,
+                   m->family->name);
 }
 
 static int write_switches(const Model *m, const Setting *row, const SettingSink *s, const char *key,

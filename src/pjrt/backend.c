@@ -172,13 +172,13 @@ static int send(Devices *c, int d, const cvn_type *type, const void *data, int s
         args.semantics = PJRT_ONLY_DURING_CALL;
     }
     int code = plugin_call(&c->plugin, PJRT_CLIENT_BUFFER_FROM_HOST, &args, err,
-                           "take a tensor of %zu bytes", cvn_type_bytes(type));
+                           "accept a tensor of %zu bytes", cvn_type_bytes(type));
     free(unpacked);
     if (code)
         return code;
     *out = args.buffer;
     if (args.semantics != PJRT_ONLY_DURING_CALL)
-        return plugin_await(&c->plugin, args.done, err, "take a tensor");
+        return plugin_await(&c->plugin, args.done, err, "accept a tensor");
     plugin_destroy(&c->plugin, PJRT_EVENT_DESTROY, args.done);
     return CVN_OK;
 }
@@ -194,7 +194,7 @@ static int bring(Devices *c, PjrtBuffer *buffer, const cvn_type *type, void *out
                                 .order = order, .rank = (size_t)type->rank);
     PjrtToHostArgs args = PJRT_NEW(PjrtToHostArgs, event, .buffer = buffer, .layout = &plain,
                                    .target = out, .bytes = cvn_type_bytes(type));
-    TRY(plugin_call(&c->plugin, PJRT_BUFFER_TO_HOST, &args, err, "give a tensor back"));
+    TRY(plugin_call(&c->plugin, PJRT_BUFFER_TO_HOST, &args, err, "return a tensor"));
     *event = args.event;
     return CVN_OK;
 }
@@ -284,7 +284,7 @@ static int pjrt_download(Devices *c, const Memory *m, size_t offset, size_t byte
         return err_set(err, CVN_EMEM, "no memory for a tensor of %zu bytes", all);
     int code = bring(c, m->buffer, &m->type, whole, &event, err);
     if (code == CVN_OK)
-        code = plugin_await(&c->plugin, event, err, "give a tensor back");
+        code = plugin_await(&c->plugin, event, err, "return a tensor");
     if (whole != out) {
         if (code == CVN_OK)
             memcpy(out, whole + offset, bytes);
@@ -408,7 +408,7 @@ int pjrt_wait(Devices *c, cvn_err *err)
     int code = CVN_OK;
     c->running = NULL;
     for (int d = 0; x && d < c->n; d++) {
-        int failed = plugin_await(&c->plugin, x->done[d], err, "run to the end");
+        int failed = plugin_await(&c->plugin, x->done[d], err, "finish the program");
         code = code ? code : failed;
     }
     c->ran = clock_seconds() - c->begun;
@@ -418,7 +418,7 @@ int pjrt_wait(Devices *c, cvn_err *err)
             void *target = x->mades[d][i] ? target_of(c, x, d, i) : NULL;
             if (target && code == CVN_OK)
                 code = bring(c, x->mades[d][i], &x->output[i], target, &event, err);
-            int failed = plugin_await(&c->plugin, event, err, "give a result back");
+            int failed = plugin_await(&c->plugin, event, err, "return a result");
             code = code ? code : failed;
             plugin_destroy(&c->plugin, PJRT_BUFFER_DESTROY, x->mades[d][i]);
             x->mades[d][i] = NULL;

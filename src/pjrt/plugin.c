@@ -311,7 +311,7 @@ static int client_text(const Plugin *p, PjrtClient *client, PjrtFunction f, Aren
                        const char **out, cvn_err *err)
 {
     PjrtClientTextArgs args = PJRT_NEW(PjrtClientTextArgs, text, .client = client);
-    TRY(plugin_call(p, f, &args, err, "say what it is"));
+    TRY(plugin_call(p, f, &args, err, "name its platform"));
     *out = arena_stringn(arena, args.text.text, args.text.n);
     return CVN_OK;
 }
@@ -359,7 +359,6 @@ int plugin_device_kind(const Plugin *p, PjrtDevice *device, Arena *arena, const 
 int64_t plugin_device_memory(const Plugin *p, PjrtDevice *device)
 {
     PjrtMemoryStatsArgs args = PJRT_NEW(PjrtMemoryStatsArgs, peak_pool, .device = device);
-    bool said =
-        plugin_call(p, PJRT_DEVICE_MEMORY_STATS, &args, NULL, "say how much memory it has") == 0;
+    bool said = plugin_call(p, PJRT_DEVICE_MEMORY_STATS, &args, NULL, "report its memory") == 0;
     return said && args.limit.known ? args.limit.value : -1;
 }

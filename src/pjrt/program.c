@@ -121,7 +121,7 @@ static bool load_kept(Devices *c, Executable *x, const StrBuf *key)
     PjrtDeserializeArgs args =
         PJRT_NEW(PjrtDeserializeArgs, n_options, .client = c->client, .bytes = bytes, .n = n);
     bool taken =
-        plugin_call(&c->plugin, PJRT_DESERIALIZE_AND_LOAD, &args, NULL, "take a program") == 0;
+        plugin_call(&c->plugin, PJRT_DESERIALIZE_AND_LOAD, &args, NULL, "load a program") == 0;
     file_unmap(&map);
     x->loaded = taken ? args.loaded : NULL;
     return taken;

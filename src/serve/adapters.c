@@ -83,7 +83,7 @@ static int fill_stack(const Stack *s, int base, int half, cvn_err *err)
         if (bad)
             return err_set(err, CVN_EFORMAT,
                            "the adapters of '%s' have %lld elements in '%s' that are NaN or "
-                           "infinite; train them again, or take an earlier checkpoint",
+                           "infinite; train them again, or use an earlier checkpoint",
                            a->adapter[i].folder, (long long)bad, p->file_name[NAMING_HF]);
         put(s, i, part);
     }

@@ -18,7 +18,7 @@ int draft_model_open(DraftModel *d, const cvn_engine *of, cvn_err *err)
         return err_set(err, CVN_EINVAL,
                        "the draft model has a vocabulary of %" PRId64 " and a context of %" PRId64
                        ", the model %" PRId64 " and %" PRId64
-                       "; take a draft of the same vocabulary, or a shorter context",
+                       "; use a draft model with the same vocabulary, or a shorter context",
                        model_vocab(own), model_longest_context(own), model_vocab(config),
                        o->context);
     const cvn_engine_options options = {.slots = o->slots,

@@ -185,7 +185,7 @@ static void make_masks(void *of)
 {
     cvn_engine *e = of;
     cvn_err err = {0};
-    if (protect(make_each_mask, e, "finding out which tokens may come", &err))
+    if (protect(make_each_mask, e, "computing the allowed tokens", &err))
         for (int i = 0; i < e->options.slots; i++)
             if (e->logits[i].text)
                 e->logits[i].err = err;

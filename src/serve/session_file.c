@@ -228,7 +228,7 @@ static int check(Loading *r, cvn_err *err)
     if (!tokens || tokens->coding != IO_PLAIN || tokens->dtype != CVN_I32 || tokens->rank != 1 ||
         tokens->n < 1 || tokens->n > e->options.context)
         return err_set(err, CVN_EFORMAT,
-                       "'%s' has no 1 to %" PRId64 " tokens, which is what the context holds",
+                       "'%s' must have 1 to %" PRId64 " tokens, as many as fit in the context",
                        r->path, e->options.context);
     uint32_t sum = crc32c(0, tokens->data, tokens->bytes);
     for (int i = 0; i < e->n_caches; i++) {

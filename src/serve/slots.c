@@ -218,7 +218,7 @@ static int check_tokens(const cvn_engine *e, const int32_t *tokens, int64_t n, c
     for (int64_t i = 0; i < n; i++)
         if (tokens[i] < 0 || tokens[i] >= vocab)
             return err_set(err, CVN_EINVAL,
-                           "token %d at place %" PRId64 " is not in the vocabulary of %" PRId64,
+                           "token %d at position %" PRId64 " is not in the vocabulary of %" PRId64,
                            (int)tokens[i], i, vocab);
     return CVN_OK;
 }

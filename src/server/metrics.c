@@ -25,7 +25,7 @@ static const struct {
     [HIST_QUEUE] = {"request_queue_time_seconds", "Time in the queue", BOUNDS(SECONDS)},
     [HIST_PREFILL] = {"request_prefill_time_seconds", "Prefill time", BOUNDS(SECONDS)},
     [HIST_DECODE] = {"request_decode_time_seconds", "Decode time", BOUNDS(SECONDS)},
-    [HIST_INFERENCE] = {"request_inference_time_seconds", "On a row", BOUNDS(SECONDS)},
+    [HIST_INFERENCE] = {"request_inference_time_seconds", "Time in a slot", BOUNDS(SECONDS)},
     [HIST_PROMPT_TOKENS] = {"request_prompt_tokens", "Prompt tokens", BOUNDS(COUNTS)},
     [HIST_GENERATION_TOKENS] = {"request_generation_tokens", "Tokens generated", BOUNDS(COUNTS)},
     [HIST_STEP_TOKENS] = {"iteration_tokens_total",

@@ -40,7 +40,7 @@ static int read_axis(Reader *r, Mesh *mesh)
     if (mesh->n_axes == MESH_MAX_AXES)
         return bad(r, "has more than 8 axes");
     if (*r->p++ != '=')
-        return bad(r, "lacks '=' and a size behind the name of an axis");
+        return bad(r, "lacks '=' and a size after the name of an axis");
     MeshAxis *axis = &mesh->axis[mesh->n_axes++];
     memcpy(axis->name, start, n);
     axis->size = read_number(r, MESH_MAX_DEVICES);
@@ -48,7 +48,7 @@ static int read_axis(Reader *r, Mesh *mesh)
         return bad(r, "has an axis of size 0, or more than 65536 devices");
     mesh->n_devices *= axis->size;
     if (mesh->n_axes > 1 && strcmp(axis->name, "dcn") == 0)
-        return bad(r, "has dcn behind another axis; the slow axis comes first");
+        return bad(r, "has dcn after another axis; the slow axis comes first");
     return CVN_OK;
 }
 
@@ -74,7 +74,7 @@ int mesh_parse(Mesh *mesh, const char *text, Arena *arena, cvn_err *err)
         }
         mesh->order = order;
     }
-    return *r.p ? bad(&r, "goes on behind its end") : CVN_OK;
+    return *r.p ? bad(&r, "has text after its end") : CVN_OK;
 }
 
 void mesh_print(StrBuf *out, const Mesh *mesh)

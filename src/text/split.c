@@ -286,9 +286,9 @@ static int compile(Split *split, const char *pattern, size_t n, cvn_err *err)
     SCOPED(strbuf_free) StrBuf spelled = {0};
     respell(pattern, n, &spelled);
     if (spelled.failed || spelled.length == 0) {
-        int rc =
-            err_set(err, spelled.failed ? CVN_EMEM : CVN_EFORMAT,
-                    "the split pattern of the tokenizer is empty or there is no memory for it");
+        int rc = err_set(err, spelled.failed ? CVN_EMEM : CVN_EFORMAT,
+                         "the split pattern of the tokenizer cannot be compiled: it is empty, or "
+                         "there was not enough memory");
         return rc;
     }
     split->code = pcre2_compile((PCRE2_SPTR)spelled.text, spelled.length,

@@ -433,7 +433,7 @@ int train_config_check(const TrainConfig *c, cvn_err *err)
         return err_set(err, CVN_EINVAL, "adapters (--lora) need a base model: --init DIR");
     if (c->batch && c->micro_batch && c->batch % c->micro_batch)
         return err_set(err, CVN_EINVAL,
-                       "a batch of %" PRId64 " does not divide into micro-batches of %" PRId64
+                       "a batch of %" PRId64 " cannot be divided into micro-batches of %" PRId64
                        "; give a --micro-batch that divides it",
                        c->batch, c->micro_batch);
     LoraOptions lora;

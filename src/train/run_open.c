@@ -79,8 +79,8 @@ static int count_steps(Run *r, cvn_err *err)
         run_note(r, "steps: %" PRId64 ", which see the data %.4g times", c->steps, c->epochs);
     if (r->begin.has_from && c->steps < r->begin.from.manifest.step)
         return err_set(err, CVN_EINVAL,
-                       "'%s' has done %" PRId64 " steps; %s of the whole run, so give more than "
-                       "that to go on",
+                       "'%s' has done %" PRId64
+                       " steps; %s of the whole run, so give more than that to continue",
                        r->begin.from.folder, r->begin.from.manifest.step,
                        c->epochs > 0 ? "--epochs are" : "--steps is");
     const Schedule schedule = train_config_schedule(c);

@@ -24,7 +24,7 @@ static int check_options(TrainerOptions *o, const Model *config, cvn_err *err)
         return err_set(err, CVN_EINVAL, "a batch has at least 1 sequence of 1 token");
     if (o->micro_batch < 1 || o->batch % o->micro_batch)
         return err_set(err, CVN_EINVAL,
-                       "a batch of %" PRId64 " does not divide into micro-batches of %" PRId64,
+                       "a batch of %" PRId64 " cannot be divided into micro-batches of %" PRId64,
                        o->batch, o->micro_batch);
     if (o->batch > INT32_MAX || o->seq > INT32_MAX || o->batch * o->seq > INT32_MAX / 4)
         return err_set(err, CVN_EINVAL,

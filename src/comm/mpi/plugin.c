@@ -92,7 +92,7 @@ static int begin(Mpi *mpi, bool sends, int rank, int tag, void *data, size_t byt
     int code = MPI_SUCCESS;
     bool is_long = bytes > INT_MAX;
     if (!enter(mpi)) {
-        fail(err, "MPI does not return");
+        fail(err, "MPI does not respond");
         if (err)
             err->code = CVN_EINTERRUPTED;
         return CVN_EINTERRUPTED;

@@ -273,7 +273,7 @@ static int parse_body(Parser *p, OpAttr *attr)
     if (!body)
         return CVN_EMEM;
     if (p->body)
-        return lex_fail_at(&p->lex, p->lex.p, "a region stands inside of another one");
+        return lex_fail_at(&p->lex, p->lex.p, "regions cannot be nested");
     TRY(lex_need(&p->lex, '{', "and the body of the region"));
     p->g = body;
     p->body = true;

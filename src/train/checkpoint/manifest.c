@@ -171,7 +171,7 @@ int manifest_parse(Manifest *manifest, const char *path, const void *text, size_
     *manifest = (Manifest){0};
     if (!is_whole(text, n))
         return err_set(err, CVN_EFORMAT,
-                       "'%s' is damaged: it does not end with the checksum of its text", path);
+                       "'%s' is damaged: the checksum of its text is missing at its end", path);
     json_t *root = json_object_parse(path, text, n, err);
     if (!root)
         return CVN_EFORMAT;

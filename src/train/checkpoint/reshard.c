@@ -55,7 +55,7 @@ static int read_options(Reshape *r, const char *mesh, const char *layout, cvn_er
 {
     const char *path = r->from->folder, *text = r->from->manifest.config;
     if (!text)
-        return err_set(err, CVN_EFORMAT, "'%s' has no options of the run that it is of", path);
+        return err_set(err, CVN_EFORMAT, "'%s' does not record the options of its run", path);
     json_t *json = json_object_parse(path, text, strlen(text), err);
     if (!json)
         return CVN_EFORMAT;

@@ -72,9 +72,9 @@ int token_file_parse(TokenFile *file, const char *name, const void *bytes, size_
     TRY(check_header(&h, name, n, err));
     if (!sizes_fit(&h, n, &ids))
         return err_set(err, CVN_EFORMAT,
-                       "'%s' has %zu bytes, which is not what %" PRIu64 " tokens of %" PRIu32
-                       " bytes and %" PRIu64 " documents take; it was cut short or put together "
-                       "wrongly",
+                       "'%s' has %zu bytes, but %" PRIu64 " tokens of %" PRIu32
+                       " bytes and %" PRIu64
+                       " documents need another size; it was cut short or assembled wrongly",
                        name, n, h.tokens, h.width, h.documents);
     const uint8_t *at = (const uint8_t *)bytes + sizeof h;
     file->width = (int)h.width;
@@ -95,7 +95,7 @@ int token_file_parse(TokenFile *file, const char *name, const void *bytes, size_
             file->document[i] >= h.tokens)
             return err_set(err, CVN_EFORMAT,
                            "'%s': document %" PRId64 " begins at token %" PRIu64
-                           "; the first must begin at 0, each behind the one before, and all "
+                           "; the first must begin at 0, each after the one before, and all "
                            "within %" PRId64 " tokens",
                            name, i, file->document[i], file->n_tokens);
     }

@@ -106,7 +106,7 @@ static int open_sources(void *of, cvn_err *err)
             return err_set(err, CVN_EINVAL,
                            "'%s' has token ids of a vocabulary of %" PRId64
                            ", and the model's has %" PRId32
-                           "; tokenise with the tokenizer of the model",
+                           "; tokenize with the tokenizer of the model",
                            file->path, file->tokens.vocab, data->vocab);
     }
     data->packing = data->pairs                          ? DATA_PACK_ONE
@@ -124,7 +124,7 @@ int data_open(TrainData **out, const DataOptions *options, cvn_err *err)
     if (options->n_paths == 0)
         return err_set(err, CVN_EINVAL, "no training data were given; name a file or a folder");
     if (options->seq < 1 || options->seq > INT32_MAX)
-        return err_set(err, CVN_EINVAL, "a sequence of %" PRId64 " tokens is none; give 1 or more",
+        return err_set(err, CVN_EINVAL, "the sequence length is %" PRId64 "; give 1 or more",
                        options->seq);
     if (!(options->validation >= 0 && options->validation <= 0.5))
         return err_set(err, CVN_EINVAL, "the validation fraction is %g; give 0 to 0.5",

@@ -9,7 +9,7 @@
  *   lr                   learning rate of the update
  *   grad_norm            global norm of the gradient before clipping
  *   tokens_per_second    of this step
- *   mfu                  model FLOPs utilisation, from 0 to 1
+ *   mfu                  model FLOPs utilization, from 0 to 1
  *   seconds              wall time of this step
  *   validation_loss      only where it was measured
  *   comm_seconds         of collectives in flight, per device; this and the next two only where there are

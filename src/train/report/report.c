@@ -174,7 +174,7 @@ static void put_samples(StrBuf *out, const Samples *samples)
 {
     if (!samples || samples->n == 0)
         return;
-    strbuf_puts(out, "<h2>What it writes</h2>\n");
+    strbuf_puts(out, "<h2>Samples</h2>\n");
     size_t i = samples->n;
     for (; i > 0 && samples->sample[i - 1].step == samples->sample[samples->n - 1].step; i--)
         put_sample(out, &samples->sample[i - 1]);
