@@ -53,15 +53,14 @@ SHAPES = {
     "mpt-70b": (8192, 80, 64, 64, 128, 32768, 50368, 2, 1, 0),
 }
 SHAPE = ["dim", "layers", "heads", "kv_heads", "head_dim", "ffn", "vocab", "gates", "tied", "norms"]
-DOCUMENT = ["id", "ask", "model", "on", "how", "chip", "precision", "missing", "engine", "group"]
+DOCUMENT = ["id", "ask", "model", "on", "how", "chip", "precision", "missing", "engine", "stack", "layout", "optimizer", "group"]
 NUMBERS = ["chips", "tp", "pp", "cp", "batch", "seq", "context", "input", "output", "speed", "bandwidth",
-           "sharded", "micro", "virtual_stages", "recompute", "recompute_attention", "sums_overlap", "gradient_bytes",
-           "attention_peak", "cache_8bit", "spread", "budget", "memory_share", "wait", "prompts", "fused", "ahead", "requests"]
+           "sharded", "micro", "virtual_stages", "recompute", "recompute_attention", "cache_8bit", "spread", "budget", "memory_share", "wait", "prompts", "fused", "ahead", "requests"]
 FIGURES = ["mfu_percent", "tokens_per_second_and_chip", "seconds", "milliseconds", "steps_per_second", "ttft_ms", "tpot_ms"]
 # What stands for nothing in a column.
-DEFAULTS = {"tp": 1, "pp": 1, "cp": 1, "speed": 1, "sharded": 1, "virtual_stages": 1, "gradient_bytes": 2, "gates": 3, "micro": 0, "recompute": 0,
-            "recompute_attention": 0, "sums_overlap": 0, "cache_8bit": 0, "spread": 0, "tied": 0, "norms": 0, "precision": "bf16"}
-COLUMNS = DOCUMENT + NUMBERS + SHAPE + FIGURES + ["within_percent", "why"]
+DEFAULTS = {"tp": 1, "pp": 1, "cp": 1, "speed": 1, "sharded": 1, "virtual_stages": 1, "gates": 3, "micro": 0, "recompute": 0,
+            "recompute_attention": 0, "cache_8bit": 0, "spread": 0, "tied": 0, "norms": 0, "precision": "bf16"}
+COLUMNS = DOCUMENT + NUMBERS + SHAPE + FIGURES + ["within_percent", "why", "source"]
 
 
 class Missing(Exception):
@@ -127,11 +126,9 @@ MAXTEXT = [("16B (", "v5e", 6, 1, 1, "bf16"), ("32B (", "v5e", 4, 1, 1, "bf16"),
            ("128B (", "v5e", 1, 16, 0.79, "bf16"), ("32B (", "v5p", 6, 4, 0, "bf16"), ("64B (", "v5p", 3, 4, 0, "bf16"),
            ("128B (", "v5p", 1, 8, 0, "bf16"), ("256B (", "v5p", 1, 8, 0, "bf16"), ("512B (", "v5p", 2, 8, 1, "bf16"),
            ("1024B (", "v5p", 2, 16, 1, "bf16"), ("175B-M", "v5p", 4, 8, 1, "int8")]
-# Attention of PyTorch's programs: that of 2023 and 2024 is FlashAttention-2, which reaches 35 % of an H100 (arXiv 2407.08608). MPT's has
-# slopes, which were in Triton alone then (llm-foundry, submit_benchmarks.py: attn_impl triton), where FlashAttention-2 is 1.3 to 2.5 times
-# as fast (arXiv 2307.08691, section 4.1): 1.9.
-FLASH_2 = 0.35
-FLASH_TRITON = FLASH_2 / 1.9
+# Whose program it is: a word of the source or of how it was split, and a row of src/sim/stacks.def. The first that fits.
+STACKS = [("llm-foundry", "composer"), ("AsyncTP", "torchtitan-asynctp"), ("torchtitan", "torchtitan"), ("Megatron-Bridge", "megatron-bridge"),
+          ("calculon", "megatron"), ("FSDP wrapper", "pytorch-xla-fsdp"), ("PyTorch/XLA", "pytorch-xla")]
 
 
 def training(row, out):
@@ -160,13 +157,9 @@ def training(row, out):
     keeps = "ckpointing False" in notes or dgx
     again = 0 if keeps else 0.5 if "selective AC" in notes else 0 if "seqsel" in notes else 1
     attention_again = 1 if "seqsel" in notes else int(again >= 1)
-    out["sums_overlap"] = "AsyncTP" in how or dgx
-    mpt = "llm-foundry" in row["source"]
-    torch = mpt or "torchtitan" in row["source"]
-    if torch:
-        out["attention_peak"] = FLASH_TRITON if mpt else FLASH_2
-    # Both sum gradients in f32: Composer's mixed_precision DEFAULT, torchtitan's mixed_precision_reduce.
-    out["gradient_bytes"] = 4 if torch else 2
+    out["stack"] = next((stack for word, stack in STACKS if word in row["source"] + how), "")
+    if out["stack"].startswith("pytorch-xla"):  # whose programs are ones of Caravan: timed as the compiler makes them
+        out.update(layout="fsdp" if "FSDP wrapper" in how else "2d", optimizer="adafactor")
     known = False
     for words, chip, own, tp, computed, kind in MAXTEXT:
         if "MaxText" in model and re.search(r"(?<![A-Za-z])" + re.escape(words), model) and chip == out["chip"]:
@@ -270,7 +263,7 @@ UNITS = {"%": "mfu_percent", "s": "seconds", "ms": "milliseconds", "steps/s": "s
 def worded(row):
     """A row of a table that says in words what was measured, one figure in each."""
     kind = row["kind"]
-    out = {"id": row["id"], "ask": kind, "model": row["model"], "on": row["hardware"], "why": row.get("why", ""),
+    out = {"id": row["id"], "ask": kind, "model": row["model"], "on": row["hardware"], "why": row.get("why", ""), "source": row["source"],
            "within_percent": row.get("within_percent", "")}
     said = [row["chips"] and row["chips"] + " chips", row["parallelism"], row["batch"] and "batch " + row["batch"],
             row["seq"] and row["seq"] + " tokens", row["precision"]]
@@ -290,7 +283,7 @@ def worded(row):
         figure = training(row, out) if kind == "train" else worded_serving(row, out)
     except Missing as missing:
         figure = UNITS.get(row["unit"])
-        out = {k: out.get(k, "") for k in DOCUMENT + ["why", "value"]} | {"missing": str(missing)}
+        out = {k: out.get(k, "") for k in DOCUMENT + ["why", "source", "value"]} | {"missing": str(missing)}
     if figure:
         out[figure] = out.pop("value")
     return out

@@ -24,6 +24,7 @@ static int answer(const Csv *csv, int64_t row, Answer *a, cvn_err *err)
         a->simulated[f] = (double)NAN;
     }
     TRY(rows_ask(csv, row, &question, err));
+    question.device = backends[0];
     return rows_answer(&question, a->simulated, err);
 }
 

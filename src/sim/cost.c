@@ -11,6 +11,7 @@ void cost_model(CostModel *model, const Chip *chip)
 {
     model->chip = *chip;
     chip_fit(chip, &model->fit);
+    model->stretch = 1;
 }
 
 void cost_sustained(CostModel *model)
@@ -18,16 +19,26 @@ void cost_sustained(CostModel *model)
     for (int t = 0; t < CHIP_TYPES; t++)
         model->fit.product[t].compute *= model->fit.sustained;
     model->fit.prefill_compute *= model->fit.sustained;
+    model->stretch = COST_TRAINING;
+}
+
+static Cost stretched(const CostModel *model, Cost c)
+{
+    c.seconds *= model->stretch;
+    c.reading *= model->stretch;
+    for (int b = 0; b < COST_BOUNDS; b++)
+        c.spent[b] *= model->stretch;
+    return c;
 }
 
 /* The time that was found goes to its largest part. */
-static Cost finish(Cost c, double compute, double memory, double start)
+static Cost finish(const CostModel *model, Cost c, double compute, double memory, double start)
 {
     CostBound most = memory > compute ? COST_MEMORY : COST_COMPUTE;
     c.spent[most] = c.seconds - start;
     c.spent[COST_HOST] = start;
     c.reading = fmax(0, c.seconds - start - fmax(compute, c.bound[COST_COMPUTE]));
-    return c;
+    return stretched(model, c);
 }
 
 Cost cost_product(const CostModel *model, ChipType type, double m, double n, double k)
@@ -49,7 +60,7 @@ Cost cost_product(const CostModel *model, ChipType type, double m, double n, dou
     c.bound[COST_MEMORY] = (n * k * wide) / chip->bandwidth;
     c.bound[COST_HOST] = chip->launch;
     c.seconds = fmax(c.seconds, fmax(c.bound[COST_COMPUTE], c.bound[COST_MEMORY]));
-    return finish(c, compute, memory + act, fmin(p->start, c.seconds));
+    return finish(model, c, compute, memory + act, fmin(p->start, c.seconds));
 }
 
 Cost cost_decode(const CostModel *model, double bytes, bool narrow)
@@ -60,7 +71,7 @@ Cost cost_decode(const CostModel *model, double bytes, bool narrow)
     c.bound[COST_HOST] = model->chip.launch;
     double memory = c.bound[COST_MEMORY] / fit->decode_memory[narrow];
     c.seconds = fit->decode_start[narrow] + memory;
-    return finish(c, 0, memory, fit->decode_start[narrow]);
+    return finish(model, c, 0, memory, fit->decode_start[narrow]);
 }
 
 Cost cost_prefill(const CostModel *model, double rows, double heads, double keys, double dim,
@@ -74,7 +85,7 @@ Cost cost_prefill(const CostModel *model, double rows, double heads, double keys
     double compute = 4 * times * rows * heads * (keys + fit->prefill_extra / 2) * dim /
                      (peak * fit->prefill_compute);
     c.seconds = fit->prefill_start + compute;
-    return finish(c, compute, 0, fit->prefill_start);
+    return finish(model, c, compute, 0, fit->prefill_start);
 }
 
 Cost cost_move(const CostModel *model, double bytes, double launches)
@@ -84,7 +95,7 @@ Cost cost_move(const CostModel *model, double bytes, double launches)
     c.bound[COST_HOST] = launches * model->chip.launch;
     double memory = c.bound[COST_MEMORY] / model->fit.product[CHIP_BF16].memory;
     c.seconds = memory + c.bound[COST_HOST];
-    return finish(c, 0, memory, c.bound[COST_HOST]);
+    return finish(model, c, 0, memory, c.bound[COST_HOST]);
 }
 
 /* ---- collectives ---- */
@@ -154,7 +165,7 @@ Cost cost_collective(const CostModel *model, CostCollective kind, double n, doub
         c.seconds += seconds;
     }
     c.spent[COST_LINK] = c.seconds;
-    return c;
+    return stretched(model, c);
 }
 
 double cost_ahead(const CostModel *model, double waited)

@@ -31,10 +31,16 @@ typedef struct Cost {
 typedef struct CostModel {
     Chip chip;
     ChipFit fit;
+    double stretch; /* of every operation's time */
 } CostModel;
 
+/* How much longer steps of training take than their operations by themselves: collectives in the way of products, launches of
+   optimizers, input, stragglers. The median over nine sources of published steps of each one's median (tools/left_out.py, which also
+   says how far off a source is that the median has not seen: docs/FORESIGHT.md). */
+#define COST_TRAINING 1.099
+
 void cost_model(CostModel *model, const Chip *chip);
-/* The same where products follow products for minutes, as in training: what they reach then. */
+/* The same for training, where products follow products for minutes. */
 void cost_sustained(CostModel *model);
 
 Cost cost_product(const CostModel *model, ChipType type, double m, double n, double k);

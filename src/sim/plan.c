@@ -288,6 +288,8 @@ int sim_plan(const SimAsk *ask, SimAnswer *a, cvn_err *err)
                        .int8_inputs = ask->int8_inputs}};
     if (ask->chip) {
         cost_model(&s.chip.model, ask->chip);
+        if (ask->task == SIM_TRAIN)
+            cost_sustained(&s.chip.model);
         counting_time_for(a->rt.devices, &s.chip);
     }
     int code = protect(make_either, &s, "planning", err);

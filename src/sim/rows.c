@@ -1,6 +1,7 @@
 #include "sim/rows.h"
 
 #include "model/presets.h"
+#include "sim/search.h"
 
 #include <math.h>
 #include <string.h>
@@ -34,14 +35,11 @@ static const struct {
     {"output", AT(serving.output), INT64, 0, 1, MOST},
     {"speed", AT(speed), REAL, 1, 1e-3, 10},       /* of the chip's peaks: less power */
     {"bandwidth", AT(bandwidth), REAL, 0, 1, 1e18}, /* bytes a second; 0: the chip's */
-    {"attention_peak", AT(attention), REAL, 1, 1e-3, 1}, /* share that it reaches, at most */
     {"sharded", AT(training.sharded), FLAG, 1, 0, 1},
     {"micro", AT(training.micro), REAL, 0, 0, MOST},
     {"virtual_stages", AT(training.virtual_stages), REAL, 1, 0, 1024},
     {"recompute", AT(training.again), REAL, 0, 0, 1},
     {"recompute_attention", AT(training.attention_again), REAL, 0, 0, 1},
-    {"sums_overlap", AT(training.sums_overlap), FLAG, 0, 0, 1},
-    {"gradient_bytes", AT(training.gradient), REAL, 2, 1, 8},
     {"cache_8bit", AT(serving.narrow), FLAG, 0, 0, 1},
     {"spread", AT(serving.spread), REAL, 0, 0, 1},
     {"budget", AT(serving.engine.budget), REAL, OWN, 1, MOST},
@@ -65,9 +63,10 @@ static const struct {
 // clang-format on
 
 /* Columns with names, and those that are for people. */
-static const char *const words[] = {"id",      "ask", "model", "chip", "precision", "engine",
-                                    "missing", /* what is not known of the row, which is refused */
-                                    "on",      "how", "group", "why",  "source",    "notes"};
+static const char *const words[] = {
+    "id",    "ask",    "model",     "chip",    "precision", "engine",
+    "stack", "layout", "optimizer", "missing", /* what is not known of the row, which is refused */
+    "on",    "how",    "group",     "why",     "source",    "notes"};
 
 const char *const row_figure_columns[ROW_FIGURES] = {
     "mfu_percent",  "tokens_per_second_and_chip", "seconds",
@@ -192,9 +191,11 @@ static int read_chip(const Csv *csv, int64_t row, RowQuestion *q, cvn_err *err)
     if (q->bandwidth > 0)
         chip.bandwidth = q->bandwidth;
     cost_model(&q->chip, &chip);
-    q->chip.fit.prefill_compute = fmin(q->chip.fit.prefill_compute, q->attention);
-    if (q->ask == TRAIN)
+    if (q->ask == TRAIN) {
+        q->chip.fit.prefill_compute =
+            fmin(q->chip.fit.prefill_compute, q->training.stack->attention);
         cost_sustained(&q->chip);
+    }
     return CVN_OK;
 }
 
@@ -235,6 +236,23 @@ static int read_engine(const Csv *csv, int64_t row, SimServing *a, cvn_err *err)
     return CVN_OK;
 }
 
+/* The software that trains, and what of it the compiler is asked for. */
+static int read_stack(const Csv *csv, int64_t row, RowQuestion *q, cvn_err *err)
+{
+    const char *stack = csv_at(csv, row, "stack"), *optimizer = csv_at(csv, row, "optimizer");
+    int kind = 0;
+    q->training.stack = *stack ? sim_stack_find(stack) : sim_stack_at(0);
+    q->layout = csv_at(csv, row, "layout");
+    if (!q->training.stack)
+        return err_set(err, CVN_EUNSUPPORTED, "unknown stack \"%s\"", stack);
+    while (*optimizer && kind < OPTIMIZER_COUNT && strcmp(optimizers[kind].name, optimizer) != 0)
+        kind++;
+    if (kind == OPTIMIZER_COUNT)
+        return err_set(err, CVN_EUNSUPPORTED, "unknown optimizer \"%s\"", optimizer);
+    q->optimizer = (OptimizerKind)kind;
+    return CVN_OK;
+}
+
 int rows_ask(const Csv *csv, int64_t row, RowQuestion *q, cvn_err *err)
 {
     const char *missing = csv_at(csv, row, "missing");
@@ -245,6 +263,7 @@ int rows_ask(const Csv *csv, int64_t row, RowQuestion *q, cvn_err *err)
     TRY(read_type(csv, row, &q->serving.type, err));
     TRY(read_engine(csv, row, &q->serving, err));
     TRY(read_numbers(csv, row, q, err));
+    TRY(read_stack(csv, row, q, err));
     TRY(read_chip(csv, row, q, err));
     return read_shape(csv, row, q, err);
 }
@@ -261,10 +280,53 @@ double rows_within(const Csv *csv, int64_t row)
 
 /* ---- answering it ---- */
 
-static int answer_training(const SimTraining *a, double *simulated, cvn_err *err)
+/* The program of the layout, as `simulate --mesh` times it, from a few layers. */
+static int program_seconds(const RowQuestion *q, double *seconds, cvn_err *err)
 {
+    const SimTraining *a = &q->training;
+    const SimShape *s = &a->shape;
+    char name[256];
+    Model *model;
+    SearchWay way;
+    SCOPED(arena_free) Arena arena = {0};
+    if (!q->device || a->pp > 1 || a->cp > 1 || a->micro > 0 || a->type != CHIP_BF16 ||
+        s->gates != 3 || (a->again > 0 && a->again < 1))
+        return err_set(err, CVN_EUNSUPPORTED,
+                       "a layout is that of a program of Caravan, which has no pipelines, parts of "
+                       "sequences or micro-batches here, products in bf16 and gated feed-forward "
+                       "parts, and recomputes all or nothing; leave out layout");
+    snprintf(name, sizeof name,
+             "dim=%.0f,layers=%.0f,heads=%.0f,kv_heads=%.0f,head_dim=%.0f,ffn=%.0f,vocab=%.0f,"
+             "context=%.0f",
+             s->dim, s->layers, s->heads, s->kv_heads, s->head_dim, s->ffn, s->vocab, a->seq);
+    TRY(arena_begin(&arena, err));
+    TRY(preset_model(name, &model, &arena, err));
+    const SimAsk ask = {
+        .model = model,
+        .task = SIM_TRAIN,
+        .seq = (int64_t)a->seq,
+        .compute = CVN_BF16,
+        .chip = &q->chip.chip,
+        .device = q->device,
+        .threads = 1,
+        .blocking = !a->stack->gathers_overlap,
+        .train = {.clip = 1,
+                  .optimizer = optimizer_defaults(q->optimizer, model_size(model).params)}};
+    way = search_way((int64_t)(a->chips / a->tp), (int64_t)a->tp, q->layout, (int64_t)a->rows,
+                     a->again > 0 ? REMAT_BLOCK : REMAT_NONE);
+    TRY(search_try(&ask, &way, 4, err));
+    *seconds = way.seconds;
+    return CVN_OK;
+}
+
+static int answer_training(const RowQuestion *q, double *simulated, cvn_err *err)
+{
+    const SimTraining *a = &q->training;
     SimTrained step;
-    TRY(sim_train(a, &step, err));
+    if (*q->layout)
+        TRY(program_seconds(q, &step.seconds, err));
+    else
+        TRY(sim_train(a, &step, err));
     double tokens = a->rows * a->seq / step.seconds / a->chips;
     simulated[ROW_SECONDS] = step.seconds;
     simulated[ROW_TOKENS] = tokens;
@@ -304,7 +366,7 @@ int rows_answer(RowQuestion *q, double simulated[ROW_FIGURES], cvn_err *err)
         simulated[f] = (double)NAN;
     switch (q->ask) {
     case TRAIN:
-        return answer_training(&q->training, simulated, err);
+        return answer_training(q, simulated, err);
     case PREFILL:
         seconds = sim_step(a, 0, 0, prompts * input, prompts, input / 2).seconds;
         simulated[ROW_SECONDS] = seconds;

@@ -11,8 +11,10 @@
 #ifndef CVN_SIM_ROWS_H
 #define CVN_SIM_ROWS_H
 
+#include "run/backend.h"
 #include "sim/csv.h"
 #include "sim/training.h"
+#include "train/optimizer.h"
 
 /* What can be measured, and is simulated. */
 typedef enum RowFigure {
@@ -36,8 +38,13 @@ typedef struct RowQuestion {
     CostModel chip;
     SimTraining training;
     SimServing serving;
-    double rows, context;               /* of a step; keys that a token looks at */
-    double speed, bandwidth, attention; /* what of the chip differs: rows.c */
+    double rows, context;    /* of a step; keys that a token looks at */
+    double speed, bandwidth; /* what of the chip differs: rows.c */
+    const char
+        *layout; /* training: of the program that is timed; "": what shapes say (sim/training.h) */
+    OptimizerKind optimizer;
+    const Backend
+        *device; /* the caller's, borrowed: which compiles such programs; NULL: they are refused */
 } RowQuestion;
 
 /* Whether the columns are known, and those that every question needs are there. */

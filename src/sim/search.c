@@ -9,7 +9,7 @@
 
 const char *const search_goal_names[SEARCH_GOALS + 1] = {"latency", "throughput", "cost"};
 
-enum { MOST_WAYS = 4096, FEW = 2, SOME = 4 };
+enum { MOST_WAYS = 4096, FEW = 2 };
 
 typedef struct Search {
     const SearchAsk *ask;
@@ -34,9 +34,9 @@ static double worth(const SearchAsk *a, const SearchWay *w)
 }
 
 /* Plans a way with so many layers. */
-static int plan(const Search *s, SearchWay *w, int64_t layers, cvn_err *err)
+static int plan(const SimAsk *asked, SearchWay *w, int64_t layers, cvn_err *err)
 {
-    SimAsk ask = s->ask->ask;
+    SimAsk ask = *asked;
     SimAnswer a;
     SCOPED(arena_free) Arena arena = {0};
     TRY(arena_begin(&arena, err));
@@ -57,33 +57,30 @@ static int plan(const Search *s, SearchWay *w, int64_t layers, cvn_err *err)
     return code;
 }
 
-static double further(double few, double some, double layers)
+/* From as many layers as `few` and twice as many to more: `times` as many as those more. */
+static double further(double few, double some, double times)
 {
-    return fmax(0, few + (some - few) * (layers - FEW) / (SOME - FEW));
+    return fmax(0, few + (some - few) * times);
 }
 
-/* From a few layers to all. A way that cannot be planned is none: on no chips. */
-static void try_way(const Search *s, SearchWay *w)
+int search_try(const SimAsk *ask, SearchWay *w, int64_t few, cvn_err *err)
 {
-    cvn_err err = {0};
     SearchWay some = *w;
-    const SimAsk *ask = &s->ask->ask;
-    double layers = (double)model_layers(ask->model);
+    const int64_t layers = model_layers(ask->model);
+    const double times = (double)(layers - few) / (double)few;
     w->tokens = (double)(w->batch * (ask->task == SIM_DECODE ? 1 : ask->seq));
-    if (layers <= SOME ? plan(s, w, model_layers(ask->model), &err)
-                       : plan(s, w, FEW, &err) || plan(s, &some, SOME, &err)) {
-        w->chips = 0;
-        return;
-    }
-    if (layers > SOME) {
-        Cost each = some.cost;
-        cost_add(&each, &w->cost, -1);
-        w->seconds = further(w->seconds, some.seconds, layers);
-        w->exposed = further(w->exposed, some.exposed, layers);
-        w->memory = further(w->memory, some.memory, layers);
-        w->model_flops = further(w->model_flops, some.model_flops, layers);
-        cost_add(&w->cost, &each, (layers - FEW) / (SOME - FEW));
-    }
+    if (layers <= 2 * few)
+        return plan(ask, w, layers, err);
+    TRY(plan(ask, w, few, err));
+    TRY(plan(ask, &some, 2 * few, err));
+    Cost each = some.cost;
+    cost_add(&each, &w->cost, -1);
+    w->seconds = further(w->seconds, some.seconds, times);
+    w->exposed = further(w->exposed, some.exposed, times);
+    w->memory = further(w->memory, some.memory, times);
+    w->model_flops = further(w->model_flops, some.model_flops, times);
+    cost_add(&w->cost, &each, times);
+    return CVN_OK;
 }
 
 /* Every thread takes the next way that nobody has tried. */
@@ -91,8 +88,11 @@ static void try_some(void *of, int thread, int n_threads)
 {
     Search *s = of;
     (void)thread, (void)n_threads;
-    for (int i; (i = atomic_fetch_add(&s->next, 1)) < s->n;)
-        try_way(s, &s->way[i]);
+    for (int i; (i = atomic_fetch_add(&s->next, 1)) < s->n;) {
+        cvn_err err = {0};
+        if (search_try(&s->ask->ask, &s->way[i], FEW, &err))
+            s->way[i].chips = 0; /* a way that cannot be planned is none */
+    }
 }
 
 /* Those that were added; what fits stays. */
@@ -117,6 +117,18 @@ static int try_added(Search *s, cvn_err *err)
     return CVN_OK;
 }
 
+SearchWay search_way(int64_t data, int64_t model, const char *layout, int64_t batch,
+                     RematPolicy remat)
+{
+    SearchWay w = {.layout = layout, .batch = batch, .chips = data * model, .remat = remat};
+    if (data > 1 && model > 1)
+        snprintf(w.mesh, sizeof w.mesh, "data=%lld,model=%lld", (long long)data, (long long)model);
+    else if (data * model > 1)
+        snprintf(w.mesh, sizeof w.mesh, "%s=%lld", data > 1 ? "data" : "model",
+                 (long long)(data * model));
+    return w;
+}
+
 static void add_mesh(Search *s, int64_t data, int64_t model, int64_t batch)
 {
     static const char *const alone[] = {"dp", "fsdp", NULL},
@@ -130,18 +142,9 @@ static void add_mesh(Search *s, int64_t data, int64_t model, int64_t batch)
     bool trains = s->ask->ask.task == SIM_TRAIN;
     for (; *layouts; layouts++)
         for (int r = 0; r < (trains && s->ask->remat ? REMAT_POLICY_COUNT : 1); r++) {
-            SearchWay w = {.layout = *layouts,
-                           .batch = batch,
-                           .chips = data * model,
-                           .remat = s->ask->remat ? (RematPolicy)r : s->ask->ask.train.remat};
-            if (data > 1 && model > 1)
-                snprintf(w.mesh, sizeof w.mesh, "data=%lld,model=%lld", (long long)data,
-                         (long long)model);
-            else if (data * model > 1)
-                snprintf(w.mesh, sizeof w.mesh, "%s=%lld", data > 1 ? "data" : "model",
-                         (long long)(data * model));
+            RematPolicy remat = s->ask->remat ? (RematPolicy)r : s->ask->ask.train.remat;
             if (s->n < MOST_WAYS)
-                s->way[s->n++] = w;
+                s->way[s->n++] = search_way(data, model, *layouts, batch, remat);
         }
 }
 
@@ -181,7 +184,7 @@ static int search(Search *s, SearchFound *out, cvn_err *err)
     out->fit = s->n;
     qsort_r(s->way, (size_t)s->n, sizeof *s->way, better, &ask);
     for (int i = 0; i < s->n && out->n < SEARCH_BEST; i++) {
-        TRY(plan(s, &s->way[i], model_layers(ask.ask.model), err));
+        TRY(plan(&ask.ask, &s->way[i], model_layers(ask.ask.model), err));
         if (s->way[i].memory <= ask.ask.chip->memory)
             out->way[out->n++] = s->way[i];
     }

@@ -1,6 +1,25 @@
 #include "sim/training.h"
 
 #include <math.h>
+#include <string.h>
+
+static const SimStack stacks[] = {
+#define STACK(...) {__VA_ARGS__},
+#include "sim/stacks.def"
+};
+
+const SimStack *sim_stack_at(size_t i)
+{
+    return i < sizeof stacks / sizeof *stacks ? &stacks[i] : NULL;
+}
+
+const SimStack *sim_stack_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof stacks / sizeof *stacks; i++)
+        if (strcmp(stacks[i].name, name) == 0)
+            return &stacks[i];
+    return NULL;
+}
 
 double sim_shape_weights(const SimShape *s)
 {
@@ -13,12 +32,12 @@ double sim_shape_flops(const SimShape *s, double keys)
     return 6 * sim_shape_weights(s) + 12 * s->layers * s->heads * s->head_dim * keys;
 }
 
-/* A product forward, and its two backward: of what entered, and of the weights. */
-static void add_product(const SimTraining *a, ChipType type, Cost *sum, double m, double n,
-                        double k)
+/* A product forward, so much of it again, and its two backward: of what entered, and of the weights. */
+static void add_product(const SimTraining *a, ChipType type, double again, Cost *sum, double m,
+                        double n, double k)
 {
     Cost c = cost_product(a->chip, type, m, n, k);
-    cost_add(sum, &c, 1 + (type == a->type ? a->again : 0));
+    cost_add(sum, &c, 1 + again);
     c = cost_product(a->chip, type, m, k, n);
     cost_add(sum, &c, 1);
     c = cost_product(a->chip, type, fmin(n, k), fmax(n, k), m);
@@ -32,10 +51,10 @@ static Cost layer_work(const SimTraining *a, double m)
     double q = s->heads * s->head_dim / a->tp, kv = fmax(s->kv_heads, a->tp) * s->head_dim / a->tp,
            ffn = s->ffn / a->tp;
     Cost all = {0}, c;
-    add_product(a, a->type, &all, m, q + 2 * kv, s->dim);
-    add_product(a, a->type, &all, m, s->dim, q);
-    add_product(a, a->type, &all, m, (s->gates - 1) * ffn, s->dim);
-    add_product(a, a->type, &all, m, s->dim, ffn);
+    add_product(a, a->type, a->again, &all, m, q + 2 * kv, s->dim);
+    add_product(a, a->type, a->again, &all, m, s->dim, q);
+    add_product(a, a->type, a->again, &all, m, (s->gates - 1) * ffn, s->dim);
+    add_product(a, a->type, 0, &all, m, s->dim, ffn); /* nothing backward looks at its result */
     c = cost_prefill(a->chip, m, s->heads / a->tp, a->seq / 2, s->head_dim,
                      3.5 + a->attention_again);
     cost_add(&all, &c, 1);
@@ -68,24 +87,27 @@ int sim_train(const SimTraining *a, SimTrained *out, cvn_err *err)
                        a->rows, a->seq, a->tp, a->pp, a->cp, a->chips);
     double m = micro * a->seq / a->cp, layers = s->layers / a->pp;
     double weights = sim_shape_weights(s), layer_bytes = 2 * weights / s->layers / a->tp;
-    double wide = a->gradient > 0 ? a->gradient / 2 : 1; /* as gradients are to weights */
+    double wide = a->stack->gradient / 2; /* as gradients are to weights */
     /* On a torus weights are split within it, and only gradients leave it. */
     double spread = a->sharded ? (chip->torus ? fmin(dp, chip->domain / a->tp) : dp) * a->cp : 1;
     Cost work = layer_work(a, m), c;
     /* Sums of what parts of a layer have, each as a gather before and a scatter after where sequences are split. */
     Cost sums = collective(a, COST_ALL_REDUCE, a->tp, 1, 2 * m * s->dim);
-    double between = sums.seconds * (4 + 2 * a->again);
+    double between = sums.seconds * (4 + a->again); /* the last product's is not computed again */
     double ring = collective(a, COST_ALL_GATHER, a->cp, a->tp,
                              2 * m * a->cp * 2 * s->kv_heads / a->tp * s->head_dim)
                       .seconds *
                   3;
     double gathers = 2 * collective(a, COST_ALL_GATHER, spread, a->tp, layer_bytes).seconds +
                      collective(a, COST_REDUCE_SCATTER, spread, a->tp, wide * layer_bytes).seconds;
-    double beside = gathers + ring + (a->sums_overlap ? between : 0);
-    double exposed = fmax(0, beside - work.seconds) + (a->sums_overlap ? 0 : between);
+    const SimStack *stack = a->stack;
+    double beside =
+        ring + (stack->gathers_overlap ? gathers : 0) + (stack->sums_overlap ? between : 0);
+    double exposed = fmax(0, beside - work.seconds) + (stack->gathers_overlap ? 0 : gathers) +
+                     (stack->sums_overlap ? 0 : between);
     Cost micro_cost = {0}, head = {0};
     cost_add(&micro_cost, &work, layers);
-    add_product(a, CHIP_BF16, &head, m, s->vocab / a->tp, s->dim);
+    add_product(a, CHIP_BF16, 0, &head, m, s->vocab / a->tp, s->dim);
     c = cost_move(a->chip, 16 * m * s->vocab / a->tp, 8); /* the loss and its gradient, in f32 */
     cost_add(&head, &c, 1);
     cost_add(&micro_cost, &head, 1 / a->pp);
