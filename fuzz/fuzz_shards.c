@@ -16,8 +16,8 @@ static void read_all(const CheckpointWhole *whole)
     char *at_once = malloc(bytes + 1), *piece = malloc(bytes + 1);
     if (!at_once || !piece)
         abort();
-    Region region = region_whole(&whole->type);
-    RegionArray all = region_packed(&region);
+    Box box = box_whole(&whole->type);
+    BoxArray all = box_packed(&box);
     checkpoint_whole_copy(whole, &all, at_once);
     for (int64_t first = 0; first < n; first += 7)
         checkpoint_whole_range(whole, first, n - first < 7 ? n - first : 7,

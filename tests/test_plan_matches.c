@@ -297,9 +297,9 @@ static void attention_counts_what_its_queries_see(void **state)
 
 /* ---- the contract ---- */
 
-static int nobody_reads(void *context, const Region *region, void *out, cvn_err *err)
+static int nobody_reads(void *context, const Box *box, void *out, cvn_err *err)
 {
-    (void)context, (void)region, (void)out;
+    (void)context, (void)box, (void)out;
     return err_set(err, CVN_EINVAL, "a weight was read");
 }
 

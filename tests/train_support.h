@@ -6,7 +6,7 @@
 #define CVN_TESTS_TRAIN_SUPPORT_H
 
 #include "io_support.h"
-#include "shard/region.h"
+#include "shard/box.h"
 #include "train/checkpoint/checkpoint.h"
 
 enum { TOY_TENSORS = 5 };
@@ -75,8 +75,8 @@ static inline int toy_restore(const Checkpoint *checkpoint, CheckpointState *sta
 {
     int code = checkpoint_restore_counters(checkpoint, state, err);
     for (int i = 0; i < state->n && code == CVN_OK; i++) {
-        const Region region = region_whole(&state->tensor[i].type);
-        const RegionArray to = region_packed(&region);
+        const Box box = box_whole(&state->tensor[i].type);
+        const BoxArray to = box_packed(&box);
         checkpoint_restore_part(checkpoint, &state->tensor[i], &to, state->tensor[i].data);
     }
     return code;

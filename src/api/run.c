@@ -236,14 +236,14 @@ typedef struct Filling {
     const void *data;
 } Filling;
 
-static int read_filling(void *context, const Region *region, void *out, cvn_err *err)
+static int read_filling(void *context, const Box *box, void *out, cvn_err *err)
 {
     const Filling *f = context;
     if (f->fill)
-        return f->fill(f->context, region->first, region->count, out, err);
-    const Region whole = region_whole(&f->type);
-    const RegionArray from = region_packed(&whole), to = region_packed(region);
-    region_copy(&from, f->data, &to, out, f->type.dtype);
+        return f->fill(f->context, box->first, box->count, out, err);
+    const Box whole = box_whole(&f->type);
+    const BoxArray from = box_packed(&whole), to = box_packed(box);
+    box_copy(&from, f->data, &to, out, f->type.dtype);
     return CVN_OK;
 }
 

@@ -191,7 +191,7 @@ static void move_pieces(const KernelArgs *args, const Collective *e)
         kernel_share(cvn_type_elements(&box), 64, args->thread, nibbles ? 1 : args->n_threads,
                      &begin, &end);
         if (e->source[j].base)
-            box_copy(&box, &e->source[j], e->out, out.at, out.stride, begin, end);
+            strided_copy(&box, &e->source[j], e->out, out.at, out.stride, begin, end);
     }
 }
 

@@ -147,10 +147,10 @@ void piece_of(const Op *op, int64_t size, int64_t from, int64_t to, cvn_type *bo
               StridedBox *out);
 
 /* True when these are the strides of a box that lies dense. */
-bool box_is_dense(const cvn_type *box, const int64_t *stride);
+bool strided_is_dense(const cvn_type *box, const int64_t *stride);
 /* Copies elements [begin, end) of the box, in row-major order, from one place to another. */
-void box_copy(const cvn_type *box, const StridedBox *from, void *to, int64_t to_at,
-              const int64_t *to_stride, int64_t begin, int64_t end);
+void strided_copy(const cvn_type *box, const StridedBox *from, void *to, int64_t to_at,
+                  const int64_t *to_stride, int64_t begin, int64_t end);
 
 /* ---- remote.c ---- */
 

@@ -23,8 +23,8 @@ static int64_t dense_run(const cvn_type *box, const int64_t *a, const int64_t *b
     return run;
 }
 
-void box_copy(const cvn_type *box, const StridedBox *from, void *to, int64_t to_at,
-              const int64_t *to_stride, int64_t begin, int64_t end)
+void strided_copy(const cvn_type *box, const StridedBox *from, void *to, int64_t to_at,
+                  const int64_t *to_stride, int64_t begin, int64_t end)
 {
     int first;
     int64_t run = dense_run(box, from->stride, to_stride, &first);
@@ -46,7 +46,7 @@ void box_copy(const cvn_type *box, const StridedBox *from, void *to, int64_t to_
     }
 }
 
-bool box_is_dense(const cvn_type *box, const int64_t *stride)
+bool strided_is_dense(const cvn_type *box, const int64_t *stride)
 {
     int first;
     dense_run(box, stride, stride, &first);

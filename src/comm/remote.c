@@ -52,7 +52,7 @@ static int room(char **memory, size_t *have, size_t need, cvn_err *err)
 /* A piece is read or written where it lies. I4 may begin in the middle of a byte. */
 static bool in_place(const cvn_type *box, const StridedBox *place)
 {
-    return box_is_dense(box, place->stride) && box->dtype != CVN_I4;
+    return strided_is_dense(box, place->stride) && box->dtype != CVN_I4;
 }
 
 /* A piece received where it belongs; NULL: it goes through the stage. */
@@ -86,7 +86,7 @@ static int begin_send(Comm *comm, Collective *e, int64_t j, int64_t id, size_t *
         type_strides(&box, dense);
         in.base = e->in;
         data = e->packed + *at;
-        box_copy(&box, &in, e->packed + *at, 0, dense, 0, cvn_type_elements(&box));
+        strided_copy(&box, &in, e->packed + *at, 0, dense, 0, cvn_type_elements(&box));
         *at += padded_bytes(&box);
     }
     return begin(comm, e, true, id, tag_of(comm, e, e->id, id, 0), data,

@@ -299,7 +299,7 @@ static void cpu_free(Devices *c, Memory *m)
 /* What the threads of a device do together: each fills some of the outermost elements. */
 typedef struct Upload {
     Memory *memory;
-    const RegionArray *shard;
+    const BoxArray *shard;
     const Source *source;
     atomic_flag failed;
     cvn_err err; /* of the first that failed */
@@ -308,8 +308,8 @@ typedef struct Upload {
 /* Elements `first` up to `end` of the outermost dimension of the shard, with its padding, to an array of their own. */
 static int read_slices(const Upload *u, int64_t first, int64_t end, char *out, cvn_err *err)
 {
-    RegionArray to = *u->shard;
-    Region *part = &to.region;
+    BoxArray to = *u->shard;
+    Box *part = &to.box;
     bool dense = true;
     if (part->rank > 0) {
         int64_t there = part->count[0] < end ? part->count[0] : end;
@@ -319,17 +319,17 @@ static int read_slices(const Upload *u, int64_t first, int64_t end, char *out, c
     }
     for (int k = 1; k < part->rank; k++)
         dense = dense && to.dim[k] == part->count[k];
-    if (region_elements(part) == 0)
+    if (box_elements(part) == 0)
         return CVN_OK;
     if (dense)
         return u->source->read(u->source->context, part, out, err);
     SCOPED(scoped_free)
-    char *packed = malloc(cvn_dtype_bytes(u->memory->type.dtype, region_elements(part)));
+    char *packed = malloc(cvn_dtype_bytes(u->memory->type.dtype, box_elements(part)));
     if (!packed)
         return err_set(err, CVN_EMEM, "no memory for a part of a tensor");
     TRY(u->source->read(u->source->context, part, packed, err));
-    const RegionArray from = region_packed(part);
-    region_copy(&from, packed, &to, out, u->memory->type.dtype);
+    const BoxArray from = box_packed(part);
+    box_copy(&from, packed, &to, out, u->memory->type.dtype);
     return CVN_OK;
 }
 
@@ -370,8 +370,8 @@ static void upload_share(void *context, int thread, int n_threads)
 {
     Upload *u = context;
     Memory *m = u->memory;
-    const RegionArray *shard = u->shard;
-    int64_t begin = 0, end = 1, rows = shard->region.rank ? shard->dim[0] : 1;
+    const BoxArray *shard = u->shard;
+    int64_t begin = 0, end = 1, rows = shard->box.rank ? shard->dim[0] : 1;
     cvn_err err = {0};
     if (m->panels)
         pack_share(m->panels, thread, n_threads, &begin, &end);
@@ -379,7 +379,7 @@ static void upload_share(void *context, int thread, int n_threads)
         kernel_share(rows, 1, thread, n_threads, &begin, &end);
     if (begin >= end)
         return;
-    int64_t slice = shard->region.rank ? cvn_type_elements(&m->type) / m->type.dim[0] : 1;
+    int64_t slice = shard->box.rank ? cvn_type_elements(&m->type) / m->type.dim[0] : 1;
     size_t at = cvn_dtype_bytes(m->type.dtype, slice * begin);
     int code = m->panels ? upload_panels(u, begin, end, &err)
                          : read_slices(u, begin, end, m->data + at, &err);
@@ -389,7 +389,7 @@ static void upload_share(void *context, int thread, int n_threads)
     }
 }
 
-static int cpu_upload(Devices *c, int d, Memory *m, const RegionArray *shard, const Source *source,
+static int cpu_upload(Devices *c, int d, Memory *m, const BoxArray *shard, const Source *source,
                       cvn_err *err)
 {
     int bits = cvn_dtype_bits(m->type.dtype);

@@ -15,7 +15,7 @@ enum {
     ALIGN = 64,
     HUGE_PAGE = 2 << 20,
     MOST_COPIES = 512,
-    MOST_REGIONS = 64,
+    MOST_RANGES = 64,
     SAMPLES = 3,
     MOST_TURNS = 4096
 };
@@ -40,10 +40,10 @@ typedef struct Measuring {
 } Measuring;
 
 /* Bytes of the arena that a step touches, where its copies lie, and how many there are. */
-typedef struct Region {
+typedef struct Range {
     size_t begin, end, to;
     int copies;
-} Region;
+} Range;
 
 /* A step, or the two of a collective, with each parameter and each part of the arena that it takes. */
 typedef struct Part {
@@ -54,8 +54,8 @@ typedef struct Part {
     int n_parameters;
     size_t bytes; /* of these, each rounded up */
     int copies;
-    Region region[MOST_REGIONS];
-    int n_regions;
+    Range range[MOST_RANGES];
+    int n_ranges;
     size_t arena_bytes; /* of all their copies */
 } Part;
 
@@ -99,24 +99,24 @@ static void add_parameter(Part *part, const Plan *plan, const BufferRef *ref, in
 }
 
 /* Those that share bytes become one. */
-static void add_region(Part *part, const BufferRef *ref)
+static void add_range(Part *part, const BufferRef *ref)
 {
-    Region r = {.begin = ref->offset, .end = ref->offset + ref->bytes};
+    Range r = {.begin = ref->offset, .end = ref->offset + ref->bytes};
     if (ref->space != SPACE_ARENA || ref->bytes == 0)
         return;
-    for (int i = 0; i < part->n_regions; i++) {
-        const Region *old = &part->region[i];
-        if ((old->begin < r.end && r.begin < old->end) || part->n_regions == MOST_REGIONS) {
+    for (int i = 0; i < part->n_ranges; i++) {
+        const Range *old = &part->range[i];
+        if ((old->begin < r.end && r.begin < old->end) || part->n_ranges == MOST_RANGES) {
             r.begin = old->begin < r.begin ? old->begin : r.begin;
             r.end = old->end > r.end ? old->end : r.end;
-            part->region[i] = part->region[--part->n_regions];
+            part->range[i] = part->range[--part->n_ranges];
             i = -1;
         }
     }
-    part->region[part->n_regions++] = r;
+    part->range[part->n_ranges++] = r;
 }
 
-static bool touches(const Region *r, const Step *step)
+static bool touches(const Range *r, const Step *step)
 {
     const BufferRef *ref;
     for (int i = 0; (ref = ref_of(step, i)); i++)
@@ -126,8 +126,8 @@ static bool touches(const Region *r, const Step *step)
     return false;
 }
 
-/* Bytes that the plan, which runs again and again, reads and writes between the last use of a region and step i. */
-static double since_used(const Plan *plan, int i, const Region *r)
+/* Bytes that the plan, which runs again and again, reads and writes between the last use of a range and step i. */
+static double since_used(const Plan *plan, int i, const Range *r)
 {
     double bytes = 0;
     for (int back = 1; back <= plan->n_steps && bytes < FOOTPRINT; back++) {
@@ -139,15 +139,15 @@ static double since_used(const Plan *plan, int i, const Region *r)
     return bytes;
 }
 
-static void find_regions(Part *part, const Plan *plan, int i)
+static void find_ranges(Part *part, const Plan *plan, int i)
 {
     size_t turn = part->bytes;
-    for (int k = 0; k < part->n_regions; k++)
-        turn += part->region[k].end - part->region[k].begin;
+    for (int k = 0; k < part->n_ranges; k++)
+        turn += part->range[k].end - part->range[k].begin;
     /* What was just made is in part in other threads' caches: all of them are gone through at least. */
     double least = 2.0 * plan->n_threads * (double)sysconf(_SC_LEVEL2_CACHE_SIZE);
-    for (int k = 0; k < part->n_regions; k++) {
-        Region *r = &part->region[k];
+    for (int k = 0; k < part->n_ranges; k++) {
+        Range *r = &part->range[k];
         double far = fmin((double)plan->arena_bytes, fmax(least, since_used(plan, i, r)));
         r->copies = copies_of(fmin(far, FOOTPRINT), turn);
         r->to = part->arena_bytes + r->begin % ALIGN;
@@ -179,13 +179,13 @@ static Part part_of(const Measuring *m, int i)
         for (int k = 0; (ref = ref_of(part.step[s], k)); k++) {
             const Op *op = part.step[s]->op;
             add_parameter(&part, plan, ref, k < op->n_operands ? whole_numbers(m, op, k) : 0);
-            add_region(&part, ref);
+            add_range(&part, ref);
         }
     double all = (double)plan->parameter_bytes + (double)plan->arena_bytes;
     double caches = 2 * (double)sysconf(_SC_LEVEL3_CACHE_SIZE);
     double footprint = fmin(all, fmax(FOOTPRINT, caches) / m->devices); /* which share them */
     part.copies = part.bytes ? copies_of(footprint, part.bytes) : 1;
-    find_regions(&part, plan, i);
+    find_ranges(&part, plan, i);
     return part;
 }
 
@@ -232,18 +232,18 @@ static int make_parameters(Measuring *m, const Part *part, void **parameter, cvn
     return CVN_OK;
 }
 
-/* The region that bytes of the arena are in; NULL: they are none. */
-static const Region *region_of(const Part *part, const BufferRef *ref)
+/* The range that bytes of the arena are in; NULL: they are none. */
+static const Range *range_of(const Part *part, const BufferRef *ref)
 {
-    for (int i = 0; i < part->n_regions; i++)
-        if (ref->space == SPACE_ARENA && ref->bytes > 0 && ref->offset >= part->region[i].begin &&
-            ref->offset < part->region[i].end)
-            return &part->region[i];
+    for (int i = 0; i < part->n_ranges; i++)
+        if (ref->space == SPACE_ARENA && ref->bytes > 0 && ref->offset >= part->range[i].begin &&
+            ref->offset < part->range[i].end)
+            return &part->range[i];
     return NULL;
 }
 
 /* Where they are in a turn's copy. */
-static size_t placed(const Region *r, size_t offset, int turn)
+static size_t placed(const Range *r, size_t offset, int turn)
 {
     return r->to + (size_t)(turn % r->copies) * rounded(r->end - r->begin) + offset - r->begin;
 }
@@ -258,7 +258,7 @@ static int fill_arenas(const Measuring *m, const Part *part, cvn_err *err)
             for (int k = 0; k < part->step[s]->op->n_operands; k++) {
                 const Op *op = part->step[s]->op;
                 const BufferRef *ref = &part->step[s]->in[k];
-                const Region *r = region_of(part, ref);
+                const Range *r = range_of(part, ref);
                 for (int c = 0; r && c < r->copies; c++)
                     fill(device->arena + placed(r, ref->offset, c), &op->operand[k]->type,
                          ref->bytes, whole_numbers(m, op, k));
@@ -271,7 +271,7 @@ static int fill_arenas(const Measuring *m, const Part *part, cvn_err *err)
 
 static void move(const Part *part, BufferRef *ref, int turn)
 {
-    const Region *r = region_of(part, ref);
+    const Range *r = range_of(part, ref);
     if (ref->space == SPACE_PARAMETER)
         ref->parameter = turn % part->copies * part->n_parameters + slot_of(part, ref->parameter);
     else if (ref->space == SPACE_ARENA)

@@ -217,12 +217,12 @@ static void pjrt_free(Devices *c, Memory *m)
 }
 
 /* The shard in host memory: where it lies in a file, or read, in *owned. */
-static int read_shard(const Memory *m, const RegionArray *shard, const Source *source,
+static int read_shard(const Memory *m, const BoxArray *shard, const Source *source,
                       const void **data, void **owned, cvn_err *err)
 {
     size_t bytes = cvn_type_bytes(&m->type);
-    const RegionArray packed = region_packed(&shard->region);
-    int64_t there = region_elements(&shard->region);
+    const BoxArray packed = box_packed(&shard->box);
+    int64_t there = box_elements(&shard->box);
     bool padded = there != cvn_type_elements(&m->type);
     *owned = NULL;
     *data = source->mapped;
@@ -232,9 +232,9 @@ static int read_shard(const Memory *m, const RegionArray *shard, const Source *s
     char *part = all && padded ? malloc(cvn_dtype_bytes(m->type.dtype, there) + 1) : all;
     int code = part ? CVN_OK : err_set(err, CVN_EMEM, "no memory for a tensor of %zu bytes", bytes);
     if (code == CVN_OK && there)
-        code = source->read(source->context, &shard->region, part, err);
+        code = source->read(source->context, &shard->box, part, err);
     if (code == CVN_OK && padded)
-        region_copy(&packed, part, shard, all, m->type.dtype);
+        box_copy(&packed, part, shard, all, m->type.dtype);
     if (part != all)
         free(part);
     if (code)
@@ -244,7 +244,7 @@ static int read_shard(const Memory *m, const RegionArray *shard, const Source *s
     return code;
 }
 
-static int pjrt_upload(Devices *c, int d, Memory *m, const RegionArray *shard, const Source *source,
+static int pjrt_upload(Devices *c, int d, Memory *m, const BoxArray *shard, const Source *source,
                        cvn_err *err)
 {
     const void *data;

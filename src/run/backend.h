@@ -26,8 +26,8 @@
 #include "comm/table.h"
 #include "graph/signature.h"
 #include "run/ceilings.h"
+#include "shard/box.h"
 #include "shard/partition.h"
-#include "shard/region.h"
 
 typedef struct Devices Devices;       /* a back end's own: the devices of this process */
 typedef struct Executable Executable; /* a back end's own: a compiled graph */
@@ -101,10 +101,10 @@ typedef struct MemoryOptions {
     size_t all_bytes; /* of it and all that is allocated with it on the device; a hint */
 } MemoryOptions;
 
-/* Gives elements of a tensor: those of a region of the whole, packed, in the whole's dtype. Called from several threads at
-   once, for different regions. */
+/* Gives elements of a tensor: those of a box of the whole, packed, in the whole's dtype. Called from several threads at
+   once, for different boxes. */
 typedef struct Source {
-    int (*read)(void *context, const Region *region, void *out, cvn_err *err);
+    int (*read)(void *context, const Box *box, void *out, cvn_err *err);
     void *context;
     /* Where the whole tensor lies, row-major, read-only and for as long as the memory lives, as in a mapped file; NULL: it
        does not, or a part of it is wanted. */
@@ -139,9 +139,9 @@ typedef struct Backend {
     /* Takes memory on local device d, all 0. */
     int (*alloc)(Devices *devices, int d, const MemoryOptions *options, Memory **out, cvn_err *err);
     void (*free)(Devices *devices, Memory *memory); /* NULL is allowed */
-    /* Fills a shard with its region of the whole tensor, read from source. Padding stays 0. NULL where a back end holds no
+    /* Fills a shard with its box of the whole tensor, read from source. Padding stays 0. NULL where a back end holds no
        numbers. */
-    int (*upload)(Devices *devices, int d, Memory *memory, const RegionArray *shard,
+    int (*upload)(Devices *devices, int d, Memory *memory, const BoxArray *shard,
                   const Source *source, cvn_err *err);
     /* The address of a shard in the plain layout, writable, if the host can address it; else NULL. The function may be NULL. */
     void *(*address)(Memory *memory);

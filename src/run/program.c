@@ -235,7 +235,7 @@ void program_set_rows(Program *p, const int64_t *rows)
         if (!b || b->role != ROLE_CACHE)
             continue;
         for (int d = 0; d < rt->info.n_local; d++) {
-            int64_t first = buffer_shard(rt, b, d).region.first[0];
+            int64_t first = buffer_shard(rt, b, d).box.first[0];
             int64_t row = rows[buffer_row_part(b, first)];
             p->argument[d * n + i].row = row < 0 ? b->local.dim[0] - 1 : row - first;
         }
@@ -324,8 +324,8 @@ bool program_needs_row(const Program *p, Role role, int index, int64_t row)
     int i = signature_parameter(&p->signature, role, index);
     for (int d = 0; i >= 0 && d < p->rt->info.n_local; d++) {
         const PartitionTensor *t = &p->report.parameter[i];
-        const Region part =
-            region_of_shard(&p->rt->mesh, &t->sharding, &t->global, p->rt->info.first + d).region;
+        const Box part =
+            box_of_shard(&p->rt->mesh, &t->sharding, &t->global, p->rt->info.first + d).box;
         if (row >= part.first[0] && row < part.first[0] + part.count[0])
             return true;
     }

@@ -143,19 +143,19 @@ int runtime_reserve(Runtime *rt, cvn_err *err)
     return rt->backend->reserve(rt->devices, rt->temporary_bytes, err);
 }
 
-RegionArray buffer_shard(const Runtime *rt, const Buffer *b, int d)
+BoxArray buffer_shard(const Runtime *rt, const Buffer *b, int d)
 {
-    return region_of_shard(&rt->mesh, &b->sharding, &b->type, rt->info.first + d);
+    return box_of_shard(&rt->mesh, &b->sharding, &b->type, rt->info.first + d);
 }
 
 int buffer_fill(Runtime *rt, Buffer *b, const Source *source, cvn_err *err)
 {
     TRY(allocate(rt, b, err));
     for (int d = 0; d < rt->info.n_local; d++) {
-        const RegionArray shard = buffer_shard(rt, b, d);
-        const Region whole = region_whole(&b->type);
+        const BoxArray shard = buffer_shard(rt, b, d);
+        const Box whole = box_whole(&b->type);
         Source from = *source;
-        if (!region_same(&whole, &shard.region) || !cvn_type_equal(&b->type, &b->local))
+        if (!box_same(&whole, &shard.box) || !cvn_type_equal(&b->type, &b->local))
             from.mapped = NULL;
         if (rt->backend->upload)
             TRY(rt->backend->upload(rt->devices, d, b->memory[d], &shard, &from, err));
@@ -163,10 +163,10 @@ int buffer_fill(Runtime *rt, Buffer *b, const Source *source, cvn_err *err)
     return CVN_OK;
 }
 
-static int read_zeros(void *context, const Region *region, void *out, cvn_err *err)
+static int read_zeros(void *context, const Box *box, void *out, cvn_err *err)
 {
     const Buffer *b = context;
-    memset(out, 0, cvn_dtype_bytes(b->type.dtype, region_elements(region)));
+    memset(out, 0, cvn_dtype_bytes(b->type.dtype, box_elements(box)));
     (void)err;
     return CVN_OK;
 }
@@ -200,7 +200,7 @@ void buffer_discard(Runtime *rt, Buffer *b, int64_t row, int64_t from, int64_t t
     int64_t pieces = all ? 1 : t->dim[1];
     size_t bytes = all ? head * (size_t)t->dim[1] : position * (size_t)(to - from);
     for (int d = 0; b->memory && rt->backend->discard && d < rt->info.n_local; d++) {
-        const Region part = buffer_shard(rt, b, d).region;
+        const Box part = buffer_shard(rt, b, d).box;
         size_t at =
             head * (size_t)t->dim[1] * (size_t)(row - part.first[0]) + position * (size_t)from;
         if (row < part.first[0] || row >= part.first[0] + part.count[0])

@@ -10,7 +10,7 @@
  * One device is a mesh of one. A buffer is a tensor that lies on the mesh by a sharding: each device of this process has
  * its shard. It is known by its role and index (graph/signature.h); the first program with such a parameter says how it
  * lies, and those that follow are cut to fit. Weights, caches, the state of an optimizer are all buffers; all are filled in
- * one way, by a source that gives regions of the whole: a file, random numbers, a checkpoint. No process ever holds a tensor
+ * one way, by a source that gives boxes of the whole: a file, random numbers, a checkpoint. No process ever holds a tensor
  * whole unless one of its devices does.
  *
  * Rows. Caches have a row for each text, and a program may work on fewer rows than there are. Where rows are split over
@@ -106,7 +106,7 @@ int runtime_allocate(Runtime *rt, Role role, cvn_err *err);
 /* … and for temporaries of all programs made until now. */
 int runtime_reserve(Runtime *rt, cvn_err *err);
 
-/* Fills it, on the devices of this process; takes memory where it has none. Regions are those of shards. */
+/* Fills it, on the devices of this process; takes memory where it has none. Boxes are those of shards. */
 int buffer_fill(Runtime *rt, Buffer *buffer, const Source *source, cvn_err *err);
 
 /* Gives its memory back: it has none. */
@@ -116,7 +116,7 @@ void buffer_release(Runtime *rt, Buffer *buffer);
 int buffer_clear(Runtime *rt, Buffer *buffer, cvn_err *err);
 
 /* What local device d holds of it, and the array in which it lies. */
-RegionArray buffer_shard(const Runtime *rt, const Buffer *buffer, int d);
+BoxArray buffer_shard(const Runtime *rt, const Buffer *buffer, int d);
 
 /* The bytes of its shard on local device d where the host can address them, or NULL. */
 void *buffer_address(const Runtime *rt, const Buffer *buffer, int d);

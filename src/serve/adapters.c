@@ -90,13 +90,13 @@ static int fill_stack(const Stack *s, int base, int half, cvn_err *err)
     return CVN_OK;
 }
 
-static int read_stack(void *context, const Region *region, void *out, cvn_err *err)
+static int read_stack(void *context, const Box *box, void *out, cvn_err *err)
 {
     const Stack *s = context;
     cvn_dtype dtype = s->adapters->model->dtype;
     const cvn_type type = param_type(s->param, dtype);
     (void)err;
-    for (RegionWalk w = region_of(region, &type); region_next(&w);)
+    for (BoxWalk w = box_of(box, &type); box_next(&w);)
         io_encode(dtype, s->data + w.a, w.n, (char *)out + cvn_dtype_bytes(dtype, w.b));
     return CVN_OK;
 }

@@ -86,11 +86,11 @@ int bench_prefill(cvn_engine *e, int64_t n, int repeats, BenchFigure *out, cvn_e
     return code;
 }
 
-static int read_number(void *context, const Region *region, void *out, cvn_err *err)
+static int read_number(void *context, const Box *box, void *out, cvn_err *err)
 {
     enum { NUMBER = 0x3c }; /* bytes of it are 0.0115 in f32 and bf16 */
     const Buffer *cache = context;
-    memset(out, NUMBER, cvn_dtype_bytes(cache->type.dtype, region_elements(region)));
+    memset(out, NUMBER, cvn_dtype_bytes(cache->type.dtype, box_elements(box)));
     (void)err;
     return CVN_OK;
 }

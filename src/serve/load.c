@@ -31,12 +31,12 @@ typedef struct Load {
         scales; /* all of the tensor's; NULL: the files have them as they are here, or there are none */
 } Load;
 
-/* Elements of an array of `dtype` whose rows are whole: a region in runs. */
-static int read_plain(Load *l, const Region *region, void *out)
+/* Elements of an array of `dtype` whose rows are whole: a box in runs. */
+static int read_plain(Load *l, const Box *box, void *out)
 {
     const IoTensor *t = l->model->io.source[l->index];
     const cvn_type type = param_type(l->param, l->model->dtype);
-    for (RegionWalk w = region_of(region, &type); region_next(&w);) {
+    for (BoxWalk w = box_of(box, &type); box_next(&w);) {
         char *to = (char *)out + cvn_dtype_bytes(type.dtype, w.b);
         atomic_fetch_add(&l->nonfinite, (long)io_convert(t, w.a, w.n, type.dtype, to));
         atomic_fetch_add(&l->done, w.n);
@@ -56,7 +56,7 @@ static void give_back_bytes(const uint8_t *data, size_t bytes)
 
 /* What lies there as it does here, of which whole slices are given back at once: a table is large, and what is made of it is
    there besides. */
-static int read_stored(Load *l, const Region *region, void *out)
+static int read_stored(Load *l, const Box *box, void *out)
 {
     const cvn_type type = param_type(l->param, l->model->dtype);
     const IoTensor *t = l->model->io.source[l->index];
@@ -65,28 +65,28 @@ static int read_stored(Load *l, const Region *region, void *out)
     if (t->coding == IO_PACKED) {
         /* Whole blocks, which nothing cuts, are made of what the file has. */
         int64_t each = block_info[l->param->blocks].bytes;
-        for (RegionWalk w = region_of(region, &type); region_next(&w);)
+        for (BoxWalk w = box_of(box, &type); box_next(&w);)
             packed_blocks(t, l->param->blocks, w.a / each, w.n / each, (uint8_t *)out + w.b);
     } else {
-        region_cut(region, &type, data, out);
+        box_cut(box, &type, data, out);
     }
     if (l->param->form == PARAM_BLOCKS)
-        atomic_fetch_add(&l->nonfinite, (long)block_count_nonfinite(l->param->blocks, out,
-                                                                    region_elements(region)));
+        atomic_fetch_add(&l->nonfinite,
+                         (long)block_count_nonfinite(l->param->blocks, out, box_elements(box)));
     /* Bit by bit from the front: much at once, since each time all threads are interrupted. What is left at the end goes
        with the tensor. */
     enum { AT_ONCE = 4 << 20 };
-    size_t bytes = slice * (size_t)region->count[0], at = slice * (size_t)region->first[0];
+    size_t bytes = slice * (size_t)box->count[0], at = slice * (size_t)box->first[0];
     size_t begin = at / AT_ONCE * AT_ONCE, end = at + bytes;
-    if (data && cvn_dtype_bytes(type.dtype, region_elements(region)) == bytes &&
+    if (data && cvn_dtype_bytes(type.dtype, box_elements(box)) == bytes &&
         end / AT_ONCE > at / AT_ONCE)
         give_back_bytes(data + begin, end - begin);
-    atomic_fetch_add(&l->done, region_elements(region));
+    atomic_fetch_add(&l->done, box_elements(box));
     return CVN_OK;
 }
 
 /* Bytes of blocks of a GGUF type that are made. */
-static int make_blocks(Load *l, const Region *region, void *out)
+static int make_blocks(Load *l, const Box *box, void *out)
 {
     const cvn_type type = param_type(l->param, l->model->dtype);
     const IoTensor *t = l->model->io.source[l->index];
@@ -94,7 +94,7 @@ static int make_blocks(Load *l, const Region *region, void *out)
     const bool same =
         t->coding == IO_BLOCKS && t->block->kind == l->param->blocks && !t->n_parts && !t->adapter;
     float x[BLOCK_MOST];
-    for (RegionWalk w = region_of(region, &type); region_next(&w);) {
+    for (BoxWalk w = box_of(box, &type); box_next(&w);) {
         uint8_t *to = (uint8_t *)out + w.b;
         atomic_fetch_add(&l->done, w.n);
         if (same) {
@@ -112,10 +112,10 @@ static int make_blocks(Load *l, const Region *region, void *out)
 }
 
 /* A quantized matrix that is made. */
-static int read_quantized(Load *l, const Region *region, void *out, cvn_err *err)
+static int read_quantized(Load *l, const Box *box, void *out, cvn_err *err)
 {
     const cvn_type type = param_type(l->param, l->model->dtype);
-    for (RegionWalk w = region_of(region, &type); region_next(&w);) {
+    for (BoxWalk w = box_of(box, &type); box_next(&w);) {
         const IoTensor *t = l->model->io.source[l->index];
         const QuantForm *f = &l->param->quant;
         char *to = (char *)out + cvn_dtype_bytes(type.dtype, w.b);
@@ -133,26 +133,26 @@ static bool is_stored(const Load *l)
     return l->param->form != PARAM_PLAIN && !l->model->io.quantizes;
 }
 
-static int read_weight(void *context, const Region *region, void *out, cvn_err *err)
+static int read_weight(void *context, const Box *box, void *out, cvn_err *err)
 {
     Load *l = context;
     if (!l->model->io.source) {
-        synthetic_region(l->param, l->model->dtype, region, out);
+        synthetic_box(l->param, l->model->dtype, box, out);
         return CVN_OK;
     }
-    return is_stored(l)                     ? read_stored(l, region, out)
-           : l->param->form == PARAM_PLAIN  ? read_plain(l, region, out)
-           : l->param->form == PARAM_BLOCKS ? make_blocks(l, region, out)
-                                            : read_quantized(l, region, out, err);
+    return is_stored(l)                     ? read_stored(l, box, out)
+           : l->param->form == PARAM_PLAIN  ? read_plain(l, box, out)
+           : l->param->form == PARAM_BLOCKS ? make_blocks(l, box, out)
+                                            : read_quantized(l, box, out, err);
 }
 
 /* Of all that were made. */
-static int read_scales(void *context, const Region *region, void *out, cvn_err *err)
+static int read_scales(void *context, const Box *box, void *out, cvn_err *err)
 {
     const Load *l = context;
     const cvn_type type = param_type(l->param, l->model->dtype);
     (void)err;
-    region_cut(region, &type, l->scales, out);
+    box_cut(box, &type, l->scales, out);
     return CVN_OK;
 }
 

@@ -17,7 +17,7 @@
 #include "io/safetensors.h"
 #include "serve/session.h"
 #include "serve/windows.h"
-#include "shard/region.h"
+#include "shard/box.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -74,19 +74,19 @@ static int check_engine(const cvn_engine *e, cvn_err *err)
 /* ---- writing ---- */
 
 /* The slot's n positions of a cache [slots, heads, positions, width]. */
-static Region part_of(const Buffer *b, int slot, int64_t n)
+static Box part_of(const Buffer *b, int slot, int64_t n)
 {
     const cvn_type *t = &b->type;
-    return (Region){.rank = 4, .first = {slot}, .count = {1, t->dim[1], n, t->dim[3]}};
+    return (Box){.rank = 4, .first = {slot}, .count = {1, t->dim[1], n, t->dim[3]}};
 }
 
 /* It in host memory, gathered from the shards. */
-static int gather(const cvn_engine *e, const Buffer *b, const Region *part, void *out, cvn_err *err)
+static int gather(const cvn_engine *e, const Buffer *b, const Box *part, void *out, cvn_err *err)
 {
     const Runtime *rt = &e->rt;
-    const RegionArray to = region_packed(part);
+    const BoxArray to = box_packed(part);
     for (int d = 0; d < rt->info.n_local; d++) {
-        const RegionArray shard = buffer_shard(rt, b, d);
+        const BoxArray shard = buffer_shard(rt, b, d);
         size_t bytes = cvn_type_bytes(&b->local);
         void *at = buffer_address(rt, b, d);
         SCOPED(scoped_free) void *fetched = at ? NULL : malloc(bytes);
@@ -94,7 +94,7 @@ static int gather(const cvn_engine *e, const Buffer *b, const Region *part, void
             return err_set(err, CVN_EMEM, "no memory for %zu bytes of a cache", bytes);
         if (fetched)
             TRY(rt->backend->download(rt->devices, b->memory[d], 0, bytes, fetched, err));
-        region_copy(&shard, at, &to, out, b->type.dtype);
+        box_copy(&shard, at, &to, out, b->type.dtype);
     }
     return CVN_OK;
 }
@@ -109,8 +109,8 @@ typedef struct Saving {
 
 static size_t part_bytes(const Saving *w, const Buffer *b)
 {
-    const Region part = part_of(b, 0, w->s->kept.n);
-    return cvn_dtype_bytes(b->type.dtype, region_elements(&part));
+    const Box part = part_of(b, 0, w->s->kept.n);
+    return cvn_dtype_bytes(b->type.dtype, box_elements(&part));
 }
 
 /* All bytes in their order, into the checksum, or, the second time, into the file. */
@@ -124,7 +124,7 @@ static int go_through(Saving *w, bool write, cvn_err *err)
         TRY(st_writer_data(&w->writer, 0, s->cached, bytes, err));
     for (int i = 0; i < e->n_caches; i++) {
         const Buffer *b = runtime_buffer(&e->rt, ROLE_CACHE, i);
-        const Region part = part_of(b, s->kept.slot, s->kept.n);
+        const Box part = part_of(b, s->kept.slot, s->kept.n);
         bytes = part_bytes(w, b);
         TRY(gather(e, b, &part, w->part, err));
         w->crc = write ? w->crc : crc32c(w->crc, w->part, bytes);
@@ -253,16 +253,16 @@ static int check(Loading *r, cvn_err *err)
     return CVN_OK;
 }
 
-/* What the file has of a region, and zeros. */
-static int read_part(void *context, const Region *region, void *out, cvn_err *err)
+/* What the file has of a box, and zeros. */
+static int read_part(void *context, const Box *box, void *out, cvn_err *err)
 {
     const Loading *r = context;
     const IoTensor *t = r->from;
-    const Region part = {
+    const Box part = {
         .rank = 4, .first = {r->slot}, .count = {1, t->dims[0], t->dims[1], t->dims[2]}};
-    const RegionArray from = region_packed(&part), to = region_packed(region);
-    memset(out, 0, cvn_dtype_bytes(t->dtype, region_elements(region)));
-    region_copy(&from, t->data, &to, out, t->dtype);
+    const BoxArray from = box_packed(&part), to = box_packed(box);
+    memset(out, 0, cvn_dtype_bytes(t->dtype, box_elements(box)));
+    box_copy(&from, t->data, &to, out, t->dtype);
     (void)err;
     return CVN_OK;
 }

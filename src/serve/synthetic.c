@@ -58,10 +58,10 @@ static void fill_blocks(const Param *p, int64_t first, int64_t n, uint8_t *out)
         memcpy(out, made[at % MADE], (size_t)info->bytes);
 }
 
-void synthetic_region(const Param *param, cvn_dtype dtype, const Region *region, void *out)
+void synthetic_box(const Param *param, cvn_dtype dtype, const Box *box, void *out)
 {
     const cvn_type type = param_type(param, dtype);
-    for (RegionWalk w = region_of(region, &type); region_next(&w);)
+    for (BoxWalk w = box_of(box, &type); box_next(&w);)
         if (param->form == PARAM_BLOCKS)
             fill_blocks(param, w.a, w.n, (uint8_t *)out + w.b);
         else

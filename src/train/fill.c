@@ -1,5 +1,5 @@
 /*
- * Where a trainer's numbers come from: drawn from a seed, a model, a checkpoint. Each is a source of regions of a tensor in
+ * Where a trainer's numbers come from: drawn from a seed, a model, a checkpoint. Each is a source of boxes of a tensor in
  * f32, whatever lies on the devices; a weight that has a rounded copy fills both.
  */
 #include "base/num.h"
@@ -15,14 +15,14 @@ typedef struct Rounding {
     cvn_dtype dtype;
 } Rounding;
 
-static int read_rounded(void *context, const Region *region, void *out, cvn_err *err)
+static int read_rounded(void *context, const Box *box, void *out, cvn_err *err)
 {
     const Rounding *r = context;
-    Region row = *region;
-    int64_t rows = region->rank > 0 ? region->count[0] : 1;
-    if (region->rank > 0)
+    Box row = *box;
+    int64_t rows = box->rank > 0 ? box->count[0] : 1;
+    if (box->rank > 0)
         row.count[0] = 1;
-    int64_t n = region_elements(&row);
+    int64_t n = box_elements(&row);
     SCOPED(scoped_free) float *exact = malloc((size_t)n * sizeof *exact + 1);
     if (!exact)
         return err_set(err, CVN_EMEM, "no memory for a row of a tensor");
@@ -51,15 +51,15 @@ typedef struct Given {
     void *context;
 } Given;
 
-static int read_param(void *context, const Region *region, void *out, cvn_err *err)
+static int read_param(void *context, const Box *box, void *out, cvn_err *err)
 {
     const Given *g = context;
     const cvn_type type = cvn_type_make(CVN_F32, g->param->rank, g->param->dims);
-    const Region all = region_whole(&type);
-    const RegionArray whole = region_packed(&all), part = region_packed(region);
-    RegionWalk w;
-    region_walk(&w, region, &whole, &part);
-    while (region_next(&w))
+    const Box all = box_whole(&type);
+    const BoxArray whole = box_packed(&all), part = box_packed(box);
+    BoxWalk w;
+    box_walk(&w, box, &whole, &part);
+    while (box_next(&w))
         g->fill(g->context, g->param, w.a, w.n, (float *)out + w.b);
     (void)err;
     return CVN_OK;
@@ -122,10 +122,10 @@ typedef struct Saved {
     const CheckpointTensor *tensor;
 } Saved;
 
-static int read_saved(void *context, const Region *region, void *out, cvn_err *err)
+static int read_saved(void *context, const Box *box, void *out, cvn_err *err)
 {
     const Saved *s = context;
-    const RegionArray to = region_packed(region);
+    const BoxArray to = box_packed(box);
     (void)err;
     checkpoint_restore_part(s->checkpoint, s->tensor, &to, out);
     return CVN_OK;
@@ -143,6 +143,6 @@ int trainer_restore(Trainer *t, const Checkpoint *checkpoint, cvn_err *err)
             return err->code;
     }
     const CheckpointTensor *updates = &s->saved.tensor[s->saved.n - 1];
-    const Region all = region_whole(&updates->type);
+    const Box all = box_whole(&updates->type);
     return read_saved(&(Saved){checkpoint, updates}, &all, s->updates, err);
 }

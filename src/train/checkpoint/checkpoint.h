@@ -47,9 +47,9 @@ typedef struct CheckpointTensor {
 typedef struct CheckpointShards CheckpointShards; /* shards.h */
 typedef struct CheckpointWholes CheckpointWholes;
 
-/* Fills the array of a region of a tensor. */
-struct RegionArray;
-typedef int (*CheckpointRead)(void *context, int tensor, const struct RegionArray *to, void *target,
+/* Fills the array of a box of a tensor. */
+struct BoxArray;
+typedef int (*CheckpointRead)(void *context, int tensor, const struct BoxArray *to, void *target,
                               cvn_err *err);
 
 /* What is saved and restored; borrowed. */
@@ -151,7 +151,7 @@ int checkpoint_open_latest(Checkpoint *checkpoint, const char *run, Cluster *clu
  * wherever the checkpoint has it. */
 int checkpoint_restore_counters(const Checkpoint *checkpoint, CheckpointState *state, cvn_err *err);
 void checkpoint_restore_part(const Checkpoint *checkpoint, const CheckpointTensor *tensor,
-                             const struct RegionArray *to, void *target);
+                             const struct BoxArray *to, void *target);
 
 /* Safe after a failed open and on {0}. */
 void checkpoint_close(Checkpoint *checkpoint);

@@ -153,8 +153,8 @@ static int gather_adapters(const Checkpoint *checkpoint, IoTensors *list, Arena 
         for (int d = 0; d < whole->type.rank; d++)
             tensor.dims[(first ? d == 0 : d < whole->type.rank - 1) ? 0 : 1] *= whole->type.dim[d];
         tensor.n = tensor.dims[0] * tensor.dims[1];
-        Region region = region_whole(&whole->type);
-        RegionArray all = region_packed(&region);
+        Box box = box_whole(&whole->type);
+        BoxArray all = box_packed(&box);
         uint8_t *data = arena_array(arena, tensor.bytes, 1);
         checkpoint_whole_copy(whole, &all, data);
         tensor.data = data;

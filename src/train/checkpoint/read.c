@@ -176,7 +176,7 @@ static const char *find_extra(const Checkpoint *checkpoint, const CheckpointStat
 }
 
 void checkpoint_restore_part(const Checkpoint *checkpoint, const CheckpointTensor *tensor,
-                             const RegionArray *to, void *target)
+                             const BoxArray *to, void *target)
 {
     checkpoint_whole_copy(checkpoint_wholes_find(checkpoint->wholes, tensor->name), to, target);
 }

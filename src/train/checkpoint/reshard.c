@@ -24,7 +24,7 @@ typedef struct Reshape {
     Runtime rt;          /* of the target, which nothing runs on; {0} for a whole one */
 } Reshape;
 
-static int read_slice(void *context, int tensor, const RegionArray *to, void *target, cvn_err *err)
+static int read_slice(void *context, int tensor, const BoxArray *to, void *target, cvn_err *err)
 {
     const Reshape *r = context;
     if (flag_is_set(r->interrupt))

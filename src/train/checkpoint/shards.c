@@ -10,12 +10,12 @@ const char *checkpoint_shard_name(const CheckpointShards *shards, int file, Aren
 
 /* Of the devices that hold the same slice, the one whose turn it is. */
 static bool writes(const Mesh *mesh, const Sharding *sharding, const cvn_type *type, int tensor,
-                   int device, const Region *mine)
+                   int device, const Box *mine)
 {
     int holders = 0, me = 0;
     for (int d = 0; d < mesh->n_devices; d++) {
-        Region other = region_of_shard(mesh, sharding, type, d).region;
-        if (!region_same(&other, mine))
+        Box other = box_of_shard(mesh, sharding, type, d).box;
+        if (!box_same(&other, mine))
             continue;
         me = d == device ? holders : me;
         holders++;
@@ -30,9 +30,8 @@ void checkpoint_shards_add(CheckpointShards *shards, const Mesh *mesh, int file,
     int device = shards->first + file;
     for (int i = 0; i < state->n; i++) {
         const cvn_type *type = &state->tensor[i].type;
-        RegionArray at = region_of_shard(mesh, &sharding[i], type, device);
-        if (region_elements(&at.region) == 0 ||
-            !writes(mesh, &sharding[i], type, i, device, &at.region))
+        BoxArray at = box_of_shard(mesh, &sharding[i], type, device);
+        if (box_elements(&at.box) == 0 || !writes(mesh, &sharding[i], type, i, device, &at.box))
             continue;
         shards->slice[shards->n_slices++] = (CheckpointSlice){i, file, at, data ? data[i] : NULL};
     }
@@ -47,16 +46,16 @@ CheckpointSlice checkpoint_piece(const CheckpointState *state, int i)
 {
     if (state->shards)
         return state->shards->slice[i];
-    const Region whole = region_whole(&state->tensor[i].type);
-    return (CheckpointSlice){i, 0, region_packed(&whole), state->tensor[i].data};
+    const Box whole = box_whole(&state->tensor[i].type);
+    return (CheckpointSlice){i, 0, box_packed(&whole), state->tensor[i].data};
 }
 
 /* "0+16 8+8"; "all" for a scalar. */
-const char *checkpoint_region_text(const Region *region, Arena *arena)
+const char *checkpoint_box_text(const Box *box, Arena *arena)
 {
-    const char *text = region->rank ? "" : "all";
-    for (int d = 0; d < region->rank; d++)
-        text = arena_printf(arena, "%s%s%" PRId64 "+%" PRId64, text, d ? " " : "", region->first[d],
-                            region->count[d]);
+    const char *text = box->rank ? "" : "all";
+    for (int d = 0; d < box->rank; d++)
+        text = arena_printf(arena, "%s%s%" PRId64 "+%" PRId64, text, d ? " " : "", box->first[d],
+                            box->count[d]);
     return text;
 }

@@ -13,14 +13,14 @@
 #ifndef CVN_TRAIN_CHECKPOINT_SHARDS_H
 #define CVN_TRAIN_CHECKPOINT_SHARDS_H
 
-#include "shard/region.h"
+#include "shard/box.h"
 #include "train/checkpoint/checkpoint.h"
 
 /* A part of a tensor, to be written. */
 typedef struct CheckpointSlice {
     int tensor;       /* in the state */
     int file;         /* of this process, from 0 */
-    RegionArray at;   /* the part, and the array in which it lies */
+    BoxArray at;      /* the part, and the array in which it lies */
     const void *data; /* that array; NULL: it is asked for (CheckpointState.read) */
 } CheckpointSlice;
 
@@ -42,14 +42,14 @@ int checkpoint_pieces(const CheckpointState *state);
 CheckpointSlice checkpoint_piece(const CheckpointState *state, int i);
 
 /* Where a slice lies, as its file says it; in the arena. */
-const char *checkpoint_region_text(const Region *region, Arena *arena);
+const char *checkpoint_box_text(const Box *box, Arena *arena);
 
 /* The name of a file, counted over all devices. */
 const char *checkpoint_shard_name(const struct CheckpointShards *shards, int file, Arena *arena);
 
 /* What a checkpoint has of a tensor. */
 typedef struct CheckpointPart {
-    Region region;
+    Box box;
     const uint8_t *data;         /* packed, in a mapping */
     struct CheckpointPart *next; /* of the same tensor */
 } CheckpointPart;
@@ -80,7 +80,7 @@ int checkpoint_wholes_check(const CheckpointWholes *wholes, const char *folder, 
 const CheckpointWhole *checkpoint_wholes_find(const CheckpointWholes *wholes, const char *name);
 
 /* What of a tensor lies in `to`. */
-void checkpoint_whole_copy(const CheckpointWhole *whole, const RegionArray *to, void *target);
+void checkpoint_whole_copy(const CheckpointWhole *whole, const BoxArray *to, void *target);
 
 /* Elements first … first + n - 1, row-major. */
 void checkpoint_whole_range(const CheckpointWhole *whole, int64_t first, int64_t n, void *target);

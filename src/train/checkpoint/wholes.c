@@ -41,14 +41,14 @@ static bool parse_number(const char **text, int64_t *value)
     return true;
 }
 
-/* "0+16 8+8" within a type; see region_text in shards.c. */
-static bool parse_region(const char *text, const cvn_type *type, Region *region)
+/* "0+16 8+8" within a type; see box_text in shards.c. */
+static bool parse_box(const char *text, const cvn_type *type, Box *box)
 {
-    *region = (Region){.rank = type->rank};
+    *box = (Box){.rank = type->rank};
     if (type->rank == 0)
         return strcmp(text, "all") == 0;
     for (int d = 0; d < type->rank; d++) {
-        int64_t *first = &region->first[d], *count = &region->count[d];
+        int64_t *first = &box->first[d], *count = &box->count[d];
         if (d > 0 && *text++ != ' ')
             return false;
         if (!parse_number(&text, first) || *text++ != '+' || !parse_number(&text, count))
@@ -69,13 +69,13 @@ static int add_slice(CheckpointWholes *wholes, const char *path, const IoTensor 
     CheckpointPart part = {.data = slice->data};
     bool good = whole && slice->coding == IO_PLAIN && slice->dtype == whole->type.dtype;
     if (good && !text)
-        part.region = region_whole(&whole->type);
+        part.box = box_whole(&whole->type);
     else
-        good = good && parse_region((const char *)(uintptr_t)*text, &whole->type, &part.region) &&
+        good = good && parse_box((const char *)(uintptr_t)*text, &whole->type, &part.box) &&
                slice->rank == whole->type.rank;
     for (int d = 0; good && text && d < slice->rank; d++)
-        good = slice->dims[d] == part.region.count[d];
-    if (!good || slice->n != region_elements(&part.region))
+        good = slice->dims[d] == part.box.count[d];
+    if (!good || slice->n != box_elements(&part.box))
         return err_set(err, CVN_EFORMAT,
                        "'%s': tensor '%s' is not a slice of a tensor in the manifest", path,
                        slice->name);
@@ -101,13 +101,13 @@ int checkpoint_wholes_check(const CheckpointWholes *wholes, const char *folder, 
 {
     for (int i = 0; i < wholes->n; i++) {
         const CheckpointWhole *whole = &wholes->whole[i];
-        Region common;
+        Box common;
         int64_t n = 0;
         bool twice = false;
         for (const CheckpointPart *a = whole->part; a; a = a->next) {
-            n += region_elements(&a->region);
+            n += box_elements(&a->box);
             for (const CheckpointPart *b = a->next; b && !twice; b = b->next)
-                twice = region_intersect(&a->region, &b->region, &common);
+                twice = box_intersect(&a->box, &b->box, &common);
         }
         if (twice || n != cvn_type_elements(&whole->type))
             return err_set(err, CVN_EFORMAT,
@@ -119,11 +119,11 @@ int checkpoint_wholes_check(const CheckpointWholes *wholes, const char *folder, 
     return CVN_OK;
 }
 
-void checkpoint_whole_copy(const CheckpointWhole *whole, const RegionArray *to, void *target)
+void checkpoint_whole_copy(const CheckpointWhole *whole, const BoxArray *to, void *target)
 {
     for (const CheckpointPart *part = whole->part; part; part = part->next) {
-        RegionArray from = region_packed(&part->region);
-        region_copy(&from, part->data, to, target, whole->type.dtype);
+        BoxArray from = box_packed(&part->box);
+        box_copy(&from, part->data, to, target, whole->type.dtype);
     }
 }
 
@@ -135,24 +135,24 @@ void checkpoint_whole_range(const CheckpointWhole *whole, int64_t first, int64_t
     int last = type->rank - 1;
     int64_t length = type->rank ? type->dim[last] : 1;
     size_t size = cvn_dtype_bytes(type->dtype, 1);
-    if (part && region_elements(&part->region) == cvn_type_elements(type)) {
+    if (part && box_elements(&part->box) == cvn_type_elements(type)) {
         memcpy(target, part->data + (size_t)first * size, (size_t)n * size);
         return;
     }
     while (n > 0) {
         int64_t row = first / length, column = first % length;
         int64_t here = length - column < n ? length - column : n;
-        Region region = {.rank = type->rank};
+        Box box = {.rank = type->rank};
         for (int d = last - 1; d >= 0; d--) {
-            region.first[d] = row % type->dim[d];
-            region.count[d] = 1;
+            box.first[d] = row % type->dim[d];
+            box.count[d] = 1;
             row /= type->dim[d];
         }
         if (type->rank) {
-            region.first[last] = column;
-            region.count[last] = here;
+            box.first[last] = column;
+            box.count[last] = here;
         }
-        RegionArray to = region_packed(&region);
+        BoxArray to = box_packed(&box);
         checkpoint_whole_copy(whole, &to, target);
         target = (char *)target + (size_t)here * size;
         first += here;

@@ -52,30 +52,28 @@ static void list_file(Writing *w, const char *name, uint64_t bytes, uint32_t crc
 static int declare(Writing *w, StWriter *writer, const CheckpointSlice *piece, cvn_err *err)
 {
     const CheckpointTensor *tensor = &w->state->tensor[piece->tensor];
-    const Region *region = &piece->at.region;
+    const Box *box = &piece->at.box;
     const uint64_t *index = map_get(&w->param_of, tensor->name, strlen(tensor->name));
     const Param *param = index ? &w->params.param[*index] : NULL;
     if (w->state->shards)
-        TRY(st_writer_metadata(writer, tensor->name, checkpoint_region_text(region, &w->arena),
-                               err));
+        TRY(st_writer_metadata(writer, tensor->name, checkpoint_box_text(box, &w->arena), err));
     else if (param && param->n == cvn_type_elements(&tensor->type))
         return st_writer_declare(writer, tensor->name, tensor->type.dtype, param->file_rank,
                                  param->file_dims, err);
-    return st_writer_declare(writer, tensor->name, tensor->type.dtype, region->rank, region->count,
-                             err);
+    return st_writer_declare(writer, tensor->name, tensor->type.dtype, box->rank, box->count, err);
 }
 
 static int write_piece(Writing *w, StWriter *writer, size_t index, const CheckpointSlice *piece,
                        cvn_err *err)
 {
     const CheckpointTensor *tensor = &w->state->tensor[piece->tensor];
-    const RegionArray packed = region_packed(&piece->at.region);
+    const BoxArray packed = box_packed(&piece->at.box);
     size_t size = cvn_dtype_bytes(tensor->type.dtype, 1);
-    size_t bytes = (size_t)region_elements(&packed.region) * size;
+    size_t bytes = (size_t)box_elements(&packed.box) * size;
     if (piece->data || bytes == 0) { /* of the array that holds it, without its padding */
-        RegionWalk walk;
-        region_walk(&walk, &packed.region, &piece->at, &packed);
-        while (region_next(&walk))
+        BoxWalk walk;
+        box_walk(&walk, &packed.box, &piece->at, &packed);
+        while (box_next(&walk))
             TRY(st_writer_data(writer, index, (const char *)piece->data + (size_t)walk.a * size,
                                (size_t)walk.n * size, err));
         return CVN_OK;

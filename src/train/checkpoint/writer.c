@@ -125,9 +125,9 @@ static void free_state(CheckpointWriter *writer)
 
 static size_t piece_bytes(const CheckpointState *state, const CheckpointSlice *piece)
 {
-    return num_padded(cvn_dtype_bytes(state->tensor[piece->tensor].type.dtype,
-                                      region_elements(&piece->at.region)),
-                      CACHE_LINE);
+    return num_padded(
+        cvn_dtype_bytes(state->tensor[piece->tensor].type.dtype, box_elements(&piece->at.box)),
+        CACHE_LINE);
 }
 
 /* Copies names, config and data. */
@@ -162,8 +162,8 @@ static int copy_state(CheckpointWriter *writer, const CheckpointState *state, si
     uint8_t *at = writer->copy; /* pieces lie one behind another, without their padding */
     for (int i = 0; i < checkpoint_pieces(state); i++) {
         const CheckpointSlice from = checkpoint_piece(state, i);
-        const RegionArray packed = region_packed(&from.at.region);
-        region_copy(&from.at, from.data, &packed, at, state->tensor[from.tensor].type.dtype);
+        const BoxArray packed = box_packed(&from.at.box);
+        box_copy(&from.at, from.data, &packed, at, state->tensor[from.tensor].type.dtype);
         if (state->shards)
             writer->shards.slice[i] = (CheckpointSlice){from.tensor, from.file, packed, at};
         else
