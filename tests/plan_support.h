@@ -159,14 +159,14 @@ static inline void add_hard_outputs(cvn_graph *g, uint64_t seed)
     }
 }
 
-/* Every eighth is large enough to be fused. */
+/* Of every eight one is of what is fused, on tensors that are large enough for tile programs, and one on small ones. */
 static inline cvn_graph *hard_graph(uint64_t seed)
 {
-    bool large = seed % 8 == 7;
+    int64_t rows = seed % 8 == 7 ? RANDOM_ROWS : seed % 8 == 3 ? 1 + (int64_t)(seed / 8 % 31) : 0;
     RandomOptions options = {.n_ops = 5 + (int)(seed % 40),
                              .n_parameters = 2 + (int)(seed % 7),
-                             .most_elements = large ? 4 * RANDOM_LARGE : 300,
-                             .large = large,
+                             .most_elements = rows ? 4 * rows * RANDOM_COLUMNS : 300,
+                             .rows = rows,
                              .composites = seed % 3 == 0,
                              .into = true};
     cvn_graph *g = random_graph(seed, &options);

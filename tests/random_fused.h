@@ -1,14 +1,14 @@
-/* What kernels fuse with their own operation (compile/kernel.h), of large tensors: drawn where options.large says so. Rows that
+/* What kernels fuse with their own operation (compile/kernel.h), drawn where options.rows says so. Rows that
    are added to a product are not: they change the sign of zeros. */
 #ifndef TESTS_RANDOM_FUSED_H
 #define TESTS_RANDOM_FUSED_H
 
 #include "random_op.h"
 
-/* Heads as attention has them: as many elements as any large tensor. */
-static inline cvn_type random_heads_type(cvn_dtype dtype)
+/* Heads as attention has them: as many elements as any tensor that is fused. */
+static inline cvn_type random_heads_type(const RandomGraph *r, cvn_dtype dtype)
 {
-    return CVN_TYPE(dtype, 2, 67, 2, 32);
+    return CVN_TYPE(dtype, 2, r->options.rows, 2, 32);
 }
 
 /* [batch, seq, heads, head_dim] to [batch, heads, seq, head_dim], or back. */
@@ -22,18 +22,19 @@ static inline cvn_value *random_producer(RandomGraph *r)
 {
     cvn_graph *g = r->g;
     cvn_dtype dtype = random_chance(r, 70) ? CVN_BF16 : CVN_F32;
+    const int64_t rows = r->options.rows;
     cvn_value *out[2];
     switch (random_below(r, 3)) {
     case 0:
-        return random_large_product(r);
+        return random_row_product(r);
     case 1:
-        return cvn_einsum_as(g, "bse,ehd->bshd", random_of_type(r, CVN_TYPE(dtype, 2, 67, 64)),
+        return cvn_einsum_as(g, "bse,ehd->bshd", random_of_type(r, CVN_TYPE(dtype, 2, rows, 64)),
                              random_of_type(r, CVN_TYPE(dtype, 64, 2, 32)),
                              random_chance(r, 50) ? dtype : CVN_F32);
     default:
-        cvn_rms_norm_backward(g, random_of_type(r, CVN_TYPE(CVN_F32, 67, 128)),
+        cvn_rms_norm_backward(g, random_of_type(r, CVN_TYPE(CVN_F32, rows, 128)),
                               random_of_type(r, CVN_TYPE(CVN_F32, 128)),
-                              random_of_type(r, CVN_TYPE(CVN_F32, 67, 128)), 1e-5, out);
+                              random_of_type(r, CVN_TYPE(CVN_F32, rows, 128)), 1e-5, out);
         return out[0];
     }
 }
@@ -64,11 +65,13 @@ static inline cvn_value *random_epilogue(RandomGraph *r, cvn_value *v)
 static inline cvn_value *random_turned(RandomGraph *r)
 {
     bool before = random_chance(r, 50);
-    cvn_value *x = random_of_type(r, random_heads_type(random_chance(r, 50) ? CVN_BF16 : CVN_F32));
+    cvn_value *x =
+        random_of_type(r, random_heads_type(r, random_chance(r, 50) ? CVN_BF16 : CVN_F32));
     cvn_value *freq = random_of_type(r, CVN_TYPE(CVN_F32, 16));
     x = before ? random_swap(r, random_swap(r, x)) : x;
     x = x->type.dtype == CVN_BF16 && random_chance(r, 60) ? cvn_convert(r->g, x, CVN_F32) : x;
-    x = cvn_rope(r->g, x, cvn_iota(r->g, CVN_TYPE(CVN_I32, 2, 67), 1), freq, random_chance(r, 50));
+    x = cvn_rope(r->g, x, cvn_iota(r->g, CVN_TYPE(CVN_I32, 2, r->options.rows), 1), freq,
+                 random_chance(r, 50));
     return random_chance(r, 50) ? cvn_convert(r->g, x, CVN_BF16) : x;
 }
 

@@ -144,7 +144,7 @@ static inline cvn_graph *random_graph(uint64_t seed, const RandomOptions *option
     }
     OpKind kind = OP_CONSTANT;
     for (int i = 0; i < options->n_ops && !g->err.code; i++) {
-        if (r->options.large && random_chance(r, 75))
+        if (r->options.rows && random_chance(r, 75))
             kind = random_fused_kind(r);
         else if (!random_chance(r, 25)) /* or the same kind again, for chains of them */
             kind = (OpKind)random_below(r, OP_COUNT);
@@ -153,7 +153,7 @@ static inline cvn_graph *random_graph(uint64_t seed, const RandomOptions *option
         cvn_value *v = NULL;
         if (random_chance(r, 4))
             v = random_split_and_join(r, OP_CONCATENATE);
-        else if (options->large && random_chance(r, 10))
+        else if (options->rows && random_chance(r, 10))
             v = random_fused(r);
         else if (maker)
             v = maker(r, kind);

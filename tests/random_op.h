@@ -16,7 +16,7 @@ static inline cvn_value *random_convert(RandomGraph *r, OpKind kind)
 {
     cvn_value *x = random_pick(r, kind, 0);
     cvn_dtype to = (cvn_dtype)random_below(r, CVN_DTYPE_COUNT);
-    if (r->options.large && random_chance(r, 70)) /* the ones that programs of tiles take */
+    if (r->options.rows && random_chance(r, 70)) /* the ones that programs of tiles take */
         to = random_chance(r, 50) ? CVN_F32 : CVN_BF16;
     return x ? cvn_convert(r->g, x, to) : NULL;
 }
@@ -69,11 +69,11 @@ static inline cvn_value *random_new_constant(RandomGraph *r, OpKind kind)
     return random_constant(r, random_type(r, (cvn_dtype)random_below(r, CVN_DTYPE_COUNT)));
 }
 
-/* A vector along one dimension of a large tensor. */
-static inline cvn_value *random_large_broadcast(RandomGraph *r)
+/* A vector along one dimension of a tensor that is fused. */
+static inline cvn_value *random_row_broadcast(RandomGraph *r)
 {
     static const cvn_dtype dtypes[] = {CVN_F32, CVN_F32, CVN_BF16, CVN_I32};
-    cvn_type type = random_large_type(r, dtypes[random_below(r, 4)]);
+    cvn_type type = random_fused_type(r, dtypes[random_below(r, 4)]);
     int d = random_below(r, type.rank);
     cvn_value *v = random_of_type(r, CVN_TYPE(type.dtype, type.dim[d]));
     return cvn_broadcast_in_dim(r->g, v, type, &d);
@@ -81,8 +81,8 @@ static inline cvn_value *random_large_broadcast(RandomGraph *r)
 
 static inline cvn_value *random_broadcast(RandomGraph *r, OpKind kind)
 {
-    if (r->options.large && random_chance(r, 70))
-        return random_large_broadcast(r);
+    if (r->options.rows && random_chance(r, 70))
+        return random_row_broadcast(r);
     cvn_value *x = random_pick(r, kind, 0);
     if (!x)
         return NULL;
@@ -117,8 +117,9 @@ static inline cvn_value *random_reshape(RandomGraph *r, OpKind kind)
     cvn_value *x = random_pick(r, kind, 0);
     if (!x)
         return NULL;
-    if (cvn_type_elements(&x->type) == RANDOM_LARGE && random_chance(r, 70)) {
-        cvn_type to = random_large_type(r, x->type.dtype);
+    if (r->options.rows && cvn_type_elements(&x->type) == r->options.rows * RANDOM_COLUMNS &&
+        random_chance(r, 70)) {
+        cvn_type to = random_fused_type(r, x->type.dtype);
         return cvn_reshape(r->g, x, to.rank, to.dim);
     }
     int64_t dim[32];
@@ -384,12 +385,12 @@ static inline cvn_value *random_running(RandomGraph *r, OpKind kind)
     return graph_add(r->g, kind, &attr, 1, &x, NULL);
 }
 
-/* A product that is itself large, of a large matrix. */
-static inline cvn_value *random_large_product(RandomGraph *r)
+/* A product of rows, and a square matrix. */
+static inline cvn_value *random_row_product(RandomGraph *r)
 {
     cvn_dtype dtype = random_chance(r, 70) ? CVN_BF16 : CVN_F32;
-    cvn_value *x = random_of_type(r, CVN_TYPE(dtype, 67, 128));
-    cvn_value *w = random_of_type(r, CVN_TYPE(dtype, 128, 128));
+    cvn_value *x = random_of_type(r, CVN_TYPE(dtype, r->options.rows, RANDOM_COLUMNS));
+    cvn_value *w = random_of_type(r, CVN_TYPE(dtype, RANDOM_COLUMNS, RANDOM_COLUMNS));
     const cvn_dot_dims dims = {
         .n_contract = 1, .lhs_contract = {1}, .rhs_contract = {random_below(r, 2)}};
     return cvn_dot_general(r->g, x, w, &dims, random_chance(r, 60) ? dtype : CVN_F32);
@@ -397,8 +398,8 @@ static inline cvn_value *random_large_product(RandomGraph *r)
 
 static inline cvn_value *random_dot_general(RandomGraph *r, OpKind kind)
 {
-    if (r->options.large && random_chance(r, 70))
-        return random_large_product(r);
+    if (r->options.rows && random_chance(r, 70))
+        return random_row_product(r);
     cvn_value *x = random_pick(r, kind, 0);
     if (!x)
         return NULL;

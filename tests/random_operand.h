@@ -17,12 +17,13 @@ typedef struct RandomOptions {
     bool regions;          /* some operations are regions */
     bool marks;            /* some values carry a spec */
     bool into;             /* some outputs are computed into parameters */
-    /* Most tensors are large enough for fusion, and most operations are what it fuses. most_elements is to be RANDOM_LARGE
-       at least; 4 times that does not keep any operation from being drawn. */
-    bool large;
+    /* Not 0: most operations are what is fused, and most tensors have so many rows of RANDOM_COLUMNS elements. Those of
+       RANDOM_ROWS are large enough for tile programs, those of 31 are not. most_elements is to be that of such a tensor at
+       least; 4 times that does not keep any operation from being drawn. */
+    int64_t rows;
 } RandomOptions;
 
-enum { RANDOM_LARGE = 67 * 128 }; /* elements: no multiple of a tile's */
+enum { RANDOM_ROWS = 67, RANDOM_COLUMNS = 128 }; /* elements: no multiple of a tile's */
 
 typedef struct RandomGraph {
     cvn_graph *g;
@@ -50,12 +51,16 @@ static inline int64_t random_size(RandomGraph *r)
 }
 
 /* The shapes of one another. */
-static inline cvn_type random_large_type(RandomGraph *r, cvn_dtype dtype)
+static inline cvn_type random_fused_type(RandomGraph *r, cvn_dtype dtype)
 {
-    static const struct {
+    const int64_t rows = r->options.rows;
+    const struct {
         int rank;
         int64_t dim[3];
-    } shape[] = {{2, {67, 128}}, {1, {RANDOM_LARGE}}, {3, {2, 67, 64}}, {2, {134, 64}}};
+    } shape[] = {{2, {rows, RANDOM_COLUMNS}},
+                 {1, {rows * RANDOM_COLUMNS}},
+                 {3, {2, rows, RANDOM_COLUMNS / 2}},
+                 {2, {2 * rows, RANDOM_COLUMNS / 2}}};
     int i = random_below(r, 4);
     return cvn_type_make(dtype, shape[i].rank, shape[i].dim);
 }
@@ -63,8 +68,8 @@ static inline cvn_type random_large_type(RandomGraph *r, cvn_dtype dtype)
 static inline cvn_type random_type(RandomGraph *r, cvn_dtype dtype)
 {
     int64_t dim[CVN_MAX_RANK];
-    if (r->options.large && random_chance(r, 75))
-        return random_large_type(r, dtype);
+    if (r->options.rows && random_chance(r, 75))
+        return random_fused_type(r, dtype);
     for (;;) {
         int rank = random_below(r, 5);
         for (int i = 0; i < rank; i++)

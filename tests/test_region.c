@@ -90,6 +90,11 @@ static void what_is_no_region_is_refused(void **state)
               "    %b: f32[8] = reduce %w {kind=sum, dims=[0]}\n    return %a, %b\n"
               "  }\n  return %y\n}\n",
          "its roots have no operand in common"},
+        {HEAD "  %y: f32[4,3], %z: f32[3] = region %x, %w, %r {\n"
+              "    %d: f32[4,3] = dot_general %x, %w {lhs_contract=[1], rhs_contract=[1]}\n"
+              "    %s: f32[3] = reduce %r {kind=sum, dims=[0]}\n    return %d, %s\n"
+              "  }\n  return %y\n}\n",
+         "it reduces what its root has no part in"},
         {BODY("    %a: f32[4,8] = region %x {\n      %b: f32[4,8] = negate %x\n      return %b\n"
               "    }\n    return %a\n"),
          "regions cannot be nested"},

@@ -89,8 +89,8 @@ static void random_graphs_compute_the_same(void **state)
         bool large = seed % 50 == 49;
         RandomOptions options = {.n_ops = 5 + seed % 40,
                                  .n_parameters = 1 + seed % 5,
-                                 .most_elements = large ? 4 * RANDOM_LARGE : 150,
-                                 .large = large,
+                                 .most_elements = large ? 4 * RANDOM_ROWS * RANDOM_COLUMNS : 150,
+                                 .rows = large ? RANDOM_ROWS : 0,
                                  .specials = seed % 2 == 0,
                                  .marks = seed % 3 == 0,
                                  .into = seed % 4 == 0,

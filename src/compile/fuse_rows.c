@@ -5,7 +5,7 @@
  *     %x = dot_general …                            %x, %before = region … { product, its squares down the columns }
  *     %y = add %x, (scatter zeros, …)         ->    %y, %s' = region %x, …, %before {
  *     %s = reduce (multiply %y, %y)                   %y = add %x, (scatter zeros, …)
- *                                                     %s' = maximum(%before + (sum of y y - sum of x x), 0) }
+ *                                                     %s' = maximum(%before + reduce(y y - x x), 0) }
  *
  * The kernel knows the rows that differ, and sums the difference over these alone. It is the same number up to the order of
  * its sum, and the only thing that fusion writes down anew.
@@ -66,17 +66,20 @@ static void take_rows(Fuse *f, const Rows *r)
     graph_insert_before(g, r->product->next);
     cvn_value *x2 = cvn_multiply(g, x, x), *before = graph_add_like(g, r->sum, &x2);
     Op *first[] = {r->product, x2->def, before->def};
+    graph_insert_before(g, r->sum);
+    cvn_value *again = cvn_multiply(g, x, x);
+    cvn_value *growth = cvn_subtract(g, r->square->result[0], again);
     graph_insert_before(g, r->sum->next);
-    cvn_value *again = cvn_multiply(g, x, x), *all = graph_add_like(g, r->sum, &again);
-    cvn_value *growth = cvn_subtract(g, s, all), *more = cvn_add(g, before, growth);
-    cvn_value *zero = cvn_splat(g, s->type, 0), *norm = cvn_maximum(g, more, zero);
+    cvn_value *more = cvn_add(g, before, s), *zero = cvn_splat(g, s->type, 0);
+    cvn_value *norm = cvn_maximum(g, more, zero);
     graph_insert_before(g, NULL);
     if (g->err.code)
         return;
-    redirect(g, s, norm, growth->def);
+    r->sum->operand[0] = growth;
+    redirect(g, s, norm, more->def);
     fuse_begin(f, false);
-    Op *second[] = {r->scatter, r->add,      r->square, r->sum,   again->def,
-                    all->def,   growth->def, more->def, norm->def};
+    Op *second[] = {r->scatter,  r->add, r->square, again->def,
+                    growth->def, r->sum, more->def, norm->def};
     const int n = (int)(sizeof second / sizeof *second);
     Op *product = fuse_region(f, first, 3, NULL, false);
     Op *rows = product ? fuse_region(f, second, n, NULL, true) : NULL;
@@ -84,6 +87,7 @@ static void take_rows(Fuse *f, const Rows *r)
         fuse_put_region(f, product, first, 3, NULL, r->product);
         fuse_put_region(f, rows, second, n, NULL, r->add);
     } else {
+        r->sum->operand[0] = r->square->result[0];
         redirect(g, norm, s, NULL);
     }
     graph_remove_dead(g);

@@ -485,12 +485,10 @@ static bool is_zero(const cvn_value *v)
            element_get(CVN_F32, op->attr.literal.data, 0) == 0;
 }
 
-/* Whether v is a sum of the squares of x. */
-static bool is_sum_of_squares(const cvn_value *v, const cvn_value *x)
+static bool is_square(const cvn_value *v, const cvn_value *x)
 {
-    const Op *sum = v->def, *square = sum->kind == OP_REDUCE ? sum->operand[0]->def : NULL;
-    return square && sum->attr.reduce == CVN_SUM && square->kind == OP_MULTIPLY &&
-           square->operand[0] == x && square->operand[1] == x;
+    const Op *op = v->def;
+    return op->kind == OP_MULTIPLY && op->operand[0] == x && op->operand[1] == x;
 }
 
 /* Rows that are added where they occur: to zeros, and that to a residual. What the squares of both are together may follow
@@ -514,14 +512,20 @@ static bool match_scatter(Match *m)
     const Op *norm = m->body->last;
     if (m->left == 0 || norm->kind != OP_MAXIMUM || !is_zero(norm->operand[1]))
         return true;
-    const Op *more = norm->operand[0]->def, *growth = more->operand[1]->def;
-    if (more->kind != OP_ADD || !is_parameter(more->operand[0]) || growth->kind != OP_SUBTRACT ||
-        !is_sum_of_squares(growth->operand[0], y) || !is_sum_of_squares(growth->operand[1], x))
+    const Op *more = norm->operand[0]->def;
+    if (more->kind != OP_ADD || !is_parameter(more->operand[0]))
+        return false;
+    const Op *all = more->operand[1]->def;
+    if (all->kind != OP_REDUCE || all->attr.reduce != CVN_SUM)
+        return false;
+    const Op *growth = all->operand[0]->def;
+    if (growth->kind != OP_SUBTRACT || !is_square(growth->operand[0], y) ||
+        !is_square(growth->operand[1], x))
         return false;
     m->needs |= EPILOGUE_COLUMN_SQUARES;
     add_operand(m, outside(m, more->operand[0]));
     add_result(m, norm->result[0]);
-    m->left -= 8;
+    m->left -= 7;
     return true;
 }
 

@@ -3,6 +3,7 @@
 
 #include "graph/record.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- copies ---- */
@@ -141,6 +142,23 @@ static bool roots_share_operand(const cvn_graph *body)
     return shared;
 }
 
+/* Whether a root that is no reduction has a part in all that is reduced. */
+static bool reductions_are_of_roots(const cvn_graph *body)
+{
+    bool good = true, *made = calloc(body->n_values + (size_t)1, sizeof *made);
+    for (const Op *op = body->first; op && made && good; op = op->next) {
+        bool root = is_root(op, true), of_root = root;
+        for (int i = 0; i < op->n_operands; i++)
+            of_root = of_root || made[op->operand[i]->id];
+        for (int i = 0; i < op->n_results; i++)
+            made[op->result[i]->id] = of_root;
+        good = of_root || op_info[op->kind].class_ != CLASS_REDUCE;
+    }
+    good = good && made;
+    free(made);
+    return good;
+}
+
 const char *body_fault(const cvn_graph *body)
 {
     uint32_t id = 0, parameters = 0;
@@ -158,6 +176,8 @@ const char *body_fault(const cvn_graph *body)
     for (int i = 0; i < body->n_outputs; i++)
         if (body->output[i].into)
             return "a body returns its values into nothing";
+    if (has_others(body) && !reductions_are_of_roots(body))
+        return "it reduces what its root has no part in";
     return roots_share_operand(body) ? NULL : "its roots have no operand in common";
 }
 
