@@ -16,13 +16,43 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const llama_variants[] = {
-    "mha",           "gqa",        "tied",           "llama3_rope", "linear_rope",
-    "biases",        "mqa",        "dynamic_rope",   "alpha_rope",  "yarn_rope",
-    "yarn_rope_all", "smollm3",    "smollm3_listed", "qwen2",       "qwen3",
-    "mistral",       "ministral3", "granite",        "granite4",    "granite4_nope",
-    "olmo2",         "gemma",      "phi3",           "phi4_mini",   "phi3_long",
-    "glm",           "glm4",       "cohere",         "cohere_plus"};
+static const char *const llama_variants[] = {"mha",
+                                             "gqa",
+                                             "tied",
+                                             "llama3_rope",
+                                             "linear_rope",
+                                             "biases",
+                                             "mqa",
+                                             "dynamic_rope",
+                                             "alpha_rope",
+                                             "yarn_rope",
+                                             "yarn_rope_all",
+                                             "smollm3",
+                                             "smollm3_listed",
+                                             "qwen2",
+                                             "qwen3",
+                                             "mistral",
+                                             "mistral_window",
+                                             "ministral",
+                                             "ministral3",
+                                             "granite",
+                                             "granite4",
+                                             "granite4_nope",
+                                             "olmo2",
+                                             "olmo3",
+                                             "gemma",
+                                             "gemma2",
+                                             "gemma3",
+                                             "gemma3_listed",
+                                             "phi3",
+                                             "phi3_window",
+                                             "phi4_mini",
+                                             "phi3_long",
+                                             "glm",
+                                             "glm4",
+                                             "cohere",
+                                             "cohere_plus",
+                                             "cohere2"};
 enum { LLAMA_VARIANTS = sizeof llama_variants / sizeof *llama_variants };
 
 typedef struct LlamaFixture {

@@ -104,9 +104,41 @@ static void wrong_settings_are_refused_by_name(void **state)
     }
 }
 
+#define GEMMA                                                                                      \
+    "'model_type': 'gemma3_text', 'hidden_size': 32, 'num_attention_heads': 2, 'head_dim': 16, "   \
+    "'num_key_value_heads': 2, 'intermediate_size': 48, 'vocab_size': 64, 'bos_token_id': 1, "     \
+    "'eos_token_id': 2, 'max_position_embeddings': 64, 'num_hidden_layers': 3, "                   \
+    "'layer_types': ['full_attention', 'sliding_attention', "                                      \
+    "'sliding_attention'], 'sliding_window': "
+
+static void layers_with_windows_scale_positions_in_their_own_way_or_not_at_all(void **state)
+{
+    (void)state;
+    static const char *const own[] = {"{'rope_type': 'default', 'rope_theta': 1000}",
+                                      "{'rope_type': 'linear', 'factor': 4, 'rope_theta': 1000}"};
+    for (int i = 0; i < 2; i++) {
+        const Model *m =
+            model_make(GEMMA "8, 'query_pre_attn_scalar': 16, 'rope_parameters': "
+                             "{'full_attention': {'rope_type': 'linear', "
+                             "'factor': 2, 'rope_theta': 5000}, 'sliding_attention': %s}",
+                       own[i]);
+        json_t *json = model_json(m, NULL), *again = model_json(model_parsed(json), NULL);
+        assert_true(json_equal(json, again));
+        assert_int_equal(json_is_object(json_object_get(json, "rope_parameters")), i);
+        json_decref(json);
+        json_decref(again);
+        make_folder("windows", m);
+        expect(i, "caravan convert windows windows.gguf --force 2>&1",
+               i ? "scales the positions of layers with a window in a way" : "");
+    }
+}
+
 static void files_say_it_as_it_is_or_refuse(void **state)
 {
     (void)state;
+    make_folder("wider", model_make(GEMMA "null"));
+    expect(1, "caravan convert wider w.gguf 2>&1",
+           "a GGUF file cannot say what query_pre_attn_scalar of this model is, a gemma3_text");
     make_folder("fourth", model_make(SMALL ", 'num_hidden_layers': 5"));
     make_folder("listed",
                 model_make(SMALL ", 'num_hidden_layers': 3, 'no_rope_layers': [0, 1, 0]"));
@@ -166,7 +198,7 @@ static void check_scores(const char *path, const char *variant, bool int8, doubl
 static bool has_gguf(const char *variant)
 {
     static const char *const none[] = {"dynamic_rope", "llama3_rope", "yarn_rope_all",
-                                       "smollm3_listed"};
+                                       "smollm3_listed", "gemma3_listed"};
     for (size_t i = 0; i < sizeof none / sizeof *none; i++)
         if (strcmp(none[i], variant) == 0)
             return false;
@@ -232,6 +264,7 @@ int main(void)
         cmocka_unit_test(every_preset_is_written_as_it_is_read),
         cmocka_unit_test(layers_without_positions_are_every_fourth_or_as_listed),
         cmocka_unit_test(wrong_settings_are_refused_by_name),
+        cmocka_unit_test(layers_with_windows_scale_positions_in_their_own_way_or_not_at_all),
         cmocka_unit_test(files_say_it_as_it_is_or_refuse),
         cmocka_unit_test(gguf_files_of_every_family_have_its_numbers_and_come_back),
         cmocka_unit_test(caches_of_8_bits_hold_every_family),

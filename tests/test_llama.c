@@ -145,6 +145,7 @@ static void logits_equal_transformers(void **state)
         LlamaFixture f;
         fixture_open(&f, llama_variants[i], CVN_F32);
         compare(&f, 40, CVN_F32, 5e-5, llama_variants[i]);
+        compare(&f, 8, CVN_F32, 5e-5, llama_variants[i]);
         fixture_close(&f);
     }
 }

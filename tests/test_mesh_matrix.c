@@ -47,7 +47,7 @@ static const char *path_of(const char *model)
 
 /* ---- training ---- */
 
-enum { ROWS = 6, SEQ = 8, STEPS = 3 };
+enum { ROWS = 6, SEQ = 12, STEPS = 3 }; /* longer than the windows of 8 */
 
 typedef struct Curve {
     double loss[STEPS], norm[STEPS];
@@ -82,17 +82,21 @@ static Curve train(const char *model, OptimizerKind optimizer, const char *mesh,
     return curve;
 }
 
+/* The first step, of the same weights, to 1e-5; what follows to `tolerance`: Adam makes whole steps of gradients of which little but
+   rounding is left. */
 static void check_training(const char *model, OptimizerKind optimizer, const char *mesh,
                            const char *layout, const Curve *alone, double tolerance)
 {
     Curve curve = train(model, optimizer, mesh, layout);
-    for (int i = 0; i < STEPS; i++)
-        if (!(fabs(curve.loss[i] - alone->loss[i]) <= tolerance * alone->loss[i] &&
-              fabs(curve.norm[i] - alone->norm[i]) <= tolerance * alone->norm[i]))
+    for (int i = 0; i < STEPS; i++) {
+        const double t = i ? tolerance : 1e-5;
+        if (!(fabs(curve.loss[i] - alone->loss[i]) <= t * alone->loss[i] &&
+              fabs(curve.norm[i] - alone->norm[i]) <= t * alone->norm[i]))
             fail_msg("%s with %s, %s on %s: step %d has loss %.9g and norm %.9g, on one device "
                      "%.9g and %.9g",
                      model, optimizers[optimizer].name, layout, mesh, i + 1, curve.loss[i],
                      curve.norm[i], alone->loss[i], alone->norm[i]);
+    }
 }
 
 static void every_cell_trains_alike(void **state)
@@ -143,7 +147,7 @@ static void every_family_is_alike_on_four_devices(void **state)
             if ((v + l) % TAKEN)
                 continue;
             answers_check(&q, &alone, mesh, layouts[l], 1e-5);
-            check_training(variant, OPTIMIZER_ADAMW, mesh, layouts[l], &curve, 1e-4);
+            check_training(variant, OPTIMIZER_ADAMW, mesh, layouts[l], &curve, 5e-3);
         }
     }
 }

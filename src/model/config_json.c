@@ -435,7 +435,7 @@ static void put_boolean(void *of, const char *key, bool value)
 
 static void put_text(void *of, const char *key, const char *value)
 {
-    add(of, key, json_string(value));
+    add(of, key, value ? json_string(value) : json_null());
 }
 
 static void put_list(void *of, const char *key, const int64_t *value, int64_t n, bool types)

@@ -45,6 +45,8 @@ enum {
     SETTING_GLOBAL = 64,     /* of the others */
     SETTING_ROPED = 128,     /* a config.json says it in its rope settings */
     SETTING_GELU_TANH = 256, /* "gelu" means the one with tanh */
+    /* null in a config.json is 0: there is none. GGUF files do not say it where that is what their silence means */
+    SETTING_NULL = 512,
 };
 
 /* In fallback: of kv_heads, as many as heads; of head_dim, the width over the heads; of embedding_scale, the root of the width;
@@ -84,6 +86,31 @@ typedef struct Setting {
         "mlp_bias", NULL, SETTING_BOOL, OF_BLOCK(mlp.down_bias), false, SETTING_TENSORS            \
     }
 
+/* A window of all layers; and one of the layers that layer_types lists as sliding, or, where it does not say, of all but every n-th, n
+   being KEY's or EVERY; GGUF files list them, or have that number, and see so many keys (SILENT) where they say nothing. */
+#define SETTING_WINDOW(SILENT)                                                                     \
+    {                                                                                              \
+        "sliding_window", "attention.sliding_window", SETTING_INT, OF_BLOCK(attention.window),     \
+            SILENT, SETTING_NULL                                                                   \
+    }
+#define SETTINGS_WINDOW_OF_ALL                                                                     \
+    {NULL, NULL, SETTING_BOOL, OF_BLOCK(attention.local), true, 0}, SETTING_WINDOW(0)
+#define SETTINGS_WINDOWS(KEY, EVERY, SILENT)                                                       \
+    {KEY, NULL, SETTING_BETWEEN, OF_BLOCK(attention.local), EVERY, 0},                             \
+        {"layer_types",                                                                            \
+         "attention.sliding_window_pattern",                                                       \
+         SETTING_TYPES,                                                                            \
+         OF_BLOCK(attention.local),                                                                \
+         0,                                                                                        \
+         0},                                                                                       \
+        SETTING_WINDOW(SILENT)
+/* The base of frequencies in layers with a window, where it is that of the others. */
+#define SETTINGS_SAME_BASE                                                                         \
+    {                                                                                              \
+        NULL, "rope.freq_base_swa", SETTING_REAL, OF_BLOCK(attention.rope.theta), 10000,           \
+            SETTING_AGAIN                                                                          \
+    }
+
 /* A tensor whose name is not the one in kinds.def. */
 typedef struct TensorName {
     ParamKind kind;
@@ -115,8 +142,7 @@ typedef struct Family {
     bool gguf_above_one;
     bool scaling_global; /* rope_scaling is of layers that are not local */
     bool longrope;       /* its config.json calls longrope "su" or "yarn", too */
-    bool rope_nested; /* rope_parameters has an object for each type of layers, and is written so */
-    bool meta;        /* Meta's and llama2.c's files may hold it */
+    bool meta;           /* Meta's and llama2.c's files may hold it */
     /* beside those of all families; in place of one there that has the same field. Ended by {0} */
     const Setting *settings;
     /* what is so where a config.json does not say it, as presets have words; or NULL */
@@ -197,7 +223,7 @@ typedef struct SettingSink {
     void (*integer)(void *of, const char *key, int64_t value);
     void (*real)(void *of, const char *key, double value);
     void (*boolean)(void *of, const char *key, bool value);
-    void (*text)(void *of, const char *key, const char *value);
+    void (*text)(void *of, const char *key, const char *value); /* NULL: null */
     /* as whole numbers, or as types of layers */
     void (*list)(void *of, const char *key, const int64_t *value, int64_t n, bool types);
 } SettingSink;

@@ -76,8 +76,14 @@ static int get_text(void *of, const char *key, const char **out, cvn_err *err)
 static int get_list(void *of, const char *key, bool types, int64_t n, int64_t *out, int64_t *length,
                     cvn_err *err)
 {
-    (void)types;
     const GgufSource *s = of;
+    int64_t every;
+    if (types && s->integer(s->of, key, &every)) { /* all but every n-th slide */
+        for (int64_t i = 0; i < n; i++)
+            out[i] = every > 0 && (i + 1) % every != 0;
+        *length = n;
+        return 1;
+    }
     return found(s, key, "list", s->list(s->of, key, n, out, length), err);
 }
 

@@ -155,7 +155,7 @@ static void read_object(JsonReader *r, JsonReader *whole, Model *m, LayerSet set
         return;
     const Attention *a = &m->block[first].attention;
     Rope read = a->rope, *rope = &read;
-    check_keys(r, partial || m->family->rope_nested);
+    check_keys(r, partial);
     const char *type = json_get_string(r, "rope_type");
     type = type ? type : json_get_string(r, "type");
     if (type && m->family->longrope &&
@@ -266,7 +266,7 @@ static json_t *scaling_json(const Attention *a)
     return json;
 }
 
-/* The first layer of a set, or any. */
+/* The first layer of a set; where it is empty, of all. */
 static const Attention *first_of(const Model *m, LayerSet set)
 {
     for (int64_t i = 0; i < m->layers; i++)
@@ -275,10 +275,37 @@ static const Attention *first_of(const Model *m, LayerSet set)
     return &m->block[0].attention;
 }
 
+/* Whether a layer is scaled as `of` says, or as another is. */
+static bool is_scaled_as(const Rope *rope, const Rope *of)
+{
+    Rope a = *rope, b = *of;
+    bool same = a.scaling == b.scaling;
+    for (int i = 0; same && i < ROWS; i++) {
+        const size_t size = rows[i].kind == SETTING_BOOL ? sizeof(bool) : sizeof(double);
+        same = !has(&a, i) || memcmp(field(&a, i), field(&b, i), size) == 0;
+    }
+    for (int list = 0; same && a.scaling == ROPE_LONGROPE && list < 2; list++)
+        same = a.divisors[list] == b.divisors[list];
+    return same;
+}
+
+/* Whether one scaling is that of all layers, or of those without a window where the family has it so. */
+static bool is_one_scaling(const Model *m)
+{
+    const LayerSet set = m->family->scaling_global ? LAYERS_GLOBAL : LAYERS_ALL;
+    const Rope plain = {.scaling = ROPE_PLAIN}, *one = &first_of(m, set)->rope;
+    for (int64_t i = 0; i < m->layers; i++) {
+        const Rope *said = layer_is_in(&m->block[i], set) ? one : &plain;
+        if (!is_scaled_as(&m->block[i].attention.rope, said))
+            return false;
+    }
+    return true;
+}
+
 json_t *rope_json(json_t *json, const Model *m)
 {
     const LayerSet set = m->family->scaling_global ? LAYERS_GLOBAL : LAYERS_ALL;
-    if (!m->family->rope_nested)
+    if (is_one_scaling(m))
         return json_with(json, "rope_scaling", scaling_json(first_of(m, set)));
     json_t *nested = json_object();
     for (int i = 0; i < LAYER_TYPES; i++) {
@@ -428,6 +455,11 @@ int rope_write_gguf(const Model *m, const SettingSink *s, cvn_err *err)
     char key[KEY_SIZE], name[64];
     const LayerSet set = m->family->scaling_global ? LAYERS_GLOBAL : LAYERS_ALL;
     Rope r = first_of(m, set)->rope;
+    if (!is_one_scaling(m))
+        return err_set(err, CVN_EUNSUPPORTED,
+                       "a GGUF file cannot say that '%s' scales the positions of layers with a "
+                       "window in a way of their own (rope_parameters)",
+                       s->file);
     if (r.scaling == ROPE_YARN && !r.truncate)
         return err_set(
             err, CVN_EUNSUPPORTED,

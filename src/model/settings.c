@@ -274,10 +274,13 @@ static int read_row(Model *m, const Setting *row, const SettingSource *s, cvn_er
         return err_set(err, CVN_EFORMAT, "'%s': the key '%s' is missing or not of type integer",
                        s->file, key);
     if (row->flags & SETTING_AGAIN) {
-        if (found && value.integer != first_value(m, row).integer)
+        const Value first = first_value(m, row);
+        const bool real = row->kind == SETTING_REAL;
+        if (found && memcmp(&value, &first, value_size(row->kind)) != 0)
             return err_set(err, CVN_EUNSUPPORTED,
-                           "'%s': %s is %" PRId64 " for heads of %" PRId64 "; all must be equal",
-                           s->file, key, value.integer, first_value(m, row).integer);
+                           "'%s': %s is %.9g where what it repeats is %.9g; both must be equal",
+                           s->file, key, real ? value.real : (double)value.integer,
+                           real ? first.real : (double)first.integer);
         return CVN_OK;
     }
     if (row->kind == SETTING_INTERVAL || row->kind == SETTING_BETWEEN) {
@@ -286,6 +289,8 @@ static int read_row(Model *m, const Setting *row, const SettingSource *s, cvn_er
     }
     if (!s->gguf && row->flags & SETTING_ROPED)
         return CVN_OK;
+    if (!found && !s->gguf && row->flags & SETTING_NULL)
+        value = (Value){0};
     if (!found && row->fallback == SETTING_DERIVED)
         TRY(derive(m, row, s->file, &value, err));
     set(m, row, &value);
@@ -380,10 +385,23 @@ static const Setting *first_of_key(const Model *m, const Setting *row)
     return row;
 }
 
+/* A whole number that was rooted is one again. */
+static double rounded(double x)
+{
+    return fabs(x - round(x)) < 1e-9 * x ? round(x) : x;
+}
+
 static void put_value(const Model *m, const Setting *row, const SettingSink *s, const char *key,
                       Value value)
 {
     const Attention *a = &m->block[row->of_block ? place(m, row, 0) : 0].attention;
+    const Value none = {0};
+    if (row->flags & SETTING_NULL && memcmp(&value, &none, value_size(row->kind)) == 0 &&
+        (!s->gguf || row->fallback == 0)) {
+        if (!s->gguf)
+            s->text(s->of, key, NULL);
+        return;
+    }
     switch (row->kind) {
     case SETTING_INT:
         s->integer(s->of, key, value.integer);
@@ -395,7 +413,7 @@ static void put_value(const Model *m, const Setting *row, const SettingSink *s, 
                     : value.real);
         break;
     case SETTING_ROOT:
-        s->real(s->of, key, 1 / (value.real * value.real));
+        s->real(s->of, key, rounded(1 / (value.real * value.real)));
         break;
     case SETTING_ROTATED:
         if (s->gguf)

@@ -54,6 +54,27 @@ VARIANTS = {
                   max_window_layers=1, use_sliding_window=False),
     "qwen3": dict(model_type="qwen3", num_key_value_heads=2, head_dim=16),
     "mistral": dict(model_type="mistral", num_key_value_heads=2, sliding_window=None),
+    # Windows shorter than the 40 tokens: of all layers, of those that are listed, of all but every n-th.
+    "mistral_window": dict(model_type="mistral", num_key_value_heads=2, sliding_window=8),
+    "ministral": dict(model_type="ministral", num_hidden_layers=3, num_key_value_heads=2, head_dim=16, sliding_window=8,
+                      layer_types=["full_attention", "sliding_attention", "sliding_attention"]),
+    "phi3_window": dict(model_type="phi3", num_key_value_heads=2, pad_token_id=0, sliding_window=8),
+    "olmo3": dict(model_type="olmo3", num_hidden_layers=5, num_key_value_heads=2, pad_token_id=0, sliding_window=8, rope_theta=500000.0,
+                  rope_scaling=dict(rope_type="yarn", factor=8.0, original_max_position_embeddings=32, attention_factor=1.2,
+                                    beta_fast=32.0, beta_slow=1.0)),
+    "cohere2": dict(model_type="cohere2", num_hidden_layers=5, num_key_value_heads=2, pad_token_id=0, logit_scale=0.25,
+                    layer_norm_eps=1e-5, rms_norm_eps=None, tie_word_embeddings=True, head_dim=None, sliding_window=8),
+    # Caps that scores and logits reach; bases of frequencies and a scaling of some layers.
+    "gemma2": dict(model_type="gemma2", num_hidden_layers=3, num_key_value_heads=2, head_dim=16, tie_word_embeddings=True,
+                   sliding_window=8, query_pre_attn_scalar=16, attn_logit_softcapping=2.0, final_logit_softcapping=10.0),
+    "gemma3": dict(model_type="gemma3_text", num_hidden_layers=7, num_key_value_heads=1, head_dim=16, tie_word_embeddings=True,
+                   sliding_window=8, query_pre_attn_scalar=16, rope_theta=100000.0, rope_local_base_freq=100.0,
+                   rope_scaling=dict(rope_type="linear", factor=4.0)),
+    "gemma3_listed": dict(model_type="gemma3_text", num_hidden_layers=3, num_key_value_heads=2, head_dim=16, tie_word_embeddings=True,
+                          sliding_window=8, query_pre_attn_scalar=24, rope_theta=None,
+                          layer_types=["full_attention", "sliding_attention", "sliding_attention"],
+                          rope_parameters=dict(full_attention=dict(rope_type="linear", factor=2.0, rope_theta=100000.0),
+                                               sliding_attention=dict(rope_type="default", rope_theta=1000.0))),
     # Queries grow from position 16 on.
     "ministral3": dict(
         model_type="ministral3", num_key_value_heads=2, head_dim=16, pad_token_id=0, rope_theta=None,

@@ -4,9 +4,8 @@
 
 static const Setting settings[] = {
     // clang-format off
-    {NULL,                    NULL,                       SETTING_BOOL,    OF_BLOCK(attention.local),         true, 0},
-    {"sliding_window",        "attention.sliding_window", SETTING_INT,     OF_BLOCK(attention.window),        0,    0},
-    {"partial_rotary_factor", "rope.dimension_count",     SETTING_ROTATED, OF_BLOCK(attention.rope.fraction), 1,    0},
+    SETTINGS_WINDOW_OF_ALL,
+    {"partial_rotary_factor", "rope.dimension_count", SETTING_ROTATED, OF_BLOCK(attention.rope.fraction), 1, 0},
     {0},
     // clang-format on
 };
@@ -20,12 +19,16 @@ static const TensorName tensors[] = {
     {0},
 };
 
+static const char mini[] =
+    "'rms_norm_eps': 1e-5, 'sliding_window': 2047, 'torch_dtype': 'bfloat16', "
+    "'eos_token_id': [32000, 32001, 32007]";
 static const char four[] = "'rms_norm_eps': 1e-5, 'rope_theta': 250000, 'sliding_window': null, "
                            "'torch_dtype': 'bfloat16', 'bos_token_id': 100257, 'eos_token_id': "
                            "[100257, 100265], 'pad_token_id': 100349";
 
 static const FamilyPreset presets[] = {
     // clang-format off
+    {"phi3-mini-4k", "Phi-3 Mini 4K", mini, 3072, 32, 32, 32, 8192, 32064, 4096},
     {"phi4-14b", "Phi-4 14B", four, 5120, 40, 40, 10, 17920, 100352, 16384},
     {0},
     // clang-format on
