@@ -70,6 +70,14 @@ static void every_price_is_of_the_same_kind_of_list(void **state)
         assert_true(listed == 1 && strstr(c->priced, ", on demand, ") && comma);
         assert_int_equal(sscanf(comma, ", %d-%d", &year, &month), 2);
         assert_true(year >= 2024 && month >= 1 && month <= 12);
+        /* Who commits for three years pays less, in the same place and month. */
+        assert_true((c->committed > 0) == (c->commitment != NULL) && c->committed < c->price);
+        if (c->commitment) {
+            const char *place = strstr(c->commitment, ", three years, ");
+            assert_true(place &&
+                        strcmp(place + strlen(", three years"),
+                               strstr(c->priced, ", on demand") + strlen(", on demand")) == 0);
+        }
     }
 }
 
@@ -809,7 +817,7 @@ static void articles_are_foretold(void **state)
             figures++;
         }
     }
-    assert_int_equal(figures, 57);
+    assert_int_equal(figures, 59);
     arena_free(&arena);
 }
 

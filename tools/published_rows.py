@@ -54,9 +54,9 @@ SHAPES = {
 }
 SHAPE = ["dim", "layers", "heads", "kv_heads", "head_dim", "ffn", "vocab", "gates", "tied", "norms"]
 DOCUMENT = ["id", "ask", "model", "on", "how", "chip", "precision", "missing", "engine", "stack", "layout", "optimizer", "group"]
-NUMBERS = ["chips", "tp", "pp", "cp", "batch", "seq", "context", "input", "output", "speed", "bandwidth",
+NUMBERS = ["chips", "tp", "pp", "cp", "batch", "seq", "context", "input", "output", "speed", "bandwidth", "price",
            "sharded", "micro", "virtual_stages", "recompute", "recompute_attention", "cache_8bit", "spread", "budget", "memory_share", "wait", "prompts", "fused", "ahead", "requests"]
-FIGURES = ["mfu_percent", "tokens_per_second_and_chip", "seconds", "milliseconds", "steps_per_second", "ttft_ms", "tpot_ms"]
+FIGURES = ["mfu_percent", "tokens_per_second_and_chip", "seconds", "milliseconds", "steps_per_second", "ttft_ms", "tpot_ms", "dollars_per_million"]
 # What stands for nothing in a column.
 DEFAULTS = {"tp": 1, "pp": 1, "cp": 1, "speed": 1, "sharded": 1, "virtual_stages": 1, "gates": 3, "micro": 0, "recompute": 0,
             "recompute_attention": 0, "cache_8bit": 0, "spread": 0, "tied": 0, "norms": 0, "precision": "bf16"}
@@ -243,7 +243,8 @@ def worded_serving(row, out):
     if kind == "decode":
         # Without a context: a short prompt, and some 200 tokens after it.
         out["context"] = out["input"] if "context " in seq else 100
-        return "milliseconds" if unit == "ms" else "steps_per_second"
+        out["price"] = number(row["notes"], "price ", 0.0) / 100 or ""  # cents
+        return UNITS.get(unit, "steps_per_second")
     if kind == "generate":
         return "tokens_per_second_and_chip"
     if kind == "serve-max" and "concurrency" not in batch:
@@ -257,7 +258,8 @@ def worded_serving(row, out):
     raise Missing(f'"{row["metric"]}" of "{kind}" is not simulated')
 
 
-UNITS = {"%": "mfu_percent", "s": "seconds", "ms": "milliseconds", "steps/s": "steps_per_second", "tokens/s/GPU": "tokens_per_second_and_chip"}
+UNITS = {"$/Mtoken": "dollars_per_million", "tokens/s/chip": "tokens_per_second_and_chip",
+         "%": "mfu_percent", "s": "seconds", "ms": "milliseconds", "steps/s": "steps_per_second", "tokens/s/GPU": "tokens_per_second_and_chip"}
 
 
 def worded(row):

@@ -21,8 +21,8 @@ static int run(const Args *args, cvn_err *err)
             list = json_append(list, chip_json(chip_at(i)));
         return print_json(list, err);
     }
-    printf("%-12s %6s %6s %6s %6s %6s %7s  %-8s %6s %6s %5s  %6s\n", "chip", "bf16", "int8", "fp8",
-           "fp4", "GB", "GB/s", "links", "GB/s", "reach", "net", "$/h");
+    printf("%-12s %6s %6s %6s %6s %6s %7s  %-8s %6s %6s %5s  %6s %7s\n", "chip", "bf16", "int8",
+           "fp8", "fp4", "GB", "GB/s", "links", "GB/s", "reach", "net", "$/h", "3 years");
     for (size_t i = 0; i < chips_count(); i++) {
         const Chip *c = chip_at(i);
         if (name && c != chip_find(name))
@@ -34,11 +34,13 @@ static int run(const Args *args, cvn_err *err)
         printf(" %6.0f %7.0f  ", c->memory / 1e9, c->bandwidth / 1e9);
         c->torus ? printf("torus %dD", c->torus) : printf("switch  ");
         printf(" %6.0f %6.0f %5.1f  ", c->link / 1e9, c->domain, c->net / 1e9);
-        c->price > 0 ? printf("%6.2f  ", c->price) : printf("     -  ");
+        c->price > 0 ? printf("%6.2f ", c->price) : printf("     - ");
+        c->committed > 0 ? printf("%7.2f  ", c->committed) : printf("      -  ");
         printf("%s\n", c->about);
     }
     printf("\nTFLOP/s of dense numbers; links and net: bytes sent by a chip, each way; $/h: list "
-           "prices of large clouds, on demand.\n--json has clocks, latencies, whose prices they "
+           "prices of large clouds, on demand\nand committed for three years.\n--json has clocks, "
+           "latencies, whose prices they "
            "are and of when, and all other sources.\n");
     return EXIT_OK;
 }

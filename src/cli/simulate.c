@@ -54,6 +54,7 @@ enum {
 };
 
 #define THIS "this"
+#define COMMITTED "3-year"
 
 static const char *const engine_choices[] = {"caravan", "vllm", "trtllm", "sglang", NULL};
 
@@ -71,8 +72,9 @@ static const Option *const options[] = {
            .fallback = "h100_sxm",
            .help = "chip: a name from `caravan chips`, FILE.json, or this: the local machine, "
                    "whose steps are measured"),
-    OPTION(PRICE, "price", .kind = ARG_REAL, .low = 1e-6, .high = 1e6, .value = "DOLLARS",
-           .refuses = "rows", .help = "price of a chip per hour, default the list price"),
+    OPTION(PRICE, "price", .kind = ARG_TEXT, .choices = CHOICES(COMMITTED), .value = "DOLLARS",
+           .refuses = "rows",
+           .help = "price of a chip per hour, default the list price on demand; or 3-year"),
     [MESH] = ASK(MESH),
     [LAYOUT] = ASK(LAYOUT),
     OPTION(GOAL, "goal", .kind = ARG_CHOICE, .value = "GOAL", .fallback = "throughput",
@@ -473,6 +475,29 @@ static int simulate_serving(const Args *args, const Chip *chip, cvn_err *err)
     return EXIT_OK;
 }
 
+/* Dollars, or those that three years are committed for. */
+static int price_as(const char *text, Chip *chip, cvn_err *err)
+{
+    char *end;
+    const double dollars = strtod(text, &end);
+    if (strcmp(text, COMMITTED) == 0) {
+        if (chip->committed <= 0)
+            return err_set(err, CVN_EINVAL,
+                           "no price of %s for three years is known; give --price in dollars per "
+                           "chip and hour",
+                           chip->name);
+        chip->price = chip->committed;
+        chip->priced = chip->commitment;
+        return CVN_OK;
+    }
+    if (end == text || *end || !(dollars >= 1e-6 && dollars <= 1e6))
+        return err_set(err, CVN_EINVAL,
+                       "--price is \"%s\"; give dollars per chip and hour, or " COMMITTED, text);
+    chip->price = dollars;
+    chip->priced = "--price";
+    return CVN_OK;
+}
+
 static int run(const Args *args, cvn_err *err)
 {
     const Value *v = args->value;
@@ -488,10 +513,8 @@ static int run(const Args *args, cvn_err *err)
         return EXIT_USAGE;
     }
     TRY(here ? this_chip(&chip, err) : chip_open(v[CHIP].text, &chip, &held, err));
-    if (v[PRICE].given) {
-        chip.price = v[PRICE].real;
-        chip.priced = "--price";
-    }
+    if (v[PRICE].given)
+        TRY(price_as(v[PRICE].text, &chip, err));
     return (v[SERVE].flag ? simulate_serving
             : finds       ? search_meshes
                           : simulate_step)(args, &chip, err);

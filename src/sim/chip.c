@@ -33,26 +33,30 @@ static const Chip chips[] = {
      .bf16 = 275e12, .int8 = 275e12, .memory = 32 * 1073741824.0, .ahead = AHEAD,
      .bandwidth = 1.228e12, .clock = 1.05e9, .torus = 3, .domain = 4096, .link = 300e9,
      .latency = 1e-6, .net = 6.25e9, .net_latency = 50e-6, .price = 3.22,
-     .priced = "Google Cloud, on demand, us-central2, 2024-04"},
+     .priced = "Google Cloud, on demand, us-central2, 2024-04", .committed = 1.449,
+     .commitment = "Google Cloud, three years, us-central2, 2024-04"},
     {"v5e", .about = "TPU v5e",
      .source = "cloud.google.com/tpu/docs/v5e: 197 TFLOP/s bf16, 394 int8, 16 GiB, 819 GB/s, 2D "
                "torus, 4 links, 1600 Gbit/s",
      .bf16 = 197e12, .int8 = 394e12, .memory = 16 * 1073741824.0, .ahead = AHEAD,
      .bandwidth = 0.819e12, .clock = 1.5e9, .torus = 2, .domain = 256, .link = 200e9,
      .latency = 1e-6, .net = 3.125e9, .net_latency = 50e-6, .price = 1.2,
-     .priced = "Google Cloud, on demand, us-west4, 2024-04"},
+     .priced = "Google Cloud, on demand, us-west4, 2024-04", .committed = 0.54,
+     .commitment = "Google Cloud, three years, us-west4, 2024-04"},
     {"v5p", .about = "TPU v5p (2 TensorCores)",
      .source = "cloud.google.com/tpu/docs/v5p: 459 TFLOP/s bf16, 918 int8, 95 GiB, 2765 GB/s, 3D "
                "torus, 4800 Gbit/s",
      .bf16 = 459e12, .int8 = 918e12, .memory = 95 * 1073741824.0, .bandwidth = 2.765e12,
      .clock = 1.75e9, .torus = 3, .domain = 8960, .link = 600e9, .latency = 1e-6, .net = 6.25e9,
-     .net_latency = 50e-6, .price = 4.2, .priced = "Google Cloud, on demand, us-east5, 2024-04"},
+     .net_latency = 50e-6, .price = 4.2, .priced = "Google Cloud, on demand, us-east5, 2024-04",
+     .committed = 1.89, .commitment = "Google Cloud, three years, us-east5, 2024-04"},
     {"v6e", .about = "TPU v6e (Trillium)",
      .source = "cloud.google.com/tpu/docs/v6e: 918 TFLOP/s bf16, 1836 int8, 32 GB, 1640 GB/s, 2D "
                "torus, 3584 Gbit/s",
      .bf16 = 918e12, .int8 = 1836e12, .memory = 32e9, .ahead = AHEAD, .bandwidth = 1.64e12,
      .clock = 1.75e9, .torus = 2, .domain = 256, .link = 448e9, .latency = 1e-6, .net = 12.5e9,
-     .net_latency = 50e-6, .price = 2.7, .priced = "Google Cloud, on demand, us-east5, 2024-12"},
+     .net_latency = 50e-6, .price = 2.7, .priced = "Google Cloud, on demand, us-east5, 2024-12",
+     .committed = 1.22, .commitment = "Google Cloud, three years, us-east5, 2024-12"},
     {"tpu7x", .about = "TPU7x (Ironwood; 2 devices)",
      .source = "cloud.google.com/tpu/docs/tpu7x: 2307 TFLOP/s bf16, 4614 fp8, 192 GiB, 7380 GB/s, "
                "3D torus, 9600 Gbit/s",
@@ -281,16 +285,18 @@ static const struct {
     {                                                                                              \
 #name, offsetof(Chip, name)                                                                \
     }
-    FIELD(bf16),  FIELD(int8),      FIELD(fp8),   FIELD(fp4),         FIELD(memory),
-    FIELD(ahead), FIELD(bandwidth), FIELD(clock), FIELD(launch),      FIELD(domain),
-    FIELD(link),  FIELD(latency),   FIELD(net),   FIELD(net_latency), FIELD(price),
+    FIELD(bf16),   FIELD(int8),        FIELD(fp8),       FIELD(fp4),
+    FIELD(memory), FIELD(ahead),       FIELD(bandwidth), FIELD(clock),
+    FIELD(launch), FIELD(domain),      FIELD(link),      FIELD(latency),
+    FIELD(net),    FIELD(net_latency), FIELD(price),     FIELD(committed),
 };
 
 /* Its texts. */
 static const struct {
     const char *name;
     size_t offset;
-} texts[] = {FIELD(name), FIELD(about), FIELD(source), FIELD(priced), FIELD(like)};
+} texts[] = {FIELD(name),   FIELD(about),      FIELD(source),
+             FIELD(priced), FIELD(commitment), FIELD(like)};
 
 json_t *chip_json(const Chip *chip)
 {
@@ -374,6 +380,8 @@ int chip_open(const char *name, Chip *chip, json_t **held, cvn_err *err)
     /* A price comes with where it is from: another chip's source is not this one's. */
     if (json_object_get(o, "price") && !json_object_get(o, "priced"))
         chip->priced = chip->price > 0 ? name : NULL;
+    if (json_object_get(o, "committed") && !json_object_get(o, "commitment"))
+        chip->commitment = chip->committed > 0 ? name : NULL;
     if (chip->bf16 <= 0 || chip->memory <= 0 || chip->bandwidth <= 0 || chip->domain < 1)
         return err_set(
             err, CVN_EFORMAT,

@@ -78,7 +78,9 @@ typedef struct Chip {
     double net_latency;
     double price;       /* dollars per chip and hour, on demand; 0: no large cloud lists it */
     const char *priced; /* whose list says so, where and when; NULL without a price */
-    const char *like;   /* the chip whose fit it has, when it has none of its own */
+    double committed;   /* likewise, for three years; 0: not known */
+    const char *commitment;
+    const char *like; /* the chip whose fit it has, when it has none of its own */
 } Chip;
 
 size_t chips_count(void);

@@ -34,6 +34,7 @@ static const struct {
     {"input", AT(serving.input), INT64, 0, 1, MOST},
     {"output", AT(serving.output), INT64, 0, 1, MOST},
     {"speed", AT(speed), REAL, 1, 1e-3, 10},       /* of the chip's peaks: less power */
+    {"price", AT(price), REAL, 0, 1e-6, 1e6}, /* dollars per chip and hour */
     {"bandwidth", AT(bandwidth), REAL, 0, 1, 1e18}, /* bytes a second; 0: the chip's */
     {"sharded", AT(training.sharded), FLAG, 1, 0, 1},
     {"micro", AT(training.micro), REAL, 0, 0, MOST},
@@ -71,9 +72,9 @@ static const char *const words[] = {
 const char *const row_figure_columns[ROW_FIGURES] = {
     "mfu_percent",  "tokens_per_second_and_chip", "seconds",
     "milliseconds", "steps_per_second",           "ttft_ms",
-    "tpot_ms"};
-const char *const row_figure_titles[ROW_FIGURES] = {"MFU, %",  "tokens/s and chip", "s",       "ms",
-                                                    "steps/s", "TTFT, ms",          "TPOT, ms"};
+    "tpot_ms",      "dollars_per_million"};
+const char *const row_figure_titles[ROW_FIGURES] = {
+    "MFU, %", "tokens/s and chip", "s", "ms", "steps/s", "TTFT, ms", "TPOT, ms", "$ per million"};
 
 #define WITHIN "within_percent" /* error that the row is held to */
 
@@ -357,13 +358,17 @@ static int answer_serving(const SimServing *a, double *simulated, cvn_err *err)
     return CVN_OK;
 }
 
-int rows_answer(RowQuestion *q, double simulated[ROW_FIGURES], cvn_err *err)
+/* What the chips cost for as long as it takes to make a million tokens. */
+static double dollars(const RowQuestion *q, double tokens_per_second_and_chip)
+{
+    double price = q->price > 0 ? q->price : q->chip.chip.price;
+    return price > 0 ? price / 3600 / tokens_per_second_and_chip * 1e6 : (double)NAN;
+}
+
+static int answer(RowQuestion *q, double simulated[ROW_FIGURES], cvn_err *err)
 {
     const SimServing *a = &q->serving;
     double seconds, input = (double)a->input, prompts = fmax(1, q->rows);
-    q->serving.chip = q->training.chip = &q->chip;
-    for (int f = 0; f < ROW_FIGURES; f++)
-        simulated[f] = (double)NAN;
     switch (q->ask) {
     case TRAIN:
         return answer_training(q, simulated, err);
@@ -376,6 +381,7 @@ int rows_answer(RowQuestion *q, double simulated[ROW_FIGURES], cvn_err *err)
         seconds = sim_step(a, q->rows, q->rows * q->context, 0, 0, 0).seconds;
         simulated[ROW_MILLISECONDS] = 1e3 * seconds;
         simulated[ROW_STEPS] = 1 / seconds;
+        simulated[ROW_TOKENS] = q->rows / seconds / (a->tp * a->pp);
         return CVN_OK;
     case GENERATE:
         simulated[ROW_TOKENS] = q->rows * (double)a->output / together(a, q->rows) / a->tp;
@@ -383,4 +389,14 @@ int rows_answer(RowQuestion *q, double simulated[ROW_FIGURES], cvn_err *err)
     default:
         return answer_serving(a, simulated, err);
     }
+}
+
+int rows_answer(RowQuestion *q, double simulated[ROW_FIGURES], cvn_err *err)
+{
+    q->serving.chip = q->training.chip = &q->chip;
+    for (int f = 0; f < ROW_FIGURES; f++)
+        simulated[f] = (double)NAN;
+    TRY(answer(q, simulated, err));
+    simulated[ROW_DOLLARS] = dollars(q, simulated[ROW_TOKENS]);
+    return CVN_OK;
 }

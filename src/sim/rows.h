@@ -25,6 +25,7 @@ typedef enum RowFigure {
     ROW_STEPS, /* a second */
     ROW_TTFT,
     ROW_TPOT,
+    ROW_DOLLARS, /* a million tokens */
     ROW_FIGURES
 } RowFigure;
 
@@ -40,11 +41,12 @@ typedef struct RowQuestion {
     SimServing serving;
     double rows, context;    /* of a step; keys that a token looks at */
     double speed, bandwidth; /* what of the chip differs: rows.c */
-    const char
-        *layout; /* training: of the program that is timed; "": what shapes say (sim/training.h) */
+    /* Training: of the program that is timed; "": what shapes say (sim/training.h). */
+    const char *layout;
     OptimizerKind optimizer;
-    const Backend
-        *device; /* the caller's, borrowed: which compiles such programs; NULL: they are refused */
+    /* Which compiles such programs: the caller's, borrowed. NULL: they are refused. */
+    const Backend *device;
+    double price; /* dollars per chip and hour; 0: the chip's list price */
 } RowQuestion;
 
 /* Whether the columns are known, and those that every question needs are there. */
