@@ -3,7 +3,7 @@
 #include "base/float16.h"
 #include "io/convert.h"
 #include "io/encode.h"
-#include "io/forms.h"
+#include "io/formats.h"
 #include "io/save.h"
 #include "io/torch_file.h"
 #include "io_support.h"
@@ -64,14 +64,14 @@ static void there_and_back_are_the_same_bytes(void **state)
                       "'original_max_position_embeddings': 8192}");
     random_folder("bf16", c, CVN_BF16);
     round_trip("bf16", CVN_BF16, "m.gguf", "--type bf16");
-    round_trip("bf16", CVN_BF16, "meta2", "--to meta --parts 2");
+    round_trip("bf16", CVN_BF16, "meta2", "--to meta --shards 2");
     c = model_with(c, "'num_attention_heads': 16, 'num_key_value_heads': 8, 'head_dim': 6, "
                       "'intermediate_size': 96");
     random_folder("f16", c, CVN_F16);
-    round_trip("f16", CVN_F16, "meta8", "--to meta --parts 8");
-    round_trip("f16", CVN_F16, "meta16", "--to meta --parts 16"); /* more than KV heads */
-    expect(1, "caravan convert f16 meta12 --to meta --parts 12 2>&1",
-           "cannot be divided into 12 parts");
+    round_trip("f16", CVN_F16, "meta8", "--to meta --shards 8");
+    round_trip("f16", CVN_F16, "meta16", "--to meta --shards 16"); /* more than KV heads */
+    expect(1, "caravan convert f16 meta12 --to meta --shards 12 2>&1",
+           "cannot be divided into 12 shards");
     c = model_with(c, "'attention_bias': true, 'mlp_bias': true");
     random_folder("biases", c, CVN_BF16);
     round_trip("biases", CVN_BF16, "m.gguf", "");
@@ -106,8 +106,8 @@ static void parts_beyond_the_kv_heads_have_copies_of_a_head(void **state)
                                              "'num_key_value_heads': 4, "
                                              "'intermediate_size': 128, 'vocab_size': 64"),
                   CVN_F32);
-    round_trip("few", CVN_F32, "eight", "--to meta --parts 8");
-    expect(0, "caravan convert few eight --to meta --parts 8", "in f32");
+    round_trip("few", CVN_F32, "eight", "--to meta --shards 8");
+    expect(0, "caravan convert few eight --to meta --shards 8", "in f32");
     for (int part = 0; part < PARTS; part++) {
         const char *const names[] = {"layers.1.attention.wk.weight",
                                      "layers.1.attention.wv.weight"};
@@ -125,7 +125,7 @@ static void parts_beyond_the_kv_heads_have_copies_of_a_head(void **state)
     arena_free(&arena);
 }
 
-static void what_a_form_cannot_say_is_refused(void **state)
+static void what_a_format_cannot_say_is_refused(void **state)
 {
     (void)state;
     Model *c = small_config();
@@ -156,7 +156,7 @@ static void what_a_form_cannot_say_is_refused(void **state)
 }
 
 /* A folder that an attempt left, cut short anywhere or not as it should be, is gone on with to the same bytes. */
-static void go_on_with(int (*make)(Out *, const FormOptions *, cvn_err *), const char *type,
+static void go_on_with(int (*make)(Out *, const FormatOptions *, cvn_err *), const char *type,
                        const char *file)
 {
     IoModel model;
@@ -166,7 +166,7 @@ static void go_on_with(int (*make)(Out *, const FormOptions *, cvn_err *), const
     assert_int_equal(io_open_model(&model, random_folder("whole", c, CVN_BF16), NULL), CVN_OK);
     assert_int_equal(arena_init(&arena, NULL), CVN_OK);
     assert_int_equal(file_make_folder(folder, NULL), CVN_OK);
-    const FormOptions options = {.type = weight_type_find(type), .parts = 2};
+    const FormatOptions options = {.type = weight_type_find(type), .shards = 2};
     const char *path = in_scratch(file);
     Bytes want = {0};
     for (size_t cut = 1, turn = 0; turn == 0 || cut < want.n;
@@ -201,9 +201,9 @@ static void go_on_with(int (*make)(Out *, const FormOptions *, cvn_err *), const
 static void an_attempt_that_ended_early_is_gone_on_with(void **state)
 {
     (void)state;
-    go_on_with(form_meta, "bf16", "parts/consolidated.01.pth");
-    go_on_with(form_hf, "int8", "parts/model.safetensors");
-    go_on_with(form_hf, "int4:32", "parts/model.safetensors");
+    go_on_with(format_meta, "bf16", "parts/consolidated.01.pth");
+    go_on_with(format_hf, "int8", "parts/model.safetensors");
+    go_on_with(format_hf, "int4:32", "parts/model.safetensors");
 }
 
 static void checksums_are_those_of_zip(void **state)
@@ -536,7 +536,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(there_and_back_are_the_same_bytes),
         cmocka_unit_test(parts_beyond_the_kv_heads_have_copies_of_a_head),
-        cmocka_unit_test(what_a_form_cannot_say_is_refused),
+        cmocka_unit_test(what_a_format_cannot_say_is_refused),
         cmocka_unit_test(an_attempt_that_ended_early_is_gone_on_with),
         cmocka_unit_test(checksums_are_those_of_zip),
         cmocka_unit_test(numbers_in_blocks_are_near),

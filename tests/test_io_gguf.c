@@ -231,7 +231,7 @@ static void what_ends_a_turn_is_known_by_its_text(void **state)
     arena_free(&read.arena);
 }
 
-static void put_first_part(Builder *b)
+static void put_first_shard(Builder *b)
 {
     put_u32_pair(b, "split.no", 0);
     put_u32_pair(b, "split.count", 2);
@@ -239,7 +239,7 @@ static void put_first_part(Builder *b)
 }
 
 /* The second of two files, whose header says so (or lies): output_norm.weight, four numbers. */
-static void write_second_part(Builder *b, const char *path, uint32_t no, uint32_t count)
+static void write_second_shard(Builder *b, const char *path, uint32_t no, uint32_t count)
 {
     b->n = 0;
     put(b, "GGUF", 4);
@@ -268,20 +268,20 @@ static void expect_open(const char *path, const char *message)
         fail_msg("%s: %s", message, err.message);
 }
 
-static void files_that_are_parts_are_one_model(void **state)
+static void files_that_are_shards_are_one_model(void **state)
 {
     (void)state;
     static Builder b;
     const char *first = in_scratch("m-00001-of-00002.gguf");
     const char *second = in_scratch("m-00002-of-00002.gguf");
-    build(&b, put_first_part, 3, NULL);
+    build(&b, put_first_shard, 3, NULL);
     assert_int_equal(file_write(first, b.data, b.n, NULL), CVN_OK);
     assert_int_equal(file_write(in_scratch("other.gguf"), b.data, b.n, NULL), CVN_OK);
     expect_open(first, "m-00002-of-00002.gguf");
     expect_open(in_scratch("other.gguf"), "ends with '-00001-of-00002.gguf'");
-    write_second_part(&b, second, 1, 3);
-    expect_open(first, "says that it is part 2 of 3 where part 2 of 2 is expected");
-    write_second_part(&b, second, 1, 2);
+    write_second_shard(&b, second, 1, 3);
+    expect_open(first, "says that it is shard 2 of 3 where shard 2 of 2 is expected");
+    write_second_shard(&b, second, 1, 2);
     expect_open(second, "give the first");
     IoModel model;
     float out[4];
@@ -527,7 +527,7 @@ int main(void)
         cmocka_unit_test(a_config_is_read_from_the_keys),
         cmocka_unit_test(values_of_every_shape_are_found),
         cmocka_unit_test(what_ends_a_turn_is_known_by_its_text),
-        cmocka_unit_test(files_that_are_parts_are_one_model),
+        cmocka_unit_test(files_that_are_shards_are_one_model),
         cmocka_unit_test(settings_are_refused_by_name),
         cmocka_unit_test(yarn_is_read),
         cmocka_unit_test(factors_stand_for_a_llama3_scaling),

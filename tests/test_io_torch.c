@@ -1,4 +1,4 @@
-/* Files of torch.save and Meta folders: types, parts, and what must be refused. The small files are
+/* Files of torch.save and Meta folders: types, shards, and what must be refused. The small files are
  * made by tests/oracles/torch_files.py. */
 #include "base/float16.h"
 #include "io/meta.h"
@@ -213,9 +213,9 @@ static void load(IoModel *model, WholeWeights *weights, const char *path, cvn_dt
     whole_load(weights, model, dtype);
 }
 
-static void a_model_in_parts_is_the_model_in_one(void **state)
+static void a_model_in_shards_is_the_model_in_one(void **state)
 {
-    IoModel whole, parts;
+    IoModel whole, shards;
     WholeWeights a, b;
     load(&whole, &a, DATA "whole", CVN_BF16);
     assert_int_equal(whole.kind, IO_KIND_META);
@@ -225,13 +225,13 @@ static void a_model_in_parts_is_the_model_in_one(void **state)
     assert_true(model_is_interleaved(whole.desc) && !model_shape(whole.desc).tied);
     const char *folders[] = {DATA "parts2", DATA "parts3"};
     for (int f = 0; f < 2; f++) {
-        load(&parts, &b, folders[f], CVN_BF16);
-        assert_int_equal(parts.n_maps, 2);
+        load(&shards, &b, folders[f], CVN_BF16);
+        assert_int_equal(shards.n_maps, 2);
         assert_int_equal(a.n, b.n);
         for (int i = 0; i < a.n; i++)
             assert_memory_equal(a.data[i], b.data[i], a.bytes[i]);
         whole_free(&b);
-        io_close_model(&parts);
+        io_close_model(&shards);
     }
     whole_free(&a);
     io_close_model(&whole);
@@ -265,18 +265,18 @@ static void a_meta_model_is_saved_in_hugging_face_order(void **state)
     io_close_model(&hf);
 }
 
-static void a_missing_or_foreign_part_is_refused(void **state)
+static void a_missing_or_foreign_shard_is_refused(void **state)
 {
     IoModel model;
     cvn_err err = {0};
     Bytes params = must_load(DATA "parts2/params.json");
-    Bytes part0 = must_load(DATA "parts2/consolidated.00.pth");
+    Bytes shard0 = must_load(DATA "parts2/consolidated.00.pth");
     Bytes whole = must_load(DATA "whole/consolidated.00.pth");
     assert_int_equal(file_write(in_scratch("params.json"), params.data, params.n, NULL), CVN_OK);
     assert_true(io_open_model(&model, scratch, &err) < 0);
     assert_non_null(strstr(err.message, "consolidated.00.pth"));
     err = (cvn_err){0};
-    assert_int_equal(file_write(in_scratch("consolidated.00.pth"), part0.data, part0.n, NULL),
+    assert_int_equal(file_write(in_scratch("consolidated.00.pth"), shard0.data, shard0.n, NULL),
                      CVN_OK);
     assert_int_equal(io_open_model(&model, scratch, &err), CVN_ESHAPE);
     err = (cvn_err){0};
@@ -284,14 +284,14 @@ static void a_missing_or_foreign_part_is_refused(void **state)
                      CVN_OK);
     assert_int_equal(io_open_model(&model, scratch, &err), CVN_ESHAPE);
     assert_non_null(strstr(err.message, "differs in shape"));
-    Bytes columns = must_load(DATA "bad_columns.pth"); /* 2^62 columns in each part */
-    static const char *const parts[] = {"consolidated.00.pth", "consolidated.01.pth"};
+    Bytes columns = must_load(DATA "bad_columns.pth"); /* 2^62 columns in each shard */
+    static const char *const shards[] = {"consolidated.00.pth", "consolidated.01.pth"};
     for (int i = 0; i < 2; i++)
-        assert_int_equal(file_write(in_scratch(parts[i]), columns.data, columns.n, NULL), CVN_OK);
+        assert_int_equal(file_write(in_scratch(shards[i]), columns.data, columns.n, NULL), CVN_OK);
     assert_true(io_open_model(&model, scratch, NULL) < 0);
     free(columns.data);
     free(params.data);
-    free(part0.data);
+    free(shard0.data);
     free(whole.data);
 }
 
@@ -393,7 +393,7 @@ static void shared_samples_are_judged_rightly(void **state)
 }
 
 /* The trained checkpoint in all forms: the same numbers, up to the order of rotary pairs. */
-static void every_form_holds_the_same_model(void **state)
+static void every_format_holds_the_same_model(void **state)
 {
     need_shared_data();
     IoModel hf, other;
@@ -439,13 +439,13 @@ int main(void)
         cmocka_unit_test(what_is_no_dictionary_of_tensors_is_refused),
         cmocka_unit_test(a_cut_or_flipped_file_never_reads_outside),
         cmocka_unit_test(broken_pickles_are_refused),
-        cmocka_unit_test(a_model_in_parts_is_the_model_in_one),
+        cmocka_unit_test(a_model_in_shards_is_the_model_in_one),
         cmocka_unit_test(a_meta_model_is_saved_in_hugging_face_order),
-        cmocka_unit_test(a_missing_or_foreign_part_is_refused),
+        cmocka_unit_test(a_missing_or_foreign_shard_is_refused),
         cmocka_unit_test(params_json_is_read_strictly),
         cmocka_unit_test(published_models_are_inferred),
         cmocka_unit_test(shared_samples_are_judged_rightly),
-        cmocka_unit_test(every_form_holds_the_same_model),
+        cmocka_unit_test(every_format_holds_the_same_model),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }

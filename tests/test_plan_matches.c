@@ -179,7 +179,7 @@ static void check_engine(Case c)
 {
     cvn_model *model;
     cvn_engine *e = open_engine(&c, &model);
-    int parts = e->parts;
+    int parts = e->shards;
     if (parts == c.rows)
         check_prefill(&c, e);
     check_decode(&c, e);
@@ -187,7 +187,7 @@ static void check_engine(Case c)
     cvn_model_free(model);
     c.rows = c.rows == parts ? c.rows : parts;
     e = open_engine(&c, &model);
-    assert_int_equal(e->parts, parts);
+    assert_int_equal(e->shards, parts);
     check_prefill(&c, e);
     assert_int_equal(cvn_engine_free(e, NULL), CVN_OK);
     cvn_model_free(model);

@@ -77,7 +77,7 @@ static inline int toy_restore(const Checkpoint *checkpoint, CheckpointState *sta
     for (int i = 0; i < state->n && code == CVN_OK; i++) {
         const Box box = box_whole(&state->tensor[i].type);
         const BoxArray to = box_packed(&box);
-        checkpoint_restore_part(checkpoint, &state->tensor[i], &to, state->tensor[i].data);
+        checkpoint_restore_box(checkpoint, &state->tensor[i], &to, state->tensor[i].data);
     }
     return code;
 }

@@ -276,14 +276,14 @@ int cvn_array_read(cvn_array *array, void *data, cvn_err *err)
     size_t n = (size_t)rt->info.n_local, bytes = cvn_type_bytes(&b->local);
     if (!b->memory && buffer_clear(rt, b, err))
         return err->code;
-    SCOPED(scoped_free) const void **part = malloc(n * sizeof *part);
+    SCOPED(scoped_free) const void **shard = malloc(n * sizeof *shard);
     SCOPED(scoped_free) char *all = malloc(n * bytes + 1);
-    if (!part || !all)
+    if (!shard || !all)
         return err_set(err, CVN_EMEM, "no memory to read '%s'", b->name);
     for (size_t d = 0; d < n; d++) {
-        part[d] = all + d * bytes;
+        shard[d] = all + d * bytes;
         TRY(rt->backend->download(rt->devices, b->memory[d], 0, bytes, all + d * bytes, err));
     }
-    shard_gather(&rt->mesh, &b->sharding, &b->type, part, data);
+    shard_gather(&rt->mesh, &b->sharding, &b->type, shard, data);
     return CVN_OK;
 }

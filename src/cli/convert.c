@@ -1,4 +1,4 @@
-/* caravan convert: a model from one form of files into another; and by another name, caravan quantize, into a folder in 8 or
+/* caravan convert: a model from one file format into another; and by another name, caravan quantize, into a folder in 8 or
    4 bits. */
 #include "cli/convert.h"
 #include "base/json_file.h"
@@ -8,7 +8,7 @@
 #include "cli/run_model.h"
 #include "cli/terminal.h"
 #include "io/card.h"
-#include "io/forms.h"
+#include "io/formats.h"
 #include "io/save.h"
 #include "text/gguf_write.h"
 #include "text/tokenizer_config.h"
@@ -19,22 +19,22 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { TYPE, SHARD, FORCE, THREADS, CALIBRATE, TOKENS, BITS, TO, PARTS };
+enum { TYPE, SHARD, FORCE, THREADS, CALIBRATE, TOKENS, BITS, TO, SHARDS };
 
 static const struct {
     const char *name;
-    int (*make)(Out *out, const FormOptions *options, cvn_err *err);
+    int (*make)(Out *out, const FormatOptions *options, cvn_err *err);
     bool file; /* OUT is a file, not a folder */
-} forms[] = {{"hf", form_hf, false},
-             {"meta", form_meta, false},
-             {"gguf", form_gguf, true},
-             {"llama2c", form_llama2c, true},
-             {"llama2c-v0", form_llama2c_v0, true}};
-enum { HF, META, GGUF, LLAMA2C, LLAMA2C_V0, FORMS };
+} formats[] = {{"hf", format_hf, false},
+               {"meta", format_meta, false},
+               {"gguf", format_gguf, true},
+               {"llama2c", format_llama2c, true},
+               {"llama2c-v0", format_llama2c_v0, true}};
+enum { HF, META, GGUF, LLAMA2C, LLAMA2C_V0, FORMATS };
 
-static const char *form_name(size_t i)
+static const char *format_name(size_t i)
 {
-    return i < FORMS ? forms[i].name : NULL;
+    return i < FORMATS ? formats[i].name : NULL;
 }
 
 #define CALIBRATION                                                                                \
@@ -56,9 +56,9 @@ static const Option *const options[] = {
     [FORCE] = SHARED(FORCE),
     [THREADS] = SHARED(THREADS),
     CALIBRATION,
-    OPTION(TO, "to", .kind = ARG_CHOICE, .value = "FORM", .choice = form_name,
+    OPTION(TO, "to", .kind = ARG_CHOICE, .value = "FORMAT", .choice = format_name,
            .help = "file format of OUT, default gguf for *.gguf, llama2c for *.bin, else hf"),
-    OPTION(PARTS, "parts", .kind = ARG_INT, .low = 1, .high = 63, .value = "N", .fallback = "1",
+    OPTION(SHARDS, "shards", .kind = ARG_INT, .low = 1, .high = 63, .value = "N", .fallback = "1",
            .help = "number of files of a Meta folder"),
     NULL,
 };
@@ -83,8 +83,8 @@ typedef struct Convert {
     const char *from, *to, *staging; /* arena */
     IoModel model;
     Arena arena;
-    int form;
-    FormOptions form_options;
+    int format;
+    FormatOptions format_options;
     GgufKeys keys; /* the tokenizer's, of GGUF */
     Out out;
     cvn_err no_tokenizer; /* why OUT has none, if so */
@@ -98,8 +98,8 @@ static int put_record(const Convert *c, StrBuf *text, cvn_err *err)
 {
     const IoTensors *list = &c->model.tensors;
     const char *last = NULL;
-    strbuf_printf(text, "%s %s %d %.0f\n", forms[c->form].name, c->form_options.type->name,
-                  c->form_options.parts, (double)c->form_options.shard_bytes);
+    strbuf_printf(text, "%s %s %d %.0f\n", formats[c->format].name, c->format_options.type->name,
+                  c->format_options.shards, (double)c->format_options.shard_bytes);
     if (c->value[CALIBRATE].given)
         strbuf_printf(text, "calibrated by %lld tokens of '%s', %g bits\n",
                       (long long)c->value[TOKENS].integer, c->value[CALIBRATE].text,
@@ -138,17 +138,18 @@ static int open_staging(Convert *c, cvn_err *err)
 static int commit(Convert *c, cvn_err *err)
 {
     const FilePath record = file_path(c->staging, RECORD);
-    const FilePath file = file_path(c->staging, c->form_options.file ? c->form_options.file : "");
-    const char *from = forms[c->form].file ? file.text : c->staging;
-    if (!forms[c->form].file && remove(record.text) != 0)
+    const FilePath file =
+        file_path(c->staging, c->format_options.file ? c->format_options.file : "");
+    const char *from = formats[c->format].file ? file.text : c->staging;
+    if (!formats[c->format].file && remove(record.text) != 0)
         return err_set(err, CVN_EIO, "cannot remove '%s': %s", record.text, strerror(errno));
     TRY(file_sync_folder(c->staging, err));
-    if (!forms[c->form].file && file_exists(c->to) && !file_folder_is_empty(c->to))
+    if (!formats[c->format].file && file_exists(c->to) && !file_folder_is_empty(c->to))
         return save_move_into(c->staging, c->to, &c->arena, err);
     if (rename(from, c->to) != 0)
         return err_set(err, CVN_EIO, "cannot rename '%s' to '%s': %s", from, c->to,
                        strerror(errno));
-    return forms[c->form].file ? file_remove_folder(c->staging, err) : CVN_OK;
+    return formats[c->format].file ? file_remove_folder(c->staging, err) : CVN_OK;
 }
 
 /* ---- what stands beside the weights ---- */
@@ -172,7 +173,7 @@ static int write_card(Convert *c, cvn_err *err)
     for (int i = 0; i < CARD_FIELDS; i++)
         card.value[i] = gguf_string(c->model.gguf, card_keys[i], &c->arena);
     if (!card.value[0] && card.value[1])
-        card.value[0] = c->form_options.name;
+        card.value[0] = c->format_options.name;
     return card_write(&card, c->staging, err);
 }
 
@@ -201,7 +202,7 @@ static int tokenizer_keys(Convert *c, cvn_err *err)
     Tokenizer *t;
     if (c->model.kind == IO_KIND_GGUF) {
         gguf_copy_tokenizer(c->model.gguf, &c->keys);
-        c->form_options.tokenizer = &c->keys;
+        c->format_options.tokenizer = &c->keys;
         return CVN_OK;
     }
     if (tokenizer_open(c->from, &t, &c->no_tokenizer))
@@ -209,7 +210,7 @@ static int tokenizer_keys(Convert *c, cvn_err *err)
     int code = gguf_write_tokenizer(t, &c->keys, &c->no_tokenizer);
     tokenizer_free(t);
     if (code == CVN_OK)
-        c->form_options.tokenizer = &c->keys;
+        c->format_options.tokenizer = &c->keys;
     return code == CVN_EMEM ? err_set(err, code, "%s", c->no_tokenizer.message) : CVN_OK;
 }
 
@@ -217,7 +218,7 @@ static int tokenizer_keys(Convert *c, cvn_err *err)
 
 static int check_out(const Convert *c, cvn_err *err)
 {
-    bool there = file_exists(c->to), file = forms[c->form].file, force = c->value[FORCE].flag;
+    bool there = file_exists(c->to), file = formats[c->format].file, force = c->value[FORCE].flag;
     if (there && file_is_folder(c->to) == file)
         return err_set(err, CVN_EIO, "'%s' exists and is %s folder", c->to, file ? "a" : "no");
     if (there && file && !force)
@@ -235,7 +236,7 @@ static void close_calibration(Calibration **c)
 /* Has numbers chosen by what enters matrices as a text is read. */
 static int calibrate(Convert *c, Calibration **out, cvn_err *err)
 {
-    const WeightType *type = c->form_options.type;
+    const WeightType *type = c->format_options.type;
     const Value *bits = &c->value[BITS];
     const double most = bits->given ? bits->real : quant_bits(type->quant) + 0.35;
     TRY(calibrated_by(c->value[CALIBRATE].text, c->value[TOKENS].integer, c->from, &c->model,
@@ -244,7 +245,7 @@ static int calibrate(Convert *c, Calibration **out, cvn_err *err)
     c->out.importance = calibration_importance;
     if (type->quant.kind == QUANT_NONE)
         return CVN_OK;
-    c->form_options.eight = calibration_choose(*out, type->quant, most, &c->arena);
+    c->format_options.eight = calibration_choose(*out, type->quant, most, &c->arena);
     c->out.round = calibration_round;
     return CVN_OK;
 }
@@ -259,22 +260,23 @@ static int convert_all(void *of, cvn_err *err)
     c->to = arena_stringn(&c->arena, c->to, n);
     c->staging = arena_printf(&c->arena, "%s.part", c->to);
     const WeightType *type = weight_type_find(v[TYPE].text);
-    c->form = v[TO].given                    ? (int)v[TO].integer
-              : type && type->quant.kind     ? HF
-              : io_ends_with(c->to, ".gguf") ? GGUF
-              : io_ends_with(c->to, ".bin")  ? LLAMA2C
-                                             : HF;
+    c->format = v[TO].given                    ? (int)v[TO].integer
+                : type && type->quant.kind     ? HF
+                : io_ends_with(c->to, ".gguf") ? GGUF
+                : io_ends_with(c->to, ".bin")  ? LLAMA2C
+                                               : HF;
     if (!type)
-        type = weight_type_find(c->form >= LLAMA2C ? "f32"
-                                                   : cvn_dtype_name(model_dtype(c->model.desc)));
+        type = weight_type_find(c->format >= LLAMA2C ? "f32"
+                                                     : cvn_dtype_name(model_dtype(c->model.desc)));
     const char *slash = strrchr(c->to, '/'), *source = strrchr(c->from, '/');
-    c->form_options = (FormOptions){.type = type,
-                                    .file = forms[c->form].file ? slash ? slash + 1 : c->to : NULL,
-                                    .name = c->name               ? c->name
-                                            : source && source[1] ? source + 1
-                                                                  : c->from,
-                                    .parts = v[PARTS].integer ? (int)v[PARTS].integer : 1,
-                                    .shard_bytes = (uint64_t)v[SHARD].integer};
+    c->format_options =
+        (FormatOptions){.type = type,
+                        .file = formats[c->format].file ? slash ? slash + 1 : c->to : NULL,
+                        .name = c->name               ? c->name
+                                : source && source[1] ? source + 1
+                                                      : c->from,
+                        .shards = v[SHARDS].integer ? (int)v[SHARDS].integer : 1,
+                        .shard_bytes = (uint64_t)v[SHARD].integer};
     c->out = (Out){.arena = &c->arena,
                    .model = &c->model,
                    .threads = (int)v[THREADS].integer,
@@ -294,20 +296,21 @@ static int convert_all(void *of, cvn_err *err)
     if (v[BITS].given && type->quant.kind != QUANT_INT4)
         return err_set(err, CVN_EINVAL, "--bits works with the types int4 to int4:128 only");
     io_widen(&c->model);
-    if (c->form == GGUF)
+    if (c->format == GGUF)
         TRY(tokenizer_keys(c, err));
     SCOPED(close_calibration) Calibration *calibration = NULL;
     if (v[CALIBRATE].given)
         TRY(calibrate(c, &calibration, err));
-    TRY(forms[c->form].make(&c->out, &c->form_options, err));
+    TRY(formats[c->format].make(&c->out, &c->format_options, err));
     TRY(open_staging(c, err));
     TRY(out_write(&c->out, c->staging, err));
-    if (!forms[c->form].file)
+    if (!formats[c->format].file)
         TRY(copy_tokenizer(c, err));
-    if (c->form == HF && c->model.gguf)
+    if (c->format == HF && c->model.gguf)
         TRY(write_card(c, err));
-    if (c->form == HF)
-        TRY(model_write(form_hf_model(&c->model, &c->form_options, &c->arena), c->staging, err));
+    if (c->format == HF)
+        TRY(model_write(format_hf_model(&c->model, &c->format_options, &c->arena), c->staging,
+                        err));
     return commit(c, err);
 }
 
@@ -325,14 +328,14 @@ static int convert(Convert *c, cvn_dtype dtype, bool tell, cvn_err *err)
     if (!code && c->out.too_large)
         fprintf(stderr, "caravan: warning: %" PRId64 " numbers are too large for f16\n",
                 c->out.too_large);
-    if (!code && c->form == GGUF &&
+    if (!code && c->format == GGUF &&
         model_longest_context(c->model.desc) > model_context(c->model.desc))
         fprintf(stderr,
                 "caravan: warning: a GGUF file cannot record that a context over %" PRId64
                 " has dynamic rope scaling; up to that length the model is the same\n",
                 model_context(c->model.desc));
     if (!code && tell)
-        printf("%s: %s in %s%s\n", c->to, c->from, c->form_options.type->name,
+        printf("%s: %s in %s%s\n", c->to, c->from, c->format_options.type->name,
                c->resumed ? ", resumed" : "");
     strbuf_free(&c->keys.bytes);
     arena_free(&c->arena);
@@ -353,7 +356,7 @@ int convert_quantized(const Args *args, const char *from, const char *name, cons
                            [SHARD] = *args_value(args, SHARED(SHARD_SIZE)),
                            [FORCE] = *args_value(args, SHARED(FORCE)),
                            [THREADS] = *args_value(args, SHARED(THREADS)),
-                           [PARTS] = {.integer = 1},
+                           [SHARDS] = {.integer = 1},
                            [CALIBRATE] = {.given = false}};
     Convert c = {.value = value, .tokenizer = tokenizer, .from = from, .name = name, .to = to};
     return convert(&c, dtype, false, err);
@@ -366,7 +369,7 @@ const Command command_convert = {
     .examples =
         "convert my-llama my-llama.gguf --type q4_k_m\t4-bit GGUF for llama.cpp\n"
         "convert my-llama.gguf my-llama\tfor transformers, vLLM and training\n"
-        "convert my-llama meta --to meta --parts 8\tconsolidated.00.pth to .07.pth\n"
+        "convert my-llama meta --to meta --shards 8\tconsolidated.00.pth to .07.pth\n"
         "convert stories.bin stories --type int8\tllama2.c to a quantized Hugging Face folder\n",
     .notes = "IN is anything that --model takes elsewhere. Weights are streamed; the tokenizer and "
              "the chat template are copied. OUT is written atomically: an interrupted conversion "

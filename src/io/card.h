@@ -1,5 +1,5 @@
 /*
- * A model card: README.md in a Hugging Face folder, of which the name and the licence are kept in other forms of files.
+ * A model card: README.md in a Hugging Face folder, of which the name and the licence are kept in other file formats.
  *
  *     ---
  *     license: apache-2.0        GGUF's general.license; also license_name and license_link

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#define MAX_PARTS 64
+#define MAX_SHARDS 64
 
 /* Keys of params.json. Any other one with a value that is not null is refused. */
 static const char *const known_keys[] = {"dim",
@@ -138,18 +138,18 @@ int meta_model(Model **model, const char *file, const json_t *params, const IoTe
     return CVN_OK;
 }
 
-/* Along which dimension a tensor is split over parts; -1 when each part has all of it. `params`
- * tells for the embedding: the dimension whose parts add up to dim is the split one. */
-static int split_dim(const IoTensor *part, int64_t n_parts, int64_t dim)
+/* Along which dimension a tensor is split over shards; -1 when each shard has all of it. `params`
+ * tells for the embedding: the dimension whose shards add up to dim is the split one. */
+static int split_dim(const IoTensor *shard, int64_t n_shards, int64_t dim)
 {
     static const char *const columns[] = {"attention.wo.weight", "feed_forward.w2.weight"};
-    if (part->rank != 2)
+    if (shard->rank != 2)
         return -1;
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
-        if (io_ends_with(part->name, columns[i]))
+        if (io_ends_with(shard->name, columns[i]))
             return 1;
-    if (strcmp(part->name, "tok_embeddings.weight") == 0)
-        return dim % n_parts == 0 && part->dims[1] == dim / n_parts ? 1 : 0;
+    if (strcmp(shard->name, "tok_embeddings.weight") == 0)
+        return dim % n_shards == 0 && shard->dims[1] == dim / n_shards ? 1 : 0;
     return 0;
 }
 
@@ -169,28 +169,28 @@ static MetaShape shape_of(const json_t *params)
     return (MetaShape){.dim = dim, .kv_rows = sane ? dim / heads * kv_heads : 0};
 }
 
-/* How many neighbouring parts have the same rows of a tensor: more than 1 of keys and values in more parts than KV heads. */
-static size_t copies_of(const IoTensor *part, size_t n_parts, MetaShape shape)
+/* How many neighbouring shards have the same rows of a tensor: more than 1 of keys and values in more shards than KV heads. */
+static size_t copies_of(const IoTensor *shard, size_t n_shards, MetaShape shape)
 {
-    bool kv = io_ends_with(part->name, "attention.wk.weight") ||
-              io_ends_with(part->name, "attention.wv.weight");
-    if (!kv || part->rank != 2 || shape.kv_rows < 1 || part->dims[0] < 1 ||
-        shape.kv_rows % part->dims[0] != 0)
+    bool kv = io_ends_with(shard->name, "attention.wk.weight") ||
+              io_ends_with(shard->name, "attention.wv.weight");
+    if (!kv || shard->rank != 2 || shape.kv_rows < 1 || shard->dims[0] < 1 ||
+        shape.kv_rows % shard->dims[0] != 0)
         return 1;
-    size_t different = (size_t)(shape.kv_rows / part->dims[0]);
-    return different < n_parts && n_parts % different == 0 ? n_parts / different : 1;
+    size_t different = (size_t)(shape.kv_rows / shard->dims[0]);
+    return different < n_shards && n_shards % different == 0 ? n_shards / different : 1;
 }
 
-/* One tensor made of the same-named tensors of all parts. */
-static int merge_tensor(Folder *folder, const IoTensors *parts, size_t n_parts, size_t index,
+/* One tensor made of the same-named tensors of all shards. */
+static int merge_tensor(Folder *folder, const IoTensors *shards, size_t n_shards, size_t index,
                         MetaShape shape, cvn_err *err)
 {
     Arena *arena = folder->tensors.arena;
-    const IoTensor *first = &parts[0].tensor[index];
-    IoTensor *piece = arena_array(arena, n_parts, sizeof *piece);
-    size_t copies = copies_of(first, n_parts, shape);
-    for (size_t i = 0; i < n_parts; i++) {
-        const IoTensor *found = io_tensors_find(&parts[i], first->name);
+    const IoTensor *first = &shards[0].tensor[index];
+    IoTensor *piece = arena_array(arena, n_shards, sizeof *piece);
+    size_t copies = copies_of(first, n_shards, shape);
+    for (size_t i = 0; i < n_shards; i++) {
+        const IoTensor *found = io_tensors_find(&shards[i], first->name);
         if (!found)
             return err_set(err, CVN_EFORMAT,
                            "'%s' holds tensor '%s', but consolidated.%02zu.pth does not",
@@ -204,28 +204,28 @@ static int merge_tensor(Folder *folder, const IoTensors *parts, size_t n_parts, 
         piece[i / copies] = *found;
     }
     IoTensor merged = *first;
-    int along = split_dim(first, (int64_t)n_parts, shape.dim);
-    n_parts /= copies;
-    if (along >= 0 && n_parts > 1) {
+    int along = split_dim(first, (int64_t)n_shards, shape.dim);
+    n_shards /= copies;
+    if (along >= 0 && n_shards > 1) {
         merged.data = NULL;
         merged.part = piece;
-        merged.n_parts = (int)n_parts;
+        merged.n_parts = (int)n_shards;
         merged.split_dim = along;
-        if (__builtin_mul_overflow(merged.dims[along], (int64_t)n_parts, &merged.dims[along]) ||
-            __builtin_mul_overflow(merged.n, (int64_t)n_parts, &merged.n))
-            return err_set(err, CVN_EFORMAT, "'%s': the parts of tensor '%s' are too large",
+        if (__builtin_mul_overflow(merged.dims[along], (int64_t)n_shards, &merged.dims[along]) ||
+            __builtin_mul_overflow(merged.n, (int64_t)n_shards, &merged.n))
+            return err_set(err, CVN_EFORMAT, "'%s': the shards of tensor '%s' are too large",
                            first->file, first->name);
-        merged.bytes *= n_parts; /* the parts are in mapped files, so their sum fits */
+        merged.bytes *= n_shards; /* the shards are in mapped files, so their sum fits */
     }
     return io_tensors_add(&folder->tensors, &merged, err);
 }
 
 /* Opens consolidated.00.pth, .01.pth, … until one is missing, each into its own list. */
-static int open_parts(Folder *folder, const char *path, IoTensors *parts, Arena *arena,
-                      cvn_err *err)
+static int open_shards(Folder *folder, const char *path, IoTensors *shards, Arena *arena,
+                       cvn_err *err)
 {
-    folder->map = arena_array(arena, MAX_PARTS, sizeof *folder->map);
-    for (int i = 0; i < MAX_PARTS; i++) {
+    folder->map = arena_array(arena, MAX_SHARDS, sizeof *folder->map);
+    for (int i = 0; i < MAX_SHARDS; i++) {
         const char *name = arena_printf(arena, "%s/consolidated.%02d.pth", path, i);
         if (!file_exists(name) && i > 0)
             return CVN_OK;
@@ -233,24 +233,24 @@ static int open_parts(Folder *folder, const char *path, IoTensors *parts, Arena 
         int code = file_map(map, name, err);
         if (code != CVN_OK)
             return code;
-        io_tensors_init(&parts[folder->n_maps++], arena);
-        if ((code = torch_read(&parts[i], name, map->data, map->size, err)) != CVN_OK)
+        io_tensors_init(&shards[folder->n_maps++], arena);
+        if ((code = torch_read(&shards[i], name, map->data, map->size, err)) != CVN_OK)
             return code;
     }
-    return err_set(err, CVN_EUNSUPPORTED, "'%s' has more than %d parts", path, MAX_PARTS - 1);
+    return err_set(err, CVN_EUNSUPPORTED, "'%s' has more than %d shards", path, MAX_SHARDS - 1);
 }
 
-static int merge_parts(Folder *folder, const IoTensors *parts, MetaShape shape, cvn_err *err)
+static int merge_shards(Folder *folder, const IoTensors *shards, MetaShape shape, cvn_err *err)
 {
     for (size_t i = 1; i < folder->n_maps; i++)
-        if (parts[i].n != parts[0].n)
+        if (shards[i].n != shards[0].n)
             return err_set(
                 err, CVN_EFORMAT,
                 "consolidated.%02zu.pth has %zu tensors where consolidated.00.pth has %zu", i,
-                parts[i].n, parts[0].n);
-    io_tensors_init(&folder->tensors, parts[0].arena);
-    for (size_t i = 0; i < parts[0].n; i++) {
-        int code = merge_tensor(folder, parts, folder->n_maps, i, shape, err);
+                shards[i].n, shards[0].n);
+    io_tensors_init(&folder->tensors, shards[0].arena);
+    for (size_t i = 0; i < shards[0].n; i++) {
+        int code = merge_tensor(folder, shards, folder->n_maps, i, shape, err);
         if (code != CVN_OK)
             return code;
     }
@@ -259,7 +259,7 @@ static int merge_parts(Folder *folder, const IoTensors *parts, MetaShape shape, 
 
 int meta_open(Folder *folder, Model **model, const char *path, Arena *arena, cvn_err *err)
 {
-    IoTensors parts[MAX_PARTS];
+    IoTensors shards[MAX_SHARDS];
     Cleanup cleanup[2];
     const char *params_path = arena_printf(arena, "%s/params.json", path);
     *folder = (Folder){0};
@@ -268,11 +268,11 @@ int meta_open(Folder *folder, Model **model, const char *path, Arena *arena, cvn
         return CVN_EFORMAT;
     cleanup_push(&cleanup[0], folder_release, folder);
     cleanup_push(&cleanup[1], json_release, params);
-    int code = open_parts(folder, path, parts, arena, err);
+    int code = open_shards(folder, path, shards, arena, err);
     if (code == CVN_OK && folder->n_maps == 1)
-        folder->tensors = parts[0];
+        folder->tensors = shards[0];
     else if (code == CVN_OK)
-        code = merge_parts(folder, parts, shape_of(params), err);
+        code = merge_shards(folder, shards, shape_of(params), err);
     if (code == CVN_OK)
         code = meta_model(model, params_path, params, &folder->tensors, arena, err);
     cleanup_run(&cleanup[1]);

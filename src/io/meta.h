@@ -1,5 +1,5 @@
 /*
- * Meta's checkpoint folders: params.json and consolidated.00.pth, or several parts
+ * Meta's checkpoint folders: params.json and consolidated.00.pth, or several shards
  * consolidated.00.pth, consolidated.01.pth, … that lie side by side ("model parallel"):
  *
  *   split along rows      wq, wk, wv, w1, w3, output; tok_embeddings of Llama 3
@@ -18,7 +18,7 @@
 #include "io/folder.h"
 #include "model/model.h"
 
-/* Tensors are merged over the parts. */
+/* Tensors are merged over the shards. */
 int meta_open(Folder *folder, Model **model, const char *path, Arena *arena, cvn_err *err);
 
 /* The model from params.json's text and the shape of the embedding (rank 2, in one piece). */

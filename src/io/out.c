@@ -71,18 +71,18 @@ uint64_t out_param_bytes(const Param *param, OutType type)
     return cvn_dtype_bytes(f->dtype, param->n) + (uint64_t)f->n * scale_bytes(f);
 }
 
-OutPiece *out_param(Out *out, const Param *param, OutType type, int dim, int part, int parts)
+OutPiece *out_param(Out *out, const Param *param, OutType type, int dim, int shard, int shards)
 {
     bool matrix = param->file_rank == 2, column = !matrix && param->rotated;
     OutPiece piece = {.param = param, .type = type};
     piece.rows = matrix ? param->file_dims[0] : column ? param->n : 1;
     piece.columns = param->n / piece.rows;
     if (dim == 0) {
-        piece.rows /= parts;
-        piece.row = part * piece.rows;
+        piece.rows /= shards;
+        piece.row = shard * piece.rows;
     } else if (dim == 1) {
-        piece.columns /= parts;
-        piece.column = part * piece.columns;
+        piece.columns /= shards;
+        piece.column = shard * piece.columns;
     }
     piece.n =
         dim < 0 ? out_param_bytes(param, type) : out_type_bytes(type, piece.rows * piece.columns);

@@ -69,8 +69,8 @@ void out_file(Out *out, const char *name);
 uint8_t *out_bytes(Out *out, const void *bytes, size_t n); /* copied; where they are */
 void out_text(Out *out, StrBuf *text);                     /* the same, and frees it */
 void out_padding(Out *out, uint64_t multiple);
-/* A whole parameter, or part `part` of `parts` along `dim` of its matrix. */
-OutPiece *out_param(Out *out, const Param *param, OutType type, int dim, int part, int parts);
+/* A whole parameter, or shard `shard` of `shards` along `dim` of its matrix. */
+OutPiece *out_param(Out *out, const Param *param, OutType type, int dim, int shard, int shards);
 
 /* Bytes of elements stored so; the row of a block type must divide into blocks. Of a parameter: with its scales. */
 uint64_t out_type_bytes(OutType type, int64_t n);

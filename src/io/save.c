@@ -2,7 +2,7 @@
 
 #include "base/capacity.h"
 #include "base/file.h"
-#include "io/forms.h"
+#include "io/formats.h"
 #include "io/save_files.h"
 
 #include <assert.h>
@@ -34,7 +34,7 @@ typedef struct Save {
     const SaveOptions *options;
     Arena arena;
     Out out;
-    FormOptions form;
+    FormatOptions format;
 } Save;
 
 static int copy_into(Save *save, const char *from, cvn_err *err)
@@ -79,7 +79,7 @@ static int write_all(Save *save, cvn_err *err)
     const Out *out = &save->out;
     TRY(copy_tokenizer(save, err));
     TRY(out_write(&save->out, save->folder, err));
-    return model_write(form_hf_model(out->model, &save->form, out->arena), save->folder, err);
+    return model_write(format_hf_model(out->model, &save->format, out->arena), save->folder, err);
 }
 
 /* Whether a file of a folder is of a model in it, or of adapters: other files there are somebody's own. */
@@ -197,7 +197,7 @@ static int save_all(void *of, cvn_err *err)
     if (save->filled && !save->options->force)
         return err_set(err, CVN_EIO, "'%s' is not empty; give another folder or --force",
                        save->final);
-    TRY(form_hf(&save->out, &save->form, err));
+    TRY(format_hf(&save->out, &save->format, err));
     for (size_t i = 0; i < save->out.n_files; i++)
         bytes += save->out.file[i].bytes;
     TRY(capacity_check_disk(save->final, bytes, err));
@@ -210,8 +210,8 @@ int save_model(const char *folder, const IoModel *model, const SaveOptions *opti
     while (n > 1 && folder[n - 1] == '/')
         n--;
     Save save = {.options = options,
-                 .form = {.type = weight_type_find(cvn_dtype_name(options->dtype)),
-                          .shard_bytes = options->shard_bytes}};
+                 .format = {.type = weight_type_find(cvn_dtype_name(options->dtype)),
+                            .shard_bytes = options->shard_bytes}};
     if (model_quant(model->desc).kind != QUANT_NONE)
         return err_set(err, CVN_EUNSUPPORTED,
                        "'%s' is quantized; convert the original model instead", model->path);

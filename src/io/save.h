@@ -1,5 +1,5 @@
 /*
- * Writing a model as a Hugging Face folder in one go, the weights as form_hf lays them out (forms.h).
+ * Writing a model as a Hugging Face folder in one go, the weights as format_hf lays them out (formats.h).
  *
  * A new folder is filled beside ("OUT.tmp-PID") and renamed, so OUT is absent or complete. With
  * `force` on a folder that is not empty, that is filled in it, and files are replaced one by one, each whole, the config

@@ -79,7 +79,7 @@ static Buffer *add_buffer(Program *p, int parameter)
                   .local = t->local,
                   .sharding = t->sharding,
                   .held = 1};
-    if (is->role == ROLE_CACHE && buffer_row_parts(b) > 1)
+    if (is->role == ROLE_CACHE && buffer_row_shards(b) > 1)
         b->local.dim[0]++; /* the spare row */
     *map_put(&rt->buffers, key, sizeof key, NULL) = (uint64_t)(uintptr_t)b;
     *(rt->last ? &rt->last->next : &rt->first) = b;
@@ -87,14 +87,14 @@ static Buffer *add_buffer(Program *p, int parameter)
     return b;
 }
 
-/* Whether a program's parameter is the buffer, or some rows of it: one of each part, or, where rows are not split, as many
+/* Whether a program's parameter is the buffer, or some rows of it: one of each shard, or, where rows are not split, as many
    as the program likes. */
 static bool fits(const Buffer *b, const PartitionTensor *t)
 {
     cvn_type type = t->global;
-    int parts = buffer_row_parts(b);
+    int shards = buffer_row_shards(b);
     if (type.rank && b->role == ROLE_CACHE &&
-        (type.dim[0] == parts || (parts == 1 && type.dim[0] <= b->type.dim[0])))
+        (type.dim[0] == shards || (shards == 1 && type.dim[0] <= b->type.dim[0])))
         type.dim[0] = b->type.dim[0];
     return cvn_type_equal(&b->type, &type) && sharding_same(&b->sharding, &t->sharding);
 }
@@ -236,13 +236,13 @@ void program_set_rows(Program *p, const int64_t *rows)
             continue;
         for (int d = 0; d < rt->info.n_local; d++) {
             int64_t first = buffer_shard(rt, b, d).box.first[0];
-            int64_t row = rows[buffer_row_part(b, first)];
+            int64_t row = rows[buffer_row_shard(b, first)];
             p->argument[d * n + i].row = row < 0 ? b->local.dim[0] - 1 : row - first;
         }
     }
 }
 
-/* Whether devices have their own copies or parts of a parameter that lies with the host. */
+/* Whether devices have their own copies or shards of a parameter that lies with the host. */
 static bool is_staged(const Program *p, int i)
 {
     const PartitionTensor *t = &p->report.parameter[i];
@@ -264,7 +264,7 @@ static int stage(Program *p, int i, int d, cvn_err *err)
     return CVN_OK;
 }
 
-/* What a run updated of what devices had their own copies or parts of. */
+/* What a run updated of what devices had their own copies or shards of. */
 static int write_back(Program *p, int i, cvn_err *err)
 {
     const Runtime *rt = p->rt;
@@ -273,13 +273,13 @@ static int write_back(Program *p, int i, cvn_err *err)
         memcpy(p->host[i], p->argument[i].host, cvn_type_bytes(&t->global));
         return CVN_OK;
     }
-    const void **part = malloc((size_t)rt->info.n_local * sizeof *part);
-    if (!part)
+    const void **shard = malloc((size_t)rt->info.n_local * sizeof *shard);
+    if (!shard)
         return err_set(err, CVN_EMEM, "no memory to gather '%s'", p->buffer[i]->name);
     for (int d = 0; d < rt->info.n_local; d++)
-        part[d] = p->argument[d * p->signature.n_parameters + i].host;
-    shard_gather(&rt->mesh, &t->sharding, &t->global, part, p->host[i]);
-    free(part);
+        shard[d] = p->argument[d * p->signature.n_parameters + i].host;
+    shard_gather(&rt->mesh, &t->sharding, &t->global, shard, p->host[i]);
+    free(shard);
     return CVN_OK;
 }
 
@@ -324,9 +324,9 @@ bool program_needs_row(const Program *p, Role role, int index, int64_t row)
     int i = signature_parameter(&p->signature, role, index);
     for (int d = 0; i >= 0 && d < p->rt->info.n_local; d++) {
         const PartitionTensor *t = &p->report.parameter[i];
-        const Box part =
+        const Box shard =
             box_of_shard(&p->rt->mesh, &t->sharding, &t->global, p->rt->info.first + d).box;
-        if (row >= part.first[0] && row < part.first[0] + part.count[0])
+        if (row >= shard.first[0] && row < shard.first[0] + shard.count[0])
             return true;
     }
     return false;

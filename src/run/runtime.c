@@ -182,12 +182,12 @@ void *buffer_address(const Runtime *rt, const Buffer *b, int d)
     return b->memory && rt->backend->address ? rt->backend->address(b->memory[d]) : NULL;
 }
 
-int buffer_row_parts(const Buffer *b)
+int buffer_row_shards(const Buffer *b)
 {
     return b->type.rank ? (int)axes_size(&b->sharding.dim[0].axes) : 1;
 }
 
-int buffer_row_part(const Buffer *b, int64_t row)
+int buffer_row_shard(const Buffer *b, int64_t row)
 {
     return (int)(row / sharding_chunk(&b->sharding, 0, b->type.dim[0]));
 }
@@ -200,10 +200,10 @@ void buffer_discard(Runtime *rt, Buffer *b, int64_t row, int64_t from, int64_t t
     int64_t pieces = all ? 1 : t->dim[1];
     size_t bytes = all ? head * (size_t)t->dim[1] : position * (size_t)(to - from);
     for (int d = 0; b->memory && rt->backend->discard && d < rt->info.n_local; d++) {
-        const Box part = buffer_shard(rt, b, d).box;
+        const Box shard = buffer_shard(rt, b, d).box;
         size_t at =
-            head * (size_t)t->dim[1] * (size_t)(row - part.first[0]) + position * (size_t)from;
-        if (row < part.first[0] || row >= part.first[0] + part.count[0])
+            head * (size_t)t->dim[1] * (size_t)(row - shard.first[0]) + position * (size_t)from;
+        if (row < shard.first[0] || row >= shard.first[0] + shard.count[0])
             continue;
         for (int64_t h = 0; h < pieces; h++, at += head)
             rt->backend->discard(rt->devices, b->memory[d], at, bytes);

@@ -14,7 +14,7 @@
  * whole unless one of its devices does.
  *
  * Rows. Caches have a row for each text, and a program may work on fewer rows than there are. Where rows are split over
- * the mesh into n parts, a program for n rows works on one of each part:
+ * the mesh into n shards, a program for n rows works on one of each shard:
  *
  *     cache [4 rows, …] on data=2         device 0: rows 0, 1, spare       device 1: rows 2, 3, spare
  *     program with 2 rows, of rows 1, -1: device 0: row 1                   device 1: its spare row
@@ -121,9 +121,9 @@ BoxArray buffer_shard(const Runtime *rt, const Buffer *buffer, int d);
 /* The bytes of its shard on local device d where the host can address them, or NULL. */
 void *buffer_address(const Runtime *rt, const Buffer *buffer, int d);
 
-/* Parts into which its rows, the first dimension, are split; and in which of them a row is. */
-int buffer_row_parts(const Buffer *buffer);
-int buffer_row_part(const Buffer *buffer, int64_t row);
+/* Shards into which its rows, the first dimension, are split; and in which of them a row is. */
+int buffer_row_shards(const Buffer *buffer);
+int buffer_row_shard(const Buffer *buffer, int64_t row);
 
 /* Of a cache [rows, heads, positions, width], positions [from, to) of a row of the whole are done with: their memory may go back
    to the system, by pages, which are 0 then, where the back end can do that. */

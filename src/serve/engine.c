@@ -148,15 +148,15 @@ static int compile_programs(cvn_engine *e, cvn_err *err)
         step.sample = (SampleMode)m;
         TRY(engine_make_step(e, &e->decode[m], &step, &e->slots, err));
     }
-    e->parts = steps_parts(&e->rt);
-    int side_by_side = e->parts == 1 && o->slots >= CHUNK_BATCH ? CHUNK_BATCH : e->parts;
+    e->shards = steps_shards(&e->rt);
+    int side_by_side = e->shards == 1 && o->slots >= CHUNK_BATCH ? CHUNK_BATCH : e->shards;
     e->chunk_slot = arena_array(&e->arena, (size_t)side_by_side, sizeof *e->chunk_slot);
-    e->load = arena_array(&e->arena, (size_t)e->parts, sizeof *e->load);
+    e->load = arena_array(&e->arena, (size_t)e->shards, sizeof *e->load);
     engine_make_inputs(e, &e->chunk, side_by_side, (size_t)largest);
     for (int i = 0; i < side_by_side; i++)
         e->chunk.top_p[i] = e->chunk.penalty[i] = 1;
     for (int i = 0; i < o->n_buckets && !o->no_generation; i++) {
-        step = steps_chunk(&e->steps, e->parts, o->bucket[i]);
+        step = steps_chunk(&e->steps, e->shards, o->bucket[i]);
         step.output = STEP_FILL;
         if (i == o->n_buckets - 1)
             TRY(engine_make_step(e, &e->fill, &step, &e->chunk, err));
@@ -166,7 +166,7 @@ static int compile_programs(cvn_engine *e, cvn_err *err)
             TRY(engine_make_step(e, &e->prefill[m][i], &step, &e->chunk, err));
             ModelStep wide = step;
             wide.batch = side_by_side;
-            if (wide.batch == e->parts || wide.seq > CHUNK_BATCH_TOKENS)
+            if (wide.batch == e->shards || wide.seq > CHUNK_BATCH_TOKENS)
                 continue;
             TRY(engine_make_step(e, &e->batch[m][i], &wide, &e->chunk, err));
         }
@@ -174,7 +174,7 @@ static int compile_programs(cvn_engine *e, cvn_err *err)
     if (speculates(o) || (o->logits_processors && !o->no_generation && rounds_alike(o)))
         TRY(speculate_make(e, speculates(o), err));
     for (int i = 0; i < e->n_score_buckets; i++) {
-        step = steps_chunk(&e->steps, e->parts, e->score_bucket[i]);
+        step = steps_chunk(&e->steps, e->shards, e->score_bucket[i]);
         step.output = STEP_SCORE;
         step.keep_logits = o->logits_processors;
         if (o->scoring)
@@ -183,7 +183,7 @@ static int compile_programs(cvn_engine *e, cvn_err *err)
         if (o->pooling)
             TRY(engine_make_step(e, &e->embed[i], &step, &e->chunk, err));
         step.batch = side_by_side;
-        if (o->pooling && step.batch != e->parts && step.seq <= CHUNK_BATCH_TOKENS)
+        if (o->pooling && step.batch != e->shards && step.seq <= CHUNK_BATCH_TOKENS)
             TRY(engine_make_step(e, &e->embed_batch[i], &step, &e->chunk, err));
     }
     return CVN_OK;

@@ -5,10 +5,10 @@
  * state of the slots is host memory that programs read. Decode reads and advances it in place: tokens and start are
  * parameters that its outputs are computed into, so that steps follow each other with nothing in between.
  *
- * A prefill program works on one slot of each part into which the mesh splits the caches' slots: on one device on one slot.
+ * A prefill program works on one slot of each shard into which the mesh splits the caches' slots: on one device on one slot.
  *
- *     slots 0 1 2 3 on data=2      parts 0: slots 0, 1     1: slots 2, 3
- *     prefill of slot 2            tokens [2, seq], length 0 in part 0, n in part 1
+ *     slots 0 1 2 3 on data=2      shard 0: slots 0, 1    shard 1: slots 2, 3
+ *     prefill of slot 2            tokens [2, seq], length 0 in shard 0, n in shard 1
  *
  * Where slots are not sharded, small chunks, whose time is that of reading the weights, also have programs for CHUNK_BATCH slots
  * side by side, in which idle slots have length 0. A slot has the same bits in either.
@@ -81,10 +81,10 @@ struct cvn_engine {
     Steps steps;                 /* what programs are made of */
     SampleMode most;             /* modes up to this one are compiled */
     int n_caches;                /* tensors of all layers */
-    int parts;                   /* into which the mesh splits the caches' slots */
+    int shards;                  /* into which the mesh splits the caches' slots */
     int64_t *chunk_slot; /* [chunk.slots] the slot of each that the next prefill works on, or -1 */
     Inputs slots;        /* of the decode program: [options.slots], seq 1 */
-    /* Of prefill and scoring, as many as the larger of `parts` and CHUNK_BATCH, of the largest bucket. */
+    /* Of prefill and scoring, as many as the larger of `shards` and CHUNK_BATCH, of the largest bucket. */
     Inputs chunk;
     int64_t *filled; /* [slots] positions in the slot's cache; slots.start is always the same */
     struct SlotWindow *window; /* [slots] what is kept of each (serve/windows.h); NULL: all */
@@ -103,7 +103,7 @@ struct cvn_engine {
     struct SlotPrompt *prompt; /* [slots] of those that are being read */
     int64_t *room;             /* [slots] tokens that each may still draw */
     int32_t *drawn;            /* [eos_interval, slots] tokens of the steps since the last look */
-    int *load;                 /* [parts] slots that are taken */
+    int *load;                 /* [shards] slots that are taken */
     EngineStep fill;           /* whole chunks of the largest bucket that are not the last */
     EngineStep prefill[SAMPLE_MODE_COUNT][CVN_MAX_BUCKETS];
     EngineStep batch[SAMPLE_MODE_COUNT]
@@ -160,7 +160,7 @@ typedef struct SlotPrompt {
 EngineStep *engine_chunk(cvn_engine *e, const SlotPrompt *prompt, int n);
 
 /* Reads a chunk of the first of n prompts, and beside it of those others that the same program takes: that lie in other
-   parts, or near it. Where that completes a prompt the next token is drawn, which becomes the slot's token for decoding. */
+   shards, or near it. Where that completes a prompt the next token is drawn, which becomes the slot's token for decoding. */
 int engine_prefill(cvn_engine *e, SlotPrompt *prompt, int n, cvn_err *err);
 
 /* One decode step: every active slot's token goes into its cache and the next is drawn into
@@ -185,7 +185,7 @@ void engine_reset_slot(cvn_engine *e, int slot);
 /* Gives the memory of a slot's cache back. */
 void engine_release_slot(cvn_engine *e, int slot);
 
-/* The slot without a request whose part has the fewest requests, the first of them; -1: all have one. */
+/* The slot without a request whose shard has the fewest requests, the first of them; -1: all have one. */
 int engine_free_slot(cvn_engine *e);
 
 /* Measures what programs take (serve/pace.h), while no slot is taken; warns if max_stall cannot be held. */

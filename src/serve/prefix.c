@@ -22,10 +22,10 @@ void prefix_init(cvn_engine *e)
 }
 
 /* Positions [0, n) of a slot into another, on all devices; of layers with a window those that what follows needs. Slots must
-   be of one part. */
+   be of one shard. */
 static bool copy_slot(cvn_engine *e, int from, int to, int64_t n)
 {
-    if (e->parts != 1)
+    if (e->shards != 1)
         return false;
     for (int i = 0; i < e->n_caches; i++) {
         const Buffer *cache = runtime_buffer(&e->rt, ROLE_CACHE, i);
@@ -51,7 +51,7 @@ static bool copy_slot(cvn_engine *e, int from, int to, int64_t n)
 
 int prefix_free_slot(cvn_engine *e)
 {
-    return e->prefix && e->parts == 1 ? radix_oldest(&e->prefix->radix) : engine_free_slot(e);
+    return e->prefix && e->shards == 1 ? radix_oldest(&e->prefix->radix) : engine_free_slot(e);
 }
 
 int prefix_take_slot(cvn_engine *e, const cvn_request *request, int64_t *keep)

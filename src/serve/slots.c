@@ -142,10 +142,10 @@ SampleMode engine_mode(const cvn_engine *e)
     return mode;
 }
 
-/* The part of the caches' slots that a slot is in: its place among the slots of a chunk. */
-static int slot_part(const cvn_engine *e, int slot)
+/* The shard of the caches' slots that a slot is in: its place among the slots of a chunk. */
+static int slot_shard(const cvn_engine *e, int slot)
 {
-    return e->parts == 1 ? 0 : buffer_row_part(runtime_buffer(&e->rt, ROLE_CACHE, 0), slot);
+    return e->shards == 1 ? 0 : buffer_row_shard(runtime_buffer(&e->rt, ROLE_CACHE, 0), slot);
 }
 
 /* A chunk in which no slot has anything to do. */
@@ -330,11 +330,11 @@ void engine_draw(cvn_engine *e, int slot, int32_t token, const float *logits)
 int engine_free_slot(cvn_engine *e)
 {
     int best = -1;
-    memset(e->load, 0, (size_t)e->parts * sizeof *e->load);
+    memset(e->load, 0, (size_t)e->shards * sizeof *e->load);
     for (int i = 0; i < e->options.slots; i++)
-        e->load[slot_part(e, i)] += e->job[i] != NULL;
+        e->load[slot_shard(e, i)] += e->job[i] != NULL;
     for (int i = 0; i < e->options.slots; i++)
-        if (!e->job[i] && (best < 0 || e->load[slot_part(e, i)] < e->load[slot_part(e, best)]))
+        if (!e->job[i] && (best < 0 || e->load[slot_shard(e, i)] < e->load[slot_shard(e, best)]))
             best = i;
     return best;
 }
@@ -392,7 +392,7 @@ int engine_prefill(cvn_engine *e, SlotPrompt *prompt, int n, cvn_err *err)
     for (int i = 0; i < n; i++) {
         SlotPrompt *p = &prompt[i];
         const cvn_request *r = p->request;
-        int64_t at = batch ? p->slot - begin : slot_part(e, p->slot);
+        int64_t at = batch ? p->slot - begin : slot_shard(e, p->slot);
         p->computed = 0;
         if (at < 0 || at >= like->slots || e->chunk.length[at] || !chunk_is(e, p, b, last))
             continue;
@@ -479,33 +479,33 @@ static void take_scores(const cvn_engine *e, const EngineStep *step, int64_t at,
 }
 
 /* Of a chunk; of the last token only that of the last chunk stays. */
-static void take_hidden(const cvn_engine *e, const EngineStep *step, int part, const Score *want)
+static void take_hidden(const cvn_engine *e, const EngineStep *step, int shard, const Score *want)
 {
     int64_t dim = model_width(e->model->io.desc);
     const float *got = engine_output(step, ROLE_HIDDEN);
     bool last = strcmp(e->options.pooling, "last") == 0;
     for (int64_t i = 0; i < dim; i++)
-        want->hidden[i] = (last ? 0 : want->hidden[i]) + (double)got[part * dim + i];
+        want->hidden[i] = (last ? 0 : want->hidden[i]) + (double)got[shard * dim + i];
 }
 
 static int score_slot(cvn_engine *e, int slot, const int32_t *token, int64_t n, const Score *want,
                       cvn_err *err)
 {
-    int part = slot_part(e, slot);
+    int shard = slot_shard(e, slot);
     for (int64_t done = 0; done < n;) {
         int b = choose_bucket(e->score_bucket, e->n_score_buckets, n - done);
         EngineStep *step = want->hidden ? &e->embed[b] : &e->score[b];
-        int64_t here = n - done < step->seq ? n - done : step->seq, at = part * step->seq;
+        int64_t here = n - done < step->seq ? n - done : step->seq, at = shard * step->seq;
         TRY(scheduler_go_on(e, err));
         clear_chunk(e, step);
-        stage_chunk(e, step, part, slot, token + done, here);
+        stage_chunk(e, step, shard, slot, token + done, here);
         for (int64_t i = 0; i < step->slots * step->seq; i++)
             e->chunk.targets[i] = -1;
         for (int64_t i = 0; i < step->seq && done + i + 1 < n; i++)
             e->chunk.targets[at + i] = token[done + i + 1];
         TRY(run_chunk(e, step, err));
         if (want->hidden)
-            take_hidden(e, step, part, want);
+            take_hidden(e, step, shard, want);
         else
             take_scores(e, step, at, token, n, done, here, want);
         done += here;

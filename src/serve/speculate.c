@@ -39,7 +39,7 @@ int speculate_make(cvn_engine *e, bool looks_up, cvn_err *err)
         for (int64_t seq = 4; seq <= DRAFT_MOST + 1; seq *= 2) {
             ModelStep step = steps_chunk(&e->steps, alone ? 1 : o->slots, seq);
             if (step.batch * seq > SPECULATE_TOKENS || seq > o->bucket[o->n_buckets - 1] ||
-                (alone && (e->parts != 1 || o->slots == 1)))
+                (alone && (e->shards != 1 || o->slots == 1)))
                 continue;
             step.every = true;
             for (int m = looks_up ? 0 : (int)e->most; m <= (int)e->most; m++) {

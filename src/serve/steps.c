@@ -42,10 +42,10 @@ ModelStep steps_chunk(const Steps *s, int64_t slots, int64_t seq)
                        .adapted = s->adapted};
 }
 
-int steps_parts(const Runtime *rt)
+int steps_shards(const Runtime *rt)
 {
     const Buffer *cache = runtime_buffer(rt, ROLE_CACHE, 0);
-    return cache ? buffer_row_parts(cache) : 1;
+    return cache ? buffer_row_shards(cache) : 1;
 }
 
 ProgramOptions steps_options(Steps *s)

@@ -3,7 +3,7 @@
  * slots. Who plans what an engine would take makes the same programs of them, in the same order.
  *
  *     ModelStep step = steps_decode(&steps);                             first: it says how caches lie
- *     step = steps_chunk(&steps, steps_parts(&rt), 128);               then chunks, on slots that fit
+ *     step = steps_chunk(&steps, steps_shards(&rt), 128);               then chunks, on slots that fit
  *     program_make(&program, &rt, model_step(config, &step, err), &options, err)
  */
 #ifndef CVN_SERVE_STEPS_H
@@ -43,7 +43,7 @@ void steps_hold(const Steps *steps, Runtime *rt);
 ModelStep steps_chunk(const Steps *steps, int64_t slots, int64_t seq);
 
 /* Shards of the caches' slots on the mesh: a chunk has a slot of each. */
-int steps_parts(const Runtime *rt);
+int steps_shards(const Runtime *rt);
 
 /* How programs of them are made; *steps is borrowed. */
 ProgramOptions steps_options(Steps *steps);

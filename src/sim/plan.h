@@ -7,7 +7,7 @@
  *
  * Memory is that of one device, for the programs that were made: of decoding the engine's program for that many rows, whose
  * caches have as many positions as an engine's; of a prefill that one too, which says how caches lie, and then a section of
- * all rows at once, where an engine takes one of each part into which the mesh splits them. Temporaries are what the
+ * all rows at once, where an engine takes one of each shard into which the mesh splits them. Temporaries are what the
  * device's compiler planned: activations, gradients, buffers of collectives and scratch of kernels. Gradients are counted
  * among them, at most all at once.
  */

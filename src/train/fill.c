@@ -127,7 +127,7 @@ static int read_saved(void *context, const Box *box, void *out, cvn_err *err)
     const Saved *s = context;
     const BoxArray to = box_packed(box);
     (void)err;
-    checkpoint_restore_part(s->checkpoint, s->tensor, &to, out);
+    checkpoint_restore_box(s->checkpoint, s->tensor, &to, out);
     return CVN_OK;
 }
 

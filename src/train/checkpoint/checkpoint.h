@@ -150,8 +150,8 @@ int checkpoint_open_latest(Checkpoint *checkpoint, const char *run, Cluster *clu
  * everything fits, and the counters are copied (`state->config` is left as it is); then what of a tensor lies in `to`,
  * wherever the checkpoint has it. */
 int checkpoint_restore_counters(const Checkpoint *checkpoint, CheckpointState *state, cvn_err *err);
-void checkpoint_restore_part(const Checkpoint *checkpoint, const CheckpointTensor *tensor,
-                             const struct BoxArray *to, void *target);
+void checkpoint_restore_box(const Checkpoint *checkpoint, const CheckpointTensor *tensor,
+                            const struct BoxArray *to, void *target);
 
 /* Safe after a failed open and on {0}. */
 void checkpoint_close(Checkpoint *checkpoint);

@@ -175,8 +175,8 @@ static const char *find_extra(const Checkpoint *checkpoint, const CheckpointStat
     return extra;
 }
 
-void checkpoint_restore_part(const Checkpoint *checkpoint, const CheckpointTensor *tensor,
-                             const BoxArray *to, void *target)
+void checkpoint_restore_box(const Checkpoint *checkpoint, const CheckpointTensor *tensor,
+                            const BoxArray *to, void *target)
 {
     checkpoint_whole_copy(checkpoint_wholes_find(checkpoint->wholes, tensor->name), to, target);
 }

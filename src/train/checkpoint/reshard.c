@@ -29,7 +29,7 @@ static int read_slice(void *context, int tensor, const BoxArray *to, void *targe
     const Reshape *r = context;
     if (flag_is_set(r->interrupt))
         return err_set(err, CVN_EINTERRUPTED, "interrupted");
-    checkpoint_restore_part(r->from, &r->state.saved.tensor[tensor], to, target);
+    checkpoint_restore_box(r->from, &r->state.saved.tensor[tensor], to, target);
     return CVN_OK;
 }
 

@@ -16,11 +16,11 @@
 #include "shard/box.h"
 #include "train/checkpoint/checkpoint.h"
 
-/* A part of a tensor, to be written. */
+/* A shard of a tensor, to be written. */
 typedef struct CheckpointSlice {
     int tensor;       /* in the state */
     int file;         /* of this process, from 0 */
-    BoxArray at;      /* the part, and the array in which it lies */
+    BoxArray at;      /* the shard, and the array in which it lies */
     const void *data; /* that array; NULL: it is asked for (CheckpointState.read) */
 } CheckpointSlice;
 
@@ -48,16 +48,16 @@ const char *checkpoint_box_text(const Box *box, Arena *arena);
 const char *checkpoint_shard_name(const struct CheckpointShards *shards, int file, Arena *arena);
 
 /* What a checkpoint has of a tensor. */
-typedef struct CheckpointPart {
+typedef struct CheckpointShard {
     Box box;
-    const uint8_t *data;         /* packed, in a mapping */
-    struct CheckpointPart *next; /* of the same tensor */
-} CheckpointPart;
+    const uint8_t *data;          /* packed, in a mapping */
+    struct CheckpointShard *next; /* of the same tensor */
+} CheckpointShard;
 
 typedef struct CheckpointWhole {
     const char *name;
     cvn_type type; /* logical */
-    CheckpointPart *part;
+    CheckpointShard *shard;
 } CheckpointWhole;
 
 typedef struct CheckpointWholes {
@@ -66,7 +66,7 @@ typedef struct CheckpointWholes {
     Map by_name; /* name -> index */
 } CheckpointWholes;
 
-/* The tensors that the manifest names, without parts yet; `folder` is for messages. */
+/* The tensors that the manifest names, without shards yet; `folder` is for messages. */
 int checkpoint_wholes_init(CheckpointWholes *wholes, const char *folder, const Manifest *manifest,
                            Arena *arena, cvn_err *err);
 

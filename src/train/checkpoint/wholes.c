@@ -66,21 +66,21 @@ static int add_slice(CheckpointWholes *wholes, const char *path, const IoTensor 
     CheckpointWhole *whole =
         (CheckpointWhole *)(uintptr_t)checkpoint_wholes_find(wholes, slice->name);
     const uint64_t *text = map_get(metadata, slice->name, strlen(slice->name));
-    CheckpointPart part = {.data = slice->data};
+    CheckpointShard shard = {.data = slice->data};
     bool good = whole && slice->coding == IO_PLAIN && slice->dtype == whole->type.dtype;
     if (good && !text)
-        part.box = box_whole(&whole->type);
+        shard.box = box_whole(&whole->type);
     else
-        good = good && parse_box((const char *)(uintptr_t)*text, &whole->type, &part.box) &&
+        good = good && parse_box((const char *)(uintptr_t)*text, &whole->type, &shard.box) &&
                slice->rank == whole->type.rank;
     for (int d = 0; good && text && d < slice->rank; d++)
-        good = slice->dims[d] == part.box.count[d];
-    if (!good || slice->n != box_elements(&part.box))
+        good = slice->dims[d] == shard.box.count[d];
+    if (!good || slice->n != box_elements(&shard.box))
         return err_set(err, CVN_EFORMAT,
                        "'%s': tensor '%s' is not a slice of a tensor in the manifest", path,
                        slice->name);
-    part.next = whole->part;
-    whole->part = arena_copy(arena, &part, sizeof part);
+    shard.next = whole->shard;
+    whole->shard = arena_copy(arena, &shard, sizeof shard);
     return CVN_OK;
 }
 
@@ -104,9 +104,9 @@ int checkpoint_wholes_check(const CheckpointWholes *wholes, const char *folder, 
         Box common;
         int64_t n = 0;
         bool twice = false;
-        for (const CheckpointPart *a = whole->part; a; a = a->next) {
+        for (const CheckpointShard *a = whole->shard; a; a = a->next) {
             n += box_elements(&a->box);
-            for (const CheckpointPart *b = a->next; b && !twice; b = b->next)
+            for (const CheckpointShard *b = a->next; b && !twice; b = b->next)
                 twice = box_intersect(&a->box, &b->box, &common);
         }
         if (twice || n != cvn_type_elements(&whole->type))
@@ -121,22 +121,22 @@ int checkpoint_wholes_check(const CheckpointWholes *wholes, const char *folder, 
 
 void checkpoint_whole_copy(const CheckpointWhole *whole, const BoxArray *to, void *target)
 {
-    for (const CheckpointPart *part = whole->part; part; part = part->next) {
-        BoxArray from = box_packed(&part->box);
-        box_copy(&from, part->data, to, target, whole->type.dtype);
+    for (const CheckpointShard *shard = whole->shard; shard; shard = shard->next) {
+        BoxArray from = box_packed(&shard->box);
+        box_copy(&from, shard->data, to, target, whole->type.dtype);
     }
 }
 
-/* The elements lie in rows, along the last dimension: each is looked for in every part. */
+/* The elements lie in rows, along the last dimension: each is looked for in every shard. */
 void checkpoint_whole_range(const CheckpointWhole *whole, int64_t first, int64_t n, void *target)
 {
     const cvn_type *type = &whole->type;
-    const CheckpointPart *part = whole->part;
+    const CheckpointShard *shard = whole->shard;
     int last = type->rank - 1;
     int64_t length = type->rank ? type->dim[last] : 1;
     size_t size = cvn_dtype_bytes(type->dtype, 1);
-    if (part && box_elements(&part->box) == cvn_type_elements(type)) {
-        memcpy(target, part->data + (size_t)first * size, (size_t)n * size);
+    if (shard && box_elements(&shard->box) == cvn_type_elements(type)) {
+        memcpy(target, shard->data + (size_t)first * size, (size_t)n * size);
         return;
     }
     while (n > 0) {

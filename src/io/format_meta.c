@@ -1,16 +1,16 @@
 /*
- * Meta's folders: params.json, and parts that torch.save would write, zip archives of stored entries:
+ * Meta's folders: params.json, and shards that torch.save would write, zip archives of stored entries:
  *
  *   consolidated.00/data.pkl    a pickle (pickle.h): {"layers.0.attention.wq.weight": a tensor in storage "3", …}
  *   consolidated.00/data/3      the elements of storage 3
  *   consolidated.00/version, byteorder
  *
- * Each part has rows of wq, wk, wv, w1, w3, output and the embedding, columns of wo and w2, and all of the norms. Where there
- * are more parts than KV heads, neighbours have the same head in wk and wv, so that every part can attend by itself: of 4 KV
- * heads in 8 parts, parts 0 and 1 have head 0, parts 2 and 3 head 1. Meta's own resharding does so, too (llama-models,
+ * Each shard has rows of wq, wk, wv, w1, w3, output and the embedding, columns of wo and w2, and all of the norms. Where there
+ * are more shards than KV heads, neighbours have the same head in wk and wv, so that every shard can attend by itself: of 4 KV
+ * heads in 8 shards, shards 0 and 1 have head 0, shards 2 and 3 head 1. Meta's own resharding does so, too (llama-models,
  * checkpoint.py); n_kv_heads stays 4, and the mathematics are the same.
  */
-#include "io/forms.h"
+#include "io/formats.h"
 
 #include "base/crc32.h"
 #include "base/json_file.h"
@@ -222,40 +222,40 @@ static void put_tensor(StrBuf *out, const char *name, int storage, cvn_dtype dty
                      "ccollections\nOrderedDict\n)RtR");
 }
 
-/* ---- a part ---- */
+/* ---- a shard ---- */
 
 /* The dimension along which a parameter is split, or -1. */
-static int split_of(const Param *p, int parts)
+static int split_of(const Param *p, int shards)
 {
     if (p->file_rank < 2)
         return -1;
     if (p->kind == PARAM_O || p->kind == PARAM_DOWN)
         return 1;
-    return p->kind == PARAM_EMBED && p->file_dims[0] % parts != 0 ? 1 : 0;
+    return p->kind == PARAM_EMBED && p->file_dims[0] % shards != 0 ? 1 : 0;
 }
 
-/* How many parts have the same piece of a parameter. */
-static int copies_of(const Param *p, const Model *m, int parts)
+/* How many shards have the same piece of a parameter. */
+static int copies_of(const Param *p, const Model *m, int shards)
 {
     const int64_t kv_heads = model_shape(m).kv_heads;
-    bool repeated = (p->kind == PARAM_K || p->kind == PARAM_V) && parts > kv_heads;
-    return repeated ? (int)(parts / kv_heads) : 1;
+    bool repeated = (p->kind == PARAM_K || p->kind == PARAM_V) && shards > kv_heads;
+    return repeated ? (int)(shards / kv_heads) : 1;
 }
 
-static int write_part(Out *out, const FormOptions *o, int part, const Crc32 *crc, StrBuf *pickle,
-                      StrBuf *directory, cvn_err *err)
+static int write_shard(Out *out, const FormatOptions *o, int shard, const Crc32 *crc,
+                       StrBuf *pickle, StrBuf *directory, cvn_err *err)
 {
     const ParamList *params = &out->model->params;
     Archive a = {.out = out,
-                 .name = arena_printf(out->arena, "consolidated.%02d", part),
+                 .name = arena_printf(out->arena, "consolidated.%02d", shard),
                  .directory = directory};
     strbuf_add(pickle, "\x80\x02}(", 4);
     for (int i = 0; i < params->n; i++) {
         const Param *p = &params->param[i];
         int64_t dims[2] = {p->file_dims[0], p->file_rank == 2 ? p->file_dims[1] : 1};
-        int along = split_of(p, o->parts);
+        int along = split_of(p, o->shards);
         if (along >= 0)
-            dims[along] /= o->parts / copies_of(p, out->model->desc, o->parts);
+            dims[along] /= o->shards / copies_of(p, out->model->desc, o->shards);
         put_tensor(pickle, p->file_name[NAMING_META], i, o->type->dtype, p->file_rank, dims);
     }
     strbuf_puts(pickle, "u.");
@@ -266,14 +266,14 @@ static int write_part(Out *out, const FormOptions *o, int part, const Crc32 *crc
     add_text(&a, crc, "byteorder", "little", 6);
     for (int i = 0; i < params->n; i++) {
         const Param *p = &params->param[i];
-        int copies = copies_of(p, out->model->desc, o->parts);
-        int along = split_of(p, o->parts), parts = along < 0 ? 1 : o->parts / copies;
-        uint64_t bytes = out_type_bytes((OutType){.dtype = o->type->dtype}, p->n / parts);
+        int copies = copies_of(p, out->model->desc, o->shards);
+        int along = split_of(p, o->shards), shards = along < 0 ? 1 : o->shards / copies;
+        uint64_t bytes = out_type_bytes((OutType){.dtype = o->type->dtype}, p->n / shards);
         if (bytes > MOST_IN_32)
             return err_set(err, CVN_EUNSUPPORTED,
-                           "'%s' is too large for one part; give more --parts", p->name);
+                           "'%s' is too large for one shard; give more --shards", p->name);
         begin_entry(&a, arena_printf(out->arena, "data/%d", i), bytes);
-        out_param(out, p, (OutType){.dtype = o->type->dtype}, along, part / copies, parts);
+        out_param(out, p, (OutType){.dtype = o->type->dtype}, along, shard / copies, shards);
         end_entry(&a, 0, true);
     }
     add_text(&a, crc, "version", "3\n", 2);
@@ -330,7 +330,7 @@ static const char *params_json(const Model *m, const json_t *config, Arena *aren
     return text;
 }
 
-static int check(const Out *out, const FormOptions *o, const json_t *config, cvn_err *err)
+static int check(const Out *out, const FormatOptions *o, const json_t *config, cvn_err *err)
 {
     const ModelShape c = model_shape(out->model->desc);
     const char *refused = unsayable(out->model->desc, config);
@@ -340,16 +340,16 @@ static int check(const Out *out, const FormOptions *o, const json_t *config, cvn
     if (o->type->block || o->type->quant.kind)
         return err_set(err, CVN_EINVAL, "Meta folders do not support %s; use f32, f16 or bf16",
                        o->type->name);
-    if ((c.kv_heads % o->parts && o->parts % c.kv_heads) || c.heads % o->parts ||
-        c.ffn % o->parts || (c.vocab % o->parts && (c.width % o->parts || !c.tied)))
+    if ((c.kv_heads % o->shards && o->shards % c.kv_heads) || c.heads % o->shards ||
+        c.ffn % o->shards || (c.vocab % o->shards && (c.width % o->shards || !c.tied)))
         return err_set(err, CVN_EINVAL,
                        "%" PRId64 " heads, %" PRId64 " KV heads, a feed-forward width of %" PRId64
-                       " and %" PRId64 " tokens cannot be divided into %d parts",
-                       c.heads, c.kv_heads, c.ffn, c.vocab, o->parts);
+                       " and %" PRId64 " tokens cannot be divided into %d shards",
+                       c.heads, c.kv_heads, c.ffn, c.vocab, o->shards);
     return CVN_OK;
 }
 
-int form_meta(Out *out, const FormOptions *o, cvn_err *err)
+int format_meta(Out *out, const FormatOptions *o, cvn_err *err)
 {
     Crc32 crc;
     json_t *config = model_json(out->model->desc, err);
@@ -359,12 +359,12 @@ int form_meta(Out *out, const FormOptions *o, cvn_err *err)
     TRY(check(out, o, config, err));
     crc32_init(&crc);
     out->interleaved = true;
-    for (int part = 0; part < o->parts; part++) {
+    for (int shard = 0; shard < o->shards; shard++) {
         StrBuf pickle = {0}, directory = {0};
         Cleanup cleanup[2];
         cleanup_push(&cleanup[0], strbuf_release, &pickle);
         cleanup_push(&cleanup[1], strbuf_release, &directory);
-        int code = write_part(out, o, part, &crc, &pickle, &directory, err);
+        int code = write_shard(out, o, shard, &crc, &pickle, &directory, err);
         cleanup_run(&cleanup[1]);
         cleanup_run(&cleanup[0]);
         TRY(code);

@@ -1,5 +1,5 @@
-/* The forms that are little more than a header: Hugging Face's, GGUF and llama2.c's. */
-#include "io/forms.h"
+/* The file formats that are little more than a header: Hugging Face's, GGUF and llama2.c's. */
+#include "io/formats.h"
 
 #include "base/json_file.h"
 #include "io/card.h"
@@ -13,9 +13,10 @@
 #include <math.h>
 #include <string.h>
 
-static int refuse_type(const FormOptions *o, const char *form, const char *types, cvn_err *err)
+static int refuse_type(const FormatOptions *o, const char *format, const char *types, cvn_err *err)
 {
-    return err_set(err, CVN_EINVAL, "%s does not exist in %s; give %s", o->type->name, form, types);
+    return err_set(err, CVN_EINVAL, "%s does not exist in %s; give %s", o->type->name, format,
+                   types);
 }
 
 /* ---- Hugging Face ---- */
@@ -72,7 +73,7 @@ static int put_safetensors(Out *out, const ParamList *params, const SaveFiles *f
     return CVN_OK;
 }
 
-Model *form_hf_model(const IoModel *model, const FormOptions *o, Arena *arena)
+Model *format_hf_model(const IoModel *model, const FormatOptions *o, Arena *arena)
 {
     Model *written = model_copy(model->desc, arena);
     model_set_hf_pairs(written);
@@ -95,9 +96,9 @@ static void save_files_add_tensor(SaveFiles *files, const ParamList *params, int
         save_files_add(files, t.member[k], t.name, k ? 0 : bytes);
 }
 
-int form_hf(Out *out, const FormOptions *o, cvn_err *err)
+int format_hf(Out *out, const FormatOptions *o, cvn_err *err)
 {
-    const Model *written = form_hf_model(out->model, o, out->arena);
+    const Model *written = format_hf_model(out->model, o, out->arena);
     cvn_dtype dtype = model_dtype(written);
     ParamList params;
     out->interleaved = model_is_interleaved(written);
@@ -194,7 +195,7 @@ static void put_text(void *of, const char *key, const char *value)
 
 /* What is said of the model in general, in the GGUF file that is read or in the card of its folder: its name, its licence, who made
    it. */
-static void put_general(GgufKeys *keys, const IoModel *model, const FormOptions *o, Arena *arena)
+static void put_general(GgufKeys *keys, const IoModel *model, const FormatOptions *o, Arena *arena)
 {
     const Gguf *from = model->gguf;
     Card card = {0};
@@ -218,7 +219,7 @@ static void put_general(GgufKeys *keys, const IoModel *model, const FormOptions 
     }
 }
 
-static int put_settings(GgufKeys *keys, const IoModel *model, const FormOptions *o, Arena *arena,
+static int put_settings(GgufKeys *keys, const IoModel *model, const FormatOptions *o, Arena *arena,
                         cvn_err *err)
 {
     const GgufSink sink = {.of = keys,
@@ -251,7 +252,7 @@ static void put_tensor(StrBuf *out, const char *name, int rank, const int64_t *d
     *at += (out_type_bytes(type, n) + 31) / 32 * 32;
 }
 
-int form_gguf(Out *out, const FormOptions *o, cvn_err *err)
+int format_gguf(Out *out, const FormatOptions *o, cvn_err *err)
 {
     const Model *m = out->model->desc;
     const ParamList *params = &out->model->params;
@@ -332,7 +333,7 @@ static void put_angles(Out *out, const Model *m)
     }
 }
 
-static int write_llama2c(Out *out, const FormOptions *o, int version, cvn_err *err)
+static int write_llama2c(Out *out, const FormatOptions *o, int version, cvn_err *err)
 {
     const Model *m = out->model->desc;
     const ModelShape c = model_shape(m);
@@ -383,12 +384,12 @@ static int write_llama2c(Out *out, const FormOptions *o, int version, cvn_err *e
     return CVN_OK;
 }
 
-int form_llama2c(Out *out, const FormOptions *o, cvn_err *err)
+int format_llama2c(Out *out, const FormatOptions *o, cvn_err *err)
 {
     return write_llama2c(out, o, 1, err);
 }
 
-int form_llama2c_v0(Out *out, const FormOptions *o, cvn_err *err)
+int format_llama2c_v0(Out *out, const FormatOptions *o, cvn_err *err)
 {
     return write_llama2c(out, o, 0, err);
 }
