@@ -160,6 +160,44 @@ class Models(unittest.TestCase):
                                       {"role": "tool", "content": "wet", "tool_call_id": call["id"]}], tools=[TOOL])
         self.assertIn("wet", self.llm.decode(after))
 
+    def test_calls_that_must_be_made_can_be_read(self):
+        count = {"type": "function", "function": {"name": "count", "parameters": {
+            "type": "object", "properties": {"n": {"type": "integer", "minimum": 0, "maximum": 1}}, "required": ["n"]}}}
+        find = {"type": "function", "function": {"name": "find", "parameters": {
+            "type": "object", "properties": {"word": {"enum": ["sea", "hill"]}}, "required": ["word"]}}}
+        for seed in range(3):
+            answer = self.llm.chat("Look it up", tools=[find, count], tool_choice="required", temperature=1, seed=seed)
+            self.assertEqual((answer.finish_reason, answer.content), ("tool_calls", ""))
+            for call in answer.tool_calls:
+                function = call["function"]
+                if function["name"] == "count":
+                    self.assertIn(function["arguments"]["n"], range(2))
+                else:
+                    self.assertEqual(function["name"], "find")
+                    self.assertIn(function["arguments"]["word"], ("sea", "hill"))
+            self.assertTrue(answer.tool_calls)
+            self.assertEqual(len({call["id"] for call in answer.tool_calls}), len(answer.tool_calls))
+        named = {"type": "function", "function": {"name": "count"}}
+        stream = self.llm.chat("Hi", tools=[find, count], tool_choice=named, temperature=1, seed=5, stream=True)
+        self.assertEqual("".join(stream), "")
+        (call,) = stream.result.tool_calls
+        self.assertEqual(call["function"]["name"], "count")
+        self.assertIn(json.dumps(call["function"]["arguments"]["n"]), self.llm.decode(stream.result.tokens))
+        one = self.llm.chat("Hi", tools=[count], tool_choice="required", parallel_tool_calls=False)
+        self.assertEqual(len(one.tool_calls), 1)
+        self.assertEqual(one.tokens, self.llm.chat("Hi", tools=[count], tool_choice=named).tokens)
+        short = self.llm.chat("Hi", tools=[count], tool_choice="required", max_tokens=1)
+        self.assertEqual((short.finish_reason, short.tool_calls), ("length", []))
+        self.assertEqual(self.llm.chat("Hi", tools=[TOOL], tool_choice="none", max_tokens=4).tokens,
+                         self.llm.chat("Hi", max_tokens=4).tokens)
+        for options, says in (({"tool_choice": "required"}, "no tools"), ({"tool_choice": "maybe", "tools": [TOOL]}, "give"),
+                              ({"tool_choice": {"type": "function", "function": {"name": "fly"}}, "tools": [TOOL]},
+                               "unknown tool \"fly\""),
+                              ({"tool_choice": "required", "tools": [TOOL], "regex": "a"}, "no other constraint"),
+                              ({"tool_choice": "required", "tools": [{"type": "x"}]}, "tool 0 is not")):
+            with self.assertRaisesRegex(caravan.CaravanError, says):
+                self.llm.chat("Hi", **options)
+
     def test_ctrl_c_ends_a_text_and_nothing_else(self):
         before = self.llm.generate("the sea", max_tokens=8).tokens
         for endless in (lambda: [self.llm.generate("the", max_tokens=400, ignore_eos=True) for _ in range(10000)],

@@ -202,6 +202,176 @@ static void an_answer_becomes_a_message(void **state)
     }
 }
 
+/* Pushes the ids of a text, and an end token: what a phase of calls generates. */
+static void push_text(const cvn_model *model, const cvn_chat *chat, cvn_calls *calls,
+                      const char *text, bool end)
+{
+    int32_t *ids;
+    int64_t n, n_ends;
+    cvn_err err = {0};
+    must(cvn_model_encode(model, text, strlen(text), CVN_ENCODE_SPECIAL, &ids, &n, &err), &err);
+    bool more = true;
+    for (int64_t i = 0; i < n && more; i++)
+        more = cvn_calls_push(calls, ids[i]);
+    if (end)
+        assert_false(cvn_calls_push(calls, cvn_chat_ends(chat, &n_ends)[0]));
+    free(ids);
+}
+
+/* The prompt of the next request is this text, after the model's beginning. */
+static void expect_next(const cvn_model *model, cvn_calls *calls, cvn_request *request,
+                        const char *text)
+{
+    cvn_err err = {0};
+    assert_true(cvn_calls_next(calls, request));
+    StrBuf got = {0};
+    cvn_decoder *decoder;
+    const char *piece;
+    size_t length;
+    must(cvn_decoder_new(model, CVN_DECODE_SPECIAL, &decoder, &err), &err);
+    must(cvn_decoder_push(decoder, request->prompt, request->n_prompt, true, &piece, &length, &err),
+         &err);
+    strbuf_add(&got, piece, length);
+    if (!strstr(got.text, text) || strcmp(strstr(got.text, text), text) != 0)
+        fail_msg("'%s' does not end with '%s'", got.text, text);
+    cvn_decoder_free(decoder);
+    strbuf_free(&got);
+}
+
+#define TOOLS                                                                                      \
+    "[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {\"properties\": "  \
+    "{\"a\": {\"type\": \"integer\"}}}}}, {\"type\": \"function\", \"function\": {\"name\": "      \
+    "\"g\"}}]"
+
+/* What stands around names and arguments is given, in requests that go on where the one before ended; a call that equals an
+   earlier one ends the answer, and one that is cut short is not in the message. */
+static void calls_are_made_in_phases(void **state)
+{
+    cvn_model *model = open_model(TAGGED);
+    cvn_chat *chat;
+    cvn_calls *calls;
+    cvn_err err = {0};
+    int64_t n;
+    char *message;
+    must(cvn_chat_new(model, NULL, &chat, &err), &err);
+    cvn_calls_options options = {.tools = TOOLS};
+    cvn_request request = {.max_tokens = 500};
+    must(cvn_calls_new(chat, &options, (int32_t[]){1, 2}, 2, &calls, &err), &err);
+    expect_next(model, calls, &request, "<call>{\"name\": \"");
+    assert_non_null(request.constraint);
+    assert_int_equal(request.prompt[0], 1);
+    assert_int_equal(request.prompt[1], 2);
+    push_text(model, chat, calls, "f", true);
+    expect_next(model, calls, &request, "<call>{\"name\": \"f\", \"arguments\": ");
+    push_text(model, chat, calls, "{\"a\":1}", true);
+    expect_next(model, calls, &request, "\"arguments\": {\"a\":1}}</call>");
+    push_text(model, chat, calls, "<call>{\"name\": \"", true);
+    expect_next(model, calls, &request, "{\"a\":1}}</call><call>{\"name\": \"");
+    push_text(model, chat, calls, "f", true);
+    assert_true(cvn_calls_next(calls, &request));
+    push_text(model, chat, calls, "{\"a\":1}", true);
+    assert_false(cvn_calls_next(calls, &request));
+    const int32_t *tokens = cvn_calls_tokens(calls, &n);
+    assert_true(n > 500 - request.max_tokens && tokens[0] == request.prompt[2]);
+    must(cvn_calls_message(calls, &message, &err), &err);
+    json_auto_t *made = json_loads(message, 0, NULL);
+    const json_t *list = json_object_get(made, "tool_calls");
+    assert_int_equal(json_array_size(list), 1);
+    const json_t *f = json_object_get(json_array_get(list, 0), "function");
+    assert_string_equal(json_string_value(json_object_get(f, "name")), "f");
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(f, "arguments"), "a")), 1);
+    free(message);
+    cvn_calls_free(calls);
+    /* A tool by its name is called once, and its name is given. */
+    options.name = "g";
+    request = (cvn_request){.max_tokens = 500};
+    must(cvn_calls_new(chat, &options, (int32_t[]){1}, 1, &calls, &err), &err);
+    expect_next(model, calls, &request, "<call>{\"name\": \"g\", \"arguments\": ");
+    push_text(model, chat, calls, "{}", true);
+    assert_false(cvn_calls_next(calls, &request));
+    cvn_calls_free(calls);
+    /* Cut short. */
+    request = (cvn_request){.max_tokens = 500};
+    must(cvn_calls_new(chat, &options, (int32_t[]){1}, 1, &calls, &err), &err);
+    assert_true(cvn_calls_next(calls, &request));
+    push_text(model, chat, calls, "{\"x", false);
+    must(cvn_calls_message(calls, &message, &err), &err);
+    assert_string_equal(message, "{\"role\":\"assistant\",\"content\":\"\"}");
+    free(message);
+    cvn_calls_free(calls);
+    request.max_tokens = 1; /* what is given takes more */
+    must(cvn_calls_new(chat, &options, (int32_t[]){1}, 1, &calls, &err), &err);
+    assert_false(cvn_calls_next(calls, &request));
+    cvn_calls_free(calls);
+    static const struct {
+        cvn_calls_options options;
+        const char *says;
+    } refused[] = {
+        {{.tools = TOOLS, .name = "h"}, "unknown tool \"h\""},
+        {{.tools = NULL}, "1 to 256 tools"},
+        {{.tools = "[]"}, "1 to 256 tools"},
+        {{.tools = "[{}]"}, "tool 0 is not"},
+        {{.tools = "{"}, "tools is not valid JSON"},
+        {{.tools = TOOLS, .most = -1}, "give 1 to 256"},
+        {{.tools = "[{\"type\": \"function\", \"function\": {\"name\": \"a b\"}}]"},
+         "a tool name must"},
+        {{.tools = "[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"strict\": true, "
+                   "\"parameters\": {\"type\": \"nothing\"}}}]"},
+         "the parameters of the tool \"f\""},
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        err = (cvn_err){0};
+        assert_int_not_equal(cvn_calls_new(chat, &refused[i].options, NULL, 0, &calls, &err),
+                             CVN_OK);
+        assert_null(calls);
+        if (!strstr(err.message, refused[i].says))
+            fail_msg("case %zu: %s", i, err.message);
+    }
+    cvn_chat_free(chat);
+    cvn_model_free(model);
+}
+
+/* Calls of a model that thinks begin when it has thought. */
+static void calls_begin_when_thoughts_end(void **state)
+{
+    cvn_model *model =
+        open_model("{% for m in messages %}{{ m.content.split('</think>')[-1] }}{% for c in "
+                   "m.tool_calls %}<call>{{ c.function | tojson }}</call>{% endfor "
+                   "%}<|eot_id|>{% endfor %}");
+    cvn_chat *chat;
+    cvn_calls *calls;
+    cvn_err err = {0};
+    int32_t *ids;
+    int64_t n;
+    char *message;
+    must(cvn_chat_new(model, NULL, &chat, &err), &err);
+    must(cvn_model_encode(model, "<think>\n", 8, CVN_ENCODE_SPECIAL, &ids, &n, &err), &err);
+    const cvn_calls_options options = {.tools = TOOLS, .name = "g"};
+    cvn_request request = {.max_tokens = 500};
+    must(cvn_calls_new(chat, &options, ids, n, &calls, &err), &err);
+    assert_true(cvn_calls_next(calls, &request));
+    assert_null(request.constraint);
+    assert_int_equal(request.n_prompt, n);
+    push_text(model, chat, calls, "hm</think>\nmore", false);
+    assert_true(cvn_calls_next(calls, &request));
+    assert_non_null(request.constraint);
+    push_text(model, chat, calls, "{}", true);
+    assert_false(cvn_calls_next(calls, &request));
+    must(cvn_calls_message(calls, &message, &err), &err);
+    assert_non_null(strstr(message, "\"reasoning_content\":\"hm\",\"tool_calls\":[{"));
+    free(message);
+    cvn_calls_free(calls);
+    /* It ends without. */
+    must(cvn_calls_new(chat, &options, ids, n, &calls, &err), &err);
+    assert_true(cvn_calls_next(calls, &request));
+    push_text(model, chat, calls, "hm", true);
+    assert_false(cvn_calls_next(calls, &request));
+    cvn_calls_free(calls);
+    free(ids);
+    cvn_chat_free(chat);
+    cvn_model_free(model);
+}
+
 static void text_comes_id_by_id_as_at_once(void **state)
 {
     static const char text[] = "caf\u00e9 \u4f60\u597d \xf0\x9f\x98\x80 <|eot_id|>!";
@@ -291,6 +461,8 @@ int main(void)
         cmocka_unit_test(a_conversation_becomes_ids),
         cmocka_unit_test(what_is_no_conversation_is_refused),
         cmocka_unit_test(an_answer_becomes_a_message),
+        cmocka_unit_test(calls_are_made_in_phases),
+        cmocka_unit_test(calls_begin_when_thoughts_end),
         cmocka_unit_test(text_comes_id_by_id_as_at_once),
         cmocka_unit_test(a_token_is_as_likely_as_its_logit_says),
         cmocka_unit_test(a_model_is_found_by_its_name),

@@ -84,6 +84,43 @@ int cvn_answer_end(cvn_answer *answer, char **delta, char **message, cvn_err *er
 /* NULL is allowed. */
 void cvn_answer_free(cvn_answer *answer);
 
+/* An answer that must be tool calls, each of which can be read: several requests, in which names are those of tools and
+ * arguments what their schemas allow. What stands around them is given to the model.
+ *
+ *     cvn_request request = {.max_tokens = 256};
+ *     cvn_calls_options options = {.tools = tools};
+ *     cvn_calls_new(chat, &options, ids, n, &calls, &err);               ids: the prompt, of cvn_chat_encode with these tools
+ *     while (cvn_calls_next(calls, &request)) {
+ *         … cvn_engine_submit …                                          each token: cvn_calls_push; false: the request ends
+ *         if (finish is neither CVN_FINISH_EOS nor CVN_FINISH_STOPPED)
+ *             break;
+ *     }
+ *     cvn_calls_message(calls, &message, &err);
+ */
+typedef struct cvn_calls cvn_calls;
+
+typedef struct cvn_calls_options {
+    const char *tools; /* JSON, as in cvn_chat_input; 1 to 256 */
+    const char *name;  /* the tool that must be called, once; NULL: any */
+    int64_t most;      /* calls of an answer; 0: 16 */
+} cvn_calls_options;
+
+/* The chat is needed until the calls are freed. CVN_EINVAL for tools that cannot be called; CVN_EFORMAT. A schema that is not
+   supported is taken for that of any object, unless its function is "strict". The engine has options.logits_processors. */
+int cvn_calls_new(const cvn_chat *chat, const cvn_calls_options *options, const int32_t *prompt,
+                  int64_t n_prompt, cvn_calls **out, cvn_err *err);
+/* Sets the prompt, constraint and ends of the next request, which are needed until it has ended, and takes what was generated
+   and given off its max_tokens. false: the answer has ended. */
+bool cvn_calls_next(cvn_calls *calls, cvn_request *request);
+/* A token of the request; false: it ends here. */
+bool cvn_calls_push(cvn_calls *calls, int32_t token);
+/* [*n] tokens of the answer, those that were given among them; the calls'. */
+const int32_t *cvn_calls_tokens(const cvn_calls *calls, int64_t *n);
+/* The message, as cvn_chat_read has it, of the calls that are complete. */
+int cvn_calls_message(const cvn_calls *calls, char **message, cvn_err *err);
+/* NULL is allowed. */
+void cvn_calls_free(cvn_calls *calls);
+
 #ifdef __cplusplus
 }
 #endif

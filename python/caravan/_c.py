@@ -137,6 +137,10 @@ class ChatInput(Structure):
                 ("go_on", c_bool), ("now", c_int64)]
 
 
+class CallsOptions(Structure):
+    _fields_ = [("tools", c_char_p), ("name", c_char_p), ("most", c_int64)]
+
+
 class TrainStep(Structure):
     _fields_ = [("step", c_int64), ("steps", c_int64), ("loss", c_double), ("validation_loss", c_double),
                 ("lr", c_double), ("grad_norm", c_double), ("tokens_per_second", c_double), ("mfu", c_double),
@@ -162,7 +166,8 @@ STRUCTS = {"cvn_err": Err, "cvn_type": Type, "cvn_spec": Spec, "cvn_gather_dims"
            "cvn_mesh_options": MeshOptions, "cvn_model_options": ModelOptions, "cvn_sampling": Sampling,
            "cvn_bias": Bias, "cvn_logprob": Logprob, "cvn_result": Result, "cvn_listener": Listener,
            "cvn_engine_options": EngineOptions, "cvn_request": Request, "cvn_engine_stats": EngineStats,
-           "cvn_constrain_options": ConstrainOptions, "cvn_chat_input": ChatInput, "cvn_train_step": TrainStep,
+           "cvn_constrain_options": ConstrainOptions, "cvn_chat_input": ChatInput, "cvn_calls_options": CallsOptions,
+           "cvn_train_step": TrainStep,
            "cvn_train_events": TrainEvents, "cvn_train_result": TrainResult}
 
 # A function is a line: what it returns, its name, what it takes. A word stands for a type of C: "err" is cvn_err *; "g" and
@@ -206,6 +211,12 @@ code  cvn_answer_new p i32* i64 p* err
 code  cvn_answer_push p i32* i64 char** err
 code  cvn_answer_end p char** char** err
 void  cvn_answer_free p
+code  cvn_calls_new p calls_options* i32* i64 p* err
+bool  cvn_calls_next p request*
+bool  cvn_calls_push p i32
+i32*  cvn_calls_tokens p i64*
+code  cvn_calls_message p char** err
+void  cvn_calls_free p
 code  cvn_constraint_schema s size constrain_options* p* err
 code  cvn_constraint_regex s size p* err
 code  cvn_constraint_grammar s size p* err

@@ -30,9 +30,9 @@ from . import _c
 from ._c import CaravanError
 
 try:
-    import numpy as _np
+    import numpy as _np  # type: ignore[import-not-found,unused-ignore]
 except ImportError:  # lists and buffers do
-    _np = None  # type: ignore[assignment]
+    _np = None  # type: ignore[assignment,unused-ignore]
 
 Number = Union[int, float, bool]
 Axis = Union[None, int, Sequence[int]]
@@ -118,8 +118,9 @@ class Graph:
         _c.cvn_at(self._pointer, self._files[name], frame.f_lineno)
         return int(self._pointer)
 
-    def _value(self, pointer: int) -> "Value":
+    def _value(self, pointer: Optional[int]) -> "Value":
         self._check()
+        assert pointer is not None  # or the graph has an error, which is raised
         return Value(self, pointer)
 
     def parameter(self, name: str, shape: Shape = (), dtype: str = "f32") -> "Value":
@@ -727,11 +728,15 @@ def _address_of(data: Any, kind: _c.Type, name: str) -> Tuple[Any, int]:
     return owner, address
 
 
+def _pointers(of: Sequence[Optional[int]]) -> Any:
+    return (ctypes.c_void_p * max(len(of), 1))(*of)
+
+
 def _array_out(owner: Any, offset: int, kind: _c.Type) -> Any:
     dtype, shape, size = _c.DTYPES[kind.dtype], tuple(kind.dim[:kind.rank]), _bytes(kind)
     if _np is None:
         part = memoryview(owner)[offset:offset + size]
-        return part if dtype == "i4" or 0 in shape else part.cast(_STORED[dtype][2], shape)
+        return part if dtype == "i4" or 0 in shape else part.cast(_STORED[dtype][2], shape)  # type: ignore[call-overload,unused-ignore]
     if dtype == "i4":
         packed = _np.frombuffer(owner, _np.uint8, size, offset)
         both = _np.stack([packed & 15, packed >> 4], -1).reshape(-1)[:_elements(kind)]
@@ -740,7 +745,7 @@ def _array_out(owner: Any, offset: int, kind: _c.Type) -> Any:
     if dtype != "bf16":
         return a
     try:
-        from ml_dtypes import bfloat16
+        from ml_dtypes import bfloat16  # type: ignore[import-not-found,import-untyped,unused-ignore]
     except ImportError:  # every bf16 is an f32
         return (a.astype(_np.uint32) << 16).view(_np.float32)
     return a.view(bfloat16)
@@ -846,7 +851,8 @@ class Program:
                 raise CaravanError(f"input {name!r} is given twice" if name in given else
                                    f"the program has no input {name!r}; it has {', '.join(self._inputs) or 'none'}")
             given[name] = value
-        updated, keep, ins, made = set(self._into), [], [], {}
+        updated, keep, made = set(self._into), [], {}
+        ins: list[Optional[int]] = []
         for i, name in enumerate(self.names):
             if self.arrays[i]:
                 ins.append(None)
@@ -862,7 +868,8 @@ class Program:
                 made[i] = (copy, offset)
             keep.append(owner)
             ins.append(address)
-        outs, results = [], []
+        outs: list[Optional[int]] = []
+        results = []
         for kind, into in zip(self._results, self._into):
             if into >= 0:  # written where it goes
                 outs.append(None)
@@ -871,8 +878,7 @@ class Program:
                 owner, address, offset = _aligned(_bytes(kind))
                 outs.append(address)
                 results.append((owner, offset))
-        as_c = lambda pointers: (ctypes.c_void_p * max(len(pointers), 1))(*pointers)  # noqa: E731
-        _c.cvn_run(self._pointer, as_c(ins), as_c(outs))
+        _c.cvn_run(self._pointer, _pointers(ins), _pointers(outs))
         del keep
         arrays = [_array_out(*r, kind) if r else None for r, kind in zip(results, self._results)]
         return arrays[0] if len(arrays) == 1 else tuple(arrays)

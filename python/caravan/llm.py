@@ -21,7 +21,7 @@ import threading
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Callable, Iterator, List, Mapping, Optional, Sequence, Union, overload
+from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Literal, Mapping, Optional, Sequence, Union, overload
 
 from . import _c
 from ._c import CaravanError
@@ -29,6 +29,43 @@ from ._c import CaravanError
 Tokens = Sequence[int]
 Prompt = Union[str, Tokens]
 Messages = Union[str, Sequence[Mapping[str, Any]]]
+ToolChoice = Union[str, Mapping[str, Any]]
+
+if TYPE_CHECKING:
+    from typing_extensions import TypedDict, Unpack
+
+    class _Options(TypedDict, total=False):
+        """What LLM.generate and LLM.chat both take."""
+
+        max_tokens: Optional[int]
+        temperature: float
+        top_k: int
+        top_p: float
+        min_p: float
+        repeat_penalty: float
+        presence_penalty: float
+        frequency_penalty: float
+        seed: Optional[int]
+        stop: Union[str, Sequence[str]]
+        min_tokens: int
+        logit_bias: Optional[Mapping[int, float]]
+        logprobs: Optional[int]
+        schema: Any
+        regex: Optional[str]
+        grammar: Optional[str]
+        choices: Optional[Sequence[str]]
+        adapter: int
+
+    class _Generate(_Options, total=False):
+        ignore_eos: bool
+        special: bool
+
+    class _Answer(_Options, total=False):
+        tools: Optional[Sequence[Any]]
+        tool_choice: ToolChoice
+        parallel_tool_calls: bool
+        template_variables: Optional[Mapping[str, Any]]
+        continue_last: bool
 
 
 @dataclass(frozen=True)
@@ -194,6 +231,10 @@ def _schema_text(schema: Any) -> str:
     return json.dumps(make() if make else schema)
 
 
+def _json(value: Any) -> Optional[bytes]:
+    return None if value is None else json.dumps(value).encode()
+
+
 class _Request:
     """A request that is under way, and what was heard of it."""
 
@@ -210,15 +251,58 @@ class _Request:
         self.result = _c.Result()
         self.text = ""
         self.why = ""
+        self.accept: Optional[Callable[[int], bool]] = None  # False: the request ends at this token
 
     def hear(self, token: int) -> bool:
         self.tokens.append(token)
         self.fresh.append(token)
-        return not self.stopped
+        return (self.accept is None or self.accept(token)) and not self.stopped
 
     def see(self, logits: Any, token: int) -> None:
         assert self.logprobs is not None
         self.logprobs.append(self.llm._likely(logits, token, self.n_top))
+
+
+class _Calls:
+    """Tool calls that an answer must make (cvn_calls)."""
+
+    def __init__(self, chat: ctypes.c_void_p, tools: bytes, name: Optional[str], most: int, prompt: Any, n: int) -> None:
+        self._chat, self.pointer = chat, ctypes.c_void_p()
+        options = _c.CallsOptions(tools, _c.text(name), most)
+        _c.cvn_calls_new(chat, ctypes.byref(options), prompt, n, ctypes.byref(self.pointer))
+
+    def push(self, token: int) -> bool:
+        return bool(_c.cvn_calls_push(self.pointer, token))
+
+    def next(self, request: _c.Request) -> bool:
+        return bool(_c.cvn_calls_next(self.pointer, ctypes.byref(request)))
+
+    def tokens(self) -> list[int]:
+        n = ctypes.c_int64()
+        ids = _c.cvn_calls_tokens(self.pointer, ctypes.byref(n))
+        return list(ids[:n.value]) if n.value else []
+
+    def message(self) -> dict[str, Any]:
+        text = ctypes.c_void_p()
+        _c.cvn_calls_message(self.pointer, ctypes.byref(text))
+        message: dict[str, Any] = json.loads(_c.take_text(text.value))
+        return message
+
+    def __del__(self) -> None:
+        if getattr(self, "pointer", None):
+            _c.cvn_calls_free(self.pointer)
+            self.pointer = ctypes.c_void_p()
+
+
+def _forced_tool(choice: ToolChoice) -> Optional[str]:
+    """The name of the tool that must be called; "" for any."""
+    if choice == "required":
+        return ""
+    name = choice.get("function", {}).get("name") if isinstance(choice, Mapping) else None
+    if not isinstance(choice, Mapping) or choice.get("type") != "function" or not isinstance(name, str):
+        raise CaravanError(f'tool_choice is {choice!r}; give "auto", "none", "required" or '
+                           '{"type": "function", "function": {"name": …}}')
+    return name
 
 
 class _Stops:
@@ -474,12 +558,12 @@ class LLM:
             self._constraints.popitem(last=False)
         return found
 
-    def _submit(self, tokens: Tokens, *, max_tokens: Optional[int], temperature: float, top_k: int, top_p: float,
-                min_p: float, repeat_penalty: float, presence_penalty: float, frequency_penalty: float,
-                seed: Optional[int], stop: Union[str, Sequence[str]], ignore_eos: bool, min_tokens: int,
-                logit_bias: Optional[Mapping[int, float]], logprobs: Optional[int], schema: Any,
-                regex: Optional[str], grammar: Optional[str], choices: Optional[Sequence[str]], adapter: int,
-                end: Any = None, n_end: int = 0) -> _Request:
+    def _request(self, tokens: Tokens, *, max_tokens: Optional[int], temperature: float, top_k: int, top_p: float,
+                 min_p: float, repeat_penalty: float, presence_penalty: float, frequency_penalty: float,
+                 seed: Optional[int], stop: Union[str, Sequence[str]], ignore_eos: bool, min_tokens: int,
+                 logit_bias: Optional[Mapping[int, float]], logprobs: Optional[int], schema: Any,
+                 regex: Optional[str], grammar: Optional[str], choices: Optional[Sequence[str]], adapter: int,
+                 end: Any = None, n_end: int = 0) -> _Request:
         constraint = self._constraint(schema, regex, grammar, choices)
         prompt = _c.ids_array(tokens)
         bias = [_c.Bias(int(t), float(b)) for t, b in (logit_bias or {}).items()]
@@ -494,12 +578,15 @@ class LLM:
             constraint=constraint._pointer if constraint else None, end=end, n_end=n_end, adapter=adapter)
         if logprobs is not None:
             request.on_logits = self._logits
-        r = _Request(self, request, (prompt, biases), [stop] if isinstance(stop, str) else list(stop), logprobs,
-                     constraint, len(tokens))
+        return _Request(self, request, (prompt, biases), [stop] if isinstance(stop, str) else list(stop), logprobs,
+                        constraint, len(tokens))
+
+    def _submit(self, r: _Request) -> _Request:
         number = ctypes.c_int()
         with self._worker.lock:
             self._opened()
-            _c.cvn_engine_submit(self._engine, ctypes.byref(request), ctypes.byref(self._listener),
+            r.ended = False
+            _c.cvn_engine_submit(self._engine, ctypes.byref(r.request), ctypes.byref(self._listener),
                                  ctypes.byref(number))
             r.id = number.value
             self._running[r.id] = r
@@ -597,10 +684,17 @@ class LLM:
     def _prompt(self, prompt: Prompt, special: bool = False) -> Tokens:
         return self.encode(prompt, bos=True, special=special) if isinstance(prompt, str) else list(prompt)
 
+    @overload  # a str is a sequence of them, too: the first that fits counts
+    def generate(  # type: ignore[overload-overlap]
+            self, prompt: Prompt, *, stream: Literal[False] = ..., **options: Unpack[_Generate]) -> Completion: ...
     @overload
-    def generate(self, prompt: Prompt, **options: Any) -> Completion: ...
+    def generate(  # type: ignore[overload-overlap]
+            self, prompt: Prompt, *, stream: Literal[True], **options: Unpack[_Generate]) -> Stream: ...
     @overload
-    def generate(self, prompt: Sequence[str], **options: Any) -> List[Completion]: ...
+    def generate(self, prompt: Sequence[str], *, stream: Literal[False] = ...,
+                 **options: Unpack[_Generate]) -> List[Completion]: ...
+    @overload
+    def generate(self, prompt: Sequence[str], *, stream: Literal[True], **options: Unpack[_Generate]) -> List[Stream]: ...
 
     def generate(self, prompt: Any, *, max_tokens: Optional[int] = 256, temperature: float = 0.0, top_k: int = 0,
                  top_p: float = 1.0, min_p: float = 0.0, repeat_penalty: float = 1.0, presence_penalty: float = 0.0,
@@ -627,7 +721,7 @@ class LLM:
         streams = []
         try:
             for one in prompt if many else [prompt]:
-                r = self._submit(self._prompt(one, special), **options)
+                r = self._submit(self._request(self._prompt(one, special), **options))
                 streams.append(self._stream(r, self._texts))
             if stream:
                 return streams if many else streams[0]
@@ -663,8 +757,7 @@ class LLM:
         """Token ids of a conversation, up to where the assistant answers, by the model's chat template."""
         if isinstance(messages, str):
             messages = [{"role": "user", "content": messages}]
-        dump = lambda value: None if value is None else json.dumps(value).encode()  # noqa: E731
-        given = _c.ChatInput(messages=dump(list(messages)), tools=dump(tools), variables=dump(template_variables),
+        given = _c.ChatInput(messages=_json(list(messages)), tools=_json(tools), variables=_json(template_variables),
                              go_on=continue_last)
         ids, n = ctypes.c_void_p(), ctypes.c_int64()
         _c.cvn_chat_encode(self._chat_of(), ctypes.byref(given), ctypes.byref(ids), ctypes.byref(n))
@@ -715,10 +808,48 @@ class LLM:
             self._fill(stream.result, r)
         stream.result.finish_reason = "tool_calls" if message.get("tool_calls") else self._finish(r, stops.met)
 
-    def chat(self, messages: Messages, *, tools: Optional[Sequence[Any]] = None, max_tokens: Optional[int] = None,
-             temperature: float = 0.0, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0,
-             repeat_penalty: float = 1.0, presence_penalty: float = 0.0, frequency_penalty: float = 0.0,
-             seed: Optional[int] = None, stop: Union[str, Sequence[str]] = (), min_tokens: int = 0,
+    def _forced(self, r: _Request, stream: Stream) -> Iterator[str]:
+        """Nothing but what was thought: a call is in the message, once all are made."""
+        calls: _Calls = r.keep[-1]
+        r.accept = calls.push
+        seconds, reused, first, finish = 0.0, 0, 0.0, ""
+        message: dict[str, Any] = {"role": "assistant", "content": ""}
+        arrivals: Any = iter(())
+        try:
+            while not finish and calls.next(r.request):
+                self._submit(r)
+                arrivals = self._arrivals(r)
+                for _ in arrivals:
+                    pass
+                first, reused = (first, reused) if seconds else (r.result.first_seconds, r.result.reused)
+                seconds += r.result.total_seconds
+                finish = self._finish(r, False)
+                finish = "" if finish in ("stop", "stopped") else finish
+            message = calls.message()
+            if message.get("reasoning_content"):
+                delta = Delta("")
+                delta.reasoning = message["reasoning_content"]
+                yield delta
+        finally:
+            if hasattr(arrivals, "close"):
+                arrivals.close()
+            stream.result = Message(str(message["content"]), calls.tokens(), "cancelled", r.n_prompt, message=message)
+            self._fill(stream.result, r)
+            stream.result.reused_tokens, stream.result.first_seconds = min(reused, r.n_prompt), first
+            stream.result.total_seconds = seconds
+        stream.result.finish_reason = finish or ("length" if r.request.max_tokens <= 0 else
+                                                 "tool_calls" if message.get("tool_calls") else "stop")
+
+    @overload
+    def chat(self, messages: Messages, *, stream: Literal[False] = ..., **options: Unpack[_Answer]) -> Message: ...
+    @overload
+    def chat(self, messages: Messages, *, stream: Literal[True], **options: Unpack[_Answer]) -> Stream: ...
+
+    def chat(self, messages: Messages, *, tools: Optional[Sequence[Any]] = None, tool_choice: ToolChoice = "auto",
+             parallel_tool_calls: bool = True, max_tokens: Optional[int] = None, temperature: float = 0.0,
+             top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0, repeat_penalty: float = 1.0,
+             presence_penalty: float = 0.0, frequency_penalty: float = 0.0, seed: Optional[int] = None,
+             stop: Union[str, Sequence[str]] = (), min_tokens: int = 0,
              logit_bias: Optional[Mapping[int, float]] = None, logprobs: Optional[int] = None, schema: Any = None,
              regex: Optional[str] = None, grammar: Optional[str] = None, choices: Optional[Sequence[str]] = None,
              adapter: int = 0, template_variables: Optional[Mapping[str, Any]] = None, continue_last: bool = False,
@@ -727,20 +858,37 @@ class LLM:
 
         tools: [{"type": "function", "function": {"name", "description", "parameters"}}]; calls are in the answer's
         tool_calls. Append its `message`, and for each call {"role": "tool", "content": …}, and ask again.
+        tool_choice: "auto": the model may call tools, and writes calls freely; "none": it is not shown them; "required": the
+        answer is calls, at least one, each of which can be read and has arguments by the schema of its tool;
+        {"type": "function", "function": {"name": …}}: a call of that tool. parallel_tool_calls=False: one call. Calls that
+        must be made have no other constraint, logprobs, stop or continue_last.
         template_variables: what else the template knows, such as {"enable_thinking": False}. continue_last: the answer
         goes on in the last message, which is the assistant's. Other options are those of generate().
         Returns a Message; with stream a Stream of Delta.
         """
-        tokens = self.encode_chat(messages, tools=tools, template_variables=template_variables,
-                                  continue_last=continue_last)
+        forced = None if tool_choice in ("auto", "none") else _forced_tool(tool_choice)
+        if forced is not None and not tools:
+            raise CaravanError("tool_choice requires a tool call, but there are no tools")
+        if forced is not None and (logprobs is not None or stop or continue_last or
+                                   any(c is not None for c in (schema, regex, grammar, choices))):
+            raise CaravanError("calls that tool_choice requires have no other constraint, logprobs, stop or continue_last; "
+                               "leave them out, or tool_choice")
+        tokens = self.encode_chat(messages, tools=None if tool_choice == "none" else tools,
+                                  template_variables=template_variables, continue_last=continue_last)
         n_end = ctypes.c_int64()
         end = _c.cvn_chat_ends(self._chat, ctypes.byref(n_end))
-        r = self._submit(tokens, max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p,
-                         min_p=min_p, repeat_penalty=repeat_penalty, presence_penalty=presence_penalty,
-                         frequency_penalty=frequency_penalty, seed=seed, stop=stop, ignore_eos=False,
-                         min_tokens=min_tokens, logit_bias=logit_bias, logprobs=logprobs, schema=schema, regex=regex,
-                         grammar=grammar, choices=choices, adapter=adapter, end=end, n_end=n_end.value)
-        s = self._stream(r, self._answers)
+        r = self._request(tokens, max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p,
+                          min_p=min_p, repeat_penalty=repeat_penalty, presence_penalty=presence_penalty,
+                          frequency_penalty=frequency_penalty, seed=seed, stop=stop, ignore_eos=False,
+                          min_tokens=min_tokens, logit_bias=logit_bias, logprobs=logprobs, schema=schema, regex=regex,
+                          grammar=grammar, choices=choices, adapter=adapter, end=end, n_end=n_end.value)
+        if forced is None:
+            s = self._stream(self._submit(r), self._answers)
+        else:
+            calls = _Calls(self._chat, json.dumps(list(tools or ())).encode(), forced or None,
+                           0 if parallel_tool_calls else 1, r.keep[0], r.n_prompt)
+            r.keep = (*r.keep, calls)
+            s = self._stream(r, self._forced)
         return s if stream else self._whole(s)
 
     # ---- scoring and embedding ----
@@ -782,7 +930,7 @@ class LLM:
             self._worker(lambda: _c.cvn_engine_embed(self._engine, adapter, array, len(ids), out))
             rows.append(list(out))
         try:
-            import numpy
+            import numpy  # type: ignore[import-not-found,unused-ignore]
         except ImportError:
             return rows if many else rows[0]
         result = numpy.array(rows, dtype=numpy.float32)

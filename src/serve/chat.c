@@ -1,24 +1,15 @@
 /* Conversations by the public interface (caravan/chat.h): JSON in, ids out, and answers back into JSON. */
-#include "caravan/chat.h"
+#include "serve/chat.h"
 
 #include "base/json_file.h"
 #include "serve/model.h"
 #include "text/bytes_json.h"
-#include "text/call_syntax.h"
 #include "text/plain_calls.h"
 #include "text/thinking.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-struct cvn_chat {
-    const Tokenizer *tokenizer; /* borrowed */
-    ChatTemplate *template;     /* owned */
-    CallSyntax calls;           /* owned */
-    int32_t ends[4];            /* [n_ends] */
-    size_t n_ends;
-};
 
 int cvn_chat_new(const cvn_model *model, const char *chat_template, cvn_chat **out, cvn_err *err)
 {
@@ -58,7 +49,7 @@ const int32_t *cvn_chat_ends(const cvn_chat *chat, int64_t *n)
 
 /* ---- what is given ---- */
 
-static int read_json(const char *what, const char *text, json_t **out, cvn_err *err)
+int chat_read_json(const char *what, const char *text, json_t **out, cvn_err *err)
 {
     json_error_t where;
     *out = text ? json_loads(text, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &where) : NULL;
@@ -104,9 +95,9 @@ int cvn_chat_encode(const cvn_chat *chat, const cvn_chat_input *given, int32_t *
     *n_ids = 0;
     if (!given->messages)
         return err_set(err, CVN_EINVAL, "the conversation has no messages");
-    TRY(read_json("messages", given->messages, &messages, err));
-    TRY(read_json("tools", given->tools, &tools, err));
-    TRY(read_json("variables", given->variables, &variables, err));
+    TRY(chat_read_json("messages", given->messages, &messages, err));
+    TRY(chat_read_json("tools", given->tools, &tools, err));
+    TRY(chat_read_json("variables", given->variables, &variables, err));
     bool calls = tools != NULL;
     if (json_is_array(messages))
         TRY(check_messages(messages, &calls, err));
@@ -272,7 +263,7 @@ void cvn_answer_free(cvn_answer *answer)
     free(answer);
 }
 
-static bool ends_answer(const cvn_chat *chat, int32_t id)
+bool chat_ends(const cvn_chat *chat, int32_t id)
 {
     for (size_t i = 0; i < chat->n_ends; i++)
         if (chat->ends[i] == id)
@@ -293,7 +284,7 @@ static int take_ids(cvn_answer *a, const int32_t *ids, int64_t n, cvn_err *err)
 {
     SCOPED(strbuf_free) StrBuf piece = {0};
     for (int64_t i = 0; i < n; i++) {
-        bool end = ends_answer(a->chat, ids[i]);
+        bool end = chat_ends(a->chat, ids[i]);
         for (size_t k = 0; !end && k < a->ends.n; k++)
             TRY(decoder_push(&a->decoder, a->ends.id[k], &piece, err));
         a->ends.n = end ? a->ends.n : 0;

@@ -21,13 +21,8 @@ void ask_free(Ask *a)
 {
     for (int i = 0; i < a->input.n_prompts; i++)
         token_ids_free(&a->input.prompt[i]);
-    for (int i = 0; i < a->calls.n_tools; i++)
-        cvn_constraint_free(a->calls.tool[i].arguments);
     cvn_constraint_free(a->constraint);
-    cvn_constraint_free(a->calls.names);
-    cvn_constraint_free(a->calls.again);
-    free(a->calls.tool);
-    json_decref(a->calls.tools);
+    tool_set_free(&a->calls.set);
     json_decref(a->input.messages);
     free(a->input.prompt);
     free(a->stops.text);

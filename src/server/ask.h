@@ -7,6 +7,7 @@
 
 #include "caravan/constrain.h"
 #include "caravan/engine.h"
+#include "serve/tool_set.h"
 #include "server/refusal.h"
 #include "text/thinking.h"
 
@@ -28,11 +29,6 @@ typedef enum ToolChoice {
     TOOLS_REQUIRED, /* the answer must be tool calls */
     TOOLS_NAMED,
 } ToolChoice;
-
-typedef struct Tool {
-    const char *name;          /* in AskCalls.tools */
-    cvn_constraint *arguments; /* owned: what they are */
-} Tool;
 
 /* What is continued: a conversation, or prompts. Invariant: prompt is made of messages or prompts by the dialect's finish, and then
    n_prompts is at least 1. */
@@ -77,19 +73,13 @@ typedef struct AskQueue {
     const char *cache_salt; /* only requests with the same share prefixes; or NULL */
 } AskQueue;
 
-/* Tools that may be called (tools.h). Invariant: names is NULL exactly where no tool can be called. */
+/* Tools that may be called (tools.h). */
 typedef struct AskCalls {
-    json_t *tools; /* owned array, as templates want them; or NULL */
-    Tool *tool;    /* [n_tools] owned */
-    int n_tools;
+    ToolSet set;
     ToolChoice choice;
     const char *named_tool; /* in the body */
     bool parallel_tool_calls;
     int64_t max_tool_calls; /* of an answer */
-    int only_tool;          /* the one that can be called, or -1 */
-    cvn_constraint *names;  /* owned: of the tools' names */
-    cvn_constraint *again; /* owned: what follows a call, another or the end; NULL: one call only */
-    size_t same_end;       /* bytes that both begin with */
 } AskCalls;
 
 /* What the answer contains. */

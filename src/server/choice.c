@@ -11,7 +11,7 @@
 /* Tools may be called. */
 static bool may_call(const Choice *c)
 {
-    return c->x->ask.calls.names != NULL;
+    return c->x->ask.calls.set.names != NULL;
 }
 
 static bool must_call(const Choice *c)
@@ -24,68 +24,14 @@ static const CallSyntax *syntax_of(const Choice *c)
     return &c->x->ask.served->chat.calls;
 }
 
-/* Text that nobody draws. */
-static void give(Choice *c, const char *text, size_t n)
-{
-    tokenizer_encode(c->x->ask.served->tokenizer, text, n, TOKENIZER_SPECIAL, &c->tokens, NULL);
-}
-
 static void give_text(Choice *c, const char *text)
 {
-    give(c, text, strlen(text));
-}
-
-static void begin_phase(Choice *c, Phase phase)
-{
-    c->phase.is = phase;
-    c->phase.next = c->end.met_id = false;
-    strbuf_clear(&c->phase.picked);
-    decoder_init(&c->decoder, c->x->ask.served->tokenizer, TOKENIZER_CONTINUE);
-}
-
-/* Behind its name, or what stands for it where there is one only. */
-static void begin_arguments(Choice *c, const Tool *tool)
-{
-    Call *call = &c->calls.call[c->calls.n++];
-    unsigned char random[8];
-    *call = (Call){.tool = tool};
-    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
-        memset(random, c->calls.n, sizeof random);
-    for (size_t i = 0; i < sizeof random; i++)
-        call->id[i] = "0123456789abcdefghijklmnopqrstuv"[random[i] % 32];
-    call->id[sizeof random] = (char)('a' + c->calls.n % 26);
-    give_text(c, syntax_of(c)->between);
-    begin_phase(c, PHASE_ARGUMENTS);
-}
-
-/* Whether the last call equals one before; or, with `may`, could come to. */
-static bool is_repeated(const Choice *c, bool may)
-{
-    const Call *last = &c->calls.call[c->calls.n - 1];
-    size_t n = last->arguments.length;
-    for (const Call *call = c->calls.call; call < last; call++)
-        if (call->tool == last->tool &&
-            (may ? call->arguments.length >= n : call->arguments.length == n) &&
-            (n == 0 || memcmp(call->arguments.text, last->arguments.text, n) == 0))
-            return true;
-    return false;
+    call_writer_give(&c->calls, text, strlen(text), &c->tokens);
 }
 
 int choice_calls(const Choice *c)
 {
-    return c->calls.n -
-           (c->calls.n && is_repeated(c, !c->end.ended && c->phase.is == PHASE_ARGUMENTS));
-}
-
-/* What stands in front of a name has been given. */
-static void begin_call(Choice *c)
-{
-    const Ask *a = &c->x->ask;
-    begin_phase(c, PHASE_NAME);
-    if (a->calls.only_tool >= 0) {
-        give_text(c, a->calls.tool[a->calls.only_tool].name);
-        begin_arguments(c, &a->calls.tool[a->calls.only_tool]);
-    }
+    return call_writer_count(&c->calls, c->end.ended);
 }
 
 static void choice_init(Exchange *x, int i)
@@ -93,8 +39,7 @@ static void choice_init(Exchange *x, int i)
     const Served *m = x->ask.served;
     Choice *c = &x->choice[i];
     const Ask *a = &x->ask;
-    *c = (Choice){
-        .x = x, .index = i, .prompt = (int)(i / a->sampling.n), .calls = {.call = c->calls.call}};
+    *c = (Choice){.x = x, .index = i, .prompt = (int)(i / a->sampling.n), .calls = c->calls};
     bool chat = a->input.n_messages > 0;
     bool thinks =
         chat && m->chat.thinks && thinking_begun(m->tokenizer, &a->input.prompt[c->prompt]);
@@ -110,7 +55,7 @@ static void choice_init(Exchange *x, int i)
     c->phase.waits = thinks && (a->constraint || must_call(c));
     if (must_call(c) && !c->phase.waits) {
         give_text(c, syntax_of(c)->before);
-        begin_call(c);
+        call_writer_begin(&c->calls, &c->tokens);
     }
 }
 
@@ -135,18 +80,17 @@ Exchange *exchange_new(Server *s, const Dialect *dialect, Ask *ask)
                     .link = {.fd = -1},
                     .time = {.begin = clock_seconds(), .created = (int64_t)time(NULL)}};
     *ask = (Ask){0};
-    for (int i = 0; i < (int)n && x->ask.calls.names; i++)
-        choice[i].calls.call =
-            calloc((size_t)x->ask.calls.max_tool_calls, sizeof *choice[i].calls.call);
     const char **stops = realloc(x->ask.stops.text, (x->ask.stops.n + 1) * sizeof *stops);
     bool failed = !stops;
-    for (size_t i = 0; i < n; i++)
-        failed = failed || (x->ask.calls.names && !choice[i].calls.call);
+    const Served *m = x->ask.served;
+    for (size_t i = 0; i < n && x->ask.calls.set.names && !failed; i++)
+        failed = call_writer_init(&choice[i].calls, &x->ask.calls.set, &m->chat.calls, m->tokenizer,
+                                  (int)x->ask.calls.max_tool_calls, NULL);
     if (failed) {
         exchange_free(x);
         return NULL;
     }
-    stops[x->ask.stops.n] = x->ask.served->chat.calls.mark;
+    stops[x->ask.stops.n] = m->chat.calls.mark;
     x->ask.stops.text = stops;
     for (int i = 0; i < (int)n; i++)
         choice_init(x, i);
@@ -172,10 +116,7 @@ void exchange_free(Exchange *x)
         token_ids_free(&c->tokens);
         token_ids_free(&c->phase.joined);
         strbuf_free(&c->phase.head);
-        strbuf_free(&c->phase.picked);
-        for (int k = 0; k < c->calls.n; k++)
-            strbuf_free(&c->calls.call[k].arguments);
-        free(c->calls.call);
+        call_writer_free(&c->calls);
         free(c->likely.token);
     }
     free(x->choice);
@@ -263,7 +204,7 @@ static bool add_piece(Choice *c)
 
 bool choice_push(Choice *c, int32_t token)
 {
-    bool text = c->phase.is == PHASE_TEXT;
+    bool text = c->calls.phase == CALL_NOT;
     c->n_drawn++;
     token_ids_add(&c->tokens, token);
     if (ends_answer(c, token)) {
@@ -274,15 +215,13 @@ bool choice_push(Choice *c, int32_t token)
         c->phase.next = true;
         return false;
     }
+    if (!text) {
+        call_writer_push(&c->calls, token);
+        return true;
+    }
     if (c->x->ask.served->tokenizer)
         decoder_push(&c->decoder, token, &c->piece, NULL);
-    if (text)
-        return add_piece(c);
-    strbuf_add(c->phase.is == PHASE_ARGUMENTS ? &c->calls.call[c->calls.n - 1].arguments
-                                              : &c->phase.picked,
-               c->piece.length ? c->piece.text : "", c->piece.length);
-    strbuf_clear(&c->piece);
-    return true;
+    return add_piece(c);
 }
 
 /* ---- phases ---- */
@@ -296,12 +235,11 @@ cvn_request choice_request(Choice *c, uint64_t seed)
         r.end = chat->stops;
         r.n_end = (int64_t)chat->n_stops;
     }
-    r.constraint = c->phase.is == PHASE_NAME        ? a->calls.names
-                   : c->phase.is == PHASE_AGAIN     ? a->calls.again
-                   : c->phase.is == PHASE_ARGUMENTS ? c->calls.call[c->calls.n - 1].tool->arguments
-                   : c->phase.waits                 ? NULL
-                                                    : a->constraint;
-    if (c->phase.is != PHASE_TEXT)
+    bool text = c->calls.phase == CALL_NOT;
+    r.constraint = !text            ? call_writer_constraint(&c->calls)
+                   : c->phase.waits ? NULL
+                                    : a->constraint;
+    if (!text)
         r.min_tokens = 0;
     if (!c->tokens.n)
         return r;
@@ -345,7 +283,7 @@ static void replace_mark(Choice *c)
     if (all.length && from > kept.length)
         strbuf_add(&text, all.text + kept.length, from - kept.length);
     strbuf_puts(&text, y->before);
-    give(c, text.text, text.length);
+    call_writer_give(&c->calls, text.text, text.length, &c->tokens);
     strbuf_free(&all);
     strbuf_free(&kept);
     strbuf_free(&text);
@@ -368,36 +306,7 @@ static bool next_after_text(Choice *c)
         replace_mark(c);
     }
     c->stops.met = NULL;
-    begin_call(c);
-    return true;
-}
-
-static bool is_picked(const Choice *c, const char *text)
-{
-    return strcmp(c->phase.picked.length ? c->phase.picked.text : "", text) == 0;
-}
-
-static bool next_after_constraint(Choice *c)
-{
-    const Ask *a = &c->x->ask;
-    const CallSyntax *y = syntax_of(c);
-    c->tokens.n -= c->tokens.n > 0; /* the end of the phase, which is not that of the answer */
-    if (c->phase.is == PHASE_NAME) {
-        int i = 0;
-        while (i < a->calls.n_tools - 1 && !is_picked(c, a->calls.tool[i].name))
-            i++;
-        begin_arguments(c, &a->calls.tool[i]);
-        return true;
-    }
-    if (c->phase.is == PHASE_ARGUMENTS && a->calls.again && c->calls.n < a->calls.max_tool_calls &&
-        !is_repeated(c, false)) {
-        give(c, y->after, a->calls.same_end);
-        begin_phase(c, PHASE_AGAIN);
-        return true;
-    }
-    if (c->phase.is != PHASE_AGAIN || !is_picked(c, y->again + a->calls.same_end))
-        return false;
-    begin_call(c);
+    call_writer_begin(&c->calls, &c->tokens);
     return true;
 }
 
@@ -409,7 +318,11 @@ bool choice_next(Choice *c, const cvn_result *r)
     }
     c->phase.seconds += r->total_seconds;
     bool ended = r->finish == CVN_FINISH_EOS || r->finish == CVN_FINISH_STOPPED;
-    return ended && (c->phase.is == PHASE_TEXT ? next_after_text(c) : next_after_constraint(c));
+    bool more = ended && (c->calls.phase == CALL_NOT ? next_after_text(c)
+                                                     : call_writer_next(&c->calls, &c->tokens));
+    if (more)
+        c->phase.next = c->end.met_id = false;
+    return more;
 }
 
 Likely likely_of(const float *logits, int64_t vocab, int32_t token, int n_top)
@@ -446,7 +359,7 @@ void choice_end(Choice *c, const cvn_result *result)
     c->end.result.reused = c->end.result.reused < n_prompt ? c->end.result.reused : n_prompt;
     c->end.result.n_tokens = (int64_t)c->tokens.n;
     c->end.ended = true;
-    if (c->phase.is == PHASE_TEXT && !c->stops.stopped) {
+    if (c->calls.phase == CALL_NOT && !c->stops.stopped) {
         if (c->x->ask.served->tokenizer)
             decoder_flush(&c->decoder, &c->piece);
         if (add_piece(c))

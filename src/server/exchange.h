@@ -5,6 +5,7 @@
 #ifndef CVN_SERVER_EXCHANGE_H
 #define CVN_SERVER_EXCHANGE_H
 
+#include "serve/call_writer.h"
 #include "serve/stops.h"
 #include "server/ask.h"
 
@@ -21,49 +22,24 @@ typedef struct Likely {
     cvn_logprob top[ASK_MAX_TOP_LOGPROBS];
 } Likely;
 
-/* A text is generated in phases, each a request to the engine that goes on where the one before it ended:
- *
- *     TEXT        an answer, until it ends, or what was thought ends, or a call begins
- *     NAME        which tool is called           what stands around it is given (CallSyntax)
- *     ARGUMENTS   under its schema
- *     AGAIN       whether another call follows
- */
-typedef enum Phase { PHASE_TEXT, PHASE_NAME, PHASE_ARGUMENTS, PHASE_AGAIN } Phase;
-
 /* Why an exchange ends before its texts do: the client is gone, or it timed out. */
 typedef enum Ending { ENDING_NOT, ENDING_GONE, ENDING_LATE } Ending;
 
-/* A tool call. */
-typedef struct Call {
-    char id[12]; /* letters and digits, 9 of them: what the strictest template takes */
-    const Tool *tool;
-    StrBuf arguments; /* as far as they are known */
-    size_t sent;      /* of a stream */
-    bool opened;      /* in a stream */
-} Call;
-
 /* ---- a choice: one of the texts that an exchange generates ---- */
 
-/* The phase that a choice is in, and what earlier ones took. */
+/* A text is generated in phases, each a request to the engine that continues where the one before it ended: an answer, until it
+   ends, or its thinking text does, or a call begins; then those of calls (serve/call_writer.h). This is the one that a choice is
+   in, and what earlier ones took. */
 typedef struct ChoicePhase {
-    Phase is;
     bool waits; /* for the end of the thinking text, after which the answer or a tool call begins */
     bool next;  /* what this phase waited for has come */
     StrBuf head;     /* the beginning of the answer, while it may be that of a tool call */
     bool head_done;  /* it is known which; head is not needed any more */
-    StrBuf picked;   /* of NAME and AGAIN */
     TokenIds joined; /* the prompt and all tokens since: the prompt of the next phase */
     double seconds;  /* that earlier phases took */
     double begun;    /* that the first token took; 0: there were no earlier phases */
     int64_t reused;  /* tokens of the prompt that the first phase found in the prefix cache */
 } ChoicePhase;
-
-/* Tool calls of a choice. Invariant: n is at most ask.calls.max_tool_calls, and counts the one that is being written
-   (choice_calls says how many may be shown). */
-typedef struct ChoiceCalls {
-    Call *call; /* [ask.calls.max_tool_calls] owned */
-    int n;
-} ChoiceCalls;
 
 /* Log-probabilities of the tokens of a choice. Invariant: n <= capacity; n is that of the tokens, or 0 where none were
    requested (token is NULL then). */
@@ -98,7 +74,7 @@ typedef struct Choice {
     TokenIds tokens; /* all that were generated, those that were given among them */
     int64_t n_drawn; /* in all phases */
     ChoicePhase phase;
-    ChoiceCalls calls;
+    CallWriter calls; /* zero where none can be called */
     ChoiceLikely likely;
     ChoiceSent sent;
     ChoiceEnd end;
@@ -180,8 +156,7 @@ Likely likely_of(const float *logits, int64_t vocab, int32_t token, int n_top);
 /* Takes the logits [vocab] that the next token was sampled from. */
 void choice_see(Choice *c, const float *logits, int64_t vocab, int32_t token);
 void choice_end(Choice *c, const cvn_result *result);
-/* How many calls there are to tell of. A call that equals one before ends the answer and is no part of it, so that one that
-   may still become such is not told of yet. */
+/* How many tool calls may be shown (call_writer_count). */
 int choice_calls(const Choice *c);
 
 /* Tokens of all prompts; of all texts; of prompts that were in caches. */

@@ -137,7 +137,7 @@ static int check_scoring(const Ask *a, Refusal *why)
 
 static const json_t *shown_tools(const Ask *a)
 {
-    return a->calls.n_tools && a->calls.choice != TOOLS_NONE ? a->calls.tools : NULL;
+    return a->calls.set.n && a->calls.choice != TOOLS_NONE ? a->calls.set.shown : NULL;
 }
 
 /* By the chat template, and the time in this place. */

@@ -186,82 +186,28 @@ int read_structured_outputs(Ask *a, const char *name, const json_t *value, Refus
 
 /* ---- tools ---- */
 
-enum { MAX_TOOLS = 256, MAX_NAME = 128 };
-
-static bool is_name(const char *name)
+/* A refusal of what the set of tools says of a field. */
+static int set_tools(const char *field, int code, const cvn_err *err, Refusal *why)
 {
-    size_t n =
-        name ? strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
-             : 0;
-    return n && n <= MAX_NAME && !name[n];
+    return code ? refuse(why, code == CVN_EMEM ? 500 : 400, code == CVN_EMEM ? NULL : field, "%s",
+                         err->message)
+                : 0;
 }
 
-/* A function takes the arguments that it names: where its schema leaves open whether there are others, none are written. */
-static json_t *arguments_schema(const json_t *parameters)
-{
-    static const char *const open[] = {"additionalProperties",
-                                       "unevaluatedProperties",
-                                       "patternProperties",
-                                       "allOf",
-                                       "anyOf",
-                                       "oneOf",
-                                       "$ref"};
-    bool closes = json_object_size(json_object_get(parameters, "properties")) > 0;
-    for (size_t i = 0; i < sizeof open / sizeof *open; i++)
-        closes = closes && !json_object_get(parameters, open[i]);
-    json_t *schema = json_copy((json_t *)(uintptr_t)parameters);
-    if (closes)
-        json_object_set_new(schema, open[0], json_false());
-    return schema;
-}
-
-/* A tool, in the shape that chat templates know; its schema is `parameters`. */
 static int add_tool(Ask *a, const char *field, const json_t *tool, const json_t *parameters,
                     Refusal *why)
 {
-    const char *name = string_of(tool, "name");
-    const json_t *text = json_object_get(tool, "description");
-    if (!is_name(name))
-        return refuse(why, 400, field, "a tool name must have 1 to %d letters, digits, _, - and .",
-                      MAX_NAME);
-    for (int i = 0; i < a->calls.n_tools; i++)
-        if (strcmp(a->calls.tool[i].name, name) == 0)
-            return refuse(why, 400, field, "two tools are named %s", name);
-    bool given = parameters && !json_is_null(parameters);
-    json_t *schema = given ? json_incref((json_t *)(uintptr_t)parameters)
-                           : json_pack("{s:s,s:{}}", "type", "object", "properties");
-    Tool *t = &a->calls.tool[a->calls.n_tools];
-    json_t *function =
-        json_pack("{s:s,s:s,s:o}", "name", name, "description",
-                  json_is_string(text) ? json_string_value(text) : "", "parameters", schema);
-    json_t *shown = json_pack("{s:s,s:o}", "type", "function", "function", function);
-    if (!shown || json_array_append_new(a->calls.tools, shown))
-        return refuse(why, 500, NULL, "no memory for tools");
-    *t = (Tool){.name = string_of(function, "name")};
-    a->calls.n_tools++;
-    if (!json_is_object(schema))
-        return refuse(why, 400, field, "the parameters of the tool %s are not a JSON schema", name);
-    json_t *asked = arguments_schema(schema);
-    make_schema(asked, field, &t->arguments, why);
-    json_decref(asked);
-    if (why->status != 400 || json_is_true(json_object_get(tool, "strict")))
-        return why->status;
-    /* what cannot be decided is not asked for, but the arguments are an object all the same */
-    *why = (Refusal){0};
-    json_t *any = json_pack("{s:s}", "type", "object");
-    make_schema(any, field, &t->arguments, why);
-    json_decref(any);
-    return why->status;
+    cvn_err err = {0};
+    return set_tools(field, tool_set_add(&a->calls.set, tool, parameters, &err), &err, why);
 }
 
 static int begin_tools(Ask *a, const char *name, const json_t *value, Refusal *why)
 {
+    cvn_err err = {0};
     size_t n = json_array_size(value);
-    if (!json_is_array(value) || n > MAX_TOOLS)
-        return refuse(why, 400, name, "%s must be an array of at most %d tools", name, MAX_TOOLS);
-    a->calls.tools = json_array();
-    a->calls.tool = calloc(n + 1, sizeof *a->calls.tool);
-    return a->calls.tool && a->calls.tools ? 0 : refuse(why, 500, NULL, "no memory for tools");
+    if (!json_is_array(value) || n > TOOLS_MAX)
+        return refuse(why, 400, name, "%s must be an array of at most %d tools", name, TOOLS_MAX);
+    return set_tools(NULL, tool_set_init(&a->calls.set, n, &err), &err, why);
 }
 
 static int wrong_kind(const json_t *tool, const char *field, Refusal *why)
@@ -342,56 +288,22 @@ int read_messages_tool_choice(Ask *a, const char *name, const json_t *value, Ref
     return 0;
 }
 
-/* What comes behind a call: another, or its end. What both begin with is no choice. */
-static int make_again(Ask *a, const CallSyntax *y, Refusal *why)
-{
-    cvn_err err = {0};
-    size_t same = 0;
-    while (y->again[same] && y->again[same] == y->after[same])
-        same++;
-    const char *const texts[] = {y->again + same, y->after + same};
-    const size_t lengths[] = {strlen(texts[0]), strlen(texts[1])};
-    a->calls.same_end = same;
-    if (cvn_constraint_choices(texts, lengths, 2, &a->calls.again, &err))
-        refuse(why, 500, NULL, "%s", err.message);
-    return why->status;
-}
-
 int tools_finish(Ask *a, const CallSyntax *y, Refusal *why)
 {
-    if (a->calls.choice >= TOOLS_REQUIRED && !a->calls.n_tools)
+    cvn_err err = {0};
+    const bool named = a->calls.choice == TOOLS_NAMED;
+    if (a->calls.choice >= TOOLS_REQUIRED && !a->calls.set.n)
         return refuse(why, 400, "tool_choice",
                       "tool_choice requires a tool call, but the request has no tools");
-    if (!a->calls.n_tools)
+    if (!a->calls.set.n || a->calls.choice == TOOLS_NONE)
         return 0;
-    if (!y->known)
-        return refuse(why, 500, NULL, "no memory for the tool call format");
-    a->calls.only_tool = a->calls.n_tools == 1 ? 0 : -1;
-    for (int i = 0; i < a->calls.n_tools && a->calls.named_tool; i++)
-        a->calls.only_tool =
-            is(a->calls.named_tool, a->calls.tool[i].name) ? i : a->calls.only_tool;
-    if (a->calls.choice == TOOLS_NAMED &&
-        (a->calls.only_tool < 0 ||
-         !is(a->calls.named_tool, a->calls.tool[a->calls.only_tool].name)))
-        return refuse(why, 400, "tool_choice", "unknown tool \"%.100s\"", a->calls.named_tool);
-    if (a->constraint && a->calls.choice != TOOLS_NONE)
+    if (a->constraint)
         return refuse(why, 400, "tools", "%s constrains the answer and requires tool_choice none",
                       a->constraint_field);
-    if (a->calls.choice == TOOLS_NONE)
-        return 0;
     if (a->output.logprobs || a->output.return_token_ids)
         return refuse(why, 400, a->output.logprobs ? "logprobs" : "return_token_ids",
                       "log-probabilities are not available with tool calls");
-    const char *names[MAX_TOOLS];
-    size_t lengths[MAX_TOOLS];
-    cvn_err err = {0};
-    for (int i = 0; i < a->calls.n_tools; i++) {
-        names[i] = a->calls.tool[i].name;
-        lengths[i] = strlen(names[i]);
-    }
-    if (cvn_constraint_choices(names, lengths, (size_t)a->calls.n_tools, &a->calls.names, &err))
-        return refuse(why, 500, NULL, "%s", err.message);
-    return a->calls.parallel_tool_calls && y->again && a->calls.choice != TOOLS_NAMED
-               ? make_again(a, y, why)
-               : 0;
+    int code = tool_set_allow(&a->calls.set, y, named ? a->calls.named_tool : NULL,
+                              a->calls.parallel_tool_calls && !named, &err);
+    return set_tools("tool_choice", code, &err, why);
 }
