@@ -19,6 +19,9 @@ function(cvn_need prefix module package)
 endfunction()
 cvn_need(JANSSON jansson>=2.10 libjansson-dev)
 cvn_need(PCRE2 libpcre2-8 libpcre2-dev)
+cvn_need(UTF8PROC libutf8proc libutf8proc-dev)
+# A definition for Windows, which would be on every command line.
+set_target_properties(PkgConfig::UTF8PROC PROPERTIES INTERFACE_COMPILE_OPTIONS "")
 
 # cvn_may(PREFIX MODULE): what is used where it is found, unless -DCVN_WITH_PREFIX=OFF.
 macro(cvn_may prefix module)
@@ -36,8 +39,9 @@ cvn_may(MPI ompi-c)
 cvn_may(MICROHTTPD libmicrohttpd>=0.9.71)
 
 add_library(caravan_needs INTERFACE)
-target_link_libraries(caravan_needs INTERFACE m ${CMAKE_DL_LIBS} Threads::Threads PkgConfig::JANSSON PkgConfig::PCRE2)
-set(CVN_PC_REQUIRES "jansson libpcre2-8")
+target_link_libraries(caravan_needs INTERFACE m ${CMAKE_DL_LIBS} Threads::Threads PkgConfig::JANSSON PkgConfig::PCRE2
+  PkgConfig::UTF8PROC)
+set(CVN_PC_REQUIRES "jansson libpcre2-8 libutf8proc")
 if(HWLOC_FOUND)
   target_link_libraries(caravan_needs INTERFACE PkgConfig::HWLOC)
   target_compile_definitions(caravan_needs INTERFACE CVN_HAVE_HWLOC)

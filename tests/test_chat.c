@@ -320,7 +320,7 @@ static void mistakes_end_in_a_sentence(void **state)
            "model "
            "--chat-template r1 2>&1",
            "use the template and the tokenizer of the same model");
-    expect(1, "caravan chat -m bare 2>&1", "neither tokenizer.json nor tokenizer.model");
+    expect(1, "caravan chat -m bare 2>&1", "no tokenizer.json, tekken.json or tokenizer.model");
     expect(1, "caravan chat -m model -c 1000 2>&1", "the model has only 512");
     /* The signal is sent once the program catches it; before that, a shell's background process ignores it. */
     expect(0,

@@ -201,10 +201,15 @@ static void what_json_asks_for_is_refused_by_name(void **state)
          "unk_token"},
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":" VOCAB ",\"merges\":[],\"byte_fallback\":1}}",
          "byte_fallback"},
-        {"{" MODEL ",\"normalizer\":{\"type\":\"NFKC\"}}", "NFKC"},
+        {"{" MODEL ",\"normalizer\":{\"type\":\"NFKC\"}}", NULL},
+        {"{" MODEL ",\"normalizer\":{\"type\":\"NFX\"}}", "NFX"},
         {"{" MODEL
-         ",\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Lowercase\"}]}}",
-         "Lowercase"},
+         ",\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Precompiled\"}]}}",
+         "Precompiled"},
+        {"{" MODEL
+         ",\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFKC\"},{\"type\":"
+         "\"NFKD\"}]}}",
+         "64 times"},
         {"{" MODEL
          ",\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"a\"},\"content\":\"\"}}",
          "Regex"},
@@ -224,7 +229,15 @@ static void what_json_asks_for_is_refused_by_name(void **state)
          "pattern"},
         {"{" MODEL ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a\"},"
          "\"behavior\":\"Removed\"}}",
-         "Removed"},
+         NULL},
+        {"{" MODEL ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a\"},"
+         "\"behavior\":\"Gone\"}}",
+         "Gone"},
+        {"{" MODEL ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a\"},"
+         "\"behavior\":\"Removed\",\"invert\":1}}",
+         "invert"},
+        {"{" MODEL ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a\"}}}",
+         "behavior"},
         {"{" MODEL ",\"pre_tokenizer\":{\"type\":\"ByteLevel\"}}", "decoder"},
         {"{" MODEL ",\"decoder\":{\"type\":\"ByteLevel\"}}", "pre-tokenizer"},
         {"{" MODEL ",\"decoder\":{\"type\":\"CTC\"}}", "CTC"},
@@ -236,7 +249,7 @@ static void what_json_asks_for_is_refused_by_name(void **state)
          "{\"Sequence\":{\"id\":\"A\"}}],\"special_tokens\":{}}}",
          "'x'"},
         {"{" MODEL ",\"added_tokens\":[{\"id\":0,\"content\":\"z\"}]}", "'z'"},
-        {"{" MODEL ",\"added_tokens\":[{\"id\":9,\"content\":\"z\",\"single_word\":true}]}",
+        {"{" MODEL ",\"added_tokens\":[{\"id\":9,\"content\":\"z\",\"single_word\":7}]}",
          "single_word"},
         {"{" MODEL ",\"added_tokens\":[{\"content\":\"z\"}]}", "'z'"},
         {"{" MODEL

@@ -21,8 +21,8 @@ static void compare(const Split *hand, const Split *pcre, const char *text, size
     assert_int_equal(split_work_new(hand, &none, NULL), CVN_OK);
     assert_null(none);
     for (size_t begin = 0, a, b; begin < n; begin = a) {
-        assert_int_equal(split_next(hand, NULL, text, n, begin, &a, NULL), CVN_OK);
-        assert_int_equal(split_next(pcre, work, text, n, begin, &b, NULL), CVN_OK);
+        assert_int_equal(split_next(hand, NULL, text, n, &begin, &a, NULL), CVN_OK);
+        assert_int_equal(split_next(pcre, work, text, n, &begin, &b, NULL), CVN_OK);
         if (a != b)
             fail_msg("at byte %zu of '%.*s': %zu by hand, %zu by PCRE2", begin, (int)n, text, a, b);
         assert_true(a > begin && a <= n);
@@ -79,22 +79,74 @@ static void by_hand_is_what_pcre2_matches(void **state)
                                         "\xe1\xa0\x8e",
                                         "\xef\xbb\xbf",
                                         "\xe2\x80\x8b"};
-    Split *hand, *pcre;
-    char pattern[300];
-    snprintf(pattern, sizeof pattern, "(?:%s)", SPLIT_LLAMA3);
-    assert_int_equal(split_pattern_new(SPLIT_LLAMA3, strlen(SPLIT_LLAMA3), &hand, NULL), CVN_OK);
-    assert_int_equal(split_pattern_new(pattern, strlen(pattern), &pcre, NULL), CVN_OK);
-    uint64_t seed = 3;
-    for (int i = 0; i < 20000; i++) {
-        StrBuf text = {0};
-        strbuf_puts(&text, "");
-        for (size_t n = next_random(&seed) % 12; n > 0; n--)
-            strbuf_puts(&text, parts[next_random(&seed) % (sizeof parts / sizeof *parts)]);
-        compare(hand, pcre, text.text, text.length);
-        strbuf_free(&text);
+    static const char *const patterns[] = {SPLIT_LLAMA3, SPLIT_QWEN2};
+    for (size_t k = 0; k < sizeof patterns / sizeof *patterns; k++) {
+        Split *hand, *pcre;
+        char pattern[300];
+        snprintf(pattern, sizeof pattern, "(?:%s)", patterns[k]);
+        assert_int_equal(
+            split_pattern_new(patterns[k], strlen(patterns[k]), SPLIT_ISOLATED, &hand, NULL),
+            CVN_OK);
+        assert_int_equal(split_pattern_new(pattern, strlen(pattern), SPLIT_ISOLATED, &pcre, NULL),
+                         CVN_OK);
+        uint64_t seed = 3;
+        for (int i = 0; i < 20000; i++) {
+            StrBuf text = {0};
+            strbuf_puts(&text, "");
+            for (size_t n = next_random(&seed) % 12; n > 0; n--)
+                strbuf_puts(&text, parts[next_random(&seed) % (sizeof parts / sizeof *parts)]);
+            compare(hand, pcre, text.text, text.length);
+            strbuf_free(&text);
+        }
+        split_free(hand);
+        split_free(pcre);
     }
-    split_free(hand);
-    split_free(pcre);
+}
+
+/* Words of each behaviour, by a pattern and by a text. */
+static void behaviors_say_what_becomes_of_matches(void **state)
+{
+    static const struct {
+        SplitBehavior behavior;
+        const char *text, *words; /* words, with a bar behind each */
+    } cases[] = {
+        {SPLIT_ISOLATED, "a--b-", "a|-|-|b|-|"},
+        {SPLIT_CONTIGUOUS, "a--b-", "a|--|b|-|"},
+        {SPLIT_WITH_PREVIOUS, "a--b-", "a-|-|b-|"},
+        {SPLIT_WITH_NEXT, "a--b-", "a|-|-b|-|"},
+        {SPLIT_REMOVED, "a--b-", "a|b|"},
+        {SPLIT_KEPT, "a--b-", "-|-|-|"},
+        {SPLIT_ISOLATED, "--", "-|-|"},
+        {SPLIT_CONTIGUOUS, "--", "--|"},
+        {SPLIT_WITH_PREVIOUS, "-ab-c", "-|ab-|c|"},
+        {SPLIT_WITH_NEXT, "-ab-c", "-ab|-c|"},
+        {SPLIT_REMOVED, "--", ""},
+        {SPLIT_KEPT, "ab", ""},
+        {SPLIT_REMOVED, "-ab-c", "ab|c|"},
+        {SPLIT_CONTIGUOUS, "---a", "---|a|"},
+        {SPLIT_REMOVED, "-\xff-\xfe", "\xff|\xfe|"},
+    };
+    for (size_t i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
+        Split *split;
+        SplitWork *work;
+        StrBuf words = {0};
+        const char *text = cases[i / 2].text;
+        size_t n = strlen(text);
+        strbuf_puts(&words, "");
+        int (*make)(const char *, size_t, SplitBehavior, Split **, cvn_err *) =
+            i % 2 ? split_text_new : split_pattern_new;
+        assert_int_equal(make("-", 1, cases[i / 2].behavior, &split, NULL), CVN_OK);
+        assert_int_equal(split_work_new(split, &work, NULL), CVN_OK);
+        for (size_t begin = 0, end; begin < n; begin = end) {
+            assert_int_equal(split_next(split, work, text, n, &begin, &end, NULL), CVN_OK);
+            strbuf_add(&words, text + begin, end - begin);
+            strbuf_puts(&words, begin < n ? "|" : "");
+        }
+        assert_string_equal(words.text, cases[i / 2].words);
+        strbuf_free(&words);
+        split_work_free(work);
+        split_free(split);
+    }
 }
 
 /* What is not UTF-8 is text, neither letter, number nor space. */
@@ -106,16 +158,17 @@ static void bytes_that_are_not_utf8_are_kept(void **state)
     static const size_t ends[] = {2, 4, 5, 8, 9, 11, 13};
     Split *hand, *pcre;
     size_t n = sizeof text - 1, end, k = 0, words = 0;
-    assert_int_equal(split_pattern_new(SPLIT_LLAMA3, strlen(SPLIT_LLAMA3), &hand, NULL), CVN_OK);
+    assert_int_equal(
+        split_pattern_new(SPLIT_LLAMA3, strlen(SPLIT_LLAMA3), SPLIT_ISOLATED, &hand, NULL), CVN_OK);
     for (size_t begin = 0; begin < n; begin = end) {
-        assert_int_equal(split_next(hand, NULL, text, n, begin, &end, NULL), CVN_OK);
+        assert_int_equal(split_next(hand, NULL, text, n, &begin, &end, NULL), CVN_OK);
         assert_true(k < sizeof ends / sizeof *ends && end == ends[k++]);
     }
     SplitWork *work;
-    assert_int_equal(split_pattern_new("[a-z]+", 6, &pcre, NULL), CVN_OK);
+    assert_int_equal(split_pattern_new("[a-z]+", 6, SPLIT_ISOLATED, &pcre, NULL), CVN_OK);
     assert_int_equal(split_work_new(pcre, &work, NULL), CVN_OK);
     for (size_t begin = 0; begin < n; begin = end, words++)
-        assert_int_equal(split_next(pcre, work, text, n, begin, &end, NULL), CVN_OK);
+        assert_int_equal(split_next(pcre, work, text, n, &begin, &end, NULL), CVN_OK);
     assert_int_equal(words, 8);
     split_work_free(work);
     split_free(hand);
@@ -164,11 +217,12 @@ static void white_space_is_unicode_white_space(void **state)
         Split *split;
         SplitWork *work;
         size_t n = strlen(cases[i].text), end = 0, k = 0;
-        assert_int_equal(
-            split_pattern_new(cases[i].pattern, strlen(cases[i].pattern), &split, NULL), CVN_OK);
+        assert_int_equal(split_pattern_new(cases[i].pattern, strlen(cases[i].pattern),
+                                           SPLIT_ISOLATED, &split, NULL),
+                         CVN_OK);
         assert_int_equal(split_work_new(split, &work, NULL), CVN_OK);
         for (size_t begin = 0; begin < n; begin = end) {
-            assert_int_equal(split_next(split, work, cases[i].text, n, begin, &end, NULL), CVN_OK);
+            assert_int_equal(split_next(split, work, cases[i].text, n, &begin, &end, NULL), CVN_OK);
             if (cases[i].ends[k++] != end)
                 fail_msg("'%s': word %zu ends at %zu", cases[i].pattern, k, end);
         }
@@ -184,11 +238,11 @@ static void a_pattern_without_end_is_stopped(void **state)
     SplitWork *work;
     cvn_err err = {0};
     char text[64];
-    size_t end;
+    size_t begin = 0, end;
     memset(text, 'a', sizeof text);
-    assert_int_equal(split_pattern_new("(a|a)+[bc]", 10, &split, NULL), CVN_OK);
+    assert_int_equal(split_pattern_new("(a|a)+[bc]", 10, SPLIT_ISOLATED, &split, NULL), CVN_OK);
     assert_int_equal(split_work_new(split, &work, NULL), CVN_OK);
-    assert_int_equal(split_next(split, work, text, sizeof text, 0, &end, &err), CVN_EFORMAT);
+    assert_int_equal(split_next(split, work, text, sizeof text, &begin, &end, &err), CVN_EFORMAT);
     assert_non_null(strstr(err.message, "pattern"));
     split_work_free(work);
     split_free(split);
@@ -198,6 +252,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(by_hand_is_what_pcre2_matches),
+        cmocka_unit_test(behaviors_say_what_becomes_of_matches),
         cmocka_unit_test(bytes_that_are_not_utf8_are_kept),
         cmocka_unit_test(the_table_of_classes_is_sorted_and_known),
         cmocka_unit_test(white_space_is_unicode_white_space),

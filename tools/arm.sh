@@ -2,7 +2,7 @@
 # arm.sh FOLDER: builds for 64-bit Arm and runs, under qemu-user, the tests of kernels, of the model and of training, and
 # the program, whose texts must be those that it writes elsewhere.
 # Debian: dpkg --add-architecture arm64; apt-get install gcc-aarch64-linux-gnu qemu-user libjansson-dev:arm64
-# libpcre2-dev:arm64 libcmocka-dev:arm64
+# libpcre2-dev:arm64 libutf8proc-dev:arm64 libcmocka-dev:arm64
 set -euo pipefail
 folder=$1
 jobs=${JOBS:-$(nproc)}

@@ -28,6 +28,7 @@ while read -r module license scope; do
 done <<'LIBRARIES'
 jansson MIT required
 libpcre2-8 BSD-3-Clause required
+libutf8proc MIT required
 hwloc BSD-3-Clause optional
 libedit BSD-3-Clause optional
 libmicrohttpd LGPL-2.1-or-later optional

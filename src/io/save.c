@@ -15,13 +15,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-const char *const tokenizer_files[] = {"tokenizer.json",
-                                       "tokenizer.model",
-                                       "tokenizer_config.json",
-                                       "special_tokens_map.json",
-                                       "added_tokens.json",
-                                       "chat_template.jinja",
-                                       NULL};
+const char *const tokenizer_files[] = {
+    "tokenizer.json",          "tekken.json",       "tokenizer.model",     "tokenizer_config.json",
+    "special_tokens_map.json", "added_tokens.json", "chat_template.jinja", NULL};
 static_assert(sizeof tokenizer_files / sizeof *tokenizer_files == TOKENIZER_FILES + 1,
               "their number is said in save.h");
 
@@ -48,6 +44,9 @@ static int copy_into(Save *save, const char *from, cvn_err *err)
 static const char *tokenizer_name(const char *file)
 {
     FileMap map;
+    const char *slash = strrchr(file, '/');
+    if (strcmp(slash ? slash + 1 : file, "tekken.json") == 0)
+        return "tekken.json";
     if (file_map(&map, file, NULL))
         return "tokenizer.model";
     const char *text = (const char *)map.data;

@@ -87,6 +87,19 @@ static const Added *longest_at(const AddedSet *set, const char *text, size_t n)
     return NULL;
 }
 
+/* Whether a character of a word ends at `begin` or begins at `end`. */
+static bool touches_word(const char *text, size_t begin, size_t end, size_t n)
+{
+    size_t from = begin;
+    while (from > 0 && begin - from < 4 && utf8_length(text + from, begin - from) == 0)
+        from--;
+    int before = from < begin ? utf8_length(text + from, begin - from) : 0;
+    int after = end < n ? utf8_length(text + end, n - end) : 0;
+    return (before && from + (size_t)before == begin &&
+            unicode_is_word(utf8_point(text + from, before))) ||
+           (after && unicode_is_word(utf8_point(text + end, after)));
+}
+
 /* Bytes from `i` on that have no mark. */
 static size_t unmarked(const char *mark, size_t i, size_t n, size_t *run_end)
 {
@@ -109,7 +122,8 @@ bool added_set_find(const AddedSet *set, const char *text, const char *mark, siz
         const Added *item = most ? longest_at(set, text + i, most) : NULL;
         if (!item) {
             i++;
-        } else if (item->kind < least) {
+        } else if (item->kind < least ||
+                   (item->single_word && touches_word(text, i, i + item->length, n))) {
             i += item->length;
         } else {
             *found = item;

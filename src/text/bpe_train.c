@@ -82,7 +82,7 @@ BpeTrainer *bpe_trainer_new(cvn_err *err)
         return NULL;
     }
     if (arena_init(&t->arena, err) ||
-        split_pattern_new(SPLIT_LLAMA3, strlen(SPLIT_LLAMA3), &t->split, err)) {
+        split_pattern_new(SPLIT_LLAMA3, strlen(SPLIT_LLAMA3), SPLIT_ISOLATED, &t->split, err)) {
         bpe_trainer_free(t);
         return NULL;
     }
@@ -123,7 +123,7 @@ static int add(void *of, cvn_err *err)
     const char *text = a->text;
     size_t n = a->n;
     for (size_t begin = 0, end = 0; begin < n; begin = end) {
-        int code = split_next(t->split, NULL, text, n, begin, &end, err);
+        int code = split_next(t->split, NULL, text, n, &begin, &end, err);
         if (code)
             return code;
         for (size_t at = begin; at < end; at += BPE_TRAIN_WORD) {

@@ -26,11 +26,9 @@ static int encode_split(Encoder *e, int stage, const char *text, size_t n)
         return bpe_encode(&t->bpe, &e->work, text, n, e->unknown_start, e->out, e->err);
     }
     for (size_t begin = 0, end = 0; begin < n; begin = end) {
-        int rc = split_next(t->split[stage], e->split[stage], text, n, begin, &end, e->err);
-        if (!rc)
-            rc = encode_split(e, stage + 1, text + begin, end - begin);
-        if (rc)
-            return rc;
+        TRY(split_next(t->split[stage], e->split[stage], text, n, &begin, &end, e->err));
+        if (begin < n)
+            TRY(encode_split(e, stage + 1, text + begin, end - begin));
     }
     return CVN_OK;
 }
@@ -126,8 +124,11 @@ static int encode(const Tokenizer *t, const char *text, const char *mark, size_t
     int rc = CVN_OK;
     for (int i = 0; !rc && i < t->n_split; i++)
         rc = split_work_new(t->split[i], &e.split[i], err);
-    if (!rc && flags & TOKENIZER_BOS && t->begins && t->bos >= 0)
+    if (!rc && flags & TOKENIZER_BOS && t->begins && t->bos >= 0) {
+        for (int i = 0; i < t->n_lead; i++)
+            token_ids_add(out, t->lead[i]);
         token_ids_add(out, t->bos);
+    }
     if (!rc)
         rc = encode_between(&e, &t->raw, encode_segment, text, mark, n, true);
     if (!rc && flags & TOKENIZER_EOS && t->eos >= 0)

@@ -23,7 +23,6 @@
 #define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
 #define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
 #define NO_HAN(class) "(?:(?!\\p{Han})" class ")"
-#define GPT4O CASED(UPPER, LOWER, CONTRACTIONS "?") "\\p{N}{1,3}|" OTHERS "[\\r\\n/]*|" SPACES
 
 /* Groups of three digits from the right: 1234567 is 1, 234 and 567. */
 #define THREES "\\p{N}{1,3}(?=(?:\\p{N}{3})*(?!\\p{N}))"
@@ -68,19 +67,19 @@ static const GgufPre TABLE[] = {
     {.names = "glm4 glm5", .split = {SPLIT_LLAMA3}, .whole = true},
     {.names = "dbrx smaug-bpe chatglm-bpe", .split = {SPLIT_LLAMA3}},
     {.names = "qwen2 deepseek-r1-qwen stablelm2 hunyuan megrez solar-open grok-2 kormo f2llmv2",
-     .split = {CONTRACTIONS "|" QWEN2}},
+     .split = {SPLIT_QWEN2}},
     {.names = "qwen35",
      .split = {CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| "
                             "?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" SPACES}},
     {.names = "ufakzeka", .split = {QWEN2}},
-    {.names = "laguna", .split = {"[^\\n]+|[\\n]+", CONTRACTIONS "|" QWEN2}},
+    {.names = "laguna", .split = {"[^\\n]+|[\\n]+", SPLIT_QWEN2}},
     {.names = "tekken",
      .split = {CASED(UPPER, LOWER, "") "\\p{N}|" OTHERS "[\\r\\n/]*|" SPACES},
      .whole = true,
      .bos = true},
-    {.names = "gpt-4o llama4 kanana2 talkie minimax-m2", .split = {GPT4O}},
-    {.names = "granite-embed-multi-97m", .split = {GPT4O}, .whole = true},
-    {.names = "tiny_aya cohere2moe", .split = {"\\d{1,3}(?=(?:\\d{3})*\\b)", GPT4O}},
+    {.names = "gpt-4o llama4 kanana2 talkie minimax-m2", .split = {SPLIT_O200K}},
+    {.names = "granite-embed-multi-97m", .split = {SPLIT_O200K}, .whole = true},
+    {.names = "tiny_aya cohere2moe", .split = {"\\d{1,3}(?=(?:\\d{3})*\\b)", SPLIT_O200K}},
     {.names = "kimi-k2",
      .split = {"\\p{Han}+|" CASED(NO_HAN(UPPER), NO_HAN(LOWER),
                                   CONTRACTIONS "?") "\\p{N}{1,3}|" OTHERS "[\\r\\n]*|" SPACES}},

@@ -116,7 +116,7 @@ static bool is_last_merge(const Bpe *bpe, const BpePair *pair)
 static int put_merges(const Tokenizer *t, const uint16_t point[256], GgufKeys *keys, cvn_err *err)
 {
     const Bpe *bpe = &t->bpe;
-    bool splits = strcmp(t->kind, "tiktoken") == 0;
+    bool splits = t->ranks;
     size_t n = 0;
     SCOPED(strbuf_free) StrBuf text = {0};
     SCOPED(scoped_free) BpePair *list = malloc((bpe->n_pairs + 1) * sizeof *list);
@@ -146,7 +146,8 @@ static void put_spaces(const Tokenizer *t, GgufKeys *keys)
         const Rewrite *step =
             i < t->normalize.n ? &t->normalize.step[i] : &t->prepare.step[i - t->normalize.n];
         bool whole = step->kind == REWRITE_SENTENCEPIECE;
-        prefix |= whole ? step->spm.add_dummy_prefix : step->kind != REWRITE_REPLACE;
+        prefix |= whole ? step->spm.add_dummy_prefix
+                        : step->kind != REWRITE_REPLACE && step->kind != REWRITE_FORM;
         removes |= whole && step->spm.remove_extra_whitespaces;
     }
     gguf_key_bool(keys, KEY("add_space_prefix"), prefix);

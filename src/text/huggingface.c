@@ -163,18 +163,15 @@ static int read_added(Reader *r, const json_t *entry, Added *added, bool *normal
     Tokenizer *t = r->t;
     const char *content = json_string_value(json_object_get(entry, "content"));
     size_t n = strlen(content);
-    bool single_word, special;
+    bool special;
     *added = (Added){.id = (int32_t)json_integer_value(json_object_get(entry, "id")), .length = n};
     if (hf_flag(entry, "special", false, &special, r->err) ||
         hf_flag(entry, "lstrip", false, &added->strip_left, r->err) ||
         hf_flag(entry, "rstrip", false, &added->strip_right, r->err) ||
-        hf_flag(entry, "single_word", false, &single_word, r->err) ||
+        hf_flag(entry, "single_word", false, &added->single_word, r->err) ||
         hf_flag(entry, "normalized", !special, normalized, r->err))
         return CVN_EFORMAT;
     added->kind = special ? ADDED_SPECIAL : ADDED_TEXT;
-    if (single_word)
-        return err_set(r->err, CVN_EUNSUPPORTED,
-                       "added token '%.60s' has \"single_word\", which is not supported", content);
     if (n > TOKENIZER_MAX_PIECE)
         return err_set(r->err, CVN_EFORMAT, "added token '%.60s…' is longer than %d bytes", content,
                        TOKENIZER_MAX_PIECE);
@@ -189,6 +186,8 @@ static int read_added(Reader *r, const json_t *entry, Added *added, bool *normal
         return bad_id(content, r->err);
     if (!same)
         bpe_set_piece(&t->bpe, added->id, PIECE_USER, content, n);
+    if (!same && r->decoder.blank)
+        bpe_set_out(&t->bpe, added->id, content, n, true);
     piece->kind = special ? PIECE_SPECIAL : PIECE_USER;
     added->text = arena_stringn(&t->arena, content, n);
     bool is_new;

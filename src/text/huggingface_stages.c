@@ -58,6 +58,17 @@ static const char *need_string(const json_t *object, const char *key, const char
     return text;
 }
 
+/* A step may make text so many times as long. */
+static int grow(RewriteList *list, size_t times, const char *step, cvn_err *err)
+{
+    list->growth = (list->growth ? list->growth : 1) * times;
+    if (list->growth > REWRITE_MAX_GROWTH)
+        return err_set(err, CVN_EUNSUPPORTED,
+                       "the normalizer could make text more than %d times as long, at '%.40s'",
+                       REWRITE_MAX_GROWTH, step);
+    return CVN_OK;
+}
+
 static int add_step(Tokenizer *t, RewriteList *list, RewriteKind kind, const char *from,
                     const char *to, cvn_err *err)
 {
@@ -67,13 +78,9 @@ static int add_step(Tokenizer *t, RewriteList *list, RewriteKind kind, const cha
     if (strlen(to) > TOKENIZER_MAX_PIECE)
         return err_set(err, CVN_EUNSUPPORTED, "the replacement '%.20s…' is longer than %d bytes",
                        to, TOKENIZER_MAX_PIECE);
-    list->growth = list->growth ? list->growth : 1;
     if (kind == REWRITE_REPLACE && strlen(to) > strlen(from))
-        list->growth *= (strlen(to) + strlen(from) - 1) / strlen(from);
-    if (list->growth > REWRITE_MAX_GROWTH)
-        return err_set(err, CVN_EUNSUPPORTED,
-                       "Replace could make text more than %d times as long, at '%.40s'",
-                       REWRITE_MAX_GROWTH, from);
+        TRY(grow(list, (strlen(to) + strlen(from) - 1) / strlen(from), from, err));
+    list->growth = list->growth ? list->growth : 1;
     list->step[list->n++] = (Rewrite){.kind = kind,
                                       .from = from ? arena_string(&t->arena, from) : NULL,
                                       .to = arena_string(&t->arena, to),
@@ -101,6 +108,12 @@ static int read_normalizer(Tokenizer *t, const json_t *section, cvn_err *err)
     const char *type = hf_type(section, "normalizer", err), *from, *to;
     if (!type)
         return CVN_EFORMAT;
+    UnicodeForm form;
+    if (unicode_form_named(type, &form)) {
+        TRY(add_step(t, &t->normalize, REWRITE_FORM, NULL, "", err));
+        t->normalize.step[t->normalize.n - 1].form = form;
+        return grow(&t->normalize, (size_t)unicode_form_growth(form), type, err);
+    }
     if (strcmp(type, "Prepend") == 0) {
         to = need_string(section, "prepend", "normalizer", err);
         return to ? add_step(t, &t->normalize, REWRITE_PREPEND, NULL, to, err) : CVN_EFORMAT;
@@ -109,7 +122,8 @@ static int read_normalizer(Tokenizer *t, const json_t *section, cvn_err *err)
         int rc = read_replace(section, "normalizer", &from, &to, err);
         return rc ? rc : add_step(t, &t->normalize, REWRITE_REPLACE, from, to, err);
     }
-    return unsupported("normalizer", type, "Sequence, Prepend and Replace", err);
+    return unsupported("normalizer", type,
+                       "Sequence, Prepend, Replace, NFC, NFD, NFKC, NFKD and Lowercase", err);
 }
 
 int hf_read_normalizer(Tokenizer *t, const json_t *section, cvn_err *err)
@@ -123,16 +137,19 @@ int hf_read_normalizer(Tokenizer *t, const json_t *section, cvn_err *err)
 
 /* ---- pre-tokenizer ---- */
 
-/* make: split_pattern_new or split_before_new. */
-static int add_split(Tokenizer *t, int (*make)(const char *, size_t, Split **, cvn_err *),
-                     const char *text, cvn_err *err)
+/* make: split_pattern_new or split_text_new. What isolates the matches of a pattern, or all between them, GGUF files may have a
+ * name for. */
+static int add_split(Tokenizer *t,
+                     int (*make)(const char *, size_t, SplitBehavior, Split **, cvn_err *),
+                     const char *text, SplitBehavior behavior, cvn_err *err)
 {
     if (t->n_split == SPLIT_MAX)
         return err_set(err, CVN_EUNSUPPORTED, "the pre-tokenizer has more than %d steps",
                        SPLIT_MAX);
-    t->pattern[t->n_split] =
-        make == split_pattern_new ? arena_string(&t->arena, text) : "(before a text)";
-    TRY(make(text, strlen(text), &t->split[t->n_split], err));
+    bool named =
+        make == split_pattern_new && (behavior == SPLIT_ISOLATED || behavior == SPLIT_KEPT);
+    t->pattern[t->n_split] = named ? arena_string(&t->arena, text) : "(by a text)";
+    TRY(make(text, strlen(text), behavior, &t->split[t->n_split], err));
     t->n_split++; /* at once: it is released with those that are counted */
     return CVN_OK;
 }
@@ -175,15 +192,43 @@ static int read_metaspace(Tokenizer *t, const json_t *section, cvn_err *err)
     if (!rc && strcmp(scheme, "never") != 0)
         rc = add_prepare(t, strcmp(scheme, "first") == 0 ? REWRITE_PREFIX_FIRST : REWRITE_PREFIX,
                          NULL, blank, err);
-    return !rc && split ? add_split(t, split_before_new, blank, err) : rc;
+    return !rc && split ? add_split(t, split_text_new, blank, SPLIT_WITH_NEXT, err) : rc;
 }
 
-/* A text as a pattern: \Q ... \E. */
-static int add_literal(Tokenizer *t, const char *text, cvn_err *err)
+/* "behavior" and "invert", which makes text between matches matches, and matches text between. */
+static int read_behavior(const json_t *section, const char *otherwise, SplitBehavior *behavior,
+                         cvn_err *err)
 {
-    if (strstr(text, "\\E"))
-        return unsupported("pre-tokenizer Split by", text, "texts without \\E", err);
-    return add_split(t, split_pattern_new, arena_printf(&t->arena, "\\Q%s\\E", text), err);
+    static const struct {
+        const char *name;
+        SplitBehavior plain, inverted;
+    } names[] = {{"Isolated", SPLIT_ISOLATED, SPLIT_ISOLATED},
+                 {"Contiguous", SPLIT_CONTIGUOUS, SPLIT_CONTIGUOUS},
+                 {"MergedWithPrevious", SPLIT_WITH_PREVIOUS, SPLIT_WITH_NEXT},
+                 {"MergedWithNext", SPLIT_WITH_NEXT, SPLIT_WITH_PREVIOUS},
+                 {"Removed", SPLIT_REMOVED, SPLIT_KEPT}};
+    bool invert;
+    const char *name = otherwise;
+    if (hf_member(section, "behavior") || !name)
+        name = need_string(section, "behavior", "pre-tokenizer Split", err);
+    if (!name || hf_flag(section, "invert", false, &invert, err))
+        return CVN_EFORMAT;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i].name) == 0) {
+            *behavior = invert ? names[i].inverted : names[i].plain;
+            return CVN_OK;
+        }
+    return unsupported("pre-tokenizer Split with behavior", name,
+                       "Isolated, Removed, Contiguous, MergedWithPrevious and MergedWithNext", err);
+}
+
+/* Whether the normalizer leaves no occurrence of a text: its last step replaces it. Gemma's pre-tokenizer splits by the spaces that
+ * its normalizer has made U+2581 of. */
+static bool is_replaced(const Tokenizer *t, const char *text)
+{
+    const Rewrite *last = t->normalize.n ? &t->normalize.step[t->normalize.n - 1] : NULL;
+    return last && t->prepare.n == 0 && last->kind == REWRITE_REPLACE &&
+           strcmp(last->from, text) == 0 && !strstr(last->to, text);
 }
 
 static int read_split(Tokenizer *t, const json_t *section, cvn_err *err)
@@ -191,16 +236,27 @@ static int read_split(Tokenizer *t, const json_t *section, cvn_err *err)
     const json_t *pattern = json_object_get(section, "pattern");
     const char *regex = json_string_value(json_object_get(pattern, "Regex"));
     const char *text = json_string_value(json_object_get(pattern, "String"));
-    const char *behavior = need_string(section, "behavior", "pre-tokenizer Split", err);
-    if (!behavior)
-        return CVN_EFORMAT;
-    if (strcmp(behavior, "Isolated") != 0)
-        return unsupported("pre-tokenizer Split with behavior", behavior, "Isolated", err);
+    SplitBehavior behavior;
+    TRY(read_behavior(section, NULL, &behavior, err));
     if (regex)
-        return add_split(t, split_pattern_new, regex, err);
-    if (text && *text)
-        return add_literal(t, text, err);
-    return err_set(err, CVN_EFORMAT, "pre-tokenizer Split has no pattern");
+        return add_split(t, split_pattern_new, regex, behavior, err);
+    if (!text || !*text)
+        return err_set(err, CVN_EFORMAT, "pre-tokenizer Split has no pattern");
+    if (behavior != SPLIT_KEPT && is_replaced(t, text))
+        return CVN_OK;
+    return add_split(t, split_text_new, text, behavior, err);
+}
+
+/* The characters that ASCII and Unicode call punctuation. Touching ones as one word are one match of another pattern, which GGUF
+ * files may have a name for. */
+static int read_punctuation(Tokenizer *t, const json_t *section, cvn_err *err)
+{
+#define PUNCTUATION "[\\p{P}$+<=>^~|`]"
+    SplitBehavior behavior;
+    TRY(read_behavior(section, "Isolated", &behavior, err));
+    bool together = behavior == SPLIT_CONTIGUOUS;
+    return add_split(t, split_pattern_new, together ? PUNCTUATION "+" : PUNCTUATION,
+                     together ? SPLIT_ISOLATED : behavior, err);
 }
 
 static int read_byte_level(Tokenizer *t, const json_t *section, bool *byte_level, cvn_err *err)
@@ -211,7 +267,7 @@ static int read_byte_level(Tokenizer *t, const json_t *section, bool *byte_level
         return CVN_EFORMAT;
     *byte_level = true;
     int rc = prefix ? add_prepare(t, REWRITE_PREFIX, NULL, " ", err) : CVN_OK;
-    return !rc && regex ? add_split(t, split_pattern_new, SPLIT_GPT2, err) : rc;
+    return !rc && regex ? add_split(t, split_pattern_new, SPLIT_GPT2, SPLIT_ISOLATED, err) : rc;
 }
 
 static int read_pre_tokenizer(Tokenizer *t, const json_t *section, bool *byte_level, cvn_err *err)
@@ -220,22 +276,25 @@ static int read_pre_tokenizer(Tokenizer *t, const json_t *section, bool *byte_le
     const char *type = hf_type(section, "pre-tokenizer", err);
     if (!type)
         return CVN_EFORMAT;
-    if (*byte_level)
-        return err_set(
-            err, CVN_EUNSUPPORTED,
-            "pre-tokenizer '%.60s' after ByteLevel is not supported; ByteLevel must be last", type);
-    if (strcmp(type, "Metaspace") == 0)
-        return read_metaspace(t, section, err);
     if (strcmp(type, "Split") == 0)
         return read_split(t, section, err);
-    if (strcmp(type, "ByteLevel") == 0)
-        return read_byte_level(t, section, byte_level, err);
     if (strcmp(type, "Digits") == 0) {
         TRY(hf_flag(section, "individual_digits", false, &individual, err));
-        return add_split(t, split_pattern_new, individual ? "\\p{N}" : "\\p{N}+", err);
+        return add_split(t, split_pattern_new, individual ? "\\p{N}" : "\\p{N}+", SPLIT_ISOLATED,
+                         err);
     }
-    return unsupported("pre-tokenizer", type, "Sequence, Split, ByteLevel, Metaspace and Digits",
-                       err);
+    if (strcmp(type, "Punctuation") == 0)
+        return read_punctuation(t, section, err);
+    bool last = strcmp(type, "ByteLevel") == 0;
+    if (*byte_level && (last || strcmp(type, "Metaspace") == 0))
+        return err_set(err, CVN_EUNSUPPORTED,
+                       "pre-tokenizer '%.60s' after ByteLevel is not supported", type);
+    if (last)
+        return read_byte_level(t, section, byte_level, err);
+    if (strcmp(type, "Metaspace") == 0)
+        return read_metaspace(t, section, err);
+    return unsupported("pre-tokenizer", type,
+                       "Sequence, Split, ByteLevel, Metaspace, Digits and Punctuation", err);
 }
 
 int hf_read_pre_tokenizer(Tokenizer *t, const json_t *section, bool *byte_level, cvn_err *err)
@@ -243,8 +302,13 @@ int hf_read_pre_tokenizer(Tokenizer *t, const json_t *section, bool *byte_level,
     *byte_level = false;
     const json_t *part;
     int rc = CVN_OK;
-    for (size_t i = 0; !rc && (part = part_of(section, "pretokenizers", i)); i++)
+    for (size_t i = 0; !rc && (part = part_of(section, "pretokenizers", i)); i++) {
+        bool spelled = *byte_level;
+        int before = t->n_split;
         rc = read_pre_tokenizer(t, part, byte_level, err);
+        if (!rc && spelled && t->n_split > before)
+            split_set_spelled(t->split[before]);
+    }
     return rc;
 }
 
@@ -328,7 +392,7 @@ static int32_t template_id(const Tokenizer *t, const json_t *section, const json
     return (int32_t)id;
 }
 
-/* "single": special tokens before and behind {"Sequence": {"id": "A"}}; one of each at most. */
+/* "single": special tokens before and behind {"Sequence": {"id": "A"}}; at most LEAD_MAX and bos before it, and one behind it. */
 static int read_template(Tokenizer *t, const json_t *section, cvn_err *err)
 {
     const json_t *list = json_object_get(section, "single");
@@ -341,10 +405,13 @@ static int read_template(Tokenizer *t, const json_t *section, cvn_err *err)
             continue;
         }
         int32_t *to = behind ? &t->eos : &t->bos;
-        if (!token || *to >= 0)
+        if (!token || (*to >= 0 && (behind || t->n_lead == LEAD_MAX)))
             return err_set(err, CVN_EUNSUPPORTED,
-                           "post-processor: the template may only have one token before the text "
-                           "and one after it");
+                           "post-processor: the template may only have %d tokens before the text "
+                           "and one after it",
+                           LEAD_MAX + 1);
+        if (*to >= 0)
+            t->lead[t->n_lead++] = *to;
         *to = template_id(t, section, token, err);
         if (*to < 0)
             return CVN_EFORMAT;

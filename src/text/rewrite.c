@@ -79,6 +79,9 @@ static void run_step(const Rewrite *step, const char *text, size_t n, bool first
     case REWRITE_SENTENCEPIECE:
         normalize_spm(&step->spm, text, n, out);
         break;
+    case REWRITE_FORM:
+        unicode_form(step->form, text, n, out);
+        break;
     }
 }
 

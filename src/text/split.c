@@ -2,6 +2,7 @@
 #include "text/split.h"
 
 #include "base/strbuf.h"
+#include "text/byte_level.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
 
@@ -10,18 +11,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char SPLIT_LLAMA3[] =
-    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
-    "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+#define LLAMA3(digits)                                                                             \
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits                           \
+    "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+const char SPLIT_LLAMA3[] = LLAMA3("\\p{N}{1,3}"), SPLIT_QWEN2[] = LLAMA3("\\p{N}");
 
 const char SPLIT_GPT2[] =
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
+#define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
+#define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+#define END "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+const char SPLIT_O200K[] =
+    "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" END "|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER
+    "*" END "|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+
 struct Split {
-    pcre2_code *code; /* owned; NULL: the other two */
-    /* [n_before] cut before this text, owned; NULL with code NULL: Llama 3's pattern. */
-    char *before;
-    size_t n_before;
+    SplitBehavior behavior;
+    size_t digits;    /* by hand: as many digits are a word at most; else 0 */
+    pcre2_code *code; /* owned, or NULL */
+    bool spelled;     /* what is split is the text in the byte-level alphabet */
+    char *text;       /* [n_text] owned, or NULL: matches are this text */
+    size_t n_text;
 };
 
 struct SplitWork {
@@ -29,12 +40,14 @@ struct SplitWork {
     pcre2_match_context *context; /* limits and the JIT's stack */
     pcre2_jit_stack *stack;       /* or NULL: the machine's */
     size_t run_begin, run_end;    /* the stretch of valid UTF-8 in which the last word lay */
+    StrBuf spelled;               /* owned: the text in the byte-level alphabet */
+    size_t at;                    /* where the last word ends in that */
 };
 
 enum { PCRE2_SCRIPTS = PCRE2_MAJOR > 10 || PCRE2_MINOR >= 40 };
 enum { JIT_STACK_START = 1 << 15, JIT_STACK_MAX = 1 << 23, MATCH_STEPS = 10000000 };
 
-/* ---- Llama 3's pattern by hand ---- */
+/* ---- Llama 3's pattern and Qwen's by hand ---- */
 
 /* The class of each ASCII character as a digit, in rows of 16. */
 static const char ASCII_CLASS[] = "0000000003333300" /* tab to carriage return */
@@ -118,7 +131,7 @@ static size_t white_space(const char *text, size_t n, size_t i)
 
 /* The word at text[i]. The alternatives of the pattern are tried in their order; the choice among
  * them is settled by the classes of two characters. */
-static size_t next_llama3(const char *text, size_t n, size_t i)
+static size_t next_by_hand(const char *text, size_t n, size_t i, size_t digits)
 {
     size_t length, length2;
     UnicodeClass class = class_at(text, n, i, &length), class2 = UNICODE_SPACE;
@@ -130,7 +143,7 @@ static size_t next_llama3(const char *text, size_t n, size_t i)
     if (class == UNICODE_LETTER)
         return skip_class(text, n, i + length, UNICODE_LETTER, n);
     if (class == UNICODE_NUMBER)
-        return skip_class(text, n, i + length, UNICODE_NUMBER, 2);
+        return skip_class(text, n, i + length, UNICODE_NUMBER, digits - 1);
     size_t after = i + length;
     if (after < n)
         class2 = class_at(text, n, after, &length2);
@@ -158,52 +171,148 @@ static void find_run(SplitWork *work, const char *text, size_t n, size_t begin)
     work->run_end = i;
 }
 
-static int next_match(const Split *split, SplitWork *work, const char *text, size_t n, size_t begin,
-                      size_t *end, cvn_err *err)
+/* The first match of the pattern in the stretch, at `begin` or behind it; *first = *last = the stretch's end where there is none. */
+static int find_code(const Split *split, SplitWork *work, const char *text, size_t begin,
+                     size_t *first, size_t *last, cvn_err *err)
 {
-    if (begin == 0 || begin >= work->run_end)
-        find_run(work, text, n, begin);
-    if (work->run_end == begin) {
-        for (*end = begin + 1; *end < n && !utf8_length(text + *end, n - *end);)
-            ++*end;
-        return CVN_OK;
-    }
     size_t run = work->run_end - work->run_begin;
+    *first = *last = work->run_end;
+    if (begin == work->run_end)
+        return CVN_OK;
     pcre2_set_match_limit(work->context,
                           run > UINT32_MAX / 16 ? UINT32_MAX : MATCH_STEPS + 8 * (uint32_t)run);
     int rc =
         pcre2_match(split->code, (PCRE2_SPTR)text + work->run_begin, run, begin - work->run_begin,
                     PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY, work->match, work->context);
-    if (rc == PCRE2_ERROR_NOMATCH) {
-        *end = work->run_end;
+    if (rc == PCRE2_ERROR_NOMATCH)
         return CVN_OK;
-    }
     if (rc < 0)
         return err_set(
             err, CVN_EFORMAT,
             "the split pattern of the tokenizer fails with PCRE2 error %d; simplify the pattern",
             rc);
     const PCRE2_SIZE *place = pcre2_get_ovector_pointer(work->match);
-    PCRE2_SIZE first = place[0] + work->run_begin, last = place[1] + work->run_begin;
-    if (first < begin || last <= first) /* \K, or a match behind its own start */
+    *first = place[0] + work->run_begin;
+    *last = place[1] + work->run_begin;
+    if (*first < begin || *last <= *first) /* \K, or a match behind its own start */
         return err_set(err, CVN_EUNSUPPORTED,
                        "the split pattern of the tokenizer matches backwards");
-    *end = first > begin ? first : last;
     return CVN_OK;
 }
 
-int split_next(const Split *split, SplitWork *work, const char *text, size_t n, size_t begin,
-               size_t *end, cvn_err *err)
+/* ---- words ---- */
+
+/* The first match in text[begin..n), of a stretch that ends at n. */
+static int find_match(const Split *split, SplitWork *work, const char *text, size_t n, size_t begin,
+                      size_t *first, size_t *last, cvn_err *err)
 {
     if (split->code)
-        return next_match(split, work, text, n, begin, end, err);
-    if (!split->before) {
-        *end = next_llama3(text, n, begin);
-        return CVN_OK;
+        return find_code(split, work, text, begin, first, last, err);
+    *first = *last = n;
+    if (begin < n && split->digits) {
+        *first = begin;
+        *last = next_by_hand(text, n, begin, split->digits);
+    } else if (begin < n) {
+        const char *found = memmem(text + begin, n - begin, split->text, split->n_text);
+        *first = found ? (size_t)(found - text) : n;
+        *last = found ? *first + split->n_text : n;
     }
-    const char *found = memmem(text + begin + 1, n - begin - 1, split->before, split->n_before);
-    *end = found ? (size_t)(found - text) : n;
     return CVN_OK;
+}
+
+/* The word at *begin of a stretch that ends at n; an empty one where something is left out. */
+static int next_word(const Split *split, SplitWork *work, const char *text, size_t n, size_t *begin,
+                     size_t *end, cvn_err *err)
+{
+    size_t first, last, next;
+    TRY(find_match(split, work, text, n, *begin, &first, &last, err));
+    bool between = first > *begin; /* text that is no match comes first */
+    *end = between ? first : last;
+    switch (split->behavior) {
+    case SPLIT_ISOLATED:
+        break;
+    case SPLIT_WITH_PREVIOUS:
+        *end = last;
+        break;
+    case SPLIT_WITH_NEXT:
+        return between ? CVN_OK : find_match(split, work, text, n, last, end, &next, err);
+    case SPLIT_CONTIGUOUS:
+        for (bool on = !between; on && *end < n;) {
+            TRY(find_match(split, work, text, n, *end, &first, &last, err));
+            on = first == *end;
+            *end = on ? last : *end;
+        }
+        break;
+    case SPLIT_REMOVED:
+        *begin = between ? *begin : *end;
+        break;
+    case SPLIT_KEPT:
+        *begin = first;
+        *end = last;
+        break;
+    }
+    return CVN_OK;
+}
+
+static int next_plain(const Split *split, SplitWork *work, const char *text, size_t n,
+                      size_t *begin, size_t *end, cvn_err *err)
+{
+    size_t stretch = n;
+    for (*end = *begin; *begin == *end && *begin < n;) {
+        if (split->code) {
+            if (*begin == 0 || *begin >= work->run_end)
+                find_run(work, text, n, *begin);
+            stretch = work->run_end;
+        }
+        if (stretch == *begin) {
+            for (*end = *begin + 1; *end < n && !utf8_length(text + *end, n - *end);)
+                ++*end;
+        } else {
+            TRY(next_word(split, work, text, stretch, begin, end, err));
+        }
+    }
+    return CVN_OK;
+}
+
+/* Characters of text[0..n), each of which shows a byte. */
+static size_t shown(const char *text, size_t n)
+{
+    size_t characters = 0;
+    for (size_t i = 0; i < n; i++)
+        characters += ((unsigned char)text[i] & 0xc0) != 0x80;
+    return characters;
+}
+
+static int next_spelled(const Split *split, SplitWork *work, const char *text, size_t n,
+                        size_t *begin, size_t *end, cvn_err *err)
+{
+    if (*begin == 0) {
+        uint16_t point[256];
+        byte_level_fill(point);
+        strbuf_clear(&work->spelled);
+        for (size_t i = 0; i < n; i++) {
+            unsigned char shows[4];
+            int length = utf8_put(point[(unsigned char)text[i]], shows);
+            strbuf_add(&work->spelled, (const char *)shows, (size_t)length);
+        }
+        if (work->spelled.failed)
+            return err_set(err, CVN_EMEM, "no memory to split %zu bytes of text", n);
+        work->at = 0;
+    }
+    const char *spelled = work->spelled.text;
+    const size_t from = work->at;
+    size_t first = from;
+    TRY(next_plain(split, work, spelled, work->spelled.length, &first, &work->at, err));
+    *begin += shown(spelled + from, first - from);
+    *end = *begin + shown(spelled + first, work->at - first);
+    return CVN_OK;
+}
+
+int split_next(const Split *split, SplitWork *work, const char *text, size_t n, size_t *begin,
+               size_t *end, cvn_err *err)
+{
+    return split->spelled ? next_spelled(split, work, text, n, begin, end, err)
+                          : next_plain(split, work, text, n, begin, end, err);
 }
 
 /* ---- making and freeing ---- */
@@ -305,14 +414,21 @@ static int compile(Split *split, const char *pattern, size_t n, cvn_err *err)
     return CVN_OK;
 }
 
-int split_pattern_new(const char *pattern, size_t n, Split **out, cvn_err *err)
+int split_pattern_new(const char *pattern, size_t n, SplitBehavior behavior, Split **out,
+                      cvn_err *err)
 {
+    static const struct {
+        const char *pattern;
+        size_t digits;
+    } by_hand[] = {{SPLIT_LLAMA3, 3}, {SPLIT_QWEN2, 1}};
     *out = calloc(1, sizeof **out);
     if (!*out)
         return err_set(err, CVN_EMEM, "no memory for a split pattern");
-    if (n == sizeof SPLIT_LLAMA3 - 1 && memcmp(pattern, SPLIT_LLAMA3, n) == 0)
-        return CVN_OK;
-    int rc = compile(*out, pattern, n, err);
+    (*out)->behavior = behavior;
+    for (size_t i = 0; i < sizeof by_hand / sizeof *by_hand; i++)
+        if (n == strlen(by_hand[i].pattern) && memcmp(pattern, by_hand[i].pattern, n) == 0)
+            (*out)->digits = by_hand[i].digits;
+    int rc = (*out)->digits ? CVN_OK : compile(*out, pattern, n, err);
     if (rc) {
         split_free(*out);
         *out = NULL;
@@ -320,19 +436,23 @@ int split_pattern_new(const char *pattern, size_t n, Split **out, cvn_err *err)
     return rc;
 }
 
-int split_before_new(const char *text, size_t n, Split **out, cvn_err *err)
+int split_text_new(const char *text, size_t n, SplitBehavior behavior, Split **out, cvn_err *err)
 {
     *out = calloc(1, sizeof **out);
     char *copy = *out && n ? malloc(n) : NULL;
     if (!copy) {
         free(*out);
         *out = NULL;
-        return err_set(err, n ? CVN_EMEM : CVN_EINVAL, "cannot split text before %zu bytes", n);
+        return err_set(err, n ? CVN_EMEM : CVN_EINVAL, "cannot split by a text of %zu bytes", n);
     }
     memcpy(copy, text, n);
-    (*out)->before = copy;
-    (*out)->n_before = n;
+    **out = (Split){.behavior = behavior, .text = copy, .n_text = n};
     return CVN_OK;
+}
+
+void split_set_spelled(Split *split)
+{
+    split->spelled = true;
 }
 
 void split_free(Split *split)
@@ -340,14 +460,14 @@ void split_free(Split *split)
     if (!split)
         return;
     pcre2_code_free(split->code);
-    free(split->before);
+    free(split->text);
     free(split);
 }
 
 int split_work_new(const Split *split, SplitWork **out, cvn_err *err)
 {
     *out = NULL;
-    if (!split->code)
+    if (!split->code && !split->spelled)
         return CVN_OK;
     SplitWork *work = calloc(1, sizeof *work);
     if (!work)
@@ -373,5 +493,6 @@ void split_work_free(SplitWork *work)
     pcre2_jit_stack_free(work->stack);
     pcre2_match_context_free(work->context);
     pcre2_match_data_free(work->match);
+    strbuf_free(&work->spelled);
     free(work);
 }

@@ -1,42 +1,91 @@
 /*
- * Reads tiktoken's rank files: `tokenizer.model` of Llama 3. A line per token, its bytes in base 64, a
+ * Reads tiktoken's rank files: `tokenizer.model` of Llama 3 and 4. A line per token, its bytes in base 64, a
  * space and its rank in decimal, which is its id too:
  *
  *     IQ== 0          "!"
  *     IHRoZQ== 279    " the"
  *
  * Two adjacent tokens merge when their bytes together are a token; the lowest rank first. All 256 single
- * bytes are tokens, so nothing is unknown. The file does not hold special tokens: Llama 3's are the 256
- * ids behind the last rank, with names fixed in code (meta-llama/llama-models,
- * models/llama3/tokenizer.py).
+ * bytes are tokens, so nothing is unknown. The file holds neither special tokens nor the pattern that cuts text: they are
+ * fixed in code (meta-llama/llama-models, models/llama3/tokenizer.py and models/llama4/tokenizer.py). Llama 3 has 256 special
+ * tokens behind the last rank; Llama 4, whose file has LLAMA4_RANKS lines, 2048.
  */
+#include "text/tiktoken.h"
+
 #include "text/split.h"
-#include "text/tokenizer_impl.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { N_SPECIAL = 256, FIRST_RESERVED = 2 };
+enum { LLAMA4_RANKS = 200000 };
 
-/* The named ones, in the order of their ids; those behind them are reserved and numbered from
- * FIRST_RESERVED on. */
-static const char *const SPECIAL[] = {
-    "<|begin_of_text|>",
-    "<|end_of_text|>",
-    "<|reserved_special_token_0|>",
-    "<|reserved_special_token_1|>",
-    "<|finetune_right_pad_id|>",
-    "<|step_id|>",
-    "<|start_header_id|>",
-    "<|end_header_id|>",
-    "<|eom_id|>",
-    "<|eot_id|>",
-    "<|python_tag|>",
-    "<|image|>",
+/* Special tokens in the order of their ids: one of that name; or, where there is a number, n of them, "NAME0|>" and on from `first`.
+ * n = -1: as many as are left. */
+typedef struct Special {
+    const char *name;
+    int first, n;
+} Special;
+
+typedef struct RankKind {
+    const char *pattern;
+    int32_t n_special;
+    const char *pad;
+    Special special[40]; /* ended by one without a name */
+} RankKind;
+
+static const RankKind LLAMA3 = {
+    .pattern = SPLIT_LLAMA3,
+    .n_special = 256,
+    .pad = "<|finetune_right_pad_id|>",
+    .special = {{.name = "<|begin_of_text|>"},
+                {.name = "<|end_of_text|>"},
+                {"<|reserved_special_token_", 0, 2},
+                {.name = "<|finetune_right_pad_id|>"},
+                {.name = "<|step_id|>"},
+                {.name = "<|start_header_id|>"},
+                {.name = "<|end_header_id|>"},
+                {.name = "<|eom_id|>"},
+                {.name = "<|eot_id|>"},
+                {.name = "<|python_tag|>"},
+                {.name = "<|image|>"},
+                {"<|reserved_special_token_", 2, -1}},
 };
 
-enum { N_NAMED = sizeof SPECIAL / sizeof *SPECIAL };
+static const RankKind LLAMA4 = {
+    .pattern = SPLIT_O200K,
+    .n_special = 2048,
+    .pad = "<|finetune_right_pad|>",
+    .special = {{.name = "<|begin_of_text|>"},
+                {.name = "<|end_of_text|>"},
+                {.name = "<|fim_prefix|>"},
+                {.name = "<|fim_middle|>"},
+                {.name = "<|fim_suffix|>"},
+                {.name = "<|header_start|>"},
+                {.name = "<|header_end|>"},
+                {.name = "<|eom|>"},
+                {.name = "<|eot|>"},
+                {.name = "<|step|>"},
+                {"<|text_post_train_reserved_special_token_", 0, 6},
+                {.name = "<|python_start|>"},
+                {.name = "<|python_end|>"},
+                {.name = "<|finetune_right_pad|>"},
+                {"<|text_post_train_reserved_special_token_", 8, 61},
+                {.name = "<|image_start|>"},
+                {.name = "<|image_end|>"},
+                {"<|vision_reserved_special_token_", 0, 2},
+                {.name = "<|tile_x_separator|>"},
+                {.name = "<|tile_y_separator|>"},
+                {"<|vision_reserved_special_token_", 2, 4},
+                {.name = "<|image|>"},
+                {"<|vision_reserved_special_token_", 6, 1},
+                {.name = "<|patch|>"},
+                {"<|vision_reserved_special_token_", 7, 1041},
+                {"<|reasoning_reserved_special_token_", 0, 8},
+                {.name = "<|reasoning_thinking_start|>"},
+                {.name = "<|reasoning_thinking_end|>"},
+                {"<|reserved_special_token_", 0, -1}},
+};
 
 /* The value of a base 64 digit, or -1. */
 static int digit(char c)
@@ -50,8 +99,7 @@ static int digit(char c)
     return c == '+' ? 62 : c == '/' ? 63 : -1;
 }
 
-/* Decodes n characters into at most n / 4 * 3 bytes; the number of bytes, or 0 where it is malformed. */
-static size_t decode_base64(const char *text, size_t n, char *out)
+size_t rank_base64(const char *text, size_t n, char *out)
 {
     if (n == 0 || n % 4)
         return 0;
@@ -108,7 +156,7 @@ bool tiktoken_is(const char *bytes, size_t n)
     char token[TOKENIZER_MAX_PIECE];
     const char *end = bytes + n;
     return next_line(&bytes, end, &line) && line.n_token < sizeof token &&
-           decode_base64(line.token, line.n_token, token) > 0;
+           rank_base64(line.token, line.n_token, token) > 0;
 }
 
 static int malformed(size_t line, const char *what, cvn_err *err)
@@ -118,52 +166,75 @@ static int malformed(size_t line, const char *what, cvn_err *err)
                    line + 1, what);
 }
 
-static int read_lines(Tokenizer *t, const char *p, const char *end, cvn_err *err)
+static int read_lines(Tokenizer *t, const char *p, const char *end, int32_t n_ranks, cvn_err *err)
 {
     char token[TOKENIZER_MAX_PIECE * 2];
-    for (int32_t i = 0; i < t->bpe.n_ids - N_SPECIAL; i++) {
+    for (int32_t i = 0; i < n_ranks; i++) {
         Line line;
         if (!next_line(&p, end, &line))
             return malformed((size_t)i, "expected a token in base 64, a space and a rank", err);
-        size_t n =
-            line.n_token <= sizeof token ? decode_base64(line.token, line.n_token, token) : 0;
+        size_t n = line.n_token <= sizeof token ? rank_base64(line.token, line.n_token, token) : 0;
         if (n == 0 || n > TOKENIZER_MAX_PIECE)
             return malformed((size_t)i, "the token is not base 64 or is too long", err);
-        if (line.rank >= t->bpe.n_ids - N_SPECIAL || t->bpe.piece[line.rank].kind != PIECE_NONE)
+        if (line.rank >= n_ranks || t->bpe.piece[line.rank].kind != PIECE_NONE)
             return malformed((size_t)i, "ranks must be 0, 1, 2 and so on, each once", err);
-        bpe_set_piece(&t->bpe, line.rank, PIECE_NORMAL, token, n);
-        if (!bpe_index(&t->bpe, line.rank))
+        if (!rank_add(t, line.rank, token, n))
             return malformed((size_t)i, "the token was there before", err);
-        if (n == 1)
-            t->bpe.byte_id[(unsigned char)token[0]] = line.rank;
     }
-    for (int byte = 0; byte < 256; byte++)
-        if (t->bpe.byte_id[byte] < 0)
-            return err_set(err, CVN_EFORMAT, "the tiktoken file has no token for byte 0x%02X",
-                           byte);
     return CVN_OK;
 }
 
-static void add_special(Tokenizer *t)
+/* ---- what files of ranks share ---- */
+
+bool rank_add(Tokenizer *t, int32_t id, const char *token, size_t n)
 {
-    Added *item = arena_array(&t->arena, N_SPECIAL, sizeof *item);
-    int32_t first = t->bpe.n_ids - N_SPECIAL;
-    for (int32_t i = 0; i < N_SPECIAL; i++) {
-        char name[48];
-        if (i < N_NAMED)
-            snprintf(name, sizeof name, "%s", SPECIAL[i]);
-        else
-            snprintf(name, sizeof name, "<|reserved_special_token_%d|>",
-                     i - N_NAMED + FIRST_RESERVED);
-        size_t n = strlen(name);
-        bpe_set_piece(&t->bpe, first + i, PIECE_SPECIAL, name, n);
-        *map_put(&t->special, name, n, NULL) = (uint64_t)(first + i);
-        item[i] = (Added){.text = t->bpe.piece[first + i].text,
-                          .length = n,
-                          .id = first + i,
-                          .kind = ADDED_SPECIAL};
+    bpe_set_piece(&t->bpe, id, PIECE_NORMAL, token, n);
+    if (n == 1)
+        t->bpe.byte_id[(unsigned char)token[0]] = id;
+    return bpe_index(&t->bpe, id);
+}
+
+bool rank_special(Tokenizer *t, int32_t id, const char *name, Added *item)
+{
+    bool is_new;
+    size_t n = strlen(name);
+    bpe_set_piece(&t->bpe, id, PIECE_SPECIAL, name, n);
+    *map_put(&t->special, name, n, &is_new) = (uint64_t)id;
+    *item = (Added){.text = t->bpe.piece[id].text, .length = n, .id = id, .kind = ADDED_SPECIAL};
+    return is_new;
+}
+
+int rank_finish(Tokenizer *t, int32_t first, int32_t n_ranks, const char *pattern, cvn_err *err)
+{
+    for (int byte = 0; byte < 256; byte++)
+        if (t->bpe.byte_id[byte] < 0)
+            return err_set(err, CVN_EFORMAT, "the tokenizer file has no token for byte 0x%02X",
+                           byte);
+    for (int32_t rank = 0; rank < n_ranks; rank++)
+        bpe_add_splits(&t->bpe, first + rank, (uint32_t)rank);
+    t->ranks = t->whole = true;
+    t->pattern[0] = arena_string(&t->arena, pattern);
+    TRY(split_pattern_new(pattern, strlen(pattern), SPLIT_ISOLATED, &t->split[0], err));
+    t->n_split = 1;
+    return bpe_finish(&t->bpe, true, err);
+}
+
+/* ---- the whole file ---- */
+
+static void add_special(Tokenizer *t, const RankKind *kind, int32_t id)
+{
+    int32_t n = 0;
+    Added *item = arena_array(&t->arena, (size_t)kind->n_special, sizeof *item);
+    for (const Special *s = kind->special; s->name; s++) {
+        int count = s->n == 0 ? 1 : s->n > 0 ? s->n : kind->n_special - n;
+        for (int i = 0; i < count; i++, n++) {
+            char name[64];
+            if (s->n)
+                snprintf(name, sizeof name, "%s%d|>", s->name, s->first + i);
+            (void)rank_special(t, id + n, s->n ? name : s->name, &item[n]);
+        }
     }
-    added_set_init(&t->raw, item, N_SPECIAL);
+    added_set_init(&t->raw, item, (size_t)n);
 }
 
 int tiktoken_read(Tokenizer *t, const char *bytes, size_t n, cvn_err *err)
@@ -171,22 +242,18 @@ int tiktoken_read(Tokenizer *t, const char *bytes, size_t n, cvn_err *err)
     size_t n_lines = n > 0 && bytes[n - 1] != '\n';
     for (size_t i = 0; i < n; i++)
         n_lines += bytes[i] == '\n';
-    if (n_lines > TOKENIZER_MAX_IDS - N_SPECIAL)
+    const RankKind *kind = n_lines == LLAMA4_RANKS ? &LLAMA4 : &LLAMA3;
+    const int32_t most = TOKENIZER_MAX_IDS - kind->n_special, n_ranks = (int32_t)n_lines;
+    if (n_lines > (size_t)most)
         return err_set(err, CVN_EFORMAT, "the tiktoken file has %zu lines, more than %d", n_lines,
-                       TOKENIZER_MAX_IDS - N_SPECIAL);
+                       most);
     t->kind = "tiktoken";
-    bpe_init(&t->bpe, &t->arena, (int32_t)n_lines + N_SPECIAL, n_lines);
+    bpe_init(&t->bpe, &t->arena, n_ranks + kind->n_special, n_lines);
     t->bpe.byte_symbols = true;
-    TRY(read_lines(t, bytes, bytes + n, err));
-    for (int32_t rank = 0; rank < (int32_t)n_lines; rank++)
-        bpe_add_splits(&t->bpe, rank, (uint32_t)rank);
-    add_special(t);
+    TRY(read_lines(t, bytes, bytes + n, n_ranks, err));
+    add_special(t, kind, n_ranks);
     t->bos = tokenizer_special(t, "<|begin_of_text|>");
     t->eos = tokenizer_special(t, "<|end_of_text|>");
-    t->pad = tokenizer_special(t, "<|finetune_right_pad_id|>");
-    t->pattern[0] = SPLIT_LLAMA3;
-    t->whole = true;
-    TRY(split_pattern_new(SPLIT_LLAMA3, strlen(SPLIT_LLAMA3), &t->split[t->n_split], err));
-    t->n_split++;
-    return bpe_finish(&t->bpe, true, err);
+    t->pad = tokenizer_special(t, kind->pad);
+    return rank_finish(t, 0, n_ranks, kind->pattern, err);
 }

@@ -31,7 +31,8 @@ static int read_kind(Tokenizer *t, const char *bytes, size_t n, cvn_err *err)
     if (n == 0)
         return err_set(err, CVN_EFORMAT, "the tokenizer file is empty; download it again");
     if (is_json(bytes, n))
-        return huggingface_read(t, bytes, n, err);
+        return tekken_is(bytes, n) ? tekken_read(t, bytes, n, err)
+                                   : huggingface_read(t, bytes, n, err);
     if (tiktoken_is(bytes, n))
         return tiktoken_read(t, bytes, n, err);
     return sentencepiece_read(t, bytes, n, err);
@@ -200,7 +201,7 @@ static bool is_llama2c(const char *path)
 
 int tokenizer_open(const char *path, Tokenizer **out, cvn_err *err)
 {
-    static const char *const names[] = {"tokenizer.json", "tokenizer.model"};
+    static const char *const names[] = {"tokenizer.json", "tekken.json", "tokenizer.model"};
     const char *slash = strrchr(path, '/');
     FilePath folder;
     *out = NULL;
@@ -225,8 +226,8 @@ int tokenizer_open(const char *path, Tokenizer **out, cvn_err *err)
         }
         return rc;
     }
-    return err_set(err, CVN_EIO, "folder '%s' has neither tokenizer.json nor tokenizer.model",
-                   path);
+    return err_set(err, CVN_EIO,
+                   "folder '%s' has no tokenizer.json, tekken.json or tokenizer.model", path);
 }
 
 int tokenizer_copy(const char *from, const char *folder, cvn_err *err)
@@ -244,7 +245,9 @@ int tokenizer_copy(const char *from, const char *folder, cvn_err *err)
         n = made.length;
     }
     if (!rc) {
-        const char *name = is_json(bytes, n) ? "tokenizer.json" : "tokenizer.model";
+        const char *slash = strrchr(from, '/'), *name = slash ? slash + 1 : from;
+        if (strcmp(name, "tekken.json") != 0)
+            name = is_json(bytes, n) ? "tokenizer.json" : "tokenizer.model";
         rc = file_write(file_path(folder, name).text, bytes, n, err);
     }
     strbuf_free(&made);

@@ -4,10 +4,11 @@
  *
  *     kind             file                 text is cut by            tokens are merged by
  *     sentencepiece    tokenizer.model      (not cut)                 score of the merged piece
- *     tiktoken         tokenizer.model      the Llama 3 pattern       rank of the merged bytes
+ *     tiktoken         tokenizer.model      Llama 3's or 4's pattern  rank of the merged bytes
+ *     tekken           tekken.json          what the file says        rank of the merged bytes
  *     huggingface      tokenizer.json       what the file says        order of its merge list
  *
- * All three are byte-pair encodings and end up in the same tables (bpe.h); a GGUF file has one of the first and the last in it. Encoding is exact to the
+ * All are byte-pair encodings and end up in the same tables (bpe.h); a GGUF file has one of the first and the last in it. Encoding is exact to the
  * id against the reference libraries. Text is bytes: what is not UTF-8 is encoded byte by byte and
  * comes back unchanged, where the references would replace it by U+FFFD.
  *
@@ -44,7 +45,7 @@ enum {
                                that comes from outside and must not be able to mark anything */
 };
 
-/* Opens a tokenizer file, a GGUF file with one in it, or a model folder that has tokenizer.json or tokenizer.model (of a model
+/* Opens a tokenizer file, a GGUF file with one in it, or a model folder that has tokenizer.json, tekken.json or tokenizer.model (of a model
  * NAME.bin, the folder that it is in). The JSON
  * file is preferred: a fine-tuned model's added tokens are in it, while the tokenizer.model beside
  * it is often that of the base model. In a folder, tokenizer_config.json may name bos, eos and pad. */
@@ -95,7 +96,7 @@ void decoder_init(Decoder *decoder, const Tokenizer *tokenizer, unsigned flags);
 int decoder_push(Decoder *decoder, int32_t id, StrBuf *out, cvn_err *err);
 void decoder_flush(Decoder *decoder, StrBuf *out);
 
-/* "sentencepiece", "tiktoken" or "huggingface". */
+/* "sentencepiece", "tiktoken", "tekken" or "huggingface". */
 const char *tokenizer_kind(const Tokenizer *tokenizer);
 
 /* A hash of the tokenizer's file and of which ids begin, end and pad a text: of two tokenizers with the same

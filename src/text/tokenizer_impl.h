@@ -1,5 +1,5 @@
 /*
- * The inside of a Tokenizer, shared by the readers (sentencepiece.c, tiktoken.c, huggingface.c, gguf_tokenizer.c)
+ * The inside of a Tokenizer, shared by the readers (sentencepiece.c, tiktoken.c, tekken.c, huggingface.c, gguf_tokenizer.c)
  * and by encoding and decoding. Encoding is a pipeline; a reader fills in the stages its file asks
  * for:
  *
@@ -19,6 +19,7 @@
 #include "text/bpe.h"
 #include "text/split.h"
 #include "text/tokenizer.h"
+#include "text/unicode_form.h"
 
 /* Ids and lengths above these are taken for a malformed file. The largest vocabularies have 2^18
  * ids; the longest piece of Llama 3 is 128 spaces. */
@@ -31,6 +32,7 @@ typedef enum RewriteKind {
     REWRITE_PREFIX,        /* `to` in front, unless it is there already */
     REWRITE_PREFIX_FIRST,  /* the same, but only where the whole text begins */
     REWRITE_SENTENCEPIECE, /* all that a SentencePiece NormalizerSpec says: `spm` */
+    REWRITE_FORM,          /* a normalization form of Unicode: `form` */
 } RewriteKind;
 
 typedef struct SpmNormalizer {
@@ -45,9 +47,10 @@ typedef struct Rewrite {
     const char *from, *to;         /* arena; NULL where the kind does not use it */
     size_t from_length, to_length; /* bytes */
     SpmNormalizer spm;
+    UnicodeForm form;
 } Rewrite;
 
-enum { REWRITE_MAX = 8, REWRITE_MAX_GROWTH = 64 };
+enum { REWRITE_MAX = 8, REWRITE_MAX_GROWTH = 64, LEAD_MAX = 3 };
 
 typedef struct RewriteList {
     Rewrite step[REWRITE_MAX];
@@ -71,6 +74,7 @@ typedef struct Added {
     AddedKind kind;
     bool strip_left;  /* takes white space on its left along */
     bool strip_right; /* takes white space on its right along */
+    bool single_word; /* found only where no character of a word touches it */
 } Added;
 
 /* Tokens to look for, leftmost first and the longest of those that begin at the same place. */
@@ -102,12 +106,16 @@ struct Tokenizer {
                  1]; /* what they cut by; NULL behind the last, and where it is no pattern; arena */
     int n_split;
     bool whole;            /* a word that is a token stays one, whatever the merges */
+    bool ranks;            /* merges are those of tiktoken.h */
     bool joined;           /* no splits: text is cut where no merge can cross (bpe_encode_joined) */
     DecodeSpace space;     /* what decoding does with the space in front */
     bool strip_bytes;      /* the space in front is dropped also when it is a byte piece */
     int32_t bos, eos, pad; /* ids, or -1 */
     bool begins;           /* a text begins with bos, if there is one */
-    uint64_t hash;         /* of the file's bytes */
+    int32_t lead
+        [LEAD_MAX]; /* [n_lead] ids that stand in front of bos where a text begins with it: GLM's [gMASK] */
+    int n_lead;
+    uint64_t hash;             /* of the file's bytes */
     const char *chat_template; /* source of the template, arena, or NULL */
     const char *tool_template; /* of the one for tools, where that is another; arena, or NULL */
     Map special;               /* text of special and added tokens -> id */
@@ -119,6 +127,11 @@ int sentencepiece_read(Tokenizer *tokenizer, const char *bytes, size_t n, cvn_er
 int tiktoken_read(Tokenizer *tokenizer, const char *bytes, size_t n, cvn_err *err);
 
 int huggingface_read(Tokenizer *tokenizer, const char *bytes, size_t n, cvn_err *err);
+
+int tekken_read(Tokenizer *tokenizer, const char *bytes, size_t n, cvn_err *err);
+
+/* Whether a JSON file is a tekken.json. */
+bool tekken_is(const char *bytes, size_t n);
 
 /* Whether the bytes begin as a rank file does. */
 bool tiktoken_is(const char *bytes, size_t n);
