@@ -17,12 +17,17 @@
 
 enum { KERNELS = 512 };
 
-/* A backend of which nothing is elementwise, or that has no kernel for fusions. */
+/* A backend that accepts nothing, or no programs beside a root and has no kernel for those of regions without. */
 typedef struct Plain {
     KernelSet backend;
     Kernel kernel[KERNELS];
     const Kernel *table[KERNELS];
 } Plain;
+
+static inline bool accepts_no_program(const Region *region)
+{
+    return cpu_kernels()->accepts(region) && !region->prologue.program && !region->epilogue.program;
+}
 
 static inline void make_plain_of(const KernelSet *best, bool fuses, Plain *out)
 {
@@ -30,14 +35,12 @@ static inline void make_plain_of(const KernelSet *best, bool fuses, Plain *out)
     out->backend = *best;
     out->backend.kernel = out->table;
     out->backend.n_kernels = 0;
+    out->backend.accepts = fuses ? accepts_no_program : NULL;
     for (int i = 0; i < best->n_kernels; i++) {
         if (fuses && best->kernel[i]->kind == OP_REGION)
             continue;
         int n = out->backend.n_kernels++;
         out->kernel[n] = *best->kernel[i];
-        out->kernel[n].elementwise = fuses && best->kernel[i]->elementwise;
-        out->kernel[n].fuses = fuses ? best->kernel[i]->fuses & ~(unsigned)PROLOGUE_PROGRAM : 0;
-        out->kernel[n].epilogue = NULL;
         out->table[n] = &out->kernel[n];
     }
 }

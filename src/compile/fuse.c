@@ -62,6 +62,9 @@ static void bring_roundings(Fuse *f)
 int fuse_graph(cvn_graph *g, const KernelSet *backend, bool *changed, cvn_err *err)
 {
     SCOPED(arena_free) Arena arena = {0};
+    *changed = false;
+    if (!backend->accepts)
+        return CVN_OK;
     TRY(arena_begin(&arena, err));
     Fuse f = {.g = g, .backend = backend, .arena = &arena};
     bring_roundings(&f);

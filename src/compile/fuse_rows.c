@@ -37,9 +37,7 @@ static bool match_rows(const Fuse *f, Rows *rows, Op *sum)
         Op *product = add->operand[i]->def, *scatter = add->operand[1 - i]->def;
         if (product->kind != OP_DOT_GENERAL || scatter->kind != OP_SCATTER ||
             f->uses[scatter->result[0]->id] != 1 || !is_zero(scatter->operand[0]) ||
-            f->position[scatter->result[0]->id] < f->position[product->result[0]->id] ||
-            !kernel_fuses(f->backend, product, EPILOGUE_COLUMN_SQUARES) ||
-            !kernel_fuses(f->backend, scatter, EPILOGUE_COLUMN_SQUARES))
+            f->position[scatter->result[0]->id] < f->position[product->result[0]->id])
             continue;
         *rows = (Rows){product, scatter, add, square, sum};
         return true;

@@ -2,7 +2,7 @@
 #ifndef CVN_COMPILE_FUSION_H
 #define CVN_COMPILE_FUSION_H
 
-#include "compile/kernel.h"
+#include "compile/fused.h"
 
 enum {
     FUSION_ELEMENTS = 2 * KERNEL_GRAIN, /* of a tile */
@@ -51,7 +51,7 @@ typedef struct Fusion {
     size_t scratch;                    /* bytes of a thread */
     uint32_t *over;                    /* [n_results] bit i: may be written over operand i */
     const struct TileProgram *program; /* the same for kernels that run programs, or NULL */
-    int epilogue;                      /* of a product: what its kernel calls the program */
+    int epilogue; /* of a product: what the back end calls the program that it accepts */
 } Fusion;
 
 extern const Kernel fusion_kernel;

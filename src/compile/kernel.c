@@ -25,12 +25,6 @@ const Kernel *kernel_find(const KernelSet *backend, const Op *op)
     return NULL;
 }
 
-bool kernel_fuses(const KernelSet *backend, const Op *op, KernelFuses what)
-{
-    const Kernel *kernel = kernel_find(backend, op);
-    return kernel && kernel->fuses & what;
-}
-
 void kernel_sync(const KernelArgs *args)
 {
     if (args->n_threads > 1)

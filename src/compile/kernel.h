@@ -58,53 +58,10 @@ typedef void KernelFn(const KernelArgs *args);
 
 enum { KERNEL_GRAIN = 512 }; /* elements */
 
-/* What the kernel of a plan's operation does beside it: the rest of the region whose root it is (compile/region_plan.h). */
-typedef struct Fused {
-    const cvn_graph *body; /* of the region */
-    /* All of a region without a root; the epilogue of a product, on operands behind its own; the prologue of a reduce, whose
-       operands are then the program's. Or NULL. */
-    const struct Fusion *program;
-    /* Of a product: its result's dimensions are permuted; or empty. */
-    Ints dims;
-    /* Of a reduce: it sums the squares of what it reads. */
-    bool squares;
-    /* Of a scatter: operand 0 is a residual, to which the sums of the updates are added. */
-    bool residual;
-    /* Of a rope: bit 0, its operand, bit 1, its result is [batch, heads, seq, head_dim]. */
-    unsigned transposed;
-} Fused;
+typedef struct Kernel Kernel;
+struct Region; /* compile/fused.h */
 
-static inline const Fused *kernel_fused(const Op *op)
-{
-    static const Fused none;
-    return op->fused ? op->fused : &none;
-}
-
-/* What a kernel does of the operations of a region beside its root: a prologue to an operand as it is read, an epilogue to a
-   result as it is written. Each rounds as the operation by itself would. */
-typedef enum KernelFuses {
-    /* Operand 0, result 0 is of any float dtype; what is computed is f32. */
-    PROLOGUE_CONVERT = 1 << 0,
-    EPILOGUE_CONVERT = 1 << 1,
-    /* Dimensions of operand 0, of result 0 are permuted: see Fused. */
-    PROLOGUE_TRANSPOSE = 1 << 2,
-    EPILOGUE_TRANSPOSE = 1 << 3,
-    /* A further operand, the last, of the type of result 0, is added to it; a scatter adds the sums of its updates to
-       operand 0, where Fused.residual says so. */
-    EPILOGUE_RESIDUAL = 1 << 4,
-    EPILOGUE_COPY = 1 << 5, /* a further result is a rounding of result 0 to bf16 */
-    /* Of a reduce of f32: it is squared as it is read, where Fused.squares says so; Fused.program makes what is reduced of
-       the operands. */
-    PROLOGUE_SQUARE = 1 << 6,
-    PROLOGUE_PROGRAM = 1 << 7,
-    /* Of a dot_general to f32, without batch dimensions: where it has a second result, f32, of its rhs's free dimensions,
-       that gets the sums of squares down the columns, as `reduce` sums them; of the exact sums, where result 0 is rounded.
-       Of a scatter with a residual: operand 3 is such sums of operand 0's, and result 1 the same of the result's. */
-    EPILOGUE_COLUMN_SQUARES = 1 << 8,
-    FUSES_FORWARD = 1 << 9 /* a gradient makes the results of what it is the gradient of, too */
-} KernelFuses;
-
-typedef struct Kernel {
+struct Kernel {
     const char *name; /* "dot_general.avx512.bf16": operation, instruction set, what it is for */
     OpKind kind;
     bool (*match)(const Op *op);                    /* shapes and dtypes it takes; NULL: all */
@@ -116,24 +73,24 @@ typedef struct Kernel {
     bool (*match_isa)(const struct Kernel *kernel, const Op *op);
     size_t (*scratch_isa)(const struct Kernel *kernel, const Op *op, int n_threads);
     unsigned in_place; /* bit i: result 0 may be written over operand i */
-    unsigned fuses;    /* KernelFuses */
+    /* Whether it runs a region whose root it takes; NULL: none. */
+    bool (*accepts)(const struct Region *region);
     /* Element i of the result is made of elements i of the operands that have as many, and of the others as a whole;
        threads share the elements by kernel_share, in units of KERNEL_GRAIN. */
     bool elementwise;
-    /* Of a dot_general without batch dimensions: elementwise operations that are done to its sums before anything is
-       written (Fusion.program). Returns a number for Fusion.epilogue, or -1 for a program that cannot be; NULL: none. */
-    int (*epilogue)(const struct Fusion *fusion);
     bool single; /* called on thread 0 only; it may not call kernel_sync */
     /* Of a collective that can be under way while other steps run: `start`, on thread 0 only, begins it, and `done`,
        on all threads, ends it. Operand and result are left alone in between. NULL: only as a whole, by `run`. */
     KernelFn *start, *done;
-} Kernel;
+};
 
 typedef struct KernelSet {
     const char *name;
     const Kernel *const *kernel; /* [n_kernels], best first */
     int n_kernels;
     KernelFn *fallback; /* any plain operation, on thread 0 */
+    /* Whether it does this in one go; NULL: nothing is fused for it, and it never sees a region. */
+    bool (*accepts)(const struct Region *region);
     /* A step of no more bytes and operations than this is done by one thread before others could be told; 0: every
        step is shared. */
     size_t tiny;
@@ -145,9 +102,6 @@ size_t kernel_scratch(const Kernel *kernel, const Op *op, int n_threads);
 
 /* The first of the backend's kernels that matches; NULL: its fallback. */
 const Kernel *kernel_find(const KernelSet *backend, const Op *op);
-
-/* Whether that kernel fuses this. */
-bool kernel_fuses(const KernelSet *backend, const Op *op, KernelFuses what);
 
 /* Whether a kernel that takes long may leave out what it has not done yet; it still meets the other threads wherever it
    would have. */

@@ -1,4 +1,5 @@
 /* Plans for people to read. */
+#include "compile/fused.h"
 #include "compile/plan.h"
 #include "graph/region.h"
 

@@ -1,6 +1,6 @@
 /*
  * Bodies are matched by walking from the root to what reads it and to what it reads. Every operation of a body must be
- * accounted for, every output must be a result, and the root's own kernel must do what was found (Kernel.fuses).
+ * accounted for, every output must be a result, and the back end must accept what was found (KernelSet.accepts).
  */
 #include "compile/region_plan.h"
 
@@ -21,7 +21,7 @@ typedef struct Match {
     uint32_t *next_id;
     int64_t left;     /* operations that are not accounted for */
     unsigned covered; /* bit i: output i is a result */
-    unsigned needs;   /* KernelFuses */
+    Region ask;       /* of the back end */
     Op *plan;
     Fused *fused;
 } Match;
@@ -201,14 +201,13 @@ static bool match_chain(Match *m)
 static bool match_product_program(Match *m)
 {
     const Op *root = m->root;
-    const Kernel *kernel = kernel_find(m->backend, root);
     cvn_value *v = root->result[0], *sums = v;
     Op *member[FUSION_MEMBERS + 1], convert, **first = member;
     int64_t columns = cvn_type_elements(op_in(root, 1)); /* of its result */
     for (int i = 0; i < root->attr.rhs_contract.n; i++)
         columns /= op_in(root, 1)->dim[root->attr.rhs_contract.v[i]];
-    if (cvn_type_elements(op_in(root, 0)) == 0 || root->attr.lhs_batch.n > 0 || !kernel ||
-        !kernel->epilogue || columns % FUSION_COLUMNS != 0)
+    if (cvn_type_elements(op_in(root, 0)) == 0 || root->attr.lhs_batch.n > 0 ||
+        columns % FUSION_COLUMNS != 0)
         return false;
     if (v->type.dtype == CVN_BF16) { /* products round their sums */
         sums = arena_alloc(m->arena, sizeof *sums);
@@ -230,7 +229,7 @@ static bool match_product_program(Match *m)
     Fusion *f = fuse_make_members(&made) ? fuse_make(&made, m->arena) : NULL;
     if (!f || !f->program || made.n_results != m->body->n_outputs || !begin_root(m, root))
         return false;
-    f->epilogue = kernel->epilogue(f);
+    m->ask.epilogue.program = true;
     for (int i = 0; i < made.n_operands; i++)
         add_operand(m, outside(m, made.operand[i]));
     m->plan->n_results = 0;
@@ -240,7 +239,7 @@ static bool match_product_program(Match *m)
     }
     m->fused->program = f;
     m->left = 0; /* members read what else there is */
-    return f->epilogue >= 0;
+    return true;
 }
 
 /* ---- products ---- */
@@ -284,22 +283,22 @@ static bool match_product(Match *m)
     const cvn_value *v = root->result[0];
     const Op *squares = column_squares(m, root, &sum);
     if (squares) {
-        m->needs |= EPILOGUE_COLUMN_SQUARES;
+        m->ask.column_squares = true;
         m->left -= 2;
     }
     for (const Op *op; (op = only_reader(m, v, v == root->result[0] ? squares : NULL));) {
         bool first = v == root->result[0];
         if (first && is_rounding(op)) {
-            m->needs |= EPILOGUE_CONVERT;
+            m->ask.epilogue.convert = true;
         } else if (op->kind == OP_ADD && op->operand[0] != op->operand[1] && !squares &&
                    m->plan->n_operands == 2 && m->fused->dims.n == 0 &&
                    is_parameter(other_operand(op, v)) &&
                    (op_out(op, 0)->dtype == CVN_F32 || op_out(op, 0)->dtype == CVN_BF16)) {
-            m->needs |= EPILOGUE_RESIDUAL;
+            m->ask.epilogue.residual = true;
             add_operand(m, outside(m, other_operand(op, v)));
         } else if (op->kind == OP_TRANSPOSE && !squares && m->fused->dims.n == 0 &&
                    m->plan->n_operands == 2 && takes_transpose(root, op)) {
-            m->needs |= EPILOGUE_TRANSPOSE;
+            m->ask.epilogue.transpose = true;
             m->fused->dims = op->attr.dims;
         } else {
             return false;
@@ -333,17 +332,19 @@ static bool match_rope(Match *m)
     for (; !is_parameter(x); x = x->def->operand[0], m->left--) {
         const Op *op = x->def;
         bool swaps = is_swap(op) && !(m->fused->transposed & 1);
-        if (!swaps && !(is_widening(op) && !(m->needs & PROLOGUE_CONVERT)))
+        if (!swaps && !(is_widening(op) && !m->ask.prologue.convert))
             return false;
         m->fused->transposed |= swaps;
-        m->needs |= swaps ? PROLOGUE_TRANSPOSE : PROLOGUE_CONVERT;
+        m->ask.prologue.transpose |= swaps;
+        m->ask.prologue.convert |= !swaps;
     }
     for (const Op *op; (op = only_reader(m, y, NULL)); y = op->result[0], m->left--) {
         bool swaps = is_swap(op) && !(m->fused->transposed & 2);
-        if (!swaps && !(is_rounding(op) && !(m->needs & EPILOGUE_CONVERT)))
+        if (!swaps && !(is_rounding(op) && !m->ask.epilogue.convert))
             return false;
         m->fused->transposed |= swaps ? 2u : 0u;
-        m->needs |= swaps ? EPILOGUE_TRANSPOSE : EPILOGUE_CONVERT;
+        m->ask.epilogue.transpose |= swaps;
+        m->ask.epilogue.convert |= !swaps;
     }
     m->plan->operand[0] = outside(m, x);
     for (int i = 1; i < root->n_operands; i++) {
@@ -388,8 +389,7 @@ static bool match_reduce(Match *m)
     put_result(m, 0, root->result[0]);
     if (terms->kind == OP_MULTIPLY && terms->operand[0] == terms->operand[1] &&
         root->attr.reduce == CVN_SUM && v->type.dtype == CVN_F32) {
-        m->needs |= PROLOGUE_SQUARE;
-        m->fused->squares = true;
+        m->ask.prologue.square = m->fused->squares = true;
         m->left--;
         v = terms->operand[0];
     }
@@ -407,7 +407,7 @@ static bool match_reduce(Match *m)
         return false;
     for (int i = 0; i < made.n_operands; i++)
         add_operand(m, outside(m, made.operand[i]));
-    m->needs |= PROLOGUE_PROGRAM;
+    m->ask.prologue.program = true;
     m->fused->program = fuse_make(&made, m->arena);
     m->left = 0; /* members read what else there is */
     return m->fused->program->program;
@@ -423,7 +423,7 @@ static bool match_norm(Match *m)
     const Op *op = only_reader(m, v, NULL);
     if (op && op->kind == OP_ADD && op->operand[0] != op->operand[1] &&
         is_parameter(other_operand(op, v)) && op_out(op, 0)->dtype == CVN_F32) {
-        m->needs |= EPILOGUE_RESIDUAL;
+        m->ask.epilogue.residual = true;
         add_operand(m, outside(m, other_operand(op, v)));
         v = op->result[0];
         m->left--;
@@ -431,7 +431,7 @@ static bool match_norm(Match *m)
     put_result(m, 0, v);
     put_result(m, 1, root->result[1]);
     if (readers_of(m, v, NULL, &op) == 1 && is_rounding(op) && op_out(op, 0)->dtype == CVN_BF16) {
-        m->needs |= EPILOGUE_COPY;
+        m->ask.copy = true;
         add_result(m, op->result[0]);
         m->left--;
     }
@@ -452,8 +452,7 @@ static bool match_loss(Match *m)
     bool widened = !is_parameter(x) && is_widening(x->def) && !loss;
     begin_plan(m, root, 0, 1);
     add_operand(m, outside(m, widened ? x->def->operand[0] : x));
-    if (widened)
-        m->needs |= PROLOGUE_CONVERT;
+    m->ask.prologue.convert = widened;
     m->left -= 1 + widened;
     x = widened ? x->def->operand[0] : x;
     bool good = is_parameter(x) && is_parameter(root->operand[1]) &&
@@ -463,14 +462,14 @@ static bool match_loss(Match *m)
             add_operand(m, outside(m, root->operand[i]));
     const Op *op = only_reader(m, y, NULL);
     if (op && is_rounding(op)) {
-        m->needs |= EPILOGUE_CONVERT;
+        m->ask.epilogue.convert = true;
         y = op->result[0];
         m->left--;
     }
     put_result(m, 0, y);
     if (!loss)
         return good && is_parameter(root->operand[2]);
-    m->needs |= FUSES_FORWARD;
+    m->ask.forward = true;
     m->left--;
     add_result(m, loss->result[0]);
     add_result(m, loss->result[1]);
@@ -506,8 +505,7 @@ static bool match_scatter(Match *m)
     add_operand(m, outside(m, root->operand[1]));
     add_operand(m, outside(m, root->operand[2]));
     put_result(m, 0, y);
-    m->needs |= EPILOGUE_RESIDUAL;
-    m->fused->residual = true;
+    m->ask.epilogue.residual = m->fused->residual = true;
     m->left -= 3;
     const Op *norm = m->body->last;
     if (m->left == 0 || norm->kind != OP_MAXIMUM || !is_zero(norm->operand[1]))
@@ -522,7 +520,7 @@ static bool match_scatter(Match *m)
     if (growth->kind != OP_SUBTRACT || !is_square(growth->operand[0], y) ||
         !is_square(growth->operand[1], x))
         return false;
-    m->needs |= EPILOGUE_COLUMN_SQUARES;
+    m->ask.column_squares = true;
     add_operand(m, outside(m, more->operand[0]));
     add_result(m, norm->result[0]);
     m->left -= 7;
@@ -536,7 +534,8 @@ typedef bool MatchFn(Match *m);
 static bool matches(Match *m, MatchFn *match)
 {
     m->left = m->body->n_ops - m->body->n_parameters;
-    m->covered = m->needs = 0;
+    m->covered = 0;
+    m->ask = (Region){.root = m->root};
     m->owner = m->root;
     m->plan = NULL;
     return match(m) && m->left == 0 && m->covered == (1u << m->body->n_outputs) - 1;
@@ -559,16 +558,19 @@ Op *region_plan(const KernelSet *backend, const Op *region, Arena *arena, uint32
                .arena = arena,
                .next_id = next_id};
     m.root = body_root(m.body);
-    if (!m.root)
-        return matches(&m, match_chain) ? m.plan : NULL;
-    if (!match[m.root->kind])
+    MatchFn *matching = m.root ? match[m.root->kind] : match_chain;
+    if (!backend->accepts || !matching)
         return NULL;
-    if (!matches(&m, match[m.root->kind]) &&
-        !(m.root->kind == OP_DOT_GENERAL && matches(&m, match_product_program)))
+    if (!matches(&m, matching) &&
+        !(matching == match_product && matches(&m, match_product_program)))
         return NULL;
-    const Kernel *own = kernel_find(backend, m.owner);
-    bool takes = own && (own->fuses & m.needs) == m.needs && kernel_find(backend, m.plan);
-    return takes ? m.plan : NULL;
+    m.ask.plan = m.plan;
+    if (m.root) {
+        m.ask.kernel = kernel_find(backend, m.owner);
+        if (!m.ask.kernel || !kernel_find(backend, m.plan))
+            return NULL;
+    }
+    return backend->accepts(&m.ask) ? m.plan : NULL;
 }
 
 int region_plan_all(cvn_graph *g, const KernelSet *backend, cvn_err *err)

@@ -8,7 +8,7 @@
  *       return %h
  *     }
  *
- * A back end accepts a region where there is such an operation and a kernel for it. Passes ask before they make one; one that
+ * A back end accepts a region where there is such an operation and KernelSet.accepts says so. Passes ask before they make one; one that
  * is not accepted, which only a graph from elsewhere has, is inlined before the plan is made.
  */
 #ifndef CVN_COMPILE_REGION_PLAN_H

@@ -6,6 +6,7 @@
 #include "base/cpu.h"
 #include "base/strbuf.h"
 #include "comm/comm.h"
+#include "compile/fused.h"
 #include "cpu/kernels/kernels.h"
 #include "graph/interp/interp.h"
 
@@ -112,6 +113,11 @@ void cpu_fallback(const KernelArgs *args)
         interp_op(args->op, args->in, args->out);
 }
 
+static bool accepts(const Region *region)
+{
+    return !region->root || (region->kernel->accepts && region->kernel->accepts(region));
+}
+
 static void init(void)
 {
     registry.best = registry.used = detect();
@@ -130,6 +136,7 @@ static void init(void)
                                           .kernel = kernel,
                                           .n_kernels = n,
                                           .fallback = cpu_fallback,
+                                          .accepts = accepts,
                                           .tiny = TINY};
         if (wanted && strcmp(wanted, levels[i].name) == 0 && (CpuIsa)i < registry.best &&
             registry.has[i])

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/num.h"
 #include "base/threads.h"
+#include "compile/fused.h"
 #include "compile/schedule.h"
 #include "graph/region.h"
 

@@ -185,7 +185,7 @@ struct Op {
     cvn_value **result;  /* [n_results] */
     OpAttr attr;
     const struct Fused
-        *fused;      /* in a plan: what its kernel does beside it (compile/kernel.h), or NULL */
+        *fused;      /* in a plan: what its kernel does beside it (compile/fused.h), or NULL */
     Op *prev, *next; /* in execution order */
     /* A schedule (compile/schedule.h) may start a collective
        before its place in that order, where it ends. */

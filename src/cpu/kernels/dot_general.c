@@ -2,6 +2,7 @@
  * dot_general as kernels: for each row of the table of instruction sets one that packs and one for few rows, which are
  * read as they lie (choice.h); all the same code around it.
  */
+#include "compile/fused.h"
 #include "cpu/kernels/choice.h"
 #include "cpu/kernels/fusion_whole.h"
 #include "cpu/kernels/gemm.h"
@@ -34,6 +35,12 @@ static void run(const KernelArgs *args)
     gemm_run(args->isa, &gemm, args);
 }
 
+/* Programs are few: they come in pieces as small as a tile of sums. */
+static bool accepts(const Region *region)
+{
+    return !region->epilogue.program || whole_is_epilogue(region->plan->fused->program);
+}
+
 /* The same for few rows. */
 static bool match_few(const Kernel *kernel, const Op *op)
 {
@@ -48,6 +55,12 @@ static size_t scratch_few(const Kernel *kernel, const Op *op, int n_threads)
     return gemm_few_scratch(kernel->isa, &gemm, n_threads);
 }
 
+static bool accepts_few(const Region *region)
+{
+    return !region->epilogue.residual && !region->epilogue.transpose && !region->epilogue.program &&
+           !region->column_squares;
+}
+
 static void run_few(const KernelArgs *args)
 {
     Gemm gemm = gemm_from_op(args->op);
@@ -57,14 +70,12 @@ static void run_few(const KernelArgs *args)
 #define DOT_ROW(text, of)                                                                          \
     {                                                                                              \
         .name = text, .kind = OP_DOT_GENERAL, .isa = &gemm_##of, .match_isa = match,               \
-        .scratch_isa = scratch, .run = run, .in_place = 4, .epilogue = whole_epilogue,             \
-        .fuses =                                                                                   \
-            EPILOGUE_CONVERT | EPILOGUE_RESIDUAL | EPILOGUE_TRANSPOSE | EPILOGUE_COLUMN_SQUARES    \
+        .scratch_isa = scratch, .run = run, .in_place = 4, .accepts = accepts                      \
     }
 #define FEW_ROW(text, of)                                                                          \
     {                                                                                              \
         .name = text, .kind = OP_DOT_GENERAL, .isa = &gemm_##of, .match_isa = match_few,           \
-        .scratch_isa = scratch_few, .run = run_few, .fuses = EPILOGUE_CONVERT                      \
+        .scratch_isa = scratch_few, .run = run_few, .accepts = accepts_few                         \
     }
 
 const Kernel dot_kernels_portable[] = {

@@ -34,8 +34,8 @@ WholeKind whole_find(const TileProgram *program)
     return (WholeKind)kind;
 }
 
-int whole_epilogue(const Fusion *fusion)
+bool whole_is_epilogue(Fusion *fusion)
 {
-    WholeKind kind = whole_find(fusion->program);
-    return kind == WHOLE_SWIGLU || kind == WHOLE_SWIGLU_BACKWARD ? (int)kind : -1;
+    fusion->epilogue = (int)whole_find(fusion->program);
+    return fusion->epilogue == WHOLE_SWIGLU || fusion->epilogue == WHOLE_SWIGLU_BACKWARD;
 }

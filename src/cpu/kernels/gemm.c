@@ -6,6 +6,7 @@
 
 #include "base/float16.h"
 #include "base/num.h"
+#include "compile/fused.h"
 #include "cpu/kernels/share.h"
 #include "graph/strides.h"
 

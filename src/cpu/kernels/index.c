@@ -4,6 +4,7 @@
  */
 #include "base/float16.h"
 #include "base/num.h"
+#include "compile/fused.h"
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/walk.h"
 #include "graph/wide.h"
@@ -385,7 +386,7 @@ const Kernel index_kernels[] = {
      .scratch = scratch_scatter,
      .run = run_scatter,
      .in_place = 1,
-     .fuses = EPILOGUE_RESIDUAL | EPILOGUE_COLUMN_SQUARES},
+     .accepts = kernel_accepts_all},
     {.name = "scatter.boxes",
      .kind = OP_SCATTER,
      .match = match_bytes,

@@ -4,6 +4,7 @@
  * The sines and cosines of a position are made once and used for all its heads. Positions are shared over the
  * threads.
  */
+#include "compile/fused.h"
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/tile.h"
 #include "cpu/kernels/vec_math.h"
@@ -144,6 +145,6 @@ const Kernel ISA_NAME(rope_kernels)[] = {
      .match = match_rope,
      .run = run_rope,
      .in_place = 1,
-     .fuses = PROLOGUE_CONVERT | PROLOGUE_TRANSPOSE | EPILOGUE_CONVERT | EPILOGUE_TRANSPOSE},
+     .accepts = kernel_accepts_all},
     {0},
 };

@@ -4,6 +4,7 @@
  * Rows are shared over the threads. The gradient of the norm's weight is a sum over rows: in chunks of ROWS rows,
  * whose sums are added in order, so that neither the number of threads nor who did what changes a bit.
  */
+#include "compile/fused.h"
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/log_sum_impl.h"
 #include "cpu/kernels/tile.h"
@@ -242,13 +243,13 @@ const Kernel ISA_NAME(row_backward_kernels)[] = {
      .scratch = scratch_rms_norm,
      .run = run_rms_norm,
      .in_place = 1 | 8,
-     .fuses = EPILOGUE_RESIDUAL | EPILOGUE_COPY},
+     .accepts = kernel_accepts_all},
     {.name = "softmax_cross_entropy_backward." ISA,
      .kind = OP_SOFTMAX_CROSS_ENTROPY_BACKWARD,
      .match = match_cross_entropy,
      .scratch = scratch_cross_entropy,
      .run = run_cross_entropy,
      .in_place = 1,
-     .fuses = PROLOGUE_CONVERT | EPILOGUE_CONVERT | FUSES_FORWARD},
+     .accepts = kernel_accepts_all},
     {0},
 };

@@ -4,6 +4,7 @@
  * Rows are shared over the threads, never split, so that sums have one order. A sum along a row goes in VN
  * lanes; a sum down columns runs in the order of the rows; both in f32.
  */
+#include "compile/fused.h"
 #include "cpu/kernels/fusion_whole.h"
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/log_sum_impl.h"
@@ -326,6 +327,6 @@ const Kernel ISA_NAME(row_kernels)[] = {
      .kind = OP_REDUCE,
      .match = match_reduce_float,
      .run = run_reduce_float,
-     .fuses = PROLOGUE_SQUARE | PROLOGUE_PROGRAM},
+     .accepts = kernel_accepts_all},
     {0},
 };
