@@ -367,6 +367,40 @@ static bool accepts_no_forward(const Region *region)
     return accepts_no_program(region) && !region->forward;
 }
 
+/* The loss's region brings along the constants that its gradient reads; one that something before it reads, too, stays. */
+static void a_constant_of_a_loss_stays_before_what_reads_it(void **state)
+{
+    enum { N = 48, VOCAB = 640 };
+    (void)state;
+    cvn_graph *g = cvn_graph_new("constants", NULL);
+    cvn_type rows = CVN_TYPE(CVN_F32, N);
+    cvn_value *logits = cvn_parameter(g, "logits", CVN_TYPE(CVN_F32, N, VOCAB)), *loss[2];
+    cvn_value *i = cvn_iota(g, CVN_TYPE(CVN_I32, N), 0), *one = cvn_splat(g, rows, 1);
+    cvn_value *scale = cvn_add(g, cvn_log_plus_one(g, cvn_convert(g, i, CVN_F32)), one);
+    cvn_output(g, scale);
+    scale = cvn_broadcast_in_dim(g, scale, logits->type, (int[]){0});
+    logits = cvn_multiply(g, logits, scale);
+    cvn_softmax_cross_entropy(g, logits, i, loss);
+    cvn_output(g, loss[0]);
+    cvn_output(g, cvn_softmax_cross_entropy_backward(g, logits, i, loss[1], one,
+                                                     cvn_splat(g, rows, 0.25)));
+    for (int isa = 0; isa < CPU_ISA_COUNT; isa++) {
+        const KernelSet *backend = cpu_kernels_of((CpuIsa)isa);
+        if (!backend)
+            continue;
+        Plain *apart_of = calloc(1, sizeof *apart_of);
+        make_plain_of(backend, true, apart_of);
+        apart_of->backend.accepts = accepts_no_forward;
+        Ran apart = run(g, &apart_of->backend, 2), joined = run(g, backend, 1 + isa % 3);
+        assert_int_equal(joined.n_steps, apart.n_steps - 1);
+        assert_memory_equal(apart.data, joined.data, 2 * N * sizeof(float));
+        free(apart.data);
+        free(joined.data);
+        free(apart_of);
+    }
+    cvn_graph_free(g);
+}
+
 /* The loss and its gradient, which is rounded otherwise: over the logits, in one step. Rows with no target, with a
    target outside, and with logits that are not finite. */
 static void a_loss_and_its_gradient_are_one_step(void **state)
@@ -426,6 +460,7 @@ int main(void)
         cmocka_unit_test(squares_of_a_product_are_summed_where_it_is_made),
         cmocka_unit_test(squares_of_a_product_with_rows_are_summed_where_both_are_made),
         cmocka_unit_test(terms_of_a_sum_are_made_where_they_are_summed),
+        cmocka_unit_test(a_constant_of_a_loss_stays_before_what_reads_it),
         cmocka_unit_test(a_loss_and_its_gradient_are_one_step),
     };
     return cmocka_run_group_tests(tests, make_plain, NULL);

@@ -339,6 +339,43 @@ static void rematerialisation_changes_no_bit(void **state)
     fixture_close(&f);
 }
 
+/* Positions are of iota alone here, as where no text shares its row with another. */
+static void kernels_give_the_gradients_of_every_family(void **state)
+{
+    (void)state;
+    for (int v = 0; v < LLAMA_VARIANTS; v++) {
+        LlamaFixture f;
+        fixture_open(&f, llama_variants[v], CVN_F32);
+        int32_t *targets = targets_of(&f, 20);
+        Run runs[2];
+        for (int i = 0; i < 2; i++) {
+            runs[i] = (Run){.config = f.model,
+                            .params = &f.params,
+                            .weight = f.weight,
+                            .batch = 2,
+                            .seq = 20,
+                            .compute = CVN_F32,
+                            .tokens = f.tokens,
+                            .targets = targets,
+                            .z = z_coefficient,
+                            .remat = (RematPolicy)(v % REMAT_POLICY_COUNT),
+                            .threads = i};
+            run_loss(&runs[i]);
+        }
+        near(runs[1].loss, runs[0].loss, 1e-5, llama_variants[v], "loss");
+        for (int i = 0; i < f.params.n; i++) {
+            double norm = norm_of(runs[0].gradient[i], f.params.param[i].n);
+            for (int64_t k = 0; k < f.params.param[i].n; k++)
+                near((double)runs[1].gradient[i][k], (double)runs[0].gradient[i][k], 1e-5 * norm,
+                     f.params.param[i].name, "a gradient");
+        }
+        free_gradients(&runs[0]);
+        free_gradients(&runs[1]);
+        free(targets);
+        fixture_close(&f);
+    }
+}
+
 static void blocks_out_of_order_are_refused(void **state)
 {
     (void)state;
@@ -433,6 +470,7 @@ int main(void)
         cmocka_unit_test(gradients_by_kernels_equal_torch),
         cmocka_unit_test(interleaved_rope_gives_the_same_loss),
         cmocka_unit_test(bf16_is_near),
+        cmocka_unit_test(kernels_give_the_gradients_of_every_family),
         cmocka_unit_test(rematerialisation_changes_no_bit),
         cmocka_unit_test(rematerialisation_lowers_the_peak),
         cmocka_unit_test(blocks_out_of_order_are_refused),

@@ -318,15 +318,16 @@ static void add_temper(Builder *b)
         return;
     cvn_value *by = cvn_convert(G, b->positions, CVN_F32);
     by = cvn_divide(G, by, cvn_splat(G, *cvn_value_type(by), (double)r->original_context));
-    b->temper = scaled(b, cvn_log_plus_one(G, cvn_floor(G, by)), r->temper);
+    by = scaled(b, cvn_log_plus_one(G, cvn_floor(G, by)), r->temper);
+    b->temper = cvn_add(G, by, cvn_splat(G, *cvn_value_type(by), 1));
 }
 
 static cvn_value *tempered(Builder *b, cvn_value *q)
 {
     if (!b->temper)
         return q;
-    cvn_value *more = cvn_broadcast_in_dim(G, b->temper, *cvn_value_type(q), (int[]){0, 1});
-    return cvn_add(G, q, cvn_multiply(G, q, more));
+    cvn_value *by = cvn_broadcast_in_dim(G, b->temper, *cvn_value_type(q), (int[]){0, 1});
+    return cvn_multiply(G, q, by);
 }
 
 /* Values [batch, seq, kv_heads, head_dim] of what enters attention, k being its keys as their weight gives them. */
