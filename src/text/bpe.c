@@ -500,10 +500,10 @@ int bpe_finish(Bpe *bpe, bool always_whole, cvn_err *err)
     int rc = CVN_OK;
     for (int32_t id = 0; id < bpe->n_ids; id++) {
         BpePiece *piece = &bpe->piece[id];
+        if (piece->kind == PIECE_NORMAL || piece->kind == PIECE_USER) /* merges make both */
+            mark_joins(bpe, piece);
         if (piece->kind != PIECE_NORMAL && piece->kind != PIECE_BYTE)
             continue;
-        if (piece->kind == PIECE_NORMAL)
-            mark_joins(bpe, piece);
         if (bpe_find(bpe, piece->text, (size_t)piece->length) != id)
             continue;
         piece->whole = always_whole;

@@ -276,7 +276,9 @@ static void put_vocabulary(const Lists *lists, StrBuf *out)
         end--;
     strbuf_puts(out, "\"vocab\": {");
     for (uint64_t i = 0; i < lists->n; i++) {
-        bool apart = is_added(lists, i) && !(lists->for_others && i < end);
+        /* Gemma's runs of spaces are added tokens that are made by merges, too. */
+        bool merged = lists->pre->blanks && lists->type[i] == TYPE_USER;
+        bool apart = is_added(lists, i) && !merged && !(lists->for_others && i < end);
         if (apart || lists->token[i].n == 0)
             continue;
         strbuf_puts(out, between);

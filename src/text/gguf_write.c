@@ -113,19 +113,25 @@ static bool is_last_merge(const Bpe *bpe, const BpePair *pair)
     return n < 2 || pair->pair == ((uint64_t)(uint32_t)symbol[0] << 32 | (uint32_t)symbol[1]);
 }
 
-static int put_merges(const Tokenizer *t, const uint16_t point[256], GgufKeys *keys, cvn_err *err)
+/* The merges in their order; *list is to be freed. */
+static int list_merges(const Tokenizer *t, BpePair **list, size_t *n, cvn_err *err)
 {
     const Bpe *bpe = &t->bpe;
-    bool splits = t->ranks;
-    size_t n = 0;
-    SCOPED(strbuf_free) StrBuf text = {0};
-    SCOPED(scoped_free) BpePair *list = malloc((bpe->n_pairs + 1) * sizeof *list);
-    if (!list)
+    *n = 0;
+    *list = malloc((bpe->n_pairs + 1) * sizeof **list);
+    if (!*list)
         return err_set(err, CVN_EMEM, "no memory for the merges of a tokenizer");
     for (size_t i = 0; i < bpe->pair_capacity; i++)
-        if (bpe->pair[i].pair != UINT64_MAX && (!splits || is_last_merge(bpe, &bpe->pair[i])))
-            list[n++] = bpe->pair[i];
-    qsort(list, n, sizeof *list, by_rank);
+        if (bpe->pair[i].pair != UINT64_MAX && (!t->ranks || is_last_merge(bpe, &bpe->pair[i])))
+            (*list)[(*n)++] = bpe->pair[i];
+    qsort(*list, *n, sizeof **list, by_rank);
+    return CVN_OK;
+}
+
+static void put_merges(const Tokenizer *t, const uint16_t point[256], const BpePair *list, size_t n,
+                       GgufKeys *keys)
+{
+    SCOPED(strbuf_free) StrBuf text = {0};
     gguf_key_array(keys, KEY("merges"), GGUF_STRING, n);
     for (size_t i = 0; i < n; i++) {
         strbuf_clear(&text);
@@ -135,7 +141,39 @@ static int put_merges(const Tokenizer *t, const uint16_t point[256], GgufKeys *k
         gguf_put_text(&keys->bytes, text.text, text.length);
     }
     keys->bytes.failed |= text.failed;
-    return CVN_OK;
+}
+
+/* Whether merging by the scores of put_scores comes to the same: of each piece all pairs of pieces that make it are merges, and
+ * no other piece's merge is between them. So it is where the merges were once made of scores. */
+static bool scores_suffice(const Bpe *bpe, const BpePair *list, size_t n)
+{
+    SCOPED(scoped_free) int32_t *left = calloc((size_t)bpe->n_ids + 1, sizeof *left);
+    bool same = left != NULL;
+    for (int32_t id = 0; same && id < bpe->n_ids; id++) {
+        const BpePiece *p = &bpe->piece[id];
+        for (int32_t cut = 1; cut < p->length && p->kind == PIECE_NORMAL; cut++)
+            left[id] += bpe_find(bpe, p->text, (size_t)cut) >= 0 &&
+                        bpe_find(bpe, p->text + cut, (size_t)(p->length - cut)) >= 0;
+    }
+    for (size_t i = 0; same && i < n; i++) {
+        int32_t id = list[i].merged;
+        bool last = i + 1 == n || list[i + 1].merged != id;
+        left[id] -= bpe->piece[id].kind == PIECE_NORMAL; /* others are found before merging */
+        same = !last || left[id] == 0;
+    }
+    for (int32_t id = 0; same && id < bpe->n_ids; id++)
+        same = left[id] == 0;
+    return same;
+}
+
+/* The form of Gemma 4, merges of text in which spaces are U+2581: for what neither bytes nor scores can say. */
+static const GgufPre *as_gemma4(const Tokenizer *t, const BpePair *list, size_t n)
+{
+    const Rewrite *step = t->normalize.n ? t->normalize.step : t->prepare.step;
+    bool blanks = t->normalize.n + t->prepare.n == 1 && step->kind == REWRITE_REPLACE &&
+                  strcmp(step->from, " ") == 0 && strcmp(step->to, "\xe2\x96\x81") == 0;
+    return blanks && t->joined && !scores_suffice(&t->bpe, list, n) ? gguf_pre_find("gemma4")
+                                                                    : NULL;
 }
 
 /* Whether a space is put in front of a text, and whether white space is taken out. */
@@ -159,17 +197,29 @@ int gguf_write_tokenizer(const Tokenizer *t, GgufKeys *keys, cvn_err *err)
 {
     uint16_t point[256];
     const GgufPre *pre = NULL;
-    if (t->bpe.byte_symbols && !(pre = gguf_pre_of(t->pattern, t->whole)))
+    const Rewrite *first = t->normalize.step;
+    const int n_forms =
+        t->normalize.n == 1 && first->kind == REWRITE_FORM && first->form == FORM_NFC;
+    if (t->bpe.byte_symbols)
+        pre = gguf_pre_of(t->pattern, t->whole);
+    if (t->bpe.byte_symbols && (!pre || t->prepare.n || t->normalize.n > n_forms))
         return err_set(err, CVN_EUNSUPPORTED,
                        "GGUF files have no name for the pre-tokenizer of this tokenizer");
+    SCOPED(scoped_free) BpePair *list = NULL;
+    size_t n;
+    TRY(list_merges(t, &list, &n, err));
+    pre = pre ? pre : as_gemma4(t, list, n);
     byte_level_fill(point);
-    gguf_key_text(keys, KEY("model"), pre ? "gpt2" : "llama");
+    gguf_key_text(keys, KEY("model"), !pre ? "llama" : pre->blanks ? "gemma4" : "gpt2");
     char name[64] = "default"; /* the first of its names */
     if (pre)
         snprintf(name, sizeof name, "%.*s", (int)strcspn(pre->names, " "), pre->names);
     gguf_key_text(keys, KEY("pre"), name);
     put_lists(t, point, keys);
-    TRY(pre ? put_merges(t, point, keys, err) : put_scores(t, keys, err));
+    if (pre)
+        put_merges(t, point, list, n, keys);
+    else
+        TRY(put_scores(t, keys, err));
     gguf_key_bool(keys, KEY("add_bos_token"), t->bos >= 0 && t->begins);
     if (!pre)
         put_spaces(t, keys);

@@ -20,7 +20,7 @@ import unicodedata
 from pathlib import Path
 
 import tiktoken
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 import text_strings
 from text_families_patterns import LLAMA3, O200K, QWEN2, QWEN35, TEKKEN
@@ -130,7 +130,7 @@ def finish(name, tokenizer, added, lead, changes):
     vocab = data["model"]["vocab"]
     rows = []
     # With white space as a token of its own, as Gemma has it, the library writes what a token strips a second time.
-    strips = name != "gemma"
+    strips = not name.startswith("gemma")
     for token in added + [t for t in FLAGS if strips or not (t["lstrip"] or t["rstrip"])]:
         known = token["content"] in vocab
         rows.append(dict({"id": vocab[token["content"]] if known else n}, **token))
@@ -157,7 +157,7 @@ def byte_level():
 
 def sentencepiece_like():
     """Gemma, and Llama 2 with the added tokens of Phi-3."""
-    gemma = [special(t) for t in ("<bos>", "<eos>", "<pad>", "<start_of_turn>", "<end_of_turn>")] + [user("\n\n"), user("▁▁"), user("<table>")]
+    gemma = [special(t) for t in ("<bos>", "<eos>", "<pad>", "<start_of_turn>", "<end_of_turn>")] + [user(t) for t in ("\n\n", "▁▁", "▁▁▁", "▁▁▁▁", "<table>")]
     phi3 = [special("<s>"), special("</s>", rstrip=True)] + [special(t, rstrip=True) for t in ("<|user|>", "<|assistant|>", "<|end|>")]
     prefix = sequence("normalizers", {"type": "Prepend", "prepend": "▁"}, replace(" ", "▁"))
     strip = sequence("decoders", replace("▁", " "), {"type": "ByteFallback"}, {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0})
@@ -165,21 +165,33 @@ def sentencepiece_like():
     spaces = {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False}
     meta = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": False}
     for name, normalizer, pre, decoder, added in (
-            ("gemma", replace(" ", "▁"), spaces, plain, gemma), ("phi3", prefix, None, strip, phi3), ("llama2_new", None, meta, strip, phi3[:2]),
+            ("gemma", replace(" ", "▁"), spaces, plain, gemma), ("gemma4", replace(" ", "▁"), spaces, plain, gemma), ("phi3", prefix, None, strip, phi3), ("llama2_new", None, meta, strip, phi3[:2]),
             ("mistral_v3", None, dict(meta, split=True, prepend_scheme="always"), strip, phi3[:2])):
         tokenizer = Tokenizer(models.BPE(byte_fallback=True, fuse_unk=True, unk_token="<unk>"))
         data = json.loads(tokenizer.to_str())
         data.update(normalizer=replace(" ", "▁"), pre_tokenizer=dict(meta, prepend_scheme="never", split=True), decoder=decoder)
         tokenizer = Tokenizer.from_str(json.dumps(data))
+        sentences = corpus() + ["a  b   c    d"] * 300
         first = ["<unk>"] + ["<0x%02X>" % b for b in range(256)]
-        tokenizer.train_from_iterator(corpus(), trainers.BpeTrainer(
+        if name.startswith("gemma"):  # runs of spaces are pieces, too
+            tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("▁+|[^▁]+"), "isolated")
+        tokenizer.train_from_iterator(sentences, trainers.BpeTrainer(
             vocab_size=800, special_tokens=first, limit_alphabet=120, show_progress=False))
         finish(name, tokenizer, [special("<unk>")] + added, 0, {
             "normalizer": normalizer, "pre_tokenizer": pre, "decoder": decoder})
         data = json.loads((OUT / (name + ".json")).read_text())
         bos = next(row for row in data["added_tokens"] if row["content"] in ("<bos>", "<s>"))
         data["added_tokens"] = [row for row in data["added_tokens"] if not row["content"].startswith("<0x")]
+        if name != "gemma4":
+            data["model"]["merges"] = all_merges(data["model"])
         save(name + ".json", dict(data, post_processor=template([(bos["content"], bos["id"])])))
+
+
+def all_merges(model):
+    """As where merges were made of SentencePiece's scores: of each piece all pairs that make it, one piece after the other."""
+    pieces = list(dict.fromkeys("".join(pair) for pair in model["merges"]))
+    vocab = {t for t in model["vocab"] if t != "<unk>" and not t.startswith("<0x")}
+    return [[p[:i], p[i:]] for p in pieces for i in range(1, len(p)) if p[:i] in vocab and p[i:] in vocab]
 
 
 def tekken():

@@ -1,6 +1,6 @@
 """
-Writes tests/data/text/families/published.json: of published tokenizers, a hash of the ids that their own libraries make of the texts
-of vectors.jsonl there. The files themselves are others' and are not kept: they lie in the PyPI wheels mistral-common (mistral_common/
+Writes tests/data/text/published.json: of published tokenizers, a hash of the ids that their own libraries make of the texts
+of families/vectors.jsonl there. The files themselves are others' and are not kept: they lie in the PyPI wheels mistral-common (mistral_common/
 data) and llama-models (llama_models/llama3 and llama4), from which they are copied into one folder, those of llama-models as
 llama3.model and llama4.model. tests/test_text_families.c looks for the folder in CARAVAN_TOKENIZERS, and skips without it.
 
@@ -49,4 +49,4 @@ def encoder(path):
 
 texts = json.loads(open(DATA / "vectors.jsonl").readline())["texts"]
 hashes = {path.name: hash_ids(map(encoder(path), texts)) for path in sorted(Path(sys.argv[1]).iterdir())}
-(DATA / "published.json").write_text(json.dumps(hashes, indent=1) + "\n")
+(DATA.parent / "published.json").write_text(json.dumps(hashes, indent=1) + "\n")
