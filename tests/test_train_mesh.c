@@ -116,11 +116,16 @@ static void windows_are_the_same_on_meshes(void **state)
                                         {"data=2,model=2", "2d"},
                                         {"data=3,model=2", "tp-scatter"},
                                         {"data=2,model=4", "fsdp+tp"}};
-    static const int64_t windows[] = {0, 3, 0, 2}, chunks[] = {0, 0, 4, 3};
+    static const char *const limits[] = {
+        "'model_type': 'ministral', 'sliding_window': null",
+        "'model_type': 'ministral', 'sliding_window': 3",
+        "'model_type': 'gemma2', 'sliding_window': 4, 'attn_logit_softcapping': 1.5",
+        "'model_type': 'ministral', 'sliding_window': 2, 'layer_types': ['sliding_attention', "
+        "'full_attention']"};
     Curve curve[4], mesh;
     for (int k = 0; k < 4; k++) {
-        Model *config = tiny_llama_config(&tiny_llamas[k % TINY_LLAMAS]);
-        model_limit_attention(config, 0, windows[k], chunks[k], k == 1 ? 1.5 : 0);
+        Model *config =
+            model_with(tiny_llama_config(&tiny_llamas[k % TINY_LLAMAS]), "%s", limits[k]);
         TrainerOptions o = options_of(OPTIMIZER_ADAMW, BATCH);
         train(config, o, NULL, NULL, STEPS, &curve[k]);
         for (size_t m = 0; m < sizeof on / sizeof *on && k; m++) {

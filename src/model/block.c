@@ -222,16 +222,6 @@ const char *model_warnings(const Model *m)
     return m->warnings;
 }
 
-void model_limit_attention(Model *m, int64_t first, int64_t window, int64_t chunk, double cap)
-{
-    for (int64_t i = first; i < m->layers; i++) {
-        m->block[i].attention.local = window > 0;
-        m->block[i].attention.window = window;
-        m->block[i].attention.chunk = chunk;
-        m->block[i].attention.cap = cap;
-    }
-}
-
 int64_t model_window(const Model *m, int64_t layer)
 {
     const Attention *a = &m->block[layer].attention;

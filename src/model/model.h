@@ -112,9 +112,6 @@ const char *model_warnings(const Model *model); /* a line each; "" */
    work of attention is counted by. */
 double model_attention_pairs(const Model *model, int64_t first, int64_t last);
 
-/* Gives layers from `first` on a window, a chunk and a cap of scores, 0 for none, whatever its family has: for tests. */
-void model_limit_attention(Model *model, int64_t first, int64_t window, int64_t chunk, double cap);
-
 /* Positions that a query of a layer sees at most, by its window or chunk, itself among them; 0: all before it. */
 int64_t model_window(const Model *model, int64_t layer);
 

@@ -282,7 +282,8 @@ static bool is_scaled_as(const Rope *rope, const Rope *of)
     bool same = a.scaling == b.scaling;
     for (int i = 0; same && i < ROWS; i++) {
         const size_t size = rows[i].kind == SETTING_BOOL ? sizeof(bool) : sizeof(double);
-        same = !has(&a, i) || memcmp(field(&a, i), field(&b, i), size) == 0;
+        const void *own = field(&a, i);
+        same = !has(&a, i) || memcmp(own, field(&b, i), size) == 0;
     }
     for (int list = 0; same && a.scaling == ROPE_LONGROPE && list < 2; list++)
         same = a.divisors[list] == b.divisors[list];
@@ -457,8 +458,8 @@ int rope_write_gguf(const Model *m, const SettingSink *s, cvn_err *err)
     Rope r = first_of(m, set)->rope;
     if (!is_one_scaling(m))
         return err_set(err, CVN_EUNSUPPORTED,
-                       "a GGUF file cannot say that '%s' scales the positions of layers with a "
-                       "window in a way of their own (rope_parameters)",
+                       "a GGUF file cannot express that '%s' scales the positions of layers with a "
+                       "window by rope_parameters of their own",
                        s->file);
     if (r.scaling == ROPE_YARN && !r.truncate)
         return err_set(

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Loss and gradients of the tiny Llamas of tests/data/llama, by transformers and torch in float64.
+"""Loss and gradients of tiny models of tests/data/llama, by transformers and torch in float64.
 
 Writes tests/data/grad/VARIANT.json:
 
@@ -9,7 +9,7 @@ Writes tests/data/grad/VARIANT.json:
                   next tokens, but -100 at every seventh and at the last place of a row,
      "gradients": {tensor: {"norm": its Euclidean norm, "sample": [[index, value], ...]}}}    of loss + 1e-2 z
 
-Arguments name the variants; without any all are run. Indices count row-major. Needs torch (CPU), transformers >= 4.43 and safetensors.
+Arguments name the variants; without any all are run. Indices count row-major. Needs torch (CPU), transformers 5 and safetensors.
 """
 import json
 import pathlib
@@ -17,16 +17,18 @@ import sys
 
 import torch
 from safetensors.torch import load_file
-from transformers import LlamaForCausalLM
+from transformers import AutoModelForCausalLM
 
 DATA = pathlib.Path(__file__).resolve().parent.parent / "data"
 BATCH = 2
 Z_LOSS = 1e-2
+VARIANTS = ("gqa", "tied", "biases", "llama3_rope", "dynamic_rope", "yarn_rope_all", "mistral_window", "ministral",
+            "olmo3", "cohere2", "gemma2", "gemma3")
 
 
 def run(variant):
     folder = DATA / "llama" / variant
-    model = LlamaForCausalLM.from_pretrained(folder, torch_dtype=torch.float32, attn_implementation="eager").double()
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").double()
     tokens = load_file(folder / "expected.safetensors")["tokens"].long().reshape(BATCH, -1)
     targets = torch.full_like(tokens, -100)
     targets[:, :-1] = tokens[:, 1:]
@@ -48,5 +50,5 @@ def run(variant):
     print(f"{variant}: loss {loss.item():.4f}, {len(gradients)} gradients")
 
 
-for variant in sys.argv[1:] or ("gqa", "tied", "biases", "llama3_rope", "dynamic_rope", "yarn_rope_all"):
+for variant in sys.argv[1:] or VARIANTS:
     run(variant)
