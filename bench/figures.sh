@@ -44,7 +44,7 @@ PERFORMANCE: short prompts || $caravan bench --preset stories15m --prefill 5 --d
 PERFORMANCE: products with weights || $kernels 2 linear
 PERFORMANCE: decoding, bf16 || $caravan bench --preset llama3.2-1b --prefill 512 --decode 12 --table --batches 1,8,32 --contexts 32
 PERFORMANCE: decoding, int8 || $caravan bench --preset llama3.2-1b --prefill 512 --decode 12 --table --batches 1,8,32 --contexts 32 --quantize int8
-PERFORMANCE: decoding, int4 || $caravan bench --preset llama3.2-1b --prefill 512 --decode 12 --table --batches 1,8,32 --contexts 32 --quantize int4
+PERFORMANCE: decoding, int4 || $caravan bench --preset llama3.2-1b --prefill 512 --decode 12 --table --batches 1,8,32 --contexts 32 --quantize int4:64
 PERFORMANCE: attention || $kernels 2 attention
 PERFORMANCE: AMX, products || $kernels 2 products
 PERFORMANCE: AMX, which kernel || $kernels 2 choice
@@ -52,8 +52,8 @@ PERFORMANCE: huge pages || $caravan bench --preset llama3.2-1b --prefill 64 --re
 QUANTIZATION: perplexity | MODEL TEXT | tools/perplexity.sh $MODEL $TEXT 512 60000
 QUANTIZATION: context 8192, int8 || $caravan bench --preset llama3.2-1b --prefill 64 --decode 8 --context 8192 --quantize int8
 QUANTIZATION: context 8192, int8, cache int8 || $caravan bench --preset llama3.2-1b --prefill 64 --decode 8 --context 8192 --quantize int8 --kv-cache int8
-QUANTIZATION: context 8192, int4, batch 4 || $caravan bench --preset llama3.2-1b --prefill 64 --decode 8 --context 8192 --batch 4 --quantize int4
-QUANTIZATION: context 8192, int4, batch 4, cache int8 || $caravan bench --preset llama3.2-1b --prefill 64 --decode 8 --context 8192 --batch 4 --quantize int4 --kv-cache int8
+QUANTIZATION: context 8192, int4, batch 4 || $caravan bench --preset llama3.2-1b --prefill 64 --decode 8 --context 8192 --batch 4 --quantize int4:64
+QUANTIZATION: context 8192, int4, batch 4, cache int8 || $caravan bench --preset llama3.2-1b --prefill 64 --decode 8 --context 8192 --batch 4 --quantize int4:64 --kv-cache int8
 QUANTIZATION: prefill, int8 || $caravan bench --preset llama3.2-1b --prefill 512 --decode 4 --quantize int8
 QUANTIZATION: prefill, activations int8 || $caravan bench --preset llama3.2-1b --prefill 512 --decode 4 --quantize int8 --activations int8
 '

@@ -25,7 +25,7 @@ typedef enum ChipType {
     CHIP_FP8_BLOCK, /* fp8 with a scale per 128 x 128 weights */
     CHIP_FP4,       /* NVFP4: with a scale per 16 weights */
     CHIP_WEIGHT8,   /* weights in 8 bits, widened to bf16 where they are multiplied */
-    CHIP_WEIGHT4,   /* weights in 4 bits with a scale per 64, likewise */
+    CHIP_WEIGHT4,   /* weights in 4 bits with a scale per 32, likewise */
     CHIP_TYPES
 } ChipType;
 
