@@ -18,8 +18,8 @@ typedef struct Calibration Calibration;
 
 typedef struct CalibrationOptions {
     const IoModel *model; /* borrowed; opened, its matrices floats */
-    const int32_t
-        *id; /* [n] the text, at least two tokens; borrowed until calibration_open returns */
+    /* [n] the text, at least two tokens; borrowed until calibration_open returns */
+    const int32_t *id;
     int64_t n;
     QuantScheme scheme; /* int4, whose matrices may be chosen; none: only importance is wanted */
     int threads;        /* 0: as many as the machine has */

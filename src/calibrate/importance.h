@@ -16,8 +16,8 @@
 
 typedef struct Importance {
     int n; /* parameters of the model */
-    float **
-        column; /* [n] of each matrix its columns' importance, [columns]; NULL of what is none; owned */
+    /* [n] of each matrix its columns' importance, [columns]; NULL of what is none; owned */
+    float **column;
     double *loss; /* [n] of each matrix of a layer that the scheme has in 4 bits; else 0; owned */
 } Importance;
 

@@ -37,12 +37,12 @@ typedef struct Collective {
     const Op *op;   /* of the device's own plan */
     const void *in; /* operand */
     void *out;      /* result */
-    const int64_t
-        *member;    /* [size] whom this device takes from, in order; for a permutation its source */
-    int64_t size;   /* of the group; 0 when nobody sends here */
-    int64_t self;   /* which of the members this device is; 0 for a permutation */
-    int64_t target; /* of a permutation: who takes from this device, or -1 */
-    bool ok;        /* all members are here, and agree */
+    /* [size] whom this device takes from, in order; for a permutation its source */
+    const int64_t *member;
+    int64_t size;       /* of the group; 0 when nobody sends here */
+    int64_t self;       /* which of the members this device is; 0 for a permutation */
+    int64_t target;     /* of a permutation: who takes from this device, or -1 */
+    bool ok;            /* all members are here, and agree */
     StridedBox *source; /* owned [cap_members]: what each member gives to this device */
     char *stage;        /* owned: what other processes send; grows */
     char *packed;       /* owned: what is sent to them, where it does not lie dense; grows */

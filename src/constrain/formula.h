@@ -85,8 +85,8 @@ typedef struct FormulaNode {
     uint8_t kind;
     bool visiting;    /* satisfiability is being found out */
     int8_t satisfied; /* whether a value exists: 1, 0; -1: not known */
-    int8_t
-        spelled; /* of numbers: whether their texts are those of JSON.stringify (number.c); -1: not known */
+    /* of numbers: whether their texts are those of JSON.stringify (number.c); -1: not known */
+    int8_t spelled;
     uint32_t a, b, c, d;
     uint32_t n;
     const Formula *list; /* [n] AND, OR: sorted */

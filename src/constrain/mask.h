@@ -27,8 +27,8 @@ enum { MASK_BYTES = 64 << 20 }; /* of masks that are kept: more, and all are mad
 typedef struct NumberMask {
     cvn_token *list; /* [n] tokens that stay in the number; owned */
     uint32_t n;
-    uint32_t
-        *exit; /* [n_exits] nodes of the vocabulary with the first byte behind the number; owned */
+    /* [n_exits] nodes of the vocabulary with the first byte behind the number; owned */
+    uint32_t *exit;
     uint32_t n_exits;
     bool ends; /* the number may end before the next token */
 } NumberMask;

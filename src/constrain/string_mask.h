@@ -15,15 +15,14 @@
 
 typedef struct StringMask {
     uint32_t *bits; /* [CVN_MASK_WORDS(n)] */
-    Trie tail;      /* what follows the quote, of tokens that go on behind it, … */
-    uint32_t *
-        seen; /* … and of those of strings of which nothing is asked, unless their bit is set here; or NULL */
+    Trie tail;      /* what follows the quote, of tokens that go on behind it */
+    /* Tokens of free strings belong to the tail as well, unless their bit is set here; or NULL. */
+    uint32_t *seen;
     uint32_t
         *exit; /* [n_exits] nodes of the vocabulary where the string ends and a token goes on */
     uint32_t n_exits;
-    bool no_tails; /* they would be most of the vocabulary: tokens have to be walked whole */
-    uint32_t *
-        quote; /* [n_quotes] nodes where the string ends; of strings of which nothing is asked, as are */
+    bool no_tails;    /* they would be most of the vocabulary: tokens have to be walked whole */
+    uint32_t *quote;  /* [n_quotes] only in masks of free strings: nodes where the string ends */
     uint16_t *before; /* [n_quotes] characters before the quote */
     uint32_t n_quotes;
     uint16_t *characters; /* [tokens] that a token begins in the string, as far as it is in it */

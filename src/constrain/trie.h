@@ -22,8 +22,8 @@ typedef struct TrieNode {
 /* The bytes that stand anywhere below a node. */
 typedef struct TrieBelow {
     uint64_t ascii[2]; /* a bit for each */
-    uint64_t
-        lead; /* a bit for each first byte, from TRIE_LEAD on, of longer characters, of which tokens may have no more */
+    /* a bit for each first byte, from TRIE_LEAD on, of longer characters, of which tokens may have no more */
+    uint64_t lead;
     bool broken; /* or what is no UTF-8, where the node ends a character */
 } TrieBelow;
 

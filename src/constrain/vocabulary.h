@@ -13,8 +13,8 @@ struct cvn_vocabulary {
     uint32_t longest;   /* of length */
     cvn_token *end;     /* [n_end] */
     size_t n_end;
-    struct StringMask
-        *free_text[2]; /* string_mask.h, of any strings and of canonical ones; owned */
+    /* string_mask.h, of any strings and of canonical ones; owned */
+    struct StringMask *free_text[2];
     /* Nodes from which on tokens go on behind blanks, or behind nothing: those of byte b are those from begin[b] on. */
     uint32_t *node; /* [begin[256]] */
     uint32_t begin[257];

@@ -25,8 +25,8 @@ typedef struct OutType {
 
 typedef struct OutPiece {
     uint8_t *bytes; /* [n], arena; or NULL, and then a weight: */
-    uint64_t
-        n; /* bytes in the file; of what is quantized (Param.quant), its scales follow its numbers */
+    /* bytes in the file; of what is quantized (Param.quant), its scales follow its numbers */
+    uint64_t n;
     const Param *param;
     OutType type;
     int64_t row, rows, column, columns; /* of it as a matrix; one row of what is none */

@@ -80,8 +80,8 @@ typedef struct Attention {
     bool v_is_k; /* values are what the weight of keys gives, before norm and rotation */
     Rope rope;
     bool local; /* the window counts in this layer */
-    int64_t
-        window; /* keys that a query of a local layer sees, itself among them; 0: all before it */
+    /* keys that a query of a local layer sees, itself among them; 0: all before it */
+    int64_t window;
     int64_t chunk; /* a query sees keys of its own chunk of so many positions; 0: all */
     bool sinks;    /* a logit for each head that takes part in the softmax and gives nothing */
     double cap;    /* scores s become cap * tanh(s / cap); 0: they stay */

@@ -67,49 +67,35 @@ typedef struct Setting {
 #define OF_MODEL(field) false, offsetof(Model, field)
 #define OF_BLOCK(field) true, offsetof(Block, field)
 
+// clang-format off
 /* attention_bias of all four projections, of those that enter attention, and mlp_bias. */
-#define SETTINGS_QKV_BIAS(absent)                                                                    \
-    {"attention_bias", NULL, SETTING_BOOL, OF_BLOCK(attention.q_bias), absent, SETTING_TENSORS},     \
-        {"attention_bias", NULL, SETTING_BOOL, OF_BLOCK(attention.k_bias), absent, SETTING_TENSORS}, \
-    {                                                                                                \
-        "attention_bias", NULL, SETTING_BOOL, OF_BLOCK(attention.v_bias), absent, SETTING_TENSORS    \
-    }
-#define SETTINGS_ATTENTION_BIAS                                                                    \
-    SETTINGS_QKV_BIAS(false),                                                                      \
-    {                                                                                              \
-        "attention_bias", NULL, SETTING_BOOL, OF_BLOCK(attention.o_bias), false, SETTING_TENSORS   \
-    }
-#define SETTINGS_MLP_BIAS                                                                          \
-    {"mlp_bias", NULL, SETTING_BOOL, OF_BLOCK(mlp.gate_bias), false, SETTING_TENSORS},             \
-        {"mlp_bias", NULL, SETTING_BOOL, OF_BLOCK(mlp.up_bias), false, SETTING_TENSORS},           \
-    {                                                                                              \
-        "mlp_bias", NULL, SETTING_BOOL, OF_BLOCK(mlp.down_bias), false, SETTING_TENSORS            \
-    }
+#define SETTINGS_QKV_BIAS(absent)                                                                               \
+    {"attention_bias", NULL, SETTING_BOOL, OF_BLOCK(attention.q_bias), absent, SETTING_TENSORS},                \
+    {"attention_bias", NULL, SETTING_BOOL, OF_BLOCK(attention.k_bias), absent, SETTING_TENSORS},                \
+    {"attention_bias", NULL, SETTING_BOOL, OF_BLOCK(attention.v_bias), absent, SETTING_TENSORS}
+#define SETTINGS_ATTENTION_BIAS                                                                                 \
+    SETTINGS_QKV_BIAS(false),                                                                                   \
+    {"attention_bias", NULL, SETTING_BOOL, OF_BLOCK(attention.o_bias), false, SETTING_TENSORS}
+#define SETTINGS_MLP_BIAS                                                                                       \
+    {"mlp_bias", NULL, SETTING_BOOL, OF_BLOCK(mlp.gate_bias), false, SETTING_TENSORS},                          \
+    {"mlp_bias", NULL, SETTING_BOOL, OF_BLOCK(mlp.up_bias),   false, SETTING_TENSORS},                          \
+    {"mlp_bias", NULL, SETTING_BOOL, OF_BLOCK(mlp.down_bias), false, SETTING_TENSORS}
 
 /* A window of all layers; and one of the layers that layer_types lists as sliding, or, where it does not say, of all but every n-th, n
    being KEY's or EVERY; GGUF files list them, or have that number, and see so many keys (SILENT) where they say nothing. */
-#define SETTING_WINDOW(SILENT)                                                                     \
-    {                                                                                              \
-        "sliding_window", "attention.sliding_window", SETTING_INT, OF_BLOCK(attention.window),     \
-            SILENT, SETTING_NULL                                                                   \
-    }
-#define SETTINGS_WINDOW_OF_ALL                                                                     \
-    {NULL, NULL, SETTING_BOOL, OF_BLOCK(attention.local), true, 0}, SETTING_WINDOW(0)
-#define SETTINGS_WINDOWS(KEY, EVERY, SILENT)                                                       \
-    {KEY, NULL, SETTING_BETWEEN, OF_BLOCK(attention.local), EVERY, 0},                             \
-        {"layer_types",                                                                            \
-         "attention.sliding_window_pattern",                                                       \
-         SETTING_TYPES,                                                                            \
-         OF_BLOCK(attention.local),                                                                \
-         0,                                                                                        \
-         0},                                                                                       \
-        SETTING_WINDOW(SILENT)
+#define SETTING_WINDOW(SILENT)                                                                                  \
+    {"sliding_window", "attention.sliding_window", SETTING_INT, OF_BLOCK(attention.window), SILENT, SETTING_NULL}
+#define SETTINGS_WINDOW_OF_ALL                                                                                  \
+    {NULL, NULL, SETTING_BOOL, OF_BLOCK(attention.local), true, 0},                                             \
+    SETTING_WINDOW(0)
+#define SETTINGS_WINDOWS(KEY, EVERY, SILENT)                                                                    \
+    {KEY, NULL, SETTING_BETWEEN, OF_BLOCK(attention.local), EVERY, 0},                                          \
+    {"layer_types", "attention.sliding_window_pattern", SETTING_TYPES, OF_BLOCK(attention.local), 0, 0},        \
+    SETTING_WINDOW(SILENT)
 /* The base of frequencies in layers with a window, where it is that of the others. */
-#define SETTINGS_SAME_BASE                                                                         \
-    {                                                                                              \
-        NULL, "rope.freq_base_swa", SETTING_REAL, OF_BLOCK(attention.rope.theta), 10000,           \
-            SETTING_AGAIN                                                                          \
-    }
+#define SETTINGS_SAME_BASE                                                                                      \
+    {NULL, "rope.freq_base_swa", SETTING_REAL, OF_BLOCK(attention.rope.theta), 10000, SETTING_AGAIN}
+// clang-format on
 
 /* A tensor whose name is not the one in kinds.def. */
 typedef struct TensorName {

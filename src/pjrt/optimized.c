@@ -89,8 +89,8 @@ static double cycles_of(Bytes config)
 typedef struct Computation {
     uint64_t id;
     double cycles; /* of its instructions, once */
-    uint64_t
-        constant; /* the last whole number in it: of the condition of a loop, how many turns there are */
+    /* the last whole number in it: of the condition of a loop, how many turns there are */
+    uint64_t constant;
 } Computation;
 
 typedef struct Loop {

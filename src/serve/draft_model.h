@@ -15,8 +15,8 @@
 
 typedef struct DraftModel {
     cvn_engine *e; /* owned */
-    int32_t *
-        *held; /* [slots] [context + 1] tokens in its caches; of each slot as many as are filled */
+    /* [slots] [context + 1] tokens in its caches; of each slot as many as are filled */
+    int32_t **held;
     cvn_request *request; /* [slots] texts as prompts */
 } DraftModel;
 

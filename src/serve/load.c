@@ -27,8 +27,8 @@ typedef struct Load {
     atomic_long nonfinite;
     _Atomic int64_t done; /* elements read */
     /* Quantizing gives numbers and scales at once: scales are kept until their own buffer is filled. */
-    uint8_t *
-        scales; /* all of the tensor's; NULL: the files have them as they are here, or there are none */
+    /* all of the tensor's; NULL: the files have them as they are here, or there are none */
+    uint8_t *scales;
 } Load;
 
 /* Elements of an array of `dtype` whose rows are whole: a box in runs. */

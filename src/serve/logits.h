@@ -20,8 +20,8 @@ typedef struct SlotLogits {
     int64_t drawn;              /* tokens so far */
     uint8_t *seen;              /* [vocab] 1: was drawn */
     const float *logits;        /* [vocab] of the last run, until the next; or NULL */
-    struct cvn_constrained
-        *text;      /* what was drawn, under the request's constraint; owned, or NULL */
+    /* what was drawn, under the request's constraint; owned, or NULL */
+    struct cvn_constrained *text;
     float *bias;    /* [vocab] of the slot's logits; borrowed */
     uint8_t *mask;  /* [vocab] 1: the token may come; borrowed */
     uint32_t *bits; /* [CVN_MASK_WORDS(vocab)] of a mask that is made, … */

@@ -19,8 +19,8 @@ typedef struct Steps {
     ModelLayout model; /* what it refers to is borrowed */
     int64_t slots;     /* of the caches */
     int64_t context;   /* tokens of a text */
-    int64_t
-        positions; /* of a slot's cache: a padded chunk may write past the context, by less than its length */
+    /* of a slot's cache: a padded chunk may write past the context, by less than its length */
+    int64_t positions;
     cvn_dtype compute;
     bool kv_int8, int8_inputs, penalty; /* as in ModelStep, … */
     int64_t ranks;                      /* … these, … */

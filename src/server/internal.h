@@ -31,18 +31,19 @@ typedef struct ChatKind {
     cvn_err why; /* … and this is the reason */
 } ChatKind;
 
-/* A model that is served. */
+/* What a model that is served does, under the server's lock. Invariant: running <= Served.slots. */
+typedef struct ServedNow {
+    int n_choices;          /* sequences that have not ended */
+    int running;            /* sequences that had a slot after the last step */
+    int64_t filled;         /* positions of all slots after it */
+    cvn_engine_stats stats; /* after it */
+    Metrics metrics;
+} ServedNow;
+
+/* A model that is served. What follows `now` is known once the server is ready, and not changed then. */
 typedef struct Served {
     const ServerModel *is; /* borrowed */
-
-    /* Under the server's lock. */
-    int n_choices; /* sequences that have not ended */
-    Metrics metrics;
-    cvn_engine_stats stats; /* after the last step … */
-    int running;            /* … and texts that have a row */
-    int64_t filled;         /* positions of all rows */
-
-    /* Known once the server is ready, and then not changed. */
+    ServedNow now;
     const cvn_model *model;
     cvn_engine *engine;         /* used by its thread; others only check requests with it */
     const Tokenizer *tokenizer; /* or NULL */

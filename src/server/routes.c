@@ -95,17 +95,17 @@ static void metrics(Server *s, StrBuf *out)
     for (int i = 0; i < n && all; i++) {
         const Served *m = &s->served[i];
         double positions = (double)m->slots * (double)m->context;
-        int waiting = m->n_choices - m->running;
+        int waiting = m->now.n_choices - m->now.running;
         all[i] = (Gauges){.model = m->is->name,
-                          .metrics = &m->metrics,
-                          .running = m->n_choices ? m->running : 0,
+                          .metrics = &m->now.metrics,
+                          .running = m->now.n_choices ? m->now.running : 0,
                           .waiting = waiting > 0 ? waiting : 0,
                           .slots = m->slots,
-                          .cache_share = positions > 0 ? (double)m->filled / positions : 0,
+                          .cache_share = positions > 0 ? (double)m->now.filled / positions : 0,
                           .context = m->context,
-                          .weight_bytes = (double)m->stats.weight_bytes,
-                          .decode_seconds = m->stats.decode_seconds,
-                          .decodes = m->stats.decodes,
+                          .weight_bytes = (double)m->now.stats.weight_bytes,
+                          .decode_seconds = m->now.stats.decode_seconds,
+                          .decodes = m->now.stats.decodes,
                           .adapters = m->is->n_adapters};
         list_adapters(s, m, false, &all[i].running_adapters);
         list_adapters(s, m, true, &all[i].waiting_adapters);

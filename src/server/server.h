@@ -25,8 +25,8 @@ typedef void ServerLog(void *context, const char *line);
 typedef struct ServerModel {
     const char *name; /* its name for clients */
     const char *path; /* where it is */
-    const char *const *
-        adapter; /* [n_adapters] what they call those of its engine's options; no two names are the same */
+    /* [n_adapters] what they call those of its engine's options; no two names are the same */
+    const char *const *adapter;
     int n_adapters;
 } ServerModel;
 

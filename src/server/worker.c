@@ -48,7 +48,7 @@ void worker_link(Server *s, Exchange *x)
     x->before = s->queue.last;
     *(s->queue.last ? &s->queue.last->next : &s->queue.first) = x;
     s->queue.last = x;
-    x->ask.served->n_choices += x->n_choices;
+    x->ask.served->now.n_choices += x->n_choices;
 }
 
 int worker_add(Server *s, Exchange *x, Refusal *why)
@@ -68,10 +68,10 @@ int worker_add(Server *s, Exchange *x, Refusal *why)
         refuse(why, 503, NULL, "the server is %s",
                s->state == SERVER_LOADING ? "loading the model" : "shutting down");
         why->retry = 5;
-    } else if (m->n_choices + x->n_choices > m->slots + s->options.max_waiting) {
+    } else if (m->now.n_choices + x->n_choices > m->slots + s->options.max_waiting) {
         refuse(why, 429, NULL,
                "%d sequences are running or queued, and the request has %d more; the limit is %d",
-               m->n_choices, x->n_choices, m->slots + s->options.max_waiting);
+               m->now.n_choices, x->n_choices, m->slots + s->options.max_waiting);
         why->code = "rate_limit_exceeded";
         why->retry = 1;
     } else {
@@ -96,7 +96,7 @@ static bool hear(void *context, int id, int32_t token)
     Choice *c = context;
     Exchange *x = c->x;
     Server *s = x->server;
-    Metrics *m = &x->ask.served->metrics;
+    Metrics *m = &x->ask.served->now.metrics;
     (void)id;
     double now = clock_seconds();
     pthread_mutex_lock(&s->lock);
@@ -126,7 +126,7 @@ static void look(void *context, int id, const float *logits, int32_t token)
 
 static void note_end(const Choice *c)
 {
-    Metrics *m = &c->x->ask.served->metrics;
+    Metrics *m = &c->x->ask.served->now.metrics;
     const cvn_result *r = &c->end.result;
     bool gone = r->finish == CVN_FINISH_CANCELLED;
     m->finished[gone ? REASON_ABORT
@@ -173,7 +173,7 @@ static void end(void *context, int id, const cvn_result *result)
     if (result->finish == CVN_FINISH_CONSTRAINT)
         refuse(&x->end.failed, 500, NULL, "%s", result->why);
     choice_end(c, result);
-    x->ask.served->n_choices--;
+    x->ask.served->now.n_choices--;
     note_end(c);
     if (x->n_ended == x->n_choices || x->ask.output.stream)
         http_wake(x);
@@ -401,15 +401,15 @@ static void end_all(Server *s, const Served *m, const cvn_err *why)
 static void note_step(Server *s, Served *m)
 {
     cvn_engine_stats now = cvn_engine_get_stats(m->engine);
-    int64_t tokens =
-        now.prefill_tokens - m->stats.prefill_tokens + now.decoded_tokens - m->stats.decoded_tokens;
+    int64_t tokens = now.prefill_tokens - m->now.stats.prefill_tokens + now.decoded_tokens -
+                     m->now.stats.decoded_tokens;
     pthread_mutex_lock(&s->lock);
-    metrics_observe(&m->metrics, HIST_STEP_TOKENS, (double)tokens);
-    m->stats = now;
-    m->running = m->engine->queue.running;
-    m->filled = 0;
+    metrics_observe(&m->now.metrics, HIST_STEP_TOKENS, (double)tokens);
+    m->now.stats = now;
+    m->now.running = m->engine->queue.running;
+    m->now.filled = 0;
     for (int i = 0; i < m->slots; i++)
-        m->filled += m->engine->job[i] ? m->engine->filled[i] : 0;
+        m->now.filled += m->engine->job[i] ? m->engine->filled[i] : 0;
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -473,7 +473,7 @@ static int begin_model(Server *s, Served *m, cvn_engine *e, cvn_err *err)
     m->tokenizer = e->model->tokenizer;
     m->context = e->options.context;
     m->slots = e->options.slots;
-    m->stats = cvn_engine_get_stats(e);
+    m->now.stats = cvn_engine_get_stats(e);
     make_fingerprint(m);
     cvn_engine_watch(e, &s->aborting);
     return find_chat_template(s, m, err);

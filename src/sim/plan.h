@@ -38,9 +38,9 @@ typedef struct SimAsk {
     TrainStepOptions train; /* optimizer, remat, …; batch, seq and compute are taken from above */
     /* Bytes of memory on a chip that temporaries are in rather than in the device's: not counted. */
     double on_chip;
-    const Backend
-        *device;      /* for which graphs are compiled; NULL: none are, and temporaries are 0 */
-    const char *name; /* which of its devices (DeviceOptions); NULL: as it likes */
+    /* for which graphs are compiled; NULL: none are, and temporaries are 0 */
+    const Backend *device;
+    const char *name;            /* which of its devices (DeviceOptions); NULL: as it likes */
     const char *topology, *save; /* as there */
     int threads;                 /* of each device; 0: one */
     bool blocking;               /* nothing is computed while devices exchange */

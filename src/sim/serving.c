@@ -151,8 +151,8 @@ enum { BLOCK = 16 }; /* tokens of a cache that are kept or dropped together */
 
 typedef struct Request {
     int64_t input, output;
-    int64_t
-        goal; /* tokens to be read before it makes more: those of the prompt, and what was made before it was put off */
+    /* tokens to be read before it makes more: those of the prompt, and what was made before it was put off */
+    int64_t goal;
     int64_t keys;  /* of it in the cache */
     int64_t found; /* of its prompt in the cache when it comes */
     int64_t made;

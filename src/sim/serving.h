@@ -59,8 +59,8 @@ typedef struct SimServing {
     double rate;
     int64_t input, output; /* tokens of a request */
     double spread;         /* lengths are drawn from [1 - spread, 1] of these, evenly */
-    int64_t
-        prompts; /* different ones, all of which the cache keeps; 0: every request's is its own */
+    /* different ones, all of which the cache keeps; 0: every request's is its own */
+    int64_t prompts;
     int64_t requests;  /* 0: ten for each in flight, or of a rate 512 */
     int64_t most_rows; /* that are worked on at a time; 0: all in flight */
     int wait; /* steps that a prompt may wait for others, as long as there are fewer tokens than the budget has */

@@ -34,8 +34,8 @@ typedef struct TrainState {
     ParamList model;       /* the model's */
     LoraParams adapters;   /* with LoRA */
     size_t bytes;          /* of it on one device, with rounded copies and what is frozen */
-    struct Fetched
-        *fetched; /* [n_fetched] tensors whose back end gives no address: copies of them */
+    /* [n_fetched] tensors whose back end gives no address: copies of them */
+    struct Fetched *fetched;
     int n_fetched;
     Arena arena; /* owned: names and the lists */
 } TrainState;

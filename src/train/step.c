@@ -7,7 +7,19 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* Everything has the length of the table of what is trained (params) unless said otherwise. */
+/* What is known of each parameter that is trained, [params.n] each. */
+typedef struct StepParams {
+    cvn_value **weight, **gradient, **accumulator;
+    cvn_value **rounded; /* NULL where a weight has no rounded copy */
+    cvn_value **slot;    /* [n][OPTIMIZER_MAX_SLOTS] of the optimizer's state */
+} StepParams;
+
+/* Sums over tokens: f32 scalars of this graph's, or of the accumulated. */
+typedef struct StepSums {
+    cvn_value *total; /* f32 [TRAIN_TOTALS], of all micro-batches so far; NULL without them */
+    cvn_value *sum, *count, *z;
+} StepSums;
+
 typedef struct StepBuilder {
     cvn_graph *g;
     TrainGraph kind;
@@ -18,14 +30,11 @@ typedef struct StepBuilder {
     ParamList model;    /* the model's */
     LoraParams lora;    /* list.n = 0 without LoRA */
     cvn_value **frozen; /* [model.n]: with LoRA */
-    cvn_value **weight, **gradient, **accumulator;
-    cvn_value **rounded;  /* NULL where a weight has no rounded copy */
-    cvn_value **slot;     /* [n][OPTIMIZER_MAX_SLOTS] */
-    cvn_value *total;     /* f32 [TRAIN_TOTALS], of all micro-batches so far; NULL without them */
+    StepParams of;
     ModelBatch batch;     /* the inputs */
     cvn_value *reference; /* f32 [batch]: of pairs, or NULL */
     cvn_value *scalar[OPTIMIZER_MAX_SCALARS];
-    cvn_value *sum, *count, *z; /* f32 scalars of this graph's tokens, or of the accumulated */
+    StepSums sums;
 } StepBuilder;
 
 #define G CVN_HERE(b->g)
@@ -75,7 +84,7 @@ static void add_parameters(StepBuilder *b)
     for (int i = 0; i < n; i++) {
         const Param *p = &b->params.param[i];
         Role role = o->lora.rank > 0 ? ROLE_ADAPTER : ROLE_TRAINED;
-        b->weight[i] = graph_role(cvn_parameter(G, p->name, type_of(p)), role, i);
+        b->of.weight[i] = graph_role(cvn_parameter(G, p->name, type_of(p)), role, i);
     }
     for (int i = 0; i < n && has_update(b); i++) {
         OptimizerSlot slot[OPTIMIZER_MAX_SLOTS];
@@ -84,7 +93,7 @@ static void add_parameters(StepBuilder *b)
             const char *name =
                 arena_printf(&b->g->arena, "%s.%s", slot[k].name, b->params.param[i].name);
             int at = i * OPTIMIZER_MAX_SLOTS + k;
-            b->slot[at] = graph_role(cvn_parameter(G, name, slot[k].type), ROLE_SLOT, at);
+            b->of.slot[at] = graph_role(cvn_parameter(G, name, slot[k].type), ROLE_SLOT, at);
         }
     }
     for (int i = 0; i < n; i++) {
@@ -93,15 +102,15 @@ static void add_parameters(StepBuilder *b)
             continue;
         const char *name = arena_printf(&b->g->arena, PARAM_ROUNDED "%s", p->name);
         cvn_type type = cvn_type_make(o->compute, p->rank, p->dims);
-        b->rounded[i] = graph_role(cvn_parameter(G, name, type), ROLE_ROUNDED, i);
+        b->of.rounded[i] = graph_role(cvn_parameter(G, name, type), ROLE_ROUNDED, i);
     }
     for (int i = 0; i < n && has_accumulators(b); i++) {
         const Param *p = &b->params.param[i];
         const char *name = arena_printf(&b->g->arena, "sum.%s", p->name);
-        b->accumulator[i] = graph_role(cvn_parameter(G, name, type_of(p)), ROLE_SUM, i);
+        b->of.accumulator[i] = graph_role(cvn_parameter(G, name, type_of(p)), ROLE_SUM, i);
     }
     if (has_accumulators(b))
-        b->total =
+        b->sums.total =
             graph_role(cvn_parameter(G, "total", CVN_TYPE(CVN_F32, TRAIN_TOTALS)), ROLE_TOTAL, 0);
     if (has_batch(b)) {
         cvn_type grid = CVN_TYPE(CVN_I32, o->batch, o->seq);
@@ -149,14 +158,14 @@ static int add_loss(StepBuilder *b, ModelLoss *loss, cvn_err *err)
 {
     const TrainStepOptions *o = b->options;
     if (b->lora.list.n == 0)
-        return model_loss(b->g, b->config, o->compute, b->weight, &b->batch, loss, err);
+        return model_loss(b->g, b->config, o->compute, b->of.weight, &b->batch, loss, err);
     size_t n = (size_t)b->model.n;
     cvn_value **lower = arena_array(&b->g->arena, n, sizeof(cvn_value *));
     cvn_value **upper = arena_array(&b->g->arena, n, sizeof(cvn_value *));
     for (size_t i = 0; i < n; i++) {
         int a = b->lora.a[i];
-        lower[i] = a < 0 ? NULL : b->weight[a];
-        upper[i] = a < 0 ? NULL : b->weight[a + 1];
+        lower[i] = a < 0 ? NULL : b->of.weight[a];
+        upper[i] = a < 0 ? NULL : b->of.weight[a + 1];
     }
     ModelAdapters adapters = {lower, upper, o->lora.alpha / (double)o->lora.rank};
     return model_loss_adapted(b->g, b->config, o->compute, b->frozen, &adapters, &b->batch, loss,
@@ -168,8 +177,8 @@ static void use_rounded(StepBuilder *b)
 {
     for (Op *op = b->g->first; op; op = op->next)
         for (int i = 0; op->kind == OP_CONVERT && i < b->params.n; i++)
-            if (op->operand[0] == b->weight[i] && b->rounded[i])
-                graph_replace(op->result[0], b->rounded[i]);
+            if (op->operand[0] == b->of.weight[i] && b->of.rounded[i])
+                graph_replace(op->result[0], b->of.rounded[i]);
     graph_resolve(b->g);
 }
 
@@ -210,9 +219,9 @@ static void add_preferences(StepBuilder *b, const ModelLoss *loss)
     cvn_value *cost = cvn_maximum(G, cvn_negate(G, x), none);
     cost = cvn_add(G, cost, cvn_log(G, cvn_add(G, one, small)));
     cvn_value *right = cvn_and(G, counts, cvn_compare_values(G, CVN_GT, margin, none));
-    b->sum = sum_pairs(b, cvn_select(G, counts, cost, none));
-    b->count = sum_pairs(b, cvn_convert(G, counts, CVN_F32));
-    b->z = sum_pairs(b, cvn_convert(G, right, CVN_F32));
+    b->sums.sum = sum_pairs(b, cvn_select(G, counts, cost, none));
+    b->sums.count = sum_pairs(b, cvn_convert(G, counts, CVN_F32));
+    b->sums.z = sum_pairs(b, cvn_convert(G, right, CVN_F32));
 }
 
 /* The forward pass and, unless only evaluating, the gradient of the sum over tokens. */
@@ -221,9 +230,9 @@ static int add_passes(StepBuilder *b, cvn_err *err)
     const TrainStepOptions *o = b->options;
     ModelLoss loss;
     TRY(add_loss(b, &loss, err));
-    b->sum = loss.sum;
-    b->count = loss.count;
-    b->z = loss.z;
+    b->sums.sum = loss.sum;
+    b->sums.count = loss.count;
+    b->sums.z = loss.z;
     if (b->reference)
         add_preferences(b, &loss);
     if (b->kind == TRAIN_SCORE) {
@@ -234,11 +243,11 @@ static int add_passes(StepBuilder *b, cvn_err *err)
         use_rounded(b);
         return CVN_OK;
     }
-    cvn_value *whole = b->sum;
+    cvn_value *whole = b->sums.sum;
     if (o->z_loss > 0)
         whole = cvn_add(G, whole, cvn_multiply(G, loss.z, number(b, o->z_loss)));
     Op *last = b->g->last;
-    TRY(graph_gradient(b->g, whole, b->params.n, b->weight, b->gradient, err));
+    TRY(graph_gradient(b->g, whole, b->params.n, b->of.weight, b->of.gradient, err));
     if (o->remat != REMAT_NONE)
         TRY(graph_remat(b->g, o->remat, loss.n_blocks, loss.block, last->next, err));
     use_rounded(b);
@@ -260,9 +269,9 @@ static cvn_value *in_type(StepBuilder *b, cvn_value *x, cvn_dtype dtype)
 
 static void update_one(StepBuilder *b, int i, cvn_value *scale, cvn_value *updated)
 {
-    cvn_value **slot = &b->slot[i * OPTIMIZER_MAX_SLOTS];
-    cvn_value *gradient = b->gradient[i];
-    bool product = b->rounded[i] && b->params.param[i].kind != PARAM_EMBED;
+    cvn_value **slot = &b->of.slot[i * OPTIMIZER_MAX_SLOTS];
+    cvn_value *gradient = b->of.gradient[i];
+    bool product = b->of.rounded[i] && b->params.param[i].kind != PARAM_EMBED;
     if (b->kind == TRAIN_STEP && product) /* it waited in the type of products */
         gradient = cvn_convert(G, cvn_convert(G, gradient, b->options->compute), CVN_F32);
     cvn_value *factor = cvn_broadcast_to(G, scale, cvn_value_type(gradient));
@@ -271,14 +280,14 @@ static void update_one(StepBuilder *b, int i, cvn_value *scale, cvn_value *updat
                          .param = &b->params.param[i],
                          .compute = b->options->compute,
                          .scalar = b->scalar,
-                         .weight = b->weight[i],
+                         .weight = b->of.weight[i],
                          .gradient = cvn_multiply(G, gradient, factor)};
     for (int k = 0; k < OPTIMIZER_MAX_SLOTS && slot[k]; k++)
         u.state[k] = in_type(b, slot[k], CVN_F32);
     b->optimizer->update(&u);
-    cvn_value *weight = put(b, updated, u.new_weight, b->weight[i]);
-    if (b->rounded[i])
-        cvn_output_into(G, cvn_convert(G, weight, b->options->compute), b->rounded[i]);
+    cvn_value *weight = put(b, updated, u.new_weight, b->of.weight[i]);
+    if (b->of.rounded[i])
+        cvn_output_into(G, cvn_convert(G, weight, b->options->compute), b->of.rounded[i]);
     for (int k = 0; k < OPTIMIZER_MAX_SLOTS && slot[k]; k++)
         put(b, updated, in_type(b, u.new_state[k], b->options->optimizer.state), slot[k]);
 }
@@ -288,10 +297,10 @@ static void add_update(StepBuilder *b)
 {
     cvn_value *square = number(b, 0), *one = number(b, 1);
     for (int i = 0; i < b->params.n; i++)
-        square = cvn_add(G, square, optimizer_sum_of_squares(b->g, b->gradient[i]));
-    cvn_value *mean = cvn_divide(G, one, cvn_maximum(G, b->count, one));
+        square = cvn_add(G, square, optimizer_sum_of_squares(b->g, b->of.gradient[i]));
+    cvn_value *mean = cvn_divide(G, one, cvn_maximum(G, b->sums.count, one));
     cvn_value *norm = cvn_multiply(G, cvn_sqrt(G, square), mean);
-    cvn_value *updated = cvn_is_finite(G, cvn_add(G, b->sum, norm));
+    cvn_value *updated = cvn_is_finite(G, cvn_add(G, b->sums.sum, norm));
     cvn_value *scale = mean;
     if (b->options->clip > 0) {
         cvn_value *room = cvn_add(G, norm, number(b, 1e-6));
@@ -300,11 +309,12 @@ static void add_update(StepBuilder *b)
     }
     for (int i = 0; i < b->params.n; i++)
         update_one(b, i, scale, updated);
-    cvn_value *report[] = {b->sum, b->count, b->z, norm, cvn_convert(G, updated, CVN_F32)};
-    for (int i = 0; i < b->params.n && b->total; i++) /* the accumulators begin again */
-        cvn_output_into(G, cvn_splat(G, type_of(&b->params.param[i]), 0), b->accumulator[i]);
-    if (b->total)
-        cvn_output_into(G, cvn_splat(G, CVN_TYPE(CVN_F32, TRAIN_TOTALS), 0), b->total);
+    cvn_value *report[] = {b->sums.sum, b->sums.count, b->sums.z, norm,
+                           cvn_convert(G, updated, CVN_F32)};
+    for (int i = 0; i < b->params.n && b->sums.total; i++) /* the accumulators begin again */
+        cvn_output_into(G, cvn_splat(G, type_of(&b->params.param[i]), 0), b->of.accumulator[i]);
+    if (b->sums.total)
+        cvn_output_into(G, cvn_splat(G, CVN_TYPE(CVN_F32, TRAIN_TOTALS), 0), b->sums.total);
     cvn_output(G, vector(b, TRAIN_REPORT_COUNT, report));
     graph_output_role(G, ROLE_REPORT, 0);
 }
@@ -314,22 +324,24 @@ static int build(StepBuilder *b, cvn_err *err)
     add_parameters(b);
     TRY(has_batch(b) ? add_passes(b, err) : CVN_OK);
     if (b->kind == TRAIN_EVALUATE) {
-        cvn_output(G, vector(b, TRAIN_TOTALS, (cvn_value *[]){b->sum, b->count, b->z}));
+        cvn_output(G,
+                   vector(b, TRAIN_TOTALS, (cvn_value *[]){b->sums.sum, b->sums.count, b->sums.z}));
         graph_output_role(G, ROLE_REPORT, 0);
     }
     for (int i = 0; i < b->params.n && b->kind == TRAIN_GRADIENT; i++) {
-        cvn_value *sum = cvn_add(G, b->accumulator[i], b->gradient[i]);
-        cvn_output_into(G, sum, b->accumulator[i]);
+        cvn_value *sum = cvn_add(G, b->of.accumulator[i], b->of.gradient[i]);
+        cvn_output_into(G, sum, b->of.accumulator[i]);
     }
     if (b->kind == TRAIN_GRADIENT) {
-        cvn_value *here = vector(b, TRAIN_TOTALS, (cvn_value *[]){b->sum, b->count, b->z});
-        cvn_output_into(G, cvn_add(G, b->total, here), b->total);
+        cvn_value *here =
+            vector(b, TRAIN_TOTALS, (cvn_value *[]){b->sums.sum, b->sums.count, b->sums.z});
+        cvn_output_into(G, cvn_add(G, b->sums.total, here), b->sums.total);
     }
     if (b->kind == TRAIN_UPDATE) { /* of all micro-batches */
-        b->gradient = b->accumulator;
-        b->sum = element(b, b->total, TRAIN_SUM);
-        b->count = element(b, b->total, TRAIN_COUNT);
-        b->z = element(b, b->total, TRAIN_Z);
+        b->of.gradient = b->of.accumulator;
+        b->sums.sum = element(b, b->sums.total, TRAIN_SUM);
+        b->sums.count = element(b, b->sums.total, TRAIN_COUNT);
+        b->sums.z = element(b, b->sums.total, TRAIN_Z);
     }
     if (has_update(b))
         add_update(b);
@@ -361,11 +373,11 @@ cvn_graph *train_graph(TrainGraph kind, const Model *config, const TrainStepOpti
         b->frozen = arena_array(arena, (size_t)b->model.n, sizeof *b->frozen);
     }
     size_t n = (size_t)b->params.n;
-    b->weight = arena_array(arena, n, sizeof *b->weight);
-    b->gradient = arena_array(arena, n, sizeof *b->gradient);
-    b->accumulator = arena_array(arena, n, sizeof *b->accumulator);
-    b->rounded = arena_array(arena, n, sizeof *b->rounded);
-    b->slot = arena_array(arena, n * OPTIMIZER_MAX_SLOTS, sizeof *b->slot);
+    b->of.weight = arena_array(arena, n, sizeof *b->of.weight);
+    b->of.gradient = arena_array(arena, n, sizeof *b->of.gradient);
+    b->of.accumulator = arena_array(arena, n, sizeof *b->of.accumulator);
+    b->of.rounded = arena_array(arena, n, sizeof *b->of.rounded);
+    b->of.slot = arena_array(arena, n * OPTIMIZER_MAX_SLOTS, sizeof *b->of.slot);
     if (build(b, err) == CVN_OK)
         return b->g;
     cvn_graph_free(b->g);

@@ -227,9 +227,9 @@ static void lay_out_rows(const Work *w)
 typedef struct Cut {
     int64_t panels;      /* of a tile */
     int64_t rows, tiles; /* of a tile at most, and how many tiles of rows there are */
-    int64_t
-        ahead; /* bytes of a panel between what a tile reads and what it asks for; 0: what the next piece reads, of
-                      which each tile asks for a part */
+    /* bytes of a panel between what a tile reads and what it asks for; 0: what the next piece reads, of which each tile asks
+       for a part */
+    int64_t ahead;
     int64_t steps; /* of a tile, beside each of which it asks */
 } Cut;
 

@@ -18,8 +18,8 @@ enum { SHARE_PANELS = 4 }; /* of a piece, or a multiple: so many are computed at
 typedef struct Share {
     const KernelArgs *args;
     int64_t jobs; /* panels of all threads */
-    int64_t
-        round; /* how often panels were shared out in this step before; between two times all threads meet */
+    /* how often panels were shared out in this step before; between two times all threads meet */
+    int64_t round;
     bool divided; /* whether half of it is left to all */
     int asked;    /* threads whose half was found taken; -1: the share itself has yet to come */
 } Share;

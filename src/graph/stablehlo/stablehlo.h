@@ -27,8 +27,8 @@
 
 typedef struct StableHloOptions {
     int64_t n_devices; /* that will run the module; 0: as many as its collectives name */
-    int64_t
-        rows; /* that a product has at least, for compilers that are slow with one (rows.c); 0: as in the graph */
+    /* that a product has at least, for compilers that are slow with one (rows.c); 0: as in the graph */
+    int64_t rows;
     /* For XLA's partitioner: the mesh, <["data"=2]>; and how parameters and outputs lie on it, [{"data"}, {}]. NULL: the
        graph is that of one device. */
     const char *mesh;
