@@ -10,7 +10,7 @@ const char *const chip_type_names[CHIP_TYPES + 1] = {
     [CHIP_FP8_BLOCK] = "fp8_block", [CHIP_FP4] = "fp4",   [CHIP_WEIGHT8] = "weight8",
     [CHIP_WEIGHT4] = "weight4"};
 const double chip_type_bytes[CHIP_TYPES] = {
-    [CHIP_BF16] = 2,     [CHIP_INT8] = 1,    [CHIP_FP8] = 1,          [CHIP_FP8_BLOCK] = 1,
+    [CHIP_BF16] = 2,     [CHIP_INT8] = 1,    [CHIP_FP8] = 1,         [CHIP_FP8_BLOCK] = 1,
     [CHIP_FP4] = 0.5625, [CHIP_WEIGHT8] = 1, [CHIP_WEIGHT4] = 0.5625};
 /* 64 is what fits.def was made with. Kernels that widen weights take few rows at a time: with 8 those of an A100 (int4, 16 rows or
    fewer; TensorRT-LLM 1.0.0) are 16 % off in the median, with 64 29 %. */
