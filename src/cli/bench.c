@@ -50,6 +50,7 @@ enum {
     LAYOUT,
     OVERLAP,
     LENGTHS,
+    TRAFFIC,
     EOS_INTERVAL,
     JSON,
     CSV,
@@ -107,6 +108,7 @@ static const Option *const options[] = {
     [LAYOUT] = SHARED(LAYOUT),
     [OVERLAP] = SHARED(OVERLAP),
     [LENGTHS] = SHARED(BUCKETS),
+    [TRAFFIC] = SHARED(TRAFFIC),
     [EOS_INTERVAL] = SHARED(EOS_INTERVAL),
     [JSON] = SHARED(JSON),
     OPTION(CSV, "csv", .kind = ARG_FLAG, .help = "print CSV, a row per measurement"),
@@ -217,6 +219,8 @@ static int new_engine(Bench *b, const BenchMode *mode, int64_t rows, int64_t con
     wanted.n_adapters = b->value[ADAPTER].given;
     wanted.activations = b->value[ACTIVATIONS].text;
     run_model_steps(&b->value[LENGTHS], &b->value[EOS_INTERVAL], &wanted);
+    TRY(run_model_traffic(&b->value[TRAFFIC], context, b->n_rows == 0 || mode == sweep_ways,
+                          &wanted, err));
     if (mode == &sweep_ways[1])
         wanted.bucket[0] = wanted.n_buckets = 1;
     wanted.op_by_op = mode->op_by_op;
@@ -635,9 +639,9 @@ static int print_bench(const Bench *b)
 
 static int run_train(const Value *v, cvn_err *err)
 {
-    static const int of_engines[] = {PREFILL, DECODE,       CONTEXT,  TABLE,    EACH_BUCKET,
-                                     LADDER,  SWEEP,        QUANTIZE, KV_CACHE, ACTIVATIONS,
-                                     LENGTHS, EOS_INTERVAL, ADAPTER};
+    static const int of_engines[] = {PREFILL, DECODE,  CONTEXT,      TABLE,    EACH_BUCKET,
+                                     LADDER,  SWEEP,   QUANTIZE,     KV_CACHE, ACTIVATIONS,
+                                     LENGTHS, TRAFFIC, EOS_INTERVAL, ADAPTER};
     Cluster *cluster;
     for (size_t i = 0; i < sizeof of_engines / sizeof *of_engines; i++)
         if (v[of_engines[i]].on_command_line)

@@ -8,6 +8,7 @@
 #include "cli/ranks.h"
 #include "cli/terminal.h"
 #include "model/layouts.h"
+#include "serve/buckets.h"
 #include "serve/engine.h"
 
 #include <inttypes.h>
@@ -222,6 +223,25 @@ void run_model_steps(const Value *buckets, const Value *interval, cvn_engine_opt
     for (size_t i = 0; i < buckets->n_ids && i < CVN_MAX_BUCKETS; i++)
         engine->bucket[i] = buckets->ids[i];
     engine->eos_interval = (int)interval->integer;
+}
+
+int run_model_traffic(const Value *traffic, int64_t context, bool says, cvn_engine_options *engine,
+                      cvn_err *err)
+{
+    BucketChoice choice;
+    if (!traffic->given)
+        return CVN_OK;
+    TRY(buckets_of_log(traffic->text, context, &choice, err));
+    engine->n_buckets = choice.n;
+    memcpy(engine->bucket, choice.bucket, sizeof choice.bucket);
+    if (!says || !ranks_speaks())
+        return CVN_OK;
+    fprintf(stderr, "%" PRId64 " prompts in %s: --buckets ", choice.prompts, traffic->text);
+    for (int i = 0; i < choice.n; i++)
+        fprintf(stderr, "%s%" PRId64, i ? "," : "", choice.bucket[i]);
+    fprintf(stderr, "; %.0f %% of what prefill computes is padding, %.0f %% with the default\n",
+            100 * choice.padding, 100 * choice.usual);
+    return CVN_OK;
 }
 
 RunOptions run_model_options(const Args *args)

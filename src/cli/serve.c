@@ -1,6 +1,7 @@
 /* caravan serve: a model over HTTP. */
 #include "base/arena.h"
 #include "base/bytes.h"
+#include "base/num.h"
 #include "base/threads.h"
 #include "cli/common.h"
 #include "cli/ranks.h"
@@ -90,6 +91,7 @@ static const Option *const options[] = {
     SHARED(DRAFT),
     SHARED(MAX_STALL),
     SHARED(BUCKETS),
+    SHARED(TRAFFIC),
     SHARED(EOS_INTERVAL),
     SHARED(PROFILE),
     NULL,
@@ -385,6 +387,9 @@ static int load(Serve *serve, int i, RunOptions *run, cvn_err *err)
     run->engine.on_load = say_progress;
     run->engine.on_load_context = &loading;
     set_model(serve, i, run);
+    const int64_t most = cvn_model_context(of->model), context = run->engine.context;
+    TRY(run_model_traffic(args_value(serve->args, SHARED(TRAFFIC)),
+                          context ? num_min(context, most) : most, true, &run->engine, err));
     TRY(start(of, run, err));
     serve->engine[i] = of->engine;
     cvn_engine_stats stats = cvn_engine_get_stats(of->engine);
