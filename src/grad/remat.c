@@ -3,12 +3,12 @@
 const char *const remat_policy_names[REMAT_POLICY_COUNT] = {
     [REMAT_NONE] = "none", [REMAT_SELECTIVE] = "selective", [REMAT_BLOCK] = "block"};
 
-/* What becomes of a value in the block at hand. */
+/* What rematerialization does with a value in the current block. */
 typedef enum Fate {
-    FATE_OUTSIDE, /* not of this block */
-    FATE_KEPT,    /* its input, and what the policy keeps */
-    FATE_AGAIN,   /* computed again where it is needed */
-    FATE_NEEDED   /* computed again, and the backward pass needs it */
+    FATE_OUTSIDE, /* the value is not part of this block */
+    FATE_KEPT,    /* the value is kept: the block's input, or what the policy keeps */
+    FATE_AGAIN,   /* the value is computed again where it is needed */
+    FATE_NEEDED   /* the value is computed again, because the backward pass needs it */
 } Fate;
 
 typedef struct Remat {
@@ -25,7 +25,7 @@ static Fate fate_of(const Remat *r, const cvn_value *v)
     return v->id < r->n_values ? (Fate)r->fate[v->id] : FATE_OUTSIDE;
 }
 
-/* A product that is rounded is kept as it is rounded: nobody asks for what it was before. */
+/* A product that is rounded is kept in its rounded form, since nothing reads the product itself. */
 static bool is_kept(const Remat *r, const Op *op)
 {
     if (op->kind == OP_CONVERT)
@@ -109,7 +109,7 @@ static void remat_block(Remat *r, const cvn_value *input, const cvn_value *outpu
         for (const Op *op = input->def->next; op != output->def && !g->err.code; op = op->next)
             copy_op(r, op);
         graph_insert_before(g, NULL);
-        /* The backward pass uses the copies. It begins where they were put; they are not touched. */
+        /* The backward pass, which begins where the copies were put, uses them. The copies themselves stay as they are. */
         for (Op *op = g->err.code ? NULL : first; op; op = op->next)
             for (int i = 0; i < op->n_operands; i++)
                 if (fate_of(r, op->operand[i]) == FATE_NEEDED)

@@ -20,8 +20,8 @@
 
 typedef enum RematPolicy {
     REMAT_NONE,      /* everything is kept */
-    REMAT_SELECTIVE, /* products and attention are kept, what is cheap is computed again */
-    REMAT_BLOCK,     /* only what enters each block is kept: one more forward pass */
+    REMAT_SELECTIVE, /* products and attention are kept, cheap operations are computed again */
+    REMAT_BLOCK,     /* only the input of each block is kept: this costs one more forward pass */
     REMAT_POLICY_COUNT
 } RematPolicy;
 

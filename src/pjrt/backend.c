@@ -33,7 +33,7 @@ static void pjrt_close(Devices *c)
     free(c);
 }
 
-/* Those of this process are n of the mesh's `all`, as many as every process has, which are numbered by ranks. */
+/* Of the mesh's `all` devices, each process has n; they are numbered in the order of ranks. */
 static int take_devices(Devices *c, int all, cvn_err *err)
 {
     int ranks = cluster_size(c->cluster), n = all / ranks;
@@ -71,7 +71,7 @@ static int open_devices(void *of, cvn_err *err)
     TRY(arena_init(&c->arena, err));
     map_init(&c->modules, &c->arena);
     c->dump_dir = o->dump_dir;
-    if (o->topology) /* TPUs: nobody takes chips away from others */
+    if (o->topology) /* TPUs: a process does not take chips away from others */
         setenv("ALLOW_MULTIPLE_LIBTPU_LOAD", "1", 0);
     TRY(plugin_open(&c->plugin, o->device, &c->arena, err));
     c->save = o->save;
@@ -85,7 +85,7 @@ static int open_devices(void *of, cvn_err *err)
     return take_devices(c, o->n_devices, err);
 }
 
-/* What all processes have opened, or none: then the error says which could not. */
+/* Opens the devices of all processes or of none; the error names the process that failed. */
 static int open_together(Devices *c, int code, cvn_err *err)
 {
     TRY(cluster_together(c->cluster, CLUSTER_STEPS, code, err));
@@ -143,7 +143,7 @@ static int type_of(cvn_dtype dtype)
     return type[dtype];
 }
 
-/* Of 4 bits: plugins take an element per byte. */
+/* Elements of 4 bits are widened, because plugins take one per byte. */
 static int unpack(const cvn_type *type, const void *data, void **out, cvn_err *err)
 {
     int64_t n = cvn_type_elements(type);
@@ -183,7 +183,7 @@ static int send(Devices *c, int d, const cvn_type *type, const void *data, int s
     return CVN_OK;
 }
 
-/* Begins to bring a buffer to host memory, row-major. */
+/* Starts the transfer of a buffer to host memory, row-major. */
 static int bring(Devices *c, PjrtBuffer *buffer, const cvn_type *type, void *out, PjrtEvent **event,
                  cvn_err *err)
 {
@@ -216,7 +216,7 @@ static void pjrt_free(Devices *c, Memory *m)
     free(m);
 }
 
-/* The shard in host memory: where it lies in a file, or read, in *owned. */
+/* Returns the shard in host memory: in place in a mapped file, or read into *owned. */
 static int read_shard(const Memory *m, const BoxArray *shard, const Source *source,
                       const void **data, void **owned, cvn_err *err)
 {
@@ -257,7 +257,7 @@ static int pjrt_upload(Devices *c, int d, Memory *m, const BoxArray *shard, cons
     return code;
 }
 
-/* All 0, where nothing was written yet. */
+/* Fills a buffer with 0 if nothing was written to it yet. */
 int pjrt_zeros(Devices *c, int d, Memory *m, cvn_err *err)
 {
     if (m->buffer)
@@ -301,7 +301,7 @@ static int pjrt_reserve(Devices *c, size_t bytes, cvn_err *err)
 
 /* ---- running ---- */
 
-/* Arguments that were made for the run alone. */
+/* Frees the arguments that were made for this run alone. */
 static void drop_inputs(Devices *c, const Executable *x, const Argument *argument)
 {
     int n = x->signature.n_parameters;
@@ -352,7 +352,7 @@ static int execute(Devices *c, const Executable *x, cvn_err *err)
     return plugin_call(&c->plugin, PJRT_LOADED_EXECUTE, &args, err, "run '%s'", x->name);
 }
 
-/* Outputs into resident tensors take their places. */
+/* Outputs that go into resident tensors replace their buffers. */
 static void keep_outputs(Devices *c, const Executable *x, const Argument *argument)
 {
     for (int d = 0; d < c->n; d++) {
@@ -432,7 +432,7 @@ static void pjrt_watch(Devices *c, const volatile int *flag)
     c->interrupt = flag;
 }
 
-/* ---- looking on ---- */
+/* ---- profiling ---- */
 
 static void pjrt_communication(const Devices *c, CommTable *out)
 {
@@ -446,7 +446,7 @@ static int pjrt_trace_begin(Devices *c, cvn_err *err)
     return err_set(err, CVN_EUNSUPPORTED, "--profile is not supported on the devices of a plugin");
 }
 
-/* The whole of the executable is traffic: what is left of a step is the host's part. */
+/* The whole executable counts as traffic; the rest of a step is the host's share. */
 static double pjrt_traffic(Devices *c, bool record)
 {
     (void)record;

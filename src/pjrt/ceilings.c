@@ -51,7 +51,7 @@ static int ceiling_program(Devices *c, CeilingKind kind, double *work, cvn_err *
     return code;
 }
 
-/* What all devices here do in a second, over about so many seconds; 0: it could not be found out. */
+/* Operations or bytes per second of all devices of this process, measured over about so many seconds; 0: the measurement failed. */
 static double measure(Devices *c, CeilingKind kind, double seconds)
 {
     double work = 0, all = 0, spent = 0;
@@ -68,7 +68,8 @@ static double measure(Devices *c, CeilingKind kind, double seconds)
         argument[i].memory = &memory[i];
         code = pjrt_zeros(c, i / n, &memory[i], &err);
     }
-    for (int run = 0; !code && (run < 2 || spent < seconds); run++) { /* the first does not count */
+    for (int run = 0; !code && (run < 2 || spent < seconds);
+         run++) { /* the first run is not counted */
         code = pjrt_run(c, x, argument, NULL, &err);
         code = code ? code : pjrt_wait(c, &err);
         all += run ? work * c->n : 0;

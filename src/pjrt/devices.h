@@ -77,7 +77,7 @@ int pjrt_run(Devices *c, const Executable *x, const Argument *argument, const vo
              cvn_err *err);
 int pjrt_wait(Devices *c, cvn_err *err);
 
-/* ceilings.c: operations and bytes that all devices here do in a second; 0: it could not be found out. */
+/* ceilings.c: operations and bytes per second of all devices of this process; 0: the measurement failed. */
 double pjrt_peak(Devices *c, cvn_dtype dtype, double seconds);
 double pjrt_reads(Devices *c, double seconds);
 

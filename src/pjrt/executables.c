@@ -54,7 +54,7 @@ const uint8_t *executables_find(const char *folder, const void *key, size_t n_ke
     return NULL;
 }
 
-/* The folder and those above it, which are missing. */
+/* Makes the folder, and those above it that are missing. */
 static void make_folders(const char *folder)
 {
     FilePath path = file_path(folder, "");

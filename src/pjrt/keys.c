@@ -19,7 +19,7 @@ typedef struct Entry {
     struct Entry *next;
 } Entry;
 
-/* From one other process. */
+/* What is received from one other process. */
 typedef struct Peer {
     uint64_t size[2]; /* of the message that comes next */
     char *body;       /* owned: its key and value, while they come; NULL: the sizes do */
@@ -38,7 +38,7 @@ struct Keys {
     atomic_bool closing;
 };
 
-/* ---- what is known ---- */
+/* ---- the table of keys ---- */
 
 /* key holds n_key + n_value bytes, and is the entry's from now on. */
 static void note(Keys *k, char *key, size_t n_key, size_t n_value)
@@ -55,7 +55,7 @@ static void note(Keys *k, char *key, size_t n_key, size_t n_value)
     pthread_mutex_unlock(&k->lock);
 }
 
-/* A copy of the value, and its size. False: it is not there when `until` has come. */
+/* Copies the value and says its size. False: the key is still missing at the time `until`. */
 static bool find(Keys *k, const char *key, size_t n_key, const struct timespec *until, char **value,
                  size_t *n)
 {
@@ -78,7 +78,7 @@ static bool find(Keys *k, const char *key, size_t n_key, const struct timespec *
 
 /* ---- listening ---- */
 
-/* One step further with what a process sends. */
+/* Receives what a process has sent so far. */
 static int listen_to(Keys *k, int rank, cvn_err *err)
 {
     Peer *p = &k->peer[rank];
@@ -128,9 +128,9 @@ static void *listen_all(void *of)
     return NULL;
 }
 
-/* ---- telling ---- */
+/* ---- sending ---- */
 
-/* To all others: the sizes, and then the body. */
+/* Sends the sizes and then the body to all other processes. */
 static int tell(Keys *k, char *body, uint64_t n_key, uint64_t n_value, cvn_err *err)
 {
     uint64_t size[] = {n_key, n_value};
@@ -207,7 +207,7 @@ PjrtError *keys_try_get(PjrtKeyTryGetArgs *args)
     return refuse(args->error, PJRT_NOT_FOUND, "no process has set", args->key, args->n_key);
 }
 
-/* ---- from begin to end ---- */
+/* ---- begin and end ---- */
 
 int keys_open(Transport *t, Keys **out, cvn_err *err)
 {

@@ -154,7 +154,7 @@ static const Computation *find(const Reading *r, uint64_t id)
     return NULL;
 }
 
-/* What is in a loop counts as often as it turns. (None of ours is in another.) */
+/* Instructions of a loop count as often as it turns. (Loops of our modules are never nested.) */
 static void add_up(Reading *r)
 {
     enum { MOST_TURNS = 1 << 20 };
@@ -168,7 +168,7 @@ static void add_up(Reading *r)
     }
 }
 
-/* From the outside to the inside: the module, its computations, their instructions. */
+/* Walks the module, its computations, and their instructions. */
 static bool read_levels(const void *bytes, size_t n, Reading *r)
 {
     static const uint64_t path[] = {1, 3, 2};

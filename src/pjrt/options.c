@@ -13,7 +13,7 @@ static void put_int(StrBuf *out, unsigned field, int64_t value)
     put_varint(out, (uint64_t)value);
 }
 
-/* A field that holds bytes: what was written to `part`, which is then empty. */
+/* Writes a field that holds the bytes of `part`, and empties that. */
 static void put_part(StrBuf *out, unsigned field, StrBuf *part)
 {
     put_varint(out, field << 3 | 2);
@@ -23,7 +23,7 @@ static void put_part(StrBuf *out, unsigned field, StrBuf *part)
     strbuf_free(part);
 }
 
-/* Of one computation: the devices of its replicas, first … first + n - 1. */
+/* Writes the devices of the replicas of one computation: first … first + n - 1. */
 static void put_devices(StrBuf *assignment, const int64_t *id, int64_t first, int64_t n)
 {
     StrBuf ids = {0}, devices = {0};

@@ -101,7 +101,7 @@ static const char *find_kind(const Kind *kind, Arena *arena)
 
 /* ---- options of a client ---- */
 
-/* A number where the whole is one, a flag for true and false, else text. */
+/* An option's value is a number if all of it is one, a flag if it is true or false, and a text otherwise. */
 static PjrtNamed read_option(const char *name, char *value)
 {
     PjrtNamed o = PJRT_NEW(PjrtNamed, n, .name = {name, strlen(name)}, .n = 1);
@@ -121,7 +121,7 @@ static PjrtNamed read_option(const char *name, char *value)
     return o;
 }
 
-/* What is not for the client. */
+/* Takes an option that is for Caravan and not for the client; false: it is the client's. */
 static bool take_own(Plugin *p, const char *name, const char *value)
 {
     bool executables = strcmp(name, "executables") == 0, xla = strcmp(value, "xla") == 0;
@@ -178,7 +178,7 @@ static int load(Plugin *p, cvn_err *err)
 {
     PjrtVoidArgs none = {.size = sizeof none};
     const PjrtApi *(*get)(void);
-    /* TPUs: who is on no Google machine would wait for its metadata server for minutes. */
+    /* TPUs: on a machine that is not Google's, libtpu would wait for the metadata server for minutes. */
     setenv("TPU_SKIP_MDS_QUERY", "1", 0);
     void *object = dlopen(p->path, RTLD_NOW | RTLD_LOCAL);
     if (!object)
@@ -282,7 +282,7 @@ int plugin_client(const Plugin *p, Keys *keys, int rank, int n_ranks, PjrtClient
     PjrtNamed *all = NULL;
     *out = NULL;
     if (keys) {
-        /* libtpu finds the other processes by itself, from the environment; others are told. */
+        /* libtpu finds the other processes from the environment; other plugins are told of them. */
         const PjrtNamed more[] = {PJRT_NEW(PjrtNamed, n, .name = {"node_id", 7}, .kind = PJRT_INT,
                                            .integer = rank, .n = 1),
                                   PJRT_NEW(PjrtNamed, n, .name = {"num_nodes", 9}, .kind = PJRT_INT,

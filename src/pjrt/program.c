@@ -49,7 +49,7 @@ static void slice_parameter(cvn_graph *g, int i, int64_t rows, cvn_value *first,
                 g, p, g->output[k].value == p ? slice : g->output[k].value, start);
 }
 
-/* All parameters before all else, in their order; the first operation behind them. */
+/* Moves all parameters to the front, in their order, and returns the first operation behind them. */
 static Op *parameters_first(cvn_graph *g)
 {
     Op *begin = g->first;
@@ -97,7 +97,7 @@ static cvn_graph *take_whole(const cvn_graph *local, const int64_t *rows, Execut
     return g;
 }
 
-/* All that what is compiled depends on. Of XLA's own CPU devices that is the processor, too. */
+/* The key of a compiled module: everything that it depends on. For XLA's own CPU devices the processor is part of it. */
 static void key_of(const Devices *c, StrBuf *key, const StrBuf *text, PjrtText options)
 {
     struct stat file = {0};
@@ -109,7 +109,7 @@ static void key_of(const Devices *c, StrBuf *key, const StrBuf *text, PjrtText o
     strbuf_add(key, text->text, text->length);
 }
 
-/* False where none is kept, and where the plugin does not take it. */
+/* Loads a module that is kept on disk. False: none is kept, or the plugin refuses it. */
 static bool load_kept(Devices *c, Executable *x, const StrBuf *key)
 {
     FileMap map;
@@ -137,7 +137,7 @@ static void keep_compiled(Devices *c, PjrtExecutable *executable, const StrBuf *
         args.release(args.owner);
 }
 
-/* For the devices that are here: compiled, or, where that was done before, from the disk. */
+/* Makes the executable for the devices of this process: from the disk if it was compiled before, else by compiling. */
 static int load_module(Devices *c, Executable *x, const PjrtProgram *program, PjrtText options,
                        const StrBuf *key, cvn_err *err)
 {

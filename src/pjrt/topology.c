@@ -17,7 +17,7 @@ static const struct {
     double clock;
 } tpus[] = {{"v4", 1.05e9}, {"v5e", 1.5e9}, {"v5", 1.75e9}, {"v6e", 1.75e9}};
 
-/* GPUs: what NVIDIA publishes of them, and their drivers say. */
+/* GPUs, by what NVIDIA publishes and what their drivers report. */
 typedef struct Gpu {
     const char *name, *long_name;
     int64_t bandwidth, memory, l2, shared, shared_block; /* bytes, a second or in all */
@@ -115,7 +115,7 @@ int topology_open(Topology *t, const Plugin *p, const char *name, Arena *arena, 
     return CVN_OK;
 }
 
-/* ---- what came of it ---- */
+/* ---- results ---- */
 
 void compiled_memory(const Plugin *p, PjrtExecutable *executable, Compiled *out)
 {
@@ -138,7 +138,7 @@ void compiled_memory(const Plugin *p, PjrtExecutable *executable, Compiled *out)
         out->peak = kept + out->temporaries;
 }
 
-/* It is worth something without this. */
+/* Reads the program that the plugin made of the graph. A failure is ignored, because the other results are useful without it. */
 static void read_program(const Plugin *p, PjrtExecutable *executable, Compiled *out)
 {
     PjrtProgram program = PJRT_NEW(PjrtProgram, format, .code = NULL);

@@ -33,7 +33,7 @@ cvn_value *emit_i32(Emit *e, int64_t value)
     return cvn_splat(e->g, cvn_scalar(CVN_I32), (double)value);
 }
 
-/* ---- where a device is ---- */
+/* ---- places of devices ---- */
 
 static cvn_value *entry(Emit *e, const int32_t *number, cvn_value *at)
 {
@@ -63,7 +63,7 @@ cvn_value *emit_lookup(Emit *e, const int32_t *number)
     return entry(e, number, place_of_device(e));
 }
 
-/* Places that neighbours in a digit are apart. */
+/* The distance in places between devices that are neighbours in a digit. */
 static int64_t digit_stride(const Mesh *mesh, AxisRef ref)
 {
     int64_t stride = mesh->axis[ref.axis].size / (ref.pre * ref.size);

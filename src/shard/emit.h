@@ -22,16 +22,16 @@ typedef struct Emit {
     Map cached;       /* digits, masks and device groups by what they depend on */
 } Emit;
 
-/* The arena is g's. */
+/* Begins to emit into g, whose arena is used. */
 void emit_init(Emit *e, cvn_graph *g, const Mesh *mesh);
 
 cvn_value *emit_i32(Emit *e, int64_t value);
 /* Which shard of a dimension that these axes split this device has: an i32 scalar. */
 cvn_value *emit_digit(Emit *e, const AxisList *axes);
-/* The same times chunk. */
+/* The index of this device's shard, times chunk: where the shard begins. */
 cvn_value *emit_offset(Emit *e, const AxisList *axes, int64_t chunk);
 
-/* Of a number for each place on the mesh, [n_devices], this device's: an i32 scalar. */
+/* Picks this device's number from one for each place on the mesh, [n_devices]: an i32 scalar. */
 cvn_value *emit_lookup(Emit *e, const int32_t *number);
 
 /* x with element `fill` in all places of dimension d that lie beyond the n of the whole tensor;

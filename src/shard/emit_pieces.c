@@ -44,11 +44,11 @@ static void widen(PieceExchange *x, const PieceRound *round)
 
 /* ---- numbers by place ---- */
 
-/* A number for each place that has a say. */
+/* A number for each place that takes part; other places have none. */
 typedef struct Numbers {
     int32_t *v; /* [n_devices] */
     int32_t n_set, first;
-    bool differ; /* some that were set are not the first */
+    bool differ; /* not all numbers that were set are equal */
 } Numbers;
 
 static Numbers numbers(PieceExchange *x)
@@ -65,7 +65,7 @@ static void set_number(Numbers *t, int32_t place, int64_t v)
     t->v[place] = (int32_t)v;
 }
 
-/* This device's; where places that have none must get 0, `all` says so. */
+/* The number of this device. With `all`, places without a number get 0. */
 static cvn_value *number_here(PieceExchange *x, const Numbers *t, bool all)
 {
     const int32_t n = x->e->mesh->n_devices;
@@ -76,7 +76,7 @@ static cvn_value *number_here(PieceExchange *x, const Numbers *t, bool all)
 
 /* ---- a round ---- */
 
-/* True where the window has what the device wants; NULL: everywhere, on all devices. */
+/* A mask that is true where the window holds elements that the device wants; NULL: on all devices it does so everywhere. */
 static cvn_value *wanted(PieceExchange *x, const PieceRound *round)
 {
     cvn_graph *g = x->e->g;

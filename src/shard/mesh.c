@@ -6,7 +6,7 @@
 
 /* What is left of the text that is read. */
 typedef struct Reader {
-    const char *whole, *p; /* for messages; where we are */
+    const char *whole, *p; /* the text, for messages; the next character */
     cvn_err *err;
 } Reader;
 

@@ -270,7 +270,7 @@ cvn_value *part_value(Part *p, const cvn_value *v, const Sharding *want)
 
 /* ---- the graph ---- */
 
-/* The only version of a value that only one operation needs, when it is a partial sum. */
+/* The version of a value where it is the only one, is a partial sum, and is needed by one operation alone; else NULL. */
 static const Version *partial_sum(const Part *p, const cvn_value *v)
 {
     const Version *only = p->version[v->id];
@@ -287,8 +287,8 @@ static void reduce_early(Part *p, const cvn_value *v)
         part_value(p, v, &p->sharding[v->id]);
 }
 
-/* Partial sums over the same devices are added before they are reduced: once, not twice. So are the
-   gradients that a value gets from several products. */
+/* Partial sums over the same devices are added before they are reduced, so that they are reduced once. The gradients that a
+   value gets from several products are such sums. */
 static bool add_partial_sums(Part *p, const Op *op)
 {
     if (op->kind != OP_ADD)

@@ -52,7 +52,7 @@ static void add_candidate(Choosing *c, int f, const AxisList *axes)
     c->candidate[f][at] = *axes;
 }
 
-/* What splits each factor in some tensor, and what such a list begins with. */
+/* The candidates of a factor: the axes that split it in some tensor, and the prefixes of such lists. */
 static void collect(Choosing *c)
 {
     const Rule *rule = c->rule;
@@ -96,7 +96,7 @@ static bool is_legal(const Choosing *c)
     return true;
 }
 
-/* What a choice costs; no more than `most` is worth finding out. */
+/* The cost of a choice. Adding up ends early where it exceeds `most`. */
 static double cost_of(Choosing *c, double most)
 {
     Part *p = c->p;
@@ -128,8 +128,8 @@ static bool overlap(const AxisList *a, const AxisList *b)
     return false;
 }
 
-/* Takes what is at hand where it is the best so far; of those that cost the same, the one whose
-   first factors come first in the lists of candidates. */
+/* Keeps the current choice if it is the best so far. Of choices that cost the same, the one is kept whose first factors come
+   first in the lists of candidates. */
 static void evaluate(Choosing *c)
 {
     int f = 0;

@@ -14,7 +14,7 @@
 
 #include <string.h>
 
-/* One operation on its way. */
+/* An operation that is being emitted. */
 typedef struct Local {
     Part *p;
     Emit *e;
@@ -86,7 +86,7 @@ static void mask_padding(Local *l)
 
 /* ---- indices ---- */
 
-/* As i32; what does not fit is beyond every end anyway. */
+/* The indices as i32. One that does not fit into i32 is out of bounds in any tensor. */
 static cvn_value *signed_index(Local *l, cvn_value *x)
 {
     if (x->type.dtype != CVN_U32)
@@ -166,7 +166,7 @@ static cvn_value *index_vectors(Local *l, int axis)
 
 static cvn_value *plain(Local *l);
 
-/* Looks up what the shard has; the rest is 0, to be added up with the other shards. */
+/* Gathers what the shard holds; everything else is 0, so that the results of all shards add up to the whole. */
 static cvn_value *gather(Local *l)
 {
     Components c = components(l);

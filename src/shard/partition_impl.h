@@ -15,7 +15,7 @@ typedef struct Choice {
 typedef struct Version {
     Sharding sharding;
     cvn_value *local;
-    bool gathered;        /* of a weight: not kept for long, see KEEP_OPS */
+    bool gathered;        /* a gathered weight, which is not kept for long (KEEP_OPS) */
     int64_t used;         /* the operation of the whole graph that needed it last, by number */
     struct Version *next; /* an older one, or NULL */
 } Version;
@@ -39,17 +39,17 @@ typedef struct Part {
 /* The sharding of tensor t when the factors are split so: results also say what is partial. */
 Sharding choice_sharding(const Rule *rule, const Choice *choice, int t, int rank);
 
-/* The cheapest way from one sharding to another; remembered. */
+/* Finds the cheapest reshard from one sharding to another, and remembers it. */
 const Reshard *part_plan(Part *p, const cvn_type *type, const Sharding *from, const Sharding *to);
-/* A value as the devices want it; the cheapest version is brought there, and kept. */
+/* Returns a value under the wanted sharding: the version that is cheapest to reshard is resharded, and the result is kept. */
 cvn_value *part_value(Part *p, const cvn_value *v, const Sharding *want);
-/* The cost of that. */
+/* The cost of the reshard that part_value would do. */
 double part_cost(Part *p, const cvn_value *v, const Sharding *want);
 
-/* The least costly choice for an operation. */
+/* Chooses how the factors of an operation are split at the least cost. */
 void part_choose(Part *p, const Op *op, const Rule *rule, Choice *choice);
 
-/* The operation on shards in[n_operands]; returns its first result. */
+/* Emits the operation on shards in[n_operands] and returns its first result. */
 cvn_value *part_emit(Part *p, const Op *op, const Rule *rule, const Choice *choice, cvn_value **in);
 
 /* A copy of the graph in which every value has its sharding as a mark, composites with a reduction

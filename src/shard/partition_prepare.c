@@ -6,13 +6,13 @@
 
 #include <string.h>
 
-/* What the questions below are asked of: the shardings of a graph's values. */
+/* The shardings of a graph's values, which the functions below look at. */
 typedef struct Prepare {
     const Mesh *mesh;
     const Sharding *sharding; /* [n_values] by id at the start; later values have their marks */
     uint32_t n_values;
     Arena *arena;
-    bool any; /* something is to be changed */
+    bool any; /* the graph has something to change */
 } Prepare;
 
 static Sharding sharding_of(const Prepare *p, const cvn_value *v)

@@ -10,7 +10,7 @@ typedef struct Busy {
     bool *sends, *gets;
 } Busy;
 
-/* All pieces that travel, and who holds which shard. */
+/* The pieces that are sent, and the places that hold each shard. */
 typedef struct Planning {
     const Mesh *mesh;
     const cvn_type *type;
@@ -59,7 +59,7 @@ static void find_holders(Planning *p)
     }
 }
 
-/* Every shard that meets the one that the target wants. */
+/* Plans a piece from every shard that overlaps the one that the target wants. */
 static void cut_target(Planning *p, int32_t target, PieceRound *own)
 {
     const int rank = p->from->rank;
@@ -75,7 +75,7 @@ static void cut_target(Planning *p, int32_t target, PieceRound *own)
         high[d] = num_pieces(end, p->before[d]);
     }
     for (int d = 0; d >= 0;) {
-        /* What it has too. Its number stands for the source until it gets a round and a holder. */
+        /* The shard's number stands in `source` until the piece gets a round and a holder. */
         Piece piece = {.target = target, .source = shard_number(p->from, at)};
         for (int i = 0; i < rank; i++) {
             int64_t has = at[i] * p->before[i], wants = want[i] * p->after[i], n = p->type->dim[i];
@@ -105,7 +105,7 @@ static int64_t volume(const Piece *piece)
     return n;
 }
 
-/* Large ones first, so that those of a round are about as large; by target among equal ones. */
+/* Large pieces come first, so that the pieces of a round have about the same size; equal ones are ordered by target. */
 static int by_volume(const void *a, const void *b)
 {
     const Piece *x = a, *y = b;

@@ -35,14 +35,14 @@ typedef struct PieceRound {
     bool slow;                    /* some travel between groups of machines */
 } PieceRound;
 
-/* The arena's. */
+/* The plan of a reshard by pieces. It lies in the arena. */
 typedef struct Pieces {
-    PieceRound own; /* what devices have already: nothing travels */
+    PieceRound own; /* what devices hold already, which is copied and not sent */
     int n_rounds;
     PieceRound *round; /* [n_rounds] */
 } Pieces;
 
-/* Plans it; neither sharding has unreduced axes that the other has not. */
+/* Plans the pieces of a reshard. Both shardings must have the same unreduced axes. */
 Pieces *pieces_plan(const Mesh *mesh, const cvn_type *type, const Sharding *from,
                     const Sharding *to, Arena *arena);
 

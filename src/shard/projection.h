@@ -24,7 +24,7 @@ typedef struct FactorAxes {
     AxisList axes;     /* that split it */
     AxisList overflow; /* axes of its dimension that no factor can take */
     bool present;      /* the tensor has the factor */
-    bool closed;       /* nothing may be added */
+    bool closed;       /* no axes may be added */
     bool alone;        /* it is the only factor of its dimension */
 } FactorAxes;
 

@@ -1,9 +1,9 @@
-/* The report of propagation: what came of the marks, as text. */
+/* The report of propagation, as text: the shardings that follow from the marks. */
 #include "graph/factors.h"
 #include "graph/text/names.h"
 #include "shard/propagate.h"
 
-/* What all of it is printed from. */
+/* What the report is made from. */
 typedef struct Report {
     StrBuf *out;
     const Mesh *mesh;

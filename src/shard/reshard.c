@@ -22,8 +22,8 @@ typedef struct State {
 typedef struct Node {
     State state;
     double bytes; /* that a device holds */
-    double cost;  /* of the moves to it ... */
-    double bound; /* ... and at least so much from there to the goal */
+    double cost;  /* of the moves from the start to it */
+    double bound; /* lower bound of the cost from it to the goal */
     int parent;   /* -1 at the start */
     bool done;
     uint8_t kind, dim, from_dim, n_moved; /* the move that led here; dim UNUSED where it has none */
@@ -239,15 +239,15 @@ static Node *node_at(Search *s, const State *state)
     Node *node = &s->node[s->n++];
     s->slot[at] = (uint16_t)s->n;
     *node = (Node){.state = *state, .bytes = bytes, .cost = INFINITY, .parent = -1};
-    /* No way to the goal costs less than the bound. Where slices alone do not lead there, a last move
-       that is none leaves each device no less than its shard at the goal, half of which it got in it. */
+    /* The bound is at most the cost of any way to the goal. Where slices alone do not lead there, some move is no slice; after the
+       last such move each device holds at least its shard at the goal, and received at least half of it in that move. */
     for (int i = 0; i < s->n_digits; i++)
         if (state->at[i] != s->goal.at[i] && state->at[i] != UNUSED)
             node->bound = START_BYTES + local_bytes(s, &s->goal) / 2;
     return node;
 }
 
-/* Enters a state that a move leads to, or finds a cheaper way to a known one. */
+/* Enters the state that a move leads to, or records a cheaper way to it if it is known. */
 static void reach(Search *s, int parent, Node *move)
 {
     static const double hops[RESHARD_KINDS] = {0, 1, 1, 2, 1, 0, 0};

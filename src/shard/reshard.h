@@ -63,10 +63,11 @@ typedef struct Reshard {
                           side is as long as the shards of the other side together */
     double bytes;      /* that each device sends, in all */
     double cost;       /* bytes with hops and slow axes weighed in */
-    bool involuntary;  /* devices hold more on the way than before and after; never, see above */
+    bool
+        involuntary; /* devices hold more on the way than before and after; false by construction (see above) */
 } Reshard;
 
-/* Plans it for a tensor of this type. What `to` has unreduced, `from` must have too. */
+/* Plans a reshard of a tensor of this type. Axes that are unreduced in `to` must be unreduced in `from`, too. */
 Reshard reshard_plan(const Mesh *mesh, const cvn_type *type, const Sharding *from,
                      const Sharding *to, Arena *arena);
 
