@@ -168,12 +168,12 @@ static void broken_pickles_are_refused(void **state)
         {"X\xff\xff\xff\xff"
          "abc.",
          9, "ends early"},
-        {"X\3\0\0\0a\0b.", 9, "holds a NUL"},
+        {"X\3\0\0\0a\0b.", 9, "contains a NUL"},
         {"\x8a\x09"
          "123456789.",
          12, "more than 64 bits"},
         {"cos\nsystem\n.", 12, "calls 'os system'"},
-        {"cos\nsystem", 10, "does not end"},
+        {"cos\nsystem", 10, "is not terminated"},
         {"c\x1b[2J\nx\n.", 9, "calls '?[2J x'"},
         {"NN\x93.", 4, "not a string"},
         {"NNR.", 4, "not a name"},

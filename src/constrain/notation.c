@@ -1,4 +1,4 @@
-/* Reads GBNF and Lark's notation; what they are is said in grammar.h. */
+/* Reads grammars in GBNF and in Lark's notation, which grammar.h describes. */
 #include "constrain/notation.h"
 
 #include "constrain/pattern.h"
@@ -110,7 +110,7 @@ static size_t line_of(const Reader *r)
     return line;
 }
 
-/* Returns NULL, as what could not be read. */
+/* Records an error and returns NULL, which stands for a part that could not be read. */
 static GrammarPart *wrong(Reader *r, const char *what)
 {
     err_set(r->err, CVN_EFORMAT, "line %zu of the grammar: %s", line_of(r), what);
@@ -180,7 +180,7 @@ static bool is_terminal(const char *name, size_t n)
     return i < n && name[i] >= 'A' && name[i] <= 'Z';
 }
 
-/* Reads the head of a definition; without one nothing is read. */
+/* Reads the head of a definition, if there is one here. */
 static bool read_head(Reader *r, const char **name, size_t *n)
 {
     size_t begin = r->at;
@@ -211,7 +211,7 @@ static bool at_head(Reader *r)
     return head;
 }
 
-/* A character of a text or class, with its escapes. False where there is none. */
+/* Reads a character of a text or class, or an escape. False: there is none. */
 static bool read_point(Reader *r, uint32_t *point)
 {
     static const char letters[] = "ntrfv0", meant[] = "\n\t\r\f\v";
@@ -254,7 +254,7 @@ static Term term_of_point(Reader *r, uint32_t point)
     return term_points(&r->out->e->terms, (const uint32_t[]){point, point}, 1);
 }
 
-/* Behind the opening quote. */
+/* Reads a text whose opening quote was read. */
 static GrammarPart *read_text(Reader *r)
 {
     TermTable *t = &r->out->e->terms;
@@ -293,7 +293,7 @@ static int by_low(const void *a, const void *b)
     return (x[0] > y[0]) - (x[0] < y[0]);
 }
 
-/* Behind the opening bracket. */
+/* Reads a class whose opening bracket was read. */
 static GrammarPart *read_class(Reader *r)
 {
     Arena *arena = &r->out->e->arena;
@@ -331,7 +331,7 @@ static GrammarPart *read_class(Reader *r)
     return part_term(r->out->e, term_points(&r->out->e->terms, n ? range[0] : NULL, n));
 }
 
-/* Behind the opening slash. */
+/* Reads a regular expression whose opening slash was read. */
 static GrammarPart *read_regex(Reader *r)
 {
     size_t begin = r->at;
@@ -354,7 +354,7 @@ static GrammarPart *read_regex(Reader *r)
     return part_term(r->out->e, term);
 }
 
-/* With what may be ignored behind it. */
+/* The part, followed by what %ignore allows between tokens. */
 static GrammarPart *ended(Reader *r, GrammarPart *part)
 {
     if (!part || !r->lark || r->in_terminal)
@@ -565,7 +565,7 @@ static bool read_directive(Reader *r)
     return take(r, ")") || (wrong(r, "a list of names ends with )"), false);
 }
 
-/* The first rule of all: what is ignored may come before it. */
+/* The rule with which a text begins: what %ignore allows, then the start rule. */
 static void define_start(Reader *r)
 {
     Engine *e = r->out->e;

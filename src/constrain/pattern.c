@@ -30,7 +30,7 @@ typedef enum NodeKind {
     NODE_REFERENCE
 } NodeKind;
 
-/* What stands before: nothing; a letter, digit or _; another character; something. */
+/* What precedes a position: nothing; a letter, digit or _; another character; any of them. */
 typedef enum Left { LEFT_NONE, LEFT_WORD, LEFT_OTHER, LEFT_ANY } Left;
 
 typedef struct Node {
@@ -104,7 +104,7 @@ static void add_range(Parser *p, Ranges *r, uint32_t low, uint32_t high)
     r->at[2 * r->n++ + 1] = high;
 }
 
-/* What no range has. */
+/* The complement: all code points that are in no range. */
 static Ranges complement(Parser *p, const Ranges *r)
 {
     Ranges out = {0};
@@ -156,7 +156,7 @@ static void add_class(Parser *p, Ranges *out, UnicodeClass class)
             add_range(p, out, low, high);
 }
 
-/* \p{…}, of which "\p" is read. */
+/* Reads the rest of \p{…}, whose "\p" was read. */
 static int add_property(Parser *p, Ranges *out)
 {
     static const char *const letters[] = {"{L}",    "{Letter}",    "{General_Category=Letter}",
@@ -202,7 +202,7 @@ static int hex(Parser *p, int count, uint32_t *out)
     return CVN_OK;
 }
 
-/* Behind "\u". */
+/* Reads the digits of "\u". */
 static int read_unit(Parser *p, uint32_t *out)
 {
     uint32_t low;
@@ -226,7 +226,7 @@ static int read_unit(Parser *p, uint32_t *out)
     return CVN_OK;
 }
 
-/* What stands behind a backslash: ranges; *point is the code point where it is one character, else LAST_POINT + 1. */
+/* Reads an escape, whose backslash was read, as ranges. *point is its code point if it is one character, else LAST_POINT + 1. */
 static int read_escape(Parser *p, bool in_class, Ranges *out, uint32_t *point)
 {
     static const char names[] = "tnvfr", meant[] = "\t\n\v\f\r";
@@ -295,7 +295,7 @@ static int read_escape(Parser *p, bool in_class, Ranges *out, uint32_t *point)
     return CVN_OK;
 }
 
-/* One character or escape within […]. */
+/* Reads a character or an escape within […]. */
 static int read_member(Parser *p, Ranges *out, uint32_t *point)
 {
     if (take(p, "\\"))
@@ -410,7 +410,7 @@ static const Node *parse_group(Parser *p)
     return look;
 }
 
-/* \1 or \k<name>, of which the backslash is read. NULL after an error. */
+/* Reads \1 or \k<name>, whose backslash was read. NULL after an error. */
 static const Node *parse_reference(Parser *p)
 {
     Node *node = new_node(p, NODE_REFERENCE);
@@ -439,7 +439,7 @@ static const Node *parse_reference(Parser *p)
     return node;
 }
 
-/* NULL after an error. */
+/* Reads one unit of a pattern, without what repeats it. NULL after an error. */
 static const Node *parse_atom(Parser *p)
 {
     Ranges set = {0};
@@ -598,7 +598,8 @@ static Term build_bound(Parser *p, const Node *node, Term rest, Left left)
     return term_and2(p->t, rest, wants_word ? word : term_not(p->t, word));
 }
 
-/* The parts from the i-th on. What stands before matters to some of them: then those before are cut by what they end with. */
+/* The term of the parts from the i-th on. Some of them depend on the character before them: then the parts before are divided by the
+   character that they end with. */
 static Term build_parts(Parser *p, const Node *node, size_t i, Term rest, Left left)
 {
     bool begins = false, bounds = false;
@@ -712,7 +713,7 @@ static Term build_tree(Parser *p, const Node *tree, bool whole)
                     term_cat(p->t, term_range(p->t, 0, 255), later));
 }
 
-/* Whether a group is there once in every match. */
+/* Whether a group takes part exactly once in every match. */
 static bool takes_part(const Node *node, size_t group)
 {
     if (node->kind == NODE_GROUP && node->group == group)

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A count of a keyword, `absent` where it is not there. */
+/* The count that a keyword gives, or `absent` if the schema lacks it. */
 static uint32_t count_of(Schemas *s, uint32_t of, const char *keyword, uint32_t absent)
 {
     const JsonValue *value = schema_keyword(s, of, keyword);
@@ -139,7 +139,7 @@ static Formula add_multiple(Schemas *s, uint32_t of, const JsonValue *value)
     return add_bound(s, of, value, "multipleOf", NUMBER_MULTIPLE);
 }
 
-/* minLength and maxLength are one repetition. */
+/* minLength and maxLength together are one repetition. */
 static Formula add_length(Schemas *s, uint32_t of, const JsonValue *value)
 {
     uint32_t min = count_of(s, of, "minLength", 0), max = count_of(s, of, "maxLength", TERM_MANY);
@@ -186,7 +186,7 @@ static Formula add_format(Schemas *s, uint32_t of, const JsonValue *value)
     return f_string(s->e, term);
 }
 
-/* Whether a schema has keywords, and all are `type`. */
+/* Whether `type` is the only keyword of a schema. */
 static bool asks_types_only(const Schemas *s, uint32_t of)
 {
     const JsonValue *value = s->at[of].value;
@@ -200,8 +200,8 @@ static bool asks_types_only(const Schemas *s, uint32_t of)
     return asks;
 }
 
-/* What a schema below another asks. It is an atom of its own until a value begins, since it may lead back to itself; but one that asks
-   for types alone is those types, so that schemas that ask for the same are the same, and what cannot hold of one value is seen at once. */
+/* The formula of a subschema. It is an atom until a value begins, since the schema may refer to itself. A schema that asks for types
+   alone is the formula of those types, so that equal schemas have equal formulas, and contradictions are seen at once. */
 static Formula below_of(Schemas *s, uint32_t of, const JsonValue *value, const char *keyword,
                         const char *key)
 {
@@ -283,7 +283,7 @@ static Formula add_additional_properties(Schemas *s, uint32_t of, const JsonValu
     return f_all_keys(s->e, set, below_of(s, of, value, "additionalProperties", NULL));
 }
 
-/* Names that the schema forbids are keys of which no value is allowed. */
+/* A name that the schema forbids is a key for which no value is allowed. */
 static Formula add_property_names(Schemas *s, uint32_t of, const JsonValue *value)
 {
     Formula f = f_restrict(s->e, below_of(s, of, value, "propertyNames", NULL), KIND_STRING);
@@ -313,7 +313,7 @@ static Formula absent(Schemas *s, const JsonName *name)
     return f_all_keys(s->e, set_of_name(s->e, name_id(s->e, name->text, name->length)), F_FALSE);
 }
 
-/* dependentRequired, and dependencies, whose members are either. */
+/* dependencies, whose members are lists of names (dependentRequired) or schemas (dependentSchemas). */
 static Formula add_dependencies(Schemas *s, uint32_t of, const JsonValue *value)
 {
     Formula f = F_TRUE;
@@ -429,8 +429,8 @@ static Formula add_any_of(Schemas *s, uint32_t of, const JsonValue *value)
     return list_of(s, of, value, "anyOf", false);
 }
 
-/* A schema of its own, whose formula is made when it is needed: then it can be asked which alternatives exclude each
-   other. */
+/* oneOf is a schema of its own. Its formula is made only when it is needed (say_one_of), because by then it is known which alternatives
+   exclude each other. */
 static Formula add_one_of(Schemas *s, uint32_t of, const JsonValue *value)
 {
     if (value->kind != JSON_K_ARRAY)
@@ -494,7 +494,7 @@ static Formula add_recursive_ref(Schemas *s, uint32_t of, const JsonValue *value
     return f_schema(s->e, schema_reference(s, of, "$recursiveRef", value), false);
 }
 
-/* Draft 7 lets these be assertions, and its test suite tests them as such; later drafts do not. */
+/* These are assertions in draft 7, whose test suite tests them as such, and annotations in later drafts. */
 static Formula add_content(Schemas *s, uint32_t of, const JsonValue *value)
 {
     (void)value;
@@ -519,8 +519,8 @@ enum {
     TO_2019 = ALL & ~FROM_2020,
 };
 
-/* Those without a function are asked about by others. `applies`: gives the value to another schema, which may evaluate members
-   and items of it. */
+/* The keywords. One without a function is read by the function of another one. `applies`: the keyword hands the value to another
+   schema, which may evaluate members and items of it. */
 // clang-format off
 const Keyword schema_keywords[] = {
     {"type",                  add_type,                  ALL,       0,                      false},

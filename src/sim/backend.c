@@ -101,7 +101,7 @@ static void add_collective(Devices *c, Counts *counts, const CountedCollective *
     row->bytes += more->bytes;
 }
 
-/* Under which name collectives in these groups are known: the first that was said. */
+/* The name of the axes that these groups run along: the first one that was given for them. */
 static uint64_t *name_of_groups(Devices *c, const Op *op, bool *added)
 {
     StrBuf key = {0};
@@ -124,7 +124,7 @@ static void name_axes(Devices *c, const PartitionReport *report)
     }
 }
 
-/* Of the graph as it is run: compiling may change what is sent, as where panels of weights are gathered. */
+/* The collectives of the graph as it is run. Compiling may change what is sent, for instance where panels of weights are gathered. */
 static void count_collectives(Devices *c, Counts *run, const cvn_graph *g)
 {
     for (const Op *op = g->first; op; op = op->next) {
@@ -141,7 +141,7 @@ static void count_collectives(Devices *c, Counts *run, const cvn_graph *g)
     }
 }
 
-/* Of attention: op_flops takes every query to see as much as any can. */
+/* The work of attention that op_flops counts too much: it assumes that every query sees as many keys as any can. */
 static double unseen_flops(const Devices *c, const Op *op)
 {
     int64_t reach;
@@ -160,7 +160,7 @@ static void count_work(const Devices *c, Counts *run, const cvn_graph *local)
     }
 }
 
-/* Nothing is compiled: parameters lie plainly. */
+/* Without a device nothing is compiled, and parameters lie row-major. */
 static void info_of_shapes(Devices *c, const cvn_graph *local, ExecutableInfo *info)
 {
     size_t n = (size_t)local->n_parameters;

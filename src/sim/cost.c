@@ -31,7 +31,7 @@ static Cost stretched(const CostModel *model, Cost c)
     return c;
 }
 
-/* The time that was found goes to its largest part. */
+/* Beyond its start the time is assigned to the larger of computing and memory. */
 static Cost finish(const CostModel *model, Cost c, double compute, double memory, double start)
 {
     CostBound most = memory > compute ? COST_MEMORY : COST_COMPUTE;
@@ -45,7 +45,7 @@ Cost cost_product(const CostModel *model, ChipType type, double m, double n, dou
 {
     const ChipProduct *p = &model->fit.product[type];
     const Chip *chip = &model->chip;
-    /* Numbers that a chip does not have are widened to bf16. */
+    /* Types that a chip does not support are widened to bf16. */
     double peak = chip_peak(chip, type) > 0 ? chip_peak(chip, type) : chip->bf16;
     double wide = chip_type_bytes[type], in = type >= CHIP_WEIGHT8 ? 2 : fmin(wide, 1);
     Cost c = {.flops = 2 * m * n * k,
@@ -114,7 +114,7 @@ static double share_sent(CostCollective kind, double n)
     return kind == COST_PERMUTE ? 1 : (kind == COST_ALL_REDUCE ? 2 : 1) * (n - 1) / n;
 }
 
-/* Within a domain. */
+/* The time of a collective within a domain. */
 static Cost fast(const CostModel *model, CostCollective kind, double n, double bytes)
 {
     const Chip *chip = &model->chip;

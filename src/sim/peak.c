@@ -23,7 +23,7 @@ static bool in_arena(const Step *step, int k)
     return step->out[k].space == SPACE_ARENA && step->out[k].bytes > 0 && step->phase != STEP_DONE;
 }
 
-/* Values whose place the result of step i takes end before it. */
+/* A value whose memory the result of step i takes over ends before that step. */
 static void take_places(Peaking *p, int i)
 {
     const Step *step = &p->plan->step[i];
@@ -36,7 +36,7 @@ static void take_places(Peaking *p, int i)
     }
 }
 
-/* A weight, or one in another type or order, that an all_gather brought here. */
+/* Whether a value is a gathered weight, perhaps in another type or order. */
 static bool is_gathered(const cvn_value *v)
 {
     bool gathered = false;
@@ -45,7 +45,7 @@ static bool is_gathered(const cvn_value *v)
     return gathered && v->def->kind == OP_PARAMETER && v->type.dtype != CVN_I32;
 }
 
-/* By how much what is alive grows at each step: [n_steps + 1]. */
+/* The change in bytes that are alive at each step: [n_steps + 1]. */
 static double *changes(Peaking *p, bool gathered)
 {
     const Plan *plan = p->plan;
@@ -113,7 +113,7 @@ static void add_row(Peaking *p, const char *of, const cvn_type *type, const char
     row->bytes += bytes;
 }
 
-/* The kind of operation that needs a value last. */
+/* The kind of operation that reads a value last. */
 static const char *end_of(const Peaking *p, const cvn_value *v)
 {
     int last = p->live.last[v->id];

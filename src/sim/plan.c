@@ -1,4 +1,4 @@
-/* Programs are made as an engine or a trainer makes them; then what came of it is added up. */
+/* Plans: the programs of an engine or a trainer are made on a back end that only adds up, and their numbers are collected. */
 #include "sim/plan.h"
 
 #include "base/map.h"
@@ -16,7 +16,7 @@ const char *const sim_role_names[SIM_ROLE_COUNT] = {
     [SIM_ACTIVATION] = "activations",
 };
 
-/* Everything on the way. */
+/* A plan that is being made. */
 typedef struct Sim {
     const SimAsk *ask;
     SimAnswer *answer;
@@ -54,7 +54,7 @@ static const char *kind_of(Sim *s, const cvn_value *v)
     return arena_printf(arena, "%.*s%s", before, name, param_kind_name(p->kind));
 }
 
-/* Who split v, back to a mark: "dot_general from rms_norm, mark on tokens". */
+/* Why v is split: the operations back to a mark, "dot_general from rms_norm, mark on tokens". */
 static const char *chain(Sim *s, const cvn_value *v)
 {
     enum { MOST_LINKS = 6 };
@@ -135,7 +135,7 @@ static void add_tensors(Sim *s, const cvn_graph *g, const Program *p)
 
 /* ---- work ---- */
 
-/* Where in a text its queries are. */
+/* The position in a text of an operation's queries. */
 static int64_t first_position(const SimAsk *ask)
 {
     return ask->task == SIM_DECODE ? ask->context - 1 : 0;

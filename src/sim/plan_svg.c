@@ -72,7 +72,7 @@ static Row row_of(int devices, double room)
     return r;
 }
 
-/* The longest axis across, all others down; the height that it took. */
+/* Draws the mesh, its longest axis across and all others down, and returns the height. */
 static double mesh_grid(StrBuf *out, const SimAnswer *a)
 {
     const Mesh *mesh = &a->rt.mesh;
@@ -160,7 +160,7 @@ static void card(StrBuf *out, const SimTensor *t, double x, double y)
     cut_box(out, x, y + 56, w, h, f.rows, f.columns);
 }
 
-/* Vectors are whole or nearly so, and small: they are no picture. */
+/* Vectors are small and mostly unsplit, so they are not drawn. */
 static bool drawn(const SimTensor *t)
 {
     return (t->role == SIM_WEIGHT || t->role == SIM_CACHE) && t->type.rank > 1;

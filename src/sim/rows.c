@@ -63,7 +63,7 @@ static const struct {
 };
 // clang-format on
 
-/* Columns with names, and those that are for people. */
+/* Columns with names as values, and columns that only readers use. */
 static const char *const words[] = {
     "id",    "ask",    "model",     "chip",    "precision", "engine",
     "stack", "layout", "optimizer", "missing", /* what is not known of the row, which is refused */
@@ -174,7 +174,7 @@ static int read_type(const Csv *csv, int64_t row, ChipType *type, cvn_err *err)
     return err_set(err, CVN_EUNSUPPORTED, "unknown precision \"%s\"", name);
 }
 
-/* The chip, as far as the row does not say otherwise. */
+/* The chip of a row, with what the row says otherwise. */
 static int read_chip(const Csv *csv, int64_t row, RowQuestion *q, cvn_err *err)
 {
     const char *name = csv_at(csv, row, "chip");
@@ -200,7 +200,7 @@ static int read_chip(const Csv *csv, int64_t row, RowQuestion *q, cvn_err *err)
     return CVN_OK;
 }
 
-/* Of the columns, else of the preset that the model's name is. */
+/* The shape of the model: from the columns, or from the preset that has the model's name. */
 static int read_shape(const Csv *csv, int64_t row, RowQuestion *q, cvn_err *err)
 {
     const char *name = csv_at(csv, row, "model");
@@ -226,7 +226,7 @@ static int read_shape(const Csv *csv, int64_t row, RowQuestion *q, cvn_err *err)
     return CVN_OK;
 }
 
-/* How requests are served, by itself. */
+/* Reads how requests are served. */
 static int read_engine(const Csv *csv, int64_t row, SimServing *a, cvn_err *err)
 {
     const char *name = csv_at(csv, row, "engine");
@@ -336,7 +336,7 @@ static int answer_training(const RowQuestion *q, double *simulated, cvn_err *err
     return CVN_OK;
 }
 
-/* A batch that begins and ends together. */
+/* Times a batch whose requests begin and end together. */
 static double together(const SimServing *a, double rows)
 {
     double input = (double)a->input, output = (double)a->output,

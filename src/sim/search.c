@@ -20,7 +20,7 @@ typedef struct Search {
     double nearest; /* bytes that the way took that came nearest */
 } Search;
 
-/* Smaller is better. */
+/* The number by which plans are compared; smaller is better. */
 static double worth(const SearchAsk *a, const SearchWay *w)
 {
     switch (a->goal) {
@@ -33,7 +33,7 @@ static double worth(const SearchAsk *a, const SearchWay *w)
     }
 }
 
-/* Plans a way with so many layers. */
+/* Plans a candidate for a model of so many layers. */
 static int plan(const SimAsk *asked, SearchWay *w, int64_t layers, cvn_err *err)
 {
     SimAsk ask = *asked;
@@ -83,7 +83,7 @@ int search_try(const SimAsk *ask, SearchWay *w, int64_t few, cvn_err *err)
     return CVN_OK;
 }
 
-/* Every thread takes the next way that nobody has tried. */
+/* Each thread plans the next candidate that no thread has taken. */
 static void try_some(void *of, int thread, int n_threads)
 {
     Search *s = of;

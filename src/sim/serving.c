@@ -20,7 +20,7 @@ SimShape sim_shape_of(const ModelShape *c)
 
 /* ---- engines ---- */
 
-/* What an engine adds between steps is in no source that measured it apart from a whole model: 0 everywhere. */
+/* No source measured the time between an engine's steps apart from a whole model, so it is 0 for all engines. */
 static const SimEngine engines[] = {
     {.name = "trtllm",
      .source = "TensorRT-LLM docs 1.0: max_num_tokens 8192, free_gpu_memory_fraction 0.9, "
@@ -73,7 +73,7 @@ const SimEngine *sim_engine_find(const char *name)
 
 /* ---- a step ---- */
 
-/* What depends on how many tokens there are, not on what they look at: of one chip. */
+/* The cost on one chip of what depends on the number of tokens alone, which is all but attention. */
 static Cost of_tokens(const SimServing *a, double m, double sampled)
 {
     const SimShape *s = &a->shape;
@@ -215,7 +215,7 @@ static double needs(const Serving *s, const Request *r)
     return (double)(s->ask->engine.whole ? r->input + r->output : r->goal);
 }
 
-/* Whether prompts that wait are left waiting for more of them. */
+/* Whether waiting prompts are held back until more have come. */
 static bool holds(Serving *s)
 {
     double tokens = 0;
@@ -230,7 +230,7 @@ static bool holds(Serving *s)
     return hold;
 }
 
-/* Which rows make tokens in a step, and which prompts are read. */
+/* Chooses the rows that are decoded in a step and the prompts that are read. */
 static void choose(Serving *s)
 {
     const SimEngine *e = &s->ask->engine;
@@ -267,7 +267,7 @@ static void choose(Serving *s)
     }
     s->waiting -= let;
     s->head = s->waiting > 0 ? s->head + let : 0;
-    /* No room for the next tokens: the row that came last begins again, later. */
+    /* There is no memory for the next tokens: the row that came last is preempted, and begins again later. */
     for (int64_t i = 0; !e->whole && i < s->rows; i++)
         s->used += s->row[i]->keys >= s->row[i]->goal;
     while (!e->whole && s->used > s->room && s->rows > 1) {
@@ -316,7 +316,7 @@ static void step(Serving *s)
         if (known->seconds <= 0)
             *known = sim_step(a, rows, 0, 0, 0, 0);
         c = *known;
-        /* What looking at keys takes more is their bytes alone. */
+        /* More keys cost the time to read their bytes, and nothing else. */
         Cost none = cost_decode(a->chip, 0, a->narrow);
         Cost more = cost_decode(a->chip, keys * fmax(a->shape.kv_heads / a->tp, 1) * cache_bytes(a),
                                 a->narrow);

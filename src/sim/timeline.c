@@ -53,7 +53,7 @@ static Kinds kinds_of(const Timed *t)
     return kinds;
 }
 
-/* The class of its color. */
+/* The style class of a kind's color. */
 static const char *color_of(const Kinds *kinds, const char *name)
 {
     static const char *const colors[SVG_COLORS + 1] = {"c0", "c1", "c2", "c3",  "c4",
@@ -178,7 +178,7 @@ void timeline_draw(StrBuf *out, const char *task, const Timed *t, double layers)
     svg_text(out, 14, step.y + 13, "note", SVG_START, "step");
     draw_lane(&step, t, true, false);
     draw_axis(&step);
-    /* What of it is below, as a lens. */
+    /* Lines that show which stretch of the step the lane below magnifies. */
     double from = place(&step, chip.from), to = place(&step, chip.from + length);
     svg_box(out, from, step.y - 2, to - from, STEP_LANE + 4, "frame");
     svg_line(out, from, step.y + STEP_LANE + 2, LEFT, chip.y - 3, "faint");
@@ -243,7 +243,7 @@ void timeline_parts(StrBuf *out, const Timed *t)
         part_bar(out, y, "waiting for links", "b2", t->exposed, t->seconds);
         y += LINE;
     }
-    /* The same time by what bounds it. */
+    /* The time of the step, divided by what bounds it. */
     static const char *const colors[COST_BOUNDS] = {"b0", "b1", "b2", "b3"};
     double x = 14, wide = SVG_CHART_WIDE - 28;
     y += 8;

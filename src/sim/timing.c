@@ -76,7 +76,7 @@ static Cost of_attention(const TimedFor *chip, const Op *op)
     double seen = attention_mean_keys(chip->first, chip->last, attention_reach(op));
     if (op->kind == OP_ATTENTION &&
         elements(op->operand[0]) <= 16 * elements(op->operand[1]) / fmax(1, (double)keys->dim[2])) {
-        /* Few queries: keys and values are read, and that is all. */
+        /* With few queries the time is that of reading keys and values. */
         double bytes = 2 * (double)cvn_type_bytes(keys) * (seen / (double)keys->dim[2]);
         return cost_decode(&chip->model, bytes, keys->dtype == CVN_I8);
     }
@@ -141,7 +141,7 @@ static void span(Timer *t, const Op *op, double begin, double seconds, bool link
     t->out->span[t->out->n_spans++] = (TimedSpan){op_info[op->kind].name, begin, seconds, link};
 }
 
-/* The device does nothing until then. */
+/* The device waits until then. */
 static void wait_until(Timer *t, double end)
 {
     double waited = fmax(0, end - t->now);

@@ -32,7 +32,7 @@ double sim_shape_flops(const SimShape *s, double keys)
     return 6 * sim_shape_weights(s) + 12 * s->layers * s->heads * s->head_dim * keys;
 }
 
-/* A product forward, so much of it again, and its two backward: of what entered, and of the weights. */
+/* A product in the forward pass, the share of it that is computed again, and its two gradients: of the input and of the weights. */
 static void add_product(const SimTraining *a, ChipType type, double again, Cost *sum, double m,
                         double n, double k)
 {
@@ -44,7 +44,7 @@ static void add_product(const SimTraining *a, ChipType type, double again, Cost 
     cost_add(sum, &c, 1);
 }
 
-/* What a chip computes of a layer for m tokens. */
+/* The cost on one chip of a layer for m tokens. */
 static Cost layer_work(const SimTraining *a, double m)
 {
     const SimShape *s = &a->shape;
