@@ -1,21 +1,39 @@
 #!/usr/bin/env bash
-# published.sh [FILTER]: the configurations that the founding articles report, compiled by the TPUs' own compiler for chips
+# published.sh [--simulated] [FILTER]: the configurations that the founding articles report, compiled by the TPUs' own compiler for chips
 # that are not here, as rows of bench/published/compiled.csv: memory of a device, in bytes, beside what `caravan plan` says, the
 # time of a step by the compiler's estimates, whether it fits, or else why there is none. FILTER, an extended regular
 # expression, picks rows by their first column, such as '7B.*v5e' or '^82 8 '. CARAVAN is the program (build/caravan), DEVICE
-# the plugin (tpu). A row takes seconds to many minutes.
+# the plugin (tpu). A row takes seconds to many minutes. With --simulated nothing is compiled: rows of bench/published/simulated/compiled.csv
+# have a step's time by the compiler's estimates, as compiled.csv has it, beside what `caravan simulate` says of the same step.
 set -uo pipefail
 caravan=${CARAVAN:-build/caravan}
 device=${DEVICE:-tpu}
+simulated=
+[ "${1-}" = --simulated ] && simulated=1 && shift
 filter=${1:-.}
+kept=$(dirname "$0")/published/compiled.csv
 
 number() { sed -nE "s/.*\"$1\": (null|[-+.e0-9]+).*/\1/p" <<<"$2"; }
+
+# beside NAME ARGUMENTS: both times of a step whose compilation is kept; nothing of others.
+beside() {
+    local name=$1 compiled chip said
+    shift
+    compiled=$(awk -F, -v name="$name" '$1 == name { print $6 }' "$kept")
+    [ -n "$compiled" ] || return 0
+    chip=$(grep -oE -- '--topology [a-z0-9]+' <<<"$*" | cut -d ' ' -f 2)
+    # shellcheck disable=SC2046 # words of a list without blanks in them
+    said=$("$caravan" simulate --chip "$chip" $(sed -E 's/--topology [^ ]+//' <<<"$*") --json 2>&1)
+    awk -v name="$name" -v c="$compiled" -v s="$(number seconds "$said")" \
+        'BEGIN { printf "%s,%.2f,%.2f,%.1f\n", name, c, 1000 * s, c / (1000 * s) }'
+}
 
 # row NAME GIB ARGUMENTS: GIB is the memory of a device
 row() {
     local name=$1 memory=$2 said peak planned
     shift 2
     grep -qE "$filter" <<<"$name" || return 0
+    [ -z "$simulated" ] || { beside "${name//,/;}" "$@" && return 0; }
     said=$("$caravan" compile --device "$device" "$@" --json 2>&1) || {
         printf '%s,,,,,,,"%s"\n' "${name//,/;}" "$(grep -o 'caravan: .*' <<<"$said" | tr '"' "'" | cut -c10-300 | tail -n 1)"
         return 0
@@ -29,7 +47,11 @@ row() {
             peak <= memory * 2^30 ? "yes" : "no" }'
 }
 
-echo 'row,compiled in s,peak,planned,planned % more,a step ms,fits,why not'
+if [ -n "$simulated" ]; then
+    echo 'row,compiled ms,simulated ms,compiled / simulated'
+else
+    echo 'row,compiled in s,peak,planned,planned % more,a step ms,fits,why not'
+fi
 
 # Training: v4-N are N / 2 chips. (66)
 train() { row "66 $1 $2 $4 rows of $5" 32 -p "$3" --topology "$6" --mesh "$7" --layout 2d --train --optimizer adafactor --batch "$4" --seq "$5"; }
