@@ -107,7 +107,7 @@ void bpe_trainer_free(BpeTrainer *t)
     free(t);
 }
 
-/* What is being protected, of a text that is added or of a vocabulary that is made. */
+/* The arguments of a protected call, which adds a text or makes the vocabulary. */
 typedef struct Training {
     BpeTrainer *t;
     const char *text; /* [n] */

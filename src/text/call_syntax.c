@@ -92,7 +92,7 @@ static void find_mark(CallSyntax *y, const Tokenizer *tokenizer)
     y->mark_token = y->mark ? tokenizer_special(tokenizer, y->mark) : -1;
 }
 
-/* Of models whose templates write none. False: no memory. */
+/* The syntax of calls for models whose templates write none. False: no memory. */
 static bool plain_syntax(CallSyntax *out)
 {
     *out = (CallSyntax){.known = true,

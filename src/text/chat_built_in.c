@@ -160,7 +160,7 @@ static const char CHATML[] =
 
 // clang-format on
 
-/* Of a tokenizer with both tokens the first row that is `found` so is the template. */
+/* Built-in templates. A tokenizer without a template gets the first row that is `found` and both of whose tokens it has. */
 const ChatBuiltIn chat_built_in[] = {
     {"r1", {"<｜User｜>", "<｜Assistant｜>"}, true, R1("<think>\\n")},
     {"r1-open", {"<｜User｜>", "<｜Assistant｜>"}, false, R1("")},

@@ -131,7 +131,8 @@ static bool read_flag(const Gguf *gguf, const char *key, bool otherwise)
     return value && value->type == GGUF_BOOL ? *value->data != 0 : otherwise;
 }
 
-/* What begins or ends a text is a control token, whatever a file of an early converter says, if it looks like one. */
+/* A token that begins or ends a text is a control token if it looks like one, even where the file of an early converter says
+   otherwise. */
 static void correct_control(const Gguf *gguf, Lists *lists)
 {
     static const char *const keys[] = {KEY("bos_token_id"), KEY("eos_token_id"),
@@ -144,7 +145,7 @@ static void correct_control(const Gguf *gguf, Lists *lists)
     }
 }
 
-/* One token at most stands for what is unknown; others of that type fill up the vocabulary. */
+/* At most one token stands for unknown text; other tokens of that type fill up the vocabulary. */
 static void correct_unknown(const Gguf *gguf, Lists *lists)
 {
     lists->unknown = read_id(gguf, KEY("unknown_token_id"), lists->n);
@@ -289,7 +290,7 @@ static void put_vocabulary(const Lists *lists, StrBuf *out)
     strbuf_puts(out, "}, ");
 }
 
-/* What happens to text before and after. */
+/* Normalization before, and decoding after. */
 static void put_stages(const GgufPre *pre, StrBuf *out)
 {
     if (pre->blanks) {
@@ -386,7 +387,7 @@ static int write_file(const Gguf *gguf, const Lists *lists, Arena *arena, StrBuf
     return rc;
 }
 
-/* All of it: what the file says, in the arena, and the file that is made of it. */
+/* Reads what the GGUF file says into the arena, and makes the tokenizer file of it. */
 static int make(Gguf *gguf, Lists *lists, Arena *arena, const char *bytes, size_t n, StrBuf *file,
                 cvn_err *err)
 {
@@ -418,7 +419,7 @@ static bool is_phi3(const Gguf *gguf, Arena *arena)
     return name && (strcasestr(name, "phi-3") || strcasestr(name, "phi3"));
 }
 
-/* What the file says and the two formats that it is written as do not. */
+/* Sets what the GGUF file says, but neither of the two formats in which it is written can say. */
 static void finish(Tokenizer *t, const Gguf *gguf, const Lists *lists, Arena *arena)
 {
     static const char *const no_strip[] = {"<unk>", "<s>", "<|endoftext|>"};

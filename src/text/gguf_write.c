@@ -85,7 +85,8 @@ static int by_rank(const void *a, const void *b)
     return x->pair < y->pair ? -1 : x->pair > y->pair;
 }
 
-/* Of the pairs that make a token with the same rank (tiktoken's), merging by lower ranks comes to one: whether this is it. */
+/* Several pairs may make a token of one rank (tiktoken's), but merging by lower ranks arrives at one of them only. Whether it is this
+   pair. */
 static bool is_last_merge(const Bpe *bpe, const BpePair *pair)
 {
     enum { MOST = TOKENIZER_MAX_PIECE };

@@ -409,7 +409,7 @@ static int compile(Split *split, const char *pattern, size_t n, cvn_err *err)
                        "the split pattern of the tokenizer is malformed near byte %zu: %s",
                        (size_t)place, reason);
     }
-    /* Where the machine has no JIT the interpreter does the same, slower. */
+    /* Without a JIT for this machine PCRE's interpreter does the same, slower. */
     (void)pcre2_jit_compile(split->code, PCRE2_JIT_COMPLETE);
     return CVN_OK;
 }

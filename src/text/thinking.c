@@ -10,7 +10,7 @@ void thinking_init(Thinking *thinking, bool inside)
     *thinking = (Thinking){.inside = inside, .trim = true};
 }
 
-/* One byte of text that is no part of a tag. */
+/* Appends one byte of text, which is not part of a tag. */
 static void put(Thinking *thinking, char c, StrBuf *thought, StrBuf *answer)
 {
     if (thinking->trim && (c == '\n' || c == '\r'))

@@ -38,7 +38,7 @@ static int read_kind(Tokenizer *t, const char *bytes, size_t n, cvn_err *err)
     return sentencepiece_read(t, bytes, n, err);
 }
 
-/* Where the file does not say which id begins and ends a text: the names that Llama's tokenizers use. */
+/* Finds the tokens that begin and end a text by their names in Llama's tokenizers, where the file does not say which these are. */
 static void guess_ids(Tokenizer *t)
 {
     static const char *const bos[] = {"<|begin_of_text|>", "<s>", "<｜begin▁of▁sentence｜>"};

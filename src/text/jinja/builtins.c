@@ -35,7 +35,7 @@ const Builtin *j_method_find(ValueType type, const char *name)
 
 bool j_method_is_known(const char *name)
 {
-    /* What jinja2's sandbox does not let templates call: those that have it can be read, and fail when it is reached. */
+    /* These are functions that jinja2's sandbox refuses to call. A template that has them can be read, and fails when it calls one. */
     static const char *const refused[] = {"append",  "extend",     "insert",  "pop",
                                           "popitem", "remove",     "reverse", "sort",
                                           "clear",   "setdefault", "update"};
@@ -239,7 +239,7 @@ JinjaValue b_range(JinjaRun *r, const JinjaCall *c)
     return v_seq(r, V_RANGE, items.item, items.n);
 }
 
-/* What dict() and namespace() are given: a dictionary, and members by name. */
+/* The arguments of dict() and namespace(): a dictionary, and members by name. */
 JinjaValue b_dict(JinjaRun *r, const JinjaCall *c)
 {
     const JinjaArgs *args = c->args;

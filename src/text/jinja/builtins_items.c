@@ -1,4 +1,4 @@
-/* What lists, and other things that have items, can do: filters and methods of builtins.def. */
+/* Filters and methods of lists and other values that have items; their rows are in builtins.def. */
 #include "text/jinja/builtins.h"
 
 #include <string.h>
@@ -13,7 +13,7 @@ static JinjaValue generator(JinjaRun *r, const Items *items)
     return v_seq(r, V_ITER, items->item, items->n);
 }
 
-/* What a comparison goes by unless it minds the case. */
+/* The key of a comparison: strings in lower case, unless case matters. */
 static JinjaValue sort_key(JinjaRun *r, JinjaValue v, bool minds_case)
 {
     return v.type == V_STR && !minds_case ? str_case(r, *v.str, CASE_LOWER) : v;

@@ -1,4 +1,4 @@
-/* What strings can do: filters and methods of builtins.def. */
+/* Filters and methods of strings; their rows are in builtins.def. */
 #include "text/jinja/builtins.h"
 
 #include <string.h>

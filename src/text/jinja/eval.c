@@ -478,7 +478,7 @@ static Jump exec_scope(JinjaRun *r, const JinjaNode *node, JinjaScope *scope, Ji
     return exec(r, node->child, inner, out);
 }
 
-/* What the assistant says, as the template tells. */
+/* Renders a stretch that the assistant says, which {% generation %} marks. */
 static Jump exec_generation(JinjaRun *r, const JinjaNode *node, JinjaScope *scope, JinjaWriter *out)
 {
     size_t from = out->n;
@@ -620,7 +620,7 @@ static void run_free(JinjaRun *r)
     arena_free(&r->arena);
 }
 
-/* What is rendered goes to *text, in the run's arena. */
+/* A rendering of a template. *text is in the run's arena. */
 typedef struct Rendering {
     JinjaRun *r;
     JinjaWriter text;

@@ -1,4 +1,4 @@
-/* What +, -, *, /, //, % and ** make of two values, and what ==, <, in and their like say of them. */
+/* Operators on two values: +, -, *, /, //, % and **; and comparisons: ==, <, in and the like. */
 #include "text/jinja/impl.h"
 
 #include <math.h>

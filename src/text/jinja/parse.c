@@ -234,7 +234,7 @@ static JinjaNode *parse_call(JinjaParser *p, JinjaNode *callee)
     return node;
 }
 
-/* What stands in [ ]. */
+/* Parses the index or slice in [ ]. */
 static JinjaNode *parse_subscript(JinjaParser *p, JinjaNode *of)
 {
     JinjaNode *node = node_new(p, N_ITEM);
@@ -281,7 +281,7 @@ static JinjaNode *parse_postfix(JinjaParser *p, JinjaNode *node)
     return node;
 }
 
-/* What may be the argument of a test without brackets. */
+/* Whether a token may begin the argument of a test that has no parentheses. */
 static bool begins_test_argument(const JinjaParser *p)
 {
     switch (p->token->kind) {
@@ -590,7 +590,7 @@ static JinjaNode *parse_expression(JinjaParser *p)
 
 /* ---- statements ---- */
 
-/* What can be assigned to: a name, an attribute of a namespace, a tuple of them. */
+/* Parses the target of an assignment: a name, an attribute of a namespace, or a tuple of them. */
 static JinjaNode *parse_target_one(JinjaParser *p)
 {
     if (is_op(p, "(")) {

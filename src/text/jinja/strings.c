@@ -9,7 +9,7 @@
 #include <string.h>
 #include <wctype.h>
 
-/* What Python's str.strip drops: white space, and the separators 1C to 1F. */
+/* Whether Python's str.strip removes a character: white space, and the separators 1C to 1F. */
 bool j_is_space(uint32_t point)
 {
     return unicode_class(point) == UNICODE_SPACE || (point >= 0x1c && point <= 0x1f);
@@ -250,7 +250,7 @@ JinjaValue str_percent(JinjaRun *r, Str format, const JinjaValue *arg, size_t n)
     return j_text_value(r, &text);
 }
 
-/* What Python's str.splitlines ends a line at. */
+/* Whether Python's str.splitlines ends a line at a character. */
 static bool ends_line(uint32_t point)
 {
     return (point >= 0x0a && point <= 0x0d) || (point >= 0x1c && point <= 0x1e) || point == 0x85 ||

@@ -431,7 +431,7 @@ static bool loop_attribute(const JinjaLoop *loop, const char *name, JinjaValue *
     return false;
 }
 
-/* What is there under a string key: members, and attributes of loops and namespaces. */
+/* Looks up a string key among members, or attributes of loops and namespaces. */
 static bool member(JinjaValue v, const char *name, JinjaValue *value)
 {
     if (v.type == V_LOOP)
