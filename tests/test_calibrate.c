@@ -45,7 +45,7 @@ static void products_change_less_than_by_rounding_to_the_nearest(void **state)
     (void)state;
     for (uint64_t seed = 1; seed < 4; seed++) {
         Pool *pool = pool_new(1, NULL);
-        Inputs in;
+        RoundInputs in;
         draw_case(w, sums, seed);
         assert_int_equal(inputs_open(&in, sums, K, pool, NULL), CVN_OK);
         for (int r = 0; r < N; r++)
@@ -70,7 +70,7 @@ static void numbers_are_the_same_for_any_number_of_threads(void **state)
     draw_case(w, sums, 9);
     for (int threads = 1; threads < 6; threads++) {
         Pool *pool = pool_new(threads, NULL);
-        Inputs in;
+        RoundInputs in;
         const int i = threads > 1;
         assert_int_equal(inputs_open(&in, sums, K, pool, NULL), CVN_OK);
         assert_int_equal(round_matrix(&in, &f, w, q[i], scale[i], pool, NULL), CVN_OK);
@@ -89,7 +89,7 @@ static void zeros_are_rounded_to_zeros(void **state)
     static uint16_t scale[N * K / GROUP];
     const QuantForm f = quant_form((QuantScheme){.kind = QUANT_INT4, .group = GROUP}, N, K);
     Pool *pool = pool_new(1, NULL);
-    Inputs in;
+    RoundInputs in;
     (void)state;
     assert_int_equal(inputs_open(&in, sums, K, pool, NULL), CVN_OK);
     assert_int_equal(round_matrix(&in, &f, w, q, scale, pool, NULL), CVN_OK);

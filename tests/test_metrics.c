@@ -20,7 +20,7 @@ static MetricsRow row_at(int64_t step)
 
 static void add(const char *run, int64_t from, int64_t to)
 {
-    Metrics metrics;
+    RunMetrics metrics;
     cvn_err err = {0};
     must(metrics_open(&metrics, run, from, &err), &err);
     for (int64_t step = from + 1; step <= to; step++) {
@@ -35,7 +35,7 @@ static void add(const char *run, int64_t from, int64_t to)
 static void a_line_says_what_was_measured(void **state)
 {
     const char *run = in_scratch("line");
-    Metrics metrics;
+    RunMetrics metrics;
     assert_int_equal(metrics_open(&metrics, run, 0, NULL), CVN_OK);
     MetricsRow row = {7, 5.3125, 3e-4, (double)INFINITY, 9120.5, 0.41, 0.898, (double)NAN, 0,
                       0, 0,      0};
@@ -63,7 +63,7 @@ static void every_step_is_there_once_after_going_back(void **state)
     assert_memory_equal(a.data, b.data, a.n);
     free(a.data);
     free(b.data);
-    Metrics metrics;
+    RunMetrics metrics;
     assert_int_equal(metrics_open(&metrics, run, 40, NULL), CVN_OK);
     assert_int_equal(metrics.n, 40);
     for (size_t i = 0; i < 40; i++) {
@@ -86,7 +86,7 @@ static void a_line_cut_short_goes(void **state)
     Bytes whole = bytes_of_file(path);
     for (size_t n = 0; n <= whole.n; n++) {
         assert_int_equal(file_write(path, whole.data, n, NULL), CVN_OK);
-        Metrics metrics;
+        RunMetrics metrics;
         assert_int_equal(metrics_open(&metrics, run, 6, NULL), CVN_OK);
         int64_t last = (int64_t)metrics.n;
         assert_true(last == (n == whole.n ? 6 : last) && (n > 0 || last == 0));
@@ -103,14 +103,14 @@ static void a_line_cut_short_goes(void **state)
 static void what_cannot_be_written_is_said(void **state)
 {
     cvn_err err = {0};
-    Metrics metrics;
+    RunMetrics metrics;
     assert_int_equal(file_write(in_scratch("file"), "x", 1, NULL), CVN_OK);
     assert_int_equal(metrics_open(&metrics, in_scratch("file"), 0, &err), CVN_EIO);
     assert_non_null(strstr(err.message, "cannot create the folder"));
     metrics_close(&metrics);
     err = (cvn_err){0};
-    metrics = (Metrics){.lines.fd = open("/dev/full", O_WRONLY),
-                        .lines.path = file_path("full", "metrics.jsonl")};
+    metrics = (RunMetrics){.lines.fd = open("/dev/full", O_WRONLY),
+                           .lines.path = file_path("full", "metrics.jsonl")};
     assert_int_equal(metrics_add(&metrics, &(MetricsRow){.step = 1}, &err), CVN_EIO);
     assert_string_equal(err.message, "cannot write 'full/metrics.jsonl': No space left on device");
     metrics_close(&metrics);

@@ -64,7 +64,7 @@ static void nothing_of_the_user_becomes_html(void **state)
 }
 
 /* A run of n steps that looks like one. */
-static void make_run(Metrics *metrics, const char *run, int64_t n)
+static void make_run(RunMetrics *metrics, const char *run, int64_t n)
 {
     uint64_t random = 9;
     assert_int_equal(metrics_open(metrics, run, 0, NULL), CVN_OK);
@@ -87,7 +87,7 @@ static void make_run(Metrics *metrics, const char *run, int64_t n)
     }
 }
 
-static Bytes page_of(const char *run, const Metrics *metrics, const Samples *samples)
+static Bytes page_of(const char *run, const RunMetrics *metrics, const Samples *samples)
 {
     cvn_err err = {0};
     Report report = {
@@ -121,7 +121,7 @@ static void the_page_is_complete_in_itself_and_small(void **state)
 {
     static const int64_t lengths[] = {0, 1, 2, 3, 50, 481, 20000};
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
-        Metrics metrics;
+        RunMetrics metrics;
         char run[256];
         snprintf(run, sizeof run, "%s-%d", in_scratch("page"), (int)i);
         make_run(&metrics, run, lengths[i]);
@@ -148,7 +148,7 @@ static void the_page_is_complete_in_itself_and_small(void **state)
 
 static void what_is_not_finite_leaves_a_gap(void **state)
 {
-    Metrics metrics;
+    RunMetrics metrics;
     assert_int_equal(metrics_open(&metrics, in_scratch("gap"), 0, NULL), CVN_OK);
     for (int64_t step = 1; step <= 100; step++) {
         double loss = step > 40 && step < 60 ? (double)NAN : 1e6 / (double)step;

@@ -585,7 +585,7 @@ typedef struct Page {
     SimAnswer answer;
     CostModel chip;
     SimFigures figures;
-    Report report;
+    SimReport report;
     StrBuf html, svg;
 } Page;
 
@@ -616,17 +616,17 @@ static void page_init(Page *p, SimTask task)
                               .model_flops = p->answer.model_flops,
                               .exposed = p->answer.timed.exposed,
                               .cost = p->answer.timed.cost};
-    p->report = (Report){.figures = &p->figures,
-                         .task = task,
-                         .mesh = ask.mesh,
-                         .layout = ask.layout,
-                         .memory = p->answer.memory.total,
-                         .rows = 4,
-                         .seq = task == SIM_DECODE ? 1 : 2048,
-                         .context = 2048,
-                         .timed = &p->answer.timed,
-                         .layers = 6,
-                         .serving = serving(&p->chip, task == SIM_DECODE ? "v5e" : "v5p", 16)};
+    p->report = (SimReport){.figures = &p->figures,
+                            .task = task,
+                            .mesh = ask.mesh,
+                            .layout = ask.layout,
+                            .memory = p->answer.memory.total,
+                            .rows = 4,
+                            .seq = task == SIM_DECODE ? 1 : 2048,
+                            .context = 2048,
+                            .timed = &p->answer.timed,
+                            .layers = 6,
+                            .serving = serving(&p->chip, task == SIM_DECODE ? "v5e" : "v5p", 16)};
     p->report.serving.shape = shape_of("llama3.1-70b");
     p->report.serving.type = task == SIM_DECODE ? CHIP_INT8 : CHIP_BF16;
     report_html(&p->html, &p->report);

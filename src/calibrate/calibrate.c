@@ -11,9 +11,9 @@ struct Calibration {
     Importance importance;
     /* The text in what the model becomes: of the layer's weights those that are rounded are replaced. */
     Layers layers;
-    Inputs inputs; /* of the matrices that are rounded; owned */
-    int looked_at; /* index of the parameter whose inputs they are; -1: of none */
-    bool *same;    /* [params] whether they are those of this one, too; owned */
+    RoundInputs inputs; /* of the matrices that are rounded; owned */
+    int looked_at;      /* index of the parameter whose inputs they are; -1: of none */
+    bool *same;         /* [params] whether they are those of this one, too; owned */
 };
 
 static int go_on(LayerGraph *l, void *context, cvn_err *err)

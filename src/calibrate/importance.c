@@ -165,14 +165,14 @@ void importance_free(Importance *importance)
 
 /* ---- what is kept in 8 bits ---- */
 
-typedef struct Choice {
+typedef struct Candidate {
     int param;
     double bits, extra, loss; /* in 4 bits with scales; what 8 take more; what that saves */
-} Choice;
+} Candidate;
 
 static int by_loss(const void *a, const void *b)
 {
-    const Choice *x = a, *y = b;
+    const Candidate *x = a, *y = b;
     const double p = x->loss / x->extra, q = y->loss / y->extra;
     return p != q ? (p < q ? 1 : -1) : (x->param > y->param) - (x->param < y->param);
 }
@@ -187,7 +187,7 @@ const bool *importance_choose(const Importance *importance, const IoModel *model
                               QuantScheme scheme, double bits, Arena *arena)
 {
     const int64_t layers = model_layers(model->desc);
-    Choice *choice = arena_array(arena, (size_t)importance->n + 1, sizeof *choice);
+    Candidate *choice = arena_array(arena, (size_t)importance->n + 1, sizeof *choice);
     bool *eight = arena_array(arena, (size_t)layers * PARAM_KIND_COUNT, sizeof *eight), any = false;
     double left = 0;
     size_t n = 0;
@@ -202,8 +202,8 @@ const bool *importance_choose(const Importance *importance, const IoModel *model
         const QuantForm wide = quant_form((QuantScheme){.kind = QUANT_INT8}, rows, p->n / rows);
         left += bits * (double)p->n - bits_of(&four);
         if (four.dtype == CVN_I4)
-            choice[n++] =
-                (Choice){i, bits_of(&four), bits_of(&wide) - bits_of(&four), importance->loss[i]};
+            choice[n++] = (Candidate){i, bits_of(&four), bits_of(&wide) - bits_of(&four),
+                                      importance->loss[i]};
     }
     qsort(choice, n, sizeof *choice, by_loss);
     for (size_t i = 0; i < n; i++) {

@@ -154,11 +154,11 @@ static void factor(float *u, int64_t n, Pool *pool)
             u[r * n + i] /= u[r * n + r];
 }
 
-int inputs_open(Inputs *in, const float *sums, int64_t n, Pool *pool, cvn_err *err)
+int inputs_open(RoundInputs *in, const float *sums, int64_t n, Pool *pool, cvn_err *err)
 {
     const size_t bytes = (size_t)(n * n) * sizeof *sums;
     double mean = 0;
-    *in = (Inputs){.n = n};
+    *in = (RoundInputs){.n = n};
     in->sums = malloc(bytes);
     in->upper = malloc(bytes);
     in->order = malloc((size_t)n * sizeof *in->order);
@@ -187,12 +187,12 @@ int inputs_open(Inputs *in, const float *sums, int64_t n, Pool *pool, cvn_err *e
     return CVN_OK;
 }
 
-void inputs_close(Inputs *in)
+void inputs_close(RoundInputs *in)
 {
     free(in->sums);
     free(in->upper);
     free(in->order);
-    *in = (Inputs){0};
+    *in = (RoundInputs){0};
 }
 
 /* ---- a matrix ---- */
@@ -206,7 +206,7 @@ typedef struct Rows {
 } Rows;
 
 typedef struct Rounding {
-    const Inputs *in;
+    const RoundInputs *in;
     const QuantForm *form;
     const float *w;
     uint8_t *q;
@@ -231,7 +231,7 @@ static INLINE int64_t group_of(const Rounding *r, int64_t place)
 /* The scales of groups that are best while all else stays, one group after the other. */
 static INLINE void refit_scales(const Rounding *r, Rows *rows)
 {
-    const Inputs *in = r->in;
+    const RoundInputs *in = r->in;
     const int64_t n = in->n;
     const int64_t size = n / r->form->groups;
     for (int64_t g = 0; g < r->form->groups; g++) {
@@ -269,7 +269,7 @@ static INLINE void refit_scales(const Rounding *r, Rows *rows)
 
 static INLINE bool refit_codes(const Rounding *r, Rows *rows)
 {
-    const Inputs *in = r->in;
+    const RoundInputs *in = r->in;
     const int64_t n = in->n;
     bool any = false;
     for (int64_t end = n, begin; end > 0; end = begin) {
@@ -308,7 +308,7 @@ static INLINE bool refit_codes(const Rounding *r, Rows *rows)
 
 static INLINE void round_rows(const Rounding *r, Rows *rows, int64_t first, int64_t n_rows)
 {
-    const Inputs *in = r->in;
+    const RoundInputs *in = r->in;
     const int64_t k = in->n, groups = r->form->groups, group = k / groups;
     memset(rows->error, 0, (size_t)k * sizeof *rows->error);
     memset(rows->scale, 0, (size_t)groups * sizeof *rows->scale);
@@ -384,7 +384,7 @@ static bool rows_open(Rows *rows, const QuantForm *f)
     return true;
 }
 
-int round_matrix(const Inputs *in, const QuantForm *form, const float *w, uint8_t *q,
+int round_matrix(const RoundInputs *in, const QuantForm *form, const float *w, uint8_t *q,
                  uint16_t *scale, Pool *pool, cvn_err *err)
 {
     Rounding r = {.in = in, .form = form, .w = w, .q = q, .scale = scale};
@@ -413,7 +413,7 @@ int round_matrix(const Inputs *in, const QuantForm *form, const float *w, uint8_
     return room ? CVN_OK : err_set(err, CVN_EMEM, "no memory to round a matrix");
 }
 
-double round_error(const Inputs *in, const QuantForm *f, const float *w, const uint8_t *q,
+double round_error(const RoundInputs *in, const QuantForm *f, const float *w, const uint8_t *q,
                    const uint16_t *scale)
 {
     double sum = 0;

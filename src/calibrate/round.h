@@ -23,24 +23,24 @@
 #include "model/quantize.h"
 
 /* What all matrices of the same inputs share. */
-typedef struct Inputs {
+typedef struct RoundInputs {
     int64_t n;      /* columns */
     float *sums;    /* [n, n] H, rows and columns in `order`; owned */
     float *upper;   /* [n, n] U, above its diagonal; owned */
     int32_t *order; /* [n] the column that stands at each place; owned */
-} Inputs;
+} RoundInputs;
 
 /* sums [n, n]: H as it was added up. */
-int inputs_open(Inputs *inputs, const float *sums, int64_t n, Pool *pool, cvn_err *err);
+int inputs_open(RoundInputs *inputs, const float *sums, int64_t n, Pool *pool, cvn_err *err);
 /* Safe on {0}. */
-void inputs_close(Inputs *inputs);
+void inputs_close(RoundInputs *inputs);
 
 /* Rounds w [form->n, form->k] to 4 bits: q and scale as in model/quantize.h. Same numbers for any number of threads. */
-int round_matrix(const Inputs *inputs, const QuantForm *form, const float *w, uint8_t *q,
+int round_matrix(const RoundInputs *inputs, const QuantForm *form, const float *w, uint8_t *q,
                  uint16_t *scale, Pool *pool, cvn_err *err);
 
 /* e H e^T, summed over rows, of what q and scale make of w. */
-double round_error(const Inputs *inputs, const QuantForm *form, const float *w, const uint8_t *q,
-                   const uint16_t *scale);
+double round_error(const RoundInputs *inputs, const QuantForm *form, const float *w,
+                   const uint8_t *q, const uint16_t *scale);
 
 #endif

@@ -155,13 +155,13 @@ static void run_undo(Chat *chat, const char *value)
 /* ---- settings ---- */
 
 /* What /set changes, by the names of options. */
-typedef struct Setting {
+typedef struct ChatSetting {
     const char *name;
     enum { SET_REAL, SET_INT, SET_LONG } type; /* float, int32_t, int64_t */
     size_t at;                                 /* in cvn_request */
-} Setting;
+} ChatSetting;
 
-static const Setting settings[] = {
+static const ChatSetting settings[] = {
     {"temperature", SET_REAL, offsetof(cvn_request, sampling.temperature)},
     {"top-k", SET_INT, offsetof(cvn_request, sampling.top_k)},
     {"top-p", SET_REAL, offsetof(cvn_request, sampling.top_p)},
@@ -178,7 +178,7 @@ static const char *setting_at(const void *list, size_t i)
     return i < SETTINGS ? settings[i].name : NULL;
 }
 
-static void say_setting(const Chat *chat, const Setting *s)
+static void say_setting(const Chat *chat, const ChatSetting *s)
 {
     const char *at = (const char *)&chat->request + s->at;
     if (s->type == SET_REAL)

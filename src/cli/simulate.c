@@ -280,22 +280,22 @@ static void replica_of(const SimAsk *ask, const Mesh *mesh, SimServing *serving)
 }
 
 /* As `draw` does: the page, or one picture. */
-static int write_report(const char *path, void (*draw)(StrBuf *, const Report *), const Args *args,
-                        const SimAsk *ask, const SimAnswer *a, cvn_err *err)
+static int write_report(const char *path, void (*draw)(StrBuf *, const SimReport *),
+                        const Args *args, const SimAsk *ask, const SimAnswer *a, cvn_err *err)
 {
     CostModel chip;
     SCOPED(strbuf_free) StrBuf page = {0};
     const SimFigures figures = step_figures(args, ask, a);
-    Report r = {.figures = &figures,
-                .task = ask->task,
-                .mesh = ask->mesh,
-                .layout = ask->layout,
-                .memory = a->memory.total,
-                .rows = (double)ask->batch,
-                .seq = (double)ask->seq,
-                .context = (double)ask->context,
-                .timed = &a->timed,
-                .layers = (double)model_layers(ask->model)};
+    SimReport r = {.figures = &figures,
+                   .task = ask->task,
+                   .mesh = ask->mesh,
+                   .layout = ask->layout,
+                   .memory = a->memory.total,
+                   .rows = (double)ask->batch,
+                   .seq = (double)ask->seq,
+                   .context = (double)ask->context,
+                   .timed = &a->timed,
+                   .layers = (double)model_layers(ask->model)};
     cost_model(&chip, ask->chip);
     r.serving = (SimServing){.chip = &chip, .engine = *sim_engine_find("caravan")};
     replica_of(ask, &a->rt.mesh, &r.serving);

@@ -40,7 +40,7 @@ static bool is_space(char c)
 }
 
 /* Context and choice as ids, and where the choice begins: white space at the end of the context is the choice's. */
-static int encode_choice(Choice *c, size_t i, const json_t *context, const json_t *choice,
+static int encode_choice(TaskChoice *c, size_t i, const json_t *context, const json_t *choice,
                          const Tokenizer *tokenizer, unsigned encoding, cvn_err *err)
 {
     const char *text = json_string_value(choice);
@@ -144,7 +144,7 @@ int task_read(Task *task, const char *path, const cvn_model *model, unsigned enc
 
 /* ---- scoring ---- */
 
-static int score_choice(Choice *c, cvn_engine *engine, int64_t context, cvn_err *err)
+static int score_choice(TaskChoice *c, cvn_engine *engine, int64_t context, cvn_err *err)
 {
     const TokenIds *text = &c->text;
     size_t n = text->n < (size_t)context ? text->n : (size_t)context, skipped = text->n - n;

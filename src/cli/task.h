@@ -14,15 +14,15 @@
 
 #include "cli/run_model.h"
 
-typedef struct Choice {
+typedef struct TaskChoice {
     TokenIds text;    /* owned: with the context before it */
     size_t begin;     /* of the choice in it */
     double length[2]; /* characters, bytes */
     double logprob;   /* found by task_score */
-} Choice;
+} TaskChoice;
 
 typedef struct Question {
-    Choice *choice; /* [n_choices], owned */
+    TaskChoice *choice; /* [n_choices], owned */
     size_t n_choices, answer;
 } Question;
 

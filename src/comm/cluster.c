@@ -49,18 +49,18 @@ typedef struct Peer {
     bool told;        /* it was sent NOTE_TOLD */
 } Peer;
 
-typedef struct Card {
+typedef struct ProcessInfo {
     char host[64];
     int64_t pid;
     char settings[440];
-} Card;
+} ProcessInfo;
 
 struct cvn_cluster {
     Transport *t; /* owned */
     ClusterOptions options;
-    Card *card;     /* owned [n_ranks] */
-    Peer *peer;     /* owned [n_ranks]; of those that this rank talks to */
-    int first, end; /* those: all others of rank 0, which alone they talk to */
+    ProcessInfo *card; /* owned [n_ranks] */
+    Peer *peer;        /* owned [n_ranks]; of those that this rank talks to */
+    int first, end;    /* those: all others of rank 0, which alone they talk to */
     _Atomic int64_t step;
     pthread_mutex_t lock; /* of comm */
     Comm *comm;           /* borrowed, or NULL */
@@ -373,7 +373,7 @@ static int gather(Cluster *c, int tag, const void *own, void *all, size_t bytes,
 
 static int compare_cards(Cluster *c, cvn_err *err)
 {
-    Card own = {0};
+    ProcessInfo own = {0};
     snprintf(own.host, sizeof own.host, "%s", c->t->host);
     own.pid = getpid();
     snprintf(own.settings, sizeof own.settings, "%s",

@@ -30,7 +30,7 @@ struct Executable {
     void **parameter, **output; /* [local devices * …], of a run */
 };
 
-typedef struct Block Block;
+typedef struct MemoryBlock MemoryBlock;
 
 struct Devices {
     Arena arena; /* of executables */
@@ -39,20 +39,20 @@ struct Devices {
     Comm *comm;
     DeviceGroup *group;
     Cache cache;
-    Trace *trace;      /* owned; NULL: nothing is recorded */
-    Profile *traffic;  /* owned: of the last run of the first device that was recorded; or NULL */
-    Profile *before;   /* what that device has when it is not */
-    ReadProbe **probe; /* [local devices] owned; NULL before reads were measured */
-    double *sample;    /* [local devices] */
-    Block **block;     /* [local devices] owned: the newest of each */
+    Trace *trace;        /* owned; NULL: nothing is recorded */
+    Profile *traffic;    /* owned: of the last run of the first device that was recorded; or NULL */
+    Profile *before;     /* what that device has when it is not */
+    ReadProbe **probe;   /* [local devices] owned; NULL before reads were measured */
+    double *sample;      /* [local devices] */
+    MemoryBlock **block; /* [local devices] owned: the newest of each */
     char kind[64];
 };
 
 /* Memory of many tensors. */
-struct Block {
+struct MemoryBlock {
     char *map; /* owned mapping of `bytes` */
     size_t bytes, used;
-    Block *next;
+    MemoryBlock *next;
 };
 
 struct Memory {
@@ -74,7 +74,7 @@ static void cpu_close(Devices *c)
     trace_free(c->trace);
     for (int d = 0; c->sample && d < c->group->n; d++) { /* the last of the lists that are made */
         read_probe_free(c->probe[d]);
-        for (const Block *b = c->block[d]; b; b = b->next)
+        for (const MemoryBlock *b = c->block[d]; b; b = b->next)
             munmap(b->map, b->bytes);
     }
     group_free(c->group);
@@ -102,7 +102,7 @@ static int open_devices(void *of, cvn_err *err)
         if (!c->group)
             return err->code;
         c->probe = arena_array(&c->arena, (size_t)c->n_local, sizeof(ReadProbe *));
-        c->block = arena_array(&c->arena, (size_t)c->n_local, sizeof(Block *));
+        c->block = arena_array(&c->arena, (size_t)c->n_local, sizeof(MemoryBlock *));
         c->sample = arena_array(&c->arena, (size_t)c->n_local, sizeof *c->sample);
         c->cluster = o->cluster;
     }
@@ -222,7 +222,7 @@ static int map_memory(size_t bytes, bool large, void **out, cvn_err *err)
 /* The next `bytes` of a device's block, of a new one where the last has no room. What lies side by side shares large pages. */
 static int take_from_block(Devices *c, int d, size_t bytes, size_t all, char **out, cvn_err *err)
 {
-    Block *block = c->block[d];
+    MemoryBlock *block = c->block[d];
     bytes = num_padded(bytes, CACHE_LINE);
     if (!block || block->bytes - block->used < bytes) {
         size_t size =
@@ -233,7 +233,7 @@ static int take_from_block(Devices *c, int d, size_t bytes, size_t all, char **o
             return err_set(err, CVN_EMEM, "no memory for %.1f MiB of tensors",
                            (double)size / 0x1p20);
         TRY(map_memory(size, size > 2 * HUGE_PAGE, &map, err));
-        *block = (Block){.map = map, .bytes = size, .next = c->block[d]};
+        *block = (MemoryBlock){.map = map, .bytes = size, .next = c->block[d]};
         block->used = num_padded((uintptr_t)map, HUGE_PAGE) - (uintptr_t)map;
         if (block->bytes - block->used < bytes)
             block->used = 0;

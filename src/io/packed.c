@@ -47,10 +47,10 @@ typedef struct Settings {
 enum { CODES, SCALES, ZEROS, ORDER, SHAPE, ROLES };
 
 /* The tensors of one matrix, by role; NULL where it has none. */
-typedef struct Pieces {
+typedef struct PackedMatrix {
     const char *name; /* of the matrix, without ".weight" */
     const IoTensor *piece[ROLES];
-} Pieces;
+} PackedMatrix;
 
 /* One way to store matrices. */
 typedef struct Reader {
@@ -60,7 +60,7 @@ typedef struct Reader {
     const char *scales_too;      /* another name of them, or NULL */
     int (*settings)(JsonReader *r, Settings *s);
     /* Makes the grids; dims are [n, k] already of what lies so. */
-    int (*lay)(struct IoPacked *p, int64_t dims[2], const Pieces *of, const Settings *s,
+    int (*lay)(struct IoPacked *p, int64_t dims[2], const PackedMatrix *of, const Settings *s,
                cvn_err *err);
 } Reader;
 
@@ -293,7 +293,7 @@ static int64_t group_count(const Settings *s, int64_t k, int64_t *columns)
     return k > 0 ? (k - 1) / *columns + 1 : 0;
 }
 
-static int need_groups(const Pieces *of, int64_t n, int64_t k, int64_t groups, cvn_err *err)
+static int need_groups(const PackedMatrix *of, int64_t n, int64_t k, int64_t groups, cvn_err *err)
 {
     if (n > 0 && k > 0 && groups > 0)
         return CVN_OK;
@@ -319,7 +319,7 @@ static int lay_order(struct IoPacked *p, const IoTensor *t, int64_t k, int64_t g
     return CVN_OK;
 }
 
-static int lay_gptq(struct IoPacked *p, int64_t dims[2], const Pieces *of, const Settings *s,
+static int lay_gptq(struct IoPacked *p, int64_t dims[2], const PackedMatrix *of, const Settings *s,
                     cvn_err *err)
 {
     const IoTensor *q = of->piece[CODES];
@@ -340,7 +340,7 @@ static int lay_gptq(struct IoPacked *p, int64_t dims[2], const Pieces *of, const
     return lay_words(&p->zero, of->piece[ZEROS], s->bits, n, groups, true, true, err);
 }
 
-static int lay_awq(struct IoPacked *p, int64_t dims[2], const Pieces *of, const Settings *s,
+static int lay_awq(struct IoPacked *p, int64_t dims[2], const PackedMatrix *of, const Settings *s,
                    cvn_err *err)
 {
     const IoTensor *q = of->piece[CODES];
@@ -362,8 +362,8 @@ static int lay_awq(struct IoPacked *p, int64_t dims[2], const Pieces *of, const 
     return CVN_OK;
 }
 
-static int lay_packed(struct IoPacked *p, int64_t dims[2], const Pieces *of, const Settings *s,
-                      cvn_err *err)
+static int lay_packed(struct IoPacked *p, int64_t dims[2], const PackedMatrix *of,
+                      const Settings *s, cvn_err *err)
 {
     const IoTensor *q = of->piece[CODES], *shape = of->piece[SHAPE];
     if (!shape || strcmp(shape->type, "I64") != 0 || shape->n != 2)
@@ -409,7 +409,7 @@ static int lay_byte_scales(struct IoPacked *p, const IoTensor *t, int64_t n, int
     return lay_floats(&p->scale, &flat, n, groups, false, err);
 }
 
-static int lay_bytes(struct IoPacked *p, int64_t dims[2], const Pieces *of, const Settings *s,
+static int lay_bytes(struct IoPacked *p, int64_t dims[2], const PackedMatrix *of, const Settings *s,
                      cvn_err *err)
 {
     const IoTensor *q = of->piece[CODES], *zero = of->piece[ZEROS];
@@ -644,7 +644,7 @@ static int join(IoTensors *list, const IoTensors *from, const Reader *reader, co
                 const IoTensor *codes, cvn_err *err)
 {
     Arena *arena = list->arena;
-    Pieces of = {.name = stem_of(codes->name, reader->ending[CODES], arena)};
+    PackedMatrix of = {.name = stem_of(codes->name, reader->ending[CODES], arena)};
     IoTensor joined = *codes;
     IoTensor *part = arena_array(arena, ROLES, sizeof *part);
     struct IoPacked *p = arena_alloc(arena, sizeof *p);

@@ -37,7 +37,7 @@ typedef struct ServedNow {
     int running;            /* sequences that had a slot after the last step */
     int64_t filled;         /* positions of all slots after it */
     cvn_engine_stats stats; /* after it */
-    Metrics metrics;
+    ServerMetrics metrics;
 } ServedNow;
 
 /* A model that is served. What follows `now` is known once the server is ready, and not changed then. */

@@ -36,7 +36,7 @@ _Static_assert(sizeof SECONDS / sizeof *SECONDS <= METRICS_MAX_BUCKETS, "bounds 
 _Static_assert(sizeof BETWEEN / sizeof *BETWEEN <= METRICS_MAX_BUCKETS, "bounds that have buckets");
 _Static_assert(sizeof COUNTS / sizeof *COUNTS <= METRICS_MAX_BUCKETS, "bounds that have buckets");
 
-void metrics_observe(Metrics *m, Histogram which, double value)
+void metrics_observe(ServerMetrics *m, Histogram which, double value)
 {
     size_t i = 0;
     while (i < histograms[which].n && value > histograms[which].bound[i])
@@ -70,7 +70,7 @@ static void put_line(StrBuf *out, const char *name, const char *label, const cha
     strbuf_printf(out, "} %.15g\n", x);
 }
 
-static void put_histogram(StrBuf *out, const Metrics *m, Histogram which, const char *model)
+static void put_histogram(StrBuf *out, const ServerMetrics *m, Histogram which, const char *model)
 {
     const char *name = histograms[which].name;
     char line[96], bound[32];
@@ -105,7 +105,7 @@ static const struct {
 
 static double plain_value(const Gauges *g, int which)
 {
-    const Metrics *m = g->metrics;
+    const ServerMetrics *m = g->metrics;
     const double value[PLAIN] = {g->running,
                                  g->waiting,
                                  g->cache_share,

@@ -1,5 +1,5 @@
 /*
- * Metrics for Prometheus at /metrics, with the names and types of vLLM, for which dashboards and gateways exist. The server's
+ * ServerMetrics for Prometheus at /metrics, with the names and types of vLLM, for which dashboards and gateways exist. The server's
  * lock guards them.
  */
 #ifndef CVN_SERVER_METRICS_H
@@ -32,7 +32,7 @@ typedef enum FinishedReason {
 
 enum { METRICS_MAX_BUCKETS = 24 };
 
-typedef struct Metrics {
+typedef struct ServerMetrics {
     struct {
         uint64_t bucket[METRICS_MAX_BUCKETS +
                         1]; /* values up to that bound, and not up to the one before */
@@ -41,12 +41,12 @@ typedef struct Metrics {
     } histogram[HIST_COUNT];
     uint64_t finished[REASON_COUNT];
     uint64_t prompt_tokens, generation_tokens, cached_tokens, queried_tokens;
-} Metrics;
+} ServerMetrics;
 
 /* A model: counters and gauges. */
 typedef struct Gauges {
     const char *model;
-    const Metrics *metrics;
+    const ServerMetrics *metrics;
     int running, waiting, slots;
     double cache_share; /* of the positions of all slots, 0 to 1 */
     int64_t context;
@@ -57,7 +57,7 @@ typedef struct Gauges {
         waiting_adapters; /* the caller's: "a,b", of texts that are under way, and that wait */
 } Gauges;
 
-void metrics_observe(Metrics *metrics, Histogram which, double value);
+void metrics_observe(ServerMetrics *metrics, Histogram which, double value);
 /* Of n models. refused: requests that were answered with an error. */
 void metrics_text(const Gauges *gauges, int n, uint64_t refused, StrBuf *out);
 

@@ -96,7 +96,7 @@ static bool hear(void *context, int id, int32_t token)
     Choice *c = context;
     Exchange *x = c->x;
     Server *s = x->server;
-    Metrics *m = &x->ask.served->now.metrics;
+    ServerMetrics *m = &x->ask.served->now.metrics;
     (void)id;
     double now = clock_seconds();
     pthread_mutex_lock(&s->lock);
@@ -126,7 +126,7 @@ static void look(void *context, int id, const float *logits, int32_t token)
 
 static void note_end(const Choice *c)
 {
-    Metrics *m = &c->x->ask.served->now.metrics;
+    ServerMetrics *m = &c->x->ask.served->now.metrics;
     const cvn_result *r = &c->end.result;
     bool gone = r->finish == CVN_FINISH_CANCELLED;
     m->finished[gone ? REASON_ABORT

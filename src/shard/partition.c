@@ -8,7 +8,7 @@
 
 /* ---- shardings of a choice ---- */
 
-Sharding choice_sharding(const Rule *rule, const Choice *choice, int t, int rank)
+Sharding choice_sharding(const Rule *rule, const FactorSplit *choice, int t, int rank)
 {
     Sharding s = {.rank = rank};
     for (int d = 0; d < rank; d++)
@@ -38,7 +38,8 @@ static void add_key(StrBuf *key, const Sharding *s)
     }
 }
 
-const Reshard *part_plan(Part *p, const cvn_type *type, const Sharding *from, const Sharding *to)
+const Reshard *part_plan(Partitioner *p, const cvn_type *type, const Sharding *from,
+                         const Sharding *to)
 {
     StrBuf key = {0};
     SCOPED(cleanup_run) Cleanup cleanup;
@@ -63,7 +64,7 @@ const Reshard *part_plan(Part *p, const cvn_type *type, const Sharding *from, co
    arXiv:1910.02054), and not all of them. */
 enum { KEEP_OPS = 100 };
 
-static Version *best_version(Part *p, const cvn_value *v, const Sharding *want,
+static Version *best_version(Partitioner *p, const cvn_value *v, const Sharding *want,
                              const Reshard **plan)
 {
     Version *best = NULL;
@@ -79,14 +80,15 @@ static Version *best_version(Part *p, const cvn_value *v, const Sharding *want,
     return best;
 }
 
-static void add_version(Part *p, const cvn_value *v, const Sharding *sharding, cvn_value *local,
-                        bool gathered)
+static void add_version(Partitioner *p, const cvn_value *v, const Sharding *sharding,
+                        cvn_value *local, bool gathered)
 {
     Version version = {*sharding, local, gathered, p->op, p->version[v->id]};
     p->version[v->id] = arena_copy(&p->arena, &version, sizeof version);
 }
 
-static void note_collective(Part *p, const cvn_value *of, const Op *op, const ReshardStep *step)
+static void note_collective(Partitioner *p, const cvn_value *of, const Op *op,
+                            const ReshardStep *step)
 {
     PartitionReport *r = p->report;
     PartitionCollective row = {.op = op, .bytes = step->bytes};
@@ -120,7 +122,8 @@ static void count_collectives(const cvn_graph *g, PartitionReport *r)
     r->n_collectives = kept;
 }
 
-static cvn_value *reshard(Part *p, const cvn_value *v, const Version *from, const Reshard *plan)
+static cvn_value *reshard(Partitioner *p, const cvn_value *v, const Version *from,
+                          const Reshard *plan)
 {
     cvn_value *x = from->local;
     Sharding now = from->sharding;
@@ -144,7 +147,7 @@ static cvn_value *reshard(Part *p, const cvn_value *v, const Version *from, cons
 
 /* ---- constants: made where they are needed, as they are needed ---- */
 
-static cvn_value *local_iota(Part *p, const Op *op, const Sharding *want)
+static cvn_value *local_iota(Partitioner *p, const Op *op, const Sharding *want)
 {
     const cvn_type *whole = &op->result[0]->type;
     cvn_type type = sharding_local(want, whole), i32 = type;
@@ -160,11 +163,11 @@ static cvn_value *local_iota(Part *p, const Op *op, const Sharding *want)
 }
 
 /* The choice that gives the result this sharding; false when the operation has none. */
-static bool choice_for(const Op *op, const Rule *rule, const Sharding *want, Choice *choice)
+static bool choice_for(const Op *op, const Rule *rule, const Sharding *want, FactorSplit *choice)
 {
     Projection seen;
     project(want, rule, rule->n_operands, &seen);
-    *choice = (Choice){0};
+    *choice = (FactorSplit){0};
     for (int f = 0; f < rule->n_factors; f++) {
         choice->axes[f] = seen.factor[f].axes;
         if (seen.factor[f].overflow.n ||
@@ -182,7 +185,7 @@ static bool choice_for(const Op *op, const Rule *rule, const Sharding *want, Cho
 }
 
 /* NULL when it has to be made whole and cut. */
-static cvn_value *constant_as(Part *p, const cvn_value *v, const Sharding *want)
+static cvn_value *constant_as(Partitioner *p, const cvn_value *v, const Sharding *want)
 {
     const Op *op = v->def;
     cvn_graph *g = p->emit.g;
@@ -200,7 +203,7 @@ static cvn_value *constant_as(Part *p, const cvn_value *v, const Sharding *want)
     if (op->kind == OP_CONSTANT || op->kind == OP_IOTA)
         return NULL;
     Rule rule = factor_rule(op, &p->arena);
-    Choice choice;
+    FactorSplit choice;
     if (!choice_for(op, &rule, want, &choice))
         return NULL;
     cvn_value **in = arena_array(&p->arena, (size_t)op->n_operands + 1, sizeof *in);
@@ -218,7 +221,7 @@ static bool part_is_made(const cvn_value *v)
     return v->def->kind == OP_DEQUANTIZE;
 }
 
-double part_cost(Part *p, const cvn_value *v, const Sharding *want)
+double part_cost(Partitioner *p, const cvn_value *v, const Sharding *want)
 {
     const Reshard *plan = NULL;
     if (p->constant[v->id])
@@ -227,7 +230,7 @@ double part_cost(Part *p, const cvn_value *v, const Sharding *want)
         return best_version(p, v, want, &plan) ? plan->cost : 0;
     Rule rule = factor_rule(v->def, &p->arena);
     Sharding whole = sharding_open(v->type.rank);
-    Choice choice;
+    FactorSplit choice;
     double cost = 0;
     if (!choice_for(v->def, &rule, want, &choice)) /* it is made whole then */
         choice_for(v->def, &rule, &whole, &choice);
@@ -238,7 +241,7 @@ double part_cost(Part *p, const cvn_value *v, const Sharding *want)
     return cost;
 }
 
-cvn_value *part_value(Part *p, const cvn_value *v, const Sharding *want)
+cvn_value *part_value(Partitioner *p, const cvn_value *v, const Sharding *want)
 {
     const Reshard *plan = NULL;
     Version *from = best_version(p, v, want, &plan);
@@ -271,7 +274,7 @@ cvn_value *part_value(Part *p, const cvn_value *v, const Sharding *want)
 /* ---- the graph ---- */
 
 /* The version of a value where it is the only one, is a partial sum, and is needed by one operation alone; else NULL. */
-static const Version *partial_sum(const Part *p, const cvn_value *v)
+static const Version *partial_sum(const Partitioner *p, const cvn_value *v)
 {
     const Version *only = p->version[v->id];
     bool partial = only && !only->next && only->sharding.unreduced.n > 0 && p->uses[v->id] == 1;
@@ -280,7 +283,7 @@ static const Version *partial_sum(const Part *p, const cvn_value *v)
 
 /* A partial sum that nothing needs for about a layer is reduced now: the gradients of all weights,
    each as large as on one device, would wait for the clipping at the end otherwise. */
-static void reduce_early(Part *p, const cvn_value *v)
+static void reduce_early(Partitioner *p, const cvn_value *v)
 {
     const Version *only = p->version[v->id];
     if (only->sharding.unreduced.n && p->first_use[v->id] - p->op > KEEP_OPS)
@@ -289,7 +292,7 @@ static void reduce_early(Part *p, const cvn_value *v)
 
 /* Partial sums over the same devices are added before they are reduced, so that they are reduced once. The gradients that a
    value gets from several products are such sums. */
-static bool add_partial_sums(Part *p, const Op *op)
+static bool add_partial_sums(Partitioner *p, const Op *op)
 {
     if (op->kind != OP_ADD)
         return false;
@@ -302,12 +305,12 @@ static bool add_partial_sums(Part *p, const Op *op)
     return true;
 }
 
-static void partition_op(Part *p, const Op *op)
+static void partition_op(Partitioner *p, const Op *op)
 {
     if (add_partial_sums(p, op))
         return;
     Rule rule = factor_rule(op, &p->arena);
-    Choice choice;
+    FactorSplit choice;
     part_choose(p, op, &rule, &choice);
     cvn_value **in = arena_array(&p->arena, (size_t)op->n_operands + 1, sizeof *in);
     for (int t = 0; t < op->n_operands; t++) {
@@ -327,7 +330,7 @@ static void partition_op(Part *p, const Op *op)
     }
 }
 
-static int partition(Part *p, cvn_err *err)
+static int partition(Partitioner *p, cvn_err *err)
 {
     const cvn_graph *g = p->g;
     size_t n = g->n_values + (size_t)1;
@@ -392,7 +395,7 @@ int shard_partition(const cvn_graph *global, const Mesh *mesh, const ShardResult
                            "collectives, can be partitioned",
                            global->name, op_info[op->kind].name);
     TRY(arena_begin(&report->arena, err));
-    Part p = {.mesh = mesh, .report = report};
+    Partitioner p = {.mesh = mesh, .report = report};
     int code = part_prepare(global, mesh, result, &copy, &again, err);
     if (code == CVN_OK && !(out = cvn_graph_new(global->name, err)))
         code = CVN_EMEM;

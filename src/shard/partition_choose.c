@@ -28,14 +28,14 @@ static const double BYTES_PER_STEP = 1.0 / 500;
 static const double NEVER = 1e300;
 
 typedef struct Choosing {
-    Part *p;
+    Partitioner *p;
     const Op *op;
     const Rule *rule;
     AxisList candidate[FACTORS_MAX]
                       [MOST_CANDIDATES]; /* [n_factors][n_candidates], most axes first */
     int n_candidates[FACTORS_MAX];
     int pick[FACTORS_MAX], best[FACTORS_MAX]; /* [n_factors] which candidates, now and at best */
-    Choice now;                               /* what pick says */
+    FactorSplit now;                          /* what pick says */
     double best_cost;
 } Choosing;
 
@@ -99,7 +99,7 @@ static bool is_legal(const Choosing *c)
 /* The cost of a choice. Adding up ends early where it exceeds `most`. */
 static double cost_of(Choosing *c, double most)
 {
-    Part *p = c->p;
+    Partitioner *p = c->p;
     const Op *op = c->op;
     double steps = 1; /* of the operation's loops on one device */
     for (int f = 0; f < c->rule->n_factors; f++) {
@@ -211,7 +211,7 @@ static void follow(Choosing *c, int t)
         evaluate(c);
 }
 
-void part_choose(Part *p, const Op *op, const Rule *rule, Choice *choice)
+void part_choose(Partitioner *p, const Op *op, const Rule *rule, FactorSplit *choice)
 {
     Choosing c = {.p = p, .op = op, .rule = rule, .best_cost = NEVER};
     collect(&c);

@@ -16,12 +16,12 @@
 
 /* An operation that is being emitted. */
 typedef struct Local {
-    Part *p;
+    Partitioner *p;
     Emit *e;
     cvn_graph *g; /* e->g */
     const Op *op;
     const Rule *rule;
-    const Choice *choice;
+    const FactorSplit *choice;
     cvn_value **in; /* [n_operands], changed in place */
 } Local;
 
@@ -280,7 +280,8 @@ static cvn_value *plain(Local *l)
     return graph_add(l->g, op->kind, &attr, op->n_operands, l->in, want);
 }
 
-cvn_value *part_emit(Part *p, const Op *op, const Rule *rule, const Choice *choice, cvn_value **in)
+cvn_value *part_emit(Partitioner *p, const Op *op, const Rule *rule, const FactorSplit *choice,
+                     cvn_value **in)
 {
     Local l = {p, &p->emit, p->emit.g, op, rule, choice, in};
     mask_padding(&l);

@@ -7,9 +7,9 @@
 #include "shard/partition.h"
 
 /* How each factor of an operation is split. */
-typedef struct Choice {
+typedef struct FactorSplit {
     AxisList axes[FACTORS_MAX]; /* [n_factors] */
-} Choice;
+} FactorSplit;
 
 /* A value of the whole graph as the devices have it. */
 typedef struct Version {
@@ -20,7 +20,7 @@ typedef struct Version {
     struct Version *next; /* an older one, or NULL */
 } Version;
 
-typedef struct Part {
+typedef struct Partitioner {
     const cvn_graph *g; /* the whole graph */
     const Mesh *mesh;
     const Sharding *sharding; /* [n_values], where propagation wants each value */
@@ -34,23 +34,25 @@ typedef struct Part {
     Arena arena;              /* scratch */
     Map plans;                /* reshards by type and shardings */
     PartitionReport *report;
-} Part;
+} Partitioner;
 
 /* The sharding of tensor t when the factors are split so: results also say what is partial. */
-Sharding choice_sharding(const Rule *rule, const Choice *choice, int t, int rank);
+Sharding choice_sharding(const Rule *rule, const FactorSplit *choice, int t, int rank);
 
 /* Finds the cheapest reshard from one sharding to another, and remembers it. */
-const Reshard *part_plan(Part *p, const cvn_type *type, const Sharding *from, const Sharding *to);
+const Reshard *part_plan(Partitioner *p, const cvn_type *type, const Sharding *from,
+                         const Sharding *to);
 /* Returns a value under the wanted sharding: the version that is cheapest to reshard is resharded, and the result is kept. */
-cvn_value *part_value(Part *p, const cvn_value *v, const Sharding *want);
+cvn_value *part_value(Partitioner *p, const cvn_value *v, const Sharding *want);
 /* The cost of the reshard that part_value would do. */
-double part_cost(Part *p, const cvn_value *v, const Sharding *want);
+double part_cost(Partitioner *p, const cvn_value *v, const Sharding *want);
 
 /* Chooses how the factors of an operation are split at the least cost. */
-void part_choose(Part *p, const Op *op, const Rule *rule, Choice *choice);
+void part_choose(Partitioner *p, const Op *op, const Rule *rule, FactorSplit *choice);
 
 /* Emits the operation on shards in[n_operands] and returns its first result. */
-cvn_value *part_emit(Part *p, const Op *op, const Rule *rule, const Choice *choice, cvn_value **in);
+cvn_value *part_emit(Partitioner *p, const Op *op, const Rule *rule, const FactorSplit *choice,
+                     cvn_value **in);
 
 /* A copy of the graph in which every value has its sharding as a mark, composites with a reduction
    inside over a split dimension are decomposed, and attention that the KV heads keep from being

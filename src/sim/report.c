@@ -42,7 +42,7 @@ static bool same_shape(const SimShape *a, const char *preset)
            a->ffn == b.ffn && a->vocab == b.vocab;
 }
 
-static void add_measured(const Report *r, SvgChart *c, bool throughput)
+static void add_measured(const SimReport *r, SvgChart *c, bool throughput)
 {
     SvgSeries *s = &c->series[c->n];
     for (size_t i = 0; i < sizeof measured / sizeof *measured; i++)
@@ -57,7 +57,7 @@ static void add_measured(const Report *r, SvgChart *c, bool throughput)
     c->n += s->n > 0;
 }
 
-static void over_rows(StrBuf *out, const Report *r, bool throughput)
+static void over_rows(StrBuf *out, const SimReport *r, bool throughput)
 {
     static const double contexts[] = {512, 2048, 8192};
     SvgChart c = {.title = throughput ? "Decode throughput" : "Time per output token",
@@ -79,7 +79,7 @@ static void over_rows(StrBuf *out, const Report *r, bool throughput)
 /* ---- prefills ---- */
 
 /* Seconds that a replica of tp chips takes for a prompt; NAN where its weights do not fit or do not split so. */
-static double prompt_seconds(const Report *r, const SimShape *shape, double tp, double tokens)
+static double prompt_seconds(const SimReport *r, const SimShape *shape, double tp, double tokens)
 {
     SimServing a = r->serving;
     a.shape = *shape;
@@ -90,7 +90,7 @@ static double prompt_seconds(const Report *r, const SimShape *shape, double tp, 
     return sim_step(&a, 0, 0, tokens, 1, tokens / 2).seconds;
 }
 
-static void over_prompts(StrBuf *out, const Report *r, bool throughput)
+static void over_prompts(StrBuf *out, const SimReport *r, bool throughput)
 {
     SvgChart c = {.title = throughput ? "Prefill throughput" : "Prefill time",
                   .across = "tokens of the prompt",
@@ -113,7 +113,7 @@ static void over_prompts(StrBuf *out, const Report *r, bool throughput)
 
 /* Seconds of a step of so many tokens, `seq` in a row, where each layer is computed again; NAN where it does not split so, or not fit:
    weights, gradients and the optimizer's averages, split over all chips, and what enters each layer. */
-static double step_seconds(const Report *r, const SimShape *shape, double chips, double tp,
+static double step_seconds(const SimReport *r, const SimShape *shape, double chips, double tp,
                            double tokens, double seq)
 {
     CostModel chip = *r->serving.chip;
@@ -141,7 +141,7 @@ static double step_seconds(const Report *r, const SimShape *shape, double chips,
 }
 
 /* Of the peak in bf16, in percent. */
-static double share_of_peak(const Report *r, double chips, double tp, double tokens, double seq)
+static double share_of_peak(const SimReport *r, double chips, double tp, double tokens, double seq)
 {
     const SimShape *shape = &r->serving.shape;
     return 100 * sim_shape_flops(shape, seq / 2) * tokens /
@@ -150,7 +150,7 @@ static double share_of_peak(const Report *r, double chips, double tp, double tok
 
 /* One curve for each way to split a layer: by chips, for steps of 4M tokens; or by the length of rows, one for each part of the
    batch. */
-static void over_meshes(StrBuf *out, const Report *r, bool lengths)
+static void over_meshes(StrBuf *out, const SimReport *r, bool lengths)
 {
     static const double splits[] = {1, 4, 16};
     double chips = r->figures->chips;
@@ -181,7 +181,7 @@ static void over_meshes(StrBuf *out, const Report *r, bool lengths)
 
 /* ---- any task ---- */
 
-static void roofline(StrBuf *out, const Report *r)
+static void roofline(StrBuf *out, const SimReport *r)
 {
     const SimServing *a = &r->serving;
     const CostModel *chip = a->chip;
@@ -228,7 +228,7 @@ static void roofline(StrBuf *out, const Report *r)
 enum { COLUMNS = 3 };
 
 /* What a task costs, by model: a cell is in chip hours, for a million tokens or, of training, for 1e9. */
-static double cost_cell(const Report *r, const SimShape *shape, double size)
+static double cost_cell(const SimReport *r, const SimShape *shape, double size)
 {
     SimServing a = r->serving;
     a.shape = *shape;
@@ -246,7 +246,7 @@ static double cost_cell(const Report *r, const SimShape *shape, double size)
     }
 }
 
-static void cost_by_model(StrBuf *out, const Report *r)
+static void cost_by_model(StrBuf *out, const SimReport *r)
 {
     static const struct {
         const char *what, *head;
@@ -294,7 +294,7 @@ static void cost_by_model(StrBuf *out, const Report *r)
     strbuf_puts(out, "</table></figure>\n");
 }
 
-void report_svg(StrBuf *out, const Report *r)
+void report_svg(StrBuf *out, const SimReport *r)
 {
     timeline_draw(out, r->figures->task, r->timed, r->layers);
 }
@@ -308,7 +308,7 @@ static void tile(StrBuf *out, const char *number, const char *unit, const char *
     strbuf_puts(out, "</div>\n");
 }
 
-static void tiles(StrBuf *out, const Report *r)
+static void tiles(StrBuf *out, const SimReport *r)
 {
     const SimFigures *f = r->figures;
     char text[64];
@@ -334,7 +334,7 @@ static void tiles(StrBuf *out, const Report *r)
     strbuf_puts(out, "</section>\n");
 }
 
-void report_html(StrBuf *out, const Report *r)
+void report_html(StrBuf *out, const SimReport *r)
 {
     const SimFigures *f = r->figures;
     strbuf_puts(
@@ -370,7 +370,7 @@ void report_html(StrBuf *out, const Report *r)
     report_svg(out, r);
     strbuf_puts(out, "</figure><figure>\n");
     timeline_parts(out, r->timed);
-    static void (*const pictures[])(StrBuf *, const Report *, bool) = {
+    static void (*const pictures[])(StrBuf *, const SimReport *, bool) = {
         [SIM_TRAIN] = over_meshes, [SIM_PREFILL] = over_prompts, [SIM_DECODE] = over_rows};
     for (int i = 0; i < 2; i++) {
         strbuf_puts(out, "</figure><figure>\n");

@@ -12,7 +12,7 @@
 #include "sim/plan.h"
 #include "sim/serving.h"
 
-typedef struct Report {
+typedef struct SimReport {
     const SimFigures *figures; /* of the step */
     SimTask task;
     const char *mesh, *layout;
@@ -22,10 +22,10 @@ typedef struct Report {
     double context;     /* tokens that a row has */
     const Timed *timed; /* the step, with its spans */
     double layers;
-} Report;
+} SimReport;
 
-void report_html(StrBuf *out, const Report *report);
+void report_html(StrBuf *out, const SimReport *report);
 /* When what of the step is, alone. */
-void report_svg(StrBuf *out, const Report *report);
+void report_svg(StrBuf *out, const SimReport *report);
 
 #endif

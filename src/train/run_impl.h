@@ -66,12 +66,12 @@ typedef struct RunSaving {
 
 /* What is written beside checkpoints, by the first process alone: a line or more for each step that was done. */
 typedef struct RunLog {
-    Metrics metrics; /* owned */
-    EventFile board; /* owned */
-    History history; /* owned */
-    double exported; /* when metrics.prom was written */
-    Samples samples; /* owned */
-    bool no_room;    /* the metrics wait for room, and that was said */
+    RunMetrics metrics; /* owned */
+    EventFile board;    /* owned */
+    History history;    /* owned */
+    double exported;    /* when metrics.prom was written */
+    Samples samples;    /* owned */
+    bool no_room;       /* the metrics wait for room, and that was said */
 } RunLog;
 
 /* How fast it goes. */

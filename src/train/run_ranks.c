@@ -62,37 +62,37 @@ int run_agree(const Run *r, cvn_err *err)
 }
 
 /* What a step was, to be compared. */
-typedef struct Card {
+typedef struct StepSummary {
     int64_t step, position; /* done; rows of data taken */
     double loss, norm;
     int64_t stop; /* from here on not compared: somebody was told to stop */
     int64_t save; /* it is time to save, by the clock of rank 0 */
-} Card;
+} StepSummary;
 
 int run_check_step(Run *r, const TrainReport *report, cvn_err *err)
 {
     Cluster *c = r->events->cluster;
     const CheckpointState *saved = &r->trainer.state.saved;
-    Card own = {saved->step,
-                saved->position,
-                report->loss,
-                report->grad_norm,
-                flag_is_set(r->events->stop),
-                r->config.save_minutes > 0 &&
-                    clock_seconds() - r->saving.at >= 60 * r->config.save_minutes};
+    StepSummary own = {saved->step,
+                       saved->position,
+                       report->loss,
+                       report->grad_norm,
+                       flag_is_set(r->events->stop),
+                       r->config.save_minutes > 0 &&
+                           clock_seconds() - r->saving.at >= 60 * r->config.save_minutes};
     r->stopped = own.stop;
     r->saving.due = own.save;
     if (!c)
         return CVN_OK;
     int n = cluster_size(c);
-    SCOPED(scoped_free) Card *all = calloc((size_t)n, sizeof *all);
+    SCOPED(scoped_free) StepSummary *all = calloc((size_t)n, sizeof *all);
     if (!all)
         return err_set(err, CVN_EMEM, "no memory for messages to other ranks");
     int code = cluster_gather(c, CLUSTER_STEPS, &own, all, sizeof own, err);
     r->saving.due = all[0].save;
     for (int i = 0; i < n && code == CVN_OK; i++) {
         r->stopped = r->stopped || all[i].stop;
-        if (memcmp(&all[i], &all[0], offsetof(Card, stop)) == 0)
+        if (memcmp(&all[i], &all[0], offsetof(StepSummary, stop)) == 0)
             continue;
         bool data = all[i].step != all[0].step || all[i].position != all[0].position;
         code = err_set(err, CVN_EINVAL,

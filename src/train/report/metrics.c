@@ -40,7 +40,7 @@ const MetricsKey *metrics_key(int i)
 }
 
 /* False when memory ran out. */
-static bool keep_row(Metrics *metrics, const MetricsRow *row)
+static bool keep_row(RunMetrics *metrics, const MetricsRow *row)
 {
     MetricsRow *more = heap_more(metrics->row, metrics->n, sizeof *more);
     if (!more)
@@ -53,7 +53,7 @@ static bool keep_row(Metrics *metrics, const MetricsRow *row)
 /* A line as a row; every step is there once. */
 static int take_line(void *context, int64_t step, const json_t *line)
 {
-    Metrics *metrics = context;
+    RunMetrics *metrics = context;
     MetricsRow row = {.step = step};
     for (int key = 0; key < KEYS; key++) {
         const json_t *value = json_object_get(line, keys[key].name);
@@ -68,16 +68,16 @@ static int take_line(void *context, int64_t step, const json_t *line)
     return keep_row(metrics, &row) ? CVN_OK : CVN_EMEM;
 }
 
-int metrics_open(Metrics *metrics, const char *run, int64_t step, cvn_err *err)
+int metrics_open(RunMetrics *metrics, const char *run, int64_t step, cvn_err *err)
 {
-    *metrics = (Metrics){.lines.fd = -1};
+    *metrics = (RunMetrics){.lines.fd = -1};
     int code = step_lines_open(&metrics->lines, run, METRICS_NAME, step, take_line, metrics, err);
     if (code != CVN_OK)
         metrics_close(metrics);
     return code;
 }
 
-int metrics_add(Metrics *metrics, const MetricsRow *row, cvn_err *err)
+int metrics_add(RunMetrics *metrics, const MetricsRow *row, cvn_err *err)
 {
     SCOPED(strbuf_free) StrBuf line = {0};
     strbuf_printf(&line, "{\"step\":%" PRId64, row->step);
@@ -96,9 +96,9 @@ int metrics_add(Metrics *metrics, const MetricsRow *row, cvn_err *err)
                : step_lines_add(&metrics->lines, line.text, line.length, err);
 }
 
-void metrics_close(Metrics *metrics)
+void metrics_close(RunMetrics *metrics)
 {
     step_lines_close(&metrics->lines);
     free(metrics->row);
-    *metrics = (Metrics){.lines.fd = -1};
+    *metrics = (RunMetrics){.lines.fd = -1};
 }

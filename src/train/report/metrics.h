@@ -69,20 +69,20 @@ static inline bool metrics_has(const MetricsRow *row, const MetricsKey *key)
 }
 
 /* The lines of a run, on the disk and in memory (96 bytes each), for the report. */
-typedef struct Metrics {
+typedef struct RunMetrics {
     StepLines lines; /* RUN/metrics.jsonl */
     MetricsRow *row; /* owned: [n], in order of steps */
     size_t n;
-} Metrics;
+} RunMetrics;
 
 /* Opens RUN/metrics.jsonl to go on after `step` (0: from the beginning): reads the lines up to it and
  * cuts off the rest. The run's folder is made if need be. */
-int metrics_open(Metrics *metrics, const char *run, int64_t step, cvn_err *err);
+int metrics_open(RunMetrics *metrics, const char *run, int64_t step, cvn_err *err);
 
 /* Appends one line; see step_lines_add for what happens on a full disk. */
-int metrics_add(Metrics *metrics, const MetricsRow *row, cvn_err *err);
+int metrics_add(RunMetrics *metrics, const MetricsRow *row, cvn_err *err);
 
 /* Safe after a failed open and on {.lines.fd = -1}. */
-void metrics_close(Metrics *metrics);
+void metrics_close(RunMetrics *metrics);
 
 #endif

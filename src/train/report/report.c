@@ -103,7 +103,7 @@ static void put_duration(StrBuf *out, double seconds)
 }
 
 /* Mean of what is finite among the last rows. */
-static double recent(const Metrics *metrics, size_t offset)
+static double recent(const RunMetrics *metrics, size_t offset)
 {
     size_t n = metrics->n, first = n > 20 ? n - 20 : 0;
     double sum = 0;
@@ -137,7 +137,7 @@ static void put_tile(StrBuf *out, double number, void (*put)(StrBuf *out, double
 
 static void put_tiles(StrBuf *out, const Report *report)
 {
-    const Metrics *metrics = report->metrics;
+    const RunMetrics *metrics = report->metrics;
     double seconds = 0, validation = (double)NAN;
     for (size_t i = 0; i < metrics->n; i++) {
         seconds += isfinite(metrics->row[i].seconds) ? metrics->row[i].seconds : 0;
@@ -260,7 +260,7 @@ static void put_header(StrBuf *out, const Report *report)
     char when[64] = "";
     time_t now = time(NULL);
     struct tm local;
-    const Metrics *metrics = report->metrics;
+    const RunMetrics *metrics = report->metrics;
     int64_t step = metrics->n ? metrics->row[metrics->n - 1].step : 0;
     if (localtime_r(&now, &local))
         strftime(when, sizeof when, "%Y-%m-%d %H:%M", &local);

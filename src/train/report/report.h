@@ -40,7 +40,7 @@ typedef struct Report {
     const char *command; /* how the run was begun, to be copied */
     const char *machine; /* processor, threads, memory, peak: a line each */
     const char *config;  /* JSON object of the options that the run took */
-    const Metrics *metrics;
+    const RunMetrics *metrics;
     const Samples *samples;
     const CommTable *communication; /* of a step, or NULL */
     int64_t steps;                  /* planned */
