@@ -1,173 +1,14 @@
-#include "model/forward.h"
+/* A model as a graph: layers of attention and feed-forward part over a batch, what a step gives, and the loss of training. */
+#include "model/forward_impl.h"
 
 #include "base/float16.h"
 #include "graph/graph.h"
 #include "graph/signature.h"
-#include "model/block.h"
-#include "model/dropout.h"
 #include "model/lora.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-
-/* What the functions below share while one graph is built. Every operation notes its line here. */
-typedef struct Builder {
-    cvn_graph *g;
-    const Model *model;
-    const ModelStep *step; /* NULL in training */
-    const ParamList *params;
-    cvn_dtype compute;             /* of what enters products */
-    cvn_value **weight;            /* [params->n] */
-    const ModelAdapters *adapters; /* or NULL */
-    cvn_value *select;             /* f32 [batch, ranks]: what each counts; NULL: their scale */
-    cvn_value **cache;             /* [caches * layers]; NULL in training */
-    cvn_value **input;             /* [params->n] what enters products; NULL: nobody asks */
-    int caches;                    /* of a layer: k, v, and in 8 bits the scales of both */
-    cvn_value *tokens, *start, *length, *positions;
-    cvn_value *temper;      /* f32 [batch, seq] of queries, by their positions; or NULL */
-    const float *frequency; /* those that were added last */
-    cvn_value **inv_freq;   /* [layers]: f32 [rope_pairs]; NULL of a layer that does not rotate */
-    ModelDropout drop;      /* of training */
-    cvn_value *first; /* i32 [batch, seq]: the first key that a token sees; NULL: all before it */
-} Builder;
-
-#define G CVN_HERE(b->g)
-
-/* The weight of a kind in a layer (or -1), or NULL where this model has none. */
-static cvn_value *weight(const Builder *b, ParamKind kind, int64_t layer)
-{
-    const Param *p = params_find(b->params, kind, (int)layer);
-    return p ? b->weight[p - b->params->param] : NULL;
-}
-
-/* x in the dtype that enters products. */
-static cvn_value *compute(Builder *b, cvn_value *x)
-{
-    if (cvn_value_type(x)->dtype == b->compute)
-        return x;
-    return cvn_convert(G, x, b->compute);
-}
-
-/* The letters of an equation's weight that stand in its input (in) or do not. */
-static void pick(const char *equation, bool in, char letters[CVN_MAX_RANK + 1])
-{
-    size_t comma = strcspn(equation, ",");
-    int n = 0;
-    for (const char *c = equation + comma + 1; *c != '-'; c++)
-        if ((memchr(equation, *c, comma) != NULL) == in)
-            letters[n++] = *c;
-    letters[n] = '\0';
-}
-
-/* What ranks count in each row. Those of other adapters are 0 whatever x makes of them, infinities too. */
-static cvn_value *select_ranks(Builder *b, cvn_value *low /* [batch, seq, rank] */)
-{
-    const cvn_type type = *cvn_value_type(low);
-    if (!b->select)
-        return cvn_multiply(G, low, cvn_splat(G, type, b->adapters->scale));
-    cvn_value *scale = cvn_broadcast_in_dim(G, b->select, type, (int[]){0, 2});
-    cvn_value *zero = cvn_splat(G, type, 0), *none = cvn_compare_values(G, CVN_EQ, scale, zero);
-    low = cvn_multiply(G, low, scale);
-    return cvn_select(G, none, zero, low);
-}
-
-/* y + scale (x A^T) B^T where the weight has adapters: for "bse,nhe->bsnh" the products are
-   "bse,re->bsr" and "bsr,nhr->bsnh". */
-static cvn_value *adapt(Builder *b, const char *equation, cvn_value *x, cvn_value *y,
-                        ParamKind kind, int64_t layer)
-{
-    const Param *p = params_find(b->params, kind, (int)layer);
-    int64_t i = p - b->params->param;
-    if (!b->adapters || !b->adapters->a[i])
-        return y;
-    char in[CVN_MAX_RANK + 1], out[CVN_MAX_RANK + 1], down[64], up[64];
-    pick(equation, true, in);
-    pick(equation, false, out);
-    snprintf(down, sizeof down, "%.*s,r%s->bsr", (int)strcspn(equation, ","), equation, in);
-    snprintf(up, sizeof up, "bsr,%sr->bs%s", out, out);
-    x = dropout(G, x, &b->drop, b->drop.adapters, dropout_site(layer, DROPOUT_ADAPTER + (int)kind));
-    cvn_value *low = cvn_einsum_as(G, down, x, compute(b, b->adapters->a[i]), CVN_F32);
-    low = compute(b, select_ranks(b, low));
-    return cvn_add(G, y, cvn_einsum_as(G, up, low, compute(b, b->adapters->b[i]), CVN_F32));
-}
-
-/* A matrix in the dtype that enters products; of quantized ones their numbers, which blocks have in any. */
-static cvn_value *matrix(Builder *b, ParamKind kind, int64_t layer, cvn_dtype dtype)
-{
-    const Param *p = params_find(b->params, kind, (int)layer);
-    cvn_value *w = weight(b, kind, layer);
-    if (p->form == PARAM_PLAIN)
-        return compute(b, w);
-    if (p->form == PARAM_QUANTIZED)
-        return cvn_dequantize(G, w, b->weight[p->scale], b->compute);
-    const cvn_type type = cvn_type_make(dtype, p->rank, p->dims);
-    return cvn_dequantize_blocks(G, w, block_info[p->blocks].name, type);
-}
-
-/* x [batch, seq, what is summed …] in 8 bits, a scale for each `columns` of a row, 0 for all: out[0] i8
-   [batch, seq, (k / columns,) columns]. */
-static void to_8_bits(Builder *b, cvn_value *x, const Param *p, cvn_value *out[2])
-{
-    const cvn_type *from = cvn_value_type(x);
-    int64_t k = 1;
-    for (int d = 2; d < from->rank; d++)
-        k *= from->dim[d];
-    int64_t shape[] = {from->dim[0], from->dim[1], k, 1};
-    if (p->form == PARAM_BLOCKS) {
-        shape[3] = block_chunk(p->blocks, k).columns;
-        shape[2] = k / shape[3];
-    }
-    cvn_quantize_rows(G, cvn_reshape(G, x, p->form == PARAM_BLOCKS ? 4 : 3, shape), out);
-}
-
-/* x in 8 bits times a weight in blocks, whose chunks have a step each. */
-static cvn_value *blocks_int8(Builder *b, const char *equation, cvn_value *x, ParamKind kind,
-                              int64_t layer)
-{
-    const cvn_type *type = cvn_value_type(x);
-    cvn_value *rows[2];
-    to_8_bits(b, x, params_find(b->params, kind, (int)layer), rows);
-    x = cvn_dequantize(G, rows[0], rows[1], CVN_F32);
-    x = cvn_reshape(G, x, type->rank, type->dim);
-    return cvn_einsum_as(G, equation, x, matrix(b, kind, layer, CVN_F32), CVN_F32);
-}
-
-/* x in 8 bits times a weight of 8 bits, f32 [batch, seq, rows …]. */
-static cvn_value *linear_int8(Builder *b, cvn_value *x, ParamKind kind, int64_t layer)
-{
-    const Param *p = params_find(b->params, kind, (int)layer);
-    const cvn_type *from = cvn_value_type(x);
-    cvn_value *rows[2];
-    to_8_bits(b, x, p, rows);
-    cvn_type type = {.dtype = CVN_F32, .rank = 2 + p->n_rows};
-    for (int d = 0; d < type.rank; d++)
-        type.dim[d] = d < 2 ? from->dim[d] : p->dims[d - 2];
-    return cvn_linear_int8(G, rows[0], rows[1], weight(b, kind, layer), b->weight[p->scale], type);
-}
-
-/* A linear layer with an f32 result: the equation says which axes of the weight are contracted. */
-static cvn_value *linear(Builder *b, const char *equation, cvn_value *x, ParamKind kind,
-                         ParamKind bias, int64_t layer)
-{
-    const Param *p = params_find(b->params, kind, (int)layer);
-    bool eight =
-        p->form == PARAM_BLOCKS || (p->form == PARAM_QUANTIZED && p->quant.dtype == CVN_I8);
-    cvn_value *y, *add = weight(b, bias, layer);
-    if (b->input)
-        b->input[p - b->params->param] = x;
-    if (!eight || !b->step || !b->step->int8_inputs)
-        y = cvn_einsum_as(G, equation, x, matrix(b, kind, layer, b->compute), CVN_F32);
-    else if (p->form == PARAM_BLOCKS)
-        y = blocks_int8(b, equation, x, kind, layer);
-    else
-        y = linear_int8(b, x, kind, layer);
-    y = adapt(b, equation, x, y, kind, layer);
-    if (!add)
-        return y;
-    add = cvn_convert(G, add, CVN_F32);
-    return cvn_add(G, y, cvn_broadcast_to(G, add, cvn_value_type(y)));
-}
 
 /* A product that something else than a product reads is rounded in training to what enters products, and read in f32:
    half of what is written and read again, and of what waits for the backward pass. Autocast of torch does so, too. */
@@ -198,7 +39,7 @@ static const Norms *norms_of(const Builder *b, int64_t layer)
 /* What a normed x is multiplied by, [n] in f32 or as it is stored; ones where the model has no such weight. */
 static cvn_value *gain_of(Builder *b, ParamKind kind, int64_t layer, int64_t n)
 {
-    cvn_value *w = kind == PARAM_KIND_COUNT ? NULL : weight(b, kind, layer);
+    cvn_value *w = kind == PARAM_KIND_COUNT ? NULL : forward_weight(b, kind, layer);
     const cvn_type flat = CVN_TYPE(CVN_F32, n);
     if (!w)
         return cvn_splat(G, flat, 1);
@@ -235,13 +76,14 @@ static cvn_value *norm_as(Builder *b, cvn_value *x, ParamKind kind, int64_t laye
 /* What enters products: x, normed where there is a norm before them. */
 static cvn_value *entering(Builder *b, cvn_value *x, ParamKind kind, int64_t layer)
 {
-    return weight(b, kind, layer) ? norm_as(b, x, kind, layer, b->compute) : compute(b, x);
+    return forward_weight(b, kind, layer) ? norm_as(b, x, kind, layer, b->compute)
+                                          : forward_compute(b, x);
 }
 
 /* What a part gives, normed where there is a norm behind it, times what all parts are. */
 static cvn_value *leaving(Builder *b, cvn_value *x, ParamKind kind, int64_t layer)
 {
-    if (weight(b, kind, layer))
+    if (forward_weight(b, kind, layer))
         x = norm_as(b, x, kind, layer, CVN_F32);
     return scaled(b, x, b->model->residual_scale);
 }
@@ -260,7 +102,7 @@ static cvn_value *head_norm(Builder *b, cvn_value *x, ParamKind shared, ParamKin
         x = cvn_reshape(G, x, 3, (int64_t[]){type.dim[0], type.dim[1], type.dim[2] * type.dim[3]});
         return cvn_reshape(G, norm_as(b, x, own, layer, CVN_F32), type.rank, type.dim);
     }
-    cvn_value *gain = cvn_convert(G, weight(b, own, layer), CVN_F32);
+    cvn_value *gain = cvn_convert(G, forward_weight(b, own, layer), CVN_F32);
     x = norm_as(b, x, PARAM_KIND_COUNT, layer, CVN_F32);
     return cvn_multiply(G, x, cvn_broadcast_in_dim(G, gain, type, (int[]){2, 3}));
 }
@@ -282,9 +124,9 @@ static Past with_past(Builder *b, cvn_value *x, int64_t layer, int which)
 {
     int64_t cache = b->caches * layer + which;
     if (!b->cache)
-        return (Past){cvn_transpose(G, compute(b, x), (int[]){0, 2, 1, 3}), NULL};
+        return (Past){cvn_transpose(G, forward_compute(b, x), (int[]){0, 2, 1, 3}), NULL};
     if (b->caches == MODEL_CACHES)
-        return (Past){remember(b, cache, compute(b, x)), NULL};
+        return (Past){remember(b, cache, forward_compute(b, x)), NULL};
     cvn_value *eight[2];
     cvn_quantize_rows(G, x, eight);
     Past past = {.x = remember(b, cache, eight[0])};
@@ -334,7 +176,8 @@ static cvn_value *tempered(Builder *b, cvn_value *q)
 static cvn_value *values_of(Builder *b, cvn_value *h, cvn_value *k, int64_t layer)
 {
     const Attention *a = &b->model->block[layer].attention;
-    cvn_value *v = a->v_is_k ? k : linear(b, "bse,khe->bskh", h, PARAM_V, PARAM_V_BIAS, layer);
+    cvn_value *v =
+        a->v_is_k ? k : forward_linear(b, "bse,khe->bskh", h, PARAM_V, PARAM_V_BIAS, layer);
     return a->v_norm ? norm_as(b, v, PARAM_KIND_COUNT, layer, CVN_F32) : v;
 }
 
@@ -342,13 +185,13 @@ static cvn_value *values_of(Builder *b, cvn_value *h, cvn_value *k, int64_t laye
 static cvn_value *attention(Builder *b, cvn_value *h, int64_t layer)
 {
     cvn_value *q /* [batch, seq, heads, head_dim] */ =
-        linear(b, "bse,nhe->bsnh", h, PARAM_Q, PARAM_Q_BIAS, layer);
+        forward_linear(b, "bse,nhe->bsnh", h, PARAM_Q, PARAM_Q_BIAS, layer);
     cvn_value *k /* [batch, seq, kv_heads, head_dim] */ =
-        linear(b, "bse,khe->bskh", h, PARAM_K, PARAM_K_BIAS, layer);
+        forward_linear(b, "bse,khe->bskh", h, PARAM_K, PARAM_K_BIAS, layer);
     cvn_value *v = values_of(b, h, k, layer);
     q = head_norm(b, kept(b, q), PARAM_Q_NORM, PARAM_Q_NORMS, layer);
     k = head_norm(b, kept(b, k), PARAM_K_NORM, PARAM_K_NORMS, layer);
-    q = compute(b, tempered(b, rotated(b, q, layer)));
+    q = forward_compute(b, tempered(b, rotated(b, q, layer)));
     k = rotated(b, k, layer);
     Past keys = with_past(b, k, layer, 0), values = with_past(b, v, layer, 1);
     const Attention *how = &b->model->block[layer].attention;
@@ -357,7 +200,7 @@ static cvn_value *attention(Builder *b, cvn_value *h, int64_t layer)
                                      .window = how->local ? how->window : 0,
                                      .chunk = how->chunk,
                                      .first = b->first,
-                                     .sinks = weight(b, PARAM_SINKS, layer),
+                                     .sinks = forward_weight(b, PARAM_SINKS, layer),
                                      .k_scale = keys.scale,
                                      .v_scale = values.scale};
     bool drops = b->drop.key && b->drop.attention > 0;
@@ -365,7 +208,7 @@ static cvn_value *attention(Builder *b, cvn_value *h, int64_t layer)
         drops ? dropout_attention(G, q, keys.x, values.x, &spec, &b->drop,
                                   dropout_site(layer, DROPOUT_ATTENTION))
               : cvn_attention(G, q, keys.x, values.x, b->start, b->length, &spec);
-    return linear(b, "bsnh,enh->bse", a, PARAM_O, PARAM_O_BIAS, layer);
+    return forward_linear(b, "bsnh,enh->bse", a, PARAM_O, PARAM_O_BIAS, layer);
 }
 
 /* 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))), Hendrycks and Gimpel 2016, arXiv:1606.08415. */
@@ -394,11 +237,11 @@ static cvn_value *activated(Builder *b, cvn_value *x, Activation activation)
 static cvn_value *feed_forward(Builder *b, cvn_value *h, int64_t layer)
 {
     cvn_value *gate /* [batch, seq, ffn] */ =
-        kept(b, linear(b, "bse,fe->bsf", h, PARAM_GATE, PARAM_GATE_BIAS, layer));
-    cvn_value *up = kept(b, linear(b, "bse,fe->bsf", h, PARAM_UP, PARAM_UP_BIAS, layer));
+        kept(b, forward_linear(b, "bse,fe->bsf", h, PARAM_GATE, PARAM_GATE_BIAS, layer));
+    cvn_value *up = kept(b, forward_linear(b, "bse,fe->bsf", h, PARAM_UP, PARAM_UP_BIAS, layer));
     gate = activated(b, gate, b->model->block[layer].mlp.activation);
-    cvn_value *inner = compute(b, cvn_multiply(G, gate, up));
-    return linear(b, "bsf,ef->bse", inner, PARAM_DOWN, PARAM_DOWN_BIAS, layer);
+    cvn_value *inner = forward_compute(b, cvn_multiply(G, gate, up));
+    return forward_linear(b, "bsf,ef->bse", inner, PARAM_DOWN, PARAM_DOWN_BIAS, layer);
 }
 
 /* x f32 [batch, seq, dim] -> f32 [batch, 1, dim]: the last real token of each row. */
@@ -435,7 +278,7 @@ static cvn_value *logits_of(Builder *b, cvn_value *x)
     cvn_value *h = norm_as(b, x, PARAM_FINAL_NORM, -1, b->compute);
     ParamKind head = params_find(b->params, PARAM_LM_HEAD, -1) ? PARAM_LM_HEAD : PARAM_EMBED;
     h = scaled(b, h, m->logits_scale / m->logits_divisor);
-    cvn_value *logits = cvn_einsum_as(G, "bse,ve->bsv", h, matrix(b, head, -1, b->compute),
+    cvn_value *logits = cvn_einsum_as(G, "bse,ve->bsv", h, forward_matrix(b, head, -1, b->compute),
                                       b->step ? CVN_F32 : b->compute);
     return capped(b, logits, m->logits_cap);
 }
@@ -444,7 +287,7 @@ static cvn_value *logits_of(Builder *b, cvn_value *x)
 static cvn_value *embed(Builder *b)
 {
     const Param *table = params_find(b->params, PARAM_EMBED, -1);
-    cvn_value *x = cvn_take_rows(G, weight(b, PARAM_EMBED, -1), b->tokens);
+    cvn_value *x = cvn_take_rows(G, forward_weight(b, PARAM_EMBED, -1), b->tokens);
     if (table->form == PARAM_BLOCKS) {
         const cvn_type *grid = cvn_value_type(b->tokens);
         const cvn_type rows = CVN_TYPE(CVN_F32, grid->dim[0], grid->dim[1], b->model->width);
@@ -473,7 +316,7 @@ static cvn_value *layer(Builder *b, cvn_value *x, int64_t i)
     x = cvn_add(G, x, hidden_dropout(b, part, i, DROPOUT_MLP_RESULT));
     if (!block->scaled)
         return x;
-    cvn_value *scale = cvn_convert(G, weight(b, PARAM_LAYER_SCALE, i), CVN_F32);
+    cvn_value *scale = cvn_convert(G, forward_weight(b, PARAM_LAYER_SCALE, i), CVN_F32);
     scale = cvn_broadcast_to(G, cvn_reshape(G, scale, 0, NULL), cvn_value_type(x));
     return cvn_multiply(G, x, scale);
 }

@@ -221,8 +221,12 @@ static int read_targets(LoraOptions *options, const char *path, const json_t *mo
         const char *name = json_string_value(module);
         ParamKind kind = name ? find_target(name, strlen(name), true) : PARAM_KIND_COUNT;
         if (kind == PARAM_KIND_COUNT)
-            return err_set(err, CVN_EUNSUPPORTED, "'%s' adapts '%.60s', which is not supported",
-                           path, name ? name : "(no name)");
+            return err_set(
+                err, CVN_EUNSUPPORTED,
+                "'%s' adapts '%.60s'; expected are modules of one matrix each, q_proj to "
+                "down_proj; merge adapters of others, such as qkv_proj and gate_up_proj, "
+                "into their model by PEFT",
+                path, name ? name : "(no name)");
         options->targets |= 1u << kind;
     }
     if (options->targets == 0)

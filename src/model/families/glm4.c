@@ -17,10 +17,11 @@ static const TensorName tensors[] = {
     "'attention_bias': "
 static const char nine[] = GLM4 "true", large[] = GLM4 "false";
 
+/* 32B: 61 layers of 6144 with 48 heads and 2 KV heads (apxml.com/models/glm-4). */
 static const FamilyPreset presets[] = {
     // clang-format off
     {"glm4-9b-0414", "GLM-4 9B 0414", nine, 4096, 40, 32, 2, 13696, 151552, 32768},
-    {"glm4-32b-0414", "GLM-4 32B 0414", large, 6144, 61, 48, 8, 23040, 151552, 32768},
+    {"glm4-32b-0414", "GLM-4 32B 0414", large, 6144, 61, 48, 2, 23040, 151552, 32768},
     {0},
     // clang-format on
 };

@@ -25,6 +25,7 @@ static const char micro[] =
     "'position_embedding_type': 'rope', 'num_local_experts': 0, 'torch_dtype': 'bfloat16', "
     "'bos_token_id': 100257, 'eos_token_id': 100257, 'pad_token_id': 100256";
 
+/* Sizes of the model card; as there, heads of 64, whose inverse attention_multiplier is. */
 static const FamilyPreset presets[] = {
     // clang-format off
     {"granite4-micro", "Granite 4 Micro", micro, 2560, 40, 40, 8, 8192, 100352, 131072},

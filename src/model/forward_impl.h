@@ -1,0 +1,48 @@
+/*
+ * What the functions that build a model's graph share: forward.c, and products.c, whose functions stand below.
+ */
+#ifndef CVN_MODEL_FORWARD_IMPL_H
+#define CVN_MODEL_FORWARD_IMPL_H
+
+#include "model/block.h"
+#include "model/dropout.h"
+#include "model/forward.h"
+
+/* While one graph is built. */
+typedef struct Builder {
+    cvn_graph *g;
+    const Model *model;
+    const ModelStep *step; /* NULL in training */
+    const ParamList *params;
+    cvn_dtype compute;             /* of what enters products */
+    cvn_value **weight;            /* [params->n] */
+    const ModelAdapters *adapters; /* or NULL */
+    cvn_value *select;             /* f32 [batch, ranks]: what each counts; NULL: their scale */
+    cvn_value **cache;             /* [caches * layers]; NULL in training */
+    cvn_value **input;             /* [params->n] what enters products; NULL: nobody asks */
+    int caches;                    /* of a layer: k, v, and in 8 bits the scales of both */
+    cvn_value *tokens, *start, *length, *positions;
+    cvn_value *temper;      /* f32 [batch, seq] of queries, by their positions; or NULL */
+    const float *frequency; /* those that were added last */
+    cvn_value **inv_freq;   /* [layers]: f32 [rope_pairs]; NULL of a layer that does not rotate */
+    ModelDropout drop;      /* of training */
+    cvn_value *first; /* i32 [batch, seq]: the first key that a token sees; NULL: all before it */
+} Builder;
+
+/* Every operation notes the line that adds it. */
+#define G CVN_HERE(b->g)
+
+/* The weight of a kind in a layer (or -1), or NULL where this model has none. */
+cvn_value *forward_weight(const Builder *b, ParamKind kind, int64_t layer);
+
+/* x in the dtype that enters products. */
+cvn_value *forward_compute(Builder *b, cvn_value *x);
+
+/* A matrix in the dtype that enters products; of quantized ones their numbers, which blocks have in any. */
+cvn_value *forward_matrix(Builder *b, ParamKind kind, int64_t layer, cvn_dtype dtype);
+
+/* A linear layer with an f32 result: the equation says which axes of the weight are contracted. */
+cvn_value *forward_linear(Builder *b, const char *equation, cvn_value *x, ParamKind kind,
+                          ParamKind bias, int64_t layer);
+
+#endif
