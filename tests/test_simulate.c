@@ -919,7 +919,7 @@ static void serving_that_was_measured_is_foretold(void **state)
           ttft = wrong("silicon.csv", "serve", ROW_TTFT);
     assert_true(tpot.n >= 539 * 99 / 100 && tpot.n == ttft.n);
     assert_true(tpot.of[tpot.n / 2] <= 0.10 && tpot.of[tpot.n * 9 / 10] <= 0.25);
-    assert_true(ttft.of[ttft.n / 2] < 0.18 && ttft.of[ttft.n * 9 / 10] < 0.60);
+    assert_true(ttft.of[ttft.n / 2] < 0.18 && ttft.of[ttft.n * 9 / 10] < 0.65);
 }
 
 /* Every row of the tables has the figures that are stored of it, but for last bits: whatever reads tables, or changes how a step's time is

@@ -196,8 +196,7 @@ def protocol(out, versioned):
     rule_plugin/vllm.rule), TensorRT-LLM 0.8 of what is left of memory (extra_engine_args.*.yaml.j2). A checkpoint that NVIDIA quantized
     has an fp8 cache in TensorRT-LLM (hf_quant_config.json: kv_cache_quant_algo FP8). From 2026 on the client is aiperf with as many
     different prompts as it has when nobody says, 100 (its template bench_run), which caches find again: taken to be so where lengths are
-    whole thousands. SGLang's rows of 1024 tokens are of its own benchmark; of those of whole thousands no client is known that would give
-    them: their lengths are taken to differ by 5 %.
+    whole thousands. Of SGLang's rows no client is known: exact lengths, and its engine's defaults.
     """
     trtllm, blackwell = out["engine"] == "trtllm", out["chip"] in BLACKWELL
     thousands = out["input"] % 1000 == 0
@@ -212,9 +211,7 @@ def protocol(out, versioned):
         narrow = blackwell
         if blackwell:
             out["fused"] = 2
-    elif out["engine"] == "sglang":
-        out["spread"] = 0.05 if thousands else 0
-    else:
+    elif out["engine"] != "sglang":
         out["budget"] = out["batch"] + out["input"] + 1500
         narrow = trtllm and out["precision"] != "bf16"
         if trtllm:
