@@ -1,5 +1,6 @@
 /* Chat templates as ids: no message forges a marker, and what transformers' options do. */
 #include "test_text.h"
+#include "text/call_syntax.h"
 #include "text/chat_template.h"
 
 #include <dirent.h>
@@ -393,9 +394,68 @@ static void ids_are_those_of_the_text(void **state)
     json_decref(list);
 }
 
+/* Short templates of the kinds that Qwen3 and gpt-oss have. */
+static const char THINKS[] = "{% for m in messages %}<|im_start|>{{ m.role + '\n' }}{% if m.role "
+                             "== 'assistant' %}<think>\n\n</think>\n\n{% endif %}"
+                             "{{ m.content }}{% for c in m.tool_calls %}{% if not loop.first %}{{ "
+                             "'\n' }}{% endif %}<tool_call>\n{\"name\": \""
+                             "{{ c.function.name }}\", \"arguments\": {{ c.function.arguments | "
+                             "tojson }}}\n</tool_call>{% endfor %}<|im_end|>\n{% endfor %}"
+                             "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+static const char HARMONY[] =
+    "{% for m in messages %}<|start|>{{ m.role }}{% if m.tool_calls %}{% set c = "
+    "m.tool_calls[0].function %}"
+    "{{ ' to=functions.' ~ c.name ~ '<|channel|>commentary json<|message|>' ~ c.arguments | tojson "
+    "}}<|call|>{% else %}"
+    "{{ '<|channel|>final<|message|>' ~ m.content }}{% if loop.last and not add_generation_prompt "
+    "%}<|return|>{% else %}<|end|>"
+    "{% endif %}{% endif %}{% endfor %}{% if add_generation_prompt %}<|start|>assistant{% endif %}";
+
+/* What is learnt of a template: the ids that end an answer, and how tools are called. */
+static void check_learnt(const char *template, const char *const *ends, size_t n_ends,
+                         const char *before, const char *mark)
+{
+    json_t *markers = json_object();
+    Tokenizer *t = tokenizer_for(template, markers);
+    ChatTemplate *chat = open_template(t);
+    int32_t stops[4];
+    size_t n = chat_template_stops(chat, t, stops);
+    for (size_t i = 0; i < n_ends; i++) {
+        bool found = false;
+        for (size_t k = 0; k < n; k++)
+            found |= stops[k] == tokenizer_special(t, ends[i]);
+        if (!found)
+            fail_msg("'%s' ends no answer", ends[i]);
+    }
+    assert_int_equal(n, n_ends + 1); /* and the tokenizer's own */
+    CallSyntax calls;
+    call_syntax_learn(&calls, chat, t, stops, n);
+    assert_true(calls.known && !calls.plain);
+    assert_string_equal(calls.before, before);
+    assert_string_equal(calls.mark ? calls.mark : "", mark);
+    call_syntax_free(&calls);
+    chat_template_free(chat);
+    tokenizer_free(t);
+    json_decref(markers);
+}
+
+static void a_call_is_learnt_behind_an_empty_thought(void **state)
+{
+    static const char *const ends[] = {"<|im_end|>"};
+    check_learnt(THINKS, ends, 1, "<tool_call>\n{\"name\": \"", "<tool_call>");
+}
+
+static void a_token_right_behind_a_call_ends_an_answer(void **state)
+{
+    static const char *const ends[] = {"<|return|>", "<|call|>"};
+    check_learnt(HARMONY, ends, 2, " to=functions.", "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_call_is_learnt_behind_an_empty_thought),
+        cmocka_unit_test(a_token_right_behind_a_call_ends_an_answer),
         cmocka_unit_test(a_message_cannot_forge_a_marker),
         cmocka_unit_test(nor_one_of_a_published_template),
         cmocka_unit_test(the_last_message_is_continued),

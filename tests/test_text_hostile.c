@@ -528,9 +528,75 @@ static void what_is_no_tokenizer_file_is_refused(void **state)
     }
 }
 
+/* A tekken.json of single bytes and "he", with changes; to be freed. */
+static char *tekken(const char *config, const char *special, const char *token)
+{
+    StrBuf text = {0};
+    strbuf_printf(&text, "{\"config\":{%s},\"special_tokens\":%s,\"vocab\":[", config, special);
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for (unsigned b = 0; b < 256; b++)
+        strbuf_printf(&text, "{\"rank\":%u,\"token_bytes\":\"%c%c==\"},", b, digits[b >> 2],
+                      digits[(b & 3) << 4]);
+    strbuf_printf(&text, "%s]}", token);
+    return text.text;
+}
+
+static void a_tekken_file_is_checked(void **state)
+{
+#define PATTERN "\"pattern\":\"[a-z]+|.\","
+#define COUNTS(ids, special)                                                                       \
+    "\"default_vocab_size\":" ids ",\"default_num_special_tokens\":" special
+#define HE "{\"rank\":256,\"token_bytes\":\"aGU=\"}"
+#define UNK "[{\"rank\":0,\"token_str\":\"<unk>\"}]"
+    static const struct {
+        const char *config, *special, *token, *says;
+    } cases[] = {
+        {PATTERN COUNTS("260", "3"), UNK, HE, NULL},
+        {PATTERN COUNTS("260", "3"), "null", HE, NULL},
+        {PATTERN COUNTS("261", "3"), UNK, HE, "default_vocab_size"},
+        {PATTERN COUNTS("2147483648", "3"), UNK, HE, "default_vocab_size"},
+        {PATTERN COUNTS("260", "-1"), UNK, HE, "default_vocab_size"},
+        {PATTERN COUNTS("260", "300"), UNK, HE, "default_vocab_size"},
+        {PATTERN COUNTS("260", "\"3\""), UNK, HE, "default_vocab_size"},
+        {COUNTS("260", "3"), UNK, HE, "pattern"},
+        {"\"pattern\":\"(\"," COUNTS("260", "3"), UNK, HE, "pattern"},
+        {PATTERN COUNTS("260", "3"), "7", HE, "special_tokens"},
+        {PATTERN COUNTS("260", "3"), "[7]", HE, "special token 0"},
+        {PATTERN COUNTS("260", "3"), "[{\"rank\":3,\"token_str\":\"a\"}]", HE, "special token 0"},
+        {PATTERN COUNTS("260", "3"), "[{\"rank\":0,\"token_str\":\"a\\u0000\"}]", HE,
+         "special token 0"},
+        {PATTERN COUNTS("260", "3"),
+         "[{\"rank\":0,\"token_str\":\"a\"},{\"rank\":0,\"token_str\":\"b\"}]", HE,
+         "special token 1"},
+        {PATTERN COUNTS("260", "3"),
+         "[{\"rank\":0,\"token_str\":\"a\"},{\"rank\":1,\"token_str\":\"a\"}]", HE,
+         "special token 1"},
+        {PATTERN COUNTS("260", "3"), UNK, "{\"rank\":257,\"token_bytes\":\"aGU=\"}", "token 256"},
+        {PATTERN COUNTS("260", "3"), UNK, "{\"rank\":256,\"token_bytes\":\"AA==\"}", "token 256"},
+        {PATTERN COUNTS("260", "3"), UNK, "{\"rank\":256,\"token_bytes\":\"?\"}", "token 256"},
+        {PATTERN COUNTS("260", "3"), UNK, "7", "token 256"},
+        {PATTERN COUNTS("200", "3"), UNK, HE, "byte 0xC5"},
+        {PATTERN COUNTS("260", "3"), UNK, "{", "JSON"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Tokenizer *t = NULL;
+        cvn_err err = {0};
+        char *json = tekken(cases[i].config, cases[i].special, cases[i].token);
+        int rc = tokenizer_read(json, strlen(json), &t, &err);
+        if ((rc == CVN_OK) != (cases[i].says == NULL) ||
+            (rc && !strstr(err.message, cases[i].says)))
+            fail_msg("case %zu says: %s", i, err.message);
+        if (t)
+            assert_string_equal(tokenizer_kind(t), "tekken");
+        tokenizer_free(t);
+        free(json);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_tekken_file_is_checked),
         cmocka_unit_test(truncated_files_are_refused),
         cmocka_unit_test(changed_bytes_do_no_harm),
         cmocka_unit_test(deep_nesting_is_refused),

@@ -53,6 +53,21 @@ static bool takes_system(const ChatTemplate *chat, const Tokenizer *tokenizer)
     return takes;
 }
 
+/* How many bytes of what stands in front of a call are a thought that the template writes of none: Qwen3's "<think>\n\n</think>\n\n". */
+static size_t empty_thought(const char *text)
+{
+    static const char open[] = "<think>", close[] = "</think>";
+    const char *at = text + strspn(text, " \n");
+    if (strncmp(at, open, strlen(open)) != 0)
+        return 0;
+    at += strlen(open);
+    at += strspn(at, " \n");
+    if (strncmp(at, close, strlen(close)) != 0)
+        return 0;
+    at += strlen(close);
+    return (size_t)(at - text) + strspn(at, " \n");
+}
+
 static char *find_in(const char *text, const char *piece)
 {
     return text ? strstr(text, piece) : NULL;
@@ -119,6 +134,7 @@ void call_syntax_learn(CallSyntax *y, const ChatTemplate *chat, const Tokenizer 
     char *arguments = name ? find_arguments(name, &n) : NULL;
     if (arguments) {
         const char *between = name + strlen(NAME);
+        common += empty_thought(one.text + common);
         y->before = strndup(one.text + common, (size_t)(name - one.text) - common);
         y->between = strndup(between, (size_t)(arguments - between));
         y->after = strdup(arguments + n);

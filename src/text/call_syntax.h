@@ -5,6 +5,8 @@
  *     <tool_call>\n{"name": "NAME", "arguments": ARGUMENTS}\n</tool_call>\n<tool_call>\n{"name": "NAME", …
  *     '------- before -----'    '-- between -'         '------ after ---'
  *                                                      '-------------- again -------------'
+ *
+ * An empty thought in front of it is no part of it.
  */
 #ifndef CVN_TEXT_CALL_SYNTAX_H
 #define CVN_TEXT_CALL_SYNTAX_H

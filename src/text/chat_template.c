@@ -370,22 +370,45 @@ int chat_template_encode(const ChatTemplate *chat, const Tokenizer *tokenizer,
 
 /* ---- what a template says of answers ---- */
 
-/* The special token that stands behind an assistant's message, or -1. */
-static int32_t turn_end(const ChatTemplate *chat, const Tokenizer *tokenizer)
+/* Where a text goes on behind the last byte of the messages and white space. */
+static size_t behind_data(const JinjaText *out)
+{
+    const char *last = memrchr(out->mark.text, JINJA_DATA, out->mark.length);
+    size_t from = last ? (size_t)(last - out->mark.text) + 1 : out->text.length;
+    while (from < out->text.length && strchr(" \n", out->text.text[from]))
+        from++;
+    return from;
+}
+
+/* Behind the arguments {"cvn_x": 1} of a call, or the end. */
+static size_t behind_arguments(const JinjaText *out)
+{
+    const char *name = memmem(out->text.text, out->text.length, "\"cvn_x\"", 7);
+    size_t from = name ? (size_t)(name - out->text.text) : out->text.length;
+    while (from < out->text.length && out->text.text[from] != '}')
+        from++;
+    return from < out->text.length ? from + 1 : from;
+}
+
+/* The special token that stands behind the message of an assistant, a text or, where `calls`, a call of a tool, or -1. Behind a call
+ * only where nothing is between it and the arguments: gpt-oss' <|call|>, where others go on with braces and tags. */
+static int32_t turn_end(const ChatTemplate *chat, const Tokenizer *tokenizer, bool calls)
 {
     static const struct tm then = {.tm_year = 124, .tm_mday = 1};
-    json_t *messages = json_pack("[{s:s,s:s},{s:s,s:s}]", "role", "user", "content", "a", "role",
-                                 "assistant", "content", "b");
+    json_t *call = json_pack("[{s:s,s:s,s:{s:s,s:{s:i}}}]", "id", "call00000", "type", "function",
+                             "function", "name", "f", "arguments", "cvn_x", 1);
+    json_t *messages = calls
+                           ? json_pack("[{s:s,s:s},{s:s,s:s,s:O}]", "role", "user", "content", "a",
+                                       "role", "assistant", "content", "", "tool_calls", call)
+                           : json_pack("[{s:s,s:s},{s:s,s:s}]", "role", "user", "content", "a",
+                                       "role", "assistant", "content", "b");
     const ChatInput input = {.messages = messages, .now = &then};
     JinjaText out = {0};
     SCOPED(token_ids_free) TokenIds ids = {0};
     int32_t end = -1;
     if (messages && chat_template_render(chat, tokenizer, &input, &out, NULL) == CVN_OK &&
         out.text.length) {
-        const char *last = memrchr(out.mark.text, JINJA_DATA, out.mark.length);
-        size_t from = last ? (size_t)(last - out.mark.text) + 1 : out.text.length;
-        while (from < out.text.length && strchr(" \n", out.text.text[from]))
-            from++;
+        size_t from = calls ? behind_arguments(&out) : behind_data(&out);
         size_t n = 0;
         const char *piece = NULL;
         if (from < out.text.length &&
@@ -396,6 +419,7 @@ static int32_t turn_end(const ChatTemplate *chat, const Tokenizer *tokenizer)
         if (piece && tokenizer_special(tokenizer, piece) == ids.id[0])
             end = ids.id[0];
     }
+    json_decref(call);
     json_decref(messages);
     jinja_text_free(&out);
     return end;
@@ -403,12 +427,16 @@ static int32_t turn_end(const ChatTemplate *chat, const Tokenizer *tokenizer)
 
 size_t chat_template_stops(const ChatTemplate *chat, const Tokenizer *tokenizer, int32_t stops[4])
 {
-    const int32_t eos = tokenizer_eos(tokenizer), end = turn_end(chat, tokenizer);
+    const int32_t ends[] = {tokenizer_eos(tokenizer), turn_end(chat, tokenizer, false),
+                            turn_end(chat, tokenizer, true)};
     size_t n = 0;
-    if (eos >= 0)
-        stops[n++] = eos;
-    if (end >= 0 && end != eos)
-        stops[n++] = end;
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        bool known = ends[i] < 0;
+        for (size_t k = 0; k < n; k++)
+            known |= stops[k] == ends[i];
+        if (!known)
+            stops[n++] = ends[i];
+    }
     return n;
 }
 

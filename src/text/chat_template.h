@@ -86,7 +86,7 @@ int chat_template_ids(const ChatTemplate *chat, const Tokenizer *tokenizer, cons
                       size_t n, TokenIds *ids, cvn_err *err);
 
 /* The ids that end an answer, at most 4; their number. That of the tokenizer, and what the template puts behind an
- * assistant's message. */
+ * assistant's message and right behind a call of a tool. */
 size_t chat_template_stops(const ChatTemplate *chat, const Tokenizer *tokenizer, int32_t stops[4]);
 
 /* Whether answers may begin with thoughts between <think> and </think>. */

@@ -120,6 +120,8 @@ static int read_root(Tokenizer *t, const json_t *root, cvn_err *err)
                        "\", and \"vocab\" as many tokens as are not "
                        "special",
                        TOKENIZER_MAX_IDS);
+    if (json_is_null(special))
+        special = NULL;
     if (special && !json_is_array(special))
         return err_set(err, CVN_EFORMAT, "tekken.json: \"special_tokens\" must be a list");
     int32_t first = (int32_t)n_special, n_ranks = (int32_t)(n_ids - n_special);
