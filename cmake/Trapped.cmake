@@ -1,7 +1,7 @@
 # Tests and the program once more, as they are on a machine with AMX: what believes in one, and carries its instructions
 # out where there is none (tests/amx_trap.h). A few always, all with CVN_TRAPPED (tools/amx_trapped.sh). Sanitizers see the
 # kernels of AMX in test_kernels_amx*, which are slow enough there.
-if(NOT CVN_COMPILES_AMX)
+if(NOT amx IN_LIST CVN_ISAS)
   return()
 endif()
 

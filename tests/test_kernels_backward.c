@@ -57,7 +57,7 @@ static void attention_with_windows_caps_and_sinks(void **state)
     static const int64_t dims[][6] = {{2, 17, 1, 3, 33, 20},
                                       {2, 40, 2, 2, 251, 33},
                                       {1, 133, 1, 1, 141, 48},
-                                      {3, 300, 3, 1, 300, 16}};
+                                      {3, 300, 1, 1, 300, 8}};
     static const Extra extras[] = {
         {.window = 1},
         {.window = 50, .sinks = true},

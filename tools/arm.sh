@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # arm.sh FOLDER: builds for 64-bit Arm and runs, under qemu-user, the tests of kernels, of the model and of training, and
-# the program, whose texts must be those that it writes elsewhere.
+# the program, whose texts must be those that it writes elsewhere. The emulator has dotprod, i8mm and bf16, so that kernels of
+# every level are run.
+# arm.sh FOLDER --products: only the tests of products with weights in panels, which are all that Arm has kernels of its own for.
 # Debian: dpkg --add-architecture arm64; apt-get install gcc-aarch64-linux-gnu qemu-user libjansson-dev:arm64
 # libpcre2-dev:arm64 libutf8proc-dev:arm64 libcmocka-dev:arm64
 set -euo pipefail
@@ -12,16 +14,28 @@ for tool in aarch64-linux-gnu-gcc qemu-aarch64; do
         exit 3
     fi
 done
+for library in jansson libpcre2-8 libutf8proc cmocka; do
+    if [ ! -e /usr/lib/aarch64-linux-gnu/pkgconfig/$library.pc ]; then
+        echo "arm: $library for 64-bit Arm is missing; tools/arm.sh says what to install" >&2
+        exit 3
+    fi
+done
 ulimit -d 8000000 # KiB for each program: whatever the emulator keeps, the machine stays usable
 
 cmake -S . -B "$folder" -G Ninja -DCMAKE_TOOLCHAIN_FILE=cmake/aarch64.cmake -DCVN_SHARED=OFF >/dev/null
+if [ "${2-}" = --products ]; then
+    products=(test_kernels_choice test_kernels_linear test_kernels_linear_int8 test_blocks)
+    ninja -C "$folder" -j "$jobs" "${products[@]}"
+    ctest --test-dir "$folder" -j "$jobs" --timeout 1800 --output-on-failure -R "^($(xargs <<<"${products[*]}" | tr ' ' '|'))\$"
+    exit
+fi
 tests=()
 for source in tests/test_kernels_*.c; do
     name=$(basename "$source" .c)
     [[ $name == *_amx* ]] || tests+=("$name")
 done
 tests+=(test_base test_rng test_threads test_sample test_llama test_engine test_kv_int8 test_quantize test_grad_llama
-    test_train_curve)
+    test_train_curve test_blocks)
 ninja -C "$folder" -j "$jobs" caravan "${tests[@]}"
 
 # Of the engine and of the curves, a part; the rest takes minutes here.

@@ -100,13 +100,48 @@ const char *cpu_brand(char text[CPU_BRAND_SIZE])
 
 #else
 
+#if defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+
+static bool has_feature(CpuFeature feature)
+{
+    static const struct {
+        unsigned long type, bit;
+    } where[CPU_FEATURE_COUNT] = {[CPU_DOTPROD] = {AT_HWCAP, 20},
+                                  [CPU_I8MM] = {AT_HWCAP2, 13},
+                                  [CPU_ARM_BF16] = {AT_HWCAP2, 14}};
+    return where[feature].type && getauxval(where[feature].type) >> where[feature].bit & 1;
+}
+#elif defined(__aarch64__) && defined(__APPLE__)
+#include <sys/sysctl.h>
+
+static bool has_feature(CpuFeature feature)
+{
+    static const char *const name[CPU_FEATURE_COUNT] = {
+        [CPU_DOTPROD] = "hw.optional.arm.FEAT_DotProd",
+        [CPU_I8MM] = "hw.optional.arm.FEAT_I8MM",
+        [CPU_ARM_BF16] = "hw.optional.arm.FEAT_BF16"};
+    int has = 0;
+    size_t size = sizeof has;
+    return name[feature] && sysctlbyname(name[feature], &has, &size, NULL, 0) == 0 && has;
+}
+#else
+static bool has_feature(CpuFeature feature)
+{
+    (void)feature;
+    return false;
+}
+#endif
+
 uint32_t cpu_features(void)
 {
+    uint32_t features = 0;
 #if defined(__aarch64__)
-    return UINT32_C(1) << CPU_NEON;
-#else
-    return 0;
+    features = UINT32_C(1) << CPU_NEON; /* of every such processor */
 #endif
+    for (int i = 0; i < CPU_FEATURE_COUNT; i++)
+        features |= (uint32_t)has_feature((CpuFeature)i) << i;
+    return features;
 }
 
 bool cpu_request_amx(void)

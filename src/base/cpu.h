@@ -12,7 +12,13 @@
  *   avx512_bf16                    7.1 EAX 5                    1-2, 5-7
  *   amx_bf16, amx_tile, amx_int8   7.0 EDX 22, 24, 25           17-18 (tiles)
  *
- * (Intel 64 and IA-32 Architectures Software Developer's Manual, CPUID and XGETBV.)
+ * (Intel 64 and IA-32 Architectures Software Developer's Manual, CPUID and XGETBV.) On Arm the system says it: Linux by bits
+ * of getauxval(AT_HWCAP and AT_HWCAP2), macOS by names of sysctlbyname (written from Apple's documentation, not tested).
+ *
+ *   feature    Linux                macOS
+ *   dotprod    HWCAP  ASIMDDP 20    hw.optional.arm.FEAT_DotProd
+ *   i8mm       HWCAP2 I8MM 13       hw.optional.arm.FEAT_I8MM
+ *   bf16       HWCAP2 BF16 14       hw.optional.arm.FEAT_BF16
  */
 #ifndef CVN_BASE_CPU_H
 #define CVN_BASE_CPU_H
@@ -35,7 +41,10 @@
     X(CPU_AMX_TILE, "amx_tile")                                                                    \
     X(CPU_AMX_BF16, "amx_bf16")                                                                    \
     X(CPU_AMX_INT8, "amx_int8")                                                                    \
-    X(CPU_NEON, "neon")
+    X(CPU_NEON, "neon")                                                                            \
+    X(CPU_DOTPROD, "dotprod")                                                                      \
+    X(CPU_I8MM, "i8mm")                                                                            \
+    X(CPU_ARM_BF16, "bf16")
 
 typedef enum CpuFeature {
 #define X(feature, name) feature,

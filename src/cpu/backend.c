@@ -227,7 +227,7 @@ static int take_from_block(Devices *c, int d, size_t bytes, size_t all, char **o
     if (!block || block->bytes - block->used < bytes) {
         size_t size =
             num_padded(all > bytes ? all + CACHE_LINE * 1024 : bytes, HUGE_PAGE) + HUGE_PAGE;
-        void *map;
+        void *map = NULL;
         block = arena_try(&c->arena, sizeof *block);
         if (!block)
             return err_set(err, CVN_EMEM, "no memory for %.1f MiB of tensors",

@@ -10,6 +10,8 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 enum { VECTOR = 64, HUGE_PAGE = 2 << 20 };
@@ -208,6 +210,18 @@ PEAK(avx512_vnni, WITH("avx512f,avx512vnni"), __m512i, _mm512_set1_epi8(1), _mm5
 PEAK_TILES(bf16, WITH("amx-tile,amx-bf16"), _tile_dpbf16ps)
 PEAK_TILES(int8, WITH("amx-tile,amx-int8"), _tile_dpbssd)
 #endif
+#elif defined(__aarch64__)
+PEAK(neon, , float32x4_t, vdupq_n_f32(0.5f), vdupq_n_f32((float)i), vfmaq_f32(x, sum, x))
+#if defined(CVN_HAVE_DOTPROD)
+PEAK(dotprod, WITH("arch=armv8.2-a+dotprod"), int32x4_t, vdupq_n_s32(0x01010101), vdupq_n_s32(i),
+     vdotq_s32(sum, (int8x16_t)x, (int8x16_t)x))
+#endif
+#if defined(CVN_HAVE_I8MM)
+PEAK(i8mm, WITH("arch=armv8.2-a+i8mm"), int32x4_t, vdupq_n_s32(0x01010101), vdupq_n_s32(i),
+     vmmlaq_s32(sum, (int8x16_t)x, (int8x16_t)x))
+PEAK(arm_bf16, WITH("arch=armv8.2-a+bf16"), float32x4_t, (float32x4_t)vdupq_n_s32(0x3f013f01),
+     vdupq_n_f32((float)i), vbfdotq_f32(sum, (bfloat16x8_t)x, (bfloat16x8_t)x))
+#endif
 #endif
 
 /* Multiply-adds count as two operations. The last row for a level of kernels and a dtype holds. */
@@ -236,11 +250,20 @@ static Peak peak_of(cvn_dtype dtype)
         {"amx", CVN_BF16, {.run = peak_amx_bf16, .operations = 2.0 * 16 * 16 * 32}},
         {"amx", CVN_I8, {.run = peak_amx_int8, .operations = 2.0 * 16 * 16 * 64}},
 #endif
+#elif defined(__aarch64__)
+        {NULL, CVN_DTYPE_COUNT, {.run = peak_neon, .operations = 2.0 * 4 * CHAINS}},
+#if defined(CVN_HAVE_DOTPROD)
+        {"dotprod", CVN_I8, {.run = peak_dotprod, .operations = 2.0 * 16 * CHAINS}},
+#endif
+#if defined(CVN_HAVE_I8MM)
+        {"i8mm", CVN_I8, {.run = peak_i8mm, .operations = 2.0 * 32 * CHAINS}},
+        {"i8mm", CVN_BF16, {.run = peak_arm_bf16, .operations = 2.0 * 8 * CHAINS}},
+#endif
 #endif
     };
     Peak peak = rows[0].peak;
     for (size_t i = 1; i < sizeof rows / sizeof *rows; i++)
-        if (strcmp(rows[i].level, cpu_kernels()->name) == 0 &&
+        if ((!rows[i].level || strcmp(rows[i].level, cpu_kernels()->name) == 0) &&
             (rows[i].dtype == CVN_DTYPE_COUNT || rows[i].dtype == dtype))
             peak = rows[i].peak;
     return peak;

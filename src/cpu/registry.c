@@ -26,6 +26,16 @@ enum { KERNELS_MAX = 512, TABLES_MAX = 24 };
 
 #define TABLE(table) table,
 /* What a compiler or processor does not know is left out of the build (cmake/Kernels.cmake). */
+#if defined(CVN_HAVE_DOTPROD)
+#define TABLES_DOTPROD linear_kernels_dotprod
+#else
+#define TABLES_DOTPROD NULL
+#endif
+#if defined(CVN_HAVE_I8MM)
+#define TABLES_I8MM linear_kernels_i8mm
+#else
+#define TABLES_I8MM NULL
+#endif
 #if defined(CVN_HAVE_AVX2)
 #define TABLES_AVX2 KERNELS_OF(avx2, TABLE)
 #else
@@ -65,6 +75,8 @@ static const struct {
 } levels[CPU_ISA_COUNT] = {
     [CPU_ISA_PORTABLE] = {BASELINE, 0, {0}, {
         KERNELS_OF(portable, TABLE) copy_kernels, index_kernels, blocks_kernels, sort_kernels, small_kernels, collective_kernels}},
+    [CPU_ISA_DOTPROD] = {"dotprod", 1, {CPU_DOTPROD}, {TABLES_DOTPROD}},
+    [CPU_ISA_I8MM] = {"i8mm", 2, {CPU_I8MM, CPU_ARM_BF16}, {TABLES_I8MM}},
     [CPU_ISA_AVX2] = {"avx2", 3, {CPU_AVX2, CPU_FMA, CPU_F16C}, {TABLES_AVX2}},
     [CPU_ISA_AVX_VNNI] = {"avx_vnni", 1, {CPU_AVX_VNNI}, {TABLES_AVX_VNNI}},
     [CPU_ISA_AVX512] = {"avx512", 4, {CPU_AVX512F, CPU_AVX512BW, CPU_AVX512DQ, CPU_AVX512VL}, {TABLES_AVX512}},
@@ -101,7 +113,7 @@ static CpuIsa detect(void)
         registry.has[i] = has_level((CpuIsa)i, features);
         if (registry.has[i])
             best = (CpuIsa)i;
-        else if (i != CPU_ISA_AVX_VNNI)
+        else if (levels[i].table[0] && i != CPU_ISA_AVX_VNNI)
             break;
     }
     return best;

@@ -10,6 +10,8 @@
 
 typedef enum CpuIsa {
     CPU_ISA_PORTABLE,    /* what the compiler assumes: SSE2 on x86-64, NEON on Arm */
+    CPU_ISA_DOTPROD,     /* NEON and dotprod */
+    CPU_ISA_I8MM,        /* and i8mm and bf16 */
     CPU_ISA_AVX2,        /* AVX2, FMA, F16C */
     CPU_ISA_AVX_VNNI,    /* and AVX-VNNI */
     CPU_ISA_AVX512,      /* AVX2 and AVX-512 F, BW, DQ, VL; AVX-VNNI only where there is it, too */
@@ -19,7 +21,7 @@ typedef enum CpuIsa {
 } CpuIsa;
 
 /* The best kernels of this machine; the environment variable CARAVAN_CPU (portable, avx2, avx_vnni,
-   avx512, avx512_bf16, amx) lowers it. Read once, on the first call. */
+   avx512, avx512_bf16, amx; on Arm neon, dotprod, i8mm) lowers it. Read once, on the first call. */
 const KernelSet *cpu_kernels(void);
 
 /* Those of one level; NULL where this machine lacks it. */

@@ -418,6 +418,21 @@ const Kernel linear_kernels_portable[] = {
     {0},
 };
 
+#if defined(CVN_HAVE_DOTPROD)
+const Kernel linear_kernels_dotprod[] = {
+    IN_INTEGERS(dotprod, "dotprod"),
+    {0},
+};
+#endif
+
+#if defined(CVN_HAVE_I8MM)
+const Kernel linear_kernels_i8mm[] = {
+    IN_INTEGERS(i8mm, "i8mm"),
+    ROW("linear.i8mm.bf16dot", OP_LINEAR, linear_match, bf16_i8mm),
+    {0},
+};
+#endif
+
 #if defined(CVN_HAVE_AVX2)
 const Kernel linear_kernels_avx2[] = {
     IN_INTEGERS(avx2, "avx2"),

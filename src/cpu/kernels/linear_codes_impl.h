@@ -47,17 +47,28 @@ enum {
     KEPT_PANELS = CODE_PARTS == 1 ? 2 : 1,
     DIRECT = 4, /* rows that are multiplied at a time while codes are unpacked */
     FIRST =     /* rows that are multiplied while panels are unpacked to be kept */
-    CODE_SUMS == 2 ? 4 : 0,
+    CODE_SUMS == 2 && CODE_PARTS <= 2 ? 4 : 0,
     /* Blocks are always kept where portable code unpacks them, which takes long to compile: a function per kind is enough. */
-    KEEPS = CODE_PARTS > 2
+    KEEPS = CODE_SUMS == 1 && CODE_PARTS > 2,
+#if defined(CODES_PAIRS)
+    PAIRS = true /* kept codes meet two rows of x at a time */
+#else
+    PAIRS = false
+#endif
 };
+
+/* Vectors of kept panels that are multiplied at a time. */
+VEC_INLINE int kept_at_once(const bool eight)
+{
+    return KEPT_PANELS * CODE_PARTS / (PAIRS && !eight ? 2 : 1);
+}
 
 /* How many rows are multiplied at a time with kept panels. */
 VEC_INLINE int kept_rows(const bool eight)
 {
-    const int sums = eight ? 1 : CODE_SUMS, vectors = KEPT_PANELS * CODE_PARTS;
+    const int sums = eight ? 1 : CODE_SUMS, vectors = kept_at_once(eight);
     const int rows = (CODE_PARTS == 1 ? 16 : SUMS) / sums / vectors;
-    return rows >= ROWS ? ROWS : rows >= 4 ? 4 : rows;
+    return rows >= ROWS ? ROWS : PAIRS ? rows / 2 * 2 : rows >= 4 ? 4 : rows;
 }
 
 VEC_INLINE Form form_of(const BlockForm b)
@@ -197,7 +208,7 @@ VEC_INLINE vf scale_of(const BlockForm f, const uint8_t *at, int64_t g, const in
     if (f.scale == BLOCK_BF16)
         return vf_load_bf16((const uint16_t *)(const void *)(at + 2 * i));
     if (f.scale == BLOCK_WHOLE)
-        return vf_load_i8((const int8_t *)at + i) * d;
+        return vf_of_bytes((const int8_t *)at + i) * d;
     const vi both = vi_load_u8(at + i), whole = minimum ? both >> 4 : both & 15;
     return __builtin_convertvector(whole, vf) * d;
 }
@@ -308,6 +319,40 @@ VEC_INLINE void add_quad(const bool eight, const Form f, const int M, const int 
     }
 }
 
+/* The same of two quads and pairs of rows. total[r] and total[r + 1] are of rows r and r + 1 of x and of two rows of a panel
+   each; of an odd last row the pair is itself. */
+VEC_INLINE void add_pairs(const bool eight, const int M, const int N, const int8_t *x, const vi *w,
+                          const int between, Sum sum[ROWS][VECTORS])
+{
+#if defined(CODES_PAIRS)
+    const int row = eight ? LINEAR_SPAN : LINEAR_ROW_BYTES;
+#pragma GCC unroll 8
+    for (int r = 0; r < M; r += 2) {
+        const int8_t *first = x + r * row;
+        const Quad pair = codes_x_pair(eight, first, r + 1 < M ? first + row : first);
+#pragma GCC unroll 16
+        for (int v = 0; v < N; v++) {
+            codes_add_pair(eight, &sum[r][v], w[v], pair);
+            codes_add_pair(eight, &sum[r + 1][v], w[between + v], pair);
+        }
+    }
+#else
+    (void)eight, (void)M, (void)N, (void)x, (void)w, (void)between, (void)sum;
+#endif
+}
+
+/* What row r has in all. */
+VEC_INLINE vi total_of(const bool eight, const bool pairs, const int r, const int v,
+                       Sum sum[ROWS][VECTORS])
+{
+#if defined(CODES_PAIRS)
+    if (pairs)
+        return codes_total_pair(eight, r % 2, &sum[r / 2 * 2][v], &sum[r / 2 * 2 + 1][v]);
+#endif
+    (void)pairs;
+    return codes_total(eight, &sum[r][v]);
+}
+
 /* How a span is walked: so many chunks of so many groups of so many steps. */
 typedef struct Walk {
     int64_t chunks, groups, steps;
@@ -339,9 +384,10 @@ VEC_INLINE Walk walk_of(const bool eight, const Form f, const LinearTile *t)
 VEC_INLINE void block(const bool eight, const Form f, const bool keep, const int M, const int N,
                       const LinearTile *t, LinearCodes *k, int r0, int vector)
 {
-    const bool kept = f.weights == KEPT, blocks = f.weights == BLOCKS,
+    const bool kept = f.weights == KEPT, pairs = PAIRS && kept, blocks = f.weights == BLOCKS,
                half = blocks && f.of.scale >= BLOCK_WHOLE,
-               alone = M == 1 && !kept && !keep && !f.of.table;
+               alone = M == 1 && !kept && !keep && !f.of.table, together = !alone && !pairs;
+    const int paired = pairs ? M + M % 2 : M;
     const int quads = step_of(f), vectors = kept_vectors(eight, f),
               settled = settle_after(eight, f);
     const int number = kept ? k->offset : offset_of(f);
@@ -373,16 +419,20 @@ VEC_INLINE void block(const bool eight, const Form f, const bool keep, const int
         }
         for (int64_t g = 0, at = 0; g < walk.groups; g++, group++) {
             Sum total[ROWS][VECTORS];
+            vi first[ROWS]; /* what takes the offset of codes back */
 #pragma GCC unroll 8
             for (int r = 0; r < M; r++) {
-                const int32_t first = f.weights == ROWS8 ? -t->sum[r0 + r]
-                                      : f.of.minimum
-                                          ? 0
-                                          : minus_of(eight, &span[r], group) >> (eight ? 0 : 3);
+                const int32_t one = f.weights == ROWS8 ? -t->sum[r0 + r]
+                                    : f.of.minimum
+                                        ? 0
+                                        : minus_of(eight, &span[r], group) >> (eight ? 0 : 3);
+                first[r] = vi_splat(one * number);
+            }
+#pragma GCC unroll 8
+            for (int r = 0; r < paired; r++)
 #pragma GCC unroll 16
                 for (int v = 0; v < N; v++)
-                    total[r][v] = (Sum){vi_splat(first * number), {0}};
-            }
+                    total[r][v] = (Sum){pairs ? vi_splat(0) : first[r], {0}};
             for (int64_t step = 0; step < walk.steps; step++, at++) {
                 vb code[VECTORS][SIXTEEN];
 #pragma GCC unroll 16
@@ -401,7 +451,11 @@ VEC_INLINE void block(const bool eight, const Form f, const bool keep, const int
                 if (alone)
                     x += quads * codes_quad(eight);
 #pragma GCC unroll 4
-                for (int u = 0; u < quads && !alone; u++, quad++, x += codes_quad(eight)) {
+                for (int u = 0; u < quads && pairs; u += 2, quad += 2, x += 2 * codes_quad(eight))
+                    add_pairs(eight, M, N, x, kept_at(k, 1, quad, vector % CODE_PARTS), CODE_PARTS,
+                              total);
+#pragma GCC unroll 4
+                for (int u = 0; u < quads && together; u++, quad++, x += codes_quad(eight)) {
                     Factor w[VECTORS];
 #pragma GCC unroll 16
                     for (int v = 0; v < N; v++) {
@@ -444,7 +498,8 @@ VEC_INLINE void block(const bool eight, const Form f, const bool keep, const int
                 }
 #pragma GCC unroll 8
                 for (int r = 0; r < M; r++) {
-                    const vi all = codes_total(eight, &total[r][v]);
+                    const vi sums = total_of(eight, pairs, r, v, total);
+                    const vi all = pairs ? sums + first[r] : sums;
                     if (f.weights == ROWS8)
                         add_whole(t, sums_at(t, r0 + r, vector + v), all);
                     else
@@ -479,12 +534,11 @@ VEC_INLINE void direct_rows(const int M, const bool eight, const Form f, const L
         block(eight, f, false, M, CODE_PARTS, t, NULL, r0, vector);
 }
 
-/* All rows from row r on with KEPT_PANELS panels that are kept. */
-VEC_INLINE void kept_panels(const bool eight, const Form f, const LinearTile *t, LinearCodes *k,
-                            int r, int vector)
+/* All rows from row r on with vectors of panels that are kept. */
+VEC_INLINE void kept_part(const bool eight, const Form f, const LinearTile *t, LinearCodes *k,
+                          int r, int vector)
 {
-    enum { N = KEPT_PANELS * CODE_PARTS };
-    const int M = kept_rows(eight);
+    const int N = kept_at_once(eight), M = kept_rows(eight);
     for (; t->rows - r >= M; r += M)
         block(eight, f, false, M, N, t, k, r, vector);
     if (M > 4 && t->rows - r >= 4) {
@@ -495,6 +549,30 @@ VEC_INLINE void kept_panels(const bool eight, const Form f, const LinearTile *t,
         block(eight, f, false, 2, N, t, k, r, vector);
     if (t->rows > r)
         block(eight, f, false, 1, N, t, k, r, vector);
+}
+
+/* And with all KEPT_PANELS. */
+VEC_INLINE void kept_panels(const bool eight, const Form f, const LinearTile *t, LinearCodes *k,
+                            int r, int vector)
+{
+    const int end = vector + KEPT_PANELS * CODE_PARTS;
+    for (; vector < end; vector += kept_at_once(eight))
+        kept_part(eight, f, t, k, r, vector);
+}
+
+/* Brings what was kept to pairs of quads. */
+VEC_INLINE void pair_kept(const Form f, const LinearTile *t, LinearCodes *k)
+{
+#if defined(CODES_PAIRS)
+    const int64_t quads = f.weights == BLOCKS ? t->units * t->chunk->columns / PANEL_QUAD
+                          : f.weights == I4   ? 2 * t->units
+                                              : t->units;
+    for (int64_t quad = 0; quad < quads; quad += 2)
+        for (int part = 0; part < CODE_PARTS; part++)
+            codes_pair(kept_at(k, 1, quad, part), kept_at(k, 1, quad + 1, part));
+#else
+    (void)f, (void)t, (void)k;
+#endif
 }
 
 /* Kinds whose groups are as long, and whose sums are settled as often, are alike once they are kept. */
@@ -561,12 +639,13 @@ VEC_INLINE void all_rows(const bool eight, const Form f, const LinearTile *t)
            vector + KEPT_PANELS * CODE_PARTS <= t->panels * CODE_PARTS;
          vector += KEPT_PANELS * CODE_PARTS) {
         block(eight, f, true, FIRST, KEPT_PANELS * CODE_PARTS, t, k, 0, vector);
+        pair_kept(f, t, k);
         kept_form(eight, f)(t, k, FIRST, vector);
     }
     if (direct_most(f) == 0)
         return;
-    const int most =
-        SUMS < 24 && CODE_SUMS > 1 && !eight ? 2 : DIRECT; /* for which there are registers */
+    const int most = /* for which there are registers */
+        DIRECT * CODE_PARTS * (eight ? 1 : CODE_SUMS) > SUMS ? 2 : DIRECT;
     for (; t->rows - r >= most; r += most)
         direct_rows(most, eight, f, t, r, vector);
     for (; t->rows - r >= 2; r += 2)

@@ -4,7 +4,7 @@
  *
  *     f32       a number
  *     widened   of a pair of bf16 the even one is added first, then the other
- *     pairs     both products are added by one instruction (vdpbf16ps)
+ *     pairs     both products are added by one instruction (vdpbf16ps; bfdot, which rounds their sum once more)
  *     eight     four products of an unsigned byte with a signed one are, too (vpdpbusd). Weights are made unsigned by flipping
  *               their sign bit, which adds 128; the sum of x takes that back.
  *
@@ -15,6 +15,10 @@
 #include "cpu/kernels/vec.h"
 #if defined(VEC_BF16)
 #include "cpu/kernels/avx512/linear_vnni.h"
+#endif
+
+#if !defined(LINEAR_ROWS)
+#define LINEAR_ROWS ISA_NAME(linear_rows)
 #endif
 
 typedef enum Kind { OF_F32, WIDENED, PAIRS, EIGHT } Kind;
@@ -47,6 +51,9 @@ VEC_INLINE vf multiply_add(const Kind kind, vf x, vf w, vf sum)
         return (vf)dot((__m512i)sum, (__m512i)w, (__m512i)x);
     if (kind == PAIRS)
         return (vf)_mm512_dpbf16_ps((__m512)sum, (__m512bh)x, (__m512bh)w);
+#elif defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
+    if (kind == PAIRS)
+        return vbfdotq_f32(sum, (bfloat16x8_t)w, (bfloat16x8_t)x);
 #endif
     (void)kind;
     return vf_fma(x, w, sum);
@@ -131,24 +138,25 @@ VEC_INLINE void tile(const Kind kind, const LinearTile *t)
     CONSTANT_ROWS_12(t->rows, rows_of, kind, t);
 }
 
-#define MEMBERS                                                                                    \
-    .of_rows = &ISA_NAME(linear_rows), .rows = ROWS, .few = FEW, .even = true, .panels = 2
+#define MEMBERS .of_rows = &LINEAR_ROWS, .rows = ROWS, .few = FEW, .even = true, .panels = 2
 
-#if defined(VEC_BF16)
+#if defined(VEC_BF16) || defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
 static void tile_bf16(const LinearTile *t)
 {
     tile(PAIRS, t);
 }
 
+const LinearIsa ISA_NAME(linear_bf16) = {MEMBERS, .weight = CVN_BF16, .x = CVN_BF16,
+                                         .tile = tile_bf16};
+#if defined(VEC_BF16) /* elsewhere linear_codes_impl.h has it */
 static void tile_rows8(const LinearTile *t)
 {
     tile(EIGHT, t);
 }
 
-const LinearIsa ISA_NAME(linear_bf16) = {MEMBERS, .weight = CVN_BF16, .x = CVN_BF16,
-                                         .tile = tile_bf16};
 const LinearIsa ISA_NAME(linear_rows8) = {MEMBERS, .weight = CVN_I8, .x = CVN_I8,
                                           .tile = tile_rows8};
+#endif
 #else
 static void tile_f32(const LinearTile *t)
 {

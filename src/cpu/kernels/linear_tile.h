@@ -229,6 +229,14 @@ static inline int64_t linear_tiled_rows(int64_t rows)
 
 extern const LinearIsa linear_f32_portable, linear_bf16_portable, linear_rows8_portable,
     linear_i8_portable, linear_i4_portable, linear_blocks_portable;
+#if defined(CVN_HAVE_DOTPROD)
+extern const LinearIsa linear_rows8_dotprod, linear_i8_dotprod, linear_i4_dotprod,
+    linear_blocks_dotprod;
+#endif
+#if defined(CVN_HAVE_I8MM)
+extern const LinearIsa linear_bf16_i8mm, linear_rows8_i8mm, linear_i8_i8mm, linear_i4_i8mm,
+    linear_blocks_i8mm;
+#endif
 #if defined(CVN_HAVE_AVX2)
 extern const LinearIsa linear_f32_avx2, linear_bf16_avx2, linear_rows8_avx2, linear_i8_avx2,
     linear_i4_avx2, linear_blocks_avx2;

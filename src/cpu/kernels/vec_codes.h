@@ -4,7 +4,9 @@
  * branch of this file.
  *
  *     CODES_DOT     vpdpbusd (AVX-512 VNNI, AVX-VNNI): unsigned codes times signed bytes of x, four products summed into 32
- *                   bits. Fixed point is two bytes, X = 256 hi + lo, hence two instructions and two sums.
+ *                   bits. Fixed point is two bytes, X = 256 hi + lo, hence two instructions and two sums. On Arm sdot takes
+ *                   signed bytes, which codes below 128 are, too.
+ *     CODES_PAIRS   and smmla (i8mm) for kept codes: two rows of x times two rows of a panel, eight products in each sum.
  *     otherwise     pmaddwd (SSE2, AVX2), or the same by plain C: codes are widened to 16 bits, the even columns apart from
  *                   the odd ones, and multiplied with the whole X. |code * X * 2| <= 2 * 128 * 32512 fits 32 bits.
  *
@@ -13,7 +15,7 @@
  * codes of 8 bits are |code| times x with the code's sign, at most 2 * 128 * 127 = 32512, and widened at once.
  *
  * A code is unsigned and `offset` more than its number, which the sum of x takes back (LinearSpan.minus8). Codes of 8 bits
- * ("wide") are so only with CODES_DOT (then offset 128), elsewhere they are the signed numbers.
+ * ("wide") are so only with vpdpbusd (then offset 128), elsewhere they are the signed numbers.
  */
 #ifndef CVN_CPU_KERNELS_VEC_CODES_H
 #define CVN_CPU_KERNELS_VEC_CODES_H
@@ -21,8 +23,12 @@
 #include "cpu/kernels/linear_tile.h"
 #include "cpu/kernels/vec.h"
 
-#if (defined(__AVX512VNNI__) && defined(VEC_BF16)) || defined(VEC_VNNI)
+#if (defined(__AVX512VNNI__) && defined(VEC_BF16)) || defined(VEC_VNNI) ||                         \
+    defined(__ARM_FEATURE_DOTPROD)
 #define CODES_DOT
+#endif
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+#define CODES_PAIRS
 #endif
 
 enum {
@@ -125,6 +131,10 @@ VEC_INLINE vb vb_where(const uint8_t *at, uint8_t bit)
     __m256i set = _mm256_shuffle_epi8((__m256i)vi_word((const int8_t *)at), of);
     set = _mm256_cmpeq_epi8(_mm256_and_si256(set, bits), bits);
     return (vb)_mm256_and_si256(set, _mm256_set1_epi8((char)bit));
+#elif defined(__aarch64__)
+    const uint8x16_t of = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
+    const uint8x16_t set = vcombine_u8(vld1_dup_u8(at), vld1_dup_u8(at + 1));
+    return (vb)vandq_u8(vtstq_u8(set, of), vdupq_n_u8(bit));
 #else
     vb out;
     for (int i = 0; i < CODE_BYTES / 8; i++) {
@@ -143,11 +153,29 @@ VEC_INLINE vi vi_load_u8(const uint8_t *at)
     return (vi)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)at));
 #elif defined(__AVX2__)
     return (vi)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)at));
+#elif defined(__aarch64__)
+    uint32_t four;
+    memcpy(&four, at, sizeof four);
+    const uint16x8_t wide = vmovl_u8(vreinterpret_u8_u32(vdup_n_u32(four)));
+    return (vi)vmovl_u16(vget_low_u16(wide));
 #else
     typedef uint8_t bytes __attribute__((vector_size(VN)));
     bytes b;
     memcpy(&b, at, sizeof b);
     return __builtin_convertvector(b, vi);
+#endif
+}
+
+/* VN signed bytes as floats. */
+VEC_INLINE vf vf_of_bytes(const int8_t *at)
+{
+#if defined(__aarch64__)
+    int32_t four;
+    memcpy(&four, at, sizeof four);
+    const int16x8_t wide = vmovl_s8(vreinterpret_s8_s32(vdup_n_s32(four)));
+    return vcvtq_f32_s32(vmovl_s16(vget_low_s16(wide)));
+#else
+    return vf_load_i8(at);
 #endif
 }
 
@@ -157,6 +185,8 @@ VEC_INLINE vf vf_load_f16(const uint8_t *at)
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)at));
 #elif defined(__AVX2__)
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)at));
+#elif defined(__aarch64__)
+    return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(at)));
 #else
     uint16_t half[VN];
     float out[VN];
@@ -174,14 +204,22 @@ enum {
     FIXED_QUAD = PANEL_QUAD,
     CODE_SUMS = 2,
     CODE_FACTORS = 1,
+#if defined(CODES_PAIRS)
+    CODES_AS_THEY_LIE = false,
+#else
     CODES_AS_THEY_LIE = true,
+#endif
     CODES_IN_BYTES = true
 };
 
 VEC_INLINE bool codes_signed(const bool wide)
 {
+#if defined(__aarch64__)
+    return wide;
+#else
     (void)wide;
     return false;
+#endif
 }
 
 VEC_INLINE int codes_settled(int bits)
@@ -209,10 +247,12 @@ VEC_INLINE Quad codes_x(const bool eight, const bool wide, const int8_t *x)
     return (Quad){vi_word(x), eight ? (vi){0} : vi_word(x + LINEAR_SPAN)};
 }
 
-/* sum + w (unsigned) . x (signed). Written out, because compilers copy the sum for the intrinsic. */
+/* sum + w (unsigned, on Arm signed) . x (signed). Written out, because compilers copy the sum for the intrinsic. */
 VEC_INLINE vi vi_dot(vi sum, vi w, vi x)
 {
-#if defined(__AVX512F__)
+#if defined(__aarch64__)
+    sum = (vi)vdotq_s32((int32x4_t)sum, (int8x16_t)w, (int8x16_t)x);
+#elif defined(__AVX512F__)
     __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(w), "v"(x));
 #else
     __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum) : "x"(w), "x"(x));
@@ -237,6 +277,42 @@ VEC_INLINE vi codes_total(const bool eight, const Sum *s)
 {
     return eight ? s->a : s->a + (s->b << 8);
 }
+
+#if defined(CODES_PAIRS)
+/* Two quads of four rows of a panel: eight neighbours of its first two rows, and of the others. */
+VEC_INLINE void codes_pair(vi *first, vi *second)
+{
+    const int32x4_t a = (int32x4_t)*first, b = (int32x4_t)*second;
+    *first = (vi)vzip1q_s32(a, b);
+    *second = (vi)vzip2q_s32(a, b);
+}
+
+/* Eight neighbours of two rows of x. */
+VEC_INLINE Quad codes_x_pair(const bool eight, const int8_t *x, const int8_t *y)
+{
+    Quad pair = {(vi)vcombine_s8(vld1_s8(x), vld1_s8(y)), {0}};
+    if (!eight)
+        pair.b = (vi)vcombine_s8(vld1_s8(x + LINEAR_SPAN), vld1_s8(y + LINEAR_SPAN));
+    return pair;
+}
+
+/* Adds what both rows of x make of two rows of a panel: [x0 w0, x0 w1, x1 w0, x1 w1]. */
+VEC_INLINE void codes_add_pair(const bool eight, Sum *s, vi w, Quad x)
+{
+    if (!eight)
+        s->b = (vi)vmmlaq_s32((int32x4_t)s->b, (int8x16_t)x.a, (int8x16_t)w);
+    s->a = (vi)vmmlaq_s32((int32x4_t)s->a, (int8x16_t)(eight ? x.a : x.b), (int8x16_t)w);
+}
+
+/* Of the first two rows of a panel and of the others: all that row 0 of x has, or row 1. */
+VEC_INLINE vi codes_total_pair(const bool eight, const bool upper, const Sum *first,
+                               const Sum *second)
+{
+    const int64x2_t a = (int64x2_t)codes_total(eight, first);
+    const int64x2_t b = (int64x2_t)codes_total(eight, second);
+    return (vi)(upper ? vzip2q_s64(a, b) : vzip1q_s64(a, b));
+}
+#endif
 
 /* [hi of 512][lo of 512] */
 VEC_INLINE void codes_arrange(const int16_t *x, int8_t *out)
