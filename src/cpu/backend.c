@@ -135,11 +135,14 @@ static int cpu_open(const DeviceOptions *o, Devices **out, cvn_err *err)
 
 static void cpu_describe(const Devices *c, DeviceInfo *out)
 {
+    const CompileOptions *o = &c->cache.options;
     *out = (DeviceInfo){.kind = c->kind,
                         .n_local = c->n_local,
                         .first = c->comm ? comm_first(c->comm) : 0,
-                        .threads = c->cache.options.n_threads,
-                        .discards = true};
+                        .threads = o->n_threads,
+                        .discards = true,
+                        .chunk_invariant =
+                            cpu_chunk_invariant() && !o->op_by_op && !o->split_attention};
 }
 
 /* ---- executables ---- */

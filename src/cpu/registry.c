@@ -183,6 +183,12 @@ void cpu_why_not_more(StrBuf *out)
     }
 }
 
+bool cpu_chunk_invariant(void)
+{
+    pthread_once(&registry.once, init);
+    return registry.used < CPU_ISA_AVX512_BF16;
+}
+
 const char *cpu_isa_name(CpuIsa isa)
 {
     return levels[isa].name;

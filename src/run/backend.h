@@ -57,6 +57,8 @@ typedef struct DeviceInfo {
     int first;        /* the number of the first of them on the mesh */
     int threads;      /* of each */
     bool discards;    /* memory that is discarded goes back to the system */
+    /* On one device a text has the same bits however it is cut into runs: what was decoded is as what is read. */
+    bool chunk_invariant;
 } DeviceInfo;
 
 /* How a parameter that stays on the device lies there: dense and row-major in its type; or, above LAYOUT_PLAIN, in one of

@@ -289,6 +289,7 @@ static int open_runtime(cvn_engine *e, cvn_err *err)
     e->opened = true;
     int code = runtime_open(&e->rt, &options, err);
     e->stats.threads = e->rt.info.threads;
+    e->chunk_invariant = code == CVN_OK && e->rt.info.chunk_invariant && !o->mesh;
     return code;
 }
 

@@ -72,6 +72,7 @@ struct cvn_engine {
     Arena arena;
     Runtime rt;                  /* owned: the devices, weights and caches */
     bool opened;                 /* rt is to be closed */
+    bool chunk_invariant;        /* a text has the same bits however it is cut into runs */
     const volatile int *watched; /* borrowed: nonzero ends what is computed; or NULL */
     bool traces;                 /* what runs is recorded, for options.profile_path */
     bool failed;                 /* a run has: of several processes there is no trace then */

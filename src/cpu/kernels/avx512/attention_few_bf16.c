@@ -1,5 +1,4 @@
 #define VEC_BF16
 #define ISA "avx512.bf16few"
 #define ISA_NAME(name) name##_avx512_bf16few
-#define ISA_GEMM gemm_f32_avx512
 #include "cpu/kernels/attention_impl.h"

@@ -1,0 +1,285 @@
+/*
+ * A text has the same bits however it is cut into runs: read in chunks of any length, drawn token by token, drawn by runs that
+ * verify drafts, or read again after it was drawn. Caches are equal to the byte and logits to the bit, with weights and caches of every form,
+ * through windows, on every set of instructions that the machine has (tests of levels run this one again).
+ */
+#include "adapter_make.h"
+#include "llama_fixture.h"
+#include "scratch.h"
+#include "serve/engine.h"
+#include "serve/speculate.h"
+#include "unit.h"
+
+enum {
+    CONTEXT = 1024,
+    LONG_PROMPT = 430,
+    SHORT_PROMPT = 80,
+    DRAWN = 40,
+    TEXT = LONG_PROMPT + DRAWN
+};
+
+typedef struct Case {
+    const char *model, *quantize, *activations, *kv;
+    cvn_dtype dtype;
+    int64_t window;
+    bool adapter;
+} Case;
+
+static const Case *now; /* that is tried */
+
+/* What is compared of a text. */
+typedef struct Heard {
+    int32_t token[TEXT];
+    int n;                 /* tokens, those of the prompt included */
+    uint64_t logits[TEXT]; /* [n] digests of those that a token was drawn from; 0: nobody looked */
+    char *cache;           /* positions [0, n - 1) of all caches, one after the other */
+    size_t bytes;
+} Heard;
+
+static int64_t vocab, longest;
+
+static bool hear(void *context, int id, int32_t token)
+{
+    Heard *h = context;
+    (void)id;
+    h->token[h->n++] = token;
+    return true;
+}
+
+static void look(void *context, int id, const float *logits, int32_t token)
+{
+    Heard *h = context;
+    (void)id;
+    (void)token;
+    uint64_t hash = 1;
+    for (int64_t v = 0; v < vocab; v++) {
+        uint32_t bits;
+        memcpy(&bits, &logits[v], sizeof bits);
+        hash = hash * UINT64_C(0x9e3779b97f4a7c15) + bits;
+    }
+    h->logits[h->n] = hash;
+}
+
+static void take_cache(const cvn_engine *e, Heard *h)
+{
+    h->cache = NULL;
+    h->bytes = 0;
+    for (int i = 0; i < e->n_caches; i++) {
+        const Buffer *b = runtime_buffer(&e->rt, ROLE_CACHE, i);
+        const cvn_type *t = &b->local; /* [slots, kv_heads, positions, width] */
+        const char *data = buffer_address(&e->rt, b, 0);
+        size_t position = cvn_dtype_bytes(t->dtype, t->dim[3]);
+        size_t bytes = position * (size_t)(h->n - 1), head = position * (size_t)t->dim[2];
+        h->cache = realloc(h->cache, h->bytes + bytes * (size_t)t->dim[1]);
+        assert_non_null(h->cache);
+        for (int64_t k = 0; k < t->dim[1]; k++, h->bytes += bytes)
+            memcpy(h->cache + h->bytes, data + head * (size_t)k, bytes);
+    }
+}
+
+static cvn_model *open_model(const Case *c)
+{
+    cvn_err err = {0};
+    cvn_model *model = NULL;
+    const cvn_model_options options = {
+        .dtype = c->dtype, .quantize = c->quantize, .no_tokenizer = true};
+    const char *path = c->model[0] == '/' ? c->model : in_scratch(c->model);
+    must(cvn_model_open(path, &options, &model, &err), &err);
+    if (c->window)
+        model_limit_attention(model->io.desc, 1, c->window, 0, 0);
+    vocab = cvn_model_vocab(model);
+    longest = cvn_model_context(model);
+    return model;
+}
+
+static const Heard *foretold;
+
+/* Drafts that are right but every third time. */
+static int foretell(void *context, int slot, int32_t *draft)
+{
+    const cvn_engine *e = context;
+    static int turn;
+    int64_t at = e->filled[slot] + 1;
+    int n = 0;
+    for (; n < DRAFT_MOST && at + n < foretold->n; n++)
+        draft[n] = foretold->token[at + n];
+    if (++turn % 3 == 0)
+        draft[n ? n / 2 : 0] = (int32_t)((draft[n ? n / 2 : 0] + 1) % vocab);
+    return n;
+}
+
+/* The first n tokens of a text are read in chunks of so many, and more are drawn. */
+static void run(const cvn_model *model, int64_t chunk, bool drafts, const int32_t *text, int64_t n,
+                int64_t more, Heard *out)
+{
+    cvn_err err = {0};
+    cvn_engine *e = NULL;
+    const char *folder[] = {in_scratch("adapter")};
+    if (now->adapter)
+        make_adapter(folder[0], model->io.desc, "r=11,alpha=8,targets=q,v,o,down,gate", NULL, 3,
+                     false);
+    const cvn_engine_options options = {.slots = 1,
+                                        .adapter = folder,
+                                        .n_adapters = now->adapter,
+                                        .context = longest,
+                                        .threads = 1,
+                                        .logits_processors = true,
+                                        .kv_cache = now->kv,
+                                        .activations = now->activations,
+                                        .reuse = true, /* so that caches are not given back */
+                                        .eos_interval = 1,
+                                        .n_buckets = 1,
+                                        .bucket = {chunk}};
+    must(cvn_engine_new(model, &options, &e, &err), &err);
+    if (!e->chunk_invariant) {
+        cvn_engine_free(e, NULL);
+        print_message("skipped: kernels for tiles sum otherwise\n");
+        skip();
+    }
+    e->window = NULL; /* nor what lies behind windows */
+    if (drafts) {
+        e->speculation->from = foretell;
+        e->speculation->context = e;
+    }
+    *out = (Heard){.n = (int)n};
+    memcpy(out->token, text, (size_t)n * sizeof *text);
+    const cvn_request request = {.prompt = text,
+                                 .n_prompt = n,
+                                 .max_tokens = more,
+                                 .ignore_eos = true,
+                                 .on_logits = look,
+                                 .sampling = {.temperature = 1, .top_p = 1, .seed = 5}};
+    const cvn_listener listener = {.on_token = hear, .context = out};
+    must(cvn_engine_submit(e, &request, &listener, NULL, &err), &err);
+    for (int left = 1; left;)
+        must(cvn_engine_step(e, &left, &err), &err);
+    assert_int_equal(out->n, n + more);
+    assert_true(!drafts || cvn_engine_get_stats(e).accepted_tokens > 0);
+    take_cache(e, out);
+    cvn_engine_free(e, NULL);
+}
+
+static int faults;
+
+static void compare(const char *how, int64_t chunk, const Heard *got, const Heard *want)
+{
+    const char *name = now->model + (strlen(now->model) > 30 ? strlen(now->model) - 30 : 0);
+    char what[512];
+    snprintf(what, sizeof what, "%s, %s, weights %s, activations %s, cache %s, window %d: %s %d",
+             name, cvn_dtype_name(now->dtype), now->quantize ? now->quantize : "plain",
+             now->activations ? now->activations : "plain", now->kv ? now->kv : "plain",
+             (int)now->window, how, (int)chunk);
+    for (int i = 0; i < got->n; i++)
+        if (got->logits[i] &&
+            (got->logits[i] != want->logits[i] || got->token[i] != want->token[i])) {
+            print_message("%s: other logits at %d\n", what, i);
+            faults++;
+            break;
+        }
+    if (got->n == want->n && memcmp(got->cache, want->cache, want->bytes) != 0) {
+        size_t at = 0;
+        while (got->cache[at] == want->cache[at])
+            at++;
+        print_message("%s: another cache, from byte %zu of %zu\n", what, at, want->bytes);
+        faults++;
+    }
+}
+
+static void try_case(const Case *c)
+{
+    static const int64_t chunks[] = {1, 7, 16, 48, 130};
+    static Heard drawn, got;
+    int32_t prompt[LONG_PROMPT];
+    now = c;
+    cvn_model *model = open_model(c);
+    int64_t n_prompt = longest < CONTEXT ? longest * 2 / 3 : LONG_PROMPT;
+    int64_t more = longest < CONTEXT ? longest / 4 : DRAWN, all = n_prompt + more;
+    for (int64_t i = 0; i < n_prompt; i++)
+        prompt[i] = (int32_t)((i * i * 7 + i * 3) % 251 % vocab);
+    run(model, 512, false, prompt, n_prompt, more, &drawn);
+    foretold = &drawn;
+    bool brief =
+        longest < CONTEXT; /* other families: what they have of their own, not all of it again */
+    for (size_t i = brief; i < (brief ? 3 : sizeof chunks / sizeof *chunks); i++) {
+        run(model, chunks[i], chunks[i] == 16, prompt, n_prompt, more, &got);
+        compare(chunks[i] == 16 ? "drafted, chunks of" : "chunks of", chunks[i], &got, &drawn);
+        free(got.cache);
+    }
+    /* what was drawn is read */
+    for (int64_t n = all - 1; n >= n_prompt; n -= 1 + more / (brief ? 2 : 3)) {
+        run(model, n % 2 ? 512 : 7, false, drawn.token, n, all - n, &got);
+        compare("read again, tokens", n, &got, &drawn);
+        free(got.cache);
+    }
+    free(drawn.cache);
+    cvn_model_free(model);
+}
+
+#define MIXED CVN_TEST_DATA "/gguf/mixed.gguf"
+
+static void a_text_has_the_same_bits_however_it_is_cut(void **state)
+{
+    static const Case cases[] = {
+        {.model = "gqa", .dtype = CVN_F32},
+        {.model = "gqa", .dtype = CVN_BF16},
+        {.model = "gqa", .dtype = CVN_F32, .kv = "int8"},
+        {.model = "gqa", .dtype = CVN_BF16, .kv = "int8"},
+        {.model = "gqa", .dtype = CVN_BF16, .window = 100},
+        {.model = "gqa", .dtype = CVN_F32, .kv = "int8", .window = 250},
+        {.model = "tied", .dtype = CVN_F32},
+        {.model = "tied", .dtype = CVN_BF16},
+        {.model = "gqa", .dtype = CVN_F32, .quantize = "int8"},
+        {.model = "gqa", .dtype = CVN_BF16, .quantize = "int8", .activations = "int8"},
+        {.model = "gqa", .dtype = CVN_F32, .adapter = true},
+        {.model = "tied", .dtype = CVN_BF16, .quantize = "int8", .adapter = true},
+        {.model = MIXED, .dtype = CVN_F32, .quantize = "none"},
+        {.model = MIXED, .dtype = CVN_BF16, .quantize = "none", .kv = "int8"},
+        {.model = MIXED, .dtype = CVN_F32},
+        {.model = MIXED, .dtype = CVN_BF16},
+        {.model = MIXED, .dtype = CVN_BF16, .activations = "int8"},
+        {.model = MIXED, .dtype = CVN_BF16, .quantize = "int4"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        try_case(&cases[i]);
+    assert_int_equal(faults, 0);
+}
+
+static void all_families_do(void **state)
+{
+    for (int i = 0; i < LLAMA_VARIANTS; i++)
+        for (int k = 0; k < 2; k++) {
+            char path[512];
+            snprintf(path, sizeof path, "%s/llama/%s", CVN_TEST_DATA, llama_variants[i]);
+            try_case(&(Case){.model = path, .dtype = k ? CVN_BF16 : CVN_F32});
+        }
+    assert_int_equal(faults, 0);
+}
+
+/* The tiny models for texts of CONTEXT tokens. */
+static int make_models(void **state)
+{
+    static const char *const variants[] = {"gqa", "tied"};
+    char line[2048];
+    if (make_scratch(state))
+        return -1;
+    for (int i = 0; i < 2; i++) {
+        snprintf(line, sizeof line,
+                 "mkdir '%s/%s' && cd '%s/%s' && cp '%s/llama/%s/model.safetensors' . && "
+                 "sed 's/\\(max_position_embeddings\": \\)[0-9]*/\\1%d/' '%s/llama/%s/config.json' "
+                 "> config.json",
+                 scratch, variants[i], scratch, variants[i], CVN_TEST_DATA, variants[i], CONTEXT,
+                 CVN_TEST_DATA, variants[i]);
+        if (system(line))
+            return -1;
+    }
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_text_has_the_same_bits_however_it_is_cut),
+        cmocka_unit_test(all_families_do),
+    };
+    return cmocka_run_group_tests(tests, make_models, remove_scratch);
+}
