@@ -198,6 +198,38 @@ static void a_row_that_works_is_copied_from(void **state)
     cvn_model_free(model);
 }
 
+/* The next turn of a conversation reads what is new: the last token of an answer, which no cache holds, and what follows. */
+static void the_next_turn_reads_only_what_is_new(void **state)
+{
+    enum { FIRST = 70, SAID = 20, NEW = 9 };
+    static Turn turn[2];
+    cvn_err err = {0};
+    cvn_model *model;
+    const cvn_model_options options = {.dtype = CVN_F32, .no_tokenizer = true};
+    must(cvn_model_open(CVN_TEST_DATA "/llama/gqa", &options, &model, &err), &err);
+    cvn_engine *e = new_engine(model, 2, NULL, NULL, true);
+    for (int i = 0; i < 2; i++) {
+        Turn *t = &turn[i];
+        for (int k = 0; k < FIRST; k++)
+            t->prompt[k] = k;
+        t->n_prompt = FIRST;
+        for (int k = 0; i && k < turn[0].n; k++)
+            t->prompt[t->n_prompt++] = turn[0].token[k];
+        for (int k = 0; i && k < NEW; k++)
+            t->prompt[t->n_prompt++] = 200 + k;
+        t->request = (cvn_request){
+            .prompt = t->prompt, .n_prompt = t->n_prompt, .max_tokens = SAID, .ignore_eos = true};
+        const cvn_listener listener = {hear, end, t};
+        must(cvn_engine_submit(e, &t->request, &listener, NULL, &err), &err);
+        for (int left = 1; left;)
+            step(e, &left);
+    }
+    assert_int_equal(turn[1].result.reused, FIRST + (e->chunk_invariant ? SAID - 1 : 0));
+    assert_int_equal(turn[1].result.reused + turn[1].result.computed, turn[1].n_prompt);
+    cvn_engine_free(e, NULL);
+    cvn_model_free(model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -206,6 +238,7 @@ int main(void)
         cmocka_unit_test(with_a_cache_of_8_bits),
         cmocka_unit_test(on_a_mesh),
         cmocka_unit_test(a_row_that_works_is_copied_from),
+        cmocka_unit_test(the_next_turn_reads_only_what_is_new),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -92,12 +92,21 @@ void prefix_read(cvn_engine *e, int slot)
     radix_set(&p->radix, slot, p->salt[slot], p->adapter[slot], p->token[slot], n);
 }
 
-/* What was decoded behind the prompt does not count. */
+void prefix_add(cvn_engine *e, int slot, int32_t token)
+{
+    Prefix *p = e->prefix;
+    if (e->chunk_invariant && p->n[slot] && p->n[slot] < e->options.context)
+        p->token[slot][p->n[slot]++] = token;
+}
+
+/* What lies behind these tokens in the cache does not count. */
 void prefix_end(cvn_engine *e, int slot)
 {
     Prefix *p = e->prefix;
-    if (p->n[slot])
+    if (p->n[slot]) {
+        prefix_read(e, slot);
         engine_set_filled(e, slot, p->radix.slot[slot].n);
+    }
     radix_set_busy(&p->radix, slot, false);
 }
 

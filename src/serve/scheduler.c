@@ -195,6 +195,8 @@ static bool take_token(cvn_engine *e, Job *job, int32_t token)
         job->request.on_logits(l->context, job->id, e->logits[job->slot].logits, token);
     if (e->speculation)
         speculate_add(e, job->slot, token);
+    if (e->prefix)
+        prefix_add(e, job->slot, token);
     bool go_on = !l->on_token || l->on_token(l->context, job->id, token);
     if (!has_ended(e, job, token, go_on, &why))
         return true;

@@ -1,7 +1,7 @@
 /*
  * Layers with a window (model_window) look back so far and no further: what lies behind it in their caches is given back, by
- * pages, as a text grows. A text goes on from where it ends, and from where its prompt ends: an answer is read again by the next
- * turn of a conversation (prefix.h). So two pieces are kept of a slot, W positions and a little more before either:
+ * pages, as a text grows. A text goes on from where it ends, and from where its prompt ends: an answer is asked for again, or, where
+ * what was decoded is not shared (prefix.h), read again. So two pieces are kept of a slot, W positions and a little more before either:
  *
  *     position   0 ……………… read - W ………… read ……………………… filled - W ………… filled
  *                  given back      kept        given back            kept
