@@ -11,8 +11,10 @@
 #define CVN_TESTS_KERNEL_CHECK_H
 
 #include "base/threads.h"
+#include "compile/region_plan.h"
 #include "cpu/registry.h"
 #include "graph/interp/interp.h"
+#include "graph/region.h"
 #include "splitmix.h"
 #include "unit.h"
 
@@ -82,6 +84,7 @@ static inline double check_ulp(cvn_dtype dtype)
 typedef struct Check {
     cvn_graph *g;
     const Op *op;
+    const Op *region; /* which op runs, on the same operands; or NULL */
     Guarded in[CHECK_OPERANDS];
     double absolute, relative; /* |got - want| <= absolute + relative * |want| */
     int kernels;               /* how many kernels were run */
@@ -103,12 +106,46 @@ static inline cvn_value *check_parameter(Check *c, cvn_type type)
     return cvn_parameter(c->g, name, type);
 }
 
-/* The operation that makes v is the one to check; makes its inputs, in [-1, 1). */
+/* All kernels of this machine. */
+static inline const KernelSet *check_backend(void)
+{
+    const KernelSet *all = NULL;
+    for (int isa = 0; isa < CPU_ISA_COUNT; isa++)
+        if (cpu_kernels_of((CpuIsa)isa))
+            all = cpu_kernels_of((CpuIsa)isa);
+    assert_non_null(all);
+    return all;
+}
+
+/* The graph so far, which makes v of its parameters, is the body of a region; what a plan has for it is what to check. */
+static inline void check_region(Check *c, cvn_value *v)
+{
+    cvn_graph *g = check_begin().g;
+    cvn_value *operand[CHECK_OPERANDS];
+    cvn_output(c->g, v);
+    for (int i = 0; i < c->g->n_parameters; i++)
+        operand[i] = cvn_parameter(g, c->g->parameter[i]->name, c->g->parameter[i]->type);
+    OpAttr attr = {.body = body_copy(g, c->g)};
+    c->region = graph_add(g, OP_REGION, &attr, c->g->n_parameters, operand, NULL)->def;
+    c->op = region_plan(check_backend(), c->region, &g->arena, &g->n_values);
+    assert_non_null(c->op);
+    for (int i = 0; i < c->op->n_operands; i++)
+        assert_ptr_equal(c->op->operand[i], operand[i]);
+    cvn_graph_free(c->g);
+    c->g = g;
+}
+
+/* The operation that makes v is the one to check, or where that reads others, all of them; makes its inputs, in [-1, 1). */
 static inline void check_inputs(Check *c, const cvn_value *v)
 {
     cvn_err err = {0};
     must(cvn_graph_check(c->g, &err), &err);
     c->op = v->def;
+    bool alone = true;
+    for (int i = 0; i < c->op->n_operands; i++)
+        alone = alone && c->op->operand[i]->def->kind == OP_PARAMETER;
+    if (!alone)
+        check_region(c, c->op->result[v->result]);
     for (int i = 0; i < c->op->n_operands; i++) {
         const cvn_type *type = &c->op->operand[i]->type;
         c->in[i] = guarded_new(cvn_type_bytes(type));
@@ -224,11 +261,7 @@ static inline void check_kernel(Check *c, const Kernel *kernel, void *const *wan
 static inline void check_kernels(Check *c, int least)
 {
     const Op *op = c->op;
-    const KernelSet *all = NULL;
-    for (int isa = 0; isa < CPU_ISA_COUNT; isa++)
-        if (cpu_kernels_of((CpuIsa)isa))
-            all = cpu_kernels_of((CpuIsa)isa);
-    assert_non_null(all);
+    const KernelSet *all = check_backend();
     const void *in[CHECK_OPERANDS];
     void *want[OP_MOST_RESULTS];
     for (int i = 0; i < op->n_operands; i++)
@@ -237,7 +270,7 @@ static inline void check_kernels(Check *c, int least)
         want[r] = malloc(cvn_type_bytes(&op->result[r]->type) + 1);
         assert_non_null(want[r]);
     }
-    interp_op(op, in, want);
+    interp_op(c->region ? c->region : op, in, want);
     for (int k = 0; k < all->n_kernels; k++) {
         const Kernel *kernel = all->kernel[k];
         if (!kernel_matches(kernel, op))

@@ -57,8 +57,6 @@ static inline cvn_value *random_quantized(RandomGraph *r, OpKind kind, int64_t b
         spec.q[1] = spec.q[0];
         spec.scale[1] = spec.scale[0];
         spec.swiglu = random_chance(r, 50);
-    } else if (random_chance(r, 50)) {
-        spec.residual = random_of_type(r, CVN_TYPE(CVN_F32, batch, 1, n));
     }
     if (random_chance(r, 30))
         spec.norm = random_of_type(r, CVN_TYPE(CVN_F32, k));

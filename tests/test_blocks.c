@@ -92,8 +92,12 @@ static void check_linear(const Shape *s)
         spec.eps = 1e-5;
     }
     if (s->residual)
-        spec.residual = check_parameter(&c, CVN_TYPE(CVN_F32, s->m, s->n));
+        spec.type[0].dtype = CVN_F32; /* it is added before anything is rounded */
     cvn_linear(c.g, x, &spec, out);
+    if (s->residual)
+        out[0] = cvn_add(c.g, out[0], check_parameter(&c, CVN_TYPE(CVN_F32, s->m, s->n)));
+    if (s->residual && s->out != CVN_F32)
+        out[0] = cvn_convert(c.g, out[0], s->out);
     check_inputs(&c, out[0]);
     for (int i = 1; i <= s->n_weights; i++)
         fill_panels(s->kind, s->k, &c.op->operand[i]->type, c.in[i].data);

@@ -458,9 +458,6 @@ static void quantized_weights_agree(void **state)
             spec.type[i] = CVN_TYPE(out, 2, 3, n);
         }
         cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(floats[seed % 3], 2, 3, k));
-        if (spec.n_weights < 3)
-            spec.residual = cvn_parameter(g, "r", CVN_TYPE(CVN_F32, 2, 3, n));
-        spec.residual = spec.n_weights == 1 || spec.swiglu ? spec.residual : NULL;
         for (int i = 0; i < spec.n_weights && seed % 5 < 3; i++) {
             char name[8];
             snprintf(name, sizeof name, "b%d", i);

@@ -34,7 +34,15 @@ static void add_around(Check *c, const Shape *s, cvn_linear_spec *spec)
     for (int i = 0; i < s->n_weights && s->bias; i++)
         spec->bias[i] = check_parameter(c, CVN_TYPE(dtypes[(s->k + i) % 3], s->n[i]));
     if (s->residual)
-        spec->residual = check_parameter(c, CVN_TYPE(CVN_F32, s->m, s->n[0]));
+        spec->type[0].dtype = CVN_F32; /* it is added before anything is rounded */
+}
+
+static cvn_value *with_residual(Check *c, const Shape *s, cvn_value *y)
+{
+    if (!s->residual)
+        return y;
+    y = cvn_add(c->g, y, check_parameter(c, CVN_TYPE(CVN_F32, s->m, s->n[0])));
+    return s->out == CVN_F32 ? y : cvn_convert(c->g, y, s->out);
 }
 
 static const cvn_type *operand_type(const Check *c, int i)
@@ -56,7 +64,7 @@ static void check_linear(const Shape *s)
     }
     add_around(&c, s, &spec);
     cvn_linear(c.g, x, &spec, out);
-    check_inputs(&c, out[0]);
+    check_inputs(&c, with_residual(&c, s, out[0]));
     for (int i = 1; i <= 2 * s->n_weights; i += 2)
         check_fill(operand_type(&c, i), c.in[i].data, s->group ? -8 : -128, s->group ? 8 : 128);
     double most = s->group ? 8 : 128;
@@ -269,7 +277,7 @@ static void check_float(const Shape *s)
     }
     add_around(&c, s, &spec);
     cvn_linear(c.g, x, &spec, out);
-    check_inputs(&c, out[0]);
+    check_inputs(&c, with_residual(&c, s, out[0]));
     c.absolute = 1e-6 * (double)s->k;
     if (s->norm) /* which rounds some elements to another bf16 */
         c.absolute *= weights == CVN_BF16 ? 64 : 4;

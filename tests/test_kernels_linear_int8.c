@@ -103,9 +103,9 @@ static void check_fused(const FusedLinear *s)
         spec.norm = check_parameter(&c, CVN_TYPE(dtypes[s->m % 3], s->k));
     for (int i = 0; i < s->n_weights && s->bias; i++)
         spec.bias[i] = check_parameter(&c, CVN_TYPE(dtypes[(s->k + i) % 3], s->n[i]));
-    if (s->residual)
-        spec.residual = check_parameter(&c, CVN_TYPE(CVN_F32, s->m, s->n[0]));
     cvn_linear(c.g, x, &spec, out);
+    if (s->residual) /* the result is f32 then */
+        out[0] = cvn_add(c.g, out[0], check_parameter(&c, CVN_TYPE(CVN_F32, s->m, s->n[0])));
     check_inputs(&c, out[0]);
     for (int i = 1; i <= 2 * s->n_weights; i += 2)
         check_fill(&c.op->operand[i]->type, c.in[i].data, -128, 128);

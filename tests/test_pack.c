@@ -278,6 +278,11 @@ static void all_products_of_a_step_are_fused(void **state)
             assert_int_equal(count(plan, OP_DOT_GENERAL), 0);
             assert_int_equal(count(plan, OP_RMS_NORM), 0);
             assert_int_equal(count(plan, OP_TRANSPOSE), 0);
+            int residuals = 0;
+            for (int k = 0; k < plan->n_steps; k++)
+                residuals +=
+                    plan->step[k].op->kind == OP_LINEAR && linear_residual(plan->step[k].op) >= 0;
+            assert_int_equal(residuals, 2 * layers);
             for (int p = 0; p < plan->n_parameters; p++) {
                 const PlanParameter *w = &plan->parameter[p];
                 bool embedding = strcmp(w->name, "embed") == 0;

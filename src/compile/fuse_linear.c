@@ -24,8 +24,7 @@ static bool is_used_once(const Products *f, const cvn_value *v)
 static Op *simple_linear(const cvn_value *v)
 {
     Op *op = v->def;
-    bool simple = op->kind == OP_LINEAR && op->n_results == 1 && !op->attr.flag && !op->attr.norm &&
-                  linear_residual(op) < 0;
+    bool simple = op->kind == OP_LINEAR && op->n_results == 1 && !op->attr.flag && !op->attr.norm;
     return simple ? op : NULL;
 }
 
@@ -231,36 +230,17 @@ static void fuse_swiglu(Products *f, Op *op)
     }
 }
 
-/* r + y, where y is a linear of one weight. What is broadcast is not worth a tensor of its own. */
-static void fuse_residual(Products *f, Op *op)
+/* Something is added to v, and nothing else is done with it: a product does that to one result as it is written, not to one of
+   several. What is broadcast is not worth a tensor of its own. */
+static bool is_summed(const Products *f, const cvn_value *v)
 {
-    if (op->kind != OP_ADD || op->result[0]->type.dtype != CVN_F32)
-        return;
-    for (int i = 1; i >= 0; i--) {
-        const Op *a = simple_linear(op->operand[i]);
-        if (!a || !is_used_once(f, op->operand[i]) || op->operand[0] == op->operand[1] ||
-            op->operand[1 - i]->def->kind == OP_BROADCAST_IN_DIM)
-            continue;
-        cvn_value *operand[LINEAR_OPERANDS];
-        memcpy(operand, a->operand, (size_t)a->n_operands * sizeof *operand);
-        operand[a->n_operands] = op->operand[1 - i];
-        put_linear(f, op, 1, op->result, &a->attr, a->n_operands + 1, operand);
-        return;
-    }
-}
-
-/* convert(y) to a shorter dtype, where y is f32 and nothing else's. */
-static void fuse_conversion(Products *f, Op *op)
-{
-    if (op->kind != OP_CONVERT)
-        return;
-    const cvn_value *y = op->operand[0];
-    const Op *a = y->def;
-    cvn_dtype dtype = op->result[0]->type.dtype;
-    if (a->kind != OP_LINEAR || a->n_results != 1 || y->type.dtype != CVN_F32 ||
-        !is_used_once(f, y) || (dtype != CVN_BF16 && dtype != CVN_F16))
-        return;
-    put_linear(f, op, 1, op->result, &a->attr, a->n_operands, a->operand);
+    const Op *op = v->def;
+    do
+        op = op->next;
+    while (op && !(op->n_operands > 0 && op->operand[0] == v) &&
+           !(op->n_operands > 1 && op->operand[1] == v));
+    return op && op->kind == OP_ADD && is_used_once(f, v) && v->type.dtype == CVN_F32 &&
+           op->operand[op->operand[0] == v]->def->kind != OP_BROADCAST_IN_DIM;
 }
 
 /* Linears of one x become one, where the first of them is. */
@@ -268,11 +248,12 @@ static void fuse_siblings(Products *f, Op *op)
 {
     const Op *member[LINEAR_WEIGHTS] = {op};
     int n = 1;
-    if (op->kind != OP_LINEAR || !simple_linear(op->result[0]) || op->result[0]->forward)
+    if (op->kind != OP_LINEAR || !simple_linear(op->result[0]) || op->result[0]->forward ||
+        is_summed(f, op->result[0]))
         return;
     for (Op *next = op->next; next && n < LINEAR_WEIGHTS; next = next->next) {
         if (next->kind != OP_LINEAR || next->n_results != 1 || next->result[0]->forward ||
-            !share_input(op, simple_linear(next->result[0])))
+            !share_input(op, simple_linear(next->result[0])) || is_summed(f, next->result[0]))
             continue;
         bool known = next->result[0]->id < f->n && op->result[0]->id < f->n;
         for (int i = 1; i < next->n_operands && known; i++)
@@ -319,9 +300,8 @@ typedef void ProductRule(Products *f, Op *op);
 
 /* In this order: what is a product, then what it is part of, then what is left side by side, and last what they all
    take. */
-static ProductRule *const rules[] = {fuse_dequantized, fuse_rounded,  fuse_steps,
-                                     fuse_bias,        fuse_swiglu,   fuse_residual,
-                                     fuse_conversion,  fuse_siblings, fuse_norm};
+static ProductRule *const rules[] = {fuse_dequantized, fuse_rounded,  fuse_steps, fuse_bias,
+                                     fuse_swiglu,      fuse_siblings, fuse_norm};
 
 static void walk(Products *f, ProductRule *rule)
 {

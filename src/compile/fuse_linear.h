@@ -4,11 +4,9 @@
  *     dot_general(x, dequantize(q, s))              linear x, q, s          (without s: not quantized)
  *     linear_int8(quantize_rows(x), q, s)           linear x, q, s {int8}
  *     linear dequantize(quantize_rows(x)), blocks   linear x, blocks {int8}
- *     silu(x A) * (x B), converted                  linear x, A, B {swiglu}
+ *     silu(x A) * (x B)                             linear x, A, B {swiglu}
  *     x A + b, b spread over the rows               linear x, A, b {bias}
- *     r + x A                                       linear x, A, r          (a residual)
  *     x A, x B, x C                                 linear x, A, B, C       (one step, three results)
- *     convert(x A)                                  linear of that dtype
  *     linear(rms_norm(x, w), …)                     linear x, …, w {norm}
  *
  * so that no converted weight, and as few sums as can be, are written to memory. A value that something

@@ -1,7 +1,8 @@
 /*
  * What stands beside a root becomes part of its region, one operation after the other:
  *
- *     add(dot_general(x, w), r)              a residual, or a gradient's sum, is added as the product is written
+ *     add(dot_general(x, w), r)              a residual, or a gradient's sum, is added as the product is written; of
+ *                                            linear, too
  *     transpose(dot_general(x, w))           heads in front of positions
  *     transpose(rope(convert(x)))            and turned as they are read and written
  *     reduce(multiply(p, p)), p a product    squares are summed down the columns of the sums that are there
@@ -61,8 +62,17 @@ static void bring_constants(Fuse *f, const Op *region, Op *place)
     }
 }
 
-/* One region of the root and others, at the place of the root; of sums of rows, which must be known before they are added,
-   at that of the last. NULL where it cannot be. */
+/* Whether a root is computed where the other operation was: rows that are summed must be known before something is added to
+   them, and a linear waits for what is added to it, unless that is another one, which is made later. */
+static bool waits_for(const Op *root, const Op *other)
+{
+    if (root->kind == OP_SCATTER || root_of(root)->kind != OP_LINEAR || other->kind != OP_ADD)
+        return root->kind == OP_SCATTER;
+    const Op *more = root_of(other->operand[other->operand[0]->def == root]->def);
+    return !more || more->kind != OP_LINEAR;
+}
+
+/* One region of the root and others, at the place of the root or of the last of them. NULL where it cannot be. */
 static Op *merge(Fuse *f, Op *root, Op *other, Op *third)
 {
     Parts parts = {.n = 0};
@@ -70,7 +80,7 @@ static Op *merge(Fuse *f, Op *root, Op *other, Op *third)
     add_part(f, &parts, other);
     if (third)
         add_part(f, &parts, third);
-    Op *place = root->kind == OP_SCATTER ? parts.op[parts.n - 1] : root;
+    Op *place = waits_for(root, other) ? parts.op[parts.n - 1] : root;
     Op *region = fuse_region(f, parts.op, parts.n, NULL, false);
     if (!region || !has_operands(f, region, place))
         return NULL;

@@ -312,6 +312,47 @@ static bool match_product(Match *m)
     return true;
 }
 
+/* What is added to v by op, of the region's operands, or NULL: a tensor of its own, perhaps of another shape. *ops: how many
+   operations of the body that takes. */
+static cvn_value *residual_of(const Match *m, const Op *op, const cvn_value *v, int *ops)
+{
+    if (op->kind != OP_ADD || v->type.dtype != CVN_F32 || op->operand[0] == op->operand[1])
+        return NULL;
+    cvn_value *more = other_operand(op, v);
+    *ops = more->def->kind == OP_RESHAPE ? 2 : 1;
+    more = *ops == 2 ? more->def->operand[0] : more;
+    bool good = is_parameter(more) && outside(m, more)->def->kind != OP_BROADCAST_IN_DIM;
+    return good ? outside(m, more) : NULL;
+}
+
+/* Of a linear: a residual is added to its only result; each of its results may be rounded. */
+static bool match_linear(Match *m)
+{
+    const Op *root = m->root;
+    if (!begin_root(m, root))
+        return false;
+    for (int i = 0; i < root->n_results; i++) {
+        const cvn_value *v = root->result[i];
+        const Op *op = only_reader(m, v, NULL);
+        int ops;
+        cvn_value *residual = op && root->n_results == 1 ? residual_of(m, op, v, &ops) : NULL;
+        if (residual) {
+            m->ask.epilogue.residual = true;
+            add_operand(m, residual);
+            v = op->result[0];
+            op = only_reader(m, v, NULL);
+            m->left -= ops;
+        }
+        if (op && is_rounding(op)) {
+            m->ask.epilogue.convert = true;
+            v = op->result[0];
+            m->left--;
+        }
+        put_result(m, i, v);
+    }
+    return true;
+}
+
 /* ---- others ---- */
 
 /* [batch, seq, heads, head_dim] to [batch, heads, seq, head_dim], or back. */
@@ -545,6 +586,7 @@ Op *region_plan(const KernelSet *backend, const Op *region, Arena *arena, uint32
 {
     static MatchFn *const match[OP_COUNT] = {
         [OP_DOT_GENERAL] = match_product,
+        [OP_LINEAR] = match_linear,
         [OP_ROPE] = match_rope,
         [OP_REDUCE] = match_reduce,
         [OP_RMS_NORM_BACKWARD] = match_norm,

@@ -3,8 +3,8 @@
  * and with the sums on the way out.
  *
  *     operands   x [kept …, summed …], then each weight (of quantized ones q and scale), then where the
- *                attributes say so the norm's weight [summed] and each weight's bias [its rows …], then
- *                perhaps a residual
+ *                attributes say so the norm's weight [summed] and each weight's bias [its rows …]; in a plan
+ *                then perhaps a residual (compile/region_plan.h)
  *     attributes contract: how many of x's dimensions are summed (the last ones); weights; swiglu; norm,
  *                with eps; bias; int8: rows are brought to 8 bits before they are multiplied, each by its largest
  *                element; with blocks each linear_step_columns of them

@@ -2,6 +2,7 @@
 #include "cpu/kernels/linear.h"
 
 #include "base/float16.h"
+#include "compile/fused.h"
 #include "cpu/kernels/choice.h"
 #include "cpu/kernels/kernels.h"
 
@@ -400,7 +401,7 @@ static void quantize_rows(const KernelArgs *args)
 #define ROW(text, of, match, set)                                                                  \
     {                                                                                              \
         .name = text, .kind = of, .isa = &linear_##set, .match_isa = match,                        \
-        .scratch_isa = linear_scratch, .run = linear_run                                           \
+        .scratch_isa = linear_scratch, .run = linear_run, .accepts = kernel_accepts_all            \
     }
 /* Those that every set of vectors has for quantized weights, and for rows of 8 bits. */
 #define IN_INTEGERS(set, text)                                                                     \

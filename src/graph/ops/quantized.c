@@ -465,8 +465,6 @@ void cvn_linear(cvn_graph *g, cvn_value *x, const cvn_linear_spec *spec, cvn_val
     for (int i = 0; i < spec->n_weights && i < LINEAR_WEIGHTS; i++)
         if (spec->bias[i])
             operand[n++] = spec->bias[i];
-    if (spec->residual)
-        operand[n++] = spec->residual;
     cvn_value *first = graph_add(g, OP_LINEAR, &attr, n, operand, spec->type);
     build_results(g, first, op_results(OP_LINEAR, n, &attr), out);
 }
@@ -506,15 +504,11 @@ int infer_linear(const Op *op, cvn_type *type, cvn_err *err)
     if (weights < 1 || weights > LINEAR_WEIGHTS || (op->attr.flag && weights != 2))
         return infer_fail(op, err, "takes 1 to %d weights, and 2 with swiglu", LINEAR_WEIGHTS);
     int each = linear_each(op), biases = op->attr.bias ? (int)weights : 0;
-    int residual = op->n_operands - linear_behind(op) - op->attr.norm - biases;
-    int results = linear_results(&op->attr);
-    if (residual < 0 || residual > 1 || (residual && results != 1))
-        return infer_fail(
-            op, err,
-            "takes x, each of %lld weights, with its scale if it is quantized, with norm "
-            "its weight, with bias one for each weight, and where there is one result "
-            "a residual",
-            (long long)weights);
+    if (op->n_operands != linear_behind(op) + op->attr.norm + biases)
+        return infer_fail(op, err,
+                          "takes x, each of %lld weights, with its scale if it is quantized, with "
+                          "norm its weight, and with bias one for each weight",
+                          (long long)weights);
     if (!dtype_is_float(x->dtype) || x->dtype == CVN_F64 || contract < 1 || contract > x->rank)
         return infer_fail(op, err, "x must be f32, bf16 or f16 of at least %lld dimensions",
                           (long long)contract);
@@ -543,18 +537,12 @@ int infer_linear(const Op *op, cvn_type *type, cvn_err *err)
             (op->attr.bias && check_bias(op, i, y, lead, err)))
             return CVN_ESHAPE;
     }
-    if (residual) {
-        cvn_type like = type[0];
-        like.dtype = CVN_F32;
-        if (!cvn_type_equal(&like, op_in(op, op->n_operands - 1)))
-            return infer_fail(op, err, "the residual must be f32 of the result's shape");
-    }
     return CVN_OK;
 }
 
 void decompose_linear(cvn_graph *g, const Op *op, cvn_value **out)
 {
-    int weights = (int)op->attr.group_size, residual = linear_residual(op);
+    int weights = (int)op->attr.group_size;
     const int64_t shape[] = {linear_rows(op), linear_weight(op, 0).k};
     cvn_value *y[LINEAR_WEIGHTS], *from = op->operand[0], *eight[2] = {NULL, NULL};
     if (op->attr.norm) {
@@ -585,21 +573,18 @@ void decompose_linear(cvn_graph *g, const Op *op, cvn_value **out)
         y[0] = cvn_multiply(g, cvn_multiply(g, y[0], cvn_logistic(g, y[0])), y[1]);
     for (int i = 0; i < op->n_results; i++) {
         const cvn_type *type = &op->result[i]->type;
-        cvn_value *result = cvn_reshape(g, y[i], type->rank, type->dim);
-        if (residual >= 0)
-            result = cvn_add(g, result, op->operand[residual]);
-        out[i] = as(g, result, type->dtype);
+        out[i] = as(g, cvn_reshape(g, y[i], type->rank, type->dim), type->dtype);
     }
 }
 
 /* Rows of x are split. Weights are in panels, which the graph of one device has: they are not. */
 void factors_linear(const Op *op, Rule *rule)
 {
-    int lead = op_in(op, 0)->rank - (int)op->attr.axis, residual = linear_residual(op);
+    int lead = op_in(op, 0)->rank - (int)op->attr.axis;
     for (int d = 0; d < lead; d++) {
         int f = rule_add(rule, op_in(op, 0)->dim[d], FACTOR_PASS);
         for (int t = 0; t < rule->n_tensors; t++)
-            if (t == 0 || t >= op->n_operands || t == residual)
+            if (t == 0 || t >= op->n_operands)
                 rule_put(rule, t, d, f);
     }
     for (int d = lead; d < op_in(op, 0)->rank; d++)
