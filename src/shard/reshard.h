@@ -63,8 +63,8 @@ typedef struct Reshard {
                           side is as long as the shards of the other side together */
     double bytes;      /* that each device sends, in all */
     double cost;       /* bytes with hops and slow axes weighed in */
-    bool
-        involuntary; /* devices hold more on the way than before and after; false by construction (see above) */
+    /* Devices hold more on the way than before and after; false by construction (see above). */
+    bool involuntary;
 } Reshard;
 
 /* Plans a reshard of a tensor of this type. Axes that are unreduced in `to` must be unreduced in `from`, too. */
