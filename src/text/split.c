@@ -31,6 +31,7 @@ struct Split {
     size_t digits;    /* by hand: as many digits are a word at most; else 0 */
     pcre2_code *code; /* owned, or NULL */
     bool spelled;     /* what is split is the text in the byte-level alphabet */
+    bool all;         /* matched by hand, and each match is a word: nothing lies between two */
     char *text;       /* [n_text] owned, or NULL: matches are this text */
     size_t n_text;
 };
@@ -311,6 +312,10 @@ static int next_spelled(const Split *split, SplitWork *work, const char *text, s
 int split_next(const Split *split, SplitWork *work, const char *text, size_t n, size_t *begin,
                size_t *end, cvn_err *err)
 {
+    if (split->all) {
+        *end = next_by_hand(text, n, *begin, split->digits);
+        return CVN_OK;
+    }
     return split->spelled ? next_spelled(split, work, text, n, begin, end, err)
                           : next_plain(split, work, text, n, begin, end, err);
 }
@@ -428,6 +433,7 @@ int split_pattern_new(const char *pattern, size_t n, SplitBehavior behavior, Spl
     for (size_t i = 0; i < sizeof by_hand / sizeof *by_hand; i++)
         if (n == strlen(by_hand[i].pattern) && memcmp(pattern, by_hand[i].pattern, n) == 0)
             (*out)->digits = by_hand[i].digits;
+    (*out)->all = (*out)->digits && (behavior == SPLIT_ISOLATED || behavior == SPLIT_KEPT);
     int rc = (*out)->digits ? CVN_OK : compile(*out, pattern, n, err);
     if (rc) {
         split_free(*out);
@@ -453,6 +459,7 @@ int split_text_new(const char *text, size_t n, SplitBehavior behavior, Split **o
 void split_set_spelled(Split *split)
 {
     split->spelled = true;
+    split->all = false;
 }
 
 void split_free(Split *split)
