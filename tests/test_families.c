@@ -127,7 +127,13 @@ static void layers_with_windows_scale_positions_in_their_own_way_or_not_at_all(v
         assert_int_equal(json_is_object(json_object_get(json, "rope_parameters")), i);
         json_decref(json);
         json_decref(again);
+        const Model *other =
+            model_with(m, i ? "'sliding_window': 9" : "'rope_local_base_freq': 2000");
+        assert_int_not_equal(model_hash(m), model_hash(other));
         make_folder("windows", m);
+        expect(0, "caravan inspect --model windows",
+               "rope theta 5000, linear scaling by 2, half-split pairs; a window of 8 in 2 layers, "
+               "rope theta 1000\n");
         expect(i, "caravan convert windows windows.gguf --force 2>&1",
                i ? "scales the positions of layers with a window by rope_parameters" : "");
     }

@@ -315,6 +315,7 @@ void model_add_identity(const Model *m, int64_t length, StrBuf *out)
 {
     const ModelShape s = model_shape(m);
     const Block *first = &m->block[0];
+    const Rope *r = &rotating(m)->rope;
     double *frequency = calloc((size_t)model_rope_pairs(m), sizeof *frequency);
     if (frequency) {
         model_rope_frequencies(m, length, frequency);
@@ -334,6 +335,14 @@ void model_add_identity(const Model *m, int64_t length, StrBuf *out)
             strbuf_printf(out, "layer %" PRId64 " without rope ", i);
         if (a->local && a->window)
             strbuf_printf(out, "layer %" PRId64 " within %" PRId64 " ", i, a->window);
+        if (a->cap > 0)
+            strbuf_printf(out, "layer %" PRId64 " capped at %a ", i, a->cap);
+        if (!a->rope.off &&
+            (a->rope.theta != r->theta || a->rope.scaling != r->scaling ||
+             a->rope.factor != r->factor || a->rope.original_context != r->original_context))
+            strbuf_printf(out, "layer %" PRId64 " turns by %a %d %a %a %" PRId64 " ", i,
+                          a->rope.theta, (int)a->rope.scaling, a->rope.factor, a->rope.sharpness,
+                          a->rope.original_context);
         if (a->qk_norm)
             strbuf_printf(out, "layer %" PRId64 " with norms %d ", i, (int)a->qk_norm);
     }

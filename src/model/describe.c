@@ -35,6 +35,35 @@ static int64_t without_rope(const Model *m)
     return n;
 }
 
+/* The first layer that sees a window, NULL where none does, and how many do. */
+static const Attention *windowed(const Model *m, int64_t *n)
+{
+    const Attention *first = NULL;
+    *n = 0;
+    for (int64_t i = m->layers; i-- > 0;)
+        if (model_window(m, i)) {
+            first = &m->block[i].attention;
+            ++*n;
+        }
+    return first;
+}
+
+/* Whose positions are said: the first layer that rotates and sees all, else the first that rotates, else the first. */
+static const Rope *rope_of(const Model *m)
+{
+    const Rope *found = &m->block[0].attention.rope;
+    int best = -1;
+    for (int64_t i = 0; i < m->layers; i++) {
+        const Rope *r = &m->block[i].attention.rope;
+        const int fits = r->off ? 0 : model_window(m, i) ? 1 : 2;
+        if (fits > best) {
+            best = fits;
+            found = r;
+        }
+    }
+    return found;
+}
+
 /* How many of these a block has: all, none, or some, one by one. */
 static void add_biases(StrBuf *out, const char *part, const bool *has, const char *const *name,
                        int n)
@@ -56,7 +85,9 @@ void model_describe(const Model *m, StrBuf *out)
     const ModelShape s = model_shape(m);
     const Block *b = &m->block[0];
     const Attention *a = &b->attention;
-    const Rope *r = &a->rope;
+    const Rope *r = rope_of(m);
+    int64_t windows;
+    const Attention *window = windowed(m, &windows);
     strbuf_printf(out,
                   "shape       dim %" PRIi64 ", %" PRIi64 " layers, %" PRIi64 " heads of %" PRIi64
                   ", %" PRIi64 " kv heads, ffn %" PRIi64 ", vocabulary %" PRIi64 "\n",
@@ -73,8 +104,17 @@ void model_describe(const Model *m, StrBuf *out)
     if (without_rope(m))
         strbuf_printf(out, "; none in %" PRIi64 " layer%s", without_rope(m),
                       without_rope(m) == 1 ? "" : "s");
+    if (window)
+        strbuf_printf(out, "; a window of %" PRIi64 " in %" PRIi64 " layer%s", window->window,
+                      windows, windows == 1 ? "" : "s");
+    if (window && !window->rope.off && window->rope.theta != r->theta)
+        strbuf_printf(out, ", rope theta %g", window->rope.theta);
     strbuf_printf(out, "\ndetails     rms eps %g, %s head", b->norms.eps,
                   s.tied ? "tied" : "separate");
+    if (a->cap > 0)
+        strbuf_printf(out, ", scores capped at %g", a->cap);
+    if (m->logits_cap > 0)
+        strbuf_printf(out, ", logits capped at %g", m->logits_cap);
     add_biases(out, "attention", (bool[]){a->q_bias, a->k_bias, a->v_bias, a->o_bias}, in_attention,
                4);
     add_biases(out, "mlp", (bool[]){b->mlp.gate_bias, b->mlp.up_bias, b->mlp.down_bias}, in_mlp, 3);
@@ -93,10 +133,16 @@ json_t *model_describe_json(const Model *m)
                   (json_int_t)s.width, "layers", (json_int_t)s.layers, "heads", (json_int_t)s.heads,
                   "kv_heads", (json_int_t)s.kv_heads, "head_dim", (json_int_t)s.head_dim, "ffn",
                   (json_int_t)s.ffn, "vocab", (json_int_t)s.vocab, "context", (json_int_t)s.context,
-                  "rms_eps", b->norms.eps, "rope_theta", b->attention.rope.theta, "rope_scaling",
-                  rope_name(&b->attention.rope), "tied", s.tied, "bos", ids_json(&m->begin), "eos",
+                  "rms_eps", b->norms.eps, "rope_theta", rope_of(m)->theta, "rope_scaling",
+                  rope_name(rope_of(m)), "tied", s.tied, "bos", ids_json(&m->begin), "eos",
                   ids_json(&m->end));
     if (without_rope(m))
         json = json_with(json, "layers_without_rope", json_integer(without_rope(m)));
+    int64_t windows;
+    const Attention *window = windowed(m, &windows);
+    if (window) {
+        json = json_with(json, "window", json_integer(window->window));
+        json = json_with(json, "layers_with_window", json_integer(windows));
+    }
     return json;
 }
