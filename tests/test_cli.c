@@ -226,7 +226,7 @@ static void mistakes_end_in_one_sentence_with_the_nearest_word(void **state)
     expect(2, "", "export 2>&1", "RUN and OUT are missing");
     expect(2, "", "export run 2>&1", "export takes RUN and OUT, and there is only \"run\"");
     expect(2, "", "export a b c 2>&1", "unexpected argument \"c\"; export takes RUN and OUT");
-    expect(2, "", "opt '' 2>&1", "the argument FILE is empty");
+    expect(2, "", "opt '' 2>&1", "an argument is empty; opt takes FILE");
     expect(2, "", "--versoin 2>&1", "did you mean --version");
     expect(1, "", "simulate -p tiny --chip h100 2>&1", "did you mean h100_sxm?");
     expect(2, "", "train x 2>&1", "unexpected argument \"x\"; train takes only options");
@@ -717,12 +717,15 @@ static void output_that_does_not_arrive_is_an_error(void **state)
         skip();
     }
     expect(1, "", "--help 2>&1 >/dev/full", "cannot write to standard output");
+    expect(1, "", "train --help 2>&1 >/dev/full", "cannot write to standard output");
     expect(1, "", "inspect --preset tiny --json 2>&1 >/dev/full", "cannot write");
     char args[256]; /* and in one sentence */
     snprintf(
         args, sizeof args,
         "generate %s --tokens 1,7 -n 3 -t 1 2>&1 >/dev/full | grep -c caravan:", random_model());
     expect(0, "", args, "1\n");
+    snprintf(args, sizeof args, "convert %s /dev/null 2>&1", random_model());
+    expect(1, "", args, "'/dev/null' exists and is not a folder");
 }
 
 /* Standard files that are closed are not mixed up with those that a command opens. */

@@ -531,6 +531,21 @@ static void tokenizers_are_the_same_in_gguf_files(void **state)
     }
 }
 
+/* Ctrl-C says how to go on, and the same command does. (Who is quicker than the signal is asked again.) */
+static void an_interrupted_conversion_says_how_to_go_on(void **state)
+{
+    expect(0, "caravan init -p stories15m -o slow 2>&1 >/dev/null", "");
+    expect(0,
+           "for i in 1 2 3 4 5 6 7 8; do rm -rf fast fast.part; " CVN_BINARY
+           " convert slow fast --type int4 -t 1 >log 2>notes & "
+           "for j in $(seq 3000); do [ -s fast.part/model.safetensors ] || [ -e fast ] && break; "
+           "sleep 0.01; done; kill -INT $!; wait $!; s=$?; [ $s = 130 ] && break; done; "
+           "echo status $s; cat notes",
+           "status 130\ncaravan: interrupted while writing 'fast.part/model.safetensors'; repeat "
+           "the command to resume\n");
+    expect(0, "test ! -e fast && caravan convert slow fast --type int4 -t 1 2>&1", ", resumed\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -547,6 +562,7 @@ int main(void)
         cmocka_unit_test(names_of_types_are_read_in_any_case),
         cmocka_unit_test(names_and_licences_stay),
         cmocka_unit_test(tokenizers_are_the_same_in_gguf_files),
+        cmocka_unit_test(an_interrupted_conversion_says_how_to_go_on),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }

@@ -147,8 +147,10 @@ int print_json(json_t *value, cvn_err *err)
 int print_text(StrBuf *text)
 {
     bool ok = !text->failed;
-    if (text->length)
-        ok = fwrite(text->text, 1, text->length, stdout) == text->length && ok;
+    if (ok && text->length)
+        fwrite(text->text, 1, text->length, stdout); /* main tells what did not arrive */
+    else if (!ok)
+        fprintf(stderr, "caravan: no memory for the text\n");
     strbuf_free(text);
     return ok ? EXIT_OK : EXIT_REFUSED;
 }

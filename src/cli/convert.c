@@ -220,7 +220,7 @@ static int check_out(const Convert *c, cvn_err *err)
 {
     bool there = file_exists(c->to), file = formats[c->format].file, force = c->value[FORCE].flag;
     if (there && file_is_folder(c->to) == file)
-        return err_set(err, CVN_EIO, "'%s' exists and is %s folder", c->to, file ? "a" : "no");
+        return err_set(err, CVN_EIO, "'%s' exists and is %s folder", c->to, file ? "a" : "not a");
     if (there && file && !force)
         return err_set(err, CVN_EIO, "'%s' exists; give another name or --force", c->to);
     if (there && !file && !force && !file_folder_is_empty(c->to))
@@ -323,6 +323,8 @@ static int convert(Convert *c, cvn_dtype dtype, bool tell, cvn_err *err)
     int code = arena_init(&c->arena, err);
     if (!code)
         code = protect(convert_all, c, "converting a model", err);
+    if (code == CVN_EINTERRUPTED) /* what is kept, which no other command has */
+        fprintf(stderr, "caravan: %s\n", err->message);
     if (!code && c->no_tokenizer.code)
         fprintf(stderr, "caravan: %s has no tokenizer: %s\n", c->to, c->no_tokenizer.message);
     if (!code && c->out.too_large)

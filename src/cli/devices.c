@@ -144,7 +144,7 @@ const Command command_devices = {
         "TPUs and GPUs need a PJRT plugin, which the Python packages libtpu and jax-cuda13-pjrt "
         "contain. Plugins are searched in the site-packages of the active virtual or Conda "
         "environment, of ~/.local, /usr/local and /usr; libtpu also in TPU_LIBRARY_PATH.",
-    .operands = "devices",
+    .operands = "names of devices",
     .max_operands = CLI_MAX_OPERANDS,
     .options = options,
     .run = run,

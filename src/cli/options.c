@@ -455,7 +455,8 @@ static int check_operands(const Args *args, const Command *command, cvn_err *err
     }
     for (int i = 0; i < args->n_operands; i++)
         if (!*args->operand[i])
-            return err_set(err, CVN_EINVAL, "the argument %s is empty", command->operands);
+            return err_set(err, CVN_EINVAL, "an argument is empty; %s takes %s", command->name,
+                           command->operands);
     if (args->n_operands && args->n_operands < command->min_operands)
         return err_set(err, CVN_EINVAL, "%s takes %s, and there is only \"%s\"", command->name,
                        command->operands, args->operand[0]);

@@ -272,7 +272,7 @@ static int open_data(Run *r, cvn_err *err)
              report->tokens, report->documents, report->documents == 1 ? "" : "s",
              data_sequences(r->rows.data, DATA_TRAIN),
              data_sequences(r->rows.data, DATA_TRAIN) == 1 ? "" : "s",
-             report->made ? "" : " (tokenised before)");
+             report->made ? "" : " (tokenized before)");
     if (report->cut_off)
         run_warn(r,
                  "%" PRId64 " of %" PRId64
