@@ -21,7 +21,6 @@ enum {
 typedef struct Case {
     const char *model, *quantize, *activations, *kv;
     cvn_dtype dtype;
-    int64_t window;
     bool adapter;
 } Case;
 
@@ -85,8 +84,6 @@ static cvn_model *open_model(const Case *c)
         .dtype = c->dtype, .quantize = c->quantize, .no_tokenizer = true};
     const char *path = c->model[0] == '/' ? c->model : in_scratch(c->model);
     must(cvn_model_open(path, &options, &model, &err), &err);
-    if (c->window)
-        model_limit_attention(model->io.desc, 1, c->window, 0, 0);
     vocab = cvn_model_vocab(model);
     longest = cvn_model_context(model);
     return model;
@@ -165,10 +162,10 @@ static void compare(const char *how, int64_t chunk, const Heard *got, const Hear
 {
     const char *name = now->model + (strlen(now->model) > 30 ? strlen(now->model) - 30 : 0);
     char what[512];
-    snprintf(what, sizeof what, "%s, %s, weights %s, activations %s, cache %s, window %d: %s %d",
-             name, cvn_dtype_name(now->dtype), now->quantize ? now->quantize : "plain",
-             now->activations ? now->activations : "plain", now->kv ? now->kv : "plain",
-             (int)now->window, how, (int)chunk);
+    snprintf(what, sizeof what, "%s, %s, weights %s, activations %s, cache %s: %s %d", name,
+             cvn_dtype_name(now->dtype), now->quantize ? now->quantize : "plain",
+             now->activations ? now->activations : "plain", now->kv ? now->kv : "plain", how,
+             (int)chunk);
     for (int i = 0; i < got->n; i++)
         if (got->logits[i] &&
             (got->logits[i] != want->logits[i] || got->token[i] != want->token[i])) {
@@ -224,8 +221,8 @@ static void a_text_has_the_same_bits_however_it_is_cut(void **state)
         {.model = "gqa", .dtype = CVN_BF16},
         {.model = "gqa", .dtype = CVN_F32, .kv = "int8"},
         {.model = "gqa", .dtype = CVN_BF16, .kv = "int8"},
-        {.model = "gqa", .dtype = CVN_BF16, .window = 100},
-        {.model = "gqa", .dtype = CVN_F32, .kv = "int8", .window = 250},
+        {.model = "window100", .dtype = CVN_BF16},
+        {.model = "window250", .dtype = CVN_F32, .kv = "int8"},
         {.model = "tied", .dtype = CVN_F32},
         {.model = "tied", .dtype = CVN_BF16},
         {.model = "gqa", .dtype = CVN_F32, .quantize = "int8"},
@@ -255,20 +252,31 @@ static void all_families_do(void **state)
     assert_int_equal(faults, 0);
 }
 
-/* The tiny models for texts of CONTEXT tokens. */
+/* The tiny models for texts of CONTEXT tokens, of which some have a window in the second layer. */
 static int make_models(void **state)
 {
-    static const char *const variants[] = {"gqa", "tied"};
-    char line[2048];
+    static const struct {
+        const char *name, *from;
+        int window;
+    } models[] = {{"gqa", "gqa", 0},
+                  {"tied", "tied", 0},
+                  {"window100", "gqa", 100},
+                  {"window250", "gqa", 250}};
+    char line[2048], window[256];
     if (make_scratch(state))
         return -1;
-    for (int i = 0; i < 2; i++) {
-        snprintf(line, sizeof line,
-                 "mkdir '%s/%s' && cd '%s/%s' && cp '%s/llama/%s/model.safetensors' . && "
-                 "sed 's/\\(max_position_embeddings\": \\)[0-9]*/\\1%d/' '%s/llama/%s/config.json' "
-                 "> config.json",
-                 scratch, variants[i], scratch, variants[i], CVN_TEST_DATA, variants[i], CONTEXT,
-                 CVN_TEST_DATA, variants[i]);
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        snprintf(window, sizeof window,
+                 "s/\"llama\"/\"ministral\", \"sliding_window\": %d, \"layer_types\": "
+                 "[\"full_attention\", \"sliding_attention\"]/;",
+                 models[i].window);
+        snprintf(
+            line, sizeof line,
+            "cd '%s' && mkdir %s && cp '%s/llama/%s/model.safetensors' %s && "
+            "sed '%s s/\\(max_position_embeddings\": \\)[0-9]*/\\1%d/' '%s/llama/%s/config.json' "
+            "> %s/config.json",
+            scratch, models[i].name, CVN_TEST_DATA, models[i].from, models[i].name,
+            models[i].window ? window : "", CONTEXT, CVN_TEST_DATA, models[i].from, models[i].name);
         if (system(line))
             return -1;
     }
