@@ -98,7 +98,7 @@ static int read_dialog(const char *folder, const char *path, cvn_err *err)
 static int read_metrics(const char *folder, const char *path, cvn_err *err)
 {
     (void)path;
-    Metrics metrics;
+    RunMetrics metrics;
     int code = metrics_open(&metrics, folder, INT64_MAX, err);
     if (code)
         return code;
