@@ -357,7 +357,7 @@ static void bad_requests_are_refused(void **state)
     prompt[2] = 259;
     err = (cvn_err){0};
     assert_refused(cvn_engine_generate(e, &request, 1, NULL, NULL, NULL, &result, &err), &err,
-                   "token 259 at place 2");
+                   "token 259 at position 2");
     prompt[2] = 0;
     request.sampling.temperature = 1;
     err = (cvn_err){0};
