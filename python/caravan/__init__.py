@@ -1,4 +1,4 @@
-"""Caravan: trains and serves the Llama family.
+"""Caravan: trains and serves Llama and its relatives.
 
     caravan.LLM("my-llama")     a model: chat, generate, score, embed
     caravan.Graph("mlp")        a graph of tensor operations; caravan.Mesh compiles and runs it on numpy arrays

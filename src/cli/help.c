@@ -4,7 +4,7 @@
 
 enum { WIDTH = 80, LEFT_MAX = 26 };
 
-static const char about_program[] = "train and run the Llama family";
+static const char about_program[] = "train and run Llama and its relatives";
 static const char about_environment[] =
     "Every option can also be set by an environment variable: CARAVAN_ and its name in capitals, "
     "such as CARAVAN_THREADS=4. The command line wins.";
