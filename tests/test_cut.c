@@ -24,30 +24,30 @@ typedef struct Case {
     bool adapter;
 } Case;
 
-static const Case *now; /* that is tried */
+static const Case *current;
 
-/* What is compared of a text. */
-typedef struct Heard {
+/* The tokens, logits and caches of a text, which are compared. */
+typedef struct Recorded {
     int32_t token[TEXT];
     int n;                 /* tokens, those of the prompt included */
-    uint64_t logits[TEXT]; /* [n] digests of those that a token was drawn from; 0: nobody looked */
+    uint64_t logits[TEXT]; /* [n] digests of those that a token was drawn from; 0: not recorded */
     char *cache;           /* positions [0, n - 1) of all caches, one after the other */
     size_t bytes;
-} Heard;
+} Recorded;
 
 static int64_t vocab, longest;
 
-static bool hear(void *context, int id, int32_t token)
+static bool record_token(void *context, int id, int32_t token)
 {
-    Heard *h = context;
+    Recorded *h = context;
     (void)id;
     h->token[h->n++] = token;
     return true;
 }
 
-static void look(void *context, int id, const float *logits, int32_t token)
+static void record_logits(void *context, int id, const float *logits, int32_t token)
 {
-    Heard *h = context;
+    Recorded *h = context;
     (void)id;
     (void)token;
     uint64_t hash = 1;
@@ -59,7 +59,7 @@ static void look(void *context, int id, const float *logits, int32_t token)
     h->logits[h->n] = hash;
 }
 
-static void take_cache(const cvn_engine *e, Heard *h)
+static void take_cache(const cvn_engine *e, Recorded *h)
 {
     h->cache = NULL;
     h->bytes = 0;
@@ -89,17 +89,17 @@ static cvn_model *open_model(const Case *c)
     return model;
 }
 
-static const Heard *foretold;
+static const Recorded *expected;
 
 /* Drafts that are right but every third time. */
-static int foretell(void *context, int slot, int32_t *draft)
+static int draft_expected(void *context, int slot, int32_t *draft)
 {
     const cvn_engine *e = context;
     static int turn;
     int64_t at = e->filled[slot] + 1;
     int n = 0;
-    for (; n < DRAFT_MOST && at + n < foretold->n; n++)
-        draft[n] = foretold->token[at + n];
+    for (; n < DRAFT_MOST && at + n < expected->n; n++)
+        draft[n] = expected->token[at + n];
     if (++turn % 3 == 0)
         draft[n ? n / 2 : 0] = (int32_t)((draft[n ? n / 2 : 0] + 1) % vocab);
     return n;
@@ -107,22 +107,22 @@ static int foretell(void *context, int slot, int32_t *draft)
 
 /* The first n tokens of a text are read in chunks of so many, and more are drawn. */
 static void run(const cvn_model *model, int64_t chunk, bool drafts, const int32_t *text, int64_t n,
-                int64_t more, Heard *out)
+                int64_t more, Recorded *out)
 {
     cvn_err err = {0};
     cvn_engine *e = NULL;
     const char *folder[] = {in_scratch("adapter")};
-    if (now->adapter)
+    if (current->adapter)
         make_adapter(folder[0], model->io.desc, "r=11,alpha=8,targets=q,v,o,down,gate", NULL, 3,
                      false);
     const cvn_engine_options options = {.slots = 1,
                                         .adapter = folder,
-                                        .n_adapters = now->adapter,
+                                        .n_adapters = current->adapter,
                                         .context = longest,
                                         .threads = 1,
                                         .logits_processors = true,
-                                        .kv_cache = now->kv,
-                                        .activations = now->activations,
+                                        .kv_cache = current->kv,
+                                        .activations = current->activations,
                                         .reuse = true, /* so that caches are not given back */
                                         .eos_interval = 1,
                                         .n_buckets = 1,
@@ -135,18 +135,18 @@ static void run(const cvn_model *model, int64_t chunk, bool drafts, const int32_
     }
     e->window = NULL; /* nor what lies behind windows */
     if (drafts) {
-        e->speculation->from = foretell;
+        e->speculation->from = draft_expected;
         e->speculation->context = e;
     }
-    *out = (Heard){.n = (int)n};
+    *out = (Recorded){.n = (int)n};
     memcpy(out->token, text, (size_t)n * sizeof *text);
     const cvn_request request = {.prompt = text,
                                  .n_prompt = n,
                                  .max_tokens = more,
                                  .ignore_eos = true,
-                                 .on_logits = look,
+                                 .on_logits = record_logits,
                                  .sampling = {.temperature = 1, .top_p = 1, .seed = 5}};
-    const cvn_listener listener = {.on_token = hear, .context = out};
+    const cvn_listener listener = {.on_token = record_token, .context = out};
     must(cvn_engine_submit(e, &request, &listener, NULL, &err), &err);
     for (int left = 1; left;)
         must(cvn_engine_step(e, &left, &err), &err);
@@ -158,14 +158,15 @@ static void run(const cvn_model *model, int64_t chunk, bool drafts, const int32_
 
 static int faults;
 
-static void compare(const char *how, int64_t chunk, const Heard *got, const Heard *want)
+static void compare(const char *how, int64_t chunk, const Recorded *got, const Recorded *want)
 {
-    const char *name = now->model + (strlen(now->model) > 30 ? strlen(now->model) - 30 : 0);
+    const char *name =
+        current->model + (strlen(current->model) > 30 ? strlen(current->model) - 30 : 0);
     char what[512];
     snprintf(what, sizeof what, "%s, %s, weights %s, activations %s, cache %s: %s %d", name,
-             cvn_dtype_name(now->dtype), now->quantize ? now->quantize : "plain",
-             now->activations ? now->activations : "plain", now->kv ? now->kv : "plain", how,
-             (int)chunk);
+             cvn_dtype_name(current->dtype), current->quantize ? current->quantize : "plain",
+             current->activations ? current->activations : "plain",
+             current->kv ? current->kv : "plain", how, (int)chunk);
     for (int i = 0; i < got->n; i++)
         if (got->logits[i] &&
             (got->logits[i] != want->logits[i] || got->token[i] != want->token[i])) {
@@ -185,16 +186,16 @@ static void compare(const char *how, int64_t chunk, const Heard *got, const Hear
 static void try_case(const Case *c)
 {
     static const int64_t chunks[] = {1, 7, 16, 48, 130};
-    static Heard drawn, got;
+    static Recorded drawn, got;
     int32_t prompt[LONG_PROMPT];
-    now = c;
+    current = c;
     cvn_model *model = open_model(c);
     int64_t n_prompt = longest < CONTEXT ? longest * 2 / 3 : LONG_PROMPT;
     int64_t more = longest < CONTEXT ? longest / 4 : DRAWN, all = n_prompt + more;
     for (int64_t i = 0; i < n_prompt; i++)
         prompt[i] = (int32_t)((i * i * 7 + i * 3) % 251 % vocab);
     run(model, 512, false, prompt, n_prompt, more, &drawn);
-    foretold = &drawn;
+    expected = &drawn;
     bool brief =
         longest < CONTEXT; /* other families: what they have of their own, not all of it again */
     for (size_t i = brief; i < (brief ? 3 : sizeof chunks / sizeof *chunks); i++) {
