@@ -112,7 +112,7 @@ static void names_stand_for_one_rule(void **state)
         {"smollm", "starcoder"},  {"smollm", "refact"},
         {"smollm", "command-r"},  {"smollm", "exaone"},
         {"smollm", "minerva-7b"}, {"qwen2", "deepseek-r1-qwen"},
-        {"qwen2", "stablelm2"},   {"gpt-4o", "llama4"},
+        {"qwen2", "stablelm2"},   {"gpt-4o", "kanana2"},
         {"bloom", "poro-chat"},   {"deepseek-v3", "hunyuan-dense"},
         {"dbrx", "chatglm-bpe"},  {"glm4", "glm5"},
     };

@@ -24,32 +24,14 @@ unsigned char bpe_train_byte(int order)
     return 0;
 }
 
-/* The character that shows each byte, as UTF-8. */
-typedef struct ByteAlphabet {
-    char text[256][3];
-} ByteAlphabet;
-
-static void fill(ByteAlphabet *alphabet)
-{
-    uint16_t points[256];
-    byte_level_fill(points);
-    for (int byte = 0; byte < 256; byte++) {
-        unsigned point = points[byte];
-        char *text = alphabet->text[byte];
-        text[0] = (char)(point < 0x80 ? point : 0xc0 | point >> 6);
-        text[1] = (char)(point < 0x80 ? 0 : 0x80 | (point & 0x3f));
-        text[2] = '\0';
-    }
-}
-
 /* Appends a symbol in the alphabet; of its characters, '"' and '\' alone need an escape in JSON. */
-static void spell(const ByteAlphabet *alphabet, const TrainSymbol *symbol, StrBuf *out)
+static void spell(const TrainSymbol *symbol, StrBuf *out)
 {
     for (int32_t i = 0; i < symbol->length; i++) {
-        const char *text = alphabet->text[(unsigned char)symbol->text[i]];
-        if (text[0] == '"' || text[0] == '\\')
+        const char byte = (char)symbol->text[i];
+        if (byte == '"' || byte == '\\')
             strbuf_putc(out, '\\');
-        strbuf_puts(out, text);
+        byte_level_put(&byte, 1, out);
     }
 }
 
@@ -90,8 +72,6 @@ static void add_stages(int32_t bos, StrBuf *out)
 void bpe_train_json(const TrainSymbol *symbol, int32_t n, const TrainMerge *merge, size_t n_merges,
                     StrBuf *out)
 {
-    ByteAlphabet alphabet;
-    fill(&alphabet);
     strbuf_puts(out, "{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n  \"padding\": null,\n");
     add_special(n, out);
     add_stages(n, out);
@@ -101,15 +81,15 @@ void bpe_train_json(const TrainSymbol *symbol, int32_t n, const TrainMerge *merg
                      "\n    \"vocab\": {\n");
     for (int32_t i = 0; i < n; i++) {
         strbuf_puts(out, "      \"");
-        spell(&alphabet, &symbol[i], out);
+        spell(&symbol[i], out);
         strbuf_printf(out, "\": %d%s\n", i, i + 1 < n ? "," : "");
     }
     strbuf_puts(out, "    },\n    \"merges\": [\n");
     for (size_t i = 0; i < n_merges; i++) {
         strbuf_puts(out, "      \"");
-        spell(&alphabet, &symbol[merge[i].left], out);
+        spell(&symbol[merge[i].left], out);
         strbuf_putc(out, ' ');
-        spell(&alphabet, &symbol[merge[i].right], out);
+        spell(&symbol[merge[i].right], out);
         strbuf_puts(out, i + 1 < n_merges ? "\",\n" : "\"\n");
     }
     strbuf_puts(out, "    ]\n  }\n}\n");

@@ -6,6 +6,9 @@
 #ifndef CVN_TEXT_BYTE_LEVEL_H
 #define CVN_TEXT_BYTE_LEVEL_H
 
+#include "base/strbuf.h"
+#include "text/utf8.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -17,12 +20,22 @@ static inline bool byte_level_itself(unsigned byte)
     return (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
 }
 
-/* The code point that shows each byte. */
-static inline void byte_level_fill(uint16_t point[256])
+/* The character that shows a byte. */
+static inline uint32_t byte_level_point(unsigned char byte)
 {
-    uint16_t next = 0x100;
-    for (unsigned byte = 0; byte < 256; byte++)
-        point[byte] = byte_level_itself(byte) ? (uint16_t)byte : next++;
+    if (byte_level_itself(byte))
+        return byte;
+    return byte <= 0x20 ? 0x100u + byte : byte <= 0xa0 ? 0x121u + (byte - 0x7fu) : 0x143u;
+}
+
+/* Appends n bytes in the alphabet, as UTF-8. */
+static inline void byte_level_put(const char *text, size_t n, StrBuf *out)
+{
+    for (size_t i = 0; i < n; i++) {
+        unsigned char shows[4];
+        int length = utf8_put(byte_level_point((unsigned char)text[i]), shows);
+        strbuf_add(out, (const char *)shows, (size_t)length);
+    }
 }
 
 #endif

@@ -77,8 +77,9 @@ static const GgufPre TABLE[] = {
      .split = {CASED(UPPER, LOWER, "") "\\p{N}|" OTHERS "[\\r\\n/]*|" SPACES},
      .whole = true,
      .bos = true},
-    {.names = "gpt-4o llama4 kanana2 talkie minimax-m2", .split = {SPLIT_O200K}},
-    {.names = "granite-embed-multi-97m", .split = {SPLIT_O200K}, .whole = true},
+    {.names = "gpt-4o kanana2 talkie minimax-m2", .split = {SPLIT_O200K}},
+    /* llama.cpp does not keep words whole for llama4. It need not: every token of Llama 4 is made by its merges. */
+    {.names = "llama4 granite-embed-multi-97m", .split = {SPLIT_O200K}, .whole = true},
     {.names = "tiny_aya cohere2moe", .split = {"\\d{1,3}(?=(?:\\d{3})*\\b)", SPLIT_O200K}},
     {.names = "kimi-k2",
      .split = {"\\p{Han}+|" CASED(NO_HAN(UPPER), NO_HAN(LOWER),

@@ -15,38 +15,27 @@ static const int token_type[] = {
     [PIECE_UNKNOWN] = 2, [PIECE_USER] = 4,   [PIECE_SPECIAL] = 3,
 };
 
-/* Appends bytes in the byte-level alphabet. */
-static void put_alphabet(const uint16_t point[256], const char *text, size_t n, StrBuf *out)
-{
-    for (size_t i = 0; i < n; i++) {
-        unsigned p = point[(unsigned char)text[i]];
-        if (p >= 0x80)
-            strbuf_putc(out, (char)(0xc0 | p >> 6));
-        strbuf_putc(out, (char)(p < 0x80 ? p : 0x80 | (p & 0x3f)));
-    }
-}
-
 /* The text of a token: in the alphabet where it is made by merging bytes. */
-static void put_token(const Tokenizer *t, const uint16_t point[256], int32_t id, StrBuf *out)
+static void put_token(const Tokenizer *t, int32_t id, StrBuf *out)
 {
     const BpePiece *p = &t->bpe.piece[id];
     bool spelled = t->bpe.byte_symbols && (p->kind == PIECE_NORMAL || p->kind == PIECE_BYTE);
     if (p->kind == PIECE_NONE)
         strbuf_printf(out, "[PAD%d]", (int)id);
     else if (spelled)
-        put_alphabet(point, p->text, (size_t)p->length, out);
+        byte_level_put(p->text, (size_t)p->length, out);
     else
         strbuf_add(out, p->text, (size_t)p->length);
 }
 
-static void put_lists(const Tokenizer *t, const uint16_t point[256], GgufKeys *keys)
+static void put_lists(const Tokenizer *t, GgufKeys *keys)
 {
     uint64_t n = (uint64_t)t->bpe.n_ids;
     SCOPED(strbuf_free) StrBuf text = {0};
     gguf_key_array(keys, KEY("tokens"), GGUF_STRING, n);
     for (int32_t id = 0; id < t->bpe.n_ids; id++) {
         strbuf_clear(&text);
-        put_token(t, point, id, &text);
+        put_token(t, id, &text);
         gguf_put_text(&keys->bytes, text.length ? text.text : "", text.length);
     }
     keys->bytes.failed |= text.failed;
@@ -129,16 +118,15 @@ static int list_merges(const Tokenizer *t, BpePair **list, size_t *n, cvn_err *e
     return CVN_OK;
 }
 
-static void put_merges(const Tokenizer *t, const uint16_t point[256], const BpePair *list, size_t n,
-                       GgufKeys *keys)
+static void put_merges(const Tokenizer *t, const BpePair *list, size_t n, GgufKeys *keys)
 {
     SCOPED(strbuf_free) StrBuf text = {0};
     gguf_key_array(keys, KEY("merges"), GGUF_STRING, n);
     for (size_t i = 0; i < n; i++) {
         strbuf_clear(&text);
-        put_token(t, point, (int32_t)(list[i].pair >> 32), &text);
+        put_token(t, (int32_t)(list[i].pair >> 32), &text);
         strbuf_putc(&text, ' ');
-        put_token(t, point, (int32_t)(uint32_t)list[i].pair, &text);
+        put_token(t, (int32_t)(uint32_t)list[i].pair, &text);
         gguf_put_text(&keys->bytes, text.text, text.length);
     }
     keys->bytes.failed |= text.failed;
@@ -196,7 +184,6 @@ static void put_spaces(const Tokenizer *t, GgufKeys *keys)
 
 int gguf_write_tokenizer(const Tokenizer *t, GgufKeys *keys, cvn_err *err)
 {
-    uint16_t point[256];
     const GgufPre *pre = NULL;
     const Rewrite *first = t->normalize.step;
     const int n_forms =
@@ -210,15 +197,14 @@ int gguf_write_tokenizer(const Tokenizer *t, GgufKeys *keys, cvn_err *err)
     size_t n;
     TRY(list_merges(t, &list, &n, err));
     pre = pre ? pre : as_gemma4(t, list, n);
-    byte_level_fill(point);
     gguf_key_text(keys, KEY("model"), !pre ? "llama" : pre->blanks ? "gemma4" : "gpt2");
     char name[64] = "default"; /* the first of its names */
     if (pre)
         snprintf(name, sizeof name, "%.*s", (int)strcspn(pre->names, " "), pre->names);
     gguf_key_text(keys, KEY("pre"), name);
-    put_lists(t, point, keys);
+    put_lists(t, keys);
     if (pre)
-        put_merges(t, point, list, n, keys);
+        put_merges(t, list, n, keys);
     else
         TRY(put_scores(t, keys, err));
     gguf_key_bool(keys, KEY("add_bos_token"), t->bos >= 0 && t->begins);

@@ -365,11 +365,9 @@ int huggingface_read(Tokenizer *t, const char *bytes, size_t n, cvn_err *err)
     if (!root)
         return err->code;
     Reader r = {.t = t, .err = err};
-    uint16_t point[256];
-    byte_level_fill(point);
     memset(r.alphabet, 0xff, sizeof r.alphabet);
     for (int byte = 0; byte < 256; byte++)
-        r.alphabet[point[byte]] = (int16_t)byte;
+        r.alphabet[byte_level_point((unsigned char)byte)] = (int16_t)byte;
     t->kind = "huggingface";
     Cleanup cleanup[2];
     cleanup_push(&cleanup[0], json_release, root);

@@ -288,14 +288,8 @@ static int next_spelled(const Split *split, SplitWork *work, const char *text, s
                         size_t *begin, size_t *end, cvn_err *err)
 {
     if (*begin == 0) {
-        uint16_t point[256];
-        byte_level_fill(point);
         strbuf_clear(&work->spelled);
-        for (size_t i = 0; i < n; i++) {
-            unsigned char shows[4];
-            int length = utf8_put(point[(unsigned char)text[i]], shows);
-            strbuf_add(&work->spelled, (const char *)shows, (size_t)length);
-        }
+        byte_level_put(text, n, &work->spelled);
         if (work->spelled.failed)
             return err_set(err, CVN_EMEM, "no memory to split %zu bytes of text", n);
         work->at = 0;

@@ -23,7 +23,7 @@ import tiktoken
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 import text_strings
-from text_families_patterns import LLAMA3, O200K, QWEN2, QWEN35, TEKKEN
+from text_common import LLAMA3, O200K, QWEN2, QWEN35, TEKKEN, byte_alphabet
 
 OUT = Path(__file__).parent.parent / "data" / "text" / "families"
 
@@ -196,7 +196,7 @@ def all_merges(model):
 
 def tekken():
     """Ranks of the byte-level tokenizer with the same pattern, single bytes first."""
-    show = {c: b for b, c in alphabet().items()}
+    show = {c: b for b, c in byte_alphabet().items()}
     vocab = json.loads((OUT / "tekken_json.json").read_text())["model"]["vocab"]
     tokens = [bytes(show[c] for c in t) for t, _ in sorted(vocab.items(), key=lambda kv: kv[1])]
     tokens = [bytes([b]) for b in range(256)] + [t for t in tokens if len(t) > 1]
@@ -216,14 +216,6 @@ def tekken():
     special.update({"<SPECIAL_%d>" % i: i for i in range(len(names), 12)})
     ranks = {token: 12 + rank for rank, token in enumerate(tokens[:-20])}
     return tiktoken.Encoding("x", pat_str=TEKKEN, mergeable_ranks=ranks, special_tokens=special)
-
-
-def alphabet():
-    own = list(range(0x21, 0x7F)) + list(range(0xA1, 0xAD)) + list(range(0xAE, 0x100))
-    table = {b: chr(b) for b in own}
-    for i, b in enumerate(b for b in range(256) if b not in own):
-        table[b] = chr(0x100 + i)
-    return table
 
 
 HARD = ["", " ", "  ", "\n", "\r\n", " \r\n \t\n", "a", " a", "a ", "  a  b   ", "\x00", "a\x00b", "DON'T I'LL we'Re it'S", "123456789", "1 12 123 1234",

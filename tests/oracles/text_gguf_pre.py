@@ -13,10 +13,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from llama_cpp import Llama
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 sys.path.insert(0, str(Path(__file__).parent))
+from text_common import END, LEAD, LOWER, O200K, REST, TEKKEN, UPPER, hash_ids, llama_cpp_ids
 from text_gguf import ARRAY, DATA, I32, STRING, array, gguf, pair, text
 
 ATOMS = (
@@ -33,14 +33,10 @@ NAMES = (
     "falcon bloom viking bailingmoe seed-coder exaone-moe minicpm5 jais-2 chameleon"
 ).split()
 
-END = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
-UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
-LEAD, REST = r"[^\r\n\p{L}\p{N}]?", r" ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 NO_HAN = r"(?:(?!\p{Han})%s)"
-O200K = rf"{LEAD}{UPPER}*{LOWER}+{END}|{LEAD}{UPPER}+{LOWER}*{END}|\p{{N}}{{1,3}}|{REST}"
 ORIGINAL = {
     "gpt-4o": [O200K],
-    "tekken": [rf"{LEAD}{UPPER}*{LOWER}+|{LEAD}{UPPER}+{LOWER}*|\p{{N}}|{REST}"],
+    "tekken": [TEKKEN],
     "tiny_aya": [r"\d{1,3}(?=(?:\d{3})*\b)", O200K],
     "kimi-k2": [
         "|".join([
@@ -84,19 +80,6 @@ def strings(n):
     return [random.string() for _ in range(n)]
 
 
-def hash_ids(all_ids):
-    h = 2166136261
-    for ids in all_ids:
-        for id in [len(ids), *ids]:
-            h = ((h ^ id) * 16777619) % 2**32
-    return h
-
-
-def llama_ids(path, texts):
-    llama = Llama(str(path), vocab_only=True, verbose=False)
-    return [llama.tokenize(t.encode(), add_bos=False, special=False) for t in texts]
-
-
 def vocabulary():
     """Merges learnt without any cutting."""
     tokenizer = Tokenizer(models.BPE())
@@ -134,7 +117,7 @@ def pre_names():
         path = Path(folder) / "pre.gguf"
         for name in NAMES:
             write(path, model, name)
-            rows[name] = [hash_ids([ids]) for ids in llama_ids(path, texts)]
+            rows[name] = [hash_ids([ids]) for ids in llama_cpp_ids(path, texts)]
     for name, patterns in ORIGINAL.items():
         rows[name] = [hash_ids([ids]) for ids in original_ids(model, patterns, name in WHOLE, texts)]
     (DATA / "pre.json").write_text(
@@ -146,7 +129,7 @@ def vocabularies(folder):
     for path in sorted(Path(folder).glob("ggml-vocab-*.gguf")):
         if "bert" in path.name:  # of a model that is not read
             continue
-        ids = llama_ids(path, texts)
+        ids = llama_cpp_ids(path, texts)
         rows[path.name] = [hash_ids(ids[i : i + 100]) for i in range(0, len(texts), 100)]
     (DATA / "vocabularies.json").write_text(
         "{\n" + ",\n".join(f'"{name}": {json.dumps(row)}' for name, row in rows.items()) + "\n}\n")

@@ -14,22 +14,14 @@ from pathlib import Path
 import sentencepiece
 import tiktoken
 
-import text_families_patterns as patterns
+from text_common import LLAMA3, O200K, hash_ids
 
 DATA = Path(__file__).parent.parent / "data" / "text" / "families"
 
 
-def hash_ids(all_ids):
-    h = 2166136261
-    for ids in all_ids:
-        for id in [len(ids), *ids]:
-            h = ((h ^ id) * 16777619) % 2**32
-    return h
-
-
 def ranks(path):
     tokens = {base64.b64decode(token): int(rank) for token, rank in map(bytes.split, open(path, "rb"))}
-    pattern = patterns.O200K if len(tokens) == 200000 else patterns.LLAMA3
+    pattern = O200K if len(tokens) == 200000 else LLAMA3
     return tiktoken.Encoding("x", pat_str=pattern, mergeable_ranks=tokens, special_tokens={}).encode_ordinary
 
 
@@ -47,6 +39,13 @@ def encoder(path):
     return ranks(path) if path.name.startswith("llama") else sentencepiece.SentencePieceProcessor(model_file=str(path)).encode
 
 
-texts = json.loads(open(DATA / "vectors.jsonl").readline())["texts"]
-hashes = {path.name: hash_ids(map(encoder(path), texts)) for path in sorted(Path(sys.argv[1]).iterdir())}
-(DATA.parent / "published.json").write_text(json.dumps(hashes, indent=1) + "\n")
+def main():
+    if len(sys.argv) != 2:
+        print("skipped: no folder of published tokenizers")
+        return
+    texts = json.loads(open(DATA / "vectors.jsonl").readline())["texts"]
+    hashes = {path.name: hash_ids(map(encoder(path), texts)) for path in sorted(Path(sys.argv[1]).iterdir())}
+    (DATA.parent / "published.json").write_text(json.dumps(hashes, indent=1) + "\n")
+
+
+main()

@@ -11,8 +11,8 @@ import sentencepiece
 import tiktoken
 import tokenizers
 
-LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
-          r"|\s*[\r\n]+|\s+(?!\S)|\s+")
+from text_common import LLAMA3
+
 PRIVATE = 0x10FE00  # U+10FE00 + byte: stands for a byte that is not UTF-8
 
 

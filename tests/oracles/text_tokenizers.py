@@ -24,6 +24,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, train
 
 import text_reference
 import text_strings
+from text_common import LLAMA3, byte_alphabet
 
 OUT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "text")
 
@@ -88,7 +89,7 @@ FLAGS = [("<mark>", {"special": False}), ("<norm>", {"special": False, "normaliz
 def train_byte_level():
     tokenizer = Tokenizer(models.BPE(ignore_merges=True))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
-        pre_tokenizers.Split(Regex(text_reference.LLAMA3), "isolated"),
+        pre_tokenizers.Split(Regex(LLAMA3), "isolated"),
         pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(vocab_size=900, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False)
@@ -124,14 +125,6 @@ def train_byte_level():
     with open(os.path.join(OUT, "rank.model"), "w") as file:
         for rank, (token, _) in enumerate(vocab):
             file.write("%s %d\n" % (base64.b64encode(bytes(show[c] for c in token)).decode(), rank))
-
-
-def byte_alphabet():
-    own = list(range(0x21, 0x7F)) + list(range(0xA1, 0xAD)) + list(range(0xAE, 0x100))
-    table = {b: chr(b) for b in own}
-    for i, b in enumerate(b for b in range(256) if b not in own):
-        table[b] = chr(0x100 + i)
-    return table
 
 
 def metaspace():

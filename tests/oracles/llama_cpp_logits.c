@@ -1,7 +1,7 @@
 /*
- * The logits of llama.cpp for tokens, of a model in a GGUF file: a program for llama_cpp.py.
+ * The logits of llama.cpp for tokens, of a model in a GGUF file: a program for llama_cpp_logits.py.
  *
- *     llama_cpp MODEL.gguf TOKEN …     prints [tokens, vocab] in f32, as bytes
+ *     llama_cpp_logits MODEL.gguf TOKEN …     prints [tokens, vocab] in f32, as bytes
  *
  * All is in f32 on the CPU: caches too, and attention is not in one piece, which would round to f16.
  */

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """llama.cpp's logits of the GGUF files that `caravan convert` makes of tests/data/llama, beside transformers'.
 
-    LLAMA_CPP=SOURCES LLAMA_CPP_BUILD=FOLDER llama_cpp.py [VARIANT …]
+    LLAMA_CPP=SOURCES LLAMA_CPP_BUILD=FOLDER llama_cpp_logits.py [VARIANT …]
 
 SOURCES is a checkout of llama.cpp, FOLDER where `cmake -DBUILD_SHARED_LIBS=OFF` has built its libraries; $CARAVAN names the program
-(build/caravan). Each variant is written in f32, read by llama.cpp (llama_cpp.c, compiled here), and its logits for the tokens of
+(build/caravan). Each variant is written in f32, read by llama.cpp (llama_cpp_logits.c, compiled here), and its logits for the tokens of
 expected.safetensors may be 1e-3 of the largest from those. Variants whose file says it all and which llama.cpp computes otherwise
 are listed below with the reason; so are those that a GGUF file cannot say. It writes nothing; it fails where another differs.
 """
@@ -33,8 +33,8 @@ UNSAYABLE = ("dynamic_rope", "llama3_rope", "yarn_rope_all", "smollm3_listed", "
 
 
 def build(folder, sources, built):
-    program = folder / "llama_cpp"
-    subprocess.run(["cc", "-O1", "-c", HERE / "llama_cpp.c", f"-I{sources}/include", f"-I{sources}/ggml/include", "-o", f"{program}.o"],
+    program = folder / "llama_cpp_logits"
+    subprocess.run(["cc", "-O1", "-c", HERE / "llama_cpp_logits.c", f"-I{sources}/include", f"-I{sources}/ggml/include", "-o", f"{program}.o"],
                    check=True)
     libraries = [f"{built}/src/libllama.a"] + [f"{built}/ggml/src/lib{name}.a" for name in ("ggml", "ggml-cpu", "ggml-base")]
     subprocess.run(["c++", f"{program}.o", *libraries, "-fopenmp", "-lpthread", "-ldl", "-o", program], check=True)
