@@ -134,13 +134,14 @@ typedef struct Bench {
     const Value *value; /* the options */
     const char *name;   /* of the model */
     cvn_model *model;
-    Ceilings ceilings;   /* of all processes together */
-    Cluster *cluster;    /* other processes, or NULL; the program's */
-    int threads;         /* of this process, on which the ceilings were measured */
-    int devices;         /* of the mesh; 1 without */
-    uint64_t peak_bytes; /* weights and activations of the widest engine */
-    DeviceMemory memory; /* of a device of the first engine */
-    Row *row;            /* [n_rows], owned */
+    cvn_engine_options steps; /* the defaults, with chunk sizes and when EOS is looked for */
+    Ceilings ceilings;        /* of all processes together */
+    Cluster *cluster;         /* other processes, or NULL; the program's */
+    int threads;              /* of this process, on which the ceilings were measured */
+    int devices;              /* of the mesh; 1 without */
+    uint64_t peak_bytes;      /* weights and activations of the widest engine */
+    DeviceMemory memory;      /* of a device of the first engine */
+    Row *row;                 /* [n_rows], owned */
     size_t n_rows;
 } Bench;
 
@@ -205,7 +206,7 @@ static int open_bench(Bench *b, cvn_err *err)
 static int new_engine(Bench *b, const BenchMode *mode, int64_t rows, int64_t context,
                       cvn_engine **engine, cvn_err *err)
 {
-    cvn_engine_options wanted = cvn_engine_defaults();
+    cvn_engine_options wanted = b->steps;
     wanted.slots = (int)rows;
     wanted.threads = b->value[MESH].given ? (int)b->value[THREADS].integer : b->threads;
     wanted.device = b->value[DEVICE].text;
@@ -218,9 +219,6 @@ static int new_engine(Bench *b, const BenchMode *mode, int64_t rows, int64_t con
     wanted.adapter = &b->value[ADAPTER].text;
     wanted.n_adapters = b->value[ADAPTER].given;
     wanted.activations = b->value[ACTIVATIONS].text;
-    run_model_steps(&b->value[LENGTHS], &b->value[EOS_INTERVAL], &wanted);
-    TRY(run_model_traffic(&b->value[TRAFFIC], context, b->n_rows == 0 || mode == sweep_ways,
-                          &wanted, err));
     if (mode == &sweep_ways[1])
         wanted.bucket[0] = wanted.n_buckets = 1;
     wanted.op_by_op = mode->op_by_op;
@@ -698,7 +696,11 @@ static int run(const Args *args, cvn_err *err)
     if (check_work(v, err))
         return EXIT_USAGE;
     Bench bench = {.value = v};
+    bench.steps = cvn_engine_defaults();
+    run_model_steps(&v[LENGTHS], &v[EOS_INTERVAL], &bench.steps);
     int code = open_bench(&bench, err);
+    if (!code)
+        code = run_model_traffic(&v[TRAFFIC], cvn_model_context(bench.model), &bench.steps, err);
     if (!code)
         code = measure(&bench, err);
     live_line_end();

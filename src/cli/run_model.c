@@ -225,7 +225,7 @@ void run_model_steps(const Value *buckets, const Value *interval, cvn_engine_opt
     engine->eos_interval = (int)interval->integer;
 }
 
-int run_model_traffic(const Value *traffic, int64_t context, bool says, cvn_engine_options *engine,
+int run_model_traffic(const Value *traffic, int64_t context, cvn_engine_options *engine,
                       cvn_err *err)
 {
     BucketChoice choice;
@@ -234,7 +234,7 @@ int run_model_traffic(const Value *traffic, int64_t context, bool says, cvn_engi
     TRY(buckets_of_log(traffic->text, context, &choice, err));
     engine->n_buckets = choice.n;
     memcpy(engine->bucket, choice.bucket, sizeof choice.bucket);
-    if (!says || !ranks_speaks())
+    if (!ranks_speaks())
         return CVN_OK;
     fprintf(stderr, "%" PRId64 " prompts in %s: --buckets ", choice.prompts, traffic->text);
     for (int i = 0; i < choice.n; i++)
@@ -292,15 +292,15 @@ int run_model_input(const RunModel *run, const Value *ids, const char *text, con
             token_ids_add(out, ids->ids[i]);
         return out->failed ? err_set(err, CVN_EMEM, "no memory for the token ids") : CVN_OK;
     }
-    char *all = NULL;
+    SCOPED(scoped_free) char *all = NULL;
     size_t n = text ? strlen(text) : 0;
     if (file)
         TRY(read_input(file, &all, &n, err));
+    if (file && n == 0)
+        return err_set(err, CVN_EINVAL, "%s is empty; give a text",
+                       strcmp(file, "-") == 0 ? "standard input" : file);
     warn_left_out(run->model->tokenizer, file ? file : "the text", file ? all : text, n);
-    int code =
-        tokenizer_encode(run->model->tokenizer, file ? all : text, n, run->encoding, out, err);
-    free(all);
-    TRY(code);
+    TRY(tokenizer_encode(run->model->tokenizer, file ? all : text, n, run->encoding, out, err));
     if (out->n == 0)
         return err_set(err, CVN_EINVAL, "the prompt is empty");
     return cluster_agree(run->cluster, "the text", hash_bytes(out->id, out->n * sizeof *out->id),

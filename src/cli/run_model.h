@@ -68,8 +68,9 @@ RunOptions run_model_options(const Args *args);
 /* What --buckets and --eos-interval say to an engine. */
 void run_model_steps(const Value *buckets, const Value *interval, cvn_engine_options *engine);
 
-/* What --traffic says to one whose texts have so many tokens at most; and, where `says`, to the user. Nothing where it is not given. */
-int run_model_traffic(const Value *traffic, int64_t context, bool says, cvn_engine_options *engine,
+/* The chunk sizes that --traffic leads to, of a model whose texts have so many tokens at most, which the user is told of. Nothing where
+   it is not given. */
+int run_model_traffic(const Value *traffic, int64_t context, cvn_engine_options *engine,
                       cvn_err *err);
 
 /* Opens the model and prints its warnings; Ctrl-C is noted from now on. */

@@ -154,7 +154,7 @@ static int score(RunModel *run, const TokenIds *ids, int64_t window, int64_t str
         return err_set(err, CVN_EMEM, "no memory to score %zu tokens", ids->n);
     if (stride == 0)
         stride = window > 1 ? window / 2 : 1;
-    if (stride >= window && (int64_t)ids->n > window)
+    if (stride >= window)
         return err_set(
             err, CVN_EINVAL,
             "--stride is %lld; give less than the context of %lld, so that windows overlap",

@@ -389,7 +389,7 @@ static int load(Serve *serve, int i, RunOptions *run, cvn_err *err)
     set_model(serve, i, run);
     const int64_t most = cvn_model_context(of->model), context = run->engine.context;
     TRY(run_model_traffic(args_value(serve->args, SHARED(TRAFFIC)),
-                          context ? num_min(context, most) : most, true, &run->engine, err));
+                          context ? num_min(context, most) : most, &run->engine, err));
     TRY(start(of, run, err));
     serve->engine[i] = of->engine;
     cvn_engine_stats stats = cvn_engine_get_stats(of->engine);

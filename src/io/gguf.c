@@ -16,7 +16,6 @@ static const uint8_t value_bytes[GGUF_TYPE_COUNT] = {
 
 /* A position in the file that never passes its end. */
 typedef struct Cursor {
-    const char *file;
     const uint8_t *data;
     size_t at, size;
     cvn_err *err;
@@ -25,8 +24,7 @@ typedef struct Cursor {
 static int short_file(const Cursor *c)
 {
     return err_set(c->err, CVN_EFORMAT,
-                   "the header of '%s' is cut short at byte %zu; download the file again", c->file,
-                   c->size);
+                   "the header is cut short at byte %zu; download the file again", c->size);
 }
 
 /* The next n bytes, or NULL with an error. */
@@ -63,15 +61,15 @@ static const char *take_name(Cursor *c, size_t most, Arena *arena)
     if (take_u64(c, &n) != CVN_OK)
         return NULL;
     if (n == 0 || n > most) {
-        err_set(c->err, CVN_EFORMAT, "'%s' has a name of %" PRIu64 " bytes before byte %zu",
-                c->file, n, c->at);
+        err_set(c->err, CVN_EFORMAT, "there is a name of %" PRIu64 " bytes before byte %zu", n,
+                c->at);
         return NULL;
     }
     const uint8_t *p = take(c, n);
     for (uint64_t i = 0; p && i < n; i++) {
         if (p[i] <= ' ' || p[i] >= 0x7f) {
-            err_set(c->err, CVN_EFORMAT, "'%s' has a name that is not printable before byte %zu",
-                    c->file, c->at);
+            err_set(c->err, CVN_EFORMAT, "there is a name that is not printable before byte %zu",
+                    c->at);
             return NULL;
         }
     }
@@ -87,8 +85,8 @@ static int take_array(Cursor *c, GgufValue *value, int depth)
     if (take_u32(c, &element) != CVN_OK || take_u64(c, &value->n) != CVN_OK)
         return CVN_EFORMAT;
     if (element >= GGUF_TYPE_COUNT || depth > MAX_NESTING)
-        return err_set(c->err, CVN_EFORMAT, "'%s' has an array of unknown type %u before byte %zu",
-                       c->file, element, c->at);
+        return err_set(c->err, CVN_EFORMAT, "there is an array of unknown type %u before byte %zu",
+                       element, c->at);
     value->element = (GgufType)element;
     value->data = c->data + c->at;
     size_t start = c->at;
@@ -121,8 +119,7 @@ static int take_value(Cursor *c, const char *key, GgufValue *value)
     if (take_u32(c, &type) != CVN_OK)
         return CVN_EFORMAT;
     if (type >= GGUF_TYPE_COUNT)
-        return err_set(c->err, CVN_EFORMAT, "'%s': key '%.100s' has the unknown type %u", c->file,
-                       key, type);
+        return err_set(c->err, CVN_EFORMAT, "key '%.100s' has the unknown type %u", key, type);
     *value = (GgufValue){.type = (GgufType)type, .element = (GgufType)type, .n = 1};
     if (type == GGUF_ARRAY)
         return take_array(c, value, 1);
@@ -132,8 +129,8 @@ static int take_value(Cursor *c, const char *key, GgufValue *value)
     value->data = take(c, bytes);
     value->bytes = (size_t)bytes;
     if (value->data && type == GGUF_BOOL && *value->data > 1)
-        return err_set(c->err, CVN_EFORMAT, "'%s': key '%.100s' is a bool of value %u", c->file,
-                       key, *value->data);
+        return err_set(c->err, CVN_EFORMAT, "key '%.100s' is a bool of value %u", key,
+                       *value->data);
     return value->data ? CVN_OK : CVN_EFORMAT;
 }
 
@@ -141,8 +138,7 @@ static int read_values(Gguf *gguf, Cursor *c, uint64_t n, Arena *arena)
 {
     if (n > (c->size - c->at) / 13) /* a key of one byte, a type, a value of one byte, less one */
         return err_set(c->err, CVN_EFORMAT,
-                       "the header of '%s' says %" PRIu64 " keys, more than the file can hold",
-                       c->file, n);
+                       "the header says %" PRIu64 " keys, more than the file can hold", n);
     gguf->value = arena_array(arena, (size_t)n + 1, sizeof *gguf->value);
     for (; gguf->n_values < n; gguf->n_values++) {
         bool added;
@@ -151,7 +147,7 @@ static int read_values(Gguf *gguf, Cursor *c, uint64_t n, Arena *arena)
             return CVN_EFORMAT;
         *map_put(&gguf->by_key, key, strlen(key), &added) = gguf->n_values;
         if (!added)
-            return err_set(c->err, CVN_EFORMAT, "'%s' has the key '%.100s' twice", c->file, key);
+            return err_set(c->err, CVN_EFORMAT, "the key '%.100s' is there twice", key);
     }
     return CVN_OK;
 }
@@ -164,8 +160,7 @@ static int read_tensor(Cursor *c, IoTensor *tensor, uint64_t *offset, Arena *are
     if (!tensor->name || take_u32(c, &rank) != CVN_OK)
         return CVN_EFORMAT;
     if (rank > MAX_DIMS)
-        return err_set(c->err, CVN_EFORMAT,
-                       "'%s': tensor '%s' has %u dimensions; at most %d are allowed", c->file,
+        return err_set(c->err, CVN_EFORMAT, "tensor '%s' has %u dimensions; at most %d are allowed",
                        tensor->name, rank, MAX_DIMS);
     tensor->rank = (int)rank;
     for (uint32_t i = 0; i < rank; i++) {
@@ -173,16 +168,16 @@ static int read_tensor(Cursor *c, IoTensor *tensor, uint64_t *offset, Arena *are
         if (take_u64(c, &dim) != CVN_OK)
             return CVN_EFORMAT;
         if (dim > INT64_MAX)
-            return err_set(c->err, CVN_EFORMAT, "'%s': tensor '%s' has a negative dimension",
-                           c->file, tensor->name);
+            return err_set(c->err, CVN_EFORMAT, "tensor '%s' has a negative dimension",
+                           tensor->name);
         tensor->dims[rank - 1 - i] = (int64_t)dim;
     }
     if (take_u32(c, &type) != CVN_OK || take_u64(c, offset) != CVN_OK)
         return CVN_EFORMAT;
     const GgufElement *element = gguf_element(type);
     if (!element)
-        return err_set(c->err, CVN_EFORMAT, "'%s': tensor '%s' has the unknown element type %u",
-                       c->file, tensor->name, type);
+        return err_set(c->err, CVN_EFORMAT, "tensor '%s' has the unknown element type %u",
+                       tensor->name, type);
     tensor->type = element->name;
     tensor->coding = element->coding;
     tensor->dtype = element->dtype;
@@ -190,15 +185,14 @@ static int read_tensor(Cursor *c, IoTensor *tensor, uint64_t *offset, Arena *are
     int64_t each = element->block.elements, row = rank ? tensor->dims[rank - 1] : 1;
     if (row % each != 0)
         return err_set(c->err, CVN_EFORMAT,
-                       "'%s': a row of tensor '%s' has %" PRId64
+                       "a row of tensor '%s' has %" PRId64
                        " elements and does not fit its type %s, whose blocks have %" PRId64,
-                       c->file, tensor->name, row, tensor->type, each);
+                       tensor->name, row, tensor->type, each);
     size_t bytes = 0;
     if (!io_shape_size(tensor->dims, tensor->rank, 8, &tensor->n, &bytes) ||
         __builtin_mul_overflow((size_t)(tensor->n / each), (size_t)element->block.bytes,
                                &tensor->bytes))
-        return err_set(c->err, CVN_EFORMAT,
-                       "'%s': the shape of tensor '%s' does not fit its type %s", c->file,
+        return err_set(c->err, CVN_EFORMAT, "the shape of tensor '%s' does not fit its type %s",
                        tensor->name, tensor->type);
     return CVN_OK;
 }
@@ -218,14 +212,14 @@ static int place_tensors(Gguf *gguf, Cursor *c, const uint64_t *offset, uint64_t
         IoTensor *tensor = &gguf->tensors.tensor[i];
         if (offset[i] != expected)
             return err_set(c->err, CVN_EFORMAT,
-                           "'%s': tensor '%s' is at byte %" PRIu64 " of the data where the tensors "
+                           "tensor '%s' is at byte %" PRIu64 " of the data where the tensors "
                            "before it and the alignment of %" PRIu64 " put it at %" PRIu64,
-                           c->file, tensor->name, offset[i], alignment, expected);
+                           tensor->name, offset[i], alignment, expected);
         if (expected > size || tensor->bytes > size - expected)
             return err_set(c->err, CVN_EFORMAT,
-                           "'%s': tensor '%s' runs past the end of the file, which was cut short; "
+                           "tensor '%s' runs past the end of the file, which was cut short; "
                            "download it again",
-                           c->file, tensor->name);
+                           tensor->name);
         tensor->data = data + expected;
         expected += tensor->bytes; /* both at most size */
         expected += (alignment - expected % alignment) % alignment;
@@ -244,8 +238,7 @@ static int read_alignment(const Gguf *gguf, uint64_t *alignment, cvn_err *err)
         memcpy(&given, value->data, 4);
     if (given < 8 || given > 1 << 20 || (given & (given - 1)) != 0)
         return err_set(err, CVN_EFORMAT,
-                       "'%s': general.alignment is %u; a power of two from 8 to 2^20 is expected",
-                       gguf->file, given);
+                       "general.alignment is %u; a power of two from 8 to 2^20 is expected", given);
     *alignment = given;
     return CVN_OK;
 }
@@ -254,23 +247,21 @@ static int read_header(Cursor *c, uint64_t *n_tensors, uint64_t *n_values)
 {
     uint32_t version = 0;
     if (c->size < 4 || memcmp(c->data, "GGUF", 4) != 0)
-        return err_set(c->err, CVN_EFORMAT, "'%s' does not begin with \"GGUF\"", c->file);
+        return err_set(c->err, CVN_EFORMAT, "the first four bytes are not \"GGUF\"");
     c->at = 4;
     if (take_u32(c, &version) != CVN_OK || take_u64(c, n_tensors) != CVN_OK ||
         take_u64(c, n_values) != CVN_OK)
         return CVN_EFORMAT;
     if (version != 2 && version != 3)
-        return err_set(c->err, CVN_EUNSUPPORTED, "'%s' is GGUF version %u%s; 2 and 3 are read",
-                       c->file, version, (version & 0xffff) == 0 ? " (big endian?)" : "");
+        return err_set(c->err, CVN_EUNSUPPORTED, "GGUF version %u%s; 2 and 3 are read", version,
+                       (version & 0xffff) == 0 ? " (big endian?)" : "");
     return CVN_OK;
 }
 
-int gguf_read(Gguf *gguf, const char *file, const uint8_t *data, size_t size, Arena *arena,
-              cvn_err *err)
+static int read_all(Gguf *gguf, const uint8_t *data, size_t size, Arena *arena, cvn_err *err)
 {
     uint64_t n_tensors = 0, n_values = 0, alignment = 0;
-    *gguf = (Gguf){.file = arena_string(arena, file)};
-    Cursor c = {.file = gguf->file, .data = data, .size = size, .err = err};
+    Cursor c = {.data = data, .size = size, .err = err};
     io_tensors_init(&gguf->tensors, arena);
     map_init(&gguf->by_key, arena);
     int code = read_header(&c, &n_tensors, &n_values);
@@ -279,14 +270,26 @@ int gguf_read(Gguf *gguf, const char *file, const uint8_t *data, size_t size, Ar
         return code;
     if (n_tensors > (size - c.at) / 25) /* a name of one byte and no dimensions */
         return err_set(err, CVN_EFORMAT,
-                       "the header of '%s' says %" PRIu64 " tensors, more than the file can hold",
-                       file, n_tensors);
+                       "the header says %" PRIu64 " tensors, more than the file can hold",
+                       n_tensors);
     uint64_t *offset = arena_array(arena, (size_t)n_tensors + 1, sizeof *offset);
     for (uint64_t i = 0; i < n_tensors; i++) {
         IoTensor tensor = {.file = gguf->file};
-        if ((code = read_tensor(&c, &tensor, &offset[i], arena)) != CVN_OK ||
-            (code = io_tensors_add(&gguf->tensors, &tensor, err)) != CVN_OK)
+        if ((code = read_tensor(&c, &tensor, &offset[i], arena)) != CVN_OK)
             return code;
+        if (io_tensors_find(&gguf->tensors, tensor.name))
+            return err_set(err, CVN_EFORMAT, "the tensor '%s' is there twice", tensor.name);
+        TRY(io_tensors_add(&gguf->tensors, &tensor, err));
     }
     return place_tensors(gguf, &c, offset, alignment);
+}
+
+int gguf_read(Gguf *gguf, const char *file, const uint8_t *data, size_t size, Arena *arena,
+              cvn_err *err)
+{
+    *gguf = (Gguf){.file = file ? arena_string(arena, file) : NULL};
+    int code = read_all(gguf, data, size, arena, err);
+    if (code && file)
+        err_prefix(err, "'%s'", file);
+    return code;
 }

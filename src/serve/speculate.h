@@ -11,8 +11,9 @@
  * depend on time: of the programs there are that one runs which promises most tokens per second, by how long each took and by
  * how often drafts of the kind stood in that slot.
  *
- * Where more slots than 32 are multiplied at once, some products round otherwise (cpu/kernels/choice.c): a run takes no more
- * tokens than that. Of engines with many slots a program for one slot alone remains.
+ * A run takes at most SPECULATE_TOKENS tokens. Where a text has the same bits however it is cut into runs (chunk_invariant of the engine;
+ * tests/test_cut.c), that is a matter of time alone. Elsewhere products of more rows may round otherwise (cpu/kernels/choice.c), and a
+ * text would depend on its drafts. Of engines with many slots a program for one slot alone remains.
  */
 #ifndef CVN_SERVE_SPECULATE_H
 #define CVN_SERVE_SPECULATE_H

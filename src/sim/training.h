@@ -1,7 +1,7 @@
 /*
  * A training step from shapes alone, of models and of ways to split them that Caravan does not run: pipelines, parts of
  * sequences, numbers in fp8, other programs. What Caravan runs is timed from its own programs (sim/plan.h), from which this differs
- * by a few percent (tests/test_simulate.c).
+ * by a few percent (tests/test_rows.c).
  *
  *     Llama 3.1 8B on 8 x H100, 128 rows of 8192 tokens, weights split over all: 16 micro-batches of a row each
  *     -> 9.1 s, 14,400 tokens a second and chip

@@ -391,7 +391,7 @@ static int write_file(const Gguf *gguf, const Lists *lists, Arena *arena, StrBuf
 static int make(Gguf *gguf, Lists *lists, Arena *arena, const char *bytes, size_t n, StrBuf *file,
                 cvn_err *err)
 {
-    int rc = gguf_read(gguf, "GGUF", (const uint8_t *)bytes, n, arena, err);
+    int rc = gguf_read(gguf, NULL, (const uint8_t *)bytes, n, arena, err);
     if (!rc && !gguf_find(gguf, KEY("model")))
         rc = err_set(err, CVN_EIO, "the GGUF file has no tokenizer");
     if (!rc)
