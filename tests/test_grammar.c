@@ -1,9 +1,5 @@
 /* Grammars, in both notations: what they let come, byte by byte and token by token. */
-#include "caravan/constrain.h"
-
-#include "unit.h"
-
-#include <string.h>
+#include "constrain_support.h"
 
 static const char json[] =
     "# JSON\n"
@@ -30,20 +26,6 @@ static const char sums[] = "?start: sum\n"
                            "%import common (NUMBER, CNAME)\n"
                            "%import common.WS_INLINE -> BLANKS\n"
                            "%ignore BLANKS\n";
-
-/* 'y': accepted to its end; 'p': a prefix of something that is; 'n': neither. */
-static char verdict(cvn_constraint *constraint, const char *text)
-{
-    cvn_constrained *state;
-    cvn_err err = {0};
-    must(cvn_constrained_new(constraint, NULL, &state, &err), &err);
-    int code = cvn_constrained_advance_bytes(state, text, strlen(text), &err);
-    char answer = code ? 'n' : cvn_constrained_complete(state) ? 'y' : 'p';
-    if (code && code != CVN_EINVAL)
-        fail_msg("%s", err.message);
-    cvn_constrained_free(state);
-    return answer;
-}
 
 static const struct {
     const char *grammar, *text;
@@ -84,19 +66,19 @@ static const struct {
     {"start: x\nx: x \"a\" | x \"b\" | \"c\"", "ac", 'n'},
 };
 
+static cvn_constraint *grammar(const char *text)
+{
+    cvn_constraint *constraint;
+    cvn_err err = {0};
+    must(cvn_constraint_grammar(text, strlen(text), &constraint, &err), &err);
+    return constraint;
+}
+
 static void texts_are_let_in_as_the_grammar_says(void **unused)
 {
     (void)unused;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        cvn_constraint *c;
-        cvn_err err = {0};
-        must(cvn_constraint_grammar(cases[i].grammar, strlen(cases[i].grammar), &c, &err), &err);
-        char got = verdict(c, cases[i].text);
-        if (got != cases[i].want)
-            fail_msg("%s\n%s is '%c', not '%c'", cases[i].grammar, cases[i].text, got,
-                     cases[i].want);
-        cvn_constraint_free(c);
-    }
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        check_verdict(cases[i].grammar, grammar(cases[i].grammar), cases[i].text, cases[i].want);
 }
 
 static void what_is_not_read_is_refused_by_name(void **unused)
@@ -136,49 +118,20 @@ static void what_is_not_read_is_refused_by_name(void **unused)
     }
 }
 
-/* Every byte is a token, and some texts are. */
 static void masks_allow_what_bytes_allow(void **unused)
 {
     static const char *const more[] = {
         "aa",       "ab\"",   "\": ", "\",\"", "]}", "1}",   "1]",   "\"}}", "xx(", "+ (",    "))",
         "\xc3\xa9", "\xa9\"", "abab", "true",  " }", "12.5", "e+1]", "x)x",  "(x",  "{\"a\":"};
-    enum { MORE = sizeof more / sizeof *more, ALL = 256 + MORE };
-    static char bytes[256];
-    const char *piece[ALL];
-    size_t length[ALL];
-    cvn_vocabulary *vocabulary;
-    cvn_err err = {0};
+    Pieces pieces;
     (void)unused;
-    for (size_t i = 0; i < ALL; i++) {
-        if (i < 256)
-            bytes[i] = (char)i;
-        piece[i] = i < 256 ? &bytes[i] : more[i - 256];
-        length[i] = i < 256 ? 1 : strlen(more[i - 256]);
+    pieces_init(&pieces, more, sizeof more / sizeof *more, false);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cvn_constraint *constraint = grammar(cases[i].grammar);
+        check_masks_along(constraint, &pieces, cases[i].grammar, cases[i].text);
+        cvn_constraint_free(constraint);
     }
-    must(cvn_vocabulary_new(piece, length, ALL, NULL, 0, &vocabulary, &err), &err);
-    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
-        cvn_constraint *c;
-        cvn_constrained *text;
-        must(cvn_constraint_grammar(cases[k].grammar, strlen(cases[k].grammar), &c, &err), &err);
-        must(cvn_constrained_new(c, vocabulary, &text, &err), &err);
-        for (const char *at = cases[k].text; *at; at++) {
-            uint32_t mask[CVN_MASK_WORDS(ALL)];
-            must(cvn_constrained_mask(text, mask, &err), &err);
-            for (cvn_token i = 0; i < ALL; i++) {
-                cvn_constrained *next = cvn_constrained_clone(text);
-                bool may = cvn_constrained_advance_bytes(next, piece[i], length[i], NULL) == CVN_OK;
-                cvn_constrained_free(next);
-                if (may != (mask[i / 32] >> (i % 32) & 1))
-                    fail_msg("%s before %s, token '%s' (%d): the mask says %d", cases[k].grammar,
-                             at, piece[i], (int)i, !may);
-            }
-            if (cvn_constrained_advance(text, (unsigned char)*at, NULL))
-                break;
-        }
-        cvn_constrained_free(text);
-        cvn_constraint_free(c);
-    }
-    cvn_vocabulary_free(vocabulary);
+    cvn_vocabulary_free(pieces.vocabulary);
 }
 
 int main(void)
