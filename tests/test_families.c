@@ -93,6 +93,8 @@ static void wrong_settings_are_refused_by_name(void **state)
         {SMALL ", 'num_hidden_layers': 2, 'max_window_layers': 28, 'use_sliding_window': false",
          NULL},
         {"'model_type': 'llama', 'no_rope_layers': [1, 0]", "no_rope_layers = [1,0]"},
+        {"'model_type': 'cohere2', 'sliding_window': null", "sliding_window does not say how many"},
+        {"'model_type': 'ministral', 'num_hidden_layers': 2, 'sliding_window': null", NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Model *m;
@@ -139,10 +141,26 @@ static void layers_with_windows_scale_positions_in_their_own_way_or_not_at_all(v
     }
 }
 
+/* Scaling of the layers without a window alone: llama.cpp has llama3's of all layers, and none that is dynamic. */
+static void gguf_files_lose_no_scaling_in_silence(void **state)
+{
+    (void)state;
+    make_folder("dynamic", model_make(GEMMA "8, 'query_pre_attn_scalar': 16, 'rope_scaling': "
+                                            "{'rope_type': 'dynamic', 'factor': 2}"));
+    expect(0, "caravan convert dynamic dynamic.gguf 2>&1",
+           "a context over 64 has dynamic rope scaling");
+    make_folder("llama3",
+                model_make(GEMMA "8, 'query_pre_attn_scalar': 16, 'rope_scaling': {'rope_type': "
+                                 "'llama3', 'factor': 8, 'low_freq_factor': 1, 'high_freq_factor': "
+                                 "4, 'original_max_position_embeddings': 32}"));
+    expect(1, "caravan convert llama3 llama3.gguf 2>&1",
+           "a GGUF file cannot express that 'llama3' has llama3 scaling in some layers only");
+}
+
 static void files_say_it_as_it_is_or_refuse(void **state)
 {
     (void)state;
-    make_folder("wider", model_make(GEMMA "null"));
+    make_folder("wider", model_make(GEMMA "8"));
     expect(1, "caravan convert wider w.gguf 2>&1",
            "a GGUF file cannot express query_pre_attn_scalar of this model");
     make_folder("fourth", model_make(SMALL ", 'num_hidden_layers': 5"));
@@ -271,6 +289,7 @@ int main(void)
         cmocka_unit_test(layers_without_positions_are_every_fourth_or_as_listed),
         cmocka_unit_test(wrong_settings_are_refused_by_name),
         cmocka_unit_test(layers_with_windows_scale_positions_in_their_own_way_or_not_at_all),
+        cmocka_unit_test(gguf_files_lose_no_scaling_in_silence),
         cmocka_unit_test(files_say_it_as_it_is_or_refuse),
         cmocka_unit_test(gguf_files_of_every_family_have_its_numbers_and_come_back),
         cmocka_unit_test(caches_of_8_bits_hold_every_family),

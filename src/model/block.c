@@ -257,23 +257,27 @@ int64_t kv_cache_bytes(const Model *m, int64_t batch, int64_t length, cvn_dtype 
     return (int64_t)cvn_dtype_bytes(dtype, n);
 }
 
-/* The first layer whose queries and keys are rotated, else the first. */
-static const Attention *rotating(const Model *m)
+const Attention *model_rotating(const Model *m)
 {
-    for (int64_t i = 0; i < m->layers; i++)
-        if (!m->block[i].attention.rope.off)
-            return &m->block[i].attention;
-    return &m->block[0].attention;
+    const Attention *found = &m->block[0].attention;
+    for (int64_t i = 0; i < m->layers; i++) {
+        const Attention *a = &m->block[i].attention;
+        if (!a->rope.off && !model_window(m, i))
+            return a;
+        if (found->rope.off)
+            found = a;
+    }
+    return found;
 }
 
 int64_t model_rope_pairs(const Model *m)
 {
-    return rope_pairs(rotating(m));
+    return rope_pairs(model_rotating(m));
 }
 
 void model_rope_frequencies(const Model *m, int64_t length, double *out)
 {
-    const Attention *a = rotating(m);
+    const Attention *a = model_rotating(m);
     rope_frequencies(a, m->context, length, out);
 }
 
@@ -287,7 +291,7 @@ static const float *as_floats(const double *value, size_t n, Arena *arena)
 
 int model_rope_tensors(const Model *m, Arena *arena, RopeTensor out[2])
 {
-    Attention a = *rotating(m);
+    Attention a = *model_rotating(m);
     const size_t n = (size_t)rope_pairs(&a);
     if (a.rope.off)
         return 0;
@@ -315,7 +319,7 @@ void model_add_identity(const Model *m, int64_t length, StrBuf *out)
 {
     const ModelShape s = model_shape(m);
     const Block *first = &m->block[0];
-    const Rope *r = &rotating(m)->rope;
+    const Rope *r = &model_rotating(m)->rope;
     double *frequency = calloc((size_t)model_rope_pairs(m), sizeof *frequency);
     if (frequency) {
         model_rope_frequencies(m, length, frequency);
@@ -325,7 +329,7 @@ void model_add_identity(const Model *m, int64_t length, StrBuf *out)
     free(frequency);
     strbuf_printf(out, "%" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %a %a %d ",
                   s.width, s.layers, s.heads, s.ffn, s.vocab, first->norms.eps,
-                  attention_scale(rotating(m)), model_is_interleaved(m));
+                  attention_scale(model_rotating(m)), model_is_interleaved(m));
     if (strcmp(model_family(m), "llama") != 0)
         strbuf_printf(out, "%s %a %a %a %a %a ", model_family(m), m->embedding_scale,
                       m->residual_scale, m->logits_scale, m->logits_divisor, m->logits_cap);
@@ -365,7 +369,7 @@ uint64_t model_hash(const Model *m)
 
 int64_t model_longest_context(const Model *m)
 {
-    const Rope *r = &rotating(m)->rope;
+    const Rope *r = &model_rotating(m)->rope;
     if (r->scaling != ROPE_DYNAMIC || r->alpha != 0 || r->factor <= 1)
         return m->context;
     return (int64_t)fmin((double)m->context * r->factor, 1 << 30);
@@ -485,6 +489,13 @@ int model_check(const Model *m, const char *file, cvn_err *err)
     const char *what = NULL;
     TRY(check_limits(m, model_limits, file, err));
     TRY(model_check_layers(m->layers, file, err));
+    for (int64_t i = 1; i < m->layers; i++)
+        if (m->block[i].attention.local != m->block[0].attention.local &&
+            !(m->block[i].attention.window > 0))
+            return err_set(err, CVN_EFORMAT,
+                           "'%s': some layers have a window (layer_types), but sliding_window does "
+                           "not say how many positions they see",
+                           file);
     for (int64_t i = 0; i < m->layers; i++) {
         TRY(check_block(&m->block[i], file, err));
         what = what ? what : undone_block(&m->block[i]);

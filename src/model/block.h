@@ -173,6 +173,9 @@ double rope_yarn_sharpness(double factor, double mscale);
 /* The same of longrope: sqrt(1 + ln(factor) / ln(original)). */
 double rope_longrope_sharpness(double factor, int64_t original);
 
+/* The layer whose positions stand for the model's: the first that rotates and sees all, else the first that rotates, else the first. */
+const Attention *model_rotating(const Model *model);
+
 /* Pairs of a head that rotate. */
 int64_t rope_pairs(const Attention *attention);
 

@@ -48,22 +48,6 @@ static const Attention *windowed(const Model *m, int64_t *n)
     return first;
 }
 
-/* Whose positions are said: the first layer that rotates and sees all, else the first that rotates, else the first. */
-static const Rope *rope_of(const Model *m)
-{
-    const Rope *found = &m->block[0].attention.rope;
-    int best = -1;
-    for (int64_t i = 0; i < m->layers; i++) {
-        const Rope *r = &m->block[i].attention.rope;
-        const int fits = r->off ? 0 : model_window(m, i) ? 1 : 2;
-        if (fits > best) {
-            best = fits;
-            found = r;
-        }
-    }
-    return found;
-}
-
 /* How many of these a block has: all, none, or some, one by one. */
 static void add_biases(StrBuf *out, const char *part, const bool *has, const char *const *name,
                        int n)
@@ -85,7 +69,7 @@ void model_describe(const Model *m, StrBuf *out)
     const ModelShape s = model_shape(m);
     const Block *b = &m->block[0];
     const Attention *a = &b->attention;
-    const Rope *r = rope_of(m);
+    const Rope *r = &model_rotating(m)->rope;
     int64_t windows;
     const Attention *window = windowed(m, &windows);
     strbuf_printf(out,
@@ -128,14 +112,14 @@ json_t *model_describe_json(const Model *m)
 {
     const ModelShape s = model_shape(m);
     const Block *b = &m->block[0];
+    const Rope *r = &model_rotating(m)->rope;
     json_t *json =
         json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:s, s:b, s:o, s:o}", "dim",
                   (json_int_t)s.width, "layers", (json_int_t)s.layers, "heads", (json_int_t)s.heads,
                   "kv_heads", (json_int_t)s.kv_heads, "head_dim", (json_int_t)s.head_dim, "ffn",
                   (json_int_t)s.ffn, "vocab", (json_int_t)s.vocab, "context", (json_int_t)s.context,
-                  "rms_eps", b->norms.eps, "rope_theta", rope_of(m)->theta, "rope_scaling",
-                  rope_name(rope_of(m)), "tied", s.tied, "bos", ids_json(&m->begin), "eos",
-                  ids_json(&m->end));
+                  "rms_eps", b->norms.eps, "rope_theta", r->theta, "rope_scaling", rope_name(r),
+                  "tied", s.tied, "bos", ids_json(&m->begin), "eos", ids_json(&m->end));
     if (without_rope(m))
         json = json_with(json, "layers_without_rope", json_integer(without_rope(m)));
     int64_t windows;

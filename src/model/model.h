@@ -119,8 +119,8 @@ int64_t model_window(const Model *model, int64_t layer);
    2 bytes for each position of a head.) Of layers with a window those that the last query sees. */
 int64_t kv_cache_bytes(const Model *model, int64_t batch, int64_t length, cvn_dtype dtype);
 
-/* Rotary frequencies in radians per position in a text of `length` positions, out: [model_rope_pairs]: of the first layer
-   that rotates, or all 0. */
+/* Rotary frequencies in radians per position in a text of `length` positions, out: [model_rope_pairs]: of the layer
+   that stands for all (model_rotating in block.h). */
 int64_t model_rope_pairs(const Model *model);
 void model_rope_frequencies(const Model *model, int64_t length, double *out);
 

@@ -461,6 +461,10 @@ int rope_write_gguf(const Model *m, const SettingSink *s, cvn_err *err)
                        "a GGUF file cannot express that '%s' scales the positions of layers with a "
                        "window by rope_parameters of their own",
                        s->file);
+    if (set == LAYERS_GLOBAL && (r.scaling == ROPE_LLAMA3 || r.scaling == ROPE_LONGROPE))
+        return err_set(err, CVN_EUNSUPPORTED,
+                       "a GGUF file cannot express that '%s' has %s scaling in some layers only",
+                       s->file, rope_scaling_name(r.scaling));
     if (r.scaling == ROPE_YARN && !r.truncate)
         return err_set(
             err, CVN_EUNSUPPORTED,

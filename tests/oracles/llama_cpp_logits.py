@@ -21,13 +21,14 @@ HERE = pathlib.Path(__file__).resolve().parent
 DATA = HERE.parent / "data" / "llama"
 TOLERANCE = 1e-3
 
-WINDOW = "llama.cpp passes over the window"
+# Each as llama.cpp's source has it, in the file that is named.
+WINDOW = "models/llama.cpp reads no key of windows"
 OTHERWISE = {
     "mistral_window": WINDOW,
     "ministral": WINDOW,
-    "phi3_window": WINDOW,
-    "phi4_mini": "llama.cpp takes longrope's long factors, for its least context, 256, is longer than the 64 of this model's beginning",
-    "cohere_plus": "llama.cpp reads norms of heads in models of 64 layers and more",
+    "phi3_window": "models/phi3.cpp sets a window to 0",
+    "phi4_mini": "get_rope_factors (llama-model.cpp) takes the long ones: a context is a multiple of 256, the trained length here is 64",
+    "cohere_plus": "models/command-r.cpp reads norms of heads from 64 layers on",
 }
 UNSAYABLE = ("dynamic_rope", "llama3_rope", "yarn_rope_all", "smollm3_listed", "gemma3_listed")
 
