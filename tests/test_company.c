@@ -4,59 +4,27 @@
  * cancelled beside it. CARAVAN_COMPANY=1000 has so many requests of each kind.
  */
 #include "adapter_make.h"
+#include "answer.h"
 #include "scratch.h"
 #include "serve/speculate.h"
 #include "splitmix.h"
-#include "unit.h"
 
 enum { CONTEXT = 240, MOST = 20, VOCAB = 259, ADAPTERS = 3 };
 
-typedef struct Text {
-    int32_t prompt[CONTEXT], token[MOST + 1];
-    uint64_t logits[MOST + 1]; /* a digest of those of each token */
-    int n, looked;
+typedef struct Asked {
+    int32_t prompt[CONTEXT];
     cvn_request request;
-    cvn_result result;
-} Text;
+} Asked;
 
 static int n_requests;
-static Text *alone, *beside; /* [n_requests] */
+static Asked *asked;           /* [n_requests] */
+static Answer *alone, *beside; /* [n_requests] */
 static cvn_engine *company;
-
-static bool hear(void *context, int id, int32_t token)
-{
-    Text *t = context;
-    (void)id;
-    t->token[t->n++] = token;
-    return true;
-}
-
-static void look(void *context, int id, const float *logits, int32_t token)
-{
-    Text *t = context;
-    (void)id;
-    (void)token;
-    uint64_t hash = 0;
-    for (int v = 0; v < VOCAB; v++) {
-        uint32_t bits;
-        memcpy(&bits, &logits[v], sizeof bits);
-        hash = hash * UINT64_C(0x9e3779b97f4a7c15) + bits;
-    }
-    assert_int_equal(t->looked, t->n);
-    t->logits[t->looked++] = hash;
-}
-
-static void end(void *context, int id, const cvn_result *result)
-{
-    Text *t = context;
-    (void)id;
-    t->result = *result;
-}
 
 static int foretell(void *context, int row, int32_t *guess)
 {
     uint64_t *random = context;
-    const Text *t = company->job[row]->listener.context, *is = &alone[t - beside];
+    const Answer *t = company->job[row]->listener.context, *is = &alone[t - beside];
     for (int i = 0; i < DRAFT_MOST; i++)
         guess[i] = splitmix(random) % 6 && t->n + i < is->n ? is->token[t->n + i] : i;
     return (int)(splitmix(random) % (DRAFT_MOST + 1));
@@ -107,15 +75,17 @@ static cvn_engine *new_engine(const cvn_model *model, const Kind *k)
 /* Prompts that begin as others do, go on from what those answered, or are new. */
 static void make_request(int i, bool adapters, uint64_t *random)
 {
-    Text *t = &alone[i];
-    const Text *old = &alone[i ? splitmix(random) % (uint64_t)i : 0];
+    const uint64_t earlier = i ? splitmix(random) % (uint64_t)i : 0;
+    const Answer *said = &alone[earlier];
+    const Asked *old = &asked[earlier];
+    Asked *t = &asked[i];
     int64_t n = 0, most = CONTEXT - MOST;
     if (i && splitmix(random) % 3) {
         n = splitmix(random) % 2 ? old->request.n_prompt
                                  : (int64_t)(splitmix(random) % (uint64_t)old->request.n_prompt);
         memcpy(t->prompt, old->prompt, (size_t)n * sizeof *t->prompt);
-        for (int k = 0; n == old->request.n_prompt + k && k < old->n && n < most; k++)
-            t->prompt[n++] = old->token[k];
+        for (int k = 0; n == old->request.n_prompt + k && k < said->n && n < most; k++)
+            t->prompt[n++] = said->token[k];
     }
     for (int64_t more = 1 + (int64_t)(splitmix(random) % 90); more && n < most; more--)
         t->prompt[n++] = (int32_t)(splitmix(random) % VOCAB);
@@ -124,7 +94,7 @@ static void make_request(int i, bool adapters, uint64_t *random)
                       .n_prompt = n,
                       .max_tokens = 1 + (int64_t)(splitmix(random) % MOST),
                       .ignore_eos = true,
-                      .on_logits = i % 4 ? look : NULL,
+                      .on_logits = i % 4 ? answer_see : NULL,
                       .sampling = {.temperature = i % 3 ? 1.f : 0,
                                    .top_p = i % 5 ? 1 : 0.8f,
                                    .top_k = i % 4 ? 0 : 40,
@@ -135,23 +105,6 @@ static void make_request(int i, bool adapters, uint64_t *random)
                       .cache_salt = i % 7 == 6};
 }
 
-static int submit(cvn_engine *e, const cvn_request *request, Text *text)
-{
-    cvn_err err = {0};
-    const cvn_listener listener = {hear, end, text};
-    int id;
-    must(cvn_engine_submit(e, request, &listener, &id, &err), &err);
-    return id;
-}
-
-static int step(cvn_engine *e)
-{
-    cvn_err err = {0};
-    int left;
-    must(cvn_engine_step(e, &left, &err), &err);
-    return left;
-}
-
 static void answers_alone(const cvn_model *model, const Kind *k)
 {
     const Kind plain = {.kv = k->kv, .rows = 1, .interval = 1, .adapters = k->adapters};
@@ -160,8 +113,8 @@ static void answers_alone(const cvn_model *model, const Kind *k)
     memset(alone, 0, (size_t)n_requests * sizeof *alone);
     for (int i = 0; i < n_requests; i++) {
         make_request(i, k->adapters, &random);
-        submit(e, &alone[i].request, &alone[i]);
-        while (step(e))
+        answer_submit(e, &asked[i].request, &alone[i]);
+        while (engine_step(e))
             ;
     }
     cvn_engine_free(e, NULL);
@@ -169,13 +122,7 @@ static void answers_alone(const cvn_model *model, const Kind *k)
 
 static void company_changes_no_bit(const Kind *k)
 {
-    cvn_err err = {0};
-    cvn_model *model;
-    char path[512];
-    const cvn_model_options options = {
-        .dtype = k->dtype, .quantize = k->quantize, .no_tokenizer = true};
-    snprintf(path, sizeof path, "%s/llama/%s", CVN_TEST_DATA, k->variant);
-    must(cvn_model_open(path, &options, &model, &err), &err);
+    cvn_model *model = open_variant(k->variant, k->dtype, k->quantize);
     answers_alone(model, k);
     company = new_engine(model, k);
     uint64_t random = 23;
@@ -185,17 +132,17 @@ static void company_changes_no_bit(const Kind *k)
     }
     memset(beside, 0, (size_t)n_requests * sizeof *beside);
     for (int i = 0; i < n_requests; i++) {
-        int id = submit(company, &alone[i].request, &beside[i]);
+        int id = answer_submit(company, &asked[i].request, &beside[i]);
         for (uint64_t steps = splitmix(&random) % 6; steps; steps--)
-            step(company);
+            engine_step(company);
         if (i % 10 == 9)
             cvn_engine_cancel(company, id, NULL);
     }
-    while (step(company))
+    while (engine_step(company))
         ;
     int64_t reused = 0;
     for (int i = 0; i < n_requests; i++) {
-        const Text *a = &alone[i], *b = &beside[i];
+        const Answer *a = &alone[i], *b = &beside[i];
         reused += b->result.reused;
         if (b->result.finish != CVN_FINISH_CANCELLED)
             assert_int_equal(a->n, b->n);
@@ -203,8 +150,9 @@ static void company_changes_no_bit(const Kind *k)
             if (a->token[t] != b->token[t] || a->logits[t] != b->logits[t])
                 fail_msg("%s, %s, request %d of %lld tokens, %lld reused: token %d is %d and was "
                          "%d; logits are %s",
-                         k->variant, cvn_dtype_name(k->dtype), i, (long long)a->request.n_prompt,
-                         (long long)b->result.reused, t, b->token[t], a->token[t],
+                         k->variant, cvn_dtype_name(k->dtype), i,
+                         (long long)asked[i].request.n_prompt, (long long)b->result.reused, t,
+                         b->token[t], a->token[t],
                          a->logits[t] == b->logits[t] ? "the same" : "others");
     }
     assert_true(k->reuse ? reused > 0 : reused == 0);
@@ -217,9 +165,10 @@ static void in_all_types(void **state)
 {
     const char *many = getenv("CARAVAN_COMPANY");
     n_requests = many ? (int)strtol(many, NULL, 10) : 60;
+    asked = calloc((size_t)n_requests, sizeof *asked);
     alone = calloc((size_t)n_requests, sizeof *alone);
     beside = calloc((size_t)n_requests, sizeof *beside);
-    assert_true(n_requests > 0 && alone && beside);
+    assert_true(n_requests > 0 && asked && alone && beside);
     static const Kind kinds[] = {
         {.variant = "gqa", .dtype = CVN_F32, .rows = 4, .interval = 1, .reuse = true},
         {.variant = "gqa",
@@ -258,6 +207,7 @@ static void in_all_types(void **state)
     };
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         company_changes_no_bit(&kinds[i]);
+    free(asked);
     free(alone);
     free(beside);
 }

@@ -4,11 +4,10 @@
  * through windows, on every set of instructions that the machine has (tests of levels run this one again).
  */
 #include "adapter_make.h"
+#include "answer.h"
 #include "llama_fixture.h"
 #include "scratch.h"
-#include "serve/engine.h"
 #include "serve/speculate.h"
-#include "unit.h"
 
 enum {
     CONTEXT = 1024,
@@ -50,13 +49,7 @@ static void record_logits(void *context, int id, const float *logits, int32_t to
     Recorded *h = context;
     (void)id;
     (void)token;
-    uint64_t hash = 1;
-    for (int64_t v = 0; v < vocab; v++) {
-        uint32_t bits;
-        memcpy(&bits, &logits[v], sizeof bits);
-        hash = hash * UINT64_C(0x9e3779b97f4a7c15) + bits;
-    }
-    h->logits[h->n] = hash;
+    h->logits[h->n] = logits_digest(logits, vocab);
 }
 
 static void take_cache(const cvn_engine *e, Recorded *h)

@@ -1,33 +1,16 @@
 /* What rows hold is used again, and changes no text: with the same requests, engines that keep it and that do not agree. */
-#include "serve/engine.h"
+#include "answer.h"
 #include "splitmix.h"
-#include "unit.h"
 
 enum { CONTEXT = 200, REQUESTS = 40, MOST = 24, VOCAB = 259 };
 
 /* A request, and what came of it. */
 typedef struct Turn {
-    int32_t prompt[CONTEXT], token[MOST + 1];
+    int32_t prompt[CONTEXT];
     int64_t n_prompt;
-    int n;
     cvn_request request;
-    cvn_result result;
+    Answer is;
 } Turn;
-
-static bool hear(void *context, int id, int32_t token)
-{
-    Turn *t = context;
-    (void)id;
-    t->token[t->n++] = token;
-    return true;
-}
-
-static void end(void *context, int id, const cvn_result *result)
-{
-    Turn *t = context;
-    (void)id;
-    t->result = *result;
-}
 
 static cvn_engine *new_engine(const cvn_model *model, int rows, const char *mesh, const char *kv,
                               bool reuse)
@@ -50,12 +33,6 @@ static cvn_engine *new_engine(const cvn_model *model, int rows, const char *mesh
     return e;
 }
 
-static void step(cvn_engine *e, int *left)
-{
-    cvn_err err = {0};
-    must(cvn_engine_step(e, left, &err), &err);
-}
-
 /* Prompts that go on from earlier ones and their answers, that begin as they do, or that are new. */
 static void make_prompt(Turn *turn, int i, uint64_t *random)
 {
@@ -67,8 +44,8 @@ static void make_prompt(Turn *turn, int i, uint64_t *random)
     memcpy(t->prompt, old->prompt, (size_t)keep * sizeof *t->prompt);
     t->n_prompt = keep;
     if (i && keep == old->n_prompt)
-        for (int k = 0; k < old->n && t->n_prompt < CONTEXT - MOST; k++)
-            t->prompt[t->n_prompt++] = old->token[k];
+        for (int k = 0; k < old->is.n && t->n_prompt < CONTEXT - MOST; k++)
+            t->prompt[t->n_prompt++] = old->is.token[k];
     int64_t more = 1 + (int64_t)(splitmix(random) % 60);
     while (more-- && t->n_prompt < CONTEXT - MOST)
         t->prompt[t->n_prompt++] = (int32_t)(splitmix(random) % VOCAB);
@@ -87,13 +64,9 @@ static void make_prompt(Turn *turn, int i, uint64_t *random)
 static void reuse_changes_no_text(const char *variant, cvn_dtype dtype, const char *mesh,
                                   const char *kv, int rows)
 {
-    static Turn kept[REQUESTS], plain[REQUESTS];
-    cvn_err err = {0};
-    cvn_model *model;
-    char path[512];
-    const cvn_model_options options = {.dtype = dtype, .no_tokenizer = true};
-    snprintf(path, sizeof path, "%s/llama/%s", CVN_TEST_DATA, variant);
-    must(cvn_model_open(path, &options, &model, &err), &err);
+    static Turn kept[REQUESTS];
+    static Answer plain[REQUESTS];
+    cvn_model *model = open_variant(variant, dtype, NULL);
     assert_true(cvn_model_vocab(model) >= VOCAB);
     cvn_engine *with = new_engine(model, rows, mesh, kv, true);
     cvn_engine *without = new_engine(model, 1, mesh, kv, false);
@@ -102,39 +75,38 @@ static void reuse_changes_no_text(const char *variant, cvn_dtype dtype, const ch
     memset(kept, 0, sizeof kept);
     memset(plain, 0, sizeof plain);
     for (int i = 0; i < REQUESTS; i++) {
-        const cvn_listener listener = {hear, end, &kept[i]};
-        int left = 1, id;
+        int left = 1;
         make_prompt(kept, i, &random);
-        assert_int_equal(cvn_engine_submit(with, &kept[i].request, &listener, &id, &err), CVN_OK);
+        const int id = answer_submit(with, &kept[i].request, &kept[i].is);
         /* some run beside others, and some are cancelled; those after them need what they said */
         for (int steps = 0; left && (i % 4 != 1 || steps < 2); steps++)
-            step(with, &left);
+            left = engine_step(with);
         if (i % 9 == 8)
             cvn_engine_cancel(with, id, NULL);
         if (i % 4 == 2)
             while (left)
-                step(with, &left);
+                left = engine_step(with);
     }
-    for (int left = 1; left;)
-        step(with, &left);
+    while (engine_step(with))
+        ;
     for (int i = 0; i < REQUESTS; i++) {
-        const cvn_listener listener = {hear, end, &plain[i]};
-        assert_int_equal(cvn_engine_submit(without, &kept[i].request, &listener, NULL, &err),
-                         CVN_OK);
-        for (int left = 1; left;)
-            step(without, &left);
-        if (kept[i].result.finish != CVN_FINISH_CANCELLED)
-            assert_int_equal(kept[i].n, plain[i].n);
-        for (int k = 0; k < kept[i].n; k++)
-            if (kept[i].token[k] != plain[i].token[k])
+        answer_submit(without, &kept[i].request, &plain[i]);
+        while (engine_step(without))
+            ;
+        if (kept[i].is.result.finish != CVN_FINISH_CANCELLED)
+            assert_int_equal(kept[i].is.n, plain[i].n);
+        for (int k = 0; k < kept[i].is.n; k++)
+            if (kept[i].is.token[k] != plain[i].token[k])
                 fail_msg("%s, %s, %d rows, request %d of %lld tokens, %lld reused: token %d is %d, "
                          "not %d",
                          variant, cvn_dtype_name(dtype), rows, i, (long long)kept[i].n_prompt,
-                         (long long)kept[i].result.reused, k, kept[i].token[k], plain[i].token[k]);
-        reused += kept[i].result.reused;
+                         (long long)kept[i].is.result.reused, k, kept[i].is.token[k],
+                         plain[i].token[k]);
+        reused += kept[i].is.result.reused;
         prompts += kept[i].n_prompt;
-        if (kept[i].result.finish != CVN_FINISH_CANCELLED)
-            assert_int_equal(kept[i].result.reused + kept[i].result.computed, kept[i].n_prompt);
+        if (kept[i].is.result.finish != CVN_FINISH_CANCELLED)
+            assert_int_equal(kept[i].is.result.reused + kept[i].is.result.computed,
+                             kept[i].n_prompt);
     }
     assert_true(reused * (rows < 3 ? 50 : 5) > prompts);
     cvn_engine_free(with, NULL);
@@ -169,10 +141,7 @@ static void on_a_mesh(void **state)
 static void a_row_that_works_is_copied_from(void **state)
 {
     static Turn turn[3];
-    cvn_err err = {0};
-    cvn_model *model;
-    const cvn_model_options options = {.dtype = CVN_F32, .no_tokenizer = true};
-    must(cvn_model_open(CVN_TEST_DATA "/llama/gqa", &options, &model, &err), &err);
+    cvn_model *model = open_variant("gqa", CVN_F32, NULL);
     cvn_engine *e = new_engine(model, 2, NULL, NULL, true);
     for (int i = 0; i < 3; i++) {
         Turn *t = &turn[i];
@@ -184,16 +153,15 @@ static void a_row_that_works_is_copied_from(void **state)
                                    .max_tokens = MOST,
                                    .ignore_eos = true,
                                    .cache_salt = i == 2};
-        const cvn_listener listener = {hear, end, t};
-        assert_int_equal(cvn_engine_submit(e, &t->request, &listener, NULL, &err), CVN_OK);
+        answer_submit(e, &t->request, &t->is);
         for (int k = 0; k < 4; k++)
-            step(e, NULL);
+            engine_step(e);
     }
-    for (int left = 1; left;)
-        step(e, &left);
-    assert_int_equal(turn[0].result.reused, 0);
-    assert_int_equal(turn[1].result.reused, 90);
-    assert_int_equal(turn[2].result.reused, 0); /* another salt */
+    while (engine_step(e))
+        ;
+    assert_int_equal(turn[0].is.result.reused, 0);
+    assert_int_equal(turn[1].is.result.reused, 90);
+    assert_int_equal(turn[2].is.result.reused, 0); /* another salt */
     cvn_engine_free(e, NULL);
     cvn_model_free(model);
 }
@@ -203,29 +171,25 @@ static void the_next_turn_reads_only_what_is_new(void **state)
 {
     enum { FIRST = 70, SAID = 20, NEW = 9 };
     static Turn turn[2];
-    cvn_err err = {0};
-    cvn_model *model;
-    const cvn_model_options options = {.dtype = CVN_F32, .no_tokenizer = true};
-    must(cvn_model_open(CVN_TEST_DATA "/llama/gqa", &options, &model, &err), &err);
+    cvn_model *model = open_variant("gqa", CVN_F32, NULL);
     cvn_engine *e = new_engine(model, 2, NULL, NULL, true);
     for (int i = 0; i < 2; i++) {
         Turn *t = &turn[i];
         for (int k = 0; k < FIRST; k++)
             t->prompt[k] = k;
         t->n_prompt = FIRST;
-        for (int k = 0; i && k < turn[0].n; k++)
-            t->prompt[t->n_prompt++] = turn[0].token[k];
+        for (int k = 0; i && k < turn[0].is.n; k++)
+            t->prompt[t->n_prompt++] = turn[0].is.token[k];
         for (int k = 0; i && k < NEW; k++)
             t->prompt[t->n_prompt++] = 200 + k;
         t->request = (cvn_request){
             .prompt = t->prompt, .n_prompt = t->n_prompt, .max_tokens = SAID, .ignore_eos = true};
-        const cvn_listener listener = {hear, end, t};
-        must(cvn_engine_submit(e, &t->request, &listener, NULL, &err), &err);
-        for (int left = 1; left;)
-            step(e, &left);
+        answer_submit(e, &t->request, &t->is);
+        while (engine_step(e))
+            ;
     }
-    assert_int_equal(turn[1].result.reused, FIRST + (e->chunk_invariant ? SAID - 1 : 0));
-    assert_int_equal(turn[1].result.reused + turn[1].result.computed, turn[1].n_prompt);
+    assert_int_equal(turn[1].is.result.reused, FIRST + (e->chunk_invariant ? SAID - 1 : 0));
+    assert_int_equal(turn[1].is.result.reused + turn[1].is.result.computed, turn[1].n_prompt);
     cvn_engine_free(e, NULL);
     cvn_model_free(model);
 }

@@ -1,62 +1,26 @@
 /* Tokens that are drafted change no text: engines that draft and that do not agree, whatever requests ask for. */
+#include "answer.h"
 #include "serve/speculate.h"
 #include "splitmix.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { CONTEXT = 160, N = 14, MOST = 40, VOCAB = 259 };
-
-typedef struct Text {
-    int32_t prompt[CONTEXT], token[CONTEXT];
-    float logits[CONTEXT][VOCAB]; /* of each token, where it looks */
-    int n, looked;
-    cvn_result result;
-} Text;
 
 static cvn_request request[N];
 static cvn_bias bias = {.token = 17, .bias = 1.5f};
 
-static bool hear(void *context, int id, int32_t token)
-{
-    Text *t = context;
-    (void)id;
-    t->token[t->n++] = token;
-    return true;
-}
-
-static void look(void *context, int id, const float *logits, int32_t token)
-{
-    Text *t = context;
-    (void)id;
-    (void)token;
-    assert_int_equal(t->looked, t->n);
-    memcpy(t->logits[t->looked++], logits, sizeof *t->logits);
-}
-
-static void end(void *context, int id, const cvn_result *result)
-{
-    Text *t = context;
-    (void)id;
-    t->result = *result;
-}
-
 /* Texts that repeat themselves, drawn in all ways; some nearly fill the context. */
 static void make_requests(void)
 {
-    static Text text[N];
+    static int32_t prompt[N][CONTEXT];
     uint64_t random = 3;
     for (int i = 0; i < N; i++) {
         int period = 1 + (int)(splitmix(&random) % 9);
         for (int k = 0; k < CONTEXT; k++)
-            text[i].prompt[k] =
-                k < period ? (int32_t)(splitmix(&random) % VOCAB) : text[i].prompt[k - period];
-        request[i] = (cvn_request){.prompt = text[i].prompt,
+            prompt[i][k] =
+                k < period ? (int32_t)(splitmix(&random) % VOCAB) : prompt[i][k - period];
+        request[i] = (cvn_request){.prompt = prompt[i],
                                    .n_prompt = i % 7 == 6 ? CONTEXT - 10 : 20 + i,
                                    .max_tokens = i % 5 ? MOST : 7,
                                    .ignore_eos = true,
@@ -73,7 +37,7 @@ static void ask_for_tokens(bool processors)
     for (int i = 0; i < N; i++) {
         cvn_request *r = &request[i];
         bool own = processors && i % 2;
-        r->on_logits = own && i % 4 == 1 ? look : NULL;
+        r->on_logits = own && i % 4 == 1 ? answer_see : NULL;
         r->bias = &bias;
         r->n_bias = own;
         r->sampling.presence_penalty = own && i % 3 == 0 ? 0.2f : 0;
@@ -109,31 +73,11 @@ static cvn_engine *new_engine(const cvn_model *model, const cvn_model *draft, co
                                         .layout = k->layout,
                                         .draft = draft,
                                         .speculate = drafts ? "lookup" : NULL};
-    if (cvn_engine_new(model, &options, &e, &err))
-        fail_msg("%s", err.message);
+    must(cvn_engine_new(model, &options, &e, &err), &err);
     return e;
 }
 
-static int submit(cvn_engine *e, int i, Text *text)
-{
-    cvn_err err = {0};
-    const cvn_listener listener = {hear, end, text};
-    int id;
-    if (cvn_engine_submit(e, &request[i], &listener, &id, &err))
-        fail_msg("%s", err.message);
-    return id;
-}
-
-static int step(cvn_engine *e)
-{
-    cvn_err err = {0};
-    int left;
-    if (cvn_engine_step(e, &left, &err))
-        fail_msg("%s", err.message);
-    return left;
-}
-
-static Text plain[N], drafted[N];
+static Answer plain[N], drafted[N];
 static cvn_engine *drafting;
 
 /* What the text is, with mistakes now and then. */
@@ -141,7 +85,7 @@ static int foretell(void *context, int row, int32_t *draft)
 {
     uint64_t *random = context;
     const cvn_listener *l = &drafting->job[row]->listener;
-    const Text *t = l->context, *is = &plain[t - drafted];
+    const Answer *t = l->context, *is = &plain[t - drafted];
     int n = (int)(splitmix(random) % (DRAFT_MOST + 1));
     for (int i = 0; i < n; i++) {
         bool right = splitmix(random) % 5 && t->n + i < is->n;
@@ -155,17 +99,8 @@ static int64_t wrong_guesses;
 static void guesses_change_no_text(const Kind *k)
 {
     uint64_t random = 5;
-    cvn_err err = {0};
-    cvn_model *model, *draft = NULL;
-    char path[512];
-    const cvn_model_options options = {
-        .dtype = k->dtype, .quantize = k->quantize, .no_tokenizer = true};
-    snprintf(path, sizeof path, "%s/llama/%s", CVN_TEST_DATA, k->variant);
-    if (cvn_model_open(path, &options, &model, &err))
-        fail_msg("%s", err.message);
-    snprintf(path, sizeof path, "%s/llama/%s", CVN_TEST_DATA, k->draft ? k->draft : "");
-    if (k->draft && cvn_model_open(path, &options, &draft, &err))
-        fail_msg("%s", err.message);
+    cvn_model *model = open_variant(k->variant, k->dtype, k->quantize);
+    cvn_model *draft = k->draft ? open_variant(k->draft, k->dtype, k->quantize) : NULL;
     /* on a mesh rows are split, where there are several */
     cvn_engine *without = new_engine(model, NULL, k, k->mesh ? k->rows : 1, false);
     cvn_engine *with = new_engine(model, draft, k, k->rows, true);
@@ -173,8 +108,8 @@ static void guesses_change_no_text(const Kind *k)
     memset(plain, 0, sizeof plain);
     memset(drafted, 0, sizeof drafted);
     for (int i = 0; i < N; i++) {
-        submit(without, i, &plain[i]);
-        while (step(without))
+        answer_submit(without, &request[i], &plain[i]);
+        while (engine_step(without))
             ;
     }
     drafting = with;
@@ -183,17 +118,17 @@ static void guesses_change_no_text(const Kind *k)
     with->speculation->context = &random;
     int cancelled = 0;
     for (int i = 0; i < N; i++) {
-        int id = submit(with, i, &drafted[i]);
+        int id = answer_submit(with, &request[i], &drafted[i]);
         for (int s = 0; s < (i + 3) % 4; s++)
-            step(with);
+            engine_step(with);
         if (i % 6 == 5 && drafted[i].n < plain[i].n)
             cancelled += cvn_engine_cancel(with, id, NULL) == CVN_OK;
     }
-    while (step(with))
+    while (engine_step(with))
         ;
     assert_true(cancelled > 0);
     for (int i = 0; i < N; i++) {
-        const Text *a = &plain[i], *b = &drafted[i];
+        const Answer *a = &plain[i], *b = &drafted[i];
         bool whole = b->result.finish != CVN_FINISH_CANCELLED;
         for (int t = 0; t < b->n; t++)
             if (a->token[t] != b->token[t])
@@ -201,8 +136,8 @@ static void guesses_change_no_text(const Kind *k)
                          cvn_dtype_name(k->dtype), k->rows, i, t, b->token[t], a->token[t]);
         if (whole)
             assert_int_equal(a->n, b->n);
-        assert_int_equal(b->looked, request[i].on_logits ? b->n : 0);
-        assert_memory_equal(a->logits, b->logits, (size_t)b->looked * sizeof *b->logits);
+        assert_int_equal(b->seen, request[i].on_logits ? b->n : 0);
+        assert_memory_equal(a->logits, b->logits, (size_t)b->seen * sizeof *b->logits);
     }
     cvn_engine_stats s = cvn_engine_get_stats(with);
     assert_true(s.verifies > 0 && s.accepted_tokens > 0);
@@ -286,11 +221,7 @@ static void texts_are_looked_up(void **state)
 {
     (void)state;
     const Kind k = {.variant = "gqa", .dtype = CVN_F32, .rows = 2};
-    cvn_err err = {0};
-    cvn_model *model;
-    const cvn_model_options options = {.dtype = k.dtype, .no_tokenizer = true};
-    if (cvn_model_open(CVN_TEST_DATA "/llama/gqa", &options, &model, &err))
-        fail_msg("%s", err.message);
+    cvn_model *model = open_variant(k.variant, k.dtype, NULL);
     cvn_engine *e = new_engine(model, NULL, &k, 2, true);
     static const int32_t text[] = {5, 6, 7, 8, 9, 1, 6, 7, 8, 4, 2, 3, 6, 7};
     SlotDraft *g = &e->speculation->slot[1];
