@@ -94,6 +94,11 @@ static int print_version(void)
 #else
         {"hwloc", false},
 #endif
+#ifdef CVN_HAVE_MICROHTTPD
+        {"libmicrohttpd", true},
+#else
+        {"libmicrohttpd", false},
+#endif
     };
     for (int there = 1; there >= 0; there--) {
         const char *label = there ? "with:" : "without:";
