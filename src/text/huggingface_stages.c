@@ -285,16 +285,14 @@ static int read_pre_tokenizer(Tokenizer *t, const json_t *section, bool *byte_le
     }
     if (strcmp(type, "Punctuation") == 0)
         return read_punctuation(t, section, err);
-    bool last = strcmp(type, "ByteLevel") == 0;
-    if (*byte_level && (last || strcmp(type, "Metaspace") == 0))
+    bool bytes = strcmp(type, "ByteLevel") == 0;
+    if (!bytes && strcmp(type, "Metaspace") != 0)
+        return unsupported("pre-tokenizer", type,
+                           "Sequence, Split, ByteLevel, Metaspace, Digits and Punctuation", err);
+    if (*byte_level)
         return err_set(err, CVN_EUNSUPPORTED,
                        "pre-tokenizer '%.60s' after ByteLevel is not supported", type);
-    if (last)
-        return read_byte_level(t, section, byte_level, err);
-    if (strcmp(type, "Metaspace") == 0)
-        return read_metaspace(t, section, err);
-    return unsupported("pre-tokenizer", type,
-                       "Sequence, Split, ByteLevel, Metaspace, Digits and Punctuation", err);
+    return bytes ? read_byte_level(t, section, byte_level, err) : read_metaspace(t, section, err);
 }
 
 int hf_read_pre_tokenizer(Tokenizer *t, const json_t *section, bool *byte_level, cvn_err *err)
@@ -306,8 +304,10 @@ int hf_read_pre_tokenizer(Tokenizer *t, const json_t *section, bool *byte_level,
         bool spelled = *byte_level;
         int before = t->n_split;
         rc = read_pre_tokenizer(t, part, byte_level, err);
-        if (!rc && spelled && t->n_split > before)
+        if (!rc && spelled && t->n_split > before) {
             split_set_spelled(t->split[before]);
+            t->pattern[before] = "(of the alphabet)"; /* no GGUF file says so */
+        }
     }
     return rc;
 }

@@ -31,7 +31,6 @@ struct Split {
     size_t digits;    /* by hand: as many digits are a word at most; else 0 */
     pcre2_code *code; /* owned, or NULL */
     bool spelled;     /* what is split is the text in the byte-level alphabet */
-    bool all;         /* matched by hand, and each match is a word: nothing lies between two */
     char *text;       /* [n_text] owned, or NULL: matches are this text */
     size_t n_text;
 };
@@ -306,7 +305,9 @@ static int next_spelled(const Split *split, SplitWork *work, const char *text, s
 int split_next(const Split *split, SplitWork *work, const char *text, size_t n, size_t *begin,
                size_t *end, cvn_err *err)
 {
-    if (split->all) {
+    /* By hand each match is a word, and nothing lies between two. */
+    if (split->digits && !split->spelled &&
+        (split->behavior == SPLIT_ISOLATED || split->behavior == SPLIT_KEPT)) {
         *end = next_by_hand(text, n, *begin, split->digits);
         return CVN_OK;
     }
@@ -393,12 +394,10 @@ static int compile(Split *split, const char *pattern, size_t n, cvn_err *err)
     char reason[128] = "";
     SCOPED(strbuf_free) StrBuf spelled = {0};
     respell(pattern, n, &spelled);
-    if (spelled.failed || spelled.length == 0) {
-        int rc = err_set(err, spelled.failed ? CVN_EMEM : CVN_EFORMAT,
-                         "the split pattern of the tokenizer cannot be compiled: it is empty, or "
-                         "there was not enough memory");
-        return rc;
-    }
+    if (spelled.failed)
+        return err_set(err, CVN_EMEM, "no memory for a split pattern");
+    if (spelled.length == 0)
+        return err_set(err, CVN_EFORMAT, "the split pattern of the tokenizer is empty");
     split->code = pcre2_compile((PCRE2_SPTR)spelled.text, spelled.length,
                                 PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C | PCRE2_DUPNAMES,
                                 &code, &place, NULL);
@@ -427,7 +426,6 @@ int split_pattern_new(const char *pattern, size_t n, SplitBehavior behavior, Spl
     for (size_t i = 0; i < sizeof by_hand / sizeof *by_hand; i++)
         if (n == strlen(by_hand[i].pattern) && memcmp(pattern, by_hand[i].pattern, n) == 0)
             (*out)->digits = by_hand[i].digits;
-    (*out)->all = (*out)->digits && (behavior == SPLIT_ISOLATED || behavior == SPLIT_KEPT);
     int rc = (*out)->digits ? CVN_OK : compile(*out, pattern, n, err);
     if (rc) {
         split_free(*out);
@@ -453,7 +451,6 @@ int split_text_new(const char *text, size_t n, SplitBehavior behavior, Split **o
 void split_set_spelled(Split *split)
 {
     split->spelled = true;
-    split->all = false;
 }
 
 void split_free(Split *split)

@@ -54,16 +54,6 @@ static bool is_text(const json_t *value)
     return n > 0 && strlen(json_string_value(value)) == n;
 }
 
-static int malformed(const char *what, size_t i, cvn_err *err)
-{
-    return err_set(err, CVN_EFORMAT, "tekken.json: %s %zu must have %s", what, i,
-                   *what == 't'
-                       ? "its place in the list as \"rank\", and \"token_bytes\" in base 64 "
-                         "that no other has"
-                       : "a \"rank\" below the number of special tokens, and a "
-                         "\"token_str\", both its own");
-}
-
 static int read_ranks(Tokenizer *t, const json_t *vocab, int32_t first, int32_t n_ranks,
                       cvn_err *err)
 {
@@ -76,9 +66,21 @@ static int read_ranks(Tokenizer *t, const json_t *vocab, int32_t first, int32_t 
         n = n <= sizeof token ? rank_base64(json_string_value(bytes), n, token) : 0;
         if (!json_is_integer(rank) || json_integer_value(rank) != i || n == 0 ||
             !rank_add(t, first + i, token, n))
-            return malformed("token", (size_t)i, err);
+            return err_set(err, CVN_EFORMAT,
+                           "token %d must have its place in the list as \"rank\", and as "
+                           "\"token_bytes\" base 64 of bytes that no other token has",
+                           i);
     }
     return CVN_OK;
+}
+
+static int bad_special(size_t i, int32_t n_special, cvn_err *err)
+{
+    return err_set(
+        err, CVN_EFORMAT,
+        "special token %zu must have a \"rank\" below %d and a \"token_str\", neither of "
+        "which another one has",
+        i, n_special);
 }
 
 static int read_special(Tokenizer *t, const json_t *list, int32_t n_special, cvn_err *err)
@@ -93,13 +95,13 @@ static int read_special(Tokenizer *t, const json_t *list, int32_t n_special, cvn
         if ((list && (!is_text(text) || !json_is_integer(rank))) ||
             strlen(name) > TOKENIZER_MAX_PIECE || id < 0 || id >= n_special ||
             t->bpe.piece[id].kind != PIECE_NONE || !rank_special(t, (int32_t)id, name, &item[id]))
-            return malformed("special token", i, err);
+            return bad_special(i, n_special, err);
     }
     for (int32_t id = 0; id < n_special; id++) {
         char name[32];
         snprintf(name, sizeof name, "<SPECIAL_%d>", id);
         if (t->bpe.piece[id].kind == PIECE_NONE && !rank_special(t, id, name, &item[id]))
-            return malformed("special token", (size_t)id, err);
+            return bad_special((size_t)id, n_special, err);
     }
     added_set_init(&t->raw, item, (size_t)n_special);
     return CVN_OK;
@@ -111,19 +113,24 @@ static int read_root(Tokenizer *t, const json_t *root, cvn_err *err)
     const json_t *special = json_object_get(root, "special_tokens");
     const json_t *pattern = json_object_get(config, "pattern");
     json_int_t n_ids = json_integer_value(json_object_get(config, "default_vocab_size"));
-    json_int_t n_special = json_integer_value(json_object_get(config, N_SPECIAL));
-    if (!is_text(pattern) || n_ids < 1 || n_ids > TOKENIZER_MAX_IDS || n_special < 0 ||
-        n_special > n_ids || (size_t)(n_ids - n_special) > json_array_size(vocab))
+    const json_t *count = json_object_get(config, N_SPECIAL);
+    json_int_t n_special = json_is_integer(count) ? json_integer_value(count) : -1;
+    if (!is_text(pattern))
+        return err_set(err, CVN_EFORMAT, "\"config\" must have a \"pattern\"");
+    if (n_ids < 1 || n_ids > TOKENIZER_MAX_IDS || n_special < 0 || n_special > n_ids)
         return err_set(err, CVN_EFORMAT,
-                       "tekken.json: \"config\" must have a \"pattern\", a \"default_vocab_size\" "
-                       "from 1 to %d and \"" N_SPECIAL
-                       "\", and \"vocab\" as many tokens as are not "
-                       "special",
+                       "\"config\" must have a \"default_vocab_size\" from 1 to %d and no more "
+                       "\"" N_SPECIAL "\"",
                        TOKENIZER_MAX_IDS);
+    if ((size_t)(n_ids - n_special) > json_array_size(vocab))
+        return err_set(err, CVN_EFORMAT,
+                       "\"default_vocab_size\" less \"" N_SPECIAL
+                       "\" is %d, more than the %zu tokens of \"vocab\"",
+                       (int)(n_ids - n_special), json_array_size(vocab));
     if (json_is_null(special))
         special = NULL;
     if (special && !json_is_array(special))
-        return err_set(err, CVN_EFORMAT, "tekken.json: \"special_tokens\" must be a list");
+        return err_set(err, CVN_EFORMAT, "\"special_tokens\" must be a list");
     int32_t first = (int32_t)n_special, n_ranks = (int32_t)(n_ids - n_special);
     bpe_init(&t->bpe, &t->arena, (int32_t)n_ids, (size_t)n_ranks);
     t->bpe.byte_symbols = true;
