@@ -43,6 +43,28 @@ static void every_preset_is_written_as_it_is_read(void **state)
     }
 }
 
+/* Of Ministral 8B the model card says it, of Gemma keras_hub's list, where Gemma 3 has 262,144 tokens and not the 262,208 of 4B and above. */
+static void presets_have_as_many_parameters_as_is_published(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        int64_t parameters, padding; /* rows of the embedding that are not counted */
+    } of[] = {{"ministral-8b", 8019808256, 0}, {"gemma2-2b", 2614341888, 0},
+              {"gemma2-9b", 9241705984, 0},    {"gemma3-1b", 999885952, 0},
+              {"gemma3-4b", 3880099328, 64},   {"gemma3-12b", 11765788416, 64},
+              {"gemma3-27b", 27009002240, 64}};
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        const Model *m = model_preset(of[i].name);
+        ParamList params;
+        int64_t n = -of[i].padding * model_width(m);
+        params_list(&params, m, models());
+        for (int k = 0; k < params.n; k++)
+            n += params.param[k].n;
+        assert_int_equal(n, of[i].parameters);
+    }
+}
+
 #define SMALL                                                                                      \
     "'model_type': 'smollm3', 'hidden_size': 32, 'num_attention_heads': 4, "                       \
     "'num_key_value_heads': 2, 'intermediate_size': 48, 'vocab_size': 64, 'bos_token_id': 1, "     \
@@ -286,6 +308,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_preset_is_written_as_it_is_read),
+        cmocka_unit_test(presets_have_as_many_parameters_as_is_published),
         cmocka_unit_test(layers_without_positions_are_every_fourth_or_as_listed),
         cmocka_unit_test(wrong_settings_are_refused_by_name),
         cmocka_unit_test(layers_with_windows_scale_positions_in_their_own_way_or_not_at_all),

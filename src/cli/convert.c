@@ -189,12 +189,7 @@ static int copy_tokenizer(Convert *c, cvn_err *err)
         return tokenizer_copy(c->from, c->staging, &c->no_tokenizer)
                    ? CVN_OK
                    : write_tokenizer_config(c, err);
-    for (size_t i = 0; tokenizer_files[i]; i++) {
-        const FilePath file = file_path(folder, tokenizer_files[i]);
-        if (file_exists(file.text))
-            TRY(file_copy(file.text, file_path(c->staging, tokenizer_files[i]).text, err));
-    }
-    return CVN_OK;
+    return save_copy_tokenizer(folder, c->staging, err);
 }
 
 static int tokenizer_keys(Convert *c, cvn_err *err)

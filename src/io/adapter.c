@@ -66,17 +66,15 @@ void io_adapter_read(const IoAdapter *adapter, const IoModel *model, int number,
 {
     const Param *p = &adapter->params.list.param[number];
     const IoTensor *tensor = io_tensors_find(&adapter->tensors, p->file_name[NAMING_HF]);
-
     if (model_has_hf_pairs(model->desc) || !p->rotated) {
         io_decode(tensor, 0, p->n, out);
         return;
     }
-    /* Rows of B [heads * head_dim, rank] from Hugging Face's order into that of interleaved rotary pairs. */
-    int64_t rank = p->dims[2], half = p->dims[1] / 2;
-    for (int64_t row = 0; row < p->file_dims[0]; row++) {
-        int64_t d = row % (2 * half), to = row - d + d % half * 2 + d / half;
-        io_decode(tensor, row * rank, rank, out + to * rank);
-    }
+    /* Rows of B [heads * head_dim, rank] from Hugging Face's order into that of the model's pairs. */
+    const int64_t rank = p->dims[2];
+    const bool other = !model_is_interleaved(model->desc);
+    for (int64_t row = 0; row < p->file_dims[0]; row++)
+        io_decode(tensor, row * rank, rank, out + io_row(model, p, row, other) * rank);
 }
 
 static int merge(IoModel *model, const IoAdapter *adapter, cvn_err *err)

@@ -119,7 +119,7 @@ int64_t io_row(const IoModel *model, const Param *p, int64_t row, bool interleav
     return row - d + (interleaved ? d % 2 * half + d / 2 : d % half * 2 + d / half);
 }
 
-ParamNaming io_naming(IoKind kind)
+static ParamNaming naming_of(IoKind kind)
 {
     return kind == IO_KIND_HF ? NAMING_HF : kind == IO_KIND_GGUF ? NAMING_GGUF : NAMING_META;
 }
@@ -171,7 +171,7 @@ static bool is_tolerated(const IoModel *model, const IoTensor *tensor)
         (model->kind == IO_KIND_GGUF && strncmp(tensor->name, "rope_f", 6) == 0))
         return true;
     const ModelShape shape = model_shape(model->desc);
-    return shape.tied && strcmp(tensor->name, head[io_naming(model->kind)]) == 0 &&
+    return shape.tied && strcmp(tensor->name, head[naming_of(model->kind)]) == 0 &&
            tensor->rank == 2 && tensor->dims[0] == shape.vocab && tensor->dims[1] == shape.width;
 }
 
@@ -255,7 +255,7 @@ static int find_source(IoModel *model, int i, ParamNaming naming, const IoTensor
 
 int io_audit(IoModel *model, cvn_err *err)
 {
-    ParamNaming naming = io_naming(model->kind);
+    ParamNaming naming = naming_of(model->kind);
     StrBuf missing = {0}, unknown = {0}; /* added to when nothing is allocated any more */
     int n_missing = 0, n_unknown = 0, code = CVN_OK;
     params_list(&model->params, model->desc, &model->arena);

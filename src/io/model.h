@@ -79,9 +79,6 @@ void io_close_model(IoModel *model);
        row of Meta             0  2  1  3 */
 int64_t io_row(const IoModel *model, const Param *param, int64_t row, bool interleaved);
 
-/* How the files of a kind name their tensors. */
-ParamNaming io_naming(IoKind kind);
-
 /* "Hugging Face folder", ... */
 const char *io_kind_name(IoKind kind);
 

@@ -33,11 +33,14 @@ typedef struct Save {
     FormatOptions format;
 } Save;
 
-static int copy_into(Save *save, const char *from, cvn_err *err)
+int save_copy_tokenizer(const char *from, const char *folder, cvn_err *err)
 {
-    const char *slash = strrchr(from, '/');
-    const char *name = slash ? slash + 1 : from;
-    return file_copy(from, arena_printf(&save->arena, "%s/%s", save->folder, name), err);
+    for (size_t i = 0; tokenizer_files[i]; i++) {
+        const FilePath file = file_path(from, tokenizer_files[i]);
+        if (file_exists(file.text))
+            TRY(file_copy(file.text, file_path(folder, tokenizer_files[i]).text, err));
+    }
+    return CVN_OK;
 }
 
 /* The name by which a tokenizer is looked for in a folder, whatever the file that is copied is called: JSON begins so. */
@@ -64,13 +67,8 @@ static int copy_tokenizer(Save *save, cvn_err *err)
     if (o->tokenizer)
         TRY(file_copy(o->tokenizer, file_path(save->folder, tokenizer_name(o->tokenizer)).text,
                       err));
-    for (size_t i = 0; o->tokenizer_folder && tokenizer_files[i]; i++) {
-        const char *path =
-            arena_printf(&save->arena, "%s/%s", o->tokenizer_folder, tokenizer_files[i]);
-        if (file_exists(path))
-            TRY(copy_into(save, path, err));
-    }
-    return CVN_OK;
+    return o->tokenizer_folder ? save_copy_tokenizer(o->tokenizer_folder, save->folder, err)
+                               : CVN_OK;
 }
 
 static int write_all(Save *save, cvn_err *err)

@@ -33,6 +33,9 @@ int save_model(const char *folder, const IoModel *model, const SaveOptions *opti
 int save_folder(const char *folder, const Model *desc, const SaveOptions *options, IoFill *fill,
                 void *context, cvn_err *err);
 
+/* Copies what there is of a folder's tokenizer_files into another. */
+int save_copy_tokenizer(const char *from, const char *folder, cvn_err *err);
+
 /* Moves the files of a folder into another, what makes a model of them last, and removes what else there is of a model, or of
    adapters, there; then the folder they came from, which is beside or in the other. */
 int save_move_into(const char *from, const char *folder, Arena *arena, cvn_err *err);

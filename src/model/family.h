@@ -214,9 +214,8 @@ typedef struct SettingSink {
     void (*list)(void *of, const char *key, const int64_t *value, int64_t n, bool types);
 } SettingSink;
 
-/* The key of a row in such a file, in `text` of KEY_SIZE bytes, or NULL. */
+/* Bytes of a key of a GGUF file. */
 enum { KEY_SIZE = 96 };
-const char *setting_key(const Family *family, const Setting *row, bool gguf, char text[KEY_SIZE]);
 
 /* A new model of the family as the source has it, but for what is not in rows. */
 int settings_read(Model **model, const Family *family, const SettingSource *source, Arena *arena,

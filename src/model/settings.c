@@ -20,7 +20,9 @@ const char *activation_name(Activation activation)
     return activations[activation];
 }
 
-const char *setting_key(const Family *family, const Setting *row, bool gguf, char text[KEY_SIZE])
+/* The key of a row in such a file, in `text`, or NULL. */
+static const char *setting_key(const Family *family, const Setting *row, bool gguf,
+                               char text[KEY_SIZE])
 {
     if (!gguf || !row->gguf)
         return gguf ? NULL : row->key;

@@ -137,13 +137,11 @@ bool run_has_last_text(const Run *run);
 int run_measure_peak(Run *run, cvn_err *err);
 
 /* The folder of a run, writable; the tokenizer, without taking its place in it; the tokenizer into its place,
-   when nothing can be refused any more; what is left of all this where something was; and what processes that were
-   killed left. */
+   when nothing can be refused any more; what is left of all this where something was. */
 int run_make_folder(Run *run, cvn_err *err);
 int run_open_tokenizer(Run *run, cvn_err *err);
 int run_keep_folder(Run *run, cvn_err *err);
 void run_clear_folder(Run *run);
-void run_clear_left(Run *run);
 
 /* Of several processes (run_ranks.c). Whether this is the one that tells and writes; the same error on all where one
    has it; a path of the first one, and the least of the limits of memory, on all; that all have the same data, options

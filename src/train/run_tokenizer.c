@@ -31,7 +31,8 @@ static const char *path_in(Run *r, const char *folder, const char *name)
     return arena_printf(&r->arena, "%s/%s", folder, name);
 }
 
-void run_clear_left(Run *r)
+/* What runs that were killed have left here. */
+static void clear_left(Run *r)
 {
     DIR *stream = opendir(r->out);
     if (!stream)
@@ -77,7 +78,7 @@ static int make_folder(Run *r, cvn_err *err)
     r->folder.made = !existed;
     if (r->begin.resuming && access(r->out, W_OK | X_OK) != 0)
         return err_set(err, CVN_EIO, "cannot write into '%s': %s", r->out, strerror(errno));
-    run_clear_left(r);
+    clear_left(r);
     return r->begin.resuming ? CVN_OK : make_fresh(r, err);
 }
 
@@ -89,14 +90,8 @@ int run_make_folder(Run *r, cvn_err *err)
 /* Copies the tokenizer and what describes it from a file or folder. */
 static int copy_tokenizer(Run *r, const char *from, cvn_err *err)
 {
-    if (!file_is_folder(from))
-        return tokenizer_copy(from, r->folder.fresh, err);
-    for (int i = 0; tokenizer_files[i]; i++) {
-        const char *path = path_in(r, from, tokenizer_files[i]);
-        if (file_exists(path))
-            TRY(file_copy(path, path_in(r, r->folder.fresh, tokenizer_files[i]), err));
-    }
-    return CVN_OK;
+    return file_is_folder(from) ? save_copy_tokenizer(from, r->folder.fresh, err)
+                                : tokenizer_copy(from, r->folder.fresh, err);
 }
 
 /* The chat template that was asked for, and what transformers wants to know of a tokenizer.json that comes alone. */

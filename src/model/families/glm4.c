@@ -17,7 +17,7 @@ static const TensorName tensors[] = {
     "'attention_bias': "
 static const char nine[] = GLM4 "true", large[] = GLM4 "false";
 
-/* 32B: 61 layers of 6144 with 48 heads and 2 KV heads (apxml.com/models/glm-4). */
+/* 32B has 2 KV heads and 32.57 B parameters by llama.cpp's log of the published file (ikawrakow/ik_llama.cpp, pull request 370). */
 static const FamilyPreset presets[] = {
     // clang-format off
     {"glm4-9b-0414", "GLM-4 9B 0414", nine, 4096, 40, 32, 2, 13696, 151552, 32768},

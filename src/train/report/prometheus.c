@@ -31,7 +31,8 @@ static void add_gauge(StrBuf *out, const char *run, const char *name, const char
         strbuf_puts(out, isnan(value) ? "NaN\n" : value > 0 ? "+Inf\n" : "-Inf\n");
 }
 
-void prometheus_text(StrBuf *out, const char *run, int64_t steps, const MetricsRow *row)
+/* The text of a row. */
+static void prometheus_text(StrBuf *out, const char *run, int64_t steps, const MetricsRow *row)
 {
     const MetricsKey *key;
     add_gauge(out, run, "step", "steps that are done", (double)row->step);

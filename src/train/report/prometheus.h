@@ -16,11 +16,8 @@
 
 #define PROMETHEUS_NAME "metrics.prom"
 
-/* The text of a row; `run` is the label, steps all of the run. */
-void prometheus_text(StrBuf *out, const char *run, int64_t steps, const MetricsRow *row);
-
-/* Writes it to RUN/metrics.prom where that was last done a second ago or more, by *last (seconds, 0 at first), or the row is that
-   of the last step. */
+/* Writes a row to RUN/metrics.prom where that was last done a second ago or more, by *last (seconds, 0 at first), or the row is that
+   of the last step. `run` is the label, steps all of the run. */
 int prometheus_write(const char *run, int64_t steps, const MetricsRow *row, double *last,
                      cvn_err *err);
 
