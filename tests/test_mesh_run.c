@@ -208,6 +208,9 @@ static void adapters_are_trained_on_meshes(void **state)
     need_mpirun();
     run(RANKS LORA "--out lm --mesh data=2,model=2 2>&1", 2);
     run("cmp lm/adapter_model.safetensors l4/adapter_model.safetensors");
+    run("! grep -v '\"slowest_rank\":[01],\"busy_seconds\":[0-9].*\"busy_seconds_others\":[0-9]' "
+        "lm/metrics.jsonl");
+    run("! grep slowest_rank l4/metrics.jsonl"); /* one process */
 }
 
 /* Since a file of the folder was written; infinite where there is none. */

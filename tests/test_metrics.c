@@ -37,8 +37,14 @@ static void a_line_says_what_was_measured(void **state)
     const char *run = in_scratch("line");
     RunMetrics metrics;
     assert_int_equal(metrics_open(&metrics, run, 0, NULL), CVN_OK);
-    MetricsRow row = {7, 5.3125, 3e-4, (double)INFINITY, 9120.5, 0.41, 0.898, (double)NAN, 0,
-                      0, 0,      0};
+    MetricsRow row = {.step = 7,
+                      .loss = 5.3125,
+                      .lr = 3e-4,
+                      .grad_norm = (double)INFINITY,
+                      .tokens_per_second = 9120.5,
+                      .mfu = 0.41,
+                      .seconds = 0.898,
+                      .validation_loss = (double)NAN};
     assert_int_equal(metrics_add(&metrics, &row, NULL), CVN_OK);
     metrics_close(&metrics);
     Bytes bytes = bytes_of_file(in_scratch("line/metrics.jsonl"));

@@ -71,18 +71,15 @@ static void make_run(RunMetrics *metrics, const char *run, int64_t n)
     for (int64_t step = 1; step <= n; step++) {
         double noise = (double)(splitmix(&random) % 1000) / 1000 - 0.5;
         double at = (double)step / (double)n, warm = fmin(1, at / 0.05);
-        MetricsRow row = {step,
-                          1.6 + 8.4 * exp(-9 * at) + 0.25 * noise,
-                          3e-4 * warm * (0.1 + 0.45 * (1 + cos(3.14159 * at))),
-                          1 + 3 * exp(-12 * at) + 0.5 * noise + (step % 397 == 0 ? 20 : 0),
-                          step % 100 == 0 ? 5200 : 9100 + 400 * noise,
-                          0.43 + 0.02 * noise,
-                          0.9,
-                          step % (n / 8 + 1) == 0 ? 1.7 + 8.2 * exp(-9 * at) : (double)NAN,
-                          0,
-                          0,
-                          0,
-                          0};
+        MetricsRow row = {
+            .step = step,
+            .loss = 1.6 + 8.4 * exp(-9 * at) + 0.25 * noise,
+            .lr = 3e-4 * warm * (0.1 + 0.45 * (1 + cos(3.14159 * at))),
+            .grad_norm = 1 + 3 * exp(-12 * at) + 0.5 * noise + (step % 397 == 0 ? 20 : 0),
+            .tokens_per_second = step % 100 == 0 ? 5200 : 9100 + 400 * noise,
+            .mfu = 0.43 + 0.02 * noise,
+            .seconds = 0.9,
+            .validation_loss = step % (n / 8 + 1) == 0 ? 1.7 + 8.2 * exp(-9 * at) : (double)NAN};
         assert_int_equal(metrics_add(metrics, &row, NULL), CVN_OK);
     }
 }
@@ -152,8 +149,13 @@ static void what_is_not_finite_leaves_a_gap(void **state)
     assert_int_equal(metrics_open(&metrics, in_scratch("gap"), 0, NULL), CVN_OK);
     for (int64_t step = 1; step <= 100; step++) {
         double loss = step > 40 && step < 60 ? (double)NAN : 1e6 / (double)step;
-        MetricsRow row = {
-            step, loss, (double)INFINITY, (double)NAN, 0, (double)NAN, 1, (double)NAN, 0, 0, 0, 0};
+        MetricsRow row = {.step = step,
+                          .loss = loss,
+                          .lr = (double)INFINITY,
+                          .grad_norm = (double)NAN,
+                          .mfu = (double)NAN,
+                          .seconds = 1,
+                          .validation_loss = (double)NAN};
         metrics_add(&metrics, &row, NULL);
     }
     Bytes page = page_of(in_scratch("gap"), &metrics, NULL);

@@ -44,8 +44,21 @@ static void events_are_those_of_tensorboard(void **state)
 {
     EventFile events;
     cvn_err err = {0};
-    MetricsRow first = {301, 2.5, 0.0003, 1.25, 9120.5, 0.41, 0.898, (double)NAN, 0, 0, 0, 0};
-    MetricsRow second = {100000, (double)NAN, 0, (double)INFINITY, 1e6, 1, 0.001, 1.5, 0, 0, 0, 0};
+    MetricsRow first = {.step = 301,
+                        .loss = 2.5,
+                        .lr = 0.0003,
+                        .grad_norm = 1.25,
+                        .tokens_per_second = 9120.5,
+                        .mfu = 0.41,
+                        .seconds = 0.898,
+                        .validation_loss = (double)NAN};
+    MetricsRow second = {.step = 100000,
+                         .loss = (double)NAN,
+                         .grad_norm = (double)INFINITY,
+                         .tokens_per_second = 1e6,
+                         .mfu = 1,
+                         .seconds = 0.001,
+                         .validation_loss = 1.5};
     must(event_file_open(&events, in_scratch("run"), 300, &err), &err);
     assert_non_null(strstr(events.path.text, "/run/tensorboard/events.out.tfevents."));
     assert_int_equal(event_file_add(&events, &first, &err), CVN_OK);

@@ -2,6 +2,7 @@
 #include "train/config.h"
 #include "train/outlier.h"
 #include "train/schedule.h"
+#include "train/straggler.h"
 #include "unit.h"
 
 #include <math.h>
@@ -73,6 +74,36 @@ static void outliers_are_above_not_below(void **state)
     Outlier young = {0};
     for (int i = 0; i < OUTLIER_LEAST; i++)
         assert_false(outlier_add(&young, i == OUTLIER_LEAST - 1 ? 100 : 1, &mean));
+}
+
+static void the_slowest_rank_is_held_to_the_median_of_the_others(void **state)
+{
+    SlowestRank s = slowest_rank((double[]){0.50, 0.52, 0.91, 0.51}, 4);
+    assert_int_equal(s.rank, 2);
+    near(s.busy, 0.91);
+    near(s.others, 0.51);
+    s = slowest_rank((double[]){3, 1}, 2);
+    assert_int_equal(s.rank, 0);
+    near(s.others, 1);
+    s = slowest_rank((double[]){1, 4, 2, 8, 1}, 5);
+    assert_int_equal(s.rank, 3);
+    near(s.others, 1.5);
+}
+
+static void a_rank_that_stays_slow_is_warned_of_once(void **state)
+{
+    Straggler seen = {0};
+    SlowestRank slow = {1, 1.3, 1}, other = {2, 1.3, 1}, even = {1, 1.2, 1};
+    for (int i = 1; i <= 3 * STRAGGLER_STEPS; i++)
+        assert_int_equal(straggler_add(&seen, slow), i == STRAGGLER_STEPS);
+    /* A step that is even now and then hides nothing, nor is the same told again. */
+    assert_false(straggler_add(&seen, even));
+    assert_false(straggler_add(&seen, slow));
+    /* Another rank, or none, for as long: what was counted is gone. */
+    for (int i = 1; i <= STRAGGLER_STEPS; i++)
+        assert_false(straggler_add(&seen, i % 2 ? other : even));
+    for (int i = 1; i <= STRAGGLER_STEPS; i++)
+        assert_int_equal(straggler_add(&seen, other), i == STRAGGLER_STEPS);
 }
 
 static TrainConfig read(const char *text, Arena *arena, int expected, const char *message)
@@ -214,6 +245,8 @@ int main(void)
         cmocka_unit_test(schedules_are_their_formulas),
         cmocka_unit_test(schedules_without_room_are_refused),
         cmocka_unit_test(outliers_are_above_not_below),
+        cmocka_unit_test(the_slowest_rank_is_held_to_the_median_of_the_others),
+        cmocka_unit_test(a_rank_that_stays_slow_is_warned_of_once),
         cmocka_unit_test(options_round_trip_through_json),
         cmocka_unit_test(keys_are_apart),
         cmocka_unit_test(names_of_keys_are_apart),

@@ -11,6 +11,7 @@
 #include "train/report/report.h"
 #include "train/report/tensorboard.h"
 #include "train/run.h"
+#include "train/straggler.h"
 #include "train/trainer.h"
 
 /* The folder of a run. While `fresh` is there the run may still be refused, and leaves nothing; `lock` is held from before
@@ -87,6 +88,7 @@ typedef struct RunPace {
 typedef struct RunHealth {
     int skipped; /* steps in a row */
     Outlier loss, norm;
+    Straggler straggler;
 } RunHealth;
 
 typedef struct Run {
@@ -145,13 +147,14 @@ void run_clear_folder(Run *run);
 
 /* Of several processes (run_ranks.c). Whether this is the one that tells and writes; the same error on all where one
    has it; a path of the first one, and the least of the limits of memory, on all; that all have the same data, options
-   and model; and, after each step, that it was the same, and whether one was told to stop. */
+   and model; and, after each step, that it was the same, whether one was told to stop, and who was slowest (into the row, of
+   which `seconds` and `comm_exposed_seconds` are there). */
 bool run_is_first(const Run *run);
 int run_together(const Run *run, int code, cvn_err *err);
 int run_share_path(Run *run, const char **path, cvn_err *err);
 int run_share_memory(const Run *run, size_t *limit, cvn_err *err);
 int run_agree(const Run *run, cvn_err *err);
-int run_check_step(Run *run, const TrainReport *report, cvn_err *err);
+int run_check_step(Run *run, const TrainReport *report, MetricsRow *row, cvn_err *err);
 
 /* What a step of this process has communicated, on average. */
 void run_communication(const Run *run, CommTable *out);

@@ -262,8 +262,12 @@ static int step(Run *r, cvn_err *err)
     comm_table_since(&after, &before);
     comm_table_add(&r->pace.communication, &after);
     CommRow sum = comm_table_sum(&after);
-    TRY(run_check_step(r, &report, err));
-    double seconds = clock_seconds() - begin;
+    row.comm_seconds = sum.seconds;
+    row.comm_exposed_seconds = sum.exposed;
+    row.comm_bytes = sum.bytes;
+    row.seconds = clock_seconds() - begin;
+    TRY(run_check_step(r, &report, &row, err));
+    double seconds = row.seconds = clock_seconds() - begin;
     row.step = state->step;
     row.loss = report.loss;
     row.lr = report.lr;
@@ -271,10 +275,6 @@ static int step(Run *r, cvn_err *err)
     row.accuracy = c->dpo ? report.z : 0;
     row.tokens_per_second = (double)(c->batch * c->seq) / seconds;
     row.mfu = mfu_of(r, seconds);
-    row.seconds = seconds;
-    row.comm_seconds = sum.seconds;
-    row.comm_exposed_seconds = sum.exposed;
-    row.comm_bytes = sum.bytes;
     bool last = state->step == c->steps;
     bool look = c->evaluate_every > 0 && (last || state->step % c->evaluate_every == 0);
     if (look && r->trainer.options.evaluates)

@@ -67,9 +67,31 @@ typedef struct StepSummary {
     double loss, norm;
     int64_t stop; /* from here on not compared: somebody was told to stop */
     int64_t save; /* it is time to save, by the clock of rank 0 */
+    double busy;  /* seconds without exposed communication */
 } StepSummary;
 
-int run_check_step(Run *r, const TrainReport *report, cvn_err *err)
+/* Who was slowest goes into the row; a rank that stays so is warned of by the first one. */
+static int note_slowest(Run *r, const StepSummary *all, int n, MetricsRow *row, cvn_err *err)
+{
+    SCOPED(scoped_free) double *busy = calloc((size_t)n, sizeof *busy);
+    if (!busy)
+        return err_set(err, CVN_EMEM, "no memory for the times of other ranks");
+    for (int i = 0; i < n; i++)
+        busy[i] = all[i].busy;
+    SlowestRank slowest = slowest_rank(busy, n);
+    row->slowest_rank = slowest.rank;
+    row->busy_seconds = slowest.busy;
+    row->busy_seconds_others = slowest.others;
+    if (straggler_add(&r->health.straggler, slowest) && run_is_first(r))
+        run_warn(r,
+                 "rank %d on %s is slow: busy for %.3g s of this step, the others for %.3g s; "
+                 "check what else runs on that machine",
+                 slowest.rank, cluster_host(r->events->cluster, slowest.rank), slowest.busy,
+                 slowest.others);
+    return CVN_OK;
+}
+
+int run_check_step(Run *r, const TrainReport *report, MetricsRow *row, cvn_err *err)
 {
     Cluster *c = r->events->cluster;
     const CheckpointState *saved = &r->trainer.state.saved;
@@ -79,7 +101,8 @@ int run_check_step(Run *r, const TrainReport *report, cvn_err *err)
                        report->grad_norm,
                        flag_is_set(r->events->stop),
                        r->config.save_minutes > 0 &&
-                           clock_seconds() - r->saving.at >= 60 * r->config.save_minutes};
+                           clock_seconds() - r->saving.at >= 60 * r->config.save_minutes,
+                       row->seconds - row->comm_exposed_seconds};
     r->stopped = own.stop;
     r->saving.due = own.save;
     if (!c)
@@ -103,5 +126,5 @@ int run_check_step(Run *r, const TrainReport *report, cvn_err *err)
                        data ? (double)all[i].position : all[i].loss,
                        data ? (double)all[0].position : all[0].loss);
     }
-    return code;
+    return code == CVN_OK && n > 1 ? note_slowest(r, all, n, row, err) : code;
 }

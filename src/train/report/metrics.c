@@ -7,30 +7,33 @@
 #include <stddef.h>
 #include <stdlib.h>
 
+// clang-format off
+#define KEY(field, tag, about) #field, tag, about, offsetof(MetricsRow, field)
+#define UNLESS(field) offsetof(MetricsRow, field)
 static const MetricsKey keys[] = {
-    {"loss", "train/loss", "mean over the step's tokens, in nats", offsetof(MetricsRow, loss),
-     false, false},
-    {"lr", "train/lr", "learning rate", offsetof(MetricsRow, lr), false, false},
-    {"grad_norm", "train/grad_norm", "norm of the gradient before clipping",
-     offsetof(MetricsRow, grad_norm), false, false},
-    {"tokens_per_second", "speed/tokens_per_second", "of the step",
-     offsetof(MetricsRow, tokens_per_second), false, false},
-    {"mfu", "speed/mfu", "model FLOPs utilization, 0 to 1", offsetof(MetricsRow, mfu), false,
-     false},
-    {"seconds", "speed/seconds", "wall time of the step", offsetof(MetricsRow, seconds), false,
-     false},
-    {"validation_loss", "validation/loss", "in nats, at the steps where it was measured",
-     offsetof(MetricsRow, validation_loss), true, false},
-    {"comm_seconds", "communication/seconds", "of collectives in flight, per device",
-     offsetof(MetricsRow, comm_seconds), true, true},
-    {"comm_exposed_seconds", "communication/exposed_seconds",
-     "of these, not overlapped with computation", offsetof(MetricsRow, comm_exposed_seconds), true,
-     true},
-    {"comm_bytes", "communication/bytes", "sent by a device", offsetof(MetricsRow, comm_bytes),
-     true, true},
-    {"accuracy", "train/accuracy", "fraction of preference pairs ranked correctly",
-     offsetof(MetricsRow, accuracy), true, true},
+    /* name, tag, what it is, where */                                                    /* optional, zero, decides */
+    {KEY(loss, "train/loss", "mean over the step's tokens, in nats"),                     false, false, 0},
+    {KEY(lr, "train/lr", "learning rate"),                                                false, false, 0},
+    {KEY(grad_norm, "train/grad_norm", "norm of the gradient before clipping"),           false, false, 0},
+    {KEY(tokens_per_second, "speed/tokens_per_second", "of the step"),                    false, false, 0},
+    {KEY(mfu, "speed/mfu", "model FLOPs utilization, 0 to 1"),                            false, false, 0},
+    {KEY(seconds, "speed/seconds", "wall time of the step"),                              false, false, 0},
+    {KEY(validation_loss, "validation/loss", "in nats, at the steps where it was measured"),
+                                                                                          true, false, UNLESS(validation_loss)},
+    {KEY(comm_seconds, "communication/seconds", "of collectives in flight, per device"),  true, true, UNLESS(comm_seconds)},
+    {KEY(comm_exposed_seconds, "communication/exposed_seconds", "of these, not overlapped with computation"),
+                                                                                          true, true, UNLESS(comm_exposed_seconds)},
+    {KEY(comm_bytes, "communication/bytes", "sent by a device"),                          true, true, UNLESS(comm_bytes)},
+    {KEY(accuracy, "train/accuracy", "fraction of preference pairs ranked correctly"),    true, true, UNLESS(accuracy)},
+    {KEY(slowest_rank, "ranks/slowest", "the rank that the others wait for"),             true, true, UNLESS(busy_seconds)},
+    {KEY(busy_seconds, "ranks/busy_seconds", "of the slowest rank, without exposed communication"),
+                                                                                          true, true, UNLESS(busy_seconds)},
+    {KEY(busy_seconds_others, "ranks/busy_seconds_others", "the same, median of the other ranks"),
+                                                                                          true, true, UNLESS(busy_seconds)},
 };
+#undef KEY
+#undef UNLESS
+// clang-format on
 
 enum { KEYS = sizeof keys / sizeof *keys };
 

@@ -17,6 +17,9 @@
  *   comm_exposed_seconds of these, how long a device did nothing else
  *   comm_bytes           that a device sent
  *   accuracy             of pairs of answers, the part that is in order; left out where it is 0
+ *   slowest_rank         the rank that the others wait for; this and the next two only where there are several processes
+ *   busy_seconds         its time without exposed communication (`seconds` is about the same in all ranks)
+ *   busy_seconds_others  the same, the median of the other ranks
  *
  * Floats have the 9 digits that give the same f32 back. What is not finite is written null, since JSON
  * has no other way.
@@ -41,15 +44,17 @@ typedef struct MetricsRow {
     double validation_loss;   /* nats per token; NAN: not measured */
     /* Of collectives, per device; all 0: there was none. */
     double comm_seconds, comm_exposed_seconds, comm_bytes;
-    double accuracy; /* of pairs of answers, 0 to 1 */
+    double accuracy;                                        /* of pairs of answers, 0 to 1 */
+    double slowest_rank, busy_seconds, busy_seconds_others; /* straggler.h; all 0: one process */
 } MetricsRow;
 
 /* A number of a row: its key here, its tag in TensorBoard's event files and W&B's history, and what it is. */
 typedef struct MetricsKey {
     const char *name, *tag, *about;
-    size_t offset; /* of a double in MetricsRow */
-    bool optional; /* may be left out */
-    bool zero;     /* left out when it is 0; else, when it is NAN */
+    size_t offset;  /* of a double in MetricsRow */
+    bool optional;  /* may be left out */
+    bool zero;      /* left out when `decides` is 0; else, when it is NAN */
+    size_t decides; /* offset of the double that says whether it is left out */
 } MetricsKey;
 
 /* The i-th, in the order in which they are written; NULL past the last. */
@@ -64,7 +69,7 @@ static inline double metrics_number(const MetricsRow *row, size_t offset)
 /* Whether a row has a number, finite or not. */
 static inline bool metrics_has(const MetricsRow *row, const MetricsKey *key)
 {
-    double number = metrics_number(row, key->offset);
+    double number = metrics_number(row, key->decides);
     return !key->optional || (key->zero ? number > 0 : number == number);
 }
 
