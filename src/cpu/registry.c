@@ -50,9 +50,8 @@ enum { KERNELS_MAX = 512, TABLES_MAX = 24 };
 #define TABLES_AVX512 KERNELS_OF(avx512, TABLE)
 #define TABLES_AVX512_BF16                                                                         \
     linear_kernels_avx512_bf16, dot_kernels_avx512_bf16, attention_kernels_avx512_bf16,            \
-        attention_kernels_avx512_bf16few, attention_backward_kernels_avx512_bf16,                  \
-        fusion_kernels_avx512_bf16, row_kernels_avx512_bf16, rope_kernels_avx512_bf16,             \
-        row_backward_kernels_avx512_bf16
+        attention_backward_kernels_avx512_bf16, fusion_kernels_avx512_bf16,                        \
+        row_kernels_avx512_bf16, rope_kernels_avx512_bf16, row_backward_kernels_avx512_bf16
 #else
 #define TABLES_AVX512 NULL
 #define TABLES_AVX512_BF16 NULL
@@ -186,7 +185,7 @@ void cpu_why_not_more(StrBuf *out)
 bool cpu_chunk_invariant(void)
 {
     pthread_once(&registry.once, init);
-    return registry.used < CPU_ISA_AVX512_BF16;
+    return registry.used < CPU_ISA_AMX;
 }
 
 const char *cpu_isa_name(CpuIsa isa)

@@ -30,7 +30,7 @@ const KernelSet *cpu_kernels_of(CpuIsa isa);
 const char *cpu_isa_name(CpuIsa isa);
 
 /* Whether cpu_kernels() give a text the same bits however it is cut into runs: weights in panels and attention sum a row alike
-   however many there are (kernels/attention_impl.h), but on tiles of bf16 attention of many rows does not. */
+   however many there are (kernels/attention_impl.h), but on tiles of AMX attention of many rows does not. */
 bool cpu_chunk_invariant(void);
 
 /* Appends why cpu_kernels() are not those of a higher level: "amx with amx_bf16 amx_int8", what of it the processor or the

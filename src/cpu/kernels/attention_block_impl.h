@@ -4,7 +4,8 @@
  * every row and every key as if it were alone: a sum over head_dim has a lane for every VN-th element, one over keys a lane for every VN-th key that the
  * row sees (or one accumulator for each element of a value, in the order of keys), however many rows and keys are kept in registers.
  *
- * Where pairs of bf16 can be multiplied (VEC_BF16), q and keys are, and scores are scaled; weights stay f32.
+ * Where pairs of bf16 can be multiplied (VEC_BF16), q and keys are, and scores are scaled; weights stay f32. Many rows of those have
+ * another loop with the same sums (attention_pairs_impl.h).
  * Keys and values of 8 bits become floats in registers, or where there are the instructions of VEC_BF16 meet whole numbers
  * (attention_few_int8_impl.h). Their scales are not applied to them but to what comes of them, a number for each key:
  * score[j] = scale[j] (q . key j), and o += (p[j] scale[j]) value j.
@@ -19,13 +20,38 @@ VEC_INLINE void ask_ahead(const void *next, int64_t i, cvn_dtype dtype)
 }
 
 #if defined(VEC_BF16)
-#include "cpu/kernels/attention_few_int8_impl.h"
-#endif
-
-#if defined(VEC_BF16)
-enum { HAS_PAIRS = true };
+#include "cpu/kernels/pack_columns.h"
+#include "cpu/kernels/power_of_two.h"
+enum { HAS_PAIRS = true, PAIR_STEP = 64 /* bytes of 32 elements */ };
 #else
 enum { HAS_PAIRS = false };
+#endif
+
+/* exp(x) of a score less the largest one; beside products of pairs within 3e-6 of it. */
+VEC_INLINE vf exp_weight(vf x)
+{
+#if defined(VEC_BF16)
+    return power_of_two(x * vf_splat(1.44269504088896341f));
+#else
+    return vf_exp(x);
+#endif
+}
+
+/* Scores of n keys are multiplied by the scales of these, bf16 or NULL, and capped where there is a cap. */
+static void adjust_scores(float *score, const uint16_t *scale, float cap, int64_t n)
+{
+    for (int64_t j = 0; j < n; j += VN) {
+        vf x = vf_load_part(score + j, n - j);
+        if (scale)
+            x *= vf_load_bf16_part(scale + j, n - j);
+        if (cap > 0)
+            x = vf_cap(x, cap);
+        vf_store_part(score + j, x, n - j);
+    }
+}
+
+#if defined(VEC_BF16)
+#include "cpu/kernels/attention_few_int8_impl.h"
 #endif
 
 /* Whether q stays bf16, for products of pairs of bf16 with keys. */
@@ -182,19 +208,6 @@ VEC_INLINE void value_group(cvn_dtype dtype, const float *p, const void *v, cons
 
 /* ---- what a row makes of its scores ---- */
 
-/* Scores of n keys are multiplied by the scales of these, bf16 or NULL, and capped where there is a cap. */
-static void adjust_scores(float *score, const uint16_t *scale, float cap, int64_t n)
-{
-    for (int64_t j = 0; j < n; j += VN) {
-        vf x = vf_load_part(score + j, n - j);
-        if (scale)
-            x *= vf_load_bf16_part(scale + j, n - j);
-        if (cap > 0)
-            x = vf_cap(x, cap);
-        vf_store_part(score + j, x, n - j);
-    }
-}
-
 /* Scores of the n keys from number `at` of the cache on, which one row sees, become weights, exp(score - *peak), times the
    scales of their values: *peak is the largest score, *sum what the weights add up to without scales. */
 static void weigh(const Attention *a, float *score, int64_t at, int64_t n, float *peak, float *sum)
@@ -207,7 +220,7 @@ static void weigh(const Attention *a, float *score, int64_t at, int64_t n, float
         high = vf_max(vf_load_part_or(score + i, n - i, -INFINITY), high);
     float top = vf_max_lane(high), base = isfinite(top) ? top : 0.0f;
     for (int64_t i = 0; i < n; i += VN) {
-        vf p = vf_exp(vf_load_part_or(score + i, n - i, -INFINITY) - vf_splat(base));
+        vf p = exp_weight(vf_load_part_or(score + i, n - i, -INFINITY) - vf_splat(base));
         total += p;
         if (scale)
             p *= vf_load_bf16_part(scale + i, n - i);

@@ -76,21 +76,19 @@ static void scores(const Attention *a, const Few *f, int64_t at, int64_t keys)
             vf_store(f->score + j, vf_load(f->score + j) * vf_splat(a->scale));
 }
 
-/* Scores of row r become weights. */
+/* Scores of row r become weights, those of the first `skip` keys 0. */
 static void weigh_few(const Attention *a, const Few *f, int64_t r, int64_t at, int64_t keys,
-                      const Sums *part)
+                      int64_t skip, const Sums *part)
 {
     float *score = f->score + r * KEYS;
 #if defined(VEC_BF16)
     if (few_whole(a->kv_dtype)) {
-        if (a->cap > 0)
-            adjust_scores(score, NULL, a->cap, keys);
-        part->peak[r] = -INFINITY;
-        part->sum[r] = 0;
-        soften_whole(&f->weight, r, score, keys, a->v_scale + at, &part->peak[r], &part->sum[r]);
+        weigh_whole(a, &f->weight, r, 0, score, skip, keys, a->v_scale + at, &part->peak[r],
+                    &part->sum[r]);
         return;
     }
 #endif
+    (void)skip;
     weigh(a, score, at, keys, &part->peak[r], &part->sum[r]);
 }
 
@@ -155,7 +153,9 @@ static void attend_block(const Attention *a, const Few *f, const Query *q, int64
 {
     int64_t from = num_max((q->first + c) * KEYS, q->begin);
     int64_t keys = num_min((q->first + c + 1) * KEYS, q->end) - from;
-    int64_t at = (q->b * a->kv_heads + q->h) * a->context + from;
+    /* Keys that meet whole numbers begin with a vector of the block, some of which may not be seen. */
+    int64_t skip = few_whole(a->kv_dtype) ? from % KEYS % VN : 0;
+    int64_t at = (q->b * a->kv_heads + q->h) * a->context + from - skip;
     memset(part->o, 0, (size_t)(a->group * a->head_dim) * sizeof *part->o);
     for (int64_t r = 0; r < a->group && keys <= 0; r++) {
         part->peak[r] = -INFINITY;
@@ -163,9 +163,10 @@ static void attend_block(const Attention *a, const Few *f, const Query *q, int64
     }
     if (keys <= 0)
         return;
+    keys += skip;
     scores(a, f, at, keys);
     for (int64_t r = 0; r < a->group; r++)
-        weigh_few(a, f, r, at, keys, part);
+        weigh_few(a, f, r, at, keys, skip, part);
     values(a, f, at, keys, part->o);
 }
 

@@ -12,8 +12,6 @@
  * Sixteen keys are transposed in registers, four dimensions of each to a lane, so that a lane is a key and nothing is
  * summed across lanes. Four values are interleaved, so that a lane has one dimension of each.
  */
-#include "cpu/kernels/power_of_two.h"
-
 enum {
     UNIT = 64,        /* bytes of a vector */
     MOST = 127 * 256, /* of x: its high byte has 8 bits */
@@ -47,10 +45,10 @@ VEC_INLINE __m512i store_whole(int8_t *row, int64_t i, __m512i x, __m512i sum)
     return _mm512_add_epi32(sum, x);
 }
 
-/* Row r of f becomes n floats, of which `high` are the largest of each lane, and zeros up to width; nan: a NaN if one of
-   them is, or infinite, and so is the unit then. */
-static void make_whole(const Whole *f, int64_t r, const float *x, int64_t n, int64_t width, vf high,
-                       vf nan)
+/* Row r of f becomes n floats from element `begin` on, some whole vectors, of which `high` are the largest of each lane, and zeros
+   elsewhere; nan: a NaN if one of them is, or infinite, and so is the unit then. */
+static void make_whole(const Whole *f, int64_t r, int64_t begin, const float *x, int64_t n,
+                       int64_t width, vf high, vf nan)
 {
     float most = (float)(width <= LONG_ROW ? MOST : MOST * LONG_ROW / width);
     float top = vf_max_lane(high);
@@ -60,7 +58,9 @@ static void make_whole(const Whole *f, int64_t r, const float *x, int64_t n, int
     vf factor = vf_splat(most / top);
     __m512i sum = _mm512_setzero_si512();
     int8_t *row = f->x + 2 * r * width;
-    for (int64_t i = 0; i < width; i += VN) {
+    memset(row, 0, (size_t)(2 * begin));
+    row += 2 * begin;
+    for (int64_t i = 0; i < width - begin; i += VN) {
         vf v = i < n ? vf_load_part(x + i, n - i) : vf_zero();
         sum = store_whole(row, i, _mm512_cvtps_epi32(v * factor), sum);
     }
@@ -76,37 +76,39 @@ static void whole_query(const Whole *f, int64_t r, const float *x, int64_t n)
         high = vf_max(vf_abs(v), high);
         nan = vf_fma(v, vf_zero(), nan);
     }
-    make_whole(f, r, x, n, num_round_up(n, UNIT), high, nan);
+    make_whole(f, r, 0, x, n, num_round_up(n, UNIT), high, nan);
 }
 
-/* As soften, with the exponential of tiles: scores become weights, of row r of f as well, times the scales of their values. */
-static float soften_whole(const Whole *f, int64_t r, float *score, int64_t n, const uint16_t *scale,
-                          float *peak, float *sum)
+/* Scores of keys [from, to) of some whole vectors become weights, times the scales of their values: those of row r of f, from
+   element `begin` on. from is in the first vector; keys before it, and all others of the row, get 0. *peak and *sum as in weigh. */
+static void weigh_whole(const Attention *a, const Whole *f, int64_t r, int64_t begin, float *score,
+                        int64_t from, int64_t to, const uint16_t *scale, float *peak, float *sum)
 {
-    const vf log2e = vf_splat(1.44269504088896341f), none = vf_splat(-INFINITY);
-    vf high = vf_splat(*peak), total = vf_zero(), nan = vf_zero();
-    int64_t i = 0;
-    if (n % VN) /* past the end: weights of 0 */
-        vf_store(score + n / VN * VN, _mm512_mask_blend_ps((__mmask16)((1u << n % VN) - 1u), none,
-                                                           vf_load(score + n / VN * VN)));
-    for (; i < n; i += VN)
+    vf high = vf_splat(-INFINITY), total = vf_zero(), nan = vf_zero();
+    if (a->cap > 0)
+        adjust_scores(score, NULL, a->cap, to);
+    for (int64_t i = 0; i < from; i++)
+        score[i] = -INFINITY;
+    for (int64_t i = to; i < num_round_up(to, VN); i++)
+        score[i] = -INFINITY;
+    for (int64_t i = 0; i < to; i += VN)
         high = vf_max(vf_load(score + i), high);
     float top = vf_max_lane(high);
     float base = isfinite(top) ? top : 0.0f;
     high = vf_zero();
-    for (i = 0; i < n; i += VN) {
-        vf p = power_of_two((vf_load(score + i) - vf_splat(base)) * log2e);
+    for (int64_t i = 0; i < to; i += VN) {
+        vf p = exp_weight(vf_load(score + i) - vf_splat(base));
         total += p;
-        p *= vf_load_bf16_part(scale + i, n - i);
+        p *= vf_load_bf16_part(scale + i, to - i);
+        if (i < from) /* whatever their scales are */
+            p = _mm512_maskz_mov_ps((__mmask16)(~0u << from), p);
         vf_store(score + i, p);
         high = vf_max(vf_abs(p), high);
         nan = vf_fma(p, vf_zero(), nan);
     }
-    make_whole(f, r, score, n, KEYS, high, nan);
-    float factor = _mm512_cvtss_f32(vf_exp(vf_splat(*peak - base)));
-    *sum = *sum * factor + vf_sum(total);
+    make_whole(f, r, begin, score, to, KEYS, high, nan);
+    *sum = vf_sum(total);
     *peak = top;
-    return factor;
 }
 
 /* sum + w (unsigned) . x (signed), x being four bytes for all lanes. Written out, because compilers copy the sum for

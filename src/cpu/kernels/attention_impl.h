@@ -1,7 +1,7 @@
 /*
  * attention: causal, grouped queries, over a cache with a start and a length for each row, and, where documents share
  * a row, a first key for each query; with windows, chunks, caps and sinks. Compiled once per instruction set.
- * (Where bf16 is multiplied, prompts have a kernel of their own, attention_tiles_impl.h.)
+ * (On tiles of AMX prompts have a kernel of their own, attention_tiles_impl.h.)
  *
  * Keys are taken in blocks of KEYS, which are counted from position 0. Each block gives a query its largest score m, the sum l of
  * exp(score - m) and the sum o of exp(score - m) * value, and these are folded one after the other, from the first block to the last (Milakov and
@@ -17,8 +17,9 @@
  * chunks of any length or token by token, alone or beside others, on any number of threads: what was drawn is as what is read.
  *
  * All queries that share a KV head are taken together, so that a key is read once for all: a few positions (decoding) against
- * the keys where they lie (attention_few_impl.h), many (prefill) against a block that is brought to f32 first. Threads share
- * blocks of keys there, and batch x KV heads x tiles of queries here.
+ * the keys where they lie (attention_few_impl.h), many (prefill) against a block that is brought to f32 first, or, where pairs of
+ * bf16 and whole numbers are multiplied, as attention_pairs_impl.h says. Threads share blocks of keys there, and batch x KV heads x
+ * tiles of queries here.
  */
 #include "cpu/kernels/attention_operands.h"
 #include "cpu/kernels/constant_rows.h"
@@ -36,7 +37,7 @@ static bool match(const Op *op)
 {
     cvn_dtype q = op->operand[0]->type.dtype, kv = op->operand[1]->type.dtype;
 #if defined(VEC_BF16) /* the kernel of AVX-512 takes the others */
-    if (q != CVN_BF16 || (kv != CVN_BF16 && kv != CVN_I8) || op->operand[0]->type.dim[1] > FEW)
+    if (q != CVN_BF16 || (kv != CVN_BF16 && kv != CVN_I8))
         return false;
 #endif
     return tile_dtype(q) && (kv == CVN_F32 || kv == CVN_BF16 || kv == CVN_I8) &&
@@ -84,6 +85,11 @@ typedef struct Many {
     float *k, *v;          /* [KEYS, head_dim] where they are not f32 in the cache */
     float *line;           /* [head_dim] */
     int32_t *first, *seen; /* [rows]: a query sees keys first … seen - 1 */
+#if defined(VEC_BF16)
+    uint16_t *pair_q;      /* [rows, steps, 32], of a cache of bf16 */
+    char *pair_k;          /* [KEYS / 16] blocks of 16 keys (pack_columns) */
+    Whole whole_q, weight; /* of a cache of 8 bits, as in Few, [rows] */
+#endif
 } Many;
 
 static size_t many_of(const Attention *a, char *base, Many *m)
@@ -91,6 +97,12 @@ static size_t many_of(const Attention *a, char *base, Many *m)
     const int64_t size = sizeof(float), d = a->head_dim;
     size_t used = 0;
     *m = (Many){.rows = num_min(num_max(ROWS / a->group, 1), a->seq) * a->group};
+#if defined(VEC_BF16)
+    m->pair_q = scratch_take(base, &used, m->rows * a->steps * PAIR_STEP);
+    m->pair_k = scratch_take(base, &used, KEYS * a->steps * PAIR_STEP);
+    m->whole_q = whole_of(base, &used, m->rows, num_round_up(d, UNIT));
+    m->weight = whole_of(base, &used, m->rows, KEYS);
+#endif
     m->q = scratch_take(base, &used, m->rows * d * size);
     m->score = scratch_take(base, &used, m->rows * KEYS * size);
     m->all = scratch_take(base, &used, sums_floats(a, m->rows) * size);
@@ -103,15 +115,39 @@ static size_t many_of(const Attention *a, char *base, Many *m)
     return used;
 }
 
+#if defined(VEC_BF16)
+/* Rows of q as they lie, in whole steps. */
+static void pair_queries(const Attention *a, const Positions *p, uint16_t *out)
+{
+    for (int64_t r = 0; r < p->n * a->group; r++) {
+        int64_t at = query_at(a, p->b, p->from + r / a->group, p->h * a->group + r % a->group);
+        for (int64_t i = 0; i < a->steps; i++, out += PAIR_STEP / 2)
+            _mm512_storeu_si512(out,
+                                _mm512_maskz_loadu_epi16(elements(a->head_dim - i * 32),
+                                                         (const uint16_t *)a->q + at + i * 32));
+    }
+}
+#endif
+
 static void read_queries(const Attention *a, const Many *m, const Positions *p)
 {
     int64_t n = a->group * a->head_dim;
+#if defined(VEC_BF16)
+    if (few_pairs(a->kv_dtype)) {
+        pair_queries(a, p, m->pair_q);
+        return;
+    }
+#endif
     for (int64_t s = 0; s < p->n; s++) {
         float *to = m->q + s * n;
         const float *q =
             tile_read(a->q_dtype, a->q, query_at(a, p->b, p->from + s, p->h * a->group), n, to);
         for (int64_t i = 0; i < n; i++)
             to[i] = q[i] * a->scale;
+#if defined(VEC_BF16)
+        for (int64_t r = 0; r < a->group; r++)
+            whole_query(&m->whole_q, s * a->group + r, to + r * a->head_dim, a->head_dim);
+#endif
     }
 }
 
@@ -131,7 +167,7 @@ static const float *read_block(const Attention *a, const void *data, int64_t at,
 /* A block of keys, or some of it: keys [j, j + n), of which the first is number `at` of the cache. */
 typedef struct Keys {
     int64_t j, n, at;
-    const float *k, *v; /* [n, head_dim] */
+    const float *k, *v; /* [n, head_dim], where these are what is multiplied */
 } Keys;
 
 /* Of these keys those from *from on and before *to are what some of `count` rows from r on see: none where *from >= *to. */
@@ -150,6 +186,9 @@ static void seen_of(const Many *m, const Keys *keys, int64_t r, int64_t count, i
     }
 }
 
+#if defined(VEC_BF16)
+#include "cpu/kernels/attention_pairs_impl.h"
+#else
 static void score_many(const Attention *a, const Many *m, const Keys *keys, int64_t rows)
 {
     const int64_t d = a->head_dim;
@@ -168,10 +207,17 @@ static void score_many(const Attention *a, const Many *m, const Keys *keys, int6
                            d, score);
         }
 }
+#endif
 
 static void value_many(const Attention *a, const Many *m, const Keys *keys, int64_t rows, float *o)
 {
     const int64_t d = a->head_dim;
+#if defined(VEC_BF16)
+    if (few_whole(a->kv_dtype)) {
+        value_many_whole(a, m, keys, rows, o);
+        return;
+    }
+#endif
     for (int64_t j = 0; j < keys->n; j += VALUE_KEYS)
         for (int64_t r = 0; r < rows; r += VALUE_ROWS) {
             int64_t n = num_min(VALUE_ROWS, rows - r), from, to;
@@ -191,6 +237,12 @@ static void weigh_many(const Attention *a, const Many *m, const Keys *keys, int6
     int64_t from, to, least, most, first = r / VALUE_ROWS * VALUE_ROWS;
     float *score = m->score + r * KEYS;
     seen_of(m, keys, r, 1, &from, &to);
+#if defined(VEC_BF16)
+    if (few_whole(a->kv_dtype)) {
+        weigh_many_whole(a, m, keys, r, from, to, part);
+        return;
+    }
+#endif
     seen_of(m, keys, first, num_min(VALUE_ROWS, rows - first), &least, &most);
     if (from >= to)
         from = to = most;
@@ -233,8 +285,14 @@ static void attend_many(const Attention *a, const Many *m, const Positions *p)
         Keys keys = {.j = j,
                      .n = num_min(KEYS, end - j),
                      .at = (p->b * a->kv_heads + p->h) * a->context + j};
+#if defined(VEC_BF16)
+        if (few_pairs(a->kv_dtype))
+            pair_keys(a, &keys, m->pair_k);
+#else
         keys.k = read_block(a, a->k, keys.at, keys.n, m->k);
-        keys.v = read_block(a, a->v, keys.at, keys.n, m->v);
+#endif
+        if (!few_whole(a->kv_dtype))
+            keys.v = read_block(a, a->v, keys.at, keys.n, m->v);
         attend_many_block(a, m, &keys, rows, &all, &part);
     }
     for (int64_t r = 0; r < rows; r++) {

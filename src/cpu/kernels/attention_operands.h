@@ -7,9 +7,8 @@
 #include "cpu/kernels/tile.h"
 #include "graph/attention.h"
 
-/* So many positions of a row are taken one by one, where their keys lie; more by blocks of keys in f32, with the same bits, or on
-   tiles where bf16 is multiplied, with others: there, several tokens that are drawn by one run (serve/speculate.h) are no more
-   than these. */
+/* So many positions of a row are taken one by one, where their keys lie; more by blocks of keys, with the same bits, or on
+   tiles of AMX, with others: there, several tokens that are drawn by one run (serve/speculate.h) are no more than these. */
 enum { ATTENTION_FEW = 8 };
 
 /* k and v are [batch, kv_heads, context, head_dim]. */

@@ -18,9 +18,9 @@
 #define CVN_CPU_KERNELS_ATTENTION_TILES_H
 
 #include "cpu/kernels/attention_operands.h"
+#include "cpu/kernels/pack_columns.h"
 #include "cpu/kernels/power_of_two.h"
 #include "cpu/kernels/product.h"
-#include "cpu/kernels/transpose.h"
 
 enum { STEP = 32 /* of k in a tile */, WIDE = 32 /* queries of a group: two tiles of columns */ };
 _Static_assert((int)STEP == 32 && (int)TILE_ROWS == 16,
@@ -149,34 +149,6 @@ static inline bool raise_peaks(const Attention *a, const __m512 top[2], float *p
 }
 
 /* ---- packing ---- */
-
-/* The first of n elements, as many as there are of 32. */
-static inline __mmask32 elements(int64_t n)
-{
-    return n >= 32 ? ~(__mmask32)0 : ((__mmask32)1 << n) - 1;
-}
-
-/* `rows` of 16 rows of n elements as tiles of B over their elements, one after the other: pairs (2 k, 2 k + 1) of 16
-   columns; those of the other rows are zeros. */
-static inline void pack_columns(const uint16_t *const *row, int64_t rows, int64_t n, char *out)
-{
-    __m512i line[TILE_ROWS];
-    const void *whole[TILE_ROWS], *part[TILE_ROWS];
-    for (int i = 0; i < TILE_ROWS; i++) {
-        whole[i] = i < rows ? row[i] : NULL;
-        part[i] = &line[i];
-    }
-    for (int64_t at = 0; at < n; at += STEP, out += TILE_BYTES) {
-        if (rows == TILE_ROWS && at + STEP <= n) {
-            transpose_units(whole, at / 2, out);
-            continue;
-        }
-        for (int i = 0; i < TILE_ROWS; i++)
-            line[i] = i < rows ? _mm512_maskz_loadu_epi16(elements(n - at), row[i] + at)
-                               : _mm512_setzero_si512();
-        transpose_units(part, 0, out);
-    }
-}
 
 static inline __m512i pair_rows(__m256i even, __m256i odd)
 {

@@ -1,7 +1,6 @@
 /*
- * attention of bf16 on tiles, for prompts and training: causal, grouped queries, over a cache with a start and a length
- * for each row, and, where documents share a row, a first key for each query. Compiled for AMX, and for AVX-512, whose
- * vectors make the same products of the same tiles (product.h).
+ * attention of bf16 on tiles of AMX, for prompts and training: causal, grouped queries, over a cache with a start and a length
+ * for each row, and, where documents share a row, a first key for each query.
  *
  * As in attention_impl.h, keys are taken KEYS at a time and the softmax is corrected as its largest score grows, so
  * that scores are never all kept. For 32 queries (positions and the heads that share a KV head) and 128 keys, in the
