@@ -8,17 +8,10 @@
 #include "graph/interp/interp.h"
 #include "graph/stablehlo/stablehlo_impl.h"
 #include "graph/text/text.h"
+#include "xla_fixture.h"
 
 #include <dirent.h>
 #include <jansson.h>
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static cvn_graph *read_graph(const char *name)
 {
@@ -53,92 +46,12 @@ static void for_graphs(void (*each)(const char *name, cvn_graph *g, void *contex
     assert_true(n > 0);
 }
 
-/* The same function as `inputs` of stablehlo.py: element k of parameter p on device d. */
-static double input(uint64_t p, uint64_t d, uint64_t k, cvn_dtype dtype)
-{
-    uint64_t z = (k + (p << 40) + (d << 32)) * 0x9e3779b97f4a7c15u + 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    int r = (int)((z ^ (z >> 31)) >> 56);
-    switch (dtype) {
-    case CVN_F64:
-    case CVN_F32:
-    case CVN_BF16:
-    case CVN_F16:
-        return (r - 128) / 64.0;
-    case CVN_BOOL:
-        return r % 2;
-    case CVN_I4:
-        return r % 16 - 8;
-    case CVN_U32:
-        return r % 12;
-    default:
-        return r % 12 - 3;
-    }
-}
-
-static void *make_input(int p, int d, const cvn_type *type)
-{
-    void *data = calloc(cvn_type_bytes(type) + 8, 1);
-    assert_non_null(data);
-    for (int64_t k = 0, n = cvn_type_elements(type); k < n; k++)
-        element_set(type->dtype, data, k,
-                    input((uint64_t)p, (uint64_t)d, (uint64_t)k, type->dtype));
-    return data;
-}
-
-static int hex_digit(char c)
-{
-    return c <= '9' ? c - '0' : c - 'a' + 10;
-}
-
-/* How far apart two results may be: relative to the larger, or to 1. */
-static double tolerance(cvn_dtype dtype)
-{
-    switch (dtype) {
-    case CVN_F64:
-        return 1e-12;
-    case CVN_F32:
-        return 4e-6;
-    case CVN_BF16:
-        return 0x1p-7;
-    case CVN_F16:
-        return 0x1p-9;
-    default:
-        return 0;
-    }
-}
-
-static bool is_close(cvn_dtype dtype, double a, double b)
-{
-    if (isnan(a) || isnan(b))
-        return isnan(a) && isnan(b);
-    if (a == b)
-        return true;
-    return fabs(a - b) <= tolerance(dtype) * fmax(1, fmax(fabs(a), fabs(b)));
-}
-
-static void compare_output(const char *name, int output, const cvn_type *type, const void *got,
-                           const char *hex)
-{
-    size_t bytes = cvn_type_bytes(type);
-    assert_int_equal(strlen(hex), 2 * bytes);
-    unsigned char *expected = malloc(bytes + 8);
-    assert_non_null(expected);
-    for (size_t i = 0; i < bytes; i++)
-        expected[i] = (unsigned char)(hex_digit(hex[2 * i]) << 4 | hex_digit(hex[2 * i + 1]));
-    for (int64_t i = 0, n = cvn_type_elements(type); i < n; i++) {
-        double a = element_get(type->dtype, got, i), b = element_get(type->dtype, expected, i);
-        if (!is_close(type->dtype, a, b))
-            fail_msg("%s: output %d, element %lld is %.9g, but XLA gives %.9g", name, output,
-                     (long long)i, a, b);
-    }
-    free(expected);
-}
-
+/* context: what the graph is made first, or NULL. */
 static void compare_with_xla(const char *name, cvn_graph *g, void *context)
 {
-    (void)context;
+    cvn_graph *(*const *make)(const char *name, const cvn_graph *g) = context;
+    cvn_graph *made = make ? (*make)(name, g) : NULL;
+    g = made ? made : g;
     char path[400], type[TYPE_TEXT];
     snprintf(path, sizeof path, "%s/stablehlo/%.*s.json", CVN_TEST_DATA, (int)strcspn(name, "."),
              name);
@@ -154,7 +67,7 @@ static void compare_with_xla(const char *name, cvn_graph *g, void *context)
     assert_true(in && out && n_devices >= 1);
     for (int d = 0; d < n_devices; d++)
         for (int p = 0; p < g->n_parameters; p++)
-            in[d * g->n_parameters + p] = make_input(p, d, &g->parameter[p]->type);
+            in[d * g->n_parameters + p] = make_input(p, d, &g->parameter[p]->type, -3);
     cvn_err err = {0};
     if (interp_run(g, n_devices, (const void *const *)in, out, &err))
         fail_msg("%s: %s", name, err.message);
@@ -167,7 +80,8 @@ static void compare_with_xla(const char *name, cvn_graph *g, void *context)
         assert_int_equal(json_array_size(data), n_devices);
         for (int d = 0; d < n_devices; d++) {
             void *got = out[d * g->n_outputs + i];
-            compare_output(name, i, t, got, json_string_value(json_array_get(data, (size_t)d)));
+            compare_output(name, i, t, got, json_string_value(json_array_get(data, (size_t)d)),
+                           4e-6);
             free(got);
         }
     }
@@ -176,12 +90,37 @@ static void compare_with_xla(const char *name, cvn_graph *g, void *context)
     free(in);
     free(out);
     json_decref(stored);
+    cvn_graph_free(made);
 }
 
 static void xla_computes_what_the_interpreter_does(void **state)
 {
     (void)state;
     for_graphs(compare_with_xla, NULL);
+}
+
+/* The module of g, read. */
+static cvn_graph *there_and_back(const char *name, const cvn_graph *g)
+{
+    cvn_err err = {0};
+    StrBuf text = {0};
+    if (graph_print_stablehlo(&text, g, NULL, &err))
+        fail_msg("%s: %s", name, err.message);
+    cvn_graph *read = graph_read_stablehlo(text.text, text.length, name, &err);
+    if (!read || graph_verify(read, &err))
+        fail_msg("%s", err.message);
+    assert_int_equal(read->n_parameters, g->n_parameters);
+    for (int i = 0; i < g->n_outputs; i++) /* the same memory */
+        assert_int_equal(read->output[i].into != NULL, g->output[i].into != NULL);
+    strbuf_free(&text);
+    return read;
+}
+
+static void a_module_that_was_printed_means_the_same_when_read(void **state)
+{
+    (void)state;
+    cvn_graph *(*make)(const char *name, const cvn_graph *g) = there_and_back;
+    for_graphs(compare_with_xla, &make);
 }
 
 static void note_kinds(const char *name, cvn_graph *g, void *context)
@@ -312,6 +251,10 @@ static void attention_never_holds_all_scores(void **state)
         assert_non_null(strstr(first + 1, "stablehlo.while"));
         assert_non_null(strstr(text.text, cases[i].held));
         assert_null(strstr(text.text, cases[i].not_held));
+        cvn_graph *read = graph_read_stablehlo(text.text, text.length, "attend", &err);
+        assert_string_equal(err.message, "");
+        assert_int_equal(graph_verify(read, &err), CVN_OK);
+        cvn_graph_free(read);
         strbuf_free(&text);
         cvn_graph_free(g);
     }
@@ -389,6 +332,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(xla_computes_what_the_interpreter_does),
+        cmocka_unit_test(a_module_that_was_printed_means_the_same_when_read),
         cmocka_unit_test(every_operation_is_compared),
         cmocka_unit_test(a_module_is_printed_so),
         cmocka_unit_test(devices_that_are_not_there_are_refused),

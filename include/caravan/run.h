@@ -43,6 +43,10 @@ int cvn_graph_output_into(const cvn_graph *g, int i);
    cvn_graph_free; NULL with *err set, which says the line and the column. */
 cvn_graph *cvn_graph_parse(const char *text, size_t n, const char *name, cvn_err *err);
 
+/* The graph that a module in StableHLO means, n bytes of MLIR text as JAX prints it (docs/STABLEHLO.md). Its parameters are the
+   arguments of its function "main". As above; an operation that graphs do not have is CVN_EFORMAT, with its name and line. */
+cvn_graph *cvn_graph_from_stablehlo(const char *text, size_t n, const char *name, cvn_err *err);
+
 /* A graph in text (docs/GRAPH.md), and as a StableHLO module for as many devices as its collectives name. malloc'ed:
    the caller frees it. NULL with *err set, as for a graph that holds an error of building. */
 char *cvn_graph_print(const cvn_graph *g, cvn_err *err);

@@ -305,6 +305,7 @@ int   cvn_graph_outputs g
 v     cvn_graph_output g int
 int   cvn_graph_output_into g int
 new   cvn_graph_parse s size s err
+new   cvn_graph_from_stablehlo s size s err
 text  cvn_graph_print g err
 text  cvn_graph_stablehlo g err
 new   cvn_partition g s err

@@ -87,6 +87,12 @@ class Graph:
         data = text.encode()
         return cls(_pointer=_c.cvn_graph_parse(data, len(data), name.encode()))
 
+    @classmethod
+    def from_stablehlo(cls, text: str, name: str = "module") -> "Graph":
+        """The graph of a StableHLO module in MLIR text, as jax.jit(f).lower(…).as_text() gives it (docs/STABLEHLO.md)."""
+        data = text.encode()
+        return cls(_pointer=_c.cvn_graph_from_stablehlo(data, len(data), name.encode()))
+
     def __del__(self) -> None:
         if getattr(self, "_pointer", None):
             _c.cvn_graph_free(self._pointer)

@@ -69,13 +69,14 @@ int cvn_graph_output_into(const cvn_graph *g, int i)
 typedef struct Parsing {
     const char *text, *name;
     size_t n;
+    bool stablehlo;
     cvn_graph *graph;
 } Parsing;
 
 static int parse(void *of, cvn_err *err)
 {
     Parsing *p = of;
-    p->graph = graph_parse(p->text, p->n, p->name, err);
+    p->graph = (p->stablehlo ? graph_read_stablehlo : graph_parse)(p->text, p->n, p->name, err);
     return p->graph ? CVN_OK : err->code;
 }
 
@@ -83,6 +84,12 @@ cvn_graph *cvn_graph_parse(const char *text, size_t n, const char *name, cvn_err
 {
     Parsing p = {.text = text, .name = name, .n = n};
     return protect(parse, &p, "reading a graph", err) ? NULL : p.graph;
+}
+
+cvn_graph *cvn_graph_from_stablehlo(const char *text, size_t n, const char *name, cvn_err *err)
+{
+    Parsing p = {.text = text, .name = name, .n = n, .stablehlo = true};
+    return protect(parse, &p, "reading a module", err) ? NULL : p.graph;
 }
 
 typedef struct Printing {

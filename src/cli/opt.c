@@ -164,17 +164,10 @@ static int run(const Args *args, cvn_err *err)
     const char *path = args->operand[0];
     const GraphPass *pass[MOST_PASSES];
     int n;
-    char *text = NULL;
-    size_t length = 0;
+    SCOPED(graph_release) cvn_graph *g = NULL;
     if (parse_passes(args->value[PASSES].text, pass, &n, err))
         return EXIT_USAGE;
-    TRY(read_input(path, &text, &length, err));
-    bool from_stdin = strcmp(path, "-") == 0;
-    SCOPED(graph_release)
-    cvn_graph *g = graph_parse(text, length, from_stdin ? "standard input" : path, err);
-    free(text);
-    if (!g)
-        return err->code;
+    TRY(opt_open(path, &g, err));
     if (args->value[MESH].text)
         g->mesh = arena_string(&g->arena, args->value[MESH].text);
     Dump dump;
@@ -205,21 +198,23 @@ const Command command_opt = {
         "opt --run --inputs a.safetensors --out b.safetensors model.txt\twith inputs from a file\n"
         "opt --emit stablehlo model.txt\ta StableHLO module for XLA\n"
         "opt --emit nothing model.txt\tonly verify the graph\n",
-    .notes = "Passes: simplify (constant folding, common subexpressions, exact identities), "
-             "decompose (replace composites by primitive operations), dead (remove dead "
-             "operations), pack (store weights of matrix products in the layout of the kernels), "
-             "fuse_linear (fuse products that share their input with the operations around them), "
-             "fuse (group operations into regions that the back end executes as one), "
-             "propagate (sharding propagation from the values marked <data,_>, on --mesh), "
-             "partition (SPMD partitioning: the graph of one device, with collectives).\n"
-             "FILE may be - for standard input; docs/GRAPH.md describes the text form. The graph "
-             "is verified before the first pass and after each one. A summary of each pass goes to "
-             "standard error.\n"
-             "--run executes it on one device, where marks are ignored, or on --mesh, whose axes "
-             "need not divide the sizes. Random inputs are floats of mean 0 and variance 1, bools, "
-             "and integers from 0 to 15, or below the size that they index. --check fails where a "
-             "result differs from the interpreter's by more than 1e-5 of its largest element (2e-2 "
-             "for results of bf16, f16 or quantized inputs), or at all for integers.",
+    .notes =
+        "Passes: simplify (constant folding, common subexpressions, exact identities), "
+        "decompose (replace composites by primitive operations), dead (remove dead "
+        "operations), pack (store weights of matrix products in the layout of the kernels), "
+        "fuse_linear (fuse products that share their input with the operations around them), "
+        "fuse (group operations into regions that the back end executes as one), "
+        "propagate (sharding propagation from the values marked <data,_>, on --mesh), "
+        "partition (SPMD partitioning: the graph of one device, with collectives).\n"
+        "FILE may be - for standard input, and a module in StableHLO; docs/GRAPH.md describes the "
+        "text form, docs/STABLEHLO.md what is read of modules. The graph "
+        "is verified before the first pass and after each one. A summary of each pass goes to "
+        "standard error.\n"
+        "--run executes it on one device, where marks are ignored, or on --mesh, whose axes "
+        "need not divide the sizes. Random inputs are floats of mean 0 and variance 1, bools, "
+        "and integers from 0 to 15, or below the size that they index. --check fails where a "
+        "result differs from the interpreter's by more than 1e-5 of its largest element (2e-2 "
+        "for results of bf16, f16 or quantized inputs), or at all for integers.",
     .operands = "FILE",
     .min_operands = 1,
     .max_operands = 1,

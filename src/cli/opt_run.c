@@ -14,8 +14,10 @@
 #include "base/num.h"
 #include "base/rng.h"
 #include "caravan/run.h"
+#include "cli/common.h"
 #include "graph/attention.h"
 #include "graph/interp/interp.h"
+#include "graph/text/lex.h"
 #include "io/safetensors.h"
 
 #include <inttypes.h>
@@ -416,6 +418,24 @@ static void free_all(void **data, int n)
     for (int i = 0; data && i < n; i++)
         free(data[i]);
     free(data);
+}
+
+/* Whether the first word is "graph"; comments may stand before it. */
+static bool is_graph(const char *text, size_t n)
+{
+    Lexer lex = {.text = text, .end = text + n, .p = text};
+    return lex_take_word(&lex, "graph");
+}
+
+int opt_open(const char *path, cvn_graph **g, cvn_err *err)
+{
+    SCOPED(scoped_free) char *text = NULL;
+    size_t length = 0;
+    const char *name = strcmp(path, "-") == 0 ? "standard input" : path;
+    TRY(read_input(path, &text, &length, err));
+    *g = is_graph(text, length) ? cvn_graph_parse(text, length, name, err)
+                                : cvn_graph_from_stablehlo(text, length, name, err);
+    return *g ? CVN_OK : err->code;
 }
 
 int opt_run(const cvn_graph *g, const OptRun *how, cvn_err *err)

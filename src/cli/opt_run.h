@@ -1,4 +1,4 @@
-/* caravan opt --run: carries a graph out, on given or random inputs. */
+/* caravan run, and opt --run: carries a graph out, on given or random inputs. */
 #ifndef CVN_CLI_OPT_RUN_H
 #define CVN_CLI_OPT_RUN_H
 
@@ -12,6 +12,9 @@ typedef struct OptRun {
     const char *out;    /* results are written there, as safetensors; NULL: they are printed */
     bool quiet;         /* does not say that the check was passed */
 } OptRun;
+
+/* The graph in a file, or on standard input ("-"): in text, or a module in StableHLO, which it looks like. The caller frees it. */
+int opt_open(const char *path, cvn_graph **g, cvn_err *err);
 
 int opt_run(const cvn_graph *g, const OptRun *how, cvn_err *err);
 

@@ -39,4 +39,8 @@ typedef struct StableHloOptions {
 int graph_print_stablehlo(StrBuf *out, const cvn_graph *g, const StableHloOptions *options,
                           cvn_err *err);
 
+/* The graph that a module in StableHLO means (read.c), JAX's or one of those above; NULL with *err set, which says the line, and
+   the operation that graphs do not have. Values have no roles. g->mesh is the mesh of its shardings, or NULL. */
+cvn_graph *graph_read_stablehlo(const char *text, size_t n, const char *filename, cvn_err *err);
+
 #endif

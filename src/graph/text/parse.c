@@ -125,6 +125,20 @@ static int parse_spec(Parser *p, Declared *declared)
     return CVN_OK;
 }
 
+int graph_parse_mark(cvn_graph *g, cvn_value *v, const char *text, cvn_err *err)
+{
+    SCOPED(strbuf_free) StrBuf closed = {0};
+    Declared declared = {.type = v->type};
+    strbuf_printf(&closed, "%s>", text);
+    if (closed.failed)
+        return err_set(err, CVN_EMEM, "no memory for a mark");
+    Parser p = {.lex = {"a mark", closed.text, closed.text + closed.length, closed.text, err},
+                .g = g};
+    TRY(parse_spec(&p, &declared));
+    cvn_mark_sharding(g, v, &declared.spec);
+    return g->err.code ? err_set(err, g->err.code, "%s", g->err.message) : CVN_OK;
+}
+
 /* "%name"; names are not looked up here. */
 static int parse_value_name(Parser *p, Span *name)
 {

@@ -26,4 +26,7 @@ void graph_print(StrBuf *out, const cvn_graph *g);
    what was expected) when the text is not a graph. */
 cvn_graph *graph_parse(const char *text, size_t n, const char *filename, cvn_err *err);
 
+/* Marks v of g by what would stand within <…>: "data*model,_". */
+int graph_parse_mark(cvn_graph *g, cvn_value *v, const char *text, cvn_err *err);
+
 #endif
