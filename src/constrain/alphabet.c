@@ -24,7 +24,7 @@ typedef struct Collected {
     uint32_t *set, n_sets;
 } Collected;
 
-static void collect_name(Engine *e, Collected *c, uint32_t id)
+static void collect_name(Solver *e, Collected *c, uint32_t id)
 {
     bool added;
     map_put(&c->seen, &id, sizeof id, &added);
@@ -34,14 +34,14 @@ static void collect_name(Engine *e, Collected *c, uint32_t id)
     c->name[c->n_names++] = id;
 }
 
-static void collect(Engine *e, Collected *c, Formula of)
+static void collect(Solver *e, Collected *c, Formula of)
 {
-    const FormulaNode *f = &e->node[of];
+    const FormulaNode *f = &e->formulas.node[of];
     for (uint32_t i = 0; i < f->n; i++)
         collect(e, c, f->list[i]);
     if (f->kind != F_K_ALL_KEYS && f->kind != F_K_SOME_KEY)
         return;
-    const KeySet *set = &e->set[f->a];
+    const KeySet *set = &e->keys.set[f->a];
     bool added;
     map_put(&c->seen_sets, &f->a, sizeof f->a, &added);
     if (!added)
@@ -56,18 +56,19 @@ static void collect(Engine *e, Collected *c, Formula of)
     c->set[c->n_sets++] = f->a;
 }
 
-static Term other_names(Engine *e, const Collected *c)
+static Term other_names(Solver *e, const Collected *c)
 {
     Term *list = arena_array(&e->arena, c->n_names + 1, sizeof *list);
     for (uint32_t i = 0; i < c->n_names; i++)
-        list[i] = term_text(&e->terms, e->name[c->name[i]].text, e->name[c->name[i]].length);
+        list[i] =
+            term_text(&e->terms, e->names.name[c->name[i]].text, e->names.name[c->name[i]].length);
     return term_not(&e->terms, term_or(&e->terms, list, c->n_names));
 }
 
 /* Cuts the names that are not listed into classes; a class of few names is listed instead, and all begins again. */
-static void find_classes(Engine *e, Collected *c, Alphabet *a)
+static void find_classes(Solver *e, Collected *c, Alphabet *a)
 {
-    for (bool again = true; again && engine_work(e, 1);) {
+    for (bool again = true; again && solver_work(e, 1);) {
         Term class[2 * SOLVE_CLASSES];
         uint32_t n = 1;
         again = false;
@@ -76,7 +77,7 @@ static void find_classes(Engine *e, Collected *c, Alphabet *a)
             uint32_t kept = 0;
             Term cut[2 * SOLVE_CLASSES];
             for (uint32_t i = 0; i < n; i++) {
-                Term term = e->set[c->set[s]].term;
+                Term term = e->keys.set[c->set[s]].term;
                 Term in = term_and2(&e->terms, class[i], term),
                      out = term_and2(&e->terms, class[i], term_not(&e->terms, term));
                 if (term_is_live(&e->terms, in, 0))
@@ -88,7 +89,7 @@ static void find_classes(Engine *e, Collected *c, Alphabet *a)
             n = kept;
         }
         if (n > SOLVE_CLASSES) {
-            engine_fail(e, "its patternProperties distinguish more than %d classes of names",
+            solver_fail(e, "its patternProperties distinguish more than %d classes of names",
                         SOLVE_CLASSES);
             return;
         }
@@ -105,14 +106,14 @@ static void find_classes(Engine *e, Collected *c, Alphabet *a)
     }
 }
 
-static bool set_has_class(Engine *e, uint32_t set, Term class)
+static bool set_has_class(Solver *e, uint32_t set, Term class)
 {
-    return term_is_live(&e->terms, term_and2(&e->terms, class, e->set[set].term), 0);
+    return term_is_live(&e->terms, term_and2(&e->terms, class, e->keys.set[set].term), 0);
 }
 
-uint32_t alphabet_of(Engine *e, Formula f)
+uint32_t alphabet_of(Solver *e, Formula f)
 {
-    uint64_t *known = map_get(&e->types, &f, sizeof f);
+    uint64_t *known = map_get(&e->solved.types, &f, sizeof f);
     if (known)
         return (uint32_t)*known;
     Collected c = {0};
@@ -128,7 +129,7 @@ uint32_t alphabet_of(Engine *e, Formula f)
     a->rank = arena_array(&e->arena, c.n_names + 1, sizeof *a->rank);
     Named *sorted = arena_array(&e->arena, c.n_names + 1, sizeof *sorted);
     for (uint32_t i = 0; i < c.n_names; i++)
-        sorted[i] = (Named){&e->name[c.name[i]], c.name[i]};
+        sorted[i] = (Named){&e->names.name[c.name[i]], c.name[i]};
     qsort(sorted, c.n_names, sizeof *sorted, by_name);
     for (uint32_t i = 0; i < c.n_names; i++) {
         a->name[i] = sorted[i].id;
@@ -136,34 +137,35 @@ uint32_t alphabet_of(Engine *e, Formula f)
     }
     uint32_t keys = a->n_names + a->n_classes;
     a->has = arena_array(&e->arena, (size_t)keys * a->n_sets + 1, sizeof *a->has);
-    for (uint32_t k = 0; k < keys && engine_work(e, 1); k++)
+    for (uint32_t k = 0; k < keys && solver_work(e, 1); k++)
         for (uint32_t s = 0; s < a->n_sets; s++)
             a->has[(size_t)k * a->n_sets + s] =
                 k < a->n_names ? set_has_name(e, a->set[s], a->name[k])
                                : set_has_class(e, a->set[s], a->class[k - a->n_names]);
-    e->alphabet = arena_more(&e->arena, e->alphabet, e->n_alphabets, sizeof *e->alphabet);
-    e->alphabet[e->n_alphabets] = a;
-    *map_put(&e->types, &f, sizeof f, NULL) = e->n_alphabets;
-    return e->n_alphabets++;
+    e->solved.alphabet =
+        arena_more(&e->arena, e->solved.alphabet, e->solved.n, sizeof *e->solved.alphabet);
+    e->solved.alphabet[e->solved.n] = a;
+    *map_put(&e->solved.types, &f, sizeof f, NULL) = e->solved.n;
+    return e->solved.n++;
 }
 
-bool alphabet_has_key(const Engine *e, const Alphabet *a, uint32_t set, uint32_t key)
+bool alphabet_has_key(const Solver *e, const Alphabet *a, uint32_t set, uint32_t key)
 {
-    if (e->set[set].name != UINT32_MAX)
-        return key < a->n_names && a->name[key] == e->set[set].name;
+    if (e->keys.set[set].name != UINT32_MAX)
+        return key < a->n_names && a->name[key] == e->keys.set[set].name;
     for (uint32_t s = 0; s < a->n_sets; s++)
         if (a->set[s] == set)
             return a->has[(size_t)key * a->n_sets + s];
     return false;
 }
 
-uint32_t alphabet_key_of(const Engine *e, const Alphabet *a, uint32_t name)
+uint32_t alphabet_key_of(const Solver *e, const Alphabet *a, uint32_t name)
 {
     const Named *found;
     uint32_t low = 0, high = a->n_names;
     while (low < high) {
         uint32_t middle = (low + high) / 2;
-        Named x = {&e->name[a->name[middle]], 0}, y = {&e->name[name], 0};
+        Named x = {&e->names.name[a->name[middle]], 0}, y = {&e->names.name[name], 0};
         found = &x;
         if (by_name(found, &y) < 0)
             low = middle + 1;

@@ -14,20 +14,21 @@ const char *const automaton_words[] = {"null", "false", "true"};
 int automaton_init(Automaton *m, cvn_err *err)
 {
     *m = (Automaton){0};
-    if (engine_init(&m->e, err))
+    if (solver_init(&m->e, err))
         return CVN_EMEM;
-    Map *const maps[] = {&m->frames, &m->states, &m->seens, &m->arrays};
+    Map *const maps[] = {&m->frames.ids, &m->states.ids, &m->seen.ids, &m->arrays};
     for (size_t i = 0; i < sizeof maps / sizeof *maps; i++)
         map_init(maps[i], &m->e.arena);
-    m->state = arena_more(&m->e.arena, m->state, m->n_states, sizeof *m->state);
-    m->n_states = 1;
+    m->states.state =
+        arena_more(&m->e.arena, m->states.state, m->states.n, sizeof *m->states.state);
+    m->states.n = 1;
     return CVN_OK;
 }
 
 void automaton_free(Automaton *m)
 {
-    free(m->scratch);
-    engine_free(&m->e);
+    free(m->scratch.state);
+    solver_free(&m->e);
 }
 
 static bool is_pending(const Frame *f)
@@ -38,25 +39,27 @@ static bool is_pending(const Frame *f)
 uint32_t automaton_frame(Automaton *m, const Frame *frame)
 {
     bool added;
-    uint64_t *id = map_put(&m->frames, frame, sizeof *frame, &added);
+    uint64_t *id = map_put(&m->frames.ids, frame, sizeof *frame, &added);
     if (!added)
         return (uint32_t)*id;
-    *id = m->n_frames;
-    if (m->n_frames >= AUTOMATON_FRAMES) {
-        engine_fail(&m->e, "the constraint needs more than %d states for this text",
+    *id = m->frames.n;
+    if (m->frames.n >= AUTOMATON_FRAMES) {
+        solver_fail(&m->e, "the constraint needs more than %d states for this text",
                     AUTOMATON_FRAMES);
         return 0;
     }
-    m->frame = arena_more(&m->e.arena, m->frame, m->n_frames, sizeof *m->frame);
-    m->keys = arena_more(&m->e.arena, m->keys, m->n_frames, sizeof *m->keys);
-    m->keys[m->n_frames] = NULL;
-    m->met = arena_more(&m->e.arena, m->met, m->n_frames, sizeof *m->met);
-    m->met[m->n_frames] = 0;
-    m->in_item = arena_more(&m->e.arena, m->in_item, m->n_frames, sizeof *m->in_item);
-    m->in_item[m->n_frames] =
-        frame->kind == FRAME_ITEM || is_pending(frame) || (m->n_frames && m->in_item[frame->below]);
-    m->frame[m->n_frames] = *frame;
-    return m->n_frames++;
+    m->frames.frame =
+        arena_more(&m->e.arena, m->frames.frame, m->frames.n, sizeof *m->frames.frame);
+    m->frames.keys = arena_more(&m->e.arena, m->frames.keys, m->frames.n, sizeof *m->frames.keys);
+    m->frames.keys[m->frames.n] = NULL;
+    m->frames.met = arena_more(&m->e.arena, m->frames.met, m->frames.n, sizeof *m->frames.met);
+    m->frames.met[m->frames.n] = 0;
+    m->frames.in_item =
+        arena_more(&m->e.arena, m->frames.in_item, m->frames.n, sizeof *m->frames.in_item);
+    m->frames.in_item[m->frames.n] = frame->kind == FRAME_ITEM || is_pending(frame) ||
+                                     (m->frames.n && m->frames.in_item[frame->below]);
+    m->frames.frame[m->frames.n] = *frame;
+    return m->frames.n++;
 }
 
 void automaton_add_id(Automaton *m, FrameList *list, uint32_t id)
@@ -70,7 +73,7 @@ void automaton_add_id(Automaton *m, FrameList *list, uint32_t id)
                              ? realloc(list->at, list->room * sizeof *more)
                              : NULL;
         if (!more) {
-            engine_fail(&m->e, "it is too ambiguous: the text can be parsed in more than %d ways",
+            solver_fail(&m->e, "it is too ambiguous: the text can be parsed in more than %d ways",
                         AUTOMATON_CONFIGURATIONS);
             list->n = 0;
             return;
@@ -87,14 +90,15 @@ void automaton_add(Automaton *m, FrameList *list, const Frame *frame)
 
 static bool frame_can_end(Automaton *m, uint32_t id)
 {
-    Frame f = m->frame[id];
+    Frame f = m->frames.frame[id];
     if (f.kind == FRAME_END || f.kind == FRAME_DONE)
         return true;
-    const uint32_t below = m->frame[f.below].kind;
+    const uint32_t below = m->frames.frame[f.below].kind;
     if (f.kind != FRAME_NUMBER || (below != FRAME_END && below != FRAME_DONE) ||
         !number_can_end(f.c))
         return false;
-    return f.a == F_TRUE || number_is(&m->e, f.a, m->e.name[f.b].text, m->e.name[f.b].length);
+    return f.a == F_TRUE ||
+           number_is(&m->e, f.a, m->e.names.name[f.b].text, m->e.names.name[f.b].length);
 }
 
 uint32_t automaton_state(Automaton *m, FrameList *list, const Read *read)
@@ -104,47 +108,49 @@ uint32_t automaton_state(Automaton *m, FrameList *list, const Read *read)
     uint32_t n = list->n = (uint32_t)ids_sort(list->at, list->n);
     bool added = true, in_item = false;
     for (uint32_t i = 0; i < n && read; i++)
-        in_item = in_item || m->in_item[list->at[i]];
+        in_item = in_item || m->frames.in_item[list->at[i]];
     read = in_item ? read : NULL;
-    uint64_t *id = read ? NULL : map_put(&m->states, list->at, n * sizeof *list->at, &added);
+    uint64_t *id = read ? NULL : map_put(&m->states.ids, list->at, n * sizeof *list->at, &added);
     if (!added)
         return (uint32_t)*id;
-    if (read && m->scratching) {
-        if (m->n_scratch == m->scratch_room) {
-            uint32_t room = m->scratch_room * 2 + 256;
-            AutomatonState *more = realloc(m->scratch, room * sizeof *more);
+    if (read && m->scratch.active) {
+        if (m->scratch.n == m->scratch.room) {
+            uint32_t room = m->scratch.room * 2 + 256;
+            AutomatonState *more = realloc(m->scratch.state, room * sizeof *more);
             if (!more)
-                return engine_fail(&m->e, "out of memory");
-            m->scratch = more;
-            m->scratch_room = room;
+                return solver_fail(&m->e, "out of memory");
+            m->scratch.state = more;
+            m->scratch.room = room;
         }
-        m->scratch[m->n_scratch] =
+        m->scratch.state[m->scratch.n] =
             (AutomatonState){.n = n,
-                             .frame = arena_copy(&m->scratch_arena, list->at, n * sizeof *list->at),
+                             .frame = arena_copy(&m->scratch.arena, list->at, n * sizeof *list->at),
                              .read = read};
-        return SCRATCH | m->n_scratch++;
+        return SCRATCH | m->scratch.n++;
     }
-    if (m->n_states >= AUTOMATON_STATES) {
-        engine_fail(&m->e, "the constraint needs more than %d states for this text",
+    if (m->states.n >= AUTOMATON_STATES) {
+        solver_fail(&m->e, "the constraint needs more than %d states for this text",
                     AUTOMATON_STATES);
         return STATE_DEAD;
     }
     if (id)
-        *id = m->n_states;
-    m->state = arena_more(&m->e.arena, m->state, m->n_states, sizeof *m->state);
-    AutomatonState *state = &m->state[m->n_states];
+        *id = m->states.n;
+    m->states.state =
+        arena_more(&m->e.arena, m->states.state, m->states.n, sizeof *m->states.state);
+    AutomatonState *state = &m->states.state[m->states.n];
     *state = (AutomatonState){
         .n = n, .frame = arena_copy(&m->e.arena, list->at, n * sizeof *list->at), .read = read};
     for (uint32_t i = 0; i < n && !state->can_end; i++)
         state->can_end = frame_can_end(m, list->at[i]);
-    return m->n_states++;
+    return m->states.n++;
 }
 
 bool automaton_begin_json(Automaton *m, Formula f)
 {
     FrameList list = {0};
     /* Behind a whole value that is generated nothing follows: a small model would write empty lines without end. */
-    uint32_t end = automaton_frame(m, &(Frame){.kind = m->e.canonical ? FRAME_DONE : FRAME_END});
+    uint32_t end =
+        automaton_frame(m, &(Frame){.kind = m->e.spelling.canonical ? FRAME_DONE : FRAME_END});
     if (value_exists(&m->e, f))
         automaton_add(m, &list, &(Frame){.kind = FRAME_VALUE, .a = f, .below = end});
     m->begin = automaton_state(m, &list, NULL);
@@ -176,13 +182,13 @@ bool automaton_begin_grammar(Automaton *m)
             &list);
     m->begin = automaton_state(m, &list, NULL);
     free(list.at);
-    return engine_work(&m->e, 1);
+    return solver_work(&m->e, 1);
 }
 
 uint32_t automaton_state_of(Automaton *m, uint32_t frame)
 {
     FrameList list = {0};
-    if (m->frame[frame].kind == FRAME_PRODUCTION)
+    if (m->frames.frame[frame].kind == FRAME_PRODUCTION)
         automaton_expand(m, frame, &list);
     else
         automaton_add_id(m, &list, frame);
@@ -194,20 +200,20 @@ uint32_t automaton_state_of(Automaton *m, uint32_t frame)
 uint32_t automaton_alone(Automaton *m, uint32_t frame)
 {
     uint32_t *above = NULL, n = 0, alone = automaton_frame(m, &(Frame){.kind = FRAME_END});
-    const Frame *f = &m->frame[frame];
+    const Frame *f = &m->frames.frame[frame];
     for (uint32_t id = frame; !(f->kind == FRAME_ITEM || is_pending(f)); n++) {
         uint32_t *more = heap_more(above, n, sizeof *above);
         if (!more) {
-            engine_fail(&m->e, "out of memory");
+            solver_fail(&m->e, "out of memory");
             break;
         }
         above = more;
         above[n] = id;
         id = f->below;
-        f = &m->frame[id];
+        f = &m->frames.frame[id];
     }
     while (n) {
-        Frame copy = m->frame[above[--n]];
+        Frame copy = m->frames.frame[above[--n]];
         copy.below = alone;
         alone = automaton_frame(m, &copy);
     }
@@ -217,7 +223,7 @@ uint32_t automaton_alone(Automaton *m, uint32_t frame)
 
 uint32_t automaton_item_at(Automaton *m, uint32_t frame)
 {
-    const Frame f = m->frame[frame];
+    const Frame f = m->frames.frame[frame];
     bool begins = f.kind == FRAME_ARRAY && (f.d == AT_FIRST || f.d == AT_NEXT);
     const Branches *branches = begins && m->reads ? automaton_array_branches(m, f.a) : NULL;
     if (!branches || branches->n != 1 || !array_is_unique(&m->e, branches->at[0].rest))
@@ -239,25 +245,25 @@ bool automaton_takes_blanks(const Automaton *m, uint32_t frame)
 {
     static const uint32_t kinds = 1u << FRAME_END | 1u << FRAME_VALUE | 1u << FRAME_OBJECT |
                                   1u << FRAME_ARRAY | 1u << FRAME_COLON;
-    return !m->compact && (kinds >> m->frame[frame].kind & 1);
+    return !m->compact && (kinds >> m->frames.frame[frame].kind & 1);
 }
 
 bool automaton_look_ahead(Automaton *m)
 {
-    if (m->reads && arena_init(&m->scratch_arena, NULL)) {
-        engine_fail(&m->e, "out of memory");
+    if (m->reads && arena_init(&m->scratch.arena, NULL)) {
+        solver_fail(&m->e, "out of memory");
         return false;
     }
-    m->scratching = true;
+    m->scratch.active = true;
     return true;
 }
 
 void automaton_look_back(Automaton *m)
 {
     if (m->reads)
-        arena_free(&m->scratch_arena);
-    m->n_scratch = 0;
-    m->scratching = false;
+        arena_free(&m->scratch.arena);
+    m->scratch.n = 0;
+    m->scratch.active = false;
 }
 
 static void add_bytes(ByteSet *set, const char *bytes)
@@ -270,7 +276,7 @@ static void add_bytes(ByteSet *set, const char *bytes)
 static void add_first(const Automaton *m, uint32_t id, ByteSet *set)
 {
     static const char values[] = "{[\"-0123456789nft";
-    const Frame *f = &m->frame[id];
+    const Frame *f = &m->frames.frame[id];
     const Alphabet *a;
     switch ((FrameKind)f->kind) {
     case FRAME_OBJECT:
@@ -298,7 +304,7 @@ static void add_first(const Automaton *m, uint32_t id, ByteSet *set)
         add_first(m, f->below, set);
         break;
     case FRAME_NAME:
-        a = m->e.alphabet[m->frame[f->below].b];
+        a = m->e.solved.alphabet[m->frames.frame[f->below].b];
         if (f->d == 0) {
             add_bytes(set, "\"\\");
             for (uint32_t k = f->a; k < f->b; k++)
@@ -353,13 +359,13 @@ uint32_t automaton_next(Automaton *m, uint32_t id, unsigned char byte)
     for (uint32_t i = 0; i < state.n && !state.transitions; i++)
         add_first(m, state.frame[i], &set);
     if (!state.transitions && !state.read)
-        m->state[id].transitions = state.transitions = new_transitions(m, &set);
+        m->states.state[id].transitions = state.transitions = new_transitions(m, &set);
     if (!set_has(state.transitions ? &state.transitions->set : &set, byte))
         return STATE_DEAD;
     FrameList list = {0};
     ByteStep w = {.m = m, .byte = byte, .before = state.read, .after = state.read, .out = &list};
     if (m->reads) {
-        Read *read = arena_alloc(m->scratching ? &m->scratch_arena : &m->e.arena, sizeof *read);
+        Read *read = arena_alloc(m->scratch.active ? &m->scratch.arena : &m->e.arena, sizeof *read);
         *read = (Read){
             .before = state.read, .length = state.read ? state.read->length + 1 : 1, .byte = byte};
         w.after = read;

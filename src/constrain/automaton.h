@@ -79,27 +79,49 @@ typedef struct ObjectKeys {
     Branches **branch; /* [keys] */
 } ObjectKeys;
 
-typedef struct Automaton {
-    Engine e;
-    Frame *frame;
-    uint32_t n_frames;
-    uint32_t *met; /* [n_frames] round in which a grammar led to it last */
+/* Frames, kept once by content; arrays run beside them. */
+typedef struct FrameTable {
+    Map ids;
+    Frame *frame; /* [n] */
+    uint32_t n;
+    uint32_t *met; /* [n] round in which a grammar led to it last */
     uint32_t rounds;
-    Grammar grammar;   /* of no JSON */
-    ObjectKeys **keys; /* [n_frames] of objects, or NULL */
-    bool *in_item;     /* [n_frames] FRAME_ITEM is at or below it */
-    AutomatonState *state;
-    uint32_t n_states;
-    Map frames, states, seens, arrays;
-    uint64_t **seen; /* [n_seens] */
-    uint32_t n_seens;
-    /* [n_scratch] states of a walk that looks ahead, with what they read; owned */
-    AutomatonState *scratch;
-    uint32_t n_scratch, scratch_room;
-    Arena scratch_arena;
-    bool scratching;
-    uint32_t begin; /* state */
-    bool compact;   /* no blanks but in strings */
+    ObjectKeys **keys; /* [n] of objects, or NULL */
+    bool *in_item;     /* [n] FRAME_ITEM is at or below it */
+} FrameTable;
+
+/* States, kept once by their frames and what was read. */
+typedef struct StateTable {
+    Map ids;
+    AutomatonState *state; /* [n] */
+    uint32_t n;
+} StateTable;
+
+/* Which members of an object came, as bits, kept once. */
+typedef struct SeenTable {
+    Map ids;
+    uint64_t **bits; /* [n] */
+    uint32_t n;
+} SeenTable;
+
+/* States of a walk that looks ahead, with what they read: forgotten when it is over. */
+typedef struct Scratch {
+    AutomatonState *state; /* [n] owned */
+    uint32_t n, room;
+    Arena arena;
+    bool active;
+} Scratch;
+
+typedef struct Automaton {
+    Solver e;
+    FrameTable frames;
+    StateTable states;
+    SeenTable seen;
+    Map arrays; /* formula -> its transitions (automaton_array_branches) */
+    Scratch scratch;
+    Grammar grammar; /* of no JSON */
+    uint32_t begin;  /* state */
+    bool compact;    /* no blanks but in strings */
     bool reads; /* there are arrays with unique items: states within them remember what was read */
 } Automaton;
 
@@ -133,7 +155,7 @@ uint32_t automaton_next(Automaton *m, uint32_t state, unsigned char byte);
 #define SCRATCH 0x80000000u
 static inline const AutomatonState *automaton_at(const Automaton *m, uint32_t state)
 {
-    return state & SCRATCH ? &m->scratch[state & ~SCRATCH] : &m->state[state];
+    return state & SCRATCH ? &m->scratch.state[state & ~SCRATCH] : &m->states.state[state];
 }
 
 /* Between these, states that remember what was read are forgotten. */

@@ -108,8 +108,8 @@ static int new_constraint(const cvn_constrain_options *options, cvn_constraint *
         return err_set(err, CVN_EMEM, "no memory for the constraint");
     }
     c->m.compact = options && options->compact;
-    c->m.e.in_order = options && options->in_order;
-    c->m.e.canonical = options && options->canonical;
+    c->m.e.spelling.in_order = options && options->in_order;
+    c->m.e.spelling.canonical = options && options->canonical;
     *out = c;
     return CVN_OK;
 }
@@ -132,7 +132,7 @@ bool cvn_constraint_is_empty(const cvn_constraint *constraint)
 /* Hands the constraint over, or frees it where it was refused. */
 static int finish(cvn_constraint *c, cvn_constraint **out, cvn_err *err)
 {
-    if (engine_work(&c->m.e, 0)) {
+    if (solver_work(&c->m.e, 0)) {
         *out = c;
         return CVN_OK;
     }
@@ -180,10 +180,10 @@ int cvn_constraint_schema(const char *schema, size_t n, const cvn_constrain_opti
 
 int cvn_constraint_check(cvn_constraint *constraint, cvn_err *err)
 {
-    Engine *e = &constraint->m.e;
-    engine_begin(e);
+    Solver *e = &constraint->m.e;
+    solver_begin(e);
     explore(e, constraint->f);
-    return engine_work(e, 0) ? CVN_OK : err_set(err, CVN_EUNSUPPORTED, "%s", e->failed);
+    return solver_work(e, 0) ? CVN_OK : err_set(err, CVN_EUNSUPPORTED, "%s", e->failed);
 }
 
 int cvn_constraint_json(const cvn_constrain_options *options, cvn_constraint **out, cvn_err *err)
@@ -266,8 +266,8 @@ static int no_tokens(cvn_err *err)
 
 static int check(const cvn_constrained *text, cvn_err *err)
 {
-    Engine *e = &text->of->m.e;
-    return engine_work(e, 0) ? CVN_OK : err_set(err, CVN_EUNSUPPORTED, "%s", e->failed);
+    Solver *e = &text->of->m.e;
+    return solver_work(e, 0) ? CVN_OK : err_set(err, CVN_EUNSUPPORTED, "%s", e->failed);
 }
 
 int cvn_constrained_mask(cvn_constrained *text, uint32_t *mask, cvn_err *err)
@@ -277,7 +277,7 @@ int cvn_constrained_mask(cvn_constrained *text, uint32_t *mask, cvn_err *err)
     Masks *masks = &text->of->masks;
     if (!v)
         return no_tokens(err);
-    engine_begin(&m->e);
+    solver_begin(&m->e);
     if (text->ended) {
         memset(mask, 0, CVN_MASK_WORDS(v->n) * sizeof *mask);
         return CVN_OK;
@@ -289,7 +289,7 @@ int cvn_constrained_mask(cvn_constrained *text, uint32_t *mask, cvn_err *err)
             return CVN_EMEM;
     }
     masks_fill(masks, m, text->state, mask);
-    for (size_t i = 0; i < v->n_end && m->state[text->state].can_end; i++)
+    for (size_t i = 0; i < v->n_end && m->states.state[text->state].can_end; i++)
         if (v->end[i] >= 0 && v->end[i] < v->n)
             mask[v->end[i] / 32] |= 1u << (v->end[i] % 32);
     return check(text, err);
@@ -300,10 +300,10 @@ bool cvn_constrained_is_quick(cvn_constrained *text)
     Automaton *m = &text->of->m;
     const cvn_vocabulary *v = text->vocabulary;
     const Masks *masks = &text->of->masks;
-    int ways = m->state[text->state].can_end;
+    int ways = m->states.state[text->state].can_end;
     if (!v || text->ended || (masks->vocabulary == v && masks_know(masks, m, text->state)))
         return true;
-    engine_begin(&m->e);
+    solver_begin(&m->e);
     for (int i = 0; i < 256 && ways < 2; i++) {
         unsigned char b = (unsigned char)('a' + i); /* of strings, the first two will do */
         ways += v->begin[b] < v->begin[b + 1] && automaton_next(m, text->state, b) != STATE_DEAD;
@@ -314,7 +314,7 @@ bool cvn_constrained_is_quick(cvn_constrained *text)
 int cvn_constrained_advance_bytes(cvn_constrained *text, const char *bytes, size_t n, cvn_err *err)
 {
     uint32_t state = text->state;
-    engine_begin(&text->of->m.e);
+    solver_begin(&text->of->m.e);
     for (size_t i = 0; i < n && state != STATE_DEAD; i++)
         state = automaton_next(&text->of->m, state, (unsigned char)bytes[i]);
     if (check(text, err))
@@ -346,5 +346,5 @@ int cvn_constrained_advance(cvn_constrained *text, cvn_token token, cvn_err *err
 
 bool cvn_constrained_complete(const cvn_constrained *text)
 {
-    return text->of->m.state[text->state].can_end;
+    return text->of->m.states.state[text->state].can_end;
 }

@@ -53,7 +53,7 @@ const JsonValue *schema_keyword(const Schemas *s, uint32_t of, const char *keywo
 
 Formula schema_refuse(Schemas *s, uint32_t of, const char *keyword, const char *why)
 {
-    return engine_fail(s->e, "%s/%s: %s", s->at[of].path, keyword, why);
+    return solver_fail(s->e, "%s/%s: %s", s->at[of].path, keyword, why);
 }
 
 /* The index of a value as a schema in a scope; a new one is like `schema`. */
@@ -65,7 +65,7 @@ static uint32_t find_or_add(Schemas *s, const Schema *schema, bool *added)
         return (uint32_t)*index;
     *index = s->n;
     if (s->n >= SCHEMA_LIMIT)
-        engine_fail(s->e, "%s: there are more than %d schemas", schema->path, SCHEMA_LIMIT);
+        solver_fail(s->e, "%s: there are more than %d schemas", schema->path, SCHEMA_LIMIT);
     s->at = arena_more(&s->e->arena, s->at, s->n, sizeof *s->at);
     s->at[s->n] = *schema;
     return s->n++;
@@ -145,7 +145,7 @@ static void walk_below(Schemas *s, const Schema *of)
         if (!(row->holds & HOLDS_LIST && value->kind == JSON_K_ARRAY) &&
             !(row->holds & HOLDS_MEMBERS && value->kind == JSON_K_OBJECT))
             continue;
-        for (size_t k = 0; k < value->n && engine_work(s->e, 1); k++) {
+        for (size_t k = 0; k < value->n && solver_work(s->e, 1); k++) {
             if (!is_schema(value->item[k]))
                 continue;
             below.value = value->item[k];
@@ -163,7 +163,7 @@ uint32_t schema_walk(Schemas *s, const Schema *schema)
     const JsonValue *dialect = json_member(of.value, "$schema", 7);
     bool added, named = json_member(of.value, "$id", 3) || json_member(of.value, "id", 2);
     if (dialect && (named || !s->n) && !draft_of(dialect, &of.draft))
-        engine_fail(
+        solver_fail(
             s->e, "%s/$schema: unknown dialect; supported are drafts 4, 6, 7, 2019-09 and 2020-12",
             of.path);
     bool hidden = of.draft <= DRAFT_7 && json_member(of.value, "$ref", 4);
@@ -344,10 +344,10 @@ uint32_t schema_reference(Schemas *s, uint32_t of, const char *keyword, const Js
             target = by_pointer(s, (uint32_t)*resource, fragment, &found);
     }
     if (twice)
-        engine_fail(s->e, "%s/%s: two schemas have the identifier '%.100s'", s->at[of].path,
+        solver_fail(s->e, "%s/%s: two schemas have the identifier '%.100s'", s->at[of].path,
                     keyword, uri);
     if (!found) {
-        engine_fail(
+        solver_fail(
             s->e,
             "%s/%s: '%.100s' does not resolve to a schema in this document; others are not loaded",
             s->at[of].path, keyword, reference->text);

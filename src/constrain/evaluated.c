@@ -28,7 +28,7 @@ static void add(Schemas *s, Outcomes *list, const Outcome *outcome)
     if (outcome->f == F_FALSE)
         return;
     if (list->n >= SCHEMA_OUTCOMES) {
-        engine_fail(s->e,
+        solver_fail(s->e,
                     "unevaluatedProperties or unevaluatedItems over more than %d combinations of "
                     "alternatives is not supported",
                     SCHEMA_OUTCOMES);
@@ -63,7 +63,7 @@ static Outcomes product(Schemas *s, const Outcomes *a, const Outcomes *b)
 {
     Outcomes out = {0};
     for (size_t i = 0; i < a->n; i++)
-        for (size_t k = 0; k < b->n && engine_work(s->e, 1); k++) {
+        for (size_t k = 0; k < b->n && solver_work(s->e, 1); k++) {
             Outcome outcome = both(s, &a->at[i], &b->at[k]);
             add(s, &out, &outcome);
         }
@@ -95,14 +95,14 @@ static Outcomes outcomes_of(Schemas *s, uint32_t of);
 static Outcomes of_schema(Schemas *s, uint32_t index)
 {
     Outcomes list = {0};
-    if (++s->e->depth > FORMULA_DEPTH / 8)
-        engine_fail(s->e,
+    if (++s->e->effort.depth > FORMULA_DEPTH / 8)
+        solver_fail(s->e,
                     "%s: references between schemas with unevaluatedProperties or unevaluatedItems "
                     "are nested too deeply",
                     s->at[index].path);
     else
         list = outcomes_of(s, index);
-    s->e->depth--;
+    s->e->effort.depth--;
     return evaluates(&list) ? list : single(s, f_schema(s->e, index, false));
 }
 
@@ -119,7 +119,7 @@ static Outcomes of_list(Schemas *s, uint32_t of, const char *keyword, bool one)
         index[i] =
             schema_below(s, of, value->item[i], keyword, arena_printf(&s->e->arena, "%zu", i));
     if (one) {
-        for (size_t i = 0; i < value->n && engine_work(s->e, 1); i++) {
+        for (size_t i = 0; i < value->n && solver_work(s->e, 1); i++) {
             Outcomes only = of_schema(s, index[i]);
             Formula others = F_TRUE;
             for (size_t k = 0; k < value->n; k++)
@@ -132,7 +132,7 @@ static Outcomes of_list(Schemas *s, uint32_t of, const char *keyword, bool one)
     }
     Formula none = F_TRUE, plain = F_FALSE;
     bool some = false;
-    for (size_t i = 0; i < value->n && engine_work(s->e, 1); i++) {
+    for (size_t i = 0; i < value->n && solver_work(s->e, 1); i++) {
         Outcomes in = of_schema(s, index[i]);
         if (!evaluates(&in)) { /* whether it holds changes nothing but that one holds */
             plain = f_or2(s->e, plain, f_schema(s->e, index[i], false));
@@ -168,13 +168,13 @@ static Outcomes of_if(Schemas *s, uint32_t of, const JsonValue *value)
 static Outcomes of_dependent(Schemas *s, uint32_t of, const JsonValue *value, const char *keyword)
 {
     Outcomes out = single(s, F_TRUE);
-    for (size_t i = 0; i < value->n && engine_work(s->e, 1); i++) {
+    for (size_t i = 0; i < value->n && solver_work(s->e, 1); i++) {
         Formula absent = f_all_keys(
             s->e, set_of_name(s->e, name_id(s->e, value->name[i].text, value->name[i].length)),
             F_FALSE);
         Outcomes without = single(s, absent), with = single(s, f_not(s->e, absent)), other_kind;
         if (value->item[i]->kind == JSON_K_ARRAY) {
-            engine_fail(s->e,
+            solver_fail(s->e,
                         "%s/%s: lists of names beside unevaluatedProperties are not supported; use "
                         "dependentRequired",
                         s->at[of].path, keyword);
@@ -222,7 +222,7 @@ static Outcomes outcomes_of(Schemas *s, uint32_t of)
         if (!(value = schema_keyword(s, of, lists[i])))
             continue;
         if (i == 0) {
-            for (size_t k = 0; k < value->n && engine_work(s->e, 1); k++) {
+            for (size_t k = 0; k < value->n && solver_work(s->e, 1); k++) {
                 Outcomes each = of_schema(s, schema_below(s, of, value->item[k], "allOf",
                                                           arena_printf(&s->e->arena, "%zu", k)));
                 out = product(s, &out, &each);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 typedef struct Explorer {
-    Engine *e;
+    Solver *e;
     Map known;
     Formula *list; /* [n] of which the first `at` were looked at */
     uint32_t n, at;
@@ -31,7 +31,7 @@ static void add_branches(Explorer *x)
 }
 
 /* Whether there are so many values; as far as that is easy to see. */
-static bool many_values(Engine *e, Formula f, uint32_t count)
+static bool many_values(Solver *e, Formula f, uint32_t count)
 {
     uint32_t n = 0;
     for (uint32_t kind = KIND_NULL; kind <= KIND_TRUE; kind <<= 1)
@@ -43,7 +43,7 @@ static bool many_values(Engine *e, Formula f, uint32_t count)
     if (string != F_FALSE) {
         const char *word[SOLVE_WORDS];
         size_t length[SOLVE_WORDS],
-            words = term_words(&e->terms, e->node[string].a, SOLVE_WORDS, word, length);
+            words = term_words(&e->terms, e->formulas.node[string].a, SOLVE_WORDS, word, length);
         if (words > SOLVE_WORDS)
             return true;
         n += (uint32_t)words;
@@ -52,13 +52,13 @@ static bool many_values(Engine *e, Formula f, uint32_t count)
 }
 
 /* What the length of an array is at least; UINT32_MAX where there are alternatives. */
-static uint32_t least_length(const Engine *e, Formula of)
+static uint32_t least_length(const Solver *e, Formula of)
 {
-    const FormulaNode *f = &e->node[of];
+    const FormulaNode *f = &e->formulas.node[of];
     uint32_t n = f->kind == F_K_AND ? f->n : 1, least = 0;
     const Formula *list = f->kind == F_K_AND ? f->list : &of;
     for (uint32_t i = 0; i < n; i++) {
-        const FormulaNode *atom = &e->node[list[i]];
+        const FormulaNode *atom = &e->formulas.node[list[i]];
         if (atom->kind == F_K_OR ||
             (atom->kind == F_K_CONTAINS && (atom->c > 1 || atom->d != FORMULA_MANY)))
             return UINT32_MAX;
@@ -70,21 +70,21 @@ static uint32_t least_length(const Engine *e, Formula of)
 /* An array of unique items needs as many values as it must have items. */
 static void check_unique(Explorer *x, Formula of)
 {
-    Engine *e = x->e;
+    Solver *e = x->e;
     uint32_t least = least_length(e, of);
     if (least < 2 || !array_is_unique(e, of))
         return;
     if (least == UINT32_MAX) {
-        engine_fail(e, "uniqueItems together with counted contains, or with alternatives of "
+        solver_fail(e, "uniqueItems together with counted contains, or with alternatives of "
                        "arrays, is not supported");
         return;
     }
     Formula at = of;
-    for (uint32_t i = 0; i < least && engine_work(e, 1); i++) {
+    for (uint32_t i = 0; i < least && solver_work(e, 1); i++) {
         array_step(e, at, &x->branches);
         for (size_t k = 0; k < x->branches.n; k++)
             if (!many_values(e, x->branches.at[k].value, least)) {
-                engine_fail(e, "uniqueItems with minItems over few values is not supported");
+                solver_fail(e, "uniqueItems with minItems over few values is not supported");
                 return;
             }
         if (!x->branches.n || x->branches.at[0].rest == at)
@@ -95,16 +95,16 @@ static void check_unique(Explorer *x, Formula of)
 
 static void look_at(Explorer *x, Formula f)
 {
-    Engine *e = x->e;
+    Solver *e = x->e;
     Formula object = f_restrict(e, f, KIND_OBJECT), array = f_restrict(e, f, KIND_ARRAY);
     value_exists(e, f);
     f_restrict(e, f, KIND_STRING);
     f_restrict(e, f, KIND_NUMBER);
     if (object > F_TRUE) {
         uint32_t index = alphabet_of(e, object);
-        const Alphabet *a = e->alphabet[index];
+        const Alphabet *a = e->solved.alphabet[index];
         object_check_names(e, object, index, TERM_NONE);
-        for (uint32_t k = 0; k < a->n_names + a->n_classes && engine_work(e, 1); k++) {
+        for (uint32_t k = 0; k < a->n_names + a->n_classes && solver_work(e, 1); k++) {
             object_step(e, object, index, k, &x->branches);
             add_branches(x);
         }
@@ -113,7 +113,7 @@ static void look_at(Explorer *x, Formula f)
         return;
     check_unique(x, array);
     Formula at = array;
-    for (int i = 0; i < 16 && engine_work(e, 1); i++) {
+    for (int i = 0; i < 16 && solver_work(e, 1); i++) {
         array_step(e, at, &x->branches);
         add_branches(x);
         if (!x->branches.n || x->branches.at[0].rest == at)
@@ -122,17 +122,17 @@ static void look_at(Explorer *x, Formula f)
     }
 }
 
-void explore(Engine *e, Formula f)
+void explore(Solver *e, Formula f)
 {
     Explorer *x = calloc(1, sizeof *x);
     if (!x) {
-        engine_fail(e, "out of memory");
+        solver_fail(e, "out of memory");
         return;
     }
     x->e = e;
     map_init(&x->known, &e->arena);
     add(x, f);
-    while (x->at < x->n && engine_work(e, 1))
+    while (x->at < x->n && solver_work(e, 1))
         look_at(x, x->list[x->at++]);
     free(x);
 }

@@ -6,6 +6,6 @@
 
 enum { EXPLORE_VALUES = 4000 }; /* formulas of values that are looked at */
 
-void explore(Engine *e, Formula f);
+void explore(Solver *e, Formula f);
 
 #endif

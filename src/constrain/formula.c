@@ -8,33 +8,33 @@
 #include <stdlib.h>
 #include <string.h>
 
-int engine_init(Engine *e, cvn_err *err)
+int solver_init(Solver *e, cvn_err *err)
 {
-    *e = (Engine){0};
+    *e = (Solver){0};
     if (arena_init(&e->arena, err))
         return CVN_EMEM;
     terms_init(&e->terms, &e->arena);
-    Map *const maps[] = {&e->ids,     &e->restricted, &e->sets, &e->names,
-                         &e->numbers, &e->solved,     &e->types};
+    Map *const maps[] = {&e->formulas.ids, &e->formulas.restricted, &e->keys.ids,    &e->names.ids,
+                         &e->decimals.ids, &e->solved.completes,    &e->solved.types};
     for (size_t i = 0; i < sizeof maps / sizeof *maps; i++)
         map_init(maps[i], &e->arena);
-    e->node = arena_more(&e->arena, NULL, 0, sizeof *e->node);
-    e->node[e->n++] =
+    e->formulas.node = arena_more(&e->arena, NULL, 0, sizeof *e->formulas.node);
+    e->formulas.node[e->formulas.n++] =
         (FormulaNode){.kind = F_K_FALSE, .satisfied = 0, .spelled = 0, .negation = F_TRUE};
-    e->node = arena_more(&e->arena, e->node, 1, sizeof *e->node);
-    e->node[e->n++] =
+    e->formulas.node = arena_more(&e->arena, e->formulas.node, 1, sizeof *e->formulas.node);
+    e->formulas.node[e->formulas.n++] =
         (FormulaNode){.kind = F_K_TRUE, .satisfied = 1, .spelled = 1, .negation = F_FALSE};
-    e->values = arena_more(&e->arena, NULL, 0, sizeof *e->values);
-    e->n_values = 1;
+    e->values.list = arena_more(&e->arena, NULL, 0, sizeof *e->values.list);
+    e->values.n = 1;
     return CVN_OK;
 }
 
-void engine_free(Engine *e)
+void solver_free(Solver *e)
 {
     arena_free(&e->arena);
 }
 
-Formula engine_fail(Engine *e, const char *format, ...)
+Formula solver_fail(Solver *e, const char *format, ...)
 {
     if (!e->failed[0]) {
         va_list args;
@@ -45,28 +45,28 @@ Formula engine_fail(Engine *e, const char *format, ...)
     return F_FALSE;
 }
 
-void engine_begin(Engine *e)
+void solver_begin(Solver *e)
 {
-    e->work = e->terms.work = 0;
+    e->effort.work = e->terms.work = 0;
 }
 
-bool engine_work(Engine *e, uint64_t n)
+bool solver_work(Solver *e, uint64_t n)
 {
-    e->work += n;
-    if (e->work > FORMULA_WORK)
-        engine_fail(e, "its alternatives multiply: computing what is allowed next takes too long");
+    e->effort.work += n;
+    if (e->effort.work > FORMULA_WORK)
+        solver_fail(e, "its alternatives multiply: computing what is allowed next takes too long");
     if (e->terms.failed)
-        engine_fail(e, "%s", e->terms.failed);
+        solver_fail(e, "%s", e->terms.failed);
     return !e->failed[0];
 }
 
-static Formula intern(Engine *e, FormulaKind kind, uint32_t a, uint32_t b, uint32_t c, uint32_t d,
+static Formula intern(Solver *e, FormulaKind kind, uint32_t a, uint32_t b, uint32_t c, uint32_t d,
                       const Formula *list, size_t n)
 {
     enum { SHORT = 128 };
     uint32_t few[SHORT], *key = n + 5 <= SHORT ? few : malloc((n + 5) * sizeof *key);
     if (!key)
-        return engine_fail(e, "out of memory");
+        return solver_fail(e, "out of memory");
     key[0] = kind;
     key[1] = a;
     key[2] = b;
@@ -75,36 +75,38 @@ static Formula intern(Engine *e, FormulaKind kind, uint32_t a, uint32_t b, uint3
     if (n)
         memcpy(key + 5, list, n * sizeof *list);
     bool added;
-    uint64_t *id = map_put(&e->ids, key, (n + 5) * sizeof *key, &added);
+    uint64_t *id = map_put(&e->formulas.ids, key, (n + 5) * sizeof *key, &added);
     if (key != few)
         free(key);
     if (!added)
         return (Formula)*id;
     *id = F_FALSE;
-    if (e->n >= FORMULA_LIMIT)
-        return engine_fail(e, "its alternatives multiply: there are too many of them");
-    e->node = arena_more(&e->arena, e->node, e->n, sizeof *e->node);
-    e->node[e->n] = (FormulaNode){.kind = (uint8_t)kind,
-                                  .satisfied = -1,
-                                  .spelled = -1,
-                                  .a = a,
-                                  .b = b,
-                                  .c = c,
-                                  .d = d,
-                                  .n = (uint32_t)n,
-                                  .list = n ? arena_copy(&e->arena, list, n * sizeof *list) : NULL};
-    *id = e->n;
-    return e->n++;
+    if (e->formulas.n >= FORMULA_LIMIT)
+        return solver_fail(e, "its alternatives multiply: there are too many of them");
+    e->formulas.node =
+        arena_more(&e->arena, e->formulas.node, e->formulas.n, sizeof *e->formulas.node);
+    e->formulas.node[e->formulas.n] =
+        (FormulaNode){.kind = (uint8_t)kind,
+                      .satisfied = -1,
+                      .spelled = -1,
+                      .a = a,
+                      .b = b,
+                      .c = c,
+                      .d = d,
+                      .n = (uint32_t)n,
+                      .list = n ? arena_copy(&e->arena, list, n * sizeof *list) : NULL};
+    *id = e->formulas.n;
+    return e->formulas.n++;
 }
 
-Formula f_type(Engine *e, uint32_t kinds)
+Formula f_type(Solver *e, uint32_t kinds)
 {
     if (kinds == 0 || kinds == KIND_ANY)
         return kinds ? F_TRUE : F_FALSE;
     return intern(e, F_K_TYPE, kinds, 0, 0, 0, NULL, 0);
 }
 
-Formula f_string(Engine *e, Term term)
+Formula f_string(Solver *e, Term term)
 {
     if (term == TERM_ALL)
         return F_TRUE;
@@ -113,38 +115,39 @@ Formula f_string(Engine *e, Term term)
     return intern(e, F_K_STRING, term, 0, 0, 0, NULL, 0);
 }
 
-Formula f_number(Engine *e, NumberOp op, const Decimal *value)
+Formula f_number(Solver *e, NumberOp op, const Decimal *value)
 {
     char key[DECIMAL_DIGITS + 32];
     if (value->n > DECIMAL_DIGITS)
-        return engine_fail(e, "a number has more than %d digits", DECIMAL_DIGITS);
+        return solver_fail(e, "a number has more than %d digits", DECIMAL_DIGITS);
     int n = snprintf(key, sizeof key, "%d %lld %.*s", value->negative, (long long)value->exp,
                      (int)value->n, value->n ? value->digits : "");
     bool added;
-    uint64_t *id = map_put(&e->numbers, key, (size_t)n, &added);
+    uint64_t *id = map_put(&e->decimals.ids, key, (size_t)n, &added);
     if (added) {
-        *id = e->n_numbers;
-        e->number = arena_more(&e->arena, e->number, e->n_numbers, sizeof *e->number);
-        e->number[e->n_numbers++] = *value;
+        *id = e->decimals.n;
+        e->decimals.decimal =
+            arena_more(&e->arena, e->decimals.decimal, e->decimals.n, sizeof *e->decimals.decimal);
+        e->decimals.decimal[e->decimals.n++] = *value;
     }
     return intern(e, F_K_NUMBER, op, (uint32_t)*id, 0, 0, NULL, 0);
 }
 
-Formula f_all_keys(Engine *e, uint32_t set, Formula f)
+Formula f_all_keys(Solver *e, uint32_t set, Formula f)
 {
-    if (f == F_TRUE || e->set[set].term == TERM_NONE)
+    if (f == F_TRUE || e->keys.set[set].term == TERM_NONE)
         return F_TRUE;
     return intern(e, F_K_ALL_KEYS, set, f, 0, 0, NULL, 0);
 }
 
-Formula f_some_key(Engine *e, uint32_t set, Formula f)
+Formula f_some_key(Solver *e, uint32_t set, Formula f)
 {
-    if (f == F_FALSE || e->set[set].term == TERM_NONE)
+    if (f == F_FALSE || e->keys.set[set].term == TERM_NONE)
         return f_type(e, KIND_ANY & ~(uint32_t)KIND_OBJECT);
     return intern(e, F_K_SOME_KEY, set, f, 0, 0, NULL, 0);
 }
 
-static Formula count_formula(Engine *e, FormulaKind kind, uint32_t type, uint32_t min, uint32_t max)
+static Formula count_formula(Solver *e, FormulaKind kind, uint32_t type, uint32_t min, uint32_t max)
 {
     if (min == 0 && max == FORMULA_MANY)
         return F_TRUE;
@@ -153,29 +156,29 @@ static Formula count_formula(Engine *e, FormulaKind kind, uint32_t type, uint32_
     return intern(e, kind, 0, 0, min, max, NULL, 0);
 }
 
-Formula f_key_count(Engine *e, uint32_t min, uint32_t max)
+Formula f_key_count(Solver *e, uint32_t min, uint32_t max)
 {
     return count_formula(e, F_K_KEY_COUNT, KIND_OBJECT, min, max);
 }
 
-Formula f_length(Engine *e, uint32_t min, uint32_t max)
+Formula f_length(Solver *e, uint32_t min, uint32_t max)
 {
     return count_formula(e, F_K_LENGTH, KIND_ARRAY, min, max);
 }
 
-Formula f_item(Engine *e, uint32_t index, Formula f)
+Formula f_item(Solver *e, uint32_t index, Formula f)
 {
     return f == F_TRUE ? F_TRUE : intern(e, F_K_ITEM, index, f, 0, 0, NULL, 0);
 }
 
-Formula f_items(Engine *e, uint32_t from, Formula f)
+Formula f_items(Solver *e, uint32_t from, Formula f)
 {
     if (f == F_FALSE)
         return f_length(e, 0, from);
     return f == F_TRUE ? F_TRUE : intern(e, F_K_ITEMS, from, f, 0, 0, NULL, 0);
 }
 
-Formula f_contains(Engine *e, uint32_t from, Formula f, uint32_t min, uint32_t max)
+Formula f_contains(Solver *e, uint32_t from, Formula f, uint32_t min, uint32_t max)
 {
     if (min == 0 && (max == FORMULA_MANY || f == F_FALSE))
         return F_TRUE;
@@ -184,37 +187,37 @@ Formula f_contains(Engine *e, uint32_t from, Formula f, uint32_t min, uint32_t m
     return intern(e, F_K_CONTAINS, from, f, min, max, NULL, 0);
 }
 
-Formula f_unique(Engine *e, uint32_t values)
+Formula f_unique(Solver *e, uint32_t values)
 {
     return intern(e, F_K_UNIQUE, values, 0, 0, 0, NULL, 0);
 }
 
-Formula f_schema(Engine *e, uint32_t schema, bool negative)
+Formula f_schema(Solver *e, uint32_t schema, bool negative)
 {
     return intern(e, F_K_SCHEMA, schema, negative, 0, 0, NULL, 0);
 }
 
 /* Types, terms of strings and counts are one atom each: what `and` has in common, what `or` has in all. */
-static size_t merge_atoms(Engine *e, bool is_and, Formula *list, size_t n)
+static size_t merge_atoms(Solver *e, bool is_and, Formula *list, size_t n)
 {
     uint32_t kinds = is_and ? KIND_ANY : 0, least[2] = {0, 0},
              most[2] = {FORMULA_MANY, FORMULA_MANY};
     Term *term = NULL;
     size_t kept = 0, types = 0, strings = 0, counts = 0;
     for (size_t i = 0; i < n; i++) {
-        types += e->node[list[i]].kind == F_K_TYPE;
-        strings += e->node[list[i]].kind == F_K_STRING;
-        counts += is_and &&
-                  (e->node[list[i]].kind == F_K_KEY_COUNT || e->node[list[i]].kind == F_K_LENGTH);
+        types += e->formulas.node[list[i]].kind == F_K_TYPE;
+        strings += e->formulas.node[list[i]].kind == F_K_STRING;
+        counts += is_and && (e->formulas.node[list[i]].kind == F_K_KEY_COUNT ||
+                             e->formulas.node[list[i]].kind == F_K_LENGTH);
     }
     if (types < 2 && strings < 2 && counts < 2)
         return n;
     term = malloc((strings + 1) * sizeof *term);
     if (!term)
-        return engine_fail(e, "out of memory");
+        return solver_fail(e, "out of memory");
     strings = 0;
     for (size_t i = 0; i < n; i++) {
-        const FormulaNode *f = &e->node[list[i]];
+        const FormulaNode *f = &e->formulas.node[list[i]];
         int count = f->kind == F_K_LENGTH;
         if (f->kind == F_K_TYPE) {
             kinds = is_and ? kinds & f->a : kinds | f->a;
@@ -241,16 +244,16 @@ static size_t merge_atoms(Engine *e, bool is_and, Formula *list, size_t n)
 }
 
 /* x and (x or y) is x; x or (x and y) is x. x and not x is nothing, for schemas. */
-static size_t absorb(Engine *e, bool is_and, Formula *list, size_t n)
+static size_t absorb(Solver *e, bool is_and, Formula *list, size_t n)
 {
     FormulaKind inner = is_and ? F_K_OR : F_K_AND;
     size_t kept = 0;
     bool opposite = false;
     bool *drop = calloc(n + 1, sizeof *drop);
     if (!drop)
-        return engine_fail(e, "out of memory");
+        return solver_fail(e, "out of memory");
     for (size_t i = 0; i < n; i++) {
-        const FormulaNode *f = &e->node[list[i]];
+        const FormulaNode *f = &e->formulas.node[list[i]];
         for (uint32_t k = 0; f->kind == inner && k < f->n && !drop[i]; k++)
             drop[i] = ids_have(list, n, f->list[k]);
         if (f->kind == F_K_SCHEMA && f->negation != F_FALSE && ids_have(list, n, f->negation))
@@ -267,7 +270,7 @@ static size_t absorb(Engine *e, bool is_and, Formula *list, size_t n)
     return kept;
 }
 
-static Formula combine(Engine *e, bool is_and, const Formula *given, size_t n)
+static Formula combine(Solver *e, bool is_and, const Formula *given, size_t n)
 {
     FormulaKind kind = is_and ? F_K_AND : F_K_OR;
     Formula neutral = is_and ? F_TRUE : F_FALSE, absorbing = is_and ? F_FALSE : F_TRUE;
@@ -277,13 +280,13 @@ static Formula combine(Engine *e, bool is_and, const Formula *given, size_t n)
     for (size_t i = 0; i < n; i++) {
         if (given[i] == absorbing)
             return absorbing;
-        room += e->node[given[i]].kind == kind ? e->node[given[i]].n : 1;
+        room += e->formulas.node[given[i]].kind == kind ? e->formulas.node[given[i]].n : 1;
     }
     Formula *list = malloc((room + 4) * sizeof *list);
     if (!list)
-        return engine_fail(e, "out of memory");
+        return solver_fail(e, "out of memory");
     for (size_t i = 0; i < n; i++) {
-        const FormulaNode *f = &e->node[given[i]];
+        const FormulaNode *f = &e->formulas.node[given[i]];
         if (f->kind == kind)
             for (uint32_t k = 0; k < f->n; k++)
                 list[count++] = f->list[k];
@@ -308,31 +311,31 @@ static Formula combine(Engine *e, bool is_and, const Formula *given, size_t n)
     else if (kept)
         result = intern(e, kind, 0, 0, 0, 0, list, kept);
     free(list);
-    engine_work(e, count + 1);
+    solver_work(e, count + 1);
     return result;
 }
 
-Formula f_and(Engine *e, const Formula *list, size_t n)
+Formula f_and(Solver *e, const Formula *list, size_t n)
 {
     return combine(e, true, list, n);
 }
 
-Formula f_or(Engine *e, const Formula *list, size_t n)
+Formula f_or(Solver *e, const Formula *list, size_t n)
 {
     return combine(e, false, list, n);
 }
 
-Formula f_and2(Engine *e, Formula a, Formula b)
+Formula f_and2(Solver *e, Formula a, Formula b)
 {
     return combine(e, true, (Formula[]){a, b}, 2);
 }
 
-Formula f_or2(Engine *e, Formula a, Formula b)
+Formula f_or2(Solver *e, Formula a, Formula b)
 {
     return combine(e, false, (Formula[]){a, b}, 2);
 }
 
-static Formula not_count(Engine *e, Formula (*make)(Engine *, uint32_t, uint32_t), uint32_t kind,
+static Formula not_count(Solver *e, Formula (*make)(Solver *, uint32_t, uint32_t), uint32_t kind,
                          const FormulaNode *f)
 {
     Formula less = f->c ? make(e, 0, f->c - 1) : F_FALSE;
@@ -340,12 +343,12 @@ static Formula not_count(Engine *e, Formula (*make)(Engine *, uint32_t, uint32_t
     return f_and2(e, f_type(e, kind), f_or2(e, less, more));
 }
 
-static Formula negate(Engine *e, Formula of)
+static Formula negate(Solver *e, Formula of)
 {
     static const NumberOp opposite[] = {NUMBER_LT,       NUMBER_LE,        NUMBER_GT,
                                         NUMBER_GE,       NUMBER_NE,        NUMBER_NO_MULTIPLE,
                                         NUMBER_MULTIPLE, NUMBER_NO_DIGITS, NUMBER_DIGITS};
-    FormulaNode f = e->node[of];
+    FormulaNode f = e->formulas.node[of];
     switch ((FormulaKind)f.kind) {
     case F_K_FALSE:
     case F_K_TRUE:
@@ -354,7 +357,7 @@ static Formula negate(Engine *e, Formula of)
     case F_K_OR: {
         Formula *list = malloc(f.n * sizeof *list), result;
         if (!list)
-            return engine_fail(e, "out of memory");
+            return solver_fail(e, "out of memory");
         for (uint32_t i = 0; i < f.n; i++)
             list[i] = f_not(e, f.list[i]);
         result = combine(e, f.kind == F_K_OR, list, f.n);
@@ -368,7 +371,7 @@ static Formula negate(Engine *e, Formula of)
     case F_K_STRING:
         return f_and2(e, f_type(e, KIND_STRING), f_string(e, term_not(&e->terms, f.a)));
     case F_K_NUMBER: {
-        Decimal value = e->number[f.b];
+        Decimal value = e->decimals.decimal[f.b];
         Formula is = f.a == NUMBER_NE
                          ? f_and2(e, f_number(e, NUMBER_GE, &value), f_number(e, NUMBER_LE, &value))
                          : f_number(e, opposite[f.a], &value);
@@ -403,25 +406,25 @@ static Formula negate(Engine *e, Formula of)
     return of == F_FALSE ? F_TRUE : F_FALSE;
 }
 
-Formula f_not(Engine *e, Formula f)
+Formula f_not(Solver *e, Formula f)
 {
     if (f <= F_TRUE)
         return f == F_FALSE ? F_TRUE : F_FALSE;
-    if (e->node[f].negation != F_FALSE)
-        return e->node[f].negation;
-    if (++e->depth > FORMULA_DEPTH) {
-        e->depth--;
-        return engine_fail(e, "schemas are nested too deeply");
+    if (e->formulas.node[f].negation != F_FALSE)
+        return e->formulas.node[f].negation;
+    if (++e->effort.depth > FORMULA_DEPTH) {
+        e->effort.depth--;
+        return solver_fail(e, "schemas are nested too deeply");
     }
     Formula negation = negate(e, f);
-    e->depth--;
-    e->node[f].negation = negation;
-    if (negation > F_TRUE && e->node[f].kind == F_K_SCHEMA)
-        e->node[negation].negation = f;
+    e->effort.depth--;
+    e->formulas.node[f].negation = negation;
+    if (negation > F_TRUE && e->formulas.node[f].kind == F_K_SCHEMA)
+        e->formulas.node[negation].negation = f;
     return negation;
 }
 
-Formula f_const(Engine *e, const JsonValue *value)
+Formula f_const(Solver *e, const JsonValue *value)
 {
     static const uint32_t kinds[] = {KIND_NULL,   KIND_FALSE, KIND_TRUE,  KIND_NUMBER,
                                      KIND_STRING, KIND_ARRAY, KIND_OBJECT};
@@ -455,49 +458,51 @@ Formula f_const(Engine *e, const JsonValue *value)
     return f_and2(e, kind, said);
 }
 
-uint32_t name_id(Engine *e, const char *text, size_t n)
+uint32_t name_id(Solver *e, const char *text, size_t n)
 {
     bool added;
-    uint64_t *id = map_put(&e->names, text, n, &added);
+    uint64_t *id = map_put(&e->names.ids, text, n, &added);
     if (added) {
-        *id = e->n_names;
-        e->name = arena_more(&e->arena, e->name, e->n_names, sizeof *e->name);
-        e->name[e->n_names++] = (JsonName){arena_stringn(&e->arena, text, n), n};
+        *id = e->names.n;
+        e->names.name = arena_more(&e->arena, e->names.name, e->names.n, sizeof *e->names.name);
+        e->names.name[e->names.n++] = (JsonName){arena_stringn(&e->arena, text, n), n};
     }
     return (uint32_t)*id;
 }
 
-static uint32_t add_set(Engine *e, uint32_t key[2], const KeySet *set)
+static uint32_t add_set(Solver *e, uint32_t key[2], const KeySet *set)
 {
     bool added;
-    uint64_t *id = map_put(&e->sets, key, 2 * sizeof *key, &added);
+    uint64_t *id = map_put(&e->keys.ids, key, 2 * sizeof *key, &added);
     if (added) {
-        *id = e->n_sets;
-        e->set = arena_more(&e->arena, e->set, e->n_sets, sizeof *e->set);
-        e->set[e->n_sets++] = *set;
+        *id = e->keys.n;
+        e->keys.set = arena_more(&e->arena, e->keys.set, e->keys.n, sizeof *e->keys.set);
+        e->keys.set[e->keys.n++] = *set;
     }
     return (uint32_t)*id;
 }
 
-uint32_t set_of_name(Engine *e, uint32_t name)
+uint32_t set_of_name(Solver *e, uint32_t name)
 {
     KeySet set = {.name = name,
-                  .term = term_text(&e->terms, e->name[name].text, e->name[name].length)};
+                  .term =
+                      term_text(&e->terms, e->names.name[name].text, e->names.name[name].length)};
     return add_set(e, (uint32_t[]){0, name}, &set);
 }
 
-uint32_t set_of_term(Engine *e, Term term, const uint32_t *known, size_t n_known)
+uint32_t set_of_term(Solver *e, Term term, const uint32_t *known, size_t n_known)
 {
     KeySet set = {.name = UINT32_MAX, .term = term, .n_known = (uint32_t)n_known};
     set.known = n_known ? arena_copy(&e->arena, known, n_known * sizeof *known) : NULL;
     return add_set(e, (uint32_t[]){1, term}, &set);
 }
 
-bool set_has_name(Engine *e, uint32_t set, uint32_t name)
+bool set_has_name(Solver *e, uint32_t set, uint32_t name)
 {
-    if (e->set[set].name != UINT32_MAX)
-        return e->set[set].name == name;
-    return term_matches(&e->terms, e->set[set].term, e->name[name].text, e->name[name].length);
+    if (e->keys.set[set].name != UINT32_MAX)
+        return e->keys.set[set].name == name;
+    return term_matches(&e->terms, e->keys.set[set].term, e->names.name[name].text,
+                        e->names.name[name].length);
 }
 
 static uint32_t kind_of_atom(FormulaKind kind)
@@ -512,59 +517,59 @@ static uint32_t kind_of_atom(FormulaKind kind)
 
 #define BEING_DONE UINT32_MAX
 
-Formula f_restrict(Engine *e, Formula of, uint32_t kind)
+Formula f_restrict(Solver *e, Formula of, uint32_t kind)
 {
     if (of <= F_TRUE || e->failed[0])
         return of;
-    FormulaNode f = e->node[of];
+    FormulaNode f = e->formulas.node[of];
     if (f.kind == F_K_TYPE)
         return f.a & kind ? F_TRUE : F_FALSE;
     if (f.kind != F_K_AND && f.kind != F_K_OR && f.kind != F_K_SCHEMA)
         return kind_of_atom(f.kind) == kind ? of : F_TRUE;
     uint32_t key[2] = {of, kind};
     bool added;
-    uint64_t *known = map_put(&e->restricted, key, sizeof key, &added);
+    uint64_t *known = map_put(&e->formulas.restricted, key, sizeof key, &added);
     if (!added)
         return *known == BEING_DONE
-                   ? engine_fail(e, "$ref refers to itself without another keyword in between")
+                   ? solver_fail(e, "$ref refers to itself without another keyword in between")
                    : (Formula)*known;
     *known = BEING_DONE;
     Formula result = F_FALSE;
-    if (++e->depth > FORMULA_DEPTH) {
-        engine_fail(e, "schemas are nested too deeply");
+    if (++e->effort.depth > FORMULA_DEPTH) {
+        solver_fail(e, "schemas are nested too deeply");
     } else if (f.kind == F_K_SCHEMA) {
         Formula said = schema_formula(e, f.a);
         result = f_restrict(e, f.b ? f_not(e, said) : said, kind);
     } else {
         Formula *list = malloc(f.n * sizeof *list);
         if (!list)
-            engine_fail(e, "out of memory");
+            solver_fail(e, "out of memory");
         for (uint32_t i = 0; list && i < f.n; i++)
             list[i] = f_restrict(e, f.list[i], kind);
         if (list)
             result = combine(e, f.kind == F_K_AND, list, f.n);
         free(list);
     }
-    e->depth--;
+    e->effort.depth--;
     /* Atoms that nothing fulfils became types, which are known now. */
     if (result > F_TRUE && result != of)
         result = f_restrict(e, result, kind);
-    *map_get(&e->restricted, key, sizeof key) = result;
+    *map_get(&e->formulas.restricted, key, sizeof key) = result;
     return result;
 }
 
-Formula f_replace(Engine *e, Formula of, Formula (*replace)(Engine *, Formula, void *), void *data)
+Formula f_replace(Solver *e, Formula of, Formula (*replace)(Solver *, Formula, void *), void *data)
 {
     enum { FEW = 64 };
     if (of <= F_TRUE)
         return of;
-    FormulaNode f = e->node[of];
+    FormulaNode f = e->formulas.node[of];
     if (f.kind != F_K_AND && f.kind != F_K_OR)
         return replace(e, of, data);
     Formula few[FEW], *list = f.n <= FEW ? few : malloc(f.n * sizeof *list), result = of;
     bool changed = false;
     if (!list)
-        return engine_fail(e, "out of memory");
+        return solver_fail(e, "out of memory");
     for (uint32_t i = 0; i < f.n; i++) {
         list[i] = f_replace(e, f.list[i], replace, data);
         changed = changed || list[i] != f.list[i];
@@ -576,15 +581,16 @@ Formula f_replace(Engine *e, Formula of, Formula (*replace)(Engine *, Formula, v
     return result;
 }
 
-bool f_mentions(const Engine *e, Formula of, Formula atom)
+bool f_mentions(const Solver *e, Formula of, Formula atom)
 {
-    const FormulaNode *f = &e->node[of];
+    const FormulaNode *f = &e->formulas.node[of];
     if (of == atom)
         return true;
     if ((f->kind != F_K_AND && f->kind != F_K_OR) || ids_have(f->list, f->n, atom))
         return f->kind == F_K_AND || f->kind == F_K_OR;
     for (uint32_t i = 0; i < f->n; i++)
-        if ((e->node[f->list[i]].kind == F_K_AND || e->node[f->list[i]].kind == F_K_OR) &&
+        if ((e->formulas.node[f->list[i]].kind == F_K_AND ||
+             e->formulas.node[f->list[i]].kind == F_K_OR) &&
             f_mentions(e, f->list[i], atom))
             return true;
     return false;

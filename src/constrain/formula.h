@@ -108,83 +108,121 @@ typedef struct Values {
 
 struct Schemas;
 
-typedef struct Engine {
-    Arena arena;
-    TermTable terms;
-    Map ids;                  /* of formulas, by content */
-    Map restricted;           /* (formula, kind) -> formula */
-    Map sets, names, numbers; /* of key sets, names, decimals by content */
-    Map solved;               /* (formula, seen) -> whether an object or array can be completed */
-    Map types;                /* object formula -> its alphabet */
+/* What is kept once, by content, so that equal things have equal ids. */
+typedef struct FormulaTable {
+    Map ids;        /* of formulas, by content */
+    Map restricted; /* (formula, kind) -> formula */
     FormulaNode *node;
     uint32_t n;
+} FormulaTable;
+
+typedef struct KeyTable {
+    Map ids; /* of key sets, by content */
     KeySet *set;
-    uint32_t n_sets;
+    uint32_t n;
+} KeyTable;
+
+typedef struct NameTable {
+    Map ids; /* by text */
     JsonName *name;
-    uint32_t n_names;
-    Decimal *number;
-    uint32_t n_numbers;
-    Values *values; /* [n_values], the first is the empty list */
-    uint32_t n_values;
-    struct Alphabet **alphabet; /* [n_alphabets] */
-    uint32_t n_alphabets;
-    struct Schemas *schemas;
+    uint32_t n;
+} NameTable;
+
+typedef struct DecimalTable {
+    Map ids; /* by value */
+    Decimal *decimal;
+    uint32_t n;
+} DecimalTable;
+
+typedef struct ValuesTable {
+    Values *list; /* [n], the first is the empty list */
+    uint32_t n;
+} ValuesTable;
+
+/* What solve.h has found out. */
+typedef struct Solved {
+    Map completes;              /* (formula, seen) -> whether an object or array can be completed */
+    Map types;                  /* object formula -> its alphabet */
+    struct Alphabet **alphabet; /* [n] */
+    uint32_t n;
+} Solved;
+
+/* How values are written. */
+typedef struct Spelling {
     bool in_order; /* members in the order in which the schema names them */
     /* Strings as JSON.stringify writes them (escape.h); integers, and numbers that are listed, by their digits. */
     bool canonical;
+} Spelling;
+
+/* How far a search has come; all of it begins anew with each call from outside, but for `failed`. */
+typedef struct Effort {
     int depth;
     uint64_t work;
     uint64_t assumed; /* how often `no` was assumed of something because it was being found out */
     int visiting;     /* values of which it is being found out whether they exist */
-    char failed[256]; /* what could not be done, or "" */
-} Engine;
+} Effort;
 
-int engine_init(Engine *e, cvn_err *err);
-void engine_free(Engine *e);
+typedef struct Solver {
+    Arena arena; /* owns all tables */
+    TermTable terms;
+    FormulaTable formulas;
+    KeyTable keys;
+    NameTable names;
+    DecimalTable decimals;
+    ValuesTable values;
+    Solved solved;
+    struct Schemas *schemas;
+    Spelling spelling;
+    Effort effort;
+    char failed[256]; /* the first reason why results mean nothing, or "" */
+} Solver;
+
+int solver_init(Solver *e, cvn_err *err);
+void solver_free(Solver *e);
 
 /* Remembers the first reason why results mean nothing. Returns F_FALSE. */
-Formula engine_fail(Engine *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
+Formula solver_fail(Solver *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Counts work, from 0 on where a call from outside begins. False once something has failed. */
-bool engine_work(Engine *e, uint64_t n);
-void engine_begin(Engine *e);
+bool solver_work(Solver *e, uint64_t n);
+void solver_begin(Solver *e);
 
-Formula f_type(Engine *e, uint32_t kinds);
-Formula f_string(Engine *e, Term term);
-Formula f_number(Engine *e, NumberOp op, const Decimal *value);
-Formula f_all_keys(Engine *e, uint32_t set, Formula f);
-Formula f_some_key(Engine *e, uint32_t set, Formula f);
-Formula f_key_count(Engine *e, uint32_t min, uint32_t max);
-Formula f_item(Engine *e, uint32_t index, Formula f);
-Formula f_items(Engine *e, uint32_t from, Formula f);
-Formula f_contains(Engine *e, uint32_t from, Formula f, uint32_t min, uint32_t max);
-Formula f_length(Engine *e, uint32_t min, uint32_t max);
-Formula f_unique(Engine *e, uint32_t values);
-Formula f_schema(Engine *e, uint32_t schema, bool negative);
-Formula f_and(Engine *e, const Formula *list, size_t n);
-Formula f_or(Engine *e, const Formula *list, size_t n);
-Formula f_and2(Engine *e, Formula a, Formula b);
-Formula f_or2(Engine *e, Formula a, Formula b);
-Formula f_not(Engine *e, Formula f);
+Formula f_type(Solver *e, uint32_t kinds);
+Formula f_string(Solver *e, Term term);
+Formula f_number(Solver *e, NumberOp op, const Decimal *value);
+Formula f_all_keys(Solver *e, uint32_t set, Formula f);
+Formula f_some_key(Solver *e, uint32_t set, Formula f);
+Formula f_key_count(Solver *e, uint32_t min, uint32_t max);
+Formula f_item(Solver *e, uint32_t index, Formula f);
+Formula f_items(Solver *e, uint32_t from, Formula f);
+Formula f_contains(Solver *e, uint32_t from, Formula f, uint32_t min, uint32_t max);
+Formula f_length(Solver *e, uint32_t min, uint32_t max);
+Formula f_unique(Solver *e, uint32_t values);
+Formula f_schema(Solver *e, uint32_t schema, bool negative);
+Formula f_and(Solver *e, const Formula *list, size_t n);
+Formula f_or(Solver *e, const Formula *list, size_t n);
+Formula f_and2(Solver *e, Formula a, Formula b);
+Formula f_or2(Solver *e, Formula a, Formula b);
+Formula f_not(Solver *e, Formula f);
 
 /* The value, whatever its spelling and the order of its members. */
-Formula f_const(Engine *e, const JsonValue *value);
+Formula f_const(Solver *e, const JsonValue *value);
 
-uint32_t name_id(Engine *e, const char *text, size_t n);
-uint32_t set_of_name(Engine *e, uint32_t name);
-uint32_t set_of_term(Engine *e, Term term, const uint32_t *known, size_t n_known);
-bool set_has_name(Engine *e, uint32_t set, uint32_t name);
+uint32_t name_id(Solver *e, const char *text, size_t n);
+uint32_t set_of_name(Solver *e, uint32_t name);
+uint32_t set_of_term(Solver *e, Term term, const uint32_t *known, size_t n_known);
+bool set_has_name(Solver *e, uint32_t set, uint32_t name);
 
 /* f where the value is of one kind. */
-Formula f_restrict(Engine *e, Formula f, uint32_t kind);
+Formula f_restrict(Solver *e, Formula f, uint32_t kind);
 
 /* f with atoms replaced: `replace` returns what an atom becomes. */
-Formula f_replace(Engine *e, Formula f, Formula (*replace)(Engine *, Formula, void *), void *data);
+Formula f_replace(Solver *e, Formula f, Formula (*replace)(Solver *, Formula, void *), void *data);
 
 /* Whether an atom stands in f. */
-bool f_mentions(const Engine *e, Formula f, Formula atom);
+bool f_mentions(const Solver *e, Formula f, Formula atom);
 
 /* What a schema says; of schema.c. */
-Formula schema_formula(Engine *e, uint32_t schema);
+Formula schema_formula(Solver *e, uint32_t schema);
 
 #endif

@@ -24,7 +24,7 @@ typedef struct Made {
 } Made;
 
 typedef struct Maker {
-    Engine *e;
+    Solver *e;
     Notation *of;
     uint32_t *number; /* [of->n_rules] of Made + 1, 0: none yet */
     uint32_t *symbol;
@@ -71,7 +71,7 @@ static Term fold(Maker *m, const GrammarPart *part)
 {
     TermTable *t = &m->e->terms;
     Term term = part->kind == PART_ALL ? TERM_EMPTY : TERM_NONE;
-    if (!engine_work(m->e, 1))
+    if (!solver_work(m->e, 1))
         return TERM_NONE;
     if (part->kind == PART_TERM)
         return part->term;
@@ -110,7 +110,7 @@ static void add_symbol(Maker *m, Line *line, uint32_t kind, uint32_t what)
 static uint32_t new_rule(Maker *m)
 {
     if (m->n_made >= GRAMMAR_RULES) {
-        engine_fail(m->e, "the grammar expands to more than %d rules", GRAMMAR_RULES);
+        solver_fail(m->e, "the grammar expands to more than %d rules", GRAMMAR_RULES);
         return 0;
     }
     m->made = arena_more(&m->e->arena, m->made, m->n_made, sizeof *m->made);
@@ -121,7 +121,7 @@ static uint32_t new_rule(Maker *m)
 static void add_line(Maker *m, uint32_t rule, const Line *line)
 {
     if (m->n_symbols + line->n >= GRAMMAR_SYMBOLS) {
-        engine_fail(m->e, "the grammar expands to more than %d symbols", GRAMMAR_SYMBOLS);
+        solver_fail(m->e, "the grammar expands to more than %d symbols", GRAMMAR_SYMBOLS);
         return;
     }
     Made *made = &m->made[rule];
@@ -150,7 +150,7 @@ static uint32_t rule_of(Maker *m, const GrammarPart *part)
 {
     uint32_t rule = new_rule(m);
     bool several = part->kind == PART_ONE;
-    for (uint32_t i = 0; i < (several ? part->n : 1) && engine_work(m->e, 1); i++) {
+    for (uint32_t i = 0; i < (several ? part->n : 1) && solver_work(m->e, 1); i++) {
         Line line = {0};
         add_part(m, &line, several ? part->part[i] : part);
         add_line(m, rule, &line);
@@ -164,7 +164,7 @@ static void add_repeat(Maker *m, Line *line, const GrammarPart *part)
     uint32_t one = rule_of(m, part->part[0]), min = part->min, max = part->max;
     const Line nothing = {0};
     if (min > GRAMMAR_REPEAT || (max != TERM_MANY && max > GRAMMAR_REPEAT)) {
-        engine_fail(m->e, "repeating a recursive rule more than %d times is not supported",
+        solver_fail(m->e, "repeating a recursive rule more than %d times is not supported",
                     GRAMMAR_REPEAT);
         return;
     }
@@ -180,7 +180,7 @@ static void add_repeat(Maker *m, Line *line, const GrammarPart *part)
         add_symbol(m, &more, SYMBOL_RULE, rest);
         add_line(m, rest, &more);
     }
-    for (uint32_t i = min; max != TERM_MANY && i < max && engine_work(m->e, 1); i++) {
+    for (uint32_t i = min; max != TERM_MANY && i < max && solver_work(m->e, 1); i++) {
         Line more = {0};
         uint32_t rule = new_rule(m);
         add_symbol(m, &more, SYMBOL_RULE, one);
@@ -194,7 +194,7 @@ static void add_repeat(Maker *m, Line *line, const GrammarPart *part)
 
 static void add_part(Maker *m, Line *line, const GrammarPart *part)
 {
-    if (!engine_work(m->e, 1))
+    if (!solver_work(m->e, 1))
         return;
     if (is_regular(m, part)) {
         add_symbol(m, line, SYMBOL_TERM, fold(m, part));
@@ -248,7 +248,7 @@ static const GrammarPart *without_left_recursion(Maker *m, uint32_t named)
 /* Which rules have a text, and which the empty one. Alternatives without a text go. */
 static void find_living(Maker *m)
 {
-    for (bool again = true; again && engine_work(m->e, m->n_symbols);) {
+    for (bool again = true; again && solver_work(m->e, m->n_symbols);) {
         again = false;
         for (uint32_t r = 0; r < m->n_made; r++) {
             Made *made = &m->made[r];
@@ -291,8 +291,8 @@ static void find_living(Maker *m)
 static bool begins_with_itself(Maker *m, uint32_t rule, uint32_t goal, uint8_t *seen, int depth)
 {
     const Made *made = &m->made[rule];
-    if (depth > FORMULA_DEPTH || !engine_work(m->e, 1)) {
-        engine_fail(m->e, "its rules are nested more than %d deep", FORMULA_DEPTH);
+    if (depth > FORMULA_DEPTH || !solver_work(m->e, 1)) {
+        solver_fail(m->e, "its rules are nested more than %d deep", FORMULA_DEPTH);
         return false;
     }
     for (uint32_t i = 0; i < made->n; i++)
@@ -320,7 +320,7 @@ static void check_left_recursion(Maker *m)
 {
     uint8_t *seen = malloc(m->n_made + 1);
     if (!seen)
-        engine_fail(m->e, "out of memory");
+        solver_fail(m->e, "out of memory");
     for (uint32_t r = 0; seen && r < m->n_made && !m->e->failed[0]; r++) {
         memset(seen, 0, m->n_made);
         seen[r] = 1;
@@ -329,7 +329,7 @@ static void check_left_recursion(Maker *m)
         const char *name = NULL;
         for (uint32_t i = 0; i < m->of->n_rules && !name; i++)
             name = m->number[i] == r + 1 ? m->of->rule[i].name : NULL;
-        engine_fail(
+        solver_fail(
             m->e,
             "the grammar's rule%s%s begins with itself by way of another or behind what may "
             "be empty: write what comes first before it",
@@ -338,7 +338,7 @@ static void check_left_recursion(Maker *m)
     free(seen);
 }
 
-int grammar_read(Engine *e, const char *text, size_t n, Grammar *out, cvn_err *err)
+int grammar_read(Solver *e, const char *text, size_t n, Grammar *out, cvn_err *err)
 {
     cvn_err local = {0};
     err = err ? err : &local;
@@ -349,21 +349,21 @@ int grammar_read(Engine *e, const char *text, size_t n, Grammar *out, cvn_err *e
         return err->code;
     m.number = arena_array(&e->arena, notation.n_rules, sizeof *m.number);
     rule_of(&m, part_rule(e, notation.start));
-    for (uint32_t i = 0; i < m.n_todo && engine_work(e, 1); i++) {
+    for (uint32_t i = 0; i < m.n_todo && solver_work(e, 1); i++) {
         uint32_t named = m.todo[i], rule = m.number[named] - 1;
         const GrammarPart *body = without_left_recursion(&m, named);
         bool several = body->kind == PART_ONE;
-        for (uint32_t k = 0; k < (several ? body->n : 1) && engine_work(e, 1); k++) {
+        for (uint32_t k = 0; k < (several ? body->n : 1) && solver_work(e, 1); k++) {
             Line line = {0};
             add_part(&m, &line, several ? body->part[k] : body);
             add_line(&m, rule, &line);
         }
     }
-    if (engine_work(e, 1))
+    if (solver_work(e, 1))
         find_living(&m);
-    if (engine_work(e, 1))
+    if (solver_work(e, 1))
         check_left_recursion(&m);
-    if (!engine_work(e, 1))
+    if (!solver_work(e, 1))
         return err_set(err, CVN_EUNSUPPORTED, "%s", e->failed);
     if (!m.made[0].lives)
         return err_set(err, CVN_EFORMAT, "the grammar matches no text");

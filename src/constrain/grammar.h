@@ -45,7 +45,7 @@ typedef struct Grammar {
     const GrammarRule *rule; /* the first is the start */
 } Grammar;
 
-/* Everything lies in the engine's arena. CVN_EFORMAT for what is malformed, CVN_EUNSUPPORTED for what is refused. */
-int grammar_read(Engine *e, const char *text, size_t n, Grammar *out, cvn_err *err);
+/* Everything lies in the solver's arena. CVN_EFORMAT for what is malformed, CVN_EUNSUPPORTED for what is refused. */
+int grammar_read(Solver *e, const char *text, size_t n, Grammar *out, cvn_err *err);
 
 #endif

@@ -64,7 +64,7 @@ static const StringMask *string_mask(Masks *masks, Automaton *m, Term term, uint
     if (!raw && escape == 0 &&
         (term == TERM_ALL ||
          term == term_rep(&m->e.terms, term_any_character(&m->e.terms), 0, TERM_MANY)))
-        return v->free_text[m->e.canonical];
+        return v->free_text[m->e.spelling.canonical];
     uint32_t key[3] = {term, escape, (uint32_t)raw + (uint32_t)tails};
     uint64_t *known = map_get(&masks->strings, key, sizeof key);
     if (known)
@@ -74,11 +74,11 @@ static const StringMask *string_mask(Masks *masks, Automaton *m, Term term, uint
     size_t before = text_dfa_bytes(&masks->dfa);
     if (more) {
         masks->string = more;
-        mask =
-            string_mask_make(v, &masks->dfa, &m->e.terms, term, escape, m->e.canonical, raw, tails);
+        mask = string_mask_make(v, &masks->dfa, &m->e.terms, term, escape, m->e.spelling.canonical,
+                                raw, tails);
     }
     if (!mask) {
-        engine_fail(&m->e, "no memory for masks");
+        solver_fail(&m->e, "no memory for masks");
         return NULL;
     }
     masks->string[masks->n_strings] = mask;
@@ -93,7 +93,7 @@ typedef struct Found {
     uint32_t n, room;
 } Found;
 
-static void add_tokens(Engine *e, Found *found, const Trie *trie, const TrieNode *node)
+static void add_tokens(Solver *e, Found *found, const Trie *trie, const TrieNode *node)
 {
     if (!node->n)
         return;
@@ -101,7 +101,7 @@ static void add_tokens(Engine *e, Found *found, const Trie *trie, const TrieNode
         uint32_t room = (found->n + node->n) * 2 + 64;
         cvn_token *more = realloc(found->list, room * sizeof *more);
         if (!more) {
-            engine_fail(e, "no memory for masks");
+            solver_fail(e, "no memory for masks");
             return;
         }
         found->list = more;
@@ -191,7 +191,7 @@ static void walk_tails(Automaton *m, const cvn_vocabulary *v, const StringMask *
     if (!mask->seen)
         return;
     uint32_t in = w->in->n, left = w->left ? w->left->n : 0;
-    const Trie *free_tail = &v->free_text[m->e.canonical]->tail;
+    const Trie *free_tail = &v->free_text[m->e.spelling.canonical]->tail;
     walk(m, free_tail, 0, free_tail->n_nodes, at, w);
     drop_seen(w->in, in, mask->seen);
     if (w->left)
@@ -216,7 +216,7 @@ static void walk_from(Automaton *m, const cvn_vocabulary *v, uint32_t from, uint
 /* A number, or where a value begins that may be one: then *f is that number, of which nothing is there. */
 static bool begins_number(Automaton *m, Frame *f)
 {
-    Engine *e = &m->e;
+    Solver *e = &m->e;
     Formula value;
     if (f->kind == FRAME_NUMBER || !automaton_value_at(m, f, &value))
         return f->kind == FRAME_NUMBER;
@@ -242,7 +242,7 @@ static void put_aside(Automaton *m, const cvn_vocabulary *v, Found *found, Frame
             mask->named = more;
             mask->named[mask->n_named++] = token;
         } else {
-            engine_fail(&m->e, "no memory for masks");
+            solver_fail(&m->e, "no memory for masks");
         }
     }
     found->n = kept;
@@ -266,7 +266,7 @@ static void fill_named(const cvn_vocabulary *v, Automaton *m, uint32_t frame, co
 /* The frame of which the mask is that of this one, but for what was put aside: names as if nothing of them were there. */
 static uint32_t nameless(Automaton *m, uint32_t id)
 {
-    Frame f = m->frame[id];
+    Frame f = m->frames.frame[id];
     if (f.kind != FRAME_OTHER || !f.used)
         return id;
     f.used = 1 + name_id(&m->e, "", 0);
@@ -274,12 +274,12 @@ static uint32_t nameless(Automaton *m, uint32_t id)
 }
 
 /* A number that is being written, without a frame for each of its texts. */
-static bool walk_number(Engine *e, const Trie *trie, const Frame *f, NumberMask *mask, Found *found)
+static bool walk_number(Solver *e, const Trie *trie, const Frame *f, NumberMask *mask, Found *found)
 {
     NumberState state[TOKEN_BYTES + 1] = {f->c};
     char text[NUMBER_TEXT + TOKEN_BYTES + 1];
-    size_t n = f->a == F_TRUE ? 0 : e->name[f->b].length;
-    memcpy(text, n ? e->name[f->b].text : "", n);
+    size_t n = f->a == F_TRUE ? 0 : e->names.name[f->b].length;
+    memcpy(text, n ? e->names.name[f->b].text : "", n);
     mask->ends = number_can_end(f->c) && number_is(e, f->a, text, n);
     const bool open[] = {number_is_open(e, f->a, false), number_is_open(e, f->a, true)};
     for (uint32_t i = 0; i < trie->n_nodes && !e->failed[0];) {
@@ -319,7 +319,7 @@ static const NumberMask *number_mask(Masks *masks, Automaton *m, const Frame *f)
     masks->number = more ? more : masks->number;
     if (!mask || !more || !walk_number(&m->e, &masks->vocabulary->trie, f, mask, &found)) {
         free(mask);
-        engine_fail(&m->e, "no memory for masks");
+        solver_fail(&m->e, "no memory for masks");
         return NULL;
     }
     mask->list = found.list;
@@ -334,9 +334,9 @@ static const NumberMask *number_mask(Masks *masks, Automaton *m, const Frame *f)
 static const uint32_t *fill_string(Masks *masks, Automaton *m, uint32_t id, const Walked *w)
 {
     const cvn_vocabulary *v = masks->vocabulary;
-    Frame f = m->frame[id];
+    Frame f = m->frames.frame[id];
     bool name = f.kind == FRAME_OTHER, raw = f.kind == FRAME_TERM,
-         last = raw && m->frame[f.below].kind == FRAME_DONE;
+         last = raw && m->frames.frame[f.below].kind == FRAME_DONE;
     const StringMask *string =
         string_mask(masks, m, name ? f.b : f.a, name ? f.d : f.b, raw, raw && !last);
     if (!string || last)
@@ -357,7 +357,7 @@ static void keep_left(Automaton *m, const cvn_vocabulary *v, const Found *left, 
     for (uint32_t i = 0; piece && i < left->n; i++)
         piece[i] = (TriePiece){v->piece[left->list[i]], v->length[left->list[i]], left->list[i]};
     if (left->n && (!piece || !trie_make(out, piece, left->n)))
-        engine_fail(&m->e, "no memory for masks");
+        solver_fail(&m->e, "no memory for masks");
     free(piece);
     free(left->list);
 }
@@ -365,7 +365,7 @@ static void keep_left(Automaton *m, const cvn_vocabulary *v, const Found *left, 
 static FrameMask make_frame_mask(Masks *masks, Automaton *m, uint32_t id)
 {
     const cvn_vocabulary *v = masks->vocabulary;
-    Frame f = m->frame[id];
+    Frame f = m->frames.frame[id];
     FrameMask mask = {.known = true, .also = automaton_item_at(m, id)};
     Found found = {0}, left = {0};
     const Walked w = {&found, m->grammar.rule ? NULL : &left};
@@ -433,7 +433,7 @@ static bool room_for_frame(Masks *masks, uint32_t id)
 static uint32_t fill_frame(Masks *masks, Automaton *m, uint32_t frame, uint32_t id, uint32_t *bits)
 {
     if (!room_for_frame(masks, id > frame ? id : frame)) {
-        engine_fail(&m->e, "no memory for masks");
+        solver_fail(&m->e, "no memory for masks");
         return NO_FRAME;
     }
     if (!masks->frame[id].known) {
@@ -472,26 +472,28 @@ static void fill_left(Automaton *m, const Trie *left, uint32_t state, uint32_t *
 
 bool masks_know(const Masks *masks, const Automaton *m, uint32_t state)
 {
-    for (uint32_t i = 0; i < m->state[state].n; i++)
-        for (uint32_t id = m->state[state].frame[i]; id != NO_FRAME; id = masks->frame[id].also)
-            if (m->in_item[id] || id >= masks->n_frames || !masks->frame[id].known)
+    for (uint32_t i = 0; i < m->states.state[state].n; i++)
+        for (uint32_t id = m->states.state[state].frame[i]; id != NO_FRAME;
+             id = masks->frame[id].also)
+            if (m->frames.in_item[id] || id >= masks->n_frames || !masks->frame[id].known)
                 return false;
     return true;
 }
 
 void masks_fill(Masks *masks, Automaton *m, uint32_t state, uint32_t *bits)
 {
-    uint32_t n = m->state[state].n;
+    uint32_t n = m->states.state[state].n;
     const cvn_vocabulary *v = masks->vocabulary;
     memset(bits, 0, CVN_MASK_WORDS(v->n) * sizeof *bits);
     if (masks->bytes > MASK_BYTES) {
         masks_free(masks);
         if (masks_init(masks, v, NULL))
-            engine_fail(&m->e, "no memory for masks");
+            solver_fail(&m->e, "no memory for masks");
     }
     for (uint32_t i = 0; i < n && !m->e.failed[0]; i++) {
-        uint32_t frame = m->state[state].frame[i], id = frame, also;
-        bool in_item = m->in_item[frame], item = in_item || automaton_item_at(m, frame) != NO_FRAME;
+        uint32_t frame = m->states.state[state].frame[i], id = frame, also;
+        bool in_item = m->frames.in_item[frame],
+             item = in_item || automaton_item_at(m, frame) != NO_FRAME;
         if (in_item)
             id = automaton_alone(m, frame);
         for (; id != NO_FRAME && !m->e.failed[0]; id = also) {

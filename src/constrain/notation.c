@@ -50,24 +50,24 @@ static const struct {
     {"SQL_COMMENT", "--[^\\n]*"},
 };
 
-static GrammarPart *new_part(Engine *e, GrammarPart part)
+static GrammarPart *new_part(Solver *e, GrammarPart part)
 {
     GrammarPart *copy = arena_alloc(&e->arena, sizeof *copy);
     *copy = part;
     return copy;
 }
 
-GrammarPart *part_term(Engine *e, Term term)
+GrammarPart *part_term(Solver *e, Term term)
 {
     return new_part(e, (GrammarPart){.kind = PART_TERM, .term = term});
 }
 
-GrammarPart *part_rule(Engine *e, uint32_t rule)
+GrammarPart *part_rule(Solver *e, uint32_t rule)
 {
     return new_part(e, (GrammarPart){.kind = PART_RULE, .rule = rule});
 }
 
-GrammarPart *part_list(Engine *e, PartKind kind, GrammarPart **part, uint32_t n)
+GrammarPart *part_list(Solver *e, PartKind kind, GrammarPart **part, uint32_t n)
 {
     if (n == 1)
         return part[0];
@@ -78,7 +78,7 @@ GrammarPart *part_list(Engine *e, PartKind kind, GrammarPart **part, uint32_t n)
     return list;
 }
 
-GrammarPart *part_repeat(Engine *e, GrammarPart *of, uint32_t min, uint32_t max)
+GrammarPart *part_repeat(Solver *e, GrammarPart *of, uint32_t min, uint32_t max)
 {
     return new_part(e, (GrammarPart){.kind = PART_REPEAT,
                                      .min = min,
@@ -568,7 +568,7 @@ static bool read_directive(Reader *r)
 /* The rule with which a text begins: what %ignore allows, then the start rule. */
 static void define_start(Reader *r)
 {
-    Engine *e = r->out->e;
+    Solver *e = r->out->e;
     const char *name = r->lark ? "start" : "root";
     GrammarPart *both[] = {part_rule(e, r->ignored),
                            part_rule(e, notation_rule(r->out, name, strlen(name)))};

@@ -32,18 +32,18 @@ typedef struct NamedRule {
 } NamedRule;
 
 typedef struct Notation {
-    Engine *e;
+    Solver *e;
     Map names;
     NamedRule *rule;
     uint32_t n_rules;
     uint32_t start;
 } Notation;
 
-GrammarPart *part_term(Engine *e, Term term);
-GrammarPart *part_rule(Engine *e, uint32_t rule);
-GrammarPart *part_repeat(Engine *e, GrammarPart *of, uint32_t min, uint32_t max);
+GrammarPart *part_term(Solver *e, Term term);
+GrammarPart *part_rule(Solver *e, uint32_t rule);
+GrammarPart *part_repeat(Solver *e, GrammarPart *of, uint32_t min, uint32_t max);
 /* Of parts that are copied; one alone is itself. */
-GrammarPart *part_list(Engine *e, PartKind kind, GrammarPart **part, uint32_t n);
+GrammarPart *part_list(Solver *e, PartKind kind, GrammarPart **part, uint32_t n);
 
 /* The number of a rule, which may be defined later. */
 uint32_t notation_rule(Notation *notation, const char *name, size_t n);

@@ -6,7 +6,7 @@
  *
  * Whether one of them fulfils what is asked is a question about intervals and the multiples in them.
  *
- * Where a text is being written (`Engine.canonical`), integers are digits alone: 12 goes on with the powers of ten from 0 up; and other
+ * Where a text is being written (`Solver.canonical`), integers are digits alone: 12 goes on with the powers of ten from 0 up; and other
  * numbers are written in one way, as JSON.stringify writes them: 1.5, never 1.50 or 15e-1, 1e-7, never 0.0000001. Those that are listed are
  * written so whatever they are; of others those that have up to 15 digits, since a double of up to 15 digits is never written with
  * fewer or others. Where bounds leave none of these, numbers are written as one likes.
@@ -24,38 +24,39 @@ enum {
 };
 
 /* The largest power of ten that makes a difference to an atom of f. */
-static int64_t reach(const Engine *e, Formula of)
+static int64_t reach(const Solver *e, Formula of)
 {
-    const FormulaNode *f = &e->node[of];
+    const FormulaNode *f = &e->formulas.node[of];
     int64_t most = 0;
     for (uint32_t i = 0; i < f->n; i++)
         most = num_max(most, reach(e, f->list[i]));
     if (f->kind == F_K_NUMBER)
-        most = llabs(e->number[f->b].exp) + e->number[f->b].n;
+        most = llabs(e->decimals.decimal[f->b].exp) + e->decimals.decimal[f->b].n;
     return most;
 }
 
 /* The number that a conjunction says its numbers are, by bounds that are equal; or NULL. */
-static const Decimal *only_value(const Engine *e, const FormulaNode *f)
+static const Decimal *only_value(const Solver *e, const FormulaNode *f)
 {
     for (uint32_t i = 0; i < f->n; i++) {
-        const FormulaNode *low = &e->node[f->list[i]];
+        const FormulaNode *low = &e->formulas.node[f->list[i]];
         for (uint32_t k = 0; k < f->n && low->kind == F_K_NUMBER && low->a == NUMBER_GE; k++) {
-            const FormulaNode *high = &e->node[f->list[k]];
+            const FormulaNode *high = &e->formulas.node[f->list[k]];
             if (high->kind == F_K_NUMBER && high->a == NUMBER_LE && high->b == low->b)
-                return &e->number[low->b];
+                return &e->decimals.decimal[low->b];
         }
     }
     return NULL;
 }
 
 /* Whether f says of all its numbers that they are integers: multiples of one, or equal to one. */
-static bool is_integer(const Engine *e, Formula of)
+static bool is_integer(const Solver *e, Formula of)
 {
-    const FormulaNode *f = &e->node[of];
+    const FormulaNode *f = &e->formulas.node[of];
     bool all = f->kind == F_K_OR;
     if (f->kind == F_K_NUMBER)
-        return f->a == NUMBER_DIGITS || (f->a == NUMBER_MULTIPLE && e->number[f->b].exp >= 0);
+        return f->a == NUMBER_DIGITS ||
+               (f->a == NUMBER_MULTIPLE && e->decimals.decimal[f->b].exp >= 0);
     if (f->kind != F_K_AND && !all)
         return false;
     const Decimal *only = all ? NULL : only_value(e, f);
@@ -68,14 +69,14 @@ static bool is_integer(const Engine *e, Formula of)
 }
 
 /* Whether numbers are written by their digits alone; not where they are so large that a text has no room for them. */
-static bool has_digits_only(const Engine *e, Formula f)
+static bool has_digits_only(const Solver *e, Formula f)
 {
-    return e->canonical && is_integer(e, f) && reach(e, f) <= NUMBER_REACH;
+    return e->spelling.canonical && is_integer(e, f) && reach(e, f) <= NUMBER_REACH;
 }
 
-static bool holds(const Engine *e, Formula of, const Decimal *value)
+static bool holds(const Solver *e, Formula of, const Decimal *value)
 {
-    const FormulaNode *f = &e->node[of];
+    const FormulaNode *f = &e->formulas.node[of];
     if (f->kind == F_K_AND || f->kind == F_K_OR) {
         bool all = f->kind == F_K_AND;
         for (uint32_t i = 0; i < f->n; i++)
@@ -85,7 +86,7 @@ static bool holds(const Engine *e, Formula of, const Decimal *value)
     }
     if (f->kind != F_K_NUMBER)
         return of == F_TRUE;
-    const Decimal *bound = &e->number[f->b];
+    const Decimal *bound = &e->decimals.decimal[f->b];
     int order = decimal_compare(value, bound);
     switch ((NumberOp)f->a) {
     case NUMBER_GE:
@@ -119,9 +120,9 @@ typedef struct Listed {
 } Listed;
 
 /* Looks for the number among those that f lists. False where f lists none. */
-static bool find_listed(const Engine *e, Formula of, Listed *look)
+static bool find_listed(const Solver *e, Formula of, Listed *look)
 {
-    const FormulaNode *f = &e->node[of];
+    const FormulaNode *f = &e->formulas.node[of];
     const Decimal *value = f->kind == F_K_AND ? only_value(e, f) : NULL;
     bool lists = f->kind == F_K_OR;
     if (value) {
@@ -139,7 +140,7 @@ static bool find_listed(const Engine *e, Formula of, Listed *look)
 }
 
 /* Whether f lists all its numbers. */
-static bool is_listed(const Engine *e, Formula f)
+static bool is_listed(const Solver *e, Formula f)
 {
     return find_listed(e, f, &(Listed){f, "", 0, false, false});
 }
@@ -257,9 +258,9 @@ static NumberState spelled_step(NumberState state, unsigned char byte)
     return NUMBER_DEAD;
 }
 
-static bool is_spelled(Engine *e, Formula f);
+static bool is_spelled(Solver *e, Formula f);
 
-NumberState number_step(Engine *e, Formula f, NumberState state, unsigned char byte)
+NumberState number_step(Solver *e, Formula f, NumberState state, unsigned char byte)
 {
     const NumberPhase phase = number_phase(state);
     const bool digit = byte >= '0' && byte <= '9';
@@ -272,12 +273,12 @@ NumberState number_step(Engine *e, Formula f, NumberState state, unsigned char b
     return free_step(phase, byte);
 }
 
-bool number_is(Engine *e, Formula f, const char *text, size_t n)
+bool number_is(Solver *e, Formula f, const char *text, size_t n)
 {
     if (f == F_TRUE)
         return true;
     Listed look = {f, text, n, true, false};
-    if (e->canonical && find_listed(e, f, &look))
+    if (e->spelling.canonical && find_listed(e, f, &look))
         return look.found;
     Decimal value = decimal_read(&e->arena, text, n);
     return holds(e, f, &value);
@@ -323,12 +324,12 @@ typedef struct Begun {
 } Begun;
 
 /* Whether a number in the interval is wanted: f holds for it; all wanted are multiples of *unit, where there is one. */
-static bool wanted_in(Engine *e, const Begun *b, const Interval *i, const Decimal *unit)
+static bool wanted_in(Solver *e, const Begun *b, const Interval *i, const Decimal *unit)
 {
     int order = i->bounded ? decimal_compare(&i->low, &i->high) : -1;
     Decimal value = i->low;
     value.fraction = b->fraction;
-    engine_work(e, 4);
+    solver_work(e, 4);
     if (order > 0 || (order == 0 && (i->low_open || i->high_open)))
         return false;
     if (order < 0 && !unit && b->dense)
@@ -346,7 +347,7 @@ static bool wanted_in(Engine *e, const Begun *b, const Interval *i, const Decima
     bool above = i->low_open;
     for (int tried = 0; tried < TRIED_MULTIPLES; tried++, above = true) {
         if (!decimal_multiple_from(&e->arena, &value, unit, above, &value))
-            return engine_fail(e, "bounds and multipleOf have too many digits"), false;
+            return solver_fail(e, "bounds and multipleOf have too many digits"), false;
         order = i->bounded ? decimal_compare(&value, &i->high) : -1;
         if (order > 0 || (order == 0 && i->high_open))
             return false;
@@ -357,12 +358,12 @@ static bool wanted_in(Engine *e, const Begun *b, const Interval *i, const Decima
             *b->found = number;
         if (holds(e, b->f, &number))
             return true;
-        engine_work(e, 4);
+        solver_work(e, 4);
     }
-    return engine_fail(e, "this combination of multipleOf is not supported"), false;
+    return solver_fail(e, "this combination of multipleOf is not supported"), false;
 }
 
-static Interval cut(Engine *e, const Interval *whole, const Begun *b, int64_t power)
+static Interval cut(Solver *e, const Interval *whole, const Begun *b, int64_t power)
 {
     Interval i = *whole;
     char digits[NUMBER_TEXT + 2];
@@ -396,7 +397,7 @@ static bool reaches(const Begun *b, int64_t magnitude)
 
 /* Whether a number in the interval is wanted that begins so and is written in one way, magnitude by magnitude: of each the numbers of up to
    SPELLED_DIGITS digits are the multiples of a power of ten. */
-static bool spelled_in(Engine *e, const Begun *b, const Interval *whole, const Decimal *unit)
+static bool spelled_in(Solver *e, const Begun *b, const Interval *whole, const Decimal *unit)
 {
     const bool zero = !b->negative && (b->phase == NUMBER_BEGIN || b->phase == NUMBER_ZERO);
     int64_t first = whole->low.n ? decimal_magnitude(&whole->low) : -SPELLED_LARGEST + 1;
@@ -407,7 +408,7 @@ static bool spelled_in(Engine *e, const Begun *b, const Interval *whole, const D
         return true;
     first = num_max(first, -SPELLED_LARGEST + 1);
     last = num_min(last, SPELLED_LARGEST + 1);
-    for (int64_t at = first; at <= last && engine_work(e, 1); at++) {
+    for (int64_t at = first; at <= last && solver_work(e, 1); at++) {
         if (!reaches(b, at))
             continue;
         Interval i = *whole;
@@ -429,17 +430,17 @@ static bool spelled_in(Engine *e, const Begun *b, const Interval *whole, const D
     return false;
 }
 
-static bool conjunction_exists(Engine *e, const Formula *atom, size_t n, void *data)
+static bool conjunction_exists(Solver *e, const Formula *atom, size_t n, void *data)
 {
     const Begun *b = data;
     Interval whole = {.low = {0}, .low_open = b->room >= 0 && b->phase == NUMBER_MINUS};
     const Decimal *unit = NULL;
     Decimal common;
     for (size_t i = 0; i < n; i++) {
-        const FormulaNode *f = &e->node[atom[i]];
+        const FormulaNode *f = &e->formulas.node[atom[i]];
         if (f->kind != F_K_NUMBER)
             continue;
-        const Decimal *value = &e->number[f->b];
+        const Decimal *value = &e->decimals.decimal[f->b];
         Decimal size = *value;
         size.negative = value->n && value->negative != b->negative;
         bool low = f->a == NUMBER_GE || f->a == NUMBER_GT,
@@ -449,7 +450,7 @@ static bool conjunction_exists(Engine *e, const Formula *atom, size_t n, void *d
             return false;
         if ((f->a == NUMBER_MULTIPLE || f->a == NUMBER_DIGITS) &&
             !decimal_common_multiple(&e->arena, unit ? unit : value, value, &common))
-            return engine_fail(e, "values of multipleOf without a common multiple of at most 18 "
+            return solver_fail(e, "values of multipleOf without a common multiple of at most 18 "
                                   "digits are not supported"),
                    false;
         if (f->a == NUMBER_MULTIPLE || f->a == NUMBER_DIGITS)
@@ -462,9 +463,9 @@ static bool conjunction_exists(Engine *e, const Formula *atom, size_t n, void *d
             lower_high(&whole, &size, open);
     }
     for (size_t i = 0; i < n && unit; i++) {
-        const FormulaNode *f = &e->node[atom[i]];
+        const FormulaNode *f = &e->formulas.node[atom[i]];
         if (f->kind == F_K_NUMBER && f->a == NUMBER_NO_MULTIPLE &&
-            decimal_is_multiple(unit, &e->number[f->b]))
+            decimal_is_multiple(unit, &e->decimals.decimal[f->b]))
             return false;
     }
     if (whole.bounded && whole.high.negative)
@@ -513,16 +514,16 @@ static bool can_become(int64_t j, int sign, const char *digits, size_t n)
 }
 
 /* Whether f makes a difference between 1 and 1.0. */
-static bool tells_spellings(const Engine *e, Formula of)
+static bool tells_spellings(const Solver *e, Formula of)
 {
-    const FormulaNode *f = &e->node[of];
+    const FormulaNode *f = &e->formulas.node[of];
     for (uint32_t i = 0; i < f->n; i++)
         if (tells_spellings(e, f->list[i]))
             return true;
     return f->kind == F_K_NUMBER && f->a >= NUMBER_DIGITS;
 }
 
-static bool either_sign(Engine *e, Formula f, Begun *b, bool begins)
+static bool either_sign(Solver *e, Formula f, Begun *b, bool begins)
 {
     bool negative = b->negative, exists = each_conjunction(e, f, conjunction_exists, NULL, b);
     b->negative = true;
@@ -551,16 +552,16 @@ static void begin(Begun *b, char *digits /* [NUMBER_TEXT] */, const char *text, 
 }
 
 /* Whether all numbers of a sign, and 0, fulfil f. */
-static bool holds_for_all(const Engine *e, Formula of, bool negative)
+static bool holds_for_all(const Solver *e, Formula of, bool negative)
 {
-    const FormulaNode *f = &e->node[of];
+    const FormulaNode *f = &e->formulas.node[of];
     const bool all = f->kind == F_K_AND;
     for (uint32_t i = 0; (all || f->kind == F_K_OR) && i < f->n; i++)
         if (holds_for_all(e, f->list[i], negative) != all)
             return !all;
     if (f->kind != F_K_NUMBER)
         return all || of == F_TRUE;
-    const Decimal *bound = &e->number[f->b];
+    const Decimal *bound = &e->decimals.decimal[f->b];
     const bool low = f->a == NUMBER_GE || f->a == NUMBER_GT,
                open = f->a == NUMBER_GT || f->a == NUMBER_LT;
     if (f->a >= NUMBER_NE || low == negative)
@@ -569,7 +570,7 @@ static bool holds_for_all(const Engine *e, Formula of, bool negative)
 }
 
 /* Whether a number that is written in one way goes on from a text. */
-static bool spelled_exists(Engine *e, Formula f, NumberState state, const char *text, size_t n)
+static bool spelled_exists(Solver *e, Formula f, NumberState state, const char *text, size_t n)
 {
     char digits[NUMBER_TEXT];
     /* A text that has begun is empty where number_simplify left nothing of it. */
@@ -586,7 +587,7 @@ static bool spelled_exists(Engine *e, Formula f, NumberState state, const char *
     const Decimal value = decimal_read(&e->arena, text, at++);
     const char *power = text + at + (at < n);
     for (int sign = -1; sign <= 1; sign += 2)
-        for (int64_t j = least_exponent(sign < 0); j <= SPELLED_LARGEST && engine_work(e, 1) &&
+        for (int64_t j = least_exponent(sign < 0); j <= SPELLED_LARGEST && solver_work(e, 1) &&
                                                    (at == n || (text[at] == '-') == (sign < 0));
              j++) {
             Decimal scaled = value;
@@ -599,18 +600,18 @@ static bool spelled_exists(Engine *e, Formula f, NumberState state, const char *
 }
 
 /* Whether texts of numbers are those of JSON.stringify: where that is asked, and leaves a number. */
-static bool is_spelled(Engine *e, Formula f)
+static bool is_spelled(Solver *e, Formula f)
 {
-    if (e->canonical && e->node[f].spelled < 0) {
-        e->node[f].spelled = false;
+    if (e->spelling.canonical && e->formulas.node[f].spelled < 0) {
+        e->formulas.node[f].spelled = false;
         bool is = !has_digits_only(e, f) && !is_listed(e, f) && !tells_spellings(e, f) &&
                   spelled_exists(e, f, NUMBER_BEGIN, "", 0);
-        e->node[f].spelled = is;
+        e->formulas.node[f].spelled = is;
     }
-    return e->canonical && e->node[f].spelled;
+    return e->spelling.canonical && e->formulas.node[f].spelled;
 }
 
-static bool exponent_exists(Engine *e, Formula f, const char *text, size_t n)
+static bool exponent_exists(Solver *e, Formula f, const char *text, size_t n)
 {
     size_t at = 0;
     while ((text[at] | 32) != 'e')
@@ -630,12 +631,12 @@ static bool exponent_exists(Engine *e, Formula f, const char *text, size_t n)
         if (far ? sign != (j < 0 ? 1 : -1) : can_become(j, sign, text + at, n - at))
             if (holds(e, f, &scaled))
                 return true;
-        engine_work(e, 1);
+        solver_work(e, 1);
     }
     return false;
 }
 
-bool number_exists(Engine *e, Formula f, NumberState state, const char *text, size_t n)
+bool number_exists(Solver *e, Formula f, NumberState state, const char *text, size_t n)
 {
     const NumberPhase phase = number_phase(state);
     if (f <= F_TRUE)
@@ -643,7 +644,7 @@ bool number_exists(Engine *e, Formula f, NumberState state, const char *text, si
     if (n > NUMBER_TEXT)
         return false;
     Listed look = {f, text, n, false, false};
-    if (e->canonical && find_listed(e, f, &look))
+    if (e->spelling.canonical && find_listed(e, f, &look))
         return look.found;
     if (is_spelled(e, f))
         return spelled_exists(e, f, state, text, n);
@@ -651,7 +652,7 @@ bool number_exists(Engine *e, Formula f, NumberState state, const char *text, si
     bool only = has_digits_only(e, f);
     if (!(only && phase == NUMBER_MINUS) && holds(e, f, &value)) /* by zeros, if it may not end */
         return true;
-    const FormulaNode *node = &e->node[f];
+    const FormulaNode *node = &e->formulas.node[f];
     if (!only && phase < NUMBER_E && node->kind == F_K_NUMBER && node->a == NUMBER_MULTIPLE)
         return true; /* by an exponent, if need be */
     if (phase >= NUMBER_E)
@@ -671,20 +672,20 @@ bool number_exists(Engine *e, Formula f, NumberState state, const char *text, si
 }
 
 /* Numbers that may not be are too few to matter. */
-bool number_is_open(Engine *e, Formula of, bool negative)
+bool number_is_open(Solver *e, Formula of, bool negative)
 {
     if (is_spelled(e, of))
         return holds_for_all(e, of, negative);
     if (has_digits_only(e, of))
         return false; /* a text that begins with 0 has ended, and there is less room */
-    const FormulaNode *f = &e->node[of];
+    const FormulaNode *f = &e->formulas.node[of];
     uint32_t n = f->kind == F_K_AND ? f->n : 1, multiples = 0;
     const Formula *list = f->kind == F_K_AND ? f->list : &of;
     for (uint32_t i = 0; f->kind == F_K_OR && i < f->n; i++)
         if (number_is_open(e, f->list[i], negative))
             return true;
     for (uint32_t i = 0; i < n; i++) {
-        const FormulaNode *atom = &e->node[list[i]];
+        const FormulaNode *atom = &e->formulas.node[list[i]];
         bool low = atom->a == NUMBER_GE || atom->a == NUMBER_GT;
         multiples += atom->kind == F_K_NUMBER && atom->a == NUMBER_MULTIPLE;
         if (atom->kind != F_K_NUMBER || atom->a > NUMBER_MULTIPLE ||
@@ -696,17 +697,17 @@ bool number_is_open(Engine *e, Formula of, bool negative)
 
 /* Of integers, and of bounds at 0, a text says three things: its sign, whether it is zero, and how many zeros it ends
    with. So digits are replaced by others, and texts that say the same are the same. */
-static bool asks_little(const Engine *e, Formula of)
+static bool asks_little(const Solver *e, Formula of)
 {
-    const FormulaNode *f = &e->node[of];
+    const FormulaNode *f = &e->formulas.node[of];
     uint32_t n = f->kind == F_K_AND ? f->n : 1;
     const Formula *list = f->kind == F_K_AND ? f->list : &of;
     bool whole = false, from_one = false;
     for (uint32_t i = 0; i < n; i++) {
-        const FormulaNode *atom = &e->node[list[i]];
+        const FormulaNode *atom = &e->formulas.node[list[i]];
         if (atom->kind != F_K_NUMBER)
             return false;
-        const Decimal *value = &e->number[atom->b];
+        const Decimal *value = &e->decimals.decimal[atom->b];
         bool one = value->n == 1 && value->digits[0] == '1' && !value->exp && !value->negative;
         if (one && (atom->a == NUMBER_MULTIPLE || atom->a == NUMBER_DIGITS))
             whole = true;
@@ -718,14 +719,14 @@ static bool asks_little(const Engine *e, Formula of)
     return whole || !from_one;
 }
 
-size_t number_simplify(Engine *e, Formula f, NumberState state, char *text, size_t n)
+size_t number_simplify(Solver *e, Formula f, NumberState state, char *text, size_t n)
 {
     const NumberPhase phase = number_phase(state);
     if (is_spelled(e, f))
         return phase < NUMBER_E && holds_for_all(e, f, text[0] == '-') ? text[0] == '-' : n;
     Listed look = {f, text, n, false, false};
     if (phase >= NUMBER_E || phase < NUMBER_ZERO || !asks_little(e, f) ||
-        (e->canonical && find_listed(e, f, &look)))
+        (e->spelling.canonical && find_listed(e, f, &look)))
         return n;
     size_t begin = n && text[0] == '-', point = begin, out = begin;
     while (point < n && text[point] != '.')
@@ -746,7 +747,7 @@ size_t number_simplify(Engine *e, Formula f, NumberState state, char *text, size
     return out;
 }
 
-bool number_has(Engine *e, Formula f, uint32_t count)
+bool number_has(Solver *e, Formula f, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
         Decimal found = {0};

@@ -156,7 +156,7 @@ static Term pattern_of(Schemas *s, uint32_t of, const char *keyword, const char 
     cvn_err err = {0};
     Term term = TERM_NONE;
     if (pattern_term(&s->e->terms, text, n, false, &term, &err))
-        engine_fail(s->e, "%s/%s: '%.100s': %s", s->at[of].path, keyword, text, err.message);
+        solver_fail(s->e, "%s/%s: '%.100s': %s", s->at[of].path, keyword, text, err.message);
     return term;
 }
 
@@ -179,7 +179,7 @@ static Formula add_format(Schemas *s, uint32_t of, const JsonValue *value)
     if (!added)
         return f_string(s->e, (Term)*known);
     if (format_term(&s->e->terms, value, s->at[of].draft, &term) < 0)
-        return engine_fail(s->e, "%s/format: the format '%.60s' is not supported as an assertion",
+        return solver_fail(s->e, "%s/format: the format '%.60s' is not supported as an assertion",
                            s->at[of].path, value->text);
     if (named)
         *known = term;
@@ -287,7 +287,7 @@ static Formula add_additional_properties(Schemas *s, uint32_t of, const JsonValu
 static Formula add_property_names(Schemas *s, uint32_t of, const JsonValue *value)
 {
     Formula f = f_restrict(s->e, below_of(s, of, value, "propertyNames", NULL), KIND_STRING);
-    Term term = f == F_TRUE ? TERM_ALL : f == F_FALSE ? TERM_NONE : s->e->node[f].a;
+    Term term = f == F_TRUE ? TERM_ALL : f == F_FALSE ? TERM_NONE : s->e->formulas.node[f].a;
     return f_all_keys(s->e, set_of_term(s->e, term_not(&s->e->terms, term), NULL, 0), F_FALSE);
 }
 
@@ -441,7 +441,7 @@ static Formula add_one_of(Schemas *s, uint32_t of, const JsonValue *value)
 static Formula say_one_of(Schemas *s, uint32_t of, bool compare)
 {
     const JsonValue *value = s->at[of].value;
-    Engine *e = s->e;
+    Solver *e = s->e;
     Formula *alternative = arena_array(&e->arena, value->n + 1, sizeof *alternative);
     Formula *list = arena_array(&e->arena, value->n + 1, sizeof *list);
     for (size_t i = 0; i < value->n; i++)
@@ -604,7 +604,7 @@ Formula schema_plain(Schemas *s, uint32_t of)
     return say(s, of, false);
 }
 
-Formula schema_formula(Engine *e, uint32_t of)
+Formula schema_formula(Solver *e, uint32_t of)
 {
     Schemas *s = e->schemas;
     if (s->at[of].done || e->failed[0])
@@ -632,7 +632,7 @@ Formula schema_formula(Engine *e, uint32_t of)
     return s->at[of].formula;
 }
 
-Formula schema_read(Engine *e, const JsonValue *document, SchemaDraft draft, bool assert_format)
+Formula schema_read(Solver *e, const JsonValue *document, SchemaDraft draft, bool assert_format)
 {
     Schemas *s = arena_alloc(&e->arena, sizeof *s);
     *s = (Schemas){.e = e, .assert_format = assert_format};
@@ -643,6 +643,6 @@ Formula schema_read(Engine *e, const JsonValue *document, SchemaDraft draft, boo
     map_init(&s->anchors, &e->arena);
     map_init(&s->scopes, &e->arena);
     if (!is_schema(document))
-        return engine_fail(e, "#: a schema is an object, true or false");
+        return solver_fail(e, "#: a schema is an object, true or false");
     return f_schema(e, schema_root(s, document, draft), false);
 }

@@ -51,7 +51,7 @@ typedef struct DynamicScope {
 } DynamicScope;
 
 typedef struct Schemas {
-    Engine *e;
+    Solver *e;
     Schema *at;
     uint32_t n;
     Dynamic *dynamic;
@@ -69,8 +69,8 @@ typedef struct Schemas {
 /* The draft of a number of options.draft; false: there is none. */
 bool schema_draft(int number, SchemaDraft *out);
 
-/* The formula of a document; F_FALSE with engine->failed where it is refused. */
-Formula schema_read(Engine *e, const JsonValue *document, SchemaDraft draft, bool assert_format);
+/* The formula of a document; F_FALSE with solver->failed where it is refused. */
+Formula schema_read(Solver *e, const JsonValue *document, SchemaDraft draft, bool assert_format);
 
 /* What a keyword holds: a schema, a list of them, or an object whose members are schemas. */
 enum { HOLDS_ONE = 1, HOLDS_LIST = 2, HOLDS_MEMBERS = 4 };

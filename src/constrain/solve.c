@@ -6,7 +6,7 @@
 #include <string.h>
 
 typedef struct Conjunctions {
-    Engine *e;
+    Solver *e;
     Formula *atom; /* [room] */
     size_t n, room;
     TakeConjunction *each;
@@ -23,8 +23,8 @@ typedef struct Pending {
 
 static bool conjunctions(Conjunctions *c, const Pending *pending)
 {
-    Engine *e = c->e;
-    if (!engine_work(e, 1))
+    Solver *e = c->e;
+    if (!solver_work(e, 1))
         return false;
     if (!pending) {
         bool taken = c->each(e, c->atom, c->n, c->data);
@@ -32,7 +32,7 @@ static bool conjunctions(Conjunctions *c, const Pending *pending)
         return taken;
     }
     Formula of = pending->f;
-    FormulaNode f = e->node[of];
+    FormulaNode f = e->formulas.node[of];
     bool found = false;
     size_t before = c->n;
     if (of == F_FALSE)
@@ -41,19 +41,19 @@ static bool conjunctions(Conjunctions *c, const Pending *pending)
         Pending *rest = malloc((f.n + 1) * sizeof *rest);
         const Pending *next = pending->more;
         if (!rest)
-            return engine_fail(e, "out of memory"), false;
+            return solver_fail(e, "out of memory"), false;
         size_t alternatives = 0;
         if (c->n + f.n > c->room) {
             Formula *more = realloc(c->atom, (c->n + f.n) * 2 * sizeof *more);
             if (!more) {
                 free(rest);
-                return engine_fail(e, "out of memory"), false;
+                return solver_fail(e, "out of memory"), false;
             }
             c->atom = more;
             c->room = (c->n + f.n) * 2;
         }
         for (uint32_t i = 0; i < f.n; i++) {
-            if (e->node[f.list[i]].kind == F_K_OR) {
+            if (e->formulas.node[f.list[i]].kind == F_K_OR) {
                 rest[alternatives] = (Pending){f.list[i], next};
                 next = &rest[alternatives++];
             } else {
@@ -64,20 +64,20 @@ static bool conjunctions(Conjunctions *c, const Pending *pending)
         free(rest);
     } else if (f.kind == F_K_OR) {
         bool look = c->possible && c->failed > SOLVE_FAILED;
-        if (++e->depth > FORMULA_DEPTH)
-            engine_fail(e, "its alternatives are nested too deeply");
+        if (++e->effort.depth > FORMULA_DEPTH)
+            solver_fail(e, "its alternatives are nested too deeply");
         bool possible = !look || c->possible(e, c->atom, c->n, c->data);
         for (uint32_t i = 0; possible && i < f.n && !found && !e->failed[0]; i++) {
             found = conjunctions(c, &(Pending){f.list[i], pending->more});
             c->n = before;
         }
-        e->depth--;
+        e->effort.depth--;
     } else {
         if (of != F_TRUE) {
             if (c->n == c->room) {
                 Formula *more = realloc(c->atom, (c->room * 2 + 16) * sizeof *more);
                 if (!more)
-                    return engine_fail(e, "out of memory"), false;
+                    return solver_fail(e, "out of memory"), false;
                 c->atom = more;
                 c->room = c->room * 2 + 16;
             }
@@ -89,7 +89,7 @@ static bool conjunctions(Conjunctions *c, const Pending *pending)
     return found;
 }
 
-bool each_conjunction(Engine *e, Formula f, TakeConjunction *each, TakeConjunction *possible,
+bool each_conjunction(Solver *e, Formula f, TakeConjunction *each, TakeConjunction *possible,
                       void *data)
 {
     Conjunctions c = {.e = e, .each = each, .possible = possible, .data = data};
@@ -122,24 +122,26 @@ typedef struct Rest {
 } Rest;
 
 /* What all_keys ask of a member. */
-static Formula value_of_key(Engine *e, const Rest *r, uint32_t key)
+static Formula value_of_key(Solver *e, const Rest *r, uint32_t key)
 {
     Formula f = F_TRUE;
     if (key < r->a->n_names) {
         size_t low = 0, high = r->n_all;
         while (low < high) {
             size_t middle = (low + high) / 2;
-            if (e->set[e->node[r->all[middle]].a].name < r->a->name[key])
+            if (e->keys.set[e->formulas.node[r->all[middle]].a].name < r->a->name[key])
                 low = middle + 1;
             else
                 high = middle;
         }
-        for (; low < r->n_all && e->set[e->node[r->all[low]].a].name == r->a->name[key]; low++)
-            f = f_and2(e, f, e->node[r->all[low]].b);
+        for (;
+             low < r->n_all && e->keys.set[e->formulas.node[r->all[low]].a].name == r->a->name[key];
+             low++)
+            f = f_and2(e, f, e->formulas.node[r->all[low]].b);
     }
     for (size_t i = 0; i < r->n_wide; i++)
-        if (alphabet_has_key(e, r->a, e->node[r->wide[i]].a, key))
-            f = f_and2(e, f, e->node[r->wide[i]].b);
+        if (alphabet_has_key(e, r->a, e->formulas.node[r->wide[i]].a, key))
+            f = f_and2(e, f, e->formulas.node[r->wide[i]].b);
     return f;
 }
 
@@ -152,7 +154,7 @@ static bool is_taken(const Rest *r, uint32_t key)
 }
 
 /* Whether there are names enough for the least number of members. */
-static bool enough_keys(Engine *e, const Rest *r)
+static bool enough_keys(Solver *e, const Rest *r)
 {
     size_t have = r->n_keys;
     if (have > r->max)
@@ -167,13 +169,13 @@ static bool enough_keys(Engine *e, const Rest *r)
 }
 
 /* Finds a member for each of the atoms some_key from the i-th on: one that comes anyhow, or another. */
-static bool place_open(Engine *e, Rest *r, size_t i)
+static bool place_open(Solver *e, Rest *r, size_t i)
 {
-    if (!engine_work(e, 1) || r->n_keys > r->max)
+    if (!solver_work(e, 1) || r->n_keys > r->max)
         return false;
     if (i == r->n_open)
         return enough_keys(e, r);
-    FormulaNode some = e->node[r->open[i]];
+    FormulaNode some = e->formulas.node[r->open[i]];
     for (size_t k = 0; k < r->n_keys; k++) {
         Formula before = r->value[k], both;
         if (!alphabet_has_key(e, r->a, some.a, r->key[k]) ||
@@ -213,16 +215,16 @@ static int by_set_name(const void *a, const void *b)
                               : (x->atom > y->atom) - (x->atom < y->atom);
 }
 
-static bool rest_exists(Engine *e, Rest *r)
+static bool rest_exists(Solver *e, Rest *r)
 {
     ByName *named = malloc((2 * r->n + 2) * sizeof *named), *wanted = named + r->n + 1;
     size_t n_wanted = 0;
     bool possible = named != NULL;
     if (!named)
-        return engine_fail(e, "out of memory"), false;
+        return solver_fail(e, "out of memory"), false;
     for (size_t i = 0; i < r->n && possible; i++) {
-        const FormulaNode *f = &e->node[r->atom[i]];
-        uint32_t name = f->kind == F_K_KEY_COUNT ? 0 : e->set[f->a].name;
+        const FormulaNode *f = &e->formulas.node[r->atom[i]];
+        uint32_t name = f->kind == F_K_KEY_COUNT ? 0 : e->keys.set[f->a].name;
         if (f->kind == F_K_KEY_COUNT) {
             r->min = f->c > r->min ? f->c : r->min;
             r->max = f->d < r->max ? f->d : r->max;
@@ -244,7 +246,7 @@ static bool rest_exists(Engine *e, Rest *r)
         uint32_t key = alphabet_key_of(e, r->a, wanted[i].name);
         Formula value = F_TRUE;
         for (end = i; end < n_wanted && wanted[end].name == wanted[i].name; end++)
-            value = f_and2(e, value, e->node[wanted[end].atom].b);
+            value = f_and2(e, value, e->formulas.node[wanted[end].atom].b);
         possible = !is_seen(r->seen, key);
         if (possible)
             value = f_and2(e, value, value_of_key(e, r, key));
@@ -256,13 +258,13 @@ static bool rest_exists(Engine *e, Rest *r)
     return possible && r->n_keys <= r->max && place_open(e, r, 0);
 }
 
-static bool try_rest(Engine *e, const Formula *atom, size_t n, void *data)
+static bool try_rest(Solver *e, const Formula *atom, size_t n, void *data)
 {
     const Rest *of = data;
     Rest r = {.a = of->a, .seen = of->seen, .atom = atom, .n = n, .max = FORMULA_MANY};
     uint32_t *room = malloc((5 * n + 5) * sizeof *room);
     if (!room)
-        return engine_fail(e, "out of memory"), false;
+        return solver_fail(e, "out of memory"), false;
     r.all = room;
     r.wide = room + n;
     r.open = room + 2 * n;
@@ -270,35 +272,35 @@ static bool try_rest(Engine *e, const Formula *atom, size_t n, void *data)
     r.value = room + 4 * n;
     bool exists = rest_exists(e, &r);
     free(room);
-    engine_work(e, n);
+    solver_work(e, n);
     return exists;
 }
 
 /* A `no` that was found while the answer for something around it was not known is not kept. */
-static bool keeps(const Engine *e, uint64_t assumed)
+static bool keeps(const Solver *e, uint64_t assumed)
 {
-    return e->assumed == assumed || e->visiting == 0;
+    return e->effort.assumed == assumed || e->effort.visiting == 0;
 }
 
-bool object_exists(Engine *e, Formula f, uint32_t alphabet, const uint64_t *seen)
+bool object_exists(Solver *e, Formula f, uint32_t alphabet, const uint64_t *seen)
 {
     if (f <= F_TRUE)
         return f;
-    const Alphabet *a = e->alphabet[alphabet];
+    const Alphabet *a = e->solved.alphabet[alphabet];
     size_t words = (a->n_names + 63) / 64, size = 8 + words * sizeof *seen;
-    uint64_t few[20], *key = words < 18 ? few : malloc(size + 8), assumed = e->assumed;
+    uint64_t few[20], *key = words < 18 ? few : malloc(size + 8), assumed = e->effort.assumed;
     if (!key)
-        return engine_fail(e, "out of memory"), false;
+        return solver_fail(e, "out of memory"), false;
     key[0] = (uint64_t)f << 32 | alphabet;
     if (words)
         memcpy(key + 1, seen, words * sizeof *seen);
-    uint64_t *known = map_get(&e->solved, key, size);
+    uint64_t *known = map_get(&e->solved.completes, key, size);
     bool exists = known ? *known : false;
     if (!known) {
         Rest r = {.a = a, .seen = seen};
         exists = each_conjunction(e, f, try_rest, try_rest, &r);
         if (exists || keeps(e, assumed))
-            *map_put(&e->solved, key, size, NULL) = exists;
+            *map_put(&e->solved.completes, key, size, NULL) = exists;
     }
     if (key != few)
         free(key);
@@ -306,9 +308,9 @@ bool object_exists(Engine *e, Formula f, uint32_t alphabet, const uint64_t *seen
 }
 
 /* Whether f holds where nothing more comes. */
-static bool holds_at_end(const Engine *e, Formula of)
+static bool holds_at_end(const Solver *e, Formula of)
 {
-    const FormulaNode *f = &e->node[of];
+    const FormulaNode *f = &e->formulas.node[of];
     switch ((FormulaKind)f->kind) {
     case F_K_AND:
     case F_K_OR:
@@ -329,33 +331,34 @@ static bool holds_at_end(const Engine *e, Formula of)
     }
 }
 
-bool object_can_end(const Engine *e, Formula f)
+bool object_can_end(const Solver *e, Formula f)
 {
     return holds_at_end(e, f);
 }
 
-static bool tells_names_apart(const Engine *e, Formula of)
+static bool tells_names_apart(const Solver *e, Formula of)
 {
-    const FormulaNode *f = &e->node[of];
+    const FormulaNode *f = &e->formulas.node[of];
     for (uint32_t i = 0; i < f->n; i++)
         if (tells_names_apart(e, f->list[i]))
             return true;
     return (f->kind == F_K_KEY_COUNT && f->c > 1) ||
-           (f->kind == F_K_SOME_KEY && f->b != F_TRUE && e->set[f->a].name == UINT32_MAX);
+           (f->kind == F_K_SOME_KEY && f->b != F_TRUE && e->keys.set[f->a].name == UINT32_MAX);
 }
 
-bool object_is_distinct(Engine *e, Formula f, uint32_t alphabet)
+bool object_is_distinct(Solver *e, Formula f, uint32_t alphabet)
 {
-    return e->alphabet[alphabet]->n_classes && (e->canonical || tells_names_apart(e, f));
+    return e->solved.alphabet[alphabet]->n_classes &&
+           (e->spelling.canonical || tells_names_apart(e, f));
 }
 
 /* Members under names of classes that f asks for at most. */
-static uint32_t names_wanted(const Engine *e, Formula of)
+static uint32_t names_wanted(const Solver *e, Formula of)
 {
-    const FormulaNode *f = &e->node[of];
+    const FormulaNode *f = &e->formulas.node[of];
     uint32_t n = f->kind == F_K_KEY_COUNT
                      ? f->c
-                     : f->kind == F_K_SOME_KEY && e->set[f->a].name == UINT32_MAX;
+                     : f->kind == F_K_SOME_KEY && e->keys.set[f->a].name == UINT32_MAX;
     for (uint32_t i = 0; i < f->n; i++) {
         uint32_t part = names_wanted(e, f->list[i]);
         n = f->kind == F_K_AND ? n + part : part > n ? part : n;
@@ -363,9 +366,9 @@ static uint32_t names_wanted(const Engine *e, Formula of)
     return n < TERM_TEXTS ? n : TERM_TEXTS;
 }
 
-void object_check_names(Engine *e, Formula f, uint32_t alphabet, Term came)
+void object_check_names(Solver *e, Formula f, uint32_t alphabet, Term came)
 {
-    Alphabet *a = e->alphabet[alphabet];
+    Alphabet *a = e->solved.alphabet[alphabet];
     if (!a->n_classes || !tells_names_apart(e, f))
         return;
     if (!a->fewest) {
@@ -376,11 +379,11 @@ void object_check_names(Engine *e, Formula f, uint32_t alphabet, Term came)
         }
     }
     if (a->fewest < TERM_TEXTS && names_wanted(e, f) + term_count(&e->terms, came) > a->fewest)
-        engine_fail(e, "members are counted or required, and a pattern that allows only a few "
+        solver_fail(e, "members are counted or required, and a pattern that allows only a few "
                        "names may not leave enough of them");
 }
 
-bool array_can_end(const Engine *e, Formula f)
+bool array_can_end(const Solver *e, Formula f)
 {
     return holds_at_end(e, f);
 }
@@ -408,9 +411,9 @@ typedef struct MemberStep {
 } MemberStep;
 
 /* What becomes of the others. */
-static Formula shifted(Engine *e, Formula of)
+static Formula shifted(Solver *e, Formula of)
 {
-    FormulaNode f = e->node[of];
+    FormulaNode f = e->formulas.node[of];
     uint32_t min = f.c ? f.c - 1 : 0, max = f.d == FORMULA_MANY ? f.d : f.d - 1;
     switch ((FormulaKind)f.kind) {
     case F_K_KEY_COUNT:
@@ -428,7 +431,7 @@ static Formula shifted(Engine *e, Formula of)
     }
 }
 
-static Formula step_atom(Engine *e, Formula atom, void *data)
+static Formula step_atom(Solver *e, Formula atom, void *data)
 {
     const MemberStep *s = data;
     for (size_t i = 0; i < s->n; i++)
@@ -437,17 +440,17 @@ static Formula step_atom(Engine *e, Formula atom, void *data)
     return shifted(e, atom);
 }
 
-static bool is_concerned(const Engine *e, const MemberStep *s, Formula atom)
+static bool is_concerned(const Solver *e, const MemberStep *s, Formula atom)
 {
-    const FormulaNode *f = &e->node[atom];
+    const FormulaNode *f = &e->formulas.node[atom];
     if (f->kind == F_K_ALL_KEYS || f->kind == F_K_SOME_KEY)
         return alphabet_has_key(e, s->a, f->a, s->key);
     return (f->kind == F_K_ITEM || f->kind == F_K_ITEMS || f->kind == F_K_CONTAINS) && f->a == 0;
 }
 
-static void find_concerned(Engine *e, MemberStep *s, Formula of)
+static void find_concerned(Solver *e, MemberStep *s, Formula of)
 {
-    const FormulaNode *f = &e->node[of];
+    const FormulaNode *f = &e->formulas.node[of];
     if (f->kind == F_K_AND || f->kind == F_K_OR) {
         for (uint32_t i = 0; i < f->n; i++)
             find_concerned(e, s, f->list[i]);
@@ -464,9 +467,9 @@ static void find_concerned(Engine *e, MemberStep *s, Formula of)
         s->atom[s->n++] = of;
 }
 
-static bool must_hold(const Engine *e, const MemberStep *s, Formula atom)
+static bool must_hold(const Solver *e, const MemberStep *s, Formula atom)
 {
-    const FormulaNode *f = &e->node[s->f];
+    const FormulaNode *f = &e->formulas.node[s->f];
     if (s->f == atom)
         return true;
     for (uint32_t i = 0; f->kind == F_K_AND && i < f->n; i++)
@@ -476,9 +479,9 @@ static bool must_hold(const Engine *e, const MemberStep *s, Formula atom)
 }
 
 /* Decides for the atoms from the i-th on whether the value fulfils them. */
-static void decide(Engine *e, MemberStep *s, size_t i, Formula value)
+static void decide(Solver *e, MemberStep *s, size_t i, Formula value)
 {
-    if (value == F_FALSE || s->too_many || !engine_work(e, 1))
+    if (value == F_FALSE || s->too_many || !solver_work(e, 1))
         return;
     if (i == s->n) {
         if (s->tried++ == (s->disjoint ? SOLVE_TRIED : SOLVE_OVERLAPPING))
@@ -497,9 +500,9 @@ static void decide(Engine *e, MemberStep *s, size_t i, Formula value)
     }
     if (s->disjoint && !value_exists(e, value))
         return;
-    FormulaNode f = e->node[s->atom[i]];
+    FormulaNode f = e->formulas.node[s->atom[i]];
     bool name =
-        (f.kind == F_K_ALL_KEYS || f.kind == F_K_SOME_KEY) && e->set[f.a].name != UINT32_MAX;
+        (f.kind == F_K_ALL_KEYS || f.kind == F_K_SOME_KEY) && e->keys.set[f.a].name != UINT32_MAX;
     Formula if_so = s->atom[i], if_not = F_FALSE, other = F_TRUE;
     if (f.kind == F_K_ITEM || (f.kind == F_K_ALL_KEYS && name) || f.kind == F_K_SOME_KEY)
         if_so = F_TRUE;
@@ -525,14 +528,15 @@ static void decide(Engine *e, MemberStep *s, size_t i, Formula value)
 }
 
 /* The alternatives of a formula: its own, or those of one of its parts together with the others. Returns their number, up to `most`. */
-static uint32_t alternatives_of(Engine *e, Formula of, Formula *out, uint32_t most)
+static uint32_t alternatives_of(Solver *e, Formula of, Formula *out, uint32_t most)
 {
-    FormulaNode f = e->node[of];
+    FormulaNode f = e->formulas.node[of];
     Formula part = f.kind == F_K_OR ? of : F_FALSE;
     for (uint32_t i = 0; f.kind == F_K_AND && i < f.n; i++)
-        if (e->node[f.list[i]].kind == F_K_OR && e->node[f.list[i]].n > e->node[part].n)
+        if (e->formulas.node[f.list[i]].kind == F_K_OR &&
+            e->formulas.node[f.list[i]].n > e->formulas.node[part].n)
             part = f.list[i];
-    FormulaNode alternatives = e->node[part];
+    FormulaNode alternatives = e->formulas.node[part];
     for (uint32_t i = 0; i < alternatives.n && i < most; i++) {
         out[i] = alternatives.list[i];
         if (part == of)
@@ -546,25 +550,25 @@ static uint32_t alternatives_of(Engine *e, Formula of, Formula *out, uint32_t mo
 }
 
 /* The parts of a conjunction, or of the whole, that have alternatives. */
-static uint32_t choices_in(const Engine *e, Formula of)
+static uint32_t choices_in(const Solver *e, Formula of)
 {
-    const FormulaNode *f = &e->node[of];
+    const FormulaNode *f = &e->formulas.node[of];
     uint32_t n = f->kind == F_K_OR;
     for (uint32_t i = 0; f->kind == F_K_AND && i < f->n; i++)
-        n += e->node[f->list[i]].kind == F_K_OR;
+        n += e->formulas.node[f->list[i]].kind == F_K_OR;
     return n;
 }
 
 /* Adds the branches of s->f. Where they are too many, they are looked for the disjoint way if several parts of it have alternatives, since these
    multiply; and else, or where they are still too many, for one alternative after the other, each with fewer atoms. */
-static void take_step(Engine *e, MemberStep *s, Formula value)
+static void take_step(Solver *e, MemberStep *s, Formula value)
 {
     Formula alternative[SOLVE_BRANCHES + 1];
     size_t before = s->out->n;
     if (s->f == F_FALSE)
         return;
-    if (++e->depth > FORMULA_DEPTH / 4)
-        engine_fail(e, "its alternatives are nested too deeply");
+    if (++e->effort.depth > FORMULA_DEPTH / 4)
+        solver_fail(e, "its alternatives are nested too deeply");
     s->n = 0;
     s->too_many = NULL;
     find_concerned(e, s, s->f);
@@ -577,21 +581,21 @@ static void take_step(Engine *e, MemberStep *s, Formula value)
     }
     uint32_t n = s->too_many ? alternatives_of(e, s->f, alternative, SOLVE_BRANCHES + 1) : 0;
     if (s->too_many && n < 2)
-        engine_fail(e, "its alternatives multiply: a value has too many %s", s->too_many);
+        solver_fail(e, "its alternatives multiply: a value has too many %s", s->too_many);
     if (n)
         s->out->n = before;
-    for (uint32_t i = 0; i < n && engine_work(e, 1); i++) {
+    for (uint32_t i = 0; i < n && solver_work(e, 1); i++) {
         MemberStep one = *s;
         one.f = alternative[i];
         take_step(e, &one, value);
     }
-    e->depth--;
+    e->effort.depth--;
 }
 
-void object_step(Engine *e, Formula f, uint32_t alphabet, uint32_t key, Branches *out)
+void object_step(Solver *e, Formula f, uint32_t alphabet, uint32_t key, Branches *out)
 {
     MemberStep s = {
-        .f = f, .kind = KIND_OBJECT, .a = e->alphabet[alphabet], .key = key, .out = out};
+        .f = f, .kind = KIND_OBJECT, .a = e->solved.alphabet[alphabet], .key = key, .out = out};
     out->n = 0;
     take_step(e, &s, F_TRUE);
 }
@@ -602,9 +606,9 @@ typedef struct Unique {
     bool negated; /* two items shall be equal */
 } Unique;
 
-static void find_unique(const Engine *e, Formula of, Unique *unique)
+static void find_unique(const Solver *e, Formula of, Unique *unique)
 {
-    const FormulaNode *f = &e->node[of];
+    const FormulaNode *f = &e->formulas.node[of];
     for (uint32_t i = 0; i < f->n; i++)
         find_unique(e, f->list[i], unique);
     if (f->kind == F_K_UNIQUE)
@@ -612,7 +616,7 @@ static void find_unique(const Engine *e, Formula of, Unique *unique)
     unique->negated = unique->negated || f->kind == F_K_REPEATED;
 }
 
-void array_step(Engine *e, Formula f, Branches *out)
+void array_step(Solver *e, Formula f, Branches *out)
 {
     MemberStep s = {.f = f, .kind = KIND_ARRAY, .out = out};
     Unique unique = {0};
@@ -620,20 +624,20 @@ void array_step(Engine *e, Formula f, Branches *out)
     out->n = 0;
     find_unique(e, f, &unique);
     if (unique.negated)
-        engine_fail(e, "negated uniqueItems is not supported");
+        solver_fail(e, "negated uniqueItems is not supported");
     if (unique.there && unique.list)
-        value = e->values[unique.list].differs;
+        value = e->values.list[unique.list].differs;
     take_step(e, &s, value);
 }
 
 /* An array of which single items, the rest and the length are asked: the rest need not be walked through. */
-static int plain_array(Engine *e, Formula of)
+static int plain_array(Solver *e, Formula of)
 {
-    const FormulaNode *f = &e->node[of];
+    const FormulaNode *f = &e->formulas.node[of];
     uint32_t n = f->kind == F_K_AND ? f->n : 1, min = 0, last = 0;
     const Formula *list = f->kind == F_K_AND ? f->list : &of;
     for (uint32_t i = 0; i < n; i++) {
-        const FormulaNode *atom = &e->node[list[i]];
+        const FormulaNode *atom = &e->formulas.node[list[i]];
         if (atom->kind == F_K_LENGTH)
             min = atom->c;
         else if (atom->kind == F_K_ITEM || atom->kind == F_K_ITEMS)
@@ -641,10 +645,10 @@ static int plain_array(Engine *e, Formula of)
         else
             return -1;
     }
-    for (uint32_t k = 0; k < min && k <= last && engine_work(e, 1); k++) {
+    for (uint32_t k = 0; k < min && k <= last && solver_work(e, 1); k++) {
         Formula value = F_TRUE;
         for (uint32_t i = 0; i < n; i++) {
-            FormulaNode atom = e->node[list[i]];
+            FormulaNode atom = e->formulas.node[list[i]];
             if ((atom.kind == F_K_ITEM && atom.a == k) || (atom.kind == F_K_ITEMS && atom.a <= k))
                 value = f_and2(e, value, atom.b);
         }
@@ -655,7 +659,7 @@ static int plain_array(Engine *e, Formula of)
 }
 
 /* Depth first through the formulas that items lead to, until one is found where the array can end. */
-static bool walk_array(Engine *e, Formula f)
+static bool walk_array(Solver *e, Formula f)
 {
     Formula *stack = NULL, *seen = NULL;
     size_t n = 0, n_seen = 0;
@@ -665,12 +669,12 @@ static bool walk_array(Engine *e, Formula f)
     Arena arena;
     if (!branches || arena_init(&arena, NULL)) {
         free(branches);
-        return engine_fail(e, "out of memory"), false;
+        return solver_fail(e, "out of memory"), false;
     }
     map_init(&visited, &arena);
     stack = arena_more(&arena, stack, n, sizeof *stack);
     stack[n++] = f;
-    while (n && !exists && engine_work(e, 1)) {
+    while (n && !exists && solver_work(e, 1)) {
         Formula at = stack[--n];
         bool added;
         map_put(&visited, &at, sizeof at, &added);
@@ -691,21 +695,21 @@ static bool walk_array(Engine *e, Formula f)
     return exists;
 }
 
-bool array_exists(Engine *e, Formula f)
+bool array_exists(Solver *e, Formula f)
 {
     if (f <= F_TRUE)
         return f;
-    uint64_t key = (uint64_t)f << 32 | UINT32_MAX, assumed = e->assumed;
-    uint64_t *known = map_get(&e->solved, &key, sizeof key);
+    uint64_t key = (uint64_t)f << 32 | UINT32_MAX, assumed = e->effort.assumed;
+    uint64_t *known = map_get(&e->solved.completes, &key, sizeof key);
     if (known)
         return *known;
     bool exists = walk_array(e, f);
     if (exists || keeps(e, assumed))
-        *map_put(&e->solved, &key, sizeof key, NULL) = exists;
+        *map_put(&e->solved.completes, &key, sizeof key, NULL) = exists;
     return exists;
 }
 
-static bool find_value(Engine *e, Formula f)
+static bool find_value(Solver *e, Formula f)
 {
     for (uint32_t kind = KIND_NULL; kind <= KIND_OBJECT; kind <<= 1) {
         Formula of = f_restrict(e, f, kind);
@@ -717,13 +721,13 @@ static bool find_value(Engine *e, Formula f)
             return true;
         if (kind == KIND_NUMBER && number_exists(e, of, NUMBER_BEGIN, "", 0))
             return true;
-        if (kind == KIND_STRING && term_is_live(&e->terms, e->node[of].a, 0))
+        if (kind == KIND_STRING && term_is_live(&e->terms, e->formulas.node[of].a, 0))
             return true;
         if (kind == KIND_ARRAY && array_exists(e, of))
             return true;
         if (kind == KIND_OBJECT) {
             uint32_t alphabet = alphabet_of(e, of);
-            size_t words = (e->alphabet[alphabet]->n_names + 63) / 64;
+            size_t words = (e->solved.alphabet[alphabet]->n_names + 63) / 64;
             if (object_exists(e, of, alphabet, arena_array(&e->arena, words + 1, sizeof(uint64_t))))
                 return true;
         }
@@ -731,50 +735,50 @@ static bool find_value(Engine *e, Formula f)
     return false;
 }
 
-bool value_exists(Engine *e, Formula f)
+bool value_exists(Solver *e, Formula f)
 {
-    if (e->node[f].satisfied >= 0)
-        return e->node[f].satisfied;
-    if (e->node[f].visiting) { /* not by way of itself */
-        e->assumed++;
+    if (e->formulas.node[f].satisfied >= 0)
+        return e->formulas.node[f].satisfied;
+    if (e->formulas.node[f].visiting) { /* not by way of itself */
+        e->effort.assumed++;
         return false;
     }
-    uint64_t assumed = e->assumed;
-    if (++e->depth > FORMULA_DEPTH) {
-        e->depth--;
-        return engine_fail(e, "schemas are nested too deeply"), false;
+    uint64_t assumed = e->effort.assumed;
+    if (++e->effort.depth > FORMULA_DEPTH) {
+        e->effort.depth--;
+        return solver_fail(e, "schemas are nested too deeply"), false;
     }
-    e->node[f].visiting = true;
-    e->visiting++;
+    e->formulas.node[f].visiting = true;
+    e->effort.visiting++;
     bool exists = find_value(e, f);
-    e->visiting--;
-    e->node[f].visiting = false;
-    e->depth--;
+    e->effort.visiting--;
+    e->formulas.node[f].visiting = false;
+    e->effort.depth--;
     if (!e->failed[0] && (exists || keeps(e, assumed)))
-        e->node[f].satisfied = exists;
+        e->formulas.node[f].satisfied = exists;
     return exists;
 }
 
-bool array_is_unique(const Engine *e, Formula f)
+bool array_is_unique(const Solver *e, Formula f)
 {
     Unique unique = {0};
     find_unique(e, f, &unique);
     return unique.there;
 }
 
-static Formula replace_unique(Engine *e, Formula of, void *data)
+static Formula replace_unique(Solver *e, Formula of, void *data)
 {
-    FormulaNode f = e->node[of];
+    FormulaNode f = e->formulas.node[of];
     const Formula *differs = data;
     if (f.kind != F_K_UNIQUE)
         return of;
-    e->values = arena_more(&e->arena, e->values, e->n_values, sizeof *e->values);
-    Formula before = f.a ? e->values[f.a].differs : F_TRUE;
-    e->values[e->n_values] = (Values){.before = f.a, .differs = f_and2(e, before, *differs)};
-    return f_unique(e, e->n_values++);
+    e->values.list = arena_more(&e->arena, e->values.list, e->values.n, sizeof *e->values.list);
+    Formula before = f.a ? e->values.list[f.a].differs : F_TRUE;
+    e->values.list[e->values.n] = (Values){.before = f.a, .differs = f_and2(e, before, *differs)};
+    return f_unique(e, e->values.n++);
 }
 
-Formula array_after_unique(Engine *e, Formula f, Formula value)
+Formula array_after_unique(Solver *e, Formula f, Formula value)
 {
     Formula differs = f_not(e, value);
     return f_replace(e, f, replace_unique, &differs);

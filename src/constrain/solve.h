@@ -53,34 +53,34 @@ typedef struct Alphabet {
 } Alphabet;
 
 /* Whether some value fulfils f. */
-bool value_exists(Engine *e, Formula f);
+bool value_exists(Solver *e, Formula f);
 
 /* Index of the alphabet of a formula that is restricted to objects. */
-uint32_t alphabet_of(Engine *e, Formula f);
+uint32_t alphabet_of(Solver *e, Formula f);
 
 /* Whether a key set of the formula has a key; the key of a name, which is in the alphabet. */
-bool alphabet_has_key(const Engine *e, const Alphabet *a, uint32_t set, uint32_t key);
-uint32_t alphabet_key_of(const Engine *e, const Alphabet *a, uint32_t name);
+bool alphabet_has_key(const Solver *e, const Alphabet *a, uint32_t set, uint32_t key);
+uint32_t alphabet_key_of(const Solver *e, const Alphabet *a, uint32_t name);
 
 /* seen: [(n_names + 63) / 64] a bit per name that came already. */
-bool object_can_end(const Engine *e, Formula f);
+bool object_can_end(const Solver *e, Formula f);
 
 /* Whether no name of a class may come again: where f makes a difference between that and another name, because it counts members or asks for
    a value under some name of a class; and in texts that are generated, since JSON.stringify writes each name once. */
-bool object_is_distinct(Engine *e, Formula f, uint32_t alphabet);
+bool object_is_distinct(Solver *e, Formula f, uint32_t alphabet);
 
 /* Looks whether classes have names enough for what f still asks for, those that came left out; where they may not, that is refused. */
-void object_check_names(Engine *e, Formula f, uint32_t alphabet, Term came);
-bool object_exists(Engine *e, Formula f, uint32_t alphabet, const uint64_t *seen);
-void object_step(Engine *e, Formula f, uint32_t alphabet, uint32_t key, Branches *out);
+void object_check_names(Solver *e, Formula f, uint32_t alphabet, Term came);
+bool object_exists(Solver *e, Formula f, uint32_t alphabet, const uint64_t *seen);
+void object_step(Solver *e, Formula f, uint32_t alphabet, uint32_t key, Branches *out);
 
-bool array_can_end(const Engine *e, Formula f);
-bool array_exists(Engine *e, Formula f);
-void array_step(Engine *e, Formula f, Branches *out);
+bool array_can_end(const Solver *e, Formula f);
+bool array_exists(Solver *e, Formula f);
+void array_step(Solver *e, Formula f, Branches *out);
 
 /* Whether f asks for unique items; f after an item that is equal to what `value` says. */
-bool array_is_unique(const Engine *e, Formula f);
-Formula array_after_unique(Engine *e, Formula f, Formula value);
+bool array_is_unique(const Solver *e, Formula f);
+Formula array_after_unique(Solver *e, Formula f, Formula value);
 
 /* A state of the DFA of numbers: its phase in the low bits and, where numbers are spelled in one way (number.c), counters above. */
 typedef uint32_t NumberState;
@@ -105,7 +105,7 @@ static inline NumberPhase number_phase(NumberState state)
 
 /* The transition of a number of which f is asked; NUMBER_DEAD: none. */
 #define NUMBER_DEAD UINT32_MAX
-NumberState number_step(Engine *e, Formula f, NumberState state, unsigned char byte);
+NumberState number_step(Solver *e, Formula f, NumberState state, unsigned char byte);
 
 static inline bool number_can_end(NumberState state)
 {
@@ -114,23 +114,23 @@ static inline bool number_can_end(NumberState state)
                                             phase == NUMBER_FRACTION || phase == NUMBER_EXPONENT);
 }
 
-bool number_is(Engine *e, Formula f, const char *text, size_t n);
-bool number_exists(Engine *e, Formula f, NumberState state, const char *text, size_t n);
+bool number_is(Solver *e, Formula f, const char *text, size_t n);
+bool number_exists(Solver *e, Formula f, NumberState state, const char *text, size_t n);
 
 /* Whether numbers of this sign may be as far from 0 as one likes, so that all that has no exponent yet goes on. */
-bool number_is_open(Engine *e, Formula f, bool negative);
+bool number_is_open(Solver *e, Formula f, bool negative);
 
 /* Replaces a text by one that f makes no difference between, whatever follows; returns its length. */
-size_t number_simplify(Engine *e, Formula f, NumberState state, char *text, size_t n);
+size_t number_simplify(Solver *e, Formula f, NumberState state, char *text, size_t n);
 
 /* Whether there are so many numbers. */
-bool number_has(Engine *e, Formula f, uint32_t count);
+bool number_has(Solver *e, Formula f, uint32_t count);
 
 /* Calls `each` for the conjunctions of atoms whose alternatives f is, until it returns true: returns whether it did. `possible` says of the
    first atoms of a conjunction whether others may make one of them for which `each` returns true, so that those that begin alike are left
    out together; NULL: that is not known. */
-typedef bool TakeConjunction(Engine *, const Formula *atom, size_t n, void *);
-bool each_conjunction(Engine *e, Formula f, TakeConjunction *each, TakeConjunction *possible,
+typedef bool TakeConjunction(Solver *, const Formula *atom, size_t n, void *);
+bool each_conjunction(Solver *e, Formula f, TakeConjunction *each, TakeConjunction *possible,
                       void *data);
 
 #endif

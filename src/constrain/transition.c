@@ -14,11 +14,12 @@
 static uint32_t seen_id(Automaton *m, const uint64_t *seen, size_t n_words)
 {
     bool added;
-    uint64_t *id = map_put(&m->seens, seen, n_words * sizeof *seen, &added);
+    uint64_t *id = map_put(&m->seen.ids, seen, n_words * sizeof *seen, &added);
     if (added) {
-        *id = m->n_seens;
-        m->seen = arena_more(&m->e.arena, m->seen, m->n_seens, sizeof *m->seen);
-        m->seen[m->n_seens++] = arena_copy(&m->e.arena, seen, (n_words + !n_words) * sizeof *seen);
+        *id = m->seen.n;
+        m->seen.bits = arena_more(&m->e.arena, m->seen.bits, m->seen.n, sizeof *m->seen.bits);
+        m->seen.bits[m->seen.n++] =
+            arena_copy(&m->e.arena, seen, (n_words + !n_words) * sizeof *seen);
     }
     return (uint32_t)*id;
 }
@@ -38,15 +39,15 @@ static size_t seen_words(const Alphabet *a)
 /* The names that cannot come any more after this key. */
 static uint32_t seen_after(Automaton *m, const Frame *object, uint32_t key)
 {
-    const Alphabet *a = m->e.alphabet[object->b];
+    const Alphabet *a = m->e.solved.alphabet[object->b];
     size_t n = seen_words(a);
     uint64_t few[16], *seen = n <= 16 ? few : arena_array(&m->e.arena, n, sizeof *seen);
-    memcpy(seen, m->seen[object->c], n * sizeof *seen);
+    memcpy(seen, m->seen.bits[object->c], n * sizeof *seen);
     if (!n)
         return object->c;
     if (key < a->n_names)
         seen[key >> 6] |= 1ull << (key & 63);
-    for (uint32_t k = 0; k < a->n_names && m->e.in_order; k++)
+    for (uint32_t k = 0; k < a->n_names && m->e.spelling.in_order; k++)
         if (key >= a->n_names || a->rank[k] < a->rank[key])
             seen[k >> 6] |= 1ull << (k & 63);
     return seen_id(m, seen, n);
@@ -54,39 +55,39 @@ static uint32_t seen_after(Automaton *m, const Frame *object, uint32_t key)
 
 static ObjectKeys *keys_of(Automaton *m, uint32_t object)
 {
-    if (!m->keys[object]) {
-        const Alphabet *a = m->e.alphabet[m->frame[object].b];
+    if (!m->frames.keys[object]) {
+        const Alphabet *a = m->e.solved.alphabet[m->frames.frame[object].b];
         size_t n = a->n_names + a->n_classes;
         ObjectKeys *keys = arena_alloc(&m->e.arena, sizeof *keys);
         keys->allowed = arena_alloc(&m->e.arena, n + 1);
         memset(keys->allowed, -1, n + 1);
         keys->branch = arena_array(&m->e.arena, n + 1, sizeof *keys->branch);
-        m->keys[object] = keys;
+        m->frames.keys[object] = keys;
     }
-    return m->keys[object];
+    return m->frames.keys[object];
 }
 
 /* What a member of this name leads to; NULL where it may not come. */
 static const Branches *branches_of(Automaton *m, uint32_t object, uint32_t key)
 {
     ObjectKeys *keys = keys_of(m, object);
-    Frame f = m->frame[object];
+    Frame f = m->frames.frame[object];
     if (keys->allowed[key] >= 0)
         return keys->branch[key];
     keys->allowed[key] = 0;
-    const Alphabet *a = m->e.alphabet[f.b];
-    if (key < a->n_names && (m->seen[f.c][key >> 6] >> (key & 63) & 1))
+    const Alphabet *a = m->e.solved.alphabet[f.b];
+    if (key < a->n_names && (m->seen.bits[f.c][key >> 6] >> (key & 63) & 1))
         return NULL;
     Branches *all = malloc(sizeof *all);
     if (!all) {
-        engine_fail(&m->e, "out of memory");
+        solver_fail(&m->e, "out of memory");
         return NULL;
     }
     object_step(&m->e, f.a, f.b, key, all);
     size_t n = 0;
     uint32_t seen = seen_after(m, &f, key);
     for (size_t i = 0; i < all->n; i++)
-        if (object_exists(&m->e, all->at[i].rest, f.b, m->seen[seen]))
+        if (object_exists(&m->e, all->at[i].rest, f.b, m->seen.bits[seen]))
             all->at[n++] = all->at[i];
     all->n = n;
     if (n) {
@@ -104,8 +105,8 @@ static const Branches *branches_of(Automaton *m, uint32_t object, uint32_t key)
 static Term names_left(Automaton *m, uint32_t object, uint32_t key)
 {
     TermTable *t = &m->e.terms;
-    const Frame *f = &m->frame[object];
-    const Alphabet *a = m->e.alphabet[f->b];
+    const Frame *f = &m->frames.frame[object];
+    const Alphabet *a = m->e.solved.alphabet[f->b];
     Term term = a->class[key - a->n_names];
     if (f->used > 1 + TERM_NONE)
         term = term_and2(t, term, term_not(t, f->used - 1));
@@ -115,7 +116,7 @@ static Term names_left(Automaton *m, uint32_t object, uint32_t key)
 /* Whether one of the names of an alphabet from `from` to `to` may come; from n_names on, those of a class. */
 static bool any_key(Automaton *m, uint32_t object, uint32_t from, uint32_t to)
 {
-    const uint32_t n_names = m->e.alphabet[m->frame[object].b]->n_names;
+    const uint32_t n_names = m->e.solved.alphabet[m->frames.frame[object].b]->n_names;
     for (uint32_t k = from; k < to; k++)
         if (k < n_names ? branches_of(m, object, k) != NULL : names_left(m, object, k) != TERM_NONE)
             return true;
@@ -124,14 +125,14 @@ static bool any_key(Automaton *m, uint32_t object, uint32_t from, uint32_t to)
 
 static uint32_t n_keys(const Automaton *m, uint32_t object)
 {
-    const Alphabet *a = m->e.alphabet[m->frame[object].b];
+    const Alphabet *a = m->e.solved.alphabet[m->frames.frame[object].b];
     return a->n_names + a->n_classes;
 }
 
 static void begin_name(ByteStep *w, uint32_t object)
 {
-    const Alphabet *a = w->m->e.alphabet[w->m->frame[object].b];
-    const bool distinct = w->m->frame[object].used;
+    const Alphabet *a = w->m->e.solved.alphabet[w->m->frames.frame[object].b];
+    const bool distinct = w->m->frames.frame[object].used;
     if (any_key(w->m, object, 0, a->n_names))
         automaton_add(w->m, w->out, &(Frame){.kind = FRAME_NAME, .b = a->n_names, .below = object});
     for (uint32_t k = a->n_names; k < a->n_names + a->n_classes; k++) {
@@ -148,7 +149,7 @@ static void begin_name(ByteStep *w, uint32_t object)
 
 int automaton_name_byte(const Automaton *m, const Alphabet *a, uint32_t key, uint32_t depth)
 {
-    const JsonName *name = &m->e.name[a->name[key]];
+    const JsonName *name = &m->e.names.name[a->name[key]];
     return depth < name->length ? (unsigned char)name->text[depth] : -1;
 }
 
@@ -178,10 +179,10 @@ static void narrow(const Automaton *m, const Alphabet *a, Frame *f, unsigned cha
 static void step_name(ByteStep *w, const Frame *of)
 {
     Automaton *m = w->m;
-    const Alphabet *a = m->e.alphabet[m->frame[of->below].b];
+    const Alphabet *a = m->e.solved.alphabet[m->frames.frame[of->below].b];
     Escaped escaped;
     Frame f = *of;
-    if (!escape_step(of->d, w->byte, m->e.canonical, &escaped))
+    if (!escape_step(of->d, w->byte, m->e.spelling.canonical, &escaped))
         return;
     if (escaped.end) {
         if (automaton_name_byte(m, a, f.a, f.c) < 0 && branches_of(m, f.below, f.a))
@@ -197,9 +198,9 @@ static void step_name(ByteStep *w, const Frame *of)
     }
     uint32_t low, high;
     for (uint32_t k = f.a; k < f.b && !escape_is_plain(f.d); k++) {
-        const JsonName *name = &m->e.name[a->name[k]];
+        const JsonName *name = &m->e.names.name[a->name[k]];
         bool follows = false;
-        for (int part = 0; escape_points(f.d, part, m->e.canonical, &low, &high); part++)
+        for (int part = 0; escape_points(f.d, part, m->e.spelling.canonical, &low, &high); part++)
             follows = follows || name_has_point(name->text + f.c, name->length - f.c, low, high);
         if (follows && branches_of(m, f.below, k)) {
             automaton_add(m, w->out, &f);
@@ -211,27 +212,27 @@ static void step_name(ByteStep *w, const Frame *of)
 /* The characters of a string; read->end where its quote was read and it may end. False where it cannot go on. */
 static bool step_characters(ByteStep *w, Term *term, uint32_t *escape, Escaped *read)
 {
-    if (!escape_step(*escape, w->byte, w->m->e.canonical, read))
+    if (!escape_step(*escape, w->byte, w->m->e.spelling.canonical, read))
         return false;
     if (read->end)
         return term_is_nullable(&w->m->e.terms, *term);
     for (int i = 0; i < read->n; i++)
         *term = term_derivative(&w->m->e.terms, *term, read->byte[i]);
     *escape = read->state;
-    return live_in_string(&w->m->e.terms, *term, *escape, w->m->e.canonical);
+    return live_in_string(&w->m->e.terms, *term, *escape, w->m->e.spelling.canonical);
 }
 
 /* A value has ended above this frame. */
 static void add_below(ByteStep *w, uint32_t below, const Read *read)
 {
     Automaton *m = w->m;
-    Frame f = m->frame[below];
+    Frame f = m->frames.frame[below];
     if (f.kind != FRAME_ITEM) {
         automaton_add_id(m, w->out, below);
         return;
     }
     /* A value of an array with unique items: what it is matters when another follows. */
-    Frame array = m->frame[f.below];
+    Frame array = m->frames.frame[f.below];
     automaton_add(m, w->out,
                   &(Frame){.kind = FRAME_ARRAY,
                            .a = array.a,
@@ -259,14 +260,14 @@ static Formula after_item(ByteStep *w, const Frame *f)
 static void begin_value(ByteStep *w, Formula f, uint32_t below)
 {
     Automaton *m = w->m;
-    Engine *e = &m->e;
+    Solver *e = &m->e;
     Formula of;
     if (w->byte == '{' && (of = f_restrict(e, f, KIND_OBJECT)) != F_FALSE) {
         uint32_t alphabet = alphabet_of(e, of);
-        size_t n = seen_words(e->alphabet[alphabet]);
+        size_t n = seen_words(e->solved.alphabet[alphabet]);
         uint32_t seen = seen_id(m, arena_array(&e->arena, n + 1, sizeof(uint64_t)), n);
         object_check_names(e, of, alphabet, TERM_NONE);
-        if (object_exists(e, of, alphabet, m->seen[seen]))
+        if (object_exists(e, of, alphabet, m->seen.bits[seen]))
             automaton_add(
                 m, w->out,
                 &(Frame){.kind = FRAME_OBJECT,
@@ -281,7 +282,7 @@ static void begin_value(ByteStep *w, Formula f, uint32_t below)
             automaton_add(m, w->out,
                           &(Frame){.kind = FRAME_ARRAY, .a = of, .d = AT_FIRST, .below = below});
     } else if (w->byte == '"' && (of = f_restrict(e, f, KIND_STRING)) != F_FALSE) {
-        Term term = of == F_TRUE ? TERM_ALL : e->node[of].a;
+        Term term = of == F_TRUE ? TERM_ALL : e->formulas.node[of].a;
         if (term_is_live(&e->terms, term, 0))
             automaton_add(m, w->out, &(Frame){.kind = FRAME_STRING, .a = term, .below = below});
     } else if (w->byte == '-' || (w->byte >= '0' && w->byte <= '9')) {
@@ -301,10 +302,10 @@ static void begin_value(ByteStep *w, Formula f, uint32_t below)
 static void step_number(ByteStep *w, const Frame *f)
 {
     Automaton *m = w->m;
-    Engine *e = &m->e;
+    Solver *e = &m->e;
     NumberState place = number_step(e, f->a, f->c, w->byte);
     if (place == NUMBER_DEAD) {
-        const JsonName *name = &e->name[f->b];
+        const JsonName *name = &e->names.name[f->b];
         if (number_can_end(f->c) &&
             (f->a == F_TRUE || number_is(e, f->a, name->text, name->length))) {
             FrameList popped = {0}, *out = w->out;
@@ -321,10 +322,10 @@ static void step_number(ByteStep *w, const Frame *f)
     next.c = place;
     if (f->a != F_TRUE) {
         char text[NUMBER_TEXT + 1];
-        size_t n = e->name[f->b].length;
+        size_t n = e->names.name[f->b].length;
         if (n >= NUMBER_TEXT)
             return;
-        memcpy(text, e->name[f->b].text, n);
+        memcpy(text, e->names.name[f->b].text, n);
         text[n] = (char)w->byte;
         n = number_simplify(e, f->a, place, text, n + 1);
         if (!number_exists(e, f->a, place, text, n))
@@ -344,7 +345,7 @@ const Branches *automaton_array_branches(Automaton *m, Formula f)
     Branches *all = malloc(sizeof *all);
     size_t n = 0;
     if (!all) {
-        engine_fail(&m->e, "out of memory");
+        solver_fail(&m->e, "out of memory");
         return NULL;
     }
     array_step(&m->e, f, all);
@@ -417,10 +418,10 @@ static void step_colon(ByteStep *w, const Frame *f)
 {
     Automaton *m = w->m;
     const Branches *branches = branches_of(m, f->below, f->a);
-    Frame object = m->frame[f->below];
+    Frame object = m->frames.frame[f->below];
     uint32_t seen = seen_after(m, &object, f->a), used = object.used;
     if (f->used) {
-        const JsonName *name = &m->e.name[f->used - 1];
+        const JsonName *name = &m->e.names.name[f->used - 1];
         Term came = term_text(&m->e.terms, name->text, name->length);
         used = 1 + term_or2(&m->e.terms, used - 1, came);
     }
@@ -442,18 +443,18 @@ static void step_colon(ByteStep *w, const Frame *f)
 /* Adds a frame that a grammar leads to, once in a round. */
 static void meet(Automaton *m, FrameList *list, uint32_t id)
 {
-    if (m->met[id] != m->rounds)
+    if (m->frames.met[id] != m->frames.rounds)
         automaton_add_id(m, list, id);
-    m->met[id] = m->rounds;
+    m->frames.met[id] = m->frames.rounds;
 }
 
 void automaton_expand(Automaton *m, uint32_t frame, FrameList *out)
 {
     FrameList list = {0};
-    m->rounds++;
+    m->frames.rounds++;
     meet(m, &list, frame);
-    for (uint32_t i = 0; i < list.n && engine_work(&m->e, 1); i++) {
-        Frame f = m->frame[list.at[i]];
+    for (uint32_t i = 0; i < list.n && solver_work(&m->e, 1); i++) {
+        Frame f = m->frames.frame[list.at[i]];
         const uint32_t *symbol = m->grammar.symbol + f.a;
         if (f.kind == FRAME_DONE) {
             automaton_add_id(m, out, list.at[i]);
@@ -478,9 +479,9 @@ void automaton_expand(Automaton *m, uint32_t frame, FrameList *out)
 }
 
 /* A name with the characters behind it that a byte has completed. */
-static uint32_t longer_name(Engine *e, uint32_t id, const Escaped *read)
+static uint32_t longer_name(Solver *e, uint32_t id, const Escaped *read)
 {
-    const JsonName *name = &e->name[id];
+    const JsonName *name = &e->names.name[id];
     char *text = arena_alloc(&e->arena, name->length + sizeof read->byte);
     if (!read->n)
         return id;
@@ -492,9 +493,9 @@ static uint32_t longer_name(Engine *e, uint32_t id, const Escaped *read)
 void automaton_step(ByteStep *w, uint32_t id)
 {
     Automaton *m = w->m;
-    Frame f = m->frame[id]; /* a copy: frames move when one is added */
+    Frame f = m->frames.frame[id]; /* a copy: frames move when one is added */
     Escaped read;
-    if (!engine_work(&m->e, 1))
+    if (!solver_work(&m->e, 1))
         return;
     switch ((FrameKind)f.kind) {
     case FRAME_END:
