@@ -96,10 +96,10 @@ static bool write_gguf(const Tokenizer *t, StrBuf *file)
     GgufKeys keys = {0};
     cvn_err err = {0};
     gguf_key_text(&keys, "general.architecture", "llama");
-    if (t->bos >= 0)
-        gguf_key_u32(&keys, "tokenizer.ggml.bos_token_id", t->bos);
-    if (t->eos >= 0)
-        gguf_key_u32(&keys, "tokenizer.ggml.eos_token_id", t->eos);
+    if (t->ids.bos >= 0)
+        gguf_key_u32(&keys, "tokenizer.ggml.bos_token_id", t->ids.bos);
+    if (t->ids.eos >= 0)
+        gguf_key_u32(&keys, "tokenizer.ggml.eos_token_id", t->ids.eos);
     int code = gguf_write_tokenizer(t, &keys, &err);
     assert_true(code == CVN_OK || code == CVN_EUNSUPPORTED);
     gguf_put_raw(file, &start, sizeof start);
@@ -172,7 +172,7 @@ static void check_gguf(Run *run, const char *file, const Tokenizer *t, const jso
         size_t n = json_string_length(text);
         check_ids(back, bytes, n, 0, json_array_get(json_object_get(row, "ids"), i));
         /* Nor can GGUF files say a second token in front of a text, or that no space follows a special token. */
-        if (!t->n_lead && t->prepare.n < 2)
+        if (!t->ids.n_lead && t->prepare.n < 2)
             check_ids(back, bytes, n, TOKENIZER_BOS | TOKENIZER_SPECIAL, special_ids(row, i));
     }
     tokenizer_free(back);

@@ -31,27 +31,55 @@ typedef struct Candidate {
     uint32_t pair; /* index */
 } Candidate;
 
+/* The words of the text, each once. */
+typedef struct Corpus {
+    Map counts; /* word -> count */
+    Word *word; /* [n] arena */
+    size_t n;
+} Corpus;
+
+typedef struct SymbolTable {
+    Map ids;             /* text -> symbol */
+    TrainSymbol *symbol; /* [n] arena, room for the vocabulary */
+    int32_t n;
+} SymbolTable;
+
+/* Pairs by their symbols: open addressing. */
+typedef struct PairTable {
+    Pair *pair; /* [n] owned */
+    size_t n, capacity;
+    uint32_t *slot; /* [n_slots] 1 + index of a pair, or 0; owned */
+    size_t n_slots; /* a power of two */
+} PairTable;
+
+/* The pairs that may be merged next, the best on top. Counts may be out of date, too high. */
+typedef struct CandidateHeap {
+    Candidate *at; /* [n] owned */
+    size_t n, capacity;
+} CandidateHeap;
+
+/* Pairs of the present merge's new symbol. */
+typedef struct TouchedPairs {
+    uint32_t *pair; /* [n] owned */
+    size_t n, capacity;
+} TouchedPairs;
+
+typedef struct MergeList {
+    TrainMerge *merge; /* [n] owned */
+    size_t n, capacity;
+    uint32_t round; /* merges made, the repeated ones too */
+} MergeList;
+
 struct BpeTrainer {
     Arena arena;  /* owned: words, texts of symbols */
-    Map words;    /* word -> count */
     Split *split; /* owned */
-    Word *word;   /* [n_words], arena */
-    size_t n_words;
-    TrainSymbol *symbol; /* [n_symbols], arena, room for the vocabulary */
-    int32_t n_symbols;
-    Map texts;  /* text of a symbol -> symbol */
-    Pair *pair; /* [n_pairs], owned */
-    size_t n_pairs, pair_capacity;
-    uint32_t *slot;  /* [n_slots] open addressing: 1 + index of a pair, or 0; owned */
-    size_t n_slots;  /* a power of two */
-    Candidate *heap; /* [n_heap], owned: the best on top; counts may be out of date, too high */
-    size_t n_heap, heap_capacity;
-    uint32_t *touched; /* [n_touched] pairs of the present merge's new symbol, owned */
-    size_t n_touched, touched_capacity;
-    TrainMerge *merge; /* [n_merges], owned */
-    size_t n_merges, merge_capacity;
-    uint32_t round; /* merges made, the repeated ones too */
-    bool failed;    /* memory ran out */
+    Corpus corpus;
+    SymbolTable symbols;
+    PairTable pairs;
+    CandidateHeap heap;
+    TouchedPairs touched;
+    MergeList merges;
+    bool failed; /* memory ran out */
 };
 
 /* Room for one more element of an owned array; false, and `failed` set, when memory ran out. */
@@ -86,8 +114,8 @@ BpeTrainer *bpe_trainer_new(cvn_err *err)
         bpe_trainer_free(t);
         return NULL;
     }
-    map_init(&t->words, &t->arena);
-    map_init(&t->texts, &t->arena);
+    map_init(&t->corpus.counts, &t->arena);
+    map_init(&t->symbols.ids, &t->arena);
     return t;
 }
 
@@ -95,13 +123,13 @@ void bpe_trainer_free(BpeTrainer *t)
 {
     if (!t)
         return;
-    for (size_t i = 0; i < t->n_pairs; i++)
-        free(t->pair[i].word);
-    free(t->pair);
-    free(t->slot);
-    free(t->heap);
-    free(t->touched);
-    free(t->merge);
+    for (size_t i = 0; i < t->pairs.n; i++)
+        free(t->pairs.pair[i].word);
+    free(t->pairs.pair);
+    free(t->pairs.slot);
+    free(t->heap.at);
+    free(t->touched.pair);
+    free(t->merges.merge);
     split_free(t->split);
     arena_free(&t->arena);
     free(t);
@@ -128,7 +156,7 @@ static int add(void *of, cvn_err *err)
             return code;
         for (size_t at = begin; at < end; at += BPE_TRAIN_WORD) {
             size_t part = end - at < BPE_TRAIN_WORD ? end - at : BPE_TRAIN_WORD;
-            ++*map_put(&t->words, text + at, part, NULL);
+            ++*map_put(&t->corpus.counts, text + at, part, NULL);
         }
     }
     return CVN_OK;
@@ -149,46 +177,46 @@ static uint64_t key_of(int32_t left, int32_t right)
 static size_t slot_of(const BpeTrainer *t, uint64_t key)
 {
     uint64_t h = (key ^ key >> 29) * 0x9e3779b97f4a7c15u;
-    size_t i = (size_t)(h >> 20) & (t->n_slots - 1);
-    while (t->slot[i] && t->pair[t->slot[i] - 1].key != key)
-        i = (i + 1) & (t->n_slots - 1);
+    size_t i = (size_t)(h >> 20) & (t->pairs.n_slots - 1);
+    while (t->pairs.slot[i] && t->pairs.pair[t->pairs.slot[i] - 1].key != key)
+        i = (i + 1) & (t->pairs.n_slots - 1);
     return i;
 }
 
 static void grow_slots(BpeTrainer *t)
 {
-    size_t n = t->n_slots ? 2 * t->n_slots : 1 << 14;
+    size_t n = t->pairs.n_slots ? 2 * t->pairs.n_slots : 1 << 14;
     uint32_t *slot = t->failed ? NULL : calloc(n, sizeof *slot);
     if (!slot) {
         t->failed = true;
         return;
     }
-    free(t->slot);
-    t->slot = slot;
-    t->n_slots = n;
-    for (size_t i = 0; i < t->n_pairs; i++)
-        t->slot[slot_of(t, t->pair[i].key)] = (uint32_t)i + 1;
+    free(t->pairs.slot);
+    t->pairs.slot = slot;
+    t->pairs.n_slots = n;
+    for (size_t i = 0; i < t->pairs.n; i++)
+        t->pairs.slot[slot_of(t, t->pairs.pair[i].key)] = (uint32_t)i + 1;
 }
 
 /* The pair of two symbols, made when there is none; NULL when memory ran out. */
 static Pair *pair_of(BpeTrainer *t, int32_t left, int32_t right)
 {
-    if (t->n_pairs * 2 >= t->n_slots)
+    if (t->pairs.n * 2 >= t->pairs.n_slots)
         grow_slots(t);
     if (t->failed)
         return NULL;
     uint64_t key = key_of(left, right);
     size_t i = slot_of(t, key);
-    if (t->slot[i])
-        return &t->pair[t->slot[i] - 1];
-    if (t->n_pairs >= UINT32_MAX - 1 ||
-        !grow(t, (void **)&t->pair, t->n_pairs, &t->pair_capacity, sizeof *t->pair)) {
+    if (t->pairs.slot[i])
+        return &t->pairs.pair[t->pairs.slot[i] - 1];
+    if (t->pairs.n >= UINT32_MAX - 1 ||
+        !grow(t, (void **)&t->pairs.pair, t->pairs.n, &t->pairs.capacity, sizeof *t->pairs.pair)) {
         t->failed = true;
         return NULL;
     }
-    t->pair[t->n_pairs++] = (Pair){.key = key};
-    t->slot[i] = (uint32_t)t->n_pairs;
-    return &t->pair[t->n_pairs - 1];
+    t->pairs.pair[t->pairs.n++] = (Pair){.key = key};
+    t->pairs.slot[i] = (uint32_t)t->pairs.n;
+    return &t->pairs.pair[t->pairs.n - 1];
 }
 
 static void note_word(BpeTrainer *t, Pair *pair, uint32_t word)
@@ -217,36 +245,37 @@ static bool better(const Candidate *a, const Candidate *b)
 
 static void push(BpeTrainer *t, uint32_t pair)
 {
-    Candidate c = {t->pair[pair].count, t->pair[pair].key, pair};
-    if (c.count <= 0 || !grow(t, (void **)&t->heap, t->n_heap, &t->heap_capacity, sizeof *t->heap))
+    Candidate c = {t->pairs.pair[pair].count, t->pairs.pair[pair].key, pair};
+    if (c.count <= 0 ||
+        !grow(t, (void **)&t->heap.at, t->heap.n, &t->heap.capacity, sizeof *t->heap.at))
         return;
-    size_t i = t->n_heap++;
-    for (; i > 0 && better(&c, &t->heap[(i - 1) / 2]); i = (i - 1) / 2)
-        t->heap[i] = t->heap[(i - 1) / 2];
-    t->heap[i] = c;
+    size_t i = t->heap.n++;
+    for (; i > 0 && better(&c, &t->heap.at[(i - 1) / 2]); i = (i - 1) / 2)
+        t->heap.at[i] = t->heap.at[(i - 1) / 2];
+    t->heap.at[i] = c;
 }
 
 static Candidate pop(BpeTrainer *t)
 {
-    Candidate top = t->heap[0], last = t->heap[--t->n_heap];
+    Candidate top = t->heap.at[0], last = t->heap.at[--t->heap.n];
     size_t i = 0;
-    for (size_t child; (child = 2 * i + 1) < t->n_heap; i = child) {
-        if (child + 1 < t->n_heap && better(&t->heap[child + 1], &t->heap[child]))
+    for (size_t child; (child = 2 * i + 1) < t->heap.n; i = child) {
+        if (child + 1 < t->heap.n && better(&t->heap.at[child + 1], &t->heap.at[child]))
             child++;
-        if (!better(&t->heap[child], &last))
+        if (!better(&t->heap.at[child], &last))
             break;
-        t->heap[i] = t->heap[child];
+        t->heap.at[i] = t->heap.at[child];
     }
-    t->heap[i] = last;
+    t->heap.at[i] = last;
     return top;
 }
 
 /* The pair that occurs most often, or NULL when none occurs twice. */
 static Pair *best_pair(BpeTrainer *t)
 {
-    while (t->n_heap) {
+    while (t->heap.n) {
         Candidate top = pop(t);
-        Pair *pair = &t->pair[top.pair];
+        Pair *pair = &t->pairs.pair[top.pair];
         if (pair->count != top.count)
             push(t, top.pair);
         else
@@ -262,34 +291,34 @@ static void start_words(BpeTrainer *t)
     int32_t order[256];
     for (int i = 0; i < 256; i++)
         order[bpe_train_byte(i)] = i;
-    t->word = arena_array(&t->arena, t->words.n, sizeof *t->word);
-    for (size_t s = 0; s < t->words.capacity; s++) {
-        const MapEntry *e = &t->words.slot[s];
+    t->corpus.word = arena_array(&t->arena, t->corpus.counts.n, sizeof *t->corpus.word);
+    for (size_t s = 0; s < t->corpus.counts.capacity; s++) {
+        const MapEntry *e = &t->corpus.counts.slot[s];
         if (!e->key)
             continue;
-        Word *word = &t->word[t->n_words++];
+        Word *word = &t->corpus.word[t->corpus.n++];
         *word = (Word){.symbol = arena_array(&t->arena, e->length, sizeof *word->symbol),
                        .n = (int32_t)e->length,
                        .count = (int64_t)e->value};
         for (size_t i = 0; i < e->length; i++)
             word->symbol[i] = order[(unsigned char)e->key[i]];
     }
-    for (size_t w = 0; w < t->n_words; w++)
-        for (int32_t i = 0; i + 1 < t->word[w].n; i++) {
-            Pair *pair = pair_of(t, t->word[w].symbol[i], t->word[w].symbol[i + 1]);
+    for (size_t w = 0; w < t->corpus.n; w++)
+        for (int32_t i = 0; i + 1 < t->corpus.word[w].n; i++) {
+            Pair *pair = pair_of(t, t->corpus.word[w].symbol[i], t->corpus.word[w].symbol[i + 1]);
             if (!pair)
                 return;
-            pair->count += t->word[w].count;
+            pair->count += t->corpus.word[w].count;
             note_word(t, pair, (uint32_t)w);
         }
-    for (size_t i = 0; i < t->n_pairs; i++)
+    for (size_t i = 0; i < t->pairs.n; i++)
         push(t, (uint32_t)i);
 }
 
 /* Adds the word's pairs to the counts, `sign` times; those with `symbol`, the new one, note the word. */
 static void count_pairs(BpeTrainer *t, uint32_t w, int sign, int32_t symbol)
 {
-    const Word *word = &t->word[w];
+    const Word *word = &t->corpus.word[w];
     for (int32_t i = 0; i + 1 < word->n; i++) {
         int32_t left = word->symbol[i], right = word->symbol[i + 1];
         Pair *pair = pair_of(t, left, right);
@@ -299,18 +328,18 @@ static void count_pairs(BpeTrainer *t, uint32_t w, int sign, int32_t symbol)
         if (sign < 0 || (left != symbol && right != symbol))
             continue;
         note_word(t, pair, w);
-        if (pair->stamp == t->round ||
-            !grow(t, (void **)&t->touched, t->n_touched, &t->touched_capacity, sizeof *t->touched))
+        if (pair->stamp == t->merges.round || !grow(t, (void **)&t->touched.pair, t->touched.n,
+                                                    &t->touched.capacity, sizeof *t->touched.pair))
             continue;
-        pair->stamp = t->round;
-        t->touched[t->n_touched++] = (uint32_t)(pair - t->pair);
+        pair->stamp = t->merges.round;
+        t->touched.pair[t->touched.n++] = (uint32_t)(pair - t->pairs.pair);
     }
 }
 
 /* Replaces left, right by `symbol` in a word, from its begin on. */
 static void merge_word(BpeTrainer *t, uint32_t w, int32_t left, int32_t right, int32_t symbol)
 {
-    Word *word = &t->word[w];
+    Word *word = &t->corpus.word[w];
     int32_t first = 0;
     while (first + 1 < word->n && (word->symbol[first] != left || word->symbol[first + 1] != right))
         first++;
@@ -330,17 +359,17 @@ static void merge_word(BpeTrainer *t, uint32_t w, int32_t left, int32_t right, i
 /* The symbol with the text of two. */
 static int32_t join(BpeTrainer *t, int32_t left, int32_t right)
 {
-    const TrainSymbol *a = &t->symbol[left], *b = &t->symbol[right];
-    TrainSymbol *c = &t->symbol[t->n_symbols];
+    const TrainSymbol *a = &t->symbols.symbol[left], *b = &t->symbols.symbol[right];
+    TrainSymbol *c = &t->symbols.symbol[t->symbols.n];
     int32_t length = a->length + b->length;
     char *text = arena_alloc(&t->arena, (size_t)length);
     memcpy(text, a->text, (size_t)a->length);
     memcpy(text + a->length, b->text, (size_t)b->length);
     bool is_new;
-    uint64_t *symbol = map_put(&t->texts, text, (size_t)length, &is_new);
+    uint64_t *symbol = map_put(&t->symbols.ids, text, (size_t)length, &is_new);
     if (is_new) {
         *c = (TrainSymbol){text, length};
-        *symbol = (uint64_t)t->n_symbols++;
+        *symbol = (uint64_t)t->symbols.n++;
     }
     return (int32_t)*symbol;
 }
@@ -350,20 +379,20 @@ static void merge_pair(BpeTrainer *t, Pair *pair)
     int32_t left = (int32_t)(pair->key >> 32), right = (int32_t)(uint32_t)pair->key;
     int32_t symbol = join(t, left, right);
     uint32_t *word = pair->word, n = pair->n;
-    if (!pair->merged &&
-        grow(t, (void **)&t->merge, t->n_merges, &t->merge_capacity, sizeof *t->merge))
-        t->merge[t->n_merges++] = (TrainMerge){left, right};
+    if (!pair->merged && grow(t, (void **)&t->merges.merge, t->merges.n, &t->merges.capacity,
+                              sizeof *t->merges.merge))
+        t->merges.merge[t->merges.n++] = (TrainMerge){left, right};
     /* The pair may move in memory, and come up again later, with other words. */
     pair->merged = true;
     pair->word = NULL;
     pair->n = pair->capacity = 0;
-    t->n_touched = 0;
-    t->round++;
+    t->touched.n = 0;
+    t->merges.round++;
     for (uint32_t i = 0; i < n && !t->failed; i++)
         merge_word(t, word[i], left, right, symbol);
     free(word);
-    for (size_t i = 0; i < t->n_touched; i++)
-        push(t, t->touched[i]);
+    for (size_t i = 0; i < t->touched.n; i++)
+        push(t, t->touched.pair[i]);
 }
 
 static int run(void *of, cvn_err *err)
@@ -376,27 +405,27 @@ static int run(void *of, cvn_err *err)
                        "a vocabulary of %" PRId32 " is not possible; give %d (bytes and special "
                        "tokens) to %d",
                        vocab, BPE_TRAIN_LEAST, 1 << 22);
-    if (t->words.n == 0)
+    if (t->corpus.counts.n == 0)
         return err_set(err, CVN_EFORMAT,
                        "the data have no text to train a tokenizer on; give text or JSONL, "
                        "or a tokenizer");
-    if (t->words.n > UINT32_MAX)
+    if (t->corpus.counts.n > UINT32_MAX)
         return err_set(err, CVN_EUNSUPPORTED,
                        "the text has more than 2^32 different words; give less of it");
-    t->symbol = arena_array(&t->arena, (size_t)vocab, sizeof *t->symbol);
+    t->symbols.symbol = arena_array(&t->arena, (size_t)vocab, sizeof *t->symbols.symbol);
     for (int i = 0; i < 256; i++) {
         char byte = (char)bpe_train_byte(i);
-        t->symbol[i] = (TrainSymbol){arena_copy(&t->arena, &byte, 1), 1};
-        *map_put(&t->texts, &byte, 1, NULL) = (uint64_t)i;
+        t->symbols.symbol[i] = (TrainSymbol){arena_copy(&t->arena, &byte, 1), 1};
+        *map_put(&t->symbols.ids, &byte, 1, NULL) = (uint64_t)i;
     }
-    t->n_symbols = 256;
+    t->symbols.n = 256;
     start_words(t);
     for (Pair *pair;
-         t->n_symbols < vocab - BPE_TRAIN_SPECIAL && !t->failed && (pair = best_pair(t));)
+         t->symbols.n < vocab - BPE_TRAIN_SPECIAL && !t->failed && (pair = best_pair(t));)
         merge_pair(t, pair);
     if (!t->failed)
-        bpe_train_json(t->symbol, t->n_symbols, t->merge, t->n_merges, r->json);
-    *r->reached = t->n_symbols + BPE_TRAIN_SPECIAL;
+        bpe_train_json(t->symbols.symbol, t->symbols.n, t->merges.merge, t->merges.n, r->json);
+    *r->reached = t->symbols.n + BPE_TRAIN_SPECIAL;
     return t->failed || r->json->failed ? err_set(err, CVN_EMEM, "no memory to train a tokenizer")
                                         : CVN_OK;
 }

@@ -6,10 +6,10 @@
 
 void decoder_init(Decoder *decoder, const Tokenizer *tokenizer, unsigned flags)
 {
-    *decoder =
-        (Decoder){.tokenizer = tokenizer,
-                  .flags = flags,
-                  .started = flags & TOKENIZER_CONTINUE || tokenizer->space == DECODE_KEEP_SPACE};
+    *decoder = (Decoder){.tokenizer = tokenizer,
+                         .flags = flags,
+                         .started = flags & TOKENIZER_CONTINUE ||
+                                    tokenizer->decoding.space == DECODE_KEEP_SPACE};
 }
 
 /* Bytes at the end of text that begin a character without completing it: 0 to 3. */
@@ -47,12 +47,12 @@ static void strip_space(Decoder *decoder, const BpePiece *piece, const char **te
 {
     const Tokenizer *t = decoder->tokenizer;
     bool strip = piece->kind == PIECE_NORMAL || piece->kind == PIECE_USER ||
-                 (piece->kind == PIECE_BYTE && t->strip_bytes);
+                 (piece->kind == PIECE_BYTE && t->decoding.strip_bytes);
     while (strip && *n > 0 && **text == ' ') {
         ++*text;
         --*n;
-        decoder->started |= t->space != DECODE_STRIP_EACH;
-        if (t->space != DECODE_STRIP_FIRST)
+        decoder->started |= t->decoding.space != DECODE_STRIP_EACH;
+        if (t->decoding.space != DECODE_STRIP_FIRST)
             break;
     }
     decoder->started |= *n > 0;

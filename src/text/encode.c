@@ -21,12 +21,12 @@ typedef struct Encoder {
 static int encode_split(Encoder *e, int stage, const char *text, size_t n)
 {
     const Tokenizer *t = e->tokenizer;
-    if (stage == t->n_split) {
+    if (stage == t->words.n_split) {
         e->unknown_start = e->out->n;
         return bpe_encode(&t->bpe, &e->work, text, n, e->unknown_start, e->out, e->err);
     }
     for (size_t begin = 0, end = 0; begin < n; begin = end) {
-        TRY(split_next(t->split[stage], e->split[stage], text, n, &begin, &end, e->err));
+        TRY(split_next(t->words.split[stage], e->split[stage], text, n, &begin, &end, e->err));
         if (begin < n)
             TRY(encode_split(e, stage + 1, text + begin, end - begin));
     }
@@ -41,7 +41,7 @@ static int encode_plain(Encoder *e, const char *text, const char *mark, size_t n
     rewrite(&t->prepare, text, n, first, e->prepared, &text, &n);
     if (e->prepared[0].failed || e->prepared[1].failed)
         return err_set(e->err, CVN_EMEM, "no memory to rewrite %zu bytes of text", n);
-    if (t->joined)
+    if (t->words.joined)
         return bpe_encode_joined(&t->bpe, &e->work, text, n, e->unknown_start, e->out, e->err);
     return encode_split(e, 0, text, n);
 }
@@ -122,17 +122,17 @@ static int encode(const Tokenizer *t, const char *text, const char *mark, size_t
     if (flags & (TOKENIZER_SPECIAL | TOKENIZER_PLAIN))
         e.least = flags & TOKENIZER_SPECIAL ? ADDED_SPECIAL : ADDED_PIECE;
     int rc = CVN_OK;
-    for (int i = 0; !rc && i < t->n_split; i++)
-        rc = split_work_new(t->split[i], &e.split[i], err);
-    if (!rc && flags & TOKENIZER_BOS && t->begins && t->bos >= 0) {
-        for (int i = 0; i < t->n_lead; i++)
-            token_ids_add(out, t->lead[i]);
-        token_ids_add(out, t->bos);
+    for (int i = 0; !rc && i < t->words.n_split; i++)
+        rc = split_work_new(t->words.split[i], &e.split[i], err);
+    if (!rc && flags & TOKENIZER_BOS && t->ids.begins && t->ids.bos >= 0) {
+        for (int i = 0; i < t->ids.n_lead; i++)
+            token_ids_add(out, t->ids.lead[i]);
+        token_ids_add(out, t->ids.bos);
     }
     if (!rc)
         rc = encode_between(&e, &t->raw, encode_segment, text, mark, n, true);
-    if (!rc && flags & TOKENIZER_EOS && t->eos >= 0)
-        token_ids_add(out, t->eos);
+    if (!rc && flags & TOKENIZER_EOS && t->ids.eos >= 0)
+        token_ids_add(out, t->ids.eos);
     if (!rc && out->failed)
         rc = err_set(err, CVN_EMEM, "no memory for the ids of %zu bytes of text", n);
     if (rc)
@@ -142,7 +142,7 @@ static int encode(const Tokenizer *t, const char *text, const char *mark, size_t
         strbuf_free(&e.normalized[i]);
         strbuf_free(&e.prepared[i]);
     }
-    for (int i = 0; i < t->n_split; i++)
+    for (int i = 0; i < t->words.n_split; i++)
         split_work_free(e.split[i]);
     return rc;
 }

@@ -423,15 +423,15 @@ static bool is_phi3(const Gguf *gguf, Arena *arena)
 static void finish(Tokenizer *t, const Gguf *gguf, const Lists *lists, Arena *arena)
 {
     static const char *const no_strip[] = {"<unk>", "<s>", "<|endoftext|>"};
-    t->bos = lists->bos >= 0 ? (int32_t)lists->bos : t->bos;
-    t->eos = lists->eos >= 0 ? (int32_t)lists->eos : t->eos;
-    t->pad = lists->pad >= 0 ? (int32_t)lists->pad : t->pad;
-    t->begins = lists->begins;
-    t->chat_template = gguf_string(gguf, "tokenizer.chat_template", &t->arena);
-    t->tool_template = gguf_string(gguf, "tokenizer.chat_template.tool_use", &t->arena);
+    t->ids.bos = lists->bos >= 0 ? (int32_t)lists->bos : t->ids.bos;
+    t->ids.eos = lists->eos >= 0 ? (int32_t)lists->eos : t->ids.eos;
+    t->ids.pad = lists->pad >= 0 ? (int32_t)lists->pad : t->ids.pad;
+    t->ids.begins = lists->begins;
+    t->templates.chat = gguf_string(gguf, "tokenizer.chat_template", &t->arena);
+    t->templates.tools = gguf_string(gguf, "tokenizer.chat_template.tool_use", &t->arena);
     for (size_t i = 0; i < t->normalized.n; i++) {
         Added *piece = &t->normalized.item[i];
-        if (piece->kind == ADDED_PIECE && is_marker(piece, t->chat_template))
+        if (piece->kind == ADDED_PIECE && is_marker(piece, t->templates.chat))
             piece->kind = ADDED_TEXT;
     }
     bool phi3 = is_phi3(gguf, arena);

@@ -112,7 +112,8 @@ static int list_merges(const Tokenizer *t, BpePair **list, size_t *n, cvn_err *e
     if (!*list)
         return err_set(err, CVN_EMEM, "no memory for the merges of a tokenizer");
     for (size_t i = 0; i < bpe->pair_capacity; i++)
-        if (bpe->pair[i].pair != UINT64_MAX && (!t->ranks || is_last_merge(bpe, &bpe->pair[i])))
+        if (bpe->pair[i].pair != UINT64_MAX &&
+            (!t->words.ranks || is_last_merge(bpe, &bpe->pair[i])))
             (*list)[(*n)++] = bpe->pair[i];
     qsort(*list, *n, sizeof **list, by_rank);
     return CVN_OK;
@@ -161,8 +162,8 @@ static const GgufPre *as_gemma4(const Tokenizer *t, const BpePair *list, size_t 
     const Rewrite *step = t->normalize.n ? t->normalize.step : t->prepare.step;
     bool blanks = t->normalize.n + t->prepare.n == 1 && step->kind == REWRITE_REPLACE &&
                   strcmp(step->from, " ") == 0 && strcmp(step->to, "\xe2\x96\x81") == 0;
-    return blanks && t->joined && !scores_suffice(&t->bpe, list, n) ? gguf_pre_find("gemma4")
-                                                                    : NULL;
+    return blanks && t->words.joined && !scores_suffice(&t->bpe, list, n) ? gguf_pre_find("gemma4")
+                                                                          : NULL;
 }
 
 /* Whether a space is put in front of a text, and whether white space is taken out. */
@@ -189,7 +190,7 @@ int gguf_write_tokenizer(const Tokenizer *t, GgufKeys *keys, cvn_err *err)
     const int n_forms =
         t->normalize.n == 1 && first->kind == REWRITE_FORM && first->form == FORM_NFC;
     if (t->bpe.byte_symbols)
-        pre = gguf_pre_of(t->pattern, t->whole);
+        pre = gguf_pre_of(t->words.pattern, t->words.whole);
     if (t->bpe.byte_symbols && (!pre || t->prepare.n || t->normalize.n > n_forms))
         return err_set(err, CVN_EUNSUPPORTED,
                        "GGUF files have no name for the pre-tokenizer of this tokenizer");
@@ -207,15 +208,15 @@ int gguf_write_tokenizer(const Tokenizer *t, GgufKeys *keys, cvn_err *err)
         put_merges(t, list, n, keys);
     else
         TRY(put_scores(t, keys, err));
-    gguf_key_bool(keys, KEY("add_bos_token"), t->bos >= 0 && t->begins);
+    gguf_key_bool(keys, KEY("add_bos_token"), t->ids.bos >= 0 && t->ids.begins);
     if (!pre)
         put_spaces(t, keys);
     if (t->bpe.unknown >= 0)
         gguf_key_u32(keys, KEY("unknown_token_id"), t->bpe.unknown);
-    if (t->chat_template)
-        gguf_key_text(keys, "tokenizer.chat_template", t->chat_template);
-    if (t->tool_template)
-        gguf_key_text(keys, "tokenizer.chat_template.tool_use", t->tool_template);
+    if (t->templates.chat)
+        gguf_key_text(keys, "tokenizer.chat_template", t->templates.chat);
+    if (t->templates.tools)
+        gguf_key_text(keys, "tokenizer.chat_template.tool_use", t->templates.tools);
     return keys->bytes.failed ? err_set(err, CVN_EMEM, "no memory for a tokenizer") : CVN_OK;
 }
 

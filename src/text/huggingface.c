@@ -326,9 +326,9 @@ static int read_stages(Reader *r, const json_t *root)
         return err_set(r->err, CVN_EUNSUPPORTED,
                        "the pre-tokenizer and the decoder must both be ByteLevel, or neither");
     t->bpe.byte_symbols = byte_level;
-    t->joined = !byte_level && t->n_split == 0;
-    t->space = r->decoder.space;
-    t->strip_bytes = true;
+    t->words.joined = !byte_level && t->words.n_split == 0;
+    t->decoding.space = r->decoder.space;
+    t->decoding.strip_bytes = true;
     return CVN_OK;
 }
 
@@ -353,7 +353,7 @@ static int read_root(Reader *r, const json_t *root)
         read_settings(r, &ignore_merges) || read_all_added(r, added) || read_merges(r) ||
         hf_read_post_processor(t, hf_member(root, "post_processor"), r->err))
         return r->err->code;
-    t->whole = ignore_merges;
+    t->words.whole = ignore_merges;
     return bpe_finish(&t->bpe, ignore_merges, r->err);
 }
 

@@ -143,14 +143,14 @@ static int add_split(Tokenizer *t,
                      int (*make)(const char *, size_t, SplitBehavior, Split **, cvn_err *),
                      const char *text, SplitBehavior behavior, cvn_err *err)
 {
-    if (t->n_split == SPLIT_MAX)
+    if (t->words.n_split == SPLIT_MAX)
         return err_set(err, CVN_EUNSUPPORTED, "the pre-tokenizer has more than %d steps",
                        SPLIT_MAX);
     bool named =
         make == split_pattern_new && (behavior == SPLIT_ISOLATED || behavior == SPLIT_KEPT);
-    t->pattern[t->n_split] = named ? arena_string(&t->arena, text) : "(by a text)";
-    TRY(make(text, strlen(text), behavior, &t->split[t->n_split], err));
-    t->n_split++; /* at once: it is released with those that are counted */
+    t->words.pattern[t->words.n_split] = named ? arena_string(&t->arena, text) : "(by a text)";
+    TRY(make(text, strlen(text), behavior, &t->words.split[t->words.n_split], err));
+    t->words.n_split++; /* at once: it is released with those that are counted */
     return CVN_OK;
 }
 
@@ -158,7 +158,7 @@ static int add_split(Tokenizer *t,
 static int add_prepare(Tokenizer *t, RewriteKind kind, const char *from, const char *to,
                        cvn_err *err)
 {
-    if (t->n_split)
+    if (t->words.n_split)
         return err_set(err, CVN_EUNSUPPORTED,
                        "pre-tokenizer: a step that rewrites text after a Split is not supported");
     return add_step(t, &t->prepare, kind, from, to, err);
@@ -302,11 +302,11 @@ int hf_read_pre_tokenizer(Tokenizer *t, const json_t *section, bool *byte_level,
     int rc = CVN_OK;
     for (size_t i = 0; !rc && (part = part_of(section, "pretokenizers", i)); i++) {
         bool spelled = *byte_level;
-        int before = t->n_split;
+        int before = t->words.n_split;
         rc = read_pre_tokenizer(t, part, byte_level, err);
-        if (!rc && spelled && t->n_split > before) {
-            split_set_spelled(t->split[before]);
-            t->pattern[before] = "(of the alphabet)"; /* no GGUF file says so */
+        if (!rc && spelled && t->words.n_split > before) {
+            split_set_spelled(t->words.split[before]);
+            t->words.pattern[before] = "(of the alphabet)"; /* no GGUF file says so */
         }
     }
     return rc;
@@ -404,14 +404,14 @@ static int read_template(Tokenizer *t, const json_t *section, cvn_err *err)
             behind = true;
             continue;
         }
-        int32_t *to = behind ? &t->eos : &t->bos;
-        if (!token || (*to >= 0 && (behind || t->n_lead == LEAD_MAX)))
+        int32_t *to = behind ? &t->ids.eos : &t->ids.bos;
+        if (!token || (*to >= 0 && (behind || t->ids.n_lead == LEAD_MAX)))
             return err_set(err, CVN_EUNSUPPORTED,
                            "post-processor: the template may only have %d tokens before the text "
                            "and one after it",
                            LEAD_MAX + 1);
         if (*to >= 0)
-            t->lead[t->n_lead++] = *to;
+            t->ids.lead[t->ids.n_lead++] = *to;
         *to = template_id(t, section, token, err);
         if (*to < 0)
             return CVN_EFORMAT;

@@ -418,14 +418,14 @@ static int build(Tokenizer *t, const SpmModel *model, cvn_err *err)
     add_tokens(t, model);
     t->normalize.step[t->normalize.n++] =
         (Rewrite){.kind = REWRITE_SENTENCEPIECE, .spm = model->normalizer};
-    t->joined = true;
-    t->bos = control_id(t, model->bos);
-    t->eos = control_id(t, model->eos);
-    t->pad = control_id(t, model->pad);
+    t->words.joined = true;
+    t->ids.bos = control_id(t, model->bos);
+    t->ids.eos = control_id(t, model->eos);
+    t->ids.pad = control_id(t, model->pad);
     if (model->normalizer.remove_extra_whitespaces)
-        t->space = DECODE_STRIP_EACH;
+        t->decoding.space = DECODE_STRIP_EACH;
     else if (model->normalizer.add_dummy_prefix)
-        t->space = DECODE_STRIP_ONE;
+        t->decoding.space = DECODE_STRIP_ONE;
     return bpe_finish(&t->bpe, false, err);
 }
 

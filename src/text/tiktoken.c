@@ -212,10 +212,10 @@ int rank_finish(Tokenizer *t, int32_t first, int32_t n_ranks, const char *patter
                            byte);
     for (int32_t rank = 0; rank < n_ranks; rank++)
         bpe_add_splits(&t->bpe, first + rank, (uint32_t)rank);
-    t->ranks = t->whole = true;
-    t->pattern[0] = arena_string(&t->arena, pattern);
-    TRY(split_pattern_new(pattern, strlen(pattern), SPLIT_ISOLATED, &t->split[0], err));
-    t->n_split = 1;
+    t->words.ranks = t->words.whole = true;
+    t->words.pattern[0] = arena_string(&t->arena, pattern);
+    TRY(split_pattern_new(pattern, strlen(pattern), SPLIT_ISOLATED, &t->words.split[0], err));
+    t->words.n_split = 1;
     return bpe_finish(&t->bpe, true, err);
 }
 
@@ -252,8 +252,8 @@ int tiktoken_read(Tokenizer *t, const char *bytes, size_t n, cvn_err *err)
     t->bpe.byte_symbols = true;
     TRY(read_lines(t, bytes, bytes + n, n_ranks, err));
     add_special(t, kind, n_ranks);
-    t->bos = tokenizer_special(t, "<|begin_of_text|>");
-    t->eos = tokenizer_special(t, "<|end_of_text|>");
-    t->pad = tokenizer_special(t, kind->pad);
+    t->ids.bos = tokenizer_special(t, "<|begin_of_text|>");
+    t->ids.eos = tokenizer_special(t, "<|end_of_text|>");
+    t->ids.pad = tokenizer_special(t, kind->pad);
     return rank_finish(t, 0, n_ranks, kind->pattern, err);
 }

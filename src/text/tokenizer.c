@@ -44,12 +44,12 @@ static void guess_ids(Tokenizer *t)
     static const char *const bos[] = {"<|begin_of_text|>", "<s>", "<｜begin▁of▁sentence｜>"};
     static const char *const eos[] = {"<|end_of_text|>", "</s>", "<｜end▁of▁sentence｜>"};
     static const char *const pad[] = {"<|finetune_right_pad_id|>", "<pad>"};
-    for (size_t i = 0; t->bos < 0 && i < sizeof bos / sizeof *bos; i++)
-        t->bos = tokenizer_special(t, bos[i]);
-    for (size_t i = 0; t->eos < 0 && i < sizeof eos / sizeof *eos; i++)
-        t->eos = tokenizer_special(t, eos[i]);
-    for (size_t i = 0; t->pad < 0 && i < sizeof pad / sizeof *pad; i++)
-        t->pad = tokenizer_special(t, pad[i]);
+    for (size_t i = 0; t->ids.bos < 0 && i < sizeof bos / sizeof *bos; i++)
+        t->ids.bos = tokenizer_special(t, bos[i]);
+    for (size_t i = 0; t->ids.eos < 0 && i < sizeof eos / sizeof *eos; i++)
+        t->ids.eos = tokenizer_special(t, eos[i]);
+    for (size_t i = 0; t->ids.pad < 0 && i < sizeof pad / sizeof *pad; i++)
+        t->ids.pad = tokenizer_special(t, pad[i]);
 }
 
 #define READING "reading a tokenizer"
@@ -68,7 +68,7 @@ static int read_bytes(void *of, cvn_err *err)
     TRY(read_kind(r->t, r->bytes, r->n, err));
     guess_ids(r->t);
     /* what tokenizer_config.json may call bos besides is for templates */
-    r->t->begins = r->t->bos >= 0;
+    r->t->ids.begins = r->t->ids.bos >= 0;
     return CVN_OK;
 }
 
@@ -80,7 +80,7 @@ int tokenizer_read(const char *bytes, size_t n, Tokenizer **out, cvn_err *err)
     Tokenizer *t = calloc(1, sizeof *t);
     if (!t)
         return err_set(err, CVN_EMEM, "no memory for a tokenizer");
-    t->bos = t->eos = t->pad = -1;
+    t->ids.bos = t->ids.eos = t->ids.pad = -1;
     int rc = arena_init(&t->arena, err);
     if (!rc)
         rc = protect(read_bytes, &(Reading){t, bytes, n}, READING, err);
@@ -148,16 +148,16 @@ static int read_config(Tokenizer *t, const char *folder, cvn_err *err)
         return err && err->code ? err->code : CVN_EFORMAT;
     Cleanup cleanup;
     cleanup_push(&cleanup, json_release, config);
-    read_named(t, config, "bos_token", &t->bos);
-    read_named(t, config, "eos_token", &t->eos);
-    read_named(t, config, "pad_token", &t->pad);
+    read_named(t, config, "bos_token", &t->ids.bos);
+    read_named(t, config, "eos_token", &t->ids.eos);
+    read_named(t, config, "pad_token", &t->ids.pad);
     const json_t *begins = json_object_get(config, "add_bos_token");
     if (json_is_boolean(begins))
-        t->begins = json_is_true(begins);
+        t->ids.begins = json_is_true(begins);
     const char *template = config_template(config, "default"),
                *tools = config_template(config, "tool_use");
-    t->chat_template = template ? arena_string(&t->arena, template) : NULL;
-    t->tool_template = tools ? arena_string(&t->arena, tools) : NULL;
+    t->templates.chat = template ? arena_string(&t->arena, template) : NULL;
+    t->templates.tools = tools ? arena_string(&t->arena, tools) : NULL;
     cleanup_run(&cleanup);
     return CVN_OK;
 }
@@ -174,8 +174,8 @@ static int read_template(Tokenizer *t, const char *folder, cvn_err *err)
         rc = err_set(err, CVN_EFORMAT, "'%s' must be a text of at most %d bytes", path.text,
                      MAX_TEMPLATE);
     if (!rc && map.size) {
-        t->chat_template = arena_stringn(&t->arena, (const char *)map.data, map.size);
-        t->tool_template = NULL; /* it is for all conversations */
+        t->templates.chat = arena_stringn(&t->arena, (const char *)map.data, map.size);
+        t->templates.tools = NULL; /* it is for all conversations */
     }
     cleanup_run(&cleanup);
     return rc;
@@ -259,8 +259,8 @@ void tokenizer_free(Tokenizer *t)
 {
     if (!t)
         return;
-    for (int i = 0; i < t->n_split; i++)
-        split_free(t->split[i]);
+    for (int i = 0; i < t->words.n_split; i++)
+        split_free(t->words.split[i]);
     arena_free(&t->arena);
     free(t);
 }
@@ -275,7 +275,7 @@ uint64_t tokenizer_hash(const Tokenizer *t)
     struct {
         uint64_t file;
         int32_t ids[4];
-    } all = {t->hash, {t->bos, t->eos, t->pad, t->bos >= 0 && !t->begins}};
+    } all = {t->hash, {t->ids.bos, t->ids.eos, t->ids.pad, t->ids.bos >= 0 && !t->ids.begins}};
     return hash_bytes(&all, sizeof all);
 }
 
@@ -286,27 +286,27 @@ int32_t tokenizer_vocab_size(const Tokenizer *t)
 
 int32_t tokenizer_bos(const Tokenizer *t)
 {
-    return t->bos;
+    return t->ids.bos;
 }
 
 int32_t tokenizer_eos(const Tokenizer *t)
 {
-    return t->eos;
+    return t->ids.eos;
 }
 
 int32_t tokenizer_pad(const Tokenizer *t)
 {
-    return t->pad;
+    return t->ids.pad;
 }
 
 const char *tokenizer_chat_template(const Tokenizer *t)
 {
-    return t->chat_template;
+    return t->templates.chat;
 }
 
 const char *tokenizer_tool_template(const Tokenizer *t)
 {
-    return t->tool_template;
+    return t->templates.tools;
 }
 
 const char *tokenizer_piece(const Tokenizer *t, int32_t id, size_t *length)

@@ -93,6 +93,38 @@ typedef enum DecodeSpace {
     DECODE_STRIP_EACH,  /* the first space of each piece, until something was written */
 } DecodeSpace;
 
+/* How text is cut into words, and how these are merged. */
+typedef struct TokenizerWords {
+    Split *split[SPLIT_MAX]; /* [n_split] each cuts what the one before it left; owned */
+    /* What they cut by; NULL behind the last, and where it is not a pattern; arena. */
+    const char *pattern[SPLIT_MAX + 1];
+    int n_split;
+    bool whole;  /* a word that is a token stays one, whatever the merges */
+    bool ranks;  /* merges are those of tiktoken.h */
+    bool joined; /* no splits: text is cut where no merge can cross (bpe_encode_joined) */
+} TokenizerWords;
+
+/* Ids that frame texts; -1 where there is none. */
+typedef struct TokenizerIds {
+    int32_t bos, eos, pad;
+    bool begins; /* a text begins with bos, if there is one */
+    /* [n_lead] ids that stand in front of bos where a text begins with it: GLM's [gMASK]. */
+    int32_t lead[LEAD_MAX];
+    int n_lead;
+} TokenizerIds;
+
+/* The space in front of everything, when ids become text again. */
+typedef struct TokenizerDecoding {
+    DecodeSpace space;
+    bool strip_bytes; /* it is dropped also when it is a byte piece */
+} TokenizerDecoding;
+
+/* Sources of chat templates; arena, or NULL. */
+typedef struct TokenizerTemplates {
+    const char *chat;
+    const char *tools; /* for conversations with tools, where that is another one */
+} TokenizerTemplates;
+
 struct Tokenizer {
     Arena arena;         /* owns everything below */
     const char *kind;    /* static string */
@@ -100,25 +132,12 @@ struct Tokenizer {
     AddedSet raw;        /* tokens looked for in the text as given */
     AddedSet normalized; /* tokens looked for after rewriting */
     RewriteList normalize, prepare;
-    Split *split[SPLIT_MAX]; /* [n_split] each cuts what the one before it left; owned */
-    const char
-        *pattern[SPLIT_MAX +
-                 1]; /* what they cut by; NULL behind the last, and where it is no pattern; arena */
-    int n_split;
-    bool whole;            /* a word that is a token stays one, whatever the merges */
-    bool ranks;            /* merges are those of tiktoken.h */
-    bool joined;           /* no splits: text is cut where no merge can cross (bpe_encode_joined) */
-    DecodeSpace space;     /* what decoding does with the space in front */
-    bool strip_bytes;      /* the space in front is dropped also when it is a byte piece */
-    int32_t bos, eos, pad; /* ids, or -1 */
-    bool begins;           /* a text begins with bos, if there is one */
-    int32_t lead
-        [LEAD_MAX]; /* [n_lead] ids that stand in front of bos where a text begins with it: GLM's [gMASK] */
-    int n_lead;
-    uint64_t hash;             /* of the file's bytes */
-    const char *chat_template; /* source of the template, arena, or NULL */
-    const char *tool_template; /* of the one for tools, where that is another; arena, or NULL */
-    Map special;               /* text of special and added tokens -> id */
+    TokenizerWords words;
+    TokenizerIds ids;
+    TokenizerDecoding decoding;
+    uint64_t hash; /* of the file's bytes */
+    TokenizerTemplates templates;
+    Map special; /* text of special and added tokens -> id */
 };
 
 /* The readers. Each gets a zeroed Tokenizer with its arena and -1 for the ids, and the file's
