@@ -44,9 +44,9 @@ int comm_name_axes(Comm *comm, const Ints *groups, int64_t size, const char *axe
 /* All that members in this process give. */
 static bool is_there(Comm *comm, const Collective *e)
 {
-    for (int64_t j = 0; j < e->size; j++)
-        if (comm_is_local(comm, e->member[j]) &&
-            !milestone_reached(&comm_peer(comm, e, e->member[j])->started, e->number + 1))
+    for (int64_t j = 0; j < e->group.size; j++)
+        if (comm_is_local(comm, e->group.member[j]) &&
+            !milestone_reached(&comm_peer(comm, e, e->group.member[j])->started, e->number + 1))
             return false;
     return link_is_done(comm, e);
 }
@@ -56,11 +56,11 @@ void account_look(Comm *comm, CommDevice *own)
     bool all = true;
     for (unsigned i = own->looked; i != own->next && !comm_failed(comm, NULL); i++) {
         Collective *e = &own->collective[i % COMM_IN_FLIGHT];
-        bool seen = e->number != i || e->arrived >= 0; /* here, or by its end */
+        bool seen = e->number != i || e->times.arrived >= 0; /* here, or by its end */
         if (!seen && comm->transport && !remote_is_done(comm, e))
             return; /* asking has let the transport work, and what was sent later comes later */
         if (!seen && is_there(comm, e)) {
-            e->arrived = comm_now(comm, own);
+            e->times.arrived = comm_now(comm, own);
             seen = true;
         }
         all = all && seen;
@@ -77,11 +77,11 @@ void account_add(const Comm *comm, CommDevice *own, const Collective *e, int64_t
     CommEvent event = {.op = op,
                        .axes = name ? name->axes : "_",
                        .bytes = op_ring_bytes(op),
-                       .begun = e->begun,
-                       .arrived = e->arrived,
+                       .begun = e->times.begun,
+                       .arrived = e->times.arrived,
                        .asked = asked,
                        .ended = comm_now(comm, own)};
-    event.exposed = e->started_in + event.ended - asked;
+    event.exposed = e->times.started_in + event.ended - asked;
     CommRow *row = comm_table_row(&own->account, op->kind, event.axes);
     row->count++;
     row->bytes += event.bytes;

@@ -22,39 +22,39 @@
 static void find_members(Collective *e, const Op *op, int device)
 {
     const Ints *groups = &op->attr.groups;
-    e->member = NULL;
-    e->size = e->self = 0;
-    e->target = -1;
+    e->group.member = NULL;
+    e->group.size = e->group.self = 0;
+    e->group.target = -1;
     if (op->kind == OP_COLLECTIVE_PERMUTE) {
         for (int i = 0; i + 1 < groups->n; i += 2) {
             if (groups->v[i] == device)
-                e->target = groups->v[i + 1];
+                e->group.target = groups->v[i + 1];
             if (groups->v[i + 1] == device) {
-                e->member = &groups->v[i];
-                e->size = 1;
+                e->group.member = &groups->v[i];
+                e->group.size = 1;
             }
         }
         return;
     }
     for (int i = 0; i < groups->n; i++) {
         if (groups->v[i] == device) {
-            e->size = op->attr.group_size;
-            e->self = i % op->attr.group_size;
-            e->member = &groups->v[i - e->self];
+            e->group.size = op->attr.group_size;
+            e->group.self = i % op->attr.group_size;
+            e->group.member = &groups->v[i - e->group.self];
         }
     }
 }
 
 static int make_room(Collective *e, cvn_err *err)
 {
-    int64_t n = e->size + 1;
+    int64_t n = e->group.size + 1;
     if (n <= e->cap_members)
         return CVN_OK;
     free(e->source);
-    free(e->transfer);
+    free(e->remote.transfer);
     e->source = calloc((size_t)n, sizeof *e->source);
-    e->transfer = calloc(2 * (size_t)n, sizeof *e->transfer);
-    e->cap_members = e->source && e->transfer ? n : 0;
+    e->remote.transfer = calloc(2 * (size_t)n, sizeof *e->remote.transfer);
+    e->cap_members = e->source && e->remote.transfer ? n : 0;
     return e->cap_members
                ? CVN_OK
                : err_set(err, CVN_EMEM, "no memory for a collective between %lld devices",
@@ -67,14 +67,14 @@ unsigned comm_start(Comm *comm, int device, const Op *op, const void *in, void *
     unsigned number = own->next++;
     atomic_fetch_add(&own->open, 1);
     Collective *e = &own->collective[number % COMM_IN_FLIGHT];
-    e->begun = comm_now(comm, own);
-    e->arrived = -1;
+    e->times.begun = comm_now(comm, own);
+    e->times.arrived = -1;
     e->number = number;
     e->id = device;
     e->op = op;
     e->in = in;
     e->out = out;
-    e->n_transfers = 0;
+    e->remote.n_transfers = 0;
     e->open = true;
     find_members(e, op, device);
     link_send(comm, own, e);
@@ -82,7 +82,7 @@ unsigned comm_start(Comm *comm, int device, const Op *op, const void *in, void *
     if (make_room(e, &err) || (comm->transport && remote_start(comm, e, &err)))
         comm_fail(comm, &err);
     milestone_reach(&e->started, number + 1);
-    e->started_in = comm_now(comm, own) - e->begun;
+    e->times.started_in = comm_now(comm, own) - e->times.begun;
     return number;
 }
 
@@ -103,16 +103,16 @@ static int check_agreement(const Collective *e, int64_t id, const Collective *pe
 /* Waits for all members, and finds out where to read what each gives to this device. */
 static int gather_sources(Comm *comm, Collective *e, cvn_err *err)
 {
-    for (int64_t j = 0; j < e->size; j++) {
-        if (!comm_is_local(comm, e->member[j]))
+    for (int64_t j = 0; j < e->group.size; j++) {
+        if (!comm_is_local(comm, e->group.member[j]))
             continue;
-        Collective *peer = comm_peer(comm, e, e->member[j]);
+        Collective *peer = comm_peer(comm, e, e->group.member[j]);
         if (!milestone_wait(comm, &peer->started, e->number + 1))
             return comm_failed(comm, err);
-        TRY(check_agreement(e, e->member[j], peer, err));
+        TRY(check_agreement(e, e->group.member[j], peer, err));
         cvn_type box;
         StridedBox to;
-        piece_of(e->op, e->size, j, e->self, &box, &e->source[j], &to);
+        piece_of(e->op, e->group.size, j, e->group.self, &box, &e->source[j], &to);
         e->source[j].base = peer->in;
     }
     TRY(comm->transport ? remote_done(comm, e, err) : CVN_OK);
@@ -125,12 +125,13 @@ static int wait_for_peers(Comm *comm, Collective *e, cvn_err *err)
     milestone_reach(&e->finished, e->number + 1);
     bool there = true;
     if (e->op->kind == OP_COLLECTIVE_PERMUTE) {
-        if (e->target >= 0 && comm_is_local(comm, e->target))
-            there = milestone_wait(comm, &comm_peer(comm, e, e->target)->finished, e->number + 1);
+        if (e->group.target >= 0 && comm_is_local(comm, e->group.target))
+            there =
+                milestone_wait(comm, &comm_peer(comm, e, e->group.target)->finished, e->number + 1);
     } else {
-        for (int64_t j = 0; there && j < e->size; j++)
-            if (comm_is_local(comm, e->member[j]))
-                there = milestone_wait(comm, &comm_peer(comm, e, e->member[j])->finished,
+        for (int64_t j = 0; there && j < e->group.size; j++)
+            if (comm_is_local(comm, e->group.member[j]))
+                there = milestone_wait(comm, &comm_peer(comm, e, e->group.member[j])->finished,
                                        e->number + 1);
     }
     return there ? CVN_OK : comm_failed(comm, err);
@@ -143,15 +144,15 @@ static void reduce_to_all(const KernelArgs *args, const Collective *e)
     enum { CHUNK = 4096 };
     cvn_type box;
     StridedBox in, out;
-    piece_of(e->op, e->size, e->self, e->self, &box, &in, &out);
+    piece_of(e->op, e->group.size, e->group.self, e->group.self, &box, &in, &out);
     int64_t begin, end;
     kernel_share(box.dim[0], 64, args->thread, args->n_threads, &begin, &end);
     for (int64_t i = begin; i < end; i += CHUNK) {
         int64_t n = num_min(end - i, CHUNK), at = out.at + i;
-        fold_run(box.dtype, e->op->attr.reduce, e->source, e->size, 0, i, n, e->out, at);
-        for (int64_t j = 0; j < e->size; j++)
-            if (j != e->self && comm_is_local(args->comm, e->member[j]))
-                memcpy(at_element(box.dtype, comm_peer(args->comm, e, e->member[j])->out, at),
+        fold_run(box.dtype, e->op->attr.reduce, e->source, e->group.size, 0, i, n, e->out, at);
+        for (int64_t j = 0; j < e->group.size; j++)
+            if (j != e->group.self && comm_is_local(args->comm, e->group.member[j]))
+                memcpy(at_element(box.dtype, comm_peer(args->comm, e, e->group.member[j])->out, at),
                        at_element(box.dtype, e->out, at), cvn_dtype_bytes(box.dtype, n));
     }
 }
@@ -161,30 +162,30 @@ static void reduce_own_part(const KernelArgs *args, const Collective *e)
 {
     cvn_type box;
     StridedBox in, out;
-    piece_of(e->op, e->size, e->self, e->self, &box, &in, &out);
+    piece_of(e->op, e->group.size, e->group.self, e->group.self, &box, &in, &out);
     int64_t line = box.dim[1], begin, end;
     kernel_share(cvn_type_elements(&box), 64, args->thread, args->n_threads, &begin, &end);
     for (int64_t i = begin; i < end;) {
         int64_t n = num_min(line - i % line, end - i);
-        fold_run(box.dtype, e->op->attr.reduce, e->source, e->size, i / line, i % line, n, e->out,
-                 i);
+        fold_run(box.dtype, e->op->attr.reduce, e->source, e->group.size, i / line, i % line, n,
+                 e->out, i);
         i += n;
     }
 }
 
 static void move_pieces(const KernelArgs *args, const Collective *e)
 {
-    if (e->size == 0) { /* a permutation that sends nothing here */
+    if (e->group.size == 0) { /* a permutation that sends nothing here */
         int64_t begin, end, n = (int64_t)cvn_type_bytes(&e->op->result[0]->type);
         kernel_share(n, 64, args->thread, args->n_threads, &begin, &end);
         memset((char *)e->out + begin, 0, (size_t)(end - begin));
         return;
     }
-    for (int64_t j = 0; j < e->size; j++) {
+    for (int64_t j = 0; j < e->group.size; j++) {
         cvn_type box;
         StridedBox in, out;
         int64_t begin, end;
-        piece_of(e->op, e->size, j, e->self, &box, &in, &out);
+        piece_of(e->op, e->group.size, j, e->group.self, &box, &in, &out);
         bool nibbles = box.dtype == CVN_I4;
         if (nibbles && args->thread > 0)
             continue;
@@ -209,12 +210,12 @@ void comm_done(const KernelArgs *args, unsigned number)
         int code = comm_failed(comm, &err) ? err.code : gather_sources(comm, e, &err);
         if (code)
             comm_fail(comm, &err);
-        e->ok = code == CVN_OK;
-        e->arrived = e->arrived >= 0 ? e->arrived : comm_now(comm, own);
+        e->group.ok = code == CVN_OK;
+        e->times.arrived = e->times.arrived >= 0 ? e->times.arrived : comm_now(comm, own);
     }
     kernel_sync(args);
     Collective *e = own->current;
-    if (e->ok) {
+    if (e->group.ok) {
         if (e->op->kind == OP_ALL_REDUCE)
             reduce_to_all(args, e);
         else if (e->op->kind == OP_REDUCE_SCATTER)
@@ -223,7 +224,7 @@ void comm_done(const KernelArgs *args, unsigned number)
             move_pieces(args, e);
     }
     kernel_sync(args);
-    if (args->thread == 0 && e->ok) {
+    if (args->thread == 0 && e->group.ok) {
         int code = CVN_OK;
         if (comm->transport && e->op->kind == OP_ALL_REDUCE)
             code = remote_share(comm, e, &err);

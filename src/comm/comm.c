@@ -72,9 +72,9 @@ void comm_free(Comm *comm)
         for (int i = 0; i < COMM_IN_FLIGHT; i++) {
             Collective *e = &comm->device[d].collective[i];
             free(e->source);
-            free(e->stage);
-            free(e->packed);
-            free(e->transfer);
+            free(e->remote.stage);
+            free(e->remote.packed);
+            free(e->remote.transfer);
         }
     }
     pthread_mutex_destroy(&comm->lock);

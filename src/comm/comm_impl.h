@@ -27,6 +27,33 @@ typedef struct StridedBox {
     int64_t stride[CVN_MAX_RANK];
 } StridedBox;
 
+/* With whom a device exchanges in a collective. */
+typedef struct CollectiveGroup {
+    /* [size] whom this device takes from, in order; for a permutation its source */
+    const int64_t *member;
+    int64_t size;   /* of the group; 0 when nobody sends here */
+    int64_t self;   /* which of the members this device is; 0 for a permutation */
+    int64_t target; /* of a permutation: who takes from this device, or -1 */
+    bool ok;        /* all members are here, and agree */
+} CollectiveGroup;
+
+/* What goes to other processes and comes from them. */
+typedef struct CollectiveRemote {
+    char *stage;  /* owned: what they send; grows */
+    char *packed; /* owned: what is sent to them, where it does not lie dense; grows */
+    size_t stage_bytes, packed_bytes; /* room there */
+    Transfer *transfer; /* owned [2 * Collective.cap_members]: sends and receives under way */
+    int n_transfers;
+} CollectiveRemote;
+
+/* By comm_now. */
+typedef struct CollectiveTimes {
+    int64_t begun;          /* its start was called */
+    int64_t started_in;     /* ns that the start took */
+    int64_t arrived;        /* all that it needs was seen to be there; -1: not yet */
+    _Atomic int64_t leaves; /* the link has sent it; 0 without a link */
+} CollectiveTimes;
+
 /* One collective of one device. */
 typedef struct Collective {
     Milestone started; /* 1 + number of the collective whose fields below are valid */
@@ -37,24 +64,12 @@ typedef struct Collective {
     const Op *op;   /* of the device's own plan */
     const void *in; /* operand */
     void *out;      /* result */
-    /* [size] whom this device takes from, in order; for a permutation its source */
-    const int64_t *member;
-    int64_t size;       /* of the group; 0 when nobody sends here */
-    int64_t self;       /* which of the members this device is; 0 for a permutation */
-    int64_t target;     /* of a permutation: who takes from this device, or -1 */
-    bool ok;            /* all members are here, and agree */
-    StridedBox *source; /* owned [cap_members]: what each member gives to this device */
-    char *stage;        /* owned: what other processes send; grows */
-    char *packed;       /* owned: what is sent to them, where it does not lie dense; grows */
-    Transfer *transfer; /* owned [2 * cap_members]: sends and receives under way */
-    size_t stage_bytes, packed_bytes; /* room there */
-    int64_t cap_members;              /* room there */
-    int n_transfers;
-    bool open;              /* started and not done; thread 0's */
-    int64_t begun;          /* comm_now when its start was called */
-    int64_t started_in;     /* ns that the start took */
-    int64_t arrived;        /* comm_now when all that it needs was seen to be there; -1: not yet */
-    _Atomic int64_t leaves; /* comm_now at which the link has sent it; 0 without a link */
+    CollectiveGroup group;
+    StridedBox *source;  /* owned [cap_members]: what each member gives to this device */
+    int64_t cap_members; /* room there */
+    CollectiveRemote remote;
+    CollectiveTimes times;
+    bool open; /* started and not done; thread 0's */
 } Collective;
 
 /* The names of the groups that collectives run in. */

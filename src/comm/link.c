@@ -25,22 +25,23 @@ double comm_seconds(const Comm *comm, int device)
 void link_send(const Comm *comm, CommDevice *own, Collective *e)
 {
     const Link link = comm->link;
-    atomic_store(&e->leaves, 0);
+    atomic_store(&e->times.leaves, 0);
     if (link.latency <= 0 && link.bandwidth <= 0)
         return;
-    double bytes = e->size > 1 || e->target >= 0 ? op_ring_bytes(e->op) : 0;
+    double bytes = e->group.size > 1 || e->group.target >= 0 ? op_ring_bytes(e->op) : 0;
     int64_t busy = link.bandwidth > 0 ? (int64_t)(bytes / link.bandwidth * 1e9) : 0;
-    own->link_free = (num_max(own->link_free, e->begun)) + busy;
-    atomic_store(&e->leaves, own->link_free);
+    own->link_free = (num_max(own->link_free, e->times.begun)) + busy;
+    atomic_store(&e->times.leaves, own->link_free);
 }
 
 /* By comm_now; 0 without links. All members here have started. */
 static int64_t arrival(const Comm *comm, const Collective *e)
 {
     int64_t until = 0;
-    for (int64_t j = 0; j < e->size; j++)
-        if (e->member[j] != e->id && comm_is_local(comm, e->member[j]))
-            until = num_max(until, atomic_load(&comm_peer(comm, e, e->member[j])->leaves));
+    for (int64_t j = 0; j < e->group.size; j++)
+        if (e->group.member[j] != e->id && comm_is_local(comm, e->group.member[j]))
+            until =
+                num_max(until, atomic_load(&comm_peer(comm, e, e->group.member[j])->times.leaves));
     return until ? until + (int64_t)(comm->link.latency * 1e9) : 0;
 }
 

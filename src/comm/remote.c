@@ -68,8 +68,8 @@ static int begin(Comm *comm, Collective *e, bool sends, int64_t id, int tag, voi
 {
     for (;;) {
         int code = transport_begin(comm->transport, sends, (int)(id / comm->n_local), tag, data,
-                                   bytes, &e->transfer[e->n_transfers], 1, err);
-        e->n_transfers += code == CVN_OK;
+                                   bytes, &e->remote.transfer[e->remote.n_transfers], 1, err);
+        e->remote.n_transfers += code == CVN_OK;
         if (code != CVN_EINTERRUPTED || comm_failed(comm, NULL))
             return code;
     }
@@ -79,14 +79,14 @@ static int begin_send(Comm *comm, Collective *e, int64_t j, int64_t id, size_t *
 {
     cvn_type box;
     StridedBox in, out;
-    piece_of(e->op, e->size, e->self, j, &box, &in, &out);
+    piece_of(e->op, e->group.size, e->group.self, j, &box, &in, &out);
     void *data = at_element(box.dtype, e->in, in.at);
     if (!in_place(&box, &in)) {
         int64_t dense[CVN_MAX_RANK];
         type_strides(&box, dense);
         in.base = e->in;
-        data = e->packed + *at;
-        strided_copy(&box, &in, e->packed + *at, 0, dense, 0, cvn_type_elements(&box));
+        data = e->remote.packed + *at;
+        strided_copy(&box, &in, e->remote.packed + *at, 0, dense, 0, cvn_type_elements(&box));
         *at += padded_bytes(&box);
     }
     return begin(comm, e, true, id, tag_of(comm, e, e->id, id, 0), data,
@@ -97,28 +97,28 @@ static int begin_receive(Comm *comm, Collective *e, int64_t j, size_t *at, cvn_e
 {
     cvn_type box;
     StridedBox in, out, *source = &e->source[j];
-    piece_of(e->op, e->size, j, e->self, &box, &in, &out);
+    piece_of(e->op, e->group.size, j, e->group.self, &box, &in, &out);
     void *data = direct(e, &box, &out);
     *source = (StridedBox){0};
     if (!data) {
-        data = e->stage + *at;
+        data = e->remote.stage + *at;
         source->base = data;
         type_strides(&box, source->stride);
         *at += padded_bytes(&box);
     }
-    return begin(comm, e, false, e->member[j], tag_of(comm, e, e->member[j], e->id, 0), data,
-                 cvn_dtype_bytes(box.dtype, cvn_type_elements(&box)), err);
+    return begin(comm, e, false, e->group.member[j], tag_of(comm, e, e->group.member[j], e->id, 0),
+                 data, cvn_dtype_bytes(box.dtype, cvn_type_elements(&box)), err);
 }
 
 /* Whom this device sends to. */
 static int64_t n_targets(const Collective *e)
 {
-    return e->op->kind == OP_COLLECTIVE_PERMUTE ? e->target >= 0 : e->size;
+    return e->op->kind == OP_COLLECTIVE_PERMUTE ? e->group.target >= 0 : e->group.size;
 }
 
 static int64_t target_of(const Collective *e, int64_t j)
 {
-    return e->op->kind == OP_COLLECTIVE_PERMUTE ? e->target : e->member[j];
+    return e->op->kind == OP_COLLECTIVE_PERMUTE ? e->group.target : e->group.member[j];
 }
 
 int remote_start(Comm *comm, Collective *e, cvn_err *err)
@@ -126,21 +126,21 @@ int remote_start(Comm *comm, Collective *e, cvn_err *err)
     cvn_type box;
     StridedBox in, out;
     size_t stage = 0, packed = 0;
-    for (int64_t j = 0; j < e->size; j++) {
-        piece_of(e->op, e->size, j, e->self, &box, &in, &out);
-        if (!comm_is_local(comm, e->member[j]) && !direct(e, &box, &out))
+    for (int64_t j = 0; j < e->group.size; j++) {
+        piece_of(e->op, e->group.size, j, e->group.self, &box, &in, &out);
+        if (!comm_is_local(comm, e->group.member[j]) && !direct(e, &box, &out))
             stage += padded_bytes(&box);
     }
     for (int64_t j = 0; j < n_targets(e); j++) {
-        piece_of(e->op, e->size, e->self, j, &box, &in, &out);
+        piece_of(e->op, e->group.size, e->group.self, j, &box, &in, &out);
         if (!comm_is_local(comm, target_of(e, j)) && !in_place(&box, &in))
             packed += padded_bytes(&box);
     }
-    TRY(room(&e->stage, &e->stage_bytes, stage, err));
-    TRY(room(&e->packed, &e->packed_bytes, packed, err));
+    TRY(room(&e->remote.stage, &e->remote.stage_bytes, stage, err));
+    TRY(room(&e->remote.packed, &e->remote.packed_bytes, packed, err));
     stage = packed = 0;
-    for (int64_t j = 0; j < e->size; j++)
-        if (!comm_is_local(comm, e->member[j]))
+    for (int64_t j = 0; j < e->group.size; j++)
+        if (!comm_is_local(comm, e->group.member[j]))
             TRY(begin_receive(comm, e, j, &stage, err));
     for (int64_t j = 0; j < n_targets(e); j++)
         if (!comm_is_local(comm, target_of(e, j)))
@@ -152,12 +152,12 @@ int remote_start(Comm *comm, Collective *e, cvn_err *err)
 int remote_done(Comm *comm, Collective *e, cvn_err *err)
 {
     Transport *t = comm->transport;
-    for (int i = 0; e->n_transfers; i++) {
+    for (int i = 0; e->remote.n_transfers; i++) {
         bool done = false;
-        TRY(t->test(t, e->transfer, e->n_transfers, &done, err));
+        TRY(t->test(t, e->remote.transfer, e->remote.n_transfers, &done, err));
         TRY(comm_failed(comm, err));
         if (done)
-            e->n_transfers = 0;
+            e->remote.n_transfers = 0;
         else if (i < 2000)
             sched_yield();
         else /* a long wait: leave the processor to others */
@@ -171,21 +171,22 @@ bool remote_is_done(Comm *comm, Collective *e)
     Transport *t = comm->transport;
     bool done = false;
     /* What fails is found again by who waits for it. */
-    if (e->n_transfers && t->test(t, e->transfer, e->n_transfers, &done, NULL) == CVN_OK && done)
-        e->n_transfers = 0;
-    return e->n_transfers == 0;
+    if (e->remote.n_transfers &&
+        t->test(t, e->remote.transfer, e->remote.n_transfers, &done, NULL) == CVN_OK && done)
+        e->remote.n_transfers = 0;
+    return e->remote.n_transfers == 0;
 }
 
 int remote_share(Comm *comm, Collective *e, cvn_err *err)
 {
-    for (int64_t j = 0; j < e->size; j++) {
-        if (comm_is_local(comm, e->member[j]))
+    for (int64_t j = 0; j < e->group.size; j++) {
+        if (comm_is_local(comm, e->group.member[j]))
             continue;
         cvn_type own, other;
         StridedBox in, from, to;
-        piece_of(e->op, e->size, e->self, e->self, &own, &in, &from);
-        piece_of(e->op, e->size, j, j, &other, &in, &to);
-        int64_t id = e->member[j];
+        piece_of(e->op, e->group.size, e->group.self, e->group.self, &own, &in, &from);
+        piece_of(e->op, e->group.size, j, j, &other, &in, &to);
+        int64_t id = e->group.member[j];
         TRY(begin(comm, e, false, id, tag_of(comm, e, id, e->id, 1),
                   at_element(other.dtype, e->out, to.at),
                   cvn_dtype_bytes(other.dtype, cvn_type_elements(&other)), err));
