@@ -50,27 +50,50 @@ typedef struct Entry {
     bool starts;
 } Entry;
 
+/* The new order as far as it has come. */
+typedef struct Order {
+    Entry *entry; /* [n], room for twice the operations */
+    int n;
+    int first; /* index of the first operation that has no place yet */
+} Order;
+
+/* Collectives that have not started. */
+typedef struct Waiting {
+    int *ahead; /* [n_ahead] those whose root is given, by when they are due */
+    int n_ahead;
+    int next;   /* into ahead: the first that has not started */
+    int *ready; /* [n_ready] others that may start, or wait for one under way */
+    int n_ready;
+} Waiting;
+
+/* Collectives under way. */
+typedef struct UnderWay {
+    int at[COLLECTIVES_IN_FLIGHT]; /* indices, in order of their start; -1: done */
+    int n;                         /* from the oldest that is not done */
+    double fetched;                /* bytes that are there ahead of their use, or under way */
+    double held;                   /* bytes of operands of those that do not grow */
+    double room;                   /* most bytes fetched, and most held */
+} UnderWay;
+
+/* Seconds. */
+typedef struct Clocks {
+    double now, link_free; /* of computing, of the link */
+    double latency;        /* of the link */
+    double window;         /* of computing, that an operation may be brought forward */
+} Clocks;
+
 typedef struct Scheduling {
     cvn_graph *g;
-    Arena arena;  /* of what follows */
-    Node *node;   /* [n] in the order of the graph */
-    double *at;   /* [n + 1] seconds of computing before each */
-    int *def;     /* [n_values] index of the operation that makes it */
-    Edge *edge;   /* see Node.readers */
-    Entry *entry; /* [n_entries], room for 2 n */
-    int *ahead;   /* [n_ahead] collectives whose root is given, by when they are due */
-    int *ready;   /* [n_ready] other collectives that may start, or wait for one under way */
-    int n, n_entries, n_ahead, n_ready;
-    int first;                       /* index of the first operation that has no place yet */
-    int next;                        /* into ahead: the first that has not started */
-    int open[COLLECTIVES_IN_FLIGHT]; /* indices of collectives, in order of their start; -1: done */
-    int n_open;                      /* of them, from the oldest that is not done */
-    double fetched;                  /* bytes that are there ahead of their use, or under way */
-    double held;                     /* bytes of operands of those under way that do not grow */
-    double room;                     /* most bytes fetched, and most held */
-    double window;         /* seconds of computing that an operation may be brought forward */
-    double now, link_free; /* the clocks */
-    double latency;
+    Arena arena; /* of what follows */
+    Node *node;  /* [n] in the order of the graph */
+    int n;
+    double *at; /* [n + 1] seconds of computing before each */
+    int *def;   /* [n_values] index of the operation that makes it */
+    Edge *edge; /* see Node.readers */
+    Order order;
+    Waiting waiting;
+    UnderWay open;
+    Clocks clock;
 } Scheduling;
 
 /* ---- what there is ---- */
@@ -129,13 +152,13 @@ static void find_roots(Scheduling *s)
             node->root = s->def[root->op->operand[0]->id];
         node->ahead = root->given || root->ahead;
         if (root->given) {
-            s->ahead[s->n_ahead++] = i;
+            s->waiting.ahead[s->waiting.n_ahead++] = i;
         } else {
             node->next_fed = root->fed;
             root->fed = i;
         }
     }
-    qsort_r(s->ahead, (size_t)s->n_ahead, sizeof *s->ahead, by_due, s);
+    qsort_r(s->waiting.ahead, (size_t)s->waiting.n_ahead, sizeof *s->waiting.ahead, by_due, s);
 }
 
 /* An output that goes into a parameter is computed there, if all that read the parameter have done so. */
@@ -172,14 +195,14 @@ static void find_readers(Scheduling *s)
 static int open_graph(Scheduling *s, cvn_graph *g, const KernelSet *backend, Link link,
                       cvn_err *err)
 {
-    *s = (Scheduling){.g = g, .latency = link.latency};
+    *s = (Scheduling){.g = g, .clock.latency = link.latency};
     TRY(arena_begin(&s->arena, err));
     size_t most = (size_t)g->n_ops + 1;
     s->node = arena_array(&s->arena, most, sizeof *s->node);
     s->at = arena_array(&s->arena, most, sizeof *s->at);
-    s->ahead = arena_array(&s->arena, most, sizeof *s->ahead);
-    s->ready = arena_array(&s->arena, most, sizeof *s->ready);
-    s->entry = arena_array(&s->arena, 2 * most, sizeof *s->entry);
+    s->waiting.ahead = arena_array(&s->arena, most, sizeof *s->waiting.ahead);
+    s->waiting.ready = arena_array(&s->arena, most, sizeof *s->waiting.ready);
+    s->order.entry = arena_array(&s->arena, 2 * most, sizeof *s->order.entry);
     s->def = arena_array(&s->arena, (size_t)g->n_values + 1, sizeof *s->def);
     s->at[0] = 0;
     for (Op *op = g->first; op; op = op->next) {
@@ -217,7 +240,7 @@ static void finish(Scheduling *s, int i);
 
 static void place(Scheduling *s, int i)
 {
-    s->entry[s->n_entries++] = (Entry){.index = i};
+    s->order.entry[s->order.n++] = (Entry){.index = i};
     s->node[i].placed = true;
 }
 
@@ -225,7 +248,7 @@ static void place(Scheduling *s, int i)
 static void add_ready(Scheduling *s, int root)
 {
     for (int c = s->node[root].fed; c >= 0; c = s->node[c].next_fed)
-        s->ready[s->n_ready++] = c;
+        s->waiting.ready[s->waiting.n_ready++] = c;
 }
 
 static double held_bytes(const Node *node)
@@ -237,16 +260,16 @@ static double held_bytes(const Node *node)
 static void end(Scheduling *s, int c)
 {
     Node *node = &s->node[c];
-    s->now = node->there > s->now ? node->there : s->now;
-    s->fetched -= node->ahead ? node->bytes : 0;
-    s->held -= held_bytes(node);
+    s->clock.now = node->there > s->clock.now ? node->there : s->clock.now;
+    s->open.fetched -= node->ahead ? node->bytes : 0;
+    s->open.held -= held_bytes(node);
     int past = 0;
-    for (int k = 0; k < s->n_open; k++)
-        s->open[k] = s->open[k] == c ? -1 : s->open[k];
-    while (past < s->n_open && s->open[past] < 0)
+    for (int k = 0; k < s->open.n; k++)
+        s->open.at[k] = s->open.at[k] == c ? -1 : s->open.at[k];
+    while (past < s->open.n && s->open.at[past] < 0)
         past++;
-    s->n_open -= past;
-    memmove(s->open, s->open + past, (size_t)s->n_open * sizeof *s->open);
+    s->open.n -= past;
+    memmove(s->open.at, s->open.at + past, (size_t)s->open.n * sizeof *s->open.at);
     place(s, c);
 }
 
@@ -255,23 +278,24 @@ static void begin(Scheduling *s, int c)
 {
     Node *node = &s->node[c];
     finish(s, s->def[node->op->operand[0]->id]);
-    while (s->n_open == OPEN_MOST)
-        end(s, s->open[0]);
-    for (int k = 0; k < s->n_open && s->held + held_bytes(node) > s->room;) /* the oldest first */
-        if (s->open[k] >= 0 && !s->node[s->open[k]].grows) {
-            end(s, s->open[k]);
+    while (s->open.n == OPEN_MOST)
+        end(s, s->open.at[0]);
+    for (int k = 0;
+         k < s->open.n && s->open.held + held_bytes(node) > s->open.room;) /* the oldest first */
+        if (s->open.at[k] >= 0 && !s->node[s->open.at[k]].grows) {
+            end(s, s->open.at[k]);
             k = 0;
         } else {
             k++;
         }
-    double from = s->link_free > s->now ? s->link_free : s->now;
-    s->link_free = from + node->link - s->latency;
+    double from = s->clock.link_free > s->clock.now ? s->clock.link_free : s->clock.now;
+    s->clock.link_free = from + node->link - s->clock.latency;
     node->there = from + node->link;
     node->begun = true;
-    s->open[s->n_open++] = c;
-    s->fetched += node->ahead ? node->bytes : 0;
-    s->held += held_bytes(node);
-    s->entry[s->n_entries++] = (Entry){.index = c, .starts = true};
+    s->open.at[s->open.n++] = c;
+    s->open.fetched += node->ahead ? node->bytes : 0;
+    s->open.held += held_bytes(node);
+    s->order.entry[s->order.n++] = (Entry){.index = c, .starts = true};
     add_ready(s, c);
 }
 
@@ -292,7 +316,7 @@ static void finish(Scheduling *s, int i)
     for (int e = node->readers; e >= 0; e = s->edge[e].next)
         finish(s, s->edge[e].reader);
     place(s, i);
-    s->now += node->cost;
+    s->clock.now += node->cost;
     add_ready(s, i);
 }
 
@@ -346,20 +370,22 @@ static bool computes(const Node *node)
    it; otherwise the one that waits least. */
 static int choose(Scheduling *s)
 {
-    while (s->first < s->n && (s->node[s->first].placed || !computes(&s->node[s->first])))
-        s->first++;
-    int best = -1, waits = -1, last = s->first + LOOK_AHEAD;
+    while (s->order.first < s->n &&
+           (s->node[s->order.first].placed || !computes(&s->node[s->order.first])))
+        s->order.first++;
+    int best = -1, waits = -1, last = s->order.first + LOOK_AHEAD;
     double least = 0;
-    for (int i = s->first; i < s->n && i < last && s->at[i] - s->at[s->first] <= s->window; i++) {
+    for (int i = s->order.first;
+         i < s->n && i < last && s->at[i] - s->at[s->order.first] <= s->clock.window; i++) {
         const Node *node = &s->node[i];
         if (node->placed || !computes(node))
             continue;
         double when = available(s, i);
         if (when < 0)
             continue;
-        if (when <= s->now && (best < 0 || node->tail > s->node[best].tail))
+        if (when <= s->clock.now && (best < 0 || node->tail > s->node[best].tail))
             best = i;
-        if (when > s->now && (waits < 0 || when < least)) {
+        if (when > s->clock.now && (waits < 0 || when < least)) {
             waits = i;
             least = when;
         }
@@ -370,31 +396,31 @@ static int choose(Scheduling *s)
 /* Whether something that takes memory until it is used is wanted soon. */
 static bool is_soon(const Scheduling *s, const Node *node)
 {
-    double queue = s->link_free > s->now ? s->link_free - s->now : 0;
-    double at = s->at[s->first < s->n ? s->first : s->n];
-    return s->at[node->due] - at <= s->window + EARLIER * (queue + node->link);
+    double queue = s->clock.link_free > s->clock.now ? s->clock.link_free - s->clock.now : 0;
+    double at = s->at[s->order.first < s->n ? s->order.first : s->n];
+    return s->at[node->due] - at <= s->clock.window + EARLIER * (queue + node->link);
 }
 
 /* The collective to start next, the one that is due first; -1 when there is none. */
 static int next_to_begin(Scheduling *s)
 {
-    while (s->next < s->n_ahead && s->node[s->ahead[s->next]].begun)
-        s->next++;
+    while (s->waiting.next < s->waiting.n_ahead && s->node[s->waiting.ahead[s->waiting.next]].begun)
+        s->waiting.next++;
     int best = -1;
-    if (s->next < s->n_ahead) {
-        const Node *node = &s->node[s->ahead[s->next]];
-        if (s->fetched + node->bytes <= s->room && is_soon(s, node))
-            best = s->ahead[s->next];
+    if (s->waiting.next < s->waiting.n_ahead) {
+        const Node *node = &s->node[s->waiting.ahead[s->waiting.next]];
+        if (s->open.fetched + node->bytes <= s->open.room && is_soon(s, node))
+            best = s->waiting.ahead[s->waiting.next];
     }
-    for (int k = 0; k < s->n_ready; k++) {
-        int c = s->ready[k];
+    for (int k = 0; k < s->waiting.n_ready; k++) {
+        int c = s->waiting.ready[k];
         const Node *node = &s->node[c];
         if (node->begun) {
-            s->ready[k--] = s->ready[--s->n_ready];
+            s->waiting.ready[k--] = s->waiting.ready[--s->waiting.n_ready];
             continue;
         }
         double when = reach(s, s->def[node->op->operand[0]->id]);
-        if (when < 0 || when > s->now || (node->grows && !is_soon(s, node)))
+        if (when < 0 || when > s->clock.now || (node->grows && !is_soon(s, node)))
             continue;
         if (best < 0 || node->due < s->node[best].due ||
             (node->due == s->node[best].due && c < best))
@@ -406,7 +432,7 @@ static int next_to_begin(Scheduling *s)
 /* Starts collectives so that the link has work until then. */
 static void begin_due(Scheduling *s, double until)
 {
-    while (s->link_free <= until && s->n_open < OPEN_MOST) {
+    while (s->clock.link_free <= until && s->open.n < OPEN_MOST) {
         int c = next_to_begin(s);
         if (c < 0)
             return;
@@ -416,26 +442,26 @@ static void begin_due(Scheduling *s, double until)
 
 static void walk(Scheduling *s, double room, double window)
 {
-    s->now = s->link_free = s->fetched = s->held = 0;
-    s->n_open = s->next = s->first = s->n_ready = s->n_entries = 0;
-    s->room = room;
-    s->window = window;
+    s->clock.now = s->clock.link_free = s->open.fetched = s->open.held = 0;
+    s->open.n = s->waiting.next = s->order.first = s->waiting.n_ready = s->order.n = 0;
+    s->open.room = room;
+    s->clock.window = window;
     for (int i = 0; i < s->n; i++)
         s->node[i].placed = s->node[i].begun = false;
     for (int i = 0; i < s->n; i++)
         if (s->node[i].given)
             place(s, i);
     for (int i = choose(s); i >= 0; i = choose(s)) {
-        begin_due(s, s->now);
+        begin_due(s, s->clock.now);
         i = choose(s);
         double when = available(s, i);
-        begin_due(s, (when > s->now && when < FAR ? when : s->now) + s->node[i].cost);
+        begin_due(s, (when > s->clock.now && when < FAR ? when : s->clock.now) + s->node[i].cost);
         finish(s, i);
-        for (int k = 0; k < s->n_open;
+        for (int k = 0; k < s->open.n;
              k++) { /* what has only its operand to hold on to, and should be there */
-            const Node *node = s->open[k] < 0 ? NULL : &s->node[s->open[k]];
-            if (node && !node->grows && node->there <= s->now) {
-                end(s, s->open[k]);
+            const Node *node = s->open.at[k] < 0 ? NULL : &s->node[s->open.at[k]];
+            if (node && !node->grows && node->there <= s->clock.now) {
+                end(s, s->open.at[k]);
                 k = -1;
             }
         }
@@ -456,12 +482,12 @@ static void link_operations(Scheduling *s)
         op->starts = op->next_start = NULL;
         op->split = false;
     }
-    for (int i = 0; i < s->n_entries; i++) {
-        Op *op = s->node[s->entry[i].index].op;
-        bool whole = i + 1 < s->n_entries && s->entry[i + 1].index == s->entry[i].index;
-        if (s->entry[i].starts && whole)
+    for (int i = 0; i < s->order.n; i++) {
+        Op *op = s->node[s->order.entry[i].index].op;
+        bool whole = i + 1 < s->order.n && s->order.entry[i + 1].index == s->order.entry[i].index;
+        if (s->order.entry[i].starts && whole)
             continue;
-        if (s->entry[i].starts) {
+        if (s->order.entry[i].starts) {
             op->split = true;
             *tail = op;
             tail = &op->next_start;
@@ -510,7 +536,7 @@ int schedule_graph(cvn_graph *g, const KernelSet *backend, Link link, cvn_err *e
         fits = peak <= allowed;
     }
     if (rc || !fits) { /* as it was */
-        s.n_entries = 0;
+        s.order.n = 0;
         for (int i = 0; i < s.n; i++)
             place(&s, i);
         link_operations(&s);
