@@ -343,18 +343,18 @@ static void a_parameter_may_come_while_its_plan_runs(void **state)
     cvn_value *sums = cvn_cumsum(c.g, c.p, 0), *back = cvn_reverse(c.g, c.q, 1, (int[]){0});
     cvn_output(c.g, cvn_add(c.g, sums, back));
     run_case(&c, &sharing);
-    c.device->pending = helper_new(NULL);
-    c.device->pending_parameter = 1;
+    c.device->pending.by = helper_new(NULL);
+    c.device->pending.index = 1;
     for (int round = 0; round < 10; round++) {
         memset(c.q_data, 0, sizeof c.q_data);
-        helper_start(c.device->pending, write_q, &c);
+        helper_start(c.device->pending.by, write_q, &c);
         void *const parameters[] = {c.p_data, c.q_data};
         assert_int_equal(executor_run(c.device, c.plan, parameters, c.output, NULL), CVN_OK);
         for (int k = 0; k < N; k++)
             assert_true(((float *)c.output[0])[k] == (float)(k * (k + 1) / 2 + N - 1 - k));
-        helper_wait(c.device->pending);
+        helper_wait(c.device->pending.by);
     }
-    helper_free(c.device->pending);
+    helper_free(c.device->pending.by);
     end(&c);
 }
 

@@ -119,7 +119,7 @@ static int rank_interrupt(Cluster *cluster, int n_local)
         rc = compile_graph(g, &options, &plan, &err);
         for (int d = 0; d < n_local; d++) {
             group->device[d]->interrupt = &alarm.flag;
-            group->device[d]->agree_seconds = seed % 2 ? 0 : 1e-9;
+            group->device[d]->links.agree_seconds = seed % 2 ? 0 : 1e-9;
         }
         for (int turn = 0; turn < 8 && !rc; turn++) {
             alarm.delay = turn * 100;

@@ -428,15 +428,15 @@ static int cpu_run(Devices *c, const Executable *x, const Argument *argument, co
                                          : 0;
         x->parameter[i] = a->memory ? a->memory->data + row : a->host;
         if (a->pending) {
-            c->group->device[i / n]->pending = a->pending;
-            c->group->device[i / n]->pending_parameter = i % n;
+            c->group->device[i / n]->pending.by = a->pending;
+            c->group->device[i / n]->pending.index = i % n;
         }
     }
     if (c->traffic)
         profile_clear(c->traffic);
     int code = group_run(c->group, plan, x->parameter, x->output, err);
     for (int d = 0; d < c->group->n; d++)
-        c->group->device[d]->pending = NULL;
+        c->group->device[d]->pending.by = NULL;
     for (int i = 0; output && i < plan->n_outputs; i++)
         output[i] = x->output[i];
     return code;

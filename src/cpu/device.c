@@ -43,8 +43,8 @@ void device_free(Device *device)
     if (device->arena)
         munmap(device->arena, device->arena_bytes);
     free(device->tail);
-    free(device->pointer);
-    free(device->checked);
+    free(device->checked.pointer);
+    free(device->checked.parameter);
     free(device);
 }
 

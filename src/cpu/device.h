@@ -33,32 +33,45 @@ typedef struct PlanPace {
     Pace pace;
 } PlanPace;
 
+/* What was found out about a plan and its parameters, so that the next run with them need not. */
+typedef struct CheckedPlan {
+    const Plan *plan; /* compared, never followed */
+    int64_t made;     /* Plan.made of that */
+    void **parameter; /* owned: [n] parameters that were found good for it */
+    size_t n;
+    void **pointer; /* owned: [n_pointers] its places as addresses */
+    size_t n_pointers;
+    /* Where the arena lay when `pointer` was filled; NULL: it is not. */
+    const char *resolved_arena;
+} CheckedPlan;
+
+/* A helper thread that may still be writing one parameter of the plan that runs (base/helper.h). */
+typedef struct PendingParameter {
+    struct HelperThread *by; /* borrowed, or NULL */
+    int index;
+} PendingParameter;
+
+/* Other devices that take part in runs. */
+typedef struct DeviceLinks {
+    Comm *comm;  /* borrowed: what connects it with them, or NULL: it is alone */
+    int index;   /* its number there */
+    bool agrees; /* other processes take part: all devices agree before a run is ended … */
+    double agree_seconds; /* … and ask each other about so often, which costs a small all_reduce */
+} DeviceLinks;
+
 typedef struct Device {
     const KernelSet *backend; /* borrowed */
     Pool *pool;               /* owned */
     char *arena;              /* owned mapping of arena_bytes, page aligned; never NULL */
     size_t arena_bytes;
-    void **pointer; /* owned: [n_pointers] the places of the plan that runs, as addresses */
-    size_t n_pointers;
-    void **checked; /* owned: [n_checked] parameters that were found good for checked_plan */
-    size_t n_checked;
-    const Plan *checked_plan; /* compared, never followed */
-    int64_t checked_made;     /* Plan.made of that */
-    /* Where the arena lay when `pointer` was filled for checked_plan; NULL: it is not. */
-    const char *resolved_arena;
+    CheckedPlan checked;
     KernelTail *tail;            /* owned: [threads] */
     uint64_t turn;               /* of the last step that ran */
     PlanPace pace[DEVICE_PACES]; /* by a hash of the plan's address; the last to come stays */
-    Comm *comm;       /* borrowed: what connects it with other devices, or NULL: it is alone */
-    int comm_index;   /* its number there */
+    DeviceLinks links;
     Profile *profile; /* borrowed: where runs are recorded, or NULL */
-    /* A helper thread that may still be writing one parameter of the plan that runs, and which one (base/helper.h); borrowed,
-       or NULL. */
-    struct HelperThread *pending;
-    int pending_parameter;
+    PendingParameter pending;
     const volatile int *interrupt; /* borrowed: nonzero ends the run, and stops the next; or NULL */
-    bool agrees; /* other processes take part in runs: all devices agree before one is ended … */
-    double agree_seconds; /* … and ask each other about so often, which costs a small all_reduce */
 } Device;
 
 /* n_threads = 0 takes what the machine allows; backend NULL takes the best of this machine. */

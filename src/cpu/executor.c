@@ -64,11 +64,12 @@ static int check_parameters(Device *device, const Plan *plan, void *const *param
     size_t n = (size_t)plan->n_parameters;
     if (n == 0)
         return CVN_OK;
-    if (device->checked_plan == plan && device->checked_made == plan->made &&
-        device->n_checked == n && memcmp(device->checked, parameters, n * sizeof *parameters) == 0)
+    if (device->checked.plan == plan && device->checked.made == plan->made &&
+        device->checked.n == n &&
+        memcmp(device->checked.parameter, parameters, n * sizeof *parameters) == 0)
         return CVN_OK;
-    device->checked_plan = NULL;
-    device->resolved_arena = NULL;
+    device->checked.plan = NULL;
+    device->checked.resolved_arena = NULL;
     for (int i = 0; i < plan->n_parameters; i++) {
         const PlanParameter *parameter = &plan->parameter[i];
         int bits = cvn_dtype_bits(parameter->type.dtype);
@@ -83,14 +84,14 @@ static int check_parameters(Device *device, const Plan *plan, void *const *param
                            cvn_dtype_name(parameter->type.dtype));
     }
     TRY(check_overlap(plan, parameters, err));
-    void **more = realloc(device->checked, n * sizeof *more);
+    void **more = realloc(device->checked.parameter, n * sizeof *more);
     if (!more)
         return err_set(err, CVN_EMEM, "no memory to run '%s'", plan->name);
     memcpy(more, parameters, n * sizeof *more);
-    device->checked = more;
-    device->n_checked = n;
-    device->checked_plan = plan;
-    device->checked_made = plan->made;
+    device->checked.parameter = more;
+    device->checked.n = n;
+    device->checked.plan = plan;
+    device->checked.made = plan->made;
     return CVN_OK;
 }
 
@@ -114,17 +115,17 @@ static void *address(const Device *device, const Plan *plan, void *const *parame
    with the same parameters. */
 static int resolve(Device *device, const Plan *plan, void *const *parameters, cvn_err *err)
 {
-    bool same = device->checked_plan == plan && device->checked_made == plan->made;
-    if (same && device->resolved_arena == device->arena)
+    bool same = device->checked.plan == plan && device->checked.made == plan->made;
+    if (same && device->checked.resolved_arena == device->arena)
         return CVN_OK;
-    if ((size_t)plan->n_refs > device->n_pointers) {
-        void **more = realloc(device->pointer, (size_t)plan->n_refs * sizeof *more);
+    if ((size_t)plan->n_refs > device->checked.n_pointers) {
+        void **more = realloc(device->checked.pointer, (size_t)plan->n_refs * sizeof *more);
         if (!more)
             return err_set(err, CVN_EMEM, "no memory to run '%s'", plan->name);
-        device->pointer = more;
-        device->n_pointers = (size_t)plan->n_refs;
+        device->checked.pointer = more;
+        device->checked.n_pointers = (size_t)plan->n_refs;
     }
-    void **to = device->pointer;
+    void **to = device->checked.pointer;
     for (int i = 0; i < plan->n_steps; i++) {
         const Step *step = &plan->step[i];
         for (int k = 0; k < step->op->n_operands; k++)
@@ -133,7 +134,7 @@ static int resolve(Device *device, const Plan *plan, void *const *parameters, cv
             *to++ = address(device, plan, parameters, &step->out[k]);
         *to++ = step->scratch.bytes ? address(device, plan, parameters, &step->scratch) : NULL;
     }
-    device->resolved_arena = same ? device->arena : NULL;
+    device->checked.resolved_arena = same ? device->arena : NULL;
     return CVN_OK;
 }
 
@@ -160,7 +161,7 @@ static void walk(void *context, int thread, int n_threads)
     Profile *profile = run->device->profile;
     Barrier *barrier = pool_barrier(run->device->pool);
     void **at = run->at;
-    double since = run->device->agree_seconds;
+    double since = run->device->links.agree_seconds;
     bool stops = false;
     for (int i = run->first; i < run->last; i++) {
         const Step *step = &plan->step[i];
@@ -172,17 +173,17 @@ static void walk(void *context, int thread, int n_threads)
                            .barrier = barrier,
                            .thread = thread,
                            .n_threads = step->single ? 1 : n_threads,
-                           .comm = run->device->comm,
-                           .device = run->device->comm_index,
+                           .comm = run->device->links.comm,
+                           .device = run->device->links.index,
                            .tail = run->device->tail,
                            .turn = run->turn + (uint64_t)i,
                            .cancelled = run->agrees ? NULL : cancelled,
                            .isa = step->isa};
         at += n_in + n_out + 1;
         if (i == run->pending)
-            helper_wait(run->device->pending);
+            helper_wait(run->device->pending.by);
         int64_t ready = profile ? clock_ns() : 0;
-        if (run->agrees && !stops && since >= run->device->agree_seconds) {
+        if (run->agrees && !stops && since >= run->device->links.agree_seconds) {
             args.n_threads = n_threads;
             stops = comm_any(&args, thread == 0 && flag_is_set(cancelled));
             args.n_threads = step->single ? 1 : n_threads;
@@ -217,33 +218,33 @@ static void walk(void *context, int thread, int n_threads)
 int executor_run(Device *device, const Plan *plan, void *const *parameters, void **outputs,
                  cvn_err *err)
 {
-    bool agrees = device->agrees && device->interrupt;
+    bool agrees = device->links.agrees && device->interrupt;
     if (!agrees && flag_is_set(device->interrupt))
         return err_set(err, CVN_EINTERRUPTED, "interrupted before a run of '%s'", plan->name);
     if (plan->n_threads != device_threads(device))
         return err_set(err, CVN_EINVAL, "'%s' was compiled for %d threads, but the device has %d",
                        plan->name, plan->n_threads, device_threads(device));
-    if (plan->n_devices > 1 && !device->comm)
+    if (plan->n_devices > 1 && !device->links.comm)
         return err_set(err, CVN_EINVAL,
                        "'%s' runs on a mesh of %d devices, but this device is alone", plan->name,
                        plan->n_devices);
     TRY(check_parameters(device, plan, parameters, err));
     TRY(device_reserve(device, plan->arena_bytes, err));
     TRY(resolve(device, plan, parameters, err));
-    if (device->comm)
-        comm_watch(device->comm, device->comm_index,
+    if (device->links.comm)
+        comm_watch(device->links.comm, device->links.index,
                    device->profile ? &device->profile->watch : NULL);
     Run run = {.device = device,
                .plan = plan,
                .last = plan->op_by_op ? 0 : plan->n_steps,
                .pending = -1,
-               .at = device->pointer,
+               .at = device->checked.pointer,
                .turn = device->turn + 1,
                .agrees = agrees};
-    for (int i = 0; device->pending && run.pending < 0 && i < plan->n_steps; i++)
+    for (int i = 0; device->pending.by && run.pending < 0 && i < plan->n_steps; i++)
         for (int k = 0; k < plan->step[i].op->n_operands; k++)
             if (plan->step[i].in[k].space == SPACE_PARAMETER &&
-                plan->step[i].in[k].parameter == device->pending_parameter)
+                plan->step[i].in[k].parameter == device->pending.index)
                 run.pending = i;
     device->turn += (uint64_t)plan->n_steps;
     if (!plan->op_by_op) { /* the whole plan, on as many threads as make it faster */

@@ -23,10 +23,10 @@ DeviceGroup *group_new(Comm *comm, int n_threads, const KernelSet *backend, cvn_
     }
     Device *device;
     while (group->n < comm_local(comm) && (device = device_new(n_threads, backend, err))) {
-        device->comm = comm_size(comm) > 1 ? comm : NULL;
-        device->comm_index = comm_first(comm) + group->n;
-        device->agrees = comm_size(comm) > comm_local(comm);
-        device->agree_seconds = 0.02;
+        device->links.comm = comm_size(comm) > 1 ? comm : NULL;
+        device->links.index = comm_first(comm) + group->n;
+        device->links.agrees = comm_size(comm) > comm_local(comm);
+        device->links.agree_seconds = 0.02;
         group->device[group->n++] = device;
     }
     group->pool = group->n == comm_local(comm) ? pool_new(group->n, err) : NULL;
@@ -66,7 +66,7 @@ static void run_device(void *context, int d, int n)
     int code =
         executor_run(device, run->plan,
                      run->parameters + (size_t)d * (size_t)run->plan->n_parameters, outputs, &err);
-    if (code == CVN_EINTERRUPTED && device->agrees)
+    if (code == CVN_EINTERRUPTED && device->links.agrees)
         atomic_store(&run->interrupted, true);
     else if (code)
         comm_fail(run->group->comm, &err);

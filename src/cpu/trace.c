@@ -63,8 +63,8 @@ void trace_free(Trace *trace)
         return;
     for (int i = 0; i < trace->n; i++) {
         trace->device[i]->profile = NULL;
-        if (trace->device[i]->comm)
-            comm_watch(trace->device[i]->comm, trace->device[i]->comm_index, NULL);
+        if (trace->device[i]->links.comm)
+            comm_watch(trace->device[i]->links.comm, trace->device[i]->links.index, NULL);
         profile_free(trace->profile[i]);
     }
     free(trace->device);
@@ -307,7 +307,7 @@ static int write_all(Cluster *cluster, Printer *p, FileWriter *writer, cvn_err *
 int trace_write(Trace *trace, Cluster *cluster, const char *path, cvn_err *err)
 {
     Profile *const *profile = trace->profile;
-    const Comm *comm = trace->device[0]->comm;
+    const Comm *comm = trace->device[0]->links.comm;
     int n = trace->n, first = comm ? comm_first(comm) : 0;
     char where[96] = "";
     bool writes = cluster_rank(cluster) == 0;

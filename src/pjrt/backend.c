@@ -24,9 +24,9 @@ static void pjrt_close(Devices *c)
 {
     if (!c)
         return;
-    for (Executable *x = c->first; x; x = x->next)
+    for (Executable *x = c->modules.first; x; x = x->next)
         destroy_executable(c, x);
-    plugin_destroy(&c->plugin, PJRT_TOPOLOGY_DESTROY, c->topology.topology);
+    plugin_destroy(&c->plugin, PJRT_TOPOLOGY_DESTROY, c->modules.topology.topology);
     plugin_destroy(&c->plugin, PJRT_CLIENT_DESTROY, c->client);
     keys_close(c->keys);
     arena_free(&c->arena);
@@ -69,15 +69,15 @@ static int open_devices(void *of, cvn_err *err)
     Devices *c = ((Opening *)of)->devices;
     const DeviceOptions *o = ((Opening *)of)->options;
     TRY(arena_init(&c->arena, err));
-    map_init(&c->modules, &c->arena);
-    c->dump_dir = o->dump_dir;
+    map_init(&c->modules.by_text, &c->arena);
+    c->modules.dump_dir = o->dump_dir;
     if (o->topology) /* TPUs: a process does not take chips away from others */
         setenv("ALLOW_MULTIPLE_LIBTPU_LOAD", "1", 0);
     TRY(plugin_open(&c->plugin, o->device, &c->arena, err));
-    c->save = o->save;
+    c->modules.save = o->save;
     c->kind = o->topology;
     if (o->topology)
-        return topology_open(&c->topology, &c->plugin, o->topology, &c->arena, err);
+        return topology_open(&c->modules.topology, &c->plugin, o->topology, &c->arena, err);
     if (c->cluster)
         TRY(keys_open(cluster_transport(c->cluster), &c->keys, err));
     TRY(plugin_client(&c->plugin, c->keys, cluster_rank(c->cluster), cluster_size(c->cluster),
@@ -128,7 +128,7 @@ static void pjrt_executable(const Executable *x, ExecutableInfo *out)
 
 static int64_t pjrt_compilations(const Devices *c)
 {
-    return c->compilations;
+    return c->modules.compilations;
 }
 
 /* ---- memory ---- */
@@ -348,7 +348,7 @@ static int execute(Devices *c, const Executable *x, cvn_err *err)
                  .argument = (PjrtBuffer *const *const *)x->arguments, .n_devices = (size_t)c->n,
                  .n_arguments = (size_t)(x->signature.n_parameters + (x->n_sliced > 0)),
                  .output = x->mades, .event = x->done);
-    c->begun = clock_seconds();
+    c->running.begun = clock_seconds();
     return plugin_call(&c->plugin, PJRT_LOADED_EXECUTE, &args, err, "run '%s'", x->name);
 }
 
@@ -380,8 +380,8 @@ int pjrt_run(Devices *c, const Executable *x, const Argument *argument, const vo
     if (code)
         return code;
     keep_outputs(c, x, argument);
-    c->running = x;
-    c->argument = argument;
+    c->running.executable = x;
+    c->running.argument = argument;
     for (int i = 0; i < x->signature.n_outputs; i++) {
         size_t bytes = cvn_type_bytes(&x->output[i]);
         bool wanted = output && x->signature.into[i] < 0;
@@ -398,20 +398,20 @@ static void *target_of(const Devices *c, const Executable *x, int d, int i)
 {
     int into = x->signature.into[i];
     if (into >= 0)
-        return c->argument[d * x->signature.n_parameters + into].host;
+        return c->running.argument[d * x->signature.n_parameters + into].host;
     return d == 0 ? x->result[i] : NULL;
 }
 
 int pjrt_wait(Devices *c, cvn_err *err)
 {
-    const Executable *x = c->running;
+    const Executable *x = c->running.executable;
     int code = CVN_OK;
-    c->running = NULL;
+    c->running.executable = NULL;
     for (int d = 0; x && d < c->n; d++) {
         int failed = plugin_await(&c->plugin, x->done[d], err, "finish the program");
         code = code ? code : failed;
     }
-    c->ran = clock_seconds() - c->begun;
+    c->running.seconds = clock_seconds() - c->running.begun;
     for (int d = 0; x && d < c->n; d++) {
         for (int i = 0; i < x->signature.n_outputs; i++) {
             PjrtEvent *event = NULL;
@@ -450,7 +450,7 @@ static int pjrt_trace_begin(Devices *c, cvn_err *err)
 static double pjrt_traffic(Devices *c, bool record)
 {
     (void)record;
-    return c->ran;
+    return c->running.seconds;
 }
 
 const Backend pjrt_backend = {

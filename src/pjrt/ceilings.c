@@ -73,7 +73,7 @@ static double measure(Devices *c, CeilingKind kind, double seconds)
         code = pjrt_run(c, x, argument, NULL, &err);
         code = code ? code : pjrt_wait(c, &err);
         all += run ? work * c->n : 0;
-        spent += run ? c->ran : 0;
+        spent += run ? c->running.seconds : 0;
     }
     for (int i = 0; i < c->n * n && memory; i++)
         plugin_destroy(&c->plugin, PJRT_BUFFER_DESTROY, memory[i].buffer);

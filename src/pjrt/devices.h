@@ -42,6 +42,23 @@ struct Memory {
     cvn_type type;
 };
 
+/* What was compiled, and what it is compiled for. */
+typedef struct Modules {
+    Map by_text; /* Executable * */
+    Executable *first;
+    int64_t compilations;
+    Topology topology; /* that graphs are compiled for, where there is no client */
+    const char *save;
+    const char *dump_dir;
+} Modules;
+
+/* The run that was begun last. */
+typedef struct Running {
+    double begun, seconds;        /* when it began on the devices, and how long it took */
+    const Executable *executable; /* since the last wait; or NULL */
+    const Argument *argument;     /* of that run */
+} Running;
+
 struct Devices {
     Arena arena; /* of executables */
     Plugin plugin;
@@ -51,18 +68,11 @@ struct Devices {
     PjrtDevice **device; /* [n] of the mesh, those of this process */
     int64_t *id;         /* [all of the mesh] the plugin's numbers of them */
     int n;               /* 0: graphs are only compiled */
-    Topology topology;   /* that they are compiled for, where there is no client */
-    const char *save;
     const char *kind, *version;
-    Map modules; /* text -> Executable * */
-    Executable *first;
-    int64_t compilations;
+    Modules modules;
     /* Programs that find out what the devices can do; NULL: not yet. */
     const Executable *ceiling[CEILINGS];
-    double begun, ran; /* when the last run began on the devices, and the seconds until it ended */
-    const Executable *running; /* since the last wait; or NULL */
-    const Argument *argument;  /* of that run */
-    const char *dump_dir;
+    Running running;
     const volatile int *interrupt;
 };
 

@@ -147,7 +147,7 @@ static int load_module(Devices *c, Executable *x, const PjrtProgram *program, Pj
     if (!kept) {
         TRY(plugin_call(&c->plugin, PJRT_CLIENT_COMPILE, &args, err, "compile '%s'", x->name));
         x->loaded = args.loaded;
-        c->compilations++;
+        c->modules.compilations++;
     }
     PjrtLoadedExecutableArgs of =
         PJRT_NEW(PjrtLoadedExecutableArgs, executable, .loaded = x->loaded);
@@ -172,15 +172,15 @@ static int compile_module(Devices *c, Executable *x, StrBuf *text, int n, cvn_er
     if (c->client && c->plugin.executables)
         key_of(c, &key, text, how);
     int code = options.failed ? err_set(err, CVN_EMEM, "no memory to compile '%s'", x->name)
-               : c->topology.topology
-                   ? topology_compile(&c->topology, &c->plugin, x->name, &program, how, n, c->save,
-                                      &x->compiled, err)
+               : c->modules.topology.topology
+                   ? topology_compile(&c->modules.topology, &c->plugin, x->name, &program, how, n,
+                                      c->modules.save, &x->compiled, err)
                    : load_module(c, x, &program, how, &key, err);
     cleanup_run(&cleanup[1]);
     cleanup_run(&cleanup[0]);
     x->info.temporary_bytes = (size_t)x->compiled.temporaries;
-    x->info.compiled = c->topology.topology ? &x->compiled : NULL;
-    c->compilations += c->topology.topology && !code;
+    x->info.compiled = c->modules.topology.topology ? &x->compiled : NULL;
+    c->modules.compilations += c->modules.topology.topology && !code;
     return code;
 }
 
@@ -243,16 +243,16 @@ static int compile_text(Devices *c, Executable *x, const cvn_graph *local, const
     Cleanup cleanup;
     cleanup_push(&cleanup, strbuf_release, &text);
     int code = print_module(c, &text, module, report, mesh, err);
-    const uint64_t *known = code ? NULL : map_get(&c->modules, text.text, text.length);
+    const uint64_t *known = code ? NULL : map_get(&c->modules.by_text, text.text, text.length);
     if (known) {
         x = (Executable *)(uintptr_t)*known;
     } else if (code == CVN_OK) {
         describe(c, x, local, c->plugin.partitions ? local : module);
-        x->next = c->first;
-        c->first = x;
+        x->next = c->modules.first;
+        c->modules.first = x;
         code = compile_module(c, x, &text, mesh->n_devices, err);
         if (code == CVN_OK)
-            *map_put(&c->modules, text.text, text.length, NULL) = (uint64_t)(uintptr_t)x;
+            *map_put(&c->modules.by_text, text.text, text.length, NULL) = (uint64_t)(uintptr_t)x;
     }
     cleanup_run(&cleanup);
     *out = x;
