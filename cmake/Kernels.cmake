@@ -77,15 +77,23 @@ foreach(set portable dotprod i8mm avx2 avx_vnni avx512 avx512_bf16)
   endif()
 endforeach()
 
+# What sanitizers need not look at in kernels: scopes (a check of these puts sums into memory that belong in registers, and makes the
+# code twice as long), and pointers that are null or point beside their object, which AddressSanitizer sees when they are read.
+set(CVN_KERNEL_SANITIZE -O2 -fno-sanitize-address-use-after-scope -fno-sanitize=null,object-size)
+# What reads files and requests, where arithmetic on pointers is checked, too.
+set(CVN_READERS "/src/(base|constrain|graph/text|graph/stablehlo|io|pjrt|server|text|train/data|train/checkpoint)/")
+
 foreach(source ${CVN_SOURCES})
   if(source MATCHES "/src/cpu/kernels/|/src/cpu/ceilings.c|/src/comm/fold.c")
     set(flags)
-    if(NOT CVN_SANITIZE AND NOT CVN_TSAN AND NOT CVN_FUZZ)
-      list(APPEND flags -O3)
-    elseif(NOT CVN_FUZZ)
+    if(CVN_FUZZ)
+      list(APPEND flags -fno-sanitize=all) # what is fuzzed reads files; instrumented, these take most of the build
+    elseif(CVN_SANITIZE)
+      list(APPEND flags ${CVN_KERNEL_SANITIZE})
+    elseif(CVN_TSAN)
       list(APPEND flags -O2) # accumulators in registers: at -O1 each of their loads and stores is checked
     else()
-      list(APPEND flags -fno-sanitize=all) # what is fuzzed reads files; instrumented, these take most of the build
+      list(APPEND flags -O3)
     endif()
     # All of their sums are in registers; instrumented they take minutes to compile, and their tests end buffers at guarded pages.
     if(CVN_SANITIZE AND source MATCHES "linear_codes|avx512/linear_blocks")
@@ -97,6 +105,10 @@ foreach(source ${CVN_SOURCES})
       endif()
     endforeach()
     set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${flags}")
+  elseif(CVN_SANITIZE AND source MATCHES "/src/graph/interp/")
+    set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${CVN_KERNEL_SANITIZE}") # all else is held to it: slow enough
+  elseif(CVN_SANITIZE AND source MATCHES "${CVN_READERS}")
+    set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS -fsanitize=pointer-overflow)
   elseif(source MATCHES "/src/io/convert.c|/src/graph/block" AND NOT CVN_SANITIZE AND NOT CVN_TSAN AND NOT CVN_FUZZ)
     set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS -O3) # every weight goes through its loops
   endif()

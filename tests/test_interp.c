@@ -7,14 +7,6 @@
 #include <math.h>
 #include <sys/resource.h>
 
-#if defined(__SANITIZE_ADDRESS__)
-static const bool address_sanitizer = true;
-#elif defined(__has_feature)
-static const bool address_sanitizer = __has_feature(address_sanitizer);
-#else
-static const bool address_sanitizer = false;
-#endif
-
 static cvn_graph *new_graph(void)
 {
     cvn_graph *g = cvn_graph_new("test", NULL);
@@ -293,8 +285,8 @@ static void attention_never_looks_at_keys_behind_the_query(void **state)
 /* Two hundred tensors of a mebibyte one after the other never take more than a few at once. */
 static void temporaries_are_freed_after_their_last_use(void **state)
 {
-    if (address_sanitizer)
-        skip(); /* it keeps freed memory for a while */
+    if (SANITIZED)
+        skip(); /* AddressSanitizer keeps freed memory for a while */
     enum { BYTES = 1 << 20, STEPS = 200 };
     cvn_graph *g = new_graph();
     cvn_value *x = cvn_splat(g, CVN_TYPE(CVN_I8, BYTES), 1);

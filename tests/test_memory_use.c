@@ -22,18 +22,9 @@ static double status_bytes(const char *key)
     return kib * 1024;
 }
 
-static bool sanitized(void)
-{
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    return true;
-#else
-    return false;
-#endif
-}
-
 static void peak_memory_is_as_predicted(void **state)
 {
-    if (sanitized() || status_bytes("VmHWM") == 0) {
+    if (SANITIZED || status_bytes("VmHWM") == 0) {
         print_message("skipped: memory cannot be measured in this build\n");
         skip();
     }

@@ -13,11 +13,7 @@
 #include "mesh_answers.h"
 #include "model/layouts.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { TAKEN = 5 };
-#else
-enum { TAKEN = 1 };
-#endif
+enum { TAKEN = SANITIZED ? 5 : 1 };
 
 static const char *const models[] = {"mha", "gqa"};
 static const char *const layouts[] = {"dp", "tp", "tp-scatter", "fsdp", "2d", "fsdp+tp", "dp+tp"};

@@ -15,11 +15,7 @@
 #include <math.h>
 
 /* Of the 15M shape, unless more are asked for. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { FEW_STEPS = 1 };
-#else
-enum { FEW_STEPS = 4 };
-#endif
+enum { FEW_STEPS = SANITIZED ? 1 : 4 };
 
 typedef struct Curve {
     int64_t batch, seq;
