@@ -103,7 +103,7 @@ package: $(BUILD)/build.ninja
 	    ls caravan*.deb
 
 wheel: $(BUILD)/build.ninja
-	@ninja -C $(BUILD) -j$(JOBS) caravan_shared
+	@ninja -C $(BUILD) -j$(JOBS) wheel_libraries
 	@tools/wheel.py $(BUILD)/libcaravan.so $$(sed -n 's/^CMAKE_PROJECT_VERSION:.*=//p' $(BUILD)/CMakeCache.txt) $(BUILD)/dist
 
 dist:

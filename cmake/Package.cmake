@@ -6,6 +6,13 @@ foreach(target caravan pages caravan_mpi)
     add_dependencies(installed ${target})
   endif()
 endforeach()
+# What tools/wheel.py takes, by `make wheel`.
+if(TARGET caravan_shared)
+  add_custom_target(wheel_libraries DEPENDS caravan_shared)
+  if(TARGET caravan_mpi)
+    add_dependencies(wheel_libraries caravan_mpi)
+  endif()
+endif()
 install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES README.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 

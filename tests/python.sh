@@ -29,6 +29,19 @@ else
     echo "numpy is not installed: arrays were lists and buffers"
 fi
 
+# Several processes give what one gives, and end together.
+if [ -f "$(dirname "$library")/libcaravan-mpi.so" ] && command -v mpirun >/dev/null; then
+    several=(mpirun --allow-run-as-root --oversubscribe -n 2 bare/bin/python "$source/tests/python_ranks.py" my-llama story.txt)
+    bare/bin/python "$source/tests/python_ranks.py" my-llama story.txt run1 >one || fail "a mesh in one process: $(cat one)"
+    "${several[@]}" run2 >two 2>&1 || fail "a mesh in two processes: $(cat two)"
+    [ "$(grep -v ^drawn one)" = "$(grep -v ^drawn two)" ] || fail "two processes give something else than one: $(cat one two)"
+    [ "$(grep -c ^drawn two) $(grep ^drawn two | sort -u | wc -l)" = "2 1" ] || fail "two processes differ: $(cat two)"
+    if "${several[@]}" fail >said 2>&1; then fail "a process failed, and the others did not"; fi
+    grep -q "caravan: rank 1 on .* failed: ValueError: as it should" said || fail "the failure of a process is not told: $(cat said)"
+else
+    echo "there is no MPI: meshes were in one process"
+fi
+
 # Blocks of the page are one program, but for those that want what is not here: a block says so in its first line.
 awk '/^```python/ { on = 1; text = ""; next } /^```/ { if (on && text !~ /^# needs /) printf "%s\n", text; on = 0 }
      on { text = text $0 "\n" }' "$source/docs/PYTHON.md" >page.py

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Makes the wheel of the Python package: python/caravan and a shared library, zipped with what PEP 427 asks for.
+"""Makes the wheel of the Python package: python/caravan and a shared library, zipped with what PEP 427 asks for; and
+libcaravan-mpi.so, where it lies beside the library, which is loaded where mpirun starts several processes.
 
     wheel.py LIBRARY VERSION FOLDER
 
-The library is stripped. Where auditwheel (and patchelf) is installed, it takes the libraries in that the wheel needs and finds
-the tag, manylinux_…; else the wheel is tagged linux_… and needs them on the machine where it is installed. Nothing else but
+Libraries are stripped. Where auditwheel (and patchelf) is installed, it takes the libraries in that the wheel needs, but for
+those of MPI, which have to be the machine's, and finds the tag, manylinux_…; else the wheel is tagged linux_… and needs them on the machine where it is installed. Nothing else but
 Python and strip is needed. The same input gives the same bytes: times are SOURCE_DATE_EPOCH, or that of the last commit.
 """
 import base64
@@ -70,6 +71,9 @@ def write(library: Path, version: str, folder: Path) -> Path:
     files = {f"caravan/{path.name}": path.read_bytes() for path in sorted((root / "python/caravan").iterdir())
              if path.suffix == ".py" or path.name == "py.typed"}
     files["caravan/libcaravan.so"] = stripped(library)
+    plugin = library.with_name("libcaravan-mpi.so")
+    if plugin.exists():
+        files[f"caravan/{plugin.name}"] = stripped(plugin)
     readme = (root / "docs/PYTHON.md").read_text()
     files[f"{info}/licenses/LICENSE"] = (root / "LICENSE").read_bytes()
     files[f"{info}/METADATA"] = (METADATA.format(version=version, license=license_of()) + readme).encode()
@@ -98,7 +102,7 @@ def repair(wheel: Path) -> Path:
     path = f"{Path(shutil.which(tool)).parent}:{os.environ['PATH']}"
     made = wheel.parent / "repaired"
     shutil.rmtree(made, ignore_errors=True)
-    done = subprocess.run([tool, "repair", "-w", made, wheel], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    done = subprocess.run([tool, "repair", "--exclude", "libmpi.so.*", "-w", made, wheel], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           env={**os.environ, "SOURCE_DATE_EPOCH": str(epoch()), "PATH": path})
     if done.returncode:
         sys.exit(f"auditwheel: {done.stdout.strip()}")

@@ -8,6 +8,7 @@
 #include "caravan/engine.h"
 #include "caravan/error.h"
 #include "caravan/graph.h"
+#include "caravan/ranks.h"
 #include "caravan/run.h"
 #include "caravan/session.h"
 #include "caravan/train.h"

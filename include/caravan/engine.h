@@ -148,7 +148,7 @@ typedef struct cvn_engine_options {
     const char *mesh;   /* devices to run on, "data=2,model=2"; NULL: one. threads are per device */
     const char *layout; /* how the model lies on the mesh: "dp", "tp", "fsdp", "2d", "fsdp+tp" */
     bool blocking;      /* on a mesh: compute nothing while devices exchange, for comparison */
-    /* Other processes of the mesh (src/comm/cluster.h); NULL: all is here. */
+    /* The processes that the mesh spans (caravan/ranks.h), borrowed; NULL: this one. */
     struct cvn_cluster *cluster;
     /* Called by cvn_engine_new while weights are read: so many of all tensors' bytes have been. Or NULL. */
     void (*on_load)(void *context, uint64_t done, uint64_t all);

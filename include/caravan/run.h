@@ -66,9 +66,12 @@ typedef struct cvn_array cvn_array;
 typedef struct cvn_mesh_options {
     int threads; /* of each device; 0: the cores of this machine, divided among the devices */
     const char *backend; /* the kind of devices: "cpu", "tpu", "cuda", "pjrt:PATH"; NULL: "cpu" */
+    /* The processes that it spans (caravan/ranks.h), borrowed; NULL: this one. */
+    struct cvn_cluster *cluster;
 } cvn_mesh_options;
 
-/* The devices of "data=2,model=2", all in this process; of "" or NULL a single one. options: NULL for the defaults.
+/* The devices of "data=2,model=2"; of "" or NULL a single one. options: NULL for the defaults. Where a mesh spans several
+   processes, all of them make the same calls, in the same order, with the same arrays of the host.
    NULL with *err set: CVN_EINVAL for what is no mesh or no kind of devices, CVN_EMEM. */
 cvn_mesh *cvn_mesh_new(const char *spec, const cvn_mesh_options *options, cvn_err *err);
 /* After its programs and arrays. NULL is allowed. */

@@ -21,6 +21,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct cvn_cluster;
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -46,6 +48,8 @@ typedef struct cvn_train_events {
     void (*warning)(void *context, const char *sentence); /* what is not as it should be */
     void (*step)(void *context, const cvn_train_step *step);
     const volatile int *stop; /* nonzero: save and return after the current step; or NULL */
+    /* The processes that the mesh spans (caravan/ranks.h), borrowed; NULL: this one. */
+    struct cvn_cluster *cluster;
 } cvn_train_events;
 
 typedef struct cvn_train_result {

@@ -63,7 +63,14 @@ class AttentionSpec(Structure):
 
 
 class MeshOptions(Structure):
-    _fields_ = [("threads", c_int), ("backend", c_char_p)]
+    _fields_ = [("threads", c_int), ("backend", c_char_p), ("cluster", c_void_p)]
+
+
+LostFn = CFUNCTYPE(None, c_void_p, c_char_p)
+
+
+class RanksOptions(Structure):
+    _fields_ = [("settings", c_char_p), ("lost", LostFn), ("context", c_void_p), ("ending", c_void_p)]
 
 
 class ModelOptions(Structure):
@@ -153,7 +160,7 @@ StepFn = CFUNCTYPE(None, c_void_p, POINTER(TrainStep))
 
 class TrainEvents(Structure):
     _fields_ = [("context", c_void_p), ("note", NoteFn), ("warning", NoteFn), ("step", StepFn),
-                ("stop", POINTER(c_int))]
+                ("stop", POINTER(c_int)), ("cluster", c_void_p)]
 
 
 class TrainResult(Structure):
@@ -163,8 +170,8 @@ class TrainResult(Structure):
 # Name in C of each struct.
 STRUCTS = {"cvn_err": Err, "cvn_type": Type, "cvn_spec": Spec, "cvn_gather_dims": GatherDims, "cvn_dot_dims": DotDims,
            "cvn_attention_spec": AttentionSpec,
-           "cvn_mesh_options": MeshOptions, "cvn_model_options": ModelOptions, "cvn_sampling": Sampling,
-           "cvn_bias": Bias, "cvn_logprob": Logprob, "cvn_result": Result, "cvn_listener": Listener,
+           "cvn_mesh_options": MeshOptions, "cvn_ranks_options": RanksOptions, "cvn_model_options": ModelOptions,
+           "cvn_sampling": Sampling, "cvn_bias": Bias, "cvn_logprob": Logprob, "cvn_result": Result, "cvn_listener": Listener,
            "cvn_engine_options": EngineOptions, "cvn_request": Request, "cvn_engine_stats": EngineStats,
            "cvn_constrain_options": ConstrainOptions, "cvn_chat_input": ChatInput, "cvn_calls_options": CallsOptions,
            "cvn_train_step": TrainStep,
@@ -309,6 +316,13 @@ new   cvn_graph_from_stablehlo s size s err
 text  cvn_graph_print g err
 text  cvn_graph_stablehlo g err
 new   cvn_partition g s err
+bool  cvn_ranks_launched
+code  cvn_ranks_join ranks_options* p* err
+int   cvn_ranks_rank p
+int   cvn_ranks_size p
+code  cvn_ranks_share p void* size err
+void  cvn_ranks_fail p s
+void  cvn_ranks_leave p
 new   cvn_mesh_new s mesh_options* err
 void  cvn_mesh_free p
 int   cvn_mesh_devices p

@@ -26,7 +26,7 @@ import struct
 import sys
 from typing import Any, Iterable, Mapping, Optional, Sequence, Tuple, Union
 
-from . import _c
+from . import _c, _ranks
 from ._c import CaravanError
 
 try:
@@ -758,16 +758,16 @@ def _array_out(owner: Any, offset: int, kind: _c.Type) -> Any:
 
 
 class Mesh:
-    """Devices, all in this process. spec: "data=2,model=2", or "" for one. threads: of each; 0: this machine's cores,
-    divided among them. backend: "cpu", "tpu", "cuda", "pjrt:PATH". A mesh with its programs and arrays is used by one
-    thread at a time."""
+    """Devices, in this process, or in all those that mpirun started. spec: "data=2,model=2", or "" for one. threads: of each;
+    0: this machine's cores, divided among them. backend: "cpu", "tpu", "cuda", "pjrt:PATH". A mesh with its programs and
+    arrays is used by one thread at a time."""
 
     def __init__(self, spec: str = "", *, threads: int = 0, backend: Optional[str] = None) -> None:
-        options = _c.MeshOptions(threads, backend.encode() if backend else None)
+        options = _c.MeshOptions(threads, backend.encode() if backend else None, _ranks.joined() if spec else None)
         self._pointer: Optional[int] = _c.cvn_mesh_new(spec.encode(), ctypes.byref(options))
 
     def __del__(self) -> None:
-        if getattr(self, "_pointer", None):
+        if getattr(self, "_pointer", None) and not _ranks.left:
             _c.cvn_mesh_free(self._pointer)
             self._pointer = None
 
@@ -798,7 +798,7 @@ class Array:
         self._type: Optional[_c.Type] = None
 
     def __del__(self) -> None:
-        if getattr(self, "_pointer", None):
+        if getattr(self, "_pointer", None) and not _ranks.left:
             _c.cvn_array_free(self._pointer)
             self._pointer = None
 
@@ -844,7 +844,7 @@ class Program:
         self._inputs = [name for name, array in zip(self.names, self.arrays) if not array]
 
     def __del__(self) -> None:
-        if getattr(self, "_pointer", None):
+        if getattr(self, "_pointer", None) and not _ranks.left:
             _c.cvn_program_free(self._pointer)
             self._pointer = None
 

@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Literal, Mapping, Optional, Sequence, Union, overload
 
-from . import _c
+from . import _c, _ranks
 from ._c import CaravanError
 
 Tokens = Sequence[int]
@@ -370,7 +370,8 @@ class LLM:
     chat_template: a file, or the name of one that is built in; None: the model's own.
     kv_cache, activations: "int8" or None. speculate: "lookup" or None. draft: a small LLM that guesses tokens.
     adapters: folders of adapters (LoRA), of which calls choose by number.
-    device: "cpu", "cuda", "tpu", "pjrt:PLUGIN". mesh, layout: "data=2,model=2" and how the model lies on it, "tp".
+    device: "cpu", "cuda", "tpu", "pjrt:PLUGIN". mesh, layout: "data=2,model=2" and how the model lies on it, "tp". Where
+    mpirun started several processes, a mesh spans them all (caravan.rank).
     memory_limit: bytes; more than that is refused. on_load(done, all): told while weights are read.
     """
 
@@ -408,6 +409,7 @@ class LLM:
         o.penalties = o.logits_processors = o.scoring = o.reuse = True
         o.pooling, o.kv_cache, o.activations = _c.text(pooling), _c.text(kv_cache), _c.text(activations)
         o.speculate, o.device, o.mesh, o.layout = map(_c.text, (speculate, device, mesh, layout))
+        o.cluster = _ranks.joined() if mesh else None
         o.draft = self._draft._model if self._draft else None
         folders = [os.fsencode(a) for a in adapters]
         o.adapter, o.n_adapters = (ctypes.c_char_p * max(len(folders), 1))(*folders), len(folders)
@@ -422,6 +424,8 @@ class LLM:
 
     def close(self) -> None:
         """Frees the model. Texts that are under way are dropped."""
+        if _ranks.left:
+            return
         with self._worker.lock:
             if self._worker.pool:
                 self._worker.pool.shutdown(wait=False)
@@ -569,7 +573,8 @@ class LLM:
         bias = [_c.Bias(int(t), float(b)) for t, b in (logit_bias or {}).items()]
         biases = (_c.Bias * max(len(bias), 1))(*bias)
         if seed is None:
-            seed = int.from_bytes(os.urandom(8), "little") if temperature > 0 else 0
+            drawn = os.urandom(8) if temperature > 0 else b""
+            seed = int.from_bytes(_ranks.same(drawn) if self._options.cluster else drawn, "little")
         sampling = _c.Sampling(temperature, top_k, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty,
                                seed)
         request = _c.Request(

@@ -17,7 +17,7 @@ import threading
 from dataclasses import dataclass
 from typing import Any, Callable, Mapping, Optional, Union
 
-from . import _c
+from . import _c, _ranks
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,8 @@ def _run(call: Callable[[Any, Any], Any], on_step: Optional[Callable[[TrainStep]
                 guarded(function, sentence.decode("utf-8", "replace"))
         return _c.NoteFn(tell)
 
-    events = _c.TrainEvents(None, say(on_note), say(on_warning), _c.StepFn(step), ctypes.pointer(stop))
+    events = _c.TrainEvents(None, say(on_note), say(on_warning), _c.StepFn(step), ctypes.pointer(stop),
+                            _ranks.joined())
     result = _c.TrainResult()
 
     def interrupt(*_: Any) -> None:

@@ -36,7 +36,8 @@ cvn_mesh *cvn_mesh_new(const char *spec, const cvn_mesh_options *options, cvn_er
     RuntimeOptions how = {.mesh = spec};
     err = err ? err : &(cvn_err){0};
     if (options)
-        how.devices = (DeviceOptions){.threads = options->threads, .device = options->backend};
+        how.devices = (DeviceOptions){
+            .threads = options->threads, .device = options->backend, .cluster = options->cluster};
     if (!mesh)
         err_set(err, CVN_EMEM, "no memory for a mesh");
     else if (how.devices.threads < 0)

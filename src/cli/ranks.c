@@ -1,7 +1,6 @@
 #include "cli/ranks.h"
 
-#include "base/map.h"
-#include "cpu/registry.h"
+#include "caravan/ranks.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -11,8 +10,8 @@
 
 /* A process is a rank of one cluster; signals and the end of the program have to find it. */
 static struct {
-    char settings[400];
-    Cluster *cluster; /* owned, NULL when alone */
+    StrBuf settings;  /* the command line */
+    Cluster *cluster; /* NULL when alone */
     cvn_err failure;  /* the last one that was printed */
     volatile sig_atomic_t ending;
     int speak; /* where standard error went before it was closed to this rank */
@@ -24,15 +23,11 @@ static void on_term(int signal_number)
     ranks.ending = 1;
 }
 
-/* On the watchdog's thread: this process is of no more use. */
-static void lost(void *context, Cluster *cluster, const cvn_err *err, bool speaks)
+static void lost(void *context, const char *sentence)
 {
     (void)context;
-    if (speaks) {
-        fflush(stdout);
-        dprintf(ranks.speak, "caravan: %s\n", err->message);
-    }
-    cluster_abort(cluster, 1);
+    fflush(stdout);
+    dprintf(ranks.speak, "caravan: %s\n", sentence);
 }
 
 bool ranks_speaks(void)
@@ -59,40 +54,20 @@ void ranks_command(int argc, char **argv)
         if (!freopen("/dev/null", "w", stderr))
             fclose(stderr);
     }
-    uint64_t hash = 0;
-    /* Kernels fuse differently where processors differ, and with it the order of collectives would. */
-    size_t n = (size_t)snprintf(ranks.settings, sizeof ranks.settings,
-                                "%s with kernels for %s:", CVN_VERSION, cpu_kernels()->name);
-    for (int i = 1; i < argc; i++) {
-        hash = 31 * hash + hash_bytes(argv[i], strlen(argv[i]));
-        if (n < sizeof ranks.settings - 60)
-            n += (size_t)snprintf(ranks.settings + n, sizeof ranks.settings - 40 - n, " %s",
-                                  argv[i]);
-    }
-    n = strlen(ranks.settings);
-    if (n > sizeof ranks.settings - 60) /* a long one is cut, and told apart by its hash */
-        snprintf(ranks.settings + n, sizeof ranks.settings - n, " ... (%016llx)",
-                 (unsigned long long)hash);
+    for (int i = 1; i < argc; i++)
+        strbuf_printf(&ranks.settings, "%s%s", i > 1 ? " " : "", argv[i]);
 }
 
 int ranks_join(Cluster **out, cvn_err *err)
 {
+    if (!ranks.cluster && transport_launched())
+        signal(SIGTERM, on_term);
+    int code = cvn_ranks_join(&(cvn_ranks_options){.settings = ranks.settings.text,
+                                                   .lost = lost,
+                                                   .ending = &ranks.ending},
+                              &ranks.cluster, err);
     *out = ranks.cluster;
-    if (ranks.cluster || !transport_launched())
-        return CVN_OK;
-    ClusterOptions options = {.settings = ranks.settings, .lost = lost, .ending = &ranks.ending};
-    const char *timeout = getenv("CARAVAN_RANK_TIMEOUT"); /* seconds */
-    if (timeout && *timeout) {
-        char *end;
-        options.timeout = strtod(timeout, &end);
-        if (*end || !(options.timeout >= 1 && options.timeout <= 86400))
-            return err_set(err, CVN_EINVAL,
-                           "CARAVAN_RANK_TIMEOUT is \"%s\"; give seconds from 1 to 86400", timeout);
-    }
-    signal(SIGTERM, on_term);
-    int rc = cluster_open(&options, &ranks.cluster, err);
-    *out = ranks.cluster;
-    return rc;
+    return code;
 }
 
 bool ranks_first(void)
@@ -136,7 +111,7 @@ int ranks_leave(int status, bool together)
         cluster_fail(ranks.cluster, &ranks.failure);
         cluster_abort(ranks.cluster, status);
     }
-    cluster_close(ranks.cluster);
+    cvn_ranks_leave(ranks.cluster);
     ranks.cluster = NULL;
     return status;
 }

@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <sched.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,23 +34,32 @@ static void *load(const char *path)
     return dlopen(path, RTLD_NOW | RTLD_GLOBAL);
 }
 
+/* In the folder of a file, or in ../lib/caravan from there. */
+static void *load_beside(const char *file)
+{
+    char path[PATH_MAX + 64];
+    const char *slash = strrchr(file, '/');
+    if (!slash)
+        return NULL;
+    snprintf(path, sizeof path, "%.*s/" PLUGIN, (int)(slash - file), file);
+    void *object = load(path);
+    snprintf(path, sizeof path, "%.*s/../lib/caravan/" PLUGIN, (int)(slash - file), file);
+    return object ? object : load(path);
+}
+
 static void *find_plugin(void)
 {
     const char *told = getenv("CARAVAN_MPI");
     if (told && *told)
         return load(told);
-    char program[PATH_MAX], path[PATH_MAX + 64];
+    char program[PATH_MAX];
     ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
     program[n < 0 ? 0 : n] = 0;
-    char *slash = strrchr(program, '/');
+    Dl_info library = {0}; /* of another program, such as Python */
     void *object = NULL;
-    if (slash) {
-        *slash = 0;
-        snprintf(path, sizeof path, "%s/" PLUGIN, program);
-        object = load(path);
-        snprintf(path, sizeof path, "%s/../lib/caravan/" PLUGIN, program);
-        object = object ? object : load(path);
-    }
+    if (dladdr((void *)(uintptr_t)find_plugin, &library) && library.dli_fname)
+        object = load_beside(library.dli_fname);
+    object = object ? object : load_beside(program);
     return object ? object : load(PLUGIN);
 }
 

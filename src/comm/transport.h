@@ -58,7 +58,7 @@ typedef struct TransportPlugin {
 bool transport_launched(void);
 
 /* Loads the plug-in and joins the other processes. It is looked for where CARAVAN_MPI says, beside
-   the program, in ../lib/caravan from there, and where the loader looks. Once per process. */
+   the library and the program, in ../lib/caravan from there, and where the loader looks. Once per process. */
 Transport *transport_open(cvn_err *err);
 
 /* Whether there is a plug-in that could be loaded, for people to read: the name and version of its MPI and where it

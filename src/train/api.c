@@ -56,7 +56,8 @@ static int train(void *of, cvn_err *err)
                           .note = on_note,
                           .warning = on_warning,
                           .step = on_step,
-                          .stop = public->stop};
+                          .stop = public->stop,
+                          .cluster = public->cluster};
     TrainResult result = {0};
     TrainConfig config = train_config_defaults();
     SCOPED(arena_free) Arena arena = {0};
