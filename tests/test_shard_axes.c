@@ -82,6 +82,7 @@ static void meshes_print_as_they_are_read_and_nonsense_is_refused(void **state)
                                         "data=2,data=2",
                                         "data=-1",
                                         "data=99999",
+                                        "data=x",
                                         "data=300,model=300",
                                         "model=2,dcn=2",
                                         "a=2:0",

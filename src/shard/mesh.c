@@ -43,9 +43,13 @@ static int read_axis(Reader *r, Mesh *mesh)
         return bad(r, "lacks '=' and a size after the name of an axis");
     MeshAxis *axis = &mesh->axis[mesh->n_axes++];
     memcpy(axis->name, start, n);
+    if (!isdigit((unsigned char)*r->p))
+        return bad(r, "has an axis whose size is not a number");
     axis->size = read_number(r, MESH_MAX_DEVICES);
-    if (axis->size < 1 || (int64_t)mesh->n_devices * axis->size > MESH_MAX_DEVICES)
-        return bad(r, "has an axis of size 0, or more than 65536 devices");
+    if (axis->size == 0)
+        return bad(r, "has an axis of size 0");
+    if (axis->size < 0 || (int64_t)mesh->n_devices * axis->size > MESH_MAX_DEVICES)
+        return bad(r, "has more than 65536 devices");
     mesh->n_devices *= axis->size;
     if (mesh->n_axes > 1 && strcmp(axis->name, "dcn") == 0)
         return bad(r, "has dcn after another axis; the slow axis comes first");
