@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # docs_index.sh CARAVAN SOURCE LIBRARY CC: the quick starts of docs/index.md run as they stand there, one block of ```sh after the
-# other, in a folder with a text and the examples. What they pull is a small model of random weights that is here already, the server's
-# port is one that is free, and pkg-config knows the library that was built.
+# other, in a folder with a text and the examples, and so do the commands of README.md, one line after the other. What they pull is a
+# small model of random weights that is here already, the server's port is one that is free, pkg-config knows the library that was
+# built, runs of training end after 3 steps, and mpirun may start more processes than there are cores.
 set -uo pipefail
 caravan=$(realpath "$1") source=$(realpath "$2") library=$(realpath "$3") cc=$(command -v "$4")
 work=$(mktemp -d)
@@ -48,4 +49,27 @@ while IFS= read -r line; do
     esac
 done <"$source/docs/index.md"
 echo "$ran quick starts, $wrong of them wrong"
-[ $wrong = 0 ] && [ $ran = 6 ]
+[ $wrong = 0 ] && [ $ran = 6 ] || exit 1
+
+# README: lines of four spaces and a command, behind which, after two spaces, stands what it is. Those that want a network, a plugin or
+# a server are left out; tests/docs_curl.sh has the server.
+printf '#!/bin/sh\nexec %s --allow-run-as-root --oversubscribe "$@"\n' "$(command -v mpirun)" >bin/mpirun
+chmod +x bin/mpirun
+ln -s models/HuggingFaceTB/SmolLM2-135M-Instruct my-llama
+cp story.txt book.txt && cp "$source/tests/data/task/questions.jsonl" .
+echo '{"type": "object", "properties": {"name": {"enum": ["Paris", "Rome"]}}, "required": ["name"]}' >city.json
+ran=0
+while IFS= read -r command; do
+    case $command in
+    *pull* | *serve* | *PLUGIN* | *"--device"*) continue ;;
+    mpirun*) [ -e "$(dirname "$caravan")/libcaravan-mpi.so" ] && command -v mpirun >/dev/null || continue ;;
+    esac
+    [[ $command == *"--out "* ]] && rm -rf RUN tuned
+    ran=$((ran + 1))
+    if ! bash -c "set -e; ${command/--steps 1000/--steps 3}" >said 2>&1 </dev/null; then
+        wrong=$((wrong + 1))
+        printf '%s\n' "$command" && cat said
+    fi
+done < <(sed -nE '/^    (caravan|mpirun|cc|\.\/)/{s/^ +//; s/ {2,}[^- ].*$//; p}' "$source/README.md" | sed -E "s/(train.*--data story.txt --preset tiny --mesh.*)/\1 --steps 3/")
+echo "$ran commands of README.md, $wrong of them wrong"
+[ $wrong = 0 ] && [ $ran -ge 18 ]
