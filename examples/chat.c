@@ -37,7 +37,8 @@ static int ask(cvn_engine *engine, const cvn_chat *chat, const cvn_chat_input *i
     if (code == CVN_OK)
         code = cvn_engine_generate(engine, &request, 1, on_token, &answer, NULL, &result, err);
     if (code == CVN_OK)
-        code = cvn_chat_read(chat, ids, request.n_prompt, answer.ids, answer.n, &message, err);
+        code =
+            cvn_chat_read(chat, ids, request.n_prompt, NULL, answer.ids, answer.n, &message, err);
     if (code == CVN_OK)
         puts(message);
     free(message);

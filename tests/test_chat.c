@@ -1,6 +1,7 @@
 /* `caravan chat` as scripts and people meet it, with a small model of random weights. */
 #include "serve/dialog.h"
 #include "shell.h"
+#include "text/answer.h"
 
 static void a_line_is_a_turn(void **state)
 {
@@ -102,7 +103,13 @@ static void thoughts_that_a_template_drops_are_no_longer_in_the_cache(void **sta
     assert_int_equal(dialog_add(&d, DIALOG_USER, "a story", 7, NULL), CVN_OK);
     TokenIds first = {0}, second = {0};
     assert_int_equal(dialog_prompt(&d, &first, NULL), CVN_OK);
-    assert_true(dialog_thinks(&d) && dialog_in_thought(&d, &first));
+    AnswerKind kind;
+    Answer answer;
+    answer_kind_learn(&kind, chat, t);
+    answer_init(&answer, &kind, false, t, &first);
+    assert_int_equal(answer.part, ANSWER_THOUGHT);
+    answer_free(&answer);
+    answer_kind_free(&kind);
     assert_int_equal(dialog_add(&d, DIALOG_ASSISTANT, "the end", 7, NULL), CVN_OK);
     strbuf_puts(&d.message[1].thought, "hm, hm");
     assert_int_equal(dialog_add(&d, DIALOG_USER, "more", 4, NULL), CVN_OK);

@@ -113,7 +113,7 @@ static void expect_deltas(const cvn_chat *chat, const int32_t *ids, int64_t n, c
     cvn_err err = {0};
     StrBuf said = {0}, thought = {0};
     char *text, *message;
-    must(cvn_answer_new(chat, NULL, 0, &answer, &err), &err);
+    must(cvn_answer_new(chat, NULL, 0, NULL, &answer, &err), &err);
     strbuf_puts(&said, "");
     for (int64_t i = 0; i <= n; i++) {
         if (i < n)
@@ -175,7 +175,7 @@ static void an_answer_becomes_a_message(void **state)
         must(cvn_model_encode(model, cases[i].answer, strlen(cases[i].answer), CVN_ENCODE_SPECIAL,
                               &ids, &n, &err),
              &err);
-        must(cvn_chat_read(chat, NULL, 0, ids, n, &text, &err), &err);
+        must(cvn_chat_read(chat, NULL, 0, NULL, ids, n, &text, &err), &err);
         json_auto_t *message = json_loads(text, 0, NULL);
         const json_t *thought = json_object_get(message, "reasoning_content"),
                      *calls = json_object_get(message, "tool_calls");
@@ -455,6 +455,49 @@ static void the_example_answers_in_a_message(void **state)
            "messages is not valid JSON");
 }
 
+#define TYPED_TOOLS                                                                                \
+    "[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {\"type\": "        \
+    "\"object\", "                                                                                 \
+    "\"properties\": {\"s\": {\"type\": \"string\"}, \"n\": {\"type\": \"integer\"}, \"b\": "      \
+    "{\"type\": "                                                                                  \
+    "\"boolean\"}}, \"required\": [\"s\"]}}}]"
+
+/* Arguments between marks are made one by one: those that must come are given, others are a choice; a string ends by its mark. */
+static void arguments_between_marks_are_made_in_phases(void **state)
+{
+    cvn_model *model = open_model(CALLS("<f={{ c.function.name }}>{% for k, v in "
+                                        "c.function.arguments.items() %}<p={{ k }}>{{ v }}</p>{% "
+                                        "endfor %}</f>"));
+    cvn_chat *chat;
+    cvn_calls *calls;
+    cvn_err err = {0};
+    char *text;
+    const int32_t prompt[] = {1};
+    cvn_request request = {.max_tokens = 100};
+    const cvn_calls_options options = {.tools = TYPED_TOOLS, .most = 1};
+    must(cvn_chat_new(model, NULL, &chat, &err), &err);
+    must(cvn_calls_new(chat, &options, prompt, 1, &calls, &err), &err);
+    expect_next(model, calls, &request, "<f=f><p=s>");
+    push_text(model, chat, calls, "a < \"b\"\n7</p>", true);
+    expect_next(model, calls, &request, "<f=f><p=s>a < \"b\"\n7</p>");
+    push_text(model, chat, calls, "<p=b>", true);
+    expect_next(model, calls, &request, "</p><p=b>");
+    push_text(model, chat, calls, "true", true);
+    expect_next(model, calls, &request, "<p=b>true");
+    push_text(model, chat, calls, "</p></f>", true);
+    assert_false(cvn_calls_next(calls, &request));
+    must(cvn_calls_message(calls, &text, &err), &err);
+    json_auto_t *message = json_loads(text, 0, NULL);
+    json_auto_t *wanted = json_pack("{s:s,s:b}", "s", "a < \"b\"\n7", "b", 1);
+    const json_t *call = json_array_get(json_object_get(message, "tool_calls"), 0);
+    if (!json_equal(json_object_get(json_object_get(call, "function"), "arguments"), wanted))
+        fail_msg("%s", text);
+    free(text);
+    cvn_calls_free(calls);
+    cvn_chat_free(chat);
+    cvn_model_free(model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -462,6 +505,7 @@ int main(void)
         cmocka_unit_test(what_is_no_conversation_is_refused),
         cmocka_unit_test(an_answer_becomes_a_message),
         cmocka_unit_test(calls_are_made_in_phases),
+        cmocka_unit_test(arguments_between_marks_are_made_in_phases),
         cmocka_unit_test(calls_begin_when_thoughts_end),
         cmocka_unit_test(text_comes_id_by_id_as_at_once),
         cmocka_unit_test(a_token_is_as_likely_as_its_logit_says),

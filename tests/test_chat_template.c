@@ -1,6 +1,6 @@
 /* Chat templates as ids: no message forges a marker, and what transformers' options do. */
 #include "test_text.h"
-#include "text/call_syntax.h"
+#include "text/answer.h"
 #include "text/chat_template.h"
 
 #include <dirent.h>
@@ -361,7 +361,7 @@ static void the_end_of_a_turn_ends_an_answer(void **state)
     assert_int_equal(chat_template_stops(chat, t, stops), 2);
     assert_int_equal(stops[0], tokenizer_eos(t));
     assert_int_equal(stops[1], tokenizer_special(t, "<|im_end|>"));
-    assert_false(chat_template_thinks(chat));
+    assert_null(answer_form_find(chat_template_source(chat)));
     chat_template_free(chat);
     tokenizer_free(t);
     json_decref(markers);

@@ -1,7 +1,6 @@
 /* Chat templates that are built in, against renderings and ids of Meta's code and of the published templates. */
 #include "test_text.h"
 #include "text/chat_template.h"
-#include "text/thinking.h"
 
 #include <sys/stat.h>
 
@@ -291,41 +290,6 @@ static void the_template_is_found_from_the_folder(void **state)
     }
 }
 
-static void thinking_is_split_however_it_is_cut(void **state)
-{
-    static const struct {
-        const char *text, *thought, *answer;
-        bool inside;
-    } cases[] = {
-        {"\nI think.\n</think>\n\nHello", "I think.\n", "Hello", true},
-        {"<think>\nI <think> so </thin </think>Hello <think>", "I <think> so </thin ",
-         "Hello <think>", false},
-        {"Hello </think>", "", "Hello </think>", false},
-        {"no end </th", "no end </th", "", true},
-        {"<<think>a</think>b", "", "<<think>a</think>b", false},
-        {"a<</think>b</think>", "a<", "b</think>", true},
-        {"", "", "", true},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        size_t n = strlen(cases[i].text);
-        for (size_t cut = 0; cut <= n; cut++) {
-            Thinking thinking;
-            StrBuf thought = {0}, answer = {0};
-            strbuf_puts(&thought, "");
-            strbuf_puts(&answer, "");
-            thinking_init(&thinking, cases[i].inside);
-            thinking_push(&thinking, cases[i].text, cut, &thought, &answer);
-            for (size_t k = cut; k < n; k++)
-                thinking_push(&thinking, cases[i].text + k, 1, &thought, &answer);
-            thinking_flush(&thinking, &thought, &answer);
-            assert_string_equal(thought.text, cases[i].thought);
-            assert_string_equal(answer.text, cases[i].answer);
-            strbuf_free(&thought);
-            strbuf_free(&answer);
-        }
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -335,7 +299,6 @@ int main(void)
         cmocka_unit_test(a_message_cannot_forge_a_header),
         cmocka_unit_test(what_a_format_cannot_express_is_refused),
         cmocka_unit_test(the_template_is_found_from_the_folder),
-        cmocka_unit_test(thinking_is_split_however_it_is_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

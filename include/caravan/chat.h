@@ -11,7 +11,7 @@
  *     request.prompt = ids;
  *     request.end = cvn_chat_ends(chat, &request.n_end);
  *     … cvn_engine_generate …                                            answer: [n] ids
- *     cvn_chat_read(chat, ids, request.n_prompt, answer, n, &message, &err)
+ *     cvn_chat_read(chat, ids, request.n_prompt, NULL, answer, n, &message, &err)
  *
  *     message  {"role": "assistant", "content": "Hello!"}                to be appended to the messages
  *
@@ -60,13 +60,14 @@ const int32_t *cvn_chat_ends(const cvn_chat *chat, int64_t *n);
 
 /* An answer of n ids to a prompt as a message in JSON, malloc'ed: {"role": "assistant", "content": "…"}, with
    "reasoning_content" where it thought and "tool_calls" where it calls tools, arguments being objects. What looks like a call
-   and cannot be read stays in the content. */
-int cvn_chat_read(const cvn_chat *chat, const int32_t *prompt, int64_t n_prompt, const int32_t *ids,
-                  int64_t n, char **message, cvn_err *err);
+   and cannot be read stays in the content. tools: those of the prompt, as in cvn_chat_input, by which arguments that are not
+   written as JSON get their types; or NULL: 7 is a number then, whatever was asked for. */
+int cvn_chat_read(const cvn_chat *chat, const int32_t *prompt, int64_t n_prompt, const char *tools,
+                  const int32_t *ids, int64_t n, char **message, cvn_err *err);
 
 /* The same while an answer comes:
  *
- *     cvn_answer_new(chat, prompt, n_prompt, &answer, &err);
+ *     cvn_answer_new(chat, prompt, n_prompt, tools, &answer, &err);
  *     cvn_answer_push(answer, &token, 1, &delta, &err);                  {"content": "Hel"}, for each token, or several
  *     cvn_answer_end(answer, &delta, &message, &err);                    {"content": "lo!"}, and the message, whole
  *
@@ -76,8 +77,8 @@ int cvn_chat_read(const cvn_chat *chat, const int32_t *prompt, int64_t n_prompt,
 typedef struct cvn_answer cvn_answer;
 
 /* The prompt is needed during the call; the chat until the answer is freed. */
-int cvn_answer_new(const cvn_chat *chat, const int32_t *prompt, int64_t n_prompt, cvn_answer **out,
-                   cvn_err *err);
+int cvn_answer_new(const cvn_chat *chat, const int32_t *prompt, int64_t n_prompt, const char *tools,
+                   cvn_answer **out, cvn_err *err);
 int cvn_answer_push(cvn_answer *answer, const int32_t *ids, int64_t n, char **delta, cvn_err *err);
 /* Either may be NULL: not wanted. Called once; nothing is pushed behind it. */
 int cvn_answer_end(cvn_answer *answer, char **delta, char **message, cvn_err *err);

@@ -214,7 +214,7 @@ code  cvn_chat_new p s p* err
 void  cvn_chat_free p
 code  cvn_chat_encode p chat_input* i32** i64* err
 i32*  cvn_chat_ends p i64*
-code  cvn_answer_new p i32* i64 p* err
+code  cvn_answer_new p i32* i64 s p* err
 code  cvn_answer_push p i32* i64 char** err
 code  cvn_answer_end p char** char** err
 void  cvn_answer_free p

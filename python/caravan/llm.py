@@ -252,6 +252,7 @@ class _Request:
         self.text = ""
         self.why = ""
         self.accept: Optional[Callable[[int], bool]] = None  # False: the request ends at this token
+        self.tools: Optional[bytes] = None  # by which an answer's arguments get their types
 
     def hear(self, token: int) -> bool:
         self.tokens.append(token)
@@ -772,7 +773,7 @@ class LLM:
         """Deltas of an answer, up to a stop text."""
         answer, stops, thoughts, said = ctypes.c_void_p(), _Stops(r.stops), [], []
         prompt = r.keep[0]
-        _c.cvn_answer_new(self._chat, prompt, r.n_prompt, ctypes.byref(answer))
+        _c.cvn_answer_new(self._chat, prompt, r.n_prompt, r.tools, ctypes.byref(answer))
         arrivals = self._arrivals(r)
         message: dict[str, Any] = {"role": "assistant", "content": ""}
 
@@ -887,6 +888,7 @@ class LLM:
                           frequency_penalty=frequency_penalty, seed=seed, stop=stop, ignore_eos=False,
                           min_tokens=min_tokens, logit_bias=logit_bias, logprobs=logprobs, schema=schema, regex=regex,
                           grammar=grammar, choices=choices, adapter=adapter, end=end, n_end=n_end.value)
+        r.tools = _json(tools)
         if forced is None:
             s = self._stream(self._submit(r), self._answers)
         else:

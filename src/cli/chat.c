@@ -75,6 +75,7 @@ static int open_chat(Chat *chat, const Args *args, cvn_err *err)
     const Tokenizer *tokenizer = chat->run.model->tokenizer;
     TRY(chat_template_open(tokenizer, v[CHAT_TEMPLATE].text, &chat->template, err));
     dialog_init(&chat->dialog, chat->template, tokenizer);
+    answer_kind_learn(&chat->kind, chat->template, tokenizer);
     /* What templates are told the time is, all through the conversation: one that changed would change its beginning. */
     int64_t seconds = time(NULL);
     TRY(ranks_share(&seconds, NULL, err));
@@ -202,6 +203,7 @@ static int run(const Args *args, cvn_err *err)
     dialog_free(&chat.dialog);
     cvn_session_free(chat.session);
     chat_template_free(chat.template);
+    answer_kind_free(&chat.kind);
     run_model_close(&chat.run, NULL);
     cvn_constraint_free(chat.request.constraint);
     return failed ? err->code : chat.refused && !chat.terminal ? EXIT_REFUSED : EXIT_OK;

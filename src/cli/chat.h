@@ -5,11 +5,13 @@
 #include "caravan/session.h"
 #include "cli/run_model.h"
 #include "serve/dialog.h"
+#include "text/answer.h"
 
 typedef struct Chat {
     RunModel run;           /* owned */
     cvn_session *session;   /* owned */
     ChatTemplate *template; /* owned */
+    AnswerKind kind;        /* owned: how answers are written */
     Dialog dialog;          /* owned */
     cvn_request request;    /* sampling, ignore_eos and max_tokens (0: what fits) of every answer */
     int again;    /* how often the last turn has been answered anew, each time with another seed */

@@ -10,29 +10,27 @@
 #include <stdio.h>
 
 /* An answer as it comes. */
-typedef struct Answer {
+typedef struct Reply {
     Chat *chat;
     cvn_request request;
-    int32_t stops[4]; /* [request.n_end] ids that end it, by the chat template */
-    TokenIds ids;     /* all but the end token */
+    TokenIds ids; /* all but the end token */
     Decoder decoder;
-    bool thinks; /* it may begin with thoughts */
-    Thinking thinking;
-    StrBuf piece;         /* text of one token */
-    StrBuf thought, text; /* all of it */
+    Answer answer;
+    StrBuf piece;      /* text of one token */
+    AnswerTexts texts; /* all of it */
     size_t thought_shown, text_shown;
     cvn_err err; /* of decoding or printing */
-} Answer;
+} Reply;
 
-static void show_thought(Answer *a)
+static void show_thought(Reply *a)
 {
     const Chat *chat = a->chat;
-    if (a->thought_shown == a->thought.length)
+    if (a->thought_shown == a->texts.thought.length)
         return;
     bool first = a->thought_shown == 0;
-    const char *from = a->thought.text + a->thought_shown;
-    size_t n = a->thought.length - a->thought_shown;
-    a->thought_shown = a->thought.length;
+    const char *from = a->texts.thought.text + a->thought_shown;
+    size_t n = a->texts.thought.length - a->thought_shown;
+    a->thought_shown = a->texts.thought.length;
     if (!chat->shows_thoughts) {
         if (first && chat->terminal)
             printf("%s(thinking)%s", chat->colors ? "\033[2m" : "", chat->colors ? "\033[0m" : "");
@@ -46,7 +44,7 @@ static void show_thought(Answer *a)
 }
 
 /* What parts the thoughts from the answer. */
-static void end_thought(const Answer *a)
+static void end_thought(const Reply *a)
 {
     const Chat *chat = a->chat;
     if (a->thought_shown == 0)
@@ -57,24 +55,21 @@ static void end_thought(const Answer *a)
         fputs("\r\033[K", stdout);
 }
 
-static void show(Answer *a)
+static void show(Reply *a)
 {
     show_thought(a);
-    if (a->text_shown == a->text.length)
+    if (a->text_shown == a->texts.said.length)
         return;
     if (a->text_shown == 0)
         end_thought(a);
-    put_text(stdout, a->text.text + a->text_shown, a->text.length - a->text_shown, &a->err);
-    a->text_shown = a->text.length;
+    put_text(stdout, a->texts.said.text + a->text_shown, a->texts.said.length - a->text_shown,
+             &a->err);
+    a->text_shown = a->texts.said.length;
 }
 
-static void add_piece(Answer *a)
+static void add_piece(Reply *a)
 {
-    const char *piece = a->piece.length ? a->piece.text : "";
-    if (a->thinks)
-        thinking_push(&a->thinking, piece, a->piece.length, &a->thought, &a->text);
-    else
-        strbuf_add(&a->text, piece, a->piece.length);
+    answer_push(&a->answer, a->piece.text, a->piece.length, &a->texts);
     strbuf_clear(&a->piece);
     show(a);
 }
@@ -82,24 +77,25 @@ static void add_piece(Answer *a)
 static bool on_token(void *context, int request, int32_t token)
 {
     (void)request;
-    Answer *a = context;
+    Reply *a = context;
     if (engine_ends(a->chat->run.engine, &a->request, token))
         return false;
     token_ids_add(&a->ids, token);
-    decoder_push(&a->decoder, token, &a->piece, &a->err);
+    answer_decode(&a->chat->kind, &a->decoder, token, &a->piece);
     add_piece(a);
     return a->err.code == CVN_OK;
 }
 
-static void finish_text(Answer *a)
+static void finish_text(Reply *a)
 {
     decoder_flush(&a->decoder, &a->piece);
     add_piece(a);
-    thinking_flush(&a->thinking, &a->thought, &a->text);
+    answer_flush(&a->answer, &a->texts);
     show(a);
     if (a->text_shown == 0)
         end_thought(a);
-    bool at_line_start = a->text.length && a->text.text[a->text.length - 1] == '\n';
+    bool at_line_start =
+        a->texts.said.length && a->texts.said.text[a->texts.said.length - 1] == '\n';
     put_text(stdout, "\n", at_line_start ? 0 : 1, &a->err);
 }
 
@@ -178,7 +174,7 @@ static int fit_prompt(Chat *chat, const TokenIds *answered, TokenIds *prompt, cv
 
 /* An answer that fills the context goes on behind a shorter conversation; one under a constraint, which would begin anew,
  * ends. */
-static int go_on(Answer *a, TokenIds *prompt, cvn_err *err)
+static int go_on(Reply *a, TokenIds *prompt, cvn_err *err)
 {
     Chat *chat = a->chat;
     cvn_request *request = &a->request;
@@ -199,7 +195,7 @@ static int go_on(Answer *a, TokenIds *prompt, cvn_err *err)
     }
 }
 
-static int generate(Answer *a, TokenIds *prompt, cvn_err *err)
+static int generate(Reply *a, TokenIds *prompt, cvn_err *err)
 {
     Chat *chat = a->chat;
     Dialog *dialog = &chat->dialog;
@@ -217,13 +213,13 @@ static int generate(Answer *a, TokenIds *prompt, cvn_err *err)
             say_full(chat, request->n_prompt);
     } else {
         finish_text(a);
-        if (a->ids.failed || a->text.failed || a->thought.failed)
+        if (a->ids.failed || a->texts.said.failed || a->texts.thought.failed)
             return err_set(err, CVN_EMEM, "no memory for the answer");
-        TRY(dialog_add(dialog, DIALOG_ASSISTANT, a->text.length ? a->text.text : "", a->text.length,
-                       err));
+        TRY(dialog_add(dialog, DIALOG_ASSISTANT, a->texts.said.length ? a->texts.said.text : "",
+                       a->texts.said.length, err));
         DialogMessage *message = &dialog->message[dialog->n - 1];
-        message->thought = a->thought;
-        a->thought = (StrBuf){0};
+        message->thought = a->texts.thought;
+        a->texts.thought = (StrBuf){0};
         if (chat->was.finish == CVN_FINISH_CONTEXT)
             say_full(chat, 0);
         if (request->constraint && chat->was.finish != CVN_FINISH_EOS)
@@ -241,7 +237,7 @@ static int generate(Answer *a, TokenIds *prompt, cvn_err *err)
 int chat_answer(Chat *chat, cvn_err *err)
 {
     Dialog *dialog = &chat->dialog;
-    Answer a = {.chat = chat, .request = chat->request};
+    Reply a = {.chat = chat, .request = chat->request};
     a.request.sampling.seed = rng_seed(a.request.sampling.seed, (uint64_t)chat->again);
     SCOPED(token_ids_free) TokenIds prompt = {0};
     cvn_err refused = {0};
@@ -252,17 +248,16 @@ int chat_answer(Chat *chat, cvn_err *err)
         dialog_pop(dialog);
         chat_refuse(chat, "%s", refused.message);
     } else {
-        a.request.end = a.stops;
-        a.request.n_end = (int64_t)dialog_stops(dialog, a.stops);
-        a.thinks = dialog_thinks(dialog);
+        a.request.end = chat->kind.stops;
+        a.request.n_end = (int64_t)chat->kind.n_stops;
         /* under a constraint every blank counts, that in front as well */
         decoder_init(&a.decoder, dialog->tokenizer, a.request.constraint ? TOKENIZER_CONTINUE : 0);
-        thinking_init(&a.thinking, dialog_in_thought(dialog, &prompt));
+        answer_init(&a.answer, &chat->kind, false, dialog->tokenizer, &prompt);
         code = generate(&a, &prompt, err);
     }
     token_ids_free(&a.ids);
     strbuf_free(&a.piece);
-    strbuf_free(&a.thought);
-    strbuf_free(&a.text);
+    answer_free(&a.answer);
+    answer_texts_free(&a.texts);
     return refused.code ? CVN_OK : code;
 }

@@ -3,7 +3,9 @@
  * the one before it ended. What stands around names and arguments (CallSyntax) is given to the model, not sampled:
  *
  *     NAME        which tool is called, one of the set's
- *     ARGUMENTS   under its schema
+ *     ARGUMENTS   under its schema, where they are one object of JSON; else by turns
+ *     KEY         which argument follows, in the order of the schema, or that none does
+ *     VALUE       under the schema of that argument; a string ends by the mark that stands behind it
  *     AGAIN       whether another call follows
  */
 #ifndef CVN_SERVE_CALL_WRITER_H
@@ -11,13 +13,20 @@
 
 #include "serve/tool_set.h"
 
-typedef enum CallPhase { CALL_NOT, CALL_NAME, CALL_ARGUMENTS, CALL_AGAIN } CallPhase;
+typedef enum CallPhase {
+    CALL_NOT,
+    CALL_NAME,
+    CALL_ARGUMENTS,
+    CALL_KEY,
+    CALL_VALUE,
+    CALL_AGAIN
+} CallPhase;
 
 /* A tool call. */
 typedef struct Call {
     char id[12]; /* letters and digits, 9 of them: what the strictest template takes */
     const Tool *tool;
-    StrBuf arguments; /* as far as they are known */
+    StrBuf arguments; /* as JSON, as far as they are known */
     size_t sent;      /* by whoever streams it: bytes of the arguments … */
     bool opened;      /* … and whether its name was sent */
 } Call;
@@ -30,8 +39,12 @@ typedef struct CallWriter {
     CallPhase phase;
     Call *call; /* [most] owned */
     int n, most;
-    StrBuf picked; /* of NAME and AGAIN */
+    StrBuf picked; /* of the phase, but where it is JSON of the arguments */
     Decoder decoder;
+    cvn_constraint *made; /* owned: of KEY and VALUE */
+    int key;              /* the argument that was written last, or -1 */
+    const char *end;      /* the mark that ends VALUE, which is a string then; or NULL */
+    size_t known;         /* bytes of that string that are in the arguments */
 } CallWriter;
 
 int call_writer_init(CallWriter *w, const ToolSet *set, const CallSyntax *syntax,

@@ -135,21 +135,6 @@ int dialog_prompt(const Dialog *dialog, TokenIds *ids, cvn_err *err)
                 : err_set(err, CVN_EMEM, "no memory for the conversation");
 }
 
-size_t dialog_stops(const Dialog *dialog, int32_t stops[4])
-{
-    return chat_template_stops(dialog->template, dialog->tokenizer, stops);
-}
-
-bool dialog_thinks(const Dialog *dialog)
-{
-    return chat_template_thinks(dialog->template);
-}
-
-bool dialog_in_thought(const Dialog *dialog, const TokenIds *prompt)
-{
-    return dialog_thinks(dialog) && thinking_begun(dialog->tokenizer, prompt);
-}
-
 int dialog_save(const Dialog *dialog, const char *path, cvn_err *err)
 {
     json_t *list = messages_json(dialog, "thinking");

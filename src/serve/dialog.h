@@ -14,7 +14,6 @@
 #define CVN_SERVE_DIALOG_H
 
 #include "text/chat_template.h"
-#include "text/thinking.h"
 
 typedef enum DialogRole { DIALOG_SYSTEM, DIALOG_USER, DIALOG_ASSISTANT } DialogRole;
 
@@ -57,13 +56,6 @@ bool dialog_drop_oldest(Dialog *dialog);
 /* Appends the ids of the whole conversation, whose last message is a user's, and of the header
  * after which the assistant speaks. */
 int dialog_prompt(const Dialog *dialog, TokenIds *ids, cvn_err *err);
-
-/* The ids that end an answer, at most 4; their number. */
-size_t dialog_stops(const Dialog *dialog, int32_t stops[4]);
-
-/* Whether answers may begin with thoughts, and whether a prompt has begun them. */
-bool dialog_thinks(const Dialog *dialog);
-bool dialog_in_thought(const Dialog *dialog, const TokenIds *prompt);
 
 /* Written beside and renamed. */
 int dialog_save(const Dialog *dialog, const char *path, cvn_err *err);

@@ -5,7 +5,6 @@
 #include "base/json_file.h"
 #include "serve/call_writer.h"
 #include "text/bytes_json.h"
-#include "text/thinking.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -23,8 +22,8 @@ struct cvn_calls {
     bool begun;       /* the first phase was asked for */
     bool waits;       /* for the end of the thinking text */
     Decoder decoder;  /* of it */
-    Thinking thinking;
-    StrBuf thought, rest;
+    Answer answer;
+    AnswerTexts texts;
 };
 
 void cvn_calls_free(cvn_calls *calls)
@@ -35,8 +34,8 @@ void cvn_calls_free(cvn_calls *calls)
     tool_set_free(&calls->set);
     token_ids_free(&calls->tokens);
     token_ids_free(&calls->joined);
-    strbuf_free(&calls->thought);
-    strbuf_free(&calls->rest);
+    answer_free(&calls->answer);
+    answer_texts_free(&calls->texts);
     free(calls);
 }
 
@@ -57,10 +56,18 @@ static int add_tools(ToolSet *set, const json_t *tools, cvn_err *err)
     return CVN_OK;
 }
 
+/* Calls follow the thoughts; a part that has a header begins with its own. */
 static void begin_call(cvn_calls *c)
 {
-    const char *before = c->chat->calls.before;
-    call_writer_give(&c->writer, before, strlen(before), &c->tokens);
+    const AnswerKind *kind = &c->chat->kind;
+    SCOPED(strbuf_free) StrBuf text = {0};
+    if (c->tokens.n && kind->form && kind->form->header) {
+        Decoder decoder;
+        decoder_init(&decoder, c->chat->tokenizer, TOKENIZER_SPECIAL | TOKENIZER_CONTINUE);
+        answer_cut(&c->answer, decoder, &c->tokens, &text);
+    }
+    strbuf_puts(&text, kind->calls.before);
+    call_writer_give(&c->writer, text.text, text.length, &c->tokens);
     call_writer_begin(&c->writer, &c->tokens);
 }
 
@@ -73,13 +80,13 @@ static int fill(cvn_calls *c, const json_t *tools, const cvn_calls_options *opti
         return err_set(err, CVN_EINVAL, "an answer of at most %lld calls; give 1 to %d",
                        (long long)most, TOOLS_MAX);
     TRY(add_tools(&c->set, tools, err));
-    TRY(tool_set_allow(&c->set, &chat->calls, options->name, most > 1 && !options->name, err));
-    TRY(call_writer_init(&c->writer, &c->set, &chat->calls, chat->tokenizer, (int)most, err));
+    TRY(tool_set_allow(&c->set, &chat->kind.calls, options->name, most > 1 && !options->name, err));
+    TRY(call_writer_init(&c->writer, &c->set, &chat->kind.calls, chat->tokenizer, (int)most, err));
     for (int64_t i = 0; i < n_prompt; i++)
         token_ids_add(&c->joined, prompt[i]);
     c->n_prompt = (size_t)n_prompt;
-    c->waits = chat_template_thinks(chat->template) && thinking_begun(chat->tokenizer, &c->joined);
-    thinking_init(&c->thinking, c->waits);
+    answer_init(&c->answer, &chat->kind, true, chat->tokenizer, &c->joined);
+    c->waits = answer_waits(&c->answer);
     decoder_init(&c->decoder, chat->tokenizer, TOKENIZER_SPECIAL | TOKENIZER_CONTINUE);
     if (!c->waits)
         begin_call(c);
@@ -112,16 +119,15 @@ bool cvn_calls_push(cvn_calls *c, int32_t token)
 {
     SCOPED(strbuf_free) StrBuf piece = {0};
     token_ids_add(&c->tokens, token);
-    if (chat_ends(c->chat, token))
+    if (answer_ends(&c->chat->kind, token))
         return false;
     if (c->writer.phase != CALL_NOT) {
         call_writer_push(&c->writer, token);
         return true;
     }
     decoder_push(&c->decoder, token, &piece, NULL);
-    if (piece.length)
-        thinking_push(&c->thinking, piece.text, piece.length, &c->thought, &c->rest);
-    return c->thinking.inside;
+    answer_push(&c->answer, piece.text, piece.length, &c->texts);
+    return answer_waits(&c->answer);
 }
 
 /* A phase has ended: whether another follows. */
@@ -129,7 +135,7 @@ static bool is_followed(cvn_calls *c)
 {
     if (!c->waits)
         return call_writer_next(&c->writer, &c->tokens);
-    if (c->thinking.inside)
+    if (answer_waits(&c->answer))
         return false;
     c->waits = false;
     begin_call(c);
@@ -177,8 +183,9 @@ int cvn_calls_message(const cvn_calls *c, char **message, cvn_err *err)
                                                    "function", "function", "name", call->tool->name,
                                                    "arguments", arguments));
     }
-    if (c->thought.length)
-        json = json_with(json, "reasoning_content", bytes_json(c->thought.text, c->thought.length));
+    if (c->texts.thought.length)
+        json = json_with(json, "reasoning_content",
+                         bytes_json(c->texts.thought.text, c->texts.thought.length));
     if (json_array_size(calls))
         json = json_with(json, "tool_calls", json_incref(calls));
     *message = json && !c->tokens.failed ? json_dumps(json, JSON_COMPACT) : NULL;

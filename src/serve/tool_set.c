@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+const cvn_constrain_options tools_written = {.compact = true, .in_order = true, .canonical = true};
+
 int tool_set_init(ToolSet *set, size_t most, cvn_err *err)
 {
     *set =
@@ -54,14 +56,12 @@ static json_t *arguments_schema(const json_t *parameters)
 /* Takes the reference to `schema`. */
 static int constrain_by(json_t *schema, const char *name, cvn_constraint **out, cvn_err *err)
 {
-    static const cvn_constrain_options written = {
-        .compact = true, .in_order = true, .canonical = true};
     cvn_err why = {0};
     char *text = schema ? json_dumps(schema, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
     json_decref(schema);
     if (!text)
         return err_set(err, CVN_EMEM, "no memory for a schema");
-    int code = cvn_constraint_schema(text, strlen(text), &written, out, &why);
+    int code = cvn_constraint_schema(text, strlen(text), &tools_written, out, &why);
     free(text);
     return code ? err_set(err, code, "the parameters of the tool \"%.100s\": %s", name, why.message)
                 : CVN_OK;
@@ -87,7 +87,8 @@ int tool_set_add(ToolSet *set, const json_t *function, const json_t *parameters,
         return err_set(err, CVN_EMEM, "no memory for tools");
     Tool *t = &set->tool[set->n++];
     *t = (Tool){.name =
-                    json_string_value(json_object_get(json_object_get(shown, "function"), "name"))};
+                    json_string_value(json_object_get(json_object_get(shown, "function"), "name")),
+                .parameters = schema};
     if (!json_is_object(schema))
         return err_set(err, CVN_EINVAL, "the parameters of the tool %s are not a JSON schema",
                        name);

@@ -6,7 +6,7 @@
 #define CVN_SERVE_TOOL_SET_H
 
 #include "caravan/constrain.h"
-#include "text/call_syntax.h"
+#include "text/answer.h"
 
 #include <jansson.h>
 
@@ -14,6 +14,7 @@ enum { TOOLS_MAX = 256, TOOL_NAME_MAX = 128 };
 
 typedef struct Tool {
     const char *name;          /* in ToolSet.shown */
+    const json_t *parameters;  /* in ToolSet.shown */
     cvn_constraint *arguments; /* owned: what they are */
 } Tool;
 
@@ -38,5 +39,8 @@ int tool_set_add(ToolSet *set, const json_t *function, const json_t *parameters,
 int tool_set_allow(ToolSet *set, const CallSyntax *syntax, const char *named, bool several,
                    cvn_err *err);
 void tool_set_free(ToolSet *set);
+
+/* How JSON is written in calls. */
+extern const cvn_constrain_options tools_written;
 
 #endif

@@ -9,7 +9,6 @@
 #include "caravan/engine.h"
 #include "serve/tool_set.h"
 #include "server/refusal.h"
-#include "text/thinking.h"
 
 #include <jansson.h>
 

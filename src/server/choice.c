@@ -8,6 +8,9 @@
 #include <sys/random.h>
 #include <time.h>
 
+/* Of texts that are no answers. */
+static const AnswerKind no_answers;
+
 /* Tools may be called. */
 static bool may_call(const Choice *c)
 {
@@ -21,17 +24,24 @@ static bool must_call(const Choice *c)
 
 static const CallSyntax *syntax_of(const Choice *c)
 {
-    return &c->x->ask.served->chat.calls;
-}
-
-static void give_text(Choice *c, const char *text)
-{
-    call_writer_give(&c->calls, text, strlen(text), &c->tokens);
+    return &c->x->ask.served->chat.answers.calls;
 }
 
 int choice_calls(const Choice *c)
 {
     return call_writer_count(&c->calls, c->end.ended);
+}
+
+/* A call follows what was generated, or takes the place of the part that was begun last. */
+static void begin_calls(Choice *c, bool cuts)
+{
+    StrBuf text = {0};
+    if (cuts)
+        answer_cut(&c->answer, c->phase.decoder, &c->tokens, &text);
+    strbuf_puts(&text, syntax_of(c)->before);
+    call_writer_give(&c->calls, text.text, text.length, &c->tokens);
+    call_writer_begin(&c->calls, &c->tokens);
+    strbuf_free(&text);
 }
 
 static void choice_init(Exchange *x, int i)
@@ -41,22 +51,18 @@ static void choice_init(Exchange *x, int i)
     const Ask *a = &x->ask;
     *c = (Choice){.x = x, .index = i, .prompt = (int)(i / a->sampling.n), .calls = c->calls};
     bool chat = a->input.n_messages > 0;
-    bool thinks =
-        chat && m->chat.thinks && thinking_begun(m->tokenizer, &a->input.prompt[c->prompt]);
     unsigned flags = chat ? 0 : TOKENIZER_CONTINUE;
     if (!a->output.skip_special_tokens)
         flags |= TOKENIZER_SPECIAL;
     if (m->tokenizer)
         decoder_init(&c->decoder, m->tokenizer, flags);
-    /* the mark of a call stands behind the stop texts */
-    stops_init(&c->stops, a->stops.text, a->stops.n + (may_call(c) && syntax_of(c)->mark));
-    thinking_init(&c->thinking, thinks);
-    c->phase.head_done = !may_call(c) || syntax_of(c)->mark;
-    c->phase.waits = thinks && (a->constraint || must_call(c));
-    if (must_call(c) && !c->phase.waits) {
-        give_text(c, syntax_of(c)->before);
-        call_writer_begin(&c->calls, &c->tokens);
-    }
+    c->phase.decoder = c->decoder;
+    stops_init(&c->stops, a->stops.text, a->stops.n);
+    answer_init(&c->answer, chat ? &m->chat.answers : &no_answers, may_call(c), m->tokenizer,
+                &a->input.prompt[c->prompt]);
+    c->phase.waits = answer_waits(&c->answer) && (a->constraint || must_call(c));
+    if (must_call(c) && !c->phase.waits)
+        begin_calls(c, false);
 }
 
 Exchange *exchange_new(Server *s, const Dialect *dialect, Ask *ask)
@@ -80,18 +86,15 @@ Exchange *exchange_new(Server *s, const Dialect *dialect, Ask *ask)
                     .link = {.fd = -1},
                     .time = {.begin = clock_seconds(), .created = (int64_t)time(NULL)}};
     *ask = (Ask){0};
-    const char **stops = realloc(x->ask.stops.text, (x->ask.stops.n + 1) * sizeof *stops);
-    bool failed = !stops;
+    bool failed = false;
     const Served *m = x->ask.served;
     for (size_t i = 0; i < n && x->ask.calls.set.names && !failed; i++)
-        failed = call_writer_init(&choice[i].calls, &x->ask.calls.set, &m->chat.calls, m->tokenizer,
-                                  (int)x->ask.calls.max_tool_calls, NULL);
+        failed = call_writer_init(&choice[i].calls, &x->ask.calls.set, &m->chat.answers.calls,
+                                  m->tokenizer, (int)x->ask.calls.max_tool_calls, NULL);
     if (failed) {
         exchange_free(x);
         return NULL;
     }
-    stops[x->ask.stops.n] = m->chat.calls.mark;
-    x->ask.stops.text = stops;
     for (int i = 0; i < (int)n; i++)
         choice_init(x, i);
     unsigned char random[12];
@@ -111,11 +114,11 @@ void exchange_free(Exchange *x)
         Choice *c = &x->choice[i];
         stops_free(&c->stops);
         strbuf_free(&c->piece);
-        strbuf_free(&c->thought);
+        answer_free(&c->answer);
+        answer_texts_free(&c->texts);
         strbuf_free(&c->text);
         token_ids_free(&c->tokens);
         token_ids_free(&c->phase.joined);
-        strbuf_free(&c->phase.head);
         call_writer_free(&c->calls);
         free(c->likely.token);
     }
@@ -132,95 +135,41 @@ void exchange_free(Exchange *x)
 static bool ends_answer(const Choice *c, int32_t token)
 {
     const Exchange *x = c->x;
-    const ChatKind *chat = &x->ask.served->chat;
     for (size_t i = 0; i < x->ask.stops.ids.n; i++)
         if (x->ask.stops.ids.id[i] == token)
             return true;
-    for (size_t i = 0; x->ask.input.n_messages && !x->ask.sampling.ignore_eos && i < chat->n_stops;
-         i++)
-        if (chat->stops[i] == token)
-            return true;
-    return false;
+    return x->ask.input.n_messages && !x->ask.sampling.ignore_eos &&
+           answer_ends(&x->ask.served->chat.answers, token);
 }
 
-/* Whether text is, but for white space, what a call begins with (1), may become that (0), or is not (-1). */
-static int like_call(const char *text, size_t n, const char *before)
-{
-    size_t i = 0;
-    for (;; before++) {
-        before += strspn(before, " \n\t\r");
-        while (i < n && strchr(" \n\t\r", text[i]))
-            i++;
-        if (!*before)
-            return 1;
-        if (i == n)
-            return 0;
-        if (text[i++] != *before)
-            return -1;
-    }
-}
-
-/* Some more of the answer itself; false: a stop text or a call has come, and nothing follows. */
-static bool add_answer(Choice *c, const StrBuf *answer)
-{
-    const char *text = answer->length ? answer->text : "";
-    size_t n = answer->length;
-    if (!c->phase.head_done) {
-        strbuf_add(&c->phase.head, text, n);
-        int like = like_call(c->phase.head.length ? c->phase.head.text : "", c->phase.head.length,
-                             syntax_of(c)->before);
-        c->phase.next = like > 0;
-        c->phase.head_done = like < 0 || c->end.ended;
-        if (!c->phase.head_done)
-            return !c->phase.next;
-        text = c->phase.head.length ? c->phase.head.text : "";
-        n = c->phase.head.length;
-    }
-    bool go_on = stops_push(&c->stops, text, n, &c->text);
-    if (!go_on && may_call(c) && c->stops.met == syntax_of(c)->mark)
-        c->phase.next = true;
-    return go_on;
-}
-
-/* What the decoder has let go of, or at the end all that is left. */
+/* What the decoder has let go of, or at the end all that is left. False: a stop text or a call has come, and nothing follows. */
 static bool add_piece(Choice *c)
 {
-    StrBuf answer = {0};
-    bool go_on = true;
-    if (c->x->ask.input.n_messages && c->x->ask.served->chat.thinks) {
-        thinking_push(&c->thinking, c->piece.length ? c->piece.text : "", c->piece.length,
-                      &c->thought, &answer);
-        if (c->end.ended)
-            thinking_flush(&c->thinking, &c->thought, &answer);
-        go_on = add_answer(c, &answer);
-        strbuf_free(&answer);
-    } else {
-        go_on = add_answer(c, &c->piece);
-    }
+    StrBuf *said = &c->texts.said;
+    answer_push(&c->answer, c->piece.text, c->piece.length, &c->texts);
+    if (c->end.ended)
+        answer_flush(&c->answer, &c->texts);
+    bool go_on = stops_push(&c->stops, said->length ? said->text : "", said->length, &c->text);
+    strbuf_clear(said);
     strbuf_clear(&c->piece);
-    c->phase.next = c->phase.next || (c->phase.waits && !c->thinking.inside);
+    c->phase.next = c->answer.part == ANSWER_CALL || (c->phase.waits && !answer_waits(&c->answer));
     return go_on && !c->phase.next;
 }
 
 bool choice_push(Choice *c, int32_t token)
 {
-    bool text = c->calls.phase == CALL_NOT;
     c->n_drawn++;
     token_ids_add(&c->tokens, token);
     if (ends_answer(c, token)) {
         c->end.met_id = true;
         return false;
     }
-    if (text && may_call(c) && !c->thinking.inside && token == syntax_of(c)->mark_token) {
-        c->phase.next = true;
-        return false;
-    }
-    if (!text) {
+    if (c->calls.phase != CALL_NOT) {
         call_writer_push(&c->calls, token);
         return true;
     }
     if (c->x->ask.served->tokenizer)
-        decoder_push(&c->decoder, token, &c->piece, NULL);
+        answer_decode(c->answer.kind, &c->decoder, token, &c->piece);
     return add_piece(c);
 }
 
@@ -232,8 +181,8 @@ cvn_request choice_request(Choice *c, uint64_t seed)
     const ChatKind *chat = &c->x->ask.served->chat;
     cvn_request r = ask_request(a, c->index, seed);
     if (a->input.n_messages && !a->sampling.ignore_eos) {
-        r.end = chat->stops;
-        r.n_end = (int64_t)chat->n_stops;
+        r.end = chat->answers.stops;
+        r.n_end = (int64_t)chat->answers.n_stops;
     }
     bool text = c->calls.phase == CALL_NOT;
     r.constraint = !text            ? call_writer_constraint(&c->calls)
@@ -254,59 +203,15 @@ cvn_request choice_request(Choice *c, uint64_t seed)
     return r;
 }
 
-/* The last bytes that were generated, from where `mark` or the answer's beginning stands, are taken back, and what a call
-   begins with is given in their place. */
-static void replace_mark(Choice *c)
-{
-    const Tokenizer *tokenizer = c->x->ask.served->tokenizer;
-    const CallSyntax *y = syntax_of(c);
-    StrBuf all = {0}, kept = {0}, text = {0};
-    tokenizer_decode(tokenizer, c->tokens.id, c->tokens.n, TOKENIZER_CONTINUE, &all, NULL);
-    size_t from =
-        all.length - (c->phase.head.length < all.length ? c->phase.head.length : all.length);
-    for (size_t i = 0; y->mark && i + strlen(y->mark) <= all.length; i++)
-        if (memcmp(all.text + i, y->mark, strlen(y->mark)) == 0)
-            from = i;
-    Decoder decoder;
-    size_t n = 0;
-    for (decoder_init(&decoder, tokenizer, TOKENIZER_CONTINUE); n < c->tokens.n; n++) {
-        size_t before = kept.length;
-        decoder_push(&decoder, c->tokens.id[n], &kept, NULL);
-        if (kept.length > from) {
-            kept.length = before;
-            break;
-        }
-    }
-    c->tokens.n = n;
-    /* a token that held other text, too, is written anew */
-    strbuf_add(&text, "", 0);
-    if (all.length && from > kept.length)
-        strbuf_add(&text, all.text + kept.length, from - kept.length);
-    strbuf_puts(&text, y->before);
-    call_writer_give(&c->calls, text.text, text.length, &c->tokens);
-    strbuf_free(&all);
-    strbuf_free(&kept);
-    strbuf_free(&text);
-}
-
 static bool next_after_text(Choice *c)
 {
-    const Ask *a = &c->x->ask;
+    const AnswerForm *form = c->answer.kind->form;
     if (!c->phase.next)
         return false;
-    if (c->phase.waits) {
-        c->phase.waits = c->phase.next = false;
-        if (a->constraint)
-            return true;
-        give_text(c, syntax_of(c)->before);
-    } else if (c->tokens.n && c->tokens.id[c->tokens.n - 1] == syntax_of(c)->mark_token) {
-        c->tokens.n--;
-        give_text(c, syntax_of(c)->before);
-    } else {
-        replace_mark(c);
-    }
-    c->stops.met = NULL;
-    call_writer_begin(&c->calls, &c->tokens);
+    bool waits = c->phase.waits;
+    c->phase.waits = c->phase.next = false;
+    if (!waits || !c->x->ask.constraint)
+        begin_calls(c, c->answer.part == ANSWER_CALL || form->header);
     return true;
 }
 

@@ -33,8 +33,7 @@ typedef enum Ending { ENDING_NOT, ENDING_GONE, ENDING_LATE } Ending;
 typedef struct ChoicePhase {
     bool waits; /* for the end of the thinking text, after which the answer or a tool call begins */
     bool next;  /* what this phase waited for has come */
-    StrBuf head;     /* the beginning of the answer, while it may be that of a tool call */
-    bool head_done;  /* it is known which; head is not needed any more */
+    Decoder decoder; /* as it was before the first token */
     TokenIds joined; /* the prompt and all tokens since: the prompt of the next phase */
     double seconds;  /* that earlier phases took */
     double begun;    /* that the first token took; 0: there were no earlier phases */
@@ -68,9 +67,10 @@ typedef struct Choice {
     int id;             /* the engine's; 0: not submitted */
     Decoder decoder;
     Stops stops;
-    Thinking thinking;
-    StrBuf piece; /* of one token */
-    StrBuf thought, text;
+    Answer answer;
+    AnswerTexts texts; /* what was thought; what is said passes through the stop texts */
+    StrBuf piece;      /* of one token */
+    StrBuf text;
     TokenIds tokens; /* all that were generated, those that were given among them */
     int64_t n_drawn; /* in all phases */
     ChoicePhase phase;

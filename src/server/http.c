@@ -783,7 +783,7 @@ void server_free(Server *s)
     keys_free(&s->keys);
     for (int i = 0; s->served && i < s->options.n_models; i++) {
         chat_template_free(s->served[i].chat.template);
-        call_syntax_free(&s->served[i].chat.calls);
+        answer_kind_free(&s->served[i].chat.answers);
     }
     free(s->served);
     pthread_cond_destroy(&s->wake);

@@ -24,11 +24,8 @@ typedef enum ServerState {
 /* How conversations of a model are rendered and parsed. */
 typedef struct ChatKind {
     ChatTemplate *template; /* owned; NULL: there is none … */
-    bool thinks;            /* answers may begin with thinking text */
-    CallSyntax calls;       /* owned: how tools are called */
-    int32_t stops[4];       /* [n_stops] ids that end an answer */
-    size_t n_stops;
-    cvn_err why; /* … and this is the reason */
+    AnswerKind answers;     /* owned: how answers are written, and tools called */
+    cvn_err why;            /* … and this is the reason */
 } ChatKind;
 
 /* What a model that is served does, under the server's lock. Invariant: running <= Served.slots. */

@@ -47,8 +47,8 @@ static json_t *block(const Choice *c, int kind, bool whole)
     }
     if (kind == PART_THOUGHT)
         return json_pack("{s:s,s:o,s:s}", "type", "thinking", "thinking",
-                         json_text_of(c->thought.text, whole ? c->thought.length : 0), "signature",
-                         "");
+                         json_text_of(c->texts.thought.text, whole ? c->texts.thought.length : 0),
+                         "signature", "");
     return json_pack("{s:s,s:o,s:n}", "type", "text", "text",
                      json_text_of(c->text.text, whole ? c->text.length : 0), "citations");
 }
@@ -68,7 +68,7 @@ static json_t *message(const Exchange *x, bool whole)
     char id[48];
     snprintf(id, sizeof id, "msg_%s", x->id);
     json_t *content = json_array();
-    if (whole && c->thought.length)
+    if (whole && c->texts.thought.length)
         json_array_append_new(content, block(c, PART_THOUGHT, true));
     if (whole && (c->text.length || !choice_calls(c)))
         json_array_append_new(content, block(c, PART_ANSWER, true));
@@ -143,7 +143,7 @@ static void stream(Exchange *x)
         x->events.stage = END;
         return;
     }
-    put_news(x, PART_THOUGHT, &c->thought, &c->sent.thought);
+    put_news(x, PART_THOUGHT, &c->texts.thought, &c->sent.thought);
     put_news(x, PART_ANSWER, &c->text, &c->sent.text);
     for (int k = 0; k < choice_calls(c); k++) {
         Call *call = &c->calls.call[k];

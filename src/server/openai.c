@@ -270,9 +270,9 @@ static json_t *whole_choice(const Choice *c)
         json_t *message =
             json_pack("{s:s,s:o,s:n,s:[]}", "role", "assistant", "content",
                       json_text_of(c->text.text, c->text.length), "refusal", "annotations");
-        if (c->thought.length)
+        if (c->texts.thought.length)
             json_object_set_new(message, "reasoning_content",
-                                json_text_of(c->thought.text, c->thought.length));
+                                json_text_of(c->texts.thought.text, c->texts.thought.length));
         json_t *calls = choice_calls(c) ? json_array() : NULL;
         for (int k = 0; k < choice_calls(c); k++)
             json_array_append_new(calls, call_json(c, k, 0, true, false));
@@ -330,10 +330,11 @@ static void put_chunk(Exchange *x, json_t *choice)
 static json_t *delta_of(Choice *c, bool *something)
 {
     json_t *delta = json_object();
-    size_t thought = c->thought.length - c->sent.thought, text = c->text.length - c->sent.text;
+    size_t thought = c->texts.thought.length - c->sent.thought,
+           text = c->text.length - c->sent.text;
     if (thought)
         json_object_set_new(delta, "reasoning_content",
-                            json_text_of(c->thought.text + c->sent.thought, thought));
+                            json_text_of(c->texts.thought.text + c->sent.thought, thought));
     if (text)
         json_object_set_new(delta, "content", json_text_of(c->text.text + c->sent.text, text));
     json_t *calls = json_array();
@@ -367,7 +368,7 @@ static void put_news(Choice *c)
     if (x->ask.output.return_token_ids)
         json_object_set_new(choice, "token_ids", ids_json(&c->tokens, c->sent.tokens));
     c->sent.text = c->text.length;
-    c->sent.thought = c->thought.length;
+    c->sent.thought = c->texts.thought.length;
     c->sent.tokens = c->tokens.n;
     c->sent.end = c->end.ended;
     if (something || c->end.ended)

@@ -15,9 +15,7 @@ int find_chat_template(const Server *s, Served *m, cvn_err *err)
     }
     if (chat_template_open(m->tokenizer, wanted, &chat->template, &chat->why))
         return wanted ? err_set(err, chat->why.code, "%s", chat->why.message) : CVN_OK;
-    chat->n_stops = chat_template_stops(chat->template, m->tokenizer, chat->stops);
-    chat->thinks = chat_template_thinks(chat->template);
-    call_syntax_learn(&chat->calls, chat->template, m->tokenizer, chat->stops, chat->n_stops);
+    answer_kind_learn(&chat->answers, chat->template, m->tokenizer);
     return CVN_OK;
 }
 
@@ -146,7 +144,7 @@ static int encode_messages(const Served *m, const Ask *a, TokenIds *prompt, cvn_
     time_t clock = a->input.now ? (time_t)a->input.now : time(NULL);
     struct tm now;
     const ChatInput input = {.messages = a->input.messages,
-                             .tools = m->chat.calls.plain ? NULL : shown_tools(a),
+                             .tools = m->chat.answers.calls.plain ? NULL : shown_tools(a),
                              .variables = a->input.template_variables,
                              .generation_prompt =
                                  a->input.add_generation_prompt && !a->input.continue_final_message,
@@ -160,7 +158,7 @@ static int apply_effort(const Served *m, Ask *a, Refusal *why)
 {
     const char *source = chat_template_source(m->chat.template);
     bool none = a->input.effort && strcmp(a->input.effort, "none") == 0;
-    if (!a->input.effort || (none && !m->chat.thinks))
+    if (!a->input.effort || (none && !m->chat.answers.form))
         return 0;
     bool graded = strstr(source, "reasoning_effort");
     if (!graded && !strstr(source, "enable_thinking"))
@@ -190,15 +188,16 @@ int prompt_of_messages(Server *s, Ask *a, Refusal *why)
     if (!m->chat.template)
         return refuse(why, 400, "messages", "the model has no chat template: %s",
                       m->chat.why.message);
-    if (apply_effort(m, a, why) || tools_finish(a, &m->chat.calls, why) ||
+    if (apply_effort(m, a, why) || tools_finish(a, &m->chat.answers.calls, why) ||
         make_prompts(a, 1, "messages", why))
         return why->status;
     if (a->input.continue_final_message &&
         json_is_true(json_object_get(a->body, "add_generation_prompt")))
         return refuse(why, 400, "continue_final_message",
                       "continue_final_message and add_generation_prompt contradict each other");
-    if (m->chat.calls.plain) {
-        json_t *plain = plain_messages(a->input.messages, shown_tools(a), m->chat.calls.system);
+    if (m->chat.answers.calls.plain) {
+        json_t *plain =
+            plain_messages(a->input.messages, shown_tools(a), m->chat.answers.calls.system);
         if (!plain)
             return refuse(why, 500, NULL, "no memory for the conversation");
         json_decref(a->input.messages);

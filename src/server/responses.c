@@ -22,7 +22,7 @@ static json_t *usage_json(const Exchange *x)
 
 static json_t *part(const Choice *c, int kind, bool whole)
 {
-    const StrBuf *text = kind == ITEM_THOUGHT ? &c->thought : &c->text;
+    const StrBuf *text = kind == ITEM_THOUGHT ? &c->texts.thought : &c->text;
     json_t *json = json_text_of(text->text, whole ? text->length : 0);
     if (kind == ITEM_THOUGHT)
         return json_pack("{s:s,s:o}", "type", "reasoning_text", "text", json);
@@ -89,7 +89,7 @@ static json_t *response(const Exchange *x, bool whole)
     bool cut = whole && strcmp(status_of(c), "incomplete") == 0;
     snprintf(id, sizeof id, "resp_%s", x->id);
     json_t *output = json_array();
-    if (whole && c->thought.length)
+    if (whole && c->texts.thought.length)
         json_array_append_new(output, item(c, ITEM_THOUGHT, true));
     if (whole && (c->text.length || !choice_calls(c)))
         json_array_append_new(output, item(c, ITEM_ANSWER, true));
@@ -211,7 +211,7 @@ static void close_item(Exchange *x)
         x->events.item_index++;
         return;
     }
-    const StrBuf *text = kind == ITEM_ANSWER ? &c->text : &c->thought;
+    const StrBuf *text = kind == ITEM_ANSWER ? &c->text : &c->texts.thought;
     if (kind == ITEM_NONE)
         return;
     json_t *event = about_part(x, kind);
@@ -263,7 +263,7 @@ static void stream(Exchange *x)
         x->events.stage = END;
         return;
     }
-    put_news(x, ITEM_THOUGHT, &c->thought, &c->sent.thought);
+    put_news(x, ITEM_THOUGHT, &c->texts.thought, &c->sent.thought);
     put_news(x, ITEM_ANSWER, &c->text, &c->sent.text);
     for (int k = 0; k < choice_calls(c); k++) {
         Call *call = &c->calls.call[k];

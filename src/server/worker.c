@@ -14,7 +14,7 @@ enum { LOOK_MS = 20, POLL_AT_ONCE = 256, IDLE_SECONDS = 3600 };
 
 bool choice_has_news(const Choice *c)
 {
-    bool news = c->text.length > c->sent.text || c->thought.length > c->sent.thought ||
+    bool news = c->text.length > c->sent.text || c->texts.thought.length > c->sent.thought ||
                 c->end.ended > c->sent.end;
     for (int k = 0; k < choice_calls(c) && !news; k++)
         news =

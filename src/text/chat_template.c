@@ -439,8 +439,3 @@ size_t chat_template_stops(const ChatTemplate *chat, const Tokenizer *tokenizer,
     }
     return n;
 }
-
-bool chat_template_thinks(const ChatTemplate *chat)
-{
-    return strstr(chat->source, "</think>") != NULL;
-}

@@ -89,7 +89,4 @@ int chat_template_ids(const ChatTemplate *chat, const Tokenizer *tokenizer, cons
  * assistant's message and right behind a call of a tool. */
 size_t chat_template_stops(const ChatTemplate *chat, const Tokenizer *tokenizer, int32_t stops[4]);
 
-/* Whether answers may begin with thoughts between <think> and </think>. */
-bool chat_template_thinks(const ChatTemplate *chat);
-
 #endif

@@ -9,13 +9,12 @@
 void chat_writer_init(ChatWriter *w, const ChatTemplate *chat, const Tokenizer *tokenizer)
 {
     *w = (ChatWriter){.tokenizer = tokenizer, .template = chat};
-    w->n_stops = chat_template_stops(chat, tokenizer, w->stops);
-    call_syntax_learn(&w->calls, chat, tokenizer, w->stops, w->n_stops);
+    answer_kind_learn(&w->kind, chat, tokenizer);
 }
 
 void chat_writer_free(ChatWriter *w)
 {
-    call_syntax_free(&w->calls);
+    answer_kind_free(&w->kind);
 }
 
 /* Bytes of a rendered text that are to be learnt. */
@@ -136,11 +135,10 @@ static int refuse_lost(size_t i, const char *what, cvn_err *err)
 }
 
 /* Thoughts and calls of an answer are in the text behind its prompt: they would be left out in silence else. */
-static int check_written(const JinjaText *text, size_t from, const json_t *message, size_t i,
-                         cvn_err *err)
+static int check_written(const AnswerForm *form, const JinjaText *text, size_t from,
+                         const json_t *message, size_t i, cvn_err *err)
 {
     static const char *const reasoning[] = {"reasoning_content", "thinking", "reasoning"};
-    static const char open[] = "<think>", close[] = "</think>";
     const json_t *said = json_object_get(message, "content");
     const char *content = json_string_value(said);
     const json_t *calls = json_object_get(message, "tool_calls");
@@ -149,9 +147,9 @@ static int check_written(const JinjaText *text, size_t from, const json_t *messa
         if (!writes(text, from, json_string_value(thought), json_string_length(thought)))
             return refuse_lost(i, "has thinking text", err);
     }
-    const char *end = content ? strstr(content, close) : NULL;
-    const char *begin =
-        end && strncmp(content, open, sizeof open - 1) == 0 ? content + sizeof open - 1 : content;
+    const char *end = content && form ? strstr(content, form->close) : NULL, *begin = content;
+    if (end && strncmp(content, form->open, strlen(form->open)) == 0)
+        begin += strlen(form->open);
     if (end && !writes(text, from, begin, (size_t)(end - begin)))
         return refuse_lost(i, "has thinking text", err);
     for (size_t k = 0; k < json_array_size(calls); k++) {
@@ -178,14 +176,6 @@ static int ids_before(const ChatWriter *w, const Document *document, size_t n,
     return CVN_OK;
 }
 
-static bool is_stop(const ChatWriter *w, int32_t id)
-{
-    bool stop = false;
-    for (size_t i = 0; i < w->n_stops; i++)
-        stop |= w->stops[i] == id;
-    return stop;
-}
-
 /* Appends the document to *out, and makes it an empty one. */
 static int emit(const ChatWriter *w, Document *document, EncodedUnit *out, cvn_err *err)
 {
@@ -206,7 +196,7 @@ static int emit(const ChatWriter *w, Document *document, EncodedUnit *out, cvn_e
         TRY(ids_before(w, document, span->begin, &ids, &begin, err));
         TRY(ids_before(w, document, span->end, &ids, &end, err));
         size_t last = end; /* behind the id that ends the turn stands what nobody is asked to say */
-        while (last > begin && !span->marked && !is_stop(w, ids.id[last - 1]))
+        while (last > begin && !span->marked && !answer_ends(&w->kind, ids.id[last - 1]))
             last--;
         end = last > begin ? last : end;
         if (end > begin)
@@ -249,7 +239,7 @@ static int add_answer(const ChatWriter *w, const json_t *messages, const json_t 
     JinjaText was = document->text;
     document->text = text;
     text = was; /* is freed */
-    TRY(check_written(&document->text, common(&prompt, &document->text),
+    TRY(check_written(w->kind.form, &document->text, common(&prompt, &document->text),
                       json_array_get(messages, i), i, err));
     return document->text.generated.length &&
                    memchr(document->text.generated.text, 1, document->text.generated.length)
@@ -279,9 +269,9 @@ int conversation_encode(const ChatWriter *w, const json_t *record, EncodedUnit *
     const json_t *given = json_object_get(record, "messages");
     const json_t *tools = json_object_get(record, "tools");
     json_auto_t *messages = NULL;
-    bool plain = w->calls.plain && (tools || has_calls(given));
+    bool plain = w->kind.calls.plain && (tools || has_calls(given));
     if (plain) /* as the server tells them, who is asked the same way */
-        messages = plain_messages(given, tools, w->calls.system);
+        messages = plain_messages(given, tools, w->kind.calls.system);
     else
         messages = json_deep_copy(given);
     size_t n = json_array_size(messages), answers = 0;

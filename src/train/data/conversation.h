@@ -21,7 +21,7 @@
 #ifndef CVN_TRAIN_DATA_CONVERSATION_H
 #define CVN_TRAIN_DATA_CONVERSATION_H
 
-#include "text/call_syntax.h"
+#include "text/answer.h"
 
 /* Starts as {0} and is used again and again. */
 typedef struct EncodedUnit {
@@ -34,9 +34,7 @@ typedef struct EncodedUnit {
 typedef struct ChatWriter {
     const Tokenizer *tokenizer;   /* borrowed */
     const ChatTemplate *template; /* borrowed */
-    CallSyntax calls;             /* owned */
-    int32_t stops[4];             /* [n_stops] ids that end an answer */
-    size_t n_stops;
+    AnswerKind kind;              /* owned: how answers are written */
 } ChatWriter;
 
 void chat_writer_init(ChatWriter *writer, const ChatTemplate *chat, const Tokenizer *tokenizer);
