@@ -14,9 +14,9 @@ enum { OF_INT8, OF_INT4, OF_BLOCKS, KINDS };
         .run = linear_run                                                                          \
     }
 static const Kernel kernels[KINDS][2] = {
-    {KERNEL(i8_amx), KERNEL(i8_avx512_bf16)},
-    {KERNEL(i4_amx), KERNEL(i4_avx512_bf16)},
-    {KERNEL(blocks_amx), KERNEL(blocks_avx512_bf16)},
+    {KERNEL(i8_amx), KERNEL(i8_avx512_vnni)},
+    {KERNEL(i4_amx), KERNEL(i4_avx512_vnni)},
+    {KERNEL(blocks_amx), KERNEL(blocks_avx512_vnni)},
 };
 
 /* group: of 4-bit weights, or 0 */

@@ -10,7 +10,8 @@ enum { MOST = 300, N = 37, K = 64, GROUP = 32 };
 
 /* Every table with kernels that are taken by rows, whether this machine can run them or not. */
 static const Kernel *const tables[] = {
-    dot_kernels_portable,   linear_kernels_portable,
+    dot_kernels_portable,
+    linear_kernels_portable,
 #if defined(CVN_HAVE_DOTPROD)
     linear_kernels_dotprod,
 #endif
@@ -18,14 +19,19 @@ static const Kernel *const tables[] = {
     linear_kernels_i8mm,
 #endif
 #if defined(CVN_HAVE_AVX2)
-    dot_kernels_avx2,       linear_kernels_avx2,
+    dot_kernels_avx2,
+    linear_kernels_avx2,
 #endif
 #if defined(CVN_HAVE_AVX512)
-    dot_kernels_avx512,     dot_kernels_avx512_bf16,
-    linear_kernels_avx512,  linear_kernels_avx512_bf16,
+    dot_kernels_avx512,
+    dot_kernels_avx512_bf16,
+    linear_kernels_avx512,
+    linear_kernels_avx512_bf16,
+    linear_kernels_avx512_vnni,
 #endif
 #if defined(CVN_HAVE_AMX)
-    dot_kernels_amx,        linear_kernels_amx,
+    dot_kernels_amx,
+    linear_kernels_amx,
 #endif
 };
 

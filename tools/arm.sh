@@ -5,17 +5,22 @@
 # arm.sh FOLDER --products: only the tests of products with weights in panels, which are all that Arm has kernels of its own for.
 # Debian: dpkg --add-architecture arm64; apt-get install gcc-aarch64-linux-gnu qemu-user libjansson-dev:arm64
 # libpcre2-dev:arm64 libutf8proc-dev:arm64 libcmocka-dev:arm64
+# Where those would change other packages of the machine, they may lie in a folder instead, which ARM_ROOT names: `apt-get download`
+# each library and its -dev package for arm64, and `dpkg -x` them there.
 set -euo pipefail
 folder=$1
 jobs=${JOBS:-$(nproc)}
-for tool in aarch64-linux-gnu-gcc qemu-aarch64; do
+export ARM_ROOT=${ARM_ROOT-}
+qemu=$(command -v qemu-aarch64 || command -v qemu-aarch64-static) || qemu=qemu-aarch64
+[ -e /lib/ld-linux-aarch64.so.1 ] || export QEMU_LD_PREFIX=/usr/aarch64-linux-gnu # the cross compiler's C library
+for tool in aarch64-linux-gnu-gcc "$qemu"; do
     if ! command -v "$tool" >/dev/null; then
         echo "arm: $tool is missing; tools/arm.sh says what to install" >&2
         exit 3
     fi
 done
 for library in jansson libpcre2-8 libutf8proc cmocka; do
-    if [ ! -e /usr/lib/aarch64-linux-gnu/pkgconfig/$library.pc ]; then
+    if [ ! -e "$ARM_ROOT/usr/lib/aarch64-linux-gnu/pkgconfig/$library.pc" ]; then
         echo "arm: $library for 64-bit Arm is missing; tools/arm.sh says what to install" >&2
         exit 3
     fi
@@ -43,7 +48,7 @@ run=" ${tests[*]} "
 run=${run/ test_train_curve / }
 run=${run/ test_engine / test_engine_portable }
 ctest --test-dir "$folder" -j "$jobs" --timeout 1800 --output-on-failure -R "^($(xargs <<<"$run" | tr ' ' '|'))\$"
-qemu-aarch64 "$folder/test_train_curve" adamw_follows_torch
+"$qemu" "$folder/test_train_curve" adamw_follows_torch
 
 model=../shared/data/checkpoints/stories260K-hf
 if [ ! -d "$model" ]; then
@@ -52,7 +57,7 @@ if [ ! -d "$model" ]; then
 fi
 story=', there was a little girl named Lily. She loved to play outside'
 for how in none int8 int4; do
-    text=$(qemu-aarch64 "$folder/caravan" generate --model "$model" --quantize "$how" --prompt 'Once upon a time' \
+    text=$("$qemu" "$folder/caravan" generate --model "$model" --quantize "$how" --prompt 'Once upon a time' \
         --temperature 0 --max-tokens 24 2>/dev/null)
     if [[ $text != "$story"* ]]; then
         echo "arm: with --quantize $how the program writes \"$text\"; elsewhere, \"$story\"" >&2

@@ -212,6 +212,11 @@ PEAK_TILES(int8, WITH("amx-tile,amx-int8"), _tile_dpbssd)
 #endif
 #elif defined(__aarch64__)
 PEAK(neon, , float32x4_t, vdupq_n_f32(0.5f), vdupq_n_f32((float)i), vfmaq_f32(x, sum, x))
+/* Bytes widened to 16 bits, two products each added in 32 (kernels/vec_codes.h). */
+PEAK(neon_bytes, , int32x4_t, vdupq_n_s32(0x00010001), vdupq_n_s32(i),
+     vpaddq_s32(vmull_s16(vget_low_s16((int16x8_t)x), vget_low_s16((int16x8_t)sum)),
+                vmull_high_s16((int16x8_t)x, (int16x8_t)sum)) +
+         x)
 #if defined(CVN_HAVE_DOTPROD)
 PEAK(dotprod, WITH("arch=armv8.2-a+dotprod"), int32x4_t, vdupq_n_s32(0x01010101), vdupq_n_s32(i),
      vdotq_s32(sum, (int8x16_t)x, (int8x16_t)x))
@@ -242,6 +247,8 @@ static Peak peak_of(cvn_dtype dtype)
         {"avx_vnni", CVN_I8, {.run = peak_avx_vnni, .operations = 2.0 * 32 * CHAINS}},
 #endif
         {"avx512", CVN_DTYPE_COUNT, {.run = peak_avx512, .operations = 2.0 * 16 * CHAINS}},
+        {"avx512_vnni", CVN_DTYPE_COUNT, {.run = peak_avx512, .operations = 2.0 * 16 * CHAINS}},
+        {"avx512_vnni", CVN_I8, {.run = peak_avx512_vnni, .operations = 2.0 * 64 * CHAINS}},
         {"avx512_bf16", CVN_DTYPE_COUNT, {.run = peak_avx512, .operations = 2.0 * 16 * CHAINS}},
         {"avx512_bf16", CVN_BF16, {.run = peak_avx512_bf16, .operations = 2.0 * 32 * CHAINS}},
         {"avx512_bf16", CVN_I8, {.run = peak_avx512_vnni, .operations = 2.0 * 64 * CHAINS}},
@@ -252,6 +259,7 @@ static Peak peak_of(cvn_dtype dtype)
 #endif
 #elif defined(__aarch64__)
         {NULL, CVN_DTYPE_COUNT, {.run = peak_neon, .operations = 2.0 * 4 * CHAINS}},
+        {"neon", CVN_I8, {.run = peak_neon_bytes, .operations = 2.0 * 8 * CHAINS}},
 #if defined(CVN_HAVE_DOTPROD)
         {"dotprod", CVN_I8, {.run = peak_dotprod, .operations = 2.0 * 16 * CHAINS}},
 #endif

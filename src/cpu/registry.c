@@ -48,12 +48,14 @@ enum { KERNELS_MAX = 512, TABLES_MAX = 24 };
 #endif
 #if defined(CVN_HAVE_AVX512)
 #define TABLES_AVX512 KERNELS_OF(avx512, TABLE)
+#define TABLES_AVX512_VNNI linear_kernels_avx512_vnni
 #define TABLES_AVX512_BF16                                                                         \
     linear_kernels_avx512_bf16, dot_kernels_avx512_bf16, attention_kernels_avx512_bf16,            \
         attention_backward_kernels_avx512_bf16, fusion_kernels_avx512_bf16,                        \
         row_kernels_avx512_bf16, rope_kernels_avx512_bf16, row_backward_kernels_avx512_bf16
 #else
 #define TABLES_AVX512 NULL
+#define TABLES_AVX512_VNNI NULL
 #define TABLES_AVX512_BF16 NULL
 #endif
 #if defined(CVN_HAVE_AMX)
@@ -79,7 +81,8 @@ static const struct {
     [CPU_ISA_AVX2] = {"avx2", 3, {CPU_AVX2, CPU_FMA, CPU_F16C}, {TABLES_AVX2}},
     [CPU_ISA_AVX_VNNI] = {"avx_vnni", 1, {CPU_AVX_VNNI}, {TABLES_AVX_VNNI}},
     [CPU_ISA_AVX512] = {"avx512", 4, {CPU_AVX512F, CPU_AVX512BW, CPU_AVX512DQ, CPU_AVX512VL}, {TABLES_AVX512}},
-    [CPU_ISA_AVX512_BF16] = {"avx512_bf16", 2, {CPU_AVX512_BF16, CPU_AVX512_VNNI}, {TABLES_AVX512_BF16}},
+    [CPU_ISA_AVX512_VNNI] = {"avx512_vnni", 1, {CPU_AVX512_VNNI}, {TABLES_AVX512_VNNI}},
+    [CPU_ISA_AVX512_BF16] = {"avx512_bf16", 1, {CPU_AVX512_BF16}, {TABLES_AVX512_BF16}},
     [CPU_ISA_AMX] = {"amx", 2, {CPU_AMX_BF16, CPU_AMX_INT8}, {TABLES_AMX}},
 };
 // clang-format on

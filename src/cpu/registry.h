@@ -15,13 +15,14 @@ typedef enum CpuIsa {
     CPU_ISA_AVX2,        /* AVX2, FMA, F16C */
     CPU_ISA_AVX_VNNI,    /* and AVX-VNNI */
     CPU_ISA_AVX512,      /* AVX2 and AVX-512 F, BW, DQ, VL; AVX-VNNI only where there is it, too */
+    CPU_ISA_AVX512_VNNI, /* and VNNI */
     CPU_ISA_AVX512_BF16, /* and BF16 */
     CPU_ISA_AMX,         /* and tiles of bf16 and int8, which the system must allow */
     CPU_ISA_COUNT
 } CpuIsa;
 
 /* The best kernels of this machine; the environment variable CARAVAN_CPU (portable, avx2, avx_vnni,
-   avx512, avx512_bf16, amx; on Arm neon, dotprod, i8mm) lowers it. Read once, on the first call. */
+   avx512, avx512_vnni, avx512_bf16, amx; on Arm neon, dotprod, i8mm) lowers it. Read once, on the first call. */
 const KernelSet *cpu_kernels(void);
 
 /* Those of one level; NULL where this machine lacks it. */

@@ -43,7 +43,8 @@ KERNELS_OF(portable, KERNELS_DECLARE)
 KERNELS_OF(avx2, KERNELS_DECLARE)
 KERNELS_OF(avx512, KERNELS_DECLARE)
 
-extern const Kernel linear_kernels_dotprod[], linear_kernels_i8mm[], linear_kernels_avx_vnni[];
+extern const Kernel linear_kernels_dotprod[], linear_kernels_i8mm[], linear_kernels_avx_vnni[],
+    linear_kernels_avx512_vnni[];
 extern const Kernel linear_kernels_avx512_bf16[], dot_kernels_avx512_bf16[],
     attention_kernels_avx512_bf16[], attention_backward_kernels_avx512_bf16[];
 /* The same as those of avx512, and the same bits, but for the instruction that rounds. */

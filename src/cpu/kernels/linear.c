@@ -236,14 +236,13 @@ typedef struct Cut {
 
 static Cut cut_piece(const LinearIsa *isa, int64_t units, int64_t rows)
 {
-    enum { SPAN_UNITS = LINEAR_SPAN / PANEL_QUAD, STEP_BYTES = 64 };
-    const bool alone = rows > isa->rows && rows <= isa->alone;
-    Cut c = {.panels = panels_of_tile(isa, rows), .rows = alone ? rows : num_min(isa->rows, rows)};
+    enum { STEP_BYTES = 64 };
+    Cut c = {.panels = panels_of_tile(isa, rows), .rows = num_min(isa->rows, rows)};
     c.tiles = num_pieces(rows, c.rows);
     if (isa->even)
         c.rows = num_pieces(rows, c.tiles);
     if (rows <= LINEAR_STREAMED)
-        c.ahead = alone ? SPAN_UNITS * PANEL_BYTES : isa->ahead;
+        c.ahead = isa->ahead;
     c.steps = isa->fixed ? num_pieces(c.rows, TILED) * (LINEAR_SPAN / STEP_BYTES)
                          : num_pieces(units, PANEL_ROWS);
     return c;
@@ -458,8 +457,11 @@ const Kernel linear_kernels_avx512[] = {
     ROW("linear.avx512.bf16", OP_LINEAR, linear_match, bf16_avx512),
     {0},
 };
+const Kernel linear_kernels_avx512_vnni[] = {
+    IN_INTEGERS(avx512_vnni, "avx512.vnni"),
+    {0},
+};
 const Kernel linear_kernels_avx512_bf16[] = {
-    IN_INTEGERS(avx512_bf16, "avx512.vnni"),
     ROW("linear.avx512.bf16dot", OP_LINEAR, linear_match, bf16_avx512_bf16),
     {0},
 };

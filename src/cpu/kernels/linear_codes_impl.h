@@ -41,7 +41,7 @@ enum { SUMS = 12 }; /* of 16 */
 #endif
 
 enum {
-    ROWS = 8, /* at a time at most */
+    ROWS = CODE_PARTS == 1 ? 12 : 8, /* at a time at most */
     VECTORS = 4 * CODE_PARTS,
     SIXTEEN = 16 / PANEL_QUAD, /* quads that are unpacked at a time */
     KEPT_PANELS = CODE_PARTS == 1 ? 2 : 1,
@@ -68,7 +68,7 @@ VEC_INLINE int kept_rows(const bool eight)
 {
     const int sums = eight ? 1 : CODE_SUMS, vectors = kept_at_once(eight);
     const int rows = (CODE_PARTS == 1 ? 16 : SUMS) / sums / vectors;
-    return rows >= ROWS ? ROWS : PAIRS ? rows / 2 * 2 : rows >= 4 ? 4 : rows;
+    return rows >= 8 ? 8 : PAIRS ? rows / 2 * 2 : rows >= 4 ? 4 : rows;
 }
 
 VEC_INLINE Form form_of(const BlockForm b)
@@ -78,14 +78,32 @@ VEC_INLINE Form form_of(const BlockForm b)
     return (Form){b, BLOCKS, wide, wide ? 8 : b.table ? 5 : bits};
 }
 
+/* Rows up to which a tile has LINEAR_BLOCK panels, as measured (Zen 4, Emerald Rapids): where a panel is one vector, its
+   registers are enough for four of 8 bits. */
+enum { FEW = CODE_PARTS == 1 ? 2 : 1, FEW_ROWS8 = CODE_PARTS == 1 ? 6 : 1 };
+
 /* Panels that M rows take at a time where codes are unpacked on the way. Of one row several, because memory gives several
    streams more than one; fewer where the sums, or the table that codes are looked up in, would leave no registers to unpack in. */
 VEC_INLINE int direct_panels(const int M, const bool eight, const Form f)
 {
     const int vectors = f.of.table ? CODE_PARTS : eight || (f.wide && CODE_SUMS == 1) ? 8 : 4;
+    const int registers = SUMS / (eight ? 1 : CODE_SUMS);
+    const int few = f.weights == ROWS8 ? FEW_ROWS8 : f.weights == I8 ? FEW : 1;
+    if (CODE_PARTS == 1 && M > 1)
+        return M <= few ? LINEAR_BLOCK : registers / M >= 2 ? 2 : 1;
     if (M > 1 || CODE_PARTS > 2)
-        return CODE_PARTS > 1 ? 1 : 2;
+        return 1;
     return CODE_PARTS == 1 ? LINEAR_BLOCK : vectors / CODE_PARTS;
+}
+
+/* Of so many rows those that are multiplied at a time while codes are unpacked, for which there are registers. Seven and eight
+   rows of 8 bits meet one panel at a time, because two tiles would read it twice. */
+VEC_INLINE int direct_rows(const bool eight, const Form f, int rows)
+{
+    const int sums = CODE_PARTS * (eight ? 1 : CODE_SUMS);
+    if (CODE_PARTS == 1 && f.weights != BLOCKS)
+        return f.weights == I4 || (f.weights == I8 && rows <= 8) ? 8 : SUMS / 2 / sums;
+    return DIRECT * sums > SUMS ? 2 : DIRECT;
 }
 
 /* A panel, as it lies. */
@@ -141,13 +159,13 @@ VEC_INLINE Factor factor_of(const bool eight, const Form f, const vb code[SIXTEE
 }
 
 /* Up to how many rows unpacking codes again for each DIRECT of them takes less than keeping them: codes that are widened take
-   twice the room. As measured (AVX2, Zen 3). */
+   twice the room. As measured (AVX2 on Zen 3, AVX-512 on Emerald Rapids). */
 VEC_INLINE int direct_most(const Form f)
 {
     if (KEEPS && f.weights == BLOCKS)
         return 0;
     if (CODE_SUMS == 2)
-        return DIRECT;
+        return CODE_PARTS == 1 && f.weights == I4 ? 10 : DIRECT;
     return f.wide ? 3 * DIRECT : in_halves(f) ? 2 * DIRECT : DIRECT;
 }
 
@@ -245,33 +263,46 @@ VEC_INLINE vf own_scale(const LinearTile *t, int64_t at)
                                      : vf_load_bf16((const uint16_t *)t->scale + at);
 }
 
+/* Where sums go: what of a tile is read before they are written. */
+typedef struct Target {
+    float *c;
+    int64_t stride; /* floats from panel to panel */
+    bool add;
+} Target;
+
+VEC_INLINE Target target_of(const LinearTile *t)
+{
+    return (Target){t->c, t->c_stride, t->add};
+}
+
+VEC_INLINE float *sums_at(const Target t, int r, int vector)
+{
+    return t.c + vector / CODE_PARTS * t.stride + r * PANEL_ROWS + vector % CODE_PARTS * VN;
+}
+
 /* Whole numbers that leave as they are. */
-VEC_INLINE void add_whole(const LinearTile *t, float *to, vi sum)
+VEC_INLINE void add_whole(float *to, bool add, vi sum)
 {
     vi before = {0};
-    if (t->add)
+    if (add)
         memcpy(&before, to, sizeof before);
     sum += before;
     memcpy(to, &sum, sizeof sum);
-}
-
-VEC_INLINE float *sums_at(const LinearTile *t, int r, int vector)
-{
-    return t->c + vector / CODE_PARTS * t->c_stride + r * PANEL_ROWS + vector % CODE_PARTS * VN;
 }
 
 /* Adds a span's sums to c; or those of chunk i of rows in 8 bits, which begin again then. */
 VEC_INLINE void add_sums(const LinearTile *t, const int M, const int N, int r0, int vector,
                          vf sum[ROWS][VECTORS], int64_t i)
 {
-#pragma GCC unroll 8
+    const Target target = target_of(t);
+#pragma GCC unroll 16
     for (int r = 0; r < M; r++) {
         const LinearSpan *span = &t->span[r0 + r];
         const vf scale = vf_splat(i < 0 ? span->scale : span->step[i]);
 #pragma GCC unroll 16
         for (int v = 0; v < N; v++) {
-            float *to = sums_at(t, r0 + r, vector + v);
-            vf_store(to, vf_fma(sum[r][v], scale, t->add || i > 0 ? vf_load(to) : vf_zero()));
+            float *to = sums_at(target, r0 + r, vector + v);
+            vf_store(to, vf_fma(sum[r][v], scale, target.add || i > 0 ? vf_load(to) : vf_zero()));
             sum[r][v] = vf_zero();
         }
     }
@@ -298,7 +329,7 @@ VEC_INLINE int settle_after(const bool eight, const Form f)
 VEC_INLINE void settle(const bool eight, const Form f, const int M, const int N,
                        Sum sum[ROWS][VECTORS])
 {
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int r = 0; r < M; r++)
 #pragma GCC unroll 16
         for (int v = 0; v < N; v++)
@@ -310,8 +341,12 @@ VEC_INLINE void add_quad(const bool eight, const Form f, const int M, const int 
                          const Factor w[VECTORS], Sum sum[ROWS][VECTORS])
 {
     const int row = eight ? LINEAR_SPAN : LINEAR_ROW_BYTES;
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int r = 0; r < M; r++) {
+        if (CODES_BROADCAST && N == 1) {
+            codes_add_at(eight, &sum[r][0], w[0], x + r * row);
+            continue;
+        }
         const Quad four = codes_x(eight, f.wide, x + r * row);
 #pragma GCC unroll 16
         for (int v = 0; v < N; v++)
@@ -326,7 +361,7 @@ VEC_INLINE void add_pairs(const bool eight, const int M, const int N, const int8
 {
 #if defined(CODES_PAIRS)
     const int row = eight ? LINEAR_SPAN : LINEAR_ROW_BYTES;
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int r = 0; r < M; r += 2) {
         const int8_t *first = x + r * row;
         const Quad pair = codes_x_pair(eight, first, r + 1 < M ? first + row : first);
@@ -379,6 +414,15 @@ VEC_INLINE Walk walk_of(const bool eight, const Form f, const LinearTile *t)
     }
 }
 
+/* Whether M rows from r0 on ask for what comes after a panel: the first rows do; of many the next ones for each second panel, so
+   that requests are as even as they can be. */
+VEC_INLINE bool asks_for(const Form f, const int M, const LinearTile *t, int r0, int panel)
+{
+    if (f.weights == BLOCKS || t->rows <= LINEAR_STREAMED || t->rows <= M)
+        return r0 == 0;
+    return panel % 2 ? r0 > 0 && r0 < 2 * M : r0 == 0;
+}
+
 /* M rows, if any, from row r0 on and N vectors of rows of panels from the given one on; constants, and the form too. k: of
    these panels, where `keep` leaves what it unpacks, and KEPT finds it. */
 VEC_INLINE void block(const bool eight, const Form f, const bool keep, const int M, const int N,
@@ -392,6 +436,7 @@ VEC_INLINE void block(const bool eight, const Form f, const bool keep, const int
               settled = settle_after(eight, f);
     const int number = kept ? k->offset : offset_of(f);
     const Walk walk = walk_of(eight, f, t);
+    const Target target = target_of(t);
     const BlockChunk *c = t->chunk;
     const LinearSpan *span = t->span + r0;
     const int8_t *x = (const int8_t *)t->x + r0 * (eight ? LINEAR_SPAN : LINEAR_ROW_BYTES);
@@ -402,9 +447,9 @@ VEC_INLINE void block(const bool eight, const Form f, const bool keep, const int
     for (int v = 0; v < N; v++) {
         const int panel = (vector + v) / CODE_PARTS;
         s[v].q = t->q + panel * t->q_stride;
-        s[v].ahead = r0 ? s[v].q : t->ahead[panel];
+        s[v].ahead = asks_for(f, M, t, r0, panel) ? t->ahead[panel] : s[v].q;
         s[v].scale = panel * t->scale_stride;
-#pragma GCC unroll 8
+#pragma GCC unroll 16
         for (int r = 0; r < M; r++)
             sum[r][v] = vf_zero();
     }
@@ -420,7 +465,7 @@ VEC_INLINE void block(const bool eight, const Form f, const bool keep, const int
         for (int64_t g = 0, at = 0; g < walk.groups; g++, group++) {
             Sum total[ROWS][VECTORS];
             vi first[ROWS]; /* what takes the offset of codes back */
-#pragma GCC unroll 8
+#pragma GCC unroll 16
             for (int r = 0; r < M; r++) {
                 const int32_t one = f.weights == ROWS8 ? -t->sum[r0 + r]
                                     : f.of.minimum
@@ -428,7 +473,7 @@ VEC_INLINE void block(const bool eight, const Form f, const bool keep, const int
                                         : minus_of(eight, &span[r], group) >> (eight ? 0 : 3);
                 first[r] = vi_splat(one * number);
             }
-#pragma GCC unroll 8
+#pragma GCC unroll 16
             for (int r = 0; r < paired; r++)
 #pragma GCC unroll 16
                 for (int v = 0; v < N; v++)
@@ -496,12 +541,12 @@ VEC_INLINE void block(const bool eight, const Form f, const bool keep, const int
                     if (f.of.minimum)
                         vf_store(k[v / CODE_PARTS].minimum + line, minimum);
                 }
-#pragma GCC unroll 8
+#pragma GCC unroll 16
                 for (int r = 0; r < M; r++) {
                     const vi sums = total_of(eight, pairs, r, v, total);
                     const vi all = pairs ? sums + first[r] : sums;
                     if (f.weights == ROWS8)
-                        add_whole(t, sums_at(t, r0 + r, vector + v), all);
+                        add_whole(sums_at(target, r0 + r, vector + v), target.add, all);
                     else
                         sum[r][v] = add_group(eight, f.of.minimum, &span[r], group, all, scale,
                                               minimum, sum[r][v]);
@@ -524,9 +569,11 @@ VEC_INLINE void block(const bool eight, const Form f, const bool keep, const int
 }
 
 /* M rows from row r0 on, all panels from the given vector on, as codes are unpacked. */
-VEC_INLINE void direct_rows(const int M, const bool eight, const Form f, const LinearTile *t,
-                            int r0, int vector)
+VEC_INLINE void direct(const int M, const bool eight, const Form f, const LinearTile *t, int r0,
+                       int vector)
 {
+    if (M > direct_rows(eight, f, 1))
+        return;
     const int end = t->panels * CODE_PARTS, N = direct_panels(M, eight, f) * CODE_PARTS;
     for (; vector + N <= end; vector += N)
         block(eight, f, false, M, N, t, NULL, r0, vector);
@@ -642,16 +689,27 @@ VEC_INLINE void all_rows(const bool eight, const Form f, const LinearTile *t)
         pair_kept(f, t, k);
         kept_form(eight, f)(t, k, FIRST, vector);
     }
+    const int most = direct_rows(eight, f, t->rows);
     if (direct_most(f) == 0)
         return;
-    const int most = /* for which there are registers */
-        DIRECT * CODE_PARTS * (eight ? 1 : CODE_SUMS) > SUMS ? 2 : DIRECT;
+    if (f.weights != BLOCKS) { /* as many rows each time */
+        int times = t->rows > most ? (t->rows + most - 1) / most : 1;
+        for (int n; times > 0; times--, r += n) {
+            n = times > 1 ? (t->rows - r + times - 1) / times : t->rows - r;
+            CONSTANT_ROWS_12(n, direct, eight, f, t, r, vector);
+        }
+        return;
+    }
     for (; t->rows - r >= most; r += most)
-        direct_rows(most, eight, f, t, r, vector);
+        direct(most, eight, f, t, r, vector);
+    if (CODE_PARTS == 1 && t->rows - r == 3) {
+        direct(3, eight, f, t, r, vector);
+        return;
+    }
     for (; t->rows - r >= 2; r += 2)
-        direct_rows(2, eight, f, t, r, vector);
+        direct(2, eight, f, t, r, vector);
     if (t->rows > r)
-        direct_rows(1, eight, f, t, r, vector);
+        direct(1, eight, f, t, r, vector);
 }
 
 #define BLOCKS_OF(kind, name, elements, bytes)                                                     \
@@ -675,6 +733,36 @@ static void tile_blocks(const LinearTile *t)
     tiles[t->blocks](t);
 }
 
+#if defined(__AVX512F__)
+/* For tiles of AMX: x as it is laid out here, and a span of a panel of blocks, put together. */
+void linear_avx512_arrange(const int16_t *x, int8_t *out)
+{
+    codes_arrange(x, out);
+}
+
+#define CODES_OF(kind, name, elements, bytes)                                                      \
+    static void codes_##name(const LinearTile *t, int panel, LinearCodes *out)                     \
+    {                                                                                              \
+        const Form f = form_of((BlockForm)BLOCK_FORM_##name);                                      \
+        out->offset = offset_of(f);                                                                \
+        if (t->eight)                                                                              \
+            block(true, f, true, 0, 1, t, out, 0, panel);                                          \
+        else                                                                                       \
+            block(false, f, true, 0, 1, t, out, 0, panel);                                         \
+    }
+CVN_BLOCKS(CODES_OF)
+
+void linear_avx512_codes(const LinearTile *t, int panel, LinearCodes *out)
+{
+    static void (*const codes[BLOCK_KINDS])(const LinearTile *, int, LinearCodes *) = {
+#define X(kind, name, elements, bytes) [BLOCK_##kind] = codes_##name,
+        CVN_BLOCKS(X)
+#undef X
+    };
+    codes[t->blocks](t, panel, out);
+}
+#endif
+
 static void tile_i4(const LinearTile *t)
 {
     all_rows(false, (Form){.weights = I4, .bits = 4}, t);
@@ -693,11 +781,18 @@ static void tile_rows8(const LinearTile *t)
 #if !defined(LINEAR_ROWS)
 #define LINEAR_ROWS ISA_NAME(linear_rows)
 #endif
-#define MEMBERS .of_rows = &LINEAR_ROWS, .panels = 2, .few = 1, .rows = LINEAR_CHUNK
-#define FIXED MEMBERS, .fixed = true, .arrange = codes_arrange, .ahead = 4096
+#define MEMBERS .of_rows = &LINEAR_ROWS, .panels = 2, .rows = LINEAR_CHUNK
+#define FIXED MEMBERS, .fixed = true, .arrange = codes_arrange
 
-const LinearIsa ISA_NAME(linear_i8) = {FIXED, .weight = CVN_I8, .tile = tile_i8};
-const LinearIsa ISA_NAME(linear_i4) = {FIXED, .weight = CVN_I4, .tile = tile_i4};
-const LinearIsa ISA_NAME(linear_blocks) = {FIXED, .blocks = true, .tile = tile_blocks};
-const LinearIsa ISA_NAME(linear_rows8) = {MEMBERS, .weight = CVN_I8, .x = CVN_I8,
+const LinearIsa ISA_NAME(linear_i8) = {FIXED, .weight = CVN_I8, .few = FEW,
+                                       .ahead = CODE_PARTS == 1 ? 2048 : 4096, .tile = tile_i8};
+const LinearIsa ISA_NAME(linear_i4) = {FIXED, .weight = CVN_I4, .few = FEW, .ahead = 4096,
+                                       .tile = tile_i4};
+const LinearIsa ISA_NAME(linear_blocks) = {FIXED, .blocks = true, .few = 1, .ahead = 4096,
+                                           .tile = tile_blocks};
+const LinearIsa ISA_NAME(linear_rows8) = {MEMBERS,
+                                          .weight = CVN_I8,
+                                          .x = CVN_I8,
+                                          .few = FEW_ROWS8,
+                                          .ahead = CODE_PARTS == 1 ? 8192 : 0,
                                           .tile = tile_rows8};

@@ -5,23 +5,18 @@
  *     f32       a number
  *     widened   of a pair of bf16 the even one is added first, then the other
  *     pairs     both products are added by one instruction (vdpbf16ps; bfdot, which rounds their sum once more)
- *     eight     four products of an unsigned byte with a signed one are, too (vpdpbusd). Weights are made unsigned by flipping
- *               their sign bit, which adds 128; the sum of x takes that back.
  *
  * With AVX-512 up to 6 rows take four panels at a time, up to 12 two: at most 24 sums of 32 registers.
  */
 #include "cpu/kernels/constant_rows.h"
 #include "cpu/kernels/linear_tile.h"
 #include "cpu/kernels/vec.h"
-#if defined(VEC_BF16)
-#include "cpu/kernels/avx512/linear_vnni.h"
-#endif
 
 #if !defined(LINEAR_ROWS)
 #define LINEAR_ROWS ISA_NAME(linear_rows)
 #endif
 
-typedef enum Kind { OF_F32, WIDENED, PAIRS, EIGHT } Kind;
+typedef enum Kind { OF_F32, WIDENED, PAIRS } Kind;
 
 enum {
     PARTS = PANEL_ROWS / VN,  /* vectors of a panel's sums */
@@ -47,8 +42,6 @@ VEC_INLINE int panels_of(const int M)
 VEC_INLINE vf multiply_add(const Kind kind, vf x, vf w, vf sum)
 {
 #if defined(VEC_BF16)
-    if (kind == EIGHT)
-        return (vf)dot((__m512i)sum, (__m512i)w, (__m512i)x);
     if (kind == PAIRS)
         return (vf)_mm512_dpbf16_ps((__m512)sum, (__m512bh)x, (__m512bh)w);
 #elif defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
@@ -77,7 +70,7 @@ VEC_INLINE void add_products(const Kind kind, const int M, const int N, const ch
 /* M rows, P panels from the given one on, constants, and the kind too. */
 VEC_INLINE void block(const Kind kind, const int M, const int P, const LinearTile *t, int panel)
 {
-    const int N = P * PARTS, element = kind == EIGHT ? 1 : kind == PAIRS ? 2 : 4;
+    const int N = P * PARTS, element = kind == PAIRS ? 2 : 4;
     const int row = element * LINEAR_SPAN, step = kind == WIDENED ? 8 : 4; /* bytes of x */
     vf sum[ROWS][4 * PARTS], w[4 * PARTS];
     float *c = t->c + panel * t->c_stride;
@@ -86,13 +79,10 @@ VEC_INLINE void block(const Kind kind, const int M, const int P, const LinearTil
 #pragma GCC unroll 16
     for (int r = 0; r < M; r++)
 #pragma GCC unroll 16
-        for (int j = 0; j < N; j++) {
+        for (int j = 0; j < N; j++)
             sum[r][j] = t->add
                             ? vf_load(c + j / PARTS * t->c_stride + r * PANEL_ROWS + j % PARTS * VN)
                             : vf_zero();
-            if (kind == EIGHT) /* less what flipped weights add */
-                sum[r][j] = (vf)((vi)sum[r][j] - vi_splat(128 * t->sum[r]));
-        }
     for (int64_t u = 0; u < t->units; u++, from += PANEL_BYTES, x += step) {
         vu word[4 * PARTS];
 #pragma GCC unroll 16
@@ -101,9 +91,7 @@ VEC_INLINE void block(const Kind kind, const int M, const int P, const LinearTil
             if (j % PARTS == 0)
                 __builtin_prefetch(at + AHEAD, 0, 2);
             memcpy(&word[j], at, sizeof word[j]);
-            w[j] = (vf)(kind == WIDENED ? word[j] << 16
-                        : kind == EIGHT ? word[j] ^ 0x80808080u
-                                        : word[j]);
+            w[j] = (vf)(kind == WIDENED ? word[j] << 16 : word[j]);
         }
         add_products(kind, M, N, x, row, w, sum);
         if (kind == WIDENED) {
@@ -148,15 +136,6 @@ static void tile_bf16(const LinearTile *t)
 
 const LinearIsa ISA_NAME(linear_bf16) = {MEMBERS, .weight = CVN_BF16, .x = CVN_BF16,
                                          .tile = tile_bf16};
-#if defined(VEC_BF16) /* elsewhere linear_codes_impl.h has it */
-static void tile_rows8(const LinearTile *t)
-{
-    tile(EIGHT, t);
-}
-
-const LinearIsa ISA_NAME(linear_rows8) = {MEMBERS, .weight = CVN_I8, .x = CVN_I8,
-                                          .tile = tile_rows8};
-#endif
 #else
 static void tile_f32(const LinearTile *t)
 {

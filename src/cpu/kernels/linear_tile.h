@@ -200,7 +200,6 @@ typedef struct LinearIsa {
     cvn_dtype x;
     int least_group; /* of i4 weights, where not all are taken */
     int rows;        /* of a tile at most */
-    int alone; /* rows up to which one tile takes all there are, though it would take fewer of more; or 0 */
     bool even;  /* rows are shared out evenly over tiles; else all tiles but the last are full */
     int panels; /* that a tile takes */
     int few;    /* rows up to which it takes LINEAR_BLOCK panels instead */
@@ -247,10 +246,10 @@ extern const LinearIsa linear_rows8_avx_vnni, linear_i8_avx_vnni, linear_i4_avx_
 #endif
 #if defined(CVN_HAVE_AVX512)
 extern const LinearIsa linear_f32_avx512, linear_bf16_avx512, linear_bf16_avx512_bf16,
-    linear_rows8_avx512_bf16, linear_i8_avx512_bf16, linear_i4_avx512_bf16,
-    linear_blocks_avx512_bf16;
+    linear_rows8_avx512_vnni, linear_i8_avx512_vnni, linear_i4_avx512_vnni,
+    linear_blocks_avx512_vnni;
+/* For tiles of AMX: x as it is laid out there, and a span of a panel of blocks, put together. */
 LinearArrange linear_avx512_arrange;
-void linear_avx512_tile_blocks(const LinearTile *tile);
 void linear_avx512_codes(const LinearTile *t, int panel, LinearCodes *out);
 #endif
 #if defined(CVN_HAVE_AMX)

@@ -53,7 +53,7 @@ static void tile_i8(const LinearTile *t)
         LinearTile tile = rows_from(t, r, TILE_ROWS, LINEAR_ROW_BYTES);
         tiles_16(&tile, r / TILE_ROWS * (t->units / STEP_UNITS));
     }
-    rest_of(&linear_i8_avx512_bf16, t, r, LINEAR_ROW_BYTES);
+    rest_of(&linear_i8_avx512_vnni, t, r, LINEAR_ROW_BYTES);
 }
 
 #define MEMBERS                                                                                    \

@@ -137,5 +137,5 @@ void linear_amx_tile_i4(const LinearTile *t)
     tile_fence();
     for (; t->rows - r >= TILE_ROWS; r += TILE_ROWS)
         rows_of(t, w, r);
-    rest_of(&linear_i4_avx512_bf16, t, r, LINEAR_ROW_BYTES);
+    rest_of(&linear_i4_avx512_vnni, t, r, LINEAR_ROW_BYTES);
 }

@@ -14,7 +14,7 @@ static void in_short_spans(const LinearTile *t)
     const int64_t span_units = LINEAR_SPAN / (PANEL_BYTES / PANEL_ROWS);
     int8_t x[REST_ROWS * LINEAR_SPAN];
     if (t->x_stride == LINEAR_SPAN)
-        linear_rows8_avx512_bf16.tile(t);
+        linear_rows8_avx512_vnni.tile(t);
     for (int64_t u = 0; t->x_stride > LINEAR_SPAN && u < t->units; u += span_units) {
         LinearTile part = *t;
         for (int r = 0; r < t->rows; r++)
@@ -25,7 +25,7 @@ static void in_short_spans(const LinearTile *t)
         part.units = t->units - u < span_units ? t->units - u : span_units;
         part.sum = u ? none : t->sum;
         part.add = t->add || u;
-        linear_rows8_avx512_bf16.tile(&part);
+        linear_rows8_avx512_vnni.tile(&part);
     }
 }
 
