@@ -10,7 +10,7 @@ import re
 import sys
 from collections import Counter
 
-PRODUCTS = {'sdot': 16, 'smmla': 32, 'bfdot': 8, 'fmla': 4}
+PRODUCTS = {'sdot': 16, 'smmla': 32, 'bfdot': 8, 'bfmmla': 16, 'fmla': 4}
 LEAST = 8  # instructions that multiply
 
 
@@ -40,7 +40,7 @@ def loops(code):
 for name, code in functions(sys.stdin):
     for first, last in loops(code):
         kinds = Counter(what for _, what, _ in code[first:last + 1])
-        whole = {what: kinds[what] for what in ('sdot', 'smmla', 'bfdot') if kinds[what]} or {'fmla': kinds['fmla']}
+        whole = {what: kinds[what] for what in ('sdot', 'smmla', 'bfdot', 'bfmmla') if kinds[what]} or {'fmla': kinds['fmla']}
         if sum(whole.values()) < LEAST:
             continue
         products = sum(PRODUCTS[what] * n for what, n in whole.items())

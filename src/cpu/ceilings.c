@@ -225,7 +225,7 @@ PEAK(dotprod, WITH("arch=armv8.2-a+dotprod"), int32x4_t, vdupq_n_s32(0x01010101)
 PEAK(i8mm, WITH("arch=armv8.2-a+i8mm"), int32x4_t, vdupq_n_s32(0x01010101), vdupq_n_s32(i),
      vmmlaq_s32(sum, (int8x16_t)x, (int8x16_t)x))
 PEAK(arm_bf16, WITH("arch=armv8.2-a+bf16"), float32x4_t, (float32x4_t)vdupq_n_s32(0x3f013f01),
-     vdupq_n_f32((float)i), vbfdotq_f32(sum, (bfloat16x8_t)x, (bfloat16x8_t)x))
+     vdupq_n_f32((float)i), vbfmmlaq_f32(sum, (bfloat16x8_t)x, (bfloat16x8_t)x))
 #endif
 #endif
 
@@ -265,7 +265,7 @@ static Peak peak_of(cvn_dtype dtype)
 #endif
 #if defined(CVN_HAVE_I8MM)
         {"i8mm", CVN_I8, {.run = peak_i8mm, .operations = 2.0 * 32 * CHAINS}},
-        {"i8mm", CVN_BF16, {.run = peak_arm_bf16, .operations = 2.0 * 8 * CHAINS}},
+        {"i8mm", CVN_BF16, {.run = peak_arm_bf16, .operations = 2.0 * 16 * CHAINS}},
 #endif
 #endif
     };
