@@ -208,8 +208,9 @@ VEC_INLINE void unpack(const Form f, const BlockChunk *c, const Stream *s, int64
     if (b.one != NO_PLANE)
 #pragma GCC unroll 4
         for (int i = 0; i < SIXTEEN; i++)
-            code[i] |= vb_where(s->q + c->one + (SIXTEEN * at + i) * 8 + part * CODE_BYTES / 8,
-                                (uint8_t)(1 << b.one));
+            code[i] =
+                vb_with(code[i], s->q + c->one + (SIXTEEN * at + i) * 8 + part * CODE_BYTES / 8,
+                        (uint8_t)(1 << b.one));
     if (b.table)
 #pragma GCC unroll 4
         for (int i = 0; i < SIXTEEN; i++)
@@ -788,7 +789,7 @@ const LinearIsa ISA_NAME(linear_i8) = {FIXED, .weight = CVN_I8, .few = FEW,
                                        .ahead = CODE_PARTS == 1 ? 2048 : 4096, .tile = tile_i8};
 const LinearIsa ISA_NAME(linear_i4) = {FIXED, .weight = CVN_I4, .few = FEW, .ahead = 4096,
                                        .tile = tile_i4};
-const LinearIsa ISA_NAME(linear_blocks) = {FIXED, .blocks = true, .few = 1, .ahead = 4096,
+const LinearIsa ISA_NAME(linear_blocks) = {FIXED, .blocks = true, .few = FEW, .ahead = 4096,
                                            .tile = tile_blocks};
 const LinearIsa ISA_NAME(linear_rows8) = {MEMBERS,
                                           .weight = CVN_I8,

@@ -116,24 +116,25 @@ VEC_INLINE vb vb_table(const uint8_t table[16])
     return v;
 }
 
-/* `bit` in each byte i of the vector for which bit i at `at` is set. */
-VEC_INLINE vb vb_where(const uint8_t *at, uint8_t bit)
+/* code with `bit`, which it does not have, in each byte i of the vector for which bit i at `at` is set. */
+VEC_INLINE vb vb_with(vb code, const uint8_t *at, uint8_t bit)
 {
 #if defined(__AVX512F__)
     uint64_t mask;
     memcpy(&mask, at, sizeof mask);
-    return (vb)_mm512_maskz_set1_epi8(mask, (char)bit);
+    return (vb)_mm512_mask_add_epi8((__m512i)code, mask, (__m512i)code,
+                                    _mm512_set1_epi8((char)bit));
 #elif defined(__AVX2__)
     const __m256i of = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2,
                                         2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3);
     const __m256i bits = _mm256_set1_epi64x((long long)0x8040201008040201);
     __m256i set = _mm256_shuffle_epi8((__m256i)vi_word((const int8_t *)at), of);
     set = _mm256_cmpeq_epi8(_mm256_and_si256(set, bits), bits);
-    return (vb)_mm256_and_si256(set, _mm256_set1_epi8((char)bit));
+    return code | (vb)_mm256_and_si256(set, _mm256_set1_epi8((char)bit));
 #elif defined(__aarch64__)
     const uint8x16_t of = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
     const uint8x16_t set = vcombine_u8(vld1_dup_u8(at), vld1_dup_u8(at + 1));
-    return (vb)vandq_u8(vtstq_u8(set, of), vdupq_n_u8(bit));
+    return code | (vb)vandq_u8(vtstq_u8(set, of), vdupq_n_u8(bit));
 #else
     vb out;
     for (int i = 0; i < CODE_BYTES / 8; i++) {
@@ -141,7 +142,7 @@ VEC_INLINE vb vb_where(const uint8_t *at, uint8_t bit)
         set = ((set + UINT64_C(0x7f7f7f7f7f7f7f7f)) >> 7 & UINT64_C(0x0101010101010101)) * bit;
         memcpy((char *)&out + 8 * i, &set, 8);
     }
-    return out;
+    return code | out;
 #endif
 }
 
