@@ -2,6 +2,7 @@
 #include "base/bytes.h"
 #include "base/map.h"
 #include "base/num.h"
+#include "base/protobuf.h"
 #include "base/strbuf.h"
 #include "unit.h"
 
@@ -152,6 +153,50 @@ static void numbers_are_those_of_their_definitions(void **state)
     assert_int_equal(num_min(INT64_MIN, INT64_MAX), INT64_MIN);
 }
 
+/* Fields come back as they were put, and of a message that is cut anywhere only whole ones. */
+static void protocol_buffers_are_read_as_they_were_written(void **state)
+{
+    StrBuf out = {0}, inner = {0};
+    proto_put_int(&out, 1, -1);
+    proto_put_int(&inner, 300, 127);
+    proto_put_message(&out, 2, &inner);
+    proto_put_key(&out, 3, PROTO_FIXED32);
+    strbuf_add(&out, "\1\2\3\4", 4);
+    proto_put_bytes(&out, 4, "abc", 3);
+    static const size_t ends[] = {11, 16, 21, 26};
+    assert_int_equal(out.length, 26);
+    for (size_t n = 0; n <= out.length; n++) {
+        Proto message = {(uint8_t *)out.text, (uint8_t *)out.text + n};
+        ProtoField field = {0};
+        size_t found = 0;
+        for (; proto_next(&message, &field); found++) {
+            assert_int_equal(field.number, found + 1);
+            if (found == 0)
+                assert_true(field.value == UINT64_MAX);
+            if (found == 1) {
+                ProtoField part;
+                assert_true(proto_next(&field.bytes, &part));
+                assert_int_equal(part.number, 300);
+                assert_int_equal(part.value, 127);
+                assert_false(proto_next(&field.bytes, &part));
+            }
+            if (found == 2)
+                assert_int_equal(field.value, 0x04030201);
+            if (found == 3)
+                assert_memory_equal(field.bytes.at, "abc", proto_length(field.bytes));
+        }
+        size_t whole = 0;
+        while (whole < 4 && ends[whole] <= n)
+            whole++;
+        assert_int_equal(found, whole);
+        assert_int_equal(message.at == message.end, n == 0 || (whole > 0 && ends[whole - 1] == n));
+    }
+    Proto endless = {(const uint8_t *)"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", NULL};
+    endless.end = endless.at + 11;
+    assert_false(proto_next(&endless, &(ProtoField){0}));
+    strbuf_free(&out);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -164,6 +209,7 @@ int main(void)
         cmocka_unit_test(bytes_have_the_unit_that_suits_them),
         cmocka_unit_test(map_finds_what_was_put),
         cmocka_unit_test(numbers_are_those_of_their_definitions),
+        cmocka_unit_test(protocol_buffers_are_read_as_they_were_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,73 +1,21 @@
 #include "pjrt/optimized.h"
 
 #include "base/heap.h"
+#include "base/protobuf.h"
 
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct Bytes {
-    const uint8_t *at, *end;
-} Bytes;
-
-static bool read_varint(Bytes *b, uint64_t *out)
-{
-    *out = 0;
-    for (unsigned shift = 0; shift < 64 && b->at < b->end; shift += 7) {
-        uint8_t byte = *b->at++;
-        *out |= (uint64_t)(byte & 127) << shift;
-        if (byte < 128)
-            return true;
-    }
-    return false;
-}
-
-enum { WIRE_VARINT = 0, WIRE_FIXED64 = 1, WIRE_BYTES = 2, WIRE_FIXED32 = 5 };
-
-/* The next field: its bytes where it has some, else its number, if that is a varint. False at the end, and where the message is
-   damaged, which leaves bytes unread. */
-static bool next_field(Bytes *b, uint64_t *field, Bytes *value, uint64_t *number)
-{
-    uint64_t key, n = 0;
-    Bytes at = *b;
-    if (!read_varint(&at, &key))
-        return false;
-    *field = key >> 3;
-    *value = (Bytes){0};
-    switch (key & 7) {
-    case WIRE_VARINT:
-        if (!read_varint(&at, number))
-            return false;
-        break;
-    case WIRE_FIXED64:
-        n = 8;
-        break;
-    case WIRE_FIXED32:
-        n = 4;
-        break;
-    case WIRE_BYTES:
-        if (!read_varint(&at, &n))
-            return false;
-        break;
-    default:
-        return false;
-    }
-    if (n > (uint64_t)(at.end - at.at))
-        return false;
-    *value = (Bytes){at.at, at.at + n};
-    *b = (Bytes){at.at + n, at.end};
-    return true;
-}
-
 /* A collective that has a beginning and an end counts where it begins. */
-static void count_collective(Bytes opcode, Compiled *out)
+static void count_collective(Proto opcode, Compiled *out)
 {
     static const char *const kinds[] = {"all-reduce", "all-gather", "reduce-scatter", "all-to-all",
                                         "collective-permute"};
     _Static_assert(sizeof kinds / sizeof *kinds == sizeof out->collective / sizeof *out->collective,
                    "all kinds");
     static const char start[] = "-start";
-    size_t n = (size_t)(opcode.end - opcode.at), ends = sizeof start - 1;
+    size_t n = proto_length(opcode), ends = sizeof start - 1;
     if (n > ends && memcmp(opcode.end - ends, start, ends) == 0)
         n -= ends;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
@@ -76,10 +24,10 @@ static void count_collective(Bytes opcode, Compiled *out)
     }
 }
 
-static double cycles_of(Bytes config)
+static double cycles_of(Proto config)
 {
     static const char key[] = "\"estimated_cycles\":\"";
-    const uint8_t *at = memmem(config.at, (size_t)(config.end - config.at), key, sizeof key - 1);
+    const uint8_t *at = memmem(config.at, proto_length(config), key, sizeof key - 1);
     double cycles = 0;
     for (at = at ? at + sizeof key - 1 : config.end; at < config.end && *at >= '0' && *at <= '9';)
         cycles = cycles * 10 + (*at++ - '0');
@@ -105,34 +53,33 @@ typedef struct Reading {
 } Reading;
 
 /* LiteralProto: field 4, numbers of 32 bits, packed. */
-static void read_literal(Bytes b, Computation *c)
+static void read_literal(Proto b, Computation *c)
 {
     enum { S32S = 4 };
-    uint64_t field, number;
-    Bytes value;
-    while (next_field(&b, &field, &value, &number))
-        if (field == S32S && value.at)
-            read_varint(&value, &c->constant);
+    ProtoField field;
+    while (proto_next(&b, &field))
+        if (field.number == S32S && field.wire != PROTO_VARINT)
+            proto_varint(&field.bytes, &c->constant);
 }
 
-static bool read_instruction(Bytes b, Reading *r)
+static bool read_instruction(Proto b, Reading *r)
 {
     enum { OPCODE = 2, LITERAL = 8, CALLED = 38, BACKEND_CONFIG = 43 };
     Computation *own = &r->computation[r->n - 1];
-    uint64_t field, number;
     bool loops = false;
-    Bytes value;
+    ProtoField field;
     Loop loop = {0};
-    while (next_field(&b, &field, &value, &number)) {
-        if (field == OPCODE) {
+    while (proto_next(&b, &field)) {
+        Proto value = field.bytes;
+        if (field.number == OPCODE) {
             count_collective(value, r->out);
-            loops = value.end - value.at == 5 && memcmp(value.at, "while", 5) == 0;
-        } else if (field == LITERAL) {
+            loops = proto_length(value) == 5 && memcmp(value.at, "while", 5) == 0;
+        } else if (field.number == LITERAL) {
             read_literal(value, own);
-        } else if (field == CALLED) {
-            read_varint(&value, &loop.body);
-            read_varint(&value, &loop.condition);
-        } else if (field == BACKEND_CONFIG) {
+        } else if (field.number == CALLED) {
+            proto_varint(&value, &loop.body);
+            proto_varint(&value, &loop.condition);
+        } else if (field.number == BACKEND_CONFIG) {
             own->cycles += cycles_of(value);
         }
     }
@@ -171,29 +118,28 @@ static void add_up(Reading *r)
 /* Walks the module, its computations, and their instructions. */
 static bool read_levels(const void *bytes, size_t n, Reading *r)
 {
-    static const uint64_t path[] = {1, 3, 2};
+    static const uint32_t path[] = {1, 3, 2};
     enum { DEPTH = 3, ID = 5 };
-    Bytes level[DEPTH] = {{bytes, (const uint8_t *)bytes + n}};
+    Proto level[DEPTH] = {{bytes, (const uint8_t *)bytes + n}};
     int depth = 0;
     while (depth >= 0) {
-        uint64_t field, number = 0;
-        Bytes value;
+        ProtoField field;
         if (level[depth].at == level[depth].end) {
             depth--;
             continue;
         }
-        if (!next_field(&level[depth], &field, &value, &number))
+        if (!proto_next(&level[depth], &field))
             return false;
-        if (field == ID && depth == DEPTH - 1)
-            r->computation[r->n - 1].id = number;
-        if (field != path[depth])
+        if (field.number == ID && depth == DEPTH - 1)
+            r->computation[r->n - 1].id = field.value;
+        if (field.number != path[depth])
             continue;
         if (depth == DEPTH - 1) {
-            if (!read_instruction(value, r))
+            if (!read_instruction(field.bytes, r))
                 return false;
             continue;
         }
-        level[++depth] = value;
+        level[++depth] = field.bytes;
         if (depth < DEPTH - 1)
             continue;
         Computation *more = heap_more(r->computation, r->n, sizeof *more);

@@ -16,6 +16,7 @@
  * (Format: docs/gguf.md of ggml-org/ggml.) The lists are what tokenizer.model and tokenizer.json hold, so such a
  * file is written in memory and read as any other. add_eos_token is not followed: who wants a text ended says so.
  */
+#include "base/protobuf.h"
 #include "io/gguf.h"
 #include "text/gguf_pre.h"
 #include "text/json_text.h"
@@ -179,26 +180,6 @@ static int read_lists(const Gguf *gguf, Arena *arena, Lists *lists, cvn_err *err
 
 /* ---- as tokenizer.model (the fields are told in sentencepiece.c) ---- */
 
-static void put_varint(StrBuf *out, uint64_t value)
-{
-    for (; value >= 0x80; value >>= 7)
-        strbuf_putc(out, (char)(0x80 | (value & 0x7f)));
-    strbuf_putc(out, (char)value);
-}
-
-static void put_number(StrBuf *out, unsigned field, uint64_t value)
-{
-    put_varint(out, field << 3);
-    put_varint(out, value);
-}
-
-static void put_bytes(StrBuf *out, unsigned field, const char *p, size_t n)
-{
-    put_varint(out, field << 3 | 2);
-    put_varint(out, n);
-    strbuf_add(out, p, n);
-}
-
 static int write_sentencepiece(const Gguf *gguf, const Lists *lists, StrBuf *out)
 {
     enum { PIECES = 1, TRAINER = 2, NORMALIZER = 3 };
@@ -216,25 +197,25 @@ static int write_sentencepiece(const Gguf *gguf, const Lists *lists, StrBuf *out
             type = TYPE_BYTE;
         n_bytes += type == TYPE_BYTE;
         strbuf_clear(&part);
-        put_bytes(&part, 1, token->p, token->n);
-        put_varint(&part, 2 << 3 | 5);
+        proto_put_bytes(&part, 1, token->p, token->n);
+        proto_put_key(&part, 2, PROTO_FIXED32);
         strbuf_add(&part, (const char *)&lists->score[i], sizeof lists->score[i]);
-        put_number(&part, 3, type);
-        put_bytes(out, PIECES, part.text, part.length);
+        proto_put_int(&part, 3, type);
+        proto_put_bytes(out, PIECES, part.text, part.length);
         out->failed |= part.failed;
     }
     strbuf_clear(&part);
-    put_number(&part, 3, 2);               /* model_type BPE */
-    put_number(&part, 35, n_bytes == 256); /* byte_fallback */
+    proto_put_int(&part, 3, 2);               /* model_type BPE */
+    proto_put_int(&part, 35, n_bytes == 256); /* byte_fallback */
     for (unsigned i = 0; i < 3; i++)
         if (ids[i] >= 0)
-            put_bytes(&part, 46 + i, lists->token[ids[i]].p, lists->token[ids[i]].n);
-    put_bytes(out, TRAINER, part.text, part.length);
+            proto_put_bytes(&part, 46 + i, lists->token[ids[i]].p, lists->token[ids[i]].n);
+    proto_put_bytes(out, TRAINER, part.text, part.length);
     out->failed |= part.failed;
     strbuf_clear(&part);
-    put_number(&part, 3, read_flag(gguf, KEY("add_space_prefix"), true));
-    put_number(&part, 4, read_flag(gguf, KEY("remove_extra_whitespaces"), false));
-    put_bytes(out, NORMALIZER, part.text, part.length);
+    proto_put_int(&part, 3, read_flag(gguf, KEY("add_space_prefix"), true));
+    proto_put_int(&part, 4, read_flag(gguf, KEY("remove_extra_whitespaces"), false));
+    proto_put_bytes(out, NORMALIZER, part.text, part.length);
     out->failed |= part.failed;
     return CVN_OK;
 }

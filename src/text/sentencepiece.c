@@ -1,94 +1,26 @@
 /*
- * Reads SentencePiece models: `tokenizer.model` of Llama 1 and 2. The file is one protocol buffer
- * message (sentencepiece_model.proto, google/sentencepiece). A message is a row of fields, each a
- * varint key (field number << 3 | wire type) and a value; a varint has 7 bits per byte, low bits
- * first, the top bit set on all bytes but the last:
+ * Reads SentencePiece models: `tokenizer.model` of Llama 1 and 2. The file is one protocol buffer message (base/protobuf.h;
+ * sentencepiece_model.proto, google/sentencepiece):
  *
- *     wire type  value                      0A 0E  0A 05 3C 75 6E 6B 3E  15 00 00 00 00  18 02
- *     0          varint                     |  |   piece "<unk>"         score 0.0       type 2
- *     1          8 bytes                    |  length 14
- *     2          varint length, bytes       field 1, wire type 2: a piece
- *     5          4 bytes
- *
- *     ModelProto      1 pieces (repeated SentencePiece), 2 TrainerSpec, 3 NormalizerSpec, 5
- * denormalizer SentencePiece   1 piece (UTF-8), 2 score (float), 3 type: 1 normal (default), 2
- * unknown, 3 control, 4 user defined, 5 unused, 6 byte TrainerSpec     3 model_type: 1 unigram
- * (default), 2 BPE, 3 word, 4 char; 24 whitespace as suffix; 35 byte_fallback; 44 unk_surface; 46
- * bos_piece, 47 eos_piece, 48 pad_piece NormalizerSpec  2 precompiled_charsmap, 3 add_dummy_prefix,
- * 4 remove_extra_whitespaces, 5 escape_whitespaces (the last three default to true)
+ *     ModelProto      1 pieces (repeated SentencePiece), 2 TrainerSpec, 3 NormalizerSpec, 5 denormalizer
+ *     SentencePiece   1 piece (UTF-8), 2 score (float), 3 type: 1 normal (default), 2 unknown, 3 control, 4 user defined,
+ *                     5 unused, 6 byte
+ *     TrainerSpec     3 model_type: 1 unigram (default), 2 BPE, 3 word, 4 char; 24 whitespace as suffix; 35 byte_fallback;
+ *                     44 unk_surface; 46 bos_piece, 47 eos_piece, 48 pad_piece
+ *     NormalizerSpec  2 precompiled_charsmap, 3 add_dummy_prefix, 4 remove_extra_whitespaces, 5 escape_whitespaces (the last
+ *                     three default to true)
  *
  * The id of a piece is its place. Only BPE models are read: a unigram model's scores mean something
  * else (log-probabilities of a path through the text), and merging by them would give wrong ids.
  */
 #include "base/heap.h"
+#include "base/protobuf.h"
 #include "text/tokenizer_impl.h"
 #include "text/utf8.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-typedef struct Proto {
-    const unsigned char *p, *end; /* unread bytes of one message */
-} Proto;
-
-typedef struct Field {
-    uint32_t number; /* as in the .proto file */
-    uint32_t wire;   /* 0 varint, 1 and 5 fixed, 2 bytes */
-    uint64_t value;  /* wire types 0, 1 and 5 */
-    Proto bytes;     /* wire type 2 */
-} Field;
-
-static bool read_varint(Proto *proto, uint64_t *value)
-{
-    *value = 0;
-    for (int shift = 0; shift < 64 && proto->p < proto->end; shift += 7) {
-        unsigned char byte = *proto->p++;
-        *value |= (uint64_t)(byte & 0x7f) << shift;
-        if (byte < 0x80)
-            return true;
-    }
-    return false;
-}
-
-/* The next field. False at the end of the message, and where it is malformed: then p != end. */
-static bool next_field(Proto *proto, Field *field)
-{
-    const unsigned char *start = proto->p;
-    uint64_t key, length;
-    *field = (Field){0};
-    if (proto->p == proto->end)
-        return false;
-    if (!read_varint(proto, &key) || key > UINT32_MAX || key >> 3 == 0)
-        goto malformed;
-    field->number = (uint32_t)(key >> 3);
-    field->wire = (uint32_t)(key & 7);
-    switch (field->wire) {
-    case 0:
-        if (!read_varint(proto, &field->value))
-            goto malformed;
-        return true;
-    case 2:
-        if (!read_varint(proto, &length) || length > (uint64_t)(proto->end - proto->p))
-            goto malformed;
-        field->bytes = (Proto){proto->p, proto->p + length};
-        proto->p += length;
-        return true;
-    case 1:
-    case 5:
-        length = field->wire == 1 ? 8 : 4;
-        if (length > (uint64_t)(proto->end - proto->p))
-            goto malformed;
-        memcpy(&field->value, proto->p, length);
-        proto->p += length;
-        return true;
-    default:
-        goto malformed;
-    }
-malformed:
-    proto->p = start;
-    return false;
-}
 
 static int malformed(const char *what, cvn_err *err)
 {
@@ -128,24 +60,24 @@ typedef struct SpmModel {
 static int read_piece(Proto proto, SpmPiece *piece, cvn_err *err)
 {
     *piece = (SpmPiece){.type = TYPE_NORMAL};
-    Field field;
-    while (next_field(&proto, &field)) {
+    ProtoField field;
+    while (proto_next(&proto, &field)) {
         if (field.number == 1) {
-            if (field.wire != 2)
+            if (field.wire != PROTO_BYTES)
                 return wrong_type("a piece", err);
-            piece->text = (const char *)field.bytes.p;
-            piece->length = (size_t)(field.bytes.end - field.bytes.p);
+            piece->text = (const char *)field.bytes.at;
+            piece->length = proto_length(field.bytes);
         } else if (field.number == 2) {
-            if (field.wire != 5)
+            if (field.wire != PROTO_FIXED32)
                 return wrong_type("a score", err);
             memcpy(&piece->score, &field.value, sizeof piece->score);
         } else if (field.number == 3) {
-            if (field.wire != 0)
+            if (field.wire != PROTO_VARINT)
                 return wrong_type("a piece's type", err);
             piece->type = field.value;
         }
     }
-    if (proto.p != proto.end)
+    if (proto.at != proto.end)
         return malformed("a piece", err);
     return CVN_OK;
 }
@@ -157,9 +89,10 @@ static int read_trainer(Proto proto, SpmModel *model, cvn_err *err)
         Proto *to;
     } texts[] = {
         {44, &model->unknown_surface}, {46, &model->bos}, {47, &model->eos}, {48, &model->pad}};
-    Field field;
-    while (next_field(&proto, &field)) {
-        if ((field.number == 3 || field.number == 24 || field.number == 35) && field.wire != 0)
+    ProtoField field;
+    while (proto_next(&proto, &field)) {
+        if ((field.number == 3 || field.number == 24 || field.number == 35) &&
+            field.wire != PROTO_VARINT)
             return wrong_type("the trainer specification", err);
         if (field.number == 3)
             model->model_type = field.value;
@@ -170,23 +103,23 @@ static int read_trainer(Proto proto, SpmModel *model, cvn_err *err)
         for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
             if (field.number != texts[i].number)
                 continue;
-            if (field.wire != 2)
+            if (field.wire != PROTO_BYTES)
                 return wrong_type("the trainer specification", err);
             *texts[i].to = field.bytes;
         }
     }
-    return proto.p == proto.end ? CVN_OK : malformed("the trainer specification", err);
+    return proto.at == proto.end ? CVN_OK : malformed("the trainer specification", err);
 }
 
 static int read_normalizer(Proto proto, SpmModel *model, cvn_err *err)
 {
-    Field field;
-    while (next_field(&proto, &field)) {
-        if ((field.number == 2 && field.wire != 2) ||
-            (field.number >= 3 && field.number <= 5 && field.wire != 0))
+    ProtoField field;
+    while (proto_next(&proto, &field)) {
+        if ((field.number == 2 && field.wire != PROTO_BYTES) ||
+            (field.number >= 3 && field.number <= 5 && field.wire != PROTO_VARINT))
             return wrong_type("the normalizer specification", err);
         if (field.number == 2)
-            model->has_charsmap |= field.bytes.p != field.bytes.end;
+            model->has_charsmap |= field.bytes.at != field.bytes.end;
         else if (field.number == 3)
             model->normalizer.add_dummy_prefix = field.value != 0;
         else if (field.number == 4)
@@ -194,12 +127,12 @@ static int read_normalizer(Proto proto, SpmModel *model, cvn_err *err)
         else if (field.number == 5)
             model->normalizer.escape_whitespaces = field.value != 0;
     }
-    return proto.p == proto.end ? CVN_OK : malformed("the normalizer specification", err);
+    return proto.at == proto.end ? CVN_OK : malformed("the normalizer specification", err);
 }
 
 static Proto proto_text(const char *text)
 {
-    const unsigned char *p = (const unsigned char *)text;
+    const uint8_t *p = (const uint8_t *)text;
     return (Proto){p, p + strlen(text)};
 }
 
@@ -211,10 +144,10 @@ static int read_model(Proto proto, SpmModel *model, cvn_err *err)
                         .eos = proto_text("</s>"),
                         .pad = proto_text("<pad>"),
                         .normalizer = {true, true, true, false}};
-    Field field;
-    while (next_field(&proto, &field)) {
+    ProtoField field;
+    while (proto_next(&proto, &field)) {
         int rc = CVN_OK;
-        if (field.number >= 1 && field.number <= 5 && field.wire != 2)
+        if (field.number >= 1 && field.number <= 5 && field.wire != PROTO_BYTES)
             return wrong_type("a part of the model", err);
         if (field.number == 1) {
             if (model->n == TOKENIZER_MAX_IDS)
@@ -233,7 +166,7 @@ static int read_model(Proto proto, SpmModel *model, cvn_err *err)
         if (rc)
             return rc;
     }
-    return proto.p == proto.end ? CVN_OK : malformed("a field of the model", err);
+    return proto.at == proto.end ? CVN_OK : malformed("a field of the model", err);
 }
 
 /* ---- from the model to the tokenizer's tables ---- */
@@ -310,8 +243,7 @@ static int add_piece(Tokenizer *t, const SpmModel *model, int32_t id, cvn_err *e
                            t->bpe.unknown, id);
         t->bpe.unknown = id;
         const Proto *surface = &model->unknown_surface;
-        bpe_set_out(&t->bpe, id, (const char *)surface->p, (size_t)(surface->end - surface->p),
-                    false);
+        bpe_set_out(&t->bpe, id, (const char *)surface->at, proto_length(*surface), false);
     }
     if (!added)
         return err_set(err, CVN_EFORMAT,
@@ -368,7 +300,7 @@ static int add_merges(Tokenizer *t, const SpmModel *model, cvn_err *err)
 
 static int32_t control_id(const Tokenizer *t, Proto text)
 {
-    const uint64_t *id = map_get(&t->special, text.p, (size_t)(text.end - text.p));
+    const uint64_t *id = map_get(&t->special, text.at, proto_length(text));
     return id && t->bpe.piece[*id].kind == PIECE_SPECIAL ? (int32_t)*id : -1;
 }
 

@@ -1,6 +1,7 @@
 #include "train/report/tensorboard.h"
 
 #include "base/crc32c.h"
+#include "base/protobuf.h"
 #include "base/strbuf.h"
 
 #include <errno.h>
@@ -10,8 +11,6 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-
-enum WireType { WIRE_VARINT = 0, WIRE_EIGHT = 1, WIRE_BYTES = 2, WIRE_FOUR = 5 };
 
 /* Field numbers; see the header. */
 enum {
@@ -37,48 +36,15 @@ enum {
 
 enum { STATUS_START = 1, DTYPE_STRING = 7 };
 
-static void put_varint(StrBuf *out, uint64_t value)
-{
-    for (; value >= 0x80; value >>= 7)
-        strbuf_putc(out, (char)(value | 0x80));
-    strbuf_putc(out, (char)value);
-}
-
-static void put_key(StrBuf *out, int field, enum WireType type)
-{
-    put_varint(out, (uint64_t)field << 3 | type);
-}
-
-static void put_int(StrBuf *out, int field, int64_t value)
-{
-    put_key(out, field, WIRE_VARINT);
-    put_varint(out, (uint64_t)value);
-}
-
-static void put_bytes(StrBuf *out, int field, const void *bytes, size_t n)
-{
-    put_key(out, field, WIRE_BYTES);
-    put_varint(out, n);
-    strbuf_add(out, bytes, n);
-}
-
-/* Puts a message that was built apart, and empties it. */
-static void put_message(StrBuf *out, int field, StrBuf *message)
-{
-    put_bytes(out, field, message->text ? message->text : "", message->length);
-    out->failed |= message->failed;
-    strbuf_free(message);
-}
-
 static StrBuf event_at(int64_t step)
 {
     StrBuf event = {0};
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     double seconds = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-    put_key(&event, EVENT_WALL_TIME, WIRE_EIGHT);
+    proto_put_key(&event, EVENT_WALL_TIME, PROTO_FIXED64);
     strbuf_add(&event, &seconds, sizeof seconds);
-    put_int(&event, EVENT_STEP, step);
+    proto_put_int(&event, EVENT_STEP, step);
     return event;
 }
 
@@ -134,12 +100,12 @@ int event_file_open(EventFile *events, const char *run, int64_t step, cvn_err *e
     if (events->fd < 0)
         return err_set(err, CVN_EIO, "cannot create '%s': %s", path, strerror(errno));
     StrBuf event = event_at(0);
-    put_bytes(&event, EVENT_FILE_VERSION, version, sizeof version - 1);
+    proto_put_bytes(&event, EVENT_FILE_VERSION, version, sizeof version - 1);
     int code = write_record(events, &event, err);
     if (code == CVN_OK && step > 0) {
         StrBuf start = event_at(step + 1), session = {0};
-        put_int(&session, SESSION_STATUS, STATUS_START);
-        put_message(&start, EVENT_SESSION_LOG, &session);
+        proto_put_int(&session, SESSION_STATUS, STATUS_START);
+        proto_put_message(&start, EVENT_SESSION_LOG, &session);
         code = write_record(events, &start, err);
     }
     if (code != CVN_OK)
@@ -151,10 +117,10 @@ static void put_scalar(StrBuf *summary, const char *tag, double number)
 {
     StrBuf value = {0};
     float simple = (float)number;
-    put_bytes(&value, VALUE_TAG, tag, strlen(tag));
-    put_key(&value, VALUE_SIMPLE, WIRE_FOUR);
+    proto_put_bytes(&value, VALUE_TAG, tag, strlen(tag));
+    proto_put_key(&value, VALUE_SIMPLE, PROTO_FIXED32);
     strbuf_add(&value, &simple, sizeof simple);
-    put_message(summary, SUMMARY_VALUE, &value);
+    proto_put_message(summary, SUMMARY_VALUE, &value);
 }
 
 int event_file_add(EventFile *events, const MetricsRow *row, cvn_err *err)
@@ -164,7 +130,7 @@ int event_file_add(EventFile *events, const MetricsRow *row, cvn_err *err)
     for (int i = 0; (key = metrics_key(i)); i++)
         if (metrics_has(row, key))
             put_scalar(&summary, key->tag, metrics_number(row, key->offset));
-    put_message(&event, EVENT_SUMMARY, &summary);
+    proto_put_message(&event, EVENT_SUMMARY, &summary);
     return write_record(events, &event, err);
 }
 
@@ -173,11 +139,11 @@ int event_file_text(EventFile *events, int64_t step, const char *tag, const char
 {
     StrBuf event = event_at(step), summary = {0}, value = {0}, part = {0}, inner = {0};
     StrBuf tensor = {0}, indented = {0};
-    put_bytes(&value, VALUE_TAG, tag, strlen(tag));
-    put_int(&tensor, TENSOR_DTYPE, DTYPE_STRING);
-    put_int(&inner, DIM_SIZE, 1);
-    put_message(&part, SHAPE_DIM, &inner);
-    put_message(&tensor, TENSOR_SHAPE, &part);
+    proto_put_bytes(&value, VALUE_TAG, tag, strlen(tag));
+    proto_put_int(&tensor, TENSOR_DTYPE, DTYPE_STRING);
+    proto_put_int(&inner, DIM_SIZE, 1);
+    proto_put_message(&part, SHAPE_DIM, &inner);
+    proto_put_message(&tensor, TENSOR_SHAPE, &part);
     for (const char *line = text; *line;) {
         size_t n = strcspn(line, "\n");
         n += line[n] == '\n';
@@ -185,13 +151,13 @@ int event_file_text(EventFile *events, int64_t step, const char *tag, const char
         strbuf_add(&indented, line, n);
         line += n;
     }
-    put_message(&tensor, TENSOR_STRING, &indented);
-    put_message(&value, VALUE_TENSOR, &tensor);
-    put_bytes(&inner, PLUGIN_NAME, "text", 4);
-    put_message(&part, METADATA_PLUGIN, &inner);
-    put_message(&value, VALUE_METADATA, &part);
-    put_message(&summary, SUMMARY_VALUE, &value);
-    put_message(&event, EVENT_SUMMARY, &summary);
+    proto_put_message(&tensor, TENSOR_STRING, &indented);
+    proto_put_message(&value, VALUE_TENSOR, &tensor);
+    proto_put_bytes(&inner, PLUGIN_NAME, "text", 4);
+    proto_put_message(&part, METADATA_PLUGIN, &inner);
+    proto_put_message(&value, VALUE_METADATA, &part);
+    proto_put_message(&summary, SUMMARY_VALUE, &value);
+    proto_put_message(&event, EVENT_SUMMARY, &summary);
     return write_record(events, &event, err);
 }
 

@@ -9,9 +9,8 @@
  *   n       an Event
  *   4       masked CRC-32C of the n bytes          mask(c) = rotate_right(c, 15) + 0xa282ead8
  *
- * An Event is a protocol buffer (tensorflow/core/util/event.proto, framework/summary.proto). A field is
- * a key, (number << 3 | wire type) as a varint, and a value: wire type 0 varint, 1 eight bytes, 2 length
- * and bytes, 5 four bytes. Those that we write:
+ * An Event is a protocol buffer (base/protobuf.h; tensorflow/core/util/event.proto, framework/summary.proto). Its fields that we
+ * write:
  *
  *   Event         1 wall_time double   2 step int64   3 file_version string (the first event's)
  *                 5 summary Summary    7 session_log SessionLog
