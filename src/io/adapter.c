@@ -21,7 +21,7 @@ static int check_tensor(const IoAdapter *adapter, const IoModel *model, const Pa
                    adapter->folder, model->path, name);
 }
 
-/* Of tensors that are there. */
+/* Opens the adapters of a model once the tensors of their folder are known: number and shapes must fit. */
 static int open_by(IoAdapter *adapter, const IoModel *model, Arena *arena, cvn_err *err)
 {
     lora_params(&adapter->params, &model->params, &adapter->options, arena);

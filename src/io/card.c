@@ -9,7 +9,7 @@
 
 const char *const card_keys[CARD_FIELDS] = {"general.name", "general.license",
                                             "general.license.name", "general.license.link"};
-/* In the lines in front, of YAML; the name is no field there. */
+/* What stands in the YAML lines in front of a card before each field; the name is not a field there. */
 static const char *const fields[CARD_FIELDS] = {NULL,
                                                 "license: ", "license_name: ", "license_link: "};
 

@@ -20,7 +20,7 @@ typedef struct Card {
     const char *value[CARD_FIELDS]; /* in the order of card_keys; NULL: the card does not say */
 } Card;
 
-/* Of the card in a folder, if there is one, into the arena. */
+/* Reads the card in a folder, if there is one; its texts live in the arena. */
 void card_read(Card *card, const char *folder, Arena *arena);
 
 /* Writes a card into a folder, if it says anything. */

@@ -13,7 +13,7 @@ bool io_is_numeric(const IoTensor *tensor);
 /* Elements first .. first+n-1, in row-major order, to f32. The tensor must be numeric. */
 void io_decode(const IoTensor *tensor, int64_t first, int64_t n, float *out);
 
-/* f32 to f32, bf16 or f16. */
+/* Converts n numbers from f32 to f32, bf16 or f16. */
 void io_encode(cvn_dtype dtype, const float *in, int64_t n, void *out);
 
 /* The same range from the tensor's type to f32, bf16 or f16; copies where the types are equal.

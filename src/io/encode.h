@@ -11,7 +11,7 @@
 /* Whether there is an encoder: of Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K and MXFP4. */
 bool block_encodes(BlockKind kind);
 
-/* n elements, whole blocks. importance [n]: what the square of an element's error counts; NULL: all alike. */
+/* Rounds n elements, whole blocks of them. importance [n]: what the square of an element's error counts; NULL: all alike. */
 void block_encode(BlockKind kind, const float *in, const float *importance, int64_t n,
                   uint8_t *out);
 

@@ -111,7 +111,7 @@ static void begin_entry(Archive *a, const char *path, uint64_t bytes)
     }
 }
 
-/* Behind the bytes of an entry, the piece that was added last. */
+/* Ends an entry whose bytes are the piece that was added last. */
 static void end_entry(Archive *a, uint32_t crc, bool weight)
 {
     OutFile *f = file_of(a);

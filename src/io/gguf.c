@@ -7,7 +7,7 @@
 
 enum { MAX_DIMS = 4, MAX_KEY = 65535, MAX_NESTING = 4 };
 
-/* Bytes of a value type; 0 for those of varying size. */
+/* The bytes that a value of each type takes; 0 for types of varying size. */
 static const uint8_t value_bytes[GGUF_TYPE_COUNT] = {
     [GGUF_U8] = 1,  [GGUF_I8] = 1,  [GGUF_U16] = 2,  [GGUF_I16] = 2,    [GGUF_U32] = 4,
     [GGUF_I32] = 4, [GGUF_F32] = 4, [GGUF_BOOL] = 1, [GGUF_STRING] = 0, [GGUF_ARRAY] = 0,

@@ -57,7 +57,7 @@ typedef struct Gguf {
     Map by_key; /* key -> index into value */
 } Gguf;
 
-/* From a file image; everything points into data or lives in the arena. Errors begin with `file`; NULL: the caller says which file it is. */
+/* Reads the image of a file; everything points into data or lives in the arena. Errors begin with `file`; NULL: the caller says which file it is. */
 int gguf_read(Gguf *gguf, const char *file, const uint8_t *data, size_t size, Arena *arena,
               cvn_err *err);
 

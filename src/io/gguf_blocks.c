@@ -25,7 +25,7 @@ enum {
         name, {.elements = BLOCK_MOST, .bytes = size, .widen = lattice_##of}, IO_BLOCKS, CVN_F32   \
     }
 
-/* By number; without a name where the number was withdrawn. */
+/* The types of elements by their numbers; one without a name was withdrawn. */
 static const GgufElement elements[] = {
     [0] = {"F32", {.elements = 1, .bytes = 4}, IO_PLAIN, CVN_F32},
     [1] = {"F16", {.elements = 1, .bytes = 2}, IO_PLAIN, CVN_F16},

@@ -11,7 +11,7 @@ typedef struct GgufElement {
     cvn_dtype dtype; /* of IO_PLAIN; else f32 */
 } GgufElement;
 
-/* By its number in the file; NULL where there is no such type, or none any more. */
+/* The type of elements that has a number in files; NULL where there is no such type, or none any more. */
 const GgufElement *gguf_element(uint32_t number);
 
 #endif

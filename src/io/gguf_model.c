@@ -57,7 +57,7 @@ static bool get_list(const void *of, const char *key, int64_t n, int64_t *out, i
     return gguf_ints(of, key, n, out, length);
 }
 
-/* Of tensors of a few numbers. */
+/* Reads a tensor of a few numbers, such as factors of frequencies. */
 static const float *get_numbers(const void *of, const char *name, int64_t *n)
 {
     enum { MOST = 1 << 13 };

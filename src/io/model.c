@@ -307,7 +307,7 @@ int io_quantize(IoModel *model, QuantScheme scheme, cvn_err *err)
     return CVN_OK;
 }
 
-/* Of a parameter that is no scales. */
+/* The tensor of a parameter: its numbers, joined with their scales where it is quantized. */
 static const IoTensor *join(IoModel *model, const ParamList *params, const IoTensor *const *source,
                             int i)
 {

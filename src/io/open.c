@@ -14,7 +14,7 @@ static bool holds_adapters(const char *path)
     return file_has(path, LORA_CONFIG_NAME) && !file_has(path, "config.json");
 }
 
-/* Where the model of a PEFT folder is. */
+/* Reads from a PEFT folder where the model is that its adapters belong to. */
 static int read_base(const char *folder, const char **base, Arena *arena, cvn_err *err)
 {
     LoraOptions options;

@@ -174,7 +174,7 @@ static int put(Writing *w, const void *bytes, uint64_t n, cvn_err *err)
     return CVN_OK;
 }
 
-/* Bytes at `at` of those that are there. */
+/* Reads n bytes that were written before, from `at` on. */
 static int get(Writing *w, void *bytes, size_t n, uint64_t at, cvn_err *err)
 {
     uint8_t *to = bytes;
@@ -191,7 +191,7 @@ static int get(Writing *w, void *bytes, size_t n, uint64_t at, cvn_err *err)
     return CVN_OK;
 }
 
-/* Bytes as they are. Where others are there, all behind belongs to something else. */
+/* Writes bytes as they are. Where other bytes are there already, the file is another one from there on. */
 static int write_bytes(Writing *w, const OutPiece *p, cvn_err *err)
 {
     uint64_t left = w->there > w->at ? w->there - w->at : 0;

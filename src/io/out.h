@@ -72,7 +72,7 @@ void out_padding(Out *out, uint64_t multiple);
 /* A whole parameter, or shard `shard` of `shards` along `dim` of its matrix. */
 OutPiece *out_param(Out *out, const Param *param, OutType type, int dim, int shard, int shards);
 
-/* Bytes of elements stored so; the row of a block type must divide into blocks. Of a parameter: with its scales. */
+/* The bytes that n elements, and a parameter with its scales, take when stored so; the row of a block type must divide into blocks. */
 uint64_t out_type_bytes(OutType type, int64_t n);
 uint64_t out_param_bytes(const Param *param, OutType type);
 

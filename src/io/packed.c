@@ -257,7 +257,7 @@ static int lay_floats(Grid *g, const IoTensor *t, int64_t rows, int64_t columns,
     return misfit(t, want, err);
 }
 
-/* log2 of how many numbers a word has. */
+/* The base-2 logarithm of how many numbers a word has. */
 static int word_shift(int64_t bits)
 {
     return bits == 4 ? 3 : 2;

@@ -87,7 +87,7 @@ static int above_mark(Machine *m, size_t *n)
     return malformed(m, "there is no mark");
 }
 
-/* n bytes of argument, or NULL with an error. */
+/* Takes n bytes of an instruction's argument; NULL with an error where they are not there. */
 static const uint8_t *take(Machine *m, size_t n)
 {
     if ((size_t)(m->end - m->at) < n) {
@@ -262,7 +262,7 @@ static int op_reduce(Machine *m)
     return collect(m, PICKLE_DICT, 0);
 }
 
-/* torch gives an OrderedDict attributes (_metadata); they say nothing about the tensors. */
+/* Drops the attributes that torch gives an OrderedDict (_metadata): they say nothing about the tensors. */
 static int op_build(Machine *m)
 {
     if (m->stack.n < 2 || m->stack.value[m->stack.n - 2].type != PICKLE_DICT)

@@ -41,7 +41,7 @@ static int bad(const ZipFile *s, const char *what)
                    s->file, what);
 }
 
-/* Where the directory is and how many entries it has. */
+/* Finds where the directory is and how many entries it has. */
 static int find_directory(const ZipFile *s, uint64_t *offset, uint64_t *n)
 {
     if (s->size < END_BYTES)

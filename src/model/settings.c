@@ -58,12 +58,12 @@ static int64_t place(const Model *m, const Setting *row, int64_t i)
     return i < m->layers ? i : -1;
 }
 
-typedef union Value {
+typedef union SettingValue {
     int64_t integer;
     double real;
     bool boolean;
     Activation activation;
-} Value;
+} SettingValue;
 
 static size_t value_size(SettingKind kind)
 {
@@ -87,24 +87,24 @@ static_assert(sizeof(Activation) == sizeof(QkNorm) && sizeof(Activation) == size
                   sizeof(Activation) == sizeof(NormGain),
               "enums are read alike");
 
-static void set(Model *m, const Setting *row, const Value *value)
+static void set(Model *m, const Setting *row, const SettingValue *value)
 {
     for (int64_t i = place(m, row, 0); i >= 0; i = place(m, row, i + 1))
         memcpy(field(m, row, i), value, value_size(row->kind));
 }
 
-static Value first_value(const Model *m, const Setting *row)
+static SettingValue first_value(const Model *m, const Setting *row)
 {
-    Value value = {0};
+    SettingValue value = {0};
     memcpy(&value, field(m, row, place(m, row, 0)), value_size(row->kind));
     return value;
 }
 
 /* ---- reading ---- */
 
-static Value fallback(const Setting *row)
+static SettingValue fallback(const Setting *row)
 {
-    Value value = {0};
+    SettingValue value = {0};
     if (row->kind == SETTING_INT)
         value.integer = (int64_t)row->fallback;
     else if (value_size(row->kind) == sizeof value.real)
@@ -125,7 +125,8 @@ static double scale_by_layers(const Model *m)
 }
 
 /* What is derived of numbers that rows before have set. */
-static int derive(const Model *m, const Setting *row, const char *file, Value *out, cvn_err *err)
+static int derive(const Model *m, const Setting *row, const char *file, SettingValue *out,
+                  cvn_err *err)
 {
     const Attention *a = &m->block[0].attention;
     if (!row->of_block) {
@@ -176,7 +177,7 @@ static int read_activation(const SettingSource *s, const Setting *row, const cha
 
 /* Of a model whose rows before are read. */
 static int read_value(const Model *m, const SettingSource *s, const Setting *row, const char *key,
-                      Value *value, cvn_err *err)
+                      SettingValue *value, cvn_err *err)
 {
     const char *name = NULL;
     int64_t dims = 0;
@@ -264,7 +265,7 @@ static int read_row(Model *m, const Setting *row, const SettingSource *s, cvn_er
 {
     char text[KEY_SIZE];
     const char *key = setting_key(m->family, row, s->gguf, text);
-    Value value = fallback(row);
+    SettingValue value = fallback(row);
     if (row->kind == SETTING_SWITCHES || row->kind == SETTING_TYPES)
         return key ? read_switches(m, row, s, key, err) : CVN_OK;
     if (place(m, row, 0) < 0)
@@ -276,7 +277,7 @@ static int read_row(Model *m, const Setting *row, const SettingSource *s, cvn_er
         return err_set(err, CVN_EFORMAT, "'%s': the key '%s' is missing or not of type integer",
                        s->file, key);
     if (row->flags & SETTING_AGAIN) {
-        const Value first = first_value(m, row);
+        const SettingValue first = first_value(m, row);
         const bool real = row->kind == SETTING_REAL;
         if (found && memcmp(&value, &first, value_size(row->kind)) != 0)
             return err_set(err, CVN_EUNSUPPORTED,
@@ -292,7 +293,7 @@ static int read_row(Model *m, const Setting *row, const SettingSource *s, cvn_er
     if (!s->gguf && row->flags & SETTING_ROPED)
         return CVN_OK;
     if (!found && !s->gguf && row->flags & SETTING_NULL)
-        value = (Value){0};
+        value = (SettingValue){0};
     if (!found && row->fallback == SETTING_DERIVED)
         TRY(derive(m, row, s->file, &value, err));
     set(m, row, &value);
@@ -307,7 +308,7 @@ int settings_read(Model **model, const Family *family, const SettingSource *sour
     const int n = family_settings(family, rows);
     const Setting *row = family_setting(family, false, offsetof(Model, layers));
     const char *key = setting_key(family, row, source->gguf, text);
-    Value layers = {0};
+    SettingValue layers = {0};
     int found = source->integer(source->of, key, &layers.integer, err);
     if (found < 0)
         return found;
@@ -333,9 +334,9 @@ int settings_read(Model **model, const Family *family, const SettingSource *sour
 /* ---- writing ---- */
 
 /* What a file means that does not have the key. */
-static bool is_implied(const Model *m, const Setting *row, const Value *value)
+static bool is_implied(const Model *m, const Setting *row, const SettingValue *value)
 {
-    Value absent = fallback(row);
+    SettingValue absent = fallback(row);
     if (row->fallback == SETTING_DERIVED && derive(m, row, "", &absent, NULL))
         return false;
     return memcmp(value, &absent, value_size(row->kind)) == 0;
@@ -394,10 +395,10 @@ static double rounded(double x)
 }
 
 static void put_value(const Model *m, const Setting *row, const SettingSink *s, const char *key,
-                      Value value)
+                      SettingValue value)
 {
     const Attention *a = &m->block[row->of_block ? place(m, row, 0) : 0].attention;
-    const Value none = {0};
+    const SettingValue none = {0};
     if (row->flags & SETTING_NULL && memcmp(&value, &none, value_size(row->kind)) == 0 &&
         (!s->gguf || row->fallback == 0)) {
         if (!s->gguf)
@@ -449,7 +450,7 @@ static int write_row(const Model *m, const Setting *row, const SettingSink *s, c
         return CVN_OK;
     if (row->kind == SETTING_SWITCHES || row->kind == SETTING_TYPES)
         return write_switches(m, row, s, key, err);
-    const Value value = first_value(m, row);
+    const SettingValue value = first_value(m, row);
     for (int64_t i = place(m, row, 0); i >= 0; i = place(m, row, i + 1))
         if (memcmp(field(m, row, i), &value, value_size(row->kind)) != 0)
             return refuse(m, row, s, err);

@@ -160,7 +160,7 @@ static void count_work(const Devices *c, Counts *run, const cvn_graph *local)
     }
 }
 
-/* Without a device nothing is compiled, and parameters lie row-major. */
+/* Describes an executable by its shapes alone: without a device nothing is compiled, and parameters lie row-major. */
 static void info_of_shapes(Devices *c, const cvn_graph *local, ExecutableInfo *info)
 {
     size_t n = (size_t)local->n_parameters;

@@ -43,7 +43,7 @@ typedef struct Counts {
    NULL: they are not. A run then takes as long as `timed` says, without taking it. */
 void counting_time_for(Devices *devices, const TimedFor *chip);
 
-/* In graphs that are compiled from now on queries are at positions first … last of a text. */
+/* Says that queries of graphs that are compiled from now on are at positions first … last of a text. */
 void counting_positions(Devices *devices, int64_t first, int64_t last);
 
 /* Until now; the devices'. */

@@ -30,7 +30,7 @@ typedef enum ChipType {
 } ChipType;
 
 extern const char *const chip_type_names[CHIP_TYPES + 1]; /* then NULL */
-/* Of a weight, its scales with it. */
+/* The bytes of a weight of each type, its scales included. */
 extern const double chip_type_bytes[CHIP_TYPES];
 /* Rows of a product that are computed together, so that fewer take as long. */
 extern const double chip_type_rows[CHIP_TYPES];
@@ -85,7 +85,7 @@ typedef struct Chip {
 
 size_t chips_count(void);
 const Chip *chip_at(size_t i);
-/* By name; NULL. */
+/* The chip of a name; NULL where there is none. */
 const Chip *chip_find(const char *name);
 /* By name or FILE.json, an object of the fields above (`name` and `about` too); `like` gives what is left out. The strings
    stay with *held, to be released with json_decref. */
@@ -94,7 +94,7 @@ int chip_open(const char *name, Chip *chip, json_t **held, cvn_err *err);
 void chip_fit(const Chip *chip, ChipFit *fit);
 double chip_peak(const Chip *chip, ChipType type); /* 0: the chip has no such numbers */
 
-/* As JSON, with the fields of a file. */
+/* A chip as JSON, with the fields of a file. */
 json_t *chip_json(const Chip *chip);
 
 #endif

@@ -57,7 +57,7 @@ static void memory_bar(StrBuf *out, const SimAnswer *a)
 
 /* ---- the mesh ---- */
 
-/* So many squares in a row, each for `each` devices. */
+/* A row of squares, each of which stands for `each` devices. */
 typedef struct Row {
     int squares, each;
 } Row;

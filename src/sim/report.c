@@ -140,7 +140,7 @@ static double step_seconds(const SimReport *r, const SimShape *shape, double chi
     return step.seconds;
 }
 
-/* Of the peak in bf16, in percent. */
+/* The share of the chips' bf16 peak that a step reaches, in percent. */
 static double share_of_peak(const SimReport *r, double chips, double tp, double tokens, double seq)
 {
     const SimShape *shape = &r->serving.shape;

@@ -53,7 +53,7 @@ typedef struct RowQuestion {
 int rows_check(const Csv *csv, const char *path, cvn_err *err);
 /* CVN_EUNSUPPORTED, with why, when the row cannot be answered. */
 int rows_ask(const Csv *csv, int64_t row, RowQuestion *question, cvn_err *err);
-/* simulated: NAN where the question has no such figure. */
+/* Answers a row's question; simulated: NAN where it does not have such a figure. */
 int rows_answer(RowQuestion *question, double simulated[ROW_FIGURES], cvn_err *err);
 /* NAN: it was not measured. */
 double rows_measured(const Csv *csv, int64_t row, RowFigure figure);

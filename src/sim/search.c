@@ -57,7 +57,7 @@ static int plan(const SimAsk *asked, SearchWay *w, int64_t layers, cvn_err *err)
     return code;
 }
 
-/* From as many layers as `few` and twice as many to more: `times` as many as those more. */
+/* Extrapolates what two numbers of layers take, the second twice the first: `times` as many layers as the second has beyond it. */
 static double further(double few, double some, double times)
 {
     return fmax(0, few + (some - few) * times);

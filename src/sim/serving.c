@@ -179,7 +179,7 @@ typedef struct Serving {
     Cost *memo; /* [memo_size] of steps of tokens alone, by their rows */
 } Serving;
 
-/* From 0 to 1, evenly: Knuth's MMIX. */
+/* Draws a number from 0 to 1, evenly, by Knuth's MMIX generator. */
 static double chance(Serving *s)
 {
     s->random = s->random * 6364136223846793005u + 1442695040888963407u;
@@ -357,7 +357,7 @@ static void step(Serving *s)
     s->rows = left;
 }
 
-/* Bytes of the weights: of matrices in their type, of the embedding and the head in bf16. */
+/* The bytes of all weights: matrices in their type, the embedding and the head in bf16. */
 static double weight_bytes(const SimServing *a)
 {
     const SimShape *s = &a->shape;

@@ -12,14 +12,14 @@
 #include "compile/plan.h"
 #include "sim/cost.h"
 
-/* Where steps are not thought of but measured, on a machine that is here. */
+/* Measures steps on this machine, where they are not estimated. */
 typedef struct StepClock {
     /* Seconds of each step of a plan [n_steps] by itself; `at`: whole numbers among what it reads, 0: small ones. */
     int (*seconds)(void *context, const Plan *plan, int32_t at, double *seconds, cvn_err *err);
     void *context;
 } StepClock;
 
-/* For which chip a graph is timed. */
+/* The chip for which a graph is timed. */
 typedef struct TimedFor {
     CostModel model;
     const StepClock *clock; /* borrowed; NULL: by what the chip's fit says */

@@ -15,7 +15,7 @@
 
 #include "sim/serving.h"
 
-/* Software of training in a year, as far as time depends on it: stacks.def. */
+/* The software of training in a year, as far as time depends on it: a row of stacks.def. */
 typedef struct SimStack {
     const char *name;
     int year;

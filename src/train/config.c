@@ -53,7 +53,7 @@ const char *train_overlap_name(size_t i)
 
 #define AT(field) offsetof(TrainConfig, field)
 
-/* Where a key is in the table, by its field. */
+/* The place of each key in the table, by the name of its field. */
 enum {
 #define KEY(type, change, field, ...) KEY_AT_##field,
 #include "train/config.def"

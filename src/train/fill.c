@@ -77,13 +77,13 @@ static int fill_params(Trainer *t, Role role, const ParamList *list, IoFill *fro
     return CVN_OK;
 }
 
-/* context is the seed. */
+/* Draws the numbers of an adapter; context is the seed. */
 static void draw_adapter(void *context, const Param *param, int64_t first, int64_t n, float *out)
 {
     lora_fill(param, *(const uint64_t *)context, first, n, out);
 }
 
-/* context is the model, whose pairs become those that its family has in Hugging Face's files. */
+/* Reads numbers of a model, the context; rotary pairs become those that its family has in Hugging Face's files. */
 static void read_model(void *context, const Param *param, int64_t first, int64_t n, float *out)
 {
     const IoModel *model = context;

@@ -69,7 +69,7 @@ static cvn_value *mean_over(cvn_graph *g, cvn_value *x, int first, int n)
     return cvn_multiply(g, x, cvn_splat(g, *cvn_value_type(x), 1 / count));
 }
 
-/* x, whose axes are axes first … of `type`, stretched over it. */
+/* Stretches x over `type`, of which its axes are those from `first` on. */
 static cvn_value *spread(cvn_graph *g, cvn_value *x, const cvn_type *type, int first)
 {
     int dims[CVN_MAX_RANK];
@@ -78,7 +78,7 @@ static cvn_value *spread(cvn_graph *g, cvn_value *x, const cvn_type *type, int f
     return cvn_broadcast_in_dim(g, x, *type, dims);
 }
 
-/* g over the root of its averaged square, by rows and columns. */
+/* Divides the gradient by the root of its averaged square, which is kept by rows and columns. */
 static cvn_value *factored(OptimizerUpdate *u, cvn_value *square)
 {
     cvn_graph *g = u->g;

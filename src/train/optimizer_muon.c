@@ -31,7 +31,7 @@ int optimizer_muon_slots(const Param *param, OptimizerSlot slot[OPTIMIZER_MAX_SL
     return 1;
 }
 
-/* x + t (y - x) */
+/* Interpolates: x + t (y - x). */
 static cvn_value *between(cvn_graph *g, cvn_value *x, cvn_value *y, double t)
 {
     cvn_value *way = cvn_subtract(g, y, x);
@@ -50,7 +50,7 @@ static cvn_value *matmul(const OptimizerUpdate *u, const char *equation, cvn_val
     return cvn_einsum_as(u->g, equation, l, r, CVN_F32);
 }
 
-/* x [rows, columns] with its singular values near 1. G is of the shorter side. */
+/* Brings the singular values of x [rows, columns] near 1. The Gram matrix is that of the shorter side. */
 static cvn_value *orthogonal(const OptimizerUpdate *u, cvn_value *x)
 {
     cvn_graph *g = u->g;

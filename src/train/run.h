@@ -28,7 +28,7 @@ typedef struct TrainProgress {
     size_t memory;  /* bytes of weights, optimizer and temporaries */
 } TrainProgress;
 
-/* Where a run is told about; every function may be NULL. */
+/* Whom a run tells what happens; every function may be NULL. */
 typedef struct TrainEvents {
     void *context;
     void (*note)(void *context, const char *sentence);    /* what is being done */

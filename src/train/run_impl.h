@@ -162,7 +162,7 @@ void run_communication(const Run *run, CommTable *out);
 /* RUN/report.html as of now; an error is a warning. */
 void run_report(Run *run);
 
-/* For work on the data: false when the run is told to stop before it has begun. The Run is the context. */
+/* What work on the data asks as it proceeds; false when the run is told to stop before it has begun. The Run is the context. */
 bool run_goes_on(void *run, int64_t done, int64_t total);
 
 /* A sentence to one of the functions of the run's events. */

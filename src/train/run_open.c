@@ -87,7 +87,7 @@ static int count_steps(Run *r, cvn_err *err)
     return schedule_check(&schedule, err);
 }
 
-/* Where the run is there already, before anything of it is read: what another process trains is changing. */
+/* Locks a run that is there already before anything of it is read, because files change that another process trains. */
 static int lock_run(Run *r, cvn_err *err)
 {
     const char *out = r->config.out;
@@ -210,7 +210,7 @@ bool run_goes_on(void *run, int64_t done, int64_t total)
     return !flag_is_set(r->events->stop);
 }
 
-/* Of several processes not all have been told at the same time: they stop after a step. */
+/* Stops a run that was told so while it was opened. Several processes are not told at the same time, and stop after a step. */
 static int check_stopped(Run *r, cvn_err *err)
 {
     if (r->events->cluster || run_goes_on(r, 0, 0))

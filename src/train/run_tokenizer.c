@@ -112,7 +112,7 @@ static int describe_tokenizer(Run *r, const Tokenizer *tokenizer, cvn_err *err)
                : CVN_OK;
 }
 
-/* In RUN/.new-XXXXXX. */
+/* Makes the tokenizer of a run in RUN/.new-XXXXXX. */
 static int prepare_tokenizer(Run *r, cvn_err *err)
 {
     const char *from = r->config.tokenizer ? r->config.tokenizer : r->config.init;

@@ -38,7 +38,7 @@ typedef struct Schedule {
 
 int schedule_check(const Schedule *schedule, cvn_err *err);
 
-/* Of step t = 1 … steps; those after the last have its factor. */
+/* The factor of step t = 1 … steps; steps after the last have its factor. */
 double schedule_factor(const Schedule *schedule, int64_t t);
 
 #endif

@@ -86,7 +86,7 @@ typedef struct Fetched {
     void *to;
 } Fetched;
 
-/* Where a shard can be read when the state is saved. */
+/* The memory where a shard can be read when the state is saved. */
 static void *data_of(TrainState *s, const Runtime *rt, const Buffer *b, int d)
 {
     void *at = buffer_address(rt, b, d);

@@ -182,13 +182,13 @@ static void use_rounded(StepBuilder *b)
     graph_resolve(b->g);
 }
 
-/* x f32 [batch, seq], summed over each row. */
+/* Sums x, f32 [batch, seq], over each row. */
 static cvn_value *of_rows(StepBuilder *b, cvn_value *x)
 {
     return cvn_reduce_dims(G, CVN_SUM, x, 1, (int[]){1});
 }
 
-/* x f32 [batch] -> the rows 2 i, or 2 i + 1, [batch / 2] */
+/* Takes of x, f32 [batch], the rows 2 i, or 2 i + 1: [batch / 2]. */
 static cvn_value *of_pairs(StepBuilder *b, cvn_value *x, int64_t which)
 {
     int64_t n = b->options->batch / 2;

@@ -27,7 +27,7 @@ typedef struct Straggler {
     bool warned;     /* of that rank */
 } Straggler;
 
-/* Of busy[n] seconds, n >= 2; the array is sorted by it. Of equals, the first. */
+/* Finds the slowest of n >= 2 ranks by the seconds that each was busy; of equals, the first. The array is sorted by it. */
 SlowestRank slowest_rank(double *busy, int n);
 
 /* Takes a step. True when it is time to warn of `now`. */

@@ -111,7 +111,7 @@ static size_t bytes_between(const Trainer *t, Role first, Role last)
     return bytes;
 }
 
-/* Of one device, the most of the programs that there are. */
+/* The temporary memory of one device: the maximum over the programs that there are. */
 static size_t temporary_bytes(const Trainer *t)
 {
     size_t most = 0;

@@ -84,7 +84,7 @@ int checkpoint_copy_tokenizer(const Checkpoint *checkpoint, const char *folder, 
     return copy_companions(checkpoint, folder, &(SaveOptions){0}, err);
 }
 
-/* context is the Checkpoint. */
+/* Reads numbers of a parameter from the slices of a checkpoint, the context. */
 static void fill_from_slices(void *context, const Param *param, int64_t first, int64_t n,
                              float *out)
 {

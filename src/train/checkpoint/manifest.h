@@ -57,7 +57,7 @@ typedef struct Manifest {
 /* Writes FOLDER/manifest.json, beside and renamed. */
 int manifest_write(const Manifest *manifest, const char *folder, cvn_err *err);
 
-/* From the text of a manifest; `path` is for messages. What it holds lives in the arena. */
+/* Reads the text of a manifest; `path` is for messages. What it holds lives in the arena. */
 int manifest_parse(Manifest *manifest, const char *path, const void *text, size_t n, Arena *arena,
                    cvn_err *err);
 

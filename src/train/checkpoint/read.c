@@ -54,7 +54,7 @@ static int open_files(void *of, cvn_err *err)
     return checkpoint_wholes_check(checkpoint->wholes, checkpoint->folder, err);
 }
 
-/* As one of `n` processes that each verify the checksums of a part of the files: this one part number `part`. */
+/* Opens a checkpoint as one of `n` processes that each verify the checksums of a part of the files: this one those of part `part`. */
 static int open_part(Checkpoint *checkpoint, const char *folder, int part, int n, cvn_err *err)
 {
     Opening o = {checkpoint, folder, part, n};
@@ -83,7 +83,7 @@ void checkpoint_release(void *checkpoint)
     checkpoint_close(checkpoint);
 }
 
-/* n: how many there are, none of them whole. */
+/* Says that a run has no checkpoint to continue from, or n of them, none of which is whole. */
 static int none_found(const char *run, const char *folder, size_t n, cvn_err *err)
 {
     if (n || file_is_folder(folder))

@@ -8,7 +8,7 @@ const char *checkpoint_shard_name(const CheckpointShards *shards, int file, Aren
     return arena_printf(arena, "shard-%05d-of-%05d.safetensors", file + 1, shards->n_files);
 }
 
-/* Of the devices that hold the same slice, the one whose turn it is. */
+/* Whether a device is the one that writes a slice, of all that hold the same. */
 static bool writes(const Mesh *mesh, const Sharding *sharding, const cvn_type *type, int tensor,
                    int device, const Box *mine)
 {

@@ -41,7 +41,7 @@ void checkpoint_shards_add(struct CheckpointShards *shards, const Mesh *mesh, in
 int checkpoint_pieces(const CheckpointState *state);
 CheckpointSlice checkpoint_piece(const CheckpointState *state, int i);
 
-/* Where a slice lies, as its file says it; in the arena. */
+/* The box of a slice as its file says it, a text in the arena. */
 const char *checkpoint_box_text(const Box *box, Arena *arena);
 
 /* The name of a file, counted over all devices. */

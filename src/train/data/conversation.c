@@ -17,7 +17,7 @@ void chat_writer_free(ChatWriter *w)
     answer_kind_free(&w->kind);
 }
 
-/* Bytes of a rendered text that are to be learnt. */
+/* A range of bytes of a rendered text that is to be learnt. */
 typedef struct Span {
     size_t begin, end;
     bool marked; /* by the template: as it is, else up to the token that ends the turn */
@@ -48,7 +48,7 @@ static int add_span(Document *document, Span span, cvn_err *err)
 
 /* ---- where an answer is ---- */
 
-/* Bytes that two texts begin with alike, and that come from the same. */
+/* How many bytes two texts begin with that are alike and come from the same messages. */
 static size_t common(const JinjaText *a, const JinjaText *b)
 {
     size_t n = 0;
@@ -72,7 +72,7 @@ static bool next_run(const JinjaText *text, size_t *at, Span *run)
     return run->end > run->begin;
 }
 
-/* Of marked answers those that the prompt does not have. */
+/* Finds the marked answers that the prompt does not have. */
 static int find_marked(Document *document, const JinjaText *prompt, size_t i, cvn_err *err)
 {
     Span run;

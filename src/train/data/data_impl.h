@@ -54,7 +54,7 @@ int data_make(TrainData *data, const SourceList *list, const DataOptions *option
 int data_mix_open(TrainData *data, const DataOptions *options, cvn_err *err);
 int data_held_open(TrainData *data, const DataOptions *options, cvn_err *err);
 
-/* Where row i of a split, counted over epochs, is: in which data without parts, and of which split there. */
+/* The place of row i of a split, counted over epochs: the data without parts that have it, and the split there. */
 typedef struct DataPlace {
     const TrainData *data;
     DataSplit split;

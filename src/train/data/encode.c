@@ -46,7 +46,7 @@ static int encode_text(const DataEncoder *e, const char *text, size_t n, bool be
 
 /* ---- completions ---- */
 
-/* From here on a record's tokens are not learnt unless they are marked. */
+/* Says that from here on a record's tokens are not learnt unless they are marked. */
 static int clear_learn(EncodedUnit *out, cvn_err *err)
 {
     for (size_t i = 0; i < out->ids.n; i++)
@@ -54,7 +54,7 @@ static int clear_learn(EncodedUnit *out, cvn_err *err)
     return out->learn.failed ? err_set(err, CVN_EMEM, "no memory for a record") : CVN_OK;
 }
 
-/* Of a prompt and its completion the ids that go beyond those of the prompt are learnt. */
+/* Encodes a prompt and its completion, of which the ids beyond those of the prompt are learnt. */
 static int encode_completion(const DataEncoder *e, const json_t *prompt, const json_t *completion,
                              EncodedUnit *out, cvn_err *err)
 {

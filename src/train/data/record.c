@@ -327,7 +327,7 @@ static json_t *read_one(json_t *value, Shape shape, cvn_err *err)
 
 /* ---- pairs ---- */
 
-/* Bytes that two texts begin with alike, in whole characters; a space before an answer is the answer's. */
+/* How many bytes two texts begin with alike, in whole characters; a space before an answer is the answer's. */
 static size_t text_prefix(const json_t *a, const json_t *b)
 {
     const char *x = json_string_value(a), *y = json_string_value(b);

@@ -222,7 +222,7 @@ typedef struct Row {
     int64_t used;                       /* tokens filled */
 } Row;
 
-/* Tokens p … p + n - 1, of one document that ends before token `end`. */
+/* Fills a row with tokens p … p + n - 1 of one document. */
 static int fill_piece(const TrainData *data, const Cursor *c, int64_t p, int64_t n, Row *row,
                       cvn_err *err)
 {

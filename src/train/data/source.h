@@ -73,7 +73,7 @@ typedef struct SourceReader {
 int source_batch(SourceReader *reader, SourceUnit *unit, size_t most, size_t bytes, size_t *n,
                  cvn_err *err);
 
-/* Bytes gone through so far. */
+/* How many bytes have been read so far. */
 int64_t source_position(const SourceReader *reader);
 
 void source_reader_free(SourceReader *reader);

@@ -263,7 +263,7 @@ static void draw_points(Drawing *d, const MetricsRow *row, size_t n)
     }
 }
 
-/* Invisible columns that tell their number. */
+/* Draws invisible columns that show their number under the pointer. */
 static void draw_columns(Drawing *d)
 {
     int n = d->n < COLUMNS ? d->n : COLUMNS;

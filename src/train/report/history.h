@@ -23,7 +23,7 @@ typedef struct History {
     double seconds; /* of all steps up to the last line */
 } History;
 
-/* As metrics_open and those with it. */
+/* Opens, writes and closes a history, as metrics_open and its companions do. */
 int history_open(History *history, const char *run, int64_t step, cvn_err *err);
 int history_add(History *history, const MetricsRow *row, cvn_err *err);
 void history_close(History *history);

@@ -28,7 +28,7 @@ typedef struct Samples {
 /* Opens RUN/samples.jsonl to go on after `step`, as metrics_open. */
 int samples_open(Samples *samples, const char *run, int64_t step, cvn_err *err);
 
-/* Bytes that are no UTF-8 are replaced by U+FFFD. */
+/* Adds a text that was generated; bytes that are not UTF-8 are replaced by U+FFFD. */
 int samples_add(Samples *samples, int64_t step, const char *prompt, const char *text, cvn_err *err);
 
 /* Safe after a failed open and on {.lines.fd = -1}. */
