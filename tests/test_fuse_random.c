@@ -41,7 +41,7 @@ static int seeds(int usual)
 
 static void random_graphs_give_the_bits_of_their_operations(void **state)
 {
-    const int n = seeds(240);
+    const int n = seeds(SANITIZED ? 40 : 240);
     int fusions = 0, fewer[2] = {0};
     Plain *plain = calloc(CPU_ISA_COUNT, sizeof *plain);
     for (int isa = 0; isa < CPU_ISA_COUNT; isa++)
