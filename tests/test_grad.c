@@ -259,6 +259,21 @@ static void dot_general_rules(void **state)
     }
 }
 
+/* Rows of one slot and of several, that share a row or have their own; a group that is none. */
+static void grouped_dot_rule(void **state)
+{
+    for (int own = 0; own < 2; own++)
+        for (int contract = 1; contract < 3; contract++) {
+            Trial t = trial_new("grouped_dot", 2 * own + contract);
+            const int32_t groups[] = {2, 0, 1, 2, 3, 0, 0, -1};
+            cvn_type rows = own ? F64(2, 2, 2, 4) : F64(2, 2, 4);
+            cvn_value *x = trial_real(&t, rows, -1, 1);
+            cvn_value *w = trial_real(&t, contract == 2 ? F64(3, 5, 4) : F64(3, 4, 5), -1, 1);
+            cvn_value *group = cvn_constant(t.g, I32(2, 2, 2), groups);
+            grad_check_one(&t, cvn_grouped_dot(t.g, x, w, group, contract, CVN_F64));
+        }
+}
+
 /* Four devices, in groups of all, of two, and of one. */
 static void collective_rules(void **state)
 {
@@ -725,6 +740,7 @@ int main(void)
         cmocka_unit_test(reduction_rules),
         cmocka_unit_test(product_of_zeros),
         cmocka_unit_test(dot_general_rules),
+        cmocka_unit_test(grouped_dot_rule),
         cmocka_unit_test(collective_rules),
         cmocka_unit_test(convert_rules),
         cmocka_unit_test(rms_norm_rule),

@@ -378,6 +378,11 @@ static void quantized_weights_are_as_by_their_formulas(void **state)
     run_file("quantized");
 }
 
+static void products_by_group_are_as_one_by_one(void **state)
+{
+    run_file("grouped");
+}
+
 static void gradients_are_as_by_jax(void **state)
 {
     run_file("gradient");
@@ -427,6 +432,7 @@ int main(void)
         cmocka_unit_test(contractions_are_as_in_xla),
         cmocka_unit_test(composites_are_as_their_formulas_in_xla),
         cmocka_unit_test(quantized_weights_are_as_by_their_formulas),
+        cmocka_unit_test(products_by_group_are_as_one_by_one),
         cmocka_unit_test(gradients_are_as_by_jax),
         cmocka_unit_test(collectives_are_as_in_xla),
         cmocka_unit_test(every_operation_had_a_case),

@@ -419,7 +419,19 @@ typedef struct cvn_linear_spec {
 } cvn_linear_spec;
 void cvn_linear(cvn_graph *g, cvn_value *x, const cvn_linear_spec *spec, cvn_value **out);
 
+/* Each row times the matrix of its group (`ragged_dot` in JAX's terms, where rows are sorted by group). group i32 [lead …, slots] says
+   which, for each slot of a row; x is [lead …, k], a row of which all its slots read, or [lead …, slots, k]; w [groups, rows, columns].
+   `contract` says which dimension of w is summed over: 2, its columns, y = w x; or 1, its rows, y = w^T x. The result is [lead …,
+   slots, n] of `dtype`; 0 where the group is outside of [0, groups). */
+cvn_value *cvn_grouped_dot(cvn_graph *g, cvn_value *x, cvn_value *w, cvn_value *group, int contract,
+                           cvn_dtype dtype);
+
 /* ---- gradients of composites, as the backward pass needs them ---- */
+
+/* Of cvn_grouped_dot by its weight: sums of outer products by group, y[e] = sum over the slots of group e of a b^T, of `groups`
+   groups and `dtype`. a is [lead …, n] or [lead …, slots, n], and b the same of k; y [groups, n, k]. */
+cvn_value *cvn_grouped_outer(cvn_graph *g, cvn_value *a, cvn_value *b, cvn_value *group,
+                             int64_t groups, cvn_dtype dtype);
 
 /* Of cvn_rms_norm: out[0] = dx, of x's type; out[1] = dweight, of weight's type, summed over rows.
    dy has x's shape. With r = rsqrt(mean(x^2) + eps), n = x r and dn = dy weight:

@@ -2,6 +2,7 @@
 #include "compile/fuse_linear.h"
 
 #include "compile/fuse_impl.h"
+#include "graph/grouped.h"
 #include "graph/linear.h"
 
 #include <string.h>
@@ -20,17 +21,22 @@ static bool is_used_once(const Products *f, const cvn_value *v)
     return v->id < f->n && f->uses[v->id] == 1;
 }
 
-/* A linear of one weight, without anything fused to it but perhaps a bias, or NULL. */
-static Op *simple_linear(const cvn_value *v)
+/* A linear of one weight, by group or not, without anything fused to it but perhaps a bias, or NULL. */
+static Op *simple_product(const cvn_value *v, OpKind kind)
 {
     Op *op = v->def;
-    bool simple = op->kind == OP_LINEAR && op->n_results == 1 && !op->attr.flag && !op->attr.norm;
+    bool simple = op->kind == kind && op->n_results == 1 && !op->attr.flag && !op->attr.norm;
     return simple ? op : NULL;
 }
 
-/* One linear in the place of op, which makes what `old` [n_old] were. */
-static void put_linear(Products *f, Op *op, int n_old, cvn_value *const *old, const OpAttr *attr,
-                       int n, cvn_value *const *operand)
+static Op *simple_linear(const cvn_value *v)
+{
+    return simple_product(v, OP_LINEAR);
+}
+
+/* One product in the place of op, which makes what `old` [n_old] were. */
+static void put_product(Products *f, Op *op, OpKind kind, int n_old, cvn_value *const *old,
+                        const OpAttr *attr, int n, cvn_value *const *operand)
 {
     cvn_type type[LINEAR_WEIGHTS];
     for (int i = 0; i < n_old; i++)
@@ -38,9 +44,15 @@ static void put_linear(Products *f, Op *op, int n_old, cvn_value *const *old, co
     graph_insert_before(f->g, op);
     cvn_at(f->g, op->file, op->line);
     f->changed = true;
-    cvn_value *first = graph_add(f->g, OP_LINEAR, attr, n, operand, type);
+    cvn_value *first = graph_add(f->g, kind, attr, n, operand, type);
     for (int i = 0; i < n_old && first != f->g->poison; i++)
         graph_replace(old[i], first->def->result[i]);
+}
+
+static void put_linear(Products *f, Op *op, int n_old, cvn_value *const *old, const OpAttr *attr,
+                       int n, cvn_value *const *operand)
+{
+    put_product(f, op, OP_LINEAR, n_old, old, attr, n, operand);
 }
 
 /* Whether the list is first, first + 1, … up to rank. */
@@ -55,6 +67,11 @@ static bool is_tail(const Ints *dims, int first, int rank)
 int fuse_product_rows(const Op *op)
 {
     const OpAttr *a = &op->attr;
+    if (op->kind == OP_GROUPED_DOT) /* groups are whole panels */
+        return a->axis == 2 && op_in(op, 1)->dim[1] % PANEL_ROWS == 0 &&
+                       op_in(op, 0)->dtype != CVN_F64 && op_out(op, 0)->dtype != CVN_F64
+                   ? 2
+                   : 0;
     if (op->kind != OP_DOT_GENERAL || a->lhs_batch.n || a->lhs_contract.n < 1 ||
         op_in(op, 0)->dtype == CVN_F64 || op_out(op, 0)->dtype == CVN_F64)
         return 0;
@@ -75,11 +92,16 @@ static void fuse_dequantized(Products *f, Op *op)
     bool rounded = op_in(op, 0)->dtype != dtype || op_in(op, 1)->dtype != dtype;
     if (dequantize->attr.axis != rows || (!panel_scaled(dtype) && rounded))
         return;
-    OpAttr attr = {
-        .axis = op->attr.lhs_contract.n, .group_size = 1, .blocks = dequantize->attr.blocks};
-    cvn_value *operand[3] = {op->operand[0]};
+    const bool grouped = op->kind == OP_GROUPED_DOT;
+    OpAttr attr = {.axis = grouped ? 0 : op->attr.lhs_contract.n,
+                   .group_size = 1,
+                   .blocks = dequantize->attr.blocks};
+    int n = 1 + dequantize->n_operands;
+    cvn_value *operand[4] = {op->operand[0]};
     memcpy(operand + 1, dequantize->operand, (size_t)dequantize->n_operands * sizeof *operand);
-    put_linear(f, op, 1, op->result, &attr, 1 + dequantize->n_operands, operand);
+    if (grouped)
+        operand[n++] = op->operand[2];
+    put_product(f, op, grouped ? OP_GROUPED_LINEAR : OP_LINEAR, 1, op->result, &attr, n, operand);
 }
 
 /* linear_int8 of quantize_rows(x): rows are brought to 8 bits where the product lays them out. */
@@ -212,10 +234,13 @@ static void fuse_swiglu(Products *f, Op *op)
             continue;
         int l = inner->operand[1]->def->kind == OP_LOGISTIC ? 1 : 0;
         cvn_value *gate = inner->operand[1 - l], *logistic = inner->operand[l];
-        const Op *a = simple_linear(gate), *b = simple_linear(up);
+        const bool grouped = gate->def->kind == OP_GROUPED_LINEAR;
+        const OpKind kind = grouped ? OP_GROUPED_LINEAR : OP_LINEAR;
+        const Op *a = simple_product(gate, kind), *b = simple_product(up, kind);
         if (logistic->def->kind != OP_LOGISTIC || logistic->def->operand[0] != gate ||
             !is_used_once(f, logistic) || gate->id >= f->n || f->uses[gate->id] != 2 ||
-            !share_input(a, b) || op->result[0]->type.dtype != CVN_F32)
+            !share_input(a, b) || op->result[0]->type.dtype != CVN_F32 ||
+            (grouped && a->operand[a->n_operands - 1] != b->operand[b->n_operands - 1]))
             continue;
         OpAttr attr = {.axis = a->attr.axis,
                        .group_size = 2,
@@ -225,7 +250,9 @@ static void fuse_swiglu(Products *f, Op *op)
                        .blocks = a->attr.blocks};
         cvn_value *operand[LINEAR_OPERANDS];
         int n = join_operands((const Op *[]){a, b}, 2, operand);
-        put_linear(f, op, 1, op->result, &attr, n, operand);
+        if (grouped)
+            operand[n++] = a->operand[a->n_operands - 1];
+        put_product(f, op, kind, 1, op->result, &attr, n, operand);
         return;
     }
 }

@@ -1,6 +1,9 @@
 /* Work of operations in a plan, counted from their shapes. */
 #include "compile/plan.h"
 
+#include "graph/grouped.h"
+#include "graph/linear.h"
+
 /* Bytes of all operands but those in the mask. */
 static size_t operand_bytes(const Op *op, unsigned but)
 {
@@ -9,6 +12,22 @@ static size_t operand_bytes(const Op *op, unsigned but)
         if (i >= 32 || !(but >> i & 1))
             n += cvn_type_bytes(&op->operand[i]->type);
     return n;
+}
+
+/* Of the weights, which are operands from 1 on, what the groups have that some row is of. */
+static size_t grouped_bytes(const Op *op)
+{
+    const bool linear = op->kind == OP_GROUPED_LINEAR;
+    const int end = linear ? linear_behind(op) : 2;
+    const cvn_type *w = &op->operand[1]->type;
+    const int64_t groups = linear ? w->dim[0] / linear_weight(op, 0).panels : w->dim[0];
+    unsigned mask = 0;
+    size_t weights = 0;
+    for (int i = 1; i < end; i++) {
+        weights += cvn_type_bytes(&op->operand[i]->type);
+        mask |= 1u << i;
+    }
+    return operand_bytes(op, mask) + (size_t)((double)weights * grouped_active(op, groups));
 }
 
 size_t op_bytes(const Op *op)
@@ -26,6 +45,9 @@ size_t op_bytes(const Op *op)
         return operand_bytes(op, 1) + cvn_type_bytes(&op->operand[1]->type);
     case OP_SCATTER:
         return operand_bytes(op, 1) + 2 * cvn_type_bytes(&op->operand[2]->type);
+    case OP_GROUPED_DOT:
+    case OP_GROUPED_LINEAR:
+        return grouped_bytes(op) + results;
     default:
         return operand_bytes(op, 0) + results;
     }

@@ -30,7 +30,8 @@ static bool is_kept(const Remat *r, const Op *op)
 {
     if (op->kind == OP_CONVERT)
         op = op->operand[0]->def;
-    return r->policy == REMAT_SELECTIVE && (op->kind == OP_DOT_GENERAL || op->kind == OP_ATTENTION);
+    return r->policy == REMAT_SELECTIVE &&
+           (op->kind == OP_DOT_GENERAL || op->kind == OP_GROUPED_DOT || op->kind == OP_ATTENTION);
 }
 
 /* Marks what depends on the block's input, up to its output, which belongs to the next block. */

@@ -18,6 +18,8 @@ int infer_check_axis(const Op *op, int64_t axis, int rank, cvn_err *err);
 int infer_check_index(const Op *op, int i, cvn_err *err);
 /* Operand i is of floats, and of the shape of operand `as`. */
 int infer_check_gradient(const Op *op, int i, int as, const char *name, cvn_err *err);
+/* Operand q, and if it is quantized the scale behind it, hold a weight of n rows and k columns in panels (ops/quantized.c). */
+int infer_check_panels(const Op *op, int q, int64_t n, int64_t k, cvn_err *err);
 /* The reducer fits the operand (ops/reduce.c). */
 int infer_check_reducer(const Op *op, cvn_err *err);
 

@@ -27,7 +27,7 @@ int linear_results(const OpAttr *attr)
 /* How many of x's dimensions are summed. */
 static int summed(const Op *op)
 {
-    return op->kind == OP_LINEAR_INT8 ? 1 : (int)op->attr.axis;
+    return op->kind == OP_LINEAR ? (int)op->attr.axis : 1;
 }
 
 /* Of operand q, and of the scale behind it. */
@@ -39,7 +39,7 @@ static LinearWeight weight_of(const Op *op, int q, int64_t n, int64_t k)
                       .n = n,
                       .k = k,
                       .blocks = op->kind == OP_LINEAR_INT8 ? BLOCK_NONE : op->attr.blocks};
-    bool plain = op->kind != OP_LINEAR && op->attr.axis == 0;
+    bool plain = op->kind != OP_LINEAR && op->kind != OP_GROUPED_LINEAR && op->attr.axis == 0;
     if (!plain) {
         w.panels = type->dim[0];
         w.units = type->dim[1];
@@ -57,8 +57,12 @@ LinearWeight linear_weight(const Op *op, int i)
 {
     const cvn_type *x = op_in(op, 0), *y = &op->result[op->attr.flag ? 0 : i]->type;
     int lead = x->rank - summed(op);
-    return weight_of(op, linear_operand(op, i), type_span(y, lead, y->rank),
-                     type_span(x, lead, x->rank));
+    if (op->kind != OP_GROUPED_LINEAR)
+        return weight_of(op, linear_operand(op, i), type_span(y, lead, y->rank),
+                         type_span(x, lead, x->rank));
+    LinearWeight w = weight_of(op, linear_operand(op, i), y->dim[y->rank - 1], x->dim[lead]);
+    w.panels = w.n / PANEL_ROWS;
+    return w;
 }
 
 LinearWeight dequantize_weight(const Op *op)
@@ -71,5 +75,6 @@ LinearWeight dequantize_weight(const Op *op)
 int64_t linear_rows(const Op *op)
 {
     const cvn_type *x = op_in(op, 0);
-    return type_span(x, 0, x->rank - summed(op));
+    return op->kind == OP_GROUPED_LINEAR ? cvn_type_elements(op_in(op, op->n_operands - 1))
+                                         : type_span(x, 0, x->rank - summed(op));
 }

@@ -12,6 +12,9 @@
  *
  * With `blocks` each weight is one operand, panels of blocks of that kind (graph/blocks.h).
  *
+ * A `grouped_linear` reads as a linear of one group: its operands are x, the weights of all groups, perhaps their biases, and last
+ * the group of each slot.
+ *
  * `linear_int8` reads as a linear of one weight whose rows are of 8 bits already: its operands are x, x's scales, the
  * weight. Like that of `dequantize`, this is in panels where `rows` says so, and else plain: q [rows …, columns …], scale
  * [rows …, groups].

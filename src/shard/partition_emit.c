@@ -262,6 +262,21 @@ static void shift_queries(Local *l)
     l->in[4] = cvn_maximum(g, left, none);
 }
 
+/* Groups relative to the first of the shard; the others are outside of those that there are. */
+static void shift_groups(Local *l)
+{
+    const bool dot = l->op->kind == OP_GROUPED_DOT;
+    const int f = factor_of(l, dot ? 1 : 3, 0);
+    if (!is_indexed(l, f))
+        return;
+    const AxisList *axes = &l->choice->axes[f];
+    const int64_t groups = (dot ? l->op->operand[1] : l->op->result[0])->type.dim[0];
+    cvn_value *group = signed_index(l, l->in[2]);
+    cvn_value *offset = emit_offset(l->e, axes, chunk_of(groups, axes));
+    offset = cvn_broadcast_in_dim(l->g, offset, group->type, NULL);
+    l->in[2] = cvn_subtract(l->g, group, offset);
+}
+
 /* ---- the operation itself ---- */
 
 static cvn_value *plain(Local *l)
@@ -295,6 +310,10 @@ cvn_value *part_emit(Partitioner *p, const Op *op, const Rule *rule, const Facto
     case OP_ATTENTION:
     case OP_ATTENTION_BACKWARD:
         shift_queries(&l);
+        return plain(&l);
+    case OP_GROUPED_DOT:
+    case OP_GROUPED_OUTER:
+        shift_groups(&l);
         return plain(&l);
     default:
         return plain(&l);

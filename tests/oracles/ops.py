@@ -786,6 +786,44 @@ def quantized():
         check("quantized", "quantize_rows", steps, [x])
 
 
+def grouped():
+    """Rows times the matrix of their group, one by one."""
+    group = np.array([[[2, 0], [1, 1]], [[3, -1], [0, 2]], [[1, 0], [0, 0]]], np.int32)
+    member = (group[..., None] == np.arange(3)).astype(np.float32)
+
+    def slots(x):
+        x = x.astype(np.float32)
+        return x if x.ndim == 4 else jnp.broadcast_to(x[:, :, None], (3, 2, 2, x.shape[-1]))
+
+    def dot(equation):
+        return lambda x, w, g: jnp.einsum(equation, member, slots(x), w.astype(np.float32), precision="highest")
+
+    for dtype in ("f32", "bf16"):
+        for x in (draw(dtype, 3, 2, 6), draw(dtype, 3, 2, 2, 6)):
+            for contract, shape, equation in ((2, (3, 5, 6), "bsje,bsjk,enk->bsjn"), (1, (3, 6, 5), "bsje,bsjk,ekn->bsjn")):
+                check("grouped", "grouped_dot", lambda x, w, g: dot(equation)(x, w, g).astype(NAMES[dtype]),
+                      [x, draw(dtype, *shape), group], {"contract": contract}, ulp=1 << 14 if dtype == "f32" else 4)
+            check("grouped", "grouped_outer",
+                  lambda a, b, g: jnp.einsum("bsje,bsjn,bsjk->enk", member, slots(a), slots(b),
+                                             precision="highest").astype(NAMES[dtype]),
+                  [x, draw(dtype, 3, 2, 2, 4), group], ulp=1 << 14 if dtype == "f32" else 4)
+
+    # Weights of 16 rows a group, in panels.
+    for swiglu in (False, True):
+        x, weights = draw("bf16", 3, 2, 6), [draw("bf16", 3, 3, 16, 2) for _ in range(1 + swiglu)]
+        bias = [draw("f32", 3, 16) for _ in weights]
+
+        def run(x, *rest):
+            w, b = rest[:len(weights)], rest[len(weights):-1]
+            y = [jnp.einsum("bsje,bsjk,enk->bsjn", member, slots(x),
+                            p.astype(np.float32).transpose(0, 2, 1, 3).reshape(3, 16, 6), precision="highest")
+                 + jnp.einsum("bsje,en->bsjn", member, v, precision="highest") for p, v in zip(w, b)]
+            return jax.nn.silu(y[0]) * y[1] if swiglu else y[0]
+
+        check("grouped", "grouped_linear", run, [x, *weights, *bias, group],
+              {"weights": len(weights), "bias": True, **({"swiglu": True} if swiglu else {})}, ulp=1 << 16)
+
+
 def collectives():
     """On four devices, of XLA's CPU client."""
     def run(op, f, x, attrs, ulp=0):
@@ -840,7 +878,7 @@ def main():
         os.path.dirname(os.path.abspath(__file__)), "..", "data", "ops")
     os.makedirs(directory, exist_ok=True)
     for make in (leaves, unary, convert, binary, ternary, shapes, dynamic, gather, scatter, sort, reduce,
-                 running_products, dot, composites, collectives, gradients, quantized):
+                 running_products, dot, composites, collectives, gradients, quantized, grouped):
         make()
     for file, cases in files.items():
         with open(os.path.join(directory, file + ".json"), "w") as f:

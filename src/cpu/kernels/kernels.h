@@ -10,6 +10,7 @@
  *     dot_general, gemm*                          products of two tensors, in any layout; gemm_tiles.c for AMX
  *     linear*                                     products with weights in panels: loops (linear_loops.h) around tiles (linear.h);
  *                                                 of quantized ones linear_codes_impl.h, on the vectors of vec_codes.h
+ *     grouped                                     products of rows with the matrices of their groups, on gemm and linear
  *     choice, share                               how many rows each kernel of a product takes; which thread computes what of it
  *
  * A new kernel is a row in a table of its file, with all that kernel.h asks for; a new table is declared here and listed in
@@ -34,10 +35,11 @@ extern const Kernel small_kernels[];  /* iota, cumsum, cumprod */
 
 /* The tables that every set of vectors has: f(table) of each. */
 #define KERNELS_OF(isa, f)                                                                         \
-    f(linear_kernels_##isa) f(dot_kernels_##isa) f(elementwise_kernels_##isa)                      \
-        f(fusion_kernels_##isa) f(row_kernels_##isa) f(rope_kernels_##isa) f(random_kernels_##isa) \
-            f(attention_kernels_##isa) f(attention_backward_kernels_##isa)                         \
-                f(row_backward_kernels_##isa) f(likeliest_kernels_##isa) f(any_kernels_##isa)
+    f(linear_kernels_##isa) f(dot_kernels_##isa) f(grouped_kernels_##isa)                          \
+        f(elementwise_kernels_##isa) f(fusion_kernels_##isa) f(row_kernels_##isa)                  \
+            f(rope_kernels_##isa) f(random_kernels_##isa) f(attention_kernels_##isa)               \
+                f(attention_backward_kernels_##isa) f(row_backward_kernels_##isa)                  \
+                    f(likeliest_kernels_##isa) f(any_kernels_##isa)
 #define KERNELS_DECLARE(table) extern const Kernel table[];
 KERNELS_OF(portable, KERNELS_DECLARE)
 KERNELS_OF(avx2, KERNELS_DECLARE)
@@ -46,7 +48,8 @@ KERNELS_OF(avx512, KERNELS_DECLARE)
 extern const Kernel linear_kernels_dotprod[], linear_kernels_i8mm[], linear_kernels_avx_vnni[],
     linear_kernels_avx512_vnni[];
 extern const Kernel linear_kernels_avx512_bf16[], dot_kernels_avx512_bf16[],
-    attention_kernels_avx512_bf16[], attention_backward_kernels_avx512_bf16[];
+    grouped_kernels_avx512_bf16[], attention_kernels_avx512_bf16[],
+    attention_backward_kernels_avx512_bf16[];
 /* The same as those of avx512, and the same bits, but for the instruction that rounds. */
 extern const Kernel fusion_kernels_avx512_bf16[], row_kernels_avx512_bf16[],
     rope_kernels_avx512_bf16[], row_backward_kernels_avx512_bf16[];

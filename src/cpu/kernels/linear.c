@@ -4,7 +4,9 @@
 #include "base/float16.h"
 #include "compile/fused.h"
 #include "cpu/kernels/choice.h"
+#include "cpu/kernels/grouped.h"
 #include "cpu/kernels/kernels.h"
+#include "graph/grouped.h"
 
 #include <string.h>
 
@@ -31,7 +33,7 @@ typedef struct Product {
     size_t x_bytes;    /* of x as it is laid out, all rows */
     size_t all_bytes;  /* and their spans; of rows of 8 bits their sums in each span, and steps */
     size_t c_bytes;    /* of a thread's sums */
-    size_t norm_bytes; /* of a normalised row, behind them */
+    size_t norm_bytes; /* of a normalised row, behind them; of rows by group, of those */
 } Product;
 
 /* Panels that a tile takes of so many rows. */
@@ -45,7 +47,8 @@ static Product read_product(const LinearIsa *isa, const Op *op, int n_threads)
     Product p = {.loops = linear_loops_of(op), .group = LINEAR_SPAN};
     LinearLoops *l = &p.loops;
     const LinearWeight *first = &l->weight[0];
-    const bool wide = isa->chunk && l->m > MANY;
+    const bool grouped = op->kind == OP_GROUPED_LINEAR,
+               wide = isa->chunk && l->m > MANY && !grouped;
     const int64_t chunk = wide ? isa->chunk : LINEAR_CHUNK, chunks = num_pieces(l->m, chunk);
     if (first->blocks) {
         p.group = block_info[first->blocks].form.group;
@@ -57,6 +60,8 @@ static Product read_product(const LinearIsa *isa, const Op *op, int n_threads)
     l->block = wide                      ? isa->block / (l->swiglu ? 2 : 1)
                : l->m <= LINEAR_STREAMED ? panels_of_tile(isa, l->m)
                                          : LINEAR_BLOCK;
+    l->block = grouped ? LINEAR_BLOCK : l->block; /* at most: see fit_to_group */
+    l->many = l->many && !grouped;
     l->span = wide && isa->span ? isa->span : LINEAR_SPAN;
     l->spans = num_pieces(l->k, l->span);
     l->chunk = chunks > 1 ? num_round_up(num_pieces(l->m, chunks), isa->rows) : l->m;
@@ -81,6 +86,8 @@ static Product read_product(const LinearIsa *isa, const Op *op, int n_threads)
     p.c_bytes = linear_sums_bytes(l);
     if (op->attr.norm)
         p.norm_bytes = num_padded(cvn_dtype_bytes(linear_rows_dtype(op), l->k), CACHE_LINE);
+    if (grouped)
+        p.norm_bytes = groups_bytes(op, grouped_number(op));
     return p;
 }
 
@@ -128,6 +135,9 @@ typedef struct Work {
     int32_t *sum;     /* of rows of 8 bits: [spans][rows]; else NULL */
     float *step;      /* and [m] */
     char *row;        /* normalised */
+    const int32_t *
+        slot; /* of rows by group: whose row each that is laid out is, and how many slots share one */
+    int64_t share;
 } Work;
 
 /* Units of a weight's panels in a span. */
@@ -204,7 +214,8 @@ static void lay_out_rows(const Work *w)
     for (int64_t i = begin; i < end; i++) {
         const int64_t row = i % l->m, first = i / l->m * LINEAR_SPAN;
         const int64_t last = whole ? l->k : num_min(l->k, first + LINEAR_SPAN);
-        const char *x = (const char *)w->args->in[0] + cvn_dtype_bytes(dtype, row * l->k);
+        const int64_t from = w->slot ? w->slot[row] / w->share : row;
+        const char *x = (const char *)w->args->in[0] + cvn_dtype_bytes(dtype, from * l->k);
         if (op->attr.norm) {
             const float scale = of->norm_scale(&norm, row);
             for (int64_t k0 = 0; k0 < l->k; k0 += LINEAR_SPAN)
@@ -323,16 +334,38 @@ static void multiply(const void *work, const LinearPiece *piece, float *c)
                          .calls = cut.tiles * num_pieces(panels->n, cut.panels)};
     for (int64_t g = 0; g < panels->n; g += cut.panels) {
         const int64_t panel = panels->first + g * panels->stride, left = panels->n - g - cut.panels;
-        const char *q = linear_panel_at(w->args, lw, piece->weight, panel, span, l->span);
+        const char *q = linear_panel_at(l->args, lw, piece->weight, panel, span, l->span);
         t.panels = (int)num_min(cut.panels, panels->n - g);
         t.q = (const uint8_t *)q;
         if (scaled)
-            t.scale = (const char *)w->args->in[2 + 2 * piece->weight] +
+            t.scale = (const char *)l->args->in[2 + 2 * piece->weight] +
                       (size_t)(panel * lw->groups + span * l->span / p->group) * scale_bytes;
         ahead.panel = left > 0 ? q + cut.panels * t.q_stride : piece->next;
         ahead.n = !ahead.panel ? 0 : left > 0 ? num_min(cut.panels, left) : cut.panels;
         multiply_panels(w, piece, &cut, &ahead, &t, c, g);
     }
+}
+
+/* What so few rows take, of all that a product by group has. */
+static void fit_to_group(LinearLoops *l, int64_t rows)
+{
+    l->m = rows;
+    l->block = rows <= LINEAR_STREAMED ? panels_of_tile(l->args->isa, rows) : LINEAR_BLOCK;
+}
+
+/* Each row with the weights of its group. */
+static void run_by_group(Work *w, LinearLoops *l)
+{
+    const KernelArgs *args = w->args;
+    const cvn_type *slots = grouped_groups(args->op), *y = &args->op->result[0]->type;
+    const int64_t n = grouped_number(args->op);
+    const Groups groups = groups_sort(args, n, w->row);
+    groups_zero(args, n, cvn_dtype_bytes(y->dtype, y->dim[y->rank - 1]));
+    l->m = groups.sorted;
+    w->slot = groups.slot;
+    w->share = grouped_has_slots(args->op, 0) ? 1 : slots->dim[slots->rank - 1];
+    lay_out_rows(w);
+    grouped_loops_run(l, &groups, fit_to_group);
 }
 
 void linear_run(const KernelArgs *args)
@@ -359,6 +392,10 @@ void linear_run(const KernelArgs *args)
     l->work = &w;
     l->step = w.step;
     l->write = isa->of_rows->write;
+    if (args->op->kind == OP_GROUPED_LINEAR) {
+        run_by_group(&w, l);
+        return;
+    }
     lay_out_rows(&w);
     linear_loops_run(l, isa->enter, isa->leave);
 }
@@ -407,6 +444,9 @@ static void quantize_rows(const KernelArgs *args)
     ROW("linear." text ".int8", OP_LINEAR, linear_match, i8_##set),                                \
         ROW("linear." text ".int4", OP_LINEAR, linear_match, i4_##set),                            \
         ROW("linear." text ".blocks", OP_LINEAR, linear_match, blocks_##set),                      \
+        ROW("grouped_linear." text ".int8", OP_GROUPED_LINEAR, linear_match, i8_##set),            \
+        ROW("grouped_linear." text ".int4", OP_GROUPED_LINEAR, linear_match, i4_##set),            \
+        ROW("grouped_linear." text ".blocks", OP_GROUPED_LINEAR, linear_match, blocks_##set),      \
         ROW("linear." text ".rows8", OP_LINEAR, linear_match, rows8_##set),                        \
         ROW("linear_int8." text, OP_LINEAR_INT8, linear_match, rows8_##set)
 
@@ -414,7 +454,9 @@ const Kernel linear_kernels_portable[] = {
     IN_INTEGERS(portable, "portable"),
     QUANTIZE_ROWS(portable),
     ROW("linear.portable.f32", OP_LINEAR, linear_match, f32_portable),
+    ROW("grouped_linear.portable.f32", OP_GROUPED_LINEAR, linear_match, f32_portable),
     ROW("linear.portable.bf16", OP_LINEAR, linear_match, bf16_portable),
+    ROW("grouped_linear.portable.bf16", OP_GROUPED_LINEAR, linear_match, bf16_portable),
     {0},
 };
 
@@ -429,6 +471,7 @@ const Kernel linear_kernels_dotprod[] = {
 const Kernel linear_kernels_i8mm[] = {
     IN_INTEGERS(i8mm, "i8mm"),
     ROW("linear.i8mm.bf16dot", OP_LINEAR, linear_match, bf16_i8mm),
+    ROW("grouped_linear.i8mm.bf16dot", OP_GROUPED_LINEAR, linear_match, bf16_i8mm),
     {0},
 };
 #endif
@@ -438,7 +481,9 @@ const Kernel linear_kernels_avx2[] = {
     IN_INTEGERS(avx2, "avx2"),
     QUANTIZE_ROWS(avx2),
     ROW("linear.avx2.f32", OP_LINEAR, linear_match, f32_avx2),
+    ROW("grouped_linear.avx2.f32", OP_GROUPED_LINEAR, linear_match, f32_avx2),
     ROW("linear.avx2.bf16", OP_LINEAR, linear_match, bf16_avx2),
+    ROW("grouped_linear.avx2.bf16", OP_GROUPED_LINEAR, linear_match, bf16_avx2),
     {0},
 };
 #endif
@@ -454,7 +499,9 @@ const Kernel linear_kernels_avx_vnni[] = {
 const Kernel linear_kernels_avx512[] = {
     QUANTIZE_ROWS(avx512),
     ROW("linear.avx512.f32", OP_LINEAR, linear_match, f32_avx512),
+    ROW("grouped_linear.avx512.f32", OP_GROUPED_LINEAR, linear_match, f32_avx512),
     ROW("linear.avx512.bf16", OP_LINEAR, linear_match, bf16_avx512),
+    ROW("grouped_linear.avx512.bf16", OP_GROUPED_LINEAR, linear_match, bf16_avx512),
     {0},
 };
 const Kernel linear_kernels_avx512_vnni[] = {
@@ -463,6 +510,7 @@ const Kernel linear_kernels_avx512_vnni[] = {
 };
 const Kernel linear_kernels_avx512_bf16[] = {
     ROW("linear.avx512.bf16dot", OP_LINEAR, linear_match, bf16_avx512_bf16),
+    ROW("grouped_linear.avx512.bf16dot", OP_GROUPED_LINEAR, linear_match, bf16_avx512_bf16),
     {0},
 };
 #endif

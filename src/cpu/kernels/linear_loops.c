@@ -44,7 +44,7 @@ static LinearOut out_of(const LinearLoops *l, int weight, int64_t panel, int64_t
         .step = l->step ? l->step + m0 : NULL,
         .out = args->out[weight],
         .dtype = op->result[weight]->type.dtype,
-        .at = m0 * lw->n + n0,
+        .at = (l->place ? 0 : m0) * lw->n + n0,
         .stride = lw->n,
     };
     if (lw->dtype == CVN_I8 && !lw->blocks) {
@@ -109,6 +109,23 @@ void linear_leaves_next(LinearBeside *b, const LinearOut *all, int64_t panel, in
     b->residual_row = all->stride * (int64_t)sizeof(float);
 }
 
+/* Writes rows from m0 on, each where it belongs. */
+static void write_rows(const LinearLoops *l, const LinearOut *out, int64_t m0)
+{
+    if (!l->place) {
+        l->write(out);
+        return;
+    }
+    for (int r = 0; r < out->rows; r++) {
+        LinearOut row = *out;
+        row.rows = 1;
+        row.c += r * PANEL_ROWS;
+        row.up = row.up ? row.up + r * PANEL_ROWS : NULL;
+        row.at += l->place[m0 + r] * out->stride;
+        l->write(&row);
+    }
+}
+
 /* Some panels of one result, rows [m0, m0 + rows). */
 static void run_block(const LinearLoops *l, int weight, const LinearPanels *panels, int64_t m0,
                       int64_t rows)
@@ -140,12 +157,11 @@ static void run_block(const LinearLoops *l, int weight, const LinearPanels *pane
         if (i)
             next_panel(&out, panels->stride,
                        w->n - (panels->first + i * panels->stride) * PANEL_ROWS);
-        l->write(&out);
+        write_rows(l, &out, m0);
     }
 }
 
-/* Panels [begin, end) of the results, counted through all weights, rows [m0, m0 + rows). */
-static void run_panels(const LinearLoops *l, int64_t begin, int64_t end, int64_t m0, int64_t rows)
+void linear_loops_panels(const LinearLoops *l, int64_t begin, int64_t end, int64_t m0, int64_t rows)
 {
     int64_t first = 0; /* of the weight's panels */
     for (int i = 0; i < (l->swiglu ? 1 : l->weights); first += l->weight[i++].panels) {
@@ -195,7 +211,7 @@ void linear_loops_run(const LinearLoops *l, void (*enter)(void), void (*leave)(v
         enter();
     while (share_next(&share, &begin, &end))
         for (int64_t m0 = 0; m0 < l->m; m0 += l->chunk)
-            run_panels(l, begin, end, m0, num_min(l->chunk, l->m - m0));
+            linear_loops_panels(l, begin, end, m0, num_min(l->chunk, l->m - m0));
     if (leave)
         leave();
 }

@@ -41,6 +41,7 @@ typedef struct LinearLoops {
     int64_t chunk, block; /* rows and panels that are computed at a time */
     float *c;             /* this thread's [weights of a job][block][chunk][16] */
     const float *step;    /* as in LinearOut */
+    const int32_t *place; /* the row of the result of each row that is laid out; NULL: the same */
     /* Multiplies a piece into c [panels][chunk][16], adding from the second span on. */
     void (*multiply)(const void *work, const LinearPiece *piece, float *c);
     const void *work;
@@ -60,6 +61,10 @@ void linear_meet(const LinearLoops *loops);
 
 /* Computes this thread's share of a product; enter and leave are called around it, or NULL. */
 void linear_loops_run(const LinearLoops *loops, void (*enter)(void), void (*leave)(void));
+
+/* Panels [begin, end) of the results, counted through all weights, rows [m0, m0 + rows). */
+void linear_loops_panels(const LinearLoops *loops, int64_t begin, int64_t end, int64_t m0,
+                         int64_t rows);
 
 /* Writes the sums of a tile, while they are in L1: rows [r, r + rows) and `n` panels from the given one on of what `all`
    has; and asks for the places of the tile that comes next. */

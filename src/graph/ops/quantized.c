@@ -31,8 +31,7 @@ static int check_blocks(const Op *op, int q, int64_t n, int64_t k, cvn_err *err)
     return CVN_OK;
 }
 
-/* Checks that operand q, and if it is quantized the scale behind it, hold a weight of n rows and k columns. */
-static int check_panels(const Op *op, int q, int64_t n, int64_t k, cvn_err *err)
+int infer_check_panels(const Op *op, int q, int64_t n, int64_t k, cvn_err *err)
 {
     const cvn_type *type = op_in(op, q);
     if (n < 1 || k < 1)
@@ -182,8 +181,8 @@ int infer_dequantize(const Op *op, cvn_type *type, cvn_err *err)
                           (long long)op->attr.axis, type[0].rank);
     if (op->n_operands != 1 + (!op->attr.blocks && panel_scaled(op_in(op, 0)->dtype)))
         return infer_fail(op, err, "takes a scale for integers, and none for floats");
-    return check_panels(op, 0, type_span(&type[0], 0, rows),
-                        type_span(&type[0], rows, type[0].rank), err);
+    return infer_check_panels(op, 0, type_span(&type[0], 0, rows),
+                              type_span(&type[0], rows, type[0].rank), err);
 }
 
 void interp_dequantize(const Op *op, const void *const *in, void *const *out)
@@ -376,7 +375,7 @@ int infer_linear_int8(const Op *op, cvn_type *type, cvn_err *err)
                           (long long)op->attr.axis, y->rank - lead);
     if (!takes_rows_of_8_bits(op, 2))
         return infer_fail(op, err, "takes a weight of i8 with a scale in f32 for each row");
-    return check_panels(op, 2, type_span(y, lead, y->rank), x->dim[lead], err);
+    return infer_check_panels(op, 2, type_span(y, lead, y->rank), x->dim[lead], err);
 }
 
 void interp_linear_int8(const Op *op, const void *const *in, void *const *out)
@@ -533,7 +532,7 @@ int infer_linear(const Op *op, cvn_type *type, cvn_err *err)
                               "with int8 takes weights in blocks, or of i8 of at most %d columns "
                               "with a scale in f32 for each row",
                               LINEAR_INT8_MOST_K);
-        if (check_panels(op, 1 + each * i, type_span(y, lead, y->rank), k, err) ||
+        if (infer_check_panels(op, 1 + each * i, type_span(y, lead, y->rank), k, err) ||
             (op->attr.bias && check_bias(op, i, y, lead, err)))
             return CVN_ESHAPE;
     }
