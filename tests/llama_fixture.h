@@ -52,7 +52,10 @@ static const char *const llama_variants[] = {"mha",
                                              "glm4",
                                              "cohere",
                                              "cohere_plus",
-                                             "cohere2"};
+                                             "cohere2",
+                                             "mixtral",
+                                             "qwen3_moe",
+                                             "qwen2_moe"};
 enum { LLAMA_VARIANTS = sizeof llama_variants / sizeof *llama_variants };
 
 typedef struct LlamaFixture {

@@ -282,7 +282,10 @@ static void caches_of_8_bits_hold_every_family(void **state)
     for (int i = 0; i < LLAMA_VARIANTS; i++) {
         char path[512];
         snprintf(path, sizeof path, "%s/llama/%s", CVN_TEST_DATA, llama_variants[i]);
-        check_scores(path, llama_variants[i], true, 0.25);
+        /* Of two experts that score nearly the same a rounded cache may make a token take the other. */
+        const bool experts =
+            strstr(llama_variants[i], "moe") || strstr(llama_variants[i], "mixtral");
+        check_scores(path, llama_variants[i], true, experts ? 1 : 0.25);
     }
 }
 

@@ -16,8 +16,9 @@
 enum { TAKEN = SANITIZED ? 5 : 1 };
 
 static const char *const models[] = {"mha", "gqa"};
-static const char *const layouts[] = {"dp", "tp", "tp-scatter", "fsdp", "2d", "fsdp+tp", "dp+tp"};
-enum { MODELS = 2, LAYOUTS = 7, SIZES = 6 };
+static const char *const layouts[] = {"dp", "tp",      "tp-scatter", "fsdp",
+                                      "2d", "fsdp+tp", "dp+tp",      "ep"};
+enum { MODELS = 2, LAYOUTS = 8, SIZES = 6 };
 
 /* By size, 1, 2, 3, 4, 6, 8: along one axis, and along both. */
 static const char *const along_data[SIZES] = {"data=1", "data=2", "data=3",
@@ -27,10 +28,15 @@ static const char *const along_model[SIZES] = {"model=1", "model=2", "model=3",
 static const char *const along_both[SIZES] = {"data=1,model=1", "data=1,model=2", "data=3,model=1",
                                               "data=2,model=2", "data=3,model=2", "data=2,model=4"};
 
+static const char *const along_expert[SIZES] = {"expert=1", "expert=2", "expert=3",
+                                                "expert=4", "expert=6", "expert=8"};
+
 static const char *mesh_of(const char *layout, int size)
 {
     bool data = strcmp(layout, "dp") == 0 || strcmp(layout, "fsdp") == 0;
     bool model = strcmp(layout, "tp") == 0 || strcmp(layout, "tp-scatter") == 0;
+    if (strcmp(layout, "ep") == 0)
+        return along_expert[size];
     return data ? along_data[size] : model ? along_model[size] : along_both[size];
 }
 

@@ -25,16 +25,23 @@ static int refuse_type(const FormatOptions *o, const char *format, const char *t
 static void put_entry(StrBuf *text, const Param *p, const ParamTensor *t, cvn_dtype dtype,
                       uint64_t *at)
 {
-    uint64_t end = *at + (t->n > 1 ? cvn_dtype_bytes(dtype, t->elements) : param_bytes(p, dtype));
+    const uint64_t all = t->n > 1 ? cvn_dtype_bytes(dtype, t->elements) : param_bytes(p, dtype);
+    const int64_t pieces = param_has_pieces(p, NAMING_HF) ? p->experts : 1;
     cvn_dtype stored = p->form == PARAM_QUANTIZED ? CVN_I8
                        : p->form == PARAM_SCALES  ? p->quant.scale_dtype
                                                   : dtype;
-    strbuf_printf(text, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[", t->name, st_dtype_name(stored));
-    for (int d = 0; d < p->file_rank; d++)
-        strbuf_printf(text, "%s%" PRId64, d ? "," : "",
-                      d == 0 && t->n > 1 ? t->rows : p->file_dims[d]);
-    strbuf_printf(text, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", *at, end);
-    *at = end;
+    for (int64_t e = 0; e < pieces; e++) { /* which lie one behind the other */
+        char name[160];
+        uint64_t end = *at + all / (uint64_t)pieces;
+        strbuf_printf(text, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[",
+                      pieces > 1 ? param_expert_name(t->name, e, name, sizeof name) : t->name,
+                      st_dtype_name(stored));
+        for (int d = 0; d < p->file_rank; d++)
+            strbuf_printf(text, "%s%" PRId64, d ? "," : "",
+                          d == 0 && t->n > 1 ? t->rows : p->file_dims[d] / (d == 0 ? pieces : 1));
+        strbuf_printf(text, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", *at, end);
+        *at = end;
+    }
 }
 
 /* The header for the tensors of one file, and these. */
@@ -94,6 +101,8 @@ static void save_files_add_tensor(SaveFiles *files, const ParamList *params, int
         bytes += out_param_bytes(&params->param[t.member[k]], type);
     for (int k = 0; k < t.n; k++)
         save_files_add(files, t.member[k], t.name, k ? 0 : bytes);
+    if (param_has_pieces(&params->param[i], NAMING_HF))
+        files->pieces[i] = params->param[i].experts;
 }
 
 int format_hf(Out *out, const FormatOptions *o, cvn_err *err)
@@ -135,7 +144,7 @@ int format_hf(Out *out, const FormatOptions *o, cvn_err *err)
 static OutType gguf_type(const Param *p, const Model *m, const WeightType *type)
 {
     const BlockKind block = param_block(p, m, type);
-    if (p->init != INIT_NORMAL)
+    if (p->init != INIT_NORMAL || p->kind == PARAM_ROUTER || p->kind == PARAM_SHARED_ROUTER)
         return (OutType){.dtype = CVN_F32};
     return (OutType){.dtype = type->block ? CVN_F16 : type->dtype, .block = block};
 }
@@ -286,11 +295,11 @@ int format_gguf(Out *out, const FormatOptions *o, cvn_err *err)
     for (int i = 0; i < params->n; i++) {
         const Param *p = &params->param[i];
         const ParamTensor t = params_tensor(params, i, NAMING_GGUF);
-        const int64_t dims[PARAM_FILE_RANK] = {t.n > 1 ? t.rows : p->file_dims[0], p->file_dims[1],
-                                               p->file_dims[2], p->file_dims[3]};
+        int64_t dims[PARAM_FILE_RANK];
+        const int rank = param_gguf_dims(p, dims);
+        dims[0] = t.n > 1 ? t.rows : dims[0];
         if (t.n)
-            put_tensor(&head, t.name, p->file_rank, dims, gguf_type(p, m, o->type), &at,
-                       t.elements);
+            put_tensor(&head, t.name, rank, dims, gguf_type(p, m, o->type), &at, t.elements);
     }
     bool failed = keys.bytes.failed || head.failed;
     strbuf_free(&keys.bytes);

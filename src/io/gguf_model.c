@@ -74,7 +74,8 @@ static const float *get_numbers(const void *of, const char *name, int64_t *n)
 
 static bool has(const void *of, const char *key)
 {
-    return gguf_find(of, key) != NULL;
+    const GgufValue *value = gguf_find(of, key);
+    return value && !is_zero(value);
 }
 
 static bool has_tensor(const void *of, const char *name)

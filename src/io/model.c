@@ -235,16 +235,83 @@ static int take_rows(IoModel *model, int i, const IoTensor *whole, ParamNaming n
     return CVN_OK;
 }
 
-/* The tensor of a parameter, or NULL where there is none; *whole is that of the file. */
-static int find_source(IoModel *model, int i, ParamNaming naming, const IoTensor **whole,
-                       const IoTensor **out, cvn_err *err)
+/* A tensor in the shape of the parameter, which has the rows of all experts one behind the other where files have a dimension of
+   experts, and one row where GGUF files have none. */
+static const IoTensor *in_shape(IoModel *model, const Param *param, const IoTensor *tensor)
+{
+    IoTensor t = *tensor;
+    int first = param->experts && t.rank == param->file_rank + 1 && t.dims[0] == param->experts;
+    if (param->kind == PARAM_SHARED_ROUTER && t.rank == 1) {
+        t.dims[1] = t.dims[0];
+        t.dims[0] = 1;
+        t.rank = 2;
+    } else if (!first) {
+        return tensor;
+    }
+    for (int d = 0; d < t.rank - first && first; d++)
+        t.dims[d] = (d == 0 ? t.dims[0] : 1) * t.dims[d + 1];
+    t.rank -= first;
+    return arena_copy(&model->arena, &t, sizeof t);
+}
+
+/* The tensors of a parameter's experts as one, in parts; NULL where one is missing, whose name is then in `name`. */
+static int join_experts(IoModel *model, const Param *param, const char *pattern, bool *used,
+                        const IoTensor **out, cvn_err *err)
+{
+    IoTensor *part = arena_array(&model->arena, (size_t)param->experts, sizeof *part);
+    char name[160], shape[64], first[64];
+    for (int64_t e = 0; e < param->experts; e++) {
+        param_expert_name(pattern, e, name, sizeof name);
+        const IoTensor *t = io_tensors_find(&model->tensors, name);
+        if (!t)
+            return CVN_OK;
+        if (t->rank != param->file_rank || t->rank < 1 ||
+            memcmp(t->dims, e ? part->dims : t->dims, (size_t)t->rank * sizeof *t->dims) != 0)
+            return err_set(err, CVN_ESHAPE,
+                           "'%s': tensor '%s' has shape %s and that of the first expert %s; they "
+                           "must be equal matrices",
+                           t->file, name, io_shape_text(t->dims, t->rank, shape, sizeof shape),
+                           io_shape_text(e ? part->dims : t->dims, t->rank, first, sizeof first));
+        if (!io_is_numeric(t))
+            return err_set(err, CVN_EUNSUPPORTED,
+                           "'%s': tensor '%s' is of type %s, which cannot be used as a weight",
+                           t->file, name, t->type);
+        part[e] = *t;
+        used[t - model->tensors.tensor] = true;
+    }
+    IoTensor whole = *part;
+    whole.name = arena_string(&model->arena, pattern);
+    whole.dims[0] *= param->experts;
+    whole.n *= param->experts;
+    whole.bytes *= (size_t)param->experts;
+    whole.data = NULL;
+    whole.coding = IO_PLAIN;
+    whole.packed = NULL;
+    whole.split_dim = 0;
+    whole.n_parts = (int)param->experts;
+    whole.part = part;
+    *out = arena_copy(&model->arena, &whole, sizeof whole);
+    return CVN_OK;
+}
+
+/* The tensor of a parameter, or NULL where there is none; those of files that it is of are used. */
+static int find_source(IoModel *model, int i, ParamNaming naming, bool *used, const IoTensor **out,
+                       cvn_err *err)
 {
     const Param *param = &model->params.param[i];
+    const IoTensor *of_file, **whole = &of_file;
     const char *fused = param->form == PARAM_PLAIN ? param->fused[naming] : NULL;
     *whole = fused ? io_tensors_find(&model->tensors, fused) : NULL;
-    if (*whole)
+    if (*whole) {
+        used[*whole - model->tensors.tensor] = true;
         return take_rows(model, i, *whole, naming, out, err);
-    *out = *whole = io_tensors_find(&model->tensors, param->file_name[naming]);
+    }
+    if (param->form == PARAM_PLAIN && param_has_pieces(param, naming))
+        return join_experts(model, param, param->file_name[naming], used, out, err);
+    *whole = io_tensors_find(&model->tensors, param->file_name[naming]);
+    *out = *whole ? in_shape(model, param, *whole) : NULL;
+    if (*whole)
+        used[*whole - model->tensors.tensor] = true;
     if (*whole && naming == NAMING_GGUF && param->above_one && model_gguf_above_one(model->desc)) {
         IoTensor lower = **whole;
         lower.shift = -1;
@@ -263,13 +330,11 @@ int io_audit(IoModel *model, cvn_err *err)
     bool *used = arena_array(&model->arena, model->tensors.n + 1, sizeof *used);
     for (int i = 0; i < model->params.n && code == CVN_OK; i++) {
         const Param *param = &model->params.param[i];
-        const IoTensor *whole = NULL;
-        code = find_source(model, i, naming, &whole, &source[i], err);
-        if (code == CVN_OK && !whole)
+        code = find_source(model, i, naming, used, &source[i], err);
+        if (code == CVN_OK && !source[i])
             list_name(&missing, &n_missing, params_tensor(&model->params, i, naming).name);
-        if (code != CVN_OK || !whole)
+        if (code != CVN_OK || !source[i])
             continue;
-        used[whole - model->tensors.tensor] = true;
         code = check_tensor(model, param, source[i], err);
     }
     for (size_t i = 0; i < model->tensors.n; i++)

@@ -2,6 +2,8 @@
 
 #include "base/json_file.h"
 
+#include <string.h>
+
 static const uint64_t default_limit = 5000000000;
 
 SaveFiles save_files(const char *name, uint64_t limit, int n_tensors, Arena *arena)
@@ -9,6 +11,7 @@ SaveFiles save_files(const char *name, uint64_t limit, int n_tensors, Arena *are
     SaveFiles files = {.name = name, .limit = limit ? limit : default_limit, .arena = arena};
     files.tensor = arena_array(arena, (size_t)n_tensors, sizeof *files.tensor);
     files.file = arena_array(arena, (size_t)n_tensors, sizeof *files.file);
+    files.pieces = arena_array(arena, (size_t)n_tensors, sizeof *files.pieces);
     while (files.n_tensors < n_tensors)
         files.file[files.n_tensors++] = -1;
     return files;
@@ -38,9 +41,16 @@ json_t *save_files_json(const SaveFiles *files)
 {
     json_t *weight_map = json_object();
     for (int i = 0; i < files->n_tensors; i++)
-        if (files->file[i] >= 0)
-            weight_map = json_with(weight_map, files->tensor[i],
-                                   json_string(save_files_name(files, files->file[i])));
+        for (int64_t e = 0; files->file[i] >= 0 && e < (files->pieces[i] ? files->pieces[i] : 1);
+             e++) {
+            const char *name = files->tensor[i],
+                       *piece = files->pieces[i] ? strstr(name, "%d") : NULL;
+            if (piece)
+                name = arena_printf(files->arena, "%.*s%lld%s", (int)(piece - name), name,
+                                    (long long)e, piece + 2);
+            weight_map =
+                json_with(weight_map, name, json_string(save_files_name(files, files->file[i])));
+        }
     return json_pack("{s:{s:I}, s:o}", "metadata", "total_size", (json_int_t)files->total,
                      "weight_map", weight_map);
 }

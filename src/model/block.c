@@ -21,7 +21,8 @@ Model *model_new(int64_t layers, Arena *arena)
                                               .kv_heads = 32,
                                               .head_dim = 128,
                                               .rope = {.fraction = 1, .theta = 10000, .factor = 1}},
-                                .mlp = {.width = 11008, .gated = true}};
+                                .mlp = {.width = 11008, .gated = true},
+                                .experts = {.scale = 1}};
     Model *m = arena_alloc(arena, sizeof *m);
     *m = (Model){.width = 4096,
                  .layers = layers,
@@ -142,7 +143,8 @@ ModelShape model_shape(const Model *m)
             s.head_dim = a->head_dim;
             s.kv_heads = a->kv_heads;
         }
-        s.ffn = m->block[i].mlp.width > s.ffn ? m->block[i].mlp.width : s.ffn;
+        const Block *b = &m->block[i];
+        s.ffn = b->mlp.width > s.ffn ? b->mlp.width : s.ffn;
     }
     return s;
 }
@@ -347,6 +349,14 @@ void model_add_identity(const Model *m, int64_t length, StrBuf *out)
             strbuf_printf(out, "layer %" PRId64 " turns by %a %d %a %a %" PRId64 " ", i,
                           a->rope.theta, (int)a->rope.scaling, a->rope.factor, a->rope.sharpness,
                           a->rope.original_context);
+        const Experts *e = &m->block[i].experts;
+        if (e->on)
+            strbuf_printf(out,
+                          "layer %" PRId64 " with %" PRId64 " of %" PRId64 " experts of %" PRId64
+                          " %d %d %d %d %a %d, beside %" PRId64 " %d ",
+                          i, e->chosen, e->number, experts_width(&m->block[i]), (int)e->score,
+                          e->router_bias, e->corrected, e->renormalised, e->scale, e->bias,
+                          e->shared_width, e->shared_gate);
         if (a->qk_norm)
             strbuf_printf(out, "layer %" PRId64 " with norms %d ", i, (int)a->qk_norm);
     }
@@ -420,18 +430,51 @@ int model_check_layers(int64_t layers, const char *file, cvn_err *err)
 }
 
 /* What a block can say and the graph cannot do; NULL: it can. */
-static const char *undone_block(const Block *b)
+static const char *undone_block(const Model *m, const Block *b)
 {
+    bool any = false; /* layers may be without that have the numbers of the others */
+    for (int64_t i = 0; i < m->layers; i++)
+        any = any || m->block[i].experts.on;
     return !b->mlp.gated                ? "feed-forward parts without a gate"
-           : b->experts.number          ? "experts"
+           : b->experts.number && !any  ? "experts"
            : b->norms.gain == GAIN_NONE ? "layers whose norms have no weights"
                                         : NULL;
+}
+
+static const Limit expert_limits[] = {
+    {"the number of experts (num_experts)", offsetof(Block, experts.number), 1 << 12},
+    {"the experts of a token (num_experts_per_tok)", offsetof(Block, experts.chosen), 1 << 8},
+    {0},
+};
+
+static int check_experts(const Block *b, const char *file, cvn_err *err)
+{
+    const Experts *e = &b->experts;
+    TRY(check_limits(b, expert_limits, file, err));
+    if (e->chosen > e->number)
+        return err_set(
+            err, CVN_EFORMAT,
+            "'%s': each token has %" PRId64 " of %" PRId64
+            " experts; there must be at least as many (num_experts_per_tok, num_experts)",
+            file, e->chosen, e->number);
+    if (e->shared_width < 0 || e->shared_width > 1 << 23 || e->width < 0 || e->width > 1 << 23)
+        return err_set(err, CVN_EFORMAT,
+                       "'%s': the widths of experts and of the shared one are %" PRId64
+                       " and %" PRId64 "; they must be from 0 to %d",
+                       file, e->width, e->shared_width, 1 << 23);
+    if (!(e->scale > 0 && e->scale <= 1e6))
+        return err_set(err, CVN_EFORMAT,
+                       "'%s': what experts give is multiplied by %g; it must be over 0 and at most "
+                       "1e6 (routed_scaling_factor)",
+                       file, e->scale);
+    return CVN_OK;
 }
 
 static int check_block(const Block *b, const char *file, cvn_err *err)
 {
     const Attention *a = &b->attention;
     TRY(check_limits(b, block_limits, file, err));
+    TRY(b->experts.on ? check_experts(b, file, err) : CVN_OK);
     if (a->heads % a->kv_heads != 0)
         return err_set(err, CVN_EFORMAT,
                        "'%s': %" PRId64 " heads cannot share %" PRId64
@@ -498,7 +541,7 @@ int model_check(const Model *m, const char *file, cvn_err *err)
                            file);
     for (int64_t i = 0; i < m->layers; i++) {
         TRY(check_block(&m->block[i], file, err));
-        what = what ? what : undone_block(&m->block[i]);
+        what = what ? what : undone_block(m, &m->block[i]);
     }
     if (what)
         return err_set(err, CVN_EUNSUPPORTED, "'%s': %s: not supported", file, what);

@@ -102,11 +102,30 @@ typedef struct FeedForward {
     bool gate_bias, up_bias, down_bias;
 } FeedForward;
 
-/* Feed-forward parts of which each token takes some. */
+/* What the router makes of the logits of a token, one for each expert. */
+typedef enum RouterScore {
+    SCORE_SOFTMAX,        /* their softmax */
+    SCORE_SOFTMAX_CHOSEN, /* the softmax of those that are chosen, by their logits */
+    SCORE_SIGMOID         /* the sigmoid of each */
+} RouterScore;
+
+/* Feed-forward parts, the experts, of which each token takes some: those of the best scores, and their sum, each weighted by its
+   score. */
 typedef struct Experts {
-    int64_t number; /* 0: the layer has one part, which every token takes */
-    int64_t chosen; /* by the router, for each token */
-    int64_t shared; /* that every token takes beside those */
+    bool on; /* the layer has experts; else one part, which every token takes (FeedForward) */
+    int64_t number; /* of experts */
+    int64_t chosen; /* for each token */
+    int64_t width;  /* of each; 0: that of a part that all take, mlp.width */
+    RouterScore score;
+    bool router_bias; /* is added to the logits */
+    bool
+        corrected; /* a weight for each expert is added to its score, where that is compared only */
+    bool renormalised; /* the scores of those that are chosen are divided by their sum */
+    double scale;      /* and multiplied by this */
+    bool bias;         /* experts have biases */
+    int64_t
+        shared_width; /* of a part that every token takes beside its experts; 0: there is none */
+    bool shared_gate; /* which is multiplied by the sigmoid of a product of its own */
 } Experts;
 
 typedef struct Block {
@@ -147,6 +166,12 @@ struct Model {
 
 /* Llama's numbers in every block, as transformers has them where a config.json says nothing; the arena's. */
 Model *model_new(int64_t layers, Arena *arena);
+
+/* Of each expert of a layer. */
+static inline int64_t experts_width(const Block *b)
+{
+    return b->experts.width ? b->experts.width : b->mlp.width;
+}
 
 /* As config.json spells it. */
 const char *activation_name(Activation activation);

@@ -62,6 +62,15 @@ static void add_biases(StrBuf *out, const char *part, const bool *has, const cha
             strbuf_printf(out, ", %s bias", name[i]);
 }
 
+/* A layer that has experts; NULL: none has. */
+static const Block *with_experts(const Model *m)
+{
+    for (int64_t i = 0; i < m->layers; i++)
+        if (m->block[i].experts.on)
+            return &m->block[i];
+    return NULL;
+}
+
 void model_describe(const Model *m, StrBuf *out)
 {
     static const char *const in_attention[] = {"q", "k", "v", "o"};
@@ -99,6 +108,12 @@ void model_describe(const Model *m, StrBuf *out)
         strbuf_printf(out, ", scores capped at %g", a->cap);
     if (m->logits_cap > 0)
         strbuf_printf(out, ", logits capped at %g", m->logits_cap);
+    const Block *sparse = with_experts(m);
+    if (sparse)
+        strbuf_printf(out, ", %" PRIi64 " of %" PRIi64 " experts of %" PRIi64,
+                      sparse->experts.chosen, sparse->experts.number, experts_width(sparse));
+    if (sparse && sparse->experts.shared_width)
+        strbuf_printf(out, " beside a shared one of %" PRIi64, sparse->experts.shared_width);
     add_biases(out, "attention", (bool[]){a->q_bias, a->k_bias, a->v_bias, a->o_bias}, in_attention,
                4);
     add_biases(out, "mlp", (bool[]){b->mlp.gate_bias, b->mlp.up_bias, b->mlp.down_bias}, in_mlp, 3);
@@ -122,6 +137,13 @@ json_t *model_describe_json(const Model *m)
                   "tied", s.tied, "bos", ids_json(&m->begin), "eos", ids_json(&m->end));
     if (without_rope(m))
         json = json_with(json, "layers_without_rope", json_integer(without_rope(m)));
+    const Block *sparse = with_experts(m);
+    if (sparse) {
+        json = json_with(json, "experts", json_integer(sparse->experts.number));
+        json = json_with(json, "experts_per_token", json_integer(sparse->experts.chosen));
+        json = json_with(json, "expert_ffn", json_integer(experts_width(sparse)));
+        json = json_with(json, "shared_ffn", json_integer(sparse->experts.shared_width));
+    }
     int64_t windows;
     const Attention *window = windowed(m, &windows);
     if (window) {

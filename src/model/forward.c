@@ -10,9 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A product that something else than a product reads is rounded in training to what enters products, and read in f32:
-   half of what is written and read again, and of what waits for the backward pass. Autocast of torch does so, too. */
-static cvn_value *kept(Builder *b, cvn_value *x)
+cvn_value *forward_kept(Builder *b, cvn_value *x)
 {
     if (b->step || b->compute == CVN_F32)
         return x;
@@ -189,8 +187,8 @@ static cvn_value *attention(Builder *b, cvn_value *h, int64_t layer)
     cvn_value *k /* [batch, seq, kv_heads, head_dim] */ =
         forward_linear(b, "bse,khe->bskh", h, PARAM_K, PARAM_K_BIAS, layer);
     cvn_value *v = values_of(b, h, k, layer);
-    q = head_norm(b, kept(b, q), PARAM_Q_NORM, PARAM_Q_NORMS, layer);
-    k = head_norm(b, kept(b, k), PARAM_K_NORM, PARAM_K_NORMS, layer);
+    q = head_norm(b, forward_kept(b, q), PARAM_Q_NORM, PARAM_Q_NORMS, layer);
+    k = head_norm(b, forward_kept(b, k), PARAM_K_NORM, PARAM_K_NORMS, layer);
     q = forward_compute(b, tempered(b, rotated(b, q, layer)));
     k = rotated(b, k, layer);
     Past keys = with_past(b, k, layer, 0), values = with_past(b, v, layer, 1);
@@ -221,7 +219,7 @@ static cvn_value *gelu_tanh(Builder *b, cvn_value *x)
     return cvn_multiply(G, scaled(b, x, 0.5), turned);
 }
 
-static cvn_value *activated(Builder *b, cvn_value *x, Activation activation)
+cvn_value *forward_activated(Builder *b, cvn_value *x, Activation activation)
 {
     switch (activation) {
     case ACTIVATION_GELU_TANH:
@@ -233,15 +231,41 @@ static cvn_value *activated(Builder *b, cvn_value *x, Activation activation)
     }
 }
 
-/* (activation(h W_gate) * (h W_up)) W_down, with SiLU SwiGLU: Shazeer 2020, arXiv:2002.05202. */
+/* (activation(h W_gate) * (h W_up)) W_down, with SiLU SwiGLU: Shazeer 2020, arXiv:2002.05202. Of a part whose weights are these
+   kinds, or whose down is; the biases are a layer's only part's. */
+static cvn_value *gated_part(Builder *b, cvn_value *h, const ParamKind part[3], int64_t layer)
+{
+    const bool only = part[0] == PARAM_GATE;
+    const ParamKind none = PARAM_KIND_COUNT;
+    cvn_value *gate /* [batch, seq, ffn] */ = forward_kept(
+        b, forward_linear(b, "bse,fe->bsf", h, part[0], only ? PARAM_GATE_BIAS : none, layer));
+    cvn_value *up = forward_kept(
+        b, forward_linear(b, "bse,fe->bsf", h, part[1], only ? PARAM_UP_BIAS : none, layer));
+    gate = forward_activated(b, gate, b->model->block[layer].mlp.activation);
+    cvn_value *inner = forward_compute(b, cvn_multiply(G, gate, up));
+    return forward_linear(b, "bsf,ef->bse", inner, part[2], only ? PARAM_DOWN_BIAS : none, layer);
+}
+
 static cvn_value *feed_forward(Builder *b, cvn_value *h, int64_t layer)
 {
-    cvn_value *gate /* [batch, seq, ffn] */ =
-        kept(b, forward_linear(b, "bse,fe->bsf", h, PARAM_GATE, PARAM_GATE_BIAS, layer));
-    cvn_value *up = kept(b, forward_linear(b, "bse,fe->bsf", h, PARAM_UP, PARAM_UP_BIAS, layer));
-    gate = activated(b, gate, b->model->block[layer].mlp.activation);
-    cvn_value *inner = forward_compute(b, cvn_multiply(G, gate, up));
-    return forward_linear(b, "bsf,ef->bse", inner, PARAM_DOWN, PARAM_DOWN_BIAS, layer);
+    static const ParamKind only[] = {PARAM_GATE, PARAM_UP, PARAM_DOWN};
+    static const ParamKind shared[] = {PARAM_SHARED_GATE, PARAM_SHARED_UP, PARAM_SHARED_DOWN};
+    const Experts *e = &b->model->block[layer].experts;
+    if (!e->on)
+        return gated_part(b, h, only, layer);
+    cvn_value *y = forward_experts(b, h, layer);
+    if (!e->shared_width)
+        return y;
+    cvn_value *all = gated_part(b, h, shared, layer);
+    if (e->shared_gate) {
+        cvn_value *gate =
+            forward_linear(b, "bse,fe->bsf", h, PARAM_SHARED_ROUTER, PARAM_KIND_COUNT, layer);
+        gate = cvn_logistic(G, gate); /* [batch, seq, 1] */
+        gate = cvn_reshape(G, gate, 2, cvn_value_type(gate)->dim);
+        all = cvn_multiply(G, all,
+                           cvn_broadcast_in_dim(G, gate, *cvn_value_type(all), (int[]){0, 1}));
+    }
+    return cvn_add(G, y, all);
 }
 
 /* x f32 [batch, seq, dim] -> f32 [batch, 1, dim]: the last real token of each row. */

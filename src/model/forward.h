@@ -65,7 +65,7 @@ typedef struct ModelStep {
        the order of lora_params. A parameter `select` f32 [batch, ranks] has what each rank counts in a row: 0 where the
        row has another adapter, else the scale. */
     int64_t ranks;    /* 0: there are none */
-    uint32_t adapted; /* bit ParamKind: weights of that kind have adapters */
+    uint64_t adapted; /* bit ParamKind: weights of that kind have adapters */
     /* SAMPLE_PROCESSED has the parameters of sample_bias, and gives the model's own logits f32 [batch, vocab] too. */
 } ModelStep;
 

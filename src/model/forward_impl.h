@@ -32,11 +32,21 @@ typedef struct Builder {
 /* Every operation notes the line that adds it. */
 #define G CVN_HERE(b->g)
 
-/* The weight of a kind in a layer (or -1), or NULL where this model has none. */
+/* The weight of a kind in a layer (or -1), or NULL where this model has none, and of PARAM_KIND_COUNT, which is none. */
 cvn_value *forward_weight(const Builder *b, ParamKind kind, int64_t layer);
 
 /* x in the dtype that enters products. */
 cvn_value *forward_compute(Builder *b, cvn_value *x);
+
+/* A product that something else than a product reads is rounded in training to what enters products, and read in f32:
+   half of what is written and read again, and of what waits for the backward pass. Autocast of torch does so, too. */
+cvn_value *forward_kept(Builder *b, cvn_value *x);
+
+/* What an activation makes of x. */
+cvn_value *forward_activated(Builder *b, cvn_value *x, Activation activation);
+
+/* h [batch, seq, dim] -> f32 [batch, seq, dim]: what the router's choice of a layer's experts makes of each token (experts.c). */
+cvn_value *forward_experts(Builder *b, cvn_value *h, int64_t layer);
 
 /* A matrix in the dtype that enters products; of quantized ones their numbers, which blocks have in any. */
 cvn_value *forward_matrix(Builder *b, ParamKind kind, int64_t layer, cvn_dtype dtype);

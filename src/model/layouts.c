@@ -31,7 +31,7 @@ static const struct {
                          [GROUP_ATTENTION] = {"attention", 1 << AXIS_HEADS | 1 << AXIS_KV_HEADS |
                                                                1 << AXIS_HEAD_DIM |
                                                                1 << AXIS_EMBED},
-                         [GROUP_MLP] = {"mlp", 1 << AXIS_FFN | 1 << AXIS_EMBED},
+                         [GROUP_MLP] = {"mlp", 1 << AXIS_FFN | 1 << AXIS_EXPERTS | 1 << AXIS_EMBED},
                          [GROUP_CACHE] = {"cache", 1 << AXIS_BATCH | 1 << AXIS_KV_HEADS},
                          [GROUP_ACTIVATIONS] = {"activations", 1 << AXIS_SEQ | 1 << AXIS_EMBED}};
 
@@ -49,7 +49,7 @@ typedef struct LayoutRule {
     const char *mesh_axis;
 } LayoutRule;
 
-enum { DP = 1, TP = 2, SCATTER = 4, FSDP = 8, TWO_D = 16 };
+enum { DP = 1, TP = 2, SCATTER = 4, FSDP = 8, TWO_D = 16, EP = 32 };
 
 /* A bit for each layout that has the rule. */
 static const struct {
@@ -68,6 +68,7 @@ static const struct {
     {TWO_D, {GROUP_ATTENTION, AXIS_EMBED, "model"}},
     {TP | SCATTER | TWO_D, {GROUP_MLP, AXIS_FFN, "model"}},
     {FSDP | TWO_D, {GROUP_MLP, AXIS_EMBED, "data"}},
+    {EP, {GROUP_MLP, AXIS_EXPERTS, "expert"}},
     {DP | FSDP | TWO_D, {GROUP_CACHE, AXIS_BATCH, "dcn"}},
     {DP | FSDP | TWO_D, {GROUP_CACHE, AXIS_BATCH, "data"}},
     {TP | SCATTER | TWO_D, {GROUP_CACHE, AXIS_KV_HEADS, "model"}},
@@ -76,7 +77,7 @@ static const struct {
 enum { N_ROWS = sizeof rows / sizeof *rows };
 
 /* In the order of the bits. */
-static const char *const layouts[] = {"dp", "tp", "tp-scatter", "fsdp", "2d"};
+static const char *const layouts[] = {"dp", "tp", "tp-scatter", "fsdp", "2d", "ep"};
 enum { N_LAYOUTS = sizeof layouts / sizeof *layouts };
 
 const char *layout_name(size_t i)
@@ -257,8 +258,15 @@ static Group group_of(const Param *p)
     if (p->rank < 2 || p->init != INIT_NORMAL)
         return GROUP_COUNT;
     return axes & 1 << AXIS_VOCAB ? GROUP_TABLES
-           : axes & 1 << AXIS_FFN ? GROUP_MLP
-                                  : GROUP_ATTENTION;
+           : axes & (1 << AXIS_FFN | 1 << AXIS_EXPERTS | 1 << AXIS_SHARED_FFN | 1 << AXIS_ONE)
+               ? GROUP_MLP
+               : GROUP_ATTENTION;
+}
+
+/* What rules call an axis: the widths of all feed-forward parts are one to them. */
+static int rule_axis(ModelAxis axis)
+{
+    return axis == AXIS_EXPERT_FFN || axis == AXIS_SHARED_FFN ? AXIS_FFN : (int)axis;
 }
 
 /* A rule splits dimension d of a matrix. Where columns share scales, or are blocks, only their outermost dimension is split, and
@@ -287,7 +295,7 @@ static void mark_weight(const Marking *m, const Param *param, cvn_value *v)
     for (int r = 0; r < m->rules->n && group != GROUP_COUNT; r++) {
         const LayoutRule *rule = &m->rules->rule[r];
         for (int d = 0; d < param->rank; d++)
-            if (rule->group == group && (int)param->axis[d] == rule->axis)
+            if (rule->group == group && rule_axis(param->axis[d]) == rule->axis)
                 split_weight(m, param, &spec, d, rule->mesh_axis);
     }
     cvn_mark_sharding(m->g, v, &spec);

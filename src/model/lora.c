@@ -16,21 +16,21 @@ static ParamKind find_target(const char *name, size_t n, bool module)
 {
     for (ParamKind kind = 0; kind < PARAM_KIND_COUNT; kind++) {
         const char *own = module ? param_kind_module(kind) : param_kind_name(kind);
-        if (param_kind_is_matrix(kind) && strlen(own) == n && memcmp(own, name, n) == 0)
+        if (param_kind_is_adapted(kind) && strlen(own) == n && memcmp(own, name, n) == 0)
             return kind;
     }
     return PARAM_KIND_COUNT;
 }
 
-static uint32_t all_targets(void)
+static uint64_t all_targets(void)
 {
-    uint32_t all = 0;
+    uint64_t all = 0;
     for (ParamKind kind = 0; kind < PARAM_KIND_COUNT; kind++)
-        if (param_kind_is_matrix(kind))
-            all |= 1u << kind;
+        if (param_kind_is_adapted(kind))
+            all |= UINT64_C(1) << kind;
     return all;
 }
-static_assert(PARAM_KIND_COUNT <= 32, "targets are bits of 32");
+static_assert(PARAM_KIND_COUNT <= 64, "targets are bits of 64");
 
 /* One word of "targets=q,v". */
 static int add_target(LoraOptions *options, const char *word, size_t n, cvn_err *err)
@@ -38,7 +38,7 @@ static int add_target(LoraOptions *options, const char *word, size_t n, cvn_err 
     ParamKind kind = find_target(word, n, false);
     SCOPED(strbuf_free) StrBuf names = {0};
     if (kind < PARAM_KIND_COUNT) {
-        options->targets |= 1u << kind;
+        options->targets |= UINT64_C(1) << kind;
         return CVN_OK;
     }
     if (n == 3 && memcmp(word, "all", 3) == 0) {
@@ -46,7 +46,7 @@ static int add_target(LoraOptions *options, const char *word, size_t n, cvn_err 
         return CVN_OK;
     }
     for (kind = 0; kind < PARAM_KIND_COUNT; kind++)
-        if (param_kind_is_matrix(kind))
+        if (param_kind_is_adapted(kind))
             strbuf_printf(&names, "%s, ", param_kind_name(kind));
     return err_set(err, CVN_EINVAL, "LoRA cannot adapt '%.*s'; targets are %sor all",
                    (int)(n < 40 ? n : 40), word, names.text ? names.text : "");
@@ -104,6 +104,22 @@ int lora_parse(LoraOptions *options, const char *text, cvn_err *err)
         options->alpha = DEFAULT_ALPHA;
     if (options->targets == 0)
         options->targets = all_targets();
+    return CVN_OK;
+}
+
+int lora_check(const LoraOptions *options, const Model *model, cvn_err *err)
+{
+    SCOPED(arena_free) Arena arena = {0};
+    ParamList params;
+    TRY(arena_begin(&arena, err));
+    params_list(&params, model, &arena);
+    for (ParamKind kind = 0; kind < PARAM_KIND_COUNT && options->targets != all_targets(); kind++)
+        if (options->targets >> kind & 1 && params.first[kind] < 0)
+            return err_set(err, CVN_EUNSUPPORTED,
+                           "LoRA cannot adapt '%s': no layer of this model has it%s; give targets "
+                           "such as q,k,v,o",
+                           param_kind_name(kind),
+                           params.first[PARAM_EXPERT_GATE] >= 0 ? " outside of experts" : "");
     return CVN_OK;
 }
 
@@ -227,7 +243,7 @@ static int read_targets(LoraOptions *options, const char *path, const json_t *mo
                 "down_proj; merge adapters of others, such as qkv_proj and gate_up_proj, "
                 "into their model by PEFT",
                 path, name ? name : "(no name)");
-        options->targets |= 1u << kind;
+        options->targets |= UINT64_C(1) << kind;
     }
     if (options->targets == 0)
         return err_set(err, CVN_EUNSUPPORTED, "'%s' has no list of \"target_modules\"", path);

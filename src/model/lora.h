@@ -28,11 +28,14 @@ typedef struct LoraOptions {
     int64_t rank;     /* 0: no adapters */
     double alpha;     /* scale of the addition, times rank */
     double dropout;   /* of what enters adapters in training, 0 to below 1 */
-    uint32_t targets; /* bit ParamKind: weights of that kind have adapters */
+    uint64_t targets; /* bit ParamKind: weights of that kind have adapters */
 } LoraOptions;
 
 /* Reads "r=16,alpha=32,targets=q,v". */
 int lora_parse(LoraOptions *options, const char *text, cvn_err *err);
+
+/* Refuses targets that no layer of the model has, as feed-forward parts that are experts; "all" are those that it has. */
+int lora_check(const LoraOptions *options, const Model *model, cvn_err *err);
 
 /* The adapters of a model: A and B of each adapted weight, in the order of the table. */
 typedef struct LoraParams {

@@ -11,6 +11,7 @@ typedef enum InitRole {
     AS_NORM,
     AS_BIAS,
     AS_ROTATED_BIAS,
+    AS_ROUTER,
     AS_WEIGHT,
     AS_ROTATED,
     AS_RESIDUAL
@@ -44,13 +45,12 @@ static const char *const layer_prefix[NAMING_COUNT] = {
 
 const char *model_axis_name(ModelAxis axis)
 {
-    static const char *const names[AXIS_COUNT] = {[AXIS_VOCAB] = "vocab",
-                                                  [AXIS_EMBED] = "embed",
-                                                  [AXIS_HEADS] = "heads",
-                                                  [AXIS_KV_HEADS] = "kv_heads",
-                                                  [AXIS_HEAD_DIM] = "head_dim",
-                                                  [AXIS_FFN] = "ffn",
-                                                  [AXIS_ONE] = "one"};
+    static const char *const names[AXIS_COUNT] = {
+        [AXIS_VOCAB] = "vocab",           [AXIS_EMBED] = "embed",
+        [AXIS_HEADS] = "heads",           [AXIS_KV_HEADS] = "kv_heads",
+        [AXIS_HEAD_DIM] = "head_dim",     [AXIS_FFN] = "ffn",
+        [AXIS_EXPERTS] = "experts",       [AXIS_EXPERT_FFN] = "expert_ffn",
+        [AXIS_SHARED_FFN] = "shared_ffn", [AXIS_ONE] = "one"};
     return names[axis];
 }
 
@@ -63,6 +63,9 @@ static int64_t axis_size(const Model *m, const Block *b, ModelAxis axis)
         [AXIS_KV_HEADS] = b->attention.kv_heads,
         [AXIS_HEAD_DIM] = b->attention.head_dim,
         [AXIS_FFN] = b->mlp.width,
+        [AXIS_EXPERTS] = b->experts.number,
+        [AXIS_EXPERT_FFN] = experts_width(b),
+        [AXIS_SHARED_FFN] = b->experts.shared_width,
         [AXIS_ONE] = 1,
     };
     return sizes[axis];
@@ -76,6 +79,11 @@ const char *param_kind_name(ParamKind kind)
 bool param_kind_is_matrix(ParamKind kind)
 {
     return table[kind].per_layer && table[kind].role >= AS_WEIGHT;
+}
+
+bool param_kind_is_adapted(ParamKind kind)
+{
+    return param_kind_is_matrix(kind) && kind < PARAM_ROUTER;
 }
 
 const char *param_kind_module(ParamKind kind)
@@ -127,6 +135,11 @@ bool model_has_names(const Model *m, ParamNaming naming)
     return family_tensor_name(m->family, PARAM_EMBED, naming, "") != NULL;
 }
 
+static bool enters_products(ParamKind kind)
+{
+    return table[kind].role >= AS_WEIGHT;
+}
+
 static bool is_bias(ParamKind kind)
 {
     return table[kind].role == AS_BIAS || table[kind].role == AS_ROTATED_BIAS;
@@ -137,8 +150,9 @@ const char *param_tensor(const Model *m, ParamKind kind, ParamNaming naming, int
 {
     const char *name = family_tensor_name(m->family, kind, naming, table[kind].file_name[naming]);
     const char *ending = kind == PARAM_SINKS ? naming == NAMING_HF ? "" : ".weight"
-                         : is_bias(kind)     ? ".bias"
-                                             : ".weight";
+                         : kind == PARAM_CORRECTION && naming == NAMING_HF ? ""
+                         : is_bias(kind)                                   ? ".bias"
+                                                                           : ".weight";
     if (!name)
         return NULL;
     if (table[kind].per_layer)
@@ -155,14 +169,16 @@ static void set_shape(Param *param, const Model *m, const Block *b)
     /* Norms with a weight for each head keep the two apart in files, too. */
     const bool apart = (param->kind == PARAM_Q_NORMS || param->kind == PARAM_K_NORMS) &&
                        b->attention.qk_norm == QK_NORM_HEADS;
-    param->n_rows = param->rank == 3 && axis[1] == AXIS_HEAD_DIM ? 2 : 1;
+    const bool experts = param->rank > 1 && axis[0] == AXIS_EXPERTS && param->kind != PARAM_ROUTER;
+    param->n_rows = param->rank == 3 && (axis[1] == AXIS_HEAD_DIM || experts) ? 2 : 1;
+    param->experts = experts ? b->experts.number : 0;
     param->n = 1;
     for (int i = 0; i < param->rank; i++) {
         int64_t size = axis_size(m, b, axis[i]);
         param->axis[i] = axis[i];
         param->dims[i] = size;
         param->n *= size;
-        if (axis[i] == AXIS_HEAD_DIM && i > 0 && !apart)
+        if (i > 0 && ((axis[i] == AXIS_HEAD_DIM && !apart) || (i == 1 && experts)))
             param->file_dims[param->file_rank - 1] *= size;
         else
             param->file_dims[param->file_rank++] = size;
@@ -207,9 +223,11 @@ static void add(ParamList *list, const Model *m, Arena *arena, ParamKind kind, i
     list->n++;
 }
 
-static bool enters_products(ParamKind kind)
+/* The name without what stands for the number of an expert: "mlp.experts.%d.up_proj" becomes "mlp.experts.up_proj". */
+static const char *joined_name(const char *name, Arena *arena)
 {
-    return table[kind].role >= AS_WEIGHT;
+    const char *at = name ? strstr(name, ".%d") : NULL;
+    return at ? arena_printf(arena, "%.*s%s", (int)(at - name), name, at + 3) : name;
 }
 
 /* Makes a parameter's array the one that holds this: in files one of n rows. */
@@ -262,9 +280,11 @@ BlockKind param_block(const Param *p, const Model *m, const WeightType *type)
     static const BlockKind small[BLOCK_KINDS] = {
         [BLOCK_Q4_K] = BLOCK_Q5_0, [BLOCK_Q5_K] = BLOCK_Q5_1, [BLOCK_Q6_K] = BLOCK_Q8_0};
     const int64_t n = m->layers, i = p->layer;
-    const bool v = p->kind == PARAM_V, down = p->kind == PARAM_DOWN;
+    const bool v = p->kind == PARAM_V;
+    const bool down =
+        p->kind == PARAM_DOWN || p->kind == PARAM_EXPERT_DOWN || p->kind == PARAM_SHARED_DOWN;
     BlockKind kind = type->block;
-    if (p->init != INIT_NORMAL || !kind)
+    if (p->init != INIT_NORMAL || !kind || !enters_products(p->kind))
         return BLOCK_NONE;
     if (p->kind == PARAM_LM_HEAD || (p->kind == PARAM_EMBED && m->tied))
         kind = type->head;
@@ -314,6 +334,7 @@ void params_list(ParamList *list, const Model *config, Arena *arena)
             (config->eight && config->eight[param->layer * PARAM_KIND_COUNT + param->kind]);
         param->quant = quant_form(eight ? (QuantScheme){.kind = QUANT_INT8} : config->quant, rows,
                                   param->n / rows);
+        param->file_name[NAMING_HF] = joined_name(param->file_name[NAMING_HF], arena);
         set_form(param, PARAM_QUANTIZED,
                  (int64_t)cvn_dtype_bytes(param->quant.dtype, param->quant.k));
     }
@@ -356,6 +377,33 @@ ParamTensor params_tensor(const ParamList *list, int i, ParamNaming naming)
     return t;
 }
 
+bool param_has_pieces(const Param *param, ParamNaming naming)
+{
+    const char *name = param->file_name[naming];
+    return param->experts && name && strstr(name, "%d");
+}
+
+const char *param_expert_name(const char *pattern, int64_t expert, char *text, size_t size)
+{
+    const char *at = strstr(pattern, "%d");
+    snprintf(text, size, "%.*s%lld%s", (int)(at - pattern), pattern, (long long)expert, at + 2);
+    return text;
+}
+
+int param_gguf_dims(const Param *param, int64_t dims[PARAM_FILE_RANK])
+{
+    int n = 0;
+    if (param->kind == PARAM_SHARED_ROUTER) {
+        dims[0] = param->n;
+        return 1;
+    }
+    if (param->experts)
+        dims[n++] = param->experts;
+    for (int d = 0; d < param->file_rank; d++)
+        dims[n++] = param->file_dims[d] / (d == 0 && param->experts ? param->experts : 1);
+    return n;
+}
+
 const Param *params_find(const ParamList *list, ParamKind kind, int layer)
 {
     int first = list->first[kind];
@@ -376,9 +424,13 @@ ModelSize model_size(const Model *m)
             int64_t n = 1;
             for (int i = 0; i < table[kind].rank; i++)
                 n *= axis_size(m, b, table[kind].axis[i]);
-            if (is_present(m, b, (ParamKind)kind))
+            bool present = is_present(m, b, (ParamKind)kind);
+            if (present)
                 size.params += n;
-            if (enters_products((ParamKind)kind) && kind != PARAM_EMBED)
+            if (table[kind].axis[0] == AXIS_EXPERTS && kind != PARAM_ROUTER && n)
+                n = n / b->experts.number * b->experts.chosen;
+            if (enters_products((ParamKind)kind) && kind != PARAM_EMBED &&
+                (present || kind == PARAM_LM_HEAD))
                 size.matmul_params += n;
         }
     return size;

@@ -4,7 +4,7 @@
  *
  * A parameter's logical shape keeps axes apart that a sharding may name: q is [heads, head_dim,
  * embed]. In a file, where frameworks flatten, it is [heads * head_dim, embed]: the same bytes. The
- * only rule is that "head_dim" is merged into the axis before it.
+ * only rule is that "head_dim" is merged into the axis before it, and "experts" of matrices into the one behind it.
  *
  *   kind q             [heads, head_dim, embed]     model.layers.N.self_attn.q_proj.weight in Hugging Face files
  *
@@ -30,6 +30,9 @@ typedef enum ModelAxis {
     AXIS_KV_HEADS,
     AXIS_HEAD_DIM,
     AXIS_FFN,
+    AXIS_EXPERTS,
+    AXIS_EXPERT_FFN,
+    AXIS_SHARED_FFN,
     AXIS_ONE, /* of a single number */
     AXIS_COUNT
 } ModelAxis;
@@ -59,9 +62,10 @@ typedef struct Param {
     const char *fused
         [NAMING_COUNT]; /* of a tensor that others have rows of, too; NULL: it has one of its own */
     int rank;           /* logical */
-    ModelAxis axis[PARAM_MAX_RANK];     /* [rank] */
-    int64_t dims[PARAM_MAX_RANK];       /* [rank] */
-    int file_rank;                      /* head_dim merged into the axis before it */
+    ModelAxis axis[PARAM_MAX_RANK]; /* [rank] */
+    int64_t dims[PARAM_MAX_RANK];   /* [rank] */
+    int file_rank;   /* head_dim merged into the axis before it, experts into the one behind */
+    int64_t experts; /* of a weight or bias of each expert: how many; else 0 */
     int64_t file_dims[PARAM_FILE_RANK]; /* [file_rank], row-major as in Hugging Face */
     bool rotated;   /* rows, or elements of a bias, of a head lie in the order of rotary pairs */
     bool above_one; /* of a norm: one more than it is what is multiplied by */
@@ -102,6 +106,13 @@ typedef struct ParamTensor {
 /* That of parameter i. Only what is no numbers of ours (PARAM_PLAIN) shares one. */
 ParamTensor params_tensor(const ParamList *list, int i, ParamNaming naming);
 
+/* Whether files with these names have a tensor for each of its experts; and the name of one, by the parameter's. */
+bool param_has_pieces(const Param *param, ParamNaming naming);
+const char *param_expert_name(const char *pattern, int64_t expert, char *text, size_t size);
+
+/* The dimensions of its tensor in GGUF files; returns how many. */
+int param_gguf_dims(const Param *param, int64_t dims[PARAM_FILE_RANK]);
+
 /* NULL when the model has no such parameter. `layer` is ignored for kinds outside of the layers. */
 const Param *params_find(const ParamList *list, ParamKind kind, int layer);
 
@@ -115,8 +126,10 @@ size_t param_bytes(const Param *param, cvn_dtype dtype);
 const char *model_axis_name(ModelAxis axis);
 const char *param_kind_name(ParamKind kind);
 
-/* Whether every layer may have one, which enters products: what is quantized and may be adapted. */
+/* Whether layers may have one, which enters products: what is quantized. */
 bool param_kind_is_matrix(ParamKind kind);
+/* Whether it may be adapted: not those of experts. */
+bool param_kind_is_adapted(ParamKind kind);
 
 /* Hugging Face's name of its module: "q_proj". */
 const char *param_kind_module(ParamKind kind);

@@ -76,11 +76,24 @@ static const struct {
 };
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
+/* Of experts; the row of the family's settings says the key of config.json. */
+static const struct {
+    const char *key;
+    size_t offset; /* of the field in a Block */
+} expert_sizes[] = {
+    {"experts", offsetof(Block, experts.number)},
+    {"experts_per_token", offsetof(Block, experts.chosen)},
+    {"expert_ffn", offsetof(Block, experts.width)},
+    {"shared_ffn", offsetof(Block, experts.shared_width)},
+};
+enum { EXPERT_SIZES = sizeof expert_sizes / sizeof *expert_sizes };
+
 /* A shape that is being read, and whose it is. */
 typedef struct Own {
     const char *name; /* for messages */
     const Family *family;
     ModelShape shape; /* 0: not said */
+    int64_t experts[EXPERT_SIZES];
 } Own;
 
 static int set_family(Own *own, const char *name, cvn_err *err)
@@ -94,19 +107,38 @@ static int set_family(Own *own, const char *name, cvn_err *err)
 
 static int set_size(Own *own, const char *key, int64_t value, cvn_err *err)
 {
-    for (int i = 0; i < SIZES; i++) {
-        if (strcmp(sizes[i].key, key) != 0)
-            continue;
-        if (value < 1 || value > INT32_MAX)
-            return err_set(err, CVN_EINVAL, "%.60s: %s is not a number from 1 to %d", own->name,
-                           key, INT32_MAX);
-        memcpy((char *)&own->shape + sizes[i].offset, &value, sizeof value);
-        return CVN_OK;
+    void *field = NULL;
+    for (int i = 0; i < SIZES; i++)
+        if (strcmp(sizes[i].key, key) == 0)
+            field = (char *)&own->shape + sizes[i].offset;
+    for (int i = 0; i < EXPERT_SIZES; i++)
+        if (strcmp(expert_sizes[i].key, key) == 0)
+            field = &own->experts[i];
+    if (!field)
+        return err_set(err, CVN_EINVAL,
+                       "%.60s: unknown \"%.40s\" in a shape; known are family, dim, layers, heads, "
+                       "kv_heads, head_dim, ffn, vocab, context, and of families with experts "
+                       "experts, experts_per_token, expert_ffn and shared_ffn",
+                       own->name, key);
+    if (value < 1 || value > INT32_MAX)
+        return err_set(err, CVN_EINVAL, "%.60s: %s is not a number from 1 to %d", own->name, key,
+                       INT32_MAX);
+    memcpy(field, &value, sizeof value);
+    return CVN_OK;
+}
+
+/* What a shape says of experts, as a config.json of the family has it. */
+static int expert_words(const Own *own, StrBuf *words, cvn_err *err)
+{
+    for (int i = 0; i < EXPERT_SIZES; i++) {
+        const Setting *row = family_setting(own->family, true, expert_sizes[i].offset);
+        if (own->experts[i] && (!row || !row->key))
+            return err_set(err, CVN_EINVAL, "%.60s: models of the family %s have no %s", own->name,
+                           own->family->name, expert_sizes[i].key);
+        if (own->experts[i])
+            strbuf_printf(words, ", '%s': %" PRId64, row->key, own->experts[i]);
     }
-    return err_set(err, CVN_EINVAL,
-                   "%.60s: unknown \"%.40s\" in a shape; known are family, dim, layers, heads, "
-                   "kv_heads, head_dim, ffn, vocab and context",
-                   own->name, key);
+    return CVN_OK;
 }
 
 /* What a shape need not say follows from the rest, as in Llama 2. */
@@ -126,12 +158,16 @@ static int finish_shape(Model **model, const Own *own, Arena *arena, cvn_err *er
     s.ffn = s.ffn ? s.ffn : num_round_up(num_pieces(8 * s.width, 3), 32);
     s.vocab = s.vocab ? s.vocab : 32000;
     s.context = s.context ? s.context : 2048;
-    const bool experts = family_setting(own->family, true, offsetof(Block, experts.number)) != NULL;
+    SCOPED(strbuf_free) StrBuf experts = {0};
+    TRY(expert_words(own, &experts, err));
     const char *words =
-        arena_printf(arena, "'torch_dtype': 'bfloat16', 'bos_token_id': 1, 'eos_token_id': 2%s%s",
+        arena_printf(arena, "'torch_dtype': 'bfloat16', 'bos_token_id': 1, 'eos_token_id': 2%s%s%s",
                      own->family == family_by_name("llama") ? ", 'rms_norm_eps': 1e-5"
                                                             : ", 'pad_token_id': null",
-                     experts ? ", 'num_local_experts': 0, 'position_embedding_type': 'rope'" : "");
+                     own->family == family_by_name("granitemoehybrid")
+                         ? ", 'num_local_experts': 0, 'position_embedding_type': 'rope'"
+                         : "",
+                     experts.text ? experts.text : "");
     return make(model, own->family, &s, words, own->name, arena, err);
 }
 

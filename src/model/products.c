@@ -10,7 +10,7 @@
 
 cvn_value *forward_weight(const Builder *b, ParamKind kind, int64_t layer)
 {
-    const Param *p = params_find(b->params, kind, (int)layer);
+    const Param *p = kind < PARAM_KIND_COUNT ? params_find(b->params, kind, (int)layer) : NULL;
     return p ? b->weight[p - b->params->param] : NULL;
 }
 

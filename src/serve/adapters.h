@@ -23,7 +23,7 @@ typedef struct Adapters {
     IoAdapter *adapter; /* [n] owned */
     int64_t *first;     /* [n] the rank that each begins at */
     int64_t ranks;      /* of all */
-    uint32_t targets;   /* what any of them adapts: bits of LoraOptions.targets */
+    uint64_t targets;   /* what any of them adapts: bits of LoraOptions.targets */
     LoraParams params;  /* of all as one */
 } Adapters;
 

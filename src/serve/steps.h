@@ -24,7 +24,7 @@ typedef struct Steps {
     cvn_dtype compute;
     bool kv_int8, int8_inputs, penalty; /* as in ModelStep, … */
     int64_t ranks;                      /* … these, … */
-    uint32_t adapted;                   /* … and this, too */
+    uint64_t adapted;                   /* … and this, too */
 } Steps;
 
 /* The default chunk sizes for a context, ascending; returns how many. */

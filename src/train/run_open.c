@@ -179,6 +179,8 @@ static int open_model(Run *r, cvn_err *err)
         if (c->seq > model_context(r->model))
             model_set_context(r->model, c->seq);
     }
+    if (c->lora)
+        TRY(lora_check(&r->lora, r->model, err));
     DropoutRates rates = model_dropout(r->model);
     rates.attention = c->attention_dropout >= 0 ? c->attention_dropout : rates.attention;
     rates.hidden = c->hidden_dropout >= 0 ? c->hidden_dropout : rates.hidden;

@@ -11,9 +11,10 @@ import copy
 import json
 import pathlib
 import sys
+import tempfile
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM, HunYuanDenseV1Config
 from transformers.models.hunyuan_v1_dense.modeling_hunyuan_v1_dense import HunYuanDenseV1RotaryEmbedding
 
@@ -112,6 +113,13 @@ VARIANTS = {
                    tie_word_embeddings=True, head_dim=None),
     "cohere_plus": dict(model_type="cohere", num_key_value_heads=2, pad_token_id=0, logit_scale=0.5, layer_norm_eps=1e-5, rms_norm_eps=None,
                         use_qk_norm=True, head_dim=None, tie_word_embeddings=True),
+    # Experts: of a width of no whole panels; renormalised or not; one that all take.
+    "mixtral": dict(model_type="mixtral", num_key_value_heads=2, sliding_window=None, num_local_experts=4, num_experts_per_tok=2),
+    "qwen3_moe": dict(model_type="qwen3_moe", num_key_value_heads=2, head_dim=16, num_experts=8, num_experts_per_tok=3,
+                      moe_intermediate_size=32, norm_topk_prob=True, decoder_sparse_step=1),
+    "qwen2_moe": dict(model_type="qwen2_moe", num_key_value_heads=2, head_dim=None, num_experts=6, num_experts_per_tok=2,
+                      moe_intermediate_size=32, shared_expert_intermediate_size=48, norm_topk_prob=False, decoder_sparse_step=1,
+                      use_sliding_window=False),
 }
 
 # Families whose norms multiply by one more than their weight.
@@ -125,6 +133,15 @@ def alpha_frequencies(settings):
         HunYuanDenseV1Config(**copy.deepcopy({k: settings[k] for k in keys}))).inv_freq
 
 
+def on_disk(model):
+    """The tensors as files have them: in memory experts are fused."""
+    if not any(".experts." in key for key in model.state_dict()):
+        return model.state_dict()
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        return load_file(pathlib.Path(folder) / "model.safetensors")
+
+
 def make(name, changes):
     settings = {"model_type": "llama", **BASE, **changes}
     torch.manual_seed(len(name) * 1000 + 7)
@@ -136,6 +153,7 @@ def make(name, changes):
              if k != "model_type" and (v is not None or k == "sliding_window")}
     config = AutoConfig.for_model(settings["model_type"], **{**given, "num_attention_heads": heads if divides else 1})
     config.num_attention_heads = heads
+    config._experts_implementation = "eager"  # that of torch's grouped products takes no odd widths
     model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
     with torch.no_grad():
         scales = [(key, p) for key, p in model.named_buffers() if key.endswith("layer_scalar")]
@@ -153,7 +171,7 @@ def make(name, changes):
         logits = model(tokens[None]).logits[0]
     folder = OUT / name
     folder.mkdir(parents=True, exist_ok=True)
-    state = {k: v.bfloat16().contiguous() for k, v in model.state_dict().items()}
+    state = {k: v.bfloat16().contiguous() for k, v in on_disk(model).items()}
     if config.tie_word_embeddings:
         state.pop("lm_head.weight", None)
     save_file(state, folder / "model.safetensors", metadata={"format": "pt"})

@@ -1,0 +1,101 @@
+/*
+ * A layer of experts as a graph: the router gives each token a few of them and how much each counts, each computes what a
+ * feed-forward part does, and what they give is weighted and summed. A token of two experts out of four:
+ *
+ *     logits   1.0  3.0  0.5  2.0        h times the router's weight
+ *     scores   .09  .64  .05  .23        of SCORE_SOFTMAX
+ *     chosen   1 (.64), 3 (.23)          the best first; of equals that of the lower number
+ *     counts   .74, .26                  where they are renormalised
+ *
+ * The sum over the experts of a token is in the order of its choice, from products that depend on the token alone: so bits depend
+ * neither on the batch nor on which device has which experts.
+ */
+#include "model/forward_impl.h"
+
+/* What of a sorted or summed x [batch, seq, experts] is of the first n. */
+static cvn_value *best(Builder *b, cvn_value *x, int64_t n)
+{
+    return cvn_slice_axis(G, x, 2, 0, n);
+}
+
+/* x [batch, seq] beside each of what `shape` has. */
+static cvn_value *beside(Builder *b, cvn_value *x, const cvn_type *shape)
+{
+    return cvn_broadcast_in_dim(G, x, *shape, (int[]){0, 1});
+}
+
+/* The softmax over the last axis of x, whose largest is finite. */
+static cvn_value *softmax(Builder *b, cvn_value *x)
+{
+    const cvn_type type = *cvn_value_type(x);
+    cvn_value *most = cvn_reduce_dims(G, CVN_MAX, x, 1, (int[]){2});
+    x = cvn_exponential(G, cvn_subtract(G, x, beside(b, most, &type)));
+    cvn_value *sum = cvn_reduce_dims(G, CVN_SUM, x, 1, (int[]){2});
+    return cvn_divide(G, x, beside(b, sum, &type));
+}
+
+/* Numbers of experts in order of what they are compared by, the largest first, with what they count. */
+static void choose(Builder *b, const Experts *e, cvn_value *logits, int64_t layer,
+                   cvn_value *out[2])
+{
+    const cvn_type type = *cvn_value_type(logits);
+    cvn_type numbers = type;
+    numbers.dtype = CVN_I32;
+    cvn_value *score = e->score == SCORE_SOFTMAX   ? softmax(b, logits)
+                       : e->score == SCORE_SIGMOID ? cvn_logistic(G, logits)
+                                                   : logits;
+    cvn_value *correction = e->corrected ? forward_weight(b, PARAM_CORRECTION, layer) : NULL;
+    cvn_value *sorted[2], *by = score, *number = cvn_iota(G, numbers, 2);
+    if (correction) {
+        correction = cvn_convert(G, correction, CVN_F32);
+        by = cvn_add(G, score, cvn_broadcast_in_dim(G, correction, type, (int[]){2}));
+    }
+    cvn_sort_pair(G, by, number, 2, true, sorted);
+    out[0] = best(b, sorted[1], e->chosen);
+    out[1] = best(b, sorted[0], e->chosen);
+    if (correction) { /* what they count is the score without it */
+        correction = cvn_take_rows(G, correction, out[0]);
+        out[1] = cvn_subtract(G, out[1], correction);
+    }
+    if (e->score == SCORE_SOFTMAX_CHOSEN)
+        out[1] = softmax(b, out[1]);
+    const cvn_type counts = *cvn_value_type(out[1]);
+    if (e->renormalised) {
+        cvn_value *sum = cvn_reduce_dims(G, CVN_SUM, out[1], 1, (int[]){2});
+        out[1] = cvn_divide(G, out[1], beside(b, sum, &counts));
+    }
+    if (e->scale != 1)
+        out[1] = cvn_multiply(G, out[1], cvn_splat(G, counts, e->scale));
+}
+
+/* x, a row for each token or for each of its choices, times the weights of the experts, f32. */
+static cvn_value *products(Builder *b, cvn_value *x, cvn_value *chosen, ParamKind kind,
+                           ParamKind bias, int64_t layer)
+{
+    const Param *p = params_find(b->params, kind, (int)layer);
+    cvn_value *add = forward_weight(b, bias, layer);
+    if (b->input)
+        b->input[p - b->params->param] = x;
+    cvn_value *w = forward_matrix(b, kind, layer, b->compute);
+    cvn_value *y = cvn_grouped_dot(G, x, w, chosen, 2, CVN_F32);
+    return add ? cvn_add(G, y, cvn_take_rows(G, cvn_convert(G, add, CVN_F32), chosen)) : y;
+}
+
+cvn_value *forward_experts(Builder *b, cvn_value *h, int64_t layer)
+{
+    const Block *block = &b->model->block[layer];
+    cvn_value *route[2]; /* i32 and f32 [batch, seq, chosen] */
+    cvn_value *logits = forward_linear(b, "bse,ne->bsn", h, PARAM_ROUTER, PARAM_ROUTER_BIAS, layer);
+    choose(b, &block->experts, logits, layer, route);
+    cvn_value *gate /* [batch, seq, chosen, ffn] */ =
+        forward_kept(b, products(b, h, route[0], PARAM_EXPERT_GATE, PARAM_EXPERT_GATE_BIAS, layer));
+    cvn_value *up =
+        forward_kept(b, products(b, h, route[0], PARAM_EXPERT_UP, PARAM_EXPERT_UP_BIAS, layer));
+    gate = forward_activated(b, gate, block->mlp.activation);
+    cvn_value *inner = forward_compute(b, cvn_multiply(G, gate, up));
+    cvn_value *y /* [batch, seq, chosen, dim] */ =
+        products(b, inner, route[0], PARAM_EXPERT_DOWN, PARAM_EXPERT_DOWN_BIAS, layer);
+    const cvn_type type = *cvn_value_type(y);
+    y = cvn_multiply(G, y, cvn_broadcast_in_dim(G, route[1], type, (int[]){0, 1, 2}));
+    return cvn_reduce_dims(G, CVN_SUM, y, 1, (int[]){2});
+}
