@@ -51,9 +51,9 @@ enum { KERNELS_MAX = 512, TABLES_MAX = 24 };
 #define TABLES_AVX512_VNNI linear_kernels_avx512_vnni
 #define TABLES_AVX512_BF16                                                                         \
     linear_kernels_avx512_bf16, dot_kernels_avx512_bf16, grouped_kernels_avx512_bf16,              \
-        attention_kernels_avx512_bf16,                                                             \
-        attention_backward_kernels_avx512_bf16, fusion_kernels_avx512_bf16,                        \
-        row_kernels_avx512_bf16, rope_kernels_avx512_bf16, row_backward_kernels_avx512_bf16
+        attention_kernels_avx512_bf16, attention_backward_kernels_avx512_bf16,                     \
+        fusion_kernels_avx512_bf16, row_kernels_avx512_bf16, rope_kernels_avx512_bf16,             \
+        row_backward_kernels_avx512_bf16
 #else
 #define TABLES_AVX512 NULL
 #define TABLES_AVX512_VNNI NULL
