@@ -118,14 +118,12 @@ typedef struct Experts {
     int64_t width;  /* of each; 0: that of a part that all take, mlp.width */
     RouterScore score;
     bool router_bias; /* is added to the logits */
-    bool
-        corrected; /* a weight for each expert is added to its score, where that is compared only */
-    bool renormalised; /* the scores of those that are chosen are divided by their sum */
-    double scale;      /* and multiplied by this */
-    bool bias;         /* experts have biases */
-    int64_t
-        shared_width; /* of a part that every token takes beside its experts; 0: there is none */
-    bool shared_gate; /* which is multiplied by the sigmoid of a product of its own */
+    bool corrected; /* a weight for each expert is added to its score to choose by, not to count */
+    bool renormalised;    /* the scores of those that are chosen are divided by their sum */
+    double scale;         /* and multiplied by this */
+    bool bias;            /* experts have biases */
+    int64_t shared_width; /* of a part that all take beside their experts; 0: there is none */
+    bool shared_gate;     /* which is multiplied by the sigmoid of a product of its own */
 } Experts;
 
 typedef struct Block {

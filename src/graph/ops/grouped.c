@@ -280,7 +280,8 @@ int infer_grouped_linear(const Op *op, cvn_type *type, cvn_err *err)
         const int q = linear_operand(op, i);
         const int64_t rows = op_in(op, q)->dim[0] * PANEL_ROWS;
         if (n < 1 || n % PANEL_ROWS || rows % n)
-            return infer_fail(op, err, "groups of %lld rows are no whole panels", (long long)n);
+            return infer_fail(op, err, "groups of %lld rows do not fill whole panels",
+                              (long long)n);
         TRY(infer_check_panels(op, q, rows, k, err));
         const cvn_type *bias = op->attr.bias ? op_in(op, linear_bias(op, i)) : NULL;
         if (bias && (!dtype_is_float(bias->dtype) || bias->dtype == CVN_F64 || bias->rank != 2 ||
