@@ -114,4 +114,4 @@ uninstall:
 	@sed 's|^|$(DESTDIR)|' $(BUILD)/install_manifest.txt | xargs -d '\n' rm -fv
 
 clean:
-	rm -rf $(BUILD) build-asan build-tsan build-arm build-fuzz
+	rm -rf $(BUILD) build-asan build-tsan build-arm build-fuzz build-without-*
