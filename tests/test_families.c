@@ -43,17 +43,20 @@ static void every_preset_is_written_as_it_is_read(void **state)
     }
 }
 
-/* Of Ministral 8B the model card says it, of Gemma keras_hub's list, where Gemma 3 has 262,144 tokens and not the 262,208 of 4B and above. */
+/* Of Ministral 8B the model card says it, of Gemma keras_hub's list, where Gemma 3 has 262,144 tokens and not the 262,208 of 4B and above; of those with experts the index of
+   their weights ("total_parameters"). */
 static void presets_have_as_many_parameters_as_is_published(void **state)
 {
     (void)state;
     static const struct {
         const char *name;
         int64_t parameters, padding; /* rows of the embedding that are not counted */
-    } of[] = {{"ministral-8b", 8019808256, 0}, {"gemma2-2b", 2614341888, 0},
-              {"gemma2-9b", 9241705984, 0},    {"gemma3-1b", 999885952, 0},
-              {"gemma3-4b", 3880099328, 64},   {"gemma3-12b", 11765788416, 64},
-              {"gemma3-27b", 27009002240, 64}};
+    } of[] = {{"ministral-8b", 8019808256, 0},      {"gemma2-2b", 2614341888, 0},
+              {"gemma2-9b", 9241705984, 0},         {"gemma3-1b", 999885952, 0},
+              {"gemma3-4b", 3880099328, 64},        {"gemma3-12b", 11765788416, 64},
+              {"gemma3-27b", 27009002240, 64},      {"mixtral-8x7b", 46702792704, 0},
+              {"mixtral-8x22b", 140630071296, 0},   {"qwen3-30b-a3b", 30532122624, 0},
+              {"qwen3-235b-a22b", 235093634560, 0}, {"qwen1.5-moe-a2.7b", 14315784192, 0}};
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         const Model *m = model_preset(of[i].name);
         ParamList params;
