@@ -192,6 +192,16 @@ static void put_switches(void *of, const char *key, const int64_t *value, int64_
         strbuf_putc(&keys->bytes, (char)value[i]);
 }
 
+static void put_integers(void *of, const char *key, const int64_t *value, int64_t n)
+{
+    GgufKeys *keys = of;
+    gguf_key_array(keys, key, GGUF_I32, (uint64_t)n);
+    for (int64_t i = 0; i < n; i++) {
+        const int32_t one = (int32_t)value[i];
+        gguf_put_raw(&keys->bytes, &one, sizeof one);
+    }
+}
+
 static void put_boolean(void *of, const char *key, bool value)
 {
     gguf_key_bool(of, key, value);
@@ -236,7 +246,8 @@ static int put_settings(GgufKeys *keys, const IoModel *model, const FormatOption
                            .real = put_real,
                            .text = put_text,
                            .boolean = put_boolean,
-                           .switches = put_switches};
+                           .switches = put_switches,
+                           .integers = put_integers};
     const char *architecture = model_gguf_architecture(model->desc);
     gguf_key_text(keys, "general.architecture", architecture ? architecture : "");
     put_general(keys, model, o, arena);

@@ -304,6 +304,13 @@ int model_rope_tensors(const Model *m, Arena *arena, RopeTensor out[2])
                               (int64_t)n};
         return 2;
     }
+    if (a.rope.scaling == ROPE_PROPORTIONAL) {
+        float *divisor = arena_array(arena, n, sizeof *divisor);
+        for (size_t i = 0; i < n; i++)
+            divisor[i] = i < (size_t)((double)a.head_dim * a.rope.fraction) / 2 ? 1 : 1e30F;
+        out[0] = (RopeTensor){"rope_freqs.weight", divisor, (int64_t)n};
+        return 1;
+    }
     if (a.rope.scaling != ROPE_LLAMA3)
         return 0;
     double *plain = arena_array(arena, n, sizeof *plain),
@@ -543,6 +550,9 @@ int model_check(const Model *m, const char *file, cvn_err *err)
         TRY(check_block(&m->block[i], file, err));
         what = what ? what : undone_block(m, &m->block[i]);
     }
+    what = m->shared_layers  ? "layers that take keys and values of others (num_kv_shared_layers)"
+           : m->layer_inputs ? "embeddings of each layer (hidden_size_per_layer_input)"
+                             : what;
     if (what)
         return err_set(err, CVN_EUNSUPPORTED, "'%s': %s: not supported", file, what);
     if (!(m->init_range >= 0 && m->init_range <= 1))

@@ -147,6 +147,8 @@ struct Model {
     double embedding_scale, residual_scale, logits_scale;
     double logits_divisor; /* what logits are divided by */
     double logits_cap;     /* as Attention.cap; 0: none */
+    int64_t shared_layers; /* the last ones, which take keys and values of layers before */
+    int64_t layer_inputs;  /* width of the embedding that each layer has of its own; 0: none has */
     DropoutRates dropout;  /* of training */
     double init_range;     /* standard deviation of fresh weights */
     QuantScheme quant;     /* how the matrices are quantized */

@@ -76,6 +76,13 @@ static bool is_all_full_attention(const char *key, const json_t *value)
     return all;
 }
 
+/* Text is read as by layers that see what is before only; images are not. */
+static bool is_of_images(const char *key, const json_t *value)
+{
+    const char *which = json_string_value(value);
+    return strcmp(key, "use_bidirectional_attention") == 0 && which && strcmp(which, "vision") == 0;
+}
+
 static void add_id(JsonReader *r, const char *key, const json_t *value, Model *c, SpecialIds *out)
 {
     json_int_t id = json_integer_value(value);
@@ -268,7 +275,7 @@ static int check_keys(Model *m, const char *file, const json_t *json, cvn_err *e
     json_object_foreach((json_t *)(uintptr_t)json, key, value)
     {
         if (is_off(value) || config_lists(known, key) || is_setting(m->family, key) ||
-            is_all_full_attention(key, value) ||
+            is_all_full_attention(key, value) || is_of_images(key, value) ||
             (json_number_value(value) == 1 && config_lists(factors, key)))
             continue;
         for (const char *const *part = mathematical; *part; part++)

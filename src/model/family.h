@@ -31,6 +31,7 @@ typedef enum SettingKind {
     SETTING_TYPES, /* bool of each layer, true where a list has "sliding_attention": "layer_types" */
     SETTING_INTERVAL, /* bool of each layer, true in every n-th layer. It is read only */
     SETTING_BETWEEN,  /* the same: false in every n-th layer */
+    SETTING_EACH,     /* int64_t of each layer, which a list has, or one number of all */
 } SettingKind;
 
 /* Bits of Setting.flags. */
@@ -49,7 +50,7 @@ enum {
     SETTING_NULL = 512,
 };
 
-/* In fallback: of kv_heads, as many as heads; of head_dim, the width over the heads; of embedding_scale, the root of the width;
+/* In fallback: of kv_heads, as many as heads, or, of layers without a window, as those with one have; of head_dim, the width over the heads; of embedding_scale, the root of the width;
    of the scale of attention in a GGUF file, what llama.cpp makes of the number of layers. */
 #define SETTING_DERIVED (-1)
 
@@ -126,6 +127,9 @@ typedef struct Family {
     bool gguf_halves;
     /* GGUF files have norms as what is multiplied by: one more than Hugging Face's */
     bool gguf_above_one;
+    bool last_global; /* the last layer has no window, whatever a config.json lists */
+    const char *
+        own; /* what is so in shapes of one's own beside their sizes, as presets have words; or NULL */
     bool scaling_global; /* rope_scaling is of layers that are not local */
     bool longrope;       /* its config.json calls longrope "su" or "yarn", too */
     bool meta;           /* Meta's and llama2.c's files may hold it */
@@ -212,6 +216,7 @@ typedef struct SettingSink {
     void (*text)(void *of, const char *key, const char *value); /* NULL: null */
     /* as whole numbers, or as types of layers */
     void (*list)(void *of, const char *key, const int64_t *value, int64_t n, bool types);
+    void (*integers)(void *of, const char *key, const int64_t *value, int64_t n);
 } SettingSink;
 
 /* Bytes of a key of a GGUF file. */

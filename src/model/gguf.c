@@ -99,31 +99,55 @@ static void read_tensors(Model *m, const GgufSource *s)
         for (int64_t i = 0; i < m->layers && param_switch(&m->block[i], kind); i++)
             *param_switch(&m->block[i], kind) = there;
     }
+    const bool shares = family_setting(m->family, true, offsetof(Block, attention.v_is_k)) != NULL;
+    for (int64_t i = 0; i < m->layers && shares; i++)
+        m->block[i].attention.v_is_k =
+            !s->has_tensor(s->of, param_tensor(m, PARAM_V, NAMING_GGUF, (int)i, name, sizeof name));
     const Setting *own = family_setting(m->family, true, offsetof(Block, attention.qk_norm));
     const char *tensor = param_tensor(m, PARAM_Q_NORMS, NAMING_GGUF, 0, name, sizeof name);
     for (int64_t i = 0; i < m->layers && own && own->kind == SETTING_QK_NORMS; i++)
         m->block[i].attention.qk_norm = s->has_tensor(s->of, tensor) ? QK_NORM_HEADS : QK_NORM_NONE;
 }
 
+/* How many pairs turn where the others are divided by so much that they do not (Gemma 4's proportional scaling), or -1. */
+static int64_t turning_pairs(const float *divisor, int64_t n)
+{
+    const float still = 1e29F;
+    int64_t turning = 0;
+    while (turning < n && divisor[turning] == 1)
+        turning++;
+    for (int64_t i = turning; i < n; i++)
+        if (divisor[i] < still)
+            return -1;
+    return turning < n ? turning : -1;
+}
+
 /* rope_freqs.weight [head_dim/2] holds what each frequency is divided by. It stands for the llama3
- * scaling of one of the published models, or it is not understood. */
+ * scaling of one of the published models, or the proportional one, of layers without a window, or it is not understood. */
 static int read_divisors(Model *m, const GgufSource *s, cvn_err *err)
 {
     static const double published[] = {8, 32}; /* Llama 3.1 and 3.3; 3.2 */
     enum { MOST = 512 };
     double plain[MOST], scaled[MOST];
-    Attention a = m->block[0].attention;
+    Attention a = *model_rotating(m);
     int64_t n = a.head_dim / 2, there = 0;
     const float *divisor = s->numbers(s->of, "rope_freqs.weight", &there);
     if (!s->has_tensor(s->of, "rope_freqs.weight"))
         return CVN_OK;
-    if (m->block[0].attention.rope.scaling != ROPE_PLAIN)
+    if (a.rope.scaling != ROPE_PLAIN)
         return err_set(err, CVN_EUNSUPPORTED,
                        "'%s' has both rope_freqs.weight and a scaling factor", s->file);
     TRY(model_check(m, s->file, err));
     if (!divisor || there != n || n > MOST)
         return err_set(err, CVN_EFORMAT, "'%s': rope_freqs.weight must have %" PRId64 " factors",
                        s->file, n);
+    const int64_t turning = turning_pairs(divisor, n);
+    if (turning > 0) {
+        a.rope.scaling = ROPE_PROPORTIONAL;
+        a.rope.fraction = 2 * (double)turning / (double)a.head_dim;
+        rope_set(m, &a.rope, a.local ? LAYERS_ALL : LAYERS_GLOBAL);
+        return CVN_OK;
+    }
     rope_frequencies(&a, m->context, m->context, plain);
     a.rope.scaling = ROPE_LLAMA3;
     a.rope.ramp[0] = 1;
@@ -256,6 +280,12 @@ static void put_list(void *of, const char *key, const int64_t *value, int64_t n,
     s->switches(s->of, key, value, n);
 }
 
+static void put_integers(void *of, const char *key, const int64_t *value, int64_t n)
+{
+    const GgufSink *s = of;
+    s->integers(s->of, key, value, n);
+}
+
 int model_to_gguf(const Model *m, const char *path, const GgufSink *s, cvn_err *err)
 {
     const SettingSink sink = {.gguf = true,
@@ -265,7 +295,8 @@ int model_to_gguf(const Model *m, const char *path, const GgufSink *s, cvn_err *
                               .real = put_real,
                               .boolean = put_boolean,
                               .text = put_text,
-                              .list = put_list};
+                              .list = put_list,
+                              .integers = put_integers};
     if (!m->family->gguf)
         return err_set(err, CVN_EUNSUPPORTED, "GGUF files cannot hold a %s such as '%s'",
                        m->family->name, path);

@@ -46,6 +46,7 @@ typedef struct GgufSink {
     void (*text)(void *of, const char *key, const char *value);
     void (*boolean)(void *of, const char *key, bool value);
     void (*switches)(void *of, const char *key, const int64_t *value /* [n], 0 or 1 */, int64_t n);
+    void (*integers)(void *of, const char *key, const int64_t *value /* [n] */, int64_t n);
 } GgufSink;
 
 /* NULL where no GGUF file holds such a model. */

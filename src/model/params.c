@@ -149,7 +149,8 @@ const char *param_tensor(const Model *m, ParamKind kind, ParamNaming naming, int
                          size_t size)
 {
     const char *name = family_tensor_name(m->family, kind, naming, table[kind].file_name[naming]);
-    const char *ending = kind == PARAM_SINKS ? naming == NAMING_HF ? "" : ".weight"
+    const bool bare = kind == PARAM_SINKS || kind == PARAM_LAYER_SCALE;
+    const char *ending = bare ? naming == NAMING_HF ? "" : ".weight"
                          : kind == PARAM_CORRECTION && naming == NAMING_HF ? ""
                          : is_bias(kind)                                   ? ".bias"
                                                                            : ".weight";

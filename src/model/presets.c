@@ -56,6 +56,11 @@ static int make(Model **model, const Family *family, const ModelShape *shape, co
                              family_setting(family, true, offsetof(Block, mlp.width))->key,
                              (json_int_t)shape->ffn, "vocab_size", (json_int_t)shape->vocab,
                              "max_position_embeddings", (json_int_t)shape->context);
+    const Setting *rows[FAMILY_SETTINGS];
+    for (int i = family_settings(family, rows); i-- > 0;)
+        if (rows[i]->key && rows[i]->of_block && rows[i]->flags & SETTING_GLOBAL &&
+            rows[i]->offset == offsetof(Block, attention.head_dim)) /* unless the words say it */
+            json = json_with(json, rows[i]->key, json_integer((json_int_t)shape->head_dim));
     json = json_merged(json, config_words(words, name, arena, err));
     if (!json)
         return err_set(err, CVN_EMEM, "no memory for '%.60s'", name);
@@ -160,14 +165,15 @@ static int finish_shape(Model **model, const Own *own, Arena *arena, cvn_err *er
     s.context = s.context ? s.context : 2048;
     SCOPED(strbuf_free) StrBuf experts = {0};
     TRY(expert_words(own, &experts, err));
-    const char *words =
-        arena_printf(arena, "'torch_dtype': 'bfloat16', 'bos_token_id': 1, 'eos_token_id': 2%s%s%s",
-                     own->family == family_by_name("llama") ? ", 'rms_norm_eps': 1e-5"
-                                                            : ", 'pad_token_id': null",
-                     own->family == family_by_name("granitemoehybrid")
-                         ? ", 'num_local_experts': 0, 'position_embedding_type': 'rope'"
-                         : "",
-                     experts.text ? experts.text : "");
+    const char *words = arena_printf(
+        arena, "'torch_dtype': 'bfloat16', 'bos_token_id': 1, 'eos_token_id': 2%s%s%s%s%s",
+        own->family == family_by_name("llama") ? ", 'rms_norm_eps': 1e-5"
+                                               : ", 'pad_token_id': null",
+        own->family == family_by_name("granitemoehybrid")
+            ? ", 'num_local_experts': 0, 'position_embedding_type': 'rope'"
+            : "",
+        own->family->own ? ", " : "", own->family->own ? own->family->own : "",
+        experts.text ? experts.text : "");
     return make(model, own->family, &s, words, own->name, arena, err);
 }
 

@@ -432,7 +432,8 @@ int rope_read_gguf(Model *m, const SettingSource *s, cvn_err *err)
     } else if (factor != 1 && !(type && strcmp(type, "none") == 0)) {
         rope.scaling = ROPE_LINEAR;
     }
-    rope_set(m, &rope, set);
+    if (rope.scaling != ROPE_PLAIN)
+        rope_set(m, &rope, set);
     return CVN_OK;
 }
 
@@ -450,12 +451,30 @@ static int write_longrope(const Model *m, const Rope *r, const SettingSink *s, c
     return CVN_OK;
 }
 
+/* A tensor there, of the layers without a window; those with one turn whole. */
+static int is_proportional(const Model *m, const SettingSink *s, cvn_err *err)
+{
+    for (int64_t i = 0; i < m->layers; i++) {
+        const Attention *a = &m->block[i].attention;
+        const bool plain = a->rope.scaling == ROPE_PLAIN && a->rope.fraction == 1;
+        if (a->local ? !plain : !is_scaled_as(&a->rope, &first_of(m, LAYERS_GLOBAL)->rope))
+            return err_set(err, CVN_EUNSUPPORTED,
+                           "a GGUF file cannot express that '%s' has rotary positions in part of a "
+                           "head in layers with a window",
+                           s->file);
+    }
+    return CVN_OK;
+}
+
 /* Llama3's scaling is a tensor there, and what is dynamic is said by nothing but the base. */
 int rope_write_gguf(const Model *m, const SettingSink *s, cvn_err *err)
 {
     char key[KEY_SIZE], name[64];
     const LayerSet set = m->family->scaling_global ? LAYERS_GLOBAL : LAYERS_ALL;
     Rope r = first_of(m, set)->rope;
+    if (r.scaling == ROPE_PROPORTIONAL ||
+        first_of(m, LAYERS_GLOBAL)->rope.scaling == ROPE_PROPORTIONAL)
+        return is_proportional(m, s, err);
     if (!is_one_scaling(m))
         return err_set(err, CVN_EUNSUPPORTED,
                        "a GGUF file cannot express that '%s' scales the positions of layers with a "

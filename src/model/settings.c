@@ -69,6 +69,7 @@ static size_t value_size(SettingKind kind)
 {
     switch (kind) {
     case SETTING_INT:
+    case SETTING_EACH:
         return sizeof(int64_t);
     case SETTING_REAL:
     case SETTING_ROOT:
@@ -138,6 +139,10 @@ static int derive(const Model *m, const Setting *row, const char *file, SettingV
         return CVN_OK;
     }
     out->integer = a->heads;
+    if (row->offset == offsetof(Block, attention.kv_heads) && row->flags & SETTING_GLOBAL)
+        for (int64_t i = m->layers; i-- > 0;)
+            if (m->block[i].attention.local)
+                out->integer = m->block[i].attention.kv_heads;
     if (row->offset == offsetof(Block, attention.kv_heads))
         return CVN_OK;
     if (a->heads < 1 || m->width < 1) { /* which model_check tells */
@@ -250,6 +255,30 @@ static int read_switches(Model *m, const Setting *row, const SettingSource *s, c
     return code < 0 ? code : CVN_OK;
 }
 
+/* A number of each layer: a list, or one number. */
+static int read_each(Model *m, const Setting *row, const SettingSource *s, const char *key,
+                     cvn_err *err)
+{
+    int64_t one = 0, n = 0;
+    if (s->integer(s->of, key, &one, NULL) > 0) {
+        for (int64_t i = 0; i < m->layers; i++)
+            *(int64_t *)field(m, row, i) = one;
+        return CVN_OK;
+    }
+    SCOPED(scoped_free) int64_t *list = calloc((size_t)m->layers, sizeof *list);
+    if (!list)
+        return err_set(err, CVN_EMEM, "no memory to read '%s'", s->file);
+    int code = s->list(s->of, key, false, m->layers, list, &n, err);
+    if (code > 0 && n != m->layers)
+        code = err_set(err, CVN_EFORMAT,
+                       "'%s': %s has %" PRId64 " elements; one for each of %" PRId64
+                       " layers is expected",
+                       s->file, key, n, m->layers);
+    for (int64_t i = 0; code > 0 && i < m->layers; i++)
+        *(int64_t *)field(m, row, i) = list[i];
+    return code < 0 ? code : CVN_OK;
+}
+
 static bool is_by(const Setting *row, int64_t interval, int64_t layer)
 {
     return (interval > 0 && (layer + 1) % interval == 0) == (row->kind == SETTING_INTERVAL);
@@ -268,6 +297,8 @@ static int read_row(Model *m, const Setting *row, const SettingSource *s, cvn_er
     SettingValue value = fallback(row);
     if (row->kind == SETTING_SWITCHES || row->kind == SETTING_TYPES)
         return key ? read_switches(m, row, s, key, err) : CVN_OK;
+    if (row->kind == SETTING_EACH)
+        return key ? read_each(m, row, s, key, err) : CVN_OK;
     if (place(m, row, 0) < 0)
         return CVN_OK;
     int found = key ? read_value(m, s, row, key, &value, err) : 0;
@@ -322,11 +353,14 @@ int settings_read(Model **model, const Family *family, const SettingSource *sour
     m->begin = family->begin;
     m->end = family->end;
     for (int locals = 1; locals >= 0;
-         locals--) /* rows may be of some layers: which are local comes first */
+         locals--) { /* rows may be of some layers: which are local comes first */
         for (int i = 0; i < n; i++)
             if ((rows[i]->of_block && rows[i]->offset == offsetof(Block, attention.local)) ==
                 locals)
                 TRY(read_row(m, rows[i], source, err));
+        if (family->last_global && !source->gguf)
+            m->block[m->layers - 1].attention.local = false;
+    }
     model_set_interleaved(m, source->gguf ? model_gguf_interleaves(m) : family->pairs);
     return CVN_OK;
 }
@@ -374,6 +408,24 @@ static int write_switches(const Model *m, const Setting *row, const SettingSink 
         list[i] = *(bool *)field(m, row, i) == types;
     s->list(s->of, key, list, m->layers, types);
     free(list);
+    return CVN_OK;
+}
+
+static int write_each(const Model *m, const Setting *row, const SettingSink *s, const char *key,
+                      cvn_err *err)
+{
+    SCOPED(scoped_free) int64_t *list = calloc((size_t)m->layers, sizeof *list);
+    bool same = true;
+    if (!list)
+        return err_set(err, CVN_EMEM, "no memory to write '%s'", s->file);
+    for (int64_t i = 0; i < m->layers; i++) {
+        list[i] = *(int64_t *)field(m, row, i);
+        same = same && list[i] == list[0];
+    }
+    if (same)
+        s->integer(s->of, key, list[0]);
+    else
+        s->integers(s->of, key, list, m->layers);
     return CVN_OK;
 }
 
@@ -450,6 +502,8 @@ static int write_row(const Model *m, const Setting *row, const SettingSink *s, c
         return CVN_OK;
     if (row->kind == SETTING_SWITCHES || row->kind == SETTING_TYPES)
         return write_switches(m, row, s, key, err);
+    if (row->kind == SETTING_EACH)
+        return key ? write_each(m, row, s, key, err) : CVN_OK;
     const SettingValue value = first_value(m, row);
     for (int64_t i = place(m, row, 0); i >= 0; i = place(m, row, i + 1))
         if (memcmp(field(m, row, i), &value, value_size(row->kind)) != 0)

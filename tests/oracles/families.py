@@ -76,6 +76,13 @@ VARIANTS = {
                           layer_types=["full_attention", "sliding_attention", "sliding_attention"],
                           rope_parameters=dict(full_attention=dict(rope_type="linear", factor=2.0, rope_theta=100000.0),
                                                sliding_attention=dict(rope_type="default", rope_theta=1000.0))),
+    # Heads of two widths, which share values with keys, and of which a part turns; a scale of each layer.
+    "gemma4": dict(model_type="gemma4_text", num_hidden_layers=6, num_key_value_heads=2, head_dim=12, global_head_dim=16,
+                   num_global_key_value_heads=1, attention_k_eq_v=True, tie_word_embeddings=True, sliding_window=8, rope_theta=None,
+                   hidden_size_per_layer_input=0, num_kv_shared_layers=0, final_logit_softcapping=10.0,
+                   layer_types=["sliding_attention", "sliding_attention", "full_attention"] * 2,
+                   rope_parameters=dict(full_attention=dict(rope_type="proportional", partial_rotary_factor=0.25, rope_theta=1000000.0),
+                                        sliding_attention=dict(rope_type="default", rope_theta=10000.0))),
     # Queries grow from position 16 on.
     "ministral3": dict(
         model_type="ministral3", num_key_value_heads=2, head_dim=16, pad_token_id=0, rope_theta=None,
@@ -162,6 +169,8 @@ def make(name, changes):
             spread = 0.2 if p.dim() > 1 else 0.3
             one = "norm" in key and settings["model_type"] not in ABOVE_ONE
             offset = 1.0 if one or key.endswith("layer_scalar") else 0.0
+            if settings["model_type"] == "gemma4_text" and key.endswith(("q_norm.weight", "k_norm.weight")):
+                offset = 0.5  # they are all that scales scores there
             p.copy_((torch.randn_like(p) * spread + offset).bfloat16().float())
     if "alpha" in (settings.get("rope_scaling") or {}):
         rotary = model.model.rotary_emb

@@ -23,12 +23,31 @@ DATA = pathlib.Path(__file__).resolve().parent.parent / "data"
 BATCH = 2
 Z_LOSS = 1e-2
 VARIANTS = ("gqa", "tied", "biases", "llama3_rope", "dynamic_rope", "yarn_rope_all", "mistral_window", "ministral",
-            "olmo3", "cohere2", "gemma2", "gemma3")
+            "olmo3", "cohere2", "gemma2", "gemma3", "gemma4", "phi3", "phi4_mini", "glm4")
+
+
+def parts(name, gradient, config):
+    """Those of a tensor that holds several weights, by the names that Llama has for them."""
+    if "qkv_proj" not in name and "gate_up_proj" not in name:
+        return [(name, gradient)]
+    heads, groups, dim = config.num_attention_heads, config.num_key_value_heads, getattr(config, "head_dim", None)
+    dim = dim or config.hidden_size // heads
+    fused = {"qkv_proj": (("q_proj", heads * dim), ("k_proj", groups * dim), ("v_proj", groups * dim)),
+             "gate_up_proj": (("gate_proj", config.intermediate_size), ("up_proj", config.intermediate_size))}
+    for whole, rows in fused.items():
+        if f".{whole}." in name:
+            pieces = gradient.split([n for _, n in rows])
+            return [(name.replace(whole, part), piece) for (part, _), piece in zip(rows, pieces)]
+    raise ValueError(name)
 
 
 def run(variant):
     folder = DATA / "llama" / variant
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").double()
+    model.get_input_embeddings().padding_idx = None  # its row learns, too
+    for layer in model.model.layers:
+        if "layer_scalar" in layer._buffers:
+            layer.layer_scalar = torch.nn.Parameter(layer._buffers.pop("layer_scalar"))
     tokens = load_file(folder / "expected.safetensors")["tokens"].long().reshape(BATCH, -1)
     targets = torch.full_like(tokens, -100)
     targets[:, :-1] = tokens[:, 1:]
@@ -40,8 +59,8 @@ def run(variant):
     (loss + Z_LOSS * z).backward()
     torch.manual_seed(1)
     gradients = {}
-    for name, p in model.named_parameters():
-        flat = p.grad.reshape(-1)
+    for name, gradient in [x for n, p in model.named_parameters() for x in parts(n, p.grad, model.config)]:
+        flat = gradient.reshape(-1)
         index = torch.randint(0, flat.numel(), (6,)).tolist() + [int(flat.abs().argmax())]
         gradients[name] = {"norm": flat.norm().item(), "sample": [[i, flat[i].item()] for i in index]}
     result = {"loss": loss.item(), "z": z.item(), "batch": BATCH, "gradients": gradients}
