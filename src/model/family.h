@@ -128,8 +128,8 @@ typedef struct Family {
     /* GGUF files have norms as what is multiplied by: one more than Hugging Face's */
     bool gguf_above_one;
     bool last_global; /* the last layer has no window, whatever a config.json lists */
-    const char *
-        own; /* what is so in shapes of one's own beside their sizes, as presets have words; or NULL */
+    /* what is so in shapes of one's own beside their sizes, as presets have words; or NULL */
+    const char *own;
     bool scaling_global; /* rope_scaling is of layers that are not local */
     bool longrope;       /* its config.json calls longrope "su" or "yarn", too */
     bool meta;           /* Meta's and llama2.c's files may hold it */
