@@ -1,7 +1,8 @@
 /*
  * A text has the same bits however it is cut into runs: read in chunks of any length, drawn token by token, drawn by runs that
  * verify drafts, or read again after it was drawn. Caches are equal to the byte and logits to the bit, with weights and caches of every form,
- * through windows, on every set of instructions that the machine has (tests of levels run this one again).
+ * through windows, on every set of instructions that the machine has (tests of levels run this one again). Scoring the text gives the
+ * log-probabilities that drawing it gave, bit for bit.
  */
 #include "adapter_make.h"
 #include "answer.h"
@@ -30,6 +31,7 @@ typedef struct Recorded {
     int32_t token[TEXT];
     int n;                 /* tokens, those of the prompt included */
     uint64_t logits[TEXT]; /* [n] digests of those that a token was drawn from; 0: not recorded */
+    float logprob[TEXT];   /* [n] of the same tokens */
     char *cache;           /* positions [0, n - 1) of all caches, one after the other */
     size_t bytes;
 } Recorded;
@@ -48,8 +50,8 @@ static void record_logits(void *context, int id, const float *logits, int32_t to
 {
     Recorded *h = context;
     (void)id;
-    (void)token;
     h->logits[h->n] = logits_digest(logits, vocab);
+    cvn_logprobs(logits, vocab, token, &h->logprob[h->n], NULL, NULL, 0);
 }
 
 static void take_cache(const cvn_engine *e, Recorded *h)
@@ -82,6 +84,48 @@ static cvn_model *open_model(const Case *c)
     return model;
 }
 
+/* The options of an engine of one slot. */
+static cvn_engine_options options_of(const cvn_model *model, const char **folder)
+{
+    if (current->adapter)
+        make_adapter(*folder, model->io.desc, "r=11,alpha=8,targets=q,v,o,down,gate", NULL, 3,
+                     false);
+    return (cvn_engine_options){.slots = 1,
+                                .adapter = folder,
+                                .n_adapters = current->adapter,
+                                .context = longest,
+                                .threads = 1,
+                                .kv_cache = current->kv,
+                                .activations = current->activations};
+}
+
+static int faults;
+
+/* The first n tokens of a text were read, and the others drawn. */
+static void score(const cvn_model *model, const Recorded *drawn, int64_t n)
+{
+    cvn_err err = {0};
+    cvn_engine *e = NULL;
+    const char *folder[] = {in_scratch("adapter")};
+    cvn_engine_options options = options_of(model, folder);
+    float logprob[TEXT];
+    int32_t argmax[TEXT];
+    options.scoring = options.no_generation = true;
+    must(cvn_engine_new(model, &options, &e, &err), &err);
+    must(cvn_engine_score(e, drawn->token, drawn->n, logprob, argmax, &err), &err);
+    for (int64_t i = n; i < drawn->n; i++)
+        if (memcmp(&logprob[i], &drawn->logprob[i], sizeof *logprob) != 0) {
+            print_message("%s, %s, weights %s, cache %s: token %d scored %.9g, drawn %.9g\n",
+                          current->model, cvn_dtype_name(current->dtype),
+                          current->quantize ? current->quantize : "plain",
+                          current->kv ? current->kv : "plain", (int)i, (double)logprob[i],
+                          (double)drawn->logprob[i]);
+            faults++;
+            break;
+        }
+    cvn_engine_free(e, NULL);
+}
+
 static const Recorded *expected;
 
 /* Drafts that are right but every third time. */
@@ -105,21 +149,12 @@ static void run(const cvn_model *model, int64_t chunk, bool drafts, const int32_
     cvn_err err = {0};
     cvn_engine *e = NULL;
     const char *folder[] = {in_scratch("adapter")};
-    if (current->adapter)
-        make_adapter(folder[0], model->io.desc, "r=11,alpha=8,targets=q,v,o,down,gate", NULL, 3,
-                     false);
-    const cvn_engine_options options = {.slots = 1,
-                                        .adapter = folder,
-                                        .n_adapters = current->adapter,
-                                        .context = longest,
-                                        .threads = 1,
-                                        .logits_processors = true,
-                                        .kv_cache = current->kv,
-                                        .activations = current->activations,
-                                        .reuse = true, /* so that caches are not given back */
-                                        .eos_interval = 1,
-                                        .n_buckets = 1,
-                                        .bucket = {chunk}};
+    cvn_engine_options options = options_of(model, folder);
+    options.logits_processors = true;
+    options.reuse = true; /* so that caches are not given back */
+    options.eos_interval = 1;
+    options.n_buckets = 1;
+    options.bucket[0] = chunk;
     must(cvn_engine_new(model, &options, &e, &err), &err);
     if (!e->chunk_invariant) {
         cvn_engine_free(e, NULL);
@@ -148,8 +183,6 @@ static void run(const cvn_model *model, int64_t chunk, bool drafts, const int32_
     take_cache(e, out);
     cvn_engine_free(e, NULL);
 }
-
-static int faults;
 
 static void compare(const char *how, int64_t chunk, const Recorded *got, const Recorded *want)
 {
@@ -189,6 +222,7 @@ static void try_case(const Case *c)
         prompt[i] = (int32_t)((i * i * 7 + i * 3) % 251 % vocab);
     run(model, 512, false, prompt, n_prompt, more, &drawn);
     expected = &drawn;
+    score(model, &drawn, n_prompt);
     bool brief =
         longest < CONTEXT; /* other families: what they have of their own, not all of it again */
     for (size_t i = brief; i < (brief ? 3 : sizeof chunks / sizeof *chunks); i++) {

@@ -218,6 +218,10 @@ typedef struct cvn_request {
        is complete, and end it whatever ignore_eos says; where nothing else may come, before min_tokens, too. What
        CVN_FINISH_LENGTH or CVN_FINISH_CONTEXT ended is only the beginning of such a text. The model needs a tokenizer. */
     struct cvn_constraint *constraint;
+    /* [n_forced] borrowed until the request has ended, with options.logits_processors: the first tokens of the text, whatever
+       is drawn; on_logits has the logits as they are. */
+    const int32_t *forced;
+    int64_t n_forced;
     /* [n_end] borrowed during the call: tokens that end the text as the model's own end tokens do. */
     const int32_t *end;
     int64_t n_end;

@@ -8,8 +8,9 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
-enum { MODEL, TEXT, FILE_, TOKENS, TASK, STRIDE, SHOW, SUMMARY, CONTEXT, JSON };
+enum { MODEL, TEXT, FILE_, TOKENS, TASK, STRIDE, SHOW, SUMMARY, CHECK, CONTEXT, JSON };
 
 static const Option *const options[] = {
     [MODEL] = SHARED(MODEL),
@@ -25,6 +26,8 @@ static const Option *const options[] = {
     OPTION(SHOW, "show", .refuses = "json summary", .kind = ARG_FLAG,
            .help = "color the text by token probability"),
     OPTION(SUMMARY, "summary", .kind = ARG_FLAG, .help = "print only the last line"),
+    OPTION(CHECK, "check-decode", .refuses = "task stride", .kind = ARG_FLAG,
+           .help = "also decode the text, and compare log-probabilities bit for bit"),
     [CONTEXT] = SHARED(CONTEXT),
     [JSON] = SHARED(JSON),
     RUN_MODEL_OPTIONS,
@@ -187,13 +190,65 @@ static int print_scores(const cvn_model *model, const Args *args, const TokenIds
     return CVN_OK;
 }
 
+/* ---- the same text token by token ---- */
+
+typedef struct Decoded {
+    const Scores *scores;
+    int64_t vocab, at;     /* the token that is next */
+    int64_t differ, first; /* tokens that were scored otherwise, and the first of them */
+    float logprob;         /* of that one, as it was decoded */
+} Decoded;
+
+static void compare_decoded(void *context, int id, const float *logits, int32_t token)
+{
+    Decoded *d = context;
+    float logprob;
+    (void)id;
+    cvn_logprobs(logits, d->vocab, token, &logprob, NULL, NULL, 0);
+    if (memcmp(&logprob, &d->scores->logprob[d->at], sizeof logprob) != 0 && !d->differ++) {
+        d->first = d->at;
+        d->logprob = logprob;
+    }
+    d->at++;
+}
+
+/* Decodes the text from its first token on, each token being taken as it is, and holds what its logits say to the scores. */
+static int check_decode(const RunModel *run, const TokenIds *ids, const Scores *scores,
+                        cvn_err *err)
+{
+    Decoded d = {.scores = scores, .vocab = cvn_model_vocab(run->model), .at = 1};
+    const cvn_request request = {.prompt = ids->id,
+                                 .n_prompt = 1,
+                                 .max_tokens = (int64_t)ids->n - 1,
+                                 .ignore_eos = true,
+                                 .forced = ids->id + 1,
+                                 .n_forced = (int64_t)ids->n - 1,
+                                 .on_logits = compare_decoded};
+    const cvn_listener listener = {.context = &d};
+    TRY(cvn_engine_submit(run->engine, &request, &listener, NULL, err));
+    for (int left = 1; left;)
+        TRY(cvn_engine_step(run->engine, &left, err));
+    if (d.at != (int64_t)ids->n)
+        return err_set(err, CVN_EUNSUPPORTED, "only %lld of %zu tokens could be decoded",
+                       (long long)d.at, ids->n);
+    if (d.differ)
+        return err_set(err, CVN_EUNSUPPORTED,
+                       "%lld of %zu log-probabilities differ; token %lld is the first: scored "
+                       "%.9g, decoded %.9g",
+                       (long long)d.differ, ids->n - 1, (long long)d.first,
+                       (double)scores->logprob[d.first], (double)d.logprob);
+    fprintf(stderr, "decoding gives the same %zu log-probabilities, bit for bit\n", ids->n - 1);
+    return CVN_OK;
+}
+
 /* Of an engine that scores a text at a time. */
 static RunOptions options_of(const Args *args)
 {
     RunOptions how = run_model_options(args);
     how.engine.slots = 1;
     how.engine.scoring = true;
-    how.engine.no_generation = true;
+    how.engine.no_generation = !args->value[CHECK].flag;
+    how.engine.logits_processors = args->value[CHECK].flag;
     return how;
 }
 
@@ -214,6 +269,11 @@ static int score_input(const Args *args, RunModel *model, TokenIds *ids, Scores 
         return err_set(err, CVN_EINVAL,
                        "%s: the first token has no probability; give at least two tokens",
                        n ? "the text has only one token" : "the text is empty");
+    if (v[CHECK].flag && n > window)
+        return err_set(err, CVN_EINVAL,
+                       "the text has %lld tokens, and the context %lld; --check-decode decodes "
+                       "texts that are no longer than the context",
+                       (long long)n, (long long)window);
     TRY(run_model_start(model, &how, n < window ? n : window, 0, err));
     return score(model, ids, window, v[STRIDE].integer, scores, err);
 }
@@ -293,6 +353,8 @@ static int run(const Args *args, cvn_err *err)
         if (!code)
             code = json ? print_scores_json(&ids, &scores, summary, err)
                         : print_scores(model.model, args, &ids, &scores, err);
+        if (!code && args->value[CHECK].flag)
+            code = check_decode(&model, &ids, &scores, err);
     }
     free(scores.logprob);
     free(scores.argmax);
@@ -310,7 +372,8 @@ const Command command_score = {
         "score -m my-llama -f story.txt --show\tthe text colored by token probability\n"
         "score -m my-llama --task arc.jsonl --summary\tmultiple choice: accuracy and standard "
         "error\n"
-        "score -m my-llama -f story.txt --json\tone JSON object for scripts\n",
+        "score -m my-llama -f story.txt --json\tone JSON object for scripts\n"
+        "score -m my-llama -f story.txt --summary --check-decode\tthat decoding says the same\n",
     .notes =
         "Log-probabilities are natural logarithms of p(token | the tokens before it); the first "
         "token has none. Perplexity is exp(-mean log-probability). A text longer than the context "

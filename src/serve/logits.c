@@ -49,8 +49,8 @@ bool logits_wanted(const cvn_engine *e, const cvn_request *r)
     const cvn_sampling *s = &r->sampling;
     bool penalty =
         e->options.logits_processors && s->repeat_penalty > 0 && is_on(s->repeat_penalty, 1);
-    return r->n_bias || r->min_tokens > 0 || r->on_logits || r->constraint || penalty ||
-           is_on(s->presence_penalty, 0) || is_on(s->frequency_penalty, 0);
+    return r->n_bias || r->n_forced || r->min_tokens > 0 || r->on_logits || r->constraint ||
+           penalty || is_on(s->presence_penalty, 0) || is_on(s->frequency_penalty, 0);
 }
 
 int logits_check(const cvn_engine *e, const cvn_request *r, cvn_err *err)
@@ -68,7 +68,8 @@ int logits_check(const cvn_engine *e, const cvn_request *r, cvn_err *err)
         return CVN_OK;
     if (!e->options.logits_processors)
         return err_set(err, CVN_EINVAL,
-                       "the request has a constraint, biases, penalties, min_tokens or asks for "
+                       "the request has a constraint, biases, penalties, min_tokens, forced tokens "
+                       "or asks for "
                        "logits; create the engine with options.logits_processors");
     if (r->constraint && !e->model->tokenizer)
         return err_set(err, CVN_EINVAL,
@@ -76,6 +77,10 @@ int logits_check(const cvn_engine *e, const cvn_request *r, cvn_err *err)
                        e->model->tokenizer_err.code ? ": " : "", e->model->tokenizer_err.message);
     if (r->constraint && cvn_constraint_is_empty(r->constraint))
         return err_set(err, CVN_EINVAL, "no text satisfies the constraint of the request");
+    for (int64_t i = 0; i < r->n_forced; i++)
+        if (r->forced[i] < 0 || r->forced[i] >= model_vocab(e->model->io.desc))
+            return err_set(err, CVN_EINVAL, "forced token %d is not in the vocabulary of %" PRId64,
+                           (int)r->forced[i], model_vocab(e->model->io.desc));
     for (int64_t i = 0; i < r->n_bias; i++) {
         if (r->bias[i].token < 0 || r->bias[i].token >= model_vocab(e->model->io.desc))
             return err_set(err, CVN_EINVAL,
@@ -261,6 +266,8 @@ int32_t logits_drawn(cvn_engine *e, int slot, int32_t token, const float *logits
     for (int32_t i = 0; a->text && !a->err.code && !a->mask[token]; i++)
         if (a->mask[i])
             token = i;
+    if (a->drawn < a->request->n_forced)
+        token = a->request->forced[a->drawn];
     a->logits = a->request->on_logits ? logits : NULL;
     note(e, a, token);
     return token;

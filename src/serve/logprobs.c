@@ -1,7 +1,6 @@
 /* How likely a token is by its logits, and which tokens are the likeliest: what a listener to logits asks. */
+#include "base/log_sum.h"
 #include "caravan/engine.h"
-
-#include <math.h>
 
 /* The n likeliest with their logits, in order; of equals the lower id. Returns how many. */
 static int find_top(const float *logits, int64_t vocab, cvn_logprob *top, int n)
@@ -23,21 +22,15 @@ static int find_top(const float *logits, int64_t vocab, cvn_logprob *top, int n)
 int cvn_logprobs(const float *logits, int64_t vocab, int32_t token, float *logprob, int *rank,
                  cvn_logprob *top, int n)
 {
-    float most = logits[0];
-    double sum = 0;
+    float peak, log = log_sum_floats(logits, vocab, &peak);
     int above = 0;
-    for (int64_t v = 1; v < vocab; v++)
-        most = logits[v] > most ? logits[v] : most;
-    for (int64_t v = 0; v < vocab; v++) {
-        sum += expf(logits[v] - most);
+    for (int64_t v = 0; v < vocab; v++)
         above += logits[v] > logits[token];
-    }
-    sum = most + log(sum);
-    *logprob = (float)(logits[token] - sum);
+    *logprob = -(log + (peak - logits[token]));
     if (rank)
         *rank = 1 + above;
     int found = find_top(logits, vocab, top, n);
     for (int i = 0; i < found; i++)
-        top[i].logprob = (float)(top[i].logprob - sum);
+        top[i].logprob = -(log + (peak - top[i].logprob));
     return found;
 }

@@ -1,10 +1,11 @@
 /*
  * Along a row of any float dtype: its largest element, and the logarithm of a sum of exponentials, of cross-entropy and of
- * its gradient, which takes the exponentials as well.
+ * its gradient, which takes the exponentials as well, in the order of base/log_sum.h.
  */
 #ifndef CVN_CPU_KERNELS_LOG_SUM_IMPL_H
 #define CVN_CPU_KERNELS_LOG_SUM_IMPL_H
 
+#include "base/log_sum.h"
 #include "cpu/kernels/tile.h"
 #include "cpu/kernels/vec_math.h"
 
@@ -64,24 +65,23 @@ static inline __attribute__((unused)) float largest_at(cvn_dtype dtype, const vo
 }
 
 /* Adds exp(x - peak) to the sum, and writes it to `power` unless that is NULL. */
-VEC_INLINE vf add_powers(const bool half, vf sum, const void *x, int64_t n, float peak,
-                         float *power)
+VEC_INLINE void add_powers(const bool half, Lanes *sum, const void *x, int64_t n, float peak,
+                           float *power)
 {
-    int64_t i = 0;
-    vf p = vf_splat(peak);
-    for (; i + VN <= n; i += VN) {
-        vf y = vf_exp(tile_at(half, x, i) - p);
-        sum += y;
+    for (int64_t i = 0; i < n; i += LANES) {
+        Lanes y;
+        for (int l = 0; l < LANES; l += VN) {
+            vf part = n - i - l >= VN  ? tile_at(half, x, i + l)
+                      : n - i - l >= 1 ? tile_end(half, x, i + l, n - i - l, -INFINITY)
+                                       : vf_splat(-INFINITY);
+            memcpy((float *)&y + l, &part, sizeof part);
+        }
+        y -= peak;
+        lanes_exp(&y);
+        *sum += y;
         if (power)
-            vf_store(power + i, y);
+            memcpy(power + i, &y, (size_t)num_min(n - i, LANES) * sizeof *power);
     }
-    if (i < n) {
-        vf y = vf_exp(tile_end(half, x, i, n - i, -INFINITY) - p);
-        sum += y;
-        if (power)
-            vf_store_part(power + i, y, n - i);
-    }
-    return sum;
 }
 
 /* ln of the sum of exp(x - *peak) over elements [first, first + n); *peak is the largest, or 0 if that is not
@@ -101,15 +101,17 @@ static inline float log_sum(cvn_dtype dtype, const void *data, int64_t first, in
     }
     if (!isfinite(*peak))
         *peak = 0;
-    vf sum = vf_zero();
+    Lanes sum = {0};
     for (int64_t at = 0; at < n; at += TILE) {
         int64_t length = tile_length(at, n);
         float *to = power ? power + at : NULL;
-        sum = half ? add_powers(true, sum, bf16 + at, length, *peak, to)
-                   : add_powers(false, sum, tile_read(dtype, data, first + at, length, from),
-                                length, *peak, to);
+        if (half)
+            add_powers(true, &sum, bf16 + at, length, *peak, to);
+        else
+            add_powers(false, &sum, tile_read(dtype, data, first + at, length, from), length, *peak,
+                       to);
     }
-    return logf(vf_sum(sum));
+    return log_of_sum(lanes_sum(&sum));
 }
 
 #endif
