@@ -12,7 +12,7 @@
 
 cvn_value *forward_kept(Builder *b, cvn_value *x)
 {
-    if (b->step || b->compute == CVN_F32)
+    if (b->step || b->exact || b->compute == CVN_F32)
         return x;
     return cvn_convert(G, cvn_convert(G, x, b->compute), CVN_F32);
 }
@@ -294,7 +294,7 @@ static cvn_value *last_token(Builder *b, cvn_value *x)
     return cvn_reshape(G, rows, 3, (int64_t[]){s->batch, 1, b->model->width});
 }
 
-/* x f32 [batch, s, dim] -> logits [batch, s, vocab]: f32, but in training as what enters products, for there are as
+/* x f32 [batch, s, dim] -> logits [batch, s, vocab]: f32, but in training (unless exact) as what enters products, for there are as
    many of them as a large model has weights; the loss is computed of them in f32. */
 static cvn_value *logits_of(Builder *b, cvn_value *x)
 {
@@ -303,7 +303,7 @@ static cvn_value *logits_of(Builder *b, cvn_value *x)
     ParamKind head = params_find(b->params, PARAM_LM_HEAD, -1) ? PARAM_LM_HEAD : PARAM_EMBED;
     h = scaled(b, h, m->logits_scale / m->logits_divisor);
     cvn_value *logits = cvn_einsum_as(G, "bse,ve->bsv", h, forward_matrix(b, head, -1, b->compute),
-                                      b->step ? CVN_F32 : b->compute);
+                                      b->step || b->exact ? CVN_F32 : b->compute);
     return capped(b, logits, m->logits_cap);
 }
 
@@ -658,6 +658,7 @@ int model_loss_adapted(cvn_graph *g, const Model *config, cvn_dtype compute_dtyp
                        .compute = compute_dtype,
                        .adapters = adapters,
                        .drop = batch->dropout,
+                       .exact = batch->exact,
                        .tokens = batch->tokens,
                        .first = batch->starts};
     Builder *b = &builder;

@@ -91,6 +91,9 @@ typedef struct ModelBatch {
        is counted from there. NULL: at the begin of the row. */
     cvn_value *starts;
     ModelDropout dropout; /* {0}: none */
+    /* Rounded where a step that decodes rounds, and nowhere else, so that a token has the log-probability that drawing it had; more
+       is kept for the backward pass. Logits are f32. */
+    bool exact;
 } ModelBatch;
 
 /* Appends the forward pass over a batch, and its loss. weight[i] is parameter i of params_list in any type of floats; it is converted to

@@ -26,6 +26,7 @@ typedef struct Builder {
     const float *frequency; /* those that were added last */
     cvn_value **inv_freq;   /* [layers]: f32 [rope_pairs]; NULL of a layer that does not rotate */
     ModelDropout drop;      /* of training */
+    bool exact;             /* training rounds where steps do, and nowhere else */
     cvn_value *first; /* i32 [batch, seq]: the first key that a token sees; NULL: all before it */
 } Builder;
 

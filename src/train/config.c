@@ -38,6 +38,12 @@ const char *train_remat_name(size_t i)
     return i <= REMAT_POLICY_COUNT ? remat_policy_names[i - 1] : NULL;
 }
 
+const char *train_numerics_name(size_t i)
+{
+    static const char *const names[] = {"fast", "exact"};
+    return i < 2 ? names[i] : NULL;
+}
+
 const char *train_packing_name(size_t i)
 {
     return i < DATA_PACK_COUNT ? data_packing_names[i] : NULL;

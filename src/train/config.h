@@ -64,6 +64,7 @@ const char *train_optimizer_name(size_t i);
 const char *train_schedule_name(size_t i);
 const char *train_dtype_name(size_t i);
 const char *train_remat_name(size_t i);
+const char *train_numerics_name(size_t i);
 const char *train_packing_name(size_t i);
 const char *train_overlap_name(size_t i);
 

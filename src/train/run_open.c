@@ -312,6 +312,7 @@ static TrainerOptions trainer_options(const Run *r)
                             .clip = c->clip,
                             .z_loss = c->z_loss,
                             .dropout = model_dropout(r->model),
+                            .exact = strcmp(c->numerics, "exact") == 0,
                             .remat = train_config_remat(c),
                             .optimizer = train_config_optimizer(c, r->model),
                             .schedule = train_config_schedule(c),

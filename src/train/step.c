@@ -117,6 +117,7 @@ static void add_parameters(StepBuilder *b)
         b->batch.tokens = graph_role(cvn_parameter(G, "tokens", grid), ROLE_TOKENS, 0);
         b->batch.targets = graph_role(cvn_parameter(G, "targets", grid), ROLE_TARGETS, 0);
         b->batch.starts = graph_role(cvn_parameter(G, "starts", grid), ROLE_STARTS, 0);
+        b->batch.exact = o->exact;
     }
     if ((b->kind == TRAIN_STEP || b->kind == TRAIN_GRADIENT) && train_drops(o)) {
         const cvn_type keys = CVN_TYPE(CVN_U32, o->batch, 2);

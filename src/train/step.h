@@ -82,6 +82,7 @@ typedef struct TrainStepOptions {
     LoraOptions lora;           /* rank 0: all weights are trained */
     double beta;                /* of DPO; 0: rows are learned as they are */
     DropoutRates dropout;       /* that of adapters is in lora */
+    bool exact;                 /* the forward pass has the bits of decoding (ModelBatch) */
 } TrainStepOptions;
 
 /* Whether anything is dropped. */

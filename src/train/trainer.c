@@ -79,7 +79,8 @@ static TrainStepOptions step_options(const TrainerOptions *o, RematPolicy remat)
                               .optimizer = o->optimizer,
                               .lora = o->lora,
                               .beta = o->beta,
-                              .dropout = o->dropout};
+                              .dropout = o->dropout,
+                              .exact = o->exact};
 }
 
 /* Whether there is a program that only evaluates: else the one that adds up gradients does. */

@@ -29,6 +29,7 @@ typedef struct TrainerOptions {
     cvn_dtype compute;   /* f32 or bf16; weights and optimizer are f32 in any case */
     double clip, z_loss; /* see step.h */
     DropoutRates dropout;
+    bool exact;        /* the forward pass has the bits of decoding */
     RematPolicy remat; /* REMAT_POLICY_COUNT: the cheapest that fits in memory_limit */
     OptimizerOptions optimizer;
     Schedule schedule;
