@@ -20,6 +20,7 @@ endfunction()
 cvn_need(JANSSON jansson>=2.10 libjansson-dev)
 cvn_need(PCRE2 libpcre2-8 libpcre2-dev)
 cvn_need(UTF8PROC libutf8proc libutf8proc-dev)
+cvn_need(NETTLE nettle nettle-dev)
 # A definition for Windows, which would be on every command line.
 set_target_properties(PkgConfig::UTF8PROC PROPERTIES INTERFACE_COMPILE_OPTIONS "")
 
@@ -40,8 +41,8 @@ cvn_may(MICROHTTPD libmicrohttpd>=0.9.71)
 
 add_library(caravan_needs INTERFACE)
 target_link_libraries(caravan_needs INTERFACE m ${CMAKE_DL_LIBS} Threads::Threads PkgConfig::JANSSON PkgConfig::PCRE2
-  PkgConfig::UTF8PROC)
-set(CVN_PC_REQUIRES "jansson libpcre2-8 libutf8proc")
+  PkgConfig::UTF8PROC PkgConfig::NETTLE)
+set(CVN_PC_REQUIRES "jansson libpcre2-8 libutf8proc nettle")
 if(HWLOC_FOUND)
   target_link_libraries(caravan_needs INTERFACE PkgConfig::HWLOC)
   target_compile_definitions(caravan_needs INTERFACE CVN_HAVE_HWLOC)

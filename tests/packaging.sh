@@ -50,7 +50,7 @@ done
 bom=$work/one/caravan-$version.cdx.json
 grep -q "\"version\": \"$version\"" "$bom" && grep -q "$(sha256sum <"$archive" | cut -d ' ' -f 1)" "$bom" ||
     fail "the bill of materials is of another archive"
-for library in jansson libpcre2-8 libutf8proc; do
+for library in jansson libpcre2-8 libutf8proc nettle; do
     grep -q "\"name\": \"$library\"" "$bom" || fail "the bill of materials does not name $library"
 done
 ! command -v python3 >/dev/null || python3 -m json.tool "$bom" >/dev/null || fail "the bill of materials is not JSON"

@@ -19,11 +19,11 @@ code=$?
 check "plain make ends well without its libraries" '[ $code != 0 ]'
 check "plain make asked apt-get for something" '[ ! -e "$dir/asked" ]'
 check "plain make does not name the packages and make setup in a sentence" \
-    'grep -q "needs libjansson-dev libpcre2-dev libutf8proc-dev, which this machine lacks; .make setup. installs" "$dir/said"'
+    'grep -q "needs libjansson-dev libpcre2-dev libutf8proc-dev nettle-dev, which this machine lacks; .make setup. installs" "$dir/said"'
 
 PATH="$dir:$PATH" make -C "$source" BUILD="$dir/build" setup >"$dir/said" 2>&1
 code=$?
 check "make setup fails" '[ $code = 0 ]'
 check "make setup does not install the libraries of build and tests" \
-    'grep -q "install .*libjansson-dev libpcre2-dev libutf8proc-dev libcmocka-dev" "$dir/asked"'
+    'grep -q "install .*libjansson-dev libpcre2-dev libutf8proc-dev nettle-dev libcmocka-dev" "$dir/asked"'
 exit $failed

@@ -4,7 +4,7 @@
 # every level are run.
 # arm.sh FOLDER --products: only the tests of products with weights in panels, which are all that Arm has kernels of its own for.
 # Debian: dpkg --add-architecture arm64; apt-get install gcc-aarch64-linux-gnu qemu-user libjansson-dev:arm64
-# libpcre2-dev:arm64 libutf8proc-dev:arm64 libcmocka-dev:arm64
+# libpcre2-dev:arm64 libutf8proc-dev:arm64 nettle-dev:arm64 libcmocka-dev:arm64
 # Where those would change other packages of the machine, they may lie in a folder instead, which ARM_ROOT names: `apt-get download`
 # each library and its -dev package for arm64, and `dpkg -x` them there.
 set -euo pipefail
@@ -19,7 +19,7 @@ for tool in aarch64-linux-gnu-gcc "$qemu"; do
         exit 3
     fi
 done
-for library in jansson libpcre2-8 libutf8proc cmocka; do
+for library in jansson libpcre2-8 libutf8proc nettle cmocka; do
     if [ ! -e "$ARM_ROOT/usr/lib/aarch64-linux-gnu/pkgconfig/$library.pc" ]; then
         echo "arm: $library for 64-bit Arm is missing; tools/arm.sh says what to install" >&2
         exit 3

@@ -29,6 +29,7 @@ done <<'LIBRARIES'
 jansson MIT required
 libpcre2-8 BSD-3-Clause required
 libutf8proc MIT required
+nettle LGPL-3.0-or-later required
 hwloc BSD-3-Clause optional
 libedit BSD-3-Clause optional
 libmicrohttpd LGPL-2.1-or-later optional

@@ -14,6 +14,7 @@ required  pkg-config         command -v pkg-config
 required  libjansson-dev     pkg-config --exists jansson
 required  libpcre2-dev       pkg-config --exists libpcre2-8
 required  libutf8proc-dev    pkg-config --exists libutf8proc
+required  nettle-dev         pkg-config --exists nettle
 tests     libcmocka-dev      pkg-config --exists cmocka
 optional  libedit-dev        pkg-config --exists libedit
 optional  libopenmpi-dev     pkg-config --exists ompi-c

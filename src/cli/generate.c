@@ -6,6 +6,7 @@
 #include "cli/run_model.h"
 #include "cli/terminal.h"
 #include "serve/engine.h"
+#include "serve/receipt.h"
 #include "serve/stops.h"
 
 #include <jansson.h>
@@ -23,7 +24,8 @@ enum {
     STOP,
     MAX_TOKENS,
     SPECIAL,
-    TOKENIZER
+    TOKENIZER,
+    RECEIPT
 };
 
 static const Option *const options[] = {
@@ -46,6 +48,8 @@ static const Option *const options[] = {
            .help = "encode special tokens such as <|eot_id|> in the prompt"),
     OPTION(TOKENIZER, "tokenizer", .kind = ARG_INPUT, .value = "FILE",
            .help = "tokenizer, default the model's"),
+    OPTION(RECEIPT, "receipt", .kind = ARG_OUTPUT, .refuses = "mesh adapter", .value = "FILE",
+           .help = "write a receipt of each text"),
     SAMPLING_OPTIONS,
     SHARED(SPECULATE),
     SHARED(DRAFT),
@@ -67,9 +71,10 @@ typedef struct Text {
     TokenIds tokens;        /* generated */
     Decoder decoder;        /* used when the model has a tokenizer */
     Stops stops;
-    StrBuf text;  /* generated, up to a stop text */
-    size_t shown; /* bytes of text that are printed */
-    cvn_err err;  /* of decoding or printing */
+    StrBuf text;     /* generated, up to a stop text */
+    size_t shown;    /* bytes of text that are printed */
+    Receipt receipt; /* where one is asked for */
+    cvn_err err;     /* of decoding or printing */
 } Text;
 
 /* A run of the command. */
@@ -120,6 +125,31 @@ static bool on_token(void *context, int request, int32_t token)
         print_ended(b, false, &b->err);
     progress_set(&b->progress, b->done++);
     return go_on && t->err.code == CVN_OK && b->err.code == CVN_OK;
+}
+
+static void on_logits(void *context, int request, const float *logits, int32_t token)
+{
+    Batch *b = context;
+    receipt_add(&b->text[request].receipt, logits, cvn_model_vocab(b->model.model), token);
+}
+
+/* A line for each text. */
+static int write_receipts(const Batch *b, cvn_err *err)
+{
+    const char *path = b->args->value[RECEIPT].text;
+    SCOPED(strbuf_free) StrBuf lines = {0};
+    json_auto_t *model = NULL;
+    TRY(receipt_model(b->model.engine, args_value(b->args, SHARED(QUANTIZE))->text, &model, err));
+    for (int i = 0; i < b->n_texts; i++) {
+        const Receipt *r = &b->text[i].receipt;
+        json_auto_t *one = r->failed ? NULL : receipt_json(r, model, &b->request[i]);
+        SCOPED(scoped_free) char *line = one ? json_dumps(one, JSON_COMPACT) : NULL;
+        if (!line)
+            return err_set(err, CVN_EMEM, "no memory for a receipt");
+        strbuf_printf(&lines, "%s\n", line);
+    }
+    return lines.failed ? err_set(err, CVN_EMEM, "no memory for receipts")
+                        : file_write(path, lines.text, lines.length, err);
 }
 
 /* What the decoder and the stop texts still hold. */
@@ -309,6 +339,8 @@ static int generate(Batch *b, cvn_err *err)
     TRY(print_ended(b, true, err));
     if (!b->json)
         print_speeds(b, seconds);
+    if (b->args->value[RECEIPT].given && !stopped)
+        TRY(write_receipts(b, err));
     if (!stopped)
         return b->constraint ? check_whole(b, err) : CVN_OK;
     return err_set(err, CVN_EINTERRUPTED, "interrupted");
@@ -399,6 +431,7 @@ static int make_requests(Batch *b, cvn_err *err)
                            .max_tokens = v[MAX_TOKENS].integer,
                            .ignore_eos = args_value(b->args, SHARED(IGNORE_EOS))->flag,
                            .constraint = b->constraint,
+                           .on_logits = v[RECEIPT].given ? on_logits : NULL,
                            .sampling = sampling};
         r->sampling.seed = rng_seed(r->sampling.seed, i % samples);
     }
@@ -423,6 +456,7 @@ static int run_batch(Batch *b, cvn_err *err)
     for (size_t i = 0; i < b->n_prompts; i++)
         longest = b->prompt[i].n > longest ? b->prompt[i].n : longest;
     run.engine.slots = v[SLOTS].integer < b->n_texts ? (int)v[SLOTS].integer : b->n_texts;
+    run.engine.logits_processors |= v[RECEIPT].given;
     TRY(run_model_start(&b->model, &run, (int64_t)longest, v[MAX_TOKENS].integer, err));
     return generate(b, err);
 }
@@ -434,6 +468,7 @@ static int run(const Args *args, cvn_err *err)
     run_model_close(&b.model, err);
     for (int i = 0; i < b.n_texts; i++) {
         token_ids_free(&b.text[i].tokens);
+        receipt_free(&b.text[i].receipt);
         stops_free(&b.text[i].stops);
         strbuf_free(&b.text[i].text);
     }
@@ -459,10 +494,10 @@ const Command command_generate = {
                 "stop sequence\n"
                 "generate -m my-llama -p 'Paris in JSON: ' --json-schema city.json\toutput "
                 "constrained to a JSON schema\n",
-    .notes = "The text goes to standard output, speeds go to standard error. Ctrl-C stops "
-             "generation. The same seed gives the same text; without --seed a random one is used "
-             "and printed with the speeds. With several texts, --json prints an object per line, "
-             "in the order of the prompts.",
+    .notes =
+        "The text goes to standard output, speeds go to standard error. The same seed gives the "
+        "same text; without --seed a random one is used and printed with the speeds. With "
+        "several texts, --json prints an object per line, in their order.",
     .options = options,
     .run = run,
 };

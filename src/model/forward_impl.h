@@ -40,7 +40,8 @@ cvn_value *forward_weight(const Builder *b, ParamKind kind, int64_t layer);
 cvn_value *forward_compute(Builder *b, cvn_value *x);
 
 /* A product that something else than a product reads is rounded in training to what enters products, and read in f32:
-   half of what is written and read again, and of what waits for the backward pass. Autocast of torch does so, too. */
+   half of what is written and read again, and of what waits for the backward pass. Autocast of torch does so, too. Steps do not, nor
+   does training that is to have their bits. */
 cvn_value *forward_kept(Builder *b, cvn_value *x);
 
 /* What an activation makes of x. */

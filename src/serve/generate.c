@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 typedef struct Batch {
+    const cvn_request *request;
     cvn_token_fn *on_token;
     void *context;
     cvn_result *result;
@@ -24,6 +25,14 @@ static bool on_token(void *context, int id, int32_t token)
     return !b->on_token || b->on_token(b->context, item->index, token);
 }
 
+static void on_logits(void *context, int id, const float *logits, int32_t token)
+{
+    const Item *item = context;
+    const Batch *b = item->batch;
+    (void)id;
+    b->request[item->index].on_logits(b->context, item->index, logits, token);
+}
+
 static void on_end(void *context, int id, const cvn_result *result)
 {
     Item *item = context;
@@ -33,15 +42,17 @@ static void on_end(void *context, int id, const cvn_result *result)
     item->ended = true;
 }
 
-static int run_batch(cvn_engine *e, Batch *b, Item *item, const cvn_request *request, int n,
-                     const volatile int *interrupt, cvn_err *err)
+static int run_batch(cvn_engine *e, Batch *b, Item *item, int n, const volatile int *interrupt,
+                     cvn_err *err)
 {
     int code = CVN_OK;
     for (int i = 0; i < n && code == CVN_OK; i++) {
         const cvn_listener listener = {on_token, on_end, &item[i]};
+        cvn_request request = b->request[i];
+        request.on_logits = request.on_logits ? on_logits : NULL;
         item[i] = (Item){.batch = b, .index = i};
         b->result[i] = (cvn_result){.finish = CVN_FINISH_CANCELLED};
-        code = cvn_engine_submit(e, &request[i], &listener, &item[i].id, err);
+        code = cvn_engine_submit(e, &request, &listener, &item[i].id, err);
         b->left += code == CVN_OK;
     }
     if (code == CVN_OK)
@@ -61,9 +72,9 @@ int cvn_engine_generate(cvn_engine *e, const cvn_request *request, int n, cvn_to
                        "a step callback may submit and cancel requests, but not generate");
     for (int i = 0; i < n; i++)
         TRY(engine_check_request(e, &request[i], i, err));
-    Batch batch = {.on_token = heard, .context = context, .result = result};
+    Batch batch = {.request = request, .on_token = heard, .context = context, .result = result};
     SCOPED(scoped_free) Item *item = calloc((size_t)n + 1, sizeof *item);
     if (!item)
         return err_set(err, CVN_EMEM, "no memory for %d requests", n);
-    return run_batch(e, &batch, item, request, n, interrupt, err);
+    return run_batch(e, &batch, item, n, interrupt, err);
 }

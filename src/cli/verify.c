@@ -1,0 +1,154 @@
+/* caravan verify: computes again what a receipt says, and says whether it is the same. */
+#include "base/json_file.h"
+#include "cli/common.h"
+#include "cli/run_model.h"
+#include "model/layouts.h"
+#include "serve/receipt.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MODEL, THREADS, JSON };
+
+static const Option *const options[] = {
+    [MODEL] = SHARED(MODEL), [THREADS] = SHARED(THREADS),
+    [JSON] = SHARED(JSON),   SHARED(DUMP),
+    SHARED(PROFILE),         NULL,
+};
+
+/* A run of the command. */
+typedef struct Verify {
+    const Args *args;
+    const char *path;
+    size_t receipts, same;
+} Verify;
+
+static const char *text_at(const json_t *object, const char *name)
+{
+    return json_string_value(json_object_get(object, name));
+}
+
+/* How the receipt says the model was run. */
+static int options_of(const Args *args, const json_t *receipt, RunOptions *how, cvn_err *err)
+{
+    const json_t *program = json_object_get(receipt, "program");
+    const char *dtype = text_at(program, "dtype");
+    if (json_integer_value(json_object_get(receipt, "receipt")) != 1 || !dtype ||
+        (strcmp(dtype, "f32") != 0 && strcmp(dtype, "bf16") != 0))
+        return err_set(err, CVN_EFORMAT, "not a receipt of version 1, as --receipt writes them");
+    *how = (RunOptions){
+        .path = args->value[MODEL].text,
+        .dtype = strcmp(dtype, "f32") == 0 ? CVN_F32 : CVN_BF16,
+        .quantize = text_at(program, "quantize"),
+        .layout = layout_for("", false),
+        .engine = {.slots = 1,
+                   .threads = (int)args->value[THREADS].integer,
+                   .logits_processors = true,
+                   .penalties = true,
+                   .kv_cache = text_at(program, "kv_cache"),
+                   .activations = text_at(program, "activations"),
+                   .context = json_integer_value(json_object_get(program, "context"))}};
+    return CVN_OK;
+}
+
+/* What the model is must be what it was; that the kernels are others is only said. */
+static int check_model(const RunModel *run, const RunOptions *how, const json_t *receipt,
+                       cvn_err *err)
+{
+    static const char *const parts[] = {"weights", "tokenizer", "template"};
+    json_auto_t *is = NULL;
+    TRY(receipt_model(run->engine, how->quantize, &is, err));
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (!json_equal(json_object_get(receipt, parts[i]), json_object_get(is, parts[i])))
+            return err_set(err, CVN_EFORMAT, "the receipt is of another model: \"%s\" differs",
+                           parts[i]);
+    const json_t *was = json_object_get(receipt, "program"), *now = json_object_get(is, "program");
+    const char *before = text_at(was, "kernels"), *after = text_at(now, "kernels");
+    if (before && after && strcmp(before, after) != 0)
+        fprintf(stderr,
+                "caravan: warning: the receipt was made by kernels \"%s\", these are \"%s\"\n",
+                before, after);
+    return CVN_OK;
+}
+
+static int print_same(const Verify *v, size_t number, const ReceiptDifference *d, cvn_err *err)
+{
+    bool same = d->at == d->n;
+    char was[17], is[17];
+    snprintf(was, sizeof was, "%016" PRIx64, d->was.chain);
+    snprintf(is, sizeof is, "%016" PRIx64, d->is.chain);
+    if (v->args->value[JSON].flag) {
+        json_t *all = json_pack("{s:b,s:I}", "same", same, "tokens", (json_int_t)d->n);
+        if (!same)
+            all = json_with(all, "first",
+                            json_pack("{s:I,s:i,s:i,s:f,s:f,s:s,s:s}", "at", (json_int_t)d->at,
+                                      "token", d->was.id, "now", d->is.id, "logprob",
+                                      (double)d->was.logprob, "logprob_now", (double)d->is.logprob,
+                                      "chain", was, "chain_now", is));
+        return print_json(all, err);
+    }
+    if (same)
+        printf("receipt %zu: same, %zu tokens\n", number, d->n);
+    else
+        printf("receipt %zu: token %zu of %zu differs: was %d with ln p %.9g (%s), is %d with "
+               "%.9g (%s)\n",
+               number, d->at, d->n, d->was.id, (double)d->was.logprob, was, d->is.id,
+               (double)d->is.logprob, is);
+    return CVN_OK;
+}
+
+static int verify_line(void *context, const char *line, size_t n, size_t number, cvn_err *err)
+{
+    Verify *v = context;
+    RunModel run = {0};
+    RunOptions how;
+    ReceiptDifference d = {0};
+    json_error_t where;
+    json_auto_t *receipt = json_loadb(line, n, 0, &where);
+    if (!receipt)
+        return err_set(err, CVN_EFORMAT, "not JSON; give what --receipt wrote");
+    TRY(options_of(v->args, receipt, &how, err));
+    int code = run_model_open(&run, &how, err);
+    if (!code)
+        code = run_model_start(&run, &how, 1, 1, err);
+    if (!code)
+        code = check_model(&run, &how, receipt, err);
+    if (!code)
+        code = receipt_replay(run.engine, receipt, &d, err);
+    run_model_close(&run, err);
+    if (code)
+        return code;
+    v->receipts++;
+    v->same += d.at == d.n;
+    return print_same(v, number, &d, err);
+}
+
+static int run(const Args *args, cvn_err *err)
+{
+    Verify v = {.args = args, .path = args->operand[0]};
+    SCOPED(scoped_free) char *text = NULL;
+    size_t n;
+    TRY(read_input(v.path, &text, &n, err));
+    TRY(each_line(v.path, text, n, verify_line, &v, err));
+    if (!v.receipts)
+        return err_set(err, CVN_EFORMAT, "%s has no receipts; give what --receipt wrote", v.path);
+    return v.same == v.receipts ? CVN_OK
+                                : err_set(err, CVN_EUNSUPPORTED, "%zu of %zu receipts differ",
+                                          v.receipts - v.same, v.receipts);
+}
+
+const Command command_verify = {
+    "verify",
+    .about = "compute a receipt again, and compare bit for bit",
+    .usage = "RECEIPT --model DIR [options]",
+    .examples = "verify r.json -m my-llama\tsame, or the first token that differs\n",
+    .notes = "A receipt is what `caravan generate --receipt FILE` wrote, a line for each text. The "
+             "model must be that "
+             "of the receipt. On another set of instructions last bits differ (docs/NUMERICS.md).",
+    .operands = "RECEIPT",
+    .min_operands = 1,
+    .max_operands = 1,
+    .options = options,
+    .run = run,
+};
