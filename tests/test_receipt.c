@@ -71,7 +71,7 @@ static void make_receipts(json_t *out[TEXTS])
     for (int i = 0; i < TEXTS; i++)
         request[i] = request_of(i);
     must(cvn_engine_generate(s.engine, request, TEXTS, NULL, &s, NULL, result, &err), &err);
-    must(receipt_model(s.engine, NULL, &model, &err), &err);
+    must(receipt_model(s.engine, &model, &err), &err);
     for (int i = 0; i < TEXTS; i++) {
         assert_int_equal(s.receipt[i].n, DRAWN);
         json_auto_t *made = receipt_json(&s.receipt[i], model, &request[i]);

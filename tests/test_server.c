@@ -312,6 +312,27 @@ static void a_prompt_that_is_echoed_has_logprobs(void **state)
     assert_true(fabs(given - json_number_value(json_array_get(all, 4))) < 1e-4);
     json_decref(next);
     reply_free(&again);
+    /* a receipt of what it generates is the same alone and later */
+    char digest[2][80];
+    for (int i = 0; i < 2; i++) {
+        again = post(r->port, "/v1/completions",
+                     "{\"prompt\": [35, 36, 37, 38], \"max_tokens\": 6, \"seed\": 4, "
+                     "\"receipt\": true, \"ignore_eos\": true}");
+        next = json_of(&again);
+        assert_int_equal(json_array_size(json_at(next, "choices.0.receipt.tokens")), 6);
+        assert_int_equal(json_string_length(json_at(next, "choices.0.receipt.weights")), 64);
+        assert_int_equal(json_integer_value(json_at(next, "choices.0.receipt.request.prompt.3")),
+                         38);
+        snprintf(digest[i], sizeof digest[i], "%s",
+                 json_string_value(json_at(next, "choices.0.receipt.logits")));
+        json_decref(next);
+        reply_free(&again);
+    }
+    assert_string_equal(digest[0], digest[1]);
+    assert_int_equal(strlen(digest[0]), 64);
+    expect_status(r->port, "/v1/completions",
+                  "{\"prompt\": [35], \"max_tokens\": 1, \"receipt\": true, \"stream\": true}", 400,
+                  "\"param\":\"receipt\"");
     /* a stream says all of it, once */
     snprintf(text, sizeof text, "%s, \"stream\": true}", body);
     again = post(r->port, "/v1/completions", text);

@@ -139,7 +139,7 @@ static int write_receipts(const Batch *b, cvn_err *err)
     const char *path = b->args->value[RECEIPT].text;
     SCOPED(strbuf_free) StrBuf lines = {0};
     json_auto_t *model = NULL;
-    TRY(receipt_model(b->model.engine, args_value(b->args, SHARED(QUANTIZE))->text, &model, err));
+    TRY(receipt_model(b->model.engine, &model, err));
     for (int i = 0; i < b->n_texts; i++) {
         const Receipt *r = &b->text[i].receipt;
         json_auto_t *one = r->failed ? NULL : receipt_json(r, model, &b->request[i]);

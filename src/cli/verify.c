@@ -53,12 +53,11 @@ static int options_of(const Args *args, const json_t *receipt, RunOptions *how, 
 }
 
 /* What the model is must be what it was; that the kernels are others is only said. */
-static int check_model(const RunModel *run, const RunOptions *how, const json_t *receipt,
-                       cvn_err *err)
+static int check_model(const RunModel *run, const json_t *receipt, cvn_err *err)
 {
     static const char *const parts[] = {"weights", "tokenizer", "template"};
     json_auto_t *is = NULL;
-    TRY(receipt_model(run->engine, how->quantize, &is, err));
+    TRY(receipt_model(run->engine, &is, err));
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (!json_equal(json_object_get(receipt, parts[i]), json_object_get(is, parts[i])))
             return err_set(err, CVN_EFORMAT, "the receipt is of another model: \"%s\" differs",
@@ -113,7 +112,7 @@ static int verify_line(void *context, const char *line, size_t n, size_t number,
     if (!code)
         code = run_model_start(&run, &how, 1, 1, err);
     if (!code)
-        code = check_model(&run, &how, receipt, err);
+        code = check_model(&run, receipt, err);
     if (!code)
         code = receipt_replay(run.engine, receipt, &d, err);
     run_model_close(&run, err);

@@ -23,6 +23,7 @@ static int choose_types(cvn_model *m, const cvn_model_options *options, cvn_err 
         return CVN_OK;
     }
     TRY(quant_parse(options->quantize, &scheme, err));
+    m->quantize = arena_printf(&m->io.arena, "%s", options->quantize);
     return scheme.kind == QUANT_NONE ? CVN_OK : io_quantize(&m->io, scheme, err);
 }
 

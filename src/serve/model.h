@@ -12,6 +12,7 @@ struct cvn_model {
     IoModel io;            /* config, parameter list and the files, owned */
     bool open;             /* io is to be closed */
     cvn_dtype dtype;       /* of weights, activations and cache */
+    const char *quantize;  /* as it was asked for when the model was opened, io's; or NULL */
     Tokenizer *tokenizer;  /* owned, or NULL */
     cvn_err tokenizer_err; /* why it is NULL, where one was looked for */
     StrBuf warnings;       /* lines for the user */

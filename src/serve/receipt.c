@@ -115,7 +115,7 @@ static json_t *text_or_null(const char *text)
     return text && strcmp(text, "none") != 0 ? json_string(text) : json_null();
 }
 
-int receipt_model(const cvn_engine *e, const char *quantize, json_t **out, cvn_err *err)
+int receipt_model(const cvn_engine *e, json_t **out, cvn_err *err)
 {
     *out = NULL;
     if (e->adapters.n || e->options.mesh || e->model->io.adapter)
@@ -123,9 +123,9 @@ int receipt_model(const cvn_engine *e, const char *quantize, json_t **out, cvn_e
                        "a receipt says one model on one device; leave adapters and --mesh out");
     json_t *program = json_pack(
         "{s:s,s:s,s:s,s:o,s:o,s:o,s:I}", "version", CVN_VERSION, "kernels", e->rt.info.kind,
-        "dtype", cvn_dtype_name(e->model->dtype), "quantize", text_or_null(quantize), "kv_cache",
-        text_or_null(e->options.kv_cache), "activations", text_or_null(e->options.activations),
-        "context", (json_int_t)e->options.context);
+        "dtype", cvn_dtype_name(e->model->dtype), "quantize", text_or_null(e->model->quantize),
+        "kv_cache", text_or_null(e->options.kv_cache), "activations",
+        text_or_null(e->options.activations), "context", (json_int_t)e->options.context);
     *out = json_pack("{s:i,s:o,s:o,s:o,s:o}", "receipt", 1, "weights",
                      weights_json(&e->model->io.tensors), "tokenizer",
                      tokenizer_json(e->model->tokenizer), "template",
@@ -138,7 +138,7 @@ static json_t *request_json(const cvn_request *q)
 {
     const cvn_sampling *s = &q->sampling;
     json_t *prompt = json_array();
-    bool drawn = !q->constraint && !q->n_bias && !q->n_forced && !q->min_tokens && !q->n_end;
+    bool drawn = !q->constraint && !q->n_bias && !q->n_forced && !q->min_tokens;
     for (int64_t i = 0; i < q->n_prompt; i++)
         prompt = json_append(prompt, json_integer(q->prompt[i]));
     return json_pack("{s:o,s:b,s:b,s:f,s:i,s:f,s:f,s:f,s:f,s:f,s:I}", "prompt", prompt, "drawn",

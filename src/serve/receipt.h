@@ -44,8 +44,8 @@ void receipt_free(Receipt *receipt);
 /* The next token, and the logits [vocab] that it was drawn from: what a cvn_logits_fn is given. */
 void receipt_add(Receipt *receipt, const float *logits, int64_t vocab, int32_t token);
 
-/* What all receipts of an engine have in common: weights to program. `quantize`: as the model was opened, or NULL. Reads all weights. *out is the caller's. */
-int receipt_model(const cvn_engine *engine, const char *quantize, json_t **out, cvn_err *err);
+/* What all receipts of an engine have in common: weights to program. Reads all weights. *out is the caller's. */
+int receipt_model(const cvn_engine *engine, json_t **out, cvn_err *err);
 
 /* The whole: `model` as above, borrowed. NULL without memory. */
 json_t *receipt_json(const Receipt *receipt, const json_t *model, const cvn_request *request);

@@ -90,6 +90,7 @@ typedef struct AskOutput {
     int64_t top_logprobs;    /* … and of so many of the most likely */
     int64_t prompt_logprobs; /* the same for the tokens of prompts; -1: none */
     bool return_token_ids;
+    bool receipt;                               /* of each text (serve/receipt.h) */
     bool add_special_tokens, return_token_strs; /* of /tokenize */
     int64_t dimensions;                         /* of embeddings; 0: not given */
     bool base64;                                /* embeddings are bytes of f32, in base64 */

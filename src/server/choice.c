@@ -121,6 +121,7 @@ void exchange_free(Exchange *x)
         token_ids_free(&c->phase.joined);
         call_writer_free(&c->calls);
         free(c->likely.token);
+        receipt_free(&c->receipt);
     }
     free(x->choice);
     for (int i = 0; x->prompts.seen && i < x->ask.input.n_prompts; i++)
@@ -239,6 +240,10 @@ Likely likely_of(const float *logits, int64_t vocab, int32_t token, int n_top)
 
 void choice_see(Choice *c, const float *logits, int64_t vocab, int32_t token)
 {
+    if (c->x->ask.output.receipt)
+        receipt_add(&c->receipt, logits, vocab, token);
+    if (!c->x->ask.output.logprobs)
+        return;
     if (c->likely.n == c->likely.capacity) {
         size_t capacity = c->likely.capacity ? 2 * c->likely.capacity : 16;
         Likely *more = realloc(c->likely.token, capacity * sizeof *more);

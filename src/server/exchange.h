@@ -6,6 +6,7 @@
 #define CVN_SERVER_EXCHANGE_H
 
 #include "serve/call_writer.h"
+#include "serve/receipt.h"
 #include "serve/stops.h"
 #include "server/ask.h"
 
@@ -76,6 +77,7 @@ typedef struct Choice {
     ChoicePhase phase;
     CallWriter calls; /* zero where none can be called */
     ChoiceLikely likely;
+    Receipt receipt; /* where one is asked for */
     ChoiceSent sent;
     ChoiceEnd end;
 } Choice;

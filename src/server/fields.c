@@ -237,6 +237,7 @@ static const Field openai[] = {
     {"ignore_eos", .kind = FIELD_BOOL, .at = AT(sampling.ignore_eos)},
     {"stream_options", .kind = FIELD_READ, .read = read_stream_options},
     {"return_token_ids", .kind = FIELD_BOOL, .at = AT(output.return_token_ids)},
+    {"receipt", .kind = FIELD_BOOL, .at = AT(output.receipt)},
     {"skip_special_tokens", .kind = FIELD_BOOL, .at = AT(output.skip_special_tokens)},
     {"user", .kind = FIELD_NEUTRAL},
     {"request_id", .kind = FIELD_NEUTRAL},

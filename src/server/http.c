@@ -784,6 +784,7 @@ void server_free(Server *s)
     for (int i = 0; s->served && i < s->options.n_models; i++) {
         chat_template_free(s->served[i].chat.template);
         answer_kind_free(&s->served[i].chat.answers);
+        json_decref(s->served[i].receipt);
     }
     free(s->served);
     pthread_cond_destroy(&s->wake);

@@ -48,6 +48,8 @@ typedef struct Served {
     int slots;
     ChatKind chat;
     char fingerprint[24]; /* of weights, adapters, tokenizer and program */
+    /* Owned: what all receipts begin with, made by the engine's thread for the first one; or NULL. */
+    json_t *receipt;
 } Served;
 
 /* Exchanges that engines have, or are to get. Invariant: first and last are NULL together; numbers grow from first to last. */

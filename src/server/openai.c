@@ -291,6 +291,11 @@ static json_t *whole_choice(const Choice *c)
     set_finish(choice, c);
     if (a->output.prompt_logprobs >= 0 && !is_chat(c->x))
         json_object_set_new(choice, "prompt_logprobs", prompt_logprobs(c));
+    if (a->output.receipt) {
+        const cvn_request request = ask_request(a, c->index, (uint64_t)a->sampling.seed);
+        json_object_set_new(choice, "receipt",
+                            receipt_json(&c->receipt, a->served->receipt, &request));
+    }
     if (a->output.return_token_ids) {
         json_object_set_new(choice, "token_ids", ids_json(&c->tokens, 0));
         json_object_set_new(choice, "prompt_token_ids", ids_json(&a->input.prompt[c->prompt], 0));

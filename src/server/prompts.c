@@ -119,6 +119,8 @@ static int check_prompt(const Served *m, const TokenIds *prompt, const char *fie
 static int check_scoring(const Ask *a, Refusal *why)
 {
     int64_t tokens = 0, most = a->served->context * a->served->slots;
+    if (a->output.receipt && (a->output.stream || a->calls.set.n))
+        return refuse(why, 400, "receipt", "a receipt cannot be streamed, nor given with tools");
     if (ask_prompt_top(a) < 0)
         return 0;
     if (a->output.stream && a->output.prompt_logprobs >= 0)

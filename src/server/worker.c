@@ -281,7 +281,7 @@ static int submit_choice(Choice *c, cvn_err *err)
     const Served *m = x->ask.served;
     const cvn_listener listener = {hear, end, c};
     cvn_request request = choice_request(c, (uint64_t)x->ask.sampling.seed);
-    request.on_logits = x->ask.output.logprobs ? look : NULL;
+    request.on_logits = x->ask.output.logprobs || x->ask.output.receipt ? look : NULL;
     if (c->tokens.failed || c->phase.joined.failed)
         return err_set(err, CVN_EMEM, "no memory for an answer");
     if (request.n_prompt > m->context) {
@@ -294,12 +294,15 @@ static int submit_choice(Choice *c, cvn_err *err)
 static void submit(Server *s, Exchange *x)
 {
     cvn_err err = {0};
+    Served *m = x->ask.served;
+    int code = CVN_OK;
     x->submitted = true;
-    for (int i = 0; i < x->n_choices; i++)
-        if (submit_choice(&x->choice[i], &err)) {
-            end_exchange(s, x, 500, &err);
-            return;
-        }
+    if (x->ask.output.receipt && !m->receipt)
+        code = receipt_model(m->engine, &m->receipt, &err);
+    for (int i = 0; i < x->n_choices && !code; i++)
+        code = submit_choice(&x->choice[i], &err);
+    if (code)
+        end_exchange(s, x, code == CVN_EUNSUPPORTED ? 400 : 500, &err);
 }
 
 /* The first exchange with a model that is new, or that nobody waits for any more; the lock is held. */
