@@ -58,4 +58,22 @@ static inline int64_t attention_reach(const Op *op)
     return chunk && chunk < n ? chunk : n;
 }
 
+/* Attention that goes over the keys block by block (Milakov and Gimelshein 2018, arXiv:1805.02867): of the keys so far, for each query
+   the largest score, the sum of exp(score - largest), and that of these times the values. In f32, or f64 where the data are. */
+typedef struct AttentionSoFar {
+    cvn_value *y;          /* [batch, kv_heads, seq, group, head_dim] */
+    cvn_value *most, *sum; /* [batch, kv_heads, seq, group] */
+} AttentionSoFar;
+
+/* Those of no key but the sinks. */
+AttentionSoFar attention_begin(cvn_graph *g, const Op *op);
+/* The first key that each query sees, i32 [batch, seq]; NULL: key 0. */
+cvn_value *attention_first_keys(cvn_graph *g, const Op *op);
+/* The same with the keys at, at + 1, … (i32 scalar), as many as k, v and their scales among op's operands have. first: of
+   attention_first_keys, or NULL. */
+AttentionSoFar attention_step(cvn_graph *g, const Op *op, cvn_value *first, cvn_value *at,
+                              AttentionSoFar before);
+/* What op is of all keys. */
+cvn_value *attention_end(cvn_graph *g, const Op *op, AttentionSoFar all);
+
 #endif

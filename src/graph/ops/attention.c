@@ -378,6 +378,19 @@ static cvn_value *seen_keys(cvn_graph *g, const Op *op, const cvn_type *shape)
     return spread(g, seen, shape, (const int[]){0, 2, 4});
 }
 
+/* Scores of q and k, before they are masked. */
+static cvn_value *scores_of(cvn_graph *g, const Op *op, cvn_value *q, cvn_value *k, cvn_dtype math,
+                            cvn_value **tanh)
+{
+    cvn_value *scores = with_keys(g, q, k, math);
+    scores = cvn_multiply(g, scores, like(g, scores, op->attr.scale));
+    if (op->attr.cap <= 0)
+        return scores;
+    cvn_value *cap = like(g, scores, op->attr.cap);
+    *tanh = cvn_tanh(g, cvn_divide(g, scores, cap));
+    return cvn_multiply(g, *tanh, cap);
+}
+
 /* What queries make of the keys. */
 typedef struct Weights {
     cvn_value *x;    /* [batch, kv, seq, group, context] */
@@ -390,14 +403,8 @@ static Weights attention_weights(cvn_graph *g, const Op *op, cvn_value *q, cvn_v
                                  cvn_dtype math)
 {
     Weights w = {0};
-    cvn_value *scores = with_keys(g, q, k, math), *sinks = NULL;
-    scores = cvn_multiply(g, scores, like(g, scores, op->attr.scale));
+    cvn_value *scores = scores_of(g, op, q, k, math, &w.tanh), *sinks = NULL;
     const cvn_type *shape = &scores->type;
-    if (op->attr.cap > 0) {
-        cvn_value *cap = like(g, scores, op->attr.cap);
-        w.tanh = cvn_tanh(g, cvn_divide(g, scores, cap));
-        scores = cvn_multiply(g, w.tanh, cap);
-    }
     cvn_value *seen = seen_keys(g, op, shape);
     if (op->attr.sinks) {
         const cvn_type rows =
@@ -432,6 +439,110 @@ void decompose_attention(cvn_graph *g, const Op *op, cvn_value **out)
     cvn_value *y = over_keys(g, weights, v, &shape);
     cvn_type rows = CVN_TYPE(CVN_I32, shape.dim[0], shape.dim[1]);
     out[0] = as(g, real_rows(g, y, no_padding(g, &rows, op->operand[4])), shape.dtype);
+}
+
+/* ---- block by block ---- */
+
+/* What is computed in: the type of the keys, but those of 8 bits and of 16 in f32. */
+static cvn_dtype math_of(const Op *op)
+{
+    cvn_dtype q = op_in(op, 0)->dtype, k = op_in(op, 1)->dtype;
+    return wide(q == CVN_F64 || k == CVN_I8 ? q : k);
+}
+
+AttentionSoFar attention_begin(cvn_graph *g, const Op *op)
+{
+    const cvn_type *q = op_in(op, 0);
+    int64_t kv = op_in(op, 1)->dim[1], group = q->dim[2] / kv;
+    cvn_type rows = CVN_TYPE(math_of(op), q->dim[0], kv, q->dim[1], group);
+    cvn_type sums = CVN_TYPE(rows.dtype, q->dim[0], kv, q->dim[1], group, q->dim[3]);
+    AttentionSoFar none = {.y = cvn_splat(g, sums, 0)};
+    none.sum = cvn_splat(g, rows, op->attr.sinks ? 1 : 0);
+    if (op->attr.sinks) {
+        cvn_value *sinks = as(g, op->operand[attention_sinks(op)], rows.dtype);
+        sinks = cvn_reshape(g, sinks, 2, (const int64_t[]){kv, group});
+        none.most = spread(g, sinks, &rows, (const int[]){1, 3});
+    } else {
+        none.most = cvn_splat(g, rows, -INFINITY);
+    }
+    return none;
+}
+
+cvn_value *attention_first_keys(cvn_graph *g, const Op *op)
+{
+    cvn_type rows = CVN_TYPE(CVN_I32, op_in(op, 0)->dim[0], op_in(op, 0)->dim[1]);
+    return first_keys(g, op, positions(g, &rows, op));
+}
+
+/* Operands of op with positions counted from `at`. */
+static Op relative(cvn_graph *g, const Op *op, cvn_value *first, cvn_value *at, cvn_value **operand)
+{
+    Op part = *op;
+    int sinks = attention_sinks(op), n = attention_scales(op) < 0 ? 5 : 7;
+    memcpy(operand, op->operand, (size_t)n * sizeof *operand);
+    operand[3] = cvn_subtract(g, operand[3], spread(g, at, &operand[3]->type, NULL));
+    if (first)
+        operand[n++] = cvn_subtract(g, first, spread(g, at, &first->type, NULL));
+    if (sinks >= 0)
+        operand[n++] = op->operand[sinks];
+    part.operand = operand;
+    part.n_operands = n;
+    part.attr.sliding_window = part.attr.attention_chunk = 0; /* first says so */
+    return part;
+}
+
+AttentionSoFar attention_step(cvn_graph *g, const Op *op, cvn_value *first, cvn_value *at,
+                              AttentionSoFar before)
+{
+    cvn_value *operand[ATTENTION_MOST_OPERANDS], *tanh = NULL;
+    cvn_value *q = op->operand[0], *k = op->operand[1], *v = op->operand[2];
+    const Op part = relative(g, op, first, at, operand);
+    const cvn_dtype math = math_of(op);
+    const int scales = attention_scales(op), last = 4;
+    if (scales >= 0) {
+        k = unscaled(g, k, op->operand[scales], math);
+        v = unscaled(g, v, op->operand[scales + 1], math);
+    }
+    if (q->type.dtype != k->type.dtype) {
+        q = as(g, q, math);
+        k = as(g, k, math);
+    }
+    q = by_group(g, q, k->type.dim[1]);
+    v = visible_values(g, as(g, v, math), &part);
+    cvn_value *scores = scores_of(g, op, q, k, math, &tanh);
+    cvn_value *seen = seen_keys(g, &part, &scores->type);
+    scores = cvn_select(g, seen, scores, like(g, scores, -INFINITY));
+    cvn_value *most = cvn_reduce_dims(g, CVN_MAX, scores, 1, &last);
+    most = cvn_maximum(g, before.most, most);
+    /* Of a query that has seen no key: 0, so that exp(-inf - it) is 0. */
+    cvn_value *any = cvn_compare_values(g, CVN_GT, most, like(g, most, -INFINITY));
+    cvn_value *base = where(g, any, most);
+    cvn_value *power = spread_over(g, base, &scores->type, last);
+    power = cvn_exponential(g, cvn_subtract(g, scores, power));
+    cvn_value *shrink = cvn_exponential(g, cvn_subtract(g, before.most, base));
+    const cvn_dot_dims dims = {.n_batch = 2,
+                               .lhs_batch = {0, 1},
+                               .rhs_batch = {0, 1},
+                               .n_contract = 1,
+                               .lhs_contract = {4},
+                               .rhs_contract = {2}};
+    cvn_value *y = cvn_dot_general(g, power, v, &dims, math);
+    cvn_value *sum = cvn_reduce_dims(g, CVN_SUM, power, 1, &last);
+    cvn_value *old = cvn_multiply(g, before.sum, shrink);
+    sum = cvn_add(g, old, sum);
+    shrink = spread_over(g, shrink, &y->type, last);
+    old = cvn_multiply(g, before.y, shrink);
+    return (AttentionSoFar){cvn_add(g, old, y), most, sum};
+}
+
+cvn_value *attention_end(cvn_graph *g, const Op *op, AttentionSoFar all)
+{
+    const cvn_type *q = op_in(op, 0);
+    cvn_type rows = CVN_TYPE(CVN_I32, q->dim[0], q->dim[1]);
+    cvn_value *y = cvn_divide(g, all.y, spread_over(g, all.sum, &all.y->type, 4));
+    y = cvn_transpose(g, y, (const int[]){0, 2, 1, 3, 4});
+    y = cvn_reshape(g, y, 4, q->dim);
+    return as(g, real_rows(g, y, no_padding(g, &rows, op->operand[4])), q->dtype);
 }
 
 void grad_attention(Grad *d, const Op *op)

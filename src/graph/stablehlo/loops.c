@@ -71,7 +71,7 @@ bool hlo_loops(const Op *op, void *unused)
         return false;
     const int64_t *dim = op->operand[0]->type.dim;
     AttentionBlocks b = blocks_of(op);
-    return b.rows < dim[0] || b.queries < dim[1];
+    return hlo_is_ragged(op) || b.rows < dim[0] || b.queries < dim[1];
 }
 
 static cvn_value *whole_number(cvn_graph *g, int64_t n)
@@ -156,6 +156,7 @@ static cvn_graph *turn_of(const Op *op, AttentionBlocks b, cvn_err *err)
     for (int i = 0; i < op->n_results; i++)
         carried[i] = cvn_parameter(g, "carried", carried_type(op, i));
     cvn_value *turn = cvn_parameter(g, "turn", cvn_scalar(CVN_I32));
+    cvn_value *turns = cvn_parameter(g, "turns", cvn_scalar(CVN_I32));
     for (int i = 0; i < op->n_operands; i++)
         operand[i] = cvn_parameter(g, "operand", op->operand[i]->type);
     if (op->kind == OP_ATTENTION_BACKWARD) /* in the type of their sums */
@@ -181,6 +182,7 @@ static cvn_graph *turn_of(const Op *op, AttentionBlocks b, cvn_err *err)
         cvn_output(g, cvn_dynamic_update_slice(g, carried[i], block, start));
     }
     cvn_output(g, cvn_add(g, turn, whole_number(g, 1)));
+    cvn_output(g, turns);
     if (graph_decompose(g, NULL, NULL, NULL, err)) {
         cvn_graph_free(g);
         return NULL;
@@ -188,13 +190,12 @@ static cvn_graph *turn_of(const Op *op, AttentionBlocks b, cvn_err *err)
     return g;
 }
 
-/* Prints a graph's operations where its parameters are called argument[]; returns what its outputs are called. */
-static const char *put_inside(Hlo *h, const cvn_graph *g, const char *const *argument)
+void hlo_put_graph(Hlo *h, const cvn_graph *g, const char *const *argument, const char **output)
 {
     char **name = names_choose(g, NULL, &h->arena);
     char **outside = h->name;
     const Fences fences = h->fences;
-    const char *prefix = hlo_temp(h) + 1, *outputs = "";
+    const char *prefix = hlo_temp(h) + 1;
     for (uint32_t i = 0; i < g->n_values; i++)
         name[i] = arena_printf(&h->arena, "%s.%s", prefix, name[i] ? name[i] : "");
     for (int i = 0; i < g->n_parameters; i++)
@@ -204,11 +205,9 @@ static const char *put_inside(Hlo *h, const cvn_graph *g, const char *const *arg
     for (const Op *op = g->first; op; op = op->next)
         hlo_put_op(h, op);
     for (int i = 0; i < g->n_outputs; i++)
-        outputs = arena_printf(&h->arena, "%s%s%s", outputs, i ? ", " : "",
-                               hlo_ref(h, g->output[i].value));
+        output[i] = hlo_ref(h, g->output[i].value);
     h->name = outside;
     h->fences = fences;
-    return outputs;
 }
 
 /* "%a: tensor<2xf32>, %i: tensor<i32>" */
@@ -229,41 +228,37 @@ static const char *list_of(Hlo *h, const char *const *text, int n)
     return list;
 }
 
-static void put_loop(Hlo *h, const Op *op, const cvn_graph *turn, int64_t turns)
+const char *hlo_put_loop(Hlo *h, const cvn_graph *turn, const char *const *begin,
+                         const char *const *operand)
 {
-    enum { MOST = OP_MOST_RESULTS + 1 + ATTENTION_MOST_OPERANDS };
-    const char *begin[MOST] = {0}, *argument[MOST] = {0}, *result[OP_MOST_RESULTS] = {0};
-    const char *loop = hlo_temp(h);
-    int n = op->n_results + 1;
-    for (int i = 0; i < n; i++) {
-        begin[i] = hlo_splat(h, &turn->parameter[i]->type, 0);
-        argument[i] = hlo_temp(h);
-    }
-    for (int i = 0; i < op->n_operands; i++)
-        argument[n + i] = hlo_ref(h, op->operand[i]);
-    const char *types = hlo_types(h, turn->parameter, n), *at = argument[n - 1];
-    const char *head = with_types(h, turn, argument, n);
+    enum { MOST = HLO_LOOP_MOST };
+    const char *argument[MOST] = {0}, *output[MOST] = {0};
+    const char *loop = hlo_temp(h), *more = hlo_temp(h);
+    int n = turn->n_outputs;
+    for (int i = 0; i < turn->n_parameters; i++)
+        argument[i] = i < n ? hlo_temp(h) : operand[i - n];
+    const char *types = hlo_types(h, turn->parameter, n);
     strbuf_printf(h->out, "    %s:%d = \"stablehlo.while\"(%s) ({\n    ^bb0(%s):\n", loop, n,
-                  list_of(h, begin, n), head);
-    const cvn_type scalar = cvn_scalar(CVN_I32);
-    const char *end = hlo_splat(h, &scalar, (double)turns), *more = hlo_temp(h);
+                  list_of(h, begin, n), with_types(h, turn, argument, n));
     strbuf_printf(h->out,
                   "    %s = \"stablehlo.compare\"(%s, %s) {comparison_direction = "
                   "#stablehlo<comparison_direction LT>, compare_type = "
                   "#stablehlo<comparison_type SIGNED>} : (tensor<i32>, tensor<i32>) -> tensor<i1>\n"
                   "    \"stablehlo.return\"(%s) : (tensor<i1>) -> ()\n    }, {\n",
-                  more, at, end, more);
+                  more, argument[n - 2], argument[n - 1], more);
     for (int i = 0; i < n; i++) /* the same of the other region, under names of its own */
         argument[i] = hlo_temp(h);
     strbuf_printf(h->out, "    ^bb0(%s):\n", with_types(h, turn, argument, n));
-    const char *outputs = put_inside(h, turn, argument);
+    hlo_put_graph(h, turn, argument, output);
     strbuf_printf(h->out, "    \"stablehlo.return\"(%s) : (%s) -> ()\n    }) : (%s) -> (%s)\n",
-                  outputs, types, types, types);
-    for (int i = 0; i < op->n_results; i++)
-        result[i] = hlo_as(h, arena_printf(&h->arena, "%s#%d", loop, i), &turn->parameter[i]->type,
-                           op->result[i]->type.dtype);
-    types = hlo_types(h, op->result, op->n_results);
-    hlo_call(h, &(HloCall){.result = hlo_results(h, op), /* their names */
+                  list_of(h, output, n), types, types, types);
+    return loop;
+}
+
+void hlo_name_results(Hlo *h, const Op *op, const char *const *result)
+{
+    const char *types = hlo_types(h, op->result, op->n_results);
+    hlo_call(h, &(HloCall){.result = hlo_results(h, op),
                            .name = "optimization_barrier",
                            .operands = list_of(h, result, op->n_results),
                            .operand_types = types,
@@ -271,14 +266,37 @@ static void put_loop(Hlo *h, const Op *op, const cvn_graph *turn, int64_t turns)
                            .n_results = op->n_results});
 }
 
+static void put_blocks(Hlo *h, const Op *op, const cvn_graph *turn, int64_t turns)
+{
+    const char *begin[HLO_LOOP_MOST] = {0}, *operand[HLO_LOOP_MOST] = {0},
+               *result[OP_MOST_RESULTS] = {0};
+    const cvn_type scalar = cvn_scalar(CVN_I32);
+    int n = op->n_results;
+    for (int i = 0; i <= n; i++)
+        begin[i] = hlo_splat(h, &turn->parameter[i]->type, 0);
+    begin[n + 1] = hlo_splat(h, &scalar, (double)turns);
+    for (int i = 0; i < op->n_operands; i++)
+        operand[i] = hlo_ref(h, op->operand[i]);
+    const char *loop = hlo_put_loop(h, turn, begin, operand);
+    for (int i = 0; i < n; i++)
+        result[i] = hlo_as(h, arena_printf(&h->arena, "%s#%d", loop, i), &turn->parameter[i]->type,
+                           op->result[i]->type.dtype);
+    hlo_name_results(h, op, result);
+}
+
 void hlo_attention(Hlo *h, const Op *op)
 {
     const int64_t *dim = op->operand[0]->type.dim;
     AttentionBlocks b = blocks_of(op);
+    if (hlo_is_ragged(op)) {
+        hlo_ragged(h, op);
+        return;
+    }
     SCOPED(graph_release) cvn_graph *turn = h->err->code ? NULL : turn_of(op, b, h->err);
     if (turn)
-        put_loop(h, op, turn,
-                 dim[0] / b.rows * (dim[1] / b.queries) * (op->operand[1]->type.dim[1] / b.heads));
+        put_blocks(h, op, turn,
+                   dim[0] / b.rows * (dim[1] / b.queries) *
+                       (op->operand[1]->type.dim[1] / b.heads));
 }
 
 void hlo_attention_backward(Hlo *h, const Op *op)

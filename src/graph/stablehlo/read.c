@@ -12,6 +12,7 @@
 #include "graph/stablehlo/read.h"
 
 #include "graph/fold.h"
+#include "graph/interp/interp.h"
 #include "graph/stablehlo/stablehlo.h"
 
 #include <inttypes.h>
@@ -71,6 +72,12 @@ cvn_value *read_folded(Read *r, cvn_value *v)
     if (r->g->err.code || v->def->kind == OP_CONSTANT || v->def->n_results != 1 ||
         cvn_type_elements(&v->type) > FOLD_MOST_ELEMENTS)
         return v;
+    if (v->def->kind == OP_IOTA) { /* which a condition of a loop may be made of */
+        size_t bytes = cvn_type_bytes(&v->type);
+        void *data = arena_alloc(&r->g->arena, bytes + 1);
+        interp_op(v->def, NULL, &data);
+        return fold_constant(r->g, &v->type, &(Literal){false, bytes, data});
+    }
     cvn_value *folded = fold_op(r->g, v->def);
     return folded ? folded : v;
 }

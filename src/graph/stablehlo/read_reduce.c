@@ -165,6 +165,16 @@ static bool counts_along(const cvn_value *v, int64_t axis)
     const Op *op = v->def;
     if (op->kind == OP_IOTA)
         return op->attr.axis == axis;
+    if (op->kind == OP_CONSTANT) { /* a short one is read so (read_folded) */
+        int64_t inner = 1, n = cvn_type_elements(&v->type);
+        for (int d = (int)axis + 1; d < v->type.rank; d++)
+            inner *= v->type.dim[d];
+        for (int64_t i = 0; i < n; i++)
+            if (element_get(v->type.dtype, op->attr.literal.data, op->attr.literal.splat ? 0 : i) !=
+                (double)(i / inner % v->type.dim[axis]))
+                return false;
+        return true;
+    }
     return op->kind == OP_BROADCAST_IN_DIM && op->operand[0]->def->kind == OP_IOTA &&
            op->attr.dims.n == 1 && op->attr.dims.v[0] == axis &&
            op->operand[0]->type.dim[0] == v->type.dim[axis];

@@ -80,7 +80,19 @@ void hlo_fences_pass(Hlo *h, const Op *op);
 
 /* An operation of h->name's graph, whatever it is. */
 HloFn hlo_put_op;
-/* Whether attention or its gradient should be a loop over blocks of scores. */
+/* Prints a graph's operations where its parameters are called argument[]; output: what its outputs are called. */
+void hlo_put_graph(Hlo *h, const cvn_graph *g, const char *const *argument, const char **output);
+/* A loop over what turn gives [n], of which the last are the number of the turn and how many there are: from begin[n] on. Its other
+   parameters are operand[]. Returns the name of the n results. */
+enum { HLO_LOOP_MOST = 32 };
+const char *hlo_put_loop(Hlo *h, const cvn_graph *turn, const char *const *begin,
+                         const char *const *operand);
+/* What is called result[] is what op gives. */
+void hlo_name_results(Hlo *h, const Op *op, const char *const *result);
+/* Attention of few queries over a long cache, as a loop over the keys that are there (ragged.c). */
+bool hlo_is_ragged(const Op *op);
+HloFn hlo_ragged;
+/* Whether attention or its gradient should be a loop over blocks of scores, or of keys. */
 bool hlo_loops(const Op *op, void *unused);
 
 #endif
