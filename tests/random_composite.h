@@ -124,12 +124,14 @@ static inline cvn_value *random_composite(RandomGraph *r, OpKind kind)
             spec.v_scale = random_of_type(r, scales);
             spec.scale = 0.01;
         }
+        if (random_chance(r, 50)) /* whose slots are there, or not */
+            spec.slot = random_of_type(r, rows);
         return cvn_attention(g, v[0], v[1], v[2], v[3], v[4], &spec);
     case OP_CACHE_UPDATE:
         v[0] = random_of_type(r, cache);
         v[1] = random_of_type(r, CVN_TYPE(dtype, batch, seq, kv, dim));
         v[2] = random_of_type(r, rows);
-        return cvn_cache_update(g, v[0], v[1], v[2]);
+        return cvn_cache_update(g, v[0], v[1], v[2], NULL);
     case OP_SOFTMAX_CROSS_ENTROPY:
         v[0] = random_of_type(r, CVN_TYPE(dtype, batch, context));
         v[1] = random_of_type(r, rows);

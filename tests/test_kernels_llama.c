@@ -221,11 +221,71 @@ static void cache_updates_in_and_out_of_the_context(void **state)
                 cvn_value *cache = check_parameter(&c, CVN_TYPE(all[d], 2, 3, 16, 5));
                 cvn_value *update = check_parameter(&c, CVN_TYPE(all[d], 2, seq, 3, 5));
                 cvn_value *start = check_parameter(&c, CVN_TYPE(CVN_I32, 2));
-                check_inputs(&c, cvn_cache_update(c.g, cache, update, start));
+                check_inputs(&c, cvn_cache_update(c.g, cache, update, start, NULL));
                 memcpy(c.in[2].data, starts[s], sizeof starts[s]);
                 check_kernels(&c, 1);
                 check_end(&c);
             }
+}
+
+/* Rows of slots, of which some have none, and some are not there. */
+static void cache_updates_of_slots(void **state)
+{
+    static const int32_t starts[] = {0, 5, -1, 3}, slots[] = {4, 0, 2, 6};
+    for (int64_t seq = 1; seq < 10; seq += 4) {
+        Check c = check_begin();
+        cvn_value *cache = check_parameter(&c, CVN_TYPE(CVN_BF16, 6, 3, 16, 5));
+        cvn_value *update = check_parameter(&c, CVN_TYPE(CVN_BF16, 4, seq, 3, 5));
+        cvn_value *start = check_parameter(&c, CVN_TYPE(CVN_I32, 4));
+        cvn_value *slot = check_parameter(&c, CVN_TYPE(CVN_I32, 4));
+        check_inputs(&c, cvn_cache_update(c.g, cache, update, start, slot));
+        memcpy(c.in[2].data, starts, sizeof starts);
+        memcpy(c.in[3].data, slots, sizeof slots);
+        check_kernels(&c, 1);
+        check_end(&c);
+    }
+}
+
+/* Attention of rows to the keys of their slots: of one position, a few, and many. */
+static void attention_of_slots(void **state)
+{
+    static const int32_t starts[] = {200, 0, 3, -1, 390}, slots[] = {6, 0, 6, 1, 7};
+    static const int64_t seqs[] = {1, 3, 20};
+    for (int t = 0; t < 9; t++) {
+        const int64_t seq = seqs[t % 3];
+        const cvn_dtype kv = t < 3 ? CVN_F32 : t < 6 ? CVN_BF16 : CVN_I8;
+        Check c = check_begin();
+        const cvn_type keys = CVN_TYPE(kv, 7, 2, 420, 16),
+                       scales = CVN_TYPE(CVN_BF16, 7, 2, 420, 1);
+        cvn_value *q = check_parameter(&c, CVN_TYPE(t < 3 ? CVN_F32 : CVN_BF16, 5, seq, 6, 16));
+        cvn_value *k = check_parameter(&c, keys), *v = check_parameter(&c, keys);
+        cvn_value *start = check_parameter(&c, CVN_TYPE(CVN_I32, 5));
+        cvn_value *length = check_parameter(&c, CVN_TYPE(CVN_I32, 5));
+        cvn_attention_spec spec = {.scale = 0.25, .window = t % 2 ? 100 : 0};
+        if (kv == CVN_I8) {
+            spec.k_scale = check_parameter(&c, scales);
+            spec.v_scale = check_parameter(&c, scales);
+        }
+        spec.slot = check_parameter(&c, CVN_TYPE(CVN_I32, 5));
+        check_inputs(&c, cvn_attention(c.g, q, k, v, start, length, &spec));
+        for (int i = 0; i < c.op->n_operands; i++)
+            if (c.op->operand[i]->type.dtype != CVN_I32)
+                check_fill(&c.op->operand[i]->type, c.in[i].data,
+                           c.op->operand[i]->type.dtype == CVN_I8 ? -127
+                           : i > 4                                ? 0
+                                                                  : -2,
+                           c.op->operand[i]->type.dtype == CVN_I8 ? 128
+                           : i > 4                                ? 2.0 / 127
+                                                                  : 2);
+        memcpy(c.in[3].data, starts, sizeof starts);
+        for (int i = 0; i < 5; i++)
+            ((int32_t *)c.in[4].data)[i] = i == 3 ? 0 : (int32_t)seq;
+        memcpy(c.in[c.op->n_operands - 1].data, slots, sizeof slots);
+        c.relative = check_ulp(kv == CVN_F32 ? CVN_F32 : CVN_BF16);
+        c.absolute = kv == CVN_F32 ? 2e-6 : 1e-2;
+        check_kernels(&c, 1);
+        check_end(&c);
+    }
 }
 
 /* Kernels round as the interpreter does, to the bit; also rows of zeros, of the least numbers, and with inf or NaN. */
@@ -352,6 +412,8 @@ int main(void)
         cmocka_unit_test(attention_of_padding_only),
         cmocka_unit_test(attention_of_a_row_does_not_depend_on_the_other_rows),
         cmocka_unit_test(cache_updates_in_and_out_of_the_context),
+        cmocka_unit_test(cache_updates_of_slots),
+        cmocka_unit_test(attention_of_slots),
         cmocka_unit_test(rows_in_8_bits),
         cmocka_unit_test(cross_entropy_of_rows),
         cmocka_unit_test(argmax_finds_the_first),

@@ -59,7 +59,7 @@ class DotDims(Structure):
 
 class AttentionSpec(Structure):
     _fields_ = [("scale", c_double), ("cap", c_double), ("window", c_int64), ("chunk", c_int64), ("first", c_void_p),
-                ("sinks", c_void_p), ("k_scale", c_void_p), ("v_scale", c_void_p)]
+                ("slot", c_void_p), ("sinks", c_void_p), ("k_scale", c_void_p), ("v_scale", c_void_p)]
 
 
 class MeshOptions(Structure):
@@ -300,7 +300,7 @@ v     cvn_optimization_barrier g v
 v     cvn_rms_norm g v v f64 int
 v     cvn_rope g v v v bool
 v     cvn_attention g v v v v v attention_spec*
-v     cvn_cache_update g v v v
+v     cvn_cache_update g v v v v
 void  cvn_softmax_cross_entropy g v v v*
 v     cvn_argmax g v int
 v     cvn_random_bits g v v v v

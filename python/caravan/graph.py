@@ -621,19 +621,22 @@ def rope(x: Value, positions: Value, inv_freq: Value, interleaved: bool = False)
 
 def attention(q: Value, k: Value, v: Value, start: Value, length: Value, scale: float,
               first: Optional[Value] = None, *, window: int = 0, chunk: int = 0, cap: float = 0.0,
-              sinks: Optional[Value] = None) -> Value:
+              sinks: Optional[Value] = None, slot: Optional[Value] = None) -> Value:
     """Causal grouped-query attention over a KV cache: q [batch, seq, heads, head_dim]; k, v [batch, kv_heads, context,
     head_dim]; start, length i32 [batch]; first i32 [batch, seq]. A query sees `window` keys at most, and those of its own
-    chunk; scores become cap tanh(score / cap); sinks [heads] take part in the softmax. 0 and None: no such."""
+    chunk; scores become cap tanh(score / cap); sinks [heads] take part in the softmax. slot i32 [batch]: row b looks at row
+    slot[b] of k and v. 0 and None: no such."""
     spec = _c.AttentionSpec(scale=scale, cap=cap, window=window, chunk=chunk,
                             first=first._pointer if first is not None else None,
+                            slot=slot._pointer if slot is not None else None,
                             sinks=sinks._pointer if sinks is not None else None)
     return q._apply(_c.cvn_attention, k._pointer, v._pointer, start._pointer, length._pointer, ctypes.byref(spec))
 
 
-def cache_update(cache: Value, update: Value, start: Value) -> Value:
-    """cache[b, h, start[b] + s, :] = update[b, s, h, :]"""
-    return cache._apply(_c.cvn_cache_update, update._pointer, start._pointer)
+def cache_update(cache: Value, update: Value, start: Value, slot: Optional[Value] = None) -> Value:
+    """cache[b, h, start[b] + s, :] = update[b, s, h, :]; with slots, cache[slot[b], …]."""
+    return cache._apply(_c.cvn_cache_update, update._pointer, start._pointer,
+                        slot._pointer if slot is not None else None)
 
 
 def softmax_cross_entropy(logits: Value, targets: Value) -> Tuple[Value, Value]:

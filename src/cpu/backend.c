@@ -148,11 +148,11 @@ static void cpu_describe(const Devices *c, DeviceInfo *out)
 /* ---- executables ---- */
 
 static int cpu_compile(Devices *c, const cvn_graph *local, const PartitionReport *report,
-                       const Mesh *mesh, const MemoryLayout *layout, const int64_t *rows,
-                       const Executable **out, cvn_err *err)
+                       const Mesh *mesh, const MemoryLayout *layout, const Executable **out,
+                       cvn_err *err)
 {
     const Plan *plan;
-    (void)mesh, (void)rows; /* an address is enough */
+    (void)mesh;
     size_t n = (size_t)local->n_parameters;
     signed char *pack = malloc(n + 1);
     if (!pack)
@@ -423,10 +423,7 @@ static int cpu_run(Devices *c, const Executable *x, const Argument *argument, co
     int n = plan->n_parameters;
     for (int i = 0; i < n * comm_local(c->comm); i++) {
         const Argument *a = &argument[i];
-        size_t row = a->memory && a->row ? cvn_type_bytes(&a->memory->type) /
-                                               (size_t)a->memory->type.dim[0] * (size_t)a->row
-                                         : 0;
-        x->parameter[i] = a->memory ? a->memory->data + row : a->host;
+        x->parameter[i] = a->memory ? a->memory->data : a->host;
         if (a->pending) {
             c->group->device[i / n]->pending.by = a->pending;
             c->group->device[i / n]->pending.index = i % n;

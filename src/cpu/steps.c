@@ -4,6 +4,7 @@
 #include "comm/comm.h"
 #include "cpu/device.h"
 #include "cpu/registry.h"
+#include "graph/attention.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -156,12 +157,14 @@ static void find_ranges(Part *part, const Plan *plan, int i)
 }
 
 /* What whole numbers of an operand are: of attention the rows' first positions, how many queries they have, and the first keys
-   that these see; of others positions or tokens; < 0: 0, 1, 2, ... */
+   that these see; of others positions or tokens; < 0: 0, 1, 2, ..., as are slots. */
 static int32_t whole_numbers(const Measuring *m, const Op *op, int operand)
 {
     if (op->kind != OP_ATTENTION && op->kind != OP_ATTENTION_BACKWARD)
         return m->at > 0 ? m->at : -1;
     int before = 0;
+    if (operand == attention_slot_at(op))
+        return -1;
     for (int k = 0; k < operand; k++)
         before += op->operand[k]->type.dtype == CVN_I32;
     return before == 0 ? m->at : before == 1 ? (int32_t)op->operand[0]->type.dim[1] : 0;

@@ -1,12 +1,12 @@
 /* The operands of attention: q, k, v, start, length, of its gradient then dy, and then those that may be missing, in this
-   order: the scales of k and v, where these are of 8 bits; the first key of each query; the sinks, which the attribute of
-   that name says. */
+   order: the scales of k and v, where these are of 8 bits; the slot of each row, i32 [batch]; the first key of each query, i32
+   [batch, seq]; the sinks, which the attribute of that name says. */
 #ifndef CVN_GRAPH_ATTENTION_H
 #define CVN_GRAPH_ATTENTION_H
 
 #include "graph/graph.h"
 
-enum { ATTENTION_MOST_OPERANDS = 9 };
+enum { ATTENTION_MOST_OPERANDS = 10 };
 
 /* Operands that are always there. */
 static inline int attention_least(const Op *op)
@@ -21,10 +21,19 @@ static inline int attention_scales(const Op *op)
     return eight ? attention_least(op) : -1;
 }
 
+/* Which operand is i32 [batch], the row of k and v that each row of q looks at; -1: its own. */
+static inline int attention_slot_at(const Op *op)
+{
+    int at = attention_least(op) + (attention_scales(op) < 0 ? 0 : 2);
+    bool more = op->kind == OP_ATTENTION && op->n_operands > at + op->attr.sinks;
+    return more && op->operand[at]->type.rank == 1 ? at : -1;
+}
+
 /* Which operand is i32 [batch, seq], the first key that each query sees; -1: key 0. */
 static inline int attention_first_at(const Op *op)
 {
-    int at = attention_least(op) + (attention_scales(op) < 0 ? 0 : 2);
+    int at = attention_least(op) + (attention_scales(op) < 0 ? 0 : 2) +
+             (attention_slot_at(op) < 0 ? 0 : 1);
     return op->n_operands > at + op->attr.sinks ? at : -1;
 }
 

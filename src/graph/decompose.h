@@ -15,8 +15,4 @@
 int graph_decompose(cvn_graph *g, bool (*keep)(const Op *op, void *context), void *context,
                     bool *changed, cvn_err *err);
 
-/* A cache_update as a scatter: of the cache [batch, heads, positions, …], indices [batch, seq] name
-   positions, and updates are [batch, seq, heads, …]. */
-extern const cvn_gather_dims cache_update_dims;
-
 #endif

@@ -33,9 +33,10 @@ typedef enum Role {
     ROLE_TARGETS,
     ROLE_STARTS, /* where in its row a token's document begins */
     /* With a value per row. */
-    ROLE_REFERENCE, /* what a row's targets cost a model that is not trained */
-    ROLE_START,     /* positions of the cache that are filled */
-    ROLE_LENGTH,    /* new tokens that are real */
+    ROLE_REFERENCE,  /* what a row's targets cost a model that is not trained */
+    ROLE_CACHE_SLOT, /* of the caches, which a row goes on in */
+    ROLE_START,      /* positions of the cache that are filled */
+    ROLE_LENGTH,     /* new tokens that are real */
     ROLE_TEMPERATURE,
     ROLE_KEY,    /* of random numbers, [rows, 2] */
     ROLE_SELECT, /* of adapters, f32 [rows, ranks] */

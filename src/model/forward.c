@@ -112,7 +112,7 @@ typedef struct Past {
 
 static cvn_value *remember(Builder *b, int64_t cache, cvn_value *x)
 {
-    b->cache[cache] = cvn_cache_update(G, b->cache[cache], x, b->start);
+    b->cache[cache] = cvn_cache_update(G, b->cache[cache], x, b->start, b->slot);
     return b->cache[cache];
 }
 
@@ -197,6 +197,7 @@ static cvn_value *attention(Builder *b, cvn_value *h, int64_t layer)
                                      .cap = how->cap,
                                      .window = how->local ? how->window : 0,
                                      .chunk = how->chunk,
+                                     .slot = b->slot,
                                      .first = b->first,
                                      .sinks = forward_weight(b, PARAM_SINKS, layer),
                                      .k_scale = keys.scale,
@@ -383,17 +384,19 @@ static void add_parameters(Builder *b)
         static const char *const kinds[MODEL_CACHES_INT8] = {"k", "v", "k_scale", "v_scale"};
         int kind = (int)(i % b->caches);
         const Attention *a = &b->model->block[i / b->caches].attention;
-        const cvn_type type =
-            CVN_TYPE(kind >= 2    ? CVN_BF16
-                     : s->kv_int8 ? CVN_I8
-                                  : s->compute,
-                     s->batch, a->kv_heads, s->context, kind < 2 ? a->head_dim : 1);
+        const cvn_type type = CVN_TYPE(kind >= 2    ? CVN_BF16
+                                       : s->kv_int8 ? CVN_I8
+                                                    : s->compute,
+                                       s->slots ? s->slots : s->batch, a->kv_heads, s->context,
+                                       kind < 2 ? a->head_dim : 1);
         char name[64];
         snprintf(name, sizeof name, "cache.%" PRId64 ".%s", i / b->caches, kinds[kind]);
         b->cache[i] = graph_role(cvn_parameter(G, name, type), ROLE_CACHE, (int)i);
     }
     cvn_type rows = CVN_TYPE(CVN_I32, s->batch), grid = CVN_TYPE(CVN_I32, s->batch, s->seq);
     b->tokens = graph_role(cvn_parameter(G, "tokens", grid), ROLE_TOKENS, 0);
+    if (s->slots)
+        b->slot = graph_role(cvn_parameter(G, "slot", rows), ROLE_CACHE_SLOT, 0);
     b->start = graph_role(cvn_parameter(G, "start", rows), ROLE_START, 0);
     b->length = graph_role(cvn_parameter(G, "length", rows), ROLE_LENGTH, 0);
     cvn_value *start = cvn_broadcast_in_dim(G, b->start, grid, (int[]){0});

@@ -2,15 +2,17 @@
  * A model as a graph.
  *
  * One function makes every graph that runs the model forward: `batch` rows, each with `seq` new
- * tokens that continue what is in its KV cache. Prefill is seq = a bucket, decode is seq = 1;
- * nothing else differs.
+ * tokens that continue what is in the KV cache of its slot. Prefill is seq = a bucket, decode is
+ * seq = 1; nothing else differs.
  *
  *     parameters                                         outputs
  *     weights, in the order of the parameter table
- *     cache.N.k, cache.N.v  [batch, kv_heads, context, head_dim]   the same, updated in place
+ *     cache.N.k, cache.N.v  [slots, kv_heads, context, head_dim]   the same, updated in place
  *     with kv_int8, of each layer: cache.N.k, cache.N.v i8, then cache.N.k_scale, cache.N.v_scale
- *         bf16 [batch, kv_heads, context, 1]
+ *         bf16 [slots, kv_heads, context, 1]
  *     tokens   i32 [batch, seq]                          what `output` asks for
+ *     slot     i32 [batch]    of the caches, which no two rows share; -1: none (no such parameter
+ *                             where each row has its own)
  *     start    i32 [batch]    tokens already in the cache
  *     length   i32 [batch]    new tokens of the row that are real, 0 … seq; the rest is padding
  *     (then the parameters of the output, below)
@@ -46,6 +48,7 @@ enum { MODEL_CACHES = 2, MODEL_CACHES_INT8 = 4 };
 int model_caches(const Model *model, bool int8);
 
 typedef struct ModelStep {
+    int64_t slots;     /* of the caches; 0: as many as rows, each of which has its own */
     int64_t batch;     /* rows */
     int64_t seq;       /* new tokens per row */
     int64_t context;   /* positions in the KV cache, at least start + seq of every call */

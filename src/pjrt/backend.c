@@ -306,8 +306,8 @@ static void drop_inputs(Devices *c, const Executable *x, const Argument *argumen
 {
     int n = x->signature.n_parameters;
     for (int d = 0; d < c->n; d++) {
-        for (int i = 0; i <= n; i++) {
-            if (i == n || !argument[d * n + i].memory)
+        for (int i = 0; i < n; i++) {
+            if (!argument[d * n + i].memory)
                 plugin_destroy(&c->plugin, PJRT_BUFFER_DESTROY, x->arguments[d][i]);
             x->arguments[d][i] = NULL;
         }
@@ -319,11 +319,8 @@ static int give_inputs(Devices *c, const Executable *x, const Argument *argument
     int n = x->signature.n_parameters;
     for (int d = 0; d < c->n; d++) {
         PjrtBuffer **to = x->arguments[d];
-        int which = 0;
         for (int i = 0; i < n; i++) {
             const Argument *a = &argument[d * n + i];
-            if (x->sliced[i])
-                x->first_row[which++] = (int32_t)a->row;
             if (!a->memory) {
                 if (a->pending)
                     helper_wait(a->pending);
@@ -333,9 +330,6 @@ static int give_inputs(Devices *c, const Executable *x, const Argument *argument
             TRY(pjrt_zeros(c, d, a->memory, err));
             to[i] = a->memory->buffer;
         }
-        const cvn_type rows = CVN_TYPE(CVN_I32, x->n_sliced);
-        if (x->n_sliced)
-            TRY(send(c, d, &rows, x->first_row, PJRT_ONLY_DURING_CALL, &to[n], err));
     }
     return CVN_OK;
 }
@@ -343,11 +337,10 @@ static int give_inputs(Devices *c, const Executable *x, const Argument *argument
 static int execute(Devices *c, const Executable *x, cvn_err *err)
 {
     PjrtExecuteOptions options = PJRT_NEW(PjrtExecuteOptions, incarnation, .launch = 0);
-    PjrtExecuteArgs args =
-        PJRT_NEW(PjrtExecuteArgs, device, .loaded = x->loaded, .options = &options,
-                 .argument = (PjrtBuffer *const *const *)x->arguments, .n_devices = (size_t)c->n,
-                 .n_arguments = (size_t)(x->signature.n_parameters + (x->n_sliced > 0)),
-                 .output = x->mades, .event = x->done);
+    PjrtExecuteArgs args = PJRT_NEW(
+        PjrtExecuteArgs, device, .loaded = x->loaded, .options = &options,
+        .argument = (PjrtBuffer *const *const *)x->arguments, .n_devices = (size_t)c->n,
+        .n_arguments = (size_t)x->signature.n_parameters, .output = x->mades, .event = x->done);
     c->running.begun = clock_seconds();
     return plugin_call(&c->plugin, PJRT_LOADED_EXECUTE, &args, err, "run '%s'", x->name);
 }

@@ -34,7 +34,6 @@ static cvn_graph *ceiling_graph(const Devices *c, CeilingKind kind, double *work
 
 static int ceiling_program(Devices *c, CeilingKind kind, double *work, cvn_err *err)
 {
-    static const int64_t whole[2] = {0, 0};
     const Mesh mesh = {.n_devices = c->n};
     cvn_graph *g = ceiling_graph(c, kind, work, err);
     if (!g || cvn_graph_check(g, err) || c->ceiling[kind]) {
@@ -43,7 +42,7 @@ static int ceiling_program(Devices *c, CeilingKind kind, double *work, cvn_err *
     }
     bool partitions = c->plugin.partitions;
     c->plugin.partitions = false; /* every device does the same */
-    int code = pjrt_compile(c, g, NULL, &mesh, NULL, whole, &c->ceiling[kind], err);
+    int code = pjrt_compile(c, g, NULL, &mesh, NULL, &c->ceiling[kind], err);
     c->plugin.partitions = partitions;
     cvn_graph_free(g);
     if (code)

@@ -17,11 +17,8 @@ struct Executable {
     ExecutableInfo info;
     Signature signature;
     cvn_type *parameter, *output; /* [parameters], [outputs] of the module */
-    bool *sliced;                 /* [parameters] some rows of it are worked on */
-    int n_sliced;                 /* then one more parameter: where they begin */
-    int32_t *first_row;           /* [n_sliced] */
     void **result; /* [outputs] owned: in host memory, of the first device; those that go nowhere */
-    /* Of a run: [local devices][parameters + 1], [local devices][outputs]. */
+    /* Of a run: [local devices][parameters], [local devices][outputs]. */
     PjrtBuffer **argument, **made;
     PjrtBuffer ***arguments, ***mades;
     PjrtEvent **done;        /* [local devices] */
@@ -78,8 +75,8 @@ struct Devices {
 
 /* program.c: a graph as a program of the plugin, compiled once. */
 int pjrt_compile(Devices *c, const cvn_graph *local, const PartitionReport *report,
-                 const Mesh *mesh, const MemoryLayout *layout, const int64_t *rows,
-                 const Executable **out, cvn_err *err);
+                 const Mesh *mesh, const MemoryLayout *layout, const Executable **out,
+                 cvn_err *err);
 
 /* backend.c */
 int pjrt_zeros(Devices *c, int d, Memory *m, cvn_err *err);

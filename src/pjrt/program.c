@@ -1,11 +1,5 @@
 /*
  * Graphs become programs of the plugin: StableHLO, compiled once for each text, and kept on disk where there is a folder for it.
- *
- * A buffer is taken whole. Where a graph works on some rows of a tensor, as prefill does on a row of the caches, its module
- * begins by slicing them out and ends by putting them back, at a row that is an input:
- *
- *     graph      (cache [1,8,256,64])                  -> cache
- *     module     (cache [4,8,256,64], first_rows [1])  -> dynamic_update_slice(cache, …(dynamic_slice(cache)))
  */
 #include "base/cpu.h"
 #include "base/strbuf.h"
@@ -18,84 +12,6 @@
 
 #include <string.h>
 #include <sys/stat.h>
-
-/* Row `which` of the input that says where rows begin, and 0 for the other dimensions. */
-static void starts_at(cvn_graph *g, cvn_value *rows, int which, int rank, cvn_value **start)
-{
-    cvn_value *row = cvn_slice_axis(g, rows, 0, which, which + 1);
-    start[0] = cvn_reshape(g, row, 0, NULL);
-    for (int d = 1; d < rank; d++)
-        start[d] = cvn_constant(g, cvn_scalar(CVN_I32), &(int32_t){0});
-}
-
-/* Every use of a parameter becomes one of its slice; what goes into it is put back there. */
-static void slice_parameter(cvn_graph *g, int i, int64_t rows, cvn_value *first, int which,
-                            Op *begin)
-{
-    cvn_value *p = g->parameter[i], *start[CVN_MAX_RANK];
-    cvn_type part = p->type;
-    p->type.dim[0] = rows;
-    graph_insert_before(g, begin);
-    starts_at(g, first, which, part.rank, start);
-    cvn_value *slice = cvn_dynamic_slice(g, p, start, part.dim);
-    for (Op *op = begin; op; op = op->next)
-        for (int k = 0; k < op->n_operands; k++)
-            if (op->operand[k] == p)
-                op->operand[k] = slice;
-    graph_insert_before(g, NULL);
-    for (int k = 0; k < g->n_outputs; k++)
-        if (g->output[k].into == p)
-            g->output[k].value = cvn_dynamic_update_slice(
-                g, p, g->output[k].value == p ? slice : g->output[k].value, start);
-}
-
-/* Moves all parameters to the front, in their order, and returns the first operation behind them. */
-static Op *parameters_first(cvn_graph *g)
-{
-    Op *begin = g->first;
-    while (begin && begin->kind == OP_PARAMETER)
-        begin = begin->next;
-    for (Op *op = begin, *next; op; op = next) {
-        next = op->next;
-        if (op->kind != OP_PARAMETER)
-            continue;
-        graph_remove(g, op);
-        op->prev = begin->prev;
-        op->next = begin;
-        *(begin->prev ? &begin->prev->next : &g->first) = op;
-        begin->prev = op;
-        g->n_ops++;
-    }
-    return begin;
-}
-
-/* The graph of the module: one that takes tensors whole (rows [parameters]; 0: as the parameter is). */
-static cvn_graph *take_whole(const cvn_graph *local, const int64_t *rows, Executable *x,
-                             Arena *arena, cvn_err *err)
-{
-    cvn_graph *g = graph_clone(local, err);
-    if (!g)
-        return NULL;
-    x->sliced = arena_array(arena, (size_t)local->n_parameters, sizeof *x->sliced);
-    for (int i = 0; i < local->n_parameters; i++) {
-        x->sliced[i] = rows[i] && rows[i] != local->parameter[i]->type.dim[0];
-        x->n_sliced += x->sliced[i];
-    }
-    x->first_row = arena_array(arena, (size_t)x->n_sliced + 1, sizeof *x->first_row);
-    if (!x->n_sliced)
-        return g;
-    Op *begin = parameters_first(g);
-    graph_insert_before(g, begin);
-    cvn_value *first = cvn_parameter(g, "first_rows", CVN_TYPE(CVN_I32, x->n_sliced));
-    for (int i = 0, which = 0; i < local->n_parameters; i++)
-        if (x->sliced[i])
-            slice_parameter(g, i, rows[i], first, which++, begin);
-    if (cvn_graph_check(g, err)) {
-        cvn_graph_free(g);
-        return NULL;
-    }
-    return g;
-}
 
 /* The key of a compiled module: everything that it depends on. For XLA's own CPU devices the processor is part of it. */
 static void key_of(const Devices *c, StrBuf *key, const StrBuf *text, PjrtText options)
@@ -184,7 +100,7 @@ static int compile_module(Devices *c, Executable *x, StrBuf *text, int n, cvn_er
     return code;
 }
 
-/* local: what a device has of the module's parameters and outputs, but for rows of caches. */
+/* local: what a device has of the module's parameters and outputs. */
 static void describe(Devices *c, Executable *x, const cvn_graph *local, const cvn_graph *module)
 {
     Arena *arena = &c->arena;
@@ -209,13 +125,13 @@ static void describe(Devices *c, Executable *x, const cvn_graph *local, const cv
         x->info.n_operations++;
         x->info.flops += op_flops(op);
     }
-    x->argument = arena_array(arena, devices * (n + 1), sizeof(PjrtBuffer *));
+    x->argument = arena_array(arena, devices * n, sizeof(PjrtBuffer *));
     x->made = arena_array(arena, devices * outputs, sizeof(PjrtBuffer *));
     x->arguments = arena_array(arena, devices, sizeof(PjrtBuffer **));
     x->mades = arena_array(arena, devices, sizeof(PjrtBuffer **));
     x->done = arena_array(arena, devices, sizeof(PjrtEvent *));
     for (size_t d = 0; d < devices; d++) {
-        x->arguments[d] = x->argument + d * (n + 1);
+        x->arguments[d] = x->argument + d * n;
         x->mades[d] = x->made + d * outputs;
     }
 }
@@ -260,15 +176,11 @@ static int compile_text(Devices *c, Executable *x, const cvn_graph *local, const
 }
 
 int pjrt_compile(Devices *c, const cvn_graph *local, const PartitionReport *report,
-                 const Mesh *mesh, const MemoryLayout *layout, const int64_t *rows,
-                 const Executable **out, cvn_err *err)
+                 const Mesh *mesh, const MemoryLayout *layout, const Executable **out, cvn_err *err)
 {
     (void)layout;
     Executable *x = arena_alloc(&c->arena, sizeof *x);
     x->name = arena_string(&c->arena, local->name);
-    const cvn_graph *whole = c->plugin.partitions ? report->whole : local;
-    SCOPED(graph_release) cvn_graph *module = take_whole(whole, rows, x, &c->arena, err);
-    if (!module)
-        return err->code;
+    const cvn_graph *module = c->plugin.partitions ? report->whole : local;
     return compile_text(c, x, local, module, report, mesh, out, err);
 }

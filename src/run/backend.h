@@ -13,8 +13,8 @@
  * All devices of a mesh run the same executable; each has its own handles. A tensor that an output goes into is
  * donated: the back end may write it where it lies, or put another handle in its place.
  *
- *     argument of parameter 7 on device 1          {.buffer = handle, .row = 3}     rows 3 … of a resident tensor
- *     argument of parameter 9 on every device      {.host = tokens}                 host memory, for the length of the run
+ *     argument of parameter 7 on device 1          {.memory = handle}     a resident tensor
+ *     argument of parameter 9 on every device      {.host = tokens}       host memory, for the length of the run
  *
  * Functions that fail return a negative code and fill the error; a function that a back end lacks is NULL only where
  * that is said.
@@ -116,7 +116,6 @@ typedef struct Source {
 /* Where a parameter is on one device, for one run. */
 typedef struct Argument {
     Memory *memory; /* of a resident tensor; or NULL */
-    int64_t row;    /* … from this row of its first dimension on */
     void *host;     /* of another: dense, in the parameter's type; written when donated */
     /* A helper thread that may still be writing there, and is waited for before it is read (base/helper.h); borrowed, or NULL. */
     struct HelperThread *pending;
@@ -129,12 +128,11 @@ typedef struct Backend {
     void (*close)(Devices *devices);
     void (*describe)(const Devices *devices, DeviceInfo *out);
 
-    /* The graph of a device, which is not changed, with the report that it was cut with; layout [parameters]; rows
-       [parameters]: of the shard that a parameter is some rows of (Argument.row), 0: it is all of it. The same graph with
-       the same layouts is compiled once, and belongs to the devices. */
+    /* The graph of a device, which is not changed, with the report that it was cut with; layout [parameters]. The
+       same graph with the same layouts is compiled once, and belongs to the devices. */
     int (*compile)(Devices *devices, const cvn_graph *local, const PartitionReport *report,
-                   const Mesh *mesh, const MemoryLayout *layout, const int64_t *rows,
-                   const Executable **out, cvn_err *err);
+                   const Mesh *mesh, const MemoryLayout *layout, const Executable **out,
+                   cvn_err *err);
     void (*executable)(const Executable *executable, ExecutableInfo *out);
     int64_t (*compilations)(const Devices *devices); /* so far */
 

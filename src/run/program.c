@@ -79,24 +79,10 @@ static Buffer *add_buffer(Program *p, int parameter)
                   .local = t->local,
                   .sharding = t->sharding,
                   .held = 1};
-    if (is->role == ROLE_CACHE && buffer_row_shards(b) > 1)
-        b->local.dim[0]++; /* the spare row */
     *map_put(&rt->buffers, key, sizeof key, NULL) = (uint64_t)(uintptr_t)b;
     *(rt->last ? &rt->last->next : &rt->first) = b;
     rt->last = b;
     return b;
-}
-
-/* Whether a program's parameter is the buffer, or some rows of it: one of each shard, or, where rows are not split, as many
-   as the program likes. */
-static bool fits(const Buffer *b, const PartitionTensor *t)
-{
-    cvn_type type = t->global;
-    int shards = buffer_row_shards(b);
-    if (type.rank && b->role == ROLE_CACHE &&
-        (type.dim[0] == shards || (shards == 1 && type.dim[0] <= b->type.dim[0])))
-        type.dim[0] = b->type.dim[0];
-    return cvn_type_equal(&b->type, &type) && sharding_same(&b->sharding, &t->sharding);
 }
 
 /* Finds the buffers of all resident parameters; those that are new get a place in the list. */
@@ -113,7 +99,8 @@ static int take_buffers(Program *p, const cvn_graph *g, const char *layout, cvn_
             continue;
         }
         Buffer *b = runtime_buffer(p->rt, is->role, is->index);
-        if (b && !fits(b, t))
+        if (b &&
+            !(cvn_type_equal(&b->type, &t->global) && sharding_same(&b->sharding, &t->sharding)))
             return err_set(err, CVN_EUNSUPPORTED,
                            "layout %s shards %s differently in different steps; use another one",
                            layout ? layout : "of this graph", name);
@@ -133,17 +120,15 @@ static int compile(Program *p, const cvn_graph *local, cvn_err *err)
     Runtime *rt = p->rt;
     int n = p->signature.n_parameters;
     MemoryLayout *layout = arena_array(&rt->arena, (size_t)n, sizeof *layout);
-    int64_t *rows = arena_array(&rt->arena, (size_t)n, sizeof *rows);
     size_t input_bytes = 0;
     for (int i = 0; i < n; i++) {
         const Buffer *b = p->buffer[i];
         input_bytes += b ? 0 : cvn_type_bytes(&p->report.parameter[i].local);
         bool free = b && b->role == ROLE_WEIGHT && !p->signature.donated[i];
         layout[i] = b && b->executable ? b->layout : free ? LAYOUT_FREE : LAYOUT_PLAIN;
-        rows[i] = b && b->role == ROLE_CACHE ? b->local.dim[0] : 0;
     }
-    if (rt->backend->compile(rt->devices, local, &p->report, &rt->mesh, layout, rows,
-                             &p->executable, err))
+    if (rt->backend->compile(rt->devices, local, &p->report, &rt->mesh, layout, &p->executable,
+                             err))
         return err->code;
     rt->backend->executable(p->executable, &p->info);
     for (int i = 0; i < n; i++) {
@@ -224,22 +209,6 @@ void program_set_pending(Program *p, Role role, struct HelperThread *helper)
 {
     p->pending = helper;
     p->pending_role = role;
-}
-
-void program_set_rows(Program *p, const int64_t *rows)
-{
-    const Runtime *rt = p->rt;
-    int n = p->signature.n_parameters;
-    for (int i = 0; i < n; i++) {
-        const Buffer *b = p->buffer[i];
-        if (!b || b->role != ROLE_CACHE)
-            continue;
-        for (int d = 0; d < rt->info.n_local; d++) {
-            int64_t first = buffer_shard(rt, b, d).box.first[0];
-            int64_t row = rows[buffer_row_shard(b, first)];
-            p->argument[d * n + i].row = row < 0 ? b->local.dim[0] - 1 : row - first;
-        }
-    }
 }
 
 /* Whether devices have their own copies or shards of a parameter that lies with the host. */

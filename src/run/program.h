@@ -54,10 +54,6 @@ bool program_bind(Program *p, Role role, int index, void *host);
 /* From now on inputs of a role may be pending when a run begins: `helper` still writes them, and they are read when it is done. */
 void program_set_pending(Program *p, Role role, struct HelperThread *helper);
 
-/* Rows of caches that the program works on, where it has fewer than there are: of shard i of the caches' rows
-   (buffer_row_shard) rows[i], -1: none; of caches whose rows are not split rows[0] and those behind it. */
-void program_set_rows(Program *p, const int64_t *rows);
-
 /* All parameters must be bound and all buffers allocated. */
 int program_run(Program *p, cvn_err *err);
 

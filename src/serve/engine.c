@@ -28,6 +28,9 @@ void engine_make_inputs(cvn_engine *e, Inputs *in, int64_t n, size_t seq)
     in->tokens = arena_array(arena, slots * seq, sizeof *in->tokens);
     in->targets = arena_array(arena, slots * seq, sizeof *in->targets);
     in->start = arena_array(arena, slots, sizeof *in->start);
+    in->slot = arena_array(arena, slots, sizeof *in->slot);
+    for (size_t i = 0; i < slots; i++)
+        in->slot[i] = (int32_t)i;
     in->length = arena_array(arena, slots, sizeof *in->length);
     in->top_k = arena_array(arena, slots, sizeof *in->top_k);
     in->temperature = arena_array(arena, slots, sizeof *in->temperature);
@@ -56,6 +59,7 @@ static void bind_inputs(Program *p, const Inputs *in)
         {ROLE_BIAS, in->bias},       {ROLE_TEMPERATURE, in->temperature},
         {ROLE_PENALTY, in->penalty}, {ROLE_TARGETS, in->targets},
         {ROLE_SELECT, in->select},   {ROLE_MASK, in->mask},
+        {ROLE_CACHE_SLOT, in->slot},
     };
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
         program_bind(p, inputs[i].role, 0, inputs[i].host);
@@ -150,7 +154,6 @@ static int compile_programs(cvn_engine *e, cvn_err *err)
     }
     e->shards = steps_shards(&e->rt);
     int side_by_side = e->shards == 1 && o->slots >= CHUNK_BATCH ? CHUNK_BATCH : e->shards;
-    e->chunk_slot = arena_array(&e->arena, (size_t)side_by_side, sizeof *e->chunk_slot);
     e->load = arena_array(&e->arena, (size_t)e->shards, sizeof *e->load);
     engine_make_inputs(e, &e->chunk, side_by_side, (size_t)largest);
     for (int i = 0; i < side_by_side; i++)

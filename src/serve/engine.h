@@ -29,6 +29,7 @@
 typedef struct Inputs {
     int64_t slots;
     int32_t *tokens, *start, *length, *top_k, *targets; /* tokens, targets: [slots * seq] */
+    int32_t *slot; /* of the caches, that each of these is; -1: none */
     float *temperature, *top_p, *min_p, *penalty;
     uint8_t *seen; /* [slots * vocab] 1: the token is in the slot; NULL without penalties */
     float *bias;   /* [slots * vocab] of logits; NULL without options.logits_processors */
@@ -83,8 +84,7 @@ struct cvn_engine {
     SampleMode most;             /* modes up to this one are compiled */
     int n_caches;                /* tensors of all layers */
     int shards;                  /* into which the mesh splits the caches' slots */
-    int64_t *chunk_slot; /* [chunk.slots] the slot of each that the next prefill works on, or -1 */
-    Inputs slots;        /* of the decode program: [options.slots], seq 1 */
+    Inputs slots;                /* of the decode program: [options.slots], seq 1 */
     /* Of prefill and scoring, as many as the larger of `shards` and CHUNK_BATCH, of the largest bucket. */
     Inputs chunk;
     int64_t *filled; /* [slots] positions in the slot's cache; slots.start is always the same */
@@ -140,9 +140,8 @@ int engine_make_step(cvn_engine *e, EngineStep *out, ModelStep *step, const Inpu
                      cvn_err *err);
 void engine_free_step(EngineStep *step);
 
-/* Runs a step on the inputs that it reads. `cache`: the caches' slot that each of its slots is; NULL: as they lie. */
-int engine_run(cvn_engine *e, EngineStep *step, const Inputs *in, const int64_t *cache,
-               cvn_err *err);
+/* Runs a step on the inputs that it reads. */
+int engine_run(cvn_engine *e, EngineStep *step, const Inputs *in, cvn_err *err);
 /* What the last run gave. */
 const void *engine_output(const EngineStep *step, Role role);
 

@@ -14,8 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-int engine_run(cvn_engine *e, EngineStep *step, const Inputs *in, const int64_t *cache,
-               cvn_err *err)
+int engine_run(cvn_engine *e, EngineStep *step, const Inputs *in, cvn_err *err)
 {
     int64_t ranks = e->adapters.ranks;
     bool plain = e->adapters.n > 0;
@@ -23,8 +22,6 @@ int engine_run(cvn_engine *e, EngineStep *step, const Inputs *in, const int64_t 
         plain = plain && !(in->length[i / ranks] && in->select[i] != 0);
     Program *program = plain ? &step->plain : &step->program;
     step->ran = program;
-    if (cache)
-        program_set_rows(program, cache);
     cluster_set_step(e->options.cluster, e->rt.runs + 1);
     int code = program_run(program, err);
     e->failed = e->failed || (code && code != CVN_EINTERRUPTED);
@@ -153,7 +150,7 @@ static void clear_chunk(cvn_engine *e, const EngineStep *step)
 {
     Inputs *in = &e->chunk;
     for (int64_t i = 0; i < step->slots; i++) {
-        e->chunk_slot[i] = -1;
+        in->slot[i] = -1;
         in->start[i] = in->length[i] = 0;
     }
     memset(in->tokens, 0, (size_t)(step->slots * step->seq) * sizeof *in->tokens);
@@ -165,7 +162,7 @@ static void stage_chunk(cvn_engine *e, const EngineStep *step, int64_t at, int s
 {
     Inputs *in = &e->chunk;
     const Inputs *from = &e->slots;
-    e->chunk_slot[at] = slot;
+    in->slot[at] = slot;
     in->start[at] = from->start[slot];
     in->length[at] = (int32_t)n;
     engine_copy_sampling(e, in, at, slot);
@@ -185,11 +182,11 @@ static void stage_chunk(cvn_engine *e, const EngineStep *step, int64_t at, int s
 static int run_chunk(cvn_engine *e, EngineStep *step, cvn_err *err)
 {
     double begin = clock_seconds();
-    TRY(engine_run(e, step, &e->chunk, e->chunk_slot, err));
+    TRY(engine_run(e, step, &e->chunk, err));
     e->stats.prefills++;
     e->stats.prefill_seconds += clock_seconds() - begin;
     for (int64_t i = 0; i < step->slots; i++) {
-        int slot = (int)e->chunk_slot[i];
+        int slot = e->chunk.slot[i];
         int64_t n = e->chunk.length[i];
         if (n)
             engine_set_filled(e, slot, e->filled[slot] + n);
@@ -385,10 +382,6 @@ int engine_prefill(cvn_engine *e, SlotPrompt *prompt, int n, cvn_err *err)
     bool batch = like == &e->batch[0][b];
     int begin = batch ? batch_begin(e, prompt[0].slot) : 0;
     clear_chunk(e, like);
-    for (int64_t i = 0; i < like->slots && batch; i++) {
-        e->chunk_slot[i] = begin + i; /* those with nothing to do lie there as well, … */
-        e->chunk.start[i] = e->slots.start[begin + i]; /* … and go on where they ended */
-    }
     for (int i = 0; i < n; i++) {
         SlotPrompt *p = &prompt[i];
         const cvn_request *r = p->request;
@@ -408,8 +401,8 @@ int engine_prefill(cvn_engine *e, SlotPrompt *prompt, int n, cvn_err *err)
     const int32_t *next = last ? engine_output(step, ROLE_NEXT) : NULL;
     for (int64_t i = 0; i < step->slots && last; i++)
         if (e->chunk.length[i]) {
-            e->slots.tokens[e->chunk_slot[i]] = next[i];
-            note_drawn(e, step, (int)e->chunk_slot[i], i);
+            e->slots.tokens[e->chunk.slot[i]] = next[i];
+            note_drawn(e, step, e->chunk.slot[i], i);
         }
     return CVN_OK;
 }
@@ -429,7 +422,7 @@ int engine_decode(cvn_engine *e, cvn_err *err)
     double begin = clock_seconds();
     memcpy(e->before, e->slots.tokens, (size_t)slots * sizeof *e->before);
     logits_start(e);
-    int code = engine_run(e, &e->decode[mode], &e->slots, NULL, err);
+    int code = engine_run(e, &e->decode[mode], &e->slots, err);
     logits_wait(e);
     for (int i = 0; i < slots; i++) {
         if (code || !e->slots.length[i]) /* the program advances tokens and start of all slots */
@@ -610,7 +603,7 @@ int engine_embed(cvn_engine *e, int adapter, const TokenIds *text, int n, float 
     for (int i = 0; i < CHUNK_BATCH; i++) {
         engine_reset_slot(e, slot + i);
         set_adapter(e, slot + i, adapter);
-        e->chunk_slot[i] = slot + i;
+        e->chunk.slot[i] = slot + i;
         if (i < count)
             TRY(check_tokens(e, text[i].id, (int64_t)text[i].n, err));
         if (i < count)

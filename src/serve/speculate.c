@@ -152,6 +152,7 @@ static void stage(cvn_engine *e, int slot, int64_t place, int64_t seq)
     if (in->bias)
         g->n_draft = logits_ahead(e, slot, g->draft, g->n_draft, in->bias + first * vocab,
                                   in->mask + first * vocab);
+    in->slot[place] = slot;
     in->start[place] = own->start[slot];
     in->length[place] = own->length[slot] ? 1 + g->n_draft : 0;
     engine_copy_select(e, in, place, slot);
@@ -174,19 +175,16 @@ static int run(cvn_engine *e, int which, cvn_err *err)
     Speculation *g = e->speculation;
     SampleMode mode = engine_mode(e);
     EngineStep *step = &g->step[mode][which];
-    int64_t alone = -1;
     for (int slot = 0; slot < e->options.slots; slot++) {
         bool active = e->slots.length[slot] != 0;
         g->place[slot] = step->slots == e->options.slots ? slot : active ? 0 : -1;
-        if (active)
-            alone = slot;
-        else
+        if (!active)
             g->slot[slot].n_draft = 0;
         if (g->place[slot] >= 0)
             stage(e, slot, g->place[slot], step->seq);
     }
     double begin = clock_seconds();
-    TRY(engine_run(e, step, &g->in, step->slots < e->options.slots ? &alone : NULL, err));
+    TRY(engine_run(e, step, &g->in, err));
     double seconds = clock_seconds() - begin;
     TRY(cluster_share(e->options.cluster, &seconds, sizeof seconds, err));
     g->seconds[which] += g->seconds[which] > 0 ? (seconds - g->seconds[which]) * 0.2 : seconds;

@@ -27,9 +27,10 @@ void steps_hold(const Steps *s, Runtime *rt)
     }
 }
 
-ModelStep steps_chunk(const Steps *s, int64_t slots, int64_t seq)
+ModelStep steps_chunk(const Steps *s, int64_t rows, int64_t seq)
 {
-    return (ModelStep){.batch = slots,
+    return (ModelStep){.slots = s->slots,
+                       .batch = rows,
                        .seq = seq,
                        .context = s->positions,
                        .longest = s->context,

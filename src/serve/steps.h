@@ -40,7 +40,7 @@ enum {
 void steps_hold(const Steps *steps, Runtime *rt);
 
 /* Draws greedily; decoding is of all slots, and 1 long. */
-ModelStep steps_chunk(const Steps *steps, int64_t slots, int64_t seq);
+ModelStep steps_chunk(const Steps *steps, int64_t rows, int64_t seq);
 
 /* Shards of the caches' slots on the mesh: a chunk has a slot of each. */
 int steps_shards(const Runtime *rt);

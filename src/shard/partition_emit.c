@@ -9,6 +9,7 @@
 #include "shard/partition_impl.h"
 
 #include "base/num.h"
+#include "graph/attention.h"
 #include "graph/reduce.h"
 #include "graph/steps.h"
 
@@ -61,6 +62,8 @@ static bool needs_mask(const Local *l, int t, int f)
         if (t == 3 || t == 4)
             return true;
         return l->rule->factor[f].kind == FACTOR_REDUCE;
+    case OP_CACHE_UPDATE: /* nor do they go anywhere */
+        return t == 3;
     default:
         return l->rule->factor[f].kind == FACTOR_REDUCE;
     }
@@ -72,7 +75,9 @@ static void mask_padding(Local *l)
 {
     const Op *op = l->op;
     for (int t = 0; t < op->n_operands; t++) {
-        double fill = op->kind == OP_RMS_NORM_BACKWARD && t == 0 ? 1 : 0;
+        double fill = op->kind == OP_RMS_NORM_BACKWARD && t == 0 ? 1
+                      : op->kind == OP_CACHE_UPDATE              ? -1
+                                                                 : 0;
         if (op->kind == OP_REDUCE)
             fill = reduce_neutral(op->attr.reduce, whole(l, t)->dtype);
         for (int d = 0; d < whole(l, t)->rank; d++) {
@@ -277,6 +282,18 @@ static void shift_groups(Local *l)
     l->in[2] = cvn_subtract(l->g, group, offset);
 }
 
+/* Slots, operand `slot`, are counted from the first of those of the shard of a cache, operand `cache`. */
+static void shift_slots(Local *l, int slot, int cache)
+{
+    int f = slot < 0 ? NO_FACTOR : factor_of(l, cache, 0);
+    if (!is_indexed(l, f))
+        return;
+    cvn_value *x = signed_index(l, l->in[slot]);
+    cvn_value *offset = emit_offset(l->e, &l->choice->axes[f], l->in[cache]->type.dim[0]);
+    offset = cvn_broadcast_in_dim(l->g, offset, x->type, NULL);
+    l->in[slot] = cvn_subtract(l->g, x, offset);
+}
+
 /* ---- the operation itself ---- */
 
 static cvn_value *plain(Local *l)
@@ -310,6 +327,10 @@ cvn_value *part_emit(Partitioner *p, const Op *op, const Rule *rule, const Facto
     case OP_ATTENTION:
     case OP_ATTENTION_BACKWARD:
         shift_queries(&l);
+        shift_slots(&l, attention_slot_at(op), 1);
+        return plain(&l);
+    case OP_CACHE_UPDATE:
+        shift_slots(&l, op->n_operands == 4 ? 3 : -1, 0);
         return plain(&l);
     case OP_GROUPED_DOT:
     case OP_GROUPED_OUTER:

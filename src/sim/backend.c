@@ -174,13 +174,12 @@ static void info_of_shapes(Devices *c, const cvn_graph *local, ExecutableInfo *i
 }
 
 static int counting_compile(Devices *c, const cvn_graph *local, const PartitionReport *report,
-                            const Mesh *mesh, const MemoryLayout *layout, const int64_t *rows,
-                            const Executable **out, cvn_err *err)
+                            const Mesh *mesh, const MemoryLayout *layout, const Executable **out,
+                            cvn_err *err)
 {
     Executable *x = arena_alloc(&c->arena, sizeof *x);
     if (c->described) {
-        if (c->described->compile(c->compiler, local, report, mesh, layout, rows, &x->compiled,
-                                  err))
+        if (c->described->compile(c->compiler, local, report, mesh, layout, &x->compiled, err))
             return err->code;
         c->described->executable(x->compiled, &x->info);
     } else {

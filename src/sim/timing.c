@@ -78,6 +78,7 @@ static Cost of_attention(const TimedFor *chip, const Op *op)
         elements(op->operand[0]) <= 16 * elements(op->operand[1]) / fmax(1, (double)keys->dim[2])) {
         /* With few queries the time is that of reading keys and values. */
         double bytes = 2 * (double)cvn_type_bytes(keys) * (seen / (double)keys->dim[2]);
+        bytes *= (double)q->dim[0] / (double)keys->dim[0]; /* of the slots that are looked at */
         return cost_decode(&chip->model, bytes, keys->dtype == CVN_I8);
     }
     return cost_prefill(&chip->model, elements(op->operand[0]) / dim, 1, seen, dim,

@@ -597,9 +597,21 @@ def composites():
             check("composite", "attention", f, inputs + more, attrs,
                   ulp=64 if dtype in ("f32", "f64") else 1)
 
-    def cache_update(cache, update, start):
+    own = np.random.default_rng(34)
+    for dtype in FLOATS:
+        for seq in (1, 3):
+            q, k, v = (np.abs(own.standard_normal(s)).astype(NAMES[dtype])
+                       for s in [(3, seq, 6, 3), (5, 2, 6, 3), (5, 2, 6, 3)])
+            rows = np.array([0, 3, 2], np.int32), np.array([seq, seq, 1], np.int32)
+            slot = np.array([4, 0, 4], np.int32)
+            check("composite", "attention", lambda q, k, v, start, length, slot: attention(
+                q, k[slot], v[slot], start, length, 0.25), [q, k, v, *rows, slot],
+                  {"scale": 0.25}, ulp=32 if dtype in ("f32", "f64") else 1)
+
+    def cache_update(cache, update, start, slot=None):
         place = start[:, None] + jnp.arange(update.shape[1])
-        rows = jnp.arange(cache.shape[0])[:, None]
+        rows = jnp.arange(cache.shape[0])[:, None] if slot is None else slot[:, None]
+        rows = jnp.where(rows < 0, cache.shape[0], rows)
         place = jnp.where(place < 0, cache.shape[2], place)  # not from the end, as jax counts
         return cache.at[rows, :, place].set(update, mode="drop")
 
@@ -607,6 +619,11 @@ def composites():
         for start in ([0, 2], [4, -1], [5, -9]):
             check("composite", "cache_update", cache_update,
                   [draw(dtype, 2, 3, 5, 4), draw(dtype, 2, 2, 3, 4), np.array(start, np.int32)])
+            for slot in ([1, 3], [0, -1], [4, 2]):
+                cache, update = (own.integers(-9, 9, s).astype(NAMES[dtype])
+                                 for s in [(4, 3, 5, 4), (2, 2, 3, 4)])
+                check("composite", "cache_update", cache_update,
+                      [cache, update, np.array(start, np.int32), np.array(slot, np.int32)])
 
     for dtype in FLOATS:
         logits = draw(dtype, 4, 3, 11, spread=1.0) + NAMES[dtype](8)

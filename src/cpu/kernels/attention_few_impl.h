@@ -155,7 +155,7 @@ static void attend_block(const Attention *a, const Few *f, const Query *q, int64
     int64_t keys = num_min((q->first + c + 1) * KEYS, q->end) - from;
     /* Keys that meet whole numbers begin with a vector of the block, some of which may not be seen. */
     int64_t skip = few_whole(a->kv_dtype) ? from % KEYS % VN : 0;
-    int64_t at = (q->b * a->kv_heads + q->h) * a->context + from - skip;
+    int64_t at = attention_cache(a, q->b, q->h) + from - skip;
     memset(part->o, 0, (size_t)(a->group * a->head_dim) * sizeof *part->o);
     for (int64_t r = 0; r < a->group && keys <= 0; r++) {
         part->peak[r] = -INFINITY;
@@ -208,10 +208,10 @@ static void write_query(const Attention *a, const Few *f, const Query *q, const 
 {
     int64_t at = query_at(a, q->b, q->s, q->h * a->group);
     for (int64_t r = 0; r < a->group; r++, at += a->head_dim)
-        if (q->s >= a->length[q->b])
-            write_zero(a, at);
-        else
+        if (attention_real(a, q->b, q->s))
             write_row(a, all, r, at, f->line);
+        else
+            write_zero(a, at);
 }
 
 /* The thread's blocks of a query whose first is number `at`. */

@@ -47,7 +47,7 @@ static bool match(const Op *op)
 /* Keys that position s of a row sees; 0 for padding. */
 static int64_t keys_seen(const Attention *a, int64_t b, int64_t s)
 {
-    return s >= a->length[b] ? 0 : attention_keys(a, b, s);
+    return attention_real(a, b, s) ? attention_keys(a, b, s) : 0;
 }
 
 /* Element where head h of position s begins, in q and the result. */
@@ -282,9 +282,7 @@ static void attend_many(const Attention *a, const Many *m, const Positions *p)
     if (end > 0)
         read_queries(a, m, p);
     for (int64_t j = begin / KEYS * KEYS; j < end; j += KEYS) {
-        Keys keys = {.j = j,
-                     .n = num_min(KEYS, end - j),
-                     .at = (p->b * a->kv_heads + p->h) * a->context + j};
+        Keys keys = {.j = j, .n = num_min(KEYS, end - j), .at = attention_cache(a, p->b, p->h) + j};
 #if defined(VEC_BF16)
         if (few_pairs(a->kv_dtype))
             pair_keys(a, &keys, m->pair_k);
@@ -298,10 +296,10 @@ static void attend_many(const Attention *a, const Many *m, const Positions *p)
     for (int64_t r = 0; r < rows; r++) {
         int64_t s = p->from + r / a->group;
         int64_t at = query_at(a, p->b, s, p->h * a->group + r % a->group);
-        if (s >= a->length[p->b])
-            write_zero(a, at);
-        else
+        if (attention_real(a, p->b, s))
             write_row(a, &all, r, at, m->line);
+        else
+            write_zero(a, at);
     }
 }
 

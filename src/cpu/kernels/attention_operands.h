@@ -11,11 +11,11 @@
    tiles of AMX, with others: there, several tokens that are drawn by one run (serve/speculate.h) are no more than these. */
 enum { ATTENTION_FEW = 8 };
 
-/* k and v are [batch, kv_heads, context, head_dim]. */
+/* k and v are [slots, kv_heads, context, head_dim]. */
 typedef struct Attention {
     const Op *op;
     cvn_dtype q_dtype, kv_dtype;
-    int64_t batch, seq, heads, head_dim, kv_heads, context;
+    int64_t batch, seq, heads, head_dim, kv_heads, context, slots;
     int64_t group;        /* heads for each KV head */
     int64_t steps, tiles; /* of 32 and of 16 elements in head_dim, rounded up */
     float scale;
@@ -24,6 +24,7 @@ typedef struct Attention {
     int64_t window, chunk; /* of keys that a query sees; 0: no such */
     const void *q, *k, *v;
     const int32_t *start, *length; /* [batch] */
+    const int32_t *slot;           /* [batch], or NULL: row b has slot b */
     const int32_t *first;          /* [batch, seq], or NULL for zeros */
     const void *sinks;             /* [heads] of sinks_dtype, or NULL */
     cvn_dtype sinks_dtype;
@@ -47,6 +48,7 @@ static inline Attention attention_of(const Op *op, const KernelArgs *args)
                    .head_dim = q->dim[3],
                    .kv_heads = k->dim[1],
                    .context = k->dim[2],
+                   .slots = k->dim[0],
                    .group = k->dim[1] ? q->dim[2] / k->dim[1] : 0,
                    .steps = num_pieces(q->dim[3], 32),
                    .tiles = num_pieces(q->dim[3], 16),
@@ -58,12 +60,14 @@ static inline Attention attention_of(const Op *op, const KernelArgs *args)
     if (!args)
         return a;
     int scales = attention_scales(op), first = attention_first_at(op), sinks = attention_sinks(op);
+    int slot = attention_slot_at(op);
     bool backward = op->kind == OP_ATTENTION_BACKWARD;
     a.q = args->in[0];
     a.k = args->in[1];
     a.v = args->in[2];
     a.start = args->in[3];
     a.length = args->in[4];
+    a.slot = slot < 0 ? NULL : args->in[slot];
     a.first = first < 0 ? NULL : args->in[first];
     a.sinks = sinks < 0 ? NULL : args->in[sinks];
     a.sinks_dtype = sinks < 0 ? CVN_F32 : op_in(op, sinks)->dtype;
@@ -95,6 +99,18 @@ static inline float attention_sink(const Attention *a, int64_t head, float *sum)
     return a->sinks ? *tile_read(a->sinks_dtype, a->sinks, head, 1, &sink) : sink;
 }
 
+/* The number of the first key of a row's slot and a KV head in the cache. */
+static inline int64_t attention_cache(const Attention *a, int64_t b, int64_t h)
+{
+    return ((a->slot ? a->slot[b] : b) * a->kv_heads + h) * a->context;
+}
+
+/* Whether position s of a row is no padding. */
+static inline bool attention_real(const Attention *a, int64_t b, int64_t s)
+{
+    return s < a->length[b] && (!a->slot || (a->slot[b] >= 0 && a->slot[b] < a->slots));
+}
+
 /* Keys that position s of a row sees, as far as the context goes; its padding is not looked at. */
 static inline int64_t attention_keys(const Attention *a, int64_t b, int64_t s)
 {
@@ -123,7 +139,7 @@ static inline int64_t attention_see(const Attention *a, int64_t b, int64_t r0, i
     *begin = INT32_MAX;
     for (int64_t i = 0; i < all; i++) {
         int64_t s = (r0 + num_min(i, rows - 1)) / a->group, from = attention_first_key(a, b, s);
-        int64_t end = s < a->length[b] ? attention_keys(a, b, s) : 0;
+        int64_t end = attention_real(a, b, s) ? attention_keys(a, b, s) : 0;
         if (from >= end)
             from = end = 0;
         else

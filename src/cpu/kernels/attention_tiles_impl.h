@@ -96,7 +96,7 @@ static size_t scratch(const Op *op, int n_threads)
 static void pack_keys(Block *x, int64_t j, int64_t n)
 {
     const Attention *a = x->a;
-    int64_t first = (x->b * a->kv_heads + x->h) * a->context + j, at = first * a->head_dim;
+    int64_t first = attention_cache(a, x->b, x->h) + j, at = first * a->head_dim;
     if (x->v_rows) {
         pack_rows(a, (const int8_t *)a->k + at, n, num_round_up(n, STEP), x->k);
         pack_rows(a, (const int8_t *)a->v + at, n, n, x->v_rows);
@@ -206,7 +206,7 @@ static void write_group(const Block *x, int64_t g, float *row)
             int64_t i = g * WIDE + column_query(tile, c), r = x->r0 + i;
             if (i >= x->rows)
                 continue;
-            bool padding = r / a->group >= a->length[x->b];
+            bool padding = !attention_real(a, x->b, r / a->group);
             float sum = x->sum[g * WIDE + tile * 16 + c];
             bool nothing = !x->begun[g] || sum == 0; /* seen: 0 / 0 */
             uint16_t *to = (uint16_t *)a->out + query_at(a, x->b, x->h, r);

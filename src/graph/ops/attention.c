@@ -28,9 +28,11 @@ static int check_rows(const Op *op, int i, int64_t batch, const char *name, cvn_
     return CVN_OK;
 }
 
-cvn_value *cvn_cache_update(cvn_graph *g, cvn_value *cache, cvn_value *update, cvn_value *start)
+cvn_value *cvn_cache_update(cvn_graph *g, cvn_value *cache, cvn_value *update, cvn_value *start,
+                            cvn_value *slot)
 {
-    return graph_add(g, OP_CACHE_UPDATE, NULL, 3, (cvn_value *[]){cache, update, start}, NULL);
+    cvn_value *operand[] = {cache, update, start, slot};
+    return graph_add(g, OP_CACHE_UPDATE, NULL, slot ? 4 : 3, operand, NULL);
 }
 
 int infer_cache_update(const Op *op, cvn_type *type, cvn_err *err)
@@ -39,38 +41,91 @@ int infer_cache_update(const Op *op, cvn_type *type, cvn_err *err)
     if (cache->rank != 4 || update->rank != 4 || cache->dtype != update->dtype ||
         cache->dtype == CVN_I4)
         return infer_fail(op, err, "cache and update must be of one dtype and rank 4");
-    if (cache->dim[0] != update->dim[0] || cache->dim[1] != update->dim[2] ||
-        cache->dim[3] != update->dim[3])
-        return infer_fail(op, err,
-                          "cache is [batch, kv_heads, context, head_dim] and update "
-                          "[batch, seq, kv_heads, head_dim]");
+    if ((op->n_operands == 3 && cache->dim[0] != update->dim[0]) ||
+        cache->dim[1] != update->dim[2] || cache->dim[3] != update->dim[3])
+        return infer_fail(
+            op, err,
+            "cache is [batch, kv_heads, context, head_dim], or [slots, …], and update "
+            "[batch, seq, kv_heads, head_dim]");
     if (update->dim[1] > cache->dim[2])
         return infer_fail(op, err, "the update is longer than the cache");
-    TRY(check_rows(op, 2, cache->dim[0], "start", err));
+    TRY(check_rows(op, 2, update->dim[0], "start", err));
+    if (op->n_operands == 4)
+        TRY(check_rows(op, 3, update->dim[0], "slot", err));
     type[0] = *cache;
     return CVN_OK;
 }
 
-const cvn_gather_dims cache_update_dims = {.n_window = 2,
-                                           .window = {2, 3},
-                                           .n_collapsed = 1,
-                                           .collapsed = {2},
-                                           .n_operand_batch = 1,
-                                           .operand_batch = {0},
-                                           .n_index_batch = 1,
-                                           .index_batch = {0},
-                                           .n_index_map = 1,
-                                           .index_map = {2},
-                                           .index_vector_dim = 2};
+/* A cache_update as a scatter: of the cache [batch, heads, positions, …], indices [batch, seq] name positions; … */
+static const cvn_gather_dims by_position = {.n_window = 2,
+                                            .window = {2, 3},
+                                            .n_collapsed = 1,
+                                            .collapsed = {2},
+                                            .n_operand_batch = 1,
+                                            .operand_batch = {0},
+                                            .n_index_batch = 1,
+                                            .index_batch = {0},
+                                            .n_index_map = 1,
+                                            .index_map = {2},
+                                            .index_vector_dim = 2};
+/* … and, of the cache [slots, heads, positions, …], indices [batch, seq, 2] slots and positions. */
+static const cvn_gather_dims by_slot = {.n_window = 2,
+                                        .window = {2, 3},
+                                        .n_collapsed = 2,
+                                        .collapsed = {0, 2},
+                                        .n_index_map = 2,
+                                        .index_map = {0, 2},
+                                        .index_vector_dim = 2};
 
-/* A scatter writes update[b, s] at row b of the batch and position start[b] + s, all heads at once. */
+/* Where update[b, s] goes, all heads at once: position start[b] + s of row b, or of slot[b]. */
+static cvn_value *places(cvn_graph *g, const Op *op, const cvn_gather_dims **dims)
+{
+    const cvn_type *update = op_in(op, 1);
+    cvn_type rows = CVN_TYPE(CVN_I32, update->dim[0], update->dim[1]); /* [batch, seq] */
+    cvn_value *start = spread(g, op->operand[2], &rows, (const int[]){0});
+    cvn_value *position = cvn_add(g, count_along(g, &rows, 1), start), *place[2];
+    *dims = &by_position;
+    if (op->n_operands == 3)
+        return position;
+    const int64_t one[] = {rows.dim[0], rows.dim[1], 1};
+    *dims = &by_slot;
+    place[0] = spread(g, op->operand[3], &rows, (const int[]){0});
+    place[0] = cvn_reshape(g, place[0], 3, one);
+    place[1] = cvn_reshape(g, position, 3, one);
+    return cvn_concatenate(g, 2, place, 2);
+}
+
+/* One factor is the rows of the update and the slots of the cache, of which there may be fewer or more: a row's slot lies in the
+   shard that the row lies in, and is made relative to it. */
+void factors_cache_update(const Op *op, Rule *rule)
+{
+    const cvn_type *cache = op_in(op, 0), *update = op_in(op, 1);
+    bool by_slots = op->n_operands == 4, one = by_slots && cache->dim[0] == 1;
+    int batch = rule_add_local(rule, update->dim[0], one ? FACTOR_WHOLE : FACTOR_PASS,
+                               by_slots ? LOCAL_INDEX : LOCAL_PLAIN);
+    int slots = batch;
+    if (by_slots && batch == NO_FACTOR) /* one row, of which all shards take what is theirs */
+        slots = rule_add_local(rule, cache->dim[0], FACTOR_PASS, LOCAL_INDEX);
+    int kv = rule_add(rule, cache->dim[1], FACTOR_PASS);
+    int context = rule_add(rule, cache->dim[2], FACTOR_WHOLE);
+    int seq = rule_add(rule, update->dim[1], FACTOR_WHOLE);
+    int dim = rule_add(rule, cache->dim[3], FACTOR_PASS);
+    const int of_cache[] = {one ? NO_FACTOR : slots, kv, context, dim};
+    const int of_update[] = {batch, seq, kv, dim};
+    for (int d = 0; d < 4; d++) {
+        rule_put(rule, 0, d, of_cache[d]);
+        rule_put(rule, 1, d, of_update[d]);
+        rule_put(rule, op->n_operands, d, of_cache[d]);
+    }
+    for (int t = 2; t < op->n_operands; t++)
+        rule_put(rule, t, 0, batch);
+}
+
 void decompose_cache_update(cvn_graph *g, const Op *op, cvn_value **out)
 {
-    cvn_value *cache = op->operand[0], *update = op->operand[1], *start = op->operand[2];
-    cvn_type rows = CVN_TYPE(CVN_I32, update->type.dim[0], update->type.dim[1]); /* [batch, seq] */
-    start = spread(g, start, &rows, (const int[]){0});
-    cvn_value *position = cvn_add(g, count_along(g, &rows, 1), start);
-    out[0] = cvn_scatter_assign(g, cache, position, update, &cache_update_dims);
+    const cvn_gather_dims *dims;
+    cvn_value *place = places(g, op, &dims);
+    out[0] = cvn_scatter_assign(g, op->operand[0], place, op->operand[1], dims);
 }
 
 /* The gradient is that of a scatter that assigns: what was overwritten has none; the update has that of the places
@@ -78,11 +133,10 @@ void decompose_cache_update(cvn_graph *g, const Op *op, cvn_value **out)
 void grad_cache_update(Grad *d, const Op *op)
 {
     cvn_graph *g = d->g;
-    cvn_value *dy = grad_of(d, op, 0), *update = op->operand[1], *start = op->operand[2];
-    cvn_type rows = CVN_TYPE(CVN_I32, update->type.dim[0], update->type.dim[1]); /* [batch, seq] */
-    cvn_value *position = cvn_broadcast_in_dim(g, start, rows, (const int[]){0});
-    position = cvn_add(g, cvn_iota(g, rows, 1), position);
-    cvn_value *kept = cvn_scatter_assign(g, dy, position, like(g, update, 0), &cache_update_dims);
+    cvn_value *dy = grad_of(d, op, 0), *none = like(g, op->operand[1], 0);
+    const cvn_gather_dims *dims;
+    cvn_value *place = places(g, op, &dims);
+    cvn_value *kept = cvn_scatter_assign(g, dy, place, none, dims);
     grad_give(d, op, 0, kept);
     if (grad_wants(d, op, 1) && !g->err.code)
         grad_give(d, op, 1, grad_gather_updates(g, kept->def, dy));
@@ -98,7 +152,7 @@ static int add_spec(const cvn_attention_spec *spec, OpAttr *attr, cvn_value **op
                      .sliding_window = spec->window,
                      .attention_chunk = spec->chunk,
                      .sinks = spec->sinks != NULL};
-    cvn_value *const more[] = {spec->k_scale, spec->v_scale, spec->first, spec->sinks};
+    cvn_value *const more[] = {spec->k_scale, spec->v_scale, spec->slot, spec->first, spec->sinks};
     for (size_t i = 0; i < sizeof more / sizeof *more; i++)
         if (more[i])
             operand[n++] = more[i];
@@ -118,19 +172,23 @@ cvn_value *cvn_attention(cvn_graph *g, cvn_value *q, cvn_value *k, cvn_value *v,
 static int check_optional(const Op *op, cvn_err *err)
 {
     int scales = attention_scales(op), first = attention_first_at(op), sinks = attention_sinks(op);
-    int n = attention_least(op) + (scales < 0 ? 0 : 2) + (first < 0 ? 0 : 1) + op->attr.sinks;
+    int slot = attention_slot_at(op);
+    int n = attention_least(op) + (scales < 0 ? 0 : 2) + (slot < 0 ? 0 : 1) + (first < 0 ? 0 : 1) +
+            op->attr.sinks;
     const cvn_type *q = op_in(op, 0);
     if (n != op->n_operands)
-        return infer_fail(
-            op, err,
-            "there must be scales where k and v are i8, and only there; then, or not, the first "
-            "keys; and sinks where `sinks` is true");
+        return infer_fail(op, err,
+                          "there must be scales where k and v are i8, and only there; then, or "
+                          "not, slots and the "
+                          "first keys; and sinks where `sinks` is true");
     cvn_type want = *op_in(op, 1);
     want.dtype = CVN_BF16;
     want.dim[3] = 1;
     if (scales >= 0 && (!cvn_type_equal(op_in(op, scales), &want) ||
                         !cvn_type_equal(op_in(op, scales + 1), &want)))
         return infer_fail(op, err, "scales must be bf16 [batch, kv_heads, context, 1]");
+    if (slot >= 0)
+        TRY(check_rows(op, slot, q->dim[0], "slot", err));
     want = CVN_TYPE(CVN_I32, q->dim[0], q->dim[1]);
     if (first >= 0 && !cvn_type_equal(op_in(op, first), &want))
         return infer_fail(op, err, "first must be i32 [batch, seq]");
@@ -163,8 +221,8 @@ int infer_attention(const Op *op, cvn_type *type, cvn_err *err)
     if (k->rank != 4 || !(dtype_is_float(k->dtype) || eight) || !cvn_type_equal(k, op_in(op, 2)))
         return infer_fail(op, err,
                           "k and v must be floats, or i8, [batch, kv_heads, context, head_dim]");
-    if (k->dim[0] != q->dim[0] || k->dim[3] != q->dim[3])
-        return infer_fail(op, err, "batch and head_dim of q and k must agree");
+    if ((k->dim[0] != q->dim[0] && attention_slot_at(op) < 0) || k->dim[3] != q->dim[3])
+        return infer_fail(op, err, "head_dim of q and k must agree, and without slots their batch");
     if (k->dim[1] < 1 || q->dim[2] % k->dim[1])
         return infer_fail(op, err, "%lld heads do not share %lld KV heads evenly",
                           (long long)q->dim[2], (long long)k->dim[1]);
@@ -180,7 +238,7 @@ int infer_attention(const Op *op, cvn_type *type, cvn_err *err)
 
 /* What the dimensions of attention and its gradient are. A head of queries is a KV head and one of its group. */
 typedef struct AttentionFactors {
-    int batch, seq, kv, group, dim, context;
+    int batch, slots, seq, kv, group, dim, context;
 } AttentionFactors;
 
 static void put_rows(Rule *rule, int t, const AttentionFactors *f) /* [batch, seq, heads, dim] */
@@ -194,7 +252,7 @@ static void put_rows(Rule *rule, int t, const AttentionFactors *f) /* [batch, se
 
 static void put_keys(Rule *rule, int t, const AttentionFactors *f) /* [batch, kv, context, dim] */
 {
-    rule_put(rule, t, 0, f->batch);
+    rule_put(rule, t, 0, f->slots);
     rule_put(rule, t, 1, f->kv);
     rule_put(rule, t, 2, f->context);
     rule_put(rule, t, 3, f->dim);
@@ -214,8 +272,13 @@ void factors_attention(const Op *op, Rule *rule)
     const cvn_type *q = op_in(op, 0), *k = op_in(op, 1);
     FactorKind sum = op->kind == OP_ATTENTION ? FACTOR_PASS : FACTOR_REDUCE;
     int scales = attention_scales(op), first = attention_first_at(op), sinks = attention_sinks(op);
+    int slot = attention_slot_at(op);
     AttentionFactors f;
-    f.batch = rule_add(rule, q->dim[0], op->attr.sinks ? sum : FACTOR_PASS);
+    f.batch = rule_add_local(rule, q->dim[0], op->attr.sinks ? sum : FACTOR_PASS,
+                             slot < 0 || k->dim[0] == 1 ? LOCAL_PLAIN : LOCAL_INDEX);
+    f.slots = slot < 0 || k->dim[0] > 1 ? f.batch : NO_FACTOR; /* as of cache_update */
+    if (slot >= 0 && f.batch == NO_FACTOR)
+        f.slots = rule_add(rule, k->dim[0], FACTOR_WHOLE);
     f.seq = rule_add_local(rule, q->dim[1], sum, LOCAL_INDEX);
     f.kv = rule_add(rule, k->dim[1], FACTOR_PASS);
     f.group = rule_add(rule, q->dim[2] / k->dim[1], sum);
@@ -230,6 +293,8 @@ void factors_attention(const Op *op, Rule *rule)
     scale.dim = NO_FACTOR;
     for (int t = scales; scales >= 0 && t < scales + 2; t++)
         put_keys(rule, t, &scale);
+    if (slot >= 0)
+        rule_put(rule, slot, 0, f.batch);
     if (first >= 0) {
         rule_put(rule, first, 0, f.batch);
         rule_put(rule, first, 1, f.seq);
@@ -419,8 +484,39 @@ static Weights attention_weights(cvn_graph *g, const Op *op, cvn_value *q, cvn_v
     return w;
 }
 
-void decompose_attention(cvn_graph *g, const Op *op, cvn_value **out)
+/* The same attention of rows that have their own keys: those of the slots. Of a slot that is not there nothing is real. */
+static Op without_slots(cvn_graph *g, const Op *op, cvn_value **operand)
 {
+    Op own = *op;
+    int at = attention_slot_at(op), scales = attention_scales(op), n = 0;
+    if (at < 0)
+        return own;
+    cvn_value *slot = op->operand[at], *none = like(g, slot, 0);
+    cvn_value *last = like(g, slot, (double)op_in(op, 1)->dim[0] - 1);
+    cvn_value *there = cvn_compare_values(g, CVN_GE, slot, none);
+    there = cvn_and(g, there, cvn_compare_values(g, CVN_LE, slot, last));
+    for (int i = 0; i < op->n_operands; i++) {
+        bool keys = i == 1 || i == 2 || (scales >= 0 && (i == scales || i == scales + 1));
+        if (i == at)
+            continue;
+        operand[n] = op->operand[i];
+        if (keys)
+            operand[n] = cvn_take_rows(g, operand[n], slot);
+        if (i == 4)
+            operand[n] = where(g, there, operand[n]);
+        n++;
+    }
+    own.operand = operand;
+    own.n_operands = n;
+    return own;
+}
+
+void decompose_attention(cvn_graph *g, const Op *with_slots, cvn_value **out)
+{
+    cvn_value *operand[ATTENTION_MOST_OPERANDS];
+    const Op own = without_slots(g, with_slots, operand), *op = &own;
+    if (g->err.code)
+        return;
     cvn_value *q = op->operand[0], *k = op->operand[1], *v = op->operand[2];
     const cvn_type shape = q->type;
     int scales = attention_scales(op);
@@ -549,8 +645,8 @@ void grad_attention(Grad *d, const Op *op)
 {
     cvn_value *const *v = op->operand, *out[4];
     int sinks = attention_sinks(op);
-    if (attention_scales(op) >= 0) {
-        grad_refuse(d, op, "over keys and values of 8 bits");
+    if (attention_scales(op) >= 0 || attention_slot_at(op) >= 0) {
+        grad_refuse(d, op, "over keys and values of 8 bits, or of slots");
         return;
     }
     const cvn_attention_spec spec = {.scale = op->attr.scale,

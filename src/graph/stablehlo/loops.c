@@ -33,6 +33,7 @@ typedef enum OperandDims {
     OF_FIRST,   /* [batch, seq] */
     OF_QUERIES, /* [batch, seq, heads, dim] */
     OF_KEYS,    /* [batch, kv_heads, context, …] */
+    OF_SLOTS,   /* [slots, kv_heads, context, …]: all of them, which rows look at as they like */
     OF_HEADS    /* [heads] */
 } OperandDims;
 
@@ -84,8 +85,9 @@ static void place_of(cvn_graph *g, const cvn_type *type, OperandDims role, int64
                      AttentionBlocks b, cvn_value *const *at, cvn_value **start, int64_t *size)
 {
     for (int d = 0; d < type->rank; d++) {
-        size[d] = d == 0 ? b.rows : type->dim[d];
-        start[d] = d == 0 ? at[0] : whole_number(g, 0);
+        bool rows = d == 0 && role != OF_SLOTS;
+        size[d] = rows ? b.rows : type->dim[d];
+        start[d] = rows ? at[0] : whole_number(g, 0);
     }
     if (role == OF_QUERIES || role == OF_HEADS) {
         int d = role == OF_HEADS ? 0 : 2;
@@ -96,7 +98,7 @@ static void place_of(cvn_graph *g, const cvn_type *type, OperandDims role, int64
         size[1] = b.queries;
         start[1] = at[1];
     }
-    if (role == OF_KEYS) {
+    if (role == OF_KEYS || role == OF_SLOTS) {
         size[1] = b.heads;
         start[1] = at[2];
     }
@@ -128,6 +130,7 @@ static cvn_value *op_of_block(cvn_graph *g, const Op *op, cvn_value *const *oper
                            : i == attention_sinks(op)       ? OF_HEADS
                            : op->operand[i]->type.rank == 1 ? OF_ROWS
                            : queries                        ? OF_QUERIES
+                           : attention_slot_at(op) >= 0     ? OF_SLOTS
                                                             : OF_KEYS;
         part[i] = block_of(g, operand[i], role, group_of(op), b, at);
     }
