@@ -2,7 +2,7 @@
 #include "io/save.h"
 #include "model/presets.h"
 #include "model_make.h"
-#include "serve/engine.h"
+#include "serve/decode.h"
 #include "unit.h"
 
 #include <math.h>
@@ -56,7 +56,7 @@ static void peak_memory_is_as_predicted(void **state)
 
     /* The arena is exactly the largest program's. */
     size_t largest = 0;
-    const EngineStep *const steps[] = {&e->fill, &e->decode[0]};
+    const EngineStep *const steps[] = {&e->fill, &e->decoding->step[0][0]};
     for (int i = 0; i < 2; i++)
         largest = steps[i]->program.info.temporary_bytes > largest
                       ? steps[i]->program.info.temporary_bytes

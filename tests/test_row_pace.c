@@ -3,6 +3,7 @@
  * the test says, so that nothing here depends on real time.
  */
 #include "gqa_model.h"
+#include "serve/decode.h"
 #include "serve/pace.h"
 
 enum { ROWS = 6, CONTEXT = 240, N = 40 };
@@ -26,8 +27,9 @@ static double seconds_of(const Executable *x)
 {
     double n = 0, start = 0;
     for (int m = 0; m < SAMPLE_MODE_COUNT; m++) {
-        if (engine->decode[m].program.executable == x)
-            return DECODE;
+        for (int i = 0; i < engine->decoding->n; i++)
+            if (engine->decoding->step[m][i].program.executable == x)
+                return DECODE;
         for (int b = 0; b < engine->options.n_buckets; b++) {
             const EngineStep *of[] = {&engine->prefill[m][b], &engine->batch[m][b], &engine->fill};
             for (int k = 0; k < 3; k++)

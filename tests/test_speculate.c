@@ -114,7 +114,8 @@ static void guesses_change_no_text(const Kind *k)
     }
     drafting = with;
     with->speculation->from = draft ? NULL : foretell;
-    with->speculation->decode = 1e9; /* seconds: any draft is better */
+    for (int i = 0; i < with->decoding->n; i++)
+        with->decoding->seconds[i] = 1e9; /* of whatever is run: any draft is better */
     with->speculation->context = &random;
     int cancelled = 0;
     for (int i = 0; i < N; i++) {

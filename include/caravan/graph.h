@@ -323,8 +323,8 @@ typedef struct cvn_attention_spec {
     int64_t window, chunk;
     /* i32 [batch, seq]: query s sees no keys before first[b, s] either, which is how documents that share a row are kept apart. */
     cvn_value *first;
-    cvn_value *
-        slot; /* i32 [batch]: row b of q looks at row slot[b] of k and v, of which there are so many as there are slots */
+    /* i32 [batch]: row b of q looks at row slot[b] of k and v, of which there are so many as there are slots. */
+    cvn_value *slot;
     cvn_value *sinks; /* floats [heads]: a logit of each head's softmax that gives nothing */
     /* Of k and v of 8 bits: bf16 [batch, kv_heads, context, 1], a scale for each position of a head, as cvn_quantize_rows
        makes them. */

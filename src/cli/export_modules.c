@@ -79,11 +79,10 @@ static int add_steps(Modules *m, cvn_err *err)
     const Model *config = m->model.desc;
     int64_t bucket[CVN_MAX_BUCKETS];
     int n = steps_buckets(ask->context, bucket);
-    const Steps steps = {.slots = ask->batch,
-                         .context = ask->context,
+    const Steps steps = {.context = ask->context,
                          .positions = ask->context + bucket[n - 1],
                          .compute = ask->compute};
-    ModelStep step = steps_chunk(&steps, steps.slots, 1);
+    ModelStep step = steps_chunk(&steps, ask->batch, 1);
     TRY(add_module(m, "decode", model_step(config, &step, err), err));
     for (int i = 0; i < n; i++) {
         char name[64];

@@ -432,19 +432,14 @@ static void add_frequencies(Builder *b, int64_t context)
 static void output_sample(Builder *b, cvn_value *x)
 {
     const ModelStep *s = b->step;
-    cvn_value *logits = logits_of(b, s->every ? x : last_token(b, x));
-    int64_t n = s->every ? s->batch * s->seq : s->batch;
-    logits = cvn_reshape(G, logits, 2, (int64_t[]){n, b->model->vocab});
+    cvn_value *logits = logits_of(b, last_token(b, x));
+    logits = cvn_reshape(G, logits, 2, (int64_t[]){s->batch, b->model->vocab});
     cvn_value *own = logits;
     if (s->penalty)
         logits = sample_penalty(b->g, logits);
     if (s->sample == SAMPLE_PROCESSED)
         logits = sample_bias(b->g, logits);
     cvn_value *position = cvn_add(G, b->start, b->length);
-    if (s->every) {
-        position = cvn_reshape(G, b->positions, 1, &n);
-        position = cvn_add(G, position, cvn_splat(G, *cvn_value_type(position), 1));
-    }
     cvn_value *next = sample_tokens(b->g, s->sample, logits, position);
     cvn_output(G, next);
     graph_output_role(G, ROLE_NEXT, 0);
@@ -452,7 +447,7 @@ static void output_sample(Builder *b, cvn_value *x)
         cvn_output(G, own);
         graph_output_role(G, ROLE_LOGITS, 0);
     }
-    if (s->seq == 1) {
+    if (s->seq == 1 && !s->slots) {
         cvn_output_into(G, cvn_reshape(G, next, 2, (int64_t[]){s->batch, 1}), b->tokens);
         cvn_output_into(G, position, b->start);
     }
@@ -542,10 +537,8 @@ cvn_graph *model_step(const Model *config, const ModelStep *step, cvn_err *err)
     bool sample = step->output == STEP_SAMPLE;
     char name[96]; /* "decode_b4_random", "fill_b1_s512": what a profile or a dump shows */
     snprintf(name, sizeof name, "%s_b%" PRId64 "_s%" PRId64 "%s%s",
-             step->every                ? "verify"
-             : sample && step->seq == 1 ? "decode"
-                                        : outputs[step->output],
-             step->batch, step->seq, sample ? "_" : "", sample ? modes[step->sample] : "");
+             sample && step->seq == 1 ? "decode" : outputs[step->output], step->batch, step->seq,
+             sample ? "_" : "", sample ? modes[step->sample] : "");
     Builder builder = {
         .g = cvn_graph_new(name, err), .model = config, .step = step, .compute = step->compute};
     Builder *b = &builder;

@@ -11,7 +11,7 @@
  *     with kv_int8, of each layer: cache.N.k, cache.N.v i8, then cache.N.k_scale, cache.N.v_scale
  *         bf16 [slots, kv_heads, context, 1]
  *     tokens   i32 [batch, seq]                          what `output` asks for
- *     slot     i32 [batch]    of the caches, which no two rows share; -1: none (no such parameter
+ *     slot     i32 [batch]    of the caches, -1: none; rows of one slot are of different positions (no such parameter
  *                             where each row has its own)
  *     start    i32 [batch]    tokens already in the cache
  *     length   i32 [batch]    new tokens of the row that are real, 0 … seq; the rest is padding
@@ -35,8 +35,8 @@ typedef enum StepOutput {
     STEP_LOGITS, /* logits f32 [batch, seq, vocab] */
     STEP_LAST,   /* logits f32 [batch, vocab] after the last real token of each row */
     STEP_SAMPLE, /* next i32 [batch]: a token drawn after the last real one; parameters of
-                     sample.h. When seq is 1, `tokens` and `start` are also advanced in place, so
-                     that steps can be run one after the other without looking at the result. */
+                     sample.h. When seq is 1 and rows have their own caches, `tokens` and `start`
+                     are also advanced in place, so that steps can be run one after the other without looking at the result. */
     STEP_SCORE,  /* logprob f32 [batch, seq] of targets i32 [batch, seq] (a parameter) after each
                      token,   and argmax i32 [batch, seq] */
     STEP_SUM, /* hidden f32 [batch, dim]: the states that logits are products of, summed over real tokens */
@@ -60,9 +60,6 @@ typedef struct ModelStep {
     bool int8_inputs;  /* what enters matrices of 8 bits is rounded to 8 bits too, but the head's */
     bool penalty;      /* for STEP_SAMPLE: with the parameters of sample_penalty */
     bool keep_logits;  /* for STEP_SCORE: gives logits f32 [batch, seq, vocab] too */
-    /* For STEP_SAMPLE with seq > 1: a token is drawn after each, next i32 [batch * seq], and logits are [batch * seq,
-       vocab]; the parameters of sample.h have a value for each of those, too. */
-    bool every;
     /* Adapters that rows choose from lie beside each other, as if they were one of all their ranks: each adapted weight
        has A [ranks, what it contracts] and B [what it gives, ranks], of ROLE_WEIGHT behind the table's parameters, in
        the order of lora_params. A parameter `select` f32 [batch, ranks] has what each rank counts in a row: 0 where the

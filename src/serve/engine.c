@@ -147,14 +147,15 @@ static int compile_programs(cvn_engine *e, cvn_err *err)
                        .penalty = o->penalties && !o->logits_processors,
                        .ranks = e->adapters.ranks,
                        .adapted = e->adapters.targets};
-    ModelStep step = steps_chunk(&e->steps, o->slots, 1);
-    for (int m = 0; m <= (int)e->most && !o->no_generation; m++) {
-        step.sample = (SampleMode)m;
-        TRY(engine_make_step(e, &e->decode[m], &step, &e->slots, err));
-    }
+    bool drafts = speculates(o) || (o->logits_processors && rounds_alike(o));
+    ModelStep step;
+    if (!o->no_generation)
+        TRY(decode_make_whole(e, err));
     e->shards = steps_shards(&e->rt);
     int side_by_side = e->shards == 1 && o->slots >= CHUNK_BATCH ? CHUNK_BATCH : e->shards;
     e->load = arena_array(&e->arena, (size_t)e->shards, sizeof *e->load);
+    if (!o->no_generation)
+        TRY(decode_make(e, drafts, err));
     engine_make_inputs(e, &e->chunk, side_by_side, (size_t)largest);
     for (int i = 0; i < side_by_side; i++)
         e->chunk.top_p[i] = e->chunk.penalty[i] = 1;
@@ -174,7 +175,7 @@ static int compile_programs(cvn_engine *e, cvn_err *err)
             TRY(engine_make_step(e, &e->batch[m][i], &wide, &e->chunk, err));
         }
     }
-    if (speculates(o) || (o->logits_processors && !o->no_generation && rounds_alike(o)))
+    if (drafts && !o->no_generation)
         TRY(speculate_make(e, speculates(o), err));
     for (int i = 0; i < e->n_score_buckets; i++) {
         step = steps_chunk(&e->steps, e->shards, e->score_bucket[i]);
@@ -301,7 +302,6 @@ static void make_slots(cvn_engine *e, size_t slots)
     size_t history = slots * (size_t)e->options.eos_interval;
     e->filled = arena_array(&e->arena, slots, sizeof *e->filled);
     e->resets = arena_array(&e->arena, slots, sizeof *e->resets);
-    e->before = arena_array(&e->arena, slots, sizeof *e->before);
     e->job = arena_array(&e->arena, slots, sizeof(Job *));
     e->prompt = arena_array(&e->arena, slots, sizeof *e->prompt);
     e->room = arena_array(&e->arena, slots, sizeof *e->room);
@@ -398,19 +398,14 @@ int cvn_engine_free(cvn_engine *e, cvn_err *err)
     int code = CVN_OK;
     if (e->traces && e->options.profile_path && !(e->failed && e->options.cluster))
         code = e->rt.backend->trace_write(e->rt.devices, e->options.profile_path, err);
-    EngineStep *const steps[] = {&e->fill, &e->prefill[0][0], &e->batch[0][0], e->score,
-                                 e->embed, e->embed_batch,    e->decode};
+    EngineStep *const steps[] = {&e->fill, &e->prefill[0][0], &e->batch[0][0],
+                                 e->score, e->embed,          e->embed_batch};
     const size_t prefills = sizeof e->prefill / sizeof **e->prefill;
-    const size_t n[] = {1,
-                        prefills,
-                        prefills,
-                        CVN_MAX_BUCKETS,
-                        CVN_MAX_BUCKETS,
-                        CVN_MAX_BUCKETS,
-                        SAMPLE_MODE_COUNT};
+    const size_t n[] = {1, prefills, prefills, CVN_MAX_BUCKETS, CVN_MAX_BUCKETS, CVN_MAX_BUCKETS};
     for (size_t k = 0; k < sizeof n / sizeof *n; k++)
         for (size_t i = 0; i < n[k]; i++)
             engine_free_step(&steps[k][i]);
+    decode_free(e);
     logits_free(e);
     speculate_free(e);
     adapters_close(&e->adapters);

@@ -1,17 +1,16 @@
 /*
  * The inside of an engine: its compiled programs and the state of its slots.
  *
- * Everything runs through run/program.h: weights and caches are buffers that lie on the devices, one or several, and the
- * state of the slots is host memory that programs read. Decode reads and advances it in place: tokens and start are
- * parameters that its outputs are computed into, so that steps follow each other with nothing in between.
+ * Everything runs through run/program.h: weights and caches are buffers that lie on the devices, one or several, and what
+ * a run is given of the slots' state is host memory. Decoding takes a list of tokens of any slots (serve/decode.h).
  *
  * A prefill program works on one slot of each shard into which the mesh splits the caches' slots: on one device on one slot.
  *
  *     slots 0 1 2 3 on data=2      shard 0: slots 0, 1    shard 1: slots 2, 3
  *     prefill of slot 2            tokens [2, seq], length 0 in shard 0, n in shard 1
  *
- * Where slots are not sharded, small chunks, whose time is that of reading the weights, also have programs for CHUNK_BATCH slots
- * side by side, in which idle slots have length 0. A slot has the same bits in either.
+ * Where slots are not sharded, small chunks, whose time is that of reading the weights, also have programs for CHUNK_BATCH slots,
+ * of which those that have nothing to do have length 0. A slot has the same bits in either.
  */
 #ifndef CVN_SERVE_ENGINE_H
 #define CVN_SERVE_ENGINE_H
@@ -84,13 +83,12 @@ struct cvn_engine {
     SampleMode most;             /* modes up to this one are compiled */
     int n_caches;                /* tensors of all layers */
     int shards;                  /* into which the mesh splits the caches' slots */
-    Inputs slots;                /* of the decode program: [options.slots], seq 1 */
+    Inputs slots; /* their state: the last token of each, which is not in its cache, … */
     /* Of prefill and scoring, as many as the larger of `shards` and CHUNK_BATCH, of the largest bucket. */
     Inputs chunk;
     int64_t *filled; /* [slots] positions in the slot's cache; slots.start is always the same */
     struct SlotWindow *window; /* [slots] what is kept of each (serve/windows.h); NULL: all */
     int64_t *resets;           /* [slots] how often the slot's text was forgotten */
-    int32_t *before;           /* [slots] tokens as they were when a decode step began */
     /* [slots + 1] the logits processor of each slot (serve/logits.h), and one to look ahead with; NULL without
        options.logits_processors. */
     struct SlotLogits *logits;
@@ -115,8 +113,8 @@ struct cvn_engine {
     StallPace pace;
     EngineStep score[CVN_MAX_BUCKETS], embed[CVN_MAX_BUCKETS],
         embed_batch[CVN_MAX_BUCKETS]; /* of CHUNK_BATCH texts; slots 0: none */
-    EngineStep decode[SAMPLE_MODE_COUNT];
-    int n_score_buckets; /* of score and embed */
+    struct Decoding *decoding;        /* serve/decode.h; NULL: the engine does not generate */
+    int n_score_buckets;              /* of score and embed */
     int64_t score_bucket[CVN_MAX_BUCKETS];
     cvn_engine_stats stats;
 };
@@ -170,6 +168,9 @@ int engine_decode(cvn_engine *e, cvn_err *err);
 /* The cheapest mode that draws as all active slots want. */
 SampleMode engine_mode(const cvn_engine *e);
 
+/* The shard of the caches' slots that a slot is in. */
+int engine_slot_shard(const cvn_engine *e, int slot);
+
 /* A slot's token is in its cache, and another was drawn, of these logits [vocab] where the program adjusts; else NULL. */
 void engine_draw(cvn_engine *e, int slot, int32_t token, const float *logits);
 
@@ -191,8 +192,14 @@ int engine_free_slot(cvn_engine *e);
 /* Measures what programs take (serve/pace.h), while no slot is taken; warns if max_stall cannot be held. */
 int engine_measure_pace(cvn_engine *e, cvn_err *err);
 
+/* Makes the programs of decoding (serve/decode.h): that of all slots before any other of the engine, for it says how caches lie; and
+   then the others, with drafts or without. */
+int decode_make_whole(cvn_engine *e, cvn_err *err);
+int decode_make(cvn_engine *e, bool drafts, cvn_err *err);
+void decode_free(cvn_engine *e);
+
 /* What an engine makes with it, for all slots, of parts that stand on it: prefix.c, windows.c, logits.c and, with options.speculate and
-   for what constraints force, speculate.c, whose programs are made with the others. */
+   for what constraints force, speculate.c. */
 void prefix_init(cvn_engine *e);
 void windows_init(cvn_engine *e);
 void logits_init(cvn_engine *e);

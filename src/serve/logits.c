@@ -100,8 +100,6 @@ int logits_prepare(cvn_engine *e, const cvn_request *r, cvn_err *err)
         return CVN_OK;
     if (!e->helper && !(e->helper = helper_new(err)))
         return err->code;
-    program_set_pending(&e->decode[SAMPLE_PROCESSED].program, ROLE_MASK, e->helper);
-    program_set_pending(&e->decode[SAMPLE_PROCESSED].plain, ROLE_MASK, e->helper);
     return vocabulary_of(e->model->tokenizer, (cvn_token)vocab_of(e), eos->id, (size_t)eos->n,
                          &e->words, err);
 }
@@ -180,8 +178,13 @@ static int make_each_mask(void *of, cvn_err *err)
 {
     cvn_engine *e = of;
     (void)err;
-    for (int i = 0; i < e->options.slots; i++)
-        show(e, &e->logits[i]);
+    for (int i = 0; i < e->options.slots; i++) {
+        SlotLogits *a = &e->logits[i];
+        bool shown = a->shown;
+        show(e, a);
+        if (!shown && a->run)
+            memcpy(a->run, a->mask, vocab_of(e));
+    }
     return CVN_OK;
 }
 
@@ -209,6 +212,8 @@ void logits_wait(cvn_engine *e)
 {
     if (e->helper)
         helper_wait(e->helper);
+    for (int i = 0; e->logits && i < e->options.slots; i++)
+        e->logits[i].run = NULL;
 }
 
 void logits_begin(cvn_engine *e, int slot, const cvn_request *r)
@@ -306,6 +311,14 @@ int logits_forced(cvn_engine *e, int slot, int32_t *token, int most)
     a->err = (cvn_err){0}; /* whoever comes there will meet it again */
     cvn_constrained_free(text);
     return n;
+}
+
+void logits_copy(cvn_engine *e, int slot, float *bias, uint8_t *mask)
+{
+    SlotLogits *a = &e->logits[slot];
+    a->run = mask;
+    memcpy(bias, a->bias, vocab_of(e) * sizeof *bias);
+    memcpy(mask, a->mask, vocab_of(e));
 }
 
 int logits_ahead(cvn_engine *e, int slot, const int32_t *token, int n, float *bias, uint8_t *mask)

@@ -26,6 +26,7 @@ typedef struct SlotLogits {
     uint8_t *mask;  /* [vocab] 1: the token may come; borrowed */
     uint32_t *bits; /* [CVN_MASK_WORDS(vocab)] of a mask that is made, … */
     uint32_t *had;  /* … and of the same size, of the mask as it is; owned with them */
+    uint8_t *run;   /* where a run reads the mask that is made while it runs; borrowed, or NULL */
     bool shown;     /* mask is that of the text; true without one */
     int32_t only;   /* the one token that is known to be allowed alone, or -1 */
     cvn_err err;    /* why that is not known */
@@ -52,6 +53,10 @@ int32_t logits_drawn(cvn_engine *e, int slot, int32_t token, const float *logits
 
 /* Tokens that the slot's constraint lets come next and no others: up to `most`, and no end; returns how many. */
 int logits_forced(cvn_engine *e, int slot, int32_t *token, int most);
+
+/* What is added to a slot's logits, and what may come [vocab each], as inputs of a run; a mask that is not made yet is put there by
+   logits_start. */
+void logits_copy(cvn_engine *e, int slot, float *bias, uint8_t *mask);
 
 /* What is added to the logits after each of n tokens, if these are drawn, and what may come there: bias and mask [n + 1, vocab],
    from the next token on. Returns how many of them may be drawn; what is behind those is not written. */

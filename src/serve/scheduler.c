@@ -324,9 +324,11 @@ static int decode_guessed(cvn_engine *e, bool *ran, cvn_err *err)
     for (int slot = 0; slot < e->options.slots && *ran; slot++) {
         Job *job = e->job[slot];
         bool goes_on = job && e->slots.length[slot];
-        for (int i = 0; goes_on; i++)
-            goes_on = !job->cancelled && take_token(e, job, speculate_take(e, slot, i)) &&
+        for (int i = 0; goes_on; i++) {
+            e->stats.accepted_tokens += i > 0;
+            goes_on = !job->cancelled && take_token(e, job, decode_take(e, slot, i)) &&
                       e->speculation->slot[slot].stood > i; /* the next one was drafted */
+        }
     }
     return CVN_OK;
 }
@@ -341,13 +343,11 @@ static int decode(cvn_engine *e, cvn_err *err)
         TRY(decode_guessed(e, &ran, err));
     if (ran)
         return CVN_OK;
-    double before = e->stats.decode_seconds, begin = e->pace.clock();
+    double begin = e->pace.clock();
     while (steps < most && (code = engine_decode(e, err)) == CVN_OK)
         memcpy(e->drawn + steps++ * slots, e->slots.tokens, (size_t)slots * sizeof *e->drawn);
     if (steps)
         pace_decoded(&e->pace, begin);
-    if (e->speculation && steps && code == CVN_OK)
-        code = speculate_timed(e, (e->stats.decode_seconds - before) / (double)steps, err);
     for (int slot = 0; slot < slots; slot++) {
         Job *job = e->job[slot];
         bool goes_on = job && e->slots.length[slot];

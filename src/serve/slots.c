@@ -139,8 +139,7 @@ SampleMode engine_mode(const cvn_engine *e)
     return mode;
 }
 
-/* The shard of the caches' slots that a slot is in: its place among the slots of a chunk. */
-static int slot_shard(const cvn_engine *e, int slot)
+int engine_slot_shard(const cvn_engine *e, int slot)
 {
     return e->shards == 1 ? 0 : buffer_row_shard(runtime_buffer(&e->rt, ROLE_CACHE, 0), slot);
 }
@@ -329,9 +328,10 @@ int engine_free_slot(cvn_engine *e)
     int best = -1;
     memset(e->load, 0, (size_t)e->shards * sizeof *e->load);
     for (int i = 0; i < e->options.slots; i++)
-        e->load[slot_shard(e, i)] += e->job[i] != NULL;
+        e->load[engine_slot_shard(e, i)] += e->job[i] != NULL;
     for (int i = 0; i < e->options.slots; i++)
-        if (!e->job[i] && (best < 0 || e->load[slot_shard(e, i)] < e->load[slot_shard(e, best)]))
+        if (!e->job[i] &&
+            (best < 0 || e->load[engine_slot_shard(e, i)] < e->load[engine_slot_shard(e, best)]))
             best = i;
     return best;
 }
@@ -346,13 +346,6 @@ static int next_chunk(const cvn_engine *e, const SlotPrompt *p, bool *last)
     return b;
 }
 
-/* The first of CHUNK_BATCH slots side by side that a batch with a slot is of. */
-static int batch_begin(const cvn_engine *e, int slot)
-{
-    int begin = slot - slot % CHUNK_BATCH, last = e->options.slots - CHUNK_BATCH;
-    return begin < last ? begin : last;
-}
-
 /* Whether a prompt's next chunk is read by bucket b, and is its last one or not. */
 static bool chunk_is(const cvn_engine *e, const SlotPrompt *p, int b, bool last)
 {
@@ -363,12 +356,11 @@ static bool chunk_is(const cvn_engine *e, const SlotPrompt *p, int b, bool last)
 EngineStep *engine_chunk(cvn_engine *e, const SlotPrompt *prompt, int n)
 {
     bool last;
-    int b = next_chunk(e, prompt, &last), begin = batch_begin(e, prompt[0].slot), near = 0;
+    int b = next_chunk(e, prompt, &last), alike = 0;
     for (int i = 0; i < n; i++) /* whose last chunk has the same length */
-        near += prompt[i].slot >= begin && prompt[i].slot < begin + CHUNK_BATCH &&
-                chunk_is(e, &prompt[i], b, true);
+        alike += chunk_is(e, &prompt[i], b, true);
     bool batch =
-        last && b <= e->longest_batch && e->batch[0][b].slots && near >= CHUNK_BATCH_FEWEST;
+        last && b <= e->longest_batch && e->batch[0][b].slots && alike >= CHUNK_BATCH_FEWEST;
     return batch ? &e->batch[0][b] : &e->prefill[0][b];
 }
 
@@ -380,15 +372,16 @@ int engine_prefill(cvn_engine *e, SlotPrompt *prompt, int n, cvn_err *err)
     SampleMode mode = SAMPLE_GREEDY;
     const EngineStep *like = engine_chunk(e, prompt, n);
     bool batch = like == &e->batch[0][b];
-    int begin = batch ? batch_begin(e, prompt[0].slot) : 0;
+    int64_t taken = 0;
     clear_chunk(e, like);
     for (int i = 0; i < n; i++) {
         SlotPrompt *p = &prompt[i];
         const cvn_request *r = p->request;
-        int64_t at = batch ? p->slot - begin : slot_shard(e, p->slot);
+        int64_t at = batch ? taken : engine_slot_shard(e, p->slot);
         p->computed = 0;
-        if (at < 0 || at >= like->slots || e->chunk.length[at] || !chunk_is(e, p, b, last))
+        if (at >= like->slots || e->chunk.length[at] || !chunk_is(e, p, b, last))
             continue;
+        taken++;
         int64_t filled = e->filled[p->slot], rest = r->n_prompt - filled;
         SampleMode wanted = slot_mode(e, p->slot);
         mode = wanted > mode ? wanted : mode;
@@ -404,40 +397,6 @@ int engine_prefill(cvn_engine *e, SlotPrompt *prompt, int n, cvn_err *err)
             e->slots.tokens[e->chunk.slot[i]] = next[i];
             note_drawn(e, step, e->chunk.slot[i], i);
         }
-    return CVN_OK;
-}
-
-int engine_decode(cvn_engine *e, cvn_err *err)
-{
-    SampleMode mode = engine_mode(e);
-    int slots = e->options.slots;
-    for (int i = 0; i < slots; i++) {
-        if (!e->slots.length[i])
-            continue;
-        add_seen(e, i, &e->slots.tokens[i], 1);
-        if (e->filled[i] >= e->options.context)
-            return err_set(err, CVN_EINVAL, "the context of slot %d is full: %" PRId64, i,
-                           e->options.context);
-    }
-    double begin = clock_seconds();
-    memcpy(e->before, e->slots.tokens, (size_t)slots * sizeof *e->before);
-    logits_start(e);
-    int code = engine_run(e, &e->decode[mode], &e->slots, err);
-    logits_wait(e);
-    for (int i = 0; i < slots; i++) {
-        if (code || !e->slots.length[i]) /* the program advances tokens and start of all slots */
-            e->slots.tokens[i] = e->before[i];
-        int64_t new = code ? 0 : e->slots.length[i];
-        engine_set_filled(e, i, e->filled[i] + new);
-        e->stats.decoded_tokens += new;
-    }
-    if (code)
-        return code;
-    for (int i = 0; i < slots; i++)
-        if (e->slots.length[i])
-            note_drawn(e, &e->decode[mode], i, i);
-    e->stats.decodes++;
-    e->stats.decode_seconds += clock_seconds() - begin;
     return CVN_OK;
 }
 
@@ -484,7 +443,7 @@ static void take_hidden(const cvn_engine *e, const EngineStep *step, int shard, 
 static int score_slot(cvn_engine *e, int slot, const int32_t *token, int64_t n, const Score *want,
                       cvn_err *err)
 {
-    int shard = slot_shard(e, slot);
+    int shard = engine_slot_shard(e, slot);
     for (int64_t done = 0; done < n;) {
         int b = choose_bucket(e->score_bucket, e->n_score_buckets, n - done);
         EngineStep *step = want->hidden ? &e->embed[b] : &e->score[b];
@@ -571,9 +530,9 @@ int cvn_engine_embed(cvn_engine *e, int adapter, const int32_t *token, int64_t n
     return CVN_OK;
 }
 
-/* Of n texts, those in front that are read by the same bucket, in one chunk, as a batch; *slot: the first of slots side by side
-   that no request has. */
-static int embed_together(const cvn_engine *e, const TokenIds *text, int n, int *slot)
+/* Of n texts, those in front that are read by the same bucket, in one chunk, as a batch; slot: of those that no request has, one
+   for each. */
+static int embed_together(const cvn_engine *e, const TokenIds *text, int n, int slot[CHUNK_BATCH])
 {
     int b = choose_bucket(e->score_bucket, e->n_score_buckets, (int64_t)text[0].n), count = 0;
     const EngineStep *step = &e->embed_batch[b];
@@ -581,17 +540,16 @@ static int embed_together(const cvn_engine *e, const TokenIds *text, int n, int 
            choose_bucket(e->score_bucket, e->n_score_buckets, (int64_t)text[count].n) == b)
         count++;
     int free = 0;
-    for (int i = 0; i < e->options.slots && free < CHUNK_BATCH; i++) {
-        free = e->job[i] ? 0 : free + 1;
-        *slot = i + 1 - free;
-    }
-    return count >= CHUNK_BATCH_FEWEST && free == CHUNK_BATCH ? count : 1;
+    for (int i = 0; i < e->options.slots && free < count; i++)
+        if (!e->job[i])
+            slot[free++] = i;
+    return count >= CHUNK_BATCH_FEWEST && free == count ? count : 1;
 }
 
 int engine_embed(cvn_engine *e, int adapter, const TokenIds *text, int n, float *const *out,
                  cvn_err *err)
 {
-    int slot, count = embed_together(e, text, n, &slot);
+    int slot[CHUNK_BATCH], count = embed_together(e, text, n, slot);
     if (count == 1) {
         TRY(cvn_engine_embed(e, adapter, text[0].id, (int64_t)text[0].n, out[0], err));
         return 1;
@@ -600,14 +558,11 @@ int engine_embed(cvn_engine *e, int adapter, const TokenIds *text, int n, float 
     EngineStep *step = &e->embed_batch[b];
     TRY(scheduler_go_on(e, err));
     clear_chunk(e, step);
-    for (int i = 0; i < CHUNK_BATCH; i++) {
-        engine_reset_slot(e, slot + i);
-        set_adapter(e, slot + i, adapter);
-        e->chunk.slot[i] = slot + i;
-        if (i < count)
-            TRY(check_tokens(e, text[i].id, (int64_t)text[i].n, err));
-        if (i < count)
-            stage_chunk(e, step, i, slot + i, text[i].id, (int64_t)text[i].n);
+    for (int i = 0; i < count; i++) {
+        engine_reset_slot(e, slot[i]);
+        set_adapter(e, slot[i], adapter);
+        TRY(check_tokens(e, text[i].id, (int64_t)text[i].n, err));
+        stage_chunk(e, step, i, slot[i], text[i].id, (int64_t)text[i].n);
     }
     int code = run_chunk(e, step, err);
     int64_t dim = model_width(e->model->io.desc);
@@ -620,7 +575,7 @@ int engine_embed(cvn_engine *e, int adapter, const TokenIds *text, int n, float 
         take_hidden(e, step, i, &want);
         put_embedding(sum, dim, out[i]);
     }
-    for (int i = 0; i < CHUNK_BATCH; i++)
-        engine_reset_slot(e, slot + i);
+    for (int i = 0; i < count; i++)
+        engine_reset_slot(e, slot[i]);
     return code ? code : count;
 }

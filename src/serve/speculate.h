@@ -11,19 +11,18 @@
  * depend on time: of the programs there are that one runs which promises most tokens per second, by how long each took and by
  * how often drafts of the kind stood in that slot.
  *
- * A run takes at most SPECULATE_TOKENS tokens. Where a text has the same bits however it is cut into runs (chunk_invariant of the engine;
+ * Drafts stand behind their slot's token in the list that is decoded (serve/decode.h). Where a text has the same bits however it is cut into runs (chunk_invariant of the engine;
  * tests/test_cut.c), that is a matter of time alone. Elsewhere products of more rows may round otherwise (cpu/kernels/choice.c), and a
- * text would depend on its drafts. Of engines with many slots a program for one slot alone remains.
+ * text would depend on its drafts.
  */
 #ifndef CVN_SERVE_SPECULATE_H
 #define CVN_SERVE_SPECULATE_H
 
+#include "serve/decode.h"
 #include "serve/draft_model.h"
 
 enum {
     DRAFT_MOST = 7, /* tokens drafted at once: attention takes so many and one more as one alone */
-    SPECULATE_TOKENS = 32, /* of a run */
-    SPECULATE_STEPS = 4,   /* programs of a mode, at most */
     DRAFT_MODEL =
         4, /* kind of a draft model's drafts; those below have the same tokens before them, the more the higher */
     DRAFT_FORCED, /* what a constraint lets come alone: it stands */
@@ -43,24 +42,15 @@ typedef struct SlotDraft {
 typedef int DraftFn(void *context, int slot, int32_t *draft);
 
 typedef struct Speculation {
-    bool looks_up;   /* options.speculate: else only what is forced is drafted */
-    SlotDraft *slot; /* [slots] */
-    Inputs in;       /* of a run: tokens, and everything that drawing needs, for each token */
-    int64_t *place;  /* [slots] of a slot among those of the run, or -1 */
-    int n_steps;
-    EngineStep step[SAMPLE_MODE_COUNT][SPECULATE_STEPS];
-    double seconds[SPECULATE_STEPS]; /* of a run, lately; 0: not known */
-    double decode;                   /* of a decode step */
-    DraftModel model;                /* with options.draft */
-    double draft_seconds;            /* seconds of a token that it drafts */
-    int32_t **text, **draft;         /* [slots] of those that it drafts for; else NULL */
-    int64_t *n;                      /* [slots] tokens of these texts */
-    int *n_draft;                    /* [slots] */
-    const int32_t *next;             /* [slots of the run, seq] what the last run drew … */
-    const float *logits; /* … of these [slots of the run, seq, vocab], where it adjusts */
-    int64_t seq;         /* of the last run */
-    DraftFn *from;       /* instead of looking texts up, whatever that promises: for tests */
-    void *context;       /* of `from` */
+    bool looks_up;           /* options.speculate: else only what is forced is drafted */
+    SlotDraft *slot;         /* [slots] */
+    DraftModel model;        /* with options.draft */
+    double draft_seconds;    /* seconds of a token that it drafts */
+    int32_t **text, **draft; /* [slots] of those that it drafts for; else NULL */
+    int64_t *n;              /* [slots] tokens of these texts */
+    int *n_draft;            /* [slots] */
+    DraftFn *from;           /* instead of looking texts up, whatever that promises: for tests */
+    void *context;           /* of `from` */
 } Speculation;
 
 /* The slot has another request; it has drawn a token. */
@@ -74,11 +64,5 @@ void speculate_look_up(SlotDraft *slot);
 /* Drafts how the slots that decode go on, of each no more than `most` [slots] tokens in all, and draws. *ran is false, and
    nothing is done, where decoding promises more. After an error all slots are as they were. */
 int speculate_run(cvn_engine *e, const int64_t *most, bool *ran, cvn_err *err);
-
-/* The i-th token that the last run drew for a slot, which has it from now on; i is at most the drafts that stood. */
-int32_t speculate_take(cvn_engine *e, int slot, int i);
-
-/* What a decode step took. */
-int speculate_timed(cvn_engine *e, double seconds, cvn_err *err);
 
 #endif
