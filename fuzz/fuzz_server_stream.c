@@ -140,7 +140,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (what == 1)
             choice_end(c, &(cvn_result){.finish = (cvn_finish)(data[i + 1] % 5)});
         else if (what == 2 && !c->text.length && x->ask.input.n_messages)
-            add_character(&c->thought, data[i + 1]);
+            add_character(&c->texts.thought, data[i + 1]);
         else if (what > 2)
             add_character(&c->text, data[i + 1]);
     }

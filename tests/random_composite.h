@@ -84,6 +84,28 @@ static inline cvn_attention_spec random_attention(RandomGraph *r, int64_t batch,
     return spec;
 }
 
+/* Products by group of up to three groups; an index may be of none of them. */
+static inline cvn_value *random_grouped(RandomGraph *r, OpKind kind, int64_t batch, int64_t dim)
+{
+    const int64_t slots = 1 + random_below(r, 3), groups = 1 + random_below(r, 3), n = 4;
+    const cvn_dtype dtype = random_chance(r, 50) ? CVN_F32 : CVN_BF16;
+    cvn_value *x = random_of_type(r, CVN_TYPE(dtype, batch, slots, dim));
+    cvn_value *group = random_of_type(r, CVN_TYPE(CVN_I32, batch, slots));
+    if (kind == OP_GROUPED_LINEAR) {
+        const int64_t rows = groups * PANEL_ROWS;
+        cvn_value *in[4] = {x, random_of_type(r, panel_type(CVN_I8, rows, dim)),
+                            random_of_type(r, panel_scale_type(CVN_F32, rows, 1)), group};
+        const OpAttr attr = {.group_size = 1};
+        const cvn_type type = CVN_TYPE(dtype, batch, slots, PANEL_ROWS);
+        return graph_add(r->g, kind, &attr, 4, in, &type);
+    }
+    if (kind == OP_GROUPED_OUTER)
+        return cvn_grouped_outer(r->g, x, random_of_type(r, CVN_TYPE(dtype, batch, slots, n)),
+                                 group, groups, dtype);
+    return cvn_grouped_dot(r->g, x, random_of_type(r, CVN_TYPE(dtype, groups, dim, n)), group, 1,
+                           dtype);
+}
+
 static inline cvn_value *random_composite(RandomGraph *r, OpKind kind)
 {
     cvn_graph *g = r->g;
@@ -158,6 +180,10 @@ static inline cvn_value *random_composite(RandomGraph *r, OpKind kind)
         for (int i = 2; i < 5; i++)
             v[i] = random_of_type(r, CVN_TYPE(CVN_F32, batch));
         return cvn_softmax_cross_entropy_backward(g, v[0], v[1], v[2], v[3], v[4]);
+    case OP_GROUPED_DOT:
+    case OP_GROUPED_OUTER:
+    case OP_GROUPED_LINEAR:
+        return random_grouped(r, kind, batch, dim);
     case OP_DEQUANTIZE:
     case OP_LINEAR:
         return random_quantized(r, kind, batch, dim);
