@@ -122,8 +122,9 @@ class EngineOptions(Structure):
 class Request(Structure):
     _fields_ = [("prompt", POINTER(c_int32)), ("n_prompt", c_int64), ("max_tokens", c_int64), ("ignore_eos", c_bool),
                 ("sampling", Sampling), ("bias", POINTER(Bias)), ("n_bias", c_int64), ("min_tokens", c_int64),
-                ("on_logits", LogitsFn), ("constraint", c_void_p), ("end", POINTER(c_int32)), ("n_end", c_int64),
-                ("adapter", c_int), ("key", c_uint64), ("priority", c_int), ("cache_salt", c_uint64)]
+                ("on_logits", LogitsFn), ("constraint", c_void_p), ("forced", POINTER(c_int32)), ("n_forced", c_int64),
+                ("end", POINTER(c_int32)), ("n_end", c_int64), ("adapter", c_int), ("key", c_uint64), ("priority", c_int),
+                ("cache_salt", c_uint64)]
 
 
 class EngineStats(Structure):
