@@ -146,8 +146,13 @@ static inline cvn_value *random_composite(RandomGraph *r, OpKind kind)
             spec.v_scale = random_of_type(r, scales);
             spec.scale = 0.01;
         }
-        if (random_chance(r, 50)) /* whose slots are there, or not */
-            spec.slot = random_of_type(r, rows);
+        if (random_chance(r, 50)) {
+            /* A row's own slot, with which it lies on a device, or one that is not there. */
+            int32_t slot[2];
+            for (int i = 0; i < 2; i++)
+                slot[i] = random_chance(r, 70) ? i : -1;
+            spec.slot = cvn_constant(g, rows, slot);
+        }
         return cvn_attention(g, v[0], v[1], v[2], v[3], v[4], &spec);
     case OP_CACHE_UPDATE:
         v[0] = random_of_type(r, cache);

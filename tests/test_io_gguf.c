@@ -346,7 +346,7 @@ static void settings_are_refused_by_name(void **state)
         uint64_t n;
         const char *message;
     } cases[] = {
-        {put_experts, 1, "unknown setting 'llama.expert_count'"},
+        {put_experts, 1, "the key 'llama.expert_used_count' is missing"}, /* Mixtral's */
         {put_partial_rope, 1, "rope.dimension_count is 4 where what it repeats is 8"},
         {put_longrope, 1, "rope scaling 'longrope'"},
         {put_half_yarn, 5, "yarn_ext_factor is 0.5"},

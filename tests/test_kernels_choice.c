@@ -103,7 +103,9 @@ static void every_kernel_that_looks_at_rows_is_in_the_table(void **state)
     for (int t = 0; t < TABLES; t++)
         for (const Kernel *kernel = tables[t]; kernel->name; kernel++) {
             const RowChoice *row = choice_of(kernel->name);
-            bool ever = kernel->kind == OP_QUANTIZE_ROWS; /* no product */
+            /* No product, or one of any number of rows of each group. */
+            bool ever = kernel->kind == OP_QUANTIZE_ROWS || kernel->kind == OP_GROUPED_LINEAR ||
+                        kernel->kind == OP_GROUPED_DOT || kernel->kind == OP_GROUPED_OUTER;
             for (int f = 0; f < FORMS; f++) {
                 int64_t inside = row ? row->from : 1;
                 if (!takes(kernel, &forms[f], inside ? inside : 1))
