@@ -48,14 +48,20 @@ static void run_step(const Call *call, void **result, int n_results)
     cvn_graph_free(g);
 }
 
+/* Zeros, each as large as the graph has it: layers may differ in heads. */
 static void **new_caches(const LlamaFixture *f, const ModelStep *step)
 {
+    cvn_err err = {0};
+    cvn_graph *g = model_step(f->model, step, &err);
+    if (!g)
+        fail_msg("%s", err.message);
     size_t n = 2 * (size_t)model_layers(f->model);
     void **cache = calloc(n, sizeof *cache);
-    for (size_t i = 0; i < n; i++)
-        cache[i] = calloc((size_t)(model_shape(f->model).kv_heads * step->context *
-                                   model_shape(f->model).head_dim),
-                          4);
+    for (size_t i = 0; i < n; i++) {
+        const cvn_type *type = &g->parameter[(size_t)f->params.n + i]->type;
+        cache[i] = calloc((size_t)cvn_type_elements(type), 4);
+    }
+    cvn_graph_free(g);
     return cache;
 }
 

@@ -27,7 +27,9 @@ static void count_collective(Proto opcode, Compiled *out)
 static double cycles_of(Proto config)
 {
     static const char key[] = "\"estimated_cycles\":\"";
-    const uint8_t *at = memmem(config.at, proto_length(config), key, sizeof key - 1);
+    /* An empty field has no address, which memmem may not be given. */
+    const uint8_t *at =
+        config.at ? memmem(config.at, proto_length(config), key, sizeof key - 1) : NULL;
     double cycles = 0;
     for (at = at ? at + sizeof key - 1 : config.end; at < config.end && *at >= '0' && *at <= '9';)
         cycles = cycles * 10 + (*at++ - '0');
