@@ -7,6 +7,7 @@
 
 #include "base/float16.h"
 #include "compile/fuse.h"
+#include "compile/fused.h"
 #include "compile/pipeline.h"
 #include "cpu/device.h"
 #include "cpu/kernels/fusion_whole.h"
@@ -15,34 +16,12 @@
 #include "plan_verify.h"
 #include "unit.h"
 
-enum { KERNELS = 512 };
-
-/* A backend that accepts nothing, or no programs beside a root and has no kernel for those of regions without. */
-typedef struct Plain {
-    KernelSet backend;
-    Kernel kernel[KERNELS];
-    const Kernel *table[KERNELS];
-} Plain;
-
-static inline bool accepts_no_program(const Region *region)
+/* Fuses nothing. */
+static inline KernelSet plain_of(const KernelSet *best)
 {
-    return cpu_kernels()->accepts(region) && !region->prologue.program && !region->epilogue.program;
-}
-
-static inline void make_plain_of(const KernelSet *best, bool fuses, Plain *out)
-{
-    assert_true(best->n_kernels <= KERNELS);
-    out->backend = *best;
-    out->backend.kernel = out->table;
-    out->backend.n_kernels = 0;
-    out->backend.accepts = fuses ? accepts_no_program : NULL;
-    for (int i = 0; i < best->n_kernels; i++) {
-        if (fuses && best->kernel[i]->kind == OP_REGION)
-            continue;
-        int n = out->backend.n_kernels++;
-        out->kernel[n] = *best->kernel[i];
-        out->table[n] = &out->kernel[n];
-    }
+    KernelSet plain = *best;
+    plain.accepts = NULL;
+    return plain;
 }
 
 static inline uint32_t next(uint32_t *state)
@@ -76,10 +55,10 @@ static inline Ran run_on(const cvn_graph *g, const KernelSet *backend, int threa
     Ran ran = {.n_steps = plan->n_steps, .arena_bytes = plan->arena_bytes, .whole = WHOLE_COUNT};
     for (int i = 0; i < plan->n_steps; i++) {
         const Op *op = plan->step[i].op;
-        const Fusion *program = kernel_fused(op)->program;
+        const TileProgram *program = kernel_fused(op)->program;
         ran.n_fusions += op->kind == OP_REGION;
-        if (op->kind == OP_REGION && program->program)
-            ran.whole = whole_find(program->program);
+        if (op->kind == OP_REGION)
+            ran.whole = whole_find(program);
         ran.n_epilogues += op->kind == OP_DOT_GENERAL && program;
         ran.n_programs += strncmp(plan->step[i].kernel, "region.", 7) == 0;
         for (int k = 0; k < plan->step[i].op->n_results; k++) {
@@ -145,10 +124,8 @@ static inline void check_fused(const cvn_graph *g, FusedCheck *check, const void
         if (!backend)
             continue;
         const char *name = cpu_isa_name((CpuIsa)isa);
-        Plain *apart_of = calloc(1, sizeof *apart_of);
-        assert_non_null(apart_of);
-        make_plain_of(backend, false, apart_of);
-        Ran apart = run(g, &apart_of->backend, 2);
+        const KernelSet plain = plain_of(backend);
+        Ran apart = run(g, &plain, 2);
         for (int threads = 1; threads <= 4; threads++) {
             Ran fused = run(g, backend, threads);
             check(context, name, &apart, &fused);
@@ -157,7 +134,6 @@ static inline void check_fused(const cvn_graph *g, FusedCheck *check, const void
             free(fused.data);
         }
         free(apart.data);
-        free(apart_of);
     }
 }
 

@@ -14,7 +14,7 @@
 #ifndef PLAN_VERIFY_H
 #define PLAN_VERIFY_H
 
-#include "compile/fusion.h"
+#include "compile/lower_blocks.h"
 #include "compile/moves.h"
 #include "compile/pipeline.h"
 #include "compile/schedule.h"

@@ -9,12 +9,11 @@
 
 enum { ROWS = 67, COLUMNS = 129, TENSORS = 5, VALUES = 64 };
 
-static Plain plain, memberwise;
+static KernelSet plain;
 
 static int make_plain(void **state)
 {
-    make_plain_of(cpu_kernels(), false, &plain);
-    make_plain_of(cpu_kernels(), true, &memberwise);
+    plain = plain_of(cpu_kernels());
     return 0;
 }
 
@@ -120,17 +119,12 @@ static void fusion_changes_no_bit(void **state)
     int fusions = 0, fewer = 0, programs = 0;
     for (uint32_t seed = 0; seed < 120; seed++) {
         cvn_graph *g = random_chain(seed);
-        Ran apart = run(g, &plain.backend, 2), fused = run(g, cpu_kernels(), 1 + (int)seed % 3);
+        Ran apart = run(g, &plain, 2), fused = run(g, cpu_kernels(), 1 + (int)seed % 3);
         assert_int_equal(apart.n_fusions, 0);
         assert_int_equal(apart.bytes, fused.bytes);
         if (memcmp(apart.data, fused.data, fused.bytes) != 0)
             fail_msg("seed %u: other bits when fused", seed);
         assert_true(fused.n_steps <= apart.n_steps);
-        Ran members = run(g, &memberwise.backend, 2);
-        if (memcmp(apart.data, members.data, members.bytes) != 0)
-            fail_msg("seed %u: other bits when fused, member by member", seed);
-        assert_int_equal(members.n_programs, 0);
-        free(members.data);
         programs += fused.n_programs;
         fusions += fused.n_fusions;
         fewer += fused.n_steps < apart.n_steps;
@@ -148,18 +142,16 @@ static void every_instruction_set_changes_no_bit(void **state)
         const KernelSet *backend = cpu_kernels_of((CpuIsa)isa);
         if (!backend)
             continue;
-        Plain *apart_of = calloc(1, sizeof *apart_of);
-        make_plain_of(backend, false, apart_of);
+        KernelSet apart_of = plain_of(backend);
         for (uint32_t seed = 200; seed < 230; seed++) {
             cvn_graph *g = random_chain(seed);
-            Ran apart = run(g, &apart_of->backend, 1), fused = run(g, backend, 2);
+            Ran apart = run(g, &apart_of, 1), fused = run(g, backend, 2);
             if (memcmp(apart.data, fused.data, fused.bytes) != 0)
                 fail_msg("%s, seed %u: other bits when fused", cpu_isa_name((CpuIsa)isa), seed);
             free(apart.data);
             free(fused.data);
             cvn_graph_free(g);
         }
-        free(apart_of);
     }
 }
 
@@ -178,7 +170,7 @@ static void a_choice_in_place_changes_no_bit(void **state)
         cvn_output_into(g, cvn_select(g, updated, w1, w), w);
         cvn_output_into(g, cvn_select(g, updated, m1, m), m);
         cvn_output(g, late);
-        Ran apart = run(g, &plain.backend, 1), fused = run(g, cpu_kernels(), 2);
+        Ran apart = run(g, &plain, 1), fused = run(g, cpu_kernels(), 2);
         assert_int_equal(fused.n_programs, 1);
         assert_memory_equal(apart.data, fused.data, fused.bytes);
         free(apart.data);
@@ -264,7 +256,7 @@ static void conversions_join_what_they_stand_beside(void **state)
         cvn_value *gradient =
             cvn_softmax_cross_entropy_backward(g, logits, position, lse, d, cvn_negate(g, d));
         cvn_output(g, cvn_convert(g, gradient, CVN_BF16));
-        Ran apart = run(g, &plain.backend, threads), joined = run(g, cpu_kernels(), threads);
+        Ran apart = run(g, &plain, threads), joined = run(g, cpu_kernels(), threads);
         assert_int_equal(joined.n_steps, apart.n_steps - 3);
         assert_memory_equal(apart.data, joined.data, joined.bytes);
         free(apart.data);
@@ -283,7 +275,7 @@ static void a_fusion_may_read_nothing_but_splats(void **state)
             cvn_mark_sharding(g, splat,
                               &(cvn_spec){.rank = 2, .dim = {{.n = 1, .axis = {"data"}}}});
         cvn_output(g, cvn_tanh(g, marked ? splat : cvn_optimization_barrier(g, splat)));
-        Ran apart = run(g, &plain.backend, 1), fused = run(g, cpu_kernels(), 2);
+        Ran apart = run(g, &plain, 1), fused = run(g, cpu_kernels(), 2);
         assert_int_equal(fused.n_steps, 1);
         assert_memory_equal(apart.data, fused.data, fused.bytes);
         free(apart.data);
@@ -302,7 +294,7 @@ static void chains_go_through_reshapes_and_barriers(void **state)
     cvn_value *kept = cvn_reshape(g, v, 2, turned);
     v = cvn_add(g, kept, cvn_reshape(g, cvn_abs(g, x), 2, turned));
     cvn_output(g, cvn_reshape(g, cvn_convert(g, v, CVN_BF16), 1, flat));
-    Ran apart = run(g, &plain.backend, 1), fused = run(g, cpu_kernels(), 2);
+    Ran apart = run(g, &plain, 1), fused = run(g, cpu_kernels(), 2);
     assert_int_equal(fused.n_steps, 1);
     assert_true(fused.arena_bytes < ROWS * COLUMNS * 4); /* the result, and no tensor between */
     assert_memory_equal(apart.data, fused.data, fused.bytes);
@@ -310,7 +302,7 @@ static void chains_go_through_reshapes_and_barriers(void **state)
     free(fused.data);
     /* what others read of it, under whatever shape, is there by then */
     cvn_output(g, cvn_reduce_dims(g, CVN_SUM, kept, 1, (const int[]){0}));
-    apart = run(g, &plain.backend, 1), fused = run(g, cpu_kernels(), 2);
+    apart = run(g, &plain, 1), fused = run(g, cpu_kernels(), 2);
     assert_int_equal(fused.n_steps, 2);
     assert_memory_equal(apart.data, fused.data, fused.bytes);
     free(apart.data);
@@ -327,8 +319,8 @@ static void large_groups_are_split(void **state)
         y = cvn_add(g, y, x);
         cvn_output(g, y);
     }
-    Ran apart = run(g, &plain.backend, 1), fused = run(g, cpu_kernels(), 2);
-    assert_true(fused.n_fusions >= 60 / FUSION_RESULTS);
+    Ran apart = run(g, &plain, 1), fused = run(g, cpu_kernels(), 2);
+    assert_true(fused.n_fusions >= 60 / TILE_RESULTS);
     assert_true(fused.n_steps < 20);
     assert_memory_equal(apart.data, fused.data, fused.bytes);
     free(apart.data);

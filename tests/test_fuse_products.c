@@ -9,12 +9,11 @@
 
 #include <math.h>
 
-static Plain plain, memberwise;
+static KernelSet plain;
 
 static int make_plain(void **state)
 {
-    make_plain_of(cpu_kernels(), false, &plain);
-    make_plain_of(cpu_kernels(), true, &memberwise);
+    plain = plain_of(cpu_kernels());
     return 0;
 }
 
@@ -27,7 +26,7 @@ static void a_sum_of_squares_has_no_step_of_products(void **state)
         cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, 67, 129));
         cvn_output(g,
                    cvn_reduce_dims(g, CVN_SUM, cvn_multiply(g, x, x), 1 + i / 2, dims + (i > 0)));
-        Ran apart = run(g, &plain.backend, 2), joined = run(g, cpu_kernels(), 3);
+        Ran apart = run(g, &plain, 2), joined = run(g, cpu_kernels(), 3);
         assert_int_equal(joined.n_steps, apart.n_steps - 1);
         assert_memory_equal(apart.data, joined.data, joined.bytes);
         free(apart.data);
@@ -69,15 +68,12 @@ static void what_is_kept_for_the_backward_pass_is_the_products(void **state)
     enum { TOKENS = 40, DIM = 24, FFN = 264 };
     for (int threads = 1; threads <= 3; threads++) {
         cvn_graph *g = swiglu_graph(TOKENS, DIM, FFN);
-        Ran apart = run(g, &plain.backend, threads), fused = run(g, cpu_kernels(), threads);
+        Ran apart = run(g, &plain, threads), fused = run(g, cpu_kernels(), threads);
         assert_memory_equal(apart.data, fused.data, fused.bytes);
         assert_int_equal(apart.floats, TOKENS * FFN);
         assert_int_equal(fused.floats, FFN * DIM);
         assert_int_equal(fused.n_epilogues,
                          0); /* as columns are no multiple of what a product writes at once */
-        Ran members = run(g, &memberwise.backend, threads);
-        assert_memory_equal(apart.data, members.data, members.bytes);
-        free(members.data);
         free(apart.data);
         free(fused.data);
         cvn_graph_free(g);
@@ -119,7 +115,7 @@ static void what_lies_in_memory_anyway_is_computed_once(void **state)
         cvn_output(g, cvn_multiply(g, cvn_multiply(g, d, a), b));
         if (i == 2)
             cvn_output(g, b);
-        Ran apart = run(g, &plain.backend, 2), fused = run(g, cpu_kernels(), 2);
+        Ran apart = run(g, &plain, 2), fused = run(g, cpu_kernels(), 2);
         assert_memory_equal(apart.data, fused.data, fused.bytes);
         assert_int_equal(fused.n_steps, i == 0 ? 3 : 4);
         free(apart.data);
@@ -260,9 +256,8 @@ static void squares_of_a_product_with_rows_are_summed_where_both_are_made(void *
         const KernelSet *backend = cpu_kernels_of((CpuIsa)isa);
         if (!backend)
             continue;
-        Plain *apart_of = calloc(1, sizeof *apart_of);
-        make_plain_of(backend, false, apart_of);
-        Ran apart = run(g, &apart_of->backend, 1), one = run(g, backend, 1);
+        KernelSet apart_of = plain_of(backend);
+        Ran apart = run(g, &apart_of, 1), one = run(g, backend, 1);
         const float *a = (const void *)apart.data, *b = (const void *)one.data;
         assert_int_equal(one.n_steps, apart.n_steps - 3);
         if (!(fabsf(a[0] - b[0]) <= 1e-5f * a[0]))
@@ -277,7 +272,6 @@ static void squares_of_a_product_with_rows_are_summed_where_both_are_made(void *
         }
         free(apart.data);
         free(one.data);
-        free(apart_of);
     }
     cvn_graph_free(g);
 }
@@ -364,7 +358,7 @@ static float half_at(const char *data, size_t i)
 
 static bool accepts_no_forward(const Region *region)
 {
-    return accepts_no_program(region) && !region->forward;
+    return cpu_kernels()->accepts(region) && !region->forward;
 }
 
 /* The loss's region brings along the constants that its gradient reads; one that something before it reads, too, stays. */
@@ -388,15 +382,13 @@ static void a_constant_of_a_loss_stays_before_what_reads_it(void **state)
         const KernelSet *backend = cpu_kernels_of((CpuIsa)isa);
         if (!backend)
             continue;
-        Plain *apart_of = calloc(1, sizeof *apart_of);
-        make_plain_of(backend, true, apart_of);
-        apart_of->backend.accepts = accepts_no_forward;
-        Ran apart = run(g, &apart_of->backend, 2), joined = run(g, backend, 1 + isa % 3);
+        KernelSet apart_of = plain_of(backend);
+        apart_of.accepts = accepts_no_forward;
+        Ran apart = run(g, &apart_of, 2), joined = run(g, backend, 1 + isa % 3);
         assert_int_equal(joined.n_steps, apart.n_steps - 1);
         assert_memory_equal(apart.data, joined.data, 2 * N * sizeof(float));
         free(apart.data);
         free(joined.data);
-        free(apart_of);
     }
     cvn_graph_free(g);
 }
@@ -427,10 +419,9 @@ static void a_loss_and_its_gradient_are_one_step(void **state)
         const KernelSet *backend = cpu_kernels_of((CpuIsa)isa);
         if (!backend)
             continue;
-        Plain *apart_of = calloc(1, sizeof *apart_of);
-        make_plain_of(backend, true, apart_of);
-        apart_of->backend.accepts = accepts_no_forward;
-        Ran apart = run(g, &apart_of->backend, 2), joined = run(g, backend, 1 + isa % 3);
+        KernelSet apart_of = plain_of(backend);
+        apart_of.accepts = accepts_no_forward;
+        Ran apart = run(g, &apart_of, 2), joined = run(g, backend, 1 + isa % 3);
         assert_int_equal(joined.n_steps, apart.n_steps - 1);
         size_t sums = 2 * N * sizeof(float);
         assert_memory_equal(apart.data, joined.data, sums);
@@ -441,7 +432,6 @@ static void a_loss_and_its_gradient_are_one_step(void **state)
         }
         free(apart.data);
         free(joined.data);
-        free(apart_of);
     }
     cvn_graph_free(g);
 }

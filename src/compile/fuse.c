@@ -15,10 +15,10 @@ static uint32_t *uses_of_roots(const cvn_graph *g, Arena *arena)
 {
     uint32_t *uses = arena_array(arena, g->n_values + (size_t)1, sizeof *uses);
     for (const Op *op = g->first; op; op = op->next)
-        for (int i = 0; i < op->n_operands && !fuse_is_whole(op); i++)
-            uses[fuse_root_of(op->operand[i])->id]++;
+        for (int i = 0; i < op->n_operands && !tile_is_view(op); i++)
+            uses[tile_root_of(op->operand[i])->id]++;
     for (int i = 0; i < g->n_outputs; i++)
-        uses[fuse_root_of(g->output[i].value)->id]++;
+        uses[tile_root_of(g->output[i].value)->id]++;
     return uses;
 }
 

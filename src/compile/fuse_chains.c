@@ -22,9 +22,8 @@
 enum { GROUPS = 8, PATIENCE = 24 };
 
 typedef struct Group {
-    Op *op
-        [FUSION_MEMBERS]; /* [n] members and views of what they compute, in the order of the graph */
-    int64_t position[FUSION_MEMBERS];
+    Op *op[TILE_OPS]; /* [n] members and views of what they compute, in the order of the graph */
+    int64_t position[TILE_OPS];
     int n; /* 0: not in use */
     int64_t elements;
     int64_t joined; /* position of the last operation that joined */
@@ -49,12 +48,12 @@ static bool spares(const cvn_graph *body)
    order. */
 static void fuse(Fuse *f, Op *const *op, int n, Op *next)
 {
-    Op *member[FUSION_MEMBERS];
+    Op *member[TILE_OPS];
     int n_members = 0;
     for (int i = 0; i < n; i++) {
         graph_remove(f->g, op[i]);
         graph_put_before(f->g, op[i], next);
-        if (!fuse_is_whole(op[i]))
+        if (!tile_is_view(op[i]))
             member[n_members++] = op[i];
     }
     Op *region = n_members ? fuse_region(f, member, n_members, NULL, true) : NULL;
@@ -80,7 +79,7 @@ static void close_group(Fuser *f, Group *group, Op *next)
 
 static Group *group_of(Fuser *f, cvn_value *v)
 {
-    int group = f->group[fuse_root_of(v)->id];
+    int group = f->group[tile_root_of(v)->id];
     return group ? &f->open[group - 1] : NULL;
 }
 
@@ -102,7 +101,7 @@ static bool reads(const Group *group, const cvn_value *root)
 {
     for (int i = 0; i < group->n; i++)
         for (int k = 0; k < group->op[i]->n_operands; k++)
-            if (fuse_root_of(group->op[i]->operand[k]) == root)
+            if (tile_root_of(group->op[i]->operand[k]) == root)
                 return true;
     return false;
 }
@@ -112,12 +111,12 @@ static Group *sibling_of(Fuser *f, const Op *op)
 {
     int64_t n = cvn_type_elements(&op->result[0]->type), inner;
     for (int k = 0; k < op->n_operands; k++) {
-        cvn_value *root = fuse_root_of(op->operand[k]);
-        if (cvn_type_elements(&root->type) != n || fuse_is_splat(root) ||
-            fuse_is_spread(root, &inner))
+        cvn_value *root = tile_root_of(op->operand[k]);
+        if (cvn_type_elements(&root->type) != n || tile_is_splat(root) ||
+            tile_is_spread(root, &inner))
             continue;
         for (int i = 0; i < GROUPS; i++)
-            if (f->open[i].n && f->open[i].n < FUSION_MEMBERS && f->open[i].elements == n &&
+            if (f->open[i].n && f->open[i].n < TILE_OPS && f->open[i].elements == n &&
                 reads(&f->open[i], root))
                 return &f->open[i];
     }
@@ -130,12 +129,12 @@ static void join(Fuser *f, Op *op, int64_t position)
     int64_t elements = cvn_type_elements(&op->result[0]->type);
     for (int k = 0; k < op->n_operands; k++) {
         Group *other = group_of(f, op->operand[k]);
-        bool fits = other && other->elements == elements && other->n < FUSION_MEMBERS;
+        bool fits = other && other->elements == elements && other->n < TILE_OPS;
         if (other && fits && !group)
             group = other;
         if (!other || other == group)
             continue;
-        if (!fits || group->n + other->n >= FUSION_MEMBERS) {
+        if (!fits || group->n + other->n >= TILE_OPS) {
             close_group(f, other, op);
             continue;
         }
@@ -161,8 +160,7 @@ static void walk(Fuser *f)
     int64_t position = 0;
     for (Op *op = f->fuse->g->first, *next; op; op = next, position++) {
         next = op->next;
-        if (fuse_member_kernel(f->fuse->backend, op) ||
-            (fuse_is_whole(op) && group_of(f, op->result[0]))) {
+        if (tile_takes(f->fuse->backend, op) || (tile_is_view(op) && group_of(f, op->result[0]))) {
             join(f, op, position);
             continue;
         }

@@ -3,7 +3,7 @@
 #define CVN_COMPILE_FUSE_IMPL_H
 
 #include "compile/fuse.h"
-#include "compile/fusion_make.h"
+#include "compile/tile_program.h"
 
 /* One who reads a value: the operation that makes `of`, which may have become part of a region by now. */
 typedef struct Reader {
@@ -31,7 +31,7 @@ int64_t *fuse_positions(const cvn_graph *g, Arena *arena);
 
 /* ---- one region ---- */
 
-enum { FUSE_MOST = FUSION_MEMBERS }; /* operations that become one region at a time */
+enum { FUSE_MOST = TILE_OPS }; /* operations that become one region at a time */
 
 /* The region of n operations in their order, some of which may be regions, or NULL: the back end does not accept it. It is
    in no graph yet. It returns what others use of their results; or `only` that, where it is not NULL. spreads: it makes

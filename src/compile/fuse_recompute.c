@@ -73,7 +73,7 @@ static bool find_readers(const Recompute *a, const cvn_value *v, const Op *after
                 return false; /* by way of a view */
         if (!reads(op, v))
             continue;
-        if (r->n == MOST_READERS || !fuse_member_kernel(a->backend, op))
+        if (r->n == MOST_READERS || !tile_takes(a->backend, op))
             return false;
         r->op[r->n] = op;
         r->epoch[r->n++] = epoch;
@@ -115,10 +115,10 @@ void fuse_recompute(Fuse *f)
     for (const Op *op = g->first; op; op = op->next) {
         bool large = false; /* small tensors do not count: they end no epoch and are never copied */
         for (int i = 0; i < op->n_results; i++)
-            large = large || cvn_type_elements(&op->result[i]->type) >= FUSION_LEAST;
+            large = large || cvn_type_elements(&op->result[i]->type) >= TILE_LEAST;
         bool is_free = op->kind == OP_PARAMETER || op->kind == OP_CONSTANT ||
                        op->kind == OP_BROADCAST_IN_DIM || op_is_view(op, &offset);
-        epoch += large && !is_free && !fuse_member_kernel(f->backend, op);
+        epoch += large && !is_free && !tile_takes(f->backend, op);
         for (int i = 0; i < op->n_operands; i++)
             a->until[op_root_of(op->operand[i])->id] = epoch;
         for (int i = 0; i < op->n_results; i++)
@@ -129,8 +129,7 @@ void fuse_recompute(Fuse *f)
     for (Op *op = g->last, *prev; op; op = prev) { /* readers first: their copies are readers too */
         prev = op->prev;
         Readers r;
-        if (op->n_results == 0 || op->result[0]->id >= a->n_values ||
-            !fuse_member_kernel(a->backend, op) ||
+        if (op->n_results == 0 || op->result[0]->id >= a->n_values || !tile_takes(a->backend, op) ||
             a->until[op->result[0]->id] == a->epoch[op->result[0]->id])
             continue;
         if (find_readers(a, op->result[0], op, &r))

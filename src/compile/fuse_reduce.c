@@ -46,12 +46,11 @@ static bool takes_prologue(const Fuse *f, const Op *op)
 /* Adds the elementwise operations that v is made by; false where there are too many. */
 static bool collect(const Fuse *f, Producers *r, cvn_value *v, int64_t elements)
 {
-    cvn_value *root = fuse_root_of(v);
+    cvn_value *root = tile_root_of(v);
     Op *op = root->def;
     int64_t inner;
-    if (cvn_type_elements(&root->type) != elements || fuse_is_splat(root) ||
-        fuse_is_spread(root, &inner) || !fuse_member_kernel(f->backend, op) ||
-        op->kind == OP_SELECT)
+    if (cvn_type_elements(&root->type) != elements || tile_is_splat(root) ||
+        tile_is_spread(root, &inner) || !tile_takes(f->backend, op) || op->kind == OP_SELECT)
         return true;
     for (int i = 0; i < r->n; i++)
         if (r->op[i] == op)
@@ -73,7 +72,7 @@ static bool is_spared(const Fuse *f, const cvn_value *v, const Op *after)
         for (int i = 0; i < op->n_operands; i++) {
             if (op->operand[i] != v)
                 continue;
-            if (!takes_prologue(f, op) && !fuse_member_kernel(f->backend, op))
+            if (!takes_prologue(f, op) && !tile_takes(f->backend, op))
                 return false;
             seen++;
         }

@@ -21,7 +21,7 @@ typedef struct Body {
     cvn_value *from[MOST_VALUES],
         *to[MOST_VALUES]; /* [n_values] outside, and what is that inside */
     int n_values;
-    cvn_value *operand[FUSION_OPERANDS]; /* [g->n_parameters] outside */
+    cvn_value *operand[TILE_OPERANDS]; /* [g->n_parameters] outside */
     bool spreads;
     bool full; /* it did not fit */
 } Body;
@@ -70,7 +70,7 @@ static cvn_value *new_parameter(Body *b, cvn_value *outside)
                .n_results = 1,
                .result = arena_copy(arena, &v, sizeof(cvn_value *)),
                .attr = {.name = arena_printf(arena, "%d", n)}};
-    b->full = b->full || n == FUSION_OPERANDS;
+    b->full = b->full || n == TILE_OPERANDS;
     if (!b->full) {
         b->operand[n] = outside;
         b->g->parameter[n] = v;
@@ -83,7 +83,7 @@ static bool is_spread(const Body *b, const cvn_value *v, int64_t elements)
 {
     int64_t inner;
     return b->spreads && cvn_type_elements(&v->type) == elements &&
-           (fuse_is_splat(v) || fuse_is_spread(v, &inner));
+           (tile_is_splat(v) || tile_is_spread(v, &inner));
 }
 
 /* What v is in the body. elements: of what reads it. */
@@ -93,7 +93,7 @@ static cvn_value *inside(Body *b, cvn_value *v, int64_t elements)
     for (int i = 0; i < b->n_values; i++)
         if (b->from[i] == v)
             return b->to[i];
-    cvn_value *root = fuse_root_of(v), *made;
+    cvn_value *root = tile_root_of(v), *made;
     if (root != v) {
         made = inside(b, root, elements);
         if (!cvn_type_equal(&root->type, &v->type)) {
@@ -145,7 +145,7 @@ static void copy_region(Body *b, const Op *region)
 
 static uint32_t *uses_of(const Fuse *f, cvn_value *v)
 {
-    return &f->uses[(f->by_root ? fuse_root_of(v) : v)->id];
+    return &f->uses[(f->by_root ? tile_root_of(v) : v)->id];
 }
 
 /* Whether something else than these operations uses v. */
@@ -154,7 +154,7 @@ static bool is_used_outside(const Fuse *f, Op *const *op, int n, const cvn_value
     uint32_t uses = 0;
     for (int i = 0; i < n; i++)
         for (int k = 0; k < op[i]->n_operands; k++)
-            uses += (f->by_root ? fuse_root_of(op[i]->operand[k]) : op[i]->operand[k]) == v;
+            uses += (f->by_root ? tile_root_of(op[i]->operand[k]) : op[i]->operand[k]) == v;
     return f->uses[v->id] > uses;
 }
 
@@ -178,7 +178,7 @@ Op *fuse_region(Fuse *f, Op *const *op, int n, const cvn_value *only, bool sprea
     Arena *arena = f->arena;
     cvn_graph body = {.name = "body"};
     Body made = {.f = f, .g = &body, .spreads = spreads}, *b = &made;
-    cvn_value *parameter[FUSION_OPERANDS], *result[OP_MOST_RESULTS];
+    cvn_value *parameter[TILE_OPERANDS], *result[OP_MOST_RESULTS];
     Output output[OP_MOST_RESULTS];
     body.parameter = parameter;
     body.output = output;

@@ -19,7 +19,7 @@ typedef struct Rows {
 
 static bool is_zero(const cvn_value *v)
 {
-    return fuse_is_splat(v) && v->type.dtype == CVN_F32 &&
+    return tile_is_splat(v) && v->type.dtype == CVN_F32 &&
            element_get(CVN_F32, v->def->attr.literal.data, 0) == 0;
 }
 

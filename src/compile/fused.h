@@ -9,7 +9,7 @@ typedef struct Fused {
     const cvn_graph *body; /* of the region */
     /* All of a region without a root; the epilogue of a product, on operands behind its own; the prologue of a reduce, whose
        operands are then the program's. Or NULL. */
-    struct Fusion *program;
+    struct TileProgram *program;
     /* Of a product: its result's dimensions are permuted; or empty. */
     Ints dims;
     /* Of a reduce: it sums the squares of what it reads. */

@@ -14,8 +14,7 @@ const Kernel *lower_kernel(const KernelSet *backend, const Op *op)
         return &move_copy;
     if (op->kind == OP_CONSTANT && op->attr.literal.splat)
         return &move_fill;
-    const Kernel *kernel = kernel_find(backend, op);
-    return !kernel && op->kind == OP_REGION ? &fusion_kernel : kernel;
+    return kernel_find(backend, op);
 }
 
 /* Everything but the places. */

@@ -39,4 +39,7 @@ uint32_t block_of(const AliasSets *blocks, const cvn_value *root);
 /* Joins the blocks of two roots if that is legal, and says whether they are one block now. */
 bool blocks_join(AliasSets *blocks, const cvn_value *a, const cvn_value *b);
 
+/* True when a kernel may write result k of op over its operand i. */
+bool kernel_overwrites(const Kernel *kernel, const Op *op, int k, int i);
+
 #endif

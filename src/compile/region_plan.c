@@ -4,7 +4,6 @@
  */
 #include "compile/region_plan.h"
 
-#include "compile/fusion_make.h"
 #include "compile/tile_program.h"
 #include "graph/region.h"
 
@@ -163,82 +162,61 @@ static void add_result(Match *m, const cvn_value *v)
 
 /* ---- programs ---- */
 
-/* Elementwise operations of the body, all but views and what is spread. */
-static int members_of(const Match *m, Op **member)
+/* What a program reads, behind the operands that there are; operand `first` of it before its others. */
+static void put_program(Match *m, TileProgram *program, int first)
 {
-    int n = 0;
-    for (Op *op = m->body->first; op; op = op->next)
-        if (op->kind != OP_PARAMETER && class_is_elementwise(op_info[op->kind].class_)) {
-            if (n == FUSION_MEMBERS)
-                return 0;
-            member[n++] = op;
-        }
-    return n;
+    int number[TILE_OPERANDS], base = m->plan->n_operands;
+    for (int i = 0; i < program->n_operands; i++) {
+        number[i] = base + (i == 0 ? first : i == first ? 0 : i);
+        add_operand(m, outside(m, program->operand[i == 0 ? first : i == first ? 0 : i]));
+    }
+    for (int i = 0; i < program->n_places; i++) {
+        TilePlace *place = &program->place[i];
+        bool operand = place->kind == PLACE_OPERAND || place->kind == PLACE_WHOLE ||
+                       place->kind == PLACE_SCALAR || place->kind == PLACE_SPREAD;
+        if (operand && !place->data && place->index != TILE_SUMS)
+            place->index = number[place->index];
+        place->choice = place->choice < 0 ? -1 : number[place->choice];
+    }
+    for (int i = 0; i < program->n_steps; i++)
+        if (program->step[i].code == TILE_SELECT)
+            program->step[i].c = number[program->step[i].c];
+    for (int i = 0; i < program->n_results; i++)
+        program->over[i] <<= base;
+    m->fused->program = program;
+    m->left = 0; /* it has all operations of the body */
 }
 
 static bool match_chain(Match *m)
 {
-    Op *member[FUSION_MEMBERS];
-    Making made = {.backend = m->backend, .body = m->body, .op = member};
-    made.n = members_of(m, member);
-    if (made.n == 0 || m->body->n_parameters > FUSION_OPERANDS)
+    TileProgram *program = tile_program_make(m->backend, m->arena, m->body, NULL, NULL);
+    if (!program)
         return false;
-    for (int i = 0; i < m->body->n_parameters; i++)
-        made.operand[made.n_operands++] = m->body->parameter[i];
-    if (!fuse_make_members(&made))
-        return false;
-    begin_plan(m, m->region, m->region->n_operands, 0);
-    memcpy(m->plan->operand, m->region->operand,
-           (size_t)m->region->n_operands * sizeof(cvn_value *));
-    for (int i = 0; i < m->body->n_outputs; i++)
+    begin_plan(m, m->region, 0, 0);
+    put_program(m, program, 0);
+    for (int i = 0; i < program->n_results; i++)
         add_result(m, m->body->output[i].value);
-    m->fused->program = fuse_make(&made, m->arena);
-    m->left = 0; /* members read what else there is */
-    return made.n_results == m->body->n_outputs;
+    return true;
 }
 
-/* Of sums, elementwise operations of which the first rounds them to bf16: a product's epilogue. */
+/* Of sums, elementwise operations: a product's epilogue. */
 static bool match_product_program(Match *m)
 {
     const Op *root = m->root;
-    cvn_value *v = root->result[0], *sums = v;
-    Op *member[FUSION_MEMBERS + 1], convert, **first = member;
     int64_t columns = cvn_type_elements(op_in(root, 1)); /* of its result */
     for (int i = 0; i < root->attr.rhs_contract.n; i++)
         columns /= op_in(root, 1)->dim[root->attr.rhs_contract.v[i]];
     if (cvn_type_elements(op_in(root, 0)) == 0 || root->attr.lhs_batch.n > 0 ||
-        columns % FUSION_COLUMNS != 0)
+        columns % TILE_COLUMNS != 0 || !begin_root(m, root))
         return false;
-    if (v->type.dtype == CVN_BF16) { /* products round their sums */
-        sums = arena_alloc(m->arena, sizeof *sums);
-        *sums = (cvn_value){.type = v->type, .id = m->body->n_values, .def = (Op *)(uintptr_t)root};
-        sums->type.dtype = CVN_F32;
-        convert = (Op){.kind = OP_CONVERT,
-                       .n_operands = 1,
-                       .n_results = 1,
-                       .operand = arena_copy(m->arena, &sums, sizeof sums),
-                       .result = arena_copy(m->arena, &v, sizeof v)};
-        *first++ = arena_copy(m->arena, &convert, sizeof convert);
-    }
-    int n = members_of(m, first), added = (int)(first - member);
-    if (n == 0 || n + added > FUSION_MEMBERS || !is_rounding(member[0]) ||
-        member[0]->operand[0] != sums)
-        return false;
-    Making made = {
-        .backend = m->backend, .body = m->body, .op = member, .n = n + added, .sums = sums};
-    Fusion *f = fuse_make_members(&made) ? fuse_make(&made, m->arena) : NULL;
-    if (!f || !f->program || made.n_results != m->body->n_outputs || !begin_root(m, root))
+    TileProgram *program = tile_program_make(m->backend, m->arena, m->body, NULL, root->result[0]);
+    if (!program || program->n_calls > 0)
         return false;
     m->ask.epilogue.program = true;
-    for (int i = 0; i < made.n_operands; i++)
-        add_operand(m, outside(m, made.operand[i]));
+    put_program(m, program, 0);
     m->plan->n_results = 0;
-    for (int i = 0; i < made.n_results; i++) {
-        f->over[i] <<= 2; /* its operands come behind the product's */
+    for (int i = 0; i < program->n_results; i++)
         add_result(m, m->body->output[i].value);
-    }
-    m->fused->program = f;
-    m->left = 0; /* members read what else there is */
     return true;
 }
 
@@ -397,27 +375,17 @@ static bool match_rope(Match *m)
     return true;
 }
 
-/* Makes one of the shape of the terms operand 0, by which a sum knows what it goes over; false where there is none. */
-static bool put_shape_first(Making *m, const cvn_value *v)
+/* The operand of a program that has the shape of the terms, by which a sum knows what it goes over; or n_operands. */
+static int operand_like(const TileProgram *program, const cvn_value *v)
 {
     int k = 0;
-    for (; k < m->n_operands; k++) {
-        cvn_type shape = m->operand[k]->type;
+    for (; k < program->n_operands; k++) {
+        cvn_type shape = program->operand[k]->type;
         shape.dtype = v->type.dtype;
         if (cvn_type_equal(&shape, &v->type))
             break;
     }
-    if (k == m->n_operands)
-        return false;
-    cvn_value *first = m->operand[0];
-    m->operand[0] = m->operand[k];
-    m->operand[k] = first;
-    for (int i = 0; i < m->n_slots; i++) {
-        Slot *slot = &m->slot[i];
-        if (slot->kind == SLOT_OPERAND || slot->kind == SLOT_WHOLE || slot->kind == SLOT_SPREAD)
-            slot->index = slot->index == 0 ? k : slot->index == k ? 0 : slot->index;
-    }
-    return true;
+    return k;
 }
 
 /* A sum of squares, or of what a program makes. */
@@ -438,20 +406,14 @@ static bool match_reduce(Match *m)
         add_operand(m, outside(m, v));
         return m->fused->squares;
     }
-    Op *member[FUSION_MEMBERS];
-    Making made = {.backend = m->backend, .body = m->body, .op = member, .only = v};
-    made.n = members_of(m, member);
-    if (m->fused->squares && made.n > 0 && member[--made.n] != terms)
+    TileProgram *program = tile_program_make(m->backend, m->arena, m->body, v, NULL);
+    int first = program ? operand_like(program, v) : 0;
+    if (!program || program->n_calls > 0 || v->type.dtype != CVN_F32 || root != m->body->last ||
+        first == program->n_operands)
         return false;
-    if (made.n == 0 || v->type.dtype != CVN_F32 || !fuse_make_members(&made) ||
-        made.n_results != 1 || !put_shape_first(&made, v))
-        return false;
-    for (int i = 0; i < made.n_operands; i++)
-        add_operand(m, outside(m, made.operand[i]));
     m->ask.prologue.program = true;
-    m->fused->program = fuse_make(&made, m->arena);
-    m->left = 0; /* members read what else there is */
-    return m->fused->program->program;
+    put_program(m, program, first);
+    return true;
 }
 
 /* The gradient of a norm, with what is added to it, and a copy of it in bf16. */
@@ -609,10 +571,10 @@ Op *region_plan(const KernelSet *backend, const Op *region, Arena *arena, uint32
     m.ask.plan = m.plan;
     if (m.root) {
         m.ask.kernel = kernel_find(backend, m.owner);
-        if (!m.ask.kernel || !kernel_find(backend, m.plan))
+        if (!m.ask.kernel)
             return NULL;
     }
-    return backend->accepts(&m.ask) ? m.plan : NULL;
+    return kernel_find(backend, m.plan) && backend->accepts(&m.ask) ? m.plan : NULL;
 }
 
 int region_plan_all(cvn_graph *g, const KernelSet *backend, cvn_err *err)

@@ -14,7 +14,7 @@
 #ifndef CVN_COMPILE_REGION_PLAN_H
 #define CVN_COMPILE_REGION_PLAN_H
 
-#include "compile/fusion.h"
+#include "compile/fused.h"
 
 /* The operation that a plan has for a region, or NULL: the back end does not accept it. It makes the region's results, which
    go on being the region's until it takes their place. What it is made of is in `arena`. *next_id: of values that only the

@@ -1,94 +1,72 @@
 /*
- * From members to steps: written down one by one, then joined in pairs, then choices by a scalar are turned into places,
+ * From operations to steps: written down one by one, then joined in pairs, then choices by a scalar are turned into places,
  * and at last values get registers, which are free again after their last reader.
  */
 #include "compile/tile_program.h"
 
 #include "base/float16.h"
-#include "compile/fusion.h"
+#include "compile/plan.h"
+#include "graph/strides.h"
 
 #include <string.h>
 
 typedef struct Writer {
-    const Fusion *f;
+    const KernelSet *backend;
+    const cvn_graph *body;
+    const cvn_value *only;
+    cvn_value *operand[TILE_OPERANDS];
     TilePlace place[TILE_PLACES];
     TileStep step[TILE_STEPS];
-    int n_places, n_steps;
-    int read[FUSION_SLOTS]; /* [f->n_slots] the place that has a slot as f32, or -1 */
-    bool full;              /* it did not fit */
+    TileCall call[TILE_OPS];
+    uint32_t over[TILE_RESULTS];
+    int n_operands, n_results, n_places, n_steps, n_calls;
+    int64_t elements;
+    int *read; /* [n_values] the place that has a value of the body, bf16 as f32; or -1 */
+    bool full; /* it did not fit */
 } Writer;
+
+/* ---- what is read ---- */
+
+bool tile_is_view(const Op *op)
+{
+    size_t offset;
+    return op_is_view(op, &offset) && offset == 0 &&
+           cvn_type_bytes(&op->result[0]->type) == cvn_type_bytes(&op->operand[0]->type);
+}
+
+cvn_value *tile_root_of(cvn_value *v)
+{
+    while (tile_is_view(v->def))
+        v = v->def->operand[0];
+    return v;
+}
+
+bool tile_is_splat(const cvn_value *v)
+{
+    return v->def->kind == OP_CONSTANT && v->def->attr.literal.splat;
+}
+
+bool tile_is_spread(const cvn_value *v, int64_t *inner)
+{
+    const Op *op = v->def;
+    if (op->kind != OP_BROADCAST_IN_DIM)
+        return false;
+    const cvn_type *from = &op->operand[0]->type, *to = &v->type;
+    *inner = cvn_type_elements(to);
+    if (cvn_type_elements(from) == 1)
+        return true;
+    int first = (int)op->attr.dims.v[0], last = first + from->rank - 1;
+    for (int i = 0; i < from->rank; i++)
+        if (op->attr.dims.v[i] != first + i || from->dim[i] != to->dim[first + i])
+            return false;
+    *inner = type_span(to, last + 1, to->rank);
+    return true;
+}
 
 /* What tiles, which hold f32, are read from and written to. */
 static bool is_tile_dtype(cvn_dtype dtype)
 {
     return dtype == CVN_F32 || dtype == CVN_BF16;
-}
-
-static int add_place(Writer *w, TilePlace place)
-{
-    if (w->n_places == TILE_PLACES) {
-        w->full = true;
-        return 0;
-    }
-    w->place[w->n_places] = place;
-    return w->n_places++;
-}
-
-static int add_register(Writer *w)
-{
-    return add_place(w, (TilePlace){.kind = PLACE_REGISTER, .choice = -1});
-}
-
-static int add_step(Writer *w, TileStep step)
-{
-    if (w->n_steps == TILE_STEPS)
-        w->full = true;
-    else
-        w->step[w->n_steps++] = step;
-    return step.out;
-}
-
-/* The place of a slot that no member computes, or -1. */
-static int place_input(Writer *w, int index, cvn_dtype dtype)
-{
-    const Slot *slot = &w->f->slot[index];
-    bool half = dtype == CVN_BF16;
-    TilePlace place = {.index = slot->index, .half = half, .choice = -1};
-    switch (slot->kind) {
-    case SLOT_OPERAND:
-        place.kind = PLACE_OPERAND;
-        int at = add_place(w, place);
-        return half ? add_step(w, (TileStep){TILE_WIDEN, OP_CONVERT, at, -1, -1, add_register(w)})
-                    : at;
-    case SLOT_SPLAT:
-        place.kind = PLACE_CONSTANT;
-        if (half)
-            place.value = bf16_to_f32(*(const uint16_t *)slot->value);
-        else
-            memcpy(&place.value, slot->value, sizeof place.value);
-        return add_place(w, place);
-    case SLOT_SPREAD:
-        place.kind = PLACE_SCALAR;
-        if (slot->size == 1)
-            return add_place(w, place);
-        return half ? -1
-                    : add_step(w, (TileStep){TILE_SPREAD, OP_BROADCAST_IN_DIM, index, -1, -1,
-                                             add_register(w)});
-    default:
-        return -1;
-    }
-}
-
-/* Operand k of a member as f32, or -1. */
-static int read_operand(Writer *w, const Member *member, int k)
-{
-    cvn_dtype dtype = member->op->operand[k]->type.dtype;
-    int slot = member->in[k];
-    if (!is_tile_dtype(dtype))
-        return -1;
-    if (w->read[slot] < 0)
-        w->read[slot] = place_input(w, slot, dtype);
-    return w->read[slot];
 }
 
 static bool has_vector_form(OpKind kind)
@@ -103,62 +81,241 @@ static bool has_vector_form(OpKind kind)
     }
 }
 
-/* The step of member i, all but where it goes; false where there is none. TILE_COPY: it changes nothing but the dtype. */
-static bool make_step(Writer *w, int i, TileStep *step)
+/* Whether vectors of f32 do it. */
+static bool has_step(const Op *op)
 {
-    const Member *member = &w->f->member[i];
-    const Op *op = member->op;
-    *step = (TileStep){TILE_COPY, op->kind, -1, -1, -1, -1};
-    if (op->kind == OP_SELECT) {
-        const Slot *slot = &w->f->slot[member->in[0]];
-        step->code = TILE_SELECT;
-        step->a = read_operand(w, member, 1);
-        step->b = read_operand(w, member, 2);
-        step->c = slot->index;
-        return slot->kind == SLOT_WHOLE && op->operand[0]->type.rank == 0 && step->a >= 0 &&
-               step->b >= 0;
-    }
-    step->a = read_operand(w, member, 0);
-    if (has_vector_form(op->kind))
-        step->code = op->n_operands == 2 ? TILE_BINARY : TILE_UNARY;
-    else if (op->kind != OP_CONVERT)
-        return false;
-    if (step->code == TILE_BINARY)
-        step->b = read_operand(w, member, 1);
-    return step->a >= 0 && (step->code != TILE_BINARY || step->b >= 0);
+    const bool choice = op->kind == OP_SELECT;
+    bool has =
+        choice ? op_in(op, 0)->rank == 0 : op->kind == OP_CONVERT || has_vector_form(op->kind);
+    for (int i = choice; i < op->n_operands; i++)
+        has = has && is_tile_dtype(op_in(op, i)->dtype);
+    return has && is_tile_dtype(op_out(op, 0)->dtype);
 }
 
-static bool write_member(Writer *w, int i)
+/* Registers have what kernels read and write but bf16. */
+static bool has_call(const Op *op)
 {
-    const Member *member = &w->f->member[i];
-    const Slot *slot = &w->f->slot[member->out];
-    cvn_dtype dtype = member->op->result[0]->type.dtype;
-    TilePlace result = {
-        .kind = PLACE_RESULT, .index = slot->index, .half = dtype == CVN_BF16, .choice = -1};
-    TileStep step;
-    if (!is_tile_dtype(dtype) || !make_step(w, i, &step))
-        return false;
-    bool is_result = slot->kind == SLOT_RESULT;
-    if (dtype == CVN_F32) {
-        int at = step.a;
-        if (is_result)
-            at = add_step(w, (step.out = add_place(w, result), step));
-        else if (step.code != TILE_COPY)
-            at = add_step(w, (step.out = add_register(w), step));
-        w->read[member->out] = at;
-        return true;
+    bool has = op->n_operands >= 1 && op->n_operands <= 3;
+    for (int i = 0; i <= op->n_operands && has; i++) {
+        const cvn_type *type = i < op->n_operands ? op_in(op, i) : op_out(op, 0);
+        const int bits = cvn_dtype_bits(type->dtype);
+        has = bits >= 8 && bits <= 32 && type->dtype != CVN_BF16 &&
+              (type->rank == 0 || cvn_type_elements(type) == cvn_type_elements(op_out(op, 0)));
     }
-    int exact = step.code == TILE_COPY ? step.a : add_step(w, (step.out = add_register(w), step));
-    if (is_result)
-        add_step(w, (TileStep){TILE_NARROW, OP_CONVERT, exact, -1, -1, add_place(w, result)});
-    bool read = false; /* by a later one */
-    for (int m = i + 1; m < w->f->n_members; m++)
-        for (int k = 0; k < w->f->member[m].op->n_operands; k++)
-            read = read || w->f->member[m].in[k] == member->out;
-    if (read)
-        w->read[member->out] =
+    return has;
+}
+
+bool tile_takes(const KernelSet *backend, const Op *op)
+{
+    if (!class_is_elementwise(op_info[op->kind].class_) || op->n_results != 1 ||
+        cvn_type_elements(op_out(op, 0)) < TILE_LEAST || !(has_step(op) || has_call(op)))
+        return false;
+    const Kernel *kernel = kernel_find(backend, op);
+    return kernel && kernel->elementwise;
+}
+
+static int add_place(Writer *w, TilePlace place)
+{
+    if (w->n_places == TILE_PLACES) {
+        w->full = true;
+        return 0;
+    }
+    place.choice = -1;
+    w->place[w->n_places] = place;
+    return w->n_places++;
+}
+
+static int add_register(Writer *w)
+{
+    return add_place(w, (TilePlace){.kind = PLACE_REGISTER});
+}
+
+static int add_step(Writer *w, TileStep step)
+{
+    if (w->n_steps == TILE_STEPS)
+        w->full = true;
+    else
+        w->step[w->n_steps++] = step;
+    return step.out;
+}
+
+/* The number of an operand, which is added if it is not there; where v is no parameter, there is none. */
+static int operand_of(Writer *w, cvn_value *v)
+{
+    for (int i = 0; i < w->n_operands; i++)
+        if (w->operand[i] == v)
+            return i;
+    if (w->n_operands == TILE_OPERANDS || v->def->kind != OP_PARAMETER) {
+        w->full = true;
+        return 0;
+    }
+    w->operand[w->n_operands] = v;
+    return w->n_operands++;
+}
+
+static int element_bytes(const cvn_value *v)
+{
+    return cvn_dtype_bits(v->type.dtype) / 8;
+}
+
+static int widen(Writer *w, int at)
+{
+    return add_step(w, (TileStep){TILE_WIDEN, OP_CONVERT, at, -1, -1, add_register(w)});
+}
+
+/* The place that has what no operation of the program computes. */
+static int place_input(Writer *w, const cvn_value *v)
+{
+    const bool half = v->type.dtype == CVN_BF16, tile = is_tile_dtype(v->type.dtype);
+    TilePlace place = {.kind = PLACE_CONSTANT, .bytes = element_bytes(v), .size = 1};
+    const bool whole = v->type.rank == 0 && w->elements > 1;
+    if (!whole && tile_is_splat(v)) {
+        place.data = v->def->attr.literal.data;
+        place.inner = w->elements;
+        if (half)
+            place.value = bf16_to_f32(*(const uint16_t *)place.data);
+        else if (tile)
+            memcpy(&place.value, place.data, sizeof place.value);
+        if (tile)
+            return add_place(w, place);
+    } else if (!whole && tile_is_spread(v, &place.inner)) {
+        cvn_value *from = tile_root_of(v->def->operand[0]);
+        place.size = cvn_type_elements(&from->type);
+        place.index = operand_of(w, from);
+        place.kind = PLACE_SCALAR;
+        if (place.size == 1 && tile)
+            return add_place(w, place);
+    } else {
+        place.kind = whole ? PLACE_WHOLE : PLACE_OPERAND;
+        place.index = operand_of(w, v->def->result[v->result]);
+        int at = add_place(w, place);
+        return half ? widen(w, at) : at;
+    }
+    place.kind = PLACE_SPREAD;
+    int at = add_place(w, place);
+    at = add_step(w, (TileStep){TILE_SPREAD, OP_BROADCAST_IN_DIM, at, -1, -1, add_register(w)});
+    return half ? widen(w, at) : at;
+}
+
+/* Operand k of an operation, bf16 as f32. */
+static int read_operand(Writer *w, const Op *op, int k)
+{
+    const cvn_value *v = tile_root_of(op->operand[k]);
+    if (w->read[v->id] < 0)
+        w->read[v->id] = place_input(w, v);
+    w->full = w->full || (v->type.rank > 0 && cvn_type_elements(&v->type) != w->elements);
+    return w->read[v->id];
+}
+
+/* ---- what is written ---- */
+
+/* The place of a value that is a result, or -1. */
+static int place_result(Writer *w, const cvn_value *v)
+{
+    const int n = w->only ? w->only == v : w->body->n_outputs;
+    for (int k = 0; k < n; k++) {
+        if (!w->only && w->body->output[k].value != v)
+            continue;
+        w->full = w->full || k >= TILE_RESULTS;
+        w->n_results++;
+        return add_place(w,
+                         (TilePlace){.kind = PLACE_RESULT, .index = k, .bytes = element_bytes(v)});
+    }
+    return -1;
+}
+
+static bool is_read(const Writer *w, const cvn_value *v)
+{
+    for (const Op *op = w->body->first; op; op = op->next)
+        for (int i = 0; i < op->n_operands && !tile_is_view(op); i++)
+            if (tile_root_of(op->operand[i]) == v)
+                return true;
+    return false;
+}
+
+/* v is what lies at a place as f32, rounded. */
+static void write_half(Writer *w, const cvn_value *v, int exact)
+{
+    int result = place_result(w, v);
+    if (result >= 0)
+        add_step(w, (TileStep){TILE_NARROW, OP_CONVERT, exact, -1, -1, result});
+    if (is_read(w, v))
+        w->read[v->id] =
             add_step(w, (TileStep){TILE_ROUND, OP_CONVERT, exact, -1, -1, add_register(w)});
-    return true;
+}
+
+/* Elements of their own, one for each of the tile. */
+static int read_tile(Writer *w, const Op *op, int k)
+{
+    int at = k < op->n_operands ? read_operand(w, op, k) : -1;
+    if (at < 0 || (w->place[at].kind != PLACE_CONSTANT && w->place[at].kind != PLACE_SCALAR))
+        return at;
+    return add_step(w, (TileStep){TILE_COPY, OP_CONVERT, at, -1, -1, add_register(w)});
+}
+
+static void write_call(Writer *w, const Op *op)
+{
+    const cvn_value *v = op->result[0];
+    TileStep step = {.code = TILE_CALL, .op = (OpKind)w->n_calls};
+    step.a = read_tile(w, op, 0);
+    step.b = read_tile(w, op, 1);
+    step.c = read_tile(w, op, 2);
+    step.out = place_result(w, v);
+    w->call[w->n_calls++] = (TileCall){op, kernel_find(w->backend, op)};
+    if (step.out < 0)
+        step.out = add_register(w);
+    w->read[v->id] = add_step(w, step);
+}
+
+static void write_op(Writer *w, const Op *op)
+{
+    const cvn_value *v = op->result[0];
+    const bool choice = op->kind == OP_SELECT, copy = op->kind == OP_CONVERT;
+    TileStep step = {TILE_COPY, op->kind, -1, -1, -1, -1};
+    step.a = read_operand(w, op, choice);
+    if (choice)
+        step.code = TILE_SELECT;
+    else if (!copy)
+        step.code = op->n_operands == 2 ? TILE_BINARY : TILE_UNARY;
+    if (choice || step.code == TILE_BINARY)
+        step.b = read_operand(w, op, 1 + choice);
+    if (choice)
+        step.c = operand_of(w, tile_root_of(op->operand[0]));
+    if (v->type.dtype == CVN_BF16) {
+        if (!copy)
+            step.out = add_register(w);
+        write_half(w, v, copy ? step.a : add_step(w, step));
+        return;
+    }
+    step.out = place_result(w, v);
+    if (step.out < 0 && !copy)
+        step.out = add_register(w);
+    w->read[v->id] = step.out < 0 ? step.a : add_step(w, step);
+}
+
+/* Which operands the result of step `at` may lie over: those of as many bytes whose elements no later step reads. */
+static uint32_t overwrites(const Writer *w, int at)
+{
+    uint32_t some = 0, never = 0;
+    for (int i = 0; i < w->n_steps; i++) {
+        const TileStep *step = &w->step[i];
+        const bool choice = step->code == TILE_SELECT;
+        const int from[] = {step->a, step->b, choice ? -1 : step->c};
+        for (int k = 0; k < 3; k++) {
+            const TilePlace *place = from[k] < 0 ? NULL : &w->place[from[k]];
+            if (!place || place->kind == PLACE_REGISTER || place->kind == PLACE_RESULT ||
+                place->kind == PLACE_CONSTANT || place->data || place->index == TILE_SUMS)
+                continue;
+            bool now = i < at || (i == at && (step->code != TILE_CALL ||
+                                              w->call[step->op].kernel->in_place >> k & 1));
+            bool good = place->kind == PLACE_OPERAND && now &&
+                        place->bytes == w->place[w->step[at].out].bytes;
+            *(good ? &some : &never) |= 1u << place->index;
+        }
+        if (choice)
+            never |= 1u << step->c;
+    }
+    return some & ~never;
 }
 
 /* ---- pairs ---- */
@@ -166,8 +323,6 @@ static bool write_member(Writer *w, int i)
 /* How often a step reads a place. */
 static int reads_of(const TileStep *step, int place)
 {
-    if (step->code == TILE_SPREAD)
-        return 0;
     return (step->a == place) + (step->b == place) +
            (step->code != TILE_SELECT && step->c == place);
 }
@@ -239,11 +394,10 @@ static void join_pairs(Writer *w)
 static bool disturbs(const Writer *w, const TileStep *step, const TileStep *choice, int k)
 {
     bool same = step->code == TILE_SELECT && step->c == choice->c;
-    const int place[] = {step->a, same || step->code == TILE_SPREAD ? -1 : step->b,
-                         step->code == TILE_SELECT ? -1 : step->c};
-    for (int i = step->code == TILE_SPREAD; i < 3; i++)
+    const int place[] = {step->a, same ? -1 : step->b, step->code == TILE_SELECT ? -1 : step->c};
+    for (int i = 0; i < 3; i++)
         if (place[i] >= 0 && w->place[place[i]].kind == PLACE_OPERAND &&
-            w->place[place[i]].index >= 0 && w->f->over[k] >> w->place[place[i]].index & 1)
+            w->place[place[i]].index >= 0 && w->over[k] >> w->place[place[i]].index & 1)
             return true;
     return false;
 }
@@ -279,7 +433,10 @@ static bool assign_registers(Writer *w)
         int last = i + 1, r = 0;
         for (int k = i + 1; k < w->n_steps; k++)
             last = reads_of(&w->step[k], w->step[i].out) ? k : last;
-        while (r < TILE_REGISTERS && until[r] > i)
+        /* kernels may not do it in place, and what is widened must not be over what is still to be read */
+        const bool apart = w->step[i].code == TILE_CALL || w->step[i].code == TILE_WIDEN;
+        const int free = apart ? i - 1 : i;
+        while (r < TILE_REGISTERS && until[r] > free)
             r++;
         if (r == TILE_REGISTERS)
             return false;
@@ -313,11 +470,9 @@ static void number_places(Writer *w)
         number[i] = -1;
     for (int i = 0; i < w->n_steps; i++) {
         TileStep *step = &w->step[i];
-        if (step->code != TILE_SPREAD) {
-            step->a = numbered(w, number, kept, &n, step->a);
-            step->b = numbered(w, number, kept, &n, step->b);
-        }
-        if (step->code != TILE_SPREAD && step->code != TILE_SELECT)
+        step->a = numbered(w, number, kept, &n, step->a);
+        step->b = numbered(w, number, kept, &n, step->b);
+        if (step->code != TILE_SELECT)
             step->c = numbered(w, number, kept, &n, step->c);
         step->out = numbered(w, number, kept, &n, step->out);
     }
@@ -325,16 +480,39 @@ static void number_places(Writer *w)
     w->n_places = n;
 }
 
-TileProgram *tile_program_make(Arena *arena, const Fusion *f)
+TileProgram *tile_program_make(const KernelSet *backend, Arena *arena, const cvn_graph *body,
+                               const cvn_value *only, const cvn_value *sums)
 {
-    Writer writer = {.f = f}, *w = &writer;
-    for (int i = 0; i < f->n_slots; i++)
-        w->read[i] = -1;
-    for (int i = 0; i < f->n_members; i++)
-        if (!write_member(w, i))
+    Writer writer = {.backend = backend, .body = body, .only = only}, *w = &writer;
+    int n = 0;
+    w->read = arena_array(arena, body->n_values + (size_t)1, sizeof *w->read);
+    memset(w->read, -1, body->n_values * sizeof *w->read);
+    if (sums) {
+        int at = add_place(w, (TilePlace){.kind = PLACE_OPERAND, .index = TILE_SUMS, .bytes = 4});
+        if (sums->type.dtype == CVN_BF16) /* products round their sums */
+            write_half(w, sums, at);
+        else
+            w->read[sums->id] = at;
+    }
+    for (const Op *op = body->first; op && !w->full; op = op->next) {
+        if (op->kind == OP_PARAMETER || !class_is_elementwise(op_info[op->kind].class_))
+            continue;
+        const int64_t elements = cvn_type_elements(op_out(op, 0));
+        if (!tile_takes(backend, op) || (n > 0 && elements != w->elements) || ++n > TILE_OPS)
             return NULL;
-    if (w->full)
+        w->elements = elements;
+        if (has_step(op))
+            write_op(w, op);
+        else
+            write_call(w, op);
+        if (only && op->result[0] == only)
+            break;
+    }
+    if (w->full || n == 0 || w->n_results != (only ? 1 : body->n_outputs))
         return NULL;
+    for (int i = 0; i < w->n_steps; i++)
+        if (w->place[w->step[i].out].kind == PLACE_RESULT)
+            w->over[w->place[w->step[i].out].index] = overwrites(w, i);
     join_pairs(w);
     for (int i = 0; i < w->n_steps; i++)
         place_choice(w, i);
@@ -342,10 +520,18 @@ TileProgram *tile_program_make(Arena *arena, const Fusion *f)
         return NULL;
     number_places(w);
     TileProgram *program = arena_alloc(arena, sizeof *program);
-    *program =
-        (TileProgram){.n_places = w->n_places,
-                      .n_steps = w->n_steps,
-                      .place = arena_copy(arena, w->place, (size_t)w->n_places * sizeof *w->place),
-                      .step = arena_copy(arena, w->step, (size_t)w->n_steps * sizeof *w->step)};
+    *program = (TileProgram){
+        .elements = w->elements,
+        .n_places = w->n_places,
+        .n_steps = w->n_steps,
+        .n_operands = w->n_operands,
+        .n_results = w->n_results,
+        .n_calls = w->n_calls,
+        .place = arena_copy(arena, w->place, (size_t)w->n_places * sizeof *w->place),
+        .step = arena_copy(arena, w->step, (size_t)w->n_steps * sizeof *w->step),
+        .call = arena_copy(arena, w->call, (size_t)w->n_calls * sizeof *w->call),
+        .operand = arena_copy(arena, w->operand, (size_t)w->n_operands * sizeof *w->operand),
+        .over = arena_copy(arena, w->over, sizeof w->over),
+    };
     return program;
 }

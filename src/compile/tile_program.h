@@ -1,5 +1,5 @@
 /*
- * Tile programs: what a fusion of floats does, for kernels that run it TILE_ELEMENTS elements at a time.
+ * Tile programs: the elementwise operations of a region's body, for kernels that run them TILE_ELEMENTS elements at a time.
  *
  * Values are f32 in registers of a tile each, which stay in the L1 cache. Operands and results of f32 are read and
  * written where they lie; what is one value for all elements is one vector in memory, read again and again.
@@ -9,17 +9,27 @@
  *     %m1 = add %m, %e
  *
  * A sum, difference or product that only another one reads is computed together with it, each rounded by itself: the
- * bits are those of the members one by one. A choice by a scalar is made once per run, not per element: what is chosen
- * is computed where it is to lie.
+ * bits are those of the operations one by one. A choice by a scalar is made once per run, not per element: what is chosen
+ * is computed where it is to lie. Of integers, truth values and f16 registers hold the elements as they are, and what vectors
+ * of f32 do not do is done by the operation's own kernel, on the tile.
  */
 #ifndef CVN_COMPILE_TILE_PROGRAM_H
 #define CVN_COMPILE_TILE_PROGRAM_H
 
-#include "graph/graph.h"
+#include "compile/kernel.h"
 
-enum { TILE_ELEMENTS = 512, TILE_REGISTERS = 16, TILE_PLACES = 160, TILE_STEPS = 96 };
-
-struct Fusion;
+enum {
+    TILE_ELEMENTS = KERNEL_GRAIN,
+    TILE_REGISTERS = 16,
+    TILE_PLACES = 160,
+    TILE_STEPS = 96,
+    TILE_LEAST = 8 * KERNEL_GRAIN, /* elements: smaller tensors are in cache anyway */
+    TILE_OPS = 48,                 /* operations of a body, at most */
+    TILE_OPERANDS = 24,
+    TILE_RESULTS = 8,
+    TILE_COLUMNS = 16, /* columns of a product with a program as its epilogue are a multiple */
+    TILE_SUMS = -1     /* index of the operand that is the sums of a product, in its epilogue */
+};
 
 typedef enum TileCode {
     TILE_UNARY,  /* op(a) */
@@ -27,10 +37,11 @@ typedef enum TileCode {
 #define PAIR(code, first, second, left, y) TILE_##code,
 #include "compile/vector_ops.def"
     TILE_COPY,   /* a */
-    TILE_WIDEN,  /* a, a bf16 operand */
+    TILE_WIDEN,  /* a, which is bf16 */
     TILE_ROUND,  /* a, rounded to bf16 */
     TILE_NARROW, /* a, rounded into a bf16 result */
-    TILE_SPREAD, /* slot `a` of the fusion, a SLOT_SPREAD of more than one value */
+    TILE_SPREAD, /* a, a PLACE_SPREAD */
+    TILE_CALL,   /* call number `op`, of a, b and c */
     TILE_SELECT  /* operand c, one bool, says which of a and b */
 } TileCode;
 
@@ -38,34 +49,63 @@ typedef enum PlaceKind {
     PLACE_REGISTER,
     PLACE_OPERAND, /* element i of operand `index` */
     PLACE_RESULT,  /* element i of result `index` */
+    PLACE_WHOLE,   /* all of operand `index`, for a call */
     PLACE_SCALAR,  /* element 0 of operand `index` */
+    PLACE_SPREAD,  /* element i / inner % size of operand `index`, or of `data` */
     PLACE_CONSTANT /* `value` */
 } PlaceKind;
 
 typedef struct TilePlace {
     PlaceKind kind;
     int index;
-    bool half;   /* bf16 in memory; else f32 */
+    int bytes;   /* of an element; 2, but of a call: bf16 in memory */
     float value; /* of a constant */
+    const void *data;
+    int64_t inner, size;
     int choice; /* an operand, or -1: where that bool is true, this register lies in result `chosen` */
     int chosen;
 } TilePlace;
 
 typedef struct TileStep {
     TileCode code;
-    OpKind op;        /* of unary and binary */
+    OpKind op;        /* of unary and binary; of a call its number */
     int a, b, c, out; /* places, unless the code says otherwise; -1: none */
 } TileStep;
 
-/* Lives in the graph's arena. */
+typedef struct TileCall {
+    const Op *op;
+    const Kernel *kernel;
+} TileCall;
+
+/* Of a region, as Fused.program says. */
 typedef struct TileProgram {
-    int n_places, n_steps;
+    int64_t elements;
+    int n_places, n_steps, n_operands, n_results, n_calls;
     TilePlace *place; /* [n_places] */
     TileStep *step;   /* [n_steps] */
+    /* [n_calls]; kernels share whole tensors by tiles: of no epilogue or prologue. */
+    TileCall *call;
+    cvn_value **operand; /* [n_operands] parameters of the body */
+    uint32_t *over;      /* [n_results] bit i: may be written over operand i */
+    int epilogue;        /* of a product: what the back end calls the program that it accepts */
 } TileProgram;
 
-/* The program of a fusion, or NULL where it has other members than arithmetic in f32 and bf16, or needs more registers
-   than there are. over[k] says what result k may lie over, as in Fusion. */
-TileProgram *tile_program_make(Arena *arena, const struct Fusion *f);
+/* Whether an operation can be part of a program: elementwise, on tensors that are worth it. */
+bool tile_takes(const KernelSet *backend, const Op *op);
+
+/* The program of the elementwise operations of a body, whose results are what the body returns; or of those up to `only`,
+   where it is not NULL, of which that is the one result. sums: what the product has made whose epilogue it is, or NULL.
+   NULL: some operation cannot be part of one, or they are too many. */
+TileProgram *tile_program_make(const KernelSet *backend, Arena *arena, const cvn_graph *body,
+                               const cvn_value *only, const cvn_value *sums);
+
+/* A view of all of its operand: a reshape or barrier, most often; and what v is all of, under another shape. */
+bool tile_is_view(const Op *op);
+cvn_value *tile_root_of(cvn_value *v);
+
+/* A constant of one value; or a broadcast of one value, or of a tensor that has a run of the result's dimensions: *inner
+   elements of the result in turn are of one element. */
+bool tile_is_splat(const cvn_value *v);
+bool tile_is_spread(const cvn_value *v, int64_t *inner);
 
 #endif

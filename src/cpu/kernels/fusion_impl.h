@@ -4,7 +4,7 @@
  * Every step is a loop over the vectors of a tile. What an operand is makes no difference to it: a pointer that moves on
  * by a vector, or, for one value, stays. Threads share the tiles.
  */
-#include "compile/fusion.h"
+#include "compile/fused.h"
 #include "cpu/kernels/fusion_whole.h"
 #include "cpu/kernels/gemm.h"
 #include "cpu/kernels/kernels.h"
@@ -38,18 +38,27 @@ static void narrow(uint16_t *out, const VecOperands *x)
         vf_store_bf16_part(out + i, vec_load_end(a, x->a_step, x->n - i), x->n - i);
 }
 
-/* Elements [begin, begin + n) of a spread: runs of one value, or of neighbours. */
-static void spread(const Slot *slot, const float *from, int64_t begin, float *out, int64_t n)
+/* Element `at` of x n times. */
+VEC_INLINE void repeat(int bytes, const char *x, int64_t at, char *out, int64_t n)
 {
-    for (int64_t i = begin, end = begin + n, length; i < end; i += length, out += length) {
-        int64_t at = i / slot->inner % slot->size;
-        length = slot->inner > 1 ? slot->inner - i % slot->inner : slot->size - at;
+    for (int64_t k = 0; k < n; k++)
+        memcpy(out + k * bytes, x + at * bytes, (size_t)bytes);
+}
+
+/* Elements [begin, begin + n) of a spread: runs of one value, or of neighbours. */
+static void spread(const TilePlace *place, const char *from, int64_t begin, char *out, int64_t n)
+{
+    const int bytes = place->bytes;
+    for (int64_t i = begin, end = begin + n, length; i < end; i += length, out += length * bytes) {
+        int64_t at = i / place->inner % place->size;
+        length = place->inner > 1 ? place->inner - i % place->inner : place->size - at;
         length = length < end - i ? length : end - i;
-        if (slot->inner > 1)
-            for (int64_t k = 0; k < length; k++)
-                out[k] = from[at];
+        if (place->inner == 1)
+            memcpy(out, from + at * bytes, (size_t)(length * bytes));
+        else if (bytes == 4)
+            repeat(4, from, at, out, length);
         else
-            memcpy(out, from + at, (size_t)length * sizeof *out);
+            repeat(bytes, from, at, out, length);
     }
 }
 
@@ -91,15 +100,39 @@ static const float *place_at(const Tiles *tiles, int place, int64_t at, int64_t 
     return (const float *)(const void *)(view->base + at * view->advance);
 }
 
+/* The kernel of an operation, on the tile at `at`. */
+static void call(const TileProgram *program, const TileStep *step, const Tiles *tiles, int64_t at)
+{
+    const TileCall *call = &program->call[step->op];
+    const int place[] = {step->out, step->a, step->b, step->c};
+    void *data[4] = {NULL}; /* where element 0 would be */
+    for (int i = 0; i <= call->op->n_operands; i++) {
+        const View *view = &tiles->view[place[i]];
+        const cvn_value *v = i == 0 ? call->op->result[0] : call->op->operand[i - 1];
+        size_t back = view->advance ? 0 : (size_t)at * cvn_dtype_bytes(v->type.dtype, 1);
+        data[i] = (void *)((uintptr_t)view->base - back);
+    }
+    call->kernel->run(&(KernelArgs){.op = call->op,
+                                    .in = (const void *const *)data + 1,
+                                    .out = data,
+                                    .thread = (int)(at / TILE_ELEMENTS),
+                                    .n_threads = (int)num_pieces(program->elements, TILE_ELEMENTS),
+                                    .isa = call->kernel->isa});
+}
+
 /* Elements [at, at + n). */
 static void run_step(const KernelArgs *args, const TileStep *step, const Tiles *tiles, int64_t at,
                      int64_t n)
 {
+    const TileProgram *program = args->op->fused->program;
     const View *out = &tiles->view[step->out];
     VecOperands x = {.out = (float *)(void *)(out->base + at * out->advance), .n = n};
     if (step->code == TILE_SPREAD) {
-        const Slot *slot = &args->op->fused->program->slot[step->a];
-        spread(slot, args->in[slot->index], at, x.out, n);
+        spread(&program->place[step->a], tiles->view[step->a].base, at, (char *)x.out, n);
+        return;
+    }
+    if (step->code == TILE_CALL) {
+        call(program, step, tiles, at);
         return;
     }
     x.a = place_at(tiles, step->a, at, &x.a_step);
@@ -116,31 +149,34 @@ static void run_step(const KernelArgs *args, const TileStep *step, const Tiles *
         vec_loop(TILE_COPY, OP_CONVERT, &x);
 }
 
-/* Where the places are in this run; in: the operands of the program. */
-static void make_views(const KernelArgs *args, const void *const *in, const TileProgram *program,
-                       Tiles *tiles)
+/* Where the places are in this run. */
+static void make_views(const KernelArgs *args, const TileProgram *program, Tiles *tiles)
 {
+    const void *const *in = args->in;
     for (int i = 0; i < program->n_places; i++) {
         const TilePlace *place = &program->place[i];
         View *view = &tiles->view[i];
-        int64_t bytes = place->half ? 2 : 4;
         bool chosen = place->choice >= 0 && *(const uint8_t *)in[place->choice];
         float value = place->value;
         switch (place->kind) {
         case PLACE_REGISTER:
-            *view = chosen ? (View){args->out[place->chosen], bytes, VN}
+            *view = chosen ? (View){args->out[place->chosen], sizeof(float), VN}
                            : (View){(char *)tiles->reg[place->index], 0, VN};
             break;
         case PLACE_OPERAND:
-            *view = (View){(char *)(uintptr_t)in[place->index], bytes, VN};
+        case PLACE_WHOLE:
+        case PLACE_SPREAD:
+            if (place->index != TILE_SUMS) /* they are elsewhere for each tile */
+                *view = (View){(char *)(uintptr_t)(place->data ? place->data : in[place->index]),
+                               place->bytes, VN};
             break;
         case PLACE_RESULT:
-            *view = (View){args->out[place->index], bytes, VN};
+            *view = (View){args->out[place->index], place->bytes, VN};
             break;
         default:
             if (place->kind == PLACE_SCALAR)
-                value = place->half ? bf16_to_f32(*(const uint16_t *)in[place->index])
-                                    : *(const float *)in[place->index];
+                value = place->bytes == 2 ? bf16_to_f32(*(const uint16_t *)in[place->index])
+                                          : *(const float *)in[place->index];
             vf_store(tiles->one[i], vf_splat(value));
             *view = (View){(char *)tiles->one[i], 0, 0};
             break;
@@ -270,9 +306,9 @@ static int64_t run_known(const KernelArgs *args, const TileProgram *program, con
 
 void ISA_NAME(fusion_prologue)(const KernelArgs *args, int64_t at, int64_t n, float *out)
 {
-    const TileProgram *program = args->op->fused->program->program;
+    const TileProgram *program = args->op->fused->program;
     Tiles tiles;
-    make_views(args, args->in, program, &tiles);
+    make_views(args, program, &tiles);
     for (int i = 0; i < program->n_places; i++)
         if (program->place[i].kind == PLACE_RESULT)
             tiles.view[i].base = (char *)((uintptr_t)out - (uintptr_t)at * sizeof *out);
@@ -285,17 +321,18 @@ void ISA_NAME(fusion_prologue)(const KernelArgs *args, int64_t at, int64_t n, fl
 void ISA_NAME(fusion_epilogue)(const KernelArgs *args, int64_t at, int64_t ld, const float *sum,
                                int64_t row, int64_t rows, int64_t n)
 {
-    const Fusion *f = args->op->fused->program;
-    const TilePlace *place = f->program->place;
+    const TileProgram *program = args->op->fused->program;
+    const TilePlace *place = program->place;
     Tiles tiles;
     View *view = tiles.view;
     int sums = 0;
-    make_views(args, args->in + 2, f->program, &tiles);
-    while (place[sums].kind != PLACE_OPERAND || place[sums].index != FUSION_SUMS)
+    make_views(args, program, &tiles);
+    while (place[sums].kind != PLACE_OPERAND || place[sums].index != TILE_SUMS)
         sums++;
+    view[sums] = (View){NULL, sizeof *sum, VN};
     for (int64_t i = 0; i < rows; i++, at += ld, sum += row) {
         view[sums].base = (char *)((uintptr_t)sum - (uintptr_t)at * sizeof *sum);
-        if (f->epilogue == WHOLE_SWIGLU)
+        if (program->epilogue == WHOLE_SWIGLU)
             run_whole(&whole_programs[WHOLE_SWIGLU], view, at, at + n, false);
         else
             run_whole(&whole_programs[WHOLE_SWIGLU_BACKWARD], view, at, at + n, false);
@@ -304,17 +341,16 @@ void ISA_NAME(fusion_epilogue)(const KernelArgs *args, int64_t at, int64_t ld, c
 
 static bool match(const Op *op)
 {
-    return kernel_fused(op)->program && op->fused->program->program;
+    return kernel_fused(op)->program;
 }
 
 static void run(const KernelArgs *args)
 {
-    const Fusion *f = args->op->fused->program;
-    const TileProgram *program = f->program;
+    const TileProgram *program = args->op->fused->program;
     Tiles tiles;
     int64_t begin, end;
-    make_views(args, args->in, program, &tiles);
-    kernel_share(f->elements, KERNEL_GRAIN, args->thread, args->n_threads, &begin, &end);
+    make_views(args, program, &tiles);
+    kernel_share(program->elements, KERNEL_GRAIN, args->thread, args->n_threads, &begin, &end);
     begin = run_known(args, program, tiles.view, begin, end);
     for (int64_t at = begin; at < end; at += TILE_ELEMENTS) {
         int64_t n = num_min(end - at, TILE_ELEMENTS);

@@ -107,7 +107,7 @@ void fusion_prologue_avx2(const KernelArgs *args, int64_t at, int64_t n, float *
 void fusion_prologue_avx512(const KernelArgs *args, int64_t at, int64_t n, float *out);
 void fusion_prologue_avx512_bf16(const KernelArgs *args, int64_t at, int64_t n, float *out);
 
-/* Whether a program is a row for products, whose number it keeps then (Fusion.epilogue). */
-bool whole_is_epilogue(struct Fusion *fusion);
+/* Whether a program is a row for products, whose number it keeps then (TileProgram.epilogue). */
+bool whole_is_epilogue(TileProgram *program);
 
 #endif

@@ -59,7 +59,7 @@ typedef struct GemmTiles {
 typedef void GemmPack(const uint16_t *x, int64_t stride, const uint16_t *ahead, void *out[2]);
 
 /* Does the epilogue of the product (Fused.program) to rows of sums that lie `row` floats apart: result elements [at,
-   at + n), and so on, `ld` from row to row. n is a multiple of FUSION_COLUMNS. */
+   at + n), and so on, `ld` from row to row. n is a multiple of TILE_COLUMNS. */
 typedef void GemmEpilogue(const KernelArgs *args, int64_t at, int64_t ld, const float *sum,
                           int64_t row, int64_t rows, int64_t n);
 

@@ -66,6 +66,7 @@ VEC_INLINE vf vec_apply(TileCode code, OpKind op, vf a, vf b, vf c)
     case TILE_WIDEN:
     case TILE_NARROW:
     case TILE_SPREAD:
+    case TILE_CALL:
     case TILE_SELECT:
         break;
     }
