@@ -248,27 +248,50 @@ static void cache_updates_of_slots(void **state)
     }
 }
 
-/* Attention of rows to the keys of their slots: of one position, a few, and many. */
+/* Rows of one position, of which some go on in one slot, as a prompt does in a list of tokens; and rows that nobody has. */
+enum { LISTED = 48 };
+
+static void make_list(int32_t *start, int32_t *slot, int32_t *length)
+{
+    static const struct {
+        int32_t slot, start, n;
+    } run[] = {{3, 411, 1}, {6, 180, 20}, {5, 17, 1}, {5, 19, 2},
+               {0, 0, 9},   {-1, 0, 3},   {6, 200, 8}};
+    int at = 0;
+    for (size_t r = 0; r < sizeof run / sizeof *run; r++)
+        for (int32_t i = 0; i < run[r].n; i++, at++) {
+            start[at] = run[r].start + i;
+            slot[at] = run[r].slot;
+            length[at] = run[r].slot >= 0;
+        }
+    for (; at < LISTED; at++) {
+        start[at] = length[at] = 0;
+        slot[at] = 2;
+    }
+}
+
+/* Attention of rows to the keys of their slots: of one position, a few, and many; and of a list of tokens. */
 static void attention_of_slots(void **state)
 {
     static const int32_t starts[] = {200, 0, 3, -1, 390}, slots[] = {6, 0, 6, 1, 7};
-    static const int64_t seqs[] = {1, 3, 20};
-    for (int t = 0; t < 9; t++) {
-        const int64_t seq = seqs[t % 3];
-        const cvn_dtype kv = t < 3 ? CVN_F32 : t < 6 ? CVN_BF16 : CVN_I8;
+    static const int64_t seqs[] = {1, 3, 20, 0};
+    for (int t = 0; t < 12; t++) {
+        const bool list = seqs[t % 4] == 0;
+        const int64_t rows = list ? LISTED : 5, seq = list ? 1 : seqs[t % 4];
+        const cvn_dtype kv = t < 4 ? CVN_F32 : t < 8 ? CVN_BF16 : CVN_I8;
         Check c = check_begin();
         const cvn_type keys = CVN_TYPE(kv, 7, 2, 420, 16),
                        scales = CVN_TYPE(CVN_BF16, 7, 2, 420, 1);
-        cvn_value *q = check_parameter(&c, CVN_TYPE(t < 3 ? CVN_F32 : CVN_BF16, 5, seq, 6, 16));
+        cvn_value *q = check_parameter(&c, CVN_TYPE(t < 4 ? CVN_F32 : CVN_BF16, rows, seq, 6, 16));
         cvn_value *k = check_parameter(&c, keys), *v = check_parameter(&c, keys);
-        cvn_value *start = check_parameter(&c, CVN_TYPE(CVN_I32, 5));
-        cvn_value *length = check_parameter(&c, CVN_TYPE(CVN_I32, 5));
+        cvn_value *start = check_parameter(&c, CVN_TYPE(CVN_I32, rows));
+        cvn_value *length = check_parameter(&c, CVN_TYPE(CVN_I32, rows));
         cvn_attention_spec spec = {.scale = 0.25, .window = t % 2 ? 100 : 0};
         if (kv == CVN_I8) {
             spec.k_scale = check_parameter(&c, scales);
             spec.v_scale = check_parameter(&c, scales);
         }
-        spec.slot = check_parameter(&c, CVN_TYPE(CVN_I32, 5));
+        spec.slot = check_parameter(&c, CVN_TYPE(CVN_I32, rows));
         check_inputs(&c, cvn_attention(c.g, q, k, v, start, length, &spec));
         for (int i = 0; i < c.op->n_operands; i++)
             if (c.op->operand[i]->type.dtype != CVN_I32)
@@ -279,10 +302,15 @@ static void attention_of_slots(void **state)
                            c.op->operand[i]->type.dtype == CVN_I8 ? 128
                            : i > 4                                ? 2.0 / 127
                                                                   : 2);
-        memcpy(c.in[3].data, starts, sizeof starts);
-        for (int i = 0; i < 5; i++)
-            ((int32_t *)c.in[4].data)[i] = i == 3 ? 0 : (int32_t)seq;
-        memcpy(c.in[c.op->n_operands - 1].data, slots, sizeof slots);
+        int32_t *of_slot = c.in[c.op->n_operands - 1].data, *of_length = c.in[4].data;
+        if (list)
+            make_list(c.in[3].data, of_slot, of_length);
+        else
+            memcpy(c.in[3].data, starts, sizeof starts);
+        for (int i = 0; i < rows && !list; i++)
+            of_length[i] = i == 3 ? 0 : (int32_t)seq;
+        if (!list)
+            memcpy(of_slot, slots, sizeof slots);
         c.relative = check_ulp(kv == CVN_F32 ? CVN_F32 : CVN_BF16);
         c.absolute = kv == CVN_F32 ? 2e-6 : 1e-2;
         check_kernels(&c, 1);

@@ -115,18 +115,33 @@ static void values(const Attention *a, const Few *f, int64_t at, int64_t keys, f
 /* One position of the heads that share a KV head. */
 typedef struct Query {
     int64_t b, s, h;    /* row, position, KV head */
+    int64_t run;        /* positions of its run; 0: there is none yet */
     int64_t begin, end; /* of the keys that it sees */
     int64_t first,
         blocks; /* the number of the first block of KEYS, and how many: at least one, which may have no keys */
 } Query;
 
-static Query query_of(const Attention *a, int64_t b, int64_t h, int64_t s)
+/* The next query of a KV head, of runs of at most FEW positions, the first behind a Query of zeros; false: there is none. */
+static bool next_query(const Attention *a, int64_t h, Query *q)
 {
-    Query q = {
-        .b = b, .s = s, .h = h, .begin = attention_first_key(a, b, s), .end = keys_seen(a, b, s)};
-    q.first = q.begin / KEYS;
-    q.blocks = q.end > q.begin ? num_pieces(q.end, KEYS) - q.first : 1;
-    return q;
+    int64_t b = q->b, s = q->s + 1, run = q->run;
+    if (!run || s >= run) {
+        b += run ? (a->seq == 1 ? run : 1) : 0;
+        for (; b < a->batch && (run = attention_run(a, b)) > FEW; b += run)
+            ;
+        s = 0;
+    }
+    if (b >= a->batch)
+        return false;
+    *q = (Query){.b = b,
+                 .s = s,
+                 .h = h,
+                 .run = run,
+                 .begin = attention_first_key(a, b, s),
+                 .end = keys_seen(a, b, s)};
+    q->first = q->begin / KEYS;
+    q->blocks = q->end > q->begin ? num_pieces(q->end, KEYS) - q->first : 1;
+    return true;
 }
 
 static void read_query(const Attention *a, const Few *f, const Query *q)
@@ -259,23 +274,18 @@ static void run_few(const Attention *a, const KernelArgs *args)
                    .thread = args->thread,
                    .parts = scratch + bytes * (size_t)args->n_threads};
     int64_t longest = 1;
-    for (int64_t b = 0; b < a->batch; b++)
-        for (int64_t s = 0; s < a->seq; s++) {
-            int64_t n = query_of(a, b, 0, s).blocks;
-            longest = num_max(n, longest);
-            share.blocks += a->kv_heads * n;
-        }
+    Query q = {0};
+    while (next_query(a, 0, &q)) {
+        longest = num_max(q.blocks, longest);
+        share.blocks += a->kv_heads * q.blocks;
+    }
     share.begin = share_begin(&share, share.thread);
     share.end = share_begin(&share, share.thread + 1);
     int64_t each = share.blocks / a->kv_heads; /* of a head: all see the same keys */
-    for (int64_t h = share.begin / each; h * each < share.end; h++) {
+    for (int64_t h = each ? share.begin / each : 0; h * each < share.end; h++) {
         int64_t at = h * each;
-        for (int64_t b = 0; b < a->batch; b++)
-            for (int64_t s = 0; s < a->seq; s++) {
-                Query q = query_of(a, b, h, s);
-                attend_query(a, &f, &share, &q, at);
-                at += q.blocks;
-            }
+        for (q = (Query){0}; next_query(a, h, &q); at += q.blocks)
+            attend_query(a, &f, &share, &q, at);
     }
     if (longest == 1) /* nothing is split */
         return;

@@ -16,6 +16,9 @@
  * does not depend on other queries (attention_block_impl.h). So a text has the same bits whether it is read at once, in
  * chunks of any length or token by token, alone or beside others, on any number of threads: what was drawn is as what is read.
  *
+ * In a list of tokens, rows of one position that say their slots, those that go on in one slot are taken together as if they were
+ * one row (attention_run).
+ *
  * All queries that share a KV head are taken together, so that a key is read once for all: a few positions (decoding) against
  * the keys where they lie (attention_few_impl.h), many (prefill) against a block that is brought to f32 first, or, where pairs of
  * bf16 and whole numbers are multiplied, as attention_pairs_impl.h says. Threads share blocks of keys there, and batch x KV heads x
@@ -96,7 +99,7 @@ static size_t many_of(const Attention *a, char *base, Many *m)
 {
     const int64_t size = sizeof(float), d = a->head_dim;
     size_t used = 0;
-    *m = (Many){.rows = num_min(num_max(ROWS / a->group, 1), a->seq) * a->group};
+    *m = (Many){.rows = num_min(num_max(ROWS / a->group, 1), a->longest) * a->group};
 #if defined(VEC_BF16)
     m->pair_q = scratch_take(base, &used, m->rows * a->steps * PAIR_STEP);
     m->pair_k = scratch_take(base, &used, KEYS * a->steps * PAIR_STEP);
@@ -309,7 +312,8 @@ static size_t scratch(const Op *op, int n_threads)
 {
     Attention a = attention_of(op, NULL);
     Many m;
-    return a.seq <= FEW ? few_scratch(&a, n_threads) : many_of(&a, NULL, &m) * (size_t)n_threads;
+    size_t few = a.seq <= FEW ? few_scratch(&a, n_threads) : 0;
+    return few + (a.longest > FEW ? many_of(&a, NULL, &m) * (size_t)n_threads : 0);
 }
 
 static void run(const KernelArgs *args)
@@ -317,15 +321,18 @@ static void run(const KernelArgs *args)
     Attention a = attention_of(args->op, args);
     Positions p = {0};
     Many m;
+    char *base = args->scratch;
     if (a.batch == 0 || a.seq == 0 || a.heads == 0)
         return;
     if (a.seq <= FEW) {
+        base += few_scratch(&a, args->n_threads);
         run_few(&a, args);
-        return;
     }
+    if (a.longest <= FEW)
+        return;
     size_t bytes = many_of(&a, NULL, &m);
-    many_of(&a, (char *)args->scratch + bytes * (size_t)args->thread, &m);
-    while (attention_next(&a, args, m.rows / a.group, &p))
+    many_of(&a, base + bytes * (size_t)args->thread, &m);
+    while (attention_next(&a, args, FEW, m.rows / a.group, &p))
         attend_many(&a, &m, &p);
 }
 

@@ -16,6 +16,7 @@ typedef struct Attention {
     const Op *op;
     cvn_dtype q_dtype, kv_dtype;
     int64_t batch, seq, heads, head_dim, kv_heads, context, slots;
+    int64_t longest;      /* positions of a run, at most */
     int64_t group;        /* heads for each KV head */
     int64_t steps, tiles; /* of 32 and of 16 elements in head_dim, rounded up */
     float scale;
@@ -57,6 +58,7 @@ static inline Attention attention_of(const Op *op, const KernelArgs *args)
                    .cap = (float)op->attr.cap,
                    .window = op->attr.sliding_window,
                    .chunk = op->attr.attention_chunk};
+    a.longest = a.seq == 1 && attention_slot_at(op) >= 0 ? a.batch : a.seq;
     if (!args)
         return a;
     int scales = attention_scales(op), first = attention_first_at(op), sinks = attention_sinks(op);
@@ -105,10 +107,24 @@ static inline int64_t attention_cache(const Attention *a, int64_t b, int64_t h)
     return ((a->slot ? a->slot[b] : b) * a->kv_heads + h) * a->context;
 }
 
-/* Whether position s of a row is no padding. */
+/* Whether position s of a row, or of the run that begins with it, is no padding. */
 static inline bool attention_real(const Attention *a, int64_t b, int64_t s)
 {
-    return s < a->length[b] && (!a->slot || (a->slot[b] >= 0 && a->slot[b] < a->slots));
+    bool slot = !a->slot || (a->slot[b] >= 0 && a->slot[b] < a->slots);
+    return slot && (a->seq == 1 ? a->length[b + s] > 0 : s < a->length[b]);
+}
+
+/* Positions that are taken together as those of row b: its own, or, of rows of one position, those rows from b on which go on in
+   one slot, as a prompt does in a list of tokens. What is said of position s of a row holds for these as well. */
+static inline int64_t attention_run(const Attention *a, int64_t b)
+{
+    int64_t n = 1;
+    if (a->seq != 1 || !a->slot)
+        return a->seq;
+    while (b + n < a->batch && a->slot[b + n] == a->slot[b] && a->start[b + n] == a->start[b] + n &&
+           (a->length[b + n] > 0) == (a->length[b] > 0))
+        n++;
+    return n;
 }
 
 /* Keys that position s of a row sees, as far as the context goes; its padding is not looked at. */
@@ -172,24 +188,30 @@ static inline Seen seen_by(const int32_t *first, const int32_t *seen, int64_t n)
 /* A block of positions of the heads that share KV head h of row b. */
 typedef struct Positions {
     int64_t b, h, from, n;
-    int64_t turn; /* the next of this thread */
+    int64_t turn;        /* the next of this thread */
+    int64_t run, before; /* the run that it is in begins with this row, behind so many blocks */
 } Positions;
 
-/* The thread's next block of at most `most` positions; false: there is none, or nobody wants the results. Later positions see
-   more keys than earlier ones, so threads take turns, forth and back. */
-static inline bool attention_next(const Attention *a, const KernelArgs *args, int64_t most,
-                                  Positions *p)
+/* The thread's next block of at most `most` positions of runs of more than `few`; false: there is none, or nobody wants the
+   results. Later positions see more keys than earlier ones, so threads take turns, forth and back. */
+static inline bool attention_next(const Attention *a, const KernelArgs *args, int64_t few,
+                                  int64_t most, Positions *p)
 {
-    int64_t blocks = num_pieces(a->seq, most), items = a->batch * a->kv_heads * blocks;
-    for (int64_t threads = args->n_threads; p->turn * threads < items && !kernel_cancelled(args);) {
-        int64_t turn = p->turn++;
-        int64_t i = turn * threads + (turn % 2 ? threads - 1 - args->thread : args->thread);
-        if (i >= items)
+    const int64_t threads = args->n_threads;
+    while (p->run < a->batch && !kernel_cancelled(args)) {
+        int64_t n = attention_run(a, p->run), blocks = n > few ? num_pieces(n, most) : 0;
+        int64_t i = p->turn * threads + (p->turn % 2 ? threads - 1 - args->thread : args->thread);
+        i -= p->before;
+        if (i >= a->kv_heads * blocks) {
+            p->before += a->kv_heads * blocks;
+            p->run += a->seq == 1 ? n : 1;
             continue;
-        p->b = i / blocks / a->kv_heads;
-        p->h = i / blocks % a->kv_heads;
+        }
+        p->turn++;
+        p->b = p->run;
+        p->h = i / blocks;
         p->from = i % blocks * most;
-        p->n = num_min(most, a->seq - p->from);
+        p->n = num_min(most, n - p->from);
         return true;
     }
     return false;

@@ -253,7 +253,7 @@ static void run(const KernelArgs *args)
     block_of(&a, (char *)args->scratch + bytes * (size_t)args->thread, &x);
     int64_t most = x.rows / a.group;
     tile_enter();
-    while (attention_next(&a, args, most, &at)) {
+    while (attention_next(&a, args, 0, most, &at)) {
         x.b = at.b;
         x.h = at.h;
         x.r0 = at.from * a.group;
