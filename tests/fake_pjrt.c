@@ -9,6 +9,9 @@
  *     int64_t fake_moved(void);                  numbers that went to and from devices since this was asked last,
  *                                                and results of runs that were not to take an argument's place
  *     void fake_table(int major, int minor, size_t bytes);     what the next GetPjrtApi says of itself
+ *
+ * It has a profiler, whose recordings all are the same; FAKE_PROFILER=create, start, stop or collect in the environment makes
+ * that fail.
  */
 #include "pjrt/api.h"
 
@@ -412,6 +415,84 @@ static PjrtError *deserialize(void *of)
 FUNCTIONS(CALL)
 #undef CALL
 
+/* ---- the profiler ---- */
+
+/* One event, "fusion.3" of 0.8 us, 3.5 us after the beginning, with its bytes. */
+static const char xspace[] = "\x0a\x4f"
+                             "\x12\x0e/device:FAKE:0"
+                             "\x1a\x1c\x12\x03ops\x18\xe8\x07"
+                             "\x22\x12\x08\x07\x10\xa0\xcb\x98\x01\x18\x80\xea\x30"
+                             "\x22\x05\x08\x01\x20\x80\x20"
+                             "\x22\x10\x08\x07\x12\x0c\x08\x07\x12\x08"
+                             "fusion.3"
+                             "\x2a\x0d\x08\x01\x12\x09\x08\x01\x12\x05"
+                             "bytes";
+
+static void *profiler_fails(const char *function)
+{
+    const char *wish = getenv("FAKE_PROFILER");
+    return wish && strcmp(wish, function) == 0 ? new_object(0) : NULL;
+}
+
+static void profiler_destroy_error(PjrtProfilerErrorArgs *args)
+{
+    live--;
+    free(args->error);
+}
+
+static void profiler_message(PjrtProfilerMessageArgs *args)
+{
+    args->text = text("injected");
+}
+
+static void *profiler_create(PjrtProfilerCreateArgs *args)
+{
+    void *error = profiler_fails("create");
+    args->session = error ? NULL : new_object(0);
+    return error;
+}
+
+static void *profiler_destroy(PjrtProfilerArgs *args)
+{
+    live--;
+    free(args->session);
+    return NULL;
+}
+
+static void *profiler_start(PjrtProfilerArgs *args)
+{
+    (void)args;
+    return profiler_fails("start");
+}
+
+static void *profiler_stop(PjrtProfilerArgs *args)
+{
+    (void)args;
+    return profiler_fails("stop");
+}
+
+static void *profiler_collect(PjrtProfilerCollectArgs *args)
+{
+    args->n = sizeof xspace - 1;
+    if (args->buffer)
+        memcpy(args->buffer, xspace, args->n);
+    return profiler_fails("collect");
+}
+
+static const PjrtProfiler profiler = {
+    .size = sizeof profiler,
+    .destroy_error = profiler_destroy_error,
+    .message = profiler_message,
+    .create = profiler_create,
+    .destroy = profiler_destroy,
+    .start = profiler_start,
+    .stop = profiler_stop,
+    .collect = profiler_collect,
+};
+static const PjrtProfilerExtension profiling = {
+    .base = {.size = sizeof profiling, .type = PJRT_EXTENSION_PROFILER}, .table = &profiler};
+static const PjrtExtension other = {.size = sizeof other, .type = 9, .next = &profiling.base};
+
 void fake_table(int major, int minor, size_t bytes)
 {
     table.size = bytes;
@@ -423,6 +504,7 @@ const void *GetPjrtApi(void)
 {
     for (int i = 0; i < DEVICES; i++)
         device_list[i] = (PjrtDevice *)(void *)&devices[i];
+    table.extension = (void *)&other;
     if (!table.size)
         fake_table(0, PJRT_OLDEST, sizeof table);
     table.call[PJRT_ERROR_DESTROY] = destroy;

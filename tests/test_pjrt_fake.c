@@ -325,6 +325,43 @@ static void processes_find_each_other(void **state)
            "1");
 }
 
+/* What the host does and what the plugin recorded, in one file; of a plugin that cannot, the host's alone. */
+static void profiles_have_the_devices_timeline(void **state)
+{
+    (void)state;
+#define PROFILE "generate -m profiled --tokens 1,2,3 -n 4 --profile p.json --device " DEVICE
+    expect(0, "caravan init -p tiny -o profiled && caravan " PROFILE ",executables=none 2>&1", "");
+    expect(0, "python3 -m json.tool p.json >/dev/null && grep -c '\"cat\":\"host\"' p.json", "12");
+    expect(
+        0,
+        "grep -c '\"name\":\"fusion.3\",\"cat\":\"device\",\"ph\":\"X\",\"ts\":3.500,\"dur\":0.800,"
+        "\"pid\":2,\"tid\":1,\"args\":{\"bytes\":4096}}' p.json",
+        "1");
+    expect(0, "grep -c '\"name\":\"/device:FAKE:0\"' p.json", "1");
+    static const char *const failing[] = {"create", "start", "stop", "collect"};
+    for (size_t i = 0; i < sizeof failing / sizeof *failing; i++) {
+        char command[400];
+        snprintf(command, sizeof command,
+                 "FAKE_PROFILER=%s caravan " PROFILE
+                 ",executables=none >/dev/null 2>&1 && python3 -m json.tool p.json | grep -c "
+                 "'caravan (the plugin could not .* profile: injected)'",
+                 failing[i]);
+        expect(0, command, "1");
+    }
+}
+
+static void profiles_of_processes_are_one(void **state)
+{
+    (void)state;
+    need_mpirun();
+    expect(0,
+           "caravan init -p tiny -o profiled2 && " MPIRUN "-n 2 " CVN_BINARY
+           " score -m profiled2 --tokens 1,2,3 --mesh model=8 --layout tp --profile p2.json "
+           "--device " DEVICE ",executables=none >/dev/null 2>&1 && python3 -m json.tool p2.json | "
+           "grep -cE '\"name\": \"(caravan|/device:FAKE:0) \\(rank [01], '",
+           "4");
+}
+
 static void other_versions_are_refused(void **state)
 {
     const size_t size = sizeof(PjrtApi);
@@ -377,6 +414,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(where_the_cuda_toolkit_was_looked_for_is_said),
         cmocka_unit_test(bench_measures_devices_of_a_plugin),
         cmocka_unit_test(processes_find_each_other),
+        cmocka_unit_test(profiles_have_the_devices_timeline),
+        cmocka_unit_test(profiles_of_processes_are_one),
         cmocka_unit_test(a_plan_for_tpus_leaves_out_what_is_on_the_chip),
         cmocka_unit_test(other_versions_are_refused),
         cmocka_unit_test(a_damaged_program_is_refused),

@@ -256,4 +256,61 @@ _Static_assert(sizeof(PjrtExecuteArgs) == 80, "a run as plugins read it");
 _Static_assert(sizeof(PjrtFromHostArgs) == 120, "an upload as plugins read it");
 _Static_assert(sizeof(PjrtCompiledMemoryArgs) == 112, "sizes as plugins write them");
 
+/* ---- the profiler extension ---- */
+
+/* What every extension in the list begins with. */
+typedef struct PjrtExtension {
+    size_t size;
+    int type; /* of the extension; of the profiler's: */
+    const struct PjrtExtension *next;
+} PjrtExtension;
+enum { PJRT_EXTENSION_PROFILER = 1 };
+
+/* Its functions return errors of their own, or NULL. A session is made, started, stopped, collected from and destroyed. */
+typedef struct PjrtProfilerErrorArgs {
+    size_t size;
+    void *own;
+    void *error;
+} PjrtProfilerErrorArgs;
+typedef struct PjrtProfilerMessageArgs {
+    size_t size;
+    void *own;
+    const void *error;
+    PjrtText text;
+} PjrtProfilerMessageArgs;
+typedef struct PjrtProfilerCreateArgs {
+    size_t size;
+    PjrtText options; /* a tensorflow.ProfileOptions */
+    void *session;
+} PjrtProfilerCreateArgs;
+typedef struct PjrtProfilerArgs {
+    size_t size;
+    void *session;
+} PjrtProfilerArgs;
+/* buffer NULL asks how long an XSpace there is, or for where it lies; otherwise it is written there. */
+typedef struct PjrtProfilerCollectArgs {
+    size_t size;
+    void *session;
+    uint8_t *buffer;
+    size_t n;
+} PjrtProfilerCollectArgs;
+
+typedef struct PjrtProfiler {
+    size_t size;
+    void *own;
+    void (*destroy_error)(PjrtProfilerErrorArgs *);
+    void (*message)(PjrtProfilerMessageArgs *);
+    void *(*code)(void *);
+    void *(*create)(PjrtProfilerCreateArgs *);
+    void *(*destroy)(PjrtProfilerArgs *);
+    void *(*start)(PjrtProfilerArgs *);
+    void *(*stop)(PjrtProfilerArgs *);
+    void *(*collect)(PjrtProfilerCollectArgs *);
+} PjrtProfiler;
+
+typedef struct PjrtProfilerExtension {
+    PjrtExtension base;
+    const PjrtProfiler *table; /* NULL: it only carries arguments */
+} PjrtProfilerExtension;
+
 #endif

@@ -24,6 +24,7 @@ static void pjrt_close(Devices *c)
 {
     if (!c)
         return;
+    pjrt_profile_free(c->profile);
     for (Executable *x = c->modules.first; x; x = x->next)
         destroy_executable(c, x);
     plugin_destroy(&c->plugin, PJRT_TOPOLOGY_DESTROY, c->modules.topology.topology);
@@ -341,7 +342,7 @@ static int execute(Devices *c, const Executable *x, cvn_err *err)
         PjrtExecuteArgs, device, .loaded = x->loaded, .options = &options,
         .argument = (PjrtBuffer *const *const *)x->arguments, .n_devices = (size_t)c->n,
         .n_arguments = (size_t)x->signature.n_parameters, .output = x->mades, .event = x->done);
-    c->running.begun = clock_seconds();
+    c->running.begun = clock_ns();
     return plugin_call(&c->plugin, PJRT_LOADED_EXECUTE, &args, err, "run '%s'", x->name);
 }
 
@@ -366,7 +367,9 @@ int pjrt_run(Devices *c, const Executable *x, const Argument *argument, const vo
 {
     if (flag_is_set(c->interrupt))
         return err_set(err, CVN_EINTERRUPTED, "interrupted");
+    int64_t given = clock_ns();
     int code = give_inputs(c, x, argument, err);
+    pjrt_profile_add(c->profile, "inputs", given);
     if (code == CVN_OK)
         code = execute(c, x, err);
     drop_inputs(c, x, argument);
@@ -404,7 +407,10 @@ int pjrt_wait(Devices *c, cvn_err *err)
         int failed = plugin_await(&c->plugin, x->done[d], err, "finish the program");
         code = code ? code : failed;
     }
-    c->running.seconds = clock_seconds() - c->running.begun;
+    c->running.seconds = (double)(clock_ns() - c->running.begun) / 1e9;
+    if (x)
+        pjrt_profile_add(c->profile, x->name, c->running.begun);
+    int64_t brought = clock_ns();
     for (int d = 0; x && d < c->n; d++) {
         for (int i = 0; i < x->signature.n_outputs; i++) {
             PjrtEvent *event = NULL;
@@ -417,6 +423,8 @@ int pjrt_wait(Devices *c, cvn_err *err)
             x->mades[d][i] = NULL;
         }
     }
+    if (x)
+        pjrt_profile_add(c->profile, "results", brought);
     return code;
 }
 
@@ -435,8 +443,13 @@ static void pjrt_communication(const Devices *c, CommTable *out)
 
 static int pjrt_trace_begin(Devices *c, cvn_err *err)
 {
-    (void)c;
-    return err_set(err, CVN_EUNSUPPORTED, "--profile is not supported on the devices of a plugin");
+    c->profile = pjrt_profile_begin(&c->plugin, err);
+    return c->profile ? CVN_OK : err->code;
+}
+
+static int pjrt_trace_write(Devices *c, const char *path, cvn_err *err)
+{
+    return pjrt_profile_write(c->profile, c->cluster, path, err);
 }
 
 /* The whole executable counts as traffic; the rest of a step is the host's share. */
@@ -464,6 +477,7 @@ const Backend pjrt_backend = {
     .watch = pjrt_watch,
     .communication = pjrt_communication,
     .trace_begin = pjrt_trace_begin,
+    .trace_write = pjrt_trace_write,
     .peak = pjrt_peak,
     .reads = pjrt_reads,
     .traffic = pjrt_traffic,

@@ -7,6 +7,7 @@
 
 #include "base/map.h"
 #include "pjrt/plugin.h"
+#include "pjrt/profile.h"
 #include "pjrt/topology.h"
 #include "run/backend.h"
 
@@ -51,7 +52,8 @@ typedef struct Modules {
 
 /* The run that was begun last. */
 typedef struct Running {
-    double begun, seconds;        /* when it began on the devices, and how long it took */
+    int64_t begun;                /* clock_ns when it began on the devices */
+    double seconds;               /* how long it took there */
     const Executable *executable; /* since the last wait; or NULL */
     const Argument *argument;     /* of that run */
 } Running;
@@ -71,6 +73,7 @@ struct Devices {
     const Executable *ceiling[CEILINGS];
     Running running;
     const volatile int *interrupt;
+    PjrtProfile *profile; /* owned; NULL: runs are not recorded */
 };
 
 /* program.c: a graph as a program of the plugin, compiled once. */
