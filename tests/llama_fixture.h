@@ -56,8 +56,14 @@ static const char *const llama_variants[] = {"mha",
                                              "cohere2",
                                              "mixtral",
                                              "qwen3_moe",
-                                             "qwen2_moe"};
+                                             "qwen2_moe",
+                                             "granite_moe"};
 enum { LLAMA_VARIANTS = sizeof llama_variants / sizeof *llama_variants };
+
+static inline bool llama_has_experts(const char *variant)
+{
+    return strstr(variant, "moe") || strstr(variant, "mixtral");
+}
 
 typedef struct LlamaFixture {
     Arena arena;

@@ -51,12 +51,13 @@ static void presets_have_as_many_parameters_as_is_published(void **state)
     static const struct {
         const char *name;
         int64_t parameters, padding; /* rows of the embedding that are not counted */
-    } of[] = {{"ministral-8b", 8019808256, 0},      {"gemma2-2b", 2614341888, 0},
-              {"gemma2-9b", 9241705984, 0},         {"gemma3-1b", 999885952, 0},
-              {"gemma3-4b", 3880099328, 64},        {"gemma3-12b", 11765788416, 64},
-              {"gemma3-27b", 27009002240, 64},      {"mixtral-8x7b", 46702792704, 0},
-              {"mixtral-8x22b", 140630071296, 0},   {"qwen3-30b-a3b", 30532122624, 0},
-              {"qwen3-235b-a22b", 235093634560, 0}, {"qwen1.5-moe-a2.7b", 14315784192, 0}};
+    } of[] = {{"ministral-8b", 8019808256, 0},        {"gemma2-2b", 2614341888, 0},
+              {"gemma2-9b", 9241705984, 0},           {"gemma3-1b", 999885952, 0},
+              {"gemma3-4b", 3880099328, 64},          {"gemma3-12b", 11765788416, 64},
+              {"gemma3-27b", 27009002240, 64},        {"mixtral-8x7b", 46702792704, 0},
+              {"mixtral-8x22b", 140630071296, 0},     {"qwen3-30b-a3b", 30532122624, 0},
+              {"qwen3-235b-a22b", 235093634560, 0},   {"qwen1.5-moe-a2.7b", 14315784192, 0},
+              {"granite3.1-1b-a400m", 1334628352, 0}, {"granite3.1-3b-a800m", 3298793472, 0}};
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         const Model *m = model_preset(of[i].name);
         ParamList params;
@@ -286,9 +287,8 @@ static void caches_of_8_bits_hold_every_family(void **state)
         char path[512];
         snprintf(path, sizeof path, "%s/llama/%s", CVN_TEST_DATA, llama_variants[i]);
         /* Of two experts that score nearly the same a rounded cache may make a token take the other. */
-        const bool experts =
-            strstr(llama_variants[i], "moe") || strstr(llama_variants[i], "mixtral");
-        check_scores(path, llama_variants[i], true, experts ? 1 : 0.25);
+        check_scores(path, llama_variants[i], true,
+                     llama_has_experts(llama_variants[i]) ? 1 : 0.25);
     }
 }
 

@@ -1,6 +1,6 @@
 /*
  * Training of every family against transformers and torch: curves of 20 steps that tests/oracles/families_curves.py stored, on
- * one device and on four, whose layout is another one for each variant.
+ * one device and on four, whose layout is another one for each variant; those with experts have these on four devices, too.
  */
 #include "learn.h"
 #include "llama_fixture.h"
@@ -68,6 +68,8 @@ static void curves_of_every_family_are_those_of_torch(void **state)
         check_curve(llama_variants[v], expected, NULL, NULL);
         check_curve(llama_variants[v], expected, layouts[v % LAYOUTS].mesh,
                     layouts[v % LAYOUTS].name);
+        if (llama_has_experts(llama_variants[v]))
+            check_curve(llama_variants[v], expected, "expert=4", "ep");
     }
     assert_true(checked > 0 && (TAKEN > 1 || checked == json_object_size(curves)));
 }

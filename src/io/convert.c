@@ -12,6 +12,7 @@ bool io_is_numeric(const IoTensor *tensor)
     case IO_BLOCKS:
     case IO_PACKED:
     case IO_FILLED:
+    case IO_VIEW:
         return true;
     case IO_PLAIN:
         return tensor->dtype == CVN_F32 || tensor->dtype == CVN_BF16 || tensor->dtype == CVN_F16 ||
@@ -95,9 +96,29 @@ static void decode_parts(const IoTensor *tensor, int64_t first, int64_t n, float
     }
 }
 
+/* Rows whose columns lie side by side are read as they lie, others element by element. */
+static void decode_view(const IoTensor *tensor, int64_t first, int64_t n, float *out)
+{
+    const IoView *v = tensor->view;
+    while (n > 0) {
+        const int64_t row = first / v->columns, column = first % v->columns;
+        const int64_t run = v->columns - column < n ? v->columns - column : n;
+        const int64_t at = v->begin + row / v->rows * v->expert + row % v->rows * v->row;
+        if (v->column == 1)
+            io_decode(tensor->part, at + column, run, out);
+        for (int64_t i = 0; i < run && v->column != 1; i++)
+            io_decode(tensor->part, at + (column + i) * v->column, 1, &out[i]);
+        first += run;
+        out += run;
+        n -= run;
+    }
+}
+
 void io_decode(const IoTensor *tensor, int64_t first, int64_t n, float *out)
 {
-    if (tensor->coding == IO_PACKED)
+    if (tensor->coding == IO_VIEW)
+        decode_view(tensor, first, n, out);
+    else if (tensor->coding == IO_PACKED)
         packed_decode(tensor, first, n, out);
     else if (tensor->coding == IO_FILLED)
         tensor->filled->fill(tensor->filled->context, tensor->filled->param, first, n, out);

@@ -26,19 +26,17 @@ static void put_entry(StrBuf *text, const Param *p, const ParamTensor *t, cvn_dt
                       uint64_t *at)
 {
     const uint64_t all = t->n > 1 ? cvn_dtype_bytes(dtype, t->elements) : param_bytes(p, dtype);
-    const int64_t pieces = param_has_pieces(p, NAMING_HF) ? p->experts : 1;
     cvn_dtype stored = p->form == PARAM_QUANTIZED ? CVN_I8
                        : p->form == PARAM_SCALES  ? p->quant.scale_dtype
                                                   : dtype;
-    for (int64_t e = 0; e < pieces; e++) { /* which lie one behind the other */
+    for (int64_t e = 0; e < t->pieces; e++) { /* which lie one behind the other */
         char name[160];
-        uint64_t end = *at + all / (uint64_t)pieces;
+        uint64_t end = *at + all / (uint64_t)t->pieces;
         strbuf_printf(text, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[",
-                      pieces > 1 ? param_expert_name(t->name, e, name, sizeof name) : t->name,
+                      t->pieces > 1 ? param_expert_name(t->name, e, name, sizeof name) : t->name,
                       st_dtype_name(stored));
-        for (int d = 0; d < p->file_rank; d++)
-            strbuf_printf(text, "%s%" PRId64, d ? "," : "",
-                          d == 0 && t->n > 1 ? t->rows : p->file_dims[d] / (d == 0 ? pieces : 1));
+        for (int d = 0; d < t->rank; d++)
+            strbuf_printf(text, "%s%" PRId64, d ? "," : "", t->dims[d]);
         strbuf_printf(text, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", *at, end);
         *at = end;
     }
@@ -74,8 +72,8 @@ static int put_safetensors(Out *out, const ParamList *params, const SaveFiles *f
     for (int i = 0; i < params->n; i++)
         if (files->file[i] == file && params->param[i].form != PARAM_SCALES) {
             const ParamTensor t = params_tensor(params, i, NAMING_HF);
-            for (int k = 0; k < t.n; k++)
-                out_param(out, &params->param[t.member[k]], (OutType){.dtype = dtype}, -1, 0, 1);
+            if (t.n)
+                out_tensor(out, params, &t, (OutType){.dtype = dtype});
         }
     return CVN_OK;
 }
@@ -101,8 +99,8 @@ static void save_files_add_tensor(SaveFiles *files, const ParamList *params, int
         bytes += out_param_bytes(&params->param[t.member[k]], type);
     for (int k = 0; k < t.n; k++)
         save_files_add(files, t.member[k], t.name, k ? 0 : bytes);
-    if (param_has_pieces(&params->param[i], NAMING_HF))
-        files->pieces[i] = params->param[i].experts;
+    if (t.pieces > 1)
+        files->pieces[i] = t.pieces;
 }
 
 int format_hf(Out *out, const FormatOptions *o, cvn_err *err)

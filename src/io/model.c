@@ -199,6 +199,58 @@ static int report(const IoModel *model, int n_missing, const StrBuf *missing, in
     return CVN_OK;
 }
 
+/* The matrices of a parameter's experts in a tensor that has all of them, and perhaps those of others. */
+static int take_experts(IoModel *model, int i, const IoTensor *whole, ParamNaming naming,
+                        const IoTensor **out, cvn_err *err)
+{
+    char shape[128], want[64];
+    const Param *param = &model->params.param[i];
+    ParamTensor t = {0};
+    int64_t k = 0; /* which of those that share it */
+    for (int j = model->params.layer[param->layer]; t.n == 0; j++)
+        if (model->params.param[j].fused[naming] &&
+            strcmp(model->params.param[j].fused[naming], param->fused[naming]) == 0)
+            t = params_tensor(&model->params, j, naming);
+    while (t.member[k] != i)
+        k++;
+    if (whole->rank != t.rank ||
+        memcmp(whole->dims, t.dims, (size_t)t.rank * sizeof *t.dims) != 0 || !io_is_numeric(whole))
+        return err_set(
+            err, CVN_ESHAPE,
+            "'%s': tensor '%s' is %s %s but the config of '%s' requires numbers of the shape %s",
+            whole->file, whole->name, whole->type,
+            io_shape_text(whole->dims, whole->rank, shape, sizeof shape), model->path,
+            io_shape_text(t.dims, t.rank, want, sizeof want));
+    IoTensor own = *whole;
+    own.rank = param->file_rank;
+    own.n = param->n;
+    memcpy(own.dims, param->file_dims, sizeof param->file_dims);
+    *out = arena_copy(&model->arena, &own, sizeof own);
+    if (t.n == 1 && !(t.form & TENSOR_TURNED))
+        return CVN_OK;
+    const bool turned = t.form & TENSOR_TURNED, takes_turns = t.form & TENSOR_ALTERNATING;
+    const int64_t rows = param->file_dims[0] / param->experts,
+                  columns = param->n / param->file_dims[0];
+    const int64_t row = turned ? 1 : columns;
+    const IoView view = {.rows = rows,
+                         .columns = columns,
+                         .begin = k * row * (takes_turns ? 1 : rows),
+                         .expert = t.n * rows * columns,
+                         .row = takes_turns ? t.n * row : row,
+                         .column = turned ? t.n * rows : 1};
+    own.coding = IO_VIEW;
+    own.dtype = CVN_F32;
+    own.data = NULL;
+    own.bytes = 0;
+    own.packed = NULL;
+    own.split_dim = 0;
+    own.n_parts = 1;
+    own.part = whole;
+    own.view = arena_copy(&model->arena, &view, sizeof view);
+    *out = arena_copy(&model->arena, &own, sizeof own);
+    return CVN_OK;
+}
+
 /* The rows of a parameter in a tensor that has those of others, too. */
 static int take_rows(IoModel *model, int i, const IoTensor *whole, ParamNaming naming,
                      const IoTensor **out, cvn_err *err)
@@ -304,7 +356,7 @@ static int find_source(IoModel *model, int i, ParamNaming naming, bool *used, co
     *whole = fused ? io_tensors_find(&model->tensors, fused) : NULL;
     if (*whole) {
         used[*whole - model->tensors.tensor] = true;
-        return take_rows(model, i, *whole, naming, out, err);
+        return (param->experts ? take_experts : take_rows)(model, i, *whole, naming, out, err);
     }
     if (param->form == PARAM_PLAIN && param_has_pieces(param, naming))
         return join_experts(model, param, param->file_name[naming], used, out, err);

@@ -89,6 +89,27 @@ OutPiece *out_param(Out *out, const Param *param, OutType type, int dim, int sha
     return add(out, piece);
 }
 
+void out_tensor(Out *out, const ParamList *params, const ParamTensor *t, OutType type)
+{
+    const Param *first = &params->param[t->member[0]];
+    const bool experts = t->rank > first->file_rank;
+    if (experts && t->form & (TENSOR_TURNED | TENSOR_ALTERNATING)) {
+        OutPiece piece = {.param = first,
+                          .type = type,
+                          .n = out_type_bytes(type, t->elements),
+                          .params = params,
+                          .shared = arena_copy(out->arena, t, sizeof *t)};
+        piece.columns = t->rank > 2 ? t->dims[2] : 1;
+        piece.rows = t->elements / piece.columns;
+        add(out, piece);
+        return;
+    }
+    for (int64_t e = 0; e < (experts && t->n > 1 ? first->experts : 1); e++)
+        for (int k = 0; k < t->n; k++)
+            out_param(out, &params->param[t->member[k]], type, experts && t->n > 1 ? 0 : -1, (int)e,
+                      (int)first->experts);
+}
+
 /* ---- one weight ---- */
 
 /* A weight being written, some rows at a time. */
@@ -138,6 +159,47 @@ static void encode_rows(void *context, int thread, int n_threads)
             block_encode(p->type.block, values, importance, p->columns, to);
         else
             io_encode(p->type.dtype, values, p->columns, to);
+    }
+}
+
+static const IoTensor *source_of(const Out *out, const Param *param)
+{
+    const ParamList *params = &out->model->params;
+    const Param *same = params_find(params, param->kind, param->layer);
+    if (!same)
+        same = params_find(params, PARAM_EMBED, -1); /* the head of a tied model */
+    return out->model->source[same - params->param];
+}
+
+/* Rows of what experts share in turns, or with rows and columns changed: of the latter some columns of matrices at once. */
+static void encode_shared(void *context, int thread, int n_threads)
+{
+    enum { AT_ONCE = 64 };
+    const Rows *r = context;
+    const OutPiece *p = r->piece;
+    const ParamTensor *t = p->shared;
+    const bool turned = t->form & TENSOR_TURNED, takes_turns = t->form & TENSOR_ALTERNATING;
+    const int64_t rows = t->dims[turned ? 2 : 1] / t->n; /* of a matrix, and its columns */
+    const int64_t columns = turned ? t->dims[1] : p->columns;
+    const int64_t end = r->n * (thread + 1) / n_threads;
+    for (int64_t i = r->n * thread / n_threads, n; i < end; i += n) {
+        const int64_t at = (r->first + i) % t->dims[1], matrix = (r->first + i) / t->dims[1] * rows;
+        n = turned ? num_min(num_min(AT_ONCE, end - i), columns - at) : 1;
+        float *to = r->values + i * p->columns, column[AT_ONCE];
+        for (int k = 0; k < t->n; k++) {
+            const IoTensor *from = source_of(r->out, &p->params->param[t->member[k]]);
+            if (!turned && at % t->n == k)
+                io_decode(from, (matrix + at / t->n) * columns, columns, to);
+            for (int64_t row = 0; turned && row < rows; row++) {
+                io_decode(from, (matrix + row) * columns + at, n, column);
+                for (int64_t c = 0; c < n; c++)
+                    to[c * p->columns + (takes_turns ? row * t->n + k : k * rows + row)] =
+                        column[c];
+            }
+        }
+        for (int64_t c = 0; p->type.dtype == CVN_F16 && c < n * p->columns; c++)
+            r->too_large[thread] += isfinite(to[c]) && fabsf(to[c]) > F16_MOST;
+        io_encode(p->type.dtype, to, n * p->columns, r->encoded + (size_t)i * r->row_bytes);
     }
 }
 
@@ -242,7 +304,7 @@ static int write_rows(Writing *w, const OutPiece *p, Rows *r, int64_t together, 
         if (flag_is_set(w->out->interrupt))
             return err_set(err, CVN_EINTERRUPTED, "interrupted while writing '%s'%s", w->path,
                            w->out->resumes ? "; repeat the command to resume" : "");
-        pool_run(w->pool, encode_rows, r);
+        pool_run(w->pool, p->shared ? encode_shared : encode_rows, r);
         size_t bytes = (size_t)r->n * r->row_bytes;
         if (p->crc[0])
             crc = crc32(w->crc, crc, r->encoded, bytes);
@@ -292,8 +354,6 @@ static int write_rounded(Writing *w, const OutPiece *p, cvn_err *err)
 
 static int write_param(Writing *w, const OutPiece *p, cvn_err *err)
 {
-    const ParamList *params = &w->out->model->params;
-    const Param *same = params_find(params, p->param->kind, p->param->layer);
     const QuantForm *f = p->param->form == PARAM_QUANTIZED ? &p->param->quant : NULL;
     int64_t too_large[THREADS_MAX] = {0};
     if (f && w->out->round)
@@ -301,14 +361,12 @@ static int write_param(Writing *w, const OutPiece *p, cvn_err *err)
     if (w->there >= w->at + p->n)
         return pass_over(w, p, err);
     w->there = 0;
-    if (!same)
-        same = params_find(params, PARAM_EMBED, -1); /* the head of a tied model */
     int threads = pool_threads(w->pool);
     int64_t together = (int64_t)ELEMENTS * threads / p->columns;
     together = num_min(together ? together : 1, p->rows);
     Rows r = {.out = w->out,
               .piece = p,
-              .tensor = w->out->model->source[same - params->param],
+              .tensor = source_of(w->out, p->param),
               .row_bytes =
                   f ? cvn_dtype_bytes(f->dtype, f->k) : (size_t)out_type_bytes(p->type, p->columns),
               .too_large = too_large};

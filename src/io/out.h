@@ -30,7 +30,10 @@ typedef struct OutPiece {
     const Param *param;
     OutType type;
     int64_t row, rows, column, columns; /* of it as a matrix; one row of what is none */
-    uint8_t *crc[2]; /* where the CRC-32 of these bytes goes, in pieces behind; or NULL */
+    /* or all of this, which experts share, as a matrix [experts and rows, columns] */
+    const ParamTensor *shared;
+    const ParamList *params; /* of its members */
+    uint8_t *crc[2];         /* where the CRC-32 of these bytes goes, in pieces behind; or NULL */
 } OutPiece;
 
 typedef struct OutFile {
@@ -71,6 +74,9 @@ void out_text(Out *out, StrBuf *text);                     /* the same, and free
 void out_padding(Out *out, uint64_t multiple);
 /* A whole parameter, or shard `shard` of `shards` along `dim` of its matrix. */
 OutPiece *out_param(Out *out, const Param *param, OutType type, int dim, int shard, int shards);
+
+/* All parameters of a tensor. */
+void out_tensor(Out *out, const ParamList *params, const ParamTensor *tensor, OutType type);
 
 /* The bytes that n elements, and a parameter with its scales, take when stored so; the row of a block type must divide into blocks. */
 uint64_t out_type_bytes(OutType type, int64_t n);

@@ -17,6 +17,7 @@ typedef enum IoCoding {
     IO_BLOCKS, /* an array of `block`s; `dtype` is f32 */
     IO_PACKED, /* a matrix that lies in several tensors, its parts, in a way of its own; `dtype` is f32 */
     IO_FILLED, /* in no file: given by a function; `dtype` is f32 */
+    IO_VIEW,   /* some elements of another tensor, its only part; `dtype` is f32 */
     IO_OPAQUE, /* known size, but nothing here computes with it; `dtype` means nothing */
 } IoCoding;
 
@@ -42,6 +43,13 @@ typedef struct IoFilled {
     const struct Param *param;
 } IoFilled;
 
+/* Matrices of experts among others: element [expert, row, column] is that of the part at begin + expert, row and column times
+   these steps. */
+typedef struct IoView {
+    int64_t rows, columns; /* of a matrix */
+    int64_t begin, expert, row, column;
+} IoView;
+
 /* A tensor that lies in parts (Meta's model-parallel files) has data NULL and its parts, equal in
  * shape, side by side along split_dim. Use io_decode, which knows all of this. */
 typedef struct IoTensor {
@@ -61,6 +69,7 @@ typedef struct IoTensor {
     const struct IoTensor *part;   /* [n_parts], in the list's arena */
     const struct IoPacked *packed; /* of IO_PACKED: how (packed.h) */
     const IoFilled *filled;        /* of IO_FILLED: by what */
+    const IoView *view;            /* of IO_VIEW: which */
     /* Added to the elements when they are read: -1 of norms that a file has above one. */
     float shift;
     /* Added likewise, or NULL (adapter.h). */

@@ -84,9 +84,11 @@ const char *family_tensor_name(const Family *family, ParamKind kind, ParamNaming
     return own && own->name[naming] ? own->name[naming] : usual;
 }
 
-const char *family_fused_name(const Family *family, ParamKind kind, ParamNaming naming)
+const char *family_fused_name(const Family *family, ParamKind kind, ParamNaming naming,
+                              unsigned *form)
 {
     const TensorName *own = tensor_name(family, kind);
+    *form = own && naming == NAMING_HF ? own->form : 0;
     return own ? own->fused[naming] : NULL;
 }
 

@@ -105,6 +105,7 @@ typedef struct TensorName {
     /* Of a tensor that holds several parameters, the rows of one behind those of the other in the order of kinds.def; NULL:
        it has a tensor of its own. */
     const char *fused[NAMING_COUNT];
+    unsigned form; /* of `fused` in Hugging Face's files: bits of TensorForm (params.h) */
 } TensorName;
 
 /* A published shape. */
@@ -176,8 +177,9 @@ const char *family_names(bool gguf, char *text, size_t size);
 const char *family_tensor_name(const Family *family, ParamKind kind, ParamNaming naming,
                                const char *usual);
 
-/* The name of the tensor that it shares with others; NULL where it has one of its own. */
-const char *family_fused_name(const Family *family, ParamKind kind, ParamNaming naming);
+/* The name of the tensor that it shares with others, and how it lies there; NULL where it has one of its own. */
+const char *family_fused_name(const Family *family, ParamKind kind, ParamNaming naming,
+                              unsigned *form);
 
 /* ---- params.c ---- */
 

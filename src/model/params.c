@@ -202,10 +202,15 @@ static void add(ParamList *list, const Model *m, Arena *arena, ParamKind kind, i
         const char *name =
             param_tensor(m, kind, (ParamNaming)naming, param->layer, text, sizeof text);
         param->file_name[naming] = name ? arena_string(arena, name) : NULL;
-        const char *fused = family_fused_name(m->family, kind, (ParamNaming)naming);
+        unsigned form;
+        const char *fused = family_fused_name(m->family, kind, (ParamNaming)naming, &form);
         if (fused)
-            param->fused[naming] = arena_printf(arena, "%s%d.%s.%s", layer_prefix[naming], layer,
-                                                fused, is_bias(kind) ? "bias" : "weight");
+            param->fused[naming] =
+                arena_printf(arena, "%s%d.%s%s", layer_prefix[naming], layer, fused,
+                             form & TENSOR_BARE ? ""
+                             : is_bias(kind)    ? ".bias"
+                                                : ".weight");
+        param->form_fused |= form;
     }
     set_shape(param, m, &m->block[per_layer ? layer : 0]);
     param->rotated = role == AS_ROTATED || role == AS_ROTATED_BIAS;
@@ -363,7 +368,10 @@ ParamTensor params_tensor(const ParamList *list, int i, ParamNaming naming)
 {
     const Param *p = &list->param[i];
     const char *fused = p->form == PARAM_PLAIN ? p->fused[naming] : NULL;
-    ParamTensor t = {.name = fused ? fused : p->file_name[naming]};
+    ParamTensor t = {.name = fused ? fused : p->file_name[naming],
+                     .pieces = !fused && param_has_pieces(p, naming) ? p->experts : 1,
+                     .form = fused && naming == NAMING_HF ? p->form_fused : 0,
+                     .rank = p->file_rank};
     for (int k = fused ? list->layer[p->layer] : i;
          k <= i || (fused && k < list->layer[p->layer + 1]); k++) {
         const Param *other = &list->param[k];
@@ -375,6 +383,16 @@ ParamTensor params_tensor(const ParamList *list, int i, ParamNaming naming)
     }
     if (t.member[0] != i)
         t.n = 0;
+    memcpy(t.dims, p->file_dims, sizeof t.dims);
+    t.dims[0] = t.rows / t.pieces;
+    if (fused && p->experts) {
+        const int64_t rows = t.rows / p->experts, columns = p->file_dims[1];
+        const bool turned = t.form & TENSOR_TURNED;
+        t.rank = p->file_rank + 1;
+        t.dims[0] = p->experts;
+        t.dims[1] = turned ? columns : rows;
+        t.dims[2] = turned ? rows : columns;
+    }
     return t;
 }
 

@@ -54,6 +54,18 @@ typedef enum ParamForm {
     PARAM_BLOCKS,    /* a matrix in blocks, as it is in its file: Param.blocks */
 } ParamForm;
 
+/*
+ * How matrices of experts lie in a tensor that has all of them, [experts, rows, columns] of one or of several parameters, as
+ * gate and up of two rows each:
+ *
+ *     0            g0 g1 u0 u1     one behind the other, or
+ *     ALTERNATING  g0 u0 g1 u1     in turns;
+ *     TURNED       columns and rows change places
+ *
+ * BARE: the tensor's name has no ".weight" behind it.
+ */
+typedef enum TensorForm { TENSOR_BARE = 1, TENSOR_TURNED = 2, TENSOR_ALTERNATING = 4 } TensorForm;
+
 typedef struct Param {
     ParamKind kind;
     int layer;                           /* -1 for those outside of the layers */
@@ -61,7 +73,8 @@ typedef struct Param {
     const char *file_name[NAMING_COUNT]; /* in files; the arena's */
     const char *fused
         [NAMING_COUNT]; /* of a tensor that others have rows of, too; NULL: it has one of its own */
-    int rank;           /* logical */
+    unsigned form_fused;            /* of that in Hugging Face's files: bits of TensorForm */
+    int rank;                       /* logical */
     ModelAxis axis[PARAM_MAX_RANK]; /* [rank] */
     int64_t dims[PARAM_MAX_RANK];   /* [rank] */
     int file_rank;   /* head_dim merged into the axis before it, experts into the one behind */
@@ -101,6 +114,10 @@ typedef struct ParamTensor {
     const char *name;
     int n, member[PARAM_TENSOR_MOST]; /* n is 0 where the tensor is that of a parameter before */
     int64_t rows, elements;
+    int64_t pieces; /* tensors, one of each expert, where name stands for them; else 1 */
+    unsigned form;  /* of what experts share, bits of TensorForm */
+    int rank;
+    int64_t dims[PARAM_FILE_RANK]; /* of each */
 } ParamTensor;
 
 /* That of parameter i. Only what is no numbers of ours (PARAM_PLAIN) shares one. */

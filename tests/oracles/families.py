@@ -127,6 +127,8 @@ VARIANTS = {
     "qwen2_moe": dict(model_type="qwen2_moe", num_key_value_heads=2, head_dim=None, num_experts=6, num_experts_per_tok=2,
                       moe_intermediate_size=32, shared_expert_intermediate_size=48, norm_topk_prob=False, decoder_sparse_step=1,
                       use_sliding_window=False),
+    "granite_moe": dict(model_type="granitemoe", num_key_value_heads=2, num_local_experts=6, num_experts_per_tok=3,
+                        embedding_multiplier=6.0, residual_multiplier=0.22, attention_multiplier=0.125, logits_scaling=2.0),
 }
 
 # Families whose norms multiply by one more than their weight.

@@ -24,6 +24,7 @@ def run(folder):
         settings["num_attention_heads"] = 1
     config = AutoConfig.for_model(**settings)
     config.num_attention_heads = heads
+    config._experts_implementation = "eager"  # grouped products of torch are not in float64
     model = AutoModelForCausalLM.from_pretrained(folder, config=config, dtype=torch.float32, attn_implementation="eager").double()
     model.eval()  # no dropout
     model.get_input_embeddings().padding_idx = None  # its row learns, too
