@@ -57,7 +57,9 @@ static const char *const llama_variants[] = {"mha",
                                              "mixtral",
                                              "qwen3_moe",
                                              "qwen2_moe",
-                                             "granite_moe"};
+                                             "granite_moe",
+                                             "glm4_moe",
+                                             "glm4_moe_air"};
 enum { LLAMA_VARIANTS = sizeof llama_variants / sizeof *llama_variants };
 
 static inline bool llama_has_experts(const char *variant)

@@ -44,20 +44,29 @@ static void every_preset_is_written_as_it_is_read(void **state)
 }
 
 /* Of Ministral 8B the model card says it, of Gemma keras_hub's list, where Gemma 3 has 262,144 tokens and not the 262,208 of 4B and above; of those with experts the index of
-   their weights ("total_parameters"). */
+   their weights ("total_parameters"), of GLM-4.5 less the layer that foretells (358,337,791,296 and 110,468,824,832 with it). */
 static void presets_have_as_many_parameters_as_is_published(void **state)
 {
     (void)state;
     static const struct {
         const char *name;
         int64_t parameters, padding; /* rows of the embedding that are not counted */
-    } of[] = {{"ministral-8b", 8019808256, 0},        {"gemma2-2b", 2614341888, 0},
-              {"gemma2-9b", 9241705984, 0},           {"gemma3-1b", 999885952, 0},
-              {"gemma3-4b", 3880099328, 64},          {"gemma3-12b", 11765788416, 64},
-              {"gemma3-27b", 27009002240, 64},        {"mixtral-8x7b", 46702792704, 0},
-              {"mixtral-8x22b", 140630071296, 0},     {"qwen3-30b-a3b", 30532122624, 0},
-              {"qwen3-235b-a22b", 235093634560, 0},   {"qwen1.5-moe-a2.7b", 14315784192, 0},
-              {"granite3.1-1b-a400m", 1334628352, 0}, {"granite3.1-3b-a800m", 3298793472, 0}};
+    } of[] = {{"ministral-8b", 8019808256, 0},
+              {"gemma2-2b", 2614341888, 0},
+              {"gemma2-9b", 9241705984, 0},
+              {"gemma3-1b", 999885952, 0},
+              {"gemma3-4b", 3880099328, 64},
+              {"gemma3-12b", 11765788416, 64},
+              {"gemma3-27b", 27009002240, 64},
+              {"mixtral-8x7b", 46702792704, 0},
+              {"mixtral-8x22b", 140630071296, 0},
+              {"qwen3-30b-a3b", 30532122624, 0},
+              {"qwen3-235b-a22b", 235093634560, 0},
+              {"qwen1.5-moe-a2.7b", 14315784192, 0},
+              {"granite3.1-1b-a400m", 1334628352, 0},
+              {"granite3.1-3b-a800m", 3298793472, 0},
+              {"glm4.5-air", INT64_C(106852251264), 0},
+              {"glm4.5", INT64_C(352797829024), 0}};
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         const Model *m = model_preset(of[i].name);
         ParamList params;
@@ -121,6 +130,10 @@ static void wrong_settings_are_refused_by_name(void **state)
         {"'model_type': 'llama', 'no_rope_layers': [1, 0]", "no_rope_layers = [1,0]"},
         {"'model_type': 'cohere2', 'sliding_window': null", "sliding_window does not say how many"},
         {"'model_type': 'ministral', 'num_hidden_layers': 2, 'sliding_window': null", NULL},
+        {"'model_type': 'glm4_moe', 'head_dim': 128, 'n_group': 2",
+         "experts that are chosen by groups (n_group"},
+        {"'model_type': 'glm4_moe', 'head_dim': 128, 'n_shared_experts': 1025",
+         "n_shared_experts is 1025; it must"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Model *m;
@@ -130,6 +143,17 @@ static void wrong_settings_are_refused_by_name(void **state)
                              : code != CVN_OK)
             fail_msg("%s: %s", cases[i].words, err.message);
     }
+}
+
+static void layers_that_foretell_are_left_out(void **state)
+{
+    (void)state;
+    const Model *m = model_preset("glm4.5-air"); /* of 46 layers */
+    assert_true(model_leaves_out(m, NAMING_HF, "model.layers.46.eh_proj.weight"));
+    assert_true(model_leaves_out(m, NAMING_GGUF, "blk.46.nextn.eh_proj.weight"));
+    assert_false(model_leaves_out(m, NAMING_HF, "model.layers.45.eh_proj.weight"));
+    assert_false(
+        model_leaves_out(model_preset("tiny"), NAMING_HF, "model.layers.46.eh_proj.weight"));
 }
 
 #define GEMMA                                                                                      \
@@ -317,6 +341,7 @@ int main(void)
         cmocka_unit_test(presets_have_as_many_parameters_as_is_published),
         cmocka_unit_test(layers_without_positions_are_every_fourth_or_as_listed),
         cmocka_unit_test(wrong_settings_are_refused_by_name),
+        cmocka_unit_test(layers_that_foretell_are_left_out),
         cmocka_unit_test(layers_with_windows_scale_positions_in_their_own_way_or_not_at_all),
         cmocka_unit_test(gguf_files_lose_no_scaling_in_silence),
         cmocka_unit_test(files_say_it_as_it_is_or_refuse),

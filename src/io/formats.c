@@ -28,7 +28,7 @@ static void put_entry(StrBuf *text, const Param *p, const ParamTensor *t, cvn_dt
     const uint64_t all = t->n > 1 ? cvn_dtype_bytes(dtype, t->elements) : param_bytes(p, dtype);
     cvn_dtype stored = p->form == PARAM_QUANTIZED ? CVN_I8
                        : p->form == PARAM_SCALES  ? p->quant.scale_dtype
-                                                  : dtype;
+                                                  : param_type(p, dtype).dtype;
     for (int64_t e = 0; e < t->pieces; e++) { /* which lie one behind the other */
         char name[160];
         uint64_t end = *at + all / (uint64_t)t->pieces;
@@ -73,7 +73,8 @@ static int put_safetensors(Out *out, const ParamList *params, const SaveFiles *f
         if (files->file[i] == file && params->param[i].form != PARAM_SCALES) {
             const ParamTensor t = params_tensor(params, i, NAMING_HF);
             if (t.n)
-                out_tensor(out, params, &t, (OutType){.dtype = dtype});
+                out_tensor(out, params, &t,
+                           (OutType){.dtype = param_type(&params->param[i], dtype).dtype});
         }
     return CVN_OK;
 }

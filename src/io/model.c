@@ -170,6 +170,8 @@ static bool is_tolerated(const IoModel *model, const IoTensor *tensor)
         strcmp(tensor->name, "rope.freqs") == 0 ||
         (model->kind == IO_KIND_GGUF && strncmp(tensor->name, "rope_f", 6) == 0))
         return true;
+    if (model_leaves_out(model->desc, naming_of(model->kind), tensor->name))
+        return true;
     const ModelShape shape = model_shape(model->desc);
     return shape.tied && strcmp(tensor->name, head[naming_of(model->kind)]) == 0 &&
            tensor->rank == 2 && tensor->dims[0] == shape.vocab && tensor->dims[1] == shape.width;

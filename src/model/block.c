@@ -22,7 +22,7 @@ Model *model_new(int64_t layers, Arena *arena)
                                               .head_dim = 128,
                                               .rope = {.fraction = 1, .theta = 10000, .factor = 1}},
                                 .mlp = {.width = 11008, .gated = true},
-                                .experts = {.scale = 1}};
+                                .experts = {.scale = 1, .groups = 1, .groups_chosen = 1}};
     Model *m = arena_alloc(arena, sizeof *m);
     *m = (Model){.width = 4096,
                  .layers = layers,
@@ -442,8 +442,10 @@ static const char *undone_block(const Model *m, const Block *b)
     bool any = false; /* layers may be without that have the numbers of the others */
     for (int64_t i = 0; i < m->layers; i++)
         any = any || m->block[i].experts.on;
-    return !b->mlp.gated                ? "feed-forward parts without a gate"
-           : b->experts.number && !any  ? "experts"
+    return !b->mlp.gated               ? "feed-forward parts without a gate"
+           : b->experts.number && !any ? "experts"
+           : b->experts.groups != 1 || b->experts.groups_chosen != 1
+               ? "experts that are chosen by groups (n_group, topk_group)"
            : b->norms.gain == GAIN_NONE ? "layers whose norms have no weights"
                                         : NULL;
 }

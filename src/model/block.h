@@ -119,6 +119,7 @@ typedef struct Experts {
     RouterScore score;
     bool router_bias; /* is added to the logits */
     bool corrected; /* a weight for each expert is added to its score to choose by, not to count */
+    int64_t groups, groups_chosen; /* experts are chosen of so many of such groups */
     bool renormalised;    /* the scores of those that are chosen are divided by their sum */
     double scale;         /* and multiplied by this */
     bool bias;            /* experts have biases */

@@ -34,6 +34,21 @@ static cvn_value *softmax(Builder *b, cvn_value *x)
     return cvn_divide(G, x, beside(b, sum, &type));
 }
 
+/* Of x [batch, seq, experts] what is at the numbers of some, [batch, seq, chosen]. */
+static cvn_value *of_experts(Builder *b, cvn_value *x, cvn_value *number)
+{
+    const cvn_gather_dims dims = {.n_collapsed = 1,
+                                  .collapsed = {2},
+                                  .n_operand_batch = 2,
+                                  .operand_batch = {0, 1},
+                                  .n_index_batch = 2,
+                                  .index_batch = {0, 1},
+                                  .n_index_map = 1,
+                                  .index_map = {2},
+                                  .index_vector_dim = 3};
+    return cvn_gather(G, x, number, &dims, (int64_t[]){1, 1, 1});
+}
+
 /* Numbers of experts in order of what they are compared by, the largest first, with what they count. */
 static void choose(Builder *b, const Experts *e, cvn_value *logits, int64_t layer,
                    cvn_value *out[2])
@@ -52,11 +67,7 @@ static void choose(Builder *b, const Experts *e, cvn_value *logits, int64_t laye
     }
     cvn_sort_pair(G, by, number, 2, true, sorted);
     out[0] = best(b, sorted[1], e->chosen);
-    out[1] = best(b, sorted[0], e->chosen);
-    if (correction) { /* what they count is the score without it */
-        correction = cvn_take_rows(G, correction, out[0]);
-        out[1] = cvn_subtract(G, out[1], correction);
-    }
+    out[1] = correction ? of_experts(b, score, out[0]) : best(b, sorted[0], e->chosen);
     if (e->score == SCORE_SOFTMAX_CHOSEN)
         out[1] = softmax(b, out[1]);
     const cvn_type counts = *cvn_value_type(out[1]);

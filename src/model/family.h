@@ -26,12 +26,16 @@ typedef enum SettingKind {
     SETTING_ROOT,       /* double x, that files have as 1 / x^2 */
     SETTING_ROTATED, /* double, a part of head_dim, that GGUF files have as a number of dimensions */
     SETTING_ROPE_NAME, /* bool, that files have as "rope" where it is false */
-    SETTING_QK_NORMS,  /* QkNorm, that files have as true where it is QK_NORM_HEADS */
+    SETTING_QK_NORM,   /* QkNorm, that files have as true where it is QK_NORM_HEAD, or, */
+    SETTING_QK_NORMS,  /* QK_NORM_HEADS */
+    SETTING_SCORE,     /* RouterScore, by the number that GGUF files have */
+    SETTING_WIDTHS,    /* int64_t, that files have as how many widths of an expert it is */
     SETTING_SWITCHES, /* bool of each layer, that a list has as 0 where it is true: "no_rope_layers" */
     SETTING_TYPES, /* bool of each layer, true where a list has "sliding_attention": "layer_types" */
     SETTING_INTERVAL, /* bool of each layer, true in every n-th layer. It is read only */
     SETTING_BETWEEN,  /* the same: false in every n-th layer */
-    SETTING_EACH,     /* int64_t of each layer, which a list has, or one number of all */
+    SETTING_BEHIND, /* bool of each layer, that files have as how many layers come before the first */
+    SETTING_EACH,   /* int64_t of each layer, which a list has, or one number of all */
 } SettingKind;
 
 /* Bits of Setting.flags. */
@@ -131,6 +135,9 @@ typedef struct Family {
     bool last_global; /* the last layer has no window, whatever a config.json lists */
     /* what is so in shapes of one's own beside their sizes, as presets have words; or NULL */
     const char *own;
+    /* the key of GGUF files that says how many of their layers foretell more than one token; Hugging Face's count those apart. They are
+       left out, with their tensors. NULL: there are none */
+    const char *foretelling;
     bool scaling_global; /* rope_scaling is of layers that are not local */
     bool longrope;       /* its config.json calls longrope "su" or "yarn", too */
     bool meta;           /* Meta's and llama2.c's files may hold it */

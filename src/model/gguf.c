@@ -31,6 +31,8 @@ bool model_knows_gguf_key(const char *architecture, const char *key, size_t n)
         for (int i = family_settings(family_at(f), rows); i-- > 0;)
             if (is_key(rows[i]->gguf, key, n))
                 return true;
+        if (is_key(family_at(f)->foretelling, key, n))
+            return true;
     }
     /* says in words that rows are permuted */
     return rope_knows_gguf(key, n) || is_key("tensor_data_layout", key, n);
@@ -105,8 +107,10 @@ static void read_tensors(Model *m, const GgufSource *s)
             !s->has_tensor(s->of, param_tensor(m, PARAM_V, NAMING_GGUF, (int)i, name, sizeof name));
     const Setting *own = family_setting(m->family, true, offsetof(Block, attention.qk_norm));
     const char *tensor = param_tensor(m, PARAM_Q_NORMS, NAMING_GGUF, 0, name, sizeof name);
-    for (int64_t i = 0; i < m->layers && own && own->kind == SETTING_QK_NORMS; i++)
-        m->block[i].attention.qk_norm = s->has_tensor(s->of, tensor) ? QK_NORM_HEADS : QK_NORM_NONE;
+    const bool one = own && own->kind == SETTING_QK_NORM; /* of the same name */
+    const bool normed = s->has_tensor(s->of, tensor);
+    for (int64_t i = 0; i < m->layers && own && (one || own->kind == SETTING_QK_NORMS); i++)
+        m->block[i].attention.qk_norm = !normed ? QK_NORM_NONE : one ? QK_NORM_HEAD : QK_NORM_HEADS;
 }
 
 /* How many pairs turn where the others are divided by so much that they do not (Gemma 4's proportional scaling), or -1. */

@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Initialisers by role: see add. */
@@ -135,6 +136,13 @@ bool model_has_names(const Model *m, ParamNaming naming)
     return family_tensor_name(m->family, PARAM_EMBED, naming, "") != NULL;
 }
 
+bool model_leaves_out(const Model *m, ParamNaming naming, const char *tensor)
+{
+    const size_t n = strlen(layer_prefix[naming]);
+    return m->family->foretelling && strncmp(tensor, layer_prefix[naming], n) == 0 &&
+           tensor[n] >= '0' && tensor[n] <= '9' && strtoll(tensor + n, NULL, 10) >= m->layers;
+}
+
 static bool enters_products(ParamKind kind)
 {
     return table[kind].role >= AS_WEIGHT;
@@ -260,8 +268,9 @@ cvn_type param_type(const Param *param, cvn_dtype dtype)
         scales.dim[param->n_rows] = q->groups;
         return scales;
     }
-    default:
-        return cvn_type_make(dtype, param->rank, param->dims);
+    default: /* what decides between experts is as exact as it was saved */
+        return cvn_type_make(param->kind == PARAM_CORRECTION ? CVN_F32 : dtype, param->rank,
+                             param->dims);
     }
 }
 

@@ -151,6 +151,9 @@ bool param_kind_is_adapted(ParamKind kind);
 /* Hugging Face's name of its module: "q_proj". */
 const char *param_kind_module(ParamKind kind);
 
+/* Whether a tensor is of layers behind the model's last, which foretell more than one token (Family.foretelling). */
+bool model_leaves_out(const Model *model, ParamNaming naming, const char *tensor);
+
 /* Whether files with these names can hold the model. */
 bool model_has_names(const Model *model, ParamNaming naming);
 

@@ -91,7 +91,7 @@ static const struct {
     {"expert_ffn", offsetof(Block, experts.width)},
     {"shared_ffn", offsetof(Block, experts.shared_width)},
 };
-enum { EXPERT_SIZES = sizeof expert_sizes / sizeof *expert_sizes };
+enum { EXPERT_SIZES = sizeof expert_sizes / sizeof *expert_sizes, EXPERT_FFN = 2 };
 
 /* A shape that is being read, and whose it is. */
 typedef struct Own {
@@ -140,8 +140,14 @@ static int expert_words(const Own *own, StrBuf *words, cvn_err *err)
         if (own->experts[i] && (!row || !row->key))
             return err_set(err, CVN_EINVAL, "%.60s: models of the family %s have no %s", own->name,
                            own->family->name, expert_sizes[i].key);
-        if (own->experts[i])
-            strbuf_printf(words, ", '%s': %" PRId64, row->key, own->experts[i]);
+        if (!own->experts[i])
+            continue;
+        const int64_t width = row->kind == SETTING_WIDTHS ? own->experts[EXPERT_FFN] : 1;
+        if (width == 0 || own->experts[i] % width)
+            return err_set(err, CVN_EINVAL,
+                           "%.60s: %s must be a multiple of expert_ffn in models of the family %s",
+                           own->name, expert_sizes[i].key, own->family->name);
+        strbuf_printf(words, ", '%s': %" PRId64, row->key, own->experts[i] / width);
     }
     return CVN_OK;
 }

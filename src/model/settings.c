@@ -69,6 +69,7 @@ static size_t value_size(SettingKind kind)
 {
     switch (kind) {
     case SETTING_INT:
+    case SETTING_WIDTHS:
     case SETTING_EACH:
         return sizeof(int64_t);
     case SETTING_REAL:
@@ -77,7 +78,9 @@ static size_t value_size(SettingKind kind)
         return sizeof(double);
     case SETTING_ACTIVATION:
     case SETTING_CHOICE:
+    case SETTING_QK_NORM:
     case SETTING_QK_NORMS:
+    case SETTING_SCORE:
         return sizeof(Activation);
     default:
         return sizeof(bool);
@@ -85,7 +88,8 @@ static size_t value_size(SettingKind kind)
 }
 
 static_assert(sizeof(Activation) == sizeof(QkNorm) && sizeof(Activation) == sizeof(NormKind) &&
-                  sizeof(Activation) == sizeof(NormGain),
+                  sizeof(Activation) == sizeof(NormGain) &&
+                  sizeof(Activation) == sizeof(RouterScore),
               "enums are read alike");
 
 static void set(Model *m, const Setting *row, const SettingValue *value)
@@ -106,7 +110,7 @@ static SettingValue first_value(const Model *m, const Setting *row)
 static SettingValue fallback(const Setting *row)
 {
     SettingValue value = {0};
-    if (row->kind == SETTING_INT)
+    if (row->kind == SETTING_INT || row->kind == SETTING_WIDTHS)
         value.integer = (int64_t)row->fallback;
     else if (value_size(row->kind) == sizeof value.real)
         value.real = row->fallback;
@@ -180,6 +184,16 @@ static int read_activation(const SettingSource *s, const Setting *row, const cha
                    s->file, key, name);
 }
 
+/* As GGUF files number them. */
+static const int64_t scores[] = {
+    [SCORE_SOFTMAX] = 1, [SCORE_SIGMOID] = 2, [SCORE_SOFTMAX_CHOSEN] = 3};
+enum { SCORES = sizeof scores / sizeof *scores };
+
+static bool widths_fit(int64_t n)
+{
+    return n >= 0 && n <= 1 << 10;
+}
+
 /* Of a model whose rows before are read. */
 static int read_value(const Model *m, const SettingSource *s, const Setting *row, const char *key,
                       SettingValue *value, cvn_err *err)
@@ -191,7 +205,26 @@ static int read_value(const Model *m, const SettingSource *s, const Setting *row
     case SETTING_INT:
     case SETTING_INTERVAL:
     case SETTING_BETWEEN:
+    case SETTING_BEHIND:
         return s->integer(s->of, key, &value->integer, err);
+    case SETTING_WIDTHS:
+        found = s->integer(s->of, key, &value->integer, err);
+        return found < 0 ? found
+               : found && !widths_fit(value->integer)
+                   ? err_set(err, CVN_EFORMAT, "'%s': %s is %" PRId64 "; it must be from 0 to 2^10",
+                             s->file, key, value->integer)
+                   : found;
+    case SETTING_SCORE:
+        found = s->integer(s->of, key, &dims, err);
+        for (int i = 0; found > 0 && i < SCORES; i++)
+            if (scores[i] == dims) {
+                value->activation = (Activation)i;
+                return found;
+            }
+        return found <= 0 ? found
+                          : err_set(err, CVN_EUNSUPPORTED,
+                                    "'%s': %s is %" PRId64 "; 1, 2 and 3 are supported", s->file,
+                                    key, dims);
     case SETTING_REAL:
         return s->real(s->of, key, &value->real, err);
     case SETTING_ROOT:
@@ -211,10 +244,14 @@ static int read_value(const Model *m, const SettingSource *s, const Setting *row
         return found;
     case SETTING_BOOL:
         return s->boolean(s->of, key, &value->boolean, err);
+    case SETTING_QK_NORM:
     case SETTING_QK_NORMS:
         found = s->boolean(s->of, key, &value->boolean, err);
         if (found > 0)
-            value->activation = value->boolean ? (Activation)QK_NORM_HEADS : (Activation)0;
+            value->activation =
+                !value->boolean
+                    ? (Activation)0
+                    : (Activation)(row->kind == SETTING_QK_NORM ? QK_NORM_HEAD : QK_NORM_HEADS);
         return found;
     case SETTING_ROPE_NAME:
         if (s->gguf) {
@@ -281,7 +318,16 @@ static int read_each(Model *m, const Setting *row, const SettingSource *s, const
 
 static bool is_by(const Setting *row, int64_t interval, int64_t layer)
 {
+    if (row->kind == SETTING_BEHIND)
+        return layer >= interval;
     return (interval > 0 && (layer + 1) % interval == 0) == (row->kind == SETTING_INTERVAL);
+}
+
+/* By a number of layers, a setting of each. */
+static bool is_counted(const Setting *row)
+{
+    return row->kind == SETTING_INTERVAL || row->kind == SETTING_BETWEEN ||
+           row->kind == SETTING_BEHIND;
 }
 
 static void set_interval(const Model *m, const Setting *row, int64_t interval)
@@ -317,7 +363,7 @@ static int read_row(Model *m, const Setting *row, const SettingSource *s, cvn_er
                            real ? first.real : (double)first.integer);
         return CVN_OK;
     }
-    if (row->kind == SETTING_INTERVAL || row->kind == SETTING_BETWEEN) {
+    if (is_counted(row)) {
         set_interval(m, row, found ? value.integer : (int64_t)row->fallback);
         return CVN_OK;
     }
@@ -327,6 +373,10 @@ static int read_row(Model *m, const Setting *row, const SettingSource *s, cvn_er
         value = (SettingValue){0};
     if (!found && row->fallback == SETTING_DERIVED)
         TRY(derive(m, row, s->file, &value, err));
+    if (row->kind == SETTING_WIDTHS &&
+        __builtin_mul_overflow(value.integer, experts_width(&m->block[place(m, row, 0)]),
+                               &value.integer))
+        value.integer = -1; /* which model_check tells */
     set(m, row, &value);
     return CVN_OK;
 }
@@ -347,6 +397,16 @@ int settings_read(Model **model, const Family *family, const SettingSource *sour
         return err_set(err, CVN_EFORMAT, "'%s': the key '%s' is missing or not of type integer",
                        source->file, key);
     layers = found ? layers : fallback(row);
+    if (source->gguf && family->foretelling) {
+        SettingValue more = {0};
+        snprintf(text, sizeof text, "%s.%s", family->gguf, family->foretelling);
+        if (source->integer(source->of, text, &more.integer, err) < 0)
+            return CVN_EFORMAT;
+        if (more.integer < 0 || more.integer >= layers.integer)
+            return err_set(err, CVN_EFORMAT, "'%s': %s is %" PRId64 " of %" PRId64 " layers",
+                           source->file, text, more.integer, layers.integer);
+        layers.integer -= more.integer;
+    }
     TRY(model_check_layers(layers.integer, source->file, err));
     Model *m = *model = model_new(layers.integer, arena);
     m->family = family;
@@ -380,7 +440,7 @@ static bool is_implied(const Model *m, const Setting *row, const SettingValue *v
 static bool is_by_interval(const Model *m, const Setting *row)
 {
     const Setting *interval = family_setting(m->family, true, row->offset);
-    bool has = interval->kind == SETTING_INTERVAL || interval->kind == SETTING_BETWEEN;
+    bool has = is_counted(interval);
     for (int64_t i = 0; i < m->layers; i++)
         if (*(bool *)field(m, row, i) !=
             (has ? is_by(interval, (int64_t)interval->fallback, i) : interval->fallback != 0))
@@ -479,8 +539,15 @@ static void put_value(const Model *m, const Setting *row, const SettingSink *s, 
     case SETTING_BOOL:
         s->boolean(s->of, key, value.boolean);
         break;
+    case SETTING_QK_NORM:
     case SETTING_QK_NORMS:
         s->boolean(s->of, key, value.activation != 0);
+        break;
+    case SETTING_SCORE:
+        s->integer(s->of, key, scores[value.activation]);
+        break;
+    case SETTING_WIDTHS:
+        s->integer(s->of, key, value.integer / experts_width(&m->block[place(m, row, 0)]));
         break;
     case SETTING_ROPE_NAME:
         if (s->gguf)
@@ -494,10 +561,26 @@ static void put_value(const Model *m, const Setting *row, const SettingSink *s, 
     }
 }
 
+/* How many layers come before the first, behind which all have it. */
+static int write_behind(const Model *m, const Setting *row, const SettingSink *s, const char *key,
+                        cvn_err *err)
+{
+    int64_t n = 0;
+    while (n < m->layers && !*(bool *)field(m, row, n))
+        n++;
+    for (int64_t i = n; i < m->layers; i++)
+        if (!*(bool *)field(m, row, i))
+            return refuse(m, row, s, err);
+    s->integer(s->of, key, n);
+    return CVN_OK;
+}
+
 static int write_row(const Model *m, const Setting *row, const SettingSink *s, cvn_err *err)
 {
     char text[KEY_SIZE];
     const char *key = setting_key(m->family, row, s->gguf, text);
+    if (row->kind == SETTING_BEHIND)
+        return key ? write_behind(m, row, s, key, err) : CVN_OK;
     if (row->kind == SETTING_INTERVAL || row->kind == SETTING_BETWEEN || place(m, row, 0) < 0)
         return CVN_OK;
     if (row->kind == SETTING_SWITCHES || row->kind == SETTING_TYPES)
@@ -508,6 +591,8 @@ static int write_row(const Model *m, const Setting *row, const SettingSink *s, c
     for (int64_t i = place(m, row, 0); i >= 0; i = place(m, row, i + 1))
         if (memcmp(field(m, row, i), &value, value_size(row->kind)) != 0)
             return refuse(m, row, s, err);
+    if (row->kind == SETTING_WIDTHS && value.integer % experts_width(&m->block[0]) != 0)
+        return refuse(m, row, s, err);
     if (!key) {
         bool said = row->flags &
                     (SETTING_FRESH | (s->gguf ? SETTING_TENSORS : SETTING_AGAIN | SETTING_ROPED));

@@ -129,6 +129,15 @@ VARIANTS = {
                       use_sliding_window=False),
     "granite_moe": dict(model_type="granitemoe", num_key_value_heads=2, num_local_experts=6, num_experts_per_tok=3,
                         embedding_multiplier=6.0, residual_multiplier=0.22, attention_multiplier=0.125, logits_scaling=2.0),
+    # A correction to choose by; experts behind the first layer, beside two that all take; part of a head rotates.
+    "glm4_moe": dict(model_type="glm4_moe", num_hidden_layers=3, num_key_value_heads=2, head_dim=16, partial_rotary_factor=0.5,
+                     use_qk_norm=True, attention_bias=True, n_routed_experts=6, num_experts_per_tok=3, moe_intermediate_size=32,
+                     n_shared_experts=2, first_k_dense_replace=1, routed_scaling_factor=2.5, n_group=1, topk_group=1,
+                     norm_topk_prob=True, num_nextn_predict_layers=0),
+    "glm4_moe_air": dict(model_type="glm4_moe", num_key_value_heads=2, head_dim=16, partial_rotary_factor=0.5, use_qk_norm=False,
+                         attention_bias=True, n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=40,
+                         n_shared_experts=1, first_k_dense_replace=1, routed_scaling_factor=1.0, norm_topk_prob=True,
+                         num_nextn_predict_layers=0),
 }
 
 # Families whose norms multiply by one more than their weight.
@@ -165,7 +174,7 @@ def make(name, changes):
     config._experts_implementation = "eager"  # that of torch's grouped products takes no odd widths
     model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
     with torch.no_grad():
-        scales = [(key, p) for key, p in model.named_buffers() if key.endswith("layer_scalar")]
+        scales = [(key, p) for key, p in model.named_buffers() if key.endswith(("layer_scalar", "score_correction_bias"))]
         for key, p in list(model.named_parameters()) + scales:
             # Large enough that every part of the model matters to the logits.
             spread = 0.2 if p.dim() > 1 else 0.3
