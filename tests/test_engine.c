@@ -7,7 +7,7 @@
 #include "llama_fixture.h"
 #include "model/presets.h"
 #include "model_make.h"
-#include "serve/decode.h"
+#include "serve/list.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -205,7 +205,7 @@ static void a_long_prompt_compiles_nothing_and_runs_as_planned(void **state)
     assert_int_equal(after.prefills - before.prefills, 3);
     assert_int_equal(after.decodes - before.decodes, 255);
     /* The cache was updated in place. */
-    assert_ptr_equal(engine_output(&e->decoding->step[0][0], ROLE_CACHE), k0);
+    assert_ptr_equal(engine_output(&e->lists->step[0][0], ROLE_CACHE), k0);
     assert_ptr_equal(buffer_address(&e->rt, runtime_buffer(&e->rt, ROLE_CACHE, 0), 0), k0);
 
     /* The same in small chunks, and token by token. */

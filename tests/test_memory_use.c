@@ -2,7 +2,7 @@
 #include "io/save.h"
 #include "model/presets.h"
 #include "model_make.h"
-#include "serve/decode.h"
+#include "serve/list.h"
 #include "unit.h"
 
 #include <math.h>
@@ -56,15 +56,10 @@ static void peak_memory_is_as_predicted(void **state)
 
     /* The arena is exactly the largest program's. */
     size_t largest = 0;
-    const EngineStep *const steps[] = {&e->fill, &e->decoding->step[0][0]};
-    for (int i = 0; i < 2; i++)
-        largest = steps[i]->program.info.temporary_bytes > largest
-                      ? steps[i]->program.info.temporary_bytes
-                      : largest;
-    for (int i = 0; i < e->options.n_buckets; i++)
-        largest = e->prefill[0][i].program.info.temporary_bytes > largest
-                      ? e->prefill[0][i].program.info.temporary_bytes
-                      : largest;
+    for (int i = 0; i < e->lists->n; i++) {
+        size_t bytes = e->lists->step[0][i].program.info.temporary_bytes;
+        largest = bytes > largest ? bytes : largest;
+    }
     assert_int_equal(stats.arena_bytes, largest);
 
     double filled = (double)kv_cache_bytes(config, 1, 708 + 608, CVN_BF16);

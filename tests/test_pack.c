@@ -454,15 +454,14 @@ static signed char *choice_of(const Model *config, const ModelStep *step, const 
     return layout;
 }
 
-/* Decoding, prompts of few and of many tokens and scores agree, where shards are whole panels; a section of a prompt, that
-   does without a head, takes what they chose, as does one that moves weights. */
+/* Decoding, prompts of few and of many tokens and scores agree, where shards are whole panels; one that moves weights takes what they
+   chose. */
 static void check_programs(const Model *config, const char *mesh, const char *how)
 {
     static const ModelStep steps[] = {{.batch = 8, .seq = 1, .output = STEP_SAMPLE},
                                       {.batch = 1, .seq = 16, .output = STEP_SAMPLE},
                                       {.batch = 1, .seq = 512, .output = STEP_SAMPLE},
-                                      {.batch = 1, .seq = 128, .output = STEP_SCORE},
-                                      {.batch = 1, .seq = 512, .output = STEP_FILL}};
+                                      {.batch = 1, .seq = 128, .output = STEP_SCORE}};
     signed char *first = NULL;
     for (size_t s = 0; s < sizeof steps / sizeof *steps; s++) {
         ModelStep step = steps[s];
@@ -471,7 +470,7 @@ static void check_programs(const Model *config, const char *mesh, const char *ho
         step.compute = CVN_BF16;
         bool moves =
             strcmp(how, "2d") == 0 && step.seq == 512; /* weights, and not by whole panels */
-        const signed char *given = step.output == STEP_FILL || moves ? first : NULL;
+        const signed char *given = moves ? first : NULL;
         signed char *chosen = choice_of(config, &step, mesh, how, given, &n);
         for (size_t i = 0; i < n; i++)
             packed += chosen[i] > 0;

@@ -4,7 +4,7 @@
  */
 #include "model/presets.h"
 #include "model_make.h"
-#include "serve/decode.h"
+#include "serve/list.h"
 #include "serve/synthetic.h"
 #include "sim/plan.h"
 #include "train/trainer.h"
@@ -134,10 +134,18 @@ static CommTable taken(const cvn_engine *e, const CommTable *before)
     return table;
 }
 
-/* The program that decodes all slots: the largest. */
+/* The program of lists of so many tokens, of which so many are a row. */
+static const Program *program_of(const cvn_engine *e, int64_t tokens, int64_t row)
+{
+    int i = 0;
+    while (e->lists->size[i].tokens != tokens || e->lists->size[i].row != row)
+        assert_true(++i < e->lists->n);
+    return &e->lists->step[SAMPLE_GREEDY][i].program;
+}
+
 static const Program *decode_of_all(const cvn_engine *e)
 {
-    return &e->decoding->step[SAMPLE_GREEDY][e->decoding->n - 1].program;
+    return program_of(e, e->options.slots, 1);
 }
 
 static void check_decode(const Case *c, cvn_engine *e)
@@ -172,11 +180,11 @@ static void check_prefill(const Case *c, cvn_engine *e)
     plan(c, SIM_PREFILL, &want);
     engine_communication(e, &before);
     engine_begin_slot(e, 0, &request, 0);
-    must(engine_prefill(e, &prompt, 1, &err), &err);
+    must(engine_prefill(e, &prompt, 1, NULL, &err), &err);
     CommTable got = taken(e, &before);
     engine_reset_slot(e, 0);
     same_communication(c, &got, &want);
-    const Program *prefill = &e->prefill[SAMPLE_GREEDY][0].program;
+    const Program *prefill = program_of(e, CONTEXT * e->shards, CONTEXT);
     same_memory(c, e, prefill, decode_of_all(e), &want.memory);
     assert_true(counting_counts(want.rt.devices)->flops == prefill->info.flops);
     sim_answer_free(&want);

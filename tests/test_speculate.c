@@ -114,8 +114,8 @@ static void guesses_change_no_text(const Kind *k)
     }
     drafting = with;
     with->speculation->from = draft ? NULL : foretell;
-    for (int i = 0; i < with->decoding->n; i++)
-        with->decoding->seconds[i] = 1e9; /* of whatever is run: any draft is better */
+    for (int i = 0; i < with->lists->n; i++)
+        with->lists->seconds[i] = 1e9; /* of whatever is run: any draft is better */
     with->speculation->context = &random;
     int cancelled = 0;
     for (int i = 0; i < N; i++) {

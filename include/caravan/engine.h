@@ -276,10 +276,10 @@ typedef struct cvn_listener {
 int cvn_engine_submit(cvn_engine *engine, const cvn_request *request, const cvn_listener *listener,
                       int *id, cvn_err *err);
 
-/* Reads some chunks of prompts, no more tokens than the largest bucket has, and decodes eos_interval tokens of all slots
-   that have read theirs; hands over what was generated. *left (left may be NULL): requests that have not ended, 0 when there
-   is nothing to do. CVN_EINVAL from within a callback. After another error, such as CVN_EINTERRUPTED, nothing is lost that was
-   handed over, nothing is half done, and the next step goes on from there. */
+/* Reads some chunks of prompts, no more tokens than the largest bucket has, and decodes: a token of all slots that have read theirs
+   with each chunk, and, where none is left, eos_interval of them; hands over what was generated. *left (left may be NULL): requests
+   that have not ended, 0 when there is nothing to do. CVN_EINVAL from within a callback. After another error, such as
+   CVN_EINTERRUPTED, nothing is lost that was handed over, nothing is half done, and the next step goes on from there. */
 int cvn_engine_step(cvn_engine *engine, int *left, cvn_err *err);
 
 /* Ends a request, whatever it is doing, with CVN_FINISH_CANCELLED: at once, or, from within a callback, at the end of the
@@ -333,15 +333,15 @@ int64_t cvn_model_width(const cvn_model *model); /* numbers of an embedding */
 
 typedef struct cvn_engine_stats {
     int64_t compilations;                    /* since the engine was made, its warm-up included */
-    int64_t prefills;                        /* executions of prefill graphs */
-    int64_t decodes;                         /* executions of the decode graph */
-    int64_t verifies;                        /* of those that draw several tokens of a slot */
+    int64_t prefills;                        /* runs that read, score or embed */
+    int64_t decodes;                         /* runs that only decode, without drafts */
+    int64_t verifies;                        /* with drafts */
     int64_t drafted_tokens, accepted_tokens; /* by speculation; of those: that stood */
     int64_t wasted_tokens;                   /* decoded past an end token */
-    double prefill_seconds;                  /* in prefill graphs */
-    double decode_seconds;  /* in the decode graph, or in those that draw several tokens */
-    int64_t decoded_tokens; /* by decode steps, over all slots */
-    int64_t prefill_tokens; /* real ones, without padding */
+    double prefill_seconds;                  /* in `prefills` */
+    double decode_seconds;                   /* in the others */
+    int64_t decoded_tokens;                  /* by any run, over all slots */
+    int64_t prefill_tokens;                  /* real ones, without padding */
     uint64_t
         weight_bytes; /* mapped or copied, without a table of which rows are looked up in the file */
     uint64_t arena_bytes; /* of activations: allocated = as planned */

@@ -37,6 +37,7 @@ typedef enum Role {
     ROLE_CACHE_SLOT, /* of the caches, which a row goes on in */
     ROLE_START,      /* positions of the cache that are filled */
     ROLE_LENGTH,     /* new tokens that are real */
+    ROLE_WANTED,     /* rows behind which a token is drawn */
     ROLE_TEMPERATURE,
     ROLE_KEY,    /* of random numbers, [rows, 2] */
     ROLE_SELECT, /* of adapters, f32 [rows, ranks] */

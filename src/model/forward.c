@@ -399,6 +399,9 @@ static void add_parameters(Builder *b)
         b->slot = graph_role(cvn_parameter(G, "slot", rows), ROLE_CACHE_SLOT, 0);
     b->start = graph_role(cvn_parameter(G, "start", rows), ROLE_START, 0);
     b->length = graph_role(cvn_parameter(G, "length", rows), ROLE_LENGTH, 0);
+    if (s->wanted)
+        b->wanted =
+            graph_role(cvn_parameter(G, "wanted", CVN_TYPE(CVN_I32, s->wanted)), ROLE_WANTED, 0);
     cvn_value *start = cvn_broadcast_in_dim(G, b->start, grid, (int[]){0});
     b->positions = cvn_add(G, cvn_iota(G, grid, 1), start);
 }
@@ -432,14 +435,20 @@ static void add_frequencies(Builder *b, int64_t context)
 static void output_sample(Builder *b, cvn_value *x)
 {
     const ModelStep *s = b->step;
+    const int64_t rows = s->wanted ? s->wanted : s->batch, width = b->model->width;
+    cvn_value *position = cvn_add(G, b->start, b->length);
+    if (s->wanted) {
+        x = cvn_take_rows(G, cvn_reshape(G, x, 2, (int64_t[]){s->batch, width}), b->wanted);
+        x = cvn_reshape(G, x, 3, (int64_t[]){rows, 1, width});
+        position = cvn_take_rows(G, position, b->wanted);
+    }
     cvn_value *logits = logits_of(b, last_token(b, x));
-    logits = cvn_reshape(G, logits, 2, (int64_t[]){s->batch, b->model->vocab});
+    logits = cvn_reshape(G, logits, 2, (int64_t[]){rows, b->model->vocab});
     cvn_value *own = logits;
     if (s->penalty)
         logits = sample_penalty(b->g, logits);
     if (s->sample == SAMPLE_PROCESSED)
         logits = sample_bias(b->g, logits);
-    cvn_value *position = cvn_add(G, b->start, b->length);
     cvn_value *next = sample_tokens(b->g, s->sample, logits, position);
     cvn_output(G, next);
     graph_output_role(G, ROLE_NEXT, 0);
@@ -471,27 +480,12 @@ static void output_score(Builder *b, cvn_value *x)
     }
 }
 
-/* What logits are products of, in f32, of the last token or of all together. */
-static void output_hidden(Builder *b, cvn_value *x)
+/* What logits are products of, in f32. */
+static void output_state(Builder *b, cvn_value *x)
 {
     const ModelStep *s = b->step;
-    bool last = s->output == STEP_HIDDEN;
-    cvn_value *h = norm_as(b, last ? last_token(b, x) : x, PARAM_FINAL_NORM, -1, CVN_F32);
-    if (last) {
-        h = cvn_reshape(G, h, 2, (int64_t[]){s->batch, b->model->width});
-    } else {
-        const cvn_type type = *cvn_value_type(h), grid = CVN_TYPE(CVN_I32, s->batch, s->seq);
-        cvn_value *length = cvn_broadcast_in_dim(G, b->length, grid, (int[]){0});
-        cvn_value *place = cvn_iota(G, grid, 1);
-        cvn_value *real = cvn_compare_values(G, CVN_LT, place, length);
-        cvn_type mask = type;
-        mask.dtype = CVN_BOOL;
-        cvn_value *zero = cvn_splat(G, type, 0);
-        real = cvn_broadcast_in_dim(G, real, mask, (int[]){0, 1});
-        h = cvn_select(G, real, h, zero);
-        h = cvn_reduce_dims(G, CVN_SUM, h, 1, (int[]){1});
-    }
-    cvn_output(G, h);
+    cvn_value *h = norm_as(b, x, PARAM_FINAL_NORM, -1, CVN_F32);
+    cvn_output(G, cvn_reshape(G, h, 2, (int64_t[]){s->batch * s->seq, b->model->width}));
     graph_output_role(G, ROLE_HIDDEN, 0);
 }
 
@@ -500,8 +494,6 @@ static void add_outputs(Builder *b, cvn_value *x)
     const ModelStep *s = b->step;
     cvn_value *logits;
     switch (s->output) {
-    case STEP_FILL:
-        break;
     case STEP_LOGITS:
         cvn_output(G, logits_of(b, x));
         graph_output_role(G, ROLE_LOGITS, 0);
@@ -517,9 +509,8 @@ static void add_outputs(Builder *b, cvn_value *x)
     case STEP_SCORE:
         output_score(b, x);
         break;
-    case STEP_SUM:
-    case STEP_HIDDEN:
-        output_hidden(b, x);
+    case STEP_STATE:
+        output_state(b, x);
         break;
     }
 }
@@ -531,14 +522,16 @@ int model_caches(const Model *model, bool int8)
 
 cvn_graph *model_step(const Model *config, const ModelStep *step, cvn_err *err)
 {
-    static const char *const outputs[] = {"fill",  "logits", "last",  "sample",
-                                          "score", "sum",    "hidden"};
+    static const char *const outputs[] = {"logits", "last", "sample", "score", "state"};
     static const char *const modes[] = {"greedy", "random", "filter", "adjusted"};
     bool sample = step->output == STEP_SAMPLE;
-    char name[96]; /* "decode_b4_random", "fill_b1_s512": what a profile or a dump shows */
+    /* "decode_b4_s1_random", "list_b512_s1_greedy": what a profile or a dump shows. */
+    char name[96];
     snprintf(name, sizeof name, "%s_b%" PRId64 "_s%" PRId64 "%s%s",
-             sample && step->seq == 1 ? "decode" : outputs[step->output], step->batch, step->seq,
-             sample ? "_" : "", sample ? modes[step->sample] : "");
+             step->wanted               ? "list"
+             : sample && step->seq == 1 ? "decode"
+                                        : outputs[step->output],
+             step->batch, step->seq, sample ? "_" : "", sample ? modes[step->sample] : "");
     Builder builder = {
         .g = cvn_graph_new(name, err), .model = config, .step = step, .compute = step->compute};
     Builder *b = &builder;

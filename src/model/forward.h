@@ -3,7 +3,8 @@
  *
  * One function makes every graph that runs the model forward: `batch` rows, each with `seq` new
  * tokens that continue what is in the KV cache of its slot. Prefill is seq = a bucket, decode is
- * seq = 1; nothing else differs.
+ * seq = 1; nothing else differs. A list of tokens of any slots is of rows of one token, too, of which those of a prompt go on in
+ * its slot.
  *
  *     parameters                                         outputs
  *     weights, in the order of the parameter table
@@ -15,6 +16,7 @@
  *                             where each row has its own)
  *     start    i32 [batch]    tokens already in the cache
  *     length   i32 [batch]    new tokens of the row that are real, 0 … seq; the rest is padding
+ *     wanted   i32 [wanted]   rows behind which a token is drawn (only of a list, below)
  *     (then the parameters of the output, below)
  *
  * Rows are independent of each other: a row's results depend on its own tokens, start and length
@@ -31,7 +33,6 @@
 #include "model/sample.h"
 
 typedef enum StepOutput {
-    STEP_FILL,   /* nothing: a section of a prompt that is not its last */
     STEP_LOGITS, /* logits f32 [batch, seq, vocab] */
     STEP_LAST,   /* logits f32 [batch, vocab] after the last real token of each row */
     STEP_SAMPLE, /* next i32 [batch]: a token drawn after the last real one; parameters of
@@ -39,8 +40,7 @@ typedef enum StepOutput {
                      are also advanced in place, so that steps can be run one after the other without looking at the result. */
     STEP_SCORE,  /* logprob f32 [batch, seq] of targets i32 [batch, seq] (a parameter) after each
                      token,   and argmax i32 [batch, seq] */
-    STEP_SUM, /* hidden f32 [batch, dim]: the states that logits are products of, summed over real tokens */
-    STEP_HIDDEN /* hidden f32 [batch, dim]: that of the last real token */
+    STEP_STATE   /* hidden f32 [batch * seq, dim]: what logits are products of, of each token */
 } StepOutput;
 
 /* Tensors of a layer's cache; and those of all layers. */
@@ -56,10 +56,13 @@ typedef struct ModelStep {
     cvn_dtype compute; /* of weights, activations entering products, and the cache: f32 or bf16 */
     StepOutput output;
     SampleMode sample; /* for STEP_SAMPLE */
-    bool kv_int8;      /* the cache is of 8 bits, with a scale for each position of a head */
-    bool int8_inputs;  /* what enters matrices of 8 bits is rounded to 8 bits too, but the head's */
-    bool penalty;      /* for STEP_SAMPLE: with the parameters of sample_penalty */
-    bool keep_logits;  /* for STEP_SCORE: gives logits f32 [batch, seq, vocab] too */
+    /* For STEP_SAMPLE, where seq is 1: a token is drawn behind so many of the rows, which a parameter wanted i32 [wanted] names,
+       and what is said of [batch] there is of these. 0: behind each row. */
+    int64_t wanted;
+    bool kv_int8;     /* the cache is of 8 bits, with a scale for each position of a head */
+    bool int8_inputs; /* what enters matrices of 8 bits is rounded to 8 bits too, but the head's */
+    bool penalty;     /* for STEP_SAMPLE: with the parameters of sample_penalty */
+    bool keep_logits; /* for STEP_SCORE: gives logits f32 [batch, seq, vocab] too */
     /* Adapters that rows choose from lie beside each other, as if they were one of all their ranks: each adapted weight
        has A [ranks, what it contracts] and B [what it gives, ranks], of ROLE_WEIGHT behind the table's parameters, in
        the order of lora_params. A parameter `select` f32 [batch, ranks] has what each rank counts in a row: 0 where the
@@ -123,7 +126,7 @@ double model_embedding_scale(const Model *model);
 cvn_value *model_layer(cvn_graph *g, const Model *model, cvn_dtype compute, int64_t layer,
                        cvn_value *x, cvn_value *const *weight, cvn_value **input);
 
-/* The graph of a step, named after what it does ("decode_b4", "fill_s512"). NULL with *err set on
+/* The graph of a step, named after what it does ("decode_b4", "list_b512"). NULL with *err set on
  * failure. */
 cvn_graph *model_step(const Model *config, const ModelStep *step, cvn_err *err);
 

@@ -22,6 +22,7 @@ typedef struct Builder {
     cvn_value **input;             /* [params->n] what enters products; NULL: nobody asks */
     int caches;                    /* of a layer: k, v, and in 8 bits the scales of both */
     cvn_value *tokens, *slot, *start, *length, *positions; /* slot: NULL, row b has slot b */
+    cvn_value *wanted;      /* i32 [wanted] rows that are drawn from; NULL: all */
     cvn_value *temper;      /* f32 [batch, seq] of queries, by their positions; or NULL */
     const float *frequency; /* those that were added last */
     cvn_value **inv_freq;   /* [layers]: f32 [rope_pairs]; NULL of a layer that does not rotate */

@@ -71,7 +71,7 @@ int bench_prefill(cvn_engine *e, int64_t n, int repeats, BenchFigure *out, cvn_e
         double begin = clock_seconds();
         engine_begin_slot(e, 0, &request, 0);
         while (!code && e->filled[0] < n)
-            code = engine_prefill(e, &prompt, 1, err);
+            code = engine_prefill(e, &prompt, 1, NULL, err);
         if (i >= 0)
             seconds[i] = clock_seconds() - begin;
         peaks[i + 1] = e->rt.backend->peak(e->rt.devices, dtype, TURN) * processes(e);

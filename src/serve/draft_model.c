@@ -72,7 +72,7 @@ int draft_model_propose(DraftModel *d, const cvn_engine *of, int32_t *const *tex
             if (text[slot] && d->e->filled[slot] < d->request[slot].n_prompt)
                 d->e->prompt[left++] = (SlotPrompt){.slot = slot, .request = &d->request[slot]};
         if (left)
-            TRY(engine_prefill(d->e, d->e->prompt, left, err));
+            TRY(engine_prefill(d->e, d->e->prompt, left, NULL, err));
     }
     for (int slot = 0; slot < slots; slot++)
         engine_set_active(d->e, slot, text[slot] != NULL);

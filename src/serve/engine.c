@@ -1,6 +1,7 @@
 #include "serve/engine.h"
 
 #include "base/bytes.h"
+#include "base/num.h"
 #include "base/threads.h"
 
 #include <inttypes.h>
@@ -19,19 +20,19 @@ cvn_engine_stats cvn_engine_get_stats(const cvn_engine *e)
     return stats;
 }
 
-void engine_make_inputs(cvn_engine *e, Inputs *in, int64_t n, size_t seq)
+void engine_make_inputs(cvn_engine *e, Inputs *in, int64_t n, int64_t drawn)
 {
     const cvn_engine_options *o = &e->options;
-    size_t slots = (size_t)n, vocab = (size_t)model_vocab(e->model->io.desc);
+    size_t tokens = (size_t)n, slots = (size_t)drawn;
+    size_t vocab = (size_t)model_vocab(e->model->io.desc);
     Arena *arena = &e->arena;
-    in->slots = n;
-    in->tokens = arena_array(arena, slots * seq, sizeof *in->tokens);
-    in->targets = arena_array(arena, slots * seq, sizeof *in->targets);
-    in->start = arena_array(arena, slots, sizeof *in->start);
-    in->slot = arena_array(arena, slots, sizeof *in->slot);
-    for (size_t i = 0; i < slots; i++)
-        in->slot[i] = (int32_t)i;
-    in->length = arena_array(arena, slots, sizeof *in->length);
+    in->drawn = drawn;
+    in->tokens = arena_array(arena, tokens, sizeof *in->tokens);
+    in->targets = arena_array(arena, tokens, sizeof *in->targets);
+    in->start = arena_array(arena, tokens, sizeof *in->start);
+    in->slot = arena_array(arena, tokens, sizeof *in->slot);
+    in->length = arena_array(arena, tokens, sizeof *in->length);
+    in->wanted = arena_array(arena, slots, sizeof *in->wanted);
     in->top_k = arena_array(arena, slots, sizeof *in->top_k);
     in->temperature = arena_array(arena, slots, sizeof *in->temperature);
     in->top_p = arena_array(arena, slots, sizeof *in->top_p);
@@ -43,7 +44,7 @@ void engine_make_inputs(cvn_engine *e, Inputs *in, int64_t n, size_t seq)
     in->mask = o->logits_processors ? memset(arena_array(arena, slots * vocab, 1), 1, slots * vocab)
                                     : NULL;
     if (e->adapters.n)
-        in->select = arena_array(arena, slots * (size_t)e->adapters.ranks, sizeof *in->select);
+        in->select = arena_array(arena, tokens * (size_t)e->adapters.ranks, sizeof *in->select);
 }
 
 static void bind_inputs(Program *p, const Inputs *in)
@@ -59,7 +60,7 @@ static void bind_inputs(Program *p, const Inputs *in)
         {ROLE_BIAS, in->bias},       {ROLE_TEMPERATURE, in->temperature},
         {ROLE_PENALTY, in->penalty}, {ROLE_TARGETS, in->targets},
         {ROLE_SELECT, in->select},   {ROLE_MASK, in->mask},
-        {ROLE_CACHE_SLOT, in->slot},
+        {ROLE_CACHE_SLOT, in->slot}, {ROLE_WANTED, in->wanted},
     };
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
         program_bind(p, inputs[i].role, 0, inputs[i].host);
@@ -118,8 +119,7 @@ int engine_make_step(cvn_engine *e, EngineStep *out, ModelStep *step, const Inpu
     /* Of an engine that adjusts, only the programs that do look at tokens one by one. */
     step->penalty = step->output == STEP_SAMPLE && o->penalties &&
                     (!o->logits_processors || step->sample == SAMPLE_PROCESSED);
-    out->slots = step->batch;
-    out->seq = step->seq;
+    out->rows = step->batch;
     TRY(make_program(e, &out->program, step, in, err));
     ModelStep plain = *step;
     plain.ranks = 0;
@@ -132,11 +132,14 @@ void engine_free_step(EngineStep *step)
     program_free(&step->plain);
 }
 
-/* All programs that the options ask for. Decode comes first: it has all slots, and so says how caches lie. */
+/* All programs that the options ask for. Scoring needs logits of every token of a chunk, so its chunks are shorter; where slots may
+   not wait, all are of the shortest: of some back ends log-probabilities depend on where they end, and so may not depend on time. */
 static int compile_programs(cvn_engine *e, cvn_err *err)
 {
+    static const int64_t sizes[] = {16, 32, 128};
     const cvn_engine_options *o = &e->options;
-    int64_t largest = o->bucket[o->n_buckets - 1];
+    int64_t largest = o->bucket[o->n_buckets - 1], score[3];
+    int n = 0;
     e->steps = (Steps){.model = {e->model->io.desc, o->layout},
                        .slots = o->slots,
                        .context = o->context,
@@ -147,50 +150,16 @@ static int compile_programs(cvn_engine *e, cvn_err *err)
                        .penalty = o->penalties && !o->logits_processors,
                        .ranks = e->adapters.ranks,
                        .adapted = e->adapters.targets};
+    for (int i = 0; (o->scoring || o->pooling) && i < 3; i++)
+        if (i == 0 || (sizes[i] <= largest && !(o->max_stall > 0)))
+            score[n++] = num_min(sizes[i], largest);
     bool drafts = speculates(o) || (o->logits_processors && rounds_alike(o));
-    ModelStep step;
-    if (!o->no_generation)
-        TRY(decode_make_whole(e, err));
+    e->shards = 1;
+    e->load = arena_array(&e->arena, (size_t)o->slots, sizeof *e->load);
+    TRY(lists_make_whole(e, largest * (o->mesh ? o->slots : 1), err));
     e->shards = steps_shards(&e->rt);
-    int side_by_side = e->shards == 1 && o->slots >= CHUNK_BATCH ? CHUNK_BATCH : e->shards;
-    e->load = arena_array(&e->arena, (size_t)e->shards, sizeof *e->load);
-    if (!o->no_generation)
-        TRY(decode_make(e, drafts, err));
-    engine_make_inputs(e, &e->chunk, side_by_side, (size_t)largest);
-    for (int i = 0; i < side_by_side; i++)
-        e->chunk.top_p[i] = e->chunk.penalty[i] = 1;
-    for (int i = 0; i < o->n_buckets && !o->no_generation; i++) {
-        step = steps_chunk(&e->steps, e->shards, o->bucket[i]);
-        step.output = STEP_FILL;
-        if (i == o->n_buckets - 1)
-            TRY(engine_make_step(e, &e->fill, &step, &e->chunk, err));
-        step.output = STEP_SAMPLE;
-        for (int m = 0; m <= (int)e->most; m++) {
-            step.sample = (SampleMode)m;
-            TRY(engine_make_step(e, &e->prefill[m][i], &step, &e->chunk, err));
-            ModelStep wide = step;
-            wide.batch = side_by_side;
-            if (wide.batch == e->shards || wide.seq > CHUNK_BATCH_TOKENS)
-                continue;
-            TRY(engine_make_step(e, &e->batch[m][i], &wide, &e->chunk, err));
-        }
-    }
-    if (drafts && !o->no_generation)
-        TRY(speculate_make(e, speculates(o), err));
-    for (int i = 0; i < e->n_score_buckets; i++) {
-        step = steps_chunk(&e->steps, e->shards, e->score_bucket[i]);
-        step.output = STEP_SCORE;
-        step.keep_logits = o->logits_processors;
-        if (o->scoring)
-            TRY(engine_make_step(e, &e->score[i], &step, &e->chunk, err));
-        step.output = means(o) ? STEP_SUM : STEP_HIDDEN;
-        if (o->pooling)
-            TRY(engine_make_step(e, &e->embed[i], &step, &e->chunk, err));
-        step.batch = side_by_side;
-        if (o->pooling && step.batch != e->shards && step.seq <= CHUNK_BATCH_TOKENS)
-            TRY(engine_make_step(e, &e->embed_batch[i], &step, &e->chunk, err));
-    }
-    return CVN_OK;
+    TRY(lists_make(e, drafts && !o->no_generation, score, n, err));
+    return drafts && !o->no_generation ? speculate_make(e, speculates(o), err) : CVN_OK;
 }
 
 /* Fills in defaults and refuses what makes no sense. */
@@ -326,17 +295,11 @@ static int start_engine(void *engine, cvn_err *err)
               : !o->sampling       ? SAMPLE_GREEDY
               : o->filters         ? SAMPLE_FILTER
                                    : SAMPLE_RANDOM;
-    e->longest = e->longest_batch = o->n_buckets - 1;
+    e->budget = largest;
     e->pace.clock = clock_seconds;
     e->n_caches = model_caches(config, engine_kv_dtype(e) == CVN_I8);
-    /* Scoring needs logits of every token of a chunk, so its chunks are shorter; where slots may not wait, all are of
-       the shortest: a sum over a text depends on where they end, and so may not depend on time. */
-    static const int64_t sizes[] = {16, 32, 128};
-    for (int i = 0; (o->scoring || o->pooling) && i < 3; i++)
-        if (i == 0 || (sizes[i] <= largest && !(o->max_stall > 0)))
-            e->score_bucket[e->n_score_buckets++] = sizes[i] < largest ? sizes[i] : largest;
     TRY(adapters_open(&e->adapters, e->model, o->adapter, o->n_adapters, &e->arena, err));
-    engine_make_inputs(e, &e->slots, o->slots, 1);
+    engine_make_inputs(e, &e->slots, o->slots, o->slots);
     make_slots(e, (size_t)o->slots);
     LoadReport report;
     TRY(open_runtime(e, err));
@@ -398,14 +361,7 @@ int cvn_engine_free(cvn_engine *e, cvn_err *err)
     int code = CVN_OK;
     if (e->traces && e->options.profile_path && !(e->failed && e->options.cluster))
         code = e->rt.backend->trace_write(e->rt.devices, e->options.profile_path, err);
-    EngineStep *const steps[] = {&e->fill, &e->prefill[0][0], &e->batch[0][0],
-                                 e->score, e->embed,          e->embed_batch};
-    const size_t prefills = sizeof e->prefill / sizeof **e->prefill;
-    const size_t n[] = {1, prefills, prefills, CVN_MAX_BUCKETS, CVN_MAX_BUCKETS, CVN_MAX_BUCKETS};
-    for (size_t k = 0; k < sizeof n / sizeof *n; k++)
-        for (size_t i = 0; i < n[k]; i++)
-            engine_free_step(&steps[k][i]);
-    decode_free(e);
+    lists_free(e);
     logits_free(e);
     speculate_free(e);
     adapters_close(&e->adapters);

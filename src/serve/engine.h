@@ -2,15 +2,8 @@
  * The inside of an engine: its compiled programs and the state of its slots.
  *
  * Everything runs through run/program.h: weights and caches are buffers that lie on the devices, one or several, and what
- * a run is given of the slots' state is host memory. Decoding takes a list of tokens of any slots (serve/decode.h).
- *
- * A prefill program works on one slot of each shard into which the mesh splits the caches' slots: on one device on one slot.
- *
- *     slots 0 1 2 3 on data=2      shard 0: slots 0, 1    shard 1: slots 2, 3
- *     prefill of slot 2            tokens [2, seq], length 0 in shard 0, n in shard 1
- *
- * Where slots are not sharded, small chunks, whose time is that of reading the weights, also have programs for CHUNK_BATCH slots,
- * of which those that have nothing to do have length 0. A slot has the same bits in either.
+ * a run is given of the slots' state is host memory. A step takes a list of tokens of any slots (serve/list.h). Where a mesh splits
+ * the slots of the caches into shards, the list is split alike, and tokens lie with their slots.
  */
 #ifndef CVN_SERVE_ENGINE_H
 #define CVN_SERVE_ENGINE_H
@@ -24,27 +17,28 @@
 #include "serve/queue.h"
 #include "serve/steps.h"
 
-/* Inputs for `slots` slots of up to `seq` tokens: [slots] each unless said otherwise. */
+/* Inputs for n tokens, each a row or several to a row, of which some are drawn from. */
 typedef struct Inputs {
-    int64_t slots;
-    int32_t *tokens, *start, *length, *top_k, *targets; /* tokens, targets: [slots * seq] */
-    int32_t *slot; /* of the caches, that each of these is; -1: none */
+    int64_t drawn;
+    int32_t *tokens, *targets;      /* [n] */
+    int32_t *slot, *start, *length; /* [n] of the caches, that a row goes on in; -1: none */
+    float *select;                  /* [n * ranks] of adapters; NULL without any */
+    int32_t *wanted, *top_k;        /* [drawn], as all that follow: rows */
     float *temperature, *top_p, *min_p, *penalty;
-    uint8_t *seen; /* [slots * vocab] 1: the token is in the slot; NULL without penalties */
-    float *bias;   /* [slots * vocab] of logits; NULL without options.logits_processors */
+    uint8_t *seen; /* [drawn * vocab] 1: the token is in the slot; NULL without penalties */
+    float *bias;   /* [drawn * vocab] of logits; NULL without options.logits_processors */
     uint8_t
-        *mask; /* [slots * vocab] 1: the token may come; NULL without options.logits_processors */
-    uint32_t *key; /* [slots * 2] */
-    float *select; /* [slots * ranks] of adapters; NULL without any */
+        *mask; /* [drawn * vocab] 1: the token may come; NULL without options.logits_processors */
+    uint32_t *key; /* [drawn * 2] */
 } Inputs;
 
-/* A program, the slots that it works on and the tokens of each that it takes. */
+/* A program, and the rows that it takes. */
 typedef struct EngineStep {
     Program program;
     /* The same without adapters, for runs in which no slot has one; where there are any. */
     Program plain;
     const Program *ran; /* the last time: one of them */
-    int64_t slots, seq;
+    int64_t rows;       /* 0: there is none */
     /* That it takes where texts begin, with options.max_stall (serve/pace.h); 0: not known. */
     double seconds;
 } EngineStep;
@@ -59,12 +53,6 @@ typedef struct StallPace {
     /* When those of other engines did that take turns with this one; 0: none decode. */
     double beside;
 } StallPace;
-
-enum {
-    CHUNK_BATCH = 4,        /* of a batch of short chunks, … */
-    CHUNK_BATCH_FEWEST = 3, /* … which is faster than one by one from so many on … */
-    CHUNK_BATCH_TOKENS = 32 /* … and up to so many tokens of each */
-};
 
 struct cvn_engine {
     const cvn_model *model; /* borrowed */
@@ -83,9 +71,7 @@ struct cvn_engine {
     SampleMode most;             /* modes up to this one are compiled */
     int n_caches;                /* tensors of all layers */
     int shards;                  /* into which the mesh splits the caches' slots */
-    Inputs slots; /* their state: the last token of each, which is not in its cache, … */
-    /* Of prefill and scoring, as many as the larger of `shards` and CHUNK_BATCH, of the largest bucket. */
-    Inputs chunk;
+    Inputs slots;    /* their state: the last token of each, which is not in its cache, … */
     int64_t *filled; /* [slots] positions in the slot's cache; slots.start is always the same */
     struct SlotWindow *window; /* [slots] what is kept of each (serve/windows.h); NULL: all */
     int64_t *resets;           /* [slots] how often the slot's text was forgotten */
@@ -103,19 +89,9 @@ struct cvn_engine {
     int64_t *room;             /* [slots] tokens that each may still draw */
     int32_t *drawn;            /* [eos_interval, slots] tokens of the steps since the last look */
     int *load;                 /* [shards] slots that are taken */
-    EngineStep fill;           /* whole chunks of the largest bucket that are not the last */
-    EngineStep prefill[SAMPLE_MODE_COUNT][CVN_MAX_BUCKETS];
-    EngineStep batch[SAMPLE_MODE_COUNT]
-                    [CVN_MAX_BUCKETS]; /* prefill of CHUNK_BATCH; slots 0: none */
-    /* The largest buckets that a chunk, and a batch of chunks, may have now; -1: no batch. */
-    int longest, longest_batch;
-    int held; /* prompts prefilled while slots that have just begun to decode wait for them (scheduler.c) */
+    struct Lists *lists;       /* the programs: serve/list.h */
+    int64_t budget;            /* tokens of a shard that a run may have now */
     StallPace pace;
-    EngineStep score[CVN_MAX_BUCKETS], embed[CVN_MAX_BUCKETS],
-        embed_batch[CVN_MAX_BUCKETS]; /* of CHUNK_BATCH texts; slots 0: none */
-    struct Decoding *decoding;        /* serve/decode.h; NULL: the engine does not generate */
-    int n_score_buckets;              /* of score and embed */
-    int64_t score_bucket[CVN_MAX_BUCKETS];
     cvn_engine_stats stats;
 };
 
@@ -128,9 +104,9 @@ cvn_dtype engine_product_dtype(const cvn_engine *e);
 /* What cvn_engine_new would refuse of options and adapters before it makes anything. */
 int engine_check(const cvn_model *model, const cvn_engine_options *options, cvn_err *err);
 
-/* For n slots of up to `seq` tokens, with all that the engine's programs read. */
-void engine_make_inputs(cvn_engine *e, Inputs *in, int64_t n, size_t seq);
-/* Slot `at` of other inputs has the adapter that a slot has; and is drawn as a slot is, but for what is said of single tokens. */
+/* For n tokens, with all that the engine's programs read. */
+void engine_make_inputs(cvn_engine *e, Inputs *in, int64_t n, int64_t drawn);
+/* Row `at` of other inputs has the adapter that a slot has; or is drawn as a slot is, but for what is said of single tokens. */
 void engine_copy_select(const cvn_engine *e, Inputs *in, int64_t at, int slot);
 void engine_copy_sampling(const cvn_engine *e, Inputs *in, int64_t at, int slot);
 /* Makes programs that read these inputs, with the parameters that their mode has in this engine. */
@@ -153,13 +129,13 @@ typedef struct SlotPrompt {
     int64_t computed; /* tokens that engine_prefill computed of it */
 } SlotPrompt;
 
-/* The program that reads the next chunk of the first of n prompts, of the mode that is cheapest: at most the longest one, a
-   batch with others where there are enough. */
-EngineStep *engine_chunk(cvn_engine *e, const SlotPrompt *prompt, int n);
+/* Reads a chunk of the first of n prompts, of no more tokens than the budget has, and beside it others for which there is room, and
+   which are not read for longer because of it. Where that completes a prompt the next token is drawn, which becomes the slot's token
+   for decoding. Active slots decode in the same run, where texts have the same bits either way: *decoded, they did. */
+int engine_prefill(cvn_engine *e, SlotPrompt *prompt, int n, bool *decoded, cvn_err *err);
 
-/* Reads a chunk of the first of n prompts, and beside it of those others that the same program takes: that lie in other
-   shards, or near it. Where that completes a prompt the next token is drawn, which becomes the slot's token for decoding. */
-int engine_prefill(cvn_engine *e, SlotPrompt *prompt, int n, cvn_err *err);
+/* Slots that decode in the run of a chunk; 0: none, or they would have most of the budget. */
+int engine_decodes_beside(const cvn_engine *e);
 
 /* One decode step: every active slot's token goes into its cache and the next is drawn into
  * slots.tokens. After an error, CVN_EINTERRUPTED among them, all slots are as they were. */
@@ -192,11 +168,11 @@ int engine_free_slot(cvn_engine *e);
 /* Measures what programs take (serve/pace.h), while no slot is taken; warns if max_stall cannot be held. */
 int engine_measure_pace(cvn_engine *e, cvn_err *err);
 
-/* Makes the programs of decoding (serve/decode.h): that of all slots before any other of the engine, for it says how caches lie; and
-   then the others, with drafts or without. */
-int decode_make_whole(cvn_engine *e, cvn_err *err);
-int decode_make(cvn_engine *e, bool drafts, cvn_err *err);
-void decode_free(cvn_engine *e);
+/* Makes the programs (serve/list.h), of at most so many tokens: that of a token of each slot before any other, for it says how caches
+   lie; and then the others, with drafts or without, and those that score or embed chunks of n sizes. */
+int lists_make_whole(cvn_engine *e, int64_t most, cvn_err *err);
+int lists_make(cvn_engine *e, bool drafts, const int64_t *score, int n, cvn_err *err);
+void lists_free(cvn_engine *e);
 
 /* What an engine makes with it, for all slots, of parts that stand on it: prefix.c, windows.c, logits.c and, with options.speculate and
    for what constraints force, speculate.c. */

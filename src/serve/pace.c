@@ -1,6 +1,7 @@
 #include "serve/pace.h"
 
 #include "base/num.h"
+#include "serve/list.h"
 
 #include <math.h>
 
@@ -23,24 +24,31 @@ static double worst(double lately, double now)
     return now > lately ? now : lately + (now - lately) * FORGET;
 }
 
-static double further(const StallPace *p, const EngineStep *s, int64_t start)
+static double further(const cvn_engine *e, int size, int64_t start)
 {
-    return p->position * (double)(s->slots * s->seq * start);
+    return e->pace.position * (double)(e->lists->size[size].tokens * start);
+}
+
+static double *seconds_of(cvn_engine *e, int size)
+{
+    return &e->lists->step[SAMPLE_GREEDY][size].seconds;
 }
 
 /* What nobody has measured takes too long. */
-static double expected(const StallPace *p, const EngineStep *s, int64_t start)
+static double expected(cvn_engine *e, int size, int64_t start)
 {
-    return s->seconds > 0 ? (s->seconds + further(p, s, start)) * p->late : INFINITY;
+    double seconds = *seconds_of(e, size);
+    return seconds > 0 ? (seconds + further(e, size, start)) * e->pace.late : INFINITY;
 }
 
-void pace_note(StallPace *p, EngineStep *s, int64_t start, double seconds)
+void pace_note(cvn_engine *e, int size, int64_t start, double seconds)
 {
-    double begin = seconds - further(p, s, start);
-    if (start == 0 && (begin < s->seconds || !(s->seconds > 0)))
-        s->seconds = begin; /* something else ran when it was measured, or nobody has */
-    if (s->seconds > 0)
-        p->late = fmax(1, worst(p->late, seconds / (s->seconds + further(p, s, start))));
+    StallPace *p = &e->pace;
+    double *known = seconds_of(e, size), begin = seconds - further(e, size, start);
+    if (start == 0 && (begin < *known || !(*known > 0)))
+        *known = begin; /* something else ran when it was measured, or nobody has */
+    if (*known > 0)
+        p->late = fmax(1, worst(p->late, seconds / (*known + further(e, size, start))));
 }
 
 void pace_decoded(StallPace *p, double begin)
@@ -54,49 +62,53 @@ static double left(const cvn_engine *e)
     const StallPace *p = &e->pace;
     double own = pace_decodes(e) ? p->since : p->beside;
     double since = p->beside > 0 ? fmin(own, p->beside) : own;
-    return e->options.max_stall * (1 - SPARE) - p->decode - (p->clock() - since);
+    return e->options.max_stall * (1 - SPARE) - (p->clock() - since);
 }
 
-/* The longest that fits, as all shorter ones do; -1: none. */
-static int longest(const cvn_engine *e, const EngineStep *step, int64_t start, double seconds)
+/* The next size of chunks behind `size`, as long as a bucket; -1: there is none. */
+static int next_size(const cvn_engine *e, int size)
 {
-    int b = 0;
-    while (b < e->options.n_buckets && expected(&e->pace, &step[b], start) <= seconds)
-        b++;
-    return b - 1;
+    const cvn_engine_options *o = &e->options;
+    while (++size < e->lists->n)
+        if (e->lists->size[size].chunks && list_tokens(e, size) >= o->bucket[0] &&
+            list_tokens(e, size) <= o->bucket[o->n_buckets - 1])
+            return size;
+    return -1;
 }
 
 int pace_choose(cvn_engine *e, int64_t start, bool least, bool *any, cvn_err *err)
 {
-    int choice[2] = {e->options.n_buckets - 1, e->options.n_buckets - 1};
+    const cvn_engine_options *o = &e->options;
+    int64_t choice = o->bucket[o->n_buckets - 1];
     *any = true;
-    if (e->options.max_stall > 0 && (pace_decodes(e) || e->pace.beside > 0)) {
+    if (o->max_stall > 0 && (pace_decodes(e) || e->pace.beside > 0)) {
         double seconds = left(e);
-        choice[0] = longest(e, e->prefill[0], start, seconds);
-        choice[1] = longest(e, e->batch[0], start, seconds);
-        TRY(cluster_share(e->options.cluster, choice, sizeof choice, err));
-        *any = choice[0] >= 0 || least;
+        choice = 0;
+        for (int i = next_size(e, -1); i >= 0; i = next_size(e, i)) {
+            e->budget = list_tokens(e, i);
+            double then = engine_decodes_beside(e) ? 0 : e->pace.decode;
+            if (expected(e, i, start) + then <= seconds)
+                choice = e->budget;
+        }
+        TRY(cluster_share(o->cluster, &choice, sizeof choice, err));
+        *any = choice > 0 || least;
     }
-    e->longest = choice[0] < 0 ? 0 : choice[0];
-    e->longest_batch = choice[1];
+    e->budget = choice > 0 ? choice : o->bucket[0];
     return CVN_OK;
 }
 
-/* The shorter of two runs, the first of which has pages to find: a chunk behind `start` positions of n slots' texts. */
-static int measure(cvn_engine *e, int b, int n, int64_t start, const int32_t *tokens,
-                   double *seconds, cvn_err *err)
+/* The shorter of two runs, the first of which has pages to find: a chunk of so many tokens behind `start` positions. */
+static int measure(cvn_engine *e, int64_t n, int64_t start, const int32_t *tokens, double *seconds,
+                   cvn_err *err)
 {
-    const cvn_request request = {.prompt = tokens, .n_prompt = start + e->options.bucket[b]};
-    SlotPrompt prompt[CHUNK_BATCH];
+    const cvn_request request = {.prompt = tokens, .n_prompt = start + n};
+    SlotPrompt prompt = {.slot = 0, .request = &request};
     *seconds = INFINITY;
-    e->longest = e->longest_batch = b;
+    e->budget = n;
     for (int turn = 0; turn < 2; turn++) {
-        for (int i = 0; i < n; i++) {
-            prompt[i] = (SlotPrompt){.slot = i, .request = &request};
-            engine_set_filled(e, i, start);
-        }
+        engine_set_filled(e, 0, start);
         double begin = e->pace.clock();
-        TRY(engine_prefill(e, prompt, n, err));
+        TRY(engine_prefill(e, &prompt, 1, NULL, err));
         *seconds = fmin(*seconds, e->pace.clock() - begin);
     }
     return cluster_share(e->options.cluster, seconds, sizeof *seconds, err);
@@ -104,22 +116,16 @@ static int measure(cvn_engine *e, int b, int n, int64_t start, const int32_t *to
 
 static int measure_chunks(cvn_engine *e, const int32_t *tokens, int64_t far, cvn_err *err)
 {
-    const cvn_engine_options *o = &e->options;
-    double most = o->max_stall, seconds = 0;
-    for (int b = 0; b < o->n_buckets && seconds <= most; b++) { /* and one that is too long */
-        TRY(measure(e, b, 1, 0, tokens, &seconds, err));
-        e->prefill[0][b].seconds = seconds;
+    double seconds = 0;
+    int shortest = next_size(e, -1);
+    for (int i = shortest; i >= 0 && seconds <= e->options.max_stall; i = next_size(e, i)) {
+        TRY(measure(e, list_tokens(e, i), 0, tokens, &seconds, err)); /* and one that is too long */
+        *seconds_of(e, i) = seconds;
     }
-    seconds = 0;
-    for (int b = 0; b < o->n_buckets && e->batch[0][b].slots && seconds <= most; b++) {
-        TRY(measure(e, b, CHUNK_BATCH, 0, tokens, &seconds, err));
-        e->batch[0][b].seconds = seconds;
-    }
-    const EngineStep *shortest = &e->prefill[0][0];
     if (far > 0) {
-        TRY(measure(e, 0, 1, far, tokens, &seconds, err));
-        e->pace.position =
-            fmax(0, seconds - shortest->seconds) / (double)(far * shortest->seq * shortest->slots);
+        TRY(measure(e, list_tokens(e, shortest), far, tokens, &seconds, err));
+        e->pace.position = fmax(0, seconds - *seconds_of(e, shortest)) /
+                           (double)(far * e->lists->size[shortest].tokens);
     }
     return CVN_OK;
 }
@@ -151,9 +157,9 @@ int engine_measure_pace(cvn_engine *e, cvn_err *err)
         engine_reset_slot(e, slot);
         engine_release_slot(e, slot);
     }
-    e->longest = e->longest_batch = o->n_buckets - 1;
+    e->budget = largest;
     e->stats = stats;
-    double shortest = expected(p, &e->prefill[0][0], 0);
+    double shortest = expected(e, next_size(e, -1), 0);
     if (p->decode + shortest > o->max_stall * (1 - SPARE))
         strbuf_printf(&e->warnings,
                       "stalls may exceed %.0f ms: a decode step takes %.0f ms here, and the "

@@ -1,6 +1,7 @@
 #include "serve/scheduler.h"
 
 #include "base/num.h"
+#include "serve/list.h"
 #include "serve/logits.h"
 #include "serve/pace.h"
 #include "serve/prefix.h"
@@ -220,70 +221,55 @@ static int list_prompts(const cvn_engine *e)
     return n;
 }
 
-static int read_prompts(cvn_engine *e, cvn_err *err)
+/* Of prompts whose chunks a run has read: those that are complete have drawn, and decode from now on. */
+static void take_prompts(cvn_engine *e, int n, double seconds)
+{
+    for (int i = 0; i < n; i++) {
+        const SlotPrompt *p = &e->prompt[i];
+        Job *job = e->job[p->slot];
+        if (!p->computed)
+            continue;
+        job->result.computed += p->computed;
+        if (e->prefix)
+            prefix_read(e, p->slot);
+        job->result.prefill_seconds += seconds;
+        if (e->filled[p->slot] < job->request.n_prompt)
+            continue;
+        engine_set_active(e, p->slot, true);
+        take_token(e, job, e->slots.tokens[p->slot]);
+    }
+}
+
+/* Reads no more tokens than the largest list has, of which a run has at least as many as the shortest chunk. *decoded: slots that decode have drawn meanwhile. */
+static int read_prompts(cvn_engine *e, bool *decoded, cvn_err *err)
 {
     int64_t most = e->options.bucket[e->options.n_buckets - 1], read = 0;
     for (;;) {
-        bool any;
+        bool any, beside, decodes = pace_decodes(e);
         give_slots(e);
         int n = list_prompts(e);
         if (!n)
             return CVN_OK;
         int64_t start = e->filled[e->prompt[0].slot];
+        int64_t rest = e->prompt[0].request->n_prompt - start;
         TRY(pace_choose(e, start, read == 0, &any, err));
-        EngineStep *chunk = engine_chunk(e, e->prompt, n);
-        if (!any || read + chunk->seq > most)
+        rest = list_tokens(e, list_chunk(e, SAMPLE_GREEDY, rest, e->budget));
+        if (!any || (read && read + rest > most))
             return CVN_OK;
-        read += chunk->seq;
         double begin = e->pace.clock();
-        TRY(engine_prefill(e, e->prompt, n, err));
+        TRY(engine_prefill(e, e->prompt, n, &beside, err));
         double now = e->pace.clock();
+        read += num_max(list_tokens(e, e->lists->ran), e->options.bucket[0]);
         if (e->options.max_stall > 0)
-            pace_note(&e->pace, chunk, start, now - begin);
-        for (int i = 0; i < n; i++) {
-            const SlotPrompt *p = &e->prompt[i];
-            Job *job = e->job[p->slot];
-            if (!p->computed)
-                continue;
-            job->result.computed += p->computed;
-            if (e->prefix)
-                prefix_read(e, p->slot);
-            job->result.prefill_seconds += now - begin;
-            if (e->filled[p->slot] < job->request.n_prompt)
-                continue;
-            if (!pace_decodes(e))
-                e->pace.since = now;
-            engine_set_active(e, p->slot, true);
-            e->held++;
-            take_token(e, job, e->slots.tokens[p->slot]);
-        }
+            pace_note(e, e->lists->ran, start, now - begin);
+        if (beside || !decodes)
+            e->pace.since = now;
+        for (int slot = 0; slot < e->options.slots && beside; slot++)
+            if (e->slots.length[slot])
+                take_token(e, e->job[slot], e->slots.tokens[slot]);
+        *decoded = *decoded || beside;
+        take_prompts(e, n, now - begin);
     }
-}
-
-/* Whether the next prompt is one that slots which have just begun to decode wait for: a step of few slots takes almost as long as one of all,
-   and requests that arrived together should wait for each other once, not before each token. It is a prompt of one chunk; and they wait
-   for no more prompts than there are slots. */
-static bool holds(const cvn_engine *e)
-{
-    if (e->options.max_stall > 0 || e->held >= e->options.slots || !list_prompts(e))
-        return false;
-    const SlotPrompt *next = &e->prompt[0];
-    int64_t rest = next->request->n_prompt - e->filled[next->slot];
-    return rest <= e->options.bucket[e->options.n_buckets - 1] &&
-           e->job[next->slot]->result.computed == 0;
-}
-
-/* Slots that have generated fewer than YOUNG_TOKENS tokens decode with the others, or wait for the next prompt. */
-static void hold_young(cvn_engine *e)
-{
-    enum { YOUNG_TOKENS = 8 };
-    bool wait = holds(e);
-    for (int slot = 0; slot < e->options.slots; slot++) {
-        int64_t n = e->job[slot] ? e->job[slot]->result.n_tokens : 0;
-        if (n && n < YOUNG_TOKENS)
-            engine_set_active(e, slot, !wait);
-    }
-    e->held = wait ? e->held : 0;
 }
 
 /* Tokens that a slot may still draw: it may outrun neither its context nor its limit. */
@@ -360,14 +346,14 @@ static int decode(cvn_engine *e, cvn_err *err)
     return code;
 }
 
+/* Slots that have drawn beside a chunk go on with the next one, if there is one, and else by themselves. */
 static int step(cvn_engine *e, bool reads, cvn_err *err)
 {
+    bool decoded = false;
     e->queue.busy = true;
-    int code = reads ? read_prompts(e, err) : CVN_OK;
-    if (code == CVN_OK) {
-        hold_young(e);
+    int code = reads ? read_prompts(e, &decoded, err) : CVN_OK;
+    if (code == CVN_OK && !(decoded && list_prompts(e)))
         code = decode(e, err);
-    }
     sweep(e);
     queue_drop(&e->queue);
     e->queue.busy = false;

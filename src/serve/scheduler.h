@@ -7,11 +7,11 @@
  *     1        P1 P1 P1 d d E P2 d d d d …        P a chunk of a prompt, d decode, E end token
  *
  * Slots are given by priority, round-robin over keys, first come first served; a request is overtaken a limited number of times. A step
- * prefills chunks of prompts, the oldest first and no more tokens than the largest bucket has, and then decodes all active slots: a long
- * prompt does not stop the other sequences. Short prompts that arrive together are all prefilled before any of them decodes, while
- * others do, unless options.max_stall limits how long slots may wait. Where the mesh shards the slots, they are taken from all
- * shards alike, and prompts in different shards are prefilled together. A text depends on its request alone: caches hold the same bits,
- * whatever the chunks. So chunks may be as long as max_stall allows (serve/pace.h).
+ * has a budget of tokens: those of active slots come first, then chunks of prompts, the oldest first, in the same list (serve/list.h);
+ * where that depends on how texts are cut into runs, chunks are read first, and then all active slots decode. A long prompt does not stop
+ * the other sequences. The budget is what the largest bucket has, or what options.max_stall allows (serve/pace.h). Where the mesh
+ * shards the slots, they are taken from all shards alike, and prompts in different shards are prefilled together. A text depends on its
+ * request alone: caches hold the same bits, whatever the chunks.
  *
  * Reading tokens back may be slow where they are not in host memory, so a step decodes eos_interval times; what a slot
  * decoded past its end, at most eos_interval - 1 tokens, is dropped.

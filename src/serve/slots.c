@@ -3,6 +3,8 @@
  * after a run that succeeded and not before, so that a run which was interrupted is as if it had not been: what it
  * left in caches lies beyond their fill and is written again.
  */
+#include "base/num.h"
+#include "serve/list.h"
 #include "serve/logits.h"
 #include "serve/prefix.h"
 #include "serve/scheduler.h"
@@ -18,7 +20,7 @@ int engine_run(cvn_engine *e, EngineStep *step, const Inputs *in, cvn_err *err)
 {
     int64_t ranks = e->adapters.ranks;
     bool plain = e->adapters.n > 0;
-    for (int64_t i = 0; i < step->slots * ranks; i++) /* no slot that has something to do has one */
+    for (int64_t i = 0; i < step->rows * ranks; i++) /* no slot that has something to do has one */
         plain = plain && !(in->length[i / ranks] && in->select[i] != 0);
     Program *program = plain ? &step->plain : &step->program;
     step->ran = program;
@@ -144,65 +146,6 @@ int engine_slot_shard(const cvn_engine *e, int slot)
     return e->shards == 1 ? 0 : buffer_row_shard(runtime_buffer(&e->rt, ROLE_CACHE, 0), slot);
 }
 
-/* A chunk in which no slot has anything to do. */
-static void clear_chunk(cvn_engine *e, const EngineStep *step)
-{
-    Inputs *in = &e->chunk;
-    for (int64_t i = 0; i < step->slots; i++) {
-        in->slot[i] = -1;
-        in->start[i] = in->length[i] = 0;
-    }
-    memset(in->tokens, 0, (size_t)(step->slots * step->seq) * sizeof *in->tokens);
-}
-
-/* Stages a chunk of a slot's tokens at a place in it. */
-static void stage_chunk(cvn_engine *e, const EngineStep *step, int64_t at, int slot,
-                        const int32_t *tokens, int64_t n)
-{
-    Inputs *in = &e->chunk;
-    const Inputs *from = &e->slots;
-    in->slot[at] = slot;
-    in->start[at] = from->start[slot];
-    in->length[at] = (int32_t)n;
-    engine_copy_sampling(e, in, at, slot);
-    memcpy(in->tokens + at * step->seq, tokens, (size_t)n * sizeof *tokens);
-    engine_copy_select(e, in, at, slot);
-    size_t vocab = (size_t)model_vocab(e->model->io.desc);
-    if (in->seen)
-        memcpy(in->seen + (size_t)at * vocab, from->seen + (size_t)slot * vocab, vocab);
-    if (in->bias) {
-        memcpy(in->bias + (size_t)at * vocab, from->bias + (size_t)slot * vocab,
-               vocab * sizeof *in->bias);
-        memcpy(in->mask + (size_t)at * vocab, from->mask + (size_t)slot * vocab, vocab);
-    }
-}
-
-/* Runs a program on the chunk that is staged. */
-static int run_chunk(cvn_engine *e, EngineStep *step, cvn_err *err)
-{
-    double begin = clock_seconds();
-    TRY(engine_run(e, step, &e->chunk, err));
-    e->stats.prefills++;
-    e->stats.prefill_seconds += clock_seconds() - begin;
-    for (int64_t i = 0; i < step->slots; i++) {
-        int slot = e->chunk.slot[i];
-        int64_t n = e->chunk.length[i];
-        if (n)
-            engine_set_filled(e, slot, e->filled[slot] + n);
-        e->stats.prefill_tokens += n;
-    }
-    return CVN_OK;
-}
-
-/* The smallest bucket that holds n tokens, or the largest there is. */
-static int choose_bucket(const int64_t *bucket, int n_buckets, int64_t n)
-{
-    int i = 0;
-    while (i < n_buckets - 1 && bucket[i] < n)
-        i++;
-    return i;
-}
-
 static int check_tokens(const cvn_engine *e, const int32_t *tokens, int64_t n, cvn_err *err)
 {
     int64_t context = e->options.context, vocab = model_vocab(e->model->io.desc);
@@ -306,16 +249,6 @@ void engine_begin_slot(cvn_engine *e, int slot, const cvn_request *request, int6
         logits_begin(e, slot, request);
 }
 
-/* A run has drawn a slot's next token: the slot of the program's outputs was `at`. */
-static void note_drawn(cvn_engine *e, const EngineStep *step, int slot, int64_t at)
-{
-    if (!e->logits || !e->logits[slot].request)
-        return;
-    const float *logits = engine_output(step, ROLE_LOGITS);
-    logits += at * model_vocab(e->model->io.desc);
-    e->slots.tokens[slot] = logits_drawn(e, slot, e->slots.tokens[slot], logits);
-}
-
 void engine_draw(cvn_engine *e, int slot, int32_t token, const float *logits)
 {
     add_seen(e, slot, &e->slots.tokens[slot], 1);
@@ -336,67 +269,102 @@ int engine_free_slot(cvn_engine *e)
     return best;
 }
 
-/* How the rest of a prompt is read next: the bucket, and whether that is its last chunk. */
-static int next_chunk(const cvn_engine *e, const SlotPrompt *p, bool *last)
+int engine_decodes_beside(const cvn_engine *e)
 {
-    const cvn_engine_options *o = &e->options;
-    int64_t rest = p->request->n_prompt - e->filled[p->slot];
-    int b = choose_bucket(o->bucket, e->longest + 1, rest);
-    *last = rest <= o->bucket[b];
-    return b;
+    int n = 0;
+    for (int slot = 0; slot < e->options.slots; slot++)
+        n += e->slots.length[slot];
+    return e->chunk_invariant && 2 * n <= e->budget ? n : 0;
 }
 
-/* Whether a prompt's next chunk is read by bucket b, and is its last one or not. */
-static bool chunk_is(const cvn_engine *e, const SlotPrompt *p, int b, bool last)
+/* How much of so many tokens that are left of a prompt is read beside `others`: all, what there is room for, or less, where two runs
+   of fitting sizes take less than one with much padding. A run has a time that it takes however short it is, as one of LEAST tokens. */
+static int64_t next_chunk(const cvn_engine *e, int64_t rest, int64_t others)
 {
-    bool own;
-    return next_chunk(e, p, &own) == b && own == last;
-}
-
-EngineStep *engine_chunk(cvn_engine *e, const SlotPrompt *prompt, int n)
-{
-    bool last;
-    int b = next_chunk(e, prompt, &last), alike = 0;
-    for (int i = 0; i < n; i++) /* whose last chunk has the same length */
-        alike += chunk_is(e, &prompt[i], b, true);
-    bool batch =
-        last && b <= e->longest_batch && e->batch[0][b].slots && alike >= CHUNK_BATCH_FEWEST;
-    return batch ? &e->batch[0][b] : &e->prefill[0][b];
-}
-
-int engine_prefill(cvn_engine *e, SlotPrompt *prompt, int n, cvn_err *err)
-{
-    bool last;
-    int b = next_chunk(e, &prompt[0], &last);
-    int64_t seq = e->options.bucket[b];
-    SampleMode mode = SAMPLE_GREEDY;
-    const EngineStep *like = engine_chunk(e, prompt, n);
-    bool batch = like == &e->batch[0][b];
-    int64_t taken = 0;
-    clear_chunk(e, like);
-    for (int i = 0; i < n; i++) {
-        SlotPrompt *p = &prompt[i];
-        const cvn_request *r = p->request;
-        int64_t at = batch ? taken : engine_slot_shard(e, p->slot);
-        p->computed = 0;
-        if (at >= like->slots || e->chunk.length[at] || !chunk_is(e, p, b, last))
+    enum { LEAST = 32 };
+    int64_t n = num_min(rest, num_max(e->budget - others, 1)), all = n + others;
+    int64_t size = list_tokens(e, list_chunk(e, SAMPLE_GREEDY, all, e->budget));
+    if (!e->chunk_invariant || n < rest || !others)
+        return num_min(n, size);
+    for (int i = e->lists->n - 1; i >= 0; i--) {
+        int64_t less = list_tokens(e, i);
+        if (less >= all || less <= others)
             continue;
-        taken++;
-        int64_t filled = e->filled[p->slot], rest = r->n_prompt - filled;
-        SampleMode wanted = slot_mode(e, p->slot);
-        mode = wanted > mode ? wanted : mode;
-        p->computed = rest < seq ? rest : seq;
-        stage_chunk(e, like, at, p->slot, r->prompt + filled, p->computed);
+        int64_t then = list_tokens(e, list_chunk(e, SAMPLE_GREEDY, all - less, e->budget));
+        return less + num_max(then, LEAST) < size ? less - others : n;
     }
-    bool fills = !last && b == e->options.n_buckets - 1; /* what shorter ones draw is not used */
-    EngineStep *step = batch ? &e->batch[mode][b] : fills ? &e->fill : &e->prefill[mode][b];
-    TRY(run_chunk(e, step, err));
-    const int32_t *next = last ? engine_output(step, ROLE_NEXT) : NULL;
-    for (int64_t i = 0; i < step->slots && last; i++)
-        if (e->chunk.length[i]) {
-            e->slots.tokens[e->chunk.slot[i]] = next[i];
-            note_drawn(e, step, e->chunk.slot[i], i);
+    return n;
+}
+
+static void add_chunk(cvn_engine *e, SlotPrompt *p, int64_t n)
+{
+    int64_t filled = e->filled[p->slot], rest = p->request->n_prompt - filled;
+    p->computed = n;
+    e->lists->part[p->slot] =
+        (ListPart){.token = p->request->prompt + filled, .n = n, .drawn = n == rest, .chunk = true};
+}
+
+/* Chunks of n prompts, beside so many tokens that are decoded. */
+static void choose_chunks(cvn_engine *e, SlotPrompt *prompt, int n, int64_t decoding)
+{
+    enum { JOINED = 128 }; /* a longer list takes longer, by what is added to it */
+    int64_t first =
+        next_chunk(e, prompt[0].request->n_prompt - e->filled[prompt[0].slot], decoding);
+    int64_t size = list_tokens(e, list_chunk(e, SAMPLE_GREEDY, first + decoding, e->budget));
+    int64_t room = e->chunk_invariant ? num_max(size, num_min(JOINED, e->budget)) : size;
+    memset(e->load, 0, (size_t)e->shards * sizeof *e->load);
+    e->load[0] = (int)decoding; /* else there are no shards */
+    for (int i = 0; i < n; i++) {
+        int *load = &e->load[engine_slot_shard(e, prompt[i].slot)];
+        int64_t rest = prompt[i].request->n_prompt - e->filled[prompt[i].slot];
+        int64_t whole = e->chunk_invariant ? rest : num_min(rest, e->budget);
+        prompt[i].computed = 0;
+        if (i && (*load + whole > room || (*load && !e->chunk_invariant)))
+            continue;
+        add_chunk(e, &prompt[i], i ? whole : first);
+        *load += (int)prompt[i].computed;
+    }
+}
+
+int engine_prefill(cvn_engine *e, SlotPrompt *prompt, int n, bool *decoded, cvn_err *err)
+{
+    Lists *l = e->lists;
+    int decoding = engine_decodes_beside(e);
+    SampleMode mode = decoding ? engine_mode(e) : SAMPLE_GREEDY;
+    if (decoding)
+        list_decoding(e, 0);
+    else
+        list_clear(e);
+    choose_chunks(e, prompt, n, decoding);
+    for (int i = 0; i < n; i++)
+        if (prompt[i].computed && l->part[prompt[i].slot].drawn) {
+            SampleMode wanted = slot_mode(e, prompt[i].slot);
+            mode = wanted > mode ? wanted : mode;
         }
+    double begin = clock_seconds();
+    TRY(list_run(e, (int)mode, err));
+    e->stats.prefills++;
+    e->stats.prefill_seconds += clock_seconds() - begin;
+    for (int i = 0; i < n; i++) {
+        const ListPart *p = &l->part[prompt[i].slot];
+        int slot = prompt[i].slot;
+        if (!prompt[i].computed)
+            continue;
+        engine_set_filled(e, slot, e->filled[slot] + p->n);
+        e->stats.prefill_tokens += p->n;
+        if (!p->drawn)
+            continue;
+        e->slots.tokens[slot] = l->next[p->place];
+        if (l->logits && e->logits[slot].request)
+            e->slots.tokens[slot] =
+                logits_drawn(e, slot, e->slots.tokens[slot],
+                             l->logits + p->place * model_vocab(e->model->io.desc));
+    }
+    for (int slot = 0; slot < e->options.slots && decoding; slot++)
+        if (e->slots.length[slot])
+            decode_take(e, slot, 0);
+    if (decoded)
+        *decoded = decoding > 0;
     return CVN_OK;
 }
 
@@ -411,55 +379,68 @@ typedef struct Score {
 } Score;
 
 /* Of tokens [done, done + here). */
-static void take_scores(const cvn_engine *e, const EngineStep *step, int64_t at,
-                        const int32_t *token, int64_t n, int64_t done, int64_t here,
-                        const Score *want)
+static void take_scores(const cvn_engine *e, const ListPart *p, const int32_t *token, int64_t n,
+                        int64_t done, const Score *want)
 {
     size_t vocab = (size_t)model_vocab(e->model->io.desc);
+    const EngineStep *step = e->lists->step_ran;
     const float *got = engine_output(step, ROLE_LOGPROB);
     const int32_t *likeliest = engine_output(step, ROLE_ARGMAX);
     const float *logits = want->on_logits ? engine_output(step, ROLE_LOGITS) : NULL;
-    for (int64_t i = 0; i < here && done + i + 1 < n; i++) {
+    for (int64_t i = 0; i < p->n && done + i + 1 < n; i++) {
         if (want->logprob)
-            want->logprob[done + i + 1] = got[at + i];
+            want->logprob[done + i + 1] = got[p->at + i];
         if (logits)
-            want->on_logits(want->context, (int)(done + i + 1), logits + (size_t)(at + i) * vocab,
-                            token[done + i + 1]);
+            want->on_logits(want->context, (int)(done + i + 1),
+                            logits + (size_t)(p->at + i) * vocab, token[done + i + 1]);
     }
     if (want->argmax)
-        memcpy(want->argmax + done, likeliest + at, (size_t)here * sizeof *likeliest);
+        memcpy(want->argmax + done, likeliest + p->at, (size_t)p->n * sizeof *likeliest);
 }
 
-/* Of a chunk; of the last token only that of the last chunk stays. */
-static void take_hidden(const cvn_engine *e, const EngineStep *step, int shard, const Score *want)
+/* The state of the last token, or the sum of all so far. */
+static void take_states(const cvn_engine *e, const ListPart *p, double *hidden)
 {
     int64_t dim = model_width(e->model->io.desc);
-    const float *got = engine_output(step, ROLE_HIDDEN);
+    const float *got = engine_output(e->lists->step_ran, ROLE_HIDDEN);
     bool last = strcmp(e->options.pooling, "last") == 0;
-    for (int64_t i = 0; i < dim; i++)
-        want->hidden[i] = (last ? 0 : want->hidden[i]) + (double)got[shard * dim + i];
+    for (int64_t t = last ? p->n - 1 : 0; t < p->n; t++)
+        for (int64_t i = 0; i < dim; i++)
+            hidden[i] = (last ? 0 : hidden[i]) + (double)got[(p->at + t) * dim + i];
+}
+
+/* Runs what is in the list, for texts that are read whole. */
+static int run_texts(cvn_engine *e, int output, cvn_err *err)
+{
+    double begin = clock_seconds();
+    TRY(list_run(e, output, err));
+    e->stats.prefills++;
+    e->stats.prefill_seconds += clock_seconds() - begin;
+    for (int slot = 0; slot < e->options.slots; slot++) {
+        int64_t n = e->lists->part[slot].n;
+        if (n)
+            engine_set_filled(e, slot, e->filled[slot] + n);
+        e->stats.prefill_tokens += n;
+    }
+    return CVN_OK;
 }
 
 static int score_slot(cvn_engine *e, int slot, const int32_t *token, int64_t n, const Score *want,
                       cvn_err *err)
 {
-    int shard = engine_slot_shard(e, slot);
+    const int output = want->hidden ? LIST_STATE : LIST_SCORE;
     for (int64_t done = 0; done < n;) {
-        int b = choose_bucket(e->score_bucket, e->n_score_buckets, n - done);
-        EngineStep *step = want->hidden ? &e->embed[b] : &e->score[b];
-        int64_t here = n - done < step->seq ? n - done : step->seq, at = shard * step->seq;
+        int64_t size = list_tokens(e, list_chunk(e, output, n - done, INT64_MAX));
+        int64_t here = num_min(n - done, size);
         TRY(scheduler_go_on(e, err));
-        clear_chunk(e, step);
-        stage_chunk(e, step, shard, slot, token + done, here);
-        for (int64_t i = 0; i < step->slots * step->seq; i++)
-            e->chunk.targets[i] = -1;
-        for (int64_t i = 0; i < step->seq && done + i + 1 < n; i++)
-            e->chunk.targets[at + i] = token[done + i + 1];
-        TRY(run_chunk(e, step, err));
+        list_clear(e);
+        ListPart *p = &e->lists->part[slot];
+        *p = (ListPart){.token = token + done, .n = here, .chunk = true, .more = done + here < n};
+        TRY(run_texts(e, output, err));
         if (want->hidden)
-            take_hidden(e, step, shard, want);
+            take_states(e, p, want->hidden);
         else
-            take_scores(e, step, at, token, n, done, here, want);
+            take_scores(e, p, token, n, done, want);
         done += here;
     }
     return CVN_OK;
@@ -530,52 +511,54 @@ int cvn_engine_embed(cvn_engine *e, int adapter, const int32_t *token, int64_t n
     return CVN_OK;
 }
 
-/* Of n texts, those in front that are read by the same bucket, in one chunk, as a batch; slot: of those that no request has, one
-   for each. */
-static int embed_together(const cvn_engine *e, const TokenIds *text, int n, int slot[CHUNK_BATCH])
+/* Of n texts those in front that one run reads, each whole and in a slot that no request has: how many; 0: the first is longer. */
+static int list_texts(cvn_engine *e, const TokenIds *text, int n)
 {
-    int b = choose_bucket(e->score_bucket, e->n_score_buckets, (int64_t)text[0].n), count = 0;
-    const EngineStep *step = &e->embed_batch[b];
-    while (count < n && count < step->slots && (int64_t)text[count].n <= step->seq &&
-           choose_bucket(e->score_bucket, e->n_score_buckets, (int64_t)text[count].n) == b)
-        count++;
-    int free = 0;
-    for (int i = 0; i < e->options.slots && free < count; i++)
-        if (!e->job[i])
-            slot[free++] = i;
-    return count >= CHUNK_BATCH_FEWEST && free == count ? count : 1;
+    int64_t most = list_tokens(e, list_chunk(e, LIST_STATE, INT64_MAX, INT64_MAX)), sum = 0;
+    int count = 0;
+    list_clear(e);
+    for (int slot = 0; slot < e->options.slots && count < (e->chunk_invariant ? n : 1); slot++) {
+        int64_t length = (int64_t)text[count].n;
+        if (e->job[slot])
+            continue;
+        if (length < 1 || sum + length > most)
+            break;
+        e->lists->part[slot] = (ListPart){.token = text[count++].id, .n = length, .chunk = true};
+        sum += length;
+    }
+    return count;
 }
 
 int engine_embed(cvn_engine *e, int adapter, const TokenIds *text, int n, float *const *out,
                  cvn_err *err)
 {
-    int slot[CHUNK_BATCH], count = embed_together(e, text, n, slot);
-    if (count == 1) {
+    TRY(scheduler_go_on(e, err));
+    int count = list_texts(e, text, n), done = 0;
+    if (count <= 1) {
         TRY(cvn_engine_embed(e, adapter, text[0].id, (int64_t)text[0].n, out[0], err));
         return 1;
     }
-    int b = choose_bucket(e->score_bucket, e->n_score_buckets, (int64_t)text[0].n);
-    EngineStep *step = &e->embed_batch[b];
-    TRY(scheduler_go_on(e, err));
-    clear_chunk(e, step);
-    for (int i = 0; i < count; i++) {
-        engine_reset_slot(e, slot[i]);
-        set_adapter(e, slot[i], adapter);
-        TRY(check_tokens(e, text[i].id, (int64_t)text[i].n, err));
-        stage_chunk(e, step, i, slot[i], text[i].id, (int64_t)text[i].n);
-    }
-    int code = run_chunk(e, step, err);
     int64_t dim = model_width(e->model->io.desc);
     SCOPED(scoped_free) double *sum = calloc((size_t)dim, sizeof *sum);
-    if (!sum && code == CVN_OK)
-        code = err_set(err, CVN_EMEM, "no memory for an embedding of %" PRId64 " numbers", dim);
-    const Score want = {.hidden = sum};
-    for (int i = 0; i < count && code == CVN_OK; i++) {
-        memset(sum, 0, (size_t)dim * sizeof *sum);
-        take_hidden(e, step, i, &want);
-        put_embedding(sum, dim, out[i]);
-    }
+    if (!sum)
+        return err_set(err, CVN_EMEM, "no memory for an embedding of %" PRId64 " numbers", dim);
     for (int i = 0; i < count; i++)
-        engine_reset_slot(e, slot[i]);
+        TRY(check_tokens(e, text[i].id, (int64_t)text[i].n, err));
+    TRY(check_adapter(e, adapter, err));
+    for (int slot = 0; slot < e->options.slots; slot++)
+        if (e->lists->part[slot].n) {
+            engine_reset_slot(e, slot);
+            set_adapter(e, slot, adapter);
+        }
+    int code = run_texts(e, LIST_STATE, err);
+    for (int slot = 0; slot < e->options.slots; slot++) {
+        if (!e->lists->part[slot].n)
+            continue;
+        memset(sum, 0, (size_t)dim * sizeof *sum);
+        if (code == CVN_OK)
+            take_states(e, &e->lists->part[slot], sum);
+        put_embedding(sum, dim, out[done++]);
+        engine_reset_slot(e, slot);
+    }
     return code ? code : count;
 }

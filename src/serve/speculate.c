@@ -83,11 +83,18 @@ void speculate_look_up(SlotDraft *g)
     g->n_draft = DRAFT_MOST;
 }
 
+/* The size that decodes with so many drafts of each slot; -1: there is none. */
+static int decode_size(cvn_engine *e, int drafts)
+{
+    list_decoding(e, drafts);
+    return list_fit(e, SAMPLE_GREEDY);
+}
+
 /* How many drafts of each slot promise most tokens per second; 0: none. */
-static int choose(const cvn_engine *e, int active, bool drafts)
+static int choose(cvn_engine *e, int active, bool drafts)
 {
     const Speculation *g = e->speculation;
-    const double *known = e->decoding->seconds;
+    const double *known = e->lists->seconds;
     double alone = known[decode_size(e, 0)];
     int best = 0;
     bool forced = active > 0; /* in all slots: then one by one is slower, whatever was measured */
@@ -121,16 +128,16 @@ static int choose(const cvn_engine *e, int active, bool drafts)
 static int run(cvn_engine *e, int most, cvn_err *err)
 {
     Speculation *g = e->speculation;
-    Decoding *d = e->decoding;
+    Lists *l = e->lists;
     for (int slot = 0; slot < e->options.slots; slot++) {
         SlotDraft *r = &g->slot[slot];
-        d->draft[slot] = r->draft;
-        d->n_draft[slot] = e->slots.length[slot] ? (int)num_min(r->n_draft, most) : 0;
+        memcpy(l->token[slot] + 1, r->draft, sizeof r->draft);
+        l->n_draft[slot] = e->slots.length[slot] ? (int)num_min(r->n_draft, most) : 0;
     }
     TRY(decode_run(e, err));
     for (int slot = 0; slot < e->options.slots; slot++) {
-        g->slot[slot].n_draft = d->n_draft[slot];
-        e->stats.drafted_tokens += d->n_draft[slot];
+        g->slot[slot].n_draft = l->n_draft[slot];
+        e->stats.drafted_tokens += l->n_draft[slot];
     }
     e->stats.verifies++;
     return CVN_OK;
@@ -184,14 +191,14 @@ int speculate_run(cvn_engine *e, const int64_t *most, bool *ran, cvn_err *err)
     bool drafts = false;
     *ran = false;
     for (int slot = 0; slot < e->options.slots; slot++)
-        e->decoding->n_draft[slot] = 0;
+        e->lists->n_draft[slot] = 0;
     for (int slot = 0; slot < e->options.slots; slot++) {
         if (!e->slots.length[slot])
             continue;
         active++;
         drafts = propose(e, slot) || drafts;
         g->slot[slot].n_draft = (int)num_min(g->slot[slot].n_draft, most[slot] - 1);
-        e->decoding->n_draft[slot] = g->slot[slot].n_draft;
+        e->lists->n_draft[slot] = g->slot[slot].n_draft;
     }
     int n = active ? choose(e, active, drafts) : 0;
     for (int slot = 0; slot < e->options.slots && !n && drafts; slot++)

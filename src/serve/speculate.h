@@ -11,18 +11,17 @@
  * depend on time: of the programs there are that one runs which promises most tokens per second, by how long each took and by
  * how often drafts of the kind stood in that slot.
  *
- * Drafts stand behind their slot's token in the list that is decoded (serve/decode.h). Where a text has the same bits however it is cut into runs (chunk_invariant of the engine;
+ * Drafts stand behind their slot's token in the list that is decoded (serve/list.h). Where a text has the same bits however it is cut into runs (chunk_invariant of the engine;
  * tests/test_cut.c), that is a matter of time alone. Elsewhere products of more rows may round otherwise (cpu/kernels/choice.c), and a
  * text would depend on its drafts.
  */
 #ifndef CVN_SERVE_SPECULATE_H
 #define CVN_SERVE_SPECULATE_H
 
-#include "serve/decode.h"
 #include "serve/draft_model.h"
+#include "serve/list.h"
 
 enum {
-    DRAFT_MOST = 7, /* tokens drafted at once: attention takes so many and one more as one alone */
     DRAFT_MODEL =
         4, /* kind of a draft model's drafts; those below have the same tokens before them, the more the higher */
     DRAFT_FORCED, /* what a constraint lets come alone: it stands */

@@ -447,8 +447,8 @@ static void make_fingerprint(Served *m)
 {
     const cvn_model *model = m->model;
     const cvn_engine_options *o = &m->engine->options;
-    const int64_t of[] = {model->dtype, model_quant(model->io.desc).kind,
-                          m->engine->n_score_buckets,
+    const int64_t of[] = {model->dtype, model_quant(model->io.desc).kind, o->scoring,
+                          o->max_stall > 0,
                           m->tokenizer ? (int64_t)tokenizer_hash(m->tokenizer) : 0};
     uint64_t sum = 0;
     digest(&sum, of, sizeof of);

@@ -1,0 +1,334 @@
+#include "serve/list.h"
+
+#include "base/num.h"
+#include "serve/logits.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- programs ---- */
+
+static bool gives(const Lists *l, int output, int size)
+{
+    return l->step[output][size].rows > 0;
+}
+
+static int make_program(cvn_engine *e, int at, int output, cvn_err *err)
+{
+    Lists *l = e->lists;
+    const ListSize *s = &l->size[at];
+    ModelStep step = steps_chunk(&e->steps, s->tokens / s->row, s->row);
+    step.output = output == LIST_SCORE   ? STEP_SCORE
+                  : output == LIST_STATE ? STEP_STATE
+                                         : STEP_SAMPLE;
+    step.keep_logits = output == LIST_SCORE && e->options.logits_processors;
+    if (output < LIST_SCORE) {
+        step.sample = (SampleMode)output;
+        step.wanted = s->wanted;
+    }
+    return engine_make_step(e, &l->step[output][at], &step, &l->in, err);
+}
+
+static int make_drawing(cvn_engine *e, int at, cvn_err *err)
+{
+    for (int m = 0; m <= (int)e->most; m++)
+        TRY(make_program(e, at, m, err));
+    return CVN_OK;
+}
+
+int lists_make_whole(cvn_engine *e, int64_t most, cvn_err *err)
+{
+    size_t slots = (size_t)e->options.slots;
+    Lists *l = e->lists = arena_array(&e->arena, 1, sizeof *l);
+    l->part = arena_array(&e->arena, slots, sizeof *l->part);
+    l->token = arena_array(&e->arena, slots, sizeof *l->token);
+    l->n_draft = arena_array(&e->arena, slots, sizeof *l->n_draft);
+    int64_t drawn = num_max(e->options.slots, LIST_DRAFTS);
+    engine_make_inputs(e, &l->in, num_max(most, drawn), drawn);
+    l->size[0] = (ListSize){.tokens = e->options.slots, .row = 1};
+    l->n = 1;
+    return e->options.no_generation ? CVN_OK : make_drawing(e, 0, err);
+}
+
+/* Puts a size among the others, in their order, unless it is there. */
+static void add_size(Lists *l, ListSize s)
+{
+    int at = l->n;
+    for (int i = 0; i < l->n; i++)
+        if (l->size[i].tokens == s.tokens && l->size[i].row == s.row) {
+            l->size[i].chunks = l->size[i].chunks || s.chunks;
+            return;
+        }
+    for (; at > 0 && l->size[at - 1].tokens > s.tokens; at--)
+        l->size[at] = l->size[at - 1];
+    l->size[at] = s;
+    l->n++;
+}
+
+/* A size of chunks of so many tokens of each shard. */
+static ListSize chunk_size(const cvn_engine *e, int64_t tokens, int64_t decoded)
+{
+    ListSize s = {.tokens = tokens * e->shards, .row = 1, .chunks = true};
+    if (!e->chunk_invariant)
+        s.row = tokens;
+    else if (tokens > decoded && !e->options.no_generation)
+        s.wanted = e->options.slots;
+    return s;
+}
+
+int lists_make(cvn_engine *e, bool drafts, const int64_t *score, int n_score, cvn_err *err)
+{
+    Lists *l = e->lists;
+    const cvn_engine_options *o = &e->options;
+    const int64_t most = num_max(o->slots, drafts ? LIST_DRAFTS / e->shards * e->shards : 0);
+    EngineStep whole[LIST_OUTPUTS];
+    for (int m = 0; m < LIST_OUTPUTS; m++)
+        whole[m] = l->step[m][0];
+    memset(l->step, 0, sizeof l->step);
+    l->n = 0;
+    for (int64_t tokens = e->shards; tokens < most && !o->no_generation; tokens *= 2)
+        add_size(l, (ListSize){.tokens = tokens, .row = 1, .chunks = e->chunk_invariant});
+    const int64_t more[] = {most, o->slots};
+    for (int i = 0; i < 2 && !o->no_generation; i++)
+        add_size(l, (ListSize){.tokens = more[i], .row = 1, .chunks = e->chunk_invariant});
+    for (int i = 0; i < o->n_buckets && !o->no_generation; i++)
+        add_size(l, chunk_size(e, o->bucket[i], most));
+    for (int i = 0; i < n_score; i++)
+        add_size(l, chunk_size(e, score[i], most));
+    for (int i = 0; i < l->n; i++) {
+        const ListSize *s = &l->size[i];
+        bool scores = false, made = s->tokens == o->slots && s->row == 1;
+        for (int k = 0; k < n_score; k++) {
+            ListSize like = chunk_size(e, score[k], most);
+            scores = scores || (like.tokens == s->tokens && like.row == s->row);
+        }
+        for (int m = 0; m <= (int)e->most && made; m++)
+            l->step[m][i] = whole[m];
+        if (!made && !o->no_generation)
+            TRY(make_drawing(e, i, err));
+        if (scores && o->scoring)
+            TRY(make_program(e, i, LIST_SCORE, err));
+        if (scores && o->pooling)
+            TRY(make_program(e, i, LIST_STATE, err));
+    }
+    return CVN_OK;
+}
+
+void lists_free(cvn_engine *e)
+{
+    for (int m = 0; e->lists && m < LIST_OUTPUTS; m++)
+        for (int i = 0; i < LIST_SIZES; i++)
+            engine_free_step(&e->lists->step[m][i]);
+}
+
+/* ---- sizes ---- */
+
+int64_t list_tokens(const cvn_engine *e, int size)
+{
+    return e->lists->size[size].tokens / e->shards;
+}
+
+int list_chunk(const cvn_engine *e, int output, int64_t n, int64_t most)
+{
+    int best = -1;
+    for (int i = 0; i < e->lists->n; i++)
+        if (gives(e->lists, output, i) && e->lists->size[i].chunks &&
+            (best < 0 || (list_tokens(e, best) < n && list_tokens(e, i) <= most)))
+            best = i;
+    return best;
+}
+
+static bool takes(const cvn_engine *e, int size)
+{
+    const Lists *l = e->lists;
+    const ListSize *s = &l->size[size];
+    int64_t room = list_tokens(e, size), most = 0, drawn = 0;
+    bool chunks = false;
+    memset(e->load, 0, (size_t)e->shards * sizeof *e->load);
+    for (int slot = 0; slot < e->options.slots; slot++) {
+        const ListPart *p = &l->part[slot];
+        int *load = &e->load[engine_slot_shard(e, slot)];
+        if (!p->n)
+            continue;
+        *load += (int)num_round_up(p->n, s->row);
+        most = num_max(most, *load);
+        drawn += p->drawn;
+        chunks = chunks || p->chunk;
+    }
+    return most <= room && (!s->wanted || drawn <= s->wanted) && (chunks ? s->chunks : s->row == 1);
+}
+
+int list_fit(const cvn_engine *e, int output)
+{
+    int size = 0;
+    while (size < e->lists->n && !(gives(e->lists, output, size) && takes(e, size)))
+        size++;
+    return size < e->lists->n ? size : -1;
+}
+
+/* ---- runs ---- */
+
+void list_clear(cvn_engine *e)
+{
+    for (int slot = 0; slot < e->options.slots; slot++)
+        e->lists->part[slot].n = 0;
+}
+
+/* Tokens of nobody, which go nowhere. */
+static void clear(Inputs *in, const ListSize *s)
+{
+    int64_t rows = s->tokens / s->row, drawn = s->wanted ? s->wanted : rows;
+    memset(in->tokens, 0, (size_t)s->tokens * sizeof *in->tokens);
+    for (int64_t i = 0; i < s->tokens; i++)
+        in->targets[i] = -1;
+    for (int64_t i = 0; i < rows; i++) {
+        in->start[i] = in->length[i] = 0;
+        in->slot[i] = -1;
+    }
+    for (int64_t i = 0; i < num_min(drawn, in->drawn); i++) {
+        in->wanted[i] = 0;
+        in->temperature[i] = 0;
+        in->top_p[i] = in->penalty[i] = 1;
+    }
+}
+
+/* What drawing behind a part's last tokens needs, from its place on. */
+static void stage_drawing(cvn_engine *e, int slot, ListPart *p, bool processed)
+{
+    Inputs *in = &e->lists->in;
+    size_t vocab = (size_t)model_vocab(e->model->io.desc);
+    float *bias = processed ? in->bias + (size_t)p->place * vocab : NULL;
+    uint8_t *mask = processed ? in->mask + (size_t)p->place * vocab : NULL;
+    if (processed && p->drawn > 1)
+        p->n = p->drawn = 1 + logits_ahead(e, slot, p->token + 1, (int)p->drawn - 1, bias, mask);
+    else if (processed)
+        logits_copy(e, slot, bias, mask);
+    for (int64_t i = 0; i < p->drawn; i++) {
+        int64_t at = p->place + i, token = p->n - p->drawn + i;
+        in->wanted[at] = (int32_t)(p->at + token);
+        engine_copy_sampling(e, in, at, slot);
+        if (!in->seen)
+            continue;
+        uint8_t *seen = in->seen + (size_t)at * vocab;
+        memcpy(seen, i ? seen - vocab : e->slots.seen + (size_t)slot * vocab, vocab);
+        seen[p->token[token]] = 1;
+    }
+}
+
+static void stage(cvn_engine *e, int slot, ListPart *p, const ListSize *s)
+{
+    Inputs *in = &e->lists->in;
+    memcpy(in->tokens + p->at, p->token, (size_t)p->n * sizeof *in->tokens);
+    for (int64_t i = 0; i < p->n; i += s->row) {
+        int64_t row = (p->at + i) / s->row;
+        in->slot[row] = slot;
+        in->start[row] = e->slots.start[slot] + (int32_t)i;
+        in->length[row] = (int32_t)num_min(s->row, p->n - i);
+        engine_copy_select(e, in, row, slot);
+    }
+    for (int64_t i = 0; i < p->n && (i + 1 < p->n || p->more); i++)
+        in->targets[p->at + i] = p->token[i + 1];
+}
+
+static void stage_all(cvn_engine *e, const ListSize *s, int output)
+{
+    Lists *l = e->lists;
+    int64_t wanted = 0, room = s->tokens / e->shards;
+    clear(&l->in, s);
+    for (int shard = 0; shard < e->shards; shard++)
+        e->load[shard] = (int)(shard * room);
+    for (int slot = 0; slot < e->options.slots; slot++) {
+        ListPart *p = &l->part[slot];
+        int *to = &e->load[engine_slot_shard(e, slot)];
+        if (!p->n)
+            continue;
+        p->at = *to;
+        p->place = s->wanted ? wanted : s->row > 1 ? p->at / s->row : p->at + p->n - p->drawn;
+        if (output < LIST_SCORE && p->drawn)
+            stage_drawing(e, slot, p, output == SAMPLE_PROCESSED);
+        stage(e, slot, p, s);
+        *to += (int)num_round_up(p->n, s->row);
+        wanted += p->drawn;
+    }
+}
+
+int list_run(cvn_engine *e, int output, cvn_err *err)
+{
+    Lists *l = e->lists;
+    int size = list_fit(e, output);
+    assert(size >= 0);
+    EngineStep *step = &l->step[output][size];
+    stage_all(e, &l->size[size], output);
+    program_set_pending(&step->program, ROLE_MASK, e->helper);
+    program_set_pending(&step->plain, ROLE_MASK, e->helper);
+    double begin = clock_seconds();
+    logits_start(e);
+    int code = engine_run(e, step, &l->in, err);
+    logits_wait(e);
+    double seconds = clock_seconds() - begin;
+    if (code)
+        return code;
+    if (e->speculation)
+        TRY(cluster_share(e->options.cluster, &seconds, sizeof seconds, err));
+    l->seconds[size] += l->seconds[size] > 0 ? (seconds - l->seconds[size]) * 0.2 : seconds;
+    l->ran = size;
+    l->step_ran = step;
+    l->next = output < LIST_SCORE ? engine_output(step, ROLE_NEXT) : NULL;
+    l->logits = output == SAMPLE_PROCESSED ? engine_output(step, ROLE_LOGITS) : NULL;
+    return CVN_OK;
+}
+
+/* ---- decoding ---- */
+
+void list_decoding(cvn_engine *e, int64_t drafts)
+{
+    Lists *l = e->lists;
+    list_clear(e);
+    for (int slot = 0; slot < e->options.slots; slot++) {
+        int64_t n = 1 + num_min(l->n_draft[slot], drafts);
+        if (!e->slots.length[slot])
+            continue;
+        l->token[slot][0] = e->slots.tokens[slot];
+        l->part[slot] = (ListPart){.token = l->token[slot], .n = n, .drawn = n};
+    }
+}
+
+int decode_run(cvn_engine *e, cvn_err *err)
+{
+    Lists *l = e->lists;
+    list_decoding(e, DRAFT_MOST);
+    double begin = clock_seconds();
+    TRY(list_run(e, (int)engine_mode(e), err));
+    e->stats.decode_seconds += clock_seconds() - begin;
+    for (int slot = 0; slot < e->options.slots; slot++)
+        if (l->part[slot].n)
+            l->n_draft[slot] = (int)l->part[slot].n - 1;
+    return CVN_OK;
+}
+
+int32_t decode_take(cvn_engine *e, int slot, int i)
+{
+    const Lists *l = e->lists;
+    int64_t at = l->part[slot].place + i, vocab = model_vocab(e->model->io.desc);
+    engine_set_filled(e, slot, e->filled[slot] + 1);
+    e->stats.decoded_tokens++;
+    engine_draw(e, slot, l->next[at], l->logits ? l->logits + at * vocab : NULL);
+    return e->slots.tokens[slot];
+}
+
+int engine_decode(cvn_engine *e, cvn_err *err)
+{
+    for (int i = 0; i < e->options.slots; i++) {
+        e->lists->n_draft[i] = 0;
+        if (e->slots.length[i] && e->filled[i] >= e->options.context)
+            return err_set(err, CVN_EINVAL, "the context of slot %d is full: %" PRId64, i,
+                           e->options.context);
+    }
+    TRY(decode_run(e, err));
+    for (int i = 0; i < e->options.slots; i++)
+        if (e->slots.length[i])
+            decode_take(e, i, 0);
+    e->stats.decodes++;
+    return CVN_OK;
+}
