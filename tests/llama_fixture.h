@@ -59,7 +59,9 @@ static const char *const llama_variants[] = {"mha",
                                              "qwen2_moe",
                                              "granite_moe",
                                              "glm4_moe",
-                                             "glm4_moe_air"};
+                                             "glm4_moe_air",
+                                             "gpt_oss_moe",
+                                             "gpt_oss_moe_mxfp4"};
 enum { LLAMA_VARIANTS = sizeof llama_variants / sizeof *llama_variants };
 
 static inline bool llama_has_experts(const char *variant)

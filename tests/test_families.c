@@ -66,7 +66,9 @@ static void presets_have_as_many_parameters_as_is_published(void **state)
               {"granite3.1-1b-a400m", 1334628352, 0},
               {"granite3.1-3b-a800m", 3298793472, 0},
               {"glm4.5-air", INT64_C(106852251264), 0},
-              {"glm4.5", INT64_C(352797829024), 0}};
+              {"glm4.5", INT64_C(352797829024), 0},
+              {"gpt-oss-20b", INT64_C(20914757184), 0},
+              {"gpt-oss-120b", INT64_C(116829156672), 0}};
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         const Model *m = model_preset(of[i].name);
         ParamList params;
@@ -271,8 +273,8 @@ static void check_scores(const char *path, const char *variant, bool int8, doubl
 /* Variants that GGUF files cannot express. */
 static bool has_gguf(const char *variant)
 {
-    static const char *const none[] = {"dynamic_rope", "llama3_rope", "yarn_rope_all",
-                                       "smollm3_listed", "gemma3_listed"};
+    static const char *const none[] = {"dynamic_rope",   "llama3_rope",   "yarn_rope_all",
+                                       "smollm3_listed", "gemma3_listed", "gpt_oss_moe"};
     for (size_t i = 0; i < sizeof none / sizeof *none; i++)
         if (strcmp(none[i], variant) == 0)
             return false;
@@ -302,6 +304,29 @@ static void gguf_files_of_every_family_have_its_numbers_and_come_back(void **sta
             v, v, CVN_TEST_DATA, v, v, v, v);
         expect(0, words, "same\n");
     }
+}
+
+/* Half of the rows of a tensor are gate's, in turns with up's: products read them in the blocks that the file has. */
+static void experts_in_blocks_stay_as_they_lie(void **state)
+{
+    (void)state;
+    IoModel io;
+    cvn_err err = {0};
+    int blocks = 0;
+    const char *path = CVN_TEST_DATA "/llama/gpt_oss_moe_mxfp4";
+    if (io_open_model(&io, path, &err))
+        fail_msg("%s", err.message);
+    io_keep_blocks(&io);
+    for (int i = 0; i < io.params.n; i++) {
+        const Param *p = &io.params.param[i];
+        const bool matrices = p->experts && p->rank == 3;
+        assert_int_equal(p->form, matrices ? PARAM_BLOCKS : PARAM_PLAIN);
+        assert_int_equal(p->blocks, matrices ? BLOCK_MXFP4 : BLOCK_NONE);
+        blocks += matrices;
+    }
+    assert_int_equal(blocks, 3 * model_layers(io.desc));
+    io_close_model(&io);
+    check_scores(path, "gpt_oss_moe_mxfp4", false, 1e-4);
 }
 
 static void caches_of_8_bits_hold_every_family(void **state)
@@ -346,6 +371,7 @@ int main(void)
         cmocka_unit_test(gguf_files_lose_no_scaling_in_silence),
         cmocka_unit_test(files_say_it_as_it_is_or_refuse),
         cmocka_unit_test(gguf_files_of_every_family_have_its_numbers_and_come_back),
+        cmocka_unit_test(experts_in_blocks_stay_as_they_lie),
         cmocka_unit_test(caches_of_8_bits_hold_every_family),
         cmocka_unit_test(own_shapes_name_their_family),
     };

@@ -215,6 +215,12 @@ static int take_experts(IoModel *model, int i, const IoTensor *whole, ParamNamin
             t = params_tensor(&model->params, j, naming);
     while (t.member[k] != i)
         k++;
+    if (whole->coding == IO_PACKED && t.form & TENSOR_TURNED) { /* blocks are of rows */
+        const int64_t rows = t.dims[2];
+        t.dims[2] = t.dims[1];
+        t.dims[1] = rows;
+        t.form &= ~(unsigned)TENSOR_TURNED;
+    }
     if (whole->rank != t.rank ||
         memcmp(whole->dims, t.dims, (size_t)t.rank * sizeof *t.dims) != 0 || !io_is_numeric(whole))
         return err_set(
@@ -470,6 +476,8 @@ static BlockKind kept_blocks(const Param *param, const IoTensor *t)
 {
     if (t->adapter || param->rank < 2 || param->init != INIT_NORMAL)
         return BLOCK_NONE;
+    if (t->coding == IO_VIEW && t->view->column == 1 && t->part->coding == IO_PACKED)
+        t = t->part;
     if (t->coding == IO_PACKED)
         return packed_kind(t);
     return t->coding == IO_BLOCKS && t->n_parts == 0 ? t->block->kind : BLOCK_NONE;

@@ -97,7 +97,7 @@ void out_tensor(Out *out, const ParamList *params, const ParamTensor *t, OutType
         OutPiece piece = {.param = first,
                           .type = type,
                           .n = out_type_bytes(type, t->elements),
-                          .params = params,
+                          .params = params->param,
                           .shared = arena_copy(out->arena, t, sizeof *t)};
         piece.columns = t->rank > 2 ? t->dims[2] : 1;
         piece.rows = t->elements / piece.columns;
@@ -187,7 +187,7 @@ static void encode_shared(void *context, int thread, int n_threads)
         n = turned ? num_min(num_min(AT_ONCE, end - i), columns - at) : 1;
         float *to = r->values + i * p->columns, column[AT_ONCE];
         for (int k = 0; k < t->n; k++) {
-            const IoTensor *from = source_of(r->out, &p->params->param[t->member[k]]);
+            const IoTensor *from = source_of(r->out, &p->params[t->member[k]]);
             if (!turned && at % t->n == k)
                 io_decode(from, (matrix + at / t->n) * columns, columns, to);
             for (int64_t row = 0; turned && row < rows; row++) {

@@ -32,8 +32,8 @@ typedef struct OutPiece {
     int64_t row, rows, column, columns; /* of it as a matrix; one row of what is none */
     /* or all of this, which experts share, as a matrix [experts and rows, columns] */
     const ParamTensor *shared;
-    const ParamList *params; /* of its members */
-    uint8_t *crc[2];         /* where the CRC-32 of these bytes goes, in pieces behind; or NULL */
+    const Param *params; /* that its members are among, the arena's */
+    uint8_t *crc[2];     /* where the CRC-32 of these bytes goes, in pieces behind; or NULL */
 } OutPiece;
 
 typedef struct OutFile {

@@ -14,7 +14,9 @@ typedef enum GridKind {
     GRID_BITS,
     GRID_I4,
     GRID_I8,
+    GRID_E2M1,
     GRID_E4M3,
+    GRID_E8M0,
     GRID_F16,
     GRID_BF16,
     GRID_F32
@@ -106,8 +108,13 @@ static inline float grid_at(const Grid *g, int64_t row, int64_t column)
         return (float)((int8_t)(lane ? g->data[at] : g->data[at] << 4) >> 4);
     case GRID_I8:
         return (float)(int8_t)g->data[at];
+    case GRID_E2M1: /* two in a byte, the first in its lower half */
+        lane = (int)column & 1;
+        return 0.5F * (float)block_mxfp4_number[g->data[at] >> 4 * lane & 15];
     case GRID_E4M3:
         return from_e4m3(g->data[at]);
+    case GRID_E8M0:
+        return ldexpf(1, g->data[at] - 127);
     case GRID_F16:
         return f16_to_f32(load16(g->data + 2 * at));
     case GRID_BF16:
@@ -140,7 +147,7 @@ static void decode_row(const struct IoPacked *p, int64_t row, int64_t first, int
 
 void packed_decode(const IoTensor *tensor, int64_t first, int64_t n, float *out)
 {
-    int64_t k = tensor->dims[1];
+    int64_t k = tensor->dims[tensor->rank - 1];
     while (n > 0) {
         int64_t inside = first % k, piece = num_min(k - inside, n);
         decode_row(tensor->packed, first / k, inside, piece, out);
@@ -178,6 +185,8 @@ static bool has_f16_scales(const struct IoPacked *p, int64_t rows, int64_t group
 BlockKind packed_kind(const IoTensor *tensor)
 {
     const struct IoPacked *p = tensor->packed;
+    if (p->code.kind == GRID_E2M1)
+        return BLOCK_MXFP4;
     bool bytes = p->code.kind == GRID_I8;
     int bits = bytes ? 8 : p->code.kind == GRID_BITS ? p->code.bits : 0;
     int64_t each = block_info[BLOCK_Q4_0].elements, k = tensor->dims[1];
@@ -191,9 +200,48 @@ BlockKind packed_kind(const IoTensor *tensor)
     return bits == 4 ? BLOCK_Q5_0 : BLOCK_NONE;
 }
 
+/* A byte has columns c and c + 16 in blocks, neighbours in the file. */
+static void mxfp4_blocks(const struct IoPacked *p, int64_t first, int64_t n, uint8_t *out)
+{
+    enum { HALF = 16 };
+    for (int64_t i = first; i < first + n; i++) {
+        const uint8_t *from = p->code.data + i * HALF;
+        *out++ = p->scale.data[i];
+        for (int c = 0; c < HALF; c++)
+            *out++ = (uint8_t)((from[c / 2] >> c % 2 * 4 & 15) |
+                               (from[HALF / 2 + c / 2] >> c % 2 * 4 & 15) << 4);
+    }
+}
+
+/* Blocks of a view, whose rows are whole rows of what it is of. */
+static void view_blocks(const IoTensor *tensor, BlockKind kind, int64_t first, int64_t n,
+                        uint8_t *out)
+{
+    const BlockInfo *info = &block_info[kind];
+    const IoView *v = tensor->view;
+    const int64_t a_row = v->columns / info->elements;
+    while (n > 0) {
+        const int64_t row = first / a_row, inside = first % a_row;
+        const int64_t piece = num_min(a_row - inside, n);
+        const int64_t at = v->begin + row / v->rows * v->expert + row % v->rows * v->row;
+        packed_blocks(tensor->part, kind, at / info->elements + inside, piece, out);
+        out += piece * info->bytes;
+        first += piece;
+        n -= piece;
+    }
+}
+
 void packed_blocks(const IoTensor *tensor, BlockKind kind, int64_t first, int64_t n, uint8_t *out)
 {
     enum { EACH = 32 };
+    if (tensor->coding == IO_VIEW) {
+        view_blocks(tensor, kind, first, n, out);
+        return;
+    }
+    if (kind == BLOCK_MXFP4) {
+        mxfp4_blocks(tensor->packed, first, n, out);
+        return;
+    }
     const struct IoPacked *p = tensor->packed;
     int64_t a_row = tensor->dims[1] / EACH;
     for (int64_t i = first; i < first + n; i++, out += block_info[kind].bytes) {
@@ -431,6 +479,31 @@ static int lay_bytes(struct IoPacked *p, int64_t dims[2], const PackedMatrix *of
     return CVN_OK;
 }
 
+/* Codes U8 [experts, rows, columns / 32, 16], scales U8 [experts, rows, columns / 32]. */
+static int lay_mxfp4(struct IoPacked *p, int64_t *dims, const PackedMatrix *of, const Settings *s,
+                     cvn_err *err)
+{
+    const IoTensor *q = of->piece[CODES], *scale = of->piece[SCALES];
+    (void)s;
+    if (strcmp(q->type, "U8") != 0 || q->rank != 4 || q->dims[3] != 16 || q->n == 0)
+        return misfit(q, "U8 [experts, rows, columns / 32, 16]", err);
+    if (strcmp(scale->type, "U8") != 0 || scale->rank != 3 ||
+        memcmp(scale->dims, q->dims, 3 * sizeof *q->dims) != 0)
+        return misfit(scale, "U8 [experts, rows, columns / 32]", err);
+    dims[0] = q->dims[0];
+    dims[1] = q->dims[1];
+    dims[2] = q->dims[2] * 32;
+    p->columns = 32;
+    p->code = (Grid){.data = q->data,
+                     .kind = GRID_E2M1,
+                     .column_shift = 1,
+                     .row_step = q->dims[2] * 16,
+                     .column_step = 1};
+    p->scale =
+        (Grid){.data = scale->data, .kind = GRID_E8M0, .row_step = q->dims[2], .column_step = 1};
+    return CVN_OK;
+}
+
 /* ---- our own ---- */
 
 const IoTensor *packed_own(const Param *param, const IoTensor *numbers, const IoTensor *scales,
@@ -578,6 +651,14 @@ static int read_fp8(JsonReader *r, Settings *s)
     return read_block(r, "weight_block_size", s);
 }
 
+/* What is not in blocks is floats, whatever the file calls it. */
+static int read_mxfp4(JsonReader *r, Settings *s)
+{
+    (void)r;
+    s->bits = 4;
+    return CVN_OK;
+}
+
 #define COMPRESSED(form, name)                                                                     \
     {                                                                                              \
         .method = "compressed-tensors", .format = form, .type = name,                              \
@@ -617,6 +698,11 @@ static const Reader readers[] = {
      .ending = {".weight", ".weight_scale"},
      .settings = read_fp8,
      .lay = lay_bytes},
+    {.method = "mxfp4",
+     .type = "MXFP4",
+     .ending = {"_blocks", "_scales"},
+     .settings = read_mxfp4,
+     .lay = lay_mxfp4},
 };
 
 /* ---- joining ---- */
@@ -668,11 +754,13 @@ static int join(IoTensors *list, const IoTensors *from, const Reader *reader, co
                        codes->name, of.name, reader->ending[SCALES]);
     *p = (struct IoPacked){.rows = 1};
     TRY(reader->lay(p, joined.dims, &of, s, err));
-    joined.name = arena_printf(arena, "%s.weight", of.name);
+    const bool experts = reader->lay == lay_mxfp4; /* of all, by a whole name */
+    joined.name = experts ? of.name : arena_printf(arena, "%s.weight", of.name);
     joined.type = reader->type;
     joined.data = NULL;
-    joined.rank = 2;
+    joined.rank = experts ? 3 : 2;
     joined.n = joined.dims[0] * joined.dims[1]; /* of each there is a code in the file */
+    joined.n *= experts ? joined.dims[2] : 1;
     joined.coding = IO_PACKED;
     joined.dtype = CVN_F32;
     joined.block = NULL;
@@ -718,7 +806,7 @@ static const Reader *find_reader(const char *file, const char *method, const cha
             return &readers[i];
     err_set(err, CVN_EUNSUPPORTED,
             "'%s': weights quantized by '%.40s'%s%.40s are not supported; gptq, awq, fp8, "
-            "fbgemm_fp8 and compressed-tensors (pack-, int-, float-quantized) are",
+            "fbgemm_fp8, mxfp4 and compressed-tensors (pack-, int-, float-quantized) are",
             file, method, format ? " as " : "", format ? format : "");
     return NULL;
 }

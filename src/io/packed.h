@@ -10,6 +10,7 @@
  *   compressed-tensors  weight_packed, weight_scale, weight_zero_point,  I32 [n, k/8], [n, G], I32 [n/8, G],
  *   (pack-quantized)    weight_g_idx, weight_shape                       I32 [k], I64 [2]
  *   compressed-tensors  weight, weight_scale, weight_zero_point          I8 or F8_E4M3 [n, k], [n, G] or one, I8
+ *   mxfp4               blocks, scales behind "_", of all experts     U8 [experts, n, k/32, 16], U8 [experts, n, k/32]
  *   fp8, fbgemm_fp8     weight, weight_scale or weight_scale_inv         F8_E4M3 [n, k]; one, [n, 1] or one for each block
  *
  * (8 numbers of 4 bits in a word; 4 of 8 bits.) The lowest bits of a word come first, but in AWQ, where they are of rows 0 2 4 6

@@ -21,7 +21,7 @@ Model *model_new(int64_t layers, Arena *arena)
                                               .kv_heads = 32,
                                               .head_dim = 128,
                                               .rope = {.fraction = 1, .theta = 10000, .factor = 1}},
-                                .mlp = {.width = 11008, .gated = true},
+                                .mlp = {.width = 11008, .gated = true, .alpha = 1},
                                 .experts = {.scale = 1, .groups = 1, .groups_chosen = 1}};
     Model *m = arena_alloc(arena, sizeof *m);
     *m = (Model){.width = 4096,
@@ -364,6 +364,12 @@ void model_add_identity(const Model *m, int64_t length, StrBuf *out)
                           i, e->chosen, e->number, experts_width(&m->block[i]), (int)e->score,
                           e->router_bias, e->corrected, e->renormalised, e->scale, e->bias,
                           e->shared_width, e->shared_gate);
+        const FeedForward *f = &m->block[i].mlp;
+        if (f->limit > 0 || f->alpha != 1 || f->shift != 0)
+            strbuf_printf(out, "layer %" PRId64 " within %a, by %a and %a ", i, f->limit, f->alpha,
+                          f->shift);
+        if (a->sinks)
+            strbuf_printf(out, "layer %" PRId64 " with sinks ", i);
         if (a->qk_norm)
             strbuf_printf(out, "layer %" PRId64 " with norms %d ", i, (int)a->qk_norm);
     }
@@ -518,6 +524,12 @@ static int check_block(const Block *b, const char *file, cvn_err *err)
                        "'%s': hidden_act is '%s'; 'silu', 'gelu_pytorch_tanh' and 'relu' are "
                        "supported",
                        file, activation_name(b->mlp.activation));
+    if (!(b->mlp.limit >= 0 && b->mlp.limit <= 1e6 && b->mlp.alpha > 0 && b->mlp.alpha <= 1e3))
+        return err_set(
+            err, CVN_EFORMAT,
+            "'%s': swiglu_limit is %g and swiglu_alpha %g; they must be from 0, for none, "
+            "to 1e6, and over 0 and at most 1e3",
+            file, b->mlp.limit, b->mlp.alpha);
     if (!(a->scale >= 0 && a->scale <= 1e6))
         return err_set(err, CVN_EFORMAT,
                        "'%s': the scale of attention is %g; it must be from 0 to 1e6", file,

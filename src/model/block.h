@@ -99,6 +99,10 @@ typedef struct FeedForward {
     int64_t width;
     Activation activation;
     bool gated; /* activation(gate) * up, or activation(up) alone */
+    /* gate is at most this, and up within it on both sides; 0: they are as they are */
+    double limit;
+    double alpha; /* of SiLU: x times the sigmoid of alpha x */
+    double shift; /* is added to up */
     bool gate_bias, up_bias, down_bias;
 } FeedForward;
 

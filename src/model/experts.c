@@ -102,8 +102,7 @@ cvn_value *forward_experts(Builder *b, cvn_value *h, int64_t layer)
         forward_kept(b, products(b, h, route[0], PARAM_EXPERT_GATE, PARAM_EXPERT_GATE_BIAS, layer));
     cvn_value *up =
         forward_kept(b, products(b, h, route[0], PARAM_EXPERT_UP, PARAM_EXPERT_UP_BIAS, layer));
-    gate = forward_activated(b, gate, block->mlp.activation);
-    cvn_value *inner = forward_compute(b, cvn_multiply(G, gate, up));
+    cvn_value *inner = forward_compute(b, forward_gated(b, gate, up, layer));
     cvn_value *y /* [batch, seq, chosen, dim] */ =
         products(b, inner, route[0], PARAM_EXPERT_DOWN, PARAM_EXPERT_DOWN_BIAS, layer);
     const cvn_type type = *cvn_value_type(y);

@@ -139,6 +139,7 @@ typedef struct Family {
        left out, with their tensors. NULL: there are none */
     const char *foretelling;
     bool scaling_global; /* rope_scaling is of layers that are not local */
+    bool ramp_whole;     /* yarn is not truncated where a GGUF file has it, which cannot say it */
     bool longrope;       /* its config.json calls longrope "su" or "yarn", too */
     bool meta;           /* Meta's and llama2.c's files may hold it */
     /* beside those of all families; in place of one there that has the same field. Ended by {0} */

@@ -220,16 +220,31 @@ static cvn_value *gelu_tanh(Builder *b, cvn_value *x)
     return cvn_multiply(G, scaled(b, x, 0.5), turned);
 }
 
-cvn_value *forward_activated(Builder *b, cvn_value *x, Activation activation)
+static cvn_value *activated(Builder *b, cvn_value *x, const FeedForward *of)
 {
-    switch (activation) {
+    switch (of->activation) {
     case ACTIVATION_GELU_TANH:
         return gelu_tanh(b, x);
     case ACTIVATION_RELU:
         return cvn_maximum(G, x, cvn_splat(G, *cvn_value_type(x), 0));
     default: /* model_check has seen to it */
-        return cvn_multiply(G, x, cvn_logistic(G, x));
+        return cvn_multiply(G, x, cvn_logistic(G, scaled(b, x, of->alpha)));
     }
+}
+
+cvn_value *forward_gated(Builder *b, cvn_value *gate, cvn_value *up, int64_t layer)
+{
+    const FeedForward *of = &b->model->block[layer].mlp;
+    const cvn_type type = *cvn_value_type(gate);
+    if (of->limit > 0) {
+        gate = cvn_minimum(G, gate, cvn_splat(G, type, of->limit));
+        up = cvn_minimum(G, up, cvn_splat(G, type, of->limit));
+        up = cvn_maximum(G, up, cvn_splat(G, type, -of->limit));
+    }
+    gate = activated(b, gate, of);
+    if (of->shift != 0)
+        up = cvn_add(G, up, cvn_splat(G, type, of->shift));
+    return cvn_multiply(G, gate, up);
 }
 
 /* (activation(h W_gate) * (h W_up)) W_down, with SiLU SwiGLU: Shazeer 2020, arXiv:2002.05202. Of a part whose weights are these
@@ -242,8 +257,7 @@ static cvn_value *gated_part(Builder *b, cvn_value *h, const ParamKind part[3], 
         b, forward_linear(b, "bse,fe->bsf", h, part[0], only ? PARAM_GATE_BIAS : none, layer));
     cvn_value *up = forward_kept(
         b, forward_linear(b, "bse,fe->bsf", h, part[1], only ? PARAM_UP_BIAS : none, layer));
-    gate = forward_activated(b, gate, b->model->block[layer].mlp.activation);
-    cvn_value *inner = forward_compute(b, cvn_multiply(G, gate, up));
+    cvn_value *inner = forward_compute(b, forward_gated(b, gate, up, layer));
     return forward_linear(b, "bsf,ef->bse", inner, part[2], only ? PARAM_DOWN_BIAS : none, layer);
 }
 

@@ -45,8 +45,8 @@ cvn_value *forward_compute(Builder *b, cvn_value *x);
    does training that is to have their bits. */
 cvn_value *forward_kept(Builder *b, cvn_value *x);
 
-/* What an activation makes of x. */
-cvn_value *forward_activated(Builder *b, cvn_value *x, Activation activation);
+/* What the activation of a layer makes of its gate, times up. */
+cvn_value *forward_gated(Builder *b, cvn_value *gate, cvn_value *up, int64_t layer);
 
 /* h [batch, seq, dim] -> f32 [batch, seq, dim]: what the router's choice of a layer's experts makes of each token (experts.c). */
 cvn_value *forward_experts(Builder *b, cvn_value *h, int64_t layer);

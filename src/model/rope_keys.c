@@ -383,7 +383,7 @@ static int read_yarn(const Model *m, Rope *r, const SettingSource *s, cvn_err *e
     r->original_context = m->context;
     r->ramp[0] = 1;
     r->ramp[1] = 32;
-    r->truncate = true;
+    r->truncate = !m->family->ramp_whole;
     for (int i = 0; i < ROWS; i++) {
         if (!has(r, i) || !rows[i].gguf || rows[i].offset == offsetof(Rope, factor))
             continue;
@@ -484,10 +484,10 @@ int rope_write_gguf(const Model *m, const SettingSink *s, cvn_err *err)
         return err_set(err, CVN_EUNSUPPORTED,
                        "a GGUF file cannot express that '%s' has %s scaling in some layers only",
                        s->file, rope_scaling_name(r.scaling));
-    if (r.scaling == ROPE_YARN && !r.truncate)
-        return err_set(
-            err, CVN_EUNSUPPORTED,
-            "a GGUF file cannot express that '%s' has yarn scaling that is not truncated", s->file);
+    if (r.scaling == ROPE_YARN && r.truncate == m->family->ramp_whole)
+        return err_set(err, CVN_EUNSUPPORTED,
+                       "a GGUF file cannot express that '%s' has yarn scaling that is %struncated",
+                       s->file, r.truncate ? "" : "not ");
     if (r.scaling == ROPE_LONGROPE)
         return write_longrope(m, &r, s, err);
     if (r.scaling != ROPE_LINEAR && r.scaling != ROPE_YARN)

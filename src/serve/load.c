@@ -62,7 +62,7 @@ static int read_stored(Load *l, const Box *box, void *out)
     const IoTensor *t = l->model->io.source[l->index];
     const uint8_t *data = t->data;
     size_t slice = cvn_dtype_bytes(type.dtype, cvn_type_elements(&type) / type.dim[0]);
-    if (t->coding == IO_PACKED) {
+    if (t->coding == IO_PACKED || t->coding == IO_VIEW) {
         /* Whole blocks, which nothing cuts, are made of what the file has. */
         int64_t each = block_info[l->param->blocks].bytes;
         for (BoxWalk w = box_of(box, &type); box_next(&w);)

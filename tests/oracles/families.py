@@ -138,6 +138,17 @@ VARIANTS = {
                          attention_bias=True, n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=40,
                          n_shared_experts=1, first_k_dense_replace=1, routed_scaling_factor=1.0, norm_topk_prob=True,
                          num_nextn_predict_layers=0),
+    # Sinks; biases of everything, experts and router too; gates and ups that are cut off; yarn whose ramp is not at whole pairs.
+    "gpt_oss_moe": dict(
+        model_type="gpt_oss", num_hidden_layers=3, num_key_value_heads=2, head_dim=16, num_local_experts=6, num_experts_per_tok=3,
+        sliding_window=8, swiglu_limit=0.5, rope_theta=None,
+        rope_parameters=dict(rope_type="yarn", rope_theta=10000.0, factor=8.0, beta_fast=32.0, beta_slow=1.0, truncate=False,
+                             original_max_position_embeddings=32)),
+    "gpt_oss_moe_mxfp4": dict(
+        model_type="gpt_oss", hidden_size=64, intermediate_size=96, num_key_value_heads=2, head_dim=16, num_local_experts=4,
+        num_experts_per_tok=2, sliding_window=8, rope_theta=None,
+        rope_parameters=dict(rope_type="yarn", rope_theta=150000.0, factor=32.0, beta_fast=32.0, beta_slow=1.0, truncate=False,
+                             original_max_position_embeddings=4096)),
 }
 
 # Families whose norms multiply by one more than their weight.
@@ -149,6 +160,21 @@ def alpha_frequencies(settings):
     keys = ("hidden_size", "num_attention_heads", "head_dim", "max_position_embeddings", "rope_theta", "rope_scaling")
     return HunYuanDenseV1RotaryEmbedding(
         HunYuanDenseV1Config(**copy.deepcopy({k: settings[k] for k in keys}))).inv_freq
+
+
+E2M1 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+
+
+def to_mxfp4(p):
+    """Rounds a matrix of each expert [experts, columns, rows] in place to blocks of 32 columns with a power of two each, and gives the
+    blocks, two numbers in a byte, and the powers, as files have them [experts, rows, …]."""
+    w = p.transpose(1, 2).unflatten(2, (-1, 32))
+    power = torch.floor(torch.log2(w.abs().amax(-1, keepdim=True))) - 2
+    code = (w.abs() / 2 ** power).unsqueeze(-1).sub(E2M1).abs().argmin(-1)
+    p.copy_((E2M1[code] * w.sign() * 2 ** power).flatten(2).transpose(1, 2))
+    code = code + 8 * (w < 0)
+    blocks = (code[..., ::2] | code[..., 1::2] << 4).to(torch.uint8)
+    return blocks.contiguous(), (power.squeeze(-1) + 127).to(torch.uint8).contiguous()
 
 
 def on_disk(model):
@@ -183,6 +209,13 @@ def make(name, changes):
             if settings["model_type"] == "gemma4_text" and key.endswith(("q_norm.weight", "k_norm.weight")):
                 offset = 0.5  # they are all that scales scores there
             p.copy_((torch.randn_like(p) * spread + offset).bfloat16().float())
+    packed = {}
+    if name.endswith("mxfp4"):
+        settings["quantization_config"] = dict(quant_method="mxfp4")
+        with torch.no_grad():
+            for key, p in model.named_parameters():
+                if key.endswith("experts.gate_up_proj") or key.endswith("experts.down_proj"):
+                    packed[key + "_blocks"], packed[key + "_scales"] = to_mxfp4(p)
     if "alpha" in (settings.get("rope_scaling") or {}):
         rotary = model.model.rotary_emb
         rotary.inv_freq = rotary.original_inv_freq = alpha_frequencies(settings)
@@ -191,7 +224,7 @@ def make(name, changes):
         logits = model(tokens[None]).logits[0]
     folder = OUT / name
     folder.mkdir(parents=True, exist_ok=True)
-    state = {k: v.bfloat16().contiguous() for k, v in on_disk(model).items()}
+    state = {k: v.bfloat16().contiguous() for k, v in on_disk(model).items() if k + "_blocks" not in packed} | packed
     if config.tie_word_embeddings:
         state.pop("lm_head.weight", None)
     save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
