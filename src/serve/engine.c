@@ -154,10 +154,7 @@ static int compile_programs(cvn_engine *e, cvn_err *err)
         if (i == 0 || (sizes[i] <= largest && !(o->max_stall > 0)))
             score[n++] = num_min(sizes[i], largest);
     bool drafts = speculates(o) || (o->logits_processors && rounds_alike(o));
-    e->shards = 1;
     e->load = arena_array(&e->arena, (size_t)o->slots, sizeof *e->load);
-    TRY(lists_make_whole(e, largest * (o->mesh ? o->slots : 1), err));
-    e->shards = steps_shards(&e->rt);
     TRY(lists_make(e, drafts && !o->no_generation, score, n, err));
     return drafts && !o->no_generation ? speculate_make(e, speculates(o), err) : CVN_OK;
 }
@@ -323,8 +320,6 @@ static int start_engine(void *engine, cvn_err *err)
     e->stats.load_seconds = clock_seconds() - begin;
     e->warnings = report.warnings;
     e->read_bytes = report.read_bytes;
-    if (code == CVN_OK && o->max_stall > 0 && !o->no_generation)
-        code = engine_measure_pace(e, err);
     if (code || !o->profile_path)
         return code;
     e->traces = true;

@@ -39,15 +39,12 @@ typedef struct EngineStep {
     Program plain;
     const Program *ran; /* the last time: one of them */
     int64_t rows;       /* 0: there is none */
-    /* That it takes where texts begin, with options.max_stall (serve/pace.h); 0: not known. */
-    double seconds;
 } EngineStep;
 
 /* Of serve/pace.h. */
 typedef struct StallPace {
     double (*clock)(void); /* in seconds */
-    double position;       /* seconds of a token of a chunk, for each position before it */
-    double late;           /* runs lately, in multiples of what was measured; at least 1 */
+    double late;           /* runs lately, in multiples of the least that they took */
     double decode;         /* seconds of a step lately, at worst */
     double since;          /* when slots that decode got their last tokens */
     /* When those of other engines did that take turns with this one; 0: none decode. */
@@ -165,12 +162,7 @@ void engine_release_slot(cvn_engine *e, int slot);
 /* The slot without a request whose shard has the fewest requests, the first of them; -1: all have one. */
 int engine_free_slot(cvn_engine *e);
 
-/* Measures what programs take (serve/pace.h), while no slot is taken; warns if max_stall cannot be held. */
-int engine_measure_pace(cvn_engine *e, cvn_err *err);
-
-/* Makes the programs (serve/list.h), of at most so many tokens: that of a token of each slot before any other, for it says how caches
-   lie; and then the others, with drafts or without, and those that score or embed chunks of n sizes. */
-int lists_make_whole(cvn_engine *e, int64_t most, cvn_err *err);
+/* Makes the programs (serve/list.h), with drafts or without, and those that score or embed chunks of n sizes. */
 int lists_make(cvn_engine *e, bool drafts, const int64_t *score, int n, cvn_err *err);
 void lists_free(cvn_engine *e);
 
@@ -190,8 +182,7 @@ void engine_communication(const cvn_engine *e, CommTable *out);
    in messages. */
 int engine_check_request(const cvn_engine *e, const cvn_request *request, int i, cvn_err *err);
 
-/* Embeddings (cvn_engine_embed) of the first of n texts, or of the first few where one run reads them together; how many, or an
-   error. out[i]: of each. A text has the same bits either way. */
+/* Embeddings (cvn_engine_embed) of n texts, as many as there is room for at once; out[i]: of each. */
 int engine_embed(cvn_engine *e, int adapter, const TokenIds *text, int n, float *const *out,
                  cvn_err *err);
 

@@ -14,103 +14,83 @@ static bool gives(const Lists *l, int output, int size)
     return l->step[output][size].rows > 0;
 }
 
-static int make_program(cvn_engine *e, int at, int output, cvn_err *err)
+/* Puts a size among the others, in their order, unless it is there; returns where. */
+static int add_size(Lists *l, int64_t tokens, int64_t row)
 {
+    int at = 0;
+    while (at < l->n &&
+           (l->size[at].tokens < tokens || (l->size[at].tokens == tokens && l->size[at].row < row)))
+        at++;
+    if (at < l->n && l->size[at].tokens == tokens && l->size[at].row == row)
+        return at;
+    for (int i = l->n++; i > at; i--) {
+        l->size[i] = l->size[i - 1];
+        for (int m = 0; m < LIST_OUTPUTS; m++)
+            l->step[m][i] = l->step[m][i - 1];
+    }
+    l->size[at] = (ListSize){.tokens = tokens, .row = row};
+    for (int m = 0; m < LIST_OUTPUTS; m++)
+        l->step[m][at] = (EngineStep){0};
+    return at;
+}
+
+/* One of chunks of so many tokens of each shard. */
+static ListSize *add_chunks(cvn_engine *e, int64_t tokens)
+{
+    int at = add_size(e->lists, tokens * e->shards, e->chunk_invariant ? 1 : tokens);
+    e->lists->size[at].chunks = true;
+    return &e->lists->size[at];
+}
+
+/* The programs of a size, but those that there are. */
+static int make_size(cvn_engine *e, int at, cvn_err *err)
+{
+    const cvn_engine_options *o = &e->options;
     Lists *l = e->lists;
     const ListSize *s = &l->size[at];
-    ModelStep step = steps_chunk(&e->steps, s->tokens / s->row, s->row);
-    step.output = output == LIST_SCORE   ? STEP_SCORE
-                  : output == LIST_STATE ? STEP_STATE
-                                         : STEP_SAMPLE;
-    step.keep_logits = output == LIST_SCORE && e->options.logits_processors;
-    if (output < LIST_SCORE) {
-        step.sample = (SampleMode)output;
-        step.wanted = s->wanted;
+    for (int m = 0; m < LIST_OUTPUTS; m++) {
+        bool made = m == LIST_SCORE   ? s->scores && o->scoring
+                    : m == LIST_STATE ? s->scores && o->pooling
+                                      : !o->no_generation && m <= (int)e->most;
+        ModelStep step = steps_chunk(&e->steps, s->tokens / s->row, s->row);
+        step.output = m == LIST_SCORE ? STEP_SCORE : m == LIST_STATE ? STEP_STATE : STEP_SAMPLE;
+        step.keep_logits = m == LIST_SCORE && o->logits_processors;
+        step.sample = m < LIST_SCORE ? (SampleMode)m : SAMPLE_GREEDY;
+        step.wanted = m < LIST_SCORE ? s->wanted : 0;
+        if (made && !gives(l, m, at))
+            TRY(engine_make_step(e, &l->step[m][at], &step, &l->in, err));
     }
-    return engine_make_step(e, &l->step[output][at], &step, &l->in, err);
-}
-
-static int make_drawing(cvn_engine *e, int at, cvn_err *err)
-{
-    for (int m = 0; m <= (int)e->most; m++)
-        TRY(make_program(e, at, m, err));
     return CVN_OK;
-}
-
-int lists_make_whole(cvn_engine *e, int64_t most, cvn_err *err)
-{
-    size_t slots = (size_t)e->options.slots;
-    Lists *l = e->lists = arena_array(&e->arena, 1, sizeof *l);
-    l->part = arena_array(&e->arena, slots, sizeof *l->part);
-    l->token = arena_array(&e->arena, slots, sizeof *l->token);
-    l->n_draft = arena_array(&e->arena, slots, sizeof *l->n_draft);
-    int64_t drawn = num_max(e->options.slots, LIST_DRAFTS);
-    engine_make_inputs(e, &l->in, num_max(most, drawn), drawn);
-    l->size[0] = (ListSize){.tokens = e->options.slots, .row = 1};
-    l->n = 1;
-    return e->options.no_generation ? CVN_OK : make_drawing(e, 0, err);
-}
-
-/* Puts a size among the others, in their order, unless it is there. */
-static void add_size(Lists *l, ListSize s)
-{
-    int at = l->n;
-    for (int i = 0; i < l->n; i++)
-        if (l->size[i].tokens == s.tokens && l->size[i].row == s.row) {
-            l->size[i].chunks = l->size[i].chunks || s.chunks;
-            return;
-        }
-    for (; at > 0 && l->size[at - 1].tokens > s.tokens; at--)
-        l->size[at] = l->size[at - 1];
-    l->size[at] = s;
-    l->n++;
-}
-
-/* A size of chunks of so many tokens of each shard. */
-static ListSize chunk_size(const cvn_engine *e, int64_t tokens, int64_t decoded)
-{
-    ListSize s = {.tokens = tokens * e->shards, .row = 1, .chunks = true};
-    if (!e->chunk_invariant)
-        s.row = tokens;
-    else if (tokens > decoded && !e->options.no_generation)
-        s.wanted = e->options.slots;
-    return s;
 }
 
 int lists_make(cvn_engine *e, bool drafts, const int64_t *score, int n_score, cvn_err *err)
 {
-    Lists *l = e->lists;
     const cvn_engine_options *o = &e->options;
-    const int64_t most = num_max(o->slots, drafts ? LIST_DRAFTS / e->shards * e->shards : 0);
-    EngineStep whole[LIST_OUTPUTS];
-    for (int m = 0; m < LIST_OUTPUTS; m++)
-        whole[m] = l->step[m][0];
-    memset(l->step, 0, sizeof l->step);
-    l->n = 0;
-    for (int64_t tokens = e->shards; tokens < most && !o->no_generation; tokens *= 2)
-        add_size(l, (ListSize){.tokens = tokens, .row = 1, .chunks = e->chunk_invariant});
-    const int64_t more[] = {most, o->slots};
-    for (int i = 0; i < 2 && !o->no_generation; i++)
-        add_size(l, (ListSize){.tokens = more[i], .row = 1, .chunks = e->chunk_invariant});
+    const size_t slots = (size_t)o->slots;
+    const int64_t drawn = num_max(o->slots, LIST_DRAFTS), largest = o->bucket[o->n_buckets - 1];
+    Lists *l = e->lists = arena_array(&e->arena, 1, sizeof *l);
+    l->part = arena_array(&e->arena, slots, sizeof *l->part);
+    l->token = arena_array(&e->arena, slots, sizeof *l->token);
+    l->n_draft = arena_array(&e->arena, slots, sizeof *l->n_draft);
+    engine_make_inputs(e, &l->in, num_max(largest * (o->mesh ? o->slots : 1), drawn), drawn);
+    if (!o->no_generation) /* first: it has a token of each slot, and so says how caches lie */
+        TRY(make_size(e, add_size(l, o->slots, 1), err));
+    e->shards = steps_shards(&e->rt);
+    int64_t most = num_max(o->slots, drafts ? LIST_DRAFTS / e->shards * e->shards : 0);
+    for (int64_t tokens = e->shards; !o->no_generation; tokens = num_min(2 * tokens, most)) {
+        add_size(l, tokens, 1);
+        if (tokens == most)
+            break;
+    }
     for (int i = 0; i < o->n_buckets && !o->no_generation; i++)
-        add_size(l, chunk_size(e, o->bucket[i], most));
+        add_chunks(e, o->bucket[i]);
     for (int i = 0; i < n_score; i++)
-        add_size(l, chunk_size(e, score[i], most));
+        add_chunks(e, score[i])->scores = true;
     for (int i = 0; i < l->n; i++) {
-        const ListSize *s = &l->size[i];
-        bool scores = false, made = s->tokens == o->slots && s->row == 1;
-        for (int k = 0; k < n_score; k++) {
-            ListSize like = chunk_size(e, score[k], most);
-            scores = scores || (like.tokens == s->tokens && like.row == s->row);
-        }
-        for (int m = 0; m <= (int)e->most && made; m++)
-            l->step[m][i] = whole[m];
-        if (!made && !o->no_generation)
-            TRY(make_drawing(e, i, err));
-        if (scores && o->scoring)
-            TRY(make_program(e, i, LIST_SCORE, err));
-        if (scores && o->pooling)
-            TRY(make_program(e, i, LIST_STATE, err));
+        l->size[i].chunks = l->size[i].chunks || e->chunk_invariant;
+        if (e->chunk_invariant && l->size[i].tokens > most)
+            l->size[i].wanted = o->slots;
+        TRY(make_size(e, i, err));
     }
     return CVN_OK;
 }

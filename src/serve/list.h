@@ -30,7 +30,9 @@ typedef struct ListSize {
     int64_t tokens; /* of all shards */
     int64_t row; /* tokens that are a row: 1, or, of chunks of other back ends, those of a shard */
     int64_t wanted; /* that are drawn from; 0: as many as rows, the last of each */
-    bool chunks;    /* may stand in it */
+    bool chunks;    /* may stand in it, */
+    bool scores;    /* also of texts that are scored or embedded */
+    double seconds; /* least that a run with a chunk took (serve/pace.h); 0: not known */
 } ListSize;
 
 /* What a slot has in the list. */

@@ -250,9 +250,8 @@ static int read_prompts(cvn_engine *e, bool *decoded, cvn_err *err)
         int n = list_prompts(e);
         if (!n)
             return CVN_OK;
-        int64_t start = e->filled[e->prompt[0].slot];
-        int64_t rest = e->prompt[0].request->n_prompt - start;
-        TRY(pace_choose(e, start, read == 0, &any, err));
+        int64_t rest = e->prompt[0].request->n_prompt - e->filled[e->prompt[0].slot];
+        TRY(pace_choose(e, read == 0, &any, err));
         rest = list_tokens(e, list_chunk(e, SAMPLE_GREEDY, rest, e->budget));
         if (!any || (read && read + rest > most))
             return CVN_OK;
@@ -261,7 +260,7 @@ static int read_prompts(cvn_engine *e, bool *decoded, cvn_err *err)
         double now = e->pace.clock();
         read += num_max(list_tokens(e, e->lists->ran), e->options.bucket[0]);
         if (e->options.max_stall > 0)
-            pace_note(e, e->lists->ran, start, now - begin);
+            pace_note(e, e->lists->ran, now - begin);
         if (beside || !decodes)
             e->pace.since = now;
         for (int slot = 0; slot < e->options.slots && beside; slot++)

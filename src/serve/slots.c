@@ -374,7 +374,6 @@ typedef struct Score {
     int32_t *argmax;
     cvn_logits_fn *on_logits;
     void *context;
-    double *hidden; /* [dim] sums; then nothing else */
     int adapter;
 } Score;
 
@@ -425,22 +424,36 @@ static int run_texts(cvn_engine *e, int output, cvn_err *err)
     return CVN_OK;
 }
 
+/* A slot for a text that is read whole, which it is for until it is reset. */
+static int take_slot(cvn_engine *e, int adapter, const int32_t *token, int64_t n, int *slot,
+                     cvn_err *err)
+{
+    if (n < 1)
+        return err_set(err, CVN_EINVAL, "the text has no tokens");
+    TRY(check_tokens(e, token, n, err));
+    TRY(check_adapter(e, adapter, err));
+    *slot = prefix_free_slot(e);
+    if (*slot < 0)
+        return err_set(err, CVN_EINVAL,
+                       "all %d slots are busy; score when a request has finished or was cancelled",
+                       e->options.slots);
+    engine_reset_slot(e, *slot);
+    set_adapter(e, *slot, adapter);
+    return CVN_OK;
+}
+
 static int score_slot(cvn_engine *e, int slot, const int32_t *token, int64_t n, const Score *want,
                       cvn_err *err)
 {
-    const int output = want->hidden ? LIST_STATE : LIST_SCORE;
     for (int64_t done = 0; done < n;) {
-        int64_t size = list_tokens(e, list_chunk(e, output, n - done, INT64_MAX));
-        int64_t here = num_min(n - done, size);
+        int64_t here = list_tokens(e, list_chunk(e, LIST_SCORE, n - done, INT64_MAX));
+        here = num_min(n - done, here);
         TRY(scheduler_go_on(e, err));
         list_clear(e);
         ListPart *p = &e->lists->part[slot];
         *p = (ListPart){.token = token + done, .n = here, .chunk = true, .more = done + here < n};
-        TRY(run_texts(e, output, err));
-        if (want->hidden)
-            take_states(e, p, want->hidden);
-        else
-            take_scores(e, p, token, n, done, want);
+        TRY(run_texts(e, LIST_SCORE, err));
+        take_scores(e, p, token, n, done, want);
         done += here;
     }
     return CVN_OK;
@@ -449,21 +462,11 @@ static int score_slot(cvn_engine *e, int slot, const int32_t *token, int64_t n, 
 static int score(cvn_engine *e, const int32_t *token, int64_t n, const Score *want, cvn_err *err)
 {
     cvn_err local = {0};
+    int slot;
     err = err ? err : &local;
-    if (want->hidden ? !e->options.pooling : !e->options.scoring)
-        return err_set(err, CVN_EINVAL, "the engine cannot %s; create it with options.%s",
-                       want->hidden ? "embed" : "score", want->hidden ? "pooling" : "scoring");
-    if (n < 1)
-        return err_set(err, CVN_EINVAL, "the text has no tokens");
-    int slot = prefix_free_slot(e);
-    TRY(check_tokens(e, token, n, err));
-    TRY(check_adapter(e, want->adapter, err));
-    if (slot < 0)
-        return err_set(err, CVN_EINVAL,
-                       "all %d slots are busy; score when a request has finished or was cancelled",
-                       e->options.slots);
-    engine_reset_slot(e, slot);
-    set_adapter(e, slot, want->adapter);
+    if (!e->options.scoring)
+        return err_set(err, CVN_EINVAL, "the engine cannot score; create it with options.scoring");
+    TRY(take_slot(e, want->adapter, token, n, &slot, err));
     int code = score_slot(e, slot, token, n, want, err);
     engine_reset_slot(e, slot);
     return code;
@@ -498,67 +501,71 @@ static void put_embedding(const double *sum, int64_t dim, float *out)
         out[i] = (float)(sum[i] / (square > 0 ? sqrt(square) : 1));
 }
 
-int cvn_engine_embed(cvn_engine *e, int adapter, const int32_t *token, int64_t n, float *out,
-                     cvn_err *err)
+/* Texts that one run reads beside the first, each whole and in a slot that no request has. */
+static int join_texts(cvn_engine *e, int adapter, const TokenIds *text, int n, int64_t most,
+                      int *slot)
 {
-    size_t dim = (size_t)model_width(e->model->io.desc);
-    SCOPED(scoped_free) double *sum = calloc(dim, sizeof *sum);
-    if (!sum)
-        return err_set(err, CVN_EMEM, "no memory for an embedding of %zu numbers", dim);
-    const Score want = {.hidden = sum, .adapter = adapter};
-    TRY(score(e, token, n, &want, err));
-    put_embedding(sum, (int64_t)dim, out);
-    return CVN_OK;
-}
-
-/* Of n texts those in front that one run reads, each whole and in a slot that no request has: how many; 0: the first is longer. */
-static int list_texts(cvn_engine *e, const TokenIds *text, int n)
-{
-    int64_t most = list_tokens(e, list_chunk(e, LIST_STATE, INT64_MAX, INT64_MAX)), sum = 0;
-    int count = 0;
-    list_clear(e);
-    for (int slot = 0; slot < e->options.slots && count < (e->chunk_invariant ? n : 1); slot++) {
+    int64_t sum = (int64_t)text[0].n;
+    int count = 1;
+    for (int s = 0; s < e->options.slots && count < n && e->chunk_invariant; s++) {
         int64_t length = (int64_t)text[count].n;
-        if (e->job[slot])
+        if (e->job[s] || s == slot[0])
             continue;
-        if (length < 1 || sum + length > most)
-            break;
-        e->lists->part[slot] = (ListPart){.token = text[count++].id, .n = length, .chunk = true};
+        if (sum + length > most || length < 1 || check_tokens(e, text[count].id, length, NULL))
+            break; /* who is first will say why */
+        engine_reset_slot(e, s);
+        set_adapter(e, s, adapter);
+        slot[count++] = s;
         sum += length;
     }
     return count;
 }
 
+/* Reads the texts, as many tokens of the first as there are, and adds up states [count, dim]. */
+static int embed_texts(cvn_engine *e, const TokenIds *text, const int *slot, int count,
+                       int64_t most, double *state, cvn_err *err)
+{
+    for (int64_t done = 0; done < (int64_t)text[0].n; done += most) {
+        TRY(scheduler_go_on(e, err));
+        list_clear(e);
+        for (int i = 0; i < count; i++)
+            e->lists->part[slot[i]] = (ListPart){.token = text[i].id + done,
+                                                 .n = num_min((int64_t)text[i].n - done, most),
+                                                 .chunk = true};
+        TRY(run_texts(e, LIST_STATE, err));
+        for (int i = 0; i < count; i++)
+            take_states(e, &e->lists->part[slot[i]], state + i * model_width(e->model->io.desc));
+    }
+    return CVN_OK;
+}
+
 int engine_embed(cvn_engine *e, int adapter, const TokenIds *text, int n, float *const *out,
                  cvn_err *err)
 {
-    TRY(scheduler_go_on(e, err));
-    int count = list_texts(e, text, n), done = 0;
-    if (count <= 1) {
-        TRY(cvn_engine_embed(e, adapter, text[0].id, (int64_t)text[0].n, out[0], err));
-        return 1;
-    }
-    int64_t dim = model_width(e->model->io.desc);
-    SCOPED(scoped_free) double *sum = calloc((size_t)dim, sizeof *sum);
-    if (!sum)
+    if (!e->options.pooling)
+        return err_set(err, CVN_EINVAL, "the engine cannot embed; create it with options.pooling");
+    int64_t most = list_tokens(e, list_chunk(e, LIST_STATE, INT64_MAX, INT64_MAX));
+    int64_t dim = model_width(e->model->io.desc), room = num_min(n, e->options.slots);
+    SCOPED(scoped_free) double *state = calloc((size_t)(room * dim), sizeof *state);
+    SCOPED(scoped_free) int *slot = calloc((size_t)room, sizeof *slot);
+    if (!state || !slot)
         return err_set(err, CVN_EMEM, "no memory for an embedding of %" PRId64 " numbers", dim);
-    for (int i = 0; i < count; i++)
-        TRY(check_tokens(e, text[i].id, (int64_t)text[i].n, err));
-    TRY(check_adapter(e, adapter, err));
-    for (int slot = 0; slot < e->options.slots; slot++)
-        if (e->lists->part[slot].n) {
-            engine_reset_slot(e, slot);
-            set_adapter(e, slot, adapter);
-        }
-    int code = run_texts(e, LIST_STATE, err);
-    for (int slot = 0; slot < e->options.slots; slot++) {
-        if (!e->lists->part[slot].n)
-            continue;
-        memset(sum, 0, (size_t)dim * sizeof *sum);
+    TRY(take_slot(e, adapter, text[0].id, (int64_t)text[0].n, &slot[0], err));
+    int count = join_texts(e, adapter, text, (int)room, most, slot);
+    int code = embed_texts(e, text, slot, count, most, state, err);
+    for (int i = 0; i < count; i++) {
         if (code == CVN_OK)
-            take_states(e, &e->lists->part[slot], sum);
-        put_embedding(sum, dim, out[done++]);
-        engine_reset_slot(e, slot);
+            put_embedding(state + i * dim, dim, out[i]);
+        engine_reset_slot(e, slot[i]);
     }
     return code ? code : count;
+}
+
+int cvn_engine_embed(cvn_engine *e, int adapter, const int32_t *token, int64_t n, float *out,
+                     cvn_err *err)
+{
+    cvn_err local = {0};
+    const TokenIds text = {.id = (int32_t *)(uintptr_t)token, .n = (size_t)num_max(n, 0)};
+    int count = engine_embed(e, adapter, &text, 1, &out, err ? err : &local);
+    return count < 0 ? count : CVN_OK;
 }
