@@ -47,15 +47,15 @@ endforeach()
 
 # Bodies that several sets share, src/cpu/kernels/NAME_impl.h: a source of each is made for each set. Those of avx512_bf16 are
 # those of avx512 but for the instruction that rounds.
-set(CVN_BODIES_avx512 any attention attention_backward elementwise fusion gemm likeliest linear_direct linear_rows random rope
+set(CVN_BODIES_avx512 any attention attention_backward elementwise fusion gemm likeliest linear_direct linear_float8 linear_rows random rope
   rows rows_backward)
 set(CVN_BODIES_avx2 ${CVN_BODIES_avx512} linear_codes)
 set(CVN_BODIES_portable ${CVN_BODIES_avx2})
 set(CVN_BODIES_avx_vnni linear_codes)
 set(CVN_BODIES_dotprod linear_codes)
-set(CVN_BODIES_i8mm linear_codes linear_direct)
+set(CVN_BODIES_i8mm linear_codes linear_direct linear_float8)
 set(CVN_BODIES_avx512_vnni linear_codes)
-set(CVN_BODIES_avx512_bf16 attention fusion gemm linear_direct linear_rows rope rows rows_backward)
+set(CVN_BODIES_avx512_bf16 attention fusion gemm linear_direct linear_float8 linear_rows rope rows rows_backward)
 foreach(set portable dotprod i8mm avx2 avx_vnni avx512 avx512_vnni avx512_bf16)
   string(REGEX REPLACE "512_.*" "512" isa ${set})
   string(REPLACE "512_" "512." name ${set})

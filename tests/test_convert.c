@@ -274,7 +274,8 @@ static void numbers_that_blocks_hold_come_back(void **state)
             continue;
         for (int i = 0; block_info[k].name[i]; i++)
             name[i] = (char)toupper(block_info[k].name[i]);
-        snprintf(path, sizeof path, CVN_TEST_DATA "/gguf/%s.f32", name);
+        snprintf(path, sizeof path, CVN_TEST_DATA "/%s/%s.f32",
+                 block_info[k].form.fraction ? "fp8" : "gguf", name);
         Bytes want = bytes_of_file(path);
         const int64_t n = (int64_t)(want.n / sizeof(float)), each = block_info[k].elements;
         assert_true(n > 0);
@@ -297,7 +298,7 @@ static void numbers_that_blocks_hold_come_back(void **state)
         }
         free(want.data);
     }
-    assert_int_equal(n_types, 9);
+    assert_int_equal(n_types, 10);
 }
 
 /* The same numbers, rounded by ggml and by us: ours lose no more, of K types at most a fiftieth more. */
@@ -363,7 +364,7 @@ static void important_elements_are_nearer(void **state)
                     *(weighed ? &with : &without) +=
                         (double)importance[i] * pow((double)(x[i] - y[i]), 2);
             }
-        if (k == BLOCK_Q8_0 ? with != without : !(with < without))
+        if (k == BLOCK_Q8_0 || block_info[k].form.fraction ? with != without : !(with < without))
             fail_msg("%s: %g, and %g without", block_info[k].name, with, without);
     }
 }

@@ -6,7 +6,7 @@
 #include "graph/blocks.h"
 #include "graph/panels.h"
 
-enum { MOST = 300, N = 37, K = 64, GROUP = 32 };
+enum { MOST = 300, N = 37, K = 128, GROUP = 32 };
 
 /* Every table with kernels that are taken by rows, whether this machine can run them or not. */
 static const Kernel *const tables[] = {
@@ -49,6 +49,7 @@ static const struct Form {
     {OP_LINEAR, CVN_I8, false, NULL},       {OP_LINEAR, CVN_I4, false, NULL},
     {OP_LINEAR_INT8, CVN_I8, false, NULL},  {OP_LINEAR, CVN_I8, true, NULL},
     {OP_LINEAR, CVN_I8, false, "q4_0"},     {OP_LINEAR, CVN_I8, true, "q4_0"},
+    {OP_LINEAR, CVN_I8, false, "f8_e4m3"},
 };
 
 enum { FORMS = sizeof forms / sizeof *forms };
@@ -63,7 +64,8 @@ static const Op *product(cvn_graph *g, const struct Form *form, int64_t m)
         return cvn_einsum_as(g, "mk,nk->mn", x, w, CVN_F32)->def;
     }
     cvn_type panels =
-        form->blocks ? block_panel_type(BLOCK_Q4_0, N, K) : panel_type(form->weight, N, K);
+        form->blocks ? block_panel_type(form->blocks[0] == 'f' ? BLOCK_F8_E4M3 : BLOCK_Q4_0, N, K)
+                     : panel_type(form->weight, N, K);
     cvn_value *q = cvn_parameter(g, "q", panels), *out[3];
     cvn_type scales = panel_scale_type(CVN_F32, N, form->weight == CVN_I4 ? K / GROUP : 1);
     bool scaled = panel_scaled(form->weight) && !form->blocks;

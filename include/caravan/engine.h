@@ -37,8 +37,8 @@ typedef struct cvn_model_options {
     /* Of weights that are not quantized, activations and cache: CVN_F32 or CVN_BF16; CVN_DTYPE_COUNT: the file's, or bf16
        where the file's is f16. */
     cvn_dtype dtype;
-    /* While loading: "int8", "int4", "int4:32", "int4:64", "int4:128", or a type of GGUF files, "q4_0" to "q8_0", in any case;
-       NULL: as the file is; "none": the same, but what it has in blocks (GGUF) is widened to dtype. */
+    /* While loading: "int8", "int4", "int4:32", "int4:64", "int4:128", "fp8", or a type of GGUF files, "q4_0" to "q8_0", in any case;
+       NULL: as the file is; "none": the same, but what it has in blocks (GGUF, FP8) is widened to dtype. */
     const char *quantize;
     bool no_tokenizer;     /* do not look for one; text cannot go in or out */
     const char *tokenizer; /* a file or folder to take it from; NULL: the model's own */

@@ -50,8 +50,9 @@ static const char *format_name(size_t i)
 static const Option *const options[] = {
     OPTION(TYPE, "type", .kind = ARG_CHOICE, .value = "TYPE", .choice = weight_type_name,
            .alias = weight_type_alias,
-           .help = "type of the weights, default that of IN; gguf also q8_0 to mxfp4, hf also int8 "
-                   "and int4 (docs/QUANTIZATION.md)"),
+           .help =
+               "type of the weights, default that of IN; gguf also q8_0 to mxfp4, hf also int8, "
+               "int4 and fp8 (docs/QUANTIZATION.md)"),
     [SHARD] = SHARED(SHARD_SIZE),
     [FORCE] = SHARED(FORCE),
     [THREADS] = SHARED(THREADS),
@@ -66,8 +67,8 @@ static const Option *const options[] = {
 /* Of the other name: the first of those above. */
 static const Option *const options_of_quantize[] = {
     OPTION(TYPE, "to", .kind = ARG_CHOICE, .value = "HOW",
-           .choices = CHOICES("int8", "int4", "int4:32", "int4:64", "int4:128"), .required = true,
-           .help = "type of the weights, int4 with its group size, one of"),
+           .choices = CHOICES("int8", "int4", "int4:32", "int4:64", "int4:128", "fp8"),
+           .required = true, .help = "type of the weights, int4 with its group size, one of"),
     [SHARD] = SHARED(SHARD_SIZE),
     [FORCE] = SHARED(FORCE),
     [THREADS] = SHARED(THREADS),
@@ -382,7 +383,7 @@ const Command command_convert = {
 
 const Command command_quantize = {
     "quantize",
-    .about = "quantize a model to int8 or int4",
+    .about = "quantize a model to int8, int4 or fp8",
     .usage = "IN OUT --to HOW [options]",
     .examples =
         "quantize my-llama my-llama-int8 --to int8\thalf the size of bf16, nearly lossless\n"

@@ -127,7 +127,8 @@ static cvn_value *behind_reshape(cvn_value *v)
 /* linear of blocks and of x = dequantize(quantize_rows(…)), a step for as many columns as the product has one for. */
 static void fuse_steps(Products *f, Op *op)
 {
-    if (op->kind != OP_LINEAR || !op->attr.blocks || op->attr.int8 || op->attr.norm)
+    if (op->kind != OP_LINEAR || !op->attr.blocks || op->attr.int8 || op->attr.norm ||
+        block_info[op->attr.blocks].form.fraction) /* floats are not multiplied in integers */
         return;
     const Op *numbers = behind_reshape(op->operand[0])->def;
     const Op *rounded = numbers->operand[0]->def;

@@ -10,6 +10,12 @@
 #include "graph/blocks.h"
 #include "graph/panels.h"
 
+/* Where a unit of floats has a row's column. */
+static inline int block_float_place(int row, int column)
+{
+    return row / 4 * 16 + column / 2 * 8 + row % 4 * 2 + column % 2;
+}
+
 /* Numbers [columns / 4][16 rows][4]; element = scale * number - minimum. */
 static inline void block_expand_codes(const BlockForm *f, const BlockChunk *c, const uint8_t *at,
                                       int8_t *out)
@@ -18,7 +24,10 @@ static inline void block_expand_codes(const BlockForm *f, const BlockChunk *c, c
     for (int64_t u = 0; u < units; u++) {
         uint8_t code[PANEL_BYTES];
         const uint8_t *base = at + (f->base == 8 ? u : u / 2) * PANEL_BYTES;
-        if (f->base == 8)
+        if (f->fraction)
+            for (int i = 0; i < PANEL_BYTES; i++)
+                code[i] = base[block_float_place(i / PANEL_QUAD, i % PANEL_QUAD)];
+        else if (f->base == 8)
             for (int i = 0; i < PANEL_BYTES; i++)
                 code[i] = base[i] ^ 128;
         else if (f->base == 4 && u % 2)
@@ -55,6 +64,10 @@ static inline void block_expand_scales(const BlockForm *f, const BlockChunk *c, 
     const uint8_t *from = at + (minima && f->scale != BLOCK_NIBBLES ? c->minimum : c->scale);
     float d[PANEL_ROWS];
     uint16_t half[PANEL_ROWS];
+    if (f->scale == BLOCK_F32) {
+        memcpy(out, from, (size_t)(c->groups * PANEL_ROWS) * sizeof *out);
+        return;
+    }
     if (f->scale < BLOCK_WHOLE) {
         for (int64_t i = 0; i < c->groups * PANEL_ROWS; i++) {
             memcpy(half, from + 2 * i, sizeof *half);

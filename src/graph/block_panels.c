@@ -1,6 +1,7 @@
 /* Blocks brought into panels, and read there. */
 #include "graph/block_chunk.h"
 
+#include "base/float8.h"
 #include "base/num.h"
 
 #include <assert.h>
@@ -9,7 +10,8 @@ BlockChunk block_chunk(BlockKind kind, int64_t k)
 {
     const BlockForm *f = &block_info[kind].form;
     const bool whole = f->scale >= BLOCK_WHOLE;
-    const int64_t half = PANEL_ROWS * (int64_t)sizeof(uint16_t);
+    const int64_t half =
+        PANEL_ROWS * (int64_t)(f->scale == BLOCK_F32 ? sizeof(float) : sizeof(uint16_t));
     BlockChunk c = {.columns = BLOCK_MOST};
     while (c.columns > block_info[kind].elements && k % c.columns)
         c.columns /= 2;
@@ -65,7 +67,9 @@ static void pack_codes(const BlockForm *f, const BlockChunk *c, const uint8_t *c
                        int64_t n, int row, uint8_t *out)
 {
     const uint32_t low = 0x0f0f0f0f, pair = 0x03030303, bit = 0x01010101;
-    for (int64_t i = 0; i < n && f->base == 8; i += 4)
+    for (int64_t i = 0; i < n && f->fraction; i++)
+        out[(at + i) / 4 * PANEL_BYTES + block_float_place(row, (int)(i % 4))] = code[i];
+    for (int64_t i = 0; i < n && f->base == 8 && !f->fraction; i += 4)
         put_quad(out, (at + i) / 4, row, quad(code + i) ^ 0x80808080);
     for (int64_t i = 0; i < n && f->base == 4; i += 8)
         put_quad(out, (at + i) / 8, row, (quad(code + i) & low) | (quad(code + i + 4) & low) << 4);
@@ -94,7 +98,13 @@ static void pack_scales(const BlockForm *f, const BlockChunk *c, const BlockPart
 {
     for (int64_t i = 0; i < groups; i++) {
         int64_t at = (g + i) * PANEL_ROWS + row;
-        if (f->scale < BLOCK_WHOLE) {
+        if (f->scale == BLOCK_F32) {
+            float scale = p->wide;
+            for (int c_of = 0; c_of < f->group; c_of++)
+                if (!f8_is_finite(f->fraction, p->code[i * f->group + c_of]))
+                    scale = NAN;
+            memcpy(out + c->scale + at * (int64_t)sizeof scale, &scale, sizeof scale);
+        } else if (f->scale < BLOCK_WHOLE) {
             put_half(out + c->scale, at, p->d);
             if (f->minimum)
                 put_half(out + c->minimum, at, p->m);
@@ -146,7 +156,9 @@ void block_chunk_row(BlockKind kind, const BlockChunk *c, const uint8_t *at, int
         block_expand_scales(f, c, at, true, minimum);
     for (int64_t i = 0; i < c->columns; i++) {
         int64_t g = i / f->group * PANEL_ROWS + row;
-        float product = scale[g] * (float)code[i / 4 * PANEL_BYTES + row * PANEL_QUAD + i % 4];
+        const int8_t one = code[i / 4 * PANEL_BYTES + row * PANEL_QUAD + i % 4];
+        float product =
+            scale[g] * (f->fraction ? f8_to_f32(f->fraction, (uint8_t)one) : (float)one);
         out[i] = f->minimum ? product - minimum[g] : product;
     }
 }

@@ -19,6 +19,7 @@
  *   TQ1_0  256  54: q 48, q 4, d 2                  d (q - 1)
  *   TQ2_0  256  66: q 64, d 2                       d (q - 1)
  *   MXFP4   32  17: e 1, q 16                       2^(e - 127) f[q]
+ *   F8     128 132: s 4, c 128                      s c                 s in f32, c in e4m3 or e5m2: not of GGUF
  *
  * Upper bits of q for which there is no room in its bytes are in h. v are 16 unequal steps, f the
  * numbers of 4 bits of OCP's MX. Elements that share a byte are not neighbours, so that whole vectors
@@ -30,7 +31,7 @@
  */
 #include "graph/blocks.h"
 
-#include "base/float16.h"
+#include "base/float8.h"
 
 #include <math.h>
 #include <string.h>
@@ -78,6 +79,8 @@ static inline __attribute__((always_inline)) void open_codes(const BlockPlaces *
     const uint8_t *in = block + l->codes;
     for (int i = 0; i < SMALL && l->code == CODE_8; i++)
         code[i] = in[i] ^ 128;
+    if (l->code == CODE_FLOATS)
+        memcpy(code, in, (size_t)l->run);
     for (int i = 0; i < l->runs && l->code == CODE_4; i++)
         unpack_4(in + l->run * i, l->run, code + 2 * l->run * i);
     if (l->code == CODE_2)
@@ -139,7 +142,10 @@ static inline __attribute__((always_inline)) void open_scales(const BlockPlaces 
 static inline __attribute__((always_inline)) void open_block(const BlockPlaces *l,
                                                              const uint8_t *block, BlockParts *p)
 {
-    p->d = l->exponent ? bf16_from_f32(ldexpf(1, block[l->d] - 128)) : half_at(block + l->d);
+    if (l->code == CODE_FLOATS)
+        memcpy(&p->wide, block + l->d, sizeof p->wide);
+    else
+        p->d = l->exponent ? bf16_from_f32(ldexpf(1, block[l->d] - 128)) : half_at(block + l->d);
     if (l->m)
         p->m = l->added ? half_at(block + l->m) ^ SIGN : half_at(block + l->m);
     open_codes(l, block, p->code);
@@ -184,6 +190,8 @@ static const BlockPlaces places[BLOCK_KINDS] = {
     [BLOCK_TQ1_0] = {.d = 52, .code = CODE_TRITS},
     [BLOCK_TQ2_0] = {.d = 64, .code = CODE_2, .run = 32, .runs = 2},
     [BLOCK_MXFP4] = {.exponent = true, .codes = 1, .run = 16, .runs = 1},
+    [BLOCK_F8_E4M3] = {.code = CODE_FLOATS, .codes = 4, .run = 128},
+    [BLOCK_F8_E5M2] = {.code = CODE_FLOATS, .codes = 4, .run = 128},
 };
 
 /* Steps that are finer near zero, as weights are. */
@@ -196,6 +204,10 @@ const int8_t block_mxfp4_number[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -
 static inline void widen_parts(const BlockForm *f, const BlockParts *p, int elements, float *out)
 {
     const bool whole = f->scale >= BLOCK_WHOLE;
+    for (int i = 0; i < elements && f->fraction; i++)
+        out[i] = p->wide * f8_to_f32(f->fraction, p->code[i]);
+    if (f->fraction)
+        return;
     const float d = f->scale == BLOCK_BF16 ? bf16_to_f32(p->d) : f16_to_f32(p->d);
     const float m = f->minimum ? f16_to_f32(p->m) : 0;
     for (int g = 0; g < elements / f->group; g++, out += f->group) {
@@ -248,6 +260,16 @@ int64_t block_count_nonfinite(BlockKind kind, const uint8_t *blocks, int64_t byt
 {
     const BlockPlaces *l = &places[kind];
     int64_t bad = 0;
+    for (int64_t at = 0; at < bytes && l->code == CODE_FLOATS; at += block_info[kind].bytes) {
+        float x[BLOCK_MOST];
+        bool finite = true;
+        block_info[kind].widen(blocks + at, x);
+        for (int i = 0; i < block_info[kind].elements; i++)
+            finite = finite && isfinite(x[i]);
+        bad += !finite;
+    }
+    if (l->code == CODE_FLOATS)
+        return bad;
     for (int64_t at = 0; at < bytes && !l->exponent; at += block_info[kind].bytes)
         bad += is_nonfinite(blocks + at + l->d) || (l->m && is_nonfinite(blocks + at + l->m));
     return bad;

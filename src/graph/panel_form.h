@@ -15,8 +15,8 @@ enum {
     PANEL_BYTES = 64 /* of a unit */
 };
 
-/* Kinds of blocks in which weights are stored: name, elements and bytes of one. */
-#define CVN_BLOCKS(X)                                                                              \
+/* Kinds of blocks in which weights are stored: name, elements and bytes of one. Codes are whole numbers, or floats. */
+#define CVN_BLOCKS_WHOLE(X)                                                                        \
     X(Q4_0, q4_0, 32, 18)                                                                          \
     X(Q4_1, q4_1, 32, 20)                                                                          \
     X(Q5_0, q5_0, 32, 22)                                                                          \
@@ -32,6 +32,10 @@ enum {
     X(TQ1_0, tq1_0, 256, 54)                                                                       \
     X(TQ2_0, tq2_0, 256, 66)                                                                       \
     X(MXFP4, mxfp4, 32, 17)
+#define CVN_BLOCKS_FLOATS(X)                                                                       \
+    X(F8_E4M3, f8_e4m3, 128, 132)                                                                  \
+    X(F8_E5M2, f8_e5m2, 128, 132)
+#define CVN_BLOCKS(X) CVN_BLOCKS_WHOLE(X) CVN_BLOCKS_FLOATS(X)
 
 typedef enum BlockKind {
     BLOCK_NONE, /* not in blocks */
@@ -52,6 +56,7 @@ enum {
 typedef enum BlockScale {
     BLOCK_F16, /* of each group a float */
     BLOCK_BF16,
+    BLOCK_F32,
     BLOCK_WHOLE,  /* of each group a whole number, signed, in a byte */
     BLOCK_NIBBLES /* scale and minimum, without sign, in one */
 } BlockScale;
@@ -62,6 +67,7 @@ typedef struct BlockForm {
         one; /* the bits of a code from which on the planes of two bits and of one have theirs; or NO_PLANE */
     int offset;          /* taken off codes */
     const int8_t *table; /* [16] what codes of 4 bits stand for; or NULL */
+    int fraction;        /* of codes that are floats (base/float8.h): bits of it; else 0 */
     int group;           /* columns that share a scale */
     BlockScale scale;
     bool minimum;
@@ -129,6 +135,17 @@ extern const int8_t block_iq4_step[16], block_mxfp4_number[16]; /* blocks.c */
 #define BLOCK_FORM_mxfp4                                                                           \
     {                                                                                              \
         BLOCK_HALF, .table = block_mxfp4_number, .group = 32, .scale = BLOCK_BF16                  \
+    }
+
+#define BLOCK_FORM_f8_e4m3                                                                         \
+    {                                                                                              \
+        .base = 8, .two = NO_PLANE, .one = NO_PLANE, .fraction = 3, .group = 128,                  \
+        .scale = BLOCK_F32                                                                         \
+    }
+#define BLOCK_FORM_f8_e5m2                                                                         \
+    {                                                                                              \
+        .base = 8, .two = NO_PLANE, .one = NO_PLANE, .fraction = 2, .group = 128,                  \
+        .scale = BLOCK_F32                                                                         \
     }
 
 /* How a chunk of a panel lies. Offsets are bytes from its beginning. */

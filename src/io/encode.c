@@ -1,6 +1,6 @@
 #include "io/encode.h"
 
-#include "base/float16.h"
+#include "base/float8.h"
 
 #include <assert.h>
 #include <math.h>
@@ -309,10 +309,26 @@ static void encode_mxfp4(const float *x, const float *importance, uint8_t *out)
     put_halves(code, 16, out + 1);
 }
 
+/* What errors count does not matter: with any scale most numbers keep as many bits. */
+static void encode_f8_e4m3(const float *x, const float *importance, uint8_t *out)
+{
+    enum { N = 128 };
+    const float largest = f8_to_f32(F8_E4M3, f8_largest(F8_E4M3));
+    float most = 0;
+    (void)importance;
+    for (int i = 0; i < N; i++)
+        most = fmaxf(most, fabsf(x[i]));
+    const float scale = fminf(most, 0x1.fffffep127f) / largest;
+    memcpy(out, &scale, sizeof scale);
+    for (int i = 0; i < N; i++)
+        out[sizeof scale + (size_t)i] = f8_from_f32(F8_E4M3, scale > 0 ? x[i] / scale : 0);
+}
+
 static void (*const encoders[BLOCK_KINDS])(const float *, const float *, uint8_t *) = {
-    [BLOCK_Q4_0] = encode_q4_0, [BLOCK_Q4_1] = encode_q4_1, [BLOCK_Q5_0] = encode_q5_0,
-    [BLOCK_Q5_1] = encode_q5_1, [BLOCK_Q8_0] = encode_q8_0, [BLOCK_Q4_K] = encode_q4_k,
-    [BLOCK_Q5_K] = encode_q5_k, [BLOCK_Q6_K] = encode_q6_k, [BLOCK_MXFP4] = encode_mxfp4,
+    [BLOCK_Q4_0] = encode_q4_0,       [BLOCK_Q4_1] = encode_q4_1, [BLOCK_Q5_0] = encode_q5_0,
+    [BLOCK_Q5_1] = encode_q5_1,       [BLOCK_Q8_0] = encode_q8_0, [BLOCK_Q4_K] = encode_q4_k,
+    [BLOCK_Q5_K] = encode_q5_k,       [BLOCK_Q6_K] = encode_q6_k, [BLOCK_MXFP4] = encode_mxfp4,
+    [BLOCK_F8_E4M3] = encode_f8_e4m3,
 };
 
 bool block_encodes(BlockKind kind)

@@ -8,7 +8,7 @@
 
 #include "graph/blocks.h"
 
-/* Whether there is an encoder: of Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K and MXFP4. */
+/* Whether there is an encoder: of Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K, MXFP4 and F8_E4M3. */
 bool block_encodes(BlockKind kind);
 
 /* Rounds n elements, whole blocks of them. importance [n]: what the square of an element's error counts; NULL: all alike. */

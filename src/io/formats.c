@@ -19,27 +19,55 @@ static int refuse_type(const FormatOptions *o, const char *format, const char *t
                    types);
 }
 
+static bool is_fp8(const WeightType *type)
+{
+    return block_info[type->block].form.fraction > 0;
+}
+
 /* ---- Hugging Face ---- */
 
-/* A tensor in the header of safetensors. */
+/* A tensor in the header of safetensors, whose rows have so many columns. */
+static void put_tensors(StrBuf *text, const ParamTensor *t, const char *ending, const char *type,
+                        int64_t columns, uint64_t all, uint64_t *at)
+{
+    for (int64_t e = 0; e < t->pieces; e++) { /* which lie one behind the other */
+        char name[160];
+        uint64_t end = *at + all / (uint64_t)t->pieces;
+        strbuf_printf(text, ",\"%s%s\":{\"dtype\":\"%s\",\"shape\":[",
+                      t->pieces > 1 ? param_expert_name(t->name, e, name, sizeof name) : t->name,
+                      ending, type);
+        for (int d = 0; d < t->rank; d++)
+            strbuf_printf(text, "%s%" PRId64, d ? "," : "", d + 1 < t->rank ? t->dims[d] : columns);
+        strbuf_printf(text, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", *at, end);
+        *at = end;
+    }
+}
+
 static void put_entry(StrBuf *text, const Param *p, const ParamTensor *t, cvn_dtype dtype,
                       uint64_t *at)
 {
     const uint64_t all = t->n > 1 ? cvn_dtype_bytes(dtype, t->elements) : param_bytes(p, dtype);
-    cvn_dtype stored = p->form == PARAM_QUANTIZED ? CVN_I8
-                       : p->form == PARAM_SCALES  ? p->quant.scale_dtype
-                                                  : param_type(p, dtype).dtype;
-    for (int64_t e = 0; e < t->pieces; e++) { /* which lie one behind the other */
-        char name[160];
-        uint64_t end = *at + all / (uint64_t)t->pieces;
-        strbuf_printf(text, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[",
-                      t->pieces > 1 ? param_expert_name(t->name, e, name, sizeof name) : t->name,
-                      st_dtype_name(stored));
-        for (int d = 0; d < t->rank; d++)
-            strbuf_printf(text, "%s%" PRId64, d ? "," : "", t->dims[d]);
-        strbuf_printf(text, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", *at, end);
-        *at = end;
+    const cvn_dtype stored = p->form == PARAM_QUANTIZED ? CVN_I8
+                             : p->form == PARAM_SCALES  ? p->quant.scale_dtype
+                                                        : param_type(p, dtype).dtype;
+    const int64_t columns = t->dims[t->rank - 1];
+    if (p->form != PARAM_BLOCKS) {
+        put_tensors(text, t, "", st_dtype_name(stored), columns, all, at);
+        return;
     }
+    /* FP8, as transformers' FineGrainedFP8 has it */
+    const int64_t groups = columns / block_info[p->blocks].elements;
+    const uint64_t codes = (uint64_t)p->n;
+    put_tensors(text, t, "", "F8_E4M3", columns, codes, at);
+    put_tensors(text, t, "_scale_inv", "F32", groups, all - codes, at);
+}
+
+/* How a parameter is stored in a folder. */
+static OutType hf_type(const Param *p, cvn_dtype dtype)
+{
+    const bool blocks = p->form == PARAM_BLOCKS;
+    return (OutType){
+        .dtype = blocks ? dtype : param_type(p, dtype).dtype, .block = p->blocks, .apart = blocks};
 }
 
 /* The header for the tensors of one file, and these. */
@@ -73,8 +101,7 @@ static int put_safetensors(Out *out, const ParamList *params, const SaveFiles *f
         if (files->file[i] == file && params->param[i].form != PARAM_SCALES) {
             const ParamTensor t = params_tensor(params, i, NAMING_HF);
             if (t.n)
-                out_tensor(out, params, &t,
-                           (OutType){.dtype = param_type(&params->param[i], dtype).dtype});
+                out_tensor(out, params, &t, hf_type(&params->param[i], dtype));
         }
     return CVN_OK;
 }
@@ -83,8 +110,10 @@ Model *format_hf_model(const IoModel *model, const FormatOptions *o, Arena *aren
 {
     Model *written = model_copy(model->desc, arena);
     model_set_hf_pairs(written);
-    model_set_quant(written, o->type->quant);
-    if (o->type->quant.kind == QUANT_NONE)
+    model_set_quant(written, is_fp8(o->type)
+                                 ? (QuantScheme){.kind = QUANT_BLOCKS, .blocks = o->type}
+                                 : o->type->quant);
+    if (o->type->quant.kind == QUANT_NONE && !is_fp8(o->type))
         model_set_dtype(written, o->type->dtype);
     if (o->type->quant.kind == QUANT_INT4)
         model_set_eight(written, o->eight);
@@ -110,18 +139,30 @@ int format_hf(Out *out, const FormatOptions *o, cvn_err *err)
     cvn_dtype dtype = model_dtype(written);
     ParamList params;
     out->interleaved = model_is_interleaved(written);
-    if (o->type->block)
-        return refuse_type(o, "Hugging Face folders", "f32, f16, bf16, or Caravan's int8 or int4",
-                           err);
+    if (o->type->block && !is_fp8(o->type))
+        return refuse_type(o, "Hugging Face folders",
+                           "f32, f16, bf16, fp8, or Caravan's int8 or int4", err);
     params_list(&params, written, out->arena);
-    SaveFiles files = save_files("model", o->shard_bytes, params.n, out->arena);
+    for (int i = 0; i < params.n; i++)
+        if (params.param[i].form == PARAM_BLOCKS && params.param[i].fused[NAMING_HF])
+            return err_set(err, CVN_EUNSUPPORTED,
+                           "'%s': several matrices are one in '%s', which cannot be in fp8; give "
+                           "int8 or int4",
+                           out->model->path, params.param[i].fused[NAMING_HF]);
+    SaveFiles files = save_files("model", o->shard_bytes, 2 * params.n, out->arena);
     for (int i = 0; i < params.n; i++) {
         const Param *p = &params.param[i];
         if (p->form == PARAM_SCALES)
             continue;
-        save_files_add_tensor(&files, &params, i, (OutType){.dtype = dtype});
+        save_files_add_tensor(&files, &params, i, hf_type(p, dtype));
         if (p->form == PARAM_QUANTIZED) /* in the same file */
             save_files_add(&files, p->scale, params.param[p->scale].file_name[NAMING_HF], 0);
+        if (p->form == PARAM_BLOCKS) { /* which are no parameters */
+            const int at = params.n + i;
+            save_files_add(&files, at,
+                           arena_printf(out->arena, "%s_scale_inv", p->file_name[NAMING_HF]), 0);
+            files.pieces[at] = files.pieces[i];
+        }
     }
     for (int file = 0; file < files.n; file++)
         TRY(put_safetensors(out, &params, &files, file, dtype, err));
@@ -283,7 +324,7 @@ int format_gguf(Out *out, const FormatOptions *o, cvn_err *err)
     SCOPED(strbuf_free) StrBuf head = {0};
     for (int i = 0; i < params->n; i++)
         n += params_tensor(params, i, NAMING_GGUF).n > 0;
-    if (o->type->quant.kind)
+    if (o->type->quant.kind || is_fp8(o->type))
         return refuse_type(o, "GGUF files", "f32, f16, bf16, or a type from q4_0 to q8_0", err);
     int code = put_settings(&keys, out->model, o, out->arena, err);
     if (code != CVN_OK) {

@@ -11,7 +11,7 @@
 /* Those whose bytes graph/blocks.c knows. */
 enum {
 #define X(kind, name, elements, bytes) ELEMENTS_##kind = elements, BYTES_##kind = bytes,
-    CVN_BLOCKS(X)
+    CVN_BLOCKS_WHOLE(X)
 #undef X
 };
 #define BLOCKS(name, type)                                                                         \

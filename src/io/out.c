@@ -6,6 +6,7 @@
 #include "base/threads.h"
 #include "io/convert.h"
 #include "io/encode.h"
+#include "io/packed.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -63,6 +64,15 @@ static size_t scale_bytes(const QuantForm *f)
     return cvn_dtype_bytes(f->scale_dtype, f->groups);
 }
 
+/* Bytes of a row's scales that follow the numbers of all rows. */
+static size_t apart_bytes(const OutPiece *p)
+{
+    if (p->param->form == PARAM_QUANTIZED)
+        return scale_bytes(&p->param->quant);
+    return p->type.apart ? (size_t)(p->columns / block_info[p->type.block].elements) * sizeof(float)
+                         : 0;
+}
+
 uint64_t out_param_bytes(const Param *param, OutType type)
 {
     const QuantForm *f = &param->quant;
@@ -118,12 +128,36 @@ typedef struct Rows {
     const OutPiece *piece;
     const IoTensor *tensor;
     int64_t first, n;   /* of the piece's rows, in this turn */
-    size_t row_bytes;   /* of one, encoded */
+    size_t row_bytes;   /* of one, encoded, without what follows all rows */
+    bool packed;        /* the model has these blocks in tensors of another program (packed.h) */
     float *values;      /* [n * columns] */
     uint8_t *encoded;   /* [n * row_bytes] */
-    uint8_t *scales;    /* of all rows of what is quantized; else NULL */
+    uint8_t *scales;    /* what follows all rows; or NULL */
     int64_t *too_large; /* [threads] */
 } Rows;
+
+/* A row of blocks, of values or of the model's own from element `first` on; a block of floats begins with its scale. */
+static void encode_blocks(const Rows *r, const float *values, const float *importance,
+                          int64_t first, int64_t row, uint8_t *to)
+{
+    const OutPiece *p = r->piece;
+    const BlockInfo *info = &block_info[p->type.block];
+    uint8_t *scale = p->type.apart ? r->scales + (size_t)row * apart_bytes(p) : NULL;
+    for (int64_t at = 0; at < p->columns; at += info->elements) {
+        uint8_t block[BLOCK_MOST * 2];
+        if (r->packed)
+            packed_blocks(r->tensor, p->type.block, (first + at) / info->elements, 1, block);
+        else
+            block_encode(p->type.block, values + at, importance ? importance + at : NULL,
+                         info->elements, block);
+        const size_t apart = scale ? sizeof(float) : 0, rest = (size_t)info->bytes - apart;
+        if (apart)
+            memcpy(scale, block, apart);
+        memcpy(to, block + apart, rest);
+        scale = scale ? scale + apart : NULL;
+        to += rest;
+    }
+}
 
 static void encode_rows(void *context, int thread, int n_threads)
 {
@@ -152,11 +186,11 @@ static void encode_rows(void *context, int thread, int n_threads)
             values[c] += 1;
         for (int64_t c = 0; p->type.dtype == CVN_F16 && !p->type.block && c < p->columns; c++)
             r->too_large[thread] += isfinite(values[c]) && fabsf(values[c]) > F16_MOST;
-        if (r->scales)
+        if (p->param->form == PARAM_QUANTIZED)
             quant_row(&p->param->quant, values, p->columns, to,
                       r->scales + (size_t)(r->first + i) * scale_bytes(&p->param->quant));
         else if (p->type.block)
-            block_encode(p->type.block, values, importance, p->columns, to);
+            encode_blocks(r, values, importance, from * width + p->column, r->first + i, to);
         else
             io_encode(p->type.dtype, values, p->columns, to);
     }
@@ -311,7 +345,7 @@ static int write_rows(Writing *w, const OutPiece *p, Rows *r, int64_t together, 
         TRY(put(w, r->encoded, bytes, err));
     }
     if (r->scales)
-        TRY(put(w, r->scales, (uint64_t)p->rows * scale_bytes(&p->param->quant), err));
+        TRY(put(w, r->scales, (uint64_t)p->rows * apart_bytes(p), err));
     keep_crc(p, crc);
     return CVN_OK;
 }
@@ -367,13 +401,15 @@ static int write_param(Writing *w, const OutPiece *p, cvn_err *err)
     Rows r = {.out = w->out,
               .piece = p,
               .tensor = source_of(w->out, p->param),
-              .row_bytes =
-                  f ? cvn_dtype_bytes(f->dtype, f->k) : (size_t)out_type_bytes(p->type, p->columns),
+              .row_bytes = f ? cvn_dtype_bytes(f->dtype, f->k)
+                             : (size_t)out_type_bytes(p->type, p->columns) - apart_bytes(p),
               .too_large = too_large};
+    r.packed = p->type.block && r.tensor->coding == IO_PACKED && !r.tensor->adapter &&
+               packed_kind(r.tensor) == p->type.block;
     r.values = malloc((size_t)(together * p->columns) * sizeof *r.values);
     r.encoded = malloc((size_t)together * r.row_bytes);
-    r.scales = f ? malloc((size_t)f->n * scale_bytes(f)) : NULL;
-    int code = r.values && r.encoded && (!f || r.scales)
+    r.scales = apart_bytes(p) ? malloc((size_t)p->rows * apart_bytes(p)) : NULL;
+    int code = r.values && r.encoded && (!apart_bytes(p) || r.scales)
                    ? write_rows(w, p, &r, together, err)
                    : err_set(err, CVN_EMEM, "no memory to write '%s'", p->param->name);
     free(r.values);

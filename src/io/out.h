@@ -21,6 +21,7 @@
 typedef struct OutType {
     cvn_dtype dtype; /* f32, bf16 or f16 */
     BlockKind block; /* or, if not BLOCK_NONE, these blocks (io/encode.h) */
+    bool apart;      /* of blocks of floats: the codes of all rows, then all scales */
 } OutType;
 
 typedef struct OutPiece {

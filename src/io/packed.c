@@ -1,7 +1,7 @@
 #include "io/packed.h"
 
 #include "base/file.h"
-#include "base/float16.h"
+#include "base/float8.h"
 #include "base/json_file.h"
 #include "base/json_reader.h"
 #include "base/num.h"
@@ -16,6 +16,7 @@ typedef enum GridKind {
     GRID_I8,
     GRID_E2M1,
     GRID_E4M3,
+    GRID_E5M2,
     GRID_E8M0,
     GRID_F16,
     GRID_BF16,
@@ -82,16 +83,6 @@ static uint16_t load16(const uint8_t *p)
     return v;
 }
 
-/* Sign, four bits of exponent (bias 7), three of fraction; all ones are no number, and there is no infinity. */
-static float from_e4m3(uint8_t b)
-{
-    int exponent = b >> 3 & 15, fraction = b & 7;
-    float x = (b & 127) == 127 ? NAN
-              : exponent       ? ldexpf((float)(8 + fraction), exponent - 10)
-                               : ldexpf((float)fraction, -9);
-    return b & 128 ? -x : x;
-}
-
 static inline float grid_at(const Grid *g, int64_t row, int64_t column)
 {
     static const uint8_t shuffle[8] = {0, 4, 1, 5, 2, 6, 3, 7}; /* where number i of a word is */
@@ -112,7 +103,9 @@ static inline float grid_at(const Grid *g, int64_t row, int64_t column)
         lane = (int)column & 1;
         return 0.5F * (float)block_mxfp4_number[g->data[at] >> 4 * lane & 15];
     case GRID_E4M3:
-        return from_e4m3(g->data[at]);
+        return f8_to_f32(F8_E4M3, g->data[at]);
+    case GRID_E5M2:
+        return f8_to_f32(F8_E5M2, g->data[at]);
     case GRID_E8M0:
         return ldexpf(1, g->data[at] - 127);
     case GRID_F16:
@@ -188,6 +181,12 @@ BlockKind packed_kind(const IoTensor *tensor)
     if (p->code.kind == GRID_E2M1)
         return BLOCK_MXFP4;
     bool bytes = p->code.kind == GRID_I8;
+    if (p->code.kind == GRID_E4M3 || p->code.kind == GRID_E5M2) {
+        const BlockKind floats = p->code.kind == GRID_E4M3 ? BLOCK_F8_E4M3 : BLOCK_F8_E5M2;
+        const int64_t same = block_info[floats].elements;
+        const bool whole = tensor->dims[1] % same == 0 && p->columns % same == 0;
+        return whole && !p->group_of && !p->zero.data ? floats : BLOCK_NONE;
+    }
     int bits = bytes ? 8 : p->code.kind == GRID_BITS ? p->code.bits : 0;
     int64_t each = block_info[BLOCK_Q4_0].elements, k = tensor->dims[1];
     if (!bits || p->group_of || k % each != 0 || p->columns % each != 0)
@@ -231,6 +230,21 @@ static void view_blocks(const IoTensor *tensor, BlockKind kind, int64_t first, i
     }
 }
 
+/* Codes as they lie, behind the scale that theirs is. */
+static void blocks_of_floats(const IoTensor *tensor, const BlockInfo *info, int64_t first,
+                             int64_t n, uint8_t *out)
+{
+    const struct IoPacked *p = tensor->packed;
+    const int64_t a_row = tensor->dims[1] / info->elements;
+    for (int64_t i = first; i < first + n; i++, out += info->bytes) {
+        const int64_t row = i / a_row, column = i % a_row * info->elements;
+        const float scale = grid_at(&p->scale, row / p->rows, column / p->columns);
+        memcpy(out, &scale, sizeof scale);
+        memcpy(out + sizeof scale, p->code.data + row * p->code.row_step + column,
+               (size_t)info->elements);
+    }
+}
+
 void packed_blocks(const IoTensor *tensor, BlockKind kind, int64_t first, int64_t n, uint8_t *out)
 {
     enum { EACH = 32 };
@@ -243,6 +257,10 @@ void packed_blocks(const IoTensor *tensor, BlockKind kind, int64_t first, int64_
         return;
     }
     const struct IoPacked *p = tensor->packed;
+    if (block_info[kind].form.fraction) {
+        blocks_of_floats(tensor, &block_info[kind], first, n, out);
+        return;
+    }
     int64_t a_row = tensor->dims[1] / EACH;
     for (int64_t i = first; i < first + n; i++, out += block_info[kind].bytes) {
         int64_t row = i / a_row, column = i % a_row * EACH;
@@ -461,12 +479,13 @@ static int lay_bytes(struct IoPacked *p, int64_t dims[2], const PackedMatrix *of
                      cvn_err *err)
 {
     const IoTensor *q = of->piece[CODES], *zero = of->piece[ZEROS];
-    bool floats = strcmp(q->type, "F8_E4M3") == 0;
+    const GridKind kind = strcmp(q->type, "F8_E4M3") == 0   ? GRID_E4M3
+                          : strcmp(q->type, "F8_E5M2") == 0 ? GRID_E5M2
+                                                            : GRID_I8;
     if (q->rank != 2 || q->n < 1)
         return misfit(q, "a matrix", err);
     int64_t n = dims[0] = q->dims[0], k = dims[1] = q->dims[1];
-    p->code = (Grid){
-        .data = q->data, .kind = floats ? GRID_E4M3 : GRID_I8, .row_step = k, .column_step = 1};
+    p->code = (Grid){.data = q->data, .kind = kind, .row_step = k, .column_step = 1};
     TRY(lay_byte_scales(p, of->piece[SCALES], n, k, s, err));
     TRY(lay_order(p, of->piece[ORDER], k, (k - 1) / p->columns + 1, err));
     if (!zero)
@@ -646,7 +665,10 @@ static int read_compressed(JsonReader *r, Settings *s)
 
 static int read_fp8(JsonReader *r, Settings *s)
 {
-    one_of(r, "fmt", "e4m3", "float8_e4m3fn");
+    const json_t *fmt = json_get(r, "fmt");
+    const char *name = json_string_value(fmt);
+    if (fmt && !(name && (strstr(name, "e4m3") || strstr(name, "e5m2"))))
+        refuse_setting(r, "fmt", fmt); /* else each tensor says it */
     s->bits = 8;
     return read_block(r, "weight_block_size", s);
 }
@@ -722,7 +744,8 @@ static const char *stem_of(const char *name, const char *ending, Arena *arena)
 
 static bool is_matrix(const Reader *reader, const IoTensor *t)
 {
-    bool bytes = strcmp(t->type, "F8_E4M3") == 0 || strcmp(t->type, "I8") == 0;
+    bool bytes = strcmp(t->type, "F8_E4M3") == 0 || strcmp(t->type, "F8_E5M2") == 0 ||
+                 strcmp(t->type, "I8") == 0;
     return io_ends_with(t->name, reader->ending[CODES]) && (reader->lay != lay_bytes || bytes);
 }
 

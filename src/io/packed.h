@@ -9,11 +9,11 @@
  *   awq                 qweight, qzeros, scales                          I32 [k, n/8], I32 [G, n/8], [G, n]
  *   compressed-tensors  weight_packed, weight_scale, weight_zero_point,  I32 [n, k/8], [n, G], I32 [n/8, G],
  *   (pack-quantized)    weight_g_idx, weight_shape                       I32 [k], I64 [2]
- *   compressed-tensors  weight, weight_scale, weight_zero_point          I8 or F8_E4M3 [n, k], [n, G] or one, I8
+ *   compressed-tensors  weight, weight_scale, weight_zero_point          I8 or F8 [n, k], [n, G] or one, I8
  *   mxfp4               blocks, scales behind "_", of all experts     U8 [experts, n, k/32, 16], U8 [experts, n, k/32]
- *   fp8, fbgemm_fp8     weight, weight_scale or weight_scale_inv         F8_E4M3 [n, k]; one, [n, 1] or one for each block
+ *   fp8, fbgemm_fp8     weight, weight_scale or weight_scale_inv         F8 [n, k]; one, [n, 1] or one for each block
  *
- * (8 numbers of 4 bits in a word; 4 of 8 bits.) The lowest bits of a word come first, but in AWQ, where they are of rows 0 2 4 6
+ * (F8: F8_E4M3 or F8_E5M2. 8 numbers of 4 bits in a word; 4 of 8 bits.) The lowest bits of a word come first, but in AWQ, where they are of rows 0 2 4 6
  * 1 3 5 7. GPTQ stores zeros less one, but in "gptq_v2"; codes of pack-quantized are numbers plus 8 (or 128). g_idx gives
  * each column its group where groups are no neighbours ("act order"). Scales of activations change no weight and are left out.
  *
@@ -43,7 +43,7 @@ void packed_decode(const IoTensor *tensor, int64_t first, int64_t n, float *out)
 
 /* The kind of blocks (graph/blocks.h) in which the same numbers are, so that products read them as they are: Q4_0 of codes of 4
    bits and Q8_0 of 8, where zeros are in the middle, Q5_0 of 4 bits with other zeros, since codes less zeros are -16 … 15; if
-   scales are f16 without rounding, and groups are neighbours, whole blocks of them. Else BLOCK_NONE. Looks at all scales and zeros. */
+   scales are f16 without rounding, and groups are neighbours, whole blocks of them; F8_E4M3 and F8_E5M2 of floats. Else BLOCK_NONE. Looks at all scales and zeros. */
 BlockKind packed_kind(const IoTensor *tensor);
 
 /* Blocks first .. first+n-1 of that kind, row-major. */

@@ -500,7 +500,12 @@ json_t *model_json(const Model *m, cvn_err *err)
                               .list = put_list};
     int code = settings_write(m, &sink, err);
     json = sorted(json);
-    if (m->quant.kind != QUANT_NONE) /* a group of 0 means whole rows */
+    if (m->quant.kind == QUANT_BLOCKS) /* FP8 */
+        json =
+            json_with(json, "quantization_config",
+                      json_pack("{s:s, s:s, s:s, s:[i, i]}", "quant_method", "fp8", "fmt", "e4m3",
+                                "activation_scheme", "dynamic", "weight_block_size", 1, 128));
+    else if (m->quant.kind != QUANT_NONE) /* a group of 0 means whole rows */
         json = json_with(json, "quantization_config",
                          json_pack("{s:s, s:i, s:I, s:o*}", "quant_method", "caravan", "bits",
                                    m->quant.kind == QUANT_INT8 ? 8 : 4, "group_size",

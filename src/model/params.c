@@ -113,9 +113,15 @@ bool *param_switch(Block *block, ParamKind kind)
     return switches[kind] >= 0 ? (bool *)((char *)block + switches[kind]) : NULL;
 }
 
+/* Of a tied model: whether its head is to be of another form than the embedding. */
+static bool quantizes_head(const Model *m)
+{
+    return m->quant.kind != QUANT_NONE && !(m->quant.blocks && !m->quant.blocks->head);
+}
+
 /* The embedding is the first. */
 #define ALWAYS true
-#define UNTIED (!m->tied || m->quant.kind != QUANT_NONE || (m->blocks && m->blocks[0]))
+#define UNTIED (!m->tied || quantizes_head(m) || (m->blocks && m->blocks[0]))
 #define WHEN(condition) (condition)
 #define FIELD(field) (b->field)
 static bool is_present(const Model *m, const Block *b, ParamKind kind)
@@ -307,6 +313,8 @@ BlockKind param_block(const Param *p, const Model *m, const WeightType *type)
         kind = type->first;
     else if (type->spread && (v || down) && (i < n / 8 || i >= 7 * n / 8 || (i - n / 8) % 3 == 2))
         kind = type->spread;
+    if (!kind)
+        return BLOCK_NONE;
     if (p->file_dims[1] % block_info[kind].elements != 0 && small[kind])
         kind = small[kind];
     return p->file_dims[1] % block_info[kind].elements == 0 ? kind : BLOCK_NONE;

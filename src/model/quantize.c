@@ -23,6 +23,7 @@ const WeightType weight_types[] = {
     {"q4_1", .block = BLOCK_Q4_1, .head = BLOCK_Q6_K, .gguf = 3},
     {"q4_0", .block = BLOCK_Q4_0, .head = BLOCK_Q6_K, .gguf = 2},
     {"mxfp4", .block = BLOCK_MXFP4, .head = BLOCK_Q6_K, .gguf = 38},
+    {"fp8", "f8_e4m3", .block = BLOCK_F8_E4M3},
     {"int8", .quant = {.kind = QUANT_INT8}},
     {"int4", .quant = {.kind = QUANT_INT4, .group = QUANT_DEFAULT_GROUP}},
     {"int4:32", .quant = {.kind = QUANT_INT4, .group = 32}},
@@ -72,7 +73,7 @@ int quant_parse(const char *text, QuantScheme *out, cvn_err *err)
     if (!t || (!t->block && !t->quant.kind))
         return err_set(err, CVN_EINVAL,
                        "'%.40s' is not a quantization type; give int8, int4, int4:32, int4:64, "
-                       "int4:128, or a type of GGUF files from q4_0 to q8_0",
+                       "int4:128, fp8, or a type of GGUF files from q4_0 to q8_0",
                        text);
     *out = t->block ? (QuantScheme){.kind = QUANT_BLOCKS, .blocks = t} : t->quant;
     return CVN_OK;

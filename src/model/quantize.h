@@ -13,11 +13,16 @@
  * Of int4 the output head is in int8: its errors reach the text at once, and they cost several times what those of other
  * matrices do (docs/QUANTIZATION.md).
  *
+ *     fp8       e4m3 (base/float8.h), one f32 scale per output channel and 128 neighbours in k, with which the largest is 448. The output
+ *               head stays as it is, as in published checkpoints
+ *
  * A weight whose columns do not divide into groups of G takes the largest half, quarter … of G that
  * they do (down to 8), and one with none is int8.
  *
  * In a file, "NAME.weight" holds the numbers as I8 [n, k] (of int4 [n, k / 2]: two columns in a byte, the first in its
  * low half) and "NAME.weight_scale" the scales, F32 or BF16 [n, groups]; config.json says "quantization_config": {"quant_method": "caravan", "bits": 4, "group_size": 64}.
+ * FP8 is written as other programs do: "NAME.weight" F8_E4M3 [n, k], "NAME.weight_scale_inv" F32 [n, k / 128], {"quant_method":
+ * "fp8", "weight_block_size": [1, 128]}.
  */
 #ifndef CVN_MODEL_QUANTIZE_H
 #define CVN_MODEL_QUANTIZE_H
@@ -34,7 +39,7 @@ typedef enum QuantKind {
     QUANT_NONE,
     QUANT_INT8,
     QUANT_INT4,
-    QUANT_BLOCKS /* a type of GGUF files, made while loading */
+    QUANT_BLOCKS /* blocks (graph/blocks.h), made while loading: of a type of GGUF files, or of FP8 */
 } QuantKind;
 
 /* Of a whole model. */
@@ -51,12 +56,13 @@ typedef struct QuantScheme {
 typedef struct WeightType {
     const char *name, *alias; /* in small letters; any are read. alias: another name, or NULL */
     cvn_dtype dtype;          /* of plain types */
-    BlockKind block, head;    /* of GGUF's: matrices, output head */
+    BlockKind block,
+        head; /* of types in blocks: matrices, output head; or BLOCK_NONE: it stays as it is */
     /* v of the first four layers, down of the first eighth; or BLOCK_NONE */
     BlockKind first;
     /* v and down of the first and last eighth of the layers and of every third between; or BLOCK_NONE */
     BlockKind spread;
-    int gguf;          /* general.file_type of llama.cpp */
+    int gguf;          /* general.file_type of llama.cpp; 0 of types that are none of its */
     QuantScheme quant; /* of our own */
 } WeightType;
 

@@ -91,6 +91,7 @@ static int make_blocks(Load *l, const Box *box, void *out)
     const cvn_type type = param_type(l->param, l->model->dtype);
     const IoTensor *t = l->model->io.source[l->index];
     const BlockInfo *info = &block_info[l->param->blocks];
+    const bool packed = t->coding == IO_PACKED && !t->adapter && packed_kind(t) == l->param->blocks;
     const bool same =
         t->coding == IO_BLOCKS && t->block->kind == l->param->blocks && !t->n_parts && !t->adapter;
     float x[BLOCK_MOST];
@@ -99,6 +100,10 @@ static int make_blocks(Load *l, const Box *box, void *out)
         atomic_fetch_add(&l->done, w.n);
         if (same) {
             memcpy(to, t->data + w.a, (size_t)w.n);
+            continue;
+        }
+        if (packed) {
+            packed_blocks(t, l->param->blocks, w.a / info->bytes, w.n / info->bytes, to);
             continue;
         }
         for (int64_t at = w.a; at < w.a + w.n; at += info->bytes, to += info->bytes) {

@@ -74,7 +74,7 @@ static Product read_product(const LinearIsa *isa, const Op *op, int n_threads)
                                           : LINEAR_ROW_BYTES / LINEAR_SPAN;
     p.row_bytes = l->span * p.element;
     p.rows = isa->turned ? num_round_up(l->m, TILED) : l->m;
-    bool exact = first->blocks && linear_rows_dtype(op) == CVN_F32 && !p.eight;
+    bool exact = isa->blocks && linear_rows_dtype(op) == CVN_F32 && !p.eight;
     p.rest = exact ? l->spans * p.rows : 0;
     int64_t rows = l->spans * p.rows + p.rest;
     p.x_bytes = p.all_bytes = (size_t)(rows * p.row_bytes);
@@ -99,8 +99,11 @@ bool linear_match(const Kernel *kernel, const Op *op)
     const bool eight = op->kind == OP_LINEAR_INT8 || op->attr.int8;
     if (!choice_takes(kernel->name, linear_rows(op)))
         return false;
-    if (first.blocks || isa->blocks)
-        return first.blocks && isa->blocks;
+    if (first.blocks || isa->blocks || isa->floats) { /* of x in bf16 f32 is a wider one */
+        const bool floats = block_info[first.blocks].form.fraction;
+        return first.blocks && (floats ? isa->floats : isa->blocks) &&
+               (!floats || (!eight && (isa->x == CVN_F32 || isa->x == linear_rows_dtype(op))));
+    }
     if (eight != (!isa->fixed && isa->x == CVN_I8))
         return false;
     if (!isa->fixed && !eight && linear_rows_dtype(op) != isa->weight)
@@ -168,10 +171,12 @@ static void lay_out(const Work *w, cvn_dtype dtype, const void *x, int64_t n, in
         w->sum[i] = part ? w->sum[i] + sum : sum;
     } else if (isa->x == dtype) {
         memcpy(out, x, (size_t)(n * p->element));
-    } else { /* bf16, widened */
+    } else { /* bf16 or f16, widened */
         float *value = (float *)(void *)out;
-        for (int64_t j = 0; j < n; j++)
-            value[j] = bf16_to_f32(((const uint16_t *)x)[j]);
+        for (int64_t j = 0; j < n; j++) {
+            const uint16_t half = ((const uint16_t *)x)[j];
+            value[j] = dtype == CVN_BF16 ? bf16_to_f32(half) : f16_to_f32(half);
+        }
     }
     if (!isa->fixed)
         memset(out + n * p->element, 0, (size_t)((LINEAR_SPAN - n) * p->element));
@@ -434,6 +439,10 @@ static void quantize_rows(const KernelArgs *args)
         .name = "quantize_rows." #set, .kind = OP_QUANTIZE_ROWS, .isa = &linear_rows_##set,        \
         .match = match_rows, .run = quantize_rows                                                  \
     }
+/* Those of floats of 8 bits. */
+#define OF_FLOAT8(set, text)                                                                       \
+    ROW("linear." text ".float8", OP_LINEAR, linear_match, float8_##set),                          \
+        ROW("grouped_linear." text ".float8", OP_GROUPED_LINEAR, linear_match, float8_##set)
 #define ROW(text, of, match, set)                                                                  \
     {                                                                                              \
         .name = text, .kind = of, .isa = &linear_##set, .match_isa = match,                        \
@@ -457,6 +466,7 @@ const Kernel linear_kernels_portable[] = {
     ROW("grouped_linear.portable.f32", OP_GROUPED_LINEAR, linear_match, f32_portable),
     ROW("linear.portable.bf16", OP_LINEAR, linear_match, bf16_portable),
     ROW("grouped_linear.portable.bf16", OP_GROUPED_LINEAR, linear_match, bf16_portable),
+    OF_FLOAT8(portable, "portable"),
     {0},
 };
 
@@ -472,6 +482,7 @@ const Kernel linear_kernels_i8mm[] = {
     IN_INTEGERS(i8mm, "i8mm"),
     ROW("linear.i8mm.bf16dot", OP_LINEAR, linear_match, bf16_i8mm),
     ROW("grouped_linear.i8mm.bf16dot", OP_GROUPED_LINEAR, linear_match, bf16_i8mm),
+    OF_FLOAT8(i8mm, "i8mm"),
     {0},
 };
 #endif
@@ -484,6 +495,7 @@ const Kernel linear_kernels_avx2[] = {
     ROW("grouped_linear.avx2.f32", OP_GROUPED_LINEAR, linear_match, f32_avx2),
     ROW("linear.avx2.bf16", OP_LINEAR, linear_match, bf16_avx2),
     ROW("grouped_linear.avx2.bf16", OP_GROUPED_LINEAR, linear_match, bf16_avx2),
+    OF_FLOAT8(avx2, "avx2"),
     {0},
 };
 #endif
@@ -502,6 +514,7 @@ const Kernel linear_kernels_avx512[] = {
     ROW("grouped_linear.avx512.f32", OP_GROUPED_LINEAR, linear_match, f32_avx512),
     ROW("linear.avx512.bf16", OP_LINEAR, linear_match, bf16_avx512),
     ROW("grouped_linear.avx512.bf16", OP_GROUPED_LINEAR, linear_match, bf16_avx512),
+    OF_FLOAT8(avx512, "avx512"),
     {0},
 };
 const Kernel linear_kernels_avx512_vnni[] = {
@@ -511,6 +524,7 @@ const Kernel linear_kernels_avx512_vnni[] = {
 const Kernel linear_kernels_avx512_bf16[] = {
     ROW("linear.avx512.bf16dot", OP_LINEAR, linear_match, bf16_avx512_bf16),
     ROW("grouped_linear.avx512.bf16dot", OP_GROUPED_LINEAR, linear_match, bf16_avx512_bf16),
+    OF_FLOAT8(avx512_bf16, "avx512.bf16dot"),
     {0},
 };
 #endif

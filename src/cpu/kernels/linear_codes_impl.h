@@ -722,13 +722,13 @@ VEC_INLINE void all_rows(const bool eight, const Form f, const LinearTile *t)
         else                                                                                       \
             all_rows(false, f, t);                                                                 \
     }
-CVN_BLOCKS(BLOCKS_OF)
+CVN_BLOCKS_WHOLE(BLOCKS_OF)
 
 static void tile_blocks(const LinearTile *t)
 {
     static void (*const tiles[BLOCK_KINDS])(const LinearTile *) = {
 #define X(kind, name, elements, bytes) [BLOCK_##kind] = tile_##name,
-        CVN_BLOCKS(X)
+        CVN_BLOCKS_WHOLE(X)
 #undef X
     };
     tiles[t->blocks](t);
@@ -751,13 +751,13 @@ void linear_avx512_arrange(const int16_t *x, int8_t *out)
         else                                                                                       \
             block(false, f, true, 0, 1, t, out, 0, panel);                                         \
     }
-CVN_BLOCKS(CODES_OF)
+CVN_BLOCKS_WHOLE(CODES_OF)
 
 void linear_avx512_codes(const LinearTile *t, int panel, LinearCodes *out)
 {
     static void (*const codes[BLOCK_KINDS])(const LinearTile *, int, LinearCodes *) = {
 #define X(kind, name, elements, bytes) [BLOCK_##kind] = codes_##name,
-        CVN_BLOCKS(X)
+        CVN_BLOCKS_WHOLE(X)
 #undef X
     };
     codes[t->blocks](t, panel, out);

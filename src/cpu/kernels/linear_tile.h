@@ -195,7 +195,8 @@ extern const LinearRows linear_rows_portable, linear_rows_avx2, linear_rows_avx5
 typedef struct LinearIsa {
     const LinearRows *of_rows;
     cvn_dtype weight; /* of blocks CVN_I8 */
-    bool blocks;      /* weights in blocks, of any kind */
+    bool blocks;      /* weights in blocks of whole numbers, of any kind */
+    bool floats;      /* or in blocks of floats */
     bool fixed;       /* x becomes fixed point; else what it is laid out as: */
     cvn_dtype x;
     int least_group; /* of i4 weights, where not all are taken */
@@ -227,18 +228,18 @@ static inline int64_t linear_tiled_rows(int64_t rows)
 }
 
 extern const LinearIsa linear_f32_portable, linear_bf16_portable, linear_rows8_portable,
-    linear_i8_portable, linear_i4_portable, linear_blocks_portable;
+    linear_i8_portable, linear_i4_portable, linear_blocks_portable, linear_float8_portable;
 #if defined(CVN_HAVE_DOTPROD)
 extern const LinearIsa linear_rows8_dotprod, linear_i8_dotprod, linear_i4_dotprod,
     linear_blocks_dotprod;
 #endif
 #if defined(CVN_HAVE_I8MM)
 extern const LinearIsa linear_bf16_i8mm, linear_rows8_i8mm, linear_i8_i8mm, linear_i4_i8mm,
-    linear_blocks_i8mm;
+    linear_blocks_i8mm, linear_float8_i8mm;
 #endif
 #if defined(CVN_HAVE_AVX2)
 extern const LinearIsa linear_f32_avx2, linear_bf16_avx2, linear_rows8_avx2, linear_i8_avx2,
-    linear_i4_avx2, linear_blocks_avx2;
+    linear_i4_avx2, linear_blocks_avx2, linear_float8_avx2;
 #endif
 #if defined(CVN_HAVE_AVX_VNNI)
 extern const LinearIsa linear_rows8_avx_vnni, linear_i8_avx_vnni, linear_i4_avx_vnni,
@@ -247,7 +248,7 @@ extern const LinearIsa linear_rows8_avx_vnni, linear_i8_avx_vnni, linear_i4_avx_
 #if defined(CVN_HAVE_AVX512)
 extern const LinearIsa linear_f32_avx512, linear_bf16_avx512, linear_bf16_avx512_bf16,
     linear_rows8_avx512_vnni, linear_i8_avx512_vnni, linear_i4_avx512_vnni,
-    linear_blocks_avx512_vnni;
+    linear_blocks_avx512_vnni, linear_float8_avx512, linear_float8_avx512_bf16;
 /* For tiles of AMX: x as it is laid out there, and a span of a panel of blocks, put together. */
 LinearArrange linear_avx512_arrange;
 void linear_avx512_codes(const LinearTile *t, int panel, LinearCodes *out);

@@ -222,6 +222,92 @@ void decompose_dequantize(cvn_graph *g, const Op *op, cvn_value **out)
     out[0] = as(g, cvn_reshape(g, value, type->rank, type->dim), type->dtype);
 }
 
+bool hlo_has_floats(const Op *op)
+{
+    return op->kind == OP_DEQUANTIZE && op->attr.axis == 0 &&
+           block_info[op->attr.blocks].form.fraction;
+}
+
+/* Bytes [from, to) of each block, as numbers of so many of them: one where `type` has a dimension less. */
+static const char *hlo_field(Hlo *h, const Op *op, int64_t from, int64_t to, const char *type)
+{
+    cvn_type bytes = *op_in(op, 0);
+    const int last = bytes.rank - 1;
+    int64_t first[CVN_MAX_RANK] = {0}, end[CVN_MAX_RANK], ones[CVN_MAX_RANK];
+    for (int d = 0; d <= last; d++) {
+        end[d] = bytes.dim[d];
+        ones[d] = 1;
+    }
+    first[last] = from;
+    end[last] = to;
+    const Ints start = {bytes.rank, first}, limit = {bytes.rank, end}, step = {bytes.rank, ones};
+    bytes.dim[last] = to - from;
+    const char *sliced = hlo_temp(h), *out = hlo_temp(h), *of = hlo_tensor(h, &bytes);
+    hlo_call(h, &(HloCall){.result = sliced,
+                           .name = "slice",
+                           .operands = hlo_operands(h, op),
+                           .operand_types = hlo_types(h, op->operand, 1),
+                           .attrs = arena_printf(
+                               &h->arena, "start_indices = %s, limit_indices = %s, strides = %s",
+                               hlo_array(h, &start), hlo_array(h, &limit), hlo_array(h, &step)),
+                           .result_types = of});
+    hlo_call(h, &(HloCall){.result = out,
+                           .name = "bitcast_convert",
+                           .operands = sliced,
+                           .operand_types = of,
+                           .result_types = type});
+    return out;
+}
+
+/* Of floats of 8 bits: the bytes are what they are, and compilers widen them for devices that multiply no such.
+
+       codes  = convert(bitcast_convert(slice of bytes 4 …) : f8E4M3FN [rows …, blocks, 128])     f32
+       scales = bitcast_convert(slice of bytes 0 … 3) : f32 [rows …, blocks]                      over each 128
+       value  = reshape(codes * scales)                                                           [rows …, columns …]   */
+void hlo_dequantize(Hlo *h, const Op *op)
+{
+    const BlockInfo *info = &block_info[op->attr.blocks];
+    cvn_type wide = *op_in(op, 0), blocks = wide;
+    int64_t dims[CVN_MAX_RANK];
+    const Ints over = {wide.rank - 1, dims};
+    wide.dtype = blocks.dtype = CVN_F32;
+    wide.dim[wide.rank - 1] = info->elements;
+    blocks.rank--;
+    StrBuf floats = {0};
+    strbuf_puts(&floats, "tensor<");
+    for (int d = 0; d < wide.rank; d++) {
+        strbuf_printf(&floats, "%lldx", (long long)wide.dim[d]);
+        dims[d] = d;
+    }
+    strbuf_printf(&floats, "%s>", info->form.fraction == 3 ? "f8E4M3FN" : "f8E5M2");
+    const char *type = arena_string(&h->arena, floats.failed ? "" : floats.text);
+    h->out->failed |= floats.failed;
+    strbuf_free(&floats);
+    const char *of = hlo_tensor(h, &wide), *each = hlo_tensor(h, &blocks);
+    const char *code = hlo_field(h, op, info->places->codes, info->bytes, type);
+    const char *scale = hlo_field(h, op, info->places->d, info->places->codes, each);
+    const char *widened = hlo_temp(h), *spread = hlo_temp(h), *value = hlo_temp(h);
+    hlo_call(h, &(HloCall){.result = widened,
+                           .name = "convert",
+                           .operands = code,
+                           .operand_types = type,
+                           .result_types = of});
+    hlo_call(h, &(HloCall){.result = spread,
+                           .name = "broadcast_in_dim",
+                           .operands = scale,
+                           .operand_types = each,
+                           .attrs = arena_printf(&h->arena, "broadcast_dimensions = %s",
+                                                 hlo_array(h, &over)),
+                           .result_types = of});
+    hlo_call(h, &(HloCall){.result = value,
+                           .name = "multiply",
+                           .operands = arena_printf(&h->arena, "%s, %s", widened, spread),
+                           .operand_types = arena_printf(&h->arena, "%s, %s", of, of),
+                           .result_types = of});
+    hlo_call_in(h, op, (HloCall){.name = "reshape", .operands = value, .operand_types = of},
+                CVN_F32);
+}
+
 /* Rows pass. Of columns as many parts as their outermost dimension and what is of several columns, a group that has a scale or
    a block, have in common; where a row has one scale, all.
 
@@ -526,6 +612,8 @@ int infer_linear(const Op *op, cvn_type *type, cvn_err *err)
                               lead);
         if (!op->attr.blocks && each != 1 + panel_scaled(op_in(op, 1 + each * i)->dtype))
             return infer_fail(op, err, "takes weights that are all quantized, or none");
+        if (op->attr.int8 && block_info[op->attr.blocks].form.fraction)
+            return infer_fail(op, err, "with int8 takes weights in blocks of whole numbers");
         if (op->attr.int8 && !op->attr.blocks &&
             (!takes_rows_of_8_bits(op, 1 + each * i) || k > LINEAR_INT8_MOST_K))
             return infer_fail(op, err,

@@ -64,6 +64,12 @@ static void put_module(Hlo *h, const cvn_graph *g, int64_t n_devices, const Stab
     strbuf_puts(h->out, ") -> ()\n  }\n}\n");
 }
 
+/* Composites that are printed as they are. */
+static bool keeps(const Op *op, void *unused)
+{
+    return hlo_loops(op, unused) || hlo_has_floats(op);
+}
+
 int graph_print_stablehlo(StrBuf *out, const cvn_graph *g, const StableHloOptions *options,
                           cvn_err *err)
 {
@@ -80,7 +86,7 @@ int graph_print_stablehlo(StrBuf *out, const cvn_graph *g, const StableHloOption
         err_set(&local, CVN_EINVAL,
                 "graph '%s' names devices up to %" PRId64 ", but the module is for %" PRId64,
                 g->name, named - 1, n_devices);
-    if (!local.code && graph_decompose(copy, hlo_loops, NULL, NULL, &local) == CVN_OK &&
+    if (!local.code && graph_decompose(copy, keeps, NULL, NULL, &local) == CVN_OK &&
         arena_begin(&h.arena, &local) == CVN_OK) {
         hlo_more_rows(copy, options ? options->rows : 0);
         h.name = names_choose(copy, NULL, &h.arena);

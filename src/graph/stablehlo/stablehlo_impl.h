@@ -92,6 +92,8 @@ void hlo_name_results(Hlo *h, const Op *op, const char *const *result);
 /* Attention of few queries over a long cache, as a loop over the keys that are there (ragged.c). */
 bool hlo_is_ragged(const Op *op);
 HloFn hlo_ragged;
+/* Whether a dequantize is of floats of 8 bits, which StableHLO has (ops/quantized.c). */
+bool hlo_has_floats(const Op *op);
 /* Whether attention or its gradient should be a loop over blocks of scores, or of keys. */
 bool hlo_loops(const Op *op, void *unused);
 
