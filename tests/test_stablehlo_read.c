@@ -370,6 +370,22 @@ static void what_graphs_do_not_have_is_refused_by_name(void **state)
                   "has more than 131072 turns");
 }
 
+/* Wherever a module is cut off, it is refused, in words for people; between an operation's name and its types by what is the matter. */
+static void a_module_that_is_cut_off_is_refused(void **state)
+{
+    static const char whole[] = MAIN("%x: tensor<4xf32>", "tensor<4xf32>",
+                                     "    %0 = stablehlo.add %x, %x : tensor<4xf32>\n"
+                                     "    return %0 : tensor<4xf32>\n");
+    const size_t operands = (size_t)(strstr(whole, "add %x, %x") - whole) + strlen("add %x, %x");
+    (void)state;
+    for (size_t n = 0; n < strlen(whole) - 1; n++) {
+        cvn_err err = {0};
+        cvn_graph *g = graph_read_stablehlo(whole, n, "m", &err);
+        if (g || !strstr(err.message, n == operands ? "the text ends within this operation" : "m"))
+            fail_msg("%zu bytes: %s", n, g ? "accepted" : err.message);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -382,6 +398,7 @@ int main(void)
         cmocka_unit_test(wide_integers_index),
         cmocka_unit_test(shardings_become_marks),
         cmocka_unit_test(what_graphs_do_not_have_is_refused_by_name),
+        cmocka_unit_test(a_module_that_is_cut_off_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -614,8 +614,15 @@ static int parse_op(Reader *r, MlirOp *op)
     size_t n_results = 0;
     for (size_t i = 0; i < results.n; i++)
         n_results += (size_t)results.count[i];
-    if (n_results != op->out.n && !(n_results == 1 && op->out.n > 1) && n_results)
-        return lex_fail_at(lex, op->at, "found %zu results of types %zu", n_results, op->out.n);
+    const bool fits = n_results == 0 || n_results == op->out.n || (n_results == 1 && op->out.n);
+    lex_space(lex);
+    if (!fits && at_end(lex))
+        return lex_fail_at(lex, op->at,
+                           "the text ends within this operation, so the module is not whole");
+    if (!fits)
+        return lex_fail_at(lex, op->at,
+                           "this operation defines %zu results and has %zu types for them",
+                           n_results, op->out.n);
     for (size_t i = 0; i < results.n; i++) {
         int slot;
         TRY(define(r, results.name[i], results.count[i], &slot));
