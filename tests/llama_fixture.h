@@ -61,7 +61,9 @@ static const char *const llama_variants[] = {"mha",
                                              "glm4_moe",
                                              "glm4_moe_air",
                                              "gpt_oss_moe",
-                                             "gpt_oss_moe_mxfp4"};
+                                             "gpt_oss_moe_mxfp4",
+                                             "llama4_moe",
+                                             "llama4_moe_chunks"};
 enum { LLAMA_VARIANTS = sizeof llama_variants / sizeof *llama_variants };
 
 static inline bool llama_has_experts(const char *variant)

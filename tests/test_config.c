@@ -171,7 +171,7 @@ static const struct {
     {"\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":\"2\"}",
      "factor is \"2\", expected a number"},
     {"\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8}", "low_freq_factor < high_freq"},
-    {"\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8,\"low_freq_factor\":4,"
+    {"\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8,\"low_freq_factor\":5,"
      "\"high_freq_factor\":4}",
      "low_freq_factor < high_freq"},
     {"\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8,\"low_freq_factor\":1,"

@@ -68,7 +68,9 @@ static void presets_have_as_many_parameters_as_is_published(void **state)
               {"glm4.5-air", INT64_C(106852251264), 0},
               {"glm4.5", INT64_C(352797829024), 0},
               {"gpt-oss-20b", INT64_C(20914757184), 0},
-              {"gpt-oss-120b", INT64_C(116829156672), 0}};
+              {"gpt-oss-120b", INT64_C(116829156672), 0},
+              {"llama4-scout", INT64_C(107769861120), 0},
+              {"llama4-maverick", INT64_C(400711848960), 0}};
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         const Model *m = model_preset(of[i].name);
         ParamList params;
@@ -132,6 +134,14 @@ static void wrong_settings_are_refused_by_name(void **state)
         {"'model_type': 'llama', 'no_rope_layers': [1, 0]", "no_rope_layers = [1,0]"},
         {"'model_type': 'cohere2', 'sliding_window': null", "sliding_window does not say how many"},
         {"'model_type': 'ministral', 'num_hidden_layers': 2, 'sliding_window': null", NULL},
+        {"'model_type': 'llama4_text', 'attn_temperature_tuning': 4, 'no_rope_layers': [], "
+         "'num_hidden_layers': 4, 'moe_layers': [1, 3]",
+         NULL},
+        {"'model_type': 'llama4_text', 'attention_chunk_size': null", NULL},
+        {"'model_type': 'llama4_text', 'num_hidden_layers': 4, 'moe_layers': [4]",
+         "moe_layers must have numbers of layers, each from 0 to below 4"},
+        {"'model_type': 'llama4_text', 'num_hidden_layers': 4, 'attn_scale': -1",
+         "attn_scale is -1 and floor_scale 8192"},
         {"'model_type': 'glm4_moe', 'head_dim': 128, 'n_group': 2",
          "experts that are chosen by groups (n_group"},
         {"'model_type': 'glm4_moe', 'head_dim': 128, 'n_shared_experts': 1025",
@@ -273,8 +283,9 @@ static void check_scores(const char *path, const char *variant, bool int8, doubl
 /* Variants that GGUF files cannot express. */
 static bool has_gguf(const char *variant)
 {
-    static const char *const none[] = {"dynamic_rope",   "llama3_rope",   "yarn_rope_all",
-                                       "smollm3_listed", "gemma3_listed", "gpt_oss_moe"};
+    static const char *const none[] = {"dynamic_rope",     "llama3_rope",   "yarn_rope_all",
+                                       "smollm3_listed",   "gemma3_listed", "gpt_oss_moe",
+                                       "llama4_moe_chunks"};
     for (size_t i = 0; i < sizeof none / sizeof *none; i++)
         if (strcmp(none[i], variant) == 0)
             return false;

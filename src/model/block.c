@@ -20,6 +20,7 @@ Model *model_new(int64_t layers, Arena *arena)
                                 .attention = {.heads = 32,
                                               .kv_heads = 32,
                                               .head_dim = 128,
+                                              .growth_span = 8192,
                                               .rope = {.fraction = 1, .theta = 10000, .factor = 1}},
                                 .mlp = {.width = 11008, .gated = true, .alpha = 1},
                                 .experts = {.scale = 1, .groups = 1, .groups_chosen = 1}};
@@ -348,6 +349,11 @@ void model_add_identity(const Model *m, int64_t length, StrBuf *out)
             strbuf_printf(out, "layer %" PRId64 " without rope ", i);
         if (a->local && a->window)
             strbuf_printf(out, "layer %" PRId64 " within %" PRId64 " ", i, a->window);
+        if (a->chunk)
+            strbuf_printf(out, "layer %" PRId64 " in chunks of %" PRId64 " ", i, a->chunk);
+        if (a->grows && a->rope.off)
+            strbuf_printf(out, "layer %" PRId64 " grows by %a in %" PRId64 " ", i, a->growth,
+                          a->growth_span);
         if (a->cap > 0)
             strbuf_printf(out, "layer %" PRId64 " capped at %a ", i, a->cap);
         if (!a->rope.off &&
@@ -360,10 +366,10 @@ void model_add_identity(const Model *m, int64_t length, StrBuf *out)
         if (e->on)
             strbuf_printf(out,
                           "layer %" PRId64 " with %" PRId64 " of %" PRId64 " experts of %" PRId64
-                          " %d %d %d %d %a %d, beside %" PRId64 " %d ",
+                          " %d %d %d %d %d %a %d, beside %" PRId64 " %d ",
                           i, e->chosen, e->number, experts_width(&m->block[i]), (int)e->score,
-                          e->router_bias, e->corrected, e->renormalised, e->scale, e->bias,
-                          e->shared_width, e->shared_gate);
+                          e->before, e->router_bias, e->corrected, e->renormalised, e->scale,
+                          e->bias, e->shared_width, e->shared_gate);
         const FeedForward *f = &m->block[i].mlp;
         if (f->limit > 0 || f->alpha != 1 || f->shift != 0)
             strbuf_printf(out, "layer %" PRId64 " within %a, by %a and %a ", i, f->limit, f->alpha,
@@ -509,6 +515,11 @@ static int check_block(const Block *b, const char *file, cvn_err *err)
                        "'%s': the attention window is %" PRId64 " and the chunk %" PRId64
                        " positions; they must be 0, for none, or below 2^31",
                        file, a->window, a->chunk);
+    if (!(a->growth >= 0 && a->growth <= 100 && a->growth_span > 0))
+        return err_set(err, CVN_EFORMAT,
+                       "'%s': attn_scale is %g and floor_scale %" PRId64
+                       "; they must be from 0 to 100, and over 0",
+                       file, a->growth, a->growth_span);
     if (!(a->cap >= 0 && a->cap <= 1e6))
         return err_set(
             err, CVN_EFORMAT,
@@ -555,7 +566,8 @@ int model_check(const Model *m, const char *file, cvn_err *err)
     TRY(model_check_layers(m->layers, file, err));
     for (int64_t i = 1; i < m->layers; i++)
         if (m->block[i].attention.local != m->block[0].attention.local &&
-            !(m->block[i].attention.window > 0))
+            !(m->block[i].attention.window > 0) && !m->block[i].attention.chunk &&
+            !m->block[0].attention.chunk)
             return err_set(err, CVN_EFORMAT,
                            "'%s': some layers have a window (layer_types), but sliding_window does "
                            "not say how many positions they see",

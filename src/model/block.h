@@ -62,12 +62,13 @@ typedef struct Norms {
     bool after;  /* of what it gives, before that is added */
 } Norms;
 
-/* Norms of queries and keys before they are rotated, of the kind and with the eps of the others. */
+/* Norms of queries and keys, before they are rotated but for one, of the kind and with the eps of the others. */
 typedef enum QkNorm {
     QK_NORM_NONE,
-    QK_NORM_HEAD,  /* of each head, with a weight [head_dim] that all heads share */
-    QK_NORM_HEADS, /* of each head, with a weight of its own: [heads, head_dim] */
-    QK_NORM_WHOLE  /* of all heads together, with a weight [heads, head_dim] */
+    QK_NORM_TURNED, /* of each head without a weight, behind the rotation, where there is one */
+    QK_NORM_HEAD,   /* of each head, with a weight [head_dim] that all heads share */
+    QK_NORM_HEADS,  /* of each head, with a weight of its own: [heads, head_dim] */
+    QK_NORM_WHOLE   /* of all heads together, with a weight [heads, head_dim] */
 } QkNorm;
 
 typedef struct Attention {
@@ -83,9 +84,13 @@ typedef struct Attention {
     /* keys that a query of a local layer sees, itself among them; 0: all before it */
     int64_t window;
     int64_t chunk; /* a query sees keys of its own chunk of so many positions; 0: all */
-    bool sinks;    /* a logit for each head that takes part in the softmax and gives nothing */
-    double cap;    /* scores s become cap * tanh(s / cap); 0: they stay */
-    double scale;  /* of scores; 0: 1 / sqrt(head_dim) */
+    /* where keys and queries are not rotated: a query at position p is multiplied by 1 + growth ln(1 + floor((p + 1) / span)) */
+    bool grows;
+    double growth;
+    int64_t growth_span;
+    bool sinks;   /* a logit for each head that takes part in the softmax and gives nothing */
+    double cap;   /* scores s become cap * tanh(s / cap); 0: they stay */
+    double scale; /* of scores; 0: 1 / sqrt(head_dim) */
 } Attention;
 
 typedef enum Activation {
@@ -123,6 +128,7 @@ typedef struct Experts {
     RouterScore score;
     bool router_bias; /* is added to the logits */
     bool corrected; /* a weight for each expert is added to its score to choose by, not to count */
+    bool before; /* what enters an expert is multiplied by what it counts, and not what it gives */
     int64_t groups, groups_chosen; /* experts are chosen of so many of such groups */
     bool renormalised;    /* the scores of those that are chosen are divided by their sum */
     double scale;         /* and multiplied by this */

@@ -227,6 +227,16 @@ static int get_boolean(void *of, const char *key, bool *out, cvn_err *err)
     return r->code ? r->code : json_get(r, key) != NULL;
 }
 
+static int get_truth(void *of, const char *key, bool *out, cvn_err *err)
+{
+    JsonReader *r = of;
+    const json_t *value = json_get(r, key);
+    if (!json_is_integer(value))
+        return get_boolean(of, key, out, err);
+    *out = json_integer_value(value) != 0;
+    return 1;
+}
+
 static int get_text(void *of, const char *key, const char **out, cvn_err *err)
 {
     JsonReader *r = of;
@@ -235,23 +245,23 @@ static int get_text(void *of, const char *key, const char **out, cvn_err *err)
     return r->code ? r->code : *out != NULL;
 }
 
-static int get_list(void *of, const char *key, bool types, int64_t n, int64_t *out, int64_t *length,
-                    cvn_err *err)
+static int get_list(void *of, const char *key, const char *type, int64_t n, int64_t *out,
+                    int64_t *length, cvn_err *err)
 {
     JsonReader *r = of;
     const json_t *list = json_get(r, key);
     (void)err;
-    if (!list)
+    if (!list || (json_is_array(list) && json_array_size(list) == 0))
         return 0;
     *length = json_is_array(list) ? (int64_t)json_array_size(list) : 0;
     for (int64_t i = 0; i < *length && i < n; i++) {
         const json_t *value = json_array_get(list, (size_t)i);
-        const char *type = types ? json_string_value(value) : NULL;
-        out[i] = type ? strcmp(type, "sliding_attention") == 0 : json_integer_value(value);
-        if (!type && !json_is_integer(value))
+        const char *own = type ? json_string_value(value) : NULL;
+        out[i] = own ? strcmp(own, type) == 0 : json_integer_value(value);
+        if (!own && !json_is_integer(value))
             json_wrong_type(r, key, value, "a list of integers");
-        else if (type && r->code == CVN_OK &&
-                 !config_lists("full_attention attention sliding_attention", type))
+        else if (own && r->code == CVN_OK && strcmp(own, type) != 0 &&
+                 !config_lists("full_attention attention", own))
             r->code = config_refuse(r->file, key, value, r->err);
     }
     if (!json_is_array(list))
@@ -342,6 +352,7 @@ int model_parse(Model **model, const char *file, const json_t *said, const json_
                                   .integer = get_integer,
                                   .real = get_real,
                                   .boolean = get_boolean,
+                                  .truth = get_truth,
                                   .text = get_text,
                                   .list = get_list};
     int64_t pad = -1;
@@ -445,11 +456,11 @@ static void put_text(void *of, const char *key, const char *value)
     add(of, key, value ? json_string(value) : json_null());
 }
 
-static void put_list(void *of, const char *key, const int64_t *value, int64_t n, bool types)
+static void put_list(void *of, const char *key, const int64_t *value, int64_t n, const char *type)
 {
-    json_t *list = types ? json_array() : json_integers(value, (int)n);
-    for (int64_t i = 0; types && i < n; i++)
-        list = json_append(list, json_string(value[i] ? "sliding_attention" : "full_attention"));
+    json_t *list = type ? json_array() : json_integers(value, (int)n);
+    for (int64_t i = 0; type && i < n; i++)
+        list = json_append(list, json_string(value[i] ? type : "full_attention"));
     add(of, key, list);
 }
 

@@ -56,9 +56,11 @@ static void choose(Builder *b, const Experts *e, cvn_value *logits, int64_t laye
     const cvn_type type = *cvn_value_type(logits);
     cvn_type numbers = type;
     numbers.dtype = CVN_I32;
-    cvn_value *score = e->score == SCORE_SOFTMAX   ? softmax(b, logits)
-                       : e->score == SCORE_SIGMOID ? cvn_logistic(G, logits)
-                                                   : logits;
+    /* Sigmoids that only count are of those that are chosen, whose order is that of their logits. */
+    const bool late = e->score == SCORE_SIGMOID && !e->corrected;
+    cvn_value *score = e->score == SCORE_SOFTMAX            ? softmax(b, logits)
+                       : e->score == SCORE_SIGMOID && !late ? cvn_logistic(G, logits)
+                                                            : logits;
     cvn_value *correction = e->corrected ? forward_weight(b, PARAM_CORRECTION, layer) : NULL;
     cvn_value *sorted[2], *by = score, *number = cvn_iota(G, numbers, 2);
     if (correction) {
@@ -70,6 +72,8 @@ static void choose(Builder *b, const Experts *e, cvn_value *logits, int64_t laye
     out[1] = correction ? of_experts(b, score, out[0]) : best(b, sorted[0], e->chosen);
     if (e->score == SCORE_SOFTMAX_CHOSEN)
         out[1] = softmax(b, out[1]);
+    else if (late)
+        out[1] = cvn_logistic(G, out[1]);
     const cvn_type counts = *cvn_value_type(out[1]);
     if (e->renormalised) {
         cvn_value *sum = cvn_reduce_dims(G, CVN_SUM, out[1], 1, (int[]){2});
@@ -92,12 +96,25 @@ static cvn_value *products(Builder *b, cvn_value *x, cvn_value *chosen, ParamKin
     return add ? cvn_add(G, y, cvn_take_rows(G, cvn_convert(G, add, CVN_F32), chosen)) : y;
 }
 
+/* h [batch, seq, dim] for each choice, times what that counts: [batch, seq, chosen, dim]. */
+static cvn_value *counted(Builder *b, cvn_value *h, cvn_value *count)
+{
+    const cvn_type *rows = cvn_value_type(count);
+    const cvn_type type =
+        CVN_TYPE(CVN_F32, rows->dim[0], rows->dim[1], rows->dim[2], b->model->width);
+    h = cvn_broadcast_in_dim(G, cvn_convert(G, h, CVN_F32), type, (int[]){0, 1, 3});
+    count = cvn_broadcast_in_dim(G, count, type, (int[]){0, 1, 2});
+    return forward_compute(b, cvn_multiply(G, h, count));
+}
+
 cvn_value *forward_experts(Builder *b, cvn_value *h, int64_t layer)
 {
     const Block *block = &b->model->block[layer];
     cvn_value *route[2]; /* i32 and f32 [batch, seq, chosen] */
     cvn_value *logits = forward_linear(b, "bse,ne->bsn", h, PARAM_ROUTER, PARAM_ROUTER_BIAS, layer);
     choose(b, &block->experts, logits, layer, route);
+    if (block->experts.before)
+        h = counted(b, h, route[1]);
     cvn_value *gate /* [batch, seq, chosen, ffn] */ =
         forward_kept(b, products(b, h, route[0], PARAM_EXPERT_GATE, PARAM_EXPERT_GATE_BIAS, layer));
     cvn_value *up =
@@ -106,6 +123,7 @@ cvn_value *forward_experts(Builder *b, cvn_value *h, int64_t layer)
     cvn_value *y /* [batch, seq, chosen, dim] */ =
         products(b, inner, route[0], PARAM_EXPERT_DOWN, PARAM_EXPERT_DOWN_BIAS, layer);
     const cvn_type type = *cvn_value_type(y);
-    y = cvn_multiply(G, y, cvn_broadcast_in_dim(G, route[1], type, (int[]){0, 1, 2}));
+    if (!block->experts.before)
+        y = cvn_multiply(G, y, cvn_broadcast_in_dim(G, route[1], type, (int[]){0, 1, 2}));
     return cvn_reduce_dims(G, CVN_SUM, y, 1, (int[]){2});
 }

@@ -17,23 +17,28 @@
 #include <stddef.h>
 
 typedef enum SettingKind {
-    SETTING_END,        /* of a table */
-    SETTING_INT,        /* int64_t */
-    SETTING_REAL,       /* double */
-    SETTING_BOOL,       /* bool */
-    SETTING_CHOICE,     /* an enum, of rows without keys */
+    SETTING_END,    /* of a table */
+    SETTING_INT,    /* int64_t */
+    SETTING_REAL,   /* double */
+    SETTING_BOOL,   /* bool */
+    SETTING_TRUTH,  /* bool, that a config.json may have as a whole number, 0 where it is false */
+    SETTING_CHOICE, /* an enum, of rows without keys */
     SETTING_ACTIVATION, /* Activation, by name */
     SETTING_ROOT,       /* double x, that files have as 1 / x^2 */
     SETTING_ROTATED, /* double, a part of head_dim, that GGUF files have as a number of dimensions */
     SETTING_ROPE_NAME, /* bool, that files have as "rope" where it is false */
     SETTING_QK_NORM,   /* QkNorm, that files have as true where it is QK_NORM_HEAD, or, */
-    SETTING_QK_NORMS,  /* QK_NORM_HEADS */
+    SETTING_QK_NORMS,  /* QK_NORM_HEADS, */
+    SETTING_QK_TURNED, /* QK_NORM_TURNED */
     SETTING_SCORE,     /* RouterScore, by the number that GGUF files have */
     SETTING_WIDTHS,    /* int64_t, that files have as how many widths of an expert it is */
     SETTING_SWITCHES, /* bool of each layer, that a list has as 0 where it is true: "no_rope_layers" */
-    SETTING_TYPES, /* bool of each layer, true where a list has "sliding_attention": "layer_types" */
-    SETTING_INTERVAL, /* bool of each layer, true in every n-th layer. It is read only */
-    SETTING_BETWEEN,  /* the same: false in every n-th layer */
+    SETTING_TYPES, /* bool of each layer, true where a list has "sliding_attention": "layer_types"; or, */
+    SETTING_CHUNKS,   /* "chunked_attention" */
+    SETTING_INDICES,  /* bool of each layer, true where a list has its number. It is read only */
+    SETTING_INTERVAL, /* bool of each layer, true in every n-th layer. It is read only, but as */
+    SETTING_STEP,
+    SETTING_BETWEEN, /* the same: false in every n-th layer */
     SETTING_BEHIND, /* bool of each layer, that files have as how many layers come before the first */
     SETTING_EACH,   /* int64_t of each layer, which a list has, or one number of all */
 } SettingKind;
@@ -209,11 +214,13 @@ typedef struct SettingSource {
     int (*integer)(void *of, const char *key, int64_t *out, cvn_err *err);
     int (*real)(void *of, const char *key, double *out, cvn_err *err);
     int (*boolean)(void *of, const char *key, bool *out, cvn_err *err);
+    int (*truth)(void *of, const char *key, bool *out, cvn_err *err); /* or a whole number */
     /* Borrowed from the source, or its arena's. */
     int (*text)(void *of, const char *key, const char **out, cvn_err *err);
-    /* At most n whole numbers of a list, true as 1; of types of layers 1 of those that slide. *length is how many it has. */
-    int (*list)(void *of, const char *key, bool types, int64_t n, int64_t *out, int64_t *length,
-                cvn_err *err);
+    /* At most n whole numbers of a list, true as 1; of types of layers, where `type` is one of them, 1 of that. *length is how many it
+       has. */
+    int (*list)(void *of, const char *key, const char *type, int64_t n, int64_t *out,
+                int64_t *length, cvn_err *err);
 } SettingSource;
 
 typedef struct SettingSink {
@@ -224,8 +231,8 @@ typedef struct SettingSink {
     void (*real)(void *of, const char *key, double value);
     void (*boolean)(void *of, const char *key, bool value);
     void (*text)(void *of, const char *key, const char *value); /* NULL: null */
-    /* as whole numbers, or as types of layers */
-    void (*list)(void *of, const char *key, const int64_t *value, int64_t n, bool types);
+    /* as whole numbers, or as types of layers, `type` where it is 1 */
+    void (*list)(void *of, const char *key, const int64_t *value, int64_t n, const char *type);
     void (*integers)(void *of, const char *key, const int64_t *value, int64_t n);
 } SettingSink;
 

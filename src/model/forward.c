@@ -92,7 +92,7 @@ static cvn_value *head_norm(Builder *b, cvn_value *x, ParamKind shared, ParamKin
 {
     const QkNorm how = b->model->block[layer].attention.qk_norm;
     const cvn_type type = *cvn_value_type(x);
-    if (how == QK_NORM_NONE)
+    if (how == QK_NORM_NONE || how == QK_NORM_TURNED)
         return x;
     if (how == QK_NORM_HEAD)
         return norm_as(b, x, shared, layer, CVN_F32);
@@ -162,12 +162,37 @@ static void add_temper(Builder *b)
     b->temper = cvn_add(G, by, cvn_splat(G, *cvn_value_type(by), 1));
 }
 
-static cvn_value *tempered(Builder *b, cvn_value *q)
+/* The same of layers without rotary positions: 1 + growth ln(1 + floor((p + 1) / span)), which they share. */
+static cvn_value *growth(Builder *b, const Attention *a)
 {
-    if (!b->temper)
+    if (b->growth)
+        return b->growth;
+    cvn_value *by = cvn_convert(G, b->positions, CVN_F32);
+    const cvn_type type = *cvn_value_type(by);
+    by = cvn_add(G, by, cvn_splat(G, type, 1));
+    by = cvn_divide(G, by, cvn_splat(G, type, (double)a->growth_span));
+    by = scaled(b, cvn_log_plus_one(G, cvn_floor(G, by)), a->growth);
+    b->growth = cvn_add(G, by, cvn_splat(G, type, 1));
+    return b->growth;
+}
+
+static cvn_value *tempered(Builder *b, cvn_value *q, int64_t layer)
+{
+    const Attention *a = &b->model->block[layer].attention;
+    cvn_value *by = a->grows && a->rope.off ? growth(b, a) : b->temper;
+    if (!by)
         return q;
-    cvn_value *by = cvn_broadcast_in_dim(G, b->temper, *cvn_value_type(q), (int[]){0, 1});
+    by = cvn_broadcast_in_dim(G, by, *cvn_value_type(q), (int[]){0, 1});
     return cvn_multiply(G, q, by);
+}
+
+/* Queries or keys behind their rotation, where that is where they are normed. */
+static cvn_value *turned_norm(Builder *b, cvn_value *x, int64_t layer)
+{
+    const Attention *a = &b->model->block[layer].attention;
+    return a->qk_norm == QK_NORM_TURNED && !a->rope.off
+               ? norm_as(b, x, PARAM_KIND_COUNT, layer, CVN_F32)
+               : x;
 }
 
 /* Values [batch, seq, kv_heads, head_dim] of what enters attention, k being its keys as their weight gives them. */
@@ -189,8 +214,9 @@ static cvn_value *attention(Builder *b, cvn_value *h, int64_t layer)
     cvn_value *v = values_of(b, h, k, layer);
     q = head_norm(b, forward_kept(b, q), PARAM_Q_NORM, PARAM_Q_NORMS, layer);
     k = head_norm(b, forward_kept(b, k), PARAM_K_NORM, PARAM_K_NORMS, layer);
-    q = forward_compute(b, tempered(b, rotated(b, q, layer)));
-    k = rotated(b, k, layer);
+    q = turned_norm(b, rotated(b, q, layer), layer);
+    q = forward_compute(b, tempered(b, q, layer));
+    k = turned_norm(b, rotated(b, k, layer), layer);
     Past keys = with_past(b, k, layer, 0), values = with_past(b, v, layer, 1);
     const Attention *how = &b->model->block[layer].attention;
     const cvn_attention_spec spec = {.scale = attention_scale(how),

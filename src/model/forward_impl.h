@@ -24,6 +24,7 @@ typedef struct Builder {
     cvn_value *tokens, *slot, *start, *length, *positions; /* slot: NULL, row b has slot b */
     cvn_value *wanted;      /* i32 [wanted] rows that are drawn from; NULL: all */
     cvn_value *temper;      /* f32 [batch, seq] of queries, by their positions; or NULL */
+    cvn_value *growth;      /* the same, of layers without rotary positions */
     const float *frequency; /* those that were added last */
     cvn_value **inv_freq;   /* [layers]: f32 [rope_pairs]; NULL of a layer that does not rotate */
     ModelDropout drop;      /* of training */

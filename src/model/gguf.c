@@ -75,12 +75,12 @@ static int get_text(void *of, const char *key, const char **out, cvn_err *err)
     return found(s, key, "text", *out != NULL, err);
 }
 
-static int get_list(void *of, const char *key, bool types, int64_t n, int64_t *out, int64_t *length,
-                    cvn_err *err)
+static int get_list(void *of, const char *key, const char *type, int64_t n, int64_t *out,
+                    int64_t *length, cvn_err *err)
 {
     const GgufSource *s = of;
     int64_t every;
-    if (types && s->integer(s->of, key, &every)) { /* all but every n-th slide */
+    if (type && s->integer(s->of, key, &every)) { /* all but every n-th slide */
         for (int64_t i = 0; i < n; i++)
             out[i] = every > 0 && (i + 1) % every != 0;
         *length = n;
@@ -130,7 +130,9 @@ static int64_t turning_pairs(const float *divisor, int64_t n)
  * scaling of one of the published models, or the proportional one, of layers without a window, or it is not understood. */
 static int read_divisors(Model *m, const GgufSource *s, cvn_err *err)
 {
-    static const double published[] = {8, 32}; /* Llama 3.1 and 3.3; 3.2 */
+    static const struct {
+        double factor, ramp[2];
+    } published[] = {{8, {1, 4}}, {32, {1, 4}}, {16, {1, 1}}}; /* Llama 3.1 and 3.3; 3.2; 4 Scout */
     enum { MOST = 512 };
     double plain[MOST], scaled[MOST];
     Attention a = *model_rotating(m);
@@ -154,11 +156,10 @@ static int read_divisors(Model *m, const GgufSource *s, cvn_err *err)
     }
     rope_frequencies(&a, m->context, m->context, plain);
     a.rope.scaling = ROPE_LLAMA3;
-    a.rope.ramp[0] = 1;
-    a.rope.ramp[1] = 4;
     a.rope.original_context = 8192;
     for (size_t f = 0; f < sizeof published / sizeof *published; f++) {
-        a.rope.factor = published[f];
+        a.rope.factor = published[f].factor;
+        memcpy(a.rope.ramp, published[f].ramp, sizeof a.rope.ramp);
         rope_frequencies(&a, m->context, m->context, scaled);
         int64_t same = 0;
         for (int64_t i = 0; i < n; i++)
@@ -216,6 +217,7 @@ int model_of_gguf(Model **model, const GgufSource *s, Arena *arena, cvn_err *err
                                   .integer = get_integer,
                                   .real = get_real,
                                   .boolean = get_boolean,
+                                  .truth = get_boolean,
                                   .text = get_text,
                                   .list = get_list};
     if (!family)
@@ -277,10 +279,10 @@ static void put_text(void *of, const char *key, const char *value)
     s->text(s->of, key, value);
 }
 
-static void put_list(void *of, const char *key, const int64_t *value, int64_t n, bool types)
+static void put_list(void *of, const char *key, const int64_t *value, int64_t n, const char *type)
 {
     const GgufSink *s = of;
-    (void)types;
+    (void)type;
     s->switches(s->of, key, value, n);
 }
 

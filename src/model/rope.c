@@ -73,7 +73,8 @@ static int check_ramp(const Rope *r, const char *file, cvn_err *err)
                        "'%s': llama_4_scaling_beta is %g; it must be from 0 to 100", file,
                        r->temper);
     bool yarn = r->scaling == ROPE_YARN;
-    if (!(r->ramp[0] > 0 && r->ramp[1] > r->ramp[0] && r->ramp[1] <= 1e9))
+    const bool rises = r->ramp[1] > r->ramp[0] || (!yarn && r->ramp[1] == r->ramp[0]);
+    if (!(r->ramp[0] > 0 && rises && r->ramp[1] <= 1e9))
         return err_set(err, CVN_EFORMAT, "'%s': %s rope scaling needs 0 < %s < %s, not %g and %g",
                        file, names[r->scaling], yarn ? "beta_slow" : "low_freq_factor",
                        yarn ? "beta_fast" : "high_freq_factor", r->ramp[0], r->ramp[1]);
@@ -173,7 +174,7 @@ static double llama3_scaled(const Rope *r, double frequency)
     double waves = (double)r->original_context * frequency / TWO_PI;
     if (waves < r->ramp[0])
         return frequency / r->factor;
-    if (waves > r->ramp[1])
+    if (waves >= r->ramp[1])
         return frequency;
     double smooth = (waves - r->ramp[0]) / (r->ramp[1] - r->ramp[0]);
     return (1 - smooth) * frequency / r->factor + smooth * frequency;

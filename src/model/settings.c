@@ -80,6 +80,7 @@ static size_t value_size(SettingKind kind)
     case SETTING_CHOICE:
     case SETTING_QK_NORM:
     case SETTING_QK_NORMS:
+    case SETTING_QK_TURNED:
     case SETTING_SCORE:
         return sizeof(Activation);
     default:
@@ -142,6 +143,11 @@ static int derive(const Model *m, const Setting *row, const char *file, SettingV
         out->real = scale_by_layers(m);
         return CVN_OK;
     }
+    if (row->kind == SETTING_QK_TURNED) { /* llama.cpp knows Maverick by its experts */
+        out->activation =
+            (Activation)(m->block[0].experts.number == 128 ? QK_NORM_NONE : QK_NORM_TURNED);
+        return CVN_OK;
+    }
     out->integer = a->heads;
     if (row->offset == offsetof(Block, attention.kv_heads) && row->flags & SETTING_GLOBAL)
         for (int64_t i = m->layers; i-- > 0;)
@@ -189,6 +195,22 @@ static const int64_t scores[] = {
     [SCORE_SOFTMAX] = 1, [SCORE_SIGMOID] = 2, [SCORE_SOFTMAX_CHOSEN] = 3};
 enum { SCORES = sizeof scores / sizeof *scores };
 
+/* What norms of queries and keys are where a file says that there are. */
+static QkNorm qk_norm_of(const Setting *row)
+{
+    return row->kind == SETTING_QK_NORM    ? QK_NORM_HEAD
+           : row->kind == SETTING_QK_NORMS ? QK_NORM_HEADS
+                                           : QK_NORM_TURNED;
+}
+
+/* The type of layers that have a switch. */
+static const char *type_of(const Setting *row)
+{
+    return row->kind == SETTING_TYPES    ? "sliding_attention"
+           : row->kind == SETTING_CHUNKS ? "chunked_attention"
+                                         : NULL;
+}
+
 static bool widths_fit(int64_t n)
 {
     return n >= 0 && n <= 1 << 10;
@@ -204,6 +226,7 @@ static int read_value(const Model *m, const SettingSource *s, const Setting *row
     switch (row->kind) {
     case SETTING_INT:
     case SETTING_INTERVAL:
+    case SETTING_STEP:
     case SETTING_BETWEEN:
     case SETTING_BEHIND:
         return s->integer(s->of, key, &value->integer, err);
@@ -242,16 +265,16 @@ static int read_value(const Model *m, const SettingSource *s, const Setting *row
         if (found > 0)
             value->real = (double)dims / (double)m->block[place(m, row, 0)].attention.head_dim;
         return found;
+    case SETTING_TRUTH:
+        return s->truth(s->of, key, &value->boolean, err);
     case SETTING_BOOL:
         return s->boolean(s->of, key, &value->boolean, err);
     case SETTING_QK_NORM:
     case SETTING_QK_NORMS:
+    case SETTING_QK_TURNED:
         found = s->boolean(s->of, key, &value->boolean, err);
         if (found > 0)
-            value->activation =
-                !value->boolean
-                    ? (Activation)0
-                    : (Activation)(row->kind == SETTING_QK_NORM ? QK_NORM_HEAD : QK_NORM_HEADS);
+            value->activation = value->boolean ? (Activation)qk_norm_of(row) : (Activation)0;
         return found;
     case SETTING_ROPE_NAME:
         if (s->gguf) {
@@ -276,7 +299,7 @@ static int read_switches(Model *m, const Setting *row, const SettingSource *s, c
     int64_t *list = calloc((size_t)m->layers, sizeof *list), n = 0;
     if (!list)
         return err_set(err, CVN_EMEM, "no memory to read '%s'", s->file);
-    int code = s->list(s->of, key, row->kind == SETTING_TYPES, m->layers, list, &n, err);
+    int code = s->list(s->of, key, type_of(row), m->layers, list, &n, err);
     if (code > 0 && n != m->layers)
         code = err_set(err, CVN_EFORMAT,
                        "'%s': %s has %" PRId64 " elements; one for each of %" PRId64
@@ -286,9 +309,31 @@ static int read_switches(Model *m, const Setting *row, const SettingSource *s, c
         if (list[i] != 0 && list[i] != 1)
             code = err_set(err, CVN_EFORMAT, "'%s': %s has %" PRId64 "; 0 and 1 are expected",
                            s->file, key, list[i]);
-        *(bool *)field(m, row, i) = list[i] == (row->kind == SETTING_TYPES);
+        *(bool *)field(m, row, i) = list[i] == (type_of(row) != NULL);
     }
     free(list);
+    return code < 0 ? code : CVN_OK;
+}
+
+/* A switch of each layer, true in those whose numbers are listed. */
+static int read_indices(Model *m, const Setting *row, const SettingSource *s, const char *key,
+                        cvn_err *err)
+{
+    int64_t n = 0;
+    SCOPED(scoped_free) int64_t *list = calloc((size_t)m->layers, sizeof *list);
+    if (!list)
+        return err_set(err, CVN_EMEM, "no memory to read '%s'", s->file);
+    int code = s->list(s->of, key, NULL, m->layers, list, &n, err);
+    for (int64_t i = 0; code > 0 && i < m->layers; i++)
+        *(bool *)field(m, row, i) = false;
+    for (int64_t i = 0; code > 0 && i < n; i++) {
+        if (i >= m->layers || list[i] < 0 || list[i] >= m->layers)
+            return err_set(err, CVN_EFORMAT,
+                           "'%s': %s must have numbers of layers, each from 0 to below %" PRId64
+                           " and once",
+                           s->file, key, m->layers);
+        *(bool *)field(m, row, list[i]) = true;
+    }
     return code < 0 ? code : CVN_OK;
 }
 
@@ -305,7 +350,7 @@ static int read_each(Model *m, const Setting *row, const SettingSource *s, const
     SCOPED(scoped_free) int64_t *list = calloc((size_t)m->layers, sizeof *list);
     if (!list)
         return err_set(err, CVN_EMEM, "no memory to read '%s'", s->file);
-    int code = s->list(s->of, key, false, m->layers, list, &n, err);
+    int code = s->list(s->of, key, NULL, m->layers, list, &n, err);
     if (code > 0 && n != m->layers)
         code = err_set(err, CVN_EFORMAT,
                        "'%s': %s has %" PRId64 " elements; one for each of %" PRId64
@@ -320,14 +365,14 @@ static bool is_by(const Setting *row, int64_t interval, int64_t layer)
 {
     if (row->kind == SETTING_BEHIND)
         return layer >= interval;
-    return (interval > 0 && (layer + 1) % interval == 0) == (row->kind == SETTING_INTERVAL);
+    return (interval > 0 && (layer + 1) % interval == 0) != (row->kind == SETTING_BETWEEN);
 }
 
 /* By a number of layers, a setting of each. */
 static bool is_counted(const Setting *row)
 {
-    return row->kind == SETTING_INTERVAL || row->kind == SETTING_BETWEEN ||
-           row->kind == SETTING_BEHIND;
+    return row->kind == SETTING_INTERVAL || row->kind == SETTING_STEP ||
+           row->kind == SETTING_BETWEEN || row->kind == SETTING_BEHIND;
 }
 
 static void set_interval(const Model *m, const Setting *row, int64_t interval)
@@ -341,7 +386,9 @@ static int read_row(Model *m, const Setting *row, const SettingSource *s, cvn_er
     char text[KEY_SIZE];
     const char *key = setting_key(m->family, row, s->gguf, text);
     SettingValue value = fallback(row);
-    if (row->kind == SETTING_SWITCHES || row->kind == SETTING_TYPES)
+    if (row->kind == SETTING_INDICES)
+        return key ? read_indices(m, row, s, key, err) : CVN_OK;
+    if (row->kind == SETTING_SWITCHES || type_of(row))
         return key ? read_switches(m, row, s, key, err) : CVN_OK;
     if (row->kind == SETTING_EACH)
         return key ? read_each(m, row, s, key, err) : CVN_OK;
@@ -421,6 +468,9 @@ int settings_read(Model **model, const Family *family, const SettingSource *sour
         if (family->last_global && !source->gguf)
             m->block[m->layers - 1].attention.local = false;
     }
+    const bool chunks = family_setting(family, true, offsetof(Block, attention.chunk)) != NULL;
+    for (int64_t i = 0; i < m->layers && chunks; i++) /* without any, all see all */
+        m->block[i].attention.local &= m->block[i].attention.chunk > 0;
     model_set_interleaved(m, source->gguf ? model_gguf_interleaves(m) : family->pairs);
     return CVN_OK;
 }
@@ -433,6 +483,8 @@ static bool is_implied(const Model *m, const Setting *row, const SettingValue *v
     SettingValue absent = fallback(row);
     if (row->fallback == SETTING_DERIVED && derive(m, row, "", &absent, NULL))
         return false;
+    if (row->kind == SETTING_WIDTHS)
+        absent.integer *= experts_width(&m->block[place(m, row, 0)]);
     return memcmp(value, &absent, value_size(row->kind)) == 0;
 }
 
@@ -463,10 +515,10 @@ static int write_switches(const Model *m, const Setting *row, const SettingSink 
     int64_t *list = calloc((size_t)m->layers, sizeof *list);
     if (!list)
         return err_set(err, CVN_EMEM, "no memory to write '%s'", s->file);
-    const bool types = row->kind == SETTING_TYPES;
+    const char *type = type_of(row);
     for (int64_t i = 0; i < m->layers; i++)
-        list[i] = *(bool *)field(m, row, i) == types;
-    s->list(s->of, key, list, m->layers, types);
+        list[i] = *(bool *)field(m, row, i) == (type != NULL);
+    s->list(s->of, key, list, m->layers, type);
     free(list);
     return CVN_OK;
 }
@@ -536,11 +588,13 @@ static void put_value(const Model *m, const Setting *row, const SettingSink *s, 
         else
             s->real(s->of, key, value.real);
         break;
+    case SETTING_TRUTH:
     case SETTING_BOOL:
         s->boolean(s->of, key, value.boolean);
         break;
     case SETTING_QK_NORM:
     case SETTING_QK_NORMS:
+    case SETTING_QK_TURNED:
         s->boolean(s->of, key, value.activation != 0);
         break;
     case SETTING_SCORE:
@@ -575,15 +629,32 @@ static int write_behind(const Model *m, const Setting *row, const SettingSink *s
     return CVN_OK;
 }
 
+/* Every how many layers have it. */
+static int write_step(const Model *m, const Setting *row, const SettingSink *s, const char *key,
+                      cvn_err *err)
+{
+    int64_t n = 0;
+    while (n < m->layers && !*(bool *)field(m, row, n))
+        n++;
+    for (int64_t i = 0; i < m->layers; i++)
+        if (*(bool *)field(m, row, i) != is_by(row, n + 1, i))
+            return refuse(m, row, s, err);
+    s->integer(s->of, key, n + 1);
+    return CVN_OK;
+}
+
 static int write_row(const Model *m, const Setting *row, const SettingSink *s, cvn_err *err)
 {
     char text[KEY_SIZE];
     const char *key = setting_key(m->family, row, s->gguf, text);
     if (row->kind == SETTING_BEHIND)
         return key ? write_behind(m, row, s, key, err) : CVN_OK;
-    if (row->kind == SETTING_INTERVAL || row->kind == SETTING_BETWEEN || place(m, row, 0) < 0)
+    if (row->kind == SETTING_STEP)
+        return write_step(m, row, s, key, err);
+    if (row->kind == SETTING_INTERVAL || row->kind == SETTING_BETWEEN ||
+        row->kind == SETTING_INDICES || place(m, row, 0) < 0)
         return CVN_OK;
-    if (row->kind == SETTING_SWITCHES || row->kind == SETTING_TYPES)
+    if (row->kind == SETTING_SWITCHES || type_of(row))
         return write_switches(m, row, s, key, err);
     if (row->kind == SETTING_EACH)
         return key ? write_each(m, row, s, key, err) : CVN_OK;

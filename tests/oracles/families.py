@@ -149,6 +149,17 @@ VARIANTS = {
         num_experts_per_tok=2, sliding_window=8, rope_theta=None,
         rope_parameters=dict(rope_type="yarn", rope_theta=150000.0, factor=32.0, beta_fast=32.0, beta_slow=1.0, truncate=False,
                              original_max_position_embeddings=4096)),
+    # What enters experts is weighted; norms behind the rotation; as GGUF files have it, with every fourth layer without positions.
+    "llama4_moe": dict(
+        model_type="llama4_text", num_hidden_layers=4, num_key_value_heads=2, head_dim=16, intermediate_size=40, intermediate_size_mlp=56,
+        num_local_experts=4, num_experts_per_tok=1, interleave_moe_layer_step=1, rope_theta=500000.0,
+        rope_scaling=dict(rope_type="llama3", factor=16.0, low_freq_factor=1.0, high_freq_factor=1.0,
+                          original_max_position_embeddings=8192)),
+    # Chunks shorter than the text, queries that grow, dense layers between, two experts for each token.
+    "llama4_moe_chunks": dict(
+        model_type="llama4_text", num_hidden_layers=4, num_key_value_heads=2, head_dim=16, intermediate_size=40, intermediate_size_mlp=56,
+        num_local_experts=6, num_experts_per_tok=2, interleave_moe_layer_step=2, attention_chunk_size=8, no_rope_layer_interval=2,
+        use_qk_norm=False, attn_temperature_tuning=True, floor_scale=8, attn_scale=0.5),
 }
 
 # Families whose norms multiply by one more than their weight.
