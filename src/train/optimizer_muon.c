@@ -8,7 +8,8 @@
  *   w = w (1 - lr decay) - lr 0.2 sqrt(max(rows, columns)) X
  *
  * The last factor makes steps as long as AdamW's (Liu et al. 2025, arXiv:2502.16982, section 2.2; "match_rms_adamw" in
- * torch), so that one learning rate serves both. Products take what the step's products take, and are summed in f32.
+ * torch), so that one learning rate serves both. A weight of experts is a stack of matrices, each of which moves as it would
+ * alone. Products take what the step's products take, and are summed in f32.
  */
 #include "train/optimizer.h"
 
@@ -70,6 +71,28 @@ static cvn_value *orthogonal(const OptimizerUpdate *u, cvn_value *x)
     return x;
 }
 
+/* Brings the singular values of each of the matrices x [matrices, rows, columns] near 1. The Gram matrix is that of the shorter side. */
+static cvn_value *orthogonal_stack(const OptimizerUpdate *u, cvn_value *x)
+{
+    cvn_graph *g = u->g;
+    const cvn_type type = *cvn_value_type(x);
+    const bool wide = type.dim[1] <= type.dim[2];
+    cvn_value *length = cvn_reduce_dims(g, CVN_SUM, cvn_multiply(g, x, x), 1, (int[]){2});
+    length = cvn_sqrt(g, cvn_reduce_dims(g, CVN_SUM, length, 1, (int[]){1}));
+    length = cvn_maximum(g, length, cvn_splat(g, *cvn_value_type(length), length_floor));
+    x = cvn_divide(g, x, cvn_broadcast_in_dim(g, length, type, (int[]){0}));
+    for (int i = 0; i < ITERATIONS; i++) {
+        cvn_value *gram = matmul(u, wide ? "eik,ejk->eij" : "eki,ekj->eij", x, x);
+        cvn_value *square = matmul(u, "eik,ekj->eij", gram, gram);
+        cvn_value *sum = times(g, gram, coefficient[1]);
+        sum = cvn_add(g, sum, times(g, square, coefficient[2]));
+        cvn_value *rest =
+            wide ? matmul(u, "eik,ekj->eij", sum, x) : matmul(u, "eik,ekj->eij", x, sum);
+        x = cvn_add(g, rest, times(g, x, coefficient[0]));
+    }
+    return x;
+}
+
 void optimizer_muon_update(OptimizerUpdate *u)
 {
     cvn_graph *g = u->g;
@@ -81,9 +104,12 @@ void optimizer_muon_update(OptimizerUpdate *u)
     }
     cvn_value *m = between(g, u->state[0], u->gradient, 1 - o->momentum);
     cvn_value *x = between(g, u->gradient, m, o->momentum);
-    x = orthogonal(u, cvn_reshape(g, x, p->file_rank, p->file_dims));
+    const int64_t rows = p->file_dims[0] / (p->experts ? p->experts : 1), columns = p->file_dims[1];
+    x = p->experts
+            ? orthogonal_stack(u, cvn_reshape(g, x, 3, (int64_t[]){p->experts, rows, columns}))
+            : orthogonal(u, cvn_reshape(g, x, 2, p->file_dims));
     x = cvn_reshape(g, x, p->rank, p->dims);
-    double scale = adamw_rms * sqrt(fmax((double)p->file_dims[0], (double)p->file_dims[1]));
+    double scale = adamw_rms * sqrt(fmax((double)rows, (double)columns));
     const cvn_type *type = cvn_value_type(u->weight);
     cvn_value *rate = cvn_broadcast_to(g, times(g, u->scalar[0], scale), type);
     cvn_value *w = optimizer_decayed(u);
