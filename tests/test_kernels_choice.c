@@ -11,23 +11,32 @@ enum { MOST = 300, N = 37, K = 128, GROUP = 32 };
 /* Every table with kernels that are taken by rows, whether this machine can run them or not. */
 static const Kernel *const tables[] = {
     dot_kernels_portable,
+    dot_kernels_portable_same,
     linear_kernels_portable,
+    linear_kernels_portable_same,
 #if defined(CVN_HAVE_DOTPROD)
     linear_kernels_dotprod,
+    linear_kernels_dotprod_same,
 #endif
 #if defined(CVN_HAVE_I8MM)
     linear_kernels_i8mm,
+    linear_kernels_i8mm_same,
 #endif
 #if defined(CVN_HAVE_AVX2)
     dot_kernels_avx2,
+    dot_kernels_avx2_same,
     linear_kernels_avx2,
+    linear_kernels_avx2_same,
 #endif
 #if defined(CVN_HAVE_AVX512)
     dot_kernels_avx512,
+    dot_kernels_avx512_same,
     dot_kernels_avx512_bf16,
     linear_kernels_avx512,
+    linear_kernels_avx512_same,
     linear_kernels_avx512_bf16,
     linear_kernels_avx512_vnni,
+    linear_kernels_avx512_vnni_same,
 #endif
 #if defined(CVN_HAVE_AMX)
     dot_kernels_amx,
@@ -139,16 +148,16 @@ static void every_kernel_that_looks_at_rows_is_in_the_table(void **state)
 /* At every level something takes every number of rows, and one kernel follows another once at most. */
 static void every_number_of_rows_has_a_kernel(void **state)
 {
-    for (int isa = 0; isa < CPU_ISA_COUNT; isa++) {
-        const KernelSet *backend = cpu_kernels_of((CpuIsa)isa);
+    for (int i = 0; i < 2 * CPU_ISA_COUNT; i++) {
+        const KernelSet *backend = cpu_kernels_of_as((CpuIsa)(i / 2), i % 2);
         for (int f = 0; backend && f < FORMS; f++) {
             const Kernel *last = NULL;
             int changes = 0;
             for (int64_t m = 1; m <= MOST; m += m < 70 ? 1 : 23) {
                 const Kernel *found = NULL;
-                for (int i = 0; i < backend->n_kernels && !found; i++)
-                    if (takes(backend->kernel[i], &forms[f], m))
-                        found = backend->kernel[i];
+                for (int k = 0; k < backend->n_kernels && !found; k++)
+                    if (takes(backend->kernel[k], &forms[f], m))
+                        found = backend->kernel[k];
                 assert_non_null(found);
                 changes += last && found != last;
                 last = found;

@@ -3,6 +3,8 @@
 # the program, whose texts must be those that it writes elsewhere. The emulator has dotprod, i8mm and bf16, so that kernels of
 # every level are run.
 # arm.sh FOLDER --products: only the tests of products with weights in panels, which are all that Arm has kernels of its own for.
+# arm.sh FOLDER --numerics: only that portable numerics give what they give here: digests of texts and of training
+# (tests/test_portable.c), by BUILD/test_portable of this machine (build) and by that of every level of Arm.
 # Debian: dpkg --add-architecture arm64; apt-get install gcc-aarch64-linux-gnu qemu-user libjansson-dev:arm64
 # libpcre2-dev:arm64 libutf8proc-dev:arm64 nettle-dev:arm64 libcmocka-dev:arm64
 # Where those would change other packages of the machine, they may lie in a folder instead, which ARM_ROOT names: `apt-get download`
@@ -32,6 +34,18 @@ if [ "${2-}" = --products ]; then
     products=(test_kernels_choice test_kernels_linear test_kernels_linear_int8 test_blocks)
     ninja -C "$folder" -j "$jobs" "${products[@]}"
     ctest --test-dir "$folder" -j "$jobs" --timeout 1800 --output-on-failure -R "^($(xargs <<<"${products[*]}" | tr ' ' '|'))\$"
+    exit
+fi
+if [ "${2-}" = --numerics ]; then
+    ninja -C "$folder" -j "$jobs" test_portable
+    here=$(PORTABLE_PRINT=1 "${BUILD:-build}/test_portable" | grep -xE '[0-9a-f]{16}')
+    there=$(PORTABLE_PRINT=1 "$qemu" "$folder/test_portable" | grep -xE '[0-9a-f]{16}')
+    if [ -z "$here" ] || [ "$here" != "$there" ]; then
+        diff <(echo "$here") <(echo "$there") | head >&2
+        echo "arm: digests of portable numerics differ" >&2
+        exit 1
+    fi
+    echo "arm: $(wc -l <<<"$here") digests of portable numerics are those of this machine"
     exit
 fi
 tests=()

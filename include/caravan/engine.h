@@ -143,6 +143,9 @@ typedef struct cvn_engine_options {
     /* "int8": what enters matrices of 8 bits is rounded to 8 bits too, which makes prompts, and decoding
        of several texts, up to twice as fast and costs some accuracy; NULL or "none": not. */
     const char *activations;
+    /* "portable": the same bits on every processor, whatever its instructions, which costs some speed; NULL, "fast" or "exact":
+       those that are fastest here, and the same however a text is cut into runs. */
+    const char *numerics;
     uint64_t memory_limit; /* refuse to start when more would be needed; 0: no limit */
     const char *device;    /* "cpu", "tpu", "cuda", "pjrt:PLUGIN,option=value"; NULL: "cpu" */
     const char *mesh;   /* devices to run on, "data=2,model=2"; NULL: one. threads are per device */

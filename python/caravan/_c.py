@@ -114,7 +114,7 @@ class EngineOptions(Structure):
                 ("draft", c_void_p), ("adapter", POINTER(c_char_p)), ("n_adapters", c_int), ("pooling", c_char_p),
                 ("max_stall", c_double), ("eos_interval", c_int), ("n_buckets", c_int),
                 ("bucket", c_int64 * MAX_BUCKETS), ("kv_cache", c_char_p), ("activations", c_char_p),
-                ("memory_limit", c_uint64), ("device", c_char_p), ("mesh", c_char_p), ("layout", c_char_p),
+                ("numerics", c_char_p), ("memory_limit", c_uint64), ("device", c_char_p), ("mesh", c_char_p), ("layout", c_char_p),
                 ("blocking", c_bool), ("cluster", c_void_p), ("on_load", LoadFn), ("on_load_context", c_void_p),
                 ("dump_dir", c_char_p), ("profile_path", c_char_p)]
 

@@ -369,6 +369,7 @@ class LLM:
     threads: None: one per core.
     pooling: of embed: "mean" or "last".
     chat_template: a file, or the name of one that is built in; None: the model's own.
+    numerics: "portable" for the same bits on every processor, or None.
     kv_cache, activations: "int8" or None. speculate: "lookup" or None. draft: a small LLM that guesses tokens.
     adapters: folders of adapters (LoRA), of which calls choose by number.
     device: "cpu", "cuda", "tpu", "pjrt:PLUGIN". mesh, layout: "data=2,model=2" and how the model lies on it, "tp". Where
@@ -381,8 +382,8 @@ class LLM:
                  threads: Optional[int] = None, pooling: str = "mean", chat_template: Optional[str] = None,
                  tokenizer: Optional[str] = None, kv_cache: Optional[str] = None, activations: Optional[str] = None,
                  speculate: Optional[str] = None, draft: Optional["LLM"] = None, adapters: Sequence[str] = (),
-                 device: Optional[str] = None, mesh: Optional[str] = None, layout: Optional[str] = None,
-                 memory_limit: int = 0, on_load: Optional[Callable[[int, int], None]] = None) -> None:
+                 numerics: Optional[str] = None, device: Optional[str] = None, mesh: Optional[str] = None,
+                 layout: Optional[str] = None, memory_limit: int = 0, on_load: Optional[Callable[[int, int], None]] = None) -> None:
         self._model, self._engine, self._chat = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
         self._running: dict[int, _Request] = {}
         self._dropped: list[int] = []
@@ -398,17 +399,18 @@ class LLM:
                                   quantize=_c.text(quantize), tokenizer=_c.text(tokenizer))
         self._worker(lambda: _c.cvn_model_open(os.fsencode(self.path), ctypes.byref(options),
                                                ctypes.byref(self._model)))
-        self._open_engine(context, slots, threads, pooling, kv_cache, activations, speculate, adapters, device, mesh,
-                          layout, memory_limit, on_load)
+        self._open_engine(context, slots, threads, pooling, kv_cache, activations, speculate, adapters, numerics,
+                          device, mesh, layout, memory_limit, on_load)
 
     def _open_engine(self, context: Optional[int], slots: int, threads: Optional[int], pooling: str,
                      kv_cache: Optional[str], activations: Optional[str], speculate: Optional[str],
-                     adapters: Sequence[str], device: Optional[str], mesh: Optional[str], layout: Optional[str],
-                     memory_limit: int, on_load: Optional[Callable[[int, int], None]]) -> None:
+                     adapters: Sequence[str], numerics: Optional[str], device: Optional[str], mesh: Optional[str],
+                     layout: Optional[str], memory_limit: int, on_load: Optional[Callable[[int, int], None]]) -> None:
         o = _c.cvn_engine_defaults()
         o.slots, o.context, o.threads = slots, context or 0, threads or 0
         o.penalties = o.logits_processors = o.scoring = o.reuse = True
         o.pooling, o.kv_cache, o.activations = _c.text(pooling), _c.text(kv_cache), _c.text(activations)
+        o.numerics = _c.text(numerics)
         o.speculate, o.device, o.mesh, o.layout = map(_c.text, (speculate, device, mesh, layout))
         o.cluster = _ranks.joined() if mesh else None
         o.draft = self._draft._model if self._draft else None

@@ -44,6 +44,7 @@ enum {
     KV_CACHE,
     ADAPTER,
     ACTIVATIONS,
+    NUMERICS,
     THREADS,
     DEVICE,
     MESH,
@@ -102,6 +103,7 @@ static const Option *const options[] = {
     [KV_CACHE] = SHARED(KV_CACHE),
     [ADAPTER] = SHARED(ADAPTER),
     [ACTIVATIONS] = SHARED(ACTIVATIONS),
+    [NUMERICS] = SHARED(NUMERICS),
     [THREADS] = SHARED(THREADS),
     [DEVICE] = SHARED(DEVICE),
     [MESH] = SHARED(MESH),
@@ -219,6 +221,7 @@ static int new_engine(Bench *b, const BenchMode *mode, int64_t rows, int64_t con
     wanted.adapter = &b->value[ADAPTER].text;
     wanted.n_adapters = b->value[ADAPTER].given;
     wanted.activations = b->value[ACTIVATIONS].text;
+    wanted.numerics = b->value[NUMERICS].text;
     if (mode == &sweep_ways[1])
         wanted.bucket[0] = wanted.n_buckets = 1;
     wanted.op_by_op = mode->op_by_op;
@@ -658,6 +661,8 @@ static int run_train(const Value *v, cvn_err *err)
     TrainBench bench = {.trainer = {.batch = v[BATCH].integer,
                                     .seq = v[SEQ].given ? v[SEQ].integer : 0,
                                     .compute = dtype == CVN_DTYPE_COUNT ? CVN_BF16 : dtype,
+                                    .exact = v[NUMERICS].integer > 0,
+                                    .portable = strcmp(v[NUMERICS].text, "portable") == 0,
                                     .remat = (RematPolicy)v[REMAT].integer,
                                     .threads = (int)v[THREADS].integer,
                                     .device = v[DEVICE].text,

@@ -265,6 +265,7 @@ RunOptions run_model_options(const Args *args)
                    .context = args_value(args, SHARED(CONTEXT))->integer,
                    .kv_cache = args_value(args, SHARED(KV_CACHE))->text,
                    .activations = args_value(args, SHARED(ACTIVATIONS))->text,
+                   .numerics = args_value(args, SHARED(NUMERICS))->text,
                    .device = args_value(args, SHARED(DEVICE))->text,
                    .speculate = args_value(args, SHARED(SPECULATE))->text,
                    .adapter = &adapter->text,

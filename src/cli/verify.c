@@ -48,11 +48,12 @@ static int options_of(const Args *args, const json_t *receipt, RunOptions *how, 
                    .penalties = true,
                    .kv_cache = text_at(program, "kv_cache"),
                    .activations = text_at(program, "activations"),
+                   .numerics = text_at(program, "numerics"),
                    .context = json_integer_value(json_object_get(program, "context"))}};
     return CVN_OK;
 }
 
-/* What the model is must be what it was; that the kernels are others is only said. */
+/* What the model is must be what it was; that the kernels are others is only said, where that matters. */
 static int check_model(const RunModel *run, const json_t *receipt, cvn_err *err)
 {
     static const char *const parts[] = {"weights", "tokenizer", "template"};
@@ -64,7 +65,9 @@ static int check_model(const RunModel *run, const json_t *receipt, cvn_err *err)
                            parts[i]);
     const json_t *was = json_object_get(receipt, "program"), *now = json_object_get(is, "program");
     const char *before = text_at(was, "kernels"), *after = text_at(now, "kernels");
-    if (before && after && strcmp(before, after) != 0)
+    const char *numerics = text_at(now, "numerics");
+    const bool portable = numerics && strcmp(numerics, "portable") == 0;
+    if (!portable && before && after && strcmp(before, after) != 0)
         fprintf(stderr,
                 "caravan: warning: the receipt was made by kernels \"%s\", these are \"%s\"\n",
                 before, after);
@@ -142,9 +145,9 @@ const Command command_verify = {
     .about = "compute a receipt again, and compare bit for bit",
     .usage = "RECEIPT --model DIR [options]",
     .examples = "verify r.json -m my-llama\tsame, or the first token that differs\n",
-    .notes = "A receipt is what `caravan generate --receipt FILE` wrote, a line for each text. The "
-             "model must be that "
-             "of the receipt. On another set of instructions last bits differ (docs/NUMERICS.md).",
+    .notes = "A receipt is what --receipt FILE of generate and chat wrote, a line for each text. The "
+             "model must be that of the receipt. On another set of instructions last bits differ, "
+             "unless the receipt was made with --numerics portable (docs/NUMERICS.md).",
     .operands = "RECEIPT",
     .min_operands = 1,
     .max_operands = 1,

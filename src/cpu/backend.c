@@ -45,6 +45,7 @@ struct Devices {
     ReadProbe **probe;   /* [local devices] owned; NULL before reads were measured */
     double *sample;      /* [local devices] */
     MemoryBlock **block; /* [local devices] owned: the newest of each */
+    bool invariant;      /* DeviceInfo.chunk_invariant of its kernels */
     char kind[64];
 };
 
@@ -94,11 +95,12 @@ static int open_devices(void *of, cvn_err *err)
 {
     Devices *c = ((Opening *)of)->devices;
     const DeviceOptions *o = ((Opening *)of)->options;
+    const KernelSet *kernels = cpu_kernels_as(o->portable);
     c->n_local = o->n_devices / cluster_size(o->cluster);
     TRY(arena_init(&c->arena, err));
     if (c->n_local) {
         c->comm = comm_new(c->n_local, o->cluster ? cluster_transport(o->cluster) : NULL, err);
-        c->group = c->comm ? group_new(c->comm, o->threads, cpu_kernels(), err) : NULL;
+        c->group = c->comm ? group_new(c->comm, o->threads, kernels, err) : NULL;
         if (!c->group)
             return err->code;
         c->probe = arena_array(&c->arena, (size_t)c->n_local, sizeof(ReadProbe *));
@@ -109,13 +111,14 @@ static int open_devices(void *of, cvn_err *err)
     if (c->cluster)
         cluster_set_comm(c->cluster, c->comm);
     int threads = c->group ? device_threads(c->group->device[0]) : o->threads;
-    const CompileOptions compile = {.backend = cpu_kernels(),
+    const CompileOptions compile = {.backend = kernels,
                                     .n_threads = threads ? threads : 1,
                                     .dump_dir = o->dump_dir,
                                     .op_by_op = o->op_by_op,
                                     .blocking = o->blocking,
                                     .split_attention = o->split_attention};
-    snprintf(c->kind, sizeof c->kind, "cpu %s", cpu_kernels()->name);
+    c->invariant = o->portable || cpu_chunk_invariant();
+    snprintf(c->kind, sizeof c->kind, "cpu %s", kernels->name);
     return cache_init(&c->cache, &compile, err);
 }
 
@@ -141,8 +144,7 @@ static void cpu_describe(const Devices *c, DeviceInfo *out)
                         .first = c->comm ? comm_first(c->comm) : 0,
                         .threads = o->n_threads,
                         .discards = true,
-                        .chunk_invariant =
-                            cpu_chunk_invariant() && !o->op_by_op && !o->split_attention};
+                        .chunk_invariant = c->invariant && !o->op_by_op && !o->split_attention};
 }
 
 /* ---- executables ---- */

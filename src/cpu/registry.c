@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KERNELS_MAX = 512, TABLES_MAX = 24 };
+enum { KERNELS_MAX = 512, TABLES_MAX = 24, NUMERICS = 2 };
 
 /* What the compiler assumes is NEON on 64-bit Arm. */
 #if defined(__aarch64__)
@@ -25,66 +25,68 @@ enum { KERNELS_MAX = 512, TABLES_MAX = 24 };
 #endif
 
 #define TABLE(table) table,
+// clang-format off
 /* What a compiler or processor does not know is left out of the build (cmake/Kernels.cmake). */
 #if defined(CVN_HAVE_DOTPROD)
-#define TABLES_DOTPROD linear_kernels_dotprod
+#define TABLES_DOTPROD {linear_kernels_dotprod}, {linear_kernels_dotprod_same}
 #else
-#define TABLES_DOTPROD NULL
+#define TABLES_DOTPROD {NULL}
 #endif
 #if defined(CVN_HAVE_I8MM)
-#define TABLES_I8MM linear_kernels_i8mm
+#define TABLES_I8MM {linear_kernels_i8mm}, {linear_kernels_i8mm_same}
 #else
-#define TABLES_I8MM NULL
+#define TABLES_I8MM {NULL}
 #endif
 #if defined(CVN_HAVE_AVX2)
-#define TABLES_AVX2 KERNELS_OF(avx2, TABLE)
+#define TABLES_AVX2 {KERNELS_OF(avx2, TABLE)}, {KERNELS_OWN(avx2_same, TABLE) random_kernels_avx2, any_kernels_avx2}
 #else
-#define TABLES_AVX2 NULL
+#define TABLES_AVX2 {NULL}
 #endif
 #if defined(CVN_HAVE_AVX_VNNI)
-#define TABLES_AVX_VNNI linear_kernels_avx_vnni
+#define TABLES_AVX_VNNI {linear_kernels_avx_vnni}, {linear_kernels_avx_vnni_same}
 #else
-#define TABLES_AVX_VNNI NULL
+#define TABLES_AVX_VNNI {NULL}
 #endif
 #if defined(CVN_HAVE_AVX512)
-#define TABLES_AVX512 KERNELS_OF(avx512, TABLE)
-#define TABLES_AVX512_VNNI linear_kernels_avx512_vnni
-#define TABLES_AVX512_BF16                                                                         \
+#define TABLES_AVX512 {KERNELS_OF(avx512, TABLE)}, {KERNELS_OWN(avx512_same, TABLE) random_kernels_avx512, any_kernels_avx512}
+#define TABLES_AVX512_VNNI {linear_kernels_avx512_vnni}, {linear_kernels_avx512_vnni_same}
+#define TABLES_AVX512_BF16 {                                                                       \
     linear_kernels_avx512_bf16, dot_kernels_avx512_bf16, grouped_kernels_avx512_bf16,              \
         attention_kernels_avx512_bf16, attention_backward_kernels_avx512_bf16,                     \
         fusion_kernels_avx512_bf16, row_kernels_avx512_bf16, rope_kernels_avx512_bf16,             \
-        row_backward_kernels_avx512_bf16
+        row_backward_kernels_avx512_bf16}
 #else
-#define TABLES_AVX512 NULL
-#define TABLES_AVX512_VNNI NULL
-#define TABLES_AVX512_BF16 NULL
+#define TABLES_AVX512 {NULL}
+#define TABLES_AVX512_VNNI {NULL}
+#define TABLES_AVX512_BF16 {NULL}
 #endif
 #if defined(CVN_HAVE_AMX)
-#define TABLES_AMX                                                                                 \
-    linear_kernels_amx, dot_kernels_amx, attention_kernels_amx, attention_backward_kernels_amx
+#define TABLES_AMX {                                                                               \
+    linear_kernels_amx, dot_kernels_amx, attention_kernels_amx, attention_backward_kernels_amx}
 #else
-#define TABLES_AMX NULL
+#define TABLES_AMX {NULL}
 #endif
+#define TABLES_ALL copy_kernels, index_kernels, blocks_kernels, sort_kernels, small_kernels, collective_kernels
 
-/* What each level needs of a processor, and the tables that it adds to those of the levels below. */
-// clang-format off
+/* What each level needs of a processor, and the tables that it adds to those of the levels below; and to those that have the
+   same bits on all levels. */
 enum { NEEDS_MAX = 4 };
 static const struct {
     const char *name;
     int n_needs;
     CpuFeature needs[NEEDS_MAX];
-    const Kernel *table[TABLES_MAX];
+    const Kernel *table[TABLES_MAX], *same[TABLES_MAX];
 } levels[CPU_ISA_COUNT] = {
-    [CPU_ISA_PORTABLE] = {BASELINE, 0, {0}, {
-        KERNELS_OF(portable, TABLE) copy_kernels, index_kernels, blocks_kernels, sort_kernels, small_kernels, collective_kernels}},
-    [CPU_ISA_DOTPROD] = {"dotprod", 1, {CPU_DOTPROD}, {TABLES_DOTPROD}},
-    [CPU_ISA_I8MM] = {"i8mm", 2, {CPU_I8MM, CPU_ARM_BF16}, {TABLES_I8MM}},
-    [CPU_ISA_AVX2] = {"avx2", 3, {CPU_AVX2, CPU_FMA, CPU_F16C}, {TABLES_AVX2}},
-    [CPU_ISA_AVX_VNNI] = {"avx_vnni", 1, {CPU_AVX_VNNI}, {TABLES_AVX_VNNI}},
-    [CPU_ISA_AVX512] = {"avx512", 4, {CPU_AVX512F, CPU_AVX512BW, CPU_AVX512DQ, CPU_AVX512VL}, {TABLES_AVX512}},
-    [CPU_ISA_AVX512_VNNI] = {"avx512_vnni", 1, {CPU_AVX512_VNNI}, {TABLES_AVX512_VNNI}},
-    [CPU_ISA_AVX512_BF16] = {"avx512_bf16", 1, {CPU_AVX512_BF16}, {TABLES_AVX512_BF16}},
-    [CPU_ISA_AMX] = {"amx", 2, {CPU_AMX_BF16, CPU_AMX_INT8}, {TABLES_AMX}},
+    [CPU_ISA_PORTABLE] = {BASELINE, 0, {0}, {KERNELS_OF(portable, TABLE) TABLES_ALL},
+        {KERNELS_OWN(portable_same, TABLE) random_kernels_portable_same, any_kernels_portable, TABLES_ALL}},
+    [CPU_ISA_DOTPROD] = {"dotprod", 1, {CPU_DOTPROD}, TABLES_DOTPROD},
+    [CPU_ISA_I8MM] = {"i8mm", 2, {CPU_I8MM, CPU_ARM_BF16}, TABLES_I8MM},
+    [CPU_ISA_AVX2] = {"avx2", 3, {CPU_AVX2, CPU_FMA, CPU_F16C}, TABLES_AVX2},
+    [CPU_ISA_AVX_VNNI] = {"avx_vnni", 1, {CPU_AVX_VNNI}, TABLES_AVX_VNNI},
+    [CPU_ISA_AVX512] = {"avx512", 4, {CPU_AVX512F, CPU_AVX512BW, CPU_AVX512DQ, CPU_AVX512VL}, TABLES_AVX512},
+    [CPU_ISA_AVX512_VNNI] = {"avx512_vnni", 1, {CPU_AVX512_VNNI}, TABLES_AVX512_VNNI},
+    [CPU_ISA_AVX512_BF16] = {"avx512_bf16", 1, {CPU_AVX512_BF16}, TABLES_AVX512_BF16},
+    [CPU_ISA_AMX] = {"amx", 2, {CPU_AMX_BF16, CPU_AMX_INT8}, TABLES_AMX},
 };
 // clang-format on
 
@@ -94,8 +96,8 @@ static struct {
     CpuIsa best; /* of this machine */
     CpuIsa used; /* by cpu_kernels: best, or lower where the environment says so */
     bool has[CPU_ISA_COUNT];
-    KernelSet backend[CPU_ISA_COUNT];
-    const Kernel *kernel[CPU_ISA_COUNT][KERNELS_MAX];
+    KernelSet backend[NUMERICS][CPU_ISA_COUNT];
+    const Kernel *kernel[NUMERICS][CPU_ISA_COUNT][KERNELS_MAX];
 } registry = {.once = PTHREAD_ONCE_INIT};
 
 /* Whether the machine has what a level adds. AVX-VNNI is a branch of its own: some of the levels above it come without. */
@@ -133,42 +135,61 @@ static bool accepts(const Region *region)
     return !region->root || (region->kernel->accepts && region->kernel->accepts(region));
 }
 
+/* The kernels of a level, best first. */
+static void collect(CpuIsa isa, bool same)
+{
+    enum { TINY = 32 << 10 }; /* about a microsecond */
+    const Kernel **kernel = registry.kernel[same][isa];
+    int n = 0;
+    for (int level = (int)isa; level >= 0; level--)
+        for (int t = 0; t < TABLES_MAX && registry.has[level]; t++) {
+            const Kernel *k = same ? levels[level].same[t] : levels[level].table[t];
+            for (; k && k->name; k++) {
+                assert(n < KERNELS_MAX);
+                kernel[n++] = k;
+            }
+        }
+    registry.backend[same][isa] = (KernelSet){.name = levels[isa].name,
+                                              .kernel = kernel,
+                                              .n_kernels = n,
+                                              .fallback = cpu_fallback,
+                                              .accepts = accepts,
+                                              .tiny = TINY};
+}
+
 static void init(void)
 {
     registry.best = registry.used = detect();
     const char *wanted = getenv("CARAVAN_CPU");
-    enum { TINY = 32 << 10 }; /* about a microsecond */
     for (int i = 0; i < CPU_ISA_COUNT; i++) {
-        const Kernel **kernel = registry.kernel[i];
-        int n = 0;
-        for (int level = i; level >= 0; level--)
-            for (int t = 0; t < TABLES_MAX && registry.has[level] && levels[level].table[t]; t++)
-                for (const Kernel *k = levels[level].table[t]; k->name; k++) {
-                    assert(n < KERNELS_MAX);
-                    kernel[n++] = k;
-                }
-        registry.backend[i] = (KernelSet){.name = levels[i].name,
-                                          .kernel = kernel,
-                                          .n_kernels = n,
-                                          .fallback = cpu_fallback,
-                                          .accepts = accepts,
-                                          .tiny = TINY};
+        collect((CpuIsa)i, false);
+        collect((CpuIsa)i, true);
         if (wanted && strcmp(wanted, levels[i].name) == 0 && (CpuIsa)i < registry.best &&
             registry.has[i])
             registry.used = (CpuIsa)i;
     }
 }
 
-const KernelSet *cpu_kernels(void)
+const KernelSet *cpu_kernels_as(bool same)
 {
     pthread_once(&registry.once, init);
-    return &registry.backend[registry.used];
+    return &registry.backend[same][registry.used];
+}
+
+const KernelSet *cpu_kernels(void)
+{
+    return cpu_kernels_as(false);
+}
+
+const KernelSet *cpu_kernels_of_as(CpuIsa isa, bool same)
+{
+    pthread_once(&registry.once, init);
+    return registry.has[isa] ? &registry.backend[same][isa] : NULL;
 }
 
 const KernelSet *cpu_kernels_of(CpuIsa isa)
 {
-    pthread_once(&registry.once, init);
-    return registry.has[isa] ? &registry.backend[isa] : NULL;
+    return cpu_kernels_of_as(isa, false);
 }
 
 void cpu_why_not_more(StrBuf *out)

@@ -28,6 +28,11 @@ const KernelSet *cpu_kernels(void);
 /* Those of one level; NULL where this machine lacks it. */
 const KernelSet *cpu_kernels_of(CpuIsa isa);
 
+/* The same; or, where `same`, those whose bits are the same on every level (--numerics portable): sums have a written order,
+   and no instruction is used that rounds like no other (VEC_SAME in kernels/vec.h). */
+const KernelSet *cpu_kernels_as(bool same);
+const KernelSet *cpu_kernels_of_as(CpuIsa isa, bool same);
+
 const char *cpu_isa_name(CpuIsa isa);
 
 /* Whether cpu_kernels() give a text the same bits however it is cut into runs: weights in panels and attention sum a row alike

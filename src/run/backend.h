@@ -45,6 +45,7 @@ typedef struct DeviceOptions {
     const char *topology, *save;
     const char *dump_dir; /* where graphs and plans are written while compiling; NULL: nowhere */
     bool op_by_op;        /* operations one by one, nothing fused */
+    bool portable;        /* the same bits on every processor (cpu_kernels_as) */
     bool split_attention; /* attention as the operations that it stands for */
     bool blocking;        /* nothing is computed while devices exchange */
     /* Of a back end that only adds up (sim/backend.h): whose devices it stands for; NULL: graphs are not compiled. */

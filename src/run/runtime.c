@@ -22,6 +22,11 @@ int runtime_open(Runtime *rt, const RuntimeOptions *options, cvn_err *err)
     if (arena_init(&rt->arena, err) ||
         (!rt->backend && backend_find(devices.device, &rt->backend, err)))
         return err->code;
+    if (devices.portable && strcmp(rt->backend->name, "cpu") != 0)
+        return err_set(err, CVN_EUNSUPPORTED,
+                       "portable numerics are those of processors, not of '%s'; leave the device "
+                       "or portable out",
+                       rt->backend->name);
     map_init(&rt->buffers, &rt->arena);
     TRY(protect(read_mesh, &(Reading){rt, options->mesh}, "reading a mesh", err));
     if (rt->mesh.n_devices % n_ranks)

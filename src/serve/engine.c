@@ -159,6 +159,11 @@ static int compile_programs(cvn_engine *e, cvn_err *err)
     return drafts && !o->no_generation ? speculate_make(e, speculates(o), err) : CVN_OK;
 }
 
+static bool engine_portable(const cvn_engine_options *o)
+{
+    return o->numerics && strcmp(o->numerics, "portable") == 0;
+}
+
 /* Fills in defaults and refuses what makes no sense. */
 static int check_options(cvn_engine_options *o, const Model *config, cvn_err *err)
 {
@@ -179,6 +184,10 @@ static int check_options(cvn_engine_options *o, const Model *config, cvn_err *er
         strcmp(o->activations, "none") != 0)
         return err_set(err, CVN_EINVAL, "unknown activation type '%s'; give int8 or none",
                        o->activations);
+    if (o->numerics && strcmp(o->numerics, "fast") != 0 && strcmp(o->numerics, "exact") != 0 &&
+        !engine_portable(o))
+        return err_set(err, CVN_EINVAL, "unknown numerics '%s'; give fast, exact or portable",
+                       o->numerics);
     if (o->pooling && !means(o) && strcmp(o->pooling, "last") != 0)
         return err_set(err, CVN_EINVAL, "unknown pooling '%s'; give mean or last", o->pooling);
     if (o->speculate && strcmp(o->speculate, "lookup") != 0 && strcmp(o->speculate, "off") != 0)
@@ -254,6 +263,7 @@ static int open_runtime(cvn_engine *e, cvn_err *err)
                                                 .threads = o->threads,
                                                 .dump_dir = o->dump_dir,
                                                 .op_by_op = o->op_by_op,
+                                                .portable = engine_portable(o),
                                                 .blocking = o->blocking,
                                                 .split_attention = o->split_attention}};
     e->opened = true;

@@ -122,8 +122,8 @@ int receipt_model(const cvn_engine *e, json_t **out, cvn_err *err)
         return err_set(err, CVN_EUNSUPPORTED,
                        "a receipt says one model on one device; leave adapters and --mesh out");
     json_t *program = json_pack(
-        "{s:s,s:s,s:s,s:o,s:o,s:o,s:I}", "version", CVN_VERSION, "kernels", e->rt.info.kind,
-        "dtype", cvn_dtype_name(e->model->dtype), "quantize", text_or_null(e->model->quantize),
+        "{s:s,s:s,s:s,s:s,s:o,s:o,s:o,s:I}", "version", CVN_VERSION, "kernels", e->rt.info.kind,
+        "numerics", e->options.numerics ? e->options.numerics : "fast", "dtype", cvn_dtype_name(e->model->dtype), "quantize", text_or_null(e->model->quantize),
         "kv_cache", text_or_null(e->options.kv_cache), "activations",
         text_or_null(e->options.activations), "context", (json_int_t)e->options.context);
     *out = json_pack("{s:i,s:o,s:o,s:o,s:o}", "receipt", 1, "weights",

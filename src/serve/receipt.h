@@ -6,7 +6,7 @@
  *     "weights"     SHA-256 of the names, types, shapes and bytes of all tensors
  *     "tokenizer"   of its file's hash and the bytes of all pieces; null without one
  *     "template"    of the chat template's source; null without one
- *     "program"     what else the numbers depend on: version, kernels, types of weights and caches, context
+ *     "program"     what else the numbers depend on: version, kernels, numerics, types of weights and caches, context
  *     "request"     prompt as token ids, how tokens are drawn, seed; "drawn": false where something that is not in the receipt had a say
  *                   (a constraint, biases), so that the tokens are taken as they are and only their logits are computed again
  *     "tokens"      ids

@@ -40,8 +40,8 @@ const char *train_remat_name(size_t i)
 
 const char *train_numerics_name(size_t i)
 {
-    static const char *const names[] = {"fast", "exact"};
-    return i < 2 ? names[i] : NULL;
+    static const char *const names[] = {"fast", "exact", "portable"};
+    return i < 3 ? names[i] : NULL;
 }
 
 const char *train_packing_name(size_t i)

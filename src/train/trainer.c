@@ -214,6 +214,7 @@ static int open_all(void *of, cvn_err *err)
                                                 .cluster = o->cluster,
                                                 .threads = o->threads,
                                                 .dump_dir = o->dump_dir,
+                                                .portable = o->portable,
                                                 .blocking = o->blocking}};
     Runtime *rt = &t->rt;
     if (arena_init(&t->arena, err) || runtime_open(rt, &runtime, err) || compile_within(t, err))

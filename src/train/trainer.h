@@ -30,6 +30,7 @@ typedef struct TrainerOptions {
     double clip, z_loss; /* see step.h */
     DropoutRates dropout;
     bool exact;        /* the forward pass has the bits of decoding */
+    bool portable;     /* the same bits on every processor */
     RematPolicy remat; /* REMAT_POLICY_COUNT: the cheapest that fits in memory_limit */
     OptimizerOptions optimizer;
     Schedule schedule;

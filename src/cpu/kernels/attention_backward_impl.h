@@ -216,14 +216,16 @@ VEC_INLINE vf scale_scores(const Attention *a, const Strip *s, int64_t r, int64_
    dweight under them. In the last vector that holds a key, what is past it becomes 0. */
 static void soften_row(const Attention *a, const Strip *s, int64_t r, int64_t kv_head, int64_t head)
 {
-    int64_t n = s->seen[r], begin = s->first[r] / VN * VN;
+    int64_t n = s->seen[r], begin = s->first[r] / SUM_LANES * SUM_LANES;
     float sum, sink = attention_sink(a, kv_head * a->group + head, &sum);
     vf most = vf_splat(sink);
     for (int64_t key = begin; key < n; key += VN)
         most = vf_max(scale_scores(a, s, r, key), most);
     float peak = vf_max_lane(most);
-    vf base = vf_splat(isfinite(peak) ? peak : 0.0f), total = vf_zero(), along = vf_zero();
+    vf base = vf_splat(isfinite(peak) ? peak : 0.0f);
+    VecSum total = vec_sum_zero(), along = total;
     for (int64_t key = begin; key < n; key += VN) {
+        const int64_t lanes = key / VN % SUM_VECTORS;
         float *dweight = strip_at(s, s->dweight, r, key), *score = strip_at(s, s->score, r, key);
         vf p = vf_exp(vf_load(score) - base), d = vf_load(dweight);
         if (n - key < VN) {
@@ -231,12 +233,12 @@ static void soften_row(const Attention *a, const Strip *s, int64_t r, int64_t kv
             vf_store(dweight, d);
         }
         vf_store(score, p);
-        total += p;
-        along = vf_fma(p, d, along);
+        total.part[lanes] += p;
+        along.part[lanes] = vf_fma(p, d, along.part[lanes]);
     }
     sum *= vf_exp(vf_splat(sink) - base)[0];
-    s->inverse[r] = 1.0f / (a->sinks ? vf_sum(total) + sum : vf_sum(total));
-    s->mean[r] = vf_sum(along) * s->inverse[r];
+    s->inverse[r] = 1.0f / (a->sinks ? vec_sum(&total) + sum : vec_sum(&total));
+    s->mean[r] = vec_sum(&along) * s->inverse[r];
     if (a->sinks)
         s->dsink[head] -= (double)(sum * s->inverse[r] * s->mean[r]);
 }

@@ -1,7 +1,7 @@
 /*
  * What attention_impl.h does with one block of keys, for any number of rows of queries that share them: scores, weights and the
  * sums of values; and how what the blocks give is folded together. Few positions and many go through these functions alike, which treat
- * every row and every key as if it were alone: a sum over head_dim has a lane for every VN-th element, one over keys a lane for every VN-th key that the
+ * every row and every key as if it were alone: a sum over head_dim has a lane for every SUM_LANES-th element, one over keys a lane for every SUM_LANES-th key that the
  * row sees (or one accumulator for each element of a value, in the order of keys), however many rows and keys are kept in registers.
  *
  * Where pairs of bf16 can be multiplied (VEC_BF16), q and keys are, and scores are scaled; weights stay f32. Many rows of those have
@@ -104,36 +104,39 @@ VEC_INLINE void score_block(const int R, const int J, const bool ask, cvn_dtype 
                             int64_t first, int64_t d, float *score)
 {
     const bool pairs = few_pairs(dtype);
-    vf sum[4][4];
+    VecSum sum[4][4];
 #pragma GCC unroll 4
     for (int r = 0; r < R; r++)
 #pragma GCC unroll 4
         for (int j = 0; j < J; j++)
-            sum[r][j] = vf_zero();
-    for (int64_t i = 0; i < d; i += pairs ? 2 * VN : VN) {
-        vf key[4];
+            sum[r][j] = vec_sum_zero();
+    for (int64_t i = 0; i < d; i += pairs ? 2 * SUM_LANES : SUM_LANES)
 #pragma GCC unroll 4
-        for (int j = 0; j < J; j++) {
-            key[j] = vf_keep(load_terms(pairs, k, first + j * d + i, d - i, dtype));
-            if (ask)
-                ask_ahead(next, first + j * d + i, dtype);
+        for (int p = 0; p < SUM_VECTORS; p++) {
+            const int64_t at = i + p * VN, left = vec_left(d - i, p);
+            vf key[4];
+#pragma GCC unroll 4
+            for (int j = 0; j < J; j++) {
+                key[j] = vf_keep(load_terms(pairs, k, first + j * d + at, left, dtype));
+                if (ask)
+                    ask_ahead(next, first + j * d + at, dtype);
+            }
+#pragma GCC unroll 4
+            for (int r = 0; r < R; r++) {
+                vf x = load_terms(pairs, q, (r0 + r) * d + at, left, CVN_F32);
+#pragma GCC unroll 4
+                for (int j = 0; j < J; j++)
+                    sum[r][j].part[p] = add_terms(pairs, x, key[j], sum[r][j].part[p]);
+            }
         }
-#pragma GCC unroll 4
-        for (int r = 0; r < R; r++) {
-            vf x = load_terms(pairs, q, (r0 + r) * d + i, d - i, CVN_F32);
-#pragma GCC unroll 4
-            for (int j = 0; j < J; j++)
-                sum[r][j] = add_terms(pairs, x, key[j], sum[r][j]);
-        }
-    }
-    vf_sum_block(R, J, sum, score + r0 * KEYS, KEYS);
+    vec_sum_block(R, J, sum, score + r0 * KEYS, KEYS);
 }
 
 VEC_INLINE void score_rows(const int R, const bool ask, cvn_dtype dtype, const void *q, int64_t r0,
                            const void *k, const void *next, int64_t first, int64_t keys, int64_t d,
                            float *score)
 {
-    const int J = VN == 16 || R == 2 ? 4 : 2;
+    const int J = SUM_VECTORS == 1 ? (VN == 16 || R == 2 ? 4 : 2) : R > 1 ? 1 : 2;
     int64_t j = 0;
     for (; j + J <= keys; j += J)
         score_block(R, J, ask, dtype, q, r0, k, next, first + j * d, d, score + j);
@@ -215,18 +218,22 @@ static void weigh(const Attention *a, float *score, int64_t at, int64_t n, float
     const uint16_t *scale = a->v_scale ? a->v_scale + at : NULL;
     if (a->k_scale || a->cap > 0)
         adjust_scores(score, a->k_scale ? a->k_scale + at : NULL, a->cap, n);
-    vf high = vf_splat(-INFINITY), total = vf_zero();
+    vf high = vf_splat(-INFINITY);
+    VecSum total = vec_sum_zero();
     for (int64_t i = 0; i < n; i += VN)
         high = vf_max(vf_load_part_or(score + i, n - i, -INFINITY), high);
     float top = vf_max_lane(high), base = isfinite(top) ? top : 0.0f;
-    for (int64_t i = 0; i < n; i += VN) {
-        vf p = exp_weight(vf_load_part_or(score + i, n - i, -INFINITY) - vf_splat(base));
-        total += p;
-        if (scale)
-            p *= vf_load_bf16_part(scale + i, n - i);
-        vf_store_part(score + i, p, n - i);
-    }
-    *sum = vf_sum(total);
+    for (int64_t i = 0; i < n; i += SUM_LANES)
+#pragma GCC unroll 4
+        for (int p = 0; p < SUM_VECTORS; p++) {
+            const int64_t j = i + p * VN, left = vec_left(n - i, p);
+            vf weight = exp_weight(vf_load_part_or(score + j, left, -INFINITY) - vf_splat(base));
+            total.part[p] += weight;
+            if (scale)
+                weight *= vf_load_bf16_part(scale + j, left);
+            vf_store_part(score + j, weight, left);
+        }
+    *sum = vec_sum(&total);
     *peak = top;
 }
 

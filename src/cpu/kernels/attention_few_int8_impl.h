@@ -52,8 +52,8 @@ static void make_whole(const Whole *f, int64_t r, int64_t begin, const float *x,
 {
     float most = (float)(width <= LONG_ROW ? MOST : MOST * LONG_ROW / width);
     float top = vf_max_lane(high);
-    top = top > 1e-30f ? top : 1e-30f; /* so that most / top is finite */
-    float fault = vf_sum(nan);         /* 0, or a NaN */
+    top = top > 1e-30f ? top : 1e-30f;       /* so that most / top is finite */
+    float fault = vec_sum(&(VecSum){{nan}}); /* 0, or a NaN */
     f->unit[r] = top / most + fault;
     vf factor = vf_splat(most / top);
     __m512i sum = _mm512_setzero_si512();
@@ -107,7 +107,7 @@ static void weigh_whole(const Attention *a, const Whole *f, int64_t r, int64_t b
         nan = vf_fma(p, vf_zero(), nan);
     }
     make_whole(f, r, begin, score, to, KEYS, high, nan);
-    *sum = vf_sum(total);
+    *sum = vec_sum(&(VecSum){{total}});
     *peak = top;
 }
 

@@ -3,7 +3,7 @@
  * attention_few_impl.h, bit for bit, in loops that keep keys for many rows.
  *
  * A few rows take a key as it lies: lane l of a vector sums the products of elements 2l, 2l + 1 of each 32, and the 16 lanes are
- * then added by shuffles (vf_sum4). For many rows 16 keys are packed as columns (pack_columns), so that a lane is a key,
+ * then added by shuffles (vec_sum4). For many rows 16 keys are packed as columns (pack_columns), so that a lane is a key,
  * and the sum of what was lane l is a vector of its own. These 16 are added in the order of the shuffles, a vector addition
  * each, which another port does while products are made:
  *

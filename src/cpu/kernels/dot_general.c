@@ -78,32 +78,28 @@ static void run_few(const KernelArgs *args)
         .scratch_isa = scratch_few, .run = run_few, .accepts = accepts_few                         \
     }
 
-const Kernel dot_kernels_portable[] = {
-    FEW_ROW("dot_general.portable.f32.few", f32_portable),
-    DOT_ROW("dot_general.portable.f32", f32_portable),
-    FEW_ROW("dot_general.portable.bf16.few", bf16_portable),
-    DOT_ROW("dot_general.portable.bf16", bf16_portable),
-    {0},
-};
+#define DOT_ROWS(text, set)                                                                        \
+    {                                                                                              \
+        FEW_ROW("dot_general." text ".f32.few", f32_##set),                                        \
+            DOT_ROW("dot_general." text ".f32", f32_##set),                                        \
+            FEW_ROW("dot_general." text ".bf16.few", bf16_##set),                                  \
+            DOT_ROW("dot_general." text ".bf16", bf16_##set),                                      \
+        {                                                                                          \
+            0                                                                                      \
+        }                                                                                          \
+    }
+
+const Kernel dot_kernels_portable[] = DOT_ROWS("portable", portable);
+const Kernel dot_kernels_portable_same[] = DOT_ROWS("portable.same", portable_same);
 
 #if defined(CVN_HAVE_AVX2)
-const Kernel dot_kernels_avx2[] = {
-    FEW_ROW("dot_general.avx2.f32.few", f32_avx2),
-    DOT_ROW("dot_general.avx2.f32", f32_avx2),
-    FEW_ROW("dot_general.avx2.bf16.few", bf16_avx2),
-    DOT_ROW("dot_general.avx2.bf16", bf16_avx2),
-    {0},
-};
+const Kernel dot_kernels_avx2[] = DOT_ROWS("avx2", avx2);
+const Kernel dot_kernels_avx2_same[] = DOT_ROWS("avx2.same", avx2_same);
 #endif
 
 #if defined(CVN_HAVE_AVX512)
-const Kernel dot_kernels_avx512[] = {
-    FEW_ROW("dot_general.avx512.f32.few", f32_avx512),
-    DOT_ROW("dot_general.avx512.f32", f32_avx512),
-    FEW_ROW("dot_general.avx512.bf16.few", bf16_avx512),
-    DOT_ROW("dot_general.avx512.bf16", bf16_avx512),
-    {0},
-};
+const Kernel dot_kernels_avx512[] = DOT_ROWS("avx512", avx512);
+const Kernel dot_kernels_avx512_same[] = DOT_ROWS("avx512.same", avx512_same);
 
 const Kernel dot_kernels_avx512_bf16[] = {
     FEW_ROW("dot_general.avx512.bf16dot.few", bf16_avx512_bf16),

@@ -102,10 +102,10 @@ static const WholeProgram whole_programs[WHOLE_COUNT] = {
 WholeKind whole_find(const TileProgram *program);
 
 /* Elements [at, at + n), n <= TILE_ELEMENTS, of what is to be summed (fusion_impl.h). */
-void fusion_prologue_portable(const KernelArgs *args, int64_t at, int64_t n, float *out);
-void fusion_prologue_avx2(const KernelArgs *args, int64_t at, int64_t n, float *out);
-void fusion_prologue_avx512(const KernelArgs *args, int64_t at, int64_t n, float *out);
-void fusion_prologue_avx512_bf16(const KernelArgs *args, int64_t at, int64_t n, float *out);
+typedef void FusionPrologue(const KernelArgs *args, int64_t at, int64_t n, float *out);
+FusionPrologue fusion_prologue_portable, fusion_prologue_avx2, fusion_prologue_avx512,
+    fusion_prologue_avx512_bf16, fusion_prologue_portable_same, fusion_prologue_avx2_same,
+    fusion_prologue_avx512_same;
 
 /* Whether a program is a row for products, whose number it keeps then (TileProgram.epilogue). */
 bool whole_is_epilogue(TileProgram *program);

@@ -197,14 +197,17 @@ void gemm_tiles_run(const GemmIsa *isa, const Gemm *gemm, const KernelArgs *args
 
 /* fusion_impl.h */
 GemmEpilogue fusion_epilogue_portable, fusion_epilogue_avx2, fusion_epilogue_avx512,
-    fusion_epilogue_avx512_bf16;
+    fusion_epilogue_avx512_bf16, fusion_epilogue_portable_same, fusion_epilogue_avx2_same,
+    fusion_epilogue_avx512_same;
 
-extern const GemmIsa gemm_f32_portable, gemm_bf16_portable;
+extern const GemmIsa gemm_f32_portable, gemm_bf16_portable, gemm_f32_portable_same,
+    gemm_bf16_portable_same;
 #if defined(CVN_HAVE_AVX2)
-extern const GemmIsa gemm_f32_avx2, gemm_bf16_avx2;
+extern const GemmIsa gemm_f32_avx2, gemm_bf16_avx2, gemm_f32_avx2_same, gemm_bf16_avx2_same;
 #endif
 #if defined(CVN_HAVE_AVX512)
-extern const GemmIsa gemm_f32_avx512, gemm_bf16_avx512, gemm_bf16_avx512_bf16;
+extern const GemmIsa gemm_f32_avx512, gemm_bf16_avx512, gemm_bf16_avx512_bf16, gemm_f32_avx512_same,
+    gemm_bf16_avx512_same;
 void gemm_pair_rows(const uint16_t *x, int64_t stride, int64_t units, uint32_t *out);
 GemmPack gemm_tiles_copy, gemm_tiles_turn, gemm_tiles_pair, gemm_tiles_pair_turn;
 #endif

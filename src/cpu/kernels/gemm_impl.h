@@ -75,16 +75,16 @@ static void tile(int64_t k, const void *a_panel, const void *b_panels, size_t b_
 
 /* ---- dot products of rows ---- */
 
-/* Elements of a vector. */
+/* Elements of the vectors of a sum. */
 VEC_INLINE int lanes_of(const Kind kind)
 {
-    return kind == PAIRS ? 2 * VN : VN;
+    return kind == PAIRS ? 2 * SUM_LANES : SUM_LANES;
 }
 
-/* Those from element i on, of which n are there. */
+/* Those of one vector, from element i on, of which n are there. */
 VEC_INLINE vf load_source(const Kind kind, const void *p, int64_t i, int64_t n)
 {
-    const bool part = n < lanes_of(kind);
+    const bool part = n < (kind == PAIRS ? 2 * VN : VN);
     const uint16_t *half = (const uint16_t *)p + i;
 #if defined(VEC_BF16)
     if (kind == PAIRS && part)
@@ -97,16 +97,16 @@ VEC_INLINE vf load_source(const Kind kind, const void *p, int64_t i, int64_t n)
     return part ? vf_load_part((const float *)p + i, n) : vf_load((const float *)p + i);
 }
 
-/* One step of M x N dot products. */
-VEC_INLINE void dots_step(const Kind kind, const int M, const int N, const float *a, const vf *x,
-                          vf sum[4][4])
+/* One step of M x N dot products, in vector p of their sums. */
+VEC_INLINE void dots_step(const Kind kind, const int M, const int N, const int p, const float *a,
+                          const vf *x, VecSum sum[4][4])
 {
 #pragma GCC unroll 4
     for (int i = 0; i < M; i++) {
-        vf y = vf_load(a + i * VN);
+        vf y = vf_load(a + i * SUM_LANES + p * VN);
 #pragma GCC unroll 4
         for (int j = 0; j < N; j++)
-            sum[i][j] = multiply_add(kind, y, x[j], sum[i][j]);
+            sum[i][j].part[p] = multiply_add(kind, y, x[j], sum[i][j].part[p]);
     }
 }
 
@@ -116,30 +116,36 @@ VEC_INLINE void dots_block(const Kind kind, const int M, const int N, int64_t k,
 {
     const size_t size = kind == OF_F32 ? 4 : 2;
     const int lanes = lanes_of(kind);
-    vf sum[4][4], x[4];
+    VecSum sum[4][4];
+    vf x[4];
 #pragma GCC unroll 4
     for (int i = 0; i < M; i++)
 #pragma GCC unroll 4
         for (int j = 0; j < N; j++)
-            sum[i][j] = vf_zero();
+            sum[i][j] = vec_sum_zero();
     int64_t at = 0; /* the rows of the next block but one are prefetched meanwhile */
-    for (; at + lanes <= k; at += lanes, a += M * VN) {
+    for (; at + lanes <= k; at += lanes, a += M * SUM_LANES)
 #pragma GCC unroll 4
-        for (int j = 0; j < N; j++) {
-            x[j] = load_source(kind, b, j * ldb + at, lanes);
-            if (M > 1 && kind != PAIRS) /* in a register, as M rows use it */
-                x[j] = vf_keep(x[j]);
-            __builtin_prefetch((const char *)b + (size_t)((j + 2 * N) * ldb + at) * size);
+        for (int p = 0; p < SUM_VECTORS; p++) {
+#pragma GCC unroll 4
+            for (int j = 0; j < N; j++) {
+                x[j] = load_source(kind, b, j * ldb + at + p * VN, lanes);
+                if (M > 1 && kind != PAIRS) /* in a register, as M rows use it */
+                    x[j] = vf_keep(x[j]);
+                __builtin_prefetch((const char *)b +
+                                   (size_t)((j + 2 * N) * ldb + at + p * VN) * size);
+            }
+            dots_step(kind, M, N, p, a, x, sum);
         }
-        dots_step(kind, M, N, a, x, sum);
-    }
-    if (at < k) {
+    if (at < k)
 #pragma GCC unroll 4
-        for (int j = 0; j < N; j++)
-            x[j] = load_source(kind, b, j * ldb + at, k - at);
-        dots_step(kind, M, N, a, x, sum);
-    }
-    vf_sum_block(M, N, sum, c, ldc);
+        for (int p = 0; p < SUM_VECTORS; p++) {
+#pragma GCC unroll 4
+            for (int j = 0; j < N; j++)
+                x[j] = load_source(kind, b, j * ldb + at + p * VN, vec_left(k - at, p));
+            dots_step(kind, M, N, p, a, x, sum);
+        }
+    vec_sum_block(M, N, sum, c, ldc);
 }
 
 /* All n columns for M rows, as many at a time as registers hold. */
@@ -147,7 +153,7 @@ VEC_INLINE void dots_rows(const int M, const Kind kind, int64_t n, int64_t k, co
                           const void *b, int64_t ldb, float *c, int64_t ldc)
 {
     enum { REGISTERS = VN == 16 ? 16 : 8 };
-    const int wide = M * 4 <= REGISTERS ? 4 : 2;
+    const int own = M * SUM_VECTORS, wide = own * 4 <= REGISTERS ? 4 : own <= 4 ? 2 : 1;
     const size_t row = (size_t)ldb * (kind == OF_F32 ? 4 : 2);
     int64_t j = 0;
     for (; j + wide <= n; j += wide)
@@ -159,7 +165,7 @@ VEC_INLINE void dots_rows(const int M, const Kind kind, int64_t n, int64_t k, co
 #define GEMM_MEMBERS                                                                               \
     .kpack = KPACK, .mr = MR, .panels = PANELS, .mc = MC, .nc = 256, .kc = KC * KPACK,             \
     .tile = tile, .interleave = interleave_units, .round = tile_rows_to_bf16, .add = tile_add,     \
-    .epilogue = ISA_NAME(fusion_epilogue), .squares = tile_add_squares, .lanes = VN * KPACK
+    .epilogue = ISA_NAME(fusion_epilogue), .squares = tile_add_squares, .lanes = SUM_LANES * KPACK
 
 #if defined(VEC_BF16)
 void gemm_pair_rows(const uint16_t *x, int64_t stride, int64_t units, uint32_t *out)

@@ -357,26 +357,25 @@ static void run_outer(const KernelArgs *args)
         .match_isa = match_dense, .scratch_isa = scratch_outer, .run = run_outer                   \
     }
 
-const Kernel grouped_kernels_portable[] = {
-    DENSE_ROWS("portable.f32", f32_portable),
-    DENSE_ROWS("portable.bf16", bf16_portable),
-    {0},
-};
+#define GROUPED_ROWS(text, set)                                                                    \
+    {                                                                                              \
+        DENSE_ROWS(text ".f32", f32_##set), DENSE_ROWS(text ".bf16", bf16_##set),                  \
+        {                                                                                          \
+            0                                                                                      \
+        }                                                                                          \
+    }
+
+const Kernel grouped_kernels_portable[] = GROUPED_ROWS("portable", portable);
+const Kernel grouped_kernels_portable_same[] = GROUPED_ROWS("portable.same", portable_same);
 
 #if defined(CVN_HAVE_AVX2)
-const Kernel grouped_kernels_avx2[] = {
-    DENSE_ROWS("avx2.f32", f32_avx2),
-    DENSE_ROWS("avx2.bf16", bf16_avx2),
-    {0},
-};
+const Kernel grouped_kernels_avx2[] = GROUPED_ROWS("avx2", avx2);
+const Kernel grouped_kernels_avx2_same[] = GROUPED_ROWS("avx2.same", avx2_same);
 #endif
 
 #if defined(CVN_HAVE_AVX512)
-const Kernel grouped_kernels_avx512[] = {
-    DENSE_ROWS("avx512.f32", f32_avx512),
-    DENSE_ROWS("avx512.bf16", bf16_avx512),
-    {0},
-};
+const Kernel grouped_kernels_avx512[] = GROUPED_ROWS("avx512", avx512);
+const Kernel grouped_kernels_avx512_same[] = GROUPED_ROWS("avx512.same", avx512_same);
 
 const Kernel grouped_kernels_avx512_bf16[] = {
     DENSE_ROWS("avx512.bf16dot", bf16_avx512_bf16),

@@ -33,20 +33,27 @@ extern const Kernel blocks_kernels[]; /* dequantize, of blocks */
 extern const Kernel sort_kernels[];   /* sort */
 extern const Kernel small_kernels[];  /* iota, cumsum, cumprod */
 
-/* The tables that every set of vectors has: f(table) of each. */
+/* The tables that every set of vectors has: f(table) of each. Those of the second line are the same with VEC_SAME. */
 #define KERNELS_OF(isa, f)                                                                         \
+    KERNELS_OWN(isa, f)                                                                            \
+    f(random_kernels_##isa) f(any_kernels_##isa)
+#define KERNELS_OWN(isa, f)                                                                        \
     f(linear_kernels_##isa) f(dot_kernels_##isa) f(grouped_kernels_##isa)                          \
         f(elementwise_kernels_##isa) f(fusion_kernels_##isa) f(row_kernels_##isa)                  \
-            f(rope_kernels_##isa) f(random_kernels_##isa) f(attention_kernels_##isa)               \
-                f(attention_backward_kernels_##isa) f(row_backward_kernels_##isa)                  \
-                    f(likeliest_kernels_##isa) f(any_kernels_##isa)
+            f(rope_kernels_##isa) f(attention_kernels_##isa) f(attention_backward_kernels_##isa)   \
+                f(row_backward_kernels_##isa) f(likeliest_kernels_##isa)
 #define KERNELS_DECLARE(table) extern const Kernel table[];
 KERNELS_OF(portable, KERNELS_DECLARE)
 KERNELS_OF(avx2, KERNELS_DECLARE)
 KERNELS_OF(avx512, KERNELS_DECLARE)
+KERNELS_OWN(portable_same, KERNELS_DECLARE)
+KERNELS_OWN(avx2_same, KERNELS_DECLARE)
+KERNELS_OWN(avx512_same, KERNELS_DECLARE)
+extern const Kernel random_kernels_portable_same[];
 
 extern const Kernel linear_kernels_dotprod[], linear_kernels_i8mm[], linear_kernels_avx_vnni[],
-    linear_kernels_avx512_vnni[];
+    linear_kernels_avx512_vnni[], linear_kernels_dotprod_same[], linear_kernels_i8mm_same[],
+    linear_kernels_avx_vnni_same[], linear_kernels_avx512_vnni_same[];
 extern const Kernel linear_kernels_avx512_bf16[], dot_kernels_avx512_bf16[],
     grouped_kernels_avx512_bf16[], attention_kernels_avx512_bf16[],
     attention_backward_kernels_avx512_bf16[];

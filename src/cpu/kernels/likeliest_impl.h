@@ -80,19 +80,21 @@ VEC_INLINE vf add_above(vf sum, vf v, vf cut, vf e)
 static void sum_block(const float *x, int64_t n, const Weight *w, const float cut[CUTS],
                       float block[CUTS])
 {
-    vf part[CUTS];
+    VecSum sum[CUTS];
 #pragma GCC unroll 8
     for (int i = 0; i < CUTS; i++)
-        part[i] = vf_zero();
-    for (int64_t j = 0; j < n; j += VN) {
-        vf v = vf_load_part_or(x + j, n - j, -INFINITY), e = weigh(w, v);
+        sum[i] = vec_sum_zero();
+    for (int64_t j = 0; j < n; j += SUM_LANES)
+#pragma GCC unroll 4
+        for (int p = 0; p < SUM_VECTORS; p++) {
+            vf v = vf_load_part_or(x + j + p * VN, vec_left(n - j, p), -INFINITY), e = weigh(w, v);
 #pragma GCC unroll 8
-        for (int i = 0; i < CUTS; i++)
-            part[i] = add_above(part[i], v, vf_splat(cut[i]), e);
-    }
+            for (int i = 0; i < CUTS; i++)
+                sum[i].part[p] = add_above(sum[i].part[p], v, vf_splat(cut[i]), e);
+        }
 #pragma GCC unroll 8
     for (int i = 0; i < CUTS; i++)
-        block[i] = vf_sum(part[i]);
+        block[i] = vec_sum(&sum[i]);
 }
 
 /* sum[i] = what the logits above cut[i] weigh together. */

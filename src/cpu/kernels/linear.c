@@ -131,6 +131,7 @@ size_t linear_scratch(const Kernel *kernel, const Op *op, int n_threads)
 /* One thread's view. */
 typedef struct Work {
     const LinearIsa *isa;
+    const LinearRows *of;
     const Product *p;
     const KernelArgs *args;
     int8_t *x;        /* [spans][rows][row_bytes], and what those rounded off */
@@ -163,11 +164,11 @@ static void lay_out(const Work *w, cvn_dtype dtype, const void *x, int64_t n, in
                                       units_of(l, &l->weight[0], s) % TILED == 0);
     int8_t *out = turned ? line : to;
     if (p->eight) {
-        isa->of_rows->quantize8(dtype, x, n, p->group, p->chunk_of.columns, out, &w->span[i]);
+        w->of->quantize8(dtype, x, n, p->group, p->chunk_of.columns, out, &w->span[i]);
     } else if (isa->fixed) {
-        isa->of_rows->quantize(dtype, x, n, p->group, isa->arrange, out, &w->span[i], p->rest);
+        w->of->quantize(dtype, x, n, p->group, isa->arrange, out, &w->span[i], p->rest);
     } else if (isa->x == CVN_I8) {
-        int32_t sum = isa->of_rows->to_8_bits(dtype, x, n, w->step[row], out);
+        int32_t sum = w->of->to_8_bits(dtype, x, n, w->step[row], out);
         w->sum[i] = part ? w->sum[i] + sum : sum;
     } else if (isa->x == dtype) {
         memcpy(out, x, (size_t)(n * p->element));
@@ -202,7 +203,7 @@ static float step_of_row(const LinearRows *of, cvn_dtype dtype, const char *x, i
 static void lay_out_rows(const Work *w)
 {
     const LinearLoops *l = &w->p->loops;
-    const LinearRows *of = w->isa->of_rows;
+    const LinearRows *of = w->of;
     const Op *op = w->args->op;
     const bool steps = w->step, whole = op->attr.norm || steps;
     const cvn_dtype dtype = linear_rows_dtype(op);
@@ -373,7 +374,7 @@ static void run_by_group(Work *w, LinearLoops *l)
     grouped_loops_run(l, &groups, fit_to_group);
 }
 
-void linear_run(const KernelArgs *args)
+static void run_product(const KernelArgs *args, const LinearRows *of)
 {
     const LinearIsa *isa = args->isa;
     Product p = read_product(isa, args->op, args->n_threads);
@@ -384,7 +385,7 @@ void linear_run(const KernelArgs *args)
     char *x = (char *)args->scratch + (l->alone ? p.all_bytes * thread : 0);
     char *c = (char *)args->scratch + p.all_bytes * (l->alone ? threads : 1) +
               (p.c_bytes + p.norm_bytes) * thread;
-    Work w = {.isa = isa, .p = &p, .args = args, .x = (int8_t *)x, .row = c + p.c_bytes};
+    Work w = {.isa = isa, .of = of, .p = &p, .args = args, .x = (int8_t *)x, .row = c + p.c_bytes};
     if (isa->fixed) {
         w.span = (LinearSpan *)(void *)(x + p.x_bytes);
     } else if (isa->x == CVN_I8) {
@@ -396,13 +397,24 @@ void linear_run(const KernelArgs *args)
     l->multiply = multiply;
     l->work = &w;
     l->step = w.step;
-    l->write = isa->of_rows->write;
+    l->write = of->write;
     if (args->op->kind == OP_GROUPED_LINEAR) {
         run_by_group(&w, l);
         return;
     }
     lay_out_rows(&w);
     linear_loops_run(l, isa->enter, isa->leave);
+}
+
+void linear_run(const KernelArgs *args)
+{
+    run_product(args, ((const LinearIsa *)args->isa)->of_rows);
+}
+
+/* With the bits of every instruction set: tiles have them anyway, rows where they are told to (VEC_SAME in vec.h). */
+static void run_same(const KernelArgs *args)
+{
+    run_product(args, ((const LinearIsa *)args->isa)->of_same);
 }
 
 /* ---- quantize_rows: the same rows of 8 bits, by themselves ---- */
@@ -439,40 +451,63 @@ static void quantize_rows(const KernelArgs *args)
         .name = "quantize_rows." #set, .kind = OP_QUANTIZE_ROWS, .isa = &linear_rows_##set,        \
         .match = match_rows, .run = quantize_rows                                                  \
     }
-/* Those of floats of 8 bits. */
-#define OF_FLOAT8(set, text)                                                                       \
-    ROW("linear." text ".float8", OP_LINEAR, linear_match, float8_##set),                          \
-        ROW("grouped_linear." text ".float8", OP_GROUPED_LINEAR, linear_match, float8_##set)
-#define ROW(text, of, match, set)                                                                  \
+#define ROW_OF(text, of, match, how, set)                                                          \
     {                                                                                              \
         .name = text, .kind = of, .isa = &linear_##set, .match_isa = match,                        \
-        .scratch_isa = linear_scratch, .run = linear_run, .accepts = kernel_accepts_all            \
+        .scratch_isa = linear_scratch, .run = how, .accepts = kernel_accepts_all                   \
     }
+#define ROW(text, of, match, set) ROW_OF(text, of, match, linear_run, set)
 /* Those that every set of vectors has for quantized weights, and for rows of 8 bits. */
-#define IN_INTEGERS(set, text)                                                                     \
-    ROW("linear." text ".int8", OP_LINEAR, linear_match, i8_##set),                                \
-        ROW("linear." text ".int4", OP_LINEAR, linear_match, i4_##set),                            \
-        ROW("linear." text ".blocks", OP_LINEAR, linear_match, blocks_##set),                      \
-        ROW("grouped_linear." text ".int8", OP_GROUPED_LINEAR, linear_match, i8_##set),            \
-        ROW("grouped_linear." text ".int4", OP_GROUPED_LINEAR, linear_match, i4_##set),            \
-        ROW("grouped_linear." text ".blocks", OP_GROUPED_LINEAR, linear_match, blocks_##set),      \
-        ROW("linear." text ".rows8", OP_LINEAR, linear_match, rows8_##set),                        \
-        ROW("linear_int8." text, OP_LINEAR_INT8, linear_match, rows8_##set)
+#define INTEGERS_OF(set, text, how)                                                                \
+    ROW_OF("linear." text ".int8", OP_LINEAR, linear_match, how, i8_##set),                        \
+        ROW_OF("linear." text ".int4", OP_LINEAR, linear_match, how, i4_##set),                    \
+        ROW_OF("linear." text ".blocks", OP_LINEAR, linear_match, how, blocks_##set),              \
+        ROW_OF("grouped_linear." text ".int8", OP_GROUPED_LINEAR, linear_match, how, i8_##set),    \
+        ROW_OF("grouped_linear." text ".int4", OP_GROUPED_LINEAR, linear_match, how, i4_##set),    \
+        ROW_OF("grouped_linear." text ".blocks", OP_GROUPED_LINEAR, linear_match, how,             \
+               blocks_##set),                                                                      \
+        ROW_OF("linear." text ".rows8", OP_LINEAR, linear_match, how, rows8_##set),                \
+        ROW_OF("linear_int8." text, OP_LINEAR_INT8, linear_match, how, rows8_##set)
+#define IN_INTEGERS(set, text) INTEGERS_OF(set, text, linear_run)
+#define SAME_INTEGERS(set, text) INTEGERS_OF(set, text ".same", run_same)
+/* And for floats. */
+#define FLOATS_OF(set, text, how)                                                                  \
+    ROW_OF("linear." text ".f32", OP_LINEAR, linear_match, how, f32_##set),                        \
+        ROW_OF("grouped_linear." text ".f32", OP_GROUPED_LINEAR, linear_match, how, f32_##set),    \
+        ROW_OF("linear." text ".bf16", OP_LINEAR, linear_match, how, bf16_##set),                  \
+        ROW_OF("grouped_linear." text ".bf16", OP_GROUPED_LINEAR, linear_match, how, bf16_##set)
+#define IN_FLOATS(set, text) FLOATS_OF(set, text, linear_run)
+#define SAME_FLOATS(set, text) FLOATS_OF(set, text ".same", run_same)
+/* And for floats of 8 bits. */
+#define FLOAT8_OF(set, text, how)                                                                  \
+    ROW_OF("linear." text ".float8", OP_LINEAR, linear_match, how, float8_##set),                  \
+        ROW_OF("grouped_linear." text ".float8", OP_GROUPED_LINEAR, linear_match, how,             \
+               float8_##set)
+#define IN_FLOAT8(set, text) FLOAT8_OF(set, text, linear_run)
+#define SAME_FLOAT8(set, text) FLOAT8_OF(set, text ".same", run_same)
 
 const Kernel linear_kernels_portable[] = {
     IN_INTEGERS(portable, "portable"),
     QUANTIZE_ROWS(portable),
-    ROW("linear.portable.f32", OP_LINEAR, linear_match, f32_portable),
-    ROW("grouped_linear.portable.f32", OP_GROUPED_LINEAR, linear_match, f32_portable),
-    ROW("linear.portable.bf16", OP_LINEAR, linear_match, bf16_portable),
-    ROW("grouped_linear.portable.bf16", OP_GROUPED_LINEAR, linear_match, bf16_portable),
-    OF_FLOAT8(portable, "portable"),
+    IN_FLOATS(portable, "portable"),
+    IN_FLOAT8(portable, "portable"),
+    {0},
+};
+const Kernel linear_kernels_portable_same[] = {
+    SAME_INTEGERS(portable_same, "portable"),
+    QUANTIZE_ROWS(portable),
+    SAME_FLOATS(portable_same, "portable"),
+    SAME_FLOAT8(portable_same, "portable"),
     {0},
 };
 
 #if defined(CVN_HAVE_DOTPROD)
 const Kernel linear_kernels_dotprod[] = {
     IN_INTEGERS(dotprod, "dotprod"),
+    {0},
+};
+const Kernel linear_kernels_dotprod_same[] = {
+    SAME_INTEGERS(dotprod, "dotprod"),
     {0},
 };
 #endif
@@ -482,7 +517,11 @@ const Kernel linear_kernels_i8mm[] = {
     IN_INTEGERS(i8mm, "i8mm"),
     ROW("linear.i8mm.bf16dot", OP_LINEAR, linear_match, bf16_i8mm),
     ROW("grouped_linear.i8mm.bf16dot", OP_GROUPED_LINEAR, linear_match, bf16_i8mm),
-    OF_FLOAT8(i8mm, "i8mm"),
+    IN_FLOAT8(i8mm, "i8mm"),
+    {0},
+};
+const Kernel linear_kernels_i8mm_same[] = {
+    SAME_INTEGERS(i8mm, "i8mm"),
     {0},
 };
 #endif
@@ -491,11 +530,15 @@ const Kernel linear_kernels_i8mm[] = {
 const Kernel linear_kernels_avx2[] = {
     IN_INTEGERS(avx2, "avx2"),
     QUANTIZE_ROWS(avx2),
-    ROW("linear.avx2.f32", OP_LINEAR, linear_match, f32_avx2),
-    ROW("grouped_linear.avx2.f32", OP_GROUPED_LINEAR, linear_match, f32_avx2),
-    ROW("linear.avx2.bf16", OP_LINEAR, linear_match, bf16_avx2),
-    ROW("grouped_linear.avx2.bf16", OP_GROUPED_LINEAR, linear_match, bf16_avx2),
-    OF_FLOAT8(avx2, "avx2"),
+    IN_FLOATS(avx2, "avx2"),
+    IN_FLOAT8(avx2, "avx2"),
+    {0},
+};
+const Kernel linear_kernels_avx2_same[] = {
+    SAME_INTEGERS(avx2, "avx2"),
+    QUANTIZE_ROWS(avx2),
+    SAME_FLOATS(avx2, "avx2"),
+    SAME_FLOAT8(avx2, "avx2"),
     {0},
 };
 #endif
@@ -505,20 +548,31 @@ const Kernel linear_kernels_avx_vnni[] = {
     IN_INTEGERS(avx_vnni, "avx_vnni"),
     {0},
 };
+const Kernel linear_kernels_avx_vnni_same[] = {
+    SAME_INTEGERS(avx_vnni, "avx_vnni"),
+    {0},
+};
 #endif
 
 #if defined(CVN_HAVE_AVX512)
 const Kernel linear_kernels_avx512[] = {
     QUANTIZE_ROWS(avx512),
-    ROW("linear.avx512.f32", OP_LINEAR, linear_match, f32_avx512),
-    ROW("grouped_linear.avx512.f32", OP_GROUPED_LINEAR, linear_match, f32_avx512),
-    ROW("linear.avx512.bf16", OP_LINEAR, linear_match, bf16_avx512),
-    ROW("grouped_linear.avx512.bf16", OP_GROUPED_LINEAR, linear_match, bf16_avx512),
-    OF_FLOAT8(avx512, "avx512"),
+    IN_FLOATS(avx512, "avx512"),
+    IN_FLOAT8(avx512, "avx512"),
+    {0},
+};
+const Kernel linear_kernels_avx512_same[] = {
+    QUANTIZE_ROWS(avx512),
+    SAME_FLOATS(avx512, "avx512"),
+    SAME_FLOAT8(avx512, "avx512"),
     {0},
 };
 const Kernel linear_kernels_avx512_vnni[] = {
     IN_INTEGERS(avx512_vnni, "avx512.vnni"),
+    {0},
+};
+const Kernel linear_kernels_avx512_vnni_same[] = {
+    SAME_INTEGERS(avx512_vnni, "avx512.vnni"),
     {0},
 };
 const Kernel linear_kernels_avx512_bf16[] = {

@@ -779,10 +779,7 @@ static void tile_rows8(const LinearTile *t)
     all_rows(true, (Form){.weights = ROWS8, .wide = true, .bits = 8}, t);
 }
 
-#if !defined(LINEAR_ROWS)
-#define LINEAR_ROWS ISA_NAME(linear_rows)
-#endif
-#define MEMBERS .of_rows = &LINEAR_ROWS, .panels = 2, .rows = LINEAR_CHUNK
+#define MEMBERS .of_rows = &LINEAR_ROWS, .of_same = &LINEAR_SAME, .panels = 2, .rows = LINEAR_CHUNK
 #define FIXED MEMBERS, .fixed = true, .arrange = codes_arrange
 
 const LinearIsa ISA_NAME(linear_i8) = {FIXED, .weight = CVN_I8, .few = FEW,

@@ -13,10 +13,6 @@
 #include "cpu/kernels/linear_tile.h"
 #include "cpu/kernels/vec.h"
 
-#if !defined(LINEAR_ROWS)
-#define LINEAR_ROWS ISA_NAME(linear_rows)
-#endif
-
 typedef enum Kind { OF_F32, WIDENED, PAIRS } Kind;
 
 enum {
@@ -222,7 +218,9 @@ VEC_INLINE void tile(const Kind kind, const LinearTile *t)
     CONSTANT_ROWS_12(t->rows, rows_of, kind, t);
 }
 
-#define MEMBERS .of_rows = &LINEAR_ROWS, .rows = ROWS, .few = FEW, .even = true, .panels = 2
+#define MEMBERS                                                                                    \
+    .of_rows = &LINEAR_ROWS, .of_same = &LINEAR_SAME, .rows = ROWS, .few = FEW, .even = true,      \
+    .panels = 2
 
 #if defined(VEC_BF16) || defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
 static void tile_bf16(const LinearTile *t)

@@ -189,15 +189,17 @@ typedef struct LinearRows {
 } LinearRows;
 
 extern const LinearRows linear_rows_portable, linear_rows_avx2, linear_rows_avx512,
-    linear_rows_avx512_bf16;
+    linear_rows_avx512_bf16, linear_rows_portable_same, linear_rows_avx2_same,
+    linear_rows_avx512_same;
 
 /* What one instruction set offers for weights of one kind. */
 typedef struct LinearIsa {
     const LinearRows *of_rows;
-    cvn_dtype weight; /* of blocks CVN_I8 */
-    bool blocks;      /* weights in blocks of whole numbers, of any kind */
-    bool floats;      /* or in blocks of floats */
-    bool fixed;       /* x becomes fixed point; else what it is laid out as: */
+    const LinearRows *of_same; /* with --numerics portable; NULL: there tiles are not for that */
+    cvn_dtype weight;          /* of blocks CVN_I8 */
+    bool blocks;               /* weights in blocks of whole numbers, of any kind */
+    bool floats;               /* or in blocks of floats */
+    bool fixed;                /* x becomes fixed point; else what it is laid out as: */
     cvn_dtype x;
     int least_group; /* of i4 weights, where not all are taken */
     int rows;        /* of a tile at most */
@@ -228,7 +230,10 @@ static inline int64_t linear_tiled_rows(int64_t rows)
 }
 
 extern const LinearIsa linear_f32_portable, linear_bf16_portable, linear_rows8_portable,
-    linear_i8_portable, linear_i4_portable, linear_blocks_portable, linear_float8_portable;
+    linear_i8_portable, linear_i4_portable, linear_blocks_portable, linear_float8_portable,
+    linear_float8_portable_same, linear_f32_portable_same, linear_bf16_portable_same,
+    linear_rows8_portable_same, linear_i8_portable_same, linear_i4_portable_same,
+    linear_blocks_portable_same;
 #if defined(CVN_HAVE_DOTPROD)
 extern const LinearIsa linear_rows8_dotprod, linear_i8_dotprod, linear_i4_dotprod,
     linear_blocks_dotprod;

@@ -1,6 +1,6 @@
 /*
  * RMS norm of a row, a tile at a time: shared by the kernel of rms_norm and by products that take the norm in, which
- * so have the same bits. The squares are summed in VN lanes, in f32.
+ * so have the same bits. The squares are summed in SUM_LANES lanes, in f32.
  */
 #ifndef CVN_CPU_KERNELS_NORM_IMPL_H
 #define CVN_CPU_KERNELS_NORM_IMPL_H
@@ -9,18 +9,21 @@
 
 #include <math.h>
 
-static inline __attribute__((unused)) vf add_squares(vf sum, const float *x, int64_t n)
+static inline __attribute__((unused)) void add_squares(VecSum *sum, const float *x, int64_t n)
 {
     int64_t i = 0;
-    for (; i + VN <= n; i += VN) {
-        vf v = vf_load(x + i);
-        sum = vf_fma(v, v, sum);
-    }
-    if (i < n) {
-        vf v = vf_load_part(x + i, n - i);
-        sum = vf_fma(v, v, sum);
-    }
-    return sum;
+    for (; i + SUM_LANES <= n; i += SUM_LANES)
+#pragma GCC unroll 4
+        for (int p = 0; p < SUM_VECTORS; p++) {
+            vf v = vf_load(x + i + p * VN);
+            sum->part[p] = vf_fma(v, v, sum->part[p]);
+        }
+    if (i < n)
+#pragma GCC unroll 4
+        for (int p = 0; p < SUM_VECTORS; p++) {
+            vf v = vf_load_part(x + i + p * VN, vec_left(n - i, p));
+            sum->part[p] = vf_fma(v, v, sum->part[p]);
+        }
 }
 
 /* y = x * scale * weight */
@@ -40,12 +43,12 @@ static inline __attribute__((unused)) float norm_scale(cvn_dtype dtype, const vo
                                                        int64_t d, float eps)
 {
     float from[TILE];
-    vf sum = vf_zero();
+    VecSum sum = vec_sum_zero();
     for (int64_t i = 0; i < d; i += TILE) {
         int64_t n = d - i < TILE ? d - i : TILE;
-        sum = add_squares(sum, tile_read(dtype, x, at + i, n, from), n);
+        add_squares(&sum, tile_read(dtype, x, at + i, n, from), n);
     }
-    return 1.0f / sqrtf(vf_sum(sum) / (float)d + eps);
+    return 1.0f / sqrtf(vec_sum(&sum) / (float)d + eps);
 }
 
 #endif

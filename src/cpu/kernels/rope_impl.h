@@ -94,15 +94,22 @@ static void turn_neighbours(const Turned *x, int64_t first, const float *cosine,
 static void turns(int32_t position, const float *inv_freq, float *sine, float *cosine, int64_t n)
 {
     int64_t i = 0;
-#if defined(__AVX2__) || defined(__aarch64__) /* vf_fma rounds once */
+#if defined(VEC_SAME) || defined(__AVX2__) || defined(__aarch64__) /* vf_fma rounds once */
     const float most = 1 << 20;
-    for (; i < n; i += VN) {
-        vf x = vf_load_part(inv_freq + i, n - i) * vf_splat((float)position), s, c;
-        if (vf_max_lane(vf_abs(x)) > most)
+    for (bool near = true; i < n; i += SUM_LANES) {
+        vf x[SUM_VECTORS], s, c;
+        for (int p = 0; p < SUM_VECTORS; p++) {
+            x[p] =
+                vf_load_part(inv_freq + i + p * VN, vec_left(n - i, p)) * vf_splat((float)position);
+            near = near && !(vf_max_lane(vf_abs(x[p])) > most);
+        }
+        if (!near)
             break;
-        vf_sincos(x, &s, &c);
-        vf_store_part(sine + i, s, n - i);
-        vf_store_part(cosine + i, c, n - i);
+        for (int p = 0; p < SUM_VECTORS; p++) {
+            vf_sincos(x[p], &s, &c);
+            vf_store_part(sine + i + p * VN, s, vec_left(n - i, p));
+            vf_store_part(cosine + i + p * VN, c, vec_left(n - i, p));
+        }
     }
 #endif
     for (; i < n; i++)

@@ -36,14 +36,17 @@ static size_t scratch_rms_norm(const Op *op, int n_threads)
 
 /* Adds x^2 and dy w x of a tile to the sums. */
 VEC_INLINE void add_products(const bool half, const float *x, const float *w, const void *dy,
-                             int64_t n, vf *square, vf *along)
+                             int64_t n, VecSum *square, VecSum *along)
 {
-    for (int64_t i = 0; i < n; i += VN) {
-        vf v = vf_load_part(x + i, n - i),
-           dn = tile_end(half, dy, i, n - i, 0) * vf_load_part(w + i, n - i);
-        *square = vf_fma(v, v, *square);
-        *along = vf_fma(dn, v, *along);
-    }
+    for (int64_t i = 0; i < n; i += SUM_LANES)
+#pragma GCC unroll 4
+        for (int p = 0; p < SUM_VECTORS; p++) {
+            const int64_t at = i + p * VN, left = vec_left(n - i, p);
+            vf v = vf_load_part(x + at, left),
+               dn = tile_end(half, dy, at, left, 0) * vf_load_part(w + at, left);
+            square->part[p] = vf_fma(v, v, square->part[p]);
+            along->part[p] = vf_fma(dn, v, along->part[p]);
+        }
 }
 
 /* What becomes of a tile. */
@@ -80,7 +83,7 @@ VEC_INLINE void norm_row(const bool half, const KernelArgs *args, int64_t row, i
     cvn_dtype dy_dtype = op_in(op, 2)->dtype;
     const uint16_t *bf16 = (const uint16_t *)args->in[2] + row * d;
     float x_from[TILE], w_from[TILE], dy_from[TILE], to[TILE];
-    vf square = vf_zero(), along = vf_zero();
+    VecSum square = vec_sum_zero(), along = square;
     for (int64_t at = 0; at < d; at += TILE) {
         int64_t n = tile_length(at, d);
         const float *dy = half ? NULL : tile_read(dy_dtype, args->in[2], row * d + at, n, dy_from);
@@ -88,8 +91,8 @@ VEC_INLINE void norm_row(const bool half, const KernelArgs *args, int64_t row, i
                      tile_read(w_dtype, args->in[1], at, n, w_from),
                      half ? (const void *)(bf16 + at) : dy, n, &square, &along);
     }
-    float r = 1.0f / sqrtf(vf_sum(square) / (float)d + (float)op->attr.eps);
-    float mean = vf_sum(along) * r / (float)d;
+    float r = 1.0f / sqrtf(vec_sum(&square) / (float)d + (float)op->attr.eps);
+    float mean = vec_sum(&along) * r / (float)d;
     for (int64_t at = 0; at < d; at += TILE) {
         int64_t n = tile_length(at, d), place = row * d + at;
         const float *dy = half ? NULL : tile_read(dy_dtype, args->in[2], place, n, dy_from);
@@ -168,7 +171,12 @@ static void entropy_row(const KernelArgs *args, const EntropyRow *r, const float
     cvn_dtype in = op_in(args->op, 0)->dtype, out = args->op->result[0]->type.dtype;
     float from[TILE], to[TILE], share = r->dloss + r->dlse;
     const vf base = vf_splat(isfinite(r->lse) ? r->lse : 0.0f);
-    const vf factor = vf_splat(power ? share / expf(log) : share);
+#if defined(VEC_SAME) /* libraries' own differ */
+    const float all = vf_exp(vf_splat(log))[0];
+#else
+    const float all = expf(log);
+#endif
+    const vf factor = vf_splat(power ? share / all : share);
     for (int64_t at = 0; at < r->vocab; at += TILE) {
         int64_t n = tile_length(at, r->vocab), place = r->at + at, target = r->target - at;
         const float *x = power ? power + at : tile_read(in, args->in[0], place, n, from);

@@ -1,7 +1,7 @@
 /*
  * What runs along rows: rms_norm, softmax_cross_entropy, argmax, reduce. Compiled once per instruction set.
  *
- * Rows are shared over the threads, never split, so that sums have one order. A sum along a row goes in VN
+ * Rows are shared over the threads, never split, so that sums have one order. A sum along a row goes in SUM_LANES
  * lanes; a sum down columns runs in the order of the rows; both in f32.
  */
 #include "compile/fused.h"
@@ -178,10 +178,14 @@ VEC_INLINE vf combine(cvn_reduce kind, vf a, vf b)
     }
 }
 
-/* The lanes of v combined, halves first. */
-VEC_INLINE float combine_lanes(cvn_reduce kind, vf v)
+/* The lanes of a sum combined, halves first. */
+VEC_INLINE float combine_lanes(cvn_reduce kind, VecSum *s)
 {
     float lane[2 * VN];
+    for (int half = SUM_VECTORS / 2; half > 0; half /= 2)
+        for (int p = 0; p < half; p++)
+            s->part[p] = combine(kind, s->part[p], s->part[p + half]);
+    vf v = s->part[0];
     for (int i = VN; i < 2 * VN; i++)
         lane[i] = neutral(kind);
     for (int half = VN / 2; half > 0; half /= 2) {
@@ -229,18 +233,23 @@ VEC_INLINE void reduce_row(cvn_reduce kind, const KernelArgs *args, int64_t firs
                            float *out)
 {
     float from[TILE];
-    vf total = vf_splat(neutral(kind));
+    VecSum total;
+    for (int p = 0; p < SUM_VECTORS; p++)
+        total.part[p] = vf_splat(neutral(kind));
     for (int64_t at = 0; at < n; at += TILE) { /* a sum of sums: less is lost in long rows */
         int64_t length = tile_length(at, n), i = 0;
         const float *x = read_terms(args, first + at, length, from);
-        vf part = vf_splat(neutral(kind));
-        for (; i + VN <= length; i += VN)
-            part = combine(kind, part, vf_load(x + i));
-        if (i < length)
-            part = combine(kind, part, vf_load_part_or(x + i, length - i, neutral(kind)));
-        total = combine(kind, total, part);
+#pragma GCC unroll 4
+        for (int p = 0; p < SUM_VECTORS; p++) {
+            vf part = vf_splat(neutral(kind));
+            for (i = p * VN; i + VN <= length; i += SUM_LANES)
+                part = combine(kind, part, vf_load(x + i));
+            if (i < length)
+                part = combine(kind, part, vf_load_part_or(x + i, length - i, neutral(kind)));
+            total.part[p] = combine(kind, total.part[p], part);
+        }
     }
-    *out = combine_lanes(kind, total);
+    *out = combine_lanes(kind, &total);
 }
 
 /* y = combine(y, x), elementwise. */

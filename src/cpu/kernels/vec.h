@@ -11,6 +11,11 @@
  *
  * VN is 16 with AVX-512, 8 with AVX2, 4 otherwise: GCC's generic vectors, which are SSE2 or NEON, with the few
  * NEON instructions that they do not reach by themselves.
+ *
+ * A lane that is an element of a result has the same bits whatever VN is. A sum over lanes (VecSum) has not, and neither what is
+ * multiplied and added in one rounding here and in two there. Files that define VEC_SAME are a second set, of which every
+ * instruction set gives the same bits (--numerics portable): sums have SUM_LANES = 16 lanes, which are 16 / VN vectors, and
+ * are added in one order; vf_fma rounds once, by fmaf where nothing else does; there is one exponential (vec_math.h).
  */
 #ifndef CVN_CPU_KERNELS_VEC_H
 #define CVN_CPU_KERNELS_VEC_H
@@ -45,6 +50,18 @@ typedef float vf __attribute__((vector_size(16)));
 typedef int32_t vi __attribute__((vector_size(4 * VN)));
 typedef uint32_t vu __attribute__((vector_size(4 * VN)));
 typedef uint16_t vh __attribute__((vector_size(2 * VN)));
+
+#if defined(VEC_SAME)
+enum { SUM_LANES = 16 };
+#else
+enum { SUM_LANES = VN };
+#endif
+enum { SUM_VECTORS = SUM_LANES / VN };
+
+/* A sum whose lane l has every SUM_LANES-th term from the l-th on. */
+typedef struct VecSum {
+    vf part[SUM_VECTORS];
+} VecSum;
 
 #define VEC_INLINE static inline __attribute__((always_inline, unused))
 
@@ -118,7 +135,7 @@ VEC_INLINE void vf_store_part(float *p, vf v, int64_t n)
 #endif
 }
 
-/* a * b + c: in one rounding where the machine does that. */
+/* a * b + c: in one rounding where the machine does that, with VEC_SAME always. */
 VEC_INLINE vf vf_fma(vf a, vf b, vf c)
 {
 #if defined(__AVX512F__)
@@ -127,6 +144,9 @@ VEC_INLINE vf vf_fma(vf a, vf b, vf c)
     return _mm256_fmadd_ps(a, b, c);
 #elif defined(__aarch64__)
     return vfmaq_f32(c, a, b);
+#elif defined(VEC_SAME)
+    return (vf){fmaf(a[0], b[0], c[0]), fmaf(a[1], b[1], c[1]), fmaf(a[2], b[2], c[2]),
+                fmaf(a[3], b[3], c[3])};
 #else
     return a * b + c;
 #endif
@@ -213,53 +233,98 @@ VEC_INLINE vf vf_sqrt(vf a)
 #endif
 }
 
-/* out[0 … 4) = the sums of the lanes of a, b, c, d: by shuffles that treat the four alike, so that a sum does not
-   depend on which of them it is. In each group of four lanes (x0 + x2) + (x1 + x3), then the groups likewise. */
-VEC_INLINE void vf_sum4(vf a, vf b, vf c, vf d, float *out)
-{
-#if defined(__AVX2__)
+/* The first of what out[0 … 4) is made of: of one vector of each of four sums, in each group of four lanes
+   (x0 + x2) + (x1 + x3), by shuffles that treat the four alike. */
 #if defined(__AVX512F__)
+VEC_INLINE __m512 vf_sum_groups(vf a, vf b, vf c, vf d)
+{
     __m512 ab = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
     __m512 cd = _mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
     __m512d x = _mm512_castps_pd(ab), y = _mm512_castps_pd(cd);
-    __m512 all = _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(x, y)),
-                               _mm512_castpd_ps(_mm512_unpackhi_pd(x, y)));
-    __m256 half = _mm256_add_ps(_mm512_castps512_ps256(all), _mm512_extractf32x8_ps(all, 1));
-#else
+    return _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(x, y)),
+                         _mm512_castpd_ps(_mm512_unpackhi_pd(x, y)));
+}
+#elif defined(__AVX2__)
+VEC_INLINE __m256 vf_sum_groups(vf a, vf b, vf c, vf d)
+{
     __m256 ab = _mm256_add_ps(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
     __m256 cd = _mm256_add_ps(_mm256_unpacklo_ps(c, d), _mm256_unpackhi_ps(c, d));
     __m256d x = _mm256_castps_pd(ab), y = _mm256_castps_pd(cd);
-    __m256 half = _mm256_add_ps(_mm256_castpd_ps(_mm256_unpacklo_pd(x, y)),
-                                _mm256_castpd_ps(_mm256_unpackhi_pd(x, y)));
-#endif
-    _mm_storeu_ps(out, _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1)));
+    return _mm256_add_ps(_mm256_castpd_ps(_mm256_unpacklo_pd(x, y)),
+                         _mm256_castpd_ps(_mm256_unpackhi_pd(x, y)));
+}
 #else
+VEC_INLINE vf vf_sum_groups(vf a, vf b, vf c, vf d)
+{
     vf ab = __builtin_shufflevector(a, b, 0, 4, 1, 5) + __builtin_shufflevector(a, b, 2, 6, 3, 7);
     vf cd = __builtin_shufflevector(c, d, 0, 4, 1, 5) + __builtin_shufflevector(c, d, 2, 6, 3, 7);
-    vf_store(out, __builtin_shufflevector(ab, cd, 0, 1, 4, 5) +
-                      __builtin_shufflevector(ab, cd, 2, 3, 6, 7));
+    return __builtin_shufflevector(ab, cd, 0, 1, 4, 5) +
+           __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
+}
+#endif
+
+/* out[0 … 4) = the sums of the lanes of s[0 … 4), of which none depends on which of them it is: in each group of four lanes
+   (x0 + x2) + (x1 + x3), then the groups likewise. */
+VEC_INLINE void vec_sum4(const VecSum s[4], float *out)
+{
+    const int last = SUM_VECTORS - 1;
+#if defined(__AVX512F__)
+    __m512 all = vf_sum_groups(s[0].part[0], s[1].part[0], s[2].part[0], s[3].part[0]);
+    __m256 half = _mm256_add_ps(_mm512_castps512_ps256(all), _mm512_extractf32x8_ps(all, 1));
+    (void)last;
+#elif defined(__AVX2__)
+    __m256 half = vf_sum_groups(s[0].part[0], s[1].part[0], s[2].part[0], s[3].part[0]);
+    if (last)
+        half = _mm256_add_ps(half, vf_sum_groups(s[0].part[last], s[1].part[last], s[2].part[last],
+                                                 s[3].part[last]));
+#else
+    vf group[SUM_VECTORS];
+#pragma GCC unroll 4
+    for (int p = 0; p < SUM_VECTORS; p++)
+        group[p] = vf_sum_groups(s[0].part[p], s[1].part[p], s[2].part[p], s[3].part[p]);
+    if (last)
+        group[0] = (group[0] + group[last / 2 + 1]) + (group[last / 2] + group[last]);
+    vf_store(out, group[0]);
+#endif
+#if defined(__AVX2__)
+    _mm_storeu_ps(out, _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1)));
 #endif
 }
 
-/* The sum of the lanes, in the order of vf_sum4. */
-VEC_INLINE float vf_sum(vf v)
+VEC_INLINE VecSum vec_sum_zero(void)
+{
+    VecSum s;
+#pragma GCC unroll 4
+    for (int p = 0; p < SUM_VECTORS; p++)
+        s.part[p] = vf_zero();
+    return s;
+}
+
+/* The sum of the lanes, in the order of vec_sum4. */
+VEC_INLINE float vec_sum(const VecSum *s)
 {
     float sum[4];
-    vf_sum4(v, v, v, v, sum);
+    vec_sum4((const VecSum[4]){*s, *s, *s, *s}, sum);
     return sum[0];
 }
 
+/* Of n > 0 terms those that are left for vector p of a sum, and whether those are any: with one vector all. */
+VEC_INLINE int64_t vec_left(int64_t n, int p)
+{
+    return SUM_VECTORS == 1 ? n : n > p * VN ? n - p * VN : 0;
+}
+
 /* c[i * ldc + j] = sum of the lanes of v[i][j], i < M <= 4, j < N <= 4, constants; four at a time. */
-VEC_INLINE void vf_sum_block(const int M, const int N, vf v[4][4], float *c, int64_t ldc)
+VEC_INLINE void vec_sum_block(const int M, const int N, VecSum v[4][4], float *c, int64_t ldc)
 {
 #pragma GCC unroll 4
     for (int q = 0; q < M * N; q += 4) {
-        vf in[4];
+        VecSum in[4];
         float sum[4];
 #pragma GCC unroll 4
         for (int t = 0; t < 4; t++)
-            in[t] = q + t < M * N ? v[(q + t) / N][(q + t) % N] : vf_zero();
-        vf_sum4(in[0], in[1], in[2], in[3], sum);
+            in[t] = q + t < M * N ? v[(q + t) / N][(q + t) % N] : vec_sum_zero();
+        vec_sum4(in, sum);
 #pragma GCC unroll 4
         for (int t = 0; t < 4; t++)
             if (q + t < M * N)
