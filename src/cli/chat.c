@@ -25,6 +25,7 @@ enum {
     MAX_TOKENS,
     CONTEXT,
     HISTORY,
+    RECEIPT,
     NO_SHIFT
 };
 
@@ -49,6 +50,8 @@ static const Option *const options[] = {
            .fallback = "0", .help = "context length, 0: the model's"),
     OPTION(HISTORY, "history", .kind = ARG_OUTPUT, .value = "FILE",
            .help = "input history, default ~/.caravan_history"),
+    OPTION(RECEIPT, "receipt", .kind = ARG_OUTPUT, .refuses = "mesh adapter", .value = "FILE",
+           .help = "write a receipt of each answer"),
     OPTION(NO_SHIFT, "no-shift", .kind = ARG_FLAG,
            .help = "refuse turns beyond the context, do not drop old ones"),
     SAMPLING_OPTIONS,
@@ -68,6 +71,7 @@ static int open_chat(Chat *chat, const Args *args, cvn_err *err)
     RunOptions run = run_model_options(args);
     run.needs_tokenizer = true;
     run.engine.slots = 1;
+    run.engine.logits_processors |= v[RECEIPT].given;
     run.engine.context = v[CONTEXT].integer;
     if (!chat->once) /* what /set may ask for */
         run.engine.sampling = run.engine.filters = run.engine.penalties = true;
@@ -192,6 +196,7 @@ static int run(const Args *args, cvn_err *err)
     Chat chat = {.once = v[PROMPT].given || v[FILE_].given,
                  .colors = terminal_colors(stdout),
                  .shifts = !v[NO_SHIFT].flag,
+                 .receipts = v[RECEIPT].text,
                  .shows_thoughts = v[THINKING].integer == THINKING_SHOW,
                  .request = {.max_tokens = v[MAX_TOKENS].integer,
                              .ignore_eos = args_value(args, SHARED(IGNORE_EOS))->flag,
@@ -201,6 +206,8 @@ static int run(const Args *args, cvn_err *err)
                   (chat.once ? answer_once(&chat, v[PROMPT].text, v[FILE_].text, err)
                              : converse(&chat, &v[HISTORY], err));
     dialog_free(&chat.dialog);
+    strbuf_free(&chat.receipt_lines);
+    json_decref(chat.receipt_model);
     cvn_session_free(chat.session);
     chat_template_free(chat.template);
     answer_kind_free(&chat.kind);

@@ -5,6 +5,7 @@
 #include "caravan/session.h"
 #include "cli/run_model.h"
 #include "serve/dialog.h"
+#include "serve/receipt.h"
 #include "text/answer.h"
 
 typedef struct Chat {
@@ -26,6 +27,9 @@ typedef struct Chat {
     bool shifts;            /* the oldest turns make room in a full context */
     bool shifted;           /* they have, and that was said */
     bool leaves;            /* no more turns are wanted */
+    const char *receipts;   /* file of a line for each answer, or NULL */
+    StrBuf receipt_lines;   /* owned: those so far */
+    json_t *receipt_model;  /* owned: what they have in common */
 } Chat;
 
 /* Answers the dialog's last message, which is a user's, and adds the answer to the dialog. A turn that

@@ -18,6 +18,7 @@ typedef struct Reply {
     Answer answer;
     StrBuf piece;      /* text of one token */
     AnswerTexts texts; /* all of it */
+    Receipt receipt;   /* of what is being drawn, where one is asked for */
     size_t thought_shown, text_shown;
     cvn_err err; /* of decoding or printing */
 } Reply;
@@ -172,6 +173,25 @@ static int fit_prompt(Chat *chat, const TokenIds *answered, TokenIds *prompt, cv
     return CVN_OK;
 }
 
+static void on_logits(void *context, int id, const float *logits, int32_t token)
+{
+    Reply *a = context;
+    (void)id;
+    receipt_add(&a->receipt, logits, cvn_model_vocab(a->chat->run.model), token);
+}
+
+/* Of what was just drawn, behind those of the answers before: whoever leaves a conversation has them. */
+static int write_receipt(Reply *a, cvn_err *err)
+{
+    Chat *chat = a->chat;
+    StrBuf *lines = &chat->receipt_lines;
+    if (!chat->receipt_model)
+        TRY(receipt_model(chat->run.engine, &chat->receipt_model, err));
+    TRY(receipt_line(&a->receipt, chat->receipt_model, &a->request, lines, err));
+    receipt_free(&a->receipt);
+    return file_write(chat->receipts, lines->text, lines->length, err);
+}
+
 /* An answer that fills the context goes on behind a shorter conversation; one under a constraint, which would begin anew,
  * ends. */
 static int go_on(Reply *a, TokenIds *prompt, cvn_err *err)
@@ -185,6 +205,8 @@ static int go_on(Reply *a, TokenIds *prompt, cvn_err *err)
         size_t before = a->ids.n;
         code = cvn_session_generate(chat->session, request, on_token, a, chat->interrupt,
                                     &chat->was, err);
+        if (chat->receipts && a->receipt.n)
+            TRY(write_receipt(a, err));
         if (code || !chat->shifts || request->constraint ||
             chat->was.finish != CVN_FINISH_CONTEXT || dialog_turns(&chat->dialog) < 2)
             return code;
@@ -238,6 +260,7 @@ int chat_answer(Chat *chat, cvn_err *err)
 {
     Dialog *dialog = &chat->dialog;
     Reply a = {.chat = chat, .request = chat->request};
+    a.request.on_logits = chat->receipts ? on_logits : NULL;
     a.request.sampling.seed = rng_seed(a.request.sampling.seed, (uint64_t)chat->again);
     SCOPED(token_ids_free) TokenIds prompt = {0};
     cvn_err refused = {0};
@@ -257,6 +280,7 @@ int chat_answer(Chat *chat, cvn_err *err)
     }
     token_ids_free(&a.ids);
     strbuf_free(&a.piece);
+    receipt_free(&a.receipt);
     answer_free(&a.answer);
     answer_texts_free(&a.texts);
     return refused.code ? CVN_OK : code;

@@ -140,16 +140,9 @@ static int write_receipts(const Batch *b, cvn_err *err)
     SCOPED(strbuf_free) StrBuf lines = {0};
     json_auto_t *model = NULL;
     TRY(receipt_model(b->model.engine, &model, err));
-    for (int i = 0; i < b->n_texts; i++) {
-        const Receipt *r = &b->text[i].receipt;
-        json_auto_t *one = r->failed ? NULL : receipt_json(r, model, &b->request[i]);
-        SCOPED(scoped_free) char *line = one ? json_dumps(one, JSON_COMPACT) : NULL;
-        if (!line)
-            return err_set(err, CVN_EMEM, "no memory for a receipt");
-        strbuf_printf(&lines, "%s\n", line);
-    }
-    return lines.failed ? err_set(err, CVN_EMEM, "no memory for receipts")
-                        : file_write(path, lines.text, lines.length, err);
+    for (int i = 0; i < b->n_texts; i++)
+        TRY(receipt_line(&b->text[i].receipt, model, &b->request[i], &lines, err));
+    return file_write(path, lines.text, lines.length, err);
 }
 
 /* What the decoder and the stop texts still hold. */

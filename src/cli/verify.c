@@ -145,9 +145,10 @@ const Command command_verify = {
     .about = "compute a receipt again, and compare bit for bit",
     .usage = "RECEIPT --model DIR [options]",
     .examples = "verify r.json -m my-llama\tsame, or the first token that differs\n",
-    .notes = "A receipt is what --receipt FILE of generate and chat wrote, a line for each text. The "
-             "model must be that of the receipt. On another set of instructions last bits differ, "
-             "unless the receipt was made with --numerics portable (docs/NUMERICS.md).",
+    .notes =
+        "A receipt is what --receipt FILE of generate and chat wrote, a line for each text. The "
+        "model must be that of the receipt. On another set of instructions last bits differ, "
+        "unless the receipt was made with --numerics portable (docs/NUMERICS.md).",
     .operands = "RECEIPT",
     .min_operands = 1,
     .max_operands = 1,

@@ -123,9 +123,10 @@ int receipt_model(const cvn_engine *e, json_t **out, cvn_err *err)
                        "a receipt says one model on one device; leave adapters and --mesh out");
     json_t *program = json_pack(
         "{s:s,s:s,s:s,s:s,s:o,s:o,s:o,s:I}", "version", CVN_VERSION, "kernels", e->rt.info.kind,
-        "numerics", e->options.numerics ? e->options.numerics : "fast", "dtype", cvn_dtype_name(e->model->dtype), "quantize", text_or_null(e->model->quantize),
-        "kv_cache", text_or_null(e->options.kv_cache), "activations",
-        text_or_null(e->options.activations), "context", (json_int_t)e->options.context);
+        "numerics", e->options.numerics ? e->options.numerics : "fast", "dtype",
+        cvn_dtype_name(e->model->dtype), "quantize", text_or_null(e->model->quantize), "kv_cache",
+        text_or_null(e->options.kv_cache), "activations", text_or_null(e->options.activations),
+        "context", (json_int_t)e->options.context);
     *out = json_pack("{s:i,s:o,s:o,s:o,s:o}", "receipt", 1, "weights",
                      weights_json(&e->model->io.tensors), "tokenizer",
                      tokenizer_json(e->model->tokenizer), "template",
@@ -166,6 +167,16 @@ json_t *receipt_json(const Receipt *r, const json_t *model, const cvn_request *r
     all = json_with(all, "logprobs", logprobs);
     all = json_with(all, "chain", chains);
     return json_with(all, "logits", json_string(text));
+}
+
+int receipt_line(const Receipt *r, const json_t *model, const cvn_request *request, StrBuf *lines,
+                 cvn_err *err)
+{
+    json_auto_t *all = r->failed ? NULL : receipt_json(r, model, request);
+    SCOPED(scoped_free) char *line = all ? json_dumps(all, JSON_COMPACT) : NULL;
+    if (line)
+        strbuf_printf(lines, "%s\n", line);
+    return line && !lines->failed ? CVN_OK : err_set(err, CVN_EMEM, "no memory for a receipt");
 }
 
 /* ---- computing it again ---- */

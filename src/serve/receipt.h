@@ -19,6 +19,7 @@
 #ifndef CVN_SERVE_RECEIPT_H
 #define CVN_SERVE_RECEIPT_H
 
+#include "base/strbuf.h"
 #include "serve/engine.h"
 
 #include <jansson.h>
@@ -49,6 +50,10 @@ int receipt_model(const cvn_engine *engine, json_t **out, cvn_err *err);
 
 /* The whole: `model` as above, borrowed. NULL without memory. */
 json_t *receipt_json(const Receipt *receipt, const json_t *model, const cvn_request *request);
+
+/* The same as a line behind others. */
+int receipt_line(const Receipt *receipt, const json_t *model, const cvn_request *request,
+                 StrBuf *lines, cvn_err *err);
 
 /* ---- computing it again ---- */
 

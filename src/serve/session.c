@@ -65,6 +65,7 @@ cvn_session_stats cvn_session_get_stats(const cvn_session *s)
 typedef struct Answer {
     cvn_session *s;
     cvn_token_fn *on_token;
+    cvn_logits_fn *on_logits;
     void *context;
     int64_t at; /* of the next token in the dialog */
     cvn_result result;
@@ -78,6 +79,13 @@ static bool hear(void *context, int id, int32_t token)
     a->s->cached[a->at++] =
         token; /* the last one, which no cache holds, may be beyond the context */
     return !a->on_token || a->on_token(a->context, 0, token);
+}
+
+static void see(void *context, int id, const float *logits, int32_t token)
+{
+    Answer *a = context;
+    (void)id;
+    a->on_logits(a->context, 0, logits, token);
 }
 
 static void end(void *context, int id, const cvn_result *result)
@@ -105,8 +113,14 @@ int cvn_session_generate(cvn_session *s, const cvn_request *request, cvn_token_f
         return CVN_OK;
     }
     TRY(engine_check_request(e, request, 0, err));
-    Answer a = {
-        .s = s, .on_token = on_token, .context = context, .at = request->n_prompt, .left = 1};
+    Answer a = {.s = s,
+                .on_token = on_token,
+                .on_logits = request->on_logits,
+                .context = context,
+                .at = request->n_prompt,
+                .left = 1};
+    cvn_request heard = *request;
+    heard.on_logits = request->on_logits ? see : NULL;
     const cvn_listener listener = {hear, end, &a};
     /* What of the prompt the cache begins with; the last token is always computed, because what follows it is wanted. */
     int64_t most = session_is_ours(s) ? num_min(request->n_prompt - 1, s->kept.n) : 0;
@@ -114,7 +128,7 @@ int cvn_session_generate(cvn_session *s, const cvn_request *request, cvn_token_f
         s->kept.n++;
     s->kept.n = windows_back(e, s->kept.slot, s->kept.n);
     memcpy(s->cached, request->prompt, (size_t)request->n_prompt * sizeof *s->cached);
-    int id, code = scheduler_submit(e, request, &listener, &s->kept, &id, err);
+    int id, code = scheduler_submit(e, &heard, &listener, &s->kept, &id, err);
     if (code == CVN_OK) {
         code = scheduler_run(e, &a.left, interrupt, err);
         if (a.left)
