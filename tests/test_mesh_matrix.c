@@ -4,7 +4,7 @@
  * train (f32, losses and norms to 1e-5), a text is scored (prefill, to 1e-5), and prompts of different lengths go on
  * greedily (prefill and decode, to the same tokens); all as on one device, with the kernels that really run.
  *
- * A layout gets the mesh of its axes: data, model, or both. Where a run is slow, in a build with sanitizers, a part of the
+ * A layout gets the mesh of its axes: data, model, context, or two of them. Where a run is slow, in a build with sanitizers, a part of the
  * table is taken.
  */
 #include "io/model.h"
@@ -16,9 +16,9 @@
 enum { TAKEN = SANITIZED ? 5 : 1 };
 
 static const char *const models[] = {"mha", "gqa"};
-static const char *const layouts[] = {"dp", "tp",      "tp-scatter", "fsdp",
-                                      "2d", "fsdp+tp", "dp+tp",      "ep"};
-enum { MODELS = 2, LAYOUTS = 8, SIZES = 6 };
+static const char *const layouts[] = {"dp",    "tp", "tp-scatter", "fsdp",    "2d",   "fsdp+tp",
+                                      "dp+tp", "ep", "cp",         "fsdp+cp", "tp+cp"};
+enum { MODELS = 2, LAYOUTS = 11, SIZES = 6 };
 
 /* By size, 1, 2, 3, 4, 6, 8: along one axis, and along both. */
 static const char *const along_data[SIZES] = {"data=1", "data=2", "data=3",
@@ -30,14 +30,33 @@ static const char *const along_both[SIZES] = {"data=1,model=1", "data=1,model=2"
 
 static const char *const along_expert[SIZES] = {"expert=1", "expert=2", "expert=3",
                                                 "expert=4", "expert=6", "expert=8"};
+/* Texts of 12 tokens, in shares of 6, 4, 3, 2 and, where 8 does not divide them, 12. */
+static const char *const along_context[SIZES] = {"context=1", "context=2", "context=3",
+                                                 "context=4", "context=6", "context=8"};
+static const char *const along_data_and_context[SIZES] = {"data=1,context=1", "data=1,context=2",
+                                                          "data=3,context=1", "data=2,context=2",
+                                                          "data=2,context=3", "data=2,context=4"};
+static const char *const along_model_and_context[SIZES] = {
+    "model=1,context=1", "context=2,model=1", "model=3,context=1",
+    "model=2,context=2", "context=3,model=2", "model=2,context=4"};
 
 static const char *mesh_of(const char *layout, int size)
 {
-    bool data = strcmp(layout, "dp") == 0 || strcmp(layout, "fsdp") == 0;
-    bool model = strcmp(layout, "tp") == 0 || strcmp(layout, "tp-scatter") == 0;
-    if (strcmp(layout, "ep") == 0)
-        return along_expert[size];
-    return data ? along_data[size] : model ? along_model[size] : along_both[size];
+    static const struct {
+        const char *layout;
+        const char *const *mesh;
+    } of[] = {{"dp", along_data},
+              {"fsdp", along_data},
+              {"tp", along_model},
+              {"tp-scatter", along_model},
+              {"ep", along_expert},
+              {"cp", along_context},
+              {"fsdp+cp", along_data_and_context},
+              {"tp+cp", along_model_and_context}};
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+        if (strcmp(of[i].layout, layout) == 0)
+            return of[i].mesh[size];
+    return along_both[size];
 }
 
 static const char *path_of(const char *model)

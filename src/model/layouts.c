@@ -26,7 +26,7 @@ enum { AXIS_BATCH = AXIS_COUNT, AXIS_SEQ, LOGICAL_AXES };
 static const struct {
     const char *name;
     unsigned axes; /* a bit for each logical axis that it has */
-} groups[GROUP_COUNT] = {[GROUP_TOKENS] = {"tokens", 1 << AXIS_BATCH},
+} groups[GROUP_COUNT] = {[GROUP_TOKENS] = {"tokens", 1 << AXIS_BATCH | 1 << AXIS_SEQ},
                          [GROUP_TABLES] = {"tables", 1 << AXIS_VOCAB | 1 << AXIS_EMBED},
                          [GROUP_ATTENTION] = {"attention", 1 << AXIS_HEADS | 1 << AXIS_KV_HEADS |
                                                                1 << AXIS_HEAD_DIM |
@@ -49,7 +49,7 @@ typedef struct LayoutRule {
     const char *mesh_axis;
 } LayoutRule;
 
-enum { DP = 1, TP = 2, SCATTER = 4, FSDP = 8, TWO_D = 16, EP = 32 };
+enum { DP = 1, TP = 2, SCATTER = 4, FSDP = 8, TWO_D = 16, EP = 32, CP = 64 };
 
 /* A bit for each layout that has the rule. */
 static const struct {
@@ -73,11 +73,13 @@ static const struct {
     {DP | FSDP | TWO_D, {GROUP_CACHE, AXIS_BATCH, "data"}},
     {TP | SCATTER | TWO_D, {GROUP_CACHE, AXIS_KV_HEADS, "model"}},
     {SCATTER, {GROUP_ACTIVATIONS, AXIS_SEQ, "model"}},
+    {CP, {GROUP_TOKENS, AXIS_SEQ, "context"}},
+    {CP, {GROUP_ACTIVATIONS, AXIS_SEQ, "context"}},
 };
 enum { N_ROWS = sizeof rows / sizeof *rows };
 
 /* In the order of the bits. */
-static const char *const layouts[] = {"dp", "tp", "tp-scatter", "fsdp", "2d", "ep"};
+static const char *const layouts[] = {"dp", "tp", "tp-scatter", "fsdp", "2d", "ep", "cp"};
 enum { N_LAYOUTS = sizeof layouts / sizeof *layouts };
 
 const char *layout_name(size_t i)
@@ -208,7 +210,7 @@ static int rules_from_file(const char *path, const Mesh *mesh, Arena *arena, Rul
             return CVN_OK;
     for (int i = 0; i < n && rules->n < MOST_RULES; i++) {
         LayoutRule rule = rules->rule[i];
-        if (rule.group != GROUP_TOKENS &&
+        if ((rule.group != GROUP_TOKENS || rule.axis != AXIS_BATCH) &&
             (rule.group != GROUP_ATTENTION || rule.axis != AXIS_KV_HEADS))
             continue;
         rule.group = GROUP_CACHE;
@@ -223,6 +225,7 @@ typedef struct Marking {
     cvn_graph *g;
     const Mesh *mesh;
     const Rules *rules;
+    int64_t slots; /* of the caches; 0: the graph has none */
 } Marking;
 
 /* Splits dimension d of size n also by this mesh axis, as far as it goes (see layouts.h); perhaps only evenly. */
@@ -301,16 +304,50 @@ static void mark_weight(const Marking *m, const Param *param, cvn_value *v)
     cvn_mark_sharding(m->g, v, &spec);
 }
 
-/* Splits dimension 0, the batch. */
+/* Splits dimension 0, the batch. Rows lie with their slots, so axes that do not divide the slots split no rows. */
 static void split_batch(const Marking *m, cvn_spec *spec, int64_t n)
 {
-    for (int r = 0; r < m->rules->n; r++)
-        if (m->rules->rule[r].group == GROUP_TOKENS)
-            split(m, spec, 0, n, m->rules->rule[r].mesh_axis, false);
+    for (int r = 0; r < m->rules->n; r++) {
+        const LayoutRule *rule = &m->rules->rule[r];
+        const int at = mesh_axis(m->mesh, rule->mesh_axis, strlen(rule->mesh_axis));
+        if (rule->group == GROUP_TOKENS && rule->axis == AXIS_BATCH && at >= 0 &&
+            (!m->slots || num_gcd(m->slots, m->mesh->axis[at].size) > 1))
+            split(m, spec, 0, n, rule->mesh_axis, false);
+    }
+}
+
+/* Whether a mesh axis divides n positions, so that each device has as many. */
+static bool divides(const Marking *m, const char *axis, int64_t n)
+{
+    int at = mesh_axis(m->mesh, axis, strlen(axis));
+    return at >= 0 && n % m->mesh->axis[at].size == 0;
+}
+
+/* [batch, seq] */
+static void mark_tokens(const Marking *m, cvn_value *v)
+{
+    cvn_spec spec = {.rank = v->type.rank};
+    split_batch(m, &spec, v->type.dim[0]);
+    for (int r = 0; r < m->rules->n && v->type.rank == 2; r++) {
+        const LayoutRule *rule = &m->rules->rule[r];
+        if (rule->group == GROUP_TOKENS && rule->axis == AXIS_SEQ &&
+            divides(m, rule->mesh_axis, v->type.dim[1]))
+            split(m, &spec, 1, v->type.dim[1], rule->mesh_axis, true);
+    }
+    cvn_mark_sharding(m->g, v, &spec);
+}
+
+static bool splits_weights(const Rules *rules, const char *axis)
+{
+    for (int r = 0; r < rules->n; r++)
+        if (rules->rule[r].group >= GROUP_TABLES && rules->rule[r].group <= GROUP_MLP &&
+            strcmp(rules->rule[r].mesh_axis, axis) == 0)
+            return true;
+    return false;
 }
 
 /* What the embedding gives, [batch, seq, embed]; what is added to it follows. A sequence that its
-   axes do not divide, as the one token of decoding, leaves them to embed. */
+   axes do not divide, as the one token of decoding, leaves them to embed, if they split weights. */
 static void mark_activation(const Marking *m, cvn_value *v)
 {
     cvn_spec spec = {.rank = v->type.rank, .priority = 2};
@@ -324,11 +361,10 @@ static void mark_activation(const Marking *m, cvn_value *v)
         const LayoutRule *rule = &m->rules->rule[r];
         if (rule->group != GROUP_ACTIVATIONS)
             continue;
-        int at = mesh_axis(m->mesh, rule->mesh_axis, strlen(rule->mesh_axis));
-        bool along =
-            rule->axis == AXIS_SEQ && at >= 0 && v->type.dim[1] % m->mesh->axis[at].size == 0;
+        bool along = rule->axis == AXIS_SEQ && divides(m, rule->mesh_axis, v->type.dim[1]);
         int d = along ? 1 : 2;
-        split(m, &spec, d, v->type.dim[d], rule->mesh_axis, false);
+        if (along || rule->axis != AXIS_SEQ || splits_weights(m->rules, rule->mesh_axis))
+            split(m, &spec, d, v->type.dim[d], rule->mesh_axis, false);
     }
     cvn_mark_sharding(m->g, v, &spec);
 }
@@ -352,7 +388,6 @@ static void mark_all(const Marking *m, const Model *config, Arena *arena)
     params_list(&list, config, arena);
     for (int i = 0; i < m->g->n_parameters; i++) {
         cvn_value *v = m->g->parameter[i];
-        cvn_spec spec = {.rank = v->type.rank};
         switch ((Role)v->role) {
         case ROLE_WEIGHT:
         case ROLE_TRAINED:
@@ -366,8 +401,7 @@ static void mark_all(const Marking *m, const Model *config, Arena *arena)
         case ROLE_TOKENS:
         case ROLE_TARGETS:
         case ROLE_STARTS:
-            split_batch(m, &spec, v->type.dim[0]);
-            cvn_mark_sharding(m->g, v, &spec);
+            mark_tokens(m, v);
             break;
         default:
             break;
@@ -429,7 +463,7 @@ const char *layout_for(const char *text, bool training)
 {
     Mesh mesh;
     SCOPED(arena_free) Arena arena = {0};
-    bool model = false, data = false, other = false;
+    bool model = false, data = false, context = false, other = false;
     if (arena_begin(&arena, NULL))
         return "2d";
     int code = mesh_parse(&mesh, text, &arena, NULL);
@@ -440,9 +474,17 @@ const char *layout_for(const char *text, bool training)
             model |= several;
         else if (strcmp(name, "data") == 0 || strcmp(name, "dcn") == 0)
             data |= several;
+        else if (strcmp(name, "context") == 0)
+            context |= several;
         else
             other = true;
     }
+    if (context && !other)
+        return model && data ? "2d+cp"
+               : model       ? "tp+cp"
+               : !data       ? "cp"
+               : training    ? "fsdp+cp"
+                             : "dp+cp";
     return model == data || other ? "2d" : model ? "tp" : training ? "fsdp" : "dp";
 }
 
@@ -462,7 +504,11 @@ int model_mark(cvn_graph *g, const Model *config, const Mesh *mesh, const char *
     SCOPED(arena_free) Arena arena = {0};
     TRY(arena_begin(&arena, err));
     TRY(read_rules(layout, mesh, &arena, &rules, err));
-    mark_all(&(Marking){g, mesh, &rules}, config, &arena);
+    Marking m = {.g = g, .mesh = mesh, .rules = &rules};
+    for (int i = 0; i < g->n_parameters; i++)
+        if (g->parameter[i]->role == ROLE_CACHE)
+            m.slots = g->parameter[i]->type.dim[0];
+    mark_all(&m, config, &arena);
     return cvn_graph_check(g, err);
 }
 

@@ -22,6 +22,9 @@
  *                      down            (embed, ffn)      data, model
  *                      token ids       (batch, seq)      data, -
  *
+ *     cp           positions of a text -> context: queries and all that is done by position is split, weights are
+ *                  whole, and attention gathers keys and values (Llama 3, arXiv:2407.21783, section 3.3.2)
+ *
  * Products are written with a plus: "fsdp+tp" (whose activations between blocks are split by model,
  * by the exchange of propagate.h). An axis that the mesh has not is left out, so a layout works on
  * every mesh. Norms are whole. Where a dimension has fewer elements than an axis has devices, it
@@ -48,7 +51,8 @@
 const char *layout_name(size_t i);
 
 /* The layout that suits a mesh when none is said: tp where `model` alone has several devices; where others alone have, fsdp for
-   training and dp for serving; 2d for both, and for meshes that cannot be read. */
+   training and dp for serving; 2d for both, and for meshes that cannot be read. With several devices along `context` cp is added
+   to it. */
 const char *layout_for(const char *mesh, bool training);
 
 /* Refuses what model_mark would refuse: no such layout, or a file of rules that do not fit the mesh. And a mesh with an axis

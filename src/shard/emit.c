@@ -222,6 +222,19 @@ static cvn_value *permute(Emit *e, cvn_value *x, const Sharding *before, const S
     return cvn_collective_permute(e->g, x, n, pair);
 }
 
+cvn_value *emit_mirror(Emit *e, cvn_value *x, const AxisList *axes)
+{
+    const int32_t n = e->mesh->n_devices, size = axes_size(axes);
+    int64_t *pair = arena_array(&e->g->arena, 2 * (size_t)n, sizeof *pair);
+    for (int32_t p = 0; p < n; p++) {
+        const int32_t digit = size - 1 - axes_digit(e->mesh, axes, p);
+        const int32_t from = place_with(e->mesh, axes, place_without(e->mesh, axes, p), digit);
+        pair[2 * p] = mesh_device(e->mesh, from);
+        pair[2 * p + 1] = mesh_device(e->mesh, p);
+    }
+    return cvn_collective_permute(e->g, x, n, pair);
+}
+
 cvn_value *emit_step(Emit *e, cvn_value *x, const cvn_type *type, const Sharding *before,
                      const ReshardStep *step)
 {

@@ -44,6 +44,9 @@ cvn_value *emit_resize(Emit *e, cvn_value *x, int d, int64_t size);
 /* A shard of shape `after` from one of x's, with pieces of other devices. */
 cvn_value *emit_pieces(Emit *e, cvn_value *x, const cvn_type *after, const Pieces *pieces);
 
+/* The shard x of the device whose digit along these axes is the mirror image of this one's: 3 - i of 4. */
+cvn_value *emit_mirror(Emit *e, cvn_value *x, const AxisList *axes);
+
 /* One step of a reshard of a tensor of `type`: x is a shard under `before`. */
 cvn_value *emit_step(Emit *e, cvn_value *x, const cvn_type *type, const Sharding *before,
                      const ReshardStep *step);

@@ -87,23 +87,29 @@ static void add_version(Partitioner *p, const cvn_value *v, const Sharding *shar
     p->version[v->id] = arena_copy(&p->arena, &version, sizeof version);
 }
 
-static void note_collective(Partitioner *p, const cvn_value *of, const Op *op,
-                            const ReshardStep *step)
+void part_note(Partitioner *p, const cvn_value *of, const Op *op, const AxisList *axes,
+               double bytes)
 {
     PartitionReport *r = p->report;
-    PartitionCollective row = {.op = op, .bytes = step->bytes};
+    PartitionCollective row = {.op = op, .bytes = bytes};
     StrBuf along = {0};
     SCOPED(cleanup_run) Cleanup cleanup;
     cleanup_push(&cleanup, strbuf_release, &along);
-    axes_print(&along, p->mesh, &step->axes);
+    axes_print(&along, p->mesh, axes);
     row.along = arena_string(&r->arena, along.text ? along.text : "_");
-    if (step->kind == RESHARD_PIECES) /* one of several */
-        row.bytes = (double)cvn_type_bytes(&op->result[0]->type);
     row.of = of->name ? arena_string(&r->arena, of->name) : op_info[of->def->kind].name;
-    for (int i = 0; i < step->axes.n; i++)
-        row.slow |= mesh_axis_is_slow(p->mesh, step->axes.ref[i].axis);
+    for (int i = 0; i < axes->n; i++)
+        row.slow |= mesh_axis_is_slow(p->mesh, axes->ref[i].axis);
     r->collective = arena_more(&r->arena, r->collective, (size_t)r->n_collectives, sizeof row);
     r->collective[r->n_collectives++] = row;
+}
+
+/* step: one of a reshard of v, which has just emitted op. */
+static void note_step(Partitioner *p, const cvn_value *v, const Op *op, const ReshardStep *step)
+{
+    const bool one_of_several = step->kind == RESHARD_PIECES;
+    part_note(p, v, op, &step->axes,
+              one_of_several ? (double)cvn_type_bytes(&op->result[0]->type) : step->bytes);
 }
 
 /* Drops from the list what is no longer in the graph, and adds up the rest. */
@@ -136,7 +142,7 @@ static cvn_value *reshard(Partitioner *p, const cvn_value *v, const Version *fro
         x = emit_step(&p->emit, x, &plan->padded, &now, &plan->step[i]);
         for (const Op *op = last ? last->next : p->emit.g->first; op; op = op->next)
             if (op_info[op->kind].class_ == CLASS_COLLECTIVE && op->kind != OP_PARTITION_ID)
-                note_collective(p, v, op, &plan->step[i]);
+                note_step(p, v, op, &plan->step[i]);
         now = plan->step[i].after;
     }
     const cvn_type end = sharding_local(&now, &v->type);
@@ -211,7 +217,9 @@ static cvn_value *constant_as(Partitioner *p, const cvn_value *v, const Sharding
         Sharding s = choice_sharding(&rule, &choice, t, op->operand[t]->type.rank);
         in[t] = part_value(p, op->operand[t], &s);
     }
-    return part_emit(p, op, &rule, &choice, in);
+    cvn_value *out[OP_MOST_RESULTS];
+    part_emit(p, op, &rule, &choice, in, out);
+    return out[v->result];
 }
 
 /* A weight's floats, made from what is quantized: like a constant, where and as they are needed, so
@@ -318,10 +326,11 @@ static void partition_op(Partitioner *p, const Op *op)
         in[t] = part_value(p, op->operand[t], &want);
     }
     cvn_at(p->emit.g, op->file, op->line);
-    cvn_value *first = part_emit(p, op, &rule, &choice, in);
-    for (int i = 0; i < op->n_results && first != p->emit.g->poison; i++) {
+    cvn_value *out[OP_MOST_RESULTS];
+    part_emit(p, op, &rule, &choice, in, out);
+    for (int i = 0; i < op->n_results && out[i] != p->emit.g->poison; i++) {
         const cvn_value *v = op->result[i];
-        cvn_value *local = first->def->result[op->n_results == 1 ? first->result : i];
+        cvn_value *local = out[i];
         Sharding natural = choice_sharding(&rule, &choice, op->n_operands + i, v->type.rank);
         if (v->name && !local->name)
             local->name = arena_string(&p->emit.g->arena, v->name);

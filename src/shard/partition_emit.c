@@ -250,15 +250,11 @@ static cvn_value *dynamic_update_slice(Local *l)
     return cvn_slice(g, plain(l), margin, end, NULL);
 }
 
-/* Queries of a later shard begin later: start goes up, and fewer are left. */
-static void shift_queries(Local *l)
+/* Queries of a later shard, or of its second half, begin later: start goes up, and fewer are left. offset: i32 scalar. */
+static void shift_queries(Local *l, cvn_value *offset)
 {
-    int f = factor_of(l, 0, 1);
-    if (!is_indexed(l, f))
-        return;
     cvn_graph *g = l->g;
     cvn_value *start = signed_index(l, l->in[3]), *length = signed_index(l, l->in[4]);
-    cvn_value *offset = emit_offset(l->e, &l->choice->axes[f], l->in[0]->type.dim[1]);
     offset = cvn_broadcast_in_dim(g, offset, start->type, NULL);
     cvn_value *most = like(g, length, (double)whole(l, 0)->dim[1]);
     cvn_value *none = like(g, length, 0);
@@ -294,6 +290,84 @@ static void shift_slots(Local *l, int slot, int cache)
     l->in[slot] = cvn_subtract(l->g, x, offset);
 }
 
+/* ---- attention ---- */
+
+/* The operation on shards, whose types follow from theirs. */
+static void attend(Local *l, cvn_value **out)
+{
+    const Op *op = l->op;
+    OpAttr attr = attr_copy(l->g, op->kind, &op->attr);
+    const cvn_value *y = graph_add(l->g, op->kind, &attr, op->n_operands, l->in, NULL);
+    for (int i = 0; i < op->n_results; i++)
+        out[i] = y == l->g->poison ? l->g->poison : y->def->result[i];
+}
+
+/* Operands [batch, seq, …] of attention and its gradient: q, dy, the first keys; and the results: y, or dq. */
+static bool by_query(const Op *op, int t)
+{
+    return t == 0 || (t == 5 && op->kind == OP_ATTENTION_BACKWARD) || t == attention_first_at(op);
+}
+
+/* x [batch, seq, …] of the mirror image. */
+static cvn_value *mirrored(Local *l, cvn_value *x, const AxisList *axes)
+{
+    cvn_value *y = emit_mirror(l->e, x, axes);
+    if (y != l->g->poison)
+        part_note(l->p, l->op->result[0], y->def, axes, (double)cvn_type_bytes(&y->type));
+    return y;
+}
+
+/* Queries see all keys before them, so that the last of n shards would have 2n - 1 times the work of the first, and all wait for it.
+   Each device computes the first half of its queries and the second half of its mirror image's, which are as much work together
+   whoever has them (zigzag; Brandon and others 2023, arXiv:2311.09431):
+ *
+ *     4 devices, quarters of 2 halves: 0 1 | 2 3 | 4 5 | 6 7       device 0: 0 and 7    1: 2 and 5    2: 4 and 3    3: 6 and 1
+ *
+   Half of q, and of the gradient of y, goes to the mirror image, and half of y, or of dq, comes back. Gradients of keys and values
+   are the sums of both halves'. */
+static void balanced_attention(Local *l, const AxisList *axes, cvn_value **out)
+{
+    const Op *op = l->op;
+    cvn_graph *g = l->g;
+    const int64_t n = l->in[0]->type.dim[1], half = n / 2;
+    cvn_value *whole_in[ATTENTION_MOST_OPERANDS], *first[4], *second[4];
+    memcpy(whole_in, l->in, (size_t)op->n_operands * sizeof *whole_in);
+    for (int t = 0; t < op->n_operands; t++)
+        if (by_query(op, t))
+            l->in[t] = cvn_slice_axis(g, whole_in[t], 1, 0, half);
+    cvn_value *offset = emit_offset(l->e, axes, n);
+    shift_queries(l, offset);
+    attend(l, first);
+    memcpy(l->in, whole_in, (size_t)op->n_operands * sizeof *whole_in);
+    for (int t = 0; t < op->n_operands; t++)
+        if (by_query(op, t))
+            l->in[t] = mirrored(l, cvn_slice_axis(g, whole_in[t], 1, half, n), axes);
+    cvn_value *last = emit_i32(l->e, (axes_size(axes) - 1) * n + half);
+    shift_queries(l, cvn_subtract(g, last, offset));
+    attend(l, second);
+    cvn_value *halves[] = {first[0], mirrored(l, second[0], axes)};
+    out[0] = cvn_concatenate(g, 2, halves, 1);
+    for (int i = 1; i < op->n_results; i++)
+        out[i] = cvn_add(g, first[i], second[i]);
+}
+
+static void attention(Local *l, cvn_value **out)
+{
+    const Op *op = l->op;
+    const int f = factor_of(l, 0, 1);
+    const AxisList *axes = f < 0 ? NULL : &l->choice->axes[f];
+    const int64_t n = l->in[0]->type.dim[1];
+    shift_slots(l, attention_slot_at(op), 1);
+    if (!is_indexed(l, f)) {
+        attend(l, out);
+    } else if (n % 2 || op->attr.sliding_window || op->attr.attention_chunk) {
+        shift_queries(l, emit_offset(l->e, axes, n));
+        attend(l, out);
+    } else {
+        balanced_attention(l, axes, out);
+    }
+}
+
 /* ---- the operation itself ---- */
 
 static cvn_value *plain(Local *l)
@@ -312,31 +386,40 @@ static cvn_value *plain(Local *l)
     return graph_add(l->g, op->kind, &attr, op->n_operands, l->in, want);
 }
 
-cvn_value *part_emit(Partitioner *p, const Op *op, const Rule *rule, const FactorSplit *choice,
-                     cvn_value **in)
+/* Of an operation with one result. */
+static cvn_value *emit_one(Local *l)
+{
+    const Op *op = l->op;
+    switch (op->kind) {
+    case OP_GATHER:
+        return gather(l);
+    case OP_SCATTER:
+        return scatter(l);
+    case OP_DYNAMIC_UPDATE_SLICE:
+        return dynamic_update_slice(l);
+    case OP_CACHE_UPDATE:
+        shift_slots(l, op->n_operands == 4 ? 3 : -1, 0);
+        return plain(l);
+    case OP_GROUPED_DOT:
+    case OP_GROUPED_OUTER:
+        shift_groups(l);
+        return plain(l);
+    default:
+        return plain(l);
+    }
+}
+
+void part_emit(Partitioner *p, const Op *op, const Rule *rule, const FactorSplit *choice,
+               cvn_value **in, cvn_value **out)
 {
     Local l = {p, &p->emit, p->emit.g, op, rule, choice, in};
     mask_padding(&l);
-    switch (op->kind) {
-    case OP_GATHER:
-        return gather(&l);
-    case OP_SCATTER:
-        return scatter(&l);
-    case OP_DYNAMIC_UPDATE_SLICE:
-        return dynamic_update_slice(&l);
-    case OP_ATTENTION:
-    case OP_ATTENTION_BACKWARD:
-        shift_queries(&l);
-        shift_slots(&l, attention_slot_at(op), 1);
-        return plain(&l);
-    case OP_CACHE_UPDATE:
-        shift_slots(&l, op->n_operands == 4 ? 3 : -1, 0);
-        return plain(&l);
-    case OP_GROUPED_DOT:
-    case OP_GROUPED_OUTER:
-        shift_groups(&l);
-        return plain(&l);
-    default:
-        return plain(&l);
+    if (op->kind == OP_ATTENTION || op->kind == OP_ATTENTION_BACKWARD) {
+        attention(&l, out);
+        return;
     }
+    const cvn_value *y = emit_one(&l);
+    for (int i = 0; i < op->n_results; i++)
+        out[i] =
+            y == l.g->poison ? l.g->poison : y->def->result[op->n_results == 1 ? y->result : i];
 }

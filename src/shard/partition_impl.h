@@ -50,9 +50,13 @@ double part_cost(Partitioner *p, const cvn_value *v, const Sharding *want);
 /* Chooses how the factors of an operation are split at the least cost. */
 void part_choose(Partitioner *p, const Op *op, const Rule *rule, FactorSplit *choice);
 
-/* Emits the operation on shards in[n_operands] and returns its first result. */
-cvn_value *part_emit(Partitioner *p, const Op *op, const Rule *rule, const FactorSplit *choice,
-                     cvn_value **in);
+/* Counts a collective that was just emitted for the sake of a value: along these axes, with so many bytes sent by each device. */
+void part_note(Partitioner *p, const cvn_value *of, const Op *op, const AxisList *axes,
+               double bytes);
+
+/* Emits the operation on shards in[n_operands], and gives its results out[n_results]. */
+void part_emit(Partitioner *p, const Op *op, const Rule *rule, const FactorSplit *choice,
+               cvn_value **in, cvn_value **out);
 
 /* A copy of the graph in which every value has its sharding as a mark, composites with a reduction
    inside over a split dimension are decomposed, and attention that the KV heads keep from being
