@@ -578,7 +578,7 @@ const Kernel linear_kernels_avx512_vnni_same[] = {
 const Kernel linear_kernels_avx512_bf16[] = {
     ROW("linear.avx512.bf16dot", OP_LINEAR, linear_match, bf16_avx512_bf16),
     ROW("grouped_linear.avx512.bf16dot", OP_GROUPED_LINEAR, linear_match, bf16_avx512_bf16),
-    OF_FLOAT8(avx512_bf16, "avx512.bf16dot"),
+    IN_FLOAT8(avx512_bf16, "avx512.bf16dot"),
     {0},
 };
 #endif
