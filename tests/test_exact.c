@@ -77,11 +77,18 @@ static void score(const char *variant, cvn_dtype dtype, const int32_t *text, int
     cvn_model_free(model);
 }
 
+/* Dynamic rope scaling goes by the length of a text; weights in blocks are multiplied as they lie where texts are served, and widened
+   where they are trained. */
+static bool is_exact(const char *variant)
+{
+    return strcmp(variant, "dynamic_rope") != 0 && strcmp(variant, "gpt_oss_moe_mxfp4") != 0;
+}
+
 static void training_gives_tokens_the_log_probabilities_of_decoding(void **state)
 {
     int faults = 0;
     for (int i = 0; i < LLAMA_VARIANTS; i++)
-        for (int k = 0; k < 2 && strcmp(llama_variants[i], "dynamic_rope") != 0; k++) {
+        for (int k = 0; k < 2 && is_exact(llama_variants[i]); k++) {
             cvn_dtype dtype = k ? CVN_BF16 : CVN_F32;
             float trained[TOKENS], scored[TOKENS];
             int32_t text[TOKENS];
