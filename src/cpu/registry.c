@@ -25,27 +25,28 @@ enum { KERNELS_MAX = 512, TABLES_MAX = 24, NUMERICS = 2 };
 #endif
 
 #define TABLE(table) table,
+#define NO_TABLES {NULL}, {NULL}
 // clang-format off
 /* What a compiler or processor does not know is left out of the build (cmake/Kernels.cmake). */
 #if defined(CVN_HAVE_DOTPROD)
 #define TABLES_DOTPROD {linear_kernels_dotprod}, {linear_kernels_dotprod_same}
 #else
-#define TABLES_DOTPROD {NULL}
+#define TABLES_DOTPROD NO_TABLES
 #endif
 #if defined(CVN_HAVE_I8MM)
 #define TABLES_I8MM {linear_kernels_i8mm}, {linear_kernels_i8mm_same}
 #else
-#define TABLES_I8MM {NULL}
+#define TABLES_I8MM NO_TABLES
 #endif
 #if defined(CVN_HAVE_AVX2)
 #define TABLES_AVX2 {KERNELS_OF(avx2, TABLE)}, {KERNELS_OWN(avx2_same, TABLE) random_kernels_avx2, any_kernels_avx2}
 #else
-#define TABLES_AVX2 {NULL}
+#define TABLES_AVX2 NO_TABLES
 #endif
 #if defined(CVN_HAVE_AVX_VNNI)
 #define TABLES_AVX_VNNI {linear_kernels_avx_vnni}, {linear_kernels_avx_vnni_same}
 #else
-#define TABLES_AVX_VNNI {NULL}
+#define TABLES_AVX_VNNI NO_TABLES
 #endif
 #if defined(CVN_HAVE_AVX512)
 #define TABLES_AVX512 {KERNELS_OF(avx512, TABLE)}, {KERNELS_OWN(avx512_same, TABLE) random_kernels_avx512, any_kernels_avx512}
@@ -54,17 +55,17 @@ enum { KERNELS_MAX = 512, TABLES_MAX = 24, NUMERICS = 2 };
     linear_kernels_avx512_bf16, dot_kernels_avx512_bf16, grouped_kernels_avx512_bf16,              \
         attention_kernels_avx512_bf16, attention_backward_kernels_avx512_bf16,                     \
         fusion_kernels_avx512_bf16, row_kernels_avx512_bf16, rope_kernels_avx512_bf16,             \
-        row_backward_kernels_avx512_bf16}
+        row_backward_kernels_avx512_bf16}, {NULL}
 #else
-#define TABLES_AVX512 {NULL}
-#define TABLES_AVX512_VNNI {NULL}
-#define TABLES_AVX512_BF16 {NULL}
+#define TABLES_AVX512 NO_TABLES
+#define TABLES_AVX512_VNNI NO_TABLES
+#define TABLES_AVX512_BF16 NO_TABLES
 #endif
 #if defined(CVN_HAVE_AMX)
 #define TABLES_AMX {                                                                               \
-    linear_kernels_amx, dot_kernels_amx, attention_kernels_amx, attention_backward_kernels_amx}
+    linear_kernels_amx, dot_kernels_amx, attention_kernels_amx, attention_backward_kernels_amx}, {NULL}
 #else
-#define TABLES_AMX {NULL}
+#define TABLES_AMX NO_TABLES
 #endif
 #define TABLES_ALL copy_kernels, index_kernels, blocks_kernels, sort_kernels, small_kernels, collective_kernels
 
