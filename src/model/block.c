@@ -448,12 +448,10 @@ int model_check_layers(int64_t layers, const char *file, cvn_err *err)
     return check_limits(&layers, limit, file, err);
 }
 
-/* What a block can say and the graph cannot do; NULL: it can. */
-static const char *undone_block(const Model *m, const Block *b)
+/* What a block can say and the graph cannot do; NULL: it can. any: some layer has experts; others may be without that have their
+   numbers. */
+static const char *undone_block(const Block *b, bool any)
 {
-    bool any = false; /* layers may be without that have the numbers of the others */
-    for (int64_t i = 0; i < m->layers; i++)
-        any = any || m->block[i].experts.on;
     return !b->mlp.gated               ? "feed-forward parts without a gate"
            : b->experts.number && !any ? "experts"
            : b->experts.groups != 1 || b->experts.groups_chosen != 1
@@ -572,9 +570,12 @@ int model_check(const Model *m, const char *file, cvn_err *err)
                            "'%s': some layers have a window (layer_types), but sliding_window does "
                            "not say how many positions they see",
                            file);
+    bool experts = false;
+    for (int64_t i = 0; i < m->layers; i++)
+        experts = experts || m->block[i].experts.on;
     for (int64_t i = 0; i < m->layers; i++) {
         TRY(check_block(&m->block[i], file, err));
-        what = what ? what : undone_block(m, &m->block[i]);
+        what = what ? what : undone_block(&m->block[i], experts);
     }
     what = m->shared_layers  ? "layers that take keys and values of others (num_kv_shared_layers)"
            : m->layer_inputs ? "embeddings of each layer (hidden_size_per_layer_input)"
