@@ -124,8 +124,10 @@ static int read_choice(const Option *option, const OptionSource *source, Value *
     }
     if (option->or_shape && preset_is_own(value->text))
         return CVN_OK;
-    if (n >= sizeof list)
-        snprintf(strrchr(list, ','), sizeof ", …", ", …");
+    if (n >= sizeof list) { /* behind the last name that leaves room */
+        list[sizeof list - sizeof ", …"] = 0;
+        memcpy(strrchr(list, ','), ", …", sizeof ", …");
+    }
     const char *near = suggest(value->text, choice_at, option);
     if (near && i > few)
         return err_set(err, CVN_EINVAL, "%s is \"%s\"; did you mean %s?", source->name, value->text,
