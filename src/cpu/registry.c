@@ -25,7 +25,11 @@ enum { KERNELS_MAX = 512, TABLES_MAX = 24, NUMERICS = 2 };
 #endif
 
 #define TABLE(table) table,
-#define NO_TABLES {NULL}, {NULL}
+#define NO_TABLES                                                                                  \
+    {NULL},                                                                                        \
+    {                                                                                              \
+        NULL                                                                                       \
+    }
 // clang-format off
 /* What a compiler or processor does not know is left out of the build (cmake/Kernels.cmake). */
 #if defined(CVN_HAVE_DOTPROD)
