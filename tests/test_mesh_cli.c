@@ -215,7 +215,8 @@ static void rows_that_do_not_divide_are_told(void **state)
            "warning: the 2 devices along data all compute the same: with layout dp a batch of 1 "
            "sequence ");
     StrBuf output = shell("caravan score -m model --text abc --mesh data=2 --layout fsdp 2>&1; "
-                          "caravan score -m model --text abc --mesh model=2 --layout tp 2>&1",
+                          "caravan score -m model --text abc --mesh model=2 --layout tp 2>&1; "
+                          "caravan score -m model --text abc --mesh context=2 2>&1",
                           &status);
     assert_int_equal(status, 0);
     assert_null(strstr(output.text, "warning"));

@@ -149,6 +149,16 @@ static int compile(Program *p, const cvn_graph *local, cvn_err *err)
     return CVN_OK;
 }
 
+/* Notes which axes of the mesh split anything, be it only between products. */
+static void note_used(Runtime *rt, const ShardResult *r)
+{
+    _Static_assert(MESH_MAX_AXES <= 32, "a bit for each axis");
+    for (uint32_t v = 0; v < r->n_values; v++)
+        for (int d = 0; d < r->sharding[v].rank; d++)
+            for (int k = 0; k < r->sharding[v].dim[d].axes.n; k++)
+                rt->used |= 1u << r->sharding[v].dim[d].axes.ref[k].axis;
+}
+
 int program_make(Program *p, Runtime *rt, cvn_graph *g, const ProgramOptions *o, cvn_err *err)
 {
     *p = (Program){.rt = rt, .name = arena_string(&rt->arena, g->name)};
@@ -163,6 +173,7 @@ int program_make(Program *p, Runtime *rt, cvn_graph *g, const ProgramOptions *o,
         mark_known(p, g, o, err) || cvn_graph_check(g, err) ||
         shard_propagate(g, &rt->mesh, shardings, err))
         return err->code;
+    note_used(rt, shardings);
     cvn_graph *local = NULL; /* of a device */
     int code = shard_partition(g, &rt->mesh, shardings, &local, &p->report, err);
     if (shardings == &own)
@@ -179,13 +190,6 @@ int program_make(Program *p, Runtime *rt, cvn_graph *g, const ProgramOptions *o,
         return code;
     }
     arena_keep(&p->report.arena);
-    _Static_assert(MESH_MAX_AXES <= 32, "a bit for each axis");
-    for (int i = 0; i < p->report.n_parameters; i++) {
-        const Sharding *s = &p->report.parameter[i].sharding;
-        for (int d = 0; d < s->rank; d++)
-            for (int k = 0; k < s->dim[d].axes.n; k++)
-                rt->used |= 1u << s->dim[d].axes.ref[k].axis;
-    }
     return CVN_OK;
 }
 

@@ -62,7 +62,7 @@ typedef struct Runtime {
     size_t temporary_bytes; /* the most that a program takes, on a device */
     size_t constant_bytes;  /* of all programs together */
     size_t input_bytes;     /* the most that the inputs of a program take, on a device */
-    uint32_t used;          /* a bit for each axis by which some program divides a parameter */
+    uint32_t used;          /* a bit for each axis that splits a value of some program */
     int64_t runs;           /* of programs, so far */
 } Runtime;
 

@@ -317,14 +317,16 @@ static cvn_value *mirrored(Local *l, cvn_value *x, const AxisList *axes)
     return y;
 }
 
-/* Queries see all keys before them, so that the last of n shards would have 2n - 1 times the work of the first, and all wait for it.
-   Each device computes the first half of its queries and the second half of its mirror image's, which are as much work together
-   whoever has them (zigzag; Brandon and others 2023, arXiv:2311.09431):
+/*
+ * Queries see all keys before them, so that the last of n shards would have 2n - 1 times the work of the first, and all wait for it.
+ * Each device computes the first half of its queries and the second half of its mirror image's, which are as much work together
+ * whoever has them:
  *
  *     4 devices, quarters of 2 halves: 0 1 | 2 3 | 4 5 | 6 7       device 0: 0 and 7    1: 2 and 5    2: 4 and 3    3: 6 and 1
  *
-   Half of q, and of the gradient of y, goes to the mirror image, and half of y, or of dq, comes back. Gradients of keys and values
-   are the sums of both halves'. */
+ * Half of q, and of the gradient of y, goes to the mirror image, and half of y, or of dq, comes back. Gradients of keys and values
+ * are the sums of both halves'.
+ */
 static void balanced_attention(Local *l, const AxisList *axes, cvn_value **out)
 {
     const Op *op = l->op;
