@@ -30,13 +30,21 @@ static void gradients_are_slopes(void **state)
         cvn_value *k = trial_real(&t, CVN_TYPE(CVN_F64, 2, 2, 5, 2), -2, 2);
         cvn_value *v = trial_real(&t, CVN_TYPE(CVN_F64, 2, 2, 5, 2), -2, 2);
         cvn_value *first = trial_whole(&t, CVN_TYPE(CVN_I32, 2, 5), 0, 0);
+        cvn_value *start = cvn_splat(t.g, CVN_TYPE(CVN_I32, 2), 0);
+        cvn_value *length = cvn_splat(t.g, CVN_TYPE(CVN_I32, 2), 5);
         const cvn_attention_spec spec = {
+            .dropout = 0.3,
+            .key = d.key,
+            .site = dropout_site(3, 2),
+            .any_key = seed == 2,
+            .mask =
+                seed ? trial_real(&t, CVN_TYPE(CVN_F64, seed == 1 ? 2 : 1, 4, 5, 5), -1, 1) : NULL,
             .scale = 0.7,
             .first = first,
             .window = seed % 2 ? 2 : 0,
             .cap = seed % 2,
             .sinks = seed > 1 ? trial_real(&t, CVN_TYPE(CVN_F64, 4), -1, 1) : NULL};
-        grad_check_one(&t, dropout_attention(t.g, q, k, v, &spec, &d, dropout_site(3, 2)));
+        grad_check_one(&t, cvn_attention(t.g, q, k, v, start, length, &spec));
     }
 }
 
@@ -93,7 +101,7 @@ static void as_many_are_dropped_as_the_rate_says(void **state)
 
 enum { B = 2, S = 6, HEADS = 4, KV = 2, D = 4, Q = B * S * HEADS * D, K = B * KV * S * D };
 
-/* Attention of f32, by the composite or in plain operations with a rate. */
+/* Attention of f32, by the composite or, with a mask or a rate, in plain operations; a mask of bools has an operand of its own. */
 static float *attend(bool composite, double rate, cvn_attention_spec spec, bool sinks,
                      const void *const *inputs)
 {
@@ -106,10 +114,12 @@ static float *attend(bool composite, double rate, cvn_attention_spec spec, bool 
     spec.sinks = sinks ? cvn_parameter(g, "sinks", CVN_TYPE(CVN_F32, HEADS)) : NULL;
     cvn_value *start = cvn_splat(g, CVN_TYPE(CVN_I32, B), 0);
     cvn_value *length = cvn_splat(g, CVN_TYPE(CVN_I32, B), S);
-    return run(g,
-               composite ? cvn_attention(g, q, k, v, start, length, &spec)
-                         : dropout_attention(g, q, k, v, &spec, &d, 5),
-               inputs);
+    spec.dropout = rate;
+    spec.key = d.key;
+    spec.site = 5;
+    if (!composite) /* which hides nothing */
+        spec.mask = cvn_splat(g, CVN_TYPE(CVN_BOOL, 1, HEADS, 1, S), 1);
+    return run(g, cvn_attention(g, q, k, v, start, length, &spec), inputs);
 }
 
 static void attention_without_dropping_is_attention(void **state)
@@ -147,12 +157,109 @@ static void attention_without_dropping_is_attention(void **state)
     }
 }
 
+/* Masks against loops in C: of bools and of floats, of all shapes, over queries that see nothing, too. */
+static void masks_say_which_keys_are_seen(void **state)
+{
+    enum { CONTEXT = 7 };
+    float q[Q], k[B * KV * CONTEXT * D], v[B * KV * CONTEXT * D], more[B * HEADS * S * CONTEXT];
+    uint8_t seen[B * HEADS * S * CONTEXT];
+    const int32_t start[B] = {0, 1}, length[B] = {S, 4};
+    uint64_t random = 9;
+    for (int i = 0; i < Q; i++)
+        q[i] = (float)draw(&random, 200) / 50 - 2;
+    for (int i = 0; i < B * KV * CONTEXT * D; i++) {
+        k[i] = (float)draw(&random, 200) / 50 - 2;
+        v[i] = (float)draw(&random, 200) / 50 - 2;
+    }
+    for (int i = 0; i < B * HEADS * S * CONTEXT; i++) {
+        more[i] = (float)draw(&random, 200) / 50 - 2;
+        seen[i] = draw(&random, 2) != 0 && i / CONTEXT % S != 2; /* query 2 sees nothing */
+        if (i / CONTEXT % S == 1 || i % 11 == 0)
+            more[i] = -INFINITY;
+    }
+    for (int c = 0; c < 32; c++) {
+        const int64_t dims[4] = {c & 1 ? B : 1, c & 2 ? HEADS : 1, c & 4 ? S : 1, CONTEXT};
+        const bool floats = c & 8, any = c & 16;
+        cvn_graph *g = cvn_graph_new("mask", NULL);
+        cvn_value *in[6] = {
+            cvn_parameter(g, "q", CVN_TYPE(CVN_F32, B, S, HEADS, D)),
+            cvn_parameter(g, "k", CVN_TYPE(CVN_F32, B, KV, CONTEXT, D)),
+            cvn_parameter(g, "v", CVN_TYPE(CVN_F32, B, KV, CONTEXT, D)),
+            cvn_parameter(g, "start", CVN_TYPE(CVN_I32, B)),
+            cvn_parameter(g, "length", CVN_TYPE(CVN_I32, B)),
+            cvn_parameter(g, "mask", cvn_type_make(floats ? CVN_F32 : CVN_BOOL, 4, dims)),
+        };
+        const cvn_attention_spec spec = {.scale = 0.5, .mask = in[5], .any_key = any};
+        const void *inputs[] = {q, k, v, start, length, floats ? (const void *)more : seen};
+        float *got = run(g, cvn_attention(g, in[0], in[1], in[2], in[3], in[4], &spec), inputs);
+        for (int i = 0; i < Q / D; i++) {
+            const int h = i % HEADS, s = i / HEADS % S, b = i / HEADS / S;
+            double weight[CONTEXT], sum = 0, y[D] = {0};
+            for (int t = 0; t < CONTEXT; t++) {
+                const int64_t at =
+                    (((b % dims[0]) * dims[1] + h % dims[1]) * dims[2] + s % dims[2]) * CONTEXT + t;
+                const float *key = k + ((b * KV + h / (HEADS / KV)) * CONTEXT + t) * D;
+                double score = floats ? (double)more[at] : 0;
+                for (int d = 0; d < D; d++)
+                    score += 0.5 * (double)q[i * D + d] * (double)key[d];
+                const bool sees =
+                    (any || t <= start[b] + s) && (floats || seen[at]) && s < length[b];
+                weight[t] = sees ? exp(score) : 0;
+                sum += weight[t];
+            }
+            for (int t = 0; t < CONTEXT; t++)
+                for (int d = 0; d < D && sum > 0; d++)
+                    y[d] += weight[t] / sum *
+                            (double)v[((b * KV + h / (HEADS / KV)) * CONTEXT + t) * D + d];
+            for (int d = 0; d < D; d++)
+                if (!(fabs(y[d] - (double)got[i * D + d]) < 1e-5))
+                    fail_msg("case %d, row %d, query %d, head %d: %g, expected %g", c, b, s, h,
+                             (double)got[i * D + d], y[d]);
+        }
+        free(got);
+    }
+}
+
+static void what_attention_does_not_take_is_refused(void **state)
+{
+    static const struct {
+        int64_t mask[4];
+        double dropout;
+        bool slots;
+        const char *says;
+    } cases[] = {
+        {{1, 1, 5, 5}, 0, false, "must be bools or floats [batch, heads, seq, context]"},
+        {{1, 1, 1, 6}, 1, false, "must be from 0 to below 1"},
+        {{1, 1, 1, 6}, 0.5, false, "takes a key, u32 [batch, 2]"},
+        {{1, 1, 1, 6}, 0, true, "no slots"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cvn_err err = {0};
+        cvn_graph *g = cvn_graph_new("refused", NULL);
+        cvn_value *q = cvn_parameter(g, "q", CVN_TYPE(CVN_F32, B, S, HEADS, D));
+        cvn_value *k = cvn_parameter(g, "k", CVN_TYPE(CVN_F32, B, KV, S, D));
+        cvn_value *row = cvn_parameter(g, "row", CVN_TYPE(CVN_I32, B));
+        const cvn_attention_spec spec = {
+            .scale = 1,
+            .mask = cvn_parameter(g, "mask", cvn_type_make(CVN_BOOL, 4, cases[i].mask)),
+            .dropout = cases[i].dropout,
+            .slot = cases[i].slots ? row : NULL};
+        cvn_output(g, cvn_attention(g, q, k, k, row, row, &spec));
+        assert_true(cvn_graph_check(g, &err) != 0);
+        if (!strstr(err.message, cases[i].says))
+            fail_msg("case %d: %s", (int)i, err.message);
+        cvn_graph_free(g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_are_slopes),
         cmocka_unit_test(as_many_are_dropped_as_the_rate_says),
         cmocka_unit_test(attention_without_dropping_is_attention),
+        cmocka_unit_test(masks_say_which_keys_are_seen),
+        cmocka_unit_test(what_attention_does_not_take_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

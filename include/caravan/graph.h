@@ -329,6 +329,19 @@ typedef struct cvn_attention_spec {
     /* Of k and v of 8 bits: bf16 [batch, kv_heads, context, 1], a scale for each position of a head, as cvn_quantize_rows
        makes them. */
     cvn_value *k_scale, *v_scale;
+    /* With one of those that follow attention is made of plain operations: there is no kernel, scores of all queries and keys lie
+       in memory, and all of k and v is read and must be finite. k and v are floats, and slot is NULL; a query that sees no key gives 0.
+       mask: [batch, heads, seq, context], each as many or 1: bools, false for keys that a query does not see; or floats, which
+       are added to the scores after the cap, and have gradients; -infinity there is as false. any_key: keys behind a query are seen, too, and the mask alone
+       says which (`first`, windows and chunks still leave out what lies before them). */
+    cvn_value *mask;
+    bool any_key;
+    /* Weights are 0 with this probability, from 0 to below 1, and else divided by 1 - dropout, by the key of each row, u32
+       [batch, 2], and a site, from 0 to 2^20 - 1, that tells attentions with the same keys apart. Which are 0 is a function of
+       these: the same each time, and in the gradient. */
+    double dropout;
+    cvn_value *key;
+    int64_t site;
 } cvn_attention_spec;
 
 /* Causal grouped-query attention over a KV cache, each row with its own start and length.
@@ -445,7 +458,8 @@ void cvn_rms_norm_backward(cvn_graph *g, cvn_value *x, cvn_value *weight, cvn_va
                            cvn_value *out[2]);
 
 /* Of cvn_attention, whose operands it takes again, with dy of q's shape: out = dq, dk, dv, of the
-   types of q, k, v, and dsinks, of that of the sinks, or NULL. The attention weights P are computed anew (Dao 2023,
+   types of q, k, v, and dsinks, of that of the sinks, or NULL. Not of attention with a mask or dropout, whose plain operations have
+   gradients of their own. The attention weights P are computed anew (Dao 2023,
    arXiv:2307.08691): dv = P^T dy, dP = dy v^T, m = rowsum(P dP), dS = P (dP - m), dq = scale dS k, dk = scale dS^T q.
    Where scores are capped, dS is times 1 - (s / cap)^2; dsinks is the sum over the queries of -(weight of the sink) m.
    Keys that no query sees have gradient 0; the memory of those past the last position is not looked

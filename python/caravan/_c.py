@@ -59,7 +59,8 @@ class DotDims(Structure):
 
 class AttentionSpec(Structure):
     _fields_ = [("scale", c_double), ("cap", c_double), ("window", c_int64), ("chunk", c_int64), ("first", c_void_p),
-                ("slot", c_void_p), ("sinks", c_void_p), ("k_scale", c_void_p), ("v_scale", c_void_p)]
+                ("slot", c_void_p), ("sinks", c_void_p), ("k_scale", c_void_p), ("v_scale", c_void_p), ("mask", c_void_p),
+                ("any_key", c_bool), ("dropout", c_double), ("key", c_void_p), ("site", c_int64)]
 
 
 class MeshOptions(Structure):

@@ -49,6 +49,16 @@ static inline int attention_sinks(const Op *op)
     return op->attr.sinks ? op->n_operands - 1 : -1;
 }
 
+/* cvn_attention in plain operations (ops/attention_plain.c): where it has a mask, sees keys behind it, or drops weights. */
+cvn_value *attention_plain(cvn_graph *g, cvn_value *q, cvn_value *k, cvn_value *v, cvn_value *start,
+                           cvn_value *length, const cvn_attention_spec *spec);
+
+/* Whether it has to be so. */
+static inline bool attention_is_plain(const cvn_attention_spec *spec)
+{
+    return spec->mask || spec->any_key || spec->dropout != 0;
+}
+
 /* Keys that queries at positions first … last see on average, each those before it and itself, and `reach` at most. */
 static inline double attention_mean_keys(int64_t first, int64_t last, int64_t reach)
 {

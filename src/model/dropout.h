@@ -44,10 +44,4 @@ static inline int64_t dropout_site(int64_t layer, int place)
 cvn_value *dropout(cvn_graph *g, cvn_value *x, const ModelDropout *dropout, double rate,
                    int64_t site);
 
-/* Attention over whole rows, without a cache, whose weights are dropped: q [batch, seq, heads, head_dim], k and v [batch,
-   kv_heads, seq, head_dim], of floats, as cvn_attention has them. In plain operations. */
-cvn_value *dropout_attention(cvn_graph *g, cvn_value *q, cvn_value *k, cvn_value *v,
-                             const cvn_attention_spec *spec, const ModelDropout *dropout,
-                             int64_t site);
-
 #endif

@@ -227,12 +227,12 @@ static cvn_value *attention(Builder *b, cvn_value *h, int64_t layer)
                                      .first = b->first,
                                      .sinks = forward_weight(b, PARAM_SINKS, layer),
                                      .k_scale = keys.scale,
-                                     .v_scale = values.scale};
-    bool drops = b->drop.key && b->drop.attention > 0;
+                                     .v_scale = values.scale,
+                                     .dropout = b->drop.key ? b->drop.attention : 0,
+                                     .key = b->drop.key,
+                                     .site = dropout_site(layer, DROPOUT_ATTENTION)};
     cvn_value *a /* [batch, seq, heads, head_dim] */ =
-        drops ? dropout_attention(G, q, keys.x, values.x, &spec, &b->drop,
-                                  dropout_site(layer, DROPOUT_ATTENTION))
-              : cvn_attention(G, q, keys.x, values.x, b->start, b->length, &spec);
+        cvn_attention(G, q, keys.x, values.x, b->start, b->length, &spec);
     return forward_linear(b, "bsnh,enh->bse", a, PARAM_O, PARAM_O_BIAS, layer);
 }
 

@@ -163,6 +163,8 @@ cvn_value *cvn_attention(cvn_graph *g, cvn_value *q, cvn_value *k, cvn_value *v,
                          cvn_value *length, const cvn_attention_spec *spec)
 {
     OpAttr attr;
+    if (attention_is_plain(spec))
+        return attention_plain(g, q, k, v, start, length, spec);
     cvn_value *operand[ATTENTION_MOST_OPERANDS] = {q, k, v, start, length};
     int n = add_spec(spec, &attr, operand, 5);
     return graph_add(g, OP_ATTENTION, &attr, n, operand, NULL);
@@ -675,6 +677,10 @@ void cvn_attention_backward(cvn_graph *g, cvn_value *q, cvn_value *k, cvn_value 
                             const cvn_attention_spec *spec, cvn_value *out[4])
 {
     OpAttr attr;
+    if (attention_is_plain(spec))
+        graph_fail(g, CVN_EINVAL,
+                   "attention with a mask or dropout has the gradient of its plain operations; "
+                   "take it by cvn_grad");
     cvn_value *operand[ATTENTION_MOST_OPERANDS + 1] = {q, k, v, start, length, dy};
     int n = add_spec(spec, &attr, operand, 6);
     cvn_value *dq = graph_add(g, OP_ATTENTION_BACKWARD, &attr, n, operand, NULL);
