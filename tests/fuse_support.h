@@ -36,7 +36,8 @@ typedef struct Ran {
     size_t bytes;
     int n_steps, n_fusions, n_programs;
     int n_epilogues; /* products with a fusion as their epilogue */
-    WholeKind whole; /* of programs compiled whole the row that the last one is, or WHOLE_COUNT */
+    WholeKind whole; /* what the last program of a region is known as, or WHOLE_COUNT */
+    uint64_t hash;   /* and its hash */
     int64_t floats;  /* the most elements that an f32 result of a step has */
     size_t arena_bytes;
 } Ran;
@@ -58,7 +59,7 @@ static inline Ran run_on(const cvn_graph *g, const KernelSet *backend, int threa
         const TileProgram *program = kernel_fused(op)->program;
         ran.n_fusions += op->kind == OP_REGION;
         if (op->kind == OP_REGION)
-            ran.whole = whole_find(program);
+            ran.whole = whole_find(program), ran.hash = program->hash;
         ran.n_epilogues += op->kind == OP_DOT_GENERAL && program;
         ran.n_programs += strncmp(plan->step[i].kernel, "region.", 7) == 0;
         for (int k = 0; k < plan->step[i].op->n_results; k++) {

@@ -72,8 +72,7 @@ static void what_is_kept_for_the_backward_pass_is_the_products(void **state)
         assert_memory_equal(apart.data, fused.data, fused.bytes);
         assert_int_equal(apart.floats, TOKENS * FFN);
         assert_int_equal(fused.floats, FFN * DIM);
-        assert_int_equal(fused.n_epilogues,
-                         0); /* as columns are no multiple of what a product writes at once */
+        assert_true(fused.n_epilogues >= 2); /* columns are no multiple of a vector */
         free(apart.data);
         free(fused.data);
         cvn_graph_free(g);
@@ -84,7 +83,7 @@ static void two_epilogues(const void *context, const char *isa, const Ran *apart
 {
     const int64_t *tokens = context;
     assert_int_equal(apart->n_epilogues, 0);
-    if (fused->n_epilogues != 2 && *tokens >= 32)
+    if (fused->n_epilogues < 2 && *tokens >= 32)
         fail_msg("%s: %d products have epilogues", isa, fused->n_epilogues);
 }
 
@@ -117,7 +116,7 @@ static void what_lies_in_memory_anyway_is_computed_once(void **state)
             cvn_output(g, b);
         Ran apart = run(g, &plain, 2), fused = run(g, cpu_kernels(), 2);
         assert_memory_equal(apart.data, fused.data, fused.bytes);
-        assert_int_equal(fused.n_steps, i == 0 ? 3 : 4);
+        assert_int_equal(fused.n_steps, i == 0 ? 2 : 3);
         free(apart.data);
         free(fused.data);
         cvn_graph_free(g);

@@ -29,22 +29,52 @@ static const Case cases[] = {
                Y("c", "multiply %b, %c1") Y("d", "add %h, %c") Y("e", "multiply %d, %c2")
                    Y("t", "tanh %e") Y("o", "add %t, %one") Y("p", "multiply %o, %h")
                        Y("q", "multiply %p, %half") Y("r", "multiply %q, %f") END,
-     1, 2},
+     1, 1},
+    {"GeGLU, with erf", /* Abramowitz and Stegun 7.1.26 */
+     X "  %g: bf16[64,272] = parameter {name=\"g\"}\n" U "  %h: f32[64,272] = convert %g\n" C(
+         "root", "0.70710678") C("by", "0.3275911") C("one", "1") C("half", "0.5")
+         C("c1", "0.254829592") C("c2", "-0.284496736") C("c3", "1.421413741")
+             C("c4", "-1.453152027") C("c5", "1.061405429") Y("z", "multiply %h, %root")
+                 Y("a", "abs %z") Y("p", "multiply %a, %by") Y("q", "add %p, %one") Y(
+                     "t", "divide %one, %q") Y("d5", "multiply %t, %c5") Y("e4", "add %d5, %c4")
+                     Y("d4", "multiply %e4, %t") Y("e3", "add %d4, %c3") Y("d3", "multiply %e3, %t")
+                         Y("e2", "add %d3, %c2") Y("d2", "multiply %e2, %t") Y("e1", "add %d2, %c1")
+                             Y("d1", "multiply %e1, %t") Y("z2", "multiply %z, %z")
+                                 Y("nz", "negate %z2") Y("ez", "exponential %nz")
+                                     Y("m", "multiply %d1, %ez") Y("o", "subtract %one, %m")
+                                         Y("s", "sign %z") Y("erf", "multiply %s, %o")
+                                             Y("n", "add %one, %erf") Y("i", "multiply %n, %h")
+                                                 Y("j", "multiply %i, %half")
+                                                     Y("r", "multiply %j, %f") END,
+     1, 1},
+    {"a norm behind a product, and a residual",
+     X
+     "  %v: bf16[64,272] = parameter {name=\"v\"}\n  %b: f32[272] = parameter {name=\"b\"}\n"
+     "  %n: f32[64] = constant {value=splat 272}\n  %eps: f32[64] = constant {value=splat 1e-5}\n" U
+         Y("q",
+           "multiply %f, %f") "  %s: f32[64] = reduce %q {kind=sum, dims=[1]}\n"
+                              "  %s1: f32[64] = divide %s, %n\n  %s2: f32[64] = add %s1, %eps\n"
+                              "  %s3: f32[64] = rsqrt %s2\n"
+                              "  %k: f32[64,272] = broadcast_in_dim %s3 {dims=[0]}\n"
+                              "  %o: f32[64,272] = broadcast_in_dim %b {dims=[1]}\n"
+                              "  %l: f32[64,272] = convert %v\n" Y("e", "multiply %f, %k")
+                                  Y("m", "multiply %e, %o") Y("r", "add %l, %m") END,
+     2, 6},
     {"ReLU squared", X U C("zero", "0") Y("m", "maximum %f, %zero") Y("r", "multiply %m, %m") END,
-     1, 2},
+     1, 1},
     {"a soft cap of logits",
      X "  %u: f32[64,272] = " DOT(f32) C("cap", "30") Y("s", "divide %u, %cap") Y("t", "tanh %s")
          Y("r", "multiply %t, %cap") "  return %r\n}\n",
-     1, 2},
+     1, 1},
     {"a residual multiplier",
      X "  %v: bf16[64,272] = parameter {name=\"v\"}\n" U C("by", "0.22")
          Y("s", "multiply %f, %by") "  %k: f32[64,272] = convert %v\n" Y("r", "add %k, %s") END,
-     1, 2},
+     1, 1},
     {"a bias and SiLU",
      X "  %b: f32[272] = parameter {name=\"b\"}\n" U
        "  %k: f32[64,272] = broadcast_in_dim %b {dims=[1]}\n" Y("s", "add %f, %k")
            Y("t", "logistic %s") Y("r", "multiply %s, %t") END,
-     1, 2},
+     1, 1},
     {"LayerNorm",
      "graph @g {\n  %x: f32[64,272] = parameter {name=\"x\"}\n"
      "  %w: f32[272] = parameter {name=\"w\"}\n"

@@ -67,8 +67,8 @@ static void an_update_is_compiled_whole_and_changes_no_bit(void **state)
             Ran whole = run_with(g, backend, 1 + i / 2 % 3, "scale", scale);
             assert_int_equal(apart.whole, WHOLE_COUNT);
             if (whole.whole != wanted)
-                fail_msg("%s: the update is not compiled whole; see fusion_whole.h",
-                         cpu_isa_name((CpuIsa)isa));
+                fail_msg("%s: update %d is not compiled whole; its hash is 0x%llx",
+                         cpu_isa_name((CpuIsa)isa), (int)wanted, (unsigned long long)whole.hash);
             assert_int_equal(apart.bytes, whole.bytes);
             if (memcmp(apart.data, whole.data, whole.bytes) != 0)
                 fail_msg("%s: other bits when compiled whole", cpu_isa_name((CpuIsa)isa));

@@ -12,7 +12,8 @@
  *                                            instead of two
  *
  * Any elementwise operation that reads or is read by a root alone is offered to the back end, which knows what it can do. A
- * sum of two products is the later one's, for there both are known.
+ * sum of two products is the later one's, for there both are known. What is made much later, as an activation is that the
+ * backward pass makes again, stays there where it would only wait beside all that the root makes.
  */
 #include "compile/fuse_impl.h"
 #include "graph/region.h"
@@ -72,6 +73,29 @@ static bool waits_for(const Op *root, const Op *other)
     return !more || more->kind != OP_LINEAR;
 }
 
+/* Whether all that an operation makes is still written by the region that it became part of. */
+static bool writes_all(const Op *region, const Op *op)
+{
+    int n = 0;
+    for (int i = 0; i < op->n_results; i++)
+        for (int k = 0; k < region->n_results; k++)
+            n += region->result[k] == op->result[i];
+    return n == op->n_results;
+}
+
+/* Whether what a product's reader makes would wait in memory if it were made by the product, beside all that this makes:
+   there is a further root between the two. */
+static bool waits_in_memory(const Fuse *f, const Op *region, const Op *root, const Op *reader)
+{
+    const int64_t position = f->position[reader->result[0]->id];
+    if (root_of(root)->kind != OP_DOT_GENERAL || !writes_all(region, root))
+        return false;
+    for (const Op *op = root->next; op && f->position[op->result[0]->id] < position; op = op->next)
+        if (op_may_be_root(op) || (op->kind == OP_REGION && root_of(op)))
+            return true;
+    return false;
+}
+
 /* One region of the root and others, at the place of the root or of the last of them. NULL where it cannot be. */
 static Op *merge(Fuse *f, Op *root, Op *other, Op *third)
 {
@@ -82,7 +106,8 @@ static Op *merge(Fuse *f, Op *root, Op *other, Op *third)
         add_part(f, &parts, third);
     Op *place = waits_for(root, other) ? parts.op[parts.n - 1] : root;
     Op *region = fuse_region(f, parts.op, parts.n, NULL, false);
-    if (!region || !has_operands(f, region, place))
+    if (!region || !has_operands(f, region, place) ||
+        (waits_in_memory(f, region, root, other) && !third))
         return NULL;
     bring_constants(f, region, place);
     fuse_put_region(f, region, parts.op, parts.n, NULL, place);
@@ -93,6 +118,12 @@ static Op *only_reader(const Fuse *f, const cvn_value *v)
 {
     const Reader *r = f->reader[v->id];
     return r && !r->next ? r->of->def : NULL;
+}
+
+/* What writes more than it reads is better part of what reads it. */
+static bool widens(const Op *op)
+{
+    return cvn_type_bytes(op_out(op, 0)) > cvn_type_bytes(op_in(op, 0));
 }
 
 /* Takes one of those that read a result; NULL: there is none. */
@@ -109,9 +140,9 @@ static Op *take_reader(Fuse *f, Op *op, bool chains)
                 continue;
             if (squares)
                 third = only_reader(f, reader->result[0]);
-            if (chains ? kind == OP_REGION && !root_of(reader)
-                       : kind == OP_CONVERT || kind == OP_ADD || kind == OP_TRANSPOSE ||
-                             kind == OP_SOFTMAX_CROSS_ENTROPY_BACKWARD ||
+            if (chains ? (kind == OP_REGION && !root_of(reader)) || tile_takes(f->backend, reader)
+                       : (kind == OP_CONVERT && !widens(reader)) || kind == OP_ADD ||
+                             kind == OP_TRANSPOSE || kind == OP_SOFTMAX_CROSS_ENTROPY_BACKWARD ||
                              (third && third->kind == OP_REDUCE))
                 merged = merge(f, op, reader, third);
             if (merged)

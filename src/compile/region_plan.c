@@ -203,11 +203,9 @@ static bool match_chain(Match *m)
 static bool match_product_program(Match *m)
 {
     const Op *root = m->root;
-    int64_t columns = cvn_type_elements(op_in(root, 1)); /* of its result */
-    for (int i = 0; i < root->attr.rhs_contract.n; i++)
-        columns /= op_in(root, 1)->dim[root->attr.rhs_contract.v[i]];
+    const cvn_dtype dtype = op_out(root, 0)->dtype;
     if (cvn_type_elements(op_in(root, 0)) == 0 || root->attr.lhs_batch.n > 0 ||
-        columns % TILE_COLUMNS != 0 || !begin_root(m, root))
+        (dtype != CVN_F32 && dtype != CVN_BF16) || !begin_root(m, root))
         return false;
     TileProgram *program = tile_program_make(m->backend, m->arena, m->body, NULL, root->result[0]);
     if (!program || program->n_calls > 0)
@@ -268,14 +266,8 @@ static bool match_product(Match *m)
         bool first = v == root->result[0];
         if (first && is_rounding(op)) {
             m->ask.epilogue.convert = true;
-        } else if (op->kind == OP_ADD && op->operand[0] != op->operand[1] && !squares &&
-                   m->plan->n_operands == 2 && m->fused->dims.n == 0 &&
-                   is_parameter(other_operand(op, v)) &&
-                   (op_out(op, 0)->dtype == CVN_F32 || op_out(op, 0)->dtype == CVN_BF16)) {
-            m->ask.epilogue.residual = true;
-            add_operand(m, outside(m, other_operand(op, v)));
         } else if (op->kind == OP_TRANSPOSE && !squares && m->fused->dims.n == 0 &&
-                   m->plan->n_operands == 2 && takes_transpose(root, op)) {
+                   takes_transpose(root, op)) {
             m->ask.epilogue.transpose = true;
             m->fused->dims = op->attr.dims;
         } else {

@@ -3,8 +3,8 @@
  *
  *     %h: bf16[4,8] = region %x, %w, %r {
  *       %d: f32[4,8] = dot_general %x, %w {…}        dot_general %x, %w, %r -> %h
- *       %s: f32[4,8] = add %d, %r                      a third operand is added to the sums,
- *       %h: bf16[4,8] = convert %s                     which are rounded to the type of the result
+ *       %s: f32[4,8] = add %d, %r                      with a tile program that adds the third operand to the
+ *       %h: bf16[4,8] = convert %s                     sums and rounds them, before they leave the cache
  *       return %h
  *     }
  *

@@ -105,13 +105,19 @@ static bool has_call(const Op *op)
     return has;
 }
 
-bool tile_takes(const KernelSet *backend, const Op *op)
+static bool has_form(const KernelSet *backend, const Op *op)
 {
     if (!class_is_elementwise(op_info[op->kind].class_) || op->n_results != 1 ||
-        cvn_type_elements(op_out(op, 0)) < TILE_LEAST || !(has_step(op) || has_call(op)))
+        !(has_step(op) || has_call(op)))
         return false;
     const Kernel *kernel = kernel_find(backend, op);
     return kernel && kernel->elementwise;
+}
+
+bool tile_takes(const KernelSet *backend, const Op *op)
+{
+    return op->n_results == 1 && cvn_type_elements(op_out(op, 0)) >= TILE_LEAST &&
+           has_form(backend, op);
 }
 
 static int add_place(Writer *w, TilePlace place)
@@ -480,6 +486,31 @@ static void number_places(Writer *w)
     w->n_places = n;
 }
 
+static void add_to_hash(uint64_t *hash, const void *data, size_t n)
+{
+    for (size_t i = 0; i < n; i++) /* FNV-1a */
+        *hash = (*hash ^ ((const uint8_t *)data)[i]) * 0x100000001b3;
+}
+
+/* By names of operations, whose numbers change with ops.def. */
+static uint64_t hash_of(const Writer *w)
+{
+    uint64_t hash = 0xcbf29ce484222325;
+    for (int i = 0; i < w->n_places; i++) {
+        bool lies = w->place[i].kind == PLACE_OPERAND || w->place[i].kind == PLACE_RESULT;
+        const int place[] = {w->place[i].kind, lies ? w->place[i].bytes : 0};
+        add_to_hash(&hash, place, sizeof place);
+    }
+    for (int i = 0; i < w->n_steps; i++) {
+        const TileStep *s = &w->step[i];
+        const OpKind op = s->code == TILE_CALL ? w->call[s->op].op->kind : s->op;
+        const int step[] = {s->code, s->a, s->b, s->code == TILE_SELECT ? 0 : s->c, s->out};
+        add_to_hash(&hash, step, sizeof step);
+        add_to_hash(&hash, op_info[op].name, strlen(op_info[op].name));
+    }
+    return hash;
+}
+
 TileProgram *tile_program_make(const KernelSet *backend, Arena *arena, const cvn_graph *body,
                                const cvn_value *only, const cvn_value *sums)
 {
@@ -498,7 +529,8 @@ TileProgram *tile_program_make(const KernelSet *backend, Arena *arena, const cvn
         if (op->kind == OP_PARAMETER || !class_is_elementwise(op_info[op->kind].class_))
             continue;
         const int64_t elements = cvn_type_elements(op_out(op, 0));
-        if (!tile_takes(backend, op) || (n > 0 && elements != w->elements) || ++n > TILE_OPS)
+        if (!(sums ? has_form(backend, op) : tile_takes(backend, op)) ||
+            (n > 0 && elements != w->elements) || ++n > TILE_OPS)
             return NULL;
         w->elements = elements;
         if (has_step(op))
@@ -527,6 +559,7 @@ TileProgram *tile_program_make(const KernelSet *backend, Arena *arena, const cvn
         .n_operands = w->n_operands,
         .n_results = w->n_results,
         .n_calls = w->n_calls,
+        .hash = hash_of(w),
         .place = arena_copy(arena, w->place, (size_t)w->n_places * sizeof *w->place),
         .step = arena_copy(arena, w->step, (size_t)w->n_steps * sizeof *w->step),
         .call = arena_copy(arena, w->call, (size_t)w->n_calls * sizeof *w->call),

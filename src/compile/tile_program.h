@@ -27,8 +27,7 @@ enum {
     TILE_OPS = 48,                 /* operations of a body, at most */
     TILE_OPERANDS = 24,
     TILE_RESULTS = 8,
-    TILE_COLUMNS = 16, /* columns of a product with a program as its epilogue are a multiple */
-    TILE_SUMS = -1     /* index of the operand that is the sums of a product, in its epilogue */
+    TILE_SUMS = -1 /* index of the operand that is the sums of a product, in its epilogue */
 };
 
 typedef enum TileCode {
@@ -86,8 +85,9 @@ typedef struct TileProgram {
     /* [n_calls]; kernels share whole tensors by tiles: of no epilogue or prologue. */
     TileCall *call;
     cvn_value **operand; /* [n_operands] parameters of the body */
-    uint32_t *over;      /* [n_results] bit i: may be written over operand i */
-    int epilogue;        /* of a product: what the back end calls the program that it accepts */
+    /* Of the steps and places, all but which operand is read, and the values of constants. */
+    uint64_t hash;
+    uint32_t *over; /* [n_results] bit i: may be written over operand i */
 } TileProgram;
 
 /* Whether an operation can be part of a program: elementwise, on tensors that are worth it. */

@@ -4,7 +4,6 @@
  */
 #include "compile/fused.h"
 #include "cpu/kernels/choice.h"
-#include "cpu/kernels/fusion_whole.h"
 #include "cpu/kernels/gemm.h"
 #include "cpu/kernels/kernels.h"
 
@@ -35,17 +34,11 @@ static void run(const KernelArgs *args)
     gemm_run(args->isa, &gemm, args);
 }
 
-/* Programs are few: they come in pieces as small as a tile of sums. */
-static bool accepts(const Region *region)
-{
-    return !region->epilogue.program || whole_is_epilogue(region->plan->fused->program);
-}
-
 /* The same for few rows. */
 static bool match_few(const Kernel *kernel, const Op *op)
 {
     Gemm gemm = gemm_from_op(op);
-    return result_fits(op) && !gemm.residual && !gemm.transposed &&
+    return result_fits(op) && !gemm.epilogue && !gemm.transposed &&
            gemm_few_match(kernel->isa, &gemm) && choice_takes(kernel->name, gemm.m);
 }
 
@@ -57,8 +50,7 @@ static size_t scratch_few(const Kernel *kernel, const Op *op, int n_threads)
 
 static bool accepts_few(const Region *region)
 {
-    return !region->epilogue.residual && !region->epilogue.transpose && !region->epilogue.program &&
-           !region->column_squares;
+    return !region->epilogue.transpose && !region->epilogue.program && !region->column_squares;
 }
 
 static void run_few(const KernelArgs *args)
@@ -70,7 +62,7 @@ static void run_few(const KernelArgs *args)
 #define DOT_ROW(text, of)                                                                          \
     {                                                                                              \
         .name = text, .kind = OP_DOT_GENERAL, .isa = &gemm_##of, .match_isa = match,               \
-        .scratch_isa = scratch, .run = run, .in_place = 4, .accepts = accepts                      \
+        .scratch_isa = scratch, .run = run, .accepts = kernel_accepts_all                          \
     }
 #define FEW_ROW(text, of)                                                                          \
     {                                                                                              \

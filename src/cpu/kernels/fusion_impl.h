@@ -19,7 +19,13 @@ typedef struct View {
     char *base;
     int64_t advance; /* bytes; 0: what is in `Tiles` */
     int64_t step;    /* VN or 0 */
+    int64_t row;     /* bytes from row to row of a tile of several */
 } View;
+
+/* A tile: elements [at, at + n), and of the rows behind it, which are ld elements apart. */
+typedef struct Span {
+    int64_t at, n, rows, ld;
+} Span;
 
 /* Registers, on the stack of a thread. A register begins where no other does in a page. */
 typedef struct Tiles {
@@ -28,14 +34,24 @@ typedef struct Tiles {
     View view[TILE_PLACES];
 } Tiles;
 
-static void narrow(uint16_t *out, const VecOperands *x)
+static void narrow(const VecOperands *x)
 {
-    const float *a = x->a;
-    int64_t i = 0;
-    for (; i + VN <= x->n; i += VN, a += x->a_step)
-        vf_store_bf16(out + i, vf_load(a));
-    if (i < x->n)
-        vf_store_bf16_part(out + i, vec_load_end(a, x->a_step, x->n - i), x->n - i);
+    for (int64_t r = 0; r <= x->more_rows; r++) {
+        const float *a = vec_row(x->a, x->a_row, r);
+        uint16_t *out = (uint16_t *)(uintptr_t)vec_row(x->out, x->out_row, r);
+        int64_t i = 0;
+        for (; i + VN <= x->n; i += VN, a += x->a_step)
+            vf_store_bf16(out + i, vf_load(a));
+        if (i < x->n)
+            vf_store_bf16_part(out + i, vec_load_end(a, x->a_step, x->n - i), x->n - i);
+    }
+}
+
+static void widen(const VecOperands *x)
+{
+    for (int64_t r = 0; r <= x->more_rows; r++)
+        tile_from_bf16((float *)(uintptr_t)vec_row(x->out, x->out_row, r),
+                       vec_row(x->a, x->a_row, r), x->n);
 }
 
 /* Element `at` of x n times. */
@@ -79,10 +95,10 @@ static void run_code(const TileStep *step, const VecOperands *x)
         vec_loop(TILE_ROUND, OP_CONVERT, x);
         break;
     case TILE_WIDEN:
-        tile_from_bf16(x->out, (const uint16_t *)(const void *)x->a, x->n);
+        widen(x);
         break;
     case TILE_NARROW:
-        narrow((uint16_t *)(void *)x->out, x);
+        narrow(x);
         break;
     default:
         vec_loop(TILE_COPY, OP_CONVERT, x);
@@ -90,13 +106,14 @@ static void run_code(const TileStep *step, const VecOperands *x)
     }
 }
 
-/* Element `at` of a place, and how far its vectors are apart; NULL: no place. */
-static const float *place_at(const Tiles *tiles, int place, int64_t at, int64_t *step)
+/* Element `at` of a place, and how far its vectors and rows are apart; NULL: no place. */
+static const float *place_at(const Tiles *tiles, int place, int64_t at, int64_t *step, int64_t *row)
 {
     if (place < 0)
         return NULL;
     const View *view = &tiles->view[place];
     *step = view->step;
+    *row = view->row;
     return (const float *)(const void *)(view->base + at * view->advance);
 }
 
@@ -120,31 +137,48 @@ static void call(const TileProgram *program, const TileStep *step, const Tiles *
                                     .isa = call->kernel->isa});
 }
 
-/* Elements [at, at + n). */
-static void run_step(const KernelArgs *args, const TileStep *step, const Tiles *tiles, int64_t at,
-                     int64_t n)
+/* Rows of floats that lie one behind the other, wherever they are, are one. */
+static void join_rows(VecOperands *x)
+{
+    const int64_t row = x->n * (int64_t)sizeof *x->out;
+    if (x->more_rows > 0 && x->out_row == row && x->a_row == (x->a_step ? row : 0) &&
+        x->b_row == (x->b_step ? row : 0) && x->c_row == (x->c_step ? row : 0)) {
+        x->n *= 1 + x->more_rows;
+        x->more_rows = 0;
+    }
+}
+
+static void run_step(const KernelArgs *args, const TileStep *step, const Tiles *tiles, Span t)
 {
     const TileProgram *program = args->op->fused->program;
     const View *out = &tiles->view[step->out];
-    VecOperands x = {.out = (float *)(void *)(out->base + at * out->advance), .n = n};
+    VecOperands x = {.out = (float *)(void *)(out->base + t.at * out->advance),
+                     .n = t.n,
+                     .more_rows = t.rows - 1,
+                     .out_row = out->row};
     if (step->code == TILE_SPREAD) {
-        spread(&program->place[step->a], tiles->view[step->a].base, at, (char *)x.out, n);
+        for (int64_t r = 0; r < t.rows; r++)
+            spread(&program->place[step->a], tiles->view[step->a].base, t.at + r * t.ld,
+                   (char *)x.out + r * x.out_row, t.n);
         return;
     }
     if (step->code == TILE_CALL) {
-        call(program, step, tiles, at);
+        call(program, step, tiles, t.at);
         return;
     }
-    x.a = place_at(tiles, step->a, at, &x.a_step);
-    x.b = place_at(tiles, step->b, at, &x.b_step);
+    x.a = place_at(tiles, step->a, t.at, &x.a_step, &x.a_row);
+    x.b = place_at(tiles, step->b, t.at, &x.b_step, &x.b_row);
     if (step->code != TILE_SELECT) {
-        x.c = place_at(tiles, step->c, at, &x.c_step);
+        x.c = place_at(tiles, step->c, t.at, &x.c_step, &x.c_row);
+        if (step->code != TILE_WIDEN && step->code != TILE_NARROW)
+            join_rows(&x);
         run_code(step, &x);
         return;
     }
     bool first = *(const uint8_t *)args->in[step->c] != 0;
     x.a = first ? x.a : x.b;
     x.a_step = first ? x.a_step : x.b_step;
+    x.a_row = first ? x.a_row : x.b_row;
     if (x.a != x.out) /* else it was computed where it goes, or is there still */
         vec_loop(TILE_COPY, OP_CONVERT, &x);
 }
@@ -160,25 +194,25 @@ static void make_views(const KernelArgs *args, const TileProgram *program, Tiles
         float value = place->value;
         switch (place->kind) {
         case PLACE_REGISTER:
-            *view = chosen ? (View){args->out[place->chosen], sizeof(float), VN}
-                           : (View){(char *)tiles->reg[place->index], 0, VN};
+            *view = chosen ? (View){args->out[place->chosen], sizeof(float), VN, 0}
+                           : (View){(char *)tiles->reg[place->index], 0, VN, 0};
             break;
         case PLACE_OPERAND:
         case PLACE_WHOLE:
         case PLACE_SPREAD:
             if (place->index != TILE_SUMS) /* they are elsewhere for each tile */
                 *view = (View){(char *)(uintptr_t)(place->data ? place->data : in[place->index]),
-                               place->bytes, VN};
+                               place->bytes, VN, 0};
             break;
         case PLACE_RESULT:
-            *view = (View){args->out[place->index], place->bytes, VN};
+            *view = (View){args->out[place->index], place->bytes, VN, 0};
             break;
         default:
             if (place->kind == PLACE_SCALAR)
                 value = place->bytes == 2 ? bf16_to_f32(*(const uint16_t *)in[place->index])
                                           : *(const float *)in[place->index];
             vf_store(tiles->one[i], vf_splat(value));
-            *view = (View){(char *)tiles->one[i], 0, 0};
+            *view = (View){(char *)tiles->one[i], 0, 0, 0};
             break;
         }
     }
@@ -186,92 +220,66 @@ static void make_views(const KernelArgs *args, const TileProgram *program, Tiles
 
 /* ---- whole programs ---- */
 
-/* Does something for each number from 0 up, with numbers that are constants: there are no loops to unroll. */
-#define EACH(f, w, x)                                                                              \
-    f(w, 0, x), f(w, 1, x), f(w, 2, x), f(w, 3, x), f(w, 4, x), f(w, 5, x), f(w, 6, x),            \
-        f(w, 7, x), f(w, 8, x), f(w, 9, x), f(w, 10, x), f(w, 11, x), f(w, 12, x), f(w, 13, x),    \
-        f(w, 14, x), f(w, 15, x)
-#define EACH_PLACE(f, w, x)                                                                        \
-    EACH(f, w, x), f(w, 16, x), f(w, 17, x), f(w, 18, x), f(w, 19, x), f(w, 20, x), f(w, 21, x),   \
-        f(w, 22, x), f(w, 23, x), f(w, 24, x), f(w, 25, x), f(w, 26, x), f(w, 27, x)
-
-/* One vector on its way: the value of every place. */
-typedef struct Whole {
-    vf value[WHOLE_PLACES];
-    char *at[WHOLE_PLACES]; /* operands and results: where element 0 is */
-    int64_t i;              /* the first element of the vector */
-} Whole;
-
-static_assert(WHOLE_PLACES == 28 && WHOLE_STEPS == 16, "what EACH counts");
-
-VEC_INLINE void place_once(const WholeProgram *w, int p, Whole *x, const View *view)
+static char *element_at(const View *view, int64_t i)
 {
-    const char place = w->place[p];
-    if (place == 's' || place == 'c')
-        x->value[p] = vf_load((const float *)(const void *)view[p].base);
-    else if (place && place != 'r')
-        x->at[p] = view[p].base;
+    return view->base + i * view->advance;
 }
 
-VEC_INLINE void place_read(const WholeProgram *w, int p, Whole *x)
+/* Elements [begin, end), whole vectors, of train/optimizer_adamw.c, behind the scaling of the gradient, where the choice is
+   to step. Places are those of the program's steps in turn. around: the copies in bf16 go past the caches. */
+VEC_INLINE void run_adamw(const View *view, int64_t begin, int64_t end, const bool half,
+                          const bool rounded, const bool around)
 {
-    if (w->place[p] == 'O')
-        x->value[p] = vf_load_bf16((const uint16_t *)(const void *)x->at[p] + x->i);
-    else if (w->place[p] == 'o')
-        x->value[p] = vf_load((const float *)(const void *)x->at[p] + x->i);
-}
-
-/* around: results in bf16 go past the caches. */
-VEC_INLINE void place_write(const WholeProgram *w, int p, Whole *x, const bool around)
-{
-    if (w->place[p] == 'W' && around)
-        vf_stream_bf16((uint16_t *)(void *)x->at[p] + x->i, x->value[p]);
-    else if (w->place[p] == 'W')
-        vf_store_bf16((uint16_t *)(void *)x->at[p] + x->i, x->value[p]);
-    else if (w->place[p] == 'w')
-        vf_store((float *)(void *)x->at[p] + x->i, x->value[p]);
-}
-
-VEC_INLINE void whole_step(const WholeProgram *w, int s, Whole *x)
-{
-    const TileStep *step = &w->step[s];
-    const bool b = step->b >= 0, c = step->c >= 0;
-    if (s < w->n_steps)
-        x->value[step->out] = vec_apply(step->code, step->op, x->value[step->a],
-                                        x->value[b ? step->b : 0], x->value[c ? step->c : 0]);
-}
-
-/* Elements [begin, end), whole vectors, of a program whose every choice is the first. */
-VEC_INLINE void run_whole(const WholeProgram *w, const View *view, int64_t begin, int64_t end,
-                          const bool around)
-{
-    Whole x = {.i = begin};
-#define ONCE(w, p, x) place_once(w, p, x, view)
-    EACH_PLACE(ONCE, w, &x);
-#undef ONCE
-#define WRITE(w, p, x) place_write(w, p, x, around)
-    for (; x.i < end; x.i += VN) {
-        EACH_PLACE(place_read, w, &x);
-        EACH(whole_step, w, &x);
-        EACH_PLACE(WRITE, w, &x);
+    const View *p = view + half; /* of the gradient as f32, and what follows it */
+    enum {
+        SCALE = 1,
+        M = 3,
+        M_PART,
+        V_PART = 7,
+        V = 9,
+        V_KEPT,
+        CORRECTION = 13,
+        EPS,
+        RATE = 17,
+        W = 19,
+        W_KEPT,
+        NEW_W = 22,
+        NEXT
+    };
+#define ONE(place) vf_load((const float *)(const void *)p[place].base)
+#define AT(place) (float *)(void *)element_at(&p[place], i)
+    const vf scale = ONE(SCALE), m_part = ONE(M_PART), v_part = ONE(V_PART), v_kept = ONE(V_KEPT);
+    const vf correction = ONE(CORRECTION), eps = ONE(EPS), rate = ONE(RATE), w_kept = ONE(W_KEPT);
+    for (int64_t i = begin; i < end; i += VN) {
+        const void *gradient = element_at(view, i);
+        vf g = (half ? vf_load_bf16(gradient) : vf_load(gradient)) * scale;
+        vf m = vf_load(AT(M)), v = vf_load(AT(V)), w = vf_load(AT(W));
+        m = m + (g - m) * m_part;
+        v = v * v_kept + (g * g) * v_part;
+        w = w * w_kept - rate * (m / (vf_sqrt(v) * correction + eps));
+        vf_store(AT(NEW_W), w);
+        if (rounded && around)
+            vf_stream_bf16((uint16_t *)(void *)AT(NEXT), w);
+        else if (rounded)
+            vf_store_bf16((uint16_t *)(void *)AT(NEXT), w);
+        vf_store(AT(NEXT + rounded), m);
+        vf_store(AT(NEXT + 1 + rounded), v);
     }
-#undef WRITE
+#undef ONE
+#undef AT
+    if (around)
+        vec_streamed();
 }
 
-/* What an optimizer does: copies in bf16 are not read again before all other weights were, and need not stay in the caches. */
-VEC_INLINE void run_update(const WholeProgram *w, const View *view, int64_t begin, int64_t end,
-                           bool many)
+/* Copies are not read again before all other weights were, and need not stay in the caches. */
+VEC_INLINE void run_rounded(const View *view, int64_t begin, int64_t end, const bool half,
+                            bool many)
 {
-    bool around = many;
-    for (int p = 0; w->place[p]; p++)
-        if (w->place[p] == 'W')
-            around = around && ((uintptr_t)view[p].base + (uintptr_t)begin * 2) % 64 == 0;
-    if (!around) {
-        run_whole(w, view, begin, end, false);
-        return;
-    }
-    run_whole(w, view, begin, end, true);
-    vec_streamed();
+    const View *copy = &view[half + 23];
+    if (many && (uintptr_t)element_at(copy, begin) % 64 == 0)
+        run_adamw(view, begin, end, half, true, true);
+    else
+        run_adamw(view, begin, end, half, true, false);
 }
 
 /* The first of elements [begin, end) that is still to be done: all are, or less than a vector. */
@@ -280,26 +288,18 @@ static int64_t run_known(const KernelArgs *args, const TileProgram *program, con
 {
     enum { MANY = 1 << 16 };
     const int64_t last = end - (end - begin) % VN;
-    const bool many = args->op->fused->program->elements >= MANY;
+    const bool many = program->elements >= MANY;
+    const WholeKind kind = whole_find(program);
     for (int i = 0; i < program->n_steps; i++) /* only where the first of two is chosen */
         if (program->step[i].code == TILE_SELECT && !*(const uint8_t *)args->in[program->step[i].c])
             return begin;
-    switch (whole_find(program)) {
-    case WHOLE_ADAMW:
-        run_whole(&whole_programs[WHOLE_ADAMW], view, begin, last, false);
-        return last;
-    case WHOLE_ADAMW_ROUNDED:
-        run_update(&whole_programs[WHOLE_ADAMW_ROUNDED], view, begin, last, many);
-        return last;
-    case WHOLE_ADAMW_HALF:
-        run_update(&whole_programs[WHOLE_ADAMW_HALF], view, begin, last, many);
-        return last;
-    case WHOLE_SWIGLU: /* of products: exponentials are the limit, whichever way */
-    case WHOLE_SWIGLU_BACKWARD:
-    case WHOLE_COUNT:
-        break;
-    }
-    return begin;
+    if (kind == WHOLE_ADAMW)
+        run_adamw(view, begin, last, false, false, false);
+    else if (kind == WHOLE_ADAMW_ROUNDED)
+        run_rounded(view, begin, last, false, many);
+    else if (kind == WHOLE_ADAMW_HALF)
+        run_rounded(view, begin, last, true, many);
+    return kind == WHOLE_COUNT ? begin : last;
 }
 
 /* ---- terms of a sum ---- */
@@ -313,29 +313,38 @@ void ISA_NAME(fusion_prologue)(const KernelArgs *args, int64_t at, int64_t n, fl
         if (program->place[i].kind == PLACE_RESULT)
             tiles.view[i].base = (char *)((uintptr_t)out - (uintptr_t)at * sizeof *out);
     for (int i = 0; i < program->n_steps; i++)
-        run_step(args, &program->step[i], &tiles, at, n);
+        run_step(args, &program->step[i], &tiles, (Span){at, n, 1, 0});
 }
 
 /* ---- the epilogue of a product ---- */
 
+/* A tile of registers at a time: as many rows as they hold. */
 void ISA_NAME(fusion_epilogue)(const KernelArgs *args, int64_t at, int64_t ld, const float *sum,
                                int64_t row, int64_t rows, int64_t n)
 {
     const TileProgram *program = args->op->fused->program;
-    const TilePlace *place = program->place;
     Tiles tiles;
-    View *view = tiles.view;
-    int sums = 0;
     make_views(args, program, &tiles);
-    while (place[sums].kind != PLACE_OPERAND || place[sums].index != TILE_SUMS)
-        sums++;
-    view[sums] = (View){NULL, sizeof *sum, VN};
-    for (int64_t i = 0; i < rows; i++, at += ld, sum += row) {
-        view[sums].base = (char *)((uintptr_t)sum - (uintptr_t)at * sizeof *sum);
-        if (program->epilogue == WHOLE_SWIGLU)
-            run_whole(&whole_programs[WHOLE_SWIGLU], view, at, at + n, false);
-        else
-            run_whole(&whole_programs[WHOLE_SWIGLU_BACKWARD], view, at, at + n, false);
+    for (int64_t j = 0; j < n; j += TILE_ELEMENTS) {
+        Span t = {.n = num_min(n - j, TILE_ELEMENTS), .ld = ld};
+        const int64_t most = TILE_ELEMENTS / t.n;
+        for (int64_t i = 0; i < rows; i += most) {
+            t.rows = num_min(most, rows - i);
+            t.at = at + i * ld + j;
+            for (int p = 0; p < program->n_places; p++) {
+                const TilePlace *place = &program->place[p];
+                View *view = &tiles.view[p];
+                if (place->kind == PLACE_OPERAND && place->index == TILE_SUMS) {
+                    const float *first = sum + i * row + j;
+                    *view = (View){(char *)((uintptr_t)first - (uintptr_t)t.at * sizeof *sum),
+                                   sizeof *sum, VN, row * (int64_t)sizeof *sum};
+                } else {
+                    view->row = view->advance ? ld * view->advance : view->step ? t.n * 4 : 0;
+                }
+            }
+            for (int s = 0; s < program->n_steps; s++)
+                run_step(args, &program->step[s], &tiles, t);
+        }
     }
 }
 
@@ -355,7 +364,7 @@ static void run(const KernelArgs *args)
     for (int64_t at = begin; at < end; at += TILE_ELEMENTS) {
         int64_t n = num_min(end - at, TILE_ELEMENTS);
         for (int i = 0; i < program->n_steps; i++)
-            run_step(args, &program->step[i], &tiles, at, n);
+            run_step(args, &program->step[i], &tiles, (Span){at, n, 1, 0});
     }
 }
 

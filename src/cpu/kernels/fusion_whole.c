@@ -1,37 +1,15 @@
-/* Which row of the programs that are compiled whole a program is. */
+/* The hashes of the programs that are compiled whole. */
 #include "cpu/kernels/fusion_whole.h"
-
-#include <ctype.h>
-#include <string.h>
-
-static bool same_program(const TileProgram *program, const WholeProgram *w)
-{
-    static const char letters[] = {
-        [PLACE_REGISTER] = 'r', [PLACE_OPERAND] = 'o', [PLACE_RESULT] = 'w',
-        [PLACE_SCALAR] = 's',   [PLACE_SPREAD] = 'p',  [PLACE_CONSTANT] = 'c'};
-    bool same = program->n_places == (int)strlen(w->place) && program->n_steps == w->n_steps;
-    for (int i = 0; same && i < program->n_places; i++) {
-        char letter = letters[program->place[i].kind];
-        same = (program->place[i].bytes == 2 ? (char)toupper(letter) : letter) == w->place[i];
-    }
-    for (int i = 0; same && i < w->n_steps; i++) {
-        const TileStep *a = &program->step[i], *b = &w->step[i];
-        same = a->code == b->code && a->op == b->op && a->a == b->a && a->b == b->b &&
-               a->out == b->out && (a->c == b->c || a->code == TILE_SELECT);
-    }
-    return same;
-}
 
 WholeKind whole_find(const TileProgram *program)
 {
+    static const uint64_t hash[WHOLE_COUNT] = {
+        [WHOLE_ADAMW] = 0xb688ef2cc81383f4,
+        [WHOLE_ADAMW_ROUNDED] = 0x4b0655075a103751,
+        [WHOLE_ADAMW_HALF] = 0x72dd0c753d7a472b,
+    };
     int kind = 0;
-    while (kind < WHOLE_COUNT && !same_program(program, &whole_programs[kind]))
+    while (kind < WHOLE_COUNT && hash[kind] != program->hash)
         kind++;
     return (WholeKind)kind;
-}
-
-bool whole_is_epilogue(TileProgram *program)
-{
-    program->epilogue = (int)whole_find(program);
-    return program->epilogue == WHOLE_SWIGLU || program->epilogue == WHOLE_SWIGLU_BACKWARD;
 }

@@ -7,6 +7,7 @@
 #include "base/float16.h"
 #include "base/num.h"
 #include "compile/fused.h"
+#include "compile/tile_program.h"
 #include "cpu/kernels/share.h"
 #include "graph/strides.h"
 
@@ -79,9 +80,7 @@ Gemm gemm_from_op(const Op *op)
     const OpAttr *attr = &op->attr;
     const Fused *fused = kernel_fused(op);
     const cvn_type *lhs = &op->operand[0]->type, *rhs = &op->operand[1]->type;
-    Gemm gemm = {.out = op->result[0]->type.dtype,
-                 .epilogue = fused->program,
-                 .residual = op->n_operands == 3 && !fused->program};
+    Gemm gemm = {.out = op->result[0]->type.dtype, .epilogue = fused->program};
     gemm.m = operand_from_type(lhs, &attr->lhs_batch, &attr->lhs_contract, &gemm.a);
     gemm.n = operand_from_type(rhs, &attr->rhs_batch, &attr->rhs_contract, &gemm.b);
     gemm.batch = gemm.k = 1;
@@ -95,7 +94,7 @@ Gemm gemm_from_op(const Op *op)
     return gemm;
 }
 
-/* ---- where sums go: rounded to the result's type, added to a residual, transposed, and summed as squares ---- */
+/* ---- where sums go: rounded to the result's type, transposed, and summed as squares ---- */
 
 const void *gemm_operand_at(const GemmOperand *x, const void *data, int64_t b)
 {
@@ -108,7 +107,6 @@ GemmResult gemm_result(const GemmIsa *isa, const Gemm *gemm, const KernelArgs *a
                         .gemm = gemm,
                         .args = args,
                         .out = args->out[0],
-                        .addend = gemm->residual ? args->in[2] : NULL,
                         .total = gemm->squares ? args->out[1] : NULL,
                         .part = gemm->squares ? part : NULL};
 }
@@ -171,7 +169,6 @@ static void add_squares(const GemmResult *w, const GemmRegion *t, const float *s
 void gemm_write(const GemmResult *w, const GemmRegion *t, const float *sum, int64_t ld)
 {
     const Gemm *gemm = w->gemm;
-    size_t size = cvn_dtype_bytes(gemm->out, 1);
     int64_t at = w->at + t->m0 * gemm->n + t->n0;
     const float *row = sum;
     if (gemm->epilogue) {
@@ -180,16 +177,13 @@ void gemm_write(const GemmResult *w, const GemmRegion *t, const float *sum, int6
     }
     if (w->total)
         add_squares(w, t, sum, ld);
-    if (!gemm->transposed && !gemm->residual && gemm->out == CVN_BF16) {
+    if (!gemm->transposed && gemm->out == CVN_BF16) {
         w->isa->round((uint16_t *)w->out + at, gemm->n, sum, ld, t->rows, t->columns);
         return;
     }
     for (int64_t i = 0; i < t->rows; i++, at += gemm->n, row += ld) {
         if (gemm->transposed)
             write_transposed(w, gemm_offset(&gemm->row_at, t->m0 + i), t->n0, row, t->columns);
-        else if (gemm->residual)
-            w->isa->add(gemm->out, (char *)w->out + (size_t)at * size, row,
-                        (const char *)w->addend + (size_t)at * size, t->columns);
         else
             write_row(w->isa, gemm->out, w->out, at, row, t->columns);
     }
@@ -291,11 +285,12 @@ typedef struct GemmBlocking {
     size_t a_panel;     /* bytes of a panel of A, whole k */
     size_t a, b, c;     /* bytes of each block */
     size_t group;       /* columns of a tile */
+    int64_t together;   /* tiles, one below the other, that leave at a time */
 } GemmBlocking;
 
 static GemmBlocking plan_blocks(const GemmIsa *isa, const Gemm *gemm, int n_threads)
 {
-    GemmBlocking p = {.alone = gemm->batch > 1 && gemm->batch >= n_threads};
+    GemmBlocking p = {.alone = gemm->batch > 1 && gemm->batch >= n_threads, .together = 1};
     size_t size = cvn_dtype_bytes(isa->packed, 1);
     p.group = (size_t)(GEMM_PANEL * isa->panels);
     p.k = num_round_up(gemm->k, isa->kpack);
@@ -305,7 +300,10 @@ static GemmBlocking plan_blocks(const GemmIsa *isa, const Gemm *gemm, int n_thre
     p.a_panel = (size_t)p.k * (size_t)isa->mr * size;
     p.a = (size_t)num_round_up((int64_t)(p.a_panel * (size_t)(p.mc / isa->mr)), 64);
     p.b = (size_t)num_round_up((int64_t)((size_t)(p.nc * p.kc) * size), 64);
-    p.c = (p.kc < p.k ? (size_t)(p.mc * p.nc) : (size_t)isa->mr * p.group) * sizeof(float);
+    if (gemm->epilogue) /* programs are slow to start */
+        p.together = num_max(1, TILE_ELEMENTS / (isa->mr * (int64_t)p.group));
+    size_t tiles = (size_t)(isa->mr * p.together) * p.group;
+    p.c = (p.kc < p.k ? (size_t)(p.mc * p.nc) : tiles) * sizeof(float);
     return p;
 }
 
@@ -334,25 +332,31 @@ typedef struct Work {
     int64_t round;         /* blocks of rows that were shared out before */
 } Work;
 
-/* Packed rows times one packed block of B, k from k0 on. A tile whose sums are whole leaves at once. */
+/* Packed rows times one packed block of B, k from k0 on. Tiles whose sums are whole leave at once, as many below each other
+   as leave together. */
 static void multiply_packed(const Work *w, const GemmRegion *block, int64_t k0, int64_t units,
                             size_t panel)
 {
     const GemmIsa *isa = w->isa;
-    int64_t group = (int64_t)w->p.group, groups = num_pieces(block->columns, group);
-    bool last = k0 + w->p.kc >= w->p.k, one = w->p.kc >= w->p.k;
-    size_t size = cvn_dtype_bytes(isa->packed, 1);
-    float *c = w->c;
-    for (int64_t m0 = 0; m0 < block->rows; m0 += isa->mr) {
-        const char *a =
-            w->pack_a + (size_t)(m0 / isa->mr) * w->p.a_panel + (size_t)(k0 * isa->mr) * size;
-        for (int64_t g = 0; g < groups; g++, c += one ? 0 : isa->mr * group) {
-            isa->tile(units, a, w->pack_b + (size_t)(g * isa->panels) * panel, panel, c, k0 > 0);
+    const int64_t group = (int64_t)w->p.group, groups = num_pieces(block->columns, group);
+    const int64_t tiles = num_pieces(block->rows, isa->mr), tile = isa->mr * group;
+    const bool last = k0 + w->p.kc >= w->p.k, one = w->p.kc >= w->p.k;
+    const size_t size = cvn_dtype_bytes(isa->packed, 1);
+    for (int64_t t = 0, n; t < tiles; t += n) {
+        n = num_min(w->p.together, tiles - t);
+        const char *a = w->pack_a + (size_t)t * w->p.a_panel + (size_t)(k0 * isa->mr) * size;
+        for (int64_t g = 0; g < groups; g++) {
+            float *c = w->c + (one ? 0 : (t * groups + g * n) * tile);
+            for (int64_t i = 0; i < n; i++)
+                isa->tile(units, a + (size_t)i * w->p.a_panel,
+                          w->pack_b + (size_t)(g * isa->panels) * panel, panel, c + i * tile,
+                          k0 > 0);
             if (!last)
                 continue;
-            GemmRegion tile = {block->m0 + m0, num_min(isa->mr, block->rows - m0),
-                               block->n0 + g * group, num_min(group, block->columns - g * group)};
-            gemm_write(&w->result, &tile, c, group);
+            const int64_t m0 = t * isa->mr, n0 = g * group;
+            GemmRegion out = {block->m0 + m0, num_min(n * isa->mr, block->rows - m0),
+                              block->n0 + n0, num_min(group, block->columns - n0)};
+            gemm_write(&w->result, &out, c, group);
         }
     }
 }

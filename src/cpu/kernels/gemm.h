@@ -59,7 +59,7 @@ typedef struct GemmTiles {
 typedef void GemmPack(const uint16_t *x, int64_t stride, const uint16_t *ahead, void *out[2]);
 
 /* Does the epilogue of the product (Fused.program) to rows of sums that lie `row` floats apart: result elements [at,
-   at + n), and so on, `ld` from row to row. n is a multiple of TILE_COLUMNS. */
+   at + n), and so on, `ld` from row to row. */
 typedef void GemmEpilogue(const KernelArgs *args, int64_t at, int64_t ld, const float *sum,
                           int64_t row, int64_t rows, int64_t n);
 
@@ -86,8 +86,6 @@ typedef struct GemmIsa {
     void (*round)(uint16_t *restrict out, int64_t ld, const float *restrict sum, int64_t ld_sum,
                   int64_t rows, int64_t n);
 
-    /* out = sum rounded to `dtype` (f32 or bf16), plus addend, which out may lie over, rounded again. */
-    void (*add)(cvn_dtype dtype, void *out, const float *sum, const void *addend, int64_t n);
     GemmEpilogue *epilogue;
     /* sum[j] += x[i * ld + j]^2, j < n, for i < rows in this order, each rounded by itself. */
     void (*squares)(float *restrict sum, const float *restrict x, int64_t rows, int64_t ld,
@@ -130,7 +128,6 @@ typedef struct Gemm {
     GemmOperand a, b;
     cvn_dtype out;
     bool epilogue;   /* what Fused.program says is done to the sums, and nothing else is written */
-    bool residual;   /* operand 2, of the type of the result, is added to it */
     bool transposed; /* element (row, column) goes to offset(row) + offset(column); no batch */
     GemmDims row_at,
         column_at; /* of a transposed result; neighbouring columns lie next to each other */
@@ -176,7 +173,6 @@ typedef struct GemmResult {
     const Gemm *gemm;
     const KernelArgs *args;
     void *out;           /* the whole result */
-    const void *addend;  /* of its type, or NULL */
     int64_t at;          /* element where this product's result starts */
     float *total, *part; /* sums of squares of the columns; of GEMM_SQUARES rows; or NULL */
 } GemmResult;

@@ -164,7 +164,7 @@ VEC_INLINE void dots_rows(const int M, const Kind kind, int64_t n, int64_t k, co
 
 #define GEMM_MEMBERS                                                                               \
     .kpack = KPACK, .mr = MR, .panels = PANELS, .mc = MC, .nc = 256, .kc = KC * KPACK,             \
-    .tile = tile, .interleave = interleave_units, .round = tile_rows_to_bf16, .add = tile_add,     \
+    .tile = tile, .interleave = interleave_units, .round = tile_rows_to_bf16,                      \
     .epilogue = ISA_NAME(fusion_epilogue), .squares = tile_add_squares, .lanes = SUM_LANES * KPACK
 
 #if defined(VEC_BF16)

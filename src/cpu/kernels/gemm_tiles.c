@@ -388,8 +388,8 @@ static void multiply_tile(const Work *w, const Slab *s, const GemmRegion *tile,
                    .ask_bytes = ROW};
     const GemmResult *out = &w->result;
     bool last = s->k0 + s->length >= gemm->k;
-    bool as_they_are = last && gemm->out == CVN_F32 && !gemm->epilogue && !gemm->residual &&
-                       !gemm->transposed && !out->total && tile->rows % GEMM_PANEL == 0 &&
+    bool as_they_are = last && gemm->out == CVN_F32 && !gemm->epilogue && !gemm->transposed &&
+                       !out->total && tile->rows % GEMM_PANEL == 0 &&
                        tile->columns % GEMM_PANEL == 0;
     if (last && !gemm->transposed && !gemm->epilogue) { /* what will be written next */
         size_t size = cvn_dtype_bytes(gemm->out, 1);

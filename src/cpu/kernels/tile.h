@@ -114,28 +114,6 @@ static inline __attribute__((unused)) float *tile_target(cvn_dtype dtype, void *
     return dtype == CVN_F32 ? (float *)data + at : buffer;
 }
 
-/* out = sum rounded to the dtype (f32 or bf16), plus addend, rounded again; out may lie over addend. */
-static inline __attribute__((unused)) void tile_add(cvn_dtype dtype, void *out, const float *sum,
-                                                    const void *addend, int64_t n)
-{
-    int64_t i = 0;
-    if (dtype == CVN_F32) {
-        float *y = out;
-        const float *x = addend;
-        for (; i + VN <= n; i += VN)
-            vf_store(y + i, vf_load(sum + i) + vf_load(x + i));
-        for (; i < n; i++)
-            y[i] = sum[i] + x[i];
-        return;
-    }
-    uint16_t *y = out;
-    const uint16_t *x = addend;
-    for (; i + VN <= n; i += VN)
-        vf_store_bf16(y + i, vf_from_bf16(vf_to_bf16(vf_load(sum + i))) + vf_load_bf16(x + i));
-    for (; i < n; i++)
-        y[i] = bf16_from_f32(bf16_to_f32(bf16_from_f32(sum[i])) + bf16_to_f32(x[i]));
-}
-
 /* Rounds what was computed at tile_target into the tensor. */
 static inline __attribute__((unused)) void tile_write(cvn_dtype dtype, void *data, int64_t at,
                                                       int64_t n, const float *computed)

@@ -78,8 +78,15 @@ typedef struct VecOperands {
     const float *a, *b, *c;
     int64_t a_step, b_step, c_step;
     float *out;
-    int64_t n; /* elements */
+    int64_t n;         /* elements of a row */
+    int64_t more_rows; /* behind the first, so many bytes from row to row: */
+    int64_t a_row, b_row, c_row, out_row;
 } VecOperands;
+
+static inline const void *vec_row(const void *x, int64_t bytes, int64_t r)
+{
+    return x ? (const char *)x + r * bytes : NULL;
+}
 
 /* The first n < VN floats, or all of them where there is one value. */
 VEC_INLINE vf vec_load_end(const float *x, int64_t step, int64_t n)
@@ -87,14 +94,15 @@ VEC_INLINE vf vec_load_end(const float *x, int64_t step, int64_t n)
     return step ? vf_load_part(x, n) : vf_load(x);
 }
 
-/* code and op are constants: operands that they do not read are not loaded. */
-VEC_INLINE void vec_loop(TileCode code, OpKind op, const VecOperands *x)
+/* Row r. */
+VEC_INLINE void vec_loop_row(TileCode code, OpKind op, const VecOperands *x, int64_t r)
 {
     const bool two = code != TILE_UNARY && code != TILE_ROUND && code != TILE_COPY;
     const bool three = two && code != TILE_BINARY;
-    const float *a = x->a, *b = x->b, *c = x->c;
+    const float *a = vec_row(x->a, x->a_row, r), *b = vec_row(x->b, x->b_row, r);
+    const float *c = vec_row(x->c, x->c_row, r);
     const int64_t a_step = x->a_step, b_step = x->b_step, c_step = x->c_step, n = x->n;
-    float *out = x->out;
+    float *out = (float *)(uintptr_t)vec_row(x->out, x->out_row, r);
     const vf none = vf_zero();
     int64_t i = 0;
     for (; i + VN <= n; i += VN) {
@@ -110,6 +118,13 @@ VEC_INLINE void vec_loop(TileCode code, OpKind op, const VecOperands *x)
                                 two ? vec_load_end(b, b_step, n - i) : none,
                                 three ? vec_load_end(c, c_step, n - i) : none),
                       n - i);
+}
+
+/* code and op are constants: operands that they do not read are not loaded. */
+VEC_INLINE void vec_loop(TileCode code, OpKind op, const VecOperands *x)
+{
+    for (int64_t r = 0; r <= x->more_rows; r++)
+        vec_loop_row(code, op, x, r);
 }
 
 /* A tile; false, and nothing done, for what vectors do not do. */

@@ -103,7 +103,6 @@ const GemmIsa gemm_bf16_amx = {
     .interleave = interleave_units,
     .pair = gemm_pair_rows,
     .round = tile_rows_to_bf16,
-    .add = tile_add,
     .epilogue = fusion_epilogue_avx512_bf16,
     .squares = tile_add_squares,
     .source = CVN_BF16,
