@@ -31,6 +31,26 @@ struct ArenaChunk {
 static const size_t FIRST_CHUNK = (size_t)16 << 20;
 enum { HEADER = (sizeof(struct ArenaChunk) + 15) & ~15 };
 
+/*
+ * The system gives memory page by page, as each is touched first, and such a fault costs more than the page. So pages are asked for in
+ * runs: 64 KiB at the start, then as many as were used so far, up to 4 MiB. What is larger may never be touched whole, and is left to
+ * the system, as is all on a system that knows no such request.
+ */
+static void touch_more(Arena *arena, size_t size)
+{
+    enum { LEAST = 64 << 10, MOST = 4 << 20 };
+    size_t run = arena->used < LEAST ? LEAST : arena->used > MOST ? MOST : arena->used;
+    size_t ahead = (size_t)(arena->next - arena->touched); /* handed out and not asked for */
+    run = ((run > ahead ? run : ahead) + LEAST - 1) / LEAST * LEAST;
+    char *end = arena->next + arena->left, *from = arena->touched;
+    run = run < (size_t)(end - from) ? run : (size_t)(end - from);
+    arena->touched = from + run;
+#ifdef MADV_POPULATE_WRITE
+    if (size <= MOST)
+        madvise(from, run, MADV_POPULATE_WRITE);
+#endif
+}
+
 static bool grow(Arena *arena, size_t size)
 {
     void *map = mmap(NULL, size, PROT_READ | PROT_WRITE,
@@ -42,6 +62,7 @@ static bool grow(Arena *arena, size_t size)
     arena->chunk = chunk;
     arena->next = (char *)map + HEADER;
     arena->left = size - HEADER;
+    arena->touched = map;
     arena->reserved += size;
     return true;
 }
@@ -107,6 +128,8 @@ void *arena_try(Arena *arena, size_t size)
     arena->next += rounded;
     arena->left -= rounded;
     arena->used += rounded;
+    if (arena->next > arena->touched)
+        touch_more(arena, rounded);
 #ifdef HAVE_ASAN
     ASAN_POISON_MEMORY_REGION(p + size, rounded - size);
 #endif

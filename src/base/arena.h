@@ -27,6 +27,7 @@ typedef struct Arena {
     struct ArenaChunk *chunk; /* what is handed out from, which knows those before it; owned */
     char *next;               /* its first byte that is free, aligned to 16 */
     size_t left;              /* bytes that are free there */
+    char *touched;            /* up to where the system was asked for pages, of this chunk */
     size_t used;              /* bytes handed out, of all chunks */
     size_t reserved;          /* bytes of address space, of all chunks */
     Cleanup cleanup;          /* of an arena that one function owns; or {0} */

@@ -14,6 +14,12 @@
 #include <stdio.h>
 #include <string.h>
 
+/* The fields of OpAttr that kinds of operations have. */
+typedef struct Fields {
+    const AttrInfo *row[sizeof(OpAttr)]; /* [n] of each field once, that of one of the kinds */
+    int n;
+} Fields;
+
 typedef struct Verifier {
     const cvn_graph *g;
     cvn_err *err;
@@ -21,10 +27,13 @@ typedef struct Verifier {
     const Op *previous;     /* before op, NULL at the start of the list */
     int64_t position;       /* of op in the list */
     const cvn_value **seen; /* [n_values], heap: the value with this id, once it is defined */
-    Arena arena;
+    Arena *arena;           /* scratch, which the verifiers of bodies share */
+    const Fields *fields;
     Map names; /* of parameters */
     int n_parameters;
 } Verifier;
+
+static int verify(const cvn_graph *g, const Fields *fields, Arena *arena, cvn_err *err);
 
 /* Raises "graph 'g', operation 12 (add, made at model.c:40): …". */
 static __attribute__((format(printf, 2, 3))) int fail(Verifier *v, const char *format, ...)
@@ -83,11 +92,22 @@ static int check_attrs(Verifier *v)
             return fail(v, "its body is missing");
         memset((char *)&rest + row->offset, 0, attr_types[row->type].size);
     }
-    for (int kind = 0; kind < OP_COUNT; kind++)
-        for (const AttrInfo *row = op_info[kind].attrs; row->name; row++)
-            if (!attr_is_zero(&rest, row))
-                return fail(v, "it has an attribute that is not one of its kind");
+    for (int i = 0; i < v->fields->n; i++)
+        if (!attr_is_zero(&rest, v->fields->row[i]))
+            return fail(v, "it has an attribute that is not one of its kind");
     return CVN_OK;
+}
+
+static void list_fields(Fields *fields)
+{
+    bool there[sizeof(OpAttr)] = {0};
+    fields->n = 0;
+    for (int kind = 0; kind < OP_COUNT; kind++)
+        for (const AttrInfo *row = op_info[kind].attrs; row->name; row++) {
+            if (!there[row->offset])
+                fields->row[fields->n++] = row;
+            there[row->offset] = true;
+        }
 }
 
 static int check_types(Verifier *v)
@@ -103,7 +123,7 @@ static int check_types(Verifier *v)
             return fail(v, "result %d is not its own", i);
         type[i] = op->result[i]->type;
     }
-    if (op->kind == OP_REGION && graph_verify(op->attr.body, &why))
+    if (op->kind == OP_REGION && verify(op->attr.body, v->fields, v->arena, &why))
         return fail(v, "in its body, %s", why.message);
     if (infer_types(op, type, &why))
         return fail(v, "%s", why.message);
@@ -220,19 +240,28 @@ static int check_graph(Verifier *v, bool *taken)
     return check_outputs(v, taken);
 }
 
-int graph_verify(const cvn_graph *g, cvn_err *err)
+static int verify(const cvn_graph *g, const Fields *fields, Arena *arena, cvn_err *err)
 {
     cvn_err local = {0};
-    Verifier v = {.g = g, .err = &local};
+    size_t n = g->n_values + (size_t)1;
+    Verifier v = {.g = g, .err = &local, .arena = arena, .fields = fields};
     if (cvn_graph_check(g, err))
         return g->err.code;
-    if (arena_begin(&v.arena, &local) == CVN_OK) {
-        map_init(&v.names, &v.arena);
-        v.seen = arena_array(&v.arena, g->n_values + (size_t)1, sizeof *v.seen);
-        check_graph(&v, arena_array(&v.arena, g->n_values + (size_t)1, sizeof(bool)));
-        arena_free(&v.arena);
-    }
+    map_init(&v.names, arena);
+    v.seen = arena_array(arena, n, sizeof *v.seen);
+    check_graph(&v, arena_array(arena, n, sizeof(bool)));
     if (local.code)
         err_set_at(err, local.code, local.file, local.line, "%s", local.message);
     return local.code;
+}
+
+int graph_verify(const cvn_graph *g, cvn_err *err)
+{
+    Arena arena;
+    Fields fields;
+    list_fields(&fields);
+    TRY(arena_begin(&arena, err));
+    int code = verify(g, &fields, &arena, err);
+    arena_free(&arena);
+    return code;
 }

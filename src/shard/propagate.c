@@ -341,6 +341,16 @@ static void look_at(State *s, const Node *node)
             project(&s->out->sharding[node->tensor[t]->id], &node->rule, t, &s->seen[t]);
 }
 
+/* Whether a tensor of the node is split: where none is, there is nothing to pass on. */
+static bool has_axes(const State *s, const Node *node)
+{
+    for (int t = 0; t < node->rule.n_tensors; t++)
+        for (int d = 0; node->tensor[t] && d < node->tensor[t]->type.rank; d++)
+            if (s->out->sharding[node->tensor[t]->id].dim[d].axes.n)
+                return true;
+    return false;
+}
+
 /* True when something changed; nothing is looked at where nothing around it has changed. */
 static bool visit(State *s, Node *node)
 {
@@ -348,6 +358,8 @@ static bool visit(State *s, Node *node)
     if (!node->dirty)
         return false;
     node->dirty = false;
+    if (!has_axes(s, node))
+        return false;
     look_at(s, node);
     for (int f = 0; f < node->rule.n_factors; f++)
         basic(s, node, f);
@@ -360,6 +372,19 @@ static bool visit(State *s, Node *node)
 }
 
 /* ---- the whole graph ---- */
+
+/* Which nodes are to be visited in a step, beside those around which something changed. A step after the first looks at what it
+   permits and the one before did not: the others have settled. */
+static void start_step(State *s)
+{
+    for (int64_t i = 0; i < s->n_nodes; i++) {
+        Node *node = &s->node[i];
+        bool other = s->step == 0;
+        for (int f = 0; f < node->rule.n_factors && !other; f++)
+            other = direction(node, f, s->step) != direction(node, f, s->step - 1);
+        node->dirty |= other;
+    }
+}
 
 /* Sweeps over what changed, down and up in turn, until nothing does. */
 static void settle(State *s)
@@ -399,7 +424,7 @@ static bool exchange(State *s, const Node *node)
     const Rule *rule = &node->rule;
     if (!node->op || node->op->kind != OP_DOT_GENERAL)
         return false;
-    if (!node->tensor[0] || !node->tensor[1] || !node->tensor[2])
+    if (!node->tensor[0] || !node->tensor[1] || !node->tensor[2] || !has_axes(s, node))
         return false;
     look_at(s, node);
     AxisList partial = {0}; /* that both operands split their contraction by */
@@ -448,6 +473,8 @@ static void find_conflicts(State *s)
     ShardConflict *all = arena_array(&s->arena, most, sizeof *all);
     for (int64_t i = 0; i < s->n_nodes; i++) {
         const Node *node = &s->node[i];
+        if (!has_axes(s, node))
+            continue;
         look_at(s, node);
         for (int f = 0; node->op && f < node->rule.n_factors; f++)
             if (node_conflicts(s, node, f))
@@ -474,8 +501,7 @@ static int propagate(State *s, cvn_err *err)
         for (s->step = 0; s->step < N_STEPS; s->step++)
             for (int mode = 0; mode < 2; mode++) {
                 s->aggressive = mode == 1;
-                for (int64_t i = 0; i < s->n_nodes; i++)
-                    s->node[i].dirty = true;
+                start_step(s);
                 settle(s);
             }
         s->step = N_STEPS - 1;
