@@ -355,9 +355,11 @@ static float half_at(const char *data, size_t i)
     return bf16_to_f32(half);
 }
 
-static bool accepts_no_forward(const Region *region)
+/* But for a loss with its gradient. */
+static bool accepts_no_forward(const KernelSet *backend, const Op *root, const Op *plan)
 {
-    return cpu_kernels()->accepts(region) && !region->forward;
+    const bool both = plan->kind == OP_SOFTMAX_CROSS_ENTROPY_BACKWARD && plan->n_results > 1;
+    return !both && cpu_kernels()->accepts(backend, root, plan);
 }
 
 /* The loss's region brings along the constants that its gradient reads; one that something before it reads, too, stays. */

@@ -59,7 +59,6 @@ typedef void KernelFn(const KernelArgs *args);
 enum { KERNEL_GRAIN = 512 }; /* elements */
 
 typedef struct Kernel Kernel;
-struct Region; /* compile/fused.h */
 
 struct Kernel {
     const char *name; /* "dot_general.avx512.bf16": operation, instruction set, what it is for */
@@ -73,8 +72,7 @@ struct Kernel {
     bool (*match_isa)(const struct Kernel *kernel, const Op *op);
     size_t (*scratch_isa)(const struct Kernel *kernel, const Op *op, int n_threads);
     unsigned in_place; /* bit i: result 0 may be written over operand i */
-    /* Whether it runs a region whose root it takes; NULL: none. */
-    bool (*accepts)(const struct Region *region);
+    bool fuses;        /* does what stands beside an operation that it runs: Op.fused */
     /* Element i of the result is made of elements i of the operands that have as many, and of the others as a whole;
        threads share the elements by kernel_share, in units of KERNEL_GRAIN. */
     bool elementwise;
@@ -89,8 +87,10 @@ typedef struct KernelSet {
     const Kernel *const *kernel; /* [n_kernels], best first */
     int n_kernels;
     KernelFn *fallback; /* any plain operation, on thread 0 */
-    /* Whether it does this in one go; NULL: nothing is fused for it, and it never sees a region. */
-    bool (*accepts)(const struct Region *region);
+    /* Whether it does a region in one go: `plan` is what would run it, which says what is done beside its root (Op.fused,
+       compile/fused.h), a program and all; root is what would run alone, or NULL, where all is elementwise. NULL: nothing is
+       fused for it, and it never sees a region. */
+    bool (*accepts)(const struct KernelSet *backend, const Op *root, const Op *plan);
     /* A step of no more bytes and operations than this is done by one thread before others could be told; 0: every
        step is shared. */
     size_t tiny;

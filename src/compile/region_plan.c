@@ -20,7 +20,6 @@ typedef struct Match {
     uint32_t *next_id;
     int64_t left;     /* operations that are not accounted for */
     unsigned covered; /* bit i: output i is a result */
-    Region ask;       /* of the back end */
     Op *plan;
     Fused *fused;
 } Match;
@@ -210,7 +209,6 @@ static bool match_product_program(Match *m)
     TileProgram *program = tile_program_make(m->backend, m->arena, m->body, NULL, root->result[0]);
     if (!program || program->n_calls > 0)
         return false;
-    m->ask.epilogue.program = true;
     put_program(m, program, 0);
     m->plan->n_results = 0;
     for (int i = 0; i < program->n_results; i++)
@@ -258,21 +256,15 @@ static bool match_product(Match *m)
         return false; /* a sum of nothing is written by itself */
     const cvn_value *v = root->result[0];
     const Op *squares = column_squares(m, root, &sum);
-    if (squares) {
-        m->ask.column_squares = true;
+    if (squares)
         m->left -= 2;
-    }
     for (const Op *op; (op = only_reader(m, v, v == root->result[0] ? squares : NULL));) {
-        bool first = v == root->result[0];
-        if (first && is_rounding(op)) {
-            m->ask.epilogue.convert = true;
-        } else if (op->kind == OP_TRANSPOSE && !squares && m->fused->dims.n == 0 &&
-                   takes_transpose(root, op)) {
-            m->ask.epilogue.transpose = true;
+        const bool turns = op->kind == OP_TRANSPOSE && !squares && m->fused->dims.n == 0 &&
+                           takes_transpose(root, op);
+        if (turns)
             m->fused->dims = op->attr.dims;
-        } else {
+        else if (v != root->result[0] || !is_rounding(op))
             return false;
-        }
         v = op->result[0];
         m->left--;
     }
@@ -307,14 +299,12 @@ static bool match_linear(Match *m)
         int ops;
         cvn_value *residual = op && root->n_results == 1 ? residual_of(m, op, v, &ops) : NULL;
         if (residual) {
-            m->ask.epilogue.residual = true;
             add_operand(m, residual);
             v = op->result[0];
             op = only_reader(m, v, NULL);
             m->left -= ops;
         }
         if (op && is_rounding(op)) {
-            m->ask.epilogue.convert = true;
             v = op->result[0];
             m->left--;
         }
@@ -343,19 +333,15 @@ static bool match_rope(Match *m)
     for (; !is_parameter(x); x = x->def->operand[0], m->left--) {
         const Op *op = x->def;
         bool swaps = is_swap(op) && !(m->fused->transposed & 1);
-        if (!swaps && !(is_widening(op) && !m->ask.prologue.convert))
+        if (!swaps && !is_widening(op))
             return false;
         m->fused->transposed |= swaps;
-        m->ask.prologue.transpose |= swaps;
-        m->ask.prologue.convert |= !swaps;
     }
     for (const Op *op; (op = only_reader(m, y, NULL)); y = op->result[0], m->left--) {
         bool swaps = is_swap(op) && !(m->fused->transposed & 2);
-        if (!swaps && !(is_rounding(op) && !m->ask.epilogue.convert))
+        if (!swaps && !is_rounding(op))
             return false;
         m->fused->transposed |= swaps ? 2u : 0u;
-        m->ask.epilogue.transpose |= swaps;
-        m->ask.epilogue.convert |= !swaps;
     }
     m->plan->operand[0] = outside(m, x);
     for (int i = 1; i < root->n_operands; i++) {
@@ -380,30 +366,31 @@ static int operand_like(const TileProgram *program, const cvn_value *v)
     return k;
 }
 
+static bool is_square(const cvn_value *v, const cvn_value *x)
+{
+    const Op *op = v->def;
+    return op->kind == OP_MULTIPLY && op->operand[0] == x && op->operand[1] == x;
+}
+
 /* A sum of squares, or of what a program makes. */
 static bool match_reduce(Match *m)
 {
     const Op *root = m->root, *terms = root->operand[0]->def;
-    const cvn_value *v = root->operand[0];
+    const cvn_value *v = root->operand[0], *x = terms->n_operands > 0 ? terms->operand[0] : NULL;
     begin_plan(m, root, 0, 1);
     m->left--;
     put_result(m, 0, root->result[0]);
-    if (terms->kind == OP_MULTIPLY && terms->operand[0] == terms->operand[1] &&
-        root->attr.reduce == CVN_SUM && v->type.dtype == CVN_F32) {
-        m->ask.prologue.square = m->fused->squares = true;
+    if (x && is_square(v, x) && is_parameter(x) && root->attr.reduce == CVN_SUM &&
+        v->type.dtype == CVN_F32) {
+        add_operand(m, outside(m, x));
         m->left--;
-        v = terms->operand[0];
-    }
-    if (is_parameter(v)) {
-        add_operand(m, outside(m, v));
-        return m->fused->squares;
+        return true;
     }
     TileProgram *program = tile_program_make(m->backend, m->arena, m->body, v, NULL);
     int first = program ? operand_like(program, v) : 0;
     if (!program || program->n_calls > 0 || v->type.dtype != CVN_F32 || root != m->body->last ||
         first == program->n_operands)
         return false;
-    m->ask.prologue.program = true;
     put_program(m, program, first);
     return true;
 }
@@ -418,7 +405,6 @@ static bool match_norm(Match *m)
     const Op *op = only_reader(m, v, NULL);
     if (op && op->kind == OP_ADD && op->operand[0] != op->operand[1] &&
         is_parameter(other_operand(op, v)) && op_out(op, 0)->dtype == CVN_F32) {
-        m->ask.epilogue.residual = true;
         add_operand(m, outside(m, other_operand(op, v)));
         v = op->result[0];
         m->left--;
@@ -426,7 +412,6 @@ static bool match_norm(Match *m)
     put_result(m, 0, v);
     put_result(m, 1, root->result[1]);
     if (readers_of(m, v, NULL, &op) == 1 && is_rounding(op) && op_out(op, 0)->dtype == CVN_BF16) {
-        m->ask.copy = true;
         add_result(m, op->result[0]);
         m->left--;
     }
@@ -447,7 +432,6 @@ static bool match_loss(Match *m)
     bool widened = !is_parameter(x) && is_widening(x->def) && !loss;
     begin_plan(m, root, 0, 1);
     add_operand(m, outside(m, widened ? x->def->operand[0] : x));
-    m->ask.prologue.convert = widened;
     m->left -= 1 + widened;
     x = widened ? x->def->operand[0] : x;
     bool good = is_parameter(x) && is_parameter(root->operand[1]) &&
@@ -457,14 +441,12 @@ static bool match_loss(Match *m)
             add_operand(m, outside(m, root->operand[i]));
     const Op *op = only_reader(m, y, NULL);
     if (op && is_rounding(op)) {
-        m->ask.epilogue.convert = true;
         y = op->result[0];
         m->left--;
     }
     put_result(m, 0, y);
     if (!loss)
         return good && is_parameter(root->operand[2]);
-    m->ask.forward = true;
     m->left--;
     add_result(m, loss->result[0]);
     add_result(m, loss->result[1]);
@@ -477,12 +459,6 @@ static bool is_zero(const cvn_value *v)
     const Op *op = v->def;
     return op->kind == OP_CONSTANT && op->attr.literal.splat && v->type.dtype == CVN_F32 &&
            element_get(CVN_F32, op->attr.literal.data, 0) == 0;
-}
-
-static bool is_square(const cvn_value *v, const cvn_value *x)
-{
-    const Op *op = v->def;
-    return op->kind == OP_MULTIPLY && op->operand[0] == x && op->operand[1] == x;
 }
 
 /* Rows that are added where they occur: to zeros, and that to a residual. What the squares of both are together may follow
@@ -500,7 +476,6 @@ static bool match_scatter(Match *m)
     add_operand(m, outside(m, root->operand[1]));
     add_operand(m, outside(m, root->operand[2]));
     put_result(m, 0, y);
-    m->ask.epilogue.residual = m->fused->residual = true;
     m->left -= 3;
     const Op *norm = m->body->last;
     if (m->left == 0 || norm->kind != OP_MAXIMUM || !is_zero(norm->operand[1]))
@@ -515,7 +490,6 @@ static bool match_scatter(Match *m)
     if (growth->kind != OP_SUBTRACT || !is_square(growth->operand[0], y) ||
         !is_square(growth->operand[1], x))
         return false;
-    m->ask.column_squares = true;
     add_operand(m, outside(m, more->operand[0]));
     add_result(m, norm->result[0]);
     m->left -= 7;
@@ -530,7 +504,6 @@ static bool matches(Match *m, MatchFn *match)
 {
     m->left = m->body->n_ops - m->body->n_parameters;
     m->covered = 0;
-    m->ask = (Region){.root = m->root};
     m->owner = m->root;
     m->plan = NULL;
     return match(m) && m->left == 0 && m->covered == (1u << m->body->n_outputs) - 1;
@@ -560,13 +533,8 @@ Op *region_plan(const KernelSet *backend, const Op *region, Arena *arena, uint32
     if (!matches(&m, matching) &&
         !(matching == match_product && matches(&m, match_product_program)))
         return NULL;
-    m.ask.plan = m.plan;
-    if (m.root) {
-        m.ask.kernel = kernel_find(backend, m.owner);
-        if (!m.ask.kernel)
-            return NULL;
-    }
-    return kernel_find(backend, m.plan) && backend->accepts(&m.ask) ? m.plan : NULL;
+    return kernel_find(backend, m.plan) && backend->accepts(backend, m.owner, m.plan) ? m.plan
+                                                                                      : NULL;
 }
 
 int region_plan_all(cvn_graph *g, const KernelSet *backend, cvn_err *err)

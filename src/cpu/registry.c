@@ -135,9 +135,11 @@ void cpu_fallback(const KernelArgs *args)
         interp_op(args->op, args->in, args->out);
 }
 
-static bool accepts(const Region *region)
+/* What stands beside a root is done where the kernel that is best for the root alone does it. */
+static bool accepts(const KernelSet *backend, const Op *root, const Op *plan)
 {
-    return !region->root || (region->kernel->accepts && region->kernel->accepts(region));
+    const Kernel *alone = root ? kernel_find(backend, root) : NULL;
+    return !root || (alone && alone->fuses && kernel_find(backend, plan) == alone);
 }
 
 /* The kernels of a level, best first. */

@@ -38,7 +38,7 @@ static void run(const KernelArgs *args)
 static bool match_few(const Kernel *kernel, const Op *op)
 {
     Gemm gemm = gemm_from_op(op);
-    return result_fits(op) && !gemm.epilogue && !gemm.transposed &&
+    return result_fits(op) && !gemm.epilogue && !gemm.transposed && !gemm.squares &&
            gemm_few_match(kernel->isa, &gemm) && choice_takes(kernel->name, gemm.m);
 }
 
@@ -46,11 +46,6 @@ static size_t scratch_few(const Kernel *kernel, const Op *op, int n_threads)
 {
     Gemm gemm = gemm_from_op(op);
     return gemm_few_scratch(kernel->isa, &gemm, n_threads);
-}
-
-static bool accepts_few(const Region *region)
-{
-    return !region->epilogue.transpose && !region->epilogue.program && !region->column_squares;
 }
 
 static void run_few(const KernelArgs *args)
@@ -62,12 +57,12 @@ static void run_few(const KernelArgs *args)
 #define DOT_ROW(text, of)                                                                          \
     {                                                                                              \
         .name = text, .kind = OP_DOT_GENERAL, .isa = &gemm_##of, .match_isa = match,               \
-        .scratch_isa = scratch, .run = run, .accepts = kernel_accepts_all                          \
+        .scratch_isa = scratch, .run = run, .fuses = true                                          \
     }
 #define FEW_ROW(text, of)                                                                          \
     {                                                                                              \
         .name = text, .kind = OP_DOT_GENERAL, .isa = &gemm_##of, .match_isa = match_few,           \
-        .scratch_isa = scratch_few, .run = run_few, .accepts = accepts_few                         \
+        .scratch_isa = scratch_few, .run = run_few, .fuses = true                                  \
     }
 
 #define DOT_ROWS(text, set)                                                                        \

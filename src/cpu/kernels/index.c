@@ -191,10 +191,11 @@ static size_t sums_bytes(const Op *op)
 
 static size_t scratch_scatter(const Op *op, int n_threads)
 {
-    return kernel_fused(op)->residual ? sums_bytes(op) * (size_t)n_threads : 0;
+    return op->fused ? sums_bytes(op) * (size_t)n_threads : 0;
 }
 
-/* Columns [begin, end) of f32: what is added to a row is the sum of its updates; other rows are not touched. */
+/* Columns [begin, end) of f32, where operand 0 is a residual: what is added to a row is the sum of its updates; other rows
+   are not touched. */
 static void scatter_to_residual(const KernelArgs *args, int64_t begin, int64_t end)
 {
     const cvn_type *x = op_in(args->op, 0);
@@ -244,7 +245,7 @@ static void run_scatter(const KernelArgs *args)
             memcpy((char *)args->out[0] + (size_t)(row * length + begin) * size,
                    (const char *)args->in[0] + (size_t)(row * length + begin) * size,
                    (size_t)(end - begin) * size);
-    if (kernel_fused(args->op)->residual) {
+    if (args->op->fused) {
         scatter_to_residual(args, begin, end);
         return;
     }
@@ -394,7 +395,7 @@ const Kernel index_kernels[] = {
      .scratch = scratch_scatter,
      .run = run_scatter,
      .in_place = 1,
-     .accepts = kernel_accepts_all},
+     .fuses = true},
     {.name = "scatter.boxes",
      .kind = OP_SCATTER,
      .match = match_bytes,

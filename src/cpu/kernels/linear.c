@@ -454,7 +454,7 @@ static void quantize_rows(const KernelArgs *args)
 #define ROW_OF(text, of, match, how, set)                                                          \
     {                                                                                              \
         .name = text, .kind = of, .isa = &linear_##set, .match_isa = match,                        \
-        .scratch_isa = linear_scratch, .run = how, .accepts = kernel_accepts_all                   \
+        .scratch_isa = linear_scratch, .run = how, .fuses = true                                   \
     }
 #define ROW(text, of, match, set) ROW_OF(text, of, match, linear_run, set)
 /* Those that every set of vectors has for quantized weights, and for rows of 8 bits. */

@@ -152,6 +152,6 @@ const Kernel ISA_NAME(rope_kernels)[] = {
      .match = match_rope,
      .run = run_rope,
      .in_place = 1,
-     .accepts = kernel_accepts_all},
+     .fuses = true},
     {0},
 };

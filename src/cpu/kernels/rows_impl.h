@@ -196,16 +196,16 @@ VEC_INLINE float combine_lanes(cvn_reduce kind, VecSum *s)
     return lane[0];
 }
 
-/* What a reduce sums up: n <= TILE elements, or their squares. */
+/* What a reduce sums up: n <= TILE elements, what a program makes, or else, beside which there is something, squares. */
 VEC_INLINE const float *read_terms(const KernelArgs *args, int64_t at, int64_t n, float *buffer)
 {
     const Op *op = args->op;
-    const float *x = buffer;
-    if (kernel_fused(op)->program)
+    if (kernel_fused(op)->program) {
         ISA_NAME(fusion_prologue)(args, at, n, buffer);
-    else
-        x = tile_read(op_in(op, 0)->dtype, args->in[0], at, n, buffer);
-    if (!kernel_fused(op)->squares)
+        return buffer;
+    }
+    const float *x = tile_read(op_in(op, 0)->dtype, args->in[0], at, n, buffer);
+    if (!op->fused)
         return x;
     for (int64_t i = 0; i < n; i++)
         buffer[i] = x[i] * x[i];
@@ -336,6 +336,6 @@ const Kernel ISA_NAME(row_kernels)[] = {
      .kind = OP_REDUCE,
      .match = match_reduce_float,
      .run = run_reduce_float,
-     .accepts = kernel_accepts_all},
+     .fuses = true},
     {0},
 };
