@@ -44,7 +44,9 @@ static inline cvn_value *random_epilogue(RandomGraph *r, cvn_value *v)
 {
     cvn_graph *g = r->g;
     cvn_value *other;
-    switch (random_below(r, 5)) {
+    const int rank = v->type.rank;
+    cvn_type part = v->type;
+    switch (random_below(r, 8)) {
     case 0:
         other = random_of_type(r, v->type);
         return random_chance(r, 50) ? cvn_add(g, v, other) : cvn_add(g, other, v);
@@ -56,6 +58,18 @@ static inline cvn_value *random_epilogue(RandomGraph *r, cvn_value *v)
         if (v->type.dtype == CVN_F32 && v->type.rank == 2)
             cvn_output(g, cvn_reduce_dims(g, CVN_SUM, cvn_multiply(g, v, v), 1, (int[]){0}));
         return v;
+    case 4: /* a column's factor, or a bias */
+        part = CVN_TYPE(v->type.dtype, v->type.dim[rank - 1]);
+        other = cvn_broadcast_in_dim(g, random_of_type(r, part), v->type, (int[]){rank - 1});
+        return random_chance(r, 50) ? cvn_add(g, v, other) : cvn_multiply(g, other, v);
+    case 5: /* a row's */
+        part.rank--;
+        other = cvn_broadcast_in_dim(g, random_of_type(r, part), v->type, (int[]){0, 1, 2, 3});
+        return random_chance(r, 50) ? cvn_subtract(g, v, other) : cvn_multiply(g, v, other);
+    case 6: /* a soft cap, a gate, or what is above 0 */
+        return random_chance(r, 50)   ? cvn_multiply(g, v, cvn_logistic(g, v))
+               : random_chance(r, 50) ? cvn_tanh(g, v)
+                                      : cvn_maximum(g, v, cvn_splat(g, v->type, 0));
     default:
         return cvn_optimization_barrier(g, v);
     }

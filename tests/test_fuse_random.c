@@ -1,6 +1,9 @@
 /* Random graphs of what is fused, of any dtype and with views between, every other one of tensors that are too small for tile
-   programs: fused, they give the bits that they give apart. */
+   programs: fused, they give the bits that they give apart; what is printed of them is read again as the same; and inlined, their
+   regions are the operations of before. CVN_SEEDS asks for more than the usual number of graphs. */
 #include "fuse_support.h"
+#include "graph/region.h"
+#include "graph/text/text.h"
 #include "plan_support.h"
 
 /* Of the same inputs, which a run may write. */
@@ -70,10 +73,129 @@ static void random_graphs_give_the_bits_of_their_operations(void **state)
     assert_true(fusions > n / 2 && fewer[1] > n / 4 && fewer[0] > n / 20);
 }
 
+/* ---- regions are what they were made of ---- */
+
+/* What has been seen of both graphs: operations that are the same, on the same operands, have one number, wherever they stand
+   and however often. A region reads through views of all of a tensor: these are known by what they view, and by their shape. */
+typedef struct Numbers {
+    struct Numbered {
+        const Op *op;
+        int *operand; /* [op->n_operands] numbers */
+    } * known;        /* [n] */
+    int n;
+    Arena arena;
+} Numbers;
+
+static bool same_number(const struct Numbered *a, const Op *op, const int *operand, bool view)
+{
+    if (view != tile_is_view(a->op) || !cvn_type_equal(op_out(op, 0), op_out(a->op, 0)))
+        return false;
+    if (view)
+        return a->operand[0] == operand[0];
+    return op->kind == a->op->kind && op->n_operands == a->op->n_operands &&
+           memcmp(operand, a->operand, (size_t)op->n_operands * sizeof *operand) == 0 &&
+           attr_equal(op->kind, &op->attr, &a->op->attr);
+}
+
+/* [n_values] The number of each value, in the arena: that of its operation, and which result it is. */
+static int *number_values(Numbers *all, const cvn_graph *g)
+{
+    int *number = arena_array(&all->arena, g->n_values + (size_t)1, sizeof *number);
+    for (const Op *op = g->first; op; op = op->next) {
+        const bool view = tile_is_view(op);
+        int *operand = arena_array(&all->arena, (size_t)op->n_operands + 1, sizeof *operand), k = 0;
+        for (int i = 0; i < op->n_operands; i++)
+            operand[i] = number[(view ? tile_root_of(op->operand[i]) : op->operand[i])->id];
+        if (view && cvn_type_equal(op_out(op, 0), &tile_root_of(op->operand[0])->type)) {
+            number[op->result[0]->id] = operand[0];
+            continue;
+        }
+        while (k < all->n && !same_number(&all->known[k], op, operand, view))
+            k++;
+        if (k == all->n) {
+            all->known = realloc(all->known, (size_t)++all->n * sizeof *all->known);
+            all->known[k] = (struct Numbered){op, operand};
+        }
+        for (int i = 0; i < op->n_results; i++)
+            number[op->result[i]->id] = OP_MOST_RESULTS * k + i;
+    }
+    return number;
+}
+
+/* How many there were. */
+static int inline_regions(cvn_graph *g)
+{
+    int n = 0;
+    for (Op *op = g->first, *following; op; op = following) {
+        following = op->next;
+        graph_resolve_op(op);
+        if (op->kind != OP_REGION)
+            continue;
+        cvn_value *out[OP_MOST_RESULTS];
+        graph_insert_before(g, op);
+        region_inline(g, op, op->operand, out);
+        for (int i = 0; i < op->n_results; i++)
+            graph_replace(op->result[i], out[i]);
+        graph_insert_before(g, NULL);
+        graph_remove(g, op);
+        n++;
+    }
+    graph_resolve(g);
+    return n;
+}
+
+static cvn_graph *parse(const StrBuf *text)
+{
+    cvn_err err = {0};
+    cvn_graph *g = graph_parse(text->text, text->length, "fused.txt", &err);
+    if (!g)
+        fail_msg("%s\n%s", err.message, text->text);
+    return g;
+}
+
+static void regions_are_read_as_printed_and_inlined_the_graph_before(void **state)
+{
+    const int n = seeds(SANITIZED ? 60 : 500);
+    int inlined = 0;
+    for (int k = 0; k < n; k++) {
+        const uint64_t seed = 4 * (uint64_t)k + 3; /* large and small */
+        cvn_err err = {0};
+        bool changed;
+        StrBuf text = {0}, again = {0};
+        Numbers all = {.n = 0};
+        cvn_graph *before = hard_graph(seed), *fused = graph_clone(before, &err);
+        must(arena_init(&all.arena, &err), &err);
+        must(fuse_graph(fused, cpu_kernels(), &changed, &err), &err);
+        must(graph_verify(fused, &err), &err);
+        graph_print(&text, fused);
+        cvn_graph *read = parse(&text);
+        graph_print(&again, read);
+        assert_string_equal(text.text, again.text);
+        inline_regions(before);
+        inlined += inline_regions(read);
+        must(graph_verify(read, &err), &err);
+        const int *was = number_values(&all, before), *is = number_values(&all, read);
+        assert_int_equal(before->n_outputs, read->n_outputs);
+        for (int i = 0; i < before->n_outputs; i++)
+            if (was[before->output[i].value->id] != is[read->output[i].value->id])
+                fail_msg("seed %d: output %d is not what it was\n%s", (int)seed, i, text.text);
+        strbuf_free(&text);
+        strbuf_free(&again);
+        free(all.known);
+        arena_free(&all.arena);
+        cvn_graph_free(before);
+        cvn_graph_free(fused);
+        cvn_graph_free(read);
+    }
+    print_message("%d regions of %d graphs\n", inlined, n);
+    assert_true(inlined > n);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_graphs_give_the_bits_of_their_operations),
+        cmocka_unit_test(regions_are_read_as_printed_and_inlined_the_graph_before),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -60,6 +60,11 @@ static const Case cases[] = {
                               "  %l: f32[64,272] = convert %v\n" Y("e", "multiply %f, %k")
                                   Y("m", "multiply %e, %o") Y("r", "add %l, %m") END,
      2, 6},
+    {"a norm of a kernel's own behind a product, a multiplier and a residual",
+     X "  %v: f32[64,272] = parameter {name=\"v\"}\n  %b: f32[272] = parameter {name=\"b\"}\n"
+       "  %u: bf16[64,272] = " DOT(bf16) Y("n", "rms_norm %u, %b {eps=1e-05}") C("by", "0.22")
+           Y("m", "multiply %n, %by") Y("r", "add %v, %m") END,
+     1, 2},
     {"ReLU squared", X U C("zero", "0") Y("m", "maximum %f, %zero") Y("r", "multiply %m, %m") END,
      1, 1},
     {"a soft cap of logits",

@@ -7,6 +7,7 @@
  *     transpose(rope(convert(x)))            and turned as they are read and written
  *     reduce(multiply(p, p)), p a product    squares are summed down the columns of the sums that are there
  *     add(rms_norm_backward(x, w, dy), r)    and a rounded copy of that
+ *     add(r, rms_norm(x, w))                 a norm behind a part, and whatever else stands behind it
  *     add(r, scatter(zeros, …))              rows that occur, and no others
  *     softmax_cross_entropy, and its gradient, where nothing of the loss's own gradient is computed: one exponential
  *                                            instead of two
@@ -83,12 +84,18 @@ static bool writes_all(const Op *region, const Op *op)
     return n == op->n_results;
 }
 
-/* Whether what a product's reader makes would wait in memory if it were made by the product, beside all that this makes:
-   there is a further root between the two. */
+/* Whether any program may stand behind it. */
+static bool has_program(const Op *root)
+{
+    return root->kind == OP_DOT_GENERAL || root->kind == OP_RMS_NORM;
+}
+
+/* Whether what such a root's reader makes would wait in memory if it were made by the root, beside all that this makes: there
+   is a further root between the two. */
 static bool waits_in_memory(const Fuse *f, const Op *region, const Op *root, const Op *reader)
 {
     const int64_t position = f->position[reader->result[0]->id];
-    if (root_of(root)->kind != OP_DOT_GENERAL || !writes_all(region, root))
+    if (!has_program(root_of(root)) || !writes_all(region, root))
         return false;
     for (const Op *op = root->next; op && f->position[op->result[0]->id] < position; op = op->next)
         if (op_may_be_root(op) || (op->kind == OP_REGION && root_of(op)))
@@ -176,7 +183,7 @@ void fuse_roots(Fuse *f, bool chains)
     int64_t n = 0;
     for (Op *op = f->g->first; op; op = op->next) {
         const Op *root = root_of(op);
-        if (chains ? root && root->kind == OP_DOT_GENERAL
+        if (chains ? root && has_program(root)
                    : op->kind != OP_REGION && op_may_be_root(op) && kernel_find(f->backend, op))
             list[n++] = op;
     }

@@ -7,7 +7,7 @@
 /* What the kernel of a plan's operation does beside it: the rest of the region whose root it is (compile/region_plan.h). */
 typedef struct Fused {
     const cvn_graph *body; /* of the region */
-    /* All of a region without a root; the epilogue of a product, on operands behind its own; the prologue of a reduce, whose
+    /* All of a region without a root; the epilogue of a product or a norm, on operands behind its own; the prologue of a reduce, whose
        operands are then the program's. Or NULL. */
     struct TileProgram *program;
     /* Of a product: its result's dimensions are permuted; or empty. */

@@ -198,12 +198,13 @@ static bool match_chain(Match *m)
     return true;
 }
 
-/* Of sums, elementwise operations: a product's epilogue. */
-static bool match_product_program(Match *m)
+/* Of sums, or of normed rows, elementwise operations: what a product or a norm does with them before they are written. */
+static bool match_epilogue(Match *m)
 {
     const Op *root = m->root;
     const cvn_dtype dtype = op_out(root, 0)->dtype;
-    if (cvn_type_elements(op_in(root, 0)) == 0 || root->attr.lhs_batch.n > 0 ||
+    const bool batch = root->kind == OP_DOT_GENERAL && root->attr.lhs_batch.n > 0;
+    if (cvn_type_elements(op_in(root, 0)) == 0 || batch ||
         (dtype != CVN_F32 && dtype != CVN_BF16) || !begin_root(m, root))
         return false;
     TileProgram *program = tile_program_make(m->backend, m->arena, m->body, NULL, root->result[0]);
@@ -516,6 +517,7 @@ Op *region_plan(const KernelSet *backend, const Op *region, Arena *arena, uint32
         [OP_LINEAR] = match_linear,
         [OP_ROPE] = match_rope,
         [OP_REDUCE] = match_reduce,
+        [OP_RMS_NORM] = match_epilogue,
         [OP_RMS_NORM_BACKWARD] = match_norm,
         [OP_SOFTMAX_CROSS_ENTROPY] = match_loss,
         [OP_SOFTMAX_CROSS_ENTROPY_BACKWARD] = match_loss,
@@ -530,8 +532,7 @@ Op *region_plan(const KernelSet *backend, const Op *region, Arena *arena, uint32
     MatchFn *matching = m.root ? match[m.root->kind] : match_chain;
     if (!backend->accepts || !matching)
         return NULL;
-    if (!matches(&m, matching) &&
-        !(matching == match_product && matches(&m, match_product_program)))
+    if (!matches(&m, matching) && !(matching == match_product && matches(&m, match_epilogue)))
         return NULL;
     return kernel_find(backend, m.plan) && backend->accepts(backend, m.owner, m.plan) ? m.plan
                                                                                       : NULL;

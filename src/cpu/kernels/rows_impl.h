@@ -6,6 +6,7 @@
  */
 #include "compile/fused.h"
 #include "cpu/kernels/fusion_whole.h"
+#include "cpu/kernels/gemm.h"
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/log_sum_impl.h"
 #include "cpu/kernels/norm_impl.h"
@@ -50,6 +51,11 @@ static void run_rms_norm(const KernelArgs *args)
             int64_t n = tile_length(at, d);
             const float *values = tile_read(in, args->in[0], row * d + at, n, from);
             const float *weights = tile_read(weight, args->in[1], at, n, scales);
+            if (op->fused) {
+                norm_tile(to, values, weights, scale, n);
+                ISA_NAME(fusion_epilogue)(args, row * d + at, d, to, n, 1, n);
+                continue;
+            }
             if (out == CVN_BF16) {
                 norm_tile_to_bf16((uint16_t *)args->out[0] + row * d + at, values, weights, scale,
                                   n);
@@ -326,7 +332,8 @@ const Kernel ISA_NAME(row_kernels)[] = {
      .kind = OP_RMS_NORM,
      .match = match_rms_norm,
      .run = run_rms_norm,
-     .in_place = 1},
+     .in_place = 1,
+     .fuses = true},
     {.name = "softmax_cross_entropy." ISA,
      .kind = OP_SOFTMAX_CROSS_ENTROPY,
      .match = match_floats,
