@@ -192,6 +192,19 @@ static void heads_are_written_where_they_belong(void **state)
     }
 }
 
+/* One token of each sequence, as when text is generated: where it stands is a view of where its sequence begins. */
+static void a_token_is_turned_and_rounded_in_one_step(void **state)
+{
+    cvn_graph *g = cvn_graph_new("token", NULL);
+    cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, 3, 1, 4, 64));
+    cvn_value *freq = cvn_parameter(g, "freq", CVN_TYPE(CVN_F32, 32));
+    cvn_value *start = cvn_iota(g, CVN_TYPE(CVN_I32, 3), 0);
+    cvn_value *position = cvn_reshape(g, start, 2, (const int64_t[]){3, 1});
+    cvn_output(g, cvn_convert(g, cvn_rope(g, x, position, freq, false), CVN_BF16));
+    the_same_in_fewer_steps(g, 1);
+    cvn_graph_free(g);
+}
+
 /* The gradient of a norm, the one that went by it, and both together for the product below. */
 static void the_gradient_of_a_norm_takes_the_one_beside_it(void **state)
 {
@@ -446,6 +459,7 @@ int main(void)
         cmocka_unit_test(what_lies_in_memory_anyway_is_computed_once),
         cmocka_unit_test(sums_of_products_are_made_as_they_are_written),
         cmocka_unit_test(heads_are_written_where_they_belong),
+        cmocka_unit_test(a_token_is_turned_and_rounded_in_one_step),
         cmocka_unit_test(the_gradient_of_a_norm_takes_the_one_beside_it),
         cmocka_unit_test(rows_are_added_to_where_they_occur),
         cmocka_unit_test(squares_of_a_product_are_summed_where_it_is_made),
