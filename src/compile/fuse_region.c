@@ -112,11 +112,34 @@ static cvn_value *inside(Body *b, cvn_value *v, int64_t elements)
     return made;
 }
 
+static bool is_made_inside(const Body *b, const cvn_value *v)
+{
+    for (int i = 0; i < b->n_values; i++)
+        if (b->from[i] == v)
+            return b->to[i]->def->kind != OP_PARAMETER;
+    return false;
+}
+
+/* An operand as it is, view or not. */
+static cvn_value *whole_operand(Body *b, cvn_value *v)
+{
+    for (int i = 0; i < b->n_values; i++)
+        if (b->from[i] == v)
+            return b->to[i];
+    note(b, v, new_parameter(b, v));
+    return b->full ? v : b->to[b->n_values - 1];
+}
+
+/* Elementwise operations read through views; others only what is made in the region. */
 static void copy_op(Body *b, const Op *op)
 {
     cvn_value **operand = arena_array(b->f->arena, (size_t)op->n_operands + 1, sizeof(cvn_value *));
-    for (int i = 0; i < op->n_operands; i++)
-        operand[i] = inside(b, op->operand[i], cvn_type_elements(op_out(op, 0)));
+    const bool elementwise = class_is_elementwise(op_info[op->kind].class_);
+    for (int i = 0; i < op->n_operands; i++) {
+        cvn_value *v = op->operand[i];
+        const bool through = elementwise || b->spreads || is_made_inside(b, tile_root_of(v));
+        operand[i] = through ? inside(b, v, cvn_type_elements(op_out(op, 0))) : whole_operand(b, v);
+    }
     const Op *copy = add_op(b, op, operand, op->n_operands);
     for (int i = 0; i < op->n_results; i++)
         note(b, op->result[i], copy->result[i]);

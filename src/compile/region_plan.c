@@ -346,14 +346,9 @@ static bool match_rope(Match *m)
     }
     m->plan->operand[0] = outside(m, x);
     for (int i = 1; i < root->n_operands; i++) {
-        const cvn_value *v = root->operand[i];
-        if (v->def->kind == OP_RESHAPE) { /* positions of one token are where its sequence begins */
-            v = v->def->operand[0];
-            m->left--;
-        }
-        if (!is_parameter(v))
+        if (!is_parameter(root->operand[i]))
             return false;
-        m->plan->operand[i] = outside(m, v);
+        m->plan->operand[i] = outside(m, root->operand[i]);
     }
     put_result(m, 0, y);
     return true;
