@@ -1,6 +1,7 @@
 /*
  * Collectives between processes. Started by a launcher this program is one rank of the test that its arguments name;
- * otherwise it runs itself under mpirun, and looks at what comes of it. Skipped where there is no mpirun.
+ * otherwise it runs itself, under mpirun, which is skipped where there is none, and as processes that meet at an address, and looks at
+ * what comes of it.
  */
 #include "comm/cluster.h"
 #include "comm/transport.h"
@@ -9,7 +10,9 @@
 #include "ranks.h"
 #include "unit.h"
 
+#include <netinet/in.h>
 #include <pthread.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -199,8 +202,7 @@ static int rank_loop(Cluster *cluster, const char *directory, int fails)
 static int rank_main(int argc, char **argv)
 {
     char settings[64];
-    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
-    bool odd = strcmp(argv[1], "settings") == 0 && rank && strcmp(rank, "2") == 0;
+    bool odd = strcmp(argv[1], "settings") == 0 && transport_number() == 2;
     snprintf(settings, sizeof settings, "test --mesh data=%d", odd ? 3 : 4);
     signal(SIGTERM, on_term);
     ClusterOptions options = {.timeout = argc > 4 ? strtod(argv[4], NULL) : 20,
@@ -240,13 +242,41 @@ static int rank_main(int argc, char **argv)
 /* ---- the tests ---- */
 
 static const char *program;
+static bool by_address; /* without mpirun */
+
+static void need_launcher(void)
+{
+    if (!by_address)
+        need_mpirun();
+}
+
+/* A port that nobody has now. */
+static int free_port(void)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof at;
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_true(fd >= 0 && bind(fd, (struct sockaddr *)&at, n) == 0 &&
+                getsockname(fd, (struct sockaddr *)&at, &n) == 0);
+    close(fd);
+    return ntohs(at.sin_port);
+}
 
 /* Runs `n` ranks; what they printed, to be freed. */
 static char *launch(int n, const char *arguments, int *status)
 {
     char command[1024];
-    snprintf(command, sizeof command, "timeout 100 " MPIRUN "-n %d %s %s 2>&1", n, program,
-             arguments);
+    if (by_address) /* what was stopped goes on in the end, and hears that all is over */
+        snprintf(
+            command, sizeof command,
+            "export CARAVAN_COORDINATOR=127.0.0.1:%d CARAVAN_PROCESSES=%d; exec 2>&1; i=%d; "
+            "run='timeout --foreground 100 %s %s'; "
+            "while [ $i -gt 0 ]; do CARAVAN_PROCESS=$i $run & i=$((i-1)); done; "
+            "CARAVAN_PROCESS=0 $run; status=$?; trap '' CONT; kill -CONT 0; wait; exit $status",
+            free_port(), n, n - 1, program, arguments);
+    else
+        snprintf(command, sizeof command, "timeout 100 " MPIRUN "-n %d %s %s 2>&1", n, program,
+                 arguments);
     FILE *pipe = popen(command, "r");
     assert_non_null(pipe);
     char *text = calloc(1, 65536);
@@ -268,7 +298,7 @@ static void expect(int n, const char *arguments, bool succeeds, const char *sent
 
 static void ranks_give_the_bits_of_the_interpreter(void **state)
 {
-    need_mpirun();
+    need_launcher();
     expect(2, "bits 1", true, "2 devices agree");
     expect(4, "bits 1", true, "4 devices agree");
     expect(3, "bits 2", true, "6 devices agree");
@@ -277,7 +307,7 @@ static void ranks_give_the_bits_of_the_interpreter(void **state)
 
 static void overlap_gives_the_bits_of_threads(void **state)
 {
-    need_mpirun();
+    need_launcher();
     expect(2, "overlap 1", true, "2 devices overlap");
     expect(2, "overlap 2", true, "4 devices overlap");
     expect(3, "overlap 1", true, "3 devices overlap");
@@ -285,14 +315,14 @@ static void overlap_gives_the_bits_of_threads(void **state)
 
 static void a_flag_on_one_rank_ends_runs_on_all(void **state)
 {
-    need_mpirun();
+    need_launcher();
     expect(2, "interrupt 1", true, "2 devices agree on many");
     expect(2, "interrupt 2", true, "4 devices agree on many");
 }
 
 static void ranks_that_disagree_end_with_a_sentence(void **state)
 {
-    need_mpirun();
+    need_launcher();
     int status;
     char *text = launch(4, "settings", &status);
     if (!status || !strstr(text, "rank 2 on ") ||
@@ -371,7 +401,7 @@ static void remove_directory(const char *directory)
 
 static void a_rank_that_fails_ends_all(void **state)
 {
-    need_mpirun();
+    need_launcher();
     char directory[] = "/tmp/caravan-mpi-XXXXXX", arguments[128];
     assert_non_null(mkdtemp(directory));
     snprintf(arguments, sizeof arguments, "loop %s 30", directory);
@@ -487,16 +517,107 @@ static void strike(int rank, int signal_number, int patience, const char *senten
 
 static void a_rank_that_is_killed_ends_all(void **state)
 {
-    need_mpirun();
-    strike(2, SIGKILL, 20, "rank 0 says: rank 2 on ");
-    strike(0, SIGKILL, 20, "rank 1 says: rank 0 on ");
+    need_launcher();
+    const int patience = by_address ? 4 : 20; /* no launcher tells of the end of a process */
+    strike(2, SIGKILL, patience, "rank 0 says: rank 2 on ");
+    strike(0, SIGKILL, patience, "rank 1 says: rank 0 on ");
 }
 
 static void a_rank_that_stops_ends_all(void **state)
 {
-    need_mpirun();
+    need_launcher();
     strike(3, SIGSTOP, 4, "rank 0 says: rank 3 on ");
-    strike(0, SIGSTOP, 4, "rank 1 says: rank 0 on ");
+    if (!by_address) /* whose end launch waits for */
+        strike(0, SIGSTOP, 4, "rank 1 says: rank 0 on ");
+}
+
+/* What two processes print that are to meet, each with its own environment. */
+static void expect_meeting(const char *first, const char *second, const char *sentence)
+{
+    char line[1024], text[4096];
+    snprintf(line, sizeof line,
+             "export CARAVAN_COORDINATOR=127.0.0.1:%d; exec 2>&1; (env %s timeout 60 %s data) & "
+             "env %s timeout 60 %s data; status=$?; wait; exit $status",
+             free_port(), second, program, first, program);
+    FILE *pipe = popen(line, "r");
+    assert_non_null(pipe);
+    text[fread(text, 1, sizeof text - 1, pipe)] = 0;
+    if (pclose(pipe) == 0 || !strstr(text, sentence))
+        fail_msg("%s and %s: no '%s' in: %s", first, second, sentence, text);
+}
+
+static void processes_that_do_not_fit_say_so(void **state)
+{
+    (void)state;
+    expect_meeting("CARAVAN_PROCESSES=2 CARAVAN_PROCESS=0", "CARAVAN_PROCESSES=3 CARAVAN_PROCESS=1",
+                   "a process came as number 1 of 3 where there are 2");
+    expect_meeting("CARAVAN_PROCESSES=2", "CARAVAN_PROCESSES=2",
+                   "give CARAVAN_PROCESS the number of this process");
+    expect_meeting("CARAVAN_PROCESSES=1 CARAVAN_PROCESS=0", "CARAVAN_PROCESS=1",
+                   "give CARAVAN_PROCESSES how many processes there are");
+    expect_meeting("CARAVAN_COORDINATOR=here CARAVAN_PROCESSES=2 CARAVAN_PROCESS=0",
+                   "CARAVAN_PROCESSES=2 CARAVAN_PROCESS=2", "give a host and a port");
+}
+
+/* A process that is to meet another one at a port of this machine. */
+static FILE *meets(int port, int number)
+{
+    char line[1024];
+    snprintf(
+        line, sizeof line,
+        "CARAVAN_COORDINATOR=127.0.0.1:%d CARAVAN_PROCESSES=2 CARAVAN_PROCESS=%d timeout 60 %s "
+        "bits 1 2>&1",
+        port, number, program);
+    FILE *pipe = popen(line, "r");
+    assert_non_null(pipe);
+    return pipe;
+}
+
+static void says(FILE *pipe, bool succeeds, const char *sentence)
+{
+    char text[4096];
+    text[fread(text, 1, sizeof text - 1, pipe)] = 0;
+    if ((pclose(pipe) == 0) != succeeds || !strstr(text, sentence))
+        fail_msg("no '%s' in: %s", sentence, text);
+}
+
+/* Strangers connect to rank 0, and say nothing, something short or something long; then rank 1 comes. */
+static void strangers_are_turned_away(void **state)
+{
+    (void)state;
+    const int port = free_port(), on = 1;
+    const struct sockaddr_in at = {.sin_family = AF_INET,
+                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                                   .sin_port = htons((uint16_t)port)};
+    static const char garbage[4096] = "GET / HTTP/1.1\r\n\r\n";
+    FILE *first = meets(port, 0);
+    for (size_t n = 0; n <= sizeof garbage; n = n ? n * 8 : 8) {
+        int fd = -1;
+        for (int tries = 0; fd < 0 && tries < 600; tries++) {
+            fd = socket(AF_INET, SOCK_STREAM, 0);
+            if (connect(fd, (const struct sockaddr *)&at, sizeof at) == 0)
+                break;
+            close(fd);
+            fd = -1;
+            usleep(50000);
+        }
+        assert_true(fd >= 0 && send(fd, garbage, n, MSG_NOSIGNAL) == (ssize_t)n);
+        close(fd);
+    }
+    says(meets(port, 1), true, "");
+    says(first, true, "2 devices agree");
+
+    /* Where rank 0 should be is another program. */
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    assert_true(bind(listener, (const struct sockaddr *)&at, sizeof at) == 0 &&
+                listen(listener, 1) == 0);
+    FILE *other = meets(port, 1);
+    int fd = accept(listener, NULL, NULL);
+    assert_true(fd >= 0 && send(fd, garbage, sizeof garbage, MSG_NOSIGNAL) > 0);
+    says(other, false, "what answers there is another program");
+    close(fd);
+    close(listener);
 }
 
 int main(int argc, char **argv)
@@ -515,5 +636,19 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_rank_that_is_killed_ends_all),
         cmocka_unit_test(a_rank_that_stops_ends_all),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest without_launcher[] = {
+        cmocka_unit_test(ranks_give_the_bits_of_the_interpreter),
+        cmocka_unit_test(overlap_gives_the_bits_of_threads),
+        cmocka_unit_test(a_flag_on_one_rank_ends_runs_on_all),
+        cmocka_unit_test(ranks_that_disagree_end_with_a_sentence),
+        cmocka_unit_test(processes_that_do_not_fit_say_so),
+        cmocka_unit_test(strangers_are_turned_away),
+        cmocka_unit_test(a_rank_that_fails_ends_all),
+        cmocka_unit_test(a_rank_that_is_killed_ends_all),
+        cmocka_unit_test(a_rank_that_stops_ends_all),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    by_address = true;
+    failed += cmocka_run_group_tests(without_launcher, NULL, NULL);
+    return failed;
 }

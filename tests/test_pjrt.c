@@ -95,19 +95,20 @@ static void quantized_weights_are_those_of_the_cpu(void **state)
 /* They go to the device as they are in the file, and are taken apart there. */
 static void blocks_of_files_are_those_of_the_cpu(void **state)
 {
-    static const char *const kinds[] = {"q8_0", "q4_0"};
+    static const char *const kinds[][2] = {{"q8_0", ".gguf"}, {"q4_0", ".gguf"}, {"fp8", ""}};
     char path[600];
     (void)state;
     if (!*device)
         skip();
     expect(0,
-           "caravan init -p dim=64,layers=2,heads=4,kv_heads=2,ffn=128,vocab=97,context=128 "
+           "caravan init -p dim=256,layers=2,heads=4,kv_heads=2,ffn=256,vocab=97,context=128 "
            "--dtype f32 -s 3 -o floats",
            "");
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        snprintf(path, sizeof path, "caravan convert floats %s.gguf --type %s", kinds[i], kinds[i]);
+        const char *kind = kinds[i][0], *suffix = kinds[i][1];
+        snprintf(path, sizeof path, "caravan convert floats %s%s --type %s", kind, suffix, kind);
         expect(0, path, "");
-        snprintf(path, sizeof path, "%s/%s.gguf", scratch, kinds[i]);
+        snprintf(path, sizeof path, "%s/%s%s", scratch, kind, suffix);
         compare(path, NULL, "", "2d", 1e-3);
         compare(path, NULL, "model=2", "tp", 1e-3);
     }

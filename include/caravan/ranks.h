@@ -10,7 +10,8 @@
  *
  * All ranks make the same calls of the library in the same order, and have the same results; each computes its share of the
  * devices. NULL is a process alone, rank 0 of 1. What talks to the other processes, libcaravan-mpi.so, is loaded when they
- * are joined: from the file that CARAVAN_MPI names, beside the library, beside the program, or where the loader looks.
+ * are joined: from the file that CARAVAN_MPI names, beside the library, beside the program, or where the loader looks. Without MPI
+ * processes meet at CARAVAN_COORDINATOR, a host and a port, as number CARAVAN_PROCESS of CARAVAN_PROCESSES.
  */
 #ifndef CARAVAN_RANKS_H
 #define CARAVAN_RANKS_H

@@ -30,16 +30,15 @@ static void lost(void *context, const char *sentence)
     dprintf(ranks.speak, "caravan: %s\n", sentence);
 }
 
+static void silence(FILE *stream)
+{
+    if (!freopen("/dev/null", "w", stream))
+        fclose(stream);
+}
+
 bool ranks_speaks(void)
 {
-    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
-                                        "SLURM_PROCID"};
-    for (int i = 0; i < 4; i++) {
-        const char *rank = getenv(names[i]);
-        if (rank)
-            return strcmp(rank, "0") == 0;
-    }
-    return true;
+    return transport_number() <= 0;
 }
 
 void ranks_command(int argc, char **argv)
@@ -49,30 +48,31 @@ void ranks_command(int argc, char **argv)
     if (!ranks_speaks()) { /* standard error is kept for the case that rank 0 is gone */
         fflush(stderr);
         ranks.speak = dup(STDERR_FILENO);
-        if (!freopen("/dev/null", "w", stdout))
-            fclose(stdout);
-        if (!freopen("/dev/null", "w", stderr))
-            fclose(stderr);
+        silence(stdout);
+        if (!transport_meets()) /* which rank 0 would not hear of before they have met */
+            silence(stderr);
     }
     for (int i = 1; i < argc; i++)
         strbuf_printf(&ranks.settings, "%s%s", i > 1 ? " " : "", argv[i]);
 }
 
+bool ranks_first(void)
+{
+    return cluster_rank(ranks.cluster) == 0;
+}
+
 int ranks_join(Cluster **out, cvn_err *err)
 {
-    if (!ranks.cluster && transport_launched())
+    if (!ranks.cluster && transport_launched() && !transport_meets())
         signal(SIGTERM, on_term);
     int code = cvn_ranks_join(&(cvn_ranks_options){.settings = ranks.settings.text,
                                                    .lost = lost,
                                                    .ending = &ranks.ending},
                               &ranks.cluster, err);
     *out = ranks.cluster;
+    if (!code && transport_meets() && !ranks_first())
+        silence(stderr);
     return code;
-}
-
-bool ranks_first(void)
-{
-    return cluster_rank(ranks.cluster) == 0;
 }
 
 int ranks_share(int64_t *number, StrBuf *text, cvn_err *err)

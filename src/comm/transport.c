@@ -1,4 +1,4 @@
-/* Finding and loading the plug-in that talks to other processes. */
+/* How processes find each other: by an address, or through the plug-in, which is found and loaded here. */
 #include "comm/transport.h"
 
 #include "base/threads.h"
@@ -15,17 +15,65 @@
 
 #define PLUGIN "libcaravan-mpi.so"
 
+/* The first of some variables that is set: a number from 0 on; -1: none is, or it has none. */
+static int number_of(const char *const *names, const char **found)
+{
+    for (; *names; names++) {
+        const char *text = getenv(*names);
+        char *end;
+        if (!text || !*text)
+            continue;
+        *found = *names;
+        const long n = strtol(text, &end, 10);
+        return *end || n < 0 || n > INT_MAX ? -1 : (int)n;
+    }
+    *found = NULL;
+    return -1;
+}
+
+/* Our own; mpirun of Open MPI; that of others; srun. mpirun may run in a step of Slurm, and knows better. */
+static const char *const sizes[] = {"CARAVAN_PROCESSES", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
+                                    "SLURM_STEP_NUM_TASKS", NULL};
+static const char *const numbers[] = {"CARAVAN_PROCESS", "OMPI_COMM_WORLD_RANK", "PMIX_RANK",
+                                      "PMI_RANK",        "SLURM_PROCID",         NULL};
+
+static const char *coordinator(void)
+{
+    const char *address = getenv("CARAVAN_COORDINATOR");
+    return address && *address ? address : NULL;
+}
+
+bool transport_meets(void)
+{
+    return coordinator() != NULL;
+}
+
 bool transport_launched(void)
 {
-    /* mpirun of Open MPI; that of others; srun. mpirun
-       may run in a step of Slurm, and knows better. */
-    static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
-    for (int i = 0; i < 3; i++) {
-        const char *text = getenv(sizes[i]);
-        if (text && *text)
-            return strtol(text, NULL, 10) > 1;
-    }
-    return false;
+    const char *found;
+    return coordinator() || number_of(sizes + 1, &found) > 1;
+}
+
+int transport_number(void)
+{
+    const char *found;
+    return number_of(coordinator() ? numbers : numbers + 1, &found);
+}
+
+/* At an address: of two or more, and each with a number below. */
+static Transport *meet(const char *address, cvn_err *err)
+{
+    const char *size, *number;
+    const int n = number_of(sizes, &size), rank = number_of(numbers, &number);
+    const bool is_size = n >= 2 && n <= TRANSPORT_MOST_RANKS, is_rank = rank >= 0 && rank < n;
+    if (is_size && is_rank)
+        return transport_tcp(address, rank, n, err);
+    const char *name = !is_size ? size : number, *wants = !is_size ? sizes[0] : numbers[0];
+    err_set(err, CVN_EINVAL, "CARAVAN_COORDINATOR is set, and %s is '%.40s'; give %s %s",
+            name ? name : wants, name ? getenv(name) : "", wants,
+            !is_size ? "how many processes there are, from 2 to 4096"
+                     : "the number of this process, from 0 on and less than there are");
+    return NULL;
 }
 
 /* Open MPI finds its own modules through the loader's global scope. */
@@ -87,13 +135,15 @@ bool transport_describe(char *text, size_t size)
 
 Transport *transport_open(cvn_err *err)
 {
+    if (coordinator())
+        return meet(coordinator(), err);
     /* Started several times, but with nothing by which the processes could find each other: srun without an MPI. Each would
        take itself for the only one. */
     if (transport_launched() && !getenv("OMPI_COMM_WORLD_RANK") && !getenv("PMIX_RANK") &&
         !getenv("PMI_RANK")) {
         err_set(err, CVN_EUNSUPPORTED,
                 "srun started several processes that cannot find each other; start them with srun "
-                "--mpi=pmix, or with mpirun in the job");
+                "--mpi=pmix, or set CARAVAN_COORDINATOR=HOST:PORT");
         return NULL;
     }
     void *object = find_plugin();

@@ -5,7 +5,7 @@
  *
  * Open MPI is behind this interface in an object of its own, libcaravan-mpi.so
  * (src/comm/mpi/plugin.c), so that the program runs where no MPI is installed, and so that the
- * handles of the MPI it was compiled for stay in there.
+ * handles of the MPI it was compiled for stay in there. Without MPI processes meet at an address (comm/tcp.c).
  */
 #ifndef CVN_COMM_TRANSPORT_H
 #define CVN_COMM_TRANSPORT_H
@@ -53,13 +53,24 @@ typedef struct TransportPlugin {
     void (*describe)(char *text, size_t size); /* "Open MPI v4.1.4", without joining anything */
 } TransportPlugin;
 
-/* True when a launcher (mpirun, srun) says, in the
-   environment, that this process is one of several. */
+/* True when a launcher (mpirun, srun) says, in the environment, that this process is one of several; or CARAVAN_COORDINATOR. */
 bool transport_launched(void);
 
-/* Loads the plug-in and joins the other processes. It is looked for where CARAVAN_MPI says, beside
+/* The number of this process as the environment has it, before it has joined the others; -1: it does not say. */
+int transport_number(void);
+
+/* Whether processes meet at CARAVAN_COORDINATOR (comm/tcp.c), for which no launcher is needed. */
+bool transport_meets(void);
+
+/* Joins the other processes: at CARAVAN_COORDINATOR, or else through the plug-in, which is looked for where CARAVAN_MPI says, beside
    the library and the program, in ../lib/caravan from there, and where the loader looks. Once per process. */
 Transport *transport_open(cvn_err *err);
+
+enum { TRANSPORT_MOST_RANKS = 4096 };
+
+/* Joins n_ranks processes over TCP (tcp.c), of which this is number `rank`. address: "host:port", where rank 0 listens until all have
+   come, for two minutes at most; NULL on an error. */
+Transport *transport_tcp(const char *address, int rank, int n_ranks, cvn_err *err);
 
 /* Whether there is a plug-in that could be loaded, for people to read: the name and version of its MPI and where it
    lies, or why there is none. */
