@@ -379,7 +379,7 @@ static void what_is_computed_again_waits(void **state)
     free(text);
 }
 
-/* Zeros beside a single row change no bit of its product; products of more rows, and of batches, stay. */
+/* Zeros beside a single row change no bit of its product, in batches, too; products of more rows stay. */
 static void a_single_row_gets_company(void **state)
 {
     static const char text[] =
@@ -388,24 +388,77 @@ static void a_single_row_gets_company(void **state)
         "  %w: f32[4,3] = parameter {name=\"w\"}\n"
         "  %y: f32[1,1,3] = dot_general %x, %w {lhs_contract=[2], rhs_contract=[0]}\n"
         "  %z: f32[3,1,1] = dot_general %w, %x {lhs_contract=[0], rhs_contract=[2]}\n"
-        "  return %y, %z\n"
+        "  %b: f32[4,1,3] = reshape %w\n"
+        "  %c: f32[4,1,1] = dot_general %b, %b {lhs_batch=[0], rhs_batch=[0], lhs_contract=[2], "
+        "rhs_contract=[2]}\n"
+        "  return %y, %z, %c\n"
         "}\n";
     const float x[4] = {1.25f, -3, 0.1f, 7}, w[12] = {0.3f, 1, 2, 3, -4, 5, 6, 7.7f, 8, 9, 10, -11};
     const void *in[] = {x, w};
-    void *want[2], *got[2];
+    void *want[3], *got[3];
     cvn_err err = {0};
     (void)state;
     cvn_graph *g = graph_parse(text, sizeof text - 1, "test", &err);
     assert_non_null(g);
     assert_int_equal(interp_run_one(g, in, want, &err), CVN_OK);
     hlo_more_rows(g, 0);
-    assert_int_equal(g->n_ops, 4);
+    assert_int_equal(g->n_ops, 6);
     hlo_more_rows(g, 2);
     assert_int_equal(graph_verify(g, &err), CVN_OK);
-    assert_int_equal(g->n_ops, 7); /* a zero, a pad and a slice more */
+    assert_int_equal(g->n_ops, 12); /* a zero, a pad and a slice more for two of the products */
     assert_int_equal(interp_run_one(g, in, got, &err), CVN_OK);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         assert_memory_equal(got[i], want[i], 3 * sizeof(float));
+        free(got[i]);
+        free(want[i]);
+    }
+    cvn_graph_free(g);
+}
+
+/* Rows with a scale each are multiplied as they are, and their sums scaled: the same but for rounding. Rows with two scales, and sums
+   over rows, stay. */
+static void rows_are_scaled_when_they_are_summed(void **state)
+{
+    static const char text[] =
+        "graph @scaled {\n"
+        "  %x: f32[2,4] = parameter {name=\"x\"}\n"
+        "  %q: i8[3,2,4] = parameter {name=\"q\"}\n"
+        "  %s: f32[3,2,1] = parameter {name=\"s\"}\n"
+        "  %t: f32[3,2,2] = parameter {name=\"t\"}\n"
+        "  %one: f32[3,2,4] = dequantize %q, %s\n"
+        "  %two: f32[3,2,4] = dequantize %q, %t\n"
+        "  %a: f32[2,3,2] = dot_general %x, %one {lhs_contract=[1], rhs_contract=[2]}\n"
+        "  %b: f32[2,3,2] = dot_general %x, %two {lhs_contract=[1], rhs_contract=[2]}\n"
+        "  %c: f32[4,3,4] = dot_general %x, %one {lhs_contract=[0], rhs_contract=[1]}\n"
+        "  return %a, %b, %c\n"
+        "}\n";
+    static const int64_t sizes[] = {12, 12, 48};
+    float x[8], s[6], t[12];
+    int8_t q[24];
+    for (int i = 0; i < 24; i++) {
+        q[i] = (int8_t)(i * 37 % 251 - 125);
+        x[i % 8] = (float)(i % 5) - 1.7f;
+        s[i % 6] = 0.01f * (float)(i % 6 + 1);
+        t[i % 12] = 0.02f * (float)(i % 7 + 1);
+    }
+    const void *in[] = {x, q, s, t};
+    void *want[3], *got[3];
+    int of_codes = 0;
+    cvn_err err = {0};
+    (void)state;
+    cvn_graph *g = graph_parse(text, sizeof text - 1, "test", &err);
+    if (!g)
+        fail_msg("%s", err.message);
+    assert_int_equal(interp_run_one(g, in, want, &err), CVN_OK);
+    hlo_scale_products(g);
+    assert_int_equal(graph_verify(g, &err), CVN_OK);
+    for (const Op *op = g->first; op; op = op->next)
+        of_codes += op->kind == OP_DOT_GENERAL && op->operand[1]->def->kind == OP_CONVERT;
+    assert_int_equal(of_codes, 1);
+    assert_int_equal(interp_run_one(g, in, got, &err), CVN_OK);
+    for (int i = 0; i < 3; i++) {
+        for (int64_t k = 0; k < sizes[i]; k++)
+            assert_true(fabsf(((float *)got[i])[k] - ((float *)want[i])[k]) < 1e-4f);
         free(got[i]);
         free(want[i]);
     }
@@ -415,6 +468,7 @@ static void a_single_row_gets_company(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_are_scaled_when_they_are_summed),
         cmocka_unit_test(xla_computes_what_the_interpreter_does),
         cmocka_unit_test(a_module_that_was_printed_means_the_same_when_read),
         cmocka_unit_test(every_operation_is_compared),

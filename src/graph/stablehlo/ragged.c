@@ -150,7 +150,7 @@ void hlo_ragged(Hlo *h, const Op *op)
         cvn_graph *g = i == 0 ? before : i == 1 ? turn : after;
         if (graph_decompose(g, NULL, NULL, NULL, h->err))
             return;
-        graph_remove_dead(g);
+        hlo_more_rows(g, h->rows);
     }
     for (int i = 0; i < op->n_operands; i++)
         operand[i] = hlo_ref(h, op->operand[i]);

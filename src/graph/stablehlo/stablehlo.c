@@ -74,7 +74,7 @@ int graph_print_stablehlo(StrBuf *out, const cvn_graph *g, const StableHloOption
                           cvn_err *err)
 {
     cvn_err local = {0};
-    Hlo h = {.out = out, .err = &local};
+    Hlo h = {.out = out, .err = &local, .rows = options ? options->rows : 0};
     SCOPED(graph_release) cvn_graph *copy = graph_clone(g, &local);
     int64_t named = 1; /* one more than the largest id of a device that a collective names */
     for (const Op *op = g->first; op; op = op->next)
@@ -86,9 +86,11 @@ int graph_print_stablehlo(StrBuf *out, const cvn_graph *g, const StableHloOption
         err_set(&local, CVN_EINVAL,
                 "graph '%s' names devices up to %" PRId64 ", but the module is for %" PRId64,
                 g->name, named - 1, n_devices);
+    if (!local.code)
+        hlo_scale_products(copy);
     if (!local.code && graph_decompose(copy, keeps, NULL, NULL, &local) == CVN_OK &&
         arena_begin(&h.arena, &local) == CVN_OK) {
-        hlo_more_rows(copy, options ? options->rows : 0);
+        hlo_more_rows(copy, h.rows);
         h.name = names_choose(copy, NULL, &h.arena);
         hlo_fences_begin(&h, copy);
         put_module(&h, copy, n_devices, options ? options : &(StableHloOptions){.n_devices = 0});

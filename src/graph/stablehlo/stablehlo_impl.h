@@ -21,6 +21,7 @@ typedef struct Hlo {
     char **name;     /* [n_values] */
     int64_t n_temps; /* intermediate values that the graph has no name for: %$0, %$1, ... */
     Fences fences;
+    int64_t rows; /* that products of a single row get */
     cvn_err *err; /* of graphs that are made on the way */
 } Hlo;
 
@@ -71,6 +72,8 @@ void hlo_call_in(Hlo *h, const Op *op, HloCall call, cvn_dtype dtype);
 /* An operation within groups of devices, which are replicas (ops/collective.c). */
 HloFn hlo_collective;
 
+/* Products with rows of 8 bits are scaled behind their sums. */
+void hlo_scale_products(cvn_graph *g);
 /* Products of one row get rows of zeros, so that there are so many. */
 void hlo_more_rows(cvn_graph *g, int64_t rows);
 
