@@ -163,7 +163,7 @@ static void the_model_itself_is_not_changed(void **state)
     assert_true(loss_with(&t, first) == before);
     /* Adapters, two averages of them, and not the model, are what a checkpoint holds. */
     for (int i = 0; i < t.state.model.n; i++)
-        frozen += cvn_type_bytes(&runtime_buffer(&t.rt, ROLE_WEIGHT, i)->type);
+        frozen += cvn_type_bytes(&runtime_buffer(&t.stage->rt, ROLE_WEIGHT, i)->type);
     for (int i = 0; i < t.state.saved.n; i++)
         all += cvn_type_bytes(&t.state.saved.tensor[i].type);
     assert_true(all < frozen);

@@ -188,7 +188,7 @@ static void what_is_frozen_lies_in_parts(void **state)
         train(&t, HALF, loss, norm);
         size_t frozen = 0;
         for (int k = 0; k < t.state.model.n; k++)
-            frozen += cvn_type_bytes(&runtime_buffer(&t.rt, ROLE_WEIGHT, k)->type);
+            frozen += cvn_type_bytes(&runtime_buffer(&t.stage->rt, ROLE_WEIGHT, k)->type);
         trainer_close(&t);
         s.mesh = "data=2,model=2";
         open_trainer(&t, &s);
@@ -196,7 +196,7 @@ static void what_is_frozen_lies_in_parts(void **state)
         near_losses(loss, other, HALF, i ? 5e-2 : 1e-5, &s, "loss");
         bytes[i] = 0;
         for (int k = 0; k < t.state.model.n; k++)
-            bytes[i] += cvn_type_bytes(&runtime_buffer(&t.rt, ROLE_WEIGHT, k)->local);
+            bytes[i] += cvn_type_bytes(&runtime_buffer(&t.stage->rt, ROLE_WEIGHT, k)->local);
         assert_true(bytes[i] < frozen / 4 + frozen / 20);
         trainer_close(&t);
     }

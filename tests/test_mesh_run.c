@@ -184,6 +184,28 @@ static void processes_write_what_threads_write(void **state)
     }
 }
 
+/* Stages, of which each process has two, or each two processes have one. */
+static void processes_train_stages_as_threads_do(void **state)
+{
+    need_mpirun();
+    run("caravan train " OPTIONS "--out stages --micro-batch 2 --mesh data=2,stage=2 2>&1");
+    same_losses("one", "stages", 1e-5);
+    for (int ranks = 2; ranks <= 4; ranks += 2) {
+        run("rm -rf mpi");
+        run(RANKS "train " OPTIONS "--out mpi --micro-batch 2 --mesh data=2,stage=2 2>&1", ranks);
+        same_losses("stages", "mpi", 0);
+        for (int i = 1; i <= 4; i++)
+            run("cmp mpi/checkpoints/step-00000008/shard-0000%d-of-00004.safetensors "
+                "stages/checkpoints/step-00000008/shard-0000%d-of-00004.safetensors",
+                i, i);
+    }
+    run(RANKS "train --resume mpi --mesh stage=2 --steps 9 2>&1", 2);
+    run("caravan train --resume stages --mesh '' --steps 9 2>&1");
+    same_losses("stages", "mpi", 1e-5);
+    run("caravan reshard one staged --mesh stage=2,model=2; caravan train --resume staged --mesh "
+        "stage=2 --steps 9 2>&1");
+}
+
 /* Adapters: in threads and in processes the same bytes, as PEFT has them; they go on on any mesh, reshard, and talk. */
 static void adapters_are_trained_on_meshes(void **state)
 {
@@ -333,6 +355,7 @@ int main(void)
         cmocka_unit_test(what_ends_a_reshard_leaves_nothing),
         cmocka_unit_test(damage_is_found),
         cmocka_unit_test(processes_write_what_threads_write),
+        cmocka_unit_test(processes_train_stages_as_threads_do),
         cmocka_unit_test(adapters_are_trained_on_meshes),
         cmocka_unit_test(a_killed_rank_ends_all_and_fewer_go_on),
         cmocka_unit_test(ranks_that_disagree_end_with_one_sentence),

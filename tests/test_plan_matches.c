@@ -252,16 +252,16 @@ static void check_training(const Case *c)
     if (trainer_open(&t, c->config, &options, &err) || trainer_random(&t, 1, &err) ||
         trainer_step(&t, &batch, &report, &err))
         fail_msg("%s, %s: %s", c->mesh, c->layout, err.message);
-    t.rt.backend->communication(t.rt.devices, &got);
+    t.stage->rt.backend->communication(t.stage->rt.devices, &got);
     same_communication(c, &got, &want);
-    runtime_memory(&t.rt, &memory);
+    runtime_memory(&t.stage->rt, &memory);
     same_bytes(c, "weights", memory.weights, want.memory.weights);
     same_bytes(c, "rounded weights", memory.rounded_weights, want.memory.rounded_weights);
     same_bytes(c, "optimizer", memory.optimizer, want.memory.optimizer);
     same_bytes(c, "inputs", memory.inputs, want.memory.inputs);
     same_bytes(c, "temporaries", memory.temporaries, want.memory.temporaries);
     same_bytes(c, "all", memory.total, want.memory.total);
-    assert_true(counting_counts(want.rt.devices)->flops == t.program[TRAIN_STEP].info.flops);
+    assert_true(counting_counts(want.rt.devices)->flops == t.stage->program[TRAIN_STEP].info.flops);
     sim_answer_free(&want);
     train_batch_free(&batch);
     trainer_close(&t);

@@ -105,8 +105,8 @@ static void add_training(Digests *d, const char *variant, cvn_dtype compute,
     learn(&t, STEPS, fill_chains, seen[0], seen[1]);
     uint64_t all = hash_bytes(seen, sizeof seen);
     const Buffer *b;
-    for (int i = 0; (b = runtime_buffer(&t.rt, ROLE_TRAINED, i)); i++)
-        all = all * 31 + hash_bytes(buffer_address(&t.rt, b, 0),
+    for (int i = 0; (b = runtime_buffer(&t.stage->rt, ROLE_TRAINED, i)); i++)
+        all = all * 31 + hash_bytes(buffer_address(&t.stage->rt, b, 0),
                                     cvn_dtype_bytes(b->local.dtype, cvn_type_elements(&b->local)));
     d->of[d->n++] = all;
     trainer_close(&t);

@@ -103,7 +103,7 @@ static Curve curve_of(const char *folder, const TrainerOptions *options, int ste
     open_trainer(&t, folder, options);
     Curve c = curve_new(options->batch, options->seq, steps);
     train(&t, &c);
-    assert_true(t.rt.backend->compilations(t.rt.devices) <= 2);
+    assert_true(t.stage->rt.backend->compilations(t.stage->rt.devices) <= 2);
     trainer_close(&t);
     return c;
 }
@@ -407,7 +407,7 @@ static void a_text_is_overfitted(void **state)
             must(trainer_step(&t, &batch, &report, &err), &err);
         print_message("%s: loss %.4f\n", optimizers[kind].name, report.loss);
         assert_true(report.loss < 0.05);
-        assert_int_equal(t.rt.backend->compilations(t.rt.devices), 1);
+        assert_int_equal(t.stage->rt.backend->compilations(t.stage->rt.devices), 1);
         trainer_close(&t);
     }
 }

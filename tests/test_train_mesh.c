@@ -219,7 +219,7 @@ static void weights_in_shards_are_those_of_one_device(void **state)
         o.layout = layout;
         must(trainer_open(&t, config, &o, &err), &err);
         must(trainer_random(&t, 7, &err), &err);
-        const Runtime *rt = &t.rt;
+        const Runtime *rt = &t.stage->rt;
         const void **part = calloc((size_t)rt->info.n_local, sizeof *part);
         for (int w = 0; w < t.state.n_weights; w++) {
             const Buffer *tensor = runtime_buffer(rt, ROLE_TRAINED, w);
@@ -263,12 +263,12 @@ static void a_process_reads_the_rows_of_its_devices(void **state)
         o.mesh = cases[i].mesh;
         o.layout = cases[i].layout;
         must(trainer_open(&t, config, &o, &err), &err);
-        Runtime part = t.rt;
-        Program program = t.program[TRAIN_STEP];
+        Runtime part = t.stage->rt;
+        Program program = t.stage->program[TRAIN_STEP];
         bool read[BATCH] = {false};
         program.rt = &part;
         part.info.n_local = cases[i].n_local;
-        for (; part.info.first < t.rt.info.n_local; part.info.first += part.info.n_local) {
+        for (; part.info.first < t.stage->rt.info.n_local; part.info.first += part.info.n_local) {
             int n = 0;
             for (int r = 0; r < BATCH; r++) {
                 bool need = program_needs_row(&program, ROLE_TOKENS, 0, r);
@@ -306,8 +306,8 @@ static void measure(int64_t layers, const char *mesh, size_t *state, size_t *ste
     must(trainer_open(&t, config, &o, &err), &err);
     *state = 0;
     for (int role = 0; role < ROLE_RESIDENT; role++)
-        *state += runtime_role_bytes(&t.rt, (Role)role) / (size_t)t.rt.info.n_local;
-    *step = t.program[TRAIN_STEP].info.temporary_bytes;
+        *state += runtime_role_bytes(&t.stage->rt, (Role)role) / (size_t)t.stage->rt.info.n_local;
+    *step = t.stage->program[TRAIN_STEP].info.temporary_bytes;
     trainer_close(&t);
 }
 

@@ -67,7 +67,7 @@ static void no_step_converts_a_weight(void **state)
 
 static void check_copies(const Trainer *t, const char *what)
 {
-    const Runtime *rt = &t->rt;
+    const Runtime *rt = &t->stage->rt;
     int n_copies = 0;
     for (int d = 0; d < rt->info.n_local; d++)
         for (int i = 0; i < t->state.n_weights; i++) {
@@ -126,8 +126,9 @@ static void train(const Model *config, TrainerOptions o, const char *mesh, const
     int norm = 1; /* the first layer's, whole on every device */
     assert_int_equal(t.state.params.param[norm].kind, PARAM_ATTN_NORM);
     for (int i = 0; i < 5; i++) {
-        for (int d = 0; d < t.rt.info.n_local; d++) {
-            float *weight = buffer_address(&t.rt, runtime_buffer(&t.rt, ROLE_TRAINED, norm), d);
+        for (int d = 0; d < t.stage->rt.info.n_local; d++) {
+            float *weight =
+                buffer_address(&t.stage->rt, runtime_buffer(&t.stage->rt, ROLE_TRAINED, norm), d);
             static float kept;
             if (i == 2)
                 kept = weight[3];

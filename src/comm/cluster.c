@@ -56,7 +56,8 @@ typedef struct ProcessInfo {
 } ProcessInfo;
 
 struct cvn_cluster {
-    Transport *t; /* owned */
+    Transport *t;              /* owned */
+    struct cvn_cluster *whole; /* of a part: what it is a part of, borrowed; else NULL */
     ClusterOptions options;
     ProcessInfo *card; /* owned [n_ranks] */
     Peer *peer;        /* owned [n_ranks]; of those that this rank talks to */
@@ -100,6 +101,7 @@ void cluster_set_step(Cluster *cluster, int64_t step)
 
 void cluster_set_comm(Cluster *cluster, Comm *comm)
 {
+    cluster = cluster->whole ? cluster->whole : cluster;
     pthread_mutex_lock(&cluster->lock);
     cluster->comm = comm;
     pthread_mutex_unlock(&cluster->lock);
@@ -441,6 +443,66 @@ int cluster_together(Cluster *c, ClusterChannel channel, int code, cvn_err *err)
 int cluster_share(Cluster *c, void *data, size_t bytes, cvn_err *err)
 {
     return c ? star(c, false, TAG_SHARE, data, 0, bytes, agree_seconds, err) : CVN_OK;
+}
+
+/* ---- parts ---- */
+
+/* The transport of a part: the whole one's, with other numbers. */
+typedef struct PartTransport {
+    Transport t;
+    Transport *whole;
+    int first;
+} PartTransport;
+
+static int part_send(Transport *t, int to, int tag, const void *data, size_t bytes,
+                     Transfer *transfer, cvn_err *err)
+{
+    const PartTransport *p = (PartTransport *)t;
+    return p->whole->send(p->whole, p->first + to, tag, data, bytes, transfer, err);
+}
+
+static int part_receive(Transport *t, int from, int tag, void *data, size_t bytes,
+                        Transfer *transfer, cvn_err *err)
+{
+    const PartTransport *p = (PartTransport *)t;
+    return p->whole->receive(p->whole, p->first + from, tag, data, bytes, transfer, err);
+}
+
+static int part_test(Transport *t, Transfer *transfer, int n, bool *done, cvn_err *err)
+{
+    const PartTransport *p = (PartTransport *)t;
+    return p->whole->test(p->whole, transfer, n, done, err);
+}
+
+int cluster_part(Cluster *whole, int first, int n, Cluster **out, cvn_err *err)
+{
+    Cluster *c = *out = calloc(1, sizeof *c);
+    PartTransport *p = calloc(1, sizeof *p);
+    if (!c || !p) {
+        free(c);
+        free(p);
+        *out = NULL;
+        return err_set(err, CVN_EMEM, "no memory for a part of a cluster");
+    }
+    *p = (PartTransport){.t = {.rank = whole->t->rank - first,
+                               .n_ranks = n,
+                               .send = part_send,
+                               .receive = part_receive,
+                               .test = part_test},
+                         .whole = whole->t,
+                         .first = first};
+    c->t = &p->t;
+    c->whole = whole;
+    c->card = whole->card + first;
+    return CVN_OK;
+}
+
+void cluster_part_free(Cluster *part)
+{
+    if (!part)
+        return;
+    free(part->t);
+    free(part);
 }
 
 /* ---- from start to end ---- */

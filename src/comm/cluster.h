@@ -71,6 +71,12 @@ int cluster_together(Cluster *cluster, ClusterChannel channel, int code, cvn_err
    0 has in `data` is on all of them afterwards. */
 int cluster_share(Cluster *cluster, void *data, size_t bytes, cvn_err *err);
 
+/* The ranks first … first + n - 1 as a cluster of their own, of which this one is a member: numbered from 0, for the devices of a part of
+   the mesh. The whole cluster still watches them. */
+int cluster_part(Cluster *whole, int first, int n, Cluster **out, cvn_err *err);
+/* NULL is allowed. */
+void cluster_part_free(Cluster *part);
+
 /* True the first time in this process: whoever has
    an error to tell asks, so that it is told once. */
 bool cluster_claim(Cluster *cluster);

@@ -41,9 +41,9 @@ struct Transport {
     void (*abort)(Transport *t, int status);
 };
 
-/* Tags of messages: those of collectives (comm/remote.c),
-   and those of the cluster (comm/cluster.c) above them. */
-enum { TAG_COLLECTIVE = 0, TAG_CLUSTER = 1 << 22 };
+/* Tags of messages: those of collectives (comm/remote.c), those of channels (run/channel.h) above them, and those of the cluster
+   (comm/cluster.c). */
+enum { TAG_COLLECTIVE = 0, TAG_CHANNEL = 1 << 21, TAG_CLUSTER = 1 << 22 };
 
 /* What a plug-in exports, under the name caravan_transport. */
 enum { TRANSPORT_ABI = 3 };

@@ -25,6 +25,8 @@ typedef enum Role {
     ROLE_ROUNDED, /* a trained weight in the type of products: index of the weight */
     ROLE_SUM,     /* gradients of several micro-batches: index of the weight */
     ROLE_TOTAL,   /* sums of several micro-batches, f32 [3] */
+    ROLE_PEER,    /* the ROLE_SUM of the same index in another stage of the model */
+    ROLE_BOUNDARY, /* between stages of a model, f32 [batch, seq, dim]: index a StageTensor (train/step.h) */
     ROLE_CACHE, /* keys, values, their scales: layer * tensors of a layer + which; [rows, kv_heads, positions, …] */
     ROLE_ARRAY, /* of a program of the public interface (caravan/run.h): a number that no other has on its mesh */
     ROLE_RESIDENT,
@@ -49,6 +51,7 @@ typedef enum Role {
     ROLE_BIAS,   /* of logits, [rows, vocab] */
     ROLE_MASK,   /* bool [rows, vocab] of tokens that may come */
     ROLE_SCALAR, /* of the optimizer: index in its list */
+    ROLE_SUMS, /* of all stages of a model: f32 [4], those of ROLE_TOTAL and the sum of squares of the gradient */
     /* Results. */
     ROLE_NEXT, /* tokens drawn, [rows] */
     ROLE_LOGITS,

@@ -673,13 +673,16 @@ int model_loss_adapted(cvn_graph *g, const Model *config, cvn_dtype compute_dtyp
                        cvn_value *const *weights, const ModelAdapters *adapters,
                        const ModelBatch *batch, ModelLoss *loss, cvn_err *err)
 {
-    const cvn_type *grid = cvn_value_type(batch->tokens);
+    const ModelPart *part = &batch->part;
+    const bool last = model_part_is_last(part, config);
     if (cvn_graph_check(g, err))
         return g->err.code;
-    if (grid->dtype != CVN_I32 || grid->rank != 2 ||
-        !cvn_type_equal(grid, cvn_value_type(batch->targets)) ||
-        (batch->starts && !cvn_type_equal(grid, cvn_value_type(batch->starts))))
-        return err_set(err, CVN_ESHAPE, "tokens, targets and starts must be i32 [batch, seq]");
+    const cvn_type *from = cvn_value_type(batch->entering ? batch->entering : batch->tokens);
+    const cvn_type grid = CVN_TYPE(CVN_I32, from->dim[0], from->dim[1]);
+    const cvn_value *like[] = {batch->tokens, batch->targets, batch->starts};
+    for (int i = 0; i < 3; i++)
+        if (like[i] && !cvn_type_equal(&grid, cvn_value_type(like[i])))
+            return err_set(err, CVN_ESHAPE, "tokens, targets and starts must be i32 [batch, seq]");
     if (config->quant.kind != QUANT_NONE)
         return err_set(err, CVN_EUNSUPPORTED, "a quantized model cannot be trained");
     Builder builder = {.g = g,
@@ -695,12 +698,14 @@ int model_loss_adapted(cvn_graph *g, const Model *config, cvn_dtype compute_dtyp
     params_list(&params, config, &g->arena);
     b->params = &params;
     b->weight = arena_copy(&g->arena, weights, (size_t)params.n * sizeof *weights);
-    begin_texts(b, grid->dim[0], grid->dim[1]);
-    loss->n_blocks = (int)config->layers;
+    begin_texts(b, grid.dim[0], grid.dim[1]);
+    *loss = (ModelLoss){.n_blocks = (int)(part->end ? part->end - part->first : config->layers)};
     loss->block = arena_array(&g->arena, (size_t)loss->n_blocks + 1, sizeof(cvn_value *));
-    cvn_value *x = loss->block[0] = hidden_dropout(b, embed(b), -1, DROPOUT_EMBEDDING);
+    cvn_value *x = batch->entering;
+    loss->block[0] = x = x ? x : hidden_dropout(b, embed(b), -1, DROPOUT_EMBEDDING);
     for (int i = 0; i < loss->n_blocks; i++)
-        x = loss->block[i + 1] = layer(b, x, i);
-    add_loss(b, x, batch->targets, loss);
+        x = loss->block[i + 1] = layer(b, x, part->first + i);
+    if (last)
+        add_loss(b, x, batch->targets, loss);
     return cvn_graph_check(g, err);
 }

@@ -72,7 +72,7 @@ typedef struct ModelStep {
     /* SAMPLE_PROCESSED has the parameters of sample_bias, and gives the model's own logits f32 [batch, vocab] too. */
 } ModelStep;
 
-/* What training needs of the model: the loss of whole sequences, without a cache. */
+/* What training needs of the model: the loss of whole sequences, without a cache. Of a part without the head there are only blocks. */
 typedef struct ModelLoss {
     cvn_value *sum;     /* f32: cross-entropies of the tokens with a target, added up */
     cvn_value *count;   /* f32: tokens with a target */
@@ -83,13 +83,17 @@ typedef struct ModelLoss {
     cvn_value *known;   /* f32 [batch, seq]: 1 of a token with a target, else 0 */
     cvn_value **block;  /* [n_blocks + 1], the graph's: f32 [batch, seq, dim], what enters each
                           layer, and what the last one gives */
-    int n_blocks;       /* layers */
+    int n_blocks;       /* layers, of the part */
 } ModelLoss;
 
 /* What it learns from, all i32 [batch, seq]. */
 typedef struct ModelBatch {
-    cvn_value *tokens;
-    cvn_value *targets; /* the token that follows; outside of [0, vocab): not counted */
+    ModelPart part; /* of the model; {0}: all of it */
+    /* f32 [batch, seq, dim]: what enters it; NULL: tokens do, which are embedded */
+    cvn_value *entering;
+    cvn_value *tokens; /* of the first part; NULL of others */
+    /* The token that follows; outside of [0, vocab): not counted. Of the last part; NULL of others. */
+    cvn_value *targets;
     /* Where in its row the document of a token begins: it sees nothing before, and its position
        is counted from there. NULL: at the begin of the row. */
     cvn_value *starts;

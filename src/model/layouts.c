@@ -17,11 +17,12 @@ typedef enum Group {
     GROUP_MLP,
     GROUP_CACHE,
     GROUP_ACTIVATIONS, /* between blocks: what the embedding gives, and all that is added to it */
+    GROUP_LAYERS,      /* of which each stage has some */
     GROUP_COUNT
 } Group;
 
 /* Logical axes: those of parameters, and of tokens and activations. */
-enum { AXIS_BATCH = AXIS_COUNT, AXIS_SEQ, LOGICAL_AXES };
+enum { AXIS_BATCH = AXIS_COUNT, AXIS_SEQ, AXIS_LAYER, LOGICAL_AXES };
 
 static const struct {
     const char *name;
@@ -33,13 +34,15 @@ static const struct {
                                                                1 << AXIS_EMBED},
                          [GROUP_MLP] = {"mlp", 1 << AXIS_FFN | 1 << AXIS_EXPERTS | 1 << AXIS_EMBED},
                          [GROUP_CACHE] = {"cache", 1 << AXIS_BATCH | 1 << AXIS_KV_HEADS},
-                         [GROUP_ACTIVATIONS] = {"activations", 1 << AXIS_SEQ | 1 << AXIS_EMBED}};
+                         [GROUP_ACTIVATIONS] = {"activations", 1 << AXIS_SEQ | 1 << AXIS_EMBED},
+                         [GROUP_LAYERS] = {"layers", 1 << AXIS_LAYER}};
 
 static const char *logical_name(int axis)
 {
-    return axis == AXIS_BATCH ? "batch"
-           : axis == AXIS_SEQ ? "seq"
-                              : model_axis_name((ModelAxis)axis);
+    return axis == AXIS_BATCH   ? "batch"
+           : axis == AXIS_SEQ   ? "seq"
+           : axis == AXIS_LAYER ? "layer"
+                                : model_axis_name((ModelAxis)axis);
 }
 
 /* In a group, a logical axis is split by a mesh axis: also by it, where a rule before said so. */
@@ -49,7 +52,7 @@ typedef struct LayoutRule {
     const char *mesh_axis;
 } LayoutRule;
 
-enum { DP = 1, TP = 2, SCATTER = 4, FSDP = 8, TWO_D = 16, EP = 32, CP = 64 };
+enum { DP = 1, TP = 2, SCATTER = 4, FSDP = 8, TWO_D = 16, EP = 32, CP = 64, PP = 128 };
 
 /* A bit for each layout that has the rule. */
 static const struct {
@@ -75,11 +78,12 @@ static const struct {
     {SCATTER, {GROUP_ACTIVATIONS, AXIS_SEQ, "model"}},
     {CP, {GROUP_TOKENS, AXIS_SEQ, "context"}},
     {CP, {GROUP_ACTIVATIONS, AXIS_SEQ, "context"}},
+    {PP, {GROUP_LAYERS, AXIS_LAYER, "stage"}},
 };
 enum { N_ROWS = sizeof rows / sizeof *rows };
 
 /* In the order of the bits. */
-static const char *const layouts[] = {"dp", "tp", "tp-scatter", "fsdp", "2d", "ep", "cp"};
+static const char *const layouts[] = {"dp", "tp", "tp-scatter", "fsdp", "2d", "ep", "cp", "pp"};
 enum { N_LAYOUTS = sizeof layouts / sizeof *layouts };
 
 const char *layout_name(size_t i)
@@ -140,7 +144,7 @@ static int read_mesh_axis(const RuleFile *f, Group group, int axis, const json_t
         return err_set(f->err, CVN_EFORMAT,
                        "%s: %s.%s must be the name of a mesh axis, or a list of such", f->path,
                        groups[group].name, logical_name(axis));
-    if (mesh_axis(f->mesh, name, strlen(name)) < 0)
+    if (group != GROUP_LAYERS && mesh_axis(f->mesh, name, strlen(name)) < 0)
         return err_set(f->err, CVN_EINVAL,
                        "%s: %s.%s names \"%.64s\", which is not an axis of the mesh; see --mesh",
                        f->path, groups[group].name, logical_name(axis), name);
@@ -174,10 +178,10 @@ static int read_group(const RuleFile *f, const char *name, json_t *value)
     while (group < GROUP_COUNT && strcmp(groups[group].name, name) != 0)
         group++;
     if (group == GROUP_COUNT)
-        return err_set(
-            f->err, CVN_EFORMAT,
-            "%s: \"%.64s\" is not one of tokens, tables, attention, mlp, cache, activations",
-            f->path, name);
+        return err_set(f->err, CVN_EFORMAT,
+                       "%s: \"%.64s\" is not one of tokens, tables, attention, mlp, cache, "
+                       "activations, layers",
+                       f->path, name);
     if (!json_is_object(value))
         return err_set(f->err, CVN_EFORMAT, "%s: %s must be an object", f->path, name);
     json_object_foreach(value, axis, mesh_axes)
@@ -369,6 +373,20 @@ static void mark_activation(const Marking *m, cvn_value *v)
     cvn_mark_sharding(m->g, v, &spec);
 }
 
+/* What stages of a model give each other, [batch, seq, embed]: as tokens and activations do, and the same on both sides. */
+static void mark_boundary(const Marking *m, cvn_value *v)
+{
+    cvn_spec spec = {.rank = v->type.rank};
+    split_batch(m, &spec, v->type.dim[0]);
+    for (int r = 0; r < m->rules->n; r++) {
+        const LayoutRule *rule = &m->rules->rule[r];
+        if (rule->group == GROUP_ACTIVATIONS && rule->axis == AXIS_SEQ &&
+            divides(m, rule->mesh_axis, v->type.dim[1]))
+            split(m, &spec, 1, v->type.dim[1], rule->mesh_axis, true);
+    }
+    cvn_mark_sharding(m->g, v, &spec);
+}
+
 /* [rows, kv_heads, positions, …]: rows by whole axes, so that each part has as many. */
 static void mark_cache(const Marking *m, cvn_value *v)
 {
@@ -392,8 +410,12 @@ static void mark_all(const Marking *m, const Model *config, Arena *arena)
         case ROLE_WEIGHT:
         case ROLE_TRAINED:
         case ROLE_ROUNDED:         /* lies as the weight that it is a copy of */
+        case ROLE_PEER:            /* … or whose gradient it is */
             if (v->index < list.n) /* adapters follow what they are multiplied with */
                 mark_weight(m, &list.param[v->index], v);
+            break;
+        case ROLE_BOUNDARY:
+            mark_boundary(m, v);
             break;
         case ROLE_CACHE:
             mark_cache(m, v);
@@ -461,31 +483,73 @@ static int check_axes(const char *layout, const Rules *rules, const Mesh *mesh, 
 
 const char *layout_for(const char *text, bool training)
 {
+    enum { WHOLE, DATA, MODEL, BOTH };
+    static const char *const names[2][4][2][2] = {{{{"2d", "pp"}, {"cp", "cp+pp"}},
+                                                   {{"dp", "dp+pp"}, {"dp+cp", "dp+cp+pp"}},
+                                                   {{"tp", "tp+pp"}, {"tp+cp", "tp+cp+pp"}},
+                                                   {{"2d", "2d+pp"}, {"2d+cp", "2d+cp+pp"}}},
+                                                  {{{"2d", "pp"}, {"cp", "cp+pp"}},
+                                                   {{"fsdp", "fsdp+pp"}, {"fsdp+cp", "fsdp+cp+pp"}},
+                                                   {{"tp", "tp+pp"}, {"tp+cp", "tp+cp+pp"}},
+                                                   {{"2d", "2d+pp"}, {"2d+cp", "2d+cp+pp"}}}};
     Mesh mesh;
     SCOPED(arena_free) Arena arena = {0};
-    bool model = false, data = false, context = false, other = false;
+    bool context = false, stage = false;
+    int split = WHOLE;
     if (arena_begin(&arena, NULL))
         return "2d";
     int code = mesh_parse(&mesh, text, &arena, NULL);
     for (int i = 0; code == CVN_OK && i < mesh.n_axes; i++) {
         const char *name = mesh.axis[i].name;
-        bool several = mesh.axis[i].size > 1;
+        if (mesh.axis[i].size == 1)
+            continue;
         if (strcmp(name, "model") == 0)
-            model |= several;
+            split |= MODEL;
         else if (strcmp(name, "data") == 0 || strcmp(name, "dcn") == 0)
-            data |= several;
+            split |= DATA;
         else if (strcmp(name, "context") == 0)
-            context |= several;
+            context = true;
+        else if (strcmp(name, "stage") == 0)
+            stage = true;
         else
-            other = true;
+            return "2d";
     }
-    if (context && !other)
-        return model && data ? "2d+cp"
-               : model       ? "tp+cp"
-               : !data       ? "cp"
-               : training    ? "fsdp+cp"
-                             : "dp+cp";
-    return model == data || other ? "2d" : model ? "tp" : training ? "fsdp" : "dp";
+    return names[training][split][context][stage];
+}
+
+/* The axis that layers are divided over, of several devices; or NULL. */
+static const char *stages_axis(const Rules *rules, const Mesh *mesh)
+{
+    for (int i = 0; i < rules->n; i++) {
+        const char *name = rules->rule[i].mesh_axis;
+        int at = mesh_axis(mesh, name, strlen(name));
+        if (rules->rule[i].group == GROUP_LAYERS && at >= 0 && mesh->axis[at].size > 1)
+            return name;
+    }
+    return NULL;
+}
+
+int layout_stages(const char *layout, const char *text, Arena *arena, LayoutStages *out,
+                  cvn_err *err)
+{
+    Rules rules = {0};
+    Mesh mesh;
+    TRY(mesh_parse(&mesh, text, arena, err));
+    *out = (LayoutStages){1, text, mesh.n_devices};
+    TRY(read_rules(layout, &mesh, arena, &rules, err));
+    const char *axis = stages_axis(&rules, &mesh);
+    if (!axis)
+        return CVN_OK;
+    if (mesh.order)
+        return err_set(err, CVN_EUNSUPPORTED,
+                       "a mesh with stages cannot list its devices; leave out what is behind ':'");
+    StrBuf rest = {0};
+    CLEANUP(strbuf_release, &rest);
+    out->n = mesh_take_axis(&mesh, axis);
+    out->devices = mesh.n_devices;
+    mesh_print(&rest, &mesh);
+    out->mesh = arena_string(arena, rest.text ? rest.text : "");
+    return CVN_OK;
 }
 
 int layout_check(const char *layout, const Mesh *mesh, cvn_err *err)
@@ -504,6 +568,12 @@ int model_mark(cvn_graph *g, const Model *config, const Mesh *mesh, const char *
     SCOPED(arena_free) Arena arena = {0};
     TRY(arena_begin(&arena, err));
     TRY(read_rules(layout, mesh, &arena, &rules, err));
+    const char *stages = stages_axis(&rules, mesh);
+    if (stages)
+        return err_set(err, CVN_EUNSUPPORTED,
+                       "layers are divided over stages (the mesh's axis %s) in training only; use "
+                       "another mesh or layout here",
+                       stages);
     Marking m = {.g = g, .mesh = mesh, .rules = &rules};
     for (int i = 0; i < g->n_parameters; i++)
         if (g->parameter[i]->role == ROLE_CACHE)

@@ -24,6 +24,8 @@
  *
  *     cp           positions of a text -> context: queries and all that is done by position is split, weights are
  *                  whole, and attention gathers keys and values (Llama 3, arXiv:2407.21783, section 3.3.2)
+ *     pp           layers -> stage: each of its devices has some of the layers, and activations go from one to the next
+ *                  (train/stages.h)
  *
  * Products are written with a plus: "fsdp+tp" (whose activations between blocks are split by model,
  * by the exchange of propagate.h). An axis that the mesh has not is left out, so a layout works on
@@ -38,7 +40,8 @@
  *      "tables":      {"vocab": "model", "embed": "data"},
  *      "attention":   {"heads": "model", "kv_heads": "model", "embed": "data"},
  *      "mlp":         {"ffn": "model", "embed": "data"},
- *      "activations": {"seq": "model"}}
+ *      "activations": {"seq": "model"},
+ *      "layers":      {"layer": "stage"}}
  */
 #ifndef CVN_MODEL_LAYOUTS_H
 #define CVN_MODEL_LAYOUTS_H
@@ -52,12 +55,24 @@ const char *layout_name(size_t i);
 
 /* The layout that suits a mesh when none is said: tp where `model` alone has several devices; where others alone have, fsdp for
    training and dp for serving; 2d for both, and for meshes that cannot be read. With several devices along `context` cp is added
-   to it. */
+   to it, and pp with several along `stage`. */
 const char *layout_for(const char *mesh, bool training);
 
 /* Refuses what model_mark would refuse: no such layout, or a file of rules that do not fit the mesh. And a mesh with an axis
    of more than one device that the layout does not know. */
 int layout_check(const char *layout, const Mesh *mesh, cvn_err *err);
+
+/* Into how many stages a layout divides the layers on a mesh, 1 where it does not, and the mesh that each of them has, which is what is left
+   of it: on that graphs of its layers are marked. Wherever the axis of stages is written, it counts as the first: the devices of a
+   stage are neighbours. */
+typedef struct LayoutStages {
+    int n;
+    const char *mesh; /* the arena's */
+    int devices;      /* of each */
+} LayoutStages;
+
+int layout_stages(const char *layout, const char *mesh, Arena *arena, LayoutStages *out,
+                  cvn_err *err);
 
 /* Marks the parameters and token inputs of a graph that the model makes, by their names. Inputs
    have priority 0 and weights 1, so that the batch comes first; activations 2. CVN_EINVAL when

@@ -440,6 +440,29 @@ int param_gguf_dims(const Param *param, int64_t dims[PARAM_FILE_RANK])
     return n;
 }
 
+ModelPart model_part(const Model *m, int s, int n)
+{
+    return n > 1 ? (ModelPart){m->layers * s / n, m->layers * (s + 1) / n} : (ModelPart){0, 0};
+}
+
+bool model_part_is_first(const ModelPart *part)
+{
+    return part->first == 0;
+}
+
+bool model_part_is_last(const ModelPart *part, const Model *m)
+{
+    return part->end == 0 || part->end == m->layers;
+}
+
+bool model_part_has(const ModelPart *part, const Model *m, const Param *p)
+{
+    if (p->layer >= 0)
+        return part->end == 0 || (p->layer >= part->first && p->layer < part->end);
+    bool looked_up = p->kind == PARAM_EMBED && model_part_is_first(part);
+    return looked_up || (model_part_is_last(part, m) && (p->kind != PARAM_EMBED || m->tied));
+}
+
 const Param *params_find(const ParamList *list, ParamKind kind, int layer)
 {
     int first = list->first[kind];

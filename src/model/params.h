@@ -130,6 +130,19 @@ const char *param_expert_name(const char *pattern, int64_t expert, char *text, s
 /* The dimensions of its tensor in GGUF files; returns how many. */
 int param_gguf_dims(const Param *param, int64_t dims[PARAM_FILE_RANK]);
 
+/* Layers first … end - 1 of a model, with the embedding before the first one and the head behind the last; {0, 0}: all of it. */
+typedef struct ModelPart {
+    int64_t first, end;
+} ModelPart;
+
+/* The s-th of n parts with as many layers each, or one more. */
+ModelPart model_part(const Model *model, int s, int n);
+bool model_part_is_first(const ModelPart *part);
+bool model_part_is_last(const ModelPart *part, const Model *model);
+/* Whether a part has a use for a parameter of the model, or for what is beside it. An embedding that is the head, too, is in the first
+   part and in the last one. */
+bool model_part_has(const ModelPart *part, const Model *model, const Param *param);
+
 /* NULL when the model has no such parameter. `layer` is ignored for kinds outside of the layers. */
 const Param *params_find(const ParamList *list, ParamKind kind, int layer);
 

@@ -46,9 +46,13 @@ int runtime_open(Runtime *rt, const RuntimeOptions *options, cvn_err *err)
 
 void buffer_release(Runtime *rt, Buffer *b)
 {
-    for (int d = 0; b->memory && d < rt->info.n_local; d++)
-        rt->backend->free(rt->devices, b->memory[d]);
+    for (int i = 0; i < (b->n_slots ? b->n_slots : 1); i++) {
+        buffer_use_slot(b, i);
+        for (int d = 0; b->memory && d < rt->info.n_local; d++)
+            rt->backend->free(rt->devices, b->memory[d]);
+    }
     b->memory = NULL;
+    b->n_slots = 0;
 }
 
 void runtime_close(Runtime *rt)
@@ -104,6 +108,8 @@ void runtime_memory(const Runtime *rt, DeviceMemory *m)
         [ROLE_ROUNDED] = &m->rounded_weights,
         [ROLE_SUM] = &m->sums,
         [ROLE_TOTAL] = &m->sums,
+        [ROLE_PEER] = &m->sums,
+        [ROLE_BOUNDARY] = &m->temporaries,
         [ROLE_CACHE] = &m->kv_cache,
     };
     m->total = m->inputs + m->temporaries;
@@ -133,6 +139,24 @@ static int allocate(Runtime *rt, Buffer *b, cvn_err *err)
     if (code)
         buffer_release(rt, b);
     return code;
+}
+
+int buffer_slots(Runtime *rt, Buffer *b, int n, cvn_err *err)
+{
+    if (!(b->slot = arena_try(&rt->arena, (size_t)n * sizeof *b->slot)))
+        return err_set(err, CVN_EMEM, "no memory for tensors");
+    while (b->n_slots < n) {
+        b->memory = NULL;
+        TRY(allocate(rt, b, err));
+        b->slot[b->n_slots++] = b->memory;
+    }
+    return CVN_OK;
+}
+
+void buffer_use_slot(Buffer *b, int slot)
+{
+    if (b->n_slots)
+        b->memory = b->slot[slot];
 }
 
 int runtime_allocate(Runtime *rt, Role role, cvn_err *err)

@@ -35,9 +35,11 @@ typedef struct Buffer {
     MemoryLayout layout;          /* of its shards */
     const Executable *executable; /* the first that has it, as its parameter number … */
     int parameter;
-    size_t bytes;        /* of a shard, as it lies */
-    double held;         /* share of it that is ever taken: of a cache, pages are given back */
-    Memory **memory;     /* [n_local]; NULL until it is allocated */
+    size_t bytes;    /* of a shard, as it lies */
+    double held;     /* share of it that is ever taken: of a cache, pages are given back */
+    Memory **memory; /* [n_local]; NULL until it is allocated */
+    Memory ***slot;  /* [n_slots] of such, memory is one of them; NULL: there is but one */
+    int n_slots;
     struct Buffer *next; /* in the order in which they became known */
 } Buffer;
 
@@ -105,6 +107,11 @@ int runtime_ceilings(const Runtime *rt, Ceilings *out, cvn_err *err);
 int runtime_allocate(Runtime *rt, Role role, cvn_err *err);
 /* … and for temporaries of all programs made until now. */
 int runtime_reserve(Runtime *rt, cvn_err *err);
+
+/* Takes memory, all 0, for n tensors in place of one, of a buffer that has none yet; and says which of them runs that begin from
+   now on read and write. */
+int buffer_slots(Runtime *rt, Buffer *buffer, int n, cvn_err *err);
+void buffer_use_slot(Buffer *buffer, int slot);
 
 /* Fills it, on the devices of this process; takes memory where it has none. Boxes are those of shards. */
 int buffer_fill(Runtime *rt, Buffer *buffer, const Source *source, cvn_err *err);

@@ -97,6 +97,19 @@ int mesh_axis(const Mesh *mesh, const char *name, size_t n)
     return -1;
 }
 
+int32_t mesh_take_axis(Mesh *mesh, const char *name)
+{
+    int at = mesh_axis(mesh, name, strlen(name));
+    if (at < 0)
+        return 1;
+    int32_t size = mesh->axis[at].size;
+    mesh->n_devices /= size;
+    mesh->n_axes--;
+    for (int i = at; i < mesh->n_axes; i++)
+        mesh->axis[i] = mesh->axis[i + 1];
+    return size;
+}
+
 bool mesh_axis_is_slow(const Mesh *mesh, int axis)
 {
     return strcmp(mesh->axis[axis].name, "dcn") == 0;

@@ -41,6 +41,9 @@ void mesh_print(StrBuf *out, const Mesh *mesh);
 
 /* The axis of this name, or -1. */
 int mesh_axis(const Mesh *mesh, const char *name, size_t n);
+/* Takes an axis out of the mesh, and returns how many devices were along it: 1 where there is no such axis. Not of a mesh
+   with an order. */
+int32_t mesh_take_axis(Mesh *mesh, const char *name);
 /* Whether the axis runs over the slow network between groups of machines. */
 bool mesh_axis_is_slow(const Mesh *mesh, int axis);
 

@@ -17,16 +17,17 @@ static uint32_t next_random(uint32_t *state)
     return *state >> 8;
 }
 
-/* That share the work, each with as much as this one, all measured at the same time. */
-static double processes(const Trainer *t)
+/* Of stages and processes that share the work, each with as much as a stage that is here, of which the first one is measured. */
+static double shares(const Trainer *t)
 {
-    return (double)cluster_size(t->rt.cluster);
+    const Runtime *rt = &t->stage->rt;
+    return (double)(t->stages * rt->mesh.n_devices) / (double)rt->info.n_local;
 }
 
 int train_ceilings(const Trainer *t, Ceilings *out, cvn_err *err)
 {
-    int code = runtime_ceilings(&t->rt, out, err);
-    ceilings_scale(out, processes(t));
+    int code = runtime_ceilings(&t->stage->rt, out, err);
+    ceilings_scale(out, shares(t));
     return code;
 }
 
@@ -45,7 +46,7 @@ static int measure_steps(const TrainBench *b, Trainer *t, const TrainBatch *batc
     for (int i = 0; i <= b->repeats; i++) {
         TrainReport report;
         if (i == 1)
-            t->rt.backend->communication(t->rt.devices, &before);
+            t->stage->rt.backend->communication(t->stage->rt.devices, &before);
         if (b->step)
             b->step(i + 1, b->repeats + 1, last);
         int64_t begin = clock_ns();
@@ -54,9 +55,10 @@ static int measure_steps(const TrainBench *b, Trainer *t, const TrainBatch *batc
         if (i > 0)
             seconds[i - 1] = last;
         out->loss[i > 0] = report.loss;
-        peaks[i] = t->rt.backend->peak(t->rt.devices, b->trainer.compute, TURN) * processes(t);
+        peaks[i] =
+            t->stage->rt.backend->peak(t->stage->rt.devices, b->trainer.compute, TURN) * shares(t);
     }
-    t->rt.backend->communication(t->rt.devices, &out->communication);
+    t->stage->rt.backend->communication(t->stage->rt.devices, &out->communication);
     comm_table_since(&out->communication, &before);
     comm_table_divide(&out->communication, b->repeats);
     out->peak = median(peaks, b->repeats + 1);
@@ -76,13 +78,13 @@ int train_bench(const TrainBench *b, TrainFigure *out, cvn_err *err)
     options.schedule = (Schedule){.steps = b->repeats + 1};
     *out = (TrainFigure){.flops = train_flops(b->config, options.batch, options.seq)};
     TRY(trainer_open(&trainer, b->config, &options, err));
-    out->devices = trainer.rt.mesh.n_devices;
+    out->devices = trainer.stages * trainer.stage->rt.mesh.n_devices;
     out->peak_memory = trainer.bytes;
-    runtime_memory(&trainer.rt, &out->memory);
+    runtime_memory(&trainer.stage->rt, &out->memory);
     TRY(train_ceilings(&trainer, &out->ceilings, err));
     TRY(trainer_random(&trainer, 1, err));
-    const Backend *backend = trainer.rt.backend;
-    Devices *devices = trainer.rt.devices;
+    const Backend *backend = trainer.stage->rt.backend;
+    Devices *devices = trainer.stage->rt.devices;
     if (b->profile)
         TRY(backend->trace_begin(devices, err));
     TRY(train_batch_new(&batch, options.batch, options.seq, err));

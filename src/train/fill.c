@@ -33,14 +33,20 @@ static int read_rounded(void *context, const Box *box, void *out, cvn_err *err)
     return CVN_OK;
 }
 
-/* A buffer, if a program has it. */
+/* A buffer, in each stage that has it. */
 static int fill(Trainer *t, Role role, int index, const Source *exact, cvn_err *err)
 {
-    Buffer *b = runtime_buffer(&t->rt, role, index);
-    if (!b || b->type.dtype != CVN_BF16 || role == ROLE_SLOT) /* saved as they are */
-        return b ? buffer_fill(&t->rt, b, exact, err) : CVN_OK;
-    Rounding rounding = {exact, b->type.dtype};
-    return buffer_fill(&t->rt, b, &(Source){.read = read_rounded, .context = &rounding}, err);
+    for (int k = 0; k < t->n_stages; k++) {
+        Runtime *rt = &t->stage[k].rt;
+        Buffer *b = runtime_buffer(rt, role, index);
+        if (!b)
+            continue;
+        Rounding rounding = {exact, b->type.dtype};
+        const Source rounded = {.read = read_rounded, .context = &rounding};
+        bool as_saved = b->type.dtype != CVN_BF16 || role == ROLE_SLOT;
+        TRY(buffer_fill(rt, b, as_saved ? exact : &rounded, err));
+    }
+    return CVN_OK;
 }
 
 /* ---- parameters ---- */

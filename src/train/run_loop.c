@@ -118,7 +118,7 @@ static void save(Run *r)
     err = (cvn_err){0};
     int code = run_is_first(r) ? step_lines_sync(&r->log.metrics.lines, &err) : CVN_OK;
     code = run_is_first(r) && !code ? step_lines_sync(&r->log.history.lines, &err) : code;
-    code = code ? code : train_state_fetch(&r->trainer.state, &r->trainer.rt, &err);
+    code = code ? code : train_state_fetch(&r->trainer.state, &err);
     if (run_together(r, code, &err) || checkpoint_save(r->saving.writer, state_of(r), &err))
         not_saved(r, step, &err);
     else
@@ -255,7 +255,7 @@ static int step(Run *r, cvn_err *err)
     cluster_set_step(r->events->cluster, state->step + 1);
     TRY(run_fill(r, DATA_TRAIN, state->position, c->batch, err));
     CommTable before, after;
-    const Runtime *rt = &r->trainer.rt;
+    const Runtime *rt = &r->trainer.stage->rt;
     rt->backend->communication(rt->devices, &before);
     TRY(trainer_step(&r->trainer, &r->rows.batch, &report, err));
     rt->backend->communication(rt->devices, &after);
@@ -361,9 +361,12 @@ static int run_steps(Run *r, cvn_err *err)
 {
     const TrainConfig *c = &r->config;
     const CheckpointState *state = state_of(r);
-    const Backend *backend = r->trainer.rt.backend;
-    Devices *devices = r->trainer.rt.devices;
+    const Backend *backend = r->trainer.stage->rt.backend;
+    Devices *devices = r->trainer.stage->rt.devices;
     const char *profile = r->events->profile;
+    if (profile && r->trainer.stages > 1)
+        return err_set(err, CVN_EUNSUPPORTED,
+                       "--profile does not support stages; leave their axis out of --mesh");
     if (profile)
         TRY(backend->trace_begin(devices, err));
     while (state->step < c->steps && !r->stopped && (r->events->cluster || !has_stop(r)) &&
@@ -405,7 +408,7 @@ static int run_loop(void *run, cvn_err *err)
     r->result.finished = state->step >= c->steps;
     r->result.stopped = !r->result.finished && (r->stopped || has_stop(r));
     r->result.lora = r->lora.rank > 0;
-    const Runtime *rt = &r->trainer.rt;
+    const Runtime *rt = &r->trainer.stage->rt;
     r->result.compilations = (int)rt->backend->compilations(rt->devices);
     return code;
 }

@@ -371,8 +371,8 @@ static int open_trainer(Run *r, cvn_err *err)
     /* Devices that would all do the same, as those along `data` with a batch of one sequence and a layout that divides
        nothing else. */
     const Trainer *t = &r->trainer;
-    const Mesh *mesh = &t->rt.mesh;
-    int axis = runtime_idle_axis(&t->rt);
+    const Mesh *mesh = &t->stage->rt.mesh;
+    int axis = runtime_idle_axis(&t->stage->rt);
     if (axis >= 0)
         return err_set(err, CVN_EINVAL,
                        "the %d devices along the mesh's axis %s would all compute the same: with "

@@ -54,7 +54,7 @@ static char *used_options(const Run *r)
         {"micro-batch", json_integer(o->micro_batch)},
         {"remat", json_string(remat_policy_names[o->remat])},
         {"memory", json_integer((json_int_t)o->memory_limit)},
-        {"threads", json_integer(r->trainer.rt.info.threads)},
+        {"threads", json_integer(r->trainer.stage->rt.info.threads)},
     };
     json_auto_t *json = r->kept.text ? json_loads(r->kept.text, 0, NULL) : NULL;
     for (size_t i = 0; i < sizeof used / sizeof *used; i++)
@@ -68,7 +68,7 @@ static void put_machine(StrBuf *out, const Run *r)
     char brand[CPU_BRAND_SIZE];
     const TrainerOptions *o = &r->trainer.options;
     cpu_brand(brand);
-    int threads = r->trainer.rt.info.threads;
+    int threads = r->trainer.stage->rt.info.threads;
     if (r->pace.peak > 0)
         strbuf_printf(out,
                       "%s%s%d thread%s\n"
@@ -76,7 +76,7 @@ static void put_machine(StrBuf *out, const Run *r)
                       brand, *brand ? "; " : "", threads, threads == 1 ? "" : "s",
                       r->pace.peak / 1e9, cvn_dtype_name(o->compute));
     else
-        strbuf_printf(out, "%s\n", r->trainer.rt.info.kind);
+        strbuf_printf(out, "%s\n", r->trainer.stage->rt.info.kind);
     strbuf_printf(out, "memory: %s of weights, optimizer and temporaries; recomputed: %s",
                   bytes_text((double)r->trainer.bytes).text, remat_policy_names[o->remat]);
 }

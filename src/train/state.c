@@ -81,6 +81,7 @@ void train_state_free(TrainState *s)
 /* ---- where it lies ---- */
 
 typedef struct Fetched {
+    const Runtime *rt;
     const Buffer *buffer;
     int device;
     void *to;
@@ -94,53 +95,74 @@ static void *data_of(TrainState *s, const Runtime *rt, const Buffer *b, int d)
         return at;
     s->fetched = arena_more(&s->arena, s->fetched, (size_t)s->n_fetched, sizeof *s->fetched);
     Fetched *f = &s->fetched[s->n_fetched++];
-    *f = (Fetched){b, d, arena_alloc(&s->arena, cvn_type_bytes(&b->local))};
+    *f = (Fetched){rt, b, d, arena_alloc(&s->arena, cvn_type_bytes(&b->local))};
     return f->to;
 }
 
-int train_state_fetch(TrainState *s, const Runtime *rt, cvn_err *err)
+int train_state_fetch(TrainState *s, cvn_err *err)
 {
     for (int i = 0; i < s->n_fetched; i++) {
         const Fetched *f = &s->fetched[i];
-        TRY(rt->backend->download(rt->devices, f->buffer->memory[f->device], 0,
-                                  cvn_type_bytes(&f->buffer->local), f->to, err));
+        TRY(f->rt->backend->download(f->rt->devices, f->buffer->memory[f->device], 0,
+                                     cvn_type_bytes(&f->buffer->local), f->to, err));
     }
     return CVN_OK;
 }
 
-/* What lies on no device lies whole on all. */
-static void place_shards(TrainState *s, const Runtime *rt, Buffer *const *buffer)
+/* The buffer of a tensor in a stage that is to write it, or NULL. An embedding that is in the last stage, too, is the first one's. */
+static Buffer *buffer_of(const TrainState *s, const Runtime *rt, int stage, int i)
+{
+    const Binding *is = &s->binding[i];
+    int weight = is->role == ROLE_SLOT ? is->index / OPTIMIZER_MAX_SLOTS : is->index;
+    if (is->role == ROLE_NONE || (stage > 0 && s->params.param[weight].kind == PARAM_EMBED))
+        return NULL;
+    return runtime_buffer(rt, is->role, is->index);
+}
+
+/* What lies on no device lies whole on all of the first stage. */
+static void place_shards(TrainState *s, const StateStages *stages)
 {
     size_t n = (size_t)s->saved.n;
+    const Runtime *rt = stages->rt[0];
     CheckpointShards *shards = arena_alloc(&s->arena, sizeof *shards);
-    Sharding *sharding = arena_array(&s->arena, n, sizeof *sharding);
-    void **data = arena_array(&s->arena, n, sizeof *data);
-    *shards = (CheckpointShards){
-        .n_files = rt->mesh.n_devices, .first = rt->info.first, .n_local = rt->info.n_local};
-    shards->slice = arena_array(&s->arena, n * (size_t)rt->info.n_local, sizeof *shards->slice);
-    for (size_t i = 0; i < n; i++)
-        sharding[i] = buffer[i] ? buffer[i]->sharding : sharding_open(s->saved.tensor[i].type.rank);
-    for (int d = 0; d < rt->info.n_local; d++) {
-        for (size_t i = 0; i < n; i++)
-            data[i] = buffer[i] ? data_of(s, rt, buffer[i], d) : s->saved.tensor[i].data;
-        checkpoint_shards_add(shards, &rt->mesh, d, &s->saved, sharding, data);
+    Sharding *whole = arena_alloc(&s->arena, sizeof *whole);
+    *shards = (CheckpointShards){.n_files = stages->all * rt->mesh.n_devices,
+                                 .first = stages->first * rt->mesh.n_devices + rt->info.first,
+                                 .n_local = stages->n * rt->info.n_local};
+    shards->slice = arena_array(&s->arena, n * (size_t)shards->n_local, sizeof *shards->slice);
+    *whole = sharding_open(s->saved.tensor[n - 1].type.rank);
+    for (int file = 0; file < shards->n_local; file++) {
+        int d = file % rt->info.n_local, stage = file / rt->info.n_local;
+        const Runtime *of = stages->rt[stage];
+        const Sharding **sharding = arena_array(&s->arena, n, sizeof *sharding);
+        void **data = arena_array(&s->arena, n, sizeof *data);
+        for (int i = 0; i < s->saved.n; i++) {
+            const Buffer *b = buffer_of(s, of, stages->first + stage, i);
+            sharding[i] = b ? &b->sharding : NULL;
+            data[i] = b ? data_of(s, of, b, d) : s->saved.tensor[i].data;
+        }
+        if (stages->first + stage == 0)
+            sharding[n - 1] = whole;
+        checkpoint_shards_add(shards, &of->mesh, of->info.first + d, file, &s->saved, sharding,
+                              data);
     }
     s->saved.shards = shards;
 }
 
-int train_state_place(TrainState *s, const Runtime *rt, cvn_err *err)
+int train_state_place(TrainState *s, const StateStages *stages, cvn_err *err)
 {
-    Buffer **buffer = arena_array(&s->arena, (size_t)s->saved.n, sizeof(Buffer *));
-    for (int i = 0; i < s->saved.n - 1; i++) {
-        buffer[i] = runtime_buffer(rt, s->binding[i].role, s->binding[i].index);
-        if (!buffer[i])
+    for (int i = 0; i < s->saved.n - 1 && stages->n == stages->all; i++) {
+        bool there = false;
+        for (int k = 0; k < stages->n; k++)
+            there = there || buffer_of(s, stages->rt[k], k, i);
+        if (!there)
             return err_set(err, CVN_EUNSUPPORTED, "'%s' is in no step", s->saved.tensor[i].name);
     }
-    if (rt->mesh.n_devices > 1) {
-        place_shards(s, rt, buffer);
+    if (stages->all > 1 || stages->rt[0]->mesh.n_devices > 1) {
+        place_shards(s, stages);
         return CVN_OK;
     }
     for (int i = 0; i < s->saved.n - 1; i++)
-        s->saved.tensor[i].data = data_of(s, rt, buffer[i], 0);
+        s->saved.tensor[i].data = data_of(s, stages->rt[0], buffer_of(s, stages->rt[0], 0, i), 0);
     return CVN_OK;
 }

@@ -53,11 +53,17 @@ int train_state_init(TrainState *state, const Model *config, const TrainStateOpt
 /* Safe on {0}. */
 void train_state_free(TrainState *state);
 
-/* Where the tensors lie: whole, at their addresses, where the mesh is one device; else `saved` gets its shards, those of
-   this process. Of a runtime that only describes they have no data and are read when they are written. */
-int train_state_place(TrainState *state, const Runtime *rt, cvn_err *err);
+/* The stages of a model that are in this process, from number `first` on: their runtimes. */
+typedef struct StateStages {
+    const Runtime *const *rt; /* [n] */
+    int n, first, all;
+} StateStages;
+
+/* Where the tensors lie: whole, at their addresses, where there is one device; else `saved` gets its shards, those of
+   this process, stage by stage. Of runtimes that only describe they have no data and are read when they are written. */
+int train_state_place(TrainState *state, const StateStages *stages, cvn_err *err);
 
 /* Before it is saved: brings what lies where the host cannot address it. */
-int train_state_fetch(TrainState *state, const Runtime *rt, cvn_err *err);
+int train_state_fetch(TrainState *state, cvn_err *err);
 
 #endif

@@ -17,6 +17,8 @@ typedef struct StepParams {
 /* Sums over tokens: f32 scalars of this graph's, or of the accumulated. */
 typedef struct StepSums {
     cvn_value *total; /* f32 [TRAIN_TOTALS], of all micro-batches so far; NULL without them */
+    /* f32 [TRAIN_TOTALS + 1], of all stages: the same, and the sum of squares; NULL: there is but one */
+    cvn_value *given;
     cvn_value *sum, *count, *z;
 } StepSums;
 
@@ -26,13 +28,15 @@ typedef struct StepBuilder {
     const Model *config;
     const TrainStepOptions *options;
     const Optimizer *optimizer;
+    ModelPart part;     /* of the model */
     ParamList params;   /* what is trained: the model's parameters, or the adapters */
     ParamList model;    /* the model's */
     LoraParams lora;    /* list.n = 0 without LoRA */
     cvn_value **frozen; /* [model.n]: with LoRA */
     StepParams of;
-    ModelBatch batch;     /* the inputs */
-    cvn_value *reference; /* f32 [batch]: of pairs, or NULL */
+    ModelBatch batch;                   /* the inputs */
+    cvn_value *boundary[STAGE_TENSORS]; /* those that the graph has */
+    cvn_value *reference;               /* f32 [batch]: of pairs, or NULL */
     cvn_value *scalar[OPTIMIZER_MAX_SCALARS];
     StepSums sums;
 } StepBuilder;
@@ -41,7 +45,30 @@ typedef struct StepBuilder {
 
 static bool has_batch(const StepBuilder *b)
 {
-    return b->kind != TRAIN_UPDATE;
+    return b->kind != TRAIN_UPDATE && b->kind != TRAIN_SQUARES;
+}
+
+static bool is_last(const StepBuilder *b)
+{
+    return model_part_is_last(&b->part, b->config);
+}
+
+bool train_stage_has(const TrainStepOptions *o, const Model *model, const Param *param)
+{
+    const ModelPart part = model_part(model, o->stage, o->stages);
+    return model_part_has(&part, model, param);
+}
+
+bool train_stage_shares(const TrainStepOptions *o, const Model *model)
+{
+    return o->stages > 1 && o->lora.rank == 0 && model_shape(model).tied &&
+           (o->stage == 0 || o->stage == o->stages - 1);
+}
+
+/* Of what is trained, or of the model. */
+static bool has(const StepBuilder *b, const Param *param)
+{
+    return model_part_has(&b->part, b->config, param);
 }
 
 bool train_drops(const TrainStepOptions *o)
@@ -57,7 +84,7 @@ static bool has_update(const StepBuilder *b)
 
 static bool has_accumulators(const StepBuilder *b)
 {
-    return b->kind == TRAIN_GRADIENT || b->kind == TRAIN_UPDATE;
+    return b->kind == TRAIN_GRADIENT || b->kind == TRAIN_UPDATE || b->kind == TRAIN_SQUARES;
 }
 
 static cvn_value *number(StepBuilder *b, double value)
@@ -77,19 +104,32 @@ bool train_rounds(const Param *p, const ParamList *list, const TrainStepOptions 
            !looked_up;
 }
 
+static cvn_value *add_boundary(StepBuilder *b, StageTensor which)
+{
+    static const char *const names[STAGE_TENSORS] = {"enters", "leaves", "gradient_enters",
+                                                     "gradient_leaves"};
+    const TrainStepOptions *o = b->options;
+    const cvn_type type = CVN_TYPE(CVN_F32, o->batch, o->seq, model_width(b->config));
+    b->boundary[which] =
+        graph_role(cvn_parameter(G, names[which], type), ROLE_BOUNDARY, (int)which);
+    return b->boundary[which];
+}
+
 static void add_parameters(StepBuilder *b)
 {
     const TrainStepOptions *o = b->options;
     int n = b->params.n;
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n && b->kind != TRAIN_SQUARES; i++) {
         const Param *p = &b->params.param[i];
         Role role = o->lora.rank > 0 ? ROLE_ADAPTER : ROLE_TRAINED;
+        if (!has(b, p))
+            continue;
         b->of.weight[i] = graph_role(cvn_parameter(G, p->name, type_of(p)), role, i);
     }
     for (int i = 0; i < n && has_update(b); i++) {
         OptimizerSlot slot[OPTIMIZER_MAX_SLOTS];
         int n_slots = optimizer_slots(&o->optimizer, &b->params.param[i], slot);
-        for (int k = 0; k < n_slots; k++) {
+        for (int k = 0; k < n_slots && b->of.weight[i]; k++) {
             const char *name =
                 arena_printf(&b->g->arena, "%s.%s", slot[k].name, b->params.param[i].name);
             int at = i * OPTIMIZER_MAX_SLOTS + k;
@@ -98,7 +138,7 @@ static void add_parameters(StepBuilder *b)
     }
     for (int i = 0; i < n; i++) {
         const Param *p = &b->params.param[i];
-        if (!train_rounds(p, &b->params, o))
+        if (!b->of.weight[i] || !train_rounds(p, &b->params, o))
             continue;
         const char *name = arena_printf(&b->g->arena, PARAM_ROUNDED "%s", p->name);
         cvn_type type = cvn_type_make(o->compute, p->rank, p->dims);
@@ -107,19 +147,26 @@ static void add_parameters(StepBuilder *b)
     for (int i = 0; i < n && has_accumulators(b); i++) {
         const Param *p = &b->params.param[i];
         const char *name = arena_printf(&b->g->arena, "sum.%s", p->name);
-        b->of.accumulator[i] = graph_role(cvn_parameter(G, name, type_of(p)), ROLE_SUM, i);
+        if (has(b, p))
+            b->of.accumulator[i] = graph_role(cvn_parameter(G, name, type_of(p)), ROLE_SUM, i);
     }
-    if (has_accumulators(b))
+    if (has_accumulators(b) && is_last(b))
         b->sums.total =
             graph_role(cvn_parameter(G, "total", CVN_TYPE(CVN_F32, TRAIN_TOTALS)), ROLE_TOTAL, 0);
     if (has_batch(b)) {
         cvn_type grid = CVN_TYPE(CVN_I32, o->batch, o->seq);
-        b->batch.tokens = graph_role(cvn_parameter(G, "tokens", grid), ROLE_TOKENS, 0);
-        b->batch.targets = graph_role(cvn_parameter(G, "targets", grid), ROLE_TARGETS, 0);
+        if (model_part_is_first(&b->part))
+            b->batch.tokens = graph_role(cvn_parameter(G, "tokens", grid), ROLE_TOKENS, 0);
+        else
+            b->batch.entering = add_boundary(b, STAGE_ENTERS);
+        if (is_last(b))
+            b->batch.targets = graph_role(cvn_parameter(G, "targets", grid), ROLE_TARGETS, 0);
         b->batch.starts = graph_role(cvn_parameter(G, "starts", grid), ROLE_STARTS, 0);
         b->batch.exact = o->exact;
+        b->batch.part = b->part;
     }
-    if ((b->kind == TRAIN_STEP || b->kind == TRAIN_GRADIENT) && train_drops(o)) {
+    if ((b->kind == TRAIN_STEP || b->kind == TRAIN_GRADIENT || b->kind == TRAIN_FORWARD) &&
+        train_drops(o)) {
         const cvn_type keys = CVN_TYPE(CVN_U32, o->batch, 2);
         b->batch.dropout =
             (ModelDropout){.key = graph_role(cvn_parameter(G, "key", keys), ROLE_KEY, 0),
@@ -133,17 +180,21 @@ static void add_parameters(StepBuilder *b)
     for (int i = 0; i < b->optimizer->n_scalars && has_update(b); i++)
         b->scalar[i] = graph_role(cvn_parameter(G, b->optimizer->scalar[i], cvn_scalar(CVN_F32)),
                                   ROLE_SCALAR, i);
+    if (b->kind == TRAIN_UPDATE && o->stages > 1)
+        b->sums.given =
+            graph_role(cvn_parameter(G, "sums", CVN_TYPE(CVN_F32, TRAIN_TOTALS + 1)), ROLE_SUMS, 0);
     for (int i = 0; i < b->model.n && b->lora.list.n > 0 && has_batch(b); i++) {
         const Param *p = &b->model.param[i];
         cvn_type type = cvn_type_make(o->compute, p->rank, p->dims);
-        b->frozen[i] = graph_role(cvn_parameter(G, p->name, type), ROLE_WEIGHT, i);
+        if (has(b, p))
+            b->frozen[i] = graph_role(cvn_parameter(G, p->name, type), ROLE_WEIGHT, i);
     }
 }
 
 /* Scalars side by side: f32 [n]. */
 static cvn_value *vector(StepBuilder *b, int n, cvn_value *const *x)
 {
-    cvn_value *one[TRAIN_REPORT_COUNT];
+    cvn_value **one = arena_array(&b->g->arena, (size_t)n, sizeof *one);
     for (int i = 0; i < n; i++)
         one[i] = cvn_reshape(G, x[i], 1, (int64_t[]){1});
     return cvn_concatenate(G, n, one, 0);
@@ -178,7 +229,7 @@ static void use_rounded(StepBuilder *b)
 {
     for (Op *op = b->g->first; op; op = op->next)
         for (int i = 0; op->kind == OP_CONVERT && i < b->params.n; i++)
-            if (op->operand[0] == b->of.weight[i] && b->of.rounded[i])
+            if (b->of.rounded[i] && op->operand[0] == b->of.weight[i])
                 graph_replace(op->result[0], b->of.rounded[i]);
     graph_resolve(b->g);
 }
@@ -225,12 +276,35 @@ static void add_preferences(StepBuilder *b, const ModelLoss *loss)
     b->sums.z = sum_pairs(b, cvn_convert(G, right, CVN_F32));
 }
 
+/* Of all weights that there are, and of what enters a stage. */
+static int add_gradients(StepBuilder *b, cvn_value *loss, cvn_err *err)
+{
+    size_t most = (size_t)b->params.n + 1;
+    cvn_value **of = arena_array(&b->g->arena, most, sizeof *of);
+    cvn_value **gradient = arena_array(&b->g->arena, most, sizeof *gradient);
+    int n = 0, at = 0;
+    for (int i = 0; i < b->params.n; i++)
+        if (b->of.weight[i])
+            of[n++] = b->of.weight[i];
+    int weights = n;
+    if (b->batch.entering)
+        of[n++] = b->batch.entering;
+    TRY(graph_gradient(b->g, loss, n, of, gradient, err));
+    for (int i = 0; i < b->params.n; i++)
+        if (b->of.weight[i])
+            b->of.gradient[i] = gradient[at++];
+    if (b->batch.entering)
+        cvn_output_into(G, gradient[weights], add_boundary(b, STAGE_GRADIENT_LEAVES));
+    return CVN_OK;
+}
+
 /* The forward pass and, unless only evaluating, the gradient of the sum over tokens. */
 static int add_passes(StepBuilder *b, cvn_err *err)
 {
     const TrainStepOptions *o = b->options;
     ModelLoss loss;
     TRY(add_loss(b, &loss, err));
+    cvn_value *leaves = is_last(b) ? NULL : loss.block[loss.n_blocks];
     b->sums.sum = loss.sum;
     b->sums.count = loss.count;
     b->sums.z = loss.z;
@@ -240,15 +314,21 @@ static int add_passes(StepBuilder *b, cvn_err *err)
         cvn_output(G, of_rows(b, loss.entropy));
         graph_output_role(G, ROLE_REPORT, 0);
     }
-    if (b->kind == TRAIN_EVALUATE || b->kind == TRAIN_SCORE) {
+    if (b->kind == TRAIN_EVALUATE || b->kind == TRAIN_SCORE || b->kind == TRAIN_FORWARD) {
+        if (leaves)
+            cvn_output_into(G, leaves, add_boundary(b, STAGE_LEAVES));
         use_rounded(b);
         return CVN_OK;
     }
     cvn_value *whole = b->sums.sum;
-    if (o->z_loss > 0)
+    if (leaves) /* what has the gradient that is given */
+        whole = cvn_reduce_dims(G, CVN_SUM,
+                                cvn_multiply(G, leaves, add_boundary(b, STAGE_GRADIENT_ENTERS)), 3,
+                                (int[]){0, 1, 2});
+    else if (o->z_loss > 0)
         whole = cvn_add(G, whole, cvn_multiply(G, loss.z, number(b, o->z_loss)));
     Op *last = b->g->last;
-    TRY(graph_gradient(b->g, whole, b->params.n, b->of.weight, b->of.gradient, err));
+    TRY(add_gradients(b, whole, err));
     if (o->remat != REMAT_NONE)
         TRY(graph_remat(b->g, o->remat, loss.n_blocks, loss.block, last->next, err));
     use_rounded(b);
@@ -297,8 +377,10 @@ static void update_one(StepBuilder *b, int i, cvn_value *scale, cvn_value *updat
 static void add_update(StepBuilder *b)
 {
     cvn_value *square = number(b, 0), *one = number(b, 1);
-    for (int i = 0; i < b->params.n; i++)
+    for (int i = 0; i < b->params.n && !b->sums.given; i++)
         square = cvn_add(G, square, optimizer_sum_of_squares(b->g, b->of.gradient[i]));
+    if (b->sums.given)
+        square = element(b, b->sums.given, TRAIN_TOTALS);
     cvn_value *mean = cvn_divide(G, one, cvn_maximum(G, b->sums.count, one));
     cvn_value *norm = cvn_multiply(G, cvn_sqrt(G, square), mean);
     cvn_value *updated = cvn_is_finite(G, cvn_add(G, b->sums.sum, norm));
@@ -309,40 +391,72 @@ static void add_update(StepBuilder *b)
         scale = cvn_multiply(G, mean, cvn_minimum(G, clip, one));
     }
     for (int i = 0; i < b->params.n; i++)
-        update_one(b, i, scale, updated);
+        if (b->of.weight[i])
+            update_one(b, i, scale, updated);
     cvn_value *report[] = {b->sums.sum, b->sums.count, b->sums.z, norm,
                            cvn_convert(G, updated, CVN_F32)};
-    for (int i = 0; i < b->params.n && b->sums.total; i++) /* the accumulators begin again */
-        cvn_output_into(G, cvn_splat(G, type_of(&b->params.param[i]), 0), b->of.accumulator[i]);
+    for (int i = 0; i < b->params.n; i++) /* the accumulators begin again */
+        if (b->of.accumulator[i])
+            cvn_output_into(G, cvn_splat(G, type_of(&b->params.param[i]), 0), b->of.accumulator[i]);
     if (b->sums.total)
         cvn_output_into(G, cvn_splat(G, CVN_TYPE(CVN_F32, TRAIN_TOTALS), 0), b->sums.total);
     cvn_output(G, vector(b, TRAIN_REPORT_COUNT, report));
     graph_output_role(G, ROLE_REPORT, 0);
 }
 
+/* See TRAIN_SQUARES. */
+static void add_norm(StepBuilder *b)
+{
+    const int embed = b->params.first[PARAM_EMBED];
+    cvn_value **square = arena_array(&b->g->arena, (size_t)b->params.n, sizeof *square);
+    int n = 0;
+    for (int i = 0; i < b->params.n; i++) {
+        cvn_value *sum = b->of.accumulator[i];
+        if (sum && train_stage_shares(b->options, b->config) && i == embed) {
+            cvn_value *peer = cvn_parameter(G, "peer.embed", *cvn_value_type(sum));
+            cvn_value *both = cvn_add(G, sum, graph_role(peer, ROLE_PEER, i));
+            cvn_output_into(G, both, sum);
+            sum = both;
+        }
+        if (sum)
+            square[n++] = optimizer_sum_of_squares(b->g, sum);
+    }
+    cvn_output(G, vector(b, n, square));
+    graph_output_role(G, ROLE_REPORT, 0);
+    if (b->sums.total) {
+        cvn_output(G, b->sums.total);
+        graph_output_role(G, ROLE_REPORT, 1);
+    }
+}
+
 static int build(StepBuilder *b, cvn_err *err)
 {
     add_parameters(b);
     TRY(has_batch(b) ? add_passes(b, err) : CVN_OK);
-    if (b->kind == TRAIN_EVALUATE) {
+    if (b->kind == TRAIN_SQUARES)
+        add_norm(b);
+    if (b->kind == TRAIN_EVALUATE && is_last(b)) {
         cvn_output(G,
                    vector(b, TRAIN_TOTALS, (cvn_value *[]){b->sums.sum, b->sums.count, b->sums.z}));
         graph_output_role(G, ROLE_REPORT, 0);
     }
     for (int i = 0; i < b->params.n && b->kind == TRAIN_GRADIENT; i++) {
+        if (!b->of.accumulator[i])
+            continue;
         cvn_value *sum = cvn_add(G, b->of.accumulator[i], b->of.gradient[i]);
         cvn_output_into(G, sum, b->of.accumulator[i]);
     }
-    if (b->kind == TRAIN_GRADIENT) {
+    if (b->kind == TRAIN_GRADIENT && is_last(b)) {
         cvn_value *here =
             vector(b, TRAIN_TOTALS, (cvn_value *[]){b->sums.sum, b->sums.count, b->sums.z});
         cvn_output_into(G, cvn_add(G, b->sums.total, here), b->sums.total);
     }
     if (b->kind == TRAIN_UPDATE) { /* of all micro-batches */
+        cvn_value *sums = b->sums.given ? b->sums.given : b->sums.total;
         b->of.gradient = b->of.accumulator;
-        b->sums.sum = element(b, b->sums.total, TRAIN_SUM);
-        b->sums.count = element(b, b->sums.total, TRAIN_COUNT);
-        b->sums.z = element(b, b->sums.total, TRAIN_Z);
+        b->sums.sum = element(b, sums, TRAIN_SUM);
+        b->sums.count = element(b, sums, TRAIN_COUNT);
+        b->sums.z = element(b, sums, TRAIN_Z);
     }
     if (has_update(b))
         add_update(b);
@@ -352,15 +466,19 @@ static int build(StepBuilder *b, cvn_err *err)
 cvn_graph *train_graph(TrainGraph kind, const Model *config, const TrainStepOptions *options,
                        cvn_err *err)
 {
-    static const char *const names[] = {"train_step", "train_gradient", "train_update",
-                                        "train_evaluate", "train_score"};
-    char name[96];
-    snprintf(name, sizeof name, "%s_b%" PRId64 "_s%" PRId64, names[kind], options->batch,
+    static const char *const names[] = {"train_step",     "train_gradient", "train_update",
+                                        "train_evaluate", "train_score",    "train_forward",
+                                        "train_norm"};
+    char name[96], stage[32] = "";
+    if (options->stages > 1)
+        snprintf(stage, sizeof stage, "_stage%d", options->stage);
+    snprintf(name, sizeof name, "%s%s_b%" PRId64 "_s%" PRId64, names[kind], stage, options->batch,
              options->seq);
     StepBuilder builder = {.g = cvn_graph_new(name, err),
                            .kind = kind,
                            .config = config,
                            .options = options,
+                           .part = model_part(config, options->stage, options->stages),
                            .optimizer = &optimizers[options->optimizer.kind]};
     StepBuilder *b = &builder;
     if (!b->g)

@@ -11,6 +11,13 @@
  *   TRAIN_EVALUATE forward only
  *   TRAIN_SCORE    forward only; what the targets of each row cost, f32 [batch]
  *
+ * Of a model in stages (stages.h) each stage has such graphs of its layers. What enters and leaves it are resident tensors, StageTensor.
+ * GRADIENT computes the forward pass of its layers again; and there are two graphs more:
+ *
+ *   TRAIN_FORWARD  forward only, of all stages but the last
+ *   TRAIN_SQUARES  adds the gradients of an embedding that is the head, too, of the first and the last stage; gives the sums of squares of
+ *                  all gradients of the stage, f32 [its weights], and in the last stage the sums over tokens
+ *
  * With `beta` what is learned is which of two answers is better (DPO: Rafailov et al. 2023, arXiv:2305.18290). Rows 2 i and
  * 2 i + 1 are a pair, the better first; a row's targets are those of its answer. In place of cross-entropy is
  *
@@ -31,6 +38,7 @@
  *   reference      f32 [batch], with `beta`
  *   key            u32 [batch, 2], with dropout (model/dropout.h), of STEP and GRADIENT: of each row's own
  *   scalars        f32, the optimizer's, such as "lr"
+ *   sums           f32 [4], of UPDATE in stages: the sums "total", and the sum of squares of all gradients
  *   frozen         with LoRA: the model's weights, in `compute`, in the order of the parameter table; those
  *                  above are then the adapters (lora.h), which are small and have no rounded copies
  *
@@ -58,8 +66,19 @@ typedef enum TrainGraph {
     TRAIN_UPDATE,
     TRAIN_EVALUATE,
     TRAIN_SCORE,
+    TRAIN_FORWARD,
+    TRAIN_SQUARES,
     TRAIN_GRAPHS
 } TrainGraph;
+
+/* What is between a stage and those beside it. */
+typedef enum StageTensor {
+    STAGE_ENTERS,          /* what its first layer is given */
+    STAGE_LEAVES,          /* what its last layer gives */
+    STAGE_GRADIENT_ENTERS, /* the gradient of what left */
+    STAGE_GRADIENT_LEAVES, /* the gradient of what entered */
+    STAGE_TENSORS
+} StageTensor;
 
 /* Elements of the report. */
 enum {
@@ -83,7 +102,14 @@ typedef struct TrainStepOptions {
     double beta;                /* of DPO; 0: rows are learned as they are */
     DropoutRates dropout;       /* that of adapters is in lora */
     bool exact;                 /* the forward pass has the bits of decoding (ModelBatch) */
+    int stage, stages; /* which of how many the graph is of; stages 0 or 1: the whole model */
 } TrainStepOptions;
+
+/* Whether the stage has an embedding that another one has, too. */
+bool train_stage_shares(const TrainStepOptions *options, const Model *model);
+
+/* Whether a weight, one of what is trained, is in the graphs of the stage. */
+bool train_stage_has(const TrainStepOptions *options, const Model *model, const Param *param);
 
 /* Whether anything is dropped. */
 bool train_drops(const TrainStepOptions *options);

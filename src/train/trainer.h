@@ -8,6 +8,8 @@
  *         trainer_step(&t, &batch, &report, &err);
  *     trainer_close(&t);
  *
+ * A mesh with an axis of stages is one of each: of several stages each has its layers, on a runtime of its own (stages.h).
+ *
  * At most two graphs are compiled: the step, and that of evaluation where there is any; or, where the batch is
  * taken in micro-batches, what adds up gradients and what updates. Then evaluation runs the first of these, and
  * throws the gradients away. Everything is compiled before any memory is taken. (Where `remat` is left to
@@ -47,14 +49,24 @@ typedef struct TrainerOptions {
     const char *dump_dir; /* graphs and plans are written there; NULL: nowhere */
 } TrainerOptions;
 
-typedef struct Trainer {
-    const Model *model;            /* the state's */
-    TrainerOptions options;        /* with the defaults filled in, and the policy that was chosen */
-    Arena arena;                   /* owned: tables */
+/* A stage of the model that has devices in this process; all of it where there is but one. */
+typedef struct TrainStage {
     Runtime rt;                    /* owned: the devices and what lies on them */
-    TrainState state;              /* owned */
     Program program[TRAIN_GRAPHS]; /* owned; those that there are: step, or gradient and update */
+    int number;                    /* of all stages, from 0 */
+} TrainStage;
+
+typedef struct Trainer {
+    const Model *model;     /* the state's */
+    TrainerOptions options; /* with the defaults filled in, and the policy that was chosen */
+    Arena arena;            /* owned: tables */
+    TrainStage *stage;      /* [n_stages], owned, the arena's: those that are here, one at least */
+    int n_stages, stages;   /* here; of all */
+    struct StageLinks *links; /* owned: what is between stages; NULL: there is but one */
+    Cluster *part;    /* owned: the processes of the stage that is here, of several; or NULL */
+    TrainState state; /* owned */
     float scalar[OPTIMIZER_MAX_SCALARS]; /* of the step that runs */
+    float sums[TRAIN_TOTALS + 1];        /* of the step that runs: ROLE_SUMS */
     uint32_t *key; /* [batch][2], the arena's, with dropout: of the rows of the step that runs */
     bool *need;    /* [micro_batch], the arena's: rows that devices of this process take */
     size_t bytes;  /* of state, accumulators and temporaries together, in this process */
@@ -101,6 +113,10 @@ typedef struct TrainBatch {
 /* Memory for rows of seq tokens, all 0; free it after a failure, too. */
 int train_batch_new(TrainBatch *batch, int64_t rows, int64_t seq, cvn_err *err);
 void train_batch_free(TrainBatch *batch);
+
+/* Runs a graph of a stage on the rows from number `first` on; batch is NULL for a program without. */
+int trainer_run(Trainer *trainer, TrainStage *stage, TrainGraph kind, const TrainBatch *batch,
+                int64_t first, cvn_err *err);
 
 /* Whether devices of this process take a row of a batch, of a step or of an evaluation: of a mesh over several processes
    each reads its own part of the data. */

@@ -21,7 +21,8 @@ typedef struct Reshape {
     LoraOptions lora;    /* rank 0: the whole model is trained */
     const char *base;    /* of adapters: the model that they adapt; the arena's */
     TrainState state;    /* its tensors have no data: they are read when they are written */
-    Runtime rt;          /* of the target, which nothing runs on; {0} for a whole one */
+    Runtime *rt;         /* [n_stages] of the target, which nothing runs on; the arena's */
+    int n_stages;        /* 0: of one device */
 } Reshape;
 
 static int read_slice(void *context, int tensor, const BoxArray *to, void *target, cvn_err *err)
@@ -75,21 +76,35 @@ static int read_options(Reshape *r, const char *mesh, const char *layout, cvn_er
 }
 
 /* How the state lies on the mesh: as a step of the run would have it. */
-static int lay_out(Reshape *r, const char *mesh, const char *layout, cvn_err *err)
+static int lay_out(Reshape *r, const char *text, const char *layout, cvn_err *err)
 {
+    Mesh mesh;
+    LayoutStages stages;
+    TRY(mesh_parse(&mesh, text, &r->arena, err));
+    TRY(layout_check(layout, &mesh, err));
+    TRY(layout_stages(layout, text, &r->arena, &stages, err));
     TrainStepOptions step = {.batch = r->options.batch ? r->options.batch : 1,
                              .seq = r->options.seq ? r->options.seq : model_context(r->model),
                              .compute = CVN_F32,
                              .clip = 1,
                              .optimizer = train_config_optimizer(&r->options, r->model),
-                             .lora = r->lora};
-    const RuntimeOptions runtime = {.mesh = mesh, .describes = true};
-    Program program = {0};
-    if (runtime_open(&r->rt, &runtime, err) || layout_check(layout, &r->rt.mesh, err) ||
-        train_program(&program, &r->rt, TRAIN_STEP, r->model, &step, layout, err))
-        return err->code;
-    program_free(&program);
-    return train_state_place(&r->state, &r->rt, err);
+                             .lora = r->lora,
+                             .stages = stages.n};
+    const RuntimeOptions runtime = {.mesh = stages.mesh, .describes = true};
+    static const TrainGraph whole[] = {TRAIN_STEP}, parts[] = {TRAIN_GRADIENT, TRAIN_UPDATE};
+    r->rt = arena_array(&r->arena, (size_t)stages.n, sizeof *r->rt);
+    const Runtime **rt = arena_array(&r->arena, (size_t)stages.n, sizeof *rt);
+    for (; step.stage < stages.n; step.stage++) {
+        rt[step.stage] = &r->rt[r->n_stages++];
+        TRY(runtime_open(&r->rt[step.stage], &runtime, err));
+        for (int i = 0; i < (stages.n > 1 ? 2 : 1); i++) {
+            Program program = {0};
+            TRY(train_program(&program, &r->rt[step.stage], (stages.n > 1 ? parts : whole)[i],
+                              r->model, &step, layout, err));
+            program_free(&program);
+        }
+    }
+    return train_state_place(&r->state, &(StateStages){rt, stages.n, 0, stages.n}, err);
 }
 
 static int write_run(Reshape *r, const char *folder, cvn_err *err)
@@ -144,7 +159,8 @@ int checkpoint_reshard(const Checkpoint *from, const char *folder, const char *m
                  .layout = layout,
                  .interrupt = interrupt};
     int code = protect(reshape, &r, "laying a run out on other devices", err);
-    runtime_close(&r.rt);
+    for (int s = 0; s < r.n_stages; s++)
+        runtime_close(&r.rt[s]);
     train_state_free(&r.state);
     arena_free(&r.arena);
     return code;

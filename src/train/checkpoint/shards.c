@@ -23,15 +23,16 @@ static bool writes(const Mesh *mesh, const Sharding *sharding, const cvn_type *t
     return tensor % holders == me;
 }
 
-void checkpoint_shards_add(CheckpointShards *shards, const Mesh *mesh, int file,
-                           const CheckpointState *state, const Sharding *sharding,
+void checkpoint_shards_add(CheckpointShards *shards, const Mesh *mesh, int device, int file,
+                           const CheckpointState *state, const Sharding *const *sharding,
                            void *const *data)
 {
-    int device = shards->first + file;
     for (int i = 0; i < state->n; i++) {
         const cvn_type *type = &state->tensor[i].type;
-        BoxArray at = box_of_shard(mesh, &sharding[i], type, device);
-        if (box_elements(&at.box) == 0 || !writes(mesh, &sharding[i], type, i, device, &at.box))
+        if (!sharding[i])
+            continue;
+        BoxArray at = box_of_shard(mesh, sharding[i], type, device);
+        if (box_elements(&at.box) == 0 || !writes(mesh, sharding[i], type, i, device, &at.box))
             continue;
         shards->slice[shards->n_slices++] = (CheckpointSlice){i, file, at, data ? data[i] : NULL};
     }

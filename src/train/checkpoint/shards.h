@@ -31,10 +31,10 @@ struct CheckpointShards {
     int n_slices;
 };
 
-/* Which devices' slices: adds those that device `file + shards->first` is to write, with data[tensor] as their
-   shards (NULL: none). shards->slice has room. */
-void checkpoint_shards_add(struct CheckpointShards *shards, const Mesh *mesh, int file,
-                           const CheckpointState *state, const Sharding *sharding,
+/* Adds the slices that a device of the mesh, whose file this is, is to write, with data[tensor] as their shards (NULL: none). Tensors
+   without a sharding are not on the mesh. shards->slice has room. */
+void checkpoint_shards_add(struct CheckpointShards *shards, const Mesh *mesh, int device, int file,
+                           const CheckpointState *state, const Sharding *const *sharding,
                            void *const *data);
 
 /* What this process writes of a state: its slices; or the tensors, each a slice that is the whole. */

@@ -1,19 +1,28 @@
+/* Opening a trainer: what its options say is checked, its programs are compiled, its memory is counted and taken. */
 #include "train/trainer.h"
 
 #include "base/bytes.h"
 #include "base/capacity.h"
 #include "base/rng.h"
+#include "base/threads.h"
 #include "model/forward.h"
 #include "model/layouts.h"
+#include "train/stages.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static bool accumulates(const TrainerOptions *o)
+/* Whether gradients are added up, and weights updated from their sums. */
+static bool accumulates(const Trainer *t)
 {
-    return o->micro_batch < o->batch;
+    return t->options.micro_batch < t->options.batch || t->stages > 1;
+}
+
+static int micro_batches(const Trainer *t)
+{
+    return (int)(t->options.batch / t->options.micro_batch);
 }
 
 static int check_options(TrainerOptions *o, const Model *config, cvn_err *err)
@@ -84,21 +93,30 @@ static TrainStepOptions step_options(const TrainerOptions *o, RematPolicy remat)
 }
 
 /* Whether there is a program that only evaluates: else the one that adds up gradients does. */
-static bool evaluates_alone(const TrainerOptions *o)
+static bool evaluates_alone(const Trainer *t)
 {
-    const TrainStepOptions step = step_options(o, REMAT_NONE);
-    return o->evaluates && (!accumulates(o) || train_drops(&step));
+    const TrainStepOptions step = step_options(&t->options, REMAT_NONE);
+    return t->options.evaluates && (!accumulates(t) || train_drops(&step) || t->stages > 1);
 }
 
+/* In every stage that has such a graph. */
 static int compile_one(Trainer *t, TrainGraph kind, RematPolicy remat, cvn_err *err)
 {
     const TrainerOptions *o = &t->options;
-    const TrainStepOptions step = step_options(o, remat);
-    Program *p = &t->program[kind];
-    program_free(p); /* of another policy */
-    TRY(train_program(p, &t->rt, kind, t->model, &step, o->layout, err));
-    for (int i = 0; i < OPTIMIZER_MAX_SCALARS; i++)
-        program_bind(p, ROLE_SCALAR, i, &t->scalar[i]);
+    TrainStepOptions step = step_options(o, remat);
+    step.stages = t->stages;
+    for (int k = 0; k < t->n_stages; k++) {
+        TrainStage *stage = &t->stage[k];
+        Program *p = &stage->program[kind];
+        program_free(p); /* of another policy */
+        step.stage = stage->number;
+        if (kind == TRAIN_FORWARD && stage->number == t->stages - 1)
+            continue;
+        TRY(train_program(p, &stage->rt, kind, t->model, &step, o->layout, err));
+        for (int i = 0; i < OPTIMIZER_MAX_SCALARS; i++)
+            program_bind(p, ROLE_SCALAR, i, &t->scalar[i]);
+        program_bind(p, ROLE_SUMS, 0, t->sums);
+    }
     return CVN_OK;
 }
 
@@ -108,18 +126,33 @@ static size_t bytes_between(const Trainer *t, Role first, Role last)
 {
     size_t bytes = 0;
     for (int role = (int)first; role <= (int)last; role++)
-        bytes += runtime_role_bytes(&t->rt, (Role)role);
+        for (int k = 0; k < t->n_stages; k++)
+            bytes += runtime_role_bytes(&t->stage[k].rt, (Role)role);
     return bytes;
 }
 
-/* The temporary memory of one device: the maximum over the programs that there are. */
-static size_t temporary_bytes(const Trainer *t)
+/* The temporary memory of a device of a stage: the maximum over the programs that there are. */
+static size_t temporary_of(const TrainStage *stage)
 {
     size_t most = 0;
     for (int i = 0; i < TRAIN_GRAPHS; i++)
-        if (t->program[i].info.temporary_bytes > most)
-            most = t->program[i].info.temporary_bytes;
+        if (stage->program[i].info.temporary_bytes > most)
+            most = stage->program[i].info.temporary_bytes;
     return most;
+}
+
+/* Of all devices that are here, with what is between stages. */
+static size_t temporary_bytes(const Trainer *t)
+{
+    size_t bytes = bytes_between(t, ROLE_BOUNDARY, ROLE_BOUNDARY);
+    for (int k = 0; k < t->n_stages; k++) {
+        const TrainStage *stage = &t->stage[k];
+        const Buffer *kept = runtime_buffer(&stage->rt, ROLE_BOUNDARY, STAGE_ENTERS);
+        int more = stage_kept(stage->number, t->stages, micro_batches(t)) - 1;
+        bytes += (size_t)stage->rt.info.n_local *
+                 (temporary_of(stage) + (kept ? kept->bytes * (size_t)more : 0));
+    }
+    return bytes;
 }
 
 /* The most sequences at once that are likely to fit, for a message: what is computed grows with their number, and their
@@ -130,7 +163,7 @@ static int64_t fitting_micro_batch(const Trainer *t, size_t state, size_t tempor
     size_t kept = bytes_between(t, ROLE_TRAINED, ROLE_ADAPTER);
     double room = (double)o->memory_limit - (double)state - (double)kept;
     for (int64_t micro = o->micro_batch - 1; micro > 0; micro--)
-        if (o->batch % micro == 0 && micro % t->rt.mesh.n_devices == 0 &&
+        if (o->batch % micro == 0 && micro % t->stage->rt.mesh.n_devices == 0 &&
             1.05 * (double)temporary / (double)o->micro_batch * (double)micro <= room)
             return micro;
     return 0;
@@ -146,8 +179,8 @@ static int check_memory(Trainer *t, cvn_err *err)
 {
     const TrainerOptions *o = &t->options;
     size_t state = bytes_between(t, ROLE_WEIGHT, ROLE_ROUNDED);
-    size_t sums = bytes_between(t, ROLE_SUM, ROLE_TOTAL);
-    size_t temporary = temporary_bytes(t) * (size_t)t->rt.info.n_local;
+    size_t sums = bytes_between(t, ROLE_SUM, ROLE_PEER);
+    size_t temporary = temporary_bytes(t);
     t->bytes = state + sums + temporary;
     if (t->bytes <= o->memory_limit)
         return CVN_OK;
@@ -168,7 +201,11 @@ static int check_memory(Trainer *t, cvn_err *err)
 static int compile_within(Trainer *t, cvn_err *err)
 {
     RematPolicy *policy = &t->options.remat;
-    bool choose = *policy == REMAT_POLICY_COUNT, parts = accumulates(&t->options);
+    bool choose = *policy == REMAT_POLICY_COUNT, parts = accumulates(t);
+    if (t->stages > 1) { /* what these take is known when the largest one is */
+        TRY(compile_one(t, TRAIN_FORWARD, REMAT_NONE, err));
+        TRY(compile_one(t, TRAIN_SQUARES, REMAT_NONE, err));
+    }
     for (*policy = choose ? REMAT_NONE : *policy;; (*policy)++) {
         cvn_err here = {0};
         if (!compile_one(t, parts ? TRAIN_GRADIENT : TRAIN_STEP, *policy, &here) &&
@@ -177,6 +214,66 @@ static int compile_within(Trainer *t, cvn_err *err)
         if (here.code != CVN_EMEM || !choose || *policy == REMAT_POLICY_COUNT - 1)
             return err_set(err, here.code, "%s", here.message);
     }
+}
+
+/* Of devices of a stage. */
+static void note_needed(Trainer *t, const TrainStage *stage)
+{
+    for (int i = 0; i < TRAIN_GRAPHS; i++)
+        for (int role = ROLE_TOKENS; role <= ROLE_STARTS && stage->program[i].rt; role++)
+            for (int64_t r = 0; r < t->options.micro_batch; r++)
+                t->need[r] |= program_needs_row(&stage->program[i], (Role)role, 0, r);
+}
+
+/* What cannot be done in stages. */
+static int check_stages(const Trainer *t, cvn_err *err)
+{
+    int64_t layers = model_layers(t->model);
+    if (t->stages > layers)
+        return err_set(err, CVN_EINVAL,
+                       "%" PRId64 " layers cannot be divided into %d stages; give fewer", layers,
+                       t->stages);
+    if (t->stages > 1 && t->options.beta > 0)
+        return err_set(err, CVN_EUNSUPPORTED,
+                       "--dpo does not support stages; leave their axis out of --mesh");
+    return CVN_OK;
+}
+
+/* The runtimes of the stages that are here. */
+static int open_stages(Trainer *t, cvn_err *err)
+{
+    const TrainerOptions *o = &t->options;
+    LayoutStages stages;
+    int first;
+    Cluster *part;
+    TRY(layout_stages(o->layout, o->mesh ? o->mesh : "", &t->arena, &stages, err));
+    t->stages = stages.n;
+    TRY(check_stages(t, err));
+    int n = stages_here(o->cluster, stages.n, &first, &part, err);
+    if (n < 1)
+        return err->code;
+    t->part = part == o->cluster ? NULL : part;
+    t->stage = arena_array(&t->arena, (size_t)n, sizeof *t->stage);
+    RuntimeOptions runtime = {.mesh = stages.mesh,
+                              .devices = {.device = o->device,
+                                          .cluster = part,
+                                          .threads = o->threads,
+                                          .dump_dir = o->dump_dir,
+                                          .portable = o->portable,
+                                          .blocking = o->blocking}};
+    if (n > 1 && !o->threads) {
+        int devices = n * stages.devices / cluster_size(part);
+        runtime.devices.threads = (threads_available() + devices - 1) / devices;
+    }
+    for (; t->n_stages < n; t->n_stages++) {
+        TrainStage *stage = &t->stage[t->n_stages];
+        stage->number = first + t->n_stages;
+        if (runtime_open(&stage->rt, &runtime, err)) {
+            runtime_close(&stage->rt);
+            return err->code;
+        }
+    }
+    return CVN_OK;
 }
 
 typedef struct Opening {
@@ -209,31 +306,29 @@ static int open_all(void *of, cvn_err *err)
                        bytes_text((double)o->memory_limit).text, other_optimizer(o));
     if (opening->checks)
         return CVN_OK;
-    const RuntimeOptions runtime = {.mesh = o->mesh,
-                                    .devices = {.device = o->device,
-                                                .cluster = o->cluster,
-                                                .threads = o->threads,
-                                                .dump_dir = o->dump_dir,
-                                                .portable = o->portable,
-                                                .blocking = o->blocking}};
-    Runtime *rt = &t->rt;
-    if (arena_init(&t->arena, err) || runtime_open(rt, &runtime, err) || compile_within(t, err))
-        return err->code;
-    if (evaluates_alone(o) && compile_one(t, TRAIN_EVALUATE, REMAT_NONE, err))
+    TRY(arena_init(&t->arena, err));
+    TRY(open_stages(t, err));
+    TRY(compile_within(t, err));
+    if (evaluates_alone(t) && compile_one(t, TRAIN_EVALUATE, REMAT_NONE, err))
         return err->code;
     if (o->beta > 0 && compile_one(t, TRAIN_SCORE, REMAT_NONE, err))
         return err->code;
     /* The programs with a batch are marked alike, but each is asked. */
     t->key = arena_array(&t->arena, 2 * (size_t)o->batch, sizeof *t->key);
     t->need = arena_array(&t->arena, (size_t)o->micro_batch, sizeof *t->need);
-    for (int i = 0; i < TRAIN_GRAPHS; i++)
-        for (int role = ROLE_TOKENS; role <= ROLE_STARTS; role++)
-            for (int64_t r = 0; r < o->micro_batch; r++)
-                t->need[r] |= program_needs_row(&t->program[i], (Role)role, 0, r);
-    for (int role = ROLE_WEIGHT; role < ROLE_RESIDENT; role++)
-        TRY(runtime_allocate(rt, (Role)role, err));
-    TRY(rt->backend->reserve(rt->devices, temporary_bytes(t), err));
-    return train_state_place(&t->state, rt, err);
+    TRY(stages_allocate(t, err));
+    const Runtime **rt = arena_array(&t->arena, (size_t)t->n_stages, sizeof *rt);
+    for (int k = 0; k < t->n_stages; k++) {
+        TrainStage *stage = &t->stage[k];
+        rt[k] = &stage->rt;
+        note_needed(t, stage);
+        for (int role = ROLE_WEIGHT; role < ROLE_RESIDENT; role++)
+            TRY(runtime_allocate(&stage->rt, (Role)role, err));
+        TRY(stage->rt.backend->reserve(stage->rt.devices, temporary_of(stage), err));
+    }
+    TRY(stages_link(t, err));
+    return train_state_place(&t->state,
+                             &(StateStages){rt, t->n_stages, t->stage->number, t->stages}, err);
 }
 
 int trainer_check(const Model *config, const TrainerOptions *options, cvn_err *err)
@@ -257,9 +352,13 @@ int trainer_open(Trainer *t, const Model *config, const TrainerOptions *options,
 
 void trainer_close(Trainer *t)
 {
-    for (int i = 0; i < TRAIN_GRAPHS; i++)
-        program_free(&t->program[i]);
-    runtime_close(&t->rt);
+    stages_unlink(t);
+    for (int k = 0; k < t->n_stages; k++) {
+        for (int i = 0; i < TRAIN_GRAPHS; i++)
+            program_free(&t->stage[k].program[i]);
+        runtime_close(&t->stage[k].rt);
+    }
+    cluster_part_free(t->part);
     train_state_free(&t->state);
     arena_free(&t->arena);
     *t = (Trainer){0};
@@ -282,113 +381,4 @@ void train_batch_free(TrainBatch *batch)
     free(batch->starts);
     free(batch->reference);
     *batch = (TrainBatch){0};
-}
-
-bool trainer_needs(const Trainer *t, int64_t row)
-{
-    return t->need[row % t->options.micro_batch];
-}
-
-/* ---- steps ---- */
-
-/* On the rows from number `first` on; batch is NULL for a program without. */
-static int run(Trainer *t, TrainGraph kind, const TrainBatch *batch, int64_t first, cvn_err *err)
-{
-    Program *p = &t->program[kind];
-    int64_t at = first * t->options.seq;
-    if (batch) {
-        program_bind(p, ROLE_TOKENS, 0, batch->tokens + at);
-        program_bind(p, ROLE_TARGETS, 0, batch->targets + at);
-        program_bind(p, ROLE_STARTS, 0, batch->starts + at);
-        program_bind(p, ROLE_REFERENCE, 0, batch->reference ? batch->reference + first : NULL);
-        program_bind(p, ROLE_KEY, 0, t->key + 2 * first);
-    }
-    return program_run(p, err);
-}
-
-static int clear_sums(Trainer *t, cvn_err *err)
-{
-    for (Buffer *b = t->rt.first; b; b = b->next)
-        if ((b->role == ROLE_SUM || b->role == ROLE_TOTAL) && buffer_clear(&t->rt, b, err))
-            return err->code;
-    return CVN_OK;
-}
-
-/* All micro-batches of a step, then the update. */
-static int run_accumulated(Trainer *t, const TrainBatch *batch, cvn_err *err)
-{
-    const TrainerOptions *o = &t->options;
-    cvn_err ignored = {0};
-    int code = CVN_OK;
-    for (int64_t i = 0; i < o->batch && !code; i += o->micro_batch)
-        code = run(t, TRAIN_GRADIENT, batch, i, err);
-    code = code ? code : run(t, TRAIN_UPDATE, NULL, 0, err);
-    if (code)
-        clear_sums(t, &ignored);
-    return code;
-}
-
-/* A key for each sequence that the run takes, by which its elements are dropped. */
-static void make_keys(Trainer *t)
-{
-    const CheckpointState *saved = &t->state.saved;
-    const RngKey key = rng_key(saved->seed, "dropout");
-    for (int64_t row = 0; row < t->options.batch; row++) {
-        uint64_t at = (uint64_t)(saved->position + row);
-        rng_threefry2x32(key.word, (const uint32_t[]){(uint32_t)(at >> 32), (uint32_t)at},
-                         t->key + 2 * row);
-    }
-}
-
-int trainer_step(Trainer *t, const TrainBatch *batch, TrainReport *report, cvn_err *err)
-{
-    const TrainerOptions *o = &t->options;
-    CheckpointState *saved = &t->state.saved;
-    double factor = schedule_factor(&o->schedule, saved->step + 1);
-    optimizers[o->optimizer.kind].scalars(&o->optimizer, *t->state.updates + 1, factor, t->scalar);
-    make_keys(t);
-    TRY(accumulates(o) ? run_accumulated(t, batch, err) : run(t, TRAIN_STEP, batch, 0, err));
-    TrainGraph last = accumulates(o) ? TRAIN_UPDATE : TRAIN_STEP;
-    const float *got = program_output(&t->program[last], ROLE_REPORT, 0);
-    double count = got[TRAIN_COUNT] > 0 ? (double)got[TRAIN_COUNT] : 1;
-    *report = (TrainReport){.loss = (double)got[TRAIN_SUM] / count,
-                            .z = (double)got[TRAIN_Z] / count,
-                            .lr = (double)t->scalar[0],
-                            .grad_norm = (double)got[TRAIN_NORM],
-                            .tokens = (double)got[TRAIN_COUNT],
-                            .updated = got[TRAIN_UPDATED] > 0};
-    *t->state.updates += report->updated;
-    saved->step++;
-    saved->tokens += o->batch * o->seq;
-    saved->position += o->batch;
-    return CVN_OK;
-}
-
-int trainer_score(Trainer *t, const TrainBatch *batch, float *out, cvn_err *err)
-{
-    if (!t->program[TRAIN_SCORE].rt)
-        return err_set(err, CVN_EINVAL, "the trainer was opened without preference pairs");
-    TRY(run(t, TRAIN_SCORE, batch, 0, err));
-    memcpy(out, program_output(&t->program[TRAIN_SCORE], ROLE_REPORT, 0),
-           (size_t)t->options.micro_batch * sizeof *out);
-    return CVN_OK;
-}
-
-int trainer_evaluate(Trainer *t, const TrainBatch *batch, double *sum, double *count, cvn_err *err)
-{
-    if (!t->options.evaluates)
-        return err_set(err, CVN_EINVAL, "the trainer was opened without evaluation");
-    float got[TRAIN_TOTALS];
-    TrainGraph kind = evaluates_alone(&t->options) ? TRAIN_EVALUATE : TRAIN_GRADIENT;
-    TRY(run(t, kind, batch, 0, err));
-    const float *report = program_output(&t->program[kind], ROLE_REPORT, 0);
-    const Buffer *total = runtime_buffer(&t->rt, ROLE_TOTAL, 0);
-    if (report)
-        memcpy(got, report, sizeof got);
-    else if (t->rt.backend->download(t->rt.devices, total->memory[0], 0, sizeof got, got, err) ||
-             clear_sums(t, err))
-        return err->code;
-    *sum += (double)got[TRAIN_SUM];
-    *count += (double)got[TRAIN_COUNT];
-    return CVN_OK;
 }
