@@ -130,6 +130,53 @@ static void training_in_stages_is_training_on_one_device(void **state)
         }
 }
 
+/* What is dropped, computed again, rounded, adapted or sent to experts is so in stages, too: the same bits. */
+static void ways_to_train_are_the_same_in_stages(void **state)
+{
+    static const struct {
+        const char *what, *family; /* settings of its config.json */
+        RematPolicy remat;
+        cvn_dtype compute;
+        double dropout;
+        int rank; /* of adapters */
+    } ways[] = {
+        {"bf16", "", REMAT_NONE, CVN_BF16, 0, 0},
+        {"recomputed blocks", "", REMAT_BLOCK, CVN_F32, 0, 0},
+        {"recomputed in part, bf16", "", REMAT_SELECTIVE, CVN_BF16, 0, 0},
+        {"dropout", "", REMAT_BLOCK, CVN_F32, 0.3, 0},
+        {"adapters", "", REMAT_NONE, CVN_F32, 0, 2},
+        {"windows", "'model_type': 'ministral', 'sliding_window': 3", REMAT_NONE, CVN_F32, 0, 0},
+        {"Gemma 2",
+         "'model_type': 'gemma2', 'sliding_window': 4, 'attn_logit_softcapping': 1.5, "
+         "'tie_word_embeddings': true",
+         REMAT_SELECTIVE, CVN_F32, 0, 0},
+        {"experts",
+         "'model_type': 'mixtral', 'num_local_experts': 4, 'num_experts_per_tok': 2, "
+         "'sliding_window': null",
+         REMAT_NONE, CVN_F32, 0, 0},
+    };
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
+        for (int stages = 2; stages <= 4; stages += 2) {
+            Model *model = model_of(TINY_GQA);
+            TrainerOptions o = options_of(OPTIMIZER_ADAMW, BATCH / 4);
+            Curve alone, other;
+            char mesh[32];
+            if (ways[i].family[0])
+                model = model_with(model, "%s", ways[i].family);
+            o.remat = ways[i].remat;
+            o.compute = ways[i].compute;
+            o.dropout.hidden = o.dropout.attention = ways[i].dropout;
+            o.lora.rank = ways[i].rank;
+            o.lora.alpha = 2;
+            o.lora.targets = ways[i].rank ? 1ull << PARAM_Q | 1ull << PARAM_V : 0;
+            snprintf(mesh, sizeof mesh, "stage=%d", stages);
+            train(model, &o, NULL, NULL, &alone);
+            train(model, &o, mesh, "pp", &other);
+            other.evaluated = alone.evaluated; /* of a program of its own */
+            compare(&alone, &other, model_shape(model).tied ? 1e-6 : 0, ways[i].what);
+        }
+}
+
 static const char *const places[] = {NULL,     "stage=2",        "stage=5", "data=2,stage=2",
                                      "data=2", "stage=2,model=2"};
 enum { PLACES = sizeof places / sizeof *places };
@@ -254,6 +301,7 @@ int main(void)
         cmocka_unit_test(what_stages_cannot_do_is_refused),
         cmocka_unit_test(runs_move_between_meshes_with_and_without_stages),
         cmocka_unit_test(training_in_stages_is_training_on_one_device),
+        cmocka_unit_test(ways_to_train_are_the_same_in_stages),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }

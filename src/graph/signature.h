@@ -27,6 +27,7 @@ typedef enum Role {
     ROLE_TOTAL,   /* sums of several micro-batches, f32 [3] */
     ROLE_PEER,    /* the ROLE_SUM of the same index in another stage of the model */
     ROLE_BOUNDARY, /* between stages of a model, f32 [batch, seq, dim]: index a StageTensor (train/step.h) */
+    ROLE_KEPT, /* what a stage keeps of a micro-batch for its backward pass: a number of its own (train/kept.h) */
     ROLE_CACHE, /* keys, values, their scales: layer * tensors of a layer + which; [rows, kv_heads, positions, …] */
     ROLE_ARRAY, /* of a program of the public interface (caravan/run.h): a number that no other has on its mesh */
     ROLE_RESIDENT,

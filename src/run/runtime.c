@@ -110,6 +110,7 @@ void runtime_memory(const Runtime *rt, DeviceMemory *m)
         [ROLE_TOTAL] = &m->sums,
         [ROLE_PEER] = &m->sums,
         [ROLE_BOUNDARY] = &m->temporaries,
+        [ROLE_KEPT] = &m->temporaries,
         [ROLE_CACHE] = &m->kv_cache,
     };
     m->total = m->inputs + m->temporaries;
@@ -162,7 +163,7 @@ void buffer_use_slot(Buffer *b, int slot)
 int runtime_allocate(Runtime *rt, Role role, cvn_err *err)
 {
     for (Buffer *b = rt->first; b; b = b->next)
-        if (b->role == role && allocate(rt, b, err))
+        if (b->role == role && b->held > 0 && allocate(rt, b, err))
             return err->code;
     return CVN_OK;
 }

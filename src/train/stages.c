@@ -2,6 +2,7 @@
 
 #include "base/threads.h"
 #include "run/channel.h"
+#include "train/kept.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -68,14 +69,32 @@ typedef struct StageLinks {
     Pool *pool;       /* a thread for each stage */
 } StageLinks;
 
-int stages_allocate(Trainer *t, cvn_err *err)
+/* Whether a buffer has a slot for each micro-batch that waits. */
+static bool waits(const Buffer *b)
+{
+    return b->role == ROLE_KEPT || (b->role == ROLE_BOUNDARY && b->index == STAGE_ENTERS);
+}
+
+void stages_hold(Trainer *t)
 {
     int micro = (int)(t->options.batch / t->options.micro_batch);
     for (int k = 0; k < t->n_stages; k++) {
+        int slots = stage_kept(t->stage[k].number, t->stages, micro);
+        for (Buffer *b = t->stage[k].rt.first; b; b = b->next)
+            if (waits(b)) /* what was kept by another policy is not */
+                b->held = b->role == ROLE_BOUNDARY || kept_policy(b->index) == t->options.remat
+                              ? slots
+                              : 0;
+    }
+}
+
+int stages_allocate(Trainer *t, cvn_err *err)
+{
+    for (int k = 0; k < t->n_stages; k++) {
         TrainStage *stage = &t->stage[k];
-        Buffer *enters = runtime_buffer(&stage->rt, ROLE_BOUNDARY, STAGE_ENTERS);
-        if (enters)
-            TRY(buffer_slots(&stage->rt, enters, stage_kept(stage->number, t->stages, micro), err));
+        for (Buffer *b = stage->rt.first; b; b = b->next)
+            if (waits(b) && b->held > 0)
+                TRY(buffer_slots(&stage->rt, b, (int)b->held, err));
     }
     return CVN_OK;
 }
@@ -184,28 +203,20 @@ static int run_stages(Trainer *t, const TrainBatch *batch,
     return channel_gate_end(&t->links->gate, err);
 }
 
-/* What enters a stage, for a micro-batch that waits in a slot. */
-static int receive_batch(Trainer *t, int k, int slot, cvn_err *err)
+/* What enters a stage. */
+static int receive_batch(Trainer *t, int k, cvn_err *err)
 {
-    TrainStage *stage = &t->stage[k];
-    if (stage->number == 0)
-        return CVN_OK;
-    buffer_use_slot(runtime_buffer(&stage->rt, ROLE_BOUNDARY, STAGE_ENTERS), slot);
-    return channel_receive(&t->links->forward[k], err);
+    return t->stage[k].number ? channel_receive(&t->links->forward[k], err) : CVN_OK;
 }
 
-static int run_task(Trainer *t, int k, StageTask task, int slots, const TrainBatch *batch,
-                    cvn_err *err)
+static int run_task(Trainer *t, int k, StageTask task, const TrainBatch *batch, cvn_err *err)
 {
     TrainStage *stage = &t->stage[k];
     bool last = stage->number == t->stages - 1, forward = task.kind == TRAIN_FORWARD;
-    if (forward || last)
-        TRY(receive_batch(t, k, task.micro % slots, err));
-    else if (stage->number > 0)
-        buffer_use_slot(runtime_buffer(&stage->rt, ROLE_BOUNDARY, STAGE_ENTERS),
-                        task.micro % slots);
-    if (!forward && !last)
-        TRY(channel_receive(&t->links->back[k + 1], err));
+    for (Buffer *b = stage->rt.first; b; b = b->next)
+        if (waits(b) && b->n_slots)
+            buffer_use_slot(b, task.micro % b->n_slots);
+    TRY(forward || last ? receive_batch(t, k, err) : channel_receive(&t->links->back[k + 1], err));
     TRY(trainer_run(t, stage, task.kind, batch, task.micro * t->options.micro_batch, err));
     if (forward)
         return channel_send(&t->links->forward[k + 1], err);
@@ -232,7 +243,7 @@ static int add_gradients(Trainer *t, int k, const TrainBatch *batch, cvn_err *er
         return err_set(err, CVN_EMEM, "no memory for the tasks of a stage");
     int n = stage_tasks(stage->number, t->stages, micro, task);
     for (int i = 0; i < n; i++)
-        TRY(run_task(t, k, task[i], stage_kept(stage->number, t->stages, micro), batch, err));
+        TRY(run_task(t, k, task[i], batch, err));
     if (t->stages == 1)
         return CVN_OK;
     TRY(share_gradient(t, k, err));
@@ -305,7 +316,7 @@ int stages_step(Trainer *t, const TrainBatch *batch, cvn_err *err)
 static int evaluate(Trainer *t, int k, const TrainBatch *batch, cvn_err *err)
 {
     TrainStage *stage = &t->stage[k];
-    TRY(receive_batch(t, k, 0, err));
+    TRY(receive_batch(t, k, err));
     TRY(trainer_run(t, stage, TRAIN_EVALUATE, batch, 0, err));
     return stage->number < t->stages - 1 ? channel_send(&t->links->forward[k + 1], err) : CVN_OK;
 }

@@ -17,7 +17,7 @@
  *     stage 1       F0 F1 B0 .. F2 B1 .. F3 B2 .. F4 B3 B4
  *     stage 2          B0 .. B1 .. B2 .. B3 .. B4
  *
- * What waits is what entered the stage; GRADIENT computes the rest again.
+ * What waits is what the backward pass reads of the forward pass (kept.h), by --remat more or less.
  *
  * Then: an embedding that is the head, too, is in the first and in the last stage, and both add the gradient of the other. Each stage gives the
  * sums of squares of its gradients (SQUARES), which are added in the order of the table of weights, as one device adds them; and updates its
@@ -47,8 +47,11 @@ int stage_kept(int s, int n, int micro);
    share it, or NULL. */
 int stages_here(Cluster *cluster, int stages, int *first, Cluster **part, cvn_err *err);
 
-/* Between the stages of an opened trainer; before that, memory for what waits. */
+/* What of each micro-batch a stage keeps, in so many slots, by the policy that its programs were made with: when they are; and memory for it. */
+void stages_hold(Trainer *trainer);
 int stages_allocate(Trainer *trainer, cvn_err *err);
+
+/* Between the stages of an opened trainer. */
 int stages_link(Trainer *trainer, cvn_err *err);
 void stages_unlink(Trainer *trainer);
 

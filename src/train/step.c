@@ -3,6 +3,7 @@
 #include "grad/grad.h"
 #include "graph/graph.h"
 #include "graph/signature.h"
+#include "train/kept.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -164,6 +165,10 @@ static void add_parameters(StepBuilder *b)
         b->batch.starts = graph_role(cvn_parameter(G, "starts", grid), ROLE_STARTS, 0);
         b->batch.exact = o->exact;
         b->batch.part = b->part;
+        if (b->kind == TRAIN_GRADIENT && !is_last(b))
+            add_boundary(b, STAGE_GRADIENT_ENTERS);
+        if (b->kind == TRAIN_GRADIENT && b->batch.entering)
+            add_boundary(b, STAGE_GRADIENT_LEAVES);
     }
     if ((b->kind == TRAIN_STEP || b->kind == TRAIN_GRADIENT || b->kind == TRAIN_FORWARD) &&
         train_drops(o)) {
@@ -293,9 +298,17 @@ static int add_gradients(StepBuilder *b, cvn_value *loss, cvn_err *err)
     for (int i = 0; i < b->params.n; i++)
         if (b->of.weight[i])
             b->of.gradient[i] = gradient[at++];
-    if (b->batch.entering)
-        cvn_output_into(G, gradient[weights], add_boundary(b, STAGE_GRADIENT_LEAVES));
+    if (b->batch.entering && b->kind == TRAIN_GRADIENT)
+        cvn_output_into(G, gradient[weights], b->boundary[STAGE_GRADIENT_LEAVES]);
     return CVN_OK;
+}
+
+/* What has the gradient for x that the next stage gives; where only the forward pass is wanted, any. */
+static cvn_value *with_gradient(StepBuilder *b, cvn_value *x)
+{
+    cvn_value *given = b->boundary[STAGE_GRADIENT_ENTERS];
+    cvn_value *product = cvn_multiply(G, x, given ? given : cvn_splat(G, *cvn_value_type(x), 0));
+    return cvn_reduce_dims(G, CVN_SUM, product, 3, (int[]){0, 1, 2});
 }
 
 /* The forward pass and, unless only evaluating, the gradient of the sum over tokens. */
@@ -314,17 +327,15 @@ static int add_passes(StepBuilder *b, cvn_err *err)
         cvn_output(G, of_rows(b, loss.entropy));
         graph_output_role(G, ROLE_REPORT, 0);
     }
-    if (b->kind == TRAIN_EVALUATE || b->kind == TRAIN_SCORE || b->kind == TRAIN_FORWARD) {
-        if (leaves)
-            cvn_output_into(G, leaves, add_boundary(b, STAGE_LEAVES));
+    if (leaves && b->kind != TRAIN_GRADIENT)
+        cvn_output_into(G, leaves, add_boundary(b, STAGE_LEAVES));
+    if (b->kind == TRAIN_EVALUATE || b->kind == TRAIN_SCORE) {
         use_rounded(b);
         return CVN_OK;
     }
     cvn_value *whole = b->sums.sum;
-    if (leaves) /* what has the gradient that is given */
-        whole = cvn_reduce_dims(G, CVN_SUM,
-                                cvn_multiply(G, leaves, add_boundary(b, STAGE_GRADIENT_ENTERS)), 3,
-                                (int[]){0, 1, 2});
+    if (leaves)
+        whole = with_gradient(b, leaves);
     else if (o->z_loss > 0)
         whole = cvn_add(G, whole, cvn_multiply(G, loss.z, number(b, o->z_loss)));
     Op *last = b->g->last;
@@ -332,7 +343,8 @@ static int add_passes(StepBuilder *b, cvn_err *err)
     if (o->remat != REMAT_NONE)
         TRY(graph_remat(b->g, o->remat, loss.n_blocks, loss.block, last->next, err));
     use_rounded(b);
-    return CVN_OK;
+    const cvn_value *text = b->batch.entering ? b->batch.entering : b->batch.tokens;
+    return leaves ? kept_cut(b->g, last, text, o->remat, b->kind == TRAIN_FORWARD, err) : CVN_OK;
 }
 
 /* Keeps what was there where the step is not to be. Returns what is there afterwards. */

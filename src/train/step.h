@@ -12,9 +12,10 @@
  *   TRAIN_SCORE    forward only; what the targets of each row cost, f32 [batch]
  *
  * Of a model in stages (stages.h) each stage has such graphs of its layers. What enters and leaves it are resident tensors, StageTensor.
- * GRADIENT computes the forward pass of its layers again; and there are two graphs more:
+ * There are two graphs more:
  *
- *   TRAIN_FORWARD  forward only, of all stages but the last
+ *   TRAIN_FORWARD  the forward pass of all stages but the last, where GRADIENT is then the backward pass by itself: what that reads is
+ *                  kept (kept.h)
  *   TRAIN_SQUARES  adds the gradients of an embedding that is the head, too, of the first and the last stage; gives the sums of squares of
  *                  all gradients of the stage, f32 [its weights], and in the last stage the sums over tokens
  *

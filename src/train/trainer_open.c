@@ -20,11 +20,6 @@ static bool accumulates(const Trainer *t)
     return t->options.micro_batch < t->options.batch || t->stages > 1;
 }
 
-static int micro_batches(const Trainer *t)
-{
-    return (int)(t->options.batch / t->options.micro_batch);
-}
-
 static int check_options(TrainerOptions *o, const Model *config, cvn_err *err)
 {
     if (o->micro_batch == 0)
@@ -141,17 +136,12 @@ static size_t temporary_of(const TrainStage *stage)
     return most;
 }
 
-/* Of all devices that are here, with what is between stages. */
+/* Of all devices that are here, with what is between stages and waits in them. */
 static size_t temporary_bytes(const Trainer *t)
 {
-    size_t bytes = bytes_between(t, ROLE_BOUNDARY, ROLE_BOUNDARY);
-    for (int k = 0; k < t->n_stages; k++) {
-        const TrainStage *stage = &t->stage[k];
-        const Buffer *kept = runtime_buffer(&stage->rt, ROLE_BOUNDARY, STAGE_ENTERS);
-        int more = stage_kept(stage->number, t->stages, micro_batches(t)) - 1;
-        bytes += (size_t)stage->rt.info.n_local *
-                 (temporary_of(stage) + (kept ? kept->bytes * (size_t)more : 0));
-    }
+    size_t bytes = bytes_between(t, ROLE_BOUNDARY, ROLE_KEPT);
+    for (int k = 0; k < t->n_stages; k++)
+        bytes += (size_t)t->stage[k].rt.info.n_local * temporary_of(&t->stage[k]);
     return bytes;
 }
 
@@ -197,19 +187,29 @@ static int check_memory(Trainer *t, cvn_err *err)
         bytes_text((double)o->memory_limit).text, try, other_optimizer(o));
 }
 
+/* The programs of a step. */
+static int compile_step(Trainer *t, RematPolicy policy, cvn_err *err)
+{
+    if (!accumulates(t))
+        return compile_one(t, TRAIN_STEP, policy, err);
+    if (t->stages > 1) {
+        TRY(compile_one(t, TRAIN_FORWARD, policy, err));
+        TRY(compile_one(t, TRAIN_SQUARES, policy, err));
+    }
+    TRY(compile_one(t, TRAIN_GRADIENT, policy, err));
+    return compile_one(t, TRAIN_UPDATE, policy, err);
+}
+
 /* The policy asked for, or the cheapest whose plan fits. */
 static int compile_within(Trainer *t, cvn_err *err)
 {
     RematPolicy *policy = &t->options.remat;
-    bool choose = *policy == REMAT_POLICY_COUNT, parts = accumulates(t);
-    if (t->stages > 1) { /* what these take is known when the largest one is */
-        TRY(compile_one(t, TRAIN_FORWARD, REMAT_NONE, err));
-        TRY(compile_one(t, TRAIN_SQUARES, REMAT_NONE, err));
-    }
+    bool choose = *policy == REMAT_POLICY_COUNT;
     for (*policy = choose ? REMAT_NONE : *policy;; (*policy)++) {
         cvn_err here = {0};
-        if (!compile_one(t, parts ? TRAIN_GRADIENT : TRAIN_STEP, *policy, &here) &&
-            !(parts && compile_one(t, TRAIN_UPDATE, REMAT_NONE, &here)) && !check_memory(t, &here))
+        int code = compile_step(t, *policy, &here);
+        stages_hold(t);
+        if (!code && !check_memory(t, &here))
             return CVN_OK;
         if (here.code != CVN_EMEM || !choose || *policy == REMAT_POLICY_COUNT - 1)
             return err_set(err, here.code, "%s", here.message);
