@@ -6,6 +6,8 @@
 #include "model/layouts.h"
 #include "model_make.h"
 #include "scratch.h"
+#include "sim/plan.h"
+#include "sim/stages.h"
 #include "tiny_llama.h"
 #include "train/stages.h"
 
@@ -273,6 +275,61 @@ static void tasks_are_in_an_order_that_ends(void **state)
         }
 }
 
+/* Stages that take as long as each other wait for (S - 1) / (M + S - 1) of the time, whatever of theirs is the forward pass. */
+static void the_bubble_is_that_of_theory(void **state)
+{
+    for (int n = 1; n <= 8; n++)
+        for (int micro = n; micro <= 32; micro *= 2) {
+            StageTimes times[8];
+            double bubble, theory = (n - 1.0) / (micro + n - 1.0);
+            for (int s = 0; s < n; s++)
+                times[s] = s == n - 1 ? (StageTimes){0, 3} : (StageTimes){1, 2};
+            double seconds = stages_seconds(n, micro, times, 0, &bubble);
+            assert_true(fabs(seconds - 3 * (micro + n - 1)) < 1e-9);
+            assert_true(fabs(bubble - theory) < 1e-9);
+            assert_true(stages_seconds(n, micro, times, 0.5, &bubble) >= seconds);
+        }
+}
+
+/* What a plan says that each stage needs is what a trainer takes. */
+static void a_trainer_in_stages_takes_what_was_planned(void **state)
+{
+    const Model *model = model_of(TINY_TIED);
+    TrainerOptions o = options_of(OPTIMIZER_ADAMW, BATCH / 4);
+    cvn_err err = {0};
+    Trainer t;
+    SimAnswer plan;
+    o.z_loss = 0;
+    o.evaluates = false;
+    const SimAsk ask = {.model = model,
+                        .mesh = "data=1,stage=4",
+                        .layout = "pp",
+                        .task = SIM_TRAIN,
+                        .batch = BATCH,
+                        .seq = SEQ,
+                        .micro_batch = o.micro_batch,
+                        .context = SEQ,
+                        .compute = CVN_F32,
+                        .device = backends[0],
+                        .train = {.clip = 1, .optimizer = o.optimizer},
+                        .threads = 1};
+    must(sim_plan(&ask, &plan, &err), &err);
+    open_on(&t, model, o, "data=1,stage=4", "pp");
+    assert_int_equal(plan.n_stages, 4);
+    assert_int_equal(plan.devices, 4);
+    assert_int_equal(plan.micro, 4);
+    for (int s = 0; s < 4; s++) {
+        DeviceMemory memory;
+        runtime_memory(&t.stage[s].rt, &memory);
+        assert_true(fabs(memory.total - plan.stage[s].memory) < 1);
+        assert_true(s == 0 || plan.stage[s].gradient > 0);
+    }
+    assert_true(fabs(plan.boundary - (double)(SEQ * model_width(model) * 4)) < 1);
+    assert_true(plan.bubble > 0.3 && plan.bubble < 0.6);
+    trainer_close(&t);
+    sim_answer_free(&plan);
+}
+
 static void what_stages_cannot_do_is_refused(void **state)
 {
     const Model *model = model_of(TINY_GQA);
@@ -298,6 +355,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tasks_are_in_an_order_that_ends),
+        cmocka_unit_test(the_bubble_is_that_of_theory),
+        cmocka_unit_test(a_trainer_in_stages_takes_what_was_planned),
         cmocka_unit_test(what_stages_cannot_do_is_refused),
         cmocka_unit_test(runs_move_between_meshes_with_and_without_stages),
         cmocka_unit_test(training_in_stages_is_training_on_one_device),

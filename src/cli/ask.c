@@ -77,6 +77,7 @@ int ask_of(const Args *args, int64_t context, IoModel *model, SimAsk *ask, cvn_e
                                                                    : SIM_DECODE,
                     .batch = args_value(args, ASK(BATCH))->integer,
                     .seq = args_value(args, ASK(SEQ))->integer,
+                    .micro_batch = args_value(args, ASK(MICRO_BATCH))->integer,
                     .compute = dtype_of(dtype),
                     .kv_int8 = says_int8(args_value(args, SHARED(KV_CACHE))),
                     .int8_inputs = says_int8(args_value(args, SHARED(ACTIVATIONS))),

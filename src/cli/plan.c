@@ -8,10 +8,11 @@
 
 #include <inttypes.h>
 
-enum { MEMORY = ASKED, SPECS, PEAK, SVG, JSON };
+enum { MICRO = ASKED, MEMORY, SPECS, PEAK, SVG, JSON };
 
 static const Option *const options[] = {
     ASKED_OPTIONS,
+    [MICRO] = ASK(MICRO_BATCH),
     OPTION(MEMORY, "memory", .kind = ARG_SIZE, .high = 0x1p60, .value = "SIZE", .fallback = "0",
            .help = "memory of a device, to check that the model fits, 0: no check"),
     OPTION(SPECS, "specs", .kind = ARG_FLAG,
@@ -35,7 +36,7 @@ static void size_line(const char *name, double bytes)
 static double looked_up_bytes(const SimAsk *ask, const SimAnswer *a, const IoModel *model)
 {
     const ParamList *params = &model->params;
-    if (!model->source || ask->task == SIM_TRAIN || a->rt.mesh.n_devices > 1 || ask->on_chip > 0 ||
+    if (!model->source || ask->task == SIM_TRAIN || a->devices > 1 || ask->on_chip > 0 ||
         !params_find(params, PARAM_LM_HEAD, -1))
         return 0;
     const Param *embed = params_find(params, PARAM_EMBED, -1);
@@ -58,10 +59,14 @@ static void print_memory(const SimAsk *ask, const SimAnswer *a, const IoModel *m
             if (role == SIM_WEIGHT && looked_up > 0)
                 size_line("  of these looked up in the file", looked_up);
         }
+    if (m->sums > 0)
+        size_line("gradients, summed", m->sums);
     size_line("activations and buffers", m->temporaries);
+    if (a->kept > 0)
+        size_line("  of these of micro-batches that wait", a->kept);
     if (m->constants > 0)
         size_line("  of these constants", m->constants);
-    if (ask->task == SIM_TRAIN)
+    if (ask->task == SIM_TRAIN && m->sums == 0)
         size_line("  of these gradients, at most", a->gradients);
     if (a->peak.gathered > 0)
         size_line("  of these gathered weights, at most", a->peak.gathered);
@@ -102,6 +107,19 @@ static void print_collectives(const SimAnswer *a)
 }
 
 enum { PEAK_ROWS = 20 };
+
+static void print_stages(const SimAnswer *a)
+{
+    if (a->n_stages == 1)
+        return;
+    printf("\n%-20s %13s  %13s  %15s\n", "stages", "FLOPs forward", "and backward", "memory");
+    for (int s = 0; s < a->n_stages; s++)
+        printf("  %-18d %13.4g  %13.4g  %15s\n", s, a->stage[s].forward, a->stage[s].gradient,
+               bytes_text(a->stage[s].memory).text);
+    printf("  %-36s %12d\n  %-36s %12s\n  %-36s %10.1f %%\n", "micro-batches", a->micro,
+           "bytes between stages, for each", bytes_text(a->boundary).text, "bubble, by FLOPs",
+           100 * a->bubble);
+}
 
 /* The largest of what is alive where most is. */
 static void print_peak(const SimAnswer *a, StrBuf *text)
@@ -150,6 +168,7 @@ static int print_plan(const SimAsk *ask, const SimAnswer *a, const char *name, c
     if (v[PEAK].flag)
         print_peak(a, &text);
     print_collectives(a);
+    print_stages(a);
     printf("\nplanned in %.2f s; %" PRId64 " involuntary gathers\n", a->seconds, a->n_involuntary);
     return EXIT_OK;
 }
@@ -185,6 +204,17 @@ static json_t *peak_json(const SimAnswer *a)
                      "operation", a->peak.at, "bytes", a->peak.bytes, "values", list);
 }
 
+static json_t *stages_json(const SimAnswer *a)
+{
+    json_t *list = json_array();
+    for (int s = 0; s < a->n_stages; s++)
+        list = json_append(list, json_pack("{s:f,s:f,s:f}", "forward_flops", a->stage[s].forward,
+                                           "gradient_flops", a->stage[s].gradient, "memory",
+                                           a->stage[s].memory));
+    return json_pack("{s:i,s:f,s:f,s:o}", "micro_batches", a->micro, "boundary_bytes", a->boundary,
+                     "bubble", a->bubble, "each", list);
+}
+
 static int print_plan_json(const SimAsk *ask, const SimAnswer *a, const char *name, double memory,
                            cvn_err *err)
 {
@@ -199,11 +229,13 @@ static int print_plan_json(const SimAsk *ask, const SimAnswer *a, const char *na
     json_t *all =
         json_pack("{s:s,s:s,s:s,s:s,s:i,s:I,s:I,s:o,s:f,s:f,s:i,s:I,s:f,s:o,s:o,s:o}", "model",
                   name, "device", a->rt.info.kind, "mesh", ask->mesh, "layout", ask->layout,
-                  "devices", (int)a->rt.mesh.n_devices, "batch", (json_int_t)ask->batch, "seq",
+                  "devices", a->devices, "batch", (json_int_t)ask->batch, "seq",
                   (json_int_t)ask->seq, "device_memory", ask_memory_json(a), "device_flops",
                   a->flops, "model_flops", a->model_flops, "interpreted_steps", a->n_interpreted,
                   "involuntary_gathers", (json_int_t)a->n_involuntary, "seconds", a->seconds,
                   "tensors", tensors_json(a), "collectives", collectives, "peak", peak_json(a));
+    if (a->n_stages > 1)
+        all = json_with(all, "stages", stages_json(a));
     if (memory > 0)
         all = json_with(all, "fits", json_boolean(a->memory.total <= memory));
     return print_json(all, err);

@@ -34,6 +34,7 @@ enum {
     SERVE,
     SEQ,
     BATCH,
+    MICRO_BATCH,
     CONTEXT,
     OPTIMIZER,
     REMAT,
@@ -90,6 +91,7 @@ static const Option *const options[] = {
            .help = "serving: --batch concurrent requests of --input and --output tokens"),
     [SEQ] = ASK(SEQ),
     [BATCH] = ASK(BATCH),
+    [MICRO_BATCH] = ASK(MICRO_BATCH),
     OPTION(CONTEXT, "context", .letter = 'c', .kind = ARG_INT, .low = 1, .high = 1 << 30,
            .value = "N", .fallback = "2048", .help = "context length"),
     [OPTIMIZER] = ASK(OPTIMIZER),
@@ -207,7 +209,7 @@ static SimFigures step_figures(const Args *args, const SimAsk *ask, const SimAns
     return (SimFigures){.model = ask_name(args),
                         .task = ask_tasks[ask->task],
                         .chip = ask->chip,
-                        .chips = (double)a->rt.mesh.n_devices,
+                        .chips = (double)a->devices,
                         .seconds = a->timed.seconds,
                         .tokens = (double)(ask->batch * (ask->task == SIM_DECODE ? 1 : ask->seq)),
                         .model_flops = a->model_flops,
@@ -232,6 +234,8 @@ static int print_step(const Args *args, const SimAsk *ask, const SimAnswer *a,
         o = json_with(o, "layout", json_string(ask->layout));
         o = json_with(o, "batch", json_integer(ask->batch));
         o = json_with(o, "device_memory", device_memory_json(&a->memory));
+        if (a->n_stages > 1)
+            o = json_with(o, "bubble", json_real(a->bubble));
         o = json_with(o, "fits", json_boolean(fits));
         if (checked)
             o = json_with(o, "check",
@@ -246,6 +250,9 @@ static int print_step(const Args *args, const SimAsk *ask, const SimAnswer *a,
     printf(", on %.0f x %s, mesh %s, layout %s\n\n", f.chips, chip->name,
            ask->mesh[0] ? ask->mesh : "of one device", ask->layout);
     print_figures(&f);
+    if (a->n_stages > 1)
+        printf("  %-36s %12.1f %% (%d stages, %d micro-batches)\n", "pipeline bubble",
+               100 * a->bubble, a->n_stages, a->micro);
     printf("  %-36s %12s of %s%s\n", "memory of a chip", bytes_text(a->memory.total).text,
            bytes_text(chip->memory).text, fits ? "" : ": does not fit");
     if (!checked)
@@ -337,6 +344,10 @@ static int simulate_step(const Args *args, const Chip *chip, cvn_err *err)
     if (strcmp(v[CHIP].text, THIS) == 0)
         TRY(on_this(&ask, &clock, &devices, err));
     TRY(sim_plan(&ask, &answer, err));
+    if (answer.n_stages > 1 && (ask.spans || v[CHECK].given))
+        return err_set(err, CVN_EUNSUPPORTED,
+                       "--trace, --html, --svg and --check do not support stages; leave their axis "
+                       "out of --mesh");
     if (v[TRACE].given)
         TRY(write_trace(v[TRACE].text, &answer.timed, err));
     if (v[HTML].given)
@@ -344,7 +355,7 @@ static int simulate_step(const Args *args, const Chip *chip, cvn_err *err)
     if (v[SVG].given)
         TRY(write_report(v[SVG].text, report_svg, args, &ask, &answer, err));
     if (v[CHECK].given)
-        TRY(check_compiled(&ask, v[CHECK].text, answer.rt.mesh.n_devices, &checked, err));
+        TRY(check_compiled(&ask, v[CHECK].text, answer.devices, &checked, err));
     return print_step(args, &ask, &answer, v[CHECK].given ? &checked : NULL, err);
 }
 

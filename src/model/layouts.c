@@ -409,8 +409,9 @@ static void mark_all(const Marking *m, const Model *config, Arena *arena)
         switch ((Role)v->role) {
         case ROLE_WEIGHT:
         case ROLE_TRAINED:
-        case ROLE_ROUNDED:         /* lies as the weight that it is a copy of */
-        case ROLE_PEER:            /* … or whose gradient it is */
+        case ROLE_ROUNDED: /* lies as the weight that it is a copy of */
+        case ROLE_SUM:     /* … or whose gradient it is */
+        case ROLE_PEER:
             if (v->index < list.n) /* adapters follow what they are multiplied with */
                 mark_weight(m, &list.param[v->index], v);
             break;
@@ -571,8 +572,8 @@ int model_mark(cvn_graph *g, const Model *config, const Mesh *mesh, const char *
     const char *stages = stages_axis(&rules, mesh);
     if (stages)
         return err_set(err, CVN_EUNSUPPORTED,
-                       "layers are divided over stages (the mesh's axis %s) in training only; use "
-                       "another mesh or layout here",
+                       "only train, plan and simulate divide layers over stages (the mesh's axis "
+                       "%s); leave it out of the mesh",
                        stages);
     Marking m = {.g = g, .mesh = mesh, .rules = &rules};
     for (int i = 0; i < g->n_parameters; i++)

@@ -440,9 +440,20 @@ int param_gguf_dims(const Param *param, int64_t dims[PARAM_FILE_RANK])
     return n;
 }
 
+/* The layer that part s of n begins with. The head is as much work as so many layers, which the last part has fewer. */
+static int64_t part_begin(const Model *m, int s, int n)
+{
+    double head = (double)m->vocab * (double)m->width;
+    double layer = ((double)model_size(m).matmul_params - head) / (double)m->layers;
+    double all = (double)m->layers + head / layer;
+    int64_t begin = s == n ? m->layers : (int64_t)(all * s / n + 0.5);
+    int64_t most = m->layers - (n - s); /* each part has one */
+    return begin < s ? s : begin > most ? most : begin;
+}
+
 ModelPart model_part(const Model *m, int s, int n)
 {
-    return n > 1 ? (ModelPart){m->layers * s / n, m->layers * (s + 1) / n} : (ModelPart){0, 0};
+    return n > 1 ? (ModelPart){part_begin(m, s, n), part_begin(m, s + 1, n)} : (ModelPart){0, 0};
 }
 
 bool model_part_is_first(const ModelPart *part)

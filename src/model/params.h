@@ -135,7 +135,7 @@ typedef struct ModelPart {
     int64_t first, end;
 } ModelPart;
 
-/* The s-th of n parts with as many layers each, or one more. */
+/* The s-th of n parts that are as much work, the head too, as nearly as whole layers can be; each has a layer or more. */
 ModelPart model_part(const Model *model, int s, int n);
 bool model_part_is_first(const ModelPart *part);
 bool model_part_is_last(const ModelPart *part, const Model *model);

@@ -35,6 +35,7 @@ typedef struct SimAsk {
     const Chip *chip;       /* for which steps are timed; NULL: they are not */
     const StepClock *clock; /* by which they are timed; NULL: by the chip's fit */
     bool spans;             /* what of a step was when is wanted */
+    int64_t micro_batch;    /* of training: rows at a time; 0: all */
     TrainStepOptions train; /* optimizer, remat, …; batch, seq and compute are taken from above */
     /* Bytes of memory on a chip that temporaries are in rather than in the device's: not counted. */
     double on_chip;
@@ -72,13 +73,26 @@ typedef struct SimTensor {
     double device_bytes; /* of all of them, on one device, as they lie there */
 } SimTensor;
 
+/* A stage of training. */
+typedef struct SimStage {
+    double memory;            /* of each of its devices */
+    double forward, gradient; /* of a micro-batch: operations of each, or, on a chip, seconds */
+} SimStage;
+
+/* Of training in stages: memory, tensors and work are those of a device of the stage that needs the most memory. */
 typedef struct SimAnswer {
-    Runtime rt;        /* owns everything below */
+    Runtime rt;          /* owns everything below */
+    int devices;         /* of all stages */
+    SimStage *stage;     /* [n_stages] of training; NULL without stages */
+    int n_stages, micro; /* 1 without; micro-batches of a step */
+    double boundary; /* bytes that a device sends to the next stage, and back, for a micro-batch */
+    double bubble;   /* share of the stages' time in which they wait for each other */
     SimTensor *tensor; /* [n_tensors] */
     int n_tensors;
     const CountedCollective *collective; /* [n_collectives] */
     int n_collectives;
     DeviceMemory memory;
+    double kept;      /* of stages: part of temporaries, of the micro-batches that wait */
     double gradients; /* of all weights, per device, f32: part of temporaries; 0 without training */
     Peak peak;        /* what fills the arena; no rows when the device does not say */
     const Compiled *compiled;  /* what the device's compiler says, or NULL */

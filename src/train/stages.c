@@ -75,17 +75,11 @@ static bool waits(const Buffer *b)
     return b->role == ROLE_KEPT || (b->role == ROLE_BOUNDARY && b->index == STAGE_ENTERS);
 }
 
-void stages_hold(Trainer *t)
+void stage_hold(Runtime *rt, int slots, RematPolicy policy)
 {
-    int micro = (int)(t->options.batch / t->options.micro_batch);
-    for (int k = 0; k < t->n_stages; k++) {
-        int slots = stage_kept(t->stage[k].number, t->stages, micro);
-        for (Buffer *b = t->stage[k].rt.first; b; b = b->next)
-            if (waits(b)) /* what was kept by another policy is not */
-                b->held = b->role == ROLE_BOUNDARY || kept_policy(b->index) == t->options.remat
-                              ? slots
-                              : 0;
-    }
+    for (Buffer *b = rt->first; b; b = b->next)
+        if (waits(b)) /* what was kept by another policy is not */
+            b->held = b->role == ROLE_BOUNDARY || kept_policy(b->index) == policy ? slots : 0;
 }
 
 int stages_allocate(Trainer *t, cvn_err *err)
@@ -283,13 +277,13 @@ static int add_squares(Trainer *t, cvn_err *err)
     if (!own || !owner)
         return err_set(err, CVN_EMEM, "no memory for sums of squares");
     for (int s = t->stages - 1; s >= 0; s--) {
-        const TrainStepOptions step = {.stages = t->stages, .stage = s};
+        const ModelPart part = model_part(t->model, s, t->stages);
         int k = s - t->stage->number, at = 0;
         const Program *p = k >= 0 && k < t->n_stages ? &t->stage[k].program[TRAIN_SQUARES] : NULL;
         const float *square = p ? program_output(p, ROLE_REPORT, 0) : NULL;
         const float *totals = p ? program_output(p, ROLE_REPORT, 1) : NULL;
         for (int i = 0; i < params->n; i++)
-            if (train_stage_has(&step, t->model, &params->param[i])) {
+            if (model_part_has(&part, t->model, &params->param[i])) {
                 owner[i] = s;
                 own[i] = square ? square[at++] : own[i];
             }

@@ -47,8 +47,9 @@ int stage_kept(int s, int n, int micro);
    share it, or NULL. */
 int stages_here(Cluster *cluster, int stages, int *first, Cluster **part, cvn_err *err);
 
-/* What of each micro-batch a stage keeps, in so many slots, by the policy that its programs were made with: when they are; and memory for it. */
-void stages_hold(Trainer *trainer);
+/* What a stage keeps of each micro-batch has so many slots, by the policy that its programs were made with: when they are. */
+void stage_hold(Runtime *rt, int slots, RematPolicy policy);
+/* Memory for it. */
 int stages_allocate(Trainer *trainer, cvn_err *err);
 
 /* Between the stages of an opened trainer. */

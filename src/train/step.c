@@ -54,12 +54,6 @@ static bool is_last(const StepBuilder *b)
     return model_part_is_last(&b->part, b->config);
 }
 
-bool train_stage_has(const TrainStepOptions *o, const Model *model, const Param *param)
-{
-    const ModelPart part = model_part(model, o->stage, o->stages);
-    return model_part_has(&part, model, param);
-}
-
 bool train_stage_shares(const TrainStepOptions *o, const Model *model)
 {
     return o->stages > 1 && o->lora.rank == 0 && model_shape(model).tied &&

@@ -109,9 +109,6 @@ typedef struct TrainStepOptions {
 /* Whether the stage has an embedding that another one has, too. */
 bool train_stage_shares(const TrainStepOptions *options, const Model *model);
 
-/* Whether a weight, one of what is trained, is in the graphs of the stage. */
-bool train_stage_has(const TrainStepOptions *options, const Model *model, const Param *param);
-
 /* Whether anything is dropped. */
 bool train_drops(const TrainStepOptions *options);
 

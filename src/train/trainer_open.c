@@ -192,11 +192,11 @@ static int compile_step(Trainer *t, RematPolicy policy, cvn_err *err)
 {
     if (!accumulates(t))
         return compile_one(t, TRAIN_STEP, policy, err);
-    if (t->stages > 1) {
+    if (t->stages > 1)
         TRY(compile_one(t, TRAIN_FORWARD, policy, err));
-        TRY(compile_one(t, TRAIN_SQUARES, policy, err));
-    }
     TRY(compile_one(t, TRAIN_GRADIENT, policy, err));
+    if (t->stages > 1)
+        TRY(compile_one(t, TRAIN_SQUARES, policy, err));
     return compile_one(t, TRAIN_UPDATE, policy, err);
 }
 
@@ -208,7 +208,13 @@ static int compile_within(Trainer *t, cvn_err *err)
     for (*policy = choose ? REMAT_NONE : *policy;; (*policy)++) {
         cvn_err here = {0};
         int code = compile_step(t, *policy, &here);
-        stages_hold(t);
+        for (int k = 0; k < t->n_stages; k++) {
+            TrainStage *stage = &t->stage[k];
+            stage_hold(&stage->rt,
+                       stage_kept(stage->number, t->stages,
+                                  (int)(t->options.batch / t->options.micro_batch)),
+                       *policy);
+        }
         if (!code && !check_memory(t, &here))
             return CVN_OK;
         if (here.code != CVN_EMEM || !choose || *policy == REMAT_POLICY_COUNT - 1)
