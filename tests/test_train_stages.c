@@ -326,6 +326,21 @@ static void a_trainer_in_stages_takes_what_was_planned(void **state)
     }
     assert_true(fabs(plan.boundary - (double)(SEQ * model_width(model) * 4)) < 1);
     assert_true(plan.bubble > 0.3 && plan.bubble < 0.6);
+    /* The first stage sends a tensor for each micro-batch, and the gradient of the embedding that is the head. */
+    CommTable table;
+    TrainReport report;
+    TrainBatch batch;
+    must(train_batch_new(&batch, BATCH, SEQ, &err), &err);
+    must(trainer_random(&t, 7, &err), &err);
+    fill_batch(3, (int)model_vocab(model), &batch);
+    must(trainer_step(&t, &batch, &report, &err), &err);
+    trainer_communication(&t, &table);
+    assert_int_equal(table.n, 1);
+    assert_string_equal(table.row[0].axes, "stage");
+    assert_int_equal(table.row[0].count, 4 + 1);
+    assert_true(fabs(table.row[0].bytes - 4 * plan.boundary -
+                     (double)(4 * model_vocab(model) * model_width(model))) < 1);
+    train_batch_free(&batch);
     trainer_close(&t);
     sim_answer_free(&plan);
 }

@@ -536,7 +536,7 @@ int layout_stages(const char *layout, const char *text, Arena *arena, LayoutStag
     Rules rules = {0};
     Mesh mesh;
     TRY(mesh_parse(&mesh, text, arena, err));
-    *out = (LayoutStages){1, text, mesh.n_devices};
+    *out = (LayoutStages){1, NULL, text, mesh.n_devices};
     TRY(read_rules(layout, &mesh, arena, &rules, err));
     const char *axis = stages_axis(&rules, &mesh);
     if (!axis)
@@ -546,6 +546,7 @@ int layout_stages(const char *layout, const char *text, Arena *arena, LayoutStag
                        "a mesh with stages cannot list its devices; leave out what is behind ':'");
     StrBuf rest = {0};
     CLEANUP(strbuf_release, &rest);
+    out->axis = arena_string(arena, axis);
     out->n = mesh_take_axis(&mesh, axis);
     out->devices = mesh.n_devices;
     mesh_print(&rest, &mesh);

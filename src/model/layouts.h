@@ -67,7 +67,8 @@ int layout_check(const char *layout, const Mesh *mesh, cvn_err *err);
    stage are neighbours. */
 typedef struct LayoutStages {
     int n;
-    const char *mesh; /* the arena's */
+    const char *axis; /* the arena's, NULL: none; */
+    const char *mesh; /* and that */
     int devices;      /* of each */
 } LayoutStages;
 

@@ -1,6 +1,7 @@
 #include "run/channel.h"
 
 #include "base/num.h"
+#include "base/threads.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -152,6 +153,7 @@ static int begin_transfers(Channel *c, bool sends, cvn_err *err)
 int channel_send(Channel *c, cvn_err *err)
 {
     TRY(c->to.rt ? wait_until(c, false, err) : wait_for_transfers(c, err));
+    c->sent++;
     for (int d = 0; d < c->n; d++)
         memcpy(c->waiting[d], buffer_address(c->from.rt, c->from.buffer, d), c->bytes);
     if (!c->to.rt)
@@ -162,12 +164,14 @@ int channel_send(Channel *c, cvn_err *err)
 
 int channel_receive(Channel *c, cvn_err *err)
 {
+    int64_t begin = clock_ns();
     if (c->from.rt) {
         TRY(wait_until(c, true, err));
     } else {
         TRY(begin_transfers(c, false, err));
         TRY(wait_for_transfers(c, err));
     }
+    c->waited += clock_ns() - begin;
     for (int d = 0; d < c->n; d++)
         memcpy(buffer_address(c->to.rt, c->to.buffer, d), c->waiting[d], c->bytes);
     if (c->from.rt)

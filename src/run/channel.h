@@ -49,6 +49,8 @@ typedef struct Channel {
     char **waiting; /* owned [n]: shards under way */
     Transfer *transfer; /* owned [n] */
     bool full;          /* something is under way … */
+    int64_t sent;       /* tensors, so far; of the sender's thread */
+    int64_t waited;     /* ns that the receiver has waited for them; of its thread */
     int generation;     /* … since the gate has forgotten a failure so often */
 } Channel;
 

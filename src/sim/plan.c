@@ -390,7 +390,7 @@ int sim_plan(const SimAsk *ask, SimAnswer *a, cvn_err *err)
 {
     double begin = clock_seconds();
     SCOPED(arena_free) Arena arena = {0};
-    LayoutStages stages = {1, ask->mesh, 1};
+    LayoutStages stages = {1, NULL, ask->mesh, 1};
     *a = (SimAnswer){0};
     if (ask->micro_batch && ask->batch % ask->micro_batch)
         return err_set(err, CVN_EINVAL,

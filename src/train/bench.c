@@ -46,7 +46,7 @@ static int measure_steps(const TrainBench *b, Trainer *t, const TrainBatch *batc
     for (int i = 0; i <= b->repeats; i++) {
         TrainReport report;
         if (i == 1)
-            t->stage->rt.backend->communication(t->stage->rt.devices, &before);
+            trainer_communication(t, &before);
         if (b->step)
             b->step(i + 1, b->repeats + 1, last);
         int64_t begin = clock_ns();
@@ -58,7 +58,7 @@ static int measure_steps(const TrainBench *b, Trainer *t, const TrainBatch *batc
         peaks[i] =
             t->stage->rt.backend->peak(t->stage->rt.devices, b->trainer.compute, TURN) * shares(t);
     }
-    t->stage->rt.backend->communication(t->stage->rt.devices, &out->communication);
+    trainer_communication(t, &out->communication);
     comm_table_since(&out->communication, &before);
     comm_table_divide(&out->communication, b->repeats);
     out->peak = median(peaks, b->repeats + 1);

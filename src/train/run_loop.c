@@ -255,10 +255,9 @@ static int step(Run *r, cvn_err *err)
     cluster_set_step(r->events->cluster, state->step + 1);
     TRY(run_fill(r, DATA_TRAIN, state->position, c->batch, err));
     CommTable before, after;
-    const Runtime *rt = &r->trainer.stage->rt;
-    rt->backend->communication(rt->devices, &before);
+    trainer_communication(&r->trainer, &before);
     TRY(trainer_step(&r->trainer, &r->rows.batch, &report, err));
-    rt->backend->communication(rt->devices, &after);
+    trainer_communication(&r->trainer, &after);
     comm_table_since(&after, &before);
     comm_table_add(&r->pace.communication, &after);
     CommRow sum = comm_table_sum(&after);

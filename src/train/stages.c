@@ -168,6 +168,25 @@ void stages_unlink(Trainer *t)
     t->links = NULL;
 }
 
+void stages_communication(const Trainer *t, CommTable *table)
+{
+    const StageLinks *links = t->links;
+    if (!links)
+        return;
+    const Channel *sends[] = {&links->forward[1], &links->back[0], &links->down, &links->up};
+    const Channel *receives[] = {&links->forward[0], &links->back[1], &links->up, &links->down};
+    const Runtime *rt = &t->stage->rt;
+    CommRow *row = comm_table_row(table, OP_COLLECTIVE_PERMUTE, t->stage_axis);
+    for (int i = 0; i < 4; i++) {
+        int64_t sent = sends[i]->from.rt == rt ? sends[i]->sent : 0;
+        double waited = receives[i]->to.rt == rt ? (double)receives[i]->waited * 1e-9 : 0;
+        row->count += sent;
+        row->bytes += (double)sent * (double)sends[i]->bytes;
+        row->seconds += waited;
+        row->exposed += waited;
+    }
+}
+
 /* ---- running ---- */
 
 /* What all stages of the process do at the same time. */

@@ -56,6 +56,9 @@ int stages_allocate(Trainer *trainer, cvn_err *err);
 int stages_link(Trainer *trainer, cvn_err *err);
 void stages_unlink(Trainer *trainer);
 
+/* What a device of the first stage here has sent to other stages, and waited for: a row of the table. */
+void stages_communication(const Trainer *trainer, CommTable *table);
+
 /* The gradients of a batch in micro-batches, and the update. */
 int stages_step(Trainer *trainer, const TrainBatch *batch, cvn_err *err);
 

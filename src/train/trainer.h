@@ -62,6 +62,7 @@ typedef struct Trainer {
     Arena arena;            /* owned: tables */
     TrainStage *stage;      /* [n_stages], owned, the arena's: those that are here, one at least */
     int n_stages, stages;   /* here; of all */
+    const char *stage_axis; /* of the mesh, the arena\'s; NULL: there is but one */
     struct StageLinks *links; /* owned: what is between stages; NULL: there is but one */
     Cluster *part;    /* owned: the processes of the stage that is here, of several; or NULL */
     TrainState state; /* owned */
@@ -117,6 +118,9 @@ void train_batch_free(TrainBatch *batch);
 /* Runs a graph of a stage on the rows from number `first` on; batch is NULL for a program without. */
 int trainer_run(Trainer *trainer, TrainStage *stage, TrainGraph kind, const TrainBatch *batch,
                 int64_t first, cvn_err *err);
+
+/* What a device of the first stage here has communicated until now, with other stages too, for which it has waited, be it that they computed. */
+void trainer_communication(const Trainer *trainer, CommTable *out);
 
 /* Whether devices of this process take a row of a batch, of a step or of an evaluation: of a mesh over several processes
    each reads its own part of the data. */

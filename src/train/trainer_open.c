@@ -254,6 +254,7 @@ static int open_stages(Trainer *t, cvn_err *err)
     Cluster *part;
     TRY(layout_stages(o->layout, o->mesh ? o->mesh : "", &t->arena, &stages, err));
     t->stages = stages.n;
+    t->stage_axis = stages.axis;
     TRY(check_stages(t, err));
     int n = stages_here(o->cluster, stages.n, &first, &part, err);
     if (n < 1)

@@ -4,6 +4,13 @@
 
 #include <string.h>
 
+void trainer_communication(const Trainer *t, CommTable *out)
+{
+    const Runtime *rt = &t->stage->rt;
+    rt->backend->communication(rt->devices, out);
+    stages_communication(t, out);
+}
+
 bool trainer_needs(const Trainer *t, int64_t row)
 {
     return t->need[row % t->options.micro_batch];
