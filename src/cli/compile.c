@@ -90,8 +90,11 @@ static int compile(const Args *args, IoModel *model, SimAnswer *compiled, SimAns
                        "compiling for chips requires --device tpu, cuda or pjrt:PLUGIN");
     ask.topology = v[TOPOLOGY].text;
     ask.save = v[OUT].text;
-    TRY(sim_plan(&ask, compiled, err));
-    return sim_plan(&planned, plan, err);
+    TRY(sim_plan(&planned, plan, err));
+    if (plan->n_stages > 1)
+        return err_set(err, CVN_EUNSUPPORTED,
+                       "compile does not support stages; leave their axis out of --mesh");
+    return sim_plan(&ask, compiled, err);
 }
 
 static int run(const Args *args, cvn_err *err)

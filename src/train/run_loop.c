@@ -363,9 +363,6 @@ static int run_steps(Run *r, cvn_err *err)
     const Backend *backend = r->trainer.stage->rt.backend;
     Devices *devices = r->trainer.stage->rt.devices;
     const char *profile = r->events->profile;
-    if (profile && r->trainer.stages > 1)
-        return err_set(err, CVN_EUNSUPPORTED,
-                       "--profile does not support stages; leave their axis out of --mesh");
     if (profile)
         TRY(backend->trace_begin(devices, err));
     while (state->step < c->steps && !r->stopped && (r->events->cluster || !has_stop(r)) &&

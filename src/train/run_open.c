@@ -368,6 +368,9 @@ static int open_trainer(Run *r, cvn_err *err)
     o.evaluates = data_sequences(r->rows.data, DATA_VALIDATION) > 0;
     TRY(run_share_memory(r, &o.memory_limit, err));
     TRY(trainer_open(&r->trainer, r->model, &o, err));
+    if (r->events->profile && r->trainer.stages > 1)
+        return err_set(err, CVN_EUNSUPPORTED,
+                       "--profile does not support stages; leave their axis out of --mesh");
     /* Devices that would all do the same, as those along `data` with a batch of one sequence and a layout that divides
        nothing else. */
     const Trainer *t = &r->trainer;

@@ -231,37 +231,36 @@ static void note_needed(Trainer *t, const TrainStage *stage)
                 t->need[r] |= program_needs_row(&stage->program[i], (Role)role, 0, r);
 }
 
-/* What cannot be done in stages. */
-static int check_stages(const Trainer *t, cvn_err *err)
+/* Into how many stages the model is divided, and what cannot be done so. */
+static int find_stages(Trainer *t, LayoutStages *out, cvn_err *err)
 {
+    const TrainerOptions *o = &t->options;
     int64_t layers = model_layers(t->model);
-    if (t->stages > layers)
+    TRY(layout_stages(o->layout, o->mesh ? o->mesh : "", &t->arena, out, err));
+    t->stages = out->n;
+    t->stage_axis = out->axis;
+    if (out->n > layers)
         return err_set(err, CVN_EINVAL,
                        "%" PRId64 " layers cannot be divided into %d stages; give fewer", layers,
-                       t->stages);
-    if (t->stages > 1 && t->options.beta > 0)
+                       out->n);
+    if (out->n > 1 && o->beta > 0)
         return err_set(err, CVN_EUNSUPPORTED,
                        "--dpo does not support stages; leave their axis out of --mesh");
     return CVN_OK;
 }
 
 /* The runtimes of the stages that are here. */
-static int open_stages(Trainer *t, cvn_err *err)
+static int open_stages(Trainer *t, const LayoutStages *stages, cvn_err *err)
 {
     const TrainerOptions *o = &t->options;
-    LayoutStages stages;
     int first;
     Cluster *part;
-    TRY(layout_stages(o->layout, o->mesh ? o->mesh : "", &t->arena, &stages, err));
-    t->stages = stages.n;
-    t->stage_axis = stages.axis;
-    TRY(check_stages(t, err));
-    int n = stages_here(o->cluster, stages.n, &first, &part, err);
+    int n = stages_here(o->cluster, stages->n, &first, &part, err);
     if (n < 1)
         return err->code;
     t->part = part == o->cluster ? NULL : part;
     t->stage = arena_array(&t->arena, (size_t)n, sizeof *t->stage);
-    RuntimeOptions runtime = {.mesh = stages.mesh,
+    RuntimeOptions runtime = {.mesh = stages->mesh,
                               .devices = {.device = o->device,
                                           .cluster = part,
                                           .threads = o->threads,
@@ -269,7 +268,7 @@ static int open_stages(Trainer *t, cvn_err *err)
                                           .portable = o->portable,
                                           .blocking = o->blocking}};
     if (n > 1 && !o->threads) {
-        int devices = n * stages.devices / cluster_size(part);
+        int devices = n * stages->devices / cluster_size(part);
         runtime.devices.threads = (threads_available() + devices - 1) / devices;
     }
     for (; t->n_stages < n; t->n_stages++) {
@@ -311,10 +310,12 @@ static int open_all(void *of, cvn_err *err)
                        "use a smaller model%s",
                        bytes_text((double)t->state.bytes).text,
                        bytes_text((double)o->memory_limit).text, other_optimizer(o));
+    LayoutStages stages;
+    TRY(arena_init(&t->arena, err));
+    TRY(find_stages(t, &stages, err));
     if (opening->checks)
         return CVN_OK;
-    TRY(arena_init(&t->arena, err));
-    TRY(open_stages(t, err));
+    TRY(open_stages(t, &stages, err));
     TRY(compile_within(t, err));
     if (evaluates_alone(t) && compile_one(t, TRAIN_EVALUATE, REMAT_NONE, err))
         return err->code;
