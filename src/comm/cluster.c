@@ -63,11 +63,12 @@ struct cvn_cluster {
     Peer *peer;        /* owned [n_ranks]; of those that this rank talks to */
     int first, end;    /* those: all others of rank 0, which alone they talk to */
     _Atomic int64_t step;
-    pthread_mutex_t lock; /* of comm */
-    Comm *comm;           /* borrowed, or NULL */
-    atomic_bool leaving;  /* this rank is done */
-    atomic_bool failing;  /* failure holds what to tell rank 0 */
-    atomic_bool reported; /* somebody here has spoken, or is about to */
+    pthread_mutex_t lock;  /* of comm */
+    Comm *comm;            /* borrowed, or NULL */
+    atomic_int exchanging; /* see cluster_exchanging */
+    atomic_bool leaving;   /* this rank is done */
+    atomic_bool failing;   /* failure holds what to tell rank 0 */
+    atomic_bool reported;  /* somebody here has spoken, or is about to */
     cvn_err failure;
     pthread_t watchdog;
     bool watching; /* the watchdog runs */
@@ -105,6 +106,11 @@ void cluster_set_comm(Cluster *cluster, Comm *comm)
     pthread_mutex_lock(&cluster->lock);
     cluster->comm = comm;
     pthread_mutex_unlock(&cluster->lock);
+}
+
+void cluster_exchanging(Cluster *cluster, bool more)
+{
+    atomic_fetch_add(&cluster->exchanging, more ? 1 : -1);
 }
 
 /* ---- the watchdog ---- */
@@ -340,7 +346,7 @@ static void *watch(void *argument)
             end_with_others(c, woken && clock_ns() - woken < woken_ns);
         look_for_silence(c, now);
         pthread_mutex_lock(&c->lock);
-        bool busy = c->comm && comm_busy(c->comm);
+        bool busy = (c->comm && comm_busy(c->comm)) || atomic_load(&c->exchanging) > 0;
         pthread_mutex_unlock(&c->lock);
         nanosleep(&(struct timespec){.tv_nsec = busy ? TICK_BUSY_NS : TICK_NS}, NULL);
     }

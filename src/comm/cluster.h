@@ -47,6 +47,8 @@ const char *cluster_host(const Cluster *cluster, int rank);
    shall stop waiting when one comes (may be NULL). */
 void cluster_set_step(Cluster *cluster, int64_t step);
 void cluster_set_comm(Cluster *cluster, Comm *comm);
+/* Messages that are no collectives of a Comm are under way, one kind more or less: they are moved along more often while there are. */
+void cluster_exchanging(Cluster *cluster, bool more);
 
 /* The four that follow may be given NULL.
 

@@ -56,11 +56,11 @@ static const ChannelEnd *here(const Channel *c)
     return c->from.rt ? &c->from : &c->to;
 }
 
-int channel_open(Channel *c, ChannelGate *gate, ChannelEnd from, ChannelEnd to,
-                 Transport *transport, int rank, int tag, cvn_err *err)
+int channel_open(Channel *c, ChannelGate *gate, ChannelEnd from, ChannelEnd to, Cluster *cluster,
+                 int rank, int tag, cvn_err *err)
 {
     *c = (Channel){
-        .gate = gate, .from = from, .to = to, .transport = transport, .rank = rank, .tag = tag};
+        .gate = gate, .from = from, .to = to, .cluster = cluster, .rank = rank, .tag = tag};
     const ChannelEnd *end = here(c);
     if (from.rt && to.rt &&
         !(cvn_type_equal(&from.buffer->local, &to.buffer->local) &&
@@ -86,15 +86,6 @@ int channel_open(Channel *c, ChannelGate *gate, ChannelEnd from, ChannelEnd to,
                : err_set(err, CVN_EMEM, "no memory for what stages send each other");
 }
 
-void channel_close(Channel *c)
-{
-    for (int d = 0; c->waiting && d < c->n; d++)
-        free(c->waiting[d]);
-    free(c->waiting);
-    free(c->transfer);
-    *c = (Channel){0};
-}
-
 /* Within a process: until the channel is full, or empty. */
 static int wait_until(Channel *c, bool full, cvn_err *err)
 {
@@ -118,15 +109,46 @@ static void set_full(Channel *c, bool full)
     pthread_mutex_unlock(&c->gate->lock);
 }
 
+/* Messages are under way, or not; while they are, somebody moves them along. */
+static void set_exchanging(Channel *c, bool is)
+{
+    if (c->full != is)
+        cluster_exchanging(c->cluster, is);
+    c->full = is;
+}
+
+/* Whether messages were under way that have not ended: their memory is theirs. */
+static bool is_left(Channel *c)
+{
+    bool remote = !c->from.rt || !c->to.rt, done = true;
+    Transport *t = remote && c->full ? cluster_transport(c->cluster) : NULL;
+    if (t && (t->test(t, c->transfer, c->n, &done, NULL) || !done))
+        return true;
+    if (t)
+        set_exchanging(c, false);
+    return false;
+}
+
+void channel_close(Channel *c)
+{
+    bool left = is_left(c);
+    for (int d = 0; c->waiting && d < c->n && !left; d++)
+        free(c->waiting[d]);
+    free(c->waiting);
+    free(c->transfer);
+    *c = (Channel){0};
+}
+
 /* Until the messages under way have ended. */
 static int wait_for_transfers(Channel *c, cvn_err *err)
 {
+    Transport *t = cluster_transport(c->cluster);
     for (int64_t i = 0; c->full; i++) {
         bool done = false;
-        TRY(c->transport->test(c->transport, c->transfer, c->n, &done, err));
+        TRY(t->test(t, c->transfer, c->n, &done, err));
         TRY(gate_failed(c->gate, err));
         if (done)
-            c->full = false;
+            set_exchanging(c, false);
         else if (i < 2000)
             sched_yield();
         else /* a long wait: leave the processor to others */
@@ -137,16 +159,17 @@ static int wait_for_transfers(Channel *c, cvn_err *err)
 
 static int begin_transfers(Channel *c, bool sends, cvn_err *err)
 {
+    Transport *t = cluster_transport(c->cluster);
     for (int d = 0; d < c->n; d++) {
         int code;
         do
-            code = transport_begin(c->transport, sends, c->rank, c->tag + d, c->waiting[d],
-                                   c->bytes, &c->transfer[d], 1, err);
+            code = transport_begin(t, sends, c->rank, c->tag + d, c->waiting[d], c->bytes,
+                                   &c->transfer[d], 1, err);
         while (code == CVN_EINTERRUPTED && !gate_failed(c->gate, err));
         if (code)
             return code;
     }
-    c->full = true;
+    set_exchanging(c, true);
     return CVN_OK;
 }
 
@@ -162,13 +185,13 @@ int channel_send(Channel *c, cvn_err *err)
     return CVN_OK;
 }
 
-int channel_receive(Channel *c, cvn_err *err)
+int channel_receive(Channel *c, bool more, cvn_err *err)
 {
     int64_t begin = clock_ns();
     if (c->from.rt) {
         TRY(wait_until(c, true, err));
     } else {
-        TRY(begin_transfers(c, false, err));
+        TRY(c->full ? CVN_OK : begin_transfers(c, false, err));
         TRY(wait_for_transfers(c, err));
     }
     c->waited += clock_ns() - begin;
@@ -176,5 +199,5 @@ int channel_receive(Channel *c, cvn_err *err)
         memcpy(buffer_address(c->to.rt, c->to.buffer, d), c->waiting[d], c->bytes);
     if (c->from.rt)
         set_full(c, false);
-    return CVN_OK;
+    return more && !c->from.rt ? begin_transfers(c, false, err) : CVN_OK;
 }

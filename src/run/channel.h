@@ -6,11 +6,11 @@
  *                                       |         |         one message each
  *     stage 1, 2 devices    enters  [shard 0] [shard 1]
  *
- * Both runtimes are in this process, or one of them is in other ranks, and then their devices are reached by a transport: the ranks of a
+ * Both runtimes are in this process, or one of them is in other ranks of a cluster, whose devices are reached by messages: the ranks of a
  * runtime are a row, and device d of one is on the rank at the same place in the row of the other.
  *
  * A tensor waits in the channel until it is received: channel_send returns as soon as the one before is gone, and channel_receive when one has
- * come. Each is called by one thread. All channels of a process share a gate, by which who waits is woken, and told where somebody has failed.
+ * come. Where `more` are to come the next one may travel from then on, while the receiver does other things. Each is called by one thread. All channels of a process share a gate, by which who waits is woken, and told where somebody has failed.
  */
 #ifndef CVN_RUN_CHANNEL_H
 #define CVN_RUN_CHANNEL_H
@@ -40,9 +40,9 @@ typedef struct ChannelEnd {
 } ChannelEnd;
 
 typedef struct Channel {
-    ChannelGate *gate;    /* borrowed */
-    ChannelEnd from, to;  /* one of them may be elsewhere … */
-    Transport *transport; /* … and is reached by this; borrowed, or NULL */
+    ChannelGate *gate;   /* borrowed */
+    ChannelEnd from, to; /* one of them may be elsewhere … */
+    Cluster *cluster;    /* … and is reached by this; borrowed, or NULL */
     int rank, tag;  /* of the other end; of the first device's messages, those of others follow */
     int n;          /* devices at each end */
     size_t bytes;   /* of a shard */
@@ -54,13 +54,13 @@ typedef struct Channel {
     int generation;     /* … since the gate has forgotten a failure so often */
 } Channel;
 
-/* Shards of a buffer have memory by now. `rank` and `tag` are of a transport, else not looked at. The channel may be closed after an
+/* Shards of a buffer have memory by now. `rank` and `tag` are of the other end where that is elsewhere. The channel may be closed after an
    error, and {0} may be. */
 int channel_open(Channel *channel, ChannelGate *gate, ChannelEnd from, ChannelEnd to,
-                 Transport *transport, int rank, int tag, cvn_err *err);
+                 Cluster *cluster, int rank, int tag, cvn_err *err);
 void channel_close(Channel *channel);
 
 int channel_send(Channel *channel, cvn_err *err);
-int channel_receive(Channel *channel, cvn_err *err);
+int channel_receive(Channel *channel, bool more, cvn_err *err);
 
 #endif

@@ -118,8 +118,7 @@ static int link_stages(Trainer *t, Channel *c, int kind, int from, Role role, in
                    ? other / t->n_stages
                    : cluster_rank(cluster) + (other - t->stage->number) * (ranks / t->stages);
     }
-    return channel_open(c, &t->links->gate, a, b, cluster ? cluster_transport(cluster) : NULL, rank,
-                        TAG_CHANNEL + (kind << 8), err);
+    return channel_open(c, &t->links->gate, a, b, cluster, rank, TAG_CHANNEL + (kind << 8), err);
 }
 
 int stages_link(Trainer *t, cvn_err *err)
@@ -217,9 +216,9 @@ static int run_stages(Trainer *t, const TrainBatch *batch,
 }
 
 /* What enters a stage. */
-static int receive_batch(Trainer *t, int k, cvn_err *err)
+static int receive_batch(Trainer *t, int k, bool more, cvn_err *err)
 {
-    return t->stage[k].number ? channel_receive(&t->links->forward[k], err) : CVN_OK;
+    return t->stage[k].number ? channel_receive(&t->links->forward[k], more, err) : CVN_OK;
 }
 
 static int run_task(Trainer *t, int k, StageTask task, const TrainBatch *batch, cvn_err *err)
@@ -229,7 +228,9 @@ static int run_task(Trainer *t, int k, StageTask task, const TrainBatch *batch, 
     for (Buffer *b = stage->rt.first; b; b = b->next)
         if (waits(b) && b->n_slots)
             buffer_use_slot(b, task.micro % b->n_slots);
-    TRY(forward || last ? receive_batch(t, k, err) : channel_receive(&t->links->back[k + 1], err));
+    bool more = (task.micro + 1) * t->options.micro_batch < t->options.batch;
+    TRY(forward || last ? receive_batch(t, k, more, err)
+                        : channel_receive(&t->links->back[k + 1], more, err));
     TRY(trainer_run(t, stage, task.kind, batch, task.micro * t->options.micro_batch, err));
     if (forward)
         return channel_send(&t->links->forward[k + 1], err);
@@ -244,7 +245,7 @@ static int share_gradient(Trainer *t, int k, cvn_err *err)
     if (!train_stage_shares(&step, t->model))
         return CVN_OK;
     TRY(channel_send(number ? &t->links->up : &t->links->down, err));
-    return channel_receive(number ? &t->links->down : &t->links->up, err);
+    return channel_receive(number ? &t->links->down : &t->links->up, false, err);
 }
 
 static int add_gradients(Trainer *t, int k, const TrainBatch *batch, cvn_err *err)
@@ -329,7 +330,7 @@ int stages_step(Trainer *t, const TrainBatch *batch, cvn_err *err)
 static int evaluate(Trainer *t, int k, const TrainBatch *batch, cvn_err *err)
 {
     TrainStage *stage = &t->stage[k];
-    TRY(receive_batch(t, k, err));
+    TRY(receive_batch(t, k, false, err));
     TRY(trainer_run(t, stage, TRAIN_EVALUATE, batch, 0, err));
     return stage->number < t->stages - 1 ? channel_send(&t->links->forward[k + 1], err) : CVN_OK;
 }
