@@ -502,16 +502,15 @@ const char *layout_for(const char *text, bool training)
     int code = mesh_parse(&mesh, text, &arena, NULL);
     for (int i = 0; code == CVN_OK && i < mesh.n_axes; i++) {
         const char *name = mesh.axis[i].name;
-        if (mesh.axis[i].size == 1)
-            continue;
+        bool several = mesh.axis[i].size > 1;
         if (strcmp(name, "model") == 0)
-            split |= MODEL;
+            split |= several ? MODEL : 0;
         else if (strcmp(name, "data") == 0 || strcmp(name, "dcn") == 0)
-            split |= DATA;
+            split |= several ? DATA : 0;
         else if (strcmp(name, "context") == 0)
-            context = true;
+            context |= several;
         else if (strcmp(name, "stage") == 0)
-            stage = true;
+            stage |= several;
         else
             return "2d";
     }
