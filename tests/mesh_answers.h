@@ -60,7 +60,6 @@ static inline int answers_ask(const Question *q, const char *mesh, const char *l
                                   .threads = 1,
                                   .scoring = true,
                                   .context = 64,
-                                  .eos_interval = 2,
                                   .n_buckets = 1,
                                   .bucket = {16},
                                   .device = q->device,

@@ -33,7 +33,7 @@ static int foretell(void *context, int row, int32_t *guess)
 typedef struct Kind {
     const char *variant, *quantize, *kv;
     cvn_dtype dtype;
-    int rows, interval;
+    int rows;
     bool reuse, guesses, adapters;
 } Kind;
 
@@ -61,7 +61,6 @@ static cvn_engine *new_engine(const cvn_model *model, const Kind *k)
                                         .penalties = true,
                                         .kv_cache = k->kv,
                                         .reuse = k->reuse,
-                                        .eos_interval = k->interval,
                                         .adapter = folder,
                                         .n_adapters = k->adapters ? ADAPTERS : 0,
                                         .max_stall = k->rows > 1 ? 3e-4 : 0,
@@ -107,7 +106,7 @@ static void make_request(int i, bool adapters, uint64_t *random)
 
 static void answers_alone(const cvn_model *model, const Kind *k)
 {
-    const Kind plain = {.kv = k->kv, .rows = 1, .interval = 1, .adapters = k->adapters};
+    const Kind plain = {.kv = k->kv, .rows = 1, .adapters = k->adapters};
     cvn_engine *e = new_engine(model, &plain);
     uint64_t random = 17;
     memset(alone, 0, (size_t)n_requests * sizeof *alone);
@@ -170,30 +169,14 @@ static void in_all_types(void **state)
     beside = calloc((size_t)n_requests, sizeof *beside);
     assert_true(n_requests > 0 && asked && alone && beside);
     static const Kind kinds[] = {
-        {.variant = "gqa", .dtype = CVN_F32, .rows = 4, .interval = 1, .reuse = true},
-        {.variant = "gqa",
-         .dtype = CVN_F32,
-         .rows = 4,
-         .interval = 3,
-         .reuse = true,
-         .guesses = true},
-        {.variant = "mha",
-         .dtype = CVN_BF16,
-         .rows = 6,
-         .interval = 2,
-         .reuse = true,
-         .adapters = true},
-        {.variant = "llama3_rope",
-         .dtype = CVN_BF16,
-         .rows = 4,
-         .interval = 1,
-         .reuse = true,
-         .guesses = true},
+        {.variant = "gqa", .dtype = CVN_F32, .rows = 4, .reuse = true},
+        {.variant = "gqa", .dtype = CVN_F32, .rows = 4, .reuse = true, .guesses = true},
+        {.variant = "mha", .dtype = CVN_BF16, .rows = 6, .reuse = true, .adapters = true},
+        {.variant = "llama3_rope", .dtype = CVN_BF16, .rows = 4, .reuse = true, .guesses = true},
         {.variant = "gqa",
          .dtype = CVN_BF16,
          .kv = "int8",
          .rows = 5,
-         .interval = 1,
          .reuse = true,
          .guesses = true,
          .adapters = true},
@@ -201,7 +184,6 @@ static void in_all_types(void **state)
          .quantize = "int8",
          .dtype = CVN_F32,
          .rows = 3,
-         .interval = 1,
          .guesses = true,
          .adapters = true},
     };

@@ -41,7 +41,6 @@ static cvn_engine *new_engine(const cvn_model *of, int rows, bool processors)
                                         .sampling = true,
                                         .logits_processors = processors,
                                         .speculate = rows > 1 ? "lookup" : NULL,
-                                        .eos_interval = 3,
                                         .n_buckets = 1,
                                         .bucket = {16}};
     must(cvn_engine_new(of, &options, &e, &err), &err);

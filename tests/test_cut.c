@@ -153,7 +153,6 @@ static void run(const cvn_model *model, int64_t chunk, bool drafts, const int32_
     cvn_engine_options options = options_of(model, folder);
     options.logits_processors = true;
     options.reuse = true; /* so that caches are not given back */
-    options.eos_interval = 1;
     options.n_buckets = 1;
     options.bucket[0] = chunk;
     must(cvn_engine_new(model, &options, &e, &err), &err);

@@ -39,7 +39,7 @@ static void end(void *context, int id, const cvn_result *result)
     t->result = *result;
 }
 
-static cvn_engine *new_engine(int rows, bool processors, const char *mesh, int interval)
+static cvn_engine *new_engine(int rows, bool processors, const char *mesh)
 {
     cvn_err err = {0};
     cvn_engine *e = NULL;
@@ -50,7 +50,6 @@ static cvn_engine *new_engine(int rows, bool processors, const char *mesh, int i
                                         .filters = true,
                                         .penalties = true,
                                         .logits_processors = processors,
-                                        .eos_interval = interval,
                                         .n_buckets = 1,
                                         .bucket = {16},
                                         .mesh = mesh,
@@ -93,8 +92,8 @@ static void rows_beside_are_as_they_were(void **state)
     static Text plain[N], beside[N];
     for (int m = 0; m < 2; m++) {
         cvn_request request[N];
-        cvn_engine *without = new_engine(1, false, meshes[m], 1);
-        cvn_engine *with = new_engine(3, true, meshes[m], m ? 1 : 3);
+        cvn_engine *without = new_engine(1, false, meshes[m]);
+        cvn_engine *with = new_engine(3, true, meshes[m]);
         const cvn_bias none = {.token = 3};
         for (int i = 0; i < N; i++) {
             request[i] = ask(i % 2 ? 0.9f : 0);
@@ -120,7 +119,7 @@ static void rows_beside_are_as_they_were(void **state)
 static void biases_move_tokens(void **state)
 {
     static Text text[3];
-    cvn_engine *e = new_engine(2, true, NULL, 1);
+    cvn_engine *e = new_engine(2, true, NULL);
     const cvn_bias force[] = {{.token = 7, .bias = 50}, {.token = 7, .bias = 50}};
     cvn_request request[3] = {ask(0), ask(1), ask(0)};
     request[0].bias = request[1].bias = force;
@@ -144,7 +143,7 @@ static void biases_move_tokens(void **state)
 static void penalties_count_what_was_generated(void **state)
 {
     static Text text[2];
-    cvn_engine *e = new_engine(2, true, NULL, 1);
+    cvn_engine *e = new_engine(2, true, NULL);
     const cvn_bias force = {.token = 7, .bias = 100};
     cvn_request request[2] = {ask(0), ask(0)};
     request[0].sampling.presence_penalty = 100;
@@ -165,7 +164,7 @@ static void penalties_count_what_was_generated(void **state)
 static void a_text_has_its_least_length(void **state)
 {
     static Text text[2];
-    cvn_engine *e = new_engine(1, true, NULL, 1);
+    cvn_engine *e = new_engine(1, true, NULL);
     const SpecialIds *eos = model_ends(e->model->io.desc);
     assert_true(eos->n > 0);
     const cvn_bias force = {.token = eos->id[0], .bias = 1000};
@@ -186,7 +185,7 @@ static void a_text_has_its_least_length(void **state)
 
 static void what_makes_no_sense_is_refused(void **state)
 {
-    cvn_engine *without = new_engine(1, false, NULL, 1), *with = new_engine(1, true, NULL, 1);
+    cvn_engine *without = new_engine(1, false, NULL), *with = new_engine(1, true, NULL);
     const cvn_bias bias[] = {{.token = VOCAB * 1000}, {.token = -1}, {.bias = 1e30f}};
     for (int i = 0; i < 5; i++) {
         cvn_request request = ask(0);

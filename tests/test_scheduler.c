@@ -59,7 +59,7 @@ static cvn_listener listener_of(Heard *h)
     return (cvn_listener){hear, end, h};
 }
 
-static cvn_engine *new_engine(int rows, int eos_interval, const char *mesh)
+static cvn_engine *new_engine(int rows, const char *mesh)
 {
     cvn_err err = {0};
     cvn_engine *e = NULL;
@@ -69,7 +69,6 @@ static cvn_engine *new_engine(int rows, int eos_interval, const char *mesh)
                                   .sampling = true,
                                   .filters = true,
                                   .penalties = true,
-                                  .eos_interval = eos_interval,
                                   .n_buckets = 2,
                                   .bucket = {16, 64},
                                   .mesh = mesh};
@@ -114,7 +113,7 @@ static bool collect(void *context, int i, int32_t token)
 /* Each request with nobody beside it. */
 static void answer_alone(void)
 {
-    cvn_engine *e = new_engine(1, 1, NULL);
+    cvn_engine *e = new_engine(1, NULL);
     cvn_err err = {0};
     for (int r = 0; r < N; r++)
         if (cvn_engine_generate(e, &request[r], 1, collect, &alone[r], NULL, &alone[r].result,
@@ -208,15 +207,14 @@ static void run_mix(cvn_engine *e, unsigned order, unsigned cancel)
 static void texts_do_not_depend_on_company(void **state)
 {
     (void)state;
-    for (int rows = 1; rows <= 4; rows += 3)
-        for (int interval = 1; interval <= 5; interval += 4) {
-            cvn_engine *e = new_engine(rows, interval, NULL);
-            for (unsigned order = 1; order <= 4; order++)
-                run_mix(e, order * 77777u, 0);
-            for (unsigned cancel = 1; cancel < 256; cancel += 37)
-                run_mix(e, cancel * 4444u, cancel);
-            cvn_engine_free(e, NULL);
-        }
+    for (int rows = 1; rows <= 4; rows += 3) {
+        cvn_engine *e = new_engine(rows, NULL);
+        for (unsigned order = 1; order <= 4; order++)
+            run_mix(e, order * 77777u, 0);
+        for (unsigned cancel = 1; cancel < 256; cancel += 37)
+            run_mix(e, cancel * 4444u, cancel);
+        cvn_engine_free(e, NULL);
+    }
 }
 
 static void nor_does_it_on_meshes(void **state)
@@ -224,7 +222,7 @@ static void nor_does_it_on_meshes(void **state)
     (void)state;
     static const char *const meshes[] = {"data=2", "data=2,model=2"};
     for (int m = 0; m < 2; m++) {
-        cvn_engine *e = new_engine(4, 2, meshes[m]);
+        cvn_engine *e = new_engine(4, meshes[m]);
         run_mix(e, 1234567, 0);
         run_mix(e, 7654321, 0x2a);
         cvn_engine_free(e, NULL);
@@ -235,7 +233,7 @@ static void nor_does_it_on_meshes(void **state)
 static void prompts_of_different_parts_are_read_side_by_side(void **state)
 {
     (void)state;
-    cvn_engine *e = new_engine(4, 1, "data=2");
+    cvn_engine *e = new_engine(4, "data=2");
     Heard h[4];
     memset(h, 0, sizeof h);
     static const int r[4] = {0, 2, 4, 6};
@@ -257,7 +255,7 @@ static void short_prompts_are_read_as_a_batch(void **state)
     (void)state;
     static const int r[5] = {1, 0, 2, 4, 6};
     for (int others = 0; others < 2; others++) { /* beside one that decodes, or another prompt */
-        cvn_engine *e = new_engine(5, 1, NULL);
+        cvn_engine *e = new_engine(5, NULL);
         Heard h[5];
         memset(h, 0, sizeof h);
         for (int i = others; i < 5; i++) {
@@ -280,7 +278,7 @@ static void short_prompts_are_read_as_a_batch(void **state)
 static void a_long_prompt_does_not_stop_others(void **state)
 {
     (void)state;
-    cvn_engine *e = new_engine(2, 1, NULL);
+    cvn_engine *e = new_engine(2, NULL);
     Heard h[2];
     memset(h, 0, sizeof h);
     submit(e, 0, &h[0]);
@@ -302,7 +300,7 @@ static void slots_decode_beside_chunks(void **state)
 {
     (void)state;
     for (int mesh = 0; mesh < 2; mesh++) {
-        cvn_engine *e = new_engine(4, 1, mesh ? "model=2" : NULL);
+        cvn_engine *e = new_engine(4, mesh ? "model=2" : NULL);
         Heard h[4];
         memset(h, 0, sizeof h);
         submit(e, 0, &h[0]);
@@ -350,7 +348,7 @@ static void submit_of(cvn_engine *e, int as, uint64_t key, int priority)
 static void those_who_ask_take_turns_by_priority(void **state)
 {
     (void)state;
-    cvn_engine *e = new_engine(1, 1, NULL);
+    cvn_engine *e = new_engine(1, NULL);
     /* three of one, then two of others, and one that is in a hurry */
     static const int expected[] = {5, 0, 3, 4, 1, 2};
     for (int i = 0; i < 3; i++)
@@ -376,7 +374,7 @@ static void those_who_ask_take_turns_by_priority(void **state)
 static void listeners_may_submit_and_cancel(void **state)
 {
     (void)state;
-    cvn_engine *e = new_engine(3, 3, NULL);
+    cvn_engine *e = new_engine(3, NULL);
     Heard h[5];
     memset(h, 0, sizeof h);
     for (int i = 0; i < 4; i++)
@@ -413,34 +411,33 @@ static void interrupted_runs_are_taken_back(void **state)
 {
     (void)state;
     static const char *const meshes[] = {NULL, "data=2"};
-    for (int m = 0; m < 2; m++)
-        for (int interval = 1; interval < 4; interval += 2) {
-            cvn_engine *e = new_engine(4, interval, meshes[m]);
-            real = late = *e->rt.backend;
-            late.run = run_late;
-            e->rt.backend = &late;
-            run_mix(e, 99, 0);
-            run_mix(e, 98, 0x14);
-            volatile int flag = 1;
-            cvn_engine_watch(e, &flag);
-            assert_int_equal(cvn_engine_step(e, NULL, NULL), CVN_OK); /* nothing to run */
-            Heard h = {0};
-            submit(e, 5, &h);
-            assert_int_equal(cvn_engine_step(e, NULL, NULL), CVN_EINTERRUPTED);
-            assert_int_equal(h.n, 0);
-            flag = 0;
-            while (step(e))
-                ;
-            assert_whole(&h, 5);
-            cvn_engine_free(e, NULL);
-        }
+    for (int m = 0; m < 2; m++) {
+        cvn_engine *e = new_engine(4, meshes[m]);
+        real = late = *e->rt.backend;
+        late.run = run_late;
+        e->rt.backend = &late;
+        run_mix(e, 99, 0);
+        run_mix(e, 98, 0x14);
+        volatile int flag = 1;
+        cvn_engine_watch(e, &flag);
+        assert_int_equal(cvn_engine_step(e, NULL, NULL), CVN_OK); /* nothing to run */
+        Heard h = {0};
+        submit(e, 5, &h);
+        assert_int_equal(cvn_engine_step(e, NULL, NULL), CVN_EINTERRUPTED);
+        assert_int_equal(h.n, 0);
+        flag = 0;
+        while (step(e))
+            ;
+        assert_whole(&h, 5);
+        cvn_engine_free(e, NULL);
+    }
 }
 
 /* Requests that were submitted go on while a session answers and a batch is generated. */
 static void sessions_and_batches_run_beside_requests(void **state)
 {
     (void)state;
-    cvn_engine *e = new_engine(3, 1, NULL);
+    cvn_engine *e = new_engine(3, NULL);
     cvn_session *s;
     assert_int_equal(cvn_session_new(e, 1, &s, NULL), CVN_OK);
     Heard h[3], mine = {0}, batch = {0};
@@ -472,7 +469,7 @@ static void sessions_and_batches_run_beside_requests(void **state)
 static void what_makes_no_sense_is_refused(void **state)
 {
     (void)state;
-    cvn_engine *e = new_engine(1, 1, NULL);
+    cvn_engine *e = new_engine(1, NULL);
     cvn_err err = {0};
     Heard h = {0};
     int left = -1;

@@ -134,9 +134,7 @@ typedef struct cvn_engine_options {
     /* Seconds for which slots that decode may wait, between two of their tokens, while prompts are read: these are read in
        chunks as long as that allows, by what chunks took, but at least of the shortest bucket. 0: any. */
     double max_stall;
-    int eos_interval; /* decode steps between two looks at the tokens: what a slot makes behind
-                             its end until then is thrown away; 0: 1 */
-    int n_buckets;    /* prefill lengths, ascending; 0: 16, 32, 64, 128, 256, 384, 512 */
+    int n_buckets; /* prefill lengths, ascending; 0: 16, 32, 64, 128, 256, 384, 512 */
     int64_t bucket[CVN_MAX_BUCKETS]; /* [n_buckets] tokens */
     /* Keys and values in "int8", half the bytes of bf16; NULL or "none": in the model's dtype. */
     const char *kv_cache;
@@ -280,7 +278,7 @@ int cvn_engine_submit(cvn_engine *engine, const cvn_request *request, const cvn_
                       int *id, cvn_err *err);
 
 /* Reads some chunks of prompts, no more tokens than the largest bucket has, and decodes: a token of all slots that have read theirs
-   with each chunk, and, where none is left, eos_interval of them; hands over what was generated. *left (left may be NULL): requests
+   with each chunk, and, where none is left, one more; hands over what was generated. *left (left may be NULL): requests
    that have not ended, 0 when there is nothing to do. CVN_EINVAL from within a callback. After another error, such as
    CVN_EINTERRUPTED, nothing is lost that was handed over, nothing is half done, and the next step goes on from there. */
 int cvn_engine_step(cvn_engine *engine, int *left, cvn_err *err);
@@ -340,7 +338,6 @@ typedef struct cvn_engine_stats {
     int64_t decodes;                         /* runs that only decode, without drafts */
     int64_t verifies;                        /* with drafts */
     int64_t drafted_tokens, accepted_tokens; /* by speculation; of those: that stood */
-    int64_t wasted_tokens;                   /* decoded past an end token */
     double prefill_seconds;                  /* in `prefills` */
     double decode_seconds;                   /* in the others */
     int64_t decoded_tokens;                  /* by any run, over all slots */

@@ -113,7 +113,7 @@ class EngineOptions(Structure):
                 ("penalties", c_bool), ("logits_processors", c_bool), ("scoring", c_bool), ("no_generation", c_bool),
                 ("op_by_op", c_bool), ("split_attention", c_bool), ("reuse", c_bool), ("speculate", c_char_p),
                 ("draft", c_void_p), ("adapter", POINTER(c_char_p)), ("n_adapters", c_int), ("pooling", c_char_p),
-                ("max_stall", c_double), ("eos_interval", c_int), ("n_buckets", c_int),
+                ("max_stall", c_double), ("n_buckets", c_int),
                 ("bucket", c_int64 * MAX_BUCKETS), ("kv_cache", c_char_p), ("activations", c_char_p),
                 ("numerics", c_char_p), ("memory_limit", c_uint64), ("device", c_char_p), ("mesh", c_char_p), ("layout", c_char_p),
                 ("blocking", c_bool), ("cluster", c_void_p), ("on_load", LoadFn), ("on_load_context", c_void_p),
@@ -130,7 +130,7 @@ class Request(Structure):
 
 class EngineStats(Structure):
     _fields_ = [("compilations", c_int64), ("prefills", c_int64), ("decodes", c_int64), ("verifies", c_int64),
-                ("drafted_tokens", c_int64), ("accepted_tokens", c_int64), ("wasted_tokens", c_int64),
+                ("drafted_tokens", c_int64), ("accepted_tokens", c_int64),
                 ("prefill_seconds", c_double), ("decode_seconds", c_double), ("decoded_tokens", c_int64),
                 ("prefill_tokens", c_int64), ("weight_bytes", c_uint64), ("arena_bytes", c_uint64),
                 ("cache_bytes", c_uint64), ("load_seconds", c_double), ("threads", c_int)]

@@ -52,7 +52,6 @@ enum {
     OVERLAP,
     LENGTHS,
     TRAFFIC,
-    EOS_INTERVAL,
     JSON,
     CSV,
     PROFILE
@@ -111,7 +110,6 @@ static const Option *const options[] = {
     [OVERLAP] = SHARED(OVERLAP),
     [LENGTHS] = SHARED(BUCKETS),
     [TRAFFIC] = SHARED(TRAFFIC),
-    [EOS_INTERVAL] = SHARED(EOS_INTERVAL),
     [JSON] = SHARED(JSON),
     OPTION(CSV, "csv", .kind = ARG_FLAG, .help = "print CSV, a row per measurement"),
     [PROFILE] = SHARED(PROFILE),
@@ -640,9 +638,9 @@ static int print_bench(const Bench *b)
 
 static int run_train(const Value *v, cvn_err *err)
 {
-    static const int of_engines[] = {PREFILL, DECODE,  CONTEXT,      TABLE,    EACH_BUCKET,
-                                     LADDER,  SWEEP,   QUANTIZE,     KV_CACHE, ACTIVATIONS,
-                                     LENGTHS, TRAFFIC, EOS_INTERVAL, ADAPTER};
+    static const int of_engines[] = {PREFILL, DECODE,  CONTEXT,  TABLE,    EACH_BUCKET,
+                                     LADDER,  SWEEP,   QUANTIZE, KV_CACHE, ACTIVATIONS,
+                                     LENGTHS, TRAFFIC, ADAPTER};
     Cluster *cluster;
     for (size_t i = 0; i < sizeof of_engines / sizeof *of_engines; i++)
         if (v[of_engines[i]].on_command_line)
@@ -702,7 +700,7 @@ static int run(const Args *args, cvn_err *err)
         return EXIT_USAGE;
     Bench bench = {.value = v};
     bench.steps = cvn_engine_defaults();
-    run_model_steps(&v[LENGTHS], &v[EOS_INTERVAL], &bench.steps);
+    run_model_buckets(&v[LENGTHS], &bench.steps);
     int code = open_bench(&bench, err);
     if (!code)
         code = run_model_traffic(&v[TRAFFIC], cvn_model_context(bench.model), &bench.steps, err);

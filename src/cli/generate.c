@@ -54,7 +54,6 @@ static const Option *const options[] = {
     SHARED(SPECULATE),
     SHARED(DRAFT),
     SHARED(BUCKETS),
-    SHARED(EOS_INTERVAL),
     CONSTRAINT_OPTIONS,
     SHARED(CONTEXT),
     RUN_MODEL_OPTIONS,

@@ -217,12 +217,11 @@ int run_model_constraint(const Args *args, cvn_constraint **out, cvn_err *err)
     return code;
 }
 
-void run_model_steps(const Value *buckets, const Value *interval, cvn_engine_options *engine)
+void run_model_buckets(const Value *buckets, cvn_engine_options *engine)
 {
     engine->n_buckets = (int)buckets->n_ids; /* if they are too many, the engine says so */
     for (size_t i = 0; i < buckets->n_ids && i < CVN_MAX_BUCKETS; i++)
         engine->bucket[i] = buckets->ids[i];
-    engine->eos_interval = (int)interval->integer;
 }
 
 int run_model_traffic(const Value *traffic, int64_t context, cvn_engine_options *engine,
@@ -280,8 +279,7 @@ RunOptions run_model_options(const Args *args)
                    .filters = samples && (s.top_k > 0 || s.top_p < 1 || s.min_p > 0),
                    .penalties =
                        s.repeat_penalty > 0 && (s.repeat_penalty < 1 || s.repeat_penalty > 1)}};
-    run_model_steps(args_value(args, SHARED(BUCKETS)), args_value(args, SHARED(EOS_INTERVAL)),
-                    &options.engine);
+    run_model_buckets(args_value(args, SHARED(BUCKETS)), &options.engine);
     return options;
 }
 

@@ -66,8 +66,8 @@ int run_model_constraint(const Args *args, cvn_constraint **out, cvn_err *err);
    is the command's to set. The engine can sample as the options say, and no more. */
 RunOptions run_model_options(const Args *args);
 
-/* What --buckets and --eos-interval say to an engine. */
-void run_model_steps(const Value *buckets, const Value *interval, cvn_engine_options *engine);
+/* What --buckets says to an engine. */
+void run_model_buckets(const Value *buckets, cvn_engine_options *engine);
 
 /* The chunk sizes that --traffic leads to, of a model whose texts have so many tokens at most, which the user is told of. Nothing where
    it is not given. */

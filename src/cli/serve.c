@@ -92,7 +92,6 @@ static const Option *const options[] = {
     SHARED(MAX_STALL),
     SHARED(BUCKETS),
     SHARED(TRAFFIC),
-    SHARED(EOS_INTERVAL),
     SHARED(PROFILE),
     NULL,
 };

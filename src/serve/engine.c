@@ -10,7 +10,7 @@
 
 cvn_engine_options cvn_engine_defaults(void)
 {
-    return (cvn_engine_options){.slots = 1, .eos_interval = 1};
+    return (cvn_engine_options){.slots = 1};
 }
 
 cvn_engine_stats cvn_engine_get_stats(const cvn_engine *e)
@@ -205,10 +205,6 @@ static int check_options(cvn_engine_options *o, const Model *config, cvn_err *er
                        "weights to int8, too");
     if (!(o->max_stall >= 0))
         return err_set(err, CVN_EINVAL, "the maximum stall is %g s; give 0 or more", o->max_stall);
-    if (o->eos_interval < 1)
-        o->eos_interval = 1;
-    if (o->eos_interval > o->context)
-        o->eos_interval = (int)o->context;
     if (o->n_buckets < 0 || o->n_buckets > CVN_MAX_BUCKETS)
         return err_set(err, CVN_EINVAL, "%d buckets were given; at most %d", o->n_buckets,
                        CVN_MAX_BUCKETS);
@@ -275,13 +271,11 @@ static int open_runtime(cvn_engine *e, cvn_err *err)
 
 static void make_slots(cvn_engine *e, size_t slots)
 {
-    size_t history = slots * (size_t)e->options.eos_interval;
     e->filled = arena_array(&e->arena, slots, sizeof *e->filled);
     e->resets = arena_array(&e->arena, slots, sizeof *e->resets);
     e->job = arena_array(&e->arena, slots, sizeof(Job *));
     e->prompt = arena_array(&e->arena, slots, sizeof *e->prompt);
     e->room = arena_array(&e->arena, slots, sizeof *e->room);
-    e->drawn = arena_array(&e->arena, history, sizeof *e->drawn);
     if (e->options.reuse)
         prefix_init(e);
     if (e->options.logits_processors)

@@ -84,7 +84,6 @@ struct cvn_engine {
     Job **job;                 /* [slots] the request that works on the slot, or NULL */
     struct SlotPrompt *prompt; /* [slots] of those that are being read */
     int64_t *room;             /* [slots] tokens that each may still draw */
-    int32_t *drawn;            /* [eos_interval, slots] tokens of the steps since the last look */
     int *load;                 /* [shards] slots that are taken */
     struct Lists *lists;       /* the programs: serve/list.h */
     int64_t budget;            /* tokens of a shard that a run may have now */

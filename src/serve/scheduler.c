@@ -205,6 +205,14 @@ static bool take_token(cvn_engine *e, Job *job, int32_t token)
     return false;
 }
 
+/* Of all slots that have decoded. */
+static void take_tokens(cvn_engine *e)
+{
+    for (int slot = 0; slot < e->options.slots; slot++)
+        if (e->slots.length[slot] && !e->job[slot]->cancelled)
+            take_token(e, e->job[slot], e->slots.tokens[slot]);
+}
+
 /* ---- a step ---- */
 
 /* Those that have a slot and whose prompts are not read, in their order. */
@@ -263,9 +271,8 @@ static int read_prompts(cvn_engine *e, bool *decoded, cvn_err *err)
             pace_note(e, e->lists->ran, now - begin);
         if (beside || !decodes)
             e->pace.since = now;
-        for (int slot = 0; slot < e->options.slots && beside; slot++)
-            if (e->slots.length[slot])
-                take_token(e, e->job[slot], e->slots.tokens[slot]);
+        if (beside)
+            take_tokens(e);
         *decoded = *decoded || beside;
         take_prompts(e, n, now - begin);
     }
@@ -277,24 +284,6 @@ static int64_t room(const cvn_engine *e, int slot)
     const Job *job = e->job[slot];
     return num_min(e->options.context - e->filled[slot],
                    job->request.max_tokens - job->result.n_tokens);
-}
-
-/* Steps until the next look; 0 when no slot decodes. */
-static int64_t steps_ahead(const cvn_engine *e)
-{
-    int64_t steps = e->options.eos_interval;
-    bool any = false;
-    for (int slot = 0; slot < e->options.slots; slot++) {
-        const Job *job = e->job[slot];
-        if (!job || !e->slots.length[slot])
-            continue;
-        any = true;
-        if (job->request.on_logits ||
-            job->request.constraint) /* what they need lasts until the next run */
-            steps = 1;
-        steps = num_min(steps, room(e, slot));
-    }
-    return any ? steps : 0;
 }
 
 /* Draws several tokens of slots whose next ones can be drafted; *ran: it did. */
@@ -318,31 +307,20 @@ static int decode_guessed(cvn_engine *e, bool *ran, cvn_err *err)
     return CVN_OK;
 }
 
-/* What was decoded before an error is handed over, too. */
 static int decode(cvn_engine *e, cvn_err *err)
 {
-    int slots = e->options.slots, code = CVN_OK;
-    int64_t most = steps_ahead(e), steps = 0;
     bool ran = false;
-    if (e->speculation && most)
+    if (!pace_decodes(e))
+        return CVN_OK;
+    if (e->speculation)
         TRY(decode_guessed(e, &ran, err));
     if (ran)
         return CVN_OK;
     double begin = e->pace.clock();
-    while (steps < most && (code = engine_decode(e, err)) == CVN_OK)
-        memcpy(e->drawn + steps++ * slots, e->slots.tokens, (size_t)slots * sizeof *e->drawn);
-    if (steps)
-        pace_decoded(&e->pace, begin);
-    for (int slot = 0; slot < slots; slot++) {
-        Job *job = e->job[slot];
-        bool goes_on = job && e->slots.length[slot];
-        for (int64_t s = 0; s < steps && goes_on; s++) {
-            goes_on = !job->cancelled && take_token(e, job, e->drawn[s * slots + slot]);
-            if (!goes_on)
-                e->stats.wasted_tokens += steps - 1 - s;
-        }
-    }
-    return code;
+    TRY(engine_decode(e, err));
+    pace_decoded(&e->pace, begin);
+    take_tokens(e);
+    return CVN_OK;
 }
 
 /* Slots that have drawn beside a chunk go on with the next one, if there is one, and else by themselves. */

@@ -12,9 +12,6 @@
  * the other sequences. The budget is what the largest bucket has, or what options.max_stall allows (serve/pace.h). Where the mesh
  * shards the slots, they are taken from all shards alike, and prompts in different shards are prefilled together. A text depends on its
  * request alone: caches hold the same bits, whatever the chunks.
- *
- * Reading tokens back may be slow where they are not in host memory, so a step decodes eos_interval times; what a slot
- * decoded past its end, at most eos_interval - 1 tokens, is dropped.
  */
 #ifndef CVN_SERVE_SCHEDULER_H
 #define CVN_SERVE_SCHEDULER_H
